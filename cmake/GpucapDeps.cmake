@@ -1,0 +1,26 @@
+# Where the dependencies come from. CUDA: the toolkit's headers (never its libcuda). Unity and jemalloc: what
+# tools/setup put into third_party/, or a path the user gives (-DUNITY_DIR=..., -DJEMALLOC_DIR=...).
+find_path(CUDA_INCLUDE_DIR cuda.h HINTS $ENV{CUDA_HOME}/include /usr/local/cuda/include
+          PATH_SUFFIXES include)
+if(NOT CUDA_INCLUDE_DIR)
+  message(FATAL_ERROR "cuda.h not found: install the CUDA Toolkit (12.4 or later) or set CUDA_HOME")
+endif()
+get_filename_component(GPUCAP_CUDA_ROOT ${CUDA_INCLUDE_DIR} DIRECTORY)
+add_library(gpucap_cuda_headers INTERFACE)
+target_include_directories(gpucap_cuda_headers SYSTEM INTERFACE ${CUDA_INCLUDE_DIR})
+
+# nvcc and the toolkit's runtime are needed by kernels/ and by GPU tests only.
+find_program(GPUCAP_NVCC nvcc HINTS ${GPUCAP_CUDA_ROOT}/bin)
+find_library(GPUCAP_CUDART_STATIC libcudart_static.a HINTS ${GPUCAP_CUDA_ROOT}/lib64)
+find_library(GPUCAP_CUDART_SHARED libcudart.so HINTS ${GPUCAP_CUDA_ROOT}/lib64)
+
+set(UNITY_DIR ${CMAKE_SOURCE_DIR}/third_party/unity CACHE PATH "Folder with unity.c and unity.h")
+if(NOT EXISTS ${UNITY_DIR}/unity.c)
+  message(FATAL_ERROR "Unity not found in ${UNITY_DIR}: run tools/setup, or give -DUNITY_DIR=DIR")
+endif()
+add_library(unity STATIC ${UNITY_DIR}/unity.c)
+target_include_directories(unity SYSTEM PUBLIC ${UNITY_DIR})
+target_compile_options(unity PRIVATE -w)
+
+set(JEMALLOC_DIR ${CMAKE_SOURCE_DIR}/third_party/${CMAKE_SYSTEM_PROCESSOR}/jemalloc CACHE PATH
+    "Folder with include/jemalloc/jemalloc.h and lib/libjemalloc_pic.a")
