@@ -8,13 +8,28 @@ if(GPUCAP_WERROR)
   target_compile_options(gpucap_flags INTERFACE $<$<COMPILE_LANGUAGE:C>:-Werror>)
 endif()
 if(GPUCAP_SANITIZE)
-  target_compile_options(gpucap_flags INTERFACE -fsanitize=${GPUCAP_SANITIZE} -fno-sanitize-recover=undefined)
+  target_compile_options(gpucap_flags INTERFACE $<$<COMPILE_LANGUAGE:C>:-fsanitize=${GPUCAP_SANITIZE}
+    -fno-sanitize-recover=all>)
   target_link_options(gpucap_flags INTERFACE -fsanitize=${GPUCAP_SANITIZE})
+endif()
+
+# What every test process runs with. LD_LIBRARY_PATH is set whole, not extended: a toolkit's stub libcuda in
+# the caller's path would be found before anything else and answer every call with an error.
+# A test's own children get the sanitizer's runtime preloaded by tests/support/spawn, so ASAN_OPTIONS is left
+# to it (its leak check is for our own programs, not for foreign ones).
+set(GPUCAP_TEST_ENV "GPUCAP_BUILD=${CMAKE_BINARY_DIR}")
+set(GPUCAP_TEST_SIM_ENV "LD_LIBRARY_PATH=${CMAKE_BINARY_DIR}/sim")
+if(GPUCAP_SANITIZE MATCHES "undefined")
+  list(APPEND GPUCAP_TEST_ENV "UBSAN_OPTIONS=print_stacktrace=1")
+endif()
+if(GPUCAP_SANITIZE MATCHES "thread")
+  list(APPEND GPUCAP_TEST_ENV "TSAN_OPTIONS=halt_on_error=1 second_deadlock_stack=1")
 endif()
 
 # gpucap_test(NAME [LABEL label] [TIMEOUT s] [LIBS lib...] [ENV VAR=value...] SOURCES file...)
 # builds one Unity test executable and registers it. Exit status 77 means skipped. The test runs with
-# GPUCAP_BUILD=<build folder>, so that it finds libgpucap.so, gpucap and sim/.
+# GPUCAP_BUILD=<build folder>, so that it finds libgpucap.so, gpucap and sim/; with LABEL gpu it keeps the
+# caller's LD_LIBRARY_PATH, because it wants the real driver.
 function(gpucap_test name)
   cmake_parse_arguments(T "" "LABEL;TIMEOUT" "LIBS;ENV;SOURCES" ${ARGN})
   add_executable(${name} ${T_SOURCES})
@@ -23,8 +38,12 @@ function(gpucap_test name)
   if(NOT T_TIMEOUT)
     set(T_TIMEOUT 120)
   endif()
+  set(environment ${GPUCAP_TEST_ENV} ${T_ENV})
+  if(NOT T_LABEL STREQUAL "gpu")
+    list(PREPEND environment ${GPUCAP_TEST_SIM_ENV})
+  endif()
   set_tests_properties(${name} PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT ${T_TIMEOUT}
-    ENVIRONMENT "GPUCAP_BUILD=${CMAKE_BINARY_DIR};${T_ENV}")
+    ENVIRONMENT "${environment}")
   if(T_LABEL)
     set_tests_properties(${name} PROPERTIES LABELS "${T_LABEL}")
   endif()
