@@ -34,7 +34,7 @@ static void after_fork(void)
 
 void card_forget(void)
 {
-    if (state.owner == getpid())
+    if (!state.owner || state.owner == getpid())
         return;
     /* The only thread of the child; the lock may be held by before_fork() or by a thread that is not here. */
     pthread_mutex_init(&state.lock, NULL);
@@ -90,6 +90,7 @@ static int open_locked(void)
 int card_open(void)
 {
     int err = 0;
+    card_forget(); /* does nothing in the process that opened */
     pthread_mutex_lock(&state.lock);
     if (!state.open) {
         state.owner = getpid();

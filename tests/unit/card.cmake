@@ -1,0 +1,10 @@
+# The shared state of the simulated cards.
+set(card_dir ${CMAKE_SOURCE_DIR}/tools/simgpu/engine)
+set(card_sources ${card_dir}/card.c ${card_dir}/card_file.c ${card_dir}/card_spec.c)
+find_package(Threads REQUIRED)
+
+gpucap_test(card_spec SOURCES card_spec.c ${card_dir}/card_spec.c)
+gpucap_test(card_share LIBS Threads::Threads SOURCES card_share.c ${card_sources})
+foreach(test card_spec card_share)
+  target_include_directories(${test} PRIVATE ${card_dir})
+endforeach()
