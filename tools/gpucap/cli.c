@@ -1,0 +1,90 @@
+/* cli: see cli.h. */
+#include "cli.h"
+
+#include "tools/simgpu/engine/card_spec.h"
+#include "place.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define WORD_MAX      32 /* longer words are not compared */
+#define SUGGEST_STEPS 2  /* letters that may differ */
+
+int cli_fail(const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    fputs("gpucap: ", stderr);
+    vfprintf(stderr, format, args);
+    fputc('\n', stderr);
+    va_end(args);
+    return CLI_FAILED;
+}
+
+/* How many letters must be added, dropped or changed to make one word of the other. */
+static size_t distance(const char *a, size_t a_length, const char *b, size_t b_length)
+{
+    size_t row[WORD_MAX + 1];
+    for (size_t j = 0; j <= b_length; j++)
+        row[j] = j;
+    for (size_t i = 1; i <= a_length; i++) {
+        size_t diagonal = row[0];
+        row[0] = i;
+        for (size_t j = 1; j <= b_length; j++) {
+            size_t change = diagonal + (a[i - 1] != b[j - 1]);
+            size_t step = (row[j] < row[j - 1] ? row[j] : row[j - 1]) + 1;
+            diagonal = row[j];
+            row[j] = change < step ? change : step;
+        }
+    }
+    return row[b_length];
+}
+
+const char *cli_suggest(const char *word, const char *const *candidates, size_t count)
+{
+    const char *best = NULL;
+    size_t best_steps = SUGGEST_STEPS + 1;
+    size_t length = strlen(word);
+    if (length == 0 || length > WORD_MAX)
+        return NULL;
+    for (size_t i = 0; i < count; i++) {
+        size_t candidate_length = strlen(candidates[i]);
+        if (candidate_length > WORD_MAX)
+            continue;
+        size_t steps = distance(word, length, candidates[i], candidate_length);
+        if (steps < best_steps && steps < candidate_length) {
+            best = candidates[i];
+            best_steps = steps;
+        }
+    }
+    return best;
+}
+
+int cli_unknown(const char *where, const char *what, const char *word, const char *const *candidates,
+                size_t count)
+{
+    const char *guess = cli_suggest(word, candidates, count);
+    const char *dashes = strcmp(what, "option") ? "" : "--";
+    if (guess)
+        return cli_fail("%sunknown %s '%s%s' (did you mean %s%s?)", where, what, dashes, word, dashes, guess);
+    return cli_fail("%sunknown %s '%s%s' (see 'gpucap help')", where, what, dashes, word);
+}
+
+int cli_use_sim(const char *where, const char *spec, char *path, size_t size)
+{
+    struct card_spec cards;
+    char why[256];
+    if (!spec)
+        spec = getenv("GPUCAP_SIM");
+    if (!spec)
+        spec = CARD_SPEC_DEFAULT;
+    if (card_spec_parse(spec, &cards, why, sizeof(why)))
+        return cli_fail("%s--sim='%s' is not valid (%s); accepted: cards such as 2x16G", where, spec, why);
+    if (place_sim(path, size))
+        return cli_fail("%sthe simulated GPU (sim/libcuda.so.1) is not beside this executable", where);
+    if (setenv("GPUCAP_SIM", spec, 1) != 0)
+        return cli_fail("%sno memory for the environment", where);
+    return 0;
+}

@@ -1,0 +1,379 @@
+/* gpucap doctor: says what a program under gpucap would meet on this machine. One section per thing looked
+ * at; each prints what it found and counts the problems. Loads the driver and NVML, nothing else: other
+ * libraries are only read. Owns no lock.
+ */
+#include "cli.h"
+#include "elfscan.h"
+#include "interpose/options.h"
+#include "place.h"
+#include "preload.h"
+#include "probe.h"
+#include "symbols.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define MPS_DEFAULT_FOLDER "/tmp/nvidia-mps" /* when CUDA_MPS_PIPE_DIRECTORY is unset */
+#define NAMES_MAX          128               /* of memory symbols in one driver; it has about 40 */
+#define NAME_BYTES         64
+
+struct report {
+    int problems;
+};
+
+static void line(const char *topic, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static void problem(struct report *report, const char *topic, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+static void line(const char *topic, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    printf("%-10s ", topic);
+    vprintf(format, args);
+    putchar('\n');
+    va_end(args);
+}
+
+static void problem(struct report *report, const char *topic, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    printf("%-10s PROBLEM: ", topic);
+    vprintf(format, args);
+    putchar('\n');
+    va_end(args);
+    report->problems++;
+}
+
+static void check_library(struct report *report)
+{
+    struct elfscan scan;
+    char path[PATH_MAX];
+    char version[64];
+    int error = place_library(path, sizeof(path));
+    if (error) {
+        problem(report, "library", "%s not found (%s); it belongs beside gpucap or in ../lib, or set %s",
+                PLACE_LIBRARY_NAME, strerror(-error), PLACE_LIBRARY_ENV);
+        return;
+    }
+    error = elfscan_open(&scan, path);
+    if (error) {
+        problem(report, "library", "%s cannot be read as a library: %s", path, strerror(-error));
+        return;
+    }
+    if (!elfscan_read_string(&scan, "gpucap_version", version, sizeof(version)))
+        problem(report, "library", "%s says no version: it is not a library of gpucap", path);
+    else if (strcmp(version, GPUCAP_VERSION) != 0)
+        problem(report, "library", "%s is version %s, this command is " GPUCAP_VERSION, path, version);
+    else
+        line("library", "%s, version %s", path, version);
+    if (!preload_can_hold(path))
+        problem(report, "library",
+                "LD_PRELOAD cannot hold its path: it has a space, a colon or a dollar sign");
+    elfscan_close(&scan);
+}
+
+static void check_driver(struct report *report, const struct probe *probe)
+{
+    if (!probe->found) {
+        problem(report, "driver", "%s", probe->error);
+        return;
+    }
+    line("driver", "%s, release %s, CUDA %d.%d", probe->path, *probe->release ? probe->release : "unknown",
+         probe->cuda_version / 1000, probe->cuda_version % 1000 / 10);
+    if (*probe->error)
+        problem(report, "driver", "%s", probe->error);
+    else if (!probe->device_count)
+        problem(report, "devices", "none (CUDA_VISIBLE_DEVICES=%s)",
+                getenv("CUDA_VISIBLE_DEVICES") ? getenv("CUDA_VISIBLE_DEVICES") : "unset");
+}
+
+static void list_devices(const struct probe *probe)
+{
+    char total[SIZE_TEXT];
+    char free_text[SIZE_TEXT];
+    char topic[24];
+    for (int i = 0; i < probe->device_count; i++) {
+        const struct probe_device *device = &probe->devices[i];
+        snprintf(topic, sizeof(topic), "device %d", i);
+        line(topic, "%s, %s, %s in all, %s free, %s", device->name, device->uuid,
+             size_format(device->total, total),
+             device->free_known ? size_format(device->free, free_text) : "unknown",
+             device->vmm ? "virtual memory management" : "no virtual memory management: cap only");
+    }
+}
+
+/* Whether the daemon that wrote this pid file still runs. */
+static long mps_daemon(const char *folder)
+{
+    char path[PATH_MAX];
+    long pid = 0;
+    snprintf(path, sizeof(path), "%s/nvidia-cuda-mps-control.pid", folder);
+    FILE *file = fopen(path, "re");
+    if (!file)
+        return 0;
+    if (fscanf(file, "%ld", &pid) != 1 || pid <= 0 || pid > INT_MAX ||
+        (kill((pid_t)pid, 0) != 0 && errno != EPERM))
+        pid = 0;
+    fclose(file);
+    return pid;
+}
+
+static void check_mps(void)
+{
+    char control[PATH_MAX];
+    const char *folder = getenv("CUDA_MPS_PIPE_DIRECTORY");
+    const char *limit = getenv("CUDA_MPS_PINNED_DEVICE_MEM_LIMIT");
+    if (!folder || !*folder)
+        folder = MPS_DEFAULT_FOLDER;
+    snprintf(control, sizeof(control), "%s/control", folder);
+    long pid = mps_daemon(folder);
+    if (pid)
+        line("mps", "active: daemon %ld, pipes in %s", pid, folder);
+    else if (access(control, F_OK) == 0)
+        line("mps", "a control pipe is in %s; its daemon could not be seen from here", folder);
+    else
+        line("mps", "not active (no control pipe in %s)", folder);
+    if (limit)
+        line("mps", "its own limit is set too: CUDA_MPS_PINNED_DEVICE_MEM_LIMIT=%s", limit);
+}
+
+struct conflict {
+    char names[256];
+    size_t used;
+    int count;
+};
+
+static bool collect_conflict(const char *name, void *arg)
+{
+    struct conflict *conflict = arg;
+    if (!symbols_conflict(name))
+        return true;
+    conflict->count++;
+    int length = snprintf(conflict->names + conflict->used, sizeof(conflict->names) - conflict->used, "%s%s",
+                          conflict->used ? " " : "", name);
+    if (length > 0 && (size_t)length < sizeof(conflict->names) - conflict->used)
+        conflict->used += (size_t)length;
+    else
+        conflict->names[conflict->used] = 0;
+    return true;
+}
+
+static void check_entry(struct report *report, const char *entry, size_t length, const char *origin)
+{
+    struct elfscan scan;
+    struct conflict conflict = {0};
+    char path[PATH_MAX];
+    if (!preload_find(entry, length, path, sizeof(path))) {
+        problem(report, "preload", "%.*s (from %s) was not found; the loader warns and goes on", (int)length,
+                entry, origin);
+        return;
+    }
+    const char *base = strrchr(path, '/');
+    if (!strcmp(base ? base + 1 : path, PLACE_LIBRARY_NAME)) {
+        line("preload", "%s (from %s): gpucap itself", path, origin);
+        return;
+    }
+    int error = elfscan_open(&scan, path);
+    if (error) {
+        problem(report, "preload", "%s (from %s) cannot be read as a library: %s", path, origin,
+                strerror(-error));
+        return;
+    }
+    elfscan_defined(&scan, collect_conflict, &conflict);
+    elfscan_close(&scan);
+    if (conflict.count)
+        problem(report, "preload", "%s (from %s) defines %d names that gpucap hooks: %s", path, origin,
+                conflict.count, conflict.names);
+    else
+        line("preload", "%s (from %s): no conflict", path, origin);
+}
+
+static int check_list(struct report *report, const char *list, const char *separators, const char *origin)
+{
+    int count = 0;
+    size_t length;
+    for (const char *entry; (entry = preload_next(&list, separators, &length)); count++)
+        check_entry(report, entry, length, origin);
+    return count;
+}
+
+static void check_preload(struct report *report)
+{
+    char text[4096];
+    int count = 0;
+    const char *list = getenv("LD_PRELOAD");
+    if (list)
+        count += check_list(report, list, PRELOAD_SEPARATORS, "LD_PRELOAD");
+    FILE *file = fopen(PRELOAD_SYSTEM, "re");
+    if (file) {
+        text[fread(text, 1, sizeof(text) - 1, file)] = 0;
+        fclose(file);
+        count += check_list(report, text, PRELOAD_SEPARATORS "\t\n", PRELOAD_SYSTEM);
+    }
+    if (!count)
+        line("preload", "nothing else is preloaded");
+}
+
+static const char *source_text(const struct options_places *places, enum options_source source, int id)
+{
+    switch (source) {
+    case OPTIONS_ENVIRONMENT:
+        return options_table[id].variable;
+    case OPTIONS_USER:
+        return places->user_file;
+    case OPTIONS_ADMIN:
+        return places->admin_file;
+    case OPTIONS_DEFAULT:
+        break;
+    }
+    return "default";
+}
+
+static void say_file(const char *kind, const char *path)
+{
+    if (path)
+        line("settings", "%s file %s: %s", kind, path,
+             access(path, R_OK) == 0 ? "read"
+             : errno == ENOENT       ? "none"
+                                     : strerror(errno));
+}
+
+static void list_limits(const struct options *options, const char *source, const struct probe *probe)
+{
+    char text[SIZE_TEXT];
+    for (int i = 0; i < probe->device_count; i++) {
+        const struct probe_device *device = &probe->devices[i];
+        uint64_t limit = options_limit(options, i, device->uuid, device->total);
+        uint64_t asked = limits_for(&options->max, i, device->uuid, device->total);
+        if (limit == LIMITS_UNLIMITED)
+            line("limit", "device %d: none (max from %s)", i, source);
+        else
+            line("limit", "device %d: %s (max from %s)", i, size_format(limit, text),
+                 limit < asked ? OPTIONS_ADMIN_FILE ", the ceiling" : source);
+    }
+}
+
+static void check_settings(struct report *report, const struct probe *probe)
+{
+    struct options options;
+    char user_file[OPTIONS_PATH_MAX];
+    char error[OPTIONS_ERROR_MAX];
+    struct options_places places = options_places_here(user_file);
+    say_file("user's", places.user_file);
+    say_file("administrator's", places.admin_file);
+    if (options_load(&options, &places, error)) {
+        problem(report, "settings", "%s", error);
+        return;
+    }
+    for (int id = 0; id < OPTIONS_COUNT; id++) {
+        enum options_source source = options.source[id];
+        const char *value = source == OPTIONS_DEFAULT       ? options_table[id].standard
+                            : source == OPTIONS_ENVIRONMENT ? getenv(options_table[id].variable)
+                                                            : "set";
+        line("settings", "%s: %s (%s)", options_table[id].name, value, source_text(&places, source, id));
+    }
+    list_limits(&options, source_text(&places, options.source[OPTIONS_MAX], OPTIONS_MAX), probe);
+}
+
+struct names {
+    char text[NAMES_MAX][NAME_BYTES];
+    enum symbols_kind kind[NAMES_MAX];
+    int count;
+};
+
+static bool collect_memory(const char *name, void *arg)
+{
+    struct names *names = arg;
+    enum symbols_kind kind = symbols_classify(name);
+    if (kind == SYMBOLS_OTHER || strlen(name) >= NAME_BYTES)
+        return true;
+    strcpy(names->text[names->count], name);
+    names->kind[names->count] = kind;
+    return ++names->count < NAMES_MAX;
+}
+
+static void list_kind(const struct names *names, enum symbols_kind kind, const char *title)
+{
+    int count = 0;
+    for (int i = 0; i < names->count; i++)
+        count += names->kind[i] == kind;
+    line("symbols", "%s: %d", title, count);
+    for (int i = 0; i < names->count; i++) {
+        if (names->kind[i] == kind)
+            printf("%-10s   %s\n", "", names->text[i]);
+    }
+}
+
+static void check_symbols(struct report *report, const struct probe *probe)
+{
+    struct elfscan scan;
+    if (!probe->found)
+        return;
+    int error = elfscan_open(&scan, probe->path);
+    if (error) {
+        problem(report, "symbols", "%s cannot be read: %s", probe->path, strerror(-error));
+        return;
+    }
+    struct names *names = calloc(1, sizeof(*names));
+    if (names) {
+        elfscan_defined(&scan, collect_memory, names);
+        list_kind(names, SYMBOLS_HOOKED, "hooked");
+        list_kind(names, SYMBOLS_HOST, "host memory, not limited");
+        list_kind(names, SYMBOLS_NOT_COUNTED, "device memory, not counted");
+        free(names);
+    }
+    elfscan_close(&scan);
+}
+
+static int examine(const char *sim_folder)
+{
+    struct report report = {0};
+    struct probe *probe = calloc(1, sizeof(*probe));
+    if (!probe)
+        return cli_fail("doctor: no memory");
+    check_library(&report);
+    probe_driver(probe, sim_folder);
+    check_driver(&report, probe);
+    list_devices(probe);
+    check_mps();
+    check_preload(&report);
+    check_settings(&report, probe);
+    check_symbols(&report, probe);
+    free(probe);
+    if (report.problems)
+        line("result", "%d problem%s found", report.problems, report.problems == 1 ? "" : "s");
+    else
+        line("result", "healthy");
+    return report.problems ? 1 : 0;
+}
+
+int cmd_doctor(int argc, char **argv)
+{
+    static const char *const names[] = {"sim", "help"};
+    char folder[PATH_MAX];
+    const char *sim_folder = NULL;
+    for (int i = 1; i < argc; i++) {
+        if (!strcmp(argv[i], "--help") || !strcmp(argv[i], "-h")) {
+            char *help[] = {argv[0], NULL};
+            return cmd_help(1, help);
+        }
+        if (!strncmp(argv[i], "--", 2) && strcmp(argv[i], "--sim") && strncmp(argv[i], "--sim=", 6))
+            return cli_unknown("doctor: ", "option", argv[i] + 2, names, 2);
+        if (strncmp(argv[i], "--sim", 5) != 0)
+            return cli_fail("doctor: unexpected argument '%s'", argv[i]);
+        int status = cli_use_sim("doctor: ", argv[i][5] ? argv[i] + 6 : NULL, folder, sizeof(folder));
+        if (status)
+            return status;
+        sim_folder = folder;
+    }
+    return examine(sim_folder);
+}

@@ -1,0 +1,212 @@
+/* gpucap run: starts a program under the cap. Checks every value with the library's own parser first, sets
+ * the environment, and becomes the program (exec, not fork): its signals, exit status and process id are its
+ * own. Must never start the program when it would run without the cap that was asked for. Owns no lock.
+ */
+#include "cli.h"
+#include "elfscan.h"
+#include "interpose/options.h"
+#include "place.h"
+#include "preload.h"
+#include "program.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static int out_of_memory(void)
+{
+    return cli_fail("run: no memory for the environment");
+}
+
+static int unknown_option(const char *name, size_t length)
+{
+    const char *names[OPTIONS_COUNT + 2];
+    char word[64];
+    for (int id = 0; id < OPTIONS_COUNT; id++)
+        names[id] = options_table[id].name;
+    names[OPTIONS_COUNT] = "sim";
+    names[OPTIONS_COUNT + 1] = "help";
+    snprintf(word, sizeof(word), "%.*s", (int)(length < sizeof(word) ? length : sizeof(word) - 1), name);
+    return cli_unknown("run: ", "option", word, names, OPTIONS_COUNT + 2);
+}
+
+/* Checks one value and puts it where the library will read it. */
+static int set_option(int id, const char *value)
+{
+    struct options scratch;
+    char error[OPTIONS_ERROR_MAX];
+    options_init(&scratch);
+    if (options_set(&scratch, id, value, OPTIONS_DEFAULT, error))
+        return cli_fail("run: %s", error);
+    return setenv(options_table[id].variable, value, 1) ? out_of_memory() : 0;
+}
+
+struct run {
+    bool sim;
+    bool help;
+    const char *sim_spec;
+    char **program; /* argv of the program */
+};
+
+/* One "--name=value" or "--name value". Sets *used to the number of arguments taken. */
+static int parse_option(struct run *run, char **argv, int *used)
+{
+    const char *name = argv[0] + 2;
+    size_t length = strcspn(name, "=");
+    const char *value = name[length] ? name + length + 1 : NULL;
+    *used = 1;
+    if (length == 3 && !strncmp(name, "sim", length)) {
+        run->sim = true;
+        run->sim_spec = value;
+        return 0;
+    }
+    if (!strcmp(name, "help")) {
+        run->help = true;
+        return 0;
+    }
+    int id = options_find(name, length);
+    if (id < 0)
+        return unknown_option(name, length);
+    if (!value) {
+        value = argv[1];
+        *used = 2;
+    }
+    if (!value)
+        return cli_fail("run: --%s needs a value: %s", options_table[id].name, options_table[id].form);
+    return set_option(id, value);
+}
+
+static int parse_arguments(struct run *run, int argc, char **argv)
+{
+    int i = 1;
+    while (i < argc && argv[i][0] == '-') {
+        int used = 1;
+        if (!strcmp(argv[i], "--")) {
+            i++;
+            break;
+        }
+        if (!strcmp(argv[i], "-h")) {
+            run->help = true;
+            i++;
+            continue;
+        }
+        if (argv[i][1] != '-')
+            return cli_fail("run: unknown option '%s' (see 'gpucap help')", argv[i]);
+        int status = parse_option(run, argv + i, &used);
+        if (status)
+            return status;
+        i += used;
+    }
+    if (run->help)
+        return 0;
+    if (i >= argc)
+        return cli_fail(
+            "run: a program is missing; usage: gpucap run [--OPTION=VALUE...] [--] PROGRAM [ARGUMENT...]");
+    run->program = argv + i;
+    return 0;
+}
+
+/* The library will read the same places; what it would refuse is refused here, before the program starts. */
+static int check_settings(void)
+{
+    struct options options;
+    char user_file[OPTIONS_PATH_MAX];
+    char error[OPTIONS_ERROR_MAX];
+    struct options_places places = options_places_here(user_file);
+    return options_load(&options, &places, error) ? cli_fail("run: %s", error) : 0;
+}
+
+static int use_library(void)
+{
+    struct elfscan scan;
+    char library[PATH_MAX];
+    int error = place_library(library, sizeof(library));
+    if (error && getenv(PLACE_LIBRARY_ENV))
+        return cli_fail("run: %s='%s': %s", PLACE_LIBRARY_ENV, getenv(PLACE_LIBRARY_ENV), strerror(-error));
+    if (error)
+        return cli_fail("run: %s is neither beside this executable nor in ../lib; set %s to its path",
+                        PLACE_LIBRARY_NAME, PLACE_LIBRARY_ENV);
+    error = elfscan_open(&scan, library);
+    if (error)
+        return cli_fail("run: '%s' cannot be preloaded: %s", library, strerror(-error));
+    elfscan_close(&scan);
+    if (!preload_can_hold(library))
+        return cli_fail(
+            "run: LD_PRELOAD cannot hold the path '%s': it has a space, a colon or a dollar sign; "
+            "move it, or set %s to a copy elsewhere",
+            library, PLACE_LIBRARY_ENV);
+    char *list = preload_append(getenv("LD_PRELOAD"), library);
+    int status = list && !setenv("LD_PRELOAD", list, 1) ? 0 : out_of_memory();
+    free(list);
+    return status;
+}
+
+static int use_sim(const char *spec)
+{
+    char folder[PATH_MAX];
+    char *path = NULL;
+    int status = cli_use_sim("run: ", spec, folder, sizeof(folder));
+    if (status)
+        return status;
+    if (strpbrk(folder, ":;$"))
+        return cli_fail("run: LD_LIBRARY_PATH cannot hold the path '%s'", folder);
+    const char *old = getenv("LD_LIBRARY_PATH");
+    if (asprintf(&path, "%s%s%s", folder, old && *old ? ":" : "", old ? old : "") < 0)
+        return out_of_memory();
+    status = setenv("LD_LIBRARY_PATH", path, 1) ? out_of_memory() : 0;
+    free(path);
+    return status;
+}
+
+static int check_program(const char *name)
+{
+    char path[PATH_MAX];
+    if (program_find(name, path, sizeof(path)))
+        return 0;
+    switch (program_look(path)) {
+    case PROGRAM_PRIVILEGED:
+        return cli_fail("run: '%s' runs with other rights than yours, so the loader would ignore the cap; "
+                        "put 'gpucap run' behind it instead of before it",
+                        path);
+    case PROGRAM_FOREIGN:
+        return cli_fail("run: '%s' is for another architecture than %s, so it would run without the cap",
+                        path, PLACE_LIBRARY_NAME);
+    case PROGRAM_STATIC:
+        fprintf(stderr,
+                "gpucap: run: warning: '%s' is statically linked: the cap holds for the programs that it "
+                "starts, not for itself\n",
+                path);
+        return 0;
+    case PROGRAM_FINE:
+        break;
+    }
+    return 0;
+}
+
+int cmd_run(int argc, char **argv)
+{
+    struct run run = {0};
+    char *help[] = {argv[0], NULL};
+    int status = parse_arguments(&run, argc, argv);
+    if (status)
+        return status;
+    if (run.help)
+        return cmd_help(1, help);
+    status = check_settings();
+    if (!status)
+        status = use_library();
+    if (!status && run.sim)
+        status = use_sim(run.sim_spec);
+    if (!status)
+        status = check_program(run.program[0]);
+    if (status)
+        return status;
+    execvp(run.program[0], run.program);
+    int error = errno;
+    cli_fail("run: '%s': %s", run.program[0], strerror(error));
+    return error == ENOENT ? CLI_NOT_FOUND : CLI_CANNOT_EXECUTE;
+}

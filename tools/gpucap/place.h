@@ -1,0 +1,19 @@
+/* place: where the files that belong to this executable are: the preload library and the simulated GPU.
+ *
+ * Looks beside the executable (a build folder) and under ../lib (an installation). Must never search the
+ * current directory or any path of the environment but GPUCAP_LIB. Owns no lock.
+ */
+#ifndef GPUCAP_PLACE_H
+#define GPUCAP_PLACE_H
+
+#include <stddef.h>
+
+#define PLACE_LIBRARY_NAME "libgpucap.so"
+#define PLACE_LIBRARY_ENV  "GPUCAP_LIB"
+
+/* The absolute path of libgpucap.so. 0, or a negative errno (-ENOENT: nowhere). */
+int place_library(char *path, size_t size);
+/* The absolute path of the folder with the simulated libcuda.so.1. 0, or a negative errno. */
+int place_sim(char *path, size_t size);
+
+#endif

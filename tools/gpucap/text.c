@@ -1,0 +1,135 @@
+/* text: help, manual page and version, all from the tables of commands and options, so that none of them can
+ * say what the parser does not do. Writes to stdout only.
+ */
+#include "tools/simgpu/engine/card_spec.h"
+#include "cli.h"
+#include "interpose/options.h"
+#include "place.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define NAME_COLUMN 10 /* width of the first column of --help */
+
+static int no_arguments(int argc, char **argv)
+{
+    return argc > 1 ? cli_fail("%s: unexpected argument '%s'", argv[0], argv[1]) : 0;
+}
+
+int cmd_version(int argc, char **argv)
+{
+    if (no_arguments(argc, argv))
+        return CLI_FAILED;
+    puts("gpucap " GPUCAP_VERSION);
+    return 0;
+}
+
+int cmd_help(int argc, char **argv)
+{
+    if (no_arguments(argc, argv))
+        return CLI_FAILED;
+    puts("gpucap: a hard GPU memory cap under unmodified CUDA programs\n\ncommands:");
+    for (const struct cli_command *command = cli_commands; command->name; command++) {
+        printf("  gpucap %s%s%s\n", command->name, *command->arguments ? " " : "", command->arguments);
+        printf("  %*s%s\n", NAME_COLUMN, "", command->summary);
+    }
+    puts("\noptions of run (the same names in configuration files, as 'name = value' lines):");
+    for (int id = 0; id < OPTIONS_COUNT; id++) {
+        const struct options_entry *option = &options_table[id];
+        printf("  --%s=VALUE (%s, default: %s)\n", option->name, option->variable, option->standard);
+        printf("  %*s%s\n", NAME_COLUMN, "", option->help);
+        printf("  %*sVALUE: %s\n", NAME_COLUMN, "", option->form);
+    }
+    printf("  --sim[=SPEC] (GPUCAP_SIM, default: %s)\n", CARD_SPEC_DEFAULT);
+    printf("  %*sUse simulated GPUs, as many and as large as SPEC says.\n", NAME_COLUMN, "");
+    printf("\nA value comes from the command line, else the environment, else ~/%s, else %s;\n"
+           "max in the last is a ceiling for everyone.\n",
+           OPTIONS_USER_FILE, OPTIONS_ADMIN_FILE);
+    return 0;
+}
+
+/* In man(7) a dash is \-, a backslash \e, and a dot or quote at the start of a line a request. */
+static void man_text(const char *text)
+{
+    if (*text == '.' || *text == '\'')
+        fputs("\\&", stdout);
+    for (; *text; text++) {
+        if (*text == '-')
+            fputs("\\-", stdout);
+        else if (*text == '\\')
+            fputs("\\e", stdout);
+        else
+            putchar(*text);
+    }
+}
+
+static void man_commands(void)
+{
+    puts(".SH COMMANDS");
+    for (const struct cli_command *command = cli_commands; command->name; command++) {
+        fputs(".TP\n.B gpucap ", stdout);
+        man_text(command->name);
+        if (*command->arguments) {
+            fputs("\\fR ", stdout);
+            man_text(command->arguments);
+        }
+        putchar('\n');
+        man_text(command->summary);
+        putchar('\n');
+    }
+}
+
+static void man_options(void)
+{
+    puts(".SH OPTIONS\nEach option of \\fBrun\\fR is also an environment variable and a line in a "
+         "configuration "
+         "file.");
+    for (int id = 0; id < OPTIONS_COUNT; id++) {
+        const struct options_entry *option = &options_table[id];
+        fputs(".TP\n.B \\-\\-", stdout);
+        man_text(option->name);
+        printf("=\\fIVALUE\\fR (%s)\n", option->variable);
+        man_text(option->help);
+        fputs(" The value is ", stdout);
+        man_text(option->form);
+        printf(". Default: %s.\n", option->standard);
+    }
+    printf(
+        ".TP\n.BR \\-\\-sim [=\\fISPEC\\fR] \" (GPUCAP_SIM)\"\nUse simulated GPUs, as many and as large as "
+        "SPEC says (2x16G: two of 16 GiB). Default: %s.\n",
+        CARD_SPEC_DEFAULT);
+}
+
+int cmd_man(int argc, char **argv)
+{
+    if (no_arguments(argc, argv))
+        return CLI_FAILED;
+    puts(".TH GPUCAP 1 \"\" \"gpucap " GPUCAP_VERSION "\" \"User Commands\"\n"
+         ".SH NAME\ngpucap \\- a hard GPU memory cap under unmodified CUDA programs\n"
+         ".SH SYNOPSIS");
+    for (const struct cli_command *command = cli_commands; command->name; command++) {
+        fputs(command == cli_commands ? ".B gpucap " : ".br\n.B gpucap ", stdout);
+        man_text(command->name);
+        fputs("\\fR ", stdout);
+        man_text(command->arguments);
+        putchar('\n');
+    }
+    puts(".SH DESCRIPTION\n\\fBgpucap run\\fR starts a program with " PLACE_LIBRARY_NAME
+         " preloaded, which counts the device memory that the program\ntakes and refuses with "
+         "CUDA_ERROR_OUT_OF_MEMORY what would pass the cap. The program sees a card of the cap's size.");
+    man_commands();
+    man_options();
+    printf(
+        ".SH FILES\n.TP\n.I ~/%s\nOptions of this user, as \\fIname\\fR = \\fIvalue\\fR lines; # begins a "
+        "comment.\n.TP\n.I %s\nThe administrator's: \\fBmax\\fR here is a ceiling that no user can pass.\n",
+        OPTIONS_USER_FILE, OPTIONS_ADMIN_FILE);
+    printf(
+        ".SH ENVIRONMENT\nThe variables named under OPTIONS, and \\fB%s\\fR: the library to preload, when it "
+        "is not\nbeside the executable or in ../lib.\n",
+        PLACE_LIBRARY_ENV);
+    printf(
+        ".SH EXIT STATUS\nThat of the program. %d: gpucap itself failed. %d: the program cannot be executed. "
+        "%d: it was not\nfound. \\fBdoctor\\fR: 0 healthy, 1 a problem was found.\n",
+        CLI_FAILED, CLI_CANNOT_EXECUTE, CLI_NOT_FOUND);
+    return 0;
+}
