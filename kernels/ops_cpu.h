@@ -1,0 +1,20 @@
+/* The CPU reference of the table of operations. It computes on host pointers, which is what simgpu's device
+ * pointers are, and queues its work through a function given at open: cudaLaunchHostFunc in the harness, a
+ * direct call in a unit test. It must never call CUDA itself. */
+#ifndef KERNELS_OPS_CPU_H
+#define KERNELS_OPS_CPU_H
+
+#include "ops.h"
+
+/* Queues fn(arg) on the stream; fn runs exactly once if and only if this returns 0. */
+typedef int (*ops_cpu_launch_fn)(ops_stream stream, void (*fn)(void *arg), void *arg);
+
+/* 0 and a table to be closed with table->close(table), or OPS_OUT_OF_MEMORY. */
+int ops_cpu_open(ops_cpu_launch_fn launch, struct ops **out);
+
+/* The reference of each operation, run at once in the calling thread: cpu_gemm, cpu_sgd, ... */
+#define OPS_DECLARE_REFERENCE(name) void cpu_##name(const struct op_##name *args);
+OPS_LIST(OPS_DECLARE_REFERENCE)
+#undef OPS_DECLARE_REFERENCE
+
+#endif
