@@ -1,0 +1,161 @@
+/* What `gpucap doctor` promises: it finds what is there, names what is wrong, and its exit status says which.
+ */
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "cli_support.h"
+#include "unity.h"
+
+void setUp(void)
+{
+    cli_set_up();
+}
+
+void tearDown(void)
+{
+    cli_tear_down();
+}
+
+/* A machine with the real library and nothing else in the way. */
+static struct spawn_env *healthy_env(void)
+{
+    struct spawn_env *env = cli_env();
+    spawn_env_unset(env, "GPUCAP_LIB");
+    spawn_env_set(env, "GPUCAP_SIM_ID", spawn_sim_id());
+    return env;
+}
+
+static struct spawn_result examine(struct spawn_env *env)
+{
+    struct spawn_result result = CLI_RUN(env, "doctor", "--sim=2x16G");
+    TEST_ASSERT_EQUAL_STRING("", result.err);
+    return result;
+}
+
+static void test_healthy_machine_is_described_and_is_status_0(void)
+{
+    struct spawn_env *env = healthy_env();
+    struct spawn_result result = examine(env);
+    cli_expect_status(0, &result);
+    cli_expect_out("libgpucap.so, version ", &result);
+    cli_expect_out("sim/libcuda.so.1, release ", &result);
+    cli_expect_out("device 0   simgpu", &result);
+    cli_expect_out("device 1   simgpu", &result);
+    cli_expect_out("GPU-", &result);
+    cli_expect_out("16G in all", &result);
+    cli_expect_out("virtual memory management", &result);
+    cli_expect_out("limit      device 1: none", &result);
+    cli_expect_out("   cuMemAlloc_v2\n", &result);
+    cli_expect_out("result     healthy", &result);
+    spawn_result_free(&result);
+    spawn_env_free(env);
+}
+
+static void test_limits_say_where_they_come_from(void)
+{
+    struct spawn_env *env = healthy_env();
+    spawn_env_set(env, "GPUCAP_MAX", "25%,1=2G");
+    struct spawn_result result = examine(env);
+    cli_expect_out("device 0: 4G (max from GPUCAP_MAX)", &result);
+    cli_expect_out("device 1: 2G (max from GPUCAP_MAX)", &result);
+    spawn_result_free(&result);
+    spawn_env_unset(env, "GPUCAP_MAX");
+    TEST_ASSERT_EQUAL_INT(0, mkdir(cli_path(".config"), 0700));
+    cli_write(cli_path(".config/gpucap.conf"), "max = 3G\n", 9, 0600);
+    result = examine(env);
+    cli_expect_out("device 0: 3G (max from ", &result);
+    cli_expect_out(".config/gpucap.conf)", &result);
+    spawn_result_free(&result);
+    spawn_env_free(env);
+}
+
+static void test_bad_setting_is_a_problem(void)
+{
+    struct spawn_env *env = healthy_env();
+    spawn_env_set(env, "GPUCAP_MAX", "lots");
+    struct spawn_result result = examine(env);
+    cli_expect_status(1, &result);
+    cli_expect_out("settings   PROBLEM: ", &result);
+    cli_expect_out("'lots'", &result);
+    spawn_result_free(&result);
+    spawn_env_free(env);
+}
+
+static void test_library_of_another_version_is_a_problem(void)
+{
+    struct spawn_env *env = healthy_env();
+    spawn_env_set(env, "GPUCAP_LIB", spawn_build_path("tests/integration/libcli_quiet.so"));
+    struct spawn_result result = examine(env);
+    cli_expect_status(1, &result);
+    cli_expect_out("is version 0.0.0", &result);
+    spawn_result_free(&result);
+    spawn_env_free(env);
+}
+
+static void test_preloaded_rival_is_a_problem_and_names_the_symbols(void)
+{
+    struct spawn_env *env = healthy_env();
+    cli_copy(spawn_build_path("tests/integration/libcli_rival.so"), cli_path("rival.so"), 0600);
+    spawn_env_set(env, "LD_PRELOAD", cli_path("rival.so"));
+    struct spawn_result result = CLI_RUN(env, "doctor", "--sim");
+    cli_expect_status(1, &result);
+    cli_expect_out("rival.so (from LD_PRELOAD) defines 1 names that gpucap hooks: cuMemAlloc_v2", &result);
+    spawn_result_free(&result);
+    spawn_env_free(env);
+}
+
+static void test_driver_that_cannot_be_loaded_is_a_problem(void)
+{
+    struct spawn_env *env = healthy_env();
+    cli_write(cli_path("libcuda.so.1"), "not a driver", 12, 0700);
+    spawn_env_set(env, "LD_LIBRARY_PATH", cli_folder());
+    struct spawn_result result = CLI_RUN(env, "doctor");
+    cli_expect_status(1, &result);
+    cli_expect_out("driver     PROBLEM: ", &result);
+    cli_expect_out("libcuda.so.1", &result);
+    spawn_result_free(&result);
+    spawn_env_free(env);
+}
+
+static void test_running_mps_daemon_is_seen(void)
+{
+    char pid[32];
+    struct spawn_env *env = healthy_env();
+    int length = snprintf(pid, sizeof(pid), "%d\n", (int)getpid());
+    spawn_env_set(env, "CUDA_MPS_PIPE_DIRECTORY", cli_folder());
+    struct spawn_result result = examine(env);
+    cli_expect_out("mps        not active", &result);
+    spawn_result_free(&result);
+    cli_write(cli_path("nvidia-cuda-mps-control.pid"), pid, (size_t)length, 0600);
+    result = examine(env);
+    cli_expect_out("mps        active: daemon ", &result);
+    spawn_result_free(&result);
+    spawn_env_free(env);
+}
+
+static void test_bad_arguments_are_refused(void)
+{
+    struct spawn_result result = CLI_RUN(NULL, "doctor", "--sin");
+    cli_expect_status(125, &result);
+    cli_expect_err("did you mean --sim?", &result);
+    spawn_result_free(&result);
+    result = CLI_RUN(NULL, "doctor", "everything");
+    cli_expect_status(125, &result);
+    spawn_result_free(&result);
+}
+
+int main(void)
+{
+    UNITY_BEGIN();
+    RUN_TEST(test_healthy_machine_is_described_and_is_status_0);
+    RUN_TEST(test_limits_say_where_they_come_from);
+    RUN_TEST(test_bad_setting_is_a_problem);
+    RUN_TEST(test_library_of_another_version_is_a_problem);
+    RUN_TEST(test_preloaded_rival_is_a_problem_and_names_the_symbols);
+    RUN_TEST(test_driver_that_cannot_be_loaded_is_a_problem);
+    RUN_TEST(test_running_mps_daemon_is_seen);
+    RUN_TEST(test_bad_arguments_are_refused);
+    return UNITY_END();
+}
