@@ -30,13 +30,13 @@ int options_find(const char *name, size_t length)
 
 static int set_max(struct options *options, const char *value, enum options_source source, const char **why)
 {
-    struct limits limits;
+    struct rules limits;
 
-    if (limits_parse(value, &limits, why))
+    if (rules_parse(value, &limits, why))
         return -EINVAL;
     if (source == OPTIONS_ADMIN) {
         /* A user renumbers devices at will with CUDA_VISIBLE_DEVICES; a ceiling must not move with that. */
-        if (limits_use_ordinals(&limits)) {
+        if (rules_use_ordinals(&limits)) {
             *why = "an administrator's limit names a device by its UUID (nvidia-smi -L shows it)";
             return -EINVAL;
         }
@@ -265,13 +265,13 @@ struct options_places options_places_here(char path[OPTIONS_PATH_MAX])
 
 uint64_t options_limit(const struct options *options, int ordinal, const char *uuid, uint64_t total)
 {
-    uint64_t asked = limits_for(&options->max, ordinal, uuid, total);
-    uint64_t ceiling = limits_for(&options->ceiling, ordinal, uuid, total);
+    uint64_t asked = rules_for(&options->max, ordinal, uuid, total);
+    uint64_t ceiling = rules_for(&options->ceiling, ordinal, uuid, total);
 
     return asked < ceiling ? asked : ceiling;
 }
 
-static bool limits_anything(const struct limits *limits)
+static bool rules_anything(const struct rules *limits)
 {
     for (int i = 0; i < limits->count; i++) {
         if (!limits->rules[i].unlimited)
@@ -282,5 +282,5 @@ static bool limits_anything(const struct limits *limits)
 
 bool options_any_limit(const struct options *options)
 {
-    return limits_anything(&options->max) || limits_anything(&options->ceiling);
+    return rules_anything(&options->max) || rules_anything(&options->ceiling);
 }

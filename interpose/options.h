@@ -7,7 +7,7 @@
 #ifndef GPUCAP_OPTIONS_H
 #define GPUCAP_OPTIONS_H
 
-#include "limits.h"
+#include "rules.h"
 
 #define OPTIONS_ADMIN_FILE "/etc/gpucap.conf"
 #define OPTIONS_USER_FILE  ".config/gpucap.conf" /* below the home folder */
@@ -21,7 +21,7 @@ enum options_source { OPTIONS_DEFAULT, OPTIONS_ADMIN, OPTIONS_USER, OPTIONS_ENVI
 
 /* Name, in files and on the command line; environment variable; default; accepted form; what it does. */
 #define OPTIONS_TABLE(X)                                                                                             \
-    X(MAX, "max", "GPUCAP_MAX", "none", LIMITS_FORM,                                                                 \
+    X(MAX, "max", "GPUCAP_MAX", "none", RULES_FORM,                                                                 \
       "Device memory that the program may use, the CUDA context's own included.")                                    \
     X(RESERVE, "reserve", "GPUCAP_RESERVE", "64M", SIZE_FORM,                                                        \
       "Part of max that allocations leave to the driver's own growth: modules, streams, stacks.")                    \
@@ -40,8 +40,8 @@ struct options_entry {
 extern const struct options_entry options_table[OPTIONS_COUNT];
 
 struct options {
-    struct limits max;
-    struct limits ceiling; /* the administrator's max */
+    struct rules max;
+    struct rules ceiling; /* the administrator's max */
     struct size_value reserve;
     enum options_log log;
     enum options_source source[OPTIONS_COUNT];

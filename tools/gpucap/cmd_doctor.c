@@ -253,8 +253,8 @@ static void list_limits(const struct options *options, const char *source, const
     for (int i = 0; i < probe->device_count; i++) {
         const struct probe_device *device = &probe->devices[i];
         uint64_t limit = options_limit(options, i, device->uuid, device->total);
-        uint64_t asked = limits_for(&options->max, i, device->uuid, device->total);
-        if (limit == LIMITS_UNLIMITED)
+        uint64_t asked = rules_for(&options->max, i, device->uuid, device->total);
+        if (limit == RULES_UNLIMITED)
             line("limit", "device %d: none (max from %s)", i, source);
         else
             line("limit", "device %d: %s (max from %s)", i, size_format(limit, text),

@@ -1,5 +1,5 @@
-/* limits: see limits.h. */
-#include "limits.h"
+/* rules: see rules.h. */
+#include "rules.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -8,14 +8,14 @@
 
 #define ORDINAL_MAX 1023
 
-static int parse_key(const char *key, size_t length, struct limits_rule *rule, const char **why)
+static int parse_key(const char *key, size_t length, struct rules_rule *rule, const char **why)
 {
     if (length >= 4 && (!strncasecmp(key, "GPU-", 4) || !strncasecmp(key, "MIG-", 4))) {
-        if (length == 4 || length >= LIMITS_UUID_TEXT) {
+        if (length == 4 || length >= RULES_UUID_TEXT) {
             *why = "a UUID looks like GPU-09e4f000-9ce7-42ee-4029-20a51f94f29d";
             return -EINVAL;
         }
-        rule->scope = LIMITS_UUID;
+        rule->scope = RULES_UUID;
         memcpy(rule->uuid, key, length);
         rule->uuid[length] = '\0';
         return 0;
@@ -31,12 +31,12 @@ static int parse_key(const char *key, size_t length, struct limits_rule *rule, c
         *why = "a device is missing before '='";
         return -EINVAL;
     }
-    rule->scope = LIMITS_ORDINAL;
+    rule->scope = RULES_ORDINAL;
     rule->ordinal = ordinal;
     return 0;
 }
 
-static int parse_value(const char *text, size_t length, struct limits_rule *rule, const char **why)
+static int parse_value(const char *text, size_t length, struct rules_rule *rule, const char **why)
 {
     if (length == 4 && !strncasecmp(text, "none", 4)) {
         rule->unlimited = true;
@@ -54,13 +54,13 @@ static int parse_value(const char *text, size_t length, struct limits_rule *rule
     return -EINVAL;
 }
 
-static bool same_scope(const struct limits_rule *a, const struct limits_rule *b)
+static bool same_scope(const struct rules_rule *a, const struct rules_rule *b)
 {
     if (a->scope != b->scope)
         return false;
-    if (a->scope == LIMITS_ORDINAL)
+    if (a->scope == RULES_ORDINAL)
         return a->ordinal == b->ordinal;
-    return a->scope == LIMITS_EVERY || !strcasecmp(a->uuid, b->uuid);
+    return a->scope == RULES_EVERY || !strcasecmp(a->uuid, b->uuid);
 }
 
 static void trim(const char **text, size_t *length)
@@ -71,9 +71,9 @@ static void trim(const char **text, size_t *length)
         (*length)--;
 }
 
-static int parse_rule(const char *text, size_t length, struct limits *out, const char **why)
+static int parse_rule(const char *text, size_t length, struct rules *out, const char **why)
 {
-    struct limits_rule rule = {.scope = LIMITS_EVERY};
+    struct rules_rule rule = {.scope = RULES_EVERY};
 
     trim(&text, &length);
     const char *equals = memchr(text, '=', length);
@@ -96,7 +96,7 @@ static int parse_rule(const char *text, size_t length, struct limits *out, const
             return -EINVAL;
         }
     }
-    if (out->count == LIMITS_MAX_RULES) {
+    if (out->count == RULES_MAX_RULES) {
         *why = "too many devices";
         return -EINVAL;
     }
@@ -104,7 +104,7 @@ static int parse_rule(const char *text, size_t length, struct limits *out, const
     return 0;
 }
 
-int limits_parse(const char *text, struct limits *out, const char **why)
+int rules_parse(const char *text, struct rules *out, const char **why)
 {
     out->count = 0;
     for (;;) {
@@ -118,39 +118,39 @@ int limits_parse(const char *text, struct limits *out, const char **why)
     }
 }
 
-bool limits_use_ordinals(const struct limits *limits)
+bool rules_use_ordinals(const struct rules *limits)
 {
     for (int i = 0; i < limits->count; i++) {
-        if (limits->rules[i].scope == LIMITS_ORDINAL)
+        if (limits->rules[i].scope == RULES_ORDINAL)
             return true;
     }
     return false;
 }
 
-static bool applies(const struct limits_rule *rule, int ordinal, const char *uuid)
+static bool applies(const struct rules_rule *rule, int ordinal, const char *uuid)
 {
     switch (rule->scope) {
-    case LIMITS_UUID:
+    case RULES_UUID:
         return !strncasecmp(rule->uuid, uuid, strlen(rule->uuid));
-    case LIMITS_ORDINAL:
+    case RULES_ORDINAL:
         return rule->ordinal == ordinal;
     default:
         return true;
     }
 }
 
-uint64_t limits_for(const struct limits *limits, int ordinal, const char *uuid, uint64_t total)
+uint64_t rules_for(const struct rules *limits, int ordinal, const char *uuid, uint64_t total)
 {
-    const struct limits_rule *best = NULL;
+    const struct rules_rule *best = NULL;
 
     for (int i = 0; i < limits->count; i++) {
-        const struct limits_rule *rule = &limits->rules[i];
+        const struct rules_rule *rule = &limits->rules[i];
 
         if (applies(rule, ordinal, uuid) && (!best || rule->scope > best->scope))
             best = rule;
     }
     if (!best || best->unlimited)
-        return LIMITS_UNLIMITED;
+        return RULES_UNLIMITED;
     uint64_t bytes = size_resolve(&best->size, total);
     return bytes < total ? bytes : total;
 }

@@ -1,0 +1,146 @@
+/* device: see device.h. */
+#include "device.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "log.h"
+
+enum { UNSEEN, LIMITED, UNLIMITED };
+
+static pthread_mutex_t table_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct device devices[DEVICE_MAX]; /* filled under table_lock, read after `seen` says so */
+static atomic_int seen[DEVICE_MAX];
+static const struct options *rules;
+static atomic_flag said_blind = ATOMIC_FLAG_INIT;
+
+void device_setup(const struct options *options)
+{
+    rules = options;
+}
+
+void device_format_uuid(const CUuuid *uuid, char text[RULES_UUID_TEXT])
+{
+    const unsigned char *b = (const unsigned char *)uuid->bytes;
+
+    snprintf(text, RULES_UUID_TEXT,
+             "GPU-%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x", b[0], b[1], b[2], b[3], b[4],
+             b[5], b[6], b[7], b[8], b[9], b[10], b[11], b[12], b[13], b[14], b[15]);
+}
+
+/* The account's question: this process on this card. */
+static int measure_device(void *context, uint64_t *bytes)
+{
+    struct device *device = context;
+    int rc = measure_used(&device->card, bytes);
+
+    if (rc && log_first(&said_blind)) {
+        char text[SIZE_TEXT];
+
+        log_error("NVML does not tell this process's memory (%s); the CUDA context is counted as %s",
+                  rc == -ESRCH ? "the process is not in its list" : "it is missing or has no figure",
+                  size_format(ACCOUNT_CONTEXT_GUESS, text));
+    }
+    return rc;
+}
+
+/* Looks a card up with the driver. UNSEEN if the driver does not answer (not initialized, no such device). */
+static int inspect(struct device *device, CUdevice ordinal)
+{
+    CUuuid uuid;
+    size_t total;
+    int processors = 0, threads = 0;
+
+    if (driver.cuDeviceGetUuid_v2(&uuid, ordinal) != CUDA_SUCCESS ||
+        driver.cuDeviceTotalMem_v2(&total, ordinal) != CUDA_SUCCESS)
+        return UNSEEN;
+    device->ordinal = ordinal;
+    device->total = total;
+    device_format_uuid(&uuid, device->uuid);
+    device->limit = options_limit(rules, ordinal, device->uuid, total);
+    if (device->limit == RULES_UNLIMITED)
+        return UNLIMITED;
+    device->card.uuid = device->uuid;
+    uint64_t reserve = size_resolve(&rules->reserve, device->limit);
+    account_init(&device->account, device->limit, reserve, measure_device, device);
+    driver.cuDeviceGetAttribute(&processors, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, ordinal);
+    driver.cuDeviceGetAttribute(&threads, CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR, ordinal);
+    device->threads = (uint64_t)processors * (uint64_t)threads;
+    atomic_store(&device->stack_bytes, DEVICE_STACK);
+    char limit[SIZE_TEXT], whole[SIZE_TEXT];
+    log_info("device %d (%s): limit %s of %s", ordinal, device->uuid, size_format(device->limit, limit),
+             size_format(total, whole));
+    return LIMITED;
+}
+
+struct device *device_get(CUdevice ordinal)
+{
+    if (ordinal < 0 || ordinal >= DEVICE_MAX)
+        return NULL;
+    int state = atomic_load_explicit(&seen[ordinal], memory_order_acquire);
+    if (state == UNSEEN) {
+        pthread_mutex_lock(&table_lock);
+        state = atomic_load_explicit(&seen[ordinal], memory_order_relaxed);
+        if (state == UNSEEN) {
+            state = inspect(&devices[ordinal], ordinal);
+            atomic_store_explicit(&seen[ordinal], state, memory_order_release);
+        }
+        pthread_mutex_unlock(&table_lock);
+    }
+    return state == LIMITED ? &devices[ordinal] : NULL;
+}
+
+struct device *device_current(void)
+{
+    CUdevice ordinal;
+
+    return driver.cuCtxGetDevice(&ordinal) == CUDA_SUCCESS ? device_get(ordinal) : NULL;
+}
+
+void device_each(void (*visit)(struct device *device))
+{
+    for (int i = 0; i < DEVICE_MAX; i++) {
+        if (atomic_load_explicit(&seen[i], memory_order_acquire) == LIMITED)
+            visit(&devices[i]);
+    }
+}
+
+int device_ordinal_of(const char *uuid)
+{
+    for (int i = 0; i < DEVICE_MAX; i++) {
+        if (atomic_load_explicit(&seen[i], memory_order_acquire) != UNSEEN && !strcmp(devices[i].uuid, uuid))
+            return i;
+    }
+    return RULES_NO_ORDINAL;
+}
+
+void device_forget(void)
+{
+    for (int i = 0; i < DEVICE_MAX; i++) {
+        atomic_store(&seen[i], UNSEEN);
+        memset((void *)&devices[i], 0, sizeof devices[i]);
+    }
+}
+
+static void lock_account(struct device *device)
+{
+    account_lock_for_fork(&device->account);
+}
+
+static void unlock_account(struct device *device)
+{
+    account_unlock_after_fork(&device->account);
+}
+
+void device_lock_for_fork(void)
+{
+    pthread_mutex_lock(&table_lock);
+    device_each(lock_account);
+}
+
+void device_unlock_after_fork(void)
+{
+    device_each(unlock_account);
+    pthread_mutex_unlock(&table_lock);
+}

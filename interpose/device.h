@@ -1,0 +1,50 @@
+/* device: the cards of this process that are limited, by the driver's number and by UUID.
+ *
+ * Owns table_lock, held while a card is looked at for the first time (two quick driver queries).
+ */
+#ifndef GPUCAP_DEVICE_H
+#define GPUCAP_DEVICE_H
+
+#include "account.h"
+#include "driver.h"
+#include "measure.h"
+#include "options.h"
+
+#define DEVICE_MAX   64
+#define DEVICE_STACK 1024 /* bytes of stack per thread that a fresh context has room for (CUDA's default) */
+
+struct device {
+    int ordinal;
+    char uuid[RULES_UUID_TEXT];
+    uint64_t total; /* of the card */
+    uint64_t limit;
+    struct measure_card card;
+    struct account account;
+    uint64_t threads;               /* that can be resident at once: what a kernel's stack is multiplied by */
+    _Atomic uint64_t stack_bytes;   /* per thread, already part of the context */
+    _Atomic uint64_t context_bytes; /* what the first context took; 0: none was made yet */
+    _Atomic(void *) primary;        /* the primary context, once retained */
+};
+
+/* Takes over the options; before the first device_get. */
+void device_setup(const struct options *options);
+
+/* The card, if it is limited; NULL if it is not, or if the driver does not know it. */
+struct device *device_get(CUdevice ordinal);
+/* The card of the calling thread's context, likewise. */
+struct device *device_current(void);
+
+/* Calls visit(device) for every limited card seen so far. */
+void device_each(void (*visit)(struct device *device));
+
+/* The number under which the program sees the card "GPU-...", as far as it has been looked at; else RULES_NO_ORDINAL. */
+int device_ordinal_of(const char *uuid);
+
+/* Writes "GPU-xxxxxxxx-..." from the driver's 16 bytes. */
+void device_format_uuid(const CUuuid *uuid, char text[RULES_UUID_TEXT]);
+
+void device_forget(void); /* tests */
+void device_lock_for_fork(void);
+void device_unlock_after_fork(void);
+
+#endif

@@ -1,0 +1,175 @@
+/* The hooks on what makes a context grow by itself: code, streams, and above all stacks (a kernel with 16 KiB of local arrays made
+ * a context grow by 3.9 GiB on an H200). Growth that would pass the limit is refused as a full card refuses it.
+ *
+ * A launch is checked once per kernel: after that it costs one compare. Owns no lock.
+ */
+#include "hooks.h"
+#include "route.h"
+
+#define KNOWN_KERNELS 4096 /* a power of two; two kernels in one place are only checked more often */
+
+static _Atomic(void *) known[KNOWN_KERNELS];
+
+static _Atomic(void *) *place_of(CUfunction kernel)
+{
+    uintptr_t h = (uintptr_t)kernel >> 4;
+
+    return &known[(h ^ h >> 12) & (KNOWN_KERNELS - 1)];
+}
+
+/* An address may be given to another kernel once its module is gone. */
+static void forget_kernels(void)
+{
+    for (int i = 0; i < KNOWN_KERNELS; i++)
+        atomic_store_explicit(&known[i], NULL, memory_order_relaxed);
+}
+
+static uint64_t stack_of(CUfunction kernel)
+{
+    CUdevice ordinal;
+    int bytes = 0;
+
+    if (driver.cuFuncGetAttribute(&bytes, CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES, kernel) == CUDA_SUCCESS)
+        return bytes > 0 ? (uint64_t)bytes : 0;
+    /* A launch also takes a CUkernel in place of a CUfunction. */
+    if (driver.cuCtxGetDevice(&ordinal) == CUDA_SUCCESS &&
+        driver.cuKernelGetAttribute(&bytes, CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES, (CUkernel)kernel, ordinal) ==
+            CUDA_SUCCESS)
+        return bytes > 0 ? (uint64_t)bytes : 0;
+    return 0;
+}
+
+static CUresult first_launch(CUfunction kernel)
+{
+    if (!kernel || !route_active())
+        return CUDA_SUCCESS;
+    /* Asking loads the kernel's code if it is not there yet, as the launch would. */
+    CUresult result = route_stack(stack_of(kernel));
+    route_grown();
+    if (result == CUDA_SUCCESS)
+        atomic_store_explicit(place_of(kernel), (void *)kernel, memory_order_relaxed);
+    return result;
+}
+
+static inline CUresult before_launch(CUfunction kernel)
+{
+    if (__builtin_expect(atomic_load_explicit(place_of(kernel), memory_order_relaxed) == (void *)kernel, 1))
+        return CUDA_SUCCESS;
+    return first_launch(kernel);
+}
+
+#define LAUNCH_HOOKS(suffix)                                                                                         \
+    CUresult cuLaunchKernel##suffix(CUfunction f, unsigned int gx, unsigned int gy, unsigned int gz,                 \
+                                    unsigned int bx, unsigned int by, unsigned int bz, unsigned int shared,          \
+                                    CUstream stream, void **arguments, void **extra)                                 \
+    {                                                                                                                \
+        CUresult result = before_launch(f);                                                                          \
+                                                                                                                     \
+        return result != CUDA_SUCCESS ? result                                                                       \
+                                      : driver.cuLaunchKernel##suffix(f, gx, gy, gz, bx, by, bz, shared, stream,     \
+                                                                      arguments, extra);                             \
+    }                                                                                                                \
+                                                                                                                     \
+    CUresult cuLaunchKernelEx##suffix(const CUlaunchConfig *config, CUfunction f, void **arguments, void **extra)    \
+    {                                                                                                                \
+        CUresult result = before_launch(f);                                                                          \
+                                                                                                                     \
+        return result != CUDA_SUCCESS ? result : driver.cuLaunchKernelEx##suffix(config, f, arguments, extra);       \
+    }                                                                                                                \
+                                                                                                                     \
+    CUresult cuLaunchCooperativeKernel##suffix(CUfunction f, unsigned int gx, unsigned int gy, unsigned int gz,      \
+                                               unsigned int bx, unsigned int by, unsigned int bz,                    \
+                                               unsigned int shared, CUstream stream, void **arguments)               \
+    {                                                                                                                \
+        CUresult result = before_launch(f);                                                                          \
+                                                                                                                     \
+        return result != CUDA_SUCCESS ? result                                                                       \
+                                      : driver.cuLaunchCooperativeKernel##suffix(f, gx, gy, gz, bx, by, bz, shared,  \
+                                                                                 stream, arguments);                 \
+    }
+
+LAUNCH_HOOKS()
+LAUNCH_HOOKS(_ptsz)
+
+/* Runs a driver call that makes the context grow by an amount nobody knows beforehand. */
+#define GROWING(call)                                                                                                \
+    ({                                                                                                               \
+        CUresult result_ = route_growth(0);                                                                          \
+        if (result_ == CUDA_SUCCESS) {                                                                               \
+            result_ = (call);                                                                                        \
+            route_grown();                                                                                           \
+        }                                                                                                            \
+        result_;                                                                                                     \
+    })
+
+CUresult cuModuleLoad(CUmodule *module, const char *file)
+{
+    return GROWING(driver.cuModuleLoad(module, file));
+}
+
+CUresult cuModuleLoadData(CUmodule *module, const void *image)
+{
+    return GROWING(driver.cuModuleLoadData(module, image));
+}
+
+CUresult cuModuleLoadDataEx(CUmodule *module, const void *image, unsigned int count, CUjit_option *options,
+                            void **values)
+{
+    return GROWING(driver.cuModuleLoadDataEx(module, image, count, options, values));
+}
+
+CUresult cuModuleLoadFatBinary(CUmodule *module, const void *image)
+{
+    return GROWING(driver.cuModuleLoadFatBinary(module, image));
+}
+
+CUresult cuModuleUnload(CUmodule module)
+{
+    forget_kernels();
+    return driver.cuModuleUnload(module);
+}
+
+CUresult cuLibraryLoadData(CUlibrary *library, const void *code, CUjit_option *jit_options, void **jit_values,
+                           unsigned int jit_count, CUlibraryOption *options, void **values, unsigned int count)
+{
+    return GROWING(
+        driver.cuLibraryLoadData(library, code, jit_options, jit_values, jit_count, options, values, count));
+}
+
+CUresult cuLibraryLoadFromFile(CUlibrary *library, const char *file, CUjit_option *jit_options, void **jit_values,
+                               unsigned int jit_count, CUlibraryOption *options, void **values, unsigned int count)
+{
+    return GROWING(
+        driver.cuLibraryLoadFromFile(library, file, jit_options, jit_values, jit_count, options, values, count));
+}
+
+CUresult cuLibraryUnload(CUlibrary library)
+{
+    forget_kernels();
+    return driver.cuLibraryUnload(library);
+}
+
+CUresult cuStreamCreate(CUstream *stream, unsigned int flags)
+{
+    return GROWING(driver.cuStreamCreate(stream, flags));
+}
+
+CUresult cuStreamCreateWithPriority(CUstream *stream, unsigned int flags, int priority)
+{
+    return GROWING(driver.cuStreamCreateWithPriority(stream, flags, priority));
+}
+
+CUresult cuCtxSetLimit(CUlimit which, size_t value)
+{
+    CUresult result = CUDA_SUCCESS;
+
+    if (which == CU_LIMIT_STACK_SIZE)
+        result = route_stack(value);
+    else if (which == CU_LIMIT_MALLOC_HEAP_SIZE || which == CU_LIMIT_PRINTF_FIFO_SIZE)
+        result = route_growth(value);
+    if (result != CUDA_SUCCESS)
+        return result;
+    result = driver.cuCtxSetLimit(which, value);
+    route_grown();
+    return result;
+}

@@ -1,0 +1,32 @@
+/* The hooks that tell a program how much memory there is: the smaller of the card and the limit. */
+#include "hooks.h"
+#include "route.h"
+
+static uint64_t smaller(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
+CUresult cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes)
+{
+    CUresult result = driver.cuMemGetInfo_v2(free_bytes, total_bytes);
+    struct device *device = result == CUDA_SUCCESS && route_active() ? device_current() : NULL;
+
+    if (!device)
+        return result;
+    if (total_bytes)
+        *total_bytes = smaller(*total_bytes, device->limit);
+    if (free_bytes)
+        *free_bytes = smaller(*free_bytes, account_view(&device->account).room);
+    return result;
+}
+
+CUresult cuDeviceTotalMem_v2(size_t *bytes, CUdevice ordinal)
+{
+    CUresult result = driver.cuDeviceTotalMem_v2(bytes, ordinal);
+    struct device *device = result == CUDA_SUCCESS && bytes && route_active() ? device_get(ordinal) : NULL;
+
+    if (device)
+        *bytes = smaller(*bytes, device->limit);
+    return result;
+}

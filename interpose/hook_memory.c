@@ -1,0 +1,110 @@
+/* The hooks on memory: route_enter, the driver's own call, route_leave. Nothing here decides anything. */
+#include "hooks.h"
+#include "route.h"
+
+CUresult cuMemAlloc_v2(CUdeviceptr *address, size_t bytes)
+{
+    struct route_ticket ticket;
+    CUresult result = route_enter(&ticket, BLOCKS_LINEAR, bytes);
+
+    if (result != CUDA_SUCCESS)
+        return result;
+    result = driver.cuMemAlloc_v2(address, bytes);
+    return route_leave(&ticket, result, result == CUDA_SUCCESS ? *address : 0);
+}
+
+/* The driver chooses the pitch: a row rounded up to at most this many bytes. */
+#define PITCH_ALIGNMENT_MAX 512
+
+static uint64_t pitched_bytes(size_t width, size_t height)
+{
+    uint64_t row, bytes;
+
+    if (__builtin_add_overflow(width, PITCH_ALIGNMENT_MAX - 1, &row) ||
+        __builtin_mul_overflow(row & ~(uint64_t)(PITCH_ALIGNMENT_MAX - 1), height, &bytes))
+        return UINT64_MAX;
+    return bytes;
+}
+
+CUresult cuMemAllocPitch_v2(CUdeviceptr *address, size_t *pitch, size_t width, size_t height, unsigned int element)
+{
+    struct route_ticket ticket;
+    CUresult result = route_enter(&ticket, BLOCKS_LINEAR, pitched_bytes(width, height));
+
+    if (result != CUDA_SUCCESS)
+        return result;
+    result = driver.cuMemAllocPitch_v2(address, pitch, width, height, element);
+    return route_leave(&ticket, result, result == CUDA_SUCCESS ? *address : 0);
+}
+
+CUresult cuMemAllocManaged(CUdeviceptr *address, size_t bytes, unsigned int flags)
+{
+    struct route_ticket ticket;
+    CUresult result = route_enter(&ticket, BLOCKS_MANAGED, bytes);
+
+    if (result != CUDA_SUCCESS)
+        return result;
+    result = driver.cuMemAllocManaged(address, bytes, flags);
+    return route_leave(&ticket, result, result == CUDA_SUCCESS ? *address : 0);
+}
+
+CUresult cuMemFree_v2(CUdeviceptr address)
+{
+    struct route_release release = route_free(BLOCKS_LINEAR, address);
+
+    return route_freed(&release, driver.cuMemFree_v2(address));
+}
+
+/* Stream-ordered memory: the per-thread default stream has entry points of its own. */
+#define ASYNC_HOOKS(suffix)                                                                                          \
+    CUresult cuMemAllocAsync##suffix(CUdeviceptr *address, size_t bytes, CUstream stream)                            \
+    {                                                                                                                \
+        struct route_ticket ticket;                                                                                  \
+        CUresult result = route_enter_async(&ticket, bytes, NULL, stream);                                           \
+                                                                                                                     \
+        if (result != CUDA_SUCCESS)                                                                                  \
+            return result;                                                                                           \
+        result = driver.cuMemAllocAsync##suffix(address, bytes, stream);                                             \
+        return route_leave(&ticket, result, result == CUDA_SUCCESS ? *address : 0);                                  \
+    }                                                                                                                \
+                                                                                                                     \
+    CUresult cuMemAllocFromPoolAsync##suffix(CUdeviceptr *address, size_t bytes, CUmemoryPool pool, CUstream stream) \
+    {                                                                                                                \
+        struct route_ticket ticket;                                                                                  \
+        CUresult result = route_enter_async(&ticket, bytes, pool, stream);                                           \
+                                                                                                                     \
+        if (result != CUDA_SUCCESS)                                                                                  \
+            return result;                                                                                           \
+        result = driver.cuMemAllocFromPoolAsync##suffix(address, bytes, pool, stream);                               \
+        return route_leave(&ticket, result, result == CUDA_SUCCESS ? *address : 0);                                  \
+    }                                                                                                                \
+                                                                                                                     \
+    CUresult cuMemFreeAsync##suffix(CUdeviceptr address, CUstream stream)                                            \
+    {                                                                                                                \
+        struct route_release release = route_free(BLOCKS_LINEAR, address);                                           \
+                                                                                                                     \
+        return route_freed(&release, driver.cuMemFreeAsync##suffix(address, stream));                                \
+    }
+
+ASYNC_HOOKS()
+ASYNC_HOOKS(_ptsz)
+
+CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t bytes, const CUmemAllocationProp *properties,
+                     unsigned long long flags)
+{
+    const bool on_device = properties && properties->location.type == CU_MEM_LOCATION_TYPE_DEVICE;
+    struct route_ticket ticket;
+    CUresult result = route_enter_on(&ticket, BLOCKS_HANDLE, on_device ? bytes : 0, on_device ? properties->location.id : 0);
+
+    if (result != CUDA_SUCCESS)
+        return result;
+    result = driver.cuMemCreate(handle, bytes, properties, flags);
+    return route_leave(&ticket, result, result == CUDA_SUCCESS ? *handle : 0);
+}
+
+CUresult cuMemRelease(CUmemGenericAllocationHandle handle)
+{
+    struct route_release release = route_free(BLOCKS_HANDLE, handle);
+
+    return route_freed(&release, driver.cuMemRelease(handle));
+}

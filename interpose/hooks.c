@@ -1,0 +1,40 @@
+/* hooks: the table behind hooks.h. About fifty rows and a few hundred look-ups at start: a plain walk is enough. */
+#include "hooks.h"
+
+#include <stddef.h>
+#include <string.h>
+
+static const struct row {
+    const char *name;
+    void *hook;
+    size_t real; /* where the driver's own address stands in struct driver_table */
+} rows[] = {
+#define HOOK(symbol, type) {#symbol, (void *)symbol, offsetof(struct driver_table, symbol)},
+#define CALL(symbol, type)
+#include "hooks.def"
+#undef HOOK
+#undef CALL
+};
+
+#define ROWS (sizeof rows / sizeof *rows)
+
+void *hooks_find(const char *name)
+{
+    for (size_t i = 0; i < ROWS; i++) {
+        if (!strcmp(rows[i].name, name))
+            return rows[i].hook;
+    }
+    return NULL;
+}
+
+void *hooks_for(void *address)
+{
+    for (size_t i = 0; i < ROWS; i++) {
+        void *real;
+
+        memcpy(&real, (const char *)&driver + rows[i].real, sizeof real);
+        if (real == address)
+            return rows[i].hook;
+    }
+    return address;
+}

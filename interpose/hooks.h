@@ -1,0 +1,22 @@
+/* hooks: our functions in front of the driver's, generated from hooks.def. No state, no lock. */
+#ifndef GPUCAP_HOOKS_H
+#define GPUCAP_HOOKS_H
+
+#include "driver.h"
+
+#define EXPORT __attribute__((visibility("default")))
+
+/* Each hook has the driver's own name and exactly the type of its row. */
+#define HOOK(symbol, type) EXPORT extern __typeof__(*(type)0) symbol;
+#define CALL(symbol, type)
+#include "hooks.def"
+#undef HOOK
+#undef CALL
+
+/* Our hook of an exact name, or NULL. */
+void *hooks_find(const char *name);
+
+/* Our hook in front of the driver's entry point at `address`, or `address` itself. */
+void *hooks_for(void *address);
+
+#endif

@@ -1,0 +1,63 @@
+/* limit: see limit.h. Every sum saturates, so that no hostile number wraps around into a grant. */
+#include "limit.h"
+
+static uint64_t add(uint64_t a, uint64_t b)
+{
+    uint64_t sum;
+
+    return __builtin_add_overflow(a, b, &sum) ? UINT64_MAX : sum;
+}
+
+static uint64_t minus(uint64_t a, uint64_t b)
+{
+    return a > b ? a - b : 0;
+}
+
+uint64_t limit_round(uint64_t bytes)
+{
+    return bytes > UINT64_MAX - LIMIT_PAGE ? UINT64_MAX : (bytes + LIMIT_PAGE - 1) & ~(LIMIT_PAGE - 1);
+}
+
+static uint64_t taken(const struct limit_state *state)
+{
+    return add(state->measured, add(state->unmeasured, state->in_flight));
+}
+
+static bool fits(const struct limit_state *state, uint64_t need)
+{
+    return add(add(taken(state), need), state->reserve) <= state->limit;
+}
+
+/* True while at most half of what the measurement showed to be free has been given away. */
+static bool within_trust(const struct limit_state *state, uint64_t need)
+{
+    uint64_t seen = minus(minus(state->limit, state->reserve), state->measured);
+
+    return !state->stale && add(add(state->unmeasured, state->in_flight), need) <= seen / 2;
+}
+
+enum limit_verdict limit_decide(const struct limit_state *state, uint64_t need, bool fresh)
+{
+    if (add(need, state->reserve) > state->limit)
+        return LIMIT_REFUSE; /* could never fit: no need to ask anyone */
+    if (within_trust(state, need))
+        return LIMIT_GRANT;
+    if (!fresh)
+        return LIMIT_MEASURE;
+    if (fits(state, need))
+        return LIMIT_GRANT;
+    if (state->in_flight)
+        return LIMIT_WAIT;
+    /* What others were granted during our measurement may be counted twice. */
+    return state->unmeasured ? LIMIT_MEASURE : LIMIT_REFUSE;
+}
+
+uint64_t limit_room(const struct limit_state *state)
+{
+    return minus(minus(state->limit, state->reserve), taken(state)) & ~(LIMIT_PAGE - 1);
+}
+
+bool limit_allows_growth(const struct limit_state *state, uint64_t bytes)
+{
+    return add(taken(state), bytes) <= state->limit;
+}

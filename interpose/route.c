@@ -1,0 +1,266 @@
+/* route: see route.h. */
+#include "route.h"
+
+#include <string.h>
+
+#include "library.h"
+#include "log.h"
+
+#define NEVER_FITS      ((size_t)1 << 50) /* answered with "out of memory" at once (measured) */
+#define POOL_STEP       (UINT64_C(32) << 20) /* a driver pool grows in steps of this size (measured, H200) */
+#define GROWTH_UNKNOWN  LIMIT_PAGE
+
+bool route_active(void)
+{
+    return library_mode() == LIBRARY_CAP;
+}
+
+/* The driver itself says no: to a request that cannot be met. So a program that may not allocate at all (no context, capture under way,
+ * an earlier error that sticks) hears exactly what it would have heard without us. */
+static CUresult refuse(const struct device *device, uint64_t bytes)
+{
+    CUdeviceptr address = 0;
+    CUresult result = driver.cuMemAlloc_v2(&address, NEVER_FITS);
+    char asked[SIZE_TEXT], limit[SIZE_TEXT];
+
+    if (result == CUDA_SUCCESS)
+        driver.cuMemFree_v2(address);
+    log_info("out of memory on device %d: asked for %s, limit %s", device->ordinal, size_format(bytes, asked),
+             size_format(device->limit, limit));
+    return result == CUDA_SUCCESS ? CUDA_ERROR_OUT_OF_MEMORY : result;
+}
+
+/* Lets the driver's stream-ordered pool give back what it caches. True if there was something. */
+static bool trim_pool(const struct device *device)
+{
+    CUmemoryPool pool;
+    cuuint64_t held = 0, used = 0;
+
+    if (driver.cuDeviceGetMemPool(&pool, device->ordinal) != CUDA_SUCCESS ||
+        driver.cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, &held) != CUDA_SUCCESS ||
+        driver.cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT, &used) != CUDA_SUCCESS || held <= used)
+        return false;
+    return driver.cuMemPoolTrimTo(pool, 0) == CUDA_SUCCESS;
+}
+
+static CUresult take(struct route_ticket *ticket, struct device *device, enum blocks_kind kind, uint64_t bytes)
+{
+    const uint64_t need = limit_round(bytes);
+
+    if (blocks_reserve())
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    if (!account_take(&device->account, need) &&
+        !(trim_pool(device) && account_take(&device->account, need))) {
+        blocks_cancel();
+        return refuse(device, bytes);
+    }
+    *ticket = (struct route_ticket){device, need, kind};
+    return CUDA_SUCCESS;
+}
+
+/* A request is counted if limits hold, it is for a limited card and it is one the driver could grant. */
+static CUresult enter(struct route_ticket *ticket, struct device *device, enum blocks_kind kind, uint64_t bytes)
+{
+    if (!device || bytes == 0)
+        return CUDA_SUCCESS;
+    return take(ticket, device, kind, bytes);
+}
+
+static CUresult first_word(struct route_ticket *ticket)
+{
+    ticket->device = NULL;
+    return library_mode() == LIBRARY_REFUSE ? CUDA_ERROR_NOT_PERMITTED : CUDA_SUCCESS;
+}
+
+CUresult route_enter(struct route_ticket *ticket, enum blocks_kind kind, uint64_t bytes)
+{
+    CUresult result = first_word(ticket);
+
+    if (result != CUDA_SUCCESS || !route_active())
+        return result;
+    return enter(ticket, device_current(), kind, bytes);
+}
+
+CUresult route_enter_on(struct route_ticket *ticket, enum blocks_kind kind, uint64_t bytes, CUdevice ordinal)
+{
+    CUresult result = first_word(ticket);
+
+    if (result != CUDA_SUCCESS || !route_active())
+        return result;
+    return enter(ticket, device_get(ordinal), kind, bytes);
+}
+
+/* True if the pool can serve the request from what it holds. */
+static bool pool_has(CUmemoryPool pool, const struct device *device, uint64_t bytes)
+{
+    cuuint64_t held = 0, used = 0;
+
+    if (!pool && driver.cuDeviceGetMemPool(&pool, device->ordinal) != CUDA_SUCCESS)
+        return false;
+    return driver.cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, &held) == CUDA_SUCCESS &&
+           driver.cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT, &used) == CUDA_SUCCESS &&
+           held - used >= bytes;
+}
+
+CUresult route_enter_async(struct route_ticket *ticket, uint64_t bytes, CUmemoryPool pool, CUstream stream)
+{
+    CUstreamCaptureStatus capture = CU_STREAM_CAPTURE_STATUS_NONE;
+    CUresult result = first_word(ticket);
+    struct device *device;
+
+    if (result != CUDA_SUCCESS || !route_active() || bytes == 0 || !(device = device_current()))
+        return result;
+    /* In a capture nothing is allocated now: the call adds a node to a graph. */
+    if (driver.cuStreamIsCapturing(stream, &capture) == CUDA_SUCCESS && capture != CU_STREAM_CAPTURE_STATUS_NONE)
+        return CUDA_SUCCESS;
+    if (pool_has(pool, device, bytes))
+        return CUDA_SUCCESS;
+    uint64_t step = bytes > UINT64_MAX - POOL_STEP ? bytes : (bytes + POOL_STEP - 1) / POOL_STEP * POOL_STEP;
+    return take(ticket, device, BLOCKS_ASYNC, step);
+}
+
+CUresult route_leave(const struct route_ticket *ticket, CUresult result, uint64_t key)
+{
+    struct block block = {.key = key, .bytes = ticket->bytes, .kind = ticket->kind};
+    const bool success = result == CUDA_SUCCESS;
+
+    if (!ticket->device)
+        return result;
+    /* A pool's growth stays with the pool, whatever becomes of the block: the next measurement has it. */
+    const bool counted = success && ticket->kind != BLOCKS_ASYNC;
+    if (counted) {
+        CUcontext context = NULL;
+
+        if (ticket->kind != BLOCKS_HANDLE)
+            driver.cuCtxGetCurrent(&context);
+        block.context = (void *)context;
+        block.device = ticket->device->ordinal;
+        blocks_add(&block);
+    } else {
+        blocks_cancel();
+    }
+    account_settle(&ticket->device->account, ticket->bytes, success, ticket->kind == BLOCKS_MANAGED);
+    if (success && !counted) {
+        account_give(&ticket->device->account, ticket->bytes, false);
+        account_touch(&ticket->device->account);
+    }
+    return result;
+}
+
+struct route_release route_free(enum blocks_kind kind, uint64_t key)
+{
+    struct route_release release = {.known = false};
+
+    if (route_active() && key)
+        release.known = blocks_take(kind, key, &release.block);
+    return release;
+}
+
+static void give_back(const struct block *block)
+{
+    struct device *device = device_get(block->device);
+
+    if (device)
+        account_give(&device->account, block->bytes, block->kind == BLOCKS_MANAGED);
+}
+
+CUresult route_freed(const struct route_release *release, CUresult result)
+{
+    if (!release->known)
+        return result;
+    if (result == CUDA_SUCCESS || result == CUDA_ERROR_DEINITIALIZED) {
+        blocks_cancel();
+        give_back(&release->block);
+    } else {
+        blocks_add(&release->block);
+    }
+    return result;
+}
+
+CUresult route_context_making(CUdevice ordinal)
+{
+    struct device *device;
+    uint64_t bytes;
+
+    if (!route_active() || !(device = device_get(ordinal)) || !(bytes = atomic_load(&device->context_bytes)))
+        return CUDA_SUCCESS;
+    return account_allows_growth(&device->account, bytes) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+CUresult route_context_made(CUdevice ordinal)
+{
+    struct device *device;
+    uint64_t none = 0;
+
+    if (!route_active() || !(device = device_get(ordinal)))
+        return CUDA_SUCCESS;
+    struct account_view view = account_view(&device->account);
+    if (view.used > view.limit) {
+        char used[SIZE_TEXT], limit[SIZE_TEXT];
+
+        log_error("the CUDA context on device %d makes this process use %s, and its limit is %s: raise max", ordinal,
+                  size_format(view.used, used), size_format(view.limit, limit));
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    atomic_compare_exchange_strong(&device->context_bytes, &none, view.used);
+    return CUDA_SUCCESS;
+}
+
+/* A new context starts with a small stack again. */
+static void forget_growth(struct device *device)
+{
+    atomic_store(&device->stack_bytes, DEVICE_STACK);
+    account_touch(&device->account);
+}
+
+void route_context_ended(const void *context)
+{
+    struct block block;
+
+    if (!route_active())
+        return;
+    while (context && blocks_take_of_context(context, &block))
+        give_back(&block);
+    device_each(forget_growth);
+}
+
+static CUresult grow(struct device *device, uint64_t bytes)
+{
+    if (account_allows_growth(&device->account, bytes) ||
+        (trim_pool(device) && account_allows_growth(&device->account, bytes)))
+        return CUDA_SUCCESS;
+    char more[SIZE_TEXT], limit[SIZE_TEXT];
+    log_info("out of memory on device %d: the driver needs %s for itself, limit %s", device->ordinal,
+             size_format(bytes, more), size_format(device->limit, limit));
+    return CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+CUresult route_growth(uint64_t bytes)
+{
+    struct device *device = route_active() ? device_current() : NULL;
+
+    return device ? grow(device, bytes ? bytes : GROWTH_UNKNOWN) : CUDA_SUCCESS;
+}
+
+CUresult route_stack(uint64_t bytes_per_thread)
+{
+    struct device *device = route_active() ? device_current() : NULL;
+    uint64_t before, need;
+
+    if (!device || bytes_per_thread <= (before = atomic_load(&device->stack_bytes)))
+        return CUDA_SUCCESS;
+    if (__builtin_mul_overflow(bytes_per_thread - before, device->threads, &need))
+        need = UINT64_MAX;
+    CUresult result = grow(device, need);
+    if (result == CUDA_SUCCESS)
+        atomic_store(&device->stack_bytes, bytes_per_thread);
+    return result;
+}
+
+void route_grown(void)
+{
+    struct device *device = route_active() ? device_current() : NULL;
+
+    if (device)
+        account_touch(&device->account);
+}
