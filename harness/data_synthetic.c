@@ -11,7 +11,7 @@ enum { FEATURES = 784, CLASSES = 10 };
 
 /* How far the centres lie from the origin in each feature: two of them are about 3 standard deviations of the
  * noise apart, so a model has something to learn and cannot get it all right at once. */
-static const float centre_spread = 0.08f;
+static const float centre_spread = 0.15f;
 
 struct synthetic {
     struct data data;

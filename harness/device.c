@@ -59,8 +59,8 @@ static enum status read_name(struct device *device, uint64_t index)
     if (status)
         return status;
     if (index >= (uint64_t)count)
-        return status_fail(STATUS_FAILED, "--device=%llu: there are %d devices", (unsigned long long)index,
-                           count);
+        return status_fail(STATUS_FAILED, "--device=%llu: this machine has %d CUDA device(s), counted from 0",
+                           (unsigned long long)index, count);
     status = device_status(cudaGetDeviceProperties(&properties, (int)index), "cudaGetDeviceProperties");
     if (status)
         return status;

@@ -1,0 +1,125 @@
+/* The option table: defaults, both ways to write a value, limits, and help that names every option. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "options.h"
+#include "unity.h"
+
+enum { MAX_ARGUMENTS = 8 };
+
+static struct options options;
+
+void setUp(void) {}
+
+void tearDown(void) {}
+
+/* Parses up to MAX_ARGUMENTS arguments, the last one followed by NULL. */
+static enum status parse(const char *const *arguments)
+{
+    char *argv[MAX_ARGUMENTS + 1] = {(char *)(uintptr_t) "train"};
+    int argc = 1;
+
+    for (; arguments[argc - 1]; argc++)
+        argv[argc] = (char *)(uintptr_t)arguments[argc - 1];
+    return options_parse(&options, argc, argv);
+}
+
+#define PARSE(...) parse((const char *const[]){__VA_ARGS__, NULL})
+
+static void test_defaults_come_from_the_table(void)
+{
+    TEST_ASSERT_EQUAL_INT(STATUS_OK, PARSE(NULL));
+    TEST_ASSERT_EQUAL_UINT64(100, options.steps);
+    TEST_ASSERT_EQUAL_UINT64(64, options.batch);
+    TEST_ASSERT_EQUAL_UINT64(1, options.hidden.count);
+    TEST_ASSERT_EQUAL_UINT64(256, options.hidden.item[0]);
+    TEST_ASSERT_EQUAL_UINT64(ALLOC_NAIVE, options.alloc);
+    TEST_ASSERT_NULL(options.data);
+    TEST_ASSERT_FALSE(options.quiet);
+}
+
+static void test_values_may_follow_or_be_joined(void)
+{
+    TEST_ASSERT_EQUAL_INT(STATUS_OK, PARSE("--steps=7", "--batch", "3", "--hidden", "8,9,10", "--quiet"));
+    TEST_ASSERT_EQUAL_UINT64(7, options.steps);
+    TEST_ASSERT_EQUAL_UINT64(3, options.batch);
+    TEST_ASSERT_EQUAL_UINT64(3, options.hidden.count);
+    TEST_ASSERT_EQUAL_UINT64(10, options.hidden.item[2]);
+    TEST_ASSERT_TRUE(options.quiet);
+    TEST_ASSERT_EQUAL_INT(STATUS_OK, PARSE("--alloc=static", "--fraction=.5", "--data", "some/folder"));
+    TEST_ASSERT_EQUAL_UINT64(ALLOC_STATIC, options.alloc);
+    TEST_ASSERT_TRUE(options.fraction == 0.5);
+    TEST_ASSERT_EQUAL_STRING("some/folder", options.data);
+}
+
+static void test_bad_values_are_refused(void)
+{
+    static const char *const bad[] = {
+        "--steps=0",
+        "--steps=",
+        "--steps=-1",
+        "--steps=1x",
+        "--steps= 1",
+        "--batch=1048577",
+        "--batch=1e3",
+        "--steps=99999999999999999999999",
+        "--hidden=",
+        "--hidden=1,",
+        "--hidden=,1",
+        "--hidden=0",
+        "--hidden=65537",
+        "--hidden=1,2,3,4,5,6,7,8,9",
+        "--hidden=1;2",
+        "--rate=nan",
+        "--rate=inf",
+        "--rate=-1",
+        "--rate=0.1x",
+        "--fraction=0",
+        "--fraction=1.01",
+        "--alloc=",
+        "--alloc=naiv",
+        "--alloc=naive|arena",
+        "--alloc=NAIVE",
+        "--data=",
+        "--quiet=1",
+        "--step=1",
+        "--stepss=1",
+        "--",
+        "-h",
+        "extra",
+        "--batch",
+        "",
+    };
+
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
+        TEST_ASSERT_EQUAL_INT_MESSAGE(STATUS_FAILED, PARSE(bad[i]), bad[i]);
+}
+
+static void test_help_names_every_mode_and_default(void)
+{
+    char *text = NULL;
+    size_t size = 0;
+    FILE *out = open_memstream(&text, &size);
+    int length;
+
+    options_print_help(out);
+    fclose(out);
+    TEST_ASSERT_NOT_NULL(strstr(text, "--alloc=naive|arena|static"));
+    TEST_ASSERT_NOT_NULL(strstr(text, "--steps=N"));
+    TEST_ASSERT_NOT_NULL(strstr(text, "[100]"));
+    free(text);
+    TEST_ASSERT_EQUAL_STRING_LEN("naive", options_alloc_name(ALLOC_NAIVE, &length), 5);
+    TEST_ASSERT_EQUAL_STRING_LEN("arena", options_alloc_name(ALLOC_ARENA, &length), 5);
+    TEST_ASSERT_EQUAL_STRING_LEN("static", options_alloc_name(ALLOC_STATIC, &length), 6);
+    TEST_ASSERT_EQUAL_INT(6, length);
+}
+
+int main(void)
+{
+    UNITY_BEGIN();
+    RUN_TEST(test_defaults_come_from_the_table);
+    RUN_TEST(test_values_may_follow_or_be_joined);
+    RUN_TEST(test_bad_values_are_refused);
+    RUN_TEST(test_help_names_every_mode_and_default);
+    return UNITY_END();
+}
