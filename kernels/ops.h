@@ -102,11 +102,17 @@ struct op_sgd {
     float rate, momentum;
 };
 
+struct ops;
+
+#define OPS_DECLARE_TYPE(name)                                                                               \
+    typedef int (*ops_##name##_fn)(struct ops * ops, ops_stream stream, const struct op_##name *args);
+OPS_LIST(OPS_DECLARE_TYPE)
+#undef OPS_DECLARE_TYPE
+
 struct ops {
     const char *name;
     void (*close)(struct ops *ops);
-#define OPS_DECLARE_ENTRY(name)                                                                              \
-    int (*name)(struct ops * ops, ops_stream stream, const struct op_##name *args);
+#define OPS_DECLARE_ENTRY(name) ops_##name##_fn name;
     OPS_LIST(OPS_DECLARE_ENTRY)
 #undef OPS_DECLARE_ENTRY
 };

@@ -182,7 +182,7 @@ static void check_bias_relu(int rows, int cols, int relu)
             double z = (double)x[i] + bias[c];
             double g = relu && !(y[i] > 0.0f) ? 0.0 : dy[i];
 
-            expect_near(relu && z < 0.0 ? 0.0 : z, fabs(x[i]) + fabs(bias[c]), y[i]);
+            expect_near(relu && z < 0.0 ? 0.0 : z, fabs((double)x[i]) + fabs((double)bias[c]), y[i]);
             TEST_ASSERT_EQUAL_FLOAT(g, dx[i]);
             sum += g;
             scale += fabs(g);
