@@ -1,5 +1,8 @@
 # The transcripts of tests/gpu on simgpu: native against wrapped, and simgpu against the recorded real driver. Included by
 # CMakeLists.txt of this folder.
+if(NOT TARGET simgpu_cuda OR NOT TARGET simgpu_cudart)
+  return()
+endif()
 add_library(transcript_support STATIC transcript_support.c)
 target_link_libraries(transcript_support PUBLIC test_support unity PRIVATE gpucap_flags)
 foreach(name transcript_wrapped transcript_golden transcript_fill)
