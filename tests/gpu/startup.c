@@ -31,16 +31,16 @@ static double now_ms(void)
     return (double)t.tv_sec * 1e3 + (double)t.tv_nsec / 1e6;
 }
 
-static char **with_settings(char **settings, int count)
+static char **with_settings(char **settings, size_t count)
 {
-    int n = 0;
+    size_t n = 0;
     while (environ[n])
         n++;
-    char **env = calloc((size_t)(n + count + 1), sizeof(*env));
+    char **env = calloc(n + count + 1, sizeof(*env));
     if (!env)
         abort();
-    memcpy(env, settings, (size_t)count * sizeof(*env)); /* in front: the first of a name is what counts */
-    memcpy(env + count, environ, (size_t)n * sizeof(*env));
+    memcpy(env, settings, count * sizeof(*env)); /* in front: the first of a name is what counts */
+    memcpy(env + count, environ, n * sizeof(*env));
     return env;
 }
 
@@ -78,7 +78,8 @@ static double quantile(double *sorted, int n, double q)
 int main(int argc, char **argv)
 {
     static double ms[KINDS][MOST_RUNS], difference[MOST_RUNS];
-    int runs = DEFAULT_RUNS, i = 1, settings = 0;
+    int runs = DEFAULT_RUNS, i = 1;
+    size_t settings = 0;
     char *setting[64];
     for (; i < argc && strcmp(argv[i], "--") != 0; i++) {
         if (!strncmp(argv[i], "--runs=", 7))

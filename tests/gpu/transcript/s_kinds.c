@@ -93,7 +93,7 @@ void tx_run_host(void)
 static void copy_through(CUarray array)
 {
     enum { W = 64, H = 32 };
-    static float in[H][W], out[H][W];
+    static uint32_t in[H][W], out[H][W];
     CUDA_MEMCPY2D up = {.srcMemoryType = CU_MEMORYTYPE_HOST,
                         .srcHost = in,
                         .srcPitch = sizeof(in[0]),
@@ -110,7 +110,7 @@ static void copy_through(CUarray array)
                           .Height = H};
     for (int y = 0; y < H; y++) {
         for (int x = 0; x < W; x++)
-            in[y][x] = (float)(y * W + x);
+            in[y][x] = (uint32_t)(y * W + x);
     }
     CU(cuMemcpy2D, &up);
     CU(cuMemcpy2D, &down);

@@ -1,4 +1,4 @@
-/* Sections fork, threads and leave: several processes, several threads, and the end of one. */
+/* Sections fork, threads, visible and leave: several processes, several threads, and the end of one. */
 #include "tx.h"
 
 #include <pthread.h>
@@ -135,6 +135,52 @@ void tx_run_threads(void)
     }
     tx_say("%d threads, %d rounds each, failed steps: %ld", WORKERS, ROUNDS, sum);
     CU(cuMemFree, q);
+}
+
+static void count_devices(const char *visible)
+{
+    int n = -1;
+    setenv("CUDA_VISIBLE_DEVICES", visible, 1);
+    CU(cuInit, 0);
+    CU(cuDeviceGetCount, &n);
+    tx_say("CUDA_VISIBLE_DEVICES=\"%s\": devices %d", visible, n);
+}
+
+static void child_sees_none(void)
+{
+    count_devices("");
+}
+
+static void child_sees_bad_number(void)
+{
+    count_devices("-1");
+}
+
+static void child_sees_first(void)
+{
+    CUdeviceptr p = 0;
+    count_devices("0");
+    tx_start();
+    CU(cuMemAlloc, &p, 4096);
+}
+
+static void child_sees_text(void)
+{
+    count_devices("nonsense");
+}
+
+static void child_sees_up_to_bad(void)
+{
+    count_devices("0,77,0");
+}
+
+void tx_run_visible(void)
+{
+    in_child("sees nothing", child_sees_none);
+    in_child("sees a bad number", child_sees_bad_number);
+    in_child("sees the first card", child_sees_first);
+    in_child("is given nonsense", child_sees_text);
+    in_child("is given a bad number after a good one", child_sees_up_to_bad);
 }
 
 static void at_the_end(void)

@@ -75,6 +75,7 @@ void tx_gate_join(struct tx_gate *g);
     X(kernels, "modules and launches")                                                                       \
     X(fork, "a forked child before and after cuInit")                                                        \
     X(threads, "threads with and without a context")                                                         \
+    X(visible, "CUDA_VISIBLE_DEVICES")                                                                       \
     X(leave, "ending with memory and work left")                                                             \
     X(lookup, "cuGetProcAddress: versions, flags, unknown names")                                            \
     X(errors, "names and texts of codes")                                                                    \
