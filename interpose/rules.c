@@ -7,11 +7,13 @@
 #include <strings.h>
 
 #define ORDINAL_MAX 1023
+#define UUID_PREFIX 4 /* "GPU-" or "MIG-" */
 
 static int parse_key(const char *key, size_t length, struct rules_rule *rule, const char **why)
 {
-    if (length >= 4 && (!strncasecmp(key, "GPU-", 4) || !strncasecmp(key, "MIG-", 4))) {
-        if (length == 4 || length >= RULES_UUID_TEXT) {
+    if (length >= UUID_PREFIX &&
+        (!strncasecmp(key, "GPU-", UUID_PREFIX) || !strncasecmp(key, "MIG-", UUID_PREFIX))) {
+        if (length == UUID_PREFIX || length >= RULES_UUID_TEXT) {
             *why = "a UUID looks like GPU-09e4f000-9ce7-42ee-4029-20a51f94f29d";
             return -EINVAL;
         }
@@ -127,16 +129,32 @@ bool rules_use_ordinals(const struct rules *limits)
     return false;
 }
 
+/* A slice of a card is "MIG-..." to NVML and only sixteen bytes to the driver: what follows the prefix tells.
+ */
+static bool names_card(const char *rule, const char *uuid)
+{
+    return strlen(uuid) >= UUID_PREFIX &&
+           !strncasecmp(rule + UUID_PREFIX, uuid + UUID_PREFIX, strlen(rule) - UUID_PREFIX);
+}
+
 static bool applies(const struct rules_rule *rule, int ordinal, const char *uuid)
 {
     switch (rule->scope) {
     case RULES_UUID:
-        return !strncasecmp(rule->uuid, uuid, strlen(rule->uuid));
+        return names_card(rule->uuid, uuid);
     case RULES_ORDINAL:
         return rule->ordinal == ordinal;
     default:
         return true;
     }
+}
+
+/* UUID before number before every card; of two UUIDs the longer one. */
+static bool more_exact(const struct rules_rule *a, const struct rules_rule *b)
+{
+    if (a->scope != b->scope)
+        return a->scope > b->scope;
+    return a->scope == RULES_UUID && strlen(a->uuid) > strlen(b->uuid);
 }
 
 uint64_t rules_for(const struct rules *limits, int ordinal, const char *uuid, uint64_t total)
@@ -146,7 +164,7 @@ uint64_t rules_for(const struct rules *limits, int ordinal, const char *uuid, ui
     for (int i = 0; i < limits->count; i++) {
         const struct rules_rule *rule = &limits->rules[i];
 
-        if (applies(rule, ordinal, uuid) && (!best || rule->scope > best->scope))
+        if (applies(rule, ordinal, uuid) && (!best || more_exact(rule, best)))
             best = rule;
     }
     if (!best || best->unlimited)

@@ -1,0 +1,15 @@
+# The modules of libgpucap.so, each alone: only the sources named here are linked, so that a test can stand in for the rest.
+set(interpose_dir ${CMAKE_SOURCE_DIR}/interpose)
+find_package(Threads REQUIRED)
+
+function(interpose_unit name)
+  cmake_parse_arguments(U "" "TIMEOUT" "MODULES" ${ARGN})
+  list(TRANSFORM U_MODULES PREPEND ${interpose_dir}/)
+  gpucap_test(${name} TIMEOUT ${U_TIMEOUT} LIBS gpucap_cuda_headers Threads::Threads ${CMAKE_DL_LIBS}
+    SOURCES ${name}.c ${U_MODULES})
+  target_include_directories(${name} PRIVATE ${interpose_dir})
+endfunction()
+
+interpose_unit(interpose_size MODULES size.c)
+interpose_unit(interpose_rules MODULES rules.c size.c)
+interpose_unit(interpose_options MODULES options.c rules.c size.c)
