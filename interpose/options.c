@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 const struct options_entry options_table[OPTIONS_COUNT] = {
@@ -98,7 +99,8 @@ static int set_value(struct options *options, int id, const char *value, enum op
     return rc;
 }
 
-static int bad_value(const char *where, int id, const char *value, const char *why, char error[OPTIONS_ERROR_MAX])
+static int bad_value(const char *where, int id, const char *value, const char *why,
+                     char error[OPTIONS_ERROR_MAX])
 {
     snprintf(error, OPTIONS_ERROR_MAX, "%s: %s='%.100s' is not valid (%s); accepted: %s", where,
              options_table[id].name, value, why, options_table[id].form);
@@ -151,8 +153,9 @@ static int parse_line(struct options *options, const char *line, size_t length, 
         name_length--;
     int id = options_find(line, name_length);
     if (!equals || id < 0) {
-        snprintf(error, OPTIONS_ERROR_MAX, "%s: '%.*s' is not an option; accepted: lines of the form name = value",
-                 where, (int)(name_length < 60 ? name_length : 60), line);
+        snprintf(error, OPTIONS_ERROR_MAX,
+                 "%s: '%.*s' is not an option; accepted: lines of the form name = value", where,
+                 (int)(name_length < 60 ? name_length : 60), line);
         return -EINVAL;
     }
     const char *text = equals + 1;
@@ -168,8 +171,8 @@ static int parse_line(struct options *options, const char *line, size_t length, 
     return 0;
 }
 
-int options_parse_file(struct options *options, const char *text, const char *file, enum options_source source,
-                       char error[OPTIONS_ERROR_MAX])
+int options_parse_file(struct options *options, const char *text, const char *file,
+                       enum options_source source, char error[OPTIONS_ERROR_MAX])
 {
     char where[128];
 
@@ -188,11 +191,17 @@ int options_parse_file(struct options *options, const char *text, const char *fi
 static ssize_t read_file(const char *path, char *buffer, size_t size)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    struct stat kind;
     size_t used = 0;
     ssize_t got = 0;
 
     if (fd < 0)
         return -errno;
+    /* A pipe without a writer reads as an empty file, which would be no limit at all. */
+    if (fstat(fd, &kind) || S_ISFIFO(kind.st_mode)) {
+        close(fd);
+        return -EINVAL;
+    }
     while (used < size && (got = read(fd, buffer + used, size - used)) != 0) {
         if (got < 0 && errno != EINTR) {
             got = -errno;
