@@ -1,0 +1,35 @@
+/* event: a point in one or more streams that others can wait for and read the time of.
+ *
+ * An event holds the ops that were unfinished when it was recorded; it needs no work of its own in the
+ * stream. Guarded by the engine's lock.
+ */
+#ifndef SIMGPU_EVENT_H
+#define SIMGPU_EVENT_H
+
+#include "stream.h"
+
+struct CUevent_st {
+    struct link link; /* in context->events */
+    struct CUctx_st *context;
+    unsigned int flags;
+    bool recorded;
+    uint64_t record_ns;
+    struct ops ops;
+    uint64_t capture; /* the capture that it was last recorded in, or 0 */
+    struct nodes nodes;
+};
+
+void event_forget(struct CUevent_st *event); /* what it was recorded for; lock held */
+void event_end_context(struct CUctx_st *context);
+
+CUresult event_create(CUevent *out, unsigned int flags);
+CUresult event_destroy(CUevent event);
+CUresult event_record(CUevent event, CUstream stream);
+CUresult event_record_context(CUcontext context, CUevent event);
+CUresult event_wait_context(CUcontext context, CUevent event);
+CUresult event_wait(CUstream stream, CUevent event);
+CUresult event_query(CUevent event);
+CUresult event_synchronize(CUevent event);
+CUresult event_elapsed(float *milliseconds, CUevent from, CUevent to);
+
+#endif

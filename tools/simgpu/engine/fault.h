@@ -1,0 +1,47 @@
+/* fault: the fault script: which call of which entry point fails, or kills the process.
+ *
+ * Grammar (GPUCAP_SIM_FAULT, simgpu_set_fault()):
+ *   script := [ rule { "," rule } ]
+ *   rule   := name ":" when "=" what
+ *   name   := exported symbol ("cuMemAlloc_v2") | "*"            "*" counts the calls of all entry points
+ * together when   := N (from 1: the N-th call) | "*"                    "*" is every call what   := CODE
+ * (1..999: the call returns it and does nothing) | "kill" (SIGKILL on entry) | "kill-after" (SIGKILL when the
+ * call has done its work, before it returns) Blanks around the parts are allowed. The first rule that fits a
+ * call decides.
+ *
+ * Pure: no global state, no lock, safe on any text.
+ */
+#ifndef SIMGPU_FAULT_H
+#define SIMGPU_FAULT_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define FAULT_MAX_RULES 64
+#define FAULT_ANY       (-1)
+
+enum fault_action { FAULT_NONE, FAULT_RETURN, FAULT_KILL, FAULT_KILL_AFTER };
+
+struct fault_rule {
+    int entry;    /* or FAULT_ANY */
+    uint64_t nth; /* 0: every call */
+    enum fault_action action;
+    int code; /* of FAULT_RETURN */
+};
+
+struct fault_script {
+    size_t count;
+    struct fault_rule rules[FAULT_MAX_RULES];
+};
+
+/* Gives the number of the entry point of that name (not terminated), or -1. */
+typedef int fault_lookup(const char *name, size_t length);
+
+/* 0; or -EINVAL, and `why` says what is wrong in words. On failure *out is not changed. */
+int fault_parse(struct fault_script *out, const char *text, fault_lookup *lookup, char *why, size_t why_size);
+
+/* The rule for call number nth of an entry point, which is call number nth_of_all; NULL: none. */
+const struct fault_rule *fault_match(const struct fault_script *script, int entry, uint64_t nth,
+                                     uint64_t nth_of_all);
+
+#endif

@@ -1,0 +1,34 @@
+/* pool: stream-ordered memory: cuMemAllocAsync and the pools that it takes from.
+ *
+ * A pool takes memory from the card in steps of 32 MiB. What is freed in a stream can be taken again in that
+ * stream at once, elsewhere when the stream has come that far. Memory above the release threshold goes back
+ * to the card at a synchronization, as the driver's documentation says. Guarded by the engine's lock.
+ */
+#ifndef SIMGPU_POOL_H
+#define SIMGPU_POOL_H
+
+#include "block.h"
+#include "graph.h"
+
+/* With the lock held. */
+void pool_give(struct block *block); /* a pooled block, withdrawn, its work done */
+void pool_settle_all(void);          /* at a synchronization */
+void pool_drop_graph_memory(struct graph_memory *memory);
+
+/* The driver's calls. */
+CUresult pool_create(CUmemoryPool *out, const CUmemPoolProps *props);
+CUresult pool_destroy(CUmemoryPool pool);
+CUresult pool_set_attribute(CUmemoryPool pool, CUmemPool_attribute attribute, void *value);
+CUresult pool_get_attribute(CUmemoryPool pool, CUmemPool_attribute attribute, void *value);
+CUresult pool_trim(CUmemoryPool pool, size_t keep);
+CUresult pool_set_access(CUmemoryPool pool, const CUmemAccessDesc *list, size_t count);
+CUresult pool_get_access(CUmemAccess_flags *out, CUmemoryPool pool, const CUmemLocation *where);
+CUresult pool_default(CUmemoryPool *out, CUdevice ordinal);
+CUresult pool_current(CUmemoryPool *out, CUdevice ordinal);
+CUresult pool_set_current(CUdevice ordinal, CUmemoryPool pool);
+CUresult pool_alloc(CUdeviceptr *out, size_t size, CUmemoryPool pool, CUstream stream);
+CUresult pool_alloc_default(CUdeviceptr *out, size_t size,
+                            CUstream stream); /* from the device's current pool */
+CUresult pool_free(CUdeviceptr address, CUstream stream);
+
+#endif

@@ -1,0 +1,35 @@
+/* ptx: reads from PTX text what the simulator needs: names of kernels and variables, sizes of parameters.
+ *
+ * It never reads instructions: what a kernel does is a host function (kernel.h). Safe on any text.
+ */
+#ifndef SIMGPU_PTX_H
+#define SIMGPU_PTX_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define PTX_MAX_PARAMS 64
+#define PTX_MAX_NAME   256
+
+struct ptx_entry {
+    char name[PTX_MAX_NAME];
+    unsigned int count;
+    uint32_t size[PTX_MAX_PARAMS];
+    uint32_t offset[PTX_MAX_PARAMS]; /* in one buffer of all parameters */
+    uint32_t bytes;                  /* of that buffer */
+};
+
+struct ptx_variable {
+    char name[PTX_MAX_NAME];
+    uint64_t size;
+};
+
+bool ptx_is_text(const char *image); /* does it begin as PTX does? */
+
+/* Finds the next kernel / variable of module scope from *at on, and moves *at behind it. False: no more, or
+ * nothing that this reader understands. */
+bool ptx_next_entry(const char **at, struct ptx_entry *out);
+bool ptx_next_variable(const char **at, struct ptx_variable *out);
+
+#endif

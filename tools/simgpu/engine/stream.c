@@ -1,0 +1,369 @@
+/* stream: queues of work, each with a worker thread of its own. See stream.h. */
+#include "stream.h"
+
+#include "capture.h"
+#include "lock.h"
+#include "object.h"
+
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+static _Thread_local bool on_worker;
+static _Thread_local uint64_t thread_number;
+static _Atomic uint64_t last_thread;
+static uint64_t last_id;
+
+bool stream_on_worker(void)
+{
+    return on_worker;
+}
+
+uint64_t stream_thread(void)
+{
+    if (thread_number == 0)
+        thread_number = atomic_fetch_add(&last_thread, 1) + 1;
+    return thread_number;
+}
+
+uint64_t stream_now_ns(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * UINT64_C(1000000000) + (uint64_t)now.tv_nsec;
+}
+
+/* ---- ops ---- */
+
+static void op_drop(struct op *op)
+{
+    if (op && --op->refs == 0) {
+        free(op->after);
+        free(op);
+    }
+}
+
+bool ops_done(const struct ops *ops)
+{
+    unsigned int i;
+
+    for (i = 0; i < ops->count; i++)
+        if (!ops->items[i]->done)
+            return false;
+    return true;
+}
+
+void ops_wait(const struct ops *ops)
+{
+    while (!ops_done(ops))
+        lock_wait();
+}
+
+void ops_clear(struct ops *ops)
+{
+    unsigned int i;
+
+    for (i = 0; i < ops->count; i++)
+        op_drop(ops->items[i]);
+    free(ops->items);
+    *ops = (struct ops){NULL, 0};
+}
+
+bool ops_copy(struct ops *out, const struct ops *ops)
+{
+    unsigned int i;
+
+    *out = (struct ops){NULL, 0};
+    if (ops->count == 0)
+        return true;
+    out->items = malloc(ops->count * sizeof(struct op *));
+    if (!out->items)
+        return false;
+    out->count = ops->count;
+    for (i = 0; i < ops->count; i++) {
+        out->items[i] = ops->items[i];
+        out->items[i]->refs++;
+    }
+    return true;
+}
+
+/* The unfinished tails of the streams that `wanted` accepts. */
+static bool collect(struct CUctx_st *context, struct ops *out,
+                    bool (*wanted)(const struct CUstream_st *, const struct CUstream_st *),
+                    const struct CUstream_st *asking)
+{
+    struct link *at;
+    unsigned int streams = 0;
+
+    *out = (struct ops){NULL, 0};
+    for (at = context->streams.next; at != &context->streams; at = at->next)
+        streams++;
+    out->items = malloc((streams + 1) * sizeof(struct op *));
+    if (!out->items)
+        return false;
+    for (at = context->streams.next; at != &context->streams; at = at->next) {
+        struct CUstream_st *stream = LIST_ITEM(at, struct CUstream_st, link);
+
+        if (!stream->tail || stream->tail->done || !wanted(stream, asking))
+            continue;
+        stream->tail->refs++;
+        out->items[out->count++] = stream->tail;
+    }
+    return true;
+}
+
+static bool is_any(const struct CUstream_st *stream, const struct CUstream_st *asking)
+{
+    (void)stream, (void)asking;
+    return true;
+}
+
+/* Its own earlier work, and what the legacy rules add. */
+static bool precedes(const struct CUstream_st *stream, const struct CUstream_st *asking)
+{
+    if (stream == asking)
+        return true;
+    if ((stream->flags | asking->flags) & CU_STREAM_NON_BLOCKING)
+        return false;
+    return stream->legacy || asking->legacy;
+}
+
+bool stream_pending(struct CUstream_st *stream, struct ops *out)
+{
+    return collect(stream->context, out, precedes, stream);
+}
+
+bool stream_pending_context(struct CUctx_st *context, struct ops *out)
+{
+    return collect(context, out, is_any, NULL);
+}
+
+void stream_wait_context(struct CUctx_st *context)
+{
+    struct ops pending;
+
+    if (!stream_pending_context(context, &pending))
+        return;
+    ops_wait(&pending);
+    ops_clear(&pending);
+}
+
+/* ---- the worker ---- */
+
+static void free_stream(struct CUstream_st *stream)
+{
+    op_drop(stream->tail);
+    list_remove(&stream->link);
+    nodes_clear(&stream->frontier);
+    pthread_cond_destroy(&stream->ready);
+    free(stream);
+}
+
+static void run_op(struct op *op)
+{
+    while (!ops_done(&(struct ops){op->after, op->after_count}))
+        lock_wait();
+    lock_drop();
+    work_run(op->work);
+    work_delete(op->work);
+    lock_take();
+    ops_clear(&(struct ops){op->after, op->after_count});
+    op->work = NULL;
+    op->after = NULL;
+    op->after_count = 0;
+    op->done = true;
+    op->done_ns = stream_now_ns();
+    lock_wake();
+}
+
+static void *worker(void *argument)
+{
+    struct CUstream_st *stream = argument;
+
+    on_worker = true;
+    lock_take();
+    for (;;) {
+        struct op *op;
+
+        while (list_empty(&stream->queue) && !stream->destroyed)
+            lock_wait_on(&stream->ready);
+        if (list_empty(&stream->queue))
+            break;
+        op = LIST_ITEM(stream->queue.next, struct op, link);
+        run_op(op);
+        list_remove(&op->link);
+        op_drop(op);
+    }
+    free_stream(stream);
+    lock_drop();
+    return NULL;
+}
+
+static bool start_worker(struct CUstream_st *stream)
+{
+    pthread_attr_t attributes;
+    pthread_t thread;
+    sigset_t all, old;
+    int error;
+
+    pthread_attr_init(&attributes);
+    pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
+    sigfillset(&all); /* signals are for the program's own threads */
+    sigdelset(&all, SIGSEGV);
+    sigdelset(&all, SIGBUS);
+    pthread_sigmask(SIG_SETMASK, &all, &old);
+    error = pthread_create(&thread, &attributes, worker, stream);
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    pthread_attr_destroy(&attributes);
+    stream->has_worker = error == 0;
+    return stream->has_worker;
+}
+
+/* ---- submitting ---- */
+
+static CUresult enqueue(struct CUstream_st *stream, struct work *work, struct ops *after, struct op **out)
+{
+    struct op *op = calloc(1, sizeof(*op));
+
+    if (!op || (!stream->has_worker && !start_worker(stream))) {
+        free(op);
+        work_delete(work);
+        ops_clear(after);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    op->refs = 2; /* the queue and the tail */
+    op->work = work;
+    op->after = after->items;
+    op->after_count = after->count;
+    op_drop(stream->tail);
+    stream->tail = op;
+    list_append(&stream->queue, &op->link);
+    pthread_cond_signal(&stream->ready);
+    *out = op;
+    return CUDA_SUCCESS;
+}
+
+CUresult stream_submit(struct CUstream_st *stream, struct work *work, bool wait)
+{
+    CUresult result;
+    struct ops after;
+    struct op *op;
+
+    if (!work)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    if (stream->capture)
+        return capture_add(stream, work);
+    result = capture_check_implicit(stream);
+    if (result == CUDA_SUCCESS && !stream_pending(stream, &after))
+        result = CUDA_ERROR_OUT_OF_MEMORY;
+    if (result != CUDA_SUCCESS) {
+        work_delete(work);
+        return result;
+    }
+    result = enqueue(stream, work, &after, &op);
+    if (result != CUDA_SUCCESS || !wait)
+        return result;
+    op->refs++;
+    while (!op->done)
+        lock_wait();
+    op_drop(op);
+    return CUDA_SUCCESS;
+}
+
+CUresult stream_submit_after(struct CUstream_st *stream, struct ops *after)
+{
+    struct work *nothing;
+    struct op *op;
+
+    if (ops_done(after)) {
+        ops_clear(after);
+        return CUDA_SUCCESS;
+    }
+    nothing = work_new(WORK_NOTHING);
+    if (!nothing) {
+        ops_clear(after);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    return enqueue(stream, nothing, after, &op);
+}
+
+/* ---- life ---- */
+
+struct CUstream_st *stream_new(struct CUctx_st *context, unsigned int flags, int priority)
+{
+    struct CUstream_st *stream = calloc(1, sizeof(*stream));
+
+    if (!stream)
+        return NULL;
+    stream->context = context;
+    stream->flags = flags;
+    stream->priority = priority;
+    stream->id = ++last_id;
+    pthread_cond_init(&stream->ready, NULL);
+    list_init(&stream->queue);
+    list_append(&context->streams, &stream->link);
+    return stream;
+}
+
+void stream_end(struct CUstream_st *stream)
+{
+    capture_forget_stream(stream);
+    object_remove(stream);
+    stream->destroyed = true;
+    if (stream->has_worker)
+        pthread_cond_signal(&stream->ready);
+    else
+        free_stream(stream);
+}
+
+void stream_end_context(struct CUctx_st *context)
+{
+    struct link *at, *next;
+
+    for (at = context->streams.next; at != &context->streams; at = next) {
+        struct CUstream_st *stream = LIST_ITEM(at, struct CUstream_st, link);
+
+        next = at->next;
+        if (!stream->destroyed)
+            stream_end(stream);
+    }
+    context->legacy = NULL;
+}
+
+/* A thread's own default stream of a context, made at first use. */
+static CUresult per_thread(struct CUctx_st *context, struct CUstream_st **out)
+{
+    struct link *at;
+
+    for (at = context->streams.next; at != &context->streams; at = at->next) {
+        *out = LIST_ITEM(at, struct CUstream_st, link);
+        if ((*out)->owner == stream_thread() && !(*out)->destroyed)
+            return CUDA_SUCCESS;
+    }
+    *out = stream_new(context, CU_STREAM_DEFAULT, 0);
+    if (!*out)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    (*out)->owner = stream_thread();
+    return CUDA_SUCCESS;
+}
+
+CUresult stream_find(CUstream handle, struct CUstream_st **out)
+{
+    struct CUctx_st *context;
+    CUresult result;
+
+    if (handle && handle != CU_STREAM_LEGACY && handle != CU_STREAM_PER_THREAD) {
+        *out = handle;
+        return object_is(handle, OBJECT_STREAM) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+    }
+    result = context_current(&context);
+    if (result != CUDA_SUCCESS)
+        return result;
+    if (handle == CU_STREAM_PER_THREAD)
+        return per_thread(context, out);
+    *out = context->legacy;
+    return CUDA_SUCCESS;
+}

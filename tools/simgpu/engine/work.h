@@ -1,0 +1,83 @@
+/* work: one thing that a stream does: a copy, a fill, a host function, a kernel, a wait.
+ *
+ * A piece of work owns all it needs (also a staged copy of pageable memory and a kernel's arguments), so that
+ * it can be run later, or be kept in a graph and run many times. Runs without any lock.
+ */
+#ifndef SIMGPU_WORK_H
+#define SIMGPU_WORK_H
+
+#include "../simgpu.h"
+#include "abi.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum work_kind {
+    WORK_NOTHING,
+    WORK_COPY,
+    WORK_FILL,
+    WORK_HOST,
+    WORK_CALLBACK,
+    WORK_KERNEL,
+    WORK_WRITE,
+    WORK_AWAIT
+};
+
+struct work_copy {
+    const char *from;
+    char *to;
+    size_t width, height, depth;
+    size_t from_pitch, from_slice, to_pitch, to_slice;
+};
+
+struct work_fill {
+    char *to;
+    uint32_t value;
+    unsigned int element; /* bytes: 1, 2, 4 */
+    size_t width, height; /* width in elements */
+    size_t pitch;
+};
+
+struct work_value { /* cuStreamWriteValue, cuStreamWaitValue */
+    CUdeviceptr address;
+    uint64_t value;
+    unsigned int flags;
+    bool wide;
+};
+
+struct work_kernel {
+    simgpu_kernel *function;
+    unsigned int count; /* arguments; they and the pointers to them are in .owned */
+    struct simgpu_dim grid, block;
+};
+
+struct work {
+    enum work_kind kind;
+    union {
+        struct work_copy copy;
+        struct work_fill fill;
+        struct {
+            CUhostFn function;
+            void *data;
+        } host;
+        struct {
+            CUstreamCallback function;
+            CUstream stream;
+            void *data;
+        } callback;
+        struct work_kernel kernel;
+        struct work_value value;
+    };
+    void *owned;
+    size_t owned_size;
+};
+
+struct work *work_new(enum work_kind kind); /* NULL: no memory; so for the next two */
+struct work *work_clone(const struct work *work);
+/* Copies what work->copy reads now, so that the caller may change it. False: no memory. */
+bool work_stage(struct work *work);
+void work_delete(struct work *work);
+void work_run(const struct work *work);
+
+#endif
