@@ -7,5 +7,5 @@ target_link_libraries(cli_support PUBLIC test_support gpucap_cli unity)
 
 foreach(name cli_run cli_text cli_parts cli_doctor)
   gpucap_test(${name} SOURCES ${name}.c LIBS cli_support)
-  add_dependencies(${name} gpucap cli_quiet cli_rival)
+  add_dependencies(${name} gpucap_command cli_quiet cli_rival)
 endforeach()

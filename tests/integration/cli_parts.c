@@ -43,9 +43,9 @@ static void test_defined_symbols_of_a_library_are_found_without_loading_it(void)
     TEST_ASSERT_FALSE(elfscan_read_string(&scan, "cuMemAlloc_v2", text, sizeof(text)));
     elfscan_close(&scan);
     TEST_ASSERT_EQUAL_INT(0, elfscan_open(&scan, spawn_build_path("tests/integration/libcli_quiet.so")));
-    TEST_ASSERT_TRUE(elfscan_read_string(&scan, "gpucap_version", text, sizeof(text)));
+    TEST_ASSERT_TRUE(elfscan_read_string(&scan, "gpucap_version_text", text, sizeof(text)));
     TEST_ASSERT_EQUAL_STRING("0.0.0", text);
-    TEST_ASSERT_FALSE(elfscan_read_string(&scan, "gpucap_version", text, 3));
+    TEST_ASSERT_FALSE(elfscan_read_string(&scan, "gpucap_version_text", text, 3));
     elfscan_close(&scan);
 }
 
@@ -83,7 +83,7 @@ static void test_damaged_libraries_do_no_harm(void)
         bytes[i] = 0xff;
         if (elfscan_parse(&scan, bytes, count) == 0) {
             elfscan_defined(&scan, count_name, &names);
-            elfscan_read_string(&scan, "gpucap_version", text, sizeof(text));
+            elfscan_read_string(&scan, "gpucap_version_text", text, sizeof(text));
         }
         bytes[i] = saved;
     }

@@ -69,7 +69,7 @@ static void check_library(struct report *report)
         problem(report, "library", "%s cannot be read as a library: %s", path, strerror(-error));
         return;
     }
-    if (!elfscan_read_string(&scan, "gpucap_version", version, sizeof(version)))
+    if (!elfscan_read_string(&scan, "gpucap_version_text", version, sizeof(version)))
         problem(report, "library", "%s says no version: it is not a library of gpucap", path);
     else if (strcmp(version, GPUCAP_VERSION) != 0)
         problem(report, "library", "%s is version %s, this command is " GPUCAP_VERSION, path, version);
