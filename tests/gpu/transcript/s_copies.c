@@ -31,7 +31,6 @@ static void plain(CUdeviceptr a, CUdeviceptr b)
     CU(cuMemcpyHtoD, 0, in, 16);
     CU(cuMemcpyDtoH, out, 0, 16);
     CU(cuMemcpyDtoD, 0, a, 16);
-    CU(cuMemcpyHtoD, a, NULL, 16);
 }
 
 static void asynchronous(CUdeviceptr a, CUdeviceptr b)

@@ -67,7 +67,7 @@ void tx_run_fork(void)
            tx_wrong_bytes(p, 5, 8 * TX_MIB));
     CU(cuMemFree, p);
     tx_say("a started program that uses CUDA, exit %d",
-           tx_run_self((const char *[]){"--section=errors", NULL}));
+           tx_run_self((const char *[]){"--section=limits", NULL}));
     CU(cuMemGetInfo, &after, &total);
     tx_say("and the free is counted: %s", tx_yes(after == before + 8 * TX_MIB));
 }

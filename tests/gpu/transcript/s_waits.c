@@ -10,7 +10,7 @@
 #include <string.h>
 
 #define SOON_S  0.05
-#define NEVER_S 20.0 /* only so that a call that waits against all rules ends as a line and not as a hang */
+#define NEVER_S 5.0 /* only so that a call that waits against all rules ends as a line and not as a hang */
 
 struct scene {
     struct tx_kernels k;
