@@ -17,39 +17,57 @@ void account_init(struct account *account, uint64_t limit, uint64_t reserve,
     account->context = context;
 }
 
+/* Takes an answer in, with the lock. `granted_before`: what had been granted when the question was asked. */
+static void take_in(struct account *account, int rc, uint64_t bytes, uint64_t granted_before)
+{
+    if (rc) {
+        account->state.measured = account->charged + ACCOUNT_CONTEXT_GUESS;
+        account->state.unmeasured = 0;
+        return;
+    }
+    account->state.measured = bytes + account->hidden;
+    /* What was granted after the question may or may not be in the answer: count it again, never too little.
+     */
+    account->state.unmeasured = account->granted - granted_before;
+}
+
 /* Asks the driver and takes the answer in. Called without the lock. */
 static void measure(struct account *account)
 {
     uint64_t bytes = 0;
 
     pthread_mutex_lock(&account->lock);
+    const uint64_t number = ++account->measurements;
     const uint64_t granted_before = account->granted, touches_before = account->touches;
     pthread_mutex_unlock(&account->lock);
 
     int rc = account->measure(account->context, &bytes);
 
     pthread_mutex_lock(&account->lock);
-    if (rc == 0)
-        account->state.measured = bytes + account->hidden;
-    else
-        account->state.measured = account->charged + ACCOUNT_CONTEXT_GUESS;
-    /* What was granted after the question may or may not be in the answer: count it again, never too little. */
-    account->state.unmeasured = rc == 0 ? account->granted - granted_before : 0;
-    account->state.stale = account->touches != touches_before;
-    account->measurements++;
+    /* A later question may have been answered first; an older figure must not hide what was freed in between.
+     */
+    if (number > account->newest) {
+        account->newest = number;
+        take_in(account, rc, bytes, granted_before);
+        account->state.stale = account->touches != touches_before;
+    }
     pthread_mutex_unlock(&account->lock);
 }
 
-/* Waits, holding the lock, until somebody's driver call is answered. */
+/* Waits, holding the lock, until somebody's driver call is answered. Not a place to be cancelled at: the lock
+ * would stay taken. */
 static void wait_for_others(struct account *account)
 {
     struct timespec until;
+    int cancel;
 
     clock_gettime(CLOCK_REALTIME, &until);
     until.tv_nsec += WAIT_FOR_OTHERS_MS * 1000000L;
     until.tv_sec += until.tv_nsec / 1000000000L;
     until.tv_nsec %= 1000000000L;
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
     pthread_cond_timedwait(&account->settled, &account->lock, &until);
+    pthread_setcancelstate(cancel, NULL);
 }
 
 bool account_take(struct account *account, uint64_t need)
@@ -111,13 +129,24 @@ void account_touch(struct account *account)
     pthread_mutex_unlock(&account->lock);
 }
 
-bool account_allows_growth(struct account *account, uint64_t bytes)
+bool account_grow(struct account *account, uint64_t bytes)
 {
     measure(account);
     pthread_mutex_lock(&account->lock);
     bool allowed = limit_allows_growth(&account->state, bytes);
+    account->state.in_flight += allowed ? bytes : 0;
     pthread_mutex_unlock(&account->lock);
     return allowed;
+}
+
+void account_grown(struct account *account, uint64_t bytes)
+{
+    pthread_mutex_lock(&account->lock);
+    account->state.in_flight -= bytes;
+    account->state.stale = true;
+    account->touches++;
+    pthread_cond_broadcast(&account->settled);
+    pthread_mutex_unlock(&account->lock);
 }
 
 struct account_view account_view(struct account *account)

@@ -1,5 +1,6 @@
-/* account: what this process holds on one card, and who may take more. Grant -> driver call -> settle: between grant
- * and settle the bytes are counted as in flight, so that racing threads cannot pass the limit together.
+/* account: what this process holds on one card, and who may take more. Grant -> driver call -> settle:
+ * between grant and settle the bytes are counted as in flight, so that racing threads cannot pass the limit
+ * together.
  *
  * Owns one lock per card, never held across a call into the driver or NVML.
  */
@@ -20,19 +21,22 @@ struct account {
     uint64_t granted; /* ever, so that a measurement can tell what it may have missed */
     uint64_t touches; /* how often account_touch was called, so that a measurement under way notices */
     uint64_t refused; /* how often */
-    uint64_t measurements;
+    uint64_t measurements; /* begun; each one's number */
+    uint64_t newest;       /* the number of the one that measured and unmeasured come from */
     /* set once: what this process uses by the driver's own figure; 0 or -errno */
     int (*measure)(void *context, uint64_t *bytes);
     void *context;
 };
 
-/* What a process's context is taken for where nobody can tell: 518 MiB were measured on an H200, and growth. */
+/* What a process's context is taken for where nobody can tell: 518 MiB were measured on an H200, and growth.
+ */
 #define ACCOUNT_CONTEXT_GUESS (UINT64_C(640) << 20)
 
 void account_init(struct account *account, uint64_t limit, uint64_t reserve,
                   int (*measure)(void *context, uint64_t *bytes), void *context);
 
-/* Takes `need` bytes (rounded): true, and account_settle must follow. Measures and waits as limit_decide says. */
+/* Takes `need` bytes (rounded): true, and account_settle must follow. Measures and waits as limit_decide
+ * says. */
 bool account_take(struct account *account, uint64_t need);
 
 /* The driver's answer to what was taken. `hidden`: the driver will not show these bytes. */
@@ -44,8 +48,10 @@ void account_give(struct account *account, uint64_t bytes, bool hidden);
 /* The driver may have grown, or shrunk, by itself. */
 void account_touch(struct account *account);
 
-/* True if the driver may grow by `bytes` without passing the limit. Measures. */
-bool account_allows_growth(struct account *account, uint64_t bytes);
+/* May the driver grow by `bytes` without passing the limit? It may use the reserve. Measures. True: the bytes
+ * are in flight until account_grown. */
+bool account_grow(struct account *account, uint64_t bytes);
+void account_grown(struct account *account, uint64_t bytes);
 
 /* What could be allocated now, and what is used, by a fresh measurement. */
 struct account_view {

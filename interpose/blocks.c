@@ -1,5 +1,5 @@
-/* blocks: see blocks.h. An open-addressing table with linear probing and backward-shift deletion: no tombstones, so a
- * long-lived program's table does not rot. */
+/* blocks: see blocks.h. An open-addressing table with linear probing and backward-shift deletion: no
+ * tombstones, so a long-lived program's table does not rot. */
 #include "blocks.h"
 
 #include <errno.h>
@@ -29,8 +29,8 @@ static uint64_t home(enum blocks_kind kind, uint64_t key)
 
 static struct block *map_table(uint64_t places)
 {
-    void *memory = mmap(NULL, places * sizeof(struct block), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
-                        -1, 0);
+    void *memory =
+        mmap(NULL, places * sizeof(struct block), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
     return memory == MAP_FAILED ? NULL : memory;
 }
@@ -103,12 +103,14 @@ static struct block *find(enum blocks_kind kind, uint64_t key)
     return NULL;
 }
 
-/* Empties a place and moves later blocks of the same run back, so that every block can be reached from its home. */
+/* Empties a place and moves later blocks of the same run back, so that every block can be reached from its
+ * home. */
 static void erase(struct block *place)
 {
     uint64_t hole = (uint64_t)(place - table);
 
-    for (uint64_t i = (hole + 1) & (capacity - 1); table[i].kind != BLOCKS_NONE; i = (i + 1) & (capacity - 1)) {
+    for (uint64_t i = (hole + 1) & (capacity - 1); table[i].kind != BLOCKS_NONE;
+         i = (i + 1) & (capacity - 1)) {
         uint64_t h = home(table[i].kind, table[i].key);
 
         if (((i - h) & (capacity - 1)) >= ((i - hole) & (capacity - 1))) {

@@ -1,6 +1,7 @@
 /* blocks: what we have counted, by address or handle, so that a free gives back exactly what was taken.
  *
- * Owns one lock, held only inside these functions. Its memory comes from mmap, not from the host program's malloc.
+ * Owns one lock, held only inside these functions. Its memory comes from mmap, not from the host program's
+ * malloc.
  */
 #ifndef GPUCAP_BLOCKS_H
 #define GPUCAP_BLOCKS_H
@@ -33,8 +34,8 @@ int blocks_reserve(void);
 void blocks_cancel(void);
 void blocks_add(const struct block *block);
 
-/* Takes a block out: true, and *out is it. Its place stays reserved, so that it can be put back: one blocks_add or
- * blocks_cancel must follow. Linear, managed and async blocks share one space of addresses. */
+/* Takes a block out: true, and *out is it. Its place stays reserved, so that it can be put back: one
+ * blocks_add or blocks_cancel must follow. Linear, managed and async blocks share one space of addresses. */
 bool blocks_take(enum blocks_kind kind, uint64_t key, struct block *out);
 
 /* Takes out any block of the context, until there is none: false. Nothing stays reserved. */

@@ -25,8 +25,8 @@ void device_format_uuid(const CUuuid *uuid, char text[RULES_UUID_TEXT])
     const unsigned char *b = (const unsigned char *)uuid->bytes;
 
     snprintf(text, RULES_UUID_TEXT,
-             "GPU-%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x", b[0], b[1], b[2], b[3], b[4],
-             b[5], b[6], b[7], b[8], b[9], b[10], b[11], b[12], b[13], b[14], b[15]);
+             "GPU-%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x", b[0], b[1], b[2],
+             b[3], b[4], b[5], b[6], b[7], b[8], b[9], b[10], b[11], b[12], b[13], b[14], b[15]);
 }
 
 /* The account's question: this process on this card. */
@@ -63,6 +63,7 @@ static int inspect(struct device *device, CUdevice ordinal)
         return UNLIMITED;
     device->card.uuid = device->uuid;
     uint64_t reserve = size_resolve(&rules->reserve, device->limit);
+    pthread_mutex_init(&device->overdraft_lock, NULL);
     account_init(&device->account, device->limit, reserve, measure_device, device);
     driver.cuDeviceGetAttribute(&processors, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, ordinal);
     driver.cuDeviceGetAttribute(&threads, CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR, ordinal);

@@ -23,6 +23,7 @@ struct device {
     uint64_t threads;               /* that can be resident at once: what a kernel's stack is multiplied by */
     _Atomic uint64_t stack_bytes;   /* per thread, already part of the context */
     _Atomic uint64_t context_bytes; /* what the first context took; 0: none was made yet */
+    pthread_mutex_t overdraft_lock; /* held over one stream-ordered allocation near the limit */
     _Atomic(void *) primary;        /* the primary context, once retained */
 };
 
@@ -37,7 +38,8 @@ struct device *device_current(void);
 /* Calls visit(device) for every limited card seen so far. */
 void device_each(void (*visit)(struct device *device));
 
-/* The number under which the program sees the card "GPU-...", as far as it has been looked at; else RULES_NO_ORDINAL. */
+/* The number under which the program sees the card "GPU-...", as far as it has been looked at; else
+ * RULES_NO_ORDINAL. */
 int device_ordinal_of(const char *uuid);
 
 /* Writes "GPU-xxxxxxxx-..." from the driver's 16 bytes. */

@@ -1,19 +1,18 @@
-/* driver: see driver.h. Owns bind_lock, held only while the table is filled. */
+/* driver: see driver.h. The table is built aside and published once; whoever comes second waits the moment
+ * that takes. No lock: the dynamic loader has its own, which a constructor that looks us up may hold. */
 #include "driver.h"
 
 #include <dlfcn.h>
-#include <limits.h>
-#include <pthread.h>
-#include <stdatomic.h>
+#include <sched.h>
+#include <stddef.h>
 #include <string.h>
 
 #include "resolve.h"
 
-struct driver_table driver;
+atomic_bool driver_bound;
+struct driver_table driver_entries;
 
-static atomic_bool bound;
-static pthread_mutex_t bind_lock = PTHREAD_MUTEX_INITIALIZER;
-static char bound_path[PATH_MAX];
+static atomic_flag publishing = ATOMIC_FLAG_INIT;
 
 /* Stands in for an entry point that this driver does not have. */
 static CUresult missing(void)
@@ -21,16 +20,51 @@ static CUresult missing(void)
     return CUDA_ERROR_NOT_SUPPORTED;
 }
 
-static void *open_driver(const void *symbol)
+/* Stands in for all of them where there is no driver. */
+static CUresult no_driver(void)
+{
+    return CUDA_ERROR_NOT_INITIALIZED;
+}
+
+static struct driver_table absent = {
+#define HOOK(name, type) .name = (type)(void *)no_driver,
+#define CALL(name, type) .name = (type)(void *)no_driver,
+#include "hooks.def"
+#undef HOOK
+#undef CALL
+};
+
+static void *base_of(const void *address)
+{
+    Dl_info info;
+
+    return address && dladdr(address, &info) ? info.dli_fbase : NULL;
+}
+
+/* The library that defines `symbol`, if it is a driver itself and not one that only leans on a driver. */
+static void *owner_of(const void *symbol)
 {
     Dl_info info;
     void *handle;
 
-    if (symbol && dladdr(symbol, &info) && info.dli_fname && (handle = dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD)))
+    if (!dladdr(symbol, &info) || !info.dli_fname ||
+        !(handle = dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD)))
+        return NULL;
+    if (base_of(resolve_real(handle, "cuInit")) == info.dli_fbase)
         return handle;
-    handle = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
-    /* The calling program holds our symbol instead of the driver's, so it means to use the driver. */
-    return handle || symbol ? handle : dlopen("libcuda.so.1", RTLD_LAZY);
+    dlclose(handle);
+    return NULL;
+}
+
+static void publish(const struct driver_table *table)
+{
+    if (atomic_flag_test_and_set(&publishing)) {
+        while (!atomic_load_explicit(&driver_bound, memory_order_acquire))
+            sched_yield();
+        return;
+    }
+    driver_entries = *table;
+    atomic_store_explicit(&driver_bound, true, memory_order_release);
 }
 
 static void *entry(void *handle, const char *symbol)
@@ -40,32 +74,45 @@ static void *entry(void *handle, const char *symbol)
     return address ? address : (void *)missing;
 }
 
-bool driver_bind(const void *symbol)
+static bool bind_to(void *handle)
 {
-    if (atomic_load_explicit(&bound, memory_order_acquire))
-        return true;
-    pthread_mutex_lock(&bind_lock);
-    if (!atomic_load_explicit(&bound, memory_order_relaxed)) {
-        void *handle = open_driver(symbol);
-        void *init = handle ? resolve_real(handle, "cuInit") : NULL;
+    struct driver_table table;
 
-        if (init) {
-            Dl_info info;
-#define HOOK(name, type) driver.name = (type)entry(handle, #name);
-#define CALL(name, type) driver.name = (type)entry(handle, #name);
+    if (!handle || !resolve_real(handle, "cuInit"))
+        return false;
+#define HOOK(name, type) table.name = (type)entry(handle, #name);
+#define CALL(name, type) table.name = (type)entry(handle, #name);
 #include "hooks.def"
 #undef HOOK
 #undef CALL
-            if (dladdr(init, &info) && info.dli_fname)
-                strncpy(bound_path, info.dli_fname, sizeof bound_path - 1);
-            atomic_store_explicit(&bound, true, memory_order_release);
-        }
-    }
-    pthread_mutex_unlock(&bind_lock);
-    return atomic_load_explicit(&bound, memory_order_acquire);
+    publish(&table);
+    return true;
 }
 
-const char *driver_path(void)
+bool driver_bind(const void *symbol)
 {
-    return atomic_load_explicit(&bound, memory_order_acquire) ? bound_path : NULL;
+    return atomic_load_explicit(&driver_bound, memory_order_acquire) || bind_to(owner_of(symbol));
+}
+
+struct driver_table *driver_bind_now(void)
+{
+    /* The calling program holds our symbol instead of the driver's, so it means to use the driver. */
+    return bind_to(dlopen("libcuda.so.1", RTLD_LAZY)) ? &driver_entries : &absent;
+}
+
+void driver_use(const struct driver_table *table)
+{
+    void *const *from = (void *const *)table;
+    void **to = (void **)&driver_entries;
+
+    for (size_t i = 0; i < sizeof driver_entries / sizeof *to; i++)
+        to[i] = from[i] ? from[i] : (void *)missing;
+    atomic_flag_test_and_set(&publishing);
+    atomic_store_explicit(&driver_bound, true, memory_order_release);
+}
+
+void driver_after_fork(void)
+{
+    if (!atomic_load_explicit(&driver_bound, memory_order_acquire))
+        atomic_flag_clear(&publishing);
 }

@@ -1,8 +1,8 @@
-/* driver: the real CUDA driver, as a table of its entry points. Everything that touches the driver goes through it,
- * so that a test can put functions of its own there.
+/* driver: the real CUDA driver, as a table of its entry points. Everything that touches the driver goes
+ * through it, so that a test can put functions of its own there.
  *
- * Must never load the driver into a program that does not use it: binding happens when the program itself first
- * reaches for an entry point.
+ * Must never load the driver into a program that does not use it: binding happens when the program itself
+ * first reaches for an entry point, by a look-up or by calling one of our hooks. Owns no lock.
  */
 #ifndef GPUCAP_DRIVER_H
 #define GPUCAP_DRIVER_H
@@ -11,6 +11,7 @@
 #define __CUDA_API_VERSION_INTERNAL /* cuda.h then declares every ABI under its own name */
 #endif
 #include <cudaTypedefs.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 
 struct driver_table {
@@ -20,14 +21,29 @@ struct driver_table {
 #undef HOOK
 #undef CALL
 };
-extern struct driver_table driver;
 
-/* Binds the table if it is not yet: to the libcuda that defines `symbol` (an address the program was given), or to
- * the one that is loaded, or, when a program calls us by a direct symbol, to the one that can be loaded. Entry points
- * that this driver lacks answer CUDA_ERROR_NOT_SUPPORTED. False if there is no driver. */
+extern atomic_bool driver_bound;
+extern struct driver_table driver_entries; /* valid once bound */
+
+/* Binds if that has not happened, and returns the table; without a driver, one whose entries all say
+ * CUDA_ERROR_NOT_INITIALIZED. */
+struct driver_table *driver_bind_now(void);
+
+static inline struct driver_table *driver_get(void)
+{
+    return __builtin_expect(atomic_load_explicit(&driver_bound, memory_order_acquire), 1) ? &driver_entries
+                                                                                          : driver_bind_now();
+}
+#define driver (*driver_get())
+
+/* Binds to the libcuda that defines `symbol` (an address that a look-up of the program gave), if it is one.
+ */
 bool driver_bind(const void *symbol);
 
-/* The file name of the bound driver library, or NULL. */
-const char *driver_path(void);
+/* Tests: these are the driver's entry points now. Entries left NULL answer CUDA_ERROR_NOT_SUPPORTED. */
+void driver_use(const struct driver_table *table);
+
+/* A child after fork: somebody else may have been binding. */
+void driver_after_fork(void);
 
 #endif

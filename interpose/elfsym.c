@@ -92,7 +92,8 @@ EARLY static void *find_in(const struct tables *t, const char *name)
         const ElfW(Sym) *symbol = &t->symbols[i];
         uint32_t link = chain[i - first];
 
-        if ((link | 1) == (hash | 1) && symbol->st_shndx != SHN_UNDEF && same(t->strings + symbol->st_name, name)) {
+        if ((link | 1) == (hash | 1) && symbol->st_shndx != SHN_UNDEF &&
+            same(t->strings + symbol->st_name, name)) {
             found = (void *)(t->base + symbol->st_value);
             if (!t->versions || !(t->versions[i] & VERSYM_HIDDEN))
                 return found;

@@ -1,5 +1,5 @@
-/* gpucap.h: what a program that knows of gpucap may ask it. Declared weak: without the library the names are NULL, and
- * a program must check before it calls. */
+/* gpucap.h: what a program that knows of gpucap may ask it. Declared weak: without the library the names are
+ * NULL, and a program must check before it calls. */
 #ifndef GPUCAP_H
 #define GPUCAP_H
 

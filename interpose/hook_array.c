@@ -1,4 +1,5 @@
-/* The hooks on arrays: memory whose layout the driver chooses, so its size is computed from its description. */
+/* The hooks on arrays: memory whose layout the driver chooses, so its size is computed from its description.
+ */
 #include "hooks.h"
 #include "route.h"
 
@@ -29,7 +30,8 @@ static uint64_t times(uint64_t a, uint64_t b)
     return __builtin_mul_overflow(a, b ? b : 1, &product) ? UINT64_MAX : product;
 }
 
-static uint64_t array_bytes(size_t width, size_t height, size_t depth, CUarray_format format, unsigned int channels)
+static uint64_t array_bytes(size_t width, size_t height, size_t depth, CUarray_format format,
+                            unsigned int channels)
 {
     return times(times(times(width, height), depth), times(channel_bytes(format), channels));
 }
@@ -72,7 +74,8 @@ CUresult cuArrayDestroy(CUarray array)
     return route_freed(&release, driver.cuArrayDestroy(array));
 }
 
-CUresult cuMipmappedArrayCreate(CUmipmappedArray *array, const CUDA_ARRAY3D_DESCRIPTOR *d, unsigned int levels)
+CUresult cuMipmappedArrayCreate(CUmipmappedArray *array, const CUDA_ARRAY3D_DESCRIPTOR *d,
+                                unsigned int levels)
 {
     struct route_ticket ticket;
     /* All smaller levels together stay below the first one. */

@@ -3,48 +3,49 @@
 #include "library.h"
 #include "route.h"
 
-/* What every hook that makes a context does first. */
-static CUresult making(CUdevice ordinal)
+/* Runs a call that makes a context: room for it first, and if what was made does not fit the limit, it is
+ * taken back. */
+#define MAKING(call, undo, ordinal)                                                                          \
+    ({                                                                                                       \
+        struct route_growth growth_;                                                                         \
+        CUresult result_ = library_mode() == LIBRARY_REFUSE ? CUDA_ERROR_NOT_PERMITTED                       \
+                                                            : route_grow_context(&growth_, ordinal);         \
+        if (result_ == CUDA_SUCCESS) {                                                                       \
+            result_ = (call);                                                                                \
+            route_grown(&growth_);                                                                           \
+            if (result_ == CUDA_SUCCESS && (result_ = route_context_made(ordinal)) != CUDA_SUCCESS)          \
+                undo;                                                                                        \
+        }                                                                                                    \
+        result_;                                                                                             \
+    })
+
+static void take_back(CUcontext *context)
 {
-    return library_mode() == LIBRARY_REFUSE ? CUDA_ERROR_NOT_PERMITTED : route_context_making(ordinal);
+    driver.cuCtxDestroy_v2(*context);
+    *context = NULL;
 }
 
-/* Takes a context that does not fit the limit back. */
-static CUresult made(CUresult result, CUcontext *context, CUdevice ordinal)
+CUresult cuCtxCreate(CUcontext *context, unsigned int flags, CUdevice ordinal)
 {
-    if (result != CUDA_SUCCESS)
-        return result;
-    result = route_context_made(ordinal);
-    if (result != CUDA_SUCCESS) {
-        driver.cuCtxDestroy_v2(*context);
-        *context = NULL;
-    }
-    return result;
+    return MAKING(driver.cuCtxCreate(context, flags, ordinal), take_back(context), ordinal);
 }
 
 CUresult cuCtxCreate_v2(CUcontext *context, unsigned int flags, CUdevice ordinal)
 {
-    CUresult result = making(ordinal);
-
-    return result != CUDA_SUCCESS ? result : made(driver.cuCtxCreate_v2(context, flags, ordinal), context, ordinal);
+    return MAKING(driver.cuCtxCreate_v2(context, flags, ordinal), take_back(context), ordinal);
 }
 
 CUresult cuCtxCreate_v3(CUcontext *context, CUexecAffinityParam *affinity, int count, unsigned int flags,
                         CUdevice ordinal)
 {
-    CUresult result = making(ordinal);
-
-    return result != CUDA_SUCCESS
-               ? result
-               : made(driver.cuCtxCreate_v3(context, affinity, count, flags, ordinal), context, ordinal);
+    return MAKING(driver.cuCtxCreate_v3(context, affinity, count, flags, ordinal), take_back(context),
+                  ordinal);
 }
 
-CUresult cuCtxCreate_v4(CUcontext *context, CUctxCreateParams *parameters, unsigned int flags, CUdevice ordinal)
+CUresult cuCtxCreate_v4(CUcontext *context, CUctxCreateParams *parameters, unsigned int flags,
+                        CUdevice ordinal)
 {
-    CUresult result = making(ordinal);
-
-    return result != CUDA_SUCCESS ? result
-                                  : made(driver.cuCtxCreate_v4(context, parameters, flags, ordinal), context, ordinal);
+    return MAKING(driver.cuCtxCreate_v4(context, parameters, flags, ordinal), take_back(context), ordinal);
 }
 
 static CUresult ended(CUresult result, CUcontext context)
@@ -75,19 +76,15 @@ static bool primary_is_active(CUdevice ordinal)
 CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice ordinal)
 {
     struct device *device = route_active() ? device_get(ordinal) : NULL;
-    /* Retained again it costs nothing more. */
-    const bool fresh = !device || !primary_is_active(ordinal);
-    CUresult result = fresh ? making(ordinal) : CUDA_SUCCESS;
+    CUresult result;
 
-    if (result != CUDA_SUCCESS)
-        return result;
-    result = driver.cuDevicePrimaryCtxRetain(context, ordinal);
-    if (result != CUDA_SUCCESS || !device)
-        return result;
-    result = fresh ? route_context_made(ordinal) : CUDA_SUCCESS;
-    if (result != CUDA_SUCCESS)
-        driver.cuDevicePrimaryCtxRelease_v2(ordinal);
+    /* Retained again it costs nothing more. */
+    if (device && primary_is_active(ordinal))
+        result = driver.cuDevicePrimaryCtxRetain(context, ordinal);
     else
+        result = MAKING(driver.cuDevicePrimaryCtxRetain(context, ordinal),
+                        driver.cuDevicePrimaryCtxRelease_v2(ordinal), ordinal);
+    if (result == CUDA_SUCCESS && device)
         atomic_store(&device->primary, (void *)*context);
     return result;
 }

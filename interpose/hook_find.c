@@ -1,11 +1,12 @@
-/* The hooks through which a program finds the driver and starts it. Thin: ask the driver, then put our own address in
- * place of the one it gave. */
+/* The hooks through which a program finds the driver and starts it. Thin: ask the driver, then put our own
+ * address in place of the one it gave. */
 #include "hooks.h"
 #include "library.h"
 #include "measure.h"
 #include "resolve.h"
 
-/* By the address that the driver returned, never by the name that was asked for: one name has several ABIs. */
+/* By the address that the driver returned, never by the name that was asked for: one name has several ABIs.
+ */
 static CUresult hooked(CUresult result, void **function)
 {
     if (result == CUDA_SUCCESS && function && *function)
@@ -15,16 +16,12 @@ static CUresult hooked(CUresult result, void **function)
 
 CUresult cuGetProcAddress(const char *symbol, void **function, int version, cuuint64_t flags)
 {
-    if (!driver_bind(NULL))
-        return CUDA_ERROR_NOT_INITIALIZED;
     return hooked(driver.cuGetProcAddress(symbol, function, version, flags), function);
 }
 
 CUresult cuGetProcAddress_v2(const char *symbol, void **function, int version, cuuint64_t flags,
                              CUdriverProcAddressQueryResult *status)
 {
-    if (!driver_bind(NULL))
-        return CUDA_ERROR_NOT_INITIALIZED;
     return hooked(driver.cuGetProcAddress_v2(symbol, function, version, flags, status), function);
 }
 
@@ -39,8 +36,6 @@ CUresult cuInit(unsigned int flags)
     case LIBRARY_PASS:
         break;
     }
-    if (!driver_bind(NULL))
-        return CUDA_ERROR_NO_DEVICE;
     CUresult result = driver.cuInit(flags);
     if (result == CUDA_SUCCESS)
         library_cuda_started();

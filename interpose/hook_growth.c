@@ -1,5 +1,6 @@
-/* The hooks on what makes a context grow by itself: code, streams, and above all stacks (a kernel with 16 KiB of local arrays made
- * a context grow by 3.9 GiB on an H200). Growth that would pass the limit is refused as a full card refuses it.
+/* The hooks on what makes a context grow by itself: code, streams, and above all stacks (a kernel with 16 KiB
+ * of local arrays made a context grow by 3.9 GiB on an H200). Growth that would pass the limit is refused as
+ * a full card refuses it.
  *
  * A launch is checked once per kernel: after that it costs one compare. Owns no lock.
  */
@@ -39,88 +40,105 @@ static uint64_t stack_of(CUfunction kernel)
     return 0;
 }
 
-static CUresult first_launch(CUfunction kernel)
+static inline bool is_known(CUfunction kernel)
 {
+    return __builtin_expect(atomic_load_explicit(place_of(kernel), memory_order_relaxed) == (void *)kernel,
+                            1);
+}
+
+/* Room for a kernel's stack, and for its code, which asking for the stack loads if it is not there yet. */
+static CUresult before_first_launch(CUfunction kernel, struct route_growth *growth)
+{
+    growth->device = NULL;
     if (!kernel || !route_active())
         return CUDA_SUCCESS;
-    /* Asking loads the kernel's code if it is not there yet, as the launch would. */
-    CUresult result = route_stack(stack_of(kernel));
-    route_grown();
-    if (result == CUDA_SUCCESS)
-        atomic_store_explicit(place_of(kernel), (void *)kernel, memory_order_relaxed);
+    uint64_t stack = stack_of(kernel);
+    CUresult result = route_grow_stack(growth, stack);
+    if (result == CUDA_SUCCESS && !growth->device)
+        result = route_grow(growth, 0);
     return result;
 }
 
-static inline CUresult before_launch(CUfunction kernel)
+static void after_first_launch(CUfunction kernel, const struct route_growth *growth, CUresult result)
 {
-    if (__builtin_expect(atomic_load_explicit(place_of(kernel), memory_order_relaxed) == (void *)kernel, 1))
-        return CUDA_SUCCESS;
-    return first_launch(kernel);
+    route_grown(growth);
+    if (result == CUDA_SUCCESS)
+        atomic_store_explicit(place_of(kernel), (void *)kernel, memory_order_relaxed);
 }
 
-#define LAUNCH_HOOKS(suffix)                                                                                         \
-    CUresult cuLaunchKernel##suffix(CUfunction f, unsigned int gx, unsigned int gy, unsigned int gz,                 \
-                                    unsigned int bx, unsigned int by, unsigned int bz, unsigned int shared,          \
-                                    CUstream stream, void **arguments, void **extra)                                 \
-    {                                                                                                                \
-        CUresult result = before_launch(f);                                                                          \
-                                                                                                                     \
-        return result != CUDA_SUCCESS ? result                                                                       \
-                                      : driver.cuLaunchKernel##suffix(f, gx, gy, gz, bx, by, bz, shared, stream,     \
-                                                                      arguments, extra);                             \
-    }                                                                                                                \
-                                                                                                                     \
-    CUresult cuLaunchKernelEx##suffix(const CUlaunchConfig *config, CUfunction f, void **arguments, void **extra)    \
-    {                                                                                                                \
-        CUresult result = before_launch(f);                                                                          \
-                                                                                                                     \
-        return result != CUDA_SUCCESS ? result : driver.cuLaunchKernelEx##suffix(config, f, arguments, extra);       \
-    }                                                                                                                \
-                                                                                                                     \
-    CUresult cuLaunchCooperativeKernel##suffix(CUfunction f, unsigned int gx, unsigned int gy, unsigned int gz,      \
-                                               unsigned int bx, unsigned int by, unsigned int bz,                    \
-                                               unsigned int shared, CUstream stream, void **arguments)               \
-    {                                                                                                                \
-        CUresult result = before_launch(f);                                                                          \
-                                                                                                                     \
-        return result != CUDA_SUCCESS ? result                                                                       \
-                                      : driver.cuLaunchCooperativeKernel##suffix(f, gx, gy, gz, bx, by, bz, shared,  \
-                                                                                 stream, arguments);                 \
+#define LAUNCH(kernel, call)                                                                                 \
+    ({                                                                                                       \
+        CUresult result_;                                                                                    \
+        if (is_known(kernel)) {                                                                              \
+            result_ = (call);                                                                                \
+        } else {                                                                                             \
+            struct route_growth growth_;                                                                     \
+            result_ = before_first_launch(kernel, &growth_);                                                 \
+            if (result_ == CUDA_SUCCESS) {                                                                   \
+                result_ = (call);                                                                            \
+                after_first_launch(kernel, &growth_, result_);                                               \
+            }                                                                                                \
+        }                                                                                                    \
+        result_;                                                                                             \
+    })
+
+#define LAUNCH_HOOKS(suffix)                                                                                 \
+    CUresult cuLaunchKernel##suffix(CUfunction f, unsigned int gx, unsigned int gy, unsigned int gz,         \
+                                    unsigned int bx, unsigned int by, unsigned int bz, unsigned int shared,  \
+                                    CUstream stream, void **arguments, void **extra)                         \
+    {                                                                                                        \
+        return LAUNCH(                                                                                       \
+            f, driver.cuLaunchKernel##suffix(f, gx, gy, gz, bx, by, bz, shared, stream, arguments, extra));  \
+    }                                                                                                        \
+                                                                                                             \
+    CUresult cuLaunchKernelEx##suffix(const CUlaunchConfig *config, CUfunction f, void **arguments,          \
+                                      void **extra)                                                          \
+    {                                                                                                        \
+        return LAUNCH(f, driver.cuLaunchKernelEx##suffix(config, f, arguments, extra));                      \
+    }                                                                                                        \
+                                                                                                             \
+    CUresult cuLaunchCooperativeKernel##suffix(                                                              \
+        CUfunction f, unsigned int gx, unsigned int gy, unsigned int gz, unsigned int bx, unsigned int by,   \
+        unsigned int bz, unsigned int shared, CUstream stream, void **arguments)                             \
+    {                                                                                                        \
+        return LAUNCH(f, driver.cuLaunchCooperativeKernel##suffix(f, gx, gy, gz, bx, by, bz, shared, stream, \
+                                                                  arguments));                               \
     }
 
 LAUNCH_HOOKS()
 LAUNCH_HOOKS(_ptsz)
 
-/* Runs a driver call that makes the context grow by an amount nobody knows beforehand. */
-#define GROWING(call)                                                                                                \
-    ({                                                                                                               \
-        CUresult result_ = route_growth(0);                                                                          \
-        if (result_ == CUDA_SUCCESS) {                                                                               \
-            result_ = (call);                                                                                        \
-            route_grown();                                                                                           \
-        }                                                                                                            \
-        result_;                                                                                                     \
+/* Runs a driver call that makes the context grow by `bytes`; 0: by an amount nobody knows beforehand. */
+#define GROWING(bytes, call)                                                                                 \
+    ({                                                                                                       \
+        struct route_growth growth_;                                                                         \
+        CUresult result_ = route_grow(&growth_, bytes);                                                      \
+        if (result_ == CUDA_SUCCESS) {                                                                       \
+            result_ = (call);                                                                                \
+            route_grown(&growth_);                                                                           \
+        }                                                                                                    \
+        result_;                                                                                             \
     })
 
 CUresult cuModuleLoad(CUmodule *module, const char *file)
 {
-    return GROWING(driver.cuModuleLoad(module, file));
+    return GROWING(0, driver.cuModuleLoad(module, file));
 }
 
 CUresult cuModuleLoadData(CUmodule *module, const void *image)
 {
-    return GROWING(driver.cuModuleLoadData(module, image));
+    return GROWING(0, driver.cuModuleLoadData(module, image));
 }
 
 CUresult cuModuleLoadDataEx(CUmodule *module, const void *image, unsigned int count, CUjit_option *options,
                             void **values)
 {
-    return GROWING(driver.cuModuleLoadDataEx(module, image, count, options, values));
+    return GROWING(0, driver.cuModuleLoadDataEx(module, image, count, options, values));
 }
 
 CUresult cuModuleLoadFatBinary(CUmodule *module, const void *image)
 {
-    return GROWING(driver.cuModuleLoadFatBinary(module, image));
+    return GROWING(0, driver.cuModuleLoadFatBinary(module, image));
 }
 
 CUresult cuModuleUnload(CUmodule module)
@@ -130,17 +148,19 @@ CUresult cuModuleUnload(CUmodule module)
 }
 
 CUresult cuLibraryLoadData(CUlibrary *library, const void *code, CUjit_option *jit_options, void **jit_values,
-                           unsigned int jit_count, CUlibraryOption *options, void **values, unsigned int count)
+                           unsigned int jit_count, CUlibraryOption *options, void **values,
+                           unsigned int count)
 {
-    return GROWING(
-        driver.cuLibraryLoadData(library, code, jit_options, jit_values, jit_count, options, values, count));
+    return GROWING(0, driver.cuLibraryLoadData(library, code, jit_options, jit_values, jit_count, options,
+                                               values, count));
 }
 
-CUresult cuLibraryLoadFromFile(CUlibrary *library, const char *file, CUjit_option *jit_options, void **jit_values,
-                               unsigned int jit_count, CUlibraryOption *options, void **values, unsigned int count)
+CUresult cuLibraryLoadFromFile(CUlibrary *library, const char *file, CUjit_option *jit_options,
+                               void **jit_values, unsigned int jit_count, CUlibraryOption *options,
+                               void **values, unsigned int count)
 {
-    return GROWING(
-        driver.cuLibraryLoadFromFile(library, file, jit_options, jit_values, jit_count, options, values, count));
+    return GROWING(0, driver.cuLibraryLoadFromFile(library, file, jit_options, jit_values, jit_count, options,
+                                                   values, count));
 }
 
 CUresult cuLibraryUnload(CUlibrary library)
@@ -151,25 +171,25 @@ CUresult cuLibraryUnload(CUlibrary library)
 
 CUresult cuStreamCreate(CUstream *stream, unsigned int flags)
 {
-    return GROWING(driver.cuStreamCreate(stream, flags));
+    return GROWING(0, driver.cuStreamCreate(stream, flags));
 }
 
 CUresult cuStreamCreateWithPriority(CUstream *stream, unsigned int flags, int priority)
 {
-    return GROWING(driver.cuStreamCreateWithPriority(stream, flags, priority));
+    return GROWING(0, driver.cuStreamCreateWithPriority(stream, flags, priority));
 }
 
 CUresult cuCtxSetLimit(CUlimit which, size_t value)
 {
-    CUresult result = CUDA_SUCCESS;
-
-    if (which == CU_LIMIT_STACK_SIZE)
-        result = route_stack(value);
-    else if (which == CU_LIMIT_MALLOC_HEAP_SIZE || which == CU_LIMIT_PRINTF_FIFO_SIZE)
-        result = route_growth(value);
-    if (result != CUDA_SUCCESS)
-        return result;
-    result = driver.cuCtxSetLimit(which, value);
-    route_grown();
+    if (which == CU_LIMIT_MALLOC_HEAP_SIZE || which == CU_LIMIT_PRINTF_FIFO_SIZE)
+        return GROWING(value, driver.cuCtxSetLimit(which, value));
+    if (which != CU_LIMIT_STACK_SIZE)
+        return driver.cuCtxSetLimit(which, value);
+    struct route_growth growth;
+    CUresult result = route_grow_stack(&growth, value);
+    if (result == CUDA_SUCCESS) {
+        result = driver.cuCtxSetLimit(which, value);
+        route_grown(&growth);
+    }
     return result;
 }

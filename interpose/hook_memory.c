@@ -26,7 +26,8 @@ static uint64_t pitched_bytes(size_t width, size_t height)
     return bytes;
 }
 
-CUresult cuMemAllocPitch_v2(CUdeviceptr *address, size_t *pitch, size_t width, size_t height, unsigned int element)
+CUresult cuMemAllocPitch_v2(CUdeviceptr *address, size_t *pitch, size_t width, size_t height,
+                            unsigned int element)
 {
     struct route_ticket ticket;
     CUresult result = route_enter(&ticket, BLOCKS_LINEAR, pitched_bytes(width, height));
@@ -56,45 +57,47 @@ CUresult cuMemFree_v2(CUdeviceptr address)
 }
 
 /* Stream-ordered memory: the per-thread default stream has entry points of its own. */
-#define ASYNC_HOOKS(suffix)                                                                                          \
-    CUresult cuMemAllocAsync##suffix(CUdeviceptr *address, size_t bytes, CUstream stream)                            \
-    {                                                                                                                \
-        struct route_ticket ticket;                                                                                  \
-        CUresult result = route_enter_async(&ticket, bytes, NULL, stream);                                           \
-                                                                                                                     \
-        if (result != CUDA_SUCCESS)                                                                                  \
-            return result;                                                                                           \
-        result = driver.cuMemAllocAsync##suffix(address, bytes, stream);                                             \
-        return route_leave(&ticket, result, result == CUDA_SUCCESS ? *address : 0);                                  \
-    }                                                                                                                \
-                                                                                                                     \
-    CUresult cuMemAllocFromPoolAsync##suffix(CUdeviceptr *address, size_t bytes, CUmemoryPool pool, CUstream stream) \
-    {                                                                                                                \
-        struct route_ticket ticket;                                                                                  \
-        CUresult result = route_enter_async(&ticket, bytes, pool, stream);                                           \
-                                                                                                                     \
-        if (result != CUDA_SUCCESS)                                                                                  \
-            return result;                                                                                           \
-        result = driver.cuMemAllocFromPoolAsync##suffix(address, bytes, pool, stream);                               \
-        return route_leave(&ticket, result, result == CUDA_SUCCESS ? *address : 0);                                  \
-    }                                                                                                                \
-                                                                                                                     \
-    CUresult cuMemFreeAsync##suffix(CUdeviceptr address, CUstream stream)                                            \
-    {                                                                                                                \
-        struct route_release release = route_free(BLOCKS_LINEAR, address);                                           \
-                                                                                                                     \
-        return route_freed(&release, driver.cuMemFreeAsync##suffix(address, stream));                                \
+#define ASYNC_HOOKS(suffix)                                                                                  \
+    CUresult cuMemAllocAsync##suffix(CUdeviceptr *address, size_t bytes, CUstream stream)                    \
+    {                                                                                                        \
+        struct route_ticket ticket;                                                                          \
+        CUresult result = route_enter_async(&ticket, bytes, NULL, stream);                                   \
+                                                                                                             \
+        if (result != CUDA_SUCCESS)                                                                          \
+            return result;                                                                                   \
+        result = driver.cuMemAllocAsync##suffix(address, bytes, stream);                                     \
+        return route_leave(&ticket, result, result == CUDA_SUCCESS ? *address : 0);                          \
+    }                                                                                                        \
+                                                                                                             \
+    CUresult cuMemAllocFromPoolAsync##suffix(CUdeviceptr *address, size_t bytes, CUmemoryPool pool,          \
+                                             CUstream stream)                                                \
+    {                                                                                                        \
+        struct route_ticket ticket;                                                                          \
+        CUresult result = route_enter_async(&ticket, bytes, pool, stream);                                   \
+                                                                                                             \
+        if (result != CUDA_SUCCESS)                                                                          \
+            return result;                                                                                   \
+        result = driver.cuMemAllocFromPoolAsync##suffix(address, bytes, pool, stream);                       \
+        return route_leave(&ticket, result, result == CUDA_SUCCESS ? *address : 0);                          \
+    }                                                                                                        \
+                                                                                                             \
+    CUresult cuMemFreeAsync##suffix(CUdeviceptr address, CUstream stream)                                    \
+    {                                                                                                        \
+        struct route_release release = route_free(BLOCKS_LINEAR, address);                                   \
+                                                                                                             \
+        return route_freed(&release, driver.cuMemFreeAsync##suffix(address, stream));                        \
     }
 
 ASYNC_HOOKS()
 ASYNC_HOOKS(_ptsz)
 
-CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t bytes, const CUmemAllocationProp *properties,
-                     unsigned long long flags)
+CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t bytes,
+                     const CUmemAllocationProp *properties, unsigned long long flags)
 {
     const bool on_device = properties && properties->location.type == CU_MEM_LOCATION_TYPE_DEVICE;
     struct route_ticket ticket;
-    CUresult result = route_enter_on(&ticket, BLOCKS_HANDLE, on_device ? bytes : 0, on_device ? properties->location.id : 0);
+    CUresult result = route_enter_on(&ticket, BLOCKS_HANDLE, on_device ? bytes : 0,
+                                     on_device ? properties->location.id : 0);
 
     if (result != CUDA_SUCCESS)
         return result;

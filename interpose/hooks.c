@@ -1,4 +1,5 @@
-/* hooks: the table behind hooks.h. About fifty rows and a few hundred look-ups at start: a plain walk is enough. */
+/* hooks: the table behind hooks.h. About fifty rows and a few hundred look-ups at start: a plain walk is
+ * enough. */
 #include "hooks.h"
 
 #include <stddef.h>
@@ -29,10 +30,12 @@ void *hooks_find(const char *name)
 
 void *hooks_for(void *address)
 {
+    const char *table = (const char *)driver_get();
+
     for (size_t i = 0; i < ROWS; i++) {
         void *real;
 
-        memcpy(&real, (const char *)&driver + rows[i].real, sizeof real);
+        memcpy(&real, table + rows[i].real, sizeof real);
         if (real == address)
             return rows[i].hook;
     }

@@ -15,8 +15,8 @@ static atomic_int mode = LIBRARY_PASS;
 static atomic_bool started; /* CUDA, in this process */
 static struct options options;
 
-/* Locks are taken in the order of their rank (devices, accounts, blocks), so that no table is half-written in the
- * child. */
+/* Locks are taken in the order of their rank (devices, accounts, blocks), so that no table is half-written in
+ * the child. */
 static void before_fork(void)
 {
     measure_finish();
@@ -30,10 +30,12 @@ static void after_fork_parent(void)
     device_unlock_after_fork();
 }
 
-/* CUDA does not work in the child of a process that has started it: nothing of the parent's account is ours. */
+/* CUDA does not work in the child of a process that has started it: nothing of the parent's account is ours.
+ */
 static void after_fork_child(void)
 {
     after_fork_parent();
+    driver_after_fork();
     if (atomic_load(&started))
         atomic_store(&mode, LIBRARY_PASS);
 }

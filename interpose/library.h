@@ -1,12 +1,14 @@
-/* library: the life of libgpucap.so in a process: what mode it is in, from the first CUDA call to fork and exit. */
+/* library: the life of libgpucap.so in a process: what mode it is in, from the first CUDA call to fork and
+ * exit. */
 #ifndef GPUCAP_LIBRARY_H
 #define GPUCAP_LIBRARY_H
 
 #include "options.h"
 
 enum library_mode {
-    LIBRARY_PASS,   /* nothing is limited here, or we are past exit or in a forked child: the program as without us */
-    LIBRARY_CAP,    /* limits hold */
+    LIBRARY_PASS, /* nothing is limited here, or we are past exit or in a forked child: the program as without
+                     us */
+    LIBRARY_CAP,  /* limits hold */
     LIBRARY_REFUSE, /* limits were asked for and cannot hold: CUDA does not start */
 };
 

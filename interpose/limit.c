@@ -42,14 +42,16 @@ enum limit_verdict limit_decide(const struct limit_state *state, uint64_t need, 
         return LIMIT_REFUSE; /* could never fit: no need to ask anyone */
     if (within_trust(state, need))
         return LIMIT_GRANT;
-    if (!fresh)
+    if (!fresh || state->stale)
         return LIMIT_MEASURE;
     if (fits(state, need))
         return LIMIT_GRANT;
-    if (state->in_flight)
-        return LIMIT_WAIT;
+    /* Too much by the driver's own figure, whatever becomes of the others: a request must not wait for ever
+     * on them. */
+    if (add(add(state->measured, need), state->reserve) > state->limit)
+        return LIMIT_REFUSE;
     /* What others were granted during our measurement may be counted twice. */
-    return state->unmeasured ? LIMIT_MEASURE : LIMIT_REFUSE;
+    return state->in_flight ? LIMIT_WAIT : LIMIT_MEASURE;
 }
 
 uint64_t limit_room(const struct limit_state *state)

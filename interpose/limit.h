@@ -1,8 +1,9 @@
 /* limit: may this much more be taken? Pure policy on numbers: no CUDA, no clock, no locks.
  *
- * The driver's own figure for this process (by NVML) is the truth, because a context grows by itself: modules, streams,
- * stacks, the rounding of small blocks. It costs 20 us to ask (measured on an H200), so it is not asked each time: a measurement is trusted
- * until half of the room that it showed has been granted away. Near the limit that means asking every time, far from it almost never.
+ * The driver's own figure for this process (by NVML) is the truth, because a context grows by itself:
+ * modules, streams, stacks, the rounding of small blocks. It costs 20 us to ask (measured on an H200), so it
+ * is not asked each time: a measurement is trusted until half of the room that it showed has been granted
+ * away. Near the limit that means asking every time, far from it almost never.
  */
 #ifndef GPUCAP_LIMIT_H
 #define GPUCAP_LIMIT_H

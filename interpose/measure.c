@@ -1,8 +1,8 @@
 /* measure: see measure.h.
  *
- * In a container NVML may list this process under the number it has outside. Then the entry that appeared since
- * NVML was loaded is taken for ours, if there is exactly one.
- * Owns start_lock (start and join of the thread) and nothing else; NVML itself is thread-safe.
+ * In a container NVML may list this process under the number it has outside. Then the entry that appeared
+ * since NVML was loaded is taken for ours, if there is exactly one. Owns start_lock (start and join of the
+ * thread) and nothing else; NVML itself is thread-safe.
  */
 #include "measure.h"
 
@@ -25,7 +25,7 @@ enum { IDLE, RUNNING, READY, FAILED };
 static pthread_mutex_t start_lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_t thread; /* guarded by start_lock */
 static atomic_int state = IDLE;
-static atomic_uint listed_pid;  /* the number under which NVML lists us; 0: not known yet */
+static atomic_uint listed_pid; /* the number under which NVML lists us; 0: not known yet */
 static atomic_bool joinable;
 
 /* Who was on the cards before our context; written by the loading thread, read after it has ended. */

@@ -18,16 +18,18 @@ static bool fill(void *library)
     nvml.count = (nvml_return(*)(unsigned *))resolve_real(library, "nvmlDeviceGetCount_v2");
     nvml.handle_by_index =
         (nvml_return(*)(unsigned, nvml_device *))resolve_real(library, "nvmlDeviceGetHandleByIndex_v2");
-    nvml.handle_by_uuid = (nvml_return(*)(const char *, nvml_device *))resolve_real(library, "nvmlDeviceGetHandleByUUID");
+    nvml.handle_by_uuid =
+        (nvml_return(*)(const char *, nvml_device *))resolve_real(library, "nvmlDeviceGetHandleByUUID");
     nvml.uuid = (nvml_return(*)(nvml_device, char *, unsigned))resolve_real(library, "nvmlDeviceGetUUID");
     nvml.index = (nvml_return(*)(nvml_device, unsigned *))resolve_real(library, "nvmlDeviceGetIndex");
     void *processes = resolve_real(library, "nvmlDeviceGetComputeRunningProcesses_v3");
     if (!processes) /* drivers before 510 have the same layout under this name */
         processes = resolve_real(library, "nvmlDeviceGetComputeRunningProcesses_v2");
     nvml.processes = (nvml_return(*)(nvml_device, unsigned *, struct nvml_process *))processes;
-    nvml.memory = (nvml_return(*)(nvml_device, struct nvml_memory *))resolve_real(library, "nvmlDeviceGetMemoryInfo");
-    nvml.memory_v2 =
-        (nvml_return(*)(nvml_device, struct nvml_memory_v2 *))resolve_real(library, "nvmlDeviceGetMemoryInfo_v2");
+    nvml.memory =
+        (nvml_return(*)(nvml_device, struct nvml_memory *))resolve_real(library, "nvmlDeviceGetMemoryInfo");
+    nvml.memory_v2 = (nvml_return(*)(nvml_device, struct nvml_memory_v2 *))resolve_real(
+        library, "nvmlDeviceGetMemoryInfo_v2");
     return nvml.init && nvml.handle_by_uuid && nvml.uuid && nvml.processes && nvml.memory;
 }
 

@@ -1,7 +1,8 @@
 /* nvml: NVIDIA's management library, as far as we use it. It is loaded, never linked: a machine may lack it.
  *
- * Two sides: what we ask it ourselves (nvml_open and the table), and the queries of the program that we answer with the
- * cap (hook_nvml.c). The declarations are our own, because nvml.h is not part of every CUDA Toolkit.
+ * Two sides: what we ask it ourselves (nvml_open and the table), and the queries of the program that we
+ * answer with the cap (hook_nvml.c). The declarations are our own, because nvml.h is not part of every CUDA
+ * Toolkit.
  */
 #ifndef GPUCAP_NVML_H
 #define GPUCAP_NVML_H

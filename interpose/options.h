@@ -1,8 +1,9 @@
-/* options: every setting of gpucap, in one table. The parser, `gpucap run`, --help and the manual page read it.
+/* options: every setting of gpucap, in one table. The parser, `gpucap run`, --help and the manual page read
+ * it.
  *
- * A value comes from the environment, else from the user's file, else from the administrator's file, else from the
- * table. In the administrator's file `max` is a ceiling as well: it holds whatever the user asks for.
- * No locks: the table is constant, and a struct options belongs to who loads it.
+ * A value comes from the environment, else from the user's file, else from the administrator's file, else
+ * from the table. In the administrator's file `max` is a ceiling as well: it holds whatever the user asks
+ * for. No locks: the table is constant, and a struct options belongs to who loads it.
  */
 #ifndef GPUCAP_OPTIONS_H
 #define GPUCAP_OPTIONS_H
@@ -20,11 +21,11 @@ enum options_log { OPTIONS_LOG_QUIET, OPTIONS_LOG_ERROR, OPTIONS_LOG_INFO };
 enum options_source { OPTIONS_DEFAULT, OPTIONS_ADMIN, OPTIONS_USER, OPTIONS_ENVIRONMENT };
 
 /* Name, in files and on the command line; environment variable; default; accepted form; what it does. */
-#define OPTIONS_TABLE(X)                                                                                             \
-    X(MAX, "max", "GPUCAP_MAX", "none", RULES_FORM,                                                                 \
-      "Device memory that the program may use, the CUDA context's own included.")                                    \
-    X(RESERVE, "reserve", "GPUCAP_RESERVE", "64M", SIZE_FORM,                                                        \
-      "Part of max that allocations leave to the driver's own growth: modules, streams, stacks.")                    \
+#define OPTIONS_TABLE(X)                                                                                     \
+    X(MAX, "max", "GPUCAP_MAX", "none", RULES_FORM,                                                          \
+      "Device memory that the program may use, the CUDA context's own included.")                            \
+    X(RESERVE, "reserve", "GPUCAP_RESERVE", "64M", SIZE_FORM,                                                \
+      "Part of max that allocations leave to the driver's own growth: modules, streams, stacks.")            \
     X(LOG, "log", "GPUCAP_LOG", "error", "quiet, error or info", "What to say on stderr.")
 
 enum options_id {
@@ -64,12 +65,13 @@ int options_set(struct options *options, int id, const char *value, enum options
 /* Defaults only. */
 void options_init(struct options *options);
 
-/* Everything, from all places. 0, or -EINVAL with a sentence in `error`; never a half-loaded result that is less strict. */
+/* Everything, from all places. 0, or -EINVAL with a sentence in `error`; never a half-loaded result that is
+ * less strict. */
 int options_load(struct options *options, const struct options_places *places, char error[OPTIONS_ERROR_MAX]);
 
 /* The text of a configuration file ("name = value" lines, # comments). `file` is for messages. */
-int options_parse_file(struct options *options, const char *text, const char *file, enum options_source source,
-                       char error[OPTIONS_ERROR_MAX]);
+int options_parse_file(struct options *options, const char *text, const char *file,
+                       enum options_source source, char error[OPTIONS_ERROR_MAX]);
 
 /* This process's own places; the user's file is written to `path`. */
 #define OPTIONS_PATH_MAX 512

@@ -1,7 +1,7 @@
 /* resolve: see resolve.h. Owns no lock; its table of addresses is filled once by driver_bind's caller.
  *
- * Called before constructors, by sanitizers among others, with names that are not ours: until a name matches, nothing here
- * may allocate, lock or call another library.
+ * Called before constructors, by sanitizers among others, with names that are not ours: until a name matches,
+ * nothing here may allocate, lock or call another library.
  */
 #include "resolve.h"
 

@@ -1,9 +1,9 @@
 /* resolve: which address a program gets when it looks a name up.
  *
- * dlsym and dlvsym are ours (trampoline.S); they ask resolve_look_up and, when the name is not ours, jump to the real
- * function with the caller's own return address still in place, because RTLD_NEXT and RTLD_DEFAULT depend on it.
- * A name is ours only if it stands in hooks.def (or in the NVML list) letter by letter and the address that
- * the real look-up gave belongs to the driver.
+ * dlsym and dlvsym are ours (trampoline.S); they ask resolve_look_up and, when the name is not ours, jump to
+ * the real function with the caller's own return address still in place, because RTLD_NEXT and RTLD_DEFAULT
+ * depend on it. A name is ours only if it stands in hooks.def (or in the NVML list) letter by letter and the
+ * address that the real look-up gave belongs to the driver.
  */
 #ifndef GPUCAP_RESOLVE_H
 #define GPUCAP_RESOLVE_H

@@ -6,21 +6,24 @@
 #include "library.h"
 #include "log.h"
 
-#define NEVER_FITS      ((size_t)1 << 50) /* answered with "out of memory" at once (measured) */
-#define POOL_STEP       (UINT64_C(32) << 20) /* a driver pool grows in steps of this size (measured, H200) */
-#define GROWTH_UNKNOWN  LIMIT_PAGE
+#define NEVER_FITS     ((size_t)1 << 50)    /* answered with "out of memory" at once (measured) */
+#define POOL_STEP      (UINT64_C(32) << 20) /* a driver pool grows in steps of this size (measured, H200) */
+#define GROWTH_UNKNOWN LIMIT_PAGE
 
 bool route_active(void)
 {
     return library_mode() == LIBRARY_CAP;
 }
 
-/* The driver itself says no: to a request that cannot be met. So a program that may not allocate at all (no context, capture under way,
- * an earlier error that sticks) hears exactly what it would have heard without us. */
-static CUresult refuse(const struct device *device, uint64_t bytes)
+/* The driver itself says no: to a request that cannot be met. So a program that may not allocate at all (no
+ * context, capture under way, an earlier error that sticks) hears exactly what it would have heard without
+ * us. */
+static CUresult refuse(const struct device *device, enum blocks_kind kind, uint64_t bytes)
 {
+    /* Handles need no context, and neither they nor pools mind a capture elsewhere. */
+    const bool own_rules = kind == BLOCKS_HANDLE || kind == BLOCKS_ASYNC;
     CUdeviceptr address = 0;
-    CUresult result = driver.cuMemAlloc_v2(&address, NEVER_FITS);
+    CUresult result = own_rules ? CUDA_ERROR_OUT_OF_MEMORY : driver.cuMemAlloc_v2(&address, NEVER_FITS);
     char asked[SIZE_TEXT], limit[SIZE_TEXT];
 
     if (result == CUDA_SUCCESS)
@@ -38,28 +41,39 @@ static bool trim_pool(const struct device *device)
 
     if (driver.cuDeviceGetMemPool(&pool, device->ordinal) != CUDA_SUCCESS ||
         driver.cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, &held) != CUDA_SUCCESS ||
-        driver.cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT, &used) != CUDA_SUCCESS || held <= used)
+        driver.cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT, &used) != CUDA_SUCCESS ||
+        held <= used)
         return false;
     return driver.cuMemPoolTrimTo(pool, 0) == CUDA_SUCCESS;
 }
 
-static CUresult take(struct route_ticket *ticket, struct device *device, enum blocks_kind kind, uint64_t bytes)
+/* Without a word to the program: true if it was granted. */
+static bool try_take(struct route_ticket *ticket, struct device *device, enum blocks_kind kind,
+                     uint64_t bytes)
 {
     const uint64_t need = limit_round(bytes);
 
     if (blocks_reserve())
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    if (!account_take(&device->account, need) &&
-        !(trim_pool(device) && account_take(&device->account, need))) {
-        blocks_cancel();
-        return refuse(device, bytes);
+        return false;
+    if (account_take(&device->account, need)) {
+        *ticket = (struct route_ticket){.device = device, .bytes = need, .kind = kind};
+        return true;
     }
-    *ticket = (struct route_ticket){device, need, kind};
-    return CUDA_SUCCESS;
+    blocks_cancel();
+    return false;
+}
+
+static CUresult take(struct route_ticket *ticket, struct device *device, enum blocks_kind kind,
+                     uint64_t bytes)
+{
+    if (try_take(ticket, device, kind, bytes) || (trim_pool(device) && try_take(ticket, device, kind, bytes)))
+        return CUDA_SUCCESS;
+    return refuse(device, kind, bytes);
 }
 
 /* A request is counted if limits hold, it is for a limited card and it is one the driver could grant. */
-static CUresult enter(struct route_ticket *ticket, struct device *device, enum blocks_kind kind, uint64_t bytes)
+static CUresult enter(struct route_ticket *ticket, struct device *device, enum blocks_kind kind,
+                      uint64_t bytes)
 {
     if (!device || bytes == 0)
         return CUDA_SUCCESS;
@@ -111,12 +125,34 @@ CUresult route_enter_async(struct route_ticket *ticket, uint64_t bytes, CUmemory
     if (result != CUDA_SUCCESS || !route_active() || bytes == 0 || !(device = device_current()))
         return result;
     /* In a capture nothing is allocated now: the call adds a node to a graph. */
-    if (driver.cuStreamIsCapturing(stream, &capture) == CUDA_SUCCESS && capture != CU_STREAM_CAPTURE_STATUS_NONE)
-        return CUDA_SUCCESS;
-    if (pool_has(pool, device, bytes))
+    if (driver.cuStreamIsCapturing(stream, &capture) == CUDA_SUCCESS &&
+        capture != CU_STREAM_CAPTURE_STATUS_NONE)
         return CUDA_SUCCESS;
     uint64_t step = bytes > UINT64_MAX - POOL_STEP ? bytes : (bytes + POOL_STEP - 1) / POOL_STEP * POOL_STEP;
-    return take(ticket, device, BLOCKS_ASYNC, step);
+    if (try_take(ticket, device, BLOCKS_ASYNC, step))
+        return CUDA_SUCCESS;
+    if (!pool_has(pool, device, bytes))
+        return take(ticket, device, BLOCKS_ASYNC, step);
+    /* One at a time, and measured afterwards: what the pool holds may not be what it can use. */
+    pthread_mutex_lock(&device->overdraft_lock);
+    *ticket = (struct route_ticket){.device = device, .kind = BLOCKS_ASYNC, .overdraft = true};
+    return CUDA_SUCCESS;
+}
+
+/* The pool was trusted to have enough. If it grew past the limit instead, the block goes back. */
+static CUresult leave_overdraft(struct device *device, CUresult result, CUdeviceptr address)
+{
+    if (result == CUDA_SUCCESS) {
+        struct account_view view = account_view(&device->account);
+
+        if (view.used > view.limit) {
+            driver.cuMemFree_v2(address); /* waits: the memory must really go back */
+            trim_pool(device);
+            result = refuse(device, BLOCKS_ASYNC, view.used);
+        }
+    }
+    pthread_mutex_unlock(&device->overdraft_lock);
+    return result;
 }
 
 CUresult route_leave(const struct route_ticket *ticket, CUresult result, uint64_t key)
@@ -126,6 +162,8 @@ CUresult route_leave(const struct route_ticket *ticket, CUresult result, uint64_
 
     if (!ticket->device)
         return result;
+    if (ticket->overdraft)
+        return leave_overdraft(ticket->device, result, key);
     /* A pool's growth stays with the pool, whatever becomes of the block: the next measurement has it. */
     const bool counted = success && ticket->kind != BLOCKS_ASYNC;
     if (counted) {
@@ -177,16 +215,6 @@ CUresult route_freed(const struct route_release *release, CUresult result)
     return result;
 }
 
-CUresult route_context_making(CUdevice ordinal)
-{
-    struct device *device;
-    uint64_t bytes;
-
-    if (!route_active() || !(device = device_get(ordinal)) || !(bytes = atomic_load(&device->context_bytes)))
-        return CUDA_SUCCESS;
-    return account_allows_growth(&device->account, bytes) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
-}
-
 CUresult route_context_made(CUdevice ordinal)
 {
     struct device *device;
@@ -198,8 +226,8 @@ CUresult route_context_made(CUdevice ordinal)
     if (view.used > view.limit) {
         char used[SIZE_TEXT], limit[SIZE_TEXT];
 
-        log_error("the CUDA context on device %d makes this process use %s, and its limit is %s: raise max", ordinal,
-                  size_format(view.used, used), size_format(view.limit, limit));
+        log_error("the CUDA context on device %d makes this process use %s, and its limit is %s: raise max",
+                  ordinal, size_format(view.used, used), size_format(view.limit, limit));
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     atomic_compare_exchange_strong(&device->context_bytes, &none, view.used);
@@ -224,43 +252,54 @@ void route_context_ended(const void *context)
     device_each(forget_growth);
 }
 
-static CUresult grow(struct device *device, uint64_t bytes)
+static CUresult grow(struct route_growth *growth, struct device *device, uint64_t bytes)
 {
-    if (account_allows_growth(&device->account, bytes) ||
-        (trim_pool(device) && account_allows_growth(&device->account, bytes)))
+    growth->device = NULL;
+    if (!device || bytes == 0)
         return CUDA_SUCCESS;
+    if (account_grow(&device->account, bytes) ||
+        (trim_pool(device) && account_grow(&device->account, bytes))) {
+        *growth = (struct route_growth){device, bytes};
+        return CUDA_SUCCESS;
+    }
     char more[SIZE_TEXT], limit[SIZE_TEXT];
     log_info("out of memory on device %d: the driver needs %s for itself, limit %s", device->ordinal,
              size_format(bytes, more), size_format(device->limit, limit));
     return CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-CUresult route_growth(uint64_t bytes)
+CUresult route_grow(struct route_growth *growth, uint64_t bytes)
 {
-    struct device *device = route_active() ? device_current() : NULL;
-
-    return device ? grow(device, bytes ? bytes : GROWTH_UNKNOWN) : CUDA_SUCCESS;
+    return grow(growth, route_active() ? device_current() : NULL, bytes ? bytes : GROWTH_UNKNOWN);
 }
 
-CUresult route_stack(uint64_t bytes_per_thread)
+CUresult route_grow_context(struct route_growth *growth, CUdevice ordinal)
+{
+    struct device *device = route_active() ? device_get(ordinal) : NULL;
+
+    /* Until one has been made, nobody knows what it takes: then it is made, measured and, if need be, taken
+     * back. */
+    return grow(growth, device, device ? atomic_load(&device->context_bytes) : 0);
+}
+
+CUresult route_grow_stack(struct route_growth *growth, uint64_t bytes_per_thread)
 {
     struct device *device = route_active() ? device_current() : NULL;
     uint64_t before, need;
 
+    growth->device = NULL;
     if (!device || bytes_per_thread <= (before = atomic_load(&device->stack_bytes)))
         return CUDA_SUCCESS;
     if (__builtin_mul_overflow(bytes_per_thread - before, device->threads, &need))
         need = UINT64_MAX;
-    CUresult result = grow(device, need);
+    CUresult result = grow(growth, device, need);
     if (result == CUDA_SUCCESS)
         atomic_store(&device->stack_bytes, bytes_per_thread);
     return result;
 }
 
-void route_grown(void)
+void route_grown(const struct route_growth *growth)
 {
-    struct device *device = route_active() ? device_current() : NULL;
-
-    if (device)
-        account_touch(&device->account);
+    if (growth->device)
+        account_grown(&growth->device->account, growth->bytes);
 }

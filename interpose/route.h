@@ -13,6 +13,7 @@ struct route_ticket {
     struct device *device; /* NULL: not counted */
     uint64_t bytes;
     enum blocks_kind kind;
+    bool overdraft; /* no room to grow, but the driver's pool says that it has enough: verified afterwards */
 };
 
 /* May `bytes` be taken on the card of the current context? CUDA_SUCCESS: call the driver, then route_leave.
@@ -20,14 +21,15 @@ struct route_ticket {
 CUresult route_enter(struct route_ticket *ticket, enum blocks_kind kind, uint64_t bytes);
 /* The same on a given card. */
 CUresult route_enter_on(struct route_ticket *ticket, enum blocks_kind kind, uint64_t bytes, CUdevice ordinal);
-/* The same for a stream-ordered allocation, which may come out of what a pool holds already. NULL: the current pool. */
+/* The same for a stream-ordered allocation, which may come out of what a pool holds already. NULL: the
+ * current pool. */
 CUresult route_enter_async(struct route_ticket *ticket, uint64_t bytes, CUmemoryPool pool, CUstream stream);
 
 /* Books the driver's answer and returns it. `key` is the address or handle it gave. */
 CUresult route_leave(const struct route_ticket *ticket, CUresult result, uint64_t key);
 
-/* A free: takes the block out of the books, so that a new block at the same address cannot be confused with it, and
- * route_freed puts it back if the driver refuses. */
+/* A free: takes the block out of the books, so that a new block at the same address cannot be confused with
+ * it, and route_freed puts it back if the driver refuses. */
 struct route_release {
     bool known;
     struct block block;
@@ -35,19 +37,24 @@ struct route_release {
 struct route_release route_free(enum blocks_kind kind, uint64_t key);
 CUresult route_freed(const struct route_release *release, CUresult result);
 
-/* A context is about to be made on a card: CUDA_SUCCESS, or out of memory if it cannot fit. */
-CUresult route_context_making(CUdevice ordinal);
-/* It has been made: counts its own bytes. Not CUDA_SUCCESS if they do not fit the limit. */
+/* The driver is about to grow by itself: a context, code, streams, stacks. CUDA_SUCCESS: call it, then
+ * route_grown. */
+struct route_growth {
+    struct device *device; /* NULL: not counted */
+    uint64_t bytes;
+};
+/* By about `bytes` on the current card; 0: nobody knows. */
+CUresult route_grow(struct route_growth *growth, uint64_t bytes);
+/* By more stack per thread: the driver keeps room for every thread that can be resident. */
+CUresult route_grow_stack(struct route_growth *growth, uint64_t bytes_per_thread);
+/* By a context on a card. */
+CUresult route_grow_context(struct route_growth *growth, CUdevice ordinal);
+void route_grown(const struct route_growth *growth);
+
+/* A context has been made: counts its own bytes. Not CUDA_SUCCESS if they do not fit the limit. */
 CUresult route_context_made(CUdevice ordinal);
 /* A context has ended, and the memory in it. */
 void route_context_ended(const void *context);
-
-/* The driver is about to grow on the current card by about `bytes` (0: nobody knows): CUDA_SUCCESS, or out of memory. */
-CUresult route_growth(uint64_t bytes);
-/* It may have. */
-void route_grown(void);
-/* The same for more stack per thread: the driver keeps room for every thread that can be resident. */
-CUresult route_stack(uint64_t bytes_per_thread);
 
 /* True if the calling program runs under a limit at all. */
 bool route_active(void);

@@ -1,19 +1,19 @@
 /* rules: which limit applies to which card. Pure: text in, numbers out; no CUDA, no locks.
  *
- * "8G" or "50%" holds for every card; "0=8G" for the device that the program sees as number 0; "GPU-<uuid>=4G" (or a
- * unique beginning of the UUID) for one card whatever its number; "none" for no limit. They combine with commas; the
- * most exact rule wins: UUID, then number, then the one for every card.
+ * "8G" or "50%" holds for every card; "0=8G" for the device that the program sees as number 0;
+ * "GPU-<uuid>=4G" (or a unique beginning of the UUID) for one card whatever its number; "none" for no limit.
+ * They combine with commas; the most exact rule wins: UUID, then number, then the one for every card.
  */
 #ifndef GPUCAP_RULES_H
 #define GPUCAP_RULES_H
 
 #include "size.h"
 
-#define RULES_FORM        "8G, 512M, 50%, none, or one per device: 0=8G,GPU-<uuid>=4G"
-#define RULES_MAX_RULES   64
-#define RULES_UUID_TEXT   48 /* "GPU-" or "MIG-" and 36 characters, terminated */
-#define RULES_UNLIMITED   UINT64_MAX
-#define RULES_NO_ORDINAL  (-1)
+#define RULES_FORM       "8G, 512M, 50%, none, or one per device: 0=8G,GPU-<uuid>=4G"
+#define RULES_MAX_RULES  64
+#define RULES_UUID_TEXT  48 /* "GPU-" or "MIG-" and 36 characters, terminated */
+#define RULES_UNLIMITED  UINT64_MAX
+#define RULES_NO_ORDINAL (-1)
 
 enum rules_scope { RULES_EVERY, RULES_ORDINAL, RULES_UUID };
 
@@ -36,7 +36,8 @@ int rules_parse(const char *text, struct rules *out, const char **why);
 /* True if some rule names a device by its number (which a user can change with CUDA_VISIBLE_DEVICES). */
 bool rules_use_ordinals(const struct rules *limits);
 
-/* The bytes that a card may use, RULES_UNLIMITED if no rule limits it. `uuid` as "GPU-...", `ordinal` may be RULES_NO_ORDINAL. */
+/* The bytes that a card may use, RULES_UNLIMITED if no rule limits it. `uuid` as "GPU-...", `ordinal` may be
+ * RULES_NO_ORDINAL. */
 uint64_t rules_for(const struct rules *limits, int ordinal, const char *uuid, uint64_t total);
 
 #endif

@@ -1,5 +1,5 @@
-/* size: see size.h. A decimal fraction is read digit by digit, so that no locale and no rounding of floating point
- * can change what a limit means. */
+/* size: see size.h. A decimal fraction is read digit by digit, so that no locale and no rounding of floating
+ * point can change what a limit means. */
 #include "size.h"
 
 #include <errno.h>

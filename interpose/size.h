@@ -1,7 +1,7 @@
 /* size: byte counts and percentages as people write them. Pure: no state, no locks, no allocation.
  *
- * "8G", "512M", "1.5GiB", "4096" are bytes (K, M, G, T are powers of 1024, an "iB" or "B" after them is accepted,
- * case does not matter). "50%" and "12.5%" are parts of something the caller knows.
+ * "8G", "512M", "1.5GiB", "4096" are bytes (K, M, G, T are powers of 1024, an "iB" or "B" after them is
+ * accepted, case does not matter). "50%" and "12.5%" are parts of something the caller knows.
  */
 #ifndef GPUCAP_SIZE_H
 #define GPUCAP_SIZE_H

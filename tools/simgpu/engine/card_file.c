@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <time.h>
 #include <unistd.h>
 
 #define CARD_FILE_MAGIC   0x7570676d69736e75u
@@ -16,6 +17,8 @@
 #define OPEN_BYTE         0
 #define SLOT_BYTE(slot)   (1 + (slot))
 #define OPEN_TRIES        100 /* times that the file may be unlinked under our hands */
+#define NS_PER_S          1000000000L
+#define LOOK_AGAIN_NS     10000000L /* how long a lost wake-up of the shared lock may go unnoticed */
 
 static struct flock byte_lock(off_t start, off_t count)
 {
@@ -125,7 +128,9 @@ static int map_shared(struct card_file *file, uint64_t spec_hash)
     struct card_shared *shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     if (shared == MAP_FAILED)
         return -errno;
-    if (!in_use)
+    if (madvise(shared, sizeof *shared, MADV_DONTFORK))
+        err = -errno;
+    else if (!in_use)
         err = make_header(shared, spec_hash);
     else if (!header_fits(shared, spec_hash))
         err = -EBADMSG;
@@ -164,22 +169,6 @@ static int claim_slot(struct card_file *file)
     return file->slot < 0 ? -EUSERS : 0;
 }
 
-/* From here on the mapping alone keeps the open file description, and with it the slot's lock. */
-static int anchor_slot(struct card_file *file)
-{
-    size_t page = (size_t)sysconf(_SC_PAGESIZE);
-    void *anchor = mmap(NULL, page, PROT_NONE, MAP_SHARED, file->opening, 0);
-    if (anchor == MAP_FAILED)
-        return -errno;
-    if (madvise(anchor, page, MADV_DONTFORK)) {
-        int err = -errno;
-        munmap(anchor, page);
-        return err;
-    }
-    file->slot_anchor = anchor;
-    return 0;
-}
-
 static void stop_opening(struct card_file *file)
 {
     struct flock lock = byte_lock(OPEN_BYTE, 1);
@@ -202,8 +191,6 @@ int card_file_open(struct card_file *file, const char *machine, const struct car
         return err;
     err = map_shared(file, hash);
     if (!err)
-        err = anchor_slot(file);
-    if (!err)
         err = claim_slot(file);
     stop_opening(file);
     if (err)
@@ -211,24 +198,40 @@ int card_file_open(struct card_file *file, const char *machine, const struct car
     return err;
 }
 
+/* The last one out takes the file away. Whoever waits to open it meanwhile sees that it has no name any more.
+ */
+static void remove_if_last(struct card_file *file)
+{
+    struct stat st;
+    struct flock lock = byte_lock(OPEN_BYTE, 1);
+    int fd = open(file->path, O_RDWR | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
+    if (fd < 0)
+        return;
+    file->opening = fd;
+    /* Not worth waiting for: someone who opens it now will be the last one out himself. */
+    if (!fcntl(fd, F_OFD_SETLK, &lock) && !fstat(fd, &st) && st.st_dev == file->dev &&
+        st.st_ino == file->ino && st.st_nlink > 0 && !anyone_holds(fd, SLOT_BYTE(0), CARD_SLOTS))
+        unlink(file->path);
+    stop_opening(file);
+}
+
 void card_file_close(struct card_file *file)
 {
-    if (file->slot >= 0 && !card_file_lock(file)) {
+    bool claimed = file->slot >= 0;
+    if (claimed && !card_file_lock(file)) {
         file->shared->slot[file->slot] = (struct card_slot){0};
         card_file_unlock(file);
     }
-    if (file->slot_anchor)
-        munmap(file->slot_anchor, (size_t)sysconf(_SC_PAGESIZE));
     if (file->shared)
         munmap(file->shared, sizeof *file->shared);
+    if (claimed)
+        remove_if_last(file);
     *file = (struct card_file)CARD_FILE_CLOSED;
 }
 
 void card_file_forget(struct card_file *file)
 {
-    /* The anchor was not inherited; another mapping may live at its address by now. */
-    if (file->shared)
-        munmap(file->shared, sizeof *file->shared);
+    /* The mapping was not inherited; another one may live at its address by now. */
     if (file->opening >= 0)
         close(file->opening);
     *file = (struct card_file)CARD_FILE_CLOSED;
@@ -236,9 +239,23 @@ void card_file_forget(struct card_file *file)
 
 int card_file_lock(struct card_file *file)
 {
-    int err = pthread_mutex_lock(&file->shared->lock);
+    pthread_mutex_t *lock = &file->shared->lock;
+    int err;
+    /* A waiter that is killed right after it was woken takes the wake-up of all other waiters to its grave:
+     * the kernel passes it on only if nobody has taken the lock meanwhile. So nobody waits without looking
+     * again. */
+    do {
+        struct timespec until;
+        clock_gettime(CLOCK_MONOTONIC, &until);
+        until.tv_nsec += LOOK_AGAIN_NS;
+        if (until.tv_nsec >= NS_PER_S) {
+            until.tv_nsec -= NS_PER_S;
+            until.tv_sec++;
+        }
+        err = pthread_mutex_clocklock(lock, CLOCK_MONOTONIC, &until);
+    } while (err == ETIMEDOUT);
     if (err == EOWNERDEAD)
-        err = pthread_mutex_consistent(&file->shared->lock);
+        err = pthread_mutex_consistent(lock);
     return -err;
 }
 

@@ -1,9 +1,9 @@
 /* card_file: the file in /dev/shm that the processes of one simulated machine share, and the slot that this
  * process owns in it. Used by card.c only.
  *
- * A slot is owned by a lock on one byte of the file, taken on an open file description that nothing but a
- * private mapping keeps alive. Such a lock ends with the process (and with nothing earlier: no close() in the
- * program can reach it), and MADV_DONTFORK keeps it from living on in a forked child.
+ * A slot is owned by a lock on one byte of the file, taken on an open file description that nothing but the
+ * mapping of the file keeps alive. Such a lock ends with the process (and with nothing earlier: no close() in
+ * the program can reach it), and MADV_DONTFORK keeps it from living on in a forked child.
  */
 #ifndef SIMGPU_CARD_FILE_H
 #define SIMGPU_CARD_FILE_H
@@ -37,8 +37,7 @@ struct card_file {
     char path[160];
     dev_t dev;
     ino_t ino;
-    struct card_shared *shared;
-    void *slot_anchor; /* the mapping that holds this process's slot lock */
+    struct card_shared *shared; /* this mapping also holds the slot's lock */
     int slot;
     int opening; /* the descriptor in use while the file is opened or asked, else -1: a forked child closes it
                   */
@@ -51,7 +50,7 @@ struct card_file {
 
 /* Maps the file (made new when nobody uses it) and claims a slot: 0 or -errno, and then nothing is held. */
 int card_file_open(struct card_file *file, const char *machine, const struct card_spec *spec);
-/* Gives the slot back. */
+/* Gives the slot back, and removes the file when nobody else uses it. */
 void card_file_close(struct card_file *file);
 /* In a forked child: drops what was inherited and leaves the parent's slot alone. */
 void card_file_forget(struct card_file *file);
