@@ -8,3 +8,6 @@ gpucap_test(card_share LIBS Threads::Threads SOURCES card_share.c ${card_sources
 foreach(test card_spec card_share)
   target_include_directories(${test} PRIVATE ${card_dir})
 endforeach()
+
+gpucap_test(nvml_answers LIBS simgpu_nvml Threads::Threads SOURCES nvml_answers.c ${card_sources})
+target_include_directories(nvml_answers PRIVATE ${card_dir} ${CMAKE_SOURCE_DIR}/tools/simgpu/nvml)

@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <sched.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -16,9 +17,9 @@
 #define CARD_FILE_VERSION 1u
 #define OPEN_BYTE         0
 #define SLOT_BYTE(slot)   (1 + (slot))
-#define OPEN_TRIES        100 /* times that the file may be unlinked under our hands */
-#define NS_PER_S          1000000000L
-#define LOOK_AGAIN_NS     10000000L /* how long a lost wake-up of the shared lock may go unnoticed */
+#define OPEN_TRIES        100    /* times that the file may be unlinked under our hands */
+#define LOCK_YIELDS       20     /* the shared lock is held for microseconds: first only let others run */
+#define LOCK_NAP_NS       50000L /* then sleep */
 
 static struct flock byte_lock(off_t start, off_t count)
 {
@@ -239,21 +240,18 @@ void card_file_forget(struct card_file *file)
 
 int card_file_lock(struct card_file *file)
 {
+    /* Nobody sleeps in the lock itself: a waiter that is killed right after it was woken takes the wake-up of
+     * all other waiters to its grave, because the kernel passes it on only if nobody has taken the lock
+     * meanwhile. */
+    const struct timespec nap = {.tv_nsec = LOCK_NAP_NS};
     pthread_mutex_t *lock = &file->shared->lock;
     int err;
-    /* A waiter that is killed right after it was woken takes the wake-up of all other waiters to its grave:
-     * the kernel passes it on only if nobody has taken the lock meanwhile. So nobody waits without looking
-     * again. */
-    do {
-        struct timespec until;
-        clock_gettime(CLOCK_MONOTONIC, &until);
-        until.tv_nsec += LOOK_AGAIN_NS;
-        if (until.tv_nsec >= NS_PER_S) {
-            until.tv_nsec -= NS_PER_S;
-            until.tv_sec++;
-        }
-        err = pthread_mutex_clocklock(lock, CLOCK_MONOTONIC, &until);
-    } while (err == ETIMEDOUT);
+    for (int tries = 1; (err = pthread_mutex_trylock(lock)) == EBUSY; tries++) {
+        if (tries < LOCK_YIELDS)
+            sched_yield();
+        else
+            nanosleep(&nap, NULL);
+    }
     if (err == EOWNERDEAD)
         err = pthread_mutex_consistent(lock);
     return -err;
