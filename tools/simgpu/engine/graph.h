@@ -69,6 +69,7 @@ CUresult graph_add_edges(CUgraph graph, const CUgraphNode *from, const CUgraphNo
 
 CUresult graph_instantiate(CUgraphExec *out, CUgraph graph);
 CUresult graph_launch(CUgraphExec exec, CUstream stream);
+CUresult graph_check_exec(CUgraphExec exec, CUstream stream); /* are they? */
 CUresult graph_exec_destroy(CUgraphExec exec);
 CUresult graph_exec_update(CUgraphExec exec, CUgraph graph);
 

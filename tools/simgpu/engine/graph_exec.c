@@ -122,6 +122,17 @@ CUresult graph_launch(CUgraphExec exec, CUstream handle)
     return result;
 }
 
+CUresult graph_check_exec(CUgraphExec exec, CUstream handle)
+{
+    struct CUstream_st *stream;
+    CUresult result;
+
+    lock_take();
+    result = object_is(exec, OBJECT_EXEC) ? stream_find(handle, &stream) : CUDA_ERROR_INVALID_VALUE;
+    lock_drop();
+    return result;
+}
+
 CUresult graph_exec_destroy(CUgraphExec exec)
 {
     CUresult result = CUDA_ERROR_INVALID_VALUE;

@@ -9,8 +9,9 @@
 
 #include <string.h>
 
-#define UNKNOWN_DEVICE (-2) /* what cuPointerGetAttributes says of a pointer that the driver does not know   \
-                             */
+#define UNKNOWN_DEVICE                                                                                       \
+    (-2) /* what cuPointerGetAttributes says of a pointer that the driver does not know                      \
+          */
 
 static bool is_host(const struct block *block)
 {

@@ -1,0 +1,284 @@
+/* graph: entry points about stream capture and graphs. Only checks arguments; see engine/capture.h, graph.h.
+ */
+#include "../engine/graph.h"
+
+#include "per_thread.h"
+
+#include "../engine/capture.h"
+#include "../engine/copy.h"
+#include "../engine/kernel.h"
+
+/* ---- capture ---- */
+
+PAIR(cuStreamBeginCapture, (CUstream stream),
+     capture_begin(stream, CU_STREAM_CAPTURE_MODE_GLOBAL, NULL, NULL, 0))
+PAIR(cuStreamBeginCapture_v2, (CUstream stream, CUstreamCaptureMode mode),
+     capture_begin(stream, mode, NULL, NULL, 0))
+
+static CUresult begin_to_graph(CUstream stream, CUgraph graph, const CUgraphNode *after, size_t count,
+                               CUstreamCaptureMode mode)
+{
+    return graph ? capture_begin(stream, mode, graph, after, count) : CUDA_ERROR_INVALID_VALUE;
+}
+
+PAIR(cuStreamBeginCaptureToGraph,
+     (CUstream stream, CUgraph graph, const CUgraphNode *after, const CUgraphEdgeData *edges, size_t count,
+      CUstreamCaptureMode mode),
+     ((void)edges, begin_to_graph(stream, graph, after, count, mode)))
+PAIR(cuStreamEndCapture, (CUstream stream, CUgraph *out), capture_end(stream, out))
+PAIR(cuStreamIsCapturing, (CUstream stream, CUstreamCaptureStatus *status),
+     capture_status(stream, status, NULL, NULL, NULL, NULL))
+PAIR(cuStreamGetCaptureInfo, (CUstream stream, CUstreamCaptureStatus *status, cuuint64_t *id),
+     capture_status(stream, status, id, NULL, NULL, NULL))
+PAIR(cuStreamGetCaptureInfo_v2,
+     (CUstream stream, CUstreamCaptureStatus *status, cuuint64_t *id, CUgraph *graph,
+      const CUgraphNode **after, size_t *count),
+     capture_status(stream, status, id, graph, after, count))
+
+static CUresult info_v3(CUstream stream, CUstreamCaptureStatus *status, cuuint64_t *id, CUgraph *graph,
+                        const CUgraphNode **after, const CUgraphEdgeData **edges, size_t *count)
+{
+    if (edges)
+        *edges = NULL; /* no edge carries data here */
+    return capture_status(stream, status, id, graph, after, count);
+}
+
+PAIR(cuStreamGetCaptureInfo_v3,
+     (CUstream stream, CUstreamCaptureStatus *status, cuuint64_t *id, CUgraph *graph,
+      const CUgraphNode **after, const CUgraphEdgeData **edges, size_t *count),
+     info_v3(stream, status, id, graph, after, edges, count))
+PAIR(cuStreamUpdateCaptureDependencies,
+     (CUstream stream, CUgraphNode *nodes, size_t count, unsigned int flags),
+     capture_update(stream, nodes, count, flags))
+PAIR(cuStreamUpdateCaptureDependencies_v2,
+     (CUstream stream, CUgraphNode *nodes, const CUgraphEdgeData *edges, size_t count, unsigned int flags),
+     ((void)edges, capture_update(stream, nodes, count, flags)))
+
+CUresult cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode *mode)
+{
+    return CALL(cuThreadExchangeStreamCaptureMode, capture_exchange_mode(mode));
+}
+
+/* ---- building ---- */
+
+CUresult cuGraphCreate(CUgraph *out, unsigned int flags)
+{
+    return CALL(cuGraphCreate, graph_create(out, flags));
+}
+
+CUresult cuGraphDestroy(CUgraph graph)
+{
+    return CALL(cuGraphDestroy, graph_destroy(graph));
+}
+
+CUresult cuGraphClone(CUgraph *out, CUgraph graph)
+{
+    return CALL(cuGraphClone, graph_clone(out, graph));
+}
+
+CUresult cuGraphAddEmptyNode(CUgraphNode *out, CUgraph graph, const CUgraphNode *after, size_t count)
+{
+    return CALL(cuGraphAddEmptyNode,
+                graph_add_work(out, graph, after, count, CU_GRAPH_NODE_TYPE_EMPTY, NULL));
+}
+
+CUresult cuGraphAddChildGraphNode(CUgraphNode *out, CUgraph graph, const CUgraphNode *after, size_t count,
+                                  CUgraph child)
+{
+    return CALL(cuGraphAddChildGraphNode, graph_add_child(out, graph, after, count, child));
+}
+
+static CUresult add_host(CUgraphNode *out, CUgraph graph, const CUgraphNode *after, size_t count,
+                         const CUDA_HOST_NODE_PARAMS *params)
+{
+    struct work *work;
+
+    if (!params || !params->fn)
+        return CUDA_ERROR_INVALID_VALUE;
+    work = work_new(WORK_HOST);
+    if (!work)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    work->host.function = params->fn;
+    work->host.data = params->userData;
+    return graph_add_work(out, graph, after, count, CU_GRAPH_NODE_TYPE_HOST, work);
+}
+
+CUresult cuGraphAddHostNode(CUgraphNode *out, CUgraph graph, const CUgraphNode *after, size_t count,
+                            const CUDA_HOST_NODE_PARAMS *params)
+{
+    return CALL(cuGraphAddHostNode, add_host(out, graph, after, count, params));
+}
+
+static CUresult add_copy(CUgraphNode *out, CUgraph graph, const CUgraphNode *after, size_t count,
+                         const CUDA_MEMCPY3D *params)
+{
+    struct work *work;
+    CUresult result = copy_3d_work(params, &work);
+
+    return result ? result : graph_add_work(out, graph, after, count, CU_GRAPH_NODE_TYPE_MEMCPY, work);
+}
+
+CUresult cuGraphAddMemcpyNode(CUgraphNode *out, CUgraph graph, const CUgraphNode *after, size_t count,
+                              const CUDA_MEMCPY3D *params, CUcontext context)
+{
+    (void)context; /* addresses are the same in all of them */
+    return CALL(cuGraphAddMemcpyNode, add_copy(out, graph, after, count, params));
+}
+
+static CUresult add_fill(CUgraphNode *out, CUgraph graph, const CUgraphNode *after, size_t count,
+                         const CUDA_MEMSET_NODE_PARAMS *params)
+{
+    struct work *work;
+    CUresult result = copy_fill_work(params, &work);
+
+    return result ? result : graph_add_work(out, graph, after, count, CU_GRAPH_NODE_TYPE_MEMSET, work);
+}
+
+CUresult cuGraphAddMemsetNode(CUgraphNode *out, CUgraph graph, const CUgraphNode *after, size_t count,
+                              const CUDA_MEMSET_NODE_PARAMS *params, CUcontext context)
+{
+    (void)context;
+    return CALL(cuGraphAddMemsetNode, add_fill(out, graph, after, count, params));
+}
+
+static CUresult add_kernel(CUgraphNode *out, CUgraph graph, const CUgraphNode *after, size_t count,
+                           const struct kernel_launch *launch)
+{
+    struct work *work;
+    CUresult result = kernel_work(launch, &work);
+
+    return result ? result : graph_add_work(out, graph, after, count, CU_GRAPH_NODE_TYPE_KERNEL, work);
+}
+
+/* The two versions of the parameters name these fields alike. */
+#define LAUNCH_OF(p)                                                                                         \
+    (&(struct kernel_launch){(p)->func,                                                                      \
+                             {(p)->gridDimX, (p)->gridDimY, (p)->gridDimZ},                                  \
+                             {(p)->blockDimX, (p)->blockDimY, (p)->blockDimZ},                               \
+                             (p)->kernelParams,                                                              \
+                             (p)->extra})
+
+CUresult cuGraphAddKernelNode(CUgraphNode *out, CUgraph graph, const CUgraphNode *after, size_t count,
+                              const CUDA_KERNEL_NODE_PARAMS_v1 *params)
+{
+    return CALL(cuGraphAddKernelNode,
+                params ? add_kernel(out, graph, after, count, LAUNCH_OF(params)) : CUDA_ERROR_INVALID_VALUE);
+}
+
+CUresult cuGraphAddKernelNode_v2(CUgraphNode *out, CUgraph graph, const CUgraphNode *after, size_t count,
+                                 const CUDA_KERNEL_NODE_PARAMS *params)
+{
+    return CALL(cuGraphAddKernelNode_v2,
+                params ? add_kernel(out, graph, after, count, LAUNCH_OF(params)) : CUDA_ERROR_INVALID_VALUE);
+}
+
+CUresult cuGraphDestroyNode(CUgraphNode node)
+{
+    return CALL(cuGraphDestroyNode, graph_destroy_node(node));
+}
+
+CUresult cuGraphAddDependencies(CUgraph graph, const CUgraphNode *from, const CUgraphNode *to, size_t count)
+{
+    return CALL(cuGraphAddDependencies, graph_add_edges(graph, from, to, count));
+}
+
+CUresult cuGraphAddDependencies_v2(CUgraph graph, const CUgraphNode *from, const CUgraphNode *to,
+                                   const CUgraphEdgeData *edges, size_t count)
+{
+    (void)edges;
+    return CALL(cuGraphAddDependencies_v2, graph_add_edges(graph, from, to, count));
+}
+
+/* ---- looking ---- */
+
+CUresult cuGraphGetNodes(CUgraph graph, CUgraphNode *nodes, size_t *count)
+{
+    return CALL(cuGraphGetNodes, graph_get_nodes(graph, nodes, count, false));
+}
+
+CUresult cuGraphGetRootNodes(CUgraph graph, CUgraphNode *nodes, size_t *count)
+{
+    return CALL(cuGraphGetRootNodes, graph_get_nodes(graph, nodes, count, true));
+}
+
+CUresult cuGraphGetEdges(CUgraph graph, CUgraphNode *from, CUgraphNode *to, size_t *count)
+{
+    return CALL(cuGraphGetEdges, graph_get_edges(graph, from, to, count));
+}
+
+CUresult cuGraphNodeGetType(CUgraphNode node, CUgraphNodeType *out)
+{
+    return CALL(cuGraphNodeGetType, graph_node_type(node, out));
+}
+
+CUresult cuGraphNodeGetDependencies(CUgraphNode node, CUgraphNode *nodes, size_t *count)
+{
+    return CALL(cuGraphNodeGetDependencies, graph_get_after(node, nodes, count));
+}
+
+/* ---- running ---- */
+
+CUresult cuGraphInstantiate(CUgraphExec *out, CUgraph graph, CUgraphNode *error, char *log, size_t log_size)
+{
+    (void)error, (void)log, (void)log_size;
+    return CALL(cuGraphInstantiate, graph_instantiate(out, graph));
+}
+
+CUresult cuGraphInstantiate_v2(CUgraphExec *out, CUgraph graph, CUgraphNode *error, char *log,
+                               size_t log_size)
+{
+    (void)error, (void)log, (void)log_size;
+    return CALL(cuGraphInstantiate_v2, graph_instantiate(out, graph));
+}
+
+CUresult cuGraphInstantiateWithFlags(CUgraphExec *out, CUgraph graph, unsigned long long flags)
+{
+    (void)flags; /* they speak of device launch, upload and memory that stays; all of it is so here */
+    return CALL(cuGraphInstantiateWithFlags, graph_instantiate(out, graph));
+}
+
+static CUresult instantiate_with(CUgraphExec *out, CUgraph graph, CUDA_GRAPH_INSTANTIATE_PARAMS *params)
+{
+    CUresult result = params ? graph_instantiate(out, graph) : CUDA_ERROR_INVALID_VALUE;
+
+    if (params) {
+        params->hErrNode_out = NULL;
+        params->result_out = result ? CUDA_GRAPH_INSTANTIATE_ERROR : CUDA_GRAPH_INSTANTIATE_SUCCESS;
+    }
+    return result;
+}
+
+CUresult cuGraphInstantiateWithParams(CUgraphExec *out, CUgraph graph, CUDA_GRAPH_INSTANTIATE_PARAMS *params)
+{
+    return CALL(cuGraphInstantiateWithParams, instantiate_with(out, graph, params));
+}
+
+CUresult cuGraphInstantiateWithParams_ptsz(CUgraphExec *out, CUgraph graph,
+                                           CUDA_GRAPH_INSTANTIATE_PARAMS *params)
+{
+    return CALL(cuGraphInstantiateWithParams_ptsz, instantiate_with(out, graph, params));
+}
+
+PAIR(cuGraphLaunch, (CUgraphExec exec, CUstream stream), graph_launch(exec, stream))
+PAIR(cuGraphUpload, (CUgraphExec exec, CUstream stream), graph_check_exec(exec, stream))
+
+CUresult cuGraphExecDestroy(CUgraphExec exec)
+{
+    return CALL(cuGraphExecDestroy, graph_exec_destroy(exec));
+}
+
+static CUresult update_v2(CUgraphExec exec, CUgraph graph, CUgraphExecUpdateResultInfo *info)
+{
+    CUresult result = graph_exec_update(exec, graph);
+
+    if (info)
+        *info = (CUgraphExecUpdateResultInfo){.result = result == CUDA_SUCCESS
+                                                            ? CU_GRAPH_EXEC_UPDATE_SUCCESS
+                                                            : CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED};
+    return result;
+}
+
+CUresult cuGraphExecUpdate_v2(CUgraphExec exec, CUgraph graph, CUgraphExecUpdateResultInfo *info)
+{
+    return CALL(cuGraphExecUpdate_v2, update_v2(exec, graph, info));
+}

@@ -1,0 +1,200 @@
+/* stream_calls: what the driver's entry points ask of streams. See stream_calls.h. */
+#include "stream_calls.h"
+
+#include "block.h"
+#include "capture.h"
+#include "lock.h"
+#include "object.h"
+#include "pool.h"
+#include "stream.h"
+
+CUresult stream_create(CUstream *out, unsigned int flags, int priority)
+{
+    struct CUctx_st *context;
+    struct CUstream_st *stream;
+    CUresult result;
+
+    if (!out || (flags & ~(unsigned int)CU_STREAM_NON_BLOCKING))
+        return CUDA_ERROR_INVALID_VALUE;
+    if (priority > 0)
+        priority = 0;
+    if (priority < STREAM_GREATEST_PRIORITY)
+        priority = STREAM_GREATEST_PRIORITY;
+    lock_take();
+    result = context_current(&context);
+    if (result == CUDA_SUCCESS) {
+        stream = stream_new(context, flags, priority);
+        if (stream && object_add(stream, OBJECT_STREAM)) {
+            *out = stream;
+        } else {
+            if (stream)
+                stream_end(stream);
+            result = CUDA_ERROR_OUT_OF_MEMORY;
+        }
+    }
+    lock_drop();
+    return result;
+}
+
+CUresult stream_destroy(CUstream stream)
+{
+    CUresult result = CUDA_SUCCESS;
+
+    lock_take();
+    if (object_is(stream, OBJECT_STREAM))
+        stream_end(stream);
+    else
+        result = CUDA_ERROR_INVALID_HANDLE;
+    lock_drop();
+    return result;
+}
+
+CUresult stream_synchronize(CUstream handle)
+{
+    struct CUstream_st *stream;
+    struct ops pending;
+    CUresult result;
+
+    lock_take();
+    result = stream_find(handle, &stream);
+    if (result == CUDA_SUCCESS)
+        result = capture_check_stream(stream);
+    if (result == CUDA_SUCCESS && !stream_pending(stream, &pending))
+        result = CUDA_ERROR_OUT_OF_MEMORY;
+    if (result == CUDA_SUCCESS) {
+        ops_wait(&pending);
+        ops_clear(&pending);
+        pool_settle_all();
+    }
+    lock_drop();
+    return result;
+}
+
+CUresult stream_query(CUstream handle)
+{
+    struct CUstream_st *stream;
+    struct ops pending;
+    CUresult result;
+
+    lock_take();
+    result = stream_find(handle, &stream);
+    if (result == CUDA_SUCCESS)
+        result = capture_check_stream(stream);
+    if (result == CUDA_SUCCESS && !stream_pending(stream, &pending))
+        result = CUDA_ERROR_OUT_OF_MEMORY;
+    if (result == CUDA_SUCCESS) {
+        result = ops_done(&pending) ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
+        ops_clear(&pending);
+    }
+    lock_drop();
+    return result;
+}
+
+/* A copy of what does not change in a stream. */
+static CUresult look(CUstream handle, struct CUstream_st *out)
+{
+    struct CUstream_st *stream;
+    CUresult result;
+
+    lock_take();
+    result = stream_find(handle, &stream);
+    if (result == CUDA_SUCCESS) {
+        out->context = stream->context;
+        out->flags = stream->flags;
+        out->priority = stream->priority;
+        out->id = stream->id;
+    }
+    lock_drop();
+    return result;
+}
+
+CUresult stream_check(CUstream handle)
+{
+    struct CUstream_st seen;
+
+    return look(handle, &seen);
+}
+
+CUresult stream_get_priority(CUstream handle, int *out)
+{
+    struct CUstream_st seen;
+    CUresult result = out ? look(handle, &seen) : CUDA_ERROR_INVALID_VALUE;
+
+    if (result == CUDA_SUCCESS)
+        *out = seen.priority;
+    return result;
+}
+
+CUresult stream_get_flags(CUstream handle, unsigned int *out)
+{
+    struct CUstream_st seen;
+    CUresult result = out ? look(handle, &seen) : CUDA_ERROR_INVALID_VALUE;
+
+    if (result == CUDA_SUCCESS)
+        *out = seen.flags;
+    return result;
+}
+
+CUresult stream_get_id(CUstream handle, unsigned long long *out)
+{
+    struct CUstream_st seen;
+    CUresult result = out ? look(handle, &seen) : CUDA_ERROR_INVALID_VALUE;
+
+    if (result == CUDA_SUCCESS)
+        *out = seen.id;
+    return result;
+}
+
+CUresult stream_get_context(CUstream handle, CUcontext *out)
+{
+    struct CUstream_st seen;
+    CUresult result = out ? look(handle, &seen) : CUDA_ERROR_INVALID_VALUE;
+
+    if (result == CUDA_SUCCESS)
+        *out = seen.context;
+    return result;
+}
+
+CUresult stream_get_device(CUstream handle, CUdevice *out)
+{
+    struct CUstream_st seen;
+    CUresult result = out ? look(handle, &seen) : CUDA_ERROR_INVALID_VALUE;
+
+    if (result == CUDA_SUCCESS)
+        *out = seen.context->device;
+    return result;
+}
+
+CUresult stream_put(CUstream handle, struct work *work)
+{
+    struct CUstream_st *stream;
+    CUresult result;
+
+    if (!work)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    lock_take();
+    result = stream_find(handle, &stream);
+    if (result == CUDA_SUCCESS)
+        result = stream_submit(stream, work, false);
+    else
+        work_delete(work);
+    lock_drop();
+    return result;
+}
+
+CUresult stream_put_value(CUstream handle, enum work_kind kind, const struct work_value *value)
+{
+    size_t width = value->wide ? sizeof(uint64_t) : sizeof(uint32_t);
+    struct work *work;
+    bool known;
+
+    lock_take();
+    known = value->address % width == 0 && block_covers(value->address, width);
+    lock_drop();
+    if (!known)
+        return CUDA_ERROR_INVALID_VALUE;
+    work = work_new(kind);
+    if (work)
+        work->value = *value;
+    return stream_put(handle, work);
+}
