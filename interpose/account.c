@@ -70,13 +70,17 @@ static void wait_for_others(struct account *account)
     pthread_setcancelstate(cancel, NULL);
 }
 
-bool account_take(struct account *account, uint64_t need)
+/* Puts `need` bytes in flight if they fit beside `reserve`. */
+static bool take(struct account *account, uint64_t need, uint64_t reserve)
 {
     bool fresh = false;
 
     pthread_mutex_lock(&account->lock);
     for (;;) {
-        switch (limit_decide(&account->state, need, fresh)) {
+        struct limit_state state = account->state;
+
+        state.reserve = reserve;
+        switch (limit_decide(&state, need, fresh)) {
         case LIMIT_GRANT:
             account->state.in_flight += need;
             pthread_mutex_unlock(&account->lock);
@@ -97,6 +101,11 @@ bool account_take(struct account *account, uint64_t need)
             break;
         }
     }
+}
+
+bool account_take(struct account *account, uint64_t need)
+{
+    return take(account, need, account->state.reserve); /* constant since account_init */
 }
 
 void account_settle(struct account *account, uint64_t need, bool success, bool hidden)
@@ -131,12 +140,7 @@ void account_touch(struct account *account)
 
 bool account_grow(struct account *account, uint64_t bytes)
 {
-    measure(account);
-    pthread_mutex_lock(&account->lock);
-    bool allowed = limit_allows_growth(&account->state, bytes);
-    account->state.in_flight += allowed ? bytes : 0;
-    pthread_mutex_unlock(&account->lock);
-    return allowed;
+    return take(account, bytes, 0);
 }
 
 void account_grown(struct account *account, uint64_t bytes)

@@ -48,8 +48,8 @@ void account_give(struct account *account, uint64_t bytes, bool hidden);
 /* The driver may have grown, or shrunk, by itself. */
 void account_touch(struct account *account);
 
-/* May the driver grow by `bytes` without passing the limit? It may use the reserve. Measures. True: the bytes
- * are in flight until account_grown. */
+/* May the driver grow by `bytes` without passing the limit? It may use the reserve. Measures and waits as
+ * limit_decide says. True: the bytes are in flight until account_grown. */
 bool account_grow(struct account *account, uint64_t bytes);
 void account_grown(struct account *account, uint64_t bytes);
 

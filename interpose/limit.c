@@ -58,8 +58,3 @@ uint64_t limit_room(const struct limit_state *state)
 {
     return minus(minus(state->limit, state->reserve), taken(state)) & ~(LIMIT_PAGE - 1);
 }
-
-bool limit_allows_growth(const struct limit_state *state, uint64_t bytes)
-{
-    return add(taken(state), bytes) <= state->limit;
-}

@@ -39,7 +39,4 @@ enum limit_verdict limit_decide(const struct limit_state *state, uint64_t need, 
 /* What could be granted now, by the figures at hand; a multiple of LIMIT_PAGE. */
 uint64_t limit_room(const struct limit_state *state);
 
-/* The same for the driver's own growth, which may use the reserve. */
-bool limit_allows_growth(const struct limit_state *state, uint64_t bytes);
-
 #endif
