@@ -14,6 +14,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 /* guarded by lock */
 static struct block *table;
 static uint64_t capacity, count, reserved;
+static uint64_t cursor; /* where blocks_take_of_context goes on */
 
 static unsigned space(enum blocks_kind kind)
 {
@@ -135,16 +136,23 @@ bool blocks_take(enum blocks_kind kind, uint64_t key, struct block *out)
     return found != NULL;
 }
 
+/* Called until nothing is left, so it goes on where the last one was found: a walk from the start each time
+ * would take minutes with 100,000 blocks. An erased place may hold a later block now: it is looked at again.
+ */
 bool blocks_take_of_context(const void *context, struct block *out)
 {
     bool found = false;
 
     pthread_mutex_lock(&lock);
-    for (uint64_t i = 0; i < capacity && !found; i++) {
-        found = table[i].kind != BLOCKS_NONE && table[i].context && table[i].context == context;
+    for (uint64_t n = 0; n < capacity && !found; n++) {
+        struct block *place = &table[cursor & (capacity - 1)];
+
+        found = place->kind != BLOCKS_NONE && place->context && place->context == context;
         if (found) {
-            *out = table[i];
-            erase(&table[i]);
+            *out = *place;
+            erase(place);
+        } else {
+            cursor++;
         }
     }
     pthread_mutex_unlock(&lock);
