@@ -101,6 +101,7 @@ static void two_at_once(CUcontext a, CUcontext b)
     CU(cuPointerGetAttribute, &owner, CU_POINTER_ATTRIBUTE_CONTEXT, in_b);
     tx_say("and the new block has the current one: %s", tx_yes(owner == b));
     CU(cuMemcpyDtoD, in_b, in_a, 1000);
+    CU(cuCtxSynchronize); /* a free waits for the context of its block, and this copy ran in the other one */
     CU(cuMemFree, in_a);
     CU(cuCtxPopCurrent, &popped);
     tx_say("popped what was pushed: %s", tx_yes(popped == b));

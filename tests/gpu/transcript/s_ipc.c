@@ -6,10 +6,11 @@
 
 #define BYTES 5000000u
 
-static void to_hex(const void *data, size_t len, char *out)
+static void as_argument(const char *what, const CUipcMemHandle *handle, char *out)
 {
-    for (size_t i = 0; i < len; i++)
-        sprintf(out + 2 * i, "%02x", ((const unsigned char *)data)[i]);
+    out += sprintf(out, "--child=%s", what);
+    for (size_t i = 0; i < sizeof(*handle); i++)
+        out += sprintf(out, "%02x", ((const unsigned char *)handle)[i]);
 }
 
 static bool from_hex(const char *hex, void *data, size_t len)
@@ -23,14 +24,27 @@ static bool from_hex(const char *hex, void *data, size_t len)
     return true;
 }
 
-int tx_ipc_child(const char *hex)
+/* What another process is told when the block is gone; its bytes are nobody's then and not looked at. */
+static int open_only(CUipcMemHandle handle)
+{
+    CUdeviceptr p = 0;
+    if (!CU(cuIpcOpenMemHandle, &p, handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS))
+        CU(cuIpcCloseMemHandle, p);
+    return 0;
+}
+
+/* The argument is "open:" or "use:", and the handle in hexadecimal. */
+int tx_ipc_child(const char *argument)
 {
     CUipcMemHandle handle;
     CUdeviceptr p = 0, again = 0, base = 0;
     size_t size = 0;
-    if (!from_hex(hex, &handle, sizeof(handle)))
+    const char *hex = strchr(argument, ':');
+    if (!hex || !from_hex(hex + 1, &handle, sizeof(handle)))
         return 2;
     tx_start();
+    if (!strncmp(argument, "open:", 5))
+        return open_only(handle);
     CU(cuIpcOpenMemHandle, &p, handle, 0);
     CU(cuIpcOpenMemHandle, NULL, handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS);
     if (CU(cuIpcOpenMemHandle, &p, handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS))
@@ -53,7 +67,7 @@ void tx_run_ipc(void)
 {
     CUipcMemHandle handle, second, inside, garbage;
     CUdeviceptr p = 0, q = 0, opened = 0;
-    char argument[64 + 2 * sizeof(handle)] = "--child=";
+    char use[64 + 2 * sizeof(handle)], open[64 + 2 * sizeof(handle)];
     tx_start();
     memset(&garbage, 0x5a, sizeof(garbage));
     CU(cuMemAlloc, &p, BYTES);
@@ -72,11 +86,12 @@ void tx_run_ipc(void)
     CU(cuIpcOpenMemHandle, &opened, handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS);
     CU(cuIpcOpenMemHandle, &opened, garbage, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS);
     CU(cuIpcCloseMemHandle, p);
-    to_hex(&handle, sizeof(handle), argument + strlen(argument));
-    tx_say("child ended with %d", tx_run_self((const char *[]){argument, NULL}));
+    as_argument("use:", &handle, use);
+    as_argument("open:", &handle, open);
+    tx_say("child ended with %d", tx_run_self((const char *[]){use, NULL}));
     tx_say("what the child wrote, wrong bytes: %ld", tx_wrong_bytes(p, 0x42, BYTES));
     CU(cuMemFree, p);
     CU(cuMemFree, q);
     tx_say("a child that opens a freed block:");
-    tx_run_self((const char *[]){argument, NULL});
+    tx_run_self((const char *[]){open, NULL});
 }

@@ -85,6 +85,6 @@ void tx_gate_join(struct tx_gate *g);
 TX_SECTIONS(X)
 #undef X
 
-int tx_ipc_child(const char *hex); /* the other process of section ipc; its exit status */
+int tx_ipc_child(const char *argument); /* the other process of section ipc; its exit status */
 
 #endif
