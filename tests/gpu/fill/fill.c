@@ -7,12 +7,16 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #define MOST_BLOCKS  4096
 #define THREADS      8
 #define EDGE_WORDS   16384 /* without --touch=all only the ends of a block are written and checked */
 #define LEAST_BLOCK  ((size_t)64 << 10) /* below this the card counts as full */
 #define LARGEST_PART 16                 /* the first blocks are up to this part of the total */
+
+/* How long a program stays at its fullest, so that a watcher from outside (nvml_watch) sees it. */
+#define HOLD_NS 30000000
 
 struct block {
     uintptr_t p;
@@ -129,6 +133,11 @@ static void give_all(struct hoard *h)
         give(h, h->count - 1);
 }
 
+static void hold(void)
+{
+    nanosleep(&(struct timespec){.tv_nsec = HOLD_NS}, NULL);
+}
+
 static int report(const struct hoard *h, size_t total)
 {
     printf("peak_bytes=%zu\nrefused=%ld\nother_codes=%ld\nwrong_blocks=%ld\n", h->peak, h->refused,
@@ -146,6 +155,7 @@ static int mode_fill(size_t total)
     for (int i = 0; i < rounds; i++) {
         take_all(h, total / LARGEST_PART);
         printf("round_%d_bytes=%zu\n", i, h->bytes);
+        hold();
         give_every_second(h);
     }
     give_all(h);
@@ -174,6 +184,7 @@ static int mode_greedy(size_t total)
         int more = cuda->alloc(&p, (size_t)64 << 20);
         printf("more_code=%d\n", more);
         h->other_codes += more != FILL_OUT_OF_MEMORY;
+        hold();
         note(h, cuda->release(b.p));
         h->peak = free_bytes;
     }
@@ -217,6 +228,7 @@ static int mode_threads(size_t total)
     pthread_barrier_wait(&together);
     for (int i = 0; i < THREADS; i++)
         together_bytes += all[i].bytes;
+    hold();
     pthread_barrier_wait(&together);
     for (int i = 0; i < THREADS; i++) {
         pthread_join(thread[i], NULL);
