@@ -284,32 +284,42 @@ static void check_settings(struct report *report, const struct probe *probe)
     list_limits(&options, source_text(&places, options.source[OPTIONS_MAX], OPTIONS_MAX), probe);
 }
 
+struct name {
+    char text[NAME_BYTES];
+    enum symbols_kind kind;
+};
+
 struct names {
-    char text[NAMES_MAX][NAME_BYTES];
-    enum symbols_kind kind[NAMES_MAX];
+    struct name list[NAMES_MAX];
     int count;
 };
 
-static bool collect_memory(const char *name, void *arg)
+static bool collect_memory(const char *text, void *arg)
 {
     struct names *names = arg;
-    enum symbols_kind kind = symbols_classify(name);
-    if (kind == SYMBOLS_OTHER || strlen(name) >= NAME_BYTES)
+    enum symbols_kind kind = symbols_classify(text);
+    if (kind == SYMBOLS_OTHER || strlen(text) >= NAME_BYTES)
         return true;
-    strcpy(names->text[names->count], name);
-    names->kind[names->count] = kind;
-    return ++names->count < NAMES_MAX;
+    struct name *name = &names->list[names->count++];
+    strcpy(name->text, text);
+    name->kind = kind;
+    return names->count < NAMES_MAX;
+}
+
+static int by_text(const void *a, const void *b)
+{
+    return strcmp(((const struct name *)a)->text, ((const struct name *)b)->text);
 }
 
 static void list_kind(const struct names *names, enum symbols_kind kind, const char *title)
 {
     int count = 0;
     for (int i = 0; i < names->count; i++)
-        count += names->kind[i] == kind;
+        count += names->list[i].kind == kind;
     line("symbols", "%s: %d", title, count);
     for (int i = 0; i < names->count; i++) {
-        if (names->kind[i] == kind)
-            printf("%-10s   %s\n", "", names->text[i]);
+        if (names->list[i].kind == kind)
+            printf("%-10s   %s\n", "", names->list[i].text);
     }
 }
 
@@ -326,6 +336,7 @@ static void check_symbols(struct report *report, const struct probe *probe)
     struct names *names = calloc(1, sizeof(*names));
     if (names) {
         elfscan_defined(&scan, collect_memory, names);
+        qsort(names->list, (size_t)names->count, sizeof(names->list[0]), by_text);
         list_kind(names, SYMBOLS_HOOKED, "hooked");
         list_kind(names, SYMBOLS_HOST, "host memory, not limited");
         list_kind(names, SYMBOLS_NOT_COUNTED, "device memory, not counted");

@@ -13,11 +13,20 @@ static const char *const hooked[] = {
 };
 
 /* Beginnings of the names under which every driver so far hands out memory; a newer ABI of a function keeps
- * the name and adds _v2, _ptsz and the like. */
+ * the name and adds _v2, _ptsz and the like. cuMemPoolCreate is not among them: a pool's memory is handed out
+ * by cuMemAllocFromPoolAsync. */
 static const char *const device_memory[] = {
-    "cuMemAlloc",    "cuMemCreate",        "cuMemPoolCreate",        "cuMemPoolImport",
-    "cuArrayCreate", "cuArray3DCreate",    "cuMipmappedArrayCreate", "cuImportExternalMemory",
-    "cuMemImport",   "cuGraphAddMemAlloc", "cuIpcOpenMemHandle",     "cuMulticastCreate",
+    "cuMemAlloc",
+    "cuMemCreate",
+    "cuMemPoolImport",
+    "cuArrayCreate",
+    "cuArray3DCreate",
+    "cuMipmappedArrayCreate",
+    "cuImportExternalMemory",
+    "cuMemImport",
+    "cuGraphAddMemAlloc",
+    "cuIpcOpenMemHandle",
+    "cuMulticastCreate",
 };
 static const char *const host_memory[] = {"cuMemAllocHost", "cuMemHostAlloc", "cuMemHostRegister"};
 
