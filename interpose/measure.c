@@ -1,52 +1,94 @@
 /* measure: see measure.h.
  *
  * In a container NVML may list this process under the number it has outside. Then the entry that appeared
- * since NVML was loaded is taken for ours, if there is exactly one. Owns start_lock (start and join of the
- * thread) and nothing else; NVML itself is thread-safe.
+ * since NVML was loaded is taken for ours, if there is exactly one. Owns lock (changes of state), never held
+ * while NVML works; NVML itself is thread-safe. Runs on the host program's threads, whose stacks may be
+ * small.
  */
 #include "measure.h"
 
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
-#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "nvml.h"
 
-#define PROCESSES_MAX 512
-#define EARLY_MAX     1024
+#define LIST_SHORT 64   /* processes on one card for which the stack has room */
+#define LIST_MAX   4096 /* and for which we map memory */
+#define EARLY_MAX  1024
+#define WAIT_MS    1000 /* for NVML's start at most: whoever holds a lock that it needs must go on */
 
-enum { IDLE, RUNNING, READY, FAILED };
+enum { IDLE, LOADING, STARTING, READY, FAILED };
 
-static pthread_mutex_t start_lock = PTHREAD_MUTEX_INITIALIZER;
-static pthread_t thread; /* guarded by start_lock */
-static atomic_int state = IDLE;
-static atomic_uint listed_pid; /* the number under which NVML lists us; 0: not known yet */
-static atomic_bool joinable;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
+static atomic_int state = IDLE;   /* written with lock held */
+static atomic_uint listed_pid;    /* the number under which NVML lists us; 0: not known yet */
+static atomic_bool early_is_sure; /* the list below was made before any context of ours */
 
-/* Who was on the cards before our context; written by the loading thread, read after it has ended. */
+/* Who was on the cards before; written while STARTING, read when READY. */
 static unsigned early_pids[EARLY_MAX];
 static unsigned early_count;
 
+/* A card's processes, on the stack or in mapped memory. */
+struct list {
+    unsigned count;
+    struct nvml_process *entries;
+    struct nvml_process few[LIST_SHORT];
+    size_t mapped; /* bytes */
+};
+
+static void free_list(struct list *list)
+{
+    if (list->mapped)
+        munmap(list->entries, list->mapped);
+}
+
+/* Asks for the processes of a card: 0, and free_list must follow, or -ENODATA. */
+static int read_list(nvml_device device, struct list *list)
+{
+    list->entries = list->few;
+    list->mapped = 0;
+    list->count = LIST_SHORT;
+    nvml_return rc = nvml.processes(device, &list->count, list->few);
+    if (rc == NVML_INSUFFICIENT_SIZE) {
+        const size_t bytes = LIST_MAX * sizeof *list->entries;
+        void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+        if (memory == MAP_FAILED)
+            return -ENODATA;
+        list->entries = memory;
+        list->mapped = bytes;
+        list->count = LIST_MAX;
+        rc = nvml.processes(device, &list->count, list->entries);
+    }
+    if (rc == NVML_OK)
+        return 0;
+    free_list(list);
+    return -ENODATA;
+}
+
 static void note_early_processes(void)
 {
-    struct nvml_process list[PROCESSES_MAX];
     unsigned cards = 0;
 
     if (!nvml.count || !nvml.handle_by_index || nvml.count(&cards) != NVML_OK)
         return;
     for (unsigned card = 0; card < cards; card++) {
-        unsigned count = PROCESSES_MAX;
+        struct list list;
         nvml_device device;
 
-        if (nvml.handle_by_index(card, &device) != NVML_OK || nvml.processes(device, &count, list) != NVML_OK)
+        if (nvml.handle_by_index(card, &device) != NVML_OK || read_list(device, &list))
             continue;
-        for (unsigned i = 0; i < count && early_count < EARLY_MAX; i++)
-            early_pids[early_count++] = list[i].pid;
+        for (unsigned i = 0; i < list.count && early_count < EARLY_MAX; i++)
+            early_pids[early_count++] = list.entries[i].pid;
+        free_list(&list);
     }
 }
 
@@ -59,58 +101,141 @@ static bool was_early(unsigned pid)
     return false;
 }
 
-static void *load(void *unused)
+/* Moves on from one state to the next; false if somebody else has. */
+static bool advance(int from, int to)
 {
-    (void)unused;
-    bool ready = nvml_open() && nvml.init() == NVML_OK;
+    pthread_mutex_lock(&lock);
+    const bool moved = atomic_load(&state) == from;
+    if (moved) {
+        atomic_store(&state, to);
+        pthread_cond_broadcast(&changed);
+    }
+    pthread_mutex_unlock(&lock);
+    return moved;
+}
 
+/* Loads NVML, and starts it if nobody else does. */
+static void load(void)
+{
+    if (!nvml_open()) {
+        advance(LOADING, FAILED);
+        return;
+    }
+    if (!advance(LOADING, STARTING))
+        return;
+    const bool ready = nvml.init() == NVML_OK;
     if (ready)
         note_early_processes();
-    atomic_store(&state, ready ? READY : FAILED);
-    return NULL;
+    advance(STARTING, ready ? READY : FAILED);
+}
+
+static void *load_aside(void *unused)
+{
+    load();
+    return unused;
+}
+
+static bool is_settled(void)
+{
+    const int now = atomic_load(&state);
+
+    return now == READY || now == FAILED || now == IDLE;
+}
+
+/* Waits with the lock held until NVML is there or is known not to be, but not for ever. */
+static void wait_settled(void)
+{
+    struct timespec until;
+
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec += WAIT_MS / 1000;
+    while (!is_settled() && pthread_cond_timedwait(&changed, &lock, &until) == 0)
+        continue;
+}
+
+/* None of what follows is a place to be cancelled at: locks of ours or of NVML would stay taken. */
+static int no_cancel(void)
+{
+    int before;
+
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before);
+    return before;
+}
+
+void measure_finish(void)
+{
+    if (is_settled())
+        return;
+    int cancel = no_cancel();
+    pthread_mutex_lock(&lock);
+    wait_settled();
+    pthread_mutex_unlock(&lock);
+    pthread_setcancelstate(cancel, NULL);
+}
+
+/* Exit handlers of NVML must not run under its own start. A thread that still waits for the dynamic loader is
+ * told to give up instead: the loader may be waiting for us. */
+static void before_exit(void)
+{
+    advance(LOADING, FAILED);
+    measure_finish();
+}
+
+/* The thread is not in the child: what it had not finished nobody will. */
+static void after_fork_child(void)
+{
+    pthread_mutex_init(&lock, NULL);
+    pthread_cond_init(&changed, NULL);
+    atomic_store(&listed_pid, 0);
+    if (atomic_load(&state) == STARTING)
+        atomic_store(&state, FAILED);
 }
 
 /* Signals are the host program's: none may be delivered to our thread. */
 static int start_quietly(void)
 {
+    pthread_attr_t attributes;
+    pthread_t thread;
     sigset_t all, before;
 
+    if (pthread_attr_init(&attributes))
+        return -ENOMEM;
+    pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    int rc = pthread_create(&thread, NULL, load, NULL);
+    int rc = pthread_create(&thread, &attributes, load_aside, NULL);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
+    pthread_attr_destroy(&attributes);
     return rc;
 }
 
 void measure_start(void)
 {
-    if (atomic_load(&state) != IDLE)
+    if (atomic_load(&state) != IDLE || !advance(IDLE, LOADING))
         return;
-    pthread_mutex_lock(&start_lock);
-    if (atomic_load(&state) == IDLE) {
-        atomic_store(&state, RUNNING);
-        if (start_quietly() == 0) {
-            atomic_store(&joinable, true);
-            pthread_mutex_unlock(&start_lock);
-            /* Before the exit handlers of NVML itself, which must not run under its own initialization. */
-            atexit(measure_finish);
-            return;
-        }
-        load(NULL);
-    }
-    pthread_mutex_unlock(&start_lock);
+    /* Without them a fork or an exit at a bad moment is all that can go wrong. */
+    pthread_atfork(measure_finish, NULL, after_fork_child);
+    atexit(before_exit);
+    start_quietly(); /* without a thread the first question loads NVML */
 }
 
-void measure_finish(void)
+/* NVML is there, or is known not to be. */
+static bool make_ready(void)
 {
-    if (atomic_load(&state) != RUNNING && !atomic_load(&joinable))
-        return;
-    pthread_mutex_lock(&start_lock);
-    if (atomic_load(&joinable)) {
-        pthread_join(thread, NULL);
-        atomic_store(&joinable, false);
-    }
-    pthread_mutex_unlock(&start_lock);
+    measure_start();
+    if (atomic_load(&state) == LOADING)
+        load();
+    measure_finish();
+    return atomic_load(&state) == READY;
+}
+
+void measure_ready(void)
+{
+    const int cancel = no_cancel();
+
+    if (make_ready())
+        atomic_store(&early_is_sure, true);
+    pthread_setcancelstate(cancel, NULL);
 }
 
 /* Adds up what NVML lists under a number: 0, -ESRCH if nothing, -ENODATA if it does not say how much. */
@@ -130,14 +255,16 @@ static int sum_of(const struct nvml_process *list, unsigned count, unsigned pid,
     return rc;
 }
 
-/* The number under which we are listed: our own, else that of the only newcomer; 0 if that cannot be told. */
+/* The number under which we are listed: our own, else that of the only newcomer; 0 if that cannot be told.
+ * Who was there before us under our number is a stranger from outside our container. */
 static unsigned recognize(const struct nvml_process *list, unsigned count)
 {
     const unsigned own = (unsigned)getpid();
+    const bool taken = atomic_load(&early_is_sure) && was_early(own);
     unsigned newcomer = 0;
 
     for (unsigned i = 0; i < count; i++) {
-        if (list[i].pid == own)
+        if (list[i].pid == own && !taken)
             return own;
     }
     for (unsigned i = 0; i < count; i++) {
@@ -160,15 +287,11 @@ static nvml_device handle_of(struct measure_card *card)
     return device;
 }
 
-static int ask(struct measure_card *card, uint64_t *bytes)
+/* Our own bytes in a list. */
+static int find_own(const struct nvml_process *list, unsigned count, uint64_t *bytes)
 {
-    struct nvml_process list[PROCESSES_MAX];
-    unsigned count = PROCESSES_MAX;
-    nvml_device device = handle_of(card);
-
-    if (!device || nvml.processes(device, &count, list) != NVML_OK)
-        return -ENODATA;
     unsigned pid = atomic_load_explicit(&listed_pid, memory_order_relaxed);
+
     if (pid) {
         int rc = sum_of(list, count, pid, bytes);
         return rc == -ESRCH ? 0 : rc; /* known, and now holding nothing */
@@ -184,7 +307,15 @@ static int ask(struct measure_card *card, uint64_t *bytes)
 
 int measure_used(struct measure_card *card, uint64_t *bytes)
 {
-    measure_start();
-    measure_finish();
-    return atomic_load(&state) == READY ? ask(card, bytes) : -ENODATA;
+    const int cancel = no_cancel();
+    nvml_device device = make_ready() ? handle_of(card) : NULL;
+    struct list list;
+    int rc = -ENODATA;
+
+    if (device && read_list(device, &list) == 0) {
+        rc = find_own(list.entries, list.count, bytes);
+        free_list(&list);
+    }
+    pthread_setcancelstate(cancel, NULL);
+    return rc;
 }

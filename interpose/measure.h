@@ -1,7 +1,9 @@
 /* measure: how much device memory this process really uses, by the driver's own word (NVML).
  *
  * Loading NVML takes about 15 ms (measured), so it happens on a thread of its own while the driver starts up,
- * which takes 200 ms and more. The thread ends when NVML is ready; fork and exit wait for it.
+ * which takes 200 ms and more. Nobody depends on that thread: a caller who comes while it has not begun loads
+ * NVML himself, because he may hold the dynamic loader's lock (a library's constructor does) that the thread
+ * waits for.
  */
 #ifndef GPUCAP_MEASURE_H
 #define GPUCAP_MEASURE_H
@@ -11,6 +13,10 @@
 
 /* Begins, once; later calls do nothing. */
 void measure_start(void);
+
+/* Waits until NVML is loaded. To be called after cuInit and before the first context: then every process that
+ * is listed by now is somebody else. */
+void measure_ready(void);
 
 /* A card, as NVML knows it. */
 struct measure_card {
@@ -22,7 +28,7 @@ struct measure_card {
  * NVML or it cannot tell. */
 int measure_used(struct measure_card *card, uint64_t *bytes);
 
-/* Waits for the thread of measure_start, if it still runs. */
+/* Waits a while for the thread of measure_start, if it still runs. */
 void measure_finish(void);
 
 #endif

@@ -1,0 +1,199 @@
+/* fence: see fence.h. */
+#include "fence.h"
+
+#include <errno.h>
+#include <string.h>
+
+/* ---- who submits work ---- */
+
+_Thread_local uintptr_t fence_last_stream;
+
+static pthread_mutex_t work_lock = PTHREAD_MUTEX_INITIALIZER;
+static atomic_uintptr_t only_stream; /* written under work_lock */
+static atomic_uintptr_t only_thread; /* the address of its fence_last_stream; written under work_lock */
+static atomic_bool many_streams, many_threads;
+static atomic_int captures;
+
+/* Before a second stream is used: blocks may have been handed out again while the first one still works on them. That
+ * was right as long as only that stream could touch them. */
+static void drain(void)
+{
+    if (atomic_load(&captures) == 0)
+        driver.cuCtxSynchronize();
+}
+
+void fence_work_slow(uintptr_t stream)
+{
+    const uintptr_t thread = (uintptr_t)&fence_last_stream;
+    bool second_stream = false;
+
+    if (!atomic_load(&many_threads) || !atomic_load(&many_streams)) {
+        pthread_mutex_lock(&work_lock);
+        if (!atomic_load(&only_thread))
+            atomic_store(&only_thread, thread);
+        else if (atomic_load(&only_thread) != thread)
+            atomic_store(&many_threads, true);
+        if (!atomic_load(&only_stream))
+            atomic_store(&only_stream, stream);
+        else if (atomic_load(&only_stream) != stream && !atomic_load(&many_streams)) {
+            atomic_store(&many_streams, true);
+            second_stream = true;
+        }
+        pthread_mutex_unlock(&work_lock);
+    }
+    if (second_stream)
+        drain();
+    fence_last_stream = stream;
+}
+
+void fence_trust_nothing(void)
+{
+    bool before;
+
+    pthread_mutex_lock(&work_lock);
+    before = atomic_exchange(&many_streams, true);
+    atomic_store(&many_threads, true);
+    pthread_mutex_unlock(&work_lock);
+    if (!before && atomic_load(&only_stream))
+        drain();
+}
+
+void fence_stream_ends(CUstream stream)
+{
+    if (fence_stream(stream) == atomic_load(&only_stream) && !atomic_load(&many_streams))
+        fence_trust_nothing();
+}
+
+void fence_capture(int change)
+{
+    atomic_fetch_add(&captures, change);
+}
+
+bool fence_capturing(void)
+{
+    return atomic_load(&captures) > 0;
+}
+
+bool fence_idle(void)
+{
+    if (atomic_load(&many_threads))
+        return false;
+    const uintptr_t thread = atomic_load(&only_thread);
+    return !thread || (thread == (uintptr_t)&fence_last_stream && !fence_last_stream);
+}
+
+void fence_waiting(void)
+{
+    fence_last_stream = 0;
+}
+
+bool fence_one_stream(void)
+{
+    return !atomic_load(&many_streams);
+}
+
+/* ---- epochs of one context ---- */
+
+int fence_open(struct fence *fence, CUcontext context)
+{
+    memset(fence, 0, sizeof *fence);
+    fence->context = context;
+    fence->open = 1;
+    pthread_mutex_init(&fence->lock, NULL);
+    for (int i = 0; i < FENCE_EVENTS; i++) {
+        if (driver.cuEventCreate(&fence->events[i], CU_EVENT_DISABLE_TIMING) != CUDA_SUCCESS) {
+            fence_close(fence, true);
+            return -EIO;
+        }
+    }
+    return 0;
+}
+
+void fence_close(struct fence *fence, bool context_lives)
+{
+    for (int i = 0; i < FENCE_EVENTS && context_lives; i++) {
+        if (fence->events[i])
+            driver.cuEventDestroy_v2(fence->events[i]);
+    }
+    pthread_mutex_destroy(&fence->lock);
+    memset(fence, 0, sizeof *fence);
+}
+
+uint64_t fence_epoch(struct fence *fence)
+{
+    if (fence_idle())
+        return 0;
+    pthread_mutex_lock(&fence->lock);
+    const uint64_t epoch = fence->open;
+    fence->used = true;
+    pthread_mutex_unlock(&fence->lock);
+    return epoch;
+}
+
+bool fence_done(struct fence *fence, uint64_t epoch)
+{
+    pthread_mutex_lock(&fence->lock);
+    const bool done = epoch <= fence->done;
+    pthread_mutex_unlock(&fence->lock);
+    return done;
+}
+
+/* Puts an event behind all work of the context. With the lock. False if that cannot be done now. */
+static bool close_epoch(struct fence *fence)
+{
+    const unsigned place = (fence->first + fence->count) % FENCE_EVENTS;
+
+    if (!fence->used)
+        return true;
+    if (fence->count == FENCE_EVENTS || fence_capturing() ||
+        driver.cuCtxRecordEvent(fence->context, fence->events[place]) != CUDA_SUCCESS)
+        return false;
+    fence->closed[place] = fence->open++;
+    fence->count++;
+    fence->used = false;
+    return true;
+}
+
+static void take_in(struct fence *fence, unsigned upto)
+{
+    while (fence->count && fence->first != upto) {
+        fence->done = fence->closed[fence->first];
+        fence->first = (fence->first + 1) % FENCE_EVENTS;
+        fence->count--;
+    }
+}
+
+void fence_poll(struct fence *fence)
+{
+    if (fence_capturing())
+        return;
+    pthread_mutex_lock(&fence->lock);
+    close_epoch(fence);
+    while (fence->count && driver.cuEventQuery(fence->events[fence->first]) == CUDA_SUCCESS)
+        take_in(fence, (fence->first + 1) % FENCE_EVENTS);
+    pthread_mutex_unlock(&fence->lock);
+}
+
+int fence_wait(struct fence *fence, uint64_t epoch)
+{
+    if (fence_done(fence, epoch))
+        return 0;
+    if (fence_capturing())
+        return -EBUSY;
+    /* The end of everything submitted so far is the end of every epoch that is not open; and of the open one's frees. */
+    pthread_mutex_lock(&fence->lock);
+    const uint64_t open = fence->open;
+    fence->open += fence->used;
+    fence->used = false;
+    pthread_mutex_unlock(&fence->lock);
+    fence_waiting();
+    if (driver.cuCtxSynchronize() != CUDA_SUCCESS)
+        return -EIO;
+    pthread_mutex_lock(&fence->lock);
+    if (open > fence->done)
+        fence->done = open;
+    while (fence->count && fence->closed[fence->first] <= fence->done)
+        take_in(fence, (fence->first + 1) % FENCE_EVENTS);
+    pthread_mutex_unlock(&fence->lock);
+    return 0;
+}

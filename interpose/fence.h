@@ -1,0 +1,95 @@
+/* fence: when may bytes that the program has freed be used again, unmapped or given back?
+ *
+ * Native frees wait for all work of the context. We either wait as they do (strict), or return at once and remember what
+ * must be done first (deferred): frees are gathered into epochs, and one context event closes an epoch for all of them.
+ * While all work of the process has gone to one stream, the order of that stream is the fence: a freed block may be
+ * handed out again at once, and only unmapping must wait.
+ *
+ * That holds only if every piece of work is seen: each entry point that submits work reports its stream here (work.def),
+ * and handing out one that we do not know ends the shortcut for good. Owns work_lock (held for a few instructions) and
+ * one lock per struct fence, never held across a wait.
+ */
+#ifndef GPUCAP_FENCE_H
+#define GPUCAP_FENCE_H
+
+#include <pthread.h>
+#include <stdint.h>
+
+#include "driver.h"
+
+/* ---- who submits work ---- */
+
+/* What distinguishes streams: the legacy default stream is 1, a per-thread one is its thread's own. 0: none. */
+extern _Thread_local uintptr_t fence_last_stream;
+void fence_work_slow(uintptr_t stream);
+
+/* Work is about to go to a stream. */
+static inline void fence_work(uintptr_t stream)
+{
+    if (__builtin_expect(fence_last_stream != stream, 0))
+        fence_work_slow(stream);
+}
+
+static inline uintptr_t fence_stream(CUstream stream)
+{
+    const uintptr_t key = (uintptr_t)stream;
+
+    return __builtin_expect(key > 2, 1) ? key : key == 2 ? (uintptr_t)&fence_last_stream : 1;
+}
+
+/* The same for entry points whose default stream is the thread's own. */
+static inline uintptr_t fence_stream_ptsz(CUstream stream)
+{
+    return stream ? fence_stream(stream) : (uintptr_t)&fence_last_stream;
+}
+
+/* A stream is about to end: another may get its address. */
+void fence_stream_ends(CUstream stream);
+
+/* An entry point that we do not know has been handed out, or a second context made. */
+void fence_trust_nothing(void);
+
+/* A capture has begun or ended somewhere in the process. */
+void fence_capture(int change);
+bool fence_capturing(void);
+
+/* True if nothing has been submitted since the last time this very thread saw all of it done. */
+bool fence_idle(void);
+/* This thread is about to wait for all work; to be called before the wait. */
+void fence_waiting(void);
+
+/* True if the order of a stream is fence enough for the reuse of a block. */
+bool fence_one_stream(void);
+
+/* ---- epochs of one context ---- */
+
+#define FENCE_EVENTS 32
+
+struct fence {
+    CUcontext context;
+    pthread_mutex_t lock;
+    /* guarded by lock */
+    uint64_t open;      /* the epoch that frees now belong to */
+    uint64_t done;      /* all work of this epoch and those before it is done */
+    bool used;          /* somebody belongs to the open epoch */
+    uint64_t closed[FENCE_EVENTS]; /* epochs whose events are under way, oldest first */
+    CUevent events[FENCE_EVENTS];
+    unsigned first, count;
+};
+
+int fence_open(struct fence *fence, CUcontext context); /* 0 or -errno */
+void fence_close(struct fence *fence, bool context_lives);
+
+/* The epoch of a free that happens now. 0: everything is done already. */
+uint64_t fence_epoch(struct fence *fence);
+
+/* Whether an epoch is done, as far as known. */
+bool fence_done(struct fence *fence, uint64_t epoch);
+
+/* Closes the open epoch if anybody belongs to it, and takes in what has been done since. Never waits. */
+void fence_poll(struct fence *fence);
+
+/* Waits until an epoch is done. 0; -EBUSY if a capture forbids it; -EIO if the context has failed. */
+int fence_wait(struct fence *fence, uint64_t epoch);
+
+#endif

@@ -1,0 +1,330 @@
+/* pool: see pool.h. Allocation and release; what happens when nothing fits is in pool_grow.c. */
+#include "pool.h"
+#include "pool_grow.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+
+#define FIRST_CAPACITY 4096 /* blocks in the table by address; a power of two */
+
+/* ---- blocks by address ---- */
+
+static uint64_t home_of(const struct pool *pool, uint64_t address)
+{
+    uint64_t h = (address >> 9) * UINT64_C(0x9e3779b97f4a7c15);
+
+    return h >> 20 & (pool->table_capacity - 1);
+}
+
+static void *map_zeroed(uint64_t bytes)
+{
+    void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+    return memory == MAP_FAILED ? NULL : memory;
+}
+
+static void table_put(struct pool *pool, struct range *range)
+{
+    uint64_t i = home_of(pool, range->start);
+
+    while (pool->table[i].address)
+        i = (i + 1) & (pool->table_capacity - 1);
+    pool->table[i] = (struct pool_entry){range->start, range};
+}
+
+/* Room for one more block, so that table_put cannot fail. */
+static int table_prepare(struct pool *pool)
+{
+    struct pool_entry *old = pool->table;
+    const uint64_t old_capacity = pool->table_capacity;
+
+    if (2 * (pool->table_count + 1) <= old_capacity)
+        return 0;
+    const uint64_t capacity = old ? old_capacity * 2 : FIRST_CAPACITY;
+    struct pool_entry *bigger = map_zeroed(capacity * sizeof *bigger);
+    if (!bigger)
+        return -ENOMEM;
+    pool->table = bigger;
+    pool->table_capacity = capacity;
+    for (uint64_t i = 0; i < old_capacity; i++) {
+        if (old[i].address)
+            table_put(pool, old[i].range);
+    }
+    if (old)
+        munmap(old, old_capacity * sizeof *old);
+    return 0;
+}
+
+static struct pool_entry *table_find(const struct pool *pool, uint64_t address)
+{
+    if (!pool->table)
+        return NULL;
+    for (uint64_t i = home_of(pool, address); pool->table[i].address; i = (i + 1) & (pool->table_capacity - 1)) {
+        if (pool->table[i].address == address)
+            return &pool->table[i];
+    }
+    return NULL;
+}
+
+/* Backward-shift deletion: no tombstones. */
+static void table_erase(struct pool *pool, struct pool_entry *entry)
+{
+    const uint64_t mask = pool->table_capacity - 1;
+    uint64_t hole = (uint64_t)(entry - pool->table);
+
+    for (uint64_t i = (hole + 1) & mask; pool->table[i].address; i = (i + 1) & mask) {
+        uint64_t home = home_of(pool, pool->table[i].address);
+
+        if (((i - home) & mask) >= ((i - hole) & mask)) {
+            pool->table[hole] = pool->table[i];
+            hole = i;
+        }
+    }
+    pool->table[hole].address = 0;
+    pool->table_count--;
+}
+
+/* ---- life ---- */
+
+int pool_open(struct pool *pool, CUcontext context, CUdevice ordinal, const struct pool_budget *budget,
+              uint32_t slack_permille)
+{
+    memset(pool, 0, sizeof *pool);
+    pool->context = context;
+    pool->ordinal = ordinal;
+    pool->budget = *budget;
+    pool->slack_permille = slack_permille;
+    int rc = vmm_open(&pool->vmm, ordinal);
+    if (rc)
+        return rc;
+    rc = fence_open(&pool->fence, context);
+    if (rc)
+        goto close_vmm;
+    rc = ranges_init(&pool->ranges, pool->vmm.base, pool->vmm.span);
+    if (rc)
+        goto close_fence;
+    pthread_mutex_init(&pool->lock, NULL);
+    return 0;
+close_fence:
+    fence_close(&pool->fence, true);
+close_vmm:
+    vmm_close(&pool->vmm);
+    return rc;
+}
+
+static void release_everything(struct pool *pool)
+{
+    uint64_t start, bytes, end = pool_mapped_end(pool);
+    struct vmm_chunk chunk;
+
+    for (uint64_t at = pool->vmm.base; at < end; at += RANGES_PAGE) {
+        if (!vmm_chunk_at(&pool->vmm, at, &start, &bytes) || start != at)
+            continue;
+        if (vmm_unmap(&pool->vmm, at, &chunk) == 0) {
+            vmm_release(&pool->vmm, &chunk);
+            pool->budget.give(pool->budget.owner, bytes);
+        }
+    }
+}
+
+void pool_close(struct pool *pool, bool context_lives)
+{
+    release_everything(pool);
+    fence_close(&pool->fence, context_lives);
+    vmm_close(&pool->vmm);
+    ranges_destroy(&pool->ranges);
+    if (pool->table)
+        munmap(pool->table, pool->table_capacity * sizeof *pool->table);
+    if (pool->chunks)
+        munmap(pool->chunks, pool->chunk_capacity * sizeof *pool->chunks);
+    if (pool->homes)
+        munmap(pool->homes, pool->chunk_capacity * sizeof *pool->homes);
+    pthread_mutex_destroy(&pool->lock);
+    memset(pool, 0, sizeof *pool);
+}
+
+/* ---- allocation ---- */
+
+/* The metadata of one allocation, so that nothing after it can fail for lack of host memory. */
+static int prepare(struct pool *pool)
+{
+    int rc = ranges_prepare(&pool->ranges, 8);
+
+    return rc ? rc : table_prepare(pool);
+}
+
+static void enter_block(struct pool *pool, struct range *range, uint64_t asked)
+{
+    range->asked = asked;
+    range->id = ++pool->next_id;
+    table_put(pool, range);
+    pool->table_count++;
+    if (pool->ranges.live_bytes - pool->pending_bytes > pool->peak_live)
+        pool->peak_live = pool->ranges.live_bytes - pool->pending_bytes;
+}
+
+int pool_alloc(struct pool *pool, uint64_t bytes, uint64_t *address)
+{
+    if (bytes == 0 || bytes > pool->vmm.span / 2)
+        return bytes ? -ENOMEM : -EINVAL;
+    const uint64_t size = (bytes + RANGES_UNIT - 1) & ~(RANGES_UNIT - 1);
+
+    pthread_mutex_lock(&pool->lock);
+    int rc = prepare(pool);
+    struct range *range = rc ? NULL : ranges_take(&pool->ranges, size);
+    if (range)
+        pool->hits++;
+    else if (rc == 0)
+        rc = pool_make_fit(pool, size, &range);
+    if (range && (rc = table_prepare(pool))) { /* others may have used up the room while the lock was dropped */
+        ranges_give(&pool->ranges, range, 0);
+        range = NULL;
+    }
+    if (range) {
+        enter_block(pool, range, bytes);
+        *address = range->start;
+    }
+    pthread_mutex_unlock(&pool->lock);
+    return rc;
+}
+
+/* ---- release ---- */
+
+static uint64_t now_ns(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC_COARSE, &t);
+    return (uint64_t)t.tv_sec * 1000000000U + (uint64_t)t.tv_nsec;
+}
+
+static void put_off(struct pool *pool, struct range *range, uint64_t epoch)
+{
+    range->epoch = epoch;
+    range->newer = NULL;
+    *(pool->pending_last ? &pool->pending_last->newer : &pool->pending) = range;
+    pool->pending_last = range;
+    pool->pending_bytes += range->bytes;
+}
+
+int pool_free(struct pool *pool, uint64_t address, bool done)
+{
+    pthread_mutex_lock(&pool->lock);
+    struct pool_entry *entry = table_find(pool, address);
+    if (!entry) {
+        pthread_mutex_unlock(&pool->lock);
+        return -EINVAL;
+    }
+    struct range *range = entry->range;
+    table_erase(pool, entry);
+    pool->last_change_ns = now_ns();
+    if (range->pins) {
+        /* The program's block is gone, but its memory belongs to somebody else as well: it stays as it is. */
+        range->asked = 0;
+    } else {
+        const uint64_t epoch = done ? 0 : fence_epoch(&pool->fence);
+
+        if (epoch == 0 || fence_one_stream())
+            ranges_give(&pool->ranges, range, epoch);
+        else
+            put_off(pool, range, epoch);
+    }
+    pthread_mutex_unlock(&pool->lock);
+    return 0;
+}
+
+int pool_pin(struct pool *pool, uint64_t address)
+{
+    pthread_mutex_lock(&pool->lock);
+    struct pool_entry *entry = table_find(pool, address);
+    if (entry)
+        entry->range->pins++;
+    pthread_mutex_unlock(&pool->lock);
+    return entry ? 0 : -EINVAL;
+}
+
+int pool_block(struct pool *pool, uint64_t address, bool inside, struct pool_block *block)
+{
+    pthread_mutex_lock(&pool->lock);
+    struct pool_entry *entry = table_find(pool, address);
+    struct range *range = entry ? entry->range : NULL;
+    if (!range && inside && (range = ranges_at(&pool->ranges, address))) {
+        entry = range->state == RANGE_LIVE ? table_find(pool, range->start) : NULL;
+        if (!entry || address - range->start >= range->asked)
+            range = NULL;
+    }
+    if (range)
+        *block = (struct pool_block){range->start, range->asked, range->id, range->pins};
+    pthread_mutex_unlock(&pool->lock);
+    return range ? 0 : -EINVAL;
+}
+
+/* ---- figures ---- */
+
+struct pool_stats pool_stats(struct pool *pool)
+{
+    struct pool_stats s;
+
+    pthread_mutex_lock(&pool->lock);
+    const struct vmm *vmm = &pool->vmm;
+    s = (struct pool_stats){
+        .live = pool->ranges.live_bytes - pool->pending_bytes,
+        .live_count = pool->table_count,
+        .cached = pool->ranges.free_bytes,
+        .pending = pool->pending_bytes,
+        .physical = vmm->physical,
+        .peak_live = pool->peak_live,
+        .peak_physical = pool->peak_physical,
+        .largest = ranges_largest(&pool->ranges),
+        .hits = pool->hits,
+        .stitches = pool->stitches,
+        .stitched_chunks = pool->stitched,
+        .grows = pool->grows,
+        .waits = pool->waits,
+        .trims = pool->trims,
+        .driver_calls = vmm->calls,
+    };
+    /* Whole free chunks can be put together; what lies beside live blocks in a chunk cannot. */
+    uint64_t usable = pool_whole_bytes(pool, UINT64_MAX);
+    if (s.largest > usable)
+        usable = s.largest;
+    s.stranded = s.cached > usable ? s.cached - usable : 0;
+    pthread_mutex_unlock(&pool->lock);
+    return s;
+}
+
+uint64_t pool_reclaimable(struct pool *pool)
+{
+    pthread_mutex_lock(&pool->lock);
+    uint64_t bytes = pool_whole_bytes(pool, UINT64_MAX);
+    pthread_mutex_unlock(&pool->lock);
+    return bytes;
+}
+
+int pool_check(struct pool *pool)
+{
+    uint64_t entries = 0, pending = 0;
+
+    pthread_mutex_lock(&pool->lock);
+    int wrong = ranges_check(&pool->ranges);
+    for (uint64_t i = 0; i < pool->table_capacity && !wrong; i++) {
+        const struct pool_entry *entry = &pool->table[i];
+
+        if (!entry->address)
+            continue;
+        entries++;
+        if (entry->range->start != entry->address || entry->range->state != RANGE_LIVE ||
+            table_find(pool, entry->address) != entry)
+            wrong = 10000;
+    }
+    for (const struct range *p = pool->pending; p && !wrong; p = p->newer)
+        pending += p->bytes;
+    if (!wrong && (entries != pool->table_count || pending != pool->pending_bytes))
+        wrong = 10001;
+    if (!wrong && pool->ranges.live_bytes + pool->ranges.free_bytes != pool->vmm.physical)
+        wrong = 10002;
+    pthread_mutex_unlock(&pool->lock);
+    return wrong;
+}

@@ -1,0 +1,99 @@
+/* pool: the memory of one context under cuMemAlloc and cuMemFree.
+ *
+ * First reuse what is free and mapped; then stitch: take whole free chunks out of holes that are too small and map them side by
+ * side where the request fits; then grow. Nothing live moves, and no pointer changes. What may be reused or unmapped when is the
+ * fence's affair; how much may be held is the limit's, through the callbacks.
+ *
+ * Owns one lock per pool (rank: before a fence's, after none). It is held across the driver's mapping calls, which do
+ * not wait for running work, and never across one that does.
+ */
+#ifndef GPUCAP_POOL_H
+#define GPUCAP_POOL_H
+
+#include <pthread.h>
+
+#include "fence.h"
+#include "ranges.h"
+#include "vmm.h"
+
+/* May the pool hold so much more? Each grant is used or given back. */
+struct pool_budget {
+    void *owner;
+    bool (*take)(void *owner, uint64_t bytes);
+    void (*settle)(void *owner, uint64_t bytes, bool success);
+    void (*give)(void *owner, uint64_t bytes);
+};
+
+struct pool_stats {
+    uint64_t live, live_count; /* bytes and blocks that the program holds, rounded to 512 */
+    uint64_t cached;           /* held, free */
+    uint64_t pending;          /* freed, waiting for work to end */
+    uint64_t physical;         /* taken from the driver */
+    uint64_t peak_live, peak_physical;
+    uint64_t largest;  /* free range */
+    uint64_t stranded; /* held, free, and of no use for the largest request that would otherwise fit */
+    uint64_t hits, stitches, stitched_chunks, grows, waits, trims;
+    uint64_t driver_calls; /* create, map, access, unmap, release */
+};
+
+struct pool_entry {
+    uint64_t address;
+    struct range *range;
+};
+
+struct pool {
+    CUcontext context;
+    CUdevice ordinal;
+    struct pool_budget budget;
+    uint32_t slack_permille; /* of what is live: how much more may be held before waiting is preferred to growing */
+    struct vmm vmm;
+    struct fence fence;
+    pthread_mutex_t lock;
+    /* guarded by lock */
+    struct ranges ranges;
+    struct pool_entry *table; /* live blocks by address */
+    uint64_t table_capacity, table_count;
+    struct range *pending, *pending_last; /* freed, not reusable yet; by epoch, linked by newer */
+    uint64_t pending_bytes;
+    struct vmm_chunk *chunks; /* scratch for stitching */
+    uint64_t *homes;          /* where they came from */
+    uint64_t chunk_capacity;
+    uint64_t next_id;
+    uint64_t last_change_ns; /* when memory last came free, for giving back */
+    uint64_t peak_live, peak_physical, hits, stitches, stitched, grows, waits, trims;
+};
+
+/* 0; -ENOTSUP where the card cannot do it; another -errno. */
+int pool_open(struct pool *pool, CUcontext context, CUdevice ordinal, const struct pool_budget *budget,
+              uint32_t slack_permille);
+/* Gives everything back. `context_lives`: its events can still be destroyed. */
+void pool_close(struct pool *pool, bool context_lives);
+
+/* 0 and *address, or -ENOMEM. The calling thread's context is the pool's. */
+int pool_alloc(struct pool *pool, uint64_t bytes, uint64_t *address);
+
+/* A block by its address. 0, or -EINVAL if it is not the beginning of a live block. */
+struct pool_block {
+    uint64_t address, asked, id;
+    uint32_t pins;
+};
+int pool_block(struct pool *pool, uint64_t address, bool inside, struct pool_block *block);
+
+/* Frees a block: done is true if all work on it is known to be done. 0 or -EINVAL. */
+int pool_free(struct pool *pool, uint64_t address, bool done);
+
+/* Somebody else holds the backing of the block: from now on it is never unmapped, moved or reused. 0 or -EINVAL. */
+int pool_pin(struct pool *pool, uint64_t address);
+
+/* Gives idle memory back to the driver, at least `bytes` if there is that much. Returns how much. Does not wait for work. */
+uint64_t pool_trim(struct pool *pool, uint64_t bytes);
+
+/* Bytes of whole free chunks: what could be stitched together or given back. */
+uint64_t pool_reclaimable(struct pool *pool);
+
+struct pool_stats pool_stats(struct pool *pool);
+
+/* 0, or a number that says what is wrong. */
+int pool_check(struct pool *pool);
+
+#endif

@@ -1,0 +1,359 @@
+/* pool_grow: see pool_grow.h.
+ *
+ * The prices decide little between stitching and growing: per chunk of 2 MiB, unmapping and mapping again costs about 45 us, creating and
+ * mapping a new one 46 us (measured, H200; facts in docs/decisions.md). So what is held is used before more is
+ * taken, oldest free first, whose work is most likely done. New memory comes in larger chunks for larger requests: a request is
+ * made of at most a few hundred, so that gigabytes cost milliseconds, and small requests keep small chunks that stitch well.
+ */
+#include "pool_grow.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#define CHUNK_MAX     (UINT64_C(512) << 20)
+#define CHUNK_DIVISOR 256 /* a request is at least so many times its chunk: utilization 0.990 on the traces, 64 gave 0.983 */
+
+uint64_t pool_mapped_end(const struct pool *pool)
+{
+    const struct range *last = pool->ranges.first;
+
+    while (last->upper)
+        last = last->upper;
+    /* The address space never fills up, so the last range is the hole behind everything. */
+    return last->start;
+}
+
+static uint64_t chunk_bytes(uint64_t request, uint64_t left)
+{
+    uint64_t bytes = RANGES_PAGE;
+
+    while (bytes < CHUNK_MAX && bytes * 2 <= request / CHUNK_DIVISOR && bytes * 2 <= left)
+        bytes *= 2;
+    return bytes;
+}
+
+/* ---- whole free chunks ---- */
+
+/* The next whole chunk of a free range at or below `below` (an end); false if there is none. From high to low, so that
+ * what remains of the range stays in one piece. */
+static bool next_chunk(const struct pool *pool, const struct range *range, uint64_t *below, uint64_t *start,
+                       uint64_t *bytes)
+{
+    uint64_t end = *below & ~(RANGES_PAGE - 1);
+
+    while (end > range->start && vmm_chunk_at(&pool->vmm, end - RANGES_PAGE, start, bytes)) {
+        if (*start < range->start)
+            return false;
+        if (*start + *bytes <= *below) {
+            *below = *start;
+            return true;
+        }
+        end = *start;
+    }
+    return false;
+}
+
+uint64_t pool_whole_bytes(struct pool *pool, uint64_t enough)
+{
+    uint64_t total = 0;
+
+    for (struct range *f = pool->ranges.oldest; f && total < enough; f = f->newer) {
+        uint64_t below = f->start + f->bytes, start, bytes;
+
+        while (total < enough && next_chunk(pool, f, &below, &start, &bytes))
+            total += bytes;
+    }
+    return total;
+}
+
+/* ---- chunks on the move ---- */
+
+static int scratch_prepare(struct pool *pool, uint64_t count)
+{
+    uint64_t capacity = pool->chunk_capacity ? pool->chunk_capacity : 1024;
+
+    if (count <= pool->chunk_capacity)
+        return 0;
+    while (capacity < count)
+        capacity *= 2;
+    void *chunks = mmap(NULL, capacity * sizeof *pool->chunks, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    void *homes = mmap(NULL, capacity * sizeof *pool->homes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (chunks == MAP_FAILED || homes == MAP_FAILED) {
+        if (chunks != MAP_FAILED)
+            munmap(chunks, capacity * sizeof *pool->chunks);
+        if (homes != MAP_FAILED)
+            munmap(homes, capacity * sizeof *pool->homes);
+        return -ENOMEM;
+    }
+    if (pool->chunks) {
+        munmap(pool->chunks, pool->chunk_capacity * sizeof *pool->chunks);
+        munmap(pool->homes, pool->chunk_capacity * sizeof *pool->homes);
+    }
+    pool->chunks = chunks;
+    pool->homes = homes;
+    pool->chunk_capacity = capacity;
+    return 0;
+}
+
+static bool beside(const struct range *f, const struct ranges_plan *plan)
+{
+    return f->start + f->bytes == plan->map_start || f->start == plan->map_start + plan->map_bytes;
+}
+
+/* What one attempt to make room works with. */
+struct move {
+    struct ranges_plan plan;
+    uint64_t request;
+    uint64_t held;  /* chunks taken from elsewhere: pool->chunks from the beginning */
+    uint64_t fresh; /* new chunks: pool->chunks from the end */
+};
+
+static struct vmm_chunk *fresh_at(const struct pool *pool, uint64_t i)
+{
+    return &pool->chunks[pool->chunk_capacity - 1 - i];
+}
+
+/* Bytes that could be gathered from whole free chunks whose work is done; *later: of those whose work is not. */
+static uint64_t gatherable(struct pool *pool, const struct move *move, uint64_t *later)
+{
+    const uint64_t target = move->plan.map_bytes;
+    uint64_t total = 0;
+
+    *later = 0;
+    for (struct range *f = pool->ranges.oldest; f; f = f->newer) {
+        uint64_t below = f->start + f->bytes, start, bytes;
+        const bool done = fence_done(&pool->fence, f->epoch);
+
+        if (beside(f, &move->plan))
+            continue;
+        while (total < target && next_chunk(pool, f, &below, &start, &bytes)) {
+            if (!done)
+                *later += bytes;
+            else if (bytes <= target - total)
+                total += bytes;
+        }
+        if (total == target)
+            break;
+    }
+    return total;
+}
+
+/* Puts what was taken back where it was; what cannot be put back is given up, and what is new is released. */
+static void undo(struct pool *pool, const struct move *move)
+{
+    for (uint64_t i = 0; i < move->held; i++) {
+        const struct vmm_chunk *chunk = &pool->chunks[i];
+
+        if (ranges_prepare(&pool->ranges, 8) == 0 && vmm_map(&pool->vmm, pool->homes[i], chunk, 1) == 0) {
+            ranges_map(&pool->ranges, pool->homes[i], chunk->bytes, 0);
+        } else {
+            vmm_release(&pool->vmm, chunk);
+            pool->budget.give(pool->budget.owner, chunk->bytes);
+        }
+    }
+    for (uint64_t i = 0; i < move->fresh; i++) {
+        vmm_release(&pool->vmm, fresh_at(pool, i));
+        pool->budget.settle(pool->budget.owner, fresh_at(pool, i)->bytes, false);
+    }
+}
+
+/* Unmaps one whole free chunk and notes it as number `i`. */
+static int detach(struct pool *pool, uint64_t start, uint64_t i)
+{
+    if (ranges_prepare(&pool->ranges, 8))
+        return -ENOMEM;
+    int rc = vmm_unmap(&pool->vmm, start, &pool->chunks[i]);
+    if (rc)
+        return rc;
+    pool->homes[i] = start;
+    ranges_unmap(&pool->ranges, start, pool->chunks[i].bytes);
+    return 0;
+}
+
+/* Takes whole free chunks whose work is done, oldest first, until there are `bytes` of them. */
+static int gather(struct pool *pool, struct move *move, uint64_t bytes)
+{
+    struct range *next;
+
+    for (struct range *f = pool->ranges.oldest; f && bytes; f = next) {
+        uint64_t below = f->start + f->bytes, start, size;
+        const uint64_t bottom = f->start;
+
+        next = f->newer;
+        if (beside(f, &move->plan) || !fence_done(&pool->fence, f->epoch))
+            continue;
+        while (bytes && next_chunk(pool, f, &below, &start, &size)) {
+            if (size > bytes)
+                continue;
+            int rc = detach(pool, start, move->held);
+            if (rc)
+                return rc;
+            move->held++;
+            bytes -= size;
+            if (start == bottom)
+                break;
+            f = ranges_at(&pool->ranges, bottom); /* the rest of it, below the chunk */
+        }
+    }
+    return bytes ? -ENOMEM : 0;
+}
+
+/* Creates new chunks for `bytes`, each granted by the limit first. */
+static int create(struct pool *pool, struct move *move, uint64_t bytes)
+{
+    while (bytes) {
+        const uint64_t size = chunk_bytes(move->request, bytes);
+
+        if (!pool->budget.take(pool->budget.owner, size))
+            return -ENOMEM;
+        int rc = vmm_create(&pool->vmm, size, fresh_at(pool, move->fresh));
+        if (rc) {
+            pool->budget.settle(pool->budget.owner, size, false);
+            return rc;
+        }
+        move->fresh++;
+        bytes -= size;
+    }
+    return 0;
+}
+
+/* Maps all of them side by side at the planned place. */
+static int place(struct pool *pool, const struct move *move)
+{
+    if (ranges_prepare(&pool->ranges, 8))
+        return -ENOMEM;
+    for (uint64_t i = 0; i < move->fresh; i++)
+        pool->chunks[move->held + i] = *fresh_at(pool, i);
+    int rc = vmm_map(&pool->vmm, move->plan.map_start, pool->chunks, move->held + move->fresh);
+    if (rc)
+        return rc;
+    ranges_map(&pool->ranges, move->plan.map_start, move->plan.map_bytes, 0);
+    for (uint64_t i = 0; i < move->fresh; i++)
+        pool->budget.settle(pool->budget.owner, fresh_at(pool, i)->bytes, true);
+    if (pool->vmm.physical > pool->peak_physical)
+        pool->peak_physical = pool->vmm.physical;
+    pool->grows += move->fresh != 0;
+    pool->stitches += move->held != 0;
+    pool->stitched += move->held;
+    return 0;
+}
+
+/* ---- the steps ---- */
+
+static bool reclaim_pending(struct pool *pool)
+{
+    bool any = false;
+
+    while (pool->pending && fence_done(&pool->fence, pool->pending->epoch)) {
+        struct range *range = pool->pending;
+
+        pool->pending = range->newer;
+        if (!pool->pending)
+            pool->pending_last = NULL;
+        pool->pending_bytes -= range->bytes;
+        ranges_give(&pool->ranges, range, 0);
+        any = true;
+    }
+    return any;
+}
+
+/* More may be held than lives, up to the slack, before waiting is better than growing. */
+static bool within_slack(const struct pool *pool, uint64_t more)
+{
+    const uint64_t live = pool->ranges.live_bytes - pool->pending_bytes;
+
+    return pool->vmm.physical + more <= live + live / 1000 * pool->slack_permille;
+}
+
+/* Waits for all work so far, without the lock. */
+static int wait_for_work(struct pool *pool)
+{
+    pool->waits++;
+    const uint64_t epoch = fence_epoch(&pool->fence);
+    pthread_mutex_unlock(&pool->lock);
+    int rc = fence_wait(&pool->fence, epoch);
+    pthread_mutex_lock(&pool->lock);
+    reclaim_pending(pool);
+    return rc;
+}
+
+/* One attempt: -EAGAIN if waiting for work would help. */
+static int attempt(struct pool *pool, uint64_t size, bool may_wait, struct range **out)
+{
+    struct move move = {.request = size};
+    uint64_t later;
+
+    if (!ranges_plan(&pool->ranges, size, &move.plan))
+        return -ENOMEM;
+    const uint64_t target = move.plan.map_bytes;
+    /* Room for chunks from both ends and for all of them together. */
+    if (scratch_prepare(pool, 2 * target / RANGES_PAGE))
+        return -ENOMEM;
+    const uint64_t held = gatherable(pool, &move, &later);
+    const bool others = may_wait && (later || pool->pending_bytes);
+    if (held < target && others && !within_slack(pool, target - held))
+        return -EAGAIN;
+    /* New memory first: if it is refused, nothing has been touched yet. */
+    int rc = create(pool, &move, target - held);
+    const bool refused = rc != 0;
+    if (rc == 0)
+        rc = gather(pool, &move, held);
+    if (rc == 0)
+        rc = place(pool, &move);
+    if (rc) {
+        undo(pool, &move);
+        return refused && others ? -EAGAIN : rc;
+    }
+    *out = ranges_take_at(&pool->ranges, move.plan.start, size);
+    return 0;
+}
+
+int pool_make_fit(struct pool *pool, uint64_t size, struct range **out)
+{
+    int rc;
+
+    fence_poll(&pool->fence);
+    if (reclaim_pending(pool) && (*out = ranges_take(&pool->ranges, size)))
+        return 0;
+    rc = attempt(pool, size, true, out);
+    if (rc == -EAGAIN) {
+        const bool waited = wait_for_work(pool) == 0;
+
+        if (ranges_prepare(&pool->ranges, 8))
+            return -ENOMEM;
+        if ((*out = ranges_take(&pool->ranges, size)))
+            return 0;
+        rc = attempt(pool, size, !waited, out);
+    }
+    return rc == 0 ? 0 : -ENOMEM;
+}
+
+uint64_t pool_trim(struct pool *pool, uint64_t bytes)
+{
+    struct range *next;
+    uint64_t given = 0;
+
+    pthread_mutex_lock(&pool->lock);
+    fence_poll(&pool->fence);
+    reclaim_pending(pool);
+    for (struct range *f = pool->ranges.oldest; f && given < bytes && scratch_prepare(pool, 1) == 0; f = next) {
+        uint64_t below = f->start + f->bytes, start, size;
+        const uint64_t bottom = f->start;
+
+        next = f->newer;
+        if (!fence_done(&pool->fence, f->epoch))
+            continue;
+        while (given < bytes && next_chunk(pool, f, &below, &start, &size) && detach(pool, start, 0) == 0) {
+            vmm_release(&pool->vmm, &pool->chunks[0]);
+            pool->budget.give(pool->budget.owner, size);
+            given += size;
+            if (start == bottom)
+                break;
+            f = ranges_at(&pool->ranges, bottom);
+        }
+    }
+    pool->trims += given != 0;
+    pthread_mutex_unlock(&pool->lock);
+    return given;
+}

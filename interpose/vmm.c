@@ -1,0 +1,178 @@
+/* vmm: see vmm.h. */
+#include "vmm.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/mman.h>
+
+static int error_of(CUresult result)
+{
+    if (result == CUDA_SUCCESS)
+        return 0;
+    return result == CUDA_ERROR_OUT_OF_MEMORY ? -ENOMEM : -EIO;
+}
+
+static bool has(CUdevice ordinal, CUdevice_attribute attribute)
+{
+    int value = 0;
+
+    return driver.cuDeviceGetAttribute(&value, attribute, ordinal) == CUDA_SUCCESS && value;
+}
+
+/* What our chunks are: on the card, exportable and open to other devices on the bus where the card can do it,
+ * which costs nothing (measured). */
+static void describe(struct vmm *vmm, CUdevice ordinal)
+{
+    memset(&vmm->properties, 0, sizeof vmm->properties);
+    vmm->properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+    vmm->properties.location = (CUmemLocation){.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = ordinal};
+    if (has(ordinal, CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED))
+        vmm->properties.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+    if (has(ordinal, CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED))
+        vmm->properties.allocFlags.gpuDirectRDMACapable = 1;
+    vmm->access[0].location = vmm->properties.location;
+    vmm->access[0].flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+    vmm->access_count = 1;
+}
+
+int vmm_open(struct vmm *vmm, CUdevice ordinal)
+{
+    size_t granularity = 0;
+    CUdeviceptr base = 0;
+
+    memset(vmm, 0, sizeof *vmm);
+    if (!has(ordinal, CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED))
+        return -ENOTSUP;
+    describe(vmm, ordinal);
+    if (driver.cuMemGetAllocationGranularity(&granularity, &vmm->properties,
+                                             CU_MEM_ALLOC_GRANULARITY_MINIMUM) != CUDA_SUCCESS ||
+        granularity == 0 || VMM_PAGE % granularity)
+        return -ENOTSUP;
+    const size_t table = VMM_SPAN / VMM_PAGE * sizeof(struct vmm_slot);
+    vmm->slots =
+        mmap(NULL, table, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (vmm->slots == MAP_FAILED)
+        return -ENOMEM;
+    if (driver.cuMemAddressReserve(&base, VMM_SPAN, VMM_PAGE, 0, 0) != CUDA_SUCCESS) {
+        munmap(vmm->slots, table);
+        return -ENOMEM;
+    }
+    vmm->base = base;
+    vmm->span = VMM_SPAN;
+    return 0;
+}
+
+void vmm_close(struct vmm *vmm)
+{
+    driver.cuMemAddressFree(vmm->base, vmm->span);
+    munmap(vmm->slots, VMM_SPAN / VMM_PAGE * sizeof(struct vmm_slot));
+    memset(vmm, 0, sizeof *vmm);
+}
+
+int vmm_create(struct vmm *vmm, uint64_t bytes, struct vmm_chunk *chunk)
+{
+    CUresult result = driver.cuMemCreate(&chunk->handle, bytes, &vmm->properties, 0);
+
+    if (result == CUDA_ERROR_NOT_SUPPORTED && vmm->properties.allocFlags.gpuDirectRDMACapable) {
+        vmm->properties.allocFlags.gpuDirectRDMACapable =
+            0; /* promised by the card, refused by the platform */
+        result = driver.cuMemCreate(&chunk->handle, bytes, &vmm->properties, 0);
+    }
+    if (result != CUDA_SUCCESS)
+        return error_of(result);
+    chunk->bytes = bytes;
+    vmm->physical += bytes;
+    vmm->calls++;
+    return 0;
+}
+
+void vmm_release(struct vmm *vmm, const struct vmm_chunk *chunk)
+{
+    driver.cuMemRelease(chunk->handle);
+    vmm->physical -= chunk->bytes;
+    vmm->calls++;
+}
+
+static struct vmm_slot *slot_of(const struct vmm *vmm, uint64_t address)
+{
+    return &vmm->slots[(address - vmm->base) / VMM_PAGE];
+}
+
+static void enter_slots(struct vmm *vmm, uint64_t start, const struct vmm_chunk *chunk)
+{
+    struct vmm_slot *slot = slot_of(vmm, start);
+    const uint32_t pages = (uint32_t)(chunk->bytes / VMM_PAGE);
+
+    *slot = (struct vmm_slot){.handle = chunk->handle, .pages = pages};
+    for (uint32_t i = 1; i < pages; i++)
+        slot[i] = (struct vmm_slot){.back = i};
+}
+
+int vmm_map(struct vmm *vmm, uint64_t start, const struct vmm_chunk *chunks, uint64_t count)
+{
+    uint64_t at = start, done = 0;
+    CUresult result = CUDA_SUCCESS;
+
+    for (; done < count && result == CUDA_SUCCESS; done++) {
+        result = driver.cuMemMap(at, chunks[done].bytes, 0, chunks[done].handle, 0);
+        at += result == CUDA_SUCCESS ? chunks[done].bytes : 0;
+    }
+    if (result == CUDA_SUCCESS)
+        result = driver.cuMemSetAccess(start, at - start, vmm->access, (size_t)vmm->access_count);
+    if (result != CUDA_SUCCESS) {
+        if (at > start)
+            driver.cuMemUnmap(start, at - start);
+        return error_of(result);
+    }
+    at = start;
+    for (uint64_t i = 0; i < count; i++) {
+        enter_slots(vmm, at, &chunks[i]);
+        at += chunks[i].bytes;
+    }
+    vmm->calls += count + 1;
+    return 0;
+}
+
+int vmm_unmap(struct vmm *vmm, uint64_t start, struct vmm_chunk *chunk)
+{
+    struct vmm_slot *slot = slot_of(vmm, start);
+    const uint32_t pages = slot->pages;
+
+    *chunk = (struct vmm_chunk){.handle = slot->handle, .bytes = pages * VMM_PAGE};
+    if (driver.cuMemUnmap(start, chunk->bytes) != CUDA_SUCCESS)
+        return -EIO;
+    memset(slot, 0, pages * sizeof *slot);
+    vmm->calls++;
+    return 0;
+}
+
+bool vmm_chunk_at(const struct vmm *vmm, uint64_t address, uint64_t *start, uint64_t *bytes)
+{
+    const struct vmm_slot *slot = slot_of(vmm, address);
+
+    slot -= slot->back;
+    if (!slot->pages)
+        return false;
+    *start = vmm->base + (uint64_t)(slot - vmm->slots) * VMM_PAGE;
+    *bytes = slot->pages * VMM_PAGE;
+    return true;
+}
+
+int vmm_add_peer(struct vmm *vmm, CUdevice peer, uint64_t mapped_end)
+{
+    CUmemAccessDesc *access = &vmm->access[vmm->access_count];
+    uint64_t start, bytes;
+
+    if (vmm->access_count == VMM_PEERS_MAX)
+        return -ENOSPC;
+    access->location = (CUmemLocation){.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = peer};
+    access->flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+    for (uint64_t at = vmm->base; at < mapped_end; at += VMM_PAGE) {
+        if (!vmm_chunk_at(vmm, at, &start, &bytes) || start != at)
+            continue;
+        if (driver.cuMemSetAccess(start, bytes, access, 1) != CUDA_SUCCESS)
+            return -EIO;
+    }
+    vmm->access_count++;
+    return 0;
+}

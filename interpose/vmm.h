@@ -1,0 +1,62 @@
+/* vmm: address space and physical chunks of one card, through the driver's virtual memory management.
+ *
+ * Address space is reserved once, and is free; memory is created in chunks, each a multiple of VMM_PAGE, and
+ * a chunk is mapped and unmapped whole (the driver knows no other way). Every operation either happens or
+ * leaves all as it was. None of them waits for running work: it is the caller who knows that nobody uses what
+ * is unmapped. The owner of a struct vmm guards it with its own lock.
+ */
+#ifndef GPUCAP_VMM_H
+#define GPUCAP_VMM_H
+
+#include <stdbool.h>
+
+#include "driver.h"
+#include "ranges.h"
+
+#define VMM_PAGE      RANGES_PAGE
+#define VMM_SPAN      (UINT64_C(1) << 43) /* 8 TiB: many times any card, so that holes need no care */
+#define VMM_PEERS_MAX 32
+
+/* What one chunk holds at its first page; pages after it say how far back that is. */
+struct vmm_slot {
+    CUmemGenericAllocationHandle handle;
+    uint32_t pages; /* of the chunk that begins here; 0: none begins here */
+    uint32_t back;  /* pages back to the beginning */
+};
+
+struct vmm_chunk {
+    CUmemGenericAllocationHandle handle;
+    uint64_t bytes;
+};
+
+struct vmm {
+    uint64_t base, span;
+    CUmemAllocationProp properties;
+    CUmemAccessDesc access[VMM_PEERS_MAX]; /* the card itself, then its peers */
+    int access_count;
+    struct vmm_slot *slots;
+    uint64_t physical;                            /* bytes created and not released */
+    uint64_t calls; /* of the driver, ever: create, map, access, unmap, release */
+};
+
+/* 0; -ENOTSUP if the card has no virtual memory management as we need it; another -errno. */
+int vmm_open(struct vmm *vmm, CUdevice ordinal);
+/* Gives back the address space; every chunk must have been unmapped and released. */
+void vmm_close(struct vmm *vmm);
+
+/* 0 or -ENOMEM (the card is full) or -EIO. */
+int vmm_create(struct vmm *vmm, uint64_t bytes, struct vmm_chunk *chunk);
+void vmm_release(struct vmm *vmm, const struct vmm_chunk *chunk);
+
+/* Maps chunks side by side from `start`, readable and writable. 0 or -errno, and then none is mapped. */
+int vmm_map(struct vmm *vmm, uint64_t start, const struct vmm_chunk *chunks, uint64_t count);
+/* Unmaps the chunk that begins at `start`. 0 or -EIO. */
+int vmm_unmap(struct vmm *vmm, uint64_t start, struct vmm_chunk *chunk);
+
+/* The chunk mapped at an address: its beginning and size. False if there is none. */
+bool vmm_chunk_at(const struct vmm *vmm, uint64_t address, uint64_t *start, uint64_t *bytes);
+
+/* Lets another card reach everything that is and will be mapped. 0 or -errno. */
+int vmm_add_peer(struct vmm *vmm, CUdevice peer, uint64_t mapped_end);
+
+#endif
