@@ -24,6 +24,8 @@ char *transcript_take(const struct transcript_run *run)
     snprintf(machine, sizeof(machine), "%s-%u", spawn_sim_id(), turn++);
     snprintf(lookup, sizeof(lookup), "--lookup=%s", run->lookup);
     spawn_env_set(env, "ASAN_OPTIONS", "detect_leaks=0"); /* the same for both kinds of run */
+    spawn_env_prepend(env, "TSAN_OPTIONS", "atexit_sleep_ms=0",
+                      ' '); /* a second for each of many processes */
     spawn_sim(env, SIM_CARD, machine);
     if (run->wrapped)
         spawn_wrapped(env);

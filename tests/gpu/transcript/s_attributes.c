@@ -98,7 +98,8 @@ void tx_run_attributes(void)
     unsigned type = 99;
     void *own = malloc(4096), *pinned = NULL;
     CUpointer_attribute unknown = (CUpointer_attribute)1000;
-    void *into = &type;
+    uint64_t room[2] = {0, 0};
+    void *into = room;
     tx_start();
     CU(cuMemAlloc, &p, 5000000);
     of_device(p);

@@ -291,6 +291,7 @@ static void memory_nodes(struct probe *c)
     CUgraph graph = NULL;
     CUdeviceptr q = 0;
     CU(cuMemsetD8, c->p, 0, 4096);
+    CU(cuCtxSynchronize);
     CU(cuStreamBeginCapture, c->stream, CU_STREAM_CAPTURE_MODE_GLOBAL);
     CU(cuMemAllocAsync, &q, 4096, c->stream);
     CU(cuMemsetD8Async, q, 0x55, 4096, c->stream);
@@ -324,6 +325,8 @@ void tx_run_graphs(void)
         CUgraphExec exec = instantiate(graph);
         for (int i = 0; i < 2; i++) {
             CU(cuMemsetD8, c.p, 0, 4096);
+            CU(cuCtxSynchronize); /* the fill is on the legacy stream, the launch on one that does not wait
+                                     for it */
             CU(cuGraphLaunch, exec, c.stream);
             CU(cuStreamSynchronize, c.stream);
             tx_say("launched, wrong bytes: %ld and %ld", tx_wrong_bytes(c.p, 0x22, 2048),

@@ -43,8 +43,8 @@ static void reservations(size_t unit)
     CU(cuMemAddressReserve, NULL, unit, 0, 0, 0);
     CU(cuMemAddressReserve, &va, unit, 12345, 0, 0);
     CU(cuMemAddressReserve, &va, unit, 0, 0, 77);
-    CU(cuMemAddressReserve, &va, (size_t)1 << 40, 0, 0, 0);
-    CU(cuMemAddressFree, va, (size_t)1 << 40);
+    CU(cuMemAddressReserve, &va, (size_t)8 << 30, 0, 0, 0);
+    CU(cuMemAddressFree, va, (size_t)8 << 30);
     CU(cuMemAddressReserve, &va, 16 * unit, 16 * unit, 0, 0);
     tx_say("aligned as asked: %s", tx_yes(va % (16 * unit) == 0));
     CU(cuMemAddressFree, va + unit, unit);
