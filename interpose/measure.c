@@ -30,6 +30,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
 static atomic_int state = IDLE;   /* written with lock held */
 static atomic_uint listed_pid;    /* the number under which NVML lists us; 0: not known yet */
+static atomic_bool forking;       /* whoever forks has waited already, and holds lock */
 static atomic_bool early_is_sure; /* the list below was made before any context of ours */
 
 /* Who was on the cards before; written while STARTING, read when READY. */
@@ -164,7 +165,7 @@ static int no_cancel(void)
 
 void measure_finish(void)
 {
-    if (is_settled())
+    if (is_settled() || atomic_load(&forking))
         return;
     int cancel = no_cancel();
     pthread_mutex_lock(&lock);
@@ -181,14 +182,27 @@ static void before_exit(void)
     measure_finish();
 }
 
+/* The lock is held over a fork, so that no change of state is cut in half. */
+static void before_fork(void)
+{
+    pthread_mutex_lock(&lock);
+    wait_settled();
+    atomic_store(&forking, true);
+}
+
+static void after_fork(void)
+{
+    atomic_store(&forking, false);
+    pthread_mutex_unlock(&lock);
+}
+
 /* The thread is not in the child: what it had not finished nobody will. */
 static void after_fork_child(void)
 {
-    pthread_mutex_init(&lock, NULL);
-    pthread_cond_init(&changed, NULL);
     atomic_store(&listed_pid, 0);
     if (atomic_load(&state) == STARTING)
         atomic_store(&state, FAILED);
+    after_fork();
 }
 
 /* Signals are the host program's: none may be delivered to our thread. */
@@ -214,7 +228,7 @@ void measure_start(void)
     if (atomic_load(&state) != IDLE || !advance(IDLE, LOADING))
         return;
     /* Without them a fork or an exit at a bad moment is all that can go wrong. */
-    pthread_atfork(measure_finish, NULL, after_fork_child);
+    pthread_atfork(before_fork, after_fork, after_fork_child);
     atexit(before_exit);
     start_quietly(); /* without a thread the first question loads NVML */
 }
