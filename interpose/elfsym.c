@@ -40,27 +40,27 @@ EARLY static bool file_name_begins(const char *path, const char *prefix)
 }
 
 /* glibc has relocated most of these already; a few architectures leave offsets. */
-EARLY static const void *relocated(const struct link_map *map, ElfW(Addr) value)
+EARLY static const void *relocated(ElfW(Addr) base, ElfW(Addr) value)
 {
-    return (const void *)(value < map->l_addr ? map->l_addr + value : value);
+    return (const void *)(value < base ? base + value : value);
 }
 
-EARLY static bool read_tables(const struct link_map *map, struct tables *t)
+EARLY static bool read_tables(ElfW(Addr) base, const ElfW(Dyn) * dynamic, struct tables *t)
 {
-    *t = (struct tables){.base = map->l_addr};
-    for (const ElfW(Dyn) *d = map->l_ld; d && d->d_tag != DT_NULL; d++) {
+    *t = (struct tables){.base = base};
+    for (const ElfW(Dyn) *d = dynamic; d && d->d_tag != DT_NULL; d++) {
         switch (d->d_tag) {
         case DT_SYMTAB:
-            t->symbols = relocated(map, d->d_un.d_ptr);
+            t->symbols = relocated(base, d->d_un.d_ptr);
             break;
         case DT_STRTAB:
-            t->strings = relocated(map, d->d_un.d_ptr);
+            t->strings = relocated(base, d->d_un.d_ptr);
             break;
         case DT_GNU_HASH:
-            t->gnu_hash = relocated(map, d->d_un.d_ptr);
+            t->gnu_hash = relocated(base, d->d_un.d_ptr);
             break;
         case DT_VERSYM:
-            t->versions = relocated(map, d->d_un.d_ptr);
+            t->versions = relocated(base, d->d_un.d_ptr);
             break;
         default:
             break;
@@ -110,9 +110,68 @@ EARLY void *elfsym_find(const char *library, const char *symbol)
         struct tables t;
         void *found;
 
-        if (map->l_name && file_name_begins(map->l_name, library) && read_tables(map, &t) &&
-            (found = find_in(&t, symbol)))
+        if (map->l_name && file_name_begins(map->l_name, library) &&
+            read_tables(map->l_addr, map->l_ld, &t) && (found = find_in(&t, symbol)))
             return found;
     }
     return NULL;
+}
+
+/* One look-up of elfsym_after. */
+struct walk {
+    uintptr_t start, skip;
+    const char *symbol;
+    bool started, skipped; /* these objects have been passed */
+    struct elfsym_next next;
+};
+
+static bool holds(const struct dl_phdr_info *object, uintptr_t address)
+{
+    for (int i = 0; i < object->dlpi_phnum; i++) {
+        const ElfW(Phdr) *segment = &object->dlpi_phdr[i];
+
+        if (segment->p_type == PT_LOAD && address - (object->dlpi_addr + segment->p_vaddr) < segment->p_memsz)
+            return true;
+    }
+    return false;
+}
+
+static void *defined_in(const struct dl_phdr_info *object, const char *symbol)
+{
+    for (int i = 0; i < object->dlpi_phnum; i++) {
+        struct tables t;
+
+        if (object->dlpi_phdr[i].p_type == PT_DYNAMIC &&
+            read_tables(object->dlpi_addr,
+                        (const ElfW(Dyn) *)(object->dlpi_addr + object->dlpi_phdr[i].p_vaddr), &t))
+            return find_in(&t, symbol);
+    }
+    return NULL;
+}
+
+/* One object, in the order of the whole program. Not 0 ends the walk. */
+static int visit(struct dl_phdr_info *object, size_t size, void *argument)
+{
+    struct walk *walk = argument;
+
+    (void)size;
+    if (holds(object, walk->start)) {
+        walk->started = true;
+        walk->next.known = true;
+        walk->next.start_is_later = walk->skipped;
+    } else if (holds(object, walk->skip)) {
+        walk->skipped = true;
+    } else if (walk->started && (walk->next.address = defined_in(object, walk->symbol))) {
+        walk->next.is_earlier = !walk->skipped;
+        return 1;
+    }
+    return 0;
+}
+
+struct elfsym_next elfsym_after(const void *start, const void *skip, const char *symbol)
+{
+    struct walk walk = {.start = (uintptr_t)start, .skip = (uintptr_t)skip, .symbol = symbol};
+
+    dl_iterate_phdr(visit, &walk);
+    return walk.next;
 }

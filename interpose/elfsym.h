@@ -1,14 +1,26 @@
 /* elfsym: finds a symbol in a library that is already loaded, from the library's own tables.
  *
- * We define dlsym ourselves, so the real one cannot be asked for by dlsym. Uses no lock, no allocation and no
- * other library function, because it runs before any constructor when another preloaded library looks up
- * names early.
+ * We define dlsym ourselves, so the real one cannot be asked for by dlsym. elfsym_find uses no lock, no
+ * allocation and no other library function, because it runs before any constructor when another preloaded
+ * library looks up names early. elfsym_after takes the dynamic loader's own lock.
  */
 #ifndef GPUCAP_ELFSYM_H
 #define GPUCAP_ELFSYM_H
 
+#include <stdbool.h>
+
 /* The default version of `symbol` in the first loaded library whose file name begins with `library`
  * ("libc.so"); any version if it has no default one; NULL if not found. */
 void *elfsym_find(const char *library, const char *symbol);
+
+/* Who defines `symbol` next after the object that holds the address `start`, in load order, leaving out the
+ * object that holds `skip`. */
+struct elfsym_next {
+    void *address;       /* NULL: nobody */
+    bool known;          /* `start` lies in a loaded object at all */
+    bool start_is_later; /* that object stands behind the one of `skip` */
+    bool is_earlier;     /* the definition stands before the one of `skip` */
+};
+struct elfsym_next elfsym_after(const void *start, const void *skip, const char *symbol);
 
 #endif

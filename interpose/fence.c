@@ -14,8 +14,8 @@ static atomic_uintptr_t only_thread; /* the address of its fence_last_stream; wr
 static atomic_bool many_streams, many_threads;
 static atomic_int captures;
 
-/* Before a second stream is used: blocks may have been handed out again while the first one still works on them. That
- * was right as long as only that stream could touch them. */
+/* Before a second stream is used: blocks may have been handed out again while the first one still works on
+ * them. That was right as long as only that stream could touch them. */
 static void drain(void)
 {
     if (atomic_load(&captures) == 0)
@@ -100,12 +100,6 @@ int fence_open(struct fence *fence, CUcontext context)
     fence->context = context;
     fence->open = 1;
     pthread_mutex_init(&fence->lock, NULL);
-    for (int i = 0; i < FENCE_EVENTS; i++) {
-        if (driver.cuEventCreate(&fence->events[i], CU_EVENT_DISABLE_TIMING) != CUDA_SUCCESS) {
-            fence_close(fence, true);
-            return -EIO;
-        }
-    }
     return 0;
 }
 
@@ -146,6 +140,8 @@ static bool close_epoch(struct fence *fence)
     if (!fence->used)
         return true;
     if (fence->count == FENCE_EVENTS || fence_capturing() ||
+        (!fence->events[place] &&
+         driver.cuEventCreate(&fence->events[place], CU_EVENT_DISABLE_TIMING) != CUDA_SUCCESS) ||
         driver.cuCtxRecordEvent(fence->context, fence->events[place]) != CUDA_SUCCESS)
         return false;
     fence->closed[place] = fence->open++;
@@ -180,7 +176,8 @@ int fence_wait(struct fence *fence, uint64_t epoch)
         return 0;
     if (fence_capturing())
         return -EBUSY;
-    /* The end of everything submitted so far is the end of every epoch that is not open; and of the open one's frees. */
+    /* The end of everything submitted so far is the end of every epoch that is not open; and of the open
+     * one's frees. */
     pthread_mutex_lock(&fence->lock);
     const uint64_t open = fence->open;
     fence->open += fence->used;

@@ -1,13 +1,13 @@
 /* fence: when may bytes that the program has freed be used again, unmapped or given back?
  *
- * Native frees wait for all work of the context. We either wait as they do (strict), or return at once and remember what
- * must be done first (deferred): frees are gathered into epochs, and one context event closes an epoch for all of them.
- * While all work of the process has gone to one stream, the order of that stream is the fence: a freed block may be
- * handed out again at once, and only unmapping must wait.
+ * Native frees wait for all work of the context. We either wait as they do (strict), or return at once and
+ * remember what must be done first (deferred): frees are gathered into epochs, and one context event closes
+ * an epoch for all of them. While all work of the process has gone to one stream, the order of that stream is
+ * the fence: a freed block may be handed out again at once, and only unmapping must wait.
  *
- * That holds only if every piece of work is seen: each entry point that submits work reports its stream here (work.def),
- * and handing out one that we do not know ends the shortcut for good. Owns work_lock (held for a few instructions) and
- * one lock per struct fence, never held across a wait.
+ * That holds only if every piece of work is seen: each entry point that submits work reports its stream here
+ * (work.def), and handing out one that we do not know ends the shortcut for good. Owns work_lock (held for a
+ * few instructions) and one lock per struct fence, never held across a wait.
  */
 #ifndef GPUCAP_FENCE_H
 #define GPUCAP_FENCE_H
@@ -19,7 +19,8 @@
 
 /* ---- who submits work ---- */
 
-/* What distinguishes streams: the legacy default stream is 1, a per-thread one is its thread's own. 0: none. */
+/* What distinguishes streams: the legacy default stream is 1, a per-thread one is its thread's own. 0: none.
+ */
 extern _Thread_local uintptr_t fence_last_stream;
 void fence_work_slow(uintptr_t stream);
 
@@ -69,9 +70,9 @@ struct fence {
     CUcontext context;
     pthread_mutex_t lock;
     /* guarded by lock */
-    uint64_t open;      /* the epoch that frees now belong to */
-    uint64_t done;      /* all work of this epoch and those before it is done */
-    bool used;          /* somebody belongs to the open epoch */
+    uint64_t open;                 /* the epoch that frees now belong to */
+    uint64_t done;                 /* all work of this epoch and those before it is done */
+    bool used;                     /* somebody belongs to the open epoch */
     uint64_t closed[FENCE_EVENTS]; /* epochs whose events are under way, oldest first */
     CUevent events[FENCE_EVENTS];
     unsigned first, count;

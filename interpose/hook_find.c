@@ -7,22 +7,27 @@
 
 /* By the address that the driver returned, never by the name that was asked for: one name has several ABIs.
  */
-static CUresult hooked(CUresult result, void **function)
+static CUresult hooked(CUresult result, const char *symbol, void **function)
 {
-    if (result == CUDA_SUCCESS && function && *function)
-        *function = resolve_hook(*function);
+    if (result == CUDA_SUCCESS && function && *function) {
+        void *address = *function;
+
+        *function = resolve_hook(address);
+        if (*function == address)
+            resolve_passed_on(symbol);
+    }
     return result;
 }
 
 CUresult cuGetProcAddress(const char *symbol, void **function, int version, cuuint64_t flags)
 {
-    return hooked(driver.cuGetProcAddress(symbol, function, version, flags), function);
+    return hooked(driver.cuGetProcAddress(symbol, function, version, flags), symbol, function);
 }
 
 CUresult cuGetProcAddress_v2(const char *symbol, void **function, int version, cuuint64_t flags,
                              CUdriverProcAddressQueryResult *status)
 {
-    return hooked(driver.cuGetProcAddress_v2(symbol, function, version, flags, status), function);
+    return hooked(driver.cuGetProcAddress_v2(symbol, function, version, flags, status), symbol, function);
 }
 
 CUresult cuInit(unsigned int flags)
@@ -30,8 +35,9 @@ CUresult cuInit(unsigned int flags)
     switch (library_mode()) {
     case LIBRARY_REFUSE:
         return CUDA_ERROR_NOT_PERMITTED;
-    case LIBRARY_CAP:
-        measure_start(); /* runs while the driver starts */
+    case LIBRARY_ON:
+        if (options_any_limit(library_options()))
+            measure_start(); /* runs while the driver starts */
         break;
     case LIBRARY_PASS:
         break;

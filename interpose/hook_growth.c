@@ -4,6 +4,7 @@
  *
  * A launch is checked once per kernel: after that it costs one compare. Owns no lock.
  */
+#include "fence.h"
 #include "hooks.h"
 #include "route.h"
 
@@ -66,9 +67,10 @@ static void after_first_launch(CUfunction kernel, const struct route_growth *gro
         atomic_store_explicit(place_of(kernel), (void *)kernel, memory_order_relaxed);
 }
 
-#define LAUNCH(kernel, call)                                                                                 \
+#define LAUNCH(kernel, stream, call)                                                                         \
     ({                                                                                                       \
         CUresult result_;                                                                                    \
+        fence_work(stream);                                                                                  \
         if (is_known(kernel)) {                                                                              \
             result_ = (call);                                                                                \
         } else {                                                                                             \
@@ -88,21 +90,24 @@ static void after_first_launch(CUfunction kernel, const struct route_growth *gro
                                     CUstream stream, void **arguments, void **extra)                         \
     {                                                                                                        \
         return LAUNCH(                                                                                       \
-            f, driver.cuLaunchKernel##suffix(f, gx, gy, gz, bx, by, bz, shared, stream, arguments, extra));  \
+            f, fence_stream##suffix(stream),                                                                 \
+            driver.cuLaunchKernel##suffix(f, gx, gy, gz, bx, by, bz, shared, stream, arguments, extra));     \
     }                                                                                                        \
                                                                                                              \
     CUresult cuLaunchKernelEx##suffix(const CUlaunchConfig *config, CUfunction f, void **arguments,          \
                                       void **extra)                                                          \
     {                                                                                                        \
-        return LAUNCH(f, driver.cuLaunchKernelEx##suffix(config, f, arguments, extra));                      \
+        return LAUNCH(f, config ? fence_stream##suffix(config->hStream) : 1,                                 \
+                      driver.cuLaunchKernelEx##suffix(config, f, arguments, extra));                         \
     }                                                                                                        \
                                                                                                              \
     CUresult cuLaunchCooperativeKernel##suffix(                                                              \
         CUfunction f, unsigned int gx, unsigned int gy, unsigned int gz, unsigned int bx, unsigned int by,   \
         unsigned int bz, unsigned int shared, CUstream stream, void **arguments)                             \
     {                                                                                                        \
-        return LAUNCH(f, driver.cuLaunchCooperativeKernel##suffix(f, gx, gy, gz, bx, by, bz, shared, stream, \
-                                                                  arguments));                               \
+        return LAUNCH(                                                                                       \
+            f, fence_stream##suffix(stream),                                                                 \
+            driver.cuLaunchCooperativeKernel##suffix(f, gx, gy, gz, bx, by, bz, shared, stream, arguments)); \
     }
 
 LAUNCH_HOOKS()

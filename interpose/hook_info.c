@@ -1,5 +1,6 @@
 /* The hooks that tell a program how much memory there is: the smaller of the card and the limit. */
 #include "hooks.h"
+#include "pools.h"
 #include "route.h"
 
 static uint64_t smaller(uint64_t a, uint64_t b)
@@ -7,17 +8,22 @@ static uint64_t smaller(uint64_t a, uint64_t b)
     return a < b ? a : b;
 }
 
+/* What is told to be free can be allocated: the rest of the card or of the limit, and what our pools hold
+ * idle. */
 CUresult cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes)
 {
     CUresult result = driver.cuMemGetInfo_v2(free_bytes, total_bytes);
-    struct device *device = result == CUDA_SUCCESS && route_active() ? device_current() : NULL;
+    CUdevice ordinal;
 
-    if (!device)
+    if (result != CUDA_SUCCESS || !route_active() || driver.cuCtxGetDevice(&ordinal) != CUDA_SUCCESS)
         return result;
-    if (total_bytes)
+    struct device *device = device_get(ordinal);
+    if (total_bytes && device)
         *total_bytes = smaller(*total_bytes, device->limit);
-    if (free_bytes)
+    if (free_bytes && device)
         *free_bytes = smaller(*free_bytes, account_view(&device->account).room);
+    if (free_bytes)
+        *free_bytes += pools_reclaimable(ordinal);
     return result;
 }
 

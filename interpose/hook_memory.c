@@ -5,8 +5,11 @@
 CUresult cuMemAlloc_v2(CUdeviceptr *address, size_t bytes)
 {
     struct route_ticket ticket;
-    CUresult result = route_enter(&ticket, BLOCKS_LINEAR, bytes);
+    CUresult result;
 
+    if (route_pool_alloc(address, bytes, &result))
+        return result;
+    result = route_enter(&ticket, BLOCKS_LINEAR, bytes);
     if (result != CUDA_SUCCESS)
         return result;
     result = driver.cuMemAlloc_v2(address, bytes);
@@ -51,6 +54,10 @@ CUresult cuMemAllocManaged(CUdeviceptr *address, size_t bytes, unsigned int flag
 
 CUresult cuMemFree_v2(CUdeviceptr address)
 {
+    CUresult result;
+
+    if (route_pool_free(address, false, &result))
+        return result;
     struct route_release release = route_free(BLOCKS_LINEAR, address);
 
     return route_freed(&release, driver.cuMemFree_v2(address));
@@ -83,6 +90,10 @@ CUresult cuMemFree_v2(CUdeviceptr address)
                                                                                                              \
     CUresult cuMemFreeAsync##suffix(CUdeviceptr address, CUstream stream)                                    \
     {                                                                                                        \
+        CUresult result;                                                                                     \
+                                                                                                             \
+        if (route_pool_free(address, true, &result))                                                         \
+            return result;                                                                                   \
         struct route_release release = route_free(BLOCKS_LINEAR, address);                                   \
                                                                                                              \
         return route_freed(&release, driver.cuMemFreeAsync##suffix(address, stream));                        \

@@ -79,7 +79,7 @@ static bool limited_view(nvml_device card, uint64_t card_total, uint64_t *limit,
     char uuid[NVML_UUID_TEXT];
     struct measure_card self = {.uuid = uuid};
 
-    if (library_mode() != LIBRARY_CAP || nvml.uuid(card, uuid, sizeof uuid) != NVML_OK)
+    if (library_mode() != LIBRARY_ON || nvml.uuid(card, uuid, sizeof uuid) != NVML_OK)
         return false;
     int ordinal = device_ordinal_of(uuid);
     if (ordinal == RULES_NO_ORDINAL)

@@ -3,6 +3,7 @@
 #include "hooks.h"
 
 #include <stddef.h>
+#include <stdlib.h>
 #include <string.h>
 
 static const struct row {
@@ -40,4 +41,21 @@ void *hooks_for(void *address)
             return rows[i].hook;
     }
     return address;
+}
+
+/* Sorted, as quiet.def is. */
+static const char *const quiet[] = {
+#define QUIET(symbol) #symbol,
+#include "quiet.def"
+#undef QUIET
+};
+
+static int compare(const void *name, const void *entry)
+{
+    return strcmp(name, *(const char *const *)entry);
+}
+
+bool hooks_quiet(const char *name)
+{
+    return bsearch(name, quiet, sizeof quiet / sizeof *quiet, sizeof *quiet, compare) != NULL;
 }

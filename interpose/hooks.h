@@ -16,6 +16,9 @@
 /* Our hook of an exact name, or NULL. */
 void *hooks_find(const char *name);
 
+/* True for an entry point that we know to submit no work of its own. */
+bool hooks_quiet(const char *name);
+
 /* Our hook in front of the driver's entry point at `address`, or `address` itself. */
 void *hooks_for(void *address);
 

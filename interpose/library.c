@@ -9,17 +9,19 @@
 #include "device.h"
 #include "log.h"
 #include "measure.h"
+#include "pools.h"
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static atomic_int mode = LIBRARY_PASS;
 static atomic_bool started; /* CUDA, in this process */
 static struct options options;
 
-/* Locks are taken in the order of their rank (devices, accounts, blocks), so that no table is half-written in
- * the child. */
+/* Locks are taken in the order of their rank (pools, devices, accounts, blocks), so that no table is
+ * half-written in the child. */
 static void before_fork(void)
 {
     measure_finish();
+    pools_lock_for_fork();
     device_lock_for_fork();
     blocks_lock_for_fork();
 }
@@ -28,6 +30,7 @@ static void after_fork_parent(void)
 {
     blocks_unlock_after_fork();
     device_unlock_after_fork();
+    pools_unlock_after_fork();
 }
 
 /* CUDA does not work in the child of a process that has started it: nothing of the parent's account is ours.
@@ -57,15 +60,16 @@ static void begin(void)
         return;
     }
     log_set(options.log);
-    if (!options_any_limit(&options))
+    if (!options_any_limit(&options) && !options.pool)
         return;
     device_setup(&options);
+    pools_setup(&options);
     if (pthread_atfork(before_fork, after_fork_parent, after_fork_child) || atexit(at_exit)) {
         log_error("no memory to set up; CUDA is refused, so that the program does not run without its limit");
         atomic_store(&mode, LIBRARY_REFUSE);
         return;
     }
-    atomic_store(&mode, LIBRARY_CAP);
+    atomic_store(&mode, LIBRARY_ON);
 }
 
 enum library_mode library_mode(void)

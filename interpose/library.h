@@ -6,9 +6,9 @@
 #include "options.h"
 
 enum library_mode {
-    LIBRARY_PASS, /* nothing is limited here, or we are past exit or in a forked child: the program as without
-                     us */
-    LIBRARY_CAP,  /* limits hold */
+    LIBRARY_PASS, /* nothing is limited or pooled here, or we are past exit or in a forked child: the program
+                     as without us */
+    LIBRARY_ON,   /* limits hold, memory is pooled */
     LIBRARY_REFUSE, /* limits were asked for and cannot hold: CUDA does not start */
 };
 

@@ -56,18 +56,64 @@ static int set_reserve(struct options *options, const char *value, const char **
     return rc ? -EINVAL : 0;
 }
 
+/* Which of the names a value is; -EINVAL if none. */
+static int choose(const char *value, const char *const *names, const char **why)
+{
+    for (int i = 0; names[i]; i++) {
+        if (!strcmp(value, names[i]))
+            return i;
+    }
+    *why = "not one of them";
+    return -EINVAL;
+}
+
+static int set_choice(bool *out, const char *value, const char *off, const char *on, const char **why)
+{
+    int choice = choose(value, (const char *const[]){off, on, NULL}, why);
+
+    if (choice >= 0)
+        *out = choice;
+    return choice < 0 ? choice : 0;
+}
+
 static int set_log(struct options *options, const char *value, const char **why)
 {
-    static const char *const names[] = {"quiet", "error", "info"};
+    int choice = choose(value, (const char *const[]){"quiet", "error", "info", NULL}, why);
 
-    for (int i = 0; i < 3; i++) {
-        if (!strcmp(value, names[i])) {
-            options->log = (enum options_log)i;
-            return 0;
-        }
+    if (choice >= 0)
+        options->log = (enum options_log)choice;
+    return choice < 0 ? choice : 0;
+}
+
+static int set_slack(struct options *options, const char *value, const char **why)
+{
+    struct size_value slack;
+
+    if (size_parse(value, strlen(value), &slack) || !slack.is_percent) {
+        *why = "not a percentage";
+        return -EINVAL;
     }
-    *why = "not a level";
-    return -EINVAL;
+    options->slack = slack;
+    return 0;
+}
+
+static int set_decay(struct options *options, const char *value, const char **why)
+{
+    unsigned seconds = 0;
+    size_t i = 0;
+
+    if (!strcmp(value, "off")) {
+        options->decay = -1;
+        return 0;
+    }
+    for (; value[i] >= '0' && value[i] <= '9' && i < 6; i++)
+        seconds = seconds * 10 + (unsigned)(value[i] - '0');
+    if (i == 0 || value[i]) {
+        *why = "not a number of seconds";
+        return -EINVAL;
+    }
+    options->decay = seconds;
+    return 0;
 }
 
 /* Sets, and says what is wrong in `why` alone; the callers know where the value came from. */
@@ -86,6 +132,21 @@ static int set_value(struct options *options, int id, const char *value, enum op
         break;
     case OPTIONS_RESERVE:
         rc = set_reserve(options, value, why);
+        break;
+    case OPTIONS_POOL:
+        rc = set_choice(&options->pool, value, "off", "on", why);
+        break;
+    case OPTIONS_FREE:
+        rc = set_choice(&options->deferred, value, "strict", "deferred", why);
+        break;
+    case OPTIONS_SLACK:
+        rc = set_slack(options, value, why);
+        break;
+    case OPTIONS_DECAY:
+        rc = set_decay(options, value, why);
+        break;
+    case OPTIONS_ZERO:
+        rc = set_choice(&options->zero, value, "off", "on", why);
         break;
     case OPTIONS_LOG:
         rc = set_log(options, value, why);

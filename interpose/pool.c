@@ -61,7 +61,8 @@ static struct pool_entry *table_find(const struct pool *pool, uint64_t address)
 {
     if (!pool->table)
         return NULL;
-    for (uint64_t i = home_of(pool, address); pool->table[i].address; i = (i + 1) & (pool->table_capacity - 1)) {
+    for (uint64_t i = home_of(pool, address); pool->table[i].address;
+         i = (i + 1) & (pool->table_capacity - 1)) {
         if (pool->table[i].address == address)
             return &pool->table[i];
     }
@@ -178,7 +179,8 @@ int pool_alloc(struct pool *pool, uint64_t bytes, uint64_t *address)
         pool->hits++;
     else if (rc == 0)
         rc = pool_make_fit(pool, size, &range);
-    if (range && (rc = table_prepare(pool))) { /* others may have used up the room while the lock was dropped */
+    if (range &&
+        (rc = table_prepare(pool))) { /* others may have used up the room while the lock was dropped */
         ranges_give(&pool->ranges, range, 0);
         range = NULL;
     }

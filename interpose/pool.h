@@ -1,11 +1,12 @@
 /* pool: the memory of one context under cuMemAlloc and cuMemFree.
  *
- * First reuse what is free and mapped; then stitch: take whole free chunks out of holes that are too small and map them side by
- * side where the request fits; then grow. Nothing live moves, and no pointer changes. What may be reused or unmapped when is the
- * fence's affair; how much may be held is the limit's, through the callbacks.
+ * First reuse what is free and mapped; then stitch: take whole free chunks out of holes that are too small
+ * and map them side by side where the request fits; then grow. Nothing live moves, and no pointer changes.
+ * What may be reused or unmapped when is the fence's affair; how much may be held is the limit's, through the
+ * callbacks.
  *
- * Owns one lock per pool (rank: before a fence's, after none). It is held across the driver's mapping calls, which do
- * not wait for running work, and never across one that does.
+ * Owns one lock per pool (rank: before a fence's, after none). It is held across the driver's mapping calls,
+ * which do not wait for running work, and never across one that does.
  */
 #ifndef GPUCAP_POOL_H
 #define GPUCAP_POOL_H
@@ -45,7 +46,8 @@ struct pool {
     CUcontext context;
     CUdevice ordinal;
     struct pool_budget budget;
-    uint32_t slack_permille; /* of what is live: how much more may be held before waiting is preferred to growing */
+    uint32_t slack_permille; /* of what is live: how much more may be held before waiting is preferred to
+                                growing */
     struct vmm vmm;
     struct fence fence;
     pthread_mutex_t lock;
@@ -82,10 +84,12 @@ int pool_block(struct pool *pool, uint64_t address, bool inside, struct pool_blo
 /* Frees a block: done is true if all work on it is known to be done. 0 or -EINVAL. */
 int pool_free(struct pool *pool, uint64_t address, bool done);
 
-/* Somebody else holds the backing of the block: from now on it is never unmapped, moved or reused. 0 or -EINVAL. */
+/* Somebody else holds the backing of the block: from now on it is never unmapped, moved or reused. 0 or
+ * -EINVAL. */
 int pool_pin(struct pool *pool, uint64_t address);
 
-/* Gives idle memory back to the driver, at least `bytes` if there is that much. Returns how much. Does not wait for work. */
+/* Gives idle memory back to the driver, at least `bytes` if there is that much. Returns how much. Does not
+ * wait for work. */
 uint64_t pool_trim(struct pool *pool, uint64_t bytes);
 
 /* Bytes of whole free chunks: what could be stitched together or given back. */

@@ -1,9 +1,10 @@
 /* pool_grow: see pool_grow.h.
  *
- * The prices decide little between stitching and growing: per chunk of 2 MiB, unmapping and mapping again costs about 45 us, creating and
- * mapping a new one 46 us (measured, H200; facts in docs/decisions.md). So what is held is used before more is
- * taken, oldest free first, whose work is most likely done. New memory comes in larger chunks for larger requests: a request is
- * made of at most a few hundred, so that gigabytes cost milliseconds, and small requests keep small chunks that stitch well.
+ * The prices decide little between stitching and growing: per chunk of 2 MiB, unmapping and mapping again
+ * costs about 45 us, creating and mapping a new one 46 us (measured, H200; facts in docs/decisions.md). So
+ * what is held is used before more is taken, oldest free first, whose work is most likely done. New memory
+ * comes in larger chunks for larger requests: a request is made of at most a few hundred, so that gigabytes
+ * cost milliseconds, and small requests keep small chunks that stitch well.
  */
 #include "pool_grow.h"
 
@@ -11,8 +12,9 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#define CHUNK_MAX     (UINT64_C(512) << 20)
-#define CHUNK_DIVISOR 256 /* a request is at least so many times its chunk: utilization 0.990 on the traces, 64 gave 0.983 */
+#define CHUNK_MAX (UINT64_C(512) << 20)
+#define CHUNK_DIVISOR                                                                                        \
+    256 /* a request is at least so many times its chunk: utilization 0.990 on the traces, 64 gave 0.983 */
 
 uint64_t pool_mapped_end(const struct pool *pool)
 {
@@ -35,8 +37,8 @@ static uint64_t chunk_bytes(uint64_t request, uint64_t left)
 
 /* ---- whole free chunks ---- */
 
-/* The next whole chunk of a free range at or below `below` (an end); false if there is none. From high to low, so that
- * what remains of the range stays in one piece. */
+/* The next whole chunk of a free range at or below `below` (an end); false if there is none. From high to
+ * low, so that what remains of the range stays in one piece. */
 static bool next_chunk(const struct pool *pool, const struct range *range, uint64_t *below, uint64_t *start,
                        uint64_t *bytes)
 {
@@ -77,8 +79,10 @@ static int scratch_prepare(struct pool *pool, uint64_t count)
         return 0;
     while (capacity < count)
         capacity *= 2;
-    void *chunks = mmap(NULL, capacity * sizeof *pool->chunks, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    void *homes = mmap(NULL, capacity * sizeof *pool->homes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    void *chunks = mmap(NULL, capacity * sizeof *pool->chunks, PROT_READ | PROT_WRITE,
+                        MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    void *homes = mmap(NULL, capacity * sizeof *pool->homes, PROT_READ | PROT_WRITE,
+                       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (chunks == MAP_FAILED || homes == MAP_FAILED) {
         if (chunks != MAP_FAILED)
             munmap(chunks, capacity * sizeof *pool->chunks);
@@ -114,7 +118,8 @@ static struct vmm_chunk *fresh_at(const struct pool *pool, uint64_t i)
     return &pool->chunks[pool->chunk_capacity - 1 - i];
 }
 
-/* Bytes that could be gathered from whole free chunks whose work is done; *later: of those whose work is not. */
+/* Bytes that could be gathered from whole free chunks whose work is done; *later: of those whose work is not.
+ */
 static uint64_t gatherable(struct pool *pool, const struct move *move, uint64_t *later)
 {
     const uint64_t target = move->plan.map_bytes;
@@ -337,7 +342,8 @@ uint64_t pool_trim(struct pool *pool, uint64_t bytes)
     pthread_mutex_lock(&pool->lock);
     fence_poll(&pool->fence);
     reclaim_pending(pool);
-    for (struct range *f = pool->ranges.oldest; f && given < bytes && scratch_prepare(pool, 1) == 0; f = next) {
+    for (struct range *f = pool->ranges.oldest; f && given < bytes && scratch_prepare(pool, 1) == 0;
+         f = next) {
         uint64_t below = f->start + f->bytes, start, size;
         const uint64_t bottom = f->start;
 

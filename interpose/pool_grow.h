@@ -1,11 +1,12 @@
-/* pool_grow: what a pool does when no free range fits. Called with the pool's lock; pool.c is its only user. */
+/* pool_grow: what a pool does when no free range fits. Called with the pool's lock; pool.c is its only user.
+ */
 #ifndef GPUCAP_POOL_GROW_H
 #define GPUCAP_POOL_GROW_H
 
 #include "pool.h"
 
-/* Makes room for `size` bytes and takes them: by blocks whose work has ended, by stitching, by growing, by waiting.
- * 0 or -ENOMEM. May drop the lock while it waits for work. */
+/* Makes room for `size` bytes and takes them: by blocks whose work has ended, by stitching, by growing, by
+ * waiting. 0 or -ENOMEM. May drop the lock while it waits for work. */
 int pool_make_fit(struct pool *pool, uint64_t size, struct range **out);
 
 /* Bytes of whole chunks in free ranges, up to `enough`. */

@@ -408,7 +408,8 @@ int ranges_init(struct ranges *r, uint64_t base, uint64_t span)
     memset(r, 0, sizeof *r);
     r->base = base;
     r->span = span;
-    r->hints = mmap(NULL, hint_bytes(span), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    r->hints = mmap(NULL, hint_bytes(span), PROT_READ | PROT_WRITE,
+                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (r->hints == MAP_FAILED)
         return -ENOMEM;
     if (ranges_prepare(r, 1)) {

@@ -18,7 +18,7 @@
 #define RANGES_PAGE                                                                                          \
     (UINT64_C(2) << 20) /* memory comes and goes in multiples of this (granularity of the driver) */
 #define RANGES_BINS (64 + 32 * 32)
-#define RANGES_HINT (UINT64_C(32) << 20)  /* one hint for so many bytes of address space */
+#define RANGES_HINT (UINT64_C(32) << 20) /* one hint for so many bytes of address space */
 
 enum range_state { RANGE_LIVE, RANGE_FREE, RANGE_HOLE };
 
@@ -29,7 +29,7 @@ struct range {
     struct range *older, *newer; /* free, a page or more: by the time of the last free */
     uint64_t epoch;              /* free: of the latest free in it; what that means is the owner's affair */
     enum range_state state;
-    bool aged;   /* stands in the list by time */
+    bool aged; /* stands in the list by time */
     /* live: the owner's own */
     uint64_t asked; /* bytes that the program asked for */
     uint64_t id;    /* of the allocation, never used twice */
@@ -41,7 +41,7 @@ struct ranges {
     uint64_t bin_map[(RANGES_BINS + 63) / 64];
     struct range *holes;
     struct range *oldest, *newest;
-    struct range *first; /* lowest address */
+    struct range *first;  /* lowest address */
     struct range **hints; /* some range that begins in each part of the address space, or NULL */
     uint64_t base, span;
     struct range *spare; /* nodes not in use, linked by next */

@@ -11,6 +11,7 @@
 
 #include "driver.h"
 #include "elfsym.h"
+#include "fence.h"
 #include "hooks.h"
 #include "nvml.h"
 
@@ -57,31 +58,82 @@ static void *hook_of(const char *name, void *address)
     return driver_bind(address) ? resolve_hook(address) : address;
 }
 
-static struct resolve_answer look_up_ours(void *handle, const char *name, const char *version, void *own)
+/* The program's own library, loaded for one of its libraries alone. */
+static void *ask_loaded(const char *name, const char *version)
 {
+    void *library = dlopen(name[0] == 'n' ? "libnvidia-ml.so.1" : "libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
+
+    return library ? ask(library, name, version) : NULL; /* and keep it */
+}
+
+/* RTLD_DEFAULT: false if somebody before us in the order of the program defines the name; then it is theirs.
+ */
+static bool look_up_default(const char *name, const char *version, void *own, const void *caller,
+                            void **found)
+{
+    if (ask(RTLD_DEFAULT, name, version) != own)
+        return false;
+    *found = ask(RTLD_NEXT, name, version); /* after us */
+    if (!*found && elfsym_after(caller, own, name).start_is_later)
+        *found = ask_loaded(name, version);
+    if (!*found)
+        ask(RTLD_NEXT, name, version); /* for dlerror */
+    return true;
+}
+
+/* RTLD_NEXT: false if the real function finds by itself what the program would have found without us. */
+static bool look_up_next(const char *name, const char *version, void *own, const void *caller, void **found)
+{
+    struct elfsym_next next = elfsym_after(caller, own, name);
+
+    if (!next.known || (next.address && next.is_earlier))
+        return false;
+    /* A caller behind us must not be led back to itself. */
+    *found = next.start_is_later ? next.address : ask(RTLD_NEXT, name, version);
+    return *found || !next.start_is_later;
+}
+
+static struct resolve_answer look_up_ours(void *handle, const char *name, const char *version, void *own,
+                                          const void *caller)
+{
+    const struct resolve_answer not_ours = {0};
     void *found;
 
-    if (handle == RTLD_NEXT || handle == RTLD_DEFAULT) {
-        found = ask(RTLD_NEXT, name, version); /* after us, in the order of the whole program */
+    if (handle == RTLD_DEFAULT) {
+        if (!look_up_default(name, version, own, caller, &found))
+            return not_ours;
+    } else if (handle == RTLD_NEXT) {
+        if (!look_up_next(name, version, own, caller, &found))
+            return not_ours;
     } else {
         found = ask(handle, name, version);
         if (!found)
-            return (struct resolve_answer){0};
+            return not_ours;
         if (found == own) /* the program's own handle: we stand first in it */
             found = ask(RTLD_NEXT, name, version);
     }
     /* Not found after us: without us the program would have got nothing, and dlerror says so already. */
-    return (struct resolve_answer){found ? hook_of(name, found) : NULL, 1};
+    if (!found)
+        return (struct resolve_answer){NULL, 1};
+    found = hook_of(name, found);
+    dlerror(); /* what we looked up ourselves and did not find is no concern of the program */
+    return (struct resolve_answer){found, 1};
 }
 
-EARLY struct resolve_answer resolve_look_up(void *handle, const char *name, const char *version)
+EARLY struct resolve_answer resolve_look_up(void *handle, const char *name, const char *version,
+                                            const void *caller)
 {
     void *own;
 
     find_real();
-    if (!may_be_ours(name) || !(own = name[0] == 'c' ? hooks_find(name) : nvml_hook_named(name)))
+    if (!may_be_ours(name))
         return (struct resolve_answer){0};
-    return look_up_ours(handle, name, version, own);
+    own = name[0] == 'c' ? hooks_find(name) : nvml_hook_named(name);
+    if (!own) {
+        resolve_passed_on(name);
+        return (struct resolve_answer){0};
+    }
+    return look_up_ours(handle, name, version, own, caller);
 }
 
 void *resolve_real(void *handle, const char *name)
@@ -93,4 +145,11 @@ void *resolve_real(void *handle, const char *name)
 void *resolve_hook(void *address)
 {
     return hooks_for(address);
+}
+
+void resolve_passed_on(const char *name)
+{
+    /* "cuMem...", not "cublas..." or "cudnn...", which reach the driver through entry points of their own. */
+    if (name[0] == 'c' && name[1] == 'u' && name[2] >= 'A' && name[2] <= 'Z' && !hooks_quiet(name))
+        fence_trust_nothing();
 }

@@ -17,13 +17,17 @@ struct resolve_answer {
     uintptr_t decided; /* 0: ask the real function */
 };
 
-/* Called by the trampoline. `version` is NULL for dlsym. */
-struct resolve_answer resolve_look_up(void *handle, const char *name, const char *version);
+/* Called by the trampoline. `version` is NULL for dlsym; `caller` is where the call returns to. */
+struct resolve_answer resolve_look_up(void *handle, const char *name, const char *version,
+                                      const void *caller);
 
 /* The real dlsym on a real handle. */
 void *resolve_real(void *handle, const char *name);
 
 /* What to hand out instead of an address that the driver returned: our hook, or the same address. */
 void *resolve_hook(void *address);
+
+/* An entry point that is not ours has been handed out. If we do not know it, work may now go unseen. */
+void resolve_passed_on(const char *name);
 
 #endif

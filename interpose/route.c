@@ -5,6 +5,7 @@
 
 #include "library.h"
 #include "log.h"
+#include "pools.h"
 
 #define NEVER_FITS     ((size_t)1 << 50)    /* answered with "out of memory" at once (measured) */
 #define POOL_STEP      (UINT64_C(32) << 20) /* a driver pool grows in steps of this size (measured, H200) */
@@ -12,7 +13,7 @@
 
 bool route_active(void)
 {
-    return library_mode() == LIBRARY_CAP;
+    return library_mode() == LIBRARY_ON;
 }
 
 /* The driver itself says no: to a request that cannot be met. So a program that may not allocate at all (no
@@ -63,10 +64,19 @@ static bool try_take(struct route_ticket *ticket, struct device *device, enum bl
     return false;
 }
 
+/* Lets go of what is held and not used on the card. True if that was anything. */
+static bool make_room(const struct device *device, uint64_t bytes)
+{
+    const bool ours = pools_trim(device->ordinal, limit_round(bytes)) != 0;
+
+    return trim_pool(device) || ours;
+}
+
 static CUresult take(struct route_ticket *ticket, struct device *device, enum blocks_kind kind,
                      uint64_t bytes)
 {
-    if (try_take(ticket, device, kind, bytes) || (trim_pool(device) && try_take(ticket, device, kind, bytes)))
+    if (try_take(ticket, device, kind, bytes) ||
+        (make_room(device, bytes) && try_take(ticket, device, kind, bytes)))
         return CUDA_SUCCESS;
     return refuse(device, kind, bytes);
 }
@@ -250,6 +260,7 @@ void route_context_ended(const void *context)
     while (context && blocks_take_of_context(context, &block))
         give_back(&block);
     device_each(forget_growth);
+    pools_context_ended((CUcontext)context);
 }
 
 static CUresult grow(struct route_growth *growth, struct device *device, uint64_t bytes)
@@ -258,7 +269,7 @@ static CUresult grow(struct route_growth *growth, struct device *device, uint64_
     if (!device || bytes == 0)
         return CUDA_SUCCESS;
     if (account_grow(&device->account, bytes) ||
-        (trim_pool(device) && account_grow(&device->account, bytes))) {
+        (make_room(device, bytes) && account_grow(&device->account, bytes))) {
         *growth = (struct route_growth){device, bytes};
         return CUDA_SUCCESS;
     }
@@ -302,4 +313,98 @@ void route_grown(const struct route_growth *growth)
 {
     if (growth->device)
         account_grown(&growth->device->account, growth->bytes);
+}
+
+/* ---- the pool ---- */
+
+/* In a capture the driver decides whether memory calls are allowed, and a refusal ends the capture: it is
+ * asked. */
+static CUresult ask_about_capture(void)
+{
+    CUdeviceptr address;
+
+    if (!fence_capturing())
+        return CUDA_SUCCESS;
+    CUresult result = driver.cuMemAlloc_v2(&address, NEVER_FITS);
+    return result == CUDA_ERROR_OUT_OF_MEMORY ? CUDA_SUCCESS : result;
+}
+
+static CUresult refuse_pooled(const struct pool *pool, uint64_t bytes)
+{
+    CUdeviceptr address = 0;
+    CUresult result = driver.cuMemAlloc_v2(&address, NEVER_FITS);
+    char asked[SIZE_TEXT];
+
+    log_info("out of memory on device %d: asked for %s", pool->ordinal, size_format(bytes, asked));
+    return result == CUDA_SUCCESS ? CUDA_ERROR_OUT_OF_MEMORY : result;
+}
+
+/* Idle memory of other contexts and of the driver's own pool on the same card. */
+static bool others_let_go(const struct pool *pool, uint64_t bytes)
+{
+    const struct device device = {.ordinal = pool->ordinal};
+
+    return make_room(&device, bytes);
+}
+
+bool route_pool_alloc(CUdeviceptr *address, size_t bytes, CUresult *result)
+{
+    struct pool *pool = address && bytes && route_active() ? pools_current() : NULL;
+    uint64_t start;
+
+    if (!pool)
+        return false;
+    *result = ask_about_capture();
+    if (*result != CUDA_SUCCESS)
+        return true;
+    if (pool_alloc(pool, bytes, &start) &&
+        !(others_let_go(pool, bytes) && pool_alloc(pool, bytes, &start) == 0)) {
+        *result = refuse_pooled(pool, bytes);
+        return true;
+    }
+    *address = start;
+    if (library_options()->zero && driver.cuMemsetD8_v2(start, 0, bytes) == CUDA_SUCCESS)
+        driver.cuCtxSynchronize();
+    return true;
+}
+
+/* The wait that native frees have. */
+static CUresult wait_as_native(const struct pool *pool)
+{
+    CUcontext current = NULL;
+
+    if (fence_idle())
+        return CUDA_SUCCESS;
+    fence_waiting();
+    driver.cuCtxGetCurrent(&current);
+    if (current == pool->context)
+        return driver.cuCtxSynchronize();
+    CUresult result = driver.cuCtxPushCurrent_v2(pool->context);
+    if (result == CUDA_SUCCESS) {
+        result = driver.cuCtxSynchronize();
+        driver.cuCtxPopCurrent_v2(&current);
+    }
+    return result;
+}
+
+bool route_pool_free(CUdeviceptr address, bool ordered, CUresult *result)
+{
+    struct pool *pool = address && route_active() ? pools_of(address) : NULL;
+    struct pool_block block;
+
+    if (!pool)
+        return false;
+    *result = CUDA_ERROR_INVALID_VALUE;
+    if (pool_block(pool, address, false, &block))
+        return true;
+    *result = ordered ? CUDA_SUCCESS : ask_about_capture();
+    if (*result != CUDA_SUCCESS)
+        return true;
+    /* Nothing can be waited for while a capture is open; then the fence decides when the block is free. */
+    const bool wait = !ordered && !library_options()->deferred && !fence_capturing();
+    if (wait && (*result = wait_as_native(pool)) != CUDA_SUCCESS)
+        return true;
+    if (pool_free(pool, address, wait))
+        *result = CUDA_ERROR_INVALID_VALUE;
+    return true;
 }

@@ -56,6 +56,11 @@ CUresult route_context_made(CUdevice ordinal);
 /* A context has ended, and the memory in it. */
 void route_context_ended(const void *context);
 
+/* cuMemAlloc and cuMemFree through the pool. False: this one is not the pool's, go on with the driver's own.
+ * `ordered`: the free is ordered by a stream and does not wait. */
+bool route_pool_alloc(CUdeviceptr *address, size_t bytes, CUresult *result);
+bool route_pool_free(CUdeviceptr address, bool ordered, CUresult *result);
+
 /* True if the calling program runs under a limit at all. */
 bool route_active(void);
 

@@ -24,6 +24,7 @@
         .if \version == 0
         xorl    %edx, %edx
         .endif
+        movq    24(%rsp), %rcx          /* who asks */
         call    resolve_look_up
         testq   %rdx, %rdx
         popq    %rdx
@@ -57,6 +58,7 @@
         .if \version == 0
         mov     x2, xzr
         .endif
+        mov     x3, x30                 /* who asks */
         bl      resolve_look_up
         cbnz    x1, 1f
         ldp     x0, x1, [sp, #16]

@@ -35,8 +35,8 @@ struct vmm {
     CUmemAccessDesc access[VMM_PEERS_MAX]; /* the card itself, then its peers */
     int access_count;
     struct vmm_slot *slots;
-    uint64_t physical;                            /* bytes created and not released */
-    uint64_t calls; /* of the driver, ever: create, map, access, unmap, release */
+    uint64_t physical; /* bytes created and not released */
+    uint64_t calls;    /* of the driver, ever: create, map, access, unmap, release */
 };
 
 /* 0; -ENOTSUP if the card has no virtual memory management as we need it; another -errno. */

@@ -1,0 +1,89 @@
+/* The hooks on work: each reports the stream it goes to, and jumps on. */
+#include "fence.h"
+#include "hooks.h"
+
+/* For work whose streams are not in the parameters. */
+static uintptr_t fence_every_stream(void)
+{
+    fence_trust_nothing();
+    return 1;
+}
+
+#define WORK(symbol, stream, parameters, arguments)                                                          \
+    CUresult symbol parameters                                                                               \
+    {                                                                                                        \
+        fence_work(stream);                                                                                  \
+        return driver.symbol arguments;                                                                      \
+    }
+#include "work.def"
+#undef WORK
+
+/* A capture makes a stream do work later, and forbids much meanwhile: other streams must be done with what is
+ * reused, and nobody may put events into the context. */
+#define BEGIN(stream, call)                                                                                  \
+    ({                                                                                                       \
+        fence_work(stream);                                                                                  \
+        CUresult result_ = (call);                                                                           \
+        if (result_ == CUDA_SUCCESS)                                                                         \
+            fence_capture(1);                                                                                \
+        result_;                                                                                             \
+    })
+
+#define CAPTURE_HOOKS(suffix)                                                                                \
+    CUresult cuStreamBeginCapture##suffix(CUstream stream)                                                   \
+    {                                                                                                        \
+        return BEGIN(fence_stream##suffix(stream), driver.cuStreamBeginCapture##suffix(stream));             \
+    }                                                                                                        \
+                                                                                                             \
+    CUresult cuStreamBeginCapture_v2##suffix(CUstream stream, CUstreamCaptureMode mode)                      \
+    {                                                                                                        \
+        return BEGIN(fence_stream##suffix(stream), driver.cuStreamBeginCapture_v2##suffix(stream, mode));    \
+    }                                                                                                        \
+                                                                                                             \
+    CUresult cuStreamBeginCaptureToGraph##suffix(                                                            \
+        CUstream stream, CUgraph graph, const CUgraphNode *dependencies, const CUgraphEdgeData *edges,       \
+        size_t count, CUstreamCaptureMode mode)                                                              \
+    {                                                                                                        \
+        return BEGIN(fence_stream##suffix(stream), driver.cuStreamBeginCaptureToGraph##suffix(               \
+                                                       stream, graph, dependencies, edges, count, mode));    \
+    }                                                                                                        \
+                                                                                                             \
+    CUresult cuStreamEndCapture##suffix(CUstream stream, CUgraph *graph)                                     \
+    {                                                                                                        \
+        CUstreamCaptureStatus before = CU_STREAM_CAPTURE_STATUS_NONE, after = CU_STREAM_CAPTURE_STATUS_NONE; \
+                                                                                                             \
+        driver.cuStreamIsCapturing##suffix(stream, &before);                                                 \
+        CUresult result = driver.cuStreamEndCapture##suffix(stream, graph);                                  \
+        /* It also ends when it has been made invalid, and not when the wrong thread asks. */                \
+        if (before != CU_STREAM_CAPTURE_STATUS_NONE &&                                                       \
+            driver.cuStreamIsCapturing##suffix(stream, &after) == CUDA_SUCCESS &&                            \
+            after == CU_STREAM_CAPTURE_STATUS_NONE)                                                          \
+            fence_capture(-1);                                                                               \
+        return result;                                                                                       \
+    }
+
+CAPTURE_HOOKS()
+CAPTURE_HOOKS(_ptsz)
+
+/* A stream that captures when it is destroyed takes its capture with it. */
+static void stream_ends(CUstream stream)
+{
+    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+
+    fence_stream_ends(stream);
+    if (fence_capturing() && driver.cuStreamIsCapturing(stream, &status) == CUDA_SUCCESS &&
+        status != CU_STREAM_CAPTURE_STATUS_NONE)
+        fence_capture(-1);
+}
+
+CUresult cuStreamDestroy(CUstream stream)
+{
+    stream_ends(stream);
+    return driver.cuStreamDestroy(stream);
+}
+
+CUresult cuStreamDestroy_v2(CUstream stream)
+{
+    stream_ends(stream);
+    return driver.cuStreamDestroy_v2(stream);
+}

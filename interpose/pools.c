@@ -1,0 +1,229 @@
+/* pools: see pools.h. */
+#include "pools.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "device.h"
+#include "log.h"
+
+static pthread_mutex_t registry_lock = PTHREAD_MUTEX_INITIALIZER;
+static _Atomic(struct pool *) registry[POOLS_MAX]; /* written under registry_lock */
+static atomic_int registered;                      /* places in use, or once in use */
+static atomic_uint generation; /* counts contexts that ended, so that threads forget them */
+static struct pool storage[POOLS_MAX];
+static const struct options *settings;
+static atomic_flag said_unsupported = ATOMIC_FLAG_INIT;
+
+/* What this thread found last. */
+static _Thread_local struct {
+    CUcontext context;
+    struct pool *pool;
+    unsigned generation;
+} last;
+
+void pools_setup(const struct options *options)
+{
+    settings = options;
+}
+
+/* ---- the limit, as a pool sees it ---- */
+
+static bool budget_take(void *owner, uint64_t bytes)
+{
+    struct device *device = owner;
+
+    return !device || account_take(&device->account, bytes);
+}
+
+static void budget_settle(void *owner, uint64_t bytes, bool success)
+{
+    struct device *device = owner;
+
+    if (device)
+        account_settle(&device->account, bytes, success, false);
+}
+
+static void budget_give(void *owner, uint64_t bytes)
+{
+    struct device *device = owner;
+
+    if (device)
+        account_give(&device->account, bytes, false);
+}
+
+/* ---- by context ---- */
+
+static struct pool *find(CUcontext context)
+{
+    const int count = atomic_load_explicit(&registered, memory_order_acquire);
+
+    for (int i = 0; i < count; i++) {
+        struct pool *pool = atomic_load_explicit(&registry[i], memory_order_acquire);
+
+        if (pool && pool->context == context)
+            return pool;
+    }
+    return NULL;
+}
+
+/* With the lock. NULL if this context gets none. */
+static struct pool *open_pool(CUcontext context)
+{
+    struct pool_budget budget = {.take = budget_take, .settle = budget_settle, .give = budget_give};
+    CUdevice ordinal;
+    int place = 0;
+
+    while (place < POOLS_MAX && atomic_load(&registry[place]))
+        place++;
+    if (place == POOLS_MAX || driver.cuCtxGetDevice(&ordinal) != CUDA_SUCCESS)
+        return NULL;
+    budget.owner = device_get(ordinal);
+    int rc = pool_open(&storage[place], context, ordinal, &budget, settings->slack.permille);
+    if (rc) {
+        if (log_first(&said_unsupported))
+            log_error("device %d cannot pool memory (%s): its memory is only counted", ordinal,
+                      rc == -ENOTSUP ? "no virtual memory management" : "no address space");
+        return NULL;
+    }
+    /* Streams of another context are other streams, whatever their handles. */
+    if (atomic_load(&registered))
+        fence_trust_nothing();
+    atomic_store_explicit(&registry[place], &storage[place], memory_order_release);
+    if (place >= atomic_load(&registered))
+        atomic_store_explicit(&registered, place + 1, memory_order_release);
+    return &storage[place];
+}
+
+static struct pool *look_up(CUcontext context)
+{
+    struct pool *pool = find(context);
+
+    if (!pool) {
+        pthread_mutex_lock(&registry_lock);
+        pool = find(context);
+        if (!pool)
+            pool = open_pool(context);
+        pthread_mutex_unlock(&registry_lock);
+    }
+    last.context = context;
+    last.pool = pool;
+    last.generation = atomic_load(&generation);
+    return pool;
+}
+
+struct pool *pools_current(void)
+{
+    CUcontext context = NULL;
+
+    if (!settings->pool || driver.cuCtxGetCurrent(&context) != CUDA_SUCCESS || !context)
+        return NULL;
+    if (__builtin_expect(last.context == context && last.generation == atomic_load(&generation), 1))
+        return last.pool;
+    return look_up(context);
+}
+
+void pools_context_ended(CUcontext context)
+{
+    pthread_mutex_lock(&registry_lock);
+    for (int i = 0; i < POOLS_MAX; i++) {
+        struct pool *pool = atomic_load(&registry[i]);
+
+        if (pool && pool->context == context) {
+            atomic_store(&registry[i], NULL);
+            pool_close(pool, false);
+        }
+    }
+    atomic_fetch_add(&generation, 1);
+    pthread_mutex_unlock(&registry_lock);
+}
+
+/* ---- by address, by card ---- */
+
+struct pool *pools_of(uint64_t address)
+{
+    const int count = atomic_load_explicit(&registered, memory_order_acquire);
+
+    for (int i = 0; i < count; i++) {
+        struct pool *pool = atomic_load_explicit(&registry[i], memory_order_acquire);
+
+        if (pool && address - pool->vmm.base < pool->vmm.span)
+            return pool;
+    }
+    return NULL;
+}
+
+void pools_each(void (*visit)(struct pool *pool, void *argument), void *argument)
+{
+    pthread_mutex_lock(&registry_lock);
+    for (int i = 0; i < POOLS_MAX; i++) {
+        struct pool *pool = atomic_load(&registry[i]);
+
+        if (pool)
+            visit(pool, argument);
+    }
+    pthread_mutex_unlock(&registry_lock);
+}
+
+struct sum {
+    CUdevice ordinal;
+    uint64_t wanted, bytes;
+};
+
+static void add_trimmed(struct pool *pool, void *argument)
+{
+    struct sum *sum = argument;
+
+    if (pool->ordinal == sum->ordinal && sum->bytes < sum->wanted)
+        sum->bytes += pool_trim(pool, sum->wanted - sum->bytes);
+}
+
+uint64_t pools_trim(CUdevice ordinal, uint64_t bytes)
+{
+    struct sum sum = {.ordinal = ordinal, .wanted = bytes};
+
+    pools_each(add_trimmed, &sum);
+    return sum.bytes;
+}
+
+static void add_reclaimable(struct pool *pool, void *argument)
+{
+    struct sum *sum = argument;
+
+    if (pool->ordinal == sum->ordinal)
+        sum->bytes += pool_reclaimable(pool);
+}
+
+uint64_t pools_reclaimable(CUdevice ordinal)
+{
+    struct sum sum = {.ordinal = ordinal};
+
+    pools_each(add_reclaimable, &sum);
+    return sum.bytes;
+}
+
+static void lock_pool(struct pool *pool, void *unused)
+{
+    (void)unused;
+    pthread_mutex_lock(&pool->lock);
+    pthread_mutex_lock(&pool->fence.lock);
+}
+
+static void unlock_pool(struct pool *pool, void *unused)
+{
+    (void)unused;
+    pthread_mutex_unlock(&pool->fence.lock);
+    pthread_mutex_unlock(&pool->lock);
+}
+
+void pools_lock_for_fork(void)
+{
+    pools_each(lock_pool, NULL);
+    pthread_mutex_lock(&registry_lock);
+}
+
+void pools_unlock_after_fork(void)
+{
+    pthread_mutex_unlock(&registry_lock);
+    pools_each(unlock_pool, NULL);
+}

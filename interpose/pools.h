@@ -1,0 +1,39 @@
+/* pools: the pool of each context, and of each address.
+ *
+ * Owns registry_lock, held while a pool is opened or closed. A pool that has been found stays valid while its
+ * context lives, which is what the driver asks of a program as well.
+ */
+#ifndef GPUCAP_POOLS_H
+#define GPUCAP_POOLS_H
+
+#include "options.h"
+#include "pool.h"
+
+#define POOLS_MAX 64
+
+void pools_setup(const struct options *options);
+
+/* The pool of the calling thread's context, opened at the first call. NULL: no context, no pooling, or a card
+ * that cannot do it. */
+struct pool *pools_current(void);
+
+/* The pool whose address space holds the address, or NULL. */
+struct pool *pools_of(uint64_t address);
+
+/* The context has ended. */
+void pools_context_ended(CUcontext context);
+
+/* Gives idle memory of a card back to the driver: at least `bytes` if there is that much. Returns how much.
+ */
+uint64_t pools_trim(CUdevice ordinal, uint64_t bytes);
+
+/* What pools_trim could give back at once. */
+uint64_t pools_reclaimable(CUdevice ordinal);
+
+/* Visits every pool. */
+void pools_each(void (*visit)(struct pool *pool, void *argument), void *argument);
+
+void pools_lock_for_fork(void);
+void pools_unlock_after_fork(void);
+
+#endif
