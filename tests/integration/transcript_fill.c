@@ -59,9 +59,14 @@ static void test_the_cap_holds_for_a_driver_program_linked_directly(void)
     fill("fill_direct", "--mode=fill");
 }
 
-static void test_the_cap_holds_for_a_runtime_program(void)
+static void test_the_cap_holds_for_a_program_with_a_shared_runtime(void)
 {
     fill("fill_rt_shared", "--mode=fill");
+}
+
+static void test_the_cap_holds_for_a_program_with_a_static_runtime(void)
+{
+    fill("fill_rt_sim_static", "--mode=fill");
 }
 
 static void test_a_program_that_takes_what_it_is_told_is_free_gets_it(void)
@@ -69,6 +74,7 @@ static void test_a_program_that_takes_what_it_is_told_is_free_gets_it(void)
     fill("fill_dl", "--mode=greedy");
     fill("fill_direct", "--mode=greedy");
     fill("fill_rt_shared", "--mode=greedy");
+    fill("fill_rt_sim_static", "--mode=greedy");
 }
 
 static void test_the_cap_holds_for_racing_threads(void)
@@ -82,7 +88,8 @@ int main(void)
     UNITY_BEGIN();
     RUN_TEST(test_the_cap_holds_for_a_driver_program_by_dlsym);
     RUN_TEST(test_the_cap_holds_for_a_driver_program_linked_directly);
-    RUN_TEST(test_the_cap_holds_for_a_runtime_program);
+    RUN_TEST(test_the_cap_holds_for_a_program_with_a_shared_runtime);
+    RUN_TEST(test_the_cap_holds_for_a_program_with_a_static_runtime);
     RUN_TEST(test_a_program_that_takes_what_it_is_told_is_free_gets_it);
     RUN_TEST(test_the_cap_holds_for_racing_threads);
     return UNITY_END();

@@ -18,7 +18,8 @@ char *transcript_take(const struct transcript_run *run)
 {
     static unsigned turn;
     static const char *const paths[] = {[TRANSCRIPT_DRIVER] = "tests/gpu/transcript",
-                                        [TRANSCRIPT_RUNTIME] = "tests/gpu/transcript_rt_shared"};
+                                        [TRANSCRIPT_RUNTIME] = "tests/gpu/transcript_rt_shared",
+                                        [TRANSCRIPT_RUNTIME_STATIC] = "tests/gpu/transcript_rt_sim_static"};
     char lookup[32], machine[128];
     struct spawn_env *env = spawn_env_new();
     snprintf(machine, sizeof(machine), "%s-%u", spawn_sim_id(), turn++);

@@ -8,7 +8,12 @@
 
 #include <stdbool.h>
 
-enum transcript_program { TRANSCRIPT_DRIVER, TRANSCRIPT_RUNTIME };
+enum transcript_program {
+    TRANSCRIPT_DRIVER,
+    TRANSCRIPT_RUNTIME,
+    TRANSCRIPT_RUNTIME_STATIC,
+    TRANSCRIPT_PROGRAMS
+};
 
 struct transcript_run {
     enum transcript_program program;

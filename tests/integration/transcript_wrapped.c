@@ -12,14 +12,14 @@
 
 #define GENEROUS "12G"
 
-static char *native[2];
+static char *native[TRANSCRIPT_PROGRAMS];
 
 void setUp(void);
 void tearDown(void);
 
 void setUp(void)
 {
-    for (int p = TRANSCRIPT_DRIVER; p <= TRANSCRIPT_RUNTIME; p++) {
+    for (int p = TRANSCRIPT_DRIVER; p < TRANSCRIPT_PROGRAMS; p++) {
         if (!native[p])
             native[p] = transcript_take(
                 &(struct transcript_run){.program = (enum transcript_program)p, .lookup = "dlsym"});
@@ -64,6 +64,20 @@ static void test_the_runtime_answers_as_natively(void)
         .program = TRANSCRIPT_RUNTIME, .lookup = "dlsym", .wrapped = true, .cap = GENEROUS});
 }
 
+static void test_a_static_runtime_answers_as_natively(void)
+{
+    compare(
+        (struct transcript_run){.program = TRANSCRIPT_RUNTIME_STATIC, .lookup = "dlsym", .wrapped = true});
+    compare((struct transcript_run){
+        .program = TRANSCRIPT_RUNTIME_STATIC, .lookup = "dlsym", .wrapped = true, .cap = GENEROUS});
+}
+
+static void test_a_static_runtime_answers_as_a_shared_one(void)
+{
+    transcript_assert_equal(native[TRANSCRIPT_RUNTIME], "shared", native[TRANSCRIPT_RUNTIME_STATIC],
+                            "static");
+}
+
 int main(void)
 {
     UNITY_BEGIN();
@@ -72,5 +86,7 @@ int main(void)
     RUN_TEST(test_under_a_generous_cap_the_driver_answers_as_natively);
     RUN_TEST(test_functions_from_cuGetProcAddress_answer_as_natively);
     RUN_TEST(test_the_runtime_answers_as_natively);
+    RUN_TEST(test_a_static_runtime_answers_as_natively);
+    RUN_TEST(test_a_static_runtime_answers_as_a_shared_one);
     return UNITY_END();
 }
