@@ -8,6 +8,8 @@
 #include "../engine/copy.h"
 #include "../engine/kernel.h"
 
+#include <string.h>
+
 /* ---- capture ---- */
 
 PAIR(cuStreamBeginCapture, (CUstream stream),
@@ -206,6 +208,29 @@ CUresult cuGraphGetEdges(CUgraph graph, CUgraphNode *from, CUgraphNode *to, size
     return CALL(cuGraphGetEdges, graph_get_edges(graph, from, to, count));
 }
 
+/* No edge carries data here: what the caller has room for reads as the default. */
+static void clear_edges(CUgraphEdgeData *edges, size_t room, const size_t *count)
+{
+    if (edges && count)
+        memset(edges, 0, (room < *count ? room : *count) * sizeof(*edges));
+}
+
+static CUresult edges_v2(CUgraph graph, CUgraphNode *from, CUgraphNode *to, CUgraphEdgeData *edges,
+                         size_t *count)
+{
+    size_t room = count ? *count : 0;
+    CUresult result = graph_get_edges(graph, from, to, count);
+
+    clear_edges(edges, room, count);
+    return result;
+}
+
+CUresult cuGraphGetEdges_v2(CUgraph graph, CUgraphNode *from, CUgraphNode *to, CUgraphEdgeData *edges,
+                            size_t *count)
+{
+    return CALL(cuGraphGetEdges_v2, edges_v2(graph, from, to, edges, count));
+}
+
 CUresult cuGraphNodeGetType(CUgraphNode node, CUgraphNodeType *out)
 {
     return CALL(cuGraphNodeGetType, graph_node_type(node, out));
@@ -214,6 +239,21 @@ CUresult cuGraphNodeGetType(CUgraphNode node, CUgraphNodeType *out)
 CUresult cuGraphNodeGetDependencies(CUgraphNode node, CUgraphNode *nodes, size_t *count)
 {
     return CALL(cuGraphNodeGetDependencies, graph_get_after(node, nodes, count));
+}
+
+static CUresult after_v2(CUgraphNode node, CUgraphNode *nodes, CUgraphEdgeData *edges, size_t *count)
+{
+    size_t room = count ? *count : 0;
+    CUresult result = graph_get_after(node, nodes, count);
+
+    clear_edges(edges, room, count);
+    return result;
+}
+
+CUresult cuGraphNodeGetDependencies_v2(CUgraphNode node, CUgraphNode *nodes, CUgraphEdgeData *edges,
+                                       size_t *count)
+{
+    return CALL(cuGraphNodeGetDependencies_v2, after_v2(node, nodes, edges, count));
 }
 
 /* ---- running ---- */

@@ -54,6 +54,50 @@ CUresult cuDeviceSetMemPool(CUdevice device, CUmemoryPool pool)
     return CALL(cuDeviceSetMemPool, pool_set_current(device, pool));
 }
 
+/* Pools of the host's memory do not exist here. */
+static CUresult check_location(const CUmemLocation *location, CUmemAllocationType type)
+{
+    if (!location || type != CU_MEM_ALLOCATION_TYPE_PINNED)
+        return CUDA_ERROR_INVALID_VALUE;
+    return location->type == CU_MEM_LOCATION_TYPE_DEVICE ? CUDA_SUCCESS : CUDA_ERROR_NOT_SUPPORTED;
+}
+
+static CUresult default_at(CUmemoryPool *out, const CUmemLocation *location, CUmemAllocationType type)
+{
+    CUresult result = check_location(location, type);
+
+    return result ? result : pool_default(out, location->id);
+}
+
+static CUresult current_at(CUmemoryPool *out, const CUmemLocation *location, CUmemAllocationType type)
+{
+    CUresult result = check_location(location, type);
+
+    return result ? result : pool_current(out, location->id);
+}
+
+static CUresult set_current_at(const CUmemLocation *location, CUmemAllocationType type, CUmemoryPool pool)
+{
+    CUresult result = check_location(location, type);
+
+    return result ? result : pool_set_current(location->id, pool);
+}
+
+CUresult cuMemGetDefaultMemPool(CUmemoryPool *out, CUmemLocation *location, CUmemAllocationType type)
+{
+    return CALL(cuMemGetDefaultMemPool, default_at(out, location, type));
+}
+
+CUresult cuMemGetMemPool(CUmemoryPool *out, CUmemLocation *location, CUmemAllocationType type)
+{
+    return CALL(cuMemGetMemPool, current_at(out, location, type));
+}
+
+CUresult cuMemSetMemPool(CUmemLocation *location, CUmemAllocationType type, CUmemoryPool pool)
+{
+    return CALL(cuMemSetMemPool, set_current_at(location, type, pool));
+}
+
 CUresult cuMemAllocAsync(CUdeviceptr *out, size_t size, CUstream stream)
 {
     return CALL(cuMemAllocAsync, pool_alloc_default(out, size, stream));

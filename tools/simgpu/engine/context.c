@@ -9,6 +9,7 @@
 #include "kernel.h"
 #include "lock.h"
 #include "object.h"
+#include "pool.h"
 #include "stream.h"
 
 #include <stdlib.h>
@@ -367,8 +368,10 @@ CUresult context_synchronize(CUcontext context)
     result = resolve(context, &found);
     if (result == CUDA_SUCCESS)
         result = capture_check_context(found);
-    if (result == CUDA_SUCCESS)
+    if (result == CUDA_SUCCESS) {
         stream_wait_context(found);
+        pool_settle_all();
+    }
     lock_drop();
     return result;
 }

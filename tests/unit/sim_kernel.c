@@ -1,0 +1,256 @@
+/* sim_kernel: modules, libraries and launches of host functions on the simulated driver. */
+#include "sim_test.h"
+
+#include <string.h>
+
+static CUmodule module;
+
+void simgpu_kernel_own_sum(void **args, const struct simgpu_dim *grid, const struct simgpu_dim *block);
+
+void setUp(void)
+{
+    sim_begin();
+    OK(cuModuleLoadData(&module, sim_ptx));
+}
+
+void tearDown(void)
+{
+    OK(cuModuleUnload(module));
+    sim_end();
+}
+
+struct pair {
+    uint64_t a, b;
+};
+
+/* The program's own kernel: *where = pair.a + pair.b + small, and the number of threads behind it. */
+void simgpu_kernel_own_sum(void **args, const struct simgpu_dim *grid, const struct simgpu_dim *block)
+{
+    uint64_t *where = *(uint64_t **)args[0];
+    struct pair pair;
+
+    memcpy(&pair, args[1], sizeof(pair));
+    where[0] = pair.a + pair.b + *(unsigned char *)args[2];
+    where[1] = (uint64_t)grid->x * block->x;
+}
+
+static CUfunction function_of(const char *name)
+{
+    CUfunction function = NULL;
+
+    OK(cuModuleGetFunction(&function, module, name));
+    return function;
+}
+
+static void test_kernels_run_in_stream_order(void)
+{
+    enum { COUNT = 1000 };
+    CUfunction fill = function_of("fill_u32"), copy = function_of("copy_u32"),
+               check = function_of("check_u32");
+    CUdeviceptr a, b, wrong;
+    unsigned int value = 42, other = 43, seen = 1;
+    uint64_t count = COUNT;
+
+    OK(cuMemAlloc(&a, COUNT * 4));
+    OK(cuMemAlloc(&b, COUNT * 4));
+    OK(cuMemAlloc(&wrong, 4));
+    OK(cuLaunchKernel(fill, 4, 1, 1, 256, 1, 1, 0, NULL, (void *[]){&a, &value, &count}, NULL));
+    OK(cuLaunchKernel(copy, 4, 1, 1, 256, 1, 1, 0, NULL, (void *[]){&b, &a, &count}, NULL));
+    OK(cuLaunchKernel(check, 4, 1, 1, 256, 1, 1, 0, NULL, (void *[]){&b, &value, &count, &wrong}, NULL));
+    OK(cuMemcpyDtoH(&seen, wrong, 4));
+    TEST_ASSERT_EQUAL_UINT32(0, seen);
+    OK(cuLaunchKernel(check, 4, 1, 1, 256, 1, 1, 0, NULL, (void *[]){&b, &other, &count, &wrong}, NULL));
+    OK(cuMemcpyDtoH(&seen, wrong, 4));
+    TEST_ASSERT_EQUAL_UINT32(COUNT, seen);
+    OK(cuMemFree(a));
+    OK(cuMemFree(b));
+    OK(cuMemFree(wrong));
+}
+
+static void test_the_programs_own_function_gets_its_arguments(void)
+{
+    CUfunction own = function_of("own_sum");
+    struct pair pair = {1000, 200};
+    unsigned char small = 30;
+    uint64_t seen[2] = {0, 0};
+    struct {
+        CUdeviceptr where;
+        struct pair pair;
+        unsigned char small;
+    } buffer;
+    size_t size = sizeof(buffer), offset, width;
+    CUdeviceptr p;
+
+    OK(cuMemAlloc(&p, 16));
+    OK(cuLaunchKernel(own, 3, 1, 1, 7, 1, 1, 0, NULL, (void *[]){&p, &pair, &small}, NULL));
+    pair.a = 0; /* arguments are copied at the launch */
+    OK(cuMemcpyDtoH(seen, p, 16));
+    TEST_ASSERT_EQUAL_UINT64(1230, seen[0]);
+    TEST_ASSERT_EQUAL_UINT64(21, seen[1]);
+    OK(cuFuncGetParamInfo(own, 1, &offset, &width));
+    TEST_ASSERT_EQUAL_UINT64(8, offset);
+    TEST_ASSERT_EQUAL_UINT64(16, width);
+    IS(1, cuFuncGetParamInfo(own, 3, &offset, &width));
+    memset(&buffer, 0, sizeof(buffer));
+    buffer.where = p;
+    buffer.pair = (struct pair){1, 2};
+    buffer.small = 3;
+    OK(cuLaunchKernel(own, 1, 1, 1, 1, 1, 1, 0, NULL, NULL,
+                      (void *[]){CU_LAUNCH_PARAM_BUFFER_POINTER, &buffer, CU_LAUNCH_PARAM_BUFFER_SIZE, &size,
+                                 CU_LAUNCH_PARAM_END}));
+    OK(cuMemcpyDtoH(seen, p, 16));
+    TEST_ASSERT_EQUAL_UINT64(6, seen[0]);
+    OK(cuMemFree(p));
+}
+
+static void test_unknown_names_are_not_found(void)
+{
+    CUfunction function;
+    CUdeviceptr p;
+    size_t size;
+    unsigned int count;
+    CUmodule other;
+
+    IS(CUDA_ERROR_NOT_FOUND, cuModuleGetFunction(&function, module, "spin_ns"));
+    IS(CUDA_ERROR_NOT_FOUND, cuModuleGetFunction(&function, module, "hidden"));
+    IS(CUDA_ERROR_NOT_FOUND, cuModuleGetFunction(&function, module, "nobody_knows"));
+    IS(CUDA_ERROR_NOT_FOUND, cuModuleGetGlobal(&p, &size, module, "fill_u32"));
+    OK(cuModuleGetFunctionCount(&count, module));
+    TEST_ASSERT_EQUAL_UINT(5, count);
+    IS(CUDA_ERROR_INVALID_IMAGE, cuModuleLoadData(&other, "\177ELF"));
+    IS(CUDA_ERROR_INVALID_HANDLE, cuModuleGetFunction(&function, (CUmodule)&count, "fill_u32"));
+}
+
+static void test_bad_launches_are_refused(void)
+{
+    CUfunction fill = function_of("fill_u32");
+
+    IS(1, cuLaunchKernel(fill, 0, 1, 1, 1, 1, 1, 0, NULL, (void *[]){NULL, NULL, NULL}, NULL));
+    IS(1, cuLaunchKernel(fill, 1, 1, 1, 1025, 1, 1, 0, NULL, (void *[]){NULL, NULL, NULL}, NULL));
+    IS(1, cuLaunchKernel(fill, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL));
+    IS(CUDA_ERROR_INVALID_HANDLE, cuLaunchKernel((CUfunction)&fill, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL));
+}
+
+static void test_a_modules_variable_has_an_address(void)
+{
+    CUdeviceptr p, again;
+    size_t size;
+
+    OK(cuModuleGetGlobal(&p, &size, module, "table"));
+    TEST_ASSERT_EQUAL_UINT64(64, size);
+    OK(cuMemsetD8(p, 1, 64));
+    IS(1, cuMemFree(p));
+    OK(cuModuleGetGlobal(&again, NULL, module, "table"));
+    TEST_ASSERT_EQUAL_UINT64(p, again);
+}
+
+static void test_a_librarys_kernel_can_be_launched_and_captured(void)
+{
+    CUlaunchConfig config = {
+        .gridDimX = 1, .gridDimY = 1, .gridDimZ = 1, .blockDimX = 32, .blockDimY = 1, .blockDimZ = 1};
+    unsigned int value = 8, seen = 0;
+    uint64_t count = 4;
+    CUlibrary library;
+    CUfunction function;
+    CUgraphExec exec;
+    CUkernel kernel;
+    CUstream stream;
+    CUgraph graph;
+    CUdeviceptr p;
+
+    OK(cuMemAlloc(&p, 16));
+    OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    OK(cuLibraryLoadData(&library, sim_ptx, NULL, NULL, 0, NULL, NULL, 0));
+    OK(cuLibraryGetKernel(&kernel, library, "fill_u32"));
+    OK(cuKernelGetFunction(&function, kernel));
+    OK(cuLaunchKernel((CUfunction)kernel, 1, 1, 1, 32, 1, 1, 0, stream, (void *[]){&p, &value, &count},
+                      NULL));
+    OK(cuStreamSynchronize(stream));
+    OK(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
+    config.hStream = stream;
+    value = 9;
+    OK(cuLaunchKernelEx(&config, function, (void *[]){&p, &value, &count}, NULL));
+    value = 10;
+    OK(cuStreamEndCapture(stream, &graph));
+    OK(cuGraphInstantiate(&exec, graph, 0));
+    OK(cuGraphDestroy(graph));
+    OK(cuMemcpyDtoH(&seen, p, 4));
+    TEST_ASSERT_EQUAL_UINT32(8, seen);
+    OK(cuGraphLaunch(exec, stream));
+    OK(cuStreamSynchronize(stream));
+    OK(cuMemcpyDtoH(&seen, p + 12, 4));
+    TEST_ASSERT_EQUAL_UINT32(9, seen);
+    OK(cuGraphExecDestroy(exec));
+    OK(cuLibraryUnload(library));
+    OK(cuStreamDestroy(stream));
+    OK(cuMemFree(p));
+}
+
+static void test_spinning_kernels_end(void)
+{
+    static const char spin[] =
+        ".version 7.0\n.target sm_70\n.address_size 64\n"
+        ".entry spin_ns(.param .u64 ns) { ret; }\n.entry spin_flag(.param .u64 flag) { ret; }\n";
+    CUfunction ns, flag;
+    CUmodule other;
+    uint64_t short_time = 1000;
+    CUstream stream;
+    CUdeviceptr p;
+
+    OK(cuModuleLoadData(&other, spin));
+    OK(cuModuleGetFunction(&ns, other, "spin_ns"));
+    OK(cuModuleGetFunction(&flag, other, "spin_flag"));
+    OK(cuMemAlloc(&p, 4));
+    OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    OK(cuLaunchKernel(ns, 1, 1, 1, 1, 1, 1, 0, NULL, (void *[]){&short_time}, NULL));
+    OK(cuLaunchKernel(flag, 1, 1, 1, 1, 1, 1, 0, stream, (void *[]){&p}, NULL));
+    IS(CUDA_ERROR_NOT_READY, cuStreamQuery(stream));
+    OK(cuStreamWriteValue32(NULL, p, 1, 0));
+    OK(cuStreamSynchronize(stream));
+    OK(cuStreamDestroy(stream));
+    OK(cuMemFree(p));
+    OK(cuModuleUnload(other));
+}
+
+static void test_odd_ptx_does_no_harm(void)
+{
+    static const char *const texts[] = {
+        ".version 7.0 .entry",
+        ".version 7.0 .entry (",
+        ".version 7.0 .entry f(",
+        ".version 7.0 .entry f(.param",
+        ".version 7.0 .entry f(.param .u64 a[99999999999999999999])",
+        ".version 7.0 .entry f(.param .align 3 .b8 a[4])",
+        ".version 7.0 .entry f(.param .b8 a[70000])",
+        ".version 7.0 /* never closed",
+        ".version 7.0 { { { .entry f()",
+        ".version 7.0 .global .align 8",
+        ".version 7.0 .const .u32 x[",
+    };
+    CUfunction function;
+    CUdeviceptr p;
+    CUmodule other;
+    size_t i;
+
+    for (i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
+        OK(cuModuleLoadData(&other, texts[i]));
+        IS(CUDA_ERROR_NOT_FOUND, cuModuleGetFunction(&function, other, "f"));
+        IS(CUDA_ERROR_NOT_FOUND, cuModuleGetGlobal(&p, NULL, other, "x"));
+        OK(cuModuleUnload(other));
+    }
+}
+
+int main(void)
+{
+    sim_machine("1x1G");
+    UNITY_BEGIN();
+    RUN_TEST(test_kernels_run_in_stream_order);
+    RUN_TEST(test_the_programs_own_function_gets_its_arguments);
+    RUN_TEST(test_unknown_names_are_not_found);
+    RUN_TEST(test_bad_launches_are_refused);
+    RUN_TEST(test_a_modules_variable_has_an_address);
+    RUN_TEST(test_a_librarys_kernel_can_be_launched_and_captured);
+    RUN_TEST(test_spinning_kernels_end);
+    RUN_TEST(test_odd_ptx_does_no_harm);
+    return UNITY_END();
+}
