@@ -139,14 +139,13 @@ static unsigned bin_next(const struct ranges *r, unsigned bin)
     return word * 64 + (unsigned)__builtin_ctzll(bits);
 }
 
-/* Of the first few in a bin, the smallest that fits, lower addresses first among equals: keeps high ones
+/* Of the first `limit` in a bin, the smallest that fits, lower addresses first among equals: keeps high ones
  * free. */
-static struct range *best_in(struct range *list, uint64_t bytes)
+static struct range *best_in(struct range *list, uint64_t bytes, uint64_t limit)
 {
     struct range *best = NULL;
-    int looked = 0;
 
-    for (struct range *f = list; f && looked < SEARCH_LIMIT; f = f->next, looked++) {
+    for (struct range *f = list; f && limit > 0; f = f->next, limit--) {
         if (f->bytes < bytes)
             continue;
         if (!best || f->bytes < best->bytes || (f->bytes == best->bytes && f->start < best->start))
@@ -157,12 +156,14 @@ static struct range *best_in(struct range *list, uint64_t bytes)
 
 static struct range *best_fit(const struct ranges *r, uint64_t bytes)
 {
-    unsigned bin = bin_of(bytes);
+    const unsigned own = bin_of(bytes);
     struct range *best = NULL;
 
-    while (!best && (bin = bin_next(r, bin)) < RANGES_BINS)
-        best = best_in(r->bins[bin++], bytes);
-    return best;
+    for (unsigned bin = own; !best && (bin = bin_next(r, bin)) < RANGES_BINS; bin++)
+        best = best_in(r->bins[bin], bytes, SEARCH_LIMIT);
+    /* Only its own bin can hold ranges that are too small, and one that fits behind more of them than were
+     * looked at. Looking at all is cheaper than new memory. */
+    return best ? best : best_in(r->bins[own], bytes, UINT64_MAX);
 }
 
 /* ---- by time ---- */
