@@ -106,10 +106,10 @@ void transcript_assert_equal(const char *expected, const char *expected_name, co
     }
     if (different) {
         char headline[64];
-        snprintf(headline, sizeof(headline), "%d places differ:", different);
-        memmove(message + strlen(headline), message, strnlen(message, MESSAGE_BYTES - sizeof(headline)) + 1);
-        memcpy(message, headline, strlen(headline));
-        TEST_FAIL_MESSAGE(message);
+        snprintf(headline, sizeof(headline), "%d places differ (the first are above)", different);
+        puts(message); /* Unity would print its line ends as \\n */
+        fflush(stdout);
+        TEST_FAIL_MESSAGE(headline);
     }
 }
 
