@@ -68,20 +68,11 @@ CUresult state_init(unsigned int flags)
 
     if (flags != 0)
         return CUDA_ERROR_INVALID_VALUE;
+    if (atomic_load(&phase) != PHASE_NEW) /* a forked child must not even touch the lock */
+        return state_check();
     lock_take();
-    switch (atomic_load(&phase)) {
-    case PHASE_NEW:
+    if (atomic_load(&phase) == PHASE_NEW)
         result = start();
-        break;
-    case PHASE_READY:
-        break;
-    case PHASE_FORKED:
-        result = CUDA_ERROR_NOT_INITIALIZED;
-        break;
-    case PHASE_OVER:
-        result = CUDA_ERROR_DEINITIALIZED;
-        break;
-    }
     lock_drop();
     return result;
 }
