@@ -7,54 +7,70 @@
 /* ---- who submits work ---- */
 
 _Thread_local uintptr_t fence_last_stream;
+_Thread_local uintptr_t fence_own_key;
+
+#define UNSETTLED 2 /* a value of fence_last_stream that no stream has */
 
 static pthread_mutex_t work_lock = PTHREAD_MUTEX_INITIALIZER;
 static atomic_uintptr_t only_stream; /* written under work_lock */
-static atomic_uintptr_t only_thread; /* the address of its fence_last_stream; written under work_lock */
+static atomic_uintptr_t only_thread; /* its key; written under work_lock */
 static atomic_bool many_streams, many_threads;
+static atomic_bool drained; /* since there are many streams */
+static atomic_uintptr_t last_key = 1;
 static atomic_int captures;
 
-/* Before a second stream is used: blocks may have been handed out again while the first one still works on
- * them. That was right as long as only that stream could touch them. */
-static void drain(void)
+/* Odd, as no stream handle is, and never given twice: the next thread may get this one's address. */
+uintptr_t fence_new_key(void)
 {
-    if (atomic_load(&captures) == 0)
-        driver.cuCtxSynchronize();
+    return fence_own_key = atomic_fetch_add(&last_key, 2) + 2;
+}
+
+/* Before a second stream is used: blocks may have been handed out again while the first one still works on
+ * them. That was right as long as only that stream could touch them. Whoever comes while this has not been
+ * done does it too. False if it cannot be done now. */
+static bool drain(void)
+{
+    if (atomic_load(&drained))
+        return true;
+    if (atomic_load(&captures) > 0 || driver.cuCtxSynchronize() != CUDA_SUCCESS)
+        return false;
+    atomic_store(&drained, true);
+    return true;
+}
+
+/* Takes note of a thread and its stream. With the lock. */
+static void note(uintptr_t thread, uintptr_t stream)
+{
+    if (!atomic_load(&only_thread))
+        atomic_store(&only_thread, thread);
+    else if (atomic_load(&only_thread) != thread)
+        atomic_store(&many_threads, true);
+    if (!atomic_load(&only_stream))
+        atomic_store(&only_stream, stream);
+    else if (atomic_load(&only_stream) != stream)
+        atomic_store(&many_streams, true);
 }
 
 void fence_work_slow(uintptr_t stream)
 {
-    const uintptr_t thread = (uintptr_t)&fence_last_stream;
-    bool second_stream = false;
-
     if (!atomic_load(&many_threads) || !atomic_load(&many_streams)) {
         pthread_mutex_lock(&work_lock);
-        if (!atomic_load(&only_thread))
-            atomic_store(&only_thread, thread);
-        else if (atomic_load(&only_thread) != thread)
-            atomic_store(&many_threads, true);
-        if (!atomic_load(&only_stream))
-            atomic_store(&only_stream, stream);
-        else if (atomic_load(&only_stream) != stream && !atomic_load(&many_streams)) {
-            atomic_store(&many_streams, true);
-            second_stream = true;
-        }
+        note(fence_thread(), stream);
         pthread_mutex_unlock(&work_lock);
     }
-    if (second_stream)
-        drain();
-    fence_last_stream = stream;
+    const bool settled = !atomic_load(&many_streams) || stream == atomic_load(&only_stream) || drain();
+    fence_last_stream = settled ? stream : UNSETTLED;
 }
 
 void fence_trust_nothing(void)
 {
-    bool before;
-
     pthread_mutex_lock(&work_lock);
-    before = atomic_exchange(&many_streams, true);
+    const bool before = atomic_exchange(&many_streams, true);
     atomic_store(&many_threads, true);
+    if (!before && !atomic_load(&only_stream))
+        atomic_store(&drained, true); /* nothing has been submitted */
     pthread_mutex_unlock(&work_lock);
-    if (!before && atomic_load(&only_stream))
+    if (!before)
         drain();
 }
 
@@ -66,7 +82,10 @@ void fence_stream_ends(CUstream stream)
 
 void fence_capture(int change)
 {
-    atomic_fetch_add(&captures, change);
+    const int before = atomic_fetch_add(&captures, change);
+
+    if (before + change == 0 && atomic_load(&many_streams))
+        drain(); /* what the capture had put off */
 }
 
 bool fence_capturing(void)
@@ -79,7 +98,7 @@ bool fence_idle(void)
     if (atomic_load(&many_threads))
         return false;
     const uintptr_t thread = atomic_load(&only_thread);
-    return !thread || (thread == (uintptr_t)&fence_last_stream && !fence_last_stream);
+    return !thread || (thread == fence_own_key && !fence_last_stream);
 }
 
 void fence_waiting(void)
@@ -124,12 +143,17 @@ uint64_t fence_epoch(struct fence *fence)
     return epoch;
 }
 
-bool fence_done(struct fence *fence, uint64_t epoch)
+uint64_t fence_reached(struct fence *fence)
 {
     pthread_mutex_lock(&fence->lock);
-    const bool done = epoch <= fence->done;
+    const uint64_t done = fence->done;
     pthread_mutex_unlock(&fence->lock);
     return done;
+}
+
+bool fence_done(struct fence *fence, uint64_t epoch)
+{
+    return epoch <= fence_reached(fence);
 }
 
 /* Puts an event behind all work of the context. With the lock. False if that cannot be done now. */
@@ -153,7 +177,8 @@ static bool close_epoch(struct fence *fence)
 static void take_in(struct fence *fence, unsigned upto)
 {
     while (fence->count && fence->first != upto) {
-        fence->done = fence->closed[fence->first];
+        if (fence->closed[fence->first] > fence->done)
+            fence->done = fence->closed[fence->first];
         fence->first = (fence->first + 1) % FENCE_EVENTS;
         fence->count--;
     }
@@ -179,8 +204,7 @@ int fence_wait(struct fence *fence, uint64_t epoch)
     /* The end of everything submitted so far is the end of every epoch that is not open; and of the open
      * one's frees. */
     pthread_mutex_lock(&fence->lock);
-    const uint64_t open = fence->open;
-    fence->open += fence->used;
+    const uint64_t open = fence->open++;
     fence->used = false;
     pthread_mutex_unlock(&fence->lock);
     fence_waiting();

@@ -19,9 +19,12 @@
 
 /* ---- who submits work ---- */
 
-/* What distinguishes streams: the legacy default stream is 1, a per-thread one is its thread's own. 0: none.
- */
+/* What distinguishes streams: a handle is its own key, the legacy default stream is 1, and a per-thread one
+ * has the odd number of its thread, which no other thread ever gets. 0: none. 2: work whose fence is not
+ * settled yet. */
 extern _Thread_local uintptr_t fence_last_stream;
+extern _Thread_local uintptr_t fence_own_key;
+uintptr_t fence_new_key(void);
 void fence_work_slow(uintptr_t stream);
 
 /* Work is about to go to a stream. */
@@ -31,17 +34,22 @@ static inline void fence_work(uintptr_t stream)
         fence_work_slow(stream);
 }
 
+static inline uintptr_t fence_thread(void)
+{
+    return fence_own_key ? fence_own_key : fence_new_key();
+}
+
 static inline uintptr_t fence_stream(CUstream stream)
 {
     const uintptr_t key = (uintptr_t)stream;
 
-    return __builtin_expect(key > 2, 1) ? key : key == 2 ? (uintptr_t)&fence_last_stream : 1;
+    return __builtin_expect(key > 2, 1) ? key : key == 2 ? fence_thread() : 1;
 }
 
 /* The same for entry points whose default stream is the thread's own. */
 static inline uintptr_t fence_stream_ptsz(CUstream stream)
 {
-    return stream ? fence_stream(stream) : (uintptr_t)&fence_last_stream;
+    return stream ? fence_stream(stream) : fence_thread();
 }
 
 /* A stream is about to end: another may get its address. */
@@ -50,7 +58,7 @@ void fence_stream_ends(CUstream stream);
 /* An entry point that we do not know has been handed out, or a second context made. */
 void fence_trust_nothing(void);
 
-/* A capture has begun or ended somewhere in the process. */
+/* A capture has begun (+1: before the driver is told) or ended (-1: after) somewhere in the process. */
 void fence_capture(int change);
 bool fence_capturing(void);
 
@@ -89,6 +97,11 @@ bool fence_done(struct fence *fence, uint64_t epoch);
 
 /* Closes the open epoch if anybody belongs to it, and takes in what has been done since. Never waits. */
 void fence_poll(struct fence *fence);
+
+/* All epochs up to this one are done, as far as known. */
+uint64_t fence_reached(struct fence *fence);
+
+#define FENCE_NOW UINT64_MAX /* everything that has been freed so far */
 
 /* Waits until an epoch is done. 0; -EBUSY if a capture forbids it; -EIO if the context has failed. */
 int fence_wait(struct fence *fence, uint64_t epoch);

@@ -109,8 +109,9 @@ static bool beside(const struct range *f, const struct ranges_plan *plan)
 struct move {
     struct ranges_plan plan;
     uint64_t request;
-    uint64_t held;  /* chunks taken from elsewhere: pool->chunks from the beginning */
-    uint64_t fresh; /* new chunks: pool->chunks from the end */
+    uint64_t reached; /* the epoch up to which work was done at the beginning */
+    uint64_t held;    /* chunks taken from elsewhere: pool->chunks from the beginning */
+    uint64_t fresh;   /* new chunks: pool->chunks from the end */
 };
 
 static struct vmm_chunk *fresh_at(const struct pool *pool, uint64_t i)
@@ -126,9 +127,11 @@ static uint64_t gatherable(struct pool *pool, const struct move *move, uint64_t 
     uint64_t total = 0;
 
     *later = 0;
+    if (fence_capturing()) /* nothing is unmapped then */
+        return 0;
     for (struct range *f = pool->ranges.oldest; f; f = f->newer) {
         uint64_t below = f->start + f->bytes, start, bytes;
-        const bool done = fence_done(&pool->fence, f->epoch);
+        const bool done = f->epoch <= move->reached;
 
         if (beside(f, &move->plan))
             continue;
@@ -186,7 +189,7 @@ static int gather(struct pool *pool, struct move *move, uint64_t bytes)
         const uint64_t bottom = f->start;
 
         next = f->newer;
-        if (beside(f, &move->plan) || !fence_done(&pool->fence, f->epoch))
+        if (beside(f, &move->plan) || f->epoch > move->reached)
             continue;
         while (bytes && next_chunk(pool, f, &below, &start, &size)) {
             if (size > bytes)
@@ -204,11 +207,11 @@ static int gather(struct pool *pool, struct move *move, uint64_t bytes)
     return bytes ? -ENOMEM : 0;
 }
 
-/* Creates new chunks for `bytes`, each granted by the limit first. */
-static int create(struct pool *pool, struct move *move, uint64_t bytes)
+/* Creates new chunks until nothing is missing, each granted by the limit first. */
+static int create(struct pool *pool, struct move *move, uint64_t *missing)
 {
-    while (bytes) {
-        const uint64_t size = chunk_bytes(move->request, bytes);
+    while (*missing) {
+        const uint64_t size = chunk_bytes(move->request, *missing);
 
         if (!pool->budget.take(pool->budget.owner, size))
             return -ENOMEM;
@@ -218,9 +221,29 @@ static int create(struct pool *pool, struct move *move, uint64_t bytes)
             return rc;
         }
         move->fresh++;
-        bytes -= size;
+        *missing -= size;
     }
     return 0;
+}
+
+/* Gives back one whole free chunk whose work is done. It was not gathered, so it is larger than what is
+ * missing. */
+static bool shed(struct pool *pool, const struct move *move)
+{
+    uint64_t start, size;
+
+    for (struct range *f = fence_capturing() ? NULL : pool->ranges.oldest; f; f = f->newer) {
+        uint64_t below = f->start + f->bytes;
+
+        if (beside(f, &move->plan) || f->epoch > move->reached || !next_chunk(pool, f, &below, &start, &size))
+            continue;
+        if (detach(pool, start, move->held))
+            return false;
+        vmm_release(&pool->vmm, &pool->chunks[move->held]);
+        pool->budget.give(pool->budget.owner, size);
+        return true;
+    }
+    return false;
 }
 
 /* Maps all of them side by side at the planned place. */
@@ -275,19 +298,42 @@ static bool within_slack(const struct pool *pool, uint64_t more)
 static int wait_for_work(struct pool *pool)
 {
     pool->waits++;
-    const uint64_t epoch = fence_epoch(&pool->fence);
     pthread_mutex_unlock(&pool->lock);
-    int rc = fence_wait(&pool->fence, epoch);
+    int rc = fence_wait(&pool->fence, FENCE_NOW);
     pthread_mutex_lock(&pool->lock);
     reclaim_pending(pool);
     return rc;
 }
 
-/* One attempt: -EAGAIN if waiting for work would help. */
-static int attempt(struct pool *pool, uint64_t size, bool may_wait, struct range **out)
+enum patience {
+    RATHER_WAIT, /* than hold more than the slack allows */
+    RATHER_GROW,
+    NO_WAIT
+};
+
+/* New memory first: if it is refused, nothing has been touched yet. */
+static int assemble(struct pool *pool, struct move *move, uint64_t held, bool *refused)
 {
-    struct move move = {.request = size};
+    uint64_t missing = move->plan.map_bytes - held;
+    int rc = create(pool, move, &missing);
+
+    *refused = rc != 0;
+    if (*refused && rc != -ENOMEM)
+        return rc;
+    const int gathered = gather(pool, move, held);
+    if (gathered)
+        return gathered;
+    while (rc == -ENOMEM && shed(pool, move))
+        rc = create(pool, move, &missing);
+    return rc ? rc : place(pool, move);
+}
+
+/* One attempt: -EAGAIN if waiting for work would help. */
+static int attempt(struct pool *pool, uint64_t size, enum patience patience, struct range **out)
+{
+    struct move move = {.request = size, .reached = fence_reached(&pool->fence)};
     uint64_t later;
+    bool refused;
 
     if (!ranges_plan(&pool->ranges, size, &move.plan))
         return -ENOMEM;
@@ -296,16 +342,10 @@ static int attempt(struct pool *pool, uint64_t size, bool may_wait, struct range
     if (scratch_prepare(pool, 2 * target / RANGES_PAGE))
         return -ENOMEM;
     const uint64_t held = gatherable(pool, &move, &later);
-    const bool others = may_wait && (later || pool->pending_bytes);
-    if (held < target && others && !within_slack(pool, target - held))
+    const bool others = patience != NO_WAIT && (later || pool->pending_bytes);
+    if (held < target && others && patience == RATHER_WAIT && !within_slack(pool, target - held))
         return -EAGAIN;
-    /* New memory first: if it is refused, nothing has been touched yet. */
-    int rc = create(pool, &move, target - held);
-    const bool refused = rc != 0;
-    if (rc == 0)
-        rc = gather(pool, &move, held);
-    if (rc == 0)
-        rc = place(pool, &move);
+    int rc = assemble(pool, &move, held, &refused);
     if (rc) {
         undo(pool, &move);
         return refused && others ? -EAGAIN : rc;
@@ -321,15 +361,17 @@ int pool_make_fit(struct pool *pool, uint64_t size, struct range **out)
     fence_poll(&pool->fence);
     if (reclaim_pending(pool) && (*out = ranges_take(&pool->ranges, size)))
         return 0;
-    rc = attempt(pool, size, true, out);
-    if (rc == -EAGAIN) {
+    rc = attempt(pool, size, RATHER_WAIT, out);
+    /* Others may take what has come free, and free it again behind new work: as long as there is something to
+     * wait for, there is no reason to say no. */
+    while (rc == -EAGAIN) {
         const bool waited = wait_for_work(pool) == 0;
 
         if (ranges_prepare(&pool->ranges, 8))
             return -ENOMEM;
         if ((*out = ranges_take(&pool->ranges, size)))
             return 0;
-        rc = attempt(pool, size, !waited, out);
+        rc = attempt(pool, size, waited ? RATHER_GROW : NO_WAIT, out);
     }
     return rc == 0 ? 0 : -ENOMEM;
 }
@@ -342,8 +384,8 @@ uint64_t pool_trim(struct pool *pool, uint64_t bytes)
     pthread_mutex_lock(&pool->lock);
     fence_poll(&pool->fence);
     reclaim_pending(pool);
-    for (struct range *f = pool->ranges.oldest; f && given < bytes && scratch_prepare(pool, 1) == 0;
-         f = next) {
+    for (struct range *f = fence_capturing() ? NULL : pool->ranges.oldest;
+         f && given < bytes && scratch_prepare(pool, 1) == 0; f = next) {
         uint64_t below = f->start + f->bytes, start, size;
         const uint64_t bottom = f->start;
 

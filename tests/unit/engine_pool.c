@@ -1,0 +1,374 @@
+/* pool: what it promises to a program, against a model, over a driver that knows the rules. Each case is a
+ * process of its own, because the fence remembers who has worked for as long as a process lives. */
+#include "engine_model.h"
+
+#include <errno.h>
+#include <unity.h>
+
+static struct model model;
+
+void setUp(void) {}
+
+void tearDown(void) {}
+
+/* ---- random life ---- */
+
+enum variant { ALL_DONE, ONE_STREAM, MANY_STREAMS };
+
+struct life {
+    enum variant variant;
+    uint64_t steps, wave, check_every, allowed; /* a wave: it fills up, then it empties */
+    unsigned bits;                              /* of the largest size */
+};
+
+static void step_work(enum variant variant)
+{
+    const unsigned streams = variant == MANY_STREAMS ? FAKE_STREAMS : 1;
+    const unsigned stream = (unsigned)fake_below(&model.random, streams);
+
+    if (variant == ALL_DONE)
+        return;
+    if (model.count && fake_below(&model.random, 2))
+        model_work(&model, stream, &model.blocks[fake_below(&model.random, model.count)]);
+    else
+        fake_progress(stream);
+}
+
+/* No is right only if what could be put together, and what could still be had, is less than was asked for. */
+static void check_refusal(uint64_t bytes)
+{
+    const struct pool_stats s = pool_stats(&model.pool);
+
+    CHECK(s.pending == 0);
+    CHECK(model.allowed - s.physical + pool_reclaimable(&model.pool) < bytes + RANGES_PAGE);
+}
+
+static void live(struct life life)
+{
+    const uint64_t steps = life.steps * fake_number("GPUCAP_TEST_TIMES", 1);
+
+    model_open(&model, life.allowed, life.allowed);
+    for (uint64_t i = 0; i < steps; i++) {
+        const uint64_t what = fake_below(&model.random, 1000), fill = i / life.wave % 2 ? 330 : 470;
+
+        if (what < fill && model.count < MODEL_BLOCKS) {
+            const uint64_t bytes = model_size(&model, life.bits);
+
+            if (model_alloc(&model, bytes))
+                check_refusal(bytes);
+        } else if (what < 800) {
+            if (model.count)
+                model_free(&model, fake_below(&model.random, model.count), life.variant == ALL_DONE);
+        } else if (what < 997) {
+            step_work(life.variant);
+        } else {
+            const uint64_t wanted = fake_below(&model.random, GIB), before = fake_physical();
+            const uint64_t given = pool_trim(&model.pool, wanted);
+
+            CHECK(before - fake_physical() == given);
+        }
+        if (i % life.check_every == 0)
+            model_check(&model);
+    }
+    model_close(&model);
+}
+
+static void life_checked(void)
+{
+    live((struct life){ALL_DONE, 30000, 3000, 1, 16 * GIB, 28});
+}
+
+static void test_blocks_never_overlap_and_are_always_backed(void)
+{
+    TEST_ASSERT_TRUE(fake_child(life_checked));
+}
+
+static void life_small(void)
+{
+    live((struct life){ALL_DONE, 600000, 40000, 5000, 2 * GIB, 21});
+}
+
+static void test_small_blocks_add_up_over_a_long_life(void)
+{
+    TEST_ASSERT_TRUE(fake_child(life_small));
+}
+
+static void life_tight(void)
+{
+    live((struct life){ALL_DONE, 200000, 2000, 100, 300 * MIB, 27});
+}
+
+static void test_a_request_is_refused_only_if_it_cannot_be_met(void)
+{
+    TEST_ASSERT_TRUE(fake_child(life_tight));
+}
+
+static void life_one_stream(void)
+{
+    live((struct life){ONE_STREAM, 200000, 2000, 100, 1 * GIB, 27});
+}
+
+static void test_with_one_stream_nothing_is_unmapped_before_its_work_is_done(void)
+{
+    TEST_ASSERT_TRUE(fake_child(life_one_stream));
+}
+
+static void life_many_streams(void)
+{
+    live((struct life){MANY_STREAMS, 200000, 2000, 100, 1 * GIB, 27});
+}
+
+static void test_with_many_streams_nothing_is_handed_out_before_its_work_is_done(void)
+{
+    TEST_ASSERT_TRUE(fake_child(life_many_streams));
+}
+
+/* The first half of the life has one stream. */
+static void life_late_streams(void)
+{
+    model_open(&model, GIB, GIB);
+    for (int i = 0; i < 20000; i++) {
+        const uint64_t what = fake_below(&model.random, 10);
+
+        if (what < 4 && model.count < MODEL_BLOCKS)
+            model_alloc(&model, model_size(&model, 24));
+        else if (what < 7 && model.count)
+            model_free(&model, fake_below(&model.random, model.count), false);
+        else if (what < 9)
+            step_work(i < 10000 ? ONE_STREAM : MANY_STREAMS);
+    }
+    model_close(&model);
+}
+
+static void test_streams_that_come_later_find_reused_blocks_at_rest(void)
+{
+    TEST_ASSERT_TRUE(fake_child(life_late_streams));
+}
+
+/* ---- answers ---- */
+
+static void wrong_frees(void)
+{
+    struct pool_block block;
+
+    model_open(&model, GIB, GIB);
+    CHECK(model_alloc(&model, 3 * MIB) == 0 && model_alloc(&model, 1000) == 0);
+    const uint64_t address = model.blocks[0].address;
+    CHECK(pool_free(&model.pool, address + 512, true) == -EINVAL);
+    CHECK(pool_free(&model.pool, address - 512, true) == -EINVAL);
+    CHECK(pool_free(&model.pool, 0, true) == -EINVAL &&
+          pool_free(&model.pool, ~UINT64_C(0), true) == -EINVAL);
+    CHECK(pool_block(&model.pool, address + 512, false, &block) == -EINVAL);
+    CHECK(pool_block(&model.pool, address + 512, true, &block) == 0 && block.address == address);
+    model_check(&model);
+    model_free(&model, 0, true);
+    CHECK(pool_free(&model.pool, address, true) == -EINVAL);
+    CHECK(pool_block(&model.pool, address, true, &block) == -EINVAL);
+    model_close(&model);
+}
+
+static void test_a_wrong_free_is_refused_and_changes_nothing(void)
+{
+    TEST_ASSERT_TRUE(fake_child(wrong_frees));
+}
+
+static void sizes(void)
+{
+    uint64_t address = 0;
+    struct pool_block block;
+
+    model_open(&model, GIB, GIB);
+    CHECK(pool_alloc(&model.pool, 0, &address) == -EINVAL);
+    CHECK(pool_alloc(&model.pool, UINT64_MAX, &address) == -ENOMEM);
+    CHECK(pool_alloc(&model.pool, UINT64_C(1) << 50, &address) == -ENOMEM);
+    CHECK(pool_alloc(&model.pool, UINT64_C(1) << 41, &address) == -ENOMEM);
+    CHECK(pool_alloc(&model.pool, GIB + 1, &address) == -ENOMEM && address == 0);
+    model_check(&model);
+    CHECK(model_alloc(&model, 5000) == 0);
+    CHECK(pool_block(&model.pool, model.blocks[0].address, false, &block) == 0 && block.asked == 5000);
+    CHECK(pool_block(&model.pool, model.blocks[0].address + 4999, true, &block) == 0);
+    CHECK(pool_block(&model.pool, model.blocks[0].address + 5000, true, &block) == -EINVAL);
+    const uint64_t id = block.id;
+    model_free(&model, 0, true);
+    CHECK(model_alloc(&model, 5000) == 0);
+    CHECK(pool_block(&model.pool, model.blocks[0].address, false, &block) == 0 && block.id != id);
+    model_close(&model);
+}
+
+static void test_sizes_are_the_callers_own_and_ids_never_come_back(void)
+{
+    TEST_ASSERT_TRUE(fake_child(sizes));
+}
+
+/* ---- stitching ---- */
+
+/* Every second of many blocks is freed: no hole is large enough, all of them together are. */
+static void holes(void)
+{
+    model_open(&model, 128 * MIB, 128 * MIB);
+    for (int i = 0; i < 32; i++)
+        CHECK(model_alloc(&model, 4 * MIB) == 0);
+    for (size_t i = 0; i < 16; i++)
+        model_free(&model, i, true);
+    CHECK(model_alloc(&model, 64 * MIB) == 0);
+    const struct pool_stats s = pool_stats(&model.pool);
+    CHECK(s.physical == 128 * MIB && s.stitches == 1 && s.cached == 0);
+    model_close(&model);
+}
+
+static void test_holes_are_stitched_together_when_the_card_is_full(void)
+{
+    TEST_ASSERT_TRUE(fake_child(holes));
+}
+
+/* Large chunks of a large block, and a request whose gap is smaller than any of them. */
+static void large_chunks(void)
+{
+    model_open(&model, 4 * GIB + 6 * MIB, 4 * GIB + 6 * MIB);
+    CHECK(model_alloc(&model, 2 * MIB) == 0);
+    CHECK(model_alloc(&model, 4 * GIB) == 0);
+    CHECK(model_alloc(&model, 4 * MIB) == 0); /* the card is full now */
+    model_check(&model);
+    CHECK(model.blocks[1].bytes == 4 * GIB);
+    model_free(&model, 1, true);
+    /* Two thirds, in one piece; then what is left and a little, which lies apart. */
+    CHECK(model_alloc(&model, 4 * GIB - 512) == 0);
+    CHECK(model.blocks[1].bytes == 4 * GIB - 512);
+    model_free(&model, 1, true);
+    for (int i = 0; i < 3; i++)
+        CHECK(model_alloc(&model, GIB) == 0);
+    CHECK(model_alloc(&model, 512) == 0);
+    model_free(&model, 2, true);
+    const uint64_t most = pool_reclaimable(&model.pool);
+    CHECK(most > GIB + 512 * MIB);
+    CHECK(model_alloc(&model, most - 2 * MIB) == 0);
+    model_close(&model);
+}
+
+static void test_a_gap_smaller_than_any_free_chunk_is_filled_too(void)
+{
+    TEST_ASSERT_TRUE(fake_child(large_chunks));
+}
+
+/* ---- pins, capture, trim ---- */
+
+static void pinned(void)
+{
+    struct pool_block block;
+
+    model_open(&model, 64 * MIB, 64 * MIB);
+    CHECK(model_alloc(&model, 8 * MIB) == 0 && model_alloc(&model, 8 * MIB) == 0);
+    const uint64_t address = model.blocks[0].address;
+    CHECK(pool_pin(&model.pool, address + 512) == -EINVAL);
+    CHECK(pool_pin(&model.pool, address) == 0);
+    CHECK(pool_free(&model.pool, address, true) == 0);
+    CHECK(pool_free(&model.pool, address, true) == -EINVAL);
+    CHECK(pool_block(&model.pool, address, true, &block) == -EINVAL);
+    pool_free(&model.pool, model.blocks[1].address, true);
+    CHECK(pool_trim(&model.pool, UINT64_MAX) == 8 * MIB);
+    for (int i = 0; i < 28; i++) {
+        uint64_t other;
+
+        CHECK(pool_alloc(&model.pool, 2 * MIB, &other) == 0);
+        CHECK(other + 2 * MIB <= address || address + 8 * MIB <= other);
+    }
+    uint64_t other;
+    CHECK(pool_alloc(&model.pool, 2 * MIB, &other) == -ENOMEM);
+    CHECK(fake_usable(address, 8 * MIB) && pool_check(&model.pool) == 0);
+    pool_close(&model.pool, true);
+    fake_end();
+    CHECK(model.held == 0);
+}
+
+static void test_a_pinned_block_keeps_its_memory_after_its_free(void)
+{
+    TEST_ASSERT_TRUE(fake_child(pinned));
+}
+
+/* The fake stops the test if a captured context gets an event, a query, a wait or an unmapping. */
+static void captured(void)
+{
+    model_open(&model, 256 * MIB, 256 * MIB);
+    for (unsigned i = 0; i < 8; i++)
+        CHECK(model_alloc(&model, 8 * MIB) == 0);
+    for (unsigned i = 0; i < 8; i++)
+        model_work(&model, i % 2, &model.blocks[i]);
+    fence_capture(1);
+    fake_set_capturing(true);
+    for (unsigned i = 0; i < 4; i++)
+        model_free(&model, i, false);
+    model_check(&model);
+    CHECK(pool_trim(&model.pool, UINT64_MAX) == 0);
+    CHECK(model_alloc(&model, 192 * MIB) == 0);
+    CHECK(model_alloc(&model, 8 * MIB) == -ENOMEM);
+    model_check(&model);
+    fake_set_capturing(false);
+    fence_capture(-1);
+    CHECK(model_alloc(&model, 8 * MIB) == 0);
+    model_close(&model);
+}
+
+static void test_an_open_capture_is_left_alone(void)
+{
+    TEST_ASSERT_TRUE(fake_child(captured));
+}
+
+static void trimmed(void)
+{
+    model_open(&model, GIB, GIB);
+    for (unsigned i = 0; i < 64; i++)
+        CHECK(model_alloc(&model, 8 * MIB) == 0);
+    CHECK(pool_trim(&model.pool, UINT64_MAX) == 0);
+    for (unsigned i = 0; i < 32; i++)
+        model_free(&model, i, true);
+    CHECK(pool_reclaimable(&model.pool) == 256 * MIB);
+    CHECK(pool_trim(&model.pool, 0) == 0);
+    CHECK(pool_trim(&model.pool, 10 * MIB) == 10 * MIB);
+    CHECK(pool_trim(&model.pool, 1) == 2 * MIB);
+    model_check(&model);
+    CHECK(pool_trim(&model.pool, UINT64_MAX) == 244 * MIB);
+    CHECK(fake_physical() == model.live && pool_trim(&model.pool, 1) == 0);
+    model_close(&model);
+}
+
+static void test_trim_gives_back_what_was_asked_and_no_more_than_a_chunk_above(void)
+{
+    TEST_ASSERT_TRUE(fake_child(trimmed));
+}
+
+static void trimmed_busy(void)
+{
+    model_open(&model, GIB, GIB);
+    CHECK(model_alloc(&model, 64 * MIB) == 0);
+    model_work(&model, 0, &model.blocks[0]);
+    model_free(&model, 0, false);
+    CHECK(pool_trim(&model.pool, UINT64_MAX) == 0);
+    CHECK(fake_progress(0));
+    CHECK(pool_trim(&model.pool, UINT64_MAX) == 64 * MIB);
+    model_close(&model);
+}
+
+static void test_trim_leaves_memory_whose_work_is_not_done(void)
+{
+    TEST_ASSERT_TRUE(fake_child(trimmed_busy));
+}
+
+int main(void)
+{
+    UNITY_BEGIN();
+    RUN_TEST(test_blocks_never_overlap_and_are_always_backed);
+    RUN_TEST(test_small_blocks_add_up_over_a_long_life);
+    RUN_TEST(test_a_request_is_refused_only_if_it_cannot_be_met);
+    RUN_TEST(test_with_one_stream_nothing_is_unmapped_before_its_work_is_done);
+    RUN_TEST(test_with_many_streams_nothing_is_handed_out_before_its_work_is_done);
+    RUN_TEST(test_streams_that_come_later_find_reused_blocks_at_rest);
+    RUN_TEST(test_a_wrong_free_is_refused_and_changes_nothing);
+    RUN_TEST(test_sizes_are_the_callers_own_and_ids_never_come_back);
+    RUN_TEST(test_holes_are_stitched_together_when_the_card_is_full);
+    RUN_TEST(test_a_gap_smaller_than_any_free_chunk_is_filled_too);
+    RUN_TEST(test_a_pinned_block_keeps_its_memory_after_its_free);
+    RUN_TEST(test_an_open_capture_is_left_alone);
+    RUN_TEST(test_trim_gives_back_what_was_asked_and_no_more_than_a_chunk_above);
+    RUN_TEST(test_trim_leaves_memory_whose_work_is_not_done);
+    return UNITY_END();
+}
