@@ -39,6 +39,9 @@ char *transcript_take(const struct transcript_run *run)
     TEST_ASSERT_FALSE_MESSAGE(r.timed_out, "the transcript did not end in time");
     TEST_ASSERT_EQUAL_INT_MESSAGE(0, r.status, r.err);
     TEST_ASSERT_NOT_EQUAL_MESSAGE(0, r.out_len, "the transcript is empty");
+    if (r.err_len)
+        printf("stderr of the run:\n%.8000s\n",
+               r.err); /* a sanitizer's report explains a section that ended early */
     free(r.err);
     return r.out;
 }

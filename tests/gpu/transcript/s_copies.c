@@ -51,9 +51,10 @@ static void asynchronous(CUdeviceptr a, CUdeviceptr b)
     CU(cuStreamSynchronize, s);
     tx_say("the same on a stream: %s", tx_yes(!memcmp(in, out, BYTES)));
     CU(cuMemcpyAsync, b, (CUdeviceptr)(uintptr_t)in, 16, s);
+    CU(cuStreamSynchronize, s);
     drv.cuCtxGetCurrent(&ctx);
     CU(cuMemcpyPeer, b, ctx, a, ctx, BYTES);
-    CU(cuStreamSynchronize, s);
+    CU(cuCtxSynchronize);
     CU(cuMemFreeHost, in);
     CU(cuMemFreeHost, out);
     CU(cuStreamDestroy, s);

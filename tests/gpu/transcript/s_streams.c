@@ -176,14 +176,15 @@ static void per_thread(struct tx_kernels *k, struct tx_gate *gate)
 static void legacy_order(struct tx_kernels *k, struct tx_gate *gate)
 {
     CUstream blocking = NULL, apart = NULL;
-    CUdeviceptr p = 0;
+    CUdeviceptr p = 0, q = 0;
     CU(cuStreamCreate, &blocking, CU_STREAM_DEFAULT);
     CU(cuStreamCreate, &apart, CU_STREAM_NON_BLOCKING);
     CU(cuMemAlloc, &p, 4096);
+    CU(cuMemAlloc, &q, 4096);
     tx_gate_close(gate, k, blocking);
     tx_rc("fill on the legacy stream", tx_fill(k, p, 1, 1024, NULL));
     CU(cuStreamQuery, NULL);
-    tx_rc("fill on a non-blocking stream", tx_fill(k, p, 1, 1024, apart));
+    tx_rc("fill on a non-blocking stream", tx_fill(k, q, 1, 1024, apart));
     CU(cuStreamSynchronize, apart);
     tx_gate_open(gate);
     CU(cuStreamSynchronize, NULL);
@@ -194,6 +195,7 @@ static void legacy_order(struct tx_kernels *k, struct tx_gate *gate)
     tx_gate_open(gate);
     CU(cuStreamSynchronize, blocking);
     CU(cuMemFree, p);
+    CU(cuMemFree, q);
     CU(cuStreamDestroy, blocking);
     CU(cuStreamDestroy, apart);
 }
