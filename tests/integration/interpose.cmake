@@ -1,0 +1,27 @@
+# libgpucap.so under whole programs on simgpu. The programs (prog_*.c) know nothing of gpucap. Included by CMakeLists.txt
+# of this folder.
+find_package(Threads REQUIRED)
+set(interpose_programs "")
+
+# interpose_program(NAME [SOURCES file...] [LIBS lib...] [DEFINES name...]): a program that a test runs.
+function(interpose_program name)
+  cmake_parse_arguments(P "" "" "SOURCES;LIBS;DEFINES" ${ARGN})
+  add_executable(${name} ${P_SOURCES})
+  target_link_libraries(${name} PRIVATE gpucap_flags gpucap_cuda_headers Threads::Threads ${CMAKE_DL_LIBS} ${P_LIBS})
+  target_compile_definitions(${name} PRIVATE ${P_DEFINES})
+  set(interpose_programs ${interpose_programs} ${name} PARENT_SCOPE)
+endfunction()
+
+interpose_program(prog_steps SOURCES prog_steps.c prog_driver.c)
+interpose_program(prog_steps_direct SOURCES prog_steps.c prog_driver.c LIBS simgpu_cuda DEFINES PROG_DIRECT)
+interpose_program(prog_runtime_shared SOURCES prog_runtime.c LIBS simgpu_cudart)
+interpose_program(prog_runtime_static SOURCES prog_runtime.c LIBS simgpu_cudart_static)
+interpose_program(prog_uuid SOURCES prog_uuid.c)
+
+add_library(interpose_support STATIC interpose_support.c)
+target_link_libraries(interpose_support PUBLIC test_support unity PRIVATE gpucap_flags)
+
+foreach(name interpose_cap)
+  gpucap_test(${name} TIMEOUT 600 LIBS interpose_support SOURCES ${name}.c)
+  add_dependencies(${name} ${interpose_programs} gpucap_library simgpu_cuda simgpu_cudart simgpu_nvml)
+endforeach()
