@@ -37,21 +37,21 @@ static uint64_t chunk_bytes(uint64_t request, uint64_t left)
 
 /* ---- whole free chunks ---- */
 
-/* The next whole chunk of a free range at or below `below` (an end); false if there is none. From high to
- * low, so that what remains of the range stays in one piece. */
-static bool next_chunk(const struct pool *pool, const struct range *range, uint64_t *below, uint64_t *start,
+/* The next whole chunk of free bytes from `floor` to `*below`, which then is its beginning; false if there is
+ * none. From high to low, so that what remains of a range stays in one piece. */
+static bool next_chunk(const struct pool *pool, uint64_t floor, uint64_t *below, uint64_t *start,
                        uint64_t *bytes)
 {
     uint64_t end = *below & ~(RANGES_PAGE - 1);
 
-    while (end > range->start && vmm_chunk_at(&pool->vmm, end - RANGES_PAGE, start, bytes)) {
-        if (*start < range->start)
+    while (end > floor && vmm_chunk_at(&pool->vmm, end - RANGES_PAGE, start, bytes)) {
+        if (*start < floor)
             return false;
+        end = *start;
         if (*start + *bytes <= *below) {
             *below = *start;
             return true;
         }
-        end = *start;
     }
     return false;
 }
@@ -63,7 +63,7 @@ uint64_t pool_whole_bytes(struct pool *pool, uint64_t enough)
     for (struct range *f = pool->ranges.oldest; f && total < enough; f = f->newer) {
         uint64_t below = f->start + f->bytes, start, bytes;
 
-        while (total < enough && next_chunk(pool, f, &below, &start, &bytes))
+        while (total < enough && next_chunk(pool, f->start, &below, &start, &bytes))
             total += bytes;
     }
     return total;
@@ -100,11 +100,6 @@ static int scratch_prepare(struct pool *pool, uint64_t count)
     return 0;
 }
 
-static bool beside(const struct range *f, const struct ranges_plan *plan)
-{
-    return f->start + f->bytes == plan->map_start || f->start == plan->map_start + plan->map_bytes;
-}
-
 /* What one attempt to make room works with. */
 struct move {
     struct ranges_plan plan;
@@ -113,6 +108,14 @@ struct move {
     uint64_t held;    /* chunks taken from elsewhere: pool->chunks from the beginning */
     uint64_t fresh;   /* new chunks: pool->chunks from the end */
 };
+
+/* From where up a free range is not part of the block to be. */
+static uint64_t floor_of(const struct range *f, const struct move *move)
+{
+    const uint64_t end = move->plan.start + move->request;
+
+    return f->start < end && move->plan.start < f->start + f->bytes ? end : f->start;
+}
 
 static struct vmm_chunk *fresh_at(const struct pool *pool, uint64_t i)
 {
@@ -133,9 +136,7 @@ static uint64_t gatherable(struct pool *pool, const struct move *move, uint64_t 
         uint64_t below = f->start + f->bytes, start, bytes;
         const bool done = f->epoch <= move->reached;
 
-        if (beside(f, &move->plan))
-            continue;
-        while (total < target && next_chunk(pool, f, &below, &start, &bytes)) {
+        while (total < target && next_chunk(pool, floor_of(f, move), &below, &start, &bytes)) {
             if (!done)
                 *later += bytes;
             else if (bytes <= target - total)
@@ -186,12 +187,12 @@ static int gather(struct pool *pool, struct move *move, uint64_t bytes)
 
     for (struct range *f = pool->ranges.oldest; f && bytes; f = next) {
         uint64_t below = f->start + f->bytes, start, size;
-        const uint64_t bottom = f->start;
+        const uint64_t floor = floor_of(f, move);
 
         next = f->newer;
-        if (beside(f, &move->plan) || f->epoch > move->reached)
+        if (f->epoch > move->reached)
             continue;
-        while (bytes && next_chunk(pool, f, &below, &start, &size)) {
+        while (bytes && next_chunk(pool, floor, &below, &start, &size)) {
             if (size > bytes)
                 continue;
             int rc = detach(pool, start, move->held);
@@ -199,9 +200,6 @@ static int gather(struct pool *pool, struct move *move, uint64_t bytes)
                 return rc;
             move->held++;
             bytes -= size;
-            if (start == bottom)
-                break;
-            f = ranges_at(&pool->ranges, bottom); /* the rest of it, below the chunk */
         }
     }
     return bytes ? -ENOMEM : 0;
@@ -235,7 +233,7 @@ static bool shed(struct pool *pool, const struct move *move)
     for (struct range *f = fence_capturing() ? NULL : pool->ranges.oldest; f; f = f->newer) {
         uint64_t below = f->start + f->bytes;
 
-        if (beside(f, &move->plan) || f->epoch > move->reached || !next_chunk(pool, f, &below, &start, &size))
+        if (f->epoch > move->reached || !next_chunk(pool, floor_of(f, move), &below, &start, &size))
             continue;
         if (detach(pool, start, move->held))
             return false;
@@ -387,18 +385,16 @@ uint64_t pool_trim(struct pool *pool, uint64_t bytes)
     for (struct range *f = fence_capturing() ? NULL : pool->ranges.oldest;
          f && given < bytes && scratch_prepare(pool, 1) == 0; f = next) {
         uint64_t below = f->start + f->bytes, start, size;
-        const uint64_t bottom = f->start;
+        const uint64_t floor = f->start;
 
         next = f->newer;
         if (!fence_done(&pool->fence, f->epoch))
             continue;
-        while (given < bytes && next_chunk(pool, f, &below, &start, &size) && detach(pool, start, 0) == 0) {
+        while (given < bytes && next_chunk(pool, floor, &below, &start, &size) &&
+               detach(pool, start, 0) == 0) {
             vmm_release(&pool->vmm, &pool->chunks[0]);
             pool->budget.give(pool->budget.owner, size);
             given += size;
-            if (start == bottom)
-                break;
-            f = ranges_at(&pool->ranges, bottom);
         }
     }
     pool->trims += given != 0;
