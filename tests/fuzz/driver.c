@@ -5,6 +5,7 @@
  *     driver CORPUS_FOLDER [RUNS]
  */
 #include <dirent.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <signal.h>
 #include <stdint.h>
@@ -147,11 +148,9 @@ static void try_current(void)
 
 static void leave_input(int number)
 {
-    FILE *file = fopen("gpucap-fuzz-input", "we");
-    if (file) {
-        fwrite(current.bytes, 1, current.count, file);
-        fclose(file);
-    }
+    int fd = open("gpucap-fuzz-input", O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    if (fd >= 0 && write(fd, current.bytes, current.count) == (ssize_t)current.count)
+        close(fd);
     signal(number, SIG_DFL);
     raise(number);
 }

@@ -377,9 +377,11 @@ int cmd_doctor(int argc, char **argv)
             char *help[] = {argv[0], NULL};
             return cmd_help(1, help);
         }
-        if (!strncmp(argv[i], "--", 2) && strcmp(argv[i], "--sim") && strncmp(argv[i], "--sim=", 6))
+        bool option = !strncmp(argv[i], "--", 2);
+        bool sim = !strcmp(argv[i], "--sim") || !strncmp(argv[i], "--sim=", 6);
+        if (option && !sim)
             return cli_unknown("doctor: ", "option", argv[i] + 2, names, 2);
-        if (strncmp(argv[i], "--sim", 5) != 0)
+        if (!sim)
             return cli_fail("doctor: unexpected argument '%s'", argv[i]);
         int status = cli_use_sim("doctor: ", argv[i][5] ? argv[i] + 6 : NULL, folder, sizeof(folder));
         if (status)

@@ -194,7 +194,7 @@ int cmd_run(int argc, char **argv)
     int status = parse_arguments(&run, argc, argv);
     if (status)
         return status;
-    if (run.help)
+    if (run.help || !run.program)
         return cmd_help(1, help);
     status = check_settings();
     if (!status)

@@ -80,16 +80,16 @@ int elfscan_open(struct elfscan *scan, const char *path)
 {
     struct stat st;
     void *base = MAP_FAILED;
-    int error = 0;
     *scan = (struct elfscan){0};
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0)
         return -errno;
-    if (fstat(fd, &st) != 0)
-        error = -errno;
-    else if (!S_ISREG(st.st_mode) || st.st_size <= 0)
+    int error = fstat(fd, &st) ? -errno : 0;
+    if (!error && (!S_ISREG(st.st_mode) || st.st_size <= 0))
         error = -ENOEXEC;
-    else if ((base = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0)) == MAP_FAILED)
+    if (!error)
+        base = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
+    if (!error && base == MAP_FAILED)
         error = -errno;
     close(fd);
     if (error)
