@@ -239,7 +239,7 @@ static bool pending(uint64_t start, uint64_t bytes)
         for (uint64_t i = stream->done; i < stream->submitted; i++) {
             const struct fake_use *use = &stream->uses[i % WORK_MAX];
 
-            if (use->start < start + bytes && start < use->end)
+            if (use->start < start + bytes && start < use->end + (use->start == use->end))
                 return true;
         }
     }
@@ -295,7 +295,7 @@ bool fake_usable(uint64_t start, uint64_t bytes)
 
 void fake_work(unsigned stream, uint64_t start, uint64_t bytes, uint64_t block)
 {
-    CHECK(fake_usable(start, bytes));
+    CHECK(bytes == 0 || fake_usable(start, bytes));
     lock();
     for (unsigned s = 0; s < FAKE_STREAMS; s++) {
         const struct fake_stream *other = &fake.streams[s];

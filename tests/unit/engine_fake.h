@@ -62,7 +62,8 @@ uint64_t fake_mapped(void);
 bool fake_usable(uint64_t start, uint64_t bytes);
 
 /* Work on a block is submitted to a stream (0 .. FAKE_STREAMS - 1). `block` names the block: work of one
- * block may overlap in time with that of another on the same bytes only in one stream. */
+ * block may overlap in time with that of another on the same bytes only in one stream. With 0 bytes it
+ * touches nothing, but still takes its time. */
 void fake_work(unsigned stream, uint64_t start, uint64_t bytes, uint64_t block);
 /* The oldest work of a stream ends. False: there is none. */
 bool fake_progress(unsigned stream);

@@ -1,0 +1,495 @@
+/* fence: who has worked where, and what may be reused when. Each case is a process of its own, because the
+ * fence remembers for as long as a process lives. */
+#include "fence.h"
+
+#include <errno.h>
+#include <string.h>
+#include <unity.h>
+
+#include "engine_fake.h"
+
+#define STREAM_A ((CUstream)0x10000)
+#define STREAM_B ((CUstream)0x10100)
+#define LEGACY   ((CUstream)0x1)
+#define OWN      ((CUstream)0x2)
+#define ADDRESS  (UINT64_C(1) << 45)
+
+void setUp(void) {}
+
+void tearDown(void) {}
+
+static struct fence fence;
+
+static void open_fence(void)
+{
+    fake_start(GIB);
+    CHECK(fence_open(&fence, FAKE_CONTEXT) == 0);
+}
+
+static void close_fence(void)
+{
+    fence_close(&fence, true);
+    fake_end();
+}
+
+/* Work that touches no memory of the fake: only its being pending counts. */
+static void work(unsigned stream, CUstream handle)
+{
+    fence_work(fence_stream(handle));
+    fake_work(stream, ADDRESS, 0, 1);
+}
+
+static void on_thread(void *(*run)(void *), void *argument)
+{
+    pthread_t thread;
+
+    CHECK(pthread_create(&thread, NULL, run, argument) == 0 && pthread_join(thread, NULL) == 0);
+}
+
+/* ---- who works where ---- */
+
+static void idle_single(void)
+{
+    open_fence();
+    CHECK(fence_idle() && fence_one_stream() && fence_epoch(&fence) == 0);
+    work(0, STREAM_A);
+    CHECK(!fence_idle() && fence_one_stream() && fence_epoch(&fence) != 0);
+    fence_waiting();
+    driver.cuCtxSynchronize();
+    CHECK(fence_idle() && fence_epoch(&fence) == 0);
+    work(0, STREAM_A);
+    CHECK(!fence_idle());
+    close_fence();
+}
+
+static void test_a_thread_that_waited_is_idle_until_it_works_again(void)
+{
+    TEST_ASSERT_TRUE(fake_child(idle_single));
+}
+
+static void *work_on_a(void *unused)
+{
+    (void)unused;
+    work(0, STREAM_A);
+    return NULL;
+}
+
+static void *see_idle(void *idle)
+{
+    *(bool *)idle = fence_idle();
+    return NULL;
+}
+
+/* Threads come and go, and later ones live at the addresses of earlier ones. */
+static void idle_threads(void)
+{
+    bool idle = true;
+
+    open_fence();
+    on_thread(work_on_a, NULL);
+    CHECK(!fence_idle());
+    on_thread(see_idle, &idle);
+    CHECK(!idle && fence_one_stream());
+    fence_waiting();
+    CHECK(!fence_idle()); /* it was not this thread's work */
+    work(0, STREAM_A);
+    fence_waiting();
+    CHECK(!fence_idle()); /* the other one may have worked since */
+    close_fence();
+}
+
+static void test_a_thread_is_not_idle_because_an_earlier_one_at_its_address_was(void)
+{
+    TEST_ASSERT_TRUE(fake_child(idle_threads));
+}
+
+static void second_stream(void)
+{
+    open_fence();
+    work(0, STREAM_A);
+    work(0, STREAM_A);
+    CHECK(fake_count(FAKE_SYNCHRONIZE) == 0);
+    fence_work(fence_stream(STREAM_B));
+    CHECK(fake_count(FAKE_SYNCHRONIZE) == 1 && !fence_one_stream());
+    work(0, STREAM_A);
+    work(1, STREAM_B);
+    work(0, STREAM_A);
+    CHECK(fake_count(FAKE_SYNCHRONIZE) == 1);
+    close_fence();
+}
+
+static void test_the_second_stream_waits_once_for_the_first(void)
+{
+    TEST_ASSERT_TRUE(fake_child(second_stream));
+}
+
+static void default_streams(void)
+{
+    open_fence();
+    work(0, NULL);
+    work(0, LEGACY);
+    CHECK(fence_one_stream());
+    CHECK(fence_stream_ptsz(NULL) == fence_stream(OWN) && fence_stream_ptsz(LEGACY) == fence_stream(NULL));
+    CHECK(fence_stream_ptsz(NULL) != fence_stream(NULL));
+    work(1, OWN);
+    CHECK(!fence_one_stream());
+    close_fence();
+}
+
+static void test_the_legacy_stream_is_one_whatever_its_name_and_the_own_one_another(void)
+{
+    TEST_ASSERT_TRUE(fake_child(default_streams));
+}
+
+static void *work_on_own(void *unused)
+{
+    (void)unused;
+    work(0, OWN);
+    return NULL;
+}
+
+static void own_streams(void)
+{
+    open_fence();
+    on_thread(work_on_own, NULL);
+    CHECK(fence_one_stream());
+    on_thread(work_on_own, NULL);
+    CHECK(!fence_one_stream());
+    close_fence();
+}
+
+static void test_two_threads_own_streams_are_two_even_at_one_address(void)
+{
+    TEST_ASSERT_TRUE(fake_child(own_streams));
+}
+
+static void stream_ends(void)
+{
+    open_fence();
+    work(0, STREAM_A);
+    fence_stream_ends(STREAM_B);
+    CHECK(fence_one_stream());
+    fence_stream_ends(STREAM_A);
+    CHECK(!fence_one_stream() && fake_count(FAKE_SYNCHRONIZE) == 1);
+    close_fence();
+}
+
+static void test_the_only_stream_ending_ends_the_trust_in_its_handle(void)
+{
+    TEST_ASSERT_TRUE(fake_child(stream_ends));
+}
+
+static void unknown_entry(void)
+{
+    open_fence();
+    fence_trust_nothing();
+    CHECK(fake_count(FAKE_SYNCHRONIZE) == 0 && !fence_one_stream()); /* nothing to wait for yet */
+    work(0, STREAM_A);
+    work(1, STREAM_B);
+    CHECK(fake_count(FAKE_SYNCHRONIZE) == 0 && !fence_idle());
+    fence_waiting();
+    CHECK(!fence_idle());
+    close_fence();
+}
+
+static void unknown_entry_late(void)
+{
+    open_fence();
+    work(0, STREAM_A);
+    fence_trust_nothing();
+    CHECK(fake_count(FAKE_SYNCHRONIZE) == 1 && !fence_one_stream() && !fence_idle());
+    fence_trust_nothing();
+    CHECK(fake_count(FAKE_SYNCHRONIZE) == 1);
+    close_fence();
+}
+
+static void test_an_unknown_entry_point_ends_the_shortcut_for_good(void)
+{
+    TEST_ASSERT_TRUE(fake_child(unknown_entry));
+    TEST_ASSERT_TRUE(fake_child(unknown_entry_late));
+}
+
+/* A capture forbids the wait; what goes to the second stream meanwhile is a graph to be, and the wait comes
+ * later. */
+static void captured_second(void)
+{
+    open_fence();
+    work(0, STREAM_A);
+    fence_capture(1);
+    fake_set_capturing(true);
+    fence_work(fence_stream(STREAM_B));
+    fence_work(fence_stream(STREAM_B));
+    CHECK(!fence_one_stream() && fence_capturing() && fake_pending(ADDRESS - 1, 2));
+    CHECK(!fence_idle());
+    fake_set_capturing(false);
+    fence_capture(-1);
+    CHECK(!fake_pending(ADDRESS - 1, 2) && !fence_capturing());
+    CHECK(fake_count(FAKE_SYNCHRONIZE) == 1);
+    fence_work(fence_stream(STREAM_B));
+    CHECK(fake_count(FAKE_SYNCHRONIZE) == 1);
+    close_fence();
+}
+
+static void test_the_wait_for_the_first_stream_is_made_up_for_after_a_capture(void)
+{
+    TEST_ASSERT_TRUE(fake_child(captured_second));
+}
+
+static void *work_on_b(void *unused)
+{
+    (void)unused;
+    fence_work(fence_stream(STREAM_B));
+    CHECK(!fake_pending(ADDRESS - 1, 2));
+    return NULL;
+}
+
+/* The first who comes waits long: nobody else may pass before the first stream is at rest. */
+static void meanwhile(void)
+{
+    static int depth;
+
+    if (depth++ == 0)
+        on_thread(work_on_b, NULL);
+}
+
+static void two_come_second(void)
+{
+    open_fence();
+    work(0, STREAM_A);
+    fake_on_synchronize = meanwhile;
+    fence_work(fence_stream((CUstream)0x10200));
+    CHECK(!fake_pending(ADDRESS - 1, 2));
+    close_fence();
+}
+
+static void test_a_third_stream_does_not_overtake_the_wait_of_the_second(void)
+{
+    TEST_ASSERT_TRUE(fake_child(two_come_second));
+}
+
+/* ---- epochs ---- */
+
+static void epochs(void)
+{
+    open_fence();
+    work(0, STREAM_A);
+    const uint64_t first = fence_epoch(&fence);
+    CHECK(first && fence_epoch(&fence) == first && !fence_done(&fence, first) && fence_done(&fence, 0));
+    fence_poll(&fence);
+    CHECK(!fence_done(&fence, first) && fake_count(FAKE_RECORD) == 1);
+    fence_poll(&fence);
+    CHECK(fake_count(FAKE_RECORD) == 1); /* nobody belongs to the new one */
+    work(1, STREAM_B);
+    const uint64_t second = fence_epoch(&fence);
+    CHECK(second > first);
+    fence_poll(&fence);
+    fake_progress(0);
+    fence_poll(&fence);
+    CHECK(fence_done(&fence, first) && !fence_done(&fence, second));
+    fake_progress(1);
+    fence_poll(&fence);
+    CHECK(fence_done(&fence, second) && fence_reached(&fence) == second);
+    close_fence();
+}
+
+static void test_one_event_closes_an_epoch_for_all_frees_in_it(void)
+{
+    TEST_ASSERT_TRUE(fake_child(epochs));
+}
+
+/* A wait when nobody belongs to the open epoch must not make the next frees count as done. */
+static void wait_then_free(void)
+{
+    open_fence();
+    work(0, STREAM_A);
+    const uint64_t before = fence_epoch(&fence);
+    fence_poll(&fence);
+    CHECK(fence_wait(&fence, before) == 0 && fence_done(&fence, before));
+    work(0, STREAM_A);
+    const uint64_t after = fence_epoch(&fence);
+    CHECK(after > before && !fence_done(&fence, after));
+    CHECK(fence_wait(&fence, FENCE_NOW) == 0 && fence_done(&fence, after));
+    work(0, STREAM_A);
+    CHECK(!fence_done(&fence, fence_epoch(&fence)));
+    close_fence();
+}
+
+static void test_a_free_after_a_wait_is_not_done_by_that_wait(void)
+{
+    TEST_ASSERT_TRUE(fake_child(wait_then_free));
+}
+
+/* What a wait has learned is not forgotten because an older event comes in behind it. */
+static void wait_over_events(void)
+{
+    uint64_t epoch = 0;
+
+    open_fence();
+    for (int i = 0; i < 3; i++) {
+        work(0, STREAM_A);
+        epoch = fence_epoch(&fence);
+        if (i < 2)
+            fence_poll(&fence);
+    }
+    CHECK(fence_wait(&fence, epoch) == 0 && fence_done(&fence, epoch));
+    fence_poll(&fence);
+    CHECK(fence_done(&fence, epoch) && fence.count == 0);
+    close_fence();
+}
+
+static void test_a_wait_covers_every_epoch_before_it(void)
+{
+    TEST_ASSERT_TRUE(fake_child(wait_over_events));
+}
+
+static void full_ring(void)
+{
+    uint64_t last = 0;
+
+    open_fence();
+    for (int i = 0; i < 3 * FENCE_EVENTS; i++) {
+        work(0, STREAM_A);
+        last = fence_epoch(&fence);
+        fence_poll(&fence);
+    }
+    CHECK(fake_count(FAKE_RECORD) == FENCE_EVENTS && !fence_done(&fence, last));
+    for (int i = 0; i < FENCE_EVENTS; i++)
+        fake_progress(0);
+    fence_poll(&fence);
+    CHECK(!fence_done(&fence, last));
+    fence_poll(&fence);
+    while (fake_progress(0))
+        ;
+    fence_poll(&fence);
+    CHECK(fence_done(&fence, last));
+    close_fence();
+}
+
+static void test_more_epochs_than_events_only_share_them(void)
+{
+    TEST_ASSERT_TRUE(fake_child(full_ring));
+}
+
+static void captured_epochs(void)
+{
+    open_fence();
+    work(0, STREAM_A);
+    const uint64_t before = fence_epoch(&fence);
+    fence_poll(&fence);
+    fence_capture(1);
+    fake_set_capturing(true);
+    const uint64_t epoch = fence_epoch(&fence);
+    fence_poll(&fence);
+    CHECK(fence_wait(&fence, epoch) == -EBUSY && fence_wait(&fence, before) == -EBUSY);
+    fake_set_capturing(false);
+    fence_capture(-1);
+    fake_progress(0);
+    fence_poll(&fence);
+    fence_poll(&fence);
+    CHECK(fence_done(&fence, before) && fence_done(&fence, epoch));
+    close_fence();
+}
+
+static void test_no_event_no_query_and_no_wait_while_a_capture_is_open(void)
+{
+    TEST_ASSERT_TRUE(fake_child(captured_epochs));
+}
+
+static void driver_fails(void)
+{
+    open_fence();
+    work(0, STREAM_A);
+    const uint64_t epoch = fence_epoch(&fence);
+    fake_fail(1 << FAKE_EVENT_CREATE | 1 << FAKE_RECORD, 1, 5);
+    for (int i = 0; i < 6; i++) {
+        fence_poll(&fence);
+        CHECK(!fence_done(&fence, epoch));
+    }
+    fake_progress(0);
+    fence_poll(&fence);
+    CHECK(fence_done(&fence, epoch));
+    work(0, STREAM_A);
+    const uint64_t second = fence_epoch(&fence);
+    fake_fail(1 << FAKE_SYNCHRONIZE, 1, 0);
+    CHECK(fence_wait(&fence, second) == -EIO && !fence_done(&fence, second));
+    CHECK(fence_wait(&fence, second) == 0 && fence_done(&fence, second));
+    close_fence();
+}
+
+static void test_a_failing_driver_never_makes_an_epoch_done(void)
+{
+    TEST_ASSERT_TRUE(fake_child(driver_fails));
+}
+
+/* ---- threads ---- */
+
+#define THREADS 4
+
+static atomic_int running;
+
+/* Frees and waits: what is said to be done must be done. Each thread has its own stream and knows its own
+ * work. */
+static void *free_and_wait(void *argument)
+{
+    const unsigned stream = (unsigned)(uintptr_t)argument;
+    const uint64_t place = ADDRESS + stream * 16;
+
+    for (int i = 0; i < 2000; i++) {
+        fence_work(fence_stream((CUstream)(0x10000 + 0x100 * (uintptr_t)stream)));
+        fake_work(stream, place, 0, stream);
+        const uint64_t epoch = fence_epoch(&fence);
+        CHECK(epoch);
+        if (i % 7 == 0)
+            CHECK(fence_wait(&fence, epoch) == 0 && fence_done(&fence, epoch));
+        else if (i % 3 == 0)
+            fake_progress(stream);
+        else
+            fence_poll(&fence);
+        if (fence_done(&fence, epoch))
+            CHECK(!fake_pending(place - 1, 2));
+    }
+    atomic_fetch_sub(&running, 1);
+    return NULL;
+}
+
+static void several_threads(void)
+{
+    pthread_t threads[THREADS];
+
+    open_fence();
+    fence_trust_nothing();
+    atomic_store(&running, THREADS);
+    for (uintptr_t i = 0; i < THREADS; i++)
+        CHECK(pthread_create(&threads[i], NULL, free_and_wait, (void *)i) == 0);
+    for (int i = 0; i < THREADS; i++)
+        pthread_join(threads[i], NULL);
+    CHECK(atomic_load(&running) == 0);
+    close_fence();
+}
+
+static void test_threads_are_never_told_that_their_work_is_done_when_it_is_not(void)
+{
+    TEST_ASSERT_TRUE(fake_child(several_threads));
+}
+
+int main(void)
+{
+    UNITY_BEGIN();
+    RUN_TEST(test_a_thread_that_waited_is_idle_until_it_works_again);
+    RUN_TEST(test_a_thread_is_not_idle_because_an_earlier_one_at_its_address_was);
+    RUN_TEST(test_the_second_stream_waits_once_for_the_first);
+    RUN_TEST(test_the_legacy_stream_is_one_whatever_its_name_and_the_own_one_another);
+    RUN_TEST(test_two_threads_own_streams_are_two_even_at_one_address);
+    RUN_TEST(test_the_only_stream_ending_ends_the_trust_in_its_handle);
+    RUN_TEST(test_an_unknown_entry_point_ends_the_shortcut_for_good);
+    RUN_TEST(test_the_wait_for_the_first_stream_is_made_up_for_after_a_capture);
+    RUN_TEST(test_a_third_stream_does_not_overtake_the_wait_of_the_second);
+    RUN_TEST(test_one_event_closes_an_epoch_for_all_frees_in_it);
+    RUN_TEST(test_a_free_after_a_wait_is_not_done_by_that_wait);
+    RUN_TEST(test_a_wait_covers_every_epoch_before_it);
+    RUN_TEST(test_more_epochs_than_events_only_share_them);
+    RUN_TEST(test_no_event_no_query_and_no_wait_while_a_capture_is_open);
+    RUN_TEST(test_a_failing_driver_never_makes_an_epoch_done);
+    RUN_TEST(test_threads_are_never_told_that_their_work_is_done_when_it_is_not);
+    return UNITY_END();
+}
