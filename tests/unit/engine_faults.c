@@ -1,0 +1,282 @@
+/* pool, when the driver or the limit says no: every call of a scene fails in turn, then every call from it
+ * on. The answer must be "out of memory", nothing may be lost or leaked, and afterwards all must work as
+ * before. */
+#include "engine_model.h"
+
+#include <errno.h>
+#include <unity.h>
+
+#define NEVER (UINT64_C(1) << 60)
+
+static struct model model;
+
+void setUp(void) {}
+
+void tearDown(void) {}
+
+/* Leaves 2 and 4 MiB holes between live blocks, the chunks of a large block, and some blocks with pending
+ * work. */
+static void build(bool busy)
+{
+    model_open(&model, GIB, GIB);
+    for (int i = 0; i < 40; i++)
+        CHECK(model_alloc(&model, (i % 2 ? 2 : 4) * MIB) == 0);
+    CHECK(model_alloc(&model, 600 * MIB) == 0);
+    if (busy) {
+        for (size_t i = 0; i < model.count; i += 4)
+            model_work(&model, i % 8 == 0, &model.blocks[i]);
+    }
+    model_free(&model, model.count - 1, !busy);
+    for (size_t i = 0; i < 20; i++)
+        model_free(&model, i, !busy);
+    model_check(&model);
+}
+
+/* Stitches and grows at once: more than what is free, less than what the card has. */
+static int scene_alloc(void)
+{
+    return model_alloc(&model, 800 * MIB);
+}
+
+static int scene_trim(void)
+{
+    pool_trim(&model.pool, UINT64_MAX);
+    return 0;
+}
+
+struct scene {
+    int (*run)(void);
+    unsigned mask;
+    uint64_t more; /* calls that fail after the first */
+    bool busy;
+};
+
+/* Returns whether any call failed at all. */
+static bool fail_at(const struct scene *scene, uint64_t nth)
+{
+    build(scene->busy);
+    const size_t blocks = model.count;
+    fake_fail(scene->mask, nth, scene->more);
+    const int rc = scene->run();
+    const bool failed = fake_failed() > 0;
+    CHECK(rc == 0 || rc == -ENOMEM);
+    CHECK(rc == 0 || (failed && model.count == blocks));
+    fake_fail(0, 0, 0);
+    model_check(&model);
+    if (rc)
+        CHECK(scene->run() == 0);
+    model_check(&model);
+    while (model.count)
+        model_free(&model, 0, true);
+    for (unsigned s = 0; s < FAKE_STREAMS; s++) {
+        while (fake_progress(s))
+            ;
+    }
+    pool_trim(&model.pool, UINT64_MAX);
+    pool_trim(&model.pool, UINT64_MAX);
+    CHECK(fake_physical() == 0 && model.held == 0);
+    model_close(&model);
+    return failed;
+}
+
+static const struct scene *playing;
+
+static void play(void)
+{
+    uint64_t nth = 1;
+
+    while (fail_at(playing, nth))
+        nth++;
+    CHECK(nth > 1);
+}
+
+static void play_all(const struct scene *scenes, size_t count)
+{
+    for (playing = scenes; playing < scenes + count; playing++) {
+        char text[64];
+
+        snprintf(text, sizeof text, "scene %d", (int)(playing - scenes));
+        TEST_ASSERT_TRUE_MESSAGE(fake_child(play), text);
+    }
+}
+
+static void test_any_one_call_may_fail(void)
+{
+    const unsigned all = (1 << FAKE_CALLS) - 1;
+    const struct scene scenes[] = {
+        {scene_alloc, all, 0, false},
+        {scene_alloc, all, 0, true},
+        {scene_trim, all, 0, false},
+        {scene_trim, all, 0, true},
+    };
+
+    play_all(scenes, sizeof scenes / sizeof *scenes);
+}
+
+/* The way back fails too. Unmapping is left out: a driver that can neither use a mapping nor end it has lost
+ * it. */
+static void test_all_calls_from_one_on_may_fail(void)
+{
+    const unsigned most = ((1 << FAKE_CALLS) - 1) & ~(1U << FAKE_UNMAP);
+    const struct scene scenes[] = {
+        {scene_alloc, most, NEVER, false},
+        {scene_alloc, most, NEVER, true},
+        {scene_alloc, 1 << FAKE_CREATE, NEVER, false},
+        {scene_alloc, 1 << FAKE_MAP, NEVER, false},
+        {scene_alloc, 1 << FAKE_ACCESS, NEVER, false},
+        {scene_alloc, 1 << FAKE_MAP | 1 << FAKE_ACCESS, 1, true},
+        {scene_trim, 1 << FAKE_UNMAP, NEVER, false},
+    };
+
+    play_all(scenes, sizeof scenes / sizeof *scenes);
+}
+
+/* A pool that cannot be opened leaves nothing behind. */
+static void open_fails(void)
+{
+    const struct pool_budget none = {0};
+    struct pool pool;
+
+    for (uint64_t nth = 1;; nth++) {
+        fake_start(GIB);
+        fake_fail((1 << FAKE_CALLS) - 1, nth, 0);
+        const int rc = pool_open(&pool, FAKE_CONTEXT, 0, &none, 0);
+        const bool failed = fake_failed() > 0;
+        CHECK((rc != 0) == failed);
+        if (!failed)
+            pool_close(&pool, true);
+        fake_end();
+        if (!failed)
+            return;
+    }
+}
+
+static void test_a_pool_that_cannot_be_opened_leaves_nothing(void)
+{
+    TEST_ASSERT_TRUE(fake_child(open_fails));
+}
+
+/* ---- the limit ---- */
+
+static void refused(void)
+{
+    model_open(&model, GIB, 64 * MIB);
+    CHECK(model_alloc(&model, 65 * MIB) == -ENOMEM);
+    CHECK(fake_physical() == 0);
+    CHECK(model_alloc(&model, 64 * MIB) == 0);
+    CHECK(model_alloc(&model, 1) == -ENOMEM);
+    model_check(&model);
+    model_free(&model, 0, true);
+    model.allowed = 16 * MIB; /* lowered below what is held */
+    CHECK(model_alloc(&model, 64 * MIB) == 0);
+    CHECK(model_alloc(&model, 2 * MIB) == -ENOMEM);
+    model_free(&model, 0, true);
+    CHECK(pool_trim(&model.pool, 48 * MIB) == 48 * MIB);
+    model_check(&model);
+    model_close(&model);
+}
+
+static void test_the_limit_is_never_passed_and_a_refusal_costs_nothing(void)
+{
+    TEST_ASSERT_TRUE(fake_child(refused));
+}
+
+/* ---- waiting instead ---- */
+
+/* All memory is behind pending work: the request waits for it. */
+static void behind_work(void)
+{
+    model_open(&model, 64 * MIB, 64 * MIB);
+    for (int round = 0; round < 3; round++) {
+        CHECK(model_alloc(&model, 32 * MIB) == 0 && model_alloc(&model, 32 * MIB) == 0);
+        model_work(&model, 0, &model.blocks[0]);
+        model_work(&model, 1, &model.blocks[1]);
+        model_free(&model, 0, false);
+        model_free(&model, 0, false);
+        CHECK(pool_stats(&model.pool).pending == 64 * MIB);
+        CHECK(model_alloc(&model, 64 * MIB) == 0);
+        model_free(&model, 0, false);
+    }
+    CHECK(pool_stats(&model.pool).waits >= 3);
+    model_close(&model);
+}
+
+static void test_a_request_waits_for_work_rather_than_fail(void)
+{
+    TEST_ASSERT_TRUE(fake_child(behind_work));
+}
+
+/* The program has waited itself, so the thread is idle; what was freed before must be found. */
+static void waited_before(void)
+{
+    model_open(&model, 64 * MIB, 64 * MIB);
+    CHECK(model_alloc(&model, 32 * MIB) == 0 && model_alloc(&model, 32 * MIB) == 0);
+    model_work(&model, 0, &model.blocks[0]);
+    model_work(&model, 1, &model.blocks[1]);
+    model_free(&model, 0, false);
+    model_free(&model, 0, false);
+    fence_waiting();
+    CHECK(driver.cuCtxSynchronize() == CUDA_SUCCESS && fence_idle());
+    fake_fail(1 << FAKE_RECORD | 1 << FAKE_EVENT_CREATE, 1, NEVER);
+    CHECK(model_alloc(&model, 64 * MIB) == 0);
+    model_close(&model);
+}
+
+static void test_what_was_freed_before_the_programs_own_wait_is_found(void)
+{
+    TEST_ASSERT_TRUE(fake_child(waited_before));
+}
+
+/* While one thread waits, another takes the memory and frees it behind new work: that must be waited for as
+ * well. */
+static int thefts;
+
+static void steal(void)
+{
+    uint64_t address;
+
+    if (thefts == 0)
+        return;
+    thefts--;
+    fake_on_synchronize = NULL;
+    CHECK(driver.cuCtxSynchronize() == CUDA_SUCCESS);
+    fake_on_synchronize = steal;
+    fence_poll(&model.pool.fence);
+    if (pool_alloc(&model.pool, 48 * MIB, &address) == 0) {
+        fence_work(model_stream(2));
+        fake_work(2, address, 48 * MIB, NEVER);
+        CHECK(pool_free(&model.pool, address, false) == 0);
+    }
+}
+
+static void stolen(void)
+{
+    model_open(&model, 64 * MIB, 64 * MIB);
+    CHECK(model_alloc(&model, 64 * MIB) == 0);
+    model_work(&model, 0, &model.blocks[0]);
+    model_work(&model, 1, &model.blocks[0]);
+    model_free(&model, 0, false);
+    thefts = 3;
+    fake_on_synchronize = steal;
+    CHECK(model_alloc(&model, 64 * MIB) == 0);
+    CHECK(thefts == 0);
+    model_close(&model);
+}
+
+static void test_a_request_waits_again_if_others_took_what_came_free(void)
+{
+    TEST_ASSERT_TRUE(fake_child(stolen));
+}
+
+int main(void)
+{
+    UNITY_BEGIN();
+    RUN_TEST(test_any_one_call_may_fail);
+    RUN_TEST(test_all_calls_from_one_on_may_fail);
+    RUN_TEST(test_a_pool_that_cannot_be_opened_leaves_nothing);
+    RUN_TEST(test_the_limit_is_never_passed_and_a_refusal_costs_nothing);
+    RUN_TEST(test_a_request_waits_for_work_rather_than_fail);
+    RUN_TEST(test_what_was_freed_before_the_programs_own_wait_is_found);
+    RUN_TEST(test_a_request_waits_again_if_others_took_what_came_free);
+    return UNITY_END();
+}
