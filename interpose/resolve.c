@@ -112,9 +112,10 @@ static struct resolve_answer look_up_ours(void *handle, const char *name, const 
         if (found == own) /* the program's own handle: we stand first in it */
             found = ask(RTLD_NEXT, name, version);
     }
-    /* Not found after us: without us the program would have got nothing, and dlerror says so already. */
+    /* Not found after us: without us the program would have got nothing, and dlerror says so already. With a
+     * version the real function finds nothing of ours either, and says it in its own words. */
     if (!found)
-        return (struct resolve_answer){NULL, 1};
+        return (struct resolve_answer){NULL, version == NULL};
     found = hook_of(name, found);
     dlerror(); /* what we looked up ourselves and did not find is no concern of the program */
     return (struct resolve_answer){found, 1};

@@ -18,10 +18,20 @@ interpose_program(prog_runtime_shared SOURCES prog_runtime.c LIBS simgpu_cudart)
 interpose_program(prog_runtime_static SOURCES prog_runtime.c LIBS simgpu_cudart_static)
 interpose_program(prog_uuid SOURCES prog_uuid.c)
 
+interpose_program(prog_lookup SOURCES prog_lookup.c)
+
+# Libraries that such programs load, or that are preloaded beside ours.
+foreach(name prog_plugin prog_rival prog_early)
+  add_library(${name} SHARED ${name}.c)
+  target_link_libraries(${name} PRIVATE gpucap_flags gpucap_cuda_headers ${CMAKE_DL_LIBS})
+  list(APPEND interpose_programs ${name})
+endforeach()
+target_link_libraries(prog_plugin PRIVATE simgpu_cuda)
+
 add_library(interpose_support STATIC interpose_support.c)
 target_link_libraries(interpose_support PUBLIC test_support unity PRIVATE gpucap_flags)
 
-foreach(name interpose_cap)
+foreach(name interpose_cap interpose_lookup)
   gpucap_test(${name} TIMEOUT 600 LIBS interpose_support SOURCES ${name}.c)
   add_dependencies(${name} ${interpose_programs} gpucap_library simgpu_cuda simgpu_cudart simgpu_nvml)
 endforeach()

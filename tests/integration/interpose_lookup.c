@@ -1,0 +1,300 @@
+/* What a program gets when it looks a name up: our hook for the driver's own entry points, and for everything
+ * else exactly what it gets without us, dlerror included. */
+#include "interpose_support.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+void setUp(void) {}
+void tearDown(void) {}
+
+#define CUDA  "load:libcuda.so.1 "
+#define EMPTY "-"
+
+static const struct interpose_run native = {.program = "prog_lookup", .way = EMPTY, .native = true},
+                                  wrapped = {.program = "prog_lookup", .way = EMPTY, .cap = "1G"};
+
+static const char *plugin(void)
+{
+    return interpose_program("libprog_plugin.so");
+}
+
+/* The same text with the library as without. */
+static void as_native(const char *steps)
+{
+    struct spawn_result want = interpose_take(&native, steps), got = interpose_take(&wrapped, steps);
+
+    TEST_ASSERT_EQUAL_INT_MESSAGE(0, want.status, want.err);
+    TEST_ASSERT_EQUAL_STRING(want.out, got.out);
+    TEST_ASSERT_EQUAL_STRING("", got.err);
+    TEST_ASSERT_EQUAL_INT(0, got.status);
+    spawn_result_free(&want);
+    spawn_result_free(&got);
+}
+
+static void test_the_drivers_entry_points_are_ours_by_every_look_up(void)
+{
+    interpose_expect(
+        &wrapped, CUDA "in:cuMemAlloc_v2 in:cuInit in:cuGetProcAddress_v2 old:cuMemAlloc_v2",
+        "in cuMemAlloc_v2: libgpucap.so\nin cuInit: libgpucap.so\nin cuGetProcAddress_v2: libgpucap.so\n"
+        "old cuMemAlloc_v2: libgpucap.so\n");
+    interpose_expect(&wrapped,
+                     "global:libcuda.so.1 default:cuMemAlloc_v2 next:cuMemAlloc_v2 self:cuMemAlloc_v2",
+                     "default cuMemAlloc_v2: libgpucap.so\nnext cuMemAlloc_v2: libgpucap.so\n"
+                     "self cuMemAlloc_v2: libgpucap.so\n");
+    interpose_expect(
+        &wrapped,
+        "load:libnvidia-ml.so.1 in:nvmlDeviceGetMemoryInfo in:nvmlDeviceGetMemoryInfo_v2 in:nvmlInit_v2",
+        "in nvmlDeviceGetMemoryInfo: libgpucap.so\nin nvmlDeviceGetMemoryInfo_v2: libgpucap.so\n"
+        "in nvmlInit_v2: libnvidia-ml.so.1\n");
+}
+
+static void test_names_that_are_not_ours_come_from_where_they_are(void)
+{
+    char steps[1024];
+
+    as_native(CUDA "in:cuDeviceGetCount in:cuMemAddressReserve in:cuNoSuchThing in:malloc in:cuCtxGetDevice");
+    as_native("default:malloc next:malloc self:malloc old:malloc default:dlopen next:puts default:main");
+    as_native("default:cuNoSuchThing next:cuNoSuchThing self:cuNoSuchThing default:cu default:c default:nv "
+              "default:nvml next:n");
+    snprintf(
+        steps, sizeof steps,
+        "load:%s in:cudnnCreate in:cublasCreate_v2 in:cudaMalloc in:cuSomethingOfOurOwn "
+        "in:nvmlSomethingOfOurOwn "
+        "in:nvshmem_init in:cudnnDestroy default:cudnnCreate next:cudnnCreate plugin-default:cudnnCreate "
+        "plugin-next:cudnnCreate plugin-default:malloc plugin-next:malloc",
+        plugin());
+    as_native(steps);
+}
+
+static void test_without_a_driver_there_is_none(void)
+{
+    /* Where glibc names the asking library in its message, it now names us: the rest is the same. */
+    struct spawn_result r = interpose_take(
+        &wrapped, "default:cuMemAlloc_v2 next:cuInit self:cuInit default:nvmlDeviceGetMemoryInfo old:cuInit");
+
+    TEST_ASSERT_NULL_MESSAGE(strstr(r.out, "libgpucap.so\n"), r.out);
+    TEST_ASSERT_NOT_NULL_MESSAGE(strstr(r.out, "default cuMemAlloc_v2: nowhere error: "), r.out);
+    TEST_ASSERT_NOT_NULL_MESSAGE(strstr(r.out, "undefined symbol: cuMemAlloc_v2\n"), r.out);
+    TEST_ASSERT_NOT_NULL_MESSAGE(strstr(r.out, "next cuInit: nowhere error: "), r.out);
+    TEST_ASSERT_NOT_NULL_MESSAGE(strstr(r.out, "self cuInit: nowhere error: "), r.out);
+    TEST_ASSERT_NOT_NULL_MESSAGE(strstr(r.out, "default nvmlDeviceGetMemoryInfo: nowhere error: "), r.out);
+    TEST_ASSERT_NOT_NULL_MESSAGE(strstr(r.out, "old cuInit: nowhere error: "), r.out);
+    TEST_ASSERT_EQUAL_INT(0, r.status);
+    spawn_result_free(&r);
+}
+
+static void test_a_driver_loaded_for_one_library_alone_is_not_there_for_the_program(void)
+{
+    struct spawn_result r = interpose_take(&wrapped, CUDA "default:cuInit next:cuInit self:cuInit");
+
+    TEST_ASSERT_EQUAL_INT_MESSAGE(0, strncmp(r.out, "default cuInit: nowhere", 23), r.out);
+    TEST_ASSERT_NOT_NULL_MESSAGE(strstr(r.out, "next cuInit: nowhere"), r.out);
+    TEST_ASSERT_NOT_NULL_MESSAGE(strstr(r.out, "self cuInit: nowhere"), r.out);
+    spawn_result_free(&r);
+}
+
+static void test_a_library_with_its_own_driver_finds_it(void)
+{
+    char steps[512];
+
+    snprintf(steps, sizeof steps,
+             "load:%s plugin-default:cuMemAlloc_v2 plugin-next:cuMemAlloc_v2 in:cuMemAlloc_v2 "
+             "default:cuDeviceGetCount",
+             plugin());
+    struct spawn_result want = interpose_take(&native, steps), got = interpose_take(&wrapped, steps);
+    TEST_ASSERT_NOT_NULL_MESSAGE(strstr(want.out, "plugin-default cuMemAlloc_v2: libcuda.so.1\n"), want.out);
+    TEST_ASSERT_NOT_NULL_MESSAGE(strstr(want.out, "plugin-next cuMemAlloc_v2: libcuda.so.1\n"), want.out);
+    TEST_ASSERT_NOT_NULL_MESSAGE(strstr(got.out, "plugin-default cuMemAlloc_v2: libgpucap.so\n"), got.out);
+    TEST_ASSERT_NOT_NULL_MESSAGE(strstr(got.out, "plugin-next cuMemAlloc_v2: libgpucap.so\n"), got.out);
+    TEST_ASSERT_NOT_NULL_MESSAGE(strstr(got.out, "in cuMemAlloc_v2: libgpucap.so\n"), got.out);
+    TEST_ASSERT_NOT_NULL_MESSAGE(strstr(got.out, "default cuDeviceGetCount: nowhere"), got.out);
+    spawn_result_free(&want);
+    spawn_result_free(&got);
+}
+
+static void test_a_library_that_only_uses_our_names_keeps_its_own(void)
+{
+    char steps[512];
+
+    snprintf(steps, sizeof steps, "load:%s in:cuMemAlloc_v2", interpose_program("libprog_rival.so"));
+    struct spawn_result r = interpose_take(&wrapped, steps);
+    TEST_ASSERT_EQUAL_STRING("in cuMemAlloc_v2: libprog_rival.so\n", r.out);
+    spawn_result_free(&r);
+    /* and it is not taken for the driver afterwards */
+    snprintf(steps, sizeof steps, "load:%s in:cuMemAlloc_v2 " CUDA "in:cuMemAlloc_v2 in:cuMemFree_v2",
+             interpose_program("libprog_rival.so"));
+    r = interpose_take(&wrapped, steps);
+    TEST_ASSERT_EQUAL_STRING(
+        "in cuMemAlloc_v2: libprog_rival.so\nin cuMemAlloc_v2: libgpucap.so\nin cuMemFree_v2: libgpucap.so\n",
+        r.out);
+    spawn_result_free(&r);
+}
+
+static void test_a_version_that_is_not_there_is_not_found(void)
+{
+    as_native(
+        CUDA
+        "in:cuMemAlloc_v2:V1 in:cuInit:GLIBC_2.17 in:cuDeviceGetCount:V1"); /* the driver has no versions */
+    as_native("global:libcuda.so.1 default:cuInit:V1 next:cuInit:V1");
+    as_native("default:malloc:GLIBC_2.99 next:malloc:GLIBC_2.99 default:malloc:nonsense "
+              "default:cuInit2:GLIBC_2.99");
+#if defined(__aarch64__)
+    as_native("default:malloc:GLIBC_2.17 next:malloc:GLIBC_2.17 default:dlsym:GLIBC_2.99");
+#else
+    as_native("default:malloc:GLIBC_2.2.5 next:malloc:GLIBC_2.2.5 default:dlsym:GLIBC_2.99");
+#endif
+}
+
+static void test_dlerror_is_silent_after_a_look_up_that_succeeded(void)
+{
+    struct spawn_result r = interpose_take(&wrapped, "in:cuNoSuchThing default:cuNoSuchThing " CUDA
+                                                     "in:cuInit in:cuMemAlloc_v2 in:cuDeviceGetCount");
+
+    TEST_ASSERT_NOT_NULL_MESSAGE(
+        strstr(
+            r.out,
+            "in cuInit: libgpucap.so\nin cuMemAlloc_v2: libgpucap.so\nin cuDeviceGetCount: libcuda.so.1\n"),
+        r.out);
+    spawn_result_free(&r);
+}
+
+/* Another library that defines an entry point too, before us or behind us. */
+static void beside_a_rival(bool rival_first)
+{
+    const struct interpose_run run = {.program = "prog_steps_direct", .way = "direct", .cap = "1G"};
+    struct spawn_env *env = interpose_env(&run);
+    const char *rival = interpose_program("libprog_rival.so");
+    const char *argv[] = {interpose_program(run.program),
+                          "direct",
+                          "init",
+                          "ctx:0",
+                          "fill:alloc:16M",
+                          "free-all",
+                          "info",
+                          NULL};
+
+    if (rival_first) {
+        spawn_env_prepend(env, "LD_PRELOAD", rival, ':');
+    } else {
+        char both[1024];
+
+        snprintf(both, sizeof both, "%s:%s", spawn_env_get(env, "LD_PRELOAD"), rival);
+        spawn_env_set(env, "LD_PRELOAD", both);
+    }
+    struct spawn_result r = spawn_run(env, argv, NULL);
+    TEST_ASSERT_EQUAL_INT_MESSAGE(0, r.status, r.err);
+    TEST_ASSERT_EQUAL_STRING(
+        "init 0\nctx 0\nfill alloc 2 n=28\nfree-all n=28 failed=0\ninfo 0 free=448 total=1024\n", r.out);
+    if (rival_first)
+        TEST_ASSERT_NOT_NULL_MESSAGE(strstr(r.err, "rival calls=29\n"), r.err);
+    spawn_result_free(&r);
+    spawn_env_free(env);
+}
+
+static void test_a_library_preloaded_before_us_is_led_to_us(void)
+{
+    beside_a_rival(true);
+}
+
+static void test_a_library_preloaded_behind_us_is_not_led_back_to_itself(void)
+{
+    beside_a_rival(false);
+}
+
+static void test_a_rival_behind_us_that_is_called_by_name_is_capped(void)
+{
+    char steps[512], preload[1024];
+    struct spawn_env *env = interpose_env(&wrapped);
+
+    snprintf(preload, sizeof preload, "%s:%s", spawn_env_get(env, "LD_PRELOAD"),
+             interpose_program("libprog_rival.so"));
+    spawn_env_set(env, "LD_PRELOAD", preload);
+    snprintf(steps, sizeof steps, "global:libcuda.so.1");
+    const char *argv[] = {interpose_program("prog_lookup"),
+                          "-",
+                          steps,
+                          "default:cuMemAlloc_v2",
+                          "next:cuMemAlloc_v2",
+                          "in:cuMemAlloc_v2",
+                          NULL};
+    struct spawn_result r = spawn_run(env, argv, NULL);
+    TEST_ASSERT_EQUAL_STRING("default cuMemAlloc_v2: libprog_rival.so\nnext cuMemAlloc_v2: "
+                             "libprog_rival.so\nin cuMemAlloc_v2: libgpucap.so\n",
+                             r.out);
+    spawn_result_free(&r);
+    spawn_env_free(env);
+}
+
+static void early(const char *order)
+{
+    struct spawn_env *env = interpose_env(&wrapped);
+    const char *argv[] = {interpose_program("prog_lookup"), "-", "default:calloc", NULL};
+    char preload[1024];
+
+    snprintf(preload, sizeof preload, "%s:%s", spawn_env_get(env, "LD_PRELOAD"),
+             interpose_program("libprog_early.so"));
+    if (!strcmp(order, "before"))
+        spawn_env_prepend(env, "LD_PRELOAD", interpose_program("libprog_early.so"), ':');
+    else
+        spawn_env_set(env, "LD_PRELOAD", preload);
+    struct spawn_result r = spawn_run(env, argv, NULL);
+    TEST_ASSERT_EQUAL_INT_MESSAGE(0, r.status, r.err);
+    TEST_ASSERT_EQUAL_STRING("early calloc=1 driver=0 nvml=0\n", r.err);
+    spawn_result_free(&r);
+    spawn_env_free(env);
+}
+
+static void test_another_preloads_constructor_may_look_up_before_ours(void)
+{
+    early("before");
+    early("behind");
+}
+
+/* A library with a global device buffer: all of CUDA happens inside dlopen, under the dynamic loader's lock.
+ */
+static void constructor(bool exits)
+{
+    static const char *const uses[] = {"PLUGIN_CUDA", "1", NULL};
+    static const char *const leaves[] = {"PLUGIN_CUDA", "1", "PLUGIN_EXIT", "1", NULL};
+    const struct interpose_run run = {
+        .program = "prog_lookup", .way = EMPTY, .cap = "1G", .variables = exits ? leaves : uses};
+    char steps[512];
+
+    snprintf(steps, sizeof steps, "load:%s in:cudnnCreate", plugin());
+    interpose_expect(&run, steps,
+                     exits ? "constructor 0 0 0 total=1024\n"
+                           : "constructor 0 0 0 total=1024\nin cudnnCreate: libprog_plugin.so\n");
+}
+
+static void test_cuda_in_a_constructor_inside_dlopen_does_not_hang(void)
+{
+    constructor(false);
+}
+
+static void test_exit_in_a_constructor_inside_dlopen_does_not_hang(void)
+{
+    constructor(true);
+}
+
+int main(void)
+{
+    interpose_need_sim();
+    UNITY_BEGIN();
+    RUN_TEST(test_the_drivers_entry_points_are_ours_by_every_look_up);
+    RUN_TEST(test_names_that_are_not_ours_come_from_where_they_are);
+    RUN_TEST(test_without_a_driver_there_is_none);
+    RUN_TEST(test_a_driver_loaded_for_one_library_alone_is_not_there_for_the_program);
+    RUN_TEST(test_a_library_with_its_own_driver_finds_it);
+    RUN_TEST(test_a_library_that_only_uses_our_names_keeps_its_own);
+    RUN_TEST(test_a_version_that_is_not_there_is_not_found);
+    RUN_TEST(test_dlerror_is_silent_after_a_look_up_that_succeeded);
+    RUN_TEST(test_a_library_preloaded_before_us_is_led_to_us);
+    RUN_TEST(test_a_library_preloaded_behind_us_is_not_led_back_to_itself);
+    RUN_TEST(test_a_rival_behind_us_that_is_called_by_name_is_capped);
+    RUN_TEST(test_another_preloads_constructor_may_look_up_before_ours);
+    RUN_TEST(test_cuda_in_a_constructor_inside_dlopen_does_not_hang);
+    RUN_TEST(test_exit_in_a_constructor_inside_dlopen_does_not_hang);
+    return UNITY_END();
+}

@@ -1,0 +1,98 @@
+/* prog_lookup: looks names up in every way a program can, and says in which library it found each, and what
+ * dlerror says after. prog_lookup STEP..., a step is "how:name" or "how:name:version" or "load:file". Knows
+ * nothing of gpucap. */
+#include <dlfcn.h>
+#include <link.h>
+#include <stdio.h>
+#include <string.h>
+
+/* The dlsym that programs built before glibc 2.34 ask for. */
+#if defined(__aarch64__)
+__asm__(".symver old_dlsym, dlsym@GLIBC_2.17");
+#else
+__asm__(".symver old_dlsym, dlsym@GLIBC_2.2.5");
+#endif
+void *old_dlsym(void *handle, const char *name);
+
+#define HANDLES_MAX 8
+
+/* What a loaded library may do for us, with its own address as the caller's. */
+static void *handles[HANDLES_MAX]; /* in the order of the load steps */
+static int loaded;
+
+static const char *base_name(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+
+    return slash ? slash + 1 : path;
+}
+
+static void say(const char *step, const char *name, void *found)
+{
+    const char *error = dlerror();
+    const char *where = "nowhere";
+    Dl_info info;
+
+    if (found)
+        where = dladdr(found, &info) && info.dli_fname ? base_name(info.dli_fname) : "somewhere";
+    printf("%s %s: %s%s%s\n", step, name, where, error ? " error: " : "", error ? error : "");
+}
+
+static void load(const char *file, int mode)
+{
+    if (loaded < HANDLES_MAX)
+        handles[loaded++] = dlopen(file, mode);
+    if (!handles[loaded - 1])
+        printf("load %s: %s\n", file, dlerror());
+}
+
+typedef void *asker(void *handle, const char *name);
+
+/* Lets the library that was loaded last ask. */
+static void *ask_there(void *handle, const char *name)
+{
+    asker *ask = (asker *)dlsym(handles[loaded - 1], "plugin_ask");
+
+    return ask ? ask(handle, name) : NULL;
+}
+
+static void run(char *step)
+{
+    char *name = strchr(step, ':'), *version;
+
+    if (!name)
+        return;
+    *name++ = '\0';
+    version = strchr(name, ':');
+    if (version)
+        *version++ = '\0';
+    dlerror();
+    if (!strcmp(step, "load"))
+        load(name, RTLD_NOW | RTLD_LOCAL);
+    else if (!strcmp(step, "global"))
+        load(name, RTLD_NOW | RTLD_GLOBAL);
+    else if (!strcmp(step, "default"))
+        say(step, name, version ? dlvsym(RTLD_DEFAULT, name, version) : dlsym(RTLD_DEFAULT, name));
+    else if (!strcmp(step, "next"))
+        say(step, name, version ? dlvsym(RTLD_NEXT, name, version) : dlsym(RTLD_NEXT, name));
+    else if (!strcmp(step, "self"))
+        say(step, name, dlsym(dlopen(NULL, RTLD_NOW), name));
+    else if (!strcmp(step, "in"))
+        say(step, name,
+            version ? dlvsym(handles[loaded - 1], name, version) : dlsym(handles[loaded - 1], name));
+    else if (!strcmp(step, "old"))
+        say(step, name, old_dlsym(loaded ? handles[loaded - 1] : RTLD_NEXT, name));
+    else if (!strcmp(step, "plugin-default"))
+        say(step, name, ask_there(RTLD_DEFAULT, name));
+    else if (!strcmp(step, "plugin-next"))
+        say(step, name, ask_there(RTLD_NEXT, name));
+    else
+        printf("%s: no such step\n", step);
+}
+
+int main(int argc, char **argv)
+{
+    for (int i = 2; i < argc; i++)
+        run(argv[i]);
+    return 0;
+}
