@@ -23,9 +23,10 @@ static uintptr_t fence_every_stream(void)
 #define BEGIN(stream, call)                                                                                  \
     ({                                                                                                       \
         fence_work(stream);                                                                                  \
+        fence_capture(1); /* before it begins, so that no event of ours slips in */                          \
         CUresult result_ = (call);                                                                           \
-        if (result_ == CUDA_SUCCESS)                                                                         \
-            fence_capture(1);                                                                                \
+        if (result_ != CUDA_SUCCESS)                                                                         \
+            fence_capture(-1);                                                                               \
         result_;                                                                                             \
     })
 
@@ -66,24 +67,24 @@ CAPTURE_HOOKS()
 CAPTURE_HOOKS(_ptsz)
 
 /* A stream that captures when it is destroyed takes its capture with it. */
-static void stream_ends(CUstream stream)
-{
-    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
-
-    fence_stream_ends(stream);
-    if (fence_capturing() && driver.cuStreamIsCapturing(stream, &status) == CUDA_SUCCESS &&
-        status != CU_STREAM_CAPTURE_STATUS_NONE)
-        fence_capture(-1);
-}
+#define DESTROY(stream, call)                                                                                \
+    ({                                                                                                       \
+        CUstreamCaptureStatus status_ = CU_STREAM_CAPTURE_STATUS_NONE;                                       \
+        fence_stream_ends(stream);                                                                           \
+        if (fence_capturing())                                                                               \
+            driver.cuStreamIsCapturing(stream, &status_);                                                    \
+        CUresult result_ = (call);                                                                           \
+        if (result_ == CUDA_SUCCESS && status_ != CU_STREAM_CAPTURE_STATUS_NONE)                             \
+            fence_capture(-1);                                                                               \
+        result_;                                                                                             \
+    })
 
 CUresult cuStreamDestroy(CUstream stream)
 {
-    stream_ends(stream);
-    return driver.cuStreamDestroy(stream);
+    return DESTROY(stream, driver.cuStreamDestroy(stream));
 }
 
 CUresult cuStreamDestroy_v2(CUstream stream)
 {
-    stream_ends(stream);
-    return driver.cuStreamDestroy_v2(stream);
+    return DESTROY(stream, driver.cuStreamDestroy_v2(stream));
 }

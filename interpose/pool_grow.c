@@ -163,7 +163,7 @@ static void undo(struct pool *pool, const struct move *move)
     }
     for (uint64_t i = 0; i < move->fresh; i++) {
         vmm_release(&pool->vmm, fresh_at(pool, i));
-        pool->budget.settle(pool->budget.owner, fresh_at(pool, i)->bytes, false);
+        pool->budget.give(pool->budget.owner, fresh_at(pool, i)->bytes);
     }
 }
 
@@ -214,10 +214,9 @@ static int create(struct pool *pool, struct move *move, uint64_t *missing)
         if (!pool->budget.take(pool->budget.owner, size))
             return -ENOMEM;
         int rc = vmm_create(&pool->vmm, size, fresh_at(pool, move->fresh));
-        if (rc) {
-            pool->budget.settle(pool->budget.owner, size, false);
+        pool->budget.settle(pool->budget.owner, size, rc == 0);
+        if (rc)
             return rc;
-        }
         move->fresh++;
         *missing -= size;
     }
@@ -255,8 +254,6 @@ static int place(struct pool *pool, const struct move *move)
     if (rc)
         return rc;
     ranges_map(&pool->ranges, move->plan.map_start, move->plan.map_bytes, 0);
-    for (uint64_t i = 0; i < move->fresh; i++)
-        pool->budget.settle(pool->budget.owner, fresh_at(pool, i)->bytes, true);
     if (pool->vmm.physical > pool->peak_physical)
         pool->peak_physical = pool->vmm.physical;
     pool->grows += move->fresh != 0;

@@ -202,28 +202,29 @@ uint64_t pools_reclaimable(CUdevice ordinal)
     return sum.bytes;
 }
 
-static void lock_pool(struct pool *pool, void *unused)
-{
-    (void)unused;
-    pthread_mutex_lock(&pool->lock);
-    pthread_mutex_lock(&pool->fence.lock);
-}
-
-static void unlock_pool(struct pool *pool, void *unused)
-{
-    (void)unused;
-    pthread_mutex_unlock(&pool->fence.lock);
-    pthread_mutex_unlock(&pool->lock);
-}
-
+/* Rank: the registry, then each pool, then its fence. */
 void pools_lock_for_fork(void)
 {
-    pools_each(lock_pool, NULL);
     pthread_mutex_lock(&registry_lock);
+    for (int i = 0; i < POOLS_MAX; i++) {
+        struct pool *pool = atomic_load(&registry[i]);
+
+        if (pool) {
+            pthread_mutex_lock(&pool->lock);
+            pthread_mutex_lock(&pool->fence.lock);
+        }
+    }
 }
 
 void pools_unlock_after_fork(void)
 {
+    for (int i = POOLS_MAX - 1; i >= 0; i--) {
+        struct pool *pool = atomic_load(&registry[i]);
+
+        if (pool) {
+            pthread_mutex_unlock(&pool->fence.lock);
+            pthread_mutex_unlock(&pool->lock);
+        }
+    }
     pthread_mutex_unlock(&registry_lock);
-    pools_each(unlock_pool, NULL);
 }
