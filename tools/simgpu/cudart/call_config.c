@@ -6,7 +6,7 @@
 #include <string.h>
 #include <vector_types.h>
 
-#define MAX_NESTING 16
+#define MAX_NESTING 8
 
 struct config {
     dim3 grid, block;
