@@ -31,7 +31,7 @@ target_link_libraries(prog_plugin PRIVATE simgpu_cuda)
 add_library(interpose_support STATIC interpose_support.c)
 target_link_libraries(interpose_support PUBLIC test_support unity PRIVATE gpucap_flags)
 
-foreach(name interpose_cap interpose_lookup)
+foreach(name interpose_cap interpose_lookup interpose_fault)
   gpucap_test(${name} TIMEOUT 600 LIBS interpose_support SOURCES ${name}.c)
   add_dependencies(${name} ${interpose_programs} gpucap_library simgpu_cuda simgpu_cudart simgpu_nvml)
 endforeach()

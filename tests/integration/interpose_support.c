@@ -6,7 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#define WORDS_MAX 64
+#define WORDS_MAX 256
 
 const char *interpose_program(const char *name)
 {

@@ -105,11 +105,9 @@ static CUresult take(const char *kind, const uint64_t *a)
     return keep(result, LINEAR, address);
 }
 
-static CUresult give_back(void)
+static CUresult driver_frees(enum kind kind, uint64_t value)
 {
-    const uint64_t value = blocks[--count].value;
-
-    switch (blocks[count].kind) {
+    switch (kind) {
     case ASYNC:
         return cu.cuMemFreeAsync(value, NULL);
     case HANDLE:
@@ -121,6 +119,15 @@ static CUresult give_back(void)
     default:
         return cu.cuMemFree(value);
     }
+}
+
+/* The block that was taken last; it stays ours if the driver does not take it back. */
+static CUresult give_back(void)
+{
+    CUresult result = driver_frees(blocks[count - 1].kind, blocks[count - 1].value);
+
+    count -= result == CUDA_SUCCESS;
+    return result;
 }
 
 /* ---- what the card's keeper says: NVML, by its own names ---- */
@@ -302,7 +309,7 @@ static void step_free_all(const char *name)
 {
     int failed = 0, n = count;
 
-    while (count)
+    while (count && !failed)
         failed += give_back() != CUDA_SUCCESS;
     cu.cuCtxSynchronize();
     printf("%s n=%d failed=%d\n", name, n, failed);
