@@ -2,6 +2,7 @@
 # Progress and complaints go to stderr, so that stdout holds only what a command was asked for.
 # shellcheck shell=bash
 
+# shellcheck disable=SC2034 # for the scripts that source this file
 GPUCAP_ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 
 say() {
