@@ -61,7 +61,7 @@ static void registered(void)
 void tx_run_host(void)
 {
     void *p = NULL, *pinned = NULL;
-    CUdeviceptr view = 0;
+    CUdeviceptr view = 0, none = 0;
     unsigned flags = 0, type = 9;
     tx_start();
     CU(cuMemHostAlloc, &p, 0, 0);
@@ -75,7 +75,7 @@ void tx_run_host(void)
     tx_say("flags %u", flags);
     CU(cuMemHostGetDevicePointer, &view, pinned, 0);
     tx_say("one address for both sides: %s", tx_yes(view == (CUdeviceptr)(uintptr_t)pinned));
-    CU(cuMemHostGetDevicePointer, &view, pinned, 1);
+    CU(cuMemHostGetDevicePointer, &none, pinned, 1);
     CU(cuPointerGetAttribute, &type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, view);
     tx_say("memory type %u", type);
     memset(pinned, 0x12, SMALL);

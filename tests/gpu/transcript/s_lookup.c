@@ -89,7 +89,6 @@ static void flags(void)
 static void oddities(void)
 {
     void *found = NULL;
-    CUdriverProcAddressQueryResult status = (CUdriverProcAddressQueryResult)9;
     ask("cuNoSuchFunction", 12000, 0);
     ask("cuMemAlloc_v2", 12000, 0);
     ask("cudaMalloc", 12000, 0);
@@ -99,9 +98,7 @@ static void oddities(void)
     ask("", 12000, 0);
     ask("cuMemAlloc", 0, 0);
     ask("cuMemAlloc", -1, 0);
-    tx_rc("no name", get(NULL, &found, 12000, 0, &status));
-    tx_rc("no place for the answer", get("cuMemAlloc", NULL, 12000, 0, &status));
-    found = NULL;
+    /* Without a name, or without a place for the answer, the real driver crashes: not asked. */
     tx_rc("no place for the status", get("cuMemAlloc", &found, 12000, 0, NULL));
     tx_say("it is there: %s", tx_yes(found != NULL));
 }
@@ -157,7 +154,6 @@ void tx_run_errors(void)
         tx_say("%d -> %s, %s; %s, %s", codes[i], tx_code(rc), name ? name : "NULL", tx_code(rc_text),
                text ? text : "NULL");
     }
-    CU(cuGetErrorName, CUDA_SUCCESS, NULL);
 }
 
 void tx_run_limits(void)
