@@ -389,6 +389,38 @@ static void test_a_program_that_closes_every_descriptor_keeps_its_slot(void)
     in_child(close_everything, NULL);
 }
 
+static int open_and_close(void *arg)
+{
+    struct card_file file;
+    struct card_spec spec;
+    char why[64];
+    (void)arg;
+    CHECK(card_spec_parse("2x64M", &spec, why, sizeof why) == 0);
+    CHECK(card_file_open(&file, getenv("GPUCAP_SIM_ID"), &spec) == 0);
+    card_file_close(&file);
+    return 0;
+}
+
+static int die_at_once(void *arg)
+{
+    (void)arg;
+    if (card_open() == 0)
+        raise(SIGKILL);
+    return 1;
+}
+
+static void test_the_file_goes_with_its_last_user(void)
+{
+    char left[sizeof path];
+    TEST_ASSERT_EQUAL_INT(128 + SIGKILL, ended(spawn(die_at_once, NULL)));
+    memcpy(left, path, sizeof left);
+    setUp(); /* another machine: its first process removes what the killed one left, its last one its own file
+              */
+    in_child(open_and_close, NULL);
+    TEST_ASSERT_EQUAL_INT(-1, access(left, F_OK));
+    TEST_ASSERT_EQUAL_INT(-1, access(path, F_OK));
+}
+
 int main(void)
 {
     UNITY_BEGIN();
@@ -404,5 +436,6 @@ int main(void)
     RUN_TEST(test_a_forked_child_leaves_the_parents_account_alone);
     RUN_TEST(test_a_child_that_outlives_its_parent_does_not_keep_the_parents_memory);
     RUN_TEST(test_a_program_that_closes_every_descriptor_keeps_its_slot);
+    RUN_TEST(test_the_file_goes_with_its_last_user);
     return UNITY_END();
 }

@@ -4,8 +4,10 @@
  */
 #include "card_file.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <sched.h>
 #include <stdio.h>
 #include <string.h>
@@ -15,6 +17,8 @@
 
 #define CARD_FILE_MAGIC   0x7570676d69736e75u
 #define CARD_FILE_VERSION 1u
+#define DIRECTORY         "/dev/shm"
+#define FILE_PREFIX       "simgpu-"
 #define OPEN_BYTE         0
 #define SLOT_BYTE(slot)   (1 + (slot))
 #define OPEN_TRIES        100    /* times that the file may be unlinked under our hands */
@@ -180,11 +184,47 @@ static void stop_opening(struct card_file *file)
     close(fd);
 }
 
+/* Takes a file away that no living process uses. Whoever waits to open it sees then that it has no name any
+ * more. */
+static void remove_if_unused(struct card_file *file, const char *path)
+{
+    struct stat st;
+    struct flock lock = byte_lock(OPEN_BYTE, 1);
+    int fd = open(path, O_RDWR | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
+    if (fd < 0)
+        return;
+    file->opening = fd;
+    /* Not worth waiting for: someone who opens it now will be the last one out himself. With the lock in
+     * hand, a file that still has a name is the one that the path leads to. */
+    if (!check_ours(fd, &st) && !fcntl(fd, F_OFD_SETLK, &lock) && !fstat(fd, &st) && st.st_nlink > 0 &&
+        !anyone_holds(fd, SLOT_BYTE(0), CARD_SLOTS))
+        unlink(path);
+    stop_opening(file);
+}
+
+/* Killed processes cannot clean up after themselves; who makes a new machine does it for them. */
+static void remove_leftovers(struct card_file *file)
+{
+    char prefix[48], path[sizeof DIRECTORY + NAME_MAX + 1];
+    struct dirent *entry;
+    DIR *directory = opendir(DIRECTORY);
+    if (!directory)
+        return;
+    snprintf(prefix, sizeof prefix, FILE_PREFIX "%u-", (unsigned)geteuid());
+    while ((entry = readdir(directory))) {
+        if (strncmp(entry->d_name, prefix, strlen(prefix)))
+            continue;
+        snprintf(path, sizeof path, DIRECTORY "/%s", entry->d_name);
+        remove_if_unused(file, path);
+    }
+    closedir(directory);
+}
+
 int card_file_open(struct card_file *file, const char *machine, const struct card_spec *spec)
 {
     uint64_t hash = card_spec_hash(spec);
     *file = (struct card_file)CARD_FILE_CLOSED;
-    snprintf(file->path, sizeof file->path, "/dev/shm/simgpu-%u-%.*s-%016llx", (unsigned)geteuid(),
+    snprintf(file->path, sizeof file->path, DIRECTORY "/" FILE_PREFIX "%u-%.*s-%016llx", (unsigned)geteuid(),
              CARD_MACHINE_NAME, machine, (unsigned long long)hash);
 
     int err = open_alone(file);
@@ -193,27 +233,13 @@ int card_file_open(struct card_file *file, const char *machine, const struct car
     err = map_shared(file, hash);
     if (!err)
         err = claim_slot(file);
+    bool first = !err && card_file_slots(file) == 1; /* exact: nobody else opens the file now */
     stop_opening(file);
     if (err)
         card_file_close(file);
+    else if (first)
+        remove_leftovers(file);
     return err;
-}
-
-/* The last one out takes the file away. Whoever waits to open it meanwhile sees that it has no name any more.
- */
-static void remove_if_last(struct card_file *file)
-{
-    struct stat st;
-    struct flock lock = byte_lock(OPEN_BYTE, 1);
-    int fd = open(file->path, O_RDWR | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
-    if (fd < 0)
-        return;
-    file->opening = fd;
-    /* Not worth waiting for: someone who opens it now will be the last one out himself. */
-    if (!fcntl(fd, F_OFD_SETLK, &lock) && !fstat(fd, &st) && st.st_dev == file->dev &&
-        st.st_ino == file->ino && st.st_nlink > 0 && !anyone_holds(fd, SLOT_BYTE(0), CARD_SLOTS))
-        unlink(file->path);
-    stop_opening(file);
 }
 
 void card_file_close(struct card_file *file)
@@ -226,7 +252,7 @@ void card_file_close(struct card_file *file)
     if (file->shared)
         munmap(file->shared, sizeof *file->shared);
     if (claimed)
-        remove_if_last(file);
+        remove_if_unused(file, file->path);
     *file = (struct card_file)CARD_FILE_CLOSED;
 }
 

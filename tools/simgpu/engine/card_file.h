@@ -48,7 +48,8 @@ struct card_file {
         .slot = -1, .opening = -1                                                                            \
     }
 
-/* Maps the file (made new when nobody uses it) and claims a slot: 0 or -errno, and then nothing is held. */
+/* Maps the file (made new when nobody uses it) and claims a slot: 0 or -errno, and then nothing is held. The
+ * first one also removes the files that killed processes left. */
 int card_file_open(struct card_file *file, const char *machine, const struct card_spec *spec);
 /* Gives the slot back, and removes the file when nobody else uses it. */
 void card_file_close(struct card_file *file);
