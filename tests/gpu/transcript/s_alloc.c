@@ -4,8 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define UNTOUCHED ((CUdeviceptr)0x5555)
-
 static void exact_size(size_t bytes)
 {
     CUdeviceptr p = 0, base = 0, start = 0;
@@ -31,15 +29,16 @@ static void exact_size(size_t bytes)
 
 static void refused(void)
 {
-    CUdeviceptr p = UNTOUCHED, base = 0;
+    CUdeviceptr p = TX_UNTOUCHED, base = 0;
     size_t size = 0;
     int on_the_stack = 0;
     void *on_the_heap = malloc(4096);
     CU(cuMemAlloc, &p, 0);
     CU(cuMemAlloc, NULL, 4096);
     CU(cuMemAlloc, NULL, 0);
+    tx_say("a call with a bad size left the pointer alone: %s", tx_yes(p == TX_UNTOUCHED));
     CU(cuMemAlloc, &p, (size_t)1 << 50);
-    tx_say("a failed call left the pointer alone: %s", tx_yes(p == UNTOUCHED));
+    tx_say("a failed call left the pointer alone: %s", tx_yes(p == TX_UNTOUCHED));
     CU(cuMemAlloc, &p, SIZE_MAX);
     CU(cuMemAlloc, &p, SIZE_MAX - 4096);
     CU(cuMemFree, 0);
@@ -170,6 +169,10 @@ void tx_run_pitch(void)
     pitched(100, 0, 4);
     CU(cuMemAllocPitch, NULL, &pitch, 100, 10, 4);
     CU(cuMemAllocPitch, &p, NULL, 100, 10, 4);
+    p = pitch = TX_UNTOUCHED;
+    CU(cuMemAllocPitch, &p, &pitch, (size_t)1 << 20, (size_t)1 << 25, 4);
+    tx_say("too much: pointer left alone: %s, pitch left alone: %s", tx_yes(p == TX_UNTOUCHED),
+           tx_yes(pitch == TX_UNTOUCHED));
     CU(cuMemAllocPitch, &p, &pitch, (size_t)1 << 40, (size_t)1 << 10, 4);
 }
 

@@ -98,7 +98,7 @@ static void oddities(void)
     ask("", 12000, 0);
     ask("cuMemAlloc", 0, 0);
     ask("cuMemAlloc", -1, 0);
-    /* Without a name, or without a place for the answer, the real driver crashes: not asked. */
+    /* Without a name the real driver crashes: not asked. */
     tx_rc("no place for the status", get("cuMemAlloc", &found, 12000, 0, NULL));
     tx_say("it is there: %s", tx_yes(found != NULL));
 }

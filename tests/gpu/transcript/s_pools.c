@@ -65,7 +65,9 @@ static void mixed(CUstream stream)
     CUdeviceptr p = 0;
     CU(cuMemAllocAsync, &p, 0, stream);
     CU(cuMemAllocAsync, NULL, 4096, stream);
+    p = TX_UNTOUCHED;
     CU(cuMemAllocAsync, &p, (size_t)1 << 50, stream);
+    tx_say("too much: pointer left alone: %s", tx_yes(p == TX_UNTOUCHED));
     CU(cuMemFreeAsync, 0, stream);
     CU(cuMemFreeAsync, 0x1000, stream);
     CU(cuMemAllocAsync, &p, 1 << 20, stream);

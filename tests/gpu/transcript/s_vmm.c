@@ -70,7 +70,9 @@ static void creations(CUdevice device, const CUmemAllocationProp *prop, size_t u
     bad = *prop;
     bad.type = CU_MEM_ALLOCATION_TYPE_INVALID;
     CU(cuMemCreate, &h, unit, &bad, 0);
+    h = TX_UNTOUCHED;
     CU(cuMemCreate, &h, (size_t)1 << 50, prop, 0);
+    tx_say("too much: handle left alone: %s", tx_yes(h == TX_UNTOUCHED));
     CU(cuMemRelease, 0);
     CU(cuMemCreate, &h, unit, prop, 0);
     memset(&told, 0, sizeof(told));

@@ -8,7 +8,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define TX_MIB ((size_t)1 << 20)
+#define TX_MIB       ((size_t)1 << 20)
+#define TX_UNTOUCHED 0x5555 /* what an output holds before a call that should fail */
 
 /* Calls drv.fn, prints "section: fn(arguments as written) -> code NAME", gives the code. */
 #define CU(fn, ...) tx_rc(#fn "(" #__VA_ARGS__ ")", drv.fn(__VA_ARGS__))
