@@ -1,0 +1,134 @@
+/* Processes that fork, start others, end in the middle, or have threads without a context: the parent's
+ * account is its own, children hear what they hear without us, and nothing hangs (ctest's time limit is the
+ * assertion). */
+#include "interpose_support.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define REPEATS 10 /* of what depends on timing */
+
+void setUp(void) {}
+void tearDown(void) {}
+
+static const struct interpose_run ways[] = {
+    {.program = "prog_process", .way = "dlsym", .cap = "1G"},
+    {.program = "prog_process", .way = "proc", .cap = "1G"},
+    {.program = "prog_process_direct", .way = "direct", .cap = "1G"},
+};
+#define WAYS (sizeof ways / sizeof *ways)
+
+static void test_a_child_that_never_uses_cuda_leaves_the_account_alone(void)
+{
+    for (size_t i = 0; i < WAYS; i++)
+        interpose_expect(
+            &ways[i], "fork-idle",
+            "before info 0 free=348 total=1024\nchild 7\nafter info 0 free=348 total=1024\nfill 21\n");
+}
+
+static void test_a_child_of_a_cuda_process_hears_what_it_hears_without_us(void)
+{
+    for (size_t i = 0; i < WAYS; i++)
+        interpose_expect(
+            &ways[i], "fork-use",
+            "child alloc 3 info 3 free 3 init 3\nchild 0\nafter info 0 free=348 total=1024\nfree 0\n"
+            "at last info 0 free=448 total=1024\n");
+}
+
+static void test_a_child_may_be_the_first_to_use_cuda(void)
+{
+    for (size_t i = 0; i < WAYS; i++)
+        interpose_expect(&ways[i], "fork-first",
+                         "child info 0 free=448 total=1024\nchild fill 28\nchild 0\nchild info 0 free=448 "
+                         "total=1024\nchild fill 28\n");
+}
+
+static void test_programs_that_a_cuda_program_starts_have_their_own_account(void)
+{
+    for (size_t i = 0; i < WAYS; i++)
+        interpose_expect(&ways[i], "start",
+                         "child info 0 free=448 total=1024\nchild fill 28\nchild 0\n"
+                         "child info 0 free=448 total=1024\nchild fill 28\nchild 0\n"
+                         "after info 0 free=348 total=1024\nfill 21\n");
+}
+
+static void test_a_raw_clone_leaves_the_account_alone(void)
+{
+    for (size_t i = 0; i < WAYS; i++)
+        interpose_expect(&ways[i], "clone", "child 3\nafter info 0 free=348 total=1024\nfill 21\n");
+}
+
+static void test_forks_while_others_allocate_do_not_hang(void)
+{
+    for (int i = 0; i < 3; i++)
+        interpose_expect(&ways[0], "fork-racing", "right 20\nafter info 0 free=448 total=1024\n");
+}
+
+static void leave(const char *mode)
+{
+    for (int i = 0; i < REPEATS; i++) {
+        struct spawn_result r = interpose_take(&ways[0], mode);
+
+        TEST_ASSERT_FALSE(r.timed_out);
+        TEST_ASSERT_EQUAL_INT_MESSAGE(5, r.status, r.err);
+        TEST_ASSERT_EQUAL_STRING("leaving\n", r.out);
+        TEST_ASSERT_EQUAL_STRING("", r.err);
+        spawn_result_free(&r);
+    }
+}
+
+static void test_exit_while_threads_allocate_is_clean(void)
+{
+    leave("leave-soft");
+    leave("leave-hard");
+}
+
+static void test_a_thread_without_a_context_hears_what_it_hears_without_us(void)
+{
+    struct interpose_run native = ways[0];
+
+    native.native = true;
+    struct spawn_result want = interpose_take(&native, "no-context");
+    TEST_ASSERT_NOT_NULL_MESSAGE(strstr(want.out, "alloc 201 info 201"), want.out);
+    TEST_ASSERT_NOT_NULL_MESSAGE(strstr(want.out, "create too much 2\n"), want.out);
+    for (size_t i = 0; i < WAYS; i++) {
+        struct spawn_result got = interpose_take(&ways[i], "no-context");
+        char *end = strstr(got.out, "main info");
+
+        TEST_ASSERT_NOT_NULL_MESSAGE(end, got.out);
+        TEST_ASSERT_EQUAL_STRING_LEN(want.out, got.out, (size_t)(end - got.out));
+        TEST_ASSERT_EQUAL_STRING("main info 0 free=446 total=1024\n", end);
+        TEST_ASSERT_EQUAL_STRING("", got.err);
+        TEST_ASSERT_EQUAL_INT(0, got.status);
+        spawn_result_free(&got);
+    }
+    spawn_result_free(&want);
+}
+
+static void test_memory_freed_at_the_end_of_a_thread_comes_back(void)
+{
+    interpose_expect(&ways[0], "thread-end", "after info 0 free=448 total=1024\n");
+}
+
+static void test_an_exit_handler_does_not_escape_the_cap(void)
+{
+    for (size_t i = 0; i < WAYS; i++)
+        interpose_expect(&ways[i], "exit-handler", "alloc 0\nat exit: refused\n");
+}
+
+int main(void)
+{
+    interpose_need_sim();
+    UNITY_BEGIN();
+    RUN_TEST(test_a_child_that_never_uses_cuda_leaves_the_account_alone);
+    RUN_TEST(test_a_child_of_a_cuda_process_hears_what_it_hears_without_us);
+    RUN_TEST(test_a_child_may_be_the_first_to_use_cuda);
+    RUN_TEST(test_programs_that_a_cuda_program_starts_have_their_own_account);
+    RUN_TEST(test_a_raw_clone_leaves_the_account_alone);
+    RUN_TEST(test_forks_while_others_allocate_do_not_hang);
+    RUN_TEST(test_exit_while_threads_allocate_is_clean);
+    RUN_TEST(test_a_thread_without_a_context_hears_what_it_hears_without_us);
+    RUN_TEST(test_memory_freed_at_the_end_of_a_thread_comes_back);
+    RUN_TEST(test_an_exit_handler_does_not_escape_the_cap);
+    return UNITY_END();
+}
