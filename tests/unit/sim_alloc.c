@@ -60,17 +60,20 @@ static void test_the_range_of_a_block_is_exactly_what_was_asked_for(void)
 
 static void test_memory_is_charged_by_granules_and_slabs(void)
 {
-    CUdeviceptr large, small[3];
+    CUdeviceptr large, middle, small[3];
     size_t before = sim_free();
     int i;
 
-    OK(cuMemAlloc(&large, MIB));
+    OK(cuMemAlloc(&large, MIB + 1));
     TEST_ASSERT_EQUAL_UINT64(2 * MIB, before - sim_free());
+    OK(cuMemAlloc(&middle, MIB));
     for (i = 0; i < 3; i++)
         OK(cuMemAlloc(&small[i], 100 * 1024));
     TEST_ASSERT_EQUAL_UINT64(4 * MIB, before - sim_free());
     for (i = 0; i < 3; i++)
         OK(cuMemFree(small[i]));
+    TEST_ASSERT_EQUAL_UINT64(4 * MIB, before - sim_free());
+    OK(cuMemFree(middle));
     TEST_ASSERT_EQUAL_UINT64(2 * MIB, before - sim_free());
     OK(cuMemFree(large));
     TEST_ASSERT_EQUAL_UINT64(before, sim_free());
@@ -140,6 +143,26 @@ static void test_an_allocation_waits_for_nothing(void)
     gate_end(&gate);
 }
 
+static void *free_it(void *data)
+{
+    CUdeviceptr *p = data;
+
+    return (void *)(uintptr_t)cuMemFree(*p);
+}
+
+static void test_a_thread_without_a_context_can_free(void)
+{
+    pthread_t thread;
+    CUdeviceptr p;
+    void *result;
+
+    OK(cuMemAlloc(&p, 4096));
+    TEST_ASSERT_EQUAL_INT(0, pthread_create(&thread, NULL, free_it, &p));
+    pthread_join(thread, &result);
+    TEST_ASSERT_NULL(result);
+    IS(1, cuMemFree(p));
+}
+
 static void test_a_pitch_is_a_multiple_of_512(void)
 {
     CUdeviceptr p;
@@ -151,7 +174,7 @@ static void test_a_pitch_is_a_multiple_of_512(void)
     TEST_ASSERT_EQUAL_UINT64(10240, size);
     OK(cuMemFree(p));
     IS(1, cuMemAllocPitch(&p, &pitch, 700, 10, 3));
-    IS(2, cuMemAllocPitch(&p, &pitch, SIZE_MAX / 2, 1000, 4));
+    IS(1, cuMemAllocPitch(&p, &pitch, SIZE_MAX / 2, 1000, 4));
 }
 
 static void test_managed_memory_is_charged_and_usable_from_the_host(void)
@@ -187,6 +210,9 @@ static void test_host_memory_is_charged_to_no_card(void)
     IS(1, cuMemFreeHost(host));
     OK(cuMemAllocHost(&host, 100));
     OK(cuMemFreeHost(host));
+    OK(cuMemHostAlloc(&host, 0, 0));
+    TEST_ASSERT_NULL(host);
+    OK(cuMemFreeHost(NULL));
 }
 
 static void test_own_memory_can_be_registered_once(void)
@@ -240,7 +266,7 @@ static void test_arrays_are_charged_and_hold_what_is_copied(void)
     copy.srcY = 1021;
     IS(1, cuMemcpy2D(&copy));
     OK(cuArrayDestroy(array));
-    IS(CUDA_ERROR_INVALID_HANDLE, cuArrayDestroy(array));
+    IS(CUDA_ERROR_CONTEXT_IS_DESTROYED, cuArrayDestroy(array));
     TEST_ASSERT_EQUAL_UINT64(before, sim_free());
 }
 
@@ -259,7 +285,8 @@ static void test_mipmapped_arrays_have_levels(void)
     OK(cuArray3DGetDescriptor(&seen, level));
     TEST_ASSERT_EQUAL_UINT64(512, seen.Width);
     IS(1, cuMipmappedArrayGetLevel(&level, mipmap, 3));
-    IS(CUDA_ERROR_INVALID_HANDLE, cuArrayDestroy(level));
+    OK(cuArrayDestroy(level)); /* goes with the whole */
+    OK(cuArray3DGetDescriptor(&seen, level));
     OK(cuMipmappedArrayDestroy(mipmap));
     TEST_ASSERT_EQUAL_UINT64(before, sim_free());
 }
@@ -343,6 +370,7 @@ int main(void)
     RUN_TEST(test_fresh_memory_reads_as_zero_also_after_a_free);
     RUN_TEST(test_free_waits_for_all_streams);
     RUN_TEST(test_an_allocation_waits_for_nothing);
+    RUN_TEST(test_a_thread_without_a_context_can_free);
     RUN_TEST(test_a_pitch_is_a_multiple_of_512);
     RUN_TEST(test_managed_memory_is_charged_and_usable_from_the_host);
     RUN_TEST(test_host_memory_is_charged_to_no_card);

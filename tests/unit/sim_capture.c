@@ -216,7 +216,7 @@ static void test_a_capture_follows_events_into_other_streams_and_back(void)
     OK(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
     OK(cuMemsetD32Async(p, 3, 1, stream));
     OK(cuEventRecord(fork_event, stream));
-    IS(CUDA_ERROR_CAPTURED_EVENT, cuEventQuery(fork_event));
+
     OK(cuStreamWaitEvent(other, fork_event, 0));
     OK(cuStreamIsCapturing(other, &status));
     TEST_ASSERT_EQUAL_INT(CU_STREAM_CAPTURE_STATUS_ACTIVE, status);
@@ -250,6 +250,40 @@ static void test_a_capture_follows_events_into_other_streams_and_back(void)
     OK(cuGraphDestroy(graph));
     OK(cuEventDestroy(fork_event));
     OK(cuEventDestroy(join_event));
+    OK(cuStreamDestroy(other));
+    OK(cuMemFree(p));
+}
+
+static void test_asking_about_a_captured_event_destroys_the_capture(void)
+{
+    CUevent event;
+    CUgraph graph;
+
+    OK(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
+    OK(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
+    OK(cuEventRecord(event, stream));
+    IS(CUDA_ERROR_CAPTURED_EVENT, cuEventQuery(event));
+    IS(901, cuStreamEndCapture(stream, &graph));
+    OK(cuEventDestroy(event));
+}
+
+static void test_copies_that_wait_live_beside_a_capture_but_a_query_does_not(void)
+{
+    unsigned int value = 1;
+    CUstream other;
+    CUgraph graph;
+    CUdeviceptr p;
+
+    OK(cuMemAlloc(&p, 4));
+    OK(cuStreamCreate(&other, CU_STREAM_NON_BLOCKING));
+    OK(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
+    OK(cuMemcpyHtoD(p, &value, 4));
+    OK(cuMemsetD32Async(p, 1, 1, NULL));
+    OK(cuStreamEndCapture(stream, &graph));
+    OK(cuGraphDestroy(graph));
+    OK(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
+    IS(900, cuStreamQuery(other));
+    IS(901, cuStreamEndCapture(stream, &graph));
     OK(cuStreamDestroy(other));
     OK(cuMemFree(p));
 }
@@ -353,6 +387,8 @@ int main(void)
     RUN_TEST(test_waiting_for_a_capturing_stream_destroys_the_capture);
     RUN_TEST(test_the_legacy_stream_cannot_be_used_beside_a_blocking_capture);
     RUN_TEST(test_a_capture_follows_events_into_other_streams_and_back);
+    RUN_TEST(test_asking_about_a_captured_event_destroys_the_capture);
+    RUN_TEST(test_copies_that_wait_live_beside_a_capture_but_a_query_does_not);
     RUN_TEST(test_a_capture_cannot_wait_for_an_event_from_outside);
     RUN_TEST(test_async_memory_in_a_capture_belongs_to_the_graph);
     RUN_TEST(test_a_graph_can_be_built_by_hand);

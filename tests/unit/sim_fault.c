@@ -75,7 +75,7 @@ static void test_bad_scripts_are_refused_and_the_old_one_stays(void)
         ",",
         "cuMemAlloc_v2:99999999999999999999999=2",
         "cuMemAlloc_v2:1=99999999999999999999",
-        "cuMemAlloc:1=2",
+        "cuMemMap_v2:1=2",
         "cudaMalloc:1=2",
         "*:*=",
         "*=*:",

@@ -66,6 +66,8 @@ static int export_legacy(int socket)
     MUST(33, seen);
     MUST(0, cuMemFree(large));
     MUST(0, cuMemFree(small));
+    MUST(1, write(socket, "x", 1));
+    MUST(1, read(socket, &byte, 1));
     return 0;
 }
 
@@ -75,6 +77,7 @@ static int import_legacy(int socket)
     unsigned int seen = 0, three = 33;
     CUdeviceptr large, small, again, base;
     size_t before, with, total, size;
+    char byte;
 
     MUST(0, make_current());
     MUST((int)sizeof(handles), read(socket, handles, sizeof(handles)));
@@ -93,14 +96,19 @@ static int import_legacy(int socket)
     MUST(0, cuMemcpyDtoH(&seen, small, 4));
     MUST(22, seen);
     MUST(0, cuMemcpyHtoD(large + 8, &three, 4));
+    MUST(0, cuCtxSynchronize());
     MUST(1, cuMemFree(large));
     MUST(0, cuIpcCloseMemHandle(large));
     MUST(0, cuIpcCloseMemHandle(large));
     MUST(1, cuIpcCloseMemHandle(large));
     MUST(0, cuIpcCloseMemHandle(small));
+    MUST(0, simgpu_leaks());
+    MUST(1, write(socket, "x", 1));
+    MUST(1, read(socket, &byte, 1));
+    MUST(1, cuIpcOpenMemHandle(&large, handles[0], CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS)); /* freed meanwhile */
+    MUST(1, cuIpcOpenMemHandle(&small, handles[1], CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS));
     memset(&handles[0], 0x5a, sizeof(handles[0]));
     MUST(1, cuIpcOpenMemHandle(&large, handles[0], CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS));
-    MUST(0, simgpu_leaks());
     MUST(1, write(socket, "x", 1));
     return 0;
 }
@@ -206,6 +214,7 @@ static int import_fd(int socket)
     MUST(0, cuMemcpyDtoH(&seen, p + CHUNK - 4, 4));
     MUST(44, seen);
     MUST(0, cuMemcpyHtoD(p, &five, 4));
+    MUST(0, cuCtxSynchronize());
     MUST(0, cuMemUnmap(p, CHUNK));
     MUST(0, cuMemAddressFree(p, CHUNK));
     MUST(0, simgpu_leaks());
@@ -223,11 +232,79 @@ static void test_an_exported_descriptor_is_the_same_memory_in_another_process(vo
     TEST_ASSERT_EQUAL_INT(0, sim_in_child(descriptor));
 }
 
+/* ---- events ---- */
+
+static void until_told(void *data)
+{
+    char byte;
+
+    if (read(*(int *)data, &byte, 1) != 1)
+        _exit(3);
+}
+
+static int export_event(int socket)
+{
+    CUipcEventHandle handle;
+    CUevent event, plain;
+    char byte;
+
+    MUST(0, make_current());
+    MUST(1, cuEventCreate(&event, CU_EVENT_INTERPROCESS));
+    MUST(0, cuEventCreate(&plain, CU_EVENT_DISABLE_TIMING));
+    MUST(1, cuIpcGetEventHandle(&handle, plain));
+    MUST(0, cuEventCreate(&event, CU_EVENT_INTERPROCESS | CU_EVENT_DISABLE_TIMING));
+    MUST(0, cuIpcGetEventHandle(&handle, event));
+    MUST(0, cuLaunchHostFunc(NULL, until_told, &socket));
+    MUST(0, cuEventRecord(event, NULL));
+    MUST(600, cuEventQuery(event));
+    MUST((int)sizeof(handle), write(socket, &handle, sizeof(handle)));
+    MUST(0, cuEventSynchronize(event));
+    MUST(0, cuEventQuery(event));
+    MUST(1, write(socket, "x", 1));
+    MUST(1, read(socket, &byte, 1));
+    MUST(0, cuEventDestroy(event));
+    MUST(0, cuEventDestroy(plain));
+    MUST(0, simgpu_leaks());
+    return 0;
+}
+
+static int import_event(int socket)
+{
+    CUipcEventHandle handle;
+    CUevent event;
+    char byte;
+
+    MUST(0, make_current());
+    MUST((int)sizeof(handle), read(socket, &handle, sizeof(handle)));
+    MUST(0, cuIpcOpenEventHandle(&event, handle));
+    MUST(600, cuEventQuery(event));
+    MUST(0, cuStreamWaitEvent(NULL, event, 0));
+    MUST(600, cuStreamQuery(NULL));
+    MUST(1, write(socket, "x", 1));
+    MUST(0, cuStreamSynchronize(NULL));
+    MUST(0, cuEventSynchronize(event));
+    MUST(1, read(socket, &byte, 1));
+    MUST(0, cuEventDestroy(event));
+    MUST(1, write(socket, "x", 1));
+    return 0;
+}
+
+static int events(void)
+{
+    return pair(export_event, import_event);
+}
+
+static void test_an_interprocess_event_is_waited_for_by_another_process(void)
+{
+    TEST_ASSERT_EQUAL_INT(0, sim_in_child(events));
+}
+
 int main(void)
 {
     sim_machine("1x1G");
     UNITY_BEGIN();
     RUN_TEST(test_a_legacy_handle_opens_the_same_memory_in_another_process);
     RUN_TEST(test_an_exported_descriptor_is_the_same_memory_in_another_process);
+    RUN_TEST(test_an_interprocess_event_is_waited_for_by_another_process);
     return UNITY_END();
 }

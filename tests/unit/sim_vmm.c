@@ -64,13 +64,15 @@ static void test_a_handle_is_mapped_whole_and_unmapped_whole(void)
     OK(cuMemCreate(&handle, 2 * CHUNK, &props, 0));
     IS(CUDA_ERROR_NOT_SUPPORTED, cuMemMap(p, CHUNK, 0, handle, 0));
     IS(CUDA_ERROR_NOT_SUPPORTED, cuMemMap(p, CHUNK, CHUNK, handle, 0));
+    IS(CUDA_ERROR_NOT_SUPPORTED, cuMemMap(p, 3 * CHUNK, 0, handle, 0));
     IS(1, cuMemMap(p + 3 * CHUNK, 2 * CHUNK, 0, handle, 0));
     OK(cuMemMap(p, 2 * CHUNK, 0, handle, 0));
     IS(1, cuMemMap(p, 2 * CHUNK, 0, handle, 0));
     IS(1, cuMemUnmap(p, CHUNK));
-    IS(1, cuMemUnmap(p, 3 * CHUNK));
-    OK(cuMemUnmap(p, 2 * CHUNK));
-    IS(1, cuMemUnmap(p, 2 * CHUNK));
+    IS(1, cuMemUnmap(p + CHUNK, 2 * CHUNK));
+    OK(cuMemUnmap(p, 3 * CHUNK));
+    OK(cuMemUnmap(p, 2 * CHUNK)); /* what is not mapped is no error to unmap */
+    IS(1, cuMemUnmap(p, MIB));
     OK(cuMemRelease(handle));
     OK(cuMemAddressFree(p, 4 * CHUNK));
 }
@@ -195,6 +197,8 @@ static void test_attributes_of_mapped_memory(void)
     OK(cuPointerGetAttribute(&size, CU_POINTER_ATTRIBUTE_RANGE_SIZE, p + CHUNK));
     TEST_ASSERT_EQUAL_UINT64(p, start);
     TEST_ASSERT_EQUAL_UINT64(4 * CHUNK, size);
+    IS(CUDA_ERROR_NOT_FOUND, cuMemGetAddressRange(&base, &size, p + CHUNK + 100)); /* no access yet */
+    OK(cuMemSetAccess(p + CHUNK, CHUNK, &read_write, 1));
     OK(cuMemGetAddressRange(&base, &size, p + CHUNK + 100));
     TEST_ASSERT_EQUAL_UINT64(p + CHUNK, base);
     TEST_ASSERT_EQUAL_UINT64(CHUNK, size);

@@ -193,6 +193,22 @@ CUresult cuArrayCreate_v2(CUarray *out, const CUDA_ARRAY_DESCRIPTOR *desc)
     return CALL(cuArrayCreate_v2, create_2d(out, desc));
 }
 
+/* Sizes were 32 bits wide once. */
+static CUresult create_small(CUarray *out, const CUDA_ARRAY_DESCRIPTOR_v1 *desc)
+{
+    if (!desc)
+        return CUDA_ERROR_INVALID_VALUE;
+    return array_create(out, &(CUDA_ARRAY3D_DESCRIPTOR){.Width = desc->Width,
+                                                        .Height = desc->Height,
+                                                        .Format = desc->Format,
+                                                        .NumChannels = desc->NumChannels});
+}
+
+CUresult cuArrayCreate(CUarray *out, const CUDA_ARRAY_DESCRIPTOR_v1 *desc)
+{
+    return CALL(cuArrayCreate, create_small(out, desc));
+}
+
 CUresult cuArray3DCreate_v2(CUarray *out, const CUDA_ARRAY3D_DESCRIPTOR *desc)
 {
     return CALL(cuArray3DCreate_v2, array_create(out, desc));

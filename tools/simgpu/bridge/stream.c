@@ -6,6 +6,7 @@
 #include "per_thread.h"
 
 #include "../engine/event.h"
+#include "../engine/event_share.h"
 
 CUresult cuStreamCreate(CUstream *out, unsigned int flags)
 {
@@ -135,6 +136,16 @@ static CUresult record_with_flags(CUevent event, CUstream stream, unsigned int f
 
 PAIR(cuEventRecordWithFlags, (CUevent event, CUstream stream, unsigned int flags),
      record_with_flags(event, stream, flags))
+
+CUresult cuIpcGetEventHandle(CUipcEventHandle *out, CUevent event)
+{
+    return CALL(cuIpcGetEventHandle, share_export(out, event));
+}
+
+CUresult cuIpcOpenEventHandle(CUevent *out, CUipcEventHandle handle)
+{
+    return CALL(cuIpcOpenEventHandle, share_open(out, handle));
+}
 
 CUresult cuEventQuery(CUevent event)
 {

@@ -39,6 +39,8 @@ static CUresult take_granules(struct block *block, uint64_t size)
 
 void alloc_give_back(struct block *block)
 {
+    if (block->exported)
+        ipc_retire(block);
     if (block->slab) {
         slab_give(block);
     } else {
@@ -50,7 +52,7 @@ void alloc_give_back(struct block *block)
 
 CUresult alloc_take(struct block *block, uint64_t size)
 {
-    if (size < SLAB_LIMIT && block->kind == BLOCK_DEVICE)
+    if (size <= SLAB_LIMIT && block->kind == BLOCK_DEVICE)
         return slab_take(block, size);
     return take_granules(block, size);
 }
@@ -75,6 +77,7 @@ CUresult alloc_block(struct CUctx_st *context, enum block_kind kind, uint64_t si
     return CUDA_SUCCESS;
 }
 
+/* In the driver's order: the context, the capture, then the arguments. A call that fails leaves 0 in *out. */
 static CUresult alloc_kind(CUdeviceptr *out, size_t size, enum block_kind kind, unsigned int flags)
 {
     struct CUctx_st *context;
@@ -85,8 +88,12 @@ static CUresult alloc_kind(CUdeviceptr *out, size_t size, enum block_kind kind, 
     result = context_current(&context);
     if (result == CUDA_SUCCESS)
         result = capture_check_unsafe();
-    if (result == CUDA_SUCCESS)
+    if (result == CUDA_SUCCESS && (!out || size == 0))
+        result = CUDA_ERROR_INVALID_VALUE;
+    if (result == CUDA_SUCCESS) {
         result = alloc_block(context, kind, size, &block);
+        *out = 0;
+    }
     if (result == CUDA_SUCCESS) {
         block->flags = flags;
         *out = block->range.start;
@@ -97,8 +104,6 @@ static CUresult alloc_kind(CUdeviceptr *out, size_t size, enum block_kind kind, 
 
 CUresult alloc_device(CUdeviceptr *out, size_t size)
 {
-    if (!out || size == 0)
-        return CUDA_ERROR_INVALID_VALUE;
     return alloc_kind(out, size, BLOCK_DEVICE, 0);
 }
 
@@ -110,10 +115,10 @@ CUresult alloc_pitch(CUdeviceptr *out, size_t *pitch, size_t width, size_t heigh
     if (!out || !pitch || width == 0 || height == 0 || (element != 4 && element != 8 && element != 16))
         return CUDA_ERROR_INVALID_VALUE;
     if (__builtin_add_overflow(width, PITCH_ALIGNMENT - 1, &row))
-        return CUDA_ERROR_OUT_OF_MEMORY;
+        return CUDA_ERROR_INVALID_VALUE;
     row &= ~(size_t)(PITCH_ALIGNMENT - 1);
     if (__builtin_mul_overflow(row, height, &size))
-        return CUDA_ERROR_OUT_OF_MEMORY;
+        return CUDA_ERROR_INVALID_VALUE;
     result = alloc_kind(out, size, BLOCK_DEVICE, 0);
     if (result == CUDA_SUCCESS)
         *pitch = row;
@@ -152,11 +157,12 @@ CUresult alloc_free(CUdeviceptr address)
 
     lock_take();
     result = context_current(&context);
-    if (result == CUDA_SUCCESS && address != 0) {
+    if (result == CUDA_ERROR_INVALID_CONTEXT)
+        result = CUDA_SUCCESS; /* none is needed: the block knows its own (measured) */
+    if (result == CUDA_SUCCESS)
         result = capture_check_unsafe();
-        if (result == CUDA_SUCCESS)
-            result = claim(address, &block);
-    }
+    if (result == CUDA_SUCCESS && address != 0)
+        result = claim(address, &block);
     if (block) {
         stream_wait_context(block->context);
         if (block->kind == BLOCK_POOLED)
@@ -198,11 +204,12 @@ CUresult alloc_range(CUdeviceptr *base, size_t *size, CUdeviceptr address)
     result = context_current(&context);
     if (result == CUDA_SUCCESS) {
         block = block_find(address);
-        if (!block)
+        if (!block || (block->kind == BLOCK_MAPPED &&
+                       !block->flags)) /* mapped, but no access yet: 500 too (measured) */
             result = CUDA_ERROR_NOT_FOUND;
-        if (block && base)
+        if (result == CUDA_SUCCESS && base)
             *base = block->range.start;
-        if (block && size)
+        if (result == CUDA_SUCCESS && size)
             *size = block->range.size;
     }
     lock_drop();

@@ -116,10 +116,13 @@ static void free_array(struct CUarray_st *array)
 
 CUresult array_destroy(CUarray array)
 {
-    CUresult result = CUDA_ERROR_INVALID_HANDLE;
+    CUresult result =
+        CUDA_ERROR_CONTEXT_IS_DESTROYED; /* what the driver says of a handle that is gone (measured) */
 
     lock_take();
-    if (object_is(array, OBJECT_ARRAY) && array->memory) {
+    if (object_is(array, OBJECT_ARRAY) && !array->memory) {
+        result = CUDA_SUCCESS; /* a level of a mipmapped array: goes with the whole (measured) */
+    } else if (object_is(array, OBJECT_ARRAY)) {
         struct CUctx_st *context = array->memory->context;
 
         stream_wait_context(context);

@@ -34,6 +34,7 @@ struct block {
     struct slab *slab;   /* small blocks of cuMemAlloc */
     struct chunk *chunk; /* BLOCK_POOLED */
     bool graph_owned;    /* allocated by a graph: only the graph's end frees it */
+    bool exported;       /* a legacy IPC handle was given out (ipc.h) */
     unsigned int opens;  /* BLOCK_IMPORTED: how often it was opened */
     uint64_t origin;     /* BLOCK_IMPORTED: its id in the process that exported it */
     pid_t origin_pid;

@@ -104,6 +104,15 @@ CUresult capture_check_implicit(struct CUstream_st *stream)
     return result;
 }
 
+CUresult capture_check_event(struct CUevent_st *event)
+{
+    struct capture *capture = find(event->capture);
+
+    if (capture)
+        capture->invalid = true;
+    return CUDA_ERROR_CAPTURED_EVENT;
+}
+
 void capture_invalidate(struct CUstream_st *stream)
 {
     if (stream->capture)
@@ -125,6 +134,7 @@ static CUgraphNodeType type_of(const struct work *work)
     case WORK_CALLBACK:
         return CU_GRAPH_NODE_TYPE_HOST;
     case WORK_WRITE:
+    case WORK_RAISE:
     case WORK_AWAIT:
         return CU_GRAPH_NODE_TYPE_BATCH_MEM_OP;
     default:
@@ -184,7 +194,7 @@ CUresult capture_wait(struct CUstream_st *stream, struct CUevent_st *event)
         return CUDA_ERROR_STREAM_CAPTURE_MERGE;
     }
     if (capture->invalid)
-        return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
+        return stream->capture ? CUDA_ERROR_STREAM_CAPTURE_INVALIDATED : CUDA_ERROR_INVALID_VALUE;
     if (stream->legacy)
         return CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
     if (!stream->capture) {

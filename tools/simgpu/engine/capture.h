@@ -15,7 +15,8 @@ struct CUevent_st;
 /* All with the lock held. */
 CUresult capture_check_unsafe(void);                      /* before cuMemAlloc and its like */
 CUresult capture_check_context(struct CUctx_st *context); /* before what concerns every stream of a context */
-CUresult capture_check_stream(struct CUstream_st *stream);           /* before a synchronization with it */
+CUresult capture_check_stream(struct CUstream_st *stream); /* before a synchronization with it */
+CUresult capture_check_event(struct CUevent_st *event); /* a question about a captured one ends its capture */
 CUresult capture_check_implicit(struct CUstream_st *stream);         /* before work in the legacy stream */
 CUresult capture_add(struct CUstream_st *stream, struct work *work); /* takes over work */
 CUresult capture_add_memory(struct CUstream_st *stream, CUgraphNodeType type, struct graph_memory *memory);

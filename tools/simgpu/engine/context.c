@@ -146,6 +146,8 @@ CUresult context_destroy(CUcontext context)
 {
     CUresult result = CUDA_SUCCESS;
 
+    if (!context)
+        return CUDA_ERROR_INVALID_VALUE;
     lock_take();
     if (!context_is_valid(context) || context->primary) {
         result = CUDA_ERROR_INVALID_CONTEXT;
@@ -307,7 +309,7 @@ CUresult context_get_limit(size_t *out, CUlimit limit)
     if (!out)
         return CUDA_ERROR_INVALID_VALUE;
     if ((unsigned int)limit >= CU_LIMIT_MAX)
-        return CUDA_ERROR_UNSUPPORTED_LIMIT;
+        return CUDA_ERROR_INVALID_VALUE;
     lock_take();
     result = context_current(&context);
     if (result == CUDA_SUCCESS)
@@ -322,7 +324,7 @@ CUresult context_set_limit(CUlimit limit, size_t value)
     CUresult result;
 
     if ((unsigned int)limit >= CU_LIMIT_MAX)
-        return CUDA_ERROR_UNSUPPORTED_LIMIT;
+        return CUDA_ERROR_INVALID_VALUE;
     lock_take();
     result = context_current(&context);
     if (result == CUDA_SUCCESS)

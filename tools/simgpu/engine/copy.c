@@ -52,9 +52,7 @@ static CUresult submit_copy(struct CUstream_st *stream, struct work *work, enum 
         host_waits = a->kind == BLOCK_HOST || a->kind == BLOCK_REGISTERED || b->kind == BLOCK_HOST ||
                      b->kind == BLOCK_REGISTERED;
     }
-    if (wait == COPY_SYNC)
-        result = capture_check_unsafe();
-    if (result == CUDA_SUCCESS && from_pageable && !host_waits && !stream->capture && !work_stage(work))
+    if (from_pageable && !host_waits && !stream->capture && !work_stage(work))
         result = CUDA_ERROR_OUT_OF_MEMORY;
     if (result != CUDA_SUCCESS) {
         work_delete(work);
@@ -274,8 +272,6 @@ CUresult copy_fill(CUdeviceptr to, size_t pitch, unsigned int value, unsigned in
 
     lock_take();
     result = stream_find(handle, &stream);
-    if (result == CUDA_SUCCESS && wait == COPY_SYNC)
-        result = capture_check_unsafe();
     if (result == CUDA_SUCCESS && width > 0 && height > 0) {
         result = make_fill(&fill, &work);
         if (result == CUDA_SUCCESS)

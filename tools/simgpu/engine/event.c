@@ -3,6 +3,7 @@
 
 #include "capture.h"
 #include "lock.h"
+#include "event_share.h"
 #include "object.h"
 #include "pool.h"
 
@@ -19,6 +20,8 @@ void event_forget(struct CUevent_st *event)
 
 static void free_event(struct CUevent_st *event)
 {
+    if (event->shared)
+        share_drop(event->slot);
     object_remove(event);
     list_remove(&event->link);
     event_forget(event);
@@ -31,10 +34,47 @@ void event_end_context(struct CUctx_st *context)
         free_event(LIST_ITEM(context->events.next, struct CUevent_st, link));
 }
 
-CUresult event_create(CUevent *out, unsigned int flags)
+/* Lock held. */
+static CUresult make_event(CUevent *out, unsigned int flags, struct shared_event *shared)
 {
     struct CUctx_st *context;
     struct CUevent_st *event;
+    CUresult result = context_current(&context);
+
+    if (result != CUDA_SUCCESS)
+        return result;
+    event = calloc(1, sizeof(*event));
+    if (!event)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    event->slot = -1;
+    event->shared = shared;
+    if ((flags & CU_EVENT_INTERPROCESS) && !shared)
+        event->shared = share_new(&event->slot);
+    if (((flags & CU_EVENT_INTERPROCESS) && !event->shared) || !object_add(event, OBJECT_EVENT)) {
+        if (event->shared)
+            share_drop(event->slot);
+        free(event);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    event->context = context;
+    event->flags = flags;
+    list_append(&context->events, &event->link);
+    *out = event;
+    return CUDA_SUCCESS;
+}
+
+CUresult event_adopt(CUevent *out, struct shared_event *shared)
+{
+    CUresult result;
+
+    lock_take();
+    result = make_event(out, CU_EVENT_INTERPROCESS | CU_EVENT_DISABLE_TIMING, shared);
+    lock_drop();
+    return result;
+}
+
+CUresult event_create(CUevent *out, unsigned int flags)
+{
     CUresult result;
 
     if (!out || (flags & ~(unsigned int)KNOWN_FLAGS))
@@ -42,19 +82,7 @@ CUresult event_create(CUevent *out, unsigned int flags)
     if ((flags & CU_EVENT_INTERPROCESS) && !(flags & CU_EVENT_DISABLE_TIMING))
         return CUDA_ERROR_INVALID_VALUE;
     lock_take();
-    result = context_current(&context);
-    if (result == CUDA_SUCCESS) {
-        event = calloc(1, sizeof(*event));
-        if (event && object_add(event, OBJECT_EVENT)) {
-            event->context = context;
-            event->flags = flags;
-            list_append(&context->events, &event->link);
-            *out = event;
-        } else {
-            free(event);
-            result = CUDA_ERROR_OUT_OF_MEMORY;
-        }
-    }
+    result = make_event(out, flags, NULL);
     lock_drop();
     return result;
 }
@@ -72,6 +100,33 @@ CUresult event_destroy(CUevent event)
     return result;
 }
 
+/* Another process cannot see our ops: the stream itself raises the count that both see. */
+static CUresult record_shared(struct CUevent_st *event, struct CUstream_st *stream)
+{
+    struct work *work = work_new(WORK_RAISE);
+
+    if (!work)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    work->value.address = share_done_address(event->shared);
+    work->value.value = share_record(event->shared);
+    work->value.wide = true;
+    event->recorded = true;
+    return stream_submit(stream, work, false);
+}
+
+static CUresult wait_shared(struct CUevent_st *event, struct CUstream_st *stream)
+{
+    struct work *work = work_new(WORK_AWAIT);
+
+    if (!work)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    work->value = (struct work_value){.address = share_done_address(event->shared),
+                                      .value = share_recorded(event->shared),
+                                      .flags = CU_STREAM_WAIT_VALUE_GEQ,
+                                      .wide = true};
+    return stream_submit(stream, work, false);
+}
+
 static CUresult record(struct CUevent_st *event, struct CUstream_st *stream)
 {
     CUresult result;
@@ -84,6 +139,8 @@ static CUresult record(struct CUevent_st *event, struct CUstream_st *stream)
     result = capture_check_implicit(stream);
     if (result != CUDA_SUCCESS)
         return result;
+    if (event->shared)
+        return record_shared(event, stream);
     if (!stream_pending(stream, &pending))
         return CUDA_ERROR_OUT_OF_MEMORY;
     event_forget(event);
@@ -116,6 +173,8 @@ CUresult event_record_context(CUcontext context, CUevent event)
         result = CUDA_ERROR_INVALID_CONTEXT;
     else if (!object_is(event, OBJECT_EVENT) || event->context != context)
         result = CUDA_ERROR_INVALID_HANDLE;
+    else if (event->shared)
+        result = CUDA_ERROR_NOT_SUPPORTED;
     else
         result = capture_check_context(context);
     if (result == CUDA_SUCCESS) {
@@ -138,6 +197,8 @@ static CUresult make_wait(struct CUstream_st *stream, struct CUevent_st *event)
 
     if (stream->capture || event->capture)
         return capture_wait(stream, event);
+    if (event->shared)
+        return wait_shared(event, stream);
     if (!ops_copy(&after, &event->ops))
         return CUDA_ERROR_OUT_OF_MEMORY;
     return stream_submit_after(stream, &after);
@@ -187,7 +248,9 @@ CUresult event_query(CUevent event)
     if (!object_is(event, OBJECT_EVENT))
         result = CUDA_ERROR_INVALID_HANDLE;
     else if (event->capture)
-        result = CUDA_ERROR_CAPTURED_EVENT;
+        result = capture_check_event(event);
+    else if (event->shared)
+        result = share_is_done(event->shared) ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
     else
         result = ops_done(&event->ops) ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
     lock_drop();
@@ -197,21 +260,25 @@ CUresult event_query(CUevent event)
 CUresult event_synchronize(CUevent event)
 {
     CUresult result = CUDA_SUCCESS;
+    struct shared_event *shared = NULL;
     struct ops waited;
 
     lock_take();
     if (!object_is(event, OBJECT_EVENT))
         result = CUDA_ERROR_INVALID_HANDLE;
     else if (event->capture)
-        result = CUDA_ERROR_CAPTURED_EVENT;
+        result = capture_check_event(event);
     else if (!ops_copy(&waited, &event->ops)) /* another thread may record or destroy the event meanwhile */
         result = CUDA_ERROR_OUT_OF_MEMORY;
     if (result == CUDA_SUCCESS) {
+        shared = event->shared;
         ops_wait(&waited);
         ops_clear(&waited);
         pool_settle_all();
     }
     lock_drop();
+    if (shared)
+        share_wait(shared);
     return result;
 }
 
@@ -231,7 +298,7 @@ CUresult event_elapsed(float *milliseconds, CUevent from, CUevent to)
     CUresult result = CUDA_SUCCESS;
 
     if (!milliseconds)
-        return CUDA_ERROR_INVALID_VALUE;
+        return CUDA_ERROR_INVALID_HANDLE; /* this, not INVALID_VALUE (measured) */
     lock_take();
     if (!object_is(from, OBJECT_EVENT) || !object_is(to, OBJECT_EVENT) || !from->recorded || !to->recorded ||
         ((from->flags | to->flags) & CU_EVENT_DISABLE_TIMING))

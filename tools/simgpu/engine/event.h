@@ -15,7 +15,9 @@ struct CUevent_st {
     bool recorded;
     uint64_t record_ns;
     struct ops ops;
-    uint64_t capture; /* the capture that it was last recorded in, or 0 */
+    struct shared_event *shared; /* CU_EVENT_INTERPROCESS: event_share.h; then .ops is not used */
+    int slot;                    /* of our own arena, or -1 */
+    uint64_t capture;            /* the capture that it was last recorded in, or 0 */
     struct nodes nodes;
 };
 
@@ -30,6 +32,7 @@ CUresult event_wait_context(CUcontext context, CUevent event);
 CUresult event_wait(CUstream stream, CUevent event);
 CUresult event_query(CUevent event);
 CUresult event_synchronize(CUevent event);
+CUresult event_adopt(CUevent *out, struct shared_event *shared); /* of another process */
 CUresult event_elapsed(float *milliseconds, CUevent from, CUevent to);
 
 #endif

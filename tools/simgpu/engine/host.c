@@ -49,13 +49,15 @@ CUresult host_alloc(void **out, size_t size, unsigned int flags)
     CUresult result;
     void *memory;
 
-    if (!out || size == 0 || (flags & ~(unsigned int)ALLOC_FLAGS))
+    if (!out || (flags & ~(unsigned int)ALLOC_FLAGS))
         return CUDA_ERROR_INVALID_VALUE;
     lock_take();
     result = context_current(&context);
     if (result == CUDA_SUCCESS)
         result = capture_check_unsafe();
-    if (result == CUDA_SUCCESS) {
+    if (result == CUDA_SUCCESS && size == 0) {
+        *out = NULL; /* success, and nothing (measured) */
+    } else if (result == CUDA_SUCCESS) {
         memory = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
         if (memory == MAP_FAILED)
             result = CUDA_ERROR_OUT_OF_MEMORY;
@@ -95,7 +97,7 @@ static CUresult end(void *address, enum block_kind kind, CUresult unknown)
 
 CUresult host_free(void *address)
 {
-    return end(address, BLOCK_HOST, CUDA_ERROR_INVALID_VALUE);
+    return address ? end(address, BLOCK_HOST, CUDA_ERROR_INVALID_VALUE) : context_check_current();
 }
 
 CUresult host_register(void *address, size_t size, unsigned int flags)
@@ -130,7 +132,10 @@ CUresult host_device_pointer(CUdeviceptr *out, void *address, unsigned int flags
     struct CUctx_st *context;
     CUresult result;
 
-    if (!out || flags)
+    if (!out)
+        return CUDA_ERROR_INVALID_VALUE;
+    *out = 0;
+    if (flags)
         return CUDA_ERROR_INVALID_VALUE;
     lock_take();
     result = context_current(&context);

@@ -42,22 +42,40 @@ void ipc_end_block(struct block *block)
     block_delete(block);
 }
 
-static void write_ticket(struct ticket *ticket, const struct block *block)
+/* The memory a block is in, and where in it. */
+static const struct phys *memory_of(const struct block *block, uint64_t *inside)
 {
-    uint64_t start;
+    uint64_t start = block->range.start;
     const struct phys *phys = block->slab ? slab_memory(block->slab, &start) : block->phys;
 
-    if (!block->slab)
-        start = block->range.start;
+    *inside = block->range.start - start;
+    return phys;
+}
+
+void ipc_retire(struct block *block)
+{
+    uint64_t inside;
+    const struct phys *phys = memory_of(block, &inside);
+
+    phys_mark(phys, inside, 0);
+}
+
+static bool write_ticket(struct ticket *ticket, struct block *block)
+{
+    uint64_t inside;
+    const struct phys *phys = memory_of(block, &inside);
+
     *ticket = (struct ticket){.magic = TICKET_MAGIC,
                               .pid = getpid(),
                               .fd = phys->fd,
                               .card = device_get(block->device)->card,
                               .offset = (uint64_t)phys->offset,
                               .size = phys->size,
-                              .inside = block->range.start - start,
+                              .inside = inside,
                               .bytes = block->range.size,
                               .id = block->id};
+    block->exported = phys_mark(phys, inside, block->id);
+    return block->exported;
 }
 
 CUresult ipc_get_handle(CUipcMemHandle *out, CUdeviceptr address)
@@ -74,10 +92,10 @@ CUresult ipc_get_handle(CUipcMemHandle *out, CUdeviceptr address)
     block = block_find(address);
     if (result == CUDA_SUCCESS && (!block || block->kind != BLOCK_DEVICE))
         result = CUDA_ERROR_INVALID_VALUE;
-    if (result == CUDA_SUCCESS) {
-        write_ticket(&ticket, block);
+    if (result == CUDA_SUCCESS && !write_ticket(&ticket, block))
+        result = CUDA_ERROR_OPERATING_SYSTEM;
+    if (result == CUDA_SUCCESS)
         memcpy(out, &ticket, sizeof(ticket));
-    }
     lock_drop();
     return result;
 }
@@ -101,8 +119,10 @@ static CUresult map_ticket(const struct ticket *ticket, struct CUctx_st *context
         return result;
     snprintf(path, sizeof(path), "/proc/%d/fd/%d", ticket->pid, ticket->fd);
     fd = open(path, O_RDWR | O_CLOEXEC);
-    if (fd < 0) {
-        result = CUDA_ERROR_INVALID_VALUE; /* the exporter is gone */
+    if (fd < 0 || phys_read_mark(fd, (off_t)(ticket->offset + ticket->inside)) != ticket->id) {
+        result = CUDA_ERROR_INVALID_VALUE; /* the exporter is gone, or has freed the block */
+        if (fd >= 0)
+            close(fd);
         goto fail;
     }
     result = phys_adopt(device, fd, (off_t)ticket->offset, ticket->size, &block->phys);

@@ -8,7 +8,8 @@
 
 #include "block.h"
 
-void ipc_end_block(struct block *block); /* withdrawn; lock held */
+void ipc_end_block(struct block *block); /* an imported one; withdrawn; lock held */
+void ipc_retire(struct block *block); /* an exported one goes: its handle must not open any more; lock held */
 
 CUresult ipc_get_handle(CUipcMemHandle *out, CUdeviceptr address);
 CUresult ipc_open_handle(CUdeviceptr *out, CUipcMemHandle handle, unsigned int flags);

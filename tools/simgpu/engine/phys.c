@@ -9,7 +9,11 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#define FILE_SIZE (INT64_C(1) << 56) /* sparse: a size costs nothing, and ranges are never used twice */
+#define MEMORY_SIZE (INT64_C(1) << 55) /* sparse: a size costs nothing, and ranges are never used twice */
+#define FILE_SIZE                                                                                            \
+    (MEMORY_SIZE + (MEMORY_SIZE >> 6)) /* behind the memory: 8 bytes for the mark of each 512                \
+                                        */
+#define MARK_UNIT 512
 
 static int common_fd = -1;
 static off_t next_offset;
@@ -43,7 +47,7 @@ static CUresult place(struct phys *phys, bool exportable)
         common_fd = make_file(FILE_SIZE);
     if (common_fd < 0)
         return CUDA_ERROR_OPERATING_SYSTEM;
-    if ((uint64_t)(FILE_SIZE - next_offset) < phys->size)
+    if ((uint64_t)(MEMORY_SIZE - next_offset) < phys->size)
         return CUDA_ERROR_OUT_OF_MEMORY;
     phys->fd = common_fd;
     phys->offset = next_offset;
@@ -57,7 +61,7 @@ CUresult phys_create(CUdevice device, uint64_t size, bool exportable, struct phy
     CUresult result;
 
     size = phys_round(size);
-    if (size == 0 || size > FILE_SIZE)
+    if (size == 0 || size > (uint64_t)MEMORY_SIZE)
         return CUDA_ERROR_OUT_OF_MEMORY;
     phys = calloc(1, sizeof(*phys));
     if (!phys)
@@ -93,6 +97,25 @@ CUresult phys_adopt(CUdevice device, int fd, off_t offset, uint64_t size, struct
                           .refs = 1};
     *out = phys;
     return CUDA_SUCCESS;
+}
+
+static off_t mark_of(off_t offset)
+{
+    return MEMORY_SIZE + offset / MARK_UNIT * (off_t)sizeof(uint64_t);
+}
+
+bool phys_mark(const struct phys *phys, uint64_t inside, uint64_t mark)
+{
+    off_t at = mark_of(phys->offset + (off_t)inside);
+
+    return pwrite(phys->fd, &mark, sizeof(mark), at) == (ssize_t)sizeof(mark);
+}
+
+uint64_t phys_read_mark(int fd, off_t offset)
+{
+    uint64_t mark = 0;
+
+    return pread(fd, &mark, sizeof(mark), mark_of(offset)) == (ssize_t)sizeof(mark) ? mark : 0;
 }
 
 void phys_hold(struct phys *phys)

@@ -32,6 +32,11 @@ CUresult phys_adopt(CUdevice device, int fd, off_t offset, uint64_t size, struct
 void phys_hold(struct phys *phys);
 void phys_drop(struct phys *phys); /* the last one frees the memory and uncharges the card */
 
+/* A mark beside any place in the process's file (never in an exportable one): tells another process that
+ * opens the file whether what it was told of is still there. */
+bool phys_mark(const struct phys *phys, uint64_t inside, uint64_t mark);
+uint64_t phys_read_mark(int fd, off_t offset);
+
 uint64_t phys_round(uint64_t size); /* up to the granule; 0 when that overflows */
 
 #endif

@@ -58,7 +58,7 @@ static CUresult get_number(void *out, CUpointer_attribute attribute, struct bloc
 
     switch (attribute) {
     case CU_POINTER_ATTRIBUTE_CONTEXT:
-        put_address(out, (uint64_t)(uintptr_t)block->context);
+        put_address(out, block->kind == BLOCK_POOLED ? 0 : (uint64_t)(uintptr_t)block->context);
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
         put_address(out, address);
@@ -169,6 +169,9 @@ static void put_nothing(void *out, CUpointer_attribute attribute)
     case CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE:
         put_flag(out, false);
         break;
+    case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
+    case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
+        break; /* left as it is (measured) */
     default:
         put_address(out, 0);
     }
@@ -182,6 +185,10 @@ CUresult pointer_get_all(unsigned int count, const CUpointer_attribute *attribut
 
     if (count == 0 || !attributes || !out)
         return CUDA_ERROR_INVALID_VALUE;
+    for (i = 0; i < count; i++)
+        if (attributes[i] < CU_POINTER_ATTRIBUTE_CONTEXT ||
+            attributes[i] > CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE)
+            return CUDA_ERROR_INVALID_VALUE;
     lock_take();
     block = block_find(address);
     for (i = 0; i < count; i++)

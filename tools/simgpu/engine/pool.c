@@ -359,6 +359,9 @@ static CUresult alloc_in(CUdeviceptr *out, size_t size, struct CUmemPoolHandle_s
 
     if (!pool)
         return CUDA_ERROR_OUT_OF_MEMORY;
+    *out = 0;
+    if (size == 0) /* success, and nothing (measured) */
+        return CUDA_SUCCESS;
     result = stream->capture ? CUDA_SUCCESS : capture_check_implicit(stream);
     if (result == CUDA_SUCCESS)
         result = take_block(pool, stream, size, &block);
@@ -374,7 +377,7 @@ CUresult pool_alloc(CUdeviceptr *out, size_t size, CUmemoryPool pool, CUstream h
     struct CUstream_st *stream;
     CUresult result;
 
-    if (!out || size == 0)
+    if (!out)
         return CUDA_ERROR_INVALID_VALUE;
     lock_take();
     result = stream_find(handle, &stream);
@@ -391,7 +394,7 @@ CUresult pool_alloc_default(CUdeviceptr *out, size_t size, CUstream handle)
     struct CUstream_st *stream;
     CUresult result;
 
-    if (!out || size == 0)
+    if (!out)
         return CUDA_ERROR_INVALID_VALUE;
     lock_take();
     result = stream_find(handle, &stream);
@@ -444,6 +447,8 @@ static CUresult free_in(CUdeviceptr address, struct CUstream_st *stream)
     struct block *block = block_find(address);
     CUresult result;
 
+    if (address == 0)
+        return CUDA_SUCCESS;
     if (!block || block->range.start != address ||
         (block->kind != BLOCK_POOLED && block->kind != BLOCK_DEVICE))
         return CUDA_ERROR_INVALID_VALUE;

@@ -4,7 +4,7 @@
 
 #include "block.h"
 
-#define SLAB_LIMIT (UINT64_C(1) << 20) /* blocks from here on get granules of their own */
+#define SLAB_LIMIT (UINT64_C(1) << 20) /* larger blocks get granules of their own */
 
 CUresult slab_take(struct block *block, uint64_t size); /* sets range and slab */
 void slab_give(struct block *block);                    /* clears it; the last one out gives the slab back */

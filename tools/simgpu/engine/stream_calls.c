@@ -80,6 +80,9 @@ CUresult stream_query(CUstream handle)
     result = stream_find(handle, &stream);
     if (result == CUDA_SUCCESS)
         result = capture_check_stream(stream);
+    if (result == CUDA_SUCCESS)
+        result =
+            capture_check_unsafe(); /* a query of any stream ends a capture (measured); a wait does not */
     if (result == CUDA_SUCCESS && !stream_pending(stream, &pending))
         result = CUDA_ERROR_OUT_OF_MEMORY;
     if (result == CUDA_SUCCESS) {

@@ -274,15 +274,16 @@ CUresult vmm_map(CUdeviceptr address, size_t size, size_t offset, CUmemGenericAl
     struct handle *handle;
     CUresult result;
 
-    if (address % PHYS_GRANULE || size == 0 || size % PHYS_GRANULE)
+    if (address % PHYS_GRANULE || size == 0)
         return CUDA_ERROR_INVALID_VALUE;
     lock_take();
     handle = handle_of(value);
-    if (!handle || size > handle->phys->size || !fits_reservation(address, size) ||
-        block_overlaps(address, size))
+    if (!handle)
         result = CUDA_ERROR_INVALID_VALUE;
     else if (offset != 0 || size != handle->phys->size)
         result = CUDA_ERROR_NOT_SUPPORTED;
+    else if (!fits_reservation(address, size) || block_overlaps(address, size))
+        result = CUDA_ERROR_INVALID_VALUE;
     else
         result = map(address, handle);
     lock_drop();
@@ -316,19 +317,24 @@ static void unmap(struct block *block)
     block_delete(block);
 }
 
+/* Whole mappings and nothing, in any order: what is not mapped is no error to unmap (measured), a part is. */
+static bool can_unmap(uint64_t address, uint64_t size)
+{
+    struct block *first = block_find(address), *last = block_find(address + size - 1);
+
+    return (!first || first->range.start == address) &&
+           (!last || last->range.start + last->range.size == address + size);
+}
+
 CUresult vmm_unmap(CUdeviceptr address, size_t size)
 {
     CUresult result = CUDA_ERROR_INVALID_VALUE;
+    struct block *block;
 
     lock_take();
-    if (size > 0 && whole_mappings(address, size)) {
-        while (size > 0) {
-            struct block *block = block_find(address);
-
-            address += block->range.size;
-            size -= block->range.size;
+    if (size > 0 && size % PHYS_GRANULE == 0 && fits_reservation(address, size) && can_unmap(address, size)) {
+        while ((block = block_next(address)) && block->range.start - address < size)
             unmap(block);
-        }
         result = CUDA_SUCCESS;
     }
     lock_drop();

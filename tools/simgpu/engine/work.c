@@ -139,6 +139,15 @@ static void write_value(const struct work_value *written)
                               memory_order_release);
 }
 
+static void raise_value(const struct work_value *raised)
+{
+    _Atomic uint64_t *at = (_Atomic uint64_t *)(uintptr_t)raised->address;
+    uint64_t seen = atomic_load(at);
+
+    while (seen < raised->value && !atomic_compare_exchange_weak(at, &seen, raised->value))
+        ;
+}
+
 static void await_value(const struct work_value *wanted)
 {
     struct timespec pause = {.tv_nsec = POLL_NS};
@@ -172,6 +181,9 @@ void work_run(const struct work *work)
         break;
     case WORK_WRITE:
         write_value(&work->value);
+        break;
+    case WORK_RAISE:
+        raise_value(&work->value);
         break;
     case WORK_AWAIT:
         await_value(&work->value);

@@ -21,6 +21,7 @@ enum work_kind {
     WORK_CALLBACK,
     WORK_KERNEL,
     WORK_WRITE,
+    WORK_RAISE,
     WORK_AWAIT
 };
 
@@ -39,7 +40,8 @@ struct work_fill {
     size_t pitch;
 };
 
-struct work_value { /* cuStreamWriteValue, cuStreamWaitValue */
+struct work_value { /* cuStreamWriteValue, cuStreamWaitValue; RAISE writes what is larger than what is there
+                     */
     CUdeviceptr address;
     uint64_t value;
     unsigned int flags;
