@@ -7,6 +7,6 @@ endforeach()
 target_include_directories(engine_core PUBLIC ${CMAKE_SOURCE_DIR}/interpose)
 target_link_libraries(engine_core PUBLIC gpucap_flags gpucap_cuda_headers Threads::Threads)
 
-foreach(name engine_ranges engine_pool engine_fence engine_faults engine_threads)
+foreach(name engine_ranges engine_pool engine_fence engine_faults engine_threads engine_replay)
   gpucap_test(${name} TIMEOUT 300 LIBS engine_core SOURCES ${name}.c)
 endforeach()

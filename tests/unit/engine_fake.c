@@ -324,6 +324,14 @@ bool fake_progress(unsigned stream)
     return any;
 }
 
+uint64_t fake_backlog(unsigned stream)
+{
+    lock();
+    const uint64_t count = fake.streams[stream].submitted - fake.streams[stream].done;
+    unlock();
+    return count;
+}
+
 bool fake_pending(uint64_t start, uint64_t bytes)
 {
     lock();

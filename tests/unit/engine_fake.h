@@ -67,6 +67,8 @@ bool fake_usable(uint64_t start, uint64_t bytes);
 void fake_work(unsigned stream, uint64_t start, uint64_t bytes, uint64_t block);
 /* The oldest work of a stream ends. False: there is none. */
 bool fake_progress(unsigned stream);
+/* How much work of a stream has not ended. */
+uint64_t fake_backlog(unsigned stream);
 /* Whether any work that has not ended touches these bytes. */
 bool fake_pending(uint64_t start, uint64_t bytes);
 /* A call that the driver refuses, or that destroys a capture, while one is open. */

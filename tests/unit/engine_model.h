@@ -7,7 +7,7 @@
 #include "pool.h"
 
 #define MODEL_BLOCKS 8192
-#define MODEL_SLACK  100 /* per mille */
+#define MODEL_SLACK  20 /* per mille: the default of the option */
 
 struct model_block {
     uint64_t address, bytes, name;

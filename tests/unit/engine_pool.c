@@ -75,7 +75,7 @@ static void live(struct life life)
 
 static void life_checked(void)
 {
-    live((struct life){ALL_DONE, 30000, 3000, 1, 16 * GIB, 28});
+    live((struct life){ALL_DONE, 12000, 3000, 1, 16 * GIB, 28});
 }
 
 static void test_blocks_never_overlap_and_are_always_backed(void)
@@ -85,7 +85,7 @@ static void test_blocks_never_overlap_and_are_always_backed(void)
 
 static void life_small(void)
 {
-    live((struct life){ALL_DONE, 600000, 40000, 5000, 2 * GIB, 21});
+    live((struct life){ALL_DONE, 240000, 40000, 5000, 2 * GIB, 21});
 }
 
 static void test_small_blocks_add_up_over_a_long_life(void)
@@ -95,7 +95,7 @@ static void test_small_blocks_add_up_over_a_long_life(void)
 
 static void life_tight(void)
 {
-    live((struct life){ALL_DONE, 200000, 2000, 100, 300 * MIB, 27});
+    live((struct life){ALL_DONE, 80000, 2000, 100, 300 * MIB, 27});
 }
 
 static void test_a_request_is_refused_only_if_it_cannot_be_met(void)
@@ -105,7 +105,7 @@ static void test_a_request_is_refused_only_if_it_cannot_be_met(void)
 
 static void life_one_stream(void)
 {
-    live((struct life){ONE_STREAM, 200000, 2000, 100, 1 * GIB, 27});
+    live((struct life){ONE_STREAM, 80000, 2000, 100, 1 * GIB, 27});
 }
 
 static void test_with_one_stream_nothing_is_unmapped_before_its_work_is_done(void)
@@ -115,7 +115,7 @@ static void test_with_one_stream_nothing_is_unmapped_before_its_work_is_done(voi
 
 static void life_many_streams(void)
 {
-    live((struct life){MANY_STREAMS, 200000, 2000, 100, 1 * GIB, 27});
+    live((struct life){MANY_STREAMS, 80000, 2000, 100, 1 * GIB, 27});
 }
 
 static void test_with_many_streams_nothing_is_handed_out_before_its_work_is_done(void)
