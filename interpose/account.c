@@ -1,6 +1,7 @@
 /* account: see account.h. */
 #include "account.h"
 
+#include <errno.h>
 #include <string.h>
 #include <time.h>
 
@@ -31,8 +32,9 @@ static void take_in(struct account *account, int rc, uint64_t bytes, uint64_t gr
     account->state.unmeasured = account->granted - granted_before;
 }
 
-/* Asks the driver and takes the answer in. Called without the lock. */
-static void measure(struct account *account)
+/* Asks the driver and takes the answer in. Called without the lock. An estimate is good enough to grant by,
+ * not to refuse by. */
+static void measure(struct account *account, bool exact)
 {
     uint64_t bytes = 0;
 
@@ -41,13 +43,19 @@ static void measure(struct account *account)
     const uint64_t granted_before = account->granted, touches_before = account->touches;
     pthread_mutex_unlock(&account->lock);
 
-    int rc = account->measure(account->context, &bytes);
+    int rc = -ENODATA;
+    if (!exact && account->estimate)
+        rc = account->estimate(account->context, &bytes);
+    exact = rc != 0;
+    if (exact)
+        rc = account->measure(account->context, &bytes);
 
     pthread_mutex_lock(&account->lock);
     /* A later question may have been answered first; an older figure must not hide what was freed in between.
      */
     if (number > account->newest) {
         account->newest = number;
+        account->exact = exact;
         take_in(account, rc, bytes, granted_before);
         account->state.stale = account->touches != touches_before;
     }
@@ -86,6 +94,12 @@ static bool take(struct account *account, uint64_t need, uint64_t reserve)
             pthread_mutex_unlock(&account->lock);
             return true;
         case LIMIT_REFUSE:
+            if (!account->exact && fresh) {
+                pthread_mutex_unlock(&account->lock);
+                measure(account, true);
+                pthread_mutex_lock(&account->lock);
+                break;
+            }
             account->refused++;
             pthread_mutex_unlock(&account->lock);
             return false;
@@ -95,7 +109,7 @@ static bool take(struct account *account, uint64_t need, uint64_t reserve)
             break;
         case LIMIT_MEASURE:
             pthread_mutex_unlock(&account->lock);
-            measure(account);
+            measure(account, false);
             fresh = true;
             pthread_mutex_lock(&account->lock);
             break;
@@ -157,7 +171,7 @@ struct account_view account_view(struct account *account)
 {
     struct account_view view;
 
-    measure(account);
+    measure(account, true);
     pthread_mutex_lock(&account->lock);
     view.limit = account->state.limit;
     view.room = limit_room(&account->state);

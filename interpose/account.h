@@ -26,6 +26,9 @@ struct account {
     /* set once: what this process uses by the driver's own figure; 0 or -errno */
     int (*measure)(void *context, uint64_t *bytes);
     void *context;
+    /* set after account_init, or NULL: a figure that is quick to get and never too low; 0 or -errno */
+    int (*estimate)(void *context, uint64_t *bytes);
+    bool exact; /* guarded by lock: the last figure was not an estimate */
 };
 
 /* What a process's context is taken for where nobody can tell: 518 MiB were measured on an H200, and growth.

@@ -4,6 +4,8 @@
 #include <errno.h>
 #include <string.h>
 
+#include "log.h"
+
 /* ---- who submits work ---- */
 
 _Thread_local uintptr_t fence_last_stream;
@@ -72,6 +74,13 @@ void fence_trust_nothing(void)
     pthread_mutex_unlock(&work_lock);
     if (!before)
         drain();
+}
+
+void fence_unknown(const char *name)
+{
+    if (fence_one_stream())
+        log_info("%s is not known to gpucap: work may go unseen, so freed blocks wait for events", name);
+    fence_trust_nothing();
 }
 
 void fence_stream_ends(CUstream stream)

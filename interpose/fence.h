@@ -57,6 +57,7 @@ void fence_stream_ends(CUstream stream);
 
 /* An entry point that we do not know has been handed out, or a second context made. */
 void fence_trust_nothing(void);
+void fence_unknown(const char *name);
 
 /* A capture has begun (+1: before the driver is told) or ended (-1: after) somewhere in the process. */
 void fence_capture(int change);

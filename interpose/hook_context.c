@@ -13,7 +13,8 @@
         if (result_ == CUDA_SUCCESS) {                                                                       \
             result_ = (call);                                                                                \
             route_grown(&growth_);                                                                           \
-            if (result_ == CUDA_SUCCESS && (result_ = route_context_made(ordinal)) != CUDA_SUCCESS)          \
+            if (result_ == CUDA_SUCCESS &&                                                                   \
+                (result_ = route_context_made(ordinal, *context)) != CUDA_SUCCESS)                           \
                 undo;                                                                                        \
         }                                                                                                    \
         result_;                                                                                             \

@@ -36,8 +36,9 @@ CUresult cuInit(unsigned int flags)
     case LIBRARY_REFUSE:
         return CUDA_ERROR_NOT_PERMITTED;
     case LIBRARY_ON:
-        if (options_any_limit(library_options()))
-            measure_start(); /* runs while the driver starts */
+        /* Where NVML may list us under another number, it must see the cards before our context is there. */
+        if (options_any_limit(library_options()) && !measure_knows_pid())
+            measure_start();
         break;
     case LIBRARY_PASS:
         break;

@@ -10,8 +10,11 @@ CUresult cuMemAlloc_v2(CUdeviceptr *address, size_t bytes)
     if (route_pool_alloc(address, bytes, &result))
         return result;
     result = route_enter(&ticket, BLOCKS_LINEAR, bytes);
-    if (result != CUDA_SUCCESS)
+    if (result != CUDA_SUCCESS) {
+        if (address)
+            *address = 0; /* as the driver leaves it */
         return result;
+    }
     result = driver.cuMemAlloc_v2(address, bytes);
     return route_leave(&ticket, result, result == CUDA_SUCCESS ? *address : 0);
 }

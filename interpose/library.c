@@ -12,7 +12,7 @@
 #include "pools.h"
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
-static atomic_int mode = LIBRARY_PASS;
+atomic_int library_state = -1;
 static atomic_bool started; /* CUDA, in this process */
 static struct options options;
 
@@ -40,47 +40,53 @@ static void after_fork_child(void)
     after_fork_parent();
     driver_after_fork();
     if (atomic_load(&started))
-        atomic_store(&mode, LIBRARY_PASS);
+        atomic_store(&library_state, LIBRARY_PASS);
 }
 
 /* From here on we call nothing of the driver by ourselves; what the program calls goes straight through. */
 static void at_exit(void)
 {
-    atomic_store(&mode, LIBRARY_PASS);
+    pools_report();
+    atomic_store(&library_state, LIBRARY_PASS);
 }
 
-static void begin(void)
+/* What the options ask for. */
+static enum library_mode set_up(void)
 {
     char error[OPTIONS_ERROR_MAX], path[OPTIONS_PATH_MAX];
     struct options_places places = options_places_here(path);
 
     if (options_load(&options, &places, error)) {
         log_error("%s; CUDA is refused, so that the program does not run without its limit", error);
-        atomic_store(&mode, LIBRARY_REFUSE);
-        return;
+        return LIBRARY_REFUSE;
     }
     log_set(options.log);
     if (!options_any_limit(&options) && !options.pool)
-        return;
+        return LIBRARY_PASS;
     device_setup(&options);
     pools_setup(&options);
     if (pthread_atfork(before_fork, after_fork_parent, after_fork_child) || atexit(at_exit)) {
         log_error("no memory to set up; CUDA is refused, so that the program does not run without its limit");
-        atomic_store(&mode, LIBRARY_REFUSE);
-        return;
+        return LIBRARY_REFUSE;
     }
-    atomic_store(&mode, LIBRARY_ON);
+    return LIBRARY_ON;
 }
 
-enum library_mode library_mode(void)
+static void begin(void)
+{
+    atomic_store_explicit(&library_state, set_up(), memory_order_release);
+}
+
+enum library_mode library_begin(void)
 {
     pthread_once(&once, begin);
-    return (enum library_mode)atomic_load_explicit(&mode, memory_order_acquire);
+    return (enum library_mode)atomic_load_explicit(&library_state, memory_order_acquire);
 }
 
 const struct options *library_options(void)
 {
-    pthread_once(&once, begin);
+    if (__builtin_expect(atomic_load_explicit(&library_state, memory_order_acquire) < 0, 0))
+        library_begin();
     return &options;
 }
 

@@ -3,6 +3,8 @@
 #ifndef GPUCAP_LIBRARY_H
 #define GPUCAP_LIBRARY_H
 
+#include <stdatomic.h>
+
 #include "options.h"
 
 enum library_mode {
@@ -12,8 +14,16 @@ enum library_mode {
     LIBRARY_REFUSE, /* limits were asked for and cannot hold: CUDA does not start */
 };
 
+extern atomic_int library_state; /* the mode, once the options have been read; negative before */
+enum library_mode library_begin(void);
+
 /* The mode; the first call reads the options. */
-enum library_mode library_mode(void);
+static inline enum library_mode library_mode(void)
+{
+    const int state = atomic_load_explicit(&library_state, memory_order_acquire);
+
+    return __builtin_expect(state >= 0, 1) ? (enum library_mode)state : library_begin();
+}
 
 /* The options in force. */
 const struct options *library_options(void);

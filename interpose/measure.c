@@ -223,6 +223,15 @@ static int start_quietly(void)
     return rc;
 }
 
+bool measure_knows_pid(void)
+{
+    static const char first[] = "pid:[4026531836]"; /* the kernel's fixed number of the first namespace */
+    char link[sizeof first];
+
+    return readlink("/proc/self/ns/pid", link, sizeof link) == (ssize_t)sizeof first - 1 &&
+           !memcmp(link, first, sizeof first - 1);
+}
+
 void measure_start(void)
 {
     if (atomic_load(&state) != IDLE || !advance(IDLE, LOADING))

@@ -9,7 +9,11 @@
 #define GPUCAP_MEASURE_H
 
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdint.h>
+
+/* True where NVML lists this process under its own number for sure: outside of every container. */
+bool measure_knows_pid(void);
 
 /* Begins, once; later calls do nothing. */
 void measure_start(void);

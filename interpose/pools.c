@@ -202,6 +202,25 @@ uint64_t pools_reclaimable(CUdevice ordinal)
     return sum.bytes;
 }
 
+static void report(struct pool *pool, void *unused)
+{
+    struct pool_stats s = pool_stats(pool);
+    char live[SIZE_TEXT], physical[SIZE_TEXT];
+
+    (void)unused;
+    log_info(
+        "pool of device %d: peak live %s, peak held %s, %llu hits, %llu stitches of %llu chunks, %llu grows, "
+        "%llu waits, one stream %s",
+        pool->ordinal, size_format(s.peak_live, live), size_format(s.peak_physical, physical),
+        (unsigned long long)s.hits, (unsigned long long)s.stitches, (unsigned long long)s.stitched_chunks,
+        (unsigned long long)s.grows, (unsigned long long)s.waits, fence_one_stream() ? "yes" : "no");
+}
+
+void pools_report(void)
+{
+    pools_each(report, NULL);
+}
+
 /* Rank: the registry, then each pool, then its fence. */
 void pools_lock_for_fork(void)
 {

@@ -33,6 +33,9 @@ uint64_t pools_reclaimable(CUdevice ordinal);
 /* Visits every pool. */
 void pools_each(void (*visit)(struct pool *pool, void *argument), void *argument);
 
+/* Says on stderr, at level info, what each pool did. */
+void pools_report(void);
+
 void pools_lock_for_fork(void);
 void pools_unlock_after_fork(void);
 

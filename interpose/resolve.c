@@ -152,5 +152,5 @@ void resolve_passed_on(const char *name)
 {
     /* "cuMem...", not "cublas..." or "cudnn...", which reach the driver through entry points of their own. */
     if (name[0] == 'c' && name[1] == 'u' && name[2] >= 'A' && name[2] <= 'Z' && !hooks_quiet(name))
-        fence_trust_nothing();
+        fence_unknown(name);
 }

@@ -225,22 +225,41 @@ CUresult route_freed(const struct route_release *release, CUresult result)
     return result;
 }
 
-CUresult route_context_made(CUdevice ordinal)
+/* All that is used on the card, by whomever; the largest number if that cannot be told. */
+static uint64_t card_used(CUcontext context)
+{
+    size_t free_bytes, total;
+    uint64_t used = UINT64_MAX;
+
+    if (driver.cuCtxPushCurrent_v2(context) != CUDA_SUCCESS)
+        return used;
+    if (driver.cuMemGetInfo_v2(&free_bytes, &total) == CUDA_SUCCESS && free_bytes <= total)
+        used = total - free_bytes;
+    driver.cuCtxPopCurrent_v2(&context);
+    return used;
+}
+
+CUresult route_context_made(CUdevice ordinal, CUcontext context)
 {
     struct device *device;
-    uint64_t none = 0;
+    uint64_t none = 0, used;
 
     if (!route_active() || !(device = device_get(ordinal)))
         return CUDA_SUCCESS;
-    struct account_view view = account_view(&device->account);
-    if (view.used > view.limit) {
-        char used[SIZE_TEXT], limit[SIZE_TEXT];
+    account_touch(&device->account);
+    used = card_used(context);
+    if (used > device->limit)
+        used = account_view(&device->account).used;
+    if (used > device->limit) {
+        char bytes[SIZE_TEXT], limit[SIZE_TEXT];
 
         log_error("the CUDA context on device %d makes this process use %s, and its limit is %s: raise max",
-                  ordinal, size_format(view.used, used), size_format(view.limit, limit));
+                  ordinal, size_format(used, bytes), size_format(device->limit, limit));
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
-    atomic_compare_exchange_strong(&device->context_bytes, &none, view.used);
+    if (used > ACCOUNT_CONTEXT_GUESS) /* others are on the card */
+        used = ACCOUNT_CONTEXT_GUESS;
+    atomic_compare_exchange_strong(&device->context_bytes, &none, used);
     return CUDA_SUCCESS;
 }
 
@@ -329,10 +348,10 @@ static CUresult ask_about_capture(void)
     return result == CUDA_ERROR_OUT_OF_MEMORY ? CUDA_SUCCESS : result;
 }
 
-static CUresult refuse_pooled(const struct pool *pool, uint64_t bytes)
+/* The driver says no, and to the program's own output, which a refusal changes. */
+static CUresult refuse_pooled(const struct pool *pool, CUdeviceptr *address, uint64_t bytes)
 {
-    CUdeviceptr address = 0;
-    CUresult result = driver.cuMemAlloc_v2(&address, NEVER_FITS);
+    CUresult result = driver.cuMemAlloc_v2(address, NEVER_FITS);
     char asked[SIZE_TEXT];
 
     log_info("out of memory on device %d: asked for %s", pool->ordinal, size_format(bytes, asked));
@@ -359,7 +378,7 @@ bool route_pool_alloc(CUdeviceptr *address, size_t bytes, CUresult *result)
         return true;
     if (pool_alloc(pool, bytes, &start) &&
         !(others_let_go(pool, bytes) && pool_alloc(pool, bytes, &start) == 0)) {
-        *result = refuse_pooled(pool, bytes);
+        *result = refuse_pooled(pool, address, bytes);
         return true;
     }
     *address = start;
@@ -387,24 +406,35 @@ static CUresult wait_as_native(const struct pool *pool)
     return result;
 }
 
+/* A free that must wait first: only for a block that is one. */
+static CUresult free_after_wait(struct pool *pool, CUdeviceptr address)
+{
+    struct pool_block block;
+    CUresult result;
+
+    if (pool_block(pool, address, false, &block))
+        return CUDA_ERROR_INVALID_VALUE;
+    result = ask_about_capture();
+    if (result != CUDA_SUCCESS)
+        return result;
+    /* Nothing can be waited for while a capture is open; then the fence decides when the block is free. */
+    const bool wait = !library_options()->deferred && !fence_capturing();
+    if (wait)
+        result = wait_as_native(pool);
+    if (result != CUDA_SUCCESS)
+        return result;
+    return pool_free(pool, address, wait) ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+}
+
 bool route_pool_free(CUdeviceptr address, bool ordered, CUresult *result)
 {
     struct pool *pool = address && route_active() ? pools_of(address) : NULL;
-    struct pool_block block;
 
     if (!pool)
         return false;
-    *result = CUDA_ERROR_INVALID_VALUE;
-    if (pool_block(pool, address, false, &block))
-        return true;
-    *result = ordered ? CUDA_SUCCESS : ask_about_capture();
-    if (*result != CUDA_SUCCESS)
-        return true;
-    /* Nothing can be waited for while a capture is open; then the fence decides when the block is free. */
-    const bool wait = !ordered && !library_options()->deferred && !fence_capturing();
-    if (wait && (*result = wait_as_native(pool)) != CUDA_SUCCESS)
-        return true;
-    if (pool_free(pool, address, wait))
-        *result = CUDA_ERROR_INVALID_VALUE;
+    if (!ordered && (fence_capturing() || !(library_options()->deferred || fence_idle())))
+        *result = free_after_wait(pool, address);
+    else
+        *result = pool_free(pool, address, false) ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
     return true;
 }

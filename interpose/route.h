@@ -52,7 +52,7 @@ CUresult route_grow_context(struct route_growth *growth, CUdevice ordinal);
 void route_grown(const struct route_growth *growth);
 
 /* A context has been made: counts its own bytes. Not CUDA_SUCCESS if they do not fit the limit. */
-CUresult route_context_made(CUdevice ordinal);
+CUresult route_context_made(CUdevice ordinal, CUcontext context);
 /* A context has ended, and the memory in it. */
 void route_context_ended(const void *context);
 
