@@ -88,7 +88,7 @@ cudaError_t cudaFreeArray(cudaArray_t array)
 cudaError_t cudaArrayGetInfo(struct cudaChannelFormatDesc *desc, struct cudaExtent *extent,
                              unsigned int *flags, cudaArray_t array)
 {
-    CUDA_ARRAY3D_DESCRIPTOR d;
+    CUDA_ARRAY3D_DESCRIPTOR d = {0};
     cudaError_t error = CUDART_IN_CONTEXT(DRV(cuArray3DGetDescriptor)(&d, (CUarray)array));
     if (error)
         return error;

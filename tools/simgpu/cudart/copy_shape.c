@@ -51,7 +51,7 @@ CUresult copy_shape_2d(CUDA_MEMCPY2D *out, struct copy_end to, struct copy_end f
 
 static CUresult element_size(CUarray array, size_t *out)
 {
-    CUDA_ARRAY3D_DESCRIPTOR d;
+    CUDA_ARRAY3D_DESCRIPTOR d = {0};
     CUresult result = DRV(cuArray3DGetDescriptor)(&d, array);
     if (result)
         return result;

@@ -25,7 +25,7 @@ cudaError_t cudaDeviceGetPCIBusId(char *bus_id, int length, int device)
 
 cudaError_t cudaDeviceGetByPCIBusId(int *device, const char *bus_id)
 {
-    CUdevice handle;
+    CUdevice handle = 0;
     if (!device || !bus_id)
         return cudart_end(cudaErrorInvalidValue);
     cudaError_t error = CUDART_WITH_DRIVER(DRV(cuDeviceGetByPCIBusId)(&handle, bus_id));
