@@ -108,6 +108,7 @@ static CUresult begin(struct CUctx_st *context, unsigned int flags)
 static void end(struct CUctx_st *context)
 {
     context->alive = false;
+    context->ending = true;
     stream_wait_context(context);
     kernel_end_context(context);
     array_end_context(context);
@@ -115,6 +116,8 @@ static void end(struct CUctx_st *context)
     stream_end_context(context);
     alloc_end_context(context);
     card_uncharge(device_get(context->device)->card, device_info(context->device)->context_bytes);
+    context->ending = false;
+    lock_wake();
 }
 
 CUresult context_create(CUcontext *out, unsigned int flags, CUdevice ordinal)
@@ -432,6 +435,8 @@ CUresult primary_retain(CUcontext *out, CUdevice ordinal)
     lock_take();
     if (!device->primary)
         result = make_primary(device, ordinal);
+    while (result == CUDA_SUCCESS && device->primary->ending)
+        lock_wait();
     if (result == CUDA_SUCCESS && !device->primary->alive)
         result = begin(device->primary, device->primary_flags);
     if (result == CUDA_SUCCESS) {

@@ -18,6 +18,7 @@ struct CUctx_st {
     CUdevice device;
     uint64_t id;
     bool alive;
+    bool ending; /* waits for its work, then gives everything back: nobody may begin it again meanwhile */
     bool primary;
     unsigned int flags;
     unsigned int retained; /* primary only */

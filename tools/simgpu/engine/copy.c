@@ -37,28 +37,34 @@ static bool must_sync(uint64_t address)
 
 /* ---- submitting ---- */
 
-/* Stages, waits and orders as the driver does for this kind of copy. Takes over the work. Lock held. */
-static CUresult submit_copy(struct CUstream_st *stream, struct work *work, enum copy_wait wait)
+/* Where one end of a copy is, as far as waiting goes. */
+enum place { PLACE_DEVICE, PLACE_PINNED, PLACE_PAGEABLE };
+
+static enum place place_of(uint64_t address)
 {
-    uint64_t from = (uint64_t)(uintptr_t)work->copy.from, to = (uint64_t)(uintptr_t)work->copy.to;
-    bool to_pageable = !is_known(to), from_pageable = !is_known(from);
-    bool host_waits =
-        to_pageable || (wait == COPY_SYNC && (from_pageable || must_sync(from) || must_sync(to)));
-    CUresult result = CUDA_SUCCESS;
+    struct block *block = block_find(address);
 
-    if (wait == COPY_SYNC && !host_waits) {
-        struct block *a = block_find(from), *b = block_find(to);
+    if (!block)
+        return PLACE_PAGEABLE;
+    return block->kind == BLOCK_HOST || block->kind == BLOCK_REGISTERED ? PLACE_PINNED : PLACE_DEVICE;
+}
 
-        host_waits = a->kind == BLOCK_HOST || a->kind == BLOCK_REGISTERED || b->kind == BLOCK_HOST ||
-                     b->kind == BLOCK_REGISTERED;
-    }
-    if (from_pageable && !host_waits && !stream->capture && !work_stage(work))
-        result = CUDA_ERROR_OUT_OF_MEMORY;
-    if (result != CUDA_SUCCESS) {
+/* Stages, waits and orders as the driver does for this kind of copy. Takes over the work. Lock held. */
+static CUresult submit_copy(struct CUstream_st *stream, struct work *work, enum place to, enum place from,
+                            enum copy_wait wait)
+{
+    bool told =
+        must_sync((uint64_t)(uintptr_t)work->copy.from) || must_sync((uint64_t)(uintptr_t)work->copy.to);
+    bool on_device = to == PLACE_DEVICE && from == PLACE_DEVICE;
+    bool host_waits = to == PLACE_PAGEABLE || (wait == COPY_SYNC && (told || !on_device));
+
+    if (stream->capture)
+        return stream_submit(stream, work, false);
+    if (from == PLACE_PAGEABLE && !host_waits && !work_stage(work)) {
         work_delete(work);
-        return result;
+        return CUDA_ERROR_OUT_OF_MEMORY;
     }
-    return stream_submit(stream, work, host_waits && !stream->capture);
+    return stream_submit(stream, work, host_waits);
 }
 
 static bool good_side(uint64_t address, enum copy_side side, size_t size)
@@ -90,7 +96,8 @@ CUresult copy_linear(uint64_t to, enum copy_side to_side, uint64_t from, enum co
                                                 .width = size,
                                                 .height = 1,
                                                 .depth = 1};
-            result = work ? submit_copy(stream, work, wait) : CUDA_ERROR_OUT_OF_MEMORY;
+            result = work ? submit_copy(stream, work, place_of(to), place_of(from), wait)
+                          : CUDA_ERROR_OUT_OF_MEMORY;
         }
     }
     lock_drop();
@@ -160,6 +167,12 @@ static CUresult make_work(const struct end *to, const struct end *from, size_t w
     return CUDA_SUCCESS;
 }
 
+/* An array is on the device, though it has no address that the program knows. */
+static enum place place_of_end(const struct end *end, const void *start)
+{
+    return end->type == CU_MEMORYTYPE_ARRAY ? PLACE_DEVICE : place_of((uint64_t)(uintptr_t)start);
+}
+
 static CUresult copy_ends(const struct end *to, const struct end *from, size_t width, size_t height,
                           size_t depth, CUstream handle, enum copy_wait wait)
 {
@@ -172,7 +185,8 @@ static CUresult copy_ends(const struct end *to, const struct end *from, size_t w
     if (result == CUDA_SUCCESS && width > 0 && height > 0 && depth > 0) {
         result = make_work(to, from, width, height, depth, &work);
         if (result == CUDA_SUCCESS)
-            result = submit_copy(stream, work, wait);
+            result = submit_copy(stream, work, place_of_end(to, work->copy.to),
+                                 place_of_end(from, work->copy.from), wait);
     }
     lock_drop();
     return result;

@@ -278,11 +278,9 @@ CUresult vmm_map(CUdeviceptr address, size_t size, size_t offset, CUmemGenericAl
         return CUDA_ERROR_INVALID_VALUE;
     lock_take();
     handle = handle_of(value);
-    if (!handle)
-        result = CUDA_ERROR_INVALID_VALUE;
-    else if (offset != 0 || size != handle->phys->size)
+    if (handle && (offset != 0 || size != handle->phys->size))
         result = CUDA_ERROR_NOT_SUPPORTED;
-    else if (!fits_reservation(address, size) || block_overlaps(address, size))
+    else if (!handle || !fits_reservation(address, size) || block_overlaps(address, size))
         result = CUDA_ERROR_INVALID_VALUE;
     else
         result = map(address, handle);
