@@ -5,9 +5,12 @@
 #include <errno.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <time.h>
 
 #define FIRST_CAPACITY 4096 /* blocks in the table by address; a power of two */
+#define ID_BITS        48 /* numbers of blocks in one pool's life; above them stands the number of the pool */
+
+atomic_uint pool_pinned_frees;
+static _Atomic uint64_t pools_opened;
 
 /* ---- blocks by address ---- */
 
@@ -97,6 +100,7 @@ int pool_open(struct pool *pool, CUcontext context, CUdevice ordinal, const stru
     pool->ordinal = ordinal;
     pool->budget = *budget;
     pool->slack_permille = slack_permille;
+    pool->next_id = atomic_fetch_add(&pools_opened, 1) << ID_BITS;
     int rc = vmm_open(&pool->vmm, ordinal);
     if (rc)
         return rc;
@@ -156,14 +160,61 @@ static int prepare(struct pool *pool)
     return rc ? rc : table_prepare(pool);
 }
 
+/* ---- warm blocks ---- */
+
+/* A warm block stays a live range, so that it is neither joined nor split, but no block of the program's. */
+static struct range *take_warm(struct pool *pool, uint64_t size)
+{
+    for (unsigned i = 0; i < pool->warm_count; i++) {
+        struct range *range = pool->warm[i];
+
+        if (range->bytes == size) {
+            pool->warm[i] = pool->warm[--pool->warm_count];
+            pool->warm_bytes -= size;
+            return range;
+        }
+    }
+    return NULL;
+}
+
+static void keep_warm(struct pool *pool, struct range *range, uint64_t epoch)
+{
+    unsigned place = pool->warm_count;
+
+    if (place < POOL_WARM) {
+        pool->warm_count++;
+    } else {
+        place = pool->warm_next++ % POOL_WARM;
+        pool->warm_bytes -= pool->warm[place]->bytes;
+        ranges_give(&pool->ranges, pool->warm[place], pool->warm[place]->epoch);
+    }
+    range->epoch = epoch;
+    pool->warm[place] = range;
+    pool->warm_bytes += range->bytes;
+}
+
+bool pool_cool_down(struct pool *pool)
+{
+    const bool any = pool->warm_count != 0;
+
+    while (pool->warm_count) {
+        struct range *range = pool->warm[--pool->warm_count];
+
+        ranges_give(&pool->ranges, range, range->epoch);
+    }
+    pool->warm_bytes = 0;
+    return any;
+}
+
 static void enter_block(struct pool *pool, struct range *range, uint64_t asked)
 {
     range->asked = asked;
     range->id = ++pool->next_id;
     table_put(pool, range);
     pool->table_count++;
-    if (pool->ranges.live_bytes - pool->pending_bytes > pool->peak_live)
-        pool->peak_live = pool->ranges.live_bytes - pool->pending_bytes;
+    const uint64_t live = pool->ranges.live_bytes - pool->pending_bytes - pool->warm_bytes;
+    if (live > pool->peak_live)
+        pool->peak_live = live;
 }
 
 int pool_alloc(struct pool *pool, uint64_t bytes, uint64_t *address)
@@ -174,7 +225,11 @@ int pool_alloc(struct pool *pool, uint64_t bytes, uint64_t *address)
 
     pthread_mutex_lock(&pool->lock);
     int rc = prepare(pool);
-    struct range *range = rc ? NULL : ranges_take(&pool->ranges, size);
+    struct range *range = rc ? NULL : take_warm(pool, size);
+    if (!range && rc == 0)
+        range = ranges_take(&pool->ranges, size);
+    if (!range && rc == 0 && pool_cool_down(pool))
+        range = ranges_take(&pool->ranges, size);
     if (range)
         pool->hits++;
     else if (rc == 0)
@@ -194,14 +249,6 @@ int pool_alloc(struct pool *pool, uint64_t bytes, uint64_t *address)
 
 /* ---- release ---- */
 
-static uint64_t now_ns(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC_COARSE, &t);
-    return (uint64_t)t.tv_sec * 1000000000U + (uint64_t)t.tv_nsec;
-}
-
 static void put_off(struct pool *pool, struct range *range, uint64_t epoch)
 {
     range->epoch = epoch;
@@ -209,6 +256,16 @@ static void put_off(struct pool *pool, struct range *range, uint64_t epoch)
     *(pool->pending_last ? &pool->pending_last->newer : &pool->pending) = range;
     pool->pending_last = range;
     pool->pending_bytes += range->bytes;
+}
+
+static void let_go(struct pool *pool, struct range *range, bool done)
+{
+    const uint64_t epoch = done ? 0 : fence_epoch(&pool->fence);
+
+    if (epoch == 0 || fence_one_stream())
+        keep_warm(pool, range, epoch);
+    else
+        put_off(pool, range, epoch);
 }
 
 int pool_free(struct pool *pool, uint64_t address, bool done)
@@ -221,17 +278,13 @@ int pool_free(struct pool *pool, uint64_t address, bool done)
     }
     struct range *range = entry->range;
     table_erase(pool, entry);
-    pool->last_change_ns = now_ns();
+    pool->frees++;
     if (range->pins) {
         /* The program's block is gone, but its memory belongs to somebody else as well: it stays as it is. */
         range->asked = 0;
+        atomic_fetch_add(&pool_pinned_frees, 1);
     } else {
-        const uint64_t epoch = done ? 0 : fence_epoch(&pool->fence);
-
-        if (epoch == 0 || fence_one_stream())
-            ranges_give(&pool->ranges, range, epoch);
-        else
-            put_off(pool, range, epoch);
+        let_go(pool, range, done);
     }
     pthread_mutex_unlock(&pool->lock);
     return 0;
@@ -247,6 +300,27 @@ int pool_pin(struct pool *pool, uint64_t address)
     return entry ? 0 : -EINVAL;
 }
 
+int pool_unpin(struct pool *pool, uint64_t address)
+{
+    pthread_mutex_lock(&pool->lock);
+    struct range *range = ranges_at(&pool->ranges, address);
+    const bool pinned = range && range->state == RANGE_LIVE && range->start == address && range->pins;
+    if (pinned && --range->pins == 0 && !range->asked)
+        let_go(pool, range, false);
+    pthread_mutex_unlock(&pool->lock);
+    return pinned ? 0 : -EINVAL;
+}
+
+int pool_set_sync_memops(struct pool *pool, uint64_t address, bool on)
+{
+    pthread_mutex_lock(&pool->lock);
+    struct pool_entry *entry = table_find(pool, address);
+    if (entry)
+        entry->range->sync_memops = on;
+    pthread_mutex_unlock(&pool->lock);
+    return entry ? 0 : -EINVAL;
+}
+
 int pool_block(struct pool *pool, uint64_t address, bool inside, struct pool_block *block)
 {
     pthread_mutex_lock(&pool->lock);
@@ -258,7 +332,7 @@ int pool_block(struct pool *pool, uint64_t address, bool inside, struct pool_blo
             range = NULL;
     }
     if (range)
-        *block = (struct pool_block){range->start, range->asked, range->id, range->pins};
+        *block = (struct pool_block){range->start, range->asked, range->id, range->pins, range->sync_memops};
     pthread_mutex_unlock(&pool->lock);
     return range ? 0 : -EINVAL;
 }
@@ -271,10 +345,11 @@ struct pool_stats pool_stats(struct pool *pool)
 
     pthread_mutex_lock(&pool->lock);
     const struct vmm *vmm = &pool->vmm;
+    pool_cool_down(pool);
     s = (struct pool_stats){
-        .live = pool->ranges.live_bytes - pool->pending_bytes,
+        .live = pool->ranges.live_bytes - pool->pending_bytes - pool->warm_bytes,
         .live_count = pool->table_count,
-        .cached = pool->ranges.free_bytes,
+        .cached = pool->ranges.free_bytes + pool->warm_bytes,
         .pending = pool->pending_bytes,
         .physical = vmm->physical,
         .peak_live = pool->peak_live,
@@ -300,6 +375,7 @@ struct pool_stats pool_stats(struct pool *pool)
 uint64_t pool_reclaimable(struct pool *pool)
 {
     pthread_mutex_lock(&pool->lock);
+    pool_cool_down(pool);
     uint64_t bytes = pool_whole_bytes(pool, UINT64_MAX);
     pthread_mutex_unlock(&pool->lock);
     return bytes;

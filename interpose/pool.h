@@ -37,6 +37,9 @@ struct pool_stats {
     uint64_t driver_calls; /* create, map, access, unmap, release */
 };
 
+#define POOL_WARM                                                                                            \
+    8 /* blocks that a program frees and asks for again at once; more would cost more to look through */
+
 struct pool_entry {
     uint64_t address;
     struct range *range;
@@ -61,7 +64,10 @@ struct pool {
     uint64_t *homes;          /* where they came from */
     uint64_t chunk_capacity;
     uint64_t next_id;
-    uint64_t last_change_ns; /* when memory last came free, for giving back */
+    struct range *warm[POOL_WARM]; /* free, but kept whole for the next request of exactly their size */
+    unsigned warm_count, warm_next;
+    uint64_t warm_bytes;
+    uint64_t frees; /* ever, so that a watcher sees whether anything changed */
     uint64_t peak_live, peak_physical, hits, stitches, stitched, grows, waits, trims;
 };
 
@@ -76,17 +82,36 @@ int pool_alloc(struct pool *pool, uint64_t bytes, uint64_t *address);
 
 /* A block by its address. 0, or -EINVAL if it is not the beginning of a live block. */
 struct pool_block {
-    uint64_t address, asked, id;
+    uint64_t address, asked, id; /* no two blocks of the process ever have the same id */
     uint32_t pins;
+    bool sync_memops; /* what pool_set_sync_memops has set */
 };
 int pool_block(struct pool *pool, uint64_t address, bool inside, struct pool_block *block);
 
 /* Frees a block: done is true if all work on it is known to be done. 0 or -EINVAL. */
 int pool_free(struct pool *pool, uint64_t address, bool done);
 
-/* Somebody else holds the backing of the block: from now on it is never unmapped, moved or reused. 0 or
- * -EINVAL. */
+/* Somebody else holds the backing of the block: it is never unmapped, moved or reused until the pin is taken
+ * away, also when the program frees it. 0 or -EINVAL. */
 int pool_pin(struct pool *pool, uint64_t address);
+/* Takes a pin away; if it was the last of a block that has been freed, its memory is free now. 0 or -EINVAL.
+ */
+int pool_unpin(struct pool *pool, uint64_t address);
+/* Counts frees of pinned blocks, of all pools; whoever has pinned them may want to look. */
+extern atomic_uint pool_pinned_frees;
+
+/* Notes CU_POINTER_ATTRIBUTE_SYNC_MEMOPS of a block, until it is freed. 0 or -EINVAL. */
+int pool_set_sync_memops(struct pool *pool, uint64_t address, bool on);
+
+/* The chunks behind a pinned block, in order, from the one that holds its beginning, `*offset` bytes into it.
+ * The caller frees the array. 0, -EINVAL or -ENOMEM. */
+int pool_backing(struct pool *pool, uint64_t address, struct vmm_chunk **chunks, uint64_t *count,
+                 uint64_t *offset);
+
+/* Lets another card reach all memory of the pool, now and later, until as many calls have taken it back. 0 or
+ * -errno, and then nothing has changed. */
+int pool_add_peer(struct pool *pool, CUdevice peer);
+void pool_remove_peer(struct pool *pool, CUdevice peer);
 
 /* Gives idle memory back to the driver, at least `bytes` if there is that much. Returns how much. Does not
  * wait for work. */

@@ -284,7 +284,7 @@ static bool reclaim_pending(struct pool *pool)
 /* More may be held than lives, up to the slack, before waiting is better than growing. */
 static bool within_slack(const struct pool *pool, uint64_t more)
 {
-    const uint64_t live = pool->ranges.live_bytes - pool->pending_bytes;
+    const uint64_t live = pool->ranges.live_bytes - pool->pending_bytes - pool->warm_bytes;
 
     return pool->vmm.physical + more <= live + live / 1000 * pool->slack_permille;
 }
@@ -296,6 +296,7 @@ static int wait_for_work(struct pool *pool)
     pthread_mutex_unlock(&pool->lock);
     int rc = fence_wait(&pool->fence, FENCE_NOW);
     pthread_mutex_lock(&pool->lock);
+    pool_cool_down(pool);
     reclaim_pending(pool);
     return rc;
 }
@@ -378,6 +379,7 @@ uint64_t pool_trim(struct pool *pool, uint64_t bytes)
 
     pthread_mutex_lock(&pool->lock);
     fence_poll(&pool->fence);
+    pool_cool_down(pool);
     reclaim_pending(pool);
     for (struct range *f = fence_capturing() ? NULL : pool->ranges.oldest;
          f && given < bytes && scratch_prepare(pool, 1) == 0; f = next) {
