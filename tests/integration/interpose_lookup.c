@@ -54,8 +54,10 @@ static void test_names_that_are_not_ours_come_from_where_they_are(void)
 {
     char steps[1024];
 
-    as_native(CUDA "in:cuDeviceGetCount in:cuMemAddressReserve in:cuNoSuchThing in:malloc in:cuCtxGetDevice");
-    as_native("default:malloc next:malloc self:malloc old:malloc default:dlopen next:puts default:main");
+    as_native(CUDA
+              "in:cuDeviceGetCount in:cuMemAddressReserve in:cuNoSuchThing in:getppid in:cuCtxGetDevice");
+    as_native("default:getppid next:getppid self:getppid old:getppid default:dlopen "
+              "next:gnu_get_libc_version default:main");
     as_native("default:cuNoSuchThing next:cuNoSuchThing self:cuNoSuchThing default:cu default:c default:nv "
               "default:nvml next:n");
     snprintf(
@@ -63,7 +65,7 @@ static void test_names_that_are_not_ours_come_from_where_they_are(void)
         "load:%s in:cudnnCreate in:cublasCreate_v2 in:cudaMalloc in:cuSomethingOfOurOwn "
         "in:nvmlSomethingOfOurOwn "
         "in:nvshmem_init in:cudnnDestroy default:cudnnCreate next:cudnnCreate plugin-default:cudnnCreate "
-        "plugin-next:cudnnCreate plugin-default:malloc plugin-next:malloc",
+        "plugin-next:cudnnCreate plugin-default:getppid plugin-next:getppid",
         plugin());
     as_native(steps);
 }
@@ -138,18 +140,18 @@ static void test_a_version_that_is_not_there_is_not_found(void)
         CUDA
         "in:cuMemAlloc_v2:V1 in:cuInit:GLIBC_2.17 in:cuDeviceGetCount:V1"); /* the driver has no versions */
     as_native("global:libcuda.so.1 default:cuInit:V1 next:cuInit:V1");
-    as_native("default:malloc:GLIBC_2.99 next:malloc:GLIBC_2.99 default:malloc:nonsense "
+    as_native("default:getppid:GLIBC_2.99 next:getppid:GLIBC_2.99 default:getppid:nonsense "
               "default:cuInit2:GLIBC_2.99");
 #if defined(__aarch64__)
-    as_native("default:malloc:GLIBC_2.17 next:malloc:GLIBC_2.17 default:dlsym:GLIBC_2.99");
+    as_native("default:getppid:GLIBC_2.17 next:getppid:GLIBC_2.17 default:dlsym:GLIBC_2.99");
 #else
-    as_native("default:malloc:GLIBC_2.2.5 next:malloc:GLIBC_2.2.5 default:dlsym:GLIBC_2.99");
+    as_native("default:getppid:GLIBC_2.2.5 next:getppid:GLIBC_2.2.5 default:dlsym:GLIBC_2.99");
 #endif
 }
 
 static void test_dlerror_is_silent_after_a_look_up_that_succeeded(void)
 {
-    struct spawn_result r = interpose_take(&wrapped, "in:cuNoSuchThing default:cuNoSuchThing " CUDA
+    struct spawn_result r = interpose_take(&wrapped, "default:cuNoSuchThing " CUDA
                                                      "in:cuInit in:cuMemAlloc_v2 in:cuDeviceGetCount");
 
     TEST_ASSERT_NOT_NULL_MESSAGE(
@@ -165,7 +167,6 @@ static void beside_a_rival(bool rival_first)
 {
     const struct interpose_run run = {.program = "prog_steps_direct", .way = "direct", .cap = "1G"};
     struct spawn_env *env = interpose_env(&run);
-    const char *rival = interpose_program("libprog_rival.so");
     const char *argv[] = {interpose_program(run.program),
                           "direct",
                           "init",
@@ -175,14 +176,7 @@ static void beside_a_rival(bool rival_first)
                           "info",
                           NULL};
 
-    if (rival_first) {
-        spawn_env_prepend(env, "LD_PRELOAD", rival, ':');
-    } else {
-        char both[1024];
-
-        snprintf(both, sizeof both, "%s:%s", spawn_env_get(env, "LD_PRELOAD"), rival);
-        spawn_env_set(env, "LD_PRELOAD", both);
-    }
+    interpose_preload(env, "libprog_rival.so", rival_first);
     struct spawn_result r = spawn_run(env, argv, NULL);
     TEST_ASSERT_EQUAL_INT_MESSAGE(0, r.status, r.err);
     TEST_ASSERT_EQUAL_STRING(
@@ -205,20 +199,15 @@ static void test_a_library_preloaded_behind_us_is_not_led_back_to_itself(void)
 
 static void test_a_rival_behind_us_that_is_called_by_name_is_capped(void)
 {
-    char steps[512], preload[1024];
     struct spawn_env *env = interpose_env(&wrapped);
-
-    snprintf(preload, sizeof preload, "%s:%s", spawn_env_get(env, "LD_PRELOAD"),
-             interpose_program("libprog_rival.so"));
-    spawn_env_set(env, "LD_PRELOAD", preload);
-    snprintf(steps, sizeof steps, "global:libcuda.so.1");
     const char *argv[] = {interpose_program("prog_lookup"),
                           "-",
-                          steps,
+                          "global:libcuda.so.1",
                           "default:cuMemAlloc_v2",
                           "next:cuMemAlloc_v2",
                           "in:cuMemAlloc_v2",
                           NULL};
+    interpose_preload(env, "libprog_rival.so", false);
     struct spawn_result r = spawn_run(env, argv, NULL);
     TEST_ASSERT_EQUAL_STRING("default cuMemAlloc_v2: libprog_rival.so\nnext cuMemAlloc_v2: "
                              "libprog_rival.so\nin cuMemAlloc_v2: libgpucap.so\n",
@@ -227,18 +216,12 @@ static void test_a_rival_behind_us_that_is_called_by_name_is_capped(void)
     spawn_env_free(env);
 }
 
-static void early(const char *order)
+static void early(bool before)
 {
     struct spawn_env *env = interpose_env(&wrapped);
-    const char *argv[] = {interpose_program("prog_lookup"), "-", "default:calloc", NULL};
-    char preload[1024];
+    const char *argv[] = {interpose_program("prog_lookup"), "-", "default:getppid", NULL};
 
-    snprintf(preload, sizeof preload, "%s:%s", spawn_env_get(env, "LD_PRELOAD"),
-             interpose_program("libprog_early.so"));
-    if (!strcmp(order, "before"))
-        spawn_env_prepend(env, "LD_PRELOAD", interpose_program("libprog_early.so"), ':');
-    else
-        spawn_env_set(env, "LD_PRELOAD", preload);
+    interpose_preload(env, "libprog_early.so", before);
     struct spawn_result r = spawn_run(env, argv, NULL);
     TEST_ASSERT_EQUAL_INT_MESSAGE(0, r.status, r.err);
     TEST_ASSERT_EQUAL_STRING("early calloc=1 driver=0 nvml=0\n", r.err);
@@ -248,8 +231,8 @@ static void early(const char *order)
 
 static void test_another_preloads_constructor_may_look_up_before_ours(void)
 {
-    early("before");
-    early("behind");
+    early(true);
+    early(false);
 }
 
 /* A library with a global device buffer: all of CUDA happens inside dlopen, under the dynamic loader's lock.

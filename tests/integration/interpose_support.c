@@ -42,6 +42,19 @@ struct spawn_env *interpose_env(const struct interpose_run *run)
     return env;
 }
 
+void interpose_preload(struct spawn_env *env, const char *library, bool before)
+{
+    const char *all = spawn_env_get(env, "LD_PRELOAD"), *own = spawn_build_path("libgpucap.so");
+    const char *at = strstr(all, own);
+    char both[2048];
+
+    TEST_ASSERT_NOT_NULL(at);
+    snprintf(both, sizeof both, "%.*s%s:%s%s", (int)(at - all), all,
+             before ? interpose_program(library) : own, before ? own : interpose_program(library),
+             at + strlen(own));
+    spawn_env_set(env, "LD_PRELOAD", both);
+}
+
 struct spawn_result interpose_take(const struct interpose_run *run, const char *steps)
 {
     char *text = strdup(steps);

@@ -28,6 +28,9 @@ struct spawn_result interpose_take(const struct interpose_run *run, const char *
 /* An environment with the simulated machine and, unless told otherwise, the library. */
 struct spawn_env *interpose_env(const struct interpose_run *run);
 
+/* Preloads a library of this folder too, before ours or behind it. */
+void interpose_preload(struct spawn_env *env, const char *library, bool before);
+
 /* The path of a program of this folder. */
 const char *interpose_program(const char *name);
 

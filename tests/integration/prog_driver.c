@@ -27,6 +27,9 @@ static void *by_get_v2(const char *name, const char *symbol, int version)
     void *found = NULL;
 
     (void)symbol;
+    /* Per-thread streams came with 7.0, whatever the age of the call itself. */
+    if (flags == CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM && version < 7000)
+        version = 7000;
     return get_v2(name, &found, version, flags, &status) == CUDA_SUCCESS ? found : NULL;
 }
 
