@@ -1,0 +1,90 @@
+/* bench_cuda: see bench_cuda.h. */
+#include "bench_cuda.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#define RUNTIME "libcudart.so.13"
+
+struct bench_cuda bench_cuda;
+
+void bench_fail(const char *format, ...)
+{
+    va_list arguments;
+
+    fprintf(stderr, "%s: ", program_invocation_short_name);
+    va_start(arguments, format);
+    vfprintf(stderr, format, arguments);
+    va_end(arguments);
+    fputc('\n', stderr);
+    exit(1);
+}
+
+static void *entry(void *library, const char *name)
+{
+    void *address = dlsym(library, name);
+
+    if (!address)
+        bench_fail("%s has no %s", RUNTIME, name);
+    return address;
+}
+
+void bench_cuda_start(void)
+{
+    void *library = dlopen(RUNTIME, RTLD_NOW | RTLD_GLOBAL);
+    uint64_t keep = UINT64_MAX;
+    cudaMemPool_t pool;
+
+    if (!library)
+        bench_fail("%s", dlerror());
+    bench_cuda = (struct bench_cuda){
+        .malloc = entry(library, "cudaMalloc"),
+        .free = entry(library, "cudaFree"),
+        .malloc_async = entry(library, "cudaMallocAsync"),
+        .free_async = entry(library, "cudaFreeAsync"),
+        .memset_async = entry(library, "cudaMemsetAsync"),
+        .synchronize = entry(library, "cudaDeviceSynchronize"),
+        .last_error = entry(library, "cudaGetLastError"),
+        .set_device = entry(library, "cudaSetDevice"),
+        .default_pool = entry(library, "cudaDeviceGetDefaultMemPool"),
+        .pool_set = entry(library, "cudaMemPoolSetAttribute"),
+        .memory = entry(library, "cudaMemGetInfo"),
+    };
+    cudaError_t result = bench_cuda.set_device(0);
+    if (result == cudaSuccess)
+        result = bench_cuda.free(NULL);
+    if (result != cudaSuccess)
+        bench_fail("no CUDA device (error %d)", (int)result);
+    if (bench_cuda.default_pool(&pool, 0) == cudaSuccess)
+        bench_cuda.pool_set(pool, cudaMemPoolAttrReleaseThreshold, &keep);
+}
+
+uint64_t bench_now(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * 1000000000U + (uint64_t)t.tv_nsec;
+}
+
+uint64_t bench_bytes(const char *text)
+{
+    static const char units[] = "KMGT";
+    char *end;
+    const uint64_t number = strtoull(text, &end, 10);
+    const char *unit = *end ? strchr(units, *end) : NULL;
+
+    if (end == text || (*end && (!unit || end[1])))
+        bench_fail("\"%s\" is no number of bytes, such as 8G", text);
+    return unit ? number << 10 * (unit - units + 1) : number;
+}
+
+struct bench_stats bench_stats(void)
+{
+    return (struct bench_stats){0};
+}

@@ -1,0 +1,316 @@
+/* bench_pair: what one allocation and its free cost when the memory is at hand: by size, by the number of
+ * other live blocks, by the number of threads; without gpucap (native, and cudaMallocAsync) and with it.
+ *
+ * Each engine runs in a process of its own. Prints one line of key=value for each measurement: the median of
+ * a few rounds, in nanoseconds for a pair as one thread sees it. */
+#include <getopt.h>
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "bench_child.h"
+#include "bench_cuda.h"
+
+#define ROUNDS      9
+#define ROUND_NS    3000000 /* long enough for the clock, short enough for hundreds of measurements */
+#define PAIRS_MIN   2
+#define THREADS_MAX 16
+#define LIVE_UNIT   512 /* live blocks are of 1 to LIVE_SPREAD of these */
+#define LIVE_SPREAD 64
+#define LIVE_GAP    4 /* every so many is freed again, so that there are holes of many sizes */
+
+static const struct bench_engine engines[] = {
+    {"native", NULL, BENCH_PLAIN},
+    {"async", NULL, BENCH_ASYNC},
+    {"gpucap-strict", "strict", BENCH_PLAIN},
+    {"gpucap-deferred", "deferred", BENCH_PLAIN},
+};
+#define ENGINES (sizeof engines / sizeof *engines)
+
+static const uint64_t sizes[] = {512,      4096,     65536,     1 << 20,    2 << 20,
+                                 16 << 20, 64 << 20, 512 << 20, 1ULL << 30, 4ULL << 30};
+static const uint64_t lives[] = {1, 100, 1000, 10000, 100000};
+static const uint64_t live_sizes[] = {4096, 1 << 20};
+static const unsigned thread_counts[] = {1, 2, 4, 8, 16};
+
+#define COUNT(array) (sizeof(array) / sizeof *(array))
+
+static const char usage[] = "usage: bench_pair [option...]\n"
+                            "  --engines=A,B   some of: native async gpucap-strict gpucap-deferred (all)\n"
+                            "  --live=N        at most so many live blocks (100000)\n"
+                            "  --simulated     on the simulated device (always, without an NVIDIA device)\n";
+
+static enum bench_policy policy;
+static const char *engine_name;
+
+/* ---- one measurement ---- */
+
+static void take(void **block, uint64_t bytes)
+{
+    const cudaError_t result =
+        policy == BENCH_ASYNC ? bench_cuda.malloc_async(block, bytes, NULL) : bench_cuda.malloc(block, bytes);
+
+    if (result != cudaSuccess)
+        bench_fail("%s: %" PRIu64 " bytes could not be had (error %d)", engine_name, bytes, (int)result);
+}
+
+static void give(void *block)
+{
+    const cudaError_t result =
+        policy == BENCH_ASYNC ? bench_cuda.free_async(block, NULL) : bench_cuda.free(block);
+
+    if (result != cudaSuccess)
+        bench_fail("%s: a free failed (error %d)", engine_name, (int)result);
+}
+
+static uint64_t pairs_ns(uint64_t bytes, uint64_t pairs)
+{
+    const uint64_t start = bench_now();
+
+    for (uint64_t i = 0; i < pairs; i++) {
+        void *block;
+
+        take(&block, bytes);
+        give(block);
+    }
+    return bench_now() - start;
+}
+
+/* How many pairs make a round. Warms up, too. */
+static uint64_t calibrate(uint64_t bytes)
+{
+    uint64_t pairs = PAIRS_MIN;
+
+    pairs_ns(bytes, pairs);
+    for (uint64_t ns; (ns = pairs_ns(bytes, pairs)) < ROUND_NS / 2; pairs *= 2)
+        ;
+    return pairs;
+}
+
+static int by_value(const void *a, const void *b)
+{
+    const double x = *(const double *)a, y = *(const double *)b;
+
+    return x < y ? -1 : x > y;
+}
+
+static double median(double *values, size_t count)
+{
+    qsort(values, count, sizeof *values, by_value);
+    return values[count / 2];
+}
+
+static void print_pair(uint64_t bytes, uint64_t live, unsigned threads, double ns)
+{
+    printf("pair engine=%s bytes=%" PRIu64 " live=%" PRIu64 " threads=%u ns=%.1f\n", engine_name, bytes, live,
+           threads, ns);
+    fflush(stdout);
+}
+
+static void measure(uint64_t bytes, uint64_t live)
+{
+    const uint64_t pairs = calibrate(bytes);
+    double ns[ROUNDS];
+
+    for (int i = 0; i < ROUNDS; i++)
+        ns[i] = (double)pairs_ns(bytes, pairs) / (double)pairs;
+    print_pair(bytes, live, 1, median(ns, ROUNDS));
+}
+
+/* ---- by size, by live blocks ---- */
+
+/* The device is idle in all of it, but has worked before: an idle device that never worked is too easy. */
+static void work_once(void)
+{
+    void *block;
+
+    take(&block, 4096);
+    if (bench_cuda.memset_async(block, 0, 4096, NULL) != cudaSuccess ||
+        bench_cuda.synchronize() != cudaSuccess)
+        bench_fail("the device does not work");
+    give(block);
+}
+
+static void measure_sizes(void)
+{
+    void *other;
+    size_t free_bytes = 0, total;
+
+    take(&other, 4096);
+    for (size_t i = 0; i < COUNT(sizes); i++) {
+        if (bench_cuda.memory(&free_bytes, &total) == cudaSuccess && sizes[i] < free_bytes)
+            measure(sizes[i], 1);
+    }
+    give(other);
+}
+
+static void measure_live(uint64_t most)
+{
+    void **blocks = calloc(most * LIVE_GAP / (LIVE_GAP - 1) + LIVE_GAP, sizeof *blocks);
+    uint64_t count = 0, live = 0, state = 1;
+
+    if (!blocks)
+        bench_fail("no memory");
+    for (size_t i = 0; i < COUNT(lives) && lives[i] <= most; i++) {
+        const uint64_t first = count;
+
+        for (; live < lives[i]; count++) {
+            state = state * 6364136223846793005U + 1442695040888963407U;
+            take(&blocks[count], (1 + (state >> 33) % LIVE_SPREAD) * LIVE_UNIT);
+            live += count % LIVE_GAP != LIVE_GAP - 1;
+        }
+        for (uint64_t b = first; b < count; b++) {
+            if (b % LIVE_GAP == LIVE_GAP - 1) {
+                give(blocks[b]);
+                blocks[b] = NULL;
+            }
+        }
+        for (size_t s = 0; s < COUNT(live_sizes); s++)
+            measure(live_sizes[s], lives[i]);
+    }
+    for (uint64_t b = 0; b < count; b++) {
+        if (blocks[b])
+            give(blocks[b]);
+    }
+    free(blocks);
+}
+
+/* ---- by threads ---- */
+
+static pthread_barrier_t barrier;
+
+struct worker {
+    pthread_t thread;
+    uint64_t bytes, pairs;
+    double ns[ROUNDS];
+};
+
+static void *work(void *argument)
+{
+    struct worker *worker = argument;
+
+    if (bench_cuda.set_device(0) != cudaSuccess)
+        bench_fail("a thread has no device");
+    pairs_ns(worker->bytes, PAIRS_MIN);
+    for (int i = 0; i < ROUNDS; i++) {
+        pthread_barrier_wait(&barrier);
+        worker->ns[i] = (double)pairs_ns(worker->bytes, worker->pairs) / (double)worker->pairs;
+    }
+    return NULL;
+}
+
+static void measure_threads(uint64_t bytes, unsigned threads)
+{
+    struct worker workers[THREADS_MAX];
+    double ns[ROUNDS];
+    const uint64_t pairs = calibrate(bytes);
+
+    pthread_barrier_init(&barrier, NULL, threads);
+    for (unsigned t = 0; t < threads; t++) {
+        workers[t].bytes = bytes;
+        workers[t].pairs = pairs;
+        if (pthread_create(&workers[t].thread, NULL, work, &workers[t]))
+            bench_fail("no thread");
+    }
+    for (unsigned t = 0; t < threads; t++)
+        pthread_join(workers[t].thread, NULL);
+    pthread_barrier_destroy(&barrier);
+    for (int i = 0; i < ROUNDS; i++) {
+        ns[i] = 0;
+        for (unsigned t = 0; t < threads; t++)
+            ns[i] += workers[t].ns[i] / threads;
+    }
+    print_pair(bytes, 0, threads, median(ns, ROUNDS));
+}
+
+static int run_engine(const struct bench_engine *engine, uint64_t most_live)
+{
+    const long processors = sysconf(_SC_NPROCESSORS_ONLN);
+
+    policy = engine->policy;
+    engine_name = engine->name;
+    bench_cuda_start();
+    work_once();
+    measure_sizes();
+    measure_live(most_live);
+    for (size_t i = 0; i < COUNT(thread_counts) && (long)thread_counts[i] <= processors; i++)
+        measure_threads(65536, thread_counts[i]);
+    return 0;
+}
+
+/* ---- all of them ---- */
+
+static const struct bench_engine *engine_named(const char *name, size_t length)
+{
+    for (size_t i = 0; i < ENGINES; i++) {
+        if (strlen(engines[i].name) == length && !strncmp(engines[i].name, name, length))
+            return &engines[i];
+    }
+    bench_fail("\"%.*s\" is no engine", (int)length, name);
+}
+
+static void run_in_child(const struct bench_engine *engine, const struct bench_place *place, uint64_t live)
+{
+    char name[64], most[64], line[256];
+    char *arguments[] = {name, most, NULL};
+    const int kept[] = {-1};
+    int from;
+
+    snprintf(name, sizeof name, "--child=%s", engine->name);
+    snprintf(most, sizeof most, "--live=%" PRIu64, live);
+    const pid_t child = bench_spawn(engine, place, arguments, kept, &from);
+    FILE *lines = fdopen(from, "r");
+    while (lines && fgets(line, sizeof line, lines)) {
+        fputs(line, stdout);
+        fflush(stdout);
+    }
+    if (!bench_reap(child))
+        bench_fail("%s broke off", engine->name);
+    fclose(lines);
+}
+
+int main(int argc, char **argv)
+{
+    static const struct option options[] = {
+        {"engines", required_argument, NULL, 'e'}, {"live", required_argument, NULL, 'l'},
+        {"simulated", no_argument, NULL, 'S'},     {"child", required_argument, NULL, 'C'},
+        {"help", no_argument, NULL, 'h'},          {NULL, 0, NULL, 0},
+    };
+    const char *list = "native,async,gpucap-strict,gpucap-deferred", *child = NULL;
+    uint64_t live = lives[COUNT(lives) - 1];
+    bool simulated = false;
+    int option;
+
+    while ((option = getopt_long(argc, argv, "h", options, NULL)) != -1) {
+        switch (option) {
+        case 'e':
+            list = optarg;
+            break;
+        case 'l':
+            live = bench_bytes(optarg);
+            break;
+        case 'S':
+            simulated = true;
+            break;
+        case 'C':
+            child = optarg;
+            break;
+        default:
+            fputs(usage, option == 'h' ? stdout : stderr);
+            return option == 'h' ? 0 : 2;
+        }
+    }
+    if (child)
+        return run_engine(engine_named(child, strlen(child)), live);
+    const struct bench_place place = {.simulated = bench_simulated(simulated)};
+    for (const char *name = list; *name;) {
+        const size_t length = strcspn(name, ",");
+
+        run_in_child(engine_named(name, length), &place, live);
+        name += length + (name[length] == ',');
+    }
+    return 0;
+}

@@ -1,0 +1,138 @@
+/* bench_trace: see bench_trace.h. */
+#include "bench_trace.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "bench_cuda.h"
+
+#define IDS_MAX (UINT64_C(1) << 26)
+
+/* gzip reads it, plain or packed: the name is an argument, never part of a command. */
+static FILE *open_text(const char *path, pid_t *child)
+{
+    int pipes[2];
+
+    if (access(path, R_OK) != 0)
+        bench_fail("%s cannot be read", path);
+    if (pipe(pipes))
+        bench_fail("no pipe");
+    *child = fork();
+    if (*child < 0)
+        bench_fail("no child");
+    if (*child == 0) {
+        dup2(pipes[1], STDOUT_FILENO);
+        close(pipes[0]);
+        close(pipes[1]);
+        execlp("gzip", "gzip", "-dcf", "--", path, (char *)NULL);
+        _exit(127);
+    }
+    close(pipes[1]);
+    return fdopen(pipes[0], "r");
+}
+
+static void set_name(struct trace *trace, const char *path)
+{
+    const char *base = strrchr(path, '/');
+
+    snprintf(trace->name, sizeof trace->name, "%s", base ? base + 1 : path);
+    char *end = strstr(trace->name, ".trace");
+    if (end)
+        *end = '\0';
+}
+
+/* What a trace needs while it is read: the sizes of live blocks by ID. */
+struct reader {
+    FILE *out;
+    uint64_t *sizes;
+    uint64_t ids, live;
+};
+
+static void add_event(struct trace *trace, struct reader *reader, struct trace_event event, uint64_t line)
+{
+    if (event.block >= IDS_MAX)
+        bench_fail("%s, line %" PRIu64 ": the ID is too large", trace->name, line);
+    if (event.block >= reader->ids) {
+        const uint64_t ids = 2 * (uint64_t)event.block + 1024;
+
+        reader->sizes = realloc(reader->sizes, ids * sizeof *reader->sizes);
+        if (!reader->sizes)
+            bench_fail("no memory");
+        memset(reader->sizes + reader->ids, 0, (ids - reader->ids) * sizeof *reader->sizes);
+        reader->ids = ids;
+    }
+    uint64_t *size = &reader->sizes[event.block];
+    if (!event.bytes == !*size)
+        bench_fail("%s, line %" PRIu64 ": block %" PRIu32 " is %s", trace->name, line, event.block,
+                   event.bytes ? "live already" : "not live");
+    reader->live += event.bytes - *size;
+    *size = event.bytes;
+    trace->peak_live = reader->live > trace->peak_live ? reader->live : trace->peak_live;
+    trace->blocks = event.block >= trace->blocks ? event.block + UINT64_C(1) : trace->blocks;
+    trace->count++;
+    fwrite(&event, sizeof event, 1, reader->out);
+}
+
+void trace_read(struct trace *trace, const char *path)
+{
+    struct reader reader = {0};
+    uint64_t number = 0;
+    char line[128];
+    pid_t child;
+    int status;
+
+    memset(trace, 0, sizeof *trace);
+    set_name(trace, path);
+    trace->file = memfd_create("trace", MFD_CLOEXEC);
+    FILE *in = open_text(path, &child);
+    reader.out = fdopen(dup(trace->file), "w");
+    if (!in || !reader.out)
+        bench_fail("no memory for %s", path);
+    while (fgets(line, sizeof line, in)) {
+        struct trace_event event = {0};
+
+        number++;
+        if (sscanf(line, "a %" SCNu32 " %" SCNu64 " %" SCNu32, &event.block, &event.bytes, &event.stream) <
+                2 &&
+            sscanf(line, "f %" SCNu32, &event.block) != 1)
+            bench_fail("%s, line %" PRIu64 ": neither \"a ID BYTES STREAM\" nor \"f ID\"", path, number);
+        if (line[0] == 'f' || event.bytes)
+            add_event(trace, &reader, event, number);
+    }
+    fclose(in);
+    if (fclose(reader.out) || waitpid(child, &status, 0) != child || status || !trace->count)
+        bench_fail("%s is no trace", path);
+    free(reader.sizes);
+    const uint64_t blocks = trace->blocks;
+    trace_map(trace, trace->file);
+    trace->blocks = blocks;
+}
+
+void trace_map(struct trace *trace, int file)
+{
+    struct stat stat;
+
+    if (fstat(file, &stat))
+        bench_fail("no trace");
+    trace->file = file;
+    trace->count = (uint64_t)stat.st_size / sizeof *trace->events;
+    trace->events = mmap(NULL, (size_t)stat.st_size, PROT_READ, MAP_SHARED | MAP_POPULATE, file, 0);
+    if (trace->events == MAP_FAILED)
+        bench_fail("no memory for the trace");
+    for (uint64_t i = 0; i < trace->count; i++) {
+        if (trace->events[i].block >= trace->blocks)
+            trace->blocks = trace->events[i].block + UINT64_C(1);
+    }
+}
+
+void trace_close(struct trace *trace)
+{
+    munmap((void *)(uintptr_t)trace->events, trace->count * sizeof *trace->events);
+    close(trace->file);
+}
