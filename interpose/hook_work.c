@@ -1,6 +1,7 @@
 /* The hooks on work: each reports the stream it goes to, and jumps on. */
 #include "fence.h"
 #include "hooks.h"
+#include "memops.h"
 
 /* For work whose streams are not in the parameters. */
 static uintptr_t fence_every_stream(void)
@@ -15,7 +16,15 @@ static uintptr_t fence_every_stream(void)
         fence_work(stream);                                                                                  \
         return driver.symbol arguments;                                                                      \
     }
+#define SYNC_WORK(symbol, stream, parameters, arguments)                                                     \
+    CUresult symbol parameters                                                                               \
+    {                                                                                                        \
+        const uintptr_t key_ = stream;                                                                       \
+        fence_work(key_);                                                                                    \
+        return memops_finish(driver.symbol arguments, key_);                                                 \
+    }
 #include "work.def"
+#undef SYNC_WORK
 #undef WORK
 
 /* A capture makes a stream do work later, and forbids much meanwhile: other streams must be done with what is

@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "ipc.h"
 #include "library.h"
 #include "log.h"
 #include "pools.h"
@@ -279,6 +280,8 @@ void route_context_ended(const void *context)
     while (context && blocks_take_of_context(context, &block))
         give_back(&block);
     device_each(forget_growth);
+    ipc_exports_end((CUcontext)context);
+    ipc_imports_end((CUcontext)context);
     pools_context_ended((CUcontext)context);
 }
 
@@ -436,5 +439,7 @@ bool route_pool_free(CUdeviceptr address, bool ordered, CUresult *result)
         *result = free_after_wait(pool, address);
     else
         *result = pool_free(pool, address, false) ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+    if (__builtin_expect(atomic_load_explicit(&pool_pinned_frees, memory_order_relaxed) != 0, 0))
+        ipc_sweep();
     return true;
 }

@@ -158,21 +158,69 @@ bool vmm_chunk_at(const struct vmm *vmm, uint64_t address, uint64_t *start, uint
     return true;
 }
 
-int vmm_add_peer(struct vmm *vmm, CUdevice peer, uint64_t mapped_end)
+struct vmm_chunk vmm_chunk_from(const struct vmm *vmm, uint64_t start)
 {
-    CUmemAccessDesc *access = &vmm->access[vmm->access_count];
+    const struct vmm_slot *slot = slot_of(vmm, start);
+
+    return (struct vmm_chunk){.handle = slot->handle, .bytes = slot->pages * VMM_PAGE};
+}
+
+/* Sets the access of one card to everything that is mapped below `end`. False if the driver refuses. */
+static bool set_access_below(const struct vmm *vmm, uint64_t end, CUdevice card, CUmemAccess_flags flags)
+{
+    const CUmemAccessDesc access = {.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = card},
+                                    .flags = flags};
     uint64_t start, bytes;
 
-    if (vmm->access_count == VMM_PEERS_MAX)
-        return -ENOSPC;
-    access->location = (CUmemLocation){.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = peer};
-    access->flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
-    for (uint64_t at = vmm->base; at < mapped_end; at += VMM_PAGE) {
+    for (uint64_t at = vmm->base; at < end; at += VMM_PAGE) {
         if (!vmm_chunk_at(vmm, at, &start, &bytes) || start != at)
             continue;
-        if (driver.cuMemSetAccess(start, bytes, access, 1) != CUDA_SUCCESS)
-            return -EIO;
+        if (driver.cuMemSetAccess(start, bytes, &access, 1) != CUDA_SUCCESS) {
+            if (flags != CU_MEM_ACCESS_FLAGS_PROT_NONE)
+                set_access_below(vmm, start, card, CU_MEM_ACCESS_FLAGS_PROT_NONE);
+            return false;
+        }
     }
-    vmm->access_count++;
+    return true;
+}
+
+/* The place of a card in the list of those with access, or -1. */
+static int access_of(const struct vmm *vmm, CUdevice card)
+{
+    for (int i = 0; i < vmm->access_count; i++) {
+        if (vmm->access[i].location.id == card)
+            return i;
+    }
+    return -1;
+}
+
+int vmm_add_peer(struct vmm *vmm, CUdevice peer, uint64_t mapped_end)
+{
+    const int known = access_of(vmm, peer);
+    const int place = known < 0 ? vmm->access_count : known;
+
+    if (place == VMM_PEERS_MAX)
+        return -ENOSPC;
+    if (known < 0) {
+        if (!set_access_below(vmm, mapped_end, peer, CU_MEM_ACCESS_FLAGS_PROT_READWRITE))
+            return -EIO;
+        vmm->access[place] = (CUmemAccessDesc){.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = peer},
+                                               .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+        vmm->access_users[place] = 0;
+        vmm->access_count++;
+    }
+    vmm->access_users[place]++;
     return 0;
+}
+
+void vmm_remove_peer(struct vmm *vmm, CUdevice peer, uint64_t mapped_end)
+{
+    const int place = access_of(vmm, peer);
+
+    if (place <= 0 || --vmm->access_users[place]) /* the card itself always stays */
+        return;
+    vmm->access_count--;
+    vmm->access[place] = vmm->access[vmm->access_count];
+    vmm->access_users[place] = vmm->access_users[vmm->access_count];
+    set_access_below(vmm, mapped_end, peer, CU_MEM_ACCESS_FLAGS_PROT_NONE);
 }

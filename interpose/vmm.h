@@ -33,6 +33,7 @@ struct vmm {
     uint64_t base, span;
     CUmemAllocationProp properties;
     CUmemAccessDesc access[VMM_PEERS_MAX]; /* the card itself, then its peers */
+    uint32_t access_users[VMM_PEERS_MAX];  /* how often each peer was let in */
     int access_count;
     struct vmm_slot *slots;
     uint64_t physical; /* bytes created and not released */
@@ -55,8 +56,13 @@ int vmm_unmap(struct vmm *vmm, uint64_t start, struct vmm_chunk *chunk);
 
 /* The chunk mapped at an address: its beginning and size. False if there is none. */
 bool vmm_chunk_at(const struct vmm *vmm, uint64_t address, uint64_t *start, uint64_t *bytes);
+/* The same for a chunk that begins there, which must be so. */
+struct vmm_chunk vmm_chunk_from(const struct vmm *vmm, uint64_t start);
 
-/* Lets another card reach everything that is and will be mapped. 0 or -errno. */
+/* Lets another card reach everything that is and will be mapped, once more. 0 or -errno, and then nothing has
+ * changed. */
 int vmm_add_peer(struct vmm *vmm, CUdevice peer, uint64_t mapped_end);
+/* The opposite: when it has been called as often, the card is shut out. */
+void vmm_remove_peer(struct vmm *vmm, CUdevice peer, uint64_t mapped_end);
 
 #endif

@@ -1,0 +1,215 @@
+/* The hooks on questions about addresses: pooled memory is stitched from chunks, and the driver would speak
+ * of those. It is asked all the same wherever its answer is the native one, so that its order of checks, its
+ * codes and the width of what it writes stay its own; what is not a block of the program is asked about as an
+ * address that nobody knows.
+ */
+#include <string.h>
+#include <unistd.h>
+
+#include "hooks.h"
+#include "memops.h"
+#include "pointer.h"
+#include "pools.h"
+#include "route.h"
+
+#define ID_BASE (UINT64_C(1) << 61) /* BUFFER_IDs of ours: apart from the driver's own, which count from 1   \
+                                     */
+
+CUresult cuMemGetAddressRange_v2(CUdeviceptr *base, size_t *bytes, CUdeviceptr address)
+{
+    struct pointer_block block;
+    const enum pointer_place place = pointer_look(address, &block);
+
+    if (place == POINTER_NOTHING)
+        address = POINTER_NOWHERE;
+    CUresult result = driver.cuMemGetAddressRange_v2(base, bytes, address);
+    if (place == POINTER_BLOCK && result == CUDA_SUCCESS) {
+        if (base)
+            *base = block.start;
+        if (bytes)
+            *bytes = block.bytes;
+    }
+    return result;
+}
+
+/* ---- attributes ---- */
+
+static void put(void *data, uint64_t value, size_t width)
+{
+    memcpy(data, &value, width); /* little-endian, as every machine with a driver is */
+}
+
+/* What the driver does not know of the block. False if it does. */
+static bool answer(const struct pointer_block *block, void *data, CUpointer_attribute attribute)
+{
+    switch (attribute) {
+    case CU_POINTER_ATTRIBUTE_CONTEXT:
+        put(data, (uintptr_t)block->context, sizeof(CUcontext));
+        return true;
+    case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
+        if (!block->pool)
+            return false;
+        put(data, block->sync_memops, 1);
+        return true;
+    case CU_POINTER_ATTRIBUTE_BUFFER_ID:
+    case CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID:
+        put(data, ID_BASE + block->id, sizeof(uint64_t));
+        return true;
+    case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
+    case CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR:
+        put(data, block->start, sizeof(CUdeviceptr));
+        return true;
+    case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
+    case CU_POINTER_ATTRIBUTE_MAPPING_SIZE:
+        put(data, block->bytes, sizeof(size_t));
+        return true;
+    default:
+        return false;
+    }
+}
+
+/* What it says of the chunk and would not say of the block. It has written already, and only part of it is
+ * changed: the rest of what is wider is 0. */
+static void correct(void *data, CUpointer_attribute attribute)
+{
+    if (attribute == CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE)
+        put(data, true, 1);
+    else if (attribute == CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES)
+        put(data, CU_MEM_HANDLE_TYPE_NONE, 1);
+}
+
+static CUresult attribute_of(const struct pointer_block *block, void *data, CUpointer_attribute attribute,
+                             CUdeviceptr address)
+{
+    if (data && answer(block, data, attribute))
+        return CUDA_SUCCESS;
+    CUresult result = driver.cuPointerGetAttribute(data, attribute, address);
+    if (result == CUDA_SUCCESS)
+        correct(data, attribute);
+    return result;
+}
+
+CUresult cuPointerGetAttribute(void *data, CUpointer_attribute attribute, CUdeviceptr address)
+{
+    struct pointer_block block;
+
+    switch (pointer_look(address, &block)) {
+    case POINTER_BLOCK:
+        return attribute_of(&block, data, attribute, address);
+    case POINTER_NOTHING:
+        return driver.cuPointerGetAttribute(data, attribute, POINTER_NOWHERE);
+    case POINTER_FOREIGN:
+        break;
+    }
+    return driver.cuPointerGetAttribute(data, attribute, address);
+}
+
+CUresult cuPointerGetAttributes(unsigned int count, CUpointer_attribute *attributes, void **data,
+                                CUdeviceptr address)
+{
+    struct pointer_block block;
+    const enum pointer_place place = pointer_look(address, &block);
+    CUresult result;
+
+    if (place == POINTER_FOREIGN)
+        return driver.cuPointerGetAttributes(count, attributes, data, address);
+    /* Checks the arguments, and writes what stands for "no answer". */
+    result = driver.cuPointerGetAttributes(count, attributes, data, POINTER_NOWHERE);
+    for (unsigned int i = 0; place == POINTER_BLOCK && result == CUDA_SUCCESS && i < count; i++) {
+        if (data[i])
+            attribute_of(&block, data[i], attributes[i], address);
+    }
+    return result;
+}
+
+CUresult cuPointerSetAttribute(const void *value, CUpointer_attribute attribute, CUdeviceptr address)
+{
+    struct pointer_block block;
+    const enum pointer_place place = pointer_look(address, &block);
+    unsigned int on;
+
+    if (place == POINTER_NOTHING)
+        address = POINTER_NOWHERE;
+    if (place != POINTER_BLOCK || !block.pool || !value || attribute != CU_POINTER_ATTRIBUTE_SYNC_MEMOPS)
+        return driver.cuPointerSetAttribute(value, attribute, address);
+    memcpy(&on, value, sizeof on);
+    if (on)
+        atomic_store(&memops_synchronous, true);
+    return pool_set_sync_memops(block.pool, block.start, on != 0) ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+}
+
+/* ---- the memory behind a block ---- */
+
+CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *handle, void *address)
+{
+    struct pointer_block block;
+
+    /* Natively there is no such handle behind a block; ours would give away its neighbours. */
+    if (pointer_look((uintptr_t)address, &block) != POINTER_FOREIGN)
+        address = (void *)(uintptr_t)POINTER_NOWHERE;
+    return driver.cuMemRetainAllocationHandle(handle, address);
+}
+
+/* The end of a block, as far as a handle of whole host pages may reach. */
+static uint64_t end_of_pages(const struct pointer_block *block)
+{
+    const uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
+
+    return (block->start + block->bytes + page - 1) / page * page;
+}
+
+CUresult cuMemGetHandleForAddressRange(void *handle, CUdeviceptr address, size_t bytes,
+                                       CUmemRangeHandleType type, unsigned long long flags)
+{
+    struct pointer_block block;
+    const enum pointer_place place = pointer_look(address, &block);
+    bool pinned = false;
+
+    if (place == POINTER_NOTHING ||
+        (place == POINTER_BLOCK && (bytes > VMM_SPAN || address + bytes > end_of_pages(&block))))
+        address = POINTER_NOWHERE;
+    else if (place == POINTER_BLOCK && block.pool)
+        pinned = pool_pin(block.pool, block.start) == 0; /* whoever has the handle has the memory, for ever */
+    CUresult result = driver.cuMemGetHandleForAddressRange(handle, address, bytes, type, flags);
+    if (pinned && result != CUDA_SUCCESS)
+        pool_unpin(block.pool, block.start);
+    return result;
+}
+
+/* ---- other cards ---- */
+
+static struct pool *pool_of_context(CUcontext context)
+{
+    struct pool *pool = NULL;
+
+    if (route_active() && driver.cuCtxPushCurrent_v2(context) == CUDA_SUCCESS) {
+        pool = pools_current();
+        driver.cuCtxPopCurrent_v2(&context);
+    }
+    return pool;
+}
+
+/* The driver's own call covers memory of its own; pooled memory takes the same way to the other card. */
+CUresult cuCtxEnablePeerAccess(CUcontext peer, unsigned int flags)
+{
+    CUresult result = driver.cuCtxEnablePeerAccess(peer, flags);
+    struct pool *pool = result == CUDA_SUCCESS ? pool_of_context(peer) : NULL;
+    CUdevice card;
+
+    if (pool && driver.cuCtxGetDevice(&card) == CUDA_SUCCESS && pool_add_peer(pool, card)) {
+        driver.cuCtxDisablePeerAccess(peer);
+        result = CUDA_ERROR_PEER_ACCESS_UNSUPPORTED;
+    }
+    return result;
+}
+
+CUresult cuCtxDisablePeerAccess(CUcontext peer)
+{
+    CUresult result = driver.cuCtxDisablePeerAccess(peer);
+    struct pool *pool = result == CUDA_SUCCESS ? pool_of_context(peer) : NULL;
+    CUdevice card;
+
+    if (pool && driver.cuCtxGetDevice(&card) == CUDA_SUCCESS)
+        pool_remove_peer(pool, card);
+    return result;
+}

@@ -1,0 +1,135 @@
+/* ipc_wire: see ipc_wire.h. */
+#include "ipc_wire.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#define NAME_PREFIX "gpucap-ipc-"
+
+socklen_t ipc_wire_name(struct sockaddr_un *name, const unsigned char key[IPC_KEY])
+{
+    char *at = name->sun_path + 1; /* after the zero byte of the abstract namespace */
+
+    memset(name, 0, sizeof *name);
+    name->sun_family = AF_UNIX;
+    at += sprintf(at, NAME_PREFIX);
+    for (int i = 0; i < IPC_KEY; i++)
+        at += sprintf(at, "%02x", key[i]);
+    return (socklen_t)(at - (char *)name);
+}
+
+/* Room for the file descriptors of one packet, aligned as the kernel wants it. */
+union control {
+    struct cmsghdr header;
+    char room[CMSG_SPACE(IPC_BATCH * sizeof(int))];
+};
+
+int ipc_wire_send(int fd, const void *packet, size_t bytes, const int *fds, unsigned count)
+{
+    struct iovec part = {.iov_base = (void *)packet, .iov_len = bytes};
+    struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1};
+    union control control;
+
+    if (count) {
+        memset(&control, 0, sizeof control);
+        message.msg_control = control.room;
+        message.msg_controllen = CMSG_SPACE(count * sizeof(int));
+        struct cmsghdr *header = CMSG_FIRSTHDR(&message);
+        header->cmsg_level = SOL_SOCKET;
+        header->cmsg_type = SCM_RIGHTS;
+        header->cmsg_len = CMSG_LEN(count * sizeof(int));
+        memcpy(CMSG_DATA(header), fds, count * sizeof(int));
+    }
+    ssize_t sent;
+    do
+        sent = sendmsg(fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+    while (sent < 0 && errno == EINTR);
+    return sent < 0 ? -errno : (size_t)sent == bytes ? 0 : -EPROTO;
+}
+
+/* Takes the file descriptors out of a message: as many as there is room for; the others are closed. */
+static unsigned take_descriptors(struct msghdr *message, int *fds, unsigned room, bool *too_many)
+{
+    unsigned count = 0;
+
+    for (struct cmsghdr *h = CMSG_FIRSTHDR(message); h; h = CMSG_NXTHDR(message, h)) {
+        if (h->cmsg_level != SOL_SOCKET || h->cmsg_type != SCM_RIGHTS)
+            continue;
+        const size_t here = (h->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+
+        for (size_t i = 0; i < here; i++) {
+            int one;
+
+            memcpy(&one, CMSG_DATA(h) + i * sizeof one, sizeof one);
+            if (count < room) {
+                fds[count++] = one;
+            } else {
+                close(one);
+                *too_many = true;
+            }
+        }
+    }
+    return count;
+}
+
+static int receive_now(int fd, void *packet, size_t bytes, int *fds, unsigned *count)
+{
+    struct iovec part = {.iov_base = packet, .iov_len = bytes};
+    union control control;
+    struct msghdr message = {
+        .msg_iov = &part, .msg_iovlen = 1, .msg_control = control.room, .msg_controllen = sizeof control};
+    const ssize_t got = recvmsg(fd, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+    bool bad = false;
+
+    if (got < 0)
+        return -errno;
+    *count = take_descriptors(&message, fds, *count, &bad);
+    bad |= (size_t)got != bytes || (message.msg_flags & (MSG_TRUNC | MSG_CTRUNC));
+    if (!bad)
+        return 0;
+    while (*count)
+        close(fds[--*count]);
+    return got == 0 ? -EPIPE : -EPROTO;
+}
+
+static int64_t now_ms(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
+}
+
+int ipc_wire_receive(int fd, void *packet, size_t bytes, int *fds, unsigned *count, int timeout_ms)
+{
+    const int64_t until = now_ms() + timeout_ms;
+    const unsigned room = *count;
+
+    for (;;) {
+        *count = room;
+        int rc = receive_now(fd, packet, bytes, fds, count);
+        if (rc != -EAGAIN && rc != -EINTR)
+            return rc;
+        const int64_t left = until - now_ms();
+        if (left <= 0)
+            return -ETIMEDOUT;
+        poll(&(struct pollfd){.fd = fd, .events = POLLIN}, 1, (int)left);
+    }
+}
+
+bool ipc_wire_trusts(int fd, pid_t *pid)
+{
+    struct ucred other;
+    socklen_t bytes = sizeof other;
+
+    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &other, &bytes) || bytes != sizeof other ||
+        other.uid != geteuid())
+        return false;
+    *pid = other.pid;
+    return true;
+}

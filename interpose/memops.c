@@ -1,0 +1,14 @@
+/* memops: see memops.h. */
+#include "memops.h"
+
+#include "fence.h"
+
+atomic_bool memops_synchronous;
+
+CUresult memops_wait(CUresult result, uintptr_t stream)
+{
+    /* In a capture nothing can be waited for, and whatever the driver allowed was recorded, not done. */
+    if (result != CUDA_SUCCESS || fence_capturing())
+        return result;
+    return driver.cuStreamSynchronize(stream == fence_stream(NULL) ? CU_STREAM_LEGACY : CU_STREAM_PER_THREAD);
+}

@@ -1,0 +1,55 @@
+/* pool_share: what others may do with a pool's memory: cards that reach it, processes that hold its backing.
+ * Everything here is rare; the pool's own lock guards it.
+ */
+#include "pool.h"
+#include "pool_grow.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+int pool_add_peer(struct pool *pool, CUdevice peer)
+{
+    pthread_mutex_lock(&pool->lock);
+    int rc = vmm_add_peer(&pool->vmm, peer, pool_mapped_end(pool));
+    pthread_mutex_unlock(&pool->lock);
+    return rc;
+}
+
+void pool_remove_peer(struct pool *pool, CUdevice peer)
+{
+    pthread_mutex_lock(&pool->lock);
+    vmm_remove_peer(&pool->vmm, peer, pool_mapped_end(pool));
+    pthread_mutex_unlock(&pool->lock);
+}
+
+/* With the lock. */
+static int list_chunks(struct pool *pool, const struct range *range, struct vmm_chunk **chunks,
+                       uint64_t *count, uint64_t *offset)
+{
+    const uint64_t end = range->start + range->bytes;
+    uint64_t first, bytes, n = 0;
+
+    if (!vmm_chunk_at(&pool->vmm, range->start, &first, &bytes))
+        return -EINVAL;
+    *chunks = calloc((end - first + VMM_PAGE - 1) / VMM_PAGE, sizeof **chunks);
+    if (!*chunks)
+        return -ENOMEM;
+    for (uint64_t at = first; at < end; at += (*chunks)[n++].bytes)
+        (*chunks)[n] = vmm_chunk_from(&pool->vmm, at);
+    *count = n;
+    *offset = range->start - first;
+    return 0;
+}
+
+int pool_backing(struct pool *pool, uint64_t address, struct vmm_chunk **chunks, uint64_t *count,
+                 uint64_t *offset)
+{
+    int rc = -EINVAL;
+
+    pthread_mutex_lock(&pool->lock);
+    const struct range *range = ranges_at(&pool->ranges, address);
+    if (range && range->state == RANGE_LIVE && range->start == address && range->pins)
+        rc = list_chunks(pool, range, chunks, count, offset);
+    pthread_mutex_unlock(&pool->lock);
+    return rc;
+}
