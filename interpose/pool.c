@@ -209,6 +209,7 @@ bool pool_cool_down(struct pool *pool)
 static void enter_block(struct pool *pool, struct range *range, uint64_t asked)
 {
     range->asked = asked;
+    range->sync_memops = false;
     range->id = ++pool->next_id;
     table_put(pool, range);
     pool->table_count++;

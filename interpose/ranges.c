@@ -294,7 +294,6 @@ static struct range *make_live(struct ranges *r, struct range *node)
 {
     node->state = RANGE_LIVE;
     node->pins = 0;
-    node->sync_memops = false;
     r->live_bytes += node->bytes;
     r->live_count++;
     return node;
