@@ -38,6 +38,19 @@ bool nvml_open(void)
     return !library_missing;
 }
 
+/* Whether NVML lists us under our own number for sure: measure asks the kernel in which namespace we are. */
+static bool outside_containers;
+
+ssize_t readlink(const char *path, char *buffer, size_t size)
+{
+    const char *answer = outside_containers ? "pid:[4026531836]" : "pid:[4026532000]";
+
+    if (strcmp(path, "/proc/self/ns/pid") || size < strlen(answer))
+        return -1;
+    memcpy(buffer, answer, strlen(answer));
+    return (ssize_t)strlen(answer);
+}
+
 static nvml_return fake_init(void)
 {
     atomic_fetch_add(&started, 1);
@@ -148,6 +161,14 @@ static bool newcomer_in_a_container(void)
     measure_ready();
     add(5151, 60 * MB);
     return measures(60 * MB);
+}
+
+static bool newcomer_outside_containers(void)
+{
+    outside_containers = true;
+    measure_ready();
+    add(5151, 60 * MB);
+    return answers(-ESRCH); /* somebody else: we would be there under our own number */
 }
 
 static bool two_newcomers(void)
@@ -341,6 +362,7 @@ static bool small_stack(void)
 CASE(test_our_own_entries_are_added_up, listed_under_own_number)
 CASE(test_a_process_that_is_not_listed_any_more_holds_nothing, gone_again)
 CASE(test_in_a_container_the_only_newcomer_is_us, newcomer_in_a_container)
+CASE(test_outside_of_containers_a_newcomer_is_somebody_else, newcomer_outside_containers)
 CASE(test_of_two_newcomers_neither_is_taken_for_us, two_newcomers)
 CASE(test_a_stranger_with_our_number_is_not_us, stranger_with_our_number)
 CASE(test_not_being_listed_is_told_apart_from_holding_nothing, nobody_listed)
@@ -376,6 +398,7 @@ int main(void)
     RUN_TEST(test_our_own_entries_are_added_up);
     RUN_TEST(test_a_process_that_is_not_listed_any_more_holds_nothing);
     RUN_TEST(test_in_a_container_the_only_newcomer_is_us);
+    RUN_TEST(test_outside_of_containers_a_newcomer_is_somebody_else);
     RUN_TEST(test_of_two_newcomers_neither_is_taken_for_us);
     RUN_TEST(test_a_stranger_with_our_number_is_not_us);
     RUN_TEST(test_not_being_listed_is_told_apart_from_holding_nothing);
