@@ -1,6 +1,7 @@
 /* fence: see fence.h. */
 #include "fence.h"
 
+#include <dlfcn.h>
 #include <errno.h>
 #include <string.h>
 
@@ -11,6 +12,7 @@
 _Thread_local uintptr_t fence_last_stream;
 _Thread_local uintptr_t fence_own_key;
 
+#define SAID_MAX  16
 #define UNSETTLED 2 /* a value of fence_last_stream that no stream has */
 
 static pthread_mutex_t work_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -53,6 +55,18 @@ static void note(uintptr_t thread, uintptr_t stream)
         atomic_store(&many_streams, true);
 }
 
+/* At level info, the first few: who works on which other stream. */
+static void say_second(uintptr_t stream, const void *caller)
+{
+    static atomic_int said;
+    Dl_info info;
+
+    if (atomic_load(&said) < SAID_MAX && atomic_fetch_add(&said, 1) < SAID_MAX)
+        log_info("work on another stream: %#lx by %s, first was %#lx", (unsigned long)stream,
+                 dladdr(caller, &info) && info.dli_sname ? info.dli_sname : "?",
+                 (unsigned long)atomic_load(&only_stream));
+}
+
 void fence_work_slow(uintptr_t stream)
 {
     if (!atomic_load(&many_threads) || !atomic_load(&many_streams)) {
@@ -60,6 +74,8 @@ void fence_work_slow(uintptr_t stream)
         note(fence_thread(), stream);
         pthread_mutex_unlock(&work_lock);
     }
+    if (stream != atomic_load(&only_stream))
+        say_second(stream, __builtin_return_address(0));
     const bool settled = !atomic_load(&many_streams) || stream == atomic_load(&only_stream) || drain();
     fence_last_stream = settled ? stream : UNSETTLED;
 }
@@ -165,6 +181,21 @@ bool fence_done(struct fence *fence, uint64_t epoch)
     return epoch <= fence_reached(fence);
 }
 
+/* An event belongs to the context that is current when it is made, and frees come from any. */
+static bool make_event(const struct fence *fence, CUevent *event)
+{
+    CUcontext before;
+
+    if (*event)
+        return true;
+    if (driver.cuCtxPushCurrent_v2(fence->context) != CUDA_SUCCESS)
+        return false;
+    if (driver.cuEventCreate(event, CU_EVENT_DISABLE_TIMING) != CUDA_SUCCESS)
+        *event = NULL;
+    driver.cuCtxPopCurrent_v2(&before);
+    return *event != NULL;
+}
+
 /* Puts an event behind all work of the context. With the lock. False if that cannot be done now. */
 static bool close_epoch(struct fence *fence)
 {
@@ -172,9 +203,7 @@ static bool close_epoch(struct fence *fence)
 
     if (!fence->used)
         return true;
-    if (fence->count == FENCE_EVENTS || fence_capturing() ||
-        (!fence->events[place] &&
-         driver.cuEventCreate(&fence->events[place], CU_EVENT_DISABLE_TIMING) != CUDA_SUCCESS) ||
+    if (fence->count == FENCE_EVENTS || fence_capturing() || !make_event(fence, &fence->events[place]) ||
         driver.cuCtxRecordEvent(fence->context, fence->events[place]) != CUDA_SUCCESS)
         return false;
     fence->closed[place] = fence->open++;

@@ -32,19 +32,20 @@ CUresult cuGetProcAddress_v2(const char *symbol, void **function, int version, c
 
 CUresult cuInit(unsigned int flags)
 {
-    switch (library_mode()) {
-    case LIBRARY_REFUSE:
+    const enum library_mode mode = library_mode();
+    /* Where NVML may list us under another number, it must see the cards before our context is there. */
+    const bool look_first =
+        mode == LIBRARY_ON && options_any_limit(library_options()) && !measure_knows_pid();
+
+    if (mode == LIBRARY_REFUSE)
         return CUDA_ERROR_NOT_PERMITTED;
-    case LIBRARY_ON:
-        /* Where NVML may list us under another number, it must see the cards before our context is there. */
-        if (options_any_limit(library_options()) && !measure_knows_pid())
-            measure_start();
-        break;
-    case LIBRARY_PASS:
-        break;
-    }
+    if (look_first)
+        measure_start(); /* runs while the driver starts */
     CUresult result = driver.cuInit(flags);
-    if (result == CUDA_SUCCESS)
+    if (result == CUDA_SUCCESS) {
         library_cuda_started();
+        if (look_first)
+            measure_ready();
+    }
     return result;
 }

@@ -8,7 +8,6 @@
 #include "blocks.h"
 #include "device.h"
 #include "log.h"
-#include "measure.h"
 #include "pools.h"
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -20,7 +19,6 @@ static struct options options;
  * half-written in the child. */
 static void before_fork(void)
 {
-    measure_finish();
     pools_lock_for_fork();
     device_lock_for_fork();
     blocks_lock_for_fork();

@@ -290,6 +290,8 @@ static unsigned recognize(const struct nvml_process *list, unsigned count)
         if (list[i].pid == own && !taken)
             return own;
     }
+    if (measure_knows_pid()) /* then we hold nothing, and whoever is new is somebody else */
+        return 0;
     for (unsigned i = 0; i < count; i++) {
         if (was_early(list[i].pid) || list[i].pid == newcomer)
             continue;

@@ -7,7 +7,12 @@
 #include <sys/mman.h>
 
 #define FIRST_CAPACITY 4096 /* blocks in the table by address; a power of two */
-#define ID_BITS        48 /* numbers of blocks in one pool's life; above them stands the number of the pool */
+/* How much is freed before its epoch is closed and older ones are looked at, which costs about 1.5 us (H200).
+ * Waiting until nothing fits keeps blocks apart that belong together: on gpt_varlen with two streams three
+ * times the driver calls. */
+#define CLOSE_FREES 32
+#define CLOSE_BYTES (UINT64_C(256) << 20)
+#define ID_BITS     48 /* numbers of blocks in one pool's life; above them stands the number of the pool */
 
 atomic_uint pool_pinned_frees;
 static _Atomic uint64_t pools_opened;
@@ -257,6 +262,12 @@ static void put_off(struct pool *pool, struct range *range, uint64_t epoch)
     *(pool->pending_last ? &pool->pending_last->newer : &pool->pending) = range;
     pool->pending_last = range;
     pool->pending_bytes += range->bytes;
+    pool->unclosed_bytes += range->bytes;
+    if (++pool->unclosed < CLOSE_FREES && pool->unclosed_bytes < CLOSE_BYTES)
+        return;
+    pool->unclosed = pool->unclosed_bytes = 0;
+    fence_poll(&pool->fence);
+    pool_reclaim(pool);
 }
 
 static void let_go(struct pool *pool, struct range *range, bool done)

@@ -60,8 +60,9 @@ struct pool {
     uint64_t table_capacity, table_count;
     struct range *pending, *pending_last; /* freed, not reusable yet; by epoch, linked by newer */
     uint64_t pending_bytes;
-    struct vmm_chunk *chunks; /* scratch for stitching */
-    uint64_t *homes;          /* where they came from */
+    uint64_t unclosed, unclosed_bytes; /* of these, since the fence was last asked */
+    struct vmm_chunk *chunks;          /* scratch for stitching */
+    uint64_t *homes;                   /* where they came from */
     uint64_t chunk_capacity;
     uint64_t next_id;
     struct range *warm[POOL_WARM]; /* free, but kept whole for the next request of exactly their size */

@@ -264,7 +264,7 @@ static int place(struct pool *pool, const struct move *move)
 
 /* ---- the steps ---- */
 
-static bool reclaim_pending(struct pool *pool)
+bool pool_reclaim(struct pool *pool)
 {
     bool any = false;
 
@@ -297,7 +297,7 @@ static int wait_for_work(struct pool *pool)
     int rc = fence_wait(&pool->fence, FENCE_NOW);
     pthread_mutex_lock(&pool->lock);
     pool_cool_down(pool);
-    reclaim_pending(pool);
+    pool_reclaim(pool);
     return rc;
 }
 
@@ -355,7 +355,7 @@ int pool_make_fit(struct pool *pool, uint64_t size, struct range **out)
     int rc;
 
     fence_poll(&pool->fence);
-    if (reclaim_pending(pool) && (*out = ranges_take(&pool->ranges, size)))
+    if (pool_reclaim(pool) && (*out = ranges_take(&pool->ranges, size)))
         return 0;
     rc = attempt(pool, size, RATHER_WAIT, out);
     /* Others may take what has come free, and free it again behind new work: as long as there is something to
@@ -380,7 +380,7 @@ uint64_t pool_trim(struct pool *pool, uint64_t bytes)
     pthread_mutex_lock(&pool->lock);
     fence_poll(&pool->fence);
     pool_cool_down(pool);
-    reclaim_pending(pool);
+    pool_reclaim(pool);
     for (struct range *f = fence_capturing() ? NULL : pool->ranges.oldest;
          f && given < bytes && scratch_prepare(pool, 1) == 0; f = next) {
         uint64_t below = f->start + f->bytes, start, size;

@@ -12,6 +12,9 @@ int pool_make_fit(struct pool *pool, uint64_t size, struct range **out);
 /* Makes warm blocks plain free memory. True if there were any. */
 bool pool_cool_down(struct pool *pool);
 
+/* Takes back the blocks whose work has ended. True if there were any. */
+bool pool_reclaim(struct pool *pool);
+
 /* Bytes of whole chunks in free ranges, up to `enough`. */
 uint64_t pool_whole_bytes(struct pool *pool, uint64_t enough);
 
