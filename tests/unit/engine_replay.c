@@ -130,9 +130,24 @@ static bool read_trace(const char *path)
 
 /* ---- replay ---- */
 
-enum manner { AT_ONCE, BEHIND_WORK };
+enum manner { AT_ONCE, BEHIND_WORK, BEHIND_STREAMS };
 
-/* Returns utilization. Behind work: each block is used by a stream that lags. */
+/* The block is used by a stream that lags; behind streams: now and then by a second one. */
+static void work_on(enum manner manner, uint64_t address, uint64_t bytes, uint32_t id)
+{
+    const unsigned stream = manner == BEHIND_STREAMS && id % 16 == 0;
+
+    fence_work(model_stream(stream));
+    fake_work(stream, address, bytes, id + 1);
+    for (unsigned s = 0; s < 2; s++) {
+        const bool keeps_up = s ? id % 16 == 1 : id % 10 != 0; /* not quite */
+
+        if (keeps_up || fake_backlog(s) > LAG)
+            fake_progress(s);
+    }
+}
+
+/* Returns utilization. */
 static double replay(enum manner manner)
 {
     uint64_t *addresses = calloc(EVENTS_MAX, 2 * sizeof *addresses), *sizes = addresses + EVENTS_MAX;
@@ -152,12 +167,8 @@ static double replay(enum manner manner)
         CHECK(pool_alloc(&model.pool, sizes[id], &addresses[id]) == 0);
         live += sizes[id];
         peak = live > peak ? live : peak;
-        if (manner == BEHIND_WORK) {
-            fence_work(model_stream(0));
-            fake_work(0, addresses[id], sizes[id], id + 1);
-            if (fake_backlog(0) > LAG)
-                fake_progress(0);
-        }
+        if (manner != AT_ONCE)
+            work_on(manner, addresses[id], sizes[id], id);
     }
     CHECK(pool_check(&model.pool) == 0);
     const struct pool_stats s = pool_stats(&model.pool);
@@ -167,7 +178,7 @@ static double replay(enum manner manner)
         "calls=%lu\n",
         event_count, peak / MIB, s.peak_physical / MIB, utilization, s.hits, s.stitches, s.grows, s.waits,
         s.driver_calls);
-    while (fake_progress(0))
+    while (fake_progress(0) || fake_progress(1))
         ;
     pool_close(&model.pool, true);
     fake_end();
@@ -200,6 +211,11 @@ static void made_behind_work(void)
     replay_made(BEHIND_WORK);
 }
 
+static void made_behind_streams(void)
+{
+    replay_made(BEHIND_STREAMS);
+}
+
 static void test_blocks_fill_what_is_held_on_training_like_traces(void)
 {
     TEST_ASSERT_TRUE(fake_child(made_at_once));
@@ -208,6 +224,7 @@ static void test_blocks_fill_what_is_held_on_training_like_traces(void)
 static void test_blocks_fill_what_is_held_also_behind_a_lagging_stream(void)
 {
     TEST_ASSERT_TRUE(fake_child(made_behind_work));
+    TEST_ASSERT_TRUE(fake_child(made_behind_streams));
 }
 
 static enum manner recorded_manner;
@@ -241,6 +258,8 @@ static void test_blocks_fill_what_is_held_on_recorded_traces(void)
     recorded_manner = AT_ONCE;
     TEST_ASSERT_TRUE(fake_child(replay_recorded));
     recorded_manner = BEHIND_WORK;
+    TEST_ASSERT_TRUE(fake_child(replay_recorded));
+    recorded_manner = BEHIND_STREAMS;
     TEST_ASSERT_TRUE(fake_child(replay_recorded));
 }
 
