@@ -178,6 +178,8 @@ void measure_finish(void)
  * told to give up instead: the loader may be waiting for us. */
 static void before_exit(void)
 {
+    if (is_settled())
+        return;
     advance(LOADING, FAILED);
     measure_finish();
 }

@@ -56,7 +56,7 @@ static void test_names_that_are_not_ours_come_from_where_they_are(void)
 
     as_native(CUDA
               "in:cuDeviceGetCount in:cuMemAddressReserve in:cuNoSuchThing in:getppid in:cuCtxGetDevice");
-    as_native("default:getppid next:getppid self:getppid old:getppid default:dlopen "
+    as_native("default:getppid next:getppid self:getppid old:getppid "
               "next:gnu_get_libc_version default:main");
     as_native("default:cuNoSuchThing next:cuNoSuchThing self:cuNoSuchThing default:cu default:c default:nv "
               "default:nvml next:n");
@@ -224,7 +224,7 @@ static void early(bool before)
     interpose_preload(env, "libprog_early.so", before);
     struct spawn_result r = spawn_run(env, argv, NULL);
     TEST_ASSERT_EQUAL_INT_MESSAGE(0, r.status, r.err);
-    TEST_ASSERT_EQUAL_STRING("early calloc=1 driver=0 nvml=0\n", r.err);
+    TEST_ASSERT_EQUAL_STRING("early next=1 driver=0 nvml=0\n", r.err);
     spawn_result_free(&r);
     spawn_env_free(env);
 }
