@@ -1,0 +1,125 @@
+/* pointers: a block of the pool cannot be told from one of the driver's own. Each promise is a scenario of
+ * prog_pointers, which checks itself; it holds natively as well, except for those that look behind the pool.
+ */
+#include <stdio.h>
+
+#include "spawn.h"
+#include "unity.h"
+
+void setUp(void) {}
+
+void tearDown(void) {}
+
+static void run(const char *scenario, const char *cards, bool pooled)
+{
+    struct spawn_env *env = spawn_env_new();
+
+    spawn_sim(env, cards, NULL);
+    spawn_env_set(env, "HOME", "/nonexistent"); /* no user's own settings */
+    if (pooled) {
+        spawn_wrapped(env);
+        spawn_env_set(env, "GPUCAP_POOL", "on");
+    }
+    struct spawn_result r = spawn_run(
+        env, (const char *[]){spawn_build_path("tests/integration/prog_pointers"), scenario, NULL}, NULL);
+    spawn_env_free(env);
+    TEST_ASSERT_EQUAL_STRING_MESSAGE("", r.err, pooled ? "pooled" : "native");
+    TEST_ASSERT_EQUAL_INT_MESSAGE(0, r.status, pooled ? "pooled" : "native");
+    spawn_result_free(&r);
+}
+
+static void both(const char *scenario, const char *cards)
+{
+    run(scenario, cards, false);
+    run(scenario, cards, true);
+}
+
+static void test_address_ranges_are_exactly_what_was_asked_for(void)
+{
+    both("ranges", NULL);
+}
+
+static void test_bytes_behind_a_block_are_not_the_block(void)
+{
+    both("ends", NULL);
+}
+
+static void test_attributes_are_those_of_the_block(void)
+{
+    both("attributes", NULL);
+}
+
+static void test_no_answer_is_wider_than_the_drivers(void)
+{
+    both("widths", NULL);
+}
+
+static void test_several_attributes_at_once_are_the_same(void)
+{
+    both("several_attributes", NULL);
+}
+
+static void test_freed_blocks_are_not_known(void)
+{
+    both("freed", NULL);
+}
+
+static void test_no_two_blocks_ever_have_one_id(void)
+{
+    both("ids", NULL);
+}
+
+static void test_sync_memops_is_answered_and_obeyed(void)
+{
+    both("sync_memops", NULL);
+}
+
+static void test_no_handle_gives_away_what_is_behind_a_block(void)
+{
+    both("backing", NULL);
+}
+
+static void test_copies_cover_a_whole_block_of_many_chunks(void)
+{
+    both("whole_copies", NULL);
+}
+
+static void test_peer_access_answers_as_natively(void)
+{
+    both("peers", "2x8G");
+}
+
+static void test_peers_reach_existing_and_future_memory_of_the_pool(void)
+{
+    run("peers_pooled", "2x8G", true);
+}
+
+static void test_peers_let_in_early_reach_the_pool(void)
+{
+    run("peers_early", "2x8G", true);
+}
+
+static void test_answers_stay_right_while_blocks_come_and_go(void)
+{
+    both("threads", NULL);
+}
+
+int main(void)
+{
+    UNITY_BEGIN();
+    RUN_TEST(test_address_ranges_are_exactly_what_was_asked_for);
+    RUN_TEST(test_bytes_behind_a_block_are_not_the_block);
+    RUN_TEST(test_attributes_are_those_of_the_block);
+    RUN_TEST(test_no_answer_is_wider_than_the_drivers);
+    RUN_TEST(test_several_attributes_at_once_are_the_same);
+    RUN_TEST(test_freed_blocks_are_not_known);
+    RUN_TEST(test_no_two_blocks_ever_have_one_id);
+    RUN_TEST(test_sync_memops_is_answered_and_obeyed);
+    RUN_TEST(test_no_handle_gives_away_what_is_behind_a_block);
+    RUN_TEST(test_copies_cover_a_whole_block_of_many_chunks);
+    RUN_TEST(test_peer_access_answers_as_natively);
+    RUN_TEST(test_peers_reach_existing_and_future_memory_of_the_pool);
+    RUN_TEST(test_peers_let_in_early_reach_the_pool);
+    RUN_TEST(test_answers_stay_right_while_blocks_come_and_go);
+    return UNITY_END();
+}

@@ -1,0 +1,12 @@
+# Pooled memory under whole programs on simgpu: it looks like the driver's own, and other processes can open it. The programs
+# check themselves and are also run natively. Included by CMakeLists.txt of this folder.
+set(pointers_programs "")
+foreach(name prog_pointers)
+  add_executable(${name} ${name}.c prog_check.c)
+  target_link_libraries(${name} PRIVATE gpucap_flags gpucap_cuda_headers Threads::Threads simgpu_cuda)
+  list(APPEND pointers_programs ${name})
+endforeach()
+foreach(name pointers)
+  gpucap_test(${name} TIMEOUT 600 LIBS test_support SOURCES ${name}.c)
+  add_dependencies(${name} ${pointers_programs} gpucap_library simgpu_cuda simgpu_nvml)
+endforeach()
