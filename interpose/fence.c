@@ -12,14 +12,19 @@
 _Thread_local uintptr_t fence_last_stream;
 _Thread_local uintptr_t fence_own_key;
 
-#define SAID_MAX  16
-#define UNSETTLED 2 /* a value of fence_last_stream that no stream has */
+#define SAID_MAX   16
+#define VISITS_MAX 64 /* drains that other streams may cost before every free waits for an event instead */
+#define UNSETTLED  2  /* a value of fence_last_stream that no stream has */
 
 static pthread_mutex_t work_lock = PTHREAD_MUTEX_INITIALIZER;
-static atomic_uintptr_t only_stream; /* written under work_lock */
-static atomic_uintptr_t only_thread; /* its key; written under work_lock */
-static atomic_bool many_streams, many_threads;
-static atomic_bool drained; /* since there are many streams */
+static atomic_uintptr_t only_stream;           /* the home stream; written under work_lock */
+static atomic_uintptr_t only_thread;           /* its key; written under work_lock */
+static atomic_bool many_streams, many_threads; /* for good */
+static atomic_bool drained;                    /* since another stream than the home one is at work */
+static atomic_int guests_active;         /* submissions to other streams under way; raised under work_lock */
+static atomic_uint_fast64_t guests;      /* such submissions, ever */
+static atomic_uint_fast64_t guests_gone; /* of these, known to be done; written under work_lock */
+static int visits;                       /* how often guests came to an empty house; under work_lock */
 static atomic_uintptr_t last_key = 1;
 static atomic_int captures;
 
@@ -29,7 +34,17 @@ uintptr_t fence_new_key(void)
     return fence_own_key = atomic_fetch_add(&last_key, 2) + 2;
 }
 
-/* Before a second stream is used: blocks may have been handed out again while the first one still works on
+static bool guests_present(void)
+{
+    return atomic_load(&guests_active) || atomic_load(&guests) != atomic_load(&guests_gone);
+}
+
+bool fence_one_stream(void)
+{
+    return !atomic_load(&many_streams) && !guests_present();
+}
+
+/* Before another stream is used: blocks may have been handed out again while the home stream still works on
  * them. That was right as long as only that stream could touch them. Whoever comes while this has not been
  * done does it too. False if it cannot be done now. */
 static bool drain(void)
@@ -40,19 +55,6 @@ static bool drain(void)
         return false;
     atomic_store(&drained, true);
     return true;
-}
-
-/* Takes note of a thread and its stream. With the lock. */
-static void note(uintptr_t thread, uintptr_t stream)
-{
-    if (!atomic_load(&only_thread))
-        atomic_store(&only_thread, thread);
-    else if (atomic_load(&only_thread) != thread)
-        atomic_store(&many_threads, true);
-    if (!atomic_load(&only_stream))
-        atomic_store(&only_stream, stream);
-    else if (atomic_load(&only_stream) != stream)
-        atomic_store(&many_streams, true);
 }
 
 /* At level info, the first few: who works on which other stream. */
@@ -67,17 +69,66 @@ static void say_second(uintptr_t stream, const void *caller)
                  (unsigned long)atomic_load(&only_stream));
 }
 
-void fence_work_slow(uintptr_t stream)
+/* Takes note of a thread and its stream. With the lock. True: the stream is a guest. */
+static bool note(uintptr_t thread, uintptr_t stream)
 {
+    if (!atomic_load(&only_thread))
+        atomic_store(&only_thread, thread);
+    else if (atomic_load(&only_thread) != thread)
+        atomic_store(&many_threads, true);
+    if (!atomic_load(&only_stream))
+        atomic_store(&only_stream, stream);
+    if (atomic_load(&only_stream) == stream || atomic_load(&many_streams))
+        return false;
+    if (!guests_present() && ++visits > VISITS_MAX)
+        atomic_store(&many_streams, true); /* no guests any more: they live here */
+    else
+        atomic_fetch_add(&guests_active, 1);
+    return !atomic_load(&many_streams);
+}
+
+bool fence_work_slow(uintptr_t stream)
+{
+    bool guest = false;
+
     if (!atomic_load(&many_threads) || !atomic_load(&many_streams)) {
         pthread_mutex_lock(&work_lock);
-        note(fence_thread(), stream);
+        guest = note(fence_thread(), stream);
         pthread_mutex_unlock(&work_lock);
     }
-    if (stream != atomic_load(&only_stream))
+    const bool home = stream == atomic_load(&only_stream);
+    if (!home)
         say_second(stream, __builtin_return_address(0));
-    const bool settled = !atomic_load(&many_streams) || stream == atomic_load(&only_stream) || drain();
-    fence_last_stream = settled ? stream : UNSETTLED;
+    const bool settled = home || drain();
+    /* A guest comes here each time, so that it is seen to come and go. */
+    fence_last_stream = settled && !guest ? stream : UNSETTLED;
+    return guest;
+}
+
+void fence_worked(void)
+{
+    atomic_fetch_add(&guests, 1);
+    atomic_fetch_sub(&guests_active, 1);
+}
+
+struct fence_guests fence_guests_now(void)
+{
+    const bool quiet = atomic_load(&guests_active) == 0;
+
+    return (struct fence_guests){.seen = atomic_load(&guests), .quiet = quiet};
+}
+
+void fence_guests_done(struct fence_guests when)
+{
+    if (!when.quiet || atomic_load(&guests_gone) == when.seen)
+        return;
+    pthread_mutex_lock(&work_lock);
+    if (atomic_load(&guests_active) == 0 && atomic_load(&guests) == when.seen &&
+        !atomic_load(&many_streams)) {
+        atomic_store(&drained, false);
+        atomic_store(&guests_gone, when.seen);
+    }
+    pthread_mutex_unlock(&work_lock);
 }
 
 void fence_trust_nothing(void)
@@ -94,7 +145,7 @@ void fence_trust_nothing(void)
 
 void fence_unknown(const char *name)
 {
-    if (fence_one_stream())
+    if (!atomic_load(&many_streams))
         log_info("%s is not known to gpucap: work may go unseen, so freed blocks wait for events", name);
     fence_trust_nothing();
 }
@@ -109,7 +160,7 @@ void fence_capture(int change)
 {
     const int before = atomic_fetch_add(&captures, change);
 
-    if (before + change == 0 && atomic_load(&many_streams))
+    if (before + change == 0 && !fence_one_stream())
         drain(); /* what the capture had put off */
 }
 
@@ -129,11 +180,6 @@ bool fence_idle(void)
 void fence_waiting(void)
 {
     fence_last_stream = 0;
-}
-
-bool fence_one_stream(void)
-{
-    return !atomic_load(&many_streams);
 }
 
 /* ---- epochs of one context ---- */
@@ -201,12 +247,15 @@ static bool close_epoch(struct fence *fence)
 {
     const unsigned place = (fence->first + fence->count) % FENCE_EVENTS;
 
+    const struct fence_guests guests_now = fence_guests_now();
+
     if (!fence->used)
         return true;
     if (fence->count == FENCE_EVENTS || fence_capturing() || !make_event(fence, &fence->events[place]) ||
         driver.cuCtxRecordEvent(fence->context, fence->events[place]) != CUDA_SUCCESS)
         return false;
     fence->closed[place] = fence->open++;
+    fence->guests[place] = guests_now;
     fence->count++;
     fence->used = false;
     return true;
@@ -217,6 +266,7 @@ static void take_in(struct fence *fence, unsigned upto)
     while (fence->count && fence->first != upto) {
         if (fence->closed[fence->first] > fence->done)
             fence->done = fence->closed[fence->first];
+        fence_guests_done(fence->guests[fence->first]);
         fence->first = (fence->first + 1) % FENCE_EVENTS;
         fence->count--;
     }
@@ -243,11 +293,13 @@ int fence_wait(struct fence *fence, uint64_t epoch)
      * one's frees. */
     pthread_mutex_lock(&fence->lock);
     const uint64_t open = fence->open++;
+    const struct fence_guests guests_now = fence_guests_now();
     fence->used = false;
     pthread_mutex_unlock(&fence->lock);
     fence_waiting();
     if (driver.cuCtxSynchronize() != CUDA_SUCCESS)
         return -EIO;
+    fence_guests_done(guests_now);
     pthread_mutex_lock(&fence->lock);
     if (open > fence->done)
         fence->done = open;

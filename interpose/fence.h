@@ -25,14 +25,24 @@
 extern _Thread_local uintptr_t fence_last_stream;
 extern _Thread_local uintptr_t fence_own_key;
 uintptr_t fence_new_key(void);
-void fence_work_slow(uintptr_t stream);
+bool fence_work_slow(uintptr_t stream);
+void fence_worked(void);
 
-/* Work is about to go to a stream. */
-static inline void fence_work(uintptr_t stream)
+/* Work is about to go to a stream. True: to another than the home stream, and fence_worked must follow. */
+static inline bool fence_work(uintptr_t stream)
 {
-    if (__builtin_expect(fence_last_stream != stream, 0))
-        fence_work_slow(stream);
+    return __builtin_expect(fence_last_stream != stream, 0) && fence_work_slow(stream);
 }
+
+/* Submits work: a driver call that goes to a stream. */
+#define FENCE_SUBMIT(stream, call)                                                                           \
+    ({                                                                                                       \
+        const bool guest_ = fence_work(stream);                                                              \
+        CUresult submitted_ = (call);                                                                        \
+        if (__builtin_expect(guest_, 0))                                                                     \
+            fence_worked();                                                                                  \
+        submitted_;                                                                                          \
+    })
 
 static inline uintptr_t fence_thread(void)
 {
@@ -71,6 +81,14 @@ void fence_waiting(void);
 /* True if the order of a stream is fence enough for the reuse of a block. */
 bool fence_one_stream(void);
 
+/* What of other streams' work had been submitted at some moment, and that it is done now. */
+struct fence_guests {
+    uint64_t seen;
+    bool quiet; /* nobody was in the middle of it */
+};
+struct fence_guests fence_guests_now(void);
+void fence_guests_done(struct fence_guests when);
+
 /* ---- epochs of one context ---- */
 
 #define FENCE_EVENTS 32
@@ -84,6 +102,7 @@ struct fence {
     bool used;                     /* somebody belongs to the open epoch */
     uint64_t closed[FENCE_EVENTS]; /* epochs whose events are under way, oldest first */
     CUevent events[FENCE_EVENTS];
+    struct fence_guests guests[FENCE_EVENTS];
     unsigned first, count;
 };
 

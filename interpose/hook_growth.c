@@ -70,14 +70,13 @@ static void after_first_launch(CUfunction kernel, const struct route_growth *gro
 #define LAUNCH(kernel, stream, call)                                                                         \
     ({                                                                                                       \
         CUresult result_;                                                                                    \
-        fence_work(stream);                                                                                  \
         if (is_known(kernel)) {                                                                              \
-            result_ = (call);                                                                                \
+            result_ = FENCE_SUBMIT(stream, call);                                                            \
         } else {                                                                                             \
             struct route_growth growth_;                                                                     \
             result_ = before_first_launch(kernel, &growth_);                                                 \
             if (result_ == CUDA_SUCCESS) {                                                                   \
-                result_ = (call);                                                                            \
+                result_ = FENCE_SUBMIT(stream, call);                                                        \
                 after_first_launch(kernel, &growth_, result_);                                               \
             }                                                                                                \
         }                                                                                                    \

@@ -13,15 +13,13 @@ static uintptr_t fence_every_stream(void)
 #define WORK(symbol, stream, parameters, arguments)                                                          \
     CUresult symbol parameters                                                                               \
     {                                                                                                        \
-        fence_work(stream);                                                                                  \
-        return driver.symbol arguments;                                                                      \
+        return FENCE_SUBMIT(stream, driver.symbol arguments);                                                \
     }
 #define SYNC_WORK(symbol, stream, parameters, arguments)                                                     \
     CUresult symbol parameters                                                                               \
     {                                                                                                        \
         const uintptr_t key_ = stream;                                                                       \
-        fence_work(key_);                                                                                    \
-        return memops_finish(driver.symbol arguments, key_);                                                 \
+        return memops_finish(FENCE_SUBMIT(key_, driver.symbol arguments), key_);                             \
     }
 #include "work.def"
 #undef SYNC_WORK
@@ -31,9 +29,11 @@ static uintptr_t fence_every_stream(void)
  * reused, and nobody may put events into the context. */
 #define BEGIN(stream, call)                                                                                  \
     ({                                                                                                       \
-        fence_work(stream);                                                                                  \
+        const bool guest_ = fence_work(stream);                                                              \
         fence_capture(1); /* before it begins, so that no event of ours slips in */                          \
         CUresult result_ = (call);                                                                           \
+        if (guest_)                                                                                          \
+            fence_worked();                                                                                  \
         if (result_ != CUDA_SUCCESS)                                                                         \
             fence_capture(-1);                                                                               \
         result_;                                                                                             \
