@@ -47,24 +47,34 @@ CUresult cuIpcGetMemHandle(CUipcMemHandle *handle, CUdeviceptr address)
     return code_of(ipc_export(block.pool, block.start, handle));
 }
 
-/* True if the call is for us. The driver says what is wrong with its other arguments. */
-static bool is_for_us(const CUdeviceptr *address, const CUipcMemHandle *handle, unsigned int flags)
+/* True if the call is for us, and *result is its answer. The driver says what is wrong with other arguments.
+ */
+static bool open_ours(CUdeviceptr *address, const CUipcMemHandle *handle, unsigned int flags,
+                      CUresult *result)
 {
-    return address && flags == CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS && ipc_is_ours(handle) && current();
+    CUcontext context = NULL;
+
+    if (!address || flags != CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS || !ipc_is_ours(handle) ||
+        driver.cuCtxGetCurrent(&context) != CUDA_SUCCESS)
+        return false;
+    *result = context ? code_of(ipc_open(handle, context, address)) : CUDA_ERROR_INVALID_CONTEXT;
+    return true;
 }
 
 CUresult cuIpcOpenMemHandle(CUdeviceptr *address, CUipcMemHandle handle, unsigned int flags)
 {
-    if (is_for_us(address, &handle, flags))
-        return code_of(ipc_open(&handle, current(), address));
-    return driver.cuIpcOpenMemHandle(address, handle, flags);
+    CUresult result;
+
+    return open_ours(address, &handle, flags, &result) ? result
+                                                       : driver.cuIpcOpenMemHandle(address, handle, flags);
 }
 
 CUresult cuIpcOpenMemHandle_v2(CUdeviceptr *address, CUipcMemHandle handle, unsigned int flags)
 {
-    if (is_for_us(address, &handle, flags))
-        return code_of(ipc_open(&handle, current(), address));
-    return driver.cuIpcOpenMemHandle_v2(address, handle, flags);
+    CUresult result;
+
+    return open_ours(address, &handle, flags, &result) ? result
+                                                       : driver.cuIpcOpenMemHandle_v2(address, handle, flags);
 }
 
 CUresult cuIpcCloseMemHandle(CUdeviceptr address)

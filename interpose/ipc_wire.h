@@ -7,10 +7,11 @@
 #ifndef GPUCAP_IPC_WIRE_H
 #define GPUCAP_IPC_WIRE_H
 
+#include <cuda.h>
+#include <stdbool.h>
+#include <stdint.h>
 #include <sys/socket.h>
 #include <sys/un.h>
-
-#include "driver.h"
 
 #define IPC_KEY   16
 #define IPC_BATCH 64 /* file descriptors in one packet: both sides must have room for so many at a time */

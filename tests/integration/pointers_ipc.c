@@ -1,0 +1,152 @@
+/* pointers_ipc: legacy IPC works between two wrapped processes as it does natively, and nobody can break it
+ * from outside. Each promise is a scenario of prog_ipc or prog_forger, which check themselves; those of
+ * prog_ipc hold natively as well, except where CUDA promises less.
+ */
+#include <stdio.h>
+
+#include "spawn.h"
+#include "unity.h"
+
+void setUp(void) {}
+
+void tearDown(void) {}
+
+static void run(const char *program, const char *scenario, const char *cards, bool pooled)
+{
+    struct spawn_env *env = spawn_env_new();
+    char path[64];
+
+    snprintf(path, sizeof path, "tests/integration/%s", program);
+    spawn_sim(env, cards, NULL);
+    spawn_env_set(env, "HOME", "/nonexistent"); /* no user's own settings */
+    spawn_env_set(env, "PROG_OTHER_MAX", "600M");
+    if (pooled) {
+        spawn_wrapped(env);
+        spawn_env_set(env, "GPUCAP_POOL", "on");
+    }
+    struct spawn_result r = spawn_run(env, (const char *[]){spawn_build_path(path), scenario, NULL}, NULL);
+    spawn_env_free(env);
+    TEST_ASSERT_EQUAL_STRING_MESSAGE("", r.err, pooled ? "pooled" : "native");
+    TEST_ASSERT_EQUAL_INT_MESSAGE(0, r.status, pooled ? "pooled" : "native");
+    spawn_result_free(&r);
+}
+
+static void both(const char *scenario, const char *cards)
+{
+    run("prog_ipc", scenario, cards, false);
+    run("prog_ipc", scenario, cards, true);
+}
+
+static void test_two_processes_see_the_same_bytes(void)
+{
+    both("share", NULL);
+}
+
+static void test_an_opened_block_looks_native(void)
+{
+    both("opened", NULL);
+}
+
+static void test_every_code_is_the_native_one(void)
+{
+    both("codes", NULL);
+}
+
+static void test_a_block_freed_while_open_stays_and_comes_back(void)
+{
+    run("prog_ipc", "freed_while_open", "1x1400M", true);
+}
+
+static void test_a_handle_nobody_opens_holds_nothing_back(void)
+{
+    both("never_opened", "1x1400M");
+}
+
+static void test_a_killed_process_gives_back_what_it_had_open(void)
+{
+    both("killed", "1x2G");
+}
+
+static void test_opened_memory_is_not_charged(void)
+{
+    both("not_charged", "1x4G");
+}
+
+static void test_a_dead_exporter_is_an_error_and_no_hang(void)
+{
+    both("exporter_dies", NULL);
+}
+
+static void test_the_end_of_a_context_ends_what_it_shared(void)
+{
+    both("context_ends", NULL);
+}
+
+static void test_forked_children_change_nothing(void)
+{
+    both("forks", NULL);
+}
+
+static void test_an_unwrapped_process_gets_the_drivers_own_error(void)
+{
+    run("prog_ipc", "unwrapped", NULL, true);
+}
+
+static void test_threads_open_and_close_at_once(void)
+{
+    both("threads", NULL);
+}
+
+static void test_memory_of_another_card_is_opened(void)
+{
+    both("cards", "2x4G");
+}
+
+static void test_a_process_ends_with_blocks_shared_and_open(void)
+{
+    both("leave", NULL);
+}
+
+static void test_forged_handles_are_refused(void)
+{
+    run("prog_forger", "handles", NULL, true);
+}
+
+static void test_exporters_that_lie_are_refused(void)
+{
+    run("prog_forger", "exporters", NULL, true);
+}
+
+static void test_exporters_that_say_nothing_are_given_up(void)
+{
+    run("prog_forger", "silent_exporters", NULL, true);
+}
+
+static void test_clients_that_lie_change_nothing(void)
+{
+    run("prog_forger", "clients", NULL, true);
+}
+
+int main(void)
+{
+    UNITY_BEGIN();
+    RUN_TEST(test_two_processes_see_the_same_bytes);
+    RUN_TEST(test_an_opened_block_looks_native);
+    RUN_TEST(test_every_code_is_the_native_one);
+    RUN_TEST(test_a_block_freed_while_open_stays_and_comes_back);
+    RUN_TEST(test_a_handle_nobody_opens_holds_nothing_back);
+    RUN_TEST(test_a_killed_process_gives_back_what_it_had_open);
+    RUN_TEST(test_opened_memory_is_not_charged);
+    RUN_TEST(test_a_dead_exporter_is_an_error_and_no_hang);
+    RUN_TEST(test_the_end_of_a_context_ends_what_it_shared);
+    RUN_TEST(test_forked_children_change_nothing);
+    RUN_TEST(test_an_unwrapped_process_gets_the_drivers_own_error);
+    RUN_TEST(test_threads_open_and_close_at_once);
+    RUN_TEST(test_memory_of_another_card_is_opened);
+    RUN_TEST(test_a_process_ends_with_blocks_shared_and_open);
+    RUN_TEST(test_forged_handles_are_refused);
+    RUN_TEST(test_exporters_that_lie_are_refused);
+    RUN_TEST(test_exporters_that_say_nothing_are_given_up);
+    RUN_TEST(test_clients_that_lie_change_nothing);
+    return UNITY_END();
+}
