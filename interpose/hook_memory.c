@@ -38,6 +38,10 @@ CUresult cuMemAllocPitch_v2(CUdeviceptr *address, size_t *pitch, size_t width, s
     struct route_ticket ticket;
     CUresult result = route_enter(&ticket, BLOCKS_LINEAR, pitched_bytes(width, height));
 
+    if (result == CUDA_ERROR_OUT_OF_MEMORY && address && pitch) {
+        *address = 0; /* as the driver leaves them */
+        *pitch = pitched_bytes(width, 1);
+    }
     if (result != CUDA_SUCCESS)
         return result;
     result = driver.cuMemAllocPitch_v2(address, pitch, width, height, element);
@@ -73,8 +77,11 @@ CUresult cuMemFree_v2(CUdeviceptr address)
         struct route_ticket ticket;                                                                          \
         CUresult result = route_enter_async(&ticket, bytes, NULL, stream);                                   \
                                                                                                              \
-        if (result != CUDA_SUCCESS)                                                                          \
+        if (result != CUDA_SUCCESS) {                                                                        \
+            if (address)                                                                                     \
+                *address = 0; /* as the driver leaves it */                                                  \
             return result;                                                                                   \
+        }                                                                                                    \
         result = driver.cuMemAllocAsync##suffix(address, bytes, stream);                                     \
         return route_leave(&ticket, result, result == CUDA_SUCCESS ? *address : 0);                          \
     }                                                                                                        \
@@ -85,8 +92,11 @@ CUresult cuMemFree_v2(CUdeviceptr address)
         struct route_ticket ticket;                                                                          \
         CUresult result = route_enter_async(&ticket, bytes, pool, stream);                                   \
                                                                                                              \
-        if (result != CUDA_SUCCESS)                                                                          \
+        if (result != CUDA_SUCCESS) {                                                                        \
+            if (address)                                                                                     \
+                *address = 0; /* as the driver leaves it */                                                  \
             return result;                                                                                   \
+        }                                                                                                    \
         result = driver.cuMemAllocFromPoolAsync##suffix(address, bytes, pool, stream);                       \
         return route_leave(&ticket, result, result == CUDA_SUCCESS ? *address : 0);                          \
     }                                                                                                        \

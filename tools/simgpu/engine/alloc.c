@@ -104,13 +104,14 @@ static CUresult alloc_kind(CUdeviceptr *out, size_t size, enum block_kind kind, 
 
 CUresult alloc_device(CUdeviceptr *out, size_t size)
 {
+    if (out && size == 0)
+        *out = 0; /* as the driver does */
     return alloc_kind(out, size, BLOCK_DEVICE, 0);
 }
 
 CUresult alloc_pitch(CUdeviceptr *out, size_t *pitch, size_t width, size_t height, unsigned int element)
 {
     size_t row, size;
-    CUresult result;
 
     if (!out || !pitch || width == 0 || height == 0 || (element != 4 && element != 8 && element != 16))
         return CUDA_ERROR_INVALID_VALUE;
@@ -119,10 +120,8 @@ CUresult alloc_pitch(CUdeviceptr *out, size_t *pitch, size_t width, size_t heigh
     row &= ~(size_t)(PITCH_ALIGNMENT - 1);
     if (__builtin_mul_overflow(row, height, &size))
         return CUDA_ERROR_INVALID_VALUE;
-    result = alloc_kind(out, size, BLOCK_DEVICE, 0);
-    if (result == CUDA_SUCCESS)
-        *pitch = row;
-    return result;
+    *pitch = row; /* the driver writes it even if the memory is refused */
+    return alloc_kind(out, size, BLOCK_DEVICE, 0);
 }
 
 CUresult alloc_managed(CUdeviceptr *out, size_t size, unsigned int flags)
