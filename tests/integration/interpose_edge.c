@@ -1,0 +1,171 @@
+/* The edges: arguments that make no sense, threads that race with every kind of memory under a storm of
+ * signals, settings from files, a driver that is closed and opened again. */
+#include "interpose_support.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define CAP_MIB 1024
+
+void setUp(void) {}
+void tearDown(void) {}
+
+static void test_odd_arguments_are_answered_as_the_driver_answers(void)
+{
+    static const char *const ways[] = {"dlsym", "proc"}, *const caps[] = {NULL, "1G", "4G"};
+    struct interpose_run run = {.program = "prog_odd", .way = "dlsym", .native = true};
+    struct spawn_result want = interpose_take(&run, "");
+
+    TEST_ASSERT_EQUAL_INT_MESSAGE(0, want.status, want.err);
+    TEST_ASSERT_NOT_NULL_MESSAGE(strstr(want.out, "leaks 0\n"), want.out);
+    run.native = false;
+    for (size_t i = 0; i < 6; i++) {
+        run.way = ways[i % 2];
+        run.cap = caps[i / 2];
+        interpose_expect(&run, "", want.out);
+    }
+    spawn_result_free(&want);
+}
+
+/* The peak is what NVML shows, sampled all the time. */
+static void race(const char *way, const char *kinds)
+{
+    const struct interpose_run run = {.program = "prog_race", .way = way, .cap = "1G"};
+    char steps[64];
+
+    snprintf(steps, sizeof steps, "8 200 %s", kinds);
+    struct spawn_result r = interpose_take(&run, steps);
+    const char *peak = strstr(r.out, "peak=");
+    TEST_ASSERT_EQUAL_INT_MESSAGE(0, r.status, r.err);
+    TEST_ASSERT_EQUAL_STRING_MESSAGE("", r.err, r.out);
+    TEST_ASSERT_NOT_NULL_MESSAGE(strstr(r.out, "wrong=0 "), r.out);
+    TEST_ASSERT_NOT_NULL_MESSAGE(strstr(r.out, "free=448 leaks=0\n"), r.out);
+    TEST_ASSERT_TRUE_MESSAGE(peak && atoi(peak + 5) <= CAP_MIB, r.out);
+    spawn_result_free(&r);
+}
+
+static void test_racing_linear_memory_stays_below_the_cap(void)
+{
+    race("dlsym", "l");
+    race("proc", "l");
+}
+
+static void test_racing_handles_and_arrays_stay_below_the_cap(void)
+{
+    race("dlsym", "h");
+    race("dlsym", "t");
+    race("proc", "lht");
+}
+
+static void test_racing_memory_and_streams_stay_below_the_cap(void)
+{
+    race("dlsym", "ls");
+}
+
+/* A home folder with a settings file in it. */
+static void with_home(const char *text, void (*check)(const char *home))
+{
+    char home[] = "/tmp/gpucap-home-XXXXXX", folder[64], file[96];
+
+    TEST_ASSERT_NOT_NULL(mkdtemp(home));
+    snprintf(folder, sizeof folder, "%s/.config", home);
+    snprintf(file, sizeof file, "%s/gpucap.conf", folder);
+    mkdir(folder, 0700);
+    FILE *f = fopen(file, "w");
+    TEST_ASSERT_NOT_NULL(f);
+    fputs(text, f);
+    fclose(f);
+    check(home);
+    unlink(file);
+    rmdir(folder);
+    rmdir(home);
+}
+
+static void check_file_holds(const char *home)
+{
+    const char *const variables[] = {"HOME", home, NULL};
+    const struct interpose_run file = {.variables = variables}, both = {.variables = variables, .cap = "2G"};
+
+    interpose_expect(&file, "init total:0 ctx:0 info",
+                     "init 0\ntotal 0 1024\nctx 0\ninfo 0 free=384 total=1024\n");
+    interpose_expect(&both, "init total:0", "init 0\ntotal 0 2048\n");
+}
+
+static void check_file_refused(const char *home)
+{
+    const char *const variables[] = {"HOME", home, NULL};
+    const struct interpose_run run = {.variables = variables, .cap = "1G"};
+    struct spawn_result r = interpose_take(&run, "init ctx:0");
+
+    TEST_ASSERT_EQUAL_STRING("init 800\nctx 800\n", r.out);
+    TEST_ASSERT_NOT_NULL_MESSAGE(strstr(r.err, "gpucap.conf:2"), r.err);
+    TEST_ASSERT_NOT_NULL_MESSAGE(strstr(r.err, "'lots'"), r.err);
+    spawn_result_free(&r);
+}
+
+static void test_a_users_file_sets_the_cap_and_the_environment_wins(void)
+{
+    with_home("# my limits\nmax = 1G\nreserve = 128M\n", check_file_holds);
+}
+
+static void test_a_bad_users_file_refuses_cuda_even_beside_a_good_environment(void)
+{
+    with_home("reserve = 128M\nmax = lots\n", check_file_refused);
+}
+
+static void test_a_driver_that_is_closed_and_opened_again_stays_capped(void)
+{
+    const struct interpose_run run = {.program = "prog_reopen", .way = "-", .cap = "1G"};
+
+    interpose_expect(&run, "", "0 0 0 0 total=1024\n0 0 0 0 total=1024\n0 0 0 0 total=1024\n");
+}
+
+static void test_the_library_named_twice_is_one_library(void)
+{
+    const struct interpose_run run = {.cap = "1G"};
+    struct spawn_env *env = interpose_env(&run);
+    const char *argv[] = {interpose_program("prog_steps"), "dlsym", "init", "ctx:0", "fill:alloc:16M", NULL};
+    char twice[2048];
+
+    snprintf(twice, sizeof twice, "%s:%s", spawn_env_get(env, "LD_PRELOAD"),
+             spawn_build_path("libgpucap.so"));
+    spawn_env_set(env, "LD_PRELOAD", twice);
+    struct spawn_result r = spawn_run(env, argv, NULL);
+    TEST_ASSERT_EQUAL_STRING("init 0\nctx 0\nfill alloc 2 n=28\n", r.out);
+    spawn_result_free(&r);
+    spawn_env_free(env);
+}
+
+static void test_a_closed_stderr_and_stdout_are_no_reason_to_fail(void)
+{
+    const struct interpose_run run = {.cap = "junk"};
+    struct spawn_env *env = interpose_env(&run);
+    char command[512];
+
+    snprintf(command, sizeof command, "%s dlsym init ctx:0 2>&- >&-; echo $?",
+             interpose_program("prog_steps"));
+    const char *argv[] = {"sh", "-c", command, NULL};
+    struct spawn_result r = spawn_run(env, argv, NULL);
+    TEST_ASSERT_EQUAL_STRING("0\n", r.out);
+    spawn_result_free(&r);
+    spawn_env_free(env);
+}
+
+int main(void)
+{
+    interpose_need_sim();
+    UNITY_BEGIN();
+    RUN_TEST(test_odd_arguments_are_answered_as_the_driver_answers);
+    RUN_TEST(test_racing_linear_memory_stays_below_the_cap);
+    RUN_TEST(test_racing_handles_and_arrays_stay_below_the_cap);
+    RUN_TEST(test_racing_memory_and_streams_stay_below_the_cap);
+    RUN_TEST(test_a_users_file_sets_the_cap_and_the_environment_wins);
+    RUN_TEST(test_a_bad_users_file_refuses_cuda_even_beside_a_good_environment);
+    RUN_TEST(test_a_driver_that_is_closed_and_opened_again_stays_capped);
+    RUN_TEST(test_the_library_named_twice_is_one_library);
+    RUN_TEST(test_a_closed_stderr_and_stdout_are_no_reason_to_fail);
+    return UNITY_END();
+}
