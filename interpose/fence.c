@@ -26,7 +26,9 @@ static atomic_uint_fast64_t guests;      /* such submissions, ever */
 static atomic_uint_fast64_t guests_gone; /* of these, known to be done; written under work_lock */
 static int visits;                       /* how often guests came to an empty house; under work_lock */
 static atomic_uintptr_t last_key = 1;
-static atomic_int captures;
+/* Capture begins only while nobody of us is in a call that would destroy it. */
+static pthread_rwlock_t capture_lock = PTHREAD_RWLOCK_INITIALIZER;
+static atomic_int captures; /* raised under capture_lock */
 
 /* Odd, as no stream handle is, and never given twice: the next thread may get this one's address. */
 uintptr_t fence_new_key(void)
@@ -41,20 +43,44 @@ static bool guests_present(void)
 
 bool fence_one_stream(void)
 {
-    return !atomic_load(&many_streams) && !guests_present();
+    return !atomic_load(&many_streams) && !guests_present() && !fence_capturing();
+}
+
+/* True if no capture is open, and then none opens until allow_capture. */
+static bool forbid_capture(void)
+{
+    pthread_rwlock_rdlock(&capture_lock);
+    if (!fence_capturing())
+        return true;
+    pthread_rwlock_unlock(&capture_lock);
+    return false;
+}
+
+static void allow_capture(void)
+{
+    pthread_rwlock_unlock(&capture_lock);
+}
+
+static bool synchronize(void)
+{
+    bool done = false;
+
+    if (forbid_capture()) {
+        done = driver.cuCtxSynchronize() == CUDA_SUCCESS;
+        allow_capture();
+    }
+    return done;
 }
 
 /* Before another stream is used: blocks may have been handed out again while the home stream still works on
  * them. That was right as long as only that stream could touch them. Whoever comes while this has not been
- * done does it too. False if it cannot be done now. */
+ * done does it too. False if it cannot be done now: then a capture is open, and nothing has been handed out
+ * like that since before it began. */
 static bool drain(void)
 {
-    if (atomic_load(&drained))
-        return true;
-    if (atomic_load(&captures) > 0 || driver.cuCtxSynchronize() != CUDA_SUCCESS)
-        return false;
-    atomic_store(&drained, true);
-    return true;
+    if (!atomic_load(&drained) && synchronize())
+        atomic_store(&drained, true);
+    return atomic_load(&drained);
 }
 
 /* At level info, the first few: who works on which other stream. */
@@ -158,10 +184,16 @@ void fence_stream_ends(CUstream stream)
 
 void fence_capture(int change)
 {
-    const int before = atomic_fetch_add(&captures, change);
-
-    if (before + change == 0 && !fence_one_stream())
-        drain(); /* what the capture had put off */
+    if (change < 0) {
+        atomic_fetch_add(&captures, change);
+        return;
+    }
+    pthread_rwlock_wrlock(&capture_lock);
+    /* From here on nobody can wait for the home stream, so nothing it still works on may be in other hands.
+     */
+    if (atomic_fetch_add(&captures, change) == 0 && !atomic_load(&drained))
+        driver.cuCtxSynchronize();
+    pthread_rwlock_unlock(&capture_lock);
 }
 
 bool fence_capturing(void)
@@ -246,12 +278,11 @@ static bool make_event(const struct fence *fence, CUevent *event)
 static bool close_epoch(struct fence *fence)
 {
     const unsigned place = (fence->first + fence->count) % FENCE_EVENTS;
-
     const struct fence_guests guests_now = fence_guests_now();
 
     if (!fence->used)
         return true;
-    if (fence->count == FENCE_EVENTS || fence_capturing() || !make_event(fence, &fence->events[place]) ||
+    if (fence->count == FENCE_EVENTS || !make_event(fence, &fence->events[place]) ||
         driver.cuCtxRecordEvent(fence->context, fence->events[place]) != CUDA_SUCCESS)
         return false;
     fence->closed[place] = fence->open++;
@@ -274,13 +305,14 @@ static void take_in(struct fence *fence, unsigned upto)
 
 void fence_poll(struct fence *fence)
 {
-    if (fence_capturing())
+    if (!forbid_capture())
         return;
     pthread_mutex_lock(&fence->lock);
     close_epoch(fence);
     while (fence->count && driver.cuEventQuery(fence->events[fence->first]) == CUDA_SUCCESS)
         take_in(fence, (fence->first + 1) % FENCE_EVENTS);
     pthread_mutex_unlock(&fence->lock);
+    allow_capture();
 }
 
 int fence_wait(struct fence *fence, uint64_t epoch)
@@ -296,9 +328,9 @@ int fence_wait(struct fence *fence, uint64_t epoch)
     const struct fence_guests guests_now = fence_guests_now();
     fence->used = false;
     pthread_mutex_unlock(&fence->lock);
+    if (!synchronize())
+        return fence_capturing() ? -EBUSY : -EIO;
     fence_waiting();
-    if (driver.cuCtxSynchronize() != CUDA_SUCCESS)
-        return -EIO;
     fence_guests_done(guests_now);
     pthread_mutex_lock(&fence->lock);
     if (open > fence->done)

@@ -6,8 +6,9 @@
  * the fence: a freed block may be handed out again at once, and only unmapping must wait.
  *
  * That holds only if every piece of work is seen: each entry point that submits work reports its stream here
- * (work.def), and handing out one that we do not know ends the shortcut for good. Owns work_lock (held for a
- * few instructions) and one lock per struct fence, never held across a wait.
+ * (work.def), and handing out one that we do not know ends the shortcut for good. Owns work_lock and
+ * one lock per struct fence, held for a few instructions, and capture_lock (rank: before a fence's), which
+ * waits and event calls hold for reading and the beginning of a capture for writing.
  */
 #ifndef GPUCAP_FENCE_H
 #define GPUCAP_FENCE_H
@@ -69,7 +70,8 @@ void fence_stream_ends(CUstream stream);
 void fence_trust_nothing(void);
 void fence_unknown(const char *name);
 
-/* A capture has begun (+1: before the driver is told) or ended (-1: after) somewhere in the process. */
+/* A capture begins (+1: before the driver is told) or has ended (-1: after) somewhere in the process. While
+ * one is open nothing is handed out before its work is done; so its beginning waits for all work once. */
 void fence_capture(int change);
 bool fence_capturing(void);
 

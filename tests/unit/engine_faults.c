@@ -243,8 +243,10 @@ static void steal(void)
     fake_on_synchronize = steal;
     fence_poll(&model.pool.fence);
     if (pool_alloc(&model.pool, 48 * MIB, &address) == 0) {
-        fence_work(model_stream(2));
+        const bool guest = fence_work(model_stream(2));
         fake_work(2, address, 48 * MIB, NEVER);
+        if (guest)
+            fence_worked();
         CHECK(pool_free(&model.pool, address, false) == 0);
     }
 }

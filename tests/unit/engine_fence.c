@@ -35,8 +35,11 @@ static void close_fence(void)
 /* Work that touches no memory of the fake: only its being pending counts. */
 static void work(unsigned stream, CUstream handle)
 {
-    fence_work(fence_stream(handle));
+    const bool guest = fence_work(fence_stream(handle));
+
     fake_work(stream, ADDRESS, 0, 1);
+    if (guest)
+        fence_worked();
 }
 
 static void on_thread(void *(*run)(void *), void *argument)
@@ -109,8 +112,9 @@ static void second_stream(void)
     work(0, STREAM_A);
     work(0, STREAM_A);
     CHECK(fake_count(FAKE_SYNCHRONIZE) == 0);
-    fence_work(fence_stream(STREAM_B));
+    CHECK(fence_work(fence_stream(STREAM_B)));
     CHECK(fake_count(FAKE_SYNCHRONIZE) == 1 && !fence_one_stream());
+    fence_worked();
     work(0, STREAM_A);
     work(1, STREAM_B);
     work(0, STREAM_A);
@@ -209,37 +213,123 @@ static void test_an_unknown_entry_point_ends_the_shortcut_for_good(void)
     TEST_ASSERT_TRUE(fake_child(unknown_entry_late));
 }
 
-/* A capture forbids the wait; what goes to the second stream meanwhile is a graph to be, and the wait comes
- * later. */
+/* A capture forbids every wait, so it begins with one: other streams find the home stream's blocks at rest.
+ */
 static void captured_second(void)
 {
     open_fence();
     work(0, STREAM_A);
+    CHECK(fence_one_stream());
     fence_capture(1);
     fake_set_capturing(true);
-    fence_work(fence_stream(STREAM_B));
-    fence_work(fence_stream(STREAM_B));
-    CHECK(!fence_one_stream() && fence_capturing() && fake_pending(ADDRESS - 1, 2));
-    CHECK(!fence_idle());
+    CHECK(fake_count(FAKE_SYNCHRONIZE) == 1 && !fake_pending(ADDRESS - 1, 2));
+    CHECK(!fence_one_stream() && fence_capturing() && !fence_idle());
+    fence_capture(1);
+    const bool guest = fence_work(fence_stream(STREAM_B));
+    if (guest)
+        fence_worked();
+    CHECK(fake_count(FAKE_SYNCHRONIZE) == 1);
+    fence_capture(-1);
     fake_set_capturing(false);
     fence_capture(-1);
-    CHECK(!fake_pending(ADDRESS - 1, 2) && !fence_capturing());
-    CHECK(fake_count(FAKE_SYNCHRONIZE) == 1);
-    fence_work(fence_stream(STREAM_B));
-    CHECK(fake_count(FAKE_SYNCHRONIZE) == 1);
+    CHECK(!fence_capturing());
     close_fence();
 }
 
-static void test_the_wait_for_the_first_stream_is_made_up_for_after_a_capture(void)
+static void test_a_capture_begins_with_all_streams_at_rest(void)
 {
     TEST_ASSERT_TRUE(fake_child(captured_second));
+}
+
+/* ---- guests ---- */
+
+/* A stream that works once is waited for, and then the home stream is the only one again. */
+static void guest_leaves(void)
+{
+    open_fence();
+    work(0, STREAM_A);
+    CHECK(fence_work(fence_stream(STREAM_B)) && !fence_one_stream() && fake_count(FAKE_SYNCHRONIZE) == 1);
+    fake_work(1, ADDRESS, 0, 2);
+    fence_worked();
+    CHECK(!fence_one_stream());
+    const uint64_t epoch = fence_epoch(&fence);
+    fence_poll(&fence);
+    CHECK(!fence_done(&fence, epoch) && !fence_one_stream());
+    fake_progress(1);
+    fence_poll(&fence);
+    CHECK(fence_done(&fence, epoch) && fence_one_stream());
+    work(0, STREAM_A);
+    CHECK(fence_work(fence_stream(STREAM_B)) && !fake_pending(ADDRESS - 1, 2)); /* and is waited for again */
+    fence_worked();
+    close_fence();
+}
+
+static void test_one_stream_is_trusted_again_when_the_guests_work_is_done(void)
+{
+    TEST_ASSERT_TRUE(fake_child(guest_leaves));
+}
+
+/* A guest that comes while the event is under way is not covered by it. */
+static void guest_comes_back(void)
+{
+    open_fence();
+    work(0, STREAM_A);
+    CHECK(fence_work(fence_stream(STREAM_B)));
+    fence_worked();
+    fence_epoch(&fence);
+    fence_poll(&fence);
+    CHECK(fence_one_stream()); /* nothing was pending */
+    CHECK(fence_work(fence_stream(STREAM_B)));
+    fake_work(1, ADDRESS, 0, 2);
+    fence_epoch(&fence);
+    fence_poll(&fence); /* in the middle of its submission */
+    fence_worked();
+    fake_progress(1);
+    fence_poll(&fence);
+    CHECK(!fence_one_stream());
+    fence_epoch(&fence);
+    fence_poll(&fence);
+    CHECK(fence_one_stream());
+    close_fence();
+}
+
+static void test_a_guest_in_the_middle_of_a_submission_is_not_gone(void)
+{
+    TEST_ASSERT_TRUE(fake_child(guest_comes_back));
+}
+
+static void guests_stay(void)
+{
+    open_fence();
+    work(0, STREAM_A);
+    for (int i = 0; i < 1000; i++) {
+        if (fence_work(fence_stream(STREAM_B)))
+            fence_worked();
+        CHECK(fence_wait(&fence, FENCE_NOW) == 0);
+        fence_work(fence_stream(STREAM_A));
+    }
+    CHECK(!fence_one_stream());
+    fake_start(GIB);
+    for (int i = 0; i < 100; i++) {
+        CHECK(!fence_work(fence_stream(STREAM_B)));
+        CHECK(!fence_work(fence_stream(STREAM_A)));
+    }
+    CHECK(fake_count(FAKE_SYNCHRONIZE) == 0);
+    close_fence();
+}
+
+static void test_guests_that_come_all_the_time_are_no_longer_waited_for(void)
+{
+    TEST_ASSERT_TRUE(fake_child(guests_stay));
 }
 
 static void *work_on_b(void *unused)
 {
     (void)unused;
-    fence_work(fence_stream(STREAM_B));
+    const bool guest = fence_work(fence_stream(STREAM_B));
     CHECK(!fake_pending(ADDRESS - 1, 2));
+    if (guest)
+        fence_worked();
     return NULL;
 }
 
@@ -257,8 +347,10 @@ static void two_come_second(void)
     open_fence();
     work(0, STREAM_A);
     fake_on_synchronize = meanwhile;
-    fence_work(fence_stream((CUstream)0x10200));
+    const bool guest = fence_work(fence_stream((CUstream)0x10200));
     CHECK(!fake_pending(ADDRESS - 1, 2));
+    if (guest)
+        fence_worked();
     close_fence();
 }
 
@@ -435,8 +527,11 @@ static void *free_and_wait(void *argument)
     const uint64_t place = ADDRESS + stream * 16;
 
     for (int i = 0; i < 2000; i++) {
-        fence_work(fence_stream((CUstream)(0x10000 + 0x100 * (uintptr_t)stream)));
+        const bool guest = fence_work(fence_stream((CUstream)(0x10000 + 0x100 * (uintptr_t)stream)));
+
         fake_work(stream, place, 0, stream);
+        if (guest)
+            fence_worked();
         const uint64_t epoch = fence_epoch(&fence);
         CHECK(epoch);
         if (i % 7 == 0)
@@ -482,7 +577,10 @@ int main(void)
     RUN_TEST(test_two_threads_own_streams_are_two_even_at_one_address);
     RUN_TEST(test_the_only_stream_ending_ends_the_trust_in_its_handle);
     RUN_TEST(test_an_unknown_entry_point_ends_the_shortcut_for_good);
-    RUN_TEST(test_the_wait_for_the_first_stream_is_made_up_for_after_a_capture);
+    RUN_TEST(test_a_capture_begins_with_all_streams_at_rest);
+    RUN_TEST(test_one_stream_is_trusted_again_when_the_guests_work_is_done);
+    RUN_TEST(test_a_guest_in_the_middle_of_a_submission_is_not_gone);
+    RUN_TEST(test_guests_that_come_all_the_time_are_no_longer_waited_for);
     RUN_TEST(test_a_third_stream_does_not_overtake_the_wait_of_the_second);
     RUN_TEST(test_one_event_closes_an_epoch_for_all_frees_in_it);
     RUN_TEST(test_a_free_after_a_wait_is_not_done_by_that_wait);

@@ -134,6 +134,8 @@ uintptr_t model_stream(unsigned stream)
 void model_work(struct model *model, unsigned stream, const struct model_block *block)
 {
     (void)model;
-    fence_work(model_stream(stream));
+    const bool guest = fence_work(model_stream(stream));
     fake_work(stream, block->address, block->bytes, block->name);
+    if (guest)
+        fence_worked();
 }

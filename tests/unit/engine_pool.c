@@ -13,7 +13,7 @@ void tearDown(void) {}
 
 /* ---- random life ---- */
 
-enum variant { ALL_DONE, ONE_STREAM, MANY_STREAMS };
+enum variant { ALL_DONE, ONE_STREAM, GUESTS, MANY_STREAMS };
 
 struct life {
     enum variant variant;
@@ -23,7 +23,8 @@ struct life {
 
 static void step_work(enum variant variant)
 {
-    const unsigned streams = variant == MANY_STREAMS ? FAKE_STREAMS : 1;
+    const bool visit = variant == GUESTS && fake_below(&model.random, 500) == 0;
+    const unsigned streams = variant == MANY_STREAMS || visit ? FAKE_STREAMS : 1;
     const unsigned stream = (unsigned)fake_below(&model.random, streams);
 
     if (variant == ALL_DONE)
@@ -31,7 +32,19 @@ static void step_work(enum variant variant)
     if (model.count && fake_below(&model.random, 2))
         model_work(&model, stream, &model.blocks[fake_below(&model.random, model.count)]);
     else
-        fake_progress(stream);
+        fake_progress(variant == GUESTS ? (unsigned)fake_below(&model.random, FAKE_STREAMS) : stream);
+}
+
+/* Now and then a capture begins or ends. */
+static void step_capture(void)
+{
+    if (fence_capturing()) {
+        fake_set_capturing(false);
+        fence_capture(-1);
+    } else {
+        fence_capture(1);
+        fake_set_capturing(true);
+    }
 }
 
 /* No is right only if what could be put together, and what could still be had, is less than was asked for. */
@@ -39,6 +52,8 @@ static void check_refusal(uint64_t bytes)
 {
     const struct pool_stats s = pool_stats(&model.pool);
 
+    if (fence_capturing())
+        return;
     CHECK(s.pending == 0);
     CHECK(model.allowed - s.physical + pool_reclaimable(&model.pool) < bytes + RANGES_PAGE);
 }
@@ -69,7 +84,11 @@ static void live(struct life life)
         }
         if (i % life.check_every == 0)
             model_check(&model);
+        if (life.variant == GUESTS && fake_below(&model.random, 1000) == 0)
+            step_capture();
     }
+    if (fence_capturing())
+        step_capture();
     model_close(&model);
 }
 
@@ -111,6 +130,16 @@ static void life_one_stream(void)
 static void test_with_one_stream_nothing_is_unmapped_before_its_work_is_done(void)
 {
     TEST_ASSERT_TRUE(fake_child(life_one_stream));
+}
+
+static void life_guests(void)
+{
+    live((struct life){GUESTS, 80000, 2000, 100, 1 * GIB, 27});
+}
+
+static void test_guests_and_captures_find_every_block_at_rest(void)
+{
+    TEST_ASSERT_TRUE(fake_child(life_guests));
 }
 
 static void life_many_streams(void)
@@ -313,6 +342,32 @@ static void test_an_open_capture_is_left_alone(void)
     TEST_ASSERT_TRUE(fake_child(captured));
 }
 
+/* A block that was handed out again while the home stream still worked on it, used by another stream in a
+ * capture. */
+static void captured_guest(void)
+{
+    model_open(&model, 256 * MIB, 256 * MIB);
+    CHECK(model_alloc(&model, 8 * MIB) == 0);
+    const uint64_t address = model.blocks[0].address;
+    model_work(&model, 0, &model.blocks[0]);
+    model_free(&model, 0, false);
+    CHECK(model_alloc(&model, 8 * MIB) == 0 && model.blocks[0].address == address);
+    CHECK(fake_pending(address, 8 * MIB));
+    fence_capture(1);
+    fake_set_capturing(true);
+    model_work(&model, 1, &model.blocks[0]);
+    model_free(&model, 0, false);
+    CHECK(model_alloc(&model, 8 * MIB) == 0 && model.blocks[0].address != address);
+    fake_set_capturing(false);
+    fence_capture(-1);
+    model_close(&model);
+}
+
+static void test_a_guest_in_a_capture_finds_reused_blocks_at_rest(void)
+{
+    TEST_ASSERT_TRUE(fake_child(captured_guest));
+}
+
 static void trimmed(void)
 {
     model_open(&model, GIB, GIB);
@@ -367,7 +422,9 @@ int main(void)
     RUN_TEST(test_holes_are_stitched_together_when_the_card_is_full);
     RUN_TEST(test_a_gap_smaller_than_any_free_chunk_is_filled_too);
     RUN_TEST(test_a_pinned_block_keeps_its_memory_after_its_free);
+    RUN_TEST(test_guests_and_captures_find_every_block_at_rest);
     RUN_TEST(test_an_open_capture_is_left_alone);
+    RUN_TEST(test_a_guest_in_a_capture_finds_reused_blocks_at_rest);
     RUN_TEST(test_trim_gives_back_what_was_asked_and_no_more_than_a_chunk_above);
     RUN_TEST(test_trim_leaves_memory_whose_work_is_not_done);
     return UNITY_END();

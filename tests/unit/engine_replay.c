@@ -137,8 +137,10 @@ static void work_on(enum manner manner, uint64_t address, uint64_t bytes, uint32
 {
     const unsigned stream = manner == BEHIND_STREAMS && id % 16 == 0;
 
-    fence_work(model_stream(stream));
+    const bool guest = fence_work(model_stream(stream));
     fake_work(stream, address, bytes, id + 1);
+    if (guest)
+        fence_worked();
     for (unsigned s = 0; s < 2; s++) {
         const bool keeps_up = s ? id % 16 == 1 : id % 10 != 0; /* not quite */
 

@@ -86,8 +86,11 @@ static void take_one(struct thread *thread, unsigned slot, struct fake_random *r
     CHECK(fake_usable(address, bytes));
     enter(slot, address, bytes);
     if (thread->deferred) {
-        fence_work(0x10000 + 0x100 * (uintptr_t)thread->number);
+        const bool guest = fence_work(0x10000 + 0x100 * (uintptr_t)thread->number);
+
         fake_work(thread->number, address, bytes, ++*name);
+        if (guest)
+            fence_worked();
     }
 }
 
