@@ -24,7 +24,6 @@ struct device {
     _Atomic uint64_t stack_bytes;   /* per thread, already part of the context */
     _Atomic uint64_t context_bytes; /* what the first context took; 0: none was made yet */
     pthread_mutex_t overdraft_lock; /* held over one stream-ordered allocation near the limit */
-    _Atomic(void *) primary;        /* the primary context, once retained */
 };
 
 /* Takes over the options; before the first device_get. */

@@ -74,29 +74,36 @@ static bool primary_is_active(CUdevice ordinal)
     return driver.cuDevicePrimaryCtxGetState(ordinal, &flags, &active) != CUDA_SUCCESS || active;
 }
 
+/* The primary context of each card, once retained: its end is told by the card alone. */
+static _Atomic(CUcontext) primaries[DEVICE_MAX];
+
+static _Atomic(CUcontext) *primary_of(CUdevice ordinal)
+{
+    return ordinal >= 0 && ordinal < DEVICE_MAX ? &primaries[ordinal] : NULL;
+}
+
 CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice ordinal)
 {
-    struct device *device = route_active() ? device_get(ordinal) : NULL;
     CUresult result;
 
     /* Retained again it costs nothing more. */
-    if (device && primary_is_active(ordinal))
-        result = driver.cuDevicePrimaryCtxRetain(context, ordinal);
+    if (!route_active() || primary_is_active(ordinal))
+        result = library_mode() == LIBRARY_REFUSE ? CUDA_ERROR_NOT_PERMITTED
+                                                  : driver.cuDevicePrimaryCtxRetain(context, ordinal);
     else
         result = MAKING(driver.cuDevicePrimaryCtxRetain(context, ordinal),
                         driver.cuDevicePrimaryCtxRelease_v2(ordinal), ordinal);
-    if (result == CUDA_SUCCESS && device)
-        atomic_store(&device->primary, (void *)*context);
+    if (result == CUDA_SUCCESS && primary_of(ordinal))
+        atomic_store(primary_of(ordinal), *context);
     return result;
 }
 
 /* After a release or a reset: if the context is gone, so is what was in it. */
 static CUresult primary_ended(CUresult result, CUdevice ordinal, bool reset)
 {
-    struct device *device = result == CUDA_SUCCESS && route_active() ? device_get(ordinal) : NULL;
-
-    if (device && (reset || !primary_is_active(ordinal)))
-        route_context_ended(atomic_load(&device->primary));
+    if (result == CUDA_SUCCESS && route_active() && primary_of(ordinal) &&
+        (reset || !primary_is_active(ordinal)))
+        route_context_ended(atomic_load(primary_of(ordinal)));
     return result;
 }
 

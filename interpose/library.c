@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "blocks.h"
+#include "decay.h"
 #include "device.h"
 #include "log.h"
 #include "pools.h"
@@ -37,6 +38,7 @@ static void after_fork_child(void)
 {
     after_fork_parent();
     driver_after_fork();
+    decay_after_fork();
     if (atomic_load(&started))
         atomic_store(&library_state, LIBRARY_PASS);
 }
@@ -44,6 +46,7 @@ static void after_fork_child(void)
 /* From here on we call nothing of the driver by ourselves; what the program calls goes straight through. */
 static void at_exit(void)
 {
+    decay_stop();
     pools_report();
     atomic_store(&library_state, LIBRARY_PASS);
 }
@@ -63,7 +66,8 @@ static enum library_mode set_up(void)
         return LIBRARY_PASS;
     device_setup(&options);
     pools_setup(&options);
-    if (pthread_atfork(before_fork, after_fork_parent, after_fork_child) || atexit(at_exit)) {
+    decay_setup(&options);
+    if (atexit(at_exit)) {
         log_error("no memory to set up; CUDA is refused, so that the program does not run without its limit");
         return LIBRARY_REFUSE;
     }
@@ -90,5 +94,14 @@ const struct options *library_options(void)
 
 void library_cuda_started(void)
 {
+    static atomic_flag handled = ATOMIC_FLAG_INIT;
+
     atomic_store(&started, true);
+    if (atomic_load(&library_state) != LIBRARY_ON || !log_first(&handled))
+        return;
+    /* After the driver's own handlers, so that ours run before them: we hold locks while we call it. */
+    if (pthread_atfork(before_fork, after_fork_parent, after_fork_child)) {
+        log_error("no memory to set up; CUDA is refused, so that the program does not run without its limit");
+        atomic_store(&library_state, LIBRARY_REFUSE);
+    }
 }

@@ -293,7 +293,7 @@ static unsigned recognize(const struct nvml_process *list, unsigned count)
             return own;
     }
     if (measure_knows_pid()) /* then we hold nothing, and whoever is new is somebody else */
-        return 0;
+        return own;
     for (unsigned i = 0; i < count; i++) {
         if (was_early(list[i].pid) || list[i].pid == newcomer)
             continue;
@@ -329,7 +329,7 @@ static int find_own(const struct nvml_process *list, unsigned count, uint64_t *b
     int rc = sum_of(list, count, pid, bytes);
     if (rc == 0)
         atomic_store_explicit(&listed_pid, pid, memory_order_relaxed);
-    return rc;
+    return rc == -ESRCH && measure_knows_pid() ? 0 : rc;
 }
 
 int measure_used(struct measure_card *card, uint64_t *bytes)

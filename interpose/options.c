@@ -85,15 +85,15 @@ static int set_log(struct options *options, const char *value, const char **why)
     return choice < 0 ? choice : 0;
 }
 
-static int set_slack(struct options *options, const char *value, const char **why)
+static int set_percent(struct size_value *out, const char *value, const char **why)
 {
-    struct size_value slack;
+    struct size_value percent;
 
-    if (size_parse(value, strlen(value), &slack) || !slack.is_percent) {
+    if (size_parse(value, strlen(value), &percent) || !percent.is_percent) {
         *why = "not a percentage";
         return -EINVAL;
     }
-    options->slack = slack;
+    *out = percent;
     return 0;
 }
 
@@ -140,10 +140,13 @@ static int set_value(struct options *options, int id, const char *value, enum op
         rc = set_choice(&options->deferred, value, "strict", "deferred", why);
         break;
     case OPTIONS_SLACK:
-        rc = set_slack(options, value, why);
+        rc = set_percent(&options->slack, value, why);
         break;
     case OPTIONS_DECAY:
         rc = set_decay(options, value, why);
+        break;
+    case OPTIONS_HIGH:
+        rc = set_percent(&options->high, value, why);
         break;
     case OPTIONS_ZERO:
         rc = set_choice(&options->zero, value, "off", "on", why);

@@ -34,6 +34,8 @@ enum options_source { OPTIONS_DEFAULT, OPTIONS_ADMIN, OPTIONS_USER, OPTIONS_ENVI
       "Of what is live: how much more a pool may hold before it waits for work instead of growing.")         \
     X(DECAY, "decay", "GPUCAP_DECAY", "5", "seconds, 0 for at once, or off",                                 \
       "How long free memory stays in the pool before it goes back to the driver.")                           \
+    X(HIGH, "high", "GPUCAP_HIGH", "50%", "a percentage such as 50%",                                        \
+      "Above this free share of what a pool holds, memory goes back after a quarter of decay.")              \
     X(ZERO, "zero", "GPUCAP_ZERO", "off", "on or off", "Clear reused memory before a program gets it.")      \
     X(LOG, "log", "GPUCAP_LOG", "error", "quiet, error or info", "What to say on stderr.")
 
@@ -57,6 +59,7 @@ struct options {
     bool deferred;
     struct size_value slack; /* a percentage */
     double decay;            /* seconds; negative: off */
+    struct size_value high;  /* a percentage */
     bool zero;
     enum options_log log;
     enum options_source source[OPTIONS_COUNT];

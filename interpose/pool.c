@@ -221,6 +221,8 @@ static void enter_block(struct pool *pool, struct range *range, uint64_t asked)
     const uint64_t live = pool->ranges.live_bytes - pool->pending_bytes - pool->warm_bytes;
     if (live > pool->peak_live)
         pool->peak_live = live;
+    if (pool->ranges.free_bytes + pool->warm_bytes < pool->least_free)
+        pool->least_free = pool->ranges.free_bytes + pool->warm_bytes;
 }
 
 int pool_alloc(struct pool *pool, uint64_t bytes, uint64_t *address)
@@ -274,10 +276,12 @@ static void let_go(struct pool *pool, struct range *range, bool done)
 {
     const uint64_t epoch = done ? 0 : fence_epoch(&pool->fence);
 
-    if (epoch == 0 || fence_one_stream())
-        keep_warm(pool, range, epoch);
-    else
+    if (epoch && !fence_one_stream())
         put_off(pool, range, epoch);
+    else if (range->bytes < RANGES_PAGE)
+        keep_warm(pool, range, epoch);
+    else /* kept apart from its neighbours, a large one costs stitches */
+        ranges_give(&pool->ranges, range, epoch);
 }
 
 int pool_free(struct pool *pool, uint64_t address, bool done)
@@ -290,7 +294,6 @@ int pool_free(struct pool *pool, uint64_t address, bool done)
     }
     struct range *range = entry->range;
     table_erase(pool, entry);
-    pool->frees++;
     if (range->pins) {
         /* The program's block is gone, but its memory belongs to somebody else as well: it stays as it is. */
         range->asked = 0;
@@ -382,6 +385,25 @@ struct pool_stats pool_stats(struct pool *pool)
     s.stranded = s.cached > usable ? s.cached - usable : 0;
     pthread_mutex_unlock(&pool->lock);
     return s;
+}
+
+uint64_t pool_idle_bytes(struct pool *pool)
+{
+    pthread_mutex_lock(&pool->lock);
+    const uint64_t free_now = pool->ranges.free_bytes + pool->warm_bytes;
+    const uint64_t idle = pool->least_free < free_now ? pool->least_free : free_now;
+    pool->least_free = free_now;
+    pthread_mutex_unlock(&pool->lock);
+    return idle;
+}
+
+bool pool_mostly_free(struct pool *pool, uint32_t permille)
+{
+    pthread_mutex_lock(&pool->lock);
+    const uint64_t free_now = pool->ranges.free_bytes + pool->warm_bytes;
+    const bool mostly = free_now > pool->vmm.physical / 1000 * permille;
+    pthread_mutex_unlock(&pool->lock);
+    return mostly;
 }
 
 uint64_t pool_reclaimable(struct pool *pool)

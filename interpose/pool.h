@@ -49,8 +49,9 @@ struct pool {
     CUcontext context;
     CUdevice ordinal;
     struct pool_budget budget;
-    uint32_t slack_permille; /* of what is live: how much more may be held before waiting is preferred to
-                                growing */
+    uint32_t slack_permille;    /* of what is live: how much more may be held before waiting is preferred to
+                                   growing */
+    _Atomic(CUstream) clearing; /* a stream of our own for zero=on, made at its first use */
     struct vmm vmm;
     struct fence fence;
     pthread_mutex_t lock;
@@ -68,7 +69,7 @@ struct pool {
     struct range *warm[POOL_WARM]; /* free, but kept whole for the next request of exactly their size */
     unsigned warm_count, warm_next;
     uint64_t warm_bytes;
-    uint64_t frees; /* ever, so that a watcher sees whether anything changed */
+    uint64_t least_free; /* since pool_idle_bytes was last asked */
     uint64_t peak_live, peak_physical, hits, stitches, stitched, grows, waits, trims;
 };
 
@@ -117,6 +118,12 @@ void pool_remove_peer(struct pool *pool, CUdevice peer);
 /* Gives idle memory back to the driver, at least `bytes` if there is that much. Returns how much. Does not
  * wait for work. */
 uint64_t pool_trim(struct pool *pool, uint64_t bytes);
+
+/* What has been free ever since this was last asked: idle memory. */
+uint64_t pool_idle_bytes(struct pool *pool);
+
+/* True if more than so many thousandths of what the pool holds are free. */
+bool pool_mostly_free(struct pool *pool, uint32_t permille);
 
 /* Bytes of whole free chunks: what could be stitched together or given back. */
 uint64_t pool_reclaimable(struct pool *pool);

@@ -12,7 +12,8 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#define CHUNK_MAX (UINT64_C(512) << 20)
+#define SLACK_LEAST (UINT64_C(32) << 20) /* a small program need not wait for a few chunks */
+#define CHUNK_MAX   (UINT64_C(512) << 20)
 #define CHUNK_DIVISOR                                                                                        \
     256 /* a request is at least so many times its chunk: utilization 0.990 on the traces, 64 gave 0.983 */
 
@@ -286,7 +287,9 @@ static bool within_slack(const struct pool *pool, uint64_t more)
 {
     const uint64_t live = pool->ranges.live_bytes - pool->pending_bytes - pool->warm_bytes;
 
-    return pool->vmm.physical + more <= live + live / 1000 * pool->slack_permille;
+    const uint64_t slack = live / 1000 * pool->slack_permille;
+
+    return pool->vmm.physical + more <= live + (slack > SLACK_LEAST ? slack : SLACK_LEAST);
 }
 
 /* Waits for all work so far, without the lock. */

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "ipc.h"
+#include "decay.h"
 #include "library.h"
 #include "log.h"
 #include "pools.h"
@@ -267,6 +268,7 @@ CUresult route_context_made(CUdevice ordinal, CUcontext context)
 /* A new context starts with a small stack again. */
 static void forget_growth(struct device *device)
 {
+    atomic_store(&device->context_bytes, 0);
     atomic_store(&device->stack_bytes, DEVICE_STACK);
     account_touch(&device->account);
 }
@@ -369,6 +371,23 @@ static bool others_let_go(const struct pool *pool, uint64_t bytes)
     return make_room(&device, bytes);
 }
 
+/* Clears a block on a stream of our own: it must wait for nobody's work and disturb no capture. */
+static void clear(struct pool *pool, uint64_t start, size_t bytes)
+{
+    CUstream stream = atomic_load(&pool->clearing), none = NULL;
+
+    if (!stream) {
+        if (driver.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING) != CUDA_SUCCESS)
+            return;
+        if (!atomic_compare_exchange_strong(&pool->clearing, &none, stream)) {
+            driver.cuStreamDestroy_v2(stream);
+            stream = none;
+        }
+    }
+    if (driver.cuMemsetD8Async(start, 0, bytes, stream) == CUDA_SUCCESS)
+        driver.cuStreamSynchronize(stream);
+}
+
 bool route_pool_alloc(CUdeviceptr *address, size_t bytes, CUresult *result)
 {
     struct pool *pool = address && bytes && route_active() ? pools_current() : NULL;
@@ -385,8 +404,8 @@ bool route_pool_alloc(CUdeviceptr *address, size_t bytes, CUresult *result)
         return true;
     }
     *address = start;
-    if (library_options()->zero && driver.cuMemsetD8_v2(start, 0, bytes) == CUDA_SUCCESS)
-        driver.cuCtxSynchronize();
+    if (library_options()->zero)
+        clear(pool, start, bytes);
     return true;
 }
 
@@ -441,5 +460,9 @@ bool route_pool_free(CUdeviceptr address, bool ordered, CUresult *result)
         *result = pool_free(pool, address, false) ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
     if (__builtin_expect(atomic_load_explicit(&pool_pinned_frees, memory_order_relaxed) != 0, 0))
         ipc_sweep();
+    if (library_options()->decay == 0)
+        pool_trim(pool, UINT64_MAX);
+    else
+        decay_wake();
     return true;
 }

@@ -35,6 +35,11 @@ static void describe(struct vmm *vmm, CUdevice ordinal)
     vmm->access_count = 1;
 }
 
+static size_t table_bytes(const struct vmm *vmm)
+{
+    return vmm->span / VMM_PAGE * sizeof(struct vmm_slot);
+}
+
 int vmm_open(struct vmm *vmm, CUdevice ordinal)
 {
     size_t granularity = 0;
@@ -48,24 +53,26 @@ int vmm_open(struct vmm *vmm, CUdevice ordinal)
                                              CU_MEM_ALLOC_GRANULARITY_MINIMUM) != CUDA_SUCCESS ||
         granularity == 0 || VMM_PAGE % granularity)
         return -ENOTSUP;
-    const size_t table = VMM_SPAN / VMM_PAGE * sizeof(struct vmm_slot);
-    vmm->slots =
-        mmap(NULL, table, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (vmm->slots == MAP_FAILED)
-        return -ENOMEM;
-    if (driver.cuMemAddressReserve(&base, VMM_SPAN, VMM_PAGE, 0, 0) != CUDA_SUCCESS) {
-        munmap(vmm->slots, table);
-        return -ENOMEM;
+    vmm->span = VMM_SPAN;
+    while (driver.cuMemAddressReserve(&base, vmm->span, VMM_PAGE, 0, 0) != CUDA_SUCCESS) {
+        vmm->span /= 2;
+        if (vmm->span < VMM_SPAN_MIN)
+            return -ENOMEM;
     }
     vmm->base = base;
-    vmm->span = VMM_SPAN;
+    vmm->slots = mmap(NULL, table_bytes(vmm), PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (vmm->slots == MAP_FAILED) {
+        driver.cuMemAddressFree(vmm->base, vmm->span);
+        return -ENOMEM;
+    }
     return 0;
 }
 
 void vmm_close(struct vmm *vmm)
 {
     driver.cuMemAddressFree(vmm->base, vmm->span);
-    munmap(vmm->slots, VMM_SPAN / VMM_PAGE * sizeof(struct vmm_slot));
+    munmap(vmm->slots, table_bytes(vmm));
     memset(vmm, 0, sizeof *vmm);
 }
 
