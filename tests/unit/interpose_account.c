@@ -437,6 +437,43 @@ static void test_without_a_measurement_the_books_and_a_guess_are_the_limit(void)
     TEST_ASSERT_FALSE(allocate(PAGE, false, &seed));
 }
 
+/* The whole card's figure: ours and a neighbour's. */
+static _Atomic uint64_t neighbour;
+static atomic_uint estimates;
+
+static int estimate(void *context, uint64_t *bytes)
+{
+    unsigned seed = atomic_fetch_add(&estimates, 1);
+
+    pause_a_little(&seed);
+    *bytes = atomic_load(&truth) + atomic_load(&neighbour);
+    pause_a_little(&seed);
+    return context == &account ? 0 : -EINVAL;
+}
+
+static void test_an_estimate_is_good_enough_to_grant_by_and_not_to_refuse_by(void)
+{
+    unsigned seed = 1;
+
+    account.estimate = estimate;
+    atomic_store(&neighbour, 0);
+    TEST_ASSERT_TRUE(allocate(400 * MB, false, &seed));
+    TEST_ASSERT_EQUAL_UINT(1, atomic_load(&questions)); /* nobody asked the slow one */
+    atomic_store(&neighbour, LIMIT);                    /* the card is full of somebody else's memory */
+    TEST_ASSERT_TRUE(allocate(LIMIT - RESERVE - CONTEXT - 400 * MB, false, &seed));
+    TEST_ASSERT_FALSE(allocate(PAGE, false, &seed));
+    TEST_ASSERT_EQUAL_UINT64(LIMIT - RESERVE, atomic_load(&truth));
+    TEST_ASSERT_EQUAL_UINT64(LIMIT - RESERVE, account_view(&account).used);
+}
+
+static void test_racing_threads_with_estimates_never_pass_the_limit(void)
+{
+    account.estimate = estimate;
+    atomic_store(&neighbour, 200 * MB);
+    run_threads(THREADS, churn, grow_and_shrink);
+    nothing_is_left();
+}
+
 static void test_memory_that_the_driver_does_not_show_counts_all_the_same(void)
 {
     const uint64_t managed = 500 * MB;
@@ -480,6 +517,8 @@ int main(void)
     RUN_TEST(test_growth_during_a_measurement_is_measured_before_the_next_grant);
     RUN_TEST(test_the_driver_may_use_the_reserve_and_no_more);
     RUN_TEST(test_without_a_measurement_the_books_and_a_guess_are_the_limit);
+    RUN_TEST(test_an_estimate_is_good_enough_to_grant_by_and_not_to_refuse_by);
+    RUN_TEST(test_racing_threads_with_estimates_never_pass_the_limit);
     RUN_TEST(test_memory_that_the_driver_does_not_show_counts_all_the_same);
     RUN_TEST(test_a_limit_below_the_context_leaves_nothing_and_does_not_wrap);
     return UNITY_END();
