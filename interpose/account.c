@@ -180,6 +180,15 @@ struct account_view account_view(struct account *account)
     return view;
 }
 
+void account_set_limit(struct account *account, uint64_t limit)
+{
+    pthread_mutex_lock(&account->lock);
+    account->state.limit = limit;
+    account->state.stale = true;
+    account->touches++;
+    pthread_mutex_unlock(&account->lock);
+}
+
 void account_lock_for_fork(struct account *account)
 {
     pthread_mutex_lock(&account->lock);

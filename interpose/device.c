@@ -73,8 +73,9 @@ static int inspect(struct device *device, CUdevice ordinal)
     device->ordinal = ordinal;
     device->total = total;
     device_format_uuid(&uuid, device->uuid);
-    device->limit = options_limit(rules, ordinal, device->uuid, total);
-    if (device->limit == RULES_UNLIMITED)
+    const uint64_t bytes = options_limit(rules, ordinal, device->uuid, total);
+    atomic_store(&device->limit, bytes);
+    if (bytes == RULES_UNLIMITED)
         return UNLIMITED;
     device->card.uuid = device->uuid;
     uint64_t reserve = size_resolve(&rules->reserve, device->limit);
@@ -113,6 +114,17 @@ struct device *device_current(void)
     CUdevice ordinal;
 
     return driver.cuCtxGetDevice(&ordinal) == CUDA_SUCCESS ? device_get(ordinal) : NULL;
+}
+
+bool device_set_limit(struct device *device, uint64_t bytes)
+{
+    const uint64_t ceiling = rules_for(&rules->ceiling, device->ordinal, device->uuid, device->total);
+
+    if (bytes > ceiling || bytes > device->total)
+        return false;
+    atomic_store(&device->limit, bytes);
+    account_set_limit(&device->account, bytes);
+    return true;
 }
 
 void device_each(void (*visit)(struct device *device))

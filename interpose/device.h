@@ -17,7 +17,7 @@ struct device {
     int ordinal;
     char uuid[RULES_UUID_TEXT];
     uint64_t total; /* of the card */
-    uint64_t limit;
+    _Atomic uint64_t limit;
     struct measure_card card;
     struct account account;
     uint64_t threads;               /* that can be resident at once: what a kernel's stack is multiplied by */
@@ -33,6 +33,9 @@ void device_setup(const struct options *options);
 struct device *device_get(CUdevice ordinal);
 /* The card of the calling thread's context, likewise. */
 struct device *device_current(void);
+
+/* Changes the limit, within the administrator's. False if that is not possible. */
+bool device_set_limit(struct device *device, uint64_t bytes);
 
 /* Calls visit(device) for every limited card seen so far. */
 void device_each(void (*visit)(struct device *device));

@@ -12,8 +12,9 @@
 #include "pools.h"
 #include "route.h"
 
-#define ID_BASE (UINT64_C(1) << 61) /* BUFFER_IDs of ours: apart from the driver's own, which count from 1   \
-                                     */
+#define ID_BASE                                                                                              \
+    (UINT64_C(1) << 61) /* BUFFER_IDs of ours: apart from the driver's own, which count from 1               \
+                         */
 
 CUresult cuMemGetAddressRange_v2(CUdeviceptr *base, size_t *bytes, CUdeviceptr address)
 {

@@ -26,7 +26,7 @@ enum options_source { OPTIONS_DEFAULT, OPTIONS_ADMIN, OPTIONS_USER, OPTIONS_ENVI
       "Device memory that the program may use, the CUDA context's own included.")                            \
     X(RESERVE, "reserve", "GPUCAP_RESERVE", "64M", SIZE_FORM,                                                \
       "Part of max that allocations leave to the driver's own growth: modules, streams, stacks.")            \
-    X(POOL, "pool", "GPUCAP_POOL", "off", "on or off",                                                       \
+    X(POOL, "pool", "GPUCAP_POOL", "on", "on or off",                                                       \
       "Serve cuMemAlloc from a pool that reuses and stitches memory.")                                       \
     X(FREE, "free", "GPUCAP_FREE", "strict", "strict or deferred",                                           \
       "Whether a free waits for the device's work, as CUDA's does, or returns at once.")                     \

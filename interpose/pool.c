@@ -1,6 +1,7 @@
 /* pool: see pool.h. Allocation and release; what happens when nothing fits is in pool_grow.c. */
 #include "pool.h"
 #include "pool_grow.h"
+#include "tags.h"
 
 #include <errno.h>
 #include <string.h>
@@ -216,6 +217,8 @@ static void enter_block(struct pool *pool, struct range *range, uint64_t asked)
     range->asked = asked;
     range->sync_memops = false;
     range->id = ++pool->next_id;
+    range->tag = tags_current;
+    tags_add(range->tag, range->bytes);
     table_put(pool, range);
     pool->table_count++;
     const uint64_t live = pool->ranges.live_bytes - pool->pending_bytes - pool->warm_bytes;
@@ -294,6 +297,7 @@ int pool_free(struct pool *pool, uint64_t address, bool done)
     }
     struct range *range = entry->range;
     table_erase(pool, entry);
+    tags_remove(range->tag, range->bytes);
     if (range->pins) {
         /* The program's block is gone, but its memory belongs to somebody else as well: it stays as it is. */
         range->asked = 0;

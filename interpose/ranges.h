@@ -34,6 +34,7 @@ struct range {
     uint64_t asked; /* bytes that the program asked for */
     uint64_t id;    /* of the allocation, never used twice */
     uint32_t pins;  /* who else holds the backing */
+    uint16_t tag;   /* under which its bytes are counted */
     bool sync_memops;
 };
 
