@@ -28,8 +28,11 @@ char *transcript_take(const struct transcript_run *run)
     spawn_env_prepend(env, "TSAN_OPTIONS", "atexit_sleep_ms=0",
                       ' '); /* a second for each of many processes */
     spawn_sim(env, SIM_CARD, machine);
-    if (run->wrapped)
+    if (run->wrapped) {
         spawn_wrapped(env);
+        /* Native memory reads as zero; a pool may hand out a process's own old bytes unless it is told to. */
+        spawn_env_set(env, "GPUCAP_ZERO", "on");
+    }
     spawn_cap(env, run->wrapped ? run->cap : NULL);
     struct spawn_result r =
         spawn_run(env, (const char *[]){spawn_build_path(paths[run->program]), lookup, NULL},
