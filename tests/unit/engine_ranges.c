@@ -13,6 +13,7 @@
 #define SPAN  (PAGES * RANGES_PAGE)
 #define UNITS (SPAN / RANGES_UNIT)
 #define LIVES 4096
+#define MANY  41 /* more than a search looks at */
 
 static struct ranges ranges;
 static unsigned char map[UNITS]; /* enum range_state of each unit */
@@ -210,20 +211,20 @@ static void test_an_address_outside_belongs_to_no_range(void)
     TEST_ASSERT_NOT_NULL(ranges_at(&ranges, BASE + SPAN - 1));
 }
 
-/* A hundred ranges of one bin, of which only the one freed first is large enough. */
+/* Many ranges of one bin, of which only the one freed first is large enough. */
 static void test_a_range_that_fits_is_found_behind_many_that_do_not(void)
 {
     const uint64_t small = 1000 * RANGES_UNIT, large = 1007 * RANGES_UNIT;
-    struct range *kept[101];
+    struct range *kept[MANY];
 
-    TEST_ASSERT_EQUAL_INT(0, ranges_prepare(&ranges, 250));
+    TEST_ASSERT_EQUAL_INT(0, ranges_prepare(&ranges, 4 * MANY));
     ranges_map(&ranges, BASE, SPAN, 0);
-    for (int i = 0; i < 101; i++) {
+    for (int i = 0; i < MANY; i++) {
         kept[i] = ranges_take(&ranges, i ? small : large);
         TEST_ASSERT_NOT_NULL(ranges_take(&ranges, RANGES_UNIT));
     }
     TEST_ASSERT_NOT_NULL(ranges_take(&ranges, ranges_largest(&ranges)));
-    for (int i = 0; i < 101; i++)
+    for (int i = 0; i < MANY; i++)
         ranges_give(&ranges, kept[i], 0);
     TEST_ASSERT_EQUAL_INT(0, ranges_check(&ranges));
     TEST_ASSERT_NOT_NULL(ranges_take(&ranges, large));
