@@ -85,7 +85,7 @@ static void test_the_cap_holds_for_a_program_with_the_static_runtime(void)
 
 static void fill_kind(const char *kind, int least, int most)
 {
-    const struct interpose_run run = {.cap = "1G"};
+    const struct interpose_run run = {.cap = "1G", .unpooled = true};
     char steps[256], line[64];
 
     snprintf(steps, sizeof steps, "init watch ctx:0 fill:%s held free-all sync info peak leaks fill:%s", kind,
@@ -181,7 +181,7 @@ static void test_queries_take_null_arguments_as_the_driver_does(void)
 
 static void test_nvml_tells_the_cap(void)
 {
-    const struct interpose_run run = {.cap = "1G"};
+    const struct interpose_run run = {.cap = "1G", .unpooled = true};
 
     interpose_expect(
         &run, "nvml:0 init nvml:0 ctx:0 nvml:0 alloc:100M nvml:0 free nvml:0",
@@ -315,7 +315,7 @@ static void test_a_bad_cap_refuses_a_linked_program_too(void)
     spawn_result_free(&r);
 }
 
-static void test_without_a_cap_everything_is_as_without_the_library(void)
+static void test_without_a_cap_and_a_pool_everything_is_as_without_the_library(void)
 {
     static const char steps[] =
         "nvml:0 alloc:1M init total:0 ctx:0 info info-null fill:alloc:1G held nvml:0 free-all info "
@@ -326,7 +326,7 @@ static void test_without_a_cap_everything_is_as_without_the_library(void)
 
     TEST_ASSERT_EQUAL_INT_MESSAGE(0, want.status, want.err);
     for (size_t i = 0; i < sizeof caps / sizeof *caps; i++) {
-        const struct interpose_run run = {.cap = caps[i]};
+        const struct interpose_run run = {.cap = caps[i], .unpooled = true};
 
         interpose_expect(&run, steps, want.out);
     }
@@ -348,7 +348,7 @@ static void test_a_call_before_cuinit_is_answered_as_the_driver_answers(void)
 
 static void test_threads_that_race_never_pass_the_cap(void)
 {
-    const struct interpose_run run = {.cap = "1G"};
+    const struct interpose_run run = {.cap = "1G", .unpooled = true};
     struct spawn_result r = interpose_take(&run, "init ctx:0 watch race:8:20M peak info leaks");
     const char *peak = strstr(r.out, "peak ");
 
@@ -409,7 +409,7 @@ int main(void)
     RUN_TEST(test_a_uuid_rule_follows_the_card_and_a_number_follows_the_program);
     RUN_TEST(test_a_bad_cap_refuses_cuda_and_says_why_on_stderr);
     RUN_TEST(test_a_bad_cap_refuses_a_linked_program_too);
-    RUN_TEST(test_without_a_cap_everything_is_as_without_the_library);
+    RUN_TEST(test_without_a_cap_and_a_pool_everything_is_as_without_the_library);
     RUN_TEST(test_a_call_before_cuinit_is_answered_as_the_driver_answers);
     RUN_TEST(test_threads_that_race_never_pass_the_cap);
     RUN_TEST(test_growth_of_the_context_is_refused_at_the_cap);

@@ -1,5 +1,7 @@
 /* Each driver call of the path made to fail in turn, and the process killed in the middle: the program gets
- * the driver's own code, the account is as before, nothing leaks, and the next process has all the memory. */
+ * the driver's own code, the account is as before, nothing leaks, and the next process has all the memory.
+ * Without the pool, so that each call of the program is one of the driver's: engine_faults has the pool's own
+ * path. */
 #include "interpose_support.h"
 
 #include <signal.h>
@@ -14,7 +16,7 @@
 void setUp(void) {}
 void tearDown(void) {}
 
-static const struct interpose_run capped = {.cap = "1G"};
+static const struct interpose_run capped = {.cap = "1G", .unpooled = true};
 
 /* Calls `visit` with each line of a text; the text is cut up. */
 static void each_line(char *text, void (*visit)(const char *line))
@@ -137,7 +139,7 @@ static void test_a_question_that_fails_does_not_open_the_cap(void)
 {
     /* The driver is asked which card the context is on; if it does not say, later measurements still count.
      */
-    const struct interpose_run run = {.cap = "1G"};
+    const struct interpose_run run = {.cap = "1G", .unpooled = true};
     struct spawn_result r = interpose_take(
         &run, "init ctx:0 fault:cuCtxGetDevice:1=719 alloc:300M fault: info fill:alloc:16M held");
     const char *held = strstr(r.out, "held ");
@@ -185,7 +187,7 @@ static void test_without_nvml_the_cap_is_kept_by_our_own_books(void)
     snprintf(link, sizeof link, "%s/libcuda.so.1", folder);
     TEST_ASSERT_EQUAL_INT(0, symlink(spawn_build_path("sim/libcuda.so.1"), link));
     const char *const blind[] = {"LD_LIBRARY_PATH", folder, NULL};
-    const struct interpose_run run = {.cap = "2G", .variables = blind};
+    const struct interpose_run run = {.cap = "2G", .unpooled = true, .variables = blind};
     struct spawn_result r = interpose_take(&run, "init ctx:0 info fill:alloc:64M alloc:1M free-all info");
     unlink(link);
     rmdir(folder);

@@ -36,6 +36,8 @@ struct spawn_env *interpose_env(const struct interpose_run *run)
     if (!run->native)
         spawn_wrapped(env);
     spawn_cap(env, run->cap);
+    if (run->unpooled)
+        spawn_env_set(env, "GPUCAP_POOL", "off");
     spawn_env_set(env, "HOME", "/nonexistent"); /* no user's own settings */
     for (const char *const *v = run->variables; v && *v; v += 2)
         spawn_env_set(env, v[0], v[1]);

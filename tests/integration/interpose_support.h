@@ -17,6 +17,7 @@ struct interpose_run {
     const char *cap;
     const char *const *variables; /* name, value, name, value, ..., NULL */
     bool native;                  /* without the library */
+    bool unpooled;                /* GPUCAP_POOL=off: every call reaches the driver */
 };
 
 /* Runs `steps` (blank-separated) and checks stdout, exit status 0 and an empty stderr. */
