@@ -28,7 +28,7 @@ void bench_cuda_start(void);
 
 /* What the library in front says of itself; all 0 without one. */
 struct bench_stats {
-    uint64_t peak_physical, stitches, driver_calls;
+    uint64_t stitches, driver_calls;
 };
 struct bench_stats bench_stats(void);
 

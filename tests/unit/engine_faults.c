@@ -147,8 +147,11 @@ static void open_fails(void)
             pool_close(&pool, true);
         fake_end();
         if (!failed)
-            return;
+            break;
     }
+    fake_fail(1 << FAKE_RESERVE, 1, NEVER);
+    CHECK(pool_open(&pool, FAKE_CONTEXT, 0, &none, 0) == -ENOMEM);
+    fake_end();
 }
 
 static void test_a_pool_that_cannot_be_opened_leaves_nothing(void)
