@@ -77,6 +77,24 @@ static void test_racing_memory_and_streams_stay_below_the_cap(void)
     race("dlsym", "ls");
 }
 
+/* Freed blocks that the pool keeps are memory that any other kind may have. */
+static void test_cached_memory_is_given_up_for_other_kinds(void)
+{
+    static const char *const kinds[] = {"create:32M:0", "async:32M", "array:1024:2048", "pitch:65536:512"};
+    const struct interpose_run run = {.cap = "1G"};
+
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+        char steps[128], want[256];
+
+        snprintf(steps, sizeof steps, "init ctx:0 fill:alloc:16M free-all info fill:%s held", kinds[i]);
+        snprintf(want, sizeof want,
+                 "init 0\nctx 0\nfill alloc 2 n=28\nfree-all n=28 failed=0\ninfo 0 free=448 total=1024\n"
+                 "fill %.*s 2 n=14\nheld 960\n",
+                 (int)strcspn(kinds[i], ":"), kinds[i]);
+        interpose_expect(&run, steps, want);
+    }
+}
+
 /* A home folder with a settings file in it. */
 static void with_home(const char *text, void (*check)(const char *home))
 {
@@ -174,6 +192,7 @@ int main(void)
     RUN_TEST(test_racing_linear_memory_stays_below_the_cap);
     RUN_TEST(test_racing_handles_and_arrays_stay_below_the_cap);
     RUN_TEST(test_racing_memory_and_streams_stay_below_the_cap);
+    RUN_TEST(test_cached_memory_is_given_up_for_other_kinds);
     RUN_TEST(test_a_users_file_sets_the_cap_and_the_environment_wins);
     RUN_TEST(test_a_bad_users_file_refuses_cuda_even_beside_a_good_environment);
     RUN_TEST(test_a_driver_that_is_closed_and_opened_again_stays_capped);

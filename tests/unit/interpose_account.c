@@ -499,6 +499,22 @@ static void test_a_limit_below_the_context_leaves_nothing_and_does_not_wrap(void
     TEST_ASSERT_FALSE(account_take(&account, UINT64_MAX));
 }
 
+static void test_a_limit_set_below_what_is_used_refuses_and_does_not_wrap(void)
+{
+    unsigned seed = 1;
+
+    TEST_ASSERT_TRUE(allocate(500 * MB, false, &seed));
+    account_set_limit(&account, 300 * MB);
+    TEST_ASSERT_EQUAL_UINT64(0, account_view(&account).room);
+    TEST_ASSERT_EQUAL_UINT64(600 * MB, account_view(&account).used);
+    TEST_ASSERT_FALSE(allocate(PAGE, false, &seed));
+    TEST_ASSERT_FALSE(account_grow(&account, PAGE));
+    account_set_limit(&account, 800 * MB);
+    TEST_ASSERT_EQUAL_UINT64(800 * MB - RESERVE - 600 * MB, account_view(&account).room);
+    TEST_ASSERT_TRUE(allocate(800 * MB - RESERVE - 600 * MB, false, &seed));
+    TEST_ASSERT_FALSE(allocate(PAGE, false, &seed));
+}
+
 int main(void)
 {
     UNITY_BEGIN();
@@ -520,6 +536,7 @@ int main(void)
     RUN_TEST(test_an_estimate_is_good_enough_to_grant_by_and_not_to_refuse_by);
     RUN_TEST(test_racing_threads_with_estimates_never_pass_the_limit);
     RUN_TEST(test_memory_that_the_driver_does_not_show_counts_all_the_same);
+    RUN_TEST(test_a_limit_set_below_what_is_used_refuses_and_does_not_wrap);
     RUN_TEST(test_a_limit_below_the_context_leaves_nothing_and_does_not_wrap);
     return UNITY_END();
 }

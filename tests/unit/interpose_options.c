@@ -206,6 +206,43 @@ static void test_a_bad_value_is_named_with_its_place_and_the_accepted_form(void)
     must_refuse(admin_file, ":1", "'-1'");
 }
 
+static void test_every_option_takes_its_own_forms_and_no_others(void)
+{
+    static const struct {
+        int id;
+        const char *value;
+        bool good;
+    } cases[] = {
+        {OPTIONS_POOL, "on", true},       {OPTIONS_POOL, "off", true},
+        {OPTIONS_POOL, "On", false},      {OPTIONS_POOL, "1", false},
+        {OPTIONS_POOL, "", false},        {OPTIONS_POOL, " on", false},
+        {OPTIONS_FREE, "strict", true},   {OPTIONS_FREE, "deferred", true},
+        {OPTIONS_FREE, "lazy", false},    {OPTIONS_ZERO, "on", true},
+        {OPTIONS_ZERO, "yes", false},     {OPTIONS_SLACK, "2%", true},
+        {OPTIONS_SLACK, "0.5%", true},    {OPTIONS_SLACK, "64M", false},
+        {OPTIONS_SLACK, "200%", false},   {OPTIONS_DECAY, "0", true},
+        {OPTIONS_DECAY, "off", true},     {OPTIONS_DECAY, "3600", true},
+        {OPTIONS_DECAY, "-1", false},     {OPTIONS_DECAY, "5s", false},
+        {OPTIONS_DECAY, "", false},       {OPTIONS_DECAY, "99999999", false},
+        {OPTIONS_HIGH, "50%", true},      {OPTIONS_HIGH, "half", false},
+        {OPTIONS_RESERVE, "0", true},     {OPTIONS_RESERVE, "10%", true},
+        {OPTIONS_RESERVE, "none", false},
+    };
+
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const struct options_entry *row = &options_table[cases[i].id];
+        char quoted[32];
+
+        setUp();
+        environment[cases[i].id] = cases[i].value;
+        snprintf(quoted, sizeof quoted, "'%s'", cases[i].value);
+        if (cases[i].good)
+            must_load();
+        else
+            must_refuse(row->variable, quoted, row->form);
+    }
+}
+
 static void test_what_is_not_an_option_is_refused_not_skipped(void)
 {
     static const char *const bad[] = {
@@ -361,6 +398,7 @@ int main(void)
     RUN_TEST(test_a_ceiling_on_one_card_leaves_the_others_alone);
     RUN_TEST(test_device_numbers_are_refused_in_the_administrators_file);
     RUN_TEST(test_a_bad_value_is_named_with_its_place_and_the_accepted_form);
+    RUN_TEST(test_every_option_takes_its_own_forms_and_no_others);
     RUN_TEST(test_what_is_not_an_option_is_refused_not_skipped);
     RUN_TEST(test_a_file_is_read_whatever_its_line_ends_and_comments);
     RUN_TEST(test_a_file_with_a_zero_byte_is_refused);
