@@ -47,7 +47,8 @@ static void after_fork_child(void)
 static void at_exit(void)
 {
     decay_stop();
-    pools_report();
+    if (atomic_load(&library_state) == LIBRARY_ON) /* a forked child has no pools of its own */
+        pools_report();
     atomic_store(&library_state, LIBRARY_PASS);
 }
 

@@ -35,6 +35,17 @@ static void describe(struct vmm *vmm, CUdevice ordinal)
     vmm->access_count = 1;
 }
 
+/* In a cramped address space (sanitizers, ulimit -v) less will do, as long as it is clearly more than the
+ * card has. */
+static uint64_t least_span(CUdevice ordinal)
+{
+    size_t total = 0;
+
+    if (driver.cuDeviceTotalMem_v2(&total, ordinal) != CUDA_SUCCESS || total == 0)
+        return VMM_SPAN;
+    return 2 * (uint64_t)total;
+}
+
 static size_t table_bytes(const struct vmm *vmm)
 {
     return vmm->span / VMM_PAGE * sizeof(struct vmm_slot);
@@ -56,7 +67,7 @@ int vmm_open(struct vmm *vmm, CUdevice ordinal)
     vmm->span = VMM_SPAN;
     while (driver.cuMemAddressReserve(&base, vmm->span, VMM_PAGE, 0, 0) != CUDA_SUCCESS) {
         vmm->span /= 2;
-        if (vmm->span < VMM_SPAN_MIN)
+        if (vmm->span < least_span(ordinal))
             return -ENOMEM;
     }
     vmm->base = base;

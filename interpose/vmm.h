@@ -13,10 +13,8 @@
 #include "driver.h"
 #include "ranges.h"
 
-#define VMM_PAGE RANGES_PAGE
-#define VMM_SPAN (UINT64_C(1) << 43) /* 8 TiB: many times any card, so that holes need no care */
-#define VMM_SPAN_MIN                                                                                         \
-    (UINT64_C(1) << 37) /* in a cramped address space (sanitizers, ulimit -v): less, not none */
+#define VMM_PAGE      RANGES_PAGE
+#define VMM_SPAN      (UINT64_C(1) << 43) /* 8 TiB: many times any card, so that holes need no care */
 #define VMM_PEERS_MAX 32
 
 /* What one chunk holds at its first page; pages after it say how far back that is. */
