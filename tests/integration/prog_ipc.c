@@ -169,6 +169,17 @@ static void codes(void)
 
 #define BIG (300 * MIB)
 
+/* The word that a block is closed reaches its owner by itself, in its own time. */
+static void await_room(void)
+{
+    CUdeviceptr big;
+    int tries = 6000;
+
+    while (cuMemAlloc(&big, BIG) != CUDA_SUCCESS)
+        MUST(true, tries-- > 0 && usleep(10000) == 0);
+    MUST(0, cuMemFree(big));
+}
+
 /* Freed by its owner, it stays what it was for whoever has it open, and comes back when that one closes it.
  */
 static void freed_while_open(void)
@@ -198,10 +209,7 @@ static void freed_while_open(void)
     }
     prog_signal();
     prog_await();
-    usleep(200000); /* the word reaches our process by itself */
-    CUdeviceptr big;
-    MUST(0, cuMemAlloc(&big, BIG));
-    MUST(0, cuMemFree(big));
+    await_room();
     prog_signal();
     prog_join(pid);
 }
@@ -223,7 +231,7 @@ static void never_opened(void)
 /* Whoever has it open is killed: the memory comes back. */
 static void killed(void)
 {
-    CUdeviceptr block, big = 0;
+    CUdeviceptr block;
 
     prog_context(0);
     if (prog_is_other()) {
@@ -241,8 +249,7 @@ static void killed(void)
     MUST(0, cuMemFree(block));
     MUST(0, kill(pid, SIGKILL));
     prog_bury(pid);
-    usleep(200000);
-    MUST(0, cuMemAlloc(&big, BIG));
+    await_room();
 }
 
 /* What is opened belongs to the other process: a small cap does not mind. */
