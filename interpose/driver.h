@@ -36,6 +36,10 @@ static inline struct driver_table *driver_get(void)
 }
 #define driver (*driver_get())
 
+/* A request that no card can meet: the driver answers "out of memory" at once (measured), unless something
+ * else is wrong: no context, one that has ended, a capture, an error that sticks. */
+#define NEVER_FITS ((size_t)1 << 50)
+
 /* Binds to the libcuda that defines `symbol` (an address that a look-up of the program gave), if it is one.
  */
 bool driver_bind(const void *symbol);

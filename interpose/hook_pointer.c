@@ -90,6 +90,27 @@ static CUresult attribute_of(const struct pointer_block *block, void *data, CUpo
     return result;
 }
 
+/* Where the driver repeats the address that it was asked about, it is the program's. */
+static void repeat(void *data, CUpointer_attribute attribute, CUdeviceptr address)
+{
+    CUdeviceptr repeated;
+
+    if (attribute != CU_POINTER_ATTRIBUTE_HOST_POINTER && attribute != CU_POINTER_ATTRIBUTE_DEVICE_POINTER)
+        return;
+    memcpy(&repeated, data, sizeof repeated);
+    if (repeated == POINTER_NOWHERE)
+        put(data, address, sizeof address);
+}
+
+static CUresult attribute_of_nothing(void *data, CUpointer_attribute attribute, CUdeviceptr address)
+{
+    CUresult result = driver.cuPointerGetAttribute(data, attribute, POINTER_NOWHERE);
+
+    if (result == CUDA_SUCCESS)
+        repeat(data, attribute, address);
+    return result;
+}
+
 CUresult cuPointerGetAttribute(void *data, CUpointer_attribute attribute, CUdeviceptr address)
 {
     struct pointer_block block;
@@ -98,7 +119,7 @@ CUresult cuPointerGetAttribute(void *data, CUpointer_attribute attribute, CUdevi
     case POINTER_BLOCK:
         return attribute_of(&block, data, attribute, address);
     case POINTER_NOTHING:
-        return driver.cuPointerGetAttribute(data, attribute, POINTER_NOWHERE);
+        return attribute_of_nothing(data, attribute, address);
     case POINTER_FOREIGN:
         break;
     }
@@ -116,9 +137,11 @@ CUresult cuPointerGetAttributes(unsigned int count, CUpointer_attribute *attribu
         return driver.cuPointerGetAttributes(count, attributes, data, address);
     /* Checks the arguments, and writes what stands for "no answer". */
     result = driver.cuPointerGetAttributes(count, attributes, data, POINTER_NOWHERE);
-    for (unsigned int i = 0; place == POINTER_BLOCK && result == CUDA_SUCCESS && i < count; i++) {
-        if (data[i])
+    for (unsigned int i = 0; result == CUDA_SUCCESS && i < count; i++) {
+        if (data[i] && place == POINTER_BLOCK)
             attribute_of(&block, data[i], attributes[i], address);
+        else if (data[i])
+            repeat(data[i], attributes[i], address);
     }
     return result;
 }
@@ -131,8 +154,10 @@ CUresult cuPointerSetAttribute(const void *value, CUpointer_attribute attribute,
 
     if (place == POINTER_NOTHING)
         address = POINTER_NOWHERE;
-    if (place != POINTER_BLOCK || !block.pool || !value || attribute != CU_POINTER_ATTRIBUTE_SYNC_MEMOPS)
+    if (place != POINTER_BLOCK || !block.pool || !value)
         return driver.cuPointerSetAttribute(value, attribute, address);
+    if (attribute != CU_POINTER_ATTRIBUTE_SYNC_MEMOPS)
+        return CUDA_ERROR_INVALID_VALUE; /* nothing else can be set; of a chunk the driver would say 801 */
     memcpy(&on, value, sizeof on);
     if (on)
         atomic_store(&memops_synchronous, true);

@@ -26,7 +26,7 @@ enum options_source { OPTIONS_DEFAULT, OPTIONS_ADMIN, OPTIONS_USER, OPTIONS_ENVI
       "Device memory that the program may use, the CUDA context's own included.")                            \
     X(RESERVE, "reserve", "GPUCAP_RESERVE", "64M", SIZE_FORM,                                                \
       "Part of max that allocations leave to the driver's own growth: modules, streams, stacks.")            \
-    X(POOL, "pool", "GPUCAP_POOL", "on", "on or off",                                                       \
+    X(POOL, "pool", "GPUCAP_POOL", "on", "on or off",                                                        \
       "Serve cuMemAlloc from a pool that reuses and stitches memory.")                                       \
     X(FREE, "free", "GPUCAP_FREE", "strict", "strict or deferred",                                           \
       "Whether a free waits for the device's work, as CUDA's does, or returns at once.")                     \
@@ -34,7 +34,7 @@ enum options_source { OPTIONS_DEFAULT, OPTIONS_ADMIN, OPTIONS_USER, OPTIONS_ENVI
       "Of what is live: how much more a pool may hold before it waits for work instead of growing.")         \
     X(DECAY, "decay", "GPUCAP_DECAY", "5", "seconds, 0 for at once, or off",                                 \
       "How long free memory stays in the pool before it goes back to the driver.")                           \
-    X(HIGH, "high", "GPUCAP_HIGH", "50%", "a percentage such as 50%",                                        \
+    X(HIGH, "high", "GPUCAP_HIGH", "90%", "a percentage such as 90%",                                        \
       "Above this free share of what a pool holds, memory goes back after a quarter of decay.")              \
     X(ZERO, "zero", "GPUCAP_ZERO", "off", "on or off", "Clear reused memory before a program gets it.")      \
     X(LOG, "log", "GPUCAP_LOG", "error", "quiet, error or info", "What to say on stderr.")

@@ -67,6 +67,14 @@ static struct pool *find(CUcontext context)
     return NULL;
 }
 
+/* A context that has ended may still be current; the driver then refuses even what could never fit. */
+static bool is_alive(void)
+{
+    CUdeviceptr address;
+
+    return driver.cuMemAlloc_v2(&address, NEVER_FITS) == CUDA_ERROR_OUT_OF_MEMORY;
+}
+
 /* With the lock. NULL if this context gets none. */
 static struct pool *open_pool(CUcontext context)
 {
@@ -76,7 +84,7 @@ static struct pool *open_pool(CUcontext context)
 
     while (place < POOLS_MAX && atomic_load(&registry[place]))
         place++;
-    if (place == POOLS_MAX || driver.cuCtxGetDevice(&ordinal) != CUDA_SUCCESS)
+    if (place == POOLS_MAX || driver.cuCtxGetDevice(&ordinal) != CUDA_SUCCESS || !is_alive())
         return NULL;
     budget.owner = device_get(ordinal);
     int rc = pool_open(&storage[place], context, ordinal, &budget, settings->slack.permille);

@@ -9,7 +9,6 @@
 #include "log.h"
 #include "pools.h"
 
-#define NEVER_FITS     ((size_t)1 << 50)    /* answered with "out of memory" at once (measured) */
 #define POOL_STEP      (UINT64_C(32) << 20) /* a driver pool grows in steps of this size (measured, H200) */
 #define GROWTH_UNKNOWN LIMIT_PAGE
 
