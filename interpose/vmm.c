@@ -51,6 +51,23 @@ static size_t table_bytes(const struct vmm *vmm)
     return vmm->span / VMM_PAGE * sizeof(struct vmm_slot);
 }
 
+/* Whether the platform does what the card promises: some virtual and shared setups do not. A full card is no
+ * reason to give up. */
+static int try_one_page(struct vmm *vmm)
+{
+    struct vmm_chunk chunk;
+    int rc = vmm_create(vmm, VMM_PAGE, &chunk);
+
+    if (rc)
+        return rc == -ENOMEM ? 0 : rc;
+    rc = vmm_map(vmm, vmm->base, &chunk, 1);
+    if (rc == 0 && (rc = vmm_unmap(vmm, vmm->base, &chunk)))
+        vmm_unmap(vmm, vmm->base, &chunk); /* the page must not stay */
+    vmm_release(vmm, &chunk);
+    vmm->calls = 0;
+    return rc;
+}
+
 int vmm_open(struct vmm *vmm, CUdevice ordinal)
 {
     size_t granularity = 0;
@@ -77,6 +94,10 @@ int vmm_open(struct vmm *vmm, CUdevice ordinal)
         driver.cuMemAddressFree(vmm->base, vmm->span);
         return -ENOMEM;
     }
+    if (try_one_page(vmm)) {
+        vmm_close(vmm);
+        return -ENOTSUP;
+    }
     return 0;
 }
 
@@ -91,9 +112,10 @@ int vmm_create(struct vmm *vmm, uint64_t bytes, struct vmm_chunk *chunk)
 {
     CUresult result = driver.cuMemCreate(&chunk->handle, bytes, &vmm->properties, 0);
 
-    if (result == CUDA_ERROR_NOT_SUPPORTED && vmm->properties.allocFlags.gpuDirectRDMACapable) {
-        vmm->properties.allocFlags.gpuDirectRDMACapable =
-            0; /* promised by the card, refused by the platform */
+    /* Promised by the card, refused by the platform: plain memory is better than none. */
+    if (result != CUDA_SUCCESS && result != CUDA_ERROR_OUT_OF_MEMORY && vmm->physical == 0) {
+        vmm->properties.allocFlags.gpuDirectRDMACapable = 0;
+        vmm->properties.requestedHandleTypes = CU_MEM_HANDLE_TYPE_NONE;
         result = driver.cuMemCreate(&chunk->handle, bytes, &vmm->properties, 0);
     }
     if (result != CUDA_SUCCESS)
