@@ -7,7 +7,8 @@
 #include "spawn.h"
 #include "unity.h"
 
-#define CARD "1x2G" /* sanitizers leave little address space, and a pool wants twice the card */
+#define CARD  "1x2G"           /* sanitizers leave little address space, and a pool wants twice the card */
+#define TIGHT "1x500M;ctx=16M" /* room for one large block, not for two */
 
 void setUp(void) {}
 
@@ -56,17 +57,17 @@ static void test_every_code_is_the_native_one(void)
 
 static void test_a_block_freed_while_open_stays_and_comes_back(void)
 {
-    run("prog_ipc", "freed_while_open", "1x1400M", true);
+    run("prog_ipc", "freed_while_open", TIGHT, true);
 }
 
 static void test_a_handle_nobody_opens_holds_nothing_back(void)
 {
-    both("never_opened", "1x1400M");
+    both("never_opened", TIGHT);
 }
 
 static void test_a_killed_process_gives_back_what_it_had_open(void)
 {
-    both("killed", "1x2G");
+    both("killed", TIGHT);
 }
 
 static void test_opened_memory_is_not_charged(void)

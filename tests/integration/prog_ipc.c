@@ -165,7 +165,7 @@ static void codes(void)
     MUST(CUDA_ERROR_INVALID_CONTEXT, cuIpcCloseMemHandle(p));
 }
 
-/* ---- how long an exported block lives; the card has 1 GiB for these ---- */
+/* ---- how long an exported block lives; the card has room for one BIG block, not for two ---- */
 
 #define BIG (300 * MIB)
 
