@@ -16,3 +16,7 @@ foreach(name pointers pointers_ipc)
   gpucap_test(${name} TIMEOUT 600 LIBS test_support SOURCES ${name}.c)
   add_dependencies(${name} ${pointers_programs} gpucap_library simgpu_cuda simgpu_nvml)
 endforeach()
+
+# The transcripts of tests/gpu over the pool (transcript.cmake has them without it).
+gpucap_test(pointers_transcript TIMEOUT 1200 LIBS transcript_support SOURCES pointers_transcript.c)
+add_dependencies(pointers_transcript transcript transcript_rt_shared gpucap_library simgpu_cuda simgpu_cudart simgpu_nvml)
