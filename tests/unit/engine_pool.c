@@ -314,6 +314,30 @@ static void test_a_pinned_block_keeps_its_memory_after_its_free(void)
     TEST_ASSERT_TRUE(fake_child(pinned));
 }
 
+static void unpinned(void)
+{
+    model_open(&model, 64 * MIB, 64 * MIB);
+    CHECK(model_alloc(&model, 8 * MIB) == 0);
+    const uint64_t address = model.blocks[0].address;
+    CHECK(pool_unpin(&model.pool, address) == -EINVAL);
+    CHECK(pool_pin(&model.pool, address) == 0 && pool_pin(&model.pool, address) == 0);
+    model_work(&model, 0, &model.blocks[0]);
+    CHECK(pool_unpin(&model.pool, address) == 0);
+    model_check(&model); /* still the program's */
+    model_free(&model, 0, false);
+    CHECK(pool_trim(&model.pool, UINT64_MAX) == 0 && pool_unpin(&model.pool, address + 512) == -EINVAL);
+    CHECK(pool_unpin(&model.pool, address) == 0 && pool_unpin(&model.pool, address) == -EINVAL);
+    CHECK(pool_trim(&model.pool, UINT64_MAX) == 0); /* its work is not done */
+    fake_progress(0);
+    CHECK(pool_trim(&model.pool, UINT64_MAX) == 8 * MIB);
+    model_close(&model);
+}
+
+static void test_the_last_pin_gives_a_freed_block_back_when_its_work_is_done(void)
+{
+    TEST_ASSERT_TRUE(fake_child(unpinned));
+}
+
 /* The fake stops the test if a captured context gets an event, a query, a wait or an unmapping. */
 static void captured(void)
 {
@@ -422,6 +446,7 @@ int main(void)
     RUN_TEST(test_holes_are_stitched_together_when_the_card_is_full);
     RUN_TEST(test_a_gap_smaller_than_any_free_chunk_is_filled_too);
     RUN_TEST(test_a_pinned_block_keeps_its_memory_after_its_free);
+    RUN_TEST(test_the_last_pin_gives_a_freed_block_back_when_its_work_is_done);
     RUN_TEST(test_guests_and_captures_find_every_block_at_rest);
     RUN_TEST(test_an_open_capture_is_left_alone);
     RUN_TEST(test_a_guest_in_a_capture_finds_reused_blocks_at_rest);
