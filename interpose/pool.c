@@ -13,6 +13,7 @@
  * times the driver calls. */
 #define CLOSE_FREES 32
 #define CLOSE_BYTES (UINT64_C(256) << 20)
+#define NEAR        64 /* units that are tried before the neighbours are walked along */
 #define ID_BITS     48 /* numbers of blocks in one pool's life; above them stands the number of the pool */
 
 atomic_uint pool_pinned_frees;
@@ -340,16 +341,35 @@ int pool_set_sync_memops(struct pool *pool, uint64_t address, bool on)
     return entry ? 0 : -EINVAL;
 }
 
+/* The block that begins nearest below an address, if that is near: a small block is found without a walk
+ * along its neighbours. */
+static struct pool_entry *find_near(const struct pool *pool, uint64_t address)
+{
+    struct pool_entry *entry = NULL;
+
+    address &= ~(RANGES_UNIT - 1);
+    for (unsigned i = 0; i < NEAR && !entry && address - i * RANGES_UNIT >= pool->vmm.base; i++)
+        entry = table_find(pool, address - i * RANGES_UNIT);
+    return entry;
+}
+
+static struct pool_entry *find_around(const struct pool *pool, uint64_t address)
+{
+    struct pool_entry *entry = find_near(pool, address);
+    const struct range *range = entry ? entry->range : ranges_at(&pool->ranges, address);
+
+    if (!entry && range && range->state == RANGE_LIVE)
+        entry = table_find(pool, range->start);
+    return entry && address - range->start < range->asked ? entry : NULL;
+}
+
 int pool_block(struct pool *pool, uint64_t address, bool inside, struct pool_block *block)
 {
     pthread_mutex_lock(&pool->lock);
     struct pool_entry *entry = table_find(pool, address);
-    struct range *range = entry ? entry->range : NULL;
-    if (!range && inside && (range = ranges_at(&pool->ranges, address))) {
-        entry = range->state == RANGE_LIVE ? table_find(pool, range->start) : NULL;
-        if (!entry || address - range->start >= range->asked)
-            range = NULL;
-    }
+    if (!entry && inside)
+        entry = find_around(pool, address);
+    const struct range *range = entry ? entry->range : NULL;
     if (range)
         *block = (struct pool_block){range->start, range->asked, range->id, range->pins, range->sync_memops};
     pthread_mutex_unlock(&pool->lock);

@@ -18,7 +18,7 @@
 #define RANGES_PAGE                                                                                          \
     (UINT64_C(2) << 20) /* memory comes and goes in multiples of this (granularity of the driver) */
 #define RANGES_BINS (64 + 32 * 32)
-#define RANGES_HINT (UINT64_C(32) << 20) /* one hint for so many bytes of address space */
+#define RANGES_HINT RANGES_PAGE /* one hint for so many bytes of address space */
 
 enum range_state { RANGE_LIVE, RANGE_FREE, RANGE_HOLE };
 
