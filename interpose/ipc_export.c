@@ -200,15 +200,22 @@ static void died(struct peer *peer)
 /* Exports the chunks of one packet. 0 or an errno. */
 static int export_chunks(const struct export *e, uint64_t first, struct ipc_reply *reply, int *fds)
 {
-    while (reply->count < IPC_BATCH && first + reply->count < e->count) {
+    CUcontext context = e->pool->context; /* this thread has none of its own */
+    int error = 0;
+
+    if (driver.cuCtxPushCurrent_v2(context) != CUDA_SUCCESS)
+        return EIO;
+    while (!error && reply->count < IPC_BATCH && first + reply->count < e->count) {
         const struct vmm_chunk *chunk = &e->chunks[first + reply->count];
 
         if (driver.cuMemExportToShareableHandle(&fds[reply->count], chunk->handle,
                                                 CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0) != CUDA_SUCCESS)
-            return EIO;
-        reply->sizes[reply->count++] = chunk->bytes;
+            error = EIO;
+        else
+            reply->sizes[reply->count++] = chunk->bytes;
     }
-    return 0;
+    driver.cuCtxPopCurrent_v2(&context);
+    return error;
 }
 
 static int answer(struct peer *peer, const struct ipc_request *request, struct ipc_reply *reply, int *fds)
