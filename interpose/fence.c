@@ -241,8 +241,13 @@ uint64_t fence_epoch(struct fence *fence)
         return 0;
     pthread_mutex_lock(&fence->lock);
     const uint64_t epoch = fence->open;
+    const bool look = ++fence->frees >= FENCE_EPOCH_FREES;
     fence->used = true;
+    fence->frees = look ? 0 : fence->frees;
     pthread_mutex_unlock(&fence->lock);
+    /* Many small epochs: whoever must wait then waits for the oldest of them and not for the newest work. */
+    if (look)
+        fence_poll(fence);
     return epoch;
 }
 
@@ -313,6 +318,29 @@ void fence_poll(struct fence *fence)
         take_in(fence, (fence->first + 1) % FENCE_EVENTS);
     pthread_mutex_unlock(&fence->lock);
     allow_capture();
+}
+
+int fence_wait_oldest(struct fence *fence, bool *more)
+{
+    fence_poll(fence);
+    pthread_mutex_lock(&fence->lock);
+    CUevent oldest = fence->count ? fence->events[fence->first] : NULL;
+    pthread_mutex_unlock(&fence->lock);
+    *more = false;
+    if (!oldest)
+        return fence_wait(fence, FENCE_NOW);
+    if (!forbid_capture())
+        return -EBUSY;
+    /* Another thread may record it anew meanwhile; then this waits longer than it must. */
+    const CUresult result = driver.cuEventSynchronize(oldest);
+    allow_capture();
+    if (result != CUDA_SUCCESS)
+        return -EIO;
+    fence_poll(fence);
+    pthread_mutex_lock(&fence->lock);
+    *more = fence->count > 0;
+    pthread_mutex_unlock(&fence->lock);
+    return 0;
 }
 
 int fence_wait(struct fence *fence, uint64_t epoch)

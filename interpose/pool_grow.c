@@ -293,12 +293,12 @@ static bool within_slack(const struct pool *pool, uint64_t more)
     return pool->vmm.physical + more <= live + (slack > SLACK_LEAST ? slack : SLACK_LEAST);
 }
 
-/* Waits for all work so far, without the lock. */
-static int wait_for_work(struct pool *pool)
+/* Waits for the oldest work that a free waits for, without the lock. *more: there is other such work. */
+static int wait_for_work(struct pool *pool, bool *more)
 {
     pool->waits++;
     pthread_mutex_unlock(&pool->lock);
-    int rc = fence_wait(&pool->fence, FENCE_NOW);
+    int rc = fence_wait_oldest(&pool->fence, more);
     pthread_mutex_lock(&pool->lock);
     pool_cool_down(pool);
     pool_reclaim(pool);
@@ -365,13 +365,14 @@ int pool_make_fit(struct pool *pool, uint64_t size, struct range **out)
     /* Others may take what has come free, and free it again behind new work: as long as there is something to
      * wait for, there is no reason to say no. */
     while (rc == -EAGAIN) {
-        const bool waited = wait_for_work(pool) == 0;
+        bool more;
+        const bool waited = wait_for_work(pool, &more) == 0;
 
         if (ranges_prepare(&pool->ranges, 8))
             return -ENOMEM;
         if ((*out = ranges_take(&pool->ranges, size)))
             return 0;
-        rc = attempt(pool, size, waited ? RATHER_GROW : NO_WAIT, out);
+        rc = attempt(pool, size, !waited ? NO_WAIT : more ? RATHER_WAIT : RATHER_GROW, out);
     }
     return rc == 0 ? 0 : -ENOMEM;
 }

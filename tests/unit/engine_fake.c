@@ -421,6 +421,23 @@ static CUresult fake_synchronize(void)
     return fail ? CUDA_ERROR_UNKNOWN : CUDA_SUCCESS;
 }
 
+/* Waiting for an event lets its streams get as far as it. */
+static CUresult fake_event_synchronize(CUevent event)
+{
+    if (fake_on_synchronize)
+        fake_on_synchronize();
+    lock();
+    CHECK(!fake.capturing);
+    const bool fail = fails(FAKE_SYNCHRONIZE);
+    const struct fake_event *e = event_of(event);
+    for (unsigned s = 0; s < FAKE_STREAMS && e->recorded && !fail; s++) {
+        if (fake.streams[s].done < e->behind[s])
+            fake.streams[s].done = e->behind[s];
+    }
+    unlock();
+    return fail ? CUDA_ERROR_UNKNOWN : CUDA_SUCCESS;
+}
+
 static CUresult fake_current(CUcontext *context)
 {
     *context = FAKE_CONTEXT;
@@ -454,6 +471,7 @@ static const struct driver_table entries = {
     .cuEventDestroy_v2 = fake_event_destroy,
     .cuCtxRecordEvent = fake_record,
     .cuEventQuery = fake_event_query,
+    .cuEventSynchronize = fake_event_synchronize,
     .cuCtxSynchronize = fake_synchronize,
     .cuCtxGetCurrent = fake_current,
     .cuCtxPushCurrent_v2 = fake_push,
