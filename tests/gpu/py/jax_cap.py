@@ -20,7 +20,7 @@ def main():
     limit = device.memory_stats()["bytes_limit"]
     print(f"bytes_limit={limit}")
     kept, refused, block = [], 0, limit // 16
-    while block >= 1 << 20:
+    while block >= limit // 32: # each refusal takes JAX ten seconds of hope
         try:
             kept.append(jnp.full((block,), 7, dtype=jnp.uint8).block_until_ready())
         except jax.errors.JaxRuntimeError as error:
