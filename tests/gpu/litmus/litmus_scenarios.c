@@ -1,0 +1,279 @@
+/* litmus_scenarios: see litmus.h. A block is mine while a kernel reads it, and theirs when it has been taken
+ * again. Owns no lock. */
+#include "litmus.h"
+
+#define EAGER        4   /* blocks that the second thread takes without waiting for the free */
+#define LULL_FREES   128 /* enough for a pool to look whether the work of other streams is done */
+#define LULL_BYTES   512
+#define ONE_PROCESS  1000
+#define SOME_VISITS  60 /* a pool may stop taking other streams for guests if they come too often */
+#define STITCH_BYTES ((size_t)4 << 20)
+
+/* Fills a block, and is done with it: whoever overwrites it comes later. */
+static void fill_mine(struct litmus *l, CUdeviceptr block, CUstream stream)
+{
+    litmus_fill(l, block, l->mine, stream);
+    LITMUS_OK(drv.cuStreamSynchronize(stream));
+}
+
+/* A new block that the home stream has filled. */
+static CUdeviceptr mine(struct litmus *l)
+{
+    CUdeviceptr block = litmus_take(l, l->bytes);
+    fill_mine(l, block, l->home);
+    return block;
+}
+
+/* A kernel that reads the block when the gate opens. */
+static void read_late(struct litmus *l, CUdeviceptr block, CUstream stream)
+{
+    litmus_shut(l);
+    litmus_wait_at_gate(l, stream);
+    litmus_check(l, block, l->mine, stream);
+}
+
+/* An equal block, overwritten before the gate opens, if the allocator does not wait for that. */
+static CUdeviceptr theirs(struct litmus *l, CUstream stream)
+{
+    CUdeviceptr block = litmus_take(l, l->bytes);
+    litmus_fill(l, block, l->theirs, stream);
+    LITMUS_OK(drv.cuStreamSynchronize(stream));
+    return block;
+}
+
+/* A program at rest: all work is done, and small blocks come and go until a pool has noticed. */
+static void lull(struct litmus *l)
+{
+    for (int i = 0; i < LULL_FREES; i++)
+        litmus_give(l, litmus_take(l, LULL_BYTES));
+}
+
+static void run_legacy(struct litmus *l)
+{
+    CUdeviceptr block = mine(l);
+    read_late(l, block, l->home);
+    litmus_give(l, block);
+    block = litmus_take(l, l->bytes);
+    LITMUS_OK(drv.cuMemsetD32(block, l->theirs, l->bytes / sizeof(uint32_t)));
+    LITMUS_OK(drv.cuStreamSynchronize(NULL));
+    litmus_finish(l);
+    litmus_give(l, block);
+}
+
+static void run_cross_stream(struct litmus *l)
+{
+    CUdeviceptr scratch = litmus_take(l, l->bytes), block = mine(l);
+    litmus_fill(l, scratch, 0, l->other);
+    read_late(l, block, l->home);
+    litmus_give(l, block);
+    block = theirs(l, l->other);
+    litmus_finish(l);
+    litmus_give(l, block);
+    litmus_give(l, scratch);
+}
+
+static void take_and_write(struct litmus *l)
+{
+    for (int i = 0; i < EAGER; i++) {
+        l->taken[i] = litmus_take(l, l->bytes);
+        litmus_fill(l, l->taken[i], l->theirs, l->other);
+    }
+    sem_wait(&l->freed);
+    l->taken[EAGER] = theirs(l, l->other);
+}
+
+static void run_cross_thread(struct litmus *l)
+{
+    CUdeviceptr block = mine(l);
+    read_late(l, block, l->home);
+    litmus_start_job(l, take_and_write);
+    litmus_give(l, block);
+    sem_post(&l->freed);
+    litmus_end_job(l);
+    litmus_finish(l);
+    for (int i = 0; i <= EAGER; i++)
+        litmus_give(l, l->taken[i]);
+}
+
+static void write_per_thread(struct litmus *l)
+{
+    PFN_cuMemsetD32Async_v7000_ptsz memset_own =
+        (PFN_cuMemsetD32Async_v7000_ptsz)driver_symbol("cuMemsetD32Async_ptsz");
+    l->taken[0] = litmus_take(l, l->bytes);
+    LITMUS_OK(memset_own(l->taken[0], l->theirs, l->bytes / sizeof(uint32_t), NULL));
+    LITMUS_OK(drv.cuStreamSynchronize(CU_STREAM_PER_THREAD));
+}
+
+/* Two threads, each on its own default stream. */
+static void run_per_thread(struct litmus *l)
+{
+    CUdeviceptr block = litmus_take(l, l->bytes);
+    fill_mine(l, block, CU_STREAM_PER_THREAD);
+    read_late(l, block, CU_STREAM_PER_THREAD);
+    litmus_give(l, block);
+    litmus_start_job(l, write_per_thread);
+    litmus_end_job(l);
+    litmus_finish(l);
+    litmus_give(l, l->taken[0]);
+}
+
+/* A second stream is used for the first time, or again after a lull, when the block is in other hands. */
+static void run_late_stream(struct litmus *l)
+{
+    CUdeviceptr block = mine(l);
+    read_late(l, block, l->home);
+    litmus_give(l, block);
+    block = litmus_take(l, l->bytes);
+    litmus_fill(l, block, l->mine, l->home);
+    litmus_fill(l, block, l->theirs, l->other);
+    LITMUS_OK(drv.cuStreamSynchronize(l->other));
+    litmus_finish(l);
+    litmus_give(l, block);
+    lull(l);
+}
+
+/* A guest reads, and the home stream goes on. */
+static void run_guest_reads(struct litmus *l)
+{
+    CUdeviceptr block = mine(l);
+    read_late(l, block, l->other);
+    litmus_give(l, block);
+    block = theirs(l, l->home);
+    litmus_finish(l);
+    litmus_give(l, block);
+    lull(l);
+}
+
+/* A guest writes late into what was its block; the home stream's must stay as it was. */
+static void run_guest_writes(struct litmus *l)
+{
+    CUdeviceptr block = mine(l);
+    litmus_shut(l);
+    litmus_wait_at_gate(l, l->other);
+    LITMUS_OK(drv.cuMemsetD32Async(block, l->theirs, l->bytes / sizeof(uint32_t), l->other));
+    litmus_give(l, block);
+    block = mine(l);
+    litmus_finish(l);
+    litmus_check(l, block, l->mine, l->home);
+    LITMUS_OK(drv.cuStreamSynchronize(l->home));
+    litmus_give(l, block);
+    lull(l);
+}
+
+/* Nothing can be waited for while another stream is captured. */
+static void run_capture(struct litmus *l)
+{
+    CUdeviceptr scratch = litmus_take(l, l->bytes), block = mine(l);
+    CUgraph graph;
+    LITMUS_OK(drv.cuStreamBeginCapture(l->third, CU_STREAM_CAPTURE_MODE_RELAXED));
+    read_late(l, block, l->home);
+    litmus_fill(l, scratch, 0, l->third);
+    litmus_give(l, block);
+    block = theirs(l, l->other);
+    LITMUS_OK(drv.cuStreamEndCapture(l->third, &graph));
+    litmus_finish(l);
+    LITMUS_OK(drv.cuGraphDestroy(graph));
+    litmus_give(l, block);
+    litmus_give(l, scratch);
+}
+
+/* The launch of a graph is still running when its block is freed; in its second run. */
+static void run_graph(struct litmus *l)
+{
+    CUdeviceptr block = mine(l);
+    CUgraphExec exec;
+    CUgraph graph;
+    LITMUS_OK(drv.cuStreamBeginCapture(l->third, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
+    litmus_wait_at_gate(l, l->third);
+    litmus_check(l, block, l->mine, l->third);
+    LITMUS_OK(drv.cuStreamEndCapture(l->third, &graph));
+    LITMUS_OK(drv.cuGraphInstantiateWithFlags(&exec, graph, 0));
+    LITMUS_OK(drv.cuGraphLaunch(exec, l->third)); /* the gate is open since the last run */
+    LITMUS_OK(drv.cuStreamSynchronize(l->third));
+    litmus_shut(l);
+    LITMUS_OK(drv.cuGraphLaunch(exec, l->third));
+    litmus_give(l, block);
+    block = theirs(l, l->other);
+    litmus_finish(l);
+    LITMUS_OK(drv.cuGraphExecDestroy(exec));
+    LITMUS_OK(drv.cuGraphDestroy(graph));
+    litmus_give(l, block);
+}
+
+/* What a pool without fences does when it puts free memory together: another piece of memory stands at the
+ * address that a kernel is about to read. */
+static void remap_unfenced(struct litmus *l)
+{
+    const CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                      .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = l->device}};
+    const CUmemAccessDesc access = {.location = prop.location, .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+    CUmemGenericAllocationHandle pieces[2];
+    CUdeviceptr at;
+    LITMUS_OK(drv.cuMemAddressReserve(&at, l->bytes, 0, 0, 0));
+    LITMUS_OK(drv.cuMemCreate(&pieces[0], l->bytes, &prop, 0));
+    LITMUS_OK(drv.cuMemCreate(&pieces[1], l->bytes, &prop, 0));
+    LITMUS_OK(drv.cuMemMap(at, l->bytes, 0, pieces[0], 0));
+    LITMUS_OK(drv.cuMemSetAccess(at, l->bytes, &access, 1));
+    fill_mine(l, at, l->home);
+    read_late(l, at, l->home);
+    LITMUS_OK(drv.cuMemUnmap(at, l->bytes));
+    LITMUS_OK(drv.cuMemMap(at, l->bytes, 0, pieces[1], 0));
+    LITMUS_OK(drv.cuMemSetAccess(at, l->bytes, &access, 1));
+    litmus_finish(l);
+    LITMUS_OK(drv.cuMemUnmap(at, l->bytes));
+    LITMUS_OK(drv.cuMemRelease(pieces[0]));
+    LITMUS_OK(drv.cuMemRelease(pieces[1]));
+    LITMUS_OK(drv.cuMemAddressFree(at, l->bytes));
+}
+
+/* Two blocks that are read and freed are, together, what the next one needs. Their memory must stay where it
+ * is: unmapped, it ends the reader, and elsewhere it is overwritten. */
+static void run_unmapped_by(struct litmus *l, CUstream writer)
+{
+    l->bytes = STITCH_BYTES;
+    if (l->unfenced) {
+        remap_unfenced(l);
+        return;
+    }
+    CUdeviceptr low = mine(l), wall = mine(l), high = mine(l);
+    litmus_shut(l);
+    litmus_wait_at_gate(l, l->home);
+    litmus_check(l, low, l->mine, l->home);
+    litmus_check(l, high, l->mine, l->home);
+    litmus_give(l, low);
+    litmus_give(l, high);
+    CUdeviceptr large = litmus_take(l, 2 * STITCH_BYTES);
+    LITMUS_OK(drv.cuMemsetD32Async(large, l->theirs, 2 * STITCH_BYTES / sizeof(uint32_t), writer));
+    if (writer != l->home) /* the home stream waits at the gate */
+        LITMUS_OK(drv.cuStreamSynchronize(writer));
+    litmus_check(l, wall, l->mine, l->home);
+    litmus_finish(l);
+    litmus_give(l, large);
+    litmus_give(l, wall);
+}
+
+static void run_unmapped(struct litmus *l)
+{
+    run_unmapped_by(l, l->home);
+}
+
+static void run_unmapped_cross(struct litmus *l)
+{
+    run_unmapped_by(l, l->other);
+}
+
+const struct litmus_scenario litmus_scenarios[] = {
+    {"legacy", "read on a non-blocking stream, overwritten on the default one", run_legacy, ONE_PROCESS,
+     NULL},
+    {"cross_stream", "read on one stream, overwritten on another", run_cross_stream, ONE_PROCESS, NULL},
+    {"cross_thread", "freed by one thread, taken by another at once", run_cross_thread, ONE_PROCESS, NULL},
+    {"per_thread", "two threads on their own default streams", run_per_thread, ONE_PROCESS, NULL},
+    {"late_stream", "a second stream begins after the reuse", run_late_stream, SOME_VISITS, NULL},
+    {"guest_reads", "another stream reads once, the first goes on", run_guest_reads, SOME_VISITS, NULL},
+    {"guest_writes", "another stream writes once, the first goes on", run_guest_writes, SOME_VISITS, NULL},
+    {"capture", "freed and taken during a capture", run_capture, ONE_PROCESS, NULL},
+    {"graph", "freed while the launch of a graph reads it", run_graph, ONE_PROCESS, NULL},
+    {"unmapped", "memory that is read could be put together anew", run_unmapped, ONE_PROCESS, "0"},
+    {"unmapped_cross", "the same, with a second stream", run_unmapped_cross, ONE_PROCESS, "0"},
+};
+const unsigned litmus_scenario_count = sizeof(litmus_scenarios) / sizeof(litmus_scenarios[0]);
