@@ -19,7 +19,7 @@
 #define REPEAT "--repeat=30"
 #endif
 #define FEW             "--repeat=4" /* one of each size */
-#define SCENARIOS_LEAST 11
+#define SCENARIOS_LEAST 12
 
 void setUp(void) {}
 

@@ -59,7 +59,8 @@ bool litmus_run(struct litmus *l, const struct litmus_scenario *scenario, unsign
 
 CUdeviceptr litmus_take(struct litmus *l, size_t bytes);
 void litmus_give(struct litmus *l, CUdeviceptr block);
-/* Kernels on l->bytes of a block. */
+/* Kernels on the first litmus_words() words of a block. */
+uint64_t litmus_words(const struct litmus *l);
 void litmus_fill(struct litmus *l, CUdeviceptr block, uint32_t pattern, CUstream stream);
 void litmus_check(struct litmus *l, CUdeviceptr block, uint32_t pattern, CUstream stream);
 

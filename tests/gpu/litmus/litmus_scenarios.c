@@ -7,7 +7,7 @@
 #define LULL_BYTES   512
 #define ONE_PROCESS  1000
 #define SOME_VISITS  60 /* a pool may stop taking other streams for guests if they come too often */
-#define STITCH_BYTES ((size_t)4 << 20)
+#define STITCH_BYTES ((size_t)2 << 20) /* one piece of a pool's memory */
 
 /* Fills a block, and is done with it: whoever overwrites it comes later. */
 static void fill_mine(struct litmus *l, CUdeviceptr block, CUstream stream)
@@ -54,7 +54,7 @@ static void run_legacy(struct litmus *l)
     read_late(l, block, l->home);
     litmus_give(l, block);
     block = litmus_take(l, l->bytes);
-    LITMUS_OK(drv.cuMemsetD32(block, l->theirs, l->bytes / sizeof(uint32_t)));
+    LITMUS_OK(drv.cuMemsetD32(block, l->theirs, litmus_words(l)));
     LITMUS_OK(drv.cuStreamSynchronize(NULL));
     litmus_finish(l);
     litmus_give(l, block);
@@ -100,7 +100,7 @@ static void write_per_thread(struct litmus *l)
     PFN_cuMemsetD32Async_v7000_ptsz memset_own =
         (PFN_cuMemsetD32Async_v7000_ptsz)driver_symbol("cuMemsetD32Async_ptsz");
     l->taken[0] = litmus_take(l, l->bytes);
-    LITMUS_OK(memset_own(l->taken[0], l->theirs, l->bytes / sizeof(uint32_t), NULL));
+    LITMUS_OK(memset_own(l->taken[0], l->theirs, litmus_words(l), NULL));
     LITMUS_OK(drv.cuStreamSynchronize(CU_STREAM_PER_THREAD));
 }
 
@@ -150,7 +150,7 @@ static void run_guest_writes(struct litmus *l)
     CUdeviceptr block = mine(l);
     litmus_shut(l);
     litmus_wait_at_gate(l, l->other);
-    LITMUS_OK(drv.cuMemsetD32Async(block, l->theirs, l->bytes / sizeof(uint32_t), l->other));
+    LITMUS_OK(drv.cuMemsetD32Async(block, l->theirs, litmus_words(l), l->other));
     litmus_give(l, block);
     block = mine(l);
     litmus_finish(l);
@@ -175,6 +175,24 @@ static void run_capture(struct litmus *l)
     LITMUS_OK(drv.cuGraphDestroy(graph));
     litmus_give(l, block);
     litmus_give(l, scratch);
+}
+
+/* A capture begins when the block is in other hands, and a second stream is used while it is open. */
+static void run_late_capture(struct litmus *l)
+{
+    CUdeviceptr block = mine(l);
+    CUgraph graph;
+    read_late(l, block, l->home);
+    litmus_give(l, block);
+    block = litmus_take(l, l->bytes);
+    LITMUS_OK(drv.cuStreamBeginCapture(l->home, CU_STREAM_CAPTURE_MODE_RELAXED));
+    litmus_fill(l, block, l->theirs, l->other);
+    LITMUS_OK(drv.cuStreamSynchronize(l->other));
+    LITMUS_OK(drv.cuStreamEndCapture(l->home, &graph));
+    litmus_finish(l);
+    LITMUS_OK(drv.cuGraphDestroy(graph));
+    litmus_give(l, block);
+    lull(l);
 }
 
 /* The launch of a graph is still running when its block is freed; in its second run. */
@@ -243,7 +261,8 @@ static void run_unmapped_by(struct litmus *l, CUstream writer)
     litmus_give(l, low);
     litmus_give(l, high);
     CUdeviceptr large = litmus_take(l, 2 * STITCH_BYTES);
-    LITMUS_OK(drv.cuMemsetD32Async(large, l->theirs, 2 * STITCH_BYTES / sizeof(uint32_t), writer));
+    litmus_fill(l, large, l->theirs, writer);
+    litmus_fill(l, large + STITCH_BYTES, l->theirs, writer);
     if (writer != l->home) /* the home stream waits at the gate */
         LITMUS_OK(drv.cuStreamSynchronize(writer));
     litmus_check(l, wall, l->mine, l->home);
@@ -272,6 +291,8 @@ const struct litmus_scenario litmus_scenarios[] = {
     {"guest_reads", "another stream reads once, the first goes on", run_guest_reads, SOME_VISITS, NULL},
     {"guest_writes", "another stream writes once, the first goes on", run_guest_writes, SOME_VISITS, NULL},
     {"capture", "freed and taken during a capture", run_capture, ONE_PROCESS, NULL},
+    {"late_capture", "a capture and a second stream begin after the reuse", run_late_capture, SOME_VISITS,
+     NULL},
     {"graph", "freed while the launch of a graph reads it", run_graph, ONE_PROCESS, NULL},
     {"unmapped", "memory that is read could be put together anew", run_unmapped, ONE_PROCESS, "0"},
     {"unmapped_cross", "the same, with a second stream", run_unmapped_cross, ONE_PROCESS, "0"},

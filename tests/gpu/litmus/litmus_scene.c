@@ -10,7 +10,8 @@
 #define CALL_FAILED    2
 #define BLOCKS         64
 #define THREADS        256
-#define UNFENCED_US    2000000 /* nothing waits then: only so that a mistake ends */
+#define TOUCHED_BYTES  ((size_t)128 << 10) /* of a larger block: a sanitizer looks at every word */
+#define UNFENCED_US    2000000             /* nothing waits then: only so that a mistake ends */
 #define NS_PER_US      1000L
 #define US_PER_S       1000000L
 #define NS_PER_S       1000000000L
@@ -102,16 +103,21 @@ void litmus_give(struct litmus *l, CUdeviceptr block)
 
 /* ---- kernels ---- */
 
+uint64_t litmus_words(const struct litmus *l)
+{
+    return (l->bytes < TOUCHED_BYTES ? l->bytes : TOUCHED_BYTES) / sizeof(uint32_t);
+}
+
 void litmus_fill(struct litmus *l, CUdeviceptr block, uint32_t pattern, CUstream stream)
 {
-    uint64_t words = l->bytes / sizeof(uint32_t);
+    uint64_t words = litmus_words(l);
     void *args[] = {&block, &pattern, &words};
     LITMUS_OK(drv.cuLaunchKernel(l->fill_u32, BLOCKS, 1, 1, THREADS, 1, 1, 0, stream, args, NULL));
 }
 
 void litmus_check(struct litmus *l, CUdeviceptr block, uint32_t pattern, CUstream stream)
 {
-    uint64_t words = l->bytes / sizeof(uint32_t);
+    uint64_t words = litmus_words(l);
     void *args[] = {&block, &pattern, &words, &l->mismatches};
     LITMUS_OK(drv.cuLaunchKernel(l->check_u32, BLOCKS, 1, 1, THREADS, 1, 1, 0, stream, args, NULL));
 }
