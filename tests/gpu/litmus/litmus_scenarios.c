@@ -117,18 +117,23 @@ static void run_per_thread(struct litmus *l)
     litmus_give(l, l->taken[0]);
 }
 
-/* A second stream is used for the first time, or again after a lull, when the block is in other hands. */
+/* A second stream is used for the first time, or again after a lull, when two blocks are in other hands: the
+ * home stream may have one of them at once. */
 static void run_late_stream(struct litmus *l)
 {
-    CUdeviceptr block = mine(l);
-    read_late(l, block, l->home);
-    litmus_give(l, block);
-    block = litmus_take(l, l->bytes);
-    litmus_fill(l, block, l->mine, l->home);
-    litmus_fill(l, block, l->theirs, l->other);
+    CUdeviceptr first = mine(l), second = mine(l);
+    read_late(l, first, l->home);
+    litmus_check(l, second, l->mine, l->home);
+    litmus_give(l, first);
+    litmus_give(l, second);
+    first = litmus_take(l, l->bytes);
+    second = litmus_take(l, l->bytes);
+    litmus_fill(l, first, l->theirs, l->home);
+    litmus_fill(l, second, l->theirs, l->other);
     LITMUS_OK(drv.cuStreamSynchronize(l->other));
     litmus_finish(l);
-    litmus_give(l, block);
+    litmus_give(l, first);
+    litmus_give(l, second);
     lull(l);
 }
 
