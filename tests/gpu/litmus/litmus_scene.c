@@ -6,12 +6,12 @@
 #include <time.h>
 #include <unistd.h>
 
-#define BLOCKS_MAX     64
+#define LIST_MAX       64
 #define CALL_FAILED    2
-#define BLOCKS         64
+#define GRID           64
 #define THREADS        256
 #define TOUCHED_BYTES  ((size_t)128 << 10) /* of a larger block: a sanitizer looks at every word */
-#define UNFENCED_US    2000000             /* nothing waits then: only so that a mistake ends */
+#define UNFENCED_US    200000              /* nothing waits then: only so that a mistake ends */
 #define NS_PER_US      1000L
 #define US_PER_S       1000000L
 #define NS_PER_S       1000000000L
@@ -40,14 +40,14 @@ static struct {
         CUdeviceptr address;
         size_t bytes;
         bool live;
-    } blocks[BLOCKS_MAX];
+    } blocks[LIST_MAX];
 } list = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 static CUdeviceptr list_take(size_t bytes)
 {
     CUdeviceptr found = 0;
     pthread_mutex_lock(&list.lock);
-    for (int i = 0; i < BLOCKS_MAX && !found; i++) {
+    for (int i = 0; i < LIST_MAX && !found; i++) {
         if (list.blocks[i].bytes == bytes && !list.blocks[i].live) {
             list.blocks[i].live = true;
             found = list.blocks[i].address;
@@ -61,21 +61,21 @@ static void list_add(CUdeviceptr address, size_t bytes)
 {
     int i = 0;
     pthread_mutex_lock(&list.lock);
-    while (i < BLOCKS_MAX && list.blocks[i].bytes)
+    while (i < LIST_MAX && list.blocks[i].bytes)
         i++;
-    if (i < BLOCKS_MAX) {
+    if (i < LIST_MAX) {
         list.blocks[i].address = address;
         list.blocks[i].bytes = bytes;
         list.blocks[i].live = true;
     }
     pthread_mutex_unlock(&list.lock);
-    litmus_ok(i < BLOCKS_MAX ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY, "list_add");
+    litmus_ok(i < LIST_MAX ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY, "list_add");
 }
 
 static void list_give(CUdeviceptr address)
 {
     pthread_mutex_lock(&list.lock);
-    for (int i = 0; i < BLOCKS_MAX; i++) {
+    for (int i = 0; i < LIST_MAX; i++) {
         if (list.blocks[i].address == address)
             list.blocks[i].live = false;
     }
@@ -112,14 +112,14 @@ void litmus_fill(struct litmus *l, CUdeviceptr block, uint32_t pattern, CUstream
 {
     uint64_t words = litmus_words(l);
     void *args[] = {&block, &pattern, &words};
-    LITMUS_OK(drv.cuLaunchKernel(l->fill_u32, BLOCKS, 1, 1, THREADS, 1, 1, 0, stream, args, NULL));
+    LITMUS_OK(drv.cuLaunchKernel(l->fill_u32, GRID, 1, 1, THREADS, 1, 1, 0, stream, args, NULL));
 }
 
 void litmus_check(struct litmus *l, CUdeviceptr block, uint32_t pattern, CUstream stream)
 {
     uint64_t words = litmus_words(l);
     void *args[] = {&block, &pattern, &words, &l->mismatches};
-    LITMUS_OK(drv.cuLaunchKernel(l->check_u32, BLOCKS, 1, 1, THREADS, 1, 1, 0, stream, args, NULL));
+    LITMUS_OK(drv.cuLaunchKernel(l->check_u32, GRID, 1, 1, THREADS, 1, 1, 0, stream, args, NULL));
 }
 
 void litmus_wait_at_gate(struct litmus *l, CUstream stream)
