@@ -85,7 +85,7 @@ static CUresult attribute_of(const struct pointer_block *block, void *data, CUpo
     if (data && answer(block, data, attribute))
         return CUDA_SUCCESS;
     CUresult result = driver.cuPointerGetAttribute(data, attribute, address);
-    if (result == CUDA_SUCCESS)
+    if (data && result == CUDA_SUCCESS)
         correct(data, attribute);
     return result;
 }
@@ -106,7 +106,7 @@ static CUresult attribute_of_nothing(void *data, CUpointer_attribute attribute, 
 {
     CUresult result = driver.cuPointerGetAttribute(data, attribute, POINTER_NOWHERE);
 
-    if (result == CUDA_SUCCESS)
+    if (data && result == CUDA_SUCCESS)
         repeat(data, attribute, address);
     return result;
 }
