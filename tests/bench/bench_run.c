@@ -142,6 +142,9 @@ int run_child(const struct bench_engine *engine, int trace_file, int reply)
         calls += ops;
     printf("done %d %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 "\n", ops == trace.count, ops,
            ns, replay.peak_live, stats.stitches, calls);
+    free(replay.blocks);
+    free(replay.sizes);
+    trace_close(&trace);
     return 0;
 }
 

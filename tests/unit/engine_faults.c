@@ -234,16 +234,12 @@ static void test_what_was_freed_before_the_programs_own_wait_is_found(void)
  * well. */
 static int thefts;
 
-static void steal(void)
+static void *steal(void *unused)
 {
     uint64_t address;
 
-    if (thefts == 0)
-        return;
-    thefts--;
-    fake_on_synchronize = NULL;
+    (void)unused;
     CHECK(driver.cuCtxSynchronize() == CUDA_SUCCESS);
-    fake_on_synchronize = steal;
     fence_poll(&model.pool.fence);
     if (pool_alloc(&model.pool, 48 * MIB, &address) == 0) {
         const bool guest = fence_work(model_stream(2));
@@ -252,6 +248,19 @@ static void steal(void)
             fence_worked();
         CHECK(pool_free(&model.pool, address, false) == 0);
     }
+    return NULL;
+}
+
+static void let_steal(void)
+{
+    pthread_t thief;
+
+    if (thefts == 0)
+        return;
+    thefts--;
+    fake_on_synchronize = NULL;
+    CHECK(pthread_create(&thief, NULL, steal, NULL) == 0 && pthread_join(thief, NULL) == 0);
+    fake_on_synchronize = let_steal;
 }
 
 static void stolen(void)
@@ -262,7 +271,7 @@ static void stolen(void)
     model_work(&model, 1, &model.blocks[0]);
     model_free(&model, 0, false);
     thefts = 3;
-    fake_on_synchronize = steal;
+    fake_on_synchronize = let_steal;
     CHECK(model_alloc(&model, 64 * MIB) == 0);
     CHECK(thefts == 0);
     model_close(&model);
