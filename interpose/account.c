@@ -188,13 +188,3 @@ void account_set_limit(struct account *account, uint64_t limit)
     account->touches++;
     pthread_mutex_unlock(&account->lock);
 }
-
-void account_lock_for_fork(struct account *account)
-{
-    pthread_mutex_lock(&account->lock);
-}
-
-void account_unlock_after_fork(struct account *account)
-{
-    pthread_mutex_unlock(&account->lock);
-}

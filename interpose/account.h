@@ -65,7 +65,4 @@ struct account_view account_view(struct account *account);
 /* Another limit from now on. What is in use stays, even above it. */
 void account_set_limit(struct account *account, uint64_t limit);
 
-void account_lock_for_fork(struct account *account);
-void account_unlock_after_fork(struct account *account);
-
 #endif

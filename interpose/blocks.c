@@ -194,13 +194,3 @@ void blocks_clear(void)
     capacity = count = reserved = 0;
     pthread_mutex_unlock(&lock);
 }
-
-void blocks_lock_for_fork(void)
-{
-    pthread_mutex_lock(&lock);
-}
-
-void blocks_unlock_after_fork(void)
-{
-    pthread_mutex_unlock(&lock);
-}

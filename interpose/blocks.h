@@ -47,7 +47,5 @@ uint64_t blocks_count(void);
 int blocks_check(void);
 
 void blocks_clear(void); /* tests, and a child after fork */
-void blocks_lock_for_fork(void);
-void blocks_unlock_after_fork(void);
 
 #endif

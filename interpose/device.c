@@ -79,7 +79,6 @@ static int inspect(struct device *device, CUdevice ordinal)
         return UNLIMITED;
     device->card.uuid = device->uuid;
     uint64_t reserve = size_resolve(&rules->reserve, device->limit);
-    pthread_mutex_init(&device->overdraft_lock, NULL);
     account_init(&device->account, device->limit, reserve, measure_device, device);
     device->account.estimate = estimate_device;
     driver.cuDeviceGetAttribute(&processors, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, ordinal);
@@ -150,26 +149,4 @@ void device_forget(void)
         atomic_store(&seen[i], UNSEEN);
         memset((void *)&devices[i], 0, sizeof devices[i]);
     }
-}
-
-static void lock_account(struct device *device)
-{
-    account_lock_for_fork(&device->account);
-}
-
-static void unlock_account(struct device *device)
-{
-    account_unlock_after_fork(&device->account);
-}
-
-void device_lock_for_fork(void)
-{
-    pthread_mutex_lock(&table_lock);
-    device_each(lock_account);
-}
-
-void device_unlock_after_fork(void)
-{
-    device_each(unlock_account);
-    pthread_mutex_unlock(&table_lock);
 }

@@ -23,7 +23,6 @@ struct device {
     uint64_t threads;               /* that can be resident at once: what a kernel's stack is multiplied by */
     _Atomic uint64_t stack_bytes;   /* per thread, already part of the context */
     _Atomic uint64_t context_bytes; /* what the first context took; 0: none was made yet */
-    pthread_mutex_t overdraft_lock; /* held over one stream-ordered allocation near the limit */
 };
 
 /* Takes over the options; before the first device_get. */
@@ -48,7 +47,5 @@ int device_ordinal_of(const char *uuid);
 void device_format_uuid(const CUuuid *uuid, char text[RULES_UUID_TEXT]);
 
 void device_forget(void); /* tests */
-void device_lock_for_fork(void);
-void device_unlock_after_fork(void);
 
 #endif

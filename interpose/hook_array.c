@@ -52,7 +52,7 @@ CUresult cuArrayCreate_v2(CUarray *array, const CUDA_ARRAY_DESCRIPTOR *d)
 
     if (result != CUDA_SUCCESS)
         return result;
-    result = driver.cuArrayCreate_v2(array, d);
+    result = ROUTE_TRY(driver.cuArrayCreate_v2(array, d), ROUTE_CURRENT);
     return route_leave(&ticket, result, result == CUDA_SUCCESS ? (uintptr_t)*array : 0);
 }
 
@@ -63,7 +63,7 @@ CUresult cuArray3DCreate_v2(CUarray *array, const CUDA_ARRAY3D_DESCRIPTOR *d)
 
     if (result != CUDA_SUCCESS)
         return result;
-    result = driver.cuArray3DCreate_v2(array, d);
+    result = ROUTE_TRY(driver.cuArray3DCreate_v2(array, d), ROUTE_CURRENT);
     return route_leave(&ticket, result, result == CUDA_SUCCESS ? (uintptr_t)*array : 0);
 }
 
@@ -83,7 +83,7 @@ CUresult cuMipmappedArrayCreate(CUmipmappedArray *array, const CUDA_ARRAY3D_DESC
 
     if (result != CUDA_SUCCESS)
         return result;
-    result = driver.cuMipmappedArrayCreate(array, d, levels);
+    result = ROUTE_TRY(driver.cuMipmappedArrayCreate(array, d, levels), ROUTE_CURRENT);
     return route_leave(&ticket, result, result == CUDA_SUCCESS ? (uintptr_t)*array : 0);
 }
 

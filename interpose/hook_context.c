@@ -11,7 +11,7 @@
         CUresult result_ = library_mode() == LIBRARY_REFUSE ? CUDA_ERROR_NOT_PERMITTED                       \
                                                             : route_grow_context(&growth_, ordinal);         \
         if (result_ == CUDA_SUCCESS) {                                                                       \
-            result_ = (call);                                                                                \
+            result_ = ROUTE_TRY(call, ordinal);                                                              \
             route_grown(&growth_);                                                                           \
             if (result_ == CUDA_SUCCESS &&                                                                   \
                 (result_ = route_context_made(ordinal, *context)) != CUDA_SUCCESS)                           \
@@ -93,6 +93,9 @@ CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice ordinal)
     else
         result = MAKING(driver.cuDevicePrimaryCtxRetain(context, ordinal),
                         driver.cuDevicePrimaryCtxRelease_v2(ordinal), ordinal);
+    /* Another thread may have made it while we asked for room for a second one. */
+    if (result == CUDA_ERROR_OUT_OF_MEMORY && route_active() && primary_is_active(ordinal))
+        result = driver.cuDevicePrimaryCtxRetain(context, ordinal);
     if (result == CUDA_SUCCESS && primary_of(ordinal))
         atomic_store(primary_of(ordinal), *context);
     return result;

@@ -13,7 +13,7 @@ static CUresult hooked(CUresult result, const char *symbol, void **function)
         void *address = *function;
 
         *function = resolve_hook(address);
-        if (*function == address)
+        if (*function == address && !hooks_own(address))
             resolve_passed_on(symbol);
     }
     return result;

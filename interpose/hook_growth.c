@@ -118,7 +118,7 @@ LAUNCH_HOOKS(_ptsz)
         struct route_growth growth_;                                                                         \
         CUresult result_ = route_grow(&growth_, bytes);                                                      \
         if (result_ == CUDA_SUCCESS) {                                                                       \
-            result_ = (call);                                                                                \
+            result_ = ROUTE_TRY(call, ROUTE_CURRENT);                                                        \
             route_grown(&growth_);                                                                           \
         }                                                                                                    \
         result_;                                                                                             \

@@ -15,7 +15,7 @@ CUresult cuMemAlloc_v2(CUdeviceptr *address, size_t bytes)
             *address = 0; /* as the driver leaves it */
         return result;
     }
-    result = driver.cuMemAlloc_v2(address, bytes);
+    result = ROUTE_TRY(driver.cuMemAlloc_v2(address, bytes), ROUTE_CURRENT);
     return route_leave(&ticket, result, result == CUDA_SUCCESS ? *address : 0);
 }
 
@@ -44,7 +44,7 @@ CUresult cuMemAllocPitch_v2(CUdeviceptr *address, size_t *pitch, size_t width, s
     }
     if (result != CUDA_SUCCESS)
         return result;
-    result = driver.cuMemAllocPitch_v2(address, pitch, width, height, element);
+    result = ROUTE_TRY(driver.cuMemAllocPitch_v2(address, pitch, width, height, element), ROUTE_CURRENT);
     return route_leave(&ticket, result, result == CUDA_SUCCESS ? *address : 0);
 }
 
@@ -55,7 +55,7 @@ CUresult cuMemAllocManaged(CUdeviceptr *address, size_t bytes, unsigned int flag
 
     if (result != CUDA_SUCCESS)
         return result;
-    result = driver.cuMemAllocManaged(address, bytes, flags);
+    result = ROUTE_TRY(driver.cuMemAllocManaged(address, bytes, flags), ROUTE_CURRENT);
     return route_leave(&ticket, result, result == CUDA_SUCCESS ? *address : 0);
 }
 
@@ -82,7 +82,7 @@ CUresult cuMemFree_v2(CUdeviceptr address)
                 *address = 0; /* as the driver leaves it */                                                  \
             return result;                                                                                   \
         }                                                                                                    \
-        result = driver.cuMemAllocAsync##suffix(address, bytes, stream);                                     \
+        result = ROUTE_TRY(driver.cuMemAllocAsync##suffix(address, bytes, stream), ROUTE_CURRENT);           \
         return route_leave(&ticket, result, result == CUDA_SUCCESS ? *address : 0);                          \
     }                                                                                                        \
                                                                                                              \
@@ -97,7 +97,8 @@ CUresult cuMemFree_v2(CUdeviceptr address)
                 *address = 0; /* as the driver leaves it */                                                  \
             return result;                                                                                   \
         }                                                                                                    \
-        result = driver.cuMemAllocFromPoolAsync##suffix(address, bytes, pool, stream);                       \
+        result =                                                                                             \
+            ROUTE_TRY(driver.cuMemAllocFromPoolAsync##suffix(address, bytes, pool, stream), ROUTE_CURRENT);  \
         return route_leave(&ticket, result, result == CUDA_SUCCESS ? *address : 0);                          \
     }                                                                                                        \
                                                                                                              \
@@ -125,7 +126,8 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t bytes,
 
     if (result != CUDA_SUCCESS)
         return result;
-    result = driver.cuMemCreate(handle, bytes, properties, flags);
+    result = ROUTE_TRY(driver.cuMemCreate(handle, bytes, properties, flags),
+                       on_device ? properties->location.id : ROUTE_CURRENT);
     return route_leave(&ticket, result, result == CUDA_SUCCESS ? *handle : 0);
 }
 

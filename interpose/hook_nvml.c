@@ -9,6 +9,7 @@
 
 #include "device.h"
 #include "library.h"
+#include "pools.h"
 
 EXPORT nvml_return nvmlDeviceGetMemoryInfo(nvml_device card, struct nvml_memory *memory);
 EXPORT nvml_return nvmlDeviceGetMemoryInfo_v2(nvml_device card, struct nvml_memory_v2 *memory);
@@ -89,6 +90,9 @@ static bool limited_view(nvml_device card, uint64_t card_total, uint64_t *limit,
         return false;
     if (measure_used(&self, used))
         *used = 0;
+    /* What our pools keep idle can be had, so it is free. */
+    const uint64_t idle = ordinal == RULES_NO_ORDINAL ? 0 : pools_reclaimable(ordinal);
+    *used -= idle < *used ? idle : *used;
     return true;
 }
 

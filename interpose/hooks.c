@@ -43,6 +43,15 @@ void *hooks_for(void *address)
     return address;
 }
 
+bool hooks_own(const void *address)
+{
+    for (size_t i = 0; i < ROWS; i++) {
+        if (rows[i].hook == address)
+            return true;
+    }
+    return false;
+}
+
 /* Sorted, as quiet.def is. */
 static const char *const quiet[] = {
 #define QUIET(symbol) #symbol,

@@ -19,6 +19,9 @@ void *hooks_find(const char *name);
 /* True for an entry point that we know to submit no work of its own. */
 bool hooks_quiet(const char *name);
 
+/* True for the address of one of our hooks. */
+bool hooks_own(const void *address);
+
 /* Our hook in front of the driver's entry point at `address`, or `address` itself. */
 void *hooks_for(void *address);
 

@@ -5,7 +5,6 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
-#include "blocks.h"
 #include "decay.h"
 #include "device.h"
 #include "log.h"
@@ -16,27 +15,10 @@ atomic_int library_state = -1;
 static atomic_bool started; /* CUDA, in this process */
 static struct options options;
 
-/* Locks are taken in the order of their rank (pools, devices, accounts, blocks), so that no table is
- * half-written in the child. */
-static void before_fork(void)
-{
-    pools_lock_for_fork();
-    device_lock_for_fork();
-    blocks_lock_for_fork();
-}
-
-static void after_fork_parent(void)
-{
-    blocks_unlock_after_fork();
-    device_unlock_after_fork();
-    pools_unlock_after_fork();
-}
-
-/* CUDA does not work in the child of a process that has started it: nothing of the parent's account is ours.
- */
+/* CUDA does not work in the child of a process that has started it: nothing of the parent's account is ours,
+ * and none of its tables is looked at again, so that no lock need be held over a fork. */
 static void after_fork_child(void)
 {
-    after_fork_parent();
     driver_after_fork();
     decay_after_fork();
     if (atomic_load(&started))
@@ -100,8 +82,7 @@ void library_cuda_started(void)
     atomic_store(&started, true);
     if (atomic_load(&library_state) != LIBRARY_ON || !log_first(&handled))
         return;
-    /* After the driver's own handlers, so that ours run before them: we hold locks while we call it. */
-    if (pthread_atfork(before_fork, after_fork_parent, after_fork_child)) {
+    if (pthread_atfork(NULL, NULL, after_fork_child)) {
         log_error("no memory to set up; CUDA is refused, so that the program does not run without its limit");
         atomic_store(&library_state, LIBRARY_REFUSE);
     }

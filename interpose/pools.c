@@ -90,8 +90,8 @@ static struct pool *open_pool(CUcontext context)
     int rc = pool_open(&storage[place], context, ordinal, &budget, settings->slack.permille);
     if (rc) {
         if (log_first(&said_unsupported))
-            log_error("device %d cannot pool memory (%s): its memory is only counted", ordinal,
-                      rc == -ENOTSUP ? "no virtual memory management" : "no address space");
+            log_info("device %d cannot pool memory (%s): its memory is only counted", ordinal,
+                     rc == -ENOTSUP ? "no virtual memory management" : "no address space");
         return NULL;
     }
     /* Streams of another context are other streams, whatever their handles. */
@@ -227,31 +227,4 @@ static void report(struct pool *pool, void *unused)
 void pools_report(void)
 {
     pools_each(report, NULL);
-}
-
-/* Rank: the registry, then each pool, then its fence. */
-void pools_lock_for_fork(void)
-{
-    pthread_mutex_lock(&registry_lock);
-    for (int i = 0; i < POOLS_MAX; i++) {
-        struct pool *pool = atomic_load(&registry[i]);
-
-        if (pool) {
-            pthread_mutex_lock(&pool->lock);
-            pthread_mutex_lock(&pool->fence.lock);
-        }
-    }
-}
-
-void pools_unlock_after_fork(void)
-{
-    for (int i = POOLS_MAX - 1; i >= 0; i--) {
-        struct pool *pool = atomic_load(&registry[i]);
-
-        if (pool) {
-            pthread_mutex_unlock(&pool->fence.lock);
-            pthread_mutex_unlock(&pool->lock);
-        }
-    }
-    pthread_mutex_unlock(&registry_lock);
 }

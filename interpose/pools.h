@@ -36,7 +36,4 @@ void pools_each(void (*visit)(struct pool *pool, void *argument), void *argument
 /* Says on stderr, at level info, what each pool did. */
 void pools_report(void);
 
-void pools_lock_for_fork(void);
-void pools_unlock_after_fork(void);
-
 #endif

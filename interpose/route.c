@@ -35,13 +35,13 @@ static CUresult refuse(const struct device *device, enum blocks_kind kind, uint6
     return result == CUDA_SUCCESS ? CUDA_ERROR_OUT_OF_MEMORY : result;
 }
 
-/* Lets the driver's stream-ordered pool give back what it caches. True if there was something. */
-static bool trim_pool(const struct device *device)
+/* Lets a stream-ordered pool of the driver (NULL: the current one) give back what it caches. True if there
+ * was something. */
+static bool trim_pool(const struct device *device, CUmemoryPool pool)
 {
-    CUmemoryPool pool;
     cuuint64_t held = 0, used = 0;
 
-    if (driver.cuDeviceGetMemPool(&pool, device->ordinal) != CUDA_SUCCESS ||
+    if ((!pool && driver.cuDeviceGetMemPool(&pool, device->ordinal) != CUDA_SUCCESS) ||
         driver.cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, &held) != CUDA_SUCCESS ||
         driver.cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT, &used) != CUDA_SUCCESS ||
         held <= used)
@@ -49,15 +49,16 @@ static bool trim_pool(const struct device *device)
     return driver.cuMemPoolTrimTo(pool, 0) == CUDA_SUCCESS;
 }
 
-/* Without a word to the program: true if it was granted. */
-static bool try_take(struct route_ticket *ticket, struct device *device, enum blocks_kind kind,
-                     uint64_t bytes)
+/* Without a word to the program: true if it was granted. `grant` is account_take, or account_grow, which may
+ * use the reserve. */
+static bool try_grant(struct route_ticket *ticket, struct device *device, enum blocks_kind kind,
+                      uint64_t bytes, bool (*grant)(struct account *account, uint64_t bytes))
 {
     const uint64_t need = limit_round(bytes);
 
     if (blocks_reserve())
         return false;
-    if (account_take(&device->account, need)) {
+    if (grant(&device->account, need)) {
         *ticket = (struct route_ticket){.device = device, .bytes = need, .kind = kind};
         return true;
     }
@@ -65,12 +66,18 @@ static bool try_take(struct route_ticket *ticket, struct device *device, enum bl
     return false;
 }
 
+static bool try_take(struct route_ticket *ticket, struct device *device, enum blocks_kind kind,
+                     uint64_t bytes)
+{
+    return try_grant(ticket, device, kind, bytes, account_take);
+}
+
 /* Lets go of what is held and not used on the card. True if that was anything. */
 static bool make_room(const struct device *device, uint64_t bytes)
 {
     const bool ours = pools_trim(device->ordinal, limit_round(bytes)) != 0;
 
-    return trim_pool(device) || ours;
+    return trim_pool(device, NULL) || ours;
 }
 
 static CUresult take(struct route_ticket *ticket, struct device *device, enum blocks_kind kind,
@@ -142,28 +149,22 @@ CUresult route_enter_async(struct route_ticket *ticket, uint64_t bytes, CUmemory
     uint64_t step = bytes > UINT64_MAX - POOL_STEP ? bytes : (bytes + POOL_STEP - 1) / POOL_STEP * POOL_STEP;
     if (try_take(ticket, device, BLOCKS_ASYNC, step))
         return CUDA_SUCCESS;
-    if (!pool_has(pool, device, bytes))
-        return take(ticket, device, BLOCKS_ASYNC, step);
-    /* One at a time, and measured afterwards: what the pool holds may not be what it can use. */
-    pthread_mutex_lock(&device->overdraft_lock);
-    *ticket = (struct route_ticket){.device = device, .kind = BLOCKS_ASYNC, .overdraft = true};
-    return CUDA_SUCCESS;
+    /* The pool has the bytes, most likely, and will not grow. If it does, the reserve has room for it. */
+    if (pool_has(pool, device, bytes) && try_grant(ticket, device, BLOCKS_ASYNC, step, account_grow))
+        return CUDA_SUCCESS;
+    /* At the limit: what this stream has freed is the pool's again when its work is done, and then the pool
+     * can let go of it. Never trusted to have enough instead: that it holds bytes does not mean that it can
+     * use them. */
+    if (!fence_capturing() && driver.cuStreamSynchronize(stream) == CUDA_SUCCESS)
+        trim_pool(device, pool);
+    return take(ticket, device, BLOCKS_ASYNC, step);
 }
 
-/* The pool was trusted to have enough. If it grew past the limit instead, the block goes back. */
-static CUresult leave_overdraft(struct device *device, CUresult result, CUdeviceptr address)
+bool route_give_up_cache(CUdevice ordinal)
 {
-    if (result == CUDA_SUCCESS) {
-        struct account_view view = account_view(&device->account);
-
-        if (view.used > view.limit) {
-            driver.cuMemFree_v2(address); /* waits: the memory must really go back */
-            trim_pool(device);
-            result = refuse(device, BLOCKS_ASYNC, view.used);
-        }
-    }
-    pthread_mutex_unlock(&device->overdraft_lock);
-    return result;
+    if (!route_active() || (ordinal == ROUTE_CURRENT && driver.cuCtxGetDevice(&ordinal) != CUDA_SUCCESS))
+        return false;
+    return pools_trim(ordinal, UINT64_MAX) != 0;
 }
 
 CUresult route_leave(const struct route_ticket *ticket, CUresult result, uint64_t key)
@@ -173,8 +174,6 @@ CUresult route_leave(const struct route_ticket *ticket, CUresult result, uint64_
 
     if (!ticket->device)
         return result;
-    if (ticket->overdraft)
-        return leave_overdraft(ticket->device, result, key);
     /* A pool's growth stays with the pool, whatever becomes of the block: the next measurement has it. */
     const bool counted = success && ticket->kind != BLOCKS_ASYNC;
     if (counted) {

@@ -13,7 +13,6 @@ struct route_ticket {
     struct device *device; /* NULL: not counted */
     uint64_t bytes;
     enum blocks_kind kind;
-    bool overdraft; /* no room to grow, but the driver's pool says that it has enough: verified afterwards */
 };
 
 /* May `bytes` be taken on the card of the current context? CUDA_SUCCESS: call the driver, then route_leave.
@@ -24,6 +23,20 @@ CUresult route_enter_on(struct route_ticket *ticket, enum blocks_kind kind, uint
 /* The same for a stream-ordered allocation, which may come out of what a pool holds already. NULL: the
  * current pool. */
 CUresult route_enter_async(struct route_ticket *ticket, uint64_t bytes, CUmemoryPool pool, CUstream stream);
+
+/* Lets go of everything that our pools keep idle on a card (ROUTE_CURRENT: the one of the current context).
+ * True if that was anything. */
+#define ROUTE_CURRENT (-1)
+bool route_give_up_cache(CUdevice ordinal);
+
+/* A driver call that takes memory of a card; once more if the card was full of what our pools only keep. */
+#define ROUTE_TRY(call, ordinal)                                                                             \
+    ({                                                                                                       \
+        CUresult tried_ = (call);                                                                            \
+        if (tried_ == CUDA_ERROR_OUT_OF_MEMORY && route_give_up_cache(ordinal))                              \
+            tried_ = (call);                                                                                 \
+        tried_;                                                                                              \
+    })
 
 /* Books the driver's answer and returns it. `key` is the address or handle it gave. */
 CUresult route_leave(const struct route_ticket *ticket, CUresult result, uint64_t key);
