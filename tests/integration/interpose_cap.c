@@ -116,7 +116,7 @@ static void test_pitched_memory_counts(void)
 
 static void test_managed_memory_counts(void)
 {
-    fill_kind("managed:32M", 7, 14);
+    fill_kind("managed:32M", 14, 14);
 }
 
 static void test_stream_ordered_memory_counts(void)
