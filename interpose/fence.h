@@ -128,7 +128,8 @@ uint64_t fence_reached(struct fence *fence);
 
 #define FENCE_NOW UINT64_MAX /* everything that has been freed so far */
 
-/* Waits until the oldest epoch is done that is not. *more: there are others. 0 or as fence_wait. */
+/* Waits until the oldest epoch is done that is not, or the older half of them. *more: there are others. 0 or
+ * as fence_wait. */
 int fence_wait_oldest(struct fence *fence, bool *more);
 
 /* Waits until an epoch is done. 0; -EBUSY if a capture forbids it; -EIO if the context has failed. */
