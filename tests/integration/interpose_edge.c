@@ -77,6 +77,41 @@ static void test_racing_memory_and_streams_stay_below_the_cap(void)
     race("dlsym", "ls");
 }
 
+static void test_racing_stream_ordered_memory_stays_below_the_cap(void)
+{
+    race("dlsym", "a");
+    race("dlsym", "la");
+    race("ptsz", "lahts");
+}
+
+static void test_threads_that_start_together_all_start(void)
+{
+    const struct interpose_run run = {.program = "prog_start", .cap = "1G"};
+
+    for (int i = 0; i < 20; i++)
+        interpose_expect(&run, "", "wrong=0\n");
+}
+
+/* Without a cap the pool may keep the whole card; nobody must notice. */
+static void test_a_card_full_of_our_cache_is_not_full(void)
+{
+    static const char *const kinds[] = {"create:1G:0", "async:1G", "array:16384:4096", "pitch:1048576:1024",
+                                        "managed:1G"};
+    const struct interpose_run run = {.cap = NULL};
+
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+        char steps[128], want[256];
+
+        snprintf(steps, sizeof steps, "init ctx:0 fill:alloc:1G free-all fill:%s free-all sync ctx:0",
+                 kinds[i]);
+        snprintf(want, sizeof want,
+                 "init 0\nctx 0\nfill alloc 2 n=7\nfree-all n=7 failed=0\nfill %.*s 2 n=7\n"
+                 "free-all n=7 failed=0\nsync 0\nctx 0\n",
+                 (int)strcspn(kinds[i], ":"), kinds[i]);
+        interpose_expect(&run, steps, want);
+    }
+}
+
 /* Freed blocks that the pool keeps are memory that any other kind may have. */
 static void test_cached_memory_is_given_up_for_other_kinds(void)
 {
@@ -192,6 +227,9 @@ int main(void)
     RUN_TEST(test_racing_linear_memory_stays_below_the_cap);
     RUN_TEST(test_racing_handles_and_arrays_stay_below_the_cap);
     RUN_TEST(test_racing_memory_and_streams_stay_below_the_cap);
+    RUN_TEST(test_racing_stream_ordered_memory_stays_below_the_cap);
+    RUN_TEST(test_threads_that_start_together_all_start);
+    RUN_TEST(test_a_card_full_of_our_cache_is_not_full);
     RUN_TEST(test_cached_memory_is_given_up_for_other_kinds);
     RUN_TEST(test_a_users_file_sets_the_cap_and_the_environment_wins);
     RUN_TEST(test_a_bad_users_file_refuses_cuda_even_beside_a_good_environment);
