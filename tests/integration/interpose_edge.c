@@ -86,7 +86,7 @@ static void test_racing_stream_ordered_memory_stays_below_the_cap(void)
 
 static void test_threads_that_start_together_all_start(void)
 {
-    const struct interpose_run run = {.program = "prog_start", .cap = "1G"};
+    const struct interpose_run run = {.program = "prog_start", .way = "direct", .cap = "1G"};
 
     for (int i = 0; i < 20; i++)
         interpose_expect(&run, "", "wrong=0\n");
@@ -95,8 +95,7 @@ static void test_threads_that_start_together_all_start(void)
 /* Without a cap the pool may keep the whole card; nobody must notice. */
 static void test_a_card_full_of_our_cache_is_not_full(void)
 {
-    static const char *const kinds[] = {"create:1G:0", "async:1G", "array:16384:4096", "pitch:1048576:1024",
-                                        "managed:1G"};
+    static const char *const kinds[] = {"create:1G:0", "async:1G", "array:16384:4096", "pitch:1048576:1024"};
     const struct interpose_run run = {.cap = NULL};
 
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
