@@ -26,7 +26,9 @@ static int find(const char *name)
 
 bool tags_set(const char *name)
 {
-    int tag = find(name ? name : "");
+    if (!name)
+        name = "";
+    int tag = find(name);
 
     if (tag < 0) {
         pthread_mutex_lock(&lock);

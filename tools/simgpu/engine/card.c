@@ -16,7 +16,7 @@
 static struct {
     pthread_mutex_t lock;
     bool fork_handled;
-    pid_t owner; /* who opened: a child sees its parent's id here until it forgets */
+    _Atomic pid_t owner; /* who opened: a child sees its parent's id here until it forgets */
     bool open;
     struct card_spec spec; /* stays valid after closing, as card_info() hands out pointers into it */
     struct card_file file;
@@ -32,15 +32,28 @@ static void after_fork(void)
     pthread_mutex_unlock(&state.lock);
 }
 
+/* The slot is the parent's. In the only thread of a child. */
+static void forget(void)
+{
+    card_file_forget(&state.file);
+    state.open = false;
+    state.owner = getpid();
+}
+
+static void after_fork_child(void)
+{
+    if (state.owner == getpid())
+        return;
+    pthread_mutex_unlock(&state.lock);
+    forget();
+}
+
 void card_forget(void)
 {
     if (!state.owner || state.owner == getpid())
         return;
-    /* The only thread of the child; the lock may be held by before_fork() or by a thread that is not here. */
-    pthread_mutex_init(&state.lock, NULL);
-    card_file_forget(&state.file);
-    state.open = false;
-    state.owner = getpid();
+    pthread_mutex_init(&state.lock, NULL); /* a thread that is not here may hold it */
+    forget();
 }
 
 static int machine_name(char name[CARD_MACHINE_NAME + 1])
@@ -67,7 +80,7 @@ static int open_locked(void)
     char name[CARD_MACHINE_NAME + 1], why[128] = "";
     const char *text = getenv("GPUCAP_SIM");
     if (!state.fork_handled) {
-        int err = pthread_atfork(before_fork, after_fork, card_forget);
+        int err = pthread_atfork(before_fork, after_fork, after_fork_child);
         if (err)
             return -err;
         state.fork_handled = true;

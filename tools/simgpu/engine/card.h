@@ -1,10 +1,11 @@
 /* card: the simulated cards of this machine, as all processes see them.
  *
  * GPUCAP_SIM names the cards ("2x16G", "16G", "1x24G,1x8G"; default "1x16G"), with optional settings after a
- * semicolon ("2x16G;ctx=64M"). GPUCAP_SIM_ID (default: the user's id) names the machine: processes with the same id and
- * the same cards share them through one file in /dev/shm, mode 0600. Each process owns one slot and holds a file
- * lock on it that dies with the process, so that memory of a killed process is free again for the next one who looks.
- * Owns one lock (in the shared file) that is never held across anything that blocks.
+ * semicolon ("2x16G;ctx=64M"). GPUCAP_SIM_ID (default: the user's id) names the machine: processes with the
+ * same id and the same cards share them through one file in /dev/shm, mode 0600. Each process owns one slot
+ * and holds a file lock on it that dies with the process, so that memory of a killed process is free again
+ * for the next one who looks. Owns one lock (in the shared file) that is never held across anything that
+ * blocks.
  */
 #ifndef SIMGPU_CARD_H
 #define SIMGPU_CARD_H
@@ -36,7 +37,8 @@ int card_charge(int card, uint64_t bytes);
 void card_uncharge(int card, uint64_t bytes);
 
 uint64_t card_used(int card); /* by all living processes */
-int card_processes(int card, struct card_process *out, int max); /* those that use the card; returns how many */
+int card_processes(int card, struct card_process *out,
+                   int max); /* those that use the card; returns how many */
 
 void card_forget(void); /* in a child after fork: the slot is the parent's */
 
