@@ -20,6 +20,8 @@
 /* May the pool hold so much more? Each grant is used or given back. */
 struct pool_budget {
     void *owner;
+    /* Could so much more be had at all? Takes nothing. NULL: nobody can tell beforehand. */
+    bool (*fits)(void *owner, uint64_t bytes);
     bool (*take)(void *owner, uint64_t bytes);
     void (*settle)(void *owner, uint64_t bytes, bool success);
     void (*give)(void *owner, uint64_t bytes);

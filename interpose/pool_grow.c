@@ -328,6 +328,21 @@ static int assemble(struct pool *pool, struct move *move, uint64_t held, bool *r
     return rc ? rc : place(pool, move);
 }
 
+static bool fits(const struct pool *pool, uint64_t bytes)
+{
+    return bytes == 0 || !pool->budget.fits || pool->budget.fits(pool->budget.owner, bytes);
+}
+
+/* Whether what is missing can be had, if need be by giving up whole free chunks that are of no use here.
+ * Asked first: else a request that cannot be met would fill the card up to its limit before it is refused. */
+static bool can_be_met(struct pool *pool, uint64_t missing, uint64_t held)
+{
+    if (fits(pool, missing))
+        return true;
+    const uint64_t idle = pool_whole_bytes(pool, UINT64_MAX) - held;
+    return idle && fits(pool, missing > idle ? missing - idle : 0);
+}
+
 /* One attempt: -EAGAIN if waiting for work would help. */
 static int attempt(struct pool *pool, uint64_t size, enum patience patience, struct range **out)
 {
@@ -345,6 +360,8 @@ static int attempt(struct pool *pool, uint64_t size, enum patience patience, str
     const bool others = patience != NO_WAIT && (later || pool->pending_bytes);
     if (held < target && others && patience == RATHER_WAIT && !within_slack(pool, target - held))
         return -EAGAIN;
+    if (!can_be_met(pool, target - held, held))
+        return others ? -EAGAIN : -ENOMEM;
     int rc = assemble(pool, &move, held, &refused);
     if (rc) {
         undo(pool, &move);

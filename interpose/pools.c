@@ -29,6 +29,21 @@ void pools_setup(const struct options *options)
 
 /* ---- the limit, as a pool sees it ---- */
 
+static bool budget_fits(void *owner, uint64_t bytes)
+{
+    struct device *device = owner;
+    size_t free_bytes, total;
+
+    if (driver.cuMemGetInfo_v2(&free_bytes, &total) == CUDA_SUCCESS && bytes > free_bytes)
+        return false;
+    if (!device)
+        return true;
+    if (!account_take(&device->account, bytes))
+        return false;
+    account_settle(&device->account, bytes, false, false);
+    return true;
+}
+
 static bool budget_take(void *owner, uint64_t bytes)
 {
     struct device *device = owner;
@@ -78,7 +93,8 @@ static bool is_alive(void)
 /* With the lock. NULL if this context gets none. */
 static struct pool *open_pool(CUcontext context)
 {
-    struct pool_budget budget = {.take = budget_take, .settle = budget_settle, .give = budget_give};
+    struct pool_budget budget = {
+        .fits = budget_fits, .take = budget_take, .settle = budget_settle, .give = budget_give};
     CUdevice ordinal;
     int place = 0;
 

@@ -164,8 +164,9 @@ static void test_a_pool_that_cannot_be_opened_leaves_nothing(void)
 static void refused(void)
 {
     model_open(&model, GIB, 64 * MIB);
+    const uint64_t made = fake_count(FAKE_CREATE);
     CHECK(model_alloc(&model, 65 * MIB) == -ENOMEM);
-    CHECK(fake_physical() == 0);
+    CHECK(fake_physical() == 0 && fake_count(FAKE_CREATE) == made); /* nothing is taken towards it */
     CHECK(model_alloc(&model, 64 * MIB) == 0);
     CHECK(model_alloc(&model, 1) == -ENOMEM);
     model_check(&model);

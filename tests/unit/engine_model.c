@@ -4,6 +4,13 @@
 #include <errno.h>
 #include <string.h>
 
+static bool budget_fits(void *owner, uint64_t bytes)
+{
+    const struct model *model = owner;
+
+    return model->held + model->granted + bytes <= model->allowed;
+}
+
 static bool budget_take(void *owner, uint64_t bytes)
 {
     struct model *model = owner;
@@ -33,7 +40,11 @@ static void budget_give(void *owner, uint64_t bytes)
 
 void model_open(struct model *model, uint64_t capacity, uint64_t allowed)
 {
-    const struct pool_budget budget = {model, budget_take, budget_settle, budget_give};
+    const struct pool_budget budget = {.owner = model,
+                                       .fits = budget_fits,
+                                       .take = budget_take,
+                                       .settle = budget_settle,
+                                       .give = budget_give};
 
     memset(model, 0, sizeof *model);
     model->allowed = allowed;

@@ -122,7 +122,7 @@ static void *run(void *argument)
 
 static void run_threads(bool deferred)
 {
-    const struct pool_budget budget = {NULL, budget_take, budget_settle, budget_give};
+    const struct pool_budget budget = {.take = budget_take, .settle = budget_settle, .give = budget_give};
     struct thread threads[THREADS];
 
     fake_start(LIMIT);
