@@ -47,6 +47,8 @@ static void gather(struct pool *pool, void *argument)
     g->stats.waits += s.waits;
     g->stats.trims += s.trims;
     g->stats.driver_calls += s.driver_calls;
+    g->stats.room_ns += s.room_ns;
+    g->stats.wait_ns += s.wait_ns;
 }
 
 API int gpucap_stats(int device, struct gpucap_stats *stats, size_t size)

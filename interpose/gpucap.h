@@ -38,6 +38,8 @@ struct gpucap_stats {
     uint64_t waits; /* allocations that waited for the device's work */
     uint64_t trims; /* times that memory was given back */
     uint64_t driver_calls;
+    uint64_t room_ns; /* time that allocations spent growing, stitching and waiting */
+    uint64_t wait_ns; /* of this, waiting for the device's work */
 };
 
 /* "0.1.0": the version of the library that is loaded. */

@@ -401,6 +401,8 @@ struct pool_stats pool_stats(struct pool *pool)
         .waits = pool->waits,
         .trims = pool->trims,
         .driver_calls = vmm->calls,
+        .room_ns = pool->room_ns,
+        .wait_ns = pool->wait_ns,
     };
     /* Whole free chunks can be put together; what lies beside live blocks in a chunk cannot. */
     uint64_t usable = pool_whole_bytes(pool, UINT64_MAX);

@@ -11,6 +11,7 @@
 #include <errno.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <time.h>
 
 #define SLACK_LEAST (UINT64_C(32) << 20) /* a small program need not wait for a few chunks */
 #define TRIM_CHUNKS 32 /* 1 ms of the driver (measured, H200): so long may an allocation wait for a trim */
@@ -293,13 +294,24 @@ static bool within_slack(const struct pool *pool, uint64_t more)
     return pool->vmm.physical + more <= live + (slack > SLACK_LEAST ? slack : SLACK_LEAST);
 }
 
+static uint64_t now_ns(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000000U + (uint64_t)now.tv_nsec;
+}
+
 /* Waits for the oldest work that a free waits for, without the lock. *more: there is other such work. */
 static int wait_for_work(struct pool *pool, bool *more)
 {
+    const uint64_t began = now_ns();
+
     pool->waits++;
     pthread_mutex_unlock(&pool->lock);
     int rc = fence_wait_oldest(&pool->fence, more);
     pthread_mutex_lock(&pool->lock);
+    pool->wait_ns += now_ns() - began;
     pool_cool_down(pool);
     pool_reclaim(pool);
     return rc;
@@ -371,7 +383,7 @@ static int attempt(struct pool *pool, uint64_t size, enum patience patience, str
     return 0;
 }
 
-int pool_make_fit(struct pool *pool, uint64_t size, struct range **out)
+static int make_fit(struct pool *pool, uint64_t size, struct range **out)
 {
     int rc;
 
@@ -392,6 +404,15 @@ int pool_make_fit(struct pool *pool, uint64_t size, struct range **out)
         rc = attempt(pool, size, !waited ? NO_WAIT : more ? RATHER_WAIT : RATHER_GROW, out);
     }
     return rc == 0 ? 0 : -ENOMEM;
+}
+
+int pool_make_fit(struct pool *pool, uint64_t size, struct range **out)
+{
+    const uint64_t began = now_ns();
+    const int rc = make_fit(pool, size, out);
+
+    pool->room_ns += now_ns() - began;
+    return rc;
 }
 
 /* Gives back at most `bytes` and a little, in at most TRIM_CHUNKS chunks. With the lock. */

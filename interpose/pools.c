@@ -234,10 +234,12 @@ static void report(struct pool *pool, void *unused)
     (void)unused;
     log_info(
         "pool of device %d: peak live %s, peak held %s, %llu hits, %llu stitches of %llu chunks, %llu grows, "
-        "%llu waits, one stream %s",
+        "%llu waits, %llu driver calls, %llu ms making room, %llu of it waiting, one stream %s",
         pool->ordinal, size_format(s.peak_live, live), size_format(s.peak_physical, physical),
         (unsigned long long)s.hits, (unsigned long long)s.stitches, (unsigned long long)s.stitched_chunks,
-        (unsigned long long)s.grows, (unsigned long long)s.waits, fence_one_stream() ? "yes" : "no");
+        (unsigned long long)s.grows, (unsigned long long)s.waits, (unsigned long long)s.driver_calls,
+        (unsigned long long)(s.room_ns / 1000000), (unsigned long long)(s.wait_ns / 1000000),
+        fence_one_stream() ? "yes" : "no");
 }
 
 void pools_report(void)
