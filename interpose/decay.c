@@ -29,12 +29,15 @@ static void look_at(struct pool *pool, void *argument)
     const unsigned look = *(const unsigned *)argument;
     CUcontext before;
 
-    if (look % LOOKS_PER_PERIOD && !pool_mostly_free(pool, settings->high.permille))
+    if (driver.cuCtxPushCurrent_v2(pool->context) != CUDA_SUCCESS)
         return;
-    const uint64_t idle = pool_idle_bytes(pool);
-    if (idle == 0 || driver.cuCtxPushCurrent_v2(pool->context) != CUDA_SUCCESS)
-        return;
-    pool_trim(pool, idle);
+    pool_sweep(pool);
+    if (look % LOOKS_PER_PERIOD == 0 || pool_mostly_free(pool, settings->high.permille)) {
+        const uint64_t idle = pool_idle_bytes(pool);
+
+        if (idle)
+            pool_trim(pool, idle);
+    }
     driver.cuCtxPopCurrent_v2(&before);
 }
 

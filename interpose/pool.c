@@ -1,5 +1,6 @@
 /* pool: see pool.h. Allocation and release; what happens when nothing fits is in pool_grow.c. */
 #include "pool.h"
+#include "pool_dead.h"
 #include "pool_grow.h"
 #include "tags.h"
 
@@ -143,6 +144,7 @@ static void release_everything(struct pool *pool)
 
 void pool_close(struct pool *pool, bool context_lives)
 {
+    pool_dead_close(pool);
     release_everything(pool);
     fence_close(&pool->fence, context_lives);
     vmm_close(&pool->vmm);
@@ -151,8 +153,6 @@ void pool_close(struct pool *pool, bool context_lives)
         munmap(pool->table, pool->table_capacity * sizeof *pool->table);
     if (pool->chunks)
         munmap(pool->chunks, pool->chunk_capacity * sizeof *pool->chunks);
-    if (pool->homes)
-        munmap(pool->homes, pool->chunk_capacity * sizeof *pool->homes);
     pthread_mutex_destroy(&pool->lock);
     memset(pool, 0, sizeof *pool);
 }

@@ -48,6 +48,12 @@ struct pool_entry {
     struct range *range;
 };
 
+/* Where a chunk was mapped before it was mapped elsewhere. */
+struct pool_dead {
+    uint64_t start, bytes;
+    uint64_t epoch; /* of the last free there */
+};
+
 struct pool {
     CUcontext context;
     CUdevice ordinal;
@@ -66,8 +72,9 @@ struct pool {
     uint64_t pending_bytes;
     uint64_t unclosed, unclosed_bytes; /* of these, since the fence was last asked */
     struct vmm_chunk *chunks;          /* scratch for stitching */
-    uint64_t *homes;                   /* where they came from */
     uint64_t chunk_capacity;
+    struct pool_dead *dead; /* in the order in which they were left */
+    uint64_t dead_count, dead_capacity;
     uint64_t next_id;
     struct range *warm[POOL_WARM]; /* free, but kept whole for the next request of exactly their size */
     unsigned warm_count, warm_next;
@@ -122,6 +129,9 @@ void pool_remove_peer(struct pool *pool, CUdevice peer);
 /* Gives idle memory back to the driver, at least `bytes` if there is that much. Returns how much. Does not
  * wait for work. */
 uint64_t pool_trim(struct pool *pool, uint64_t bytes);
+
+/* Unmaps where chunks have been mapped before, as far as the work there is done. */
+void pool_sweep(struct pool *pool);
 
 /* What has been free ever since this was last asked: idle memory. */
 uint64_t pool_idle_bytes(struct pool *pool);

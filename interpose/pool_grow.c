@@ -6,6 +6,7 @@
  * comes in larger chunks for larger requests: a request is made of at most a few hundred, so that gigabytes
  * cost milliseconds, and small requests keep small chunks that stitch well.
  */
+#include "pool_dead.h"
 #include "pool_grow.h"
 
 #include <errno.h>
@@ -14,7 +15,8 @@
 #include <time.h>
 
 #define SLACK_LEAST (UINT64_C(32) << 20) /* a small program need not wait for a few chunks */
-#define TRIM_CHUNKS 32 /* 1 ms of the driver (measured, H200): so long may an allocation wait for a trim */
+#define TRIM_CHUNKS 32   /* 1 ms of the driver (measured, H200): so long may an allocation wait for a trim */
+#define DEAD_MAX    4096 /* old places that wait to be unmapped before an allocation does it */
 #define CHUNK_MAX   (UINT64_C(512) << 20)
 #define CHUNK_DIVISOR                                                                                        \
     256 /* a request is at least so many times its chunk: utilization 0.990 on the traces, 64 gave 0.983 */
@@ -82,23 +84,13 @@ static int scratch_prepare(struct pool *pool, uint64_t count)
         return 0;
     while (capacity < count)
         capacity *= 2;
-    void *chunks = mmap(NULL, capacity * sizeof *pool->chunks, PROT_READ | PROT_WRITE,
-                        MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    void *homes = mmap(NULL, capacity * sizeof *pool->homes, PROT_READ | PROT_WRITE,
-                       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (chunks == MAP_FAILED || homes == MAP_FAILED) {
-        if (chunks != MAP_FAILED)
-            munmap(chunks, capacity * sizeof *pool->chunks);
-        if (homes != MAP_FAILED)
-            munmap(homes, capacity * sizeof *pool->homes);
+    struct vmm_chunk *chunks =
+        mmap(NULL, capacity * sizeof *chunks, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (chunks == MAP_FAILED)
         return -ENOMEM;
-    }
-    if (pool->chunks) {
+    if (pool->chunks)
         munmap(pool->chunks, pool->chunk_capacity * sizeof *pool->chunks);
-        munmap(pool->homes, pool->chunk_capacity * sizeof *pool->homes);
-    }
     pool->chunks = chunks;
-    pool->homes = homes;
     pool->chunk_capacity = capacity;
     return 0;
 }
@@ -108,6 +100,8 @@ struct move {
     struct ranges_plan plan;
     uint64_t request;
     uint64_t reached; /* the epoch up to which work was done at the beginning */
+    uint64_t movable; /* the epoch up to which chunks may move */
+    uint64_t epoch;   /* of the latest free in what has been gathered */
     uint64_t held;    /* chunks taken from elsewhere: pool->chunks from the beginning */
     uint64_t fresh;   /* new chunks: pool->chunks from the end */
 };
@@ -125,25 +119,24 @@ static struct vmm_chunk *fresh_at(const struct pool *pool, uint64_t i)
     return &pool->chunks[pool->chunk_capacity - 1 - i];
 }
 
-/* Bytes that could be gathered from whole free chunks whose work is done; *later: of those whose work is not.
- */
+/* Bytes that could be gathered from whole free chunks; *later: of those that will be of use when their work
+ * is done. */
 static uint64_t gatherable(struct pool *pool, const struct move *move, uint64_t *later)
 {
     const uint64_t target = move->plan.map_bytes;
     uint64_t total = 0;
 
     *later = 0;
-    if (fence_capturing()) /* nothing is unmapped then */
+    if (fence_capturing()) /* nothing is moved then */
         return 0;
     for (struct range *f = pool->ranges.oldest; f; f = f->newer) {
         uint64_t below = f->start + f->bytes, start, bytes;
-        const bool done = f->epoch <= move->reached;
 
         while (total < target && next_chunk(pool, floor_of(f, move), &below, &start, &bytes)) {
-            if (!done)
-                *later += bytes;
-            else if (bytes <= target - total)
+            if (f->epoch <= move->movable && bytes <= target - total)
                 total += bytes;
+            else if (f->epoch > move->reached)
+                *later += bytes;
         }
         if (total == target)
             break;
@@ -151,61 +144,58 @@ static uint64_t gatherable(struct pool *pool, const struct move *move, uint64_t 
     return total;
 }
 
-/* Puts what was taken back where it was; what cannot be put back is given up, and what is new is released. */
+/* Puts what was taken back where it was; what is new is released. */
 static void undo(struct pool *pool, const struct move *move)
 {
-    for (uint64_t i = 0; i < move->held; i++) {
-        const struct vmm_chunk *chunk = &pool->chunks[i];
-
-        if (ranges_prepare(&pool->ranges, 8) == 0 && vmm_map(&pool->vmm, pool->homes[i], chunk, 1) == 0) {
-            ranges_map(&pool->ranges, pool->homes[i], chunk->bytes, 0);
-        } else {
-            vmm_release(&pool->vmm, chunk);
-            pool->budget.give(pool->budget.owner, chunk->bytes);
-        }
-    }
+    for (uint64_t i = move->held; i-- > 0;)
+        pool_revive(pool, &pool->chunks[i]);
     for (uint64_t i = 0; i < move->fresh; i++) {
         vmm_release(&pool->vmm, fresh_at(pool, i));
         pool->budget.give(pool->budget.owner, fresh_at(pool, i)->bytes);
     }
 }
 
-/* Unmaps one whole free chunk and notes it as number `i`. */
-static int detach(struct pool *pool, uint64_t start, uint64_t i)
-{
-    if (ranges_prepare(&pool->ranges, 8))
-        return -ENOMEM;
-    int rc = vmm_unmap(&pool->vmm, start, &pool->chunks[i]);
-    if (rc)
-        return rc;
-    pool->homes[i] = start;
-    ranges_unmap(&pool->ranges, start, pool->chunks[i].bytes);
-    return 0;
-}
-
-/* Takes whole free chunks whose work is done, oldest first, until there are `bytes` of them. */
+/* Takes whole free chunks, oldest first, until there are `bytes` of them. */
 static int gather(struct pool *pool, struct move *move, uint64_t bytes)
 {
     struct range *next;
 
+    if (pool_dead_prepare(pool, bytes / RANGES_PAGE))
+        return -ENOMEM;
     for (struct range *f = pool->ranges.oldest; f && bytes; f = next) {
         uint64_t below = f->start + f->bytes, start, size;
-        const uint64_t floor = floor_of(f, move);
+        const uint64_t floor = floor_of(f, move), epoch = f->epoch;
 
         next = f->newer;
-        if (f->epoch > move->reached)
+        if (epoch > move->movable)
             continue;
         while (bytes && next_chunk(pool, floor, &below, &start, &size)) {
             if (size > bytes)
                 continue;
-            int rc = detach(pool, start, move->held);
-            if (rc)
-                return rc;
-            move->held++;
+            if (ranges_prepare(&pool->ranges, 8))
+                return -ENOMEM;
+            pool->chunks[move->held++] = pool_retire(pool, start, epoch);
+            move->epoch = epoch > move->epoch ? epoch : move->epoch;
             bytes -= size;
         }
     }
     return bytes ? -ENOMEM : 0;
+}
+
+/* Unmaps one whole free chunk whose work is done and gives it back. */
+static int give_back(struct pool *pool, uint64_t start)
+{
+    struct vmm_chunk chunk;
+
+    if (ranges_prepare(&pool->ranges, 8))
+        return -ENOMEM;
+    int rc = vmm_unmap(&pool->vmm, start, &chunk);
+    if (rc)
+        return rc;
+    ranges_unmap(&pool->ranges, start, chunk.bytes);
+    vmm_release(&pool->vmm, &chunk);
+    pool->budget.give(pool->budget.owner, chunk.bytes);
+    return 0;
 }
 
 /* Creates new chunks until nothing is missing, each granted by the limit first. */
@@ -237,11 +227,9 @@ static bool shed(struct pool *pool, const struct move *move)
 
         if (f->epoch > move->reached || !next_chunk(pool, floor_of(f, move), &below, &start, &size))
             continue;
-        if (detach(pool, start, move->held))
-            return false;
-        vmm_release(&pool->vmm, &pool->chunks[move->held]);
-        pool->budget.give(pool->budget.owner, size);
-        return true;
+        /* Where it was before must go first, or its memory stays. */
+        pool_bury(pool, move->reached, UINT64_MAX);
+        return give_back(pool, start) == 0;
     }
     return false;
 }
@@ -256,7 +244,7 @@ static int place(struct pool *pool, const struct move *move)
     int rc = vmm_map(&pool->vmm, move->plan.map_start, pool->chunks, move->held + move->fresh);
     if (rc)
         return rc;
-    ranges_map(&pool->ranges, move->plan.map_start, move->plan.map_bytes, 0);
+    ranges_map(&pool->ranges, move->plan.map_start, move->plan.map_bytes, move->epoch);
     if (pool->vmm.physical > pool->peak_physical)
         pool->peak_physical = pool->vmm.physical;
     pool->grows += move->fresh != 0;
@@ -358,10 +346,14 @@ static bool can_be_met(struct pool *pool, uint64_t missing, uint64_t held)
 /* One attempt: -EAGAIN if waiting for work would help. */
 static int attempt(struct pool *pool, uint64_t size, enum patience patience, struct range **out)
 {
-    struct move move = {.request = size, .reached = fence_reached(&pool->fence)};
+    const uint64_t reached = fence_reached(&pool->fence);
+    struct move move = {
+        .request = size, .reached = reached, .movable = fence_one_stream() ? UINT64_MAX : reached};
     uint64_t later;
     bool refused;
 
+    if (pool->dead_count > DEAD_MAX && !fence_capturing())
+        pool_bury(pool, reached, UINT64_MAX);
     if (!ranges_plan(&pool->ranges, size, &move.plan))
         return -ENOMEM;
     const uint64_t target = move.plan.map_bytes;
@@ -418,22 +410,25 @@ int pool_make_fit(struct pool *pool, uint64_t size, struct range **out)
 /* Gives back at most `bytes` and a little, in at most TRIM_CHUNKS chunks. With the lock. */
 static uint64_t trim_some(struct pool *pool, uint64_t bytes)
 {
+    const uint64_t reached = fence_reached(&pool->fence);
     uint64_t given = 0;
     int chunks = 0;
     struct range *next;
 
-    for (struct range *f = fence_capturing() ? NULL : pool->ranges.oldest; f && given < bytes; f = next) {
+    if (fence_capturing())
+        return 0;
+    /* Memory is the driver's again only when no old place holds it any more. */
+    pool_bury(pool, reached, UINT64_MAX);
+    for (struct range *f = pool->ranges.oldest; f && given < bytes; f = next) {
         uint64_t below = f->start + f->bytes, start, size;
         const uint64_t floor = f->start;
 
         next = f->newer;
-        if (!fence_done(&pool->fence, f->epoch))
+        if (f->epoch > reached)
             continue;
         while (given < bytes && next_chunk(pool, floor, &below, &start, &size)) {
-            if (chunks++ == TRIM_CHUNKS || detach(pool, start, 0))
+            if (chunks++ == TRIM_CHUNKS || give_back(pool, start))
                 return given;
-            vmm_release(&pool->vmm, &pool->chunks[0]);
-            pool->budget.give(pool->budget.owner, size);
             given += size;
         }
     }
@@ -444,12 +439,13 @@ uint64_t pool_trim(struct pool *pool, uint64_t bytes)
 {
     uint64_t given = 0, some;
 
+    pool_sweep(pool);
     do {
         pthread_mutex_lock(&pool->lock);
         fence_poll(&pool->fence);
         pool_cool_down(pool);
         pool_reclaim(pool);
-        some = scratch_prepare(pool, 1) == 0 ? trim_some(pool, bytes - given) : 0;
+        some = trim_some(pool, bytes - given);
         given += some;
         pool->trims += some && given == some;
         pthread_mutex_unlock(&pool->lock);

@@ -352,6 +352,28 @@ void ranges_unmap(struct ranges *r, uint64_t start, uint64_t bytes)
     settle(r, node);
 }
 
+void ranges_retire(struct ranges *r, uint64_t start, uint64_t bytes)
+{
+    carve(r, ranges_at(r, start), start, bytes)->state = RANGE_DEAD;
+}
+
+void ranges_revive(struct ranges *r, uint64_t start, uint64_t epoch)
+{
+    struct range *node = ranges_at(r, start);
+
+    node->state = RANGE_FREE;
+    node->epoch = epoch;
+    settle(r, node);
+}
+
+void ranges_bury(struct ranges *r, uint64_t start)
+{
+    struct range *node = ranges_at(r, start);
+
+    node->state = RANGE_HOLE;
+    settle(r, node);
+}
+
 /* ---- planning ---- */
 
 static uint64_t page_up(uint64_t bytes)
@@ -508,12 +530,13 @@ int ranges_check(const struct ranges *r)
             return __LINE__;
         if (n->upper && (n->upper->start != n->start + n->bytes || n->upper->lower != n))
             return __LINE__;
-        if (n->state != RANGE_LIVE && n->upper && n->upper->state == n->state)
+        if ((n->state == RANGE_FREE || n->state == RANGE_HOLE) && n->upper && n->upper->state == n->state)
             return __LINE__;
         const struct range *hint = *hint_of(r, n->start);
         if (hint && (hint->start < r->base || hint_of(r, hint->start) != hint_of(r, n->start)))
             return __LINE__;
-        if (n->state == RANGE_HOLE && (n->start % RANGES_PAGE || n->bytes % RANGES_PAGE))
+        if ((n->state == RANGE_HOLE || n->state == RANGE_DEAD) &&
+            (n->start % RANGES_PAGE || n->bytes % RANGES_PAGE))
             return __LINE__;
         free_count += n->state == RANGE_FREE;
         pages += n->state == RANGE_FREE && n->bytes >= RANGES_PAGE;

@@ -20,7 +20,8 @@
 #define RANGES_BINS (64 + 32 * 32)
 #define RANGES_HINT RANGES_PAGE /* one hint for so many bytes of address space */
 
-enum range_state { RANGE_LIVE, RANGE_FREE, RANGE_HOLE };
+/* Dead: still mapped, but its memory has been mapped elsewhere as well and lives on there. */
+enum range_state { RANGE_LIVE, RANGE_FREE, RANGE_HOLE, RANGE_DEAD };
 
 struct range {
     uint64_t start, bytes;
@@ -81,6 +82,12 @@ bool ranges_plan(const struct ranges *ranges, uint64_t bytes, struct ranges_plan
  * nodes. */
 void ranges_map(struct ranges *ranges, uint64_t start, uint64_t bytes, uint64_t epoch);
 void ranges_unmap(struct ranges *ranges, uint64_t start, uint64_t bytes);
+
+/* Part of a free range is dead from now on (two prepared nodes); a dead range is free again; or it is a hole.
+ */
+void ranges_retire(struct ranges *ranges, uint64_t start, uint64_t bytes);
+void ranges_revive(struct ranges *ranges, uint64_t start, uint64_t epoch);
+void ranges_bury(struct ranges *ranges, uint64_t start);
 
 /* The range that holds an address; NULL if it is outside. */
 struct range *ranges_at(const struct ranges *ranges, uint64_t address);

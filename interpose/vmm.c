@@ -186,6 +186,25 @@ int vmm_unmap(struct vmm *vmm, uint64_t start, struct vmm_chunk *chunk)
     return 0;
 }
 
+struct vmm_chunk vmm_leave(struct vmm *vmm, uint64_t start)
+{
+    const struct vmm_chunk chunk = vmm_chunk_from(vmm, start);
+
+    memset(slot_of(vmm, start), 0, chunk.bytes / VMM_PAGE * sizeof *vmm->slots);
+    return chunk;
+}
+
+void vmm_remember(struct vmm *vmm, uint64_t start, const struct vmm_chunk *chunk)
+{
+    enter_slots(vmm, start, chunk);
+}
+
+int vmm_unmap_left(struct vmm *vmm, uint64_t start, uint64_t bytes)
+{
+    vmm->calls++;
+    return driver.cuMemUnmap(start, bytes) == CUDA_SUCCESS ? 0 : -EIO;
+}
+
 bool vmm_chunk_at(const struct vmm *vmm, uint64_t address, uint64_t *start, uint64_t *bytes)
 {
     const struct vmm_slot *slot = slot_of(vmm, address);

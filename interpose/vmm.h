@@ -54,6 +54,13 @@ int vmm_map(struct vmm *vmm, uint64_t start, const struct vmm_chunk *chunks, uin
 /* Unmaps the chunk that begins at `start`. 0 or -EIO. */
 int vmm_unmap(struct vmm *vmm, uint64_t start, struct vmm_chunk *chunk);
 
+/* Forgets the chunk that begins at `start` without unmapping it: it is to be mapped elsewhere as well. To be
+ * followed by vmm_remember, which takes that back, or sooner or later by vmm_unmap_left. */
+struct vmm_chunk vmm_leave(struct vmm *vmm, uint64_t start);
+void vmm_remember(struct vmm *vmm, uint64_t start, const struct vmm_chunk *chunk);
+/* Unmaps chunks that were left, side by side. 0 or -EIO. */
+int vmm_unmap_left(struct vmm *vmm, uint64_t start, uint64_t bytes);
+
 /* The chunk mapped at an address: its beginning and size. False if there is none. */
 bool vmm_chunk_at(const struct vmm *vmm, uint64_t address, uint64_t *start, uint64_t *bytes);
 /* The same for a chunk that begins there, which must be so. */

@@ -11,16 +11,20 @@
 #define FAKE_PAGE   (UINT64_C(2) << 20)
 #define HANDLES_MAX (1U << 20)
 #define EVENTS_MAX  256
+#define ALIASES_MAX 64
 #define WORK_MAX    4096 /* submitted and not done, in one stream */
 
+/* A handle may be mapped at several addresses. */
 struct fake_handle {
-    uint64_t bytes;  /* 0: not in use */
-    uint64_t mapped; /* where, or 0 */
+    uint64_t bytes; /* 0: none */
+    uint64_t at[ALIASES_MAX];
+    uint32_t mapped; /* so often */
     uint32_t next_free;
 };
 
 struct fake_page {
-    uint32_t handle; /* 0: not mapped */
+    uint64_t base; /* where the mapping begins */
+    uint32_t handle;
     bool access;
 };
 
@@ -188,16 +192,16 @@ static CUresult fake_map(CUdeviceptr address, size_t bytes, size_t offset,
     (void)flags;
     lock();
     struct fake_handle *h = known(handle);
-    CHECK(address % FAKE_PAGE == 0 && offset == 0 && bytes == h->bytes && !h->mapped);
+    CHECK(address % FAKE_PAGE == 0 && offset == 0 && bytes == h->bytes && h->mapped < ALIASES_MAX);
     CHECK(address >= FAKE_BASE && address + bytes <= FAKE_BASE + fake.span);
     const bool fail = fails(FAKE_MAP);
     for (uint64_t i = 0; i < bytes / FAKE_PAGE && !fail; i++) {
         CHECK(page_of(address)[i].handle == 0);
-        page_of(address)[i] = (struct fake_page){.handle = (uint32_t)handle};
+        page_of(address)[i] = (struct fake_page){.base = address, .handle = (uint32_t)handle};
     }
     if (!fail) {
-        h->mapped = address;
-        fake.mapped += bytes;
+        fake.mapped += h->mapped ? 0 : bytes;
+        h->at[h->mapped++] = address;
     }
     unlock();
     return fail ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
@@ -212,7 +216,7 @@ static void check_whole(uint64_t start, uint64_t bytes)
     for (uint64_t at = start; at < end;) {
         const struct fake_handle *h = known(page_of(at)->handle);
 
-        CHECK(h->mapped == at);
+        CHECK(page_of(at)->base == at);
         at += h->bytes;
         CHECK(at <= end);
     }
@@ -231,7 +235,32 @@ static CUresult fake_set_access(CUdeviceptr address, size_t bytes, const CUmemAc
     return fail ? CUDA_ERROR_UNKNOWN : CUDA_SUCCESS;
 }
 
-static bool pending(uint64_t start, uint64_t bytes)
+static bool overlap(const struct fake_use *use, uint64_t start, uint64_t bytes)
+{
+    return use->start < start + bytes && start < use->end + (use->start == use->end);
+}
+
+/* Whether a use touches the memory behind an address range, wherever else that is mapped. */
+static bool touches(const struct fake_use *use, uint64_t start, uint64_t bytes)
+{
+    if (overlap(use, start, bytes))
+        return true;
+    for (uint64_t at = start, next; at < start + bytes; at = next) {
+        const struct fake_page *page = page_of(at);
+        const struct fake_handle *h = known(page->handle);
+        const uint64_t end = page->base + h->bytes;
+
+        next = end < start + bytes ? end : start + bytes;
+        for (uint32_t i = 0; i < h->mapped && h->mapped > 1; i++) {
+            if (overlap(use, h->at[i] + (at - page->base), next - at))
+                return true;
+        }
+    }
+    return false;
+}
+
+/* `anywhere`: by another address as well. */
+static bool pending(uint64_t start, uint64_t bytes, bool anywhere)
 {
     for (unsigned s = 0; s < FAKE_STREAMS; s++) {
         const struct fake_stream *stream = &fake.streams[s];
@@ -239,11 +268,21 @@ static bool pending(uint64_t start, uint64_t bytes)
         for (uint64_t i = stream->done; i < stream->submitted; i++) {
             const struct fake_use *use = &stream->uses[i % WORK_MAX];
 
-            if (use->start < start + bytes && start < use->end + (use->start == use->end))
+            if (anywhere ? touches(use, start, bytes) : overlap(use, start, bytes))
                 return true;
         }
     }
     return false;
+}
+
+static void forget_mapping(struct fake_handle *h, uint64_t address)
+{
+    uint32_t i = 0;
+
+    while (h->at[i] != address)
+        i++;
+    h->at[i] = h->at[--h->mapped];
+    fake.mapped -= h->mapped ? 0 : h->bytes;
 }
 
 static CUresult fake_unmap(CUdeviceptr address, size_t bytes)
@@ -251,15 +290,15 @@ static CUresult fake_unmap(CUdeviceptr address, size_t bytes)
     lock();
     check_whole(address, bytes);
     CHECK(!fake.capturing);
-    CHECK(!pending(address, bytes));
+    CHECK(!pending(address, bytes, false));
     const bool fail = fails(FAKE_UNMAP);
     for (uint64_t i = 0; i < bytes / FAKE_PAGE && !fail; i++) {
         struct fake_page *page = &page_of(address)[i];
 
-        fake.handles[page->handle].mapped = 0;
+        if (page->base == address + i * FAKE_PAGE)
+            forget_mapping(&fake.handles[page->handle], page->base);
         *page = (struct fake_page){0};
     }
-    fake.mapped -= fail ? 0 : bytes;
     unlock();
     return fail ? CUDA_ERROR_UNKNOWN : CUDA_SUCCESS;
 }
@@ -303,7 +342,7 @@ void fake_work(unsigned stream, uint64_t start, uint64_t bytes, uint64_t block)
         for (uint64_t i = s == stream ? other->submitted : other->done; i < other->submitted; i++) {
             const struct fake_use *use = &other->uses[i % WORK_MAX];
 
-            CHECK(use->block == block || use->end <= start || start + bytes <= use->start);
+            CHECK(use->block == block || bytes == 0 || !touches(use, start, bytes));
         }
     }
     struct fake_stream *own = &fake.streams[stream];
@@ -335,7 +374,7 @@ uint64_t fake_backlog(unsigned stream)
 bool fake_pending(uint64_t start, uint64_t bytes)
 {
     lock();
-    const bool any = pending(start, bytes);
+    const bool any = pending(start, bytes, true);
     unlock();
     return any;
 }
