@@ -220,7 +220,7 @@ int fence_open(struct fence *fence, CUcontext context)
 {
     memset(fence, 0, sizeof *fence);
     fence->context = context;
-    fence->open = 1;
+    atomic_store(&fence->open, 1);
     pthread_mutex_init(&fence->lock, NULL);
     return 0;
 }
@@ -237,26 +237,22 @@ void fence_close(struct fence *fence, bool context_lives)
 
 uint64_t fence_epoch(struct fence *fence)
 {
+    static _Thread_local unsigned frees;
+
     if (fence_idle())
         return 0;
-    pthread_mutex_lock(&fence->lock);
-    const uint64_t epoch = fence->open;
-    const bool look = ++fence->frees >= FENCE_EPOCH_FREES;
-    fence->used = true;
-    fence->frees = look ? 0 : fence->frees;
-    pthread_mutex_unlock(&fence->lock);
+    const uint64_t epoch = atomic_load(&fence->open);
+    if (!atomic_load_explicit(&fence->used, memory_order_relaxed))
+        atomic_store(&fence->used, true);
     /* Many small epochs: whoever must wait then waits for the oldest of them and not for the newest work. */
-    if (look)
+    if (++frees % FENCE_EPOCH_FREES == 0)
         fence_poll(fence);
     return epoch;
 }
 
 uint64_t fence_reached(struct fence *fence)
 {
-    pthread_mutex_lock(&fence->lock);
-    const uint64_t done = fence->done;
-    pthread_mutex_unlock(&fence->lock);
-    return done;
+    return atomic_load(&fence->done);
 }
 
 bool fence_done(struct fence *fence, uint64_t epoch)
@@ -279,21 +275,33 @@ static bool make_event(const struct fence *fence, CUevent *event)
     return *event != NULL;
 }
 
+/* Begins the next epoch and returns the number of the one that ends. In this order: a free that still reads
+ * the old number did so before whatever the caller does now to learn of the end of its work; one that reads
+ * the new number finds `used` as it is for the new one. With the lock. */
+static uint64_t next_epoch(struct fence *fence)
+{
+    atomic_store(&fence->used, false);
+    return atomic_fetch_add(&fence->open, 1);
+}
+
 /* Puts an event behind all work of the context. With the lock. False if that cannot be done now. */
 static bool close_epoch(struct fence *fence)
 {
     const unsigned place = (fence->first + fence->count) % FENCE_EVENTS;
-    const struct fence_guests guests_now = fence_guests_now();
 
-    if (!fence->used)
+    if (!atomic_load(&fence->used))
         return true;
-    if (fence->count == FENCE_EVENTS || !make_event(fence, &fence->events[place]) ||
-        driver.cuCtxRecordEvent(fence->context, fence->events[place]) != CUDA_SUCCESS)
+    if (fence->count == FENCE_EVENTS || !make_event(fence, &fence->events[place]))
         return false;
-    fence->closed[place] = fence->open++;
+    const uint64_t epoch = next_epoch(fence);
+    const struct fence_guests guests_now = fence_guests_now();
+    if (driver.cuCtxRecordEvent(fence->context, fence->events[place]) != CUDA_SUCCESS) {
+        atomic_store(&fence->used, true); /* the next one will cover this one too */
+        return false;
+    }
+    fence->closed[place] = epoch;
     fence->guests[place] = guests_now;
     fence->count++;
-    fence->used = false;
     return true;
 }
 
@@ -357,9 +365,8 @@ int fence_wait(struct fence *fence, uint64_t epoch)
     /* The end of everything submitted so far is the end of every epoch that is not open; and of the open
      * one's frees. */
     pthread_mutex_lock(&fence->lock);
-    const uint64_t open = fence->open++;
+    const uint64_t open = next_epoch(fence);
     const struct fence_guests guests_now = fence_guests_now();
-    fence->used = false;
     pthread_mutex_unlock(&fence->lock);
     if (!synchronize())
         return fence_capturing() ? -EBUSY : -EIO;

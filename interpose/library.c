@@ -5,6 +5,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
+#include "cache.h"
 #include "decay.h"
 #include "device.h"
 #include "log.h"
@@ -21,6 +22,7 @@ static void after_fork_child(void)
 {
     driver_after_fork();
     decay_after_fork();
+    cache_after_fork();
     if (atomic_load(&started))
         atomic_store(&library_state, LIBRARY_PASS);
 }

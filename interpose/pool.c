@@ -144,6 +144,7 @@ static void release_everything(struct pool *pool)
 
 void pool_close(struct pool *pool, bool context_lives)
 {
+    cache_close(pool);
     pool_dead_close(pool);
     release_everything(pool);
     fence_close(&pool->fence, context_lives);
@@ -167,66 +168,67 @@ static int prepare(struct pool *pool)
     return rc ? rc : table_prepare(pool);
 }
 
-/* ---- warm blocks ---- */
-
-/* A warm block stays a live range, so that it is neither joined nor split, but no block of the program's. */
-static struct range *take_warm(struct pool *pool, uint64_t size)
+/* What the program holds. *cached: what threads keep. */
+static uint64_t live_bytes(const struct pool *pool, uint64_t cached)
 {
-    for (unsigned i = 0; i < pool->warm_count; i++) {
-        struct range *range = pool->warm[i];
-
-        if (range->bytes == size) {
-            pool->warm[i] = pool->warm[--pool->warm_count];
-            pool->warm_bytes -= size;
-            return range;
-        }
-    }
-    return NULL;
+    return pool->ranges.live_bytes - pool->pending_bytes - cached;
 }
 
-static void keep_warm(struct pool *pool, struct range *range, uint64_t epoch)
+/* Blocks come and go without the lock: the most that was live since this thread was here last. To be called
+ * before anything changes. */
+static void note_peak(struct pool *pool)
 {
-    unsigned place = pool->warm_count;
+    const uint64_t live = live_bytes(pool, cache_figures(pool).least);
 
-    if (place < POOL_WARM) {
-        pool->warm_count++;
-    } else {
-        place = pool->warm_next++ % POOL_WARM;
-        pool->warm_bytes -= pool->warm[place]->bytes;
-        ranges_give(&pool->ranges, pool->warm[place], pool->warm[place]->epoch);
-    }
-    range->epoch = epoch;
-    pool->warm[place] = range;
-    pool->warm_bytes += range->bytes;
-}
-
-bool pool_cool_down(struct pool *pool)
-{
-    const bool any = pool->warm_count != 0;
-
-    while (pool->warm_count) {
-        struct range *range = pool->warm[--pool->warm_count];
-
-        ranges_give(&pool->ranges, range, range->epoch);
-    }
-    pool->warm_bytes = 0;
-    return any;
+    if (live > pool->peak_live)
+        pool->peak_live = live;
 }
 
 static void enter_block(struct pool *pool, struct range *range, uint64_t asked)
 {
-    range->asked = asked;
-    range->sync_memops = false;
-    range->id = ++pool->next_id;
-    range->tag = tags_current;
-    tags_add(range->tag, range->bytes);
+    const uint64_t id = atomic_fetch_add_explicit(&pool->next_id, 1, memory_order_relaxed) + 1;
+
+    atomic_store_explicit(&range->asked, asked, memory_order_relaxed);
+    atomic_store_explicit(&range->sync_memops, false, memory_order_relaxed);
+    atomic_store_explicit(&range->tag, tags_current, memory_order_relaxed);
+    if (tags_current)
+        tags_add(tags_current, range->bytes);
     table_put(pool, range);
     pool->table_count++;
-    const uint64_t live = pool->ranges.live_bytes - pool->pending_bytes - pool->warm_bytes;
-    if (live > pool->peak_live)
-        pool->peak_live = live;
-    if (pool->ranges.free_bytes + pool->warm_bytes < pool->least_free)
-        pool->least_free = pool->ranges.free_bytes + pool->warm_bytes;
+    atomic_store_explicit(&range->word, id << 2 | CACHE_LIVE, memory_order_release);
+    note_peak(pool);
+    if (pool->ranges.free_bytes < pool->least_free)
+        pool->least_free = pool->ranges.free_bytes;
+}
+
+/* A block that is nobody's any more is free memory. */
+static void return_block(struct pool *pool, struct range *range)
+{
+    table_erase(pool, table_find(pool, range->start));
+    ranges_give(&pool->ranges, range, range->epoch);
+}
+
+bool pool_cool_down(struct pool *pool, uint64_t least)
+{
+    struct range *range;
+    bool any = false;
+
+    while ((range = cache_steal(pool, least))) {
+        return_block(pool, range);
+        any = true;
+    }
+    return any;
+}
+
+/* A large block kept apart from its neighbours would cost a stitch. */
+static struct range *take_free(struct pool *pool, uint64_t size)
+{
+    if (size >= RANGES_PAGE)
+        pool_cool_down(pool, RANGES_PAGE);
+    struct range *range = ranges_take(&pool->ranges, size);
+    if (!range && pool_cool_down(pool, 0))
+        range = ranges_take(&pool->ranges, size);
+    return range;
 }
 
 int pool_alloc(struct pool *pool, uint64_t bytes, uint64_t *address)
@@ -235,13 +237,12 @@ int pool_alloc(struct pool *pool, uint64_t bytes, uint64_t *address)
         return bytes ? -ENOMEM : -EINVAL;
     const uint64_t size = (bytes + RANGES_UNIT - 1) & ~(RANGES_UNIT - 1);
 
+    if (cache_take(pool, bytes, size, address))
+        return 0;
     pthread_mutex_lock(&pool->lock);
+    note_peak(pool);
     int rc = prepare(pool);
-    struct range *range = rc ? NULL : take_warm(pool, size);
-    if (!range && rc == 0)
-        range = ranges_take(&pool->ranges, size);
-    if (!range && rc == 0 && pool_cool_down(pool))
-        range = ranges_take(&pool->ranges, size);
+    struct range *range = rc ? NULL : take_free(pool, size);
     if (range)
         pool->hits++;
     else if (rc == 0)
@@ -276,48 +277,115 @@ static void put_off(struct pool *pool, struct range *range, uint64_t epoch)
     pool_reclaim(pool);
 }
 
+/* A block whose word has been taken. */
 static void let_go(struct pool *pool, struct range *range, bool done)
 {
     const uint64_t epoch = done ? 0 : fence_epoch(&pool->fence);
 
-    if (epoch && !fence_one_stream())
+    if (epoch && !fence_one_stream()) {
+        table_erase(pool, table_find(pool, range->start));
         put_off(pool, range, epoch);
-    else if (range->bytes < RANGES_PAGE)
-        keep_warm(pool, range, epoch);
-    else /* kept apart from its neighbours, a large one costs stitches */
-        ranges_give(&pool->ranges, range, epoch);
+        return;
+    }
+    range->epoch = epoch;
+    range = cache_put(pool, range, epoch);
+    if (range)
+        return_block(pool, range);
+}
+
+/* The block that begins at an address, or NULL; *word is its word. */
+static struct range *find_live(const struct pool *pool, uint64_t address, uint64_t *word)
+{
+    const struct pool_entry *entry = table_find(pool, address);
+
+    *word = entry ? atomic_load_explicit(&entry->range->word, memory_order_acquire) : 0;
+    return *word & CACHE_LIVE ? entry->range : NULL;
+}
+
+/* With the lock. A block without a word stays in the table until its memory is free. */
+static int free_block(struct pool *pool, uint64_t address, bool done)
+{
+    uint64_t word;
+    struct range *range = find_live(pool, address, &word);
+
+    if (!range || !atomic_compare_exchange_strong(&range->word, &word, 0))
+        return -EINVAL;
+    note_peak(pool);
+    const uint16_t tag = atomic_load_explicit(&range->tag, memory_order_relaxed);
+    if (tag)
+        tags_remove(tag, range->bytes);
+    if (!range->pins) {
+        let_go(pool, range, done);
+        return 0;
+    }
+    /* The program's block is gone, but its memory belongs to somebody else as well: it stays as it is. */
+    table_erase(pool, table_find(pool, address));
+    atomic_store_explicit(&range->asked, 0, memory_order_relaxed);
+    atomic_fetch_add(&pool_pinned_frees, 1);
+    return 0;
 }
 
 int pool_free(struct pool *pool, uint64_t address, bool done)
 {
+    if (cache_keep(pool, address, done))
+        return 0;
+    cache_prepare(pool);
     pthread_mutex_lock(&pool->lock);
-    struct pool_entry *entry = table_find(pool, address);
-    if (!entry) {
-        pthread_mutex_unlock(&pool->lock);
-        return -EINVAL;
-    }
-    struct range *range = entry->range;
-    table_erase(pool, entry);
-    tags_remove(range->tag, range->bytes);
-    if (range->pins) {
-        /* The program's block is gone, but its memory belongs to somebody else as well: it stays as it is. */
-        range->asked = 0;
-        atomic_fetch_add(&pool_pinned_frees, 1);
-    } else {
-        let_go(pool, range, done);
-    }
+    const int rc = free_block(pool, address, done);
     pthread_mutex_unlock(&pool->lock);
-    return 0;
+    return rc;
+}
+
+void pool_add_cache(struct pool *pool, struct cache *cache)
+{
+    pthread_mutex_lock(&pool->lock);
+    cache->next = pool->caches;
+    pool->caches = cache;
+    pthread_mutex_unlock(&pool->lock);
+}
+
+void pool_drop_cache(struct pool *pool, struct cache *cache)
+{
+    struct cache **at = &pool->caches;
+
+    pthread_mutex_lock(&pool->lock);
+    pool->hits += atomic_load(&cache->hits);
+    pool_cool_down(pool, 0); /* all of them: others fill theirs again */
+    while (*at && *at != cache)
+        at = &(*at)->next;
+    if (*at)
+        *at = cache->next;
+    pthread_mutex_unlock(&pool->lock);
 }
 
 int pool_pin(struct pool *pool, uint64_t address)
 {
+    uint64_t word;
+
     pthread_mutex_lock(&pool->lock);
-    struct pool_entry *entry = table_find(pool, address);
-    if (entry)
-        entry->range->pins++;
+    struct range *range = find_live(pool, address, &word);
+    if (range && !atomic_compare_exchange_strong(&range->word, &word, word | CACHE_PINNED))
+        range = NULL;
+    if (range)
+        range->pins++;
     pthread_mutex_unlock(&pool->lock);
-    return entry ? 0 : -EINVAL;
+    return range ? 0 : -EINVAL;
+}
+
+/* With the lock: the last pin is gone. */
+static void unpinned(struct pool *pool, struct range *range)
+{
+    uint64_t word = atomic_load(&range->word);
+
+    if (word) { /* the program has it still: no longer pinned */
+        atomic_store(&range->word, (word & ~(uint64_t)CACHE_STATE) | CACHE_LIVE);
+        return;
+    }
+    const uint64_t epoch = fence_epoch(&pool->fence);
+    if (epoch && !fence_one_stream())
+        put_off(pool, range, epoch);
+    else
+        ranges_give(&pool->ranges, range, epoch);
 }
 
 int pool_unpin(struct pool *pool, uint64_t address)
@@ -325,20 +393,22 @@ int pool_unpin(struct pool *pool, uint64_t address)
     pthread_mutex_lock(&pool->lock);
     struct range *range = ranges_at(&pool->ranges, address);
     const bool pinned = range && range->state == RANGE_LIVE && range->start == address && range->pins;
-    if (pinned && --range->pins == 0 && !range->asked)
-        let_go(pool, range, false);
+    if (pinned && --range->pins == 0)
+        unpinned(pool, range);
     pthread_mutex_unlock(&pool->lock);
     return pinned ? 0 : -EINVAL;
 }
 
 int pool_set_sync_memops(struct pool *pool, uint64_t address, bool on)
 {
+    uint64_t word;
+
     pthread_mutex_lock(&pool->lock);
-    struct pool_entry *entry = table_find(pool, address);
-    if (entry)
-        entry->range->sync_memops = on;
+    struct range *range = find_live(pool, address, &word);
+    if (range)
+        atomic_store_explicit(&range->sync_memops, on, memory_order_relaxed);
     pthread_mutex_unlock(&pool->lock);
-    return entry ? 0 : -EINVAL;
+    return range ? 0 : -EINVAL;
 }
 
 /* The block that begins nearest below an address, if that is near: a small block is found without a walk
@@ -353,25 +423,28 @@ static struct pool_entry *find_near(const struct pool *pool, uint64_t address)
     return entry;
 }
 
-static struct pool_entry *find_around(const struct pool *pool, uint64_t address)
+static struct range *find_around(const struct pool *pool, uint64_t address, uint64_t *word)
 {
-    struct pool_entry *entry = find_near(pool, address);
-    const struct range *range = entry ? entry->range : ranges_at(&pool->ranges, address);
+    const struct pool_entry *entry = find_near(pool, address);
+    struct range *range = entry ? entry->range : ranges_at(&pool->ranges, address);
 
-    if (!entry && range && range->state == RANGE_LIVE)
-        entry = table_find(pool, range->start);
-    return entry && address - range->start < range->asked ? entry : NULL;
+    range = range && range->state == RANGE_LIVE ? find_live(pool, range->start, word) : NULL;
+    return range && address - range->start < atomic_load_explicit(&range->asked, memory_order_relaxed) ? range
+                                                                                                       : NULL;
 }
 
 int pool_block(struct pool *pool, uint64_t address, bool inside, struct pool_block *block)
 {
+    uint64_t word;
+
     pthread_mutex_lock(&pool->lock);
-    struct pool_entry *entry = table_find(pool, address);
-    if (!entry && inside)
-        entry = find_around(pool, address);
-    const struct range *range = entry ? entry->range : NULL;
+    const struct range *range = find_live(pool, address, &word);
+    if (!range && inside)
+        range = find_around(pool, address, &word);
     if (range)
-        *block = (struct pool_block){range->start, range->asked, range->id, range->pins, range->sync_memops};
+        *block = (struct pool_block){range->start, atomic_load_explicit(&range->asked, memory_order_relaxed),
+                                     word >> 2, range->pins,
+                                     atomic_load_explicit(&range->sync_memops, memory_order_relaxed)};
     pthread_mutex_unlock(&pool->lock);
     return range ? 0 : -EINVAL;
 }
@@ -384,17 +457,19 @@ struct pool_stats pool_stats(struct pool *pool)
 
     pthread_mutex_lock(&pool->lock);
     const struct vmm *vmm = &pool->vmm;
-    pool_cool_down(pool);
+    note_peak(pool);
+    pool_cool_down(pool, 0);
+    const struct cache_figures cached = cache_figures(pool); /* what other threads keep just now */
     s = (struct pool_stats){
-        .live = pool->ranges.live_bytes - pool->pending_bytes - pool->warm_bytes,
-        .live_count = pool->table_count,
-        .cached = pool->ranges.free_bytes + pool->warm_bytes,
+        .live = live_bytes(pool, cached.bytes),
+        .live_count = pool->table_count - cached.count,
+        .cached = pool->ranges.free_bytes + cached.bytes,
         .pending = pool->pending_bytes,
         .physical = vmm->physical,
         .peak_live = pool->peak_live,
         .peak_physical = pool->peak_physical,
         .largest = ranges_largest(&pool->ranges),
-        .hits = pool->hits,
+        .hits = pool->hits + cached.hits,
         .stitches = pool->stitches,
         .stitched_chunks = pool->stitched,
         .grows = pool->grows,
@@ -416,7 +491,8 @@ struct pool_stats pool_stats(struct pool *pool)
 uint64_t pool_idle_bytes(struct pool *pool)
 {
     pthread_mutex_lock(&pool->lock);
-    const uint64_t free_now = pool->ranges.free_bytes + pool->warm_bytes;
+    pool_cool_down(pool, 0); /* what is still there when this is asked again, nobody wants */
+    const uint64_t free_now = pool->ranges.free_bytes;
     const uint64_t idle = pool->least_free < free_now ? pool->least_free : free_now;
     pool->least_free = free_now;
     pthread_mutex_unlock(&pool->lock);
@@ -426,7 +502,7 @@ uint64_t pool_idle_bytes(struct pool *pool)
 bool pool_mostly_free(struct pool *pool, uint32_t permille)
 {
     pthread_mutex_lock(&pool->lock);
-    const uint64_t free_now = pool->ranges.free_bytes + pool->warm_bytes;
+    const uint64_t free_now = pool->ranges.free_bytes + cache_figures(pool).bytes;
     const bool mostly = free_now > pool->vmm.physical / 1000 * permille;
     pthread_mutex_unlock(&pool->lock);
     return mostly;
@@ -435,7 +511,7 @@ bool pool_mostly_free(struct pool *pool, uint32_t permille)
 uint64_t pool_reclaimable(struct pool *pool)
 {
     pthread_mutex_lock(&pool->lock);
-    pool_cool_down(pool);
+    pool_cool_down(pool, 0);
     uint64_t bytes = pool_whole_bytes(pool, UINT64_MAX);
     pthread_mutex_unlock(&pool->lock);
     return bytes;

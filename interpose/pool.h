@@ -13,6 +13,7 @@
 
 #include <pthread.h>
 
+#include "cache.h"
 #include "fence.h"
 #include "ranges.h"
 #include "vmm.h"
@@ -40,9 +41,6 @@ struct pool_stats {
     uint64_t room_ns, wait_ns; /* time in which allocations made room, and of this, waited for work */
 };
 
-#define POOL_WARM                                                                                            \
-    8 /* blocks that a program frees and asks for again at once; more would cost more to look through */
-
 struct pool_entry {
     uint64_t address;
     struct range *range;
@@ -61,6 +59,7 @@ struct pool {
     uint32_t slack_permille;    /* of what is live: how much more may be held before waiting is preferred to
                                    growing */
     _Atomic(CUstream) clearing; /* a stream of our own for zero=on, made at its first use */
+    _Atomic uint64_t next_id;   /* numbers of blocks, taken by caches in batches */
     struct vmm vmm;
     struct fence fence;
     pthread_mutex_t lock;
@@ -75,11 +74,8 @@ struct pool {
     uint64_t chunk_capacity;
     struct pool_dead *dead; /* in the order in which they were left */
     uint64_t dead_count, dead_capacity;
-    uint64_t next_id;
-    struct range *warm[POOL_WARM]; /* free, but kept whole for the next request of exactly their size */
-    unsigned warm_count, warm_next;
-    uint64_t warm_bytes;
-    uint64_t least_free; /* since pool_idle_bytes was last asked */
+    struct cache *caches; /* of threads */
+    uint64_t least_free;  /* since pool_idle_bytes was last asked */
     uint64_t peak_live, peak_physical, hits, stitches, stitched, grows, waits, trims;
     uint64_t room_ns, wait_ns;
 };
@@ -132,6 +128,10 @@ uint64_t pool_trim(struct pool *pool, uint64_t bytes);
 
 /* Unmaps where chunks have been mapped before, as far as the work there is done. */
 void pool_sweep(struct pool *pool);
+
+/* A thread's cache begins or ends; what it holds is the pool's again. Called by the cache. */
+void pool_add_cache(struct pool *pool, struct cache *cache);
+void pool_drop_cache(struct pool *pool, struct cache *cache);
 
 /* What has been free ever since this was last asked: idle memory. */
 uint64_t pool_idle_bytes(struct pool *pool);

@@ -275,7 +275,7 @@ bool pool_reclaim(struct pool *pool)
 /* More may be held than lives, up to the slack, before waiting is better than growing. */
 static bool within_slack(const struct pool *pool, uint64_t more)
 {
-    const uint64_t live = pool->ranges.live_bytes - pool->pending_bytes - pool->warm_bytes;
+    const uint64_t live = pool->ranges.live_bytes - pool->pending_bytes - cache_figures(pool).bytes;
 
     const uint64_t slack = live / 1000 * pool->slack_permille;
 
@@ -300,7 +300,7 @@ static int wait_for_work(struct pool *pool, bool *more)
     int rc = fence_wait_oldest(&pool->fence, more);
     pthread_mutex_lock(&pool->lock);
     pool->wait_ns += now_ns() - began;
-    pool_cool_down(pool);
+    pool_cool_down(pool, 0);
     pool_reclaim(pool);
     return rc;
 }
@@ -443,7 +443,7 @@ uint64_t pool_trim(struct pool *pool, uint64_t bytes)
     do {
         pthread_mutex_lock(&pool->lock);
         fence_poll(&pool->fence);
-        pool_cool_down(pool);
+        pool_cool_down(pool, 0);
         pool_reclaim(pool);
         some = trim_some(pool, bytes - given);
         given += some;

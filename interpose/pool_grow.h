@@ -9,8 +9,8 @@
  * waiting. 0 or -ENOMEM. May drop the lock while it waits for work. */
 int pool_make_fit(struct pool *pool, uint64_t size, struct range **out);
 
-/* Makes warm blocks plain free memory. True if there were any. */
-bool pool_cool_down(struct pool *pool);
+/* Makes cached blocks of at least so many bytes plain free memory. True if there were any. */
+bool pool_cool_down(struct pool *pool, uint64_t least);
 
 /* Takes back the blocks whose work has ended. True if there were any. */
 bool pool_reclaim(struct pool *pool);

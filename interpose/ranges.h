@@ -10,6 +10,7 @@
 #ifndef GPUCAP_RANGES_H
 #define GPUCAP_RANGES_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -32,11 +33,11 @@ struct range {
     enum range_state state;
     bool aged; /* stands in the list by time */
     /* live: the owner's own */
-    uint64_t asked; /* bytes that the program asked for */
-    uint64_t id;    /* of the allocation, never used twice */
-    uint32_t pins;  /* who else holds the backing */
-    uint16_t tag;   /* under which its bytes are counted */
-    bool sync_memops;
+    _Atomic uint64_t word;  /* whose it is; see cache.h */
+    _Atomic uint64_t asked; /* bytes that the program asked for */
+    uint32_t pins;          /* who else holds the backing */
+    _Atomic uint16_t tag;   /* under which its bytes are counted */
+    _Atomic bool sync_memops;
 };
 
 struct ranges {
