@@ -5,6 +5,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "heap.h"
 #include "pool.h"
 #include "tags.h"
 
@@ -48,7 +49,7 @@ static bool change(struct range *range, uint64_t from, uint64_t to)
 
 /* ---- without a lock ---- */
 
-static uint64_t new_id(struct pool *pool, struct cache *cache)
+uint64_t cache_new_id(struct pool *pool, struct cache *cache)
 {
     if (cache->id == cache->last_id) {
         cache->id = atomic_fetch_add_explicit(&pool->next_id, IDS_AT_ONCE, memory_order_relaxed);
@@ -57,10 +58,37 @@ static uint64_t new_id(struct pool *pool, struct cache *cache)
     return ++cache->id;
 }
 
+/* Fewer bytes are kept. */
+static void count_out(struct cache *cache, uint64_t bytes)
+{
+    const uint64_t left = get(&cache->bytes) - bytes;
+
+    set(&cache->bytes, left);
+    set(&cache->count, get(&cache->count) - 1);
+    if ((int64_t)(left - get(&cache->least)) < 0)
+        set(&cache->least, left);
+}
+
+static void count_in(struct cache *cache, uint64_t bytes)
+{
+    set(&cache->bytes, get(&cache->bytes) + bytes);
+    set(&cache->count, get(&cache->count) + 1);
+}
+
+void cache_count_small(struct cache *cache, uint64_t bytes)
+{
+    if ((int64_t)bytes < 0) {
+        count_in(cache, 0 - bytes);
+        return;
+    }
+    count_out(cache, bytes);
+    set(&cache->hits, get(&cache->hits) + 1);
+}
+
 static bool take_slot(struct pool *pool, struct cache *cache, struct cache_slot *slot, uint64_t asked)
 {
     struct range *range = atomic_load_explicit(&slot->range, memory_order_relaxed);
-    const uint64_t word = get(&slot->word), live = new_id(pool, cache) << 2 | CACHE_LIVE;
+    const uint64_t word = get(&slot->word), live = cache_new_id(pool, cache) << 2 | CACHE_LIVE;
 
     if ((word & CACHE_STATE) != CACHE_CACHED)
         return false;
@@ -74,12 +102,8 @@ static bool take_slot(struct pool *pool, struct cache *cache, struct cache_slot 
     atomic_store_explicit(&range->tag, tags_current, memory_order_relaxed);
     if (tags_current)
         tags_add(tags_current, slot->bytes);
-    const uint64_t left = get(&cache->bytes) - slot->bytes;
-    set(&cache->bytes, left);
-    set(&cache->count, get(&cache->count) - 1);
+    count_out(cache, slot->bytes);
     set(&cache->hits, get(&cache->hits) + 1);
-    if ((int64_t)(left - get(&cache->least)) < 0)
-        set(&cache->least, left);
     return true;
 }
 
@@ -99,12 +123,6 @@ bool cache_take(struct pool *pool, uint64_t asked, uint64_t size, uint64_t *addr
         }
     }
     return false;
-}
-
-static void count_in(struct cache *cache, uint64_t bytes)
-{
-    set(&cache->bytes, get(&cache->bytes) + bytes);
-    set(&cache->count, get(&cache->count) + 1);
 }
 
 static bool keep_slot(struct pool *pool, struct cache *cache, struct cache_slot *slot, bool done)
@@ -172,7 +190,7 @@ struct range *cache_steal(struct pool *pool, uint64_t least)
 
 struct cache_figures cache_figures(const struct pool *pool)
 {
-    struct cache_figures figures = {0};
+    struct cache_figures figures = pool->gone;
 
     for (struct cache *cache = pool->caches; cache; cache = cache->next) {
         const uint64_t bytes = get(&cache->bytes) - get(&cache->taken_bytes);
@@ -220,8 +238,10 @@ static void thread_ends(void *unused)
         struct pool *pool = atomic_load(&cache->pool);
 
         mine = cache->others;
-        if (pool)
+        if (pool) {
+            heap_tcache_close(cache->tcache);
             pool_drop_cache(pool, cache);
+        }
         memset(cache, 0, sizeof *cache);
         cache->others = spare;
         spare = cache;
@@ -253,6 +273,7 @@ static struct cache *open_cache(struct pool *pool)
 
         memset(cache, 0, sizeof *cache);
         cache->others = others;
+        cache->tcache = heap_tcache_open();
         atomic_store(&cache->pool, pool);
         pool_add_cache(pool, cache);
     }
@@ -260,10 +281,19 @@ static struct cache *open_cache(struct pool *pool)
     return cache;
 }
 
-void cache_prepare(struct pool *pool)
+struct cache *cache_mine(struct pool *pool)
 {
-    if (!find(pool))
-        open_cache(pool);
+    struct cache *cache = find(pool);
+
+    return __builtin_expect(cache != NULL, 1) ? cache : open_cache(pool);
+}
+
+void cache_flush_small(const struct pool *pool)
+{
+    const struct cache *cache = find(pool);
+
+    if (cache)
+        heap_tcache_flush(cache->tcache);
 }
 
 /* Where a block is kept: an unused slot, or one whose block the program has, or the next in turn. */
@@ -288,7 +318,7 @@ struct range *cache_put(struct pool *pool, struct range *range, uint64_t epoch)
         return range;
     struct cache_slot *slot = choose(cache, range->bytes >= RANGES_PAGE);
     struct range *other = slot->bytes ? take_back(cache, slot, 0) : NULL;
-    const uint64_t word = new_id(pool, cache) << 2 | CACHE_CACHED;
+    const uint64_t word = cache_new_id(pool, cache) << 2 | CACHE_CACHED;
     range->epoch = epoch;
     slot->address = range->start;
     slot->bytes = range->bytes;

@@ -37,17 +37,31 @@ struct cache_slot {
 
 /* What only its own thread writes, except where it says otherwise. */
 struct cache {
-    _Atomic(struct pool *) pool;               /* NULL: the pool has ended; written under caches_lock */
-    struct cache *next;                        /* of the pool's; guarded by the pool's lock */
-    struct cache *others;                      /* of the thread's, or spare ones */
-    _Atomic uint64_t bytes, count;             /* blocks that came, less those taken again by this thread */
+    _Atomic(struct pool *) pool; /* NULL: the pool has ended; written under caches_lock */
+    struct cache *next;          /* of the pool's; guarded by the pool's lock */
+    struct cache *others;        /* of the thread's, or spare ones */
+    /* Blocks kept less small blocks handed out (small.h), as this thread did it; modulo 2^64. */
+    _Atomic uint64_t bytes, count;
     _Atomic uint64_t taken_bytes, taken_count; /* by the pool, under its lock */
     _Atomic uint64_t least;                    /* of bytes, since the pool last looked */
     _Atomic uint64_t hits;
     uint64_t id, last_id; /* numbers that this thread may use */
     unsigned turn;
+    unsigned tcache;                          /* of the pool's heap */
     struct cache_slot slots[CACHE_SMALL + 1]; /* the last one is for a large block */
 };
+
+/* The calling thread's cache of the pool; NULL: there can be none. Not with the pool's lock. */
+struct cache *cache_mine(struct pool *pool);
+
+/* What the calling thread keeps of the pool's heap goes back to it. Not with the pool's lock. */
+void cache_flush_small(const struct pool *pool);
+
+/* A number for a block. */
+uint64_t cache_new_id(struct pool *pool, struct cache *cache);
+
+/* A small block of so many bytes was handed out, or taken back (the negative number). */
+void cache_count_small(struct cache *cache, uint64_t bytes);
 
 /* A block of exactly `size` bytes from the calling thread's cache: true and *address. */
 bool cache_take(struct pool *pool, uint64_t asked, uint64_t size, uint64_t *address);
@@ -55,10 +69,6 @@ bool cache_take(struct pool *pool, uint64_t asked, uint64_t size, uint64_t *addr
 /* Keeps a block that the calling thread's cache knows; `done`: no work is left on it. False: not known, or
  * not to be kept; then the pool must see to it. */
 bool cache_keep(struct pool *pool, uint64_t address, bool done);
-
-/* Makes sure, as far as possible, that the calling thread has a cache of the pool. Not with the pool's lock.
- */
-void cache_prepare(struct pool *pool);
 
 /* ---- with the pool's lock ---- */
 

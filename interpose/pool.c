@@ -119,6 +119,7 @@ int pool_open(struct pool *pool, CUcontext context, CUdevice ordinal, const stru
     if (rc)
         goto close_fence;
     pthread_mutex_init(&pool->lock, NULL);
+    small_open(pool);
     return 0;
 close_fence:
     fence_close(&pool->fence, true);
@@ -145,6 +146,7 @@ static void release_everything(struct pool *pool)
 void pool_close(struct pool *pool, bool context_lives)
 {
     cache_close(pool);
+    small_close(pool);
     pool_dead_close(pool);
     release_everything(pool);
     fence_close(&pool->fence, context_lives);
@@ -168,17 +170,17 @@ static int prepare(struct pool *pool)
     return rc ? rc : table_prepare(pool);
 }
 
-/* What the program holds. *cached: what threads keep. */
-static uint64_t live_bytes(const struct pool *pool, uint64_t cached)
+/* What the program holds. `cached`: what threads keep, less what they have of the heap (cache_figures). */
+uint64_t pool_live_bytes(const struct pool *pool, uint64_t cached)
 {
-    return pool->ranges.live_bytes - pool->pending_bytes - cached;
+    return pool->ranges.live_bytes - pool->small.extent_bytes - pool->pending_bytes - cached;
 }
 
 /* Blocks come and go without the lock: the most that was live since this thread was here last. To be called
  * before anything changes. */
 static void note_peak(struct pool *pool)
 {
-    const uint64_t live = live_bytes(pool, cache_figures(pool).least);
+    const uint64_t live = pool_live_bytes(pool, cache_figures(pool).least);
 
     if (live > pool->peak_live)
         pool->peak_live = live;
@@ -231,14 +233,36 @@ static struct range *take_free(struct pool *pool, uint64_t size)
     return range;
 }
 
-int pool_alloc(struct pool *pool, uint64_t bytes, uint64_t *address)
+struct range *pool_take_extent(struct pool *pool, uint64_t bytes, uint64_t alignment)
 {
-    if (bytes == 0 || bytes > pool->vmm.span / 2)
-        return bytes ? -ENOMEM : -EINVAL;
-    const uint64_t size = (bytes + RANGES_UNIT - 1) & ~(RANGES_UNIT - 1);
+    struct range *range = NULL;
 
-    if (cache_take(pool, bytes, size, address))
-        return 0;
+    if (ranges_prepare(&pool->ranges, 8))
+        return NULL;
+    range = ranges_take_aligned(&pool->ranges, bytes, alignment);
+    if (range || pool_make_fit(pool, bytes + alignment - RANGES_UNIT, &range))
+        return range;
+    /* Room for every alignment: it fits now. */
+    if (ranges_prepare(&pool->ranges, 8)) {
+        ranges_give(&pool->ranges, range, 0);
+        return NULL;
+    }
+    const uint64_t epoch = range->epoch;
+    ranges_give(&pool->ranges, range, epoch);
+    return ranges_take_aligned(&pool->ranges, bytes, alignment);
+}
+
+/* What needs no lock of the pool: true and *address. */
+static bool take_fast(struct pool *pool, uint64_t bytes, uint64_t size, uint64_t *address)
+{
+    if (!small_fits(size) || !pool->small.on)
+        return cache_take(pool, bytes, size, address);
+    struct cache *cache = cache_mine(pool);
+    return cache && small_take(pool, cache, bytes, size, address);
+}
+
+static int take_slow(struct pool *pool, uint64_t bytes, uint64_t size, uint64_t *address)
+{
     pthread_mutex_lock(&pool->lock);
     note_peak(pool);
     int rc = prepare(pool);
@@ -257,6 +281,21 @@ int pool_alloc(struct pool *pool, uint64_t bytes, uint64_t *address)
         *address = range->start;
     }
     pthread_mutex_unlock(&pool->lock);
+    return rc;
+}
+
+int pool_alloc(struct pool *pool, uint64_t bytes, uint64_t *address)
+{
+    if (bytes == 0 || bytes > pool->vmm.span / 2)
+        return bytes ? -ENOMEM : -EINVAL;
+    const uint64_t size = (bytes + RANGES_UNIT - 1) & ~(RANGES_UNIT - 1);
+
+    if (take_fast(pool, bytes, size, address))
+        return 0;
+    int rc = take_slow(pool, bytes, size, address);
+    struct cache *cache = rc && pool->small.on ? cache_mine(pool) : NULL;
+    if (cache && small_settle(pool, cache))
+        rc = take_slow(pool, bytes, size, address);
     return rc;
 }
 
@@ -329,9 +368,12 @@ int pool_free(struct pool *pool, uint64_t address, bool done)
 {
     if (cache_keep(pool, address, done))
         return 0;
-    cache_prepare(pool);
+    struct cache *cache = cache_mine(pool);
+    int rc = cache ? small_free(pool, cache, address, done) : -ENOENT;
+    if (rc != -ENOENT)
+        return rc;
     pthread_mutex_lock(&pool->lock);
-    const int rc = free_block(pool, address, done);
+    rc = free_block(pool, address, done);
     pthread_mutex_unlock(&pool->lock);
     return rc;
 }
@@ -349,8 +391,11 @@ void pool_drop_cache(struct pool *pool, struct cache *cache)
     struct cache **at = &pool->caches;
 
     pthread_mutex_lock(&pool->lock);
-    pool->hits += atomic_load(&cache->hits);
     pool_cool_down(pool, 0); /* all of them: others fill theirs again */
+    pool->gone.hits += atomic_load(&cache->hits);
+    pool->gone.bytes += atomic_load(&cache->bytes) - atomic_load(&cache->taken_bytes);
+    pool->gone.least = pool->gone.bytes;
+    pool->gone.count += atomic_load(&cache->count) - atomic_load(&cache->taken_count);
     while (*at && *at != cache)
         at = &(*at)->next;
     if (*at)
@@ -363,6 +408,11 @@ int pool_pin(struct pool *pool, uint64_t address)
     uint64_t word;
 
     pthread_mutex_lock(&pool->lock);
+    const int rc = small_pin(pool, address);
+    if (rc != -ENOENT) {
+        pthread_mutex_unlock(&pool->lock);
+        return rc;
+    }
     struct range *range = find_live(pool, address, &word);
     if (range && !atomic_compare_exchange_strong(&range->word, &word, word | CACHE_PINNED))
         range = NULL;
@@ -391,6 +441,14 @@ static void unpinned(struct pool *pool, struct range *range)
 int pool_unpin(struct pool *pool, uint64_t address)
 {
     pthread_mutex_lock(&pool->lock);
+    const int rc = small_unpin(pool, address);
+    if (rc != -ENOENT) {
+        pthread_mutex_unlock(&pool->lock);
+        struct cache *cache = rc ? cache_mine(pool) : NULL;
+        if (cache)
+            small_free_pinned(pool, cache, address);
+        return 0;
+    }
     struct range *range = ranges_at(&pool->ranges, address);
     const bool pinned = range && range->state == RANGE_LIVE && range->start == address && range->pins;
     if (pinned && --range->pins == 0)
@@ -403,6 +461,11 @@ int pool_set_sync_memops(struct pool *pool, uint64_t address, bool on)
 {
     uint64_t word;
 
+    struct small_unit *unit = small_find(pool, address, &word);
+    if (unit) {
+        atomic_store_explicit(&unit->sync_memops, on, memory_order_relaxed);
+        return 0;
+    }
     pthread_mutex_lock(&pool->lock);
     struct range *range = find_live(pool, address, &word);
     if (range)
@@ -433,10 +496,26 @@ static struct range *find_around(const struct pool *pool, uint64_t address, uint
                                                                                                        : NULL;
 }
 
+/* True if a small block begins at the address, or is around it. */
+static bool small_block(struct pool *pool, uint64_t address, bool inside, struct pool_block *block)
+{
+    uint64_t start = address, word;
+    const struct small_unit *unit =
+        inside ? small_around(pool, address, &start, &word) : small_find(pool, address, &word);
+
+    if (unit)
+        *block = (struct pool_block){start, atomic_load_explicit(&unit->asked, memory_order_relaxed),
+                                     word >> 2, (word & CACHE_STATE) == CACHE_PINNED,
+                                     atomic_load_explicit(&unit->sync_memops, memory_order_relaxed) != 0};
+    return unit != NULL;
+}
+
 int pool_block(struct pool *pool, uint64_t address, bool inside, struct pool_block *block)
 {
     uint64_t word;
 
+    if (small_block(pool, address, inside, block))
+        return 0;
     pthread_mutex_lock(&pool->lock);
     const struct range *range = find_live(pool, address, &word);
     if (!range && inside)
@@ -455,16 +534,18 @@ struct pool_stats pool_stats(struct pool *pool)
 {
     struct pool_stats s;
 
+    cache_flush_small(pool);
     pthread_mutex_lock(&pool->lock);
     const struct vmm *vmm = &pool->vmm;
     note_peak(pool);
     pool_cool_down(pool, 0);
     const struct cache_figures cached = cache_figures(pool); /* what other threads keep just now */
     s = (struct pool_stats){
-        .live = live_bytes(pool, cached.bytes),
+        .live = pool_live_bytes(pool, cached.bytes),
         .live_count = pool->table_count - cached.count,
-        .cached = pool->ranges.free_bytes + cached.bytes,
-        .pending = pool->pending_bytes,
+        .cached = vmm->physical - pool_live_bytes(pool, cached.bytes) - pool->pending_bytes -
+                  pool->small.pending_bytes,
+        .pending = pool->pending_bytes + pool->small.pending_bytes,
         .physical = vmm->physical,
         .peak_live = pool->peak_live,
         .peak_physical = pool->peak_physical,
@@ -502,7 +583,7 @@ uint64_t pool_idle_bytes(struct pool *pool)
 bool pool_mostly_free(struct pool *pool, uint32_t permille)
 {
     pthread_mutex_lock(&pool->lock);
-    const uint64_t free_now = pool->ranges.free_bytes + cache_figures(pool).bytes;
+    const uint64_t free_now = pool->vmm.physical - pool_live_bytes(pool, cache_figures(pool).bytes);
     const bool mostly = free_now > pool->vmm.physical / 1000 * permille;
     pthread_mutex_unlock(&pool->lock);
     return mostly;
@@ -510,6 +591,7 @@ bool pool_mostly_free(struct pool *pool, uint32_t permille)
 
 uint64_t pool_reclaimable(struct pool *pool)
 {
+    cache_flush_small(pool);
     pthread_mutex_lock(&pool->lock);
     pool_cool_down(pool, 0);
     uint64_t bytes = pool_whole_bytes(pool, UINT64_MAX);

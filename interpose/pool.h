@@ -16,6 +16,7 @@
 #include "cache.h"
 #include "fence.h"
 #include "ranges.h"
+#include "small.h"
 #include "vmm.h"
 
 /* May the pool hold so much more? Each grant is used or given back. */
@@ -62,6 +63,7 @@ struct pool {
     _Atomic uint64_t next_id;   /* numbers of blocks, taken by caches in batches */
     struct vmm vmm;
     struct fence fence;
+    struct small small;
     pthread_mutex_t lock;
     /* guarded by lock */
     struct ranges ranges;
@@ -74,8 +76,9 @@ struct pool {
     uint64_t chunk_capacity;
     struct pool_dead *dead; /* in the order in which they were left */
     uint64_t dead_count, dead_capacity;
-    struct cache *caches; /* of threads */
-    uint64_t least_free;  /* since pool_idle_bytes was last asked */
+    struct cache *caches;      /* of threads */
+    struct cache_figures gone; /* of those that have ended */
+    uint64_t least_free;       /* since pool_idle_bytes was last asked */
     uint64_t peak_live, peak_physical, hits, stitches, stitched, grows, waits, trims;
     uint64_t room_ns, wait_ns;
 };

@@ -275,7 +275,7 @@ bool pool_reclaim(struct pool *pool)
 /* More may be held than lives, up to the slack, before waiting is better than growing. */
 static bool within_slack(const struct pool *pool, uint64_t more)
 {
-    const uint64_t live = pool->ranges.live_bytes - pool->pending_bytes - cache_figures(pool).bytes;
+    const uint64_t live = pool_live_bytes(pool, cache_figures(pool).bytes);
 
     const uint64_t slack = live / 1000 * pool->slack_permille;
 
@@ -439,6 +439,7 @@ uint64_t pool_trim(struct pool *pool, uint64_t bytes)
 {
     uint64_t given = 0, some;
 
+    cache_flush_small(pool);
     pool_sweep(pool);
     do {
         pthread_mutex_lock(&pool->lock);

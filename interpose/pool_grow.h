@@ -9,6 +9,12 @@
  * waiting. 0 or -ENOMEM. May drop the lock while it waits for work. */
 int pool_make_fit(struct pool *pool, uint64_t size, struct range **out);
 
+/* Memory for the heap of small blocks, or NULL. May drop the lock while it waits for work. */
+struct range *pool_take_extent(struct pool *pool, uint64_t bytes, uint64_t alignment);
+
+/* What the program holds, given cache_figures' bytes. */
+uint64_t pool_live_bytes(const struct pool *pool, uint64_t cached);
+
 /* Makes cached blocks of at least so many bytes plain free memory. True if there were any. */
 bool pool_cool_down(struct pool *pool, uint64_t least);
 

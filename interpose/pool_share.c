@@ -23,13 +23,13 @@ void pool_remove_peer(struct pool *pool, CUdevice peer)
 }
 
 /* With the lock. */
-static int list_chunks(struct pool *pool, const struct range *range, struct vmm_chunk **chunks,
+static int list_chunks(struct pool *pool, uint64_t address, uint64_t size, struct vmm_chunk **chunks,
                        uint64_t *count, uint64_t *offset)
 {
-    const uint64_t end = range->start + range->bytes;
+    const uint64_t end = address + size;
     uint64_t first, bytes, n = 0;
 
-    if (!vmm_chunk_at(&pool->vmm, range->start, &first, &bytes))
+    if (!vmm_chunk_at(&pool->vmm, address, &first, &bytes))
         return -EINVAL;
     *chunks = calloc((end - first + VMM_PAGE - 1) / VMM_PAGE, sizeof **chunks);
     if (!*chunks)
@@ -37,7 +37,7 @@ static int list_chunks(struct pool *pool, const struct range *range, struct vmm_
     for (uint64_t at = first; at < end; at += (*chunks)[n++].bytes)
         (*chunks)[n] = vmm_chunk_from(&pool->vmm, at);
     *count = n;
-    *offset = range->start - first;
+    *offset = address - first;
     return 0;
 }
 
@@ -48,8 +48,12 @@ int pool_backing(struct pool *pool, uint64_t address, struct vmm_chunk **chunks,
 
     pthread_mutex_lock(&pool->lock);
     const struct range *range = ranges_at(&pool->ranges, address);
-    if (range && range->state == RANGE_LIVE && range->start == address && range->pins)
-        rc = list_chunks(pool, range, chunks, count, offset);
+    uint64_t word;
+    const struct small_unit *unit = small_find(pool, address, &word);
+    if (unit && unit->pins)
+        rc = list_chunks(pool, address, unit->asked, chunks, count, offset);
+    else if (range && range->state == RANGE_LIVE && range->start == address && range->pins)
+        rc = list_chunks(pool, address, range->bytes, chunks, count, offset);
     pthread_mutex_unlock(&pool->lock);
     return rc;
 }

@@ -319,6 +319,15 @@ struct range *ranges_take(struct ranges *r, uint64_t bytes)
     return make_live(r, block);
 }
 
+struct range *ranges_take_aligned(struct ranges *r, uint64_t bytes, uint64_t alignment)
+{
+    struct range *best = best_fit(r, bytes + alignment - RANGES_UNIT);
+
+    if (!best)
+        return NULL;
+    return make_live(r, carve(r, best, (best->start + alignment - 1) & ~(alignment - 1), bytes));
+}
+
 struct range *ranges_take_at(struct ranges *r, uint64_t start, uint64_t bytes)
 {
     struct range *node = ranges_at(r, start);

@@ -65,6 +65,10 @@ int ranges_prepare(struct ranges *ranges, unsigned count);
  * NULL if none fits. Needs one prepared node. */
 struct range *ranges_take(struct ranges *ranges, uint64_t bytes);
 
+/* The same, beginning at a multiple of `alignment`, a power of two of at least RANGES_UNIT. Needs two
+ * prepared nodes. */
+struct range *ranges_take_aligned(struct ranges *ranges, uint64_t bytes, uint64_t alignment);
+
 /* The same at a given place, which must be inside one free range. Needs two prepared nodes. */
 struct range *ranges_take_at(struct ranges *ranges, uint64_t start, uint64_t bytes);
 

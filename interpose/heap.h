@@ -1,0 +1,44 @@
+/* heap: a private jemalloc that manages device addresses and never touches them.
+ *
+ * The copy of jemalloc in here is nobody else's: all its names are renamed and hidden at build time, it is
+ * not the library's malloc, and it reads neither the environment nor a file (MALLOC_CONF is the host
+ * program's). A build without jemalloc has no heap, and the pool's own index serves all sizes.
+ *
+ * Owns no lock; jemalloc's own rank before a pool's: the extent callbacks take that one.
+ */
+#ifndef GPUCAP_HEAP_H
+#define GPUCAP_HEAP_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define HEAP_LARGEST   14336 /* the largest block that jemalloc keeps in slabs with pages of 4 KiB */
+#define HEAP_NO_TCACHE ((unsigned)-1)
+
+/* Where a heap has its address space from. Both are called with jemalloc's locks. */
+struct heap_source {
+    void *owner;
+    /* `bytes` aligned to `alignment` (at least a page), or 0. */
+    uint64_t (*take)(void *owner, uint64_t bytes, uint64_t alignment);
+    void (*give)(void *owner, uint64_t address, uint64_t bytes);
+};
+
+/* True if this build has jemalloc. */
+bool heap_exists(void);
+
+/* A new arena; *source must stay where it is for ever: an arena is never destroyed, since threads may still
+ * hold some of it. 0 or -ENOTSUP. */
+int heap_open(const struct heap_source *source, unsigned *arena);
+
+/* A cache for one thread's use of one arena, or HEAP_NO_TCACHE. */
+unsigned heap_tcache_open(void);
+/* Empties it into its arena. */
+void heap_tcache_close(unsigned tcache);
+void heap_tcache_flush(unsigned tcache);
+
+/* 0 if the source had nothing. */
+uint64_t heap_take(unsigned arena, unsigned tcache, uint64_t bytes);
+/* `bytes` as they were asked for. */
+void heap_give(unsigned tcache, uint64_t address, uint64_t bytes);
+
+#endif

@@ -1,0 +1,76 @@
+/* small: blocks of at most HEAP_LARGEST bytes, from a heap whose extents are ranges of the pool.
+ *
+ * The heap finds room; whether an address is the beginning of a live block is known here, out of band: 16
+ * bytes for each 512 of address space in use, changed by compare-and-swap as a larger block's word is
+ * (cache.h). So a second free, or an address inside a block, never reaches the heap, and neither way needs a
+ * lock.
+ *
+ * Never called with the pool's lock, except where it says so: the heap's own locks come before it.
+ */
+#ifndef GPUCAP_SMALL_H
+#define GPUCAP_SMALL_H
+
+#include "cache.h"
+#include "heap.h"
+
+struct pool;
+struct pool_block;
+
+struct small_unit {
+    _Atomic uint64_t word;
+    _Atomic uint32_t asked;
+    _Atomic uint16_t tag;
+    _Atomic uint8_t sync_memops;
+    uint8_t pins; /* guarded by the pool's lock */
+};
+
+/* A free that must wait for work. */
+struct small_pending {
+    uint64_t address, epoch;
+};
+
+struct small {
+    bool on;
+    unsigned arena;
+    struct heap_source source;
+    _Atomic(struct small_unit *) *pages; /* by page of the pool's address space; made under the pool's lock */
+    _Atomic uint64_t extent_bytes, pending_count; /* written under the pool's lock */
+    /* guarded by the pool's lock */
+    struct small_pending *pending; /* a ring, oldest first */
+    uint64_t pending_first, pending_capacity, pending_bytes;
+};
+
+/* Without jemalloc, or without memory for the table, small blocks are like others. */
+void small_open(struct pool *pool);
+void small_close(struct pool *pool);
+
+static inline bool small_fits(uint64_t size)
+{
+    return size <= HEAP_LARGEST;
+}
+
+/* True and *address, or false: then the pool itself may have room. */
+bool small_take(struct pool *pool, struct cache *cache, uint64_t asked, uint64_t size, uint64_t *address);
+
+/* What an address is: the unit of a live block that begins there, or NULL. *word is its word. */
+struct small_unit *small_find(struct pool *pool, uint64_t address, uint64_t *word);
+/* The same for the block around an address; *start is its beginning. */
+struct small_unit *small_around(struct pool *pool, uint64_t address, uint64_t *start, uint64_t *word);
+
+/* 0; -EINVAL if no live block begins there; -ENOENT if it is none of ours at all. */
+int small_free(struct pool *pool, struct cache *cache, uint64_t address, bool done);
+
+/* Blocks whose work has ended go back to the heap; `reached` as fence_reached. */
+void small_reclaim(struct pool *pool, struct cache *cache, uint64_t reached);
+
+/* Gives back what the heap holds and nobody has, as far as the calling thread can; waits for work if need be.
+ * True if the pool has got any of it. */
+bool small_settle(struct pool *pool, struct cache *cache);
+
+/* With the pool's lock. 0, -EINVAL or -ENOENT. After small_unpin says 1, the block is free: small_free_pinned
+ * must follow, without the lock. */
+int small_pin(struct pool *pool, uint64_t address);
+int small_unpin(struct pool *pool, uint64_t address);
+void small_free_pinned(struct pool *pool, struct cache *cache, uint64_t address);
+
+#endif
