@@ -49,7 +49,7 @@ struct cache {
     unsigned turn;
     unsigned tcache;                          /* of the pool's heap */
     struct cache_slot slots[CACHE_SMALL + 1]; /* the last one is for a large block */
-};
+} __attribute__((aligned(128)));
 
 /* The calling thread's cache of the pool; NULL: there can be none. Not with the pool's lock. */
 struct cache *cache_mine(struct pool *pool);

@@ -38,7 +38,7 @@ struct range {
     uint32_t pins;          /* who else holds the backing */
     _Atomic uint16_t tag;   /* under which its bytes are counted */
     _Atomic bool sync_memops;
-};
+} __attribute__((aligned(64))); /* threads change the words of neighbours */
 
 struct ranges {
     struct range *bins[RANGES_BINS];
