@@ -40,13 +40,6 @@ static struct cache *find(const struct pool *pool)
     return cache;
 }
 
-/* True: the block was in the state that `from` says and is in the other now. */
-static bool change(struct range *range, uint64_t from, uint64_t to)
-{
-    return atomic_compare_exchange_strong_explicit(&range->word, &from, to, memory_order_acq_rel,
-                                                   memory_order_relaxed);
-}
-
 /* ---- without a lock ---- */
 
 uint64_t cache_new_id(struct pool *pool, struct cache *cache)
@@ -87,19 +80,20 @@ void cache_count_small(struct cache *cache, uint64_t bytes)
 
 static bool take_slot(struct pool *pool, struct cache *cache, struct cache_slot *slot, uint64_t asked)
 {
-    struct range *range = atomic_load_explicit(&slot->range, memory_order_relaxed);
-    const uint64_t word = get(&slot->word), live = cache_new_id(pool, cache) << 2 | CACHE_LIVE;
+    struct mark *mark = slot->mark;
+    const uint64_t word = get(&slot->word);
 
-    if ((word & CACHE_STATE) != CACHE_CACHED)
+    if ((word & MARK_STATE) != MARK_CACHED)
         return false;
-    if (!change(range, word, live)) {
+    const uint64_t live = cache_new_id(pool, cache) << 2 | MARK_LIVE;
+    if (!mark_change(mark, word, live)) {
         slot->bytes = slot->address = 0;
         return false;
     }
     set(&slot->word, live);
-    set(&range->asked, asked);
-    atomic_store_explicit(&range->sync_memops, false, memory_order_relaxed);
-    atomic_store_explicit(&range->tag, tags_current, memory_order_relaxed);
+    set(&mark->asked, asked);
+    atomic_store_explicit(&mark->sync_memops, false, memory_order_relaxed);
+    atomic_store_explicit(&mark->tag, tags_current, memory_order_relaxed);
     if (tags_current)
         tags_add(tags_current, slot->bytes);
     count_out(cache, slot->bytes);
@@ -110,11 +104,12 @@ static bool take_slot(struct pool *pool, struct cache *cache, struct cache_slot 
 bool cache_take(struct pool *pool, uint64_t asked, uint64_t size, uint64_t *address)
 {
     struct cache *cache = find(pool);
-    const bool large = size >= RANGES_PAGE;
+    const unsigned from = size >= RANGES_PAGE                  ? CACHE_LARGE
+                          : pool->small.on && small_fits(size) ? 0
+                                                               : CACHE_HEAP;
+    const unsigned end = from == CACHE_LARGE ? CACHE_SLOTS : from + CACHE_HEAP;
 
-    if (!cache)
-        return false;
-    for (unsigned i = large ? CACHE_SMALL : 0, end = large ? CACHE_SMALL + 1 : CACHE_SMALL; i < end; i++) {
+    for (unsigned i = from; cache && i < end; i++) {
         struct cache_slot *slot = &cache->slots[i];
 
         if (slot->bytes == size && take_slot(pool, cache, slot, asked)) {
@@ -128,24 +123,26 @@ bool cache_take(struct pool *pool, uint64_t asked, uint64_t size, uint64_t *addr
 static bool keep_slot(struct pool *pool, struct cache *cache, struct cache_slot *slot, bool done)
 {
     struct range *range = atomic_load_explicit(&slot->range, memory_order_relaxed);
-    const uint64_t word = get(&slot->word), number = word & ~(uint64_t)CACHE_STATE;
+    struct mark *mark = slot->mark;
+    const uint64_t word = get(&slot->word), number = word & ~(uint64_t)MARK_STATE;
 
-    if ((word & CACHE_STATE) != CACHE_LIVE)
+    if ((word & MARK_STATE) != MARK_LIVE)
         return false;
     const uint64_t epoch = done ? 0 : fence_epoch(&pool->fence);
     if (epoch && !fence_one_stream())
         return false;
-    if (!change(range, word, number | CACHE_BUSY)) {
+    if (!mark_change(mark, word, number | MARK_BUSY)) {
         slot->bytes = slot->address = 0;
         return false;
     }
-    const uint16_t tag = atomic_load_explicit(&range->tag, memory_order_relaxed);
+    const uint16_t tag = atomic_load_explicit(&mark->tag, memory_order_relaxed);
     if (tag)
         tags_remove(tag, slot->bytes);
-    range->epoch = epoch;
+    if (range)
+        range->epoch = epoch;
     count_in(cache, slot->bytes);
-    set(&slot->word, number | CACHE_CACHED);
-    atomic_store_explicit(&range->word, number | CACHE_CACHED, memory_order_release);
+    set(&slot->word, number | MARK_CACHED);
+    atomic_store_explicit(&mark->word, number | MARK_CACHED, memory_order_release);
     return true;
 }
 
@@ -153,11 +150,56 @@ bool cache_keep(struct pool *pool, uint64_t address, bool done)
 {
     struct cache *cache = find(pool);
 
-    for (unsigned i = 0; cache && i <= CACHE_SMALL; i++) {
+    for (unsigned i = 0; cache && i < CACHE_SLOTS; i++) {
         if (cache->slots[i].address == address)
             return keep_slot(pool, cache, &cache->slots[i], done);
     }
     return false;
+}
+
+/* Enters a block whose word is 0. */
+static void fill_slot(struct pool *pool, struct cache *cache, struct cache_slot *slot, struct range *range,
+                      struct mark *mark, uint64_t address, uint64_t bytes)
+{
+    const uint64_t word = cache_new_id(pool, cache) << 2 | MARK_CACHED;
+
+    slot->mark = mark;
+    slot->address = address;
+    slot->bytes = bytes;
+    atomic_store_explicit(&slot->range, range, memory_order_relaxed);
+    set(&slot->word, word);
+    atomic_store_explicit(&mark->word, word, memory_order_release);
+}
+
+/* An unused slot of some, or one whose block the program has, or the next in turn. */
+static struct cache_slot *choose(struct cache *cache, unsigned from, unsigned count)
+{
+    for (unsigned i = from; i < from + count; i++) {
+        struct cache_slot *slot = &cache->slots[i];
+
+        if (!slot->bytes || (get(&slot->word) & MARK_STATE) != MARK_CACHED)
+            return slot;
+    }
+    return &cache->slots[from + cache->turn++ % count];
+}
+
+/* The block of the heap in a slot is the caller's now; false if the program has it. */
+static bool empty_slot(struct cache_slot *slot)
+{
+    const uint64_t word = get(&slot->word);
+    const bool cached = slot->bytes && (word & MARK_STATE) == MARK_CACHED && mark_change(slot->mark, word, 0);
+
+    return cached;
+}
+
+void cache_put_small(struct pool *pool, struct cache *cache, struct mark *mark, uint64_t address,
+                     uint64_t bytes, uint64_t *other, uint64_t *other_bytes)
+{
+    struct cache_slot *slot = choose(cache, 0, CACHE_HEAP);
+
+    *other_bytes = slot->bytes;
+    *other = empty_slot(slot) ? slot->address : 0;
+    fill_slot(pool, cache, slot, NULL, mark, address, bytes);
 }
 
 /* ---- with the pool's lock ---- */
@@ -168,9 +210,8 @@ static struct range *take_back(struct cache *cache, struct cache_slot *slot, uin
     struct range *range = atomic_load_explicit(&slot->range, memory_order_relaxed);
     const uint64_t word = get(&slot->word);
 
-    if (!range || !word || (word & CACHE_STATE) != CACHE_CACHED ||
-        atomic_load_explicit(&range->word, memory_order_acquire) != word || range->bytes < least ||
-        !change(range, word, 0))
+    if (!range || !word || (word & MARK_STATE) != MARK_CACHED || mark_word(&range->mark) != word ||
+        range->bytes < least || !mark_change(&range->mark, word, 0))
         return NULL;
     set(&cache->taken_bytes, get(&cache->taken_bytes) + range->bytes);
     set(&cache->taken_count, get(&cache->taken_count) + 1);
@@ -182,7 +223,7 @@ struct range *cache_steal(struct pool *pool, uint64_t least)
     struct range *range = NULL;
 
     for (struct cache *cache = pool->caches; cache && !range; cache = cache->next) {
-        for (unsigned i = least >= RANGES_PAGE ? CACHE_SMALL : 0; i <= CACHE_SMALL && !range; i++)
+        for (unsigned i = least >= RANGES_PAGE ? CACHE_LARGE : CACHE_HEAP; i < CACHE_SLOTS && !range; i++)
             range = take_back(cache, &cache->slots[i], least);
     }
     return range;
@@ -226,6 +267,8 @@ static struct cache *new_cache(void)
     return cache;
 }
 
+static void flush(struct cache *cache);
+
 /* The thread ends: what it kept is the pool's again. */
 static void thread_ends(void *unused)
 {
@@ -239,6 +282,7 @@ static void thread_ends(void *unused)
 
         mine = cache->others;
         if (pool) {
+            flush(cache);
             heap_tcache_close(cache->tcache);
             pool_drop_cache(pool, cache);
         }
@@ -288,26 +332,24 @@ struct cache *cache_mine(struct pool *pool)
     return __builtin_expect(cache != NULL, 1) ? cache : open_cache(pool);
 }
 
-void cache_flush_small(const struct pool *pool)
+static void flush(struct cache *cache)
 {
-    const struct cache *cache = find(pool);
-
-    if (cache)
-        heap_tcache_flush(cache->tcache);
-}
-
-/* Where a block is kept: an unused slot, or one whose block the program has, or the next in turn. */
-static struct cache_slot *choose(struct cache *cache, bool large)
-{
-    if (large)
-        return &cache->slots[CACHE_SMALL];
-    for (unsigned i = 0; i < CACHE_SMALL; i++) {
+    for (unsigned i = 0; i < CACHE_HEAP; i++) {
         struct cache_slot *slot = &cache->slots[i];
 
-        if (!slot->bytes || (get(&slot->word) & CACHE_STATE) != CACHE_CACHED)
-            return slot;
+        if (empty_slot(slot))
+            heap_give(cache->tcache, slot->address, slot->bytes);
+        slot->address = slot->bytes = 0;
     }
-    return &cache->slots[cache->turn++ % CACHE_SMALL];
+    heap_tcache_flush(cache->tcache);
+}
+
+void cache_flush_small(const struct pool *pool)
+{
+    struct cache *cache = find(pool);
+
+    if (cache)
+        flush(cache);
 }
 
 struct range *cache_put(struct pool *pool, struct range *range, uint64_t epoch)
@@ -316,16 +358,12 @@ struct range *cache_put(struct pool *pool, struct range *range, uint64_t epoch)
 
     if (!cache)
         return range;
-    struct cache_slot *slot = choose(cache, range->bytes >= RANGES_PAGE);
+    struct cache_slot *slot =
+        range->bytes >= RANGES_PAGE ? &cache->slots[CACHE_LARGE] : choose(cache, CACHE_HEAP, CACHE_MID);
     struct range *other = slot->bytes ? take_back(cache, slot, 0) : NULL;
-    const uint64_t word = cache_new_id(pool, cache) << 2 | CACHE_CACHED;
     range->epoch = epoch;
-    slot->address = range->start;
-    slot->bytes = range->bytes;
-    atomic_store_explicit(&slot->range, range, memory_order_relaxed);
-    set(&slot->word, word);
     count_in(cache, range->bytes);
-    atomic_store_explicit(&range->word, word, memory_order_release);
+    fill_slot(pool, cache, slot, range, &range->mark, range->start, range->bytes);
     return other;
 }
 

@@ -1,10 +1,8 @@
 /* cache: blocks that a thread has freed and may have again at once, without the pool's lock.
  *
- * Each thread knows a few blocks of each pool: CACHE_SMALL of less than a page and one larger. Such a block
- * stays a live range of the pool, and its word says whose it is: the program's, the cache's, or nobody's.
- * Only who changes the word by compare-and-swap has the block; the number in it is never used twice, so a
- * word that is still the same means that nothing has happened. The pool takes cached blocks back when it
- * needs them, with the same compare-and-swap, under its own lock.
+ * Each thread knows a few blocks of each pool: some of the heap, some others of less than a page, and one
+ * larger. Such a block keeps its place, and its mark (mark.h) says whose it is. The pool takes cached blocks
+ * back when it needs them, under its own lock; those of the heap go back when the thread says so.
  *
  * Owns caches_lock (rank: before a pool's), held while a cache is made or ends.
  */
@@ -18,21 +16,17 @@
 
 struct pool;
 
-/* A block's word: its number times four, and one of these. 0: not a block of the program's. */
-enum cache_word {
-    CACHE_CACHED = 0,
-    CACHE_LIVE = 1,
-    CACHE_BUSY = 2,   /* between the two */
-    CACHE_PINNED = 3, /* live, and others hold its memory: never cached */
-    CACHE_STATE = 3,
-};
-
-#define CACHE_SMALL 8 /* blocks that a program frees and asks for again; more cost more to look through */
+/* Blocks that a program frees and asks for again; more would cost more to look through. */
+#define CACHE_HEAP  8                        /* of the heap (small.h) */
+#define CACHE_MID   8                        /* others of less than a page */
+#define CACHE_LARGE (CACHE_HEAP + CACHE_MID) /* the place of the large one */
+#define CACHE_SLOTS (CACHE_HEAP + CACHE_MID + 1)
 
 struct cache_slot {
-    _Atomic(struct range *) range;
-    _Atomic uint64_t word;   /* what the block's word was when this thread last changed it */
-    uint64_t address, bytes; /* the thread's own; 0 bytes: nothing */
+    _Atomic(struct range *) range; /* NULL for a block of the heap */
+    _Atomic uint64_t word;         /* what the block's word was when this thread last changed it */
+    struct mark *mark;             /* the thread's own, as are these: */
+    uint64_t address, bytes;       /* 0 bytes: nothing */
 };
 
 /* What only its own thread writes, except where it says otherwise. */
@@ -47,8 +41,8 @@ struct cache {
     _Atomic uint64_t hits;
     uint64_t id, last_id; /* numbers that this thread may use */
     unsigned turn;
-    unsigned tcache;                          /* of the pool's heap */
-    struct cache_slot slots[CACHE_SMALL + 1]; /* the last one is for a large block */
+    unsigned tcache;                      /* of the pool's heap */
+    struct cache_slot slots[CACHE_SLOTS]; /* of the heap, others, a large one */
 } __attribute__((aligned(128)));
 
 /* The calling thread's cache of the pool; NULL: there can be none. Not with the pool's lock. */
@@ -69,6 +63,11 @@ bool cache_take(struct pool *pool, uint64_t asked, uint64_t size, uint64_t *addr
 /* Keeps a block that the calling thread's cache knows; `done`: no work is left on it. False: not known, or
  * not to be kept; then the pool must see to it. */
 bool cache_keep(struct pool *pool, uint64_t address, bool done);
+
+/* Keeps a block of the heap of which the caller has just taken the word (0 now). *other: a block that the
+ * caller must give to the heap in its place, of *other_bytes, or 0. Not with the pool's lock. */
+void cache_put_small(struct pool *pool, struct cache *cache, struct mark *mark, uint64_t address,
+                     uint64_t bytes, uint64_t *other, uint64_t *other_bytes);
 
 /* ---- with the pool's lock ---- */
 

@@ -190,14 +190,14 @@ static void enter_block(struct pool *pool, struct range *range, uint64_t asked)
 {
     const uint64_t id = atomic_fetch_add_explicit(&pool->next_id, 1, memory_order_relaxed) + 1;
 
-    atomic_store_explicit(&range->asked, asked, memory_order_relaxed);
-    atomic_store_explicit(&range->sync_memops, false, memory_order_relaxed);
-    atomic_store_explicit(&range->tag, tags_current, memory_order_relaxed);
+    atomic_store_explicit(&range->mark.asked, asked, memory_order_relaxed);
+    atomic_store_explicit(&range->mark.sync_memops, false, memory_order_relaxed);
+    atomic_store_explicit(&range->mark.tag, tags_current, memory_order_relaxed);
     if (tags_current)
         tags_add(tags_current, range->bytes);
     table_put(pool, range);
     pool->table_count++;
-    atomic_store_explicit(&range->word, id << 2 | CACHE_LIVE, memory_order_release);
+    atomic_store_explicit(&range->mark.word, id << 2 | MARK_LIVE, memory_order_release);
     note_peak(pool);
     if (pool->ranges.free_bytes < pool->least_free)
         pool->least_free = pool->ranges.free_bytes;
@@ -255,9 +255,9 @@ struct range *pool_take_extent(struct pool *pool, uint64_t bytes, uint64_t align
 /* What needs no lock of the pool: true and *address. */
 static bool take_fast(struct pool *pool, uint64_t bytes, uint64_t size, uint64_t *address)
 {
-    if (!small_fits(size) || !pool->small.on)
-        return cache_take(pool, bytes, size, address);
-    struct cache *cache = cache_mine(pool);
+    if (cache_take(pool, bytes, size, address))
+        return true;
+    struct cache *cache = pool->small.on && small_fits(size) ? cache_mine(pool) : NULL;
     return cache && small_take(pool, cache, bytes, size, address);
 }
 
@@ -337,8 +337,8 @@ static struct range *find_live(const struct pool *pool, uint64_t address, uint64
 {
     const struct pool_entry *entry = table_find(pool, address);
 
-    *word = entry ? atomic_load_explicit(&entry->range->word, memory_order_acquire) : 0;
-    return *word & CACHE_LIVE ? entry->range : NULL;
+    *word = entry ? atomic_load_explicit(&entry->range->mark.word, memory_order_acquire) : 0;
+    return *word & MARK_LIVE ? entry->range : NULL;
 }
 
 /* With the lock. A block without a word stays in the table until its memory is free. */
@@ -347,19 +347,19 @@ static int free_block(struct pool *pool, uint64_t address, bool done)
     uint64_t word;
     struct range *range = find_live(pool, address, &word);
 
-    if (!range || !atomic_compare_exchange_strong(&range->word, &word, 0))
+    if (!range || !atomic_compare_exchange_strong(&range->mark.word, &word, 0))
         return -EINVAL;
     note_peak(pool);
-    const uint16_t tag = atomic_load_explicit(&range->tag, memory_order_relaxed);
+    const uint16_t tag = atomic_load_explicit(&range->mark.tag, memory_order_relaxed);
     if (tag)
         tags_remove(tag, range->bytes);
-    if (!range->pins) {
+    if (!range->mark.pins) {
         let_go(pool, range, done);
         return 0;
     }
     /* The program's block is gone, but its memory belongs to somebody else as well: it stays as it is. */
     table_erase(pool, table_find(pool, address));
-    atomic_store_explicit(&range->asked, 0, memory_order_relaxed);
+    atomic_store_explicit(&range->mark.asked, 0, memory_order_relaxed);
     atomic_fetch_add(&pool_pinned_frees, 1);
     return 0;
 }
@@ -414,10 +414,10 @@ int pool_pin(struct pool *pool, uint64_t address)
         return rc;
     }
     struct range *range = find_live(pool, address, &word);
-    if (range && !atomic_compare_exchange_strong(&range->word, &word, word | CACHE_PINNED))
+    if (range && !atomic_compare_exchange_strong(&range->mark.word, &word, word | MARK_PINNED))
         range = NULL;
     if (range)
-        range->pins++;
+        range->mark.pins++;
     pthread_mutex_unlock(&pool->lock);
     return range ? 0 : -EINVAL;
 }
@@ -425,10 +425,10 @@ int pool_pin(struct pool *pool, uint64_t address)
 /* With the lock: the last pin is gone. */
 static void unpinned(struct pool *pool, struct range *range)
 {
-    uint64_t word = atomic_load(&range->word);
+    uint64_t word = atomic_load(&range->mark.word);
 
     if (word) { /* the program has it still: no longer pinned */
-        atomic_store(&range->word, (word & ~(uint64_t)CACHE_STATE) | CACHE_LIVE);
+        atomic_store(&range->mark.word, (word & ~(uint64_t)MARK_STATE) | MARK_LIVE);
         return;
     }
     const uint64_t epoch = fence_epoch(&pool->fence);
@@ -450,8 +450,8 @@ int pool_unpin(struct pool *pool, uint64_t address)
         return 0;
     }
     struct range *range = ranges_at(&pool->ranges, address);
-    const bool pinned = range && range->state == RANGE_LIVE && range->start == address && range->pins;
-    if (pinned && --range->pins == 0)
+    const bool pinned = range && range->state == RANGE_LIVE && range->start == address && range->mark.pins;
+    if (pinned && --range->mark.pins == 0)
         unpinned(pool, range);
     pthread_mutex_unlock(&pool->lock);
     return pinned ? 0 : -EINVAL;
@@ -461,7 +461,7 @@ int pool_set_sync_memops(struct pool *pool, uint64_t address, bool on)
 {
     uint64_t word;
 
-    struct small_unit *unit = small_find(pool, address, &word);
+    struct mark *unit = small_find(pool, address, &word);
     if (unit) {
         atomic_store_explicit(&unit->sync_memops, on, memory_order_relaxed);
         return 0;
@@ -469,7 +469,7 @@ int pool_set_sync_memops(struct pool *pool, uint64_t address, bool on)
     pthread_mutex_lock(&pool->lock);
     struct range *range = find_live(pool, address, &word);
     if (range)
-        atomic_store_explicit(&range->sync_memops, on, memory_order_relaxed);
+        atomic_store_explicit(&range->mark.sync_memops, on, memory_order_relaxed);
     pthread_mutex_unlock(&pool->lock);
     return range ? 0 : -EINVAL;
 }
@@ -492,20 +492,21 @@ static struct range *find_around(const struct pool *pool, uint64_t address, uint
     struct range *range = entry ? entry->range : ranges_at(&pool->ranges, address);
 
     range = range && range->state == RANGE_LIVE ? find_live(pool, range->start, word) : NULL;
-    return range && address - range->start < atomic_load_explicit(&range->asked, memory_order_relaxed) ? range
-                                                                                                       : NULL;
+    return range && address - range->start < atomic_load_explicit(&range->mark.asked, memory_order_relaxed)
+               ? range
+               : NULL;
 }
 
 /* True if a small block begins at the address, or is around it. */
 static bool small_block(struct pool *pool, uint64_t address, bool inside, struct pool_block *block)
 {
     uint64_t start = address, word;
-    const struct small_unit *unit =
+    const struct mark *unit =
         inside ? small_around(pool, address, &start, &word) : small_find(pool, address, &word);
 
     if (unit)
         *block = (struct pool_block){start, atomic_load_explicit(&unit->asked, memory_order_relaxed),
-                                     word >> 2, (word & CACHE_STATE) == CACHE_PINNED,
+                                     word >> 2, (word & MARK_STATE) == MARK_PINNED,
                                      atomic_load_explicit(&unit->sync_memops, memory_order_relaxed) != 0};
     return unit != NULL;
 }
@@ -521,9 +522,9 @@ int pool_block(struct pool *pool, uint64_t address, bool inside, struct pool_blo
     if (!range && inside)
         range = find_around(pool, address, &word);
     if (range)
-        *block = (struct pool_block){range->start, atomic_load_explicit(&range->asked, memory_order_relaxed),
-                                     word >> 2, range->pins,
-                                     atomic_load_explicit(&range->sync_memops, memory_order_relaxed)};
+        *block = (struct pool_block){
+            range->start, atomic_load_explicit(&range->mark.asked, memory_order_relaxed), word >> 2,
+            range->mark.pins, atomic_load_explicit(&range->mark.sync_memops, memory_order_relaxed)};
     pthread_mutex_unlock(&pool->lock);
     return range ? 0 : -EINVAL;
 }

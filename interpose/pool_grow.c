@@ -19,7 +19,8 @@
 #define DEAD_MAX    4096 /* old places that wait to be unmapped before an allocation does it */
 #define CHUNK_MAX   (UINT64_C(512) << 20)
 #define CHUNK_DIVISOR                                                                                        \
-    256 /* a request is at least so many times its chunk: utilization 0.990 on the traces, 64 gave 0.983 */
+    64 /* a request is at least so many times its chunk: with 16 the traces cost half the driver calls, at   \
+          0.971 */
 
 uint64_t pool_mapped_end(const struct pool *pool)
 {

@@ -49,10 +49,10 @@ int pool_backing(struct pool *pool, uint64_t address, struct vmm_chunk **chunks,
     pthread_mutex_lock(&pool->lock);
     const struct range *range = ranges_at(&pool->ranges, address);
     uint64_t word;
-    const struct small_unit *unit = small_find(pool, address, &word);
+    const struct mark *unit = small_find(pool, address, &word);
     if (unit && unit->pins)
         rc = list_chunks(pool, address, unit->asked, chunks, count, offset);
-    else if (range && range->state == RANGE_LIVE && range->start == address && range->pins)
+    else if (range && range->state == RANGE_LIVE && range->start == address && range->mark.pins)
         rc = list_chunks(pool, address, range->bytes, chunks, count, offset);
     pthread_mutex_unlock(&pool->lock);
     return rc;

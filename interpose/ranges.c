@@ -293,7 +293,7 @@ static struct range *carve(struct ranges *r, struct range *node, uint64_t start,
 static struct range *make_live(struct ranges *r, struct range *node)
 {
     node->state = RANGE_LIVE;
-    node->pins = 0;
+    node->mark.pins = 0;
     r->live_bytes += node->bytes;
     r->live_count++;
     return node;

@@ -10,10 +10,11 @@
 #ifndef GPUCAP_RANGES_H
 #define GPUCAP_RANGES_H
 
-#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+
+#include "mark.h"
 
 #define RANGES_UNIT UINT64_C(512) /* blocks begin and end on multiples of this */
 #define RANGES_PAGE                                                                                          \
@@ -31,13 +32,8 @@ struct range {
     struct range *older, *newer; /* free, a page or more: by the time of the last free */
     uint64_t epoch;              /* free: of the latest free in it; what that means is the owner's affair */
     enum range_state state;
-    bool aged; /* stands in the list by time */
-    /* live: the owner's own */
-    _Atomic uint64_t word;  /* whose it is; see cache.h */
-    _Atomic uint64_t asked; /* bytes that the program asked for */
-    uint32_t pins;          /* who else holds the backing */
-    _Atomic uint16_t tag;   /* under which its bytes are counted */
-    _Atomic bool sync_memops;
+    bool aged;                  /* stands in the list by time */
+    struct mark mark;           /* live: the owner's own */
 } __attribute__((aligned(64))); /* threads change the words of neighbours */
 
 struct ranges {

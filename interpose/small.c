@@ -9,7 +9,6 @@
 #include "pool_grow.h"
 #include "tags.h"
 
-#define PAGE_UNITS     (RANGES_PAGE / RANGES_UNIT)
 #define FIRST_CAPACITY 1024 /* of the ring; a power of two */
 #define LOOK_EVERY     32   /* frees that wait, before the older ones are looked at */
 #define BATCH          64
@@ -22,62 +21,123 @@ static void *map_zeroed(uint64_t bytes)
     return memory == MAP_FAILED ? NULL : memory;
 }
 
-/* NULL where no extent has ever been, and for what is not a multiple of the unit. */
-static struct small_unit *unit_of(const struct pool *pool, uint64_t address)
+static struct small_page *page_of(const struct pool *pool, uint64_t address)
 {
     const uint64_t offset = address - pool->vmm.base;
 
-    if (!pool->small.on || offset >= pool->vmm.span || offset % RANGES_UNIT)
-        return NULL;
-    struct small_unit *units =
-        atomic_load_explicit(&pool->small.pages[offset / RANGES_PAGE], memory_order_acquire);
-
-    return units ? &units[offset % RANGES_PAGE / RANGES_UNIT] : NULL;
+    return pool->small.on && offset < pool->vmm.span
+               ? atomic_load_explicit(&pool->small.pages[offset / RANGES_PAGE], memory_order_acquire)
+               : NULL;
 }
 
-/* ---- extents ---- */
-
-/* With the pool's lock. */
-static int make_units(struct pool *pool, uint64_t start, uint64_t bytes)
+/* NULL where no extent has ever been, and for what is not a multiple of the unit. */
+static struct mark *unit_of(const struct pool *pool, uint64_t address)
 {
-    for (uint64_t i = (start - pool->vmm.base) / RANGES_PAGE;
-         i <= (start + bytes - 1 - pool->vmm.base) / RANGES_PAGE; i++) {
-        if (atomic_load_explicit(&pool->small.pages[i], memory_order_relaxed))
+    struct small_page *page = address % RANGES_UNIT ? NULL : page_of(pool, address);
+
+    return page ? &page->marks[address % RANGES_PAGE / RANGES_UNIT] : NULL;
+}
+
+/* ---- extents ----
+ *
+ * They are kept together in pages of their own, so that what lives long and is small does not hold on to many
+ * chunks. With the pool's lock. */
+
+static bool piece_taken(const struct small_page *page, unsigned i)
+{
+    return page->pieces[i / 64] >> i % 64 & 1;
+}
+
+static void mark_pieces(struct small_page *page, unsigned from, unsigned count)
+{
+    for (unsigned i = from; i < from + count; i++)
+        page->pieces[i / 64] ^= UINT64_C(1) << i % 64;
+}
+
+/* The first of `count` free pieces at a multiple of `step`, or SMALL_PIECES. */
+static unsigned find_pieces(const struct small_page *page, unsigned count, unsigned step)
+{
+    unsigned from = 0, run = 0;
+
+    while (run < count && from + count <= SMALL_PIECES) {
+        if (!piece_taken(page, from + run)) {
+            run++;
             continue;
-        struct small_unit *units = map_zeroed(PAGE_UNITS * sizeof *units);
-        if (!units)
-            return -ENOMEM;
-        atomic_store_explicit(&pool->small.pages[i], units, memory_order_release);
+        }
+        from = (from + run) / step * step + step;
+        run = 0;
     }
-    return 0;
+    return run == count ? from : SMALL_PIECES;
+}
+
+static struct small_page *new_page(struct pool *pool)
+{
+    struct range *range = pool_take_extent(pool, RANGES_PAGE, RANGES_PAGE);
+    struct small_page *page = range ? page_of(pool, range->start) : NULL;
+
+    if (range && !page && (page = map_zeroed(sizeof *page)))
+        atomic_store_explicit(&pool->small.pages[(range->start - pool->vmm.base) / RANGES_PAGE], page,
+                              memory_order_release);
+    if (range && !page)
+        ranges_give(&pool->ranges, range, range->epoch);
+    if (!page)
+        return NULL;
+    page->range = range;
+    page->next = pool->small.first;
+    pool->small.first = page;
+    atomic_fetch_add(&pool->small.extent_bytes, RANGES_PAGE);
+    return page;
 }
 
 static uint64_t extent_take(void *owner, uint64_t bytes, uint64_t alignment)
 {
     struct pool *pool = owner;
+    const unsigned count = (unsigned)(bytes / SMALL_PIECE);
+    const unsigned step = alignment > SMALL_PIECE ? (unsigned)(alignment / SMALL_PIECE) : 1;
+    unsigned from = SMALL_PIECES;
 
+    if (bytes > RANGES_PAGE || alignment > RANGES_PAGE || bytes % SMALL_PIECE)
+        return 0;
     pthread_mutex_lock(&pool->lock);
-    struct range *range = pool_take_extent(pool, bytes, alignment);
-    if (range && make_units(pool, range->start, bytes)) {
-        ranges_give(&pool->ranges, range, 0);
-        range = NULL;
+    struct small_page *page = pool->small.first;
+    while (page && (from = find_pieces(page, count, step)) == SMALL_PIECES)
+        page = page->next;
+    if (!page && (page = new_page(pool)))
+        from = find_pieces(page, count, step);
+    if (page) {
+        mark_pieces(page, from, count);
+        page->taken += count;
     }
-    if (range)
-        pool->small.extent_bytes += bytes;
+    const uint64_t address = page ? page->range->start + (uint64_t)from * SMALL_PIECE : 0;
     pthread_mutex_unlock(&pool->lock);
-    return range ? range->start : 0;
+    return address;
 }
 
-/* What was reused in stream order may still be worked on: the extent's epoch is now's. */
+/* What was reused in stream order may still be worked on: the page's epoch is now's. */
+static void end_page(struct pool *pool, struct small_page *page)
+{
+    struct small_page **at = &pool->small.first;
+
+    while (*at != page)
+        at = &(*at)->next;
+    *at = page->next;
+    ranges_give(&pool->ranges, page->range, fence_epoch(&pool->fence));
+    page->range = NULL;
+    atomic_fetch_sub(&pool->small.extent_bytes, RANGES_PAGE);
+}
+
 static void extent_give(void *owner, uint64_t address, uint64_t bytes)
 {
     struct pool *pool = owner;
+    const unsigned count = (unsigned)(bytes / SMALL_PIECE);
 
     pthread_mutex_lock(&pool->lock);
-    struct range *range = ranges_at(&pool->ranges, address);
-    if (range && range->state == RANGE_LIVE && range->start == address && range->bytes == bytes) {
-        ranges_give(&pool->ranges, range, fence_epoch(&pool->fence));
-        pool->small.extent_bytes -= bytes;
+    struct small_page *page = page_of(pool, address);
+    if (page && page->range) {
+        mark_pieces(page, (unsigned)(address % RANGES_PAGE / SMALL_PIECE), count);
+        page->taken -= count;
+        if (page->taken == 0)
+            end_page(pool, page);
     }
     pthread_mutex_unlock(&pool->lock);
 }
@@ -98,10 +158,10 @@ void small_close(struct pool *pool)
     struct small *small = &pool->small;
 
     for (uint64_t i = 0; small->pages && i < pool->vmm.span / RANGES_PAGE; i++) {
-        struct small_unit *units = atomic_load_explicit(&small->pages[i], memory_order_relaxed);
+        struct small_page *page = atomic_load_explicit(&small->pages[i], memory_order_relaxed);
 
-        if (units)
-            munmap(units, PAGE_UNITS * sizeof *units);
+        if (page)
+            munmap(page, sizeof *page);
     }
     if (small->pages)
         munmap((void *)small->pages, pool->vmm.span / RANGES_PAGE * sizeof *small->pages);
@@ -111,7 +171,7 @@ void small_close(struct pool *pool)
 
 /* ---- blocks ---- */
 
-static uint64_t rounded(const struct small_unit *unit)
+static uint64_t rounded(const struct mark *unit)
 {
     const uint64_t asked = atomic_load_explicit(&unit->asked, memory_order_relaxed);
 
@@ -124,10 +184,10 @@ bool small_take(struct pool *pool, struct cache *cache, uint64_t asked, uint64_t
 
     if (!block)
         return false;
-    struct small_unit *unit = unit_of(pool, block);
-    const uint64_t word = cache_new_id(pool, cache) << 2 | CACHE_LIVE;
-    atomic_store_explicit(&unit->asked, (uint32_t)asked, memory_order_relaxed);
-    atomic_store_explicit(&unit->sync_memops, 0, memory_order_relaxed);
+    struct mark *unit = unit_of(pool, block);
+    const uint64_t word = cache_new_id(pool, cache) << 2 | MARK_LIVE;
+    atomic_store_explicit(&unit->asked, asked, memory_order_relaxed);
+    atomic_store_explicit(&unit->sync_memops, false, memory_order_relaxed);
     atomic_store_explicit(&unit->tag, tags_current, memory_order_relaxed);
     if (tags_current)
         tags_add(tags_current, size);
@@ -137,20 +197,20 @@ bool small_take(struct pool *pool, struct cache *cache, uint64_t asked, uint64_t
     return true;
 }
 
-struct small_unit *small_find(struct pool *pool, uint64_t address, uint64_t *word)
+struct mark *small_find(struct pool *pool, uint64_t address, uint64_t *word)
 {
-    struct small_unit *unit = unit_of(pool, address);
+    struct mark *unit = unit_of(pool, address);
 
     *word = unit ? atomic_load_explicit(&unit->word, memory_order_acquire) : 0;
-    return *word & CACHE_LIVE ? unit : NULL;
+    return *word & MARK_LIVE ? unit : NULL;
 }
 
-struct small_unit *small_around(struct pool *pool, uint64_t address, uint64_t *start, uint64_t *word)
+struct mark *small_around(struct pool *pool, uint64_t address, uint64_t *start, uint64_t *word)
 {
     uint64_t at = address & ~(RANGES_UNIT - 1);
 
     for (unsigned i = 0; i < HEAP_LARGEST / RANGES_UNIT && at >= pool->vmm.base; i++, at -= RANGES_UNIT) {
-        struct small_unit *unit = small_find(pool, at, word);
+        struct mark *unit = small_find(pool, at, word);
 
         if (!unit)
             continue;
@@ -162,7 +222,7 @@ struct small_unit *small_around(struct pool *pool, uint64_t address, uint64_t *s
 
 /* ---- release ---- */
 
-static bool ring_put(struct small *small, uint64_t address, uint64_t epoch)
+static bool ring_put(struct small *small, struct small_pending block)
 {
     if (small->pending_count == small->pending_capacity) {
         const uint64_t old = small->pending_capacity, capacity = old ? old * 2 : FIRST_CAPACITY;
@@ -178,8 +238,7 @@ static bool ring_put(struct small *small, uint64_t address, uint64_t epoch)
         small->pending_first = 0;
         small->pending_capacity = capacity;
     }
-    small->pending[(small->pending_first + small->pending_count++) & (small->pending_capacity - 1)] =
-        (struct small_pending){address, epoch};
+    small->pending[(small->pending_first + small->pending_count++) & (small->pending_capacity - 1)] = block;
     return true;
 }
 
@@ -188,14 +247,17 @@ static bool ring_put(struct small *small, uint64_t address, uint64_t epoch)
 static void let_go(struct pool *pool, struct cache *cache, uint64_t address, uint64_t bytes, bool done)
 {
     const uint64_t epoch = done ? 0 : fence_epoch(&pool->fence);
+    uint64_t other, other_bytes;
     bool look = false;
 
     if (!epoch || fence_one_stream()) {
-        heap_give(cache->tcache, address, bytes);
+        cache_put_small(pool, cache, unit_of(pool, address), address, bytes, &other, &other_bytes);
+        if (other)
+            heap_give(cache->tcache, other, other_bytes);
         return;
     }
     pthread_mutex_lock(&pool->lock);
-    if (ring_put(&pool->small, address, epoch)) {
+    if (ring_put(&pool->small, (struct small_pending){address, bytes, epoch})) {
         pool->small.pending_bytes += bytes;
         look = pool->small.pending_count % LOOK_EVERY == 0;
     }
@@ -209,14 +271,14 @@ static void let_go(struct pool *pool, struct cache *cache, uint64_t address, uin
 int small_free(struct pool *pool, struct cache *cache, uint64_t address, bool done)
 {
     uint64_t word;
-    struct small_unit *unit = small_find(pool, address, &word);
+    struct mark *unit = small_find(pool, address, &word);
 
     if (!unit)
         return word ? -EINVAL : -ENOENT;
     const uint64_t bytes = rounded(unit);
     const uint16_t tag = atomic_load_explicit(&unit->tag, memory_order_relaxed);
-    const bool pinned = (word & CACHE_STATE) == CACHE_PINNED;
-    if (!atomic_compare_exchange_strong(&unit->word, &word, pinned ? CACHE_BUSY : 0))
+    const bool pinned = (word & MARK_STATE) == MARK_PINNED;
+    if (!atomic_compare_exchange_strong(&unit->word, &word, pinned ? MARK_BUSY : 0))
         return -EINVAL;
     if (tag)
         tags_remove(tag, bytes);
@@ -231,7 +293,7 @@ int small_free(struct pool *pool, struct cache *cache, uint64_t address, bool do
 void small_reclaim(struct pool *pool, struct cache *cache, uint64_t reached)
 {
     struct small *small = &pool->small;
-    uint64_t batch[BATCH];
+    struct small_pending batch[BATCH];
     unsigned count;
 
     do {
@@ -243,14 +305,14 @@ void small_reclaim(struct pool *pool, struct cache *cache, uint64_t reached)
 
             if (oldest->epoch > reached)
                 break;
-            batch[count++] = oldest->address;
-            small->pending_bytes -= rounded(unit_of(pool, oldest->address));
+            batch[count++] = *oldest;
+            small->pending_bytes -= oldest->bytes;
             small->pending_first++;
             small->pending_count--;
         }
         pthread_mutex_unlock(&pool->lock);
         for (unsigned i = 0; i < count; i++)
-            heap_give(cache->tcache, batch[i], rounded(unit_of(pool, batch[i])));
+            heap_give(cache->tcache, batch[i].address, batch[i].bytes);
     } while (count == BATCH);
 }
 
@@ -261,7 +323,7 @@ bool small_settle(struct pool *pool, struct cache *cache)
     if (atomic_load(&pool->small.pending_count))
         fence_wait(&pool->fence, FENCE_NOW);
     small_reclaim(pool, cache, fence_reached(&pool->fence));
-    heap_tcache_flush(cache->tcache);
+    cache_flush_small(pool);
     return atomic_load(&pool->small.extent_bytes) < before;
 }
 
@@ -270,11 +332,11 @@ bool small_settle(struct pool *pool, struct cache *cache)
 int small_pin(struct pool *pool, uint64_t address)
 {
     uint64_t word;
-    struct small_unit *unit = small_find(pool, address, &word);
+    struct mark *unit = small_find(pool, address, &word);
 
     if (!unit)
         return word ? -EINVAL : -ENOENT;
-    if (unit->pins == UINT8_MAX || !atomic_compare_exchange_strong(&unit->word, &word, word | CACHE_PINNED))
+    if (!atomic_compare_exchange_strong(&unit->word, &word, word | MARK_PINNED))
         return -EINVAL;
     unit->pins++;
     return 0;
@@ -282,22 +344,22 @@ int small_pin(struct pool *pool, uint64_t address)
 
 int small_unpin(struct pool *pool, uint64_t address)
 {
-    struct small_unit *unit = unit_of(pool, address);
+    struct mark *unit = unit_of(pool, address);
 
     if (!unit || !unit->pins)
         return -ENOENT;
     if (--unit->pins)
         return 0;
     uint64_t word = atomic_load(&unit->word);
-    if (word == CACHE_BUSY)
+    if (word == MARK_BUSY)
         return 1;
-    atomic_compare_exchange_strong(&unit->word, &word, (word & ~(uint64_t)CACHE_STATE) | CACHE_LIVE);
+    atomic_compare_exchange_strong(&unit->word, &word, (word & ~(uint64_t)MARK_STATE) | MARK_LIVE);
     return 0;
 }
 
 void small_free_pinned(struct pool *pool, struct cache *cache, uint64_t address)
 {
-    struct small_unit *unit = unit_of(pool, address);
+    struct mark *unit = unit_of(pool, address);
     const uint64_t bytes = rounded(unit);
 
     atomic_store(&unit->word, 0);

@@ -16,26 +16,34 @@
 struct pool;
 struct pool_block;
 
-struct small_unit {
-    _Atomic uint64_t word;
-    _Atomic uint32_t asked;
-    _Atomic uint16_t tag;
-    _Atomic uint8_t sync_memops;
-    uint8_t pins; /* guarded by the pool's lock */
-};
-
 /* A free that must wait for work. */
 struct small_pending {
-    uint64_t address, epoch;
+    uint64_t address, bytes, epoch;
+};
+
+#define SMALL_PAGE_UNITS (RANGES_PAGE / RANGES_UNIT)
+#define SMALL_PIECE      4096 /* extents are multiples of this */
+#define SMALL_PIECES     (RANGES_PAGE / SMALL_PIECE)
+
+/* What is known of a page of the address space in which extents are, or were. Made under the pool's lock, and
+ * never taken away while the pool lives. */
+struct small_page {
+    /* guarded by the pool's lock */
+    struct range *range;     /* NULL: no extents here now */
+    struct small_page *next; /* of those with extents */
+    unsigned taken;          /* pieces */
+    uint64_t pieces[SMALL_PIECES / 64];
+    struct mark marks[SMALL_PAGE_UNITS]; /* of the blocks that begin at each unit */
 };
 
 struct small {
     bool on;
     unsigned arena;
     struct heap_source source;
-    _Atomic(struct small_unit *) *pages; /* by page of the pool's address space; made under the pool's lock */
+    _Atomic(struct small_page *) *pages;          /* by page of the pool's address space */
     _Atomic uint64_t extent_bytes, pending_count; /* written under the pool's lock */
     /* guarded by the pool's lock */
+    struct small_page *first;      /* with extents */
     struct small_pending *pending; /* a ring, oldest first */
     uint64_t pending_first, pending_capacity, pending_bytes;
 };
@@ -53,9 +61,9 @@ static inline bool small_fits(uint64_t size)
 bool small_take(struct pool *pool, struct cache *cache, uint64_t asked, uint64_t size, uint64_t *address);
 
 /* What an address is: the unit of a live block that begins there, or NULL. *word is its word. */
-struct small_unit *small_find(struct pool *pool, uint64_t address, uint64_t *word);
+struct mark *small_find(struct pool *pool, uint64_t address, uint64_t *word);
 /* The same for the block around an address; *start is its beginning. */
-struct small_unit *small_around(struct pool *pool, uint64_t address, uint64_t *start, uint64_t *word);
+struct mark *small_around(struct pool *pool, uint64_t address, uint64_t *start, uint64_t *word);
 
 /* 0; -EINVAL if no live block begins there; -ENOENT if it is none of ours at all. */
 int small_free(struct pool *pool, struct cache *cache, uint64_t address, bool done);
