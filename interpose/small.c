@@ -360,8 +360,10 @@ int small_unpin(struct pool *pool, uint64_t address)
 void small_free_pinned(struct pool *pool, struct cache *cache, uint64_t address)
 {
     struct mark *unit = unit_of(pool, address);
-    const uint64_t bytes = rounded(unit);
 
+    if (!unit)
+        return;
+    const uint64_t bytes = rounded(unit);
     atomic_store(&unit->word, 0);
     let_go(pool, cache, address, bytes, false);
 }
