@@ -13,7 +13,7 @@ typedef int (*ops_cpu_launch_fn)(ops_stream stream, void (*fn)(void *arg), void 
 int ops_cpu_open(ops_cpu_launch_fn launch, struct ops **out);
 
 /* The reference of each operation, run at once in the calling thread: cpu_gemm, cpu_sgd, ... */
-#define OPS_DECLARE_REFERENCE(name) void cpu_##name(const struct op_##name *args);
+#define OPS_DECLARE_REFERENCE(name) __attribute__((weak)) void cpu_##name(const struct op_##name *args);
 OPS_LIST(OPS_DECLARE_REFERENCE)
 #undef OPS_DECLARE_REFERENCE
 

@@ -6,7 +6,7 @@
 
 #include "ops.h"
 
-#define OPS_DECLARE_KERNEL(name) int cuda_##name(ops_stream stream, const struct op_##name *args);
+#define OPS_DECLARE_KERNEL(name) __attribute__((weak)) int cuda_##name(ops_stream stream, const struct op_##name *args);
 OPS_LIST(OPS_DECLARE_KERNEL)
 #undef OPS_DECLARE_KERNEL
 
