@@ -7,13 +7,13 @@
 
 static enum status print_result(const struct options *options, const struct train_result *result)
 {
-    int length;
-    const char *alloc = options_alloc_name((enum alloc_mode)options->alloc, &length);
+    char alloc[16];
 
     /* Nine digits give a float back exactly: two runs can be compared by the bits of their losses. */
-    printf("loss_first=%.9g loss_last=%.9g steps=%llu step_ms=%.3f peak_bytes=%zu alloc=%.*s device=%s\n",
+    printf("loss_first=%.9g loss_last=%.9g steps=%llu step_ms=%.3f peak_bytes=%zu alloc=%s device=%s\n",
            (double)result->loss_first, (double)result->loss_last, (unsigned long long)options->steps,
-           result->step_ms, result->peak_bytes, length, alloc, result->device);
+           result->step_ms, result->peak_bytes, options_choice("alloc", options->alloc, alloc, sizeof(alloc)),
+           result->device);
     return fflush(stdout) ? status_fail(STATUS_FAILED, "the result could not be written") : STATUS_OK;
 }
 
