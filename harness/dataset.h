@@ -20,6 +20,11 @@ enum data_format { DATA_AUTO, DATA_SYNTHETIC, DATA_IDX, DATA_CIFAR, DATA_FOLDER,
 
 enum data_split { DATA_TRAIN, DATA_VALIDATION, DATA_SPLITS };
 
+/* A file or record that cannot be read or decoded: skip names it once on stderr and goes on (in training
+ * another sample takes its place; in validation its label is -1, which counts for nothing), refuse ends the
+ * run. */
+enum data_corrupt { CORRUPT_SKIP, CORRUPT_REFUSE };
+
 enum { DATA_MAX_CHANNELS = 4, DATA_MAX_SIDE = 4096 };
 
 /* What a model must know of its data. */
@@ -47,6 +52,7 @@ struct data_config {
     uint64_t samples;  /* synthetic: of an epoch (60,000); a sixth as many for validation */
     double validation; /* folder without split, text: fraction for validation (0.1) */
     uint64_t seed;     /* synthetic data, and which files are for validation */
+    enum data_corrupt corrupt;
 };
 
 struct dataset;

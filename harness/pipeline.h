@@ -19,10 +19,6 @@
  * has bytes and crops), or here (it then has floats). */
 enum pipeline_prepare { PREPARE_GPU, PREPARE_CPU };
 
-/* A file that cannot be read or decoded: skip names it once on stderr and goes on (in training another sample
- * takes its place, in validation its label is -1, which counts for nothing), refuse ends the run. */
-enum pipeline_corrupt { CORRUPT_SKIP, CORRUPT_REFUSE };
-
 /* What a batch holds; what does not apply is NULL. All of it lies in one block of pinned memory. */
 struct batch {
     uint64_t number;        /* of this pipeline, from 0 */
@@ -51,7 +47,6 @@ struct pipeline_config {
     bool augment; /* random cuts and mirrors */
     bool once;    /* a single pass in order, then the end; else for ever */
     enum pipeline_prepare prepare;
-    enum pipeline_corrupt corrupt;
     uint64_t shuffle; /* samples that are mixed with each other: 0 none, UINT64_MAX all */
     int workers;      /* threads (0: one per processor, at most 16) */
     int prefetch;     /* batches filled ahead (0: 2) */
