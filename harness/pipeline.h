@@ -71,6 +71,7 @@ struct pipeline_stats {
     size_t cache_bytes;
     size_t buffer_bytes; /* of all batch buffers */
     int workers, prefetch;
+    int slots;           /* batch buffers */
     double wait_seconds; /* the consumer waited for data */
 };
 
@@ -91,7 +92,7 @@ void pipeline_release(struct pipeline *pipeline, struct batch *batch);
 /* How much pipeline_next has given out, and going there: batches filled ahead are dropped. Batches that are
  * out stay valid. */
 void pipeline_tell(struct pipeline *pipeline, struct pipeline_position *position);
-enum status pipeline_seek(struct pipeline *pipeline, const struct pipeline_position *position);
+void pipeline_seek(struct pipeline *pipeline, const struct pipeline_position *position);
 
 void pipeline_get_stats(struct pipeline *pipeline, struct pipeline_stats *stats);
 
