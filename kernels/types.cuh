@@ -95,6 +95,60 @@ template <class... P> static inline bool cuda_aligned(size_t row_bytes, P... poi
     return all % CUDA_PACK_BYTES == 0;
 }
 
+/* Elements that a thread of the plain kernels treats together, as floats: one or two packs. */
+enum { CUDA_GROUP = 8 };
+
+/* v = elements [at, at + CUDA_GROUP) of an array of count; what is beyond reads as 0. packed: cuda_aligned()
+ * of the array, and at is a multiple of the group. */
+template <class T>
+static __device__ __forceinline__ void read_group(float (&v)[CUDA_GROUP], const T *from, size_t at,
+                                                  size_t count, bool packed)
+{
+    if (packed && at + CUDA_GROUP <= count) {
+#pragma unroll
+        for (int j = 0; j < CUDA_GROUP; j += pack<T>::size) {
+            pack<T> p = load_pack(from + at + j);
+
+#pragma unroll
+            for (int i = 0; i < pack<T>::size; i++)
+                v[j + i] = to_float(p.v[i]);
+        }
+    } else {
+#pragma unroll
+        for (int i = 0; i < CUDA_GROUP; i++)
+            v[i] = at + i < count ? to_float(from[at + i]) : 0.0f;
+    }
+}
+
+template <class T>
+static __device__ __forceinline__ void write_group(T *to, const float (&v)[CUDA_GROUP], size_t at,
+                                                   size_t count, bool packed)
+{
+    if (packed && at + CUDA_GROUP <= count) {
+#pragma unroll
+        for (int j = 0; j < CUDA_GROUP; j += pack<T>::size) {
+            pack<T> p;
+
+#pragma unroll
+            for (int i = 0; i < pack<T>::size; i++)
+                p.v[i] = from_float<T>(v[j + i]);
+            store_pack(to + at + j, p);
+        }
+    } else {
+#pragma unroll
+        for (int i = 0; i < CUDA_GROUP; i++) {
+            if (at + i < count)
+                to[at + i] = from_float<T>(v[i]);
+        }
+    }
+}
+
+/* Groups for count elements. */
+static inline size_t cuda_groups(size_t count)
+{
+    return (count + CUDA_GROUP - 1) / CUDA_GROUP;
+}
+
 static __device__ __forceinline__ float warp_sum(float v)
 {
 #pragma unroll
