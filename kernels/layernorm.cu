@@ -209,7 +209,7 @@ template <class T, int GROUPS>
 static __global__ void __launch_bounds__(WARPS *CUDA_WARP)
     backward_narrow_kernel(struct op_layernorm_backward args, float *partial, bool packed)
 {
-    extern __shared__ float all[];
+    extern __shared__ float layernorm_shared[];
     int warp = threadIdx.x / CUDA_WARP, lane = threadIdx.x % CUDA_WARP;
     float dgamma[GROUPS][CUDA_GROUP] = {}, dbeta[GROUPS][CUDA_GROUP] = {};
 
@@ -257,20 +257,20 @@ static __global__ void __launch_bounds__(WARPS *CUDA_WARP)
             int col = k * WARP_STEP + lane * CUDA_GROUP + i;
 
             if (col < args.cols)
-                all[warp * args.cols + col] = dgamma[k][i];
+                layernorm_shared[warp * args.cols + col] = dgamma[k][i];
         }
     }
-    put_parameters(all, args.cols, out_gamma, accumulate);
+    put_parameters(layernorm_shared, args.cols, out_gamma, accumulate);
 #pragma unroll
     for (int k = 0; k < GROUPS; k++) {
         for (int i = 0; i < CUDA_GROUP; i++) {
             int col = k * WARP_STEP + lane * CUDA_GROUP + i;
 
             if (col < args.cols)
-                all[warp * args.cols + col] = dbeta[k][i];
+                layernorm_shared[warp * args.cols + col] = dbeta[k][i];
         }
     }
-    put_parameters(all, args.cols, out_beta, accumulate);
+    put_parameters(layernorm_shared, args.cols, out_beta, accumulate);
 }
 
 /* dgamma and dbeta of chunk blockIdx.y of the rows; see bias_act.cu for the scheme. */

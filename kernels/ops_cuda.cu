@@ -60,7 +60,7 @@ extern "C" __attribute__((visibility("default"))) int ops_cuda_open(size_t table
 #undef CUDA_ENTRY
     };
     status = read_device(cuda);
-    if (!status && cuda_gemm_open)
+    if (!status)
         status = cuda_gemm_open(cuda, &cuda->gemm);
     if (!status && cuda_conv_open)
         status = cuda_conv_open(cuda, &cuda->conv);

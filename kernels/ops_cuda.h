@@ -28,8 +28,8 @@ OPS_LIST(OPS_DECLARE_KERNEL)
 #undef OPS_DECLARE_KERNEL
 
 /* 0 and the state of a family, or an error number. They allocate host memory only. */
-__attribute__((weak)) int cuda_gemm_open(struct cuda_ops *ops, struct cuda_gemm **out);
-__attribute__((weak)) void cuda_gemm_close(struct cuda_gemm *gemm);
+int cuda_gemm_open(struct cuda_ops *ops, struct cuda_gemm **out);
+void cuda_gemm_close(struct cuda_gemm *gemm);
 __attribute__((weak)) int cuda_conv_open(struct cuda_ops *ops, struct cuda_conv **out);
 __attribute__((weak)) void cuda_conv_close(struct cuda_conv *conv);
 
