@@ -29,8 +29,8 @@ enum schedule_name { SCHEDULE_CONSTANT, SCHEDULE_COSINE, SCHEDULE_STEP };
 enum pair_mode { PAIR_INTERLEAVED, PAIR_STREAMS, PAIR_THREADS };
 enum pair_memory { PAIR_SHARED, PAIR_PRIVATE };
 enum quantize_mode { QUANTIZE_NONE, QUANTIZE_INT8 };
-enum preprocess { PREPROCESS_NONE, PREPROCESS_GPU, PREPROCESS_CPU };
-enum corrupt_policy { CORRUPT_REFUSE, CORRUPT_SKIP };
+enum augment { AUGMENT_OFF, AUGMENT_GPU, AUGMENT_CPU };
+enum preprocess { PREPROCESS_GPU, PREPROCESS_CPU };
 
 struct option_list {
     uint64_t count;
@@ -76,9 +76,11 @@ struct options {
     struct option_pair pair;
     uint64_t pair_mode, pair_memory;
     const char *replicas;
-    /* data */
+    /* data; format and corrupt are enums of dataset.h and pipeline.h */
     const char *data;
-    uint64_t augment, val_preprocess, val_image, workers, prefetch, data_memory, corrupt;
+    uint64_t format, augment, val_preprocess, raw, samples, shuffle, workers, prefetch;
+    double validation;
+    uint64_t data_budget, data_cache, corrupt;
     /* the rest */
     uint64_t device;
     uint64_t report_every;

@@ -97,9 +97,9 @@ static void test_bad_values_are_refused(void)
 
 static void test_sizes_have_units(void)
 {
-    TEST_ASSERT_EQUAL_INT(STATUS_OK, PARSE("--budget=3G", "--data-memory=512K"));
+    TEST_ASSERT_EQUAL_INT(STATUS_OK, PARSE("--budget=3G", "--data-cache=512K"));
     TEST_ASSERT_EQUAL_UINT64(3ull << 30, options.budget);
-    TEST_ASSERT_EQUAL_UINT64(512 << 10, options.data_memory);
+    TEST_ASSERT_EQUAL_UINT64(512 << 10, options.data_cache);
     TEST_ASSERT_EQUAL_INT(STATUS_OK, PARSE("--budget=77"));
     TEST_ASSERT_EQUAL_UINT64(77, options.budget);
     TEST_ASSERT_EQUAL_INT(STATUS_USAGE, PARSE("--budget=3X"));

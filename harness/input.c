@@ -1,0 +1,203 @@
+/* From pinned batches to what the model reads. See input.h. */
+#include "input.h"
+
+#include <string.h>
+
+enum status input_open(struct input *input, struct model *model, struct dataset *dataset,
+                       const struct pipeline_config *config)
+{
+    memset(input, 0, sizeof(*input));
+    input->model = model;
+    input->spec = dataset_spec(dataset);
+    input->prepared_on_host = config->prepare == PREPARE_CPU || input->spec->kind == DATA_FLOATS;
+    input->shards = config->shards ? config->shards : 1;
+    return feed_open(&input->feed, dataset, config);
+}
+
+static void drop_set(struct input *input, struct input_set *set)
+{
+    struct tensor *all[] = {&set->raw,    &set->raw_target, &set->crops, &set->labels,
+                            &set->tokens, &set->x,          &set->target};
+
+    for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
+        mem_drop(input->model->mem, all[i]);
+}
+
+void input_drop(struct input *input)
+{
+    for (int i = 0; i < INPUT_SETS; i++)
+        drop_set(input, &input->set[i]);
+    input->ahead = false;
+}
+
+void input_close(struct input *input)
+{
+    if (input->feed)
+        feed_close(input->feed);
+    if (input->model)
+        input_drop(input);
+    memset(input, 0, sizeof(*input));
+}
+
+static enum status copy(struct input *input, struct tensor *to, const void *from, size_t bytes)
+{
+    enum status status;
+
+    if (!from)
+        return STATUS_OK;
+    status = mem_need(input->model->mem, to, bytes, MEM_INPUT);
+    return status ? status : feed_copy(input->feed, to->data, from, bytes);
+}
+
+/* Takes the first `length` tokens of each sample, side by side. */
+static void shorten(int32_t *tokens, size_t count, int from, int length)
+{
+    for (size_t i = 1; i < count && length < from; i++)
+        memmove(tokens + i * (size_t)length, tokens + i * (size_t)from, (size_t)length * sizeof(*tokens));
+}
+
+static enum status copy_batch(struct input *input, struct input_set *set, struct batch *batch)
+{
+    const struct data_spec *spec = input->spec;
+    size_t labels = set->count * (batch->tokens ? (size_t)set->length : 1) * sizeof(int32_t);
+    size_t bytes = set->count * (size_t)spec->raw_h * (size_t)spec->raw_w * (size_t)spec->c;
+    size_t floats = set->count * (size_t)spec->h * (size_t)spec->w * (size_t)spec->c * sizeof(float);
+    enum status status = STATUS_OK;
+
+    if (batch->tokens) {
+        shorten(batch->tokens, set->count, spec->length, set->length);
+        shorten(batch->labels, set->count, spec->length, set->length);
+    }
+    status = copy(input, &set->labels, batch->labels, labels);
+    if (!status)
+        status = copy(input, &set->tokens, batch->tokens, labels);
+    if (!status)
+        status = copy(input, &set->crops, batch->crops, set->count * sizeof(*batch->crops));
+    if (!status)
+        status = batch->bytes ? copy(input, &set->raw, batch->bytes, bytes)
+                              : copy(input, &set->raw, batch->floats, floats);
+    if (!status)
+        status = batch->target_bytes ? copy(input, &set->raw_target, batch->target_bytes, bytes)
+                                     : copy(input, &set->raw_target, batch->target_floats, floats);
+    return status;
+}
+
+enum status input_prefetch(struct input *input, const struct input_part *part)
+{
+    struct input_set *set = &input->set[input->given % INPUT_SETS];
+    struct batch *batch = NULL;
+    enum status status;
+
+    if (input->ahead)
+        return STATUS_OK;
+    status = feed_next(input->feed, &batch);
+    if (status)
+        return status;
+    input->ahead = true;
+    set->count = set->whole = 0;
+    if (!batch)
+        return STATUS_OK;
+    set->whole = batch->count * input->shards;
+    set->count = part->count && part->count < batch->count ? part->count : batch->count;
+    set->length = part->length && part->length < input->spec->length ? part->length : input->spec->length;
+    status = feed_begin(input->feed, input->model->device->stream);
+    if (!status)
+        status = copy_batch(input, set, batch);
+    if (status) {
+        set->count = 0;
+        feed_end(input->feed, batch, input->model->device->stream);
+        return status;
+    }
+    return feed_end(input->feed, batch, input->model->device->stream);
+}
+
+enum status input_take(struct input *input, struct input_set **set)
+{
+    struct input_set *next = &input->set[input->given % INPUT_SETS];
+
+    if (!input->ahead)
+        return status_fail(STATUS_FAILED, "no batch was asked for");
+    input->given++;
+    input->ahead = false;
+    *set = next->count ? next : NULL;
+    return STATUS_OK;
+}
+
+/* One picture: bytes are cut and normalized, floats are cast unless the model reads floats. */
+static enum status prepare(struct input *input, struct input_set *set, struct tensor *raw, struct tensor *x,
+                           const void **out)
+{
+    const struct data_spec *spec = input->spec;
+    struct model *model = input->model;
+    size_t count = set->count * (size_t)spec->h * (size_t)spec->w * (size_t)spec->c;
+    struct op_image_prepare picture = {.x = raw->data,
+                                       .crops = set->crops.data,
+                                       .type = model->type,
+                                       .n = (int)set->count,
+                                       .h = spec->raw_h,
+                                       .w = spec->raw_w,
+                                       .c = spec->c,
+                                       .oh = spec->h,
+                                       .ow = spec->w};
+    enum status status;
+
+    *out = raw->data;
+    if (input->prepared_on_host && model->type == OPS_F32)
+        return STATUS_OK;
+    status = mem_need(model->mem, x, count * ops_type_bytes(model->type), MEM_INPUT);
+    *out = x->data;
+    if (status)
+        return status;
+    if (input->prepared_on_host)
+        return MODEL_OP(model, cast, .x = raw->data, .out = x->data, .x_type = OPS_F32,
+                        .out_type = model->type, .count = count);
+    picture.out = x->data;
+    memcpy(picture.mean, spec->mean, sizeof(picture.mean));
+    memcpy(picture.deviation, spec->deviation, sizeof(picture.deviation));
+    return device_status(model->device->ops->image_prepare(model->device->ops, model->device->stream, &picture),
+                         "image_prepare");
+}
+
+enum status input_prepare(struct input *input, struct input_set *set, struct model_targets *targets)
+{
+    struct model *model = input->model;
+    const void *x = NULL;
+    enum status status = STATUS_OK;
+
+    *targets = (struct model_targets){.labels = set->labels.data};
+    model->n = (int)set->count;
+    model->length = set->length;
+    if (input->spec->kind == DATA_TOKENS) {
+        model->tokens = set->tokens.data;
+        return STATUS_OK;
+    }
+    status = prepare(input, set, &set->raw, &set->x, &x);
+    if (!status && set->raw_target.data)
+        status = prepare(input, set, &set->raw_target, &set->target, &targets->picture);
+    model->values[model->input].data.data = (void *)(uintptr_t)x;
+    return status;
+}
+
+enum status input_done(struct input *input, struct input_set *set)
+{
+    struct tensor *all[] = {&set->raw,    &set->raw_target, &set->crops, &set->labels,
+                            &set->tokens, &set->x,          &set->target};
+    enum status status = STATUS_OK;
+
+    for (size_t i = 0; i < sizeof(all) / sizeof(all[0]) && !status; i++)
+        status = mem_done(input->model->mem, all[i]);
+    return status;
+}
+
+void input_tell(struct input *input, struct pipeline_position *position)
+{
+    pipeline_tell(feed_pipeline(input->feed), position);
+    if (input->ahead)
+        position->samples -= input->set[input->given % INPUT_SETS].whole;
+}
+
+enum status input_seek(struct input *input, const struct pipeline_position *position)
+{
+    input->ahead = false;
+    return pipeline_seek(feed_pipeline(input->feed), position);
+}
