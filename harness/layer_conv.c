@@ -25,11 +25,10 @@ static struct ops_conv conv_shape(const struct model *model, const struct layer 
 
 static enum status conv_forward(struct model *model, struct layer *layer)
 {
-    return MODEL_OP(model, conv_forward, .shape = conv_shape(model, layer),
-                    .x = model->values[layer->in[X]].data.data,
-                    .w = param_read(&model->params[layer->param[WEIGHT]]),
-                    .y = model->values[layer->out[Y]].data.data, .workspace = model->workspace.data,
-                    .workspace_bytes = model->workspace.bytes);
+    return MODEL_OP(
+        model, conv_forward, .shape = conv_shape(model, layer), .x = model->values[layer->in[X]].data.data,
+        .w = param_read(&model->params[layer->param[WEIGHT]]), .y = model->values[layer->out[Y]].data.data,
+        .workspace = model->workspace.data, .workspace_bytes = model->workspace.bytes);
 }
 
 static enum status conv_backward(struct model *model, struct layer *layer)
@@ -39,14 +38,13 @@ static enum status conv_backward(struct model *model, struct layer *layer)
     struct grad_target dx = {0};
     float *dw = NULL;
     int accumulate = 0;
-    enum status status =
-        param_grad(&model->params[layer->param[WEIGHT]], model->mem, &dw, &accumulate);
+    enum status status = param_grad(&model->params[layer->param[WEIGHT]], model->mem, &dw, &accumulate);
 
     if (!status)
-        status = MODEL_OP(model, conv_backward_filter, .shape = shape,
-                          .x = model->values[layer->in[X]].data.data, .dy = dy, .dw = dw,
-                          .accumulate = accumulate, .workspace = model->workspace.data,
-                          .workspace_bytes = model->workspace.bytes);
+        status =
+            MODEL_OP(model, conv_backward_filter, .shape = shape, .x = model->values[layer->in[X]].data.data,
+                     .dy = dy, .dw = dw, .accumulate = accumulate, .workspace = model->workspace.data,
+                     .workspace_bytes = model->workspace.bytes);
     if (!status)
         status = model_grad_begin(model, layer->in[X], true, &dx);
     if (!status && dx.data)
@@ -69,14 +67,8 @@ int layer_conv(struct model *model, int x, int filters, int size, int stride, in
     struct layer *layer = model_begin_layer(model, &conv_type, x, NO_VALUE);
 
     layer->param[WEIGHT] = weight;
-    layer->conv = (struct ops_conv){.h = in.h,
-                                    .w = in.w,
-                                    .c = in.c,
-                                    .k = filters,
-                                    .r = size,
-                                    .s = size,
-                                    .stride = stride,
-                                    .pad = pad};
+    layer->conv = (struct ops_conv){
+        .h = in.h, .w = in.w, .c = in.c, .k = filters, .r = size, .s = size, .stride = stride, .pad = pad};
     layer->reads_in[X] = true;
     layer->out[Y] = model_add_value(model, (in.h + 2 * pad - size) / stride + 1,
                                     (in.w + 2 * pad - size) / stride + 1, filters, false);
@@ -102,17 +94,16 @@ static enum status bias_backward(struct model *model, struct layer *layer)
     int accumulate = 0;
     const void *dy = y->grad->data;
     bool in_place = model_grad_pass(model, layer->out[Y], layer->in[X]);
-    enum status status =
-        param_grad(&model->params[layer->param[WEIGHT]], model->mem, &dbias, &accumulate);
+    enum status status = param_grad(&model->params[layer->param[WEIGHT]], model->mem, &dbias, &accumulate);
 
     if (!status && !in_place)
         status = model_grad_begin(model, layer->in[X], false, &dx);
     if (!status)
-        status = MODEL_OP(model, bias_act_backward, .dy = dy, .saved = y->data.data,
-                          .dx = in_place ? y->grad->data : dx.data, .dbias = dbias, .type = model->type,
-                          .act = layer->act, .rows = model_rows(model, y), .cols = y->c,
-                          .accumulate = accumulate, .workspace = model->workspace.data,
-                          .workspace_bytes = model->workspace.bytes);
+        status =
+            MODEL_OP(model, bias_act_backward, .dy = dy, .saved = y->data.data,
+                     .dx = in_place ? y->grad->data : dx.data, .dbias = dbias, .type = model->type,
+                     .act = layer->act, .rows = model_rows(model, y), .cols = y->c, .accumulate = accumulate,
+                     .workspace = model->workspace.data, .workspace_bytes = model->workspace.bytes);
     return status || in_place ? status : model_grad_end(model, &dx);
 }
 
@@ -175,13 +166,13 @@ static enum status norm_backward(struct model *model, struct layer *layer)
     if (!status && layer->in[RESIDUAL] != NO_VALUE)
         status = model_grad_begin(model, layer->in[RESIDUAL], false, &residual);
     if (!status)
-        status = MODEL_OP(model, batchnorm_backward, .dy = dy, .x = model->values[layer->in[X]].data.data,
-                          .y = y->data.data, .dx = in_place ? y->grad->data : dx.data,
-                          .dresidual = residual.data, .gamma = model->params[layer->param[GAMMA]].weight.data,
-                          .mean = layer->saved[MEAN].data, .rstd = layer->saved[RSTD].data, .dgamma = dgamma,
-                          .dbeta = dbeta, .type = model->type, .act = layer->act,
-                          .rows = model_rows(model, y), .cols = y->c, .accumulate = accumulate,
-                          .workspace = model->workspace.data, .workspace_bytes = model->workspace.bytes);
+        status =
+            MODEL_OP(model, batchnorm_backward, .dy = dy, .x = model->values[layer->in[X]].data.data,
+                     .y = y->data.data, .dx = in_place ? y->grad->data : dx.data, .dresidual = residual.data,
+                     .gamma = model->params[layer->param[GAMMA]].weight.data, .mean = layer->saved[MEAN].data,
+                     .rstd = layer->saved[RSTD].data, .dgamma = dgamma, .dbeta = dbeta, .type = model->type,
+                     .act = layer->act, .rows = model_rows(model, y), .cols = y->c, .accumulate = accumulate,
+                     .workspace = model->workspace.data, .workspace_bytes = model->workspace.bytes);
     if (!status && !in_place)
         status = model_grad_end(model, &dx);
     return status || layer->in[RESIDUAL] == NO_VALUE ? status : model_grad_end(model, &residual);
@@ -192,8 +183,7 @@ static const struct layer_type norm_type = {"batchnorm", norm_forward, norm_back
 int layer_batchnorm(struct model *model, int x, int residual, enum ops_act act, float gamma)
 {
     const struct value in = model->build_status ? (struct value){0} : model->values[x];
-    int first =
-        model_add_param(model, 1, in.c, &(struct param_init){.value = gamma, .plain = true});
+    int first = model_add_param(model, 1, in.c, &(struct param_init){.value = gamma, .plain = true});
     struct layer *layer;
 
     model_add_param(model, 1, in.c, &(struct param_init){.value = 0.0f, .plain = true});

@@ -23,14 +23,14 @@ static enum status forward(struct model *model, struct layer *layer)
 {
     const struct value *y = &model->values[layer->out[Y]];
     int bias = layer->param[BIAS];
-    enum status status = MODEL_OP(
-        model, gemm, .a = model->values[layer->in[X]].data.data,
-        .b = param_read(&model->params[layer->param[WEIGHT]]), .c = y->data.data,
-        .bias = bias == NO_VALUE ? NULL : param_read(&model->params[bias]),
-        .aux = layer->out[AUX] == NO_VALUE ? NULL : model->values[layer->out[AUX]].data.data,
-        .type = model->type, .c_type = model->type, .act = layer->act, .m = rows_of(model, layer), .n = y->c,
-        .k = layer->features, .trans_b = 1, .alpha = 1.0f, .tf32 = model->tf32,
-        .workspace = model->workspace.data, .workspace_bytes = model->workspace.bytes);
+    enum status status =
+        MODEL_OP(model, gemm, .a = model->values[layer->in[X]].data.data,
+                 .b = param_read(&model->params[layer->param[WEIGHT]]), .c = y->data.data,
+                 .bias = bias == NO_VALUE ? NULL : param_read(&model->params[bias]),
+                 .aux = layer->out[AUX] == NO_VALUE ? NULL : model->values[layer->out[AUX]].data.data,
+                 .type = model->type, .c_type = model->type, .act = layer->act, .m = rows_of(model, layer),
+                 .n = y->c, .k = layer->features, .trans_b = 1, .alpha = 1.0f, .tf32 = model->tf32,
+                 .workspace = model->workspace.data, .workspace_bytes = model->workspace.bytes);
 
     if (!status && layer->dropout > 0.0f && model->training)
         status = drop_out(model, layer, y->data.data, y->data.data);
@@ -62,8 +62,8 @@ static enum status before_activation(struct model *model, struct layer *layer, s
     if (status || (!dbias && layer->act == OPS_ACT_NONE))
         return status;
     return MODEL_OP(model, bias_act_backward, .dy = dy,
-                    .saved = layer->act == OPS_ACT_GELU ? model->values[layer->out[AUX]].data.data
-                                                        : y->data.data,
+                    .saved =
+                        layer->act == OPS_ACT_GELU ? model->values[layer->out[AUX]].data.data : y->data.data,
                     .dx = (*g)->data, .dbias = dbias, .type = model->type, .act = layer->act,
                     .rows = rows_of(model, layer), .cols = y->c, .accumulate = accumulate,
                     .workspace = model->workspace.data, .workspace_bytes = model->workspace.bytes);
@@ -74,16 +74,15 @@ static enum status weight_grad(struct model *model, struct layer *layer, const v
     const struct value *y = &model->values[layer->out[Y]];
     float *dw = NULL;
     int accumulate = 0;
-    enum status status =
-        param_grad(&model->params[layer->param[WEIGHT]], model->mem, &dw, &accumulate);
+    enum status status = param_grad(&model->params[layer->param[WEIGHT]], model->mem, &dw, &accumulate);
 
     if (status)
         return status;
     return MODEL_OP(model, gemm, .a = g, .b = model->values[layer->in[X]].data.data, .c = dw,
                     .type = model->type, .c_type = OPS_F32, .m = y->c, .n = layer->features,
-                    .k = rows_of(model, layer), .trans_a = 1, .alpha = 1.0f,
-                    .beta = accumulate ? 1.0f : 0.0f, .tf32 = model->tf32,
-                    .workspace = model->workspace.data, .workspace_bytes = model->workspace.bytes);
+                    .k = rows_of(model, layer), .trans_a = 1, .alpha = 1.0f, .beta = accumulate ? 1.0f : 0.0f,
+                    .tf32 = model->tf32, .workspace = model->workspace.data,
+                    .workspace_bytes = model->workspace.bytes);
 }
 
 static enum status backward(struct model *model, struct layer *layer)

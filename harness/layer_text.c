@@ -119,9 +119,8 @@ static enum status choose_dx(struct model *model, struct layer *layer, struct te
         *dx = y->grad;
     else
         *dx = &layer->saved[DX];
-    return *dx == &layer->saved[DX]
-               ? mem_need(model->mem, *dx, model_value_bytes(model, y), MEM_ACTIVATIONS)
-               : STATUS_OK;
+    return *dx == &layer->saved[DX] ? mem_need(model->mem, *dx, model_value_bytes(model, y), MEM_ACTIVATIONS)
+                                    : STATUS_OK;
 }
 
 /* The normalized sum's gradient is that of x and of the residual alike. */
@@ -159,13 +158,13 @@ static enum status norm_backward(struct model *model, struct layer *layer)
     if (!status)
         status = choose_dx(model, layer, dsum, &dx);
     if (!status)
-        status = MODEL_OP(model, layernorm_backward, .dy = y->grad->data, .dsum = dsum ? dsum->data : NULL,
-                          .x = source->data.data, .dx = dx->data,
-                          .gamma = model->params[layer->param[GAMMA]].weight.data,
-                          .mean = layer->saved[MEAN].data, .rstd = layer->saved[RSTD].data, .dgamma = dgamma,
-                          .dbeta = dbeta, .type = model->type, .rows = model_rows(model, y), .cols = y->c,
-                          .accumulate = accumulate, .workspace = model->workspace.data,
-                          .workspace_bytes = model->workspace.bytes);
+        status =
+            MODEL_OP(model, layernorm_backward, .dy = y->grad->data, .dsum = dsum ? dsum->data : NULL,
+                     .x = source->data.data, .dx = dx->data,
+                     .gamma = model->params[layer->param[GAMMA]].weight.data, .mean = layer->saved[MEAN].data,
+                     .rstd = layer->saved[RSTD].data, .dgamma = dgamma, .dbeta = dbeta, .type = model->type,
+                     .rows = model_rows(model, y), .cols = y->c, .accumulate = accumulate,
+                     .workspace = model->workspace.data, .workspace_bytes = model->workspace.bytes);
     return status ? status : give_dx(model, layer, dsum, dx);
 }
 

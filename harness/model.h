@@ -49,9 +49,9 @@ struct layer {
     bool reads_in[LAYER_INPUTS], reads_out[LAYER_OUTPUTS]; /* backward needs their contents */
     int segment;
     enum ops_act act;
-    struct ops_conv conv;   /* convolutions and pooling; n is the run's */
-    int features;           /* dense: of a row that goes in */
-    bool flat;              /* dense: a sample is one row */
+    struct ops_conv conv; /* convolutions and pooling; n is the run's */
+    int features;         /* dense: of a row that goes in */
+    bool flat;            /* dense: a sample is one row */
     int heads;
     float dropout;
     uint64_t seed;

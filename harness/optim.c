@@ -77,9 +77,8 @@ static enum status open_slots(struct optim *optim)
         status = device_status(cudaMallocHost((void **)&optim->slot[i].table, bytes),
                                "pinned memory for the table of parameters");
         if (!status)
-            status =
-                device_status(cudaEventCreateWithFlags(&optim->slot[i].copied, cudaEventDisableTiming),
-                              "creating an event");
+            status = device_status(cudaEventCreateWithFlags(&optim->slot[i].copied, cudaEventDisableTiming),
+                                   "creating an event");
     }
     return status;
 }
@@ -218,8 +217,8 @@ enum status optim_update(struct optim *optim, bool capturing)
 
     if (!status && (scaled || options->clip > 0.0))
         status = MODEL_OP(model, grad_check, .params = optim->table.data, .scalars = optim->scalars.data,
-                          .count = optim->count, .largest = optim->largest, .workspace = model->workspace.data,
-                          .workspace_bytes = model->workspace.bytes);
+                          .count = optim->count, .largest = optim->largest,
+                          .workspace = model->workspace.data, .workspace_bytes = model->workspace.bytes);
     if (!status)
         status = MODEL_OP(model, step_begin, .scalars = optim->scalars.data, .clip = (float)options->clip,
                           .dynamic = scaled, .growth = SCALE_GROWTH, .beta1 = (float)options->momentum,

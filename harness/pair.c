@@ -38,10 +38,9 @@ static enum status open_half(struct half *half, const struct options *options, i
     if (own_stream)
         status = device_open(&half->own_device, options->device);
     if (!status && own_memory)
-        status = supply_open(&half->own_supply, (enum alloc_mode)options->alloc, half->options.fraction,
-                             budget);
-    return status ? status
-                  : trainer_open(&half->trainer, &half->options, half->device, half->supply, 0, 0);
+        status =
+            supply_open(&half->own_supply, (enum alloc_mode)options->alloc, half->options.fraction, budget);
+    return status ? status : trainer_open(&half->trainer, &half->options, half->device, half->supply, 0, 0);
 }
 
 static enum status run_in_turn(struct half *halves)

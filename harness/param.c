@@ -69,8 +69,7 @@ void param_close(struct param *param, struct mem *mem)
 
 enum status param_grad(struct param *param, struct mem *mem, float **out, int *accumulate)
 {
-    enum status status =
-        mem_need(mem, &param->grad, param_count(param) * sizeof(float), MEM_GRADIENTS);
+    enum status status = mem_need(mem, &param->grad, param_count(param) * sizeof(float), MEM_GRADIENTS);
 
     *out = param->grad.data;
     *accumulate = param->has_grad;

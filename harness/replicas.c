@@ -3,6 +3,5 @@
 
 enum status replicas_run(const struct options *options)
 {
-    return status_fail(STATUS_USAGE, "--replicas=%s: this build of train has no replicas",
-                       options->replicas);
+    return status_fail(STATUS_USAGE, "--replicas=%s: this build of train has no replicas", options->replicas);
 }

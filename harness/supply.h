@@ -60,8 +60,8 @@ void supply_pin(struct supply *supply);
 /* Says on stderr what was asked for and what there was. */
 void supply_explain(struct supply *supply, size_t bytes, const char *kind);
 
-/* From the device itself, within the budget; for caching.c. The error is CUDA's, cudaErrorMemoryAllocation also
- * when the budget is spent. */
+/* From the device itself, within the budget; for caching.c. The error is CUDA's, cudaErrorMemoryAllocation
+ * also when the budget is spent. */
 cudaError_t supply_device_malloc(struct supply *supply, void **out, size_t bytes);
 cudaError_t supply_device_free(struct supply *supply, void *data, size_t bytes);
 

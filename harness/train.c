@@ -13,8 +13,8 @@
 /* Options that do not go together, said before anything is opened. */
 static enum status check_options(const struct options *options)
 {
-    bool fixed = options->alloc == ALLOC_CACHE || options->alloc == ALLOC_ARENA ||
-                 options->alloc == ALLOC_STATIC;
+    bool fixed =
+        options->alloc == ALLOC_CACHE || options->alloc == ALLOC_ARENA || options->alloc == ALLOC_STATIC;
 
     if (options->graph && !fixed)
         return status_fail(STATUS_USAGE, "--graph needs memory that stays where it is: "
@@ -23,14 +23,13 @@ static enum status check_options(const struct options *options)
         return status_fail(STATUS_USAGE, "--graph replays one shape, but --vary changes it every step");
     if (options->save_every && !options->save)
         return status_fail(STATUS_USAGE, "--save-every needs --save=FILE");
-    if (options->pair.given && (options->replicas || options->find_batch || options->auto_accum ||
-                                options->save || options->resume))
+    if (options->pair.given &&
+        (options->replicas || options->find_batch || options->auto_accum || options->save || options->resume))
         return status_fail(STATUS_USAGE,
                            "--pair does not go with --replicas, --find-batch, --auto-accum, --save or "
                            "--resume");
     if (options->replicas && (options->find_batch || options->auto_accum || options->graph))
-        return status_fail(STATUS_USAGE,
-                           "--replicas does not go with --find-batch, --auto-accum or --graph");
+        return status_fail(STATUS_USAGE, "--replicas does not go with --find-batch, --auto-accum or --graph");
     return STATUS_OK;
 }
 

@@ -193,7 +193,8 @@ static enum status run_batch(struct trainer *trainer, struct input_set *set, boo
                           .cols = model->values[model->output].c);
     scale = 1.0f / ((float)model_loss_rows(model) * (float)trainer->options.accumulate);
     if (!status)
-        status = model_backward(model, &targets, scale, scaled ? &optim_scalars(&trainer->optim)->scale : NULL);
+        status =
+            model_backward(model, &targets, scale, scaled ? &optim_scalars(&trainer->optim)->scale : NULL);
     if (!status)
         status = model_end(model);
     if (!status && last && trainer->reduce.run)
@@ -206,8 +207,8 @@ static enum status capture(struct trainer *trainer, struct input_set *set, bool 
 {
     cudaStream_t stream = trainer->device->stream;
     cudaGraph_t graph = NULL;
-    enum status status = device_status(cudaStreamBeginCapture(stream, cudaStreamCaptureModeRelaxed),
-                                       "starting a capture");
+    enum status status =
+        device_status(cudaStreamBeginCapture(stream, cudaStreamCaptureModeRelaxed), "starting a capture");
     enum status ended;
 
     if (status)
@@ -292,8 +293,7 @@ static enum status queue_report(struct trainer *trainer)
 enum status trainer_step(struct trainer *trainer)
 {
     uint64_t parts = trainer->options.accumulate;
-    enum status status =
-        optim_set_rate(&trainer->optim, optim_rate(&trainer->options, trainer->step));
+    enum status status = optim_set_rate(&trainer->optim, optim_rate(&trainer->options, trainer->step));
 
     if (trainer->options.graph) {
         trainer->graph_from = INPUT_SETS * parts;

@@ -132,17 +132,16 @@ static enum status read_totals(struct trainer *trainer, const struct tensor *tot
                                struct trainer_evaluation *evaluation)
 {
     float host[TOTALS] = {0};
-    enum status status = device_status(cudaMemcpyAsync(host, totals->data, sizeof(host),
-                                                       cudaMemcpyDeviceToHost, trainer->device->stream),
-                                       "copying the losses");
+    enum status status = device_status(
+        cudaMemcpyAsync(host, totals->data, sizeof(host), cudaMemcpyDeviceToHost, trainer->device->stream),
+        "copying the losses");
 
     if (!status)
         status = device_status(cudaStreamSynchronize(trainer->device->stream), "waiting for a validation");
     if (host[TOTAL_ROWS] > 0.0f) {
         evaluation->loss = (double)host[TOTAL_LOSS] / (double)host[TOTAL_ROWS];
-        evaluation->accuracy = trainer->model.loss == LOSS_CLASSES
-                                   ? (double)host[TOTAL_RIGHT] / (double)host[TOTAL_ROWS]
-                                   : -1.0;
+        evaluation->accuracy =
+            trainer->model.loss == LOSS_CLASSES ? (double)host[TOTAL_RIGHT] / (double)host[TOTAL_ROWS] : -1.0;
         evaluation->rows = (uint64_t)host[TOTAL_ROWS];
     }
     return status;
@@ -200,13 +199,13 @@ static enum status try_pass(struct trainer *trainer)
     struct model_targets targets;
     /* Two sets of input, each a batch as it comes and as it is prepared. */
     size_t x_bytes = INPUT_SETS * (raw + values * (sizeof(float) + ops_type_bytes(model->type)));
-    enum status status =
-        mem_need(model->mem, &labels, 2 * INPUT_SETS * rows * sizeof(int32_t), MEM_INPUT);
+    enum status status = mem_need(model->mem, &labels, 2 * INPUT_SETS * rows * sizeof(int32_t), MEM_INPUT);
 
     if (!status)
         status = mem_need(model->mem, &x, x_bytes ? x_bytes : 1, MEM_INPUT);
     if (!status)
-        status = MODEL_OP(model, fill, .out = labels.data, .type = OPS_F32, .count = labels.bytes / sizeof(float));
+        status =
+            MODEL_OP(model, fill, .out = labels.data, .type = OPS_F32, .count = labels.bytes / sizeof(float));
     if (!status)
         status = MODEL_OP(model, fill, .out = x.data, .type = OPS_F32, .count = x.bytes / sizeof(float));
     targets = (struct model_targets){.labels = labels.data, .picture = x.data};
