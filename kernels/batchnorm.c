@@ -136,7 +136,7 @@ static void apply_chunk(const struct apply *p, size_t at, int col, int count)
     for (int j = 0; j < count; j++) {
         float v = x[j] * p->scale[col + j] + p->shift[col + j] + (residual ? residual[j] : 0.0f);
 
-        y[j] = a->act == OPS_ACT_RELU && !(v > 0.0f) ? 0.0f : v;
+        y[j] = a->act == OPS_ACT_RELU && v < 0.0f ? 0.0f : v;
     }
     types_write(a->y, a->type, at, count, y);
 }
