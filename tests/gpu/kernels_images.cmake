@@ -1,0 +1,17 @@
+# The operations on images of the CUDA table against the CPU reference (skipped, 77, without a GPU), and how fast they
+# are.
+if(GPUCAP_NVCC AND GPUCAP_CUDART_SHARED)
+  add_library(kernels_mirror STATIC kernels_mirror.c)
+  target_link_libraries(kernels_mirror PUBLIC gpucap_flags gpucap_cuda_headers unity train_ops_cpu
+    ${GPUCAP_CUDART_SHARED} ${CMAKE_DL_LIBS})
+  foreach(test kernels_cuda_conv kernels_cuda_images)
+    gpucap_test(${test} LABEL gpu LIBS kernels_mirror SOURCES ${test}.c)
+  endforeach()
+  add_executable(kernels_speed_images kernels_speed_images.c)
+  target_link_libraries(kernels_speed_images PRIVATE kernels_mirror)
+  foreach(program kernels_cuda_conv kernels_cuda_images kernels_speed_images)
+    # As in train: a simulated runtime in LD_LIBRARY_PATH must be able to come first.
+    target_link_options(${program} PRIVATE -Wl,--enable-new-dtags)
+    add_dependencies(${program} train_cuda)
+  endforeach()
+endif()
