@@ -69,7 +69,7 @@ static enum status find_format(const struct data_config *config, enum data_forma
         return STATUS_OK;
     }
     if (!config->path)
-        return status_fail(STATUS_FAILED, "--dataset=%s needs --data=PATH", formats[*format].name);
+        return status_fail(STATUS_FAILED, "--format=%s needs --data=PATH", formats[*format].name);
     if (*format != DATA_AUTO)
         return STATUS_OK;
     if (stat(config->path, &info))

@@ -106,7 +106,7 @@ static enum status report_bad(struct mapper *mapper, uint64_t index, const char 
     if (first)
         atomic_fetch_add_explicit(&mapper->corrupt, 1, memory_order_relaxed);
     if (mapper->dataset->corrupt == CORRUPT_REFUSE)
-        return status_fail(STATUS_FAILED, "%s (--on-corrupt=skip goes on without it)", message);
+        return status_fail(STATUS_FAILED, "%s (--corrupt=skip goes on without it)", message);
     if (first)
         return status_fail(STATUS_OK, "%s; skipped", message);
     return STATUS_OK;

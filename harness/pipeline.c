@@ -22,6 +22,8 @@ enum {
     MAX_PIECE = 16 /* samples that a worker takes at once */
 };
 
+#define MAX_POSITION (UINT64_MAX / 4) /* far from where the arithmetic of positions would wrap */
+
 static const size_t default_budget = (size_t)1 << 30;
 
 enum slot_state { SLOT_FREE, SLOT_FILLING, SLOT_READY, SLOT_TAKEN };
@@ -380,8 +382,11 @@ void pipeline_tell(struct pipeline *pipeline, struct pipeline_position *position
     pthread_mutex_unlock(&pipeline->lock);
 }
 
-void pipeline_seek(struct pipeline *pipeline, const struct pipeline_position *position)
+enum status pipeline_seek(struct pipeline *pipeline, const struct pipeline_position *position)
 {
+    if (position->samples > MAX_POSITION)
+        return status_fail(STATUS_FAILED, "no run has seen %llu samples: the saved position is damaged",
+                           (unsigned long long)position->samples);
     pthread_mutex_lock(&pipeline->lock);
     pipeline->pause = true;
     while (pipeline->busy > 0)
@@ -398,6 +403,7 @@ void pipeline_seek(struct pipeline *pipeline, const struct pipeline_position *po
     pipeline->pause = false;
     pthread_cond_broadcast(&pipeline->work);
     pthread_mutex_unlock(&pipeline->lock);
+    return STATUS_OK;
 }
 
 void pipeline_get_stats(struct pipeline *pipeline, struct pipeline_stats *stats)

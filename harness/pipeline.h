@@ -92,7 +92,7 @@ void pipeline_release(struct pipeline *pipeline, struct batch *batch);
 /* How much pipeline_next has given out, and going there: batches filled ahead are dropped. Batches that are
  * out stay valid. */
 void pipeline_tell(struct pipeline *pipeline, struct pipeline_position *position);
-void pipeline_seek(struct pipeline *pipeline, const struct pipeline_position *position);
+enum status pipeline_seek(struct pipeline *pipeline, const struct pipeline_position *position);
 
 void pipeline_get_stats(struct pipeline *pipeline, struct pipeline_stats *stats);
 

@@ -1,0 +1,13 @@
+# The data side of the harness: formats, pictures, pipeline; then pinned memory and copies on the simulated GPU.
+find_package(JPEG QUIET)
+find_package(PNG QUIET)
+gpucap_test(harness_augment LIBS train_data SOURCES harness_augment.c)
+if(JPEG_FOUND AND PNG_FOUND)
+  add_library(harness_files STATIC harness_files.c)
+  target_link_libraries(harness_files PRIVATE gpucap_flags unity JPEG::JPEG PNG::PNG)
+  gpucap_test(harness_image LIBS train_data harness_files SOURCES harness_image.c)
+  gpucap_test(harness_dataset LIBS train_data harness_files SOURCES harness_dataset.c)
+  gpucap_test(harness_pipeline LIBS train_data harness_files SOURCES harness_pipeline.c)
+else()
+  message(STATUS "libjpeg or libpng not found: the tests of image files are left out")
+endif()
