@@ -11,3 +11,10 @@ if(JPEG_FOUND AND PNG_FOUND)
 else()
   message(STATUS "libjpeg or libpng not found: the tests of image files are left out")
 endif()
+
+# MALLOC_CONF: no jemalloc of ours may look at it.
+gpucap_test(harness_pinned LIBS train_feed simgpu_cudart Threads::Threads SOURCES harness_pinned.c
+  ENV "MALLOC_CONF=abort_conf:true,nonsense:1")
+gpucap_test(harness_feed LIBS train_feed simgpu_cudart SOURCES harness_feed.c)
+add_dependencies(harness_pinned simgpu_cuda)
+add_dependencies(harness_feed simgpu_cuda)
