@@ -1,2 +1,4 @@
 # The operations on images of the CPU table.
-gpucap_test(kernels_conv LIBS train_ops_cpu SOURCES kernels_conv.c kernels_check.c)
+foreach(test kernels_conv kernels_batchnorm kernels_images)
+  gpucap_test(${test} LIBS train_ops_cpu SOURCES ${test}.c kernels_check.c)
+endforeach()
