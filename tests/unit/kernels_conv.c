@@ -16,7 +16,7 @@ static const struct ops_conv shapes[] = {
     {1, 9, 11, 1, 4, 5, 5, 1, 2, OPS_F32, 0},  {2, 8, 8, 16, 16, 3, 3, 2, 1, OPS_F32, 0},
     {1, 13, 9, 3, 20, 7, 7, 2, 3, OPS_F32, 0}, {3, 6, 6, 5, 33, 1, 1, 1, 0, OPS_F32, 0},
     {2, 9, 8, 19, 6, 1, 1, 2, 0, OPS_F32, 0},  {1, 10, 7, 4, 9, 3, 2, 3, 2, OPS_F32, 0},
-    {1, 4, 4, 2, 3, 1, 1, 1, 2, OPS_F32, 0},   {1, 5, 5, 70, 66, 3, 3, 1, 1, OPS_F32, 0},
+    {1, 4, 4, 2, 3, 1, 1, 1, 2, OPS_F32, 0},   {1, 5, 5, 18, 66, 3, 3, 1, 1, OPS_F32, 0},
     {5, 3, 3, 2, 130, 2, 2, 1, 0, OPS_F32, 0}, {1, 12, 3, 2, 2, 4, 1, 4, 1, OPS_F32, 0},
 };
 enum { SHAPES = sizeof(shapes) / sizeof(shapes[0]) };
@@ -58,26 +58,34 @@ static size_t y_count(const struct ops_conv *s)
 
 enum direction { FORWARD, DATA, FILTER };
 
-/* Calls out with the places of x, w and y of every product of the convolution: adds the product of the other
- * two to the one that the direction names. absolute: of their absolute values. */
+/* Adds every product of the convolution to the place that the direction names: of y, x or w. size, unless it
+ * is NULL, gets the absolute values. */
 static void reference(const struct ops_conv *s, enum direction direction, double *x, double *w, double *y,
-                      int absolute)
+                      double *size)
 {
-    for (size_t i = 0; i < y_count(s) * s->r * s->s * s->c; i++) {
-        size_t yi = i / ((size_t)s->r * s->s * s->c), tap = i % ((size_t)s->r * s->s * s->c);
+    size_t depth = (size_t)s->r * s->s * s->c;
+    double *result = direction == FORWARD ? y : direction == DATA ? x : w;
+
+    for (size_t yi = 0; yi < y_count(s); yi++) {
         int k = (int)(yi % s->k), ow = (int)(yi / s->k % out_w(s));
         int oh = (int)(yi / s->k / out_w(s) % out_h(s)), n = (int)(yi / s->k / out_w(s) / out_h(s));
-        int h = oh * s->stride - s->pad + (int)(tap / s->c / s->s);
-        int column = ow * s->stride - s->pad + (int)(tap / s->c % s->s);
-        size_t xi, wi = k * ((size_t)s->r * s->s * s->c) + tap;
-        double product;
 
-        if (h < 0 || h >= s->h || column < 0 || column >= s->w)
-            continue;
-        xi = (((size_t)n * s->h + h) * s->w + column) * s->c + tap % s->c;
-        product = direction == FORWARD ? x[xi] * w[wi] : direction == DATA ? y[yi] * w[wi] : x[xi] * y[yi];
-        product = absolute ? fabs(product) : product;
-        *(direction == FORWARD ? &y[yi] : direction == DATA ? &x[xi] : &w[wi]) += product;
+        for (size_t tap = 0; tap < depth; tap++) {
+            int h = oh * s->stride - s->pad + (int)(tap / s->c / s->s);
+            int column = ow * s->stride - s->pad + (int)(tap / s->c % s->s);
+            size_t xi = (((size_t)n * s->h + h) * s->w + column) * s->c + tap % s->c, wi = k * depth + tap;
+            size_t at = direction == FORWARD ? yi : direction == DATA ? xi : wi;
+            double product;
+
+            if (h < 0 || h >= s->h || column < 0 || column >= s->w)
+                continue;
+            product = direction == FORWARD ? x[xi] * w[wi]
+                      : direction == DATA  ? y[yi] * w[wi]
+                                           : x[xi] * y[yi];
+            result[at] += product;
+            if (size)
+                size[at] += fabs(product);
+        }
     }
 }
 
@@ -96,8 +104,7 @@ static void check_forward(const struct ops_conv *s)
     struct check_buffer y = check_results(s->type, y_count(s));
     double *expected = copy(NULL, y.count, 0), *size = copy(NULL, y.count, 0);
 
-    reference(s, FORWARD, x.exact, w.exact, expected, 0);
-    reference(s, FORWARD, x.exact, w.exact, size, 1);
+    reference(s, FORWARD, x.exact, w.exact, expected, size);
     TEST_ASSERT_EQUAL_INT(
         0, ops->conv_forward(ops, NULL, &(struct op_conv_forward){*s, x.data, w.data, y.data, NULL, 0}));
     check_close("conv_forward", &y, expected, size);
@@ -111,8 +118,7 @@ static void check_data(const struct ops_conv *s, int accumulate)
     double *expected = copy(accumulate ? dx.exact : NULL, dx.count, 0);
     double *size = copy(accumulate ? dx.exact : NULL, dx.count, 1);
 
-    reference(s, DATA, expected, w.exact, dy.exact, 0);
-    reference(s, DATA, size, w.exact, dy.exact, 1);
+    reference(s, DATA, expected, w.exact, dy.exact, size);
     TEST_ASSERT_EQUAL_INT(0, ops->conv_backward_data(ops, NULL,
                                                      &(struct op_conv_backward_data){
                                                          *s, dy.data, w.data, dx.data, accumulate, NULL, 0}));
@@ -127,8 +133,7 @@ static void check_filter(const struct ops_conv *s, int accumulate)
     double *expected = copy(accumulate ? dw.exact : NULL, dw.count, 0);
     double *size = copy(accumulate ? dw.exact : NULL, dw.count, 1);
 
-    reference(s, FILTER, x.exact, expected, dy.exact, 0);
-    reference(s, FILTER, x.exact, size, dy.exact, 1);
+    reference(s, FILTER, x.exact, expected, dy.exact, size);
     TEST_ASSERT_EQUAL_INT(
         0,
         ops->conv_backward_filter(
@@ -190,7 +195,7 @@ static double conv_loss(const void *context, const double *values)
     double total = 0.0;
 
     memset(l->y, 0, y_count(l->shape) * sizeof(double));
-    reference(l->shape, FORWARD, (double *)values, (double *)values + x_count(l->shape), l->y, 0);
+    reference(l->shape, FORWARD, (double *)values, (double *)values + x_count(l->shape), l->y, NULL);
     for (size_t i = 0; i < y_count(l->shape); i++)
         total += l->y[i] * l->g[i];
     return total;
