@@ -75,7 +75,7 @@ static void finish_row(struct shrink *shrink)
     size_t cells = (size_t)shrink->out_w * shrink->channels;
     uint8_t *out = shrink->out + (size_t)shrink->out_y * shrink->stride;
 
-    for (size_t i = 0; i < cells; i++)
+    for (size_t i = 0; i < cells && area; i++)
         out[i] = (uint8_t)((shrink->sum[i] + area / 2) / area);
     memset(shrink->sum, 0, cells * sizeof(*shrink->sum));
     shrink->filled = 0;

@@ -1,7 +1,9 @@
 # The data side of the harness: formats, pictures, pipeline; then pinned memory and copies on the simulated GPU.
 find_package(JPEG QUIET)
 find_package(PNG QUIET)
-gpucap_test(harness_augment LIBS train_data SOURCES harness_augment.c)
+# A search for leaks costs seconds (GpucapFlags.cmake): it is made where memory is freed on many paths.
+set(no_leaks "ASAN_OPTIONS=detect_leaks=0")
+gpucap_test(harness_augment LIBS train_data SOURCES harness_augment.c ENV ${no_leaks})
 if(JPEG_FOUND AND PNG_FOUND)
   add_library(harness_files STATIC harness_files.c)
   target_link_libraries(harness_files PRIVATE gpucap_flags unity JPEG::JPEG PNG::PNG)
@@ -14,7 +16,7 @@ endif()
 
 # MALLOC_CONF: no jemalloc of ours may look at it.
 gpucap_test(harness_pinned LIBS train_feed simgpu_cudart Threads::Threads SOURCES harness_pinned.c
-  ENV "MALLOC_CONF=abort_conf:true,nonsense:1")
-gpucap_test(harness_feed LIBS train_feed simgpu_cudart SOURCES harness_feed.c)
+  ENV ${no_leaks} "MALLOC_CONF=abort_conf:true,nonsense:1")
+gpucap_test(harness_feed LIBS train_feed simgpu_cudart SOURCES harness_feed.c ENV ${no_leaks})
 add_dependencies(harness_pinned simgpu_cuda)
 add_dependencies(harness_feed simgpu_cuda)

@@ -195,6 +195,7 @@ static void test_an_order_has_every_sample_once(void)
 static void test_orders_of_epochs_are_random(void)
 {
     enum { COUNT = 100, EPOCHS = 10000 };
+    const double expected = (double)EPOCHS / COUNT;
     double chi = 0.0;
     int hits[COUNT] = {0}, fixed = 0;
 
@@ -204,7 +205,7 @@ static void test_orders_of_epochs_are_random(void)
                  shuffle_sample(77, epoch, 43, COUNT, UINT64_MAX);
     }
     for (int i = 0; i < COUNT; i++)
-        chi += (hits[i] - EPOCHS / COUNT) * (hits[i] - EPOCHS / COUNT) / (double)(EPOCHS / COUNT);
+        chi += (hits[i] - expected) * (hits[i] - expected) / expected;
     TEST_ASSERT_TRUE(chi < 161.0);
     TEST_ASSERT_INT_WITHIN(60, EPOCHS / COUNT, fixed);
     TEST_ASSERT_EQUAL_UINT64(42, shuffle_sample(77, 3, 42, COUNT, 0));

@@ -351,7 +351,7 @@ static void test_synthetic_samples_follow_from_the_seed_alone(void)
     sample.floats = third;
     other->read(other, DATA_VALIDATION, 9, &rng, &sample, &scratch, message);
     TEST_ASSERT_EQUAL_MEMORY(one, two, sizeof(one));
-    TEST_ASSERT_NOT_EQUAL_INT(0, memcmp(one, third, sizeof(one)));
+    TEST_ASSERT_TRUE(one[0] != third[0] || one[1] != third[1]);
     dataset_close(other);
 }
 
