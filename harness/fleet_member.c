@@ -16,6 +16,8 @@
 
 #define READ_BYTES    (64 * 1024) /* one member's share of a round */
 #define ARGUMENTS_MAX 256
+#define OUT_OF_MEMORY "out of memory" /* as CUDA's own error text has it */
+#define LOST_STATUS   (127 << 8) /* as wait gives it: somebody else has reaped the child */
 #define DRAIN_ROUNDS  64 /* 4 MiB: more than a pipe holds */
 
 uint64_t fleet_now(void)
@@ -192,7 +194,7 @@ static void hear_err(const char *line, void *arg)
     if (member->reason_fixed)
         return;
     snprintf(member->reason, sizeof member->reason, "%s", line);
-    member->reason_fixed = strcasestr(line, "out of memory") != NULL;
+    member->reason_fixed = strcasestr(line, OUT_OF_MEMORY) != NULL;
 }
 
 void fleet_member_read(struct fleet_member *member, int which)
@@ -229,7 +231,8 @@ static void judge(struct fleet_member *member, int status)
     else if (WIFSIGNALED(status))
         member->end = FLEET_KILLED;
     else
-        member->end = member->code == FLEET_NO_MEMORY_STATUS ? FLEET_NO_MEMORY : FLEET_FAILED;
+        member->end = member->code == FLEET_NO_MEMORY_STATUS || member->reason_fixed ? FLEET_NO_MEMORY
+                                                                                     : FLEET_FAILED;
 }
 
 void fleet_member_reap(struct fleet_member *member)
@@ -239,14 +242,14 @@ void fleet_member_reap(struct fleet_member *member)
 
     if (member->pid <= 0)
         return;
-    /* An error would mean that somebody else has reaped it: it is gone all the same. */
     if (waitid(P_PID, (id_t)member->pid, &info, WEXITED | WNOHANG | WNOWAIT) == 0 &&
         info.si_pid != member->pid)
-        return;
+        return; /* an error would mean that it is gone: then waitpid says so, too */
     member->ended_ns = fleet_now();
     /* Not reaped yet, so the number of the group cannot be anybody else's. */
     kill(-member->pid, SIGKILL);
-    waitpid(member->pid, &status, 0);
+    if (waitpid(member->pid, &status, 0) < 0)
+        status = LOST_STATUS;
     member->pid = 0;
     for (int which = 0; which < 2; which++) {
         for (int round = 0; round < DRAIN_ROUNDS && member->pipe[which] >= 0; round++) {

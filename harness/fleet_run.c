@@ -24,6 +24,7 @@ struct loop {
     size_t count, started;
     const struct fleet_watch *watch;
     uint64_t looked_ns, shown_ns;
+    uint64_t card_before; /* in use on the card before anything was started */
     uint64_t kill_ns; /* when patience ends after a signal; 0: none came */
     struct pollfd *polls;
 };
@@ -121,9 +122,12 @@ static void keep_time(struct loop *loop)
     }
 }
 
+/* Where NVML does not know the process (a container), the growth of the card is the figure of a single one.
+ */
 static void look(struct loop *loop)
 {
-    const uint64_t now = fleet_now();
+    const uint64_t now = fleet_now(), card_used = fleet_meter_used();
+    const bool alone = living(loop) == 1;
 
     if (now - loop->looked_ns < LOOK_NS)
         return;
@@ -133,6 +137,8 @@ static void look(struct loop *loop)
         struct fleet_member *member = &loop->members[i];
 
         member->memory = fleet_meter_of(member->pid);
+        if (!member->memory && alone && alive(member))
+            member->memory = card_used > loop->card_before ? card_used - loop->card_before : 0;
         if (member->memory > member->peak_memory)
             member->peak_memory = member->memory;
     }
@@ -186,6 +192,7 @@ int fleet_run(struct fleet_member *members, size_t count, const struct fleet_wat
     loop.polls = calloc(2 * count + 1, sizeof *loop.polls);
     if (!loop.polls)
         return SIGABRT;
+    loop.card_before = fleet_meter_used();
     start_next(&loop);
     while (living(&loop) || (!stopped_by && loop.started < count)) {
         wait_and_read(&loop);
