@@ -1,7 +1,7 @@
 /* ballast: makes a large GPU a small one, by holding the rest of it.
  *
- *     ballast          reads "leave BYTES" lines on stdin, and answers each with "ready free=BYTES held=BYTES"
- *                      on stdout, or "failed REASON"
+ *     ballast          reads "leave BYTES" lines on stdin, and answers each with "ready free=BYTES
+ * held=BYTES" on stdout, or "failed REASON"
  *
  * Ends when stdin does, and dies with its parent. Holds whole pages of 2 MiB, so that the answer may differ
  * from what was asked by as much. Owns no lock. */

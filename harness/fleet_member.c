@@ -17,8 +17,8 @@
 #define READ_BYTES    (64 * 1024) /* one member's share of a round */
 #define ARGUMENTS_MAX 256
 #define OUT_OF_MEMORY "out of memory" /* as CUDA's own error text has it */
-#define LOST_STATUS   (127 << 8) /* as wait gives it: somebody else has reaped the child */
-#define DRAIN_ROUNDS  64 /* 4 MiB: more than a pipe holds */
+#define LOST_STATUS   (127 << 8)      /* as wait gives it: somebody else has reaped the child */
+#define DRAIN_ROUNDS  64              /* 4 MiB: more than a pipe holds */
 
 uint64_t fleet_now(void)
 {
@@ -175,8 +175,11 @@ static void hear_out(const char *line, void *arg)
 {
     struct fleet_member *member = arg;
 
-    if (strchr(line, '='))
-        snprintf(member->result, sizeof member->result, "%s", line);
+    const size_t used = strlen(member->result), length = strlen(line);
+
+    if (!strchr(line, '=') || used + length + 2 > sizeof member->result)
+        return;
+    snprintf(member->result + used, sizeof member->result - used, "%s%s", used ? " " : "", line);
 }
 
 static void hear_err(const char *line, void *arg)
@@ -231,8 +234,8 @@ static void judge(struct fleet_member *member, int status)
     else if (WIFSIGNALED(status))
         member->end = FLEET_KILLED;
     else
-        member->end = member->code == FLEET_NO_MEMORY_STATUS || member->reason_fixed ? FLEET_NO_MEMORY
-                                                                                     : FLEET_FAILED;
+        member->end =
+            member->code == FLEET_NO_MEMORY_STATUS || member->reason_fixed ? FLEET_NO_MEMORY : FLEET_FAILED;
 }
 
 void fleet_member_reap(struct fleet_member *member)

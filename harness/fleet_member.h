@@ -16,7 +16,8 @@
 enum {
     FLEET_NAME_MAX = 64,
     FLEET_NO_MEMORY_STATUS = 3, /* how `train` ends when memory ran out */
-    FLEET_LOG_MAX = 1 << 20,    /* bytes of a member's output that are written to its log */
+    FLEET_RESULT_MAX = 2 * FLEET_LINE_MAX,
+    FLEET_LOG_MAX = 1 << 20, /* bytes of a member's output that are written to its log */
 };
 
 enum fleet_end {
@@ -46,8 +47,8 @@ struct fleet_member {
     int pipe[2]; /* its stdout and stderr; -1: closed */
     struct fleet_lines lines[2];
     struct fleet_progress progress;
-    char result[FLEET_LINE_MAX]; /* the last line of stdout with a '=' in it */
-    char reason[FLEET_LINE_MAX]; /* stderr: the first line that speaks of memory, else the last */
+    char result[FLEET_RESULT_MAX]; /* the lines of stdout with a '=' in them, as one; those that fit */
+    char reason[FLEET_LINE_MAX];   /* stderr: the first line that speaks of memory, else the last */
     bool reason_fixed;
     uint64_t said_bytes;
     uint64_t started_ns, ended_ns;

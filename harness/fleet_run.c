@@ -25,7 +25,7 @@ struct loop {
     const struct fleet_watch *watch;
     uint64_t looked_ns, shown_ns;
     uint64_t card_before; /* in use on the card before anything was started */
-    uint64_t kill_ns; /* when patience ends after a signal; 0: none came */
+    uint64_t kill_ns;     /* when patience ends after a signal; 0: none came */
     struct pollfd *polls;
 };
 

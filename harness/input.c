@@ -3,15 +3,25 @@
 
 #include <string.h>
 
+enum { RAW_TENSORS = 2 }; /* raw and raw_target, the first in every list here */
+
 enum status input_open(struct input *input, struct model *model, struct dataset *dataset,
                        const struct pipeline_config *config)
 {
+    enum status status = STATUS_OK;
+
     memset(input, 0, sizeof(*input));
     input->model = model;
+    input->raw_mem = model->mem;
     input->spec = dataset_spec(dataset);
     input->prepared_on_host = config->prepare == PREPARE_CPU || input->spec->kind == DATA_FLOATS;
     input->shards = config->shards ? config->shards : 1;
-    return feed_open(&input->feed, dataset, config);
+    if (config->split == DATA_VALIDATION && !input->prepared_on_host) {
+        status = supply_open(&input->own, ALLOC_NAIVE, 0, model->mem->supply->budget);
+        mem_open(&input->beside, &input->own, model->mem->stream);
+        input->raw_mem = &input->beside;
+    }
+    return status ? status : feed_open(&input->feed, dataset, config);
 }
 
 static void drop_set(struct input *input, struct input_set *set)
@@ -20,7 +30,7 @@ static void drop_set(struct input *input, struct input_set *set)
                             &set->tokens, &set->x,          &set->target};
 
     for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
-        mem_drop(input->model->mem, all[i]);
+        mem_drop(i < RAW_TENSORS ? input->raw_mem : input->model->mem, all[i]);
 }
 
 void input_drop(struct input *input)
@@ -36,16 +46,18 @@ void input_close(struct input *input)
         feed_close(input->feed);
     if (input->model)
         input_drop(input);
+    supply_close(&input->own);
     memset(input, 0, sizeof(*input));
 }
 
-static enum status copy(struct input *input, struct tensor *to, const void *from, size_t bytes)
+static enum status copy(struct input *input, struct mem *mem, struct tensor *to, const void *from,
+                        size_t bytes)
 {
     enum status status;
 
     if (!from)
         return STATUS_OK;
-    status = mem_need(input->model->mem, to, bytes, MEM_INPUT);
+    status = mem_need(mem, to, bytes, MEM_INPUT);
     return status ? status : feed_copy(input->feed, to->data, from, bytes);
 }
 
@@ -62,23 +74,25 @@ static enum status copy_batch(struct input *input, struct input_set *set, struct
     size_t labels = set->count * (batch->tokens ? (size_t)set->length : 1) * sizeof(int32_t);
     size_t bytes = set->count * (size_t)spec->raw_h * (size_t)spec->raw_w * (size_t)spec->c;
     size_t floats = set->count * (size_t)spec->h * (size_t)spec->w * (size_t)spec->c * sizeof(float);
+    struct mem *mem = input->model->mem;
     enum status status = STATUS_OK;
 
     if (batch->tokens) {
         shorten(batch->tokens, set->count, spec->length, set->length);
         shorten(batch->labels, set->count, spec->length, set->length);
     }
-    status = copy(input, &set->labels, batch->labels, labels);
+    status = copy(input, mem, &set->labels, batch->labels, labels);
     if (!status)
-        status = copy(input, &set->tokens, batch->tokens, labels);
+        status = copy(input, mem, &set->tokens, batch->tokens, labels);
     if (!status)
-        status = copy(input, &set->crops, batch->crops, set->count * sizeof(*batch->crops));
+        status = copy(input, mem, &set->crops, batch->crops, set->count * sizeof(*batch->crops));
     if (!status)
-        status = batch->bytes ? copy(input, &set->raw, batch->bytes, bytes)
-                              : copy(input, &set->raw, batch->floats, floats);
+        status = batch->bytes ? copy(input, input->raw_mem, &set->raw, batch->bytes, bytes)
+                              : copy(input, input->raw_mem, &set->raw, batch->floats, floats);
     if (!status)
-        status = batch->target_bytes ? copy(input, &set->raw_target, batch->target_bytes, bytes)
-                                     : copy(input, &set->raw_target, batch->target_floats, floats);
+        status = batch->target_bytes
+                     ? copy(input, input->raw_mem, &set->raw_target, batch->target_bytes, bytes)
+                     : copy(input, input->raw_mem, &set->raw_target, batch->target_floats, floats);
     return status;
 }
 
@@ -186,7 +200,7 @@ enum status input_done(struct input *input, struct input_set *set)
     enum status status = STATUS_OK;
 
     for (size_t i = 0; i < sizeof(all) / sizeof(all[0]) && !status; i++)
-        status = mem_done(input->model->mem, all[i]);
+        status = mem_done(i < RAW_TENSORS ? input->raw_mem : input->model->mem, all[i]);
     return status;
 }
 

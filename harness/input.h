@@ -1,6 +1,7 @@
 /* Batches in device memory: copied by a feed, prepared (pictures cut and normalized, floats cast) and put
  * where the model reads them. Two sets take turns, so that the copy of one batch overlaps the computing of
- * the one before. */
+ * the one before. Raw pictures of a validation that is prepared on the device come from plain cudaMalloc and
+ * not out of the model's cache or arena, as those of a preprocessing library would. */
 #ifndef HARNESS_INPUT_H
 #define HARNESS_INPUT_H
 
@@ -25,6 +26,9 @@ struct input {
     const struct data_spec *spec;
     struct feed *feed;
     bool prepared_on_host;
+    struct mem *raw_mem; /* where raw pictures lie: the model's, or beside it */
+    struct mem beside;
+    struct supply own;
     uint64_t shards;
     struct input_set set[INPUT_SETS];
     uint64_t given;

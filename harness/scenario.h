@@ -27,7 +27,7 @@ struct scenario_result {
     unsigned bar_count;
     char note[SCENARIO_NOTES][256]; /* sizes that were chosen, what the figures are not */
     unsigned notes;
-    char summary[256]; /* one line for README */
+    char summary[512]; /* one line for README */
     double seconds;    /* how long it took */
 };
 
@@ -64,9 +64,6 @@ bool scenario_train(struct scenario *scenario, const struct scenario_way *way,
 /* Runs several at once, or one after the other; outcomes[count]. wall_s: from first start to last end. */
 bool scenario_train_many(struct scenario *scenario, const struct scenario_way *way, unsigned count,
                          bool together, struct scenario_outcome *outcomes, double *wall_s);
-
-/* What a training holds by itself, context left out; from NVML, else by its own count. */
-uint64_t scenario_need(const struct scenario *scenario, const struct scenario_outcome *outcome);
 
 /* "3.2 ms", "out of memory": what belongs in the cell of a time. */
 void scenario_cell_ms(const struct scenario_outcome *outcome, char *text, size_t size);

@@ -76,13 +76,6 @@ bool scenario_card(struct scenario *scenario, uint64_t bytes)
     return false;
 }
 
-uint64_t scenario_need(const struct scenario *scenario, const struct scenario_outcome *outcome)
-{
-    const uint64_t context = scenario->card.context;
-
-    return outcome->peak > context ? outcome->peak - context : outcome->peak_bytes;
-}
-
 /* argv of the command: train, then both lists. The texts stay the caller's. */
 static void compose(const struct scenario_way *way, char *argv[SCENARIO_ARGUMENTS])
 {
@@ -107,12 +100,15 @@ static uint64_t whole_number(const char *line, const char *key)
 
 static void judge(const struct fleet_member *member, struct scenario_outcome *outcome)
 {
+    /* Two models in one process have a line each, whose step is the pair's, and then one together. */
+    const char *pair = strstr(member->result, "pair=");
+
     memset(outcome, 0, sizeof *outcome);
     outcome->end = member->end;
     fleet_member_ending(member, outcome->ending, sizeof outcome->ending);
     snprintf(outcome->reason, sizeof outcome->reason, "%.250s", member->reason);
     outcome->step_ms = fleet_member_step_ms(member);
-    outcome->samples_per_s = fleet_line_number(member->result, "samples_per_s", NAN);
+    outcome->samples_per_s = fleet_line_number(pair ? pair : member->result, "samples_per_s", NAN);
     outcome->loss = fleet_line_number(member->result, "loss_last", NAN);
     outcome->seconds = fleet_member_seconds(member);
     outcome->batch = whole_number(member->result, "batch");
@@ -142,10 +138,8 @@ bool scenario_train_many(struct scenario *scenario, const struct scenario_way *w
     struct fleet_job job = {.argv = argv, .cap = way->cap};
     struct fleet_member *members = calloc(count, sizeof *members);
     struct fleet_show show;
-    const struct fleet_watch watch = {.timeout_s = TIMEOUT_S,
-                                      .at_once = together ? 0 : 1,
-                                      .show = fleet_show_all,
-                                      .arg = &show};
+    const struct fleet_watch watch = {
+        .timeout_s = TIMEOUT_S, .at_once = together ? 0 : 1, .show = fleet_show_all, .arg = &show};
 
     if (!members)
         return false;

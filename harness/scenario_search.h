@@ -8,12 +8,12 @@
 enum search_answer { SEARCH_FAILS, SEARCH_WORKS, SEARCH_STOP /* nothing can be said: end the search */ };
 
 struct search {
-    uint64_t fails;  /* the largest size that failed; 0: none was seen to fail */
-    uint64_t works;  /* the smallest size that worked; 0: none was seen to work */
-    unsigned tries;  /* made so far */
-    uint64_t grain;  /* sizes are multiples of it; the search ends when the two are this near */
-    unsigned most;   /* tries, at most */
-    uint64_t limit;  /* the largest size to try */
+    uint64_t fails; /* the largest size that failed; 0: none was seen to fail */
+    uint64_t works; /* the smallest size that worked; 0: none was seen to work */
+    unsigned tries; /* made so far */
+    uint64_t grain; /* sizes are multiples of it; the search ends when the two are this near */
+    unsigned most;  /* tries, at most */
+    uint64_t limit; /* the largest size to try */
 };
 
 typedef enum search_answer search_fn(uint64_t size, void *arg);
