@@ -13,7 +13,7 @@ static const char *const pair[PLACES][16] = {
     {"--pair", "resnet50", "gpt2-small", "--precision=bf16", "--batch=8", "--val-batches=1"},
 };
 static const char *const arenas[PLACES][16] = {
-    {"--model=cnn", "--width=8", "--batch=32", "--alloc=arena", "--val-batches=1"},
+    {"--model=mlp", "--hidden=64", "--batch=4096", "--alloc=arena", "--val-batches=1"},
     {"--model=resnet50", "--precision=bf16", "--batch=64", "--alloc=arena", "--val-batches=1"},
 };
 static const char *const spike[PLACES][16] = {
