@@ -182,7 +182,7 @@ static int run_wanted(struct settings *settings, struct scenario_result *results
         scenarios[i].run(&settings->scenario);
         result->seconds = (double)(fleet_now() - start) / 1e9;
         if (fleet_run_stopped())
-            break;
+            scenario_note(result, "Stopped before its end.");
         docs_print(result, stdout);
         fflush(stdout);
         (*count)++;

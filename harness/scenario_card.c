@@ -14,9 +14,10 @@
 #include "fleet_place.h"
 #include "probe.h"
 
-#define PAGE        (UINT64_C(2) << 20)
-#define SIM_WHOLE   (UINT64_C(8) << 30)
-#define SIM_CONTEXT (UINT64_C(16) << 20)  /* the sizes trained on simgpu are small, so its contexts are too  \
+#define PAGE      (UINT64_C(2) << 20)
+#define SIM_WHOLE (UINT64_C(8) << 30)
+#define SIM_CONTEXT                                                                                          \
+    (UINT64_C(16) << 20)                  /* the sizes trained on simgpu are small, so its contexts are too  \
                                            */
 #define GPU_CONTEXT (UINT64_C(518) << 20) /* by NVML on an H200, driver 580 (measured) */
 

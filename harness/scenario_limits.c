@@ -99,7 +99,7 @@ void scenario_fragments(struct scenario *scenario)
         struct attempt attempt = {.scenario = scenario,
                                   .way = {modes[i].name, NULL, scenario_work(scenario), arguments},
                                   .capped = modes[i].capped};
-        struct search search = {.grain = outcome.peak / (scenario->quick ? 16 : 64) / PAGE * PAGE + PAGE,
+        struct search search = {.grain = outcome.peak / (scenario->quick ? 12 : 64) / PAGE * PAGE + PAGE,
                                 .most = scenario->quick ? TRIES_QUICK : TRIES,
                                 .limit = scenario->size ? scenario->size : scenario->card.whole};
         const int status = search_run(&search, outcome.peak - outcome.peak / 8,
@@ -130,7 +130,8 @@ static const struct {
     {"bf16, checkpointing", {"--precision=bf16", "--checkpoint-activations", NULL}},
 };
 
-/* The same update from less memory: a batch that does not fit, halved until it does and accumulated. */
+/* The same update from less memory: a batch that does not fit, halved until it does and accumulated. Three
+ * times the largest one, so that a quarter of it leaves some room. */
 static void accumulation_row(struct scenario *scenario, scenario_work_list base, const char *cap,
                              uint64_t largest)
 {
@@ -147,10 +148,11 @@ static void accumulation_row(struct scenario *scenario, scenario_work_list base,
             work[count++] = *base;
     }
     work[count] = NULL;
-    snprintf(batch, sizeof batch, "--batch=%llu", (unsigned long long)(4 * largest));
+    const unsigned long long wanted = largest > 4 ? 3 * largest / 4 * 4 : 4 * largest;
+    snprintf(batch, sizeof batch, "--batch=%llu", wanted);
     if (!scenario_train(scenario, &way, &outcome))
         return;
-    table_row(&result->table, "%s of %llu", way.name, (unsigned long long)(4 * largest));
+    table_row(&result->table, "%s of %llu", way.name, wanted);
     if (outcome.end == FLEET_OK) {
         table_set(&result->table, 1, "%llu x %llu", (unsigned long long)outcome.accumulate,
                   (unsigned long long)outcome.batch);
