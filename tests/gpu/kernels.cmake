@@ -7,6 +7,7 @@ if(GPUCAP_NVCC AND GPUCAP_CUDART_SHARED AND TARGET train_cuda)
     ${GPUCAP_CUDART_SHARED} ${CMAKE_DL_LIBS})
   target_include_directories(kernels_support PUBLIC ${CMAKE_CURRENT_SOURCE_DIR})
   file(GLOB kernels_cuda_tests CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/kernels_cuda_*.c)
+  list(FILTER kernels_cuda_tests EXCLUDE REGEX "kernels_cuda_(conv|images)\\.c$") # in kernels_images.cmake
   foreach(source ${kernels_cuda_tests})
     get_filename_component(name ${source} NAME_WE)
     gpucap_test(${name} LABEL gpu LIBS kernels_support SOURCES ${source})
