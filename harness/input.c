@@ -50,17 +50,6 @@ void input_close(struct input *input)
     memset(input, 0, sizeof(*input));
 }
 
-static enum status copy(struct input *input, struct mem *mem, struct tensor *to, const void *from,
-                        size_t bytes)
-{
-    enum status status;
-
-    if (!from)
-        return STATUS_OK;
-    status = mem_need(mem, to, bytes, MEM_INPUT);
-    return status ? status : feed_copy(input->feed, to->data, from, bytes);
-}
-
 /* Takes the first `length` tokens of each sample, side by side. */
 static void shorten(int32_t *tokens, size_t count, int from, int length)
 {
@@ -68,31 +57,55 @@ static void shorten(int32_t *tokens, size_t count, int from, int length)
         memmove(tokens + i * (size_t)length, tokens + i * (size_t)from, (size_t)length * sizeof(*tokens));
 }
 
-static enum status copy_batch(struct input *input, struct input_set *set, struct batch *batch)
+struct piece {
+    struct mem *mem;
+    struct tensor *to;
+    const void *from; /* NULL: the batch has none of it */
+    size_t bytes;
+};
+
+enum { PIECES = 5 };
+
+static void list_pieces(const struct input *input, struct input_set *set, const struct batch *batch,
+                        struct piece pieces[PIECES])
 {
     const struct data_spec *spec = input->spec;
     size_t labels = set->count * (batch->tokens ? (size_t)set->length : 1) * sizeof(int32_t);
     size_t bytes = set->count * (size_t)spec->raw_h * (size_t)spec->raw_w * (size_t)spec->c;
     size_t floats = set->count * (size_t)spec->h * (size_t)spec->w * (size_t)spec->c * sizeof(float);
     struct mem *mem = input->model->mem;
+    struct mem *raw = input->raw_mem;
+
+    pieces[0] = (struct piece){mem, &set->labels, batch->labels, labels};
+    pieces[1] = (struct piece){mem, &set->tokens, batch->tokens, labels};
+    pieces[2] = (struct piece){mem, &set->crops, batch->crops, set->count * sizeof(*batch->crops)};
+    pieces[3] = batch->bytes ? (struct piece){raw, &set->raw, batch->bytes, bytes}
+                             : (struct piece){raw, &set->raw, batch->floats, floats};
+    pieces[4] = batch->target_bytes ? (struct piece){raw, &set->raw_target, batch->target_bytes, bytes}
+                                    : (struct piece){raw, &set->raw_target, batch->target_floats, floats};
+}
+
+/* All memory is taken before the copies begin, so that they wait for what the taking waits for. */
+static enum status copy_batch(struct input *input, struct input_set *set, struct batch *batch)
+{
+    struct piece pieces[PIECES];
     enum status status = STATUS_OK;
 
     if (batch->tokens) {
-        shorten(batch->tokens, set->count, spec->length, set->length);
-        shorten(batch->labels, set->count, spec->length, set->length);
+        shorten(batch->tokens, set->count, input->spec->length, set->length);
+        shorten(batch->labels, set->count, input->spec->length, set->length);
     }
-    status = copy(input, mem, &set->labels, batch->labels, labels);
+    list_pieces(input, set, batch, pieces);
+    for (int i = 0; i < PIECES && !status; i++) {
+        if (pieces[i].from)
+            status = mem_need(pieces[i].mem, pieces[i].to, pieces[i].bytes, MEM_INPUT);
+    }
     if (!status)
-        status = copy(input, mem, &set->tokens, batch->tokens, labels);
-    if (!status)
-        status = copy(input, mem, &set->crops, batch->crops, set->count * sizeof(*batch->crops));
-    if (!status)
-        status = batch->bytes ? copy(input, input->raw_mem, &set->raw, batch->bytes, bytes)
-                              : copy(input, input->raw_mem, &set->raw, batch->floats, floats);
-    if (!status)
-        status = batch->target_bytes
-                     ? copy(input, input->raw_mem, &set->raw_target, batch->target_bytes, bytes)
-                     : copy(input, input->raw_mem, &set->raw_target, batch->target_floats, floats);
+        status = feed_begin(input->feed, input->model->device->stream);
+    for (int i = 0; i < PIECES && !status; i++) {
+        if (pieces[i].from)
+            status = feed_copy(input->feed, pieces[i].to->data, pieces[i].from, pieces[i].bytes);
+    }
     return status;
 }
 
@@ -114,9 +127,7 @@ enum status input_prefetch(struct input *input, const struct input_part *part)
     set->whole = batch->count * input->shards;
     set->count = part->count && part->count < batch->count ? part->count : batch->count;
     set->length = part->length && part->length < input->spec->length ? part->length : input->spec->length;
-    status = feed_begin(input->feed, input->model->device->stream);
-    if (!status)
-        status = copy_batch(input, set, batch);
+    status = copy_batch(input, set, batch);
     if (status) {
         set->count = 0;
         feed_end(input->feed, batch, input->model->device->stream);

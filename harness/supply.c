@@ -12,19 +12,20 @@
 static bool budget_take(struct budget *budget, size_t bytes)
 {
     size_t used = atomic_fetch_add(&budget->used, bytes) + bytes;
-    size_t peak = atomic_load(&budget->peak);
 
-    if (budget->limit && used > budget->limit) {
-        atomic_fetch_sub(&budget->used, bytes);
-        return false;
-    }
-    while (used > peak && !atomic_compare_exchange_weak(&budget->peak, &peak, used)) {
-    }
-    return true;
+    if (!budget->limit || used <= budget->limit)
+        return true;
+    atomic_fetch_sub(&budget->used, bytes);
+    return false;
 }
 
 static void count_held(struct supply *supply, size_t bytes)
 {
+    size_t used = atomic_load(&supply->budget->used);
+    size_t peak = atomic_load(&supply->budget->peak);
+
+    while (used > peak && !atomic_compare_exchange_weak(&supply->budget->peak, &peak, used)) {
+    }
     supply->held += bytes;
     supply->peak = supply->held > supply->peak ? supply->held : supply->peak;
 }
