@@ -77,6 +77,14 @@ static enum status read_name(struct device *device, uint64_t index)
     return device_status(cudaSetDevice((int)index), "cudaSetDevice");
 }
 
+bool device_is_simulated(int index)
+{
+    struct cudaDeviceProp properties;
+
+    return cudaGetDeviceProperties(&properties, index) == cudaSuccess &&
+           strcmp(properties.name, SIM_DEVICE_NAME) == 0;
+}
+
 enum status device_open(struct device *device, uint64_t index)
 {
     enum status status;

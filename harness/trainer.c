@@ -182,7 +182,9 @@ static enum status run_batch(struct trainer *trainer, struct input_set *set, boo
     if (first)
         status = MODEL_OP(model, fill, .out = trainer->totals.data, .type = OPS_F32, .count = TOTALS);
     model->training = true;
-    model->micro = trainer->micro % trainer->options.accumulate;
+    /* Replicas and parts of a step drop different activations. */
+    model->micro =
+        trainer->micro % trainer->options.accumulate + trainer->shard * trainer->options.accumulate;
     if (!status)
         status = input_prepare(&trainer->input, set, &targets);
     if (!status)
