@@ -89,3 +89,22 @@ enum status fit_options(struct options *options, struct device *device, struct s
     trainer_close(&trainer);
     return status;
 }
+
+bool fit_less(struct options *options)
+{
+    enum { STEP = 16 }; /* a search found the batch already: what is missing is little */
+    uint64_t old = options->batch;
+
+    if (options->auto_accum && old % 2 == 0) {
+        options->batch = old / 2;
+        options->accumulate *= 2;
+    } else if (options->find_batch && old > 1) {
+        options->batch = old - (old + STEP - 1) / STEP;
+    } else {
+        return false;
+    }
+    if (!options->quiet)
+        fprintf(stderr, "batch %llu does not fit after all: trying %llu\n", (unsigned long long)old,
+                (unsigned long long)options->batch);
+    return true;
+}

@@ -10,4 +10,8 @@
  * is recovered from here, and nothing stays allocated. */
 enum status fit_options(struct options *options, struct device *device, struct supply *supply);
 
+/* After the batch that was found has run out of memory all the same: the next smaller one. False if there is
+ * none, or if none was asked for. */
+bool fit_less(struct options *options);
+
 #endif

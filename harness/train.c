@@ -89,22 +89,12 @@ enum status train_one(struct trainer *trainer, struct train_result *result)
     return status;
 }
 
-static enum status run_single(const struct options *wanted)
+static enum status run_with_batch(const struct options *options, struct device *device, struct supply *supply)
 {
-    struct options options = *wanted;
-    struct budget budget = {.limit = options.budget};
-    struct device device = {0};
-    struct supply supply = {0};
     struct trainer trainer = {0};
     struct train_result result = {0};
-    enum status status = device_open(&device, options.device);
+    enum status status = trainer_open(&trainer, options, device, supply, 0, 0);
 
-    if (!status)
-        status = supply_open(&supply, (enum alloc_mode)options.alloc, options.fraction, &budget);
-    if (!status)
-        status = fit_options(&options, &device, &supply);
-    if (!status)
-        status = trainer_open(&trainer, &options, &device, &supply, 0, 0);
     if (!status)
         status = train_one(&trainer, &result);
     if (!status)
@@ -112,6 +102,26 @@ static enum status run_single(const struct options *wanted)
     if (!status)
         status = shrink_model_evaluate(&trainer);
     trainer_close(&trainer);
+    return status;
+}
+
+static enum status run_single(const struct options *wanted)
+{
+    struct options options = *wanted;
+    struct budget budget = {.limit = options.budget};
+    struct device device = {0};
+    struct supply supply = {0};
+    enum status status = device_open(&device, options.device);
+
+    if (!status)
+        status = supply_open(&supply, (enum alloc_mode)options.alloc, options.fraction, &budget);
+    if (!status)
+        status = fit_options(&options, &device, &supply);
+    if (!status)
+        status = run_with_batch(&options, &device, &supply);
+    /* What fitted in the trial may not fit between everything else: less is tried, without a restart. */
+    while (status == STATUS_NO_MEMORY && fit_less(&options))
+        status = run_with_batch(&options, &device, &supply);
     supply_close(&supply);
     device_close(&device);
     return status;

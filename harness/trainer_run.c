@@ -238,6 +238,9 @@ enum status trainer_try_batch(struct trainer *trainer, uint64_t batch)
     model->frozen_statistics = true;
     trainer->mem.quiet = true;
     status = try_pass(trainer);
+    /* The second pass finds the memory as a step before it left it. */
+    if (!status)
+        status = try_pass(trainer);
     trainer->mem.quiet = false;
     model_drop_all(model);
     if (status == STATUS_NO_MEMORY)
