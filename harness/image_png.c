@@ -29,6 +29,8 @@ int image_decode_png(struct image *image, const uint8_t *file, size_t bytes, cha
 /* What libpng may keep of chunks that are not pixels: texts and colour profiles are not wanted at all. */
 enum { CHUNK_BYTES = 8 << 20, CHUNKS = 64 };
 
+enum { SIGNATURE_BYTES = 8, CHUNK_FRAME = 12 /* length, name, checksum */ };
+
 /* Everything that must survive a longjmp. */
 struct decoder {
     png_structp png;
@@ -64,6 +66,22 @@ static void read_bytes(png_structp png, png_bytep into, size_t bytes)
     memcpy(into, decoder->file, bytes);
     decoder->file += bytes;
     decoder->left -= bytes;
+}
+
+/* libpng makes room for a chunk before it reads it; so no chunk may be longer than the file. */
+static bool chunks_fit(const uint8_t *file, size_t bytes)
+{
+    size_t at = SIGNATURE_BYTES;
+
+    while (at + CHUNK_FRAME <= bytes) {
+        size_t length = (size_t)file[at] << 24 | (size_t)file[at + 1] << 16 | (size_t)file[at + 2] << 8 |
+                        (size_t)file[at + 3];
+
+        if (length > bytes - at - CHUNK_FRAME)
+            return false;
+        at += CHUNK_FRAME + length;
+    }
+    return at > SIGNATURE_BYTES;
 }
 
 static void open_file(struct decoder *decoder)
@@ -131,9 +149,12 @@ int image_decode_png(struct image *image, const uint8_t *file, size_t bytes, cha
     struct decoder *decoder = calloc(1, sizeof(*decoder));
     int failed;
 
-    snprintf(message, IMAGE_MESSAGE, "no host memory to decode it");
-    if (!decoder)
+    if (!decoder || !chunks_fit(file, bytes)) {
+        snprintf(message, IMAGE_MESSAGE, decoder ? "it is truncated" : "no host memory to decode it");
+        free(decoder);
         return -1;
+    }
+    snprintf(message, IMAGE_MESSAGE, "no host memory to decode it");
     decoder->file = file;
     decoder->left = bytes;
     decoder->message = message;

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 
 #include "harness_files.h"
 #include "image.h"
@@ -193,6 +194,22 @@ static void test_a_png_of_huge_dimensions_is_refused_by_its_header(void)
     free(file);
 }
 
+/* libpng would take the length of a chunk at its word and make room for it. */
+static void test_a_png_chunk_longer_than_the_file_takes_no_memory(void)
+{
+    struct rusage before, after;
+    struct image image;
+    size_t bytes;
+    uint8_t *file = files_png(rgb, H, W, 0, &bytes);
+
+    memmove(file + 33, "\x60\0\0\0zTXt", 8); /* behind IHDR: 1.6 GB of text */
+    getrusage(RUSAGE_SELF, &before);
+    TEST_ASSERT_EQUAL_INT(-1, decode(file, bytes, H, W, &image));
+    getrusage(RUSAGE_SELF, &after);
+    TEST_ASSERT_LESS_THAN_INT(100000, after.ru_maxrss - before.ru_maxrss); /* KiB */
+    free(file);
+}
+
 static uint8_t *find_frame_header(uint8_t *file, size_t bytes)
 {
     for (size_t i = 0; i + 1 < bytes; i++) {
@@ -286,6 +303,7 @@ int main(void)
     RUN_TEST(test_every_truncation_is_refused);
     RUN_TEST(test_bytes_changed_at_random_never_crash);
     RUN_TEST(test_a_png_of_huge_dimensions_is_refused_by_its_header);
+    RUN_TEST(test_a_png_chunk_longer_than_the_file_takes_no_memory);
     RUN_TEST(test_a_jpeg_of_huge_dimensions_is_refused_or_runs_into_its_end);
     RUN_TEST(test_other_files_are_named_as_such);
     RUN_TEST(test_shrinking_is_the_mean_over_the_area);
