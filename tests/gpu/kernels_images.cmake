@@ -1,6 +1,6 @@
 # The operations on images of the CUDA table against the CPU reference (skipped, 77, without a GPU), and how fast they
 # are.
-if(GPUCAP_NVCC AND GPUCAP_CUDART_SHARED)
+if(GPUCAP_NVCC AND GPUCAP_CUDART_SHARED AND TARGET train_cuda)
   add_library(kernels_mirror STATIC kernels_mirror.c)
   target_link_libraries(kernels_mirror PUBLIC gpucap_flags gpucap_cuda_headers unity train_ops_cpu
     ${GPUCAP_CUDART_SHARED} ${CMAKE_DL_LIBS})
