@@ -39,7 +39,7 @@ def median_step_ms(step):
 
 def report(name, flops, ms, **keys):
     text = " ".join(f"{key}={value}" for key, value in keys.items())
-    print(f"torch model={name} {text} step_ms={ms:.3f} tflops={flops / ms * 1e-9:.1f}", flush=True)
+    print(f"torch model={name} {text} gflop={flops * 1e-9:.1f} step_ms={ms:.3f} tflops={flops / ms * 1e-9:.1f}", flush=True)
 
 
 class Bottleneck(nn.Module):
