@@ -97,38 +97,63 @@ static struct tap find_tap(int to, float from, float step, int size)
     return tap;
 }
 
-static void prepare_row(const struct data_spec *spec, const uint8_t *upper, const uint8_t *lower,
-                        float weight, const struct tap *taps, float *out)
+/* What lies between two rows, for the pixels [from, to): bilinear is this first and then along the row. */
+static void blend_rows(const uint8_t *upper, const uint8_t *lower, float weight, size_t from, size_t to,
+                       float *out)
 {
-    int c = spec->c;
+    for (size_t i = from; i < to; i++)
+        out[i] = (float)upper[i] + weight * (float)(lower[i] - upper[i]);
+}
 
+static inline void prepare_row(const struct data_spec *spec, const float *row, const struct tap *taps, int c,
+                               float *out)
+{
     for (int x = 0; x < spec->w; x++) {
-        size_t a = (size_t)taps[x].first * (size_t)c, b = (size_t)taps[x].second * (size_t)c;
+        const float *first = row + (size_t)taps[x].first * (size_t)c;
+        const float *second = row + (size_t)taps[x].second * (size_t)c;
 
         for (int i = 0; i < c; i++) {
-            float top = (float)upper[a + i] + taps[x].weight * (float)(upper[b + i] - upper[a + i]);
-            float bottom = (float)lower[a + i] + taps[x].weight * (float)(lower[b + i] - lower[a + i]);
-            float value = top + weight * (bottom - top);
+            float value = first[i] + taps[x].weight * (second[i] - first[i]);
 
-            out[x * c + i] = (value / 255.0f - spec->mean[i]) / spec->deviation[i];
+            *out++ = (value / 255.0f - spec->mean[i]) / spec->deviation[i];
         }
     }
+}
+
+/* The pixels of a row that the taps read. */
+static void find_range(const struct tap *taps, int count, size_t *from, size_t *to)
+{
+    const struct tap *left = taps, *right = &taps[count - 1];
+
+    if (left->first > right->first) { /* mirrored */
+        left = right;
+        right = taps;
+    }
+    *from = (size_t)left->first;
+    *to = (size_t)right->second + 1;
 }
 
 void augment_prepare(const struct data_spec *spec, const struct ops_crop *crop, const uint8_t *bytes,
                      float *out)
 {
-    size_t stride = (size_t)spec->raw_w * (size_t)spec->c;
+    size_t c = (size_t)spec->c, stride = (size_t)spec->raw_w * c, from, to;
     float step_y = crop->height / (float)spec->h, step_x = crop->width / (float)spec->w;
+    float row[DATA_MAX_SIDE * DATA_MAX_CHANNELS];
     struct tap taps[DATA_MAX_SIDE];
 
     for (int x = 0; x < spec->w; x++)
         taps[x] = find_tap(crop->mirror ? spec->w - 1 - x : x, crop->left, step_x, spec->raw_w);
+    find_range(taps, spec->w, &from, &to);
     for (int y = 0; y < spec->h; y++) {
         struct tap tap = find_tap(y, crop->top, step_y, spec->raw_h);
+        float *to_row = out + (size_t)y * (size_t)spec->w * c;
 
-        prepare_row(spec, bytes + (size_t)tap.first * stride, bytes + (size_t)tap.second * stride, tap.weight,
-                    taps, out + (size_t)y * (size_t)spec->w * (size_t)spec->c);
+        blend_rows(bytes + (size_t)tap.first * stride, bytes + (size_t)tap.second * stride, tap.weight,
+                   from * c, to * c, row);
+        if (spec->c == 3) /* the compiler then unrolls it */
+            prepare_row(spec, row, taps, 3, to_row);
+        else
+            prepare_row(spec, row, taps, spec->c, to_row);
     }
 }
 

@@ -4,6 +4,9 @@ add_library(train_data STATIC dataset.c data_synth.c data_idx.c data_cifar.c dat
 target_include_directories(train_data PUBLIC ${CMAKE_CURRENT_SOURCE_DIR} ${CMAKE_SOURCE_DIR}/kernels)
 target_link_libraries(train_data PRIVATE gpucap_flags PUBLIC train_core m)
 
+# Always optimized, as the operations: this is what keeps a device waiting.
+set_source_files_properties(shrink.c augment.c data_synth.c PROPERTIES COMPILE_OPTIONS -O3)
+
 find_package(JPEG QUIET)
 if(JPEG_FOUND)
   target_compile_definitions(train_data PRIVATE HARNESS_HAVE_JPEG)

@@ -43,33 +43,52 @@ static struct rng sample_rng(const struct synth *source, enum data_split split, 
     return rng_derive(source->seed + 1 + (uint64_t)split, index);
 }
 
+/* Adds noise to bytes, eight at a draw. */
+static void add_noise(uint8_t *bytes, size_t count, struct rng *rng)
+{
+    for (size_t i = 0; i < count; i += NOISE_BYTES) {
+        uint64_t noise = rng_next(rng);
+        size_t end = count - i < NOISE_BYTES ? count : i + NOISE_BYTES;
+
+        for (size_t j = i; j < end; j++, noise >>= NOISE_BYTES) {
+            int value = bytes[j] + (int)(noise & (NOISE - 1)) - NOISE / 2;
+
+            bytes[j] = (uint8_t)(value < 0 ? 0 : value > UINT8_MAX ? UINT8_MAX : value);
+        }
+    }
+}
+
+/* One row: what lies between two rows of the pattern, smooth along it. */
+static void draw_row(const struct synth *source, int32_t class, uint32_t at_y, uint32_t shift_x, uint8_t *out)
+{
+    uint32_t width = (uint32_t)source->dataset.spec.raw_w, row = at_y / ONE, down = at_y % ONE;
+    uint32_t blend[GRID + 1][CHANNELS];
+
+    for (int x = 0; x <= GRID; x++) {
+        for (int c = 0; c < CHANNELS; c++)
+            blend[x][c] = source->pattern[class][row][x][c] * (ONE - down) +
+                          source->pattern[class][row + 1][x][c] * down;
+    }
+    for (uint32_t x = 0; x < width; x++) {
+        uint32_t at_x = x * (GRID - 1) * ONE / width + shift_x;
+        uint32_t col = at_x / ONE, right = at_x % ONE;
+
+        for (int c = 0; c < CHANNELS; c++)
+            *out++ = (uint8_t)((blend[col][c] * (ONE - right) + blend[col + 1][c] * right) / (ONE * ONE));
+    }
+}
+
+/* The pattern of the class, shifted a little, with noise. */
 static void read_picture(const struct synth *source, struct sample *sample, struct rng *rng, int32_t class)
 {
     const struct data_spec *spec = &source->dataset.spec;
     uint32_t shift_y = (uint32_t)rng_below(rng, ONE), shift_x = (uint32_t)rng_below(rng, ONE);
-    uint8_t *out = sample->bytes;
+    size_t stride = (size_t)spec->raw_w * CHANNELS;
 
-    for (uint32_t y = 0; y < (uint32_t)spec->raw_h; y++) {
-        uint32_t at_y = y * (GRID - 1) * ONE / (uint32_t)spec->raw_h + shift_y;
-        uint32_t row = at_y / ONE, down = at_y % ONE;
-
-        for (uint32_t x = 0; x < (uint32_t)spec->raw_w; x++) {
-            uint32_t at_x = x * (GRID - 1) * ONE / (uint32_t)spec->raw_w + shift_x;
-            uint32_t col = at_x / ONE, right = at_x % ONE;
-            uint64_t noise = rng_next(rng);
-
-            for (int c = 0; c < CHANNELS; c++, noise >>= NOISE_BYTES) {
-                uint32_t upper = source->pattern[class][row][col][c] * (ONE - right) +
-                                 source->pattern[class][row][col + 1][c] * right;
-                uint32_t lower = source->pattern[class][row + 1][col][c] * (ONE - right) +
-                                 source->pattern[class][row + 1][col + 1][c] * right;
-                int value = (int)((upper * (ONE - down) + lower * down) / (ONE * ONE));
-
-                value += (int)(noise & (NOISE - 1)) - NOISE / 2;
-                *out++ = (uint8_t)(value < 0 ? 0 : value > UINT8_MAX ? UINT8_MAX : value);
-            }
-        }
-    }
+    for (uint32_t y = 0; y < (uint32_t)spec->raw_h; y++)
+        draw_row(source, class, y * (GRID - 1) * ONE / (uint32_t)spec->raw_h + shift_y, shift_x,
+                 sample->bytes + y * stride);
+    add_noise(sample->bytes, stride * (size_t)spec->raw_h, rng);
     *sample->labels = class;
     sample->h = spec->raw_h;
     sample->w = spec->raw_w;
