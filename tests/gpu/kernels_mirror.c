@@ -1,26 +1,22 @@
 /* See kernels_mirror.h. */
 #include "kernels_mirror.h"
 
-#include <cuda_runtime_api.h>
-#include <dlfcn.h>
 #include <float.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "ops_cpu.h"
-#include "types.h"
-#include "unity.h"
-
-enum { MOST = 256 };
+enum { MOST = 64 };
 
 struct ops *mirror_cuda, *mirror_cpu;
 ops_stream mirror_stream;
 
-static void *host_buffers[MOST], *device_buffers[MOST];
+/* Memory beside kernels_support's: of the device only, and copies of it. */
+static void *host_copies[MOST], *device_buffers[MOST];
 static int host_count, device_count;
-static uint64_t random_state = 1;
+static void *workspace;
+static size_t workspace_size;
 
 static int run_now(ops_stream stream, void (*fn)(void *arg), void *arg)
 {
@@ -29,95 +25,46 @@ static int run_now(ops_stream stream, void (*fn)(void *arg), void *arg)
     return 0;
 }
 
-static int open_cuda_table(void)
-{
-    const char *build = getenv("GPUCAP_BUILD");
-    char path[4096];
-    void *library;
-    ops_cuda_open_fn open_table;
-
-    snprintf(path, sizeof(path), "%s/libtrain_cuda.so", build ? build : ".");
-    library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-    open_table = library ? (ops_cuda_open_fn)dlsym(library, OPS_CUDA_OPEN_NAME) : NULL;
-    if (!open_table) {
-        fprintf(stderr, "%s\n", dlerror());
-        return -1;
-    }
-    return open_table(sizeof(struct ops), &mirror_cuda);
-}
-
 int mirror_open(void)
 {
-    struct cudaDeviceProp properties;
-    int devices = 0;
+    int status = kernels_open();
 
-    if (cudaGetDeviceCount(&devices) || devices == 0 || cudaGetDeviceProperties(&properties, 0) ||
-        strcmp(properties.name, "simgpu") == 0) {
-        printf("no GPU: skipped\n");
-        return MIRROR_SKIPPED;
-    }
-    if (open_cuda_table() || ops_cpu_open(run_now, NULL, &mirror_cpu) ||
-        cudaStreamCreateWithFlags((cudaStream_t *)&mirror_stream, cudaStreamNonBlocking)) {
-        fprintf(stderr, "the tables or a stream could not be opened\n");
-        return EXIT_FAILURE;
-    }
-    return 0;
-}
-
-static void *new_host(size_t bytes)
-{
-    void *p = calloc(bytes ? bytes : 1, 1);
-
-    TEST_ASSERT_NOT_NULL(p);
-    TEST_ASSERT_TRUE(host_count < MOST);
-    return host_buffers[host_count++] = p;
-}
-
-static void *new_device(size_t bytes)
-{
-    void *p = NULL;
-
-    TEST_ASSERT_TRUE(device_count < MOST);
-    TEST_ASSERT_EQUAL_INT(0, cudaMalloc(&p, bytes ? bytes : 1));
-    return device_buffers[device_count++] = p;
+    if (status)
+        return status;
+    mirror_cuda = kernels_ops;
+    mirror_stream = (ops_stream)kernels_stream;
+    return ops_cpu_open(run_now, NULL, &mirror_cpu);
 }
 
 void *mirror_workspace(size_t bytes)
 {
-    return new_device(bytes);
-}
-
-static uint32_t next_random(void)
-{
-    random_state = random_state * 6364136223846793005u + 1442695040888963407u;
-    return (uint32_t)(random_state >> 32);
-}
-
-static void upload(void *device, const void *host, size_t bytes)
-{
-    TEST_ASSERT_EQUAL_INT(0, cudaMemcpy(device, host, bytes, cudaMemcpyHostToDevice));
+    if (bytes > workspace_size) {
+        cudaFree(workspace);
+        TEST_ASSERT_EQUAL_INT(0, cudaMalloc(&workspace, bytes));
+        workspace_size = bytes;
+    }
+    return workspace;
 }
 
 struct mirror mirror_values(enum ops_type type, size_t count)
 {
-    size_t bytes = count * ops_type_bytes(type);
-    struct mirror m = {type, count, new_host(bytes), new_device(bytes)};
+    struct buffer b = kernels_random(type, count, 1.0f);
 
-    for (size_t i = 0; i < count; i++)
-        types_store(m.host, type, i, (float)(int32_t)next_random() / (float)(1u << 31));
-    upload(m.device, m.host, bytes);
-    return m;
+    return (struct mirror){type, count, b.at[ON_HOST], b.at[ON_DEVICE]};
 }
 
 uint8_t *mirror_bytes(size_t count, uint8_t **device)
 {
-    uint8_t *host = new_host(count);
+    uint8_t *bytes = malloc(count + 1);
+    struct buffer b;
 
+    TEST_ASSERT_NOT_NULL(bytes);
     for (size_t i = 0; i < count; i++)
-        host[i] = (uint8_t)(next_random() >> 24);
-    *device = new_device(count);
-    upload(*device, host, count);
-    return host;
+        bytes[i] = (uint8_t)(127.5f + 127.5f * kernels_uniform());
+    b = kernels_bytes(bytes, count);
+    free(bytes);
+    *device = b.at[ON_DEVICE];
+    return b.at[ON_HOST];
 }
 
 /* A block of a few MiB of random values, repeated. */
@@ -125,25 +72,32 @@ void *mirror_device(enum ops_type type, size_t count)
 {
     enum { PIECE = 1 << 20 };
     size_t size = ops_type_bytes(type);
-    char *device = new_device(count * size);
-    void *host = malloc(PIECE * size);
+    char *host = malloc(PIECE * size);
+    void *device = NULL;
 
     TEST_ASSERT_NOT_NULL(host);
+    TEST_ASSERT_TRUE(device_count < MOST);
+    TEST_ASSERT_EQUAL_INT(0, cudaMalloc(&device, count * size + 1));
+    device_buffers[device_count++] = device;
     for (size_t i = 0; i < PIECE; i++)
-        types_store(host, type, i, (float)(int32_t)next_random() / (float)(1u << 31));
+        types_store(host, type, i, kernels_uniform());
     for (size_t at = 0; at < count; at += PIECE)
-        upload(device + at * size, host, (count - at < PIECE ? count - at : PIECE) * size);
+        cudaMemcpy((char *)device + at * size, host, (count - at < PIECE ? count - at : PIECE) * size,
+                   cudaMemcpyHostToDevice);
     free(host);
     return device;
 }
 
 void *mirror_download(const struct mirror *m)
 {
-    void *host = new_host(m->count * ops_type_bytes(m->type));
+    size_t bytes = m->count * ops_type_bytes(m->type);
+    void *host = malloc(bytes + 1);
 
-    TEST_ASSERT_EQUAL_INT(0, cudaStreamSynchronize((cudaStream_t)mirror_stream));
-    TEST_ASSERT_EQUAL_INT(
-        0, cudaMemcpy(host, m->device, m->count * ops_type_bytes(m->type), cudaMemcpyDeviceToHost));
+    TEST_ASSERT_NOT_NULL(host);
+    TEST_ASSERT_TRUE(host_count < MOST);
+    host_copies[host_count++] = host;
+    TEST_ASSERT_EQUAL_INT(0, cudaStreamSynchronize(kernels_stream));
+    TEST_ASSERT_EQUAL_INT(0, cudaMemcpy(host, m->device, bytes, cudaMemcpyDeviceToHost));
     return host;
 }
 
@@ -179,9 +133,9 @@ void mirror_compare(const char *what, const struct mirror *m, double terms)
 
 void mirror_release(void)
 {
-    cudaStreamSynchronize((cudaStream_t)mirror_stream);
+    kernels_free_all();
     while (device_count > 0)
         cudaFree(device_buffers[--device_count]);
     while (host_count > 0)
-        free(host_buffers[--host_count]);
+        free(host_copies[--host_count]);
 }

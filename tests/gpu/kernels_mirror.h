@@ -1,15 +1,13 @@
-/* Buffers that exist twice, on the host for the CPU table and on the device for the CUDA table, with the same
- * contents; and their comparison. What the tests and measurements of the operations on images need on a GPU.
- * Fails the running test (Unity); never prints otherwise. */
+/* Tensors that exist on both sides, on top of kernels_support.h: buffers that know their type and size, and a
+ * comparison by the number of terms that were summed. For the tests and measurements of the operations on
+ * images. Fails the running test (Unity); never prints otherwise. */
 #ifndef TESTS_KERNELS_MIRROR_H
 #define TESTS_KERNELS_MIRROR_H
 
 #include <stddef.h>
 #include <stdint.h>
 
-#include "ops.h"
-
-enum { MIRROR_SKIPPED = 77 };
+#include "kernels_support.h"
 
 struct mirror {
     enum ops_type type;
@@ -18,13 +16,12 @@ struct mirror {
     void *device;
 };
 
-/* Opens both tables and a stream: 0, MIRROR_SKIPPED where there is no GPU, or another number with a message.
- */
+/* Opens both tables: 0, or the exit status to end with (kernels_open). */
 int mirror_open(void);
 extern struct ops *mirror_cuda, *mirror_cpu;
 extern ops_stream mirror_stream;
 
-/* Bytes of workspace on the device, kept until the next test. */
+/* Workspace on the device, the same for all that ask, kept to the end. */
 void *mirror_workspace(size_t bytes);
 
 /* Random values in (-1, 1), or bytes, on both sides. */

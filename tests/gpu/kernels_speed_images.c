@@ -5,14 +5,12 @@
  * usage: kernels_speed_images [BATCH [TYPE]]     TYPE: bf16 (default), f16, f32, tf32
  *
  * Repeated calls find part of their operands in the cache, so sums are a little better than in training. */
-#include <cuda_runtime_api.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "kernels_mirror.h"
 #include "resnet50.h"
-#include "unity.h"
 
 enum { WARM_UP = 2, REPEATS = 10, DIRECTIONS = 3 };
 static const size_t workspace_bytes = (size_t)512 << 20;
@@ -35,18 +33,18 @@ static double measure(run_fn run, const void *args)
 {
     float ms = 0.0f;
 
-    cudaEventRecord(begin, (cudaStream_t)mirror_stream);
+    cudaEventRecord(begin, kernels_stream);
     TEST_ASSERT_EQUAL_INT(0, run(args));
-    cudaEventRecord(end, (cudaStream_t)mirror_stream);
+    cudaEventRecord(end, kernels_stream);
     TEST_ASSERT_EQUAL_INT(0, cudaEventSynchronize(end));
     cudaEventElapsedTime(&ms, begin, end);
     first_call_ms += (double)ms;
     for (int i = 0; i < WARM_UP; i++)
         run(args);
-    cudaEventRecord(begin, (cudaStream_t)mirror_stream);
+    cudaEventRecord(begin, kernels_stream);
     for (int i = 0; i < REPEATS; i++)
         run(args);
-    cudaEventRecord(end, (cudaStream_t)mirror_stream);
+    cudaEventRecord(end, kernels_stream);
     TEST_ASSERT_EQUAL_INT(0, cudaEventSynchronize(end));
     cudaEventElapsedTime(&ms, begin, end);
     return 1000.0 * (double)ms / REPEATS;
@@ -149,7 +147,7 @@ static double measure_pool(void)
 {
     size_t in = (size_t)batch * 112 * 112 * 64, out = in / 4;
     void *x = mirror_device(type, in), *y = mirror_device(type, out);
-    uint8_t *where = mirror_workspace(out);
+    uint8_t *where = mirror_device(OPS_BF16, out / 2);
     double forward =
         measure(run_maxpool, &(struct op_maxpool_forward){x, y, where, type, batch, 112, 112, 64, 3, 2, 1});
     double back = measure(run_maxpool_back,
