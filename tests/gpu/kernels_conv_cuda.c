@@ -18,8 +18,6 @@ static const struct ops_conv odd_shapes[] = {
 };
 enum { ODD_SHAPES = sizeof(odd_shapes) / sizeof(odd_shapes[0]) };
 
-void setUp(void) {}
-
 static int out_h(const struct ops_conv *s)
 {
     return (s->h + 2 * s->pad - s->r) / s->stride + 1;

@@ -11,8 +11,6 @@
 static const enum ops_type types[] = {OPS_F32, OPS_BF16, OPS_F16};
 enum { WORKSPACE = 8 << 20 };
 
-void setUp(void) {}
-
 struct norm {
     struct mirror x, residual, y, dy, dx, dresidual;
     struct mirror gamma, beta, running_mean, running_variance, mean, rstd, dgamma, dbeta;

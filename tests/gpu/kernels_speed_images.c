@@ -22,10 +22,6 @@ static void *workspace;
 static cudaEvent_t begin, end;
 static double first_call_ms; /* of all first calls together: plans are made there */
 
-void setUp(void) {}
-
-void tearDown(void) {}
-
 typedef int (*run_fn)(const void *args);
 
 /* Microseconds of one call. */
