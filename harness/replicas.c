@@ -191,6 +191,9 @@ static enum status run_job(struct job *job)
 
     for (int i = 0; i < job->count && job->by_operation && !status; i++)
         status = open_replica(&job->replica[i]);
+    /* The event belongs to the card of the stream that records it. */
+    if (!status && job->by_operation)
+        status = device_status(cudaSetDevice((int)job->replica[0].device_index), "cudaSetDevice");
     if (!status && job->by_operation)
         status = device_status(cudaEventCreateWithFlags(&job->averaged, cudaEventDisableTiming),
                                "creating an event");

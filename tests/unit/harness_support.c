@@ -32,6 +32,18 @@ void train_run_on(const char *card, const char *const *arguments)
     spawn_env_free(env);
 }
 
+void train_shell(const char *card, const char *line, double kill_after)
+{
+    struct spawn_env *env = spawn_env_new();
+    struct spawn_options options = {.timeout_s = kill_after};
+
+    spawn_sim(env, card, NULL);
+    spawn_env_set(env, "TRAIN", spawn_build_path("train"));
+    train_forget();
+    train_said = spawn_run(env, (const char *const[]){"/bin/sh", "-c", line, NULL}, &options);
+    spawn_env_free(env);
+}
+
 const char *train_field(const char *key)
 {
     static char value[128];

@@ -13,6 +13,10 @@ extern struct spawn_result train_said;
 void train_run_on(const char *card, const char *const *arguments);
 void train_forget(void);
 
+/* The same through a shell line in which $TRAIN is the program, killed after some seconds if that is not 0.
+ */
+void train_shell(const char *card, const char *line, double kill_after);
+
 #define TRAIN(card, ...) train_run_on(card, (const char *const[]){__VA_ARGS__, NULL})
 
 /* The value of key in the first result line that has it, in a static buffer; fails the test if none has. */
