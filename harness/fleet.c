@@ -117,18 +117,18 @@ int main(int argc, char **argv)
     struct fleet_plan plan;
     int status = USAGE;
 
-    if (fleet_plan_parse(&plan, argc, argv) == 0) {
-        if (plan.help) {
-            fleet_plan_help(stdout);
-            status = 0;
-        } else if (fleet_run_open()) {
-            fputs("fleet: signals cannot be read here\n", stderr);
-            status = 1;
-        } else if (prepare_place(&plan)) {
-            status = 1;
-        } else {
-            status = run_plan(&plan);
-        }
+    if (fleet_plan_parse(&plan, argc, argv)) {
+        fprintf(stderr, "fleet: %s\n", plan.error);
+    } else if (plan.help) {
+        fleet_plan_help(stdout);
+        status = 0;
+    } else if (fleet_run_open()) {
+        fputs("fleet: signals cannot be read here\n", stderr);
+        status = 1;
+    } else if (prepare_place(&plan)) {
+        status = 1;
+    } else {
+        status = run_plan(&plan);
     }
     fleet_meter_close();
     if (plan.mps)

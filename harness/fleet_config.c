@@ -29,17 +29,15 @@ static const struct {
     [HELP] = {"help", NULL, "this text"},
 };
 
-static int refuse(const char *format, ...) __attribute__((format(printf, 1, 2)));
+static int refuse(struct fleet_plan *plan, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-static int refuse(const char *format, ...)
+static int refuse(struct fleet_plan *plan, const char *format, ...)
 {
     va_list arguments;
 
-    fputs("fleet: ", stderr);
     va_start(arguments, format);
-    vfprintf(stderr, format, arguments);
+    vsnprintf(plan->error, sizeof plan->error, format, arguments);
     va_end(arguments);
-    fputc('\n', stderr);
     return -EINVAL;
 }
 
@@ -98,10 +96,10 @@ static void name_job(struct fleet_job *job)
 static int add_jobs(struct fleet_plan *plan, unsigned count, const char *cap, char *const *argv)
 {
     if (plan->count + count > FLEET_MEMBERS_MAX)
-        return refuse("more than %d processes", FLEET_MEMBERS_MAX);
+        return refuse(plan, "more than %d processes", FLEET_MEMBERS_MAX);
     struct fleet_job *jobs = realloc(plan->jobs, (plan->count + count) * sizeof *jobs);
     if (!jobs)
-        return refuse("no memory for %u processes", count);
+        return refuse(plan, "no memory for %u processes", count);
     plan->jobs = jobs;
     for (; count > 0; count--) {
         jobs[plan->count] = (struct fleet_job){.argv = argv, .cap = cap};
@@ -164,14 +162,14 @@ static int read_line(struct fleet_plan *plan, char *line, const char *file, unsi
         else if (used == 0 && !strncmp(word, max, strlen(max)))
             cap = word + strlen(max);
         else if (used == FLEET_WORDS_MAX)
-            return refuse("%s:%u: more than %d words", file, number, FLEET_WORDS_MAX);
+            return refuse(plan, "%s:%u: more than %d words", file, number, FLEET_WORDS_MAX);
         else
             words[used++] = word;
     }
     if (bad)
-        return refuse("%s:%u: a quote is not closed", file, number);
+        return refuse(plan, "%s:%u: a quote is not closed", file, number);
     if (cap && !cap_is_valid(cap))
-        return refuse("%s:%u: max=%s is not valid; accepted: %s", file, number, cap,
+        return refuse(plan, "%s:%u: max=%s is not valid; accepted: %s", file, number, cap,
                       options_table[OPTIONS_MAX].form);
     if (used == 0)
         return 0;
@@ -179,7 +177,7 @@ static int read_line(struct fleet_plan *plan, char *line, const char *file, unsi
     char **argv = malloc(used * sizeof *argv);
     if (!argv || plan->text_count == sizeof plan->text / sizeof *plan->text) {
         free(argv);
-        return refuse("%s:%u: too many lines", file, number);
+        return refuse(plan, "%s:%u: too many lines", file, number);
     }
     memcpy(argv, words, used * sizeof *argv);
     plan->text[plan->text_count++] = (char *)argv;
@@ -191,7 +189,7 @@ int fleet_plan_read(struct fleet_plan *plan, const char *text, const char *file)
     char *copy = plan->text_count < sizeof plan->text / sizeof *plan->text ? strdup(text) : NULL;
 
     if (!copy)
-        return refuse("%s: no memory to read it", file);
+        return refuse(plan, "%s: no memory to read it", file);
     plan->text[plan->text_count++] = copy;
     for (unsigned number = 1; *copy; number++) {
         char *end = copy + strcspn(copy, "\n"), *next = *end ? end + 1 : end;
@@ -212,15 +210,15 @@ static int read_config(struct fleet_plan *plan, const char *path)
     int error = 0;
 
     if (!text || !file) {
-        error = refuse("%s cannot be read: %s", path, strerror(errno));
+        error = refuse(plan, "%s cannot be read: %s", path, strerror(errno));
     } else {
         const size_t length = fread(text, 1, FLEET_TEXT_MAX - 1, file);
 
         text[length] = '\0';
         if (ferror(file) || strlen(text) != length)
-            error = refuse("%s is not a text file", path);
+            error = refuse(plan, "%s is not a text file", path);
         else if (length == FLEET_TEXT_MAX - 1)
-            error = refuse("%s is longer than %d bytes", path, FLEET_TEXT_MAX);
+            error = refuse(plan, "%s is longer than %d bytes", path, FLEET_TEXT_MAX);
         else
             error = fleet_plan_read(plan, text, path);
     }
@@ -241,15 +239,15 @@ static int find_option(const char *name, size_t length)
     return i;
 }
 
-static int bad_value(enum option_id id, const char *value)
+static int bad_value(struct fleet_plan *plan, enum option_id id, const char *value)
 {
-    return refuse("--%s=%s: expected %s", table[id].name, value, table[id].form);
+    return refuse(plan, "--%s=%s: expected %s", table[id].name, value, table[id].form);
 }
 
 static int set_baseline(struct fleet_plan *plan, const char *value)
 {
     plan->serial = !strcmp(value, "serial");
-    return plan->serial || !strcmp(value, "none") ? 0 : bad_value(BASELINE, value);
+    return plan->serial || !strcmp(value, "none") ? 0 : bad_value(plan, BASELINE, value);
 }
 
 static int set_each(struct fleet_plan *plan, const char *value)
@@ -257,7 +255,7 @@ static int set_each(struct fleet_plan *plan, const char *value)
     plan->each = value;
     return cap_is_valid(value)
                ? 0
-               : refuse("--each=%s is not valid; accepted: %s", value, options_table[OPTIONS_MAX].form);
+               : refuse(plan, "--each=%s is not valid; accepted: %s", value, options_table[OPTIONS_MAX].form);
 }
 
 static int set_option(struct fleet_plan *plan, enum option_id id, const char *value, unsigned *processes)
@@ -268,7 +266,7 @@ static int set_option(struct fleet_plan *plan, enum option_id id, const char *va
     case EACH:
         return set_each(plan, value);
     case PROCESSES:
-        return read_number(value, 1, FLEET_MEMBERS_MAX, processes) ? 0 : bad_value(id, value);
+        return read_number(value, 1, FLEET_MEMBERS_MAX, processes) ? 0 : bad_value(plan, id, value);
     case CONFIG:
         return read_config(plan, value);
     case NATIVE:
@@ -285,7 +283,7 @@ static int set_option(struct fleet_plan *plan, enum option_id id, const char *va
         return 0;
     case TIMEOUT:
         if (!read_number(value, 1, TIMEOUT_MAX, &seconds))
-            return bad_value(id, value);
+            return bad_value(plan, id, value);
         plan->timeout_s = seconds;
         return 0;
     case LOGS:
@@ -311,11 +309,11 @@ static int parse_option(struct fleet_plan *plan, const char *argument, unsigned 
     const char *value = name[length] ? name + length + 1 : NULL;
 
     if (id == OPTIONS)
-        return refuse("unknown argument '%s' (see --help; the command follows --)", argument);
+        return refuse(plan, "unknown argument '%s' (see --help; the command follows --)", argument);
     if (!table[id].form && value)
-        return refuse("--%s takes no value", table[id].name);
+        return refuse(plan, "--%s takes no value", table[id].name);
     if (table[id].form && !value && id != SIM)
-        return refuse("--%s needs a value: --%s=%s", table[id].name, table[id].name, table[id].form);
+        return refuse(plan, "--%s needs a value: --%s=%s", table[id].name, table[id].name, table[id].form);
     return set_option(plan, (enum option_id)id, value, processes);
 }
 
@@ -335,13 +333,13 @@ int fleet_plan_parse(struct fleet_plan *plan, int argc, char **argv)
         while (i < argc && strcmp(argv[i], "--") != 0)
             i++;
         if (command == argv + i)
-            return refuse("a command is missing behind --");
+            return refuse(plan, "a command is missing behind --");
         argv[i] = NULL; /* the "--" that ends it, or the end that is NULL already */
         if (add_jobs(plan, processes, plan->native ? NULL : plan->each, command))
             return -EINVAL;
     }
     if (plan->count == 0 && !plan->help)
-        return refuse("nothing to start: give a command behind --, or --config=FILE");
+        return refuse(plan, "nothing to start: give a command behind --, or --config=FILE");
     return 0;
 }
 

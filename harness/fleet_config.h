@@ -1,6 +1,6 @@
 /* fleet_config: which trainings a fleet starts: from the command line and from a file of lines.
  *
- * Reads only; says what is wrong on stderr. Bounded: at most FLEET_MEMBERS_MAX members, FLEET_WORDS_MAX words
+ * Reads only. Bounded: at most FLEET_MEMBERS_MAX members, FLEET_WORDS_MAX words
  * each. Owns no lock. */
 #ifndef HARNESS_FLEET_CONFIG_H
 #define HARNESS_FLEET_CONFIG_H
@@ -23,16 +23,17 @@ struct fleet_plan {
     const char *sim_spec; /* NULL: as the environment says */
     double timeout_s;     /* 0: none */
     const char *logs;     /* folder, or NULL */
+    char error[512];      /* what is wrong, after a refusal */
     char *text[FLEET_MEMBERS_MAX * 2];
     size_t text_count; /* what the jobs point into, to be freed */
 };
 
-/* 0, or -EINVAL after a message. The plan points into argv. */
+/* 0, or -EINVAL with the reason in plan->error. The plan points into argv; free it in both cases. */
 int fleet_plan_parse(struct fleet_plan *plan, int argc, char **argv);
 void fleet_plan_free(struct fleet_plan *plan);
 
 /* The lines of a file: [COUNTx] [max=SIZE|native] PROGRAM [ARGUMENT...]; '#' begins a comment; words may be
- * quoted with ' or ". 0, or -EINVAL after a message that names the line. */
+ * quoted with ' or ". 0, or -EINVAL with the reason, which names the line, in plan->error. */
 int fleet_plan_read(struct fleet_plan *plan, const char *text, const char *file);
 
 void fleet_plan_help(FILE *out);

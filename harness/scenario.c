@@ -44,6 +44,7 @@ static const char usage[] =
     "  --card=SIZE     the size of the card (default: chosen by what the workload needs)\n"
     "  --processes=N   of b and f (4)\n"
     "  --quick         fewer steps, coarser searches\n"
+    "  --tiny          the smallest trainings, to see that all works\n"
     "  --sim           on simgpu even where there is a GPU\n"
     "  --out=DIR       where the pictures go (scenarios-out beside this program)\n"
     "  --write-docs[=ROOT]  also writes ROOT/docs/benchmarks.md and, with several letters, README.md's "
@@ -121,6 +122,8 @@ static int set_option(struct settings *settings, const char *argument)
         settings->docs = ".";
     else if (!strcmp(argument, "--quick"))
         settings->scenario.quick = true;
+    else if (!strcmp(argument, "--tiny"))
+        settings->scenario.quick = settings->scenario.tiny = true;
     else if (!strcmp(argument, "--sim"))
         settings->sim = true;
     else if (!strcmp(argument, "--verbose"))

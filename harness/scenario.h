@@ -33,7 +33,7 @@ struct scenario_result {
 
 struct scenario {
     struct card_choice card;
-    bool quick, verbose;
+    bool quick, tiny, verbose;
     uint64_t size;      /* --card; 0: chosen by what the workload needs */
     unsigned processes; /* of (b) and (f) */
     struct scenario_result *result;

@@ -12,6 +12,7 @@
 #define PAGE        (UINT64_C(2) << 20)
 #define TRIES       14
 #define TRIES_QUICK 9
+#define TRIES_TINY  5
 
 /* ---- (d) ---- */
 
@@ -100,7 +101,9 @@ void scenario_fragments(struct scenario *scenario)
                                   .way = {modes[i].name, NULL, scenario_work(scenario), arguments},
                                   .capped = modes[i].capped};
         struct search search = {.grain = outcome.peak / (scenario->quick ? 12 : 64) / PAGE * PAGE + PAGE,
-                                .most = scenario->quick ? TRIES_QUICK : TRIES,
+                                .most = scenario->tiny    ? TRIES_TINY
+                                        : scenario->quick ? TRIES_QUICK
+                                                          : TRIES,
                                 .limit = scenario->size ? scenario->size : scenario->card.whole};
         const int status = search_run(&search, outcome.peak - outcome.peak / 8,
                                       outcome.peak + outcome.peak / 8, try_size, &attempt);

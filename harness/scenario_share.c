@@ -10,7 +10,8 @@
 #include "scenario_work.h"
 
 #define PROCESSES_MAX 64
-#define MARGIN        (UINT64_C(4) << 20) /* two pages: what rounding takes */
+#define ARENA_LEAST   (UINT64_C(48) << 20) /* a tenth of it is some pages, which streams and copies need */
+#define MARGIN        (UINT64_C(4) << 20)  /* two pages: what rounding takes */
 
 static bool report_whole(struct scenario *scenario, const struct scenario_way *way,
                          struct scenario_outcome *outcome)
@@ -157,7 +158,9 @@ static uint64_t cap_for_arena(struct scenario *scenario)
     if (!scenario_card(scenario, scenario->card.whole) || !report_whole(scenario, &way, &outcome))
         return 0;
     const uint64_t need = outcome.peak > scenario->card.context ? outcome.peak : outcome.peak_bytes;
-    return need + need / 2 + reserve + MARGIN;
+    const uint64_t share = need + need / 2 + reserve + MARGIN;
+    const uint64_t least = scenario->card.context + reserve + ARENA_LEAST;
+    return share > least ? share : least;
 }
 
 void scenario_arenas(struct scenario *scenario)

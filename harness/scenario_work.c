@@ -5,41 +5,50 @@
 
 #include "scenario.h"
 
-enum { SIMULATED, GPU, PLACES };
+enum { SIMULATED, GPU, TINY, PLACES };
 
-/* By letter and place. Sizes on simgpu: a step takes 10 to 500 ms on two cores. */
+/* By letter and place. Sizes on simgpu: a step takes 10 to 500 ms on two cores; the tiny ones are for tests.
+ */
 static const char *const pair[PLACES][16] = {
     {"--pair", "unet", "resnet18", "--width=8", "--image=64", "--batch=16", "--val-batches=1"},
     {"--pair", "resnet50", "gpt2-small", "--precision=bf16", "--batch=8", "--val-batches=1"},
+    {"--pair", "mlp", "mlp", "--hidden=16", "--batch=512", "--val-batches=1"},
 };
 static const char *const arenas[PLACES][16] = {
     {"--model=mlp", "--hidden=64", "--batch=4096", "--alloc=arena", "--val-batches=1"},
     {"--model=resnet50", "--precision=bf16", "--batch=64", "--alloc=arena", "--val-batches=1"},
+    {"--model=mlp", "--hidden=16", "--batch=256", "--alloc=arena", "--val-batches=1"},
 };
 static const char *const spike[PLACES][16] = {
     {"--model=cnn", "--width=8", "--image=32", "--raw=256", "--batch=64", "--augment=cpu", "--val-batch=128",
      "--val-batches=1"},
     {"--model=resnet50", "--precision=bf16", "--raw=1024", "--batch=64", "--augment=cpu", "--val-batch=1024",
      "--val-batches=1"},
+    {"--model=cnn", "--width=2", "--image=16", "--raw=64", "--batch=8", "--augment=cpu", "--val-batch=64",
+     "--val-batches=1"},
 };
 static const char *const fragments[PLACES][16] = {
     {"--model=gpt", "--layers=2", "--width=64", "--heads=2", "--length=256", "--batch=16", "--vary",
      "--val-batches=1", "--val-batch=1"},
     {"--model=gpt2-small", "--precision=bf16", "--batch=16", "--vary", "--val-batches=1", "--val-batch=1"},
+    {"--model=gpt", "--layers=1", "--width=32", "--heads=2", "--length=64", "--batch=8", "--vary",
+     "--val-batches=1", "--val-batch=1"},
 };
 static const char *const batch[PLACES][16] = {
     {"--model=gpt", "--layers=4", "--width=64", "--heads=2", "--length=128", "--batch=4096", "--find-batch",
      "--val-batches=1", "--val-batch=1"},
     {"--model=gpt2-small", "--batch=4096", "--find-batch", "--val-batches=1", "--val-batch=1"},
+    {"--model=mlp", "--hidden=16", "--batch=64", "--find-batch", "--val-batches=1"},
 };
 static const char *const throughput[PLACES][16] = {
     {"--model=cnn", "--width=8", "--batch=32", "--val-batches=1"},
     {"--model=resnet18", "--precision=bf16", "--batch=32", "--image=64", "--val-batches=1"},
+    {"--model=mlp", "--hidden=16", "--batch=16", "--val-batches=1"},
 };
 
 scenario_work_list scenario_work(const struct scenario *scenario)
 {
-    const int place = scenario->card.simulated ? SIMULATED : GPU;
+    const int place = scenario->tiny ? TINY : scenario->card.simulated ? SIMULATED : GPU;
 
     switch (scenario->result->letter) {
     case 'a':
@@ -61,6 +70,8 @@ const char *scenario_steps(const struct scenario *scenario)
 {
     const bool few = scenario->quick;
 
+    if (scenario->tiny)
+        return "--steps=3";
     switch (scenario->result->letter) {
     case 'a':
         return scenario->card.simulated ? few ? "--steps=5" : "--steps=12"
@@ -79,7 +90,7 @@ const char *scenario_steps(const struct scenario *scenario)
 
 const char *scenario_few_steps(const struct scenario *scenario)
 {
-    if (scenario->result->letter == 'd') /* one that varies needs some to fragment */
+    if (scenario->result->letter == 'd' && !scenario->tiny) /* one that varies needs some to fragment */
         return scenario->quick ? "--steps=10" : "--steps=20";
     return "--steps=3";
 }
