@@ -141,6 +141,8 @@ void augment_prepare(const struct data_spec *spec, const struct ops_crop *crop, 
     float row[DATA_MAX_SIDE * DATA_MAX_CHANNELS];
     struct tap taps[DATA_MAX_SIDE];
 
+    if (spec->w < 1)
+        return;
     for (int x = 0; x < spec->w; x++)
         taps[x] = find_tap(crop->mirror ? spec->w - 1 - x : x, crop->left, step_x, spec->raw_w);
     find_range(taps, spec->w, &from, &to);
