@@ -49,7 +49,7 @@ add_custom_command(OUTPUT ${renamed}
   COMMENT "Renaming jemalloc's public names" VERBATIM)
 add_custom_target(pinned_jemalloc_archive DEPENDS ${renamed})
 add_library(pinned_jemalloc STATIC IMPORTED)
-set_target_properties(pinned_jemalloc PROPERTIES IMPORTED_LOCATION ${renamed})
+set_target_properties(pinned_jemalloc PROPERTIES IMPORTED_LOCATION ${renamed} INTERFACE_LINK_LIBRARIES m)
 add_dependencies(train_feed pinned_jemalloc_archive)
 target_compile_definitions(train_feed PRIVATE HARNESS_HAVE_JEMALLOC)
 target_include_directories(train_feed SYSTEM PRIVATE ${JEMALLOC_DIR}/include)
