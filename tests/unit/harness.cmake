@@ -10,3 +10,8 @@ foreach(name harness_train harness_checkpoint harness_fit)
 endforeach()
 gpucap_test(harness_models LIBS train_models simgpu_cudart SOURCES harness_models.c)
 add_dependencies(harness_models simgpu_cuda)
+# Open MPI itself is not clean under the sanitizers.
+if(TARGET train_mpi AND NOT GPUCAP_SANITIZE)
+  gpucap_test(harness_mpi LIBS harness_support SOURCES harness_mpi.c)
+  add_dependencies(harness_mpi train train_mpi simgpu_cuda simgpu_cudart)
+endif()
