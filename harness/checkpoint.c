@@ -256,7 +256,7 @@ static enum status check_file(struct file *file, struct checkpoint_header *heade
     if (wrong)
         return refuse(file, wrong);
     table = header->param_count * sizeof(**entries);
-    *entries = malloc(table);
+    *entries = calloc(1, table);
     if (!*entries)
         return status_fail(STATUS_NO_MEMORY, "no host memory for the table of a checkpoint");
     if (!read_all(file, *entries, table))

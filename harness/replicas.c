@@ -264,6 +264,8 @@ enum status replicas_run(const struct options *options)
     status = count_replicas(options, &job.count, &job.one_card);
     if (status)
         return status;
+    if (job.count < 1)
+        return status_fail(STATUS_FAILED, "--replicas=%s: there is no CUDA device", options->replicas);
     job.by_operation = job.one_card || device_is_simulated(0);
     job.replica = calloc((size_t)job.count, sizeof(*job.replica));
     if (!job.replica)

@@ -28,7 +28,8 @@ static enum status open_comm(struct comm *comm)
 
     if (!library)
         return status_fail(STATUS_FAILED, "--replicas=mpi: %s (was it built? Open MPI is needed)", dlerror());
-    if (!open_table || open_table(sizeof(*comm), comm))
+    if (!open_table || open_table(sizeof(*comm), comm) || !comm->broadcast || !comm->sum || !comm->abort ||
+        !comm->close)
         return status_fail(STATUS_FAILED, "--replicas=mpi: MPI cannot be started");
     return STATUS_OK;
 }

@@ -2,6 +2,7 @@
 #include "train.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "checkpoint.h"
@@ -133,6 +134,10 @@ enum status train_run(const struct options *options)
 
     if (status)
         return status;
+    /* Every operation gives the same bits each time, but which of several convolutions is fastest may differ
+     * from run to run. */
+    if (options->deterministic)
+        setenv("TRAIN_CONV_TUNE", "0", 1);
     if (options->pair.given)
         status = pair_run(options);
     else if (options->replicas)
