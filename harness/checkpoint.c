@@ -336,7 +336,7 @@ enum status checkpoint_load(struct trainer *trainer, const char *path)
 {
     struct file file = {.path = path, .fd = open(path, O_RDONLY | O_CLOEXEC)};
     struct checkpoint_entry *entries = NULL;
-    struct checkpoint_header header;
+    struct checkpoint_header header = {0};
     enum status status;
 
     if (file.fd < 0)
@@ -344,7 +344,7 @@ enum status checkpoint_load(struct trainer *trainer, const char *path)
     file.buffer = malloc(CHUNK);
     status = file.buffer ? check_file(&file, &header, &entries)
                          : status_fail(STATUS_NO_MEMORY, "no host memory for a checkpoint");
-    if (!status)
+    if (!status && entries)
         status = check_model(trainer, &file, &header, entries);
     if (!status)
         status = read_contents(trainer, &file, &header);

@@ -26,11 +26,15 @@ static enum status open_comm(struct comm *comm)
     void *library = dlopen(MPI_TABLE, RTLD_NOW | RTLD_GLOBAL);
     comm_open_fn open_table = library ? (comm_open_fn)dlsym(library, COMM_OPEN_NAME) : NULL;
 
-    if (!library)
-        return status_fail(STATUS_FAILED, "--replicas=mpi: %s (was it built? Open MPI is needed)", dlerror());
+    if (!library) {
+        status_fail(STATUS_FAILED, "--replicas=mpi: %s (was it built? Open MPI is needed)", dlerror());
+        return STATUS_FAILED;
+    }
     if (!open_table || open_table(sizeof(*comm), comm) || !comm->broadcast || !comm->sum || !comm->abort ||
-        !comm->close)
-        return status_fail(STATUS_FAILED, "--replicas=mpi: MPI cannot be started");
+        !comm->close) {
+        status_fail(STATUS_FAILED, "--replicas=mpi: MPI cannot be started");
+        return STATUS_FAILED;
+    }
     return STATUS_OK;
 }
 
