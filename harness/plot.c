@@ -8,7 +8,7 @@
 #define STEPS     4  /* labels on an axis */
 #define ROW       18 /* height of a line of the legend */
 #define BAR_GAP   0.3
-#define NOTE_ROOM 0.72 /* the longest bar leaves the rest of the frame to its note */
+#define NOTE_ROOM 0.66 /* the longest bar leaves the rest of the frame to its note */
 
 static const char *const colours[] = {"#0b7a3b", "#3b6fd4", "#b3261e", "#d98200", "#7a3fb0", "#00838f"};
 

@@ -196,6 +196,18 @@ static int run_wanted(struct settings *settings, struct scenario_result *results
     return error;
 }
 
+static void print_summary(const struct docs_origin *origin, const struct scenario_result *results,
+                          unsigned count)
+{
+    printf("\non %s\n", origin->device);
+    for (unsigned i = 0; i < count; i++)
+        printf("(%c) %s\n", results[i].letter,
+               results[i].summary[0] ? results[i].summary : "not complete: see its table");
+    if (origin->simulated)
+        printf("Times are those of a simulated device, whose operations the processor computes and whose "
+               "allocations\ncost little: build/scenarios on a GPU measures a GPU's.\n");
+}
+
 static int run(struct settings *settings, int argc, char **argv)
 {
     static struct scenario_result results[SCENARIOS];
@@ -218,8 +230,7 @@ static int run(struct settings *settings, int argc, char **argv)
         error = 1;
     snprintf(path, sizeof path, "%s/scenarios.svg", settings->out);
     error |= docs_plot(path, &origin, results, count);
-    if (origin.simulated)
-        printf("\nTimes are those of the simulated device: run build/scenarios on a GPU for a GPU's.\n");
+    print_summary(&origin, results, count);
     printf("\nplots: %s\n", path);
     return error ? 1 : 0;
 }

@@ -16,6 +16,9 @@
 
 enum { SCENARIO_ARGUMENTS = 64, SCENARIO_BARS = 16, SCENARIO_NOTES = 6 };
 
+/* Colours of bars: with gpucap, and without. */
+enum { COLOUR_GPUCAP, COLOUR_NATIVE };
+
 struct scenario_result {
     char letter;
     const char *title;

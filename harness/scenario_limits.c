@@ -68,8 +68,15 @@ static void mode_row(struct scenario *scenario, unsigned mode, const struct sear
         table_set(&result->table, 3, "%.2f ms", attempt->last_good.step_ms);
     table_set(&result->table, 4, "%u%s", search->tries, complete ? "" : ", not narrowed to the end");
     table_fill(&result->table, "-");
-    scenario_bar(result, modes[mode].name, (double)search->works / (double)(1 << 20), mode,
+    scenario_bar(result, modes[mode].name, (double)search->works / (double)(1 << 20),
+                 modes[mode].capped ? COLOUR_GPUCAP : COLOUR_NATIVE,
                  search->works ? "fails at %s, trains at %s" : "does not train", fails, works);
+}
+
+/* A page on simgpu, where a try costs a second; else a part of what is needed. */
+static uint64_t grain_of(const struct scenario *scenario, uint64_t peak)
+{
+    return scenario->card.simulated ? PAGE : peak / (scenario->quick ? 12 : 64) / PAGE * PAGE + PAGE;
 }
 
 /* The largest size at which each mode fails, from half of what a naive run holds upwards. */
@@ -100,7 +107,7 @@ void scenario_fragments(struct scenario *scenario)
         struct attempt attempt = {.scenario = scenario,
                                   .way = {modes[i].name, NULL, scenario_work(scenario), arguments},
                                   .capped = modes[i].capped};
-        struct search search = {.grain = outcome.peak / (scenario->quick ? 12 : 64) / PAGE * PAGE + PAGE,
+        struct search search = {.grain = grain_of(scenario, outcome.peak),
                                 .most = scenario->tiny    ? TRIES_TINY
                                         : scenario->quick ? TRIES_QUICK
                                                           : TRIES,
@@ -160,8 +167,9 @@ static void accumulation_row(struct scenario *scenario, scenario_work_list base,
         table_set(&result->table, 1, "%llu x %llu", (unsigned long long)outcome.accumulate,
                   (unsigned long long)outcome.batch);
         table_set(&result->table, 2, "%.1f", outcome.samples_per_s);
-        scenario_bar(result, way.name, (double)(outcome.batch * outcome.accumulate), 4, "%llu x %llu",
-                     (unsigned long long)outcome.accumulate, (unsigned long long)outcome.batch);
+        scenario_bar(result, way.name, (double)(outcome.batch * outcome.accumulate), COLOUR_GPUCAP,
+                     "%llu x %llu", (unsigned long long)outcome.accumulate,
+                     (unsigned long long)outcome.batch);
     } else {
         table_set(&result->table, 1, "%s", outcome.ending);
     }
@@ -200,7 +208,7 @@ void scenario_batch(struct scenario *scenario)
             table_set(&result->table, 1, "%llu", (unsigned long long)outcome.batch);
             table_set(&result->table, 2, "%.1f", outcome.samples_per_s);
             table_set(&result->table, 3, "%s", peak);
-            scenario_bar(result, way.name, (double)outcome.batch, i, "%llu",
+            scenario_bar(result, way.name, (double)outcome.batch, COLOUR_GPUCAP, "%llu",
                          (unsigned long long)outcome.batch);
         } else {
             table_set(&result->table, 1, "%s (%.60s)", outcome.ending, outcome.reason);

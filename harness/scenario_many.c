@@ -111,6 +111,7 @@ void scenario_throughput(struct scenario *scenario)
         const struct measured now = measure(outcomes, count, wall_s, manners[i].together);
         if (i == 0)
             serial = now;
-        manner_row(result, &manners[i], count, &now, &serial, i);
+        manner_row(result, &manners[i], count, &now, &serial,
+                   manners[i].capped ? COLOUR_GPUCAP : COLOUR_NATIVE);
     }
 }

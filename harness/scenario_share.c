@@ -105,11 +105,12 @@ void scenario_pair(struct scenario *scenario)
     for (unsigned i = 0; i < WAYS; i++) {
         if (!scenario_train(scenario, &ways[i], &outcome[i]))
             return;
+        const unsigned colour = ways[i].cap ? COLOUR_GPUCAP : COLOUR_NATIVE;
         fill_row(result, ways[i].name, &outcome[i]);
         if (outcome[i].end == FLEET_OK)
-            scenario_bar(result, ways[i].name, outcome[i].step_ms, i, "%.1f ms", outcome[i].step_ms);
+            scenario_bar(result, ways[i].name, outcome[i].step_ms, colour, "%.1f ms", outcome[i].step_ms);
         else
-            scenario_bar(result, ways[i].name, 0, i, "%s", outcome[i].ending);
+            scenario_bar(result, ways[i].name, 0, colour, "%s", outcome[i].ending);
     }
     summarize_pair(scenario, outcome, scenario->card.set);
 }
@@ -192,7 +193,7 @@ void scenario_arenas(struct scenario *scenario)
         scenario_say(scenario, "%u processes, %s, card of %s", count, ways[i].name, card);
         if (!scenario_train_many(scenario, &ways[i], count, true, outcomes, &wall_s))
             return;
-        count_row(result, ways[i].name, outcomes, count, wall_s, i);
+        count_row(result, ways[i].name, outcomes, count, wall_s, ways[i].cap ? COLOUR_GPUCAP : COLOUR_NATIVE);
     }
 }
 
@@ -260,8 +261,9 @@ void scenario_spike(struct scenario *scenario)
             return;
         fill_row(result, ways[i].name, &outcome[i]);
         table_set(&result->table, 4, "%.2f s", outcome[i].seconds);
-        scenario_bar(result, ways[i].name, outcome[i].end == FLEET_OK ? outcome[i].seconds : 0, i,
-                     "%s, %.1f s", outcome[i].ending, outcome[i].seconds);
+        scenario_bar(result, ways[i].name, outcome[i].end == FLEET_OK ? outcome[i].seconds : 0,
+                     ways[i].cap ? COLOUR_GPUCAP : COLOUR_NATIVE, "%s, %.1f s", outcome[i].ending,
+                     outcome[i].seconds);
     }
     snprintf(
         result->summary, sizeof result->summary,
