@@ -7,6 +7,7 @@
  * from what was asked by as much. Owns no lock. */
 #include <errno.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -79,22 +80,32 @@ static void answer(size_t leave)
     fflush(stdout);
 }
 
+static bool read_request(const char *line, size_t *leave)
+{
+    static const char word[] = "leave ";
+    char *end;
+
+    if (strncmp(line, word, strlen(word)) != 0)
+        return false;
+    line += strlen(word);
+    errno = 0;
+    *leave = (size_t)strtoull(line, &end, 10);
+    return !errno && end != line && *end == '\n';
+}
+
 int main(void)
 {
     char line[128];
+    size_t leave;
 
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     while (fgets(line, sizeof line, stdin)) {
-        char *end;
-
-        errno = 0;
-        const unsigned long long leave = strncmp(line, "leave ", 6) ? 0 : strtoull(line + 6, &end, 10);
-        if (strncmp(line, "leave ", 6) != 0 || errno || end == line + 6 || *end != '\n') {
+        if (read_request(line, &leave)) {
+            answer(leave);
+        } else {
             printf("failed expected: leave BYTES\n");
             fflush(stdout);
-            continue;
         }
-        answer((size_t)leave);
     }
     return 0;
 }

@@ -81,6 +81,14 @@ static bool starts_with(const char *text, const char *prefix)
     return strncmp(text, prefix, strlen(prefix)) == 0;
 }
 
+/* "loss X" or "loss=X". */
+static bool read_loss(const char *word, double *loss)
+{
+    if (starts_with(word, "loss "))
+        return read_number(next_word(word), loss);
+    return starts_with(word, "loss=") && read_number(word + strlen("loss="), loss);
+}
+
 bool fleet_line_progress(const char *line, struct fleet_progress *progress)
 {
     struct fleet_progress said = *progress;
@@ -90,9 +98,7 @@ bool fleet_line_progress(const char *line, struct fleet_progress *progress)
     for (const char *word = line + strspn(line, " "); *word; word = next_word(word)) {
         if (!found && starts_with(word, "step "))
             found = read_steps(next_word(word), &said);
-        else if (starts_with(word, "loss ") && read_number(next_word(word), &loss))
-            said.loss = loss;
-        else if (starts_with(word, "loss=") && read_number(word + strlen("loss="), &loss))
+        else if (read_loss(word, &loss))
             said.loss = loss;
     }
     if (found)

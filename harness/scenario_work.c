@@ -17,7 +17,7 @@ static const char *const pair[PLACES][16] = {
 static const char *const arenas[PLACES][16] = {
     {"--model=mlp", "--hidden=64", "--batch=4096", "--alloc=arena", "--val-batches=1"},
     {"--model=resnet50", "--precision=bf16", "--batch=64", "--alloc=arena", "--val-batches=1"},
-    {"--model=mlp", "--hidden=16", "--batch=2048", "--alloc=arena", "--val-batches=1"},
+    {"--model=mlp", "--hidden=8", "--batch=1024", "--alloc=arena", "--val-batches=1"},
 };
 static const char *const spike[PLACES][16] = {
     {"--model=cnn", "--width=8", "--image=32", "--raw=256", "--batch=64", "--augment=cpu", "--val-batch=128",
@@ -71,7 +71,7 @@ const char *scenario_steps(const struct scenario *scenario)
     const bool few = scenario->quick;
 
     if (scenario->tiny) /* those of (b) must still be there when the last one has started */
-        return scenario->result->letter == 'b' ? "--steps=60" : "--steps=3";
+        return scenario->result->letter == 'b' ? "--steps=40" : "--steps=3";
     switch (scenario->result->letter) {
     case 'a':
         return scenario->card.simulated ? few ? "--steps=10" : "--steps=30"

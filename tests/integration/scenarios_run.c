@@ -107,6 +107,31 @@ static void test_a_search_ends_between_a_card_that_fails_and_one_that_works(void
     spawn_result_free(&result);
 }
 
+static void test_ballast_leaves_what_it_is_told_and_refuses_the_rest(void)
+{
+    struct spawn_env *env = scenario_env();
+    const struct spawn_options options = {
+        .input = "leave 104857600\nleave it\nleave 99999999999\nleave 209715200\n"};
+    unsigned long long first, second;
+    int read = 0;
+
+    spawn_sim(env, "1x1G;ctx=16M", NULL);
+    struct spawn_result result =
+        spawn_run(env, (const char *[]){spawn_build_path("ballast"), NULL}, &options);
+    cli_expect_status(0, &result);
+    TEST_ASSERT_EQUAL_INT_MESSAGE(2,
+                                  sscanf(result.out,
+                                         "ready free=%llu held=%*u\nfailed %*[^\n]\nfailed %*[^\n]\n"
+                                         "ready free=%llu held=%*u\n%n",
+                                         &first, &second, &read),
+                                  result.out);
+    TEST_ASSERT_UINT64_WITHIN(2 << 20, 100 << 20, first);
+    TEST_ASSERT_UINT64_WITHIN(2 << 20, 200 << 20, second);
+    TEST_ASSERT_EQUAL_INT_MESSAGE((int)result.out_len, read, result.out);
+    spawn_result_free(&result);
+    spawn_env_free(env);
+}
+
 static void test_bad_use_runs_nothing(void)
 {
     struct spawn_env *env = scenario_env();
@@ -138,6 +163,7 @@ int main(void)
     RUN_TEST(test_arenas_starve_each_other_natively_and_share_under_gpucap);
     if (!is_sanitized()) /* thirty trainings, each several seconds under a sanitizer */
         RUN_TEST(test_a_search_ends_between_a_card_that_fails_and_one_that_works);
+    RUN_TEST(test_ballast_leaves_what_it_is_told_and_refuses_the_rest);
     RUN_TEST(test_bad_use_runs_nothing);
     return UNITY_END();
 }
