@@ -11,38 +11,43 @@ enum { SIMULATED, GPU, TINY, PLACES };
  */
 static const char *const pair[PLACES][16] = {
     {"--pair", "unet", "resnet18", "--width=8", "--image=64", "--batch=16", "--val-batches=1"},
-    {"--pair", "resnet50", "gpt2-small", "--precision=bf16", "--batch=8", "--val-batches=1"},
+    {"--pair", "resnet50", "gpt2-small", "--precision=bf16", "--batch=16", "--val-batches=1", "--val-batch=1",
+     "--samples=2048", "--workers=8"},
     {"--pair", "mlp", "mlp", "--hidden=16", "--batch=512", "--val-batches=1"},
 };
 static const char *const arenas[PLACES][16] = {
     {"--model=mlp", "--hidden=64", "--batch=4096", "--alloc=arena", "--val-batches=1"},
-    {"--model=resnet50", "--precision=bf16", "--batch=64", "--alloc=arena", "--val-batches=1"},
+    {"--model=resnet50", "--precision=bf16", "--batch=64", "--alloc=arena", "--val-batches=1",
+     "--val-batch=1", "--samples=2048", "--workers=4"},
     {"--model=mlp", "--hidden=8", "--batch=1024", "--alloc=arena", "--val-batches=1"},
 };
 static const char *const spike[PLACES][16] = {
     {"--model=cnn", "--width=8", "--image=32", "--raw=256", "--batch=64", "--augment=cpu", "--val-batch=128",
      "--val-batches=1"},
-    {"--model=resnet50", "--precision=bf16", "--raw=1024", "--batch=64", "--augment=cpu", "--val-batch=1024",
-     "--val-batches=1"},
+    {"--model=resnet50", "--precision=bf16", "--raw=512", "--batch=32", "--augment=cpu", "--val-batch=512",
+     "--val-batches=1", "--samples=4096", "--workers=12"},
     {"--model=cnn", "--width=2", "--image=16", "--raw=64", "--batch=8", "--augment=cpu", "--val-batch=64",
      "--val-batches=1"},
 };
 static const char *const fragments[PLACES][16] = {
     {"--model=gpt", "--layers=2", "--width=64", "--heads=2", "--length=256", "--batch=16", "--vary",
      "--val-batches=1", "--val-batch=1"},
-    {"--model=gpt2-small", "--precision=bf16", "--batch=16", "--vary", "--val-batches=1", "--val-batch=1"},
+    {"--model=gpt2-small", "--precision=bf16", "--batch=16", "--vary", "--val-batches=1", "--val-batch=1",
+     "--samples=2048"},
     {"--model=gpt", "--layers=1", "--width=32", "--heads=2", "--length=64", "--batch=8", "--vary",
      "--val-batches=1", "--val-batch=1"},
 };
 static const char *const batch[PLACES][16] = {
     {"--model=gpt", "--layers=4", "--width=64", "--heads=2", "--length=128", "--batch=4096", "--find-batch",
      "--val-batches=1", "--val-batch=1"},
-    {"--model=gpt2-small", "--batch=4096", "--find-batch", "--val-batches=1", "--val-batch=1"},
+    {"--model=gpt2-small", "--batch=4096", "--find-batch", "--val-batches=1", "--val-batch=1",
+     "--samples=8192"},
     {"--model=mlp", "--hidden=16", "--batch=64", "--find-batch", "--val-batches=1"},
 };
 static const char *const throughput[PLACES][16] = {
     {"--model=cnn", "--width=8", "--batch=32", "--val-batches=1"},
-    {"--model=resnet18", "--precision=bf16", "--batch=32", "--image=64", "--val-batches=1"},
+    {"--model=resnet18", "--precision=bf16", "--batch=32", "--image=64", "--val-batches=1", "--val-batch=1",
+     "--samples=4096", "--workers=3"},
     {"--model=mlp", "--hidden=16", "--batch=16", "--val-batches=1"},
 };
 
