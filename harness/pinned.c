@@ -26,7 +26,7 @@ ssize_t pinned_je_readlink(const char *path, char *into, size_t bytes);
 /* retain would make it ask for more than it needs; decay is never: pinning again is what costs. */
 const char *pinned_je_malloc_conf = "narenas:1,retain:false,dirty_decay_ms:-1,muzzy_decay_ms:0";
 
-enum { NAME_BYTES = 64 };
+enum { NAME_BYTES = 64, ALIGNMENT = 256 };
 
 struct pinned {
     extent_hooks_t hooks; /* first: the hooks find the rest by it */
@@ -63,7 +63,7 @@ static void *hook_alloc(extent_hooks_t *hooks, void *new_addr, size_t bytes, siz
     (void)arena;
     if (new_addr)
         return NULL; /* no chunk can be put at a given place */
-    block = pinned_chunks_add(&((struct pinned *)hooks)->chunks, bytes, alignment);
+    block = pinned_chunks_add(&((struct pinned *)hooks)->chunks, bytes, alignment, false);
     if (block && *zero)
         memset(block, 0, bytes);
     *commit = true;
@@ -158,12 +158,15 @@ static int flags_of(const struct pinned *pinned)
 
 void *pinned_alloc(struct pinned *pinned, size_t bytes)
 {
-    return pinned_je_mallocx(bytes ? bytes : 1, flags_of(pinned));
+    void *block = pinned_je_mallocx(bytes ? bytes : 1, flags_of(pinned));
+
+    /* jemalloc asks for a size class: near the limit a block of the very size may still fit. */
+    return block ? block : pinned_chunks_add(&pinned->chunks, bytes ? bytes : 1, ALIGNMENT, true);
 }
 
 void pinned_free(struct pinned *pinned, void *block)
 {
-    if (block)
+    if (block && !pinned_chunks_remove(&pinned->chunks, block, 0))
         pinned_je_dallocx(block, flags_of(pinned));
 }
 
@@ -184,7 +187,7 @@ struct pinned {
     struct pinned_chunks chunks;
 };
 
-enum { ALIGNMENT = 64 };
+enum { ALIGNMENT = 256 };
 
 enum status pinned_open(struct pinned **out, size_t limit)
 {
@@ -205,7 +208,7 @@ void pinned_close(struct pinned *pinned)
 
 void *pinned_alloc(struct pinned *pinned, size_t bytes)
 {
-    return pinned_chunks_add(&pinned->chunks, bytes ? bytes : 1, ALIGNMENT);
+    return pinned_chunks_add(&pinned->chunks, bytes ? bytes : 1, ALIGNMENT, true);
 }
 
 void pinned_free(struct pinned *pinned, void *block)

@@ -64,20 +64,14 @@ static bool insert(struct pinned_chunks *chunks, const struct pinned_chunk *chun
     return done;
 }
 
-/* The runtime aligns to a page of 4 KiB; for more, some is left over on both sides. */
-static size_t padding_for(size_t alignment)
+void *pinned_chunks_add(struct pinned_chunks *chunks, size_t bytes, size_t alignment, bool direct)
 {
-    const size_t page = 4096;
-
-    return alignment > page ? alignment - page : 0;
-}
-
-void *pinned_chunks_add(struct pinned_chunks *chunks, size_t bytes, size_t alignment)
-{
-    struct pinned_chunk chunk = {.bytes = bytes};
+    struct pinned_chunk chunk = {.bytes = bytes, .direct = direct};
     uintptr_t at;
 
-    if (__builtin_add_overflow(bytes, padding_for(alignment), &chunk.held) || !reserve(chunks, chunk.held))
+    /* The runtime cuts small blocks out of large ones, aligned to 512 bytes (H200, CUDA 13): room for more.
+     */
+    if (__builtin_add_overflow(bytes, alignment, &chunk.held) || !reserve(chunks, chunk.held))
         return NULL;
     if (cudaHostAlloc(&chunk.block, chunk.held, cudaHostAllocPortable)) {
         cudaGetLastError(); /* it is reported here, not at the next call */
@@ -86,7 +80,7 @@ void *pinned_chunks_add(struct pinned_chunks *chunks, size_t bytes, size_t align
     }
     at = ((uintptr_t)chunk.block + alignment - 1) / alignment * alignment;
     chunk.base = (char *)chunk.block + (at - (uintptr_t)chunk.block);
-    if (chunk.base + bytes > (char *)chunk.block + chunk.held || !insert(chunks, &chunk)) {
+    if (!insert(chunks, &chunk)) {
         cudaFreeHost(chunk.block);
         unreserve(chunks, chunk.held);
         return NULL;
@@ -100,8 +94,10 @@ bool pinned_chunks_remove(struct pinned_chunks *chunks, void *base, size_t bytes
 
     pthread_mutex_lock(&chunks->lock);
     for (size_t i = 0; i < chunks->count && !found.block; i++) {
-        if (chunks->chunk[i].base == base && (bytes == 0 || chunks->chunk[i].bytes == bytes)) {
-            found = chunks->chunk[i];
+        const struct pinned_chunk *chunk = &chunks->chunk[i];
+
+        if (chunk->base == base && (bytes ? chunk->bytes == bytes : chunk->direct)) {
+            found = *chunk;
             chunks->chunk[i] = chunks->chunk[--chunks->count];
             chunks->held -= found.held;
         }

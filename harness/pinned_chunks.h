@@ -12,6 +12,7 @@ struct pinned_chunk {
     size_t bytes;
     void *block; /* what cudaHostAlloc gave */
     size_t held; /* and its size */
+    bool direct; /* a block of its own, not an extent of the arena */
 };
 
 struct pinned_chunks {
@@ -26,9 +27,9 @@ void pinned_chunks_open(struct pinned_chunks *chunks, size_t limit);
 void pinned_chunks_close(struct pinned_chunks *chunks);
 
 /* NULL at the limit, or when the runtime has none. */
-void *pinned_chunks_add(struct pinned_chunks *chunks, size_t bytes, size_t alignment);
+void *pinned_chunks_add(struct pinned_chunks *chunks, size_t bytes, size_t alignment, bool direct);
 
-/* False if [base, base + bytes) is not one whole chunk; bytes 0: whatever its size is. */
+/* False if [base, base + bytes) is not one whole chunk; bytes 0: a direct one of any size. */
 bool pinned_chunks_remove(struct pinned_chunks *chunks, void *base, size_t bytes);
 
 /* Whether both addresses lie in the same chunk. */

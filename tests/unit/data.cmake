@@ -19,6 +19,10 @@ endif()
 # MALLOC_CONF: no jemalloc of ours may look at it.
 gpucap_test(harness_pinned LIBS train_feed simgpu_cudart Threads::Threads SOURCES harness_pinned.c
   ENV ${no_leaks} "MALLOC_CONF=abort_conf:true,nonsense:1")
+gpucap_test(harness_pinned_odd LIBS train_feed simgpu_cudart Threads::Threads SOURCES harness_pinned.c ENV ${no_leaks})
+target_compile_definitions(harness_pinned_odd PRIVATE ODD_ALIGNMENT)
+target_link_options(harness_pinned_odd PRIVATE -Wl,--wrap=cudaHostAlloc,--wrap=cudaFreeHost)
 gpucap_test(harness_feed LIBS train_feed simgpu_cudart SOURCES harness_feed.c ENV ${no_leaks})
 add_dependencies(harness_pinned simgpu_cuda)
+add_dependencies(harness_pinned_odd simgpu_cuda)
 add_dependencies(harness_feed simgpu_cuda)

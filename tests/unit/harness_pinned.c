@@ -14,6 +14,29 @@ enum { BLOCKS = 8, THREADS = 4, ROUNDS = 300 };
 
 static struct pinned *pinned;
 
+#ifdef ODD_ALIGNMENT
+/* As a real driver does with small blocks: aligned to 512 bytes only. Linked with --wrap. */
+enum { ODD = 512 };
+
+cudaError_t __real_cudaHostAlloc(void **out, size_t bytes, unsigned flags);
+cudaError_t __wrap_cudaHostAlloc(void **out, size_t bytes, unsigned flags);
+cudaError_t __real_cudaFreeHost(void *block);
+cudaError_t __wrap_cudaFreeHost(void *block);
+
+cudaError_t __wrap_cudaHostAlloc(void **out, size_t bytes, unsigned flags)
+{
+    cudaError_t error = __real_cudaHostAlloc(out, bytes + ODD, flags);
+
+    *out = (char *)*out + (error ? 0 : ODD);
+    return error;
+}
+
+cudaError_t __wrap_cudaFreeHost(void *block)
+{
+    return __real_cudaFreeHost((char *)block - ODD);
+}
+#endif
+
 void setUp(void)
 {
     TEST_ASSERT_EQUAL_INT(STATUS_OK, pinned_open(&pinned, 64 * MIB));
@@ -48,7 +71,7 @@ static void test_the_limit_holds_and_is_no_end(void)
     int got = 0;
 
     for (int i = 0; i < BLOCKS; i++) {
-        block[i] = pinned_alloc(pinned, 12 * MIB);
+        block[i] = pinned_alloc(pinned, 12 * MIB + 100);
         got += block[i] != NULL;
         TEST_ASSERT_LESS_OR_EQUAL_size_t(64 * MIB, pinned_held(pinned));
     }
@@ -56,6 +79,17 @@ static void test_the_limit_holds_and_is_no_end(void)
     TEST_ASSERT_NULL(pinned_alloc(pinned, SIZE_MAX / 2));
     pinned_free(pinned, block[0]);
     TEST_ASSERT_NOT_NULL(pinned_alloc(pinned, 12 * MIB));
+}
+
+static void test_blocks_of_every_size_are_whole(void)
+{
+    for (size_t bytes = 1; bytes < 8 * MIB; bytes = bytes * 5 / 3 + 1) {
+        uint8_t *block = pinned_alloc(pinned, bytes);
+
+        TEST_ASSERT_NOT_NULL(block);
+        memset(block, 0x33, bytes);
+        pinned_free(pinned, block);
+    }
 }
 
 static void test_freed_memory_is_used_again_and_goes_back_when_asked(void)
@@ -154,6 +188,7 @@ int main(void)
     UNITY_BEGIN();
     RUN_TEST(test_blocks_are_pinned_for_the_runtime_and_can_be_copied_from);
     RUN_TEST(test_the_limit_holds_and_is_no_end);
+    RUN_TEST(test_blocks_of_every_size_are_whole);
     RUN_TEST(test_freed_memory_is_used_again_and_goes_back_when_asked);
     RUN_TEST(test_closing_returns_blocks_that_are_in_use);
     RUN_TEST(test_threads_never_share_a_block);
