@@ -12,7 +12,7 @@ enum {
     IMAGE_MAX_SIDE = 65535,
     IMAGE_MAX_PIXELS = 1 << 26, /* 8192 x 8192: above what cameras make, and a second of decoding */
     IMAGE_MAX_SCANS = 100,      /* of a progressive JPEG; encoders write about 10 */
-    IMAGE_MEMORY = 64 << 20,    /* what a progressive JPEG or an interlaced PNG may take whole */
+    IMAGE_MEMORY = 128 << 20,   /* of a progressive JPEG (40 megapixels) or an interlaced PNG, held whole */
     IMAGE_MAX_FILE = 64 << 20,
     IMAGE_MESSAGE = 256,
 };

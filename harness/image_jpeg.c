@@ -47,6 +47,8 @@ static void fail(j_common_ptr info)
     char text[JMSG_LENGTH_MAX];
 
     info->err->format_message(info, text);
+    if (info->err->msg_code == JERR_NO_BACKING_STORE) /* max_memory_to_use is not enough */
+        snprintf(text, sizeof(text), "it is progressive and too large to be held whole");
     snprintf(decoder->message, IMAGE_MESSAGE, "%.*s", IMAGE_MESSAGE - 1, text);
     longjmp(decoder->back, 1);
 }

@@ -233,6 +233,8 @@ static void test_a_jpeg_of_huge_dimensions_is_refused_or_runs_into_its_end(void)
         memcpy(frame + 5, "\x1f\xff\x1f\xff",
                4); /* 8191 x 8191: allowed, but progressive is too much to hold */
         TEST_ASSERT_EQUAL_INT(-1, decode(file, bytes, H, W, &image));
+        if (progressive)
+            TEST_ASSERT_NOT_NULL(strstr(message, "too large"));
         free(file);
     }
 }
