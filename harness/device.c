@@ -26,6 +26,13 @@ static int launch_on_stream(ops_stream stream, void (*fn)(void *arg), void *arg)
     return cudaLaunchHostFunc(stream, fn, arg);
 }
 
+static int is_capturing(ops_stream stream)
+{
+    enum cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+
+    return cudaStreamIsCapturing(stream, &status) == cudaSuccess && status != cudaStreamCaptureStatusNone;
+}
+
 static enum status open_cuda_table(struct device *device)
 {
     ops_cuda_open_fn open_table;
@@ -45,7 +52,7 @@ static enum status open_table(struct device *device)
 {
     if (strcmp(device->name, SIM_DEVICE_NAME) != 0)
         return open_cuda_table(device);
-    if (ops_cpu_open(launch_on_stream, &device->ops))
+    if (ops_cpu_open(launch_on_stream, is_capturing, &device->ops))
         return status_fail(STATUS_NO_MEMORY, "out of host memory");
     return STATUS_OK;
 }
@@ -68,6 +75,14 @@ static enum status read_name(struct device *device, uint64_t index)
     for (char *c = device->name; *c; c++)
         *c = *c == ' ' ? '_' : *c;
     return device_status(cudaSetDevice((int)index), "cudaSetDevice");
+}
+
+bool device_is_simulated(int index)
+{
+    struct cudaDeviceProp properties;
+
+    return cudaGetDeviceProperties(&properties, index) == cudaSuccess &&
+           strcmp(properties.name, SIM_DEVICE_NAME) == 0;
 }
 
 enum status device_open(struct device *device, uint64_t index)

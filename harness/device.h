@@ -2,6 +2,7 @@
 #ifndef HARNESS_DEVICE_H
 #define HARNESS_DEVICE_H
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <cuda_runtime_api.h>
 
@@ -18,6 +19,9 @@ struct device {
 };
 
 enum status device_open(struct device *device, uint64_t index);
+
+/* Whether that device is simgpu's, whose memory every table of operations can reach. */
+bool device_is_simulated(int index);
 
 /* Waits for the stream first. A device that was never opened but zeroed is allowed. */
 void device_close(struct device *device);

@@ -1,5 +1,4 @@
-/* The allocation modes. An arena hands a freed block out again at once, although work that uses it may still
- * be queued: right, because the training loop works on one stream, whose order is the fence. */
+/* Tensors over a supply: who holds them, of which kind they are, and what to say when there is no memory. */
 #include "mem.h"
 
 #include <string.h>
@@ -12,125 +11,68 @@ static const char *const kind_names[] = {
 #undef MEM_KIND_NAME
 };
 
-static enum status explain(const struct mem *mem, size_t bytes, const char *what)
+const char *mem_kind_name(enum mem_kind kind)
 {
-    size_t free_bytes = 0;
-    size_t total = 0;
+    return kind_names[kind];
+}
 
-    /* The failed allocation is reported here; its error must not surface again at the next launch. */
-    cudaGetLastError();
-    cudaMemGetInfo(&free_bytes, &total);
-    status_fail(STATUS_NO_MEMORY,
-                "out of memory: asked for %zu bytes (%s), %zu bytes free of %zu on the device", bytes, what,
-                free_bytes, total);
-    if (mem->base)
-        status_fail(STATUS_NO_MEMORY, "the arena has %zu bytes free of %zu, the largest range %zu",
-                    mem->arena.size - mem->arena.taken, mem->arena.size, arena_largest_free(&mem->arena));
-    for (int kind = 0; kind < MEM_KIND_COUNT; kind++) {
-        if (mem->live[kind])
-            status_fail(STATUS_NO_MEMORY, "held by this program: %zu bytes of %s", mem->live[kind],
-                        kind_names[kind]);
+void mem_open(struct mem *mem, struct supply *supply, cudaStream_t stream)
+{
+    *mem = (struct mem){.supply = supply, .stream = stream, .keep = supply->mode == ALLOC_STATIC};
+}
+
+static void explain(const struct mem *mem, size_t bytes, enum mem_kind kind)
+{
+    supply_explain(mem->supply, bytes, kind_names[kind]);
+    for (int k = 0; k < MEM_KIND_COUNT; k++) {
+        if (mem->live[k])
+            status_fail(STATUS_NO_MEMORY, "held by this model: %zu bytes of %s", mem->live[k], kind_names[k]);
     }
-    return STATUS_NO_MEMORY;
-}
-
-static enum status device_malloc(struct mem *mem, void **out, size_t bytes, const char *what)
-{
-    cudaError_t error = cudaMalloc(out, bytes);
-
-    if (error == cudaErrorMemoryAllocation)
-        return explain(mem, bytes, what);
-    if (error)
-        return device_status(error, "cudaMalloc");
-    mem->held += bytes;
-    mem->peak = mem->held > mem->peak ? mem->held : mem->peak;
-    return STATUS_OK;
-}
-
-static enum status device_free(struct mem *mem, void *data, size_t bytes)
-{
-    mem->held -= bytes;
-    return device_status(cudaFree(data), "cudaFree");
-}
-
-enum status mem_open(struct mem *mem, enum alloc_mode mode, double fraction)
-{
-    size_t free_bytes;
-    size_t total;
-    size_t bytes;
-    enum status status;
-
-    memset(mem, 0, sizeof(*mem));
-    mem->mode = mode;
-    if (mode != ALLOC_ARENA)
-        return STATUS_OK;
-    status = device_status(cudaMemGetInfo(&free_bytes, &total), "cudaMemGetInfo");
-    if (status)
-        return status;
-    bytes = (size_t)((double)free_bytes * fraction) / ARENA_ALIGN * ARENA_ALIGN;
-    if (bytes == 0)
-        return explain(mem, ARENA_ALIGN, "the arena");
-    status = device_malloc(mem, (void **)&mem->base, bytes, "the arena");
-    if (status)
-        return status;
-    if (!arena_open(&mem->arena, bytes)) {
-        device_free(mem, mem->base, bytes);
-        return status_fail(STATUS_NO_MEMORY, "out of host memory for the arena's records");
-    }
-    return STATUS_OK;
-}
-
-enum status mem_close(struct mem *mem)
-{
-    enum status status = STATUS_OK;
-
-    if (mem->base)
-        status = device_free(mem, mem->base, mem->arena.size);
-    arena_close(&mem->arena);
-    mem->base = NULL;
-    return status;
 }
 
 enum status mem_need(struct mem *mem, struct tensor *tensor, size_t bytes, enum mem_kind kind)
 {
-    enum status status = STATUS_OK;
-    size_t offset;
+    enum status status;
 
-    if (tensor->data && tensor->bytes >= bytes)
+    if (tensor->data && tensor->bytes >= bytes) {
+        tensor->holders = tensor->holders ? tensor->holders : 1;
         return STATUS_OK;
+    }
     status = mem_drop(mem, tensor);
     if (status)
         return status;
-    if (!mem->base)
-        status = device_malloc(mem, &tensor->data, bytes, kind_names[kind]);
-    else if (arena_take(&mem->arena, bytes, &offset))
-        tensor->data = mem->base + offset;
-    else
-        status = explain(mem, bytes, kind_names[kind]);
+    status = supply_take(mem->supply, mem->stream, bytes, kind_names[kind], &tensor->data, &tensor->block);
+    if (status == STATUS_NO_MEMORY && !mem->quiet)
+        explain(mem, bytes, kind);
     if (status)
         return status;
     tensor->bytes = bytes;
     tensor->kind = kind;
+    tensor->holders = 1;
     mem->live[kind] += bytes;
+    mem->peak[kind] = mem->live[kind] > mem->peak[kind] ? mem->live[kind] : mem->peak[kind];
     return STATUS_OK;
+}
+
+void mem_share(struct tensor *tensor)
+{
+    tensor->holders++;
 }
 
 enum status mem_done(struct mem *mem, struct tensor *tensor)
 {
-    return mem->mode == ALLOC_STATIC ? STATUS_OK : mem_drop(mem, tensor);
+    if (tensor->holders > 0 && --tensor->holders > 0)
+        return STATUS_OK;
+    return mem->keep ? STATUS_OK : mem_drop(mem, tensor);
 }
 
 enum status mem_drop(struct mem *mem, struct tensor *tensor)
 {
-    void *data = tensor->data;
+    struct tensor old = *tensor;
 
-    if (!data)
+    if (!old.data)
         return STATUS_OK;
-    tensor->data = NULL;
-    mem->live[tensor->kind] -= tensor->bytes;
-    if (!mem->base)
-        return device_free(mem, data, tensor->bytes);
-    if (!arena_give(&mem->arena, (size_t)((char *)data - mem->base)))
-        return status_fail(STATUS_FAILED, "the arena does not know the block it is given back");
-    return STATUS_OK;
+    *tensor = (struct tensor){0};
+    mem->live[old.kind] -= old.bytes;
+    return supply_give(mem->supply, mem->stream, old.data, old.block, old.bytes);
 }

@@ -1,55 +1,18 @@
-/* The option table and its parser. Values are checked against the range in the table before anything else
+/* The parser of the option table. Values are checked against the range in the table before anything else
  * runs, so that later code may multiply sizes without fear. Accepts --name=value and --name value. */
-#include "options.h"
+#include "options_table.h"
 
 #include <ctype.h>
 #include <errno.h>
 #include <math.h>
-#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum option_type { OPTION_FLAG, OPTION_COUNT, OPTION_REAL, OPTION_TEXT, OPTION_CHOICE, OPTION_LIST };
-
-struct option_entry {
-    const char *name;
-    enum option_type type;
-    size_t offset;
-    const char *value_name; /* for the help; a choice lists its values here, in the order of its enum */
-    const char *initial;    /* parsed like an argument; NULL is zero */
-    double min, max;
-    const char *help;
-};
-
-#define AT(field) offsetof(struct options, field)
-
-/* Limits: sizes of one tensor stay below 2^40 bytes and every dimension below 2^31. */
-static const struct option_entry table[] = {
-    {"steps", OPTION_COUNT, AT(steps), "N", "100", 1, 1e9, "training steps"},
-    {"batch", OPTION_COUNT, AT(batch), "N", "64", 1, 1 << 20, "samples per step"},
-    {"hidden", OPTION_LIST, AT(hidden), "N[,N...]", "256", 1, 1 << 16,
-     "widths of the hidden layers, at most 8"},
-    {"seed", OPTION_COUNT, AT(seed), "N", "1", 0, 1e15, "start of every random number"},
-    {"rate", OPTION_REAL, AT(rate), "R", "0.01", 0, 10, "learning rate"},
-    {"momentum", OPTION_REAL, AT(momentum), "R", "0.9", 0, 1, "momentum of the optimizer"},
-    {"alloc", OPTION_CHOICE, AT(alloc), "naive|arena|static", "naive", 0, 0,
-     "memory: malloc and free each step, one large block taken at start, or everything once"},
-    {"fraction", OPTION_REAL, AT(fraction), "R", "0.9", 0.01, 1,
-     "share of the free memory that the arena takes"},
-    {"data", OPTION_TEXT, AT(data), "DIR", NULL, 0, 0,
-     "folder with train-images-idx3-ubyte and train-labels-idx1-ubyte (default: synthetic)"},
-    {"device", OPTION_COUNT, AT(device), "N", "0", 0, 1023, "CUDA device"},
-    {"quiet", OPTION_FLAG, AT(quiet), NULL, NULL, 0, 0, "no progress on stderr"},
-    {"help", OPTION_FLAG, AT(help), NULL, NULL, 0, 0, "this text"},
-};
-
-enum { TABLE_SIZE = sizeof(table) / sizeof(table[0]) };
-
 static const struct option_entry *find(const char *name, size_t length)
 {
-    for (size_t i = 0; i < TABLE_SIZE; i++) {
-        if (strlen(table[i].name) == length && strncmp(table[i].name, name, length) == 0)
-            return &table[i];
+    for (size_t i = 0; i < options_table_size; i++) {
+        if (strlen(options_table[i].name) == length && strncmp(options_table[i].name, name, length) == 0)
+            return &options_table[i];
     }
     return NULL;
 }
@@ -66,6 +29,27 @@ static bool parse_count(const struct option_entry *entry, const char *text, char
     if (errno || (double)value < entry->min || (double)value > entry->max)
         return false;
     *out = value;
+    return true;
+}
+
+/* The same with a binary unit: 512M. */
+static bool parse_size(const struct option_entry *entry, const char *text, uint64_t *out)
+{
+    const char *const units = "KMGT";
+    const struct option_entry any = {.max = entry->max};
+    const char *unit;
+    char *end;
+    double scaled;
+
+    if (!parse_count(&any, text, &end, out))
+        return false;
+    unit = *end ? strchr(units, *end) : NULL;
+    if (*end && (!unit || end[1]))
+        return false;
+    scaled = unit ? ldexp((double)*out, 10 * (int)(unit - units + 1)) : (double)*out;
+    if (scaled < entry->min || scaled > entry->max)
+        return false;
+    *out = (uint64_t)scaled;
     return true;
 }
 
@@ -123,6 +107,23 @@ static bool parse_choice(const struct option_entry *entry, const char *text, uin
     return false;
 }
 
+/* "A,B", or "A" and the argument after it. */
+static bool parse_pair(const char *text, const char *second, struct option_pair *out)
+{
+    const struct option_entry *models = find("model", strlen("model"));
+    char first[64];
+    size_t length = strcspn(text, ",");
+
+    if (length >= sizeof(first))
+        return false;
+    memcpy(first, text, length);
+    first[length] = '\0';
+    second = text[length] == ',' ? text + length + 1 : second;
+    out->given = true;
+    return second && parse_choice(models, first, &out->model[0]) &&
+           parse_choice(models, second, &out->model[1]);
+}
+
 static bool parse_value(struct options *options, const struct option_entry *entry, const char *text)
 {
     void *field = (char *)options + entry->offset;
@@ -134,6 +135,8 @@ static bool parse_value(struct options *options, const struct option_entry *entr
         return true;
     case OPTION_COUNT:
         return parse_count(entry, text, &end, field) && *end == '\0';
+    case OPTION_SIZE:
+        return parse_size(entry, text, field);
     case OPTION_REAL:
         return parse_real(entry, text, field);
     case OPTION_TEXT:
@@ -143,16 +146,31 @@ static bool parse_value(struct options *options, const struct option_entry *entr
         return parse_choice(entry, text, field);
     case OPTION_LIST:
         return parse_list(entry, text, field);
+    case OPTION_PAIR:
+        break; /* two arguments: take_pair */
     }
     return false;
+}
+
+static enum status take_pair(struct options *options, const struct option_entry *entry, int argc, char **argv,
+                             int *at, const char *text)
+{
+    struct option_pair *field = (void *)((char *)options + entry->offset);
+    bool joined = strchr(text, ',') != NULL;
+    const char *second = !joined && *at + 1 < argc ? argv[++*at] : NULL;
+
+    if (parse_pair(text, second, field))
+        return STATUS_OK;
+    return status_fail(STATUS_USAGE, "--%s %s %s: expected two models (see --model in --help)", entry->name,
+                       text, second ? second : "");
 }
 
 static enum status refuse(const struct option_entry *entry, const char *text)
 {
     if (entry->max > 0)
-        return status_fail(STATUS_FAILED, "--%s=%s: expected %s from %.10g to %.10g", entry->name, text,
+        return status_fail(STATUS_USAGE, "--%s=%s: expected %s from %.10g to %.10g", entry->name, text,
                            entry->value_name, entry->min, entry->max);
-    return status_fail(STATUS_FAILED, "--%s=%s: expected %s", entry->name, text, entry->value_name);
+    return status_fail(STATUS_USAGE, "--%s=%s: expected %s", entry->name, text, entry->value_name);
 }
 
 /* Takes argv[*at], and the next one if the value stands there. */
@@ -164,20 +182,22 @@ static enum status parse_argument(struct options *options, int argc, char **argv
     size_t length;
 
     if (strncmp(argument, "--", 2) != 0)
-        return status_fail(STATUS_FAILED, "unexpected argument '%s' (see --help)", argument);
+        return status_fail(STATUS_USAGE, "unexpected argument '%s' (see --help)", argument);
     argument += 2;
     length = strcspn(argument, "=");
     entry = find(argument, length);
     if (!entry)
-        return status_fail(STATUS_FAILED, "unknown option '--%.*s' (see --help)", (int)length, argument);
+        return status_fail(STATUS_USAGE, "unknown option '--%.*s' (see --help)", (int)length, argument);
     text = argument[length] == '=' ? argument + length + 1 : NULL;
     if (entry->type == OPTION_FLAG && text)
-        return status_fail(STATUS_FAILED, "--%s takes no value", entry->name);
+        return status_fail(STATUS_USAGE, "--%s takes no value", entry->name);
     if (entry->type != OPTION_FLAG && !text) {
         if (*at + 1 >= argc)
-            return status_fail(STATUS_FAILED, "--%s needs a value: %s", entry->name, entry->value_name);
+            return status_fail(STATUS_USAGE, "--%s needs a value: %s", entry->name, entry->value_name);
         text = argv[++*at];
     }
+    if (entry->type == OPTION_PAIR)
+        return take_pair(options, entry, argc, argv, at, text);
     return parse_value(options, entry, text) ? STATUS_OK : refuse(entry, text);
 }
 
@@ -186,9 +206,9 @@ enum status options_parse(struct options *options, int argc, char **argv)
     enum status status = STATUS_OK;
 
     memset(options, 0, sizeof(*options));
-    for (size_t i = 0; i < TABLE_SIZE; i++) {
-        if (table[i].initial)
-            parse_value(options, &table[i], table[i].initial);
+    for (size_t i = 0; i < options_table_size; i++) {
+        if (options_table[i].initial)
+            parse_value(options, &options_table[i], options_table[i].initial);
     }
     for (int at = 1; at < argc && !status; at++)
         status = parse_argument(options, argc, argv, &at);
@@ -200,12 +220,13 @@ void options_print_help(FILE *out)
     enum { NAME_WIDTH = 30 };
 
     fputs("Usage: train [option]...\n"
-          "Trains a small network on the CUDA device, or on simgpu under `gpucap run --sim`.\n"
+          "Trains a model on the CUDA device, or on simgpu under `gpucap run --sim`.\n"
           "Prints progress on stderr and one line of key=value results on stdout.\n"
-          "Exit status: 0 done, 1 bad option, data or device, 2 out of memory.\n\nOptions:\n",
+          "Exit status: 0 done, 1 bad data or device or a failure, 2 bad option, 3 out of "
+          "memory.\n\nOptions:\n",
           out);
-    for (size_t i = 0; i < TABLE_SIZE; i++) {
-        const struct option_entry *entry = &table[i];
+    for (size_t i = 0; i < options_table_size; i++) {
+        const struct option_entry *entry = &options_table[i];
         int width = entry->value_name ? fprintf(out, "  --%s=%s", entry->name, entry->value_name)
                                       : fprintf(out, "  --%s", entry->name);
 
@@ -216,12 +237,18 @@ void options_print_help(FILE *out)
     }
 }
 
-const char *options_alloc_name(enum alloc_mode mode, int *length)
+const char *options_choice(const char *option, uint64_t value, char *buf, size_t size)
 {
-    const char *option = "alloc";
-    size_t size;
-    const char *name = choice_name(find(option, strlen(option))->value_name, mode, &size);
+    size_t length;
+    const char *name = choice_name(find(option, strlen(option))->value_name, value, &length);
 
-    *length = (int)size;
-    return name;
+    snprintf(buf, size, "%.*s", (int)length, name ? name : "");
+    return buf;
+}
+
+int options_choice_value(const char *option, const char *name)
+{
+    uint64_t value;
+
+    return parse_choice(find(option, strlen(option)), name, &value) ? (int)value : -1;
 }

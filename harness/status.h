@@ -6,8 +6,9 @@
 
 enum status {
     STATUS_OK = 0,
-    STATUS_FAILED = 1,    /* bad option, bad data, no device */
-    STATUS_NO_MEMORY = 2, /* the device (or the host) has not enough memory */
+    STATUS_FAILED = 1,    /* bad data, no device, or any other failure */
+    STATUS_USAGE = 2,     /* a bad option, or options that do not go together */
+    STATUS_NO_MEMORY = 3, /* the device (or the host) has not enough memory */
 };
 
 /* Prints "train: ..." to stderr and returns the status, so that a failure is one line at its place. */

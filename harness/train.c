@@ -1,177 +1,150 @@
-/* The training loop. The host runs ahead of the device and waits only where a loss is read: at the first and
- * last step and about ten times between. */
+/* Joins options, device, memory and trainer to a run, and prints its result. */
 #include "train.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "mlp.h"
-#include "staging.h"
+#include "checkpoint.h"
+#include "fit.h"
+#include "pair.h"
+#include "replicas.h"
+#include "shrink_model.h"
 
-enum { REPORTS = 10 };
-
-struct train {
-    const struct options *options;
-    struct device device;
-    struct mem mem;
-    struct data *data;
-    struct staging staging;
-    struct mlp mlp;
-    struct mlp_batch batch;
-    float *losses; /* pinned, [batch] */
-    cudaEvent_t start, stop;
-};
-
-static enum status open_data(struct train *train)
+/* Options that do not go together, said before anything is opened. */
+static enum status check_options(const struct options *options)
 {
-    const struct options *options = train->options;
+    bool fixed =
+        options->alloc == ALLOC_CACHE || options->alloc == ALLOC_ARENA || options->alloc == ALLOC_STATIC;
 
-    if (options->data)
-        return data_open_mnist(&train->data, options->data, options->seed);
-    return data_open_synthetic(&train->data, options->seed);
-}
-
-static enum status open_all(struct train *train)
-{
-    const struct options *options = train->options;
-    enum status status = open_data(train);
-
-    train->batch.count = (int)options->batch;
-    if (!status)
-        status = device_open(&train->device, options->device);
-    if (!status)
-        status = device_status(cudaEventCreate(&train->start), "creating an event");
-    if (!status)
-        status = device_status(cudaEventCreate(&train->stop), "creating an event");
-    if (!status)
-        status = staging_open(&train->staging, &train->device, train->data, options->batch);
-    if (!status)
-        status = device_status(cudaMallocHost((void **)&train->losses, options->batch * sizeof(float)),
-                               "pinned memory for the losses");
-    if (!status)
-        status = mem_open(&train->mem, (enum alloc_mode)options->alloc, options->fraction);
-    if (!status)
-        status = mlp_open(&train->mlp, &train->device, &train->mem, &options->hidden, train->data->features,
-                          train->data->classes, options->seed);
-    return status;
-}
-
-/* In the reverse order; each part may have stayed zero. The stream is drained first: work still queued after
- * a failure uses the buffers. */
-static void close_all(struct train *train)
-{
-    if (train->device.stream)
-        cudaStreamSynchronize(train->device.stream);
-    mem_drop(&train->mem, &train->batch.x);
-    mem_drop(&train->mem, &train->batch.labels);
-    mlp_close(&train->mlp);
-    mem_close(&train->mem);
-    if (train->losses)
-        cudaFreeHost(train->losses);
-    staging_close(&train->staging);
-    if (train->stop)
-        cudaEventDestroy(train->stop);
-    if (train->start)
-        cudaEventDestroy(train->start);
-    device_close(&train->device);
-    if (train->data)
-        train->data->close(train->data);
-}
-
-/* Waits for the step, then the mean of its losses. */
-static enum status read_loss(struct train *train, float *loss)
-{
-    size_t count = train->options->batch;
-    double sum = 0.0;
-    enum status status =
-        device_status(cudaMemcpyAsync(train->losses, train->mlp.losses.data, count * sizeof(float),
-                                      cudaMemcpyDeviceToHost, train->device.stream),
-                      "copying the losses");
-
-    if (!status)
-        status = device_status(cudaStreamSynchronize(train->device.stream), "waiting for a step");
-    if (status)
-        return status;
-    for (size_t i = 0; i < count; i++)
-        sum += train->losses[i];
-    *loss = (float)(sum / (double)count);
+    if (options->graph && !fixed)
+        return status_fail(STATUS_USAGE, "--graph needs memory that stays where it is: "
+                                         "--alloc=cache, --alloc=arena or --alloc=static");
+    if (options->graph && options->vary)
+        return status_fail(STATUS_USAGE, "--graph replays one shape, but --vary changes it every step");
+    if (options->save_every && !options->save)
+        return status_fail(STATUS_USAGE, "--save-every needs --save=FILE");
+    if (options->pair.given &&
+        (options->replicas || options->find_batch || options->auto_accum || options->save || options->resume))
+        return status_fail(STATUS_USAGE,
+                           "--pair does not go with --replicas, --find-batch, --auto-accum, --save or "
+                           "--resume");
+    if (options->replicas && (options->find_batch || options->auto_accum || options->graph))
+        return status_fail(STATUS_USAGE, "--replicas does not go with --find-batch, --auto-accum or --graph");
     return STATUS_OK;
 }
 
-static enum status run_step(struct train *train, bool report, float *loss)
+void train_read_result(struct trainer *trainer, struct train_result *result)
 {
-    const struct options *options = train->options;
-    enum status status = staging_next(&train->staging, &train->mem, &train->batch.x, &train->batch.labels);
+    struct ops_scalars scalars = {0};
 
-    if (!status)
-        status = mlp_forward(&train->mlp, &train->batch);
-    if (!status)
-        status = mlp_backward(&train->mlp, &train->batch);
-    if (!status)
-        status = mlp_update(&train->mlp, (float)options->rate, (float)options->momentum);
-    if (!status)
-        status = mem_done(&train->mem, &train->batch.x);
-    if (!status)
-        status = mem_done(&train->mem, &train->batch.labels);
-    if (!status && report)
-        status = read_loss(train, loss);
-    if (!status)
-        status = mem_done(&train->mem, &train->mlp.losses);
-    return status;
+    result->options = trainer->options;
+    snprintf(result->device, sizeof(result->device), "%s", trainer->device->name);
+    result->loss_first = trainer->loss_first;
+    result->loss_last = trainer->loss_last;
+    result->step_ms = trainer_step_ms(trainer);
+    result->samples_per_s = trainer_samples_per_s(trainer);
+    result->peak_bytes = atomic_load(&trainer->supply->budget->peak);
+    memcpy(result->peak_kind, trainer->mem.peak, sizeof(result->peak_kind));
+    if (cudaMemcpy(&scalars, trainer->optim.scalars.data, sizeof(scalars), cudaMemcpyDeviceToHost) ==
+        cudaSuccess)
+        result->skipped = scalars.skipped;
 }
 
-static enum status run_steps(struct train *train, struct train_result *result)
+void train_print_result(const struct train_result *result)
 {
-    const struct options *options = train->options;
-    uint64_t every = options->steps > REPORTS ? options->steps / REPORTS : 1;
-    uint64_t timed_from = options->steps > 1 ? 1 : 0;
+    const struct options *options = &result->options;
+    char model[16], alloc[16], precision[16];
+
+    /* Nine digits give a float back exactly: two runs can be compared by the bits of their losses. */
+    printf("model=%s alloc=%s precision=%s batch=%llu accumulate=%llu steps=%llu step_ms=%.3f "
+           "samples_per_s=%.1f loss_first=%.9g loss_last=%.9g val_loss=%.6g",
+           options_choice("model", options->model, model, sizeof(model)),
+           options_choice("alloc", options->alloc, alloc, sizeof(alloc)),
+           options_choice("precision", options->precision, precision, sizeof(precision)),
+           (unsigned long long)options->batch, (unsigned long long)options->accumulate,
+           (unsigned long long)options->steps, result->step_ms, result->samples_per_s,
+           (double)result->loss_first, (double)result->loss_last, result->evaluation.loss);
+    if (result->evaluation.accuracy >= 0.0)
+        printf(" accuracy=%.5f", result->evaluation.accuracy);
+    if (options->precision == PRECISION_FP16)
+        printf(" skipped=%.0f", (double)result->skipped);
+    printf(" peak_bytes=%zu", result->peak_bytes);
+    for (int kind = 0; kind < MEM_KIND_COUNT; kind++)
+        printf(" peak_%s=%zu", mem_kind_name((enum mem_kind)kind), result->peak_kind[kind]);
+    printf(" device=%s\n", result->device);
+}
+
+enum status train_one(struct trainer *trainer, struct train_result *result)
+{
     enum status status = STATUS_OK;
 
-    for (uint64_t step = 0; step < options->steps && !status; step++) {
-        bool last = step + 1 == options->steps;
-        bool report = step == 0 || last || (!options->quiet && (step + 1) % every == 0);
-
-        if (step == timed_from)
-            status = device_status(cudaEventRecord(train->start, train->device.stream), "recording an event");
-        if (!status)
-            status = run_step(train, report, &result->loss_last);
-        if (!status && step == 0)
-            result->loss_first = result->loss_last;
-        if (!status && report && !options->quiet)
-            fprintf(stderr, "step %llu/%llu loss %.4f\n", (unsigned long long)step + 1,
-                    (unsigned long long)options->steps, (double)result->loss_last);
-    }
+    if (trainer->options.resume)
+        status = checkpoint_load(trainer, trainer->options.resume);
+    if (!status)
+        status = trainer_run(trainer);
+    if (!status)
+        status = trainer_evaluate(trainer, &result->evaluation);
+    if (!status)
+        train_read_result(trainer, result);
     return status;
 }
 
-static enum status read_time(struct train *train, struct train_result *result)
+static enum status run_with_batch(const struct options *options, struct device *device, struct supply *supply)
 {
-    uint64_t timed = train->options->steps > 1 ? train->options->steps - 1 : 1;
-    float ms = 0.0f;
-    enum status status =
-        device_status(cudaEventRecord(train->stop, train->device.stream), "recording an event");
+    struct trainer trainer = {0};
+    struct train_result result = {0};
+    enum status status = trainer_open(&trainer, options, device, supply, 0, 0);
 
     if (!status)
-        status = device_status(cudaEventSynchronize(train->stop), "waiting for the last step");
+        status = train_one(&trainer, &result);
     if (!status)
-        status = device_status(cudaEventElapsedTime(&ms, train->start, train->stop), "reading the time");
-    result->step_ms = (double)ms / (double)timed;
+        train_print_result(&result);
+    if (!status)
+        status = shrink_model_evaluate(&trainer);
+    trainer_close(&trainer);
     return status;
 }
 
-enum status train_run(const struct options *options, struct train_result *result)
+static enum status run_single(const struct options *wanted)
 {
-    struct train train = {.options = options};
-    enum status status = open_all(&train);
+    struct options options = *wanted;
+    struct budget budget = {.limit = options.budget};
+    struct device device = {0};
+    struct supply supply = {0};
+    enum status status = device_open(&device, options.device);
 
-    memset(result, 0, sizeof(*result));
     if (!status)
-        status = run_steps(&train, result);
+        status = supply_open(&supply, (enum alloc_mode)options.alloc, options.fraction, &budget);
     if (!status)
-        status = read_time(&train, result);
-    result->peak_bytes = train.mem.peak;
-    snprintf(result->device, sizeof(result->device), "%s", train.device.name);
-    close_all(&train);
+        status = fit_options(&options, &device, &supply);
+    if (!status)
+        status = run_with_batch(&options, &device, &supply);
+    /* What fitted in the trial may not fit between everything else: less is tried, without a restart. */
+    while (status == STATUS_NO_MEMORY && fit_less(&options))
+        status = run_with_batch(&options, &device, &supply);
+    supply_close(&supply);
+    device_close(&device);
+    return status;
+}
+
+enum status train_run(const struct options *options)
+{
+    enum status status = check_options(options);
+
+    if (status)
+        return status;
+    /* Every operation gives the same bits each time, but which of several convolutions is fastest may differ
+     * from run to run. */
+    if (options->deterministic)
+        setenv("TRAIN_CONV_TUNE", "0", 1);
+    if (options->pair.given)
+        status = pair_run(options);
+    else if (options->replicas)
+        status = replicas_run(options);
+    else
+        status = run_single(options);
+    if (!status && fflush(stdout))
+        status = status_fail(STATUS_FAILED, "the result could not be written");
     return status;
 }

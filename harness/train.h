@@ -1,21 +1,33 @@
-/* One training run from options to result. Everything it opens it closes, also when it fails half-way. */
+/* One run of `train` from options to result. Everything it opens it closes, also when it fails half-way. */
 #ifndef HARNESS_TRAIN_H
 #define HARNESS_TRAIN_H
 
-#include <stddef.h>
-
 #include "device.h"
+#include "mem.h"
 #include "options.h"
 #include "status.h"
+#include "trainer.h"
 
+/* What the result line of one model says. */
 struct train_result {
-    float loss_first;
-    float loss_last;
-    double step_ms; /* mean by the device's clock, without the first step, which warms up */
-    size_t peak_bytes;
+    struct options options; /* with the sizes, the batch and the accumulation that were used */
     char device[DEVICE_NAME_BYTES];
+    float loss_first, loss_last;
+    double step_ms; /* by the device's clock, without the first steps, which warm up */
+    double samples_per_s;
+    struct trainer_evaluation evaluation;
+    size_t peak_bytes; /* taken from the device by this process */
+    size_t peak_kind[MEM_KIND_COUNT];
+    float skipped; /* updates left out because of the loss scale */
 };
 
-enum status train_run(const struct options *options, struct train_result *result);
+/* Runs what the options ask for and prints the result lines on stdout. */
+enum status train_run(const struct options *options);
+
+/* The run of an open trainer: resume, batch search, steps, validation. */
+enum status train_one(struct trainer *trainer, struct train_result *result);
+
+void train_read_result(struct trainer *trainer, struct train_result *result);
+void train_print_result(const struct train_result *result);
 
 #endif

@@ -1,18 +1,26 @@
-/* fill: out[count] = value. One thread per element, stepping by the grid. The CPU reference is fill.c. */
-#include "ops_cuda.h"
+/* fill: out[count] = value, a group of elements per thread, stepping by the grid. The CPU reference is
+ * fill.c. */
+#include "types.cuh"
 
-static __global__ void fill_kernel(struct op_fill args)
+template <class T> static __global__ void fill_kernel(T *out, size_t count, float value, bool packed)
 {
-    size_t step = (size_t)gridDim.x * blockDim.x;
+    size_t step = (size_t)gridDim.x * blockDim.x * CUDA_GROUP;
+    float v[CUDA_GROUP];
 
-    for (size_t i = (size_t)blockIdx.x * blockDim.x + threadIdx.x; i < args.count; i += step)
-        args.out[i] = args.value;
+    for (int i = 0; i < CUDA_GROUP; i++)
+        v[i] = value;
+    for (size_t at = ((size_t)blockIdx.x * blockDim.x + threadIdx.x) * CUDA_GROUP; at < count; at += step)
+        write_group(out, v, at, count, packed);
 }
 
-int cuda_fill(ops_stream stream, const struct op_fill *args)
+int cuda_fill(struct cuda_ops *, ops_stream stream, const struct op_fill *args)
 {
+    unsigned grid = cuda_grid(cuda_groups(args->count));
+
     if (args->count == 0)
         return OPS_OK;
-    fill_kernel<<<cuda_grid(args->count), CUDA_BLOCK, 0, stream>>>(*args);
+    CUDA_BY_TYPE(args->type, T,
+                 fill_kernel<<<grid, CUDA_BLOCK, 0, stream>>>((T *)args->out, args->count, args->value,
+                                                              cuda_aligned(0, args->out)));
     return cudaGetLastError();
 }

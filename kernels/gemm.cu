@@ -1,67 +1,313 @@
-/* Matrix product: c[m][n] = alpha * op(a)[m][k] op(b)[k][n] + beta * c, all row-major; a transposed operand
- * is stored as [k][m] or [n][k]. Each block computes a TILE x TILE square of c, walking k in slices of DEPTH
- * that are staged in shared memory; each thread keeps a WORK x WORK square in registers. The operands are
- * reached by two strides, so one kernel serves all four transposes. It sums in one fixed order and needs no
- * workspace, which a library's product does not promise. The CPU reference is gemm.c. */
-#include "ops_cuda.h"
+/* Matrix product by cuBLASLt: c[m][n] = act(alpha * op(a) op(b) + beta * c + bias), all row-major. cuBLASLt
+ * thinks in columns, where the same memory is the transpose, so it is asked for c' = op(b)' op(a)'. What a
+ * shape needs (descriptors and the algorithm that the library's heuristics put first) is kept in the table.
+ * The choice depends on shape, types, alignment and workspace only, never on a measurement, so that a run
+ * repeats to the bit. What cuBLASLt cannot do is done by gemm_plain.cu: an epilogue it lacks, or a whole
+ * product that it has no algorithm for. The only device memory used is the caller's workspace. The CPU
+ * reference is gemm.c. */
+#include "gemm.cuh"
 
-enum { TILE = 64, DEPTH = 16, WORK = 4, SIDE = TILE / WORK, THREADS = SIDE * SIDE };
+#include <cublasLt.h>
+#include <new>
+#include <string.h>
 
-/* slice[d][i] = element (first + i, k0 + d) of a matrix with the given steps, zero outside of it.
- * Neighbouring threads take neighbouring addresses, whichever index those run along. */
-static __device__ void load_slice(float slice[DEPTH][TILE], const float *from, size_t step_i, size_t step_k,
-                                  int first, int count, int k0, int k)
+enum { BUCKETS = 256 };
+
+/* What the algorithm depends on. Compared as bytes: cleared before it is filled. */
+struct gemm_key {
+    int type, c_type, m, n, k, trans_a, trans_b, batch, tf32, reads_c, epilogue, aligned;
+    size_t stride_a, stride_b, stride_c, workspace_bytes;
+};
+
+struct gemm_plan {
+    struct gemm_key key;
+    struct gemm_plan *next;
+    cublasLtMatmulDesc_t operation;
+    cublasLtMatrixLayout_t a, b, c;
+    cublasLtMatmulAlgo_t algorithm;
+    bool usable; /* an algorithm was found */
+};
+
+struct cuda_gemm {
+    cublasLtHandle_t handle;
+    struct gemm_plan *plans[BUCKETS];
+};
+
+static int status_of(cublasStatus_t status)
 {
-    for (int t = threadIdx.x; t < TILE * DEPTH; t += THREADS) {
-        int i = step_i == 1 ? t % TILE : t / DEPTH;
-        int d = step_i == 1 ? t / TILE : t % DEPTH;
-        bool inside = first + i < count && k0 + d < k;
-
-        slice[d][i] = inside ? from[(size_t)(first + i) * step_i + (size_t)(k0 + d) * step_k] : 0.0f;
-    }
+    if (status == CUBLAS_STATUS_SUCCESS)
+        return OPS_OK;
+    return status == CUBLAS_STATUS_ALLOC_FAILED ? cudaErrorMemoryAllocation : cudaErrorUnknown;
 }
 
-static __global__ void __launch_bounds__(THREADS) gemm_kernel(struct op_gemm g)
+int cuda_gemm_open(struct cuda_ops *, struct cuda_gemm **out)
 {
-    __shared__ float slice_a[DEPTH][TILE];
-    __shared__ float slice_b[DEPTH][TILE];
-    int row0 = blockIdx.y * TILE;
-    int col0 = blockIdx.x * TILE;
-    int row = threadIdx.x / SIDE * WORK;
-    int col = threadIdx.x % SIDE * WORK;
-    float acc[WORK][WORK] = {};
+    struct cuda_gemm *gemm = new (std::nothrow) struct cuda_gemm();
+    int status;
 
-    for (int k0 = 0; k0 < g.k; k0 += DEPTH) {
-        load_slice(slice_a, g.a, g.trans_a ? 1 : g.k, g.trans_a ? g.m : 1, row0, g.m, k0, g.k);
-        load_slice(slice_b, g.b, g.trans_b ? g.k : 1, g.trans_b ? 1 : g.n, col0, g.n, k0, g.k);
-        __syncthreads();
-#pragma unroll
-        for (int d = 0; d < DEPTH; d++) {
-            for (int i = 0; i < WORK; i++) {
-                for (int j = 0; j < WORK; j++)
-                    acc[i][j] += slice_a[d][row + i] * slice_b[d][col + j];
-            }
-        }
-        __syncthreads();
+    if (!gemm)
+        return OPS_OUT_OF_MEMORY;
+    status = status_of(cublasLtCreate(&gemm->handle));
+    if (status) {
+        delete gemm;
+        return status;
     }
-    for (int i = 0; i < WORK && row0 + row + i < g.m; i++) {
-        float *c = g.c + (size_t)(row0 + row + i) * g.n;
-
-        for (int j = 0; j < WORK; j++) {
-            int n = col0 + col + j;
-
-            if (n < g.n)
-                c[n] = g.alpha * acc[i][j] + (g.beta == 0.0f ? 0.0f : g.beta * c[n]);
-        }
-    }
+    *out = gemm;
+    return OPS_OK;
 }
 
-int cuda_gemm(ops_stream stream, const struct op_gemm *args)
+static void free_plan(struct gemm_plan *plan)
 {
-    dim3 grid((args->n + TILE - 1) / TILE, (args->m + TILE - 1) / TILE);
+    if (plan->operation)
+        cublasLtMatmulDescDestroy(plan->operation);
+    if (plan->a)
+        cublasLtMatrixLayoutDestroy(plan->a);
+    if (plan->b)
+        cublasLtMatrixLayoutDestroy(plan->b);
+    if (plan->c)
+        cublasLtMatrixLayoutDestroy(plan->c);
+    delete plan;
+}
+
+void cuda_gemm_close(struct cuda_gemm *gemm)
+{
+    for (int i = 0; i < BUCKETS; i++) {
+        while (gemm->plans[i]) {
+            struct gemm_plan *plan = gemm->plans[i];
+
+            gemm->plans[i] = plan->next;
+            free_plan(plan);
+        }
+    }
+    cublasLtDestroy(gemm->handle);
+    delete gemm;
+}
+
+static cudaDataType_t data_type(int type)
+{
+    return type == OPS_F32 ? CUDA_R_32F : type == OPS_BF16 ? CUDA_R_16BF : CUDA_R_16F;
+}
+
+/* The epilogue that gives bias, activation and aux in one, or -1: gemm_plain.cu's kernel must follow.
+ * cuBLASLt takes the bias in c's type and writes aux of gelu only, in rows of a multiple of 8 elements. */
+static int choose_epilogue(const struct op_gemm *g)
+{
+    bool bias = g->bias != NULL;
+
+    if (bias && g->type != g->c_type)
+        return -1;
+    if (g->aux &&
+        (g->act != OPS_ACT_GELU || g->c_type == OPS_F32 || g->n % 8 || (uintptr_t)g->aux % CUDA_PACK_BYTES))
+        return -1;
+    if (g->act == OPS_ACT_GELU && g->c_type == OPS_F32)
+        return -1;
+    if (g->act == OPS_ACT_GELU && g->aux)
+        return bias ? CUBLASLT_EPILOGUE_GELU_AUX_BIAS : CUBLASLT_EPILOGUE_GELU_AUX;
+    if (g->act == OPS_ACT_GELU)
+        return bias ? CUBLASLT_EPILOGUE_GELU_BIAS : CUBLASLT_EPILOGUE_GELU;
+    if (g->act == OPS_ACT_RELU)
+        return bias ? CUBLASLT_EPILOGUE_RELU_BIAS : CUBLASLT_EPILOGUE_RELU;
+    return bias ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT;
+}
+
+static struct gemm_key make_key(const struct op_gemm *g, int epilogue)
+{
+    size_t type_bytes = ops_type_bytes(g->type), c_bytes = ops_type_bytes(g->c_type);
+    int batch = g->batch > 1 ? g->batch : 1;
+    struct gemm_key key;
+
+    memset(&key, 0, sizeof(key));
+    key.type = g->type, key.c_type = g->c_type;
+    key.m = g->m, key.n = g->n, key.k = g->k;
+    key.trans_a = g->trans_a != 0, key.trans_b = g->trans_b != 0;
+    key.tf32 = g->type == OPS_F32 && g->tf32;
+    key.reads_c = g->beta != 0.0f;
+    key.epilogue = epilogue;
+    key.batch = batch;
+    key.stride_a = batch > 1 ? g->stride_a : 0;
+    key.stride_b = batch > 1 ? g->stride_b : 0;
+    key.stride_c = batch > 1 ? g->stride_c : 0;
+    key.aligned = cuda_aligned((key.stride_a | key.stride_b) * type_bytes | key.stride_c * c_bytes, g->a,
+                               g->b, g->c, g->bias);
+    key.workspace_bytes = g->workspace ? g->workspace_bytes : 0;
+    return key;
+}
+
+static unsigned bucket_of(const struct gemm_key *key)
+{
+    const unsigned char *bytes = (const unsigned char *)key;
+    uint64_t hash = 14695981039346656037u;
+
+    for (size_t i = 0; i < sizeof(*key); i++)
+        hash = (hash ^ bytes[i]) * 1099511628211u;
+    return (unsigned)((hash ^ hash >> 32) % BUCKETS);
+}
+
+/* A layout of rows x cols in cuBLASLt's columns, that is of a dense row-major [cols][rows]. */
+static cublasStatus_t make_layout(cublasLtMatrixLayout_t *out, int type, int rows, int cols, int batch,
+                                  size_t stride)
+{
+    cublasStatus_t status = cublasLtMatrixLayoutCreate(out, data_type(type), rows, cols, rows);
+    int64_t offset = (int64_t)stride;
+
+    if (!status && batch > 1)
+        status =
+            cublasLtMatrixLayoutSetAttribute(*out, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &batch, sizeof(batch));
+    if (!status && batch > 1)
+        status = cublasLtMatrixLayoutSetAttribute(*out, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &offset,
+                                                  sizeof(offset));
+    return status;
+}
+
+/* cuBLASLt's first operand is our b and its second our a. */
+static cublasStatus_t describe(struct gemm_plan *plan)
+{
+    const struct gemm_key *key = &plan->key;
+    cublasComputeType_t compute = key->tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
+    cublasOperation_t op_b = key->trans_b ? CUBLAS_OP_T : CUBLAS_OP_N;
+    cublasOperation_t op_a = key->trans_a ? CUBLAS_OP_T : CUBLAS_OP_N;
+    cublasLtEpilogue_t epilogue = (cublasLtEpilogue_t)key->epilogue;
+    int64_t aux_step = key->n;
+    int64_t aux_offset = (int64_t)key->stride_c;
+    cublasStatus_t status = cublasLtMatmulDescCreate(&plan->operation, compute, CUDA_R_32F);
+
+    if (!status)
+        status =
+            cublasLtMatmulDescSetAttribute(plan->operation, CUBLASLT_MATMUL_DESC_TRANSA, &op_b, sizeof(op_b));
+    if (!status)
+        status =
+            cublasLtMatmulDescSetAttribute(plan->operation, CUBLASLT_MATMUL_DESC_TRANSB, &op_a, sizeof(op_a));
+    if (!status)
+        status = cublasLtMatmulDescSetAttribute(plan->operation, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue,
+                                                sizeof(epilogue));
+    if (!status && (epilogue == CUBLASLT_EPILOGUE_GELU_AUX || epilogue == CUBLASLT_EPILOGUE_GELU_AUX_BIAS)) {
+        status = cublasLtMatmulDescSetAttribute(plan->operation, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD,
+                                                &aux_step, sizeof(aux_step));
+        if (!status && key->batch > 1)
+            status = cublasLtMatmulDescSetAttribute(plan->operation,
+                                                    CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_BATCH_STRIDE,
+                                                    &aux_offset, sizeof(aux_offset));
+    }
+    if (!status)
+        status = make_layout(&plan->a, key->type, key->trans_a ? key->m : key->k,
+                             key->trans_a ? key->k : key->m, key->batch, key->stride_a);
+    if (!status)
+        status = make_layout(&plan->b, key->type, key->trans_b ? key->k : key->n,
+                             key->trans_b ? key->n : key->k, key->batch, key->stride_b);
+    if (!status)
+        status = make_layout(&plan->c, key->c_type, key->n, key->m, key->batch, key->stride_c);
+    return status;
+}
+
+static cublasStatus_t choose_algorithm(struct cuda_gemm *gemm, struct gemm_plan *plan)
+{
+    cublasLtMatmulPreference_t preference = NULL;
+    cublasLtMatmulHeuristicResult_t result;
+    uint32_t aligned =
+        plan->key.aligned ? CUDA_PACK_BYTES : (uint32_t)ops_type_bytes((enum ops_type)plan->key.type);
+    uint32_t c_aligned =
+        plan->key.aligned ? CUDA_PACK_BYTES : (uint32_t)ops_type_bytes((enum ops_type)plan->key.c_type);
+    uint64_t bytes = plan->key.workspace_bytes;
+    int found = 0;
+    cublasStatus_t status = cublasLtMatmulPreferenceCreate(&preference);
+
+    if (status)
+        return status;
+    cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &bytes,
+                                         sizeof(bytes));
+    cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, &aligned,
+                                         sizeof(aligned));
+    cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, &aligned,
+                                         sizeof(aligned));
+    cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, &c_aligned,
+                                         sizeof(c_aligned));
+    cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, &c_aligned,
+                                         sizeof(c_aligned));
+    status = cublasLtMatmulAlgoGetHeuristic(gemm->handle, plan->operation, plan->b, plan->a, plan->c, plan->c,
+                                            preference, 1, &result, &found);
+    cublasLtMatmulPreferenceDestroy(preference);
+    if (status == CUBLAS_STATUS_SUCCESS && found > 0 && result.state == CUBLAS_STATUS_SUCCESS) {
+        plan->algorithm = result.algo;
+        plan->usable = true;
+    }
+    return status == CUBLAS_STATUS_NOT_SUPPORTED || status == CUBLAS_STATUS_INVALID_VALUE
+               ? CUBLAS_STATUS_SUCCESS
+               : status;
+}
+
+/* The plan of a key, made at its first use. */
+static int find_plan(struct cuda_gemm *gemm, const struct gemm_key *key, struct gemm_plan **out)
+{
+    struct gemm_plan **bucket = &gemm->plans[bucket_of(key)];
+    struct gemm_plan *plan = *bucket;
+    cublasStatus_t status;
+
+    while (plan && memcmp(&plan->key, key, sizeof(*key)) != 0)
+        plan = plan->next;
+    if (!plan) {
+        plan = new (std::nothrow) gemm_plan();
+        if (!plan)
+            return OPS_OUT_OF_MEMORY;
+        plan->key = *key;
+        status = describe(plan);
+        if (!status)
+            status = choose_algorithm(gemm, plan);
+        if (status) {
+            free_plan(plan);
+            return status_of(status);
+        }
+        plan->next = *bucket;
+        *bucket = plan;
+    }
+    *out = plan;
+    return OPS_OK;
+}
+
+static int run_plan(struct cuda_gemm *gemm, const struct gemm_plan *plan, const struct op_gemm *g,
+                    ops_stream stream)
+{
+    cublasStatus_t status = CUBLAS_STATUS_SUCCESS;
+
+    if (g->bias && plan->key.epilogue != CUBLASLT_EPILOGUE_DEFAULT)
+        status = cublasLtMatmulDescSetAttribute(plan->operation, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &g->bias,
+                                                sizeof(g->bias));
+    if (!status && g->aux && plan->key.epilogue != CUBLASLT_EPILOGUE_DEFAULT)
+        status = cublasLtMatmulDescSetAttribute(plan->operation, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER,
+                                                &g->aux, sizeof(g->aux));
+    if (!status)
+        status = cublasLtMatmul(gemm->handle, plan->operation, &g->alpha, g->b, plan->b, g->a, plan->a,
+                                &g->beta, g->c, plan->c, g->c, plan->c, &plan->algorithm, g->workspace,
+                                plan->key.workspace_bytes, stream);
+    return status_of(status);
+}
+
+int cuda_gemm(struct cuda_ops *ops, ops_stream stream, const struct op_gemm *args)
+{
+    int epilogue = choose_epilogue(args);
+    struct gemm_plan *plan = NULL;
+    struct gemm_key key;
+    int status;
 
     if (args->m == 0 || args->n == 0)
         return OPS_OK;
-    gemm_kernel<<<grid, THREADS, 0, stream>>>(*args);
-    return cudaGetLastError();
+    if (args->k == 0)
+        return gemm_plain(stream, args);
+    if (epilogue >= 0) {
+        key = make_key(args, epilogue);
+        status = find_plan(ops->gemm, &key, &plan);
+        if (status)
+            return status;
+        if (plan->usable)
+            return run_plan(ops->gemm, plan, args, stream);
+    }
+    key = make_key(args, CUBLASLT_EPILOGUE_DEFAULT);
+    status = find_plan(ops->gemm, &key, &plan);
+    if (status)
+        return status;
+    if (!plan->usable)
+        return gemm_plain(stream, args);
+    status = run_plan(ops->gemm, plan, args, stream);
+    if (!status && (args->bias || args->aux || args->act != OPS_ACT_NONE))
+        status = gemm_epilogue(stream, args);
+    return status;
 }

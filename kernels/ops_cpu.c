@@ -1,17 +1,14 @@
 /* The CPU table: one queue function per operation, all made from OPS_LIST. The arguments are copied into a
- * job that the host function frees after it ran, so a caller may reuse its structure at once. No lock: the
- * stream orders. */
+ * job, so a caller may reuse its structure at once. The host function frees the job after it ran; a job that
+ * was captured runs at every launch of the graph and is freed with the table. No lock: the stream orders, and
+ * one thread submits to a table. */
 #include "ops_cpu.h"
 
 #include <stdlib.h>
 
-struct cpu_ops {
-    struct ops table;
-    ops_cpu_launch_fn launch;
-};
-
 struct cpu_job {
     void (*run)(const struct cpu_job *job);
+    struct cpu_job *next; /* of the captured ones */
     union {
 #define CPU_JOB_FIELD(name) struct op_##name name;
         OPS_LIST(CPU_JOB_FIELD)
@@ -19,12 +16,38 @@ struct cpu_job {
     } args;
 };
 
-static void cpu_job_run_and_free(void *arg)
+struct cpu_ops {
+    struct ops table;
+    ops_cpu_launch_fn launch;
+    ops_cpu_capturing_fn capturing;
+    struct cpu_job *captured;
+};
+
+static void cpu_job_run(void *arg)
 {
     struct cpu_job *job = arg;
 
     job->run(job);
-    free(job);
+}
+
+static void cpu_job_run_and_free(void *arg)
+{
+    cpu_job_run(arg);
+    free(arg);
+}
+
+static int cpu_queue(struct cpu_ops *cpu, ops_stream stream, struct cpu_job *job)
+{
+    int captured = cpu->capturing && cpu->capturing(stream);
+    int status = cpu->launch(stream, captured ? cpu_job_run : cpu_job_run_and_free, job);
+
+    if (status) {
+        free(job);
+    } else if (captured) {
+        job->next = cpu->captured;
+        cpu->captured = job;
+    }
+    return status;
 }
 
 #define CPU_DEFINE_QUEUE(name)                                                                               \
@@ -35,27 +58,34 @@ static void cpu_job_run_and_free(void *arg)
                                                                                                              \
     static int cpu_queue_##name(struct ops *ops, ops_stream stream, const struct op_##name *args)            \
     {                                                                                                        \
-        struct cpu_job *job = malloc(sizeof(*job));                                                          \
-        int status;                                                                                          \
+        struct cpu_job *job;                                                                                 \
                                                                                                              \
+        if (!cpu_##name)                                                                                     \
+            return OPS_INVALID;                                                                              \
+        job = malloc(sizeof(*job));                                                                          \
         if (!job)                                                                                            \
             return OPS_OUT_OF_MEMORY;                                                                        \
         job->run = cpu_run_##name;                                                                           \
         job->args.name = *args;                                                                              \
-        status = ((struct cpu_ops *)ops)->launch(stream, cpu_job_run_and_free, job);                         \
-        if (status)                                                                                          \
-            free(job);                                                                                       \
-        return status;                                                                                       \
+        return cpu_queue((struct cpu_ops *)ops, stream, job);                                                \
     }
 OPS_LIST(CPU_DEFINE_QUEUE)
 #undef CPU_DEFINE_QUEUE
 
 static void cpu_close(struct ops *ops)
 {
-    free(ops);
+    struct cpu_ops *cpu = (struct cpu_ops *)ops;
+
+    while (cpu->captured) {
+        struct cpu_job *job = cpu->captured;
+
+        cpu->captured = job->next;
+        free(job);
+    }
+    free(cpu);
 }
 
-int ops_cpu_open(ops_cpu_launch_fn launch, struct ops **out)
+int ops_cpu_open(ops_cpu_launch_fn launch, ops_cpu_capturing_fn capturing, struct ops **out)
 {
     struct cpu_ops *cpu = malloc(sizeof(*cpu));
 
@@ -69,6 +99,7 @@ int ops_cpu_open(ops_cpu_launch_fn launch, struct ops **out)
 #undef CPU_ENTRY
         },
         .launch = launch,
+        .capturing = capturing,
     };
     *out = &cpu->table;
     return OPS_OK;

@@ -6,14 +6,20 @@
 
 #include "ops.h"
 
-/* Queues fn(arg) on the stream; fn runs exactly once if and only if this returns 0. */
+/* Queues fn(arg) on the stream. If and only if this returns 0, fn runs: once, or, if the stream is being
+ * captured, every time the graph is launched. */
 typedef int (*ops_cpu_launch_fn)(ops_stream stream, void (*fn)(void *arg), void *arg);
 
-/* 0 and a table to be closed with table->close(table), or OPS_OUT_OF_MEMORY. */
-int ops_cpu_open(ops_cpu_launch_fn launch, struct ops **out);
+/* Whether the stream is being captured. What is queued meanwhile is kept until the table is closed. */
+typedef int (*ops_cpu_capturing_fn)(ops_stream stream);
 
-/* The reference of each operation, run at once in the calling thread: cpu_gemm, cpu_sgd, ... */
-#define OPS_DECLARE_REFERENCE(name) void cpu_##name(const struct op_##name *args);
+/* 0 and a table to be closed with table->close(table), or OPS_OUT_OF_MEMORY. capturing may be NULL: never. A
+ * table must outlive the graphs captured with it. */
+int ops_cpu_open(ops_cpu_launch_fn launch, ops_cpu_capturing_fn capturing, struct ops **out);
+
+/* The reference of each operation, run at once in the calling thread (and in those of cpu_threads.h):
+ * cpu_gemm, cpu_sgd, ... */
+#define OPS_DECLARE_REFERENCE(name) __attribute__((weak)) void cpu_##name(const struct op_##name *args);
 OPS_LIST(OPS_DECLARE_REFERENCE)
 #undef OPS_DECLARE_REFERENCE
 

@@ -1,31 +1,73 @@
-/* The CUDA table, and the one name that libtrain_cuda.so exports. It holds no state: kernels are launched on
- * the caller's stream with the caller's current device. */
+/* The CUDA table, and the one name that libtrain_cuda.so exports. A table holds the state of the families
+ * that need some (cuBLASLt, cuDNN); kernels are launched on the caller's stream with the caller's current
+ * device. */
 #include "ops_cuda.h"
+
+#include <new>
+
+/* What cuBLASLt's fastest products on an H200 ask for; NVIDIA's recommendation for Hopper is 32 MiB. */
+static const size_t WORKSPACE_BYTES = (size_t)32 << 20;
 
 #define CUDA_DEFINE_QUEUE(name)                                                                              \
     static int cuda_queue_##name(struct ops *ops, ops_stream stream, const struct op_##name *args)           \
     {                                                                                                        \
-        (void)ops;                                                                                           \
-        return cuda_##name(stream, args);                                                                    \
+        if (!cuda_##name)                                                                                    \
+            return OPS_INVALID;                                                                              \
+        return cuda_##name((struct cuda_ops *)ops, stream, args);                                            \
     }
 OPS_LIST(CUDA_DEFINE_QUEUE)
 #undef CUDA_DEFINE_QUEUE
 
 static void cuda_close(struct ops *ops)
 {
-    (void)ops;
+    struct cuda_ops *cuda = (struct cuda_ops *)ops;
+
+    if (cuda->conv)
+        cuda_conv_close(cuda->conv);
+    if (cuda->gemm)
+        cuda_gemm_close(cuda->gemm);
+    delete cuda;
 }
 
-static struct ops cuda_table = {"cuda", cuda_close,
-#define CUDA_ENTRY(name) cuda_queue_##name,
-                                OPS_LIST(CUDA_ENTRY)
-#undef CUDA_ENTRY
-};
+static int read_device(struct cuda_ops *cuda)
+{
+    int major = 0, minor = 0;
+    int status = cudaGetDevice(&cuda->device);
+
+    if (!status)
+        status = cudaDeviceGetAttribute(&cuda->multiprocessors, cudaDevAttrMultiProcessorCount, cuda->device);
+    if (!status)
+        status = cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, cuda->device);
+    if (!status)
+        status = cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, cuda->device);
+    cuda->capability = 10 * major + minor;
+    return status;
+}
 
 extern "C" __attribute__((visibility("default"))) int ops_cuda_open(size_t table_size, struct ops **out)
 {
+    struct cuda_ops *cuda;
+    int status;
+
     if (table_size != sizeof(struct ops))
         return OPS_INVALID;
-    *out = &cuda_table;
+    cuda = new (std::nothrow) cuda_ops();
+    if (!cuda)
+        return OPS_OUT_OF_MEMORY;
+    cuda->table = {"cuda", WORKSPACE_BYTES, cuda_close,
+#define CUDA_ENTRY(name) cuda_queue_##name,
+                   OPS_LIST(CUDA_ENTRY)
+#undef CUDA_ENTRY
+    };
+    status = read_device(cuda);
+    if (!status)
+        status = cuda_gemm_open(cuda, &cuda->gemm);
+    if (!status && cuda_conv_open)
+        status = cuda_conv_open(cuda, &cuda->conv);
+    if (status) {
+        cuda_close(&cuda->table);
+        return status;
+    }
+    *out = &cuda->table;
     return OPS_OK;
 }

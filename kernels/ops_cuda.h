@@ -1,20 +1,52 @@
 /* The CUDA side of the table of operations: one function per operation, each in the .cu file beside its CPU
- * reference, each queuing one kernel on the stream and returning the launch's error number. Included by .cu
- * files only. */
+ * reference, each queuing its kernels on the stream and returning the error number of the launch. What must
+ * live between calls (handles of libraries, algorithms found) belongs to the table, never to a global
+ * variable: two threads may use two tables. Included by .cu files only. */
 #ifndef KERNELS_OPS_CUDA_H
 #define KERNELS_OPS_CUDA_H
 
+#include <cuda_runtime.h>
+
 #include "ops.h"
 
-#define OPS_DECLARE_KERNEL(name) int cuda_##name(ops_stream stream, const struct op_##name *args);
+struct cuda_gemm; /* gemm.cu */
+struct cuda_conv; /* conv.cu */
+
+struct cuda_ops {
+    struct ops table;
+    int device;
+    int multiprocessors;
+    int capability; /* 90 for sm_90 */
+    struct cuda_gemm *gemm;
+    struct cuda_conv *conv;
+};
+
+#define OPS_DECLARE_KERNEL(name)                                                                             \
+    __attribute__((weak)) int cuda_##name(struct cuda_ops *ops, ops_stream stream,                           \
+                                          const struct op_##name *args);
 OPS_LIST(OPS_DECLARE_KERNEL)
 #undef OPS_DECLARE_KERNEL
+
+/* 0 and the state of a family, or an error number. They allocate host memory only. */
+int cuda_gemm_open(struct cuda_ops *ops, struct cuda_gemm **out);
+void cuda_gemm_close(struct cuda_gemm *gemm);
+__attribute__((weak)) int cuda_conv_open(struct cuda_ops *ops, struct cuda_conv **out);
+__attribute__((weak)) void cuda_conv_close(struct cuda_conv *conv);
+
+/* Whether work on this stream is being recorded: nothing may then be tried out or waited for. */
+static inline bool cuda_capturing(ops_stream stream)
+{
+    enum cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+
+    return cudaStreamIsCapturing(stream, &status) != cudaSuccess || status != cudaStreamCaptureStatusNone;
+}
 
 /* Threads of a block of the kernels that treat one element each: enough to fill a multiprocessor, small
  * enough for many blocks. */
 enum { CUDA_BLOCK = 256 };
 
-/* Blocks for count elements. Kernels step by the whole grid, so a bounded grid serves any count. */
+/* Blocks for count items of one thread each. Kernels step by the whole grid, so a bounded grid serves any
+ * count. */
 static inline unsigned cuda_grid(size_t count)
 {
     const size_t most = 65535;

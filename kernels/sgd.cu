@@ -1,23 +1,66 @@
-/* SGD with momentum over count weights: velocity = momentum * velocity + grad; weight -= rate * velocity.
- * One thread per weight, stepping by the grid. The CPU reference is sgd.c. */
-#include "ops_cuda.h"
+/* SGD with momentum over all parameters in one launch (params.cuh):
+ *     g = grad * multiplier + decay * weight; first = momentum * first + g; weight -= rate * first
+ * and the copy is the weight in the model's type. Nothing happens if the gradients are bad. The CPU reference
+ * is sgd.c. */
+#include "params.cuh"
 
-static __global__ void sgd_kernel(struct op_sgd args)
+struct sgd_step {
+    float rate, multiplier, momentum, decay;
+};
+
+static __device__ __forceinline__ void update(const struct sgd_step &s, float *weight, float *first,
+                                              float grad)
 {
-    size_t step = (size_t)gridDim.x * blockDim.x;
+    *first = s.momentum * *first + (grad * s.multiplier + s.decay * *weight);
+    *weight -= s.rate * *first;
+}
 
-    for (size_t i = (size_t)blockIdx.x * blockDim.x + threadIdx.x; i < args.count; i += step) {
-        float v = args.momentum * args.velocity[i] + args.grad[i];
+template <class T>
+static __device__ void update_chunk(const struct sgd_step &s, const struct ops_param &p, uint64_t begin,
+                                    uint64_t end)
+{
+    if (params_packed<T>(p)) {
+        for (uint64_t i = begin + threadIdx.x * 4; i + 4 <= end; i += PARAMS_BLOCK * 4) {
+            float w[4], m[4], g[4];
 
-        args.velocity[i] = v;
-        args.weight[i] -= args.rate * v;
+            params_load4(w, p.weight + i);
+            params_load4(m, p.first + i);
+            params_load4(g, p.grad + i);
+#pragma unroll
+            for (int j = 0; j < 4; j++)
+                update(s, &w[j], &m[j], g[j]);
+            params_store4(p.weight + i, w);
+            params_store4(p.first + i, m);
+            if (p.copy)
+                params_copy4<T>(p.copy, i, w);
+        }
+        begin = end - end % 4;
+    }
+    for (uint64_t i = begin + threadIdx.x; i < end; i += PARAMS_BLOCK) {
+        update(s, p.weight + i, p.first + i, p.grad[i]);
+        if (p.copy)
+            ((T *)p.copy)[i] = from_float<T>(p.weight[i]);
     }
 }
 
-int cuda_sgd(ops_stream stream, const struct op_sgd *args)
+template <class T> static __global__ void sgd_kernel(struct op_sgd args)
 {
-    if (args->count == 0)
+    if (args.scalars->found_bad != 0.0f)
+        return;
+    struct sgd_step s = {args.scalars->rate, args.scalars->multiplier, args.momentum, 0.0f};
+
+    params_walk(args.params, args.count, [&](const struct ops_param &p, uint64_t begin, uint64_t end) {
+        s.decay = args.decay * p.decay;
+        update_chunk<T>(s, p, begin, end);
+    });
+}
+
+int cuda_sgd(struct cuda_ops *ops, ops_stream stream, const struct op_sgd *args)
+{
+    unsigned grid = params_grid(ops, args->count, args->largest);
+
+    if (grid == 0)
         return OPS_OK;
-    sgd_kernel<<<cuda_grid(args->count), CUDA_BLOCK, 0, stream>>>(*args);
+    CUDA_BY_TYPE(args->copy_type, T, sgd_kernel<T><<<grid, PARAMS_BLOCK, 0, stream>>>(*args));
     return cudaGetLastError();
 }

@@ -1,88 +1,147 @@
-/* Softmax and cross-entropy. Shapes: logits, probs, dlogits are [rows][cols], labels and losses [rows].
- *     forward:  probs = exp(logits - max) / sum; losses = log(sum) - (logits[label] - max); one warp per row
- *     backward: dlogits = scale * (probs - onehot(label)); one thread per element
- * The row maximum is subtracted so that no logit overflows. The warp sums in a fixed butterfly order, so a
- * run repeats bit by bit. The CPU reference is softmax_xent.c. */
-#include "ops_cuda.h"
+/* Softmax and cross-entropy. Shapes: logits, dlogits are [rows][cols], labels, losses, lse are [rows].
+ *     forward:  lse = max + log(sum of exp(logits - max)); losses = lse - logits[label]
+ *     backward: dlogits = scale * *scale_by * (exp(logits - lse) - onehot(label))
+ * Forward reads a row once, with a running maximum and sum per thread that are joined in a fixed order at the
+ * end: one block for a long row, one warp for a short one. The CPU reference is softmax_xent.c. */
+#include "types.cuh"
 
-enum { WARP = 32, ROWS_PER_BLOCK = CUDA_BLOCK / WARP };
+static const int LONG_ROW = 2048, ROW_BLOCK = 512;
 
-static const unsigned ALL_LANES = 0xffffffffu;
+/* A maximum and the sum of exp(x - maximum). */
+struct softmax_part {
+    float max, sum;
+};
 
-static __device__ float warp_max(float v)
+static __device__ __forceinline__ void add_values(struct softmax_part *p, const float (&v)[CUDA_GROUP])
 {
-    for (int d = WARP / 2; d > 0; d /= 2)
-        v = fmaxf(v, __shfl_xor_sync(ALL_LANES, v, d));
-    return v;
+    float max = p->max;
+    float sum = 0.0f;
+
+#pragma unroll
+    for (int i = 0; i < CUDA_GROUP; i++)
+        max = fmaxf(max, v[i]);
+    if (max == -INFINITY)
+        return;
+#pragma unroll
+    for (int i = 0; i < CUDA_GROUP; i++)
+        sum += __expf(v[i] - max);
+    p->sum = p->sum * __expf(p->max - max) + sum;
+    p->max = max;
 }
 
-static __device__ float warp_sum(float v)
+template <class T>
+static __device__ __forceinline__ struct softmax_part row_part(const T *row, int cols, int thread,
+                                                               int threads, bool packed)
 {
-    for (int d = WARP / 2; d > 0; d /= 2)
-        v += __shfl_xor_sync(ALL_LANES, v, d);
-    return v;
+    struct softmax_part p = {-INFINITY, 0.0f};
+
+    for (int c = thread * CUDA_GROUP; c < cols; c += threads * CUDA_GROUP) {
+        float v[CUDA_GROUP];
+
+        read_group(v, row, c, cols, packed);
+#pragma unroll
+        for (int i = 0; i < CUDA_GROUP; i++)
+            v[i] = c + i < cols ? v[i] : -INFINITY;
+        add_values(&p, v);
+    }
+    return p;
 }
 
-static __global__ void forward_kernel(struct op_softmax_xent_forward args)
+template <class T>
+static __device__ __forceinline__ void put_row(const struct op_softmax_xent_forward &args, const T *logits,
+                                               int row, float max, float sum)
 {
-    int row = blockIdx.x * ROWS_PER_BLOCK + threadIdx.y;
-    int lane = threadIdx.x;
+    float lse = max + logf(sum);
+    int label = args.labels[row];
+
+    args.lse[row] = lse;
+    args.losses[row] = label < 0 ? 0.0f : lse - to_float(logits[label]);
+}
+
+template <class T>
+static __global__ void forward_long_kernel(struct op_softmax_xent_forward args, bool packed)
+{
+    const T *logits = (const T *)args.logits + (size_t)blockIdx.x * args.cols;
+    struct softmax_part p = row_part(logits, args.cols, threadIdx.x, blockDim.x, packed);
+    float max = block_max(p.max);
+    float sum = block_sum(p.max == -INFINITY ? 0.0f : p.sum * __expf(p.max - max));
+
+    if (threadIdx.x == 0)
+        put_row(args, logits, blockIdx.x, max, sum);
+}
+
+template <class T>
+static __global__ void forward_short_kernel(struct op_softmax_xent_forward args, bool packed)
+{
+    int row = blockIdx.x * (blockDim.x / CUDA_WARP) + threadIdx.x / CUDA_WARP;
+    int lane = threadIdx.x % CUDA_WARP;
 
     if (row >= args.rows)
         return;
+    const T *logits = (const T *)args.logits + (size_t)row * args.cols;
+    struct softmax_part p = row_part(logits, args.cols, lane, CUDA_WARP, packed);
+    float max = warp_max(p.max);
+    float sum = warp_sum(p.max == -INFINITY ? 0.0f : p.sum * __expf(p.max - max));
 
-    const float *logits = args.logits + (size_t)row * args.cols;
-    float *probs = args.probs + (size_t)row * args.cols;
-    float max = -INFINITY;
-    float sum = 0.0f;
-
-    for (int c = lane; c < args.cols; c += WARP)
-        max = fmaxf(max, logits[c]);
-    max = warp_max(max);
-    /* Every lane reads it before any lane overwrites it: the two buffers may be one. */
-    float at_label = logits[args.labels[row]] - max;
-    __syncwarp();
-    for (int c = lane; c < args.cols; c += WARP) {
-        float e = expf(logits[c] - max);
-
-        probs[c] = e;
-        sum += e;
-    }
-    sum = warp_sum(sum);
-    for (int c = lane; c < args.cols; c += WARP)
-        probs[c] /= sum;
     if (lane == 0)
-        args.losses[row] = logf(sum) - at_label;
+        put_row(args, logits, row, max, sum);
 }
 
-static __global__ void backward_kernel(struct op_softmax_xent_backward args)
+int cuda_softmax_xent_forward(struct cuda_ops *, ops_stream stream,
+                              const struct op_softmax_xent_forward *args)
 {
-    size_t count = (size_t)args.rows * args.cols;
-    size_t step = (size_t)gridDim.x * blockDim.x;
-
-    for (size_t i = (size_t)blockIdx.x * blockDim.x + threadIdx.x; i < count; i += step) {
-        int label = args.labels[i / args.cols];
-
-        args.dlogits[i] = args.scale * (args.probs[i] - ((int)(i % args.cols) == label ? 1.0f : 0.0f));
-    }
-}
-
-int cuda_softmax_xent_forward(ops_stream stream, const struct op_softmax_xent_forward *args)
-{
-    dim3 block(WARP, ROWS_PER_BLOCK);
+    const int rows_of_block = CUDA_BLOCK / CUDA_WARP;
+    bool packed = cuda_aligned(args->cols * ops_type_bytes(args->type), args->logits);
 
     if (args->rows == 0 || args->cols == 0)
         return OPS_OK;
-    forward_kernel<<<(args->rows + ROWS_PER_BLOCK - 1) / ROWS_PER_BLOCK, block, 0, stream>>>(*args);
+    if (args->cols >= LONG_ROW) {
+        CUDA_BY_TYPE(args->type, T,
+                     forward_long_kernel<T><<<args->rows, ROW_BLOCK, 0, stream>>>(*args, packed));
+    } else {
+        unsigned grid = (args->rows + rows_of_block - 1) / rows_of_block;
+
+        CUDA_BY_TYPE(args->type, T, forward_short_kernel<T><<<grid, CUDA_BLOCK, 0, stream>>>(*args, packed));
+    }
     return cudaGetLastError();
 }
 
-int cuda_softmax_xent_backward(ops_stream stream, const struct op_softmax_xent_backward *args)
+/* threads of one row: a block, or a warp of it where rows are short. */
+template <class T>
+static __global__ void backward_kernel(struct op_softmax_xent_backward args, int threads, bool packed)
 {
-    size_t count = (size_t)args->rows * args->cols;
+    int row = blockIdx.x * (blockDim.x / threads) + threadIdx.x / threads;
 
-    if (count == 0)
+    if (row >= args.rows)
+        return;
+    const T *logits = (const T *)args.logits + (size_t)row * args.cols;
+    T *dlogits = (T *)args.dlogits + (size_t)row * args.cols;
+    int label = args.labels[row];
+    float lse = args.lse[row];
+    float scale = label < 0 ? 0.0f : args.scale * (args.scale_by ? *args.scale_by : 1.0f);
+
+    for (int c = threadIdx.x % threads * CUDA_GROUP; c < args.cols; c += threads * CUDA_GROUP) {
+        float v[CUDA_GROUP];
+
+        read_group(v, logits, c, args.cols, packed);
+#pragma unroll
+        for (int i = 0; i < CUDA_GROUP; i++)
+            v[i] = label < 0 ? 0.0f : scale * (__expf(v[i] - lse) - (c + i == label ? 1.0f : 0.0f));
+        write_group(dlogits, v, c, args.cols, packed);
+    }
+}
+
+int cuda_softmax_xent_backward(struct cuda_ops *, ops_stream stream,
+                               const struct op_softmax_xent_backward *args)
+{
+    bool packed = cuda_aligned(args->cols * ops_type_bytes(args->type), args->logits, args->dlogits);
+    bool whole = args->cols >= LONG_ROW;
+    int threads = whole ? ROW_BLOCK : (int)CUDA_WARP;
+    int block = whole ? ROW_BLOCK : (int)CUDA_BLOCK;
+    unsigned grid = (args->rows + block / threads - 1) / (block / threads);
+
+    if (args->rows == 0 || args->cols == 0)
         return OPS_OK;
-    backward_kernel<<<cuda_grid(count), CUDA_BLOCK, 0, stream>>>(*args);
+    CUDA_BY_TYPE(args->type, T, backward_kernel<T><<<grid, block, 0, stream>>>(*args, threads, packed));
     return cudaGetLastError();
 }

@@ -174,7 +174,7 @@ static void find_capacity(const struct bench_engine *engine, const struct bench_
     fflush(stdout);
 }
 
-static void replay_trace(const struct settings *settings, const char *path, FILE *svg, unsigned panel)
+static void replay_trace(const struct settings *settings, const char *path, struct plot *svg, unsigned panel)
 {
     struct run_result results[ENGINES] = {{0}};
     struct svg_line lines[ENGINES];
@@ -219,10 +219,12 @@ int main(int argc, char **argv)
     if (!settings.place.simulated && (settings.place.capacity || settings.find_capacity))
         settings.place.overhead = run_probe(&engines[0], &settings.place);
     meter_open(&settings.place);
-    FILE *svg = settings.svg ? svg_open(settings.svg, (unsigned)(argc - optind)) : NULL;
+    struct plot svg;
+    if (settings.svg)
+        svg_open(&svg, settings.svg, (unsigned)(argc - optind));
     for (int i = optind; i < argc; i++)
-        replay_trace(&settings, argv[i], svg, (unsigned)(i - optind));
-    if (svg)
-        svg_close(svg);
+        replay_trace(&settings, argv[i], settings.svg ? &svg : NULL, (unsigned)(i - optind));
+    if (settings.svg)
+        svg_close(&svg);
     return 0;
 }

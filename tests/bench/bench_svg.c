@@ -3,6 +3,7 @@
 
 #include <inttypes.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "bench_cuda.h"
 
@@ -12,72 +13,34 @@
 #define RIGHT  170 /* room for the names */
 #define TOP    34
 #define BOTTOM 30
-#define STEPS  4 /* labels on the axis of bytes */
+#define GIB    (1.0 / (1 << 30))
 
-static const char *const colours[] = {"#0b7a3b", "#3b6fd4", "#b3261e", "#d98200", "#7a3fb0"};
-
-struct frame {
-    double top, width, height;
-    double events, bytes; /* the ends of the axes */
-};
-
-FILE *svg_open(const char *path, unsigned panels)
+void svg_open(struct plot *svg, const char *path, unsigned panels)
 {
-    FILE *svg = fopen(path, "w");
+    const int error = plot_open(svg, path, WIDTH, panels * PANEL);
 
-    if (!svg)
-        bench_fail("%s cannot be written", path);
-    fprintf(svg,
-            "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%u\" font-family=\"sans-serif\" "
-            "font-size=\"12\">\n<rect width=\"100%%\" height=\"100%%\" fill=\"white\"/>\n",
-            WIDTH, panels * PANEL);
-    return svg;
+    if (error)
+        bench_fail("%s cannot be written: %s", path, strerror(-error));
 }
 
-static double x_of(const struct frame *frame, uint64_t event)
-{
-    return LEFT + frame->width * (double)event / frame->events;
-}
-
-static double y_of(const struct frame *frame, uint64_t bytes)
-{
-    return frame->top + frame->height * (1 - (double)bytes / frame->bytes);
-}
-
-static void axes(FILE *svg, const struct frame *frame, const struct trace *trace)
-{
-    fprintf(svg,
-            "<text x=\"%d\" y=\"%.0f\" font-weight=\"bold\">%s: %" PRIu64 " allocations and frees</text>\n",
-            LEFT, frame->top - 12, trace->name, trace->count);
-    for (int i = 0; i <= STEPS; i++) {
-        const double bytes = frame->bytes * i / STEPS,
-                     y = frame->top + frame->height * (1 - (double)i / STEPS);
-
-        fprintf(svg, "<line x1=\"%d\" x2=\"%.0f\" y1=\"%.1f\" y2=\"%.1f\" stroke=\"#ddd\"/>", LEFT,
-                LEFT + frame->width, y, y);
-        fprintf(svg, "<text x=\"%d\" y=\"%.1f\" text-anchor=\"end\">%.1f GiB</text>\n", LEFT - 6, y + 4,
-                bytes / (1 << 30));
-    }
-}
-
-static void physical(FILE *svg, const struct frame *frame, const struct run_result *result,
+static void physical(struct plot *svg, const struct plot_frame *frame, const struct run_result *result,
                      const char *colour)
 {
-    fprintf(svg, "<polyline fill=\"none\" stroke=\"%s\" stroke-width=\"1.5\" points=\"", colour);
+    plot_curve_begin(svg, colour, NULL);
     for (uint64_t i = 0; i < result->sample_count; i++)
-        fprintf(svg, "%.1f,%.1f ", x_of(frame, result->samples[i].event),
-                y_of(frame, result->samples[i].physical));
-    fprintf(svg, "\"/>\n");
+        plot_curve_point(svg, frame, (double)result->samples[i].event, (double)result->samples[i].physical);
+    plot_curve_end(svg);
 }
 
-static void live(FILE *svg, const struct frame *frame, const struct trace *trace)
+static void live(struct plot *svg, const struct plot_frame *frame, const struct trace *trace)
 {
     uint64_t *sizes = calloc(trace->blocks, sizeof *sizes), bytes = 0, most = 0;
     const uint64_t step = trace->count / (uint64_t)(2 * frame->width) + 1;
 
     if (!sizes)
         bench_fail("no memory");
-    fprintf(svg, "<polygon fill=\"#cfd8dc\" points=\"%d,%.1f ", LEFT, frame->top + frame->height);
+    plot_curve_begin(svg, NULL, PLOT_GREY);
+    plot_curve_point(svg, frame, 0, 0);
     for (uint64_t i = 0; i < trace->count; i++) {
         const struct trace_event *event = &trace->events[i];
 
@@ -85,49 +48,43 @@ static void live(FILE *svg, const struct frame *frame, const struct trace *trace
         sizes[event->block] = event->bytes;
         most = bytes > most ? bytes : most;
         if (i % step == step - 1) {
-            fprintf(svg, "%.1f,%.1f ", x_of(frame, i), y_of(frame, most));
+            plot_curve_point(svg, frame, (double)i, (double)most);
             most = 0;
         }
     }
-    fprintf(svg, "%.1f,%.1f\"/>\n", LEFT + frame->width, frame->top + frame->height);
+    plot_curve_point(svg, frame, frame->x_end, 0);
+    plot_curve_end(svg);
     free(sizes);
 }
 
-static void legend(FILE *svg, const struct frame *frame, unsigned row, const char *name, const char *colour)
-{
-    const double x = LEFT + frame->width + 12, y = frame->top + 10 + 18 * row;
-
-    fprintf(svg, "<rect x=\"%.0f\" y=\"%.0f\" width=\"12\" height=\"10\" fill=\"%s\"/>", x, y - 9, colour);
-    fprintf(svg, "<text x=\"%.0f\" y=\"%.0f\">%s</text>\n", x + 18, y, name);
-}
-
-void svg_panel(FILE *svg, unsigned number, const struct trace *trace, const struct svg_line *lines,
+void svg_panel(struct plot *svg, unsigned number, const struct trace *trace, const struct svg_line *lines,
                unsigned count)
 {
-    struct frame frame = {.top = number * PANEL + TOP,
-                          .width = WIDTH - LEFT - RIGHT,
-                          .height = PANEL - TOP - BOTTOM,
-                          .events = (double)trace->count,
-                          .bytes = (double)trace->peak_live};
+    struct plot_frame frame = {.left = LEFT,
+                               .top = number * PANEL + TOP,
+                               .width = WIDTH - LEFT - RIGHT,
+                               .height = PANEL - TOP - BOTTOM,
+                               .x_end = (double)trace->count,
+                               .y_end = (double)trace->peak_live};
+    char title[512];
 
     for (unsigned i = 0; i < count; i++) {
-        if ((double)lines[i].result->peak_physical > frame.bytes)
-            frame.bytes = (double)lines[i].result->peak_physical;
+        if ((double)lines[i].result->peak_physical > frame.y_end)
+            frame.y_end = (double)lines[i].result->peak_physical;
     }
-    axes(svg, &frame, trace);
+    snprintf(title, sizeof title, "%s: %" PRIu64 " allocations and frees", trace->name, trace->count);
+    plot_title(svg, &frame, title);
+    plot_axis(svg, &frame, GIB, "GiB");
     live(svg, &frame, trace);
-    legend(svg, &frame, 0, "live", "#cfd8dc");
+    plot_legend(svg, &frame, 0, "live", PLOT_GREY);
     for (unsigned i = 0; i < count; i++) {
-        const char *colour = colours[i % (sizeof colours / sizeof *colours)];
-
-        physical(svg, &frame, lines[i].result, colour);
-        legend(svg, &frame, i + 1, lines[i].name, colour);
+        physical(svg, &frame, lines[i].result, plot_colour(i));
+        plot_legend(svg, &frame, i + 1, lines[i].name, plot_colour(i));
     }
 }
 
-void svg_close(FILE *svg)
+void svg_close(struct plot *svg)
 {
-    fprintf(svg, "</svg>\n");
-    if (fclose(svg))
+    if (plot_close(svg))
         bench_fail("the plot could not be written");
 }

@@ -3,9 +3,8 @@
 #ifndef GPUCAP_BENCH_SVG_H
 #define GPUCAP_BENCH_SVG_H
 
-#include <stdio.h>
-
 #include "bench_run.h"
+#include "harness/plot.h"
 
 struct svg_line {
     const char *name;
@@ -13,9 +12,9 @@ struct svg_line {
 };
 
 /* Ends the program if the file cannot be written. */
-FILE *svg_open(const char *path, unsigned panels);
-void svg_panel(FILE *svg, unsigned number, const struct trace *trace, const struct svg_line *lines,
+void svg_open(struct plot *svg, const char *path, unsigned panels);
+void svg_panel(struct plot *svg, unsigned number, const struct trace *trace, const struct svg_line *lines,
                unsigned count);
-void svg_close(FILE *svg);
+void svg_close(struct plot *svg);
 
 #endif

@@ -55,7 +55,7 @@ static void test_values_may_follow_or_be_joined(void)
 static void test_bad_values_are_refused(void)
 {
     static const char *const bad[] = {
-        "--steps=0",
+        "--batch=0",
         "--steps=",
         "--steps=-1",
         "--steps=1x",
@@ -92,7 +92,35 @@ static void test_bad_values_are_refused(void)
     };
 
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
-        TEST_ASSERT_EQUAL_INT_MESSAGE(STATUS_FAILED, PARSE(bad[i]), bad[i]);
+        TEST_ASSERT_EQUAL_INT_MESSAGE(STATUS_USAGE, PARSE(bad[i]), bad[i]);
+}
+
+static void test_sizes_have_units(void)
+{
+    TEST_ASSERT_EQUAL_INT(STATUS_OK, PARSE("--budget=3G", "--data-cache=512K"));
+    TEST_ASSERT_EQUAL_UINT64(3ull << 30, options.budget);
+    TEST_ASSERT_EQUAL_UINT64(512 << 10, options.data_cache);
+    TEST_ASSERT_EQUAL_INT(STATUS_OK, PARSE("--budget=77"));
+    TEST_ASSERT_EQUAL_UINT64(77, options.budget);
+    TEST_ASSERT_EQUAL_INT(STATUS_USAGE, PARSE("--budget=3X"));
+    TEST_ASSERT_EQUAL_INT(STATUS_USAGE, PARSE("--budget=3GG"));
+    TEST_ASSERT_EQUAL_INT(STATUS_USAGE, PARSE("--budget=G"));
+    TEST_ASSERT_EQUAL_INT(STATUS_USAGE, PARSE("--budget=9999999T"));
+}
+
+static void test_a_pair_is_two_models(void)
+{
+    TEST_ASSERT_EQUAL_INT(STATUS_OK, PARSE("--pair", "resnet18", "gpt", "--steps=3"));
+    TEST_ASSERT_TRUE(options.pair.given);
+    TEST_ASSERT_EQUAL_UINT64(MODEL_RESNET18, options.pair.model[0]);
+    TEST_ASSERT_EQUAL_UINT64(MODEL_GPT, options.pair.model[1]);
+    TEST_ASSERT_EQUAL_UINT64(3, options.steps);
+    TEST_ASSERT_EQUAL_INT(STATUS_OK, PARSE("--pair=cnn,unet"));
+    TEST_ASSERT_EQUAL_UINT64(MODEL_CNN, options.pair.model[0]);
+    TEST_ASSERT_EQUAL_UINT64(MODEL_UNET, options.pair.model[1]);
+    TEST_ASSERT_EQUAL_INT(STATUS_USAGE, PARSE("--pair=cnn"));
+    TEST_ASSERT_EQUAL_INT(STATUS_USAGE, PARSE("--pair", "cnn", "--steps=3"));
+    TEST_ASSERT_EQUAL_INT(STATUS_USAGE, PARSE("--pair"));
 }
 
 static void test_help_names_every_mode_and_default(void)
@@ -100,18 +128,21 @@ static void test_help_names_every_mode_and_default(void)
     char *text = NULL;
     size_t size = 0;
     FILE *out = open_memstream(&text, &size);
-    int length;
+    char name[16];
 
     options_print_help(out);
     fclose(out);
-    TEST_ASSERT_NOT_NULL(strstr(text, "--alloc=naive|arena|static"));
+    TEST_ASSERT_NOT_NULL(strstr(text, "--alloc=naive|cache|arena|async|static"));
     TEST_ASSERT_NOT_NULL(strstr(text, "--steps=N"));
     TEST_ASSERT_NOT_NULL(strstr(text, "[100]"));
     free(text);
-    TEST_ASSERT_EQUAL_STRING_LEN("naive", options_alloc_name(ALLOC_NAIVE, &length), 5);
-    TEST_ASSERT_EQUAL_STRING_LEN("arena", options_alloc_name(ALLOC_ARENA, &length), 5);
-    TEST_ASSERT_EQUAL_STRING_LEN("static", options_alloc_name(ALLOC_STATIC, &length), 6);
-    TEST_ASSERT_EQUAL_INT(6, length);
+    TEST_ASSERT_EQUAL_STRING("naive", options_choice("alloc", ALLOC_NAIVE, name, sizeof(name)));
+    TEST_ASSERT_EQUAL_STRING("static", options_choice("alloc", ALLOC_STATIC, name, sizeof(name)));
+    TEST_ASSERT_EQUAL_STRING("gpt2-small", options_choice("model", MODEL_GPT2_SMALL, name, sizeof(name)));
+    TEST_ASSERT_EQUAL_STRING("fp16", options_choice("precision", PRECISION_FP16, name, sizeof(name)));
+    TEST_ASSERT_EQUAL_STRING("threads", options_choice("pair-mode", PAIR_THREADS, name, sizeof(name)));
+    TEST_ASSERT_EQUAL_INT(MODEL_UNET, options_choice_value("model", "unet"));
+    TEST_ASSERT_EQUAL_INT(-1, options_choice_value("model", "vgg"));
 }
 
 int main(void)
@@ -120,6 +151,8 @@ int main(void)
     RUN_TEST(test_defaults_come_from_the_table);
     RUN_TEST(test_values_may_follow_or_be_joined);
     RUN_TEST(test_bad_values_are_refused);
+    RUN_TEST(test_sizes_have_units);
+    RUN_TEST(test_a_pair_is_two_models);
     RUN_TEST(test_help_names_every_mode_and_default);
     return UNITY_END();
 }

@@ -1,3 +1,5 @@
-# The CPU table of operations.
-gpucap_test(kernels_ops LIBS train_ops_cpu SOURCES kernels_ops.c)
-gpucap_test(kernels_gradients LIBS train_ops_cpu SOURCES kernels_gradients.c)
+# The CPU table of operations; those on images are in kernels_images.cmake.
+foreach(test kernels_dense kernels_layers kernels_attention kernels_loss kernels_update kernels_elements)
+  gpucap_test(${test} LIBS train_ops_cpu SOURCES ${test}.c kernels_check.c)
+endforeach()
+gpucap_test(kernels_threads LIBS train_ops_cpu SOURCES kernels_threads.c)

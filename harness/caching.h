@@ -1,0 +1,28 @@
+/* A private caching allocator as PyTorch has one, so that its manners can be seen beside others: requests are
+ * rounded to 512 bytes; up to 1 MiB they are cut from segments of 2 MiB, up to 10 MiB from segments of 20
+ * MiB, larger ones get a segment of their own, rounded to 2 MiB; a freed block serves the stream that used it
+ * last and no other; segments go back to the device only when it has no more memory to give. The caller's
+ * lock (supply.h) guards it. */
+#ifndef HARNESS_CACHING_H
+#define HARNESS_CACHING_H
+
+#include <stddef.h>
+#include <cuda_runtime_api.h>
+
+struct caching;
+struct supply;
+
+/* NULL: no host memory. */
+struct caching *caching_open(struct supply *supply);
+cudaError_t caching_close(struct caching *cache);
+
+cudaError_t caching_take(struct caching *cache, cudaStream_t stream, size_t bytes, void **data, void **block);
+void caching_give(struct caching *cache, void *block);
+
+/* Segments stay from now on: a captured graph knows their addresses. */
+void caching_pin(struct caching *cache);
+
+/* Bytes of the blocks that are handed out, rounded up. */
+size_t caching_live(const struct caching *cache);
+
+#endif

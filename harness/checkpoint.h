@@ -1,0 +1,14 @@
+/* Checkpoints: all that a training needs to go on with the same bits. Written to a file beside the target,
+ * flushed to the disk and renamed over it, so that the target is the last good one at every moment. Read
+ * only after the whole file has been checked, so that a bad one changes nothing. */
+#ifndef HARNESS_CHECKPOINT_H
+#define HARNESS_CHECKPOINT_H
+
+#include "status.h"
+
+struct trainer;
+
+enum status checkpoint_save(struct trainer *trainer, const char *path);
+enum status checkpoint_load(struct trainer *trainer, const char *path);
+
+#endif

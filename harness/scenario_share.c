@@ -1,0 +1,272 @@
+/* scenario_share: (a) two models in one process, (b) many processes with an arena each, (c) a validation that
+ * needs memory for a moment. See scenario.h. */
+#include "scenario.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "fleet_run.h"
+#include "scenario_work.h"
+
+#define PROCESSES_MAX 64
+#define ARENA_LEAST   (UINT64_C(48) << 20) /* a tenth of it is some pages, which streams and copies need */
+#define MARGIN        (UINT64_C(4) << 20)  /* two pages: what rounding takes */
+
+static bool report_whole(struct scenario *scenario, const struct scenario_way *way,
+                         struct scenario_outcome *outcome)
+{
+    if (!scenario_train(scenario, way, outcome))
+        return false;
+    if (outcome->end == FLEET_OK)
+        return true;
+    table_row(&scenario->result->table, "%s, to find out what it needs: %s (%.60s)", way->name,
+              outcome->ending, outcome->reason);
+    return false;
+}
+
+static void fill_row(struct scenario_result *result, const char *name, const struct scenario_outcome *outcome)
+{
+    char time[96], peak[32];
+
+    scenario_cell_ms(outcome, time, sizeof time);
+    scenario_cell_bytes(outcome->peak, peak, sizeof peak);
+    table_row(&result->table, "%s", name);
+    table_set(&result->table, 1, "%s", outcome->end == FLEET_OK ? "trains" : outcome->ending);
+    table_set(&result->table, 2, "%s", outcome->end == FLEET_OK ? time : "-");
+    table_set(&result->table, 3, "%s", peak);
+}
+
+/* ---- (a) ---- */
+
+static void summarize_pair(struct scenario *scenario, const struct scenario_outcome *outcome, uint64_t size)
+{
+    struct scenario_result *result = scenario->result;
+    char card[32];
+
+    scenario_cell_bytes(size, card, sizeof card);
+    if (outcome[0].end == FLEET_OK && outcome[2].end == FLEET_OK)
+        snprintf(result->summary, sizeof result->summary,
+                 "two models in one process, card of %s: naive %.1f ms a step, private caches %s, naive "
+                 "under gpucap %.1f ms",
+                 card, outcome[0].step_ms, outcome[1].end == FLEET_OK ? "fit" : outcome[1].ending,
+                 outcome[2].step_ms);
+    else
+        snprintf(result->summary, sizeof result->summary, "two models in one process, card of %s: see table",
+                 card);
+}
+
+/* Between what the models need at once and what two caches keep. */
+static uint64_t size_for_pair(struct scenario *scenario, const struct scenario_way *ways)
+{
+    const char *const few[] = {"--alloc=naive", scenario_few_steps(scenario), NULL};
+    const char *const few_cached[] = {"--alloc=cache", "--pair-memory=private", scenario_few_steps(scenario),
+                                      NULL};
+    const struct scenario_way naive = {"needs: naive", NULL, ways[0].base, few};
+    const struct scenario_way cached = {"needs: private caches", NULL, ways[0].base, few_cached};
+    struct scenario_outcome outcome[2];
+    char low[32], high[32];
+
+    if (!scenario_card(scenario, scenario->card.whole) || !report_whole(scenario, &naive, &outcome[0]) ||
+        !report_whole(scenario, &cached, &outcome[1]))
+        return 0;
+    scenario_cell_bytes(outcome[0].peak, low, sizeof low);
+    scenario_cell_bytes(outcome[1].peak, high, sizeof high);
+    scenario_note(scenario->result, "On a large card the two need %s naively and %s with a cache each.", low,
+                  high);
+    if (outcome[1].peak <= outcome[0].peak + 2 * MARGIN)
+        scenario_note(scenario->result, "The caches keep no more than is needed: no card is between.");
+    return outcome[0].peak / 2 + outcome[1].peak / 2;
+}
+
+void scenario_pair(struct scenario *scenario)
+{
+    struct scenario_result *result = scenario->result;
+    const char *steps = scenario_steps(scenario);
+    const char *const naive[] = {"--alloc=naive", steps, NULL};
+    const char *const cached[] = {"--alloc=cache", "--pair-memory=private", steps, NULL};
+    char cap[32], card[32];
+    const struct scenario_way ways[] = {
+        {"naive", NULL, scenario_work(scenario), naive},
+        {"private caches", NULL, scenario_work(scenario), cached},
+        {"naive under gpucap", cap, scenario_work(scenario), naive},
+    };
+    enum { WAYS = sizeof ways / sizeof *ways };
+    struct scenario_outcome outcome[WAYS];
+
+    table_begin(&result->table, "memory|result|step|peak by NVML");
+    result->bar_title = "milliseconds for a step of both models";
+    const uint64_t size = scenario->size ? scenario->size : size_for_pair(scenario, ways);
+    if (size == 0 || !scenario_card(scenario, size))
+        return;
+    scenario_cell_bytes(scenario->card.set, card, sizeof card);
+    scenario_note(result, "Card of %s.", card);
+    snprintf(cap, sizeof cap, "%llu", (unsigned long long)scenario->card.set);
+    for (unsigned i = 0; i < WAYS; i++) {
+        if (!scenario_train(scenario, &ways[i], &outcome[i]))
+            return;
+        const unsigned colour = ways[i].cap ? COLOUR_GPUCAP : COLOUR_NATIVE;
+        fill_row(result, ways[i].name, &outcome[i]);
+        if (outcome[i].end == FLEET_OK)
+            scenario_bar(result, ways[i].name, outcome[i].step_ms, colour, "%.1f ms", outcome[i].step_ms);
+        else
+            scenario_bar(result, ways[i].name, 0, colour, "%s", outcome[i].ending);
+    }
+    summarize_pair(scenario, outcome, scenario->card.set);
+}
+
+/* ---- (b) ---- */
+
+static void count_row(struct scenario_result *result, const char *name,
+                      const struct scenario_outcome *outcomes, unsigned count, double wall_s, unsigned colour)
+{
+    unsigned trained = 0, without_memory = 0;
+    uint64_t steps = 0, peak = 0;
+    char text[32];
+
+    for (unsigned i = 0; i < count; i++) {
+        trained += outcomes[i].end == FLEET_OK;
+        without_memory += outcomes[i].end == FLEET_NO_MEMORY;
+        steps += outcomes[i].end == FLEET_OK ? outcomes[i].steps : 0;
+        peak = outcomes[i].peak > peak ? outcomes[i].peak : peak;
+    }
+    scenario_cell_bytes(peak, text, sizeof text);
+    table_row(&result->table, "%s", name);
+    table_set(&result->table, 1, "%u of %u", trained, count);
+    table_set(&result->table, 2, "%u", without_memory);
+    table_set(&result->table, 3, "%u", count - trained - without_memory);
+    table_set(&result->table, 4, "%.1f", wall_s > 0 ? (double)steps / wall_s : 0);
+    table_set(&result->table, 5, "%s", text);
+    scenario_bar(result, name, trained, colour, "%u of %u trained", trained, count);
+    if (!result->summary[0])
+        snprintf(result->summary, sizeof result->summary,
+                 "%u processes with an arena each: %u of %u train "
+                 "natively",
+                 count, trained, count);
+    else
+        snprintf(result->summary + strlen(result->summary), sizeof result->summary - strlen(result->summary),
+                 ", %u of %u under gpucap", trained, count);
+}
+
+/* Room for the context, what the library leaves to the driver, and the arena with a third to spare. */
+static uint64_t cap_for_arena(struct scenario *scenario)
+{
+    const char *const few[] = {"--alloc=naive", scenario_few_steps(scenario), NULL};
+    const struct scenario_way way = {"needs: naive", NULL, scenario_work(scenario), few};
+    const uint64_t reserve = scenario->card.simulated ? 0 : UINT64_C(64) << 20;
+    struct scenario_outcome outcome;
+
+    if (!scenario_card(scenario, scenario->card.whole) || !report_whole(scenario, &way, &outcome))
+        return 0;
+    const uint64_t need = outcome.peak > scenario->card.context ? outcome.peak : outcome.peak_bytes;
+    const uint64_t share = need + need / 2 + reserve + MARGIN;
+    const uint64_t least = scenario->card.context + reserve + ARENA_LEAST;
+    return share > least ? share : least;
+}
+
+void scenario_arenas(struct scenario *scenario)
+{
+    struct scenario_result *result = scenario->result;
+    const unsigned count = scenario->processes;
+    const char *const steps[] = {scenario_steps(scenario), NULL};
+    char cap[32], card[32], each[32];
+    const struct scenario_way ways[] = {
+        {"native", NULL, scenario_work(scenario), steps},
+        {"gpucap, a share each", cap, scenario_work(scenario), steps},
+    };
+    struct scenario_outcome outcomes[PROCESSES_MAX];
+    double wall_s;
+
+    table_begin(&result->table, "together|train|out of memory|died otherwise|steps/s in total|largest peak");
+    result->bar_title = "processes that train";
+    const uint64_t share = scenario->size ? scenario->size / count : cap_for_arena(scenario);
+    if (share == 0 || !scenario_card(scenario, scenario->size ? scenario->size : share * count))
+        return;
+    scenario_cell_bytes(scenario->card.set, card, sizeof card);
+    snprintf(cap, sizeof cap, "%llu", (unsigned long long)(scenario->card.set / count));
+    scenario_cell_bytes(scenario->card.set / count, each, sizeof each);
+    scenario_note(result,
+                  "Card of %s; %u processes, each takes 90 %% of what it is told is free; under gpucap "
+                  "each is told %s.",
+                  card, count, each);
+    for (unsigned i = 0; i < sizeof ways / sizeof *ways; i++) {
+        scenario_say(scenario, "%u processes, %s, card of %s", count, ways[i].name, card);
+        if (!scenario_train_many(scenario, &ways[i], count, true, outcomes, &wall_s))
+            return;
+        count_row(result, ways[i].name, outcomes, count, wall_s, ways[i].cap ? COLOUR_GPUCAP : COLOUR_NATIVE);
+    }
+}
+
+/* ---- (c) ---- */
+
+/* Between what the training needs with the validation on the host, and what a cache keeps beside the spike.
+ */
+static uint64_t size_for_spike(struct scenario *scenario)
+{
+    const char *const host[] = {"--alloc=cache", "--val-preprocess=cpu", scenario_few_steps(scenario), NULL};
+    const char *const pooled[] = {"--alloc=naive", "--val-preprocess=gpu", scenario_few_steps(scenario),
+                                  NULL};
+    const char *const device[] = {"--alloc=cache", "--val-preprocess=gpu", scenario_few_steps(scenario),
+                                  NULL};
+    const struct scenario_way ways[] = {
+        {"needs: cache, on the CPU", NULL, scenario_work(scenario), host},
+        {"needs: naive, on the GPU", NULL, scenario_work(scenario), pooled},
+        {"needs: cache, on the GPU", NULL, scenario_work(scenario), device},
+    };
+    struct scenario_outcome outcome[3];
+    char text[3][32];
+
+    if (!scenario_card(scenario, scenario->card.whole))
+        return 0;
+    for (int i = 0; i < 3; i++) {
+        if (!report_whole(scenario, &ways[i], &outcome[i]))
+            return 0;
+        scenario_cell_bytes(outcome[i].peak, text[i], sizeof text[i]);
+    }
+    scenario_note(scenario->result,
+                  "On a large card: %s with a cache and the pictures prepared on the CPU, %s naively and %s "
+                  "with a cache when the GPU prepares them.",
+                  text[0], text[1], text[2]);
+    const uint64_t low = outcome[0].peak > outcome[1].peak ? outcome[0].peak : outcome[1].peak;
+    if (outcome[2].peak <= low + 2 * MARGIN)
+        scenario_note(scenario->result, "The cache keeps no more than the spike needs: no card is between.");
+    return low / 2 + outcome[2].peak / 2;
+}
+
+void scenario_spike(struct scenario *scenario)
+{
+    struct scenario_result *result = scenario->result;
+    const char *steps = scenario_steps(scenario);
+    const char *const device[] = {"--alloc=cache", "--val-preprocess=gpu", steps, NULL};
+    const char *const pooled[] = {"--alloc=naive", "--val-preprocess=gpu", steps, NULL};
+    const char *const host[] = {"--alloc=cache", "--val-preprocess=cpu", steps, NULL};
+    char cap[32], card[32];
+    const struct scenario_way ways[] = {
+        {"own cache, validation on the GPU", NULL, scenario_work(scenario), device},
+        {"gpucap: one pool, on the GPU", cap, scenario_work(scenario), pooled},
+        {"own cache, validation on the CPU", NULL, scenario_work(scenario), host},
+    };
+    struct scenario_outcome outcome[3];
+
+    table_begin(&result->table, "memory and preprocessing|result|step|peak by NVML|whole run");
+    result->bar_title = "seconds for the whole run";
+    const uint64_t size = scenario->size ? scenario->size : size_for_spike(scenario);
+    if (size == 0 || !scenario_card(scenario, size))
+        return;
+    scenario_cell_bytes(scenario->card.set, card, sizeof card);
+    scenario_note(result, "Card of %s.", card);
+    snprintf(cap, sizeof cap, "%llu", (unsigned long long)scenario->card.set);
+    for (unsigned i = 0; i < 3; i++) {
+        if (!scenario_train(scenario, &ways[i], &outcome[i]))
+            return;
+        fill_row(result, ways[i].name, &outcome[i]);
+        table_set(&result->table, 4, "%.2f s", outcome[i].seconds);
+        scenario_bar(result, ways[i].name, outcome[i].end == FLEET_OK ? outcome[i].seconds : 0,
+                     ways[i].cap ? COLOUR_GPUCAP : COLOUR_NATIVE, "%s, %.1f s", outcome[i].ending,
+                     outcome[i].seconds);
+    }
+    snprintf(
+        result->summary, sizeof result->summary,
+        "validation prepared on the GPU, card of %s: own cache %s, one pool under gpucap %s, on the CPU %s",
+        card, outcome[0].ending, outcome[1].ending, outcome[2].ending);
+}

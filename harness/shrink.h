@@ -1,0 +1,44 @@
+/* Makes a picture smaller while it is decoded, row by row, so that a large picture never lies in memory
+ * whole. Each result is the mean over the area that it covers, in integers (to 1/256 along a row): the same
+ * on every machine. */
+#ifndef HARNESS_SHRINK_H
+#define HARNESS_SHRINK_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* What one pixel of the output takes of a row of the input. */
+struct shrink_span {
+    uint32_t first;        /* pixel */
+    uint32_t first_weight; /* its share; those after it count out_w each */
+    uint32_t whole;        /* how many of those */
+    uint32_t last_weight;  /* the share of the one behind them; may be 0 */
+};
+
+struct shrink {
+    uint32_t in_h, in_w, out_h, out_w, channels;
+    uint8_t *out;
+    size_t stride;            /* bytes from one row of out to the next */
+    struct shrink_span *span; /* [out_w]; NULL: nothing is to be made smaller, rows are copied */
+    uint16_t *row;            /* a row of input, made narrower: [out_w][channels], in 1/256 */
+    uint32_t *sum;            /* the row of output under way */
+    uint32_t in_y;            /* rows taken */
+    uint32_t out_y;           /* rows done */
+    uint32_t filled;          /* of in_h that the row under way needs */
+};
+
+/* The size of in_h x in_w when it is made to fit max_h x max_w with its proportions kept; never larger. */
+void shrink_fit(uint32_t in_h, uint32_t in_w, uint32_t max_h, uint32_t max_w, uint32_t *out_h,
+                uint32_t *out_w);
+
+/* 0, or -1 without memory. Sides are from 1 to 65535. */
+int shrink_begin(struct shrink *shrink, uint32_t in_h, uint32_t in_w, uint32_t out_h, uint32_t out_w,
+                 uint32_t channels, uint8_t *out, size_t stride);
+
+/* The next row of in_w pixels. Rows beyond the last are ignored. */
+void shrink_row(struct shrink *shrink, const uint8_t *pixels);
+
+/* Frees; allowed at any time after shrink_begin, also when that failed. */
+void shrink_end(struct shrink *shrink);
+
+#endif

@@ -1,0 +1,93 @@
+/* One training: model, optimizer, data and memory, and the step that joins them. It only queues work; the
+ * host runs ahead of the device and waits where a validation, a checkpoint or the end needs a figure. A
+ * trainer belongs to one thread; several may share a device, a supply of memory, or neither. */
+#ifndef HARNESS_TRAINER_H
+#define HARNESS_TRAINER_H
+
+#include "input.h"
+#include "net.h"
+#include "optim.h"
+
+/* What op_evaluate sums up. */
+enum { TOTAL_LOSS, TOTAL_RIGHT, TOTAL_ROWS, TOTALS };
+enum { TRAINER_REPORTS = 8, TRAINER_GRAPHS = 8 };
+
+/* The totals of a step, on their way to the host. */
+struct trainer_report {
+    float *totals; /* pinned */
+    cudaEvent_t done;
+    uint64_t step;
+    bool waiting;
+};
+
+struct trainer_evaluation {
+    double loss, accuracy; /* accuracy is negative where there are no classes */
+    uint64_t rows;
+};
+
+/* Averages gradients over replicas; NULL without them. Called between backward and update. */
+struct trainer_reduce {
+    enum status (*run)(void *owner, struct model *model);
+    void *owner;
+};
+
+struct trainer {
+    struct options options; /* with every size filled in */
+    struct device *device;
+    struct supply *supply;
+    struct dataset *dataset;
+    struct mem mem;
+    struct model model;
+    struct optim optim;
+    struct input input;
+    struct tensor totals;
+    struct trainer_report report[TRAINER_REPORTS];
+    unsigned reports;
+    uint64_t shard, shards; /* of replicas */
+    struct trainer_reduce reduce;
+
+    uint64_t step;  /* updates done */
+    uint64_t micro; /* batches taken */
+    float loss_first, loss_last;
+    double started; /* host seconds at the first step of this run */
+    uint64_t first_step;
+
+    cudaEvent_t start, stop;
+    uint64_t timed_steps;
+    double timed_ms;
+    bool timing;
+    cudaGraphExec_t graph[TRAINER_GRAPHS];
+    uint64_t graph_from; /* micro batches before the first capture */
+};
+
+/* device and supply must outlive the trainer. trainer_close also after a failure. */
+enum status trainer_open(struct trainer *trainer, const struct options *options, struct device *device,
+                         struct supply *supply, uint64_t shard, uint64_t shards);
+void trainer_close(struct trainer *trainer);
+
+/* Queues one update. */
+enum status trainer_step(struct trainer *trainer);
+
+/* After a step: prints and remembers the losses that have arrived; wait: all of them. */
+enum status trainer_read_reports(struct trainer *trainer, bool wait);
+
+/* Starts and stops the clock of step_ms; stopping waits for the device. */
+enum status trainer_time(struct trainer *trainer, bool on);
+
+/* The validation set with the weights as they are. Waits. */
+enum status trainer_evaluate(struct trainer *trainer, struct trainer_evaluation *evaluation);
+
+/* One forward and backward pass with a batch of that many samples, without a trace in the weights: to learn
+ * whether it fits. After STATUS_NO_MEMORY every activation and gradient is dropped. Waits. */
+enum status trainer_try_batch(struct trainer *trainer, uint64_t batch);
+
+/* All steps that the options ask for, with validations and checkpoints between them. */
+enum status trainer_run(struct trainer *trainer);
+
+double trainer_step_ms(const struct trainer *trainer);
+double trainer_samples_per_s(const struct trainer *trainer);
+
+/* Host seconds, for progress lines. */
+double trainer_now(void);
+
+#endif

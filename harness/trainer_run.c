@@ -1,0 +1,312 @@
+/* The loop around the step: progress, the clock, validation, checkpoints, and the trial of a batch size. */
+#include "trainer.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "checkpoint.h"
+
+enum { SYNTHETIC_VAL_BATCHES = 4 };
+
+/* ---- progress ---- */
+
+static void print_report(struct trainer *trainer, const struct trainer_report *report)
+{
+    const double mib = 1024.0 * 1024.0;
+    double seconds = trainer_now() - trainer->started;
+    double steps = (double)(report->step - trainer->first_step);
+    char model[16];
+
+    if (trainer->options.quiet || trainer->shard)
+        return;
+    fprintf(stderr, "%s step %llu/%llu loss %.4f %.1f ms %.1f MiB\n",
+            options_choice("model", trainer->options.model, model, sizeof(model)),
+            (unsigned long long)report->step, (unsigned long long)trainer->options.steps,
+            (double)trainer->loss_last, steps > 0.0 ? 1e3 * seconds / steps : 0.0,
+            (double)trainer->supply->held / mib);
+}
+
+enum status trainer_read_reports(struct trainer *trainer, bool wait)
+{
+    /* The oldest first. */
+    for (unsigned i = 0; i < TRAINER_REPORTS; i++) {
+        struct trainer_report *report = &trainer->report[(trainer->reports + i) % TRAINER_REPORTS];
+        cudaError_t error;
+
+        if (!report->waiting)
+            continue;
+        error = wait ? cudaEventSynchronize(report->done) : cudaEventQuery(report->done);
+        if (error == cudaErrorNotReady)
+            return STATUS_OK;
+        if (error)
+            return device_status(error, "waiting for a step");
+        report->waiting = false;
+        trainer->loss_last = report->totals[TOTAL_LOSS] / report->totals[TOTAL_ROWS];
+        if (report->step == trainer->first_step + 1)
+            trainer->loss_first = trainer->loss_last;
+        print_report(trainer, report);
+    }
+    return STATUS_OK;
+}
+
+/* ---- the clock ---- */
+
+enum status trainer_time(struct trainer *trainer, bool on)
+{
+    cudaStream_t stream = trainer->device->stream;
+    float ms = 0.0f;
+    enum status status;
+
+    if (on == trainer->timing)
+        return STATUS_OK;
+    trainer->timing = on;
+    if (on)
+        return device_status(cudaEventRecord(trainer->start, stream), "recording an event");
+    status = device_status(cudaEventRecord(trainer->stop, stream), "recording an event");
+    if (!status)
+        status = device_status(cudaEventSynchronize(trainer->stop), "waiting for a step");
+    if (!status)
+        status = device_status(cudaEventElapsedTime(&ms, trainer->start, trainer->stop), "reading the time");
+    trainer->timed_ms += (double)ms;
+    return status;
+}
+
+double trainer_step_ms(const struct trainer *trainer)
+{
+    return trainer->timed_steps ? trainer->timed_ms / (double)trainer->timed_steps : 0.0;
+}
+
+double trainer_samples_per_s(const struct trainer *trainer)
+{
+    const struct options *options = &trainer->options;
+    double ms = trainer_step_ms(trainer);
+    uint64_t shards = trainer->shards ? trainer->shards : 1;
+
+    return ms > 0.0 ? 1e3 * (double)(options->batch * options->accumulate * shards) / ms : 0.0;
+}
+
+/* ---- validation ---- */
+
+static enum status evaluate_batch(struct trainer *trainer, struct input *input, struct input_set *set,
+                                  const struct tensor *totals)
+{
+    struct model *model = &trainer->model;
+    const struct value *output = &model->values[model->output];
+    struct model_targets targets;
+    enum status status = input_prepare(input, set, &targets);
+
+    if (!status)
+        status = model_forward(model, &targets);
+    if (!status)
+        status = MODEL_OP(model, evaluate, .losses = model->losses.data,
+                          .logits = model->loss == LOSS_CLASSES ? output->data.data : NULL,
+                          .labels = targets.labels, .total = totals->data, .type = model->type,
+                          .rows = model_loss_rows(model), .cols = output->c);
+    if (!status)
+        status = model_end(model);
+    return status ? status : input_done(input, set);
+}
+
+static enum status evaluate_all(struct trainer *trainer, struct input *input, const struct tensor *totals)
+{
+    const struct options *options = &trainer->options;
+    uint64_t most = options->val_batches;
+    enum status status = STATUS_OK;
+
+    if (!most)
+        most = options->data ? UINT64_MAX : SYNTHETIC_VAL_BATCHES;
+    for (uint64_t i = 0; i < most && !status; i++) {
+        struct input_set *set = NULL;
+
+        status = input_prefetch(input, &(struct input_part){0});
+        if (!status)
+            status = input_take(input, &set);
+        if (status || !set)
+            break;
+        status = evaluate_batch(trainer, input, set, totals);
+    }
+    return status;
+}
+
+static enum status read_totals(struct trainer *trainer, const struct tensor *totals,
+                               struct trainer_evaluation *evaluation)
+{
+    float host[TOTALS] = {0};
+    enum status status = device_status(
+        cudaMemcpyAsync(host, totals->data, sizeof(host), cudaMemcpyDeviceToHost, trainer->device->stream),
+        "copying the losses");
+
+    if (!status)
+        status = device_status(cudaStreamSynchronize(trainer->device->stream), "waiting for a validation");
+    if (host[TOTAL_ROWS] > 0.0f) {
+        evaluation->loss = (double)host[TOTAL_LOSS] / (double)host[TOTAL_ROWS];
+        evaluation->accuracy =
+            trainer->model.loss == LOSS_CLASSES ? (double)host[TOTAL_RIGHT] / (double)host[TOTAL_ROWS] : -1.0;
+        evaluation->rows = (uint64_t)host[TOTAL_ROWS];
+    }
+    return status;
+}
+
+enum status trainer_evaluate(struct trainer *trainer, struct trainer_evaluation *evaluation)
+{
+    const struct options *options = &trainer->options;
+    struct pipeline_config config = {
+        .split = DATA_VALIDATION,
+        .batch = options->val_batch ? options->val_batch : options->batch,
+        .seed = options->seed,
+        .once = true,
+        .prepare = options->val_preprocess == PREPROCESS_CPU ? PREPARE_CPU : PREPARE_GPU,
+        .workers = (int)options->workers,
+        .prefetch = (int)options->prefetch,
+        .budget = options->data_budget,
+    };
+    struct input input = {0};
+    struct tensor totals = {0};
+    enum status status = STATUS_OK;
+
+    *evaluation = (struct trainer_evaluation){.accuracy = -1.0};
+    if (!dataset_spec(trainer->dataset)->count[DATA_VALIDATION])
+        return STATUS_OK;
+    trainer->model.training = false;
+    trainer->model.micro = 0;
+    status = input_open(&input, &trainer->model, trainer->dataset, &config);
+    if (!status)
+        status = mem_need(&trainer->mem, &totals, TOTALS * sizeof(float), MEM_WORKSPACE);
+    if (!status)
+        status = MODEL_OP(&trainer->model, fill, .out = totals.data, .type = OPS_F32, .count = TOTALS);
+    if (!status)
+        status = evaluate_all(trainer, &input, &totals);
+    if (!status)
+        status = read_totals(trainer, &totals, evaluation);
+    if (status)
+        cudaStreamSynchronize(trainer->device->stream);
+    input_close(&input);
+    mem_drop(&trainer->mem, &totals);
+    return status;
+}
+
+/* ---- the trial of a batch ---- */
+
+static enum status try_pass(struct trainer *trainer)
+{
+    struct model *model = &trainer->model;
+    const struct data_spec *spec = dataset_spec(trainer->dataset);
+    struct tensor x = {0};
+    struct tensor labels = {0};
+    size_t rows = (size_t)model->n * (size_t)(spec->length ? spec->length : 1);
+    size_t values = (size_t)model->n * (size_t)spec->h * (size_t)spec->w * (size_t)spec->c;
+    size_t raw = (size_t)model->n * (size_t)spec->raw_h * (size_t)spec->raw_w * (size_t)spec->c;
+    struct model_targets targets;
+    /* Two sets of input, each a batch as it comes and as it is prepared. */
+    size_t x_bytes = INPUT_SETS * (raw + values * (sizeof(float) + ops_type_bytes(model->type)));
+    enum status status = mem_need(model->mem, &labels, 2 * INPUT_SETS * rows * sizeof(int32_t), MEM_INPUT);
+
+    if (!status)
+        status = mem_need(model->mem, &x, x_bytes ? x_bytes : 1, MEM_INPUT);
+    if (!status)
+        status =
+            MODEL_OP(model, fill, .out = labels.data, .type = OPS_F32, .count = labels.bytes / sizeof(float));
+    if (!status)
+        status = MODEL_OP(model, fill, .out = x.data, .type = OPS_F32, .count = x.bytes / sizeof(float));
+    targets = (struct model_targets){.labels = labels.data, .picture = x.data};
+    model->tokens = labels.data;
+    if (spec->kind != DATA_TOKENS)
+        model->values[model->input].data.data = x.data;
+    if (!status)
+        status = model_forward(model, &targets);
+    if (!status)
+        status = model_backward(model, &targets, 0.0f, NULL);
+    if (!status)
+        status = model_end(model);
+    if (!status)
+        status = device_status(cudaStreamSynchronize(trainer->device->stream), "trying a batch");
+    else
+        cudaStreamSynchronize(trainer->device->stream);
+    mem_drop(model->mem, &x);
+    mem_drop(model->mem, &labels);
+    return status;
+}
+
+enum status trainer_try_batch(struct trainer *trainer, uint64_t batch)
+{
+    struct model *model = &trainer->model;
+    enum status status;
+
+    model->n = (int)batch;
+    model->length = dataset_spec(trainer->dataset)->length;
+    model->training = true;
+    model->frozen_statistics = true;
+    trainer->mem.quiet = true;
+    status = try_pass(trainer);
+    /* The second pass finds the memory as a step before it left it. */
+    if (!status)
+        status = try_pass(trainer);
+    trainer->mem.quiet = false;
+    model_drop_all(model);
+    if (status == STATUS_NO_MEMORY)
+        cudaGetLastError();
+    return status;
+}
+
+/* ---- the run ---- */
+
+static enum status validate_now(struct trainer *trainer)
+{
+    struct trainer_evaluation evaluation;
+    enum status status = trainer_evaluate(trainer, &evaluation);
+
+    if (!status && !trainer->options.quiet && !trainer->shard) {
+        fprintf(stderr, "step %llu validation loss %.4f", (unsigned long long)trainer->step, evaluation.loss);
+        if (evaluation.accuracy >= 0.0)
+            fprintf(stderr, " accuracy %.4f", evaluation.accuracy);
+        fputc('\n', stderr);
+    }
+    return status;
+}
+
+/* What happens between steps, with the clock stopped. */
+static enum status between_steps(struct trainer *trainer)
+{
+    const struct options *options = &trainer->options;
+    bool end = trainer->step >= options->steps;
+    bool validate = options->validate_every && !end && trainer->step % options->validate_every == 0;
+    bool save = options->save && trainer->shard == 0 &&
+                (end || (options->save_every && trainer->step % options->save_every == 0));
+    enum status status = STATUS_OK;
+
+    if (!validate && !save)
+        return STATUS_OK;
+    status = trainer_time(trainer, false);
+    if (!status)
+        status = trainer_read_reports(trainer, true);
+    if (!status && validate)
+        status = validate_now(trainer);
+    if (!status && save)
+        status = checkpoint_save(trainer, options->save);
+    return status;
+}
+
+enum status trainer_run(struct trainer *trainer)
+{
+    const struct options *options = &trainer->options;
+    enum status status = STATUS_OK;
+    uint64_t warm;
+
+    trainer->started = trainer_now();
+    trainer->first_step = trainer->step;
+    /* Not timed: the first steps, which try algorithms, and those of a graph before its captures. */
+    warm = trainer->step + (options->graph ? 2 * INPUT_SETS : 1);
+    while (trainer->step < options->steps && !status) {
+        if (trainer->step >= warm || trainer->step + 1 == options->steps)
+            status = trainer_time(trainer, true);
+        if (!status)
+            status = trainer_step(trainer);
+        if (!status)
+            status = trainer_read_reports(trainer, false);
+        if (!status)
+            status = between_steps(trainer);
+    }
+    if (!status)
+        status = trainer_time(trainer, false);
+    return status ? status : trainer_read_reports(trainer, true);
+}

@@ -1,0 +1,35 @@
+/* Attention: chooses between the tensor-core kernels and the plain ones. See attention.cuh; the CPU
+ * reference, with the formulas, is attention.c. */
+#include "attention.cuh"
+
+static bool suits_flash(enum ops_type type, int dim)
+{
+    return type != OPS_F32 && (dim == 32 || dim == 64 || dim == 128);
+}
+
+static bool is_empty(int batch, int heads, int length)
+{
+    return batch == 0 || heads == 0 || length == 0;
+}
+
+int cuda_attention_forward(struct cuda_ops *, ops_stream stream, const struct op_attention_forward *args)
+{
+    if (args->dim < 1 || args->dim > ATTENTION_MOST_DIM)
+        return OPS_INVALID;
+    if (is_empty(args->batch, args->heads, args->length))
+        return OPS_OK;
+    if (suits_flash(args->type, args->dim) && cuda_aligned(0, args->qkv, args->out))
+        return attention_flash_forward(stream, args);
+    return attention_plain_forward(stream, args);
+}
+
+int cuda_attention_backward(struct cuda_ops *, ops_stream stream, const struct op_attention_backward *args)
+{
+    if (args->dim < 1 || args->dim > ATTENTION_MOST_DIM)
+        return OPS_INVALID;
+    if (is_empty(args->batch, args->heads, args->length))
+        return OPS_OK;
+    if (suits_flash(args->type, args->dim) && cuda_aligned(0, args->qkv, args->out, args->dout, args->dqkv))
+        return attention_flash_backward(stream, args);
+    return attention_plain_backward(stream, args);
+}

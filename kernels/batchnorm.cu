@@ -1,0 +1,195 @@
+/* Batch normalization on the device, forward, fused with the residual and the rectifier:
+ *     y = act(gamma * (x - mean) * rstd + beta + residual)
+ * How the work is laid out is in batchnorm.cuh. The sums are of x less the first row, so that a large mean
+ * does not eat the variance. The CPU reference is batchnorm.c. */
+#include "batchnorm.cuh"
+
+/* The sums of x - shift and its square over this thread's rows, from the last row to the first: what was
+ * written last is read first. */
+template <class T, int V>
+static __device__ void sum_forward(const struct op_batchnorm_forward &a, const struct shape &s, int col,
+                                   int stripe, const values<T, V> &shift, float *first, float *second)
+{
+    const T *x = (const T *)a.x + col;
+    long step = (long)s.stripes * s.tall * UNROLL;
+    long begin = ((long)stripe * s.tall * UNROLL) + threadIdx.y;
+
+    for (long row0 = begin + (s.rows - 1 - begin) / step * step; row0 >= begin; row0 -= step) {
+        values<T, V> r[UNROLL];
+
+#pragma unroll
+        for (int u = 0; u < UNROLL; u++) {
+            long row = row0 + (long)u * s.tall;
+
+            r[u] = row < s.rows ? load<T, V>(x + row * s.cols) : shift;
+        }
+#pragma unroll
+        for (int u = 0; u < UNROLL; u++) {
+#pragma unroll
+            for (int i = 0; i < V; i++) {
+                float d = r[u].v[i] - shift.v[i];
+
+                first[i] += d;
+                second[i] += d * d;
+            }
+        }
+    }
+}
+
+/* From the sums to what is stored: the batch's mean and rstd, and the running statistics. */
+static __device__ void finish_forward(const struct op_batchnorm_forward &a, int c, float shift, float first,
+                                      float second)
+{
+    float off = first / a.rows;
+    float variance = fmaxf(second / a.rows - off * off, 0.0f);
+    float unbiased = a.rows > 1 ? variance * ((float)a.rows / (float)(a.rows - 1)) : variance;
+    float mean = shift + off;
+
+    a.mean[c] = mean;
+    a.rstd[c] = rsqrtf(variance + a.epsilon);
+    a.running_mean[c] = (1.0f - a.momentum) * a.running_mean[c] + a.momentum * mean;
+    a.running_variance[c] = (1.0f - a.momentum) * a.running_variance[c] + a.momentum * unbiased;
+}
+
+/* y of this thread's rows, from the first row on. */
+template <class T, int V>
+static __device__ void apply_forward(const struct op_batchnorm_forward &a, const struct shape &s, int col,
+                                     int stripe)
+{
+    float scale[V], shift[V];
+    long step = (long)s.stripes * s.tall * UNROLL;
+
+#pragma unroll
+    for (int i = 0; i < V; i++) {
+        float mean = a.training ? a.mean[col + i] : a.running_mean[col + i];
+        float rstd = a.training ? a.rstd[col + i] : rsqrtf(a.running_variance[col + i] + a.epsilon);
+
+        scale[i] = a.gamma[col + i] * rstd;
+        shift[i] = a.beta[col + i] - mean * scale[i];
+    }
+    for (long row0 = (long)stripe * s.tall * UNROLL + threadIdx.y; row0 < s.rows; row0 += step) {
+        values<T, V> x[UNROLL], residual[UNROLL];
+
+#pragma unroll
+        for (int u = 0; u < UNROLL; u++) {
+            long row = row0 + (long)u * s.tall;
+
+            if (row < s.rows) {
+                x[u] = load<T, V>((const T *)a.x + row * s.cols + col);
+                if (a.residual)
+                    residual[u] = load<T, V>((const T *)a.residual + row * s.cols + col);
+            }
+        }
+#pragma unroll
+        for (int u = 0; u < UNROLL; u++) {
+            long row = row0 + (long)u * s.tall;
+
+            if (row >= s.rows)
+                break;
+#pragma unroll
+            for (int i = 0; i < V; i++) {
+                float v = x[u].v[i] * scale[i] + shift[i] + (a.residual ? residual[u].v[i] : 0.0f);
+
+                x[u].v[i] = a.act == OPS_ACT_RELU && v < 0.0f ? 0.0f : v;
+            }
+            store<T, V>((T *)a.y + row * s.cols + col, x[u]);
+        }
+    }
+}
+
+/* partial[stripe][2][cols] */
+template <class T, int V>
+static __global__ void __launch_bounds__(THREADS)
+    forward_sums(struct op_batchnorm_forward a, struct shape s, float *partial)
+{
+    int col = (blockIdx.x * blockDim.x + threadIdx.x) * V;
+    float first[V] = {}, second[V] = {};
+
+    if (col < s.cols)
+        sum_forward<T, V>(a, s, col, blockIdx.y, load<T, V>((const T *)a.x + col), first, second);
+    add_over_rows<V>(first, second);
+    if (col < s.cols && threadIdx.y == 0) {
+#pragma unroll
+        for (int i = 0; i < V; i++) {
+            partial[(size_t)blockIdx.y * 2 * s.cols + col + i] = first[i];
+            partial[(size_t)blockIdx.y * 2 * s.cols + s.cols + col + i] = second[i];
+        }
+    }
+}
+
+template <class T>
+static __global__ void __launch_bounds__(THREADS)
+    forward_total(struct op_batchnorm_forward a, const float *partial, int stripes)
+{
+    int c = blockIdx.x * TOTAL_WIDE + threadIdx.x;
+    float first, second;
+
+    total_of(partial, stripes, a.cols, c, &first, &second);
+    if (c < a.cols && threadIdx.y == 0)
+        finish_forward(a, c, to_float(((const T *)a.x)[c]), first, second);
+}
+
+template <class T, int V>
+static __global__ void __launch_bounds__(THREADS) forward_apply(struct op_batchnorm_forward a, struct shape s)
+{
+    int col = (blockIdx.x * blockDim.x + threadIdx.x) * V;
+
+    if (col < s.cols)
+        apply_forward<T, V>(a, s, col, blockIdx.y);
+}
+
+template <class T, int V>
+static __global__ void __launch_bounds__(THREADS) forward_small(struct op_batchnorm_forward a, struct shape s)
+{
+    int col = (blockIdx.x * blockDim.x + threadIdx.x) * V;
+    float first[V] = {}, second[V] = {};
+    values<T, V> shift = {};
+
+    if (col < s.cols) {
+        shift = load<T, V>((const T *)a.x + col);
+        sum_forward<T, V>(a, s, col, 0, shift, first, second);
+    }
+    add_over_rows<V>(first, second);
+    if (col < s.cols && threadIdx.y == 0) {
+        for (int i = 0; i < V; i++)
+            finish_forward(a, col + i, shift.v[i], first[i], second[i]);
+    }
+    __syncthreads(); /* and what thread row 0 wrote to global memory is seen by its block */
+    if (col < s.cols)
+        apply_forward<T, V>(a, s, col, 0);
+}
+
+template <class T, int V>
+static void forward(struct cuda_ops *ops, ops_stream stream, const struct op_batchnorm_forward *a)
+{
+    struct shape s = shape_of(ops, a->rows, a->cols, V, a->workspace ? a->workspace_bytes : 0);
+    dim3 block(s.wide, s.tall), total(TOTAL_WIDE, TOTAL_TALL);
+    float *partial = (float *)a->workspace;
+
+    if (!a->training) {
+        s.stripes = smaller((s.rows + s.tall * UNROLL - 1) / (s.tall * UNROLL), 65535);
+        forward_apply<T, V><<<grid_of(s, V), block, 0, stream>>>(*a, s);
+    } else if (s.stripes == 1) {
+        forward_small<T, V><<<grid_of(s, V), block, 0, stream>>>(*a, s);
+    } else {
+        forward_sums<T, V><<<grid_of(s, V), block, 0, stream>>>(*a, s, partial);
+        forward_total<T>
+            <<<(a->cols + TOTAL_WIDE - 1) / TOTAL_WIDE, total, 0, stream>>>(*a, partial, s.stripes);
+        forward_apply<T, V><<<grid_of(s, V), block, 0, stream>>>(*a, s);
+    }
+}
+
+int cuda_batchnorm_forward(struct cuda_ops *ops, ops_stream stream, const struct op_batchnorm_forward *args)
+{
+    bool packs = cuda_aligned(args->cols * ops_type_bytes(args->type), args->x, args->residual, args->y);
+
+    if (args->rows <= 0 || args->cols <= 0)
+        return OPS_OK;
+    if ((uintptr_t)args->workspace % sizeof(float))
+        return OPS_INVALID;
+    if (packs)
+        CUDA_BY_TYPE(args->type, T, (forward<T, pack<T>::size>(ops, stream, args)));
+    else
+        CUDA_BY_TYPE(args->type, T, (forward<T, 1>(ops, stream, args)));
+    return cudaGetLastError();
+}

@@ -1,0 +1,205 @@
+/* Batch normalization on the device, backward, fused with the rectifier and the residual's gradient:
+ *     g = dy * act'; dbeta = sum g; dgamma = sum g * xhat; dresidual = g
+ *     dx = gamma * rstd * (g - dbeta / rows - xhat * dgamma / rows), xhat = (x - mean) * rstd
+ * How the work is laid out is in batchnorm.cuh. The CPU reference is batchnorm.c. */
+#include "batchnorm.cuh"
+
+/* dy * act' of one vector. */
+template <class T, int V>
+static __device__ __forceinline__ values<T, V> load_gradient(const struct op_batchnorm_backward &a, size_t at)
+{
+    values<T, V> g = load<T, V>((const T *)a.dy + at);
+
+    if (a.act == OPS_ACT_RELU) {
+        values<T, V> y = load<T, V>((const T *)a.y + at);
+
+#pragma unroll
+        for (int i = 0; i < V; i++)
+            g.v[i] = y.v[i] > 0.0f ? g.v[i] : 0.0f;
+    }
+    return g;
+}
+
+/* The sums of g and of g * xhat over this thread's rows. */
+template <class T, int V>
+static __device__ void sum_backward(const struct op_batchnorm_backward &a, const struct shape &s, int col,
+                                    int stripe, float *first, float *second)
+{
+    long step = (long)s.stripes * s.tall * UNROLL;
+    long begin = ((long)stripe * s.tall * UNROLL) + threadIdx.y;
+    float mean[V];
+
+#pragma unroll
+    for (int i = 0; i < V; i++)
+        mean[i] = a.mean[col + i];
+    for (long row0 = begin + (s.rows - 1 - begin) / step * step; row0 >= begin; row0 -= step) {
+        values<T, V> g[UNROLL], x[UNROLL];
+
+#pragma unroll
+        for (int u = 0; u < UNROLL; u++) {
+            long row = row0 + (long)u * s.tall;
+
+            g[u] = {};
+            x[u] = {};
+            if (row < s.rows) {
+                g[u] = load_gradient<T, V>(a, (size_t)row * s.cols + col);
+                x[u] = load<T, V>((const T *)a.x + row * s.cols + col);
+            }
+        }
+#pragma unroll
+        for (int u = 0; u < UNROLL; u++) {
+#pragma unroll
+            for (int i = 0; i < V; i++) {
+                first[i] += g[u].v[i];
+                second[i] += g[u].v[i] * (x[u].v[i] - mean[i]);
+            }
+        }
+    }
+#pragma unroll
+    for (int i = 0; i < V; i++)
+        second[i] *= a.rstd[col + i];
+}
+
+static __device__ void finish_backward(const struct op_batchnorm_backward &a, int c, float first,
+                                       float second)
+{
+    a.dbeta[c] = first + (a.accumulate ? a.dbeta[c] : 0.0f);
+    a.dgamma[c] = second + (a.accumulate ? a.dgamma[c] : 0.0f);
+}
+
+/* dx = g * scale + (x - mean) * slope + shift, and dresidual = g, of this thread's rows. */
+template <class T, int V>
+static __device__ void apply_backward(const struct op_batchnorm_backward &a, const struct shape &s, int col,
+                                      int stripe, const float *first, const float *second)
+{
+    long step = (long)s.stripes * s.tall * UNROLL;
+    float scale[V], slope[V], shift[V];
+
+#pragma unroll
+    for (int i = 0; i < V; i++) {
+        scale[i] = a.gamma[col + i] * a.rstd[col + i];
+        slope[i] = -scale[i] * a.rstd[col + i] * second[i] / a.rows;
+        shift[i] = -scale[i] * first[i] / a.rows - a.mean[col + i] * slope[i];
+    }
+    for (long row0 = (long)stripe * s.tall * UNROLL + threadIdx.y; row0 < s.rows; row0 += step) {
+        values<T, V> g[UNROLL], x[UNROLL];
+
+#pragma unroll
+        for (int u = 0; u < UNROLL; u++) {
+            long row = row0 + (long)u * s.tall;
+
+            if (row < s.rows) {
+                g[u] = load_gradient<T, V>(a, (size_t)row * s.cols + col);
+                x[u] = load<T, V>((const T *)a.x + row * s.cols + col);
+            }
+        }
+#pragma unroll
+        for (int u = 0; u < UNROLL; u++) {
+            long row = row0 + (long)u * s.tall;
+
+            if (row >= s.rows)
+                break;
+            if (a.dresidual)
+                store<T, V>((T *)a.dresidual + row * s.cols + col, g[u]);
+#pragma unroll
+            for (int i = 0; i < V; i++)
+                x[u].v[i] = g[u].v[i] * scale[i] + x[u].v[i] * slope[i] + shift[i];
+            store<T, V>((T *)a.dx + row * s.cols + col, x[u]);
+        }
+    }
+}
+
+template <class T, int V>
+static __global__ void __launch_bounds__(THREADS)
+    backward_sums(struct op_batchnorm_backward a, struct shape s, float *partial)
+{
+    int col = (blockIdx.x * blockDim.x + threadIdx.x) * V;
+    float first[V] = {}, second[V] = {};
+
+    if (col < s.cols)
+        sum_backward<T, V>(a, s, col, blockIdx.y, first, second);
+    add_over_rows<V>(first, second);
+    if (col < s.cols && threadIdx.y == 0) {
+#pragma unroll
+        for (int i = 0; i < V; i++) {
+            partial[(size_t)blockIdx.y * 2 * s.cols + col + i] = first[i];
+            partial[(size_t)blockIdx.y * 2 * s.cols + s.cols + col + i] = second[i];
+        }
+    }
+}
+
+/* totals[2][cols], for the pass that applies them. */
+static __global__ void __launch_bounds__(THREADS)
+    backward_total(struct op_batchnorm_backward a, const float *partial, int stripes, float *totals)
+{
+    int c = blockIdx.x * TOTAL_WIDE + threadIdx.x;
+    float first, second;
+
+    total_of(partial, stripes, a.cols, c, &first, &second);
+    if (c < a.cols && threadIdx.y == 0) {
+        totals[c] = first;
+        totals[a.cols + c] = second;
+        finish_backward(a, c, first, second);
+    }
+}
+
+template <class T, int V>
+static __global__ void __launch_bounds__(THREADS)
+    backward_apply(struct op_batchnorm_backward a, struct shape s, const float *totals)
+{
+    int col = (blockIdx.x * blockDim.x + threadIdx.x) * V;
+
+    if (col < s.cols)
+        apply_backward<T, V>(a, s, col, blockIdx.y, totals + col, totals + s.cols + col);
+}
+
+template <class T, int V>
+static __global__ void __launch_bounds__(THREADS)
+    backward_small(struct op_batchnorm_backward a, struct shape s)
+{
+    int col = (blockIdx.x * blockDim.x + threadIdx.x) * V;
+    float first[V] = {}, second[V] = {};
+
+    if (col < s.cols)
+        sum_backward<T, V>(a, s, col, 0, first, second);
+    add_over_rows<V>(first, second);
+    if (col < s.cols && threadIdx.y == 0) {
+        for (int i = 0; i < V; i++)
+            finish_backward(a, col + i, first[i], second[i]);
+    }
+    if (col < s.cols)
+        apply_backward<T, V>(a, s, col, 0, first, second);
+}
+
+template <class T, int V>
+static void backward(struct cuda_ops *ops, ops_stream stream, const struct op_batchnorm_backward *a)
+{
+    struct shape s = shape_of(ops, a->rows, a->cols, V, a->workspace ? a->workspace_bytes : 0);
+    dim3 block(s.wide, s.tall), total(TOTAL_WIDE, TOTAL_TALL);
+    float *totals = (float *)a->workspace, *partial = totals + 2 * (size_t)a->cols;
+
+    if (s.stripes == 1) {
+        backward_small<T, V><<<grid_of(s, V), block, 0, stream>>>(*a, s);
+        return;
+    }
+    backward_sums<T, V><<<grid_of(s, V), block, 0, stream>>>(*a, s, partial);
+    backward_total<<<(a->cols + TOTAL_WIDE - 1) / TOTAL_WIDE, total, 0, stream>>>(*a, partial, s.stripes,
+                                                                                  totals);
+    backward_apply<T, V><<<grid_of(s, V), block, 0, stream>>>(*a, s, totals);
+}
+
+int cuda_batchnorm_backward(struct cuda_ops *ops, ops_stream stream, const struct op_batchnorm_backward *args)
+{
+    bool packs = cuda_aligned(args->cols * ops_type_bytes(args->type), args->dy, args->x,
+                              args->act == OPS_ACT_RELU ? args->y : NULL, args->dx, args->dresidual);
+
+    if (args->rows <= 0 || args->cols <= 0)
+        return OPS_OK;
+    if ((uintptr_t)args->workspace % sizeof(float))
+        return OPS_INVALID;
+    if (packs)
+        CUDA_BY_TYPE(args->type, T, (backward<T, pack<T>::size>(ops, stream, args)));
+    else
+        CUDA_BY_TYPE(args->type, T, (backward<T, 1>(ops, stream, args)));
+    return cudaGetLastError();
+}

@@ -1,0 +1,88 @@
+/* grad_check and step_begin, CPU reference: the norm of all gradients and whether one is not finite; then
+ * what this update does about it: multiplier, loss scale, number of the step, Adam's corrections. The norm is
+ * a sum of sums of fixed pieces, so it does not depend on the number of threads. The kernels beside it are
+ * grad_check.cu. */
+#include "cpu_threads.h"
+#include "ops_cpu.h"
+#include "types.h"
+
+#include <math.h>
+
+enum { PIECE = 1 << 16 };
+
+struct square_sum {
+    const float *x;
+    double *pieces;
+};
+
+static void sum_piece(const void *arg, size_t begin, size_t end)
+{
+    const struct square_sum *sum = arg;
+    double total = 0.0;
+
+    for (size_t i = begin; i < end; i++)
+        total += (double)sum->x[i] * (double)sum->x[i];
+    sum->pieces[begin / PIECE] = total;
+}
+
+/* The pieces of a batch of at most this many are summed before the next, so that no memory is allocated. */
+enum { BATCH_PIECES = 256 };
+
+static double sum_of_squares(const float *x, size_t count)
+{
+    double pieces[BATCH_PIECES];
+    double total = 0.0;
+    const size_t batch = (size_t)PIECE * BATCH_PIECES;
+
+    for (size_t at = 0; at < count; at += batch) {
+        size_t here = types_smaller(batch, count - at);
+
+        cpu_threads_for(here, PIECE, sum_piece, &(struct square_sum){.x = x + at, .pieces = pieces});
+        for (size_t p = 0; p * PIECE < here; p++)
+            total += pieces[p];
+    }
+    return total;
+}
+
+/* A value that is not finite makes the sum not finite; finite floats cannot overflow a double's sum. */
+void cpu_grad_check(const struct op_grad_check *args)
+{
+    double total = 0.0;
+
+    for (int p = 0; p < args->count; p++)
+        total += sum_of_squares(args->params[p].grad, args->params[p].count);
+    args->scalars->norm = (float)(sqrt(total) / (double)args->scalars->scale);
+    args->scalars->found_bad = isfinite(total) ? 0.0f : 1.0f;
+}
+
+static void change_scale(const struct op_step_begin *args)
+{
+    struct ops_scalars *s = args->scalars;
+
+    if (s->found_bad != 0.0f) {
+        s->scale *= 0.5f;
+        s->good_steps = 0.0f;
+    } else if (++s->good_steps >= (float)args->growth) {
+        s->scale *= 2.0f;
+        s->good_steps = 0.0f;
+    }
+}
+
+void cpu_step_begin(const struct op_step_begin *args)
+{
+    struct ops_scalars *s = args->scalars;
+
+    s->multiplier = 1.0f / s->scale;
+    if (args->clip > 0.0f && s->norm > args->clip)
+        s->multiplier *= args->clip / s->norm;
+    if (args->dynamic)
+        change_scale(args);
+    if (s->found_bad != 0.0f) {
+        s->multiplier = 0.0f;
+        s->skipped += 1.0f;
+        return;
+    }
+    s->step++;
+    s->correction1 = (float)(1.0 - pow((double)args->beta1, (double)s->step));
+    s->correction2 = (float)(1.0 - pow((double)args->beta2, (double)s->step));
+}

@@ -1,0 +1,249 @@
+/* Pooling on the device; the expressions are in pool.c, the CPU reference. Images are [n][h][w][c]. A thread
+ * treats V neighbouring channels of one result (16 bytes of them where rows are aligned, else one). The
+ * gradient of maxpool gathers from the windows that a pixel is in, in their order: no atomics, the same bits
+ * every time. */
+#include "types.cuh"
+
+template <class T, int V> struct channels {
+    float v[V];
+};
+
+template <class T, int V> static __device__ __forceinline__ channels<T, V> load(const T *from)
+{
+    channels<T, V> r;
+
+    if constexpr (V == 1) {
+        r.v[0] = to_float(*from);
+    } else {
+        pack<T> p = load_pack(from);
+
+#pragma unroll
+        for (int i = 0; i < V; i++)
+            r.v[i] = to_float(p.v[i]);
+    }
+    return r;
+}
+
+template <class T, int V> static __device__ __forceinline__ void store(T *to, const float *values)
+{
+    if constexpr (V == 1) {
+        *to = from_float<T>(values[0]);
+    } else {
+        pack<T> p;
+
+#pragma unroll
+        for (int i = 0; i < V; i++)
+            p.v[i] = from_float<T>(values[i]);
+        store_pack(to, p);
+    }
+}
+
+/* V places in windows, as one access. */
+template <int V> struct alignas(V) places {
+    uint8_t v[V];
+};
+
+static __host__ __device__ __forceinline__ int out_size(int size, int window, int stride, int pad)
+{
+    return (size + 2 * pad - window) / stride + 1;
+}
+
+template <class T, int V> static __global__ void max_kernel(struct op_maxpool_forward a, int oh, int ow)
+{
+    size_t groups = a.c / V, count = (size_t)a.n * oh * ow * groups;
+    size_t step = (size_t)gridDim.x * blockDim.x;
+
+    for (size_t t = (size_t)blockIdx.x * blockDim.x + threadIdx.x; t < count; t += step) {
+        int c = (int)(t % groups) * V;
+        size_t pixel = t / groups;
+        int top = (int)(pixel / ow % oh) * a.stride - a.pad, left = (int)(pixel % ow) * a.stride - a.pad;
+        const T *image = (const T *)a.x + pixel / ow / oh * a.h * a.w * a.c + c;
+        float best[V];
+        places<V> where;
+
+#pragma unroll
+        for (int i = 0; i < V; i++) {
+            best[i] = -INFINITY;
+            where.v[i] = UINT8_MAX;
+        }
+        for (int place = 0; place < a.size * a.size; place++) {
+            int y = top + place / a.size, x = left + place % a.size;
+
+            if (y < 0 || y >= a.h || x < 0 || x >= a.w)
+                continue;
+            channels<T, V> p = load<T, V>(image + ((size_t)y * a.w + x) * a.c);
+
+#pragma unroll
+            for (int i = 0; i < V; i++) {
+                if (where.v[i] == UINT8_MAX || p.v[i] > best[i] || p.v[i] != p.v[i]) {
+                    best[i] = p.v[i];
+                    where.v[i] = (uint8_t)place;
+                }
+            }
+        }
+        store<T, V>((T *)a.y + pixel * a.c + c, best);
+        *(places<V> *)(a.where + pixel * a.c + c) = where;
+    }
+}
+
+template <class T, int V> static __global__ void max_back_kernel(struct op_maxpool_backward a, int oh, int ow)
+{
+    size_t groups = a.c / V, count = (size_t)a.n * a.h * a.w * groups;
+    size_t step = (size_t)gridDim.x * blockDim.x;
+
+    for (size_t t = (size_t)blockIdx.x * blockDim.x + threadIdx.x; t < count; t += step) {
+        int c = (int)(t % groups) * V;
+        size_t pixel = t / groups;
+        int y = (int)(pixel / a.w % a.h), x = (int)(pixel % a.w);
+        size_t image = pixel / a.w / a.h;
+        int first_y = max(y + a.pad - a.size + a.stride, 0) / a.stride;
+        int first_x = max(x + a.pad - a.size + a.stride, 0) / a.stride;
+        int last_y = min((y + a.pad) / a.stride, oh - 1), last_x = min((x + a.pad) / a.stride, ow - 1);
+        float sum[V] = {};
+
+        for (int wy = first_y; wy <= last_y; wy++) {
+            for (int wx = first_x; wx <= last_x; wx++) {
+                int place = (y - wy * a.stride + a.pad) * a.size + x - wx * a.stride + a.pad;
+                size_t at = ((image * oh + wy) * ow + wx) * a.c + c;
+                places<V> where = *(const places<V> *)(a.where + at);
+                channels<T, V> dy = load<T, V>((const T *)a.dy + at);
+
+#pragma unroll
+                for (int i = 0; i < V; i++)
+                    sum[i] += where.v[i] == place ? dy.v[i] : 0.0f;
+            }
+        }
+        store<T, V>((T *)a.dx + pixel * a.c + c, sum);
+    }
+}
+
+/* A block of wide x tall threads for V * wide channels of one image: the thread rows take every tall-th
+ * pixel, and their sums are added in order. */
+enum { AVG_WIDE = 32, AVG_TALL = 8 };
+
+template <class T, int V> static __global__ void avg_kernel(struct op_avgpool_forward a)
+{
+    __shared__ float shared[AVG_TALL][AVG_WIDE * V];
+    int c = (blockIdx.x * AVG_WIDE + threadIdx.x) * V;
+    int pixels = a.h * a.w;
+    const T *image = (const T *)a.x + (size_t)blockIdx.y * pixels * a.c + c;
+    float sum[V] = {};
+
+    if (c < a.c) {
+        for (int p = threadIdx.y; p < pixels; p += AVG_TALL) {
+            channels<T, V> x = load<T, V>(image + (size_t)p * a.c);
+
+#pragma unroll
+            for (int i = 0; i < V; i++)
+                sum[i] += x.v[i];
+        }
+    }
+#pragma unroll
+    for (int i = 0; i < V; i++)
+        shared[threadIdx.y][threadIdx.x * V + i] = sum[i];
+    __syncthreads();
+    if (threadIdx.y > 0 || c >= a.c)
+        return;
+    for (int row = 1; row < AVG_TALL; row++) {
+#pragma unroll
+        for (int i = 0; i < V; i++)
+            sum[i] += shared[row][threadIdx.x * V + i];
+    }
+#pragma unroll
+    for (int i = 0; i < V; i++)
+        sum[i] /= (float)pixels;
+    store<T, V>((T *)a.y + (size_t)blockIdx.y * a.c + c, sum);
+}
+
+template <class T, int V> static __global__ void avg_back_kernel(struct op_avgpool_backward a)
+{
+    size_t groups = a.c / V, pixels = (size_t)a.h * a.w, count = (size_t)a.n * pixels * groups;
+    size_t step = (size_t)gridDim.x * blockDim.x;
+
+    for (size_t t = (size_t)blockIdx.x * blockDim.x + threadIdx.x; t < count; t += step) {
+        int c = (int)(t % groups) * V;
+        size_t pixel = t / groups;
+        channels<T, V> dy = load<T, V>((const T *)a.dy + pixel / pixels * a.c + c);
+
+#pragma unroll
+        for (int i = 0; i < V; i++)
+            dy.v[i] /= (float)pixels;
+        store<T, V>((T *)a.dx + pixel * a.c + c, dy.v);
+    }
+}
+
+int cuda_maxpool_forward(struct cuda_ops *ops, ops_stream stream, const struct op_maxpool_forward *args)
+{
+    int oh = out_size(args->h, args->size, args->stride, args->pad);
+    int ow = out_size(args->w, args->size, args->stride, args->pad);
+    size_t count = (size_t)args->n * oh * ow * args->c;
+    bool packs = cuda_aligned(args->c * ops_type_bytes(args->type), args->x, args->y, args->where);
+
+    (void)ops;
+    if (count == 0)
+        return OPS_OK;
+    if (packs)
+        CUDA_BY_TYPE(args->type, T,
+                     (max_kernel<T, pack<T>::size>
+                      <<<cuda_grid(count / pack<T>::size), CUDA_BLOCK, 0, stream>>>(*args, oh, ow)));
+    else
+        CUDA_BY_TYPE(args->type, T,
+                     (max_kernel<T, 1><<<cuda_grid(count), CUDA_BLOCK, 0, stream>>>(*args, oh, ow)));
+    return cudaGetLastError();
+}
+
+int cuda_maxpool_backward(struct cuda_ops *ops, ops_stream stream, const struct op_maxpool_backward *args)
+{
+    int oh = out_size(args->h, args->size, args->stride, args->pad);
+    int ow = out_size(args->w, args->size, args->stride, args->pad);
+    size_t count = (size_t)args->n * args->h * args->w * args->c;
+    bool packs = cuda_aligned(args->c * ops_type_bytes(args->type), args->dx, args->dy, args->where);
+
+    (void)ops;
+    if (count == 0)
+        return OPS_OK;
+    if (packs)
+        CUDA_BY_TYPE(args->type, T,
+                     (max_back_kernel<T, pack<T>::size>
+                      <<<cuda_grid(count / pack<T>::size), CUDA_BLOCK, 0, stream>>>(*args, oh, ow)));
+    else
+        CUDA_BY_TYPE(args->type, T,
+                     (max_back_kernel<T, 1><<<cuda_grid(count), CUDA_BLOCK, 0, stream>>>(*args, oh, ow)));
+    return cudaGetLastError();
+}
+
+template <class T, int V> static void avg(ops_stream stream, const struct op_avgpool_forward *args)
+{
+    dim3 grid((args->c + AVG_WIDE * V - 1) / (AVG_WIDE * V), args->n), block(AVG_WIDE, AVG_TALL);
+
+    avg_kernel<T, V><<<grid, block, 0, stream>>>(*args);
+}
+
+int cuda_avgpool_forward(struct cuda_ops *ops, ops_stream stream, const struct op_avgpool_forward *args)
+{
+    (void)ops;
+    if (args->n <= 0 || args->c <= 0)
+        return OPS_OK;
+    if (cuda_aligned(args->c * ops_type_bytes(args->type), args->x, args->y))
+        CUDA_BY_TYPE(args->type, T, (avg<T, pack<T>::size>(stream, args)));
+    else
+        CUDA_BY_TYPE(args->type, T, (avg<T, 1>(stream, args)));
+    return cudaGetLastError();
+}
+
+int cuda_avgpool_backward(struct cuda_ops *ops, ops_stream stream, const struct op_avgpool_backward *args)
+{
+    size_t count = (size_t)args->n * args->h * args->w * args->c;
+
+    (void)ops;
+    if (count == 0)
+        return OPS_OK;
+    if (cuda_aligned(args->c * ops_type_bytes(args->type), args->dx, args->dy))
+        CUDA_BY_TYPE(args->type, T,
+                     (avg_back_kernel<T, pack<T>::size>
+                      <<<cuda_grid(count / pack<T>::size), CUDA_BLOCK, 0, stream>>>(*args)));
+    else
+        CUDA_BY_TYPE(args->type, T,
+                     (avg_back_kernel<T, 1><<<cuda_grid(count), CUDA_BLOCK, 0, stream>>>(*args)));
+    return cudaGetLastError();
+}

@@ -1,0 +1,169 @@
+/* `scenarios` as a whole, with the smallest trainings on simulated cards: natively the first of several
+ * arenas takes all, under gpucap all train; a search finds a card that fails and a larger one that works. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli_support.h"
+#include "unity.h"
+
+void setUp(void)
+{
+    cli_set_up();
+}
+
+void tearDown(void)
+{
+    cli_tear_down();
+}
+
+/* The real library; of what spawn_wrapped preloads only the sanitizer's runtime, if any. */
+static struct spawn_env *scenario_env(void)
+{
+    struct spawn_env *env = cli_env();
+    char runtime[4096];
+
+    spawn_env_unset(env, "GPUCAP_LIB");
+    spawn_wrapped(env);
+    snprintf(runtime, sizeof runtime, "%s", spawn_env_get(env, "LD_PRELOAD"));
+    char *colon = strrchr(runtime, ':');
+    if (colon) {
+        *colon = '\0';
+        spawn_env_set(env, "LD_PRELOAD", runtime);
+    } else {
+        spawn_env_unset(env, "LD_PRELOAD");
+    }
+    return env;
+}
+
+static struct spawn_result run_scenario(const char *letter)
+{
+    struct spawn_env *env = scenario_env();
+    char out[512];
+
+    snprintf(out, sizeof out, "--out=%s", cli_path("plots"));
+    struct spawn_result result =
+        spawn_run(env,
+                  (const char *[]){spawn_build_path("scenarios"), letter, "--sim", "--tiny", "--verbose",
+                                   "--processes=3", out, NULL},
+                  NULL);
+    spawn_env_free(env);
+    return result;
+}
+
+static void expect_picture(const char *name)
+{
+    char path[512];
+
+    snprintf(path, sizeof path, "%s/%s", cli_path("plots"), name);
+    TEST_ASSERT_EQUAL_INT_MESSAGE(0, access(path, R_OK), path);
+}
+
+/* How many of three train in the row of that name. */
+static int trained(const struct spawn_result *result, const char *row)
+{
+    const char *at = strstr(result->out, row);
+    int count = -1;
+
+    TEST_ASSERT_NOT_NULL_MESSAGE(at, result->out);
+    TEST_ASSERT_EQUAL_INT_MESSAGE(1, sscanf(at + strlen(row), " %d of 3", &count), at);
+    return count;
+}
+
+static void test_arenas_starve_each_other_natively_and_share_under_gpucap(void)
+{
+    int natively = 3;
+
+    /* On a busy machine one may be done before the last one starts, and leave it the card. */
+    for (int i = 0; i < 3 && natively == 3; i++) {
+        struct spawn_result result = run_scenario("b");
+
+        cli_expect_status(0, &result);
+        natively = trained(&result, "\nnative ");
+        TEST_ASSERT_EQUAL_INT_MESSAGE(3, trained(&result, "\ngpucap, a share each "), result.out);
+        cli_expect_out("plots: ", &result);
+        spawn_result_free(&result);
+        expect_picture("scenario-b.svg");
+        expect_picture("scenarios.svg");
+    }
+    TEST_ASSERT_TRUE(natively < 3);
+}
+
+static void test_a_search_ends_between_a_card_that_fails_and_one_that_works(void)
+{
+    struct spawn_result result = run_scenario("d");
+    double fails, works;
+    char unit[2][4];
+
+    cli_expect_status(0, &result);
+    const char *row = strstr(result.out, "\nnaive under gpucap ");
+    TEST_ASSERT_NOT_NULL_MESSAGE(row, result.out);
+    TEST_ASSERT_EQUAL_INT_MESSAGE(
+        4, sscanf(row, " naive under gpucap %lf %3s %lf %3s", &fails, unit[0], &works, unit[1]), row);
+    TEST_ASSERT_EQUAL_STRING("MiB", unit[0]);
+    TEST_ASSERT_TRUE(fails > 0 && works > fails);
+    expect_picture("scenario-d.svg");
+    spawn_result_free(&result);
+}
+
+static void test_ballast_leaves_what_it_is_told_and_refuses_the_rest(void)
+{
+    struct spawn_env *env = scenario_env();
+    const struct spawn_options options = {
+        .input = "leave 104857600\nleave it\nleave 99999999999\nleave 209715200\n"};
+    unsigned long long first, second;
+    int read = 0;
+
+    spawn_sim(env, "1x1G;ctx=16M", NULL);
+    struct spawn_result result =
+        spawn_run(env, (const char *[]){spawn_build_path("ballast"), NULL}, &options);
+    cli_expect_status(0, &result);
+    TEST_ASSERT_EQUAL_INT_MESSAGE(2,
+                                  sscanf(result.out,
+                                         "ready free=%llu held=%*u\nfailed %*[^\n]\nfailed %*[^\n]\n"
+                                         "ready free=%llu held=%*u\n%n",
+                                         &first, &second, &read),
+                                  result.out);
+    TEST_ASSERT_UINT64_WITHIN(2 << 20, 100 << 20, first);
+    TEST_ASSERT_UINT64_WITHIN(2 << 20, 200 << 20, second);
+    TEST_ASSERT_EQUAL_INT_MESSAGE((int)result.out_len, read, result.out);
+    spawn_result_free(&result);
+    spawn_env_free(env);
+}
+
+static void test_bad_use_runs_nothing(void)
+{
+    struct spawn_env *env = scenario_env();
+    static const char *const bad[] = {"g", "--card=huge", "--card=50%", "--processes=0", "--what", "ab"};
+
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        struct spawn_result result =
+            spawn_run(env, (const char *[]){spawn_build_path("scenarios"), "b", bad[i], NULL}, NULL);
+
+        cli_expect_status(2, &result);
+        TEST_ASSERT_EQUAL_STRING("", result.out);
+        spawn_result_free(&result);
+    }
+    spawn_env_free(env);
+}
+
+static bool is_sanitized(void)
+{
+    struct spawn_env *env = scenario_env();
+    const bool sanitized = spawn_env_get(env, "LD_PRELOAD") != NULL;
+
+    spawn_env_free(env);
+    return sanitized;
+}
+
+int main(void)
+{
+    UNITY_BEGIN();
+    RUN_TEST(test_arenas_starve_each_other_natively_and_share_under_gpucap);
+    if (!is_sanitized()) /* thirty trainings, each several seconds under a sanitizer */
+        RUN_TEST(test_a_search_ends_between_a_card_that_fails_and_one_that_works);
+    RUN_TEST(test_ballast_leaves_what_it_is_told_and_refuses_the_rest);
+    RUN_TEST(test_bad_use_runs_nothing);
+    return UNITY_END();
+}

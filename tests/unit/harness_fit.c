@@ -1,0 +1,198 @@
+/* Fitting into memory and sharing it: accumulation is the large batch, the batch search recovers from every
+ * out-of-memory and leaves nothing behind, pairs and replicas train as they would alone. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "harness_support.h"
+#include "unity.h"
+
+void setUp(void) {}
+
+void tearDown(void)
+{
+    train_forget();
+}
+
+static void good(void)
+{
+    TEST_ASSERT_EQUAL_INT_MESSAGE(0, train_said.status, train_said.err);
+}
+
+static void near(double expected, const char *key)
+{
+    double value = atof(train_field(key));
+    char text[128];
+
+    snprintf(text, sizeof(text), "%s is %.9g, expected %.9g", key, value, expected);
+    TEST_ASSERT_TRUE_MESSAGE(fabs(value - expected) <= 1e-5 * fabs(expected), text);
+}
+
+#define GPT "--model=gpt", "--layers=2", "--width=16", "--heads=2", "--length=16"
+
+static void test_accumulation_is_the_large_batch(void)
+{
+    double first, last, val;
+
+    TRAIN("1x256M", "--batch=128", "--steps=4", "--hidden=32", "--val-batch=64", "--quiet");
+    good();
+    first = atof(train_field("loss_first"));
+    last = atof(train_field("loss_last"));
+    val = atof(train_field("val_loss"));
+    TRAIN("1x256M", "--batch=32", "--accumulate=4", "--steps=4", "--hidden=32", "--val-batch=64", "--quiet");
+    good();
+    near(first, "loss_first");
+    near(last, "loss_last");
+    near(val, "val_loss");
+    TRAIN("1x256M", GPT, "--batch=16", "--steps=3", "--optimizer=sgd", "--val-batch=8", "--quiet");
+    last = atof(train_field("loss_last"));
+    TRAIN("1x256M", GPT, "--batch=4", "--accumulate=4", "--steps=3", "--optimizer=sgd", "--val-batch=8",
+          "--quiet");
+    good();
+    near(last, "loss_last");
+}
+
+static void test_the_batch_search_finds_what_fits(void)
+{
+    long long batch;
+
+    TRAIN("1x24M", "--model=cnn", "--width=8", "--image=32", "--batch=2048", "--find-batch", "--steps=2",
+          "--val-batches=1");
+    good();
+    batch = atoll(train_field("batch"));
+    TEST_ASSERT_TRUE_MESSAGE(batch > 4 && batch < 2048, train_said.out);
+    TEST_ASSERT_NOT_NULL(strstr(train_said.err, "does not fit"));
+    TEST_ASSERT_NULL_MESSAGE(strstr(train_said.err, "out of memory: asked"), train_said.err);
+    TRAIN("1x256M", "--hidden=16", "--batch=24", "--find-batch", "--steps=1", "--quiet");
+    good();
+    TEST_ASSERT_EQUAL_STRING("24", train_field("batch"));
+    TRAIN("1x24M", "--hidden=8192", "--batch=8", "--find-batch", "--steps=1", "--quiet");
+    TEST_ASSERT_EQUAL_INT(TRAIN_NO_MEMORY, train_said.status);
+}
+
+static void test_accumulation_keeps_the_effective_batch(void)
+{
+    TRAIN("1x24M", "--model=cnn", "--width=8", "--image=32", "--batch=256", "--auto-accum", "--steps=1",
+          "--val-batches=1", "--alloc=cache", "--quiet");
+    good();
+    TEST_ASSERT_TRUE(atoll(train_field("accumulate")) > 1);
+    TEST_ASSERT_EQUAL_INT64(256, atoll(train_field("batch")) * atoll(train_field("accumulate")));
+}
+
+static void test_a_captured_step_gives_the_same_bits(void)
+{
+    static const char *const modes[] = {"--alloc=cache", "--alloc=arena", "--alloc=static"};
+    char loss[32];
+
+    TRAIN("1x256M", GPT, "--steps=8", "--batch=4", "--dropout=0.1", "--accumulate=2", "--val-batches=1",
+          "--validate-every=3", "--quiet");
+    good();
+    strcpy(loss, train_field("loss_last"));
+    for (size_t i = 0; i < sizeof(modes) / sizeof(modes[0]); i++) {
+        TRAIN("1x256M", GPT, "--steps=8", "--batch=4", "--dropout=0.1", "--accumulate=2", "--val-batches=1",
+              "--validate-every=3", "--quiet", "--graph", modes[i]);
+        good();
+        TEST_ASSERT_EQUAL_STRING(loss, train_field("loss_last"));
+    }
+}
+
+static void test_every_precision_learns(void)
+{
+    static const char *const types[] = {"--precision=tf32", "--precision=bf16", "--precision=fp16"};
+    double loss;
+
+    TRAIN("1x256M", GPT, "--steps=10", "--batch=8", "--quiet");
+    good();
+    loss = atof(train_field("loss_last"));
+    TEST_ASSERT_TRUE(loss < 0.99 * atof(train_field("loss_first")));
+    for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); i++) {
+        TRAIN("1x256M", GPT, "--steps=10", "--batch=8", "--quiet", types[i]);
+        good();
+        TEST_ASSERT_TRUE_MESSAGE(fabs(atof(train_field("loss_last")) - loss) < 0.02, train_said.out);
+    }
+}
+
+/* The n-th value of loss_last in the output. */
+static double loss_of(int n)
+{
+    const char *at = train_said.out;
+
+    for (int i = 0; i <= n; i++) {
+        at = strstr(at, "loss_last=");
+        TEST_ASSERT_NOT_NULL_MESSAGE(at, train_said.err);
+        at += strlen("loss_last=");
+    }
+    return atof(at);
+}
+
+static void test_a_pair_trains_as_each_would_alone(void)
+{
+    static const char *const ways[] = {"--pair-mode=interleaved", "--pair-mode=streams",
+                                       "--pair-mode=threads"};
+    static const char *const modes[] = {"--alloc=naive", "--alloc=cache", "--alloc=arena", "--alloc=async"};
+    double first, second;
+
+    TRAIN("1x256M", "--hidden=16", "--steps=4", "--batch=8", "--seed=1", "--quiet");
+    first = loss_of(0);
+    TRAIN("1x256M", GPT, "--steps=4", "--batch=8", "--seed=2", "--quiet");
+    second = loss_of(0);
+    for (size_t i = 0; i < sizeof(ways) / sizeof(ways[0]); i++) {
+        for (size_t j = 0; j < sizeof(modes) / sizeof(modes[0]); j++) {
+            TRAIN("1x256M", "--pair", "mlp", "gpt", "--hidden=16", "--layers=2", "--width=16", "--heads=2",
+                  "--length=16", "--steps=4", "--batch=8", "--quiet", ways[i], modes[j],
+                  j % 2 ? "--pair-memory=private" : "--pair-memory=shared");
+            good();
+            TEST_ASSERT_TRUE_MESSAGE(loss_of(0) == first && loss_of(1) == second, train_said.out);
+            TEST_ASSERT_NOT_NULL(strstr(train_said.out, "\npair="));
+        }
+    }
+}
+
+static void test_replicas_are_one_large_batch(void)
+{
+    double loss;
+
+    TRAIN("1x256M", "--hidden=32", "--steps=5", "--batch=32", "--quiet");
+    loss = loss_of(0);
+    TRAIN("1x256M", "--hidden=32", "--steps=5", "--batch=8", "--replicas=4", "--alloc=cache", "--quiet");
+    good();
+    near(loss, "loss_last");
+    TEST_ASSERT_EQUAL_STRING("4", train_field("replicas"));
+    TRAIN("2x256M", "--hidden=32", "--steps=5", "--batch=16", "--replicas=all", "--quiet");
+    good();
+    near(loss, "loss_last");
+    TEST_ASSERT_EQUAL_STRING("2", train_field("replicas"));
+}
+
+static void test_a_replica_that_runs_out_of_memory_ends_the_run(void)
+{
+    TRAIN("1x24M", "--hidden=512,512", "--steps=3", "--batch=64", "--replicas=3", "--quiet");
+    TEST_ASSERT_EQUAL_INT_MESSAGE(TRAIN_NO_MEMORY, train_said.status, train_said.err);
+    TEST_ASSERT_EQUAL_STRING("", train_said.out);
+}
+
+static void test_shrinking_says_bytes_and_accuracy(void)
+{
+    TRAIN("1x256M", "--hidden=64", "--steps=60", "--batch=32", "--prune=0.5", "--quantize=int8", "--quiet");
+    good();
+    TEST_ASSERT_EQUAL_STRING("prune", train_field("shrink"));
+    TEST_ASSERT_TRUE(atoll(train_field("bytes_after")) < 0.6 * atof(train_field("bytes_before")));
+    TEST_ASSERT_TRUE(atof(train_field("accuracy_after")) > 0.5 * atof(train_field("accuracy_before")));
+    TEST_ASSERT_NOT_NULL(strstr(train_said.out, "shrink=int8 bytes_before="));
+}
+
+int main(void)
+{
+    UNITY_BEGIN();
+    RUN_TEST(test_accumulation_is_the_large_batch);
+    RUN_TEST(test_the_batch_search_finds_what_fits);
+    RUN_TEST(test_accumulation_keeps_the_effective_batch);
+    RUN_TEST(test_a_captured_step_gives_the_same_bits);
+    RUN_TEST(test_every_precision_learns);
+    RUN_TEST(test_a_pair_trains_as_each_would_alone);
+    RUN_TEST(test_replicas_are_one_large_batch);
+    RUN_TEST(test_a_replica_that_runs_out_of_memory_ends_the_run);
+    RUN_TEST(test_shrinking_says_bytes_and_accuracy);
+    return UNITY_END();
+}
