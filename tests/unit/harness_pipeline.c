@@ -526,9 +526,10 @@ static void test_seeking_again_and_again_never_mixes_batches(void)
 {
     static float whole[MAX_STREAM * FLOATS], part[MAX_STREAM * FLOATS];
     struct pipeline_config config = usual(4);
-    struct pipeline *pipeline = open_or_fail(&config);
+    struct pipeline *pipeline;
 
     fake.slow = 1;
+    pipeline = open_or_fail(&config);
     take_floats(pipeline, 40, whole);
     for (uint64_t i = 0; i < 60; i++) {
         struct pipeline_position position = {11, i * 17 % 35 * BATCH};
