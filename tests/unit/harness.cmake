@@ -9,6 +9,8 @@ foreach(name harness_train harness_checkpoint harness_fit)
   add_dependencies(${name} train simgpu_cuda simgpu_cudart)
 endforeach()
 gpucap_test(harness_models LIBS train_models simgpu_cudart SOURCES harness_models.c)
+gpucap_test(harness_memory LIBS train_models simgpu_cudart simgpu_cuda SOURCES harness_memory.c)
+target_include_directories(harness_memory PRIVATE ${CMAKE_SOURCE_DIR}/tools/simgpu)
 add_dependencies(harness_models simgpu_cuda)
 # Open MPI itself is not clean under the sanitizers.
 if(TARGET train_mpi AND NOT GPUCAP_SANITIZE)
