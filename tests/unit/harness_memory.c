@@ -167,15 +167,15 @@ static void test_a_search_for_a_batch_leaves_nothing_behind(void)
         struct options options;
         struct device device = {0};
         char program[] = "train", model[] = "--model=cnn", width[] = "--width=4", image[] = "--image=16",
-             find[] = "--find-batch", batch[] = "--batch=4096", quiet[] = "--quiet";
+             find[] = "--find-batch", batch[] = "--batch=512", quiet[] = "--quiet";
         char *arguments[] = {program, model, width, image, find, batch, quiet};
 
         TEST_ASSERT_EQUAL_INT(STATUS_OK, options_parse(&options, 7, arguments));
-        budget.limit = 8 * MIB;
+        budget.limit = 4 * MIB;
         TEST_ASSERT_EQUAL_INT(STATUS_OK, device_open(&device, 0));
         open_supply(modes[i]);
         TEST_ASSERT_EQUAL_INT(STATUS_OK, fit_options(&options, &device, &supply));
-        TEST_ASSERT_TRUE(options.batch > 4 && options.batch < 4096);
+        TEST_ASSERT_TRUE(options.batch > 4 && options.batch < 512);
         supply_close(&supply);
         device_close(&device);
         TEST_ASSERT_EQUAL_size_t(0, budget.used);
