@@ -8,7 +8,7 @@ if(JPEG_FOUND AND PNG_FOUND)
   add_library(harness_files STATIC harness_files.c)
   target_link_libraries(harness_files PRIVATE gpucap_flags unity JPEG::JPEG PNG::PNG)
   gpucap_test(harness_image LIBS train_data harness_files SOURCES harness_image.c)
-  gpucap_test(harness_dataset LIBS train_data harness_files SOURCES harness_dataset.c)
+  gpucap_test(harness_dataset LIBS train_data harness_files SOURCES harness_dataset.c ENV ${no_leaks})
   gpucap_test(harness_pipeline LIBS train_data harness_files SOURCES harness_pipeline.c)
   gpucap_test(harness_data_faults LIBS train_data harness_files SOURCES harness_data_faults.c)
   target_link_options(harness_data_faults PRIVATE
