@@ -25,7 +25,7 @@ if(GPUCAP_SANITIZE MATCHES "undefined")
   list(APPEND GPUCAP_TEST_ENV "UBSAN_OPTIONS=print_stacktrace=1")
 endif()
 if(GPUCAP_SANITIZE MATCHES "thread")
-  list(APPEND GPUCAP_TEST_ENV "TSAN_OPTIONS=halt_on_error=1 second_deadlock_stack=1")
+  list(APPEND GPUCAP_TEST_ENV "TSAN_OPTIONS=halt_on_error=1 second_deadlock_stack=1 atexit_sleep_ms=0")
 endif()
 
 # gpucap_test(NAME [LABEL label] [TIMEOUT s] [LIBS lib...] [ENV VAR=value...] SOURCES file...)

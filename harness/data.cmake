@@ -1,6 +1,6 @@
 # The data side of `train`. train_data: datasets and the pipeline, without CUDA. train_feed: pinned memory and copies.
 add_library(train_data STATIC dataset.c data_synth.c data_idx.c data_cifar.c data_folder.c data_text.c cifar.c file.c
-  listing.c image.c image_jpeg.c image_png.c shrink.c augment.c cache.c mapper.c pipeline.c)
+  listing.c image.c image_jpeg.c image_png.c shrink.c augment.c cache.c mapper.c pipeline.c pipeline_work.c)
 target_include_directories(train_data PUBLIC ${CMAKE_CURRENT_SOURCE_DIR} ${CMAKE_SOURCE_DIR}/kernels)
 target_link_libraries(train_data PRIVATE gpucap_flags PUBLIC train_core m)
 

@@ -46,48 +46,66 @@ static const struct folder_split *find(const struct folder *source, enum data_sp
     return train;
 }
 
-static int load(const char *path, struct scratch *scratch, size_t *bytes, const char **reason)
+static enum source_result load(const char *path, struct scratch *scratch, size_t *bytes, const char **reason)
 {
+    enum source_result result = SOURCE_CORRUPT;
     uint64_t size;
-    int fd, result = -1;
+    int fd;
 
     if (file_open(AT_FDCWD, path, &fd, &size, reason))
-        return -1;
-    if (size > IMAGE_MAX_FILE)
+        return SOURCE_CORRUPT;
+    if (size > IMAGE_MAX_FILE) {
         *reason = "it is larger than 64 MiB";
-    else if (!scratch_need(scratch, size))
+    } else if (!scratch_need(scratch, size)) {
         *reason = "no host memory to read it";
-    else
-        result = file_read_at(fd, scratch->data, size, 0, reason);
+        result = SOURCE_NO_MEMORY;
+    } else if (!file_read_at(fd, scratch->data, size, 0, reason)) {
+        result = SOURCE_OK;
+    }
     *bytes = size;
     close(fd);
     return result;
+}
+
+static enum source_result decode(const struct data_spec *spec, const struct scratch *scratch, size_t bytes,
+                                 struct sample *sample, char wrong[IMAGE_MESSAGE])
+{
+    struct image image = {.out = sample->bytes, (uint32_t)spec->raw_h, (uint32_t)spec->raw_w, 0, 0};
+
+    switch (image_decode(&image, scratch->data, bytes, wrong)) {
+    case IMAGE_OK:
+        sample->h = (int)image.h;
+        sample->w = (int)image.w;
+        return SOURCE_OK;
+    case IMAGE_NO_MEMORY:
+        return SOURCE_NO_MEMORY;
+    default:
+        return SOURCE_CORRUPT;
+    }
 }
 
 static enum source_result folder_read(struct dataset *dataset, enum data_split split, uint64_t index,
                                       struct rng *rng, struct sample *sample, struct scratch *scratch,
                                       char message[SOURCE_MESSAGE_BYTES])
 {
-    const struct data_spec *spec = &dataset->spec;
-    struct image image = {.out = sample->bytes, (uint32_t)spec->raw_h, (uint32_t)spec->raw_w, 0, 0};
-    char path[PATH_MAX], wrong[IMAGE_MESSAGE];
+    char path[PATH_MAX], wrong[IMAGE_MESSAGE] = "the path is too long";
     const char *reason = wrong;
+    enum source_result result = SOURCE_CORRUPT;
     uint64_t file;
     size_t bytes;
     const struct folder_split *from = find((struct folder *)dataset, split, index, &file);
 
     (void)rng;
-    if (snprintf(path, sizeof(path), "%s/%s", from->path, listing_name(&from->listing, file)) >=
+    if (snprintf(path, sizeof(path), "%s/%s", from->path, listing_name(&from->listing, file)) <
         (int)sizeof(path))
-        reason = "the path is too long";
-    else if (!load(path, scratch, &bytes, &reason) && !image_decode(&image, scratch->data, bytes, wrong)) {
+        result = load(path, scratch, &bytes, &reason);
+    if (result == SOURCE_OK)
+        result = decode(&dataset->spec, scratch, bytes, sample, wrong);
+    if (result == SOURCE_OK)
         *sample->labels = from->listing.file[file].label;
-        sample->h = (int)image.h;
-        sample->w = (int)image.w;
-        return SOURCE_OK;
-    }
-    snprintf(message, SOURCE_MESSAGE_BYTES, "%.240s: %.240s", path, reason);
-    return SOURCE_CORRUPT;
+    else
+        snprintf(message, SOURCE_MESSAGE_BYTES, "%.240s: %.240s", path, reason);
+    return result;
 }
 
 static void folder_close(struct dataset *dataset)

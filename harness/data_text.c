@@ -31,11 +31,11 @@ static enum source_result text_read(struct dataset *dataset, enum data_split spl
     size_t length = (size_t)dataset->spec.length;
     uint64_t at = text_window(&source->layout, split, index, rng);
     uint8_t *bytes = scratch_need(scratch, length + 1);
-    const char *reason = "no host memory";
+    const char *reason = "no host memory for a window";
 
     if (!bytes || file_read_at(source->fd, bytes, length + 1, at, &reason)) {
         snprintf(message, SOURCE_MESSAGE_BYTES, "%.300s: %s", source->path, reason);
-        return SOURCE_CORRUPT;
+        return bytes ? SOURCE_CORRUPT : SOURCE_NO_MEMORY;
     }
     for (size_t i = 0; i < length; i++) {
         sample->tokens[i] = bytes[i];

@@ -8,7 +8,7 @@
 
 #define BAR        20
 #define NAME_WIDTH 28
-#define LINE_MAX_  256
+#define LINE_BYTES 256
 #define PLAIN_NS   UINT64_C(5000000000) /* between two overviews without a terminal */
 #define MIB        (1024.0 * 1024.0)
 #define SAID_MAX   (sizeof((struct fleet_show *)0)->said_end)
@@ -47,12 +47,12 @@ static void window(unsigned *columns, unsigned *rows)
 void fleet_show_line(const struct fleet_member *member, size_t number, char *line, size_t width)
 {
     const struct fleet_progress *progress = &member->progress;
-    const uint64_t filled = progress->steps ? progress->step * BAR / progress->steps : 0;
+    const double filled = progress->steps ? (double)progress->step / (double)progress->steps * BAR : 0;
     char bar[BAR + 1], loss[32] = "-", memory[32], step[32] = "-", ending[96];
     const double ms = fleet_member_step_ms(member);
 
-    for (uint64_t i = 0; i < BAR; i++)
-        bar[i] = i < filled ? '#' : '.';
+    for (int i = 0; i < BAR; i++)
+        bar[i] = i + 1 <= filled ? '#' : '.';
     bar[BAR] = '\0';
     if (isfinite(progress->loss))
         snprintf(loss, sizeof loss, "%.4g", progress->loss);
@@ -68,7 +68,7 @@ void fleet_show_line(const struct fleet_member *member, size_t number, char *lin
 static void draw(struct fleet_show *show, const struct fleet_member *members, size_t count)
 {
     unsigned columns, rows;
-    char line[LINE_MAX_];
+    char line[LINE_BYTES];
 
     window(&columns, &rows);
     const size_t most = rows > 3 ? rows - 2 : 1, lines = count < most ? count : most;
@@ -87,7 +87,7 @@ static void tell(struct fleet_show *show, const struct fleet_member *members, si
 {
     const uint64_t now = fleet_now();
     const bool overview = now - show->said_ns > PLAIN_NS;
-    char line[LINE_MAX_];
+    char line[LINE_BYTES];
 
     if (show->of != members)
         memset(show->said_end, 0, sizeof show->said_end);

@@ -33,10 +33,14 @@ bool gate_pass(struct gate *gate)
     return good;
 }
 
-void gate_break(struct gate *gate)
+bool gate_break(struct gate *gate)
 {
+    bool first;
+
     pthread_mutex_lock(&gate->lock);
+    first = !gate->broken;
     gate->broken = true;
     pthread_cond_broadcast(&gate->opened);
     pthread_mutex_unlock(&gate->lock);
+    return first;
 }

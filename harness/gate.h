@@ -21,7 +21,7 @@ void gate_close(struct gate *gate);
 /* Waits for all members; false if the gate is broken. */
 bool gate_pass(struct gate *gate);
 
-/* Lets everybody go, now and from now on. */
-void gate_break(struct gate *gate);
+/* Lets everybody go, now and from now on. True for the first who does so. */
+bool gate_break(struct gate *gate);
 
 #endif

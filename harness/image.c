@@ -16,16 +16,17 @@ int image_check_size(uint64_t h, uint64_t w, char message[IMAGE_MESSAGE])
     return -1;
 }
 
-int image_decode(struct image *image, const uint8_t *file, size_t bytes, char message[IMAGE_MESSAGE])
+enum image_result image_decode(struct image *image, const uint8_t *file, size_t bytes,
+                               char message[IMAGE_MESSAGE])
 {
     if (bytes == 0) {
         snprintf(message, IMAGE_MESSAGE, "it is empty");
-        return -1;
+        return IMAGE_CORRUPT;
     }
     if (bytes >= sizeof(jpeg_mark) && !memcmp(file, jpeg_mark, sizeof(jpeg_mark)))
         return image_decode_jpeg(image, file, bytes, message);
     if (bytes >= sizeof(png_mark) && !memcmp(file, png_mark, sizeof(png_mark)))
         return image_decode_png(image, file, bytes, message);
     snprintf(message, IMAGE_MESSAGE, "it is neither a JPEG nor a PNG file");
-    return -1;
+    return IMAGE_CORRUPT;
 }

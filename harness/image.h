@@ -25,12 +25,17 @@ struct image {
     uint32_t h, w; /* result */
 };
 
-/* 0, or -1 with what is wrong in message. After a failure, out may hold a part of the picture. */
-int image_decode(struct image *image, const uint8_t *file, size_t bytes, char message[IMAGE_MESSAGE]);
+enum image_result { IMAGE_OK, IMAGE_CORRUPT, IMAGE_NO_MEMORY };
+
+/* What is wrong is in message. After a failure, out may hold a part of the picture. */
+enum image_result image_decode(struct image *image, const uint8_t *file, size_t bytes,
+                               char message[IMAGE_MESSAGE]);
 
 /* The two formats, by image_decode. Where the library was not there when this was built, they say so. */
-int image_decode_jpeg(struct image *image, const uint8_t *file, size_t bytes, char message[IMAGE_MESSAGE]);
-int image_decode_png(struct image *image, const uint8_t *file, size_t bytes, char message[IMAGE_MESSAGE]);
+enum image_result image_decode_jpeg(struct image *image, const uint8_t *file, size_t bytes,
+                                    char message[IMAGE_MESSAGE]);
+enum image_result image_decode_png(struct image *image, const uint8_t *file, size_t bytes,
+                                   char message[IMAGE_MESSAGE]);
 
 /* 0, or -1 with the reason: sides of 0, too long, or too many pixels. */
 int image_check_size(uint64_t h, uint64_t w, char message[IMAGE_MESSAGE]);

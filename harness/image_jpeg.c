@@ -8,13 +8,14 @@
 
 #ifndef HARNESS_HAVE_JPEG
 
-int image_decode_jpeg(struct image *image, const uint8_t *file, size_t bytes, char message[IMAGE_MESSAGE])
+enum image_result image_decode_jpeg(struct image *image, const uint8_t *file, size_t bytes,
+                                    char message[IMAGE_MESSAGE])
 {
     (void)image;
     (void)file;
     (void)bytes;
     snprintf(message, IMAGE_MESSAGE, "it is a JPEG file, and this was built without libjpeg");
-    return -1;
+    return IMAGE_CORRUPT;
 }
 
 #else
@@ -38,6 +39,7 @@ struct decoder {
     struct shrink shrink;
     uint8_t *row;
     char *message;
+    enum image_result result;
     jmp_buf back;
 };
 
@@ -49,6 +51,8 @@ static void fail(j_common_ptr info)
     info->err->format_message(info, text);
     if (info->err->msg_code == JERR_NO_BACKING_STORE) /* max_memory_to_use is not enough */
         snprintf(text, sizeof(text), "it is progressive and too large to be held whole");
+    if (info->err->msg_code == JERR_OUT_OF_MEMORY)
+        decoder->result = IMAGE_NO_MEMORY;
     snprintf(decoder->message, IMAGE_MESSAGE, "%.*s", IMAGE_MESSAGE - 1, text);
     longjmp(decoder->back, 1);
 }
@@ -131,6 +135,7 @@ static void decode(struct decoder *decoder, struct image *image, const uint8_t *
         shrink_begin(&decoder->shrink, info->output_height, info->output_width, image->h, image->w,
                      IMAGE_CHANNELS, image->out, (size_t)image->max_w * IMAGE_CHANNELS)) {
         snprintf(decoder->message, IMAGE_MESSAGE, "no host memory to decode it");
+        decoder->result = IMAGE_NO_MEMORY;
         longjmp(decoder->back, 1);
     }
     while (info->output_scanline < info->output_height) {
@@ -140,31 +145,34 @@ static void decode(struct decoder *decoder, struct image *image, const uint8_t *
         shrink_row(&decoder->shrink, decoder->row);
     }
     jpeg_finish_decompress(info);
+    decoder->result = IMAGE_OK;
 }
 
-int image_decode_jpeg(struct image *image, const uint8_t *file, size_t bytes, char message[IMAGE_MESSAGE])
+enum image_result image_decode_jpeg(struct image *image, const uint8_t *file, size_t bytes,
+                                    char message[IMAGE_MESSAGE])
 {
     struct decoder *decoder = calloc(1, sizeof(*decoder));
-    int failed;
+    enum image_result result;
 
     if (!decoder) {
         snprintf(message, IMAGE_MESSAGE, "no host memory to decode it");
-        return -1;
+        return IMAGE_NO_MEMORY;
     }
+    decoder->result = IMAGE_CORRUPT; /* until it is over */
     decoder->message = message;
     decoder->info.err = jpeg_std_error(&decoder->errors);
     decoder->info.client_data = decoder;
     decoder->errors.error_exit = fail;
     decoder->errors.emit_message = hear;
     decoder->errors.output_message = say_nothing;
-    failed = setjmp(decoder->back);
-    if (!failed)
+    if (!setjmp(decoder->back))
         decode(decoder, image, file, bytes);
+    result = decoder->result;
     jpeg_destroy_decompress(&decoder->info);
     shrink_end(&decoder->shrink);
     free(decoder->row);
     free(decoder);
-    return failed ? -1 : 0;
+    return result;
 }
 
 #endif

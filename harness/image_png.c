@@ -7,13 +7,14 @@
 
 #ifndef HARNESS_HAVE_PNG
 
-int image_decode_png(struct image *image, const uint8_t *file, size_t bytes, char message[IMAGE_MESSAGE])
+enum image_result image_decode_png(struct image *image, const uint8_t *file, size_t bytes,
+                                   char message[IMAGE_MESSAGE])
 {
     (void)image;
     (void)file;
     (void)bytes;
     snprintf(message, IMAGE_MESSAGE, "it is a PNG file, and this was built without libpng");
-    return -1;
+    return IMAGE_CORRUPT;
 }
 
 #else
@@ -21,6 +22,7 @@ int image_decode_png(struct image *image, const uint8_t *file, size_t bytes, cha
 #include <setjmp.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include <png.h>
 
@@ -40,6 +42,7 @@ struct decoder {
     const uint8_t *file;
     size_t left;
     char *message;
+    enum image_result result;
     jmp_buf back;
 };
 
@@ -47,6 +50,8 @@ static void fail(png_structp png, png_const_charp text)
 {
     struct decoder *decoder = png_get_error_ptr(png);
 
+    if (!strcasecmp(text, "out of memory") || !strcasecmp(text, "insufficient memory")) /* libpng's words */
+        decoder->result = IMAGE_NO_MEMORY;
     snprintf(decoder->message, IMAGE_MESSAGE, "%s", text);
     longjmp(decoder->back, 1);
 }
@@ -139,40 +144,46 @@ static void decode(struct decoder *decoder, struct image *image)
     decoder->pixels = calloc(1, bytes);
     if (!decoder->pixels || shrink_begin(&decoder->shrink, h, w, image->h, image->w, IMAGE_CHANNELS,
                                          image->out, (size_t)image->max_w * IMAGE_CHANNELS))
-        png_error(png, "no host memory to decode it");
+        png_error(png, "out of memory");
     read_rows(decoder, h, w, interlaced, passes);
     png_read_end(png, NULL);
+    decoder->result = IMAGE_OK;
 }
 
-int image_decode_png(struct image *image, const uint8_t *file, size_t bytes, char message[IMAGE_MESSAGE])
+static void read_file(struct decoder *decoder, struct image *image)
+{
+    decoder->png = png_create_read_struct(PNG_LIBPNG_VER_STRING, decoder, fail, ignore);
+    if (decoder->png)
+        decoder->info = png_create_info_struct(decoder->png);
+    if (decoder->info)
+        decode(decoder, image);
+    else
+        decoder->result = IMAGE_NO_MEMORY;
+}
+
+enum image_result image_decode_png(struct image *image, const uint8_t *file, size_t bytes,
+                                   char message[IMAGE_MESSAGE])
 {
     struct decoder *decoder = calloc(1, sizeof(*decoder));
-    int failed;
+    enum image_result result;
 
-    if (!decoder || !chunks_fit(file, bytes)) {
-        snprintf(message, IMAGE_MESSAGE, decoder ? "it is truncated" : "no host memory to decode it");
-        free(decoder);
-        return -1;
-    }
-    snprintf(message, IMAGE_MESSAGE, "no host memory to decode it");
+    snprintf(message, IMAGE_MESSAGE, "out of memory");
+    if (!decoder)
+        return IMAGE_NO_MEMORY;
     decoder->file = file;
     decoder->left = bytes;
     decoder->message = message;
-    failed = setjmp(decoder->back);
-    if (!failed) {
-        decoder->png = png_create_read_struct(PNG_LIBPNG_VER_STRING, decoder, fail, ignore);
-        if (decoder->png)
-            decoder->info = png_create_info_struct(decoder->png);
-        if (decoder->info)
-            decode(decoder, image);
-        else
-            longjmp(decoder->back, 1);
-    }
+    decoder->result = IMAGE_CORRUPT; /* until it is over */
+    if (!chunks_fit(file, bytes))
+        snprintf(message, IMAGE_MESSAGE, "it is truncated");
+    else if (!setjmp(decoder->back))
+        read_file(decoder, image);
+    result = decoder->result;
     png_destroy_read_struct(&decoder->png, &decoder->info, NULL);
     shrink_end(&decoder->shrink);
     free(decoder->pixels);
     free(decoder);
-    return failed ? -1 : 0;
+    return result;
 }
 
 #endif

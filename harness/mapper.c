@@ -156,11 +156,13 @@ static enum status fetch_good(struct mapper *mapper, struct mapper_scratch *scra
 
     for (int i = 0; i < SUBSTITUTES; i++) {
         if (!is_bad(mapper, index)) {
+            enum source_result result = fetch(mapper, scratch, index, rng, sample, message);
             enum status status;
 
-            if (fetch(mapper, scratch, index, rng, sample, message) == SOURCE_OK)
+            if (result == SOURCE_OK)
                 return STATUS_OK;
-            status = report_bad(mapper, index, message);
+            status = result == SOURCE_NO_MEMORY ? status_fail(STATUS_NO_MEMORY, "%s", message)
+                                                : report_bad(mapper, index, message);
             if (status)
                 return status;
         }

@@ -1,68 +1,22 @@
-/* Buffers, workers and the consumer's side of a pipeline. Each buffer (slot) goes FREE -> FILLING -> READY ->
- * TAKEN -> FREE. Workers take pieces of the batch that is being filled, in order, and begin the next batch as
- * soon as a slot is free; with none free they sleep, which is the back-pressure. One lock (pipeline->lock)
- * guards everything but the mapper; it is never held while a sample is made. */
-#include "pipeline.h"
+/* The buffers and the consumer's side of a pipeline; see pipeline_state.h for the lock. */
+#include "pipeline_state.h"
 
-#include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
-
-#include "mapper.h"
 
 enum {
     DEFAULT_PREFETCH = 2,
     CONSUMER_SLOTS = 2, /* one that the device copies from, one that the consumer looks at */
     MAX_PREFETCH = 64,
     MAX_WORKERS = 256,
-    MAX_DEFAULT_WORKERS = 16,
-    MAX_PIECE = 16 /* samples that a worker takes at once */
+    MAX_DEFAULT_WORKERS = 16
 };
 
 #define MAX_POSITION (UINT64_MAX / 4) /* far from where the arithmetic of positions would wrap */
 
 static const size_t default_budget = (size_t)1 << 30;
-
-enum slot_state { SLOT_FREE, SLOT_FILLING, SLOT_READY, SLOT_TAKEN };
-
-struct slot {
-    struct batch batch; /* first: pipeline_release finds its slot by it */
-    enum slot_state state;
-    uint8_t *block;
-    uint64_t first; /* number of its first sample */
-    size_t handed;  /* samples that workers have taken */
-    size_t pending; /* samples that are not done */
-    enum status status;
-};
-
-struct pipeline {
-    struct mapper mapper;
-    struct pipeline_memory memory;
-    size_t batch;
-    uint64_t shard, shards;
-    bool once;
-    int slot_count, worker_count;
-    size_t block_bytes;
-    struct slot *slot;
-    pthread_t *worker;
-
-    pthread_mutex_t lock;
-    pthread_cond_t work;  /* there may be something to fill, or stop */
-    pthread_cond_t ready; /* a batch is done, or nobody fills any more */
-    /* under the lock: */
-    uint64_t seed;
-    uint64_t base;    /* position of the first batch since the last seek */
-    uint64_t begun;   /* batches begun since then */
-    uint64_t taken;   /* batches given out since then */
-    uint64_t numbers; /* batches given out since the pipeline was opened */
-    struct slot *filling;
-    int busy; /* workers that make samples right now */
-    bool stop, pause;
-    double wait_seconds;
-};
 
 static void *plain_alloc(void *owner, size_t bytes)
 {
@@ -74,133 +28,6 @@ static void plain_free(void *owner, void *block)
 {
     (void)owner;
     free(block);
-}
-
-/* How many samples batch `index` since the last seek has, and where it begins. */
-static size_t batch_extent(const struct pipeline *pipeline, uint64_t index, uint64_t *first)
-{
-    *first = pipeline->base + (index * pipeline->shards + pipeline->shard) * pipeline->batch;
-    if (!pipeline->once)
-        return pipeline->batch;
-    if (*first >= pipeline->mapper.count)
-        return 0;
-    return pipeline->mapper.count - *first < pipeline->batch ? pipeline->mapper.count - *first
-                                                             : pipeline->batch;
-}
-
-/* The slot that has samples to hand out, a new one if there is room; NULL when there is nothing to do. */
-static struct slot *slot_to_fill(struct pipeline *pipeline)
-{
-    uint64_t first;
-    size_t count;
-
-    if (pipeline->pause)
-        return NULL;
-    if (pipeline->filling)
-        return pipeline->filling;
-    count = batch_extent(pipeline, pipeline->begun, &first);
-    for (int i = 0; i < pipeline->slot_count && count; i++) {
-        struct slot *slot = &pipeline->slot[i];
-
-        if (slot->state != SLOT_FREE)
-            continue;
-        slot->state = SLOT_FILLING;
-        slot->first = first;
-        slot->handed = 0;
-        slot->pending = count;
-        slot->status = STATUS_OK;
-        slot->batch.count = count;
-        slot->batch.epoch = first / pipeline->mapper.count;
-        slot->batch.number = pipeline->begun++;
-        pipeline->filling = slot;
-        return slot;
-    }
-    return NULL;
-}
-
-/* Pieces are small enough that all workers help with one batch. */
-static size_t piece_size(const struct pipeline *pipeline)
-{
-    size_t size = pipeline->batch / (size_t)pipeline->worker_count / 2;
-
-    return size < 1 ? 1 : size > MAX_PIECE ? MAX_PIECE : size;
-}
-
-static enum status make_samples(struct pipeline *pipeline, struct mapper_scratch *scratch, struct slot *slot,
-                                uint64_t seed, size_t from, size_t to)
-{
-    enum status status = STATUS_OK;
-
-    for (size_t i = from; i < to && !status; i++)
-        status = mapper_make(&pipeline->mapper, scratch, seed, slot->first + i, &slot->batch, i);
-    return status;
-}
-
-/* Fills one piece. Called and returns with the lock held. */
-static void work_on(struct pipeline *pipeline, struct mapper_scratch *scratch, struct slot *slot)
-{
-    size_t from = slot->handed, size = piece_size(pipeline);
-    size_t to = slot->batch.count - from < size ? slot->batch.count : from + size;
-    uint64_t seed = pipeline->seed;
-    enum status status;
-
-    slot->handed = to;
-    if (to == slot->batch.count)
-        pipeline->filling = NULL;
-    pipeline->busy++;
-    pthread_mutex_unlock(&pipeline->lock);
-    status = make_samples(pipeline, scratch, slot, seed, from, to);
-    pthread_mutex_lock(&pipeline->lock);
-    pipeline->busy--;
-    if (status && !slot->status)
-        slot->status = status;
-    slot->pending -= to - from;
-    if (slot->pending == 0)
-        slot->state = SLOT_READY;
-    if (slot->pending == 0 || pipeline->busy == 0)
-        pthread_cond_broadcast(&pipeline->ready);
-}
-
-static void *worker_main(void *argument)
-{
-    struct pipeline *pipeline = argument;
-    struct mapper_scratch scratch = {0};
-    struct slot *slot;
-
-    pthread_mutex_lock(&pipeline->lock);
-    while (!pipeline->stop) {
-        slot = slot_to_fill(pipeline);
-        if (slot)
-            work_on(pipeline, &scratch, slot);
-        else
-            pthread_cond_wait(&pipeline->work, &pipeline->lock);
-    }
-    pthread_mutex_unlock(&pipeline->lock);
-    mapper_free_scratch(&scratch);
-    return NULL;
-}
-
-/* Signals are for the program's own threads. */
-static enum status start_workers(struct pipeline *pipeline, int count)
-{
-    sigset_t all, before;
-    int error = 0;
-
-    pipeline->worker = calloc((size_t)count, sizeof(*pipeline->worker));
-    if (!pipeline->worker)
-        return status_fail(STATUS_NO_MEMORY, "no host memory for %d workers", count);
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    for (int i = 0; i < count && !error; i++) {
-        pthread_mutex_lock(&pipeline->lock);
-        error = pthread_create(&pipeline->worker[i], NULL, worker_main, pipeline);
-        pipeline->worker_count += !error;
-        pthread_mutex_unlock(&pipeline->lock);
-    }
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    if (error && pipeline->worker_count == 0)
-        return status_fail(STATUS_FAILED, "no thread can be started to read data: %s", strerror(error));
-    return STATUS_OK;
 }
 
 /* As many slots as were asked for and fit the budget. */
@@ -271,7 +98,7 @@ enum status pipeline_open(struct pipeline **out, struct dataset *dataset,
     if (!status)
         status = make_slots(pipeline, config);
     if (!status)
-        status = start_workers(pipeline, workers > MAX_WORKERS ? MAX_WORKERS : workers);
+        status = pipeline_start_workers(pipeline, workers > MAX_WORKERS ? MAX_WORKERS : workers);
     if (status)
         pipeline_close(pipeline);
     else
@@ -350,7 +177,7 @@ enum status pipeline_next(struct pipeline *pipeline, struct batch **out)
 
     *out = NULL;
     pthread_mutex_lock(&pipeline->lock);
-    if (batch_extent(pipeline, pipeline->taken, &first) > 0)
+    if (pipeline_extent(pipeline, pipeline->taken, &first) > 0)
         status = wait_for_slot(pipeline, &slot);
     if (!status && slot) {
         slot->state = SLOT_TAKEN;

@@ -156,10 +156,8 @@ static void *run_replica(void *arg)
         status = STATUS_FAILED;
     if (!status) {
         status = train_one(&replica->trainer, &replica->result);
-        if (status && !job->gate.broken)
+        if (status && gate_break(&job->gate))
             status_fail(status, "replica %d of %d failed: the run ends", replica->number, job->count);
-        if (status)
-            gate_break(&job->gate);
     }
     replica->status = status;
     return NULL;

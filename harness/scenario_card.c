@@ -37,7 +37,7 @@ int card_choose(struct card_choice *card, bool simulated)
     static struct probe probe;
 
     memset(card, 0, sizeof *card);
-    card->simulated = simulated || !fleet_place_has_gpu();
+    card->simulated = simulated || fleet_place_simulated() || !fleet_place_has_gpu();
     if (card->simulated) {
         snprintf(card->name, sizeof card->name, "simgpu");
         card->whole = SIM_WHOLE;

@@ -25,6 +25,11 @@ static bool report_whole(struct scenario *scenario, const struct scenario_way *w
     return false;
 }
 
+static const char *result_word(const struct scenario_outcome *outcome)
+{
+    return outcome->end == FLEET_OK ? "trains" : outcome->ending;
+}
+
 static void fill_row(struct scenario_result *result, const char *name, const struct scenario_outcome *outcome)
 {
     char time[96], peak[32];
@@ -32,7 +37,7 @@ static void fill_row(struct scenario_result *result, const char *name, const str
     scenario_cell_ms(outcome, time, sizeof time);
     scenario_cell_bytes(outcome->peak, peak, sizeof peak);
     table_row(&result->table, "%s", name);
-    table_set(&result->table, 1, "%s", outcome->end == FLEET_OK ? "trains" : outcome->ending);
+    table_set(&result->table, 1, "%s", result_word(outcome));
     table_set(&result->table, 2, "%s", outcome->end == FLEET_OK ? time : "-");
     table_set(&result->table, 3, "%s", peak);
 }
@@ -268,5 +273,5 @@ void scenario_spike(struct scenario *scenario)
     snprintf(
         result->summary, sizeof result->summary,
         "validation prepared on the GPU, card of %s: own cache %s, one pool under gpucap %s, on the CPU %s",
-        card, outcome[0].ending, outcome[1].ending, outcome[2].ending);
+        card, result_word(&outcome[0]), result_word(&outcome[1]), result_word(&outcome[2]));
 }

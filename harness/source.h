@@ -34,7 +34,8 @@ struct source_augment {
     bool mirror;
 };
 
-enum source_result { SOURCE_OK, SOURCE_CORRUPT };
+/* SOURCE_NO_MEMORY: it is not the sample's fault, so it ends the run whatever corrupt says. */
+enum source_result { SOURCE_OK, SOURCE_CORRUPT, SOURCE_NO_MEMORY };
 
 struct dataset {
     struct data_spec spec;
@@ -43,7 +44,7 @@ struct dataset {
     struct source_augment augment;
     bool worth_caching; /* reading costs more than a copy */
     /* Sample `index` of the split. `rng` is of this sample at this point of the run (random windows of text).
-     * On SOURCE_CORRUPT, message says which file and what is wrong. */
+     * If it cannot, message says which file and what is wrong. */
     enum source_result (*read)(struct dataset *dataset, enum data_split split, uint64_t index,
                                struct rng *rng, struct sample *sample, struct scratch *scratch,
                                char message[SOURCE_MESSAGE_BYTES]);

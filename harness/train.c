@@ -37,7 +37,11 @@ static enum status check_options(const struct options *options)
 void train_read_result(struct trainer *trainer, struct train_result *result)
 {
     struct ops_scalars scalars = {0};
+    struct pipeline_stats stats = {0};
+    uint64_t steps = trainer->step - trainer->first_step;
 
+    pipeline_get_stats(feed_pipeline(trainer->input.feed), &stats);
+    result->data_wait_ms = steps ? 1e3 * stats.wait_seconds / (double)steps : 0.0;
     result->options = trainer->options;
     snprintf(result->device, sizeof(result->device), "%s", trainer->device->name);
     result->loss_first = trainer->loss_first;
@@ -58,12 +62,12 @@ void train_print_result(const struct train_result *result)
 
     /* Nine digits give a float back exactly: two runs can be compared by the bits of their losses. */
     printf("model=%s alloc=%s precision=%s batch=%llu accumulate=%llu steps=%llu step_ms=%.3f "
-           "samples_per_s=%.1f loss_first=%.9g loss_last=%.9g val_loss=%.6g",
+           "samples_per_s=%.1f data_wait_ms=%.3f loss_first=%.9g loss_last=%.9g val_loss=%.6g",
            options_choice("model", options->model, model, sizeof(model)),
            options_choice("alloc", options->alloc, alloc, sizeof(alloc)),
            options_choice("precision", options->precision, precision, sizeof(precision)),
            (unsigned long long)options->batch, (unsigned long long)options->accumulate,
-           (unsigned long long)options->steps, result->step_ms, result->samples_per_s,
+           (unsigned long long)options->steps, result->step_ms, result->samples_per_s, result->data_wait_ms,
            (double)result->loss_first, (double)result->loss_last, result->evaluation.loss);
     if (result->evaluation.accuracy >= 0.0)
         printf(" accuracy=%.5f", result->evaluation.accuracy);

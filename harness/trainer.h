@@ -49,8 +49,9 @@ struct trainer {
     uint64_t step;  /* updates done */
     uint64_t micro; /* batches taken */
     float loss_first, loss_last;
-    double started; /* host seconds at the first step of this run */
-    uint64_t first_step;
+    uint64_t first_step; /* of this run */
+    double started;      /* host seconds at the last progress line, and the step of that */
+    uint64_t started_step;
 
     cudaEvent_t start, stop;
     uint64_t timed_steps;

@@ -13,10 +13,14 @@ enum { SYNTHETIC_VAL_BATCHES = 4 };
 static void print_report(struct trainer *trainer, const struct trainer_report *report)
 {
     const double mib = 1024.0 * 1024.0;
-    double seconds = trainer_now() - trainer->started;
-    double steps = (double)(report->step - trainer->first_step);
+    double now = trainer_now();
+    double seconds = now - trainer->started;
+    double steps = (double)(report->step - trainer->started_step);
     char model[16];
 
+    /* The time is that of the steps since the line before. */
+    trainer->started = now;
+    trainer->started_step = report->step;
     if (trainer->options.quiet || trainer->shard)
         return;
     fprintf(stderr, "%s step %llu/%llu loss %.4f %.1f ms %.1f MiB\n",
@@ -293,7 +297,7 @@ enum status trainer_run(struct trainer *trainer)
     uint64_t warm;
 
     trainer->started = trainer_now();
-    trainer->first_step = trainer->step;
+    trainer->first_step = trainer->started_step = trainer->step;
     /* Not timed: the first steps, which try algorithms, and those of a graph before its captures. */
     warm = trainer->step + (options->graph ? 2 * INPUT_SETS : 1);
     while (trainer->step < options->steps && !status) {

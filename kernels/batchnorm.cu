@@ -4,30 +4,34 @@
  * does not eat the variance. The CPU reference is batchnorm.c. */
 #include "batchnorm.cuh"
 
+/* Rows that a thread has asked for at a time. */
+enum { UNROLL = 4 };
+
 /* The sums of x - shift and its square over this thread's rows, from the last row to the first: what was
  * written last is read first. */
 template <class T, int V>
 static __device__ void sum_forward(const struct op_batchnorm_forward &a, const struct shape &s, int col,
-                                   int stripe, const values<T, V> &shift, float *first, float *second)
+                                   int stripe, const float *shift, float *first, float *second)
 {
-    const T *x = (const T *)a.x + col;
     long step = (long)s.stripes * s.tall * UNROLL;
     long begin = ((long)stripe * s.tall * UNROLL) + threadIdx.y;
+    int hop = s.tall * s.cols;
 
     for (long row0 = begin + (s.rows - 1 - begin) / step * step; row0 >= begin; row0 -= step) {
-        values<T, V> r[UNROLL];
+        size_t at = (size_t)row0 * s.cols + col;
+        raw<T, V> x[UNROLL];
 
 #pragma unroll
         for (int u = 0; u < UNROLL; u++) {
-            long row = row0 + (long)u * s.tall;
-
-            r[u] = row < s.rows ? load<T, V>(x + row * s.cols) : shift;
+            x[u] = load<T, V>(a.x, row0 + u * s.tall < s.rows ? at + u * hop : col);
         }
 #pragma unroll
         for (int u = 0; u < UNROLL; u++) {
+            float counts = row0 + u * s.tall < s.rows ? 1.0f : 0.0f;
+
 #pragma unroll
             for (int i = 0; i < V; i++) {
-                float d = r[u].v[i] - shift.v[i];
+                float d = (get<T, V>(x[u], i) - shift[i]) * counts;
 
                 first[i] += d;
                 second[i] += d * d;
@@ -58,6 +62,7 @@ static __device__ void apply_forward(const struct op_batchnorm_forward &a, const
 {
     float scale[V], shift[V];
     long step = (long)s.stripes * s.tall * UNROLL;
+    int hop = s.tall * s.cols;
 
 #pragma unroll
     for (int i = 0; i < V; i++) {
@@ -68,45 +73,59 @@ static __device__ void apply_forward(const struct op_batchnorm_forward &a, const
         shift[i] = a.beta[col + i] - mean * scale[i];
     }
     for (long row0 = (long)stripe * s.tall * UNROLL + threadIdx.y; row0 < s.rows; row0 += step) {
-        values<T, V> x[UNROLL], residual[UNROLL];
+        size_t at = (size_t)row0 * s.cols + col;
+        raw<T, V> x[UNROLL], residual[UNROLL];
 
 #pragma unroll
         for (int u = 0; u < UNROLL; u++) {
-            long row = row0 + (long)u * s.tall;
-
-            if (row < s.rows) {
-                x[u] = load<T, V>((const T *)a.x + row * s.cols + col);
+            if (row0 + u * s.tall < s.rows) {
+                x[u] = load<T, V>(a.x, at + u * hop);
                 if (a.residual)
-                    residual[u] = load<T, V>((const T *)a.residual + row * s.cols + col);
+                    residual[u] = load<T, V>(a.residual, at + u * hop);
             }
         }
 #pragma unroll
         for (int u = 0; u < UNROLL; u++) {
-            long row = row0 + (long)u * s.tall;
+            float y[V];
 
-            if (row >= s.rows)
-                break;
 #pragma unroll
             for (int i = 0; i < V; i++) {
-                float v = x[u].v[i] * scale[i] + shift[i] + (a.residual ? residual[u].v[i] : 0.0f);
+                float v = get<T, V>(x[u], i) * scale[i] + shift[i] +
+                          (a.residual ? get<T, V>(residual[u], i) : 0.0f);
 
-                x[u].v[i] = a.act == OPS_ACT_RELU && v < 0.0f ? 0.0f : v;
+                y[i] = a.act == OPS_ACT_RELU && v < 0.0f ? 0.0f : v;
             }
-            store<T, V>((T *)a.y + row * s.cols + col, x[u]);
+            if (row0 + u * s.tall < s.rows)
+                store<T, V>(a.y, at + u * hop, y);
         }
     }
 }
 
+/* The first row of the input, which the sums are taken from. */
+template <class T, int V>
+static __device__ void first_row(const struct op_batchnorm_forward &a, int col, float *shift)
+{
+    raw<T, V> x = load<T, V>(a.x, col);
+
+#pragma unroll
+    for (int i = 0; i < V; i++)
+        shift[i] = get<T, V>(x, i);
+}
+
 /* partial[stripe][2][cols] */
 template <class T, int V>
-static __global__ void __launch_bounds__(THREADS)
+static __global__ void __launch_bounds__(THREADS, BLOCKS_EACH)
     forward_sums(struct op_batchnorm_forward a, struct shape s, float *partial)
 {
     int col = (blockIdx.x * blockDim.x + threadIdx.x) * V;
     float first[V] = {}, second[V] = {};
 
-    if (col < s.cols)
-        sum_forward<T, V>(a, s, col, blockIdx.y, load<T, V>((const T *)a.x + col), first, second);
+    if (col < s.cols) {
+        float shift[V];
+
+        first_row<T, V>(a, col, shift);
+        sum_forward<T, V>(a, s, col, blockIdx.y, shift, first, second);
+    }
     add_over_rows<V>(first, second);
     if (col < s.cols && threadIdx.y == 0) {
 #pragma unroll
@@ -130,7 +149,8 @@ static __global__ void __launch_bounds__(THREADS)
 }
 
 template <class T, int V>
-static __global__ void __launch_bounds__(THREADS) forward_apply(struct op_batchnorm_forward a, struct shape s)
+static __global__ void __launch_bounds__(THREADS, BLOCKS_EACH)
+    forward_apply(struct op_batchnorm_forward a, struct shape s)
 {
     int col = (blockIdx.x * blockDim.x + threadIdx.x) * V;
 
@@ -142,17 +162,16 @@ template <class T, int V>
 static __global__ void __launch_bounds__(THREADS) forward_small(struct op_batchnorm_forward a, struct shape s)
 {
     int col = (blockIdx.x * blockDim.x + threadIdx.x) * V;
-    float first[V] = {}, second[V] = {};
-    values<T, V> shift = {};
+    float first[V] = {}, second[V] = {}, shift[V] = {};
 
     if (col < s.cols) {
-        shift = load<T, V>((const T *)a.x + col);
+        first_row<T, V>(a, col, shift);
         sum_forward<T, V>(a, s, col, 0, shift, first, second);
     }
     add_over_rows<V>(first, second);
     if (col < s.cols && threadIdx.y == 0) {
         for (int i = 0; i < V; i++)
-            finish_forward(a, col + i, shift.v[i], first[i], second[i]);
+            finish_forward(a, col + i, shift[i], first[i], second[i]);
     }
     __syncthreads(); /* and what thread row 0 wrote to global memory is seen by its block */
     if (col < s.cols)

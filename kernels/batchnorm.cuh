@@ -9,14 +9,17 @@
 #ifndef KERNELS_BATCHNORM_CUH
 #define KERNELS_BATCHNORM_CUH
 
+#include <type_traits>
+
 #include "types.cuh"
 
-enum { THREADS = 256, WIDE_PACKS = 8, WIDE_SINGLES = 32, UNROLL = 2 };
+/* Threads of a block, and most of them beside each other. */
+enum { THREADS = 256, MOST_WIDE = 16, MOST_WIDE_SINGLES = 32 };
+/* Blocks that a multiprocessor holds at once: the kernels are compiled for it, and there are no more stripes
+ * than that, because a last wave with a few blocks takes as long as a full one. */
+enum { BLOCKS_EACH = 3 };
 /* Below this many rows the launches cost more than one block for each group of channels does. */
 enum { FEW_ROWS = 512 };
-
-/* Blocks of a multiprocessor in flight, for the number of stripes. */
-enum { BLOCKS_EACH = 6 };
 
 struct shape {
     int rows, cols;
@@ -24,37 +27,52 @@ struct shape {
     int stripes;    /* gridDim.y */
 };
 
-template <class T, int V> struct values {
-    float v[V];
+/* V elements as they lie in memory. They are kept so until they are used, because as floats they would take
+ * twice the registers, and what a thread has asked for is what hides the time that memory takes. */
+template <class T, int V> struct raw {
+    uint32_t word[V == 1 ? 1 : CUDA_PACK_BYTES / 4];
 };
 
-template <class T, int V> static __device__ __forceinline__ values<T, V> load(const T *from)
+template <class T, int V> static __device__ __forceinline__ raw<T, V> load(const void *from, size_t at)
 {
-    values<T, V> r;
+    raw<T, V> r;
 
     if constexpr (V == 1) {
-        r.v[0] = to_float(*from);
+        r.word[0] = __float_as_uint(to_float(((const T *)from)[at]));
     } else {
-        pack<T> p = load_pack(from);
+        uint4 u = *(const uint4 *)((const T *)from + at);
 
-#pragma unroll
-        for (int i = 0; i < V; i++)
-            r.v[i] = to_float(p.v[i]);
+        r.word[0] = u.x;
+        r.word[1] = u.y;
+        r.word[2] = u.z;
+        r.word[3] = u.w;
     }
     return r;
 }
 
-template <class T, int V> static __device__ __forceinline__ void store(T *to, const values<T, V> &r)
+/* Element i as a float. */
+template <class T, int V> static __device__ __forceinline__ float get(const raw<T, V> &r, int i)
+{
+    if constexpr (V == 1 || sizeof(T) == 4)
+        return __uint_as_float(r.word[i]);
+    else if constexpr (std::is_same_v<T, __nv_bfloat16>)
+        return __uint_as_float(i % 2 ? r.word[i / 2] & 0xffff0000u : r.word[i / 2] << 16);
+    else
+        return __half2float(__ushort_as_half((unsigned short)(i % 2 ? r.word[i / 2] >> 16 : r.word[i / 2])));
+}
+
+template <class T, int V>
+static __device__ __forceinline__ void store(void *to, size_t at, const float *values)
 {
     if constexpr (V == 1) {
-        *to = from_float<T>(r.v[0]);
+        ((T *)to)[at] = from_float<T>(values[0]);
     } else {
         pack<T> p;
 
 #pragma unroll
         for (int i = 0; i < V; i++)
-            p.v[i] = from_float<T>(r.v[i]);
-        store_pack(to, p);
+            p.v[i] = from_float<T>(values[i]);
+        store_pack((T *)to + at, p);
     }
 }
 
@@ -113,18 +131,17 @@ static inline struct shape shape_of(const struct cuda_ops *ops, int rows, int co
                                     size_t workspace_bytes)
 {
     struct shape s = {rows, cols, 1, THREADS, 1};
-    int groups, most = v == 1 ? WIDE_SINGLES : WIDE_PACKS;
-    int steps;
+    int groups, most = v == 1 ? MOST_WIDE_SINGLES : MOST_WIDE;
     size_t room = workspace_bytes / (2 * sizeof(float) * cols);
 
     while (s.wide < most && s.wide * v < cols)
         s.wide *= 2;
     s.tall = THREADS / s.wide;
     groups = (cols + s.wide * v - 1) / (s.wide * v);
-    steps = (rows + s.tall * UNROLL - 1) / (s.tall * UNROLL);
     if (rows >= FEW_ROWS && room > 1) { /* one place is for the totals */
-        s.stripes = smaller((ops->multiprocessors * BLOCKS_EACH + groups - 1) / groups, steps);
+        s.stripes = smaller(ops->multiprocessors * BLOCKS_EACH / groups, rows / s.tall);
         s.stripes = room - 1 < (size_t)s.stripes ? (int)(room - 1) : s.stripes;
+        s.stripes = s.stripes < 1 ? 1 : s.stripes;
     }
     return s;
 }

@@ -4,55 +4,66 @@
  * How the work is laid out is in batchnorm.cuh. The CPU reference is batchnorm.c. */
 #include "batchnorm.cuh"
 
-/* dy * act' of one vector. */
+/* Rows that a thread has asked for at a time; each is three loads. */
+enum { UNROLL = 2 };
+
+/* What one row of one thread is made of. */
+template <class T, int V> struct row_of {
+    raw<T, V> dy, y, x;
+};
+
 template <class T, int V>
-static __device__ __forceinline__ values<T, V> load_gradient(const struct op_batchnorm_backward &a, size_t at)
+static __device__ __forceinline__ void load_row(const struct op_batchnorm_backward &a, const void *dy,
+                                                bool masked, size_t at, row_of<T, V> *r)
 {
-    values<T, V> g = load<T, V>((const T *)a.dy + at);
-
-    if (a.act == OPS_ACT_RELU) {
-        values<T, V> y = load<T, V>((const T *)a.y + at);
-
-#pragma unroll
-        for (int i = 0; i < V; i++)
-            g.v[i] = y.v[i] > 0.0f ? g.v[i] : 0.0f;
-    }
-    return g;
+    r->dy = load<T, V>(dy, at);
+    r->x = load<T, V>(a.x, at);
+    if (masked)
+        r->y = load<T, V>(a.y, at);
 }
 
-/* The sums of g and of g * xhat over this thread's rows. */
+/* dy * act' of one element. */
+template <class T, int V>
+static __device__ __forceinline__ float gradient(const row_of<T, V> &r, bool masked, int i)
+{
+    return masked && !(get<T, V>(r.y, i) > 0.0f) ? 0.0f : get<T, V>(r.dy, i);
+}
+
+/* The sums of g and of g * xhat over this thread's rows; dresidual = g. */
 template <class T, int V>
 static __device__ void sum_backward(const struct op_batchnorm_backward &a, const struct shape &s, int col,
                                     int stripe, float *first, float *second)
 {
     long step = (long)s.stripes * s.tall * UNROLL;
     long begin = ((long)stripe * s.tall * UNROLL) + threadIdx.y;
+    int hop = s.tall * s.cols;
+    bool masked = a.act == OPS_ACT_RELU;
     float mean[V];
 
 #pragma unroll
     for (int i = 0; i < V; i++)
         mean[i] = a.mean[col + i];
     for (long row0 = begin + (s.rows - 1 - begin) / step * step; row0 >= begin; row0 -= step) {
-        values<T, V> g[UNROLL], x[UNROLL];
+        size_t at = (size_t)row0 * s.cols + col;
+        row_of<T, V> r[UNROLL];
 
 #pragma unroll
         for (int u = 0; u < UNROLL; u++) {
-            long row = row0 + (long)u * s.tall;
-
-            g[u] = {};
-            x[u] = {};
-            if (row < s.rows) {
-                g[u] = load_gradient<T, V>(a, (size_t)row * s.cols + col);
-                x[u] = load<T, V>((const T *)a.x + row * s.cols + col);
-            }
+            load_row<T, V>(a, a.dy, masked, row0 + u * s.tall < s.rows ? at + u * hop : col, &r[u]);
         }
 #pragma unroll
         for (int u = 0; u < UNROLL; u++) {
+            bool inside = row0 + u * s.tall < s.rows;
+            float g[V];
+
 #pragma unroll
             for (int i = 0; i < V; i++) {
-                first[i] += g[u].v[i];
-                second[i] += g[u].v[i] * (x[u].v[i] - mean[i]);
+                g[i] = inside ? gradient<T, V>(r[u], masked, i) : 0.0f;
+                first[i] += g[i];
+                second[i] += g[i] * (get<T, V>(r[u].x, i) - mean[i]);
             }
+            if (a.dresidual && inside)
+                store<T, V>(a.dresidual, at + u * hop, g);
         }
     }
 #pragma unroll
@@ -67,12 +78,16 @@ static __device__ void finish_backward(const struct op_batchnorm_backward &a, in
     a.dgamma[c] = second + (a.accumulate ? a.dgamma[c] : 0.0f);
 }
 
-/* dx = g * scale + (x - mean) * slope + shift, and dresidual = g, of this thread's rows. */
+/* dx = g * scale + (x - mean) * slope + shift of this thread's rows. Where there is a dresidual, it holds g.
+ */
 template <class T, int V>
 static __device__ void apply_backward(const struct op_batchnorm_backward &a, const struct shape &s, int col,
                                       int stripe, const float *first, const float *second)
 {
     long step = (long)s.stripes * s.tall * UNROLL;
+    int hop = s.tall * s.cols;
+    bool masked = a.act == OPS_ACT_RELU && !a.dresidual;
+    const void *dy = a.dresidual ? a.dresidual : a.dy;
     float scale[V], slope[V], shift[V];
 
 #pragma unroll
@@ -82,35 +97,29 @@ static __device__ void apply_backward(const struct op_batchnorm_backward &a, con
         shift[i] = -scale[i] * first[i] / a.rows - a.mean[col + i] * slope[i];
     }
     for (long row0 = (long)stripe * s.tall * UNROLL + threadIdx.y; row0 < s.rows; row0 += step) {
-        values<T, V> g[UNROLL], x[UNROLL];
+        size_t at = (size_t)row0 * s.cols + col;
+        row_of<T, V> r[UNROLL];
 
 #pragma unroll
         for (int u = 0; u < UNROLL; u++) {
-            long row = row0 + (long)u * s.tall;
-
-            if (row < s.rows) {
-                g[u] = load_gradient<T, V>(a, (size_t)row * s.cols + col);
-                x[u] = load<T, V>((const T *)a.x + row * s.cols + col);
-            }
+            load_row<T, V>(a, dy, masked, row0 + u * s.tall < s.rows ? at + u * hop : at, &r[u]);
         }
 #pragma unroll
         for (int u = 0; u < UNROLL; u++) {
-            long row = row0 + (long)u * s.tall;
+            float dx[V];
 
-            if (row >= s.rows)
-                break;
-            if (a.dresidual)
-                store<T, V>((T *)a.dresidual + row * s.cols + col, g[u]);
 #pragma unroll
             for (int i = 0; i < V; i++)
-                x[u].v[i] = g[u].v[i] * scale[i] + x[u].v[i] * slope[i] + shift[i];
-            store<T, V>((T *)a.dx + row * s.cols + col, x[u]);
+                dx[i] =
+                    gradient<T, V>(r[u], masked, i) * scale[i] + get<T, V>(r[u].x, i) * slope[i] + shift[i];
+            if (row0 + u * s.tall < s.rows)
+                store<T, V>(a.dx, at + u * hop, dx);
         }
     }
 }
 
 template <class T, int V>
-static __global__ void __launch_bounds__(THREADS)
+static __global__ void __launch_bounds__(THREADS, BLOCKS_EACH)
     backward_sums(struct op_batchnorm_backward a, struct shape s, float *partial)
 {
     int col = (blockIdx.x * blockDim.x + threadIdx.x) * V;
@@ -144,7 +153,7 @@ static __global__ void __launch_bounds__(THREADS)
 }
 
 template <class T, int V>
-static __global__ void __launch_bounds__(THREADS)
+static __global__ void __launch_bounds__(THREADS, BLOCKS_EACH)
     backward_apply(struct op_batchnorm_backward a, struct shape s, const float *totals)
 {
     int col = (blockIdx.x * blockDim.x + threadIdx.x) * V;

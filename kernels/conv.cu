@@ -1,7 +1,11 @@
-/* Convolutions on the device. What to do for a shape is found once and kept in the table: a plan of cuDNN's,
- * on the tensors as they are or on channels padded to a multiple of 8 (images of 3 channels, which tensor
- * cores do not take), its result written in place or through the workspace; or the kernels of conv_direct.cu,
- * where nothing else works. Plans are only those that repeat to the bit. The CPU reference is conv.c. */
+/* Convolutions on the device. What to do for a shape is settled once and kept in the table: a plan of
+ * cuDNN's, the first that its heuristics name (measured on an H200 with the shapes of ResNet-50: trying
+ * several and timing them gained 1 %, and would let noise choose, so that two runs differ in their bits); or
+ * the kernels of conv_direct.cu, where cuDNN has no plan that fits.
+ *
+ * The gradient of the filters is float. Of 16-bit operands cuDNN's fast kernels write it in their type, so it
+ * goes through the workspace; its kernels that write float are up to 40 times slower there. Images of few
+ * channels go to the plan in another arrangement (conv_recipe.h). The CPU reference is conv.c. */
 #include "conv_direct.h"
 #include "conv_recipe.h"
 
@@ -12,10 +16,7 @@
 
 #ifdef GPUCAP_HAS_CUDNN
 
-/* Plans tried for each way; repetitions that are timed; and how much faster a later
- * candidate must be, so that noise does not decide. */
-enum { PLANS = 4, REPEATS = 3 };
-static const float worthwhile = 0.97f;
+enum { MOST_WAYS = 4, FEW_CHANNELS = 8, FOLDED_CHANNELS = 4 };
 
 /* Zeroed before it is filled: compared as bytes. */
 struct key {
@@ -31,170 +32,84 @@ struct entry {
 };
 
 struct cuda_conv {
-    struct cuda_ops *ops;
     cudnnHandle_t handle;
     bool broken; /* cuDNN does not start here */
-    bool tune;
     struct entry *entries;
     int count, room;
 };
 
-/* Milliseconds of the recipe, or a negative number if it does not run. Leaves the request's result computed,
- * or untouched where the recipe would add to it. */
-static float time_recipe(struct cuda_conv *conv, ops_stream stream, const struct conv_request *q,
-                         const struct conv_recipe *r, void *result, cudaEvent_t begin, cudaEvent_t end)
+/* The shape as a view has it, with as many images (a divisor of their number) as take at most half of the
+ * workspace; none if not one does. */
+static struct ops_conv shape_of_view(const struct conv_request *q, enum conv_view view)
 {
-    struct conv_request once = *q;
-    float best = -1.0f;
+    struct ops_conv s = conv_recipe_shape(&q->shape, view);
+    size_t each = (size_t)s.h * s.w * s.c * ops_type_bytes(s.type);
 
-    /* What is added to the result through the workspace would be added again and again. */
-    if (r->via && q->accumulate)
-        once.result = result;
-    for (int i = 0; i <= REPEATS; i++) {
-        float ms = 0.0f;
-
-        cudaEventRecord(begin, stream);
-        if (conv_recipe_run(conv->handle, stream, &once, r, result))
-            return -1.0f;
-        cudaEventRecord(end, stream);
-        if (cudaEventSynchronize(end) || cudaEventElapsedTime(&ms, begin, end))
-            return -1.0f;
-        if (i > 0 && (best < 0.0f || ms < best))
-            best = ms;
-    }
-    return best;
+    while (view != CONV_PLAIN && s.n > 0 && (q->shape.n % s.n || s.n * each > q->workspace_bytes / 2))
+        s.n--;
+    return s;
 }
 
-/* The ways worth trying for a request, without their plans. */
-static int ways_of(const struct conv_request *q, struct conv_recipe *ways)
+static enum conv_view view_of(const struct conv_request *q)
 {
     const struct ops_conv *s = &q->shape;
-    int padded = s->type != OPS_F32 && s->c < CONV_PAD_CHANNELS && q->direction != CONV_DATA;
+
+    if (s->type == OPS_F32 || q->direction == CONV_DATA || s->c >= FEW_CHANNELS)
+        return CONV_PLAIN;
+    return s->stride == 2 && s->c <= FOLDED_CHANNELS ? CONV_FOLDED : CONV_FILLED;
+}
+
+/* The ways for a request, the best first, without their plans. */
+static int ways_of(const struct conv_request *q, struct conv_recipe *ways)
+{
+    bool filter = q->direction == CONV_FILTER;
+    enum conv_view view = view_of(q);
+    enum ops_type type = q->shape.type;
+    struct ops_conv viewed = shape_of_view(q, view), plain = shape_of_view(q, CONV_PLAIN);
     int count = 0;
 
-    if (q->direction == CONV_FILTER) {
-        ways[count++] = {{}, s->c, OPS_F32, 0, q->accumulate};
-        if (padded)
-            ways[count++] = {{}, CONV_PAD_CHANNELS, OPS_F32, 1, 0};
-        if (q->accumulate)
-            ways[count++] = {{}, s->c, OPS_F32, 1, 0};
-        if (s->type != OPS_F32)
-            ways[count++] = {{}, s->c, s->type, 1, 0};
-        if (padded)
-            ways[count++] = {{}, CONV_PAD_CHANNELS, s->type, 1, 0};
-    } else {
-        ways[count++] = {{}, s->c, s->type, 0, q->accumulate};
-        if (q->accumulate)
-            ways[count++] = {{}, s->c, s->type, 1, 0};
-        if (padded)
-            ways[count++] = {{}, CONV_PAD_CHANNELS, s->type, 0, 0};
-    }
+    if (view != CONV_PLAIN && viewed.n > 0)
+        ways[count++] = {{}, view, viewed, type, filter, 0};
+    if (filter && type != OPS_F32)
+        ways[count++] = {{}, CONV_PLAIN, plain, type, 1, 0};
+    ways[count++] = {{}, CONV_PLAIN, plain, filter ? OPS_F32 : type, 0, q->accumulate};
+    if (q->accumulate)
+        ways[count++] = {{}, CONV_PLAIN, plain, filter ? OPS_F32 : type, 1, 0};
     return count;
 }
 
-/* The plans for one way, of which the first fits the workspace. */
-static int plans_of(struct cuda_conv *conv, const struct conv_request *q, const struct conv_recipe *way,
-                    int most, struct conv_plan *plans)
+/* The first way that has a plan which fits the workspace; a recipe without a plan if there is none. */
+static struct conv_recipe choose(struct cuda_conv *conv, const struct conv_request *q)
 {
-    size_t beside = conv_recipe_bytes(q, way);
-    struct conv_plan_request request = {q->direction, q->shape, way->result_type, way->beta, 0};
-
-    if (beside > q->workspace_bytes)
-        return 0;
-    request.shape.c = way->channels;
-    request.workspace_bytes =
-        (q->workspace_bytes - beside) / CONV_WORKSPACE_ALIGNMENT * CONV_WORKSPACE_ALIGNMENT;
-    return conv_plan_find(conv->handle, &request, most, plans);
-}
-
-/* Bytes of the result as the request wants it. */
-static size_t result_bytes(const struct conv_request *q)
-{
-    const struct ops_conv *s = &q->shape;
-
-    return q->direction == CONV_DATA ? (size_t)s->n * s->h * s->w * s->c * ops_type_bytes(s->type)
-                                     : (size_t)s->k * s->r * s->s * s->c * sizeof(float);
-}
-
-/* Tries the plans of one way; keeps the best so far in *best and *best_ms. */
-static void try_way(struct cuda_conv *conv, ops_stream stream, const struct conv_request *q,
-                    const struct conv_recipe *way, struct conv_recipe *best, float *best_ms,
-                    cudaEvent_t begin, cudaEvent_t end)
-{
-    struct conv_plan plans[PLANS];
-    int count = plans_of(conv, q, way, PLANS, plans);
+    struct conv_recipe ways[MOST_WAYS];
+    int count = ways_of(q, ways);
 
     for (int i = 0; i < count; i++) {
-        struct conv_recipe candidate = *way;
-        void *result = NULL;
-        size_t used;
-        float ms;
+        size_t beside = conv_recipe_bytes(q, &ways[i]);
+        struct conv_plan_request request = {q->direction, ways[i].shape, ways[i].result_type, ways[i].beta,
+                                            0};
 
-        candidate.plan = plans[i];
-        used = conv_recipe_bytes(q, &candidate);
-        if (q->accumulate) /* what is there must stay: the trial writes behind the workspace that it uses */
-            result = q->workspace_bytes - used >= result_bytes(q) ? q->workspace + used : NULL;
-        ms = q->accumulate && !result ? -1.0f : time_recipe(conv, stream, q, &candidate, result, begin, end);
-        if (!best->plan.plan || (ms >= 0.0f && (*best_ms < 0.0f || ms < *best_ms * worthwhile))) {
-            conv_plan_destroy(&best->plan);
-            *best = candidate;
-            *best_ms = ms;
-        } else {
-            conv_plan_destroy(&candidate.plan);
-        }
+        if (beside > q->workspace_bytes)
+            continue;
+        request.workspace_bytes =
+            (q->workspace_bytes - beside) / CONV_WORKSPACE_ALIGNMENT * CONV_WORKSPACE_ALIGNMENT;
+        if (conv_plan_find(conv->handle, &request, &ways[i].plan))
+            return ways[i];
     }
+    return {};
 }
 
-static void choose(struct cuda_conv *conv, ops_stream stream, const struct conv_request *q,
-                   struct conv_recipe *best)
-{
-    struct conv_recipe ways[6];
-    int count = ways_of(q, ways);
-    cudaEvent_t begin = NULL, end = NULL;
-    float best_ms = -1.0f;
-
-    memset(best, 0, sizeof(*best));
-    best->channels = q->shape.c;
-    if (conv->tune && !cuda_capturing(stream) && cudaEventCreate(&begin) == cudaSuccess &&
-        cudaEventCreate(&end) == cudaSuccess) {
-        for (int i = 0; i < count; i++)
-            try_way(conv, stream, q, &ways[i], best, &best_ms, begin, end);
-        cudaGetLastError(); /* a trial that failed is no error */
-    } else {
-        for (int i = 0; i < count && !best->plan.plan; i++) {
-            struct conv_plan plan;
-
-            if (plans_of(conv, q, &ways[i], 1, &plan) == 1) {
-                *best = ways[i];
-                best->plan = plan;
-            }
-        }
-    }
-    if (begin)
-        cudaEventDestroy(begin);
-    if (end)
-        cudaEventDestroy(end);
-}
-
-/* cuDNN's handle, made at the first convolution. It allocates, which a capture in this thread must not see.
- */
+/* cuDNN's handle, made at the first convolution. */
 static bool ready(struct cuda_conv *conv)
 {
-    enum cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
-
-    if (conv->handle || conv->broken)
-        return !conv->broken;
-    cudaThreadExchangeStreamCaptureMode(&mode);
-    conv->broken = cudnnCreate(&conv->handle) != CUDNN_STATUS_SUCCESS;
-    cudaThreadExchangeStreamCaptureMode(&mode);
+    if (!conv->handle && !conv->broken)
+        conv->broken = cudnnCreate(&conv->handle) != CUDNN_STATUS_SUCCESS;
     return !conv->broken;
 }
 
 /* The recipe of a request, found now or before; NULL without memory to keep it. */
-static const struct conv_recipe *recipe_of(struct cuda_conv *conv, ops_stream stream,
-                                           const struct conv_request *q)
+static struct conv_recipe *recipe_of(struct cuda_conv *conv, const struct conv_request *q)
 {
-    enum cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
     struct key key;
 
     memset(&key, 0, sizeof(key));
@@ -216,44 +131,40 @@ static const struct conv_recipe *recipe_of(struct cuda_conv *conv, ops_stream st
         conv->room = room;
     }
     memcpy(&conv->entries[conv->count].key, &key, sizeof(key));
-    cudaThreadExchangeStreamCaptureMode(&mode);
-    choose(conv, stream, q, &conv->entries[conv->count].recipe);
-    cudaThreadExchangeStreamCaptureMode(&mode);
+    conv->entries[conv->count].recipe = ready(conv) ? choose(conv, q) : conv_recipe{};
     return &conv->entries[conv->count++].recipe;
 }
 
 static int run(struct cuda_ops *ops, ops_stream stream, struct conv_request *q)
 {
-    uintptr_t unaligned = (uintptr_t)q->x | (uintptr_t)q->w | (uintptr_t)q->y | (uintptr_t)q->result;
-    size_t skip = (CONV_WORKSPACE_ALIGNMENT - (uintptr_t)q->workspace % CONV_WORKSPACE_ALIGNMENT) %
-                  CONV_WORKSPACE_ALIGNMENT;
-    const struct conv_recipe *recipe = NULL;
+    uintptr_t addresses = (uintptr_t)q->x | (uintptr_t)q->w | (uintptr_t)q->y;
+    size_t skip = -(uintptr_t)q->workspace % CONV_WORKSPACE_ALIGNMENT;
+    enum cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
+    struct conv_recipe *recipe = NULL;
 
-    if (q->workspace && q->workspace_bytes > skip) {
-        q->workspace += skip;
-        q->workspace_bytes -= skip;
-    } else {
-        q->workspace_bytes = 0;
+    q->workspace_bytes = q->workspace && q->workspace_bytes > skip ? q->workspace_bytes - skip : 0;
+    q->workspace += skip;
+    if (addresses % CUDA_PACK_BYTES == 0) {
+        /* Making a handle or a plan may allocate, which a capture in this thread must not see. */
+        cudaThreadExchangeStreamCaptureMode(&mode);
+        recipe = recipe_of(ops->conv, q);
+        cudaThreadExchangeStreamCaptureMode(&mode);
     }
-    if (unaligned % CUDA_PACK_BYTES == 0 && ops->conv && ready(ops->conv))
-        recipe = recipe_of(ops->conv, stream, q);
-    /* A plan that cuDNN made and then does not run has written nothing. */
-    if (!recipe || !recipe->plan.plan || conv_recipe_run(ops->conv->handle, stream, q, recipe, NULL) != 0)
-        return conv_direct(stream, q->direction, &q->shape, q->x, q->w, q->y, q->result, q->accumulate);
-    return OPS_OK;
+    if (recipe && recipe->plan.plan) {
+        if (conv_recipe_run(ops->conv->handle, stream, q, recipe) == 0)
+            return OPS_OK;
+        /* A plan that does not run has written nothing; it is not tried again. */
+        conv_plan_destroy(&recipe->plan);
+        cudaGetLastError();
+    }
+    return conv_direct(stream, q->direction, &q->shape, q->x, q->w, q->y, q->result, q->accumulate);
 }
 
 int cuda_conv_open(struct cuda_ops *ops, struct cuda_conv **out)
 {
-    struct cuda_conv *conv = (struct cuda_conv *)calloc(1, sizeof(*conv));
-    const char *tune = getenv("TRAIN_CONV_TUNE");
-
-    if (!conv)
-        return OPS_OUT_OF_MEMORY;
-    conv->ops = ops;
-    conv->tune = !tune || strcmp(tune, "0") != 0;
-    *out = conv;
-    return OPS_OK;
+    (void)ops;
+    *out = (struct cuda_conv *)calloc(1, sizeof(**out));
+    return *out ? OPS_OK : OPS_OUT_OF_MEMORY;
 }
 
 void cuda_conv_close(struct cuda_conv *conv)
@@ -305,6 +216,7 @@ int cuda_conv_backward_data(struct cuda_ops *ops, ops_stream stream, const struc
 int cuda_conv_backward_filter(struct cuda_ops *ops, ops_stream stream,
                               const struct op_conv_backward_filter *args)
 {
+    const struct ops_conv *s = &args->shape;
     struct conv_request q = {CONV_FILTER,
                              args->shape,
                              args->x,
@@ -315,12 +227,10 @@ int cuda_conv_backward_filter(struct cuda_ops *ops, ops_stream stream,
                              (char *)args->workspace,
                              args->workspace_bytes};
 
-    if (args->shape.n > 0)
+    if (s->n > 0)
         return run(ops, stream, &q);
     /* No image, no gradient. */
     if (args->accumulate)
         return OPS_OK;
-    return cudaMemsetAsync(
-        args->dw, 0, (size_t)args->shape.k * args->shape.r * args->shape.s * args->shape.c * sizeof(float),
-        stream);
+    return cudaMemsetAsync(args->dw, 0, (size_t)s->k * s->r * s->s * s->c * sizeof(float), stream);
 }

@@ -87,8 +87,7 @@ static const struct operation_names names_of[] = {
 };
 
 /* Whether engine config's results repeat to the bit and are as exact as the request wants. */
-static bool acceptable(cudnnBackendDescriptor_t config, const struct conv_plan_request *request,
-                       int64_t *engine_index)
+static bool acceptable(cudnnBackendDescriptor_t config, const struct conv_plan_request *request)
 {
     descriptor engine(CUDNN_BACKEND_ENGINE_DESCRIPTOR);
     cudnnBackendNumericalNote_t notes[CUDNN_NUMERICAL_NOTE_TYPE_COUNT];
@@ -97,8 +96,6 @@ static bool acceptable(cudnnBackendDescriptor_t config, const struct conv_plan_r
 
     if (cudnnBackendGetAttribute(config, CUDNN_ATTR_ENGINECFG_ENGINE, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1,
                                  &found, &engine.d) != CUDNN_STATUS_SUCCESS ||
-        cudnnBackendGetAttribute(engine.d, CUDNN_ATTR_ENGINE_GLOBAL_INDEX, CUDNN_TYPE_INT64, 1, &found,
-                                 engine_index) != CUDNN_STATUS_SUCCESS ||
         cudnnBackendGetAttribute(engine.d, CUDNN_ATTR_ENGINE_NUMERICAL_NOTE, CUDNN_TYPE_NUMERICAL_NOTE,
                                  CUDNN_NUMERICAL_NOTE_TYPE_COUNT, &found, notes) != CUDNN_STATUS_SUCCESS)
         return false;
@@ -121,7 +118,7 @@ static bool make_plan(cudnnHandle_t handle, cudnnBackendDescriptor_t config,
     descriptor plan(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
     int64_t bytes = 0, found = 0;
 
-    if (!acceptable(config, request, &out->engine) ||
+    if (!acceptable(config, request) ||
         !plan.set(CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, 1, &handle) ||
         !plan.set(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &config) ||
         !plan.finalize() ||
@@ -135,34 +132,33 @@ static bool make_plan(cudnnHandle_t handle, cudnnBackendDescriptor_t config,
     return true;
 }
 
-/* Asks the heuristics in one mode and makes plans of their answers, in order. */
-static int plans_by_mode(cudnnHandle_t handle, const struct conv_plan_request *request,
-                         const descriptor &graph, cudnnBackendHeurMode_t mode, int most,
-                         struct conv_plan *plans)
+/* Asks the heuristics in one mode and makes a plan of the first answer that serves. */
+static bool plan_by_mode(cudnnHandle_t handle, const struct conv_plan_request *request,
+                         const descriptor &graph, cudnnBackendHeurMode_t mode, struct conv_plan *plan)
 {
     descriptor heuristics(CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR);
     cudnnBackendDescriptor_t configs[MOST_CONFIGS] = {};
     int64_t found = 0;
-    int count = 0, made = 0;
+    int made = 0;
+    bool planned = false;
 
     if (!heuristics.set(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &graph.d) ||
         !heuristics.set(CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, 1, &mode) || !heuristics.finalize())
-        return 0;
+        return false;
     while (made < MOST_CONFIGS && cudnnBackendCreateDescriptor(CUDNN_BACKEND_ENGINECFG_DESCRIPTOR,
                                                                &configs[made]) == CUDNN_STATUS_SUCCESS)
         made++;
     if (cudnnBackendGetAttribute(heuristics.d, CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR,
                                  made, &found, configs) != CUDNN_STATUS_SUCCESS)
         found = 0;
-    for (int i = 0; i < made && i < found && count < most; i++)
-        count += make_plan(handle, configs[i], request, &plans[count]);
+    for (int i = 0; i < made && i < found && !planned; i++)
+        planned = make_plan(handle, configs[i], request, plan);
     for (int i = 0; i < made; i++)
         cudnnBackendDestroyDescriptor(configs[i]);
-    return count;
+    return planned;
 }
 
-int conv_plan_find(cudnnHandle_t handle, const struct conv_plan_request *request, int most,
-                   struct conv_plan *plans)
+bool conv_plan_find(cudnnHandle_t handle, const struct conv_plan_request *request, struct conv_plan *plan)
 {
     const struct ops_conv *s = &request->shape;
     const struct operation_names *names = &names_of[request->direction];
@@ -172,7 +168,6 @@ int conv_plan_find(cudnnHandle_t handle, const struct conv_plan_request *request
     enum ops_type types[3] = {s->type, s->type, s->type};
     int oh = (s->h + 2 * s->pad - s->r) / s->stride + 1, ow = (s->w + 2 * s->pad - s->s) / s->stride + 1;
     float alpha = 1.0f, beta = request->accumulate ? 1.0f : 0.0f;
-    int count;
 
     types[request->direction == CONV_FORWARD ? 2
           : request->direction == CONV_DATA  ? 0
@@ -189,11 +184,9 @@ int conv_plan_find(cudnnHandle_t handle, const struct conv_plan_request *request
         !graph.set(CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, 1, &handle) ||
         !graph.set(CUDNN_ATTR_OPERATIONGRAPH_OPS, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &operation.d) ||
         !graph.finalize())
-        return 0;
-    count = plans_by_mode(handle, request, graph, CUDNN_HEUR_MODE_A, most, plans);
-    if (count == 0)
-        count = plans_by_mode(handle, request, graph, CUDNN_HEUR_MODE_FALLBACK, 1, plans);
-    return count;
+        return false;
+    return plan_by_mode(handle, request, graph, CUDNN_HEUR_MODE_A, plan) ||
+           plan_by_mode(handle, request, graph, CUDNN_HEUR_MODE_FALLBACK, plan);
 }
 
 cudnnStatus_t conv_plan_run(cudnnHandle_t handle, const struct conv_plan *plan, const void *x, const void *w,

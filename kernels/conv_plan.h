@@ -23,13 +23,11 @@ struct conv_plan_request {
 struct conv_plan {
     cudnnBackendDescriptor_t plan;
     size_t workspace_bytes;
-    int64_t engine; /* cuDNN's number, for reports */
 };
 
-/* Up to most plans, the heuristics' favourite first: only ones that repeat to the bit, keep sums in float
- * and, without tf32, compute in float. Returns how many. They are to be destroyed. */
-int conv_plan_find(cudnnHandle_t handle, const struct conv_plan_request *request, int most,
-                   struct conv_plan *plans);
+/* The first plan of the heuristics' that fits the workspace, repeats to the bit, keeps sums in float and,
+ * without tf32, computes in float. False if there is none. It is to be destroyed. */
+bool conv_plan_find(cudnnHandle_t handle, const struct conv_plan_request *request, struct conv_plan *plan);
 
 /* Queues the plan on the handle's stream. x, w, y are the tensors of the shape, whichever is the result. */
 cudnnStatus_t conv_plan_run(cudnnHandle_t handle, const struct conv_plan *plan, const void *x, const void *w,

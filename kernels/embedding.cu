@@ -8,7 +8,7 @@
  * thread per column goes through all rows. The CPU reference is embedding.c. */
 #include "types.cuh"
 
-template <class T> static __global__ void forward_kernel(struct op_embedding_forward args, bool packed)
+template <class T, bool PACKED> static __global__ void forward_kernel(struct op_embedding_forward args)
 {
     size_t cols = args.cols;
 
@@ -19,14 +19,14 @@ template <class T> static __global__ void forward_kernel(struct op_embedding_for
         for (size_t col = threadIdx.x * CUDA_GROUP; col < cols; col += blockDim.x * CUDA_GROUP) {
             float v[CUDA_GROUP], p[CUDA_GROUP];
 
-            read_group(v, token, col, cols, packed);
+            read_row<PACKED>(v, token, col, cols);
             if (args.positions_table) {
-                read_group(p, position, col, cols, packed);
+                read_row<PACKED>(p, position, col, cols);
 #pragma unroll
                 for (int i = 0; i < CUDA_GROUP; i++)
                     v[i] += p[i];
             }
-            write_group((T *)args.out + row * cols, v, col, cols, packed);
+            write_row<PACKED>((T *)args.out + row * cols, v, col, cols);
         }
     }
 }
@@ -36,17 +36,18 @@ int cuda_embedding_forward(struct cuda_ops *, ops_stream stream, const struct op
     const int down = 4, most = 65535;
     int blocks = (args->rows + down - 1) / down;
     dim3 grid(blocks < most ? blocks : most), block(CUDA_WARP * 2, down);
-    bool packed = cuda_aligned(args->cols * ops_type_bytes(args->type), args->tokens_table,
-                               args->positions_table, args->out);
+    bool packed = cuda_packed(args->cols, args->tokens_table, args->positions_table, args->out);
 
     if (args->rows == 0 || args->cols == 0)
         return OPS_OK;
-    CUDA_BY_TYPE(args->type, T, forward_kernel<T><<<grid, block, 0, stream>>>(*args, packed));
+    CUDA_BY_TYPE(args->type, T, {
+        CUDA_BY_PACKED(packed, P, { forward_kernel<T, P><<<grid, block, 0, stream>>>(*args); });
+    });
     return cudaGetLastError();
 }
 
 /* dpositions_table: a thread sums the rows of one position, one after the other. */
-template <class T> static __global__ void positions_kernel(struct op_embedding_backward args, bool packed)
+template <class T, bool PACKED> static __global__ void positions_kernel(struct op_embedding_backward args)
 {
     size_t cols = args.cols;
     int position = blockIdx.x;
@@ -55,14 +56,14 @@ template <class T> static __global__ void positions_kernel(struct op_embedding_b
         float sum[CUDA_GROUP] = {}, v[CUDA_GROUP];
 
         if (args.accumulate)
-            read_group(sum, args.dpositions_table + position * cols, col, cols, packed);
+            read_row<PACKED>(sum, args.dpositions_table + position * cols, col, cols);
         for (int row = position; row < args.rows; row += args.length) {
-            read_group(v, (const T *)args.dout + row * cols, col, cols, packed);
+            read_row<PACKED>(v, (const T *)args.dout + row * cols, col, cols);
 #pragma unroll
             for (int i = 0; i < CUDA_GROUP; i++)
                 sum[i] += v[i];
         }
-        write_group(args.dpositions_table + position * cols, sum, col, cols, packed);
+        write_row<PACKED>(args.dpositions_table + position * cols, sum, col, cols);
     }
 }
 
@@ -111,9 +112,8 @@ static const int SEGMENT = 32;
 
 /* Where the first and the last token of a segment also occur outside of it, their sums go to
  * parts[segment][0] (it began before) and parts[segment][1] (it begins here and goes on). */
-template <class T>
-static __global__ void segments_kernel(struct op_embedding_backward args, const int32_t *order, float *parts,
-                                       bool packed)
+template <class T, bool PACKED>
+static __global__ void segments_kernel(struct op_embedding_backward args, const int32_t *order, float *parts)
 {
     __shared__ int rows[SEGMENT], tokens[SEGMENT + 2];
     size_t cols = args.cols;
@@ -135,7 +135,7 @@ static __global__ void segments_kernel(struct op_embedding_backward args, const 
     bool began_before = tokens[0] == tokens[1];
 
     for (int i = 0; i < count; i++) {
-        read_group(v, (const T *)args.dout + rows[i] * cols, col, cols, packed);
+        read_row<PACKED>(v, (const T *)args.dout + rows[i] * cols, col, cols);
 #pragma unroll
         for (int j = 0; j < CUDA_GROUP; j++)
             sum[j] += v[j];
@@ -146,15 +146,15 @@ static __global__ void segments_kernel(struct op_embedding_backward args, const 
         if (began_before || goes_on) {
             float *part = parts + ((size_t)blockIdx.x * 2 + (began_before ? 0 : 1)) * cols;
 
-            write_group(part, sum, col, cols, packed);
+            write_row<PACKED>(part, sum, col, cols);
         } else {
             float *to = args.dtokens_table + tokens[i + 1] * cols;
 
-            read_group(v, to, col, cols, packed);
+            read_row<PACKED>(v, to, col, cols);
 #pragma unroll
             for (int j = 0; j < CUDA_GROUP; j++)
                 v[j] += sum[j];
-            write_group(to, v, col, cols, packed);
+            write_row<PACKED>(to, v, col, cols);
         }
         began_before = false;
 #pragma unroll
@@ -164,8 +164,9 @@ static __global__ void segments_kernel(struct op_embedding_backward args, const 
 }
 
 /* Adds up the parts of the token that begins in this segment and goes on, if there is one. */
+template <bool PACKED>
 static __global__ void join_kernel(struct op_embedding_backward args, const int32_t *order,
-                                   const float *parts, bool packed)
+                                   const float *parts)
 {
     size_t cols = args.cols;
     size_t col = ((size_t)blockIdx.y * blockDim.x + threadIdx.x) * CUDA_GROUP;
@@ -184,22 +185,22 @@ static __global__ void join_kernel(struct op_embedding_backward args, const int3
                  */
     float *to = args.dtokens_table + token * cols;
 
-    read_group(sum, parts + ((size_t)blockIdx.x * 2 + 1) * cols, col, cols, packed);
+    read_row<PACKED>(sum, parts + ((size_t)blockIdx.x * 2 + 1) * cols, col, cols);
     for (int s = blockIdx.x + 1; s < segments && args.tokens[order[s * SEGMENT]] == token; s++) {
-        read_group(v, parts + (size_t)s * 2 * cols, col, cols, packed);
+        read_row<PACKED>(v, parts + (size_t)s * 2 * cols, col, cols);
 #pragma unroll
         for (int i = 0; i < CUDA_GROUP; i++)
             sum[i] += v[i];
     }
-    read_group(v, to, col, cols, packed);
+    read_row<PACKED>(v, to, col, cols);
 #pragma unroll
     for (int i = 0; i < CUDA_GROUP; i++)
         v[i] += sum[i];
-    write_group(to, v, col, cols, packed);
+    write_row<PACKED>(to, v, col, cols);
 }
 
-template <class T>
-static void tokens_backward(ops_stream stream, const struct op_embedding_backward *args, bool packed)
+template <class T, bool PACKED>
+static void tokens_backward(ops_stream stream, const struct op_embedding_backward *args)
 {
     size_t segments = ((size_t)args->rows + SEGMENT - 1) / SEGMENT;
     size_t parts_bytes = segments * 2 * args->cols * sizeof(float);
@@ -216,15 +217,14 @@ static void tokens_backward(ops_stream stream, const struct op_embedding_backwar
     }
     order_kernel<<<(args->rows + CUDA_WARP - 1) / CUDA_WARP, dim3(CUDA_WARP, RANK_WARPS), 0, stream>>>(
         args->tokens, args->rows, order);
-    segments_kernel<T><<<grid, threads, 0, stream>>>(*args, order, parts, packed);
-    join_kernel<<<grid, threads, 0, stream>>>(*args, order, parts, packed);
+    segments_kernel<T, PACKED><<<grid, threads, 0, stream>>>(*args, order, parts);
+    join_kernel<PACKED><<<grid, threads, 0, stream>>>(*args, order, parts);
 }
 
 int cuda_embedding_backward(struct cuda_ops *, ops_stream stream, const struct op_embedding_backward *args)
 {
     size_t table_bytes = (size_t)args->vocabulary * args->cols * sizeof(float);
-    bool packed = cuda_aligned(args->cols * ops_type_bytes(args->type), args->dout, args->dtokens_table,
-                               args->dpositions_table);
+    bool packed = cuda_packed(args->cols, args->dout, args->dtokens_table, args->dpositions_table);
     int status = OPS_OK;
 
     if (!args->accumulate)
@@ -235,9 +235,11 @@ int cuda_embedding_backward(struct cuda_ops *, ops_stream stream, const struct o
     if (status || args->rows == 0 || args->cols == 0)
         return status;
     CUDA_BY_TYPE(args->type, T, {
-        tokens_backward<T>(stream, args, packed);
-        if (args->dpositions_table && args->length > 0)
-            positions_kernel<T><<<args->length, 2 * CUDA_WARP, 0, stream>>>(*args, packed);
+        CUDA_BY_PACKED(packed, P, {
+            tokens_backward<T, P>(stream, args);
+            if (args->dpositions_table && args->length > 0)
+                positions_kernel<T, P><<<args->length, 2 * CUDA_WARP, 0, stream>>>(*args);
+        });
     });
     return cudaGetLastError();
 }

@@ -2,6 +2,8 @@
  * fill.c. */
 #include "types.cuh"
 
+#include <math.h>
+
 template <class T> static __global__ void fill_kernel(T *out, size_t count, float value, bool packed)
 {
     size_t step = (size_t)gridDim.x * blockDim.x * CUDA_GROUP;
@@ -19,6 +21,8 @@ int cuda_fill(struct cuda_ops *, ops_stream stream, const struct op_fill *args)
 
     if (args->count == 0)
         return OPS_OK;
+    if (args->value == 0.0f && !signbit(args->value))
+        return cudaMemsetAsync(args->out, 0, args->count * ops_type_bytes(args->type), stream);
     CUDA_BY_TYPE(args->type, T,
                  fill_kernel<<<grid, CUDA_BLOCK, 0, stream>>>((T *)args->out, args->count, args->value,
                                                               cuda_aligned(0, args->out)));

@@ -18,16 +18,15 @@ static int out_size(int size, int window, int stride, int pad)
 }
 
 /* One chunk of channels of one result. The first of several largest wins, and what is not a number wins over
- * all. */
+ * all. Places are kept as floats until the end, so that the loop is of one width and vectorizes. */
 static void max_chunk(const struct op_maxpool_forward *a, size_t image, int top, int left, int channel,
                       size_t at, int count)
 {
-    float best[TYPES_CHUNK], scratch[TYPES_CHUNK];
-    uint8_t *where = a->where + at;
+    float best[TYPES_CHUNK], place[TYPES_CHUNK], scratch[TYPES_CHUNK];
 
     for (int j = 0; j < count; j++) {
         best[j] = -INFINITY;
-        where[j] = UINT8_MAX;
+        place[j] = UINT8_MAX;
     }
     for (int i = 0; i < a->size * a->size; i++) {
         int y = top + i / a->size, x = left + i % a->size;
@@ -37,12 +36,14 @@ static void max_chunk(const struct op_maxpool_forward *a, size_t image, int top,
             continue;
         pixel = types_read(a->x, a->type, ((image * a->h + y) * a->w + x) * a->c + channel, count, scratch);
         for (int j = 0; j < count; j++) {
-            if (where[j] == UINT8_MAX || pixel[j] > best[j] || pixel[j] != pixel[j]) {
-                best[j] = pixel[j];
-                where[j] = (uint8_t)i;
-            }
+            int wins = (pixel[j] > best[j]) | (pixel[j] != pixel[j]) | (place[j] == UINT8_MAX);
+
+            best[j] = wins ? pixel[j] : best[j];
+            place[j] = wins ? (float)i : place[j];
         }
     }
+    for (int j = 0; j < count; j++)
+        a->where[at + j] = (uint8_t)place[j];
     types_write(a->y, a->type, at, count, best);
 }
 

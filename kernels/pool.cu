@@ -48,16 +48,20 @@ static __host__ __device__ __forceinline__ int out_size(int size, int window, in
     return (size + 2 * pad - window) / stride + 1;
 }
 
-template <class T, int V> static __global__ void max_kernel(struct op_maxpool_forward a, int oh, int ow)
+/* The kernels of maxpool: a thread for V channels of a pixel of one row; a block has neighbours of a row, and
+ * blockIdx.y is the row of all images, so that an index takes one short division. */
+template <class T, int V>
+static __global__ void __launch_bounds__(CUDA_BLOCK) max_kernel(struct op_maxpool_forward a, int oh, int ow)
 {
-    size_t groups = a.c / V, count = (size_t)a.n * oh * ow * groups;
-    size_t step = (size_t)gridDim.x * blockDim.x;
+    int groups = a.c / V, t = blockIdx.x * blockDim.x + threadIdx.x;
+    int column = t / groups, c = (t - column * groups) * V, left = column * a.stride - a.pad;
 
-    for (size_t t = (size_t)blockIdx.x * blockDim.x + threadIdx.x; t < count; t += step) {
-        int c = (int)(t % groups) * V;
-        size_t pixel = t / groups;
-        int top = (int)(pixel / ow % oh) * a.stride - a.pad, left = (int)(pixel % ow) * a.stride - a.pad;
-        const T *image = (const T *)a.x + pixel / ow / oh * a.h * a.w * a.c + c;
+    if (column >= ow)
+        return;
+    for (int row = blockIdx.y; row < a.n * oh; row += gridDim.y) {
+        int image = row / oh, top = (row - image * oh) * a.stride - a.pad;
+        const T *x = (const T *)a.x + (size_t)image * a.h * a.w * a.c + c;
+        size_t at = ((size_t)row * ow + column) * a.c + c;
         float best[V];
         places<V> where;
 
@@ -66,45 +70,46 @@ template <class T, int V> static __global__ void max_kernel(struct op_maxpool_fo
             best[i] = -INFINITY;
             where.v[i] = UINT8_MAX;
         }
-        for (int place = 0; place < a.size * a.size; place++) {
-            int y = top + place / a.size, x = left + place % a.size;
-
-            if (y < 0 || y >= a.h || x < 0 || x >= a.w)
-                continue;
-            channels<T, V> p = load<T, V>(image + ((size_t)y * a.w + x) * a.c);
+        for (int y = max(top, 0); y < min(top + a.size, a.h); y++) {
+            for (int w = max(left, 0); w < min(left + a.size, a.w); w++) {
+                channels<T, V> p = load<T, V>(x + ((size_t)y * a.w + w) * a.c);
+                int place = (y - top) * a.size + w - left;
 
 #pragma unroll
-            for (int i = 0; i < V; i++) {
-                if (where.v[i] == UINT8_MAX || p.v[i] > best[i] || p.v[i] != p.v[i]) {
-                    best[i] = p.v[i];
-                    where.v[i] = (uint8_t)place;
+                for (int i = 0; i < V; i++) {
+                    if (where.v[i] == UINT8_MAX || p.v[i] > best[i] || p.v[i] != p.v[i]) {
+                        best[i] = p.v[i];
+                        where.v[i] = (uint8_t)place;
+                    }
                 }
             }
         }
-        store<T, V>((T *)a.y + pixel * a.c + c, best);
-        *(places<V> *)(a.where + pixel * a.c + c) = where;
+        store<T, V>((T *)a.y + at, best);
+        *(places<V> *)(a.where + at) = where;
     }
 }
 
-template <class T, int V> static __global__ void max_back_kernel(struct op_maxpool_backward a, int oh, int ow)
+template <class T, int V>
+static __global__ void __launch_bounds__(CUDA_BLOCK)
+    max_back_kernel(struct op_maxpool_backward a, int oh, int ow)
 {
-    size_t groups = a.c / V, count = (size_t)a.n * a.h * a.w * groups;
-    size_t step = (size_t)gridDim.x * blockDim.x;
+    int groups = a.c / V, t = blockIdx.x * blockDim.x + threadIdx.x;
+    int x = t / groups, c = (t - x * groups) * V;
+    int first_x = max(x + a.pad - a.size + a.stride, 0) / a.stride,
+        last_x = min((x + a.pad) / a.stride, ow - 1);
 
-    for (size_t t = (size_t)blockIdx.x * blockDim.x + threadIdx.x; t < count; t += step) {
-        int c = (int)(t % groups) * V;
-        size_t pixel = t / groups;
-        int y = (int)(pixel / a.w % a.h), x = (int)(pixel % a.w);
-        size_t image = pixel / a.w / a.h;
+    if (x >= a.w)
+        return;
+    for (int row = blockIdx.y; row < a.n * a.h; row += gridDim.y) {
+        int image = row / a.h, y = row - image * a.h;
         int first_y = max(y + a.pad - a.size + a.stride, 0) / a.stride;
-        int first_x = max(x + a.pad - a.size + a.stride, 0) / a.stride;
-        int last_y = min((y + a.pad) / a.stride, oh - 1), last_x = min((x + a.pad) / a.stride, ow - 1);
+        int last_y = min((y + a.pad) / a.stride, oh - 1);
         float sum[V] = {};
 
         for (int wy = first_y; wy <= last_y; wy++) {
             for (int wx = first_x; wx <= last_x; wx++) {
                 int place = (y - wy * a.stride + a.pad) * a.size + x - wx * a.stride + a.pad;
-                size_t at = ((image * oh + wy) * ow + wx) * a.c + c;
+                size_t at = (((size_t)image * oh + wy) * ow + wx) * a.c + c;
                 places<V> where = *(const places<V> *)(a.where + at);
                 channels<T, V> dy = load<T, V>((const T *)a.dy + at);
 
@@ -113,8 +118,16 @@ template <class T, int V> static __global__ void max_back_kernel(struct op_maxpo
                     sum[i] += where.v[i] == place ? dy.v[i] : 0.0f;
             }
         }
-        store<T, V>((T *)a.dx + pixel * a.c + c, sum);
+        store<T, V>((T *)a.dx + ((size_t)row * a.w + x) * a.c + c, sum);
     }
+}
+
+/* Blocks for rows of so many threads each. */
+static dim3 row_grid(int threads, size_t rows)
+{
+    const size_t most = 65535;
+
+    return dim3((threads + CUDA_BLOCK - 1) / CUDA_BLOCK, (unsigned)(rows < most ? rows : most));
 }
 
 /* A block of wide x tall threads for V * wide channels of one image: the thread rows take every tall-th
@@ -176,19 +189,21 @@ int cuda_maxpool_forward(struct cuda_ops *ops, ops_stream stream, const struct o
 {
     int oh = out_size(args->h, args->size, args->stride, args->pad);
     int ow = out_size(args->w, args->size, args->stride, args->pad);
-    size_t count = (size_t)args->n * oh * ow * args->c;
+    size_t rows = (size_t)args->n * oh;
     bool packs = cuda_aligned(args->c * ops_type_bytes(args->type), args->x, args->y, args->where);
 
     (void)ops;
-    if (count == 0)
+    if (rows == 0 || args->c == 0)
         return OPS_OK;
     if (packs)
-        CUDA_BY_TYPE(args->type, T,
-                     (max_kernel<T, pack<T>::size>
-                      <<<cuda_grid(count / pack<T>::size), CUDA_BLOCK, 0, stream>>>(*args, oh, ow)));
+        CUDA_BY_TYPE(
+            args->type, T,
+            (max_kernel<T, pack<T>::size>
+             <<<row_grid(ow * args->c / pack<T>::size, rows), CUDA_BLOCK, 0, stream>>>(*args, oh, ow)));
     else
-        CUDA_BY_TYPE(args->type, T,
-                     (max_kernel<T, 1><<<cuda_grid(count), CUDA_BLOCK, 0, stream>>>(*args, oh, ow)));
+        CUDA_BY_TYPE(
+            args->type, T,
+            (max_kernel<T, 1><<<row_grid(ow * args->c, rows), CUDA_BLOCK, 0, stream>>>(*args, oh, ow)));
     return cudaGetLastError();
 }
 
@@ -196,19 +211,21 @@ int cuda_maxpool_backward(struct cuda_ops *ops, ops_stream stream, const struct 
 {
     int oh = out_size(args->h, args->size, args->stride, args->pad);
     int ow = out_size(args->w, args->size, args->stride, args->pad);
-    size_t count = (size_t)args->n * args->h * args->w * args->c;
+    size_t rows = (size_t)args->n * args->h;
     bool packs = cuda_aligned(args->c * ops_type_bytes(args->type), args->dx, args->dy, args->where);
 
     (void)ops;
-    if (count == 0)
+    if (rows == 0 || args->c == 0)
         return OPS_OK;
     if (packs)
-        CUDA_BY_TYPE(args->type, T,
-                     (max_back_kernel<T, pack<T>::size>
-                      <<<cuda_grid(count / pack<T>::size), CUDA_BLOCK, 0, stream>>>(*args, oh, ow)));
+        CUDA_BY_TYPE(
+            args->type, T,
+            (max_back_kernel<T, pack<T>::size>
+             <<<row_grid(args->w * args->c / pack<T>::size, rows), CUDA_BLOCK, 0, stream>>>(*args, oh, ow)));
     else
         CUDA_BY_TYPE(args->type, T,
-                     (max_back_kernel<T, 1><<<cuda_grid(count), CUDA_BLOCK, 0, stream>>>(*args, oh, ow)));
+                     (max_back_kernel<T, 1>
+                      <<<row_grid(args->w * args->c, rows), CUDA_BLOCK, 0, stream>>>(*args, oh, ow)));
     return cudaGetLastError();
 }
 

@@ -29,19 +29,20 @@ static __device__ __forceinline__ void add_values(struct softmax_part *p, const 
     p->max = max;
 }
 
-template <class T>
+template <class T, bool PACKED>
 static __device__ __forceinline__ struct softmax_part row_part(const T *row, int cols, int thread,
-                                                               int threads, bool packed)
+                                                               int threads)
 {
     struct softmax_part p = {-INFINITY, 0.0f};
 
+#pragma unroll 4
     for (int c = thread * CUDA_GROUP; c < cols; c += threads * CUDA_GROUP) {
         float v[CUDA_GROUP];
 
-        read_group(v, row, c, cols, packed);
+        read_row<PACKED>(v, row, c, cols);
 #pragma unroll
         for (int i = 0; i < CUDA_GROUP; i++)
-            v[i] = c + i < cols ? v[i] : -INFINITY;
+            v[i] = PACKED || c + i < cols ? v[i] : -INFINITY;
         add_values(&p, v);
     }
     return p;
@@ -58,11 +59,11 @@ static __device__ __forceinline__ void put_row(const struct op_softmax_xent_forw
     args.losses[row] = label < 0 ? 0.0f : lse - to_float(logits[label]);
 }
 
-template <class T>
-static __global__ void forward_long_kernel(struct op_softmax_xent_forward args, bool packed)
+template <class T, bool PACKED>
+static __global__ void forward_long_kernel(struct op_softmax_xent_forward args)
 {
     const T *logits = (const T *)args.logits + (size_t)blockIdx.x * args.cols;
-    struct softmax_part p = row_part(logits, args.cols, threadIdx.x, blockDim.x, packed);
+    struct softmax_part p = row_part<T, PACKED>(logits, args.cols, threadIdx.x, blockDim.x);
     float max = block_max(p.max);
     float sum = block_sum(p.max == -INFINITY ? 0.0f : p.sum * __expf(p.max - max));
 
@@ -70,8 +71,8 @@ static __global__ void forward_long_kernel(struct op_softmax_xent_forward args, 
         put_row(args, logits, blockIdx.x, max, sum);
 }
 
-template <class T>
-static __global__ void forward_short_kernel(struct op_softmax_xent_forward args, bool packed)
+template <class T, bool PACKED>
+static __global__ void forward_short_kernel(struct op_softmax_xent_forward args)
 {
     int row = blockIdx.x * (blockDim.x / CUDA_WARP) + threadIdx.x / CUDA_WARP;
     int lane = threadIdx.x % CUDA_WARP;
@@ -79,7 +80,7 @@ static __global__ void forward_short_kernel(struct op_softmax_xent_forward args,
     if (row >= args.rows)
         return;
     const T *logits = (const T *)args.logits + (size_t)row * args.cols;
-    struct softmax_part p = row_part(logits, args.cols, lane, CUDA_WARP, packed);
+    struct softmax_part p = row_part<T, PACKED>(logits, args.cols, lane, CUDA_WARP);
     float max = warp_max(p.max);
     float sum = warp_sum(p.max == -INFINITY ? 0.0f : p.sum * __expf(p.max - max));
 
@@ -91,24 +92,28 @@ int cuda_softmax_xent_forward(struct cuda_ops *, ops_stream stream,
                               const struct op_softmax_xent_forward *args)
 {
     const int rows_of_block = CUDA_BLOCK / CUDA_WARP;
-    bool packed = cuda_aligned(args->cols * ops_type_bytes(args->type), args->logits);
+    unsigned grid = (args->rows + rows_of_block - 1) / rows_of_block;
+    bool packed = cuda_packed(args->cols, args->logits);
 
     if (args->rows == 0 || args->cols == 0)
         return OPS_OK;
-    if (args->cols >= LONG_ROW) {
-        CUDA_BY_TYPE(args->type, T,
-                     forward_long_kernel<T><<<args->rows, ROW_BLOCK, 0, stream>>>(*args, packed));
-    } else {
-        unsigned grid = (args->rows + rows_of_block - 1) / rows_of_block;
-
-        CUDA_BY_TYPE(args->type, T, forward_short_kernel<T><<<grid, CUDA_BLOCK, 0, stream>>>(*args, packed));
-    }
+    CUDA_BY_TYPE(args->type, T, {
+        CUDA_BY_PACKED(packed, P, {
+            if (args->cols >= LONG_ROW)
+                forward_long_kernel<T, P><<<args->rows, ROW_BLOCK, 0, stream>>>(*args);
+            else
+                forward_short_kernel<T, P><<<grid, CUDA_BLOCK, 0, stream>>>(*args);
+        });
+    });
     return cudaGetLastError();
 }
 
+/* Groups that a thread reads before it writes the first. */
+static const int BATCH = 4;
+
 /* threads of one row: a block, or a warp of it where rows are short. */
-template <class T>
-static __global__ void backward_kernel(struct op_softmax_xent_backward args, int threads, bool packed)
+template <class T, bool PACKED>
+static __global__ void backward_kernel(struct op_softmax_xent_backward args, int threads)
 {
     int row = blockIdx.x * (blockDim.x / threads) + threadIdx.x / threads;
 
@@ -120,21 +125,34 @@ static __global__ void backward_kernel(struct op_softmax_xent_backward args, int
     float lse = args.lse[row];
     float scale = label < 0 ? 0.0f : args.scale * (args.scale_by ? *args.scale_by : 1.0f);
 
-    for (int c = threadIdx.x % threads * CUDA_GROUP; c < args.cols; c += threads * CUDA_GROUP) {
-        float v[CUDA_GROUP];
+    for (int c0 = threadIdx.x % threads * CUDA_GROUP; c0 < args.cols; c0 += BATCH * threads * CUDA_GROUP) {
+        float v[BATCH][CUDA_GROUP];
 
-        read_group(v, logits, c, args.cols, packed);
 #pragma unroll
-        for (int i = 0; i < CUDA_GROUP; i++)
-            v[i] = label < 0 ? 0.0f : scale * (__expf(v[i] - lse) - (c + i == label ? 1.0f : 0.0f));
-        write_group(dlogits, v, c, args.cols, packed);
+        for (int b = 0; b < BATCH; b++) {
+            int c = c0 + b * threads * CUDA_GROUP;
+
+            if (c < args.cols)
+                read_row<PACKED>(v[b], logits, c, args.cols);
+        }
+#pragma unroll
+        for (int b = 0; b < BATCH; b++) {
+            int c = c0 + b * threads * CUDA_GROUP;
+
+            if (c >= args.cols)
+                break;
+#pragma unroll
+            for (int i = 0; i < CUDA_GROUP; i++)
+                v[b][i] = label < 0 ? 0.0f : scale * (__expf(v[b][i] - lse) - (c + i == label ? 1.0f : 0.0f));
+            write_row<PACKED>(dlogits, v[b], c, args.cols);
+        }
     }
 }
 
 int cuda_softmax_xent_backward(struct cuda_ops *, ops_stream stream,
                                const struct op_softmax_xent_backward *args)
 {
-    bool packed = cuda_aligned(args->cols * ops_type_bytes(args->type), args->logits, args->dlogits);
+    bool packed = cuda_packed(args->cols, args->logits, args->dlogits);
     bool whole = args->cols >= LONG_ROW;
     int threads = whole ? ROW_BLOCK : (int)CUDA_WARP;
     int block = whole ? ROW_BLOCK : (int)CUDA_BLOCK;
@@ -142,6 +160,8 @@ int cuda_softmax_xent_backward(struct cuda_ops *, ops_stream stream,
 
     if (args->rows == 0 || args->cols == 0)
         return OPS_OK;
-    CUDA_BY_TYPE(args->type, T, backward_kernel<T><<<grid, block, 0, stream>>>(*args, threads, packed));
+    CUDA_BY_TYPE(args->type, T, {
+        CUDA_BY_PACKED(packed, P, { backward_kernel<T, P><<<grid, block, 0, stream>>>(*args, threads); });
+    });
     return cudaGetLastError();
 }

@@ -143,6 +143,61 @@ static __device__ __forceinline__ void write_group(T *to, const float (&v)[CUDA_
     }
 }
 
+/* The same for rows, where it is known when compiling whether packs can be used (cuda_packed): then there is
+ * no branch, and the loads of several groups can be under way together. */
+template <bool PACKED, class T>
+static __device__ __forceinline__ void read_row(float (&v)[CUDA_GROUP], const T *row, size_t at, size_t cols)
+{
+    if (PACKED) {
+#pragma unroll
+        for (int j = 0; j < CUDA_GROUP; j += pack<T>::size) {
+            pack<T> p = load_pack(row + at + j);
+
+#pragma unroll
+            for (int i = 0; i < pack<T>::size; i++)
+                v[j + i] = to_float(p.v[i]);
+        }
+    } else {
+        read_group(v, row, at, cols, false);
+    }
+}
+
+template <bool PACKED, class T>
+static __device__ __forceinline__ void write_row(T *row, const float (&v)[CUDA_GROUP], size_t at, size_t cols)
+{
+    if (PACKED) {
+#pragma unroll
+        for (int j = 0; j < CUDA_GROUP; j += pack<T>::size) {
+            pack<T> p;
+
+#pragma unroll
+            for (int i = 0; i < pack<T>::size; i++)
+                p.v[i] = from_float<T>(v[j + i]);
+            store_pack(row + at + j, p);
+        }
+    } else {
+        write_group(row, v, at, cols, false);
+    }
+}
+
+/* Whether rows of cols elements at these addresses (NULL counts) can be accessed in whole groups. */
+template <class... P> static inline bool cuda_packed(int cols, P... pointers)
+{
+    return cols % CUDA_GROUP == 0 && cuda_aligned(0, pointers...);
+}
+
+/* CUDA_BY_PACKED(packed, P, statement): runs the statement with P a constant. */
+#define CUDA_BY_PACKED(packed, P, ...)                                                                       \
+    do {                                                                                                     \
+        if (packed) {                                                                                        \
+            constexpr bool P = true;                                                                         \
+            __VA_ARGS__;                                                                                     \
+        } else {                                                                                             \
+            constexpr bool P = false;                                                                        \
+            __VA_ARGS__;                                                                                     \
+        }                                                                                                    \
+    } while (0)
+
 /* Groups for count elements. */
 static inline size_t cuda_groups(size_t count)
 {

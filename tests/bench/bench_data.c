@@ -29,7 +29,6 @@ struct settings {
 };
 
 struct subject {
-    const char *name;
     struct data_config data;
     size_t cache;
 };
@@ -90,7 +89,8 @@ static int measure(const struct settings *settings, const struct subject *subjec
                  run(pipeline, settings->seconds, &rate);
 
     if (!failed)
-        printf("source=%s prepare=%s workers=%d samples_per_s=%.0f\n", subject->name,
+        printf("source=%s%s%s prepare=%s workers=%d samples_per_s=%.0f\n", dataset_format_name(dataset),
+               subject->data.kind == DATA_TOKENS ? "_tokens" : "", subject->cache ? "+cache" : "",
                prepare == PREPARE_GPU ? "gpu" : "cpu", workers, rate);
     fflush(stdout);
     pipeline_close(pipeline);
@@ -159,11 +159,11 @@ int main(int argc, char **argv)
     if (!settings.data && bench_jpeg_make_folder(folder, sizeof(folder), CLASSES, FILES, PHOTO_H, PHOTO_W))
         folder[0] = 0;
     struct subject subjects[] = {
-        {"folder", {.path = settings.data ? settings.data : folder, .image = settings.image}, 0},
-        {"folder+cache", {.path = settings.data ? settings.data : folder, .image = settings.image}, 1 << 30},
-        {"synthetic", {.kind = DATA_IMAGES, .image = settings.image}, 0},
-        {"synthetic+cache", {.kind = DATA_IMAGES, .image = settings.image, .samples = 1024}, 1 << 30},
-        {"tokens", {.kind = DATA_TOKENS, .length = 1024}, 0},
+        {{.path = settings.data ? settings.data : folder, .image = settings.image}, 0},
+        {{.path = settings.data ? settings.data : folder, .image = settings.image}, 1 << 30},
+        {{.kind = DATA_IMAGES, .image = settings.image}, 0},
+        {{.kind = DATA_IMAGES, .image = settings.image, .samples = 1024}, 1 << 30},
+        {{.kind = DATA_TOKENS, .length = 1024}, 0},
     };
     size_t skip = settings.data || folder[0] ? 0 : 2;
 

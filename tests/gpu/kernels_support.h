@@ -56,6 +56,11 @@ double kernels_limit(enum ops_type type);
 void kernels_expect_close(const struct buffer *buffer, enum ops_type type, size_t count, double limit,
                           const char *what);
 
+/* The same, where each row of `row` elements has a size of its own: the larger of its root mean square and
+ * that of all. */
+void kernels_expect_rows_close(const struct buffer *buffer, enum ops_type type, size_t count, size_t row,
+                               double limit, const char *what);
+
 /* Every byte equal. */
 void kernels_expect_same(const struct buffer *buffer, const char *what);
 

@@ -122,7 +122,7 @@ static void test_every_truncation_is_refused(void)
         /* Without its end mark alone (2 bytes) a JPEG is whole but for that, and libjpeg takes it. */
         for (size_t length = 0; length + 2 < bytes; length += length < 700 ? 1 : 7) {
             message[0] = 0;
-            TEST_ASSERT_EQUAL_INT(-1, decode(file, length, H, W, &image));
+            TEST_ASSERT_EQUAL_INT(IMAGE_CORRUPT, decode(file, length, H, W, &image));
             TEST_ASSERT_NOT_EQUAL_CHAR(0, message[0]);
         }
         free(file);
@@ -189,7 +189,7 @@ static void test_a_png_of_huge_dimensions_is_refused_by_its_header(void)
         put_be32(file + 16, sizes[i][0]);
         put_be32(file + 20, sizes[i][1]);
         put_be32(file + 29, crc_of(file + 12, 17));
-        TEST_ASSERT_EQUAL_INT(-1, decode(file, bytes, H, W, &image));
+        TEST_ASSERT_EQUAL_INT(IMAGE_CORRUPT, decode(file, bytes, H, W, &image));
     }
     free(file);
 }
@@ -204,7 +204,7 @@ static void test_a_png_chunk_longer_than_the_file_takes_no_memory(void)
 
     memmove(file + 33, "\x60\0\0\0zTXt", 8); /* behind IHDR: 1.6 GB of text */
     getrusage(RUSAGE_SELF, &before);
-    TEST_ASSERT_EQUAL_INT(-1, decode(file, bytes, H, W, &image));
+    TEST_ASSERT_EQUAL_INT(IMAGE_CORRUPT, decode(file, bytes, H, W, &image));
     getrusage(RUSAGE_SELF, &after);
     TEST_ASSERT_LESS_THAN_INT(100000, after.ru_maxrss - before.ru_maxrss); /* KiB */
     free(file);
@@ -228,11 +228,11 @@ static void test_a_jpeg_of_huge_dimensions_is_refused_or_runs_into_its_end(void)
 
         TEST_ASSERT_NOT_NULL(frame);
         memcpy(frame + 5, "\x80\0\x80\0", 4);
-        TEST_ASSERT_EQUAL_INT(-1, decode(file, bytes, H, W, &image));
+        TEST_ASSERT_EQUAL_INT(IMAGE_CORRUPT, decode(file, bytes, H, W, &image));
         TEST_ASSERT_NOT_NULL(strstr(message, "32768x32768"));
         memcpy(frame + 5, "\x1f\xff\x1f\xff",
                4); /* 8191 x 8191: allowed, but progressive is too much to hold */
-        TEST_ASSERT_EQUAL_INT(-1, decode(file, bytes, H, W, &image));
+        TEST_ASSERT_EQUAL_INT(IMAGE_CORRUPT, decode(file, bytes, H, W, &image));
         if (progressive)
             TEST_ASSERT_NOT_NULL(strstr(message, "too large"));
         free(file);
@@ -243,9 +243,9 @@ static void test_other_files_are_named_as_such(void)
 {
     struct image image;
 
-    TEST_ASSERT_EQUAL_INT(-1, decode((const uint8_t *)"", 0, H, W, &image));
+    TEST_ASSERT_EQUAL_INT(IMAGE_CORRUPT, decode((const uint8_t *)"", 0, H, W, &image));
     TEST_ASSERT_NOT_NULL(strstr(message, "empty"));
-    TEST_ASSERT_EQUAL_INT(-1, decode((const uint8_t *)"GIF89a..", 8, H, W, &image));
+    TEST_ASSERT_EQUAL_INT(IMAGE_CORRUPT, decode((const uint8_t *)"GIF89a..", 8, H, W, &image));
     TEST_ASSERT_NOT_NULL(strstr(message, "neither"));
 }
 

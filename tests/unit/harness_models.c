@@ -9,7 +9,7 @@
 #include "net.h"
 #include "unity.h"
 
-enum { SAMPLES = 3, LENGTH = 8, PROBES = 6, INPUT_ROOM = 1 << 14 };
+enum { SAMPLES = 3, LENGTH = 8, PROBES = 3, INPUT_ROOM = 1 << 14 };
 
 static struct device device;
 static struct budget budget;

@@ -81,8 +81,8 @@ static void test_out_of_memory_says_what_was_asked_and_free(void)
                                         "--alloc=static"};
 
     for (size_t i = 0; i < sizeof(modes) / sizeof(modes[0]); i++) {
-        /* The weights alone are 784 x 65536 floats, 196 MiB, and their velocities as much. */
-        TRAIN("1x256M", "--steps=1", "--batch=1", "--hidden=65536", modes[i]);
+        /* The weights alone are 784 x 4096 floats, 12 MiB, and their velocities as much. */
+        TRAIN("1x24M", "--steps=1", "--batch=1", "--hidden=4096", modes[i]);
         TEST_ASSERT_EQUAL_INT_MESSAGE(TRAIN_NO_MEMORY, train_said.status, train_said.err);
         TEST_ASSERT_EQUAL_STRING("", train_said.out);
         TEST_ASSERT_NOT_NULL_MESSAGE(strstr(train_said.err, "out of memory: asked for "), train_said.err);
@@ -135,7 +135,7 @@ static void test_idx_files_are_learned(void)
     train_write_file(folder, "train-images-idx3-ubyte", images, sizeof(images));
     train_write_file(folder, "train-labels-idx1-ubyte", labels, sizeof(labels));
     snprintf(option, sizeof(option), "--data=%s", folder);
-    TRAIN("1x256M", option, "--steps=200", "--batch=8", "--hidden=16", "--rate=0.1", "--quiet");
+    TRAIN("1x256M", option, "--steps=120", "--batch=8", "--hidden=16", "--rate=0.1", "--quiet");
     TEST_ASSERT_EQUAL_INT_MESSAGE(0, train_said.status, train_said.err);
     TEST_ASSERT_TRUE_MESSAGE(atof(train_field("loss_last")) < 0.2, train_said.out);
     train_write_file(folder, "train-images-idx3-ubyte", images, sizeof(images) - 1);
