@@ -103,13 +103,14 @@ static enum status report_bad(struct mapper *mapper, uint64_t index, const char 
     uint8_t bit = (uint8_t)(1u << index % BITS);
     bool first = !(atomic_fetch_or_explicit(&mapper->bad[index / BITS], bit, memory_order_relaxed) & bit);
 
-    if (first)
-        atomic_fetch_add_explicit(&mapper->corrupt, 1, memory_order_relaxed);
-    if (mapper->dataset->corrupt == CORRUPT_REFUSE)
+    bool refuse = mapper->dataset->corrupt == CORRUPT_REFUSE;
+
+    if (!first)
+        return refuse ? STATUS_FAILED : STATUS_OK;
+    atomic_fetch_add_explicit(&mapper->corrupt, 1, memory_order_relaxed);
+    if (refuse)
         return status_fail(STATUS_FAILED, "%s (--corrupt=skip goes on without it)", message);
-    if (first)
-        return status_fail(STATUS_OK, "%s; skipped", message);
-    return STATUS_OK;
+    return status_fail(STATUS_OK, "%s; skipped", message);
 }
 
 /* Sample `index` from the cache or the source. */
@@ -155,7 +156,10 @@ static enum status fetch_good(struct mapper *mapper, struct mapper_scratch *scra
     char message[SOURCE_MESSAGE_BYTES];
 
     for (int i = 0; i < SUBSTITUTES; i++) {
-        if (!is_bad(mapper, index)) {
+        if (is_bad(mapper, index)) {
+            if (mapper->dataset->corrupt == CORRUPT_REFUSE)
+                return STATUS_FAILED; /* it has been named */
+        } else {
             enum source_result result = fetch(mapper, scratch, index, rng, sample, message);
             enum status status;
 
