@@ -27,7 +27,7 @@ static bool is_picture(const struct mapper *mapper)
 enum status mapper_open(struct mapper *mapper, struct dataset *dataset, const struct pipeline_config *config)
 {
     uint64_t count = dataset->spec.count[config->split];
-    enum status status;
+    enum status status = STATUS_OK;
 
     memset(mapper, 0, sizeof(*mapper));
     if (count == 0)
@@ -39,7 +39,8 @@ enum status mapper_open(struct mapper *mapper, struct dataset *dataset, const st
     mapper->augment = config->augment;
     mapper->shuffle = config->shuffle;
     mapper->count = count;
-    status = source_alloc((void **)&mapper->bad, count / BITS + 1, "the list of corrupt samples");
+    if (!dataset->never_corrupt)
+        status = source_alloc((void **)&mapper->bad, count / BITS + 1, "the list of corrupt samples");
     if (!status && config->cache && dataset->worth_caching)
         status = cache_open(&mapper->cache, config->cache, count);
     return status;
@@ -94,7 +95,8 @@ size_t mapper_layout(const struct mapper *mapper, size_t count, uint8_t *block, 
 
 static bool is_bad(struct mapper *mapper, uint64_t index)
 {
-    return atomic_load_explicit(&mapper->bad[index / BITS], memory_order_relaxed) & 1u << index % BITS;
+    return mapper->bad &&
+           atomic_load_explicit(&mapper->bad[index / BITS], memory_order_relaxed) & 1u << index % BITS;
 }
 
 /* Names the sample, the first time only. */
