@@ -125,6 +125,7 @@ static __global__ void __launch_bounds__(THREADS, BLOCKS_EACH)
     int col = (blockIdx.x * blockDim.x + threadIdx.x) * V;
     float first[V] = {}, second[V] = {};
 
+    let_next_start();
     if (col < s.cols)
         sum_backward<T, V>(a, s, col, blockIdx.y, first, second);
     add_over_rows<V>(first, second);
@@ -144,6 +145,8 @@ static __global__ void __launch_bounds__(THREADS)
     int c = blockIdx.x * TOTAL_WIDE + threadIdx.x;
     float first, second;
 
+    let_next_start();
+    wait_for_previous();
     total_of(partial, stripes, a.cols, c, &first, &second);
     if (c < a.cols && threadIdx.y == 0) {
         totals[c] = first;
@@ -158,6 +161,7 @@ static __global__ void __launch_bounds__(THREADS, BLOCKS_EACH)
 {
     int col = (blockIdx.x * blockDim.x + threadIdx.x) * V;
 
+    wait_for_previous();
     if (col < s.cols)
         apply_backward<T, V>(a, s, col, blockIdx.y, totals + col, totals + s.cols + col);
 }
@@ -192,9 +196,9 @@ static void backward(struct cuda_ops *ops, ops_stream stream, const struct op_ba
         return;
     }
     backward_sums<T, V><<<grid_of(s, V), block, 0, stream>>>(*a, s, partial);
-    backward_total<<<(a->cols + TOTAL_WIDE - 1) / TOTAL_WIDE, total, 0, stream>>>(*a, partial, s.stripes,
-                                                                                  totals);
-    backward_apply<T, V><<<grid_of(s, V), block, 0, stream>>>(*a, s, totals);
+    launch_close(stream, (a->cols + TOTAL_WIDE - 1) / TOTAL_WIDE, total, backward_total, *a, partial,
+                 s.stripes, totals);
+    launch_close(stream, grid_of(s, V), block, backward_apply<T, V>, *a, s, totals);
 }
 
 int cuda_batchnorm_backward(struct cuda_ops *ops, ops_stream stream, const struct op_batchnorm_backward *args)
