@@ -70,7 +70,7 @@ static __device__ void apply_forward(const struct op_batchnorm_forward &a, const
         float rstd = a.training ? a.rstd[col + i] : rsqrtf(a.running_variance[col + i] + a.epsilon);
 
         scale[i] = a.gamma[col + i] * rstd;
-        shift[i] = a.beta[col + i] - mean * scale[i];
+        shift[i] = fmaf(-mean, scale[i], a.beta[col + i]);
     }
     for (long row0 = (long)stripe * s.tall * UNROLL + threadIdx.y; row0 < s.rows; row0 += step) {
         size_t at = (size_t)row0 * s.cols + col;
@@ -90,7 +90,7 @@ static __device__ void apply_forward(const struct op_batchnorm_forward &a, const
 
 #pragma unroll
             for (int i = 0; i < V; i++) {
-                float v = get<T, V>(x[u], i) * scale[i] + shift[i] +
+                float v = fmaf(get<T, V>(x[u], i), scale[i], shift[i]) +
                           (a.residual ? get<T, V>(residual[u], i) : 0.0f);
 
                 y[i] = a.act == OPS_ACT_RELU && v < 0.0f ? 0.0f : v;
