@@ -239,8 +239,8 @@ void input_tell(struct input *input, struct pipeline_position *position)
         position->samples -= input->set[input->given % INPUT_SETS].whole;
 }
 
-void input_seek(struct input *input, const struct pipeline_position *position)
+enum status input_seek(struct input *input, const struct pipeline_position *position)
 {
     forget_ahead(input);
-    pipeline_seek(feed_pipeline(input->feed), position);
+    return pipeline_seek(feed_pipeline(input->feed), position);
 }

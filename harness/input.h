@@ -64,6 +64,6 @@ void input_drop(struct input *input);
 
 /* The samples that were taken, not those that are only on their way. */
 void input_tell(struct input *input, struct pipeline_position *position);
-void input_seek(struct input *input, const struct pipeline_position *position);
+enum status input_seek(struct input *input, const struct pipeline_position *position);
 
 #endif
