@@ -325,11 +325,12 @@ static enum status read_contents(struct trainer *trainer, struct file *file,
                                "copying a checkpoint");
     if (!status)
         status = device_status(cudaStreamSynchronize(trainer->device->stream), "copying a checkpoint");
+    if (status)
+        return status;
     trainer->step = header->step;
     trainer->micro = header->micro;
-    input_seek(&trainer->input,
-               &(struct pipeline_position){.seed = header->data_seed, .samples = header->data_samples});
-    return status;
+    return input_seek(&trainer->input, &(struct pipeline_position){.seed = header->data_seed,
+                                                                   .samples = header->data_samples});
 }
 
 enum status checkpoint_load(struct trainer *trainer, const char *path)

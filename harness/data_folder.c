@@ -180,6 +180,8 @@ static enum status fill_spec(struct folder *source, const struct data_config *co
     spec->count[DATA_TRAIN] = train->count - source->aside;
     sides.image = config->image ? config->image : DEFAULT_SIDE;
     sides.raw = config->raw ? config->raw : sides.image * 3 / 2;
+    if (!config->raw && sides.raw > DATA_MAX_SIDE)
+        sides.raw = DATA_MAX_SIDE;
     return source_set_picture(spec, &sides, 0, 0, IMAGE_CHANNELS);
 }
 

@@ -120,6 +120,7 @@ enum status data_open_idx(struct dataset **out, const struct data_config *config
         return status;
     source->dataset.read = idx_read;
     source->dataset.close = idx_close;
+    source->dataset.never_corrupt = true;
     /* Digits: a mirrored one is another. */
     source->dataset.augment = (struct source_augment){.shift = 2.0f, .min_area = 1.0f, .mirror = false};
     for (int i = 0; i < DATA_SPLITS && !status; i++) {

@@ -222,6 +222,7 @@ enum status data_open_synth(struct dataset **out, const struct data_config *conf
     source->classes = config->classes ? config->classes : DEFAULT_CLASSES;
     source->dataset.read = synth_read;
     source->dataset.close = synth_close;
+    source->dataset.never_corrupt = true;
     source->dataset.worth_caching = config->kind == DATA_IMAGES || config->kind == DATA_PAIRS;
     source->dataset.augment = (struct source_augment){.shift = 2.0f, .min_area = 1.0f, .mirror = false};
     source->dataset.spec.count[DATA_TRAIN] = config->samples ? config->samples : DEFAULT_SAMPLES;

@@ -143,7 +143,7 @@ enum status feed_copy(struct feed *feed, void *device, const void *host, size_t 
                  "copying a batch to the device");
 }
 
-enum status feed_end(struct feed *feed, struct batch *batch, cudaStream_t compute)
+enum status feed_end(struct feed *feed, struct batch *batch, cudaEvent_t *copied)
 {
     struct flight *flight = &feed->flight[(feed->first + feed->count) % MAX_FLIGHTS];
     enum status status = STATUS_OK;
@@ -156,7 +156,14 @@ enum status feed_end(struct feed *feed, struct batch *batch, cudaStream_t comput
         return status;
     flight->batch = batch;
     feed->count++;
-    return check(cudaStreamWaitEvent(compute, flight->copied, 0), "making a stream wait");
+    *copied = flight->copied;
+    return STATUS_OK;
+}
+
+enum status feed_wait(struct feed *feed, cudaEvent_t copied, cudaStream_t compute)
+{
+    (void)feed;
+    return check(cudaStreamWaitEvent(compute, copied, 0), "making a stream wait");
 }
 
 struct pipeline *feed_pipeline(struct feed *feed)

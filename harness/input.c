@@ -33,17 +33,33 @@ static void drop_set(struct input *input, struct input_set *set)
         mem_drop(i < RAW_TENSORS ? input->raw_mem : input->model->mem, all[i]);
 }
 
+/* What is on its way must have arrived before its memory is used for anything else. */
+static enum status await(struct input *input, const struct input_set *set)
+{
+    if (!set->count)
+        return STATUS_OK;
+    return feed_wait(input->feed, set->copied, input->model->device->stream);
+}
+
+static void forget_ahead(struct input *input)
+{
+    if (input->ahead)
+        await(input, &input->set[input->given % INPUT_SETS]);
+    input->ahead = false;
+}
+
 void input_drop(struct input *input)
 {
+    forget_ahead(input);
     for (int i = 0; i < INPUT_SETS; i++)
         drop_set(input, &input->set[i]);
-    input->ahead = false;
 }
 
 void input_close(struct input *input)
 {
     if (input->feed)
-        feed_close(input->feed);
+        feed_close(input->feed); /* waits for the copies */
+    input->ahead = false;
     if (input->model)
         input_drop(input);
     supply_close(&input->own);
@@ -129,11 +145,12 @@ enum status input_prefetch(struct input *input, const struct input_part *part)
     set->length = part->length && part->length < input->spec->length ? part->length : input->spec->length;
     status = copy_batch(input, set, batch);
     if (status) {
+        if (!feed_end(input->feed, batch, &set->copied))
+            await(input, set);
         set->count = 0;
-        feed_end(input->feed, batch, input->model->device->stream);
         return status;
     }
-    return feed_end(input->feed, batch, input->model->device->stream);
+    return feed_end(input->feed, batch, &set->copied);
 }
 
 enum status input_take(struct input *input, struct input_set **set)
@@ -145,7 +162,7 @@ enum status input_take(struct input *input, struct input_set **set)
     input->given++;
     input->ahead = false;
     *set = next->count ? next : NULL;
-    return STATUS_OK;
+    return await(input, next);
 }
 
 /* One picture: bytes are cut and normalized, floats are cast unless the model reads floats. */
@@ -222,8 +239,8 @@ void input_tell(struct input *input, struct pipeline_position *position)
         position->samples -= input->set[input->given % INPUT_SETS].whole;
 }
 
-void input_seek(struct input *input, const struct pipeline_position *position)
+enum status input_seek(struct input *input, const struct pipeline_position *position)
 {
-    input->ahead = false;
-    pipeline_seek(feed_pipeline(input->feed), position);
+    forget_ahead(input);
+    return pipeline_seek(feed_pipeline(input->feed), position);
 }

@@ -19,6 +19,7 @@ struct input_set {
     size_t count;            /* samples; 0 at the end of a pass */
     size_t whole;            /* samples of the batch that it is a part of, in all shards */
     int length;              /* tokens of a sample */
+    cudaEvent_t copied;      /* of the feed: it is there */
 };
 
 struct input {
@@ -48,7 +49,8 @@ void input_close(struct input *input);
 /* Starts copying the next batch, if that was not done yet. */
 enum status input_prefetch(struct input *input, const struct input_part *part);
 
-/* The set whose copy was started longest ago; *set is NULL at the end of a pass. */
+/* The set whose copy was started longest ago, for which the model's stream now waits; *set is NULL at the end
+ * of a pass. */
 enum status input_take(struct input *input, struct input_set **set);
 
 /* Queues the preparation of a set and points the model and the targets at it. */
@@ -62,6 +64,6 @@ void input_drop(struct input *input);
 
 /* The samples that were taken, not those that are only on their way. */
 void input_tell(struct input *input, struct pipeline_position *position);
-void input_seek(struct input *input, const struct pipeline_position *position);
+enum status input_seek(struct input *input, const struct pipeline_position *position);
 
 #endif

@@ -166,13 +166,15 @@ static enum status norm_backward(struct model *model, struct layer *layer)
     if (!status && layer->in[RESIDUAL] != NO_VALUE)
         status = model_grad_begin(model, layer->in[RESIDUAL], false, &residual);
     if (!status)
-        status =
-            MODEL_OP(model, batchnorm_backward, .dy = dy, .x = model->values[layer->in[X]].data.data,
-                     .y = y->data.data, .dx = in_place ? y->grad->data : dx.data, .dresidual = residual.data,
-                     .gamma = model->params[layer->param[GAMMA]].weight.data, .mean = layer->saved[MEAN].data,
-                     .rstd = layer->saved[RSTD].data, .dgamma = dgamma, .dbeta = dbeta, .type = model->type,
-                     .act = layer->act, .rows = model_rows(model, y), .cols = y->c, .accumulate = accumulate,
-                     .workspace = model->workspace.data, .workspace_bytes = model->workspace.bytes);
+        status = MODEL_OP(
+            model, batchnorm_backward, .dy = dy, .x = model->values[layer->in[X]].data.data,
+            .y = y->data.data, .dx = in_place ? y->grad->data : dx.data, .dresidual = residual.data,
+            .gamma = model->params[layer->param[GAMMA]].weight.data,
+            .beta = layer->in[RESIDUAL] == NO_VALUE ? model->params[layer->param[BETA]].weight.data : NULL,
+            .mean = layer->saved[MEAN].data, .rstd = layer->saved[RSTD].data, .dgamma = dgamma,
+            .dbeta = dbeta, .type = model->type, .act = layer->act, .rows = model_rows(model, y),
+            .cols = y->c, .accumulate = accumulate, .workspace = model->workspace.data,
+            .workspace_bytes = model->workspace.bytes);
     if (!status && !in_place)
         status = model_grad_end(model, &dx);
     return status || layer->in[RESIDUAL] == NO_VALUE ? status : model_grad_end(model, &residual);

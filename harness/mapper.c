@@ -27,7 +27,7 @@ static bool is_picture(const struct mapper *mapper)
 enum status mapper_open(struct mapper *mapper, struct dataset *dataset, const struct pipeline_config *config)
 {
     uint64_t count = dataset->spec.count[config->split];
-    enum status status;
+    enum status status = STATUS_OK;
 
     memset(mapper, 0, sizeof(*mapper));
     if (count == 0)
@@ -39,7 +39,8 @@ enum status mapper_open(struct mapper *mapper, struct dataset *dataset, const st
     mapper->augment = config->augment;
     mapper->shuffle = config->shuffle;
     mapper->count = count;
-    status = source_alloc((void **)&mapper->bad, count / BITS + 1, "the list of corrupt samples");
+    if (!dataset->never_corrupt)
+        status = source_alloc((void **)&mapper->bad, count / BITS + 1, "the list of corrupt samples");
     if (!status && config->cache && dataset->worth_caching)
         status = cache_open(&mapper->cache, config->cache, count);
     return status;
@@ -94,7 +95,8 @@ size_t mapper_layout(const struct mapper *mapper, size_t count, uint8_t *block, 
 
 static bool is_bad(struct mapper *mapper, uint64_t index)
 {
-    return atomic_load_explicit(&mapper->bad[index / BITS], memory_order_relaxed) & 1u << index % BITS;
+    return mapper->bad &&
+           atomic_load_explicit(&mapper->bad[index / BITS], memory_order_relaxed) & 1u << index % BITS;
 }
 
 /* Names the sample, the first time only. */
@@ -103,13 +105,14 @@ static enum status report_bad(struct mapper *mapper, uint64_t index, const char 
     uint8_t bit = (uint8_t)(1u << index % BITS);
     bool first = !(atomic_fetch_or_explicit(&mapper->bad[index / BITS], bit, memory_order_relaxed) & bit);
 
-    if (first)
-        atomic_fetch_add_explicit(&mapper->corrupt, 1, memory_order_relaxed);
-    if (mapper->dataset->corrupt == CORRUPT_REFUSE)
+    bool refuse = mapper->dataset->corrupt == CORRUPT_REFUSE;
+
+    if (!first)
+        return refuse ? STATUS_FAILED : STATUS_OK;
+    atomic_fetch_add_explicit(&mapper->corrupt, 1, memory_order_relaxed);
+    if (refuse)
         return status_fail(STATUS_FAILED, "%s (--corrupt=skip goes on without it)", message);
-    if (first)
-        return status_fail(STATUS_OK, "%s; skipped", message);
-    return STATUS_OK;
+    return status_fail(STATUS_OK, "%s; skipped", message);
 }
 
 /* Sample `index` from the cache or the source. */
@@ -155,7 +158,10 @@ static enum status fetch_good(struct mapper *mapper, struct mapper_scratch *scra
     char message[SOURCE_MESSAGE_BYTES];
 
     for (int i = 0; i < SUBSTITUTES; i++) {
-        if (!is_bad(mapper, index)) {
+        if (is_bad(mapper, index)) {
+            if (mapper->dataset->corrupt == CORRUPT_REFUSE)
+                return STATUS_FAILED; /* it has been named */
+        } else {
             enum source_result result = fetch(mapper, scratch, index, rng, sample, message);
             enum status status;
 

@@ -18,7 +18,7 @@ struct mapper {
     uint64_t shuffle;
     uint64_t count; /* samples of an epoch */
     struct cache *cache;
-    _Atomic uint8_t *bad; /* one bit per sample that cannot be read */
+    _Atomic uint8_t *bad; /* one bit per sample that cannot be read; NULL: all can */
     _Atomic uint64_t corrupt;
     _Atomic uint64_t made;
 };

@@ -135,8 +135,9 @@ static struct slot *next_slot(struct pipeline *pipeline, bool *all_out)
 
     for (int i = 0; i < pipeline->slot_count; i++) {
         struct slot *slot = &pipeline->slot[i];
+        bool over = slot->state == SLOT_READY || (slot->state == SLOT_FILLING && slot->status);
 
-        if (slot->state == SLOT_READY && slot->batch.number == pipeline->taken)
+        if (over && slot->batch.number == pipeline->taken)
             return slot;
         held += slot->state == SLOT_TAKEN;
     }
@@ -227,6 +228,7 @@ enum status pipeline_seek(struct pipeline *pipeline, const struct pipeline_posit
     pipeline->base = position->samples;
     pipeline->begun = 0;
     pipeline->taken = 0;
+    pipeline->failed = false;
     pipeline->pause = false;
     pthread_cond_broadcast(&pipeline->work);
     pthread_mutex_unlock(&pipeline->lock);

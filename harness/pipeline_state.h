@@ -44,6 +44,7 @@ struct pipeline {
     struct slot *filling;
     int busy; /* workers that make samples right now */
     bool stop, pause;
+    bool failed; /* nothing more is handed out until the next seek */
     double wait_seconds;
 };
 

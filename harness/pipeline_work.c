@@ -25,7 +25,7 @@ static struct slot *slot_to_fill(struct pipeline *pipeline)
     uint64_t first;
     size_t count;
 
-    if (pipeline->pause)
+    if (pipeline->pause || pipeline->failed)
         return NULL;
     if (pipeline->filling)
         return pipeline->filling;
@@ -83,12 +83,14 @@ static void work_on(struct pipeline *pipeline, struct mapper_scratch *scratch, s
     status = make_samples(pipeline, scratch, slot, seed, from, to);
     pthread_mutex_lock(&pipeline->lock);
     pipeline->busy--;
-    if (status && !slot->status)
-        slot->status = status;
+    if (status) {
+        slot->status = slot->status ? slot->status : status;
+        pipeline->failed = true;
+    }
     slot->pending -= to - from;
     if (slot->pending == 0)
         slot->state = SLOT_READY;
-    if (slot->pending == 0 || pipeline->busy == 0)
+    if (slot->pending == 0 || pipeline->busy == 0 || status)
         pthread_cond_broadcast(&pipeline->ready);
 }
 

@@ -24,8 +24,8 @@ static const char *const arenas[PLACES][16] = {
 static const char *const spike[PLACES][16] = {
     {"--model=cnn", "--width=8", "--image=32", "--raw=256", "--batch=64", "--augment=cpu", "--val-batch=128",
      "--val-batches=1"},
-    {"--model=resnet50", "--precision=bf16", "--raw=512", "--batch=32", "--augment=cpu", "--val-batch=512",
-     "--val-batches=1", "--samples=4096", "--workers=12"},
+    {"--model=resnet50", "--precision=bf16", "--raw=2048", "--batch=64", "--augment=cpu", "--val-batch=64",
+     "--val-batches=1", "--samples=1024", "--workers=14"},
     {"--model=cnn", "--width=2", "--image=16", "--raw=64", "--batch=8", "--augment=cpu", "--val-batch=64",
      "--val-batches=1"},
 };

@@ -43,6 +43,7 @@ struct dataset {
     enum data_corrupt corrupt;
     struct source_augment augment;
     bool worth_caching; /* reading costs more than a copy */
+    bool never_corrupt; /* read cannot fail */
     /* Sample `index` of the split. `rng` is of this sample at this point of the run (random windows of text).
      * If it cannot, message says which file and what is wrong. */
     enum source_result (*read)(struct dataset *dataset, enum data_split split, uint64_t index,

@@ -70,7 +70,7 @@ static __device__ void apply_forward(const struct op_batchnorm_forward &a, const
         float rstd = a.training ? a.rstd[col + i] : rsqrtf(a.running_variance[col + i] + a.epsilon);
 
         scale[i] = a.gamma[col + i] * rstd;
-        shift[i] = a.beta[col + i] - mean * scale[i];
+        shift[i] = fmaf(-mean, scale[i], a.beta[col + i]);
     }
     for (long row0 = (long)stripe * s.tall * UNROLL + threadIdx.y; row0 < s.rows; row0 += step) {
         size_t at = (size_t)row0 * s.cols + col;
@@ -90,7 +90,7 @@ static __device__ void apply_forward(const struct op_batchnorm_forward &a, const
 
 #pragma unroll
             for (int i = 0; i < V; i++) {
-                float v = get<T, V>(x[u], i) * scale[i] + shift[i] +
+                float v = fmaf(get<T, V>(x[u], i), scale[i], shift[i]) +
                           (a.residual ? get<T, V>(residual[u], i) : 0.0f);
 
                 y[i] = a.act == OPS_ACT_RELU && v < 0.0f ? 0.0f : v;
@@ -120,6 +120,7 @@ static __global__ void __launch_bounds__(THREADS, BLOCKS_EACH)
     int col = (blockIdx.x * blockDim.x + threadIdx.x) * V;
     float first[V] = {}, second[V] = {};
 
+    let_next_start();
     if (col < s.cols) {
         float shift[V];
 
@@ -143,6 +144,8 @@ static __global__ void __launch_bounds__(THREADS)
     int c = blockIdx.x * TOTAL_WIDE + threadIdx.x;
     float first, second;
 
+    let_next_start();
+    wait_for_previous();
     total_of(partial, stripes, a.cols, c, &first, &second);
     if (c < a.cols && threadIdx.y == 0)
         finish_forward(a, c, to_float(((const T *)a.x)[c]), first, second);
@@ -154,6 +157,7 @@ static __global__ void __launch_bounds__(THREADS, BLOCKS_EACH)
 {
     int col = (blockIdx.x * blockDim.x + threadIdx.x) * V;
 
+    wait_for_previous();
     if (col < s.cols)
         apply_forward<T, V>(a, s, col, blockIdx.y);
 }
@@ -192,9 +196,9 @@ static void forward(struct cuda_ops *ops, ops_stream stream, const struct op_bat
         forward_small<T, V><<<grid_of(s, V), block, 0, stream>>>(*a, s);
     } else {
         forward_sums<T, V><<<grid_of(s, V), block, 0, stream>>>(*a, s, partial);
-        forward_total<T>
-            <<<(a->cols + TOTAL_WIDE - 1) / TOTAL_WIDE, total, 0, stream>>>(*a, partial, s.stripes);
-        forward_apply<T, V><<<grid_of(s, V), block, 0, stream>>>(*a, s);
+        launch_close(stream, (a->cols + TOTAL_WIDE - 1) / TOTAL_WIDE, total, forward_total<T>, *a, partial,
+                     s.stripes);
+        launch_close(stream, grid_of(s, V), block, forward_apply<T, V>, *a, s);
     }
 }
 

@@ -151,4 +151,39 @@ static inline dim3 grid_of(const struct shape &s, int v)
     return dim3((s.cols + s.wide * v - 1) / (s.wide * v), s.stripes);
 }
 
+/* The kernels of one call follow each other closely: the next one's blocks may take their places while the
+ * last of the one before are still at work, and wait there (Hopper and later; before, the stream's order is
+ * enough). let_next_start is called once a block is in place, wait_for_previous before the first look at what
+ * the kernel before has written. */
+static __device__ __forceinline__ void let_next_start()
+{
+#if __CUDA_ARCH__ >= 900
+    cudaTriggerProgrammaticLaunchCompletion();
+#endif
+}
+
+static __device__ __forceinline__ void wait_for_previous()
+{
+#if __CUDA_ARCH__ >= 900
+    cudaGridDependencySynchronize();
+#endif
+}
+
+/* Launches a kernel that waits for the one before by itself. */
+template <class... P, class... A>
+static inline void launch_close(ops_stream stream, dim3 grid, dim3 block, void (*kernel)(P...), A... args)
+{
+    cudaLaunchConfig_t config = {};
+    cudaLaunchAttribute attribute = {};
+
+    attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    attribute.val.programmaticStreamSerializationAllowed = 1;
+    config.gridDim = grid;
+    config.blockDim = block;
+    config.stream = stream;
+    config.attrs = &attribute;
+    config.numAttrs = 1;
+    cudaLaunchKernelEx(&config, kernel, P(args)...);
+}
+
 #endif

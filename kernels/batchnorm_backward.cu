@@ -7,37 +7,62 @@
 /* Rows that a thread has asked for at a time; each is three loads. */
 enum { UNROLL = 2 };
 
+/* How a kernel learns what relu let through: there is none or g is known, y says it, or x does by the forward
+ * pass's own expression. */
+enum mask { MASK_NONE, MASK_Y, MASK_X };
+
 /* What one row of one thread is made of. */
 template <class T, int V> struct row_of {
     raw<T, V> dy, y, x;
 };
 
-template <class T, int V>
+template <class T, int V, int MASK>
 static __device__ __forceinline__ void load_row(const struct op_batchnorm_backward &a, const void *dy,
-                                                bool masked, size_t at, row_of<T, V> *r)
+                                                size_t at, row_of<T, V> *r)
 {
     r->dy = load<T, V>(dy, at);
     r->x = load<T, V>(a.x, at);
-    if (masked)
+    if (MASK == MASK_Y)
         r->y = load<T, V>(a.y, at);
 }
 
+/* The forward pass's factor and summand of each channel. */
+template <int V, int MASK> struct forward_of {
+    float scale[V], shift[V];
+
+    __device__ __forceinline__ forward_of(const struct op_batchnorm_backward &a, int col)
+    {
+#pragma unroll
+        for (int i = 0; i < V && MASK == MASK_X; i++) {
+            scale[i] = a.gamma[col + i] * a.rstd[col + i];
+            shift[i] = fmaf(-a.mean[col + i], scale[i], a.beta[col + i]);
+        }
+    }
+};
+
 /* dy * act' of one element. */
-template <class T, int V>
-static __device__ __forceinline__ float gradient(const row_of<T, V> &r, bool masked, int i)
+template <class T, int V, int MASK>
+static __device__ __forceinline__ float gradient(const row_of<T, V> &r, const forward_of<V, MASK> &forward,
+                                                 int i)
 {
-    return masked && !(get<T, V>(r.y, i) > 0.0f) ? 0.0f : get<T, V>(r.dy, i);
+    float dy = get<T, V>(r.dy, i);
+
+    if (MASK == MASK_Y)
+        return get<T, V>(r.y, i) > 0.0f ? dy : 0.0f;
+    if (MASK == MASK_X)
+        return fmaf(get<T, V>(r.x, i), forward.scale[i], forward.shift[i]) > 0.0f ? dy : 0.0f;
+    return dy;
 }
 
 /* The sums of g and of g * xhat over this thread's rows; dresidual = g. */
-template <class T, int V>
+template <class T, int V, int MASK>
 static __device__ void sum_backward(const struct op_batchnorm_backward &a, const struct shape &s, int col,
                                     int stripe, float *first, float *second)
 {
     long step = (long)s.stripes * s.tall * UNROLL;
     long begin = ((long)stripe * s.tall * UNROLL) + threadIdx.y;
     int hop = s.tall * s.cols;
-    bool masked = a.act == OPS_ACT_RELU;
+    forward_of<V, MASK> forward(a, col);
     float mean[V];
 
 #pragma unroll
@@ -49,7 +74,7 @@ static __device__ void sum_backward(const struct op_batchnorm_backward &a, const
 
 #pragma unroll
         for (int u = 0; u < UNROLL; u++) {
-            load_row<T, V>(a, a.dy, masked, row0 + u * s.tall < s.rows ? at + u * hop : col, &r[u]);
+            load_row<T, V, MASK>(a, a.dy, row0 + u * s.tall < s.rows ? at + u * hop : col, &r[u]);
         }
 #pragma unroll
         for (int u = 0; u < UNROLL; u++) {
@@ -58,7 +83,7 @@ static __device__ void sum_backward(const struct op_batchnorm_backward &a, const
 
 #pragma unroll
             for (int i = 0; i < V; i++) {
-                g[i] = inside ? gradient<T, V>(r[u], masked, i) : 0.0f;
+                g[i] = inside ? gradient<T, V, MASK>(r[u], forward, i) : 0.0f;
                 first[i] += g[i];
                 second[i] += g[i] * (get<T, V>(r[u].x, i) - mean[i]);
             }
@@ -80,14 +105,14 @@ static __device__ void finish_backward(const struct op_batchnorm_backward &a, in
 
 /* dx = g * scale + (x - mean) * slope + shift of this thread's rows. Where there is a dresidual, it holds g.
  */
-template <class T, int V>
+template <class T, int V, int MASK>
 static __device__ void apply_backward(const struct op_batchnorm_backward &a, const struct shape &s, int col,
                                       int stripe, const float *first, const float *second)
 {
     long step = (long)s.stripes * s.tall * UNROLL;
     int hop = s.tall * s.cols;
-    bool masked = a.act == OPS_ACT_RELU && !a.dresidual;
     const void *dy = a.dresidual ? a.dresidual : a.dy;
+    forward_of<V, MASK> forward(a, col);
     float scale[V], slope[V], shift[V];
 
 #pragma unroll
@@ -102,7 +127,7 @@ static __device__ void apply_backward(const struct op_batchnorm_backward &a, con
 
 #pragma unroll
         for (int u = 0; u < UNROLL; u++) {
-            load_row<T, V>(a, dy, masked, row0 + u * s.tall < s.rows ? at + u * hop : at, &r[u]);
+            load_row<T, V, MASK>(a, dy, row0 + u * s.tall < s.rows ? at + u * hop : at, &r[u]);
         }
 #pragma unroll
         for (int u = 0; u < UNROLL; u++) {
@@ -110,23 +135,24 @@ static __device__ void apply_backward(const struct op_batchnorm_backward &a, con
 
 #pragma unroll
             for (int i = 0; i < V; i++)
-                dx[i] =
-                    gradient<T, V>(r[u], masked, i) * scale[i] + get<T, V>(r[u].x, i) * slope[i] + shift[i];
+                dx[i] = gradient<T, V, MASK>(r[u], forward, i) * scale[i] + get<T, V>(r[u].x, i) * slope[i] +
+                        shift[i];
             if (row0 + u * s.tall < s.rows)
                 store<T, V>(a.dx, at + u * hop, dx);
         }
     }
 }
 
-template <class T, int V>
+template <class T, int V, int MASK>
 static __global__ void __launch_bounds__(THREADS, BLOCKS_EACH)
     backward_sums(struct op_batchnorm_backward a, struct shape s, float *partial)
 {
     int col = (blockIdx.x * blockDim.x + threadIdx.x) * V;
     float first[V] = {}, second[V] = {};
 
+    let_next_start();
     if (col < s.cols)
-        sum_backward<T, V>(a, s, col, blockIdx.y, first, second);
+        sum_backward<T, V, MASK>(a, s, col, blockIdx.y, first, second);
     add_over_rows<V>(first, second);
     if (col < s.cols && threadIdx.y == 0) {
 #pragma unroll
@@ -144,6 +170,8 @@ static __global__ void __launch_bounds__(THREADS)
     int c = blockIdx.x * TOTAL_WIDE + threadIdx.x;
     float first, second;
 
+    let_next_start();
+    wait_for_previous();
     total_of(partial, stripes, a.cols, c, &first, &second);
     if (c < a.cols && threadIdx.y == 0) {
         totals[c] = first;
@@ -152,17 +180,18 @@ static __global__ void __launch_bounds__(THREADS)
     }
 }
 
-template <class T, int V>
+template <class T, int V, int MASK>
 static __global__ void __launch_bounds__(THREADS, BLOCKS_EACH)
     backward_apply(struct op_batchnorm_backward a, struct shape s, const float *totals)
 {
     int col = (blockIdx.x * blockDim.x + threadIdx.x) * V;
 
+    wait_for_previous();
     if (col < s.cols)
-        apply_backward<T, V>(a, s, col, blockIdx.y, totals + col, totals + s.cols + col);
+        apply_backward<T, V, MASK>(a, s, col, blockIdx.y, totals + col, totals + s.cols + col);
 }
 
-template <class T, int V>
+template <class T, int V, int MASK>
 static __global__ void __launch_bounds__(THREADS)
     backward_small(struct op_batchnorm_backward a, struct shape s)
 {
@@ -170,45 +199,62 @@ static __global__ void __launch_bounds__(THREADS)
     float first[V] = {}, second[V] = {};
 
     if (col < s.cols)
-        sum_backward<T, V>(a, s, col, 0, first, second);
+        sum_backward<T, V, MASK>(a, s, col, 0, first, second);
     add_over_rows<V>(first, second);
     if (col < s.cols && threadIdx.y == 0) {
         for (int i = 0; i < V; i++)
             finish_backward(a, col + i, first[i], second[i]);
     }
     if (col < s.cols)
-        apply_backward<T, V>(a, s, col, 0, first, second);
+        apply_backward<T, V, MASK>(a, s, col, 0, first, second);
 }
 
-template <class T, int V>
+template <class T, int V, int MASK>
 static void backward(struct cuda_ops *ops, ops_stream stream, const struct op_batchnorm_backward *a)
 {
+    /* Where there is a dresidual, the second pass finds g in it. */
+    constexpr int SECOND = MASK == MASK_X ? MASK_X : MASK_NONE;
     struct shape s = shape_of(ops, a->rows, a->cols, V, a->workspace ? a->workspace_bytes : 0);
     dim3 block(s.wide, s.tall), total(TOTAL_WIDE, TOTAL_TALL);
     float *totals = (float *)a->workspace, *partial = totals + 2 * (size_t)a->cols;
 
     if (s.stripes == 1) {
-        backward_small<T, V><<<grid_of(s, V), block, 0, stream>>>(*a, s);
+        backward_small<T, V, MASK><<<grid_of(s, V), block, 0, stream>>>(*a, s);
         return;
     }
-    backward_sums<T, V><<<grid_of(s, V), block, 0, stream>>>(*a, s, partial);
-    backward_total<<<(a->cols + TOTAL_WIDE - 1) / TOTAL_WIDE, total, 0, stream>>>(*a, partial, s.stripes,
-                                                                                  totals);
-    backward_apply<T, V><<<grid_of(s, V), block, 0, stream>>>(*a, s, totals);
+    backward_sums<T, V, MASK><<<grid_of(s, V), block, 0, stream>>>(*a, s, partial);
+    launch_close(stream, (a->cols + TOTAL_WIDE - 1) / TOTAL_WIDE, total, backward_total, *a, partial,
+                 s.stripes, totals);
+    if (a->dresidual)
+        launch_close(stream, grid_of(s, V), block, backward_apply<T, V, SECOND>, *a, s, totals);
+    else
+        launch_close(stream, grid_of(s, V), block, backward_apply<T, V, MASK>, *a, s, totals);
+}
+
+template <class T, int V>
+static void backward_masked(struct cuda_ops *ops, ops_stream stream, const struct op_batchnorm_backward *a)
+{
+    if (a->act != OPS_ACT_RELU)
+        backward<T, V, MASK_NONE>(ops, stream, a);
+    else if (a->beta)
+        backward<T, V, MASK_X>(ops, stream, a);
+    else
+        backward<T, V, MASK_Y>(ops, stream, a);
 }
 
 int cuda_batchnorm_backward(struct cuda_ops *ops, ops_stream stream, const struct op_batchnorm_backward *args)
 {
-    bool packs = cuda_aligned(args->cols * ops_type_bytes(args->type), args->dy, args->x,
-                              args->act == OPS_ACT_RELU ? args->y : NULL, args->dx, args->dresidual);
+    bool packs =
+        cuda_aligned(args->cols * ops_type_bytes(args->type), args->dy, args->x,
+                     args->act == OPS_ACT_RELU && !args->beta ? args->y : NULL, args->dx, args->dresidual);
 
     if (args->rows <= 0 || args->cols <= 0)
         return OPS_OK;
     if ((uintptr_t)args->workspace % sizeof(float))
         return OPS_INVALID;
     if (packs)
-        CUDA_BY_TYPE(args->type, T, (backward<T, pack<T>::size>(ops, stream, args)));
+        CUDA_BY_TYPE(args->type, T, (backward_masked<T, pack<T>::size>(ops, stream, args)));
     else
-        CUDA_BY_TYPE(args->type, T, (backward<T, 1>(ops, stream, args)));
+        CUDA_BY_TYPE(args->type, T, (backward_masked<T, 1>(ops, stream, args)));
     return cudaGetLastError();
 }

@@ -377,7 +377,9 @@ struct op_batchnorm_forward {
     size_t workspace_bytes;
 };
 
-/* y is the forward result (read for relu only). dresidual (or NULL) receives dy * act'. dx may be dy. */
+/* y is the forward result (read for relu only). dresidual (or NULL) receives dy * act'. dx may be dy. beta
+ * (or NULL) may be given where the forward pass had no residual: whether relu let an element through then
+ * follows from x, and y need not be read. */
 struct op_batchnorm_backward {
     const void *dy;
     const void *x;
@@ -385,6 +387,7 @@ struct op_batchnorm_backward {
     void *dx;
     void *dresidual;
     const float *gamma;
+    const float *beta;
     const float *mean;
     const float *rstd;
     float *dgamma;

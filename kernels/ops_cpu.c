@@ -58,11 +58,8 @@ static int cpu_queue(struct cpu_ops *cpu, ops_stream stream, struct cpu_job *job
                                                                                                              \
     static int cpu_queue_##name(struct ops *ops, ops_stream stream, const struct op_##name *args)            \
     {                                                                                                        \
-        struct cpu_job *job;                                                                                 \
+        struct cpu_job *job = malloc(sizeof(*job));                                                          \
                                                                                                              \
-        if (!cpu_##name)                                                                                     \
-            return OPS_INVALID;                                                                              \
-        job = malloc(sizeof(*job));                                                                          \
         if (!job)                                                                                            \
             return OPS_OUT_OF_MEMORY;                                                                        \
         job->run = cpu_run_##name;                                                                           \

@@ -19,7 +19,7 @@ int ops_cpu_open(ops_cpu_launch_fn launch, ops_cpu_capturing_fn capturing, struc
 
 /* The reference of each operation, run at once in the calling thread (and in those of cpu_threads.h):
  * cpu_gemm, cpu_sgd, ... */
-#define OPS_DECLARE_REFERENCE(name) __attribute__((weak)) void cpu_##name(const struct op_##name *args);
+#define OPS_DECLARE_REFERENCE(name) void cpu_##name(const struct op_##name *args);
 OPS_LIST(OPS_DECLARE_REFERENCE)
 #undef OPS_DECLARE_REFERENCE
 

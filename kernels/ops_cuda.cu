@@ -11,8 +11,6 @@ static const size_t WORKSPACE_BYTES = (size_t)32 << 20;
 #define CUDA_DEFINE_QUEUE(name)                                                                              \
     static int cuda_queue_##name(struct ops *ops, ops_stream stream, const struct op_##name *args)           \
     {                                                                                                        \
-        if (!cuda_##name)                                                                                    \
-            return OPS_INVALID;                                                                              \
         return cuda_##name((struct cuda_ops *)ops, stream, args);                                            \
     }
 OPS_LIST(CUDA_DEFINE_QUEUE)
@@ -62,7 +60,7 @@ extern "C" __attribute__((visibility("default"))) int ops_cuda_open(size_t table
     status = read_device(cuda);
     if (!status)
         status = cuda_gemm_open(cuda, &cuda->gemm);
-    if (!status && cuda_conv_open)
+    if (!status)
         status = cuda_conv_open(cuda, &cuda->conv);
     if (status) {
         cuda_close(&cuda->table);

@@ -22,16 +22,15 @@ struct cuda_ops {
 };
 
 #define OPS_DECLARE_KERNEL(name)                                                                             \
-    __attribute__((weak)) int cuda_##name(struct cuda_ops *ops, ops_stream stream,                           \
-                                          const struct op_##name *args);
+    int cuda_##name(struct cuda_ops *ops, ops_stream stream, const struct op_##name *args);
 OPS_LIST(OPS_DECLARE_KERNEL)
 #undef OPS_DECLARE_KERNEL
 
 /* 0 and the state of a family, or an error number. They allocate host memory only. */
 int cuda_gemm_open(struct cuda_ops *ops, struct cuda_gemm **out);
 void cuda_gemm_close(struct cuda_gemm *gemm);
-__attribute__((weak)) int cuda_conv_open(struct cuda_ops *ops, struct cuda_conv **out);
-__attribute__((weak)) void cuda_conv_close(struct cuda_conv *conv);
+int cuda_conv_open(struct cuda_ops *ops, struct cuda_conv **out);
+void cuda_conv_close(struct cuda_conv *conv);
 
 /* Whether work on this stream is being recorded: nothing may then be tried out or waited for. */
 static inline bool cuda_capturing(ops_stream stream)

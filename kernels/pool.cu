@@ -49,11 +49,12 @@ static __host__ __device__ __forceinline__ int out_size(int size, int window, in
 }
 
 /* The kernels of maxpool: a thread for V channels of a pixel of one row; a block has neighbours of a row, and
- * blockIdx.y is the row of all images, so that an index takes one short division. */
-template <class T, int V>
+ * blockIdx.y is the row of all images, so that an index takes one short division. SIZE is the window's, if it
+ * is known: all its loads are then asked for before the first is used. */
+template <class T, int V, int SIZE>
 static __global__ void __launch_bounds__(CUDA_BLOCK) max_kernel(struct op_maxpool_forward a, int oh, int ow)
 {
-    int groups = a.c / V, t = blockIdx.x * blockDim.x + threadIdx.x;
+    int groups = a.c / V, t = blockIdx.x * blockDim.x + threadIdx.x, size = SIZE ? SIZE : a.size;
     int column = t / groups, c = (t - column * groups) * V, left = column * a.stride - a.pad;
 
     if (column >= ow)
@@ -70,16 +71,33 @@ static __global__ void __launch_bounds__(CUDA_BLOCK) max_kernel(struct op_maxpoo
             best[i] = -INFINITY;
             where.v[i] = UINT8_MAX;
         }
-        for (int y = max(top, 0); y < min(top + a.size, a.h); y++) {
-            for (int w = max(left, 0); w < min(left + a.size, a.w); w++) {
-                channels<T, V> p = load<T, V>(x + ((size_t)y * a.w + w) * a.c);
-                int place = (y - top) * a.size + w - left;
+#pragma unroll(SIZE ? SIZE : 1)
+        for (int r = 0; r < size; r++) {
+            constexpr int LINE = SIZE ? SIZE : 1; /* pixels loaded together */
+
+            for (int s0 = 0; s0 < size; s0 += LINE) {
+                channels<T, V> p[LINE];
 
 #pragma unroll
-                for (int i = 0; i < V; i++) {
-                    if (where.v[i] == UINT8_MAX || p.v[i] > best[i] || p.v[i] != p.v[i]) {
-                        best[i] = p.v[i];
-                        where.v[i] = (uint8_t)place;
+                for (int s = 0; s < LINE; s++) {
+                    /* Outside of the image: the nearest pixel, which is not looked at. */
+                    int y = min(max(top + r, 0), a.h - 1), w = min(max(left + s0 + s, 0), a.w - 1);
+
+                    p[s] = load<T, V>(x + ((size_t)y * a.w + w) * a.c);
+                }
+#pragma unroll
+                for (int s = 0; s < LINE; s++) {
+                    bool inside =
+                        (unsigned)(top + r) < (unsigned)a.h && (unsigned)(left + s0 + s) < (unsigned)a.w;
+
+#pragma unroll
+                    for (int i = 0; i < V; i++) {
+                        float v = p[s].v[i];
+
+                        if (inside && (where.v[i] == UINT8_MAX || v > best[i] || v != v)) {
+                            best[i] = v;
+                            where.v[i] = (uint8_t)(r * size + s0 + s);
+                        }
                     }
                 }
             }
@@ -89,33 +107,35 @@ static __global__ void __launch_bounds__(CUDA_BLOCK) max_kernel(struct op_maxpoo
     }
 }
 
-template <class T, int V>
+/* A pixel is in at most SIDE x SIDE windows (SIDE 0: any number), the last of which begins at or before it.
+ */
+template <class T, int V, int SIDE>
 static __global__ void __launch_bounds__(CUDA_BLOCK)
     max_back_kernel(struct op_maxpool_backward a, int oh, int ow)
 {
     int groups = a.c / V, t = blockIdx.x * blockDim.x + threadIdx.x;
-    int x = t / groups, c = (t - x * groups) * V;
-    int first_x = max(x + a.pad - a.size + a.stride, 0) / a.stride,
-        last_x = min((x + a.pad) / a.stride, ow - 1);
+    int side = SIDE ? SIDE : (a.size + a.stride - 1) / a.stride;
+    int x = t / groups, c = (t - x * groups) * V, last_x = (x + a.pad) / a.stride;
 
     if (x >= a.w)
         return;
     for (int row = blockIdx.y; row < a.n * a.h; row += gridDim.y) {
-        int image = row / a.h, y = row - image * a.h;
-        int first_y = max(y + a.pad - a.size + a.stride, 0) / a.stride;
-        int last_y = min((y + a.pad) / a.stride, oh - 1);
+        int image = row / a.h, y = row - image * a.h, last_y = (y + a.pad) / a.stride;
         float sum[V] = {};
 
-        for (int wy = first_y; wy <= last_y; wy++) {
-            for (int wx = first_x; wx <= last_x; wx++) {
-                int place = (y - wy * a.stride + a.pad) * a.size + x - wx * a.stride + a.pad;
-                size_t at = (((size_t)image * oh + wy) * ow + wx) * a.c + c;
+#pragma unroll(SIDE ? SIDE *SIDE : 1)
+        for (int i = side * side - 1; i >= 0; i--) {
+            int wy = last_y - i / side, wx = last_x - i % side;
+            int down = y + a.pad - wy * a.stride, across = x + a.pad - wx * a.stride;
+            size_t at = (((size_t)image * oh + wy) * ow + wx) * a.c + c;
+
+            if (wy >= 0 && wy < oh && wx >= 0 && wx < ow && down < a.size && across < a.size) {
                 places<V> where = *(const places<V> *)(a.where + at);
                 channels<T, V> dy = load<T, V>((const T *)a.dy + at);
 
 #pragma unroll
-                for (int i = 0; i < V; i++)
-                    sum[i] += where.v[i] == place ? dy.v[i] : 0.0f;
+                for (int j = 0; j < V; j++)
+                    sum[j] += where.v[j] == down * a.size + across ? dy.v[j] : 0.0f;
             }
         }
         store<T, V>((T *)a.dx + ((size_t)row * a.w + x) * a.c + c, sum);
@@ -185,47 +205,59 @@ template <class T, int V> static __global__ void avg_back_kernel(struct op_avgpo
     }
 }
 
+template <class T, int V>
+static void max_forward(ops_stream stream, const struct op_maxpool_forward *a, int oh, int ow)
+{
+    dim3 grid = row_grid(ow * (a->c / V), (size_t)a->n * oh);
+
+    if (a->size == 2)
+        max_kernel<T, V, 2><<<grid, CUDA_BLOCK, 0, stream>>>(*a, oh, ow);
+    else if (a->size == 3)
+        max_kernel<T, V, 3><<<grid, CUDA_BLOCK, 0, stream>>>(*a, oh, ow);
+    else
+        max_kernel<T, V, 0><<<grid, CUDA_BLOCK, 0, stream>>>(*a, oh, ow);
+}
+
 int cuda_maxpool_forward(struct cuda_ops *ops, ops_stream stream, const struct op_maxpool_forward *args)
 {
     int oh = out_size(args->h, args->size, args->stride, args->pad);
     int ow = out_size(args->w, args->size, args->stride, args->pad);
-    size_t rows = (size_t)args->n * oh;
-    bool packs = cuda_aligned(args->c * ops_type_bytes(args->type), args->x, args->y, args->where);
 
     (void)ops;
-    if (rows == 0 || args->c == 0)
+    if (args->n <= 0 || args->c <= 0)
         return OPS_OK;
-    if (packs)
-        CUDA_BY_TYPE(
-            args->type, T,
-            (max_kernel<T, pack<T>::size>
-             <<<row_grid(ow * args->c / pack<T>::size, rows), CUDA_BLOCK, 0, stream>>>(*args, oh, ow)));
+    if (cuda_aligned(args->c * ops_type_bytes(args->type), args->x, args->y, args->where))
+        CUDA_BY_TYPE(args->type, T, (max_forward<T, pack<T>::size>(stream, args, oh, ow)));
     else
-        CUDA_BY_TYPE(
-            args->type, T,
-            (max_kernel<T, 1><<<row_grid(ow * args->c, rows), CUDA_BLOCK, 0, stream>>>(*args, oh, ow)));
+        CUDA_BY_TYPE(args->type, T, (max_forward<T, 1>(stream, args, oh, ow)));
     return cudaGetLastError();
+}
+
+template <class T, int V>
+static void max_backward(ops_stream stream, const struct op_maxpool_backward *a, int oh, int ow)
+{
+    dim3 grid = row_grid(a->w * (a->c / V), (size_t)a->n * a->h);
+
+    if (a->size <= a->stride)
+        max_back_kernel<T, V, 1><<<grid, CUDA_BLOCK, 0, stream>>>(*a, oh, ow);
+    else if (a->size <= 2 * a->stride)
+        max_back_kernel<T, V, 2><<<grid, CUDA_BLOCK, 0, stream>>>(*a, oh, ow);
+    else
+        max_back_kernel<T, V, 0><<<grid, CUDA_BLOCK, 0, stream>>>(*a, oh, ow);
 }
 
 int cuda_maxpool_backward(struct cuda_ops *ops, ops_stream stream, const struct op_maxpool_backward *args)
 {
     int oh = out_size(args->h, args->size, args->stride, args->pad);
     int ow = out_size(args->w, args->size, args->stride, args->pad);
-    size_t rows = (size_t)args->n * args->h;
-    bool packs = cuda_aligned(args->c * ops_type_bytes(args->type), args->dx, args->dy, args->where);
 
     (void)ops;
-    if (rows == 0 || args->c == 0)
+    if (args->n <= 0 || args->c <= 0)
         return OPS_OK;
-    if (packs)
-        CUDA_BY_TYPE(
-            args->type, T,
-            (max_back_kernel<T, pack<T>::size>
-             <<<row_grid(args->w * args->c / pack<T>::size, rows), CUDA_BLOCK, 0, stream>>>(*args, oh, ow)));
+    if (cuda_aligned(args->c * ops_type_bytes(args->type), args->dx, args->dy, args->where))
+        CUDA_BY_TYPE(args->type, T, (max_backward<T, pack<T>::size>(stream, args, oh, ow)));
     else
-        CUDA_BY_TYPE(args->type, T,
-                     (max_back_kernel<T, 1>
-                      <<<row_grid(args->w * args->c, rows), CUDA_BLOCK, 0, stream>>>(*args, oh, ow)));
+        CUDA_BY_TYPE(args->type, T, (max_backward<T, 1>(stream, args, oh, ow)));
     return cudaGetLastError();
 }
 

@@ -56,10 +56,9 @@ static double terms(const struct ops_conv *s, double count)
     return s->tf32 ? 4200.0 * sqrt(count) : 4.0 * count;
 }
 
-/* The gradient of the filters may be rounded to the operands' type before it is added to what is there. */
-static double filter_terms(const struct ops_conv *s, int accumulate)
+/* A gradient may be rounded to the operands' type before it is added to what is there. */
+static double gradient_terms(const struct ops_conv *s, double count, int accumulate)
 {
-    double count = (double)s->n * out_h(s) * out_w(s);
     double rounding_bits = s->type == OPS_F32 ? 0.0 : s->type == OPS_BF16 ? 0x1p15 : 0x1p12;
 
     return terms(s, count) + (accumulate ? rounding_bits * (1.0 + 2.0 * sqrt(count)) : 0.0);
@@ -86,8 +85,9 @@ static void check(const struct ops_conv *s, size_t bytes, int accumulate)
     TEST_ASSERT_EQUAL_INT(0, mirror_cuda->conv_backward_data(mirror_cuda, mirror_stream, &data));
     TEST_ASSERT_EQUAL_INT(0, mirror_cuda->conv_backward_filter(mirror_cuda, mirror_stream, &filter));
     TEST_ASSERT_EQUAL_INT(0, mirror_cuda->conv_forward(mirror_cuda, mirror_stream, &forward));
-    mirror_compare_as("conv_backward_data", &t.dx, terms(s, taps * s->k), rounding(s));
-    mirror_compare_as("conv_backward_filter", &t.dw, filter_terms(s, accumulate), rounding(s));
+    mirror_compare_as("conv_backward_data", &t.dx, gradient_terms(s, taps * s->k, accumulate), rounding(s));
+    mirror_compare_as("conv_backward_filter", &t.dw,
+                      gradient_terms(s, (double)s->n * out_h(s) * out_w(s), accumulate), rounding(s));
     mirror_compare_as("conv_forward", &t.y, terms(s, taps * s->c), rounding(s));
     mirror_release();
 }

@@ -61,6 +61,7 @@ static void compare(enum data_kind kind, enum data_split split, bool augment)
     TEST_ASSERT_EQUAL_INT(STATUS_OK, pipeline_open(&host, dataset, &config));
     for (int i = 0; i < STEPS; i++) {
         struct batch *bytes, *floats;
+        cudaEvent_t copied;
 
         TEST_ASSERT_EQUAL_INT(STATUS_OK, feed_next(feed, &bytes));
         TEST_ASSERT_EQUAL_INT(STATUS_OK, pipeline_next(host, &floats));
@@ -70,7 +71,7 @@ static void compare(enum data_kind kind, enum data_split split, bool augment)
             prepare_on_device(feed, bytes, bytes->target_bytes);
             assert_close(floats->target_floats, bytes->count * SIDE * SIDE * C);
         }
-        TEST_ASSERT_EQUAL_INT(STATUS_OK, feed_end(feed, bytes, kernels_stream));
+        TEST_ASSERT_EQUAL_INT(STATUS_OK, feed_end(feed, bytes, &copied));
         pipeline_release(host, floats);
     }
     pipeline_close(host);

@@ -120,13 +120,26 @@ static void measure_norm(const struct resnet50_norm *r, double *sums)
                                                              columns[1], columns[2], columns[3], columns[4],
                                                              columns[5], type, act, rows, r->c, 1e-5f, 0.1f,
                                                              1, workspace, workspace_bytes});
-    us[1] = measure(run_norm_back,
-                    &(struct op_batchnorm_backward){
-                        residual, x, y, residual, r->residual ? y : NULL, columns[0], columns[4], columns[5],
-                        columns[6], columns[7], type, act, rows, r->c, 0, workspace, workspace_bytes});
+    us[1] = measure(run_norm_back, &(struct op_batchnorm_backward){.dy = residual,
+                                                                   .x = x,
+                                                                   .y = y,
+                                                                   .dx = residual,
+                                                                   .dresidual = r->residual ? y : NULL,
+                                                                   .gamma = columns[0],
+                                                                   .beta = r->residual ? NULL : columns[1],
+                                                                   .mean = columns[4],
+                                                                   .rstd = columns[5],
+                                                                   .dgamma = columns[6],
+                                                                   .dbeta = columns[7],
+                                                                   .type = type,
+                                                                   .act = act,
+                                                                   .rows = rows,
+                                                                   .cols = r->c,
+                                                                   .workspace = workspace,
+                                                                   .workspace_bytes = workspace_bytes});
     printf("norm h=%d c=%d residual=%d relu=%d times=%d us=%.0f,%.0f gbs=%.0f,%.0f\n", r->h, r->c,
            r->residual, r->relu, r->times, us[0], us[1], bytes * (3 + r->residual) / us[0] * 1e-3,
-           bytes * (5 + 2 * r->relu + r->residual) / us[1] * 1e-3);
+           bytes * (r->residual ? 7 : 5) / us[1] * 1e-3);
     for (int i = 0; i < 2; i++)
         sums[i] += us[i] * r->times;
     fflush(stdout);

@@ -79,6 +79,27 @@ static void test_a_failure_comes_out_in_its_place_and_stays(void)
     pipeline_close(pipeline);
 }
 
+static void test_seeking_away_from_a_failure_goes_on(void)
+{
+    struct pipeline_config config = usual(4);
+    struct pipeline_position position = {11, 4 * BATCH};
+    struct pipeline *pipeline;
+    struct batch *batch;
+
+    config.shuffle = 0;
+    fake.slow = 1;
+    fake.bad_to = 1;
+    pipeline = open_or_fail(&config);
+    TEST_ASSERT_EQUAL_INT(STATUS_FAILED, pipeline_next(pipeline, &batch));
+    TEST_ASSERT_EQUAL_INT(STATUS_OK, pipeline_seek(pipeline, &position));
+    for (int i = 4; i < 7; i++) {
+        TEST_ASSERT_EQUAL_INT(STATUS_OK, pipeline_next(pipeline, &batch));
+        TEST_ASSERT_EQUAL_INT(i * BATCH, batch->labels[0]);
+        pipeline_release(pipeline, batch);
+    }
+    pipeline_close(pipeline);
+}
+
 static void test_another_sample_takes_the_place_of_a_corrupt_one_in_training(void)
 {
     static float first[MAX_STREAM * FLOATS], other[MAX_STREAM * FLOATS];
@@ -226,6 +247,7 @@ int main(void)
     RUN_TEST(test_workers_wait_when_all_buffers_are_full);
     RUN_TEST(test_closing_at_any_time_leaves_no_thread);
     RUN_TEST(test_a_failure_comes_out_in_its_place_and_stays);
+    RUN_TEST(test_seeking_away_from_a_failure_goes_on);
     RUN_TEST(test_another_sample_takes_the_place_of_a_corrupt_one_in_training);
     RUN_TEST(test_a_corrupt_sample_counts_for_nothing_in_validation);
     RUN_TEST(test_data_that_is_all_corrupt_ends_the_run);
