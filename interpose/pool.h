@@ -51,6 +51,7 @@ struct pool_entry {
 struct pool_dead {
     uint64_t start, bytes;
     uint64_t epoch; /* of the last free there */
+    CUmemGenericAllocationHandle handle;
 };
 
 struct pool {

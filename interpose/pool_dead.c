@@ -34,7 +34,7 @@ struct vmm_chunk pool_retire(struct pool *pool, uint64_t start, uint64_t epoch)
     const struct vmm_chunk chunk = vmm_leave(&pool->vmm, start);
 
     ranges_retire(&pool->ranges, start, chunk.bytes);
-    pool->dead[pool->dead_count++] = (struct pool_dead){start, chunk.bytes, epoch};
+    pool->dead[pool->dead_count++] = (struct pool_dead){start, chunk.bytes, epoch, chunk.handle};
     return chunk;
 }
 
@@ -64,6 +64,17 @@ uint64_t pool_bury(struct pool *pool, uint64_t reached, uint64_t most)
     }
     pool->dead_count = kept;
     return left;
+}
+
+bool pool_left_behind(const struct pool *pool, uint64_t start)
+{
+    const CUmemGenericAllocationHandle handle = vmm_chunk_from(&pool->vmm, start).handle;
+
+    for (uint64_t i = 0; i < pool->dead_count; i++) {
+        if (pool->dead[i].handle == handle)
+            return true;
+    }
+    return false;
 }
 
 void pool_sweep(struct pool *pool)

@@ -24,6 +24,10 @@ void pool_revive(struct pool *pool, const struct vmm_chunk *chunk);
  * are done: 0 if all of them could be unmapped. */
 uint64_t pool_bury(struct pool *pool, uint64_t reached, uint64_t most);
 
+/* Whether the chunk that begins at `start` is still mapped where it was before: then unmapping it here frees
+ * no memory. */
+bool pool_left_behind(const struct pool *pool, uint64_t start);
+
 /* Unmaps all old places, done or not, and forgets them. */
 void pool_dead_close(struct pool *pool);
 

@@ -226,11 +226,10 @@ static bool shed(struct pool *pool, const struct move *move)
     for (struct range *f = fence_capturing() ? NULL : pool->ranges.oldest; f; f = f->newer) {
         uint64_t below = f->start + f->bytes;
 
-        if (f->epoch > move->reached || !next_chunk(pool, floor_of(f, move), &below, &start, &size))
-            continue;
-        /* Where it was before must go first, or its memory stays. */
-        pool_bury(pool, move->reached, UINT64_MAX);
-        return give_back(pool, start) == 0;
+        while (f->epoch <= move->reached && next_chunk(pool, floor_of(f, move), &below, &start, &size)) {
+            if (!pool_left_behind(pool, start))
+                return give_back(pool, start) == 0;
+        }
     }
     return false;
 }
@@ -321,6 +320,10 @@ static int assemble(struct pool *pool, struct move *move, uint64_t held, bool *r
     *refused = rc != 0;
     if (*refused && rc != -ENOMEM)
         return rc;
+    /* What is to be given up must be gone from where it was before, or its memory stays. Before anything is
+     * gathered: that may have to be taken back. */
+    if (*refused && !fence_capturing())
+        pool_bury(pool, move->reached, UINT64_MAX);
     const int gathered = gather(pool, move, held);
     if (gathered)
         return gathered;
@@ -428,6 +431,8 @@ static uint64_t trim_some(struct pool *pool, uint64_t bytes)
         if (f->epoch > reached)
             continue;
         while (given < bytes && next_chunk(pool, floor, &below, &start, &size)) {
+            if (pool_left_behind(pool, start))
+                continue;
             if (chunks++ == TRIM_CHUNKS || give_back(pool, start))
                 return given;
             given += size;
