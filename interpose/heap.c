@@ -7,6 +7,7 @@
 
 #include <pthread.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <sys/types.h>
 
 #define JEMALLOC_NO_RENAME
@@ -19,6 +20,7 @@ int heap_je_mallctl(const char *name, void *old, size_t *old_size, void *new, si
 char *heap_je_secure_getenv(const char *name);
 ssize_t heap_je_readlink(const char *path, char *text, size_t size);
 void *heap_je_dlsym(void *handle, const char *name);
+int heap_je_pthread_atfork(void (*prepare)(void), void (*parent)(void), void (*child)(void));
 extern const char *heap_je_malloc_conf;
 
 #define ARENAS_MAX 256
@@ -45,6 +47,13 @@ void *heap_je_dlsym(void *handle, const char *name)
 {
     (void)handle, (void)name;
     return NULL;
+}
+
+/* The child of a fork never looks at the heap again (library.c), so a fork need not wait for its locks. */
+int heap_je_pthread_atfork(void (*prepare)(void), void (*parent)(void), void (*child)(void))
+{
+    (void)prepare, (void)parent, (void)child;
+    return 0;
 }
 
 /* The hooks of one arena, and what they serve. */
@@ -78,6 +87,15 @@ static bool extent_dalloc(extent_hooks_t *hooks, void *address, size_t size, boo
     return false;
 }
 
+/* Without this, a free extent that another thread takes a part of, before it has gone back, would be lost.
+ * Extents are never joined again: one may not reach over two pages. */
+static bool extent_split(extent_hooks_t *hooks, void *address, size_t size, size_t first, size_t second,
+                         bool committed, unsigned arena)
+{
+    (void)hooks, (void)address, (void)size, (void)first, (void)second, (void)committed, (void)arena;
+    return false;
+}
+
 bool heap_exists(void)
 {
     return true;
@@ -98,7 +116,7 @@ int heap_open(const struct heap_source *source, unsigned *arena)
     pthread_mutex_unlock(&lock);
     if (!own)
         return -ENOTSUP;
-    own->hooks = (extent_hooks_t){.alloc = extent_alloc, .dalloc = extent_dalloc};
+    own->hooks = (extent_hooks_t){.alloc = extent_alloc, .dalloc = extent_dalloc, .split = extent_split};
     own->source = source;
     config.hooks = &own->hooks;
     return heap_je_mallctl("experimental.arenas_create_ext", arena, &size, &config, sizeof config) ? -ENOTSUP
@@ -123,6 +141,14 @@ void heap_tcache_flush(unsigned tcache)
 {
     if (tcache != HEAP_NO_TCACHE)
         heap_je_mallctl("tcache.flush", NULL, NULL, &tcache, sizeof tcache);
+}
+
+void heap_purge(unsigned arena)
+{
+    char name[sizeof "arena.4294967295.purge"];
+
+    snprintf(name, sizeof name, "arena.%u.purge", arena);
+    heap_je_mallctl(name, NULL, NULL, NULL, 0);
 }
 
 static int flags_of(unsigned tcache)
@@ -170,6 +196,11 @@ void heap_tcache_close(unsigned tcache)
 void heap_tcache_flush(unsigned tcache)
 {
     (void)tcache;
+}
+
+void heap_purge(unsigned arena)
+{
+    (void)arena;
 }
 
 uint64_t heap_take(unsigned arena, unsigned tcache, uint64_t bytes)

@@ -36,6 +36,9 @@ unsigned heap_tcache_open(void);
 void heap_tcache_close(unsigned tcache);
 void heap_tcache_flush(unsigned tcache);
 
+/* What the arena holds and has no block in goes back to its source. */
+void heap_purge(unsigned arena);
+
 /* 0 if the source had nothing. */
 uint64_t heap_take(unsigned arena, unsigned tcache, uint64_t bytes);
 /* `bytes` as they were asked for. */
