@@ -151,8 +151,9 @@ bool cache_keep(struct pool *pool, uint64_t address, bool done)
     struct cache *cache = find(pool);
 
     for (unsigned i = 0; cache && i < CACHE_SLOTS; i++) {
-        if (cache->slots[i].address == address)
-            return keep_slot(pool, cache, &cache->slots[i], done);
+        /* The pool may have taken the block and handed it out anew: then another slot may know it. */
+        if (cache->slots[i].address == address && keep_slot(pool, cache, &cache->slots[i], done))
+            return true;
     }
     return false;
 }

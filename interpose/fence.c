@@ -235,15 +235,23 @@ void fence_close(struct fence *fence, bool context_lives)
     memset(fence, 0, sizeof *fence);
 }
 
-uint64_t fence_epoch(struct fence *fence)
+uint64_t fence_epoch_quietly(struct fence *fence)
 {
-    static _Thread_local unsigned frees;
-
     if (fence_idle())
         return 0;
     const uint64_t epoch = atomic_load(&fence->open);
     if (!atomic_load_explicit(&fence->used, memory_order_relaxed))
         atomic_store(&fence->used, true);
+    return epoch;
+}
+
+uint64_t fence_epoch(struct fence *fence)
+{
+    static _Thread_local unsigned frees;
+    const uint64_t epoch = fence_epoch_quietly(fence);
+
+    if (!epoch)
+        return 0;
     /* Many small epochs: whoever must wait then waits for the oldest of them and not for the newest work. */
     if (++frees % FENCE_EPOCH_FREES == 0)
         fence_poll(fence);
@@ -316,14 +324,27 @@ static void take_in(struct fence *fence, unsigned upto)
     }
 }
 
+/* True if there was any. */
+static bool take_in_done(struct fence *fence)
+{
+    bool any = false;
+
+    while (fence->count && driver.cuEventQuery(fence->events[fence->first]) == CUDA_SUCCESS) {
+        take_in(fence, (fence->first + 1) % FENCE_EVENTS);
+        any = true;
+    }
+    return any;
+}
+
 void fence_poll(struct fence *fence)
 {
     if (!forbid_capture())
         return;
     pthread_mutex_lock(&fence->lock);
-    close_epoch(fence);
-    while (fence->count && driver.cuEventQuery(fence->events[fence->first]) == CUDA_SUCCESS)
-        take_in(fence, (fence->first + 1) % FENCE_EVENTS);
+    const bool closed = close_epoch(fence);
+    /* There may be an event for it now. */
+    if (take_in_done(fence) && !closed && close_epoch(fence))
+        take_in_done(fence);
     pthread_mutex_unlock(&fence->lock);
     allow_capture();
 }
@@ -368,8 +389,10 @@ int fence_wait(struct fence *fence, uint64_t epoch)
     const uint64_t open = next_epoch(fence);
     const struct fence_guests guests_now = fence_guests_now();
     pthread_mutex_unlock(&fence->lock);
-    if (!synchronize())
+    if (!synchronize()) {
+        atomic_store(&fence->used, true); /* the next event will cover that epoch too */
         return fence_capturing() ? -EBUSY : -EIO;
+    }
     fence_waiting();
     fence_guests_done(guests_now);
     pthread_mutex_lock(&fence->lock);

@@ -115,6 +115,8 @@ void fence_close(struct fence *fence, bool context_lives);
 
 /* The epoch of a free that happens now. 0: everything is done already. */
 uint64_t fence_epoch(struct fence *fence);
+/* The same without a call into the driver, as at the end of the process. */
+uint64_t fence_epoch_quietly(struct fence *fence);
 
 /* Whether an epoch is done, as far as known. */
 bool fence_done(struct fence *fence, uint64_t epoch);

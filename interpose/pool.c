@@ -173,7 +173,16 @@ static int prepare(struct pool *pool)
 /* What the program holds. `cached`: what threads keep, less what they have of the heap (cache_figures). */
 uint64_t pool_live_bytes(const struct pool *pool, uint64_t cached)
 {
-    return pool->ranges.live_bytes - pool->small.extent_bytes - pool->pending_bytes - cached;
+    const uint64_t live = pool->ranges.live_bytes - pool->small.extent_bytes - pool->pending_bytes - cached;
+
+    /* Threads' figures are read one after the other: a block that goes from one to another meanwhile may be
+     * counted twice or not at all. */
+    return (int64_t)live < 0 ? 0 : live < pool->vmm.physical ? live : pool->vmm.physical;
+}
+
+static uint64_t less(uint64_t from, uint64_t bytes)
+{
+    return from > bytes ? from - bytes : 0;
 }
 
 /* Blocks come and go without the lock: the most that was live since this thread was here last. To be called
@@ -244,11 +253,10 @@ struct range *pool_take_extent(struct pool *pool, uint64_t bytes, uint64_t align
         return range;
     /* Room for every alignment: it fits now. */
     if (ranges_prepare(&pool->ranges, 8)) {
-        ranges_give(&pool->ranges, range, 0);
+        ranges_give(&pool->ranges, range, range->epoch);
         return NULL;
     }
-    const uint64_t epoch = range->epoch;
-    ranges_give(&pool->ranges, range, epoch);
+    ranges_give(&pool->ranges, range, range->epoch);
     return ranges_take_aligned(&pool->ranges, bytes, alignment);
 }
 
@@ -273,7 +281,7 @@ static int take_slow(struct pool *pool, uint64_t bytes, uint64_t size, uint64_t 
         rc = pool_make_fit(pool, size, &range);
     if (range &&
         (rc = table_prepare(pool))) { /* others may have used up the room while the lock was dropped */
-        ranges_give(&pool->ranges, range, 0);
+        ranges_give(&pool->ranges, range, range->epoch);
         range = NULL;
     }
     if (range) {
@@ -368,8 +376,7 @@ int pool_free(struct pool *pool, uint64_t address, bool done)
 {
     if (cache_keep(pool, address, done))
         return 0;
-    struct cache *cache = cache_mine(pool);
-    int rc = cache ? small_free(pool, cache, address, done) : -ENOENT;
+    int rc = small_free(pool, cache_mine(pool), address, done);
     if (rc != -ENOENT)
         return rc;
     pthread_mutex_lock(&pool->lock);
@@ -444,9 +451,8 @@ int pool_unpin(struct pool *pool, uint64_t address)
     const int rc = small_unpin(pool, address);
     if (rc != -ENOENT) {
         pthread_mutex_unlock(&pool->lock);
-        struct cache *cache = rc ? cache_mine(pool) : NULL;
-        if (cache)
-            small_free_pinned(pool, cache, address);
+        if (rc)
+            small_free_pinned(pool, address);
         return 0;
     }
     struct range *range = ranges_at(&pool->ranges, address);
@@ -541,11 +547,12 @@ struct pool_stats pool_stats(struct pool *pool)
     note_peak(pool);
     pool_cool_down(pool, 0);
     const struct cache_figures cached = cache_figures(pool); /* what other threads keep just now */
+    const uint64_t count = pool->table_count - cached.count;
     s = (struct pool_stats){
         .live = pool_live_bytes(pool, cached.bytes),
-        .live_count = pool->table_count - cached.count,
-        .cached = vmm->physical - pool_live_bytes(pool, cached.bytes) - pool->pending_bytes -
-                  pool->small.pending_bytes,
+        .live_count = (int64_t)count < 0 ? 0 : count,
+        .cached = less(less(vmm->physical, pool_live_bytes(pool, cached.bytes)),
+                       pool->pending_bytes + pool->small.pending_bytes),
         .pending = pool->pending_bytes + pool->small.pending_bytes,
         .physical = vmm->physical,
         .peak_live = pool->peak_live,

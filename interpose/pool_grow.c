@@ -445,7 +445,7 @@ uint64_t pool_trim(struct pool *pool, uint64_t bytes)
 {
     uint64_t given = 0, some;
 
-    cache_flush_small(pool);
+    small_trim(pool);
     pool_sweep(pool);
     do {
         pthread_mutex_lock(&pool->lock);

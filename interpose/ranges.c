@@ -57,7 +57,13 @@ static struct range *new_node(struct ranges *r, uint64_t start, uint64_t bytes, 
     r->spare = node->next;
     r->spares--;
     r->nodes++;
-    *node = (struct range){.start = start, .bytes = bytes, .state = state};
+    /* All but the mark: a thread may still compare a word with that of the block that once was here. */
+    node->start = start;
+    node->bytes = bytes;
+    node->lower = node->upper = node->next = node->prev = node->older = node->newer = NULL;
+    node->epoch = 0;
+    node->state = state;
+    node->aged = false;
     *hint_of(r, start) = node;
     return node;
 }

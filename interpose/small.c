@@ -75,9 +75,12 @@ static struct small_page *new_page(struct pool *pool)
     struct range *range = pool_take_extent(pool, RANGES_PAGE, RANGES_PAGE);
     struct small_page *page = range ? page_of(pool, range->start) : NULL;
 
-    if (range && !page && (page = map_zeroed(sizeof *page)))
+    if (range && !page && (page = map_zeroed(sizeof *page))) {
+        page->made = pool->small.made;
+        pool->small.made = page;
         atomic_store_explicit(&pool->small.pages[(range->start - pool->vmm.base) / RANGES_PAGE], page,
                               memory_order_release);
+    }
     if (range && !page)
         ranges_give(&pool->ranges, range, range->epoch);
     if (!page)
@@ -121,7 +124,7 @@ static void end_page(struct pool *pool, struct small_page *page)
     while (*at != page)
         at = &(*at)->next;
     *at = page->next;
-    ranges_give(&pool->ranges, page->range, fence_epoch(&pool->fence));
+    ranges_give(&pool->ranges, page->range, fence_epoch_quietly(&pool->fence));
     page->range = NULL;
     atomic_fetch_sub(&pool->small.extent_bytes, RANGES_PAGE);
 }
@@ -157,11 +160,11 @@ void small_close(struct pool *pool)
 {
     struct small *small = &pool->small;
 
-    for (uint64_t i = 0; small->pages && i < pool->vmm.span / RANGES_PAGE; i++) {
-        struct small_page *page = atomic_load_explicit(&small->pages[i], memory_order_relaxed);
+    while (small->made) {
+        struct small_page *page = small->made;
 
-        if (page)
-            munmap(page, sizeof *page);
+        small->made = page->made;
+        munmap(page, sizeof *page);
     }
     if (small->pages)
         munmap((void *)small->pages, pool->vmm.span / RANGES_PAGE * sizeof *small->pages);
@@ -250,6 +253,10 @@ static void let_go(struct pool *pool, struct cache *cache, uint64_t address, uin
     uint64_t other, other_bytes;
     bool look = false;
 
+    if (!cache && (!epoch || fence_one_stream())) {
+        heap_give(HEAP_NO_TCACHE, address, bytes);
+        return;
+    }
     if (!epoch || fence_one_stream()) {
         cache_put_small(pool, cache, unit_of(pool, address), address, bytes, &other, &other_bytes);
         if (other)
@@ -265,7 +272,21 @@ static void let_go(struct pool *pool, struct cache *cache, uint64_t address, uin
     if (!look)
         return;
     fence_poll(&pool->fence);
-    small_reclaim(pool, cache, fence_reached(&pool->fence));
+    small_reclaim(pool, cache);
+}
+
+/* Without a cache of the thread's own the pool counts. */
+static void count_free(struct pool *pool, struct cache *cache, uint64_t bytes)
+{
+    if (cache) {
+        cache_count_small(cache, 0 - bytes);
+        return;
+    }
+    pthread_mutex_lock(&pool->lock);
+    pool->gone.bytes += bytes;
+    pool->gone.least += bytes;
+    pool->gone.count++;
+    pthread_mutex_unlock(&pool->lock);
 }
 
 int small_free(struct pool *pool, struct cache *cache, uint64_t address, bool done)
@@ -277,12 +298,15 @@ int small_free(struct pool *pool, struct cache *cache, uint64_t address, bool do
         return word ? -EINVAL : -ENOENT;
     const uint64_t bytes = rounded(unit);
     const uint16_t tag = atomic_load_explicit(&unit->tag, memory_order_relaxed);
-    const bool pinned = (word & MARK_STATE) == MARK_PINNED;
-    if (!atomic_compare_exchange_strong(&unit->word, &word, pinned ? MARK_BUSY : 0))
-        return -EINVAL;
+    bool pinned;
+    do { /* a pin may come or go meanwhile, and the block is still the program's */
+        if (!(word & MARK_LIVE))
+            return -EINVAL;
+        pinned = (word & MARK_STATE) == MARK_PINNED;
+    } while (!atomic_compare_exchange_weak(&unit->word, &word, pinned ? MARK_BUSY : 0));
     if (tag)
         tags_remove(tag, bytes);
-    cache_count_small(cache, 0 - bytes);
+    count_free(pool, cache, bytes);
     if (pinned) /* others hold its memory: small_unpin sees to it */
         atomic_fetch_add(&pool_pinned_frees, 1);
     else
@@ -290,9 +314,11 @@ int small_free(struct pool *pool, struct cache *cache, uint64_t address, bool do
     return 0;
 }
 
-void small_reclaim(struct pool *pool, struct cache *cache, uint64_t reached)
+void small_reclaim(struct pool *pool, struct cache *cache)
 {
     struct small *small = &pool->small;
+    const uint64_t reached = fence_reached(&pool->fence);
+    const unsigned tcache = cache ? cache->tcache : HEAP_NO_TCACHE;
     struct small_pending batch[BATCH];
     unsigned count;
 
@@ -312,8 +338,18 @@ void small_reclaim(struct pool *pool, struct cache *cache, uint64_t reached)
         }
         pthread_mutex_unlock(&pool->lock);
         for (unsigned i = 0; i < count; i++)
-            heap_give(cache->tcache, batch[i].address, batch[i].bytes);
+            heap_give(tcache, batch[i].address, batch[i].bytes);
     } while (count == BATCH);
+}
+
+void small_trim(struct pool *pool)
+{
+    if (!pool->small.on)
+        return;
+    fence_poll(&pool->fence);
+    small_reclaim(pool, NULL);
+    cache_flush_small(pool);
+    heap_purge(pool->small.arena);
 }
 
 bool small_settle(struct pool *pool, struct cache *cache)
@@ -322,8 +358,9 @@ bool small_settle(struct pool *pool, struct cache *cache)
 
     if (atomic_load(&pool->small.pending_count))
         fence_wait(&pool->fence, FENCE_NOW);
-    small_reclaim(pool, cache, fence_reached(&pool->fence));
+    small_reclaim(pool, cache);
     cache_flush_small(pool);
+    heap_purge(pool->small.arena);
     return atomic_load(&pool->small.extent_bytes) < before;
 }
 
@@ -351,13 +388,13 @@ int small_unpin(struct pool *pool, uint64_t address)
     if (--unit->pins)
         return 0;
     uint64_t word = atomic_load(&unit->word);
-    if (word == MARK_BUSY)
-        return 1;
-    atomic_compare_exchange_strong(&unit->word, &word, (word & ~(uint64_t)MARK_STATE) | MARK_LIVE);
-    return 0;
+    while (word != MARK_BUSY && /* freed, perhaps just now */
+           !atomic_compare_exchange_weak(&unit->word, &word, (word & ~(uint64_t)MARK_STATE) | MARK_LIVE))
+        ;
+    return word == MARK_BUSY;
 }
 
-void small_free_pinned(struct pool *pool, struct cache *cache, uint64_t address)
+void small_free_pinned(struct pool *pool, uint64_t address)
 {
     struct mark *unit = unit_of(pool, address);
 
@@ -365,5 +402,5 @@ void small_free_pinned(struct pool *pool, struct cache *cache, uint64_t address)
         return;
     const uint64_t bytes = rounded(unit);
     atomic_store(&unit->word, 0);
-    let_go(pool, cache, address, bytes, false);
+    let_go(pool, NULL, address, bytes, false); /* the thread that unpins may never ask for a block */
 }

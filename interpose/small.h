@@ -1,6 +1,6 @@
 /* small: blocks of at most HEAP_LARGEST bytes, from a heap whose extents are ranges of the pool.
  *
- * The heap finds room; whether an address is the beginning of a live block is known here, out of band: 16
+ * The heap finds room; whether an address is the beginning of a live block is known here, out of band: 24
  * bytes for each 512 of address space in use, changed by compare-and-swap as a larger block's word is
  * (cache.h). So a second free, or an address inside a block, never reaches the heap, and neither way needs a
  * lock.
@@ -31,6 +31,7 @@ struct small_page {
     /* guarded by the pool's lock */
     struct range *range;     /* NULL: no extents here now */
     struct small_page *next; /* of those with extents */
+    struct small_page *made; /* before this one */
     unsigned taken;          /* pieces */
     uint64_t pieces[SMALL_PIECES / 64];
     struct mark marks[SMALL_PAGE_UNITS]; /* of the blocks that begin at each unit */
@@ -44,6 +45,7 @@ struct small {
     _Atomic uint64_t extent_bytes, pending_count; /* written under the pool's lock */
     /* guarded by the pool's lock */
     struct small_page *first;      /* with extents */
+    struct small_page *made;       /* the latest of all */
     struct small_pending *pending; /* a ring, oldest first */
     uint64_t pending_first, pending_capacity, pending_bytes;
 };
@@ -65,11 +67,15 @@ struct mark *small_find(struct pool *pool, uint64_t address, uint64_t *word);
 /* The same for the block around an address; *start is its beginning. */
 struct mark *small_around(struct pool *pool, uint64_t address, uint64_t *start, uint64_t *word);
 
-/* 0; -EINVAL if no live block begins there; -ENOENT if it is none of ours at all. */
+/* 0; -EINVAL if no live block begins there; -ENOENT if it is none of ours at all. `cache` may be NULL, here
+ * and below: then the heap has the block at once. */
 int small_free(struct pool *pool, struct cache *cache, uint64_t address, bool done);
 
-/* Blocks whose work has ended go back to the heap; `reached` as fence_reached. */
-void small_reclaim(struct pool *pool, struct cache *cache, uint64_t reached);
+/* Blocks whose work has ended, as far as known, go back to the heap. */
+void small_reclaim(struct pool *pool, struct cache *cache);
+
+/* Gives back what the heap holds and nobody has, as far as the calling thread can without waiting. */
+void small_trim(struct pool *pool);
 
 /* Gives back what the heap holds and nobody has, as far as the calling thread can; waits for work if need be.
  * True if the pool has got any of it. */
@@ -79,6 +85,6 @@ bool small_settle(struct pool *pool, struct cache *cache);
  * must follow, without the lock. */
 int small_pin(struct pool *pool, uint64_t address);
 int small_unpin(struct pool *pool, uint64_t address);
-void small_free_pinned(struct pool *pool, struct cache *cache, uint64_t address);
+void small_free_pinned(struct pool *pool, uint64_t address);
 
 #endif

@@ -1,0 +1,337 @@
+/* pool, small blocks: from a heap of our own over the fake driver, as any other block to the program. Each
+ * case is a process of its own, because the fence remembers who has worked. */
+#include "engine_owners.h"
+#include "pool.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unity.h>
+
+#define LIMIT     (256 * MIB)
+#define LARGEST   14336
+#define STREAM(n) (0x10000 + (uintptr_t)(n)*0x100)
+
+static struct pool pool;
+static struct owners_budget budget;
+static struct owners owners;
+static uint64_t addresses[LARGEST + 1], ids[LARGEST + 1];
+
+void setUp(void) {}
+
+void tearDown(void) {}
+
+static void begin(uint64_t limit)
+{
+    const struct pool_budget calls = {.owner = &budget,
+                                      .fits = owners_fits,
+                                      .take = owners_take,
+                                      .settle = owners_settle,
+                                      .give = owners_give};
+
+    atomic_store(&budget.limit, limit);
+    fake_start(limit);
+    CHECK(pool_open(&pool, FAKE_CONTEXT, 0, &calls, 20) == 0);
+    owners_open(&owners, pool.vmm.base);
+}
+
+/* Nothing is held any more: whatever was freed can be given back. */
+static void end_empty(void)
+{
+    const struct pool_stats s = pool_stats(&pool);
+
+    CHECK(pool_check(&pool) == 0);
+    CHECK(s.live == 0 && s.live_count == 0);
+    pool_trim(&pool, UINT64_MAX);
+    CHECK(fake_physical() == 0 && atomic_load(&budget.used) == 0);
+    owners_close(&owners);
+    pool_close(&pool, true);
+    fake_end();
+}
+
+static uint64_t take(uint64_t bytes)
+{
+    uint64_t address;
+
+    CHECK(pool_alloc(&pool, bytes, &address) == 0 && address % RANGES_UNIT == 0);
+    CHECK(fake_usable(address, bytes));
+    owners_set(&owners, address, bytes, true);
+    return address;
+}
+
+static void give(uint64_t address, uint64_t bytes, bool done)
+{
+    owners_set(&owners, address, bytes, false);
+    CHECK(pool_free(&pool, address, done) == 0);
+}
+
+static void work(unsigned stream, uint64_t address, uint64_t bytes)
+{
+    const bool guest = fence_work(STREAM(stream));
+
+    fake_work(stream, address, bytes, address);
+    if (guest)
+        fence_worked();
+}
+
+static void finish_work(void)
+{
+    for (unsigned s = 0; s < FAKE_STREAMS; s++) {
+        while (fake_progress(s))
+            ;
+    }
+}
+
+/* ---- one thread ---- */
+
+static int compare(const void *a, const void *b)
+{
+    const uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+
+    return (x > y) - (x < y);
+}
+
+static void every_size(void)
+{
+    uint64_t live = 0;
+
+    begin(LIMIT);
+    for (uint64_t bytes = 1; bytes <= LARGEST; bytes++) {
+        struct pool_block block;
+
+        addresses[bytes] = take(bytes);
+        live += (bytes + RANGES_UNIT - 1) / RANGES_UNIT * RANGES_UNIT;
+        CHECK(pool_block(&pool, addresses[bytes], false, &block) == 0);
+        CHECK(block.address == addresses[bytes] && block.asked == bytes && block.pins == 0);
+        ids[bytes] = block.id;
+        CHECK(pool_block(&pool, addresses[bytes] + bytes - 1, true, &block) == 0);
+        CHECK(block.address == addresses[bytes] && block.id == ids[bytes]);
+        if (bytes % RANGES_UNIT) /* behind the block, though before the next one */
+            CHECK(pool_block(&pool, addresses[bytes] + bytes, true, &block) == -EINVAL);
+    }
+    const struct pool_stats s = pool_stats(&pool);
+    CHECK(s.live == live && s.peak_live == live && s.live_count == LARGEST);
+    CHECK(s.live + s.cached + s.pending == s.physical && s.physical == fake_physical());
+    qsort(ids + 1, LARGEST, sizeof *ids, compare);
+    for (unsigned i = 2; i <= LARGEST; i++)
+        CHECK(ids[i] != ids[i - 1]);
+    for (uint64_t bytes = 1; bytes <= LARGEST; bytes++)
+        give(addresses[bytes], bytes, true);
+    CHECK(pool_stats(&pool).peak_live == live);
+    end_empty();
+}
+
+static void test_small_blocks_of_every_size_lie_apart_and_add_up(void)
+{
+    TEST_ASSERT_TRUE(fake_child(every_size));
+}
+
+static void refuse_all(uint64_t address)
+{
+    const uint64_t wrong[] = {0, 1, RANGES_UNIT - 1, RANGES_UNIT, 2 * RANGES_UNIT, 3 * RANGES_UNIT};
+    struct pool_block block;
+
+    for (unsigned i = 0; i < sizeof wrong / sizeof *wrong; i++)
+        CHECK(pool_free(&pool, address + wrong[i], true) == -EINVAL);
+    CHECK(pool_block(&pool, address, false, &block) == -EINVAL);
+    CHECK(pool_block(&pool, address, true, &block) == -EINVAL);
+    CHECK(pool_pin(&pool, address) == -EINVAL && pool_unpin(&pool, address) == -EINVAL);
+    CHECK(pool_set_sync_memops(&pool, address, true) == -EINVAL);
+    CHECK(pool_check(&pool) == 0);
+}
+
+/* Blocks of 2048 bytes at multiples of that: the addresses that are tried are inside of one. */
+static void wrong_frees(void)
+{
+    struct pool_block block;
+
+    begin(LIMIT);
+    const uint64_t bytes = 4 * RANGES_UNIT, live = take(bytes), gone = take(bytes);
+    for (uint64_t inside = 1; inside < bytes; inside += 37)
+        CHECK(pool_free(&pool, live + inside, true) == -EINVAL);
+    give(gone, bytes, true);
+    refuse_all(gone); /* the thread keeps it */
+    pool_trim(&pool, UINT64_MAX);
+    refuse_all(gone); /* the heap has it, or the pool */
+    CHECK(pool_block(&pool, live, false, &block) == 0 && pool_stats(&pool).live == bytes);
+    CHECK(pool_pin(&pool, live) == 0);
+    give(live, bytes, true);
+    for (unsigned i = 0; i < 2; i++) { /* others hold it, so it is nobody's, and no free of it counts */
+        CHECK(pool_free(&pool, live, true) == -EINVAL && pool_block(&pool, live, false, &block) == -EINVAL);
+        CHECK(pool_pin(&pool, live) == -EINVAL);
+    }
+    CHECK(pool_unpin(&pool, live) == 0);
+    refuse_all(live);
+    /* Behind work of two streams. */
+    const uint64_t late = take(bytes);
+    work(0, late, bytes);
+    work(1, late, bytes);
+    give(late, bytes, false);
+    CHECK(pool_stats(&pool).pending == bytes);
+    refuse_all(late);
+    finish_work();
+    refuse_all(late);
+    end_empty();
+}
+
+static void test_a_second_free_is_refused_from_every_state_of_a_small_block(void)
+{
+    TEST_ASSERT_TRUE(fake_child(wrong_frees));
+}
+
+/* What two streams work on is not handed out again, and is given back when they have ended, though nobody
+ * allocates or frees any more. */
+static void behind_work(void)
+{
+    enum { COUNT = 5000, BYTES = 3000 };
+
+    begin(LIMIT);
+    for (unsigned round = 0; round < 3; round++) {
+        for (unsigned i = 0; i < COUNT; i++) {
+            addresses[i] = take(BYTES);
+            CHECK(!fake_pending(addresses[i], BYTES));
+        }
+        for (unsigned i = 0; i < COUNT; i++) {
+            if (i % 8 == 0)
+                work(i % 16 == 0, addresses[i], BYTES);
+            give(addresses[i], BYTES, false);
+        }
+        CHECK(pool_stats(&pool).pending > 0);
+    }
+    finish_work();
+    CHECK(pool_trim(&pool, UINT64_MAX) > 0 && pool_stats(&pool).pending == 0);
+    end_empty();
+}
+
+static void test_small_blocks_behind_work_go_back_when_it_has_ended(void)
+{
+    TEST_ASSERT_TRUE(fake_child(behind_work));
+}
+
+/* Up to the last byte of the limit, and from small blocks back to one large one. */
+static void full(void)
+{
+    struct fake_random random = {.state = 7};
+    uint64_t bytes, live = 0, count = 0;
+
+    begin(32 * MIB);
+    for (unsigned round = 0; round < 4; round++) {
+        while (count <= LARGEST) {
+            bytes = 1 + fake_below(&random, LARGEST);
+            if (pool_alloc(&pool, bytes, &addresses[count]))
+                break;
+            owners_set(&owners, addresses[count], bytes, true);
+            ids[count++] = bytes;
+            live += (bytes + RANGES_UNIT - 1) / RANGES_UNIT * RANGES_UNIT;
+        }
+        const struct pool_stats s = pool_stats(&pool);
+        CHECK(s.live == live && s.physical == 32 * MIB);
+        CHECK(s.largest < LARGEST && pool_reclaimable(&pool) == 0);
+        CHECK(s.live * 100 > s.physical * 90); /* slabs are never full to the last block */
+        for (; count > 0; count--)
+            give(addresses[count - 1], ids[count - 1], true);
+        live = 0;
+        const uint64_t all = take(32 * MIB);
+        give(all, 32 * MIB, true);
+    }
+    end_empty();
+}
+
+static void test_small_blocks_fill_the_limit_and_leave_it_whole(void)
+{
+    TEST_ASSERT_TRUE(fake_child(full));
+}
+
+/* ---- pins ---- */
+
+static void *unpin_it(void *address)
+{
+    CHECK(pool_unpin(&pool, *(uint64_t *)address) == 0);
+    return NULL;
+}
+
+static void pinned(void)
+{
+    pthread_t other;
+    struct pool_block block;
+
+    begin(LIMIT);
+    uint64_t held = take(700);
+    CHECK(pool_pin(&pool, held) == 0 && pool_pin(&pool, held) == 0);
+    CHECK(pool_block(&pool, held, false, &block) == 0 && block.pins);
+    CHECK(pool_free(&pool, held, true) == 0); /* and stays ours in `owners`: nobody else may have it */
+    for (unsigned i = 0; i < 1000; i++)
+        addresses[i] = take(700);
+    for (unsigned i = 0; i < 1000; i++)
+        give(addresses[i], 700, true);
+    pool_trim(&pool, UINT64_MAX);
+    CHECK(fake_usable(held, 700) && pool_unpin(&pool, held) == 0);
+    pool_trim(&pool, UINT64_MAX);
+    CHECK(fake_usable(held, 700));
+    owners_set(&owners, held, 700, false);
+    /* The last pin goes in a thread that will never ask for a block: it may not keep it. */
+    CHECK(pthread_create(&other, NULL, unpin_it, &held) == 0);
+    CHECK(pthread_join(other, NULL) == 0);
+    CHECK(pool_unpin(&pool, held) == -EINVAL);
+    end_empty();
+}
+
+static void test_a_pinned_small_block_stays_until_its_last_pin_is_gone(void)
+{
+    TEST_ASSERT_TRUE(fake_child(pinned));
+}
+
+#define TURNS 20000
+
+static atomic_uint here;
+
+static void *unpin_each(void *unused)
+{
+    (void)unused;
+    for (unsigned turn = 1; turn <= TURNS; turn++) {
+        owners_meet(&here, 2 * turn - 1);
+        CHECK(pool_unpin(&pool, addresses[0]) == 0);
+        owners_meet(&here, 2 * turn);
+    }
+    return NULL;
+}
+
+/* One thread frees, another takes the pin away: the free succeeds, and nothing is lost. */
+static void pin_race(void)
+{
+    pthread_t other;
+
+    begin(LIMIT);
+    CHECK(pthread_create(&other, NULL, unpin_each, NULL) == 0);
+    for (unsigned turn = 1; turn <= TURNS; turn++) {
+        addresses[0] = take(512);
+        CHECK(pool_pin(&pool, addresses[0]) == 0);
+        owners_set(&owners, addresses[0], 512, false);
+        owners_meet(&here, 2 * turn - 1);
+        CHECK(pool_free(&pool, addresses[0], true) == 0);
+        owners_meet(&here, 2 * turn);
+    }
+    CHECK(pthread_join(other, NULL) == 0);
+    end_empty();
+}
+
+static void test_a_free_succeeds_while_a_pin_is_taken_away(void)
+{
+    TEST_ASSERT_TRUE(fake_child(pin_race));
+}
+
+int main(void)
+{
+    if (!heap_exists()) {
+        puts("no jemalloc in this build");
+        return 77;
+    }
+    UNITY_BEGIN();
+    RUN_TEST(test_small_blocks_of_every_size_lie_apart_and_add_up);
+    RUN_TEST(test_a_second_free_is_refused_from_every_state_of_a_small_block);
+    RUN_TEST(test_small_blocks_behind_work_go_back_when_it_has_ended);
+    RUN_TEST(test_small_blocks_fill_the_limit_and_leave_it_whole);
+    RUN_TEST(test_a_pinned_small_block_stays_until_its_last_pin_is_gone);
+    RUN_TEST(test_a_free_succeeds_while_a_pin_is_taken_away);
+    return UNITY_END();
+}
