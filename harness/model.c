@@ -1,11 +1,25 @@
 /* Walks a model's layers forward and backward and decides how long each value lives. See model.h. */
 #include "model.h"
 
+#include <limits.h>
 #include <string.h>
 
 int model_rows(const struct model *model, const struct value *value)
 {
     return value->tokens ? model->n * model->length : model->n * value->h * value->w;
+}
+
+bool model_can_hold(const struct model *model, uint64_t n)
+{
+    for (int v = 0; v < model->value_count; v++) {
+        const struct value *value = &model->values[v];
+        uint64_t rows =
+            value->tokens ? (uint64_t)model->length_limit : (uint64_t)value->h * (uint64_t)value->w;
+
+        if (n > INT_MAX / rows)
+            return false;
+    }
+    return true;
 }
 
 size_t model_value_bytes(const struct model *model, const struct value *value)

@@ -133,6 +133,9 @@ enum status model_end(struct model *model);
 /* After a failure in the middle: every activation and gradient is dropped, the parameters stay. */
 void model_drop_all(struct model *model);
 
+/* Whether every value of that many samples can be counted: no dimension reaches 2^31. */
+bool model_can_hold(const struct model *model, uint64_t n);
+
 int model_rows(const struct model *model, const struct value *value);
 static inline int model_loss_rows(const struct model *model)
 {

@@ -21,6 +21,7 @@ struct attempt {
     struct scenario_way way;
     bool capped;
     struct scenario_outcome last_good;
+    struct scenario_outcome broken; /* it ended otherwise than by memory: the search cannot go on */
 };
 
 static enum search_answer try_size(uint64_t size, void *arg)
@@ -38,8 +39,10 @@ static enum search_answer try_size(uint64_t size, void *arg)
     attempt->way.cap = NULL;
     if (outcome.end == FLEET_OK)
         attempt->last_good = outcome;
-    else if (outcome.end != FLEET_NO_MEMORY)
+    if (outcome.end != FLEET_OK && outcome.end != FLEET_NO_MEMORY) {
+        attempt->broken = outcome;
         return SEARCH_STOP;
+    }
     return outcome.end == FLEET_OK ? SEARCH_WORKS : SEARCH_FAILS;
 }
 
@@ -64,7 +67,9 @@ static void mode_row(struct scenario *scenario, unsigned mode, const struct sear
     table_row(&result->table, "%s", modes[mode].name);
     table_set(&result->table, 1, "%s", fails);
     table_set(&result->table, 2, "%s", works);
-    if (search->works && isfinite(attempt->last_good.step_ms))
+    if (attempt->broken.ending[0])
+        table_set(&result->table, 3, "then %s: %.60s", attempt->broken.ending, attempt->broken.reason);
+    else if (search->works && isfinite(attempt->last_good.step_ms))
         table_set(&result->table, 3, "%.2f ms", attempt->last_good.step_ms);
     table_set(&result->table, 4, "%u%s", search->tries, complete ? "" : ", not narrowed to the end");
     table_fill(&result->table, "-");

@@ -1,14 +1,17 @@
 /* Area averaging. Along each axis a pixel of the input covers `out` units and one of the output covers `in`
- * units of the same line of in * out units, so that all weights are whole numbers. */
+ * units of the same line of in * out units, so that all weights are whole numbers. Rows are added up first,
+ * which the compiler makes vector code of; along the row it is done once for each row of output. */
 #include "shrink.h"
 
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { FRACTION_BITS = 8, FRACTION = 1 << FRACTION_BITS, RGB = 3, MAX_CHANNELS = 4, SCALE_BITS = 32 };
-
-/* Divisions are multiplications with a reciprocal of SCALE_BITS. */
-static const uint64_t ONE = (uint64_t)1 << SCALE_BITS, HALF = (uint64_t)1 << (SCALE_BITS - 1);
+enum {
+    RGB = 3,
+    MAX_CHANNELS = 4,
+    BEYOND = 2 /* pixels behind a row that are read with a weight of 0 */
+};
 
 void shrink_fit(uint32_t in_h, uint32_t in_w, uint32_t max_h, uint32_t max_w, uint32_t *out_h,
                 uint32_t *out_w)
@@ -46,8 +49,6 @@ static void plan_row(struct shrink *shrink)
 int shrink_begin(struct shrink *shrink, uint32_t in_h, uint32_t in_w, uint32_t out_h, uint32_t out_w,
                  uint32_t channels, uint8_t *out, size_t stride)
 {
-    size_t cells = (size_t)out_w * channels;
-
     memset(shrink, 0, sizeof(*shrink));
     shrink->in_h = in_h;
     shrink->in_w = in_w;
@@ -59,83 +60,105 @@ int shrink_begin(struct shrink *shrink, uint32_t in_h, uint32_t in_w, uint32_t o
     if (in_h == out_h && in_w == out_w)
         return 0;
     shrink->span = malloc(out_w * sizeof(*shrink->span));
-    shrink->row = malloc(cells * sizeof(*shrink->row));
-    shrink->sum = calloc(cells, sizeof(*shrink->sum));
-    if (!shrink->span || !shrink->row || !shrink->sum)
+    shrink->sum = calloc((size_t)(in_w + BEYOND) * channels, sizeof(*shrink->sum));
+    if (!shrink->span || !shrink->sum)
         return -1;
     plan_row(shrink);
     return 0;
 }
 
 /* The sums of one span, channel by channel; channels is a constant where this is called. */
-static inline void add_span(const struct shrink_span *span, const uint8_t *pixels, uint32_t out_w,
-                            uint32_t channels, uint32_t sum[MAX_CHANNELS])
+static inline void add_span(const struct shrink_span *span, const uint32_t *sums, uint32_t out_w,
+                            uint32_t channels, uint64_t total[MAX_CHANNELS])
 {
-    const uint8_t *pixel = pixels + (size_t)span->first * channels;
+    const uint32_t *at = sums + (size_t)span->first * channels;
 
     for (uint32_t c = 0; c < channels; c++)
-        sum[c] = span->first_weight * pixel[c];
+        total[c] = (uint64_t)span->first_weight * at[c];
     for (uint32_t i = 0; i < span->whole; i++) {
-        pixel += channels;
+        at += channels;
         for (uint32_t c = 0; c < channels; c++)
-            sum[c] += out_w * pixel[c];
+            total[c] += (uint64_t)out_w * at[c];
     }
     if (span->last_weight) {
-        pixel += channels;
+        at += channels;
         for (uint32_t c = 0; c < channels; c++)
-            sum[c] += span->last_weight * pixel[c];
+            total[c] += (uint64_t)span->last_weight * at[c];
     }
 }
 
-static inline void narrow(struct shrink *shrink, const uint8_t *pixels, uint32_t channels)
+/* The same for a picture that becomes less than half as narrow, where a span is three pixels at most: without
+ * branches, which would be guessed wrong half of the time. */
+static inline void add_three(const struct shrink_span *span, const uint32_t *sums, uint32_t out_w,
+                             uint32_t channels, uint64_t total[MAX_CHANNELS])
 {
-    const uint64_t scale = ((uint64_t)FRACTION << SCALE_BITS) / shrink->in_w; /* sum / in_w is at most 255 */
-    uint16_t *out = shrink->row;
+    const uint32_t *at = sums + (size_t)span->first * channels;
+    uint32_t second = span->whole ? out_w : span->last_weight, third = span->whole ? span->last_weight : 0;
 
-    for (uint32_t to = 0; to < shrink->out_w; to++) {
-        uint32_t sum[MAX_CHANNELS];
+    for (uint32_t c = 0; c < channels; c++)
+        total[c] = (uint64_t)span->first_weight * at[c] + (uint64_t)second * at[channels + c] +
+                   (uint64_t)third * at[2 * channels + c];
+}
 
-        add_span(&shrink->span[to], pixels, shrink->out_w, channels, sum);
+static inline void narrow(struct shrink *shrink, uint32_t channels)
+{
+    /* Quotients are at least 2^-28 apart and below 2^8, so that a reciprocal that is too large by 2^-40 of
+     * itself gives the whole part exactly, whatever the last bit of a product is. */
+    uint64_t area = (uint64_t)shrink->in_h * shrink->in_w, half = area / 2;
+    double reciprocal = (1.0 + 0x1p-40) / (double)area;
+    uint32_t out_w = shrink->out_w;
+    bool near = shrink->in_w < 2 * out_w;
+    /* restrict: else every byte written might change what is read. */
+    uint8_t *restrict out = shrink->out + (size_t)shrink->out_y * shrink->stride;
+    const struct shrink_span *restrict span = shrink->span;
+    const uint32_t *restrict sums = shrink->sum;
+
+    for (uint32_t to = 0; to < out_w; to++, out += channels) {
+        uint64_t total[MAX_CHANNELS];
+
+        if (near)
+            add_three(&span[to], sums, out_w, channels, total);
+        else
+            add_span(&span[to], sums, out_w, channels, total);
         for (uint32_t c = 0; c < channels; c++)
-            *out++ = (uint16_t)((sum[c] * scale + HALF) >> SCALE_BITS);
+            out[c] = (uint8_t)(int)((double)(total[c] + half) * reciprocal);
     }
 }
 
 static void finish_row(struct shrink *shrink)
 {
-    const uint64_t scale = (ONE + shrink->in_h / 2) / shrink->in_h;
-    size_t cells = (size_t)shrink->out_w * shrink->channels;
-    uint8_t *out = shrink->out + (size_t)shrink->out_y * shrink->stride;
-
-    for (size_t i = 0; i < cells; i++)
-        out[i] = (uint8_t)((shrink->sum[i] * scale + HALF * FRACTION) >> SCALE_BITS >> FRACTION_BITS);
-    memset(shrink->sum, 0, cells * sizeof(*shrink->sum));
+    if (shrink->channels == RGB)
+        narrow(shrink, RGB);
+    else
+        narrow(shrink, shrink->channels);
+    memset(shrink->sum, 0, (size_t)shrink->in_w * shrink->channels * sizeof(*shrink->sum));
     shrink->filled = 0;
     shrink->out_y++;
 }
 
+static void add_row(uint32_t *restrict sum, const uint8_t *restrict pixels, size_t count, uint32_t weight)
+{
+    for (size_t i = 0; i < count; i++)
+        sum[i] += weight * pixels[i];
+}
+
 void shrink_row(struct shrink *shrink, const uint8_t *pixels)
 {
-    size_t cells = (size_t)shrink->out_w * shrink->channels;
+    size_t count = (size_t)shrink->in_w * shrink->channels;
     uint32_t left = shrink->out_h;
 
     if (shrink->in_y >= shrink->in_h)
         return;
     shrink->in_y++;
     if (!shrink->span) {
-        memcpy(shrink->out + (size_t)shrink->out_y++ * shrink->stride, pixels, cells);
+        memcpy(shrink->out + (size_t)shrink->out_y++ * shrink->stride, pixels, count);
         return;
     }
-    if (shrink->channels == RGB)
-        narrow(shrink, pixels, RGB);
-    else
-        narrow(shrink, pixels, shrink->channels);
     while (left) {
         uint32_t need = shrink->in_h - shrink->filled;
         uint32_t take = left < need ? left : need;
 
-        for (size_t i = 0; i < cells; i++)
-            shrink->sum[i] += take * shrink->row[i];
+        add_row(shrink->sum, pixels, count, take);
         left -= take;
         shrink->filled += take;
         if (shrink->filled == shrink->in_h)
@@ -146,9 +169,7 @@ void shrink_row(struct shrink *shrink, const uint8_t *pixels)
 void shrink_end(struct shrink *shrink)
 {
     free(shrink->span);
-    free(shrink->row);
     free(shrink->sum);
     shrink->span = NULL;
-    shrink->row = NULL;
     shrink->sum = NULL;
 }

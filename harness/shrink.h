@@ -1,6 +1,6 @@
 /* Makes a picture smaller while it is decoded, row by row, so that a large picture never lies in memory
- * whole. Each result is the mean over the area that it covers, in integers (to 1/256 along a row): the same
- * on every machine. */
+ * whole. Each result is the exact mean over the area that it covers, rounded, in integers: the same on every
+ * machine. */
 #ifndef HARNESS_SHRINK_H
 #define HARNESS_SHRINK_H
 
@@ -20,8 +20,7 @@ struct shrink {
     uint8_t *out;
     size_t stride;            /* bytes from one row of out to the next */
     struct shrink_span *span; /* [out_w]; NULL: nothing is to be made smaller, rows are copied */
-    uint16_t *row;            /* a row of input, made narrower: [out_w][channels], in 1/256 */
-    uint32_t *sum;            /* the row of output under way */
+    uint32_t *sum;            /* the rows of input under way, weighted: [in_w][channels] */
     uint32_t in_y;            /* rows taken */
     uint32_t out_y;           /* rows done */
     uint32_t filled;          /* of in_h that the row under way needs */
@@ -31,7 +30,8 @@ struct shrink {
 void shrink_fit(uint32_t in_h, uint32_t in_w, uint32_t max_h, uint32_t max_w, uint32_t *out_h,
                 uint32_t *out_w);
 
-/* 0, or -1 without memory. Sides are from 1 to 65535. */
+/* 0, or -1 without memory. Sides are from 1 to 65535, in_h * in_w is at most 2^28, out_h at most in_h, out_w
+ * at most in_w. */
 int shrink_begin(struct shrink *shrink, uint32_t in_h, uint32_t in_w, uint32_t out_h, uint32_t out_w,
                  uint32_t channels, uint8_t *out, size_t stride);
 

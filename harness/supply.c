@@ -236,6 +236,16 @@ enum status supply_give(struct supply *supply, cudaStream_t stream, void *data, 
     return device_status(error, "freeing device memory");
 }
 
+size_t supply_held(struct supply *supply)
+{
+    size_t held;
+
+    pthread_mutex_lock(&supply->lock);
+    held = supply->held;
+    pthread_mutex_unlock(&supply->lock);
+    return held;
+}
+
 void supply_pin(struct supply *supply)
 {
     if (supply->cache)

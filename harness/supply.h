@@ -54,6 +54,8 @@ enum status supply_take(struct supply *supply, cudaStream_t stream, size_t bytes
 /* Work already queued on the stream may still use it. */
 enum status supply_give(struct supply *supply, cudaStream_t stream, void *data, void *block, size_t bytes);
 
+size_t supply_held(struct supply *supply);
+
 /* No memory goes back to the device from now on, because a captured graph knows its addresses. */
 void supply_pin(struct supply *supply);
 

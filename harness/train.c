@@ -22,6 +22,9 @@ static enum status check_options(const struct options *options)
                                          "--alloc=cache, --alloc=arena or --alloc=static");
     if (options->graph && options->vary)
         return status_fail(STATUS_USAGE, "--graph replays one shape, but --vary changes it every step");
+    if (options->graph && options->pair.given && options->pair_memory == PAIR_SHARED)
+        return status_fail(STATUS_USAGE, "--graph with --pair needs --pair-memory=private: "
+                                         "a graph's memory must not be handed to the other model");
     if (options->save_every && !options->save)
         return status_fail(STATUS_USAGE, "--save-every needs --save=FILE");
     if (options->pair.given &&
@@ -62,13 +65,15 @@ void train_print_result(const struct train_result *result)
 
     /* Nine digits give a float back exactly: two runs can be compared by the bits of their losses. */
     printf("model=%s alloc=%s precision=%s batch=%llu accumulate=%llu steps=%llu step_ms=%.3f "
-           "samples_per_s=%.1f data_wait_ms=%.3f loss_first=%.9g loss_last=%.9g val_loss=%.6g",
+           "samples_per_s=%.1f data_wait_ms=%.3f loss_first=%.9g loss_last=%.9g",
            options_choice("model", options->model, model, sizeof(model)),
            options_choice("alloc", options->alloc, alloc, sizeof(alloc)),
            options_choice("precision", options->precision, precision, sizeof(precision)),
            (unsigned long long)options->batch, (unsigned long long)options->accumulate,
            (unsigned long long)options->steps, result->step_ms, result->samples_per_s, result->data_wait_ms,
-           (double)result->loss_first, (double)result->loss_last, result->evaluation.loss);
+           (double)result->loss_first, (double)result->loss_last);
+    if (result->evaluation.rows)
+        printf(" val_loss=%.6g", result->evaluation.loss);
     if (result->evaluation.accuracy >= 0.0)
         printf(" accuracy=%.5f", result->evaluation.accuracy);
     if (options->precision == PRECISION_FP16)

@@ -47,12 +47,21 @@ static enum status open_model(struct trainer *trainer)
         .seed = options->seed,
     };
     struct data_spec spec = *dataset_spec(trainer->dataset);
+    enum status status;
 
     /* A vocabulary may be larger than the text needs, for the speed of a round number. */
     if (spec.kind == DATA_TOKENS && (uint64_t)spec.vocabulary < options->vocabulary)
         spec.vocabulary = (int)options->vocabulary;
     model_open(&trainer->model, &config);
-    return net_build(&trainer->model, options, &spec);
+    status = net_build(&trainer->model, options, &spec);
+    if (!status && !(model_can_hold(&trainer->model, options->batch) &&
+                     model_can_hold(&trainer->model, options->val_batch)))
+        status = status_fail(
+            STATUS_USAGE,
+            "--batch=%llu: so many samples of this size have more than 2^31 positions; "
+            "use less, and --accumulate",
+            (unsigned long long)(options->batch > options->val_batch ? options->batch : options->val_batch));
+    return status;
 }
 
 static enum status open_input(struct trainer *trainer)

@@ -27,7 +27,7 @@ static void print_report(struct trainer *trainer, const struct trainer_report *r
             options_choice("model", trainer->options.model, model, sizeof(model)),
             (unsigned long long)report->step, (unsigned long long)trainer->options.steps,
             (double)trainer->loss_last, steps > 0.0 ? 1e3 * seconds / steps : 0.0,
-            (double)trainer->supply->held / mib);
+            (double)supply_held(trainer->supply) / mib);
 }
 
 enum status trainer_read_reports(struct trainer *trainer, bool wait)
@@ -236,6 +236,8 @@ enum status trainer_try_batch(struct trainer *trainer, uint64_t batch)
     struct model *model = &trainer->model;
     enum status status;
 
+    if (!model_can_hold(model, batch))
+        return STATUS_NO_MEMORY;
     model->n = (int)batch;
     model->length = dataset_spec(trainer->dataset)->length;
     model->training = true;

@@ -196,9 +196,9 @@ static void forward(struct cuda_ops *ops, ops_stream stream, const struct op_bat
         forward_small<T, V><<<grid_of(s, V), block, 0, stream>>>(*a, s);
     } else {
         forward_sums<T, V><<<grid_of(s, V), block, 0, stream>>>(*a, s, partial);
-        launch_close(stream, (a->cols + TOTAL_WIDE - 1) / TOTAL_WIDE, total, forward_total<T>, *a, partial,
-                     s.stripes);
-        launch_close(stream, grid_of(s, V), block, forward_apply<T, V>, *a, s);
+        launch_close(ops, stream, (a->cols + TOTAL_WIDE - 1) / TOTAL_WIDE, total, forward_total<T>, *a,
+                     partial, s.stripes);
+        launch_close(ops, stream, grid_of(s, V), block, forward_apply<T, V>, *a, s);
     }
 }
 

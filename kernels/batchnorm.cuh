@@ -171,7 +171,8 @@ static __device__ __forceinline__ void wait_for_previous()
 
 /* Launches a kernel that waits for the one before by itself. */
 template <class... P, class... A>
-static inline void launch_close(ops_stream stream, dim3 grid, dim3 block, void (*kernel)(P...), A... args)
+static inline void launch_close(const struct cuda_ops *ops, ops_stream stream, dim3 grid, dim3 block,
+                                void (*kernel)(P...), A... args)
 {
     cudaLaunchConfig_t config = {};
     cudaLaunchAttribute attribute = {};
@@ -182,7 +183,7 @@ static inline void launch_close(ops_stream stream, dim3 grid, dim3 block, void (
     config.blockDim = block;
     config.stream = stream;
     config.attrs = &attribute;
-    config.numAttrs = 1;
+    config.numAttrs = ops->capability >= 90 ? 1 : 0;
     cudaLaunchKernelEx(&config, kernel, P(args)...);
 }
 

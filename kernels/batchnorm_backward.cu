@@ -223,12 +223,12 @@ static void backward(struct cuda_ops *ops, ops_stream stream, const struct op_ba
         return;
     }
     backward_sums<T, V, MASK><<<grid_of(s, V), block, 0, stream>>>(*a, s, partial);
-    launch_close(stream, (a->cols + TOTAL_WIDE - 1) / TOTAL_WIDE, total, backward_total, *a, partial,
+    launch_close(ops, stream, (a->cols + TOTAL_WIDE - 1) / TOTAL_WIDE, total, backward_total, *a, partial,
                  s.stripes, totals);
     if (a->dresidual)
-        launch_close(stream, grid_of(s, V), block, backward_apply<T, V, SECOND>, *a, s, totals);
+        launch_close(ops, stream, grid_of(s, V), block, backward_apply<T, V, SECOND>, *a, s, totals);
     else
-        launch_close(stream, grid_of(s, V), block, backward_apply<T, V, MASK>, *a, s, totals);
+        launch_close(ops, stream, grid_of(s, V), block, backward_apply<T, V, MASK>, *a, s, totals);
 }
 
 template <class T, int V>

@@ -38,14 +38,14 @@ struct cuda_conv {
     int count, room;
 };
 
-/* The shape as a view has it, with as many images (a divisor of their number) as leave the plan an eighth of
- * the workspace; none if not one does. */
+/* The shape as a view has it, with as many images (a divisor of their number) as take at most half of the
+ * workspace; none if not one does. */
 static struct ops_conv shape_of_view(const struct conv_request *q, enum conv_view view)
 {
     struct ops_conv s = conv_recipe_shape(&q->shape, view);
     size_t each = (size_t)s.h * s.w * s.c * ops_type_bytes(s.type);
 
-    while (view != CONV_PLAIN && s.n > 0 && (q->shape.n % s.n || s.n * each > q->workspace_bytes / 8 * 7))
+    while (view != CONV_PLAIN && s.n > 0 && (q->shape.n % s.n || s.n * each > q->workspace_bytes / 2))
         s.n--;
     return s;
 }

@@ -31,6 +31,7 @@ static __device__ double squares(const struct ops_param &p, uint64_t begin, uint
     double sum = 0.0;
 
     if ((uintptr_t)p.grad % CUDA_PACK_BYTES == 0) {
+#pragma unroll 4
         for (uint64_t i = begin + threadIdx.x * 4; i + 4 <= end; i += PARAMS_BLOCK * 4) {
             float v[4];
 

@@ -111,16 +111,17 @@ static __device__ __forceinline__ void params_copy4(void *copy, uint64_t at, con
     *(four *)((T *)copy + at) = out;
 }
 
+/* Every value is used once and the whole does not fit the cache: loads and stores say so. */
 static __device__ __forceinline__ void params_load4(float (&v)[4], const float *from)
 {
-    float4 f = *(const float4 *)from;
+    float4 f = __ldcs((const float4 *)from);
 
     v[0] = f.x, v[1] = f.y, v[2] = f.z, v[3] = f.w;
 }
 
 static __device__ __forceinline__ void params_store4(float *to, const float (&v)[4])
 {
-    *(float4 *)to = make_float4(v[0], v[1], v[2], v[3]);
+    __stcs((float4 *)to, make_float4(v[0], v[1], v[2], v[3]));
 }
 
 #endif

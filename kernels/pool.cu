@@ -115,6 +115,7 @@ static __global__ void __launch_bounds__(CUDA_BLOCK)
 {
     int groups = a.c / V, t = blockIdx.x * blockDim.x + threadIdx.x;
     int side = SIDE ? SIDE : (a.size + a.stride - 1) / a.stride;
+    constexpr int TOGETHER = SIDE ? SIDE * SIDE : 1; /* windows whose loads are asked for at once */
     int x = t / groups, c = (t - x * groups) * V, last_x = (x + a.pad) / a.stride;
 
     if (x >= a.w)
@@ -123,19 +124,29 @@ static __global__ void __launch_bounds__(CUDA_BLOCK)
         int image = row / a.h, y = row - image * a.h, last_y = (y + a.pad) / a.stride;
         float sum[V] = {};
 
-#pragma unroll(SIDE ? SIDE *SIDE : 1)
-        for (int i = side * side - 1; i >= 0; i--) {
-            int wy = last_y - i / side, wx = last_x - i % side;
-            int down = y + a.pad - wy * a.stride, across = x + a.pad - wx * a.stride;
-            size_t at = (((size_t)image * oh + wy) * ow + wx) * a.c + c;
-
-            if (wy >= 0 && wy < oh && wx >= 0 && wx < ow && down < a.size && across < a.size) {
-                places<V> where = *(const places<V> *)(a.where + at);
-                channels<T, V> dy = load<T, V>((const T *)a.dy + at);
+        for (int i0 = side * side; i0 > 0; i0 -= TOGETHER) {
+            channels<T, V> dy[TOGETHER];
+            places<V> where[TOGETHER];
+            int place[TOGETHER];
 
 #pragma unroll
+            for (int i = 0; i < TOGETHER; i++) {
+                int wy = last_y - (i0 - 1 - i) / side, wx = last_x - (i0 - 1 - i) % side;
+                int down = y + a.pad - wy * a.stride, across = x + a.pad - wx * a.stride;
+                bool inside = (unsigned)wy < (unsigned)oh && (unsigned)wx < (unsigned)ow && down < a.size &&
+                              across < a.size;
+                /* No such window: any one, of which no place is looked for. */
+                size_t at = inside ? (((size_t)image * oh + wy) * ow + wx) * a.c + c : c;
+
+                place[i] = inside ? down * a.size + across : -1;
+                where[i] = *(const places<V> *)(a.where + at);
+                dy[i] = load<T, V>((const T *)a.dy + at);
+            }
+#pragma unroll
+            for (int i = 0; i < TOGETHER; i++) {
+#pragma unroll
                 for (int j = 0; j < V; j++)
-                    sum[j] += where.v[j] == down * a.size + across ? dy.v[j] : 0.0f;
+                    sum[j] += where[i].v[j] == place[i] ? dy[i].v[j] : 0.0f;
             }
         }
         store<T, V>((T *)a.dx + ((size_t)row * a.w + x) * a.c + c, sum);

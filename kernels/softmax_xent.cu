@@ -108,9 +108,6 @@ int cuda_softmax_xent_forward(struct cuda_ops *, ops_stream stream,
     return cudaGetLastError();
 }
 
-/* Groups that a thread reads before it writes the first. */
-static const int BATCH = 4;
-
 /* threads of one row: a block, or a warp of it where rows are short. */
 template <class T, bool PACKED>
 static __global__ void backward_kernel(struct op_softmax_xent_backward args, int threads)
@@ -125,27 +122,14 @@ static __global__ void backward_kernel(struct op_softmax_xent_backward args, int
     float lse = args.lse[row];
     float scale = label < 0 ? 0.0f : args.scale * (args.scale_by ? *args.scale_by : 1.0f);
 
-    for (int c0 = threadIdx.x % threads * CUDA_GROUP; c0 < args.cols; c0 += BATCH * threads * CUDA_GROUP) {
-        float v[BATCH][CUDA_GROUP];
+    for (int c = threadIdx.x % threads * CUDA_GROUP; c < args.cols; c += threads * CUDA_GROUP) {
+        float v[CUDA_GROUP];
 
+        read_row<PACKED>(v, logits, c, args.cols);
 #pragma unroll
-        for (int b = 0; b < BATCH; b++) {
-            int c = c0 + b * threads * CUDA_GROUP;
-
-            if (c < args.cols)
-                read_row<PACKED>(v[b], logits, c, args.cols);
-        }
-#pragma unroll
-        for (int b = 0; b < BATCH; b++) {
-            int c = c0 + b * threads * CUDA_GROUP;
-
-            if (c >= args.cols)
-                break;
-#pragma unroll
-            for (int i = 0; i < CUDA_GROUP; i++)
-                v[b][i] = label < 0 ? 0.0f : scale * (__expf(v[b][i] - lse) - (c + i == label ? 1.0f : 0.0f));
-            write_row<PACKED>(dlogits, v[b], c, args.cols);
-        }
+        for (int i = 0; i < CUDA_GROUP; i++)
+            v[i] = label < 0 ? 0.0f : scale * (__expf(v[i] - lse) - (c + i == label ? 1.0f : 0.0f));
+        write_row<PACKED>(dlogits, v, c, args.cols);
     }
 }
 

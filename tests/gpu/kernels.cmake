@@ -19,4 +19,8 @@ if(GPUCAP_NVCC AND GPUCAP_CUDART_SHARED AND TARGET train_cuda)
   add_dependencies(kernels_speed train_cuda)
   gpucap_test(kernels_train LABEL gpu TIMEOUT 300 LIBS test_support SOURCES kernels_train.c)
   add_dependencies(kernels_train train train_cuda)
+  # What tools/setup --data gets; a text is put beside it by hand.
+  gpucap_test(train_goals LABEL gpu TIMEOUT 300 LIBS test_support SOURCES train_goals.c
+    ENV "TRAIN_DATA=${CMAKE_SOURCE_DIR}/third_party/data")
+  add_dependencies(train_goals train train_cuda)
 endif()

@@ -107,6 +107,33 @@ static void test_a_search_ends_between_a_card_that_fails_and_one_that_works(void
     spawn_result_free(&result);
 }
 
+static void test_a_fleet_of_trainings_keeps_to_its_caps(void)
+{
+    struct spawn_env *env = scenario_env();
+    struct spawn_result result =
+        spawn_run(env,
+                  (const char *[]){spawn_build_path("fleet"), "--sim=1x512M;ctx=16M", "--each=96M",
+                                   "--processes=2", "--quiet", "--", "train", "--model=mlp", "--hidden=8",
+                                   "--batch=64", "--steps=20", "--val-batches=1", "--alloc=arena", NULL},
+                  NULL);
+    unsigned long long peak;
+    int members = 0;
+
+    spawn_env_free(env);
+    cli_expect_status(0, &result);
+    cli_expect_out("members=2 ok=2 steps=40 ", &result);
+    for (const char *at = strstr(result.out, "member=0 "); at && members < 2; at = strchr(at, '\n') + 1) {
+        const char *figure = strstr(at, "peak_memory=");
+
+        TEST_ASSERT_NOT_NULL(figure);
+        TEST_ASSERT_EQUAL_INT(1, sscanf(figure, "peak_memory=%llu", &peak));
+        TEST_ASSERT_TRUE_MESSAGE(peak > 16 << 20 && peak <= 96 << 20, at);
+        members++;
+    }
+    TEST_ASSERT_EQUAL_INT(2, members);
+    spawn_result_free(&result);
+}
+
 static void test_ballast_leaves_what_it_is_told_and_refuses_the_rest(void)
 {
     struct spawn_env *env = scenario_env();
@@ -167,6 +194,7 @@ int main(void)
         RUN_TEST(test_arenas_starve_each_other_natively_and_share_under_gpucap);
     if (!runs_under("san"))
         RUN_TEST(test_a_search_ends_between_a_card_that_fails_and_one_that_works);
+    RUN_TEST(test_a_fleet_of_trainings_keeps_to_its_caps);
     RUN_TEST(test_ballast_leaves_what_it_is_told_and_refuses_the_rest);
     RUN_TEST(test_bad_use_runs_nothing);
     return UNITY_END();

@@ -249,34 +249,52 @@ static void test_other_files_are_named_as_such(void)
     TEST_ASSERT_NOT_NULL(strstr(message, "neither"));
 }
 
-/* Against the mean over areas computed in doubles. */
+/* What one pixel of the output should be: whole weights, and one division. */
+static uint8_t mean_of(const uint8_t *in, int in_h, int in_w, int out_h, int out_w, int oy, int ox)
+{
+    uint64_t sum = 0, area = (uint64_t)in_h * (uint64_t)in_w;
+
+    for (int y = 0; y < in_h; y++) {
+        int top = y * out_h > oy * in_h ? y * out_h : oy * in_h;
+        int bottom = (y + 1) * out_h < (oy + 1) * in_h ? (y + 1) * out_h : (oy + 1) * in_h;
+
+        for (int x = 0; x < in_w && top < bottom; x++) {
+            int left = x * out_w > ox * in_w ? x * out_w : ox * in_w;
+            int right = (x + 1) * out_w < (ox + 1) * in_w ? (x + 1) * out_w : (ox + 1) * in_w;
+
+            if (left < right)
+                sum += (uint64_t)(bottom - top) * (uint64_t)(right - left) * in[y * in_w + x];
+        }
+    }
+    return (uint8_t)((sum + area / 2) / area);
+}
+
 static void test_shrinking_is_the_mean_over_the_area(void)
 {
-    enum { IN_H = 7, IN_W = 11, OUT_H = 3, OUT_W = 4 };
-    uint8_t in[IN_H * IN_W], result[OUT_H * OUT_W];
-    struct shrink shrink;
+    static const int sizes[][4] = {{7, 11, 3, 4},    {7, 11, 7, 10},  {12, 8, 6, 4},    {9, 30, 9, 7},
+                                   {30, 9, 4, 9},    {2, 2, 1, 1},    {33, 64, 32, 33}, {5, 40, 1, 1},
+                                   {40, 41, 39, 40}, {24, 50, 12, 26}};
+    uint8_t in[50 * 50], result[50 * 50];
+    uint64_t state = 5;
 
-    for (int i = 0; i < IN_H * IN_W; i++)
-        in[i] = (uint8_t)(i * 37);
-    TEST_ASSERT_EQUAL_INT(0, shrink_begin(&shrink, IN_H, IN_W, OUT_H, OUT_W, 1, result, OUT_W));
-    for (int y = 0; y < IN_H; y++)
-        shrink_row(&shrink, in + y * IN_W);
-    shrink_end(&shrink);
-    for (int oy = 0; oy < OUT_H; oy++) {
-        for (int ox = 0; ox < OUT_W; ox++) {
-            double top = (double)oy * IN_H / OUT_H, bottom = (double)(oy + 1) * IN_H / OUT_H;
-            double left = (double)ox * IN_W / OUT_W, right = (double)(ox + 1) * IN_W / OUT_W, sum = 0.0;
+    for (size_t s = 0; s < sizeof(sizes) / sizeof(sizes[0]); s++) {
+        int in_h = sizes[s][0], in_w = sizes[s][1], out_h = sizes[s][2], out_w = sizes[s][3];
+        struct shrink shrink;
 
-            for (int y = 0; y < IN_H; y++) {
-                for (int x = 0; x < IN_W; x++) {
-                    double dy = (bottom < y + 1 ? bottom : y + 1) - (top > y ? top : y);
-                    double dx = (right < x + 1 ? right : x + 1) - (left > x ? left : x);
-
-                    sum += dy > 0 && dx > 0 ? dy * dx * in[y * IN_W + x] : 0.0;
-                }
-            }
-            TEST_ASSERT_DOUBLE_WITHIN(0.503, sum / ((bottom - top) * (right - left)),
-                                      result[oy * OUT_W + ox]);
+        TEST_ASSERT_TRUE(in_h * in_w <= (int)sizeof(in));
+        for (int i = 0; i < in_h * in_w; i++) {
+            state = state * 6364136223846793005u + 1442695040888963407u;
+            in[i] = (uint8_t)(state >> 56);
+        }
+        TEST_ASSERT_EQUAL_INT(0, shrink_begin(&shrink, (uint32_t)in_h, (uint32_t)in_w, (uint32_t)out_h,
+                                              (uint32_t)out_w, 1, result, (size_t)out_w));
+        for (int y = 0; y < in_h; y++)
+            shrink_row(&shrink, in + y * in_w);
+        shrink_end(&shrink);
+        for (int oy = 0; oy < out_h; oy++) {
+            for (int ox = 0; ox < out_w; ox++)
+                TEST_ASSERT_EQUAL_UINT8(mean_of(in, in_h, in_w, out_h, out_w, oy, ox),
+                                        result[oy * out_w + ox]);
         }
     }
 }

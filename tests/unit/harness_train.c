@@ -113,6 +113,16 @@ static void test_bad_options_end_with_a_message(void)
     TEST_ASSERT_EQUAL_STRING("", train_said.out);
 }
 
+static void test_an_impossible_batch_is_said(void)
+{
+    TRAIN("1x256M", "--model=resnet18", "--image=224", "--width=2", "--batch=1048576", "--steps=1");
+    TEST_ASSERT_EQUAL_INT(TRAIN_USAGE, train_said.status);
+    TEST_ASSERT_NOT_NULL_MESSAGE(strstr(train_said.err, "--batch=1048576"), train_said.err);
+    TRAIN("1x64M", "--model=cnn", "--batch=100000", "--steps=1", "--data-budget=8G", "--image=16");
+    TEST_ASSERT_EQUAL_INT_MESSAGE(TRAIN_NO_MEMORY, train_said.status, train_said.err);
+    TEST_ASSERT_NOT_NULL_MESSAGE(strstr(train_said.err, "out of memory: asked for "), train_said.err);
+}
+
 static void test_a_budget_is_kept_to(void)
 {
     TRAIN("1x256M", "--steps=2", "--hidden=256", "--budget=1M");
@@ -154,6 +164,7 @@ int main(void)
     RUN_TEST(test_the_arena_takes_its_share_of_what_is_free);
     RUN_TEST(test_out_of_memory_says_what_was_asked_and_free);
     RUN_TEST(test_bad_options_end_with_a_message);
+    RUN_TEST(test_an_impossible_batch_is_said);
     RUN_TEST(test_a_budget_is_kept_to);
     RUN_TEST(test_idx_files_are_learned);
     return UNITY_END();
