@@ -25,6 +25,10 @@ static _Thread_local struct {
 void pools_setup(const struct options *options)
 {
     settings = options;
+    /* A block is cleared on a stream of our own: it must be at rest when it is handed out, not just behind
+     * the work of the stream that will use it. */
+    if (options->zero)
+        fence_trust_nothing();
 }
 
 /* ---- the limit, as a pool sees it ---- */

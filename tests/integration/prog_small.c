@@ -1,0 +1,216 @@
+/* prog_small: a host program with many small device blocks and a heap of its own: the C library's, or, built
+ * with PROG_JEMALLOC, a jemalloc that is linked in. prog_small SCENARIO. Checks itself, prints what may not
+ * depend on anybody's settings. Knows nothing of gpucap. */
+#include "prog_check.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#ifdef PROG_JEMALLOC
+#include <jemalloc/jemalloc.h>
+#endif
+
+#define BLOCKS  3000
+#define LARGEST 14336 /* of the small ones */
+#define AGAIN   64
+
+static CUdeviceptr blocks[BLOCKS];
+
+#ifndef PROG_JEMALLOC
+static int asked; /* for /etc/malloc.conf */
+
+/* What a machine would say whose administrator wants the worst of every jemalloc. */
+ssize_t readlink(const char *restrict path, char *restrict text, size_t size)
+{
+    static const char worst[] = "junk:true,stats_print:true,abort:true,confirm_conf:true";
+
+    if (strcmp(path, "/etc/malloc.conf") != 0)
+        return readlinkat(AT_FDCWD, path, text, size);
+    asked++;
+    const size_t length = sizeof worst - 1 < size ? sizeof worst - 1 : size;
+    memcpy(text, worst, length);
+    return (ssize_t)length;
+}
+#endif
+
+static size_t size_of(unsigned i)
+{
+    return 1 + i * 37U % LARGEST;
+}
+
+/* Blocks of every small size, each with its byte; every other one freed and taken again. */
+static void use_blocks(void)
+{
+    for (unsigned i = 0; i < BLOCKS; i++) {
+        MUST(0, cuMemAlloc(&blocks[i], size_of(i)));
+        MUST(0, blocks[i] % 512);
+        MUST(0, cuMemsetD8(blocks[i], (unsigned char)i, size_of(i)));
+    }
+    for (unsigned i = 0; i < BLOCKS; i += 2)
+        MUST(0, cuMemFree(blocks[i]));
+    for (unsigned i = 0; i < BLOCKS; i += 2) {
+        MUST(0, cuMemAlloc(&blocks[i], size_of(i)));
+        MUST(0, cuMemsetD8(blocks[i], (unsigned char)i, size_of(i)));
+    }
+    for (unsigned i = 0; i < BLOCKS; i++)
+        MUST(0, prog_wrong(blocks[i], (unsigned char)i, size_of(i)));
+}
+
+static void free_blocks(void)
+{
+    for (unsigned i = 0; i < BLOCKS; i++)
+        MUST(0, cuMemFree(blocks[i]));
+    MUST(CUDA_ERROR_INVALID_VALUE, cuMemFree(blocks[0]));
+}
+
+/* Bytes of blocks that come back after a free: nobody but the program writes to device memory. */
+static unsigned long kept_bytes(void)
+{
+    unsigned char *host = malloc(LARGEST);
+    unsigned long kept = 0;
+
+    MUST(true, host != NULL);
+    for (unsigned i = 0; i < AGAIN; i++) {
+        CUdeviceptr first, second;
+
+        MUST(0, cuMemAlloc(&first, 1000 + i));
+        prog_fill(first, 0xc3, 1000 + i);
+        MUST(0, cuMemFree(first));
+        MUST(0, cuMemAlloc(&second, 1000 + i));
+        MUST(0, cuMemcpyDtoH(host, second, 1000 + i));
+        for (unsigned n = 0; n < 1000 + i; n++)
+            kept += host[n] == 0xc3;
+        MUST(0, cuMemFree(second));
+    }
+    free(host);
+    return kept;
+}
+
+/* Memory that the C library took, and memory from every door of the heap. */
+static void use_host_heap(void)
+{
+    char *line = NULL, *text = strdup("a block of the C library's own"), *path = realpath("/", NULL);
+    size_t room = 0;
+    void *aligned = NULL;
+    FILE *file = fopen("/proc/self/stat", "r");
+
+    MUST(true, file && getline(&line, &room, file) > 0);
+    MUST(0, posix_memalign(&aligned, 4096, 10000));
+    MUST(true, text && path && (text = realloc(text, 100000)) != NULL);
+    fclose(file);
+    free(line);
+    free(text);
+    free(path);
+    free(aligned);
+}
+
+static void use(void)
+{
+    prog_context(0);
+    for (unsigned round = 0; round < 3; round++) {
+        use_blocks();
+        use_host_heap();
+        free_blocks();
+    }
+    printf("kept %lu\n", kept_bytes());
+}
+
+static void sleep_a_little(void *unused)
+{
+    (void)unused;
+    usleep(20000);
+}
+
+/* Work on a block is still to come when it is freed and an equal one is taken: that one is zero all the same,
+ * and stays so. */
+static void zero(void)
+{
+    static const size_t sizes[] = {1000, 100000, 8 * MIB};
+    CUstream stream;
+
+    prog_context(0);
+    MUST(0, cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    for (unsigned i = 0; i < 12; i++) {
+        const size_t bytes = sizes[i % 3];
+        CUdeviceptr first, second;
+
+        MUST(0, cuMemAlloc(&first, bytes));
+        MUST(0, cuLaunchHostFunc(stream, sleep_a_little, NULL));
+        MUST(0, cuMemsetD8Async(first, 0xff, bytes, stream));
+        MUST(0, cuMemFree(first));
+        MUST(0, cuMemAlloc(&second, bytes));
+        MUST(0, cuCtxSynchronize());
+        MUST(0, prog_wrong(second, 0, bytes));
+        MUST(0, cuMemFree(second));
+    }
+    puts("zero");
+}
+
+static void settings(void)
+{
+    use();
+#ifndef PROG_JEMALLOC
+    printf("asked %d\n", asked);
+#endif
+}
+
+#ifdef PROG_JEMALLOC
+static size_t allocated(void)
+{
+    uint64_t epoch = 1;
+    size_t bytes = 0, size = sizeof bytes;
+
+    MUST(0, mallctl("epoch", NULL, NULL, &epoch, sizeof epoch));
+    MUST(0, mallctl("stats.allocated", &bytes, &size, NULL, 0));
+    return bytes;
+}
+
+static unsigned arenas(void)
+{
+    unsigned count = 0;
+    size_t size = sizeof count;
+
+    MUST(0, mallctl("arenas.narenas", &count, &size, NULL, 0));
+    return count;
+}
+
+/* The heap of this program: its settings, its figures, its arenas. */
+static void own_heap(void)
+{
+    const char *junk = NULL;
+    size_t size = sizeof junk;
+
+    MUST(0, mallctl("opt.junk", &junk, &size, NULL, 0));
+    printf("junk %s\n", junk);
+    void *fresh = malloc(100);
+    MUST(true, fresh != NULL);
+    const unsigned char first = *(volatile unsigned char *)fresh; /* what malloc has left there */
+    printf("first byte %s\n", strcmp(junk, "true") != 0 ? "any" : first == 0xa5 ? "junk" : "not junk");
+    free(fresh);
+    use(); /* whatever is made once has been made */
+    const unsigned arenas_before = arenas();
+    const size_t before = allocated();
+    use_blocks();
+    const size_t with = allocated();
+    MUST(arenas_before, arenas());
+    free_blocks();
+    /* 20 MiB of device blocks; simgpu has its own notes of what is mapped. */
+    printf("%s\n", with < before + MIB / 2 ? "not counted" : "counted");
+}
+#endif
+
+int main(int argc, char **argv)
+{
+    static const struct prog_scenario scenarios[] = {
+        {"settings", settings},
+        {"zero", zero},
+#ifdef PROG_JEMALLOC
+        {"own_heap", own_heap},
+#endif
+    };
+
+    return prog_main(argc, argv, scenarios, sizeof scenarios / sizeof *scenarios);
+}
