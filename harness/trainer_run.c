@@ -182,6 +182,8 @@ enum status trainer_evaluate(struct trainer *trainer, struct trainer_evaluation 
         status = evaluate_all(trainer, &input, &totals);
     if (!status)
         status = read_totals(trainer, &totals, evaluation);
+    if (!status && evaluation->rows && (trainer->val_best <= 0.0 || evaluation->loss < trainer->val_best))
+        trainer->val_best = evaluation->loss;
     if (status)
         cudaStreamSynchronize(trainer->device->stream);
     input_close(&input);
