@@ -30,7 +30,7 @@ struct scenario_result {
     unsigned bar_count;
     char note[SCENARIO_NOTES][256]; /* sizes that were chosen, what the figures are not */
     unsigned notes;
-    char summary[512]; /* one line for README */
+    char summary[640]; /* one line for README */
     double seconds;    /* how long it took */
 };
 
@@ -48,6 +48,7 @@ struct scenario_way {
     const char *cap;              /* as for gpucap run; NULL: natively */
     const char *const *base;      /* arguments of train, ended by NULL */
     const char *const *arguments; /* more of them; may be NULL */
+    const char *const *env;       /* "NAME=value", ended by NULL; may be NULL */
 };
 
 struct scenario_outcome {

@@ -89,7 +89,7 @@ void scenario_fragments(struct scenario *scenario)
 {
     struct scenario_result *result = scenario->result;
     const char *const few[] = {"--alloc=naive", scenario_few_steps(scenario), NULL};
-    const struct scenario_way whole = {"needs: naive", NULL, scenario_work(scenario), few};
+    const struct scenario_way whole = {"needs: naive", NULL, scenario_work(scenario), few, NULL};
     struct scenario_outcome outcome;
     uint64_t works[MODES] = {0};
     char text[32];
@@ -154,7 +154,7 @@ static void accumulation_row(struct scenario *scenario, scenario_work_list base,
     const char *work[SCENARIO_ARGUMENTS];
     char batch[32];
     const char *const more[] = {batch, "--auto-accum", scenario_few_steps(scenario), NULL};
-    const struct scenario_way way = {"fp32, accumulation", cap, work, more};
+    const struct scenario_way way = {"fp32, accumulation", cap, work, more, NULL};
     struct scenario_outcome outcome;
     unsigned count = 0;
 
@@ -201,7 +201,7 @@ void scenario_batch(struct scenario *scenario)
     for (unsigned i = 0; i < sizeof fits / sizeof *fits; i++) {
         const char *const more[] = {scenario_few_steps(scenario), fits[i].arguments[0],
                                     fits[i].arguments[0] ? fits[i].arguments[1] : NULL, NULL};
-        const struct scenario_way way = {fits[i].name, cap, scenario_work(scenario), more};
+        const struct scenario_way way = {fits[i].name, cap, scenario_work(scenario), more, NULL};
         struct scenario_outcome outcome;
 
         if (!scenario_train(scenario, &way, &outcome))

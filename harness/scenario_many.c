@@ -91,7 +91,7 @@ void scenario_throughput(struct scenario *scenario)
     scenario_note(result, "%u processes; under gpucap each has a %u-th of the card.", count, count);
     for (unsigned i = 0; i < MANNERS; i++) {
         const struct scenario_way way = {manners[i].name, manners[i].capped ? cap : NULL,
-                                         scenario_work(scenario), steps};
+                                         scenario_work(scenario), steps, NULL};
         double wall_s = 0;
 
         if (manners[i].mps && fleet_mps_missing()) {

@@ -127,15 +127,15 @@ static void announce(const struct scenario *scenario, const struct scenario_way 
         return;
     for (; *argv && used < sizeof text; argv++)
         used += (size_t)snprintf(text + used, sizeof text - used, " %s", *argv);
-    scenario_say(scenario, "%s%s%s%s", way->cap ? "gpucap run --max=" : "", way->cap ? way->cap : "",
-                 way->cap ? " --" : "", text);
+    scenario_say(scenario, "%s%s%s%s%s%s", way->env ? way->env[0] : "", way->env ? " " : "",
+                 way->cap ? "gpucap run --max=" : "", way->cap ? way->cap : "", way->cap ? " --" : "", text);
 }
 
 bool scenario_train_many(struct scenario *scenario, const struct scenario_way *way, unsigned count,
                          bool together, struct scenario_outcome *outcomes, double *wall_s)
 {
     char *argv[SCENARIO_ARGUMENTS];
-    struct fleet_job job = {.argv = argv, .cap = way->cap};
+    struct fleet_job job = {.argv = argv, .cap = way->cap, .env = way->env};
     struct fleet_member *members = calloc(count, sizeof *members);
     struct fleet_show show;
     const struct fleet_watch watch = {

@@ -50,31 +50,30 @@ static void summarize_pair(struct scenario *scenario, const struct scenario_outc
     char card[32];
 
     scenario_cell_bytes(size, card, sizeof card);
-    if (outcome[0].end == FLEET_OK && outcome[2].end == FLEET_OK)
-        snprintf(result->summary, sizeof result->summary,
-                 "two models in one process, card of %s: naive %.1f ms a step, private caches %s, naive "
-                 "under gpucap %.1f ms",
-                 card, outcome[0].step_ms, outcome[1].end == FLEET_OK ? "fit" : outcome[1].ending,
-                 outcome[2].step_ms);
-    else
-        snprintf(result->summary, sizeof result->summary, "two models in one process, card of %s: see table",
-                 card);
+    char time[4][96];
+    for (int i = 0; i < 4; i++)
+        scenario_cell_ms(&outcome[i], time[i], sizeof time[i]);
+    snprintf(
+        result->summary, sizeof result->summary,
+        "two models in one process, card of %s, a step: naive %s, private caches %s, naive under gpucap %s, "
+        "with free = deferred %s",
+        card, time[0], time[1], time[2], time[3]);
 }
 
 /* Between what the models need at once and what two caches keep. */
 static uint64_t size_for_pair(struct scenario *scenario, const struct scenario_way *ways)
 {
     const char *const few[] = {"--alloc=naive", scenario_few_steps(scenario), NULL};
-    const char *const few_cached[] = {"--alloc=cache", "--pair-memory=private", scenario_few_steps(scenario),
-                                      NULL};
-    const struct scenario_way naive = {"needs: naive", NULL, ways[0].base, few};
-    const struct scenario_way cached = {"needs: private caches", NULL, ways[0].base, few_cached};
+    const struct scenario_way naive = {"needs: naive", NULL, ways[0].base, few, NULL};
+    const struct scenario_way cached = {"private caches, large card", NULL, ways[1].base, ways[1].arguments,
+                                        NULL};
     struct scenario_outcome outcome[2];
     char low[32], high[32];
 
     if (!scenario_card(scenario, scenario->card.whole) || !report_whole(scenario, &naive, &outcome[0]) ||
         !report_whole(scenario, &cached, &outcome[1]))
         return 0;
+    fill_row(scenario->result, cached.name, &outcome[1]);
     scenario_cell_bytes(outcome[0].peak, low, sizeof low);
     scenario_cell_bytes(outcome[1].peak, high, sizeof high);
     scenario_note(scenario->result, "On a large card the two need %s naively and %s with a cache each.", low,
@@ -90,11 +89,13 @@ void scenario_pair(struct scenario *scenario)
     const char *steps = scenario_steps(scenario);
     const char *const naive[] = {"--alloc=naive", steps, NULL};
     const char *const cached[] = {"--alloc=cache", "--pair-memory=private", steps, NULL};
+    const char *const deferred[] = {"GPUCAP_FREE=deferred", NULL};
     char cap[32], card[32];
     const struct scenario_way ways[] = {
-        {"naive", NULL, scenario_work(scenario), naive},
-        {"private caches", NULL, scenario_work(scenario), cached},
-        {"naive under gpucap", cap, scenario_work(scenario), naive},
+        {"naive", NULL, scenario_work(scenario), naive, NULL},
+        {"private caches", NULL, scenario_work(scenario), cached, NULL},
+        {"naive under gpucap", cap, scenario_work(scenario), naive, NULL},
+        {"the same, free = deferred", cap, scenario_work(scenario), naive, deferred},
     };
     enum { WAYS = sizeof ways / sizeof *ways };
     struct scenario_outcome outcome[WAYS];
@@ -157,7 +158,7 @@ static void count_row(struct scenario_result *result, const char *name,
 static uint64_t cap_for_arena(struct scenario *scenario)
 {
     const char *const few[] = {"--alloc=naive", scenario_few_steps(scenario), NULL};
-    const struct scenario_way way = {"needs: naive", NULL, scenario_work(scenario), few};
+    const struct scenario_way way = {"needs: naive", NULL, scenario_work(scenario), few, NULL};
     const uint64_t reserve = scenario->card.simulated ? 0 : UINT64_C(64) << 20;
     struct scenario_outcome outcome;
 
@@ -176,8 +177,8 @@ void scenario_arenas(struct scenario *scenario)
     const char *const steps[] = {scenario_steps(scenario), NULL};
     char cap[32], card[32], each[32];
     const struct scenario_way ways[] = {
-        {"native", NULL, scenario_work(scenario), steps},
-        {"gpucap, a share each", cap, scenario_work(scenario), steps},
+        {"native", NULL, scenario_work(scenario), steps, NULL},
+        {"gpucap, a share each", cap, scenario_work(scenario), steps, NULL},
     };
     struct scenario_outcome outcomes[PROCESSES_MAX];
     double wall_s;
@@ -214,9 +215,9 @@ static uint64_t size_for_spike(struct scenario *scenario)
     const char *const device[] = {"--alloc=cache", "--val-preprocess=gpu", scenario_few_steps(scenario),
                                   NULL};
     const struct scenario_way ways[] = {
-        {"needs: cache, on the CPU", NULL, scenario_work(scenario), host},
-        {"needs: naive, on the GPU", NULL, scenario_work(scenario), pooled},
-        {"needs: cache, on the GPU", NULL, scenario_work(scenario), device},
+        {"needs: cache, on the CPU", NULL, scenario_work(scenario), host, NULL},
+        {"needs: naive, on the GPU", NULL, scenario_work(scenario), pooled, NULL},
+        {"needs: cache, on the GPU", NULL, scenario_work(scenario), device, NULL},
     };
     struct scenario_outcome outcome[3];
     char text[3][32];
@@ -247,9 +248,9 @@ void scenario_spike(struct scenario *scenario)
     const char *const host[] = {"--alloc=cache", "--val-preprocess=cpu", steps, NULL};
     char cap[32], card[32];
     const struct scenario_way ways[] = {
-        {"own cache, validation on the GPU", NULL, scenario_work(scenario), device},
-        {"gpucap: one pool, on the GPU", cap, scenario_work(scenario), pooled},
-        {"own cache, validation on the CPU", NULL, scenario_work(scenario), host},
+        {"own cache, validation on the GPU", NULL, scenario_work(scenario), device, NULL},
+        {"gpucap: one pool, on the GPU", cap, scenario_work(scenario), pooled, NULL},
+        {"own cache, validation on the CPU", NULL, scenario_work(scenario), host, NULL},
     };
     struct scenario_outcome outcome[3];
 

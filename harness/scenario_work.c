@@ -10,7 +10,7 @@ enum { SIMULATED, GPU, TINY, PLACES };
 /* By letter and place. Sizes on simgpu: a step takes 10 to 500 ms on two cores; the tiny ones are for tests.
  */
 static const char *const pair[PLACES][16] = {
-    {"--pair", "unet", "resnet18", "--width=8", "--image=64", "--batch=16", "--val-batches=1"},
+    {"--pair", "mlp", "mlp", "--hidden=32", "--batch=4096", "--val-batches=1", "--val-batch=1"},
     {"--pair", "resnet50", "gpt2-small", "--precision=bf16", "--batch=16", "--val-batches=1", "--val-batch=1",
      "--samples=2048", "--workers=8"},
     {"--pair", "mlp", "mlp", "--hidden=16", "--batch=512", "--val-batches=1"},
@@ -79,7 +79,7 @@ const char *scenario_steps(const struct scenario *scenario)
         return scenario->result->letter == 'b' ? "--steps=40" : "--steps=3";
     switch (scenario->result->letter) {
     case 'a':
-        return scenario->card.simulated ? few ? "--steps=10" : "--steps=30"
+        return scenario->card.simulated ? few ? "--steps=30" : "--steps=100"
                : few                    ? "--steps=20"
                                         : "--steps=60";
     case 'f':

@@ -49,6 +49,7 @@ void train_read_result(struct trainer *trainer, struct train_result *result)
     snprintf(result->device, sizeof(result->device), "%s", trainer->device->name);
     result->loss_first = trainer->loss_first;
     result->loss_last = trainer->loss_last;
+    result->val_best = trainer->val_best;
     result->step_ms = trainer_step_ms(trainer);
     result->samples_per_s = trainer_samples_per_s(trainer);
     result->peak_bytes = atomic_load(&trainer->supply->budget->peak);
@@ -73,7 +74,7 @@ void train_print_result(const struct train_result *result)
            (unsigned long long)options->steps, result->step_ms, result->samples_per_s, result->data_wait_ms,
            (double)result->loss_first, (double)result->loss_last);
     if (result->evaluation.rows)
-        printf(" val_loss=%.6g", result->evaluation.loss);
+        printf(" val_loss=%.6g val_best=%.6g", result->evaluation.loss, result->val_best);
     if (result->evaluation.accuracy >= 0.0)
         printf(" accuracy=%.5f", result->evaluation.accuracy);
     if (options->precision == PRECISION_FP16)

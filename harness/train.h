@@ -15,9 +15,10 @@ struct train_result {
     float loss_first, loss_last;
     double step_ms; /* by the device's clock, without the first steps, which warm up */
     double samples_per_s;
-    double data_wait_ms; /* per step: the host waited for samples */
-    struct trainer_evaluation evaluation;
-    size_t peak_bytes; /* taken from the device by this process */
+    double data_wait_ms;                  /* per step: the host waited for samples */
+    struct trainer_evaluation evaluation; /* at the end */
+    double val_best;                      /* of all validations */
+    size_t peak_bytes;                    /* taken from the device by this process */
     size_t peak_kind[MEM_KIND_COUNT];
     float skipped; /* updates left out because of the loss scale */
 };

@@ -49,6 +49,7 @@ struct trainer {
     uint64_t step;  /* updates done */
     uint64_t micro; /* batches taken */
     float loss_first, loss_last;
+    double val_best;     /* the lowest loss of any validation, 0 before the first */
     uint64_t first_step; /* of this run */
     double started;      /* host seconds at the last progress line, and the step of that */
     uint64_t started_step;

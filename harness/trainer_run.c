@@ -151,12 +151,22 @@ static enum status read_totals(struct trainer *trainer, const struct tensor *tot
     return status;
 }
 
+/* In static mode a larger batch would take the place of memory that a captured graph knows. */
+static uint64_t validation_batch(const struct options *options)
+{
+    bool fixed = options->graph && options->alloc == ALLOC_STATIC;
+
+    if (!options->val_batch || (fixed && options->val_batch > options->batch))
+        return options->batch;
+    return options->val_batch;
+}
+
 enum status trainer_evaluate(struct trainer *trainer, struct trainer_evaluation *evaluation)
 {
     const struct options *options = &trainer->options;
     struct pipeline_config config = {
         .split = DATA_VALIDATION,
-        .batch = options->val_batch ? options->val_batch : options->batch,
+        .batch = validation_batch(options),
         .seed = options->seed,
         .once = true,
         .prepare = options->val_preprocess == PREPROCESS_CPU ? PREPARE_CPU : PREPARE_GPU,
@@ -182,6 +192,8 @@ enum status trainer_evaluate(struct trainer *trainer, struct trainer_evaluation 
         status = evaluate_all(trainer, &input, &totals);
     if (!status)
         status = read_totals(trainer, &totals, evaluation);
+    if (!status && evaluation->rows && (trainer->val_best <= 0.0 || evaluation->loss < trainer->val_best))
+        trainer->val_best = evaluation->loss;
     if (status)
         cudaStreamSynchronize(trainer->device->stream);
     input_close(&input);

