@@ -2,6 +2,7 @@
 #include "cache.h"
 
 #include <pthread.h>
+#include <sched.h>
 #include <string.h>
 #include <sys/mman.h>
 
@@ -29,6 +30,17 @@ static uint64_t get(const _Atomic uint64_t *value)
 static void set(_Atomic uint64_t *value, uint64_t to)
 {
     atomic_store_explicit(value, to, memory_order_relaxed);
+}
+
+static struct mark *mark_of(const struct cache_slot *slot)
+{
+    return atomic_load_explicit(&slot->mark, memory_order_relaxed);
+}
+
+static void forget_slot(struct cache_slot *slot)
+{
+    set(&slot->address, 0);
+    set(&slot->bytes, 0);
 }
 
 static struct cache *find(const struct pool *pool)
@@ -80,14 +92,14 @@ void cache_count_small(struct cache *cache, uint64_t bytes)
 
 static bool take_slot(struct pool *pool, struct cache *cache, struct cache_slot *slot, uint64_t asked)
 {
-    struct mark *mark = slot->mark;
-    const uint64_t word = get(&slot->word);
+    struct mark *mark = mark_of(slot);
+    const uint64_t word = get(&slot->word), bytes = get(&slot->bytes);
 
     if ((word & MARK_STATE) != MARK_CACHED)
         return false;
     const uint64_t live = cache_new_id(pool, cache) << 2 | MARK_LIVE;
     if (!mark_change(mark, word, live)) {
-        slot->bytes = slot->address = 0;
+        forget_slot(slot);
         return false;
     }
     set(&slot->word, live);
@@ -95,8 +107,8 @@ static bool take_slot(struct pool *pool, struct cache *cache, struct cache_slot 
     atomic_store_explicit(&mark->sync_memops, false, memory_order_relaxed);
     atomic_store_explicit(&mark->tag, tags_current, memory_order_relaxed);
     if (tags_current)
-        tags_add(tags_current, slot->bytes);
-    count_out(cache, slot->bytes);
+        tags_add(tags_current, bytes);
+    count_out(cache, bytes);
     set(&cache->hits, get(&cache->hits) + 1);
     return true;
 }
@@ -112,8 +124,8 @@ bool cache_take(struct pool *pool, uint64_t asked, uint64_t size, uint64_t *addr
     for (unsigned i = from; cache && i < end; i++) {
         struct cache_slot *slot = &cache->slots[i];
 
-        if (slot->bytes == size && take_slot(pool, cache, slot, asked)) {
-            *address = slot->address;
+        if (get(&slot->bytes) == size && take_slot(pool, cache, slot, asked)) {
+            *address = get(&slot->address);
             return true;
         }
     }
@@ -123,8 +135,8 @@ bool cache_take(struct pool *pool, uint64_t asked, uint64_t size, uint64_t *addr
 static bool keep_slot(struct pool *pool, struct cache *cache, struct cache_slot *slot, bool done)
 {
     struct range *range = atomic_load_explicit(&slot->range, memory_order_relaxed);
-    struct mark *mark = slot->mark;
-    const uint64_t word = get(&slot->word), number = word & ~(uint64_t)MARK_STATE;
+    struct mark *mark = mark_of(slot);
+    const uint64_t word = get(&slot->word), number = word & ~(uint64_t)MARK_STATE, bytes = get(&slot->bytes);
 
     if ((word & MARK_STATE) != MARK_LIVE)
         return false;
@@ -132,16 +144,16 @@ static bool keep_slot(struct pool *pool, struct cache *cache, struct cache_slot 
     if (epoch && !fence_one_stream())
         return false;
     if (!mark_change(mark, word, number | MARK_BUSY)) {
-        slot->bytes = slot->address = 0;
+        forget_slot(slot);
         return false;
     }
     const uint16_t tag = atomic_load_explicit(&mark->tag, memory_order_relaxed);
     if (tag)
-        tags_remove(tag, slot->bytes);
+        tags_remove(tag, bytes);
     if (range)
         range->epoch = epoch;
-    count_in(cache, slot->bytes);
-    set(&slot->word, number | MARK_CACHED);
+    count_in(cache, bytes);
+    atomic_store_explicit(&slot->word, number | MARK_CACHED, memory_order_release);
     atomic_store_explicit(&mark->word, number | MARK_CACHED, memory_order_release);
     return true;
 }
@@ -152,7 +164,7 @@ bool cache_keep(struct pool *pool, uint64_t address, bool done)
 
     for (unsigned i = 0; cache && i < CACHE_SLOTS; i++) {
         /* The pool may have taken the block and handed it out anew: then another slot may know it. */
-        if (cache->slots[i].address == address && keep_slot(pool, cache, &cache->slots[i], done))
+        if (get(&cache->slots[i].address) == address && keep_slot(pool, cache, &cache->slots[i], done))
             return true;
     }
     return false;
@@ -164,11 +176,11 @@ static void fill_slot(struct pool *pool, struct cache *cache, struct cache_slot 
 {
     const uint64_t word = cache_new_id(pool, cache) << 2 | MARK_CACHED;
 
-    slot->mark = mark;
-    slot->address = address;
-    slot->bytes = bytes;
+    atomic_store_explicit(&slot->mark, mark, memory_order_relaxed);
+    set(&slot->address, address);
+    set(&slot->bytes, bytes);
     atomic_store_explicit(&slot->range, range, memory_order_relaxed);
-    set(&slot->word, word);
+    atomic_store_explicit(&slot->word, word, memory_order_release);
     atomic_store_explicit(&mark->word, word, memory_order_release);
 }
 
@@ -178,19 +190,22 @@ static struct cache_slot *choose(struct cache *cache, unsigned from, unsigned co
     for (unsigned i = from; i < from + count; i++) {
         struct cache_slot *slot = &cache->slots[i];
 
-        if (!slot->bytes || (get(&slot->word) & MARK_STATE) != MARK_CACHED)
+        if (!get(&slot->bytes) || (get(&slot->word) & MARK_STATE) != MARK_CACHED)
             return slot;
     }
     return &cache->slots[from + cache->turn++ % count];
 }
 
-/* The block of the heap in a slot is the caller's now; false if the program has it. */
-static bool empty_slot(struct cache_slot *slot)
+/* The block of the heap in a slot is the caller's now, whoever that is: its address, or 0 if the program has
+ * it, and *bytes. A word that can be changed is still that of the slot's other fields: those of another block
+ * are only written when this one has been taken. */
+static uint64_t empty_slot(const struct cache_slot *slot, uint64_t *bytes)
 {
-    const uint64_t word = get(&slot->word);
-    const bool cached = slot->bytes && (word & MARK_STATE) == MARK_CACHED && mark_change(slot->mark, word, 0);
+    const uint64_t word = atomic_load_explicit(&slot->word, memory_order_acquire);
+    const uint64_t address = get(&slot->address);
 
-    return cached;
+    *bytes = get(&slot->bytes);
+    return *bytes && (word & MARK_STATE) == MARK_CACHED && mark_change(mark_of(slot), word, 0) ? address : 0;
 }
 
 void cache_put_small(struct pool *pool, struct cache *cache, struct mark *mark, uint64_t address,
@@ -198,8 +213,7 @@ void cache_put_small(struct pool *pool, struct cache *cache, struct mark *mark, 
 {
     struct cache_slot *slot = choose(cache, 0, CACHE_HEAP);
 
-    *other_bytes = slot->bytes;
-    *other = empty_slot(slot) ? slot->address : 0;
+    *other = empty_slot(slot, other_bytes);
     fill_slot(pool, cache, slot, NULL, mark, address, bytes);
 }
 
@@ -333,16 +347,34 @@ struct cache *cache_mine(struct pool *pool)
     return __builtin_expect(cache != NULL, 1) ? cache : open_cache(pool);
 }
 
+void cache_enter(struct cache *cache)
+{
+    while (atomic_exchange_explicit(&cache->busy, true, memory_order_acquire))
+        sched_yield();
+}
+
+void cache_leave(struct cache *cache)
+{
+    atomic_store_explicit(&cache->busy, false, memory_order_release);
+}
+
+/* By any thread. */
+static void empty_slots(struct cache *cache)
+{
+    uint64_t address, bytes;
+
+    for (unsigned i = 0; i < CACHE_HEAP; i++) {
+        if ((address = empty_slot(&cache->slots[i], &bytes)))
+            heap_give(HEAP_NO_TCACHE, address, bytes);
+    }
+}
+
 static void flush(struct cache *cache)
 {
-    for (unsigned i = 0; i < CACHE_HEAP; i++) {
-        struct cache_slot *slot = &cache->slots[i];
-
-        if (empty_slot(slot))
-            heap_give(cache->tcache, slot->address, slot->bytes);
-        slot->address = slot->bytes = 0;
-    }
+    empty_slots(cache);
+    cache_enter(cache);
     heap_tcache_flush(cache->tcache);
+    cache_leave(cache);
 }
 
 void cache_flush_small(const struct pool *pool)
@@ -353,6 +385,20 @@ void cache_flush_small(const struct pool *pool)
         flush(cache);
 }
 
+/* A thread that is in the heap may be waiting for work there: nobody waits for it. */
+void cache_flush_all(struct pool *pool)
+{
+    pthread_mutex_lock(&caches_lock);
+    for (struct cache *cache = pool->caches; cache; cache = cache->next) {
+        empty_slots(cache);
+        if (atomic_exchange_explicit(&cache->busy, true, memory_order_acquire))
+            continue;
+        heap_tcache_flush(cache->tcache);
+        cache_leave(cache);
+    }
+    pthread_mutex_unlock(&caches_lock);
+}
+
 struct range *cache_put(struct pool *pool, struct range *range, uint64_t epoch)
 {
     struct cache *cache = find(pool);
@@ -361,7 +407,7 @@ struct range *cache_put(struct pool *pool, struct range *range, uint64_t epoch)
         return range;
     struct cache_slot *slot =
         range->bytes >= RANGES_PAGE ? &cache->slots[CACHE_LARGE] : choose(cache, CACHE_HEAP, CACHE_MID);
-    struct range *other = slot->bytes ? take_back(cache, slot, 0) : NULL;
+    struct range *other = get(&slot->bytes) ? take_back(cache, slot, 0) : NULL;
     range->epoch = epoch;
     count_in(cache, range->bytes);
     fill_slot(pool, cache, slot, range, &range->mark, range->start, range->bytes);

@@ -2,9 +2,10 @@
  *
  * Each thread knows a few blocks of each pool: some of the heap, some others of less than a page, and one
  * larger. Such a block keeps its place, and its mark (mark.h) says whose it is. The pool takes cached blocks
- * back when it needs them, under its own lock; those of the heap go back when the thread says so.
+ * back when it needs them, under its own lock; those of the heap go back when the thread or a trim says so.
  *
- * Owns caches_lock (rank: before a pool's), held while a cache is made or ends.
+ * Owns caches_lock (rank: before the heap's own and a pool's), held while a cache is made, flushed by others,
+ * or ends.
  */
 #ifndef GPUCAP_CACHE_H
 #define GPUCAP_CACHE_H
@@ -25,8 +26,9 @@ struct pool;
 struct cache_slot {
     _Atomic(struct range *) range; /* NULL for a block of the heap */
     _Atomic uint64_t word;         /* what the block's word was when this thread last changed it */
-    struct mark *mark;             /* the thread's own, as are these: */
-    uint64_t address, bytes;       /* 0 bytes: nothing */
+    /* Those of the word, which is written last; only the thread itself writes them. */
+    _Atomic(struct mark *) mark;
+    _Atomic uint64_t address, bytes; /* 0 bytes: nothing */
 };
 
 /* What only its own thread writes, except where it says otherwise. */
@@ -41,6 +43,7 @@ struct cache {
     _Atomic uint64_t hits;
     uint64_t id, last_id; /* numbers that this thread may use */
     unsigned turn;
+    atomic_bool busy;                     /* somebody uses the tcache */
     unsigned tcache;                      /* of the pool's heap */
     struct cache_slot slots[CACHE_SLOTS]; /* of the heap, others, a large one */
 } __attribute__((aligned(128)));
@@ -50,6 +53,12 @@ struct cache *cache_mine(struct pool *pool);
 
 /* What the calling thread keeps of the pool's heap goes back to it. Not with the pool's lock. */
 void cache_flush_small(const struct pool *pool);
+/* What all threads keep of it, but for those that are in the heap just now. Not with the pool's lock. */
+void cache_flush_all(struct pool *pool);
+
+/* Around every use of the tcache: others may flush it in between. */
+void cache_enter(struct cache *cache);
+void cache_leave(struct cache *cache);
 
 /* A number for a block. */
 uint64_t cache_new_id(struct pool *pool, struct cache *cache);

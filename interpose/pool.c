@@ -599,7 +599,7 @@ bool pool_mostly_free(struct pool *pool, uint32_t permille)
 
 uint64_t pool_reclaimable(struct pool *pool)
 {
-    cache_flush_small(pool);
+    cache_flush_all(pool);
     pthread_mutex_lock(&pool->lock);
     pool_cool_down(pool, 0);
     uint64_t bytes = pool_whole_bytes(pool, UINT64_MAX);

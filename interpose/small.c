@@ -183,8 +183,9 @@ static uint64_t rounded(const struct mark *unit)
 
 bool small_take(struct pool *pool, struct cache *cache, uint64_t asked, uint64_t size, uint64_t *address)
 {
+    cache_enter(cache);
     const uint64_t block = heap_take(pool->small.arena, cache->tcache, size);
-
+    cache_leave(cache);
     if (!block)
         return false;
     struct mark *unit = unit_of(pool, block);
@@ -245,6 +246,17 @@ static bool ring_put(struct small *small, struct small_pending block)
     return true;
 }
 
+static void give_back(struct cache *cache, uint64_t address, uint64_t bytes)
+{
+    if (!cache) {
+        heap_give(HEAP_NO_TCACHE, address, bytes);
+        return;
+    }
+    cache_enter(cache);
+    heap_give(cache->tcache, address, bytes);
+    cache_leave(cache);
+}
+
 /* The block is nobody's: back to the heap, now or when its work has ended. A block that cannot be remembered
  * is lost until the pool ends, which is better than handed out too early. */
 static void let_go(struct pool *pool, struct cache *cache, uint64_t address, uint64_t bytes, bool done)
@@ -254,13 +266,13 @@ static void let_go(struct pool *pool, struct cache *cache, uint64_t address, uin
     bool look = false;
 
     if (!cache && (!epoch || fence_one_stream())) {
-        heap_give(HEAP_NO_TCACHE, address, bytes);
+        give_back(NULL, address, bytes);
         return;
     }
     if (!epoch || fence_one_stream()) {
         cache_put_small(pool, cache, unit_of(pool, address), address, bytes, &other, &other_bytes);
         if (other)
-            heap_give(cache->tcache, other, other_bytes);
+            give_back(cache, other, other_bytes);
         return;
     }
     pthread_mutex_lock(&pool->lock);
@@ -318,7 +330,6 @@ void small_reclaim(struct pool *pool, struct cache *cache)
 {
     struct small *small = &pool->small;
     const uint64_t reached = fence_reached(&pool->fence);
-    const unsigned tcache = cache ? cache->tcache : HEAP_NO_TCACHE;
     struct small_pending batch[BATCH];
     unsigned count;
 
@@ -338,7 +349,7 @@ void small_reclaim(struct pool *pool, struct cache *cache)
         }
         pthread_mutex_unlock(&pool->lock);
         for (unsigned i = 0; i < count; i++)
-            heap_give(tcache, batch[i].address, batch[i].bytes);
+            give_back(cache, batch[i].address, batch[i].bytes);
     } while (count == BATCH);
 }
 
@@ -348,7 +359,7 @@ void small_trim(struct pool *pool)
         return;
     fence_poll(&pool->fence);
     small_reclaim(pool, NULL);
-    cache_flush_small(pool);
+    cache_flush_all(pool);
     heap_purge(pool->small.arena);
 }
 
@@ -359,7 +370,7 @@ bool small_settle(struct pool *pool, struct cache *cache)
     if (atomic_load(&pool->small.pending_count))
         fence_wait(&pool->fence, FENCE_NOW);
     small_reclaim(pool, cache);
-    cache_flush_small(pool);
+    cache_flush_all(pool);
     heap_purge(pool->small.arena);
     return atomic_load(&pool->small.extent_bytes) < before;
 }

@@ -74,10 +74,10 @@ int small_free(struct pool *pool, struct cache *cache, uint64_t address, bool do
 /* Blocks whose work has ended, as far as known, go back to the heap. */
 void small_reclaim(struct pool *pool, struct cache *cache);
 
-/* Gives back what the heap holds and nobody has, as far as the calling thread can without waiting. */
+/* Gives back what the heap holds and nobody has, without waiting. */
 void small_trim(struct pool *pool);
 
-/* Gives back what the heap holds and nobody has, as far as the calling thread can; waits for work if need be.
+/* Gives back what the heap holds and nobody has; waits for work if need be.
  * True if the pool has got any of it. */
 bool small_settle(struct pool *pool, struct cache *cache);
 

@@ -4,6 +4,7 @@
 #include "pool.h"
 
 #include <errno.h>
+#include <semaphore.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unity.h>
@@ -242,6 +243,58 @@ static void test_small_blocks_fill_the_limit_and_leave_it_whole(void)
     TEST_ASSERT_TRUE(fake_child(full));
 }
 
+/* ---- other threads ---- */
+
+static sem_t kept, go_on;
+
+/* Many blocks, freed in any order, so that what the thread keeps lies in many pages; then it does nothing. */
+static void *keep_and_wait(void *unused)
+{
+    struct fake_random random = {.state = 11};
+
+    (void)unused;
+    for (unsigned i = 0; i < LARGEST; i++) {
+        ids[i] = 1 + fake_below(&random, LARGEST);
+        addresses[i] = take(ids[i]);
+    }
+    for (unsigned i = LARGEST; i > 0; i--) {
+        const unsigned j = (unsigned)fake_below(&random, i);
+
+        give(addresses[j], ids[j], true);
+        addresses[j] = addresses[i - 1];
+        ids[j] = ids[i - 1];
+    }
+    sem_post(&kept);
+    sem_wait(&go_on);
+    give(take(700), 700, true); /* it goes on as if nothing had been */
+    return NULL;
+}
+
+static void idle(void)
+{
+    pthread_t other;
+
+    begin(LIMIT);
+    sem_init(&kept, 0, 0);
+    sem_init(&go_on, 0, 0);
+    for (unsigned round = 0; round < 2; round++) {
+        CHECK(pthread_create(&other, NULL, keep_and_wait, NULL) == 0);
+        sem_wait(&kept);
+        if (round == 0)
+            give(take(LIMIT), LIMIT, true);
+        pool_trim(&pool, UINT64_MAX);
+        CHECK(fake_physical() == 0);
+        sem_post(&go_on);
+        CHECK(pthread_join(other, NULL) == 0);
+    }
+    end_empty();
+}
+
+static void test_what_an_idle_thread_keeps_of_the_heap_is_there_for_others(void)
+{
+    TEST_ASSERT_TRUE(fake_child(idle));
+}
+
 /* ---- pins ---- */
 
 static void *unpin_it(void *address)
@@ -331,6 +384,7 @@ int main(void)
     RUN_TEST(test_a_second_free_is_refused_from_every_state_of_a_small_block);
     RUN_TEST(test_small_blocks_behind_work_go_back_when_it_has_ended);
     RUN_TEST(test_small_blocks_fill_the_limit_and_leave_it_whole);
+    RUN_TEST(test_what_an_idle_thread_keeps_of_the_heap_is_there_for_others);
     RUN_TEST(test_a_pinned_small_block_stays_until_its_last_pin_is_gone);
     RUN_TEST(test_a_free_succeeds_while_a_pin_is_taken_away);
     return UNITY_END();
