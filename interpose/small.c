@@ -54,11 +54,29 @@ static void mark_pieces(struct small_page *page, unsigned from, unsigned count)
         page->pieces[i / 64] ^= UINT64_C(1) << i % 64;
 }
 
+static void link_page(struct pool *pool, struct small_page *page)
+{
+    page->next = pool->small.first;
+    page->here = &pool->small.first;
+    if (page->next)
+        page->next->here = &page->next;
+    pool->small.first = page;
+}
+
+static void unlink_page(struct small_page *page)
+{
+    *page->here = page->next;
+    if (page->next)
+        page->next->here = page->here;
+}
+
 /* The first of `count` free pieces at a multiple of `step`, or SMALL_PIECES. */
 static unsigned find_pieces(const struct small_page *page, unsigned count, unsigned step)
 {
     unsigned from = 0, run = 0;
 
+    if (page->taken + count > SMALL_PIECES)
+        return SMALL_PIECES;
     while (run < count && from + count <= SMALL_PIECES) {
         if (!piece_taken(page, from + run)) {
             run++;
@@ -86,8 +104,7 @@ static struct small_page *new_page(struct pool *pool)
     if (!page)
         return NULL;
     page->range = range;
-    page->next = pool->small.first;
-    pool->small.first = page;
+    link_page(pool, page);
     atomic_fetch_add(&pool->small.extent_bytes, RANGES_PAGE);
     return page;
 }
@@ -110,6 +127,8 @@ static uint64_t extent_take(void *owner, uint64_t bytes, uint64_t alignment)
     if (page) {
         mark_pieces(page, from, count);
         page->taken += count;
+        if (page->taken == SMALL_PIECES)
+            unlink_page(page);
     }
     const uint64_t address = page ? page->range->start + (uint64_t)from * SMALL_PIECE : 0;
     pthread_mutex_unlock(&pool->lock);
@@ -119,11 +138,7 @@ static uint64_t extent_take(void *owner, uint64_t bytes, uint64_t alignment)
 /* What was reused in stream order may still be worked on: the page's epoch is now's. */
 static void end_page(struct pool *pool, struct small_page *page)
 {
-    struct small_page **at = &pool->small.first;
-
-    while (*at != page)
-        at = &(*at)->next;
-    *at = page->next;
+    unlink_page(page);
     ranges_give(&pool->ranges, page->range, fence_epoch_quietly(&pool->fence));
     page->range = NULL;
     atomic_fetch_sub(&pool->small.extent_bytes, RANGES_PAGE);
@@ -138,6 +153,8 @@ static void extent_give(void *owner, uint64_t address, uint64_t bytes)
     struct small_page *page = page_of(pool, address);
     if (page && page->range) {
         mark_pieces(page, (unsigned)(address % RANGES_PAGE / SMALL_PIECE), count);
+        if (page->taken == SMALL_PIECES)
+            link_page(pool, page);
         page->taken -= count;
         if (page->taken == 0)
             end_page(pool, page);

@@ -29,10 +29,10 @@ struct small_pending {
  * never taken away while the pool lives. */
 struct small_page {
     /* guarded by the pool's lock */
-    struct range *range;     /* NULL: no extents here now */
-    struct small_page *next; /* of those with extents */
-    struct small_page *made; /* before this one */
-    unsigned taken;          /* pieces */
+    struct range *range;             /* NULL: no extents here now */
+    struct small_page *next, **here; /* of those with extents and room for more; what points to this one */
+    struct small_page *made;         /* before this one */
+    unsigned taken;                  /* pieces */
     uint64_t pieces[SMALL_PIECES / 64];
     struct mark marks[SMALL_PAGE_UNITS]; /* of the blocks that begin at each unit */
 };
@@ -44,7 +44,7 @@ struct small {
     _Atomic(struct small_page *) *pages;          /* by page of the pool's address space */
     _Atomic uint64_t extent_bytes, pending_count; /* written under the pool's lock */
     /* guarded by the pool's lock */
-    struct small_page *first;      /* with extents */
+    struct small_page *first;      /* with extents and room for more */
     struct small_page *made;       /* the latest of all */
     struct small_pending *pending; /* a ring, oldest first */
     uint64_t pending_first, pending_capacity, pending_bytes;
