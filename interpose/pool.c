@@ -249,6 +249,8 @@ struct range *pool_take_extent(struct pool *pool, uint64_t bytes, uint64_t align
     if (ranges_prepare(&pool->ranges, 8))
         return NULL;
     range = ranges_take_aligned(&pool->ranges, bytes, alignment);
+    if (!range && pool_cool_down(pool, 0))
+        range = ranges_take_aligned(&pool->ranges, bytes, alignment);
     if (range || pool_make_fit(pool, bytes + alignment - RANGES_UNIT, &range))
         return range;
     /* Room for every alignment: it fits now. */

@@ -325,13 +325,21 @@ struct range *ranges_take(struct ranges *r, uint64_t bytes)
     return make_live(r, block);
 }
 
+static uint64_t aligned_up(uint64_t address, uint64_t alignment)
+{
+    return (address + alignment - 1) & ~(alignment - 1);
+}
+
 struct range *ranges_take_aligned(struct ranges *r, uint64_t bytes, uint64_t alignment)
 {
-    struct range *best = best_fit(r, bytes + alignment - RANGES_UNIT);
+    struct range *best = best_fit(r, bytes);
 
+    /* The best may lie as it should; one with room for every alignment does. */
+    if (best && aligned_up(best->start, alignment) + bytes > best->start + best->bytes)
+        best = best_fit(r, bytes + alignment - RANGES_UNIT);
     if (!best)
         return NULL;
-    return make_live(r, carve(r, best, (best->start + alignment - 1) & ~(alignment - 1), bytes));
+    return make_live(r, carve(r, best, aligned_up(best->start, alignment), bytes));
 }
 
 struct range *ranges_take_at(struct ranges *r, uint64_t start, uint64_t bytes)

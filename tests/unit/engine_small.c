@@ -228,7 +228,7 @@ static void full(void)
         const struct pool_stats s = pool_stats(&pool);
         CHECK(s.live == live && s.physical == 32 * MIB);
         CHECK(s.largest < LARGEST && pool_reclaimable(&pool) == 0);
-        CHECK(s.live * 100 > s.physical * 90); /* slabs are never full to the last block */
+        CHECK(s.live * 100 > s.physical * 80); /* some blocks short of full slabs, of each size */
         for (; count > 0; count--)
             give(addresses[count - 1], ids[count - 1], true);
         live = 0;
@@ -241,6 +241,26 @@ static void full(void)
 static void test_small_blocks_fill_the_limit_and_leave_it_whole(void)
 {
     TEST_ASSERT_TRUE(fake_child(full));
+}
+
+/* A free page between live blocks is used before new memory is taken. */
+static void in_a_hole(void)
+{
+    begin(LIMIT);
+    for (unsigned i = 0; i < 16; i++)
+        addresses[i] = take(RANGES_PAGE);
+    give(addresses[7], RANGES_PAGE, true);
+    const uint64_t block = take(512);
+    CHECK(block - addresses[7] < RANGES_PAGE && fake_physical() == 16 * RANGES_PAGE);
+    addresses[7] = block;
+    for (unsigned i = 0; i < 16; i++)
+        give(addresses[i], i == 7 ? 512 : RANGES_PAGE, true);
+    end_empty();
+}
+
+static void test_small_blocks_go_where_a_page_is_free(void)
+{
+    TEST_ASSERT_TRUE(fake_child(in_a_hole));
 }
 
 /* ---- other threads ---- */
@@ -334,45 +354,6 @@ static void test_a_pinned_small_block_stays_until_its_last_pin_is_gone(void)
     TEST_ASSERT_TRUE(fake_child(pinned));
 }
 
-#define TURNS 20000
-
-static atomic_uint here;
-
-static void *unpin_each(void *unused)
-{
-    (void)unused;
-    for (unsigned turn = 1; turn <= TURNS; turn++) {
-        owners_meet(&here, 2 * turn - 1);
-        CHECK(pool_unpin(&pool, addresses[0]) == 0);
-        owners_meet(&here, 2 * turn);
-    }
-    return NULL;
-}
-
-/* One thread frees, another takes the pin away: the free succeeds, and nothing is lost. */
-static void pin_race(void)
-{
-    pthread_t other;
-
-    begin(LIMIT);
-    CHECK(pthread_create(&other, NULL, unpin_each, NULL) == 0);
-    for (unsigned turn = 1; turn <= TURNS; turn++) {
-        addresses[0] = take(512);
-        CHECK(pool_pin(&pool, addresses[0]) == 0);
-        owners_set(&owners, addresses[0], 512, false);
-        owners_meet(&here, 2 * turn - 1);
-        CHECK(pool_free(&pool, addresses[0], true) == 0);
-        owners_meet(&here, 2 * turn);
-    }
-    CHECK(pthread_join(other, NULL) == 0);
-    end_empty();
-}
-
-static void test_a_free_succeeds_while_a_pin_is_taken_away(void)
-{
-    TEST_ASSERT_TRUE(fake_child(pin_race));
-}
-
 int main(void)
 {
     if (!heap_exists()) {
@@ -384,8 +365,8 @@ int main(void)
     RUN_TEST(test_a_second_free_is_refused_from_every_state_of_a_small_block);
     RUN_TEST(test_small_blocks_behind_work_go_back_when_it_has_ended);
     RUN_TEST(test_small_blocks_fill_the_limit_and_leave_it_whole);
+    RUN_TEST(test_small_blocks_go_where_a_page_is_free);
     RUN_TEST(test_what_an_idle_thread_keeps_of_the_heap_is_there_for_others);
     RUN_TEST(test_a_pinned_small_block_stays_until_its_last_pin_is_gone);
-    RUN_TEST(test_a_free_succeeds_while_a_pin_is_taken_away);
     return UNITY_END();
 }

@@ -225,6 +225,47 @@ static void test_figures_stay_within_what_is_there_while_blocks_pass_between_thr
     TEST_ASSERT_TRUE(fake_child(watched_swarm));
 }
 
+/* ---- pins ---- */
+
+#define TURNS 20000
+
+static atomic_uint here;
+static uint64_t pinned;
+
+static void *unpin_each(void *unused)
+{
+    (void)unused;
+    for (unsigned turn = 1; turn <= TURNS; turn++) {
+        owners_meet(&here, 2 * turn - 1);
+        CHECK(pool_unpin(&pool, pinned) == 0);
+        owners_meet(&here, 2 * turn);
+    }
+    return NULL;
+}
+
+/* One thread frees, another takes the pin away: the free succeeds, and nothing is lost. */
+static void pin_race(void)
+{
+    pthread_t other;
+
+    start(GIB);
+    CHECK(pthread_create(&other, NULL, unpin_each, NULL) == 0);
+    for (unsigned turn = 1; turn <= TURNS; turn++) {
+        CHECK(pool_alloc(&pool, turn % 2 ? 512 : 50000, &pinned) == 0);
+        CHECK(pool_pin(&pool, pinned) == 0);
+        owners_meet(&here, 2 * turn - 1);
+        CHECK(pool_free(&pool, pinned, true) == 0);
+        owners_meet(&here, 2 * turn);
+    }
+    CHECK(pthread_join(other, NULL) == 0);
+    finish();
+}
+
+static void test_a_free_succeeds_while_a_pin_is_taken_away(void)
+{
+    TEST_ASSERT_TRUE(fake_child(pin_race));
+}
+
 int main(void)
 {
     UNITY_BEGIN();
@@ -232,5 +273,6 @@ int main(void)
     RUN_TEST(test_blocks_of_all_kinds_pass_from_thread_to_thread);
     RUN_TEST(test_a_swarm_at_its_limit_loses_nothing);
     RUN_TEST(test_figures_stay_within_what_is_there_while_blocks_pass_between_threads);
+    RUN_TEST(test_a_free_succeeds_while_a_pin_is_taken_away);
     return UNITY_END();
 }
