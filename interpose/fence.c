@@ -201,17 +201,32 @@ bool fence_capturing(void)
     return atomic_load(&captures) > 0;
 }
 
+/* The epoch whose event this thread recorded last, if it has submitted nothing since: when that is done, so
+ * is everything. */
+static _Thread_local struct {
+    struct fence *fence;
+    uint64_t epoch;
+} last_event;
+
 bool fence_idle(void)
 {
     if (atomic_load(&many_threads))
         return false;
     const uintptr_t thread = atomic_load(&only_thread);
-    return !thread || (thread == fence_own_key && !fence_last_stream);
+    if (!thread)
+        return true;
+    if (thread != fence_own_key || fence_last_stream)
+        return false;
+    if (last_event.fence && !fence_done(last_event.fence, last_event.epoch))
+        return false;
+    last_event.fence = NULL;
+    return true;
 }
 
 void fence_waiting(void)
 {
     fence_last_stream = 0;
+    last_event.fence = NULL;
 }
 
 /* ---- epochs of one context ---- */
@@ -303,9 +318,17 @@ static bool close_epoch(struct fence *fence)
         return false;
     const uint64_t epoch = next_epoch(fence);
     const struct fence_guests guests_now = fence_guests_now();
+    const uintptr_t last = fence_last_stream;
+    if (guests_now.quiet)
+        fence_last_stream = 0; /* whatever this thread submits behind the event will be seen */
     if (driver.cuCtxRecordEvent(fence->context, fence->events[place]) != CUDA_SUCCESS) {
+        fence_last_stream = last;
         atomic_store(&fence->used, true); /* the next one will cover this one too */
         return false;
+    }
+    if (guests_now.quiet) {
+        last_event.fence = fence;
+        last_event.epoch = epoch;
     }
     fence->closed[place] = epoch;
     fence->guests[place] = guests_now;

@@ -75,7 +75,8 @@ void fence_unknown(const char *name);
 void fence_capture(int change);
 bool fence_capturing(void);
 
-/* True if nothing has been submitted since the last time this very thread saw all of it done. */
+/* True if nothing has been submitted since the last time this very thread saw all of it done: by a wait, or
+ * by an event behind everything. */
 bool fence_idle(void);
 /* This thread is about to wait for all work; to be called before the wait. */
 void fence_waiting(void);

@@ -513,6 +513,45 @@ static void test_a_failing_driver_never_makes_an_epoch_done(void)
     TEST_ASSERT_TRUE(fake_child(driver_fails));
 }
 
+/* ---- idle ---- */
+
+/* A thread that has submitted nothing behind its last event is idle when that is done, without a wait. */
+static void event_ends_work(void)
+{
+    const uintptr_t stream = fence_stream((CUstream)0x10000);
+
+    open_fence();
+    CHECK(!fence_work(stream) && !fence_idle());
+    fake_work(0, ADDRESS, 0, 1);
+    CHECK(fence_epoch(&fence) != 0);
+    fence_poll(&fence); /* the event is behind the work, which is not done */
+    CHECK(!fence_idle() && fence_epoch(&fence) != 0);
+    while (fake_progress(0))
+        ;
+    CHECK(!fence_idle()); /* nobody has looked */
+    fence_poll(&fence);
+    fence_poll(&fence);
+    CHECK(fence_idle() && fence_epoch(&fence) == 0);
+    /* More work, more waiting. */
+    CHECK(!fence_work(stream) && !fence_idle());
+    fake_work(0, ADDRESS, 0, 1);
+    CHECK(fence_epoch(&fence) != 0);
+    fence_poll(&fence);
+    CHECK(!fence_work(stream));
+    fake_work(0, ADDRESS, 0, 1); /* behind the event */
+    CHECK(fake_progress(0));
+    fence_poll(&fence); /* the event is done, the work behind it is not */
+    CHECK(!fence_idle() && fake_backlog(0) == 1);
+    while (fake_progress(0))
+        ;
+    close_fence();
+}
+
+static void test_an_event_behind_all_work_makes_a_thread_idle(void)
+{
+    TEST_ASSERT_TRUE(fake_child(event_ends_work));
+}
+
 /* ---- threads ---- */
 
 #define THREADS 4
@@ -588,6 +627,7 @@ int main(void)
     RUN_TEST(test_more_epochs_than_events_only_share_them);
     RUN_TEST(test_no_event_no_query_and_no_wait_while_a_capture_is_open);
     RUN_TEST(test_a_failing_driver_never_makes_an_epoch_done);
+    RUN_TEST(test_an_event_behind_all_work_makes_a_thread_idle);
     RUN_TEST(test_threads_are_never_told_that_their_work_is_done_when_it_is_not);
     return UNITY_END();
 }
