@@ -18,9 +18,11 @@
 #define TRIM_CHUNKS 32   /* 1 ms of the driver (measured, H200): so long may an allocation wait for a trim */
 #define DEAD_MAX    4096 /* old places that wait to be unmapped before an allocation does it */
 #define CHUNK_MAX   (UINT64_C(512) << 20)
-#define CHUNK_DIVISOR                                                                                        \
-    64 /* a request is at least so many times its chunk: with 16 the traces cost half the driver calls, at   \
-          0.971 */
+/* A request is at least so many times its chunk. With 16 the traces cost half the driver calls, at 0.971.
+ * Behind several streams chunks that wait for work cannot be moved, and smaller ones are used better:
+ * gpt_varlen 0.980 instead of 0.956. */
+#define CHUNK_DIVISOR         64
+#define CHUNK_DIVISOR_STREAMS 256
 
 uint64_t pool_mapped_end(const struct pool *pool)
 {
@@ -34,9 +36,10 @@ uint64_t pool_mapped_end(const struct pool *pool)
 
 static uint64_t chunk_bytes(uint64_t request, uint64_t left)
 {
+    const uint64_t most = request / (fence_one_stream() ? CHUNK_DIVISOR : CHUNK_DIVISOR_STREAMS);
     uint64_t bytes = RANGES_PAGE;
 
-    while (bytes < CHUNK_MAX && bytes * 2 <= request / CHUNK_DIVISOR && bytes * 2 <= left)
+    while (bytes < CHUNK_MAX && bytes * 2 <= most && bytes * 2 <= left)
         bytes *= 2;
     return bytes;
 }
