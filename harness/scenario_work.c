@@ -30,7 +30,7 @@ static const char *const spike[PLACES][16] = {
      "--val-batches=1"},
 };
 static const char *const fragments[PLACES][16] = {
-    {"--model=gpt", "--layers=2", "--width=64", "--heads=2", "--length=256", "--batch=16", "--vary",
+    {"--model=gpt", "--layers=2", "--width=64", "--heads=2", "--length=256", "--batch=32", "--vary",
      "--val-batches=1", "--val-batch=1"},
     {"--model=gpt2-small", "--precision=bf16", "--batch=16", "--vary", "--val-batches=1", "--val-batch=1",
      "--samples=2048"},
