@@ -30,8 +30,12 @@ static enum search_answer try_size(uint64_t size, void *arg)
     struct scenario_outcome outcome;
     char cap[32];
 
-    if (card_resize(&attempt->scenario->card, size))
+    if (card_resize(&attempt->scenario->card, size)) {
+        snprintf(attempt->broken.ending, sizeof attempt->broken.ending, "no such card");
+        snprintf(attempt->broken.reason, sizeof attempt->broken.reason, "%s",
+                 attempt->scenario->card.problem);
         return SEARCH_STOP;
+    }
     snprintf(cap, sizeof cap, "%llu", (unsigned long long)attempt->scenario->card.set);
     attempt->way.cap = attempt->capped ? cap : NULL;
     if (!scenario_train(attempt->scenario, &attempt->way, &outcome))
