@@ -55,6 +55,7 @@ struct fleet_member {
     uint64_t first_ns, last_ns; /* when it first and last told its step */
     uint64_t first_step;
     uint64_t memory, peak_memory; /* by NVML; 0: not seen */
+    uint64_t card_growth;         /* of the whole card meanwhile, as long as NVML does not know the process */
     FILE *log;                    /* or NULL */
 };
 

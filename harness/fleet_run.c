@@ -122,8 +122,7 @@ static void keep_time(struct loop *loop)
     }
 }
 
-/* Where NVML does not know the process (a container), the growth of the card is the figure of a single one.
- */
+/* Where NVML never knows the process (a container), the growth of the card is the figure of a single one. */
 static void look(struct loop *loop)
 {
     const uint64_t now = fleet_now(), card_used = fleet_meter_used();
@@ -137,8 +136,8 @@ static void look(struct loop *loop)
         struct fleet_member *member = &loop->members[i];
 
         member->memory = fleet_meter_of(member->pid);
-        if (!member->memory && alone && alive(member))
-            member->memory = card_used > loop->card_before ? card_used - loop->card_before : 0;
+        if (!member->memory && alone && alive(member) && card_used > loop->card_before + member->card_growth)
+            member->card_growth = card_used - loop->card_before;
         if (member->memory > member->peak_memory)
             member->peak_memory = member->memory;
     }
@@ -180,8 +179,11 @@ static void reap(struct loop *loop)
         if (!alive(&loop->members[i]))
             continue;
         fleet_member_reap(&loop->members[i]);
-        if (!alive(&loop->members[i]))
-            loop->shown_ns = 0;
+        if (alive(&loop->members[i]))
+            continue;
+        loop->shown_ns = 0;
+        if (!loop->members[i].peak_memory)
+            loop->members[i].peak_memory = loop->members[i].card_growth;
     }
 }
 

@@ -73,6 +73,13 @@ static void processor_name(char *name, size_t size)
         fclose(file);
 }
 
+/* Where results go is nobody's business but the machine's. */
+static bool changes_figures(const char *argument)
+{
+    return strncmp(argument, "--out=", 6) != 0 && strncmp(argument, "--write-docs", 12) != 0 &&
+           strcmp(argument, "--verbose") != 0;
+}
+
 void docs_origin_here(struct docs_origin *origin, const struct card_choice *card, int argc, char **argv)
 {
     static struct probe probe;
@@ -97,8 +104,11 @@ void docs_origin_here(struct docs_origin *origin, const struct card_choice *card
     strftime(origin->date, sizeof origin->date, "%Y-%m-%d %H:%M UTC", gmtime_r(&now, &date));
     const char *slash = strrchr(argv[0], '/');
     used = (size_t)snprintf(origin->command, sizeof origin->command, "build/%s", slash ? slash + 1 : argv[0]);
-    for (int i = 1; i < argc && used < sizeof origin->command; i++)
+    for (int i = 1; i < argc && used < sizeof origin->command; i++) {
+        if (!changes_figures(argv[i]))
+            continue;
         used += (size_t)snprintf(origin->command + used, sizeof origin->command - used, " %s", argv[i]);
+    }
 }
 
 void docs_print(const struct scenario_result *result, FILE *out)

@@ -30,8 +30,12 @@ static enum search_answer try_size(uint64_t size, void *arg)
     struct scenario_outcome outcome;
     char cap[32];
 
-    if (card_resize(&attempt->scenario->card, size))
+    if (card_resize(&attempt->scenario->card, size)) {
+        snprintf(attempt->broken.ending, sizeof attempt->broken.ending, "no such card");
+        snprintf(attempt->broken.reason, sizeof attempt->broken.reason, "%s",
+                 attempt->scenario->card.problem);
         return SEARCH_STOP;
+    }
     snprintf(cap, sizeof cap, "%llu", (unsigned long long)attempt->scenario->card.set);
     attempt->way.cap = attempt->capped ? cap : NULL;
     if (!scenario_train(attempt->scenario, &attempt->way, &outcome))
@@ -152,7 +156,7 @@ static void accumulation_row(struct scenario *scenario, scenario_work_list base,
 {
     struct scenario_result *result = scenario->result;
     const char *work[SCENARIO_ARGUMENTS];
-    char batch[32];
+    char batch[32], peak[32];
     const char *const more[] = {batch, "--auto-accum", scenario_few_steps(scenario), NULL};
     const struct scenario_way way = {"fp32, accumulation", cap, work, more, NULL};
     struct scenario_outcome outcome;
@@ -172,6 +176,8 @@ static void accumulation_row(struct scenario *scenario, scenario_work_list base,
         table_set(&result->table, 1, "%llu x %llu", (unsigned long long)outcome.accumulate,
                   (unsigned long long)outcome.batch);
         table_set(&result->table, 2, "%.1f", outcome.samples_per_s);
+        scenario_cell_bytes(outcome.peak, peak, sizeof peak);
+        table_set(&result->table, 3, "%s", peak);
         scenario_bar(result, way.name, (double)(outcome.batch * outcome.accumulate), COLOUR_GPUCAP,
                      "%llu x %llu", (unsigned long long)outcome.accumulate,
                      (unsigned long long)outcome.batch);

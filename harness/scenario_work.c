@@ -25,12 +25,12 @@ static const char *const spike[PLACES][16] = {
     {"--model=cnn", "--width=8", "--image=32", "--raw=256", "--batch=64", "--augment=cpu", "--val-batch=128",
      "--val-batches=1"},
     {"--model=resnet50", "--precision=bf16", "--raw=2048", "--batch=64", "--augment=cpu", "--val-batch=64",
-     "--val-batches=1", "--samples=1024", "--workers=14"},
+     "--val-batches=1", "--samples=1024", "--workers=14", "--data-budget=8G"},
     {"--model=cnn", "--width=2", "--image=16", "--raw=64", "--batch=8", "--augment=cpu", "--val-batch=64",
      "--val-batches=1"},
 };
 static const char *const fragments[PLACES][16] = {
-    {"--model=gpt", "--layers=2", "--width=64", "--heads=2", "--length=256", "--batch=16", "--vary",
+    {"--model=gpt", "--layers=2", "--width=64", "--heads=2", "--length=256", "--batch=32", "--vary",
      "--val-batches=1", "--val-batch=1"},
     {"--model=gpt2-small", "--precision=bf16", "--batch=16", "--vary", "--val-batches=1", "--val-batch=1",
      "--samples=2048"},
