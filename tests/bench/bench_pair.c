@@ -2,7 +2,8 @@
  * other live blocks, by the number of threads; without gpucap (native, and cudaMallocAsync) and with it.
  *
  * Each engine runs in a process of its own. Prints one line of key=value for each measurement: the median of
- * a few rounds, and the best of them, in nanoseconds for a pair as one thread sees it. */
+ * a few rounds, and the best of them, in nanoseconds for a pair as one thread sees it. A single thread goes to
+ * the quietest processor before each round. */
 #include <getopt.h>
 #include <inttypes.h>
 #include <pthread.h>
@@ -13,6 +14,7 @@
 
 #include "bench_child.h"
 #include "bench_cuda.h"
+#include "bench_quiet.h"
 
 #define ROUNDS      9
 #define ROUND_NS    3000000 /* long enough for the clock, short enough for hundreds of measurements */
@@ -111,8 +113,12 @@ static void measure(uint64_t bytes, uint64_t live)
     const uint64_t pairs = calibrate(bytes);
     double ns[ROUNDS];
 
-    for (int i = 0; i < ROUNDS; i++)
+    for (int i = 0; i < ROUNDS; i++) {
+        bench_quiet();
+        pairs_ns(bytes, PAIRS_MIN);
         ns[i] = (double)pairs_ns(bytes, pairs) / (double)pairs;
+    }
+    bench_anywhere();
     print_pair(bytes, live, 1, ns);
 }
 

@@ -170,8 +170,8 @@ static void test_a_run_repeats_to_the_bit_also_captured(void)
         run_all(s, &t, workspace, workspace_bytes);
         TEST_ASSERT_EQUAL_INT(0, cudaStreamEndCapture(kernels_stream, &graph));
         TEST_ASSERT_EQUAL_INT(0, cudaGraphInstantiate(&exec, graph, 0));
-        cudaMemset(t.dx.device, 0, t.dx.count * 2);
-        cudaMemset(t.dw.device, 0, t.dw.count * 4);
+        cudaMemsetAsync(t.dx.device, 0, t.dx.count * 2, kernels_stream);
+        cudaMemsetAsync(t.dw.device, 0, t.dw.count * 4, kernels_stream);
         TEST_ASSERT_EQUAL_INT(0, cudaGraphLaunch(exec, kernels_stream));
         TEST_ASSERT_EQUAL_MEMORY(dx, mirror_download(&t.dx), t.dx.count * 2);
         TEST_ASSERT_EQUAL_MEMORY(dw, mirror_download(&t.dw), t.dw.count * 4);

@@ -52,8 +52,7 @@ static struct update make_update(enum ops_type copy_type)
     }
     kernels_shift = 0;
     u.params = kernels_bytes(host, sizeof(host));
-    TEST_ASSERT_EQUAL_INT(0,
-                          cudaMemcpy(u.params.at[ON_DEVICE], device, sizeof(device), cudaMemcpyHostToDevice));
+    TEST_ASSERT_EQUAL_INT(0, kernels_upload(u.params.at[ON_DEVICE], device, sizeof(device)));
     u.scalars = kernels_bytes(&scalars, sizeof(scalars));
     return u;
 }
@@ -157,8 +156,8 @@ static void test_a_bad_gradient_leaves_the_update_out(void)
         int param = b == 0 ? 6 : 1;
 
         ((float *)u.grad[param].at[ON_HOST])[place] = bad[b];
-        TEST_ASSERT_EQUAL_INT(0, cudaMemcpy((float *)u.grad[param].at[ON_DEVICE] + place, &bad[b],
-                                            sizeof(float), cudaMemcpyHostToDevice));
+        TEST_ASSERT_EQUAL_INT(
+            0, kernels_upload((float *)u.grad[param].at[ON_DEVICE] + place, &bad[b], sizeof(float)));
         for (int side = 0; side < KERNELS_SIDES; side++) {
             struct op_adamw adamw = {.params = u.params.at[side],
                                      .scalars = u.scalars.at[side],

@@ -27,8 +27,8 @@ static struct norm norm_of(enum ops_type type, int rows, int cols)
 
     for (int c = 0; c < cols; c++) /* a variance is not negative */
         ((float *)t.running_variance.host)[c] = 0.5f + fabsf(((float *)t.running_variance.host)[c]);
-    TEST_ASSERT_EQUAL_INT(0, cudaMemcpy(t.running_variance.device, t.running_variance.host,
-                                        cols * sizeof(float), cudaMemcpyHostToDevice));
+    TEST_ASSERT_EQUAL_INT(
+        0, kernels_upload(t.running_variance.device, t.running_variance.host, cols * sizeof(float)));
     return t;
 }
 
@@ -90,9 +90,8 @@ static void same_forward_results(struct norm *t)
     struct mirror *results[] = {&t->y, &t->mean, &t->rstd};
 
     for (int i = 0; i < 3; i++)
-        TEST_ASSERT_EQUAL_INT(0, cudaMemcpy(results[i]->device, results[i]->host,
-                                            results[i]->count * ops_type_bytes(results[i]->type),
-                                            cudaMemcpyHostToDevice));
+        TEST_ASSERT_EQUAL_INT(0, kernels_upload(results[i]->device, results[i]->host,
+                                                results[i]->count * ops_type_bytes(results[i]->type)));
 }
 
 /* Where the rectifier's decision hangs on the last bits of its argument, no gradient may come: it would be
@@ -107,8 +106,8 @@ static void no_gradient_at_the_kink(struct norm *t, int cols)
         if (fabsf(gamma[c] * (types_load(t->x.host, t->x.type, i) - mean[c]) * rstd[c] + beta[c]) < 1e-4f)
             types_store(t->dy.host, t->dy.type, i, 0.0f);
     }
-    TEST_ASSERT_EQUAL_INT(0, cudaMemcpy(t->dy.device, t->dy.host, t->dy.count * ops_type_bytes(t->dy.type),
-                                        cudaMemcpyHostToDevice));
+    TEST_ASSERT_EQUAL_INT(0,
+                          kernels_upload(t->dy.device, t->dy.host, t->dy.count * ops_type_bytes(t->dy.type)));
 }
 
 static void check_norm(enum ops_type type, int rows, int cols, int residual, int relu, int accumulate,

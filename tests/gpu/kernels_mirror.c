@@ -82,8 +82,8 @@ void *mirror_device(enum ops_type type, size_t count)
     for (size_t i = 0; i < PIECE; i++)
         types_store(host, type, i, kernels_uniform());
     for (size_t at = 0; at < count; at += PIECE)
-        cudaMemcpy((char *)device + at * size, host, (count - at < PIECE ? count - at : PIECE) * size,
-                   cudaMemcpyHostToDevice);
+        TEST_ASSERT_EQUAL_INT(0, kernels_upload((char *)device + at * size, host,
+                                                (count - at < PIECE ? count - at : PIECE) * size));
     free(host);
     return device;
 }

@@ -39,7 +39,7 @@ static void *random_halves(size_t count, float scale)
         exit(EXIT_FAILURE);
     for (size_t i = 0; i < count; i++)
         host[i] = types_to_bf16(kernels_uniform() * scale);
-    cudaMemcpy(p, host, count * 2, cudaMemcpyHostToDevice);
+    kernels_upload(p, host, count * 2);
     free(host);
     return p;
 }
@@ -208,8 +208,8 @@ static void update(void)
         total += (double)elements;
     }
     table = device(sizeof(params));
-    cudaMemcpy(table, params, sizeof(params), cudaMemcpyHostToDevice);
-    cudaMemcpy(device_scalars, &scalars, sizeof(scalars), cudaMemcpyHostToDevice);
+    kernels_upload(table, params, sizeof(params));
+    kernels_upload(device_scalars, &scalars, sizeof(scalars));
     TIME("grad_check", 1, 0, total * 4, grad_check, table, device_scalars, count, ends[0], workspace,
          kernels_ops->workspace_bytes);
     TIME("step_begin", 1, 0, 0, step_begin, device_scalars, 1.0f, 0, 0, 0.9f, 0.95f);

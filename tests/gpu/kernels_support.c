@@ -57,6 +57,13 @@ static struct buffer new_buffer(size_t bytes, size_t skip)
     return (struct buffer){.at = {host + skip, NULL}, .bytes = bytes};
 }
 
+int kernels_upload(void *to, const void *from, size_t bytes)
+{
+    int status = cudaMemcpy(to, from, bytes, cudaMemcpyHostToDevice);
+
+    return status ? status : cudaDeviceSynchronize();
+}
+
 static struct buffer upload(struct buffer buffer)
 {
     int index = buffer_count - 1;
@@ -64,7 +71,7 @@ static struct buffer upload(struct buffer buffer)
     void *device = NULL;
 
     TEST_ASSERT_EQUAL_INT(0, cudaMalloc(&device, all));
-    TEST_ASSERT_EQUAL_INT(0, cudaMemcpy(device, buffers[index].host, all, cudaMemcpyHostToDevice));
+    TEST_ASSERT_EQUAL_INT(0, kernels_upload(device, buffers[index].host, all));
     buffers[index].device = device;
     buffer.at[ON_DEVICE] = (char *)device + skip;
     return buffer;

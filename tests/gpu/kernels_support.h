@@ -46,6 +46,10 @@ struct buffer kernels_bytes(const void *from, size_t bytes); /* a copy of from, 
 struct buffer kernels_workspace(void);                       /* on the device only: what the table asks for */
 void kernels_free_all(void);
 
+/* Copies to the device and waits until it is there: cudaMemcpy may return before (from pageable memory), and
+ * kernels_stream waits for no other stream. 0 or an error. */
+int kernels_upload(void *to, const void *from, size_t bytes);
+
 float kernels_uniform(void); /* in [-1, 1) */
 
 /* How much two right results of a type may differ, relative to their size: a few roundings. */

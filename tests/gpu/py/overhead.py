@@ -1,17 +1,19 @@
-"""How long a step of an ordinary training loop takes. Knows nothing of gpucap: tools/gpu-check runs it with and without.
+"""How long steps of ordinary programs take. Knows nothing of gpucap: whoever starts it decides what is preloaded.
 
-usage: overhead.py torch|jax|cupy [SECONDS]
+usage: overhead.py torch|jax|cupy|resnet50_var|gpt_varlen|two_models
 
-Each framework does what its users do, with the allocator that its environment selects: many small operations whose
-temporaries come and go, so that the allocator is asked often. Prints one line: the median, the mean and the least time of
-a step in ms, the least median of any WINDOW steps in a row (others use the machine too), and the most memory that was in
-use on the card at the end of a step.
+torch, jax and cupy do what their users do, with the allocator that the environment selects: many small operations whose
+temporaries come and go, so that the allocator is asked often. The others are the workloads of torch_workloads.py.
+
+For each line on stdin, a number of steps, it does them and prints a line of their times in ms. So several of these can
+take turns on one card and one processor (overhead_turns.py), and whatever disturbs them disturbs them alike. At the end
+of the input it prints a line that begins with `peak` and says how many bytes PyTorch's own cache held, if that is known.
 """
-import statistics
+import random
 import sys
 import time
 
-WINDOW = 100
+WORKLOAD_STEPS = 120  # from the middle of them on gpt_varlen checkpoints its activations
 
 
 def torch_step():
@@ -38,11 +40,7 @@ def torch_step():
         update.step()
         torch.cuda.synchronize()
 
-    def used():
-        free, total = torch.cuda.mem_get_info()
-        return total - free
-
-    return step, used
+    return step
 
 
 def jax_step():
@@ -65,11 +63,7 @@ def jax_step():
         state["weights"] = update(state["weights"], x)
         jax.block_until_ready(state["weights"])
 
-    def used():
-        stats = jax.devices()[0].memory_stats() or {}
-        return stats.get("peak_bytes_in_use", 0)
-
-    return step, used
+    return step
 
 
 def cupy_step():
@@ -86,28 +80,37 @@ def cupy_step():
             x = cupy.tanh(x @ weights) + 0.5 * x
         float(x.sum())
 
-    def used():
-        free, total = cupy.cuda.runtime.memGetInfo()
-        return total - free
+    return step
 
-    return step, used
+
+def workload_step(name):
+    import torch
+    import torch_workloads
+
+    random.seed(0)
+    torch.manual_seed(0)
+    steps = getattr(torch_workloads, name)(WORKLOAD_STEPS)
+
+    def step():
+        next(steps, None)
+        torch.cuda.synchronize()
+
+    return step
 
 
 def main():
-    name, seconds = sys.argv[1], float(sys.argv[2]) if len(sys.argv) > 2 else 4.0
-    step, used = {"torch": torch_step, "jax": jax_step, "cupy": cupy_step}[name]()
-    for _ in range(20):
-        step()
-    times, most, end = [], 0, time.perf_counter() + seconds
-    while time.perf_counter() < end:
-        begin = time.perf_counter()
-        step()
-        times.append(time.perf_counter() - begin)
-        most = max(most, used()) if len(times) % 50 == 1 else most
-    best = min(statistics.median(times[i:i + WINDOW]) for i in range(0, max(1, len(times) - WINDOW + 1), WINDOW))
-    print(f"framework={name} steps={len(times)} median_ms={1e3 * statistics.median(times):.4f} "
-          f"mean_ms={1e3 * statistics.fmean(times):.4f} min_ms={1e3 * min(times):.4f} "
-          f"best_ms={1e3 * best:.4f} used={most}")
+    name = sys.argv[1]
+    steps = {"torch": torch_step, "jax": jax_step, "cupy": cupy_step}
+    step = steps[name]() if name in steps else workload_step(name)
+    for line in sys.stdin:
+        times = []
+        for _ in range(int(line)):
+            begin = time.perf_counter()
+            step()
+            times.append(1e3 * (time.perf_counter() - begin))
+        print(" ".join(f"{ms:.4f}" for ms in times), flush=True)
+    torch = sys.modules.get("torch")
+    print("peak", torch.cuda.memory_stats().get("reserved_bytes.all.peak", 0) if torch else 0, flush=True)
 
 
 if __name__ == "__main__":

@@ -105,6 +105,9 @@ def main():
     steps = int(sys.argv[1]) if len(sys.argv) > 1 else 12
     torch.use_deterministic_algorithms(True, warn_only=True)
     torch.backends.cudnn.benchmark = False
+    for enable in (torch.backends.cuda.enable_flash_sdp, torch.backends.cuda.enable_mem_efficient_sdp,
+                   torch.backends.cuda.enable_cudnn_sdp):
+        enable(False)  # attention by plain products: the fused kernels' gradients add up in any order
     sound = True
     for workload, library in ((resnet50_var, "torchvision"), (gpt_varlen, "transformers"), (two_models, "torchvision")):
         if importlib.util.find_spec(library):
