@@ -45,6 +45,7 @@ static void gather(struct pool *pool, void *argument)
     g->stats.stitched_chunks += s.stitched_chunks;
     g->stats.grows += s.grows;
     g->stats.waits += s.waits;
+    g->stats.joins += s.joins;
     g->stats.trims += s.trims;
     g->stats.driver_calls += s.driver_calls;
     g->stats.room_ns += s.room_ns;

@@ -20,6 +20,7 @@ static pthread_mutex_t work_lock = PTHREAD_MUTEX_INITIALIZER;
 static atomic_uintptr_t only_stream;           /* the home stream; written under work_lock */
 static atomic_uintptr_t only_thread;           /* its key; written under work_lock */
 static atomic_bool many_streams, many_threads; /* for good */
+static atomic_bool no_joins;                   /* for good */
 static atomic_bool drained;                    /* since another stream than the home one is at work */
 static atomic_int guests_active;         /* submissions to other streams under way; raised under work_lock */
 static atomic_uint_fast64_t guests;      /* such submissions, ever */
@@ -167,6 +168,11 @@ void fence_trust_nothing(void)
     pthread_mutex_unlock(&work_lock);
     if (!before)
         drain();
+}
+
+void fence_no_joins(void)
+{
+    atomic_store(&no_joins, true);
 }
 
 void fence_unknown(const char *name)
@@ -370,6 +376,37 @@ void fence_poll(struct fence *fence)
         take_in_done(fence);
     pthread_mutex_unlock(&fence->lock);
     allow_capture();
+}
+
+uint64_t fence_usable(struct fence *fence)
+{
+    const uint64_t done = fence_reached(fence), ordered = atomic_load(&fence->ordered);
+
+    return done > ordered ? done : ordered;
+}
+
+/* Puts all later work behind the newest event. With the lock. */
+static void wait_on_device(struct fence *fence)
+{
+    const unsigned newest = (fence->first + fence->count - 1) % FENCE_EVENTS;
+
+    if (fence->count && fence->closed[newest] > fence_usable(fence) &&
+        driver.cuCtxWaitEvent(fence->context, fence->events[newest]) == CUDA_SUCCESS)
+        atomic_store(&fence->ordered, fence->closed[newest]);
+}
+
+bool fence_join(struct fence *fence)
+{
+    const uint64_t before = fence_usable(fence);
+
+    if (atomic_load(&no_joins) || !forbid_capture())
+        return false;
+    pthread_mutex_lock(&fence->lock);
+    if (close_epoch(fence) || (take_in_done(fence) && close_epoch(fence)))
+        wait_on_device(fence);
+    pthread_mutex_unlock(&fence->lock);
+    allow_capture();
+    return fence_usable(fence) > before;
 }
 
 int fence_wait_oldest(struct fence *fence, bool *more)

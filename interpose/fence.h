@@ -3,7 +3,9 @@
  * Native frees wait for all work of the context. We either wait as they do (strict), or return at once and
  * remember what must be done first (deferred): frees are gathered into epochs, and one context event closes
  * an epoch for all of them. While all work of the process has gone to one stream, the order of that stream is
- * the fence: a freed block may be handed out again at once, and only unmapping must wait.
+ * the fence: a freed block may be handed out again at once, and only unmapping must wait. With several
+ * streams the same can be had when it is needed (fence_join): the device itself puts all later work of the
+ * context behind what was there before, and nobody on the host waits.
  *
  * That holds only if every piece of work is seen: each entry point that submits work reports its stream here
  * (work.def), and handing out one that we do not know ends the shortcut for good. Owns work_lock and
@@ -68,6 +70,8 @@ void fence_stream_ends(CUstream stream);
 
 /* An entry point that we do not know has been handed out, or a second context made. */
 void fence_trust_nothing(void);
+/* Work that no context event covers may touch pooled blocks: that of another context or of a peer card. */
+void fence_no_joins(void);
 void fence_unknown(const char *name);
 
 /* A capture begins (+1: before the driver is told) or has ended (-1: after) somewhere in the process. While
@@ -100,9 +104,10 @@ void fence_guests_done(struct fence_guests when);
 
 struct fence {
     CUcontext context;
-    _Atomic uint64_t open; /* the epoch that frees now belong to; written under lock */
-    _Atomic uint64_t done; /* all work of this epoch and those before it is done; written under lock */
-    atomic_bool used;      /* somebody belongs to the open epoch */
+    _Atomic uint64_t open;    /* the epoch that frees now belong to; written under lock */
+    _Atomic uint64_t done;    /* all work of this epoch and those before it is done; written under lock */
+    _Atomic uint64_t ordered; /* all later work comes behind this epoch's on the device; written under lock */
+    atomic_bool used;         /* somebody belongs to the open epoch */
     pthread_mutex_t lock;
     /* guarded by lock */
     uint64_t closed[FENCE_EVENTS]; /* epochs whose events are under way, oldest first */
@@ -127,6 +132,15 @@ void fence_poll(struct fence *fence);
 
 /* All epochs up to this one are done, as far as known. */
 uint64_t fence_reached(struct fence *fence);
+
+/* What was freed in epochs up to this one may be handed out again, though not unmapped: its work is done, or
+ * whatever is submitted from now on comes behind it. */
+uint64_t fence_usable(struct fence *fence);
+
+/* Makes everything freed so far usable without waiting: two calls of 0.5 us each while the device is idle, 2
+ * us while several streams work (H200; work of every kind, and on streams that are made later, came behind in
+ * a throw-away probe). False if nothing has become usable. */
+bool fence_join(struct fence *fence);
 
 #define FENCE_NOW UINT64_MAX /* everything that has been freed so far */
 

@@ -40,6 +40,8 @@ struct gpucap_stats {
     uint64_t driver_calls;
     uint64_t room_ns; /* time that allocations spent growing, stitching and waiting */
     uint64_t wait_ns; /* of this, waiting for the device's work */
+    uint64_t
+        joins; /* times that all later work was put behind all earlier, on the device, so as not to wait */
 };
 
 /* "0.1.0": the version of the library that is loaded. */

@@ -8,22 +8,36 @@
 #include "hooks.h"
 #include "route.h"
 
-#define KNOWN_KERNELS 4096 /* a power of two; two kernels in one place are only checked more often */
+/* A kernel has one of four places, so that the few hundred kernels of a program do not drive each other out:
+ * one that is not found is only checked again, but that takes a microsecond or more. */
+#define KNOWN_BITS 10
+#define KNOWN_WAYS 4
 
-static _Atomic(void *) known[KNOWN_KERNELS];
+static _Atomic(void *) known[1 << KNOWN_BITS][KNOWN_WAYS];
 
-static _Atomic(void *) *place_of(CUfunction kernel)
+static _Atomic(void *) *places_of(CUfunction kernel)
 {
-    uintptr_t h = (uintptr_t)kernel >> 4;
+    return known[(uint64_t)(uintptr_t)kernel * UINT64_C(0x9e3779b97f4a7c15) >> (64 - KNOWN_BITS)];
+}
 
-    return &known[(h ^ h >> 12) & (KNOWN_KERNELS - 1)];
+static void remember_kernel(CUfunction kernel)
+{
+    static _Atomic unsigned turn;
+    _Atomic(void *) *places = places_of(kernel);
+    unsigned way = 0;
+
+    while (way < KNOWN_WAYS && atomic_load_explicit(&places[way], memory_order_relaxed))
+        way++;
+    if (way == KNOWN_WAYS)
+        way = atomic_fetch_add_explicit(&turn, 1, memory_order_relaxed) % KNOWN_WAYS;
+    atomic_store_explicit(&places[way], (void *)kernel, memory_order_relaxed);
 }
 
 /* An address may be given to another kernel once its module is gone. */
 static void forget_kernels(void)
 {
-    for (int i = 0; i < KNOWN_KERNELS; i++)
-        atomic_store_explicit(&known[i], NULL, memory_order_relaxed);
+    for (int i = 0; i < (1 << KNOWN_BITS) * KNOWN_WAYS; i++)
+        atomic_store_explicit(&known[i / KNOWN_WAYS][i % KNOWN_WAYS], NULL, memory_order_relaxed);
 }
 
 static uint64_t stack_of(CUfunction kernel)
@@ -43,8 +57,13 @@ static uint64_t stack_of(CUfunction kernel)
 
 static inline bool is_known(CUfunction kernel)
 {
-    return __builtin_expect(atomic_load_explicit(place_of(kernel), memory_order_relaxed) == (void *)kernel,
-                            1);
+    _Atomic(void *) *places = places_of(kernel);
+
+    for (unsigned way = 0; way < KNOWN_WAYS; way++) {
+        if (__builtin_expect(atomic_load_explicit(&places[way], memory_order_relaxed) == (void *)kernel, 1))
+            return true;
+    }
+    return false;
 }
 
 /* Room for a kernel's stack, and for its code, which asking for the stack loads if it is not there yet. */
@@ -64,7 +83,7 @@ static void after_first_launch(CUfunction kernel, const struct route_growth *gro
 {
     route_grown(growth);
     if (result == CUDA_SUCCESS)
-        atomic_store_explicit(place_of(kernel), (void *)kernel, memory_order_relaxed);
+        remember_kernel(kernel);
 }
 
 #define LAUNCH(kernel, stream, call)                                                                         \

@@ -565,6 +565,7 @@ struct pool_stats pool_stats(struct pool *pool)
         .stitched_chunks = pool->stitched,
         .grows = pool->grows,
         .waits = pool->waits,
+        .joins = pool->joins,
         .trims = pool->trims,
         .driver_calls = vmm->calls,
         .room_ns = pool->room_ns,

@@ -37,7 +37,7 @@ struct pool_stats {
     uint64_t peak_live, peak_physical;
     uint64_t largest;  /* free range */
     uint64_t stranded; /* held, free, and of no use for the largest request that would otherwise fit */
-    uint64_t hits, stitches, stitched_chunks, grows, waits, trims;
+    uint64_t hits, stitches, stitched_chunks, grows, waits, joins, trims;
     uint64_t driver_calls;     /* create, map, access, unmap, release */
     uint64_t room_ns, wait_ns; /* time in which allocations made room, and of this, waited for work */
 };
@@ -80,7 +80,7 @@ struct pool {
     struct cache *caches;      /* of threads */
     struct cache_figures gone; /* of those that have ended */
     uint64_t least_free;       /* since pool_idle_bytes was last asked */
-    uint64_t peak_live, peak_physical, hits, stitches, stitched, grows, waits, trims;
+    uint64_t peak_live, peak_physical, hits, stitches, stitched, grows, waits, joins, trims;
     uint64_t room_ns, wait_ns;
 };
 

@@ -262,14 +262,15 @@ bool pool_reclaim(struct pool *pool)
 {
     bool any = false;
 
-    while (pool->pending && fence_done(&pool->fence, pool->pending->epoch)) {
+    while (pool->pending && pool->pending->epoch <= fence_usable(&pool->fence)) {
         struct range *range = pool->pending;
+        const uint64_t epoch = range->epoch;
 
         pool->pending = range->newer;
         if (!pool->pending)
             pool->pending_last = NULL;
         pool->pending_bytes -= range->bytes;
-        ranges_give(&pool->ranges, range, 0);
+        ranges_give(&pool->ranges, range, fence_done(&pool->fence, epoch) ? 0 : epoch);
         any = true;
     }
     return any;
@@ -309,6 +310,7 @@ static int wait_for_work(struct pool *pool, bool *more)
 }
 
 enum patience {
+    RATHER_JOIN, /* than move chunks or hold more than the slack allows */
     RATHER_WAIT, /* than hold more than the slack allows */
     RATHER_GROW,
     NO_WAIT
@@ -350,12 +352,13 @@ static bool can_be_met(struct pool *pool, uint64_t missing, uint64_t held)
     return idle && fits(pool, missing > idle ? missing - idle : 0);
 }
 
-/* One attempt: -EAGAIN if waiting for work would help. */
+/* One attempt: -EAGAIN if joining the streams or waiting for work would help. */
 static int attempt(struct pool *pool, uint64_t size, enum patience patience, struct range **out)
 {
     const uint64_t reached = fence_reached(&pool->fence);
-    struct move move = {
-        .request = size, .reached = reached, .movable = fence_one_stream() ? UINT64_MAX : reached};
+    struct move move = {.request = size,
+                        .reached = reached,
+                        .movable = fence_one_stream() ? UINT64_MAX : fence_usable(&pool->fence)};
     uint64_t later;
     bool refused;
 
@@ -369,7 +372,8 @@ static int attempt(struct pool *pool, uint64_t size, enum patience patience, str
         return -ENOMEM;
     const uint64_t held = gatherable(pool, &move, &later);
     const bool others = patience != NO_WAIT && (later || pool->pending_bytes);
-    if (held < target && others && patience == RATHER_WAIT && !within_slack(pool, target - held))
+    const bool roomy = held == target || within_slack(pool, target - held);
+    if (others && ((patience == RATHER_JOIN && (held || !roomy)) || (patience == RATHER_WAIT && !roomy)))
         return -EAGAIN;
     if (!can_be_met(pool, target - held, held))
         return others ? -EAGAIN : -ENOMEM;
@@ -382,25 +386,42 @@ static int attempt(struct pool *pool, uint64_t size, enum patience patience, str
     return 0;
 }
 
+/* Makes what has been freed usable: by order on the device if that is enough, else by waiting. Returns what
+ * the next attempt should rather do. */
+static enum patience make_usable(struct pool *pool, enum patience patience)
+{
+    bool more;
+
+    if (patience == RATHER_JOIN) {
+        if (fence_join(&pool->fence)) {
+            pool->joins++;
+            pool_reclaim(pool);
+        }
+        return RATHER_WAIT;
+    }
+    if (wait_for_work(pool, &more))
+        return NO_WAIT;
+    return more ? RATHER_WAIT : RATHER_GROW;
+}
+
 static int make_fit(struct pool *pool, uint64_t size, struct range **out)
 {
+    enum patience patience = fence_one_stream() ? RATHER_WAIT : RATHER_JOIN;
     int rc;
 
     fence_poll(&pool->fence);
     if (pool_reclaim(pool) && (*out = ranges_take(&pool->ranges, size)))
         return 0;
-    rc = attempt(pool, size, RATHER_WAIT, out);
+    rc = attempt(pool, size, patience, out);
     /* Others may take what has come free, and free it again behind new work: as long as there is something to
      * wait for, there is no reason to say no. */
     while (rc == -EAGAIN) {
-        bool more;
-        const bool waited = wait_for_work(pool, &more) == 0;
-
+        patience = make_usable(pool, patience);
         if (ranges_prepare(&pool->ranges, 8))
             return -ENOMEM;
         if ((*out = ranges_take(&pool->ranges, size)))
             return 0;
-        rc = attempt(pool, size, !waited ? NO_WAIT : more ? RATHER_WAIT : RATHER_GROW, out);
+        rc = attempt(pool, size, patience, out);
     }
     return rc == 0 ? 0 : -ENOMEM;
 }

@@ -27,8 +27,29 @@ void pools_setup(const struct options *options)
     settings = options;
     /* A block is cleared on a stream of our own: it must be at rest when it is handed out, not just behind
      * the work of the stream that will use it. */
-    if (options->zero)
+    if (options->zero) {
         fence_trust_nothing();
+        fence_no_joins();
+    }
+}
+
+/* What has been handed out in the order of one context may be touched by others from now on. */
+static void come_to_rest(struct pool *pool, void *unused)
+{
+    CUcontext context;
+
+    (void)unused;
+    if (driver.cuCtxPushCurrent_v2(pool->fence.context) != CUDA_SUCCESS)
+        return;
+    if (!fence_capturing())
+        driver.cuCtxSynchronize();
+    driver.cuCtxPopCurrent_v2(&context);
+}
+
+void pools_not_alone(void)
+{
+    fence_no_joins();
+    pools_each(come_to_rest, NULL);
 }
 
 /* ---- the limit, as a pool sees it ---- */
@@ -115,8 +136,10 @@ static struct pool *open_pool(CUcontext context)
         return NULL;
     }
     /* Streams of another context are other streams, whatever their handles. */
-    if (atomic_load(&registered))
+    if (atomic_load(&registered)) {
         fence_trust_nothing();
+        fence_no_joins();
+    }
     atomic_store_explicit(&registry[place], &storage[place], memory_order_release);
     if (place >= atomic_load(&registered))
         atomic_store_explicit(&registered, place + 1, memory_order_release);
@@ -238,12 +261,12 @@ static void report(struct pool *pool, void *unused)
     (void)unused;
     log_info(
         "pool of device %d: peak live %s, peak held %s, %llu hits, %llu stitches of %llu chunks, %llu grows, "
-        "%llu waits, %llu driver calls, %llu ms making room, %llu of it waiting, one stream %s",
+        "%llu joins, %llu waits, %llu driver calls, %llu ms making room, %llu of it waiting, one stream %s",
         pool->ordinal, size_format(s.peak_live, live), size_format(s.peak_physical, physical),
         (unsigned long long)s.hits, (unsigned long long)s.stitches, (unsigned long long)s.stitched_chunks,
-        (unsigned long long)s.grows, (unsigned long long)s.waits, (unsigned long long)s.driver_calls,
-        (unsigned long long)(s.room_ns / 1000000), (unsigned long long)(s.wait_ns / 1000000),
-        fence_one_stream() ? "yes" : "no");
+        (unsigned long long)s.grows, (unsigned long long)s.joins, (unsigned long long)s.waits,
+        (unsigned long long)s.driver_calls, (unsigned long long)(s.room_ns / 1000000),
+        (unsigned long long)(s.wait_ns / 1000000), fence_one_stream() ? "yes" : "no");
 }
 
 void pools_report(void)

@@ -20,6 +20,10 @@ struct pool *pools_current(void);
 /* The pool whose address space holds the address, or NULL. */
 struct pool *pools_of(uint64_t address);
 
+/* Another context is there, or a card reaches the memory of another: no event of one context covers all work
+ * any more. */
+void pools_not_alone(void);
+
 /* The context has ended. */
 void pools_context_ended(CUcontext context);
 

@@ -241,10 +241,15 @@ static uint64_t card_used(CUcontext context)
 
 CUresult route_context_made(CUdevice ordinal, CUcontext context)
 {
+    static atomic_bool first_made;
     struct device *device;
     uint64_t none = 0, used;
 
-    if (!route_active() || !(device = device_get(ordinal)))
+    if (!route_active())
+        return CUDA_SUCCESS;
+    if (atomic_exchange(&first_made, true))
+        pools_not_alone();
+    if (!(device = device_get(ordinal)))
         return CUDA_SUCCESS;
     account_touch(&device->account);
     used = card_used(context);

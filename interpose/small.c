@@ -346,7 +346,7 @@ int small_free(struct pool *pool, struct cache *cache, uint64_t address, bool do
 void small_reclaim(struct pool *pool, struct cache *cache)
 {
     struct small *small = &pool->small;
-    const uint64_t reached = fence_reached(&pool->fence);
+    const uint64_t usable = fence_usable(&pool->fence);
     struct small_pending batch[BATCH];
     unsigned count;
 
@@ -357,7 +357,7 @@ void small_reclaim(struct pool *pool, struct cache *cache)
             const struct small_pending *oldest =
                 &small->pending[small->pending_first & (small->pending_capacity - 1)];
 
-            if (oldest->epoch > reached)
+            if (oldest->epoch > usable)
                 break;
             batch[count++] = *oldest;
             small->pending_bytes -= oldest->bytes;

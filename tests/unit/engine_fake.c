@@ -30,6 +30,7 @@ struct fake_page {
 
 struct fake_use {
     uint64_t start, end, block;
+    uint64_t behind[FAKE_STREAMS]; /* begins when so much of each stream has ended */
 };
 
 struct fake_stream {
@@ -50,6 +51,7 @@ static struct {
     struct fake_page *pages;
     struct fake_stream streams[FAKE_STREAMS];
     struct fake_event events[EVENTS_MAX];
+    uint64_t barrier[FAKE_STREAMS]; /* what all work that comes now is behind */
     uint64_t counts[FAKE_CALLS];
     unsigned fail_mask;
     uint64_t fail_in, fail_more, failed;
@@ -262,13 +264,14 @@ static bool touches(const struct fake_use *use, uint64_t start, uint64_t bytes)
     return false;
 }
 
-/* `anywhere`: by another address as well. */
-static bool pending(uint64_t start, uint64_t bytes, bool anywhere)
+/* `anywhere`: by another address as well. `all`: also what later work is behind. */
+static bool pending(uint64_t start, uint64_t bytes, bool anywhere, bool all)
 {
     for (unsigned s = 0; s < FAKE_STREAMS; s++) {
         const struct fake_stream *stream = &fake.streams[s];
+        uint64_t i = stream->done;
 
-        for (uint64_t i = stream->done; i < stream->submitted; i++) {
+        for (i = all || i > fake.barrier[s] ? i : fake.barrier[s]; i < stream->submitted; i++) {
             const struct fake_use *use = &stream->uses[i % WORK_MAX];
 
             if (anywhere ? touches(use, start, bytes) : overlap(use, start, bytes))
@@ -293,7 +296,7 @@ static CUresult fake_unmap(CUdeviceptr address, size_t bytes)
     lock();
     check_whole(address, bytes);
     CHECK(!fake.capturing);
-    CHECK(!pending(address, bytes, false));
+    CHECK(!pending(address, bytes, false, true));
     const bool fail = fails(FAKE_UNMAP);
     for (uint64_t i = 0; i < bytes / FAKE_PAGE && !fail; i++) {
         struct fake_page *page = &page_of(address)[i];
@@ -335,6 +338,23 @@ bool fake_usable(uint64_t start, uint64_t bytes)
 
 /* ---- work ---- */
 
+/* A stream's work ends up to a place, and before it what it is behind. What a piece of work is behind was
+ * there before it, so this comes to an end. */
+static void finish(unsigned stream, uint64_t upto)
+{
+    struct fake_stream *own = &fake.streams[stream];
+
+    while (own->done < upto) {
+        const struct fake_use *use = &own->uses[own->done % WORK_MAX];
+
+        for (unsigned s = 0; s < FAKE_STREAMS; s++) {
+            if (s != stream)
+                finish(s, use->behind[s]);
+        }
+        own->done++;
+    }
+}
+
 void fake_work(unsigned stream, uint64_t start, uint64_t bytes, uint64_t block)
 {
     CHECK(bytes == 0 || fake_usable(start, bytes));
@@ -342,7 +362,8 @@ void fake_work(unsigned stream, uint64_t start, uint64_t bytes, uint64_t block)
     for (unsigned s = 0; s < FAKE_STREAMS; s++) {
         const struct fake_stream *other = &fake.streams[s];
 
-        for (uint64_t i = s == stream ? other->submitted : other->done; i < other->submitted; i++) {
+        uint64_t i = s == stream ? other->submitted : other->done;
+        for (i = i < fake.barrier[s] ? fake.barrier[s] : i; i < other->submitted; i++) {
             const struct fake_use *use = &other->uses[i % WORK_MAX];
 
             CHECK(use->block == block || bytes == 0 || !touches(use, start, bytes));
@@ -350,8 +371,10 @@ void fake_work(unsigned stream, uint64_t start, uint64_t bytes, uint64_t block)
     }
     struct fake_stream *own = &fake.streams[stream];
     if (own->submitted - own->done == WORK_MAX)
-        own->done++;
-    own->uses[own->submitted++ % WORK_MAX] = (struct fake_use){start, start + bytes, block};
+        finish(stream, own->done + 1);
+    struct fake_use *use = &own->uses[own->submitted++ % WORK_MAX];
+    *use = (struct fake_use){.start = start, .end = start + bytes, .block = block};
+    memcpy(use->behind, fake.barrier, sizeof use->behind);
     unlock();
 }
 
@@ -361,7 +384,7 @@ bool fake_progress(unsigned stream)
 
     lock();
     const bool any = own->done < own->submitted;
-    own->done += any;
+    finish(stream, own->done + any);
     unlock();
     return any;
 }
@@ -377,7 +400,15 @@ uint64_t fake_backlog(unsigned stream)
 bool fake_pending(uint64_t start, uint64_t bytes)
 {
     lock();
-    const bool any = pending(start, bytes, true);
+    const bool any = pending(start, bytes, true, true);
+    unlock();
+    return any;
+}
+
+bool fake_in_the_way(uint64_t start, uint64_t bytes)
+{
+    lock();
+    const bool any = pending(start, bytes, true, false);
     unlock();
     return any;
 }
@@ -435,6 +466,21 @@ static CUresult fake_record(CUcontext context, CUevent event)
     return fail ? CUDA_ERROR_UNKNOWN : CUDA_SUCCESS;
 }
 
+static CUresult fake_wait(CUcontext context, CUevent event)
+{
+    CHECK(context == FAKE_CONTEXT);
+    lock();
+    CHECK(!fake.capturing); /* would destroy the capture */
+    const bool fail = fails(FAKE_WAIT);
+    const struct fake_event *e = event_of(event);
+    for (unsigned s = 0; s < FAKE_STREAMS && e->recorded && !fail; s++) {
+        if (fake.barrier[s] < e->behind[s])
+            fake.barrier[s] = e->behind[s];
+    }
+    unlock();
+    return fail ? CUDA_ERROR_UNKNOWN : CUDA_SUCCESS;
+}
+
 static CUresult fake_event_query(CUevent event)
 {
     CUresult result = CUDA_SUCCESS;
@@ -473,8 +519,7 @@ static CUresult fake_event_synchronize(CUevent event)
     const bool fail = fails(FAKE_SYNCHRONIZE);
     const struct fake_event *e = event_of(event);
     for (unsigned s = 0; s < FAKE_STREAMS && e->recorded && !fail; s++) {
-        if (fake.streams[s].done < e->behind[s])
-            fake.streams[s].done = e->behind[s];
+        finish(s, e->behind[s]);
     }
     unlock();
     return fail ? CUDA_ERROR_UNKNOWN : CUDA_SUCCESS;
@@ -512,6 +557,7 @@ static const struct driver_table entries = {
     .cuEventCreate = fake_event_create,
     .cuEventDestroy_v2 = fake_event_destroy,
     .cuCtxRecordEvent = fake_record,
+    .cuCtxWaitEvent = fake_wait,
     .cuEventQuery = fake_event_query,
     .cuEventSynchronize = fake_event_synchronize,
     .cuCtxSynchronize = fake_synchronize,

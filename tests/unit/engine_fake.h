@@ -38,6 +38,7 @@ enum fake_call {
     FAKE_RESERVE,
     FAKE_EVENT_CREATE,
     FAKE_RECORD,
+    FAKE_WAIT,
     FAKE_SYNCHRONIZE,
     FAKE_CALLS
 };
@@ -71,6 +72,8 @@ bool fake_progress(unsigned stream);
 uint64_t fake_backlog(unsigned stream);
 /* Whether any work that has not ended touches these bytes. */
 bool fake_pending(uint64_t start, uint64_t bytes);
+/* The same, without what all work that is submitted from now on is behind. */
+bool fake_in_the_way(uint64_t start, uint64_t bytes);
 /* A call that the driver refuses, or that destroys a capture, while one is open. */
 void fake_set_capturing(bool capturing);
 /* cuCtxSynchronize calls this first, for tests that want to do something meanwhile. */

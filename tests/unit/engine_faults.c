@@ -187,10 +187,9 @@ static void test_the_limit_is_never_passed_and_a_refusal_costs_nothing(void)
 
 /* ---- waiting instead ---- */
 
-/* All memory is behind pending work: the request waits for it. */
-static void behind_work(void)
+/* All memory is behind pending work of two streams. */
+static void three_rounds(void)
 {
-    model_open(&model, 64 * MIB, 64 * MIB);
     for (int round = 0; round < 3; round++) {
         CHECK(model_alloc(&model, 32 * MIB) == 0 && model_alloc(&model, 32 * MIB) == 0);
         model_work(&model, 0, &model.blocks[0]);
@@ -201,13 +200,51 @@ static void behind_work(void)
         CHECK(model_alloc(&model, 64 * MIB) == 0);
         model_free(&model, 0, false);
     }
-    CHECK(pool_stats(&model.pool).waits >= 3);
+}
+
+static void behind_work(void)
+{
+    model_open(&model, 64 * MIB, 64 * MIB);
+    fence_no_joins();
+    three_rounds();
+    CHECK(pool_stats(&model.pool).waits >= 3 && fake_count(FAKE_WAIT) == 0);
     model_close(&model);
 }
 
 static void test_a_request_waits_for_work_rather_than_fail(void)
 {
     TEST_ASSERT_TRUE(fake_child(behind_work));
+}
+
+/* The work of the second stream came after a drain, so only the later rounds have anything to be behind. */
+static void behind_work_in_order(void)
+{
+    model_open(&model, 64 * MIB, 64 * MIB);
+    three_rounds();
+    const struct pool_stats s = pool_stats(&model.pool);
+    CHECK(s.joins >= 3 && s.waits == 0);
+    CHECK(fake_backlog(0) + fake_backlog(1) > 0); /* nobody has waited for it */
+    model_close(&model);
+}
+
+static void test_a_request_is_met_in_the_devices_own_order_where_that_is_enough(void)
+{
+    TEST_ASSERT_TRUE(fake_child(behind_work_in_order));
+}
+
+static void order_refused(void)
+{
+    model_open(&model, 64 * MIB, 64 * MIB);
+    fake_fail(1 << FAKE_WAIT, 1, NEVER);
+    three_rounds();
+    const struct pool_stats s = pool_stats(&model.pool);
+    CHECK(s.joins == 0 && s.waits >= 3 && fake_failed() >= 3);
+    model_close(&model);
+}
+
+static void test_a_request_waits_where_the_driver_refuses_to_order(void)
+{
+    TEST_ASSERT_TRUE(fake_child(order_refused));
 }
 
 /* The program has waited itself, so the thread is idle; what was freed before must be found. */
@@ -271,6 +308,7 @@ static void stolen(void)
     model_work(&model, 0, &model.blocks[0]);
     model_work(&model, 1, &model.blocks[0]);
     model_free(&model, 0, false);
+    fence_no_joins();
     thefts = 3;
     fake_on_synchronize = let_steal;
     CHECK(model_alloc(&model, 64 * MIB) == 0);
@@ -291,6 +329,8 @@ int main(void)
     RUN_TEST(test_a_pool_that_cannot_be_opened_leaves_nothing);
     RUN_TEST(test_the_limit_is_never_passed_and_a_refusal_costs_nothing);
     RUN_TEST(test_a_request_waits_for_work_rather_than_fail);
+    RUN_TEST(test_a_request_is_met_in_the_devices_own_order_where_that_is_enough);
+    RUN_TEST(test_a_request_waits_where_the_driver_refuses_to_order);
     RUN_TEST(test_what_was_freed_before_the_programs_own_wait_is_found);
     RUN_TEST(test_a_request_waits_again_if_others_took_what_came_free);
     return UNITY_END();

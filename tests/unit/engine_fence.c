@@ -606,6 +606,59 @@ static void test_threads_are_never_told_that_their_work_is_done_when_it_is_not(v
     TEST_ASSERT_TRUE(fake_child(several_threads));
 }
 
+/* ---- order on the device instead of waiting ---- */
+
+static void joined(void)
+{
+    open_fence();
+    work(0, STREAM_A);
+    work(1, STREAM_B);
+    work(0, STREAM_A);
+    const uint64_t epoch = fence_epoch(&fence);
+    CHECK(epoch && fence_usable(&fence) < epoch);
+    CHECK(fence_join(&fence) && fence_usable(&fence) >= epoch);
+    CHECK(!fence_done(&fence, epoch)); /* what is mapped stays mapped */
+    CHECK(fake_backlog(0) && fake_count(FAKE_WAIT) == 1);
+    CHECK(!fence_join(&fence) && fake_count(FAKE_WAIT) == 1); /* nothing more has been freed */
+    work(1, STREAM_B);
+    const uint64_t later = fence_epoch(&fence);
+    CHECK(later > epoch && fence_usable(&fence) < later);
+    CHECK(fake_progress(1) && fake_progress(1)); /* it ends behind all that was there */
+    CHECK(fake_backlog(0) == 0);
+    fence_poll(&fence);
+    CHECK(fence_done(&fence, epoch));
+    close_fence();
+}
+
+static void test_a_join_makes_frees_usable_and_waits_for_nothing(void)
+{
+    TEST_ASSERT_TRUE(fake_child(joined));
+}
+
+static void join_refused(void)
+{
+    open_fence();
+    work(0, STREAM_A);
+    work(1, STREAM_B);
+    const uint64_t epoch = fence_epoch(&fence);
+    fence_capture(1);
+    fake_set_capturing(true);
+    CHECK(!fence_join(&fence)); /* it would destroy the capture */
+    fake_set_capturing(false);
+    fence_capture(-1);
+    fake_fail(1 << FAKE_WAIT, 1, 0);
+    CHECK(!fence_join(&fence) && fence_usable(&fence) < epoch);
+    fence_no_joins();
+    CHECK(!fence_join(&fence) && fence_usable(&fence) < epoch && fake_count(FAKE_WAIT) == 1);
+    CHECK(fence_wait(&fence, epoch) == 0 && fence_usable(&fence) >= epoch);
+    close_fence();
+}
+
+static void test_a_join_that_cannot_be_leaves_things_as_they_are(void)
+{
+    TEST_ASSERT_TRUE(fake_child(join_refused));
+}
+
 int main(void)
 {
     UNITY_BEGIN();
@@ -629,5 +682,7 @@ int main(void)
     RUN_TEST(test_a_failing_driver_never_makes_an_epoch_done);
     RUN_TEST(test_an_event_behind_all_work_makes_a_thread_idle);
     RUN_TEST(test_threads_are_never_told_that_their_work_is_done_when_it_is_not);
+    RUN_TEST(test_a_join_makes_frees_usable_and_waits_for_nothing);
+    RUN_TEST(test_a_join_that_cannot_be_leaves_things_as_they_are);
     return UNITY_END();
 }

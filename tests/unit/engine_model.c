@@ -99,8 +99,8 @@ int model_alloc(struct model *model, uint64_t bytes)
     CHECK(i == model->count || address + rounded(bytes) <= model->blocks[i].address);
     CHECK(i == 0 || model->blocks[i - 1].address + rounded(model->blocks[i - 1].bytes) <= address);
     CHECK(fake_usable(address, bytes));
-    /* With several streams, what is handed out is at rest. */
-    CHECK(fence_one_stream() || !fake_pending(address, bytes));
+    /* With several streams, what is handed out is at rest, or all work that can touch it now is behind. */
+    CHECK(fence_one_stream() || !fake_in_the_way(address, bytes));
     memmove(&model->blocks[i + 1], &model->blocks[i], (model->count - i) * sizeof *model->blocks);
     model->blocks[i] = (struct model_block){address, bytes, ++model->next_name};
     model->count++;

@@ -147,9 +147,21 @@ static void life_many_streams(void)
     live((struct life){MANY_STREAMS, 80000, 2000, 100, 1 * GIB, 27});
 }
 
-static void test_with_many_streams_nothing_is_handed_out_before_its_work_is_done(void)
+static void test_with_many_streams_what_is_handed_out_is_at_rest_or_ahead_of_all_later_work(void)
 {
     TEST_ASSERT_TRUE(fake_child(life_many_streams));
+}
+
+static void life_without_joins(void)
+{
+    fence_no_joins();
+    live((struct life){MANY_STREAMS, 80000, 2000, 100, 1 * GIB, 27});
+    CHECK(fake_count(FAKE_WAIT) == 0);
+}
+
+static void test_with_many_streams_nothing_is_handed_out_before_its_work_is_done(void)
+{
+    TEST_ASSERT_TRUE(fake_child(life_without_joins));
 }
 
 /* The first half of the life has one stream. */
@@ -439,6 +451,7 @@ int main(void)
     RUN_TEST(test_small_blocks_add_up_over_a_long_life);
     RUN_TEST(test_a_request_is_refused_only_if_it_cannot_be_met);
     RUN_TEST(test_with_one_stream_nothing_is_unmapped_before_its_work_is_done);
+    RUN_TEST(test_with_many_streams_what_is_handed_out_is_at_rest_or_ahead_of_all_later_work);
     RUN_TEST(test_with_many_streams_nothing_is_handed_out_before_its_work_is_done);
     RUN_TEST(test_streams_that_come_later_find_reused_blocks_at_rest);
     RUN_TEST(test_a_wrong_free_is_refused_and_changes_nothing);

@@ -171,13 +171,15 @@ static void test_a_context_event_stands_for_all_streams(void)
 {
     struct gate gate;
     CUcontext context;
-    CUstream stream;
+    CUdeviceptr p;
+    CUstream stream, later;
     CUevent event;
 
     gate_init(&gate);
     OK(cuCtxGetCurrent(&context));
     OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
     OK(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
+    OK(cuMemAlloc(&p, 16));
     OK(cuCtxRecordEvent(context, event));
     OK(cuEventQuery(event));
     gate_put(&gate, stream);
@@ -185,9 +187,19 @@ static void test_a_context_event_stands_for_all_streams(void)
     IS(CUDA_ERROR_NOT_READY, cuEventQuery(event));
     OK(cuCtxWaitEvent(context, event));
     IS(CUDA_ERROR_NOT_READY, cuStreamQuery(NULL));
+    OK(cuStreamCreate(&later, CU_STREAM_NON_BLOCKING));
+    OK(cuMemsetD8Async(p, 1, 16, later));
+    OK(cuMemsetD8Async(p, 1, 16, CU_STREAM_PER_THREAD));
+    IS(CUDA_ERROR_NOT_READY, cuStreamQuery(later));
+    IS(CUDA_ERROR_NOT_READY, cuStreamQuery(CU_STREAM_PER_THREAD));
     gate_open(&gate);
     OK(cuEventSynchronize(event));
     OK(cuCtxSynchronize());
+    OK(cuStreamDestroy(later));
+    OK(cuStreamCreate(&later, CU_STREAM_NON_BLOCKING));
+    OK(cuStreamQuery(later));
+    OK(cuStreamDestroy(later));
+    OK(cuMemFree(p));
     OK(cuEventDestroy(event));
     OK(cuStreamDestroy(stream));
     gate_end(&gate);

@@ -7,7 +7,8 @@
 #define LULL_BYTES   512
 #define ONE_PROCESS  1000
 #define SOME_VISITS  60 /* a pool may stop taking other streams for guests if they come too often */
-#define STITCH_BYTES ((size_t)2 << 20) /* one piece of a pool's memory */
+#define STITCH_BYTES ((size_t)2 << 20)  /* one piece of a pool's memory */
+#define LARGE_BYTES  ((size_t)96 << 20) /* a pool rather uses these again than take more */
 
 /* Fills a block, and is done with it: whoever overwrites it comes later. */
 static void fill_mine(struct litmus *l, CUdeviceptr block, CUstream stream)
@@ -286,6 +287,59 @@ static void run_unmapped_cross(struct litmus *l)
     run_unmapped_by(l, l->other);
 }
 
+static void write_legacy(struct litmus *l, CUdeviceptr block)
+{
+    LITMUS_OK(drv.cuMemsetD32(block, l->theirs, litmus_words(l)));
+    LITMUS_OK(drv.cuStreamSynchronize(NULL));
+}
+
+static void write_other(struct litmus *l, CUdeviceptr block)
+{
+    litmus_fill(l, block, l->theirs, l->other);
+    LITMUS_OK(drv.cuStreamSynchronize(l->other));
+}
+
+static void write_per_thread_stream(struct litmus *l, CUdeviceptr block)
+{
+    litmus_fill(l, block, l->theirs, CU_STREAM_PER_THREAD);
+    LITMUS_OK(drv.cuStreamSynchronize(CU_STREAM_PER_THREAD));
+}
+
+static void write_new_stream(struct litmus *l, CUdeviceptr block)
+{
+    CUstream stream;
+    LITMUS_OK(drv.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    LITMUS_OK(drv.cuMemsetD32Async(block, l->theirs, litmus_words(l), stream));
+    LITMUS_OK(drv.cuStreamSynchronize(stream));
+    LITMUS_OK(drv.cuStreamDestroy(stream));
+}
+
+static void write_from_host(struct litmus *l, CUdeviceptr block)
+{
+    uint32_t words[64];
+    for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
+        words[i] = l->theirs;
+    LITMUS_OK(drv.cuMemcpyHtoD(block, words, sizeof(words)));
+}
+
+/* Two streams are at work, and the block is large: a pool that does not want to hold another one has to wait,
+ * or to put whatever writes into it behind the reader, however it is submitted. */
+static void run_large(struct litmus *l)
+{
+    static void (*const writers[])(struct litmus * l, CUdeviceptr block) = {
+        write_other, write_legacy, write_new_stream, write_per_thread_stream, write_from_host};
+    l->bytes = LARGE_BYTES;
+    CUdeviceptr scratch = litmus_take(l, LARGE_BYTES), block = mine(l);
+    litmus_fill(l, scratch, 0, l->other);
+    read_late(l, block, l->home);
+    litmus_give(l, block);
+    block = litmus_take(l, l->bytes);
+    writers[l->mine % (sizeof(writers) / sizeof(writers[0]))](l, block);
+    litmus_finish(l);
+    litmus_give(l, block);
+    litmus_give(l, scratch);
+}
+
 const struct litmus_scenario litmus_scenarios[] = {
     {"legacy", "read on a non-blocking stream, overwritten on the default one", run_legacy, ONE_PROCESS,
      NULL},
@@ -301,5 +355,6 @@ const struct litmus_scenario litmus_scenarios[] = {
     {"graph", "freed while the launch of a graph reads it", run_graph, ONE_PROCESS, NULL},
     {"unmapped", "memory that is read could be put together anew", run_unmapped, ONE_PROCESS, "0"},
     {"unmapped_cross", "the same, with a second stream", run_unmapped_cross, ONE_PROCESS, "0"},
+    {"large", "two streams, and a block that is too large to be held twice", run_large, ONE_PROCESS, NULL},
 };
 const unsigned litmus_scenario_count = sizeof(litmus_scenarios) / sizeof(litmus_scenarios[0]);

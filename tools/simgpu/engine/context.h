@@ -14,6 +14,8 @@
 
 #define CONTEXT_PEERS 16 /* CARD_MAX_DEVICES */
 
+struct ops;
+
 struct CUctx_st {
     CUdevice device;
     uint64_t id;
@@ -26,6 +28,7 @@ struct CUctx_st {
     size_t limits[CU_LIMIT_MAX];
     CUfunc_cache cache_config;
     struct CUstream_st *legacy; /* the NULL stream */
+    struct ops *barrier;        /* what streams that are made later wait for too (cuCtxWaitEvent), or NULL */
     struct link streams; /* all of them, also the legacy one and those that drain after their destruction */
     struct link blocks, slabs;   /* memory: alloc.h */
     struct link arrays, modules; /* array.h, kernel.h */

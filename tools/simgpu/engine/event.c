@@ -28,12 +28,6 @@ static void free_event(struct CUevent_st *event)
     free(event);
 }
 
-void event_end_context(struct CUctx_st *context)
-{
-    while (!list_empty(&context->events))
-        free_event(LIST_ITEM(context->events.next, struct CUevent_st, link));
-}
-
 /* Lock held. */
 static CUresult make_event(CUevent *out, unsigned int flags, struct shared_event *shared)
 {
@@ -217,6 +211,29 @@ CUresult event_wait(CUstream handle, CUevent event)
     return result;
 }
 
+/* Streams that are made later wait as well (seen on an H200). */
+static CUresult add_barrier(struct CUctx_st *context, const struct CUevent_st *event)
+{
+    if (!context->barrier && !(context->barrier = calloc(1, sizeof(*context->barrier))))
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    return ops_join(context->barrier, &event->ops) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+static void drop_barrier(struct CUctx_st *context)
+{
+    if (context->barrier)
+        ops_clear(context->barrier);
+    free(context->barrier);
+    context->barrier = NULL;
+}
+
+void event_end_context(struct CUctx_st *context)
+{
+    drop_barrier(context);
+    while (!list_empty(&context->events))
+        free_event(LIST_ITEM(context->events.next, struct CUevent_st, link));
+}
+
 CUresult event_wait_context(CUcontext context, CUevent event)
 {
     CUresult result = CUDA_SUCCESS;
@@ -229,6 +246,8 @@ CUresult event_wait_context(CUcontext context, CUevent event)
         result = CUDA_ERROR_INVALID_HANDLE;
     else
         result = capture_check_context(context);
+    if (result == CUDA_SUCCESS)
+        result = add_barrier(context, event);
     if (result == CUDA_SUCCESS)
         for (at = context->streams.next; result == CUDA_SUCCESS && at != &context->streams; at = at->next) {
             struct CUstream_st *stream = LIST_ITEM(at, struct CUstream_st, link);

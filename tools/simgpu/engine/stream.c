@@ -90,6 +90,26 @@ bool ops_copy(struct ops *out, const struct ops *ops)
     return true;
 }
 
+bool ops_join(struct ops *into, const struct ops *more)
+{
+    struct op **items = malloc((into->count + more->count + 1) * sizeof(struct op *));
+    unsigned int i, count = 0;
+
+    if (!items)
+        return false;
+    for (i = 0; i < into->count + more->count; i++) {
+        struct op *op = i < into->count ? into->items[i] : more->items[i - into->count];
+
+        if (!op->done) {
+            op->refs++;
+            items[count++] = op;
+        }
+    }
+    ops_clear(into);
+    *into = (struct ops){items, count};
+    return true;
+}
+
 /* The unfinished tails of the streams that `wanted` accepts. */
 static bool collect(struct CUctx_st *context, struct ops *out,
                     bool (*wanted)(const struct CUstream_st *, const struct CUstream_st *),
@@ -305,6 +325,14 @@ struct CUstream_st *stream_new(struct CUctx_st *context, unsigned int flags, int
     pthread_cond_init(&stream->ready, NULL);
     list_init(&stream->queue);
     list_append(&context->streams, &stream->link);
+    if (context->barrier) {
+        struct ops after;
+
+        if (!ops_copy(&after, context->barrier) || stream_submit_after(stream, &after) != CUDA_SUCCESS) {
+            stream_end(stream);
+            return NULL;
+        }
+    }
     return stream;
 }
 

@@ -65,6 +65,7 @@ bool ops_done(const struct ops *ops);
 void ops_wait(const struct ops *ops);
 void ops_clear(struct ops *ops);
 bool ops_copy(struct ops *out, const struct ops *ops);
+bool ops_join(struct ops *into, const struct ops *more); /* drops those that are done; false: no memory */
 
 bool stream_on_worker(
     void); /* this thread runs work: no call into the driver is allowed here; needs no lock */
