@@ -175,11 +175,11 @@ static double replay(enum manner manner)
     CHECK(pool_check(&model.pool) == 0);
     const struct pool_stats s = pool_stats(&model.pool);
     const double utilization = (double)peak / (double)s.peak_physical;
-    printf(
-        "events=%zu live_mib=%lu physical_mib=%lu utilization=%.4f hits=%lu stitches=%lu grows=%lu waits=%lu "
-        "calls=%lu\n",
-        event_count, peak / MIB, s.peak_physical / MIB, utilization, s.hits, s.stitches, s.grows, s.waits,
-        s.driver_calls);
+    printf("events=%zu live_mib=%lu physical_mib=%lu utilization=%.4f joins=%lu hits=%lu stitches=%lu "
+           "grows=%lu waits=%lu "
+           "calls=%lu\n",
+           event_count, peak / MIB, s.peak_physical / MIB, utilization, s.joins, s.hits, s.stitches, s.grows,
+           s.waits, s.driver_calls);
     while (fake_progress(0) || fake_progress(1))
         ;
     pool_close(&model.pool, true);
