@@ -50,13 +50,20 @@ static enum search_answer try_size(uint64_t size, void *arg)
     return outcome.end == FLEET_OK ? SEARCH_WORKS : SEARCH_FAILS;
 }
 
+static const char *const deferred[] = {"GPUCAP_FREE=deferred", NULL};
+
 static const struct {
     const char *name, *alloc;
     bool capped;
+    const char *const *variables;
 } modes[] = {
-    {"naive", "--alloc=naive", false},   {"cache", "--alloc=cache", false},
-    {"arena", "--alloc=arena", false},   {"async", "--alloc=async", false},
-    {"static", "--alloc=static", false}, {"naive under gpucap", "--alloc=naive", true},
+    {"naive", "--alloc=naive", false, NULL},
+    {"cache", "--alloc=cache", false, NULL},
+    {"arena", "--alloc=arena", false, NULL},
+    {"async", "--alloc=async", false, NULL},
+    {"static", "--alloc=static", false, NULL},
+    {"naive under gpucap", "--alloc=naive", true, NULL},
+    {"the same, free = deferred", "--alloc=naive", true, deferred},
 };
 enum { MODES = sizeof modes / sizeof *modes };
 
@@ -85,7 +92,7 @@ static void mode_row(struct scenario *scenario, unsigned mode, const struct sear
 /* A page on simgpu, where a try costs a second; else a part of what is needed. */
 static uint64_t grain_of(const struct scenario *scenario, uint64_t peak)
 {
-    return scenario->card.simulated ? PAGE : peak / (scenario->quick ? 12 : 64) / PAGE * PAGE + PAGE;
+    return scenario->card.simulated ? PAGE : peak / (scenario->quick ? 24 : 64) / PAGE * PAGE + PAGE;
 }
 
 /* The largest size at which each mode fails, from half of what a naive run holds upwards. */
@@ -113,9 +120,10 @@ void scenario_fragments(struct scenario *scenario)
                   text);
     for (unsigned i = 0; i < MODES; i++) {
         const char *const arguments[] = {modes[i].alloc, scenario_few_steps(scenario), NULL};
-        struct attempt attempt = {.scenario = scenario,
-                                  .way = {modes[i].name, NULL, scenario_work(scenario), arguments},
-                                  .capped = modes[i].capped};
+        struct attempt attempt = {
+            .scenario = scenario,
+            .way = {modes[i].name, NULL, scenario_work(scenario), arguments, modes[i].variables},
+            .capped = modes[i].capped};
         struct search search = {.grain = grain_of(scenario, outcome.peak),
                                 .most = scenario->tiny    ? TRIES_TINY
                                         : scenario->quick ? TRIES_QUICK
@@ -130,7 +138,7 @@ void scenario_fragments(struct scenario *scenario)
     char first[32], last[32], second[32];
     scenario_cell_bytes(works[0], first, sizeof first);
     scenario_cell_bytes(works[1], second, sizeof second);
-    scenario_cell_bytes(works[MODES - 1], last, sizeof last);
+    scenario_cell_bytes(works[MODES - 2], last, sizeof last);
     snprintf(result->summary, sizeof result->summary,
              "batch and length change every step, smallest card that trains: naive %s, cache %s, naive under "
              "gpucap %s",

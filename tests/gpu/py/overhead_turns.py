@@ -16,6 +16,9 @@ import subprocess
 import sys
 
 
+MEDIAN_FROM = 5
+
+
 class Runner:
     def __init__(self, program, variant, errors):
         self.name, *variables = variant.split(",")
@@ -27,6 +30,13 @@ class Runner:
                                         env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                                         stderr=self.errors or subprocess.DEVNULL)
         self.turns = []
+
+    def stay_on(self, processors):
+        for thread in os.listdir(f"/proc/{self.process.pid}/task"):
+            try:
+                os.sched_setaffinity(int(thread), processors)
+            except OSError:  # it has ended
+                pass
 
     def ask(self, steps):
         self.process.stdin.write(f"{steps}\n")
@@ -58,7 +68,7 @@ class Runner:
 def ratios(runner, first, steps):
     """Of turns: with few steps each step is compared with its twin, with many the medians are."""
     pairs = zip(runner.turns, first.turns)
-    if steps > 10:
+    if steps >= MEDIAN_FROM:
         return [statistics.median(a) / statistics.median(b) for a, b in pairs]
     return [x / y for a, b in pairs for x, y in zip(a, b)]
 
@@ -73,12 +83,14 @@ def main():
     parser.add_argument("program")
     parser.add_argument("variants", nargs="+")
     options = parser.parse_args()
-    os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[-options.cpus:])
     runners = [Runner(options.program, variant, options.errors) for variant in options.variants]
     for runner in runners:  # all start at the same time
         runner.ask(options.warm)
     for runner in runners:
         runner.answer()
+    few = sorted(os.sched_getaffinity(0))[-options.cpus:]
+    for runner in runners:  # not before: starting is a matter of many processors
+        runner.stay_on(few)
     for turn in range(options.turns):
         for runner in (runners if turn % 2 else reversed(runners)):
             runner.turn(options.steps)
