@@ -92,7 +92,7 @@ static void mode_row(struct scenario *scenario, unsigned mode, const struct sear
 /* A page on simgpu, where a try costs a second; else a part of what is needed. */
 static uint64_t grain_of(const struct scenario *scenario, uint64_t peak)
 {
-    return scenario->card.simulated ? PAGE : peak / (scenario->quick ? 24 : 64) / PAGE * PAGE + PAGE;
+    return scenario->card.simulated ? PAGE : peak / (scenario->quick ? 12 : 64) / PAGE * PAGE + PAGE;
 }
 
 /* The largest size at which each mode fails, from half of what a naive run holds upwards. */
