@@ -1,10 +1,10 @@
-/* Attention: chooses between the tensor-core kernels and the plain ones. See attention.cuh; the CPU
- * reference, with the formulas, is attention.c. */
+/* Attention: chooses between the tensor-core kernels, the tiled ones and the plain ones. See attention.cuh;
+ * the CPU reference, with the formulas, is attention.c. */
 #include "attention.cuh"
 
-static bool suits_flash(enum ops_type type, int dim)
+static bool suits_tiles(int dim)
 {
-    return type != OPS_F32 && (dim == 32 || dim == 64 || dim == 128);
+    return dim == 32 || dim == 64 || dim == 128;
 }
 
 static bool is_empty(int batch, int heads, int length)
@@ -18,9 +18,10 @@ int cuda_attention_forward(struct cuda_ops *, ops_stream stream, const struct op
         return OPS_INVALID;
     if (is_empty(args->batch, args->heads, args->length))
         return OPS_OK;
-    if (suits_flash(args->type, args->dim) && cuda_aligned(0, args->qkv, args->out))
-        return attention_flash_forward(stream, args);
-    return attention_plain_forward(stream, args);
+    if (!suits_tiles(args->dim) || !cuda_aligned(0, args->qkv, args->out))
+        return attention_plain_forward(stream, args);
+    return args->type == OPS_F32 ? attention_tiled_forward(stream, args)
+                                 : attention_flash_forward(stream, args);
 }
 
 int cuda_attention_backward(struct cuda_ops *, ops_stream stream, const struct op_attention_backward *args)
@@ -29,7 +30,8 @@ int cuda_attention_backward(struct cuda_ops *, ops_stream stream, const struct o
         return OPS_INVALID;
     if (is_empty(args->batch, args->heads, args->length))
         return OPS_OK;
-    if (suits_flash(args->type, args->dim) && cuda_aligned(0, args->qkv, args->out, args->dout, args->dqkv))
-        return attention_flash_backward(stream, args);
-    return attention_plain_backward(stream, args);
+    if (!suits_tiles(args->dim) || !cuda_aligned(0, args->qkv, args->out, args->dout, args->dqkv))
+        return attention_plain_backward(stream, args);
+    return args->type == OPS_F32 ? attention_tiled_backward(stream, args)
+                                 : attention_flash_backward(stream, args);
 }

@@ -1,6 +1,7 @@
-/* What the files of attention share: the two ways of computing it. attention_flash*.cu use the tensor cores
- * and need 16-bit types, dim 32, 64 or 128 and addresses that are multiples of 16 bytes; attention_plain.cu
- * does the rest, one warp per row. */
+/* What the files of attention share: the three ways of computing it, and where the rows of a head are.
+ * attention_flash*.cu use the tensor cores and need 16-bit types; attention_tiled*.cu are for floats; both
+ * need dim 32, 64 or 128 and addresses that are multiples of 16 bytes. attention_plain.cu does the rest, one
+ * warp per row. */
 #ifndef KERNELS_ATTENTION_CUH
 #define KERNELS_ATTENTION_CUH
 
@@ -12,5 +13,64 @@ int attention_plain_forward(ops_stream stream, const struct op_attention_forward
 int attention_plain_backward(ops_stream stream, const struct op_attention_backward *args);
 int attention_flash_forward(ops_stream stream, const struct op_attention_forward *args);
 int attention_flash_backward(ops_stream stream, const struct op_attention_backward *args);
+int attention_tiled_forward(ops_stream stream, const struct op_attention_forward *args);
+int attention_tiled_backward(ops_stream stream, const struct op_attention_backward *args);
+
+/* What a head's rows are, for a block of the flash and tiled kernels: q, k, v, and how far apart rows are. */
+template <class T> struct attention_head {
+    const T *q;
+    size_t part; /* from q to k, and from k to v */
+    size_t step;
+    size_t out; /* the head's first element in out and dout */
+    size_t out_step;
+    size_t statistics; /* the head's first element in lse and delta */
+};
+
+template <class T>
+static __device__ __forceinline__ struct attention_head<T>
+attention_find_head(const void *qkv, int index, int length, int heads, int dim) {
+    size_t batch = index / heads, at = index % heads;
+    size_t part = (size_t)heads * dim;
+
+    return {(const T *)qkv + batch * length * 3 * part + at * dim,
+            part,
+            3 * part,
+            batch *length *part + at *dim,
+            part,
+            (size_t)index *length};
+}
+
+/* Copies from global to shared memory in the background, of 0 where nothing exists. The address must be
+ * valid all the same. */
+static __device__ __forceinline__ void
+copy_async16(uint32_t to, const void *from, bool exists)
+{
+    int bytes = exists ? 16 : 0;
+
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(bytes));
+}
+
+static __device__ __forceinline__ void copy_async4(uint32_t to, const void *from, bool exists)
+{
+    int bytes = exists ? 4 : 0;
+
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(to), "l"(from), "r"(bytes));
+}
+
+static __device__ __forceinline__ void copies_close(void)
+{
+    asm volatile("cp.async.commit_group;");
+}
+
+static __device__ __forceinline__ void copies_wait(void)
+{
+    asm volatile("cp.async.wait_group 0;" ::: "memory");
+}
+
+/* The kernels ask for more shared memory than a launch may take unless it is allowed. */
+template <class K> static int attention_allow_shared(K kernel, size_t bytes)
+{
+    return cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes);
+}
 
 #endif

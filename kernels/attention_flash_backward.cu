@@ -119,7 +119,7 @@ static __global__ void __launch_bounds__(QUERY_THREADS, D <= 64 ? 2 : 1)
     uint32_t tile_q = (uint32_t)__cvta_generic_to_shared(shared), tile_d = tile_q + QUERY_ROWS * D * 2;
     uint32_t tile_k = tile_d + QUERY_ROWS * D * 2, tile_v = tile_k + 2 * STEP * D * 2;
     const uint32_t stage = STEP * D * 2;
-    struct flash_head<T> h = flash_find_head<T>(args.qkv, blockIdx.x, args.length, args.heads, D);
+    struct attention_head<T> h = attention_find_head<T>(args.qkv, blockIdx.x, args.length, args.heads, D);
     int row0 = (gridDim.y - 1 - blockIdx.y) * QUERY_ROWS;
     int warp_row = threadIdx.x / CUDA_WARP * 16, row = row0 + warp_row;
     int lane = threadIdx.x % CUDA_WARP;
@@ -208,7 +208,7 @@ static __global__ void __launch_bounds__(KEY_THREADS, D <= 64 ? 3 : 1)
     uint32_t tile_q = tile_v + KEY_ROWS * D * 2, tile_d = tile_q + 2 * STEP * D * 2;
     const uint32_t stage = STEP * D * 2, statistics_at = (2 * KEY_ROWS + 4 * STEP) * D * 2;
     float *statistics = (float *)(shared + statistics_at); /* [2][lse, delta][STEP] */
-    struct flash_head<T> h = flash_find_head<T>(args.qkv, blockIdx.x, args.length, args.heads, D);
+    struct attention_head<T> h = attention_find_head<T>(args.qkv, blockIdx.x, args.length, args.heads, D);
     int row0 = blockIdx.y * KEY_ROWS;
     int warp_row = threadIdx.x / CUDA_WARP * 16, row = row0 + warp_row;
     int lane = threadIdx.x % CUDA_WARP;
@@ -288,10 +288,10 @@ template <class T, int D> static int launch(ops_stream stream, const struct op_a
     dim3 by_query(args->batch * args->heads, (args->length + QUERY_ROWS - 1) / QUERY_ROWS);
     dim3 by_key(args->batch * args->heads, (args->length + KEY_ROWS - 1) / KEY_ROWS);
     float scale = FLASH_LOG2_E / sqrtf((float)D);
-    int status = flash_allow_shared(query_kernel<T, D>, query_shared_bytes<D>());
+    int status = attention_allow_shared(query_kernel<T, D>, query_shared_bytes<D>());
 
     if (!status)
-        status = flash_allow_shared(key_kernel<T, D>, key_shared_bytes<D>());
+        status = attention_allow_shared(key_kernel<T, D>, key_shared_bytes<D>());
     if (status)
         return status;
     query_kernel<T, D><<<by_query, QUERY_THREADS, query_shared_bytes<D>(), stream>>>(*args, scale);

@@ -72,7 +72,7 @@ static __global__ void __launch_bounds__(THREADS, D <= 64 ? 2 : 1)
     uint32_t tile_q = (uint32_t)__cvta_generic_to_shared(shared);
     uint32_t tile_k = tile_q + ROWS * D * 2, tile_v = tile_k + 2 * KEYS * D * 2;
     const uint32_t stage = KEYS * D * 2;
-    struct flash_head<T> h = flash_find_head<T>(args.qkv, blockIdx.x, args.length, args.heads, D);
+    struct attention_head<T> h = attention_find_head<T>(args.qkv, blockIdx.x, args.length, args.heads, D);
     int row0 = (gridDim.y - 1 - blockIdx.y) * ROWS; /* the longest first */
     int warp_row = threadIdx.x / CUDA_WARP * 16, row = row0 + warp_row;
     int lane = threadIdx.x % CUDA_WARP;
@@ -153,7 +153,7 @@ static __global__ void __launch_bounds__(THREADS, D <= 64 ? 2 : 1)
 template <class T, int D> static int launch(ops_stream stream, const struct op_attention_forward *args)
 {
     dim3 grid(args->batch * args->heads, (args->length + ROWS - 1) / ROWS);
-    int status = flash_allow_shared(forward_kernel<T, D>, shared_bytes<D>());
+    int status = attention_allow_shared(forward_kernel<T, D>, shared_bytes<D>());
 
     if (status)
         return status;

@@ -17,30 +17,6 @@ template <int D> static __device__ __forceinline__ uint32_t tile_at(int row, int
     return row * (D * 2) + ((piece ^ (row % 8)) * 16);
 }
 
-static __device__ __forceinline__ void copy_async16(uint32_t to, const void *from, bool exists)
-{
-    int bytes = exists ? 16 : 0;
-
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(bytes));
-}
-
-static __device__ __forceinline__ void copy_async4(uint32_t to, const void *from, bool exists)
-{
-    int bytes = exists ? 4 : 0;
-
-    asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(to), "l"(from), "r"(bytes));
-}
-
-static __device__ __forceinline__ void copies_close(void)
-{
-    asm volatile("cp.async.commit_group;");
-}
-
-static __device__ __forceinline__ void copies_wait(void)
-{
-    asm volatile("cp.async.wait_group 0;" ::: "memory");
-}
-
 /* Begins to copy rows [0, ROWS) of a matrix, whose rows are `step` elements apart, into a tile; rows from
  * `count` on are filled with 0. */
 template <int ROWS, int D, int THREADS, class T>
@@ -201,37 +177,6 @@ static __device__ __forceinline__ void put_rows(char *tile, const float (&acc)[D
         if (r < count)
             *(uint4 *)(to + r * step + piece * 8) = *(const uint4 *)(tile + tile_at<D>(row + r, piece));
     }
-}
-
-/* What a head's rows are, for a block of the flash kernels: q, k, v, and how far apart rows are. */
-template <class T> struct flash_head {
-    const T *q;
-    size_t part; /* from q to k, and from k to v */
-    size_t step;
-    size_t out; /* the head's first element in out and dout */
-    size_t out_step;
-    size_t statistics; /* the head's first element in lse and delta */
-};
-
-template <class T>
-static __device__ __forceinline__ struct flash_head<T> flash_find_head(const void *qkv, int index, int length,
-                                                                       int heads, int dim) {
-    size_t batch = index / heads, at = index % heads;
-    size_t part = (size_t)heads * dim;
-
-    return {(const T *)qkv + batch * length * 3 * part + at * dim,
-            part,
-            3 * part,
-            batch *length *part + at *dim,
-            part,
-            (size_t)index *length};
-}
-
-/* The kernels ask for more shared memory than a launch may take unless it is allowed. */
-template <class K>
-static int flash_allow_shared(K kernel, size_t bytes)
-{
-    return cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes);
 }
 
 static const float FLASH_LOG2_E = 1.4426950408889634f;

@@ -44,6 +44,20 @@ static void *random_halves(size_t count, float scale)
     return p;
 }
 
+static void *random_floats(size_t count, float scale)
+{
+    float *host = malloc(count * sizeof(*host));
+    void *p = device(count * sizeof(*host));
+
+    if (!host)
+        exit(EXIT_FAILURE);
+    for (size_t i = 0; i < count; i++)
+        host[i] = kernels_uniform() * scale;
+    cudaMemcpy(p, host, count * sizeof(*host), cudaMemcpyHostToDevice);
+    free(host);
+    return p;
+}
+
 static cudaEvent_t begin, end;
 
 #define TIME(label, times, flop, bytes, name, ...)                                                           \
@@ -181,6 +195,24 @@ static void attention_and_norms(void)
         cudaFree(dwide);
 }
 
+/* No part of the step in bf16: what training in fp32 and tf32 has in the place of the above. */
+static void attention_of_floats(void)
+{
+    size_t count = (size_t)ROWS * WIDTH;
+    void *qkv = random_floats(3 * count, 1.0f), *dqkv = device(12 * count), *out = device(4 * count),
+         *dout = random_floats(count, 1.0f);
+    float *lse = device((size_t)ROWS * HEADS * 4), *delta = device((size_t)ROWS * HEADS * 4);
+    double flop = 4.0 * BATCH * HEADS * LENGTH * LENGTH * DIM / 2;
+
+    TIME("(attention forward, fp32)", 0, flop, 0, attention_forward, qkv, out, lse, OPS_F32, BATCH, LENGTH,
+         HEADS, DIM, 1);
+    TIME("(attention backward, fp32)", 0, 2.5 * flop, 0, attention_backward, qkv, out, dout, lse, dqkv, delta,
+         OPS_F32, BATCH, LENGTH, HEADS, DIM, 1);
+    TIME("(attention forward, fp32, all keys)", 0, 2 * flop, 0, attention_forward, qkv, out, lse, OPS_F32,
+         BATCH, LENGTH, HEADS, DIM, 0);
+    cudaFree(qkv), cudaFree(dqkv), cudaFree(out), cudaFree(dout), cudaFree(lse), cudaFree(delta);
+}
+
 /* 124 million parameters in the shapes that the model has. */
 static void update(void)
 {
@@ -232,6 +264,7 @@ int main(void)
     workspace = device(kernels_ops->workspace_bytes);
     products();
     attention_and_norms();
+    attention_of_floats();
     head();
     update();
     printf("sum of a step: %.2f ms, %.0f tokens/s\n", step_us * 1e-3, ROWS / step_us * 1e6);
