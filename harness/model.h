@@ -74,6 +74,7 @@ struct model {
     int length_limit; /* tokens of a sample at most, 0 if not tokens */
     enum model_loss loss;
     bool checkpointing;
+    bool blank;
     struct rng rng;
     enum status build_status;
     struct layer nowhere; /* what is written after a failure */
@@ -94,6 +95,7 @@ struct model_config {
     struct mem *mem;
     enum ops_type type;
     bool tf32, checkpointing;
+    bool blank; /* weights start as zeros, which takes no time */
     uint64_t seed;
 };
 
