@@ -86,6 +86,7 @@ struct model {
     uint64_t micro;         /* which part of an accumulated batch */
     const uint64_t *step;   /* in device memory */
     struct tensor workspace;
+    struct tensor unpacked[LAYER_PARAMS]; /* weights of the layer that runs, where they are packed */
     struct tensor losses, lse;
     const int32_t *tokens; /* the input, if it is tokens */
 };

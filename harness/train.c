@@ -32,6 +32,10 @@ static enum status check_options(const struct options *options)
         return status_fail(STATUS_USAGE,
                            "--pair does not go with --replicas, --find-batch, --auto-accum, --save or "
                            "--resume");
+    if ((options->pair.given || options->replicas) &&
+        (options->prune > 0.0 || options->quantize != QUANTIZE_NONE))
+        return status_fail(STATUS_USAGE, "--prune and --quantize go with one model: not with --pair or "
+                                         "--replicas");
     if (options->replicas && (options->find_batch || options->auto_accum || options->graph))
         return status_fail(STATUS_USAGE, "--replicas does not go with --find-batch, --auto-accum or --graph");
     return STATUS_OK;
