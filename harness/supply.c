@@ -92,7 +92,7 @@ static cudaError_t default_pool(cudaMemPool_t *pool)
 static enum status open_async(void)
 {
     uint64_t all = UINT64_MAX;
-    cudaMemPool_t pool;
+    cudaMemPool_t pool = NULL;
     enum status status = device_status(default_pool(&pool), "cudaDeviceGetDefaultMemPool");
 
     if (!status)
@@ -262,7 +262,7 @@ void supply_pin(struct supply *supply, bool pinned)
 enum status supply_trim(struct supply *supply, cudaStream_t stream)
 {
     cudaError_t error = cudaStreamSynchronize(stream);
-    cudaMemPool_t pool;
+    cudaMemPool_t pool = NULL;
     int device = 0;
 
     pthread_mutex_lock(&supply->lock);
