@@ -257,9 +257,14 @@ void caching_give(struct caching *cache, void *given)
     list_add(block);
 }
 
-void caching_pin(struct caching *cache)
+void caching_pin(struct caching *cache, bool pinned)
 {
-    cache->pinned = true;
+    cache->pinned = pinned;
+}
+
+cudaError_t caching_trim(struct caching *cache)
+{
+    return cache->pinned ? cudaSuccess : empty_all(cache);
 }
 
 size_t caching_live(const struct caching *cache)

@@ -6,6 +6,7 @@
 #ifndef HARNESS_CACHING_H
 #define HARNESS_CACHING_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <cuda_runtime_api.h>
 
@@ -19,8 +20,11 @@ cudaError_t caching_close(struct caching *cache);
 cudaError_t caching_take(struct caching *cache, cudaStream_t stream, size_t bytes, void **data, void **block);
 void caching_give(struct caching *cache, void *block);
 
-/* Segments stay from now on: a captured graph knows their addresses. */
-void caching_pin(struct caching *cache);
+/* Pinned, segments stay: a captured graph knows their addresses. */
+void caching_pin(struct caching *cache, bool pinned);
+
+/* Gives every segment that is free as a whole back to the device, unless they are pinned. */
+cudaError_t caching_trim(struct caching *cache);
 
 /* Bytes of the blocks that are handed out, rounded up. */
 size_t caching_live(const struct caching *cache);

@@ -6,8 +6,8 @@
 #include "options.h"
 #include "supply.h"
 
-/* Changes batch and accumulate as --find-batch and --auto-accum ask. Tries real passes; every out-of-memory
- * is recovered from here, and nothing stays allocated. */
+/* Changes batch and accumulate as --find-batch and --auto-accum ask. Tries real steps and validations; every
+ * out-of-memory is recovered from here, and nothing stays allocated. */
 enum status fit_options(struct options *options, struct device *device, struct supply *supply);
 
 /* After the batch that was found has run out of memory all the same: the next smaller one. False if there is

@@ -119,8 +119,8 @@ int main(int argc, char **argv)
 
     if (fleet_plan_parse(&plan, argc, argv)) {
         fprintf(stderr, "fleet: %s\n", plan.error);
-    } else if (plan.help) {
-        fleet_plan_help(stdout);
+    } else if (plan.help || plan.man) {
+        (plan.help ? fleet_plan_help : fleet_plan_manual)(stdout);
         status = 0;
     } else if (fleet_run_open()) {
         fputs("fleet: signals cannot be read here\n", stderr);

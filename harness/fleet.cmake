@@ -27,6 +27,9 @@ target_link_libraries(ballast PRIVATE gpucap_flags gpucap_cuda_headers
 target_link_options(ballast PRIVATE -Wl,--enable-new-dtags)
 set_target_properties(ballast PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR})
 
+gpucap_manual_page(fleet fleet --man)
+gpucap_manual_page(scenarios scenarios --man)
+
 # They start these.
 add_dependencies(fleet gpucap_command gpucap_library)
 add_dependencies(scenarios train ballast gpucap_command gpucap_library simgpu_cuda simgpu_cudart simgpu_nvml)

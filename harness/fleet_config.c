@@ -1,4 +1,5 @@
-/* fleet_config: see fleet_config.h. One table of options serves the parser and the help. */
+/* fleet_config: see fleet_config.h. One table of options serves the parser, the help and the manual
+ * page. */
 #include "fleet_config.h"
 
 #include <ctype.h>
@@ -8,10 +9,25 @@
 #include <string.h>
 
 #include "interpose/options.h"
+#include "manual.h"
 
 #define TIMEOUT_MAX 1000000 /* seconds */
 
-enum option_id { EACH, PROCESSES, CONFIG, NATIVE, MPS, BASELINE, SIM, TIMEOUT, LOGS, QUIET, HELP, OPTIONS };
+enum option_id {
+    EACH,
+    PROCESSES,
+    CONFIG,
+    NATIVE,
+    MPS,
+    BASELINE,
+    SIM,
+    TIMEOUT,
+    LOGS,
+    QUIET,
+    HELP,
+    MAN,
+    OPTIONS
+};
 
 static const struct {
     const char *name, *form, *help;
@@ -27,6 +43,7 @@ static const struct {
     [LOGS] = {"logs", "DIR", "write what each process says to DIR/N.log, at most 1 MiB"},
     [QUIET] = {"quiet", NULL, "no progress on stderr"},
     [HELP] = {"help", NULL, "this text"},
+    [MAN] = {"man", NULL, "the same as a manual page"},
 };
 
 static int refuse(struct fleet_plan *plan, const char *format, ...) __attribute__((format(printf, 2, 3)));
@@ -41,14 +58,17 @@ static int refuse(struct fleet_plan *plan, const char *format, ...)
     return -EINVAL;
 }
 
+static const char synopsis[] =
+    "[--OPTION[=VALUE]]... -- PROGRAM [ARGUMENT]... [-- PROGRAM [ARGUMENT]...]...\n";
+static const char description[] =
+    "Starts many trainings at once, each under its own cap, shows a line for each, survives the death\n"
+    "of any, and reports throughput. A name without a slash means the program beside this one first.\n";
+static const char exit_status[] =
+    "0 when all ended well, 1 when some did not, 2 for a bad option, 128 + N after signal N.\n";
+
 void fleet_plan_help(FILE *out)
 {
-    fputs("usage: fleet [--OPTION[=VALUE]]... -- PROGRAM [ARGUMENT]... [-- PROGRAM [ARGUMENT]...]...\n"
-          "Starts many trainings at once, each under its own cap, shows a line for each, survives the death\n"
-          "of any, and reports throughput. A name without a slash means the program beside this one first.\n"
-          "Exit status: 0 when all ended well, 1 when some did not, 2 for a bad option, 128 + N after signal "
-          "N.\n\n",
-          out);
+    fprintf(out, "usage: fleet %s%sExit status: %s\n", synopsis, description, exit_status);
     for (int i = 0; i < OPTIONS; i++) {
         char name[64];
 
@@ -56,6 +76,26 @@ void fleet_plan_help(FILE *out)
                  table[i].form ? table[i].form : "");
         fprintf(out, "  %-26s %s\n", name, table[i].help);
     }
+}
+
+void fleet_plan_manual(FILE *out)
+{
+    manual_open(out, "fleet", "start many trainings at once, each under its own cap");
+    manual_section(out, "SYNOPSIS");
+    fputs(".B fleet\n", out);
+    manual_text(out, synopsis);
+    manual_section(out, "DESCRIPTION");
+    manual_text(out, description);
+    manual_section(out, "OPTIONS");
+    for (int i = 0; i < OPTIONS; i++) {
+        manual_option(out, table[i].name, table[i].form);
+        manual_text(out, table[i].help);
+        fputc('\n', out);
+    }
+    manual_section(out, "EXIT STATUS");
+    manual_text(out, exit_status);
+    manual_section(out, "SEE ALSO");
+    fputs(".BR gpucap (1),\n.BR train (1)\n", out);
 }
 
 static bool cap_is_valid(const char *cap)
@@ -295,6 +335,9 @@ static int set_option(struct fleet_plan *plan, enum option_id id, const char *va
     case HELP:
         plan->help = true;
         return 0;
+    case MAN:
+        plan->man = true;
+        return 0;
     case OPTIONS:
         break;
     }
@@ -338,7 +381,7 @@ int fleet_plan_parse(struct fleet_plan *plan, int argc, char **argv)
         if (add_jobs(plan, processes, plan->native ? NULL : plan->each, command))
             return -EINVAL;
     }
-    if (plan->count == 0 && !plan->help)
+    if (plan->count == 0 && !plan->help && !plan->man)
         return refuse(plan, "nothing to start: give a command behind --, or --config=FILE");
     return 0;
 }

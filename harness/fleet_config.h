@@ -17,7 +17,7 @@ struct fleet_plan {
     struct fleet_job *jobs; /* [count] */
     size_t count;
     const char *each; /* the cap of those that say nothing else; NULL: none */
-    bool native, mps, quiet, help;
+    bool native, mps, quiet, help, man;
     bool serial; /* also one after the other, to compare */
     bool sim;
     const char *sim_spec; /* NULL: as the environment says */
@@ -37,5 +37,6 @@ void fleet_plan_free(struct fleet_plan *plan);
 int fleet_plan_read(struct fleet_plan *plan, const char *text, const char *file);
 
 void fleet_plan_help(FILE *out);
+void fleet_plan_manual(FILE *out);
 
 #endif

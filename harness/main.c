@@ -13,9 +13,9 @@ int main(int argc, char **argv)
 
     if (status)
         return status;
-    if (options.help) {
-        options_print_help(stdout);
-        return STATUS_OK;
+    if (options.help || options.man) {
+        (options.help ? options_print_help : options_print_manual)(stdout);
+        return fflush(stdout) ? STATUS_FAILED : STATUS_OK;
     }
     /* A file that may not grow any more is a failed write, which says so, and not a death. */
     signal(SIGXFSZ, SIG_IGN);

@@ -42,7 +42,7 @@ enum status mem_need(struct mem *mem, struct tensor *tensor, size_t bytes, enum 
     if (status)
         return status;
     status = supply_take(mem->supply, mem->stream, bytes, kind_names[kind], &tensor->data, &tensor->block);
-    if (status == STATUS_NO_MEMORY && !mem->quiet)
+    if (status == STATUS_NO_MEMORY)
         explain(mem, bytes, kind);
     if (status)
         return status;

@@ -37,8 +37,7 @@ struct tensor {
 struct mem {
     struct supply *supply;
     cudaStream_t stream;
-    bool keep;  /* static: done tensors stay */
-    bool quiet; /* running out is expected: no message */
+    bool keep; /* static: done tensors stay */
     size_t live[MEM_KIND_COUNT];
     size_t peak[MEM_KIND_COUNT];
 };

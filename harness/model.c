@@ -57,6 +57,36 @@ static enum status release(struct model *model, struct value *value)
     return value->maker < 0 ? STATUS_OK : mem_done(model->mem, &value->data);
 }
 
+/* The one place where packed weights become readable: those of this layer, until it is queued. */
+static enum status unpack_params(struct model *model, const struct layer *layer)
+{
+    enum status status = STATUS_OK;
+
+    for (int i = 0; i < LAYER_PARAMS && !status; i++) {
+        struct param *param = layer->param[i] == NO_VALUE ? NULL : &model->params[layer->param[i]];
+
+        if (!param || !param->bytes.data)
+            continue;
+        status = mem_need(model->mem, &model->unpacked[i], param_count(param) * ops_type_bytes(model->type),
+                          MEM_WORKSPACE);
+        if (!status)
+            status = param_unpack(param, model->device, model->type, model->unpacked[i].data);
+    }
+    return status;
+}
+
+static enum status release_params(struct model *model, const struct layer *layer)
+{
+    enum status status = STATUS_OK;
+
+    for (int i = 0; i < LAYER_PARAMS && !status; i++) {
+        if (layer->param[i] != NO_VALUE)
+            model->params[layer->param[i]].unpacked = NULL;
+        status = mem_done(model->mem, &model->unpacked[i]);
+    }
+    return status;
+}
+
 static enum status forward_layer(struct model *model, struct layer *layer)
 {
     enum status status = STATUS_OK;
@@ -65,7 +95,11 @@ static enum status forward_layer(struct model *model, struct layer *layer)
         if (layer->out[i] != NO_VALUE)
             status = model_need_value(model, layer->out[i]);
     }
-    return status ? status : layer->type->forward(model, layer);
+    if (!status)
+        status = unpack_params(model, layer);
+    if (!status)
+        status = layer->type->forward(model, layer);
+    return status ? status : release_params(model, layer);
 }
 
 /* After a layer has run forward: its inputs have one reader less. */
@@ -271,6 +305,8 @@ void model_drop_all(struct model *model)
         model->params[p].has_grad = false;
     }
     mem_drop(model->mem, &model->workspace);
+    for (int i = 0; i < LAYER_PARAMS; i++)
+        mem_drop(model->mem, &model->unpacked[i]);
     mem_drop(model->mem, &model->losses);
     mem_drop(model->mem, &model->lse);
     model->frozen_statistics = false;

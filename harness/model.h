@@ -74,6 +74,7 @@ struct model {
     int length_limit; /* tokens of a sample at most, 0 if not tokens */
     enum model_loss loss;
     bool checkpointing;
+    bool blank;
     struct rng rng;
     enum status build_status;
     struct layer nowhere; /* what is written after a failure */
@@ -85,6 +86,7 @@ struct model {
     uint64_t micro;         /* which part of an accumulated batch */
     const uint64_t *step;   /* in device memory */
     struct tensor workspace;
+    struct tensor unpacked[LAYER_PARAMS]; /* weights of the layer that runs, where they are packed */
     struct tensor losses, lse;
     const int32_t *tokens; /* the input, if it is tokens */
 };
@@ -94,6 +96,7 @@ struct model_config {
     struct mem *mem;
     enum ops_type type;
     bool tf32, checkpointing;
+    bool blank; /* weights start as zeros, which takes no time */
     uint64_t seed;
 };
 

@@ -13,6 +13,7 @@ void model_open(struct model *model, const struct model_config *config)
     model->type = config->type;
     model->tf32 = config->tf32;
     model->checkpointing = config->checkpointing;
+    model->blank = config->blank;
     model->rng = rng_derive(config->seed, UINT64_MAX);
     model->input = model->output = NO_VALUE;
 }
@@ -116,6 +117,7 @@ int model_end_layer(struct model *model)
 
 int model_add_param(struct model *model, int rows, int cols, const struct param_init *init)
 {
+    struct param_init start = *init;
     struct param *param;
 
     if (!grow(model, &model->params, model->param_count, &model->param_room, sizeof(struct param)))
@@ -127,7 +129,8 @@ int model_add_param(struct model *model, int rows, int cols, const struct param_
                             .trained = !init->statistic,
                             .decays = init->deviation > 0.0f};
     model->param_count++;
-    model->build_status = param_open(param, model->device, model->mem, model->type, init, &model->rng);
+    start.deviation = model->blank ? 0.0f : init->deviation;
+    model->build_status = param_open(param, model->device, model->mem, model->type, &start, &model->rng);
     return model->param_count - 1;
 }
 

@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "manual.h"
+
 static const struct option_entry *find(const char *name, size_t length)
 {
     for (size_t i = 0; i < options_table_size; i++) {
@@ -215,16 +217,17 @@ enum status options_parse(struct options *options, int argc, char **argv)
     return status;
 }
 
+static const char description[] =
+    "Trains a model on the CUDA device, or on simgpu under `gpucap run --sim`.\n"
+    "Prints progress on stderr and one line of key=value results on stdout.\n";
+static const char exit_status[] =
+    "0 done, 1 bad data or device or a failure, 2 bad option, 3 out of memory.\n";
+
 void options_print_help(FILE *out)
 {
     enum { NAME_WIDTH = 30 };
 
-    fputs("Usage: train [option]...\n"
-          "Trains a model on the CUDA device, or on simgpu under `gpucap run --sim`.\n"
-          "Prints progress on stderr and one line of key=value results on stdout.\n"
-          "Exit status: 0 done, 1 bad data or device or a failure, 2 bad option, 3 out of "
-          "memory.\n\nOptions:\n",
-          out);
+    fprintf(out, "Usage: train [option]...\n%sExit status: %s\nOptions:\n", description, exit_status);
     for (size_t i = 0; i < options_table_size; i++) {
         const struct option_entry *entry = &options_table[i];
         int width = entry->value_name ? fprintf(out, "  --%s=%s", entry->name, entry->value_name)
@@ -235,6 +238,32 @@ void options_print_help(FILE *out)
             fprintf(out, " [%s]", entry->initial);
         fputc('\n', out);
     }
+}
+
+void options_print_manual(FILE *out)
+{
+    manual_open(out, "train", "train a model within the memory there is");
+    manual_section(out, "SYNOPSIS");
+    fputs(".B train\n[\\fIoption\\fR]...\n", out);
+    manual_section(out, "DESCRIPTION");
+    manual_text(out, description);
+    manual_section(out, "OPTIONS");
+    for (size_t i = 0; i < options_table_size; i++) {
+        const struct option_entry *entry = &options_table[i];
+
+        manual_option(out, entry->name, entry->value_name);
+        manual_text(out, entry->help);
+        if (entry->initial) {
+            fputs(" [", out);
+            manual_text(out, entry->initial);
+            fputc(']', out);
+        }
+        fputc('\n', out);
+    }
+    manual_section(out, "EXIT STATUS");
+    manual_text(out, exit_status);
+    manual_section(out, "SEE ALSO");
+    fputs(".BR gpucap (1)\n", out);
 }
 
 const char *options_choice(const char *option, uint64_t value, char *buf, size_t size)

@@ -1,5 +1,6 @@
-/* The options of `train`. One table (options_table.c) drives the parser, its limits and --help: there is no
- * second list. Choices are stored as their place in the table's list of names, which is the enum here. */
+/* The options of `train`. One table (options_table.c) drives the parser, its limits, --help and the manual
+ * page: there is no second list. Choices are stored as their place in the table's list of names, which is the
+ * enum here. */
 #ifndef HARNESS_OPTIONS_H
 #define HARNESS_OPTIONS_H
 
@@ -84,7 +85,7 @@ struct options {
     /* the rest */
     uint64_t device;
     uint64_t report_every;
-    bool quiet, help;
+    bool quiet, help, man;
 };
 
 /* Fills the defaults, then the arguments. On failure the message is printed and says what would be accepted.
@@ -92,6 +93,7 @@ struct options {
 enum status options_parse(struct options *options, int argc, char **argv);
 
 void options_print_help(FILE *out);
+void options_print_manual(FILE *out);
 
 /* The name of a choice's value in the table, in buf: options_choice("alloc", ALLOC_CACHE, ...) is "cache". */
 const char *options_choice(const char *option, uint64_t value, char *buf, size_t size);

@@ -110,6 +110,7 @@ const struct option_entry options_table[] = {
      "steps between progress lines; 0 is ten lines in all"},
     {"quiet", OPTION_FLAG, AT(quiet), NULL, NULL, 0, 0, "no progress on stderr"},
     {"help", OPTION_FLAG, AT(help), NULL, NULL, 0, 0, "this text"},
+    {"man", OPTION_FLAG, AT(man), NULL, NULL, 0, 0, "the same as a manual page"},
 };
 
 const size_t options_table_size = sizeof(options_table) / sizeof(options_table[0]);

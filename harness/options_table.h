@@ -1,4 +1,5 @@
-/* What the parser needs to know of the table of options. Only options.c and options_table.c include this. */
+/* What the parser needs to know of the table of options. Only options.c, options_table.c and their test
+ * include this. */
 #ifndef HARNESS_OPTIONS_TABLE_H
 #define HARNESS_OPTIONS_TABLE_H
 

@@ -61,10 +61,40 @@ enum status param_open(struct param *param, struct device *device, struct mem *m
 
 void param_close(struct param *param, struct mem *mem)
 {
-    struct tensor *all[] = {&param->weight, &param->copy, &param->first, &param->second, &param->grad};
+    struct tensor *all[] = {&param->weight, &param->copy,  &param->first, &param->second,
+                            &param->grad,   &param->bytes, &param->scale};
 
     for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
         mem_drop(mem, all[i]);
+}
+
+enum status param_pack(struct param *param, struct device *device, struct mem *mem)
+{
+    enum status status = mem_need(mem, &param->bytes, param_count(param), MEM_PARAMETERS);
+    struct op_quantize quantize = {.x = param->weight.data, .rows = param->rows, .cols = param->cols};
+
+    if (!status)
+        status = mem_need(mem, &param->scale, (size_t)param->rows * sizeof(float), MEM_PARAMETERS);
+    quantize.q = param->bytes.data;
+    quantize.scale = param->scale.data;
+    if (!status)
+        status = device_status(device->ops->quantize(device->ops, device->stream, &quantize), "quantize");
+    if (!status)
+        status = mem_drop(mem, &param->weight);
+    return status ? status : mem_drop(mem, &param->copy);
+}
+
+enum status param_unpack(struct param *param, struct device *device, enum ops_type type, void *to)
+{
+    struct op_dequantize dequantize = {.q = param->bytes.data,
+                                       .scale = param->scale.data,
+                                       .x = to,
+                                       .type = type,
+                                       .rows = param->rows,
+                                       .cols = param->cols};
+
+    param->unpacked = to;
+    return device_status(device->ops->dequantize(device->ops, device->stream, &dequantize), "dequantize");
 }
 
 enum status param_grad(struct param *param, struct mem *mem, float **out, int *accumulate)

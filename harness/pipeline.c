@@ -41,7 +41,7 @@ static enum status make_slots(struct pipeline *pipeline, const struct pipeline_c
     pipeline->block_bytes = mapper_layout(&pipeline->mapper, pipeline->batch, NULL, &(struct batch){0});
     fit = budget / pipeline->block_bytes;
     if (fit < 2)
-        return status_fail(STATUS_FAILED,
+        return status_fail(STATUS_NO_MEMORY,
                            "two batches of %zu samples take %zu bytes each, more than the budget of %zu: "
                            "a smaller --batch or a larger --data-budget is needed",
                            pipeline->batch, pipeline->block_bytes, budget);

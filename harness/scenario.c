@@ -11,6 +11,7 @@
 #include "fleet_place.h"
 #include "fleet_run.h"
 #include "interpose/size.h"
+#include "manual.h"
 #include "scenario_docs.h"
 
 #define USAGE         2 /* exit status */
@@ -36,26 +37,77 @@ static const struct {
 };
 enum { SCENARIOS = sizeof scenarios / sizeof *scenarios };
 
-static const char usage[] =
-    "usage: scenarios [option...] all | LETTER...\n"
-    "  a  two models in one process           d  a workload that fragments: the smallest card\n"
-    "  b  many processes with an arena each   e  the largest batch under a cap\n"
-    "  c  a validation that spikes            f  throughput of several processes\n"
-    "  --card=SIZE     the size of the card (default: chosen by what the workload needs)\n"
-    "  --processes=N   of b and f (4)\n"
-    "  --quick         fewer steps, coarser searches\n"
-    "  --tiny          the smallest trainings, to see that all works\n"
-    "  --sim           on simgpu even where there is a GPU\n"
-    "  --out=DIR       where the pictures go (scenarios-out beside this program)\n"
-    "  --write-docs[=ROOT]  also writes ROOT/docs/benchmarks.md and, with several letters, README.md's "
-    "table\n"
-    "  --verbose       shows every command\n"
-    "On a GPU, a card of SIZE is the same GPU with the rest held by a ballast process.\n"
-    "Exit status: 0 done, 1 a scenario could not be run, 2 bad option, 128 + N after signal N.\n";
+enum option_id { CARD, PROCESSES, QUICK, TINY, SIM, OUT, WRITE_DOCS, VERBOSE, HELP, MAN, OPTIONS };
+
+/* One table for the parser, the help and the manual page. A form in brackets may be left out. */
+static const struct {
+    const char *name, *form, *help;
+} options[OPTIONS] = {
+    [CARD] = {"card", "SIZE", "the size of the card; the default is chosen by what the workload needs"},
+    [PROCESSES] = {"processes", "N", "of b and f (4)"},
+    [QUICK] = {"quick", NULL, "fewer steps, coarser searches"},
+    [TINY] = {"tiny", NULL, "the smallest trainings, to see that all works"},
+    [SIM] = {"sim", NULL, "on simgpu even where there is a GPU"},
+    [OUT] = {"out", "DIR", "where the pictures go (scenarios-out beside this program)"},
+    [WRITE_DOCS] = {"write-docs", "[ROOT]",
+                    "also writes ROOT/docs/benchmarks.md and, with several letters, README.md's table"},
+    [VERBOSE] = {"verbose", NULL, "shows every command"},
+    [HELP] = {"help", NULL, "this text"},
+    [MAN] = {"man", NULL, "the same as a manual page"},
+};
+
+static const char synopsis[] = "[option...] all | LETTER...\n";
+static const char description[] =
+    "Measures what the library buys, by trainings that it runs itself: one letter each.\n"
+    "On a GPU, a card of SIZE is the same GPU with the rest held by a ballast process.\n";
+static const char exit_status[] =
+    "0 done, 1 a scenario could not be run, 2 bad option, 128 + N after signal N.\n";
+
+static void print_help(FILE *out)
+{
+    fprintf(out, "usage: scenarios %s%sExit status: %s\n", synopsis, description, exit_status);
+    for (int i = 0; i < SCENARIOS; i++)
+        fprintf(out, "  %c  %s\n", scenarios[i].letter, scenarios[i].title);
+    fputc('\n', out);
+    for (int i = 0; i < OPTIONS; i++) {
+        char name[64];
+
+        snprintf(name, sizeof name, "--%s%s%s", options[i].name, options[i].form ? "=" : "",
+                 options[i].form ? options[i].form : "");
+        fprintf(out, "  %-20s %s\n", name, options[i].help);
+    }
+}
+
+static void print_manual(FILE *out)
+{
+    manual_open(out, "scenarios", "measure what gpucap buys");
+    manual_section(out, "SYNOPSIS");
+    fputs(".B scenarios\n", out);
+    manual_text(out, synopsis);
+    manual_section(out, "DESCRIPTION");
+    manual_text(out, description);
+    for (int i = 0; i < SCENARIOS; i++) {
+        fprintf(out, ".TP\n.B %c\n", scenarios[i].letter);
+        manual_text(out, scenarios[i].title);
+        fputs(".\n", out);
+        manual_text(out, scenarios[i].question);
+        fputc('\n', out);
+    }
+    manual_section(out, "OPTIONS");
+    for (int i = 0; i < OPTIONS; i++) {
+        manual_option(out, options[i].name, options[i].form);
+        manual_text(out, options[i].help);
+        fputc('\n', out);
+    }
+    manual_section(out, "EXIT STATUS");
+    manual_text(out, exit_status);
+    manual_section(out, "SEE ALSO");
+    fputs(".BR gpucap (1),\n.BR train (1),\n.BR fleet (1)\n", out);
+}
 
 struct settings {
     bool wanted[SCENARIOS];
-    bool sim, help;
+    bool sim, help, man;
     const char *out, *docs;
     struct scenario scenario;
 };
@@ -99,40 +151,61 @@ static int set_processes(struct settings *settings, const char *text)
     return 0;
 }
 
-static const char *value_of(const char *argument, const char *name)
+static int set_option(struct settings *settings, enum option_id id, const char *value)
 {
-    const size_t length = strlen(name);
-
-    return strncmp(argument, name, length) == 0 && argument[length] == '=' ? argument + length + 1 : NULL;
+    switch (id) {
+    case CARD:
+        return set_size(settings, value);
+    case PROCESSES:
+        return set_processes(settings, value);
+    case QUICK:
+        settings->scenario.quick = true;
+        break;
+    case TINY:
+        settings->scenario.quick = settings->scenario.tiny = true;
+        break;
+    case SIM:
+        settings->sim = true;
+        break;
+    case OUT:
+        settings->out = value;
+        break;
+    case WRITE_DOCS:
+        settings->docs = value ? value : ".";
+        break;
+    case VERBOSE:
+        settings->scenario.verbose = true;
+        break;
+    case HELP:
+        settings->help = true;
+        break;
+    case MAN:
+        settings->man = true;
+        break;
+    case OPTIONS:
+        break;
+    }
+    return 0;
 }
 
-static int set_option(struct settings *settings, const char *argument)
+static int read_argument(struct settings *settings, const char *argument)
 {
-    const char *value;
+    const char *name = strcmp(argument, "-h") ? argument + 2 : options[HELP].name;
+    int id = 0;
 
-    if ((value = value_of(argument, "--card")))
-        return set_size(settings, value);
-    if ((value = value_of(argument, "--processes")))
-        return set_processes(settings, value);
-    if ((value = value_of(argument, "--out")))
-        settings->out = value;
-    else if ((value = value_of(argument, "--write-docs")))
-        settings->docs = value;
-    else if (!strcmp(argument, "--write-docs"))
-        settings->docs = ".";
-    else if (!strcmp(argument, "--quick"))
-        settings->scenario.quick = true;
-    else if (!strcmp(argument, "--tiny"))
-        settings->scenario.quick = settings->scenario.tiny = true;
-    else if (!strcmp(argument, "--sim"))
-        settings->sim = true;
-    else if (!strcmp(argument, "--verbose"))
-        settings->scenario.verbose = true;
-    else if (!strcmp(argument, "--help") || !strcmp(argument, "-h"))
-        settings->help = true;
-    else
-        return argument[0] == '-' ? refuse(argument) : choose(settings, argument);
-    return 0;
+    if (argument[0] != '-')
+        return choose(settings, argument);
+    if (name == argument + 2 && strncmp(argument, "--", 2) != 0)
+        return refuse(argument);
+    const size_t length = strcspn(name, "=");
+    const char *value = name[length] ? name + length + 1 : NULL;
+    while (id < OPTIONS &&
+           (strlen(options[id].name) != length || strncmp(options[id].name, name, length) != 0))
+        id++;
+    if (id == OPTIONS || (value && !options[id].form) ||
+        (!value && options[id].form && options[id].form[0] != '['))
+        return refuse(argument);
+    return set_option(settings, (enum option_id)id, value);
 }
 
 /* Native must mean native: nothing of gpucap may come from outside. */
@@ -241,13 +314,17 @@ int main(int argc, char **argv)
     bool any = false;
 
     for (int i = 1; i < argc; i++) {
-        if (set_option(&settings, argv[i]))
+        if (read_argument(&settings, argv[i]))
             return USAGE;
     }
     for (int i = 0; i < SCENARIOS; i++)
         any |= settings.wanted[i];
+    if (settings.man) {
+        print_manual(stdout);
+        return fflush(stdout) ? 1 : 0;
+    }
     if (settings.help || !any) {
-        fputs(usage, settings.help ? stdout : stderr);
+        print_help(settings.help ? stdout : stderr);
         return settings.help ? 0 : USAGE;
     }
     if (fleet_run_open()) {

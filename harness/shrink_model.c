@@ -1,5 +1,7 @@
-/* Pruning and quantization for evaluation. Matrices only: biases and norms are small and matter much. The
- * weights are changed in place; what comes after training is the end of them. */
+/* Pruning and quantization for evaluation. Matrices only: biases and norms are small and matter much. Pruned
+ * weights stay floats on the device, and their bytes are what would be enough to store them; quantized ones
+ * are bytes on the device (param_pack), and theirs are what the memory accounting says. What comes after
+ * training is the end of the weights. */
 #include "shrink_model.h"
 
 #include <stdio.h>
@@ -9,6 +11,13 @@
 #include "trainer.h"
 
 enum { HIGH_BITS = 16, LOW_BITS = 15, BUCKETS = 1 << HIGH_BITS };
+
+struct footprint {
+    struct trainer_evaluation evaluation;
+    uint64_t parameters; /* bytes */
+    size_t held;         /* bytes that the process has from the device, all kinds together */
+    size_t workspace;    /* most at one time during the evaluation, unpacked weights among it */
+};
 
 /* The bits of |x| without the sign: larger numbers have larger bits. */
 static uint32_t magnitude(float x)
@@ -85,31 +94,8 @@ static enum status prune_param(struct trainer *trainer, struct param *param, uin
     return status;
 }
 
-/* To bytes and back: the model reads what bytes can hold. */
-static enum status quantize_param(struct trainer *trainer, struct param *param, uint64_t *bytes)
-{
-    struct model *model = &trainer->model;
-    struct tensor q = {0};
-    struct tensor scale = {0};
-    enum status status = mem_need(model->mem, &q, param_count(param), MEM_PARAMETERS);
-
-    if (!status)
-        status = mem_need(model->mem, &scale, (size_t)param->rows * sizeof(float), MEM_PARAMETERS);
-    if (!status)
-        status = MODEL_OP(model, quantize, .x = param->weight.data, .q = q.data, .scale = scale.data,
-                          .rows = param->rows, .cols = param->cols);
-    if (!status)
-        status = MODEL_OP(model, dequantize, .q = q.data, .scale = scale.data, .x = param->weight.data,
-                          .type = OPS_F32, .rows = param->rows, .cols = param->cols);
-    if (!status)
-        status = param_refresh(param, trainer->device, model->type);
-    *bytes += param_count(param) + (size_t)param->rows * sizeof(float);
-    mem_drop(model->mem, &q);
-    mem_drop(model->mem, &scale);
-    return status;
-}
-
-static enum status shrink_all(struct trainer *trainer, bool prune, uint64_t *before, uint64_t *after)
+/* The share of the weights that --prune names, in every matrix. */
+static enum status prune_all(struct trainer *trainer, struct footprint *before, struct footprint *after)
 {
     struct model *model = &trainer->model;
     uint64_t *histogram = malloc(BUCKETS * sizeof(*histogram));
@@ -117,42 +103,111 @@ static enum status shrink_all(struct trainer *trainer, bool prune, uint64_t *bef
 
     if (!histogram)
         return status_fail(STATUS_NO_MEMORY, "no host memory for a histogram");
-    *before = *after = 0;
+    before->parameters = after->parameters = 0;
     for (int p = 0; p < model->param_count && !status; p++) {
         struct param *param = &model->params[p];
 
-        *before += param_count(param) * sizeof(float);
-        if (param->rows == 1 || !param->trained)
-            *after += param_count(param) * sizeof(float);
+        before->parameters += param_count(param) * sizeof(float);
+        if (param_can_pack(param))
+            status = prune_param(trainer, param, histogram, &after->parameters);
         else
-            status =
-                prune ? prune_param(trainer, param, histogram, after) : quantize_param(trainer, param, after);
+            after->parameters += param_count(param) * sizeof(float);
     }
     free(histogram);
     return status;
 }
 
-static enum status shrink(struct trainer *trainer, bool prune)
+/* Every matrix becomes bytes; the device gets the rest back. */
+static enum status pack_all(struct trainer *trainer)
 {
-    struct trainer_evaluation first, second;
-    uint64_t before = 0;
-    uint64_t after = 0;
-    enum status status = trainer_evaluate(trainer, &first);
+    struct model *model = &trainer->model;
+    enum status status = STATUS_OK;
+
+    for (int p = 0; p < model->param_count && !status; p++) {
+        if (param_can_pack(&model->params[p]))
+            status = param_pack(&model->params[p], trainer->device, model->mem);
+    }
+    return status ? status : trainer_forget_steps(trainer);
+}
+
+static void say(const struct trainer *trainer, const char *what, const struct footprint *before,
+                const struct footprint *after)
+{
+    const double kib = 1024.0;
+
+    if (trainer->options.quiet)
+        return;
+    fprintf(stderr, "%s: parameters %.1f KiB before, %.1f KiB after; loss %.4f before, %.4f after", what,
+            (double)before->parameters / kib, (double)after->parameters / kib, before->evaluation.loss,
+            after->evaluation.loss);
+    if (before->evaluation.accuracy >= 0.0)
+        fprintf(stderr, "; accuracy %.4f before, %.4f after", before->evaluation.accuracy,
+                after->evaluation.accuracy);
+    fputc('\n', stderr);
+}
+
+static void print_rest(const struct footprint *before, const struct footprint *after)
+{
+    printf(" bytes_before=%llu bytes_after=%llu val_loss_before=%.6g val_loss_after=%.6g",
+           (unsigned long long)before->parameters, (unsigned long long)after->parameters,
+           before->evaluation.loss, after->evaluation.loss);
+    if (before->evaluation.accuracy >= 0.0)
+        printf(" accuracy_before=%.5f accuracy_after=%.5f", before->evaluation.accuracy,
+               after->evaluation.accuracy);
+}
+
+static enum status prune(struct trainer *trainer)
+{
+    struct footprint before, after;
+    enum status status = trainer_evaluate(trainer, &before.evaluation);
 
     if (!status)
-        status = shrink_all(trainer, prune, &before, &after);
+        status = prune_all(trainer, &before, &after);
     if (!status)
-        status = trainer_evaluate(trainer, &second);
+        status = trainer_evaluate(trainer, &after.evaluation);
     if (status)
         return status;
-    printf("shrink=%s", prune ? "prune" : "int8");
-    if (prune)
-        printf(" fraction=%g", trainer->options.prune);
-    printf(" bytes_before=%llu bytes_after=%llu val_loss_before=%.6g val_loss_after=%.6g",
-           (unsigned long long)before, (unsigned long long)after, first.loss, second.loss);
-    if (first.accuracy >= 0.0)
-        printf(" accuracy_before=%.5f accuracy_after=%.5f", first.accuracy, second.accuracy);
+    printf("shrink=prune fraction=%g", trainer->options.prune);
+    print_rest(&before, &after);
     putchar('\n');
+    say(trainer, "prune", &before, &after);
+    return STATUS_OK;
+}
+
+/* An evaluation, and what is on the device with it. */
+static enum status measure(struct trainer *trainer, struct footprint *footprint)
+{
+    enum status status;
+
+    footprint->parameters = trainer->mem.live[MEM_PARAMETERS];
+    footprint->held = supply_held(trainer->supply);
+    trainer->mem.peak[MEM_WORKSPACE] = trainer->mem.live[MEM_WORKSPACE];
+    status = trainer_evaluate(trainer, &footprint->evaluation);
+    footprint->workspace = trainer->mem.peak[MEM_WORKSPACE];
+    return status;
+}
+
+static enum status quantize(struct trainer *trainer)
+{
+    struct footprint before, after;
+    /* The graphs of the steps read the weights, and pin what is to be given back. */
+    enum status status = trainer_forget_steps(trainer);
+
+    if (!status)
+        status = measure(trainer, &before);
+    if (!status)
+        status = pack_all(trainer);
+    if (!status)
+        status = measure(trainer, &after);
+    if (status == STATUS_NO_MEMORY)
+        status_fail(status, "--quantize=int8: the training is done, but its evaluation ran out of memory");
+    if (status)
+        return status;
+    printf("shrink=int8");
+    print_rest(&before, &after);
+    printf(" held_before=%zu held_after=%zu workspace_before=%zu workspace_after=%zu\n", before.held,
+           after.held, before.workspace, after.workspace);
+    say(trainer, "int8", &before, &after);
     return STATUS_OK;
 }
 
@@ -161,8 +216,8 @@ enum status shrink_model_evaluate(struct trainer *trainer)
     enum status status = STATUS_OK;
 
     if (trainer->options.prune > 0.0)
-        status = shrink(trainer, true);
+        status = prune(trainer);
     if (!status && trainer->options.quantize == QUANTIZE_INT8)
-        status = shrink(trainer, false);
+        status = quantize(trainer);
     return status;
 }

@@ -1,5 +1,5 @@
 /* Smaller models: after training, the share of weights that --prune names is set to zero, or the weights are
- * rounded to bytes (--quantize=int8), and the validation runs again. */
+ * kept as bytes (--quantize=int8), and the validation runs again. */
 #ifndef HARNESS_SHRINK_MODEL_H
 #define HARNESS_SHRINK_MODEL_H
 

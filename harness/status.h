@@ -4,6 +4,8 @@
 #ifndef HARNESS_STATUS_H
 #define HARNESS_STATUS_H
 
+#include <stdbool.h>
+
 enum status {
     STATUS_OK = 0,
     STATUS_FAILED = 1,    /* bad data, no device, or any other failure */
@@ -13,5 +15,8 @@ enum status {
 
 /* Prints "train: ..." to stderr and returns the status, so that a failure is one line at its place. */
 enum status status_fail(enum status status, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* While a thread tries whether something fits, STATUS_NO_MEMORY is an answer and comes without a message. */
+void status_expect_no_memory(bool expected);
 
 #endif

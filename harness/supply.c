@@ -80,16 +80,21 @@ static enum status open_arena(struct supply *supply, double fraction)
                          "creating an event");
 }
 
+static cudaError_t default_pool(cudaMemPool_t *pool)
+{
+    int device = 0;
+    cudaError_t error = cudaGetDevice(&device);
+
+    return error ? error : cudaDeviceGetDefaultMemPool(pool, device);
+}
+
 /* Freed memory stays in the pool, as programs that use the stream-ordered allocator in a loop set it. */
 static enum status open_async(void)
 {
     uint64_t all = UINT64_MAX;
-    cudaMemPool_t pool;
-    int device = 0;
-    enum status status = device_status(cudaGetDevice(&device), "cudaGetDevice");
+    cudaMemPool_t pool = NULL;
+    enum status status = device_status(default_pool(&pool), "cudaDeviceGetDefaultMemPool");
 
-    if (!status)
-        status = device_status(cudaDeviceGetDefaultMemPool(&pool, device), "cudaDeviceGetDefaultMemPool");
     if (!status)
         status = device_status(cudaMemPoolSetAttribute(pool, cudaMemPoolAttrReleaseThreshold, &all),
                                "cudaMemPoolSetAttribute");
@@ -246,10 +251,31 @@ size_t supply_held(struct supply *supply)
     return held;
 }
 
-void supply_pin(struct supply *supply)
+void supply_pin(struct supply *supply, bool pinned)
 {
+    pthread_mutex_lock(&supply->lock);
     if (supply->cache)
-        caching_pin(supply->cache);
+        caching_pin(supply->cache, pinned);
+    pthread_mutex_unlock(&supply->lock);
+}
+
+enum status supply_trim(struct supply *supply, cudaStream_t stream)
+{
+    cudaError_t error = cudaStreamSynchronize(stream);
+    cudaMemPool_t pool = NULL;
+    int device = 0;
+
+    pthread_mutex_lock(&supply->lock);
+    if (supply->cache && !error)
+        error = caching_trim(supply->cache);
+    if (supply->mode == ALLOC_ASYNC && !error)
+        error = default_pool(&pool);
+    if (supply->mode == ALLOC_ASYNC && !error)
+        error = cudaMemPoolTrimTo(pool, 0);
+    pthread_mutex_unlock(&supply->lock);
+    if (gpucap_trim && !error && !(error = cudaGetDevice(&device)))
+        gpucap_trim(device, UINT64_MAX, NULL);
+    return device_status(error, "giving memory back to the device");
 }
 
 void supply_explain(struct supply *supply, size_t bytes, const char *kind)

@@ -56,8 +56,12 @@ enum status supply_give(struct supply *supply, cudaStream_t stream, void *data, 
 
 size_t supply_held(struct supply *supply);
 
-/* No memory goes back to the device from now on, because a captured graph knows its addresses. */
-void supply_pin(struct supply *supply);
+/* Pinned, no memory goes back to the device, because a captured graph knows its addresses. */
+void supply_pin(struct supply *supply, bool pinned);
+
+/* Waits for the stream and gives the device what a cache, the stream-ordered allocator or gpucap's pool keeps
+ * without need. An arena stays as large as it is. */
+enum status supply_trim(struct supply *supply, cudaStream_t stream);
 
 /* Says on stderr what was asked for and what there was. */
 void supply_explain(struct supply *supply, size_t bytes, const char *kind);

@@ -32,6 +32,10 @@ static enum status check_options(const struct options *options)
         return status_fail(STATUS_USAGE,
                            "--pair does not go with --replicas, --find-batch, --auto-accum, --save or "
                            "--resume");
+    if ((options->pair.given || options->replicas) &&
+        (options->prune > 0.0 || options->quantize != QUANTIZE_NONE))
+        return status_fail(STATUS_USAGE, "--prune and --quantize go with one model: not with --pair or "
+                                         "--replicas");
     if (options->replicas && (options->find_batch || options->auto_accum || options->graph))
         return status_fail(STATUS_USAGE, "--replicas does not go with --find-batch, --auto-accum or --graph");
     return STATUS_OK;
@@ -100,19 +104,39 @@ enum status train_one(struct trainer *trainer, struct train_result *result)
     return status;
 }
 
-static enum status run_with_batch(const struct options *options, struct device *device, struct supply *supply)
+/* *trained: the training itself came to its end. */
+static enum status run_with_batch(const struct options *options, struct device *device, struct supply *supply,
+                                  bool *trained)
 {
     struct trainer trainer = {0};
     struct train_result result = {0};
-    enum status status = trainer_open(&trainer, options, device, supply, 0, 0);
+    /* What a trial or a failure left in a cache would be in the way of everything beside it. */
+    enum status status = supply_trim(supply, device->stream);
 
     if (!status)
+        status = trainer_open(&trainer, options, device, supply, 0, 0);
+    if (!status)
         status = train_one(&trainer, &result);
+    *trained = !status;
     if (!status)
         train_print_result(&result);
     if (!status)
         status = shrink_model_evaluate(&trainer);
     trainer_close(&trainer);
+    return status;
+}
+
+static enum status run_on(struct options *options, struct device *device, struct supply *supply)
+{
+    enum status status = fit_options(options, device, supply);
+    bool trained = false;
+
+    if (status)
+        return status;
+    status = run_with_batch(options, device, supply, &trained);
+    /* What fitted in the trial may not fit between everything else: less is tried, without a restart. */
+    while (status == STATUS_NO_MEMORY && !trained && fit_less(options))
+        status = run_with_batch(options, device, supply, &trained);
     return status;
 }
 
@@ -127,12 +151,7 @@ static enum status run_single(const struct options *wanted)
     if (!status)
         status = supply_open(&supply, (enum alloc_mode)options.alloc, options.fraction, &budget);
     if (!status)
-        status = fit_options(&options, &device, &supply);
-    if (!status)
-        status = run_with_batch(&options, &device, &supply);
-    /* What fitted in the trial may not fit between everything else: less is tried, without a restart. */
-    while (status == STATUS_NO_MEMORY && fit_less(&options))
-        status = run_with_batch(&options, &device, &supply);
+        status = run_on(&options, &device, &supply);
     supply_close(&supply);
     device_close(&device);
     return status;

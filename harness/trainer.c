@@ -44,6 +44,7 @@ static enum status open_model(struct trainer *trainer)
         .type = types[options->precision],
         .tf32 = options->precision == PRECISION_TF32,
         .checkpointing = options->checkpoint_activations,
+        .blank = trainer->trial,
         .seed = options->seed,
     };
     struct data_spec spec = *dataset_spec(trainer->dataset);
@@ -105,6 +106,58 @@ static enum status open_reports(struct trainer *trainer)
     return status;
 }
 
+/* All that takes memory of the device. */
+static enum status open_run(struct trainer *trainer)
+{
+    enum status status = open_model(trainer);
+
+    if (!status)
+        status = optim_open(&trainer->optim, &trainer->options, &trainer->model);
+    if (!status)
+        status = mem_need(&trainer->mem, &trainer->totals, TOTALS * sizeof(float), MEM_OPTIMIZER);
+    if (!status)
+        status = open_reports(trainer);
+    return status ? status : open_input(trainer);
+}
+
+static void close_reports(struct trainer *trainer)
+{
+    for (int i = 0; i < TRAINER_REPORTS; i++) {
+        if (trainer->report[i].done)
+            cudaEventDestroy(trainer->report[i].done);
+        if (trainer->report[i].totals)
+            cudaFreeHost(trainer->report[i].totals);
+    }
+    if (trainer->start)
+        cudaEventDestroy(trainer->start);
+    if (trainer->stop)
+        cudaEventDestroy(trainer->stop);
+    memset(trainer->report, 0, sizeof(trainer->report));
+    trainer->start = trainer->stop = NULL;
+}
+
+static void drop_graphs(struct trainer *trainer)
+{
+    for (int i = 0; i < TRAINER_GRAPHS; i++) {
+        if (trainer->graph[i])
+            cudaGraphExecDestroy(trainer->graph[i]);
+        trainer->graph[i] = NULL;
+    }
+    supply_pin(trainer->supply, false);
+}
+
+static void close_run(struct trainer *trainer)
+{
+    /* Work that is still queued after a failure uses the buffers. */
+    cudaStreamSynchronize(trainer->device->stream);
+    drop_graphs(trainer);
+    input_close(&trainer->input);
+    close_reports(trainer);
+    optim_close(&trainer->optim);
+    model_close(&trainer->model);
+    mem_drop(&trainer->mem, &trainer->totals);
+}
+
 enum status trainer_open(struct trainer *trainer, const struct options *options, struct device *device,
                          struct supply *supply, uint64_t shard, uint64_t shards)
 {
@@ -120,41 +173,37 @@ enum status trainer_open(struct trainer *trainer, const struct options *options,
     status = net_fill_options(&trainer->options);
     if (!status)
         status = open_dataset(trainer);
-    if (!status)
-        status = open_model(trainer);
-    if (!status)
-        status = optim_open(&trainer->optim, &trainer->options, &trainer->model);
-    if (!status)
-        status = mem_need(&trainer->mem, &trainer->totals, TOTALS * sizeof(float), MEM_OPTIMIZER);
-    if (!status)
-        status = open_reports(trainer);
-    return status ? status : open_input(trainer);
+    return status ? status : open_run(trainer);
+}
+
+enum status trainer_reopen(struct trainer *trainer, uint64_t batch, uint64_t accumulate)
+{
+    enum status status;
+
+    close_run(trainer);
+    trainer->options.batch = batch;
+    trainer->options.accumulate = accumulate;
+    trainer->step = trainer->micro = 0;
+    trainer->timing = false;
+    status = supply_trim(trainer->supply, trainer->device->stream);
+    return status ? status : open_run(trainer);
+}
+
+enum status trainer_forget_steps(struct trainer *trainer)
+{
+    enum status status =
+        device_status(cudaStreamSynchronize(trainer->device->stream), "waiting for the last step");
+
+    drop_graphs(trainer);
+    model_drop_all(&trainer->model);
+    return status ? status : supply_trim(trainer->supply, trainer->device->stream);
 }
 
 void trainer_close(struct trainer *trainer)
 {
     if (!trainer->device)
         return;
-    /* Work that is still queued after a failure uses the buffers. */
-    cudaStreamSynchronize(trainer->device->stream);
-    for (int i = 0; i < TRAINER_GRAPHS; i++) {
-        if (trainer->graph[i])
-            cudaGraphExecDestroy(trainer->graph[i]);
-    }
-    input_close(&trainer->input);
-    for (int i = 0; i < TRAINER_REPORTS; i++) {
-        if (trainer->report[i].done)
-            cudaEventDestroy(trainer->report[i].done);
-        if (trainer->report[i].totals)
-            cudaFreeHost(trainer->report[i].totals);
-    }
-    if (trainer->start)
-        cudaEventDestroy(trainer->start);
-    if (trainer->stop)
-        cudaEventDestroy(trainer->stop);
-    optim_close(&trainer->optim);
-    model_close(&trainer->model);
-    mem_drop(&trainer->mem, &trainer->totals);
+    close_run(trainer);
     if (trainer->dataset)
         dataset_close(trainer->dataset);
     memset(trainer, 0, sizeof(*trainer));
@@ -231,7 +280,7 @@ static enum status capture(struct trainer *trainer, struct input_set *set, bool 
         status = device_status(cudaGraphInstantiate(out, graph, 0), "making a graph of a step");
     if (graph)
         cudaGraphDestroy(graph);
-    supply_pin(trainer->supply);
+    supply_pin(trainer->supply, true);
     return status;
 }
 

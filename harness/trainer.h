@@ -60,12 +60,21 @@ struct trainer {
     bool timing;
     cudaGraphExec_t graph[TRAINER_GRAPHS];
     uint64_t graph_from; /* micro batches before the first capture */
+    bool trial; /* weights are not drawn, and a validation is a few batches, of every size there is */
 };
 
 /* device and supply must outlive the trainer. trainer_close also after a failure. */
 enum status trainer_open(struct trainer *trainer, const struct options *options, struct device *device,
                          struct supply *supply, uint64_t shard, uint64_t shards);
 void trainer_close(struct trainer *trainer);
+
+/* From the start again with another batch: everything but the dataset is closed, what the supply can spare
+ * goes back to the device, and everything is opened anew. */
+enum status trainer_reopen(struct trainer *trainer, uint64_t batch, uint64_t accumulate);
+
+/* There will be no more steps: graphs, activations and gradients go, and what the supply can spare goes back
+ * to the device. Waits. */
+enum status trainer_forget_steps(struct trainer *trainer);
 
 /* Queues one update. */
 enum status trainer_step(struct trainer *trainer);
@@ -79,9 +88,10 @@ enum status trainer_time(struct trainer *trainer, bool on);
 /* The validation set with the weights as they are. Waits. */
 enum status trainer_evaluate(struct trainer *trainer, struct trainer_evaluation *evaluation);
 
-/* One forward and backward pass with a batch of that many samples, without a trace in the weights: to learn
- * whether it fits. After STATUS_NO_MEMORY every activation and gradient is dropped. Waits. */
-enum status trainer_try_batch(struct trainer *trainer, uint64_t batch);
+/* Opens the trainer again and does in a few steps everything that a training with this batch does with device
+ * memory, to learn whether it fits; rounds: how many times. STATUS_NO_MEMORY comes without a message. The
+ * trainer is of no use for anything else afterwards. */
+enum status trainer_try_batch(struct trainer *trainer, uint64_t batch, uint64_t accumulate, int rounds);
 
 /* All steps that the options ask for, with validations and checkpoints between them. */
 enum status trainer_run(struct trainer *trainer);

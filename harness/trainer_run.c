@@ -1,4 +1,4 @@
-/* The loop around the step: progress, the clock, validation, checkpoints, and the trial of a batch size. */
+/* The loop around the step: progress, the clock, validation and checkpoints. */
 #include "trainer.h"
 
 #include <stdio.h>
@@ -6,7 +6,10 @@
 
 #include "checkpoint.h"
 
-enum { SYNTHETIC_VAL_BATCHES = 4 };
+enum {
+    SYNTHETIC_VAL_BATCHES = 4,
+    TRIAL_VAL_BATCHES = INPUT_SETS + 1 /* each set of buffers once, and the rest that does not fill a batch */
+};
 
 /* ---- progress ---- */
 
@@ -111,18 +114,23 @@ static enum status evaluate_batch(struct trainer *trainer, struct input *input, 
     return status ? status : input_done(input, set);
 }
 
-static enum status evaluate_all(struct trainer *trainer, struct input *input, const struct tensor *totals)
+static enum status evaluate_all(struct trainer *trainer, struct input *input, uint64_t batch,
+                                const struct tensor *totals)
 {
     const struct options *options = &trainer->options;
+    uint64_t rest = dataset_spec(trainer->dataset)->count[DATA_VALIDATION] % batch;
     uint64_t most = options->val_batches;
     enum status status = STATUS_OK;
 
     if (!most)
         most = options->data ? UINT64_MAX : SYNTHETIC_VAL_BATCHES;
+    if (trainer->trial && most > TRIAL_VAL_BATCHES)
+        most = TRIAL_VAL_BATCHES;
     for (uint64_t i = 0; i < most && !status; i++) {
+        struct input_part part = {.count = trainer->trial && i + 1 == TRIAL_VAL_BATCHES ? rest : 0};
         struct input_set *set = NULL;
 
-        status = input_prefetch(input, &(struct input_part){0});
+        status = input_prefetch(input, &part);
         if (!status)
             status = input_take(input, &set);
         if (status || !set)
@@ -189,7 +197,7 @@ enum status trainer_evaluate(struct trainer *trainer, struct trainer_evaluation 
     if (!status)
         status = MODEL_OP(&trainer->model, fill, .out = totals.data, .type = OPS_F32, .count = TOTALS);
     if (!status)
-        status = evaluate_all(trainer, &input, &totals);
+        status = evaluate_all(trainer, &input, config.batch, &totals);
     if (!status)
         status = read_totals(trainer, &totals, evaluation);
     if (!status && evaluation->rows && (trainer->val_best <= 0.0 || evaluation->loss < trainer->val_best))
@@ -198,71 +206,6 @@ enum status trainer_evaluate(struct trainer *trainer, struct trainer_evaluation 
         cudaStreamSynchronize(trainer->device->stream);
     input_close(&input);
     mem_drop(&trainer->mem, &totals);
-    return status;
-}
-
-/* ---- the trial of a batch ---- */
-
-static enum status try_pass(struct trainer *trainer)
-{
-    struct model *model = &trainer->model;
-    const struct data_spec *spec = dataset_spec(trainer->dataset);
-    struct tensor x = {0};
-    struct tensor labels = {0};
-    size_t rows = (size_t)model->n * (size_t)(spec->length ? spec->length : 1);
-    size_t values = (size_t)model->n * (size_t)spec->h * (size_t)spec->w * (size_t)spec->c;
-    size_t raw = (size_t)model->n * (size_t)spec->raw_h * (size_t)spec->raw_w * (size_t)spec->c;
-    struct model_targets targets;
-    /* Two sets of input, each a batch as it comes and as it is prepared. */
-    size_t x_bytes = INPUT_SETS * (raw + values * (sizeof(float) + ops_type_bytes(model->type)));
-    enum status status = mem_need(model->mem, &labels, 2 * INPUT_SETS * rows * sizeof(int32_t), MEM_INPUT);
-
-    if (!status)
-        status = mem_need(model->mem, &x, x_bytes ? x_bytes : 1, MEM_INPUT);
-    if (!status)
-        status =
-            MODEL_OP(model, fill, .out = labels.data, .type = OPS_F32, .count = labels.bytes / sizeof(float));
-    if (!status)
-        status = MODEL_OP(model, fill, .out = x.data, .type = OPS_F32, .count = x.bytes / sizeof(float));
-    targets = (struct model_targets){.labels = labels.data, .picture = x.data};
-    model->tokens = labels.data;
-    if (spec->kind != DATA_TOKENS)
-        model->values[model->input].data.data = x.data;
-    if (!status)
-        status = model_forward(model, &targets);
-    if (!status)
-        status = model_backward(model, &targets, 0.0f, NULL);
-    if (!status)
-        status = model_end(model);
-    if (!status)
-        status = device_status(cudaStreamSynchronize(trainer->device->stream), "trying a batch");
-    else
-        cudaStreamSynchronize(trainer->device->stream);
-    mem_drop(model->mem, &x);
-    mem_drop(model->mem, &labels);
-    return status;
-}
-
-enum status trainer_try_batch(struct trainer *trainer, uint64_t batch)
-{
-    struct model *model = &trainer->model;
-    enum status status;
-
-    if (!model_can_hold(model, batch))
-        return STATUS_NO_MEMORY;
-    model->n = (int)batch;
-    model->length = dataset_spec(trainer->dataset)->length;
-    model->training = true;
-    model->frozen_statistics = true;
-    trainer->mem.quiet = true;
-    status = try_pass(trainer);
-    /* The second pass finds the memory as a step before it left it. */
-    if (!status)
-        status = try_pass(trainer);
-    trainer->mem.quiet = false;
-    model_drop_all(model);
-    if (status == STATUS_NO_MEMORY)
-        cudaGetLastError();
     return status;
 }
 

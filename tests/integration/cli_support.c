@@ -93,6 +93,25 @@ struct spawn_env *cli_env(void)
     return env;
 }
 
+/* Of what spawn_wrapped preloads only the sanitizer's runtime, if any. */
+struct spawn_env *cli_env_real(void)
+{
+    struct spawn_env *env = cli_env();
+    char runtime[4096];
+
+    spawn_env_unset(env, "GPUCAP_LIB");
+    spawn_wrapped(env);
+    snprintf(runtime, sizeof runtime, "%s", spawn_env_get(env, "LD_PRELOAD"));
+    char *colon = strrchr(runtime, ':');
+    if (colon) {
+        *colon = '\0';
+        spawn_env_set(env, "LD_PRELOAD", runtime);
+    } else {
+        spawn_env_unset(env, "LD_PRELOAD");
+    }
+    return env;
+}
+
 struct spawn_result cli_run(struct spawn_env *env, const char *const *arguments)
 {
     const char *argv[ARGUMENTS_MAX] = {spawn_build_path("gpucap")};

@@ -19,6 +19,9 @@ void cli_copy(const char *from, const char *to, int mode);
 /* The environment of a run: GPUCAP_LIB is a library that does nothing. The test frees it. */
 struct spawn_env *cli_env(void);
 
+/* The same with the real library, for programs that start it themselves. */
+struct spawn_env *cli_env_real(void);
+
 /* Runs gpucap with these arguments (ended by NULL). With env NULL: a fresh cli_env(). */
 struct spawn_result cli_run(struct spawn_env *env, const char *const *arguments);
 #define CLI_RUN(env, ...) cli_run(env, (const char *const[]){__VA_ARGS__, NULL})

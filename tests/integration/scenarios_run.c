@@ -18,28 +18,9 @@ void tearDown(void)
     cli_tear_down();
 }
 
-/* The real library; of what spawn_wrapped preloads only the sanitizer's runtime, if any. */
-static struct spawn_env *scenario_env(void)
-{
-    struct spawn_env *env = cli_env();
-    char runtime[4096];
-
-    spawn_env_unset(env, "GPUCAP_LIB");
-    spawn_wrapped(env);
-    snprintf(runtime, sizeof runtime, "%s", spawn_env_get(env, "LD_PRELOAD"));
-    char *colon = strrchr(runtime, ':');
-    if (colon) {
-        *colon = '\0';
-        spawn_env_set(env, "LD_PRELOAD", runtime);
-    } else {
-        spawn_env_unset(env, "LD_PRELOAD");
-    }
-    return env;
-}
-
 static struct spawn_result run_scenario(const char *letter)
 {
-    struct spawn_env *env = scenario_env();
+    struct spawn_env *env = cli_env_real();
     char out[512];
 
     snprintf(out, sizeof out, "--out=%s", cli_path("plots"));
@@ -109,7 +90,7 @@ static void test_a_search_ends_between_a_card_that_fails_and_one_that_works(void
 
 static void test_a_fleet_of_trainings_keeps_to_its_caps(void)
 {
-    struct spawn_env *env = scenario_env();
+    struct spawn_env *env = cli_env_real();
     struct spawn_result result =
         spawn_run(env,
                   (const char *[]){spawn_build_path("fleet"), "--sim=1x512M;ctx=16M", "--each=96M",
@@ -136,7 +117,7 @@ static void test_a_fleet_of_trainings_keeps_to_its_caps(void)
 
 static void test_ballast_leaves_what_it_is_told_and_refuses_the_rest(void)
 {
-    struct spawn_env *env = scenario_env();
+    struct spawn_env *env = cli_env_real();
     const struct spawn_options options = {
         .input = "leave 104857600\nleave it\nleave 99999999999\nleave 209715200\n"};
     unsigned long long first, second;
@@ -161,7 +142,7 @@ static void test_ballast_leaves_what_it_is_told_and_refuses_the_rest(void)
 
 static void test_bad_use_runs_nothing(void)
 {
-    struct spawn_env *env = scenario_env();
+    struct spawn_env *env = cli_env_real();
     static const char *const bad[] = {"g", "--card=huge", "--card=50%", "--processes=0", "--what", "ab"};
 
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
@@ -177,7 +158,7 @@ static void test_bad_use_runs_nothing(void)
 
 static bool runs_under(const char *sanitizer)
 {
-    struct spawn_env *env = scenario_env();
+    struct spawn_env *env = cli_env_real();
     const char *preloaded = spawn_env_get(env, "LD_PRELOAD");
     const bool found = preloaded && strstr(preloaded, sanitizer);
 

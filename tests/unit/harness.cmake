@@ -7,7 +7,7 @@ target_link_libraries(harness_support PUBLIC test_support unity PRIVATE gpucap_f
 set(train_tests harness_train harness_checkpoint harness_together)
 # One thread computes what these compare: ThreadSanitizer would find nothing in them and take minutes.
 if(NOT GPUCAP_SANITIZE MATCHES "thread")
-  list(APPEND train_tests harness_fit)
+  list(APPEND train_tests harness_fit harness_shrink)
 endif()
 foreach(name ${train_tests})
   gpucap_test(${name} LIBS harness_support SOURCES ${name}.c)

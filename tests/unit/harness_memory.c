@@ -129,7 +129,7 @@ static void test_a_pinned_cache_keeps_its_segments(void)
     open_supply(ALLOC_CACHE);
     kept = take(first, 40 * MIB, &kept_block);
     give(first, kept, kept_block, 40 * MIB);
-    supply_pin(&supply);
+    supply_pin(&supply, true);
     TEST_ASSERT_EQUAL_INT(STATUS_NO_MEMORY, supply_take(&supply, first, 48 * MIB, "test", &data, &block));
     TEST_ASSERT_EQUAL_size_t(40 * MIB, supply.held);
 }

@@ -1,5 +1,6 @@
 /* Whole models on the CPU table: the gradients that the backward pass gives are the slopes of the loss,
- * whether activations are kept or computed again, and no memory stays behind. */
+ * whether activations are kept or computed again, packed weights compute what bytes can hold of them, and no
+ * memory stays behind. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -345,6 +346,87 @@ static void test_checkpointing_needs_less_memory(void)
     TEST_ASSERT_TRUE(peak[1] < peak[0] / 2);
 }
 
+/* The bytes that a packed model holds of its parameters, and the largest that is unpacked at one time. */
+static size_t packed_bytes(size_t *largest)
+{
+    size_t bytes = 0;
+
+    *largest = 0;
+    for (int l = 0; l < model.layer_count; l++) {
+        size_t unpacked = 0;
+
+        for (int i = 0; i < LAYER_PARAMS; i++) {
+            int p = model.layers[l].param[i];
+
+            if (p != NO_VALUE && param_can_pack(&model.params[p]))
+                unpacked += param_count(&model.params[p]) * sizeof(float);
+        }
+        *largest = unpacked > *largest ? unpacked : *largest;
+    }
+    for (int p = 0; p < model.param_count; p++) {
+        struct param *param = &model.params[p];
+
+        bytes += param_can_pack(param) ? param_count(param) + (size_t)param->rows * sizeof(float)
+                                       : param_count(param) * sizeof(float);
+    }
+    return bytes;
+}
+
+/* What a byte can hold of each weight of a matrix, as a float. */
+static void round_weights(void)
+{
+    cudaStreamSynchronize(device.stream);
+    for (int p = 0; p < model.param_count; p++) {
+        struct param *param = &model.params[p];
+        float *weight = param->weight.data;
+
+        for (int row = 0; row < param->rows && param_can_pack(param); row++) {
+            float *at = weight + (size_t)row * (size_t)param->cols;
+            float most = 0.0f;
+
+            for (int c = 0; c < param->cols; c++)
+                most = fmaxf(most, fabsf(at[c]));
+            for (int c = 0; c < param->cols && most > 0.0f; c++)
+                at[c] = rintf(at[c] / (most / 127.0f)) * (most / 127.0f);
+        }
+    }
+}
+
+static void check_packed(struct options options, struct data_spec spec)
+{
+    size_t largest, bytes, before;
+    double loss;
+
+    open_model(&options, &spec, false);
+    fill_input(&spec);
+    model.training = false;
+    round_weights();
+    loss = mean_loss();
+    model_end(&model);
+    bytes = packed_bytes(&largest);
+    for (int p = 0; p < model.param_count; p++) {
+        if (param_can_pack(&model.params[p]))
+            TEST_ASSERT_EQUAL_INT(STATUS_OK, param_pack(&model.params[p], &device, &mem));
+    }
+    TEST_ASSERT_EQUAL_size_t(bytes, mem.live[MEM_PARAMETERS]);
+    before = mem.peak[MEM_WORKSPACE] = mem.live[MEM_WORKSPACE];
+    TEST_ASSERT_TRUE(fabs(mean_loss() - loss) <= 1e-5 * fabs(loss));
+    model_end(&model);
+    TEST_ASSERT_EQUAL_size_t(bytes, mem.live[MEM_PARAMETERS]);
+    TEST_ASSERT_EQUAL_size_t(before, mem.live[MEM_WORKSPACE]);
+    TEST_ASSERT_EQUAL_size_t(before + largest, mem.peak[MEM_WORKSPACE]);
+    model_close(&model);
+}
+
+static void test_packed_weights_compute_what_bytes_can_hold(void)
+{
+    check_packed((struct options){.model = MODEL_MLP, .hidden = {2, {9, 7}}}, pictures(4, 2));
+    check_packed((struct options){.model = MODEL_CNN, .width = 3}, pictures(9, 2));
+    check_packed((struct options){.model = MODEL_RESNET18, .width = 2}, pictures(16, 3));
+    check_packed((struct options){.model = MODEL_UNET, .width = 2, .layers = 2, .image = 8}, pictures(8, 3));
+    check_packed(gpt_options(), text());
+}
+
 int main(void)
 {
     UNITY_BEGIN();
@@ -356,5 +438,6 @@ int main(void)
     RUN_TEST(test_activations_computed_again_give_the_same_gradients);
     RUN_TEST(test_gradients_of_two_passes_add_up);
     RUN_TEST(test_checkpointing_needs_less_memory);
+    RUN_TEST(test_packed_weights_compute_what_bytes_can_hold);
     return UNITY_END();
 }

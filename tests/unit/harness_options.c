@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "options.h"
+#include "options_table.h"
 #include "unity.h"
 
 enum { MAX_ARGUMENTS = 8 };
@@ -145,6 +145,37 @@ static void test_help_names_every_mode_and_default(void)
     TEST_ASSERT_EQUAL_INT(-1, options_choice_value("model", "vgg"));
 }
 
+/* Dashes are \\- in a page. */
+static void escape(const char *name, char *out)
+{
+    for (; *name; name++) {
+        if (*name == '-')
+            *out++ = '\\';
+        *out++ = *name;
+    }
+    *out = '\0';
+}
+
+static void test_the_manual_page_names_every_option(void)
+{
+    char *text = NULL;
+    size_t size = 0;
+    FILE *out = open_memstream(&text, &size);
+    char name[128], tag[160];
+
+    options_print_manual(out);
+    fclose(out);
+    TEST_ASSERT_EQUAL_INT(0, strncmp(text, ".TH TRAIN 1 ", 12));
+    for (size_t i = 0; i < options_table_size; i++) {
+        const struct option_entry *entry = &options_table[i];
+
+        escape(entry->name, name);
+        snprintf(tag, sizeof(tag), "\n\\fB\\-\\-%s%s", name, entry->value_name ? "=\\fI" : "\\fR\n");
+        TEST_ASSERT_NOT_NULL_MESSAGE(strstr(text, tag), entry->name);
+    }
+    free(text);
+}
+
 int main(void)
 {
     UNITY_BEGIN();
@@ -154,5 +185,6 @@ int main(void)
     RUN_TEST(test_sizes_have_units);
     RUN_TEST(test_a_pair_is_two_models);
     RUN_TEST(test_help_names_every_mode_and_default);
+    RUN_TEST(test_the_manual_page_names_every_option);
     return UNITY_END();
 }

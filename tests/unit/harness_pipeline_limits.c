@@ -171,7 +171,7 @@ static void test_buffers_stay_within_the_budget(void)
     TEST_ASSERT_LESS_OR_EQUAL_size_t(config.budget, stats.buffer_bytes);
     pipeline_close(pipeline);
     config.budget = one;
-    TEST_ASSERT_EQUAL_INT(STATUS_FAILED, pipeline_open(&pipeline, &fake.dataset, &config));
+    TEST_ASSERT_EQUAL_INT(STATUS_NO_MEMORY, pipeline_open(&pipeline, &fake.dataset, &config));
     TEST_ASSERT_NULL(pipeline);
 }
 

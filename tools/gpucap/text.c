@@ -4,6 +4,7 @@
 #include "tools/simgpu/engine/card_spec.h"
 #include "cli.h"
 #include "interpose/options.h"
+#include "manual.h"
 #include "place.h"
 
 #include <stdio.h>
@@ -48,33 +49,18 @@ int cmd_help(int argc, char **argv)
     return 0;
 }
 
-/* In man(7) a dash is \-, a backslash \e, and a dot or quote at the start of a line a request. */
-static void man_text(const char *text)
-{
-    if (*text == '.' || *text == '\'')
-        fputs("\\&", stdout);
-    for (; *text; text++) {
-        if (*text == '-')
-            fputs("\\-", stdout);
-        else if (*text == '\\')
-            fputs("\\e", stdout);
-        else
-            putchar(*text);
-    }
-}
-
 static void man_commands(void)
 {
-    puts(".SH COMMANDS");
+    manual_section(stdout, "COMMANDS");
     for (const struct cli_command *command = cli_commands; command->name; command++) {
         fputs(".TP\n.B gpucap ", stdout);
-        man_text(command->name);
+        manual_text(stdout, command->name);
         if (*command->arguments) {
             fputs("\\fR ", stdout);
-            man_text(command->arguments);
+            manual_text(stdout, command->arguments);
         }
         putchar('\n');
-        man_text(command->summary);
+        manual_text(stdout, command->summary);
         putchar('\n');
     }
 }
@@ -86,13 +72,11 @@ static void man_options(void)
          "file.");
     for (int id = 0; id < OPTIONS_COUNT; id++) {
         const struct options_entry *option = &options_table[id];
-        fputs(".TP\n.B \\-\\-", stdout);
-        man_text(option->name);
-        printf("=\\fIVALUE\\fR (%s)\n", option->variable);
-        man_text(option->help);
+        manual_option(stdout, option->name, "VALUE");
+        manual_text(stdout, option->help);
         fputs(" The value is ", stdout);
-        man_text(option->form);
-        printf(". Default: %s.\n", option->standard);
+        manual_text(stdout, option->form);
+        printf(". Default: %s. Variable: %s.\n", option->standard, option->variable);
     }
     printf(
         ".TP\n.BR \\-\\-sim [=\\fISPEC\\fR] \" (GPUCAP_SIM)\"\nUse simulated GPUs, as many and as large as "
@@ -104,14 +88,13 @@ int cmd_man(int argc, char **argv)
 {
     if (no_arguments(argc, argv))
         return CLI_FAILED;
-    puts(".TH GPUCAP 1 \"\" \"gpucap " GPUCAP_VERSION "\" \"User Commands\"\n"
-         ".SH NAME\ngpucap \\- a hard GPU memory cap under unmodified CUDA programs\n"
-         ".SH SYNOPSIS");
+    manual_open(stdout, "gpucap", "a hard GPU memory cap under unmodified CUDA programs");
+    manual_section(stdout, "SYNOPSIS");
     for (const struct cli_command *command = cli_commands; command->name; command++) {
         fputs(command == cli_commands ? ".B gpucap " : ".br\n.B gpucap ", stdout);
-        man_text(command->name);
+        manual_text(stdout, command->name);
         fputs("\\fR ", stdout);
-        man_text(command->arguments);
+        manual_text(stdout, command->arguments);
         putchar('\n');
     }
     puts(".SH DESCRIPTION\n\\fBgpucap run\\fR starts a program with " PLACE_LIBRARY_NAME
