@@ -102,7 +102,7 @@ def run(workload, steps):
 
 
 def main():
-    steps = int(sys.argv[1]) if len(sys.argv) > 1 else 12
+    steps = int(sys.argv[1]) if len(sys.argv) > 1 else 8
     torch.use_deterministic_algorithms(True, warn_only=True)
     torch.backends.cudnn.benchmark = False
     for enable in (torch.backends.cuda.enable_flash_sdp, torch.backends.cuda.enable_mem_efficient_sdp,
