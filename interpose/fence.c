@@ -463,3 +463,12 @@ int fence_wait(struct fence *fence, uint64_t epoch)
     pthread_mutex_unlock(&fence->lock);
     return 0;
 }
+
+int fence_settle(struct fence *fence)
+{
+    fence_poll(fence);
+    pthread_mutex_lock(&fence->lock);
+    const bool settled = !atomic_load(&fence->used) && fence->done + 1 == fence->open;
+    pthread_mutex_unlock(&fence->lock);
+    return settled ? 0 : fence_wait(fence, FENCE_NOW);
+}

@@ -151,4 +151,8 @@ int fence_wait_oldest(struct fence *fence, bool *more);
 /* Waits until an epoch is done. 0; -EBUSY if a capture forbids it; -EIO if the context has failed. */
 int fence_wait(struct fence *fence, uint64_t epoch);
 
+/* Waits for the work behind everything freed so far, if it is not known to be done: what has been handed out
+ * again is then at rest also for those whose work is in no stream of ours. 0 or as fence_wait. */
+int fence_settle(struct fence *fence);
+
 #endif

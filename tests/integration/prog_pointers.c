@@ -297,6 +297,31 @@ static void sync_memops(void)
     MUST(CUDA_ERROR_INVALID_VALUE, cuPointerSetAttribute(NULL, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, a));
 }
 
+/* It is set for devices that know nothing of streams: by then nobody's earlier work is under way there. */
+static void sync_memops_at_rest(void)
+{
+    CUstream streams[2];
+    CUdeviceptr block;
+    unsigned on = 1;
+
+    prog_context(0);
+    for (int i = 0; i < 2; i++)
+        MUST(0, cuStreamCreate(&streams[i], CU_STREAM_NON_BLOCKING));
+    for (int i = 0; i < 2; i++) {
+        MUST(0, cuMemAlloc(&block, 96 * MIB));
+        MUST(0, cuMemsetD8Async(block, 0, MIB, streams[i]));
+        MUST(0, cuCtxSynchronize());
+        atomic_store(&late, false);
+        MUST(0, cuLaunchHostFunc(streams[0], be_late, NULL));
+        MUST(0, cuMemsetD8Async(block, 1, 96 * MIB, streams[0]));
+        MUST(0, cuMemFree(block));
+        MUST(0, cuMemAlloc(&block, 96 * MIB));
+        MUST(0, cuPointerSetAttribute(&on, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, block));
+        MUST(true, atomic_load(&late));
+        MUST(0, cuMemFree(block));
+    }
+}
+
 /* ---- what is behind a block ---- */
 
 static void backing(void)
@@ -465,6 +490,7 @@ int main(int argc, char **argv)
         {"freed", freed},
         {"ids", ids},
         {"sync_memops", sync_memops},
+        {"sync_memops_at_rest", sync_memops_at_rest},
         {"backing", backing},
         {"whole_copies", whole_copies},
         {"peers", peers},

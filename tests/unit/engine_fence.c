@@ -659,6 +659,31 @@ static void test_a_join_that_cannot_be_leaves_things_as_they_are(void)
     TEST_ASSERT_TRUE(fake_child(join_refused));
 }
 
+static void settled(void)
+{
+    open_fence();
+    work(0, STREAM_A);
+    CHECK(fence_settle(&fence) == 0 && fake_backlog(0) == 1); /* nothing has been freed */
+    CHECK(fence_epoch(&fence) && fence_one_stream());
+    CHECK(fence_settle(&fence) == 0 && fake_backlog(0) == 0);
+    work(0, STREAM_A);
+    work(1, STREAM_B);
+    CHECK(fence_epoch(&fence) && fence_join(&fence));
+    fence_capture(1);
+    CHECK(fence_settle(&fence) == -EBUSY);
+    fence_capture(-1);
+    CHECK(fence_settle(&fence) == 0 && fake_backlog(0) + fake_backlog(1) == 0);
+    work(1, STREAM_B);
+    const uint64_t waits = fake_count(FAKE_SYNCHRONIZE);
+    CHECK(fence_settle(&fence) == 0 && fake_count(FAKE_SYNCHRONIZE) == waits); /* not freed behind it */
+    close_fence();
+}
+
+static void test_what_is_handed_out_comes_to_rest_before_others_may_touch_it(void)
+{
+    TEST_ASSERT_TRUE(fake_child(settled));
+}
+
 int main(void)
 {
     UNITY_BEGIN();
@@ -684,5 +709,6 @@ int main(void)
     RUN_TEST(test_threads_are_never_told_that_their_work_is_done_when_it_is_not);
     RUN_TEST(test_a_join_makes_frees_usable_and_waits_for_nothing);
     RUN_TEST(test_a_join_that_cannot_be_leaves_things_as_they_are);
+    RUN_TEST(test_what_is_handed_out_comes_to_rest_before_others_may_touch_it);
     return UNITY_END();
 }
