@@ -399,10 +399,11 @@ bool fence_join(struct fence *fence)
 {
     const uint64_t before = fence_usable(fence);
 
-    if (atomic_load(&no_joins) || !forbid_capture())
+    if (!forbid_capture())
         return false;
     pthread_mutex_lock(&fence->lock);
-    if (close_epoch(fence) || (take_in_done(fence) && close_epoch(fence)))
+    /* Asked with the lock: whoever forbids joins and then waits (fence_settle) comes behind the last one. */
+    if (!atomic_load(&no_joins) && (close_epoch(fence) || (take_in_done(fence) && close_epoch(fence))))
         wait_on_device(fence);
     pthread_mutex_unlock(&fence->lock);
     allow_capture();

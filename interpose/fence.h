@@ -70,7 +70,8 @@ void fence_stream_ends(CUstream stream);
 
 /* An entry point that we do not know has been handed out, or a second context made. */
 void fence_trust_nothing(void);
-/* Work that no context event covers may touch pooled blocks: that of another context or of a peer card. */
+/* Work that no context event covers may touch pooled blocks: that of another context or of a peer card. What
+ * has been handed out before is at rest after fence_settle. */
 void fence_no_joins(void);
 void fence_unknown(const char *name);
 

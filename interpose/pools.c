@@ -36,14 +36,8 @@ void pools_setup(const struct options *options)
 /* What has been handed out in the order of one context may be touched by others from now on. */
 static void come_to_rest(struct pool *pool, void *unused)
 {
-    CUcontext context;
-
     (void)unused;
-    if (driver.cuCtxPushCurrent_v2(pool->fence.context) != CUDA_SUCCESS)
-        return;
-    if (!fence_capturing())
-        driver.cuCtxSynchronize();
-    driver.cuCtxPopCurrent_v2(&context);
+    pool_settle(pool);
 }
 
 void pools_not_alone(void)
