@@ -76,7 +76,8 @@ void fence_no_joins(void);
 void fence_unknown(const char *name);
 
 /* A capture begins (+1: before the driver is told) or has ended (-1: after) somewhere in the process. While
- * one is open nothing is handed out before its work is done; so its beginning waits for all work once. */
+ * one is open nothing is handed out before its work is done, or only what all later work is behind; so its
+ * beginning waits for all work once, if anything has been handed out in the order of one stream. */
 void fence_capture(int change);
 bool fence_capturing(void);
 
