@@ -46,6 +46,21 @@ void pools_not_alone(void)
     pools_each(come_to_rest, NULL);
 }
 
+static void close_epoch(struct pool *pool, void *unused)
+{
+    (void)unused;
+    fence_poll(&pool->fence);
+}
+
+void pools_before_await(void)
+{
+    if (!settings || !settings->deferred)
+        return;
+    fence_no_joins();
+    fence_trust_nothing();
+    pools_each(close_epoch, NULL);
+}
+
 /* ---- the limit, as a pool sees it ---- */
 
 static bool budget_fits(void *owner, uint64_t bytes)

@@ -322,6 +322,42 @@ static void sync_memops_at_rest(void)
     }
 }
 
+/* ---- streams that wait for each other ---- */
+
+/* The first stream waits for a flag that the second sets, and a block is freed and one taken meanwhile. */
+static void raise_flag(size_t bytes, bool both_work)
+{
+    CUstream first, second;
+    CUdeviceptr flag, block;
+
+    MUST(0, cuStreamCreate(&first, CU_STREAM_NON_BLOCKING));
+    MUST(0, cuStreamCreate(&second, CU_STREAM_NON_BLOCKING));
+    MUST(0, cuMemAlloc(&flag, 4));
+    MUST(0, cuMemsetD32Async(flag, 0, 1, first));
+    MUST(0, cuMemAlloc(&block, bytes));
+    if (both_work)
+        MUST(0, cuMemsetD8Async(block, 1, bytes, second));
+    MUST(0, cuMemsetD8Async(block, 1, bytes, first));
+    MUST(0, cuMemFree(block));
+    MUST(0, cuStreamWaitValue32(first, flag, 1, CU_STREAM_WAIT_VALUE_GEQ));
+    MUST(0, cuMemAlloc(&block, bytes));
+    MUST(0, cuStreamWriteValue32(second, flag, 1, 0));
+    MUST(0, cuCtxSynchronize());
+}
+
+static void flags(void)
+{
+    prog_context(0);
+    raise_flag(8 * MIB, false);
+}
+
+static void flags_both(void)
+{
+    prog_context(0);
+    raise_flag(8 * MIB, true);
+    raise_flag(96 * MIB, true);
+}
+
 /* ---- what is behind a block ---- */
 
 static void backing(void)
@@ -491,6 +527,8 @@ int main(int argc, char **argv)
         {"ids", ids},
         {"sync_memops", sync_memops},
         {"sync_memops_at_rest", sync_memops_at_rest},
+        {"flags", flags},
+        {"flags_both", flags_both},
         {"backing", backing},
         {"whole_copies", whole_copies},
         {"peers", peers},
