@@ -22,6 +22,7 @@ static atomic_uintptr_t only_thread;           /* its key; written under work_lo
 static atomic_bool many_streams, many_threads; /* for good */
 static atomic_bool no_joins;                   /* for good */
 static atomic_bool drained;                    /* since another stream than the home one is at work */
+static atomic_bool unsettled;            /* something has been freed before its work was done; for good */
 static atomic_int guests_active;         /* submissions to other streams under way; raised under work_lock */
 static atomic_uint_fast64_t guests;      /* such submissions, ever */
 static atomic_uint_fast64_t guests_gone; /* of these, known to be done; written under work_lock */
@@ -76,10 +77,11 @@ static bool synchronize(void)
 /* Before another stream is used: blocks may have been handed out again while the home stream still works on
  * them. That was right as long as only that stream could touch them. Whoever comes while this has not been
  * done does it too. False if it cannot be done now: then a capture is open, and nothing has been handed out
- * like that since before it began. */
+ * like that since before it began. Where every free has waited nobody waits here: the home stream may be
+ * waiting for the work that comes now. */
 static bool drain(void)
 {
-    if (!atomic_load(&drained) && synchronize())
+    if (!atomic_load(&drained) && (!atomic_load(&unsettled) || synchronize()))
         atomic_store(&drained, true);
     return atomic_load(&drained);
 }
@@ -197,7 +199,7 @@ void fence_capture(int change)
     pthread_rwlock_wrlock(&capture_lock);
     /* From here on nobody can wait for the home stream, so nothing it still works on may be in other hands.
      */
-    if (atomic_fetch_add(&captures, change) == 0 && !atomic_load(&drained))
+    if (atomic_fetch_add(&captures, change) == 0 && !atomic_load(&drained) && atomic_load(&unsettled))
         driver.cuCtxSynchronize();
     pthread_rwlock_unlock(&capture_lock);
 }
@@ -273,6 +275,10 @@ uint64_t fence_epoch(struct fence *fence)
 
     if (!epoch)
         return 0;
+    /* Before the caller asks whether one stream is trusted, and so before a stream that comes later drains.
+     */
+    if (!atomic_load(&unsettled))
+        atomic_store(&unsettled, true);
     /* Many small epochs: whoever must wait then waits for the oldest of them and not for the newest work. */
     if (++frees % FENCE_EPOCH_FREES == 0)
         fence_poll(fence);
@@ -399,10 +405,11 @@ bool fence_join(struct fence *fence)
 {
     const uint64_t before = fence_usable(fence);
 
-    if (atomic_load(&no_joins) || !forbid_capture())
+    if (!forbid_capture())
         return false;
     pthread_mutex_lock(&fence->lock);
-    if (close_epoch(fence) || (take_in_done(fence) && close_epoch(fence)))
+    /* Asked with the lock: whoever forbids joins and then waits (fence_settle) comes behind the last one. */
+    if (!atomic_load(&no_joins) && (close_epoch(fence) || (take_in_done(fence) && close_epoch(fence))))
         wait_on_device(fence);
     pthread_mutex_unlock(&fence->lock);
     allow_capture();
@@ -462,4 +469,13 @@ int fence_wait(struct fence *fence, uint64_t epoch)
         take_in(fence, (fence->first + 1) % FENCE_EVENTS);
     pthread_mutex_unlock(&fence->lock);
     return 0;
+}
+
+int fence_settle(struct fence *fence)
+{
+    fence_poll(fence);
+    pthread_mutex_lock(&fence->lock);
+    const bool settled = !atomic_load(&fence->used) && fence->done + 1 == fence->open;
+    pthread_mutex_unlock(&fence->lock);
+    return settled ? 0 : fence_wait(fence, FENCE_NOW);
 }

@@ -70,12 +70,14 @@ void fence_stream_ends(CUstream stream);
 
 /* An entry point that we do not know has been handed out, or a second context made. */
 void fence_trust_nothing(void);
-/* Work that no context event covers may touch pooled blocks: that of another context or of a peer card. */
+/* Work that no context event covers may touch pooled blocks: that of another context or of a peer card. What
+ * has been handed out before is at rest after fence_settle. */
 void fence_no_joins(void);
 void fence_unknown(const char *name);
 
 /* A capture begins (+1: before the driver is told) or has ended (-1: after) somewhere in the process. While
- * one is open nothing is handed out before its work is done; so its beginning waits for all work once. */
+ * one is open nothing is handed out before its work is done, or only what all later work is behind; so its
+ * beginning waits for all work once, if anything has been handed out in the order of one stream. */
 void fence_capture(int change);
 bool fence_capturing(void);
 
@@ -150,5 +152,9 @@ int fence_wait_oldest(struct fence *fence, bool *more);
 
 /* Waits until an epoch is done. 0; -EBUSY if a capture forbids it; -EIO if the context has failed. */
 int fence_wait(struct fence *fence, uint64_t epoch);
+
+/* Waits for the work behind everything freed so far, if it is not known to be done: what has been handed out
+ * again is then at rest also for those whose work is in no stream of ours. 0 or as fence_wait. */
+int fence_settle(struct fence *fence);
 
 #endif

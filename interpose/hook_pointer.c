@@ -159,8 +159,10 @@ CUresult cuPointerSetAttribute(const void *value, CUpointer_attribute attribute,
     if (attribute != CU_POINTER_ATTRIBUTE_SYNC_MEMOPS)
         return CUDA_ERROR_INVALID_VALUE; /* nothing else can be set; of a chunk the driver would say 801 */
     memcpy(&on, value, sizeof on);
-    if (on)
+    if (on) {
         atomic_store(&memops_synchronous, true);
+        pool_settle(block.pool); /* it is set on what other devices are to reach past all streams */
+    }
     return pool_set_sync_memops(block.pool, block.start, on != 0) ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
 }
 
@@ -196,6 +198,8 @@ CUresult cuMemGetHandleForAddressRange(void *handle, CUdeviceptr address, size_t
         address = POINTER_NOWHERE;
     else if (place == POINTER_BLOCK && block.pool)
         pinned = pool_pin(block.pool, block.start) == 0; /* whoever has the handle has the memory, for ever */
+    if (pinned)
+        pool_settle(block.pool);
     CUresult result = driver.cuMemGetHandleForAddressRange(handle, address, bytes, type, flags);
     if (pinned && result != CUDA_SUCCESS)
         pool_unpin(block.pool, block.start);

@@ -2,6 +2,7 @@
 #include "fence.h"
 #include "hooks.h"
 #include "memops.h"
+#include "pools.h"
 
 /* For work whose streams are not in the parameters. */
 static uintptr_t fence_every_stream(void)
@@ -21,7 +22,14 @@ static uintptr_t fence_every_stream(void)
         const uintptr_t key_ = stream;                                                                       \
         return memops_finish(FENCE_SUBMIT(key_, driver.symbol arguments), key_);                             \
     }
+#define AWAIT_WORK(symbol, stream, parameters, arguments)                                                    \
+    CUresult symbol parameters                                                                               \
+    {                                                                                                        \
+        pools_before_await();                                                                                \
+        return FENCE_SUBMIT(stream, driver.symbol arguments);                                                \
+    }
 #include "work.def"
+#undef AWAIT_WORK
 #undef SYNC_WORK
 #undef WORK
 

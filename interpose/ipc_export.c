@@ -496,6 +496,7 @@ static struct export *find_block(const struct pool *pool, uint64_t address)
 
 int ipc_export(struct pool *pool, uint64_t address, CUipcMemHandle *handle)
 {
+    pool_settle(pool); /* another process's work comes behind none of ours */
     pthread_mutex_lock(&export_lock);
     struct export *e = find_block(pool, address);
     int rc = e ? 0 : add(pool, address, &e);

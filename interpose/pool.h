@@ -121,6 +121,11 @@ int pool_set_sync_memops(struct pool *pool, uint64_t address, bool on);
 int pool_backing(struct pool *pool, uint64_t address, struct vmm_chunk **chunks, uint64_t *count,
                  uint64_t *offset);
 
+/* Waits for what may still be under way on blocks that have been handed out again, where it can (fence.h). To
+ * be called before others than the streams of this context may touch a block: another process, card or
+ * context, or a device on the bus. Not with a lock that work could wait for. */
+void pool_settle(struct pool *pool);
+
 /* Lets another card reach all memory of the pool, now and later, until as many calls have taken it back. 0 or
  * -errno, and then nothing has changed. */
 int pool_add_peer(struct pool *pool, CUdevice peer);

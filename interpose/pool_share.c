@@ -7,6 +7,16 @@
 #include <errno.h>
 #include <stdlib.h>
 
+void pool_settle(struct pool *pool)
+{
+    CUcontext context;
+
+    if (driver.cuCtxPushCurrent_v2(pool->context) != CUDA_SUCCESS)
+        return;
+    fence_settle(&pool->fence);
+    driver.cuCtxPopCurrent_v2(&context);
+}
+
 int pool_add_peer(struct pool *pool, CUdevice peer)
 {
     pthread_mutex_lock(&pool->lock);

@@ -36,20 +36,29 @@ void pools_setup(const struct options *options)
 /* What has been handed out in the order of one context may be touched by others from now on. */
 static void come_to_rest(struct pool *pool, void *unused)
 {
-    CUcontext context;
-
     (void)unused;
-    if (driver.cuCtxPushCurrent_v2(pool->fence.context) != CUDA_SUCCESS)
-        return;
-    if (!fence_capturing())
-        driver.cuCtxSynchronize();
-    driver.cuCtxPopCurrent_v2(&context);
+    pool_settle(pool);
 }
 
 void pools_not_alone(void)
 {
     fence_no_joins();
     pools_each(come_to_rest, NULL);
+}
+
+static void close_epoch(struct pool *pool, void *unused)
+{
+    (void)unused;
+    fence_poll(&pool->fence);
+}
+
+void pools_before_await(void)
+{
+    if (!settings || !settings->deferred)
+        return;
+    fence_no_joins();
+    fence_trust_nothing();
+    pools_each(close_epoch, NULL);
 }
 
 /* ---- the limit, as a pool sees it ---- */

@@ -24,6 +24,10 @@ struct pool *pools_of(uint64_t address);
  * any more. */
 void pools_not_alone(void);
 
+/* A stream is about to wait for something that nobody else sees, perhaps for work that comes later on
+ * another: that is never put behind it from now on, and what has been freed by now need not wait for it. */
+void pools_before_await(void);
+
 /* The context has ended. */
 void pools_context_ended(CUcontext context);
 

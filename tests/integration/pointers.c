@@ -12,7 +12,7 @@ void setUp(void) {}
 
 void tearDown(void) {}
 
-static void run(const char *scenario, const char *cards, bool pooled)
+static void run_freeing(const char *scenario, const char *cards, bool pooled, const char *freeing)
 {
     struct spawn_env *env = spawn_env_new();
 
@@ -21,6 +21,7 @@ static void run(const char *scenario, const char *cards, bool pooled)
     if (pooled) {
         spawn_wrapped(env);
         spawn_env_set(env, "GPUCAP_POOL", "on");
+        spawn_env_set(env, "GPUCAP_FREE", freeing);
     }
     struct spawn_result r = spawn_run(
         env, (const char *[]){spawn_build_path("tests/integration/prog_pointers"), scenario, NULL}, NULL);
@@ -28,6 +29,11 @@ static void run(const char *scenario, const char *cards, bool pooled)
     TEST_ASSERT_EQUAL_STRING_MESSAGE("", r.err, pooled ? "pooled" : "native");
     TEST_ASSERT_EQUAL_INT_MESSAGE(0, r.status, pooled ? "pooled" : "native");
     spawn_result_free(&r);
+}
+
+static void run(const char *scenario, const char *cards, bool pooled)
+{
+    run_freeing(scenario, cards, pooled, "strict");
 }
 
 static void both(const char *scenario, const char *cards)
@@ -76,6 +82,20 @@ static void test_sync_memops_is_answered_and_obeyed(void)
     both("sync_memops", CARD);
 }
 
+static void test_streams_may_wait_for_each_others_flags(void)
+{
+    both("flags", CARD);
+    both("flags_both", CARD);
+    run_freeing("flags", CARD, true, "deferred");
+    run_freeing("flags_both", CARD, true, "deferred");
+}
+
+static void test_a_block_for_other_devices_is_at_rest(void)
+{
+    both("sync_memops_at_rest", CARD);
+    run_freeing("sync_memops_at_rest", CARD, true, "deferred");
+}
+
 static void test_no_handle_gives_away_what_is_behind_a_block(void)
 {
     both("backing", CARD);
@@ -117,6 +137,8 @@ int main(void)
     RUN_TEST(test_freed_blocks_are_not_known);
     RUN_TEST(test_no_two_blocks_ever_have_one_id);
     RUN_TEST(test_sync_memops_is_answered_and_obeyed);
+    RUN_TEST(test_a_block_for_other_devices_is_at_rest);
+    RUN_TEST(test_streams_may_wait_for_each_others_flags);
     RUN_TEST(test_no_handle_gives_away_what_is_behind_a_block);
     RUN_TEST(test_copies_cover_a_whole_block_of_many_chunks);
     RUN_TEST(test_peer_access_answers_as_natively);

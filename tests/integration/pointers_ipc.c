@@ -14,7 +14,8 @@ void setUp(void) {}
 
 void tearDown(void) {}
 
-static void run(const char *program, const char *scenario, const char *cards, bool pooled)
+static void run_freeing(const char *program, const char *scenario, const char *cards, bool pooled,
+                        const char *freeing)
 {
     struct spawn_env *env = spawn_env_new();
     char path[64];
@@ -26,12 +27,18 @@ static void run(const char *program, const char *scenario, const char *cards, bo
     if (pooled) {
         spawn_wrapped(env);
         spawn_env_set(env, "GPUCAP_POOL", "on");
+        spawn_env_set(env, "GPUCAP_FREE", freeing);
     }
     struct spawn_result r = spawn_run(env, (const char *[]){spawn_build_path(path), scenario, NULL}, NULL);
     spawn_env_free(env);
     TEST_ASSERT_EQUAL_STRING_MESSAGE("", r.err, pooled ? "pooled" : "native");
     TEST_ASSERT_EQUAL_INT_MESSAGE(0, r.status, pooled ? "pooled" : "native");
     spawn_result_free(&r);
+}
+
+static void run(const char *program, const char *scenario, const char *cards, bool pooled)
+{
+    run_freeing(program, scenario, cards, pooled, "strict");
 }
 
 static void both(const char *scenario, const char *cards)
@@ -48,6 +55,12 @@ static void test_two_processes_see_the_same_bytes(void)
 static void test_an_opened_block_looks_native(void)
 {
     both("opened", CARD);
+}
+
+static void test_work_of_before_a_block_was_taken_is_not_seen_by_who_opens_it(void)
+{
+    both("at_rest", CARD);
+    run_freeing("prog_ipc", "at_rest", CARD, true, "deferred");
 }
 
 static void test_every_code_is_the_native_one(void)
@@ -135,6 +148,7 @@ int main(void)
     UNITY_BEGIN();
     RUN_TEST(test_two_processes_see_the_same_bytes);
     RUN_TEST(test_an_opened_block_looks_native);
+    RUN_TEST(test_work_of_before_a_block_was_taken_is_not_seen_by_who_opens_it);
     RUN_TEST(test_every_code_is_the_native_one);
     RUN_TEST(test_a_block_freed_while_open_stays_and_comes_back);
     RUN_TEST(test_a_handle_nobody_opens_holds_nothing_back);

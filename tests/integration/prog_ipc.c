@@ -119,6 +119,74 @@ static void opened(void)
     MUST(CUDA_ERROR_INVALID_VALUE, cuPointerGetAttribute(&word, CU_POINTER_ATTRIBUTE_MAPPED, block));
 }
 
+/* ---- work of before ---- */
+
+#define GATE_US 700000 /* the other process writes before the gate opens, also with sanitizers */
+
+static void gate(void *unused)
+{
+    (void)unused;
+    usleep(GATE_US);
+}
+
+/* Freed while a stream is still to fill it, and an equal block is taken: nobody's work but that of the other
+ * process may show in what it shares. */
+static void share_again(size_t bytes, CUstream stream)
+{
+    CUdeviceptr block;
+
+    MUST(0, cuMemAlloc(&block, bytes));
+    MUST(0, cuLaunchHostFunc(stream, gate, NULL));
+    MUST(0, cuMemsetD8Async(block, 1, bytes, stream));
+    MUST(0, cuMemFree(block));
+    MUST(0, cuMemAlloc(&block, bytes));
+    send_handle(block);
+    prog_await();
+    MUST(0, cuCtxSynchronize());
+    MUST(0, prog_wrong(block, 2, bytes));
+    MUST(0, cuMemFree(block));
+}
+
+static void fill_sent(size_t bytes)
+{
+    CUdeviceptr block = open_sent();
+
+    prog_fill(block, 2, bytes);
+    MUST(0, cuIpcCloseMemHandle(block));
+    prog_signal();
+}
+
+static void at_rest(void)
+{
+    static const size_t shared[] = {4096, 96 * MIB};
+    CUstream streams[2];
+    CUdeviceptr scratch;
+    pid_t pid = 0;
+
+    prog_context(0);
+    if (!prog_is_other()) {
+        pid = prog_start(false);
+        prog_await();
+        for (int i = 0; i < 2; i++)
+            MUST(0, cuStreamCreate(&streams[i], CU_STREAM_NON_BLOCKING));
+        MUST(0, cuMemAlloc(&scratch, MIB));
+    } else {
+        prog_signal();
+    }
+    for (int several = 0; several < 2; several++) {
+        for (size_t i = 0; i < sizeof shared / sizeof *shared; i++) {
+            if (prog_is_other()) {
+                fill_sent(shared[i]);
+                continue;
+            }
+            MUST(0, cuMemsetD8Async(scratch, 0, MIB, streams[several]));
+            share_again(shared[i], streams[0]);
+        }
+    }
+    if (!prog_is_other())
+        prog_join(pid);
+}
+
 /* ---- codes ---- */
 
 static void codes(void)
@@ -478,6 +546,7 @@ int main(int argc, char **argv)
     static const struct prog_scenario all[] = {
         {"share", share},
         {"opened", opened},
+        {"at_rest", at_rest},
         {"codes", codes},
         {"freed_while_open", freed_while_open},
         {"never_opened", never_opened},

@@ -297,6 +297,67 @@ static void sync_memops(void)
     MUST(CUDA_ERROR_INVALID_VALUE, cuPointerSetAttribute(NULL, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, a));
 }
 
+/* It is set for devices that know nothing of streams: by then nobody's earlier work is under way there. */
+static void sync_memops_at_rest(void)
+{
+    CUstream streams[2];
+    CUdeviceptr block;
+    unsigned on = 1;
+
+    prog_context(0);
+    for (int i = 0; i < 2; i++)
+        MUST(0, cuStreamCreate(&streams[i], CU_STREAM_NON_BLOCKING));
+    for (int i = 0; i < 2; i++) {
+        MUST(0, cuMemAlloc(&block, 96 * MIB));
+        MUST(0, cuMemsetD8Async(block, 0, MIB, streams[i]));
+        MUST(0, cuCtxSynchronize());
+        atomic_store(&late, false);
+        MUST(0, cuLaunchHostFunc(streams[0], be_late, NULL));
+        MUST(0, cuMemsetD8Async(block, 1, 96 * MIB, streams[0]));
+        MUST(0, cuMemFree(block));
+        MUST(0, cuMemAlloc(&block, 96 * MIB));
+        MUST(0, cuPointerSetAttribute(&on, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, block));
+        MUST(true, atomic_load(&late));
+        MUST(0, cuMemFree(block));
+    }
+}
+
+/* ---- streams that wait for each other ---- */
+
+/* The first stream waits for a flag that the second sets, and a block is freed and one taken meanwhile. */
+static void raise_flag(size_t bytes, bool both_work)
+{
+    CUstream first, second;
+    CUdeviceptr flag, block;
+
+    MUST(0, cuStreamCreate(&first, CU_STREAM_NON_BLOCKING));
+    MUST(0, cuStreamCreate(&second, CU_STREAM_NON_BLOCKING));
+    MUST(0, cuMemAlloc(&flag, 4));
+    MUST(0, cuMemsetD32Async(flag, 0, 1, first));
+    MUST(0, cuMemAlloc(&block, bytes));
+    if (both_work)
+        MUST(0, cuMemsetD8Async(block, 1, bytes, second));
+    MUST(0, cuMemsetD8Async(block, 1, bytes, first));
+    MUST(0, cuMemFree(block));
+    MUST(0, cuStreamWaitValue32(first, flag, 1, CU_STREAM_WAIT_VALUE_GEQ));
+    MUST(0, cuMemAlloc(&block, bytes));
+    MUST(0, cuStreamWriteValue32(second, flag, 1, 0));
+    MUST(0, cuCtxSynchronize());
+}
+
+static void flags(void)
+{
+    prog_context(0);
+    raise_flag(8 * MIB, false);
+}
+
+static void flags_both(void)
+{
+    prog_context(0);
+    raise_flag(8 * MIB, true);
+    raise_flag(96 * MIB, true);
+}
+
 /* ---- what is behind a block ---- */
 
 static void backing(void)
@@ -465,6 +526,9 @@ int main(int argc, char **argv)
         {"freed", freed},
         {"ids", ids},
         {"sync_memops", sync_memops},
+        {"sync_memops_at_rest", sync_memops_at_rest},
+        {"flags", flags},
+        {"flags_both", flags_both},
         {"backing", backing},
         {"whole_copies", whole_copies},
         {"peers", peers},

@@ -247,6 +247,30 @@ static void test_a_request_waits_where_the_driver_refuses_to_order(void)
     TEST_ASSERT_TRUE(fake_child(order_refused));
 }
 
+/* At the limit a chunk that is too large has to be given up for a smaller one. What is only in order may be
+ * used again, but its work must have ended before it is unmapped. */
+static void too_large_and_in_order(void)
+{
+    model_open(&model, 256 * MIB, 256 * MIB);
+    CHECK(model_alloc(&model, 256 * MIB) == 0); /* chunks of 4 MiB */
+    model_free(&model, 0, true);
+    for (int i = 0; i < 64; i++)
+        CHECK(model_alloc(&model, 4 * MIB) == 0);
+    for (unsigned stream = 0; stream < 3; stream++)
+        model_work(&model, stream % 2, &model.blocks[20 - 10 * (stream % 2)]);
+    model_free(&model, 20, false);
+    model_free(&model, 10, false);
+    CHECK(model_alloc(&model, 6 * MIB) == 0); /* from one of the chunks, and half of the other's bytes */
+    const struct pool_stats s = pool_stats(&model.pool);
+    CHECK(s.joins == 1 && s.waits == 1 && s.physical == 254 * MIB);
+    model_close(&model);
+}
+
+static void test_what_is_only_in_order_is_not_given_up_before_its_work_is_done(void)
+{
+    TEST_ASSERT_TRUE(fake_child(too_large_and_in_order));
+}
+
 /* The program has waited itself, so the thread is idle; what was freed before must be found. */
 static void waited_before(void)
 {
@@ -331,6 +355,7 @@ int main(void)
     RUN_TEST(test_a_request_waits_for_work_rather_than_fail);
     RUN_TEST(test_a_request_is_met_in_the_devices_own_order_where_that_is_enough);
     RUN_TEST(test_a_request_waits_where_the_driver_refuses_to_order);
+    RUN_TEST(test_what_is_only_in_order_is_not_given_up_before_its_work_is_done);
     RUN_TEST(test_what_was_freed_before_the_programs_own_wait_is_found);
     RUN_TEST(test_a_request_waits_again_if_others_took_what_came_free);
     return UNITY_END();

@@ -42,6 +42,16 @@ static void work(unsigned stream, CUstream handle)
         fence_worked();
 }
 
+/* A free behind work, elsewhere: from now on blocks may be in other hands before their work is done. */
+static void free_early(void)
+{
+    struct fence elsewhere;
+
+    CHECK(fence_open(&elsewhere, FAKE_CONTEXT) == 0);
+    CHECK(fence_epoch(&elsewhere));
+    fence_close(&elsewhere, true);
+}
+
 static void on_thread(void *(*run)(void *), void *argument)
 {
     pthread_t thread;
@@ -110,6 +120,7 @@ static void second_stream(void)
 {
     open_fence();
     work(0, STREAM_A);
+    free_early();
     work(0, STREAM_A);
     CHECK(fake_count(FAKE_SYNCHRONIZE) == 0);
     CHECK(fence_work(fence_stream(STREAM_B)));
@@ -125,6 +136,24 @@ static void second_stream(void)
 static void test_the_second_stream_waits_once_for_the_first(void)
 {
     TEST_ASSERT_TRUE(fake_child(second_stream));
+}
+
+/* The home stream waits for what another one is about to do, as a kernel that spins. */
+static void nothing_freed_early(void)
+{
+    open_fence();
+    work(0, STREAM_A);
+    work(1, STREAM_B);
+    fence_stream_ends(STREAM_A);
+    fence_capture(1);
+    fence_capture(-1);
+    CHECK(!fence_one_stream() && fake_count(FAKE_SYNCHRONIZE) == 0 && fake_backlog(0) == 1);
+    close_fence();
+}
+
+static void test_where_every_free_has_waited_no_stream_waits_for_another(void)
+{
+    TEST_ASSERT_TRUE(fake_child(nothing_freed_early));
 }
 
 static void default_streams(void)
@@ -171,6 +200,7 @@ static void stream_ends(void)
 {
     open_fence();
     work(0, STREAM_A);
+    free_early();
     fence_stream_ends(STREAM_B);
     CHECK(fence_one_stream());
     fence_stream_ends(STREAM_A);
@@ -200,6 +230,7 @@ static void unknown_entry_late(void)
 {
     open_fence();
     work(0, STREAM_A);
+    free_early();
     fence_trust_nothing();
     CHECK(fake_count(FAKE_SYNCHRONIZE) == 1 && !fence_one_stream() && !fence_idle());
     fence_trust_nothing();
@@ -219,6 +250,7 @@ static void captured_second(void)
 {
     open_fence();
     work(0, STREAM_A);
+    free_early();
     CHECK(fence_one_stream());
     fence_capture(1);
     fake_set_capturing(true);
@@ -248,6 +280,7 @@ static void guest_leaves(void)
 {
     open_fence();
     work(0, STREAM_A);
+    free_early();
     CHECK(fence_work(fence_stream(STREAM_B)) && !fence_one_stream() && fake_count(FAKE_SYNCHRONIZE) == 1);
     fake_work(1, ADDRESS, 0, 2);
     fence_worked();
@@ -274,6 +307,7 @@ static void guest_comes_back(void)
 {
     open_fence();
     work(0, STREAM_A);
+    free_early();
     CHECK(fence_work(fence_stream(STREAM_B)));
     fence_worked();
     fence_epoch(&fence);
@@ -346,6 +380,7 @@ static void two_come_second(void)
 {
     open_fence();
     work(0, STREAM_A);
+    free_early();
     fake_on_synchronize = meanwhile;
     const bool guest = fence_work(fence_stream((CUstream)0x10200));
     CHECK(!fake_pending(ADDRESS - 1, 2));
@@ -659,12 +694,38 @@ static void test_a_join_that_cannot_be_leaves_things_as_they_are(void)
     TEST_ASSERT_TRUE(fake_child(join_refused));
 }
 
+static void settled(void)
+{
+    open_fence();
+    work(0, STREAM_A);
+    CHECK(fence_settle(&fence) == 0 && fake_backlog(0) == 1); /* nothing has been freed */
+    CHECK(fence_epoch(&fence) && fence_one_stream());
+    CHECK(fence_settle(&fence) == 0 && fake_backlog(0) == 0);
+    work(0, STREAM_A);
+    work(1, STREAM_B);
+    CHECK(fence_epoch(&fence) && fence_join(&fence));
+    fence_capture(1);
+    CHECK(fence_settle(&fence) == -EBUSY);
+    fence_capture(-1);
+    CHECK(fence_settle(&fence) == 0 && fake_backlog(0) + fake_backlog(1) == 0);
+    work(1, STREAM_B);
+    const uint64_t waits = fake_count(FAKE_SYNCHRONIZE);
+    CHECK(fence_settle(&fence) == 0 && fake_count(FAKE_SYNCHRONIZE) == waits); /* not freed behind it */
+    close_fence();
+}
+
+static void test_what_is_handed_out_comes_to_rest_before_others_may_touch_it(void)
+{
+    TEST_ASSERT_TRUE(fake_child(settled));
+}
+
 int main(void)
 {
     UNITY_BEGIN();
     RUN_TEST(test_a_thread_that_waited_is_idle_until_it_works_again);
     RUN_TEST(test_a_thread_is_not_idle_because_an_earlier_one_at_its_address_was);
     RUN_TEST(test_the_second_stream_waits_once_for_the_first);
+    RUN_TEST(test_where_every_free_has_waited_no_stream_waits_for_another);
     RUN_TEST(test_the_legacy_stream_is_one_whatever_its_name_and_the_own_one_another);
     RUN_TEST(test_two_threads_own_streams_are_two_even_at_one_address);
     RUN_TEST(test_the_only_stream_ending_ends_the_trust_in_its_handle);
@@ -684,5 +745,6 @@ int main(void)
     RUN_TEST(test_threads_are_never_told_that_their_work_is_done_when_it_is_not);
     RUN_TEST(test_a_join_makes_frees_usable_and_waits_for_nothing);
     RUN_TEST(test_a_join_that_cannot_be_leaves_things_as_they_are);
+    RUN_TEST(test_what_is_handed_out_comes_to_rest_before_others_may_touch_it);
     return UNITY_END();
 }
