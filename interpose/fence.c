@@ -319,14 +319,16 @@ static uint64_t next_epoch(struct fence *fence)
     return atomic_fetch_add(&fence->open, 1);
 }
 
-/* Puts an event behind all work of the context. With the lock. False if that cannot be done now. */
-static bool close_epoch(struct fence *fence)
+/* Puts an event behind all work of the context; `again`: if all events are under way, the newest once more,
+ * for both epochs. With the lock. False if that cannot be done now. */
+static bool close_epoch(struct fence *fence, bool again)
 {
-    const unsigned place = (fence->first + fence->count) % FENCE_EVENTS;
+    const bool full = fence->count == FENCE_EVENTS;
+    const unsigned place = (fence->first + fence->count - full) % FENCE_EVENTS;
 
     if (!atomic_load(&fence->used))
         return true;
-    if (fence->count == FENCE_EVENTS || !make_event(fence, &fence->events[place]))
+    if ((full && !again) || !make_event(fence, &fence->events[place]))
         return false;
     const uint64_t epoch = next_epoch(fence);
     const struct fence_guests guests_now = fence_guests_now();
@@ -344,7 +346,7 @@ static bool close_epoch(struct fence *fence)
     }
     fence->closed[place] = epoch;
     fence->guests[place] = guests_now;
-    fence->count++;
+    fence->count += !full;
     return true;
 }
 
@@ -376,9 +378,9 @@ void fence_poll(struct fence *fence)
     if (!forbid_capture())
         return;
     pthread_mutex_lock(&fence->lock);
-    const bool closed = close_epoch(fence);
+    const bool closed = close_epoch(fence, false);
     /* There may be an event for it now. */
-    if (take_in_done(fence) && !closed && close_epoch(fence))
+    if (take_in_done(fence) && !closed && close_epoch(fence, false))
         take_in_done(fence);
     pthread_mutex_unlock(&fence->lock);
     allow_capture();
@@ -409,7 +411,7 @@ bool fence_join(struct fence *fence)
         return false;
     pthread_mutex_lock(&fence->lock);
     /* Asked with the lock: whoever forbids joins and then waits (fence_settle) comes behind the last one. */
-    if (!atomic_load(&no_joins) && (close_epoch(fence) || (take_in_done(fence) && close_epoch(fence))))
+    if (!atomic_load(&no_joins) && close_epoch(fence, true))
         wait_on_device(fence);
     pthread_mutex_unlock(&fence->lock);
     allow_capture();

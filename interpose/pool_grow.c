@@ -373,7 +373,9 @@ static int attempt(struct pool *pool, uint64_t size, enum patience patience, str
     const uint64_t held = gatherable(pool, &move, &later);
     const bool others = patience != NO_WAIT && (later || pool->pending_bytes);
     const bool roomy = held == target || within_slack(pool, target - held);
-    if (others && (patience == RATHER_JOIN || (patience == RATHER_WAIT && !roomy)))
+    const bool enough =
+        later + pool->pending_bytes >= size; /* else streams would wait for each other in vain */
+    if (others && ((patience == RATHER_JOIN && (enough || !roomy)) || (patience == RATHER_WAIT && !roomy)))
         return -EAGAIN;
     if (!can_be_met(pool, target - held, held))
         return others ? -EAGAIN : -ENOMEM;

@@ -59,9 +59,9 @@ static struct buffer new_buffer(size_t bytes, size_t skip)
 
 int kernels_upload(void *to, const void *from, size_t bytes)
 {
-    int status = cudaMemcpy(to, from, bytes, cudaMemcpyHostToDevice);
+    const cudaError_t status = cudaMemcpy(to, from, bytes, cudaMemcpyHostToDevice);
 
-    return status ? status : cudaDeviceSynchronize();
+    return (int)(status ? status : cudaDeviceSynchronize());
 }
 
 static struct buffer upload(struct buffer buffer)

@@ -670,6 +670,33 @@ static void test_a_join_makes_frees_usable_and_waits_for_nothing(void)
     TEST_ASSERT_TRUE(fake_child(joined));
 }
 
+/* The device is far behind: no event is free, and the newest serves again. */
+static void joined_often(void)
+{
+    uint64_t first = 0;
+
+    open_fence();
+    for (int i = 0; i < 3 * FENCE_EVENTS; i++) {
+        work(0, STREAM_A);
+        work(1, STREAM_B);
+        const uint64_t epoch = fence_epoch(&fence);
+        first = first ? first : epoch;
+        CHECK(fence_join(&fence) && fence_usable(&fence) >= epoch && !fence_done(&fence, first));
+    }
+    const uint64_t last = fence_usable(&fence);
+    while (fake_progress(0) || fake_progress(1))
+        ;
+    for (int i = 0; i < FENCE_EVENTS; i++)
+        fence_poll(&fence);
+    CHECK(fence_done(&fence, last));
+    close_fence();
+}
+
+static void test_joins_need_no_free_event(void)
+{
+    TEST_ASSERT_TRUE(fake_child(joined_often));
+}
+
 static void join_refused(void)
 {
     open_fence();
@@ -744,6 +771,7 @@ int main(void)
     RUN_TEST(test_an_event_behind_all_work_makes_a_thread_idle);
     RUN_TEST(test_threads_are_never_told_that_their_work_is_done_when_it_is_not);
     RUN_TEST(test_a_join_makes_frees_usable_and_waits_for_nothing);
+    RUN_TEST(test_joins_need_no_free_event);
     RUN_TEST(test_a_join_that_cannot_be_leaves_things_as_they_are);
     RUN_TEST(test_what_is_handed_out_comes_to_rest_before_others_may_touch_it);
     return UNITY_END();
