@@ -7,7 +7,7 @@
 
 #include "trainer.h"
 
-enum { SHORT_TRIAL = 1, LONG_TRIAL = 8 }; /* rounds of steps and a validation */
+enum { SHORT_TRIAL = 1, LONG_TRIAL = 4 }; /* rounds of steps and a validation */
 
 /* A search found the batch already: what is missing is little. */
 static uint64_t next_smaller(uint64_t batch)
