@@ -336,8 +336,8 @@ static void raise_flag(size_t bytes, bool both_work)
     MUST(0, cuMemsetD32Async(flag, 0, 1, first));
     MUST(0, cuMemAlloc(&block, bytes));
     if (both_work)
-        MUST(0, cuMemsetD8Async(block, 1, bytes, second));
-    MUST(0, cuMemsetD8Async(block, 1, bytes, first));
+        MUST(0, cuMemsetD8Async(block + bytes / 2, 1, bytes / 2, second));
+    MUST(0, cuMemsetD8Async(block, 1, bytes / 2, first));
     MUST(0, cuMemFree(block));
     MUST(0, cuStreamWaitValue32(first, flag, 1, CU_STREAM_WAIT_VALUE_GEQ));
     MUST(0, cuMemAlloc(&block, bytes));
