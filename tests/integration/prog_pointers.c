@@ -313,7 +313,7 @@ static void sync_memops_at_rest(void)
         MUST(0, cuCtxSynchronize());
         atomic_store(&late, false);
         MUST(0, cuLaunchHostFunc(streams[0], be_late, NULL));
-        MUST(0, cuMemsetD8Async(block, 1, 96 * MIB, streams[0]));
+        MUST(0, cuMemsetD8Async(block, 1, MIB, streams[0]));
         MUST(0, cuMemFree(block));
         MUST(0, cuMemAlloc(&block, 96 * MIB));
         MUST(0, cuPointerSetAttribute(&on, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, block));
@@ -336,8 +336,8 @@ static void raise_flag(size_t bytes, bool both_work)
     MUST(0, cuMemsetD32Async(flag, 0, 1, first));
     MUST(0, cuMemAlloc(&block, bytes));
     if (both_work)
-        MUST(0, cuMemsetD8Async(block + bytes / 2, 1, bytes / 2, second));
-    MUST(0, cuMemsetD8Async(block, 1, bytes / 2, first));
+        MUST(0, cuMemsetD8Async(block + MIB, 1, MIB, second));
+    MUST(0, cuMemsetD8Async(block, 1, MIB, first));
     MUST(0, cuMemFree(block));
     MUST(0, cuStreamWaitValue32(first, flag, 1, CU_STREAM_WAIT_VALUE_GEQ));
     MUST(0, cuMemAlloc(&block, bytes));
