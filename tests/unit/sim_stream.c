@@ -179,7 +179,7 @@ static void test_a_context_event_stands_for_all_streams(void)
     OK(cuCtxGetCurrent(&context));
     OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
     OK(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
-    OK(cuMemAlloc(&p, 16));
+    OK(cuMemAlloc(&p, 32));
     OK(cuCtxRecordEvent(context, event));
     OK(cuEventQuery(event));
     gate_put(&gate, stream);
@@ -189,7 +189,7 @@ static void test_a_context_event_stands_for_all_streams(void)
     IS(CUDA_ERROR_NOT_READY, cuStreamQuery(NULL));
     OK(cuStreamCreate(&later, CU_STREAM_NON_BLOCKING));
     OK(cuMemsetD8Async(p, 1, 16, later));
-    OK(cuMemsetD8Async(p, 1, 16, CU_STREAM_PER_THREAD));
+    OK(cuMemsetD8Async(p + 16, 1, 16, CU_STREAM_PER_THREAD));
     IS(CUDA_ERROR_NOT_READY, cuStreamQuery(later));
     IS(CUDA_ERROR_NOT_READY, cuStreamQuery(CU_STREAM_PER_THREAD));
     gate_open(&gate);
