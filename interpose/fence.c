@@ -428,8 +428,11 @@ int fence_wait_oldest(struct fence *fence, bool *more)
      * with the latest, which drains the device. */
     const unsigned ahead = fence_one_stream() ? 0 : fence->count / 2;
     CUevent oldest = fence->count ? fence->events[(fence->first + ahead) % FENCE_EVENTS] : NULL;
+    const bool settled = !oldest && !atomic_load(&fence->used);
     pthread_mutex_unlock(&fence->lock);
     *more = false;
+    if (settled) /* the last of it has just been taken in; later work may never end by itself */
+        return 0;
     if (!oldest)
         return fence_wait(fence, FENCE_NOW);
     if (!forbid_capture())

@@ -697,6 +697,30 @@ static void test_joins_need_no_free_event(void)
     TEST_ASSERT_TRUE(fake_child(joined_often));
 }
 
+/* What was waited for has ended meanwhile, and what came later may be waiting for the caller. */
+static void ended_meanwhile(void)
+{
+    bool more = true;
+
+    open_fence();
+    work(0, STREAM_A);
+    work(1, STREAM_B);
+    const uint64_t epoch = fence_epoch(&fence);
+    fence_poll(&fence);
+    while (fake_progress(0) || fake_progress(1))
+        ;
+    work(0, STREAM_A);
+    const uint64_t before = fake_count(FAKE_SYNCHRONIZE);
+    CHECK(fence_wait_oldest(&fence, &more) == 0 && !more && fence_done(&fence, epoch));
+    CHECK(fake_count(FAKE_SYNCHRONIZE) == before && fake_backlog(0) == 1);
+    close_fence();
+}
+
+static void test_nobody_waits_for_what_came_later_when_all_has_ended(void)
+{
+    TEST_ASSERT_TRUE(fake_child(ended_meanwhile));
+}
+
 static void join_refused(void)
 {
     open_fence();
@@ -772,6 +796,7 @@ int main(void)
     RUN_TEST(test_threads_are_never_told_that_their_work_is_done_when_it_is_not);
     RUN_TEST(test_a_join_makes_frees_usable_and_waits_for_nothing);
     RUN_TEST(test_joins_need_no_free_event);
+    RUN_TEST(test_nobody_waits_for_what_came_later_when_all_has_ended);
     RUN_TEST(test_a_join_that_cannot_be_leaves_things_as_they_are);
     RUN_TEST(test_what_is_handed_out_comes_to_rest_before_others_may_touch_it);
     return UNITY_END();
