@@ -334,6 +334,7 @@ static void raise_flag(size_t bytes, bool both_work)
     MUST(0, cuStreamCreate(&second, CU_STREAM_NON_BLOCKING));
     MUST(0, cuMemAlloc(&flag, 4));
     MUST(0, cuMemsetD32Async(flag, 0, 1, first));
+    MUST(0, cuStreamSynchronize(first)); /* before the second stream sets it */
     MUST(0, cuMemAlloc(&block, bytes));
     if (both_work)
         MUST(0, cuMemsetD8Async(block + MIB, 1, MIB, second));
