@@ -17,23 +17,11 @@ void tearDown(void)
     cli_tear_down();
 }
 
-/* The real library; of what spawn_wrapped preloads only the sanitizer's runtime, if any: the library is the
- * command's business. */
+/* The real library, on a simulated card of the test's own. */
 static struct spawn_env *capped_env(void)
 {
-    struct spawn_env *env = cli_env();
-    char runtime[4096];
-    spawn_env_unset(env, "GPUCAP_LIB");
+    struct spawn_env *env = cli_env_real();
     spawn_env_set(env, "GPUCAP_SIM_ID", spawn_sim_id());
-    spawn_wrapped(env);
-    snprintf(runtime, sizeof(runtime), "%s", spawn_env_get(env, "LD_PRELOAD"));
-    char *colon = strrchr(runtime, ':');
-    if (colon) {
-        *colon = 0;
-        spawn_env_set(env, "LD_PRELOAD", runtime);
-    } else {
-        spawn_env_unset(env, "LD_PRELOAD");
-    }
     return env;
 }
 
