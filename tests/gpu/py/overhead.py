@@ -26,7 +26,7 @@ def torch_step():
         torch.nn.AdaptiveAvgPool2d(4), torch.nn.Flatten(), torch.nn.Linear(2048, 1024), torch.nn.GELU(),
         torch.nn.Linear(1024, 1000)).cuda()
     update = torch.optim.AdamW(net.parameters(), 1e-3)
-    sizes = [64, 96, 128, 80, 112]
+    sizes = [64, 96, 128, 80]
     turn = 0
 
     def step():

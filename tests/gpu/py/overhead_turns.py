@@ -5,10 +5,12 @@ usage: overhead_turns.py [--turns=N] [--steps=N] [--warm=N] [--cpus=N] PROGRAM N
 Starts overhead.py PROGRAM once for each NAME with its variables, all on the same few processors; then each does a few
 steps while the others wait, turn by turn. Step i of one is compared with step i of the first, which does the same work.
 Prints a line of key=value for each: the median step, the median of the ratios of its turns to the first one's turns
-(a turn counts with its median step), and the smallest and largest quarter of these ratios. Machines are shared: ratios
-of turns that follow one another are all that can be compared.
+(a turn counts with its median step), the smallest and largest quarter of these ratios, an interval that holds the true
+median with 95 % (sign test), and the ratio of the quietest tenth of the turns. Machines are shared: ratios of turns that
+follow one another are all that can be compared, and two runners with the same variables show what they are worth.
 """
 import argparse
+import math
 import os
 import re
 import statistics
@@ -73,6 +75,18 @@ def ratios(runner, first, steps):
     return [x / y for a, b in pairs for x, y in zip(a, b)]
 
 
+def interval(ordered):
+    """Ranks around the median that hold the true one with 95 %: the binomial distribution, by its normal approximation."""
+    reach = 0.98 * math.sqrt(len(ordered))
+    middle = (len(ordered) - 1) / 2
+    return ordered[max(0, math.floor(middle - reach))], ordered[min(len(ordered) - 1, math.ceil(middle + reach))]
+
+
+def quiet(runner):
+    """The turn that a tenth of all turns undercut."""
+    return sorted(statistics.median(turn) for turn in runner.turns)[len(runner.turns) // 10]
+
+
 def main():
     parser = argparse.ArgumentParser(add_help=True)
     parser.add_argument("--turns", type=int, default=40)
@@ -97,9 +111,11 @@ def main():
     for runner in runners:
         of_turns = sorted(ratios(runner, runners[0], options.steps))
         quarter = len(of_turns) // 4
+        least, most = interval(of_turns)
         steps = [ms for turn in runner.turns for ms in turn]
         print(f"program={options.program} run={runner.name} steps={len(steps)} median_ms={statistics.median(steps):.4f} "
               f"ratio={statistics.median(of_turns):.4f} low={of_turns[quarter]:.4f} high={of_turns[-1 - quarter]:.4f} "
+              f"from={least:.4f} to={most:.4f} quiet={quiet(runner) / quiet(runners[0]):.4f} "
               f"total={sum(steps) / sum(ms for turn in runners[0].turns for ms in turn):.4f} held={runner.end()}",
               flush=True)
 
