@@ -1,16 +1,18 @@
 """Steps of one program under several environments, in turns, and what each costs against the first.
 
-usage: overhead_turns.py [--turns=N] [--steps=N] [--warm=N] [--cpus=N] PROGRAM NAME[,VARIABLE=VALUE...]...
+usage: overhead_turns.py [--each=N] [--turns=N] [--steps=N] [--warm=N] [--cpus=N] PROGRAM NAME[,VARIABLE=VALUE...]...
 
-Starts overhead.py PROGRAM once for each NAME with its variables, all on the same few processors; then each does a few
-steps while the others wait, turn by turn. Step i of one is compared with step i of the first, which does the same work.
-Prints a line of key=value for each: the median step, the median of the ratios of its turns to the first one's turns
-(a turn counts with its median step), the smallest and largest quarter of these ratios, an interval that holds the true
-median with 95 % (sign test), and the ratio of the quietest tenth of the turns. Machines are shared: ratios of turns that
-follow one another are all that can be compared, and two runners with the same variables show what they are worth.
+Starts overhead.py PROGRAM for each NAME with its variables, --each times, all on the same few processors; then each does
+a few steps while the others wait, turn by turn. Step i of one is compared with step i of the first, which does the same
+work. Two processes of the same program differ by some percent for as long as they live (where their memory lies), so one
+of each says little about small differences.
+
+Prints a line of key=value for each NAME: the median step; the median of the ratios of its turns to the first NAME's (a
+turn counts with its median step, the mean of all its processes); the smallest and largest quarter of these ratios; the
+quietest tenth of its turns against the first's; and the mean step of its fastest and of its slowest process. Machines are
+shared: ratios of turns that follow one another are all that can be compared.
 """
 import argparse
-import math
 import os
 import re
 import statistics
@@ -22,11 +24,11 @@ MEDIAN_FROM = 5
 
 
 class Runner:
-    def __init__(self, program, variant, errors):
+    def __init__(self, program, variant, number, errors):
         self.name, *variables = variant.split(",")
         environment = dict(os.environ, PYTHONUNBUFFERED="1")
         environment.update(v.split("=", 1) for v in variables)
-        self.errors = open(f"{errors}.{program}.{self.name}.err", "w+") if errors else None
+        self.errors = open(f"{errors}.{program}.{self.name}.{number}.err", "w+") if errors else None
         here = os.path.dirname(os.path.abspath(__file__))
         self.process = subprocess.Popen([sys.executable, os.path.join(here, "overhead.py"), program], text=True,
                                         env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
@@ -67,28 +69,30 @@ class Runner:
         return int(words[1]) if len(words) > 1 else 0
 
 
-def ratios(runner, first, steps):
-    """Of turns: with few steps each step is compared with its twin, with many the medians are."""
-    pairs = zip(runner.turns, first.turns)
-    if steps >= MEDIAN_FROM:
-        return [statistics.median(a) / statistics.median(b) for a, b in pairs]
-    return [x / y for a, b in pairs for x, y in zip(a, b)]
+def mean_turns(runners, steps):
+    """The turns of all processes of one name as one: of few steps each step counts, of many their median."""
+    def times(turn):
+        return [statistics.median(turn)] if steps >= MEDIAN_FROM else turn
+
+    return [statistics.mean(same) for turns in zip(*(r.turns for r in runners)) for same in zip(*map(times, turns))]
 
 
-def interval(ordered):
-    """Ranks around the median that hold the true one with 95 %: the binomial distribution, by its normal approximation."""
-    reach = 0.98 * math.sqrt(len(ordered))
-    middle = (len(ordered) - 1) / 2
-    return ordered[max(0, math.floor(middle - reach))], ordered[min(len(ordered) - 1, math.ceil(middle + reach))]
-
-
-def quiet(runner):
-    """The turn that a tenth of all turns undercut."""
-    return sorted(statistics.median(turn) for turn in runner.turns)[len(runner.turns) // 10]
+def report(program, name, runners, turns, first, held):
+    of_turns = sorted(a / b for a, b in zip(turns, first))
+    quarter = len(of_turns) // 4
+    tenth = len(turns) // 10
+    alone = sorted(sum(ms for turn in r.turns for ms in turn) / len(r.turns) / len(r.turns[0]) for r in runners)
+    steps = [ms for runner in runners for turn in runner.turns for ms in turn]
+    print(f"program={program} run={name} processes={len(runners)} steps={len(steps)} "
+          f"median_ms={statistics.median(steps):.4f} ratio={statistics.median(of_turns):.4f} "
+          f"low={of_turns[quarter]:.4f} high={of_turns[-1 - quarter]:.4f} "
+          f"quiet={sorted(turns)[tenth] / sorted(first)[tenth]:.4f} total={sum(turns) / sum(first):.4f} "
+          f"fastest_ms={alone[0]:.4f} slowest_ms={alone[-1]:.4f} held={held}", flush=True)
 
 
 def main():
     parser = argparse.ArgumentParser(add_help=True)
+    parser.add_argument("--each", type=int, default=1)
     parser.add_argument("--turns", type=int, default=40)
     parser.add_argument("--steps", type=int, default=30)
     parser.add_argument("--warm", type=int, default=30)
@@ -97,7 +101,9 @@ def main():
     parser.add_argument("program")
     parser.add_argument("variants", nargs="+")
     options = parser.parse_args()
-    runners = [Runner(options.program, variant, options.errors) for variant in options.variants]
+    groups = [[Runner(options.program, variant, number, options.errors) for number in range(options.each)]
+              for variant in options.variants]
+    runners = [runner for same in zip(*groups) for runner in same]
     for runner in runners:  # all start at the same time
         runner.ask(options.warm)
     for runner in runners:
@@ -108,16 +114,10 @@ def main():
     for turn in range(options.turns):
         for runner in (runners if turn % 2 else reversed(runners)):
             runner.turn(options.steps)
-    for runner in runners:
-        of_turns = sorted(ratios(runner, runners[0], options.steps))
-        quarter = len(of_turns) // 4
-        least, most = interval(of_turns)
-        steps = [ms for turn in runner.turns for ms in turn]
-        print(f"program={options.program} run={runner.name} steps={len(steps)} median_ms={statistics.median(steps):.4f} "
-              f"ratio={statistics.median(of_turns):.4f} low={of_turns[quarter]:.4f} high={of_turns[-1 - quarter]:.4f} "
-              f"from={least:.4f} to={most:.4f} quiet={quiet(runner) / quiet(runners[0]):.4f} "
-              f"total={sum(steps) / sum(ms for turn in runners[0].turns for ms in turn):.4f} held={runner.end()}",
-              flush=True)
+    first = mean_turns(groups[0], options.steps)
+    for group in groups:
+        report(options.program, group[0].name, group, mean_turns(group, options.steps), first,
+               max(runner.end() for runner in group))
 
 
 if __name__ == "__main__":
