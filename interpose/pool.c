@@ -234,8 +234,10 @@ bool pool_cool_down(struct pool *pool, uint64_t least)
 /* A large block kept apart from its neighbours would cost a stitch. */
 static struct range *take_free(struct pool *pool, uint64_t size)
 {
-    if (size >= RANGES_PAGE)
+    if (size >= RANGES_PAGE) {
         pool_cool_down(pool, RANGES_PAGE);
+        pool_prefer_fit(pool, size);
+    }
     struct range *range = ranges_take(&pool->ranges, size);
     if (!range && pool_cool_down(pool, 0))
         range = ranges_take(&pool->ranges, size);

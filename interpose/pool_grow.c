@@ -20,9 +20,14 @@
 #define CHUNK_MAX   (UINT64_C(512) << 20)
 /* A request is at least so many times its chunk. With 16 the traces cost half the driver calls, at 0.971.
  * Behind several streams what is freed comes back later and in other company, and smaller ones are used
- * better: gpt_varlen 0.984 instead of 0.961 (engine_replay). */
+ * better. */
 #define CHUNK_DIVISOR         64
-#define CHUNK_DIVISOR_STREAMS 256
+#define CHUNK_DIVISOR_STREAMS 128
+/* Of what is held, so much may be freed and not usable yet before a block that fits nowhere else well is
+ * worth a join; and of a block, so much may be left over where it fits well. Fewer joins cost more moves than
+ * they save (engine_replay; a join costs about 5 us, a moved chunk 67, on an H200). */
+#define JOIN_PART 128
+#define FIT_PART  8
 
 uint64_t pool_mapped_end(const struct pool *pool)
 {
@@ -276,6 +281,32 @@ bool pool_reclaim(struct pool *pool)
     return any;
 }
 
+static bool join(struct pool *pool)
+{
+    if (!fence_join(&pool->fence))
+        return false;
+    pool->joins++;
+    return pool_reclaim(pool);
+}
+
+static bool much_pending(const struct pool *pool)
+{
+    return pool->pending_bytes > pool->vmm.physical / JOIN_PART;
+}
+
+void pool_prefer_fit(struct pool *pool, uint64_t size)
+{
+    if (!much_pending(pool))
+        return;
+    const uint64_t best = ranges_best(&pool->ranges, size);
+    if (best && best - size <= size / FIT_PART)
+        return;
+    fence_poll(&pool->fence);
+    pool_reclaim(pool);
+    if (much_pending(pool))
+        join(pool);
+}
+
 /* More may be held than lives, up to the slack, before waiting is better than growing. */
 static bool within_slack(const struct pool *pool, uint64_t more)
 {
@@ -395,10 +426,7 @@ static enum patience make_usable(struct pool *pool, enum patience patience)
     bool more;
 
     if (patience == RATHER_JOIN) {
-        if (fence_join(&pool->fence)) {
-            pool->joins++;
-            pool_reclaim(pool);
-        }
+        join(pool);
         return RATHER_WAIT;
     }
     if (wait_for_work(pool, &more))

@@ -21,6 +21,10 @@ bool pool_cool_down(struct pool *pool, uint64_t least);
 /* Takes back the blocks whose work has ended. True if there were any. */
 bool pool_reclaim(struct pool *pool);
 
+/* Behind several streams: makes what has been freed usable if a large block would otherwise break a range
+ * that does not fit it. Another block would miss that range later, and chunks would have to move for it. */
+void pool_prefer_fit(struct pool *pool, uint64_t size);
+
 /* Bytes of whole chunks in free ranges, up to `enough`. */
 uint64_t pool_whole_bytes(struct pool *pool, uint64_t enough);
 

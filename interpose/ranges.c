@@ -305,6 +305,13 @@ static struct range *make_live(struct ranges *r, struct range *node)
     return node;
 }
 
+uint64_t ranges_best(const struct ranges *r, uint64_t bytes)
+{
+    const struct range *best = best_fit(r, bytes);
+
+    return best ? best->bytes : 0;
+}
+
 struct range *ranges_take(struct ranges *r, uint64_t bytes)
 {
     struct range *best = best_fit(r, bytes);

@@ -57,6 +57,9 @@ void ranges_destroy(struct ranges *ranges);
 /* Makes sure that the next `count` nodes need no memory. 0 or -ENOMEM. */
 int ranges_prepare(struct ranges *ranges, unsigned count);
 
+/* The size of the best free range for `bytes`; 0 if none fits. */
+uint64_t ranges_best(const struct ranges *ranges, uint64_t bytes);
+
 /* Turns the best free range for `bytes` (a multiple of RANGES_UNIT) into a live one of exactly that size.
  * NULL if none fits. Needs one prepared node. */
 struct range *ranges_take(struct ranges *ranges, uint64_t bytes);

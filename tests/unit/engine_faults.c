@@ -247,6 +247,48 @@ static void test_a_request_waits_where_the_driver_refuses_to_order(void)
     TEST_ASSERT_TRUE(fake_child(order_refused));
 }
 
+/* 64 MiB are free, apart from another block whose work is not done. */
+static uint64_t beside_a_large_range(uint64_t bytes)
+{
+    model_open(&model, GIB, GIB);
+    CHECK(model_alloc(&model, bytes) == 0 && model_alloc(&model, 2 * MIB) == 0 &&
+          model_alloc(&model, 64 * MIB) == 0);
+    const uint64_t large = model.blocks[2].address;
+    for (unsigned stream = 0; stream < 3; stream++)
+        model_work(&model, stream % 2, &model.blocks[0]);
+    model_free(&model, 2, true);
+    model_free(&model, 0, false);
+    CHECK(pool_stats(&model.pool).pending == bytes && model.count == 1);
+    return large;
+}
+
+static void no_large_range_is_broken(void)
+{
+    const uint64_t large = beside_a_large_range(16 * MIB);
+
+    CHECK(model_alloc(&model, 16 * MIB) == 0);
+    CHECK(model.blocks[0].bytes == 16 * MIB && model.blocks[0].address < large);
+    CHECK(model_alloc(&model, 64 * MIB) == 0 && model.blocks[2].address == large);
+    const struct pool_stats s = pool_stats(&model.pool);
+    CHECK(s.joins == 1 && s.waits == 0 && s.stitches == 0 && s.physical == 82 * MIB);
+    model_close(&model);
+}
+
+static void a_good_fit_needs_no_order(void)
+{
+    const uint64_t large = beside_a_large_range(60 * MIB);
+
+    CHECK(model_alloc(&model, 60 * MIB) == 0 && model.blocks[1].address == large);
+    CHECK(pool_stats(&model.pool).joins == 0 && pool_stats(&model.pool).pending == 60 * MIB);
+    model_close(&model);
+}
+
+static void test_streams_are_joined_rather_than_a_range_broken(void)
+{
+    TEST_ASSERT_TRUE(fake_child(no_large_range_is_broken));
+    TEST_ASSERT_TRUE(fake_child(a_good_fit_needs_no_order));
+}
+
 /* At the limit a chunk that is too large has to be given up for a smaller one. What is only in order may be
  * used again, but its work must have ended before it is unmapped. */
 static void too_large_and_in_order(void)
@@ -355,6 +397,7 @@ int main(void)
     RUN_TEST(test_a_request_waits_for_work_rather_than_fail);
     RUN_TEST(test_a_request_is_met_in_the_devices_own_order_where_that_is_enough);
     RUN_TEST(test_a_request_waits_where_the_driver_refuses_to_order);
+    RUN_TEST(test_streams_are_joined_rather_than_a_range_broken);
     RUN_TEST(test_what_is_only_in_order_is_not_given_up_before_its_work_is_done);
     RUN_TEST(test_what_was_freed_before_the_programs_own_wait_is_found);
     RUN_TEST(test_a_request_waits_again_if_others_took_what_came_free);
