@@ -320,7 +320,7 @@ static void test_async_memory_in_a_capture_belongs_to_the_graph(void)
     OK(cuStreamSynchronize(stream));
     TEST_ASSERT_TRUE(sim_free() < before);
     OK(cuGraphExecDestroy(exec));
-    OK(cuCtxSynchronize());
+    OK(cuDeviceGraphMemTrim(0));
     TEST_ASSERT_EQUAL_UINT64(before, sim_free());
 }
 

@@ -6,6 +6,7 @@
 
 #include "../engine/capture.h"
 #include "../engine/copy.h"
+#include "../engine/graph_memory.h"
 #include "../engine/kernel.h"
 
 #include <string.h>
@@ -174,6 +175,18 @@ CUresult cuGraphAddKernelNode_v2(CUgraphNode *out, CUgraph graph, const CUgraphN
                 params ? add_kernel(out, graph, after, count, LAUNCH_OF(params)) : CUDA_ERROR_INVALID_VALUE);
 }
 
+CUresult cuGraphAddMemAllocNode(CUgraphNode *out, CUgraph graph, const CUgraphNode *after, size_t count,
+                                CUDA_MEM_ALLOC_NODE_PARAMS *params)
+{
+    return CALL(cuGraphAddMemAllocNode, graph_memory_alloc_node(out, graph, after, count, params));
+}
+
+CUresult cuGraphAddMemFreeNode(CUgraphNode *out, CUgraph graph, const CUgraphNode *after, size_t count,
+                               CUdeviceptr address)
+{
+    return CALL(cuGraphAddMemFreeNode, graph_memory_free_node(out, graph, after, count, address));
+}
+
 CUresult cuGraphDestroyNode(CUgraphNode node)
 {
     return CALL(cuGraphDestroyNode, graph_destroy_node(node));
@@ -236,6 +249,36 @@ CUresult cuGraphNodeGetType(CUgraphNode node, CUgraphNodeType *out)
     return CALL(cuGraphNodeGetType, graph_node_type(node, out));
 }
 
+CUresult cuGraphMemAllocNodeGetParams(CUgraphNode node, CUDA_MEM_ALLOC_NODE_PARAMS *params)
+{
+    return CALL(cuGraphMemAllocNodeGetParams, graph_memory_alloc_params(node, params));
+}
+
+CUresult cuGraphMemFreeNodeGetParams(CUgraphNode node, CUdeviceptr *address)
+{
+    return CALL(cuGraphMemFreeNodeGetParams, graph_memory_free_params(node, address));
+}
+
+CUresult cuGraphChildGraphNodeGetGraph(CUgraphNode node, CUgraph *out)
+{
+    return CALL(cuGraphChildGraphNodeGetGraph, graph_child(node, out));
+}
+
+CUresult cuDeviceGetGraphMemAttribute(CUdevice device, CUgraphMem_attribute attribute, void *value)
+{
+    return CALL(cuDeviceGetGraphMemAttribute, graph_memory_attribute(device, attribute, value));
+}
+
+CUresult cuDeviceSetGraphMemAttribute(CUdevice device, CUgraphMem_attribute attribute, void *value)
+{
+    return CALL(cuDeviceSetGraphMemAttribute, graph_memory_set_attribute(device, attribute, value));
+}
+
+CUresult cuDeviceGraphMemTrim(CUdevice device)
+{
+    return CALL(cuDeviceGraphMemTrim, graph_memory_trim(device));
+}
+
 CUresult cuGraphNodeGetDependencies(CUgraphNode node, CUgraphNode *nodes, size_t *count)
 {
     return CALL(cuGraphNodeGetDependencies, graph_get_after(node, nodes, count));
@@ -261,25 +304,25 @@ CUresult cuGraphNodeGetDependencies_v2(CUgraphNode node, CUgraphNode *nodes, CUg
 CUresult cuGraphInstantiate(CUgraphExec *out, CUgraph graph, CUgraphNode *error, char *log, size_t log_size)
 {
     (void)error, (void)log, (void)log_size;
-    return CALL(cuGraphInstantiate, graph_instantiate(out, graph));
+    return CALL(cuGraphInstantiate, graph_instantiate(out, graph, 0, NULL));
 }
 
 CUresult cuGraphInstantiate_v2(CUgraphExec *out, CUgraph graph, CUgraphNode *error, char *log,
                                size_t log_size)
 {
     (void)error, (void)log, (void)log_size;
-    return CALL(cuGraphInstantiate_v2, graph_instantiate(out, graph));
+    return CALL(cuGraphInstantiate_v2, graph_instantiate(out, graph, 0, NULL));
 }
 
 CUresult cuGraphInstantiateWithFlags(CUgraphExec *out, CUgraph graph, unsigned long long flags)
 {
-    (void)flags; /* they speak of device launch, upload and memory that stays; all of it is so here */
-    return CALL(cuGraphInstantiateWithFlags, graph_instantiate(out, graph));
+    return CALL(cuGraphInstantiateWithFlags, graph_instantiate(out, graph, flags, NULL));
 }
 
 static CUresult instantiate_with(CUgraphExec *out, CUgraph graph, CUDA_GRAPH_INSTANTIATE_PARAMS *params)
 {
-    CUresult result = params ? graph_instantiate(out, graph) : CUDA_ERROR_INVALID_VALUE;
+    CUresult result = params ? graph_instantiate(out, graph, params->flags, params->hUploadStream)
+                             : CUDA_ERROR_INVALID_VALUE;
 
     if (params) {
         params->hErrNode_out = NULL;
@@ -300,7 +343,7 @@ CUresult cuGraphInstantiateWithParams_ptsz(CUgraphExec *out, CUgraph graph,
 }
 
 PAIR(cuGraphLaunch, (CUgraphExec exec, CUstream stream), graph_launch(exec, stream))
-PAIR(cuGraphUpload, (CUgraphExec exec, CUstream stream), graph_check_exec(exec, stream))
+PAIR(cuGraphUpload, (CUgraphExec exec, CUstream stream), graph_upload(exec, stream))
 
 CUresult cuGraphExecDestroy(CUgraphExec exec)
 {

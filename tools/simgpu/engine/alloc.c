@@ -3,6 +3,7 @@
 
 #include "capture.h"
 #include "device.h"
+#include "graph_memory.h"
 #include "host.h"
 #include "ipc.h"
 #include "lock.h"
@@ -133,8 +134,8 @@ CUresult alloc_managed(CUdeviceptr *out, size_t size, unsigned int flags)
     return alloc_kind(out, size, BLOCK_MANAGED, flags);
 }
 
-/* Finds what cuMemFree may free (nothing: it is a graph's), and withdraws it, so that a second free of it
- * fails while the first still waits. */
+/* Finds what cuMemFree may free (nothing: it was a graph's, and is freed), and withdraws it, so that a second
+ * free of it fails while the first still waits. */
 static CUresult claim(CUdeviceptr address, struct block **out)
 {
     struct block *block = block_find(address);
@@ -143,8 +144,11 @@ static CUresult claim(CUdeviceptr address, struct block **out)
         return CUDA_ERROR_INVALID_VALUE;
     if (block->kind != BLOCK_DEVICE && block->kind != BLOCK_MANAGED && block->kind != BLOCK_POOLED)
         return CUDA_ERROR_INVALID_VALUE;
-    if (block->graph_owned)
+    if (block->graph) {
+        stream_wait_context(block->context);
+        graph_memory_free(block->graph, NULL);
         return CUDA_SUCCESS;
+    }
     block_withdraw(block);
     *out = block;
     return CUDA_SUCCESS;
@@ -241,4 +245,5 @@ void alloc_end_context(struct CUctx_st *context)
             alloc_give_back(block);
         }
     }
+    graph_memory_end_context(context);
 }

@@ -33,10 +33,10 @@ struct block {
     struct phys *phys;   /* NULL for a block inside a slab, a pool's chunk or the program's own memory */
     struct slab *slab;   /* small blocks of cuMemAlloc */
     struct chunk *chunk; /* BLOCK_POOLED */
-    bool graph_owned;    /* allocated by a graph: only the graph's end frees it */
-    bool exported;       /* a legacy IPC handle was given out (ipc.h) */
-    unsigned int opens;  /* BLOCK_IMPORTED: how often it was opened */
-    uint64_t origin;     /* BLOCK_IMPORTED: its id in the process that exported it */
+    struct graph_memory *graph; /* BLOCK_POOLED: a graph allocates it, and no pool has it */
+    bool exported;              /* a legacy IPC handle was given out (ipc.h) */
+    unsigned int opens;         /* BLOCK_IMPORTED: how often it was opened */
+    uint64_t origin;            /* BLOCK_IMPORTED: its id in the process that exported it */
     pid_t origin_pid;
     struct handle *handle; /* BLOCK_MAPPED */
     uint64_t access;       /* BLOCK_MAPPED: what each device may do (vmm.c); .flags is all of it together */

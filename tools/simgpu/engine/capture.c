@@ -2,6 +2,7 @@
 #include "capture.h"
 
 #include "event.h"
+#include "graph_memory.h"
 #include "lock.h"
 #include "object.h"
 #include "stream.h"
@@ -159,16 +160,30 @@ CUresult capture_add(struct CUstream_st *stream, struct work *work)
     return append(stream, graph_add(stream->capture->graph, type_of(work), work, &stream->frontier));
 }
 
-CUresult capture_add_memory(struct CUstream_st *stream, CUgraphNodeType type, struct graph_memory *memory)
+CUresult capture_add_alloc(struct CUstream_st *stream, CUdevice device, size_t size, CUdeviceptr *address)
 {
     struct CUgraphNode_st *node;
+    CUresult result;
 
     if (stream->capture->invalid)
         return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
-    node = graph_add(stream->capture->graph, type, NULL, &stream->frontier);
-    if (node)
-        node->memory = memory;
+    result =
+        graph_memory_add(stream->capture->graph, &stream->frontier, stream->context, device, size, &node);
+    if (result != CUDA_SUCCESS)
+        return result;
+    *address = node->memory->block->range.start;
     return append(stream, node);
+}
+
+CUresult capture_add_free(struct CUstream_st *stream, CUdeviceptr address)
+{
+    struct CUgraphNode_st *node;
+    CUresult result;
+
+    if (stream->capture->invalid)
+        return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
+    result = graph_memory_add_free(stream->capture->graph, &stream->frontier, address, &node);
+    return result == CUDA_SUCCESS ? append(stream, node) : result;
 }
 
 CUresult capture_record(struct CUstream_st *stream, struct CUevent_st *event)

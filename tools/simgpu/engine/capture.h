@@ -19,7 +19,9 @@ CUresult capture_check_stream(struct CUstream_st *stream); /* before a synchroni
 CUresult capture_check_event(struct CUevent_st *event); /* a question about a captured one ends its capture */
 CUresult capture_check_implicit(struct CUstream_st *stream);         /* before work in the legacy stream */
 CUresult capture_add(struct CUstream_st *stream, struct work *work); /* takes over work */
-CUresult capture_add_memory(struct CUstream_st *stream, CUgraphNodeType type, struct graph_memory *memory);
+/* cuMemAllocAsync and cuMemFreeAsync: nodes of the graph's own memory. */
+CUresult capture_add_alloc(struct CUstream_st *stream, CUdevice device, size_t size, CUdeviceptr *address);
+CUresult capture_add_free(struct CUstream_st *stream, CUdeviceptr address);
 CUresult capture_record(struct CUstream_st *stream, struct CUevent_st *event);
 CUresult capture_wait(struct CUstream_st *stream,
                       struct CUevent_st *event); /* of an event that was captured */

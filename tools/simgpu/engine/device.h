@@ -14,12 +14,20 @@
 
 #define DRIVER_VERSION 13000
 
+/* What the graphs of a card have (graph_memory.h). */
+struct graph_pool {
+    uint64_t used; /* at the addresses of nodes */
+    uint64_t idle; /* reserved, and of no node */
+    uint64_t used_high, reserved_high;
+};
+
 struct device {
     int card;
     struct CUctx_st *primary;             /* made at first need, then kept; guarded by the engine's lock */
     unsigned int primary_flags;           /* same lock */
     struct CUmemPoolHandle_st *pool;      /* the default pool; same lock */
     struct CUmemPoolHandle_st *pool_used; /* what cuMemAllocAsync takes from; same lock */
+    struct graph_pool graphs;             /* same lock */
 };
 
 bool device_enumerate(void); /* false: none to be seen */

@@ -1,9 +1,9 @@
 /* graph: pieces of work and what they depend on. See graph.h. */
 #include "graph.h"
 
+#include "graph_memory.h"
 #include "lock.h"
 #include "object.h"
-#include "pool.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -73,7 +73,7 @@ static void free_node(struct CUgraphNode_st *node)
     if (node->child)
         graph_delete(node->child);
     if (node->memory)
-        pool_drop_graph_memory(node->memory);
+        graph_memory_drop(node);
     free(node);
 }
 
@@ -169,8 +169,9 @@ static bool clone_node(struct CUgraph_st *to, const struct CUgraphNode_st *node)
     if (!copy)
         return false;
     copy->memory = node->memory;
+    copy->bytes = node->bytes;
     if (copy->memory)
-        copy->memory->refs++;
+        graph_memory_hold(copy->memory);
     copy->child = node->child ? clone_graph(node->child) : NULL;
     return !node->child || copy->child;
 }
@@ -231,7 +232,7 @@ CUresult graph_destroy(CUgraph graph)
     return result;
 }
 
-static bool valid_after(struct CUgraph_st *graph, const CUgraphNode *after, size_t count)
+bool graph_valid_after(const struct CUgraph_st *graph, const CUgraphNode *after, size_t count)
 {
     size_t i;
 
@@ -248,7 +249,7 @@ static CUresult add_checked(CUgraphNode *out, CUgraph graph, const CUgraphNode *
 {
     struct nodes set = {(struct CUgraphNode_st **)(uintptr_t)after, count};
 
-    if (!out || !object_is(graph, OBJECT_GRAPH) || !valid_after(graph, after, count)) {
+    if (!out || !object_is(graph, OBJECT_GRAPH) || !graph_valid_after(graph, after, count)) {
         work_delete(work);
         return CUDA_ERROR_INVALID_VALUE;
     }
@@ -387,13 +388,27 @@ CUresult graph_node_type(CUgraphNode node, CUgraphNodeType *out)
     return result;
 }
 
+CUresult graph_child(CUgraphNode node, CUgraph *out)
+{
+    CUresult result = CUDA_ERROR_INVALID_VALUE;
+
+    lock_take();
+    if (out && object_is(node, OBJECT_NODE) && node->child) {
+        *out = node->child;
+        result = CUDA_SUCCESS;
+    }
+    lock_drop();
+    return result;
+}
+
 CUresult graph_add_edges(CUgraph graph, const CUgraphNode *from, const CUgraphNode *to, size_t count)
 {
     CUresult result = CUDA_SUCCESS;
     size_t i;
 
     lock_take();
-    if (!object_is(graph, OBJECT_GRAPH) || !valid_after(graph, from, count) || !valid_after(graph, to, count))
+    if (!object_is(graph, OBJECT_GRAPH) || !graph_valid_after(graph, from, count) ||
+        !graph_valid_after(graph, to, count))
         result = CUDA_ERROR_INVALID_VALUE;
     for (i = 0; result == CUDA_SUCCESS && i < count; i++)
         if (!nodes_add(&to[i]->after, from[i]))

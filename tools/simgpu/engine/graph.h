@@ -17,11 +17,7 @@ struct nodes { /* a set of nodes; does not own them */
     size_t count;
 };
 
-/* Memory of an allocation node: lives as long as a graph that allocates it. */
-struct graph_memory {
-    unsigned int refs;
-    struct block *block;
-};
+struct graph_memory;
 
 struct CUgraphNode_st {
     struct link link; /* in graph->nodes */
@@ -30,7 +26,8 @@ struct CUgraphNode_st {
     struct work *work; /* NULL: nothing to run */
     struct nodes after;
     struct CUgraph_st *child;    /* its own copy; NULL but for child graphs */
-    struct graph_memory *memory; /* NULL but for allocations */
+    struct graph_memory *memory; /* NULL but for allocations and frees */
+    size_t bytes;                /* of an allocation */
     unsigned int mark;           /* scratch of walks */
 };
 
@@ -49,6 +46,8 @@ void graph_delete(struct CUgraph_st *graph);
 /* Takes over work, also when it fails (NULL: no memory). */
 struct CUgraphNode_st *graph_add(struct CUgraph_st *graph, CUgraphNodeType type, struct work *work,
                                  const struct nodes *after);
+/* May a node of this graph come behind these? */
+bool graph_valid_after(const struct CUgraph_st *graph, const CUgraphNode *after, size_t count);
 /* Are all of `wanted` among `from` and what `from` depends on? */
 bool graph_reaches(struct CUgraph_st *graph, const struct nodes *from, const struct nodes *wanted);
 
@@ -65,11 +64,13 @@ CUresult graph_get_nodes(CUgraph graph, CUgraphNode *out, size_t *count, bool ro
 CUresult graph_get_edges(CUgraph graph, CUgraphNode *from, CUgraphNode *to, size_t *count);
 CUresult graph_get_after(CUgraphNode node, CUgraphNode *out, size_t *count);
 CUresult graph_node_type(CUgraphNode node, CUgraphNodeType *out);
+CUresult graph_child(CUgraphNode node, CUgraph *out);
 CUresult graph_add_edges(CUgraph graph, const CUgraphNode *from, const CUgraphNode *to, size_t count);
 
-CUresult graph_instantiate(CUgraphExec *out, CUgraph graph);
+/* Uploads to `stream` with CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD. */
+CUresult graph_instantiate(CUgraphExec *out, CUgraph graph, unsigned long long flags, CUstream stream);
 CUresult graph_launch(CUgraphExec exec, CUstream stream);
-CUresult graph_check_exec(CUgraphExec exec, CUstream stream); /* are they? */
+CUresult graph_upload(CUgraphExec exec, CUstream stream);
 CUresult graph_exec_destroy(CUgraphExec exec);
 CUresult graph_exec_update(CUgraphExec exec, CUgraph graph);
 

@@ -2,6 +2,7 @@
  * graph.h. */
 #include "graph.h"
 
+#include "graph_memory.h"
 #include "lock.h"
 #include "object.h"
 #include "stream.h"
@@ -13,6 +14,8 @@ enum { MARK_NEW, MARK_OPEN, MARK_DONE };
 struct CUgraphExec_st {
     struct CUgraph_st *graph;
     struct nodes order;
+    bool has_memory; /* nodes that allocate or free */
+    bool auto_free;  /* CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH */
 };
 
 static void count_nodes(struct CUgraph_st *graph, size_t *count)
@@ -61,14 +64,18 @@ static bool order_graph(struct CUgraph_st *graph, struct nodes *order)
 
 static CUresult fill(struct CUgraphExec_st *exec, struct CUgraph_st *copy)
 {
-    size_t count = 0;
+    size_t count = 0, i;
 
     count_nodes(copy, &count);
     exec->graph = copy;
     exec->order.items = malloc((count + 1) * sizeof(*exec->order.items));
     if (!exec->order.items)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    return order_graph(copy, &exec->order) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+    if (!order_graph(copy, &exec->order))
+        return CUDA_ERROR_INVALID_VALUE;
+    for (i = 0; i < exec->order.count; i++)
+        exec->has_memory |= exec->order.items[i]->memory != NULL;
+    return CUDA_SUCCESS;
 }
 
 static void free_exec(struct CUgraphExec_st *exec)
@@ -78,8 +85,9 @@ static void free_exec(struct CUgraphExec_st *exec)
     free(exec);
 }
 
-CUresult graph_instantiate(CUgraphExec *out, CUgraph graph)
+CUresult graph_instantiate(CUgraphExec *out, CUgraph graph, unsigned long long flags, CUstream handle)
 {
+    struct CUstream_st *stream;
     struct CUgraphExec_st *exec;
     struct CUgraph_st *copy;
     CUresult result;
@@ -97,6 +105,12 @@ CUresult graph_instantiate(CUgraphExec *out, CUgraph graph)
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     result = fill(exec, copy);
+    exec->auto_free = flags & CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH;
+    if (result == CUDA_SUCCESS && (flags & CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD)) {
+        result = stream_find(handle, &stream);
+        if (result == CUDA_SUCCESS)
+            result = graph_memory_back(&exec->order, true);
+    }
     if (result == CUDA_SUCCESS && !object_add(exec, OBJECT_EXEC))
         result = CUDA_ERROR_OUT_OF_MEMORY;
     if (result == CUDA_SUCCESS)
@@ -115,20 +129,27 @@ CUresult graph_launch(CUgraphExec exec, CUstream handle)
 
     lock_take();
     result = object_is(exec, OBJECT_EXEC) ? stream_find(handle, &stream) : CUDA_ERROR_INVALID_VALUE;
+    if (result == CUDA_SUCCESS && exec->has_memory)
+        result = stream->capture ? CUDA_ERROR_NOT_SUPPORTED /* no child graph may have such nodes */
+                                 : graph_memory_back(&exec->order, exec->auto_free);
     for (i = 0; result == CUDA_SUCCESS && i < exec->order.count; i++)
         if (exec->order.items[i]->work)
             result = stream_submit(stream, work_clone(exec->order.items[i]->work), false);
+    if (result == CUDA_SUCCESS && exec->has_memory)
+        graph_memory_launched(&exec->order, stream);
     lock_drop();
     return result;
 }
 
-CUresult graph_check_exec(CUgraphExec exec, CUstream handle)
+CUresult graph_upload(CUgraphExec exec, CUstream handle)
 {
     struct CUstream_st *stream;
     CUresult result;
 
     lock_take();
     result = object_is(exec, OBJECT_EXEC) ? stream_find(handle, &stream) : CUDA_ERROR_INVALID_VALUE;
+    if (result == CUDA_SUCCESS && exec->has_memory)
+        result = graph_memory_back(&exec->order, true);
     lock_drop();
     return result;
 }
@@ -163,7 +184,7 @@ static bool same_shape(const struct nodes *a, const struct nodes *b)
 CUresult graph_exec_update(CUgraphExec exec, CUgraph graph)
 {
     CUgraphExec fresh;
-    CUresult result = graph_instantiate(&fresh, graph);
+    CUresult result = graph_instantiate(&fresh, graph, 0, NULL);
 
     if (result != CUDA_SUCCESS)
         return result;
@@ -176,6 +197,7 @@ CUresult graph_exec_update(CUgraphExec exec, CUgraph graph)
         struct CUgraphExec_st old = *exec;
 
         *exec = *fresh;
+        exec->auto_free = old.auto_free;
         *fresh = old;
     }
     lock_drop();

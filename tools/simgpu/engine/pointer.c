@@ -58,7 +58,7 @@ static CUresult get_number(void *out, CUpointer_attribute attribute, struct bloc
 
     switch (attribute) {
     case CU_POINTER_ATTRIBUTE_CONTEXT:
-        put_address(out, block->kind == BLOCK_POOLED ? 0 : (uint64_t)(uintptr_t)block->context);
+        put_address(out, block->chunk ? 0 : (uint64_t)(uintptr_t)block->context);
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
         put_address(out, address);

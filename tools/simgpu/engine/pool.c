@@ -4,6 +4,7 @@
 #include "alloc.h"
 #include "capture.h"
 #include "device.h"
+#include "graph_memory.h"
 #include "lock.h"
 #include "object.h"
 #include "pool_chunk.h"
@@ -50,6 +51,7 @@ void pool_settle_all(void)
 {
     struct link *at, *next;
 
+    graph_memory_settle();
     for (at = pools.next; at != &pools; at = next) {
         struct CUmemPoolHandle_st *pool = LIST_ITEM(at, struct CUmemPoolHandle_st, link);
 
@@ -322,35 +324,6 @@ void pool_give(struct block *block)
     free_if_over(pool);
 }
 
-/* An allocation in a capture: its address is baked into the graph, so the graph keeps it. */
-static CUresult capture_block(struct CUstream_st *stream, struct block *block)
-{
-    struct graph_memory *memory = malloc(sizeof(*memory));
-    CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
-
-    if (memory) {
-        list_remove(&block->link); /* not the context's any more */
-        block->graph_owned = true;
-        *memory = (struct graph_memory){.refs = 1, .block = block};
-        result = capture_add_memory(stream, CU_GRAPH_NODE_TYPE_MEM_ALLOC, memory);
-    }
-    if (result != CUDA_SUCCESS) {
-        free(memory);
-        block_withdraw(block);
-        pool_give(block);
-    }
-    return result;
-}
-
-void pool_drop_graph_memory(struct graph_memory *memory)
-{
-    if (--memory->refs > 0)
-        return;
-    block_withdraw(memory->block);
-    pool_give(memory->block);
-    free(memory);
-}
-
 static CUresult alloc_in(CUdeviceptr *out, size_t size, struct CUmemPoolHandle_st *pool,
                          struct CUstream_st *stream)
 {
@@ -362,11 +335,11 @@ static CUresult alloc_in(CUdeviceptr *out, size_t size, struct CUmemPoolHandle_s
     *out = 0;
     if (size == 0) /* success, and nothing (measured) */
         return CUDA_SUCCESS;
-    result = stream->capture ? CUDA_SUCCESS : capture_check_implicit(stream);
+    if (stream->capture)
+        return capture_add_alloc(stream, pool->device, size, out);
+    result = capture_check_implicit(stream);
     if (result == CUDA_SUCCESS)
         result = take_block(pool, stream, size, &block);
-    if (result == CUDA_SUCCESS && stream->capture)
-        result = capture_block(stream, block);
     if (result == CUDA_SUCCESS)
         *out = block->range.start;
     return result;
@@ -453,10 +426,11 @@ static CUresult free_in(CUdeviceptr address, struct CUstream_st *stream)
         (block->kind != BLOCK_POOLED && block->kind != BLOCK_DEVICE))
         return CUDA_ERROR_INVALID_VALUE;
     if (stream->capture)
-        return block->graph_owned ? capture_add_memory(stream, CU_GRAPH_NODE_TYPE_MEM_FREE, NULL)
-                                  : CUDA_ERROR_INVALID_VALUE;
-    if (block->graph_owned)
+        return capture_add_free(stream, address);
+    if (block->graph) {
+        graph_memory_free(block->graph, stream);
         return CUDA_SUCCESS;
+    }
     result = capture_check_implicit(stream);
     if (result != CUDA_SUCCESS)
         return result;

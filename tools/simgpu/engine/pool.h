@@ -8,12 +8,10 @@
 #define SIMGPU_POOL_H
 
 #include "block.h"
-#include "graph.h"
 
 /* With the lock held. */
 void pool_give(struct block *block); /* a pooled block, withdrawn, its work done */
 void pool_settle_all(void);          /* at a synchronization */
-void pool_drop_graph_memory(struct graph_memory *memory);
 
 /* The driver's calls. */
 CUresult pool_create(CUmemoryPool *out, const CUmemPoolProps *props);
