@@ -1,0 +1,275 @@
+/* graphs: see graphs.h. A sorted array: programs have a few hundred graphs, and look one up per launch. */
+#include "graphs.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "limit.h"
+
+/* The driver may take more than pages: its pools grow in steps of this size (measured, H200). */
+#define GRAPHS_STEP (UINT64_C(32) << 20)
+
+#define CARDS_MAX 64
+
+struct row {
+    const void *exec;
+    struct graphs_part part;
+    bool launched;
+    uintptr_t stream; /* of the last launch */
+    uint64_t held;    /* after it */
+    uint64_t moves;   /* at it */
+};
+
+_Atomic size_t graphs_known;
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+/* guarded by lock */
+static struct row *rows; /* graphs_known of them, by exec */
+static size_t capacity;
+static uint64_t moves;           /* how often memory may have gone from one graph to another */
+static uint64_t ended;           /* launches that asked, and have been answered */
+static unsigned in_flight;       /* launches that asked, and have not */
+static uint64_t left[CARDS_MAX]; /* the most that graphs which are gone may still use */
+
+/* ---- footprints ---- */
+
+static int by_place(const void *a, const void *b)
+{
+    const struct graphs_range *x = a, *y = b;
+
+    if (x->card != y->card)
+        return x->card < y->card ? -1 : 1;
+    return x->start < y->start ? -1 : x->start > y->start;
+}
+
+static uint64_t add(uint64_t a, uint64_t b)
+{
+    return a > UINT64_MAX - b ? UINT64_MAX : a + b;
+}
+
+/* The pages of a range that are not below `*end`, which moves on. */
+static uint64_t new_pages(const struct graphs_range *range, uint64_t *end)
+{
+    const uint64_t first = range->start & ~(LIMIT_PAGE - 1);
+    const uint64_t last = limit_round(add(range->start, range->bytes));
+
+    if (range->bytes == 0)
+        return 0;
+    if (range->start == 0)
+        return limit_round(range->bytes);
+    if (last <= *end)
+        return 0;
+    const uint64_t bytes = last - (first > *end ? first : *end);
+    *end = last;
+    return bytes;
+}
+
+size_t graphs_footprint(struct graphs_range *ranges, size_t count, struct graphs_part parts[GRAPHS_CARDS])
+{
+    size_t cards = 0;
+    uint64_t end = 0;
+
+    if (count)
+        qsort(ranges, count, sizeof *ranges, by_place);
+    for (size_t i = 0; i < count; i++) {
+        if (i == 0 || ranges[i].card != ranges[i - 1].card) {
+            if (cards == GRAPHS_CARDS)
+                break;
+            parts[cards++] = (struct graphs_part){.card = ranges[i].card};
+            end = 0;
+        }
+        parts[cards - 1].bytes = add(parts[cards - 1].bytes, new_pages(&ranges[i], &end));
+    }
+    return cards;
+}
+
+/* ---- the table ---- */
+
+/* The first row that is not before this handle's. */
+static size_t place_of(const void *exec)
+{
+    size_t low = 0, high = graphs_known;
+
+    while (low < high) {
+        const size_t middle = low + (high - low) / 2;
+
+        if ((uintptr_t)rows[middle].exec < (uintptr_t)exec)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+static size_t rows_of(const void *exec, size_t at)
+{
+    size_t count = 0;
+
+    while (at + count < graphs_known && rows[at + count].exec == exec)
+        count++;
+    return count;
+}
+
+static size_t card_of(const struct row *row)
+{
+    return (size_t)row->part.card % CARDS_MAX;
+}
+
+static bool make_room(size_t count)
+{
+    const size_t wanted = graphs_known + count;
+
+    if (wanted <= capacity)
+        return true;
+    struct row *larger = realloc(rows, 2 * wanted * sizeof *rows);
+    if (!larger)
+        return false;
+    rows = larger;
+    capacity = 2 * wanted;
+    return true;
+}
+
+static void forget(const void *exec)
+{
+    const size_t at = place_of(exec), count = rows_of(exec, at);
+
+    if (count == 0)
+        return;
+    /* One that is gone may still run, or have left blocks to the program. */
+    for (size_t i = at; i < at + count; i++) {
+        if (rows[i].launched)
+            left[card_of(&rows[i])] = add(left[card_of(&rows[i])], rows[i].part.bytes);
+    }
+    memmove(&rows[at], &rows[at + count], (graphs_known - at - count) * sizeof *rows);
+    graphs_known -= count;
+}
+
+void graphs_forget(const void *exec)
+{
+    pthread_mutex_lock(&lock);
+    forget(exec);
+    pthread_mutex_unlock(&lock);
+}
+
+int graphs_remember(const void *exec, const struct graphs_part *parts, size_t count)
+{
+    int rc = 0;
+
+    pthread_mutex_lock(&lock);
+    forget(exec);
+    if (count && !make_room(count)) {
+        rc = -ENOMEM;
+    } else if (count) {
+        const size_t at = place_of(exec);
+
+        memmove(&rows[at + count], &rows[at], (graphs_known - at) * sizeof *rows);
+        for (size_t i = 0; i < count; i++)
+            rows[at + i] = (struct row){.exec = exec, .part = parts[i]};
+        graphs_known += count;
+    }
+    pthread_mutex_unlock(&lock);
+    return rc;
+}
+
+size_t graphs_find(const void *exec, struct graphs_part parts[GRAPHS_CARDS])
+{
+    pthread_mutex_lock(&lock);
+    const size_t at = place_of(exec), count = rows_of(exec, at);
+    for (size_t i = 0; i < count; i++)
+        parts[i] = rows[at + i].part;
+    pthread_mutex_unlock(&lock);
+    return count;
+}
+
+static struct row *row_of(const void *exec, int card)
+{
+    for (size_t i = place_of(exec); i < graphs_known && rows[i].exec == exec; i++) {
+        if (rows[i].part.card == card)
+            return &rows[i];
+    }
+    return NULL;
+}
+
+/* ---- launches ---- */
+
+uint64_t graphs_seen(void)
+{
+    pthread_mutex_lock(&lock);
+    const uint64_t seen = ended;
+    pthread_mutex_unlock(&lock);
+    return seen;
+}
+
+static uint64_t round_up(uint64_t bytes)
+{
+    return bytes > UINT64_MAX - GRAPHS_STEP ? bytes : (bytes + GRAPHS_STEP - 1) / GRAPHS_STEP * GRAPHS_STEP;
+}
+
+static uint64_t minus(uint64_t a, uint64_t b)
+{
+    return a > b ? a - b : 0;
+}
+
+/* What the driver may take for this launch, whoever shares what with whom: not more than the graph's own
+ * bytes beyond those of no use, nor more than all graphs together need. */
+static uint64_t need_of(const struct graphs_ask *ask, const struct graphs_pool *pool)
+{
+    const size_t card = (size_t)ask->part.card % CARDS_MAX;
+    uint64_t all = ask->part.bytes;
+
+    /* Others may take, or have taken, what seemed to be of no use. */
+    if (in_flight || ended != pool->seen)
+        return ask->part.bytes;
+    left[card] = left[card] < pool->used ? left[card] : pool->used;
+    for (size_t i = 0; i < graphs_known; i++) {
+        if (rows[i].launched && rows[i].part.card == ask->part.card && rows[i].exec != ask->exec)
+            all = add(all, rows[i].part.bytes);
+    }
+    const uint64_t own = minus(ask->part.bytes, minus(pool->held, pool->used));
+    const uint64_t together = minus(add(all, left[card]), pool->held);
+    return own < together ? own : together;
+}
+
+void graphs_begin(struct graphs_ask *ask, const struct graphs_pool *pool)
+{
+    pthread_mutex_lock(&lock);
+    const struct row *row = row_of(ask->exec, ask->part.card);
+    const bool same = row && row->launched && row->stream == ask->stream && pool->held >= row->held;
+    ask->moved = !same;
+    ask->again = same && row->moves == moves;
+    ask->need = 0;
+    if (!ask->again) {
+        ask->need = round_up(need_of(ask, pool));
+        in_flight++;
+    }
+    pthread_mutex_unlock(&lock);
+}
+
+void graphs_end(const struct graphs_ask *ask, bool success, uint64_t held)
+{
+    if (ask->again)
+        return;
+    pthread_mutex_lock(&lock);
+    in_flight--;
+    ended++;
+    struct row *row = success ? row_of(ask->exec, ask->part.card) : NULL;
+    if (success && ask->moved)
+        moves++;
+    if (row) {
+        row->launched = true;
+        row->stream = ask->stream;
+        row->held = held;
+        row->moves = moves;
+    }
+    pthread_mutex_unlock(&lock);
+}
+
+void graphs_trimmed(void)
+{
+    pthread_mutex_lock(&lock);
+    moves++;
+    ended++;
+    pthread_mutex_unlock(&lock);
+}
