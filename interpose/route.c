@@ -5,6 +5,7 @@
 
 #include "ipc.h"
 #include "decay.h"
+#include "graphs.h"
 #include "library.h"
 #include "log.h"
 #include "pools.h"
@@ -340,6 +341,37 @@ void route_grown(const struct route_growth *growth)
 {
     if (growth->device)
         account_grown(&growth->device->account, growth->bytes);
+}
+
+bool route_try_grow(struct route_growth *growth, CUdevice ordinal, uint64_t bytes)
+{
+    struct device *device = device_get(ordinal);
+
+    growth->device = NULL;
+    if (!device || bytes == 0)
+        return true;
+    if (!account_grow(&device->account, bytes))
+        return false;
+    *growth = (struct route_growth){device, bytes};
+    return true;
+}
+
+void route_make_room(CUdevice ordinal, uint64_t bytes)
+{
+    const struct device device = {.ordinal = ordinal};
+
+    make_room(&device, bytes);
+    /* Whether a capture minds is not known: none is disturbed. */
+    if (!fence_capturing() && driver.cuDeviceGraphMemTrim(ordinal) == CUDA_SUCCESS)
+        graphs_trimmed();
+}
+
+void route_touch(CUdevice ordinal)
+{
+    struct device *device = device_get(ordinal);
+
+    if (device)
+        account_touch(&device->account);
 }
 
 /* ---- the pool ---- */

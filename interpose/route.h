@@ -64,6 +64,15 @@ CUresult route_grow_stack(struct route_growth *growth, uint64_t bytes_per_thread
 CUresult route_grow_context(struct route_growth *growth, CUdevice ordinal);
 void route_grown(const struct route_growth *growth);
 
+/* The same in parts, for a caller whose question changes when memory is let go. By `bytes` on a card, of what
+ * is free now; true: call the driver, then route_grown. */
+bool route_try_grow(struct route_growth *growth, CUdevice ordinal, uint64_t bytes);
+/* Lets go of what is held and not used on a card, for graphs too. Only for a launch: a graph that fitted once
+ * must not lose its memory to other requests. */
+void route_make_room(CUdevice ordinal, uint64_t bytes);
+/* The driver may have grown on a card, whatever was asked. */
+void route_touch(CUdevice ordinal);
+
 /* A context has been made: counts its own bytes. Not CUDA_SUCCESS if they do not fit the limit. */
 CUresult route_context_made(CUdevice ordinal, CUcontext context);
 /* A context has ended, and the memory in it. */

@@ -14,7 +14,7 @@ static const char *const hooked[] = {
 
 /* Beginnings of the names under which every driver so far hands out memory; a newer ABI of a function keeps
  * the name and adds _v2, _ptsz and the like. cuMemPoolCreate is not among them: a pool's memory is handed out
- * by cuMemAllocFromPoolAsync. */
+ * by cuMemAllocFromPoolAsync; nor is cuGraphAddMemAllocNode: a graph's memory is handed out by its launch. */
 static const char *const device_memory[] = {
     "cuMemAlloc",
     "cuMemCreate",
@@ -24,7 +24,6 @@ static const char *const device_memory[] = {
     "cuMipmappedArrayCreate",
     "cuImportExternalMemory",
     "cuMemImport",
-    "cuGraphAddMemAlloc",
     "cuIpcOpenMemHandle",
     "cuMulticastCreate",
 };
