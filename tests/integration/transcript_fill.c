@@ -83,6 +83,14 @@ static void test_the_cap_holds_for_racing_threads(void)
     fill("fill_rt_shared", "--mode=threads");
 }
 
+static void test_the_cap_holds_for_graphs_that_allocate(void)
+{
+    fill("fill_dl", "--mode=graph");
+    fill("fill_direct", "--mode=graph");
+    fill("fill_rt_shared", "--mode=graph");
+    fill("fill_rt_sim_static", "--mode=graph");
+}
+
 int main(void)
 {
     UNITY_BEGIN();
@@ -92,5 +100,6 @@ int main(void)
     RUN_TEST(test_the_cap_holds_for_a_program_with_a_static_runtime);
     RUN_TEST(test_a_program_that_takes_what_it_is_told_is_free_gets_it);
     RUN_TEST(test_the_cap_holds_for_racing_threads);
+    RUN_TEST(test_the_cap_holds_for_graphs_that_allocate);
     return UNITY_END();
 }

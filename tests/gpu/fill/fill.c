@@ -10,6 +10,7 @@
 #include <time.h>
 
 #define MOST_BLOCKS  4096
+#define MOST_GRAPHS  64
 #define THREADS      8
 #define EDGE_WORDS   16384 /* without --touch=all only the ends of a block are written and checked */
 #define LEAST_BLOCK  ((size_t)64 << 10) /* below this the card counts as full */
@@ -244,6 +245,85 @@ static int mode_threads(size_t total)
     return status;
 }
 
+/* Graphs that allocate, each half as large again as the one before, up to twice the card; they stay, beside
+ * blocks that take the rest, and run again. */
+struct graphs {
+    struct fill_graph items[MOST_GRAPHS];
+    unsigned char bytes[MOST_GRAPHS];
+    size_t count;
+    long ran;
+    uintptr_t out;
+};
+
+static void run_graph(struct hoard *h, struct graphs *g, size_t i)
+{
+    struct block b = {.p = g->out, .words = EDGE_WORDS, .mark = g->bytes[i] * 0x01010101u};
+    int rc = cuda->graph_run(&g->items[i]);
+    note(h, rc);
+    g->ran += !rc;
+    if (!rc)
+        h->wrong += !part_is_right(&b, 0, EDGE_WORDS);
+}
+
+static void add_graph(struct hoard *h, struct graphs *g, size_t bytes)
+{
+    if (g->count == MOST_GRAPHS)
+        return;
+    g->bytes[g->count] = (unsigned char)(g->count + 1);
+    int rc = cuda->graph_make(&g->items[g->count], bytes, g->bytes[g->count], g->out, EDGE_WORDS);
+    note(h, rc);
+    if (rc) {
+        note(h, cuda->graph_end(&g->items[g->count]));
+        return;
+    }
+    const long before = g->ran;
+    run_graph(h, g, g->count++);
+    if (g->ran > before && bytes > h->peak)
+        h->peak = bytes;
+}
+
+static void run_graphs(struct hoard *h, struct graphs *g)
+{
+    for (size_t i = g->count; i-- > 0;)
+        run_graph(h, g, i);
+}
+
+static void end_graphs(struct hoard *h, struct graphs *g)
+{
+    while (g->count)
+        note(h, cuda->graph_end(&g->items[--g->count]));
+}
+
+static int mode_graph(size_t total)
+{
+    struct hoard *h = calloc(1, sizeof(*h));
+    struct graphs g = {.count = 0};
+    h->seed = 3;
+    note(h, cuda->alloc(&g.out, EDGE_WORDS * sizeof(uint32_t)));
+    for (size_t bytes = total / LARGEST_PART; bytes <= 2 * total; bytes += bytes / 2)
+        add_graph(h, &g, bytes);
+    printf("graphs=%zu\ngraphs_ran=%ld\nlargest_graph=%zu\n", g.count, g.ran, h->peak);
+    hold();
+    h->other_codes += !h->refused || !g.ran; /* the largest cannot, the smallest must */
+    run_graphs(h, &g);
+    take_all(h, total / LARGEST_PART);
+    hold();
+    run_graphs(h, &g);
+    hold();
+    give_every_second(h);
+    run_graphs(h, &g);
+    give_all(h);
+    end_graphs(h, &g);
+    g.ran = 0;
+    add_graph(h, &g, total / LARGEST_PART);
+    h->other_codes += g.ran != 1;
+    end_graphs(h, &g);
+    note(h, cuda->release(g.out));
+    int status = report(h, total);
+    free(h);
+    return status;
+}
+
 int fill_main(int argc, char **argv, const struct fill_api *api)
 {
     const char *mode = "fill";
@@ -254,7 +334,7 @@ int fill_main(int argc, char **argv, const struct fill_api *api)
         else if (!strcmp(argv[i], "--touch=all"))
             touch_all = true;
         else {
-            fprintf(stderr, "usage: %s [--mode=fill|greedy|threads] [--touch=all]\n", argv[0]);
+            fprintf(stderr, "usage: %s [--mode=fill|greedy|threads|graph] [--touch=all]\n", argv[0]);
             return 2;
         }
     }
@@ -269,5 +349,7 @@ int fill_main(int argc, char **argv, const struct fill_api *api)
     printf("api=%s\nmode=%s\ntotal=%zu\nfree_at_start=%zu\n", api->name, mode, total, free_bytes);
     if (!strcmp(mode, "greedy"))
         return mode_greedy(total);
+    if (!strcmp(mode, "graph"))
+        return mode_graph(total);
     return strcmp(mode, "threads") ? mode_fill(total) : mode_threads(total);
 }

@@ -14,6 +14,10 @@
 #define FILL_OUT_OF_MEMORY 2 /* CUDA_ERROR_OUT_OF_MEMORY and cudaErrorMemoryAllocation alike */
 #define FILL_NO_DRIVER     77
 
+struct fill_graph {
+    void *stream, *exec;
+};
+
 struct fill_api {
     const char *name;
     int (*start)(void); /* 0, FILL_NO_DRIVER, or a code; on each thread that uses the others */
@@ -22,6 +26,12 @@ struct fill_api {
     int (*release)(uintptr_t p);
     int (*set)(uintptr_t p, uint32_t value, size_t words); /* done when it returns */
     int (*read)(uint32_t *into, uintptr_t p, size_t words);
+    /* A graph with a stream of its own that allocates, fills the last words of the block with a byte, copies
+     * them to `out` and frees the block. */
+    int (*graph_make)(struct fill_graph *graph, size_t bytes, unsigned char byte, uintptr_t out,
+                      size_t words);
+    int (*graph_run)(const struct fill_graph *graph); /* done when it returns */
+    int (*graph_end)(struct fill_graph *graph);       /* also of one that could not be made */
 };
 
 int fill_main(int argc, char **argv, const struct fill_api *api);

@@ -17,7 +17,20 @@
     X(cuMemAlloc, 3020, "cuMemAlloc_v2")                                                                     \
     X(cuMemFree, 3020, "cuMemFree_v2")                                                                       \
     X(cuMemsetD32, 3020, "cuMemsetD32_v2")                                                                   \
-    X(cuMemcpyDtoH, 3020, "cuMemcpyDtoH_v2")
+    X(cuMemcpyDtoH, 3020, "cuMemcpyDtoH_v2")                                                                 \
+    X(cuStreamCreate, 2000, "cuStreamCreate")                                                                \
+    X(cuStreamDestroy, 4000, "cuStreamDestroy_v2")                                                           \
+    X(cuStreamSynchronize, 2000, "cuStreamSynchronize")                                                      \
+    X(cuStreamBeginCapture, 10010, "cuStreamBeginCapture_v2")                                                \
+    X(cuStreamEndCapture, 10000, "cuStreamEndCapture")                                                       \
+    X(cuMemAllocAsync, 11020, "cuMemAllocAsync")                                                             \
+    X(cuMemFreeAsync, 11020, "cuMemFreeAsync")                                                               \
+    X(cuMemsetD8Async, 3020, "cuMemsetD8Async")                                                              \
+    X(cuMemcpyDtoDAsync, 3020, "cuMemcpyDtoDAsync_v2")                                                       \
+    X(cuGraphInstantiateWithFlags, 11040, "cuGraphInstantiateWithFlags")                                     \
+    X(cuGraphLaunch, 10000, "cuGraphLaunch")                                                                 \
+    X(cuGraphDestroy, 10000, "cuGraphDestroy")                                                               \
+    X(cuGraphExecDestroy, 10000, "cuGraphExecDestroy")
 
 static struct {
 #define X(base, version, symbol) PFN_##base##_v##version base;
@@ -43,7 +56,8 @@ int main(int argc, char **argv)
     }
     NAMES(X)
 #undef X
-    const struct fill_api api = {"driver by dlsym", driver_start, driver_info, driver_alloc,
-                                 driver_release,    driver_set,   driver_read};
+    const struct fill_api api = {"driver by dlsym", driver_start,    driver_info, driver_alloc,
+                                 driver_release,    driver_set,      driver_read, driver_graph_make,
+                                 driver_graph_run,  driver_graph_end};
     return fill_main(argc, argv, &api);
 }
