@@ -21,11 +21,6 @@ static struct graph_pool *pool_of(const struct graph_memory *memory)
     return &device_get(memory->block->device)->graphs;
 }
 
-static int card_of(const struct graph_memory *memory)
-{
-    return device_get(memory->block->device)->card;
-}
-
 /* ---- memory behind addresses ---- */
 
 static CUresult take(struct graph_memory *memory)
@@ -34,9 +29,10 @@ static CUresult take(struct graph_memory *memory)
     const uint64_t size = memory->block->extent, kept = pool->idle < size ? pool->idle : size;
     CUresult result;
 
-    card_uncharge(card_of(memory), kept);
-    pool->idle -= kept;
-    result = phys_create(memory->block->device, size, false, &memory->phys);
+    /* The card's figure never goes down for a moment: somebody may look. */
+    result = phys_create_paid(memory->block->device, size, kept, &memory->phys);
+    if (result == CUDA_SUCCESS)
+        pool->idle -= kept;
     if (result == CUDA_SUCCESS &&
         !va_back(memory->block->range.start, memory->phys, PROT_READ | PROT_WRITE)) {
         phys_drop(memory->phys);
@@ -44,8 +40,6 @@ static CUresult take(struct graph_memory *memory)
     }
     if (result != CUDA_SUCCESS) {
         memory->phys = NULL;
-        if (card_charge(card_of(memory), kept) == 0)
-            pool->idle += kept;
         return result;
     }
     pool->used += size;
@@ -65,11 +59,13 @@ static void give(struct graph_memory *memory, bool keep)
     if (!memory->phys)
         return;
     va_unback(memory->block->range.start, size);
-    phys_drop(memory->phys);
+    if (keep)
+        phys_drop_paid(memory->phys);
+    else
+        phys_drop(memory->phys);
     memory->phys = NULL;
     pool->used -= size;
-    if (keep && card_charge(card_of(memory), size) == 0)
-        pool->idle += size;
+    pool->idle += keep ? size : 0;
 }
 
 static void end(struct graph_memory *memory)

@@ -55,7 +55,7 @@ static CUresult place(struct phys *phys, bool exportable)
     return CUDA_SUCCESS;
 }
 
-CUresult phys_create(CUdevice device, uint64_t size, bool exportable, struct phys **out)
+static CUresult create(CUdevice device, uint64_t size, uint64_t paid, bool exportable, struct phys **out)
 {
     struct phys *phys;
     CUresult result;
@@ -67,19 +67,29 @@ CUresult phys_create(CUdevice device, uint64_t size, bool exportable, struct phy
     if (!phys)
         return CUDA_ERROR_OUT_OF_MEMORY;
     *phys = (struct phys){.device = device, .fd = -1, .size = size, .refs = 1};
-    if (device != PHYS_HOST && card_charge(device_get(device)->card, size) != 0) {
+    if (device != PHYS_HOST && card_charge(device_get(device)->card, size - paid) != 0) {
         free(phys);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     result = place(phys, exportable);
     if (result != CUDA_SUCCESS) {
         if (device != PHYS_HOST)
-            card_uncharge(device_get(device)->card, size);
+            card_uncharge(device_get(device)->card, size - paid);
         free(phys);
         return result;
     }
     *out = phys;
     return CUDA_SUCCESS;
+}
+
+CUresult phys_create(CUdevice device, uint64_t size, bool exportable, struct phys **out)
+{
+    return create(device, size, 0, exportable, out);
+}
+
+CUresult phys_create_paid(CUdevice device, uint64_t size, uint64_t paid, struct phys **out)
+{
+    return create(device, size, paid, false, out);
 }
 
 CUresult phys_adopt(CUdevice device, int fd, off_t offset, uint64_t size, struct phys **out)
@@ -131,7 +141,13 @@ void phys_drop(struct phys *phys)
         close(phys->fd);
     else
         fallocate(phys->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, phys->offset, (off_t)phys->size);
-    if (!phys->foreign && phys->device != PHYS_HOST)
+    if (!phys->foreign && !phys->paid && phys->device != PHYS_HOST)
         card_uncharge(device_get(phys->device)->card, phys->size);
     free(phys);
+}
+
+void phys_drop_paid(struct phys *phys)
+{
+    phys->paid = true;
+    phys_drop(phys);
 }

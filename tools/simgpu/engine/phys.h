@@ -19,6 +19,7 @@ struct phys {
     CUdevice device; /* whose card is charged, or PHYS_HOST */
     bool foreign;    /* another process's memory: not ours to charge or clear */
     bool own_file;
+    bool paid; /* somebody else answers for the charge */
     int fd;
     off_t offset;
     uint64_t size;
@@ -27,10 +28,13 @@ struct phys {
 
 /* size is rounded up to the granule. CUDA_ERROR_OUT_OF_MEMORY when the card has not that much free. */
 CUresult phys_create(CUdevice device, uint64_t size, bool exportable, struct phys **out);
+/* The same of a card that has been charged with `paid` bytes of it already. */
+CUresult phys_create_paid(CUdevice device, uint64_t size, uint64_t paid, struct phys **out);
 /* Takes over the file descriptor: memory that another process has exported. */
 CUresult phys_adopt(CUdevice device, int fd, off_t offset, uint64_t size, struct phys **out);
 void phys_hold(struct phys *phys);
-void phys_drop(struct phys *phys); /* the last one frees the memory and uncharges the card */
+void phys_drop(struct phys *phys);      /* the last one frees the memory and uncharges the card */
+void phys_drop_paid(struct phys *phys); /* the same, and the card stays charged */
 
 /* A mark beside any place in the process's file (never in an exportable one): tells another process that
  * opens the file whether what it was told of is still there. */
