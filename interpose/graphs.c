@@ -29,8 +29,10 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct row *rows; /* graphs_known of them, by exec */
 static size_t capacity;
 static uint64_t moves;           /* how often memory may have gone from one graph to another */
-static uint64_t ended;           /* launches that asked, and have been answered */
-static unsigned in_flight;       /* launches that asked, and have not */
+static uint64_t ended;           /* launches that changed something, and trims */
+static unsigned in_flight;       /* launches that the driver has not answered yet */
+static unsigned takers;          /* those among them that may change something */
+static unsigned trims;           /* under way */
 static uint64_t left[CARDS_MAX]; /* the most that graphs which are gone may still use */
 
 /* ---- footprints ---- */
@@ -220,7 +222,7 @@ static uint64_t need_of(const struct graphs_ask *ask, const struct graphs_pool *
     uint64_t all = ask->part.bytes;
 
     /* Others may take, or have taken, what seemed to be of no use. */
-    if (in_flight || ended != pool->seen)
+    if (takers || trims || ended != pool->seen)
         return ask->part.bytes;
     left[card] = left[card] < pool->used ? left[card] : pool->used;
     for (size_t i = 0; i < graphs_known; i++) {
@@ -238,24 +240,21 @@ void graphs_begin(struct graphs_ask *ask, const struct graphs_pool *pool)
     const struct row *row = row_of(ask->exec, ask->part.card);
     const bool same = row && row->launched && row->stream == ask->stream && pool->held >= row->held;
     ask->moved = !same;
-    ask->again = same && row->moves == moves;
-    ask->need = 0;
-    if (!ask->again) {
-        ask->need = round_up(need_of(ask, pool));
-        in_flight++;
-    }
+    ask->again = same && row->moves == moves && trims == 0;
+    ask->need = ask->again ? 0 : round_up(need_of(ask, pool));
+    in_flight++;
+    takers += !ask->again;
     pthread_mutex_unlock(&lock);
 }
 
 void graphs_end(const struct graphs_ask *ask, bool success, uint64_t held)
 {
-    if (ask->again)
-        return;
     pthread_mutex_lock(&lock);
     in_flight--;
-    ended++;
-    struct row *row = success ? row_of(ask->exec, ask->part.card) : NULL;
-    if (success && ask->moved)
+    takers -= !ask->again;
+    ended += !ask->again;
+    struct row *row = success && !ask->again ? row_of(ask->exec, ask->part.card) : NULL;
+    if (success && !ask->again && ask->moved)
         moves++;
     if (row) {
         row->launched = true;
@@ -266,9 +265,19 @@ void graphs_end(const struct graphs_ask *ask, bool success, uint64_t held)
     pthread_mutex_unlock(&lock);
 }
 
+bool graphs_may_trim(void)
+{
+    pthread_mutex_lock(&lock);
+    const bool may = in_flight == 0;
+    trims += may;
+    pthread_mutex_unlock(&lock);
+    return may;
+}
+
 void graphs_trimmed(void)
 {
     pthread_mutex_lock(&lock);
+    trims--;
     moves++;
     ended++;
     pthread_mutex_unlock(&lock);

@@ -61,14 +61,16 @@ struct graphs_ask {
     struct graphs_part part;
     uintptr_t stream; /* fence.h's key */
     uint64_t need;    /* what the driver may take beyond what it holds */
-    bool again;       /* as the last one: nothing is asked, and nothing is noted */
+    bool again;       /* as the last one: nothing is asked */
     bool moved;       /* memory may go from one graph to another */
 };
 void graphs_begin(struct graphs_ask *ask, const struct graphs_pool *pool);
 /* `held`: what the driver holds now. */
 void graphs_end(const struct graphs_ask *ask, bool success, uint64_t held);
 
-/* Unused memory has been given back: no graph can be sure of its own. */
+/* Unused memory is about to be given back: then no graph can be sure of its own. False: not now, a launch
+ * counts on what is there. True: graphs_trimmed must follow. */
+bool graphs_may_trim(void);
 void graphs_trimmed(void);
 
 #endif

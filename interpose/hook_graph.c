@@ -151,9 +151,11 @@ static void answered(struct launch *launch, const void *exec, CUresult result)
     for (size_t i = 0; i < launch->count; i++) {
         struct graphs_ask *ask = &launch->cards[i].ask;
 
-        if (ask->again)
-            continue;
         ask->exec = exec;
+        if (ask->again) {
+            graphs_end(ask, result == CUDA_SUCCESS, 0);
+            continue;
+        }
         graphs_end(ask, result == CUDA_SUCCESS,
                    attribute(ask->part.card, CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT));
         route_grown(&launch->cards[i].growth);

@@ -362,8 +362,10 @@ void route_make_room(CUdevice ordinal, uint64_t bytes)
 
     make_room(&device, bytes);
     /* Whether a capture minds is not known: none is disturbed. */
-    if (!fence_capturing() && driver.cuDeviceGraphMemTrim(ordinal) == CUDA_SUCCESS)
+    if (!fence_capturing() && graphs_may_trim()) {
+        driver.cuDeviceGraphMemTrim(ordinal);
         graphs_trimmed();
+    }
 }
 
 void route_touch(CUdevice ordinal)

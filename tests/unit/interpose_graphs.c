@@ -27,6 +27,7 @@ void tearDown(void)
     for (int i = 0; i < 64; i++)
         graphs_forget(EXEC(i));
     TEST_ASSERT_TRUE(graphs_none());
+    TEST_ASSERT_TRUE(graphs_may_trim()); /* nothing is left in flight */
     graphs_trimmed();
 }
 
@@ -124,6 +125,15 @@ static struct graphs_ask begin(int i, uint64_t bytes, uintptr_t stream)
     return ask;
 }
 
+/* True: nothing would be asked. */
+static bool again(int i, uint64_t bytes, uintptr_t stream)
+{
+    struct graphs_ask ask = begin(i, bytes, stream);
+
+    graphs_end(&ask, false, 0);
+    return ask.again;
+}
+
 /* A launch for which the driver takes exactly what was asked. */
 static uint64_t launch(int i, uint64_t bytes, uintptr_t stream)
 {
@@ -139,7 +149,7 @@ static void test_the_first_launch_needs_all_and_the_next_nothing(void)
 {
     remember(0, GIB);
     TEST_ASSERT_EQUAL_UINT64(GIB, launch(0, GIB, 1));
-    TEST_ASSERT_TRUE(begin(0, GIB, 1).again);
+    TEST_ASSERT_TRUE(again(0, GIB, 1));
     TEST_ASSERT_EQUAL_UINT64(0, launch(0, GIB, 1));
 }
 
@@ -184,8 +194,8 @@ static void test_graphs_that_share_memory_may_each_need_their_own_again(void)
     TEST_ASSERT_FALSE(ask.again);
     TEST_ASSERT_EQUAL_UINT64(GIB, ask.need);
     graphs_end(&ask, true, held);
-    TEST_ASSERT_TRUE(begin(0, GIB, 1).again); /* nothing has moved since */
-    TEST_ASSERT_TRUE(begin(1, GIB, 1).again);
+    TEST_ASSERT_TRUE(again(0, GIB, 1)); /* nothing has moved since */
+    TEST_ASSERT_TRUE(again(1, GIB, 1));
 }
 
 static void test_a_trim_ends_all_certainty(void)
@@ -195,6 +205,7 @@ static void test_a_trim_ends_all_certainty(void)
     held = used = 0;
     TEST_ASSERT_EQUAL_UINT64(GIB, launch(0, GIB, 1)); /* seen in the driver's figure */
     used = 0;
+    TEST_ASSERT_TRUE(graphs_may_trim());
     graphs_trimmed(); /* told */
     struct graphs_ask ask = begin(0, GIB, 1);
     TEST_ASSERT_FALSE(ask.again);
@@ -220,6 +231,21 @@ static void test_two_launches_at_once_do_not_count_on_the_same_spare_bytes(void)
     graphs_end(&c, false, 0);
 }
 
+static void test_nothing_is_trimmed_under_a_launch_and_no_launch_trusts_a_trim(void)
+{
+    remember(0, GIB);
+    launch(0, GIB, 1);
+    struct graphs_ask ask = begin(0, GIB, 1);
+    TEST_ASSERT_TRUE(ask.again);
+    TEST_ASSERT_FALSE(graphs_may_trim());
+    graphs_end(&ask, true, held);
+    TEST_ASSERT_TRUE(graphs_may_trim());
+    ask = begin(0, GIB, 1); /* the driver's figures are from before it */
+    TEST_ASSERT_EQUAL_UINT64(GIB, ask.need);
+    graphs_trimmed();
+    graphs_end(&ask, true, held);
+}
+
 static void test_a_graph_that_is_gone_may_still_use_its_memory(void)
 {
     remember(0, GIB);
@@ -241,8 +267,7 @@ static void test_a_handle_that_is_used_again_is_another_graph(void)
     remember(0, 2 * GIB);
     TEST_ASSERT_EQUAL_UINT64(1, graphs_find(EXEC(0), parts));
     TEST_ASSERT_EQUAL_UINT64(2 * GIB, parts[0].bytes);
-    TEST_ASSERT_FALSE(begin(0, 2 * GIB, 1).again);
-    graphs_end(&(struct graphs_ask){.exec = EXEC(0)}, false, 0);
+    TEST_ASSERT_FALSE(again(0, 2 * GIB, 1));
     TEST_ASSERT_EQUAL_INT(0, graphs_remember(EXEC(0), NULL, 0));
     TEST_ASSERT_EQUAL_UINT64(0, graphs_find(EXEC(0), parts));
 }
@@ -306,6 +331,7 @@ int main(void)
     RUN_TEST(test_graphs_that_share_memory_may_each_need_their_own_again);
     RUN_TEST(test_a_trim_ends_all_certainty);
     RUN_TEST(test_two_launches_at_once_do_not_count_on_the_same_spare_bytes);
+    RUN_TEST(test_nothing_is_trimmed_under_a_launch_and_no_launch_trusts_a_trim);
     RUN_TEST(test_a_graph_that_is_gone_may_still_use_its_memory);
     RUN_TEST(test_a_handle_that_is_used_again_is_another_graph);
     RUN_TEST(test_rows_are_found_in_any_order);
