@@ -48,7 +48,8 @@ bool fence_one_stream(void)
     return !atomic_load(&many_streams) && !guests_present() && !fence_capturing();
 }
 
-bool fence_forbid_capture(void)
+/* True if no capture is open, and then none opens until allow_capture. */
+static bool forbid_capture(void)
 {
     pthread_rwlock_rdlock(&capture_lock);
     if (!fence_capturing())
@@ -57,7 +58,7 @@ bool fence_forbid_capture(void)
     return false;
 }
 
-void fence_allow_capture(void)
+static void allow_capture(void)
 {
     pthread_rwlock_unlock(&capture_lock);
 }
@@ -66,9 +67,9 @@ static bool synchronize(void)
 {
     bool done = false;
 
-    if (fence_forbid_capture()) {
+    if (forbid_capture()) {
         done = driver.cuCtxSynchronize() == CUDA_SUCCESS;
-        fence_allow_capture();
+        allow_capture();
     }
     return done;
 }
@@ -374,7 +375,7 @@ static bool take_in_done(struct fence *fence)
 
 void fence_poll(struct fence *fence)
 {
-    if (!fence_forbid_capture())
+    if (!forbid_capture())
         return;
     pthread_mutex_lock(&fence->lock);
     const bool closed = close_epoch(fence, false);
@@ -382,7 +383,7 @@ void fence_poll(struct fence *fence)
     if (take_in_done(fence) && !closed && close_epoch(fence, false))
         take_in_done(fence);
     pthread_mutex_unlock(&fence->lock);
-    fence_allow_capture();
+    allow_capture();
 }
 
 uint64_t fence_usable(struct fence *fence)
@@ -406,14 +407,14 @@ bool fence_join(struct fence *fence)
 {
     const uint64_t before = fence_usable(fence);
 
-    if (!fence_forbid_capture())
+    if (!forbid_capture())
         return false;
     pthread_mutex_lock(&fence->lock);
     /* Asked with the lock: whoever forbids joins and then waits (fence_settle) comes behind the last one. */
     if (!atomic_load(&no_joins) && close_epoch(fence, true))
         wait_on_device(fence);
     pthread_mutex_unlock(&fence->lock);
-    fence_allow_capture();
+    allow_capture();
     return fence_usable(fence) > before;
 }
 
@@ -434,11 +435,11 @@ int fence_wait_oldest(struct fence *fence, bool *more)
         return 0;
     if (!oldest)
         return fence_wait(fence, FENCE_NOW);
-    if (!fence_forbid_capture())
+    if (!forbid_capture())
         return -EBUSY;
     /* Another thread may record it anew meanwhile; then this waits longer than it must. */
     const CUresult result = driver.cuEventSynchronize(oldest);
-    fence_allow_capture();
+    allow_capture();
     if (result != CUDA_SUCCESS)
         return -EIO;
     fence_poll(fence);

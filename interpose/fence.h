@@ -80,10 +80,6 @@ void fence_unknown(const char *name);
  * beginning waits for all work once, if anything has been handed out in the order of one stream. */
 void fence_capture(int change);
 bool fence_capturing(void);
-/* Around a call that would destroy a capture. True: none is open, and none begins until fence_allow_capture.
- */
-bool fence_forbid_capture(void);
-void fence_allow_capture(void);
 
 /* True if nothing has been submitted since the last time this very thread saw all of it done: by a wait, or
  * by an event behind everything. */

@@ -477,11 +477,9 @@ static CUresult free_after_wait(struct pool *pool, CUdeviceptr address)
     if (result != CUDA_SUCCESS)
         return result;
     /* Nothing can be waited for while a capture is open; then the fence decides when the block is free. */
-    const bool wait = !library_options()->deferred && fence_forbid_capture();
-    if (wait) {
+    const bool wait = !library_options()->deferred && !fence_capturing();
+    if (wait)
         result = wait_as_native(pool);
-        fence_allow_capture();
-    }
     if (result != CUDA_SUCCESS)
         return result;
     return pool_free(pool, address, wait) ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;

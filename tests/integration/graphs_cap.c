@@ -111,11 +111,6 @@ static void test_threads_that_launch_and_allocate_never_pass_the_cap(void)
     all_ways("threads");
 }
 
-static void test_frees_that_wait_leave_captures_alone(void)
-{
-    all_ways("beside_captures");
-}
-
 int main(void)
 {
     UNITY_BEGIN();
@@ -133,6 +128,5 @@ int main(void)
     RUN_TEST(test_without_a_cap_nobody_looks_into_graphs);
     RUN_TEST(test_launches_of_graphs_without_memory_ask_nothing);
     RUN_TEST(test_threads_that_launch_and_allocate_never_pass_the_cap);
-    RUN_TEST(test_frees_that_wait_leave_captures_alone);
     return UNITY_END();
 }

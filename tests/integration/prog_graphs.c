@@ -535,55 +535,13 @@ static void threads(void)
     works();
 }
 
-/* Frees that wait and captures that begin meanwhile: neither may notice the other. */
-static void *frees(void *argument)
-{
-    CUstream own;
-
-    MUST(0, cuCtxSetCurrent(context));
-    MUST(0, cuStreamCreate(&own, CU_STREAM_NON_BLOCKING));
-    while (atomic_load(&racing)) {
-        CUdeviceptr block;
-
-        MUST(0, cuMemAlloc(&block, 1 << 20));
-        MUST(0, cuMemsetD8Async(block, 1, 1 << 20, own));
-        MUST(0, cuMemFree(block));
-    }
-    MUST(0, cuStreamDestroy(own));
-    return argument;
-}
-
-static void beside_captures(void)
-{
-    pthread_t freers[2];
-    CUdeviceptr block;
-
-    begin();
-    MUST(0, cuCtxGetCurrent(&context));
-    MUST(0, cuMemAlloc(&block, 4096));
-    for (int i = 0; i < 2; i++)
-        MUST(0, pthread_create(&freers[i], NULL, frees, NULL));
-    for (int i = 0; i < 500; i++) {
-        CUgraph graph;
-
-        MUST(0, cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
-        MUST(0, cuMemsetD8Async(block, 2, 4096, stream));
-        MUST(0, cuStreamEndCapture(stream, &graph));
-        MUST(0, cuGraphDestroy(graph));
-    }
-    atomic_store(&racing, false);
-    for (int i = 0; i < 2; i++)
-        pthread_join(freers[i], NULL);
-}
-
 int main(int argc, char **argv)
 {
     static const struct prog_scenario all[] = {
-        {"larger", larger},         {"other_ways", other_ways}, {"again", again},
-        {"reuse", reuse},           {"nodes", nodes},           {"upload", upload},
-        {"gives_back", gives_back}, {"several", several},       {"left", left},
-        {"update", update},         {"forked", forked},         {"unseen", unseen},
-        {"plain", plain},           {"threads", threads},       {"beside_captures", beside_captures},
+        {"larger", larger}, {"other_ways", other_ways}, {"again", again},           {"reuse", reuse},
+        {"nodes", nodes},   {"upload", upload},         {"gives_back", gives_back}, {"several", several},
+        {"left", left},     {"update", update},         {"forked", forked},         {"unseen", unseen},
+        {"plain", plain},   {"threads", threads},
     };
 
     return prog_main(argc, argv, all, sizeof all / sizeof *all);
