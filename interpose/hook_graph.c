@@ -263,7 +263,7 @@ CUresult cuGraphInstantiateWithFlags(CUgraphExec *exec, CUgraph graph, unsigned 
         struct launch launch = {.count = 0};                                                                 \
         CUresult result = CUDA_SUCCESS;                                                                      \
                                                                                                              \
-        if (count && params && params->flags & CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD)                           \
+        if (count && exec && params && params->flags & CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD)                   \
             result = ask(&launch, NULL, parts, count, fence_stream##suffix(params->hUploadStream),           \
                          STREAM##suffix(params->hUploadStream));                                             \
         if (result != CUDA_SUCCESS) {                                                                        \

@@ -27,10 +27,12 @@ void pools_setup(const struct options *options)
     settings = options;
     /* A block is cleared on a stream of our own: it must be at rest when it is handed out, not just behind
      * the work of the stream that will use it. */
-    if (options->zero) {
+    if (options->zero)
         fence_trust_nothing();
+    /* Streams wait for each other at a join. Who asked for frees as CUDA has them may have a stream that
+     * waits for another, and allocations are no place to wait for it. */
+    if (options->zero || !options->deferred)
         fence_no_joins();
-    }
 }
 
 /* What has been handed out in the order of one context may be touched by others from now on. */

@@ -90,6 +90,11 @@ static void test_streams_may_wait_for_each_others_flags(void)
     run_freeing("flags_both", CARD, true, "deferred");
 }
 
+static void test_an_allocation_makes_no_stream_wait_for_another(void)
+{
+    both("hosts_turn", CARD);
+}
+
 static void test_a_block_for_other_devices_is_at_rest(void)
 {
     both("sync_memops_at_rest", CARD);
@@ -139,6 +144,7 @@ int main(void)
     RUN_TEST(test_sync_memops_is_answered_and_obeyed);
     RUN_TEST(test_a_block_for_other_devices_is_at_rest);
     RUN_TEST(test_streams_may_wait_for_each_others_flags);
+    RUN_TEST(test_an_allocation_makes_no_stream_wait_for_another);
     RUN_TEST(test_no_handle_gives_away_what_is_behind_a_block);
     RUN_TEST(test_copies_cover_a_whole_block_of_many_chunks);
     RUN_TEST(test_peer_access_answers_as_natively);

@@ -359,6 +359,38 @@ static void flags_both(void)
     raise_flag(96 * MIB, true);
 }
 
+static atomic_bool let_go;
+
+static void until_let_go(void *unused)
+{
+    (void)unused;
+    while (!atomic_load(&let_go))
+        usleep(1000);
+}
+
+/* One stream waits for the host, which waits for another stream: that one must not wait for the first because
+ * a block of it has been freed and a large one asked for. */
+static void hosts_turn(void)
+{
+    CUstream first, second;
+    CUdeviceptr freed, block, large;
+
+    prog_context(0);
+    MUST(0, cuStreamCreate(&first, CU_STREAM_NON_BLOCKING));
+    MUST(0, cuStreamCreate(&second, CU_STREAM_NON_BLOCKING));
+    MUST(0, cuMemAlloc(&freed, 4 * MIB));
+    MUST(0, cuMemAlloc(&large, 64 * MIB));
+    MUST(0, cuMemFree(large));
+    MUST(0, cuLaunchHostFunc(first, until_let_go, NULL));
+    MUST(0, cuMemsetD8Async(freed, 1, 4 * MIB, second));
+    MUST(0, cuMemFreeAsync(freed, second));
+    MUST(0, cuMemAlloc(&block, 8 * MIB));
+    MUST(0, cuMemsetD8Async(block, 1, 4096, second));
+    MUST(0, cuStreamSynchronize(second));
+    atomic_store(&let_go, true);
+    MUST(0, cuStreamSynchronize(first));
+}
+
 /* ---- what is behind a block ---- */
 
 static void backing(void)
@@ -530,6 +562,7 @@ int main(int argc, char **argv)
         {"sync_memops_at_rest", sync_memops_at_rest},
         {"flags", flags},
         {"flags_both", flags_both},
+        {"hosts_turn", hosts_turn},
         {"backing", backing},
         {"whole_copies", whole_copies},
         {"peers", peers},
