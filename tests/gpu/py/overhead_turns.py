@@ -4,7 +4,7 @@ usage: overhead_turns.py [--each=N] [--turns=N] [--steps=N] [--warm=N] [--cpus=N
 
 Starts overhead.py PROGRAM for each NAME with its variables, --each times, all on the same few processors; then each does
 a few steps while the others wait, turn by turn. Step i of one is compared with step i of the first, which does the same
-work. Two processes of the same program differ by some percent for as long as they live (where their memory lies), so one
+work. Two processes of the same program differ by some percent over a whole run, natively too, so one
 of each says little about small differences.
 
 Prints a line of key=value for each NAME: the median step; the median of the ratios of its turns to the first NAME's (a
