@@ -5,13 +5,12 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "limit.h"
 
-/* The driver may take more than pages: its pools grow in steps of this size (measured, H200). */
-#define GRAPHS_STEP (UINT64_C(32) << 20)
-
 #define CARDS_MAX 64
+#define PATIENCE  1 /* seconds; a launch takes microseconds unless the program holds it up */
 
 struct row {
     const void *exec;
@@ -19,7 +18,14 @@ struct row {
     bool launched;
     uintptr_t stream; /* of the last launch */
     uint64_t held;    /* after it */
-    uint64_t moves;   /* at it */
+    uint64_t moves;   /* of its card, at it */
+};
+
+struct card {
+    pthread_rwlock_t launches; /* held over the driver's answer: shared by those as before, else alone */
+    /* guarded by lock */
+    uint64_t moves; /* how often memory may have gone from one graph to another */
+    uint64_t left;  /* the most that graphs which are gone may still use */
 };
 
 _Atomic size_t graphs_known;
@@ -28,12 +34,8 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 /* guarded by lock */
 static struct row *rows; /* graphs_known of them, by exec */
 static size_t capacity;
-static uint64_t moves;           /* how often memory may have gone from one graph to another */
-static uint64_t ended;           /* launches that changed something, and trims */
-static unsigned in_flight;       /* launches that the driver has not answered yet */
-static unsigned takers;          /* those among them that may change something */
-static unsigned trims;           /* under way */
-static uint64_t left[CARDS_MAX]; /* the most that graphs which are gone may still use */
+static struct card all_cards[CARDS_MAX] = {
+    [0 ... CARDS_MAX - 1] = {.launches = PTHREAD_RWLOCK_WRITER_NONRECURSIVE_INITIALIZER_NP}};
 
 /* ---- footprints ---- */
 
@@ -114,9 +116,9 @@ static size_t rows_of(const void *exec, size_t at)
     return count;
 }
 
-static size_t card_of(const struct row *row)
+static struct card *card_of(const struct graphs_part *part)
 {
-    return (size_t)row->part.card % CARDS_MAX;
+    return &all_cards[(size_t)part->card % CARDS_MAX];
 }
 
 static bool make_room(size_t count)
@@ -141,8 +143,10 @@ static void forget(const void *exec)
         return;
     /* One that is gone may still run, or have left blocks to the program. */
     for (size_t i = at; i < at + count; i++) {
+        struct card *card = card_of(&rows[i].part);
+
         if (rows[i].launched)
-            left[card_of(&rows[i])] = add(left[card_of(&rows[i])], rows[i].part.bytes);
+            card->left = add(card->left, rows[i].part.bytes);
     }
     memmove(&rows[at], &rows[at + count], (graphs_known - at - count) * sizeof *rows);
     graphs_known -= count;
@@ -196,17 +200,59 @@ static struct row *row_of(const void *exec, int card)
 
 /* ---- launches ---- */
 
-uint64_t graphs_seen(void)
+/* On the same stream, and the driver holds no less than after it. */
+static bool as_before(const struct row *row, const struct graphs_ask *ask, uint64_t held)
 {
-    pthread_mutex_lock(&lock);
-    const uint64_t seen = ended;
-    pthread_mutex_unlock(&lock);
-    return seen;
+    return row && row->launched && row->stream == ask->stream && held >= row->held;
 }
 
-static uint64_t round_up(uint64_t bytes)
+/* And nothing has moved since. */
+static bool is_sure(const struct graphs_ask *ask, uint64_t held)
 {
-    return bytes > UINT64_MAX - GRAPHS_STEP ? bytes : (bytes + GRAPHS_STEP - 1) / GRAPHS_STEP * GRAPHS_STEP;
+    const struct row *row = row_of(ask->exec, ask->part.card);
+
+    return as_before(row, ask, held) && row->moves == card_of(&ask->part)->moves;
+}
+
+static struct timespec patience(void)
+{
+    struct timespec until;
+
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec += PATIENCE;
+    return until;
+}
+
+bool graphs_again(struct graphs_ask *ask, uint64_t held)
+{
+    pthread_rwlock_t *launches = &card_of(&ask->part)->launches;
+    const struct timespec until = patience();
+
+    ask->again = ask->alone = ask->moved = false;
+    ask->need = 0;
+    if (pthread_rwlock_timedrdlock(launches, &until) != 0)
+        return false;
+    pthread_mutex_lock(&lock);
+    ask->again = is_sure(ask, held);
+    pthread_mutex_unlock(&lock);
+    if (!ask->again)
+        pthread_rwlock_unlock(launches);
+    return ask->again;
+}
+
+void graphs_alone(struct graphs_ask *ask)
+{
+    const struct timespec until = patience();
+
+    ask->again = false;
+    ask->alone = pthread_rwlock_timedwrlock(&card_of(&ask->part)->launches, &until) == 0;
+}
+
+void graphs_trimmed(const struct graphs_ask *ask)
+{
+    pthread_mutex_lock(&lock);
+    card_of(&ask->part)->moves++;
+    pthread_mutex_unlock(&lock);
 }
 
 static uint64_t minus(uint64_t a, uint64_t b)
@@ -216,69 +262,52 @@ static uint64_t minus(uint64_t a, uint64_t b)
 
 /* What the driver may take for this launch, whoever shares what with whom: not more than the graph's own
  * bytes beyond those of no use, nor more than all graphs together need. */
-static uint64_t need_of(const struct graphs_ask *ask, const struct graphs_pool *pool)
+static uint64_t need_alone(const struct graphs_ask *ask, const struct graphs_pool *pool)
 {
-    const size_t card = (size_t)ask->part.card % CARDS_MAX;
+    struct card *card = card_of(&ask->part);
     uint64_t all = ask->part.bytes;
 
-    /* Others may take, or have taken, what seemed to be of no use. */
-    if (takers || trims || ended != pool->seen)
-        return ask->part.bytes;
-    left[card] = left[card] < pool->used ? left[card] : pool->used;
+    card->left = card->left < pool->used ? card->left : pool->used;
     for (size_t i = 0; i < graphs_known; i++) {
         if (rows[i].launched && rows[i].part.card == ask->part.card && rows[i].exec != ask->exec)
             all = add(all, rows[i].part.bytes);
     }
     const uint64_t own = minus(ask->part.bytes, minus(pool->held, pool->used));
-    const uint64_t together = minus(add(all, left[card]), pool->held);
+    const uint64_t together = minus(add(all, card->left), pool->held);
     return own < together ? own : together;
 }
 
-void graphs_begin(struct graphs_ask *ask, const struct graphs_pool *pool)
+void graphs_need(struct graphs_ask *ask, const struct graphs_pool *pool)
 {
     pthread_mutex_lock(&lock);
-    const struct row *row = row_of(ask->exec, ask->part.card);
-    const bool same = row && row->launched && row->stream == ask->stream && pool->held >= row->held;
-    ask->moved = !same;
-    ask->again = same && row->moves == moves && trims == 0;
-    ask->need = ask->again ? 0 : round_up(need_of(ask, pool));
-    in_flight++;
-    takers += !ask->again;
+    ask->moved = !as_before(row_of(ask->exec, ask->part.card), ask, pool->held);
+    if (!ask->alone)
+        ask->need = limit_round_step(ask->part.bytes);
+    else
+        ask->need = is_sure(ask, pool->held) ? 0 : limit_round_step(need_alone(ask, pool));
+    pthread_mutex_unlock(&lock);
+}
+
+static void remember_launch(const struct graphs_ask *ask, uint64_t held)
+{
+    struct card *card = card_of(&ask->part);
+
+    pthread_mutex_lock(&lock);
+    struct row *row = row_of(ask->exec, ask->part.card);
+    card->moves += ask->moved;
+    if (row) {
+        row->launched = true;
+        row->stream = ask->stream;
+        row->held = held;
+        row->moves = card->moves;
+    }
     pthread_mutex_unlock(&lock);
 }
 
 void graphs_end(const struct graphs_ask *ask, bool success, uint64_t held)
 {
-    pthread_mutex_lock(&lock);
-    in_flight--;
-    takers -= !ask->again;
-    ended += !ask->again;
-    struct row *row = success && !ask->again ? row_of(ask->exec, ask->part.card) : NULL;
-    if (success && !ask->again && ask->moved)
-        moves++;
-    if (row) {
-        row->launched = true;
-        row->stream = ask->stream;
-        row->held = held;
-        row->moves = moves;
-    }
-    pthread_mutex_unlock(&lock);
-}
-
-bool graphs_may_trim(void)
-{
-    pthread_mutex_lock(&lock);
-    const bool may = in_flight == 0;
-    trims += may;
-    pthread_mutex_unlock(&lock);
-    return may;
-}
-
-void graphs_trimmed(void)
-{
-    pthread_mutex_lock(&lock);
-    trims--;
-    moves++;
-    ended++;
-    pthread_mutex_unlock(&lock);
+    if (success && !ask->again)
+        remember_launch(ask, held);
+    if (ask->again || ask->alone)
+        pthread_rwlock_unlock(&card_of(&ask->part)->launches);
 }

@@ -7,7 +7,10 @@
  * their own when they are launched so that they could: a launch is only known to need nothing more while
  * nothing has changed since the last one of the same graph, or when all graphs together need no more.
  *
- * Numbers only: calls nothing of the driver. Owns one lock, held for a few instructions.
+ * Launches that only repeat what has been go side by side; one that may take memory on a card goes alone
+ * there, since what it finds of no use must not go to another meanwhile.
+ *
+ * Numbers and locks: calls nothing of the driver.
  */
 #ifndef GPUCAP_GRAPHS_H
 #define GPUCAP_GRAPHS_H
@@ -48,12 +51,10 @@ int graphs_remember(const void *exec, const struct graphs_part *parts, size_t co
 void graphs_forget(const void *exec);
 size_t graphs_find(const void *exec, struct graphs_part parts[GRAPHS_CARDS]);
 
-/* What the driver holds for graphs on a card. `seen`: graphs_seen() from before it was asked. */
+/* What the driver holds for graphs on a card. */
 struct graphs_pool {
-    uint64_t seen;
     uint64_t held, used;
 };
-uint64_t graphs_seen(void);
 
 /* A launch or an upload between the question and the driver's answer. */
 struct graphs_ask {
@@ -62,15 +63,21 @@ struct graphs_ask {
     uintptr_t stream; /* fence.h's key */
     uint64_t need;    /* what the driver may take beyond what it holds */
     bool again;       /* as the last one: nothing is asked */
+    bool alone;       /* nobody else takes or gives back memory of this card's graphs meanwhile */
     bool moved;       /* memory may go from one graph to another */
 };
-void graphs_begin(struct graphs_ask *ask, const struct graphs_pool *pool);
+
+/* True: as the last one, and graphs_end must follow. `held`: what the driver holds. */
+bool graphs_again(struct graphs_ask *ask, uint64_t held);
+/* Else: waits for the other launches on the card, and keeps them waiting until graphs_end, which must follow.
+ * Not for ever, as a program can hold up a launch in the driver: then it is not alone, and needs all its
+ * bytes. */
+void graphs_alone(struct graphs_ask *ask);
+/* The driver has given unused memory of the card back: no graph can be sure of its own. Only while alone. */
+void graphs_trimmed(const struct graphs_ask *ask);
+/* Writes ask->need. */
+void graphs_need(struct graphs_ask *ask, const struct graphs_pool *pool);
 /* `held`: what the driver holds now. */
 void graphs_end(const struct graphs_ask *ask, bool success, uint64_t held);
-
-/* Unused memory is about to be given back: then no graph can be sure of its own. False: not now, a launch
- * counts on what is there. True: graphs_trimmed must follow. */
-bool graphs_may_trim(void);
-void graphs_trimmed(void);
 
 #endif

@@ -116,15 +116,25 @@ static uint64_t attribute(CUdevice card, CUgraphMem_attribute which)
     return driver.cuDeviceGetGraphMemAttribute(card, which, &value) == CUDA_SUCCESS ? value : 0;
 }
 
-/* True: the driver may take what it may need. */
-static bool try_card(struct graphs_ask *ask, struct route_growth *growth)
+static uint64_t held_on(CUdevice card)
 {
-    struct graphs_pool pool = {.seen = graphs_seen()};
+    return attribute(card, CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT);
+}
 
-    pool.held = attribute(ask->part.card, CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT);
-    pool.used = attribute(ask->part.card, CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT);
-    graphs_begin(ask, &pool);
-    if (route_try_grow(growth, ask->part.card, ask->need))
+/* True: the driver may take what it may need. */
+static bool try_alone(struct graphs_ask *ask, struct route_growth *growth, bool trim)
+{
+    const CUdevice card = ask->part.card;
+
+    graphs_alone(ask);
+    /* Whether a capture minds is not known: none is disturbed. */
+    if (trim && ask->alone && !fence_capturing()) {
+        driver.cuDeviceGraphMemTrim(card);
+        graphs_trimmed(ask);
+    }
+    const struct graphs_pool pool = {held_on(card), attribute(card, CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT)};
+    graphs_need(ask, &pool);
+    if (route_try_grow(growth, card, ask->need))
         return true;
     graphs_end(ask, false, 0);
     return false;
@@ -132,17 +142,19 @@ static bool try_card(struct graphs_ask *ask, struct route_growth *growth)
 
 static CUresult ask_card(struct graphs_ask *ask, struct route_growth *growth, CUstream stream)
 {
+    const CUdevice card = ask->part.card;
     char need[SIZE_TEXT];
 
-    if (try_card(ask, growth))
+    growth->device = NULL;
+    if (graphs_again(ask, held_on(card)) || try_alone(ask, growth, false))
         return CUDA_SUCCESS;
     /* What this stream's graphs have is of no use to anybody when they are done, and can then be let go. */
     if (!fence_capturing())
         driver.cuStreamSynchronize(stream);
-    route_make_room(ask->part.card, ask->need);
-    if (try_card(ask, growth))
+    route_make_room(card, ask->need);
+    if (try_alone(ask, growth, true))
         return CUDA_SUCCESS;
-    log_info("out of memory on device %d: a graph needs %s", ask->part.card, size_format(ask->need, need));
+    log_info("out of memory on device %d: a graph needs %s", card, size_format(ask->need, need));
     return CUDA_ERROR_OUT_OF_MEMORY;
 }
 
@@ -150,16 +162,15 @@ static void answered(struct launch *launch, const void *exec, CUresult result)
 {
     for (size_t i = 0; i < launch->count; i++) {
         struct graphs_ask *ask = &launch->cards[i].ask;
+        uint64_t held = 0;
 
         ask->exec = exec;
-        if (ask->again) {
-            graphs_end(ask, result == CUDA_SUCCESS, 0);
-            continue;
+        if (!ask->again) {
+            held = held_on(ask->part.card);
+            route_grown(&launch->cards[i].growth);
+            route_touch(ask->part.card);
         }
-        graphs_end(ask, result == CUDA_SUCCESS,
-                   attribute(ask->part.card, CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT));
-        route_grown(&launch->cards[i].growth);
-        route_touch(ask->part.card);
+        graphs_end(ask, result == CUDA_SUCCESS, held);
     }
 }
 
@@ -304,6 +315,20 @@ CUresult cuGraphExecDestroy(CUgraphExec exec)
     if (!graphs_none() && route_active())
         graphs_forget(exec);
     return driver.cuGraphExecDestroy(exec);
+}
+
+/* No launch may count on memory that goes back. */
+CUresult cuDeviceGraphMemTrim(CUdevice card)
+{
+    struct graphs_ask ask = {.part.card = card};
+
+    if (graphs_none() || !route_active())
+        return driver.cuDeviceGraphMemTrim(card);
+    graphs_alone(&ask);
+    CUresult result = driver.cuDeviceGraphMemTrim(card);
+    graphs_trimmed(&ask);
+    graphs_end(&ask, false, 0);
+    return result;
 }
 
 /* An update changes no node's kind: a graph without allocations stays one. */

@@ -18,6 +18,11 @@ uint64_t limit_round(uint64_t bytes)
     return bytes > UINT64_MAX - LIMIT_PAGE ? UINT64_MAX : (bytes + LIMIT_PAGE - 1) & ~(LIMIT_PAGE - 1);
 }
 
+uint64_t limit_round_step(uint64_t bytes)
+{
+    return bytes > UINT64_MAX - LIMIT_STEP ? UINT64_MAX : (bytes + LIMIT_STEP - 1) & ~(LIMIT_STEP - 1);
+}
+
 static uint64_t taken(const struct limit_state *state)
 {
     return add(state->measured, add(state->unmeasured, state->in_flight));

@@ -14,6 +14,9 @@
 /* The driver hands out device memory in pages of this size; smaller blocks share one (measured, H200). */
 #define LIMIT_PAGE (UINT64_C(2) << 20)
 
+/* Memory pools of the driver grow in steps of this size (measured, H200). */
+#define LIMIT_STEP (UINT64_C(32) << 20)
+
 struct limit_state {
     uint64_t limit;
     uint64_t reserve;    /* left to the driver's own growth */
@@ -32,6 +35,8 @@ enum limit_verdict {
 
 /* bytes rounded up to what the driver takes for them; the largest number if that overflows. */
 uint64_t limit_round(uint64_t bytes);
+/* To what a memory pool of the driver's takes for them; graphs have one, taken to be as the others. */
+uint64_t limit_round_step(uint64_t bytes);
 
 /* `need` is rounded. `fresh`: the caller has measured since it began to ask. */
 enum limit_verdict limit_decide(const struct limit_state *state, uint64_t need, bool fresh);

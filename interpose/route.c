@@ -5,12 +5,10 @@
 
 #include "ipc.h"
 #include "decay.h"
-#include "graphs.h"
 #include "library.h"
 #include "log.h"
 #include "pools.h"
 
-#define POOL_STEP      (UINT64_C(32) << 20) /* a driver pool grows in steps of this size (measured, H200) */
 #define GROWTH_UNKNOWN LIMIT_PAGE
 
 bool route_active(void)
@@ -147,7 +145,7 @@ CUresult route_enter_async(struct route_ticket *ticket, uint64_t bytes, CUmemory
     if (driver.cuStreamIsCapturing(stream, &capture) == CUDA_SUCCESS &&
         capture != CU_STREAM_CAPTURE_STATUS_NONE)
         return CUDA_SUCCESS;
-    uint64_t step = bytes > UINT64_MAX - POOL_STEP ? bytes : (bytes + POOL_STEP - 1) / POOL_STEP * POOL_STEP;
+    const uint64_t step = limit_round_step(bytes);
     if (try_take(ticket, device, BLOCKS_ASYNC, step))
         return CUDA_SUCCESS;
     /* The pool has the bytes, most likely, and will not grow. If it does, the reserve has room for it. */
@@ -361,11 +359,6 @@ void route_make_room(CUdevice ordinal, uint64_t bytes)
     const struct device device = {.ordinal = ordinal};
 
     make_room(&device, bytes);
-    /* Whether a capture minds is not known: none is disturbed. */
-    if (!fence_capturing() && graphs_may_trim()) {
-        driver.cuDeviceGraphMemTrim(ordinal);
-        graphs_trimmed();
-    }
 }
 
 void route_touch(CUdevice ordinal)

@@ -67,8 +67,7 @@ void route_grown(const struct route_growth *growth);
 /* The same in parts, for a caller whose question changes when memory is let go. By `bytes` on a card, of what
  * is free now; true: call the driver, then route_grown. */
 bool route_try_grow(struct route_growth *growth, CUdevice ordinal, uint64_t bytes);
-/* Lets go of what is held and not used on a card, for graphs too. Only for a launch: a graph that fitted once
- * must not lose its memory to other requests. */
+/* Lets go of what is held and not used on a card; not of what graphs have. */
 void route_make_room(CUdevice ordinal, uint64_t bytes);
 /* The driver may have grown on a card, whatever was asked. */
 void route_touch(CUdevice ordinal);

@@ -1,6 +1,6 @@
 /* graphs_cap: the memory of graphs is held to the cap. Each promise is a scenario of prog_graphs, which
- * checks itself, with parts of what it is told is free; natively and without a cap it says what CUDA does. A
- * card of 8 GiB, on which simgpu's context takes 512 MiB.
+ * checks itself, with parts of what it is told is free; natively and without a cap it says what CUDA does.
+ * Cards of 8 GiB, on which simgpu's context takes 512 MiB.
  */
 #include <stdio.h>
 
@@ -18,7 +18,7 @@ static void run(const char *scenario, enum way way)
     static const char *const names[] = {"native", "capped", "capped, no pool", "no cap, no pool"};
     struct spawn_env *env = spawn_env_new();
 
-    spawn_sim(env, "1x8G", NULL);
+    spawn_sim(env, "2x8G", NULL);
     spawn_env_set(env, "HOME", "/nonexistent"); /* no user's own settings */
     if (way != NATIVE)
         spawn_wrapped(env);
@@ -111,6 +111,16 @@ static void test_threads_that_launch_and_allocate_never_pass_the_cap(void)
     all_ways("threads");
 }
 
+static void test_threads_whose_graphs_fit_together_are_never_refused(void)
+{
+    all_ways("threads_fit");
+}
+
+static void test_a_graph_may_have_memory_on_two_cards(void)
+{
+    all_ways("two_cards");
+}
+
 int main(void)
 {
     UNITY_BEGIN();
@@ -128,5 +138,7 @@ int main(void)
     RUN_TEST(test_without_a_cap_nobody_looks_into_graphs);
     RUN_TEST(test_launches_of_graphs_without_memory_ask_nothing);
     RUN_TEST(test_threads_that_launch_and_allocate_never_pass_the_cap);
+    RUN_TEST(test_threads_whose_graphs_fit_together_are_never_refused);
+    RUN_TEST(test_a_graph_may_have_memory_on_two_cards);
     return UNITY_END();
 }

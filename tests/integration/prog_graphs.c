@@ -209,11 +209,11 @@ static void reuse(void)
     MUST(0, cuMemFree(out));
 }
 
-static CUgraphNode add(CUgraph graph, const CUgraphNode *after, size_t bytes, bool freed)
+static CUgraphNode add_on(int device, CUgraph graph, const CUgraphNode *after, size_t bytes, bool freed)
 {
     CUDA_MEM_ALLOC_NODE_PARAMS params = {
         .poolProps = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
-                      .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0}},
+                      .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = device}},
         .bytesize = bytes};
     CUgraphNode node, end;
 
@@ -222,6 +222,11 @@ static CUgraphNode add(CUgraph graph, const CUgraphNode *after, size_t bytes, bo
         return node;
     MUST(0, cuGraphAddMemFreeNode(&end, graph, &node, 1, params.dptr));
     return end;
+}
+
+static CUgraphNode add(CUgraph graph, const CUgraphNode *after, size_t bytes, bool freed)
+{
+    return add_on(0, graph, after, bytes, freed);
 }
 
 static CUgraph empty(void)
@@ -479,13 +484,22 @@ static bool went(CUresult result)
     return result == CUDA_SUCCESS;
 }
 
+/* Made before the race, which leaves no room for them. */
+static CUstream streams[THREADS];
+
+static void make_streams(void)
+{
+    for (int i = 0; i < THREADS; i++)
+        MUST(0, cuStreamCreate(&streams[i], CU_STREAM_NON_BLOCKING));
+}
+
 static void *launches(void *argument)
 {
-    unsigned seed = (unsigned)(uintptr_t)argument;
-    CUstream own;
+    const uintptr_t number = (uintptr_t)argument;
+    unsigned seed = (unsigned)number + 1;
+    CUstream own = streams[number];
 
     MUST(0, cuCtxSetCurrent(context));
-    MUST(0, cuStreamCreate(&own, CU_STREAM_NON_BLOCKING));
     for (int i = 0; i < ROUNDS; i++) {
         CUgraph graph = empty(); /* no capture, which would forbid the others much */
 
@@ -496,13 +510,12 @@ static void *launches(void *argument)
         MUST(0, cuGraphExecDestroy(exec));
     }
     MUST(0, cuStreamSynchronize(own));
-    MUST(0, cuStreamDestroy(own));
     return NULL;
 }
 
 static void *allocates(void *argument)
 {
-    unsigned seed = (unsigned)(uintptr_t)argument;
+    unsigned seed = (unsigned)(uintptr_t)argument + 1;
 
     MUST(0, cuCtxSetCurrent(context));
     for (int i = 0; i < ROUNDS * 4; i++) {
@@ -520,10 +533,11 @@ static void threads(void)
     pthread_t watcher, racers[THREADS];
 
     begin();
+    make_streams();
     MUST(0, cuCtxGetCurrent(&context));
     MUST(0, pthread_create(&watcher, NULL, watch, NULL));
     for (uintptr_t i = 0; i < THREADS; i++)
-        MUST(0, pthread_create(&racers[i], NULL, i % 2 ? allocates : launches, (void *)(i + 1)));
+        MUST(0, pthread_create(&racers[i], NULL, i % 2 ? allocates : launches, (void *)i));
     for (int i = 0; i < THREADS; i++)
         pthread_join(racers[i], NULL);
     atomic_store(&racing, false);
@@ -535,13 +549,78 @@ static void threads(void)
     works();
 }
 
+#define FITTING 2
+
+static pthread_barrier_t together;
+
+/* Of graphs that have room beside each other, and not much more, none is refused, however they meet. */
+static void *launches_fitting(void *argument)
+{
+    CUstream *const own = argument;
+    const size_t bytes = (room - 64 * MIB) / FITTING / (2 * MIB) * (2 * MIB);
+
+    MUST(0, cuCtxSetCurrent(context));
+    for (int i = 0; i < ROUNDS; i++) {
+        CUgraph graph = empty();
+
+        add(graph, NULL, bytes, true);
+        CUgraphExec exec = instantiate(graph);
+        pthread_barrier_wait(&together);
+        for (int k = 0; k < 20; k++)
+            MUST(0, cuGraphLaunch(exec, own[k % 2]));
+        for (int k = 0; k < 2; k++)
+            MUST(0, cuStreamSynchronize(own[k]));
+        MUST(0, cuGraphExecDestroy(exec));
+        if (i % 16 == 15)
+            MUST(0, cuDeviceGraphMemTrim(0));
+    }
+    return NULL;
+}
+
+static void threads_fit(void)
+{
+    pthread_t racers[FITTING];
+
+    begin();
+    make_streams();
+    MUST(0, cuCtxGetCurrent(&context));
+    MUST(0, pthread_barrier_init(&together, NULL, FITTING));
+    for (int i = 0; i < FITTING; i++)
+        MUST(0, pthread_create(&racers[i], NULL, launches_fitting, &streams[2 * i]));
+    for (int i = 0; i < FITTING; i++)
+        pthread_join(racers[i], NULL);
+    within();
+}
+
+/* A graph with memory on two cards, most of each. */
+static void two_cards(void)
+{
+    CUgraph graph = NULL;
+    CUstream other;
+
+    prog_context(1);
+    begin();
+    MUST(0, cuStreamCreate(&other, CU_STREAM_NON_BLOCKING));
+    graph = empty();
+    add_on(0, graph, NULL, room / 4 * 3, true);
+    add_on(1, graph, NULL, room / 4 * 3, true);
+    CUgraphExec exec = instantiate(graph);
+    for (int i = 0; i < 20; i++)
+        MUST(0, cuGraphLaunch(exec, i % 3 ? stream : other));
+    MUST(0, cuCtxSynchronize());
+    within();
+    MUST(0, cuGraphExecDestroy(exec));
+}
+
 int main(int argc, char **argv)
 {
     static const struct prog_scenario all[] = {
-        {"larger", larger}, {"other_ways", other_ways}, {"again", again},           {"reuse", reuse},
-        {"nodes", nodes},   {"upload", upload},         {"gives_back", gives_back}, {"several", several},
-        {"left", left},     {"update", update},         {"forked", forked},         {"unseen", unseen},
-        {"plain", plain},   {"threads", threads},
+        {"larger", larger},         {"other_ways", other_ways}, {"again", again},
+        {"reuse", reuse},           {"nodes", nodes},           {"upload", upload},
+        {"gives_back", gives_back}, {"several", several},       {"left", left},
+        {"update", update},         {"forked", forked},         {"unseen", unseen},
+        {"plain", plain},           {"threads", threads},       {"threads_fit", threads_fit},
+        {"two_cards", two_cards},
     };
 
     return prog_main(argc, argv, all, sizeof all / sizeof *all);

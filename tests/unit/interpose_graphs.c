@@ -3,6 +3,7 @@
 
 #include <pthread.h>
 #include <stdlib.h>
+#include <unistd.h>
 #include <unity.h>
 
 #define MIB  (UINT64_C(1) << 20)
@@ -27,8 +28,10 @@ void tearDown(void)
     for (int i = 0; i < 64; i++)
         graphs_forget(EXEC(i));
     TEST_ASSERT_TRUE(graphs_none());
-    TEST_ASSERT_TRUE(graphs_may_trim()); /* nothing is left in flight */
-    graphs_trimmed();
+    struct graphs_ask ask = {.part = {0, 1}};
+    graphs_alone(&ask);
+    TEST_ASSERT_TRUE_MESSAGE(ask.alone, "nothing is left in flight");
+    graphs_end(&ask, false, 0);
 }
 
 static uint64_t footprint(struct graphs_range *ranges, size_t count)
@@ -118,10 +121,13 @@ static void remember(int i, uint64_t bytes)
 
 static struct graphs_ask begin(int i, uint64_t bytes, uintptr_t stream)
 {
-    const struct graphs_pool pool = {graphs_seen(), held, used};
     struct graphs_ask ask = {.exec = EXEC(i), .part = {0, bytes}, .stream = stream};
 
-    graphs_begin(&ask, &pool);
+    if (graphs_again(&ask, held))
+        return ask;
+    graphs_alone(&ask);
+    TEST_ASSERT_TRUE(ask.alone);
+    graphs_need(&ask, &(struct graphs_pool){held, used});
     return ask;
 }
 
@@ -198,6 +204,15 @@ static void test_graphs_that_share_memory_may_each_need_their_own_again(void)
     TEST_ASSERT_TRUE(again(1, GIB, 1));
 }
 
+static void trim(int card)
+{
+    struct graphs_ask ask = {.part.card = card};
+
+    graphs_alone(&ask);
+    graphs_trimmed(&ask);
+    graphs_end(&ask, false, 0);
+}
+
 static void test_a_trim_ends_all_certainty(void)
 {
     remember(0, GIB);
@@ -205,11 +220,37 @@ static void test_a_trim_ends_all_certainty(void)
     held = used = 0;
     TEST_ASSERT_EQUAL_UINT64(GIB, launch(0, GIB, 1)); /* seen in the driver's figure */
     used = 0;
-    TEST_ASSERT_TRUE(graphs_may_trim());
-    graphs_trimmed(); /* told */
-    struct graphs_ask ask = begin(0, GIB, 1);
-    TEST_ASSERT_FALSE(ask.again);
-    graphs_end(&ask, true, held);
+    trim(1);
+    TEST_ASSERT_TRUE(again(0, GIB, 1)); /* another card's */
+    trim(0);
+    TEST_ASSERT_FALSE(again(0, GIB, 1)); /* told */
+}
+
+/* A launch by another thread, which begins while this one is in the middle of its own. */
+static struct graphs_ask late;
+static bool late_again;
+static atomic_bool late_begun;
+
+static void *come_late(void *patient)
+{
+    late_again = graphs_again(&late, held);
+    if (!late_again) {
+        graphs_alone(&late);
+        graphs_need(&late, &(struct graphs_pool){held, used});
+    }
+    atomic_store(&late_begun, true);
+    graphs_end(&late, false, 0);
+    return patient;
+}
+
+static pthread_t another_begins(int i, uint64_t bytes, int card)
+{
+    pthread_t thread;
+
+    late = (struct graphs_ask){.exec = EXEC(i), .part = {card, bytes}, .stream = 2};
+    atomic_store(&late_begun, false);
+    TEST_ASSERT_EQUAL_INT(0, pthread_create(&thread, NULL, come_late, NULL));
+    return thread;
 }
 
 static void test_two_launches_at_once_do_not_count_on_the_same_spare_bytes(void)
@@ -217,32 +258,53 @@ static void test_two_launches_at_once_do_not_count_on_the_same_spare_bytes(void)
     held = GIB;
     remember(0, GIB);
     remember(1, GIB);
-    const struct graphs_pool pool = {graphs_seen(), held, used};
-    struct graphs_ask a = {.exec = EXEC(0), .part = {0, GIB}, .stream = 1}, b = a, c = a;
-    b.exec = c.exec = EXEC(1);
-    graphs_begin(&a, &pool);
-    graphs_begin(&b, &pool);
-    TEST_ASSERT_EQUAL_UINT64(0, a.need);
-    TEST_ASSERT_EQUAL_UINT64(GIB, b.need);
-    graphs_end(&b, false, 0);
-    graphs_end(&a, true, held);
-    graphs_begin(&c, &pool); /* asked the driver before the other was answered */
-    TEST_ASSERT_EQUAL_UINT64(GIB, c.need);
-    graphs_end(&c, false, 0);
+    struct graphs_ask ask = begin(0, GIB, 1);
+    TEST_ASSERT_EQUAL_UINT64(0, ask.need);
+    pthread_t thread = another_begins(1, GIB, 0);
+    usleep(20000);
+    TEST_ASSERT_FALSE_MESSAGE(atomic_load(&late_begun), "it waits for the first");
+    used = GIB;
+    graphs_end(&ask, true, held);
+    pthread_join(thread, NULL);
+    TEST_ASSERT_TRUE(late.alone);
+    TEST_ASSERT_EQUAL_UINT64(GIB, late.need);
 }
 
-static void test_nothing_is_trimmed_under_a_launch_and_no_launch_trusts_a_trim(void)
+/* Whoever has waited in vain knows nothing of what is spare. */
+static void test_a_launch_that_is_held_up_holds_up_no_other_for_ever(void)
+{
+    held = GIB;
+    remember(0, GIB);
+    remember(1, GIB);
+    struct graphs_ask ask = begin(0, GIB, 1);
+    pthread_join(another_begins(1, GIB, 0), NULL);
+    TEST_ASSERT_FALSE(late.alone);
+    TEST_ASSERT_EQUAL_UINT64(GIB, late.need);
+    graphs_end(&ask, true, held);
+}
+
+static void test_launches_as_before_go_side_by_side(void)
 {
     remember(0, GIB);
+    remember(1, GIB);
     launch(0, GIB, 1);
+    launch(1, GIB, 2);
+    launch(0, GIB, 1);
+    launch(1, GIB, 2); /* after the last that moved */
     struct graphs_ask ask = begin(0, GIB, 1);
     TEST_ASSERT_TRUE(ask.again);
-    TEST_ASSERT_FALSE(graphs_may_trim());
+    pthread_join(another_begins(1, GIB, 0), NULL);
+    TEST_ASSERT_TRUE(late_again);
     graphs_end(&ask, true, held);
-    TEST_ASSERT_TRUE(graphs_may_trim());
-    ask = begin(0, GIB, 1); /* the driver's figures are from before it */
-    TEST_ASSERT_EQUAL_UINT64(GIB, ask.need);
-    graphs_trimmed();
+}
+
+static void test_cards_do_not_wait_for_each_other(void)
+{
+    remember(0, GIB);
+    TEST_ASSERT_EQUAL_INT(0, graphs_remember(EXEC(1), &(struct graphs_part){1, GIB}, 1));
+    struct graphs_ask ask = begin(0, GIB, 1);
+    pthread_join(another_begins(1, GIB, 1), NULL);
+    TEST_ASSERT_TRUE(late.alone);
     graphs_end(&ask, true, held);
 }
 
@@ -295,7 +357,10 @@ static void *churn(void *argument)
 
         if (i % 16 < 8) {
             graphs_remember(EXEC(exec), &ask.part, 1);
-            graphs_begin(&ask, &(struct graphs_pool){graphs_seen(), GIB, 0});
+            if (!graphs_again(&ask, GIB)) {
+                graphs_alone(&ask);
+                graphs_need(&ask, &(struct graphs_pool){GIB, 0});
+            }
             graphs_end(&ask, true, GIB);
         } else if (!graphs_none()) {
             graphs_forget(EXEC(exec));
@@ -331,7 +396,9 @@ int main(void)
     RUN_TEST(test_graphs_that_share_memory_may_each_need_their_own_again);
     RUN_TEST(test_a_trim_ends_all_certainty);
     RUN_TEST(test_two_launches_at_once_do_not_count_on_the_same_spare_bytes);
-    RUN_TEST(test_nothing_is_trimmed_under_a_launch_and_no_launch_trusts_a_trim);
+    RUN_TEST(test_a_launch_that_is_held_up_holds_up_no_other_for_ever);
+    RUN_TEST(test_launches_as_before_go_side_by_side);
+    RUN_TEST(test_cards_do_not_wait_for_each_other);
     RUN_TEST(test_a_graph_that_is_gone_may_still_use_its_memory);
     RUN_TEST(test_a_handle_that_is_used_again_is_another_graph);
     RUN_TEST(test_rows_are_found_in_any_order);

@@ -201,6 +201,10 @@ static void test_a_request_is_rounded_up_and_never_down(void)
     TEST_ASSERT_EQUAL_UINT64(PAGE, limit_round(PAGE));
     TEST_ASSERT_EQUAL_UINT64(2 * PAGE, limit_round(PAGE + 1));
     TEST_ASSERT_EQUAL_UINT64(UINT64_MAX, limit_round(UINT64_MAX));
+    TEST_ASSERT_EQUAL_UINT64(0, limit_round_step(0));
+    TEST_ASSERT_EQUAL_UINT64(LIMIT_STEP, limit_round_step(1));
+    TEST_ASSERT_EQUAL_UINT64(2 * LIMIT_STEP, limit_round_step(LIMIT_STEP + 1));
+    TEST_ASSERT_EQUAL_UINT64(UINT64_MAX, limit_round_step(UINT64_MAX));
     for (int i = 0; i < RANDOM_RUNS; i++) {
         uint64_t bytes = random_bytes(), rounded = limit_round(bytes);
 
