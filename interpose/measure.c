@@ -22,7 +22,7 @@
 #define LIST_SHORT 64   /* processes on one card for which the stack has room */
 #define LIST_MAX   4096 /* and for which we map memory */
 #define EARLY_MAX  1024
-#define WAIT_MS    1000 /* for NVML's start at most: whoever holds a lock that it needs must go on */
+#define WAIT_S     3 /* for NVML at most, all waits together: whoever holds a lock that it needs must go on */
 
 enum { IDLE, LOADING, STARTING, READY, FAILED };
 
@@ -32,6 +32,7 @@ static atomic_int state = IDLE;   /* written with lock held */
 static atomic_uint listed_pid;    /* the number under which NVML lists us; 0: not known yet */
 static atomic_bool forking;       /* whoever forks has waited already, and holds lock */
 static atomic_bool early_is_sure; /* the list below was made before any context of ours */
+static struct timespec patience;  /* nobody waits for the start any longer; guarded by lock */
 
 /* Who was on the cards before; written while STARTING, read when READY. */
 static unsigned early_pids[EARLY_MAX];
@@ -102,12 +103,23 @@ static bool was_early(unsigned pid)
     return false;
 }
 
+static struct timespec seconds_from_now(void)
+{
+    struct timespec until;
+
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec += WAIT_S;
+    return until;
+}
+
 /* Moves on from one state to the next; false if somebody else has. */
 static bool advance(int from, int to)
 {
     pthread_mutex_lock(&lock);
     const bool moved = atomic_load(&state) == from;
     if (moved) {
+        if (to == LOADING || to == STARTING)
+            patience = seconds_from_now();
         atomic_store(&state, to);
         pthread_cond_broadcast(&changed);
     }
@@ -146,10 +158,10 @@ static bool is_settled(void)
 /* Waits with the lock held until NVML is there or is known not to be, but not for ever. */
 static void wait_settled(void)
 {
-    struct timespec until;
+    struct timespec until = seconds_from_now();
 
-    clock_gettime(CLOCK_REALTIME, &until);
-    until.tv_sec += WAIT_MS / 1000;
+    if (patience.tv_sec < until.tv_sec) /* unless somebody has set the clock back */
+        until = patience;
     while (!is_settled() && pthread_cond_timedwait(&changed, &lock, &until) == 0)
         continue;
 }
