@@ -71,10 +71,25 @@ static bool try_take(struct route_ticket *ticket, struct device *device, enum bl
     return try_grant(ticket, device, kind, bytes, account_take);
 }
 
-/* Lets go of what is held and not used on the card. True if that was anything. */
+/* Gives idle memory of our pools back to the driver. If that is not enough, the work of this context is
+ * waited for that freed memory is behind: a native free would have waited for it. Returns how much. */
+static uint64_t let_go(CUdevice ordinal, uint64_t bytes)
+{
+    uint64_t given = pools_trim(ordinal, bytes);
+    struct pool *pool = given < bytes && !fence_capturing() ? pools_current() : NULL;
+
+    if (pool && pool->ordinal == ordinal && pool_reclaimable(pool)) {
+        pool_settle(pool);
+        given += pools_trim(ordinal, bytes - given);
+    }
+    return given;
+}
+
+/* Lets go of what is held and not used on the card. True if that was anything: of what another thread lets go
+ * meanwhile this one does not know. */
 static bool make_room(const struct device *device, uint64_t bytes)
 {
-    const bool ours = pools_trim(device->ordinal, limit_round(bytes)) != 0;
+    const bool ours = let_go(device->ordinal, limit_round(bytes)) != 0;
 
     return trim_pool(device, NULL) || ours;
 }
@@ -82,10 +97,10 @@ static bool make_room(const struct device *device, uint64_t bytes)
 static CUresult take(struct route_ticket *ticket, struct device *device, enum blocks_kind kind,
                      uint64_t bytes)
 {
-    if (try_take(ticket, device, kind, bytes) ||
-        (make_room(device, bytes) && try_take(ticket, device, kind, bytes)))
+    if (try_take(ticket, device, kind, bytes))
         return CUDA_SUCCESS;
-    return refuse(device, kind, bytes);
+    make_room(device, bytes);
+    return try_take(ticket, device, kind, bytes) ? CUDA_SUCCESS : refuse(device, kind, bytes);
 }
 
 /* A request is counted if limits hold, it is for a limited card and it is one the driver could grant. */
@@ -163,7 +178,7 @@ bool route_give_up_cache(CUdevice ordinal)
 {
     if (!route_active() || (ordinal == ROUTE_CURRENT && driver.cuCtxGetDevice(&ordinal) != CUDA_SUCCESS))
         return false;
-    return pools_trim(ordinal, UINT64_MAX) != 0;
+    return let_go(ordinal, UINT64_MAX) != 0;
 }
 
 CUresult route_leave(const struct route_ticket *ticket, CUresult result, uint64_t key)
@@ -294,8 +309,12 @@ static CUresult grow(struct route_growth *growth, struct device *device, uint64_
     growth->device = NULL;
     if (!device || bytes == 0)
         return CUDA_SUCCESS;
-    if (account_grow(&device->account, bytes) ||
-        (make_room(device, bytes) && account_grow(&device->account, bytes))) {
+    bool fits = account_grow(&device->account, bytes);
+    if (!fits) {
+        make_room(device, bytes);
+        fits = account_grow(&device->account, bytes);
+    }
+    if (fits) {
         *growth = (struct route_growth){device, bytes};
         return CUDA_SUCCESS;
     }

@@ -129,6 +129,24 @@ static void test_cached_memory_is_given_up_for_other_kinds(void)
     }
 }
 
+/* Also if work that a native free would have waited for is not done. */
+static void test_freed_memory_behind_work_is_given_up_too(void)
+{
+    static const char *const kinds[] = {"create:512M:0", "async:512M", "array:16384:2048",
+                                        "pitch:1048576:512", "streams:1"};
+    static const char *const deferred[] = {"GPUCAP_FREE", "deferred", "GPUCAP_RESERVE", "0", NULL};
+    const struct interpose_run run = {.cap = "1G", .variables = deferred};
+
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+        char steps[128], want[256];
+
+        snprintf(steps, sizeof steps, "init ctx:0 alloc:512M busy:100 free %s", kinds[i]);
+        snprintf(want, sizeof want, "init 0\nctx 0\nalloc 0\nbusy 0\nfree 0\n%.*s 0\n",
+                 (int)strcspn(kinds[i], ":"), kinds[i]);
+        interpose_expect(&run, steps, want);
+    }
+}
+
 /* A home folder with a settings file in it. */
 static void with_home(const char *text, void (*check)(const char *home))
 {
@@ -230,6 +248,7 @@ int main(void)
     RUN_TEST(test_threads_that_start_together_all_start);
     RUN_TEST(test_a_card_full_of_our_cache_is_not_full);
     RUN_TEST(test_cached_memory_is_given_up_for_other_kinds);
+    RUN_TEST(test_freed_memory_behind_work_is_given_up_too);
     RUN_TEST(test_a_users_file_sets_the_cap_and_the_environment_wins);
     RUN_TEST(test_a_bad_users_file_refuses_cuda_even_beside_a_good_environment);
     RUN_TEST(test_a_driver_that_is_closed_and_opened_again_stays_capped);

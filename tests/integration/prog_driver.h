@@ -40,7 +40,8 @@
     DRIVER(cuMipmappedArrayDestroy, cuMipmappedArrayDestroy, 5000, PFN_cuMipmappedArrayDestroy_v5000)        \
     DRIVER(cuStreamCreate, cuStreamCreate, 2000, PFN_cuStreamCreate_v2000)                                   \
     DRIVER(cuStreamDestroy, cuStreamDestroy_v2, 4000, PFN_cuStreamDestroy_v4000)                             \
-    DRIVER(cuStreamSynchronize, cuStreamSynchronize, 2000, PFN_cuStreamSynchronize_v2000)
+    DRIVER(cuStreamSynchronize, cuStreamSynchronize, 2000, PFN_cuStreamSynchronize_v2000)                    \
+    DRIVER(cuLaunchHostFunc, cuLaunchHostFunc, 10000, PFN_cuLaunchHostFunc_v10000)
 
 struct prog_driver {
 #define FIELD(name, symbol, version, type) type name;

@@ -357,6 +357,11 @@ static CUresult make_streams(uint64_t n)
     return result;
 }
 
+static void sleep_ms(void *ms)
+{
+    usleep((useconds_t)(uintptr_t)ms * 1000);
+}
+
 /* The steps whose line is just the driver's answer. False: not one of them. */
 static bool plain_step(const char *name, const uint64_t *a, CUresult *result)
 {
@@ -380,6 +385,8 @@ static bool plain_step(const char *name, const uint64_t *a, CUresult *result)
         *result = cu.cuCtxSetLimit(CU_LIMIT_STACK_SIZE, a[0]);
     else if (!strcmp(name, "streams"))
         *result = make_streams(a[0]);
+    else if (!strcmp(name, "busy"))
+        *result = cu.cuLaunchHostFunc(NULL, sleep_ms, (void *)(uintptr_t)a[0]);
     else if (!strcmp(name, "free"))
         *result = count ? give_back() : CUDA_ERROR_UNKNOWN;
     else
