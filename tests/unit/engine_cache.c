@@ -1,7 +1,6 @@
 /* pool, the blocks that threads keep for themselves: had again without a lock, taken back when somebody else
  * needs them, and never anybody's twice. Each case is a process of its own. */
 #include "engine_owners.h"
-#include "pool.h"
 
 #include <errno.h>
 #include <semaphore.h>
@@ -20,23 +19,11 @@ void setUp(void) {}
 
 void tearDown(void) {}
 
-static void open_pool(uint64_t limit)
-{
-    const struct pool_budget calls = {.owner = &budget,
-                                      .fits = owners_fits,
-                                      .take = owners_take,
-                                      .settle = owners_settle,
-                                      .give = owners_give};
-
-    atomic_store(&budget.limit, limit);
-    CHECK(pool_open(&pool, FAKE_CONTEXT, 0, &calls, 20) == 0);
-}
-
 static void begin(uint64_t limit)
 {
     alarm(SECONDS);
     fake_start(limit);
-    open_pool(limit);
+    owners_open_pool(&pool, &budget, limit);
 }
 
 static void end_empty(void)
@@ -360,7 +347,7 @@ static void outlived(void)
         sem_wait(&kept);
         pool_close(&pool, true);
         CHECK(fake_physical() == 0);
-        open_pool(64 * MIB);
+        owners_open_pool(&pool, &budget, 64 * MIB);
         sem_post(&go_on);
     }
     CHECK(pthread_join(other, NULL) == 0);

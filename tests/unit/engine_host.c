@@ -2,7 +2,6 @@
  * then be refused; a free never is, nothing is lost, and nothing that work still uses is unmapped. Linked
  * with --wrap=mmap. Each case is a process of its own. */
 #include "engine_owners.h"
-#include "pool.h"
 
 #include <errno.h>
 #include <unity.h>
@@ -50,16 +49,9 @@ static void fail(uint64_t nth)
 
 static void begin(void)
 {
-    const struct pool_budget calls_of = {.owner = &budget,
-                                         .fits = owners_fits,
-                                         .take = owners_take,
-                                         .settle = owners_settle,
-                                         .give = owners_give};
-
     fail(0);
-    atomic_store(&budget.limit, LIMIT);
     fake_start(LIMIT);
-    CHECK(pool_open(&pool, FAKE_CONTEXT, 0, &calls_of, 20) == 0);
+    owners_open_pool(&pool, &budget, LIMIT);
 }
 
 static void end_empty(void)

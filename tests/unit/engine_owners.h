@@ -8,6 +8,7 @@
 #include <sys/mman.h>
 
 #include "engine_fake.h"
+#include "pool.h"
 #include "ranges.h"
 
 #define OWNERS_SPAN (4 * GIB) /* of the address space that a test may reach */
@@ -83,6 +84,19 @@ static inline void owners_give(void *owner, uint64_t bytes)
     struct owners_budget *budget = owner;
 
     CHECK(atomic_fetch_sub(&budget->used, bytes) >= bytes);
+}
+
+/* Opens a pool that may hold so much. */
+static inline void owners_open_pool(struct pool *pool, struct owners_budget *budget, uint64_t limit)
+{
+    const struct pool_budget calls = {.owner = budget,
+                                      .fits = owners_fits,
+                                      .take = owners_take,
+                                      .settle = owners_settle,
+                                      .give = owners_give};
+
+    atomic_store(&budget->limit, limit);
+    CHECK(pool_open(pool, FAKE_CONTEXT, 0, &calls, 20) == 0);
 }
 
 #endif

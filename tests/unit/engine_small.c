@@ -1,7 +1,6 @@
 /* pool, small blocks: from a heap of our own over the fake driver, as any other block to the program. Each
  * case is a process of its own, because the fence remembers who has worked. */
 #include "engine_owners.h"
-#include "pool.h"
 
 #include <errno.h>
 #include <semaphore.h>
@@ -24,15 +23,8 @@ void tearDown(void) {}
 
 static void begin(uint64_t limit)
 {
-    const struct pool_budget calls = {.owner = &budget,
-                                      .fits = owners_fits,
-                                      .take = owners_take,
-                                      .settle = owners_settle,
-                                      .give = owners_give};
-
-    atomic_store(&budget.limit, limit);
     fake_start(limit);
-    CHECK(pool_open(&pool, FAKE_CONTEXT, 0, &calls, 20) == 0);
+    owners_open_pool(&pool, &budget, limit);
     owners_open(&owners, pool.vmm.base);
 }
 

@@ -2,7 +2,6 @@
  * refused, the figures stay within what is there, and when all have gone nothing is left. Each case is a
  * process of its own. */
 #include "engine_owners.h"
-#include "pool.h"
 
 #include <errno.h>
 #include <unity.h>
@@ -123,15 +122,8 @@ static void *watch(void *unused)
 
 static void start(uint64_t limit)
 {
-    const struct pool_budget calls = {.owner = &budget,
-                                      .fits = owners_fits,
-                                      .take = owners_take,
-                                      .settle = owners_settle,
-                                      .give = owners_give};
-
-    atomic_store(&budget.limit, limit);
     fake_start(limit);
-    CHECK(pool_open(&pool, FAKE_CONTEXT, 0, &calls, 20) == 0);
+    owners_open_pool(&pool, &budget, limit);
     owners_open(&owners, pool.vmm.base);
     for (unsigned i = 0; i < PLACES; i++)
         pthread_mutex_init(&places[i].lock, NULL);

@@ -15,20 +15,6 @@ void tearDown(void)
     train_forget();
 }
 
-static void good(void)
-{
-    TEST_ASSERT_EQUAL_INT_MESSAGE(0, train_said.status, train_said.err);
-}
-
-static void near(double expected, const char *key)
-{
-    double value = atof(train_field(key));
-    char text[128];
-
-    snprintf(text, sizeof(text), "%s is %.9g, expected %.9g", key, value, expected);
-    TEST_ASSERT_TRUE_MESSAGE(fabs(value - expected) <= 1e-5 * fabs(expected), text);
-}
-
 #define GPT "--model=gpt", "--layers=2", "--width=16", "--heads=2", "--length=16"
 
 static void test_accumulation_is_the_large_batch(void)
@@ -36,21 +22,21 @@ static void test_accumulation_is_the_large_batch(void)
     double first, last, val;
 
     TRAIN("1x256M", "--batch=128", "--steps=4", "--hidden=32", "--val-batch=64", "--quiet");
-    good();
+    train_went_well();
     first = atof(train_field("loss_first"));
     last = atof(train_field("loss_last"));
     val = atof(train_field("val_loss"));
     TRAIN("1x256M", "--batch=32", "--accumulate=4", "--steps=4", "--hidden=32", "--val-batch=64", "--quiet");
-    good();
-    near(first, "loss_first");
-    near(last, "loss_last");
-    near(val, "val_loss");
+    train_went_well();
+    train_is_near(first, "loss_first");
+    train_is_near(last, "loss_last");
+    train_is_near(val, "val_loss");
     TRAIN("1x256M", GPT, "--batch=16", "--steps=3", "--optimizer=sgd", "--val-batch=8", "--quiet");
     last = atof(train_field("loss_last"));
     TRAIN("1x256M", GPT, "--batch=4", "--accumulate=4", "--steps=3", "--optimizer=sgd", "--val-batch=8",
           "--quiet");
-    good();
-    near(last, "loss_last");
+    train_went_well();
+    train_is_near(last, "loss_last");
 }
 
 static void test_the_batch_search_finds_what_fits(void)
@@ -59,13 +45,13 @@ static void test_the_batch_search_finds_what_fits(void)
 
     TRAIN("1x24M", "--model=cnn", "--width=8", "--image=32", "--batch=2048", "--find-batch", "--steps=2",
           "--val-batches=1");
-    good();
+    train_went_well();
     batch = atoll(train_field("batch"));
     TEST_ASSERT_TRUE_MESSAGE(batch > 4 && batch < 2048, train_said.out);
     TEST_ASSERT_NOT_NULL(strstr(train_said.err, "does not fit"));
     TEST_ASSERT_NULL_MESSAGE(strstr(train_said.err, "out of memory: asked"), train_said.err);
     TRAIN("1x256M", "--hidden=16", "--batch=24", "--find-batch", "--steps=1", "--quiet");
-    good();
+    train_went_well();
     TEST_ASSERT_EQUAL_STRING("24", train_field("batch"));
     TRAIN("1x24M", "--hidden=4096", "--batch=8", "--find-batch", "--steps=1", "--quiet");
     TEST_ASSERT_EQUAL_INT(TRAIN_NO_MEMORY, train_said.status);
@@ -75,7 +61,7 @@ static void test_accumulation_keeps_the_effective_batch(void)
 {
     TRAIN("1x24M", "--model=cnn", "--width=8", "--image=32", "--batch=256", "--auto-accum", "--steps=1",
           "--val-batches=1", "--alloc=cache", "--quiet");
-    good();
+    train_went_well();
     TEST_ASSERT_TRUE(atoll(train_field("accumulate")) > 1);
     TEST_ASSERT_EQUAL_INT64(256, atoll(train_field("batch")) * atoll(train_field("accumulate")));
 }
@@ -87,12 +73,12 @@ static void test_a_captured_step_gives_the_same_bits(void)
 
     TRAIN("1x256M", GPT, "--steps=8", "--batch=4", "--dropout=0.1", "--accumulate=2", "--val-batches=1",
           "--validate-every=3", "--quiet");
-    good();
+    train_went_well();
     strcpy(loss, train_field("loss_last"));
     for (size_t i = 0; i < sizeof(modes) / sizeof(modes[0]); i++) {
         TRAIN("1x256M", GPT, "--steps=8", "--batch=4", "--dropout=0.1", "--accumulate=2", "--val-batches=1",
               "--validate-every=3", "--val-batch=16", "--quiet", "--graph", modes[i]);
-        good();
+        train_went_well();
         TEST_ASSERT_EQUAL_STRING(loss, train_field("loss_last"));
     }
 }
@@ -103,12 +89,12 @@ static void test_every_precision_learns(void)
     double loss;
 
     TRAIN("1x256M", GPT, "--steps=10", "--batch=8", "--quiet");
-    good();
+    train_went_well();
     loss = atof(train_field("loss_last"));
     TEST_ASSERT_TRUE(loss < 0.99 * atof(train_field("loss_first")));
     for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); i++) {
         TRAIN("1x256M", GPT, "--steps=10", "--batch=8", "--quiet", types[i]);
-        good();
+        train_went_well();
         TEST_ASSERT_TRUE_MESSAGE(fabs(atof(train_field("loss_last")) - loss) < 0.02, train_said.out);
     }
 }

@@ -32,18 +32,13 @@ void tearDown(void)
     train_forget();
 }
 
-static void good(void)
-{
-    TEST_ASSERT_EQUAL_INT_MESSAGE(0, train_said.status, train_said.err);
-}
-
 static void run(const char *const *model, const char *mode, const char *precision)
 {
     const char *arguments[MODEL_WORDS + 6] = {mode, precision, "--steps=4", "--quantize=int8", "--quiet"};
 
     memcpy(arguments + 5, model, MODEL_WORDS * sizeof(*model));
     train_run_on(CARD, arguments);
-    good();
+    train_went_well();
 }
 
 static double number(const char *key)
@@ -85,7 +80,7 @@ static void test_the_device_gets_the_difference_back(void)
     /* A cache gives back whole segments: here that of the largest weight, which a graph had pinned. */
     TRAIN(CARD, "--hidden=3072,3072", "--batch=2", "--steps=5", "--alloc=cache", "--quantize=int8",
           "--graph");
-    good();
+    train_went_well();
     TEST_ASSERT_TRUE_MESSAGE(number("held_after") < number("held_before"), train_said.out);
 }
 
@@ -122,7 +117,7 @@ static void test_a_graph_of_the_training_does_not_hold_the_floats(void)
 
     for (size_t i = 0; i < sizeof(fixed) / sizeof(fixed[0]); i++) {
         TRAIN(CARD, GPT, "--batch=2", "--steps=8", "--quantize=int8", "--graph", "--quiet", fixed[i]);
-        good();
+        train_went_well();
         TEST_ASSERT_TRUE_MESSAGE(number("bytes_after") < 0.4 * number("bytes_before"), train_said.out);
     }
 }
@@ -130,7 +125,7 @@ static void test_a_graph_of_the_training_does_not_hold_the_floats(void)
 static void test_shrinking_says_bytes_and_accuracy(void)
 {
     TRAIN(CARD, "--hidden=64", "--steps=60", "--batch=32", "--prune=0.5", "--quantize=int8");
-    good();
+    train_went_well();
     TEST_ASSERT_EQUAL_STRING("prune", train_field("shrink"));
     TEST_ASSERT_TRUE(number("bytes_after") < 0.6 * number("bytes_before"));
     TEST_ASSERT_TRUE(number("accuracy_after") > 0.5 * number("accuracy_before"));
@@ -145,7 +140,7 @@ static void test_shrinking_says_bytes_and_accuracy(void)
 static void test_running_out_while_shrinking_is_said(void)
 {
     TRAIN(CARD, "--hidden=1024", "--steps=0", "--batch=4", "--budget=6700K", "--quiet");
-    good();
+    train_went_well();
     TRAIN(CARD, "--hidden=1024", "--steps=0", "--batch=4", "--budget=6700K", "--quiet", "--quantize=int8",
           "--find-batch");
     TEST_ASSERT_EQUAL_INT_MESSAGE(TRAIN_NO_MEMORY, train_said.status, train_said.err);

@@ -2,6 +2,7 @@
 #include "harness_support.h"
 
 #include <dirent.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -97,4 +98,18 @@ void train_write_file(const char *folder, const char *name, const void *bytes, s
     TEST_ASSERT_NOT_NULL(file);
     TEST_ASSERT_EQUAL_size_t(count, fwrite(bytes, 1, count, file));
     fclose(file);
+}
+
+void train_went_well(void)
+{
+    TEST_ASSERT_EQUAL_INT_MESSAGE(0, train_said.status, train_said.err);
+}
+
+void train_is_near(double expected, const char *key)
+{
+    double value = atof(train_field(key));
+    char text[128];
+
+    snprintf(text, sizeof(text), "%s is %.9g, expected %.9g", key, value, expected);
+    TEST_ASSERT_TRUE_MESSAGE(fabs(value - expected) <= 1e-5 * fabs(expected), text);
 }

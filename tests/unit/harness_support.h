@@ -22,6 +22,10 @@ void train_shell(const char *card, const char *line, double kill_after);
 /* The value of key in the first result line that has it, in a static buffer; fails the test if none has. */
 const char *train_field(const char *key);
 
+/* Fail the test unless the last run ended well, or the value is about as expected. */
+void train_went_well(void);
+void train_is_near(double expected, const char *key);
+
 /* A folder of the test's own, removed with all its files by train_remove_folder. */
 const char *train_make_folder(void);
 void train_remove_folder(const char *folder);

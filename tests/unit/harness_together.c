@@ -1,6 +1,5 @@
 /* Several trainings in one process: pairs and replicas train as they would alone, in every way that they can
  * share a card and its memory. */
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,20 +12,6 @@ void setUp(void) {}
 void tearDown(void)
 {
     train_forget();
-}
-
-static void good(void)
-{
-    TEST_ASSERT_EQUAL_INT_MESSAGE(0, train_said.status, train_said.err);
-}
-
-static void near(double expected, const char *key)
-{
-    double value = atof(train_field(key));
-    char text[128];
-
-    snprintf(text, sizeof(text), "%s is %.9g, expected %.9g", key, value, expected);
-    TEST_ASSERT_TRUE_MESSAGE(fabs(value - expected) <= 1e-5 * fabs(expected), text);
 }
 
 #define GPT "--model=gpt", "--layers=2", "--width=16", "--heads=2", "--length=16"
@@ -60,7 +45,7 @@ static void test_a_pair_trains_as_each_would_alone(void)
             TRAIN("1x256M", "--pair", "mlp", "gpt", "--hidden=16", "--layers=2", "--width=16", "--heads=2",
                   "--length=16", "--steps=4", "--batch=8", "--quiet", ways[i], modes[j],
                   j % 2 ? "--pair-memory=private" : "--pair-memory=shared");
-            good();
+            train_went_well();
             TEST_ASSERT_TRUE_MESSAGE(loss_of(0) == first && loss_of(1) == second, train_said.out);
             TEST_ASSERT_NOT_NULL(strstr(train_said.out, "\npair="));
         }
@@ -74,12 +59,12 @@ static void test_replicas_are_one_large_batch(void)
     TRAIN("1x256M", "--hidden=32", "--steps=5", "--batch=32", "--quiet");
     loss = loss_of(0);
     TRAIN("1x256M", "--hidden=32", "--steps=5", "--batch=8", "--replicas=4", "--alloc=cache", "--quiet");
-    good();
-    near(loss, "loss_last");
+    train_went_well();
+    train_is_near(loss, "loss_last");
     TEST_ASSERT_EQUAL_STRING("4", train_field("replicas"));
     TRAIN("2x256M", "--hidden=32", "--steps=5", "--batch=16", "--replicas=all", "--quiet");
-    good();
-    near(loss, "loss_last");
+    train_went_well();
+    train_is_near(loss, "loss_last");
     TEST_ASSERT_EQUAL_STRING("2", train_field("replicas"));
 }
 
