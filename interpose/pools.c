@@ -56,9 +56,9 @@ static void close_epoch(struct pool *pool, void *unused)
 
 void pools_before_await(void)
 {
-    if (!settings || !settings->deferred)
+    if (!settings)
         return;
-    fence_no_joins();
+    fence_no_joins(); /* and also where frees wait: those that a stream orders do not */
     fence_trust_nothing();
     pools_each(close_epoch, NULL);
 }

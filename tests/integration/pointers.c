@@ -88,6 +88,8 @@ static void test_streams_may_wait_for_each_others_flags(void)
     both("flags_both", CARD);
     run_freeing("flags", CARD, true, "deferred");
     run_freeing("flags_both", CARD, true, "deferred");
+    both("flags_ordered", CARD);
+    both("flags_then_ordered", CARD);
 }
 
 static void test_an_allocation_makes_no_stream_wait_for_another(void)

@@ -359,6 +359,40 @@ static void flags_both(void)
     raise_flag(96 * MIB, true);
 }
 
+/* The first stream's flag comes from the second, and a block is freed in the order of the first: before it
+ * waits, or after. */
+static void raise_flag_ordered(bool wait_first)
+{
+    CUstream first, second;
+    CUdeviceptr flag, block;
+
+    prog_context(0);
+    MUST(0, cuStreamCreate(&first, CU_STREAM_NON_BLOCKING));
+    MUST(0, cuStreamCreate(&second, CU_STREAM_NON_BLOCKING));
+    MUST(0, cuMemAlloc(&flag, 4));
+    MUST(0, cuMemsetD32Async(flag, 0, 1, first));
+    MUST(0, cuStreamSynchronize(first));
+    MUST(0, cuMemAlloc(&block, 8 * MIB));
+    MUST(0, cuMemsetD8Async(block, 1, MIB, first));
+    if (!wait_first)
+        MUST(0, cuMemFreeAsync(block, first));
+    MUST(0, cuStreamWaitValue32(first, flag, 1, CU_STREAM_WAIT_VALUE_GEQ));
+    if (wait_first)
+        MUST(0, cuMemFreeAsync(block, first));
+    MUST(0, cuStreamWriteValue32(second, flag, 1, 0));
+    MUST(0, cuCtxSynchronize());
+}
+
+static void flags_ordered(void)
+{
+    raise_flag_ordered(false);
+}
+
+static void flags_then_ordered(void)
+{
+    raise_flag_ordered(true);
+}
+
 static atomic_bool let_go;
 
 static void until_let_go(void *unused)
@@ -562,6 +596,8 @@ int main(int argc, char **argv)
         {"sync_memops_at_rest", sync_memops_at_rest},
         {"flags", flags},
         {"flags_both", flags_both},
+        {"flags_ordered", flags_ordered},
+        {"flags_then_ordered", flags_then_ordered},
         {"hosts_turn", hosts_turn},
         {"backing", backing},
         {"whole_copies", whole_copies},
