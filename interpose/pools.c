@@ -185,6 +185,13 @@ struct pool *pools_current(void)
     return look_up(context);
 }
 
+struct pool *pools_open_here(void)
+{
+    CUcontext context = NULL;
+
+    return driver.cuCtxGetCurrent(&context) == CUDA_SUCCESS && context ? find(context) : NULL;
+}
+
 void pools_context_ended(CUcontext context)
 {
     pthread_mutex_lock(&registry_lock);

@@ -92,6 +92,12 @@ static void test_streams_may_wait_for_each_others_flags(void)
     both("flags_then_ordered", CARD);
 }
 
+static void test_freed_memory_makes_way_and_what_comes_later_is_not_waited_for(void)
+{
+    both("make_way", CARD);
+    run_freeing("make_way", CARD, true, "deferred");
+}
+
 static void test_an_allocation_makes_no_stream_wait_for_another(void)
 {
     both("hosts_turn", CARD);
@@ -146,6 +152,7 @@ int main(void)
     RUN_TEST(test_sync_memops_is_answered_and_obeyed);
     RUN_TEST(test_a_block_for_other_devices_is_at_rest);
     RUN_TEST(test_streams_may_wait_for_each_others_flags);
+    RUN_TEST(test_freed_memory_makes_way_and_what_comes_later_is_not_waited_for);
     RUN_TEST(test_an_allocation_makes_no_stream_wait_for_another);
     RUN_TEST(test_no_handle_gives_away_what_is_behind_a_block);
     RUN_TEST(test_copies_cover_a_whole_block_of_many_chunks);

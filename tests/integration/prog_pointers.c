@@ -393,6 +393,35 @@ static void flags_then_ordered(void)
     raise_flag_ordered(true);
 }
 
+/* What has been freed behind work of two streams makes way for other kinds, on a card that is full of it; and
+ * what comes behind that work is not waited for: the first stream waits for a flag that only then is set. */
+static void make_way(void)
+{
+    const CUmemAllocationProp here = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                      .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0}};
+    CUmemGenericAllocationHandle handle;
+    CUstream first, second;
+    CUdeviceptr flag, block;
+
+    prog_context(0);
+    MUST(0, cuStreamCreate(&first, CU_STREAM_NON_BLOCKING));
+    MUST(0, cuStreamCreate(&second, CU_STREAM_NON_BLOCKING));
+    MUST(0, cuMemAlloc(&flag, 4));
+    MUST(0, cuMemsetD32Async(flag, 0, 1, first));
+    MUST(0, cuStreamSynchronize(first));
+    MUST(0, cuMemAlloc(&block, 1024 * MIB));
+    MUST(0, cuStreamWaitValue32(second, flag, 0, CU_STREAM_WAIT_VALUE_GEQ));
+    MUST(0, cuMemsetD8Async(block + MIB, 1, MIB, second));
+    MUST(0, cuLaunchHostFunc(first, be_late, NULL));
+    MUST(0, cuMemsetD8Async(block, 1, MIB, first));
+    MUST(0, cuMemFree(block));
+    MUST(0, cuStreamWaitValue32(first, flag, 1, CU_STREAM_WAIT_VALUE_GEQ));
+    MUST(0, cuMemCreate(&handle, 1024 * MIB, &here, 0));
+    MUST(0, cuStreamWriteValue32(second, flag, 1, 0));
+    MUST(0, cuCtxSynchronize());
+    MUST(0, cuMemRelease(handle));
+}
+
 static atomic_bool let_go;
 
 static void until_let_go(void *unused)
@@ -598,6 +627,7 @@ int main(int argc, char **argv)
         {"flags_both", flags_both},
         {"flags_ordered", flags_ordered},
         {"flags_then_ordered", flags_then_ordered},
+        {"make_way", make_way},
         {"hosts_turn", hosts_turn},
         {"backing", backing},
         {"whole_copies", whole_copies},
