@@ -65,6 +65,19 @@ void pools_before_await(void)
 
 /* ---- the limit, as a pool sees it ---- */
 
+static _Thread_local bool busy; /* others in flight were in the way when this thread asked last */
+
+bool pools_await(const struct pool *pool)
+{
+    struct device *device = pool->budget.owner;
+
+    if (!busy || !device)
+        return false;
+    busy = false;
+    account_await(&device->account);
+    return true;
+}
+
 static bool budget_fits(void *owner, uint64_t bytes)
 {
     struct device *device = owner;
@@ -74,7 +87,7 @@ static bool budget_fits(void *owner, uint64_t bytes)
         return false;
     if (!device)
         return true;
-    if (!account_take(&device->account, bytes))
+    if (!account_try(&device->account, bytes, &busy))
         return false;
     account_settle(&device->account, bytes, false, false);
     return true;
@@ -84,7 +97,7 @@ static bool budget_take(void *owner, uint64_t bytes)
 {
     struct device *device = owner;
 
-    return !device || account_take(&device->account, bytes);
+    return !device || account_try(&device->account, bytes, &busy);
 }
 
 static void budget_settle(void *owner, uint64_t bytes, bool success)

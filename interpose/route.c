@@ -438,6 +438,16 @@ static void clear(struct pool *pool, uint64_t start, size_t bytes)
         driver.cuStreamSynchronize(stream);
 }
 
+static int alloc(struct pool *pool, uint64_t bytes, uint64_t *start)
+{
+    int rc;
+
+    do
+        rc = pool_alloc(pool, bytes, start);
+    while (rc && pools_await(pool));
+    return rc;
+}
+
 bool route_pool_alloc(CUdeviceptr *address, size_t bytes, CUresult *result)
 {
     struct pool *pool = address && bytes && route_active() ? pools_current() : NULL;
@@ -448,8 +458,7 @@ bool route_pool_alloc(CUdeviceptr *address, size_t bytes, CUresult *result)
     *result = ask_about_capture();
     if (*result != CUDA_SUCCESS)
         return true;
-    if (pool_alloc(pool, bytes, &start) &&
-        !(others_let_go(pool, bytes) && pool_alloc(pool, bytes, &start) == 0)) {
+    if (alloc(pool, bytes, &start) && !(others_let_go(pool, bytes) && alloc(pool, bytes, &start) == 0)) {
         *result = refuse_pooled(pool, address, bytes);
         return true;
     }

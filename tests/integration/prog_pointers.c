@@ -611,6 +611,54 @@ static void threads(void)
         MUST(0, pthread_join(ids_[i], NULL));
 }
 
+/* ---- a card that others fill ---- */
+
+#define CROWD_ROUNDS 500
+
+static CUcontext crowd_context;
+static atomic_bool crowd_over;
+
+static void *takes_and_frees(void *unused)
+{
+    CUdeviceptr block;
+
+    MUST(0, cuCtxSetCurrent(crowd_context));
+    while (!atomic_load(&crowd_over)) {
+        MUST(0, cuMemAlloc(&block, 256 * MIB));
+        MUST(0, cuMemFree(block));
+    }
+    return unused;
+}
+
+/* One thread asks for what the cap has room for and the card has not, another for what is there: the first
+ * then looks for idle memory in the pool that the second is using. */
+static void crowd(void)
+{
+    const CUmemAllocationProp here = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                      .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0}};
+    CUmemGenericAllocationHandle handle;
+    CUdeviceptr block;
+    pthread_t thread;
+
+    if (prog_is_other()) {
+        prog_context(0);
+        MUST(0, cuMemAlloc(&block, 512 * MIB));
+        prog_signal();
+        prog_await();
+        return;
+    }
+    const pid_t pid = prog_start(true);
+    prog_await();
+    crowd_context = prog_context(0);
+    MUST(0, pthread_create(&thread, NULL, takes_and_frees, NULL));
+    for (int i = 0; i < CROWD_ROUNDS; i++)
+        MUST(CUDA_ERROR_OUT_OF_MEMORY, cuMemCreate(&handle, 1344 * MIB, &here, 0));
+    atomic_store(&crowd_over, true);
+    pthread_join(thread, NULL);
+    prog_signal();
+    prog_join(pid);
+}
+
 int main(int argc, char **argv)
 {
     static const struct prog_scenario all[] = {
@@ -628,6 +676,7 @@ int main(int argc, char **argv)
         {"flags_ordered", flags_ordered},
         {"flags_then_ordered", flags_then_ordered},
         {"make_way", make_way},
+        {"crowd", crowd},
         {"hosts_turn", hosts_turn},
         {"backing", backing},
         {"whole_copies", whole_copies},
