@@ -78,8 +78,9 @@ static void wait_for_others(struct account *account)
     pthread_setcancelstate(cancel, NULL);
 }
 
-/* Puts `need` bytes in flight if they fit beside `reserve`. */
-static bool take(struct account *account, uint64_t need, uint64_t reserve)
+/* Puts `need` bytes in flight if they fit beside `reserve`. `busy`: NULL, or where to say that others are in
+ * the way instead of waiting for them. */
+static bool take(struct account *account, uint64_t need, uint64_t reserve, bool *busy)
 {
     bool fresh = false;
 
@@ -104,6 +105,11 @@ static bool take(struct account *account, uint64_t need, uint64_t reserve)
             pthread_mutex_unlock(&account->lock);
             return false;
         case LIMIT_WAIT:
+            if (busy) {
+                *busy = true;
+                pthread_mutex_unlock(&account->lock);
+                return false;
+            }
             wait_for_others(account);
             fresh = false; /* what they took is now in no figure of ours but `unmeasured` */
             break;
@@ -119,7 +125,21 @@ static bool take(struct account *account, uint64_t need, uint64_t reserve)
 
 bool account_take(struct account *account, uint64_t need)
 {
-    return take(account, need, account->state.reserve); /* constant since account_init */
+    return take(account, need, account->state.reserve, NULL); /* constant since account_init */
+}
+
+bool account_try(struct account *account, uint64_t need, bool *busy)
+{
+    *busy = false;
+    return take(account, need, account->state.reserve, busy);
+}
+
+void account_await(struct account *account)
+{
+    pthread_mutex_lock(&account->lock);
+    if (account->state.in_flight)
+        wait_for_others(account);
+    pthread_mutex_unlock(&account->lock);
 }
 
 void account_settle(struct account *account, uint64_t need, bool success, bool hidden)
@@ -154,7 +174,7 @@ void account_touch(struct account *account)
 
 bool account_grow(struct account *account, uint64_t bytes)
 {
-    return take(account, bytes, 0);
+    return take(account, bytes, 0, NULL);
 }
 
 void account_grown(struct account *account, uint64_t bytes)

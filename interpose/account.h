@@ -41,6 +41,11 @@ void account_init(struct account *account, uint64_t limit, uint64_t reserve,
 /* Takes `need` bytes (rounded): true, and account_settle must follow. Measures and waits as limit_decide
  * says. */
 bool account_take(struct account *account, uint64_t need);
+/* The same for a caller with a lock that those in flight may need: it does not wait for them. False and
+ * *busy: account_await, without the lock, and try again. */
+bool account_try(struct account *account, uint64_t need, bool *busy);
+/* Waits until somebody in flight, if there is anybody, has been answered; not for long. */
+void account_await(struct account *account);
 
 /* The driver's answer to what was taken. `hidden`: the driver will not show these bytes. */
 void account_settle(struct account *account, uint64_t need, bool success, bool hidden);

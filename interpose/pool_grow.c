@@ -513,3 +513,12 @@ uint64_t pool_trim(struct pool *pool, uint64_t bytes)
     } while (some && given < bytes);
     return given;
 }
+
+int pool_wait(struct pool *pool, bool *more)
+{
+    pthread_mutex_lock(&pool->lock);
+    const bool any = pool->pending || pool->small.pending_bytes || pool_whole_bytes(pool, 1);
+    const int rc = any ? wait_for_work(pool, more) : -ENOENT;
+    pthread_mutex_unlock(&pool->lock);
+    return rc;
+}

@@ -56,14 +56,27 @@ static void close_epoch(struct pool *pool, void *unused)
 
 void pools_before_await(void)
 {
-    if (!settings || !settings->deferred)
+    if (!settings)
         return;
-    fence_no_joins();
+    fence_no_joins(); /* and also where frees wait: those that a stream orders do not */
     fence_trust_nothing();
     pools_each(close_epoch, NULL);
 }
 
 /* ---- the limit, as a pool sees it ---- */
+
+static _Thread_local bool busy; /* others in flight were in the way when this thread asked last */
+
+bool pools_await(const struct pool *pool)
+{
+    struct device *device = pool->budget.owner;
+
+    if (!busy || !device)
+        return false;
+    busy = false;
+    account_await(&device->account);
+    return true;
+}
 
 static bool budget_fits(void *owner, uint64_t bytes)
 {
@@ -74,7 +87,7 @@ static bool budget_fits(void *owner, uint64_t bytes)
         return false;
     if (!device)
         return true;
-    if (!account_take(&device->account, bytes))
+    if (!account_try(&device->account, bytes, &busy))
         return false;
     account_settle(&device->account, bytes, false, false);
     return true;
@@ -84,7 +97,7 @@ static bool budget_take(void *owner, uint64_t bytes)
 {
     struct device *device = owner;
 
-    return !device || account_take(&device->account, bytes);
+    return !device || account_try(&device->account, bytes, &busy);
 }
 
 static void budget_settle(void *owner, uint64_t bytes, bool success)
@@ -183,6 +196,13 @@ struct pool *pools_current(void)
     if (__builtin_expect(last.context == context && last.generation == atomic_load(&generation), 1))
         return last.pool;
     return look_up(context);
+}
+
+struct pool *pools_open_here(void)
+{
+    CUcontext context = NULL;
+
+    return driver.cuCtxGetCurrent(&context) == CUDA_SUCCESS && context ? find(context) : NULL;
 }
 
 void pools_context_ended(CUcontext context)

@@ -16,6 +16,12 @@ void pools_setup(const struct options *options);
 /* The pool of the calling thread's context, opened at the first call. NULL: no context, no pooling, or a card
  * that cannot do it. */
 struct pool *pools_current(void);
+/* The same if it is open. */
+struct pool *pools_open_here(void);
+
+/* After pool_alloc has failed: true if it may only have met others who were asking the driver. Waits for one
+ * of them; not with a lock, as they may need the pool's. */
+bool pools_await(const struct pool *pool);
 
 /* The pool whose address space holds the address, or NULL. */
 struct pool *pools_of(uint64_t address);

@@ -71,17 +71,18 @@ static bool try_take(struct route_ticket *ticket, struct device *device, enum bl
     return try_grant(ticket, device, kind, bytes, account_take);
 }
 
-/* Gives idle memory of our pools back to the driver. If that is not enough, the work of this context is
- * waited for that freed memory is behind: a native free would have waited for it. Returns how much. */
+/* Gives idle memory of our pools back to the driver. If that is not enough, the work is waited for that
+ * memory freed in this context is behind, oldest first and nothing else: later work may never end by itself.
+ * Returns how much. */
 static uint64_t let_go(CUdevice ordinal, uint64_t bytes)
 {
     uint64_t given = pools_trim(ordinal, bytes);
-    struct pool *pool = given < bytes && !fence_capturing() ? pools_current() : NULL;
+    struct pool *pool = given < bytes ? pools_open_here() : NULL;
+    bool more = pool && pool->ordinal == ordinal;
+    const uint64_t now = more ? atomic_load(&pool->fence.open) : 0; /* what is freed later does not count */
 
-    if (pool && pool->ordinal == ordinal && pool_reclaimable(pool)) {
-        pool_settle(pool);
+    while (more && given < bytes && !fence_done(&pool->fence, now) && pool_wait(pool, &more) == 0)
         given += pools_trim(ordinal, bytes - given);
-    }
     return given;
 }
 
@@ -437,6 +438,16 @@ static void clear(struct pool *pool, uint64_t start, size_t bytes)
         driver.cuStreamSynchronize(stream);
 }
 
+static int alloc(struct pool *pool, uint64_t bytes, uint64_t *start)
+{
+    int rc;
+
+    do
+        rc = pool_alloc(pool, bytes, start);
+    while (rc && pools_await(pool));
+    return rc;
+}
+
 bool route_pool_alloc(CUdeviceptr *address, size_t bytes, CUresult *result)
 {
     struct pool *pool = address && bytes && route_active() ? pools_current() : NULL;
@@ -447,8 +458,7 @@ bool route_pool_alloc(CUdeviceptr *address, size_t bytes, CUresult *result)
     *result = ask_about_capture();
     if (*result != CUDA_SUCCESS)
         return true;
-    if (pool_alloc(pool, bytes, &start) &&
-        !(others_let_go(pool, bytes) && pool_alloc(pool, bytes, &start) == 0)) {
+    if (alloc(pool, bytes, &start) && !(others_let_go(pool, bytes) && alloc(pool, bytes, &start) == 0)) {
         *result = refuse_pooled(pool, address, bytes);
         return true;
     }

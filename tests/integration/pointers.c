@@ -12,7 +12,8 @@ void setUp(void) {}
 
 void tearDown(void) {}
 
-static void run_freeing(const char *scenario, const char *cards, bool pooled, const char *freeing)
+static void run_capped(const char *scenario, const char *cards, bool pooled, const char *freeing,
+                       const char *cap)
 {
     struct spawn_env *env = spawn_env_new();
 
@@ -22,6 +23,8 @@ static void run_freeing(const char *scenario, const char *cards, bool pooled, co
         spawn_wrapped(env);
         spawn_env_set(env, "GPUCAP_POOL", "on");
         spawn_env_set(env, "GPUCAP_FREE", freeing);
+        if (cap)
+            spawn_env_set(env, "GPUCAP_MAX", cap);
     }
     struct spawn_result r = spawn_run(
         env, (const char *[]){spawn_build_path("tests/integration/prog_pointers"), scenario, NULL}, NULL);
@@ -29,6 +32,11 @@ static void run_freeing(const char *scenario, const char *cards, bool pooled, co
     TEST_ASSERT_EQUAL_STRING_MESSAGE("", r.err, pooled ? "pooled" : "native");
     TEST_ASSERT_EQUAL_INT_MESSAGE(0, r.status, pooled ? "pooled" : "native");
     spawn_result_free(&r);
+}
+
+static void run_freeing(const char *scenario, const char *cards, bool pooled, const char *freeing)
+{
+    run_capped(scenario, cards, pooled, freeing, NULL);
 }
 
 static void run(const char *scenario, const char *cards, bool pooled)
@@ -88,6 +96,20 @@ static void test_streams_may_wait_for_each_others_flags(void)
     both("flags_both", CARD);
     run_freeing("flags", CARD, true, "deferred");
     run_freeing("flags_both", CARD, true, "deferred");
+    both("flags_ordered", CARD);
+    both("flags_then_ordered", CARD);
+}
+
+static void test_freed_memory_makes_way_and_what_comes_later_is_not_waited_for(void)
+{
+    both("make_way", CARD);
+    run_freeing("make_way", CARD, true, "deferred");
+}
+
+static void test_threads_on_a_card_that_others_fill_do_not_wait_for_each_other_for_ever(void)
+{
+    run("crowd", CARD ";ctx=128M", false);
+    run_capped("crowd", CARD ";ctx=128M", true, "strict", "1664M");
 }
 
 static void test_an_allocation_makes_no_stream_wait_for_another(void)
@@ -144,6 +166,8 @@ int main(void)
     RUN_TEST(test_sync_memops_is_answered_and_obeyed);
     RUN_TEST(test_a_block_for_other_devices_is_at_rest);
     RUN_TEST(test_streams_may_wait_for_each_others_flags);
+    RUN_TEST(test_freed_memory_makes_way_and_what_comes_later_is_not_waited_for);
+    RUN_TEST(test_threads_on_a_card_that_others_fill_do_not_wait_for_each_other_for_ever);
     RUN_TEST(test_an_allocation_makes_no_stream_wait_for_another);
     RUN_TEST(test_no_handle_gives_away_what_is_behind_a_block);
     RUN_TEST(test_copies_cover_a_whole_block_of_many_chunks);

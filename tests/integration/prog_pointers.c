@@ -359,6 +359,69 @@ static void flags_both(void)
     raise_flag(96 * MIB, true);
 }
 
+/* The first stream's flag comes from the second, and a block is freed in the order of the first: before it
+ * waits, or after. */
+static void raise_flag_ordered(bool wait_first)
+{
+    CUstream first, second;
+    CUdeviceptr flag, block;
+
+    prog_context(0);
+    MUST(0, cuStreamCreate(&first, CU_STREAM_NON_BLOCKING));
+    MUST(0, cuStreamCreate(&second, CU_STREAM_NON_BLOCKING));
+    MUST(0, cuMemAlloc(&flag, 4));
+    MUST(0, cuMemsetD32Async(flag, 0, 1, first));
+    MUST(0, cuStreamSynchronize(first));
+    MUST(0, cuMemAlloc(&block, 8 * MIB));
+    MUST(0, cuMemsetD8Async(block, 1, MIB, first));
+    if (!wait_first)
+        MUST(0, cuMemFreeAsync(block, first));
+    MUST(0, cuStreamWaitValue32(first, flag, 1, CU_STREAM_WAIT_VALUE_GEQ));
+    if (wait_first)
+        MUST(0, cuMemFreeAsync(block, first));
+    MUST(0, cuStreamWriteValue32(second, flag, 1, 0));
+    MUST(0, cuCtxSynchronize());
+}
+
+static void flags_ordered(void)
+{
+    raise_flag_ordered(false);
+}
+
+static void flags_then_ordered(void)
+{
+    raise_flag_ordered(true);
+}
+
+/* What has been freed behind work of two streams makes way for other kinds, on a card that is full of it; and
+ * what comes behind that work is not waited for: the first stream waits for a flag that only then is set. */
+static void make_way(void)
+{
+    const CUmemAllocationProp here = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                      .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0}};
+    CUmemGenericAllocationHandle handle;
+    CUstream first, second;
+    CUdeviceptr flag, block;
+
+    prog_context(0);
+    MUST(0, cuStreamCreate(&first, CU_STREAM_NON_BLOCKING));
+    MUST(0, cuStreamCreate(&second, CU_STREAM_NON_BLOCKING));
+    MUST(0, cuMemAlloc(&flag, 4));
+    MUST(0, cuMemsetD32Async(flag, 0, 1, first));
+    MUST(0, cuStreamSynchronize(first));
+    MUST(0, cuMemAlloc(&block, 1024 * MIB));
+    MUST(0, cuStreamWaitValue32(second, flag, 0, CU_STREAM_WAIT_VALUE_GEQ));
+    MUST(0, cuMemsetD8Async(block + MIB, 1, MIB, second));
+    MUST(0, cuLaunchHostFunc(first, be_late, NULL));
+    MUST(0, cuMemsetD8Async(block, 1, MIB, first));
+    MUST(0, cuMemFree(block));
+    MUST(0, cuStreamWaitValue32(first, flag, 1, CU_STREAM_WAIT_VALUE_GEQ));
+    MUST(0, cuMemCreate(&handle, 1024 * MIB, &here, 0));
+    MUST(0, cuStreamWriteValue32(second, flag, 1, 0));
+    MUST(0, cuCtxSynchronize());
+    MUST(0, cuMemRelease(handle));
+}
+
 static atomic_bool let_go;
 
 static void until_let_go(void *unused)
@@ -548,6 +611,54 @@ static void threads(void)
         MUST(0, pthread_join(ids_[i], NULL));
 }
 
+/* ---- a card that others fill ---- */
+
+#define CROWD_ROUNDS 500
+
+static CUcontext crowd_context;
+static atomic_bool crowd_over;
+
+static void *takes_and_frees(void *unused)
+{
+    CUdeviceptr block;
+
+    MUST(0, cuCtxSetCurrent(crowd_context));
+    while (!atomic_load(&crowd_over)) {
+        MUST(0, cuMemAlloc(&block, 256 * MIB));
+        MUST(0, cuMemFree(block));
+    }
+    return unused;
+}
+
+/* One thread asks for what the cap has room for and the card has not, another for what is there: the first
+ * then looks for idle memory in the pool that the second is using. */
+static void crowd(void)
+{
+    const CUmemAllocationProp here = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                      .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0}};
+    CUmemGenericAllocationHandle handle;
+    CUdeviceptr block;
+    pthread_t thread;
+
+    if (prog_is_other()) {
+        prog_context(0);
+        MUST(0, cuMemAlloc(&block, 512 * MIB));
+        prog_signal();
+        prog_await();
+        return;
+    }
+    const pid_t pid = prog_start(true);
+    prog_await();
+    crowd_context = prog_context(0);
+    MUST(0, pthread_create(&thread, NULL, takes_and_frees, NULL));
+    for (int i = 0; i < CROWD_ROUNDS; i++)
+        MUST(CUDA_ERROR_OUT_OF_MEMORY, cuMemCreate(&handle, 1344 * MIB, &here, 0));
+    atomic_store(&crowd_over, true);
+    pthread_join(thread, NULL);
+    prog_signal();
+    prog_join(pid);
+}
+
 int main(int argc, char **argv)
 {
     static const struct prog_scenario all[] = {
@@ -562,6 +673,10 @@ int main(int argc, char **argv)
         {"sync_memops_at_rest", sync_memops_at_rest},
         {"flags", flags},
         {"flags_both", flags_both},
+        {"flags_ordered", flags_ordered},
+        {"flags_then_ordered", flags_then_ordered},
+        {"make_way", make_way},
+        {"crowd", crowd},
         {"hosts_turn", hosts_turn},
         {"backing", backing},
         {"whole_copies", whole_copies},

@@ -281,6 +281,23 @@ static void test_a_request_waits_for_others_in_flight_and_is_refused_after_they_
     wait_behind_one(true);
 }
 
+static void test_who_holds_a_lock_is_told_of_others_in_flight_and_does_not_wait(void)
+{
+    const uint64_t bytes = ((LIMIT - RESERVE - CONTEXT) / 2 + PAGE) / PAGE * PAGE;
+    bool busy = true;
+
+    TEST_ASSERT_TRUE(account_try(&account, bytes, &busy));
+    TEST_ASSERT_FALSE(busy);
+    TEST_ASSERT_FALSE(account_try(&account, bytes, &busy));
+    TEST_ASSERT_TRUE(busy);
+    account_settle(&account, bytes, false, false);
+    account_await(&account); /* nobody is left */
+    TEST_ASSERT_TRUE(account_try(&account, bytes, &busy));
+    account_settle(&account, bytes, false, false);
+    TEST_ASSERT_FALSE(account_try(&account, LIMIT, &busy));
+    TEST_ASSERT_FALSE_MESSAGE(busy, "could never fit");
+}
+
 static void *ask_until_cancelled(void *argument)
 {
     struct asker *asker = argument;
@@ -527,6 +544,7 @@ int main(void)
     RUN_TEST(test_far_from_the_limit_the_driver_is_hardly_asked);
     RUN_TEST(test_a_request_waits_for_others_in_flight_and_gets_what_they_did_not);
     RUN_TEST(test_a_request_waits_for_others_in_flight_and_is_refused_after_they_took_it);
+    RUN_TEST(test_who_holds_a_lock_is_told_of_others_in_flight_and_does_not_wait);
     RUN_TEST(test_a_thread_cancelled_while_it_waits_leaves_no_lock_behind);
     RUN_TEST(test_a_hopeless_request_is_refused_though_others_never_rest);
     RUN_TEST(test_an_old_answer_that_comes_late_does_not_hide_what_was_freed);
