@@ -30,7 +30,8 @@ static int visits;                       /* how often guests came to an empty ho
 static atomic_uintptr_t last_key = 1;
 /* Capture begins only while nobody of us is in a call that would destroy it. */
 static pthread_rwlock_t capture_lock = PTHREAD_RWLOCK_INITIALIZER;
-static atomic_int captures; /* raised under capture_lock */
+static atomic_int captures;  /* raised under capture_lock */
+static atomic_bool captured; /* ever */
 
 /* Odd, as no stream handle is, and never given twice: the next thread may get this one's address. */
 uintptr_t fence_new_key(void)
@@ -197,6 +198,7 @@ void fence_capture(int change)
         return;
     }
     pthread_rwlock_wrlock(&capture_lock);
+    atomic_store(&captured, true);
     /* From here on nobody can wait for the home stream, so nothing it still works on may be in other hands.
      */
     if (atomic_fetch_add(&captures, change) == 0 && !atomic_load(&drained) && atomic_load(&unsettled))
@@ -231,10 +233,53 @@ bool fence_idle(void)
     return true;
 }
 
-void fence_waiting(void)
+void fence_waited(void)
 {
     fence_last_stream = 0;
     last_event.fence = NULL;
+}
+
+/* Another thread may begin a capture now and then: waiting for the context would destroy it, waiting for an
+ * event does not. The context is current. */
+static bool wait_beside_captures(CUcontext context, CUresult *result)
+{
+    CUevent event;
+
+    if (!forbid_capture())
+        return false;
+    *result = driver.cuEventCreate(&event, CU_EVENT_DISABLE_TIMING);
+    const bool made = *result == CUDA_SUCCESS;
+    if (made)
+        *result = driver.cuCtxRecordEvent(context, event);
+    allow_capture();
+    if (*result == CUDA_SUCCESS)
+        *result = driver.cuEventSynchronize(event);
+    if (made)
+        driver.cuEventDestroy_v2(event);
+    return true;
+}
+
+bool fence_wait_context(CUcontext context, CUresult *result)
+{
+    CUcontext before = NULL;
+    bool waited = true;
+
+    if (fence_capturing())
+        return false;
+    driver.cuCtxGetCurrent(&before);
+    const bool push = before != context;
+    *result = push ? driver.cuCtxPushCurrent_v2(context) : CUDA_SUCCESS;
+    if (*result != CUDA_SUCCESS)
+        return true;
+    if (atomic_load(&captured))
+        waited = wait_beside_captures(context, result);
+    else
+        *result = driver.cuCtxSynchronize();
+    if (waited && *result == CUDA_SUCCESS)
+        fence_waited();
+    if (push)
+        driver.cuCtxPopCurrent_v2(&before);
+    return waited;
 }
 
 /* ---- epochs of one context ---- */
@@ -465,7 +510,7 @@ int fence_wait(struct fence *fence, uint64_t epoch)
         atomic_store(&fence->used, true); /* the next event will cover that epoch too */
         return fence_capturing() ? -EBUSY : -EIO;
     }
-    fence_waiting();
+    fence_waited();
     fence_guests_done(guests_now);
     pthread_mutex_lock(&fence->lock);
     if (open > fence->done)

@@ -84,8 +84,12 @@ bool fence_capturing(void);
 /* True if nothing has been submitted since the last time this very thread saw all of it done: by a wait, or
  * by an event behind everything. */
 bool fence_idle(void);
-/* This thread is about to wait for all work; to be called before the wait. */
-void fence_waiting(void);
+/* This thread has waited for all work. */
+void fence_waited(void);
+
+/* Waits for all work of a context, as a native free does; *result: what the driver says. False: a capture is
+ * open, and nothing can be waited for. */
+bool fence_wait_context(CUcontext context, CUresult *result);
 
 /* True if the order of a stream is fence enough for the reuse of a block. */
 bool fence_one_stream(void);

@@ -22,7 +22,7 @@
 #define LIST_SHORT 64   /* processes on one card for which the stack has room */
 #define LIST_MAX   4096 /* and for which we map memory */
 #define EARLY_MAX  1024
-#define WAIT_S     3 /* for NVML at most, all waits together: whoever holds a lock that it needs must go on */
+#define WAIT_S     3 /* for NVML's loading and for its start: whoever holds a lock that they need must go on */
 
 enum { IDLE, LOADING, STARTING, READY, FAILED };
 

@@ -468,25 +468,6 @@ bool route_pool_alloc(CUdeviceptr *address, size_t bytes, CUresult *result)
     return true;
 }
 
-/* The wait that native frees have. */
-static CUresult wait_as_native(const struct pool *pool)
-{
-    CUcontext current = NULL;
-
-    if (fence_idle())
-        return CUDA_SUCCESS;
-    fence_waiting();
-    driver.cuCtxGetCurrent(&current);
-    if (current == pool->context)
-        return driver.cuCtxSynchronize();
-    CUresult result = driver.cuCtxPushCurrent_v2(pool->context);
-    if (result == CUDA_SUCCESS) {
-        result = driver.cuCtxSynchronize();
-        driver.cuCtxPopCurrent_v2(&current);
-    }
-    return result;
-}
-
 /* A free that must wait first: only for a block that is one. */
 static CUresult free_after_wait(struct pool *pool, CUdeviceptr address)
 {
@@ -499,12 +480,11 @@ static CUresult free_after_wait(struct pool *pool, CUdeviceptr address)
     if (result != CUDA_SUCCESS)
         return result;
     /* Nothing can be waited for while a capture is open; then the fence decides when the block is free. */
-    const bool wait = !library_options()->deferred && !fence_capturing();
-    if (wait)
-        result = wait_as_native(pool);
+    const bool waited =
+        !library_options()->deferred && (fence_idle() || fence_wait_context(pool->context, &result));
     if (result != CUDA_SUCCESS)
         return result;
-    return pool_free(pool, address, wait) ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+    return pool_free(pool, address, waited) ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
 }
 
 bool route_pool_free(CUdeviceptr address, bool ordered, CUresult *result)

@@ -611,6 +611,55 @@ static void threads(void)
         MUST(0, pthread_join(ids_[i], NULL));
 }
 
+static atomic_bool captured_enough;
+
+static void capture_once(CUstream stream, CUdeviceptr block)
+{
+    CUgraph graph;
+
+    MUST(0, cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+    MUST(0, cuMemsetD8Async(block, 1, 4096, stream));
+    MUST(0, cuStreamEndCapture(stream, &graph));
+    MUST(0, cuGraphDestroy(graph));
+}
+
+static void *frees_behind_work(void *context)
+{
+    CUdeviceptr block;
+    CUstream stream;
+
+    MUST(0, cuCtxSetCurrent(context));
+    MUST(0, cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    while (!atomic_load(&captured_enough)) {
+        MUST(0, cuMemAlloc(&block, MIB));
+        MUST(0, cuMemsetD8Async(block, 1, MIB, stream));
+        MUST(0, cuMemFree(block));
+        usleep(
+            20); /* nothing comes back while a capture is open, and its thread may have to wait for a turn */
+    }
+    return NULL;
+}
+
+/* One thread captures, others free blocks: none of them notices. */
+static void captures_beside_frees(void)
+{
+    pthread_t ids_[2];
+    CUcontext context = prog_context(0);
+    CUdeviceptr block;
+    CUstream stream;
+
+    MUST(0, cuMemAlloc(&block, MIB));
+    MUST(0, cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    capture_once(stream, block);
+    for (int i = 0; i < 2; i++)
+        MUST(0, pthread_create(&ids_[i], NULL, frees_behind_work, context));
+    for (int i = 0; i < 10000; i++)
+        capture_once(stream, block);
+    atomic_store(&captured_enough, true);
+    for (int i = 0; i < 2; i++)
+        MUST(0, pthread_join(ids_[i], NULL));
+}
+
 /* ---- a card that others fill ---- */
 
 #define CROWD_ROUNDS 500
@@ -677,6 +726,7 @@ int main(int argc, char **argv)
         {"flags_then_ordered", flags_then_ordered},
         {"make_way", make_way},
         {"crowd", crowd},
+        {"captures_beside_frees", captures_beside_frees},
         {"hosts_turn", hosts_turn},
         {"backing", backing},
         {"whole_copies", whole_copies},

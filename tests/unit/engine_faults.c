@@ -322,7 +322,7 @@ static void waited_before(void)
     model_work(&model, 1, &model.blocks[1]);
     model_free(&model, 0, false);
     model_free(&model, 0, false);
-    fence_waiting();
+    fence_waited();
     CHECK(driver.cuCtxSynchronize() == CUDA_SUCCESS && fence_idle());
     fake_fail(1 << FAKE_RECORD | 1 << FAKE_EVENT_CREATE, 1, NEVER);
     CHECK(model_alloc(&model, 64 * MIB) == 0);

@@ -67,7 +67,7 @@ static void idle_single(void)
     CHECK(fence_idle() && fence_one_stream() && fence_epoch(&fence) == 0);
     work(0, STREAM_A);
     CHECK(!fence_idle() && fence_one_stream() && fence_epoch(&fence) != 0);
-    fence_waiting();
+    fence_waited();
     driver.cuCtxSynchronize();
     CHECK(fence_idle() && fence_epoch(&fence) == 0);
     work(0, STREAM_A);
@@ -103,10 +103,10 @@ static void idle_threads(void)
     CHECK(!fence_idle());
     on_thread(see_idle, &idle);
     CHECK(!idle && fence_one_stream());
-    fence_waiting();
+    fence_waited();
     CHECK(!fence_idle()); /* it was not this thread's work */
     work(0, STREAM_A);
-    fence_waiting();
+    fence_waited();
     CHECK(!fence_idle()); /* the other one may have worked since */
     close_fence();
 }
@@ -221,7 +221,7 @@ static void unknown_entry(void)
     work(0, STREAM_A);
     work(1, STREAM_B);
     CHECK(fake_count(FAKE_SYNCHRONIZE) == 0 && !fence_idle());
-    fence_waiting();
+    fence_waited();
     CHECK(!fence_idle());
     close_fence();
 }
@@ -517,6 +517,34 @@ static void captured_epochs(void)
     close_fence();
 }
 
+/* Until there has been a capture the context is waited for, and then an event; in one nothing. */
+static void waited_as_native(void)
+{
+    CUresult result = CUDA_SUCCESS;
+
+    open_fence();
+    work(0, STREAM_A);
+    CHECK(fence_wait_context(FAKE_CONTEXT, &result) && result == CUDA_SUCCESS);
+    CHECK(fake_count(FAKE_RECORD) == 0 && fence_idle() && fake_backlog(0) == 0);
+    work(0, STREAM_A);
+    fence_capture(1);
+    fake_set_capturing(true);
+    CHECK(!fence_wait_context(FAKE_CONTEXT, &result) && result == CUDA_SUCCESS && !fence_idle());
+    fake_set_capturing(false);
+    fence_capture(-1);
+    CHECK(fence_wait_context(FAKE_CONTEXT, &result) && result == CUDA_SUCCESS);
+    CHECK(fake_count(FAKE_RECORD) == 1 && fence_idle() && fake_backlog(0) == 0);
+    work(0, STREAM_A);
+    fake_fail(1U << FAKE_RECORD, 1, 0);
+    CHECK(fence_wait_context(FAKE_CONTEXT, &result) && result != CUDA_SUCCESS && !fence_idle());
+    close_fence();
+}
+
+static void test_a_native_wait_meets_no_capture(void)
+{
+    TEST_ASSERT_TRUE(fake_child(waited_as_native));
+}
+
 static void test_no_event_no_query_and_no_wait_while_a_capture_is_open(void)
 {
     TEST_ASSERT_TRUE(fake_child(captured_epochs));
@@ -791,6 +819,7 @@ int main(void)
     RUN_TEST(test_a_wait_covers_every_epoch_before_it);
     RUN_TEST(test_more_epochs_than_events_only_share_them);
     RUN_TEST(test_no_event_no_query_and_no_wait_while_a_capture_is_open);
+    RUN_TEST(test_a_native_wait_meets_no_capture);
     RUN_TEST(test_a_failing_driver_never_makes_an_epoch_done);
     RUN_TEST(test_an_event_behind_all_work_makes_a_thread_idle);
     RUN_TEST(test_threads_are_never_told_that_their_work_is_done_when_it_is_not);
