@@ -32,6 +32,7 @@ static atomic_uintptr_t last_key = 1;
 static pthread_rwlock_t capture_lock = PTHREAD_RWLOCK_INITIALIZER;
 static atomic_int captures;  /* raised under capture_lock */
 static atomic_bool captured; /* ever */
+static _Thread_local int own_captures;
 
 /* Odd, as no stream handle is, and never given twice: the next thread may get this one's address. */
 uintptr_t fence_new_key(void)
@@ -193,6 +194,7 @@ void fence_stream_ends(CUstream stream)
 
 void fence_capture(int change)
 {
+    own_captures += change;
     if (change < 0) {
         atomic_fetch_add(&captures, change);
         return;
@@ -209,6 +211,11 @@ void fence_capture(int change)
 bool fence_capturing(void)
 {
     return atomic_load(&captures) > 0;
+}
+
+bool fence_captures_elsewhere(void)
+{
+    return atomic_load(&captured) && own_captures <= 0;
 }
 
 /* The epoch whose event this thread recorded last, if it has submitted nothing since: when that is done, so

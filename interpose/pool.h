@@ -135,6 +135,9 @@ void pool_remove_peer(struct pool *pool, CUdevice peer);
  * wait for work. */
 uint64_t pool_trim(struct pool *pool, uint64_t bytes);
 
+/* Whether memory has been freed that is not usable yet. */
+bool pool_waits(struct pool *pool);
+
 /* Waits for the oldest work that pool_trim has to leave memory to; *more: there is other such work. 0, or
  * -ENOENT if there is none, or as fence_wait. The calling thread's context is the pool's. */
 int pool_wait(struct pool *pool, bool *more);

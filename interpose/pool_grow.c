@@ -514,10 +514,24 @@ uint64_t pool_trim(struct pool *pool, uint64_t bytes)
     return given;
 }
 
+/* With the lock. */
+static bool any_waits(const struct pool *pool)
+{
+    return pool->pending || pool->small.pending_bytes;
+}
+
+bool pool_waits(struct pool *pool)
+{
+    pthread_mutex_lock(&pool->lock);
+    const bool any = any_waits(pool);
+    pthread_mutex_unlock(&pool->lock);
+    return any;
+}
+
 int pool_wait(struct pool *pool, bool *more)
 {
     pthread_mutex_lock(&pool->lock);
-    const bool any = pool->pending || pool->small.pending_bytes || pool_whole_bytes(pool, 1);
+    const bool any = any_waits(pool) || pool_whole_bytes(pool, 1);
     const int rc = any ? wait_for_work(pool, more) : -ENOENT;
     pthread_mutex_unlock(&pool->lock);
     return rc;

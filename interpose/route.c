@@ -1,7 +1,9 @@
 /* route: see route.h. */
 #include "route.h"
 
+#include <errno.h>
 #include <string.h>
+#include <time.h>
 
 #include "ipc.h"
 #include "decay.h"
@@ -10,6 +12,7 @@
 #include "pools.h"
 
 #define GROWTH_UNKNOWN LIMIT_PAGE
+#define CAPTURE_MS     1000 /* for which an allocation waits before it is refused for a capture's sake */
 
 bool route_active(void)
 {
@@ -448,6 +451,20 @@ static int alloc(struct pool *pool, uint64_t bytes, uint64_t *start)
     return rc;
 }
 
+/* What is freed while a capture is open cannot be waited for before it ends. Another thread's may end soon.
+ */
+static int alloc_between_captures(struct pool *pool, uint64_t bytes, uint64_t *start)
+{
+    const struct timespec moment = {.tv_nsec = 1000000};
+    int rc = -ENOMEM;
+
+    for (int i = 0; rc && i < CAPTURE_MS && fence_captures_elsewhere() && pool_waits(pool); i++) {
+        nanosleep(&moment, NULL);
+        rc = alloc(pool, bytes, start);
+    }
+    return rc;
+}
+
 bool route_pool_alloc(CUdeviceptr *address, size_t bytes, CUresult *result)
 {
     struct pool *pool = address && bytes && route_active() ? pools_current() : NULL;
@@ -458,7 +475,8 @@ bool route_pool_alloc(CUdeviceptr *address, size_t bytes, CUresult *result)
     *result = ask_about_capture();
     if (*result != CUDA_SUCCESS)
         return true;
-    if (alloc(pool, bytes, &start) && !(others_let_go(pool, bytes) && alloc(pool, bytes, &start) == 0)) {
+    if (alloc(pool, bytes, &start) && !(others_let_go(pool, bytes) && alloc(pool, bytes, &start) == 0) &&
+        alloc_between_captures(pool, bytes, &start)) {
         *result = refuse_pooled(pool, address, bytes);
         return true;
     }

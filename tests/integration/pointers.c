@@ -118,6 +118,12 @@ static void test_frees_and_captures_of_other_threads_do_not_meet(void)
     run_freeing("captures_beside_frees", CARD, true, "deferred");
 }
 
+static void test_memory_freed_beside_a_capture_can_be_had_again(void)
+{
+    both("freed_beside_a_capture", CARD);
+    run_freeing("freed_beside_a_capture", CARD, true, "deferred");
+}
+
 static void test_an_allocation_makes_no_stream_wait_for_another(void)
 {
     both("hosts_turn", CARD);
@@ -175,6 +181,7 @@ int main(void)
     RUN_TEST(test_freed_memory_makes_way_and_what_comes_later_is_not_waited_for);
     RUN_TEST(test_threads_on_a_card_that_others_fill_do_not_wait_for_each_other_for_ever);
     RUN_TEST(test_frees_and_captures_of_other_threads_do_not_meet);
+    RUN_TEST(test_memory_freed_beside_a_capture_can_be_had_again);
     RUN_TEST(test_an_allocation_makes_no_stream_wait_for_another);
     RUN_TEST(test_no_handle_gives_away_what_is_behind_a_block);
     RUN_TEST(test_copies_cover_a_whole_block_of_many_chunks);

@@ -660,6 +660,41 @@ static void captures_beside_frees(void)
         MUST(0, pthread_join(ids_[i], NULL));
 }
 
+static atomic_bool capture_open;
+
+static void *captures_for_a_while(void *context)
+{
+    CUstream stream;
+    CUgraph graph;
+
+    MUST(0, cuCtxSetCurrent(context));
+    MUST(0, cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    MUST(0, cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+    atomic_store(&capture_open, true);
+    usleep(50000);
+    MUST(0, cuStreamEndCapture(stream, &graph));
+    MUST(0, cuGraphDestroy(graph));
+    return NULL;
+}
+
+/* Most of the card is freed and taken again while another thread captures. */
+static void freed_beside_a_capture(void)
+{
+    CUcontext context = prog_context(0);
+    CUdeviceptr block;
+    pthread_t thread;
+
+    MUST(0, cuMemAlloc(&block, 1024 * MIB));
+    MUST(0, pthread_create(&thread, NULL, captures_for_a_while, context));
+    while (!atomic_load(&capture_open))
+        usleep(100);
+    MUST(0, cuMemsetD8Async(block, 1, MIB, CU_STREAM_PER_THREAD));
+    MUST(0, cuMemFree(block));
+    MUST(0, cuMemAlloc(&block, 1024 * MIB));
+    MUST(0, cuMemFree(block));
+    MUST(0, pthread_join(thread, NULL));
+}
+
 /* ---- a card that others fill ---- */
 
 #define CROWD_ROUNDS 500
@@ -727,6 +762,7 @@ int main(int argc, char **argv)
         {"make_way", make_way},
         {"crowd", crowd},
         {"captures_beside_frees", captures_beside_frees},
+        {"freed_beside_a_capture", freed_beside_a_capture},
         {"hosts_turn", hosts_turn},
         {"backing", backing},
         {"whole_copies", whole_copies},
