@@ -247,22 +247,27 @@ void fence_waited(void)
 }
 
 /* Another thread may begin a capture now and then: waiting for the context would destroy it, waiting for an
- * event does not. The context is current. */
+ * event does not, in a thread that no capture forbids anything. Without an event (no memory for one, a driver
+ * that has none of a context, a context that has failed) captures wait too. The context is current. */
 static bool wait_beside_captures(CUcontext context, CUresult *result)
 {
-    CUevent event;
+    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+    CUevent event = NULL;
 
     if (!forbid_capture())
         return false;
-    *result = driver.cuEventCreate(&event, CU_EVENT_DISABLE_TIMING);
-    const bool made = *result == CUDA_SUCCESS;
-    if (made)
-        *result = driver.cuCtxRecordEvent(context, event);
+    const bool made = driver.cuEventCreate(&event, CU_EVENT_DISABLE_TIMING) == CUDA_SUCCESS;
+    const bool recorded = made && driver.cuCtxRecordEvent(context, event) == CUDA_SUCCESS;
+    if (!recorded)
+        *result = driver.cuCtxSynchronize();
     allow_capture();
-    if (*result == CUDA_SUCCESS)
+    const bool relaxed = driver.cuThreadExchangeStreamCaptureMode(&mode) == CUDA_SUCCESS;
+    if (recorded)
         *result = driver.cuEventSynchronize(event);
     if (made)
         driver.cuEventDestroy_v2(event);
+    if (relaxed)
+        driver.cuThreadExchangeStreamCaptureMode(&mode);
     return true;
 }
 

@@ -59,6 +59,7 @@ static struct {
 } fake = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 void (*fake_on_synchronize)(void);
+static _Thread_local CUstreamCaptureMode thread_mode;
 
 /* The engine's own table of the driver: the fake is all there is. */
 atomic_bool driver_bound;
@@ -515,7 +516,7 @@ static CUresult fake_event_synchronize(CUevent event)
     if (fake_on_synchronize)
         fake_on_synchronize();
     lock();
-    CHECK(!fake.capturing);
+    CHECK(!fake.capturing || thread_mode == CU_STREAM_CAPTURE_MODE_RELAXED);
     const bool fail = fails(FAKE_SYNCHRONIZE);
     const struct fake_event *e = event_of(event);
     for (unsigned s = 0; s < FAKE_STREAMS && e->recorded && !fail; s++) {
@@ -523,6 +524,15 @@ static CUresult fake_event_synchronize(CUevent event)
     }
     unlock();
     return fail ? CUDA_ERROR_UNKNOWN : CUDA_SUCCESS;
+}
+
+static CUresult fake_exchange_mode(CUstreamCaptureMode *mode)
+{
+    const CUstreamCaptureMode before = thread_mode;
+
+    thread_mode = *mode;
+    *mode = before;
+    return CUDA_SUCCESS;
 }
 
 static CUresult fake_current(CUcontext *context)
@@ -560,6 +570,7 @@ static const struct driver_table entries = {
     .cuCtxWaitEvent = fake_wait,
     .cuEventQuery = fake_event_query,
     .cuEventSynchronize = fake_event_synchronize,
+    .cuThreadExchangeStreamCaptureMode = fake_exchange_mode,
     .cuCtxSynchronize = fake_synchronize,
     .cuCtxGetCurrent = fake_current,
     .cuCtxPushCurrent_v2 = fake_push,

@@ -74,9 +74,10 @@ uint64_t fake_backlog(unsigned stream);
 bool fake_pending(uint64_t start, uint64_t bytes);
 /* The same, without what all work that is submitted from now on is behind. */
 bool fake_in_the_way(uint64_t start, uint64_t bytes);
-/* A call that the driver refuses, or that destroys a capture, while one is open. */
+/* A call that the driver refuses, or that destroys a capture, while one is open, ends the test. Of those that
+ * a thread may make which has relaxed itself, the fake knows cuEventSynchronize. */
 void fake_set_capturing(bool capturing);
-/* cuCtxSynchronize calls this first, for tests that want to do something meanwhile. */
+/* cuCtxSynchronize and cuEventSynchronize call this first, for tests that want to do something meanwhile. */
 extern void (*fake_on_synchronize)(void);
 
 /* Runs a function in a process of its own: the fence's state belongs to the process. True if it came back. */

@@ -534,15 +534,69 @@ static void waited_as_native(void)
     fence_capture(-1);
     CHECK(fence_wait_context(FAKE_CONTEXT, &result) && result == CUDA_SUCCESS);
     CHECK(fake_count(FAKE_RECORD) == 1 && fence_idle() && fake_backlog(0) == 0);
-    work(0, STREAM_A);
-    fake_fail(1U << FAKE_RECORD, 1, 0);
-    CHECK(fence_wait_context(FAKE_CONTEXT, &result) && result != CUDA_SUCCESS && !fence_idle());
     close_fence();
 }
 
 static void test_a_native_wait_meets_no_capture(void)
 {
     TEST_ASSERT_TRUE(fake_child(waited_as_native));
+}
+
+static void begin_capture(void)
+{
+    fence_capture(1);
+    fake_set_capturing(true);
+}
+
+/* A capture begins while the event is waited for; the thread has its own mode again afterwards. */
+static void waited_beside_a_capture(void)
+{
+    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
+    CUresult result = CUDA_SUCCESS;
+
+    open_fence();
+    fence_capture(1);
+    fence_capture(-1);
+    driver.cuThreadExchangeStreamCaptureMode(&mode);
+    work(0, STREAM_A);
+    fake_on_synchronize = begin_capture;
+    CHECK(fence_wait_context(FAKE_CONTEXT, &result) && result == CUDA_SUCCESS && fake_backlog(0) == 0);
+    fake_on_synchronize = NULL;
+    CHECK(driver.cuThreadExchangeStreamCaptureMode(&mode) == CUDA_SUCCESS);
+    CHECK(mode == CU_STREAM_CAPTURE_MODE_THREAD_LOCAL);
+    fake_set_capturing(false);
+    fence_capture(-1);
+    close_fence();
+}
+
+static void test_a_native_wait_harms_no_capture_that_begins_meanwhile(void)
+{
+    TEST_ASSERT_TRUE(fake_child(waited_beside_a_capture));
+}
+
+/* A driver that knows no event of a context, or has no memory for one. */
+static void waited_without_events(void)
+{
+    CUresult result = CUDA_SUCCESS;
+
+    open_fence();
+    fence_capture(1);
+    fence_capture(-1);
+    for (unsigned call = FAKE_EVENT_CREATE; call <= FAKE_RECORD; call++) {
+        work(0, STREAM_A);
+        fake_fail(1U << call, 1, 0);
+        CHECK(fence_wait_context(FAKE_CONTEXT, &result) && result == CUDA_SUCCESS);
+        CHECK(fence_idle() && fake_backlog(0) == 0);
+    }
+    work(0, STREAM_A); /* and one whose context has failed */
+    fake_fail(1U << FAKE_EVENT_CREATE | 1U << FAKE_SYNCHRONIZE, 1, 1);
+    CHECK(fence_wait_context(FAKE_CONTEXT, &result) && result != CUDA_SUCCESS && !fence_idle());
+    close_fence();
+}
+
+static void test_a_native_wait_needs_no_event(void)
+{
+    TEST_ASSERT_TRUE(fake_child(waited_without_events));
 }
 
 static void test_no_event_no_query_and_no_wait_while_a_capture_is_open(void)
@@ -820,6 +874,8 @@ int main(void)
     RUN_TEST(test_more_epochs_than_events_only_share_them);
     RUN_TEST(test_no_event_no_query_and_no_wait_while_a_capture_is_open);
     RUN_TEST(test_a_native_wait_meets_no_capture);
+    RUN_TEST(test_a_native_wait_harms_no_capture_that_begins_meanwhile);
+    RUN_TEST(test_a_native_wait_needs_no_event);
     RUN_TEST(test_a_failing_driver_never_makes_an_epoch_done);
     RUN_TEST(test_an_event_behind_all_work_makes_a_thread_idle);
     RUN_TEST(test_threads_are_never_told_that_their_work_is_done_when_it_is_not);
