@@ -30,8 +30,8 @@ static int visits;                       /* how often guests came to an empty ho
 static atomic_uintptr_t last_key = 1;
 /* Capture begins only while nobody of us is in a call that would destroy it. */
 static pthread_rwlock_t capture_lock = PTHREAD_RWLOCK_INITIALIZER;
-static atomic_int captures;  /* raised under capture_lock */
-static atomic_bool captured; /* ever */
+static atomic_int captures;           /* raised under capture_lock */
+static atomic_uint_fast64_t captured; /* how many have begun, ever */
 static _Thread_local int own_captures;
 
 /* Odd, as no stream handle is, and never given twice: the next thread may get this one's address. */
@@ -200,7 +200,7 @@ void fence_capture(int change)
         return;
     }
     pthread_rwlock_wrlock(&capture_lock);
-    atomic_store(&captured, true);
+    atomic_fetch_add(&captured, 1);
     /* From here on nobody can wait for the home stream, so nothing it still works on may be in other hands.
      */
     if (atomic_fetch_add(&captures, change) == 0 && !atomic_load(&drained) && atomic_load(&unsettled))
@@ -213,9 +213,9 @@ bool fence_capturing(void)
     return atomic_load(&captures) > 0;
 }
 
-bool fence_captures_elsewhere(void)
+uint64_t fence_captures_elsewhere(void)
 {
-    return atomic_load(&captured) && own_captures <= 0;
+    return own_captures > 0 ? 0 : atomic_load(&captured);
 }
 
 /* The epoch whose event this thread recorded last, if it has submitted nothing since: when that is done, so

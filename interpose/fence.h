@@ -80,8 +80,9 @@ void fence_unknown(const char *name);
  * beginning waits for all work once, if anything has been handed out in the order of one stream. */
 void fence_capture(int change);
 bool fence_capturing(void);
-/* True if other threads have captured, and this one has no capture open: what is in the way may end soon. */
-bool fence_captures_elsewhere(void);
+/* How many have begun in the process; 0 as well while one of the calling thread's own is open, which does not
+ * end while that thread waits. */
+uint64_t fence_captures_elsewhere(void);
 
 /* True if nothing has been submitted since the last time this very thread saw all of it done: by a wait, or
  * by an event behind everything. */

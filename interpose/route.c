@@ -451,16 +451,32 @@ static int alloc(struct pool *pool, uint64_t bytes, uint64_t *start)
     return rc;
 }
 
-/* What is freed while a capture is open cannot be waited for before it ends. Another thread's may end soon.
- */
+static uint64_t now_ms(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000U + (uint64_t)now.tv_nsec / 1000000U;
+}
+
+/* What is freed while a capture is open cannot be waited for before it ends. Another thread's may end soon,
+ * or has ended already; so this tries once more at least, and again as long as captures come in between. */
 static int alloc_between_captures(struct pool *pool, uint64_t bytes, uint64_t *start)
 {
     const struct timespec moment = {.tv_nsec = 1000000};
+    const uint64_t until = now_ms() + CAPTURE_MS;
+    uint64_t begun = fence_captures_elsewhere(), before;
+    bool met = begun != 0;
     int rc = -ENOMEM;
 
-    for (int i = 0; rc && i < CAPTURE_MS && fence_captures_elsewhere() && pool_waits(pool); i++) {
-        nanosleep(&moment, NULL);
+    while (rc && met && pool_waits(pool) && now_ms() < until) {
+        if (fence_capturing())
+            nanosleep(&moment, NULL);
+        met = fence_capturing();
+        before = begun;
         rc = alloc(pool, bytes, start);
+        begun = fence_captures_elsewhere();
+        met = met || begun != before;
     }
     return rc;
 }

@@ -530,8 +530,10 @@ static void waited_as_native(void)
     fence_capture(1);
     fake_set_capturing(true);
     CHECK(!fence_wait_context(FAKE_CONTEXT, &result) && result == CUDA_SUCCESS && !fence_idle());
+    CHECK(fence_captures_elsewhere() == 0); /* its own */
     fake_set_capturing(false);
     fence_capture(-1);
+    CHECK(fence_captures_elsewhere() == 1);
     CHECK(fence_wait_context(FAKE_CONTEXT, &result) && result == CUDA_SUCCESS);
     CHECK(fake_count(FAKE_RECORD) == 1 && fence_idle() && fake_backlog(0) == 0);
     close_fence();
