@@ -296,6 +296,17 @@ static int take_slow(struct pool *pool, uint64_t bytes, uint64_t size, uint64_t 
     return rc;
 }
 
+/* Small blocks that have been freed may hold on to the memory that is missing. */
+static bool small_makes_way(struct pool *pool, uint64_t size)
+{
+    struct cache *cache = pool->small.on ? cache_mine(pool) : NULL;
+
+    pthread_mutex_lock(&pool->lock);
+    const bool may_fit = cache && pool_may_fit(pool, size);
+    pthread_mutex_unlock(&pool->lock);
+    return may_fit && small_settle(pool, cache);
+}
+
 int pool_alloc(struct pool *pool, uint64_t bytes, uint64_t *address)
 {
     if (bytes == 0 || bytes > pool->vmm.span / 2)
@@ -305,8 +316,7 @@ int pool_alloc(struct pool *pool, uint64_t bytes, uint64_t *address)
     if (take_fast(pool, bytes, size, address))
         return 0;
     int rc = take_slow(pool, bytes, size, address);
-    struct cache *cache = rc && pool->small.on ? cache_mine(pool) : NULL;
-    if (cache && small_settle(pool, cache))
+    if (rc && small_makes_way(pool, size))
         rc = take_slow(pool, bytes, size, address);
     return rc;
 }

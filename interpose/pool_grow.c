@@ -383,6 +383,13 @@ static bool can_be_met(struct pool *pool, uint64_t missing, uint64_t held)
     return idle && fits(pool, missing > idle ? missing - idle : 0);
 }
 
+bool pool_may_fit(const struct pool *pool, uint64_t size)
+{
+    const uint64_t freed = pool->ranges.free_bytes + pool->pending_bytes + pool->small.extent_bytes;
+
+    return size <= freed || fits(pool, size - freed);
+}
+
 /* One attempt: -EAGAIN if joining the streams or waiting for work would help. */
 static int attempt(struct pool *pool, uint64_t size, enum patience patience, struct range **out)
 {
@@ -407,9 +414,9 @@ static int attempt(struct pool *pool, uint64_t size, enum patience patience, str
     const bool enough =
         later + pool->pending_bytes >= size; /* else streams would wait for each other in vain */
     if (others && ((patience == RATHER_JOIN && (enough || !roomy)) || (patience == RATHER_WAIT && !roomy)))
-        return -EAGAIN;
+        return pool_may_fit(pool, size) ? -EAGAIN : -ENOMEM;
     if (!can_be_met(pool, target - held, held))
-        return others ? -EAGAIN : -ENOMEM;
+        return others && pool_may_fit(pool, size) ? -EAGAIN : -ENOMEM;
     int rc = assemble(pool, &move, held, &refused);
     if (rc) {
         undo(pool, &move);

@@ -9,6 +9,11 @@
  * waiting. 0 or -ENOMEM. May drop the lock while it waits for work. */
 int pool_make_fit(struct pool *pool, uint64_t size, struct range **out);
 
+/* Whether waiting may help: if all that has been freed were usable, could the rest be had? If not, what would
+ * be waited for may be behind work that the program lets go on only when it has been refused. With the lock.
+ */
+bool pool_may_fit(const struct pool *pool, uint64_t size);
+
 /* Memory for the heap of small blocks, or NULL. May drop the lock while it waits for work. */
 struct range *pool_take_extent(struct pool *pool, uint64_t bytes, uint64_t alignment);
 

@@ -65,7 +65,18 @@ void pools_before_await(void)
 
 /* ---- the limit, as a pool sees it ---- */
 
-static _Thread_local bool busy; /* others in flight were in the way when this thread asked last */
+/* Others in flight have been in the way since this thread last waited for them: not just the last time that
+ * it asked, which may have been for less. */
+static _Thread_local bool busy;
+
+static bool try_take(struct device *device, uint64_t bytes)
+{
+    bool in_the_way;
+    const bool taken = account_try(&device->account, bytes, &in_the_way);
+
+    busy = busy || in_the_way;
+    return taken;
+}
 
 bool pools_await(const struct pool *pool)
 {
@@ -87,7 +98,7 @@ static bool budget_fits(void *owner, uint64_t bytes)
         return false;
     if (!device)
         return true;
-    if (!account_try(&device->account, bytes, &busy))
+    if (!try_take(device, bytes))
         return false;
     account_settle(&device->account, bytes, false, false);
     return true;
@@ -97,7 +108,7 @@ static bool budget_take(void *owner, uint64_t bytes)
 {
     struct device *device = owner;
 
-    return !device || account_try(&device->account, bytes, &busy);
+    return !device || try_take(device, bytes);
 }
 
 static void budget_settle(void *owner, uint64_t bytes, bool success)

@@ -79,8 +79,10 @@ static bool try_take(struct route_ticket *ticket, struct device *device, enum bl
  * Returns how much. */
 static uint64_t let_go(CUdevice ordinal, uint64_t bytes)
 {
+    const struct device *device = device_get(ordinal);
     uint64_t given = pools_trim(ordinal, bytes);
-    struct pool *pool = given < bytes ? pools_open_here() : NULL;
+    const bool hopeless = device && bytes != UINT64_MAX && bytes > atomic_load(&device->limit);
+    struct pool *pool = given < bytes && !hopeless ? pools_open_here() : NULL;
     bool more = pool && pool->ordinal == ordinal;
     const uint64_t now = more ? atomic_load(&pool->fence.open) : 0; /* what is freed later does not count */
 
@@ -416,12 +418,14 @@ static CUresult refuse_pooled(const struct pool *pool, CUdeviceptr *address, uin
     return result == CUDA_SUCCESS ? CUDA_ERROR_OUT_OF_MEMORY : result;
 }
 
-/* Idle memory of other contexts and of the driver's own pool on the same card. */
+/* Idle memory of other contexts and of the driver's own pool on the same card. For its own the pool has
+ * waited, where that could help. */
 static bool others_let_go(const struct pool *pool, uint64_t bytes)
 {
     const struct device device = {.ordinal = pool->ordinal};
+    const bool ours = pools_trim(pool->ordinal, limit_round(bytes)) != 0;
 
-    return make_room(&device, bytes);
+    return trim_pool(&device, NULL) || ours;
 }
 
 /* Clears a block on a stream of our own: it must wait for nobody's work and disturb no capture. */

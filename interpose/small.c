@@ -383,9 +383,11 @@ void small_trim(struct pool *pool)
 bool small_settle(struct pool *pool, struct cache *cache)
 {
     const uint64_t before = atomic_load(&pool->small.extent_bytes);
+    const uint64_t now = atomic_load(&pool->fence.open); /* later work may never end by itself */
+    bool more = atomic_load(&pool->small.pending_count) != 0;
 
-    if (atomic_load(&pool->small.pending_count))
-        fence_wait(&pool->fence, FENCE_NOW);
+    while (more && !fence_done(&pool->fence, now) && fence_wait_oldest(&pool->fence, &more) == 0)
+        ;
     small_reclaim(pool, cache);
     cache_flush_all(pool);
     heap_purge(pool->small.arena);

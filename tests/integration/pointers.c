@@ -106,6 +106,16 @@ static void test_freed_memory_makes_way_and_what_comes_later_is_not_waited_for(v
     run_freeing("make_way", CARD, true, "deferred");
 }
 
+static void test_a_refusal_does_not_wait_for_what_comes_later(void)
+{
+    both("refused_then_flag", CARD);
+    both("refused_all_then_flag", CARD);
+    run_capped("refused_then_flag", CARD, true, "strict", "1664M");
+    run_capped("refused_all_then_flag", CARD, true, "strict", "1664M");
+    run_freeing("refused_then_flag", CARD, true, "deferred");
+    run_freeing("refused_all_then_flag", CARD, true, "deferred");
+}
+
 static void test_threads_on_a_card_that_others_fill_do_not_wait_for_each_other_for_ever(void)
 {
     run("crowd", CARD ";ctx=128M", false);
@@ -179,6 +189,7 @@ int main(void)
     RUN_TEST(test_a_block_for_other_devices_is_at_rest);
     RUN_TEST(test_streams_may_wait_for_each_others_flags);
     RUN_TEST(test_freed_memory_makes_way_and_what_comes_later_is_not_waited_for);
+    RUN_TEST(test_a_refusal_does_not_wait_for_what_comes_later);
     RUN_TEST(test_threads_on_a_card_that_others_fill_do_not_wait_for_each_other_for_ever);
     RUN_TEST(test_frees_and_captures_of_other_threads_do_not_meet);
     RUN_TEST(test_memory_freed_beside_a_capture_can_be_had_again);

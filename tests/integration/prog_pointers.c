@@ -422,6 +422,45 @@ static void make_way(void)
     MUST(0, cuMemRelease(handle));
 }
 
+/* A stream waits for a flag that is set when an allocation has been refused: nobody waits for what comes
+ * behind it. A small block was freed before, which would not be enough, or one is freed behind it, and all
+ * would not be. */
+static void refuse_before_the_flag(bool behind, size_t bytes)
+{
+    CUstream first, second;
+    CUdeviceptr flag, large, block;
+
+    prog_context(0);
+    MUST(0, cuStreamCreate(&first, CU_STREAM_NON_BLOCKING));
+    MUST(0, cuStreamCreate(&second, CU_STREAM_NON_BLOCKING));
+    MUST(0, cuMemAlloc(&flag, 4));
+    MUST(0, cuMemAlloc(&large, 1024 * MIB));
+    MUST(0, cuMemAlloc(&block, 4096));
+    MUST(0, cuMemsetD32Async(flag, 0, 1, first));
+    MUST(0, cuStreamSynchronize(first));
+    MUST(0, cuStreamWaitValue32(second, flag, 0, CU_STREAM_WAIT_VALUE_GEQ));
+    MUST(0, cuLaunchHostFunc(first, be_late, NULL));
+    MUST(0, cuMemsetD8Async(block, 1, 4096, first));
+    if (!behind)
+        MUST(0, cuMemFreeAsync(block, first));
+    MUST(0, cuStreamWaitValue32(first, flag, 1, CU_STREAM_WAIT_VALUE_GEQ));
+    if (behind)
+        MUST(0, cuMemFreeAsync(block, first));
+    MUST(CUDA_ERROR_OUT_OF_MEMORY, cuMemAlloc(&block, bytes));
+    MUST(0, cuStreamWriteValue32(second, flag, 1, 0));
+    MUST(0, cuCtxSynchronize());
+}
+
+static void refused_then_flag(void)
+{
+    refuse_before_the_flag(false, 1024 * MIB);
+}
+
+static void refused_all_then_flag(void)
+{
+    refuse_before_the_flag(true, 4096 * MIB);
+}
+
 static atomic_bool let_go;
 
 static void until_let_go(void *unused)
@@ -760,6 +799,8 @@ int main(int argc, char **argv)
         {"flags_ordered", flags_ordered},
         {"flags_then_ordered", flags_then_ordered},
         {"make_way", make_way},
+        {"refused_then_flag", refused_then_flag},
+        {"refused_all_then_flag", refused_all_then_flag},
         {"crowd", crowd},
         {"captures_beside_frees", captures_beside_frees},
         {"freed_beside_a_capture", freed_beside_a_capture},
