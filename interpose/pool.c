@@ -301,10 +301,7 @@ static bool small_makes_way(struct pool *pool, uint64_t size)
 {
     struct cache *cache = pool->small.on ? cache_mine(pool) : NULL;
 
-    pthread_mutex_lock(&pool->lock);
-    const bool may_fit = cache && pool_may_fit(pool, size);
-    pthread_mutex_unlock(&pool->lock);
-    return may_fit && small_settle(pool, cache);
+    return cache && pool_may_have(pool, size) && small_settle(pool, cache);
 }
 
 int pool_alloc(struct pool *pool, uint64_t bytes, uint64_t *address)

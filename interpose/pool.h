@@ -135,8 +135,8 @@ void pool_remove_peer(struct pool *pool, CUdevice peer);
  * wait for work. */
 uint64_t pool_trim(struct pool *pool, uint64_t bytes);
 
-/* Whether memory has been freed that is not usable yet. */
-bool pool_waits(struct pool *pool);
+/* Whether so much might be had when all that has been freed is usable. */
+bool pool_may_have(struct pool *pool, uint64_t bytes);
 
 /* Waits for the oldest work that pool_trim has to leave memory to; *more: there is other such work. 0, or
  * -ENOENT if there is none, or as fence_wait. The calling thread's context is the pool's. */

@@ -527,12 +527,12 @@ static bool any_waits(const struct pool *pool)
     return pool->pending || pool->small.pending_bytes;
 }
 
-bool pool_waits(struct pool *pool)
+bool pool_may_have(struct pool *pool, uint64_t bytes)
 {
     pthread_mutex_lock(&pool->lock);
-    const bool any = any_waits(pool);
+    const bool may_fit = pool_may_fit(pool, bytes);
     pthread_mutex_unlock(&pool->lock);
-    return any;
+    return may_fit;
 }
 
 int pool_wait(struct pool *pool, bool *more)

@@ -463,8 +463,9 @@ static uint64_t now_ms(void)
     return (uint64_t)now.tv_sec * 1000U + (uint64_t)now.tv_nsec / 1000000U;
 }
 
-/* What is freed while a capture is open cannot be waited for before it ends. Another thread's may end soon,
- * or has ended already; so this tries once more at least, and again as long as captures come in between. */
+/* What is freed while a capture is open cannot be waited for before it ends, nor chunks be moved. Another
+ * thread's may end soon, or has ended already; so this tries once more at least, and again as long as
+ * captures come in between. */
 static int alloc_between_captures(struct pool *pool, uint64_t bytes, uint64_t *start)
 {
     const struct timespec moment = {.tv_nsec = 1000000};
@@ -473,7 +474,7 @@ static int alloc_between_captures(struct pool *pool, uint64_t bytes, uint64_t *s
     bool met = begun != 0;
     int rc = -ENOMEM;
 
-    while (rc && met && pool_waits(pool) && now_ms() < until) {
+    while (rc && met && pool_may_have(pool, bytes) && now_ms() < until) {
         if (fence_capturing())
             nanosleep(&moment, NULL);
         met = fence_capturing();
