@@ -101,7 +101,6 @@ static bool take(struct account *account, uint64_t need, uint64_t reserve, bool 
                 pthread_mutex_lock(&account->lock);
                 break;
             }
-            account->refused++;
             pthread_mutex_unlock(&account->lock);
             return false;
         case LIMIT_WAIT:

@@ -20,7 +20,6 @@ struct account {
     uint64_t hidden;  /* part of charged that the driver does not show for this process (managed memory) */
     uint64_t granted; /* ever, so that a measurement can tell what it may have missed */
     uint64_t touches; /* how often account_touch was called, so that a measurement under way notices */
-    uint64_t refused; /* how often */
     uint64_t measurements; /* begun; each one's number */
     uint64_t newest;       /* the number of the one that measured and unmeasured come from */
     /* set once: what this process uses by the driver's own figure; 0 or -errno */
