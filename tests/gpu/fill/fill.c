@@ -17,7 +17,7 @@
 #define LARGEST_PART 16                 /* the first blocks are up to this part of the total */
 
 /* How long a program stays at its fullest, so that a watcher from outside (nvml_watch) sees it. */
-#define HOLD_NS 30000000
+#define HOLD_NS 150000000 /* for whoever looks from outside, also on a busy machine */
 
 struct block {
     uintptr_t p;
