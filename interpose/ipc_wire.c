@@ -6,8 +6,9 @@
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
+
+#include "clock.h"
 
 #define NAME_PREFIX "gpucap-ipc-"
 
@@ -97,17 +98,9 @@ static int receive_now(int fd, void *packet, size_t bytes, int *fds, unsigned *c
     return got == 0 ? -EPIPE : -EPROTO;
 }
 
-static int64_t now_ms(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
-}
-
 int ipc_wire_receive(int fd, void *packet, size_t bytes, int *fds, unsigned *count, int timeout_ms)
 {
-    const int64_t until = now_ms() + timeout_ms;
+    const int64_t until = (int64_t)clock_ms() + timeout_ms;
     const unsigned room = *count;
 
     for (;;) {
@@ -115,7 +108,7 @@ int ipc_wire_receive(int fd, void *packet, size_t bytes, int *fds, unsigned *cou
         int rc = receive_now(fd, packet, bytes, fds, count);
         if (rc != -EAGAIN && rc != -EINTR)
             return rc;
-        const int64_t left = until - now_ms();
+        const int64_t left = until - (int64_t)clock_ms();
         if (left <= 0)
             return -ETIMEDOUT;
         poll(&(struct pollfd){.fd = fd, .events = POLLIN}, 1, (int)left);

@@ -6,13 +6,13 @@
  * comes in larger chunks for larger requests: a request is made of at most a few hundred, so that gigabytes
  * cost milliseconds, and small requests keep small chunks that stitch well.
  */
+#include "clock.h"
 #include "pool_dead.h"
 #include "pool_grow.h"
 
 #include <errno.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <time.h>
 
 #define SLACK_LEAST (UINT64_C(32) << 20) /* a small program need not wait for a few chunks */
 #define TRIM_CHUNKS 32   /* 1 ms of the driver (measured, H200): so long may an allocation wait for a trim */
@@ -317,24 +317,16 @@ static bool within_slack(const struct pool *pool, uint64_t more)
     return pool->vmm.physical + more <= live + (slack > SLACK_LEAST ? slack : SLACK_LEAST);
 }
 
-static uint64_t now_ns(void)
-{
-    struct timespec now;
-
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000000000U + (uint64_t)now.tv_nsec;
-}
-
 /* Waits for the oldest work that a free waits for, without the lock. *more: there is other such work. */
 static int wait_for_work(struct pool *pool, bool *more)
 {
-    const uint64_t began = now_ns();
+    const uint64_t began = clock_ns();
 
     pool->waits++;
     pthread_mutex_unlock(&pool->lock);
     int rc = fence_wait_oldest(&pool->fence, more);
     pthread_mutex_lock(&pool->lock);
-    pool->wait_ns += now_ns() - began;
+    pool->wait_ns += clock_ns() - began;
     pool_cool_down(pool, 0);
     pool_reclaim(pool);
     return rc;
@@ -465,10 +457,10 @@ static int make_fit(struct pool *pool, uint64_t size, struct range **out)
 
 int pool_make_fit(struct pool *pool, uint64_t size, struct range **out)
 {
-    const uint64_t began = now_ns();
+    const uint64_t began = clock_ns();
     const int rc = make_fit(pool, size, out);
 
-    pool->room_ns += now_ns() - began;
+    pool->room_ns += clock_ns() - began;
     return rc;
 }
 

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "clock.h"
 #include "ipc.h"
 #include "decay.h"
 #include "library.h"
@@ -455,26 +456,18 @@ static int alloc(struct pool *pool, uint64_t bytes, uint64_t *start)
     return rc;
 }
 
-static uint64_t now_ms(void)
-{
-    struct timespec now;
-
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000U + (uint64_t)now.tv_nsec / 1000000U;
-}
-
 /* What is freed while a capture is open cannot be waited for before it ends, nor chunks be moved. Another
  * thread's may end soon, or has ended already; so this tries once more at least, and again as long as
  * captures come in between. */
 static int alloc_between_captures(struct pool *pool, uint64_t bytes, uint64_t *start)
 {
     const struct timespec moment = {.tv_nsec = 1000000};
-    const uint64_t until = now_ms() + CAPTURE_MS;
+    const uint64_t until = clock_ms() + CAPTURE_MS;
     uint64_t begun = fence_captures_elsewhere(), before;
     bool met = begun != 0;
     int rc = -ENOMEM;
 
-    while (rc && met && pool_may_have(pool, bytes) && now_ms() < until) {
+    while (rc && met && pool_may_have(pool, bytes) && clock_ms() < until) {
         if (fence_capturing())
             nanosleep(&moment, NULL);
         met = fence_capturing();

@@ -12,8 +12,7 @@ void setUp(void) {}
 
 void tearDown(void) {}
 
-static void run_capped(const char *scenario, const char *cards, bool pooled, const char *freeing,
-                       const char *cap)
+static void run_freeing(const char *scenario, const char *cards, bool pooled, const char *freeing)
 {
     struct spawn_env *env = spawn_env_new();
 
@@ -23,8 +22,6 @@ static void run_capped(const char *scenario, const char *cards, bool pooled, con
         spawn_wrapped(env);
         spawn_env_set(env, "GPUCAP_POOL", "on");
         spawn_env_set(env, "GPUCAP_FREE", freeing);
-        if (cap)
-            spawn_env_set(env, "GPUCAP_MAX", cap);
     }
     struct spawn_result r = spawn_run(
         env, (const char *[]){spawn_build_path("tests/integration/prog_pointers"), scenario, NULL}, NULL);
@@ -32,11 +29,6 @@ static void run_capped(const char *scenario, const char *cards, bool pooled, con
     TEST_ASSERT_EQUAL_STRING_MESSAGE("", r.err, pooled ? "pooled" : "native");
     TEST_ASSERT_EQUAL_INT_MESSAGE(0, r.status, pooled ? "pooled" : "native");
     spawn_result_free(&r);
-}
-
-static void run_freeing(const char *scenario, const char *cards, bool pooled, const char *freeing)
-{
-    run_capped(scenario, cards, pooled, freeing, NULL);
 }
 
 static void run(const char *scenario, const char *cards, bool pooled)
@@ -90,55 +82,6 @@ static void test_sync_memops_is_answered_and_obeyed(void)
     both("sync_memops", CARD);
 }
 
-static void test_streams_may_wait_for_each_others_flags(void)
-{
-    both("flags", CARD);
-    both("flags_both", CARD);
-    run_freeing("flags", CARD, true, "deferred");
-    run_freeing("flags_both", CARD, true, "deferred");
-    both("flags_ordered", CARD);
-    both("flags_then_ordered", CARD);
-}
-
-static void test_freed_memory_makes_way_and_what_comes_later_is_not_waited_for(void)
-{
-    both("make_way", CARD);
-    run_freeing("make_way", CARD, true, "deferred");
-}
-
-static void test_a_refusal_does_not_wait_for_what_comes_later(void)
-{
-    both("refused_then_flag", CARD);
-    both("refused_all_then_flag", CARD);
-    run_capped("refused_then_flag", CARD, true, "strict", "1664M");
-    run_capped("refused_all_then_flag", CARD, true, "strict", "1664M");
-    run_freeing("refused_then_flag", CARD, true, "deferred");
-    run_freeing("refused_all_then_flag", CARD, true, "deferred");
-}
-
-static void test_threads_on_a_card_that_others_fill_do_not_wait_for_each_other_for_ever(void)
-{
-    run("crowd", CARD ";ctx=128M", false);
-    run_capped("crowd", CARD ";ctx=128M", true, "strict", "1664M");
-}
-
-static void test_frees_and_captures_of_other_threads_do_not_meet(void)
-{
-    both("captures_beside_frees", CARD);
-    run_freeing("captures_beside_frees", CARD, true, "deferred");
-}
-
-static void test_memory_freed_beside_a_capture_can_be_had_again(void)
-{
-    both("freed_beside_a_capture", CARD);
-    run_freeing("freed_beside_a_capture", CARD, true, "deferred");
-}
-
-static void test_an_allocation_makes_no_stream_wait_for_another(void)
-{
-    both("hosts_turn", CARD);
-}
-
 static void test_a_block_for_other_devices_is_at_rest(void)
 {
     both("sync_memops_at_rest", CARD);
@@ -187,13 +130,6 @@ int main(void)
     RUN_TEST(test_no_two_blocks_ever_have_one_id);
     RUN_TEST(test_sync_memops_is_answered_and_obeyed);
     RUN_TEST(test_a_block_for_other_devices_is_at_rest);
-    RUN_TEST(test_streams_may_wait_for_each_others_flags);
-    RUN_TEST(test_freed_memory_makes_way_and_what_comes_later_is_not_waited_for);
-    RUN_TEST(test_a_refusal_does_not_wait_for_what_comes_later);
-    RUN_TEST(test_threads_on_a_card_that_others_fill_do_not_wait_for_each_other_for_ever);
-    RUN_TEST(test_frees_and_captures_of_other_threads_do_not_meet);
-    RUN_TEST(test_memory_freed_beside_a_capture_can_be_had_again);
-    RUN_TEST(test_an_allocation_makes_no_stream_wait_for_another);
     RUN_TEST(test_no_handle_gives_away_what_is_behind_a_block);
     RUN_TEST(test_copies_cover_a_whole_block_of_many_chunks);
     RUN_TEST(test_peer_access_answers_as_natively);

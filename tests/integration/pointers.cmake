@@ -1,7 +1,8 @@
-# Pooled memory under whole programs on simgpu: it looks like the driver's own, and other processes can open it. The programs
+# Pooled memory under whole programs on simgpu: it looks like the driver's own, nobody
+# waits for it who would not natively, and other processes can open it. The programs
 # check themselves and are also run natively. Included by CMakeLists.txt of this folder.
 set(pointers_programs "")
-foreach(name prog_pointers prog_ipc)
+foreach(name prog_pointers prog_waits prog_ipc)
   add_executable(${name} ${name}.c prog_check.c)
   target_link_libraries(${name} PRIVATE gpucap_flags gpucap_cuda_headers Threads::Threads simgpu_cuda)
   list(APPEND pointers_programs ${name})
@@ -12,7 +13,7 @@ target_include_directories(prog_forger PRIVATE ${CMAKE_SOURCE_DIR}/interpose)
 target_link_libraries(prog_forger PRIVATE gpucap_flags gpucap_cuda_headers Threads::Threads simgpu_cuda)
 list(APPEND pointers_programs prog_forger)
 
-foreach(name pointers pointers_ipc)
+foreach(name pointers waits pointers_ipc)
   gpucap_test(${name} TIMEOUT 600 LIBS test_support SOURCES ${name}.c)
   add_dependencies(${name} ${pointers_programs} gpucap_library simgpu_cuda simgpu_nvml)
 endforeach()

@@ -16,8 +16,9 @@
 #define LEAST_BLOCK  ((size_t)64 << 10) /* below this the card counts as full */
 #define LARGEST_PART 16                 /* the first blocks are up to this part of the total */
 
-/* How long a program stays at its fullest, so that a watcher from outside (nvml_watch) sees it. */
-#define HOLD_NS 150000000 /* for whoever looks from outside, also on a busy machine */
+/* How long a program stays at its fullest, so that a watcher from outside (nvml_watch) sees it, also
+ * on a busy machine. */
+#define HOLD_NS 150000000
 
 struct block {
     uintptr_t p;

@@ -1,0 +1,332 @@
+/* prog_waits: programs whose streams, threads and captures wait for each other. Natively they end, and no
+ * wait of the library's may come in between. One scenario a run. */
+#include "prog_check.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <unistd.h>
+
+static CUstream first, second;
+static CUdeviceptr flag;
+
+static void begin(void)
+{
+    prog_context(0);
+    MUST(0, cuStreamCreate(&first, CU_STREAM_NON_BLOCKING));
+    MUST(0, cuStreamCreate(&second, CU_STREAM_NON_BLOCKING));
+    MUST(0, cuMemAlloc(&flag, 4));
+}
+
+/* Before the second stream sets it. */
+static void lower_flag(void)
+{
+    MUST(0, cuMemsetD32Async(flag, 0, 1, first));
+    MUST(0, cuStreamSynchronize(first));
+}
+
+static void be_late(void *unused)
+{
+    (void)unused;
+    usleep(50000);
+}
+
+/* ---- streams that wait for each other ---- */
+
+/* The first stream waits for a flag that the second sets, and a block is freed and one taken meanwhile. */
+static void raise_flag(size_t bytes, bool both_work)
+{
+    CUdeviceptr block;
+
+    lower_flag();
+    MUST(0, cuMemAlloc(&block, bytes));
+    if (both_work)
+        MUST(0, cuMemsetD8Async(block + MIB, 1, MIB, second));
+    MUST(0, cuMemsetD8Async(block, 1, MIB, first));
+    MUST(0, cuMemFree(block));
+    MUST(0, cuStreamWaitValue32(first, flag, 1, CU_STREAM_WAIT_VALUE_GEQ));
+    MUST(0, cuMemAlloc(&block, bytes));
+    MUST(0, cuStreamWriteValue32(second, flag, 1, 0));
+    MUST(0, cuCtxSynchronize());
+}
+
+static void flags(void)
+{
+    begin();
+    raise_flag(8 * MIB, false);
+}
+
+static void flags_both(void)
+{
+    begin();
+    raise_flag(8 * MIB, true);
+    raise_flag(96 * MIB, true);
+}
+
+/* The first stream's flag comes from the second, and a block is freed in the order of the first: before it
+ * waits, or after. */
+static void raise_flag_ordered(bool wait_first)
+{
+    CUdeviceptr block;
+
+    begin();
+    lower_flag();
+    MUST(0, cuMemAlloc(&block, 8 * MIB));
+    MUST(0, cuMemsetD8Async(block, 1, MIB, first));
+    if (!wait_first)
+        MUST(0, cuMemFreeAsync(block, first));
+    MUST(0, cuStreamWaitValue32(first, flag, 1, CU_STREAM_WAIT_VALUE_GEQ));
+    if (wait_first)
+        MUST(0, cuMemFreeAsync(block, first));
+    MUST(0, cuStreamWriteValue32(second, flag, 1, 0));
+    MUST(0, cuCtxSynchronize());
+}
+
+static void flags_ordered(void)
+{
+    raise_flag_ordered(false);
+}
+
+static void flags_then_ordered(void)
+{
+    raise_flag_ordered(true);
+}
+
+/* What has been freed behind work of two streams makes way for other kinds, on a card that is full of it; and
+ * what comes behind that work is not waited for: the first stream waits for a flag that only then is set. */
+static void make_way(void)
+{
+    const CUmemAllocationProp here = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                      .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0}};
+    CUmemGenericAllocationHandle handle;
+    CUdeviceptr block;
+
+    begin();
+    lower_flag();
+    MUST(0, cuMemAlloc(&block, 1024 * MIB));
+    MUST(0, cuStreamWaitValue32(second, flag, 0, CU_STREAM_WAIT_VALUE_GEQ));
+    MUST(0, cuMemsetD8Async(block + MIB, 1, MIB, second));
+    MUST(0, cuLaunchHostFunc(first, be_late, NULL));
+    MUST(0, cuMemsetD8Async(block, 1, MIB, first));
+    MUST(0, cuMemFree(block));
+    MUST(0, cuStreamWaitValue32(first, flag, 1, CU_STREAM_WAIT_VALUE_GEQ));
+    MUST(0, cuMemCreate(&handle, 1024 * MIB, &here, 0));
+    MUST(0, cuStreamWriteValue32(second, flag, 1, 0));
+    MUST(0, cuCtxSynchronize());
+    MUST(0, cuMemRelease(handle));
+}
+
+/* A stream waits for a flag that is set when an allocation has been refused: nobody waits for what comes
+ * behind it. A small block was freed before, which would not be enough, or one is freed behind it, and all
+ * would not be. */
+static void refuse_before_the_flag(bool behind, size_t bytes)
+{
+    CUdeviceptr large, block;
+
+    begin();
+    lower_flag();
+    MUST(0, cuMemAlloc(&large, 1024 * MIB));
+    MUST(0, cuMemAlloc(&block, 4096));
+    MUST(0, cuStreamWaitValue32(second, flag, 0, CU_STREAM_WAIT_VALUE_GEQ));
+    MUST(0, cuLaunchHostFunc(first, be_late, NULL));
+    MUST(0, cuMemsetD8Async(block, 1, 4096, first));
+    if (!behind)
+        MUST(0, cuMemFreeAsync(block, first));
+    MUST(0, cuStreamWaitValue32(first, flag, 1, CU_STREAM_WAIT_VALUE_GEQ));
+    if (behind)
+        MUST(0, cuMemFreeAsync(block, first));
+    MUST(CUDA_ERROR_OUT_OF_MEMORY, cuMemAlloc(&block, bytes));
+    MUST(0, cuStreamWriteValue32(second, flag, 1, 0));
+    MUST(0, cuCtxSynchronize());
+}
+
+static void refused_then_flag(void)
+{
+    refuse_before_the_flag(false, 1024 * MIB);
+}
+
+static void refused_all_then_flag(void)
+{
+    refuse_before_the_flag(true, 4096 * MIB);
+}
+
+static atomic_bool let_go;
+
+static void until_let_go(void *unused)
+{
+    (void)unused;
+    while (!atomic_load(&let_go))
+        usleep(1000);
+}
+
+/* One stream waits for the host, which waits for another stream: that one must not wait for the first because
+ * a block of it has been freed and a large one asked for. */
+static void hosts_turn(void)
+{
+    CUdeviceptr freed, block, large;
+
+    begin();
+    MUST(0, cuMemAlloc(&freed, 4 * MIB));
+    MUST(0, cuMemAlloc(&large, 64 * MIB));
+    MUST(0, cuMemFree(large));
+    MUST(0, cuLaunchHostFunc(first, until_let_go, NULL));
+    MUST(0, cuMemsetD8Async(freed, 1, 4 * MIB, second));
+    MUST(0, cuMemFreeAsync(freed, second));
+    MUST(0, cuMemAlloc(&block, 8 * MIB));
+    MUST(0, cuMemsetD8Async(block, 1, 4096, second));
+    MUST(0, cuStreamSynchronize(second));
+    atomic_store(&let_go, true);
+    MUST(0, cuStreamSynchronize(first));
+}
+
+/* ---- captures ---- */
+
+static atomic_bool captured_enough;
+
+static void capture_once(CUstream stream, CUdeviceptr block)
+{
+    CUgraph graph;
+
+    MUST(0, cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+    MUST(0, cuMemsetD8Async(block, 1, 4096, stream));
+    MUST(0, cuStreamEndCapture(stream, &graph));
+    MUST(0, cuGraphDestroy(graph));
+}
+
+static void *frees_behind_work(void *context)
+{
+    CUdeviceptr block;
+    CUstream stream;
+
+    MUST(0, cuCtxSetCurrent(context));
+    MUST(0, cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    while (!atomic_load(&captured_enough)) {
+        MUST(0, cuMemAlloc(&block, MIB));
+        MUST(0, cuMemsetD8Async(block, 1, MIB, stream));
+        MUST(0, cuMemFree(block));
+        /* Nothing comes back while a capture is open, and its thread may have to wait for a turn. */
+        usleep(20);
+    }
+    return NULL;
+}
+
+/* One thread captures, others free blocks: none of them notices. */
+static void captures_beside_frees(void)
+{
+    pthread_t ids_[2];
+    CUcontext context = prog_context(0);
+    CUdeviceptr block;
+    CUstream stream;
+
+    MUST(0, cuMemAlloc(&block, MIB));
+    MUST(0, cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    capture_once(stream, block);
+    for (int i = 0; i < 2; i++)
+        MUST(0, pthread_create(&ids_[i], NULL, frees_behind_work, context));
+    for (int i = 0; i < 10000; i++)
+        capture_once(stream, block);
+    atomic_store(&captured_enough, true);
+    for (int i = 0; i < 2; i++)
+        MUST(0, pthread_join(ids_[i], NULL));
+}
+
+static atomic_bool capture_open;
+
+static void *captures_for_a_while(void *context)
+{
+    CUstream stream;
+    CUgraph graph;
+
+    MUST(0, cuCtxSetCurrent(context));
+    MUST(0, cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    MUST(0, cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+    atomic_store(&capture_open, true);
+    usleep(50000);
+    MUST(0, cuStreamEndCapture(stream, &graph));
+    MUST(0, cuGraphDestroy(graph));
+    return NULL;
+}
+
+/* Most of the card is freed and taken again while another thread captures. */
+static void freed_beside_a_capture(void)
+{
+    CUcontext context = prog_context(0);
+    CUdeviceptr block;
+    pthread_t thread;
+
+    MUST(0, cuMemAlloc(&block, 1024 * MIB));
+    MUST(0, pthread_create(&thread, NULL, captures_for_a_while, context));
+    while (!atomic_load(&capture_open))
+        usleep(100);
+    MUST(0, cuMemsetD8Async(block, 1, MIB, CU_STREAM_PER_THREAD));
+    MUST(0, cuMemFree(block));
+    MUST(0, cuMemAlloc(&block, 1024 * MIB));
+    MUST(0, cuMemFree(block));
+    MUST(0, pthread_join(thread, NULL));
+}
+
+/* ---- a card that others fill ---- */
+
+#define CROWD_ROUNDS 500
+
+static CUcontext crowd_context;
+static atomic_bool crowd_over;
+
+static void *takes_and_frees(void *unused)
+{
+    CUdeviceptr block;
+
+    MUST(0, cuCtxSetCurrent(crowd_context));
+    while (!atomic_load(&crowd_over)) {
+        MUST(0, cuMemAlloc(&block, 256 * MIB));
+        MUST(0, cuMemFree(block));
+    }
+    return unused;
+}
+
+/* One thread asks for what the cap has room for and the card has not, another for what is there: the first
+ * then looks for idle memory in the pool that the second is using. */
+static void crowd(void)
+{
+    const CUmemAllocationProp here = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                      .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0}};
+    CUmemGenericAllocationHandle handle;
+    CUdeviceptr block;
+    pthread_t thread;
+
+    if (prog_is_other()) {
+        prog_context(0);
+        MUST(0, cuMemAlloc(&block, 512 * MIB));
+        prog_signal();
+        prog_await();
+        return;
+    }
+    const pid_t pid = prog_start(true);
+    prog_await();
+    crowd_context = prog_context(0);
+    MUST(0, pthread_create(&thread, NULL, takes_and_frees, NULL));
+    for (int i = 0; i < CROWD_ROUNDS; i++)
+        MUST(CUDA_ERROR_OUT_OF_MEMORY, cuMemCreate(&handle, 1344 * MIB, &here, 0));
+    atomic_store(&crowd_over, true);
+    pthread_join(thread, NULL);
+    prog_signal();
+    prog_join(pid);
+}
+
+int main(int argc, char **argv)
+{
+    static const struct prog_scenario all[] = {
+        {"flags", flags},
+        {"flags_both", flags_both},
+        {"flags_ordered", flags_ordered},
+        {"flags_then_ordered", flags_then_ordered},
+        {"make_way", make_way},
+        {"refused_then_flag", refused_then_flag},
+        {"refused_all_then_flag", refused_all_then_flag},
+        {"crowd", crowd},
+        {"captures_beside_frees", captures_beside_frees},
+        {"freed_beside_a_capture", freed_beside_a_capture},
+        {"hosts_turn", hosts_turn},
+    };
+
+    return prog_main(argc, argv, all, sizeof all / sizeof *all);
+}
