@@ -53,16 +53,20 @@ static CUresult ended(CUresult result, CUcontext context)
 {
     if (result == CUDA_SUCCESS)
         route_context_ended(context);
+    else
+        route_context_stays(context);
     return result;
 }
 
 CUresult cuCtxDestroy(CUcontext context)
 {
+    route_context_ending(context);
     return ended(driver.cuCtxDestroy(context), context);
 }
 
 CUresult cuCtxDestroy_v2(CUcontext context)
 {
+    route_context_ending(context);
     return ended(driver.cuCtxDestroy_v2(context), context);
 }
 
@@ -101,31 +105,48 @@ CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice ordinal)
     return result;
 }
 
+static CUcontext primary(CUdevice ordinal)
+{
+    return primary_of(ordinal) ? atomic_load(primary_of(ordinal)) : NULL;
+}
+
+/* A release may be the last one. */
+static void primary_ending(CUdevice ordinal)
+{
+    route_context_ending(primary(ordinal));
+}
+
 /* After a release or a reset: if the context is gone, so is what was in it. */
 static CUresult primary_ended(CUresult result, CUdevice ordinal, bool reset)
 {
-    if (result == CUDA_SUCCESS && route_active() && primary_of(ordinal) &&
+    if (result == CUDA_SUCCESS && route_active() && primary(ordinal) &&
         (reset || !primary_is_active(ordinal)))
-        route_context_ended(atomic_load(primary_of(ordinal)));
+        route_context_ended(primary(ordinal));
+    else
+        route_context_stays(primary(ordinal));
     return result;
 }
 
 CUresult cuDevicePrimaryCtxRelease(CUdevice ordinal)
 {
+    primary_ending(ordinal);
     return primary_ended(driver.cuDevicePrimaryCtxRelease(ordinal), ordinal, false);
 }
 
 CUresult cuDevicePrimaryCtxRelease_v2(CUdevice ordinal)
 {
+    primary_ending(ordinal);
     return primary_ended(driver.cuDevicePrimaryCtxRelease_v2(ordinal), ordinal, false);
 }
 
 CUresult cuDevicePrimaryCtxReset(CUdevice ordinal)
 {
+    primary_ending(ordinal);
     return primary_ended(driver.cuDevicePrimaryCtxReset(ordinal), ordinal, true);
 }
 
 CUresult cuDevicePrimaryCtxReset_v2(CUdevice ordinal)
 {
+    primary_ending(ordinal);
     return primary_ended(driver.cuDevicePrimaryCtxReset_v2(ordinal), ordinal, true);
 }

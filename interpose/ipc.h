@@ -25,6 +25,8 @@ int ipc_export(struct pool *pool, uint64_t address, CUipcMemHandle *handle);
 /* True if this very process has made the handle. */
 bool ipc_is_own(const CUipcMemHandle *handle);
 
+/* A context is about to end, or has not ended after all: meanwhile nobody else is given its blocks. */
+void ipc_exports_ending(CUcontext context, bool ending);
 /* A context has ended, and its pool is about to: none of its blocks is exported any more. */
 void ipc_exports_end(CUcontext context);
 

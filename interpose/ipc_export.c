@@ -34,6 +34,7 @@ struct export
     CUuuid card;
     uint64_t holders; /* times it is open elsewhere */
     bool freed;       /* by the program */
+    int ending;       /* calls that may end its context: nobody asks the driver about it */
     struct export *next;
 };
 
@@ -108,6 +109,16 @@ void ipc_sweep(void)
     for (struct export *e = exports; e; e = next) {
         next = e->next;
         settle(e);
+    }
+    pthread_mutex_unlock(&export_lock);
+}
+
+void ipc_exports_ending(CUcontext context, bool ending)
+{
+    pthread_mutex_lock(&export_lock);
+    for (struct export *e = exports; e; e = e->next) {
+        if (e->pool->context == context)
+            e->ending += ending ? 1 : e->ending > 0 ? -1 : 0;
     }
     pthread_mutex_unlock(&export_lock);
 }
@@ -231,9 +242,10 @@ static int answer(struct peer *peer, const struct ipc_request *request, struct i
     }
     switch (request->what) {
     case IPC_OPEN:
-        return e && !e->freed && is_live(e) ? hold(peer, e) : ENOENT;
+        return e && !e->freed && !e->ending && is_live(e) ? hold(peer, e) : ENOENT;
     case IPC_FETCH:
-        return e && holds(peer, e->id, &place) ? export_chunks(e, request->first, reply, fds) : ENOENT;
+        return e && !e->ending && holds(peer, e->id, &place) ? export_chunks(e, request->first, reply, fds)
+                                                             : ENOENT;
     default:
         return EINVAL;
     }

@@ -9,7 +9,8 @@
 
 static pthread_mutex_t registry_lock = PTHREAD_MUTEX_INITIALIZER;
 static _Atomic(struct pool *) registry[POOLS_MAX]; /* written under registry_lock */
-static atomic_int registered;                      /* places in use, or once in use */
+static int ending[POOLS_MAX];  /* calls that may end its context; guarded by registry_lock */
+static atomic_int registered;  /* places in use, or once in use */
 static atomic_uint generation; /* counts contexts that ended, so that threads forget them */
 static struct pool storage[POOLS_MAX];
 static const struct options *settings;
@@ -216,6 +217,18 @@ struct pool *pools_open_here(void)
     return driver.cuCtxGetCurrent(&context) == CUDA_SUCCESS && context ? find(context) : NULL;
 }
 
+void pools_context_ending(CUcontext context, bool is_ending)
+{
+    pthread_mutex_lock(&registry_lock);
+    for (int i = 0; i < POOLS_MAX; i++) {
+        const struct pool *pool = atomic_load(&registry[i]);
+
+        if (pool && pool->context == context)
+            ending[i] += is_ending ? 1 : ending[i] > 0 ? -1 : 0;
+    }
+    pthread_mutex_unlock(&registry_lock);
+}
+
 void pools_context_ended(CUcontext context)
 {
     pthread_mutex_lock(&registry_lock);
@@ -224,6 +237,7 @@ void pools_context_ended(CUcontext context)
 
         if (pool && pool->context == context) {
             atomic_store(&registry[i], NULL);
+            ending[i] = 0;
             pool_close(pool, false);
         }
     }
@@ -252,7 +266,7 @@ void pools_each(void (*visit)(struct pool *pool, void *argument), void *argument
     for (int i = 0; i < POOLS_MAX; i++) {
         struct pool *pool = atomic_load(&registry[i]);
 
-        if (pool)
+        if (pool && !ending[i])
             visit(pool, argument);
     }
     pthread_mutex_unlock(&registry_lock);

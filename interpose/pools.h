@@ -34,6 +34,9 @@ void pools_not_alone(void);
  * another: that is never put behind it from now on, and what has been freed by now need not wait for it. */
 void pools_before_await(void);
 
+/* A context is about to end, or has not ended after all: meanwhile nobody visits its pool. The driver does
+ * not bear a context that comes into use while it is being destroyed. */
+void pools_context_ending(CUcontext context, bool is_ending);
 /* The context has ended. */
 void pools_context_ended(CUcontext context);
 
@@ -44,7 +47,7 @@ uint64_t pools_trim(CUdevice ordinal, uint64_t bytes);
 /* What pools_trim could give back at once. */
 uint64_t pools_reclaimable(CUdevice ordinal);
 
-/* Visits every pool. */
+/* Visits every pool whose context stays. */
 void pools_each(void (*visit)(struct pool *pool, void *argument), void *argument);
 
 /* Says on stderr, at level info, what each pool did. */

@@ -297,6 +297,22 @@ static void forget_growth(struct device *device)
     account_touch(&device->account);
 }
 
+void route_context_ending(CUcontext context)
+{
+    if (route_active() && context) {
+        ipc_exports_ending(context, true);
+        pools_context_ending(context, true);
+    }
+}
+
+void route_context_stays(CUcontext context)
+{
+    if (route_active() && context) {
+        pools_context_ending(context, false);
+        ipc_exports_ending(context, false);
+    }
+}
+
 void route_context_ended(const void *context)
 {
     struct block block;

@@ -74,7 +74,9 @@ void route_touch(CUdevice ordinal);
 
 /* A context has been made: counts its own bytes. Not CUDA_SUCCESS if they do not fit the limit. */
 CUresult route_context_made(CUdevice ordinal, CUcontext context);
-/* A context has ended, and the memory in it. */
+/* A context is about to end; then, whether it has, and the memory in it. */
+void route_context_ending(CUcontext context);
+void route_context_stays(CUcontext context);
 void route_context_ended(const void *context);
 
 /* cuMemAlloc and cuMemFree through the pool. False: this one is not the pool's, go on with the driver's own.
