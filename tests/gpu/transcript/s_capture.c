@@ -8,6 +8,7 @@ struct probe {
     CUstream stream, other;
     CUdeviceptr p; /* a live block */
     CUevent event;
+    CUevent done; /* of another stream, before */
     CUdevice device;
     const struct tx_kernels *k;
 };
@@ -132,6 +133,16 @@ static CUresult probe_other_query(struct probe *c)
     return drv.cuStreamQuery(c->other);
 }
 
+static CUresult probe_event_query(struct probe *c)
+{
+    return drv.cuEventQuery(c->done);
+}
+
+static CUresult probe_event_sync(struct probe *c)
+{
+    return drv.cuEventSynchronize(c->done);
+}
+
 static CUresult probe_copy(struct probe *c)
 {
     char bytes[16] = {0};
@@ -170,35 +181,76 @@ static CUresult probe_async_pair(struct probe *c)
     return rc ? rc : drv.cuMemFreeAsync(q, c->stream);
 }
 
-static CUresult probe_exchanged_alloc(struct probe *c)
+static CUresult relaxed(struct probe *c, CUresult (*run)(struct probe *))
 {
     CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
     CUresult rc = drv.cuThreadExchangeStreamCaptureMode(&mode);
-    CUresult alloc = rc ? rc : probe_alloc(c);
+    rc = rc ? rc : run(c);
     drv.cuThreadExchangeStreamCaptureMode(&mode);
-    return alloc;
+    return rc;
+}
+
+static CUresult probe_exchanged_alloc(struct probe *c)
+{
+    return relaxed(c, probe_alloc);
+}
+
+static CUresult probe_exchanged_sync(struct probe *c)
+{
+    return relaxed(c, probe_event_sync);
 }
 
 struct from_thread {
     struct probe *c;
+    CUresult (*run)(struct probe *);
     CUresult rc;
 };
 
-static void alloc_in_thread(void *arg)
+static void run_in_thread(void *arg)
 {
     struct from_thread *t = arg;
     CUcontext ctx = NULL;
     drv.cuDevicePrimaryCtxRetain(&ctx, t->c->device);
     drv.cuCtxSetCurrent(ctx);
-    t->rc = probe_alloc(t->c);
+    t->rc = t->run(t->c);
     drv.cuDevicePrimaryCtxRelease(t->c->device);
+}
+
+static CUresult elsewhere(struct probe *c, CUresult (*run)(struct probe *))
+{
+    struct from_thread t = {c, run, DRIVER_ABSENT};
+    tx_in_thread(run_in_thread, &t);
+    return t.rc;
 }
 
 static CUresult probe_alloc_elsewhere(struct probe *c)
 {
-    struct from_thread t = {c, DRIVER_ABSENT};
-    tx_in_thread(alloc_in_thread, &t);
-    return t.rc;
+    return elsewhere(c, probe_alloc);
+}
+
+static CUresult probe_free_elsewhere(struct probe *c)
+{
+    return elsewhere(c, probe_free);
+}
+
+static CUresult probe_ctx_sync_elsewhere(struct probe *c)
+{
+    return elsewhere(c, probe_ctx_sync);
+}
+
+static CUresult probe_event_query_elsewhere(struct probe *c)
+{
+    return elsewhere(c, probe_event_query);
+}
+
+static CUresult probe_event_sync_elsewhere(struct probe *c)
+{
+    return elsewhere(c, probe_event_sync);
+}
+
+static CUresult probe_exchanged_sync_elsewhere(struct probe *c)
+{
+    return elsewhere(c, probe_exchanged_sync);
 }
 
 static const struct {
@@ -229,7 +281,15 @@ static const struct {
               {"cuStreamBeginCapture again", probe_begin_again},
               {"cuMemAllocAsync and cuMemFreeAsync", probe_async_pair},
               {"cuMemAlloc in a thread that relaxed itself", probe_exchanged_alloc},
-              {"cuMemAlloc in another thread", probe_alloc_elsewhere}};
+              {"cuMemAlloc in another thread", probe_alloc_elsewhere},
+              {"cuMemFree in another thread", probe_free_elsewhere},
+              {"cuEventQuery of another stream's event", probe_event_query},
+              {"cuEventSynchronize with another stream's event", probe_event_sync},
+              {"the same in a thread that relaxed itself", probe_exchanged_sync},
+              {"cuCtxSynchronize in another thread", probe_ctx_sync_elsewhere},
+              {"cuEventQuery in another thread", probe_event_query_elsewhere},
+              {"cuEventSynchronize in another thread", probe_event_sync_elsewhere},
+              {"the same in another thread that relaxed itself", probe_exchanged_sync_elsewhere}};
 
 static void try_all(struct probe *c, CUstreamCaptureMode mode, const char *mode_name)
 {
@@ -257,7 +317,8 @@ static bool prepare(struct probe *c, struct tx_kernels *k)
     return !tx_rc("kernels loaded", tx_load_kernels(k)) &&
            !CU(cuStreamCreate, &c->stream, CU_STREAM_NON_BLOCKING) &&
            !CU(cuStreamCreate, &c->other, CU_STREAM_NON_BLOCKING) && !CU(cuEventCreate, &c->event, 0) &&
-           !CU(cuMemAlloc, &c->p, 4096);
+           !CU(cuEventCreate, &c->done, 0) && !CU(cuMemAlloc, &c->p, 4096) &&
+           !CU(cuEventRecord, c->done, c->other) && !CU(cuStreamSynchronize, c->other);
 }
 
 void tx_run_capture(void)

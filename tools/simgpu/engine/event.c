@@ -268,6 +268,8 @@ CUresult event_query(CUevent event)
         result = CUDA_ERROR_INVALID_HANDLE;
     else if (event->capture)
         result = capture_check_event(event);
+    else if ((result = capture_check_unsafe()) != CUDA_SUCCESS)
+        ; /* a question about any event ends a capture */
     else if (event->shared)
         result = share_is_done(event->shared) ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
     else
@@ -287,6 +289,8 @@ CUresult event_synchronize(CUevent event)
         result = CUDA_ERROR_INVALID_HANDLE;
     else if (event->capture)
         result = capture_check_event(event);
+    else if ((result = capture_check_unsafe()) != CUDA_SUCCESS)
+        ;                                     /* and so does waiting for one (seen on an H200) */
     else if (!ops_copy(&waited, &event->ops)) /* another thread may record or destroy the event meanwhile */
         result = CUDA_ERROR_OUT_OF_MEMORY;
     if (result == CUDA_SUCCESS) {
