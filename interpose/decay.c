@@ -43,7 +43,7 @@ static void look_at(struct pool *pool, void *argument)
 
 static bool sleep_a_while(void)
 {
-    const long quarter_ms = (long)(settings->decay * 1000 / LOOKS_PER_PERIOD);
+    const long quarter_ms = 1 + (long)(settings->decay * 1000 / LOOKS_PER_PERIOD);
     struct timespec until;
 
     clock_gettime(CLOCK_REALTIME, &until);

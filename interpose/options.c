@@ -99,7 +99,7 @@ static int set_percent(struct size_value *out, const char *value, const char **w
 
 static int set_decay(struct options *options, const char *value, const char **why)
 {
-    unsigned seconds = 0;
+    double seconds = 0, unit = 1;
     size_t i = 0;
 
     if (!strcmp(value, "off")) {
@@ -107,8 +107,13 @@ static int set_decay(struct options *options, const char *value, const char **wh
         return 0;
     }
     for (; value[i] >= '0' && value[i] <= '9' && i < 6; i++)
-        seconds = seconds * 10 + (unsigned)(value[i] - '0');
-    if (i == 0 || value[i]) {
+        seconds = seconds * 10 + (value[i] - '0');
+    const size_t whole = i;
+    if (whole && value[i] == '.')
+        i++;
+    for (; i > whole && value[i] >= '0' && value[i] <= '9' && unit > 0.001; i++)
+        seconds += (value[i] - '0') * (unit /= 10);
+    if (whole == 0 || value[i] || value[i - 1] == '.') {
         *why = "not a number of seconds";
         return -EINVAL;
     }

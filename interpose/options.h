@@ -32,7 +32,7 @@ enum options_source { OPTIONS_DEFAULT, OPTIONS_ADMIN, OPTIONS_USER, OPTIONS_ENVI
       "Whether a free waits for the device's work, as CUDA's does, or returns at once.")                     \
     X(SLACK, "slack", "GPUCAP_SLACK", "2%", "a percentage such as 2%",                                       \
       "Of what is live: how much more a pool may hold before it waits for work instead of growing.")         \
-    X(DECAY, "decay", "GPUCAP_DECAY", "5", "seconds, 0 for at once, or off",                                 \
+    X(DECAY, "decay", "GPUCAP_DECAY", "5", "seconds such as 5 or 0.5, 0 for at once, or off",                \
       "How long free memory stays in the pool before it goes back to the driver.")                           \
     X(HIGH, "high", "GPUCAP_HIGH", "90%", "a percentage such as 90%",                                        \
       "Above this free share of what a pool holds, memory goes back after a quarter of decay.")              \

@@ -312,6 +312,52 @@ static void crowd(void)
     prog_join(pid);
 }
 
+/* ---- contexts that end ---- */
+
+#define ENDING_CONTEXTS 6
+
+static void be_a_little_late(void *unused)
+{
+    (void)unused;
+    usleep(3000);
+}
+
+static void *makes_contexts(void *unused)
+{
+    CUdeviceptr block;
+    CUcontext context;
+
+    for (int i = 0; i < ENDING_CONTEXTS; i++) {
+        MUST(0, cuCtxCreate(&context, NULL, 0, 0));
+        MUST(0, cuMemAlloc(&block, 8 * MIB));
+        MUST(0, cuMemsetD8Async(block, 1, MIB, NULL));
+        MUST(0, cuMemFree(block));
+        MUST(0, cuMemAlloc(&block, 1000));
+        MUST(0, cuLaunchHostFunc(NULL, be_a_little_late, NULL));
+        MUST(0, cuCtxDestroy(context)); /* waits for it */
+    }
+    return unused;
+}
+
+/* Contexts end with work and memory in them, while others are used. */
+static void contexts_end(void)
+{
+    CUdeviceptr block;
+    pthread_t ids_[2];
+
+    prog_context(0);
+    for (int i = 0; i < 2; i++)
+        MUST(0, pthread_create(&ids_[i], NULL, makes_contexts, NULL));
+    for (int i = 0; i < 100; i++) {
+        MUST(0, cuMemAlloc(&block, 4 * MIB));
+        MUST(0, cuMemsetD8Async(block, 1, MIB, NULL));
+        MUST(0, cuMemFree(block));
+        usleep(500);
+    }
+    for (int i = 0; i < 2; i++)
+        MUST(0, pthread_join(ids_[i], NULL));
+}
+
 int main(int argc, char **argv)
 {
     static const struct prog_scenario all[] = {
@@ -326,6 +372,7 @@ int main(int argc, char **argv)
         {"captures_beside_frees", captures_beside_frees},
         {"freed_beside_a_capture", freed_beside_a_capture},
         {"hosts_turn", hosts_turn},
+        {"contexts_end", contexts_end},
     };
 
     return prog_main(argc, argv, all, sizeof all / sizeof *all);

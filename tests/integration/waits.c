@@ -29,6 +29,7 @@ static void run(const char *scenario, enum way way, const char *cap)
     }
     if (cap)
         spawn_cap(env, cap);
+    spawn_env_set(env, "GPUCAP_DECAY", "0.02"); /* the helper thread looks around every 5 ms */
     struct spawn_result r = spawn_run(
         env, (const char *[]){spawn_build_path("tests/integration/prog_waits"), scenario, NULL}, NULL);
     spawn_env_free(env);
@@ -95,6 +96,11 @@ static void test_an_allocation_makes_no_stream_wait_for_another(void)
     as_natively("hosts_turn");
 }
 
+static void test_nobody_uses_a_context_that_is_being_destroyed(void)
+{
+    every_way("contexts_end");
+}
+
 int main(void)
 {
     UNITY_BEGIN();
@@ -105,5 +111,6 @@ int main(void)
     RUN_TEST(test_frees_and_captures_of_other_threads_do_not_meet);
     RUN_TEST(test_memory_freed_beside_a_capture_can_be_had_again);
     RUN_TEST(test_an_allocation_makes_no_stream_wait_for_another);
+    RUN_TEST(test_nobody_uses_a_context_that_is_being_destroyed);
     return UNITY_END();
 }

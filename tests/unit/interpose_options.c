@@ -213,20 +213,18 @@ static void test_every_option_takes_its_own_forms_and_no_others(void)
         const char *value;
         bool good;
     } cases[] = {
-        {OPTIONS_POOL, "on", true},       {OPTIONS_POOL, "off", true},
-        {OPTIONS_POOL, "On", false},      {OPTIONS_POOL, "1", false},
-        {OPTIONS_POOL, "", false},        {OPTIONS_POOL, " on", false},
-        {OPTIONS_FREE, "strict", true},   {OPTIONS_FREE, "deferred", true},
-        {OPTIONS_FREE, "lazy", false},    {OPTIONS_ZERO, "on", true},
-        {OPTIONS_ZERO, "yes", false},     {OPTIONS_SLACK, "2%", true},
-        {OPTIONS_SLACK, "0.5%", true},    {OPTIONS_SLACK, "64M", false},
-        {OPTIONS_SLACK, "200%", false},   {OPTIONS_DECAY, "0", true},
-        {OPTIONS_DECAY, "off", true},     {OPTIONS_DECAY, "3600", true},
-        {OPTIONS_DECAY, "-1", false},     {OPTIONS_DECAY, "5s", false},
-        {OPTIONS_DECAY, "", false},       {OPTIONS_DECAY, "99999999", false},
-        {OPTIONS_HIGH, "50%", true},      {OPTIONS_HIGH, "half", false},
-        {OPTIONS_RESERVE, "0", true},     {OPTIONS_RESERVE, "10%", true},
-        {OPTIONS_RESERVE, "none", false},
+        {OPTIONS_POOL, "on", true},         {OPTIONS_POOL, "off", true},      {OPTIONS_POOL, "On", false},
+        {OPTIONS_POOL, "1", false},         {OPTIONS_POOL, "", false},        {OPTIONS_POOL, " on", false},
+        {OPTIONS_FREE, "strict", true},     {OPTIONS_FREE, "deferred", true}, {OPTIONS_FREE, "lazy", false},
+        {OPTIONS_ZERO, "on", true},         {OPTIONS_ZERO, "yes", false},     {OPTIONS_SLACK, "2%", true},
+        {OPTIONS_SLACK, "0.5%", true},      {OPTIONS_SLACK, "64M", false},    {OPTIONS_SLACK, "200%", false},
+        {OPTIONS_DECAY, "0", true},         {OPTIONS_DECAY, "off", true},     {OPTIONS_DECAY, "3600", true},
+        {OPTIONS_DECAY, "-1", false},       {OPTIONS_DECAY, "5s", false},     {OPTIONS_DECAY, "", false},
+        {OPTIONS_DECAY, "99999999", false}, {OPTIONS_DECAY, "0.5", true},     {OPTIONS_DECAY, "2.125", true},
+        {OPTIONS_DECAY, "0.0001", false},   {OPTIONS_DECAY, ".5", false},     {OPTIONS_DECAY, "5.", false},
+        {OPTIONS_DECAY, "1.2.3", false},    {OPTIONS_DECAY, "1,5", false},    {OPTIONS_DECAY, "1e3", false},
+        {OPTIONS_HIGH, "50%", true},        {OPTIONS_HIGH, "half", false},    {OPTIONS_RESERVE, "0", true},
+        {OPTIONS_RESERVE, "10%", true},     {OPTIONS_RESERVE, "none", false},
     };
 
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
