@@ -19,8 +19,8 @@ static bool has(CUdevice ordinal, CUdevice_attribute attribute)
     return driver.cuDeviceGetAttribute(&value, attribute, ordinal) == CUDA_SUCCESS && value;
 }
 
-/* What our chunks are: on the card, exportable and open to other devices on the bus where the card can do it,
- * which costs nothing (measured). */
+/* What our chunks are: on the card, exportable, open to other devices on the bus and to the card's own
+ * decompression where it can do it. The first two cost nothing (measured). */
 static void describe(struct vmm *vmm, CUdevice ordinal)
 {
     memset(&vmm->properties, 0, sizeof vmm->properties);
@@ -30,6 +30,8 @@ static void describe(struct vmm *vmm, CUdevice ordinal)
         vmm->properties.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
     if (has(ordinal, CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED))
         vmm->properties.allocFlags.gpuDirectRDMACapable = 1;
+    if (has(ordinal, CU_DEVICE_ATTRIBUTE_MEM_DECOMPRESS_ALGORITHM_MASK))
+        vmm->properties.allocFlags.usage |= CU_MEM_CREATE_USAGE_HW_DECOMPRESS;
     vmm->access[0].location = vmm->properties.location;
     vmm->access[0].flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
     vmm->access_count = 1;
@@ -115,6 +117,7 @@ int vmm_create(struct vmm *vmm, uint64_t bytes, struct vmm_chunk *chunk)
     /* Promised by the card, refused by the platform: plain memory is better than none. */
     if (result != CUDA_SUCCESS && result != CUDA_ERROR_OUT_OF_MEMORY && vmm->physical == 0) {
         vmm->properties.allocFlags.gpuDirectRDMACapable = 0;
+        vmm->properties.allocFlags.usage = 0;
         vmm->properties.requestedHandleTypes = CU_MEM_HANDLE_TYPE_NONE;
         result = driver.cuMemCreate(&chunk->handle, bytes, &vmm->properties, 0);
     }
@@ -222,6 +225,12 @@ struct vmm_chunk vmm_chunk_from(const struct vmm *vmm, uint64_t start)
     const struct vmm_slot *slot = slot_of(vmm, start);
 
     return (struct vmm_chunk){.handle = slot->handle, .bytes = slot->pages * VMM_PAGE};
+}
+
+bool vmm_decompresses(const struct vmm *vmm)
+{
+    return (vmm->properties.allocFlags.usage & CU_MEM_CREATE_USAGE_HW_DECOMPRESS) ||
+           !has(vmm->properties.location.id, CU_DEVICE_ATTRIBUTE_MEM_DECOMPRESS_ALGORITHM_MASK);
 }
 
 /* Sets the access of one card to everything that is mapped below `end`. False if the driver refuses. */

@@ -66,6 +66,10 @@ bool vmm_chunk_at(const struct vmm *vmm, uint64_t address, uint64_t *start, uint
 /* The same for a chunk that begins there, which must be so. */
 struct vmm_chunk vmm_chunk_from(const struct vmm *vmm, uint64_t start);
 
+/* True if the card can decompress into chunks as it can into memory of cuMemAlloc, which a card without
+ * decompression also says it can (H200). */
+bool vmm_decompresses(const struct vmm *vmm);
+
 /* Lets another card reach everything that is and will be mapped, once more. 0 or -errno, and then nothing has
  * changed. */
 int vmm_add_peer(struct vmm *vmm, CUdevice peer, uint64_t mapped_end);

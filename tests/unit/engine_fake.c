@@ -55,7 +55,7 @@ static struct {
     uint64_t counts[FAKE_CALLS];
     unsigned fail_mask;
     uint64_t fail_in, fail_more, failed;
-    bool capturing;
+    bool capturing, plain_only;
 } fake = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 void (*fake_on_synchronize)(void);
@@ -148,6 +148,11 @@ static CUresult fake_create(CUmemGenericAllocationHandle *handle, size_t bytes,
     (void)flags;
     CHECK(bytes && bytes % FAKE_PAGE == 0 && properties->location.type == CU_MEM_LOCATION_TYPE_DEVICE);
     lock();
+    if (fake.plain_only && (properties->requestedHandleTypes || properties->allocFlags.gpuDirectRDMACapable ||
+                            properties->allocFlags.usage)) {
+        unlock();
+        return CUDA_ERROR_NOT_SUPPORTED;
+    }
     if (fails(FAKE_CREATE) || fake.physical + bytes > fake.capacity) {
         unlock();
         return CUDA_ERROR_OUT_OF_MEMORY;
@@ -598,6 +603,13 @@ void fake_set_capacity(uint64_t capacity)
 {
     lock();
     fake.capacity = capacity;
+    unlock();
+}
+
+void fake_plain_only(void)
+{
+    lock();
+    fake.plain_only = true;
     unlock();
 }
 

@@ -46,6 +46,8 @@ enum fake_call {
 /* A fresh driver with so much memory. */
 void fake_start(uint64_t capacity);
 void fake_set_capacity(uint64_t capacity);
+/* The platform refuses memory that is to be more than memory, whatever the card promises. */
+void fake_plain_only(void);
 /* Nothing may be left over. */
 void fake_end(void);
 

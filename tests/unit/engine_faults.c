@@ -387,6 +387,28 @@ static void test_a_request_waits_again_if_others_took_what_came_free(void)
     TEST_ASSERT_TRUE(fake_child(stolen));
 }
 
+static void plain(void)
+{
+    struct vmm vmm;
+
+    fake_start(GIB);
+    CHECK(vmm_open(&vmm, 0) == 0);
+    CHECK(vmm.properties.requestedHandleTypes == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
+    CHECK(vmm_decompresses(&vmm));
+    vmm_close(&vmm);
+    fake_plain_only();
+    CHECK(vmm_open(&vmm, 0) == 0);
+    CHECK(vmm.properties.requestedHandleTypes == CU_MEM_HANDLE_TYPE_NONE);
+    CHECK(!vmm_decompresses(&vmm)); /* the card could, and that is not said of this memory */
+    vmm_close(&vmm);
+    fake_end();
+}
+
+static void test_memory_is_plain_where_the_platform_refuses_more(void)
+{
+    TEST_ASSERT_TRUE(fake_child(plain));
+}
+
 int main(void)
 {
     UNITY_BEGIN();
@@ -401,5 +423,6 @@ int main(void)
     RUN_TEST(test_what_is_only_in_order_is_not_given_up_before_its_work_is_done);
     RUN_TEST(test_what_was_freed_before_the_programs_own_wait_is_found);
     RUN_TEST(test_a_request_waits_again_if_others_took_what_came_free);
+    RUN_TEST(test_memory_is_plain_where_the_platform_refuses_more);
     return UNITY_END();
 }
