@@ -20,11 +20,15 @@ static CUresult code_of(int rc)
         return CUDA_ERROR_OUT_OF_MEMORY;
     case -EIO:
         return CUDA_ERROR_MAP_FAILED;
+    case -ECONNREFUSED:
+    case -ECONNRESET:
+    case -EPIPE:
+        return CUDA_ERROR_INVALID_HANDLE; /* its process is gone (measured) */
     case -EMFILE:
     case -ENFILE:
         return CUDA_ERROR_OPERATING_SYSTEM;
     default:
-        return CUDA_ERROR_INVALID_VALUE; /* freed, or its process is gone (measured) */
+        return CUDA_ERROR_INVALID_VALUE; /* freed (measured) */
     }
 }
 

@@ -384,7 +384,7 @@ static void exporter_dies(void)
     prog_fill(block, 3, MIB); /* what is open stays */
     MUST(0, prog_wrong(block, 3, MIB));
     MUST(0, cuIpcCloseMemHandle(block));
-    MUST(CUDA_ERROR_INVALID_VALUE, cuIpcOpenMemHandle(&block, handle, OPEN_FLAGS));
+    MUST(CUDA_ERROR_INVALID_HANDLE, cuIpcOpenMemHandle(&block, handle, OPEN_FLAGS));
 }
 
 static void context_ends(void)

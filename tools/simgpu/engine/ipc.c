@@ -119,10 +119,13 @@ static CUresult map_ticket(const struct ticket *ticket, struct CUctx_st *context
         return result;
     snprintf(path, sizeof(path), "/proc/%d/fd/%d", ticket->pid, ticket->fd);
     fd = open(path, O_RDWR | O_CLOEXEC);
-    if (fd < 0 || phys_read_mark(fd, (off_t)(ticket->offset + ticket->inside)) != ticket->id) {
-        result = CUDA_ERROR_INVALID_VALUE; /* the exporter is gone, or has freed the block */
-        if (fd >= 0)
-            close(fd);
+    if (fd < 0) {
+        result = CUDA_ERROR_INVALID_HANDLE; /* the exporter is gone (measured) */
+        goto fail;
+    }
+    if (phys_read_mark(fd, (off_t)(ticket->offset + ticket->inside)) != ticket->id) {
+        result = CUDA_ERROR_INVALID_VALUE; /* it has freed the block */
+        close(fd);
         goto fail;
     }
     result = phys_adopt(device, fd, (off_t)ticket->offset, ticket->size, &block->phys);
