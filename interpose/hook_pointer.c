@@ -12,6 +12,7 @@
 #include "pools.h"
 #include "route.h"
 
+#define FLAG_BYTES sizeof(unsigned int) /* what the driver writes of a yes or no (H200, driver 580) */
 #define ID_BASE                                                                                              \
     (UINT64_C(1) << 61) /* BUFFER_IDs of ours: apart from the driver's own, which count from 1               \
                          */
@@ -40,6 +41,17 @@ static void put(void *data, uint64_t value, size_t width)
     memcpy(data, &value, width); /* little-endian, as every machine with a driver is */
 }
 
+/* Natively a mapping is the pages that a block lies on. */
+static uint64_t mapping_start(const struct pointer_block *block)
+{
+    return block->start / VMM_PAGE * VMM_PAGE;
+}
+
+static uint64_t mapping_bytes(const struct pointer_block *block)
+{
+    return (block->start + block->bytes - mapping_start(block) + VMM_PAGE - 1) / VMM_PAGE * VMM_PAGE;
+}
+
 /* What the driver does not know of the block. False if it does. */
 static bool answer(const struct pointer_block *block, void *data, CUpointer_attribute attribute)
 {
@@ -50,19 +62,23 @@ static bool answer(const struct pointer_block *block, void *data, CUpointer_attr
     case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
         if (!block->pool)
             return false;
-        put(data, block->sync_memops, 1);
+        put(data, block->sync_memops, FLAG_BYTES);
         return true;
     case CU_POINTER_ATTRIBUTE_BUFFER_ID:
     case CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID:
         put(data, ID_BASE + block->id, sizeof(uint64_t));
         return true;
     case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
-    case CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR:
         put(data, block->start, sizeof(CUdeviceptr));
         return true;
     case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
-    case CU_POINTER_ATTRIBUTE_MAPPING_SIZE:
         put(data, block->bytes, sizeof(size_t));
+        return true;
+    case CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR:
+        put(data, mapping_start(block), sizeof(CUdeviceptr));
+        return true;
+    case CU_POINTER_ATTRIBUTE_MAPPING_SIZE:
+        put(data, mapping_bytes(block), sizeof(size_t));
         return true;
     default:
         return false;
@@ -70,23 +86,44 @@ static bool answer(const struct pointer_block *block, void *data, CUpointer_attr
 }
 
 /* What it says of the chunk and would not say of the block. It has written already, and only part of it is
- * changed: the rest of what is wider is 0. */
-static void correct(void *data, CUpointer_attribute attribute)
+ * changed: the rest of what is wider is 0. An opened block is not capable of either (as natively). */
+static void correct(const struct pointer_block *block, void *data, CUpointer_attribute attribute)
 {
     if (attribute == CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE)
-        put(data, true, 1);
+        put(data, block->pool != NULL, 1);
+    else if (attribute == CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE)
+        put(data, block->pool && vmm_decompresses(&block->pool->vmm), 1);
     else if (attribute == CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES)
         put(data, CU_MEM_HANDLE_TYPE_NONE, 1);
 }
 
-static CUresult attribute_of(const struct pointer_block *block, void *data, CUpointer_attribute attribute,
+/* It is set on what other devices are to reach past all streams. */
+static CUresult set_sync_memops(struct pointer_block *block, bool on)
+{
+    if (on) {
+        atomic_store(&memops_synchronous, true);
+        if (block->pool)
+            pool_settle(block->pool);
+    }
+    if (block->pool && pool_set_sync_memops(block->pool, block->start, on))
+        return CUDA_ERROR_INVALID_VALUE;
+    block->sync_memops = on;
+    return CUDA_SUCCESS;
+}
+
+static CUresult attribute_of(struct pointer_block *block, void *data, CUpointer_attribute attribute,
                              CUdeviceptr address)
 {
     if (data && answer(block, data, attribute))
         return CUDA_SUCCESS;
+    /* The driver has these by chunks: the first of an opened block stands for all. */
+    if (attribute == CU_POINTER_ATTRIBUTE_P2P_TOKENS || attribute == CU_POINTER_ATTRIBUTE_SYNC_MEMOPS)
+        address = block->start;
     CUresult result = driver.cuPointerGetAttribute(data, attribute, address);
     if (data && result == CUDA_SUCCESS)
-        correct(data, attribute);
+        correct(block, data, attribute);
+    if (attribute == CU_POINTER_ATTRIBUTE_P2P_TOKENS && result == CUDA_SUCCESS)
+        set_sync_memops(block, true); /* as the driver does */
     return result;
 }
 
@@ -139,7 +176,7 @@ CUresult cuPointerGetAttributes(unsigned int count, CUpointer_attribute *attribu
     result = driver.cuPointerGetAttributes(count, attributes, data, POINTER_NOWHERE);
     for (unsigned int i = 0; result == CUDA_SUCCESS && i < count; i++) {
         if (data[i] && place == POINTER_BLOCK)
-            attribute_of(&block, data[i], attributes[i], address);
+            attribute_of(&block, data[i], attributes[i], address); /* what has no answer is no error here */
         else if (data[i])
             repeat(data[i], attributes[i], address);
     }
@@ -159,11 +196,7 @@ CUresult cuPointerSetAttribute(const void *value, CUpointer_attribute attribute,
     if (attribute != CU_POINTER_ATTRIBUTE_SYNC_MEMOPS)
         return CUDA_ERROR_INVALID_VALUE; /* nothing else can be set; of a chunk the driver would say 801 */
     memcpy(&on, value, sizeof on);
-    if (on) {
-        atomic_store(&memops_synchronous, true);
-        pool_settle(block.pool); /* it is set on what other devices are to reach past all streams */
-    }
-    return pool_set_sync_memops(block.pool, block.start, on != 0) ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+    return set_sync_memops(&block, on != 0);
 }
 
 /* ---- the memory behind a block ---- */

@@ -57,7 +57,7 @@ static void test_attributes_are_those_of_the_block(void)
     both("attributes", CARD);
 }
 
-static void test_no_answer_is_wider_than_the_drivers(void)
+static void test_every_answer_is_as_wide_as_the_drivers(void)
 {
     both("widths", CARD);
 }
@@ -65,6 +65,7 @@ static void test_no_answer_is_wider_than_the_drivers(void)
 static void test_several_attributes_at_once_are_the_same(void)
 {
     both("several_attributes", CARD);
+    both("several_as_alone", CARD);
 }
 
 static void test_freed_blocks_are_not_known(void)
@@ -80,6 +81,7 @@ static void test_no_two_blocks_ever_have_one_id(void)
 static void test_sync_memops_is_answered_and_obeyed(void)
 {
     both("sync_memops", CARD);
+    both("sync_memops_by_tokens", CARD);
 }
 
 static void test_a_block_for_other_devices_is_at_rest(void)
@@ -91,6 +93,11 @@ static void test_a_block_for_other_devices_is_at_rest(void)
 static void test_no_handle_gives_away_what_is_behind_a_block(void)
 {
     both("backing", CARD);
+}
+
+static void test_other_devices_get_whole_pages_of_a_block(void)
+{
+    both("dma_bufs", CARD);
 }
 
 static void test_copies_cover_a_whole_block_of_many_chunks(void)
@@ -124,13 +131,14 @@ int main(void)
     RUN_TEST(test_address_ranges_are_exactly_what_was_asked_for);
     RUN_TEST(test_bytes_behind_a_block_are_not_the_block);
     RUN_TEST(test_attributes_are_those_of_the_block);
-    RUN_TEST(test_no_answer_is_wider_than_the_drivers);
+    RUN_TEST(test_every_answer_is_as_wide_as_the_drivers);
     RUN_TEST(test_several_attributes_at_once_are_the_same);
     RUN_TEST(test_freed_blocks_are_not_known);
     RUN_TEST(test_no_two_blocks_ever_have_one_id);
     RUN_TEST(test_sync_memops_is_answered_and_obeyed);
     RUN_TEST(test_a_block_for_other_devices_is_at_rest);
     RUN_TEST(test_no_handle_gives_away_what_is_behind_a_block);
+    RUN_TEST(test_other_devices_get_whole_pages_of_a_block);
     RUN_TEST(test_copies_cover_a_whole_block_of_many_chunks);
     RUN_TEST(test_peer_access_answers_as_natively);
     RUN_TEST(test_peers_reach_existing_and_future_memory_of_the_pool);

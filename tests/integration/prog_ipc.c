@@ -14,6 +14,7 @@
 
 #define OPEN_FLAGS CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS
 #define ODD_BYTES  5000000u
+#define CARD_PAGE  (2 * MIB)
 
 static void send_handle(CUdeviceptr block)
 {
@@ -79,14 +80,19 @@ static void share(void)
     prog_join(pid);
 }
 
-/* What was opened is a block like others, and its context is the one it was opened in. */
+static uint64_t attribute(CUpointer_attribute which, CUdeviceptr at)
+{
+    uint64_t word[2] = {0, 0};
+
+    MUST(0, cuPointerGetAttribute(word, which, at));
+    return word[0];
+}
+
+/* What was opened is almost a block like others, and its context is the one it was opened in. */
 static void opened(void)
 {
-    CUcontext context = prog_context(0), seen;
+    CUcontext context = prog_context(0);
     CUdeviceptr block;
-    unsigned type = 0;
-    char managed = 1, legacy = 0;
-    unsigned long long id = 0, own_id = 0;
     uint64_t word;
 
     if (!prog_is_other()) {
@@ -99,21 +105,25 @@ static void opened(void)
     CUdeviceptr own;
     MUST(0, cuMemAlloc(&own, ODD_BYTES));
     block = open_sent();
-    MUST(0, cuPointerGetAttribute(&seen, CU_POINTER_ATTRIBUTE_CONTEXT, block + 1));
-    MUST((uintptr_t)context, (uintptr_t)seen);
-    MUST(0, cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, block));
-    MUST(CU_MEMORYTYPE_DEVICE, type);
-    MUST(0, cuPointerGetAttribute(&managed, CU_POINTER_ATTRIBUTE_IS_MANAGED, block));
-    MUST(0, managed);
-    MUST(0, cuPointerGetAttribute(&legacy, CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE, block));
-    MUST(1, legacy);
-    MUST(0, cuPointerGetAttribute(&word, CU_POINTER_ATTRIBUTE_RANGE_SIZE, block + ODD_BYTES - 1));
-    MUST(ODD_BYTES, word);
+    const CUdeviceptr last = block + ODD_BYTES - 1, base = block / CARD_PAGE * CARD_PAGE;
+    MUST((uintptr_t)context, attribute(CU_POINTER_ATTRIBUTE_CONTEXT, block + 1));
+    MUST(CU_MEMORYTYPE_DEVICE, attribute(CU_POINTER_ATTRIBUTE_MEMORY_TYPE, block));
+    MUST(0, attribute(CU_POINTER_ATTRIBUTE_IS_MANAGED, block));
+    MUST(0, attribute(CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE, block));
+    MUST(0, attribute(CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE, block));
+    MUST(0, attribute(CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE, block));
+    MUST(0, attribute(CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES, block));
+    MUST(ODD_BYTES, attribute(CU_POINTER_ATTRIBUTE_RANGE_SIZE, last));
+    MUST(base, attribute(CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR, last));
+    MUST((last - base) / CARD_PAGE * CARD_PAGE + CARD_PAGE,
+         attribute(CU_POINTER_ATTRIBUTE_MAPPING_SIZE, last));
     MUST(CUDA_ERROR_INVALID_VALUE,
          cuPointerGetAttribute(&word, CU_POINTER_ATTRIBUTE_RANGE_SIZE, block + ODD_BYTES));
-    MUST(0, cuPointerGetAttribute(&id, CU_POINTER_ATTRIBUTE_BUFFER_ID, block));
-    MUST(0, cuPointerGetAttribute(&own_id, CU_POINTER_ATTRIBUTE_BUFFER_ID, own));
-    MUST(true, id != 0 && id != own_id);
+    const uint64_t id = attribute(CU_POINTER_ATTRIBUTE_BUFFER_ID, block);
+    MUST(true, id != 0 && id != attribute(CU_POINTER_ATTRIBUTE_BUFFER_ID, own));
+    MUST(0, attribute(CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, last));
+    attribute(CU_POINTER_ATTRIBUTE_P2P_TOKENS, block);
+    MUST(1, attribute(CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, last));
     MUST(CUDA_ERROR_INVALID_VALUE, cuMemFree(block)); /* it is not ours to free */
     MUST(0, cuIpcCloseMemHandle(block));
     MUST(CUDA_ERROR_INVALID_VALUE, cuPointerGetAttribute(&word, CU_POINTER_ATTRIBUTE_MAPPED, block));

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #define ODD_BYTES 5000000u
+#define CARD_PAGE (2 * MIB)
 
 /* ---- blocks from many chunks ---- */
 
@@ -94,16 +95,27 @@ static uint64_t attribute(CUpointer_attribute which, CUdeviceptr at)
     return word[0];
 }
 
+/* A mapping is whole pages of the card, which small blocks share. */
+static void expect_mapping(CUdeviceptr block, size_t bytes, CUdeviceptr at)
+{
+    const CUdeviceptr base = block / CARD_PAGE * CARD_PAGE;
+
+    MUST(base, attribute(CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR, at));
+    MUST((block + bytes - base + CARD_PAGE - 1) / CARD_PAGE * CARD_PAGE,
+         attribute(CU_POINTER_ATTRIBUTE_MAPPING_SIZE, at));
+}
+
 static void expect_native_attributes(CUdeviceptr block, size_t bytes, CUcontext context, int card)
 {
-    void *host;
-
     for (size_t at = 0; at < bytes; at += bytes / 2 + 1) {
+        void *host = &host;
+
         MUST((uintptr_t)context, attribute(CU_POINTER_ATTRIBUTE_CONTEXT, block + at));
         MUST(CU_MEMORYTYPE_DEVICE, attribute(CU_POINTER_ATTRIBUTE_MEMORY_TYPE, block + at));
         MUST(block + at, attribute(CU_POINTER_ATTRIBUTE_DEVICE_POINTER, block + at));
         MUST(CUDA_ERROR_INVALID_VALUE,
              cuPointerGetAttribute(&host, CU_POINTER_ATTRIBUTE_HOST_POINTER, block + at));
+        MUST(0, (uintptr_t)host);
         MUST(0, attribute(CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, block + at));
         MUST(0, attribute(CU_POINTER_ATTRIBUTE_IS_MANAGED, block + at));
         MUST(card, attribute(CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, block + at));
@@ -115,8 +127,8 @@ static void expect_native_attributes(CUdeviceptr block, size_t bytes, CUcontext 
         MUST(1, attribute(CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE, block + at));
         MUST(3, attribute(CU_POINTER_ATTRIBUTE_ACCESS_FLAGS, block + at));
         MUST(0, attribute(CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE, block + at));
-        MUST(bytes, attribute(CU_POINTER_ATTRIBUTE_MAPPING_SIZE, block + at));
-        MUST(block, attribute(CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR, block + at));
+        MUST(1, attribute(CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE, block + at));
+        expect_mapping(block, bytes, block + at);
         MUST(attribute(CU_POINTER_ATTRIBUTE_BUFFER_ID, block),
              attribute(CU_POINTER_ATTRIBUTE_BUFFER_ID, block + at));
         MUST(attribute(CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID, block),
@@ -126,40 +138,55 @@ static void expect_native_attributes(CUdeviceptr block, size_t bytes, CUcontext 
 
 static void attributes(void)
 {
+    static const size_t sizes[] = {1000, 1000, 65536, MIB, ODD_BYTES, 64 * MIB + 1};
     CUcontext context = prog_context(0);
     CUdeviceptr block;
     size_t bytes;
 
-    MUST(0, cuMemAlloc(&block, ODD_BYTES));
-    expect_native_attributes(block, ODD_BYTES, context, 0);
-    MUST(0, cuMemFree(block));
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        MUST(0, cuMemAlloc(&block, sizes[i]));
+        expect_native_attributes(block, sizes[i], context, 0);
+    }
     block = stitched(&bytes);
     expect_native_attributes(block, bytes, context, 0);
 }
 
-/* The driver writes as much as the attribute is wide, and nobody may write more. */
+/* The driver writes as much as the attribute is wide, and nobody may write more or less. */
 static void widths(void)
 {
     static const struct {
         CUpointer_attribute which;
         size_t bytes;
-    } all[] = {{CU_POINTER_ATTRIBUTE_CONTEXT, 8},      {CU_POINTER_ATTRIBUTE_MEMORY_TYPE, 4},
-               {CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, 1},  {CU_POINTER_ATTRIBUTE_BUFFER_ID, 8},
-               {CU_POINTER_ATTRIBUTE_IS_MANAGED, 1},   {CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, 4},
-               {CU_POINTER_ATTRIBUTE_RANGE_SIZE, 8},   {CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE, 1},
-               {CU_POINTER_ATTRIBUTE_ACCESS_FLAGS, 4}, {CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES, 8},
-               {CU_POINTER_ATTRIBUTE_MAPPING_SIZE, 8}};
+    } all[] = {{CU_POINTER_ATTRIBUTE_CONTEXT, 8},
+               {CU_POINTER_ATTRIBUTE_MEMORY_TYPE, 4},
+               {CU_POINTER_ATTRIBUTE_P2P_TOKENS, 12},
+               {CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, 4},
+               {CU_POINTER_ATTRIBUTE_BUFFER_ID, 8},
+               {CU_POINTER_ATTRIBUTE_IS_MANAGED, 4},
+               {CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, 4},
+               {CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE, 4},
+               {CU_POINTER_ATTRIBUTE_RANGE_SIZE, 8},
+               {CU_POINTER_ATTRIBUTE_MAPPED, 4},
+               {CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES, 8},
+               {CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE, 4},
+               {CU_POINTER_ATTRIBUTE_ACCESS_FLAGS, 4},
+               {CU_POINTER_ATTRIBUTE_MAPPING_SIZE, 8},
+               {CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE, 4}};
     CUdeviceptr block;
 
     prog_context(0);
     MUST(0, cuMemAlloc(&block, ODD_BYTES));
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
-        unsigned char room[16];
+        unsigned char room[2][16];
+        size_t written = sizeof *room;
 
-        memset(room, 0xa5, sizeof room);
-        MUST(0, cuPointerGetAttribute(room, all[i].which, block));
-        for (size_t b = all[i].bytes; b < sizeof room; b++)
-            MUST(0xa5, room[b]);
+        for (int turn = 0; turn < 2; turn++) {
+            memset(room[turn], turn ? 0xa5 : 0x5a, sizeof *room);
+            MUST(0, cuPointerGetAttribute(room[turn], all[i].which, block));
+        }
+        while (written && room[0][written - 1] == 0x5a && room[1][written - 1] == 0xa5)
+            written--;
+        MUST(all[i].bytes, written);
     }
 }
 
@@ -191,6 +218,31 @@ static void several_attributes(void)
     MUST(0, (uintptr_t)context);
     MUST(99, size);
     MUST(-2, card);
+}
+
+/* Each of them is what it is alone, and so is what the question does. */
+static void several_as_alone(void)
+{
+    CUpointer_attribute which[CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE];
+    const unsigned count = sizeof which / sizeof *which;
+    uint64_t alone[sizeof which / sizeof *which][2], together[sizeof which / sizeof *which][2];
+    void *into[sizeof which / sizeof *which];
+    CUdeviceptr block;
+
+    prog_context(0);
+    MUST(0, cuMemAlloc(&block, ODD_BYTES));
+    memset(alone, 0, sizeof alone);
+    memset(together, 0, sizeof together);
+    for (unsigned i = 0; i < count; i++) {
+        which[i] = (CUpointer_attribute)(i + 1);
+        into[i] = together[i];
+    }
+    MUST(0, cuPointerGetAttributes(count, which, into, block + 1000));
+    MUST(1, attribute(CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, block)); /* there were tokens among them */
+    for (unsigned i = 0; i < count; i++) {
+        cuPointerGetAttribute(alone[i], which[i], block + 1000);
+        MUST(0, memcmp(alone[i], together[i], sizeof *alone));
+    }
 }
 
 static void freed(void)
@@ -265,15 +317,10 @@ static void be_late(void *unused)
     atomic_store(&late, true);
 }
 
-static void sync_memops(void)
+/* The attribute is on for one block and off for the other: operations on the one return when they are done.
+ */
+static void expect_synchronous(CUdeviceptr a, CUdeviceptr b)
 {
-    CUdeviceptr a, b;
-    unsigned on = 1, off = 0;
-
-    prog_context(0);
-    MUST(0, cuMemAlloc(&a, MIB));
-    MUST(0, cuMemAlloc(&b, MIB));
-    MUST(0, cuPointerSetAttribute(&on, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, a + 10));
     MUST(1, attribute(CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, a));
     MUST(0, attribute(CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, b));
     for (int i = 0; i < 2; i++) {
@@ -285,6 +332,32 @@ static void sync_memops(void)
             MUST(0, cuMemcpyDtoD(a, b, MIB));
         MUST(true, atomic_load(&late)); /* it did not return before the work in front of it was done */
     }
+}
+
+/* Whoever asks for the tokens is about to let another device in. */
+static void sync_memops_by_tokens(void)
+{
+    CUDA_POINTER_ATTRIBUTE_P2P_TOKENS tokens;
+    CUdeviceptr a, b;
+
+    prog_context(0);
+    MUST(0, cuMemAlloc(&a, MIB));
+    MUST(0, cuMemAlloc(&b, MIB));
+    MUST(0, attribute(CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, a));
+    MUST(0, cuPointerGetAttribute(&tokens, CU_POINTER_ATTRIBUTE_P2P_TOKENS, a + 10));
+    expect_synchronous(a, b);
+}
+
+static void sync_memops(void)
+{
+    CUdeviceptr a, b;
+    unsigned on = 1, off = 0;
+
+    prog_context(0);
+    MUST(0, cuMemAlloc(&a, MIB));
+    MUST(0, cuMemAlloc(&b, MIB));
+    MUST(0, cuPointerSetAttribute(&on, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, a + 10));
+    expect_synchronous(a, b);
     MUST(0, cuPointerSetAttribute(&off, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, a));
     MUST(0, attribute(CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, a));
     MUST(0, cuPointerSetAttribute(&on, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, a));
@@ -328,19 +401,45 @@ static void backing(void)
 {
     CUmemGenericAllocationHandle handle;
     CUdeviceptr block;
-    int fd = -1;
 
     prog_context(0);
     MUST(0, cuMemAlloc(&block, 4 * MIB));
     MUST(CUDA_ERROR_INVALID_VALUE, cuMemRetainAllocationHandle(&handle, (void *)block));
     MUST(CUDA_ERROR_INVALID_VALUE, cuMemRetainAllocationHandle(NULL, (void *)block));
-    MUST(CUDA_ERROR_NOT_SUPPORTED,
-         cuMemGetHandleForAddressRange(&fd, block, 4096, CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0));
+}
+
+static CUresult dma_buf(CUdeviceptr at, size_t bytes)
+{
+    int fd = -1;
+    CUresult result = cuMemGetHandleForAddressRange(&fd, at, bytes, CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0);
+
+    MUST(result == CUDA_SUCCESS, fd >= 0 && close(fd) == 0);
+    return result;
+}
+
+/* A handle for other devices is of whole pages of the host, and of one block. */
+static void dma_bufs(void)
+{
+    const size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    CUdeviceptr block, neighbour;
+
+    prog_context(0);
+    MUST(0, cuMemAlloc(&block, 4 * MIB));
+    MUST(0, cuMemAlloc(&neighbour, 4 * MIB));
+    const CUdeviceptr first = (block + page - 1) / page * page, end = (block + 4 * MIB) / page * page;
+    MUST(0, dma_buf(first, page));
+    MUST(0, dma_buf(first, end - first));
+    MUST(0, dma_buf(first + page, 16 * page));
+    MUST(CUDA_ERROR_INVALID_VALUE, dma_buf(first + 100, 16 * page));
+    MUST(CUDA_ERROR_INVALID_VALUE, dma_buf(first, page + 100));
+    MUST(CUDA_ERROR_INVALID_VALUE, dma_buf(first, 4 * MIB + 2 * page));
+    MUST(0, cuMemFree(block));
+    MUST(CUDA_ERROR_INVALID_VALUE, dma_buf(first, page));
     /* A refused handle holds nothing back. */
     for (int i = 0; i < 200; i++) {
-        cuMemGetHandleForAddressRange(&fd, block, 4096, CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0);
-        MUST(0, cuMemFree(block));
         MUST(0, cuMemAlloc(&block, 64 * MIB));
+        MUST(CUDA_ERROR_INVALID_VALUE, dma_buf(block + 100, page));
+        MUST(0, cuMemFree(block));
     }
 }
 
@@ -487,11 +586,14 @@ int main(int argc, char **argv)
         {"attributes", attributes},
         {"widths", widths},
         {"several_attributes", several_attributes},
+        {"several_as_alone", several_as_alone},
         {"freed", freed},
         {"ids", ids},
         {"sync_memops", sync_memops},
+        {"sync_memops_by_tokens", sync_memops_by_tokens},
         {"sync_memops_at_rest", sync_memops_at_rest},
         {"backing", backing},
+        {"dma_bufs", dma_bufs},
         {"whole_copies", whole_copies},
         {"peers", peers},
         {"peers_pooled", peers_pooled},

@@ -301,7 +301,7 @@ static void test_attributes_of_a_native_block(void)
     unsigned int on = 1;
     size_t size = 0;
     int ordinal;
-    bool legacy = false;
+    int legacy = 0;
     void *data[] = {&context, &type, &size, &ordinal};
     CUdeviceptr p;
 

@@ -118,9 +118,73 @@ static int legacy(void)
     return pair(export_legacy, import_legacy);
 }
 
+/* Ends with its block exported. */
+static int export_and_end(int socket)
+{
+    CUipcMemHandle handle;
+    CUdeviceptr block;
+    char byte;
+
+    MUST(0, make_current());
+    MUST(0, cuMemAlloc(&block, 5000000));
+    MUST(0, cuIpcGetMemHandle(&handle, block));
+    MUST((int)sizeof(handle), write(socket, &handle, sizeof(handle)));
+    MUST(1, read(socket, &byte, 1));
+    return 0;
+}
+
+static unsigned int flag(CUpointer_attribute attribute, CUdeviceptr at)
+{
+    unsigned int value = 99;
+
+    return cuPointerGetAttribute(&value, attribute, at) == CUDA_SUCCESS ? value : 98;
+}
+
+/* An opened block is not quite one of cuMemAlloc (measured). */
+static int look_at_opened(CUdeviceptr block)
+{
+    size_t mapped = 0;
+
+    MUST(0, flag(CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE, block));
+    MUST(0, flag(CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE, block));
+    MUST(0, flag(CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE, block));
+    MUST(1, flag(CU_POINTER_ATTRIBUTE_MAPPED, block));
+    MUST(0, cuPointerGetAttribute(&mapped, CU_POINTER_ATTRIBUTE_MAPPING_SIZE, block + 4999999));
+    MUST(1, mapped == 6 * MIB);
+    return 0;
+}
+
+static int open_after_its_end(int socket)
+{
+    CUipcMemHandle handle;
+    CUdeviceptr block;
+    char byte;
+
+    MUST(0, make_current());
+    MUST((int)sizeof(handle), read(socket, &handle, sizeof(handle)));
+    MUST(0, cuIpcOpenMemHandle(&block, handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS));
+    MUST(0, look_at_opened(block));
+    MUST(0, cuIpcCloseMemHandle(block));
+    MUST(1, write(socket, "x", 1));
+    MUST(0, read(socket, &byte, 1)); /* the exporter is gone */
+    MUST(CUDA_ERROR_INVALID_HANDLE, cuIpcOpenMemHandle(&block, handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS));
+    return 0;
+}
+
+/* Here the child exports. */
+static int exporter_ends(void)
+{
+    return pair(open_after_its_end, export_and_end);
+}
+
 static void test_a_legacy_handle_opens_the_same_memory_in_another_process(void)
 {
     TEST_ASSERT_EQUAL_INT(0, sim_in_child(legacy));
+}
+
+static void test_a_handle_of_a_process_that_has_ended_is_invalid(void)
+{
+    TEST_ASSERT_EQUAL_INT(0, sim_in_child(exporter_ends));
 }
 
 /* ---- file descriptors ---- */
@@ -304,6 +368,7 @@ int main(void)
     sim_machine("1x1G");
     UNITY_BEGIN();
     RUN_TEST(test_a_legacy_handle_opens_the_same_memory_in_another_process);
+    RUN_TEST(test_a_handle_of_a_process_that_has_ended_is_invalid);
     RUN_TEST(test_an_exported_descriptor_is_the_same_memory_in_another_process);
     RUN_TEST(test_an_interprocess_event_is_waited_for_by_another_process);
     return UNITY_END();

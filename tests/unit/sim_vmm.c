@@ -185,7 +185,7 @@ static void test_attributes_of_mapped_memory(void)
     CUdeviceptr p, base, start;
     CUipcMemHandle ipc;
     unsigned int on = 1;
-    bool legacy = true;
+    int legacy = 1;
     size_t size;
 
     OK(cuMemAddressReserve(&p, 4 * CHUNK, 0, 0, 0));

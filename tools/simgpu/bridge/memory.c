@@ -85,7 +85,7 @@ static CUresult check_managed(CUdeviceptr address, size_t size)
     CUdeviceptr base;
     size_t whole;
     CUresult result;
-    bool managed = false;
+    unsigned int managed = 0;
 
     if (size == 0)
         return CUDA_ERROR_INVALID_VALUE;

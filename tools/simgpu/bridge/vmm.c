@@ -84,6 +84,6 @@ CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *out, void *ad
 CUresult cuMemGetHandleForAddressRange(void *out, CUdeviceptr address, size_t size, CUmemRangeHandleType type,
                                        unsigned long long flags)
 {
-    (void)out, (void)address, (void)size, (void)type, (void)flags; /* no dma-buf: DMA_BUF_SUPPORTED says 0 */
-    return CALL(cuMemGetHandleForAddressRange, CUDA_ERROR_NOT_SUPPORTED);
+    (void)flags; /* which way a device takes to the memory */
+    return CALL(cuMemGetHandleForAddressRange, vmm_range_handle(out, address, size, type));
 }

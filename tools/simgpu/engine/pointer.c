@@ -9,6 +9,7 @@
 
 #include <string.h>
 
+#define TOKEN_BYTES 12 /* what the driver writes of CUDA_POINTER_ATTRIBUTE_P2P_TOKENS */
 #define UNKNOWN_DEVICE                                                                                       \
     (-2) /* what cuPointerGetAttributes says of a pointer that the driver does not know                      \
           */
@@ -19,9 +20,9 @@ static bool is_host(const struct block *block)
            (block->kind == BLOCK_MAPPED && block->device == PHYS_HOST);
 }
 
-static bool is_local(const struct block *block)
+static bool has_host_pointer(const struct block *block)
 {
-    return block->kind == BLOCK_DEVICE || block->kind == BLOCK_IMPORTED;
+    return is_host(block) || block->kind == BLOCK_MANAGED;
 }
 
 /* Where the attribute speaks of a range: the reservation for mapped memory (measured), else the allocation.
@@ -31,14 +32,22 @@ static struct range range_of(const struct block *block)
     return block->kind == BLOCK_MAPPED ? vmm_reservation(block->range.start)->range : block->range;
 }
 
+/* A mapping is whole granules, which small blocks share, as those of a pool share its chunk. Pinned memory of
+ * the host begins one of its own (measured). */
+static struct range mapping_of(const struct block *block)
+{
+    const uint64_t start =
+        is_host(block) ? block->range.start : block->range.start & ~(uint64_t)(PHYS_GRANULE - 1);
+
+    if (block->chunk)
+        return (struct range){.start = block->chunk->start, .size = block->chunk->phys->size};
+    return (struct range){.start = start, .size = phys_round(block->range.start + block->range.size - start)};
+}
+
+/* Flags too: the driver writes four bytes of each (measured). */
 static void put_int(void *out, int value)
 {
     memcpy(out, &value, sizeof(value));
-}
-
-static void put_flag(void *out, bool value)
-{
-    memcpy(out, &value, 1); /* the driver writes a bool */
 }
 
 static void put_address(void *out, uint64_t value)
@@ -50,6 +59,25 @@ static unsigned int handle_types(struct block *block)
 {
     return block->kind == BLOCK_MAPPED ? (unsigned int)vmm_props(block)->requestedHandleTypes
                                        : CU_MEM_HANDLE_TYPE_NONE;
+}
+
+/* Also on a card that decompresses nothing (measured). */
+static bool is_decompressible(struct block *block)
+{
+    return block->kind == BLOCK_MAPPED
+               ? (vmm_props(block)->allocFlags.usage & CU_MEM_CREATE_USAGE_HW_DECOMPRESS) != 0
+               : block->kind == BLOCK_DEVICE;
+}
+
+/* Whoever asks is about to let another device in, and synchronous operations are that from now on (measured).
+ */
+static CUresult get_tokens(void *out, struct block *block)
+{
+    memset(out, 0, TOKEN_BYTES);
+    if (is_host(block))
+        return CUDA_ERROR_INVALID_VALUE;
+    block->sync_memops = true;
+    return CUDA_SUCCESS;
 }
 
 static CUresult get_number(void *out, CUpointer_attribute attribute, struct block *block, CUdeviceptr address)
@@ -64,10 +92,8 @@ static CUresult get_number(void *out, CUpointer_attribute attribute, struct bloc
         put_address(out, address);
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_HOST_POINTER:
-        if (!is_host(block) && block->kind != BLOCK_MANAGED)
-            return CUDA_ERROR_INVALID_VALUE;
-        put_address(out, address);
-        return CUDA_SUCCESS;
+        put_address(out, has_host_pointer(block) ? address : 0);
+        return has_host_pointer(block) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
     case CU_POINTER_ATTRIBUTE_BUFFER_ID:
     case CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID:
         put_address(out, block->id);
@@ -79,10 +105,10 @@ static CUresult get_number(void *out, CUpointer_attribute attribute, struct bloc
         put_address(out, range.size);
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR:
-        put_address(out, block->range.start);
+        put_address(out, mapping_of(block).start);
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_MAPPING_SIZE:
-        put_address(out, block->range.size);
+        put_address(out, mapping_of(block).size);
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
         put_address(out, handle_types(block));
@@ -105,31 +131,28 @@ static CUresult get(void *out, CUpointer_attribute attribute, struct block *bloc
         put_int(out, block->device);
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
-        if (block->kind == BLOCK_MAPPED)
-            return CUDA_ERROR_NOT_SUPPORTED;
-        put_flag(out, block->sync_memops);
+        put_int(out, block->sync_memops);
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_IS_MANAGED:
-        put_flag(out, block->kind == BLOCK_MANAGED);
+        put_int(out, block->kind == BLOCK_MANAGED);
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
-        put_flag(out, is_local(block));
+        put_int(out, block->kind == BLOCK_DEVICE);
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_MAPPED:
-        put_flag(out, true);
+        put_int(out, true);
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
-        put_flag(out, block->kind == BLOCK_MAPPED ? vmm_props(block)->allocFlags.gpuDirectRDMACapable != 0
-                                                  : is_local(block));
+        put_int(out, block->kind == BLOCK_MAPPED ? vmm_reaches_bus(block) : block->kind == BLOCK_DEVICE);
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS:
         put_int(out, block->kind == BLOCK_MAPPED ? (int)block->flags : CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE:
-        put_flag(out, false);
+        put_int(out, is_decompressible(block));
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_P2P_TOKENS:
-        return CUDA_ERROR_NOT_SUPPORTED;
+        return get_tokens(out, block);
     default:
         return get_number(out, attribute, block, address);
     }
@@ -159,15 +182,16 @@ static void put_nothing(void *out, CUpointer_attribute attribute)
         break;
     case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
     case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS:
-        put_int(out, 0);
-        break;
     case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
     case CU_POINTER_ATTRIBUTE_IS_MANAGED:
     case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
     case CU_POINTER_ATTRIBUTE_MAPPED:
     case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
     case CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE:
-        put_flag(out, false);
+        put_int(out, 0);
+        break;
+    case CU_POINTER_ATTRIBUTE_P2P_TOKENS:
+        memset(out, 0, TOKEN_BYTES);
         break;
     case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
     case CU_POINTER_ATTRIBUTE_RANGE_SIZE:

@@ -241,6 +241,12 @@ const CUmemAllocationProp *vmm_props(struct block *block)
     return &block->handle->props;
 }
 
+bool vmm_reaches_bus(struct block *block)
+{
+    /* Memory of another process never does (measured). */
+    return block->handle->props.allocFlags.gpuDirectRDMACapable && !block->handle->phys->foreign;
+}
+
 /* ---- mappings ---- */
 
 static bool fits_reservation(uint64_t address, uint64_t size)
@@ -424,6 +430,41 @@ CUresult vmm_get_access(unsigned long long *out, const CUmemLocation *where, CUd
     }
     lock_drop();
     return result;
+}
+
+/* ---- for other devices ---- */
+
+/* Is the range, which is whole host pages, in those of one block of cuMemAlloc, or in mappings side by side?
+ */
+static bool has_pages(uint64_t address, uint64_t size, uint64_t page)
+{
+    struct block *block = block_find(address);
+
+    if (!block || (block->kind != BLOCK_DEVICE && block->kind != BLOCK_MAPPED))
+        return false;
+    if (block->kind == BLOCK_MAPPED)
+        return block_covers(address, size);
+    return size <= (block->range.start + block->range.size - address + page - 1) / page * page;
+}
+
+CUresult vmm_range_handle(void *out, CUdeviceptr address, size_t size, CUmemRangeHandleType type)
+{
+    const uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
+    bool known;
+    int fd;
+
+    if (!out || type != CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD || size == 0 || (address | size) % page)
+        return CUDA_ERROR_INVALID_VALUE;
+    lock_take();
+    known = has_pages(address, size, page);
+    lock_drop();
+    if (!known)
+        return CUDA_ERROR_INVALID_VALUE;
+    fd = memfd_create("simgpu-dma-buf", MFD_CLOEXEC);
+    if (fd < 0)
+        return CUDA_ERROR_OPERATING_SYSTEM;
+    memcpy(out, &fd, sizeof(fd));
+    return CUDA_SUCCESS;
 }
 
 /* ---- between processes ---- */
