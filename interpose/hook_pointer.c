@@ -211,23 +211,40 @@ CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *handle, void 
     return driver.cuMemRetainAllocationHandle(handle, address);
 }
 
-/* The end of a block, as far as a handle of whole host pages may reach. */
-static uint64_t end_of_pages(const struct pointer_block *block)
+static uint64_t host_page(void)
 {
-    const uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
+    return (uint64_t)sysconf(_SC_PAGESIZE);
+}
 
-    return (block->start + block->bytes + page - 1) / page * page;
+/* Whether the range ends on the last page of the block or before. */
+static bool ends_in(CUdeviceptr address, size_t bytes, const struct pointer_block *block)
+{
+    const uint64_t page = host_page();
+
+    return bytes <= VMM_SPAN && address + bytes <= (block->start + block->bytes + page - 1) / page * page;
+}
+
+/* The block that a range of whole host pages is of. Natively one that is larger than a page begins on a page,
+ * and so does what programs round out to pages; ours may begin anywhere on the first one. */
+static enum pointer_place look_at_pages(CUdeviceptr address, size_t bytes, struct pointer_block *block)
+{
+    enum pointer_place place = pointer_look(address, block);
+
+    if (place != POINTER_FOREIGN && !(place == POINTER_BLOCK && ends_in(address, bytes, block)))
+        place = pointer_look(address | (host_page() - 1), block);
+    if (place == POINTER_BLOCK && !ends_in(address, bytes, block))
+        place = POINTER_NOTHING;
+    return place;
 }
 
 CUresult cuMemGetHandleForAddressRange(void *handle, CUdeviceptr address, size_t bytes,
                                        CUmemRangeHandleType type, unsigned long long flags)
 {
     struct pointer_block block;
-    const enum pointer_place place = pointer_look(address, &block);
+    const enum pointer_place place = look_at_pages(address, bytes, &block);
     bool pinned = false;
 
-    if (place == POINTER_NOTHING ||
-        (place == POINTER_BLOCK && (bytes > VMM_SPAN || address + bytes > end_of_pages(&block))))
+    if (place == POINTER_NOTHING)
         address = POINTER_NOWHERE;
     else if (place == POINTER_BLOCK && block.pool)
         pinned = pool_pin(block.pool, block.start) == 0; /* whoever has the handle has the memory, for ever */

@@ -417,6 +417,15 @@ static CUresult dma_buf(CUdeviceptr at, size_t bytes)
     return result;
 }
 
+/* Of a block, rounded out to pages, as programs for networks ask for it. */
+static CUresult dma_buf_around(CUdeviceptr block, size_t bytes)
+{
+    const size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    const CUdeviceptr first = block / page * page;
+
+    return dma_buf(first, (block + bytes - first + page - 1) / page * page);
+}
+
 /* A handle for other devices is of whole pages of the host, and of one block. */
 static void dma_bufs(void)
 {
@@ -426,6 +435,8 @@ static void dma_bufs(void)
     prog_context(0);
     MUST(0, cuMemAlloc(&block, 4 * MIB));
     MUST(0, cuMemAlloc(&neighbour, 4 * MIB));
+    MUST(0, dma_buf_around(block, 4 * MIB));
+    MUST(0, dma_buf_around(neighbour, 4 * MIB));
     const CUdeviceptr first = (block + page - 1) / page * page, end = (block + 4 * MIB) / page * page;
     MUST(0, dma_buf(first, page));
     MUST(0, dma_buf(first, end - first));
