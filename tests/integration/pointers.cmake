@@ -1,10 +1,12 @@
 # Pooled memory under whole programs on simgpu: it looks like the driver's own, nobody
 # waits for it who would not natively, and other processes can open it. The programs
-# check themselves and are also run natively. Included by CMakeLists.txt of this folder.
+# check themselves and are also run natively; tools/gpu-check runs them on a real card, so they take the libcuda.so.1
+# that they find. Included by CMakeLists.txt of this folder.
 set(pointers_programs "")
 foreach(name prog_pointers prog_waits prog_ipc)
   add_executable(${name} ${name}.c prog_check.c)
   target_link_libraries(${name} PRIVATE gpucap_flags gpucap_cuda_headers Threads::Threads simgpu_cuda)
+  set_target_properties(${name} PROPERTIES SKIP_BUILD_RPATH ON)
   list(APPEND pointers_programs ${name})
 endforeach()
 # One that lies to the library, in its own words.

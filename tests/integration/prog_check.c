@@ -35,7 +35,11 @@ int prog_main(int argc, char **argv, const struct prog_scenario *scenarios, size
             scenarios[i].run();
             return 0;
         }
+        if (!strcmp(scenario, "--list"))
+            puts(scenarios[i].name);
     }
+    if (!strcmp(scenario, "--list"))
+        return 0;
     fprintf(stderr, "no scenario %s\n", scenario);
     return 2;
 }

@@ -23,7 +23,8 @@ struct prog_scenario {
     void (*run)(void);
 };
 
-/* Runs argv[1]; with argv[2] it is another process of that scenario, and its socket is argv[2]. */
+/* Runs argv[1], or names all for --list; with argv[2] it is another process of that scenario, and its socket
+ * is argv[2]. */
 int prog_main(int argc, char **argv, const struct prog_scenario *scenarios, size_t count);
 
 /* The primary context of a card, retained and current. */
