@@ -8,7 +8,11 @@
 #include "log.h"
 
 static pthread_mutex_t registry_lock = PTHREAD_MUTEX_INITIALIZER;
-static _Atomic(struct pool *) registry[POOLS_MAX]; /* written under registry_lock */
+/* Where the pools are; written under registry_lock, looked through without it while others open and end. */
+static struct {
+    _Atomic(CUcontext) context; /* NULL: none */
+    _Atomic uint64_t base, span;
+} places[POOLS_MAX];
 static int ending[POOLS_MAX];  /* calls that may end its context; guarded by registry_lock */
 static atomic_int registered;  /* places in use, or once in use */
 static atomic_uint generation; /* counts contexts that ended, so that threads forget them */
@@ -135,10 +139,8 @@ static struct pool *find(CUcontext context)
     const int count = atomic_load_explicit(&registered, memory_order_acquire);
 
     for (int i = 0; i < count; i++) {
-        struct pool *pool = atomic_load_explicit(&registry[i], memory_order_acquire);
-
-        if (pool && pool->context == context)
-            return pool;
+        if (atomic_load_explicit(&places[i].context, memory_order_acquire) == context)
+            return &storage[i];
     }
     return NULL;
 }
@@ -159,7 +161,7 @@ static struct pool *open_pool(CUcontext context)
     CUdevice ordinal;
     int place = 0;
 
-    while (place < POOLS_MAX && atomic_load(&registry[place]))
+    while (place < POOLS_MAX && atomic_load(&places[place].context))
         place++;
     if (place == POOLS_MAX || driver.cuCtxGetDevice(&ordinal) != CUDA_SUCCESS || !is_alive())
         return NULL;
@@ -176,7 +178,9 @@ static struct pool *open_pool(CUcontext context)
         fence_trust_nothing();
         fence_no_joins();
     }
-    atomic_store_explicit(&registry[place], &storage[place], memory_order_release);
+    atomic_store(&places[place].base, storage[place].vmm.base);
+    atomic_store(&places[place].span, storage[place].vmm.span);
+    atomic_store(&places[place].context, context);
     if (place >= atomic_load(&registered))
         atomic_store_explicit(&registered, place + 1, memory_order_release);
     return &storage[place];
@@ -221,9 +225,7 @@ void pools_context_ending(CUcontext context, bool is_ending)
 {
     pthread_mutex_lock(&registry_lock);
     for (int i = 0; i < POOLS_MAX; i++) {
-        const struct pool *pool = atomic_load(&registry[i]);
-
-        if (pool && pool->context == context)
+        if (atomic_load(&places[i].context) == context)
             ending[i] += is_ending ? 1 : ending[i] > 0 ? -1 : 0;
     }
     pthread_mutex_unlock(&registry_lock);
@@ -232,13 +234,12 @@ void pools_context_ending(CUcontext context, bool is_ending)
 void pools_context_ended(CUcontext context)
 {
     pthread_mutex_lock(&registry_lock);
-    for (int i = 0; i < POOLS_MAX; i++) {
-        struct pool *pool = atomic_load(&registry[i]);
-
-        if (pool && pool->context == context) {
-            atomic_store(&registry[i], NULL);
+    for (int i = 0; context && i < POOLS_MAX; i++) {
+        if (atomic_load(&places[i].context) == context) {
+            atomic_store(&places[i].span, 0);
+            atomic_store(&places[i].context, NULL);
             ending[i] = 0;
-            pool_close(pool, false);
+            pool_close(&storage[i], false);
         }
     }
     atomic_fetch_add(&generation, 1);
@@ -252,10 +253,10 @@ struct pool *pools_of(uint64_t address)
     const int count = atomic_load_explicit(&registered, memory_order_acquire);
 
     for (int i = 0; i < count; i++) {
-        struct pool *pool = atomic_load_explicit(&registry[i], memory_order_acquire);
+        const uint64_t span = atomic_load_explicit(&places[i].span, memory_order_acquire);
 
-        if (pool && address - pool->vmm.base < pool->vmm.span)
-            return pool;
+        if (address - atomic_load_explicit(&places[i].base, memory_order_acquire) < span)
+            return &storage[i];
     }
     return NULL;
 }
@@ -264,10 +265,8 @@ void pools_each(void (*visit)(struct pool *pool, void *argument), void *argument
 {
     pthread_mutex_lock(&registry_lock);
     for (int i = 0; i < POOLS_MAX; i++) {
-        struct pool *pool = atomic_load(&registry[i]);
-
-        if (pool && !ending[i])
-            visit(pool, argument);
+        if (atomic_load(&places[i].context) && !ending[i])
+            visit(&storage[i], argument);
     }
     pthread_mutex_unlock(&registry_lock);
 }
