@@ -184,14 +184,32 @@ static enum status write_contents(struct trainer *trainer, struct file *file)
     return STATUS_OK;
 }
 
+static void folder_of(const char *path, char folder[PATH_MAX])
+{
+    const char *slash = strrchr(path, '/');
+
+    snprintf(folder, PATH_MAX, "%.*s", slash ? (int)(slash - path) + 1 : 1, slash ? path : ".");
+}
+
+enum status checkpoint_can_save(const char *path)
+{
+    struct file file = {.path = path};
+    char folder[PATH_MAX];
+    struct stat info;
+
+    if (!stat(path, &info) && !S_ISREG(info.st_mode))
+        return status_fail(STATUS_FAILED, "--save=%s: what is there is not a file, and stays", path);
+    folder_of(path, folder);
+    return access(folder, W_OK | X_OK) ? fail(&file, "the checkpoint cannot be created") : STATUS_OK;
+}
+
 /* The rename itself must survive a crash, too. */
 static void sync_folder(const char *path)
 {
     char folder[PATH_MAX];
-    const char *slash = strrchr(path, '/');
     int fd;
 
-    snprintf(folder, sizeof(folder), "%.*s", slash ? (int)(slash - path) + 1 : 1, slash ? path : ".");
+    folder_of(path, folder);
     fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd >= 0) {
         fsync(fd);

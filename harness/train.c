@@ -161,6 +161,8 @@ enum status train_run(const struct options *options)
 {
     enum status status = check_options(options);
 
+    if (!status && options->save)
+        status = checkpoint_can_save(options->save);
     if (status)
         return status;
     /* Every operation gives the same bits each time, but which of several convolutions is fastest may differ

@@ -148,12 +148,25 @@ static void test_a_full_disk_leaves_the_last_good_checkpoint(void)
     TEST_ASSERT_EQUAL_INT_MESSAGE(0, train_said.status, train_said.err);
 }
 
-static void test_a_folder_that_is_not_there_is_said(void)
+static void test_a_folder_that_is_not_there_is_said_before_the_training(void)
 {
-    TRAIN("1x256M", "--hidden=16", "--steps=1", "--quiet", "--save=/nonexistent/folder/run.ckpt");
+    TRAIN("1x256M", "--hidden=16", "--steps=1", "--save=/nonexistent/folder/run.ckpt");
     TEST_ASSERT_EQUAL_INT(TRAIN_FAILED, train_said.status);
+    TEST_ASSERT_NULL_MESSAGE(strstr(train_said.err, "step 1"), train_said.err);
     TEST_ASSERT_NOT_NULL_MESSAGE(strstr(train_said.err, "/nonexistent/folder/run.ckpt"), train_said.err);
     TEST_ASSERT_NOT_NULL_MESSAGE(strstr(train_said.err, "No such file"), train_said.err);
+}
+
+static void test_what_is_not_a_file_is_not_replaced(void)
+{
+    struct stat info;
+
+    TEST_ASSERT_EQUAL_INT(0, mkfifo(path, 0600));
+    TRAIN("1x256M", "--hidden=16", "--steps=1", "--quiet", save);
+    TEST_ASSERT_EQUAL_INT_MESSAGE(TRAIN_FAILED, train_said.status, train_said.err);
+    TEST_ASSERT_NOT_NULL_MESSAGE(strstr(train_said.err, path), train_said.err);
+    TEST_ASSERT_EQUAL_INT(0, lstat(path, &info));
+    TEST_ASSERT_TRUE(S_ISFIFO(info.st_mode));
 }
 
 static void test_death_while_saving_leaves_the_last_good_checkpoint(void)
@@ -181,7 +194,8 @@ int main(void)
     RUN_TEST(test_a_bad_file_is_refused_with_a_reason);
     RUN_TEST(test_another_models_checkpoint_is_refused);
     RUN_TEST(test_a_full_disk_leaves_the_last_good_checkpoint);
-    RUN_TEST(test_a_folder_that_is_not_there_is_said);
+    RUN_TEST(test_a_folder_that_is_not_there_is_said_before_the_training);
+    RUN_TEST(test_what_is_not_a_file_is_not_replaced);
     RUN_TEST(test_death_while_saving_leaves_the_last_good_checkpoint);
     return UNITY_END();
 }
