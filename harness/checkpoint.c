@@ -353,7 +353,8 @@ static enum status read_contents(struct trainer *trainer, struct file *file,
 
 enum status checkpoint_load(struct trainer *trainer, const char *path)
 {
-    struct file file = {.path = path, .fd = open(path, O_RDONLY | O_CLOEXEC)};
+    /* O_NONBLOCK: opening a pipe by mistake must not hang. */
+    struct file file = {.path = path, .fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK)};
     struct checkpoint_entry *entries = NULL;
     struct checkpoint_header header = {0};
     enum status status;

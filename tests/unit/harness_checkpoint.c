@@ -112,6 +112,9 @@ static void test_a_bad_file_is_refused_with_a_reason(void)
     snprintf(line, sizeof(line), "seq 1 1000 > %s", path);
     TEST_ASSERT_EQUAL_INT(0, system(line));
     refuses("not a checkpoint");
+    snprintf(line, sizeof(line), "rm %s && mkfifo %s", path, path);
+    TEST_ASSERT_EQUAL_INT(0, system(line));
+    refuses("not a file");
 }
 
 static void test_another_models_checkpoint_is_refused(void)
