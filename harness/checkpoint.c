@@ -118,6 +118,24 @@ static enum status move_tensor(struct trainer *trainer, struct file *file, const
     return status;
 }
 
+/* The loss scale belongs to fp16, and a run may go on in another precision: where the losses were not scaled
+ * the file has 0, and a run that does not scale them goes on with 1 whatever the file has. */
+static void set_scale(uint8_t scalars[CHECKPOINT_SCALARS_BYTES], float scale)
+{
+    memcpy(scalars + offsetof(struct ops_scalars, scale), &scale, sizeof(scale));
+}
+
+static void fit_scale(const struct options *options, uint8_t scalars[CHECKPOINT_SCALARS_BYTES])
+{
+    struct ops_scalars saved;
+
+    memcpy(&saved, scalars, sizeof(saved));
+    if (options->precision != PRECISION_FP16)
+        set_scale(scalars, 1.0f);
+    else if (saved.scale <= 0.0f)
+        set_scale(scalars, (float)options->loss_scale);
+}
+
 /* ---- saving ---- */
 
 static enum status fill_header(struct trainer *trainer, struct checkpoint_header *header)
@@ -145,8 +163,11 @@ static enum status fill_header(struct trainer *trainer, struct checkpoint_header
                                            sizeof(struct ops_scalars), cudaMemcpyDeviceToHost,
                                            trainer->device->stream),
                            "copying a checkpoint");
-    return status ? status
-                  : device_status(cudaStreamSynchronize(trainer->device->stream), "copying a checkpoint");
+    if (!status)
+        status = device_status(cudaStreamSynchronize(trainer->device->stream), "copying a checkpoint");
+    if (!status && trainer->options.precision != PRECISION_FP16)
+        set_scale(header->scalars, 0.0f);
+    return status;
 }
 
 static enum status write_contents(struct trainer *trainer, struct file *file)
@@ -366,8 +387,10 @@ enum status checkpoint_load(struct trainer *trainer, const char *path)
                          : status_fail(STATUS_NO_MEMORY, "no host memory for a checkpoint");
     if (!status && entries)
         status = check_model(trainer, &file, &header, entries);
-    if (!status)
+    if (!status) {
+        fit_scale(&trainer->options, header.scalars);
         status = read_contents(trainer, &file, &header);
+    }
     free(entries);
     free(file.buffer);
     close(file.fd);

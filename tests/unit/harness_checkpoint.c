@@ -1,5 +1,6 @@
 /* Checkpoints of `train` on the simulated GPU: a run that was stopped goes on with the same bits, the file is
  * the last good one whatever happens to the process or the disk, and a bad one is refused with a reason. */
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -64,6 +65,28 @@ static void test_a_stopped_run_goes_on_with_the_same_bits(void)
     RESUME("--model=gpt", "--layers=2", "--width=24", "--heads=2", "--length=16", "--dropout=0.2",
            "--precision=fp16", "--clip=1", "--schedule=constant", "--alloc=cache");
     RESUME("--model=resnet18", "--width=4", "--image=32", "--precision=bf16", "--vary");
+}
+
+#define PRECISE(precision, ...)                                                                              \
+    do {                                                                                                     \
+        TRAIN("1x256M", "--hidden=24", "--rate=0.1", "--quiet", "--precision=" precision, __VA_ARGS__);      \
+        train_went_well();                                                                                   \
+    } while (0)
+
+/* The loss scale is fp16's: the gradients of another precision must not be divided by it, and fp16 must not
+ * start without one. */
+static void test_a_run_goes_on_in_another_precision(void)
+{
+    double loss;
+
+    PRECISE("fp32", "--steps=12");
+    loss = atof(train_field("val_loss"));
+    PRECISE("fp16", "--steps=2", save);
+    PRECISE("fp32", "--steps=12", resume);
+    TEST_ASSERT_TRUE_MESSAGE(fabs(atof(train_field("val_loss")) - loss) < 0.01 * loss, train_said.out);
+    PRECISE("bf16", "--steps=2", save);
+    PRECISE("fp16", "--steps=3", "--loss-scale=1e9", resume);
+    TEST_ASSERT_EQUAL_STRING("1", train_field("skipped"));
 }
 
 static void flip_byte(long offset)
@@ -194,6 +217,7 @@ int main(void)
 {
     UNITY_BEGIN();
     RUN_TEST(test_a_stopped_run_goes_on_with_the_same_bits);
+    RUN_TEST(test_a_run_goes_on_in_another_precision);
     RUN_TEST(test_a_bad_file_is_refused_with_a_reason);
     RUN_TEST(test_another_models_checkpoint_is_refused);
     RUN_TEST(test_a_full_disk_leaves_the_last_good_checkpoint);
