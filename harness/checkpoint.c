@@ -325,16 +325,25 @@ static enum status check_model(struct trainer *trainer, struct file *file,
     struct model *model = &trainer->model;
     char name[CHECKPOINT_NAME_BYTES];
     struct tensor *arrays[COPIES];
-    bool fits = header->param_count == (uint32_t)model->param_count;
 
     describe(trainer, name, sizeof(name));
-    for (int p = 0; p < model->param_count && fits; p++)
-        fits = entries[p].rows == (uint32_t)model->params[p].rows &&
-               entries[p].cols == (uint32_t)model->params[p].cols &&
-               entries[p].copies == arrays_of(&model->params[p], arrays);
-    if (!fits || strcmp(name, header->name) != 0)
+    if (strcmp(name, header->name) != 0)
         return status_fail(STATUS_FAILED, "--resume=%s: it is of another model: %s, but this one is %s",
                            file->path, header->name, name);
+    if (header->param_count != (uint32_t)model->param_count)
+        return status_fail(STATUS_FAILED,
+                           "--resume=%s: it is of another model: %u parameters, but this one has %d",
+                           file->path, header->param_count, model->param_count);
+    for (int p = 0; p < model->param_count; p++) {
+        struct param *param = &model->params[p];
+
+        if (entries[p].rows != (uint32_t)param->rows || entries[p].cols != (uint32_t)param->cols ||
+            entries[p].copies != arrays_of(param, arrays))
+            return status_fail(
+                STATUS_FAILED,
+                "--resume=%s: it is of another model: parameter %d is %u x %u, but here %u x %u", file->path,
+                p, entries[p].rows, entries[p].cols, (uint32_t)param->rows, (uint32_t)param->cols);
+    }
     return STATUS_OK;
 }
 

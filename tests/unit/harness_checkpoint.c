@@ -144,7 +144,9 @@ static void test_another_models_checkpoint_is_refused(void)
 {
     TRAIN("1x256M", "--hidden=24", "--steps=2", "--quiet", save);
     TEST_ASSERT_EQUAL_INT_MESSAGE(0, train_said.status, train_said.err);
-    refuses("another model");
+    refuses("another model: parameter 0 is 24 x 784, but here 16 x 784");
+    TRAIN("1x256M", "--hidden=16,16", "--steps=2", "--quiet", save);
+    refuses("another model: 6 parameters, but this one has 4");
     TRAIN("1x256M", "--hidden=16", "--steps=2", "--quiet", save);
     TRAIN("1x256M", "--hidden=16", "--steps=4", "--quiet", "--optimizer=adam", resume);
     TEST_ASSERT_EQUAL_INT(TRAIN_FAILED, train_said.status);
