@@ -50,6 +50,7 @@ void train_read_result(struct trainer *trainer, struct train_result *result)
     pipeline_get_stats(feed_pipeline(trainer->input.feed), &stats);
     result->data_wait_ms = steps ? 1e3 * stats.wait_seconds / (double)steps : 0.0;
     result->options = trainer->options;
+    result->options.steps = trainer->step; /* a checkpoint may be further than --steps */
     snprintf(result->device, sizeof(result->device), "%s", trainer->device->name);
     result->loss_first = trainer->loss_first;
     result->loss_last = trainer->loss_last;
@@ -91,10 +92,15 @@ void train_print_result(const struct train_result *result)
 
 enum status train_one(struct trainer *trainer, struct train_result *result)
 {
+    const struct options *options = &trainer->options;
     enum status status = STATUS_OK;
 
-    if (trainer->options.resume)
-        status = checkpoint_load(trainer, trainer->options.resume);
+    if (options->resume)
+        status = checkpoint_load(trainer, options->resume);
+    if (!status && options->resume && options->steps && trainer->step >= options->steps && !options->quiet &&
+        !trainer->shard)
+        fprintf(stderr, "%s is at step %llu: nothing is left to train for --steps=%llu\n", options->resume,
+                (unsigned long long)trainer->step, (unsigned long long)options->steps);
     if (!status)
         status = trainer_run(trainer);
     if (!status)

@@ -153,6 +153,16 @@ static void test_another_models_checkpoint_is_refused(void)
     TEST_ASSERT_NOT_NULL_MESSAGE(strstr(train_said.err, "another model"), train_said.err);
 }
 
+static void test_a_finished_run_says_that_nothing_is_left(void)
+{
+    TRAIN("1x256M", "--hidden=16", "--steps=4", "--quiet", save);
+    train_went_well();
+    TRAIN("1x256M", "--hidden=16", "--steps=2", resume);
+    train_went_well();
+    TEST_ASSERT_NOT_NULL_MESSAGE(strstr(train_said.err, "is at step 4: nothing is left"), train_said.err);
+    TEST_ASSERT_EQUAL_STRING("4", train_field("steps"));
+}
+
 static void test_a_full_disk_leaves_the_last_good_checkpoint(void)
 {
     char line[LINE];
@@ -222,6 +232,7 @@ int main(void)
     RUN_TEST(test_a_run_goes_on_in_another_precision);
     RUN_TEST(test_a_bad_file_is_refused_with_a_reason);
     RUN_TEST(test_another_models_checkpoint_is_refused);
+    RUN_TEST(test_a_finished_run_says_that_nothing_is_left);
     RUN_TEST(test_a_full_disk_leaves_the_last_good_checkpoint);
     RUN_TEST(test_a_folder_that_is_not_there_is_said_before_the_training);
     RUN_TEST(test_what_is_not_a_file_is_not_replaced);
