@@ -95,7 +95,7 @@ const struct option_entry options_table[] = {
      "height and width of pictures before they are prepared (a folder: one and a half times --image)"},
     {"samples", OPTION_COUNT, AT(samples), "N", NULL, 1, 1e12, "synthetic: samples of an epoch"},
     {"validation", OPTION_REAL, AT(validation), "R", "0.1", 0, 0.9,
-     "share of a folder or text that is for validation"},
+     "share of a folder or text that is for validation; 0 is none"},
     {"shuffle", OPTION_COUNT, AT(shuffle), "N", "1000000000000", 0, 1e12,
      "samples that are mixed with each other; 0 is none"},
     {"workers", OPTION_COUNT, AT(workers), "N", "0", 0, 256,
