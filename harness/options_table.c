@@ -29,7 +29,7 @@ const struct option_entry options_table[] = {
      "auto is sgd for mlp, cnn and resnet, else adamw"},
     {"rate", OPTION_REAL, AT(rate), "R", "0", 0, 10,
      "learning rate; 0 is 0.01 for sgd and 0.001 for the rest"},
-    {"momentum", OPTION_REAL, AT(momentum), "R", "0.9", 0, 1, "momentum of sgd, beta1 of adam"},
+    {"momentum", OPTION_REAL, AT(momentum), "R", "0.9", 0, 0.999999, "momentum of sgd, beta1 of adam"},
     {"beta2", OPTION_REAL, AT(beta2), "R", "0.999", 0, 0.999999, "beta2 of adam"},
     {"decay", OPTION_REAL, AT(decay), "R", "0", 0, 1, "weight decay; not of biases and norms"},
     {"clip", OPTION_REAL, AT(clip), "R", "0", 0, 1e9, "largest norm of the gradients; 0 is any"},

@@ -16,6 +16,7 @@ static enum status check_options(const struct options *options)
 {
     bool fixed =
         options->alloc == ALLOC_CACHE || options->alloc == ALLOC_ARENA || options->alloc == ALLOC_STATIC;
+    char format[16];
 
     if (options->graph && !fixed)
         return status_fail(STATUS_USAGE, "--graph needs memory that stays where it is: "
@@ -25,6 +26,12 @@ static enum status check_options(const struct options *options)
     if (options->graph && options->pair.given && options->pair_memory == PAIR_SHARED)
         return status_fail(STATUS_USAGE, "--graph with --pair needs --pair-memory=private: "
                                          "a graph's memory must not be handed to the other model");
+    if (options->format == DATA_SYNTHETIC && options->data)
+        return status_fail(STATUS_USAGE, "--format=synthetic makes its own data and does not read --data=%s",
+                           options->data);
+    if (options->format != DATA_AUTO && options->format != DATA_SYNTHETIC && !options->data)
+        return status_fail(STATUS_USAGE, "--format=%s needs --data=PATH",
+                           options_choice("format", options->format, format, sizeof(format)));
     if (options->save_every && !options->save)
         return status_fail(STATUS_USAGE, "--save-every needs --save=FILE");
     if (options->pair.given &&

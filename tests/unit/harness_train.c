@@ -104,6 +104,15 @@ static void test_bad_options_end_with_a_message(void)
     TRAIN("1x256M", "--model=unet", "--image=36");
     TEST_ASSERT_EQUAL_INT(TRAIN_USAGE, train_said.status);
     TEST_ASSERT_NOT_NULL(strstr(train_said.err, "--image=36"));
+    TRAIN("1x256M", "--optimizer=adam", "--momentum=1"); /* corrected by 1 - 1^step: nothing but nan */
+    TEST_ASSERT_EQUAL_INT(TRAIN_USAGE, train_said.status);
+    TEST_ASSERT_NOT_NULL(strstr(train_said.err, "--momentum=1: expected R from 0 to 0.999999"));
+    TRAIN("1x256M", "--format=synthetic", "--data=/nonexistent");
+    TEST_ASSERT_EQUAL_INT(TRAIN_USAGE, train_said.status);
+    TEST_ASSERT_NOT_NULL(strstr(train_said.err, "does not read --data=/nonexistent"));
+    TRAIN("1x256M", "--format=idx");
+    TEST_ASSERT_EQUAL_INT(TRAIN_USAGE, train_said.status);
+    TEST_ASSERT_NOT_NULL(strstr(train_said.err, "--format=idx needs --data=PATH"));
     TRAIN("1x256M", "--device=7");
     TEST_ASSERT_EQUAL_INT(TRAIN_FAILED, train_said.status);
     TEST_ASSERT_NOT_NULL(strstr(train_said.err, "--device=7"));
