@@ -176,10 +176,11 @@ static void test_no_share_for_validation_means_no_validation(void)
     char text[500], path[FILES_PATH + 16];
 
     make_pictures(8);
-    TRAIN("1x256M", data, "--model=cnn", "--width=4", "--image=16", "--steps=1", "--batch=4", "--quiet",
-          "--validation=0");
+    TRAIN("1x256M", data, "--model=cnn", "--width=4", "--image=16", "--steps=2", "--batch=4",
+          "--validate-every=1", "--prune=0.5", "--quantize=int8", "--validation=0");
     train_went_well();
     TEST_ASSERT_NULL_MESSAGE(strstr(train_said.out, "val_loss"), train_said.out);
+    TEST_ASSERT_NULL_MESSAGE(strstr(train_said.err, "validation loss"), train_said.err);
     memset(text, 'a', sizeof(text));
     files_write(folder, "text", text, sizeof(text));
     snprintf(path, sizeof(path), "--data=%s/text", folder);
