@@ -118,6 +118,24 @@ static enum status move_tensor(struct trainer *trainer, struct file *file, const
     return status;
 }
 
+/* The loss scale belongs to fp16, and a run may go on in another precision: where the losses were not scaled
+ * the file has 0, and a run that does not scale them goes on with 1 whatever the file has. */
+static void set_scale(uint8_t scalars[CHECKPOINT_SCALARS_BYTES], float scale)
+{
+    memcpy(scalars + offsetof(struct ops_scalars, scale), &scale, sizeof(scale));
+}
+
+static void fit_scale(const struct options *options, uint8_t scalars[CHECKPOINT_SCALARS_BYTES])
+{
+    struct ops_scalars saved;
+
+    memcpy(&saved, scalars, sizeof(saved));
+    if (options->precision != PRECISION_FP16)
+        set_scale(scalars, 1.0f);
+    else if (saved.scale <= 0.0f)
+        set_scale(scalars, (float)options->loss_scale);
+}
+
 /* ---- saving ---- */
 
 static enum status fill_header(struct trainer *trainer, struct checkpoint_header *header)
@@ -145,8 +163,11 @@ static enum status fill_header(struct trainer *trainer, struct checkpoint_header
                                            sizeof(struct ops_scalars), cudaMemcpyDeviceToHost,
                                            trainer->device->stream),
                            "copying a checkpoint");
-    return status ? status
-                  : device_status(cudaStreamSynchronize(trainer->device->stream), "copying a checkpoint");
+    if (!status)
+        status = device_status(cudaStreamSynchronize(trainer->device->stream), "copying a checkpoint");
+    if (!status && trainer->options.precision != PRECISION_FP16)
+        set_scale(header->scalars, 0.0f);
+    return status;
 }
 
 static enum status write_contents(struct trainer *trainer, struct file *file)
@@ -184,14 +205,32 @@ static enum status write_contents(struct trainer *trainer, struct file *file)
     return STATUS_OK;
 }
 
+static void folder_of(const char *path, char folder[PATH_MAX])
+{
+    const char *slash = strrchr(path, '/');
+
+    snprintf(folder, PATH_MAX, "%.*s", slash ? (int)(slash - path) + 1 : 1, slash ? path : ".");
+}
+
+enum status checkpoint_can_save(const char *path)
+{
+    struct file file = {.path = path};
+    char folder[PATH_MAX];
+    struct stat info;
+
+    if (!stat(path, &info) && !S_ISREG(info.st_mode))
+        return status_fail(STATUS_FAILED, "--save=%s: what is there is not a file, and stays", path);
+    folder_of(path, folder);
+    return access(folder, W_OK | X_OK) ? fail(&file, "the checkpoint cannot be created") : STATUS_OK;
+}
+
 /* The rename itself must survive a crash, too. */
 static void sync_folder(const char *path)
 {
     char folder[PATH_MAX];
-    const char *slash = strrchr(path, '/');
     int fd;
 
-    snprintf(folder, sizeof(folder), "%.*s", slash ? (int)(slash - path) + 1 : 1, slash ? path : ".");
+    folder_of(path, folder);
     fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd >= 0) {
         fsync(fd);
@@ -286,16 +325,25 @@ static enum status check_model(struct trainer *trainer, struct file *file,
     struct model *model = &trainer->model;
     char name[CHECKPOINT_NAME_BYTES];
     struct tensor *arrays[COPIES];
-    bool fits = header->param_count == (uint32_t)model->param_count;
 
     describe(trainer, name, sizeof(name));
-    for (int p = 0; p < model->param_count && fits; p++)
-        fits = entries[p].rows == (uint32_t)model->params[p].rows &&
-               entries[p].cols == (uint32_t)model->params[p].cols &&
-               entries[p].copies == arrays_of(&model->params[p], arrays);
-    if (!fits || strcmp(name, header->name) != 0)
+    if (strcmp(name, header->name) != 0)
         return status_fail(STATUS_FAILED, "--resume=%s: it is of another model: %s, but this one is %s",
                            file->path, header->name, name);
+    if (header->param_count != (uint32_t)model->param_count)
+        return status_fail(STATUS_FAILED,
+                           "--resume=%s: it is of another model: %u parameters, but this one has %d",
+                           file->path, header->param_count, model->param_count);
+    for (int p = 0; p < model->param_count; p++) {
+        struct param *param = &model->params[p];
+
+        if (entries[p].rows != (uint32_t)param->rows || entries[p].cols != (uint32_t)param->cols ||
+            entries[p].copies != arrays_of(param, arrays))
+            return status_fail(
+                STATUS_FAILED,
+                "--resume=%s: it is of another model: parameter %d is %u x %u, but here %u x %u", file->path,
+                p, entries[p].rows, entries[p].cols, (uint32_t)param->rows, (uint32_t)param->cols);
+    }
     return STATUS_OK;
 }
 
@@ -335,7 +383,8 @@ static enum status read_contents(struct trainer *trainer, struct file *file,
 
 enum status checkpoint_load(struct trainer *trainer, const char *path)
 {
-    struct file file = {.path = path, .fd = open(path, O_RDONLY | O_CLOEXEC)};
+    /* O_NONBLOCK: opening a pipe by mistake must not hang. */
+    struct file file = {.path = path, .fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK)};
     struct checkpoint_entry *entries = NULL;
     struct checkpoint_header header = {0};
     enum status status;
@@ -347,8 +396,10 @@ enum status checkpoint_load(struct trainer *trainer, const char *path)
                          : status_fail(STATUS_NO_MEMORY, "no host memory for a checkpoint");
     if (!status && entries)
         status = check_model(trainer, &file, &header, entries);
-    if (!status)
+    if (!status) {
+        fit_scale(&trainer->options, header.scalars);
         status = read_contents(trainer, &file, &header);
+    }
     free(entries);
     free(file.buffer);
     close(file.fd);

@@ -8,6 +8,10 @@
 
 struct trainer;
 
+/* Whether there is a place for it, asked before hours of training: a folder that can be written to, and
+ * nothing at path that a file must not replace, such as a device. */
+enum status checkpoint_can_save(const char *path);
+
 enum status checkpoint_save(struct trainer *trainer, const char *path);
 enum status checkpoint_load(struct trainer *trainer, const char *path);
 

@@ -25,7 +25,7 @@ struct checkpoint_header {
     uint64_t file_bytes;
     uint64_t step, micro;
     uint64_t data_seed, data_samples;
-    uint8_t scalars[CHECKPOINT_SCALARS_BYTES]; /* struct ops_scalars, the rest zero */
+    uint8_t scalars[CHECKPOINT_SCALARS_BYTES]; /* struct ops_scalars (scale 0: not fp16), the rest zero */
     char name[CHECKPOINT_NAME_BYTES];          /* of the model and its sizes, ended by a zero */
 };
 

@@ -172,7 +172,7 @@ static enum status fill_spec(struct folder *source, const struct data_config *co
     memcpy(spec->mean, mean, sizeof(mean));
     memcpy(spec->deviation, deviation, sizeof(deviation));
     spec->count[DATA_VALIDATION] = source->split[DATA_VALIDATION].listing.count;
-    if (!source->split[DATA_VALIDATION].path)
+    if (!source->split[DATA_VALIDATION].path && !config->no_validation)
         source->aside = (uint64_t)((double)train->count *
                                    (config->validation > 0 ? config->validation : default_validation));
     source->key = rng_next(&rng);

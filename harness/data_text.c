@@ -72,6 +72,7 @@ static enum status open_text(struct text *source, const struct data_config *conf
 {
     struct data_spec *spec = &source->dataset.spec;
     const char *reason;
+    double validation;
     uint64_t bytes;
     enum status status;
 
@@ -85,8 +86,8 @@ static enum status open_text(struct text *source, const struct data_config *conf
         return status;
     spec->vocabulary = VOCABULARY;
     spec->length = config->length ? config->length : DEFAULT_LENGTH;
-    source->layout = text_divide(bytes, (uint64_t)spec->length,
-                                 config->validation > 0.0 ? config->validation : default_validation);
+    validation = config->validation > 0.0 ? config->validation : default_validation;
+    source->layout = text_divide(bytes, (uint64_t)spec->length, config->no_validation ? 0.0 : validation);
     spec->count[DATA_TRAIN] = source->layout.count[DATA_TRAIN];
     spec->count[DATA_VALIDATION] = source->layout.count[DATA_VALIDATION];
     if (spec->count[DATA_TRAIN] == 0)

@@ -51,7 +51,8 @@ struct data_config {
     int classes;       /* synthetic: 10; vocabulary for tokens (256) */
     uint64_t samples;  /* synthetic: of an epoch (60,000); a sixth as many for validation */
     double validation; /* folder without split, text: fraction for validation (0.1) */
-    uint64_t seed;     /* synthetic data, and which files are for validation */
+    bool no_validation; /* and none of it, which a zero there cannot say */
+    uint64_t seed;      /* synthetic data, and which files are for validation */
     enum data_corrupt corrupt;
 };
 

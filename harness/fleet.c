@@ -97,16 +97,17 @@ static int run_plan(const struct fleet_plan *plan)
     return status;
 }
 
+/* The exit status. */
 static int prepare_place(const struct fleet_plan *plan)
 {
     if (plan->sim && fleet_place_simulate(plan->sim_spec))
-        return -1;
+        return USAGE;
     if (plan->mps && fleet_mps_missing()) {
         fprintf(stderr, "fleet: --mps: %s\n", fleet_mps_missing());
-        return -1;
+        return 1;
     }
     if (plan->mps && fleet_mps_start())
-        return -1;
+        return 1;
     if (!fleet_meter_open() && !plan->quiet)
         fputs("fleet: no NVML here: memory is not shown\n", stderr);
     return 0;
@@ -125,10 +126,10 @@ int main(int argc, char **argv)
     } else if (fleet_run_open()) {
         fputs("fleet: signals cannot be read here\n", stderr);
         status = 1;
-    } else if (prepare_place(&plan)) {
-        status = 1;
     } else {
-        status = run_plan(&plan);
+        status = prepare_place(&plan);
+        if (!status)
+            status = run_plan(&plan);
     }
     fleet_meter_close();
     if (plan.mps)

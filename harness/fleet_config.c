@@ -279,15 +279,20 @@ static int find_option(const char *name, size_t length)
     return i;
 }
 
-static int bad_value(struct fleet_plan *plan, enum option_id id, const char *value)
+static int set_number(struct fleet_plan *plan, enum option_id id, const char *value, unsigned most,
+                      unsigned *out)
 {
-    return refuse(plan, "--%s=%s: expected %s", table[id].name, value, table[id].form);
+    return read_number(value, 1, most, out) ? 0
+                                            : refuse(plan, "--%s=%s: expected %s from 1 to %u",
+                                                     table[id].name, value, table[id].form, most);
 }
 
 static int set_baseline(struct fleet_plan *plan, const char *value)
 {
     plan->serial = !strcmp(value, "serial");
-    return plan->serial || !strcmp(value, "none") ? 0 : bad_value(plan, BASELINE, value);
+    return plan->serial || !strcmp(value, "none")
+               ? 0
+               : refuse(plan, "--baseline=%s: expected %s", value, table[BASELINE].form);
 }
 
 static int set_each(struct fleet_plan *plan, const char *value)
@@ -306,7 +311,7 @@ static int set_option(struct fleet_plan *plan, enum option_id id, const char *va
     case EACH:
         return set_each(plan, value);
     case PROCESSES:
-        return read_number(value, 1, FLEET_MEMBERS_MAX, processes) ? 0 : bad_value(plan, id, value);
+        return set_number(plan, id, value, FLEET_MEMBERS_MAX, processes);
     case CONFIG:
         return read_config(plan, value);
     case NATIVE:
@@ -322,8 +327,8 @@ static int set_option(struct fleet_plan *plan, enum option_id id, const char *va
         plan->sim_spec = value;
         return 0;
     case TIMEOUT:
-        if (!read_number(value, 1, TIMEOUT_MAX, &seconds))
-            return bad_value(plan, id, value);
+        if (set_number(plan, id, value, TIMEOUT_MAX, &seconds))
+            return -EINVAL;
         plan->timeout_s = seconds;
         return 0;
     case LOGS:

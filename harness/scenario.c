@@ -325,7 +325,7 @@ int main(int argc, char **argv)
     }
     if (settings.help || !any) {
         print_help(settings.help ? stdout : stderr);
-        return settings.help ? 0 : USAGE;
+        return !settings.help ? USAGE : fflush(stdout) ? 1 : 0;
     }
     if (fleet_run_open()) {
         fputs("scenarios: signals cannot be read here\n", stderr);

@@ -137,9 +137,10 @@ static void say(const struct trainer *trainer, const char *what, const struct fo
 
     if (trainer->options.quiet)
         return;
-    fprintf(stderr, "%s: parameters %.1f KiB before, %.1f KiB after; loss %.4f before, %.4f after", what,
-            (double)before->parameters / kib, (double)after->parameters / kib, before->evaluation.loss,
-            after->evaluation.loss);
+    fprintf(stderr, "%s: parameters %.1f KiB before, %.1f KiB after", what, (double)before->parameters / kib,
+            (double)after->parameters / kib);
+    if (before->evaluation.rows)
+        fprintf(stderr, "; loss %.4f before, %.4f after", before->evaluation.loss, after->evaluation.loss);
     if (before->evaluation.accuracy >= 0.0)
         fprintf(stderr, "; accuracy %.4f before, %.4f after", before->evaluation.accuracy,
                 after->evaluation.accuracy);
@@ -148,9 +149,10 @@ static void say(const struct trainer *trainer, const char *what, const struct fo
 
 static void print_rest(const struct footprint *before, const struct footprint *after)
 {
-    printf(" bytes_before=%llu bytes_after=%llu val_loss_before=%.6g val_loss_after=%.6g",
-           (unsigned long long)before->parameters, (unsigned long long)after->parameters,
-           before->evaluation.loss, after->evaluation.loss);
+    printf(" bytes_before=%llu bytes_after=%llu", (unsigned long long)before->parameters,
+           (unsigned long long)after->parameters);
+    if (before->evaluation.rows)
+        printf(" val_loss_before=%.6g val_loss_after=%.6g", before->evaluation.loss, after->evaluation.loss);
     if (before->evaluation.accuracy >= 0.0)
         printf(" accuracy_before=%.5f accuracy_after=%.5f", before->evaluation.accuracy,
                after->evaluation.accuracy);

@@ -16,6 +16,7 @@ static enum status check_options(const struct options *options)
 {
     bool fixed =
         options->alloc == ALLOC_CACHE || options->alloc == ALLOC_ARENA || options->alloc == ALLOC_STATIC;
+    char format[16];
 
     if (options->graph && !fixed)
         return status_fail(STATUS_USAGE, "--graph needs memory that stays where it is: "
@@ -25,6 +26,12 @@ static enum status check_options(const struct options *options)
     if (options->graph && options->pair.given && options->pair_memory == PAIR_SHARED)
         return status_fail(STATUS_USAGE, "--graph with --pair needs --pair-memory=private: "
                                          "a graph's memory must not be handed to the other model");
+    if (options->format == DATA_SYNTHETIC && options->data)
+        return status_fail(STATUS_USAGE, "--format=synthetic makes its own data and does not read --data=%s",
+                           options->data);
+    if (options->format != DATA_AUTO && options->format != DATA_SYNTHETIC && !options->data)
+        return status_fail(STATUS_USAGE, "--format=%s needs --data=PATH",
+                           options_choice("format", options->format, format, sizeof(format)));
     if (options->save_every && !options->save)
         return status_fail(STATUS_USAGE, "--save-every needs --save=FILE");
     if (options->pair.given &&
@@ -50,6 +57,7 @@ void train_read_result(struct trainer *trainer, struct train_result *result)
     pipeline_get_stats(feed_pipeline(trainer->input.feed), &stats);
     result->data_wait_ms = steps ? 1e3 * stats.wait_seconds / (double)steps : 0.0;
     result->options = trainer->options;
+    result->options.steps = trainer->step; /* a checkpoint may be further than --steps */
     snprintf(result->device, sizeof(result->device), "%s", trainer->device->name);
     result->loss_first = trainer->loss_first;
     result->loss_last = trainer->loss_last;
@@ -91,10 +99,15 @@ void train_print_result(const struct train_result *result)
 
 enum status train_one(struct trainer *trainer, struct train_result *result)
 {
+    const struct options *options = &trainer->options;
     enum status status = STATUS_OK;
 
-    if (trainer->options.resume)
-        status = checkpoint_load(trainer, trainer->options.resume);
+    if (options->resume)
+        status = checkpoint_load(trainer, options->resume);
+    if (!status && options->resume && options->steps && trainer->step >= options->steps && !options->quiet &&
+        !trainer->shard)
+        fprintf(stderr, "%s is at step %llu: nothing is left to train for --steps=%llu\n", options->resume,
+                (unsigned long long)trainer->step, (unsigned long long)options->steps);
     if (!status)
         status = trainer_run(trainer);
     if (!status)
@@ -161,6 +174,8 @@ enum status train_run(const struct options *options)
 {
     enum status status = check_options(options);
 
+    if (!status && options->save)
+        status = checkpoint_can_save(options->save);
     if (status)
         return status;
     /* Every operation gives the same bits each time, but which of several convolutions is fastest may differ

@@ -27,6 +27,7 @@ static enum status open_dataset(struct trainer *trainer)
         .classes = (int)(net_data_kind(options) == DATA_TOKENS ? options->vocabulary : options->classes),
         .samples = options->samples,
         .validation = options->validation,
+        .no_validation = options->validation <= 0.0,
         .seed = options->seed,
         .corrupt = (enum data_corrupt)options->corrupt,
     };

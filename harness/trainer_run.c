@@ -216,7 +216,7 @@ static enum status validate_now(struct trainer *trainer)
     struct trainer_evaluation evaluation;
     enum status status = trainer_evaluate(trainer, &evaluation);
 
-    if (!status && !trainer->options.quiet && !trainer->shard) {
+    if (!status && evaluation.rows && !trainer->options.quiet && !trainer->shard) {
         fprintf(stderr, "step %llu validation loss %.4f", (unsigned long long)trainer->step, evaluation.loss);
         if (evaluation.accuracy >= 0.0)
             fprintf(stderr, " accuracy %.4f", evaluation.accuracy);

@@ -192,6 +192,11 @@ static void test_bad_use_starts_nothing(void)
     cli_expect_err("--each=lots is not valid", &result);
     TEST_ASSERT_NULL(strstr(result.err, "started"));
     spawn_result_free(&result);
+    result = FLEET("--sim=few", "--", "sh", "-c", "echo started >&2");
+    cli_expect_status(2, &result);
+    cli_expect_err("--sim='few' is not valid", &result);
+    TEST_ASSERT_NULL(strstr(result.err, "started"));
+    spawn_result_free(&result);
     result = FLEET("--sim=1x1G", "--mps", "--", "sh", "-c", "echo started >&2");
     cli_expect_status(1, &result);
     cli_expect_err("MPS needs a GPU", &result);

@@ -130,12 +130,12 @@ static void test_output_that_cannot_be_written_is_a_failure(void)
     struct spawn_env *env = cli_env();
 
     spawn_sim(env, NULL, NULL);
-    for (int i = 0; i < PAGES; i++) {
-        spawn_env_set(env, "PROGRAM", spawn_build_path(pages[i].program));
-        spawn_env_set(env, "ARGUMENT", pages[i].man);
+    for (int i = 0; i < 2 * PAGES; i++) {
+        spawn_env_set(env, "PROGRAM", spawn_build_path(pages[i / 2].program));
+        spawn_env_set(env, "ARGUMENT", i % 2 ? pages[i / 2].man : pages[i / 2].help);
         struct spawn_result result =
             spawn_run(env, (const char *[]){"sh", "-c", "\"$PROGRAM\" \"$ARGUMENT\" >/dev/full", NULL}, NULL);
-        TEST_ASSERT_TRUE_MESSAGE(result.status != 0, pages[i].program);
+        TEST_ASSERT_TRUE_MESSAGE(result.status != 0, pages[i / 2].program);
         spawn_result_free(&result);
     }
     spawn_env_free(env);

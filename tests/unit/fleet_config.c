@@ -61,6 +61,7 @@ static void test_bad_arguments_are_refused(void)
 {
     TEST_ASSERT_EQUAL_INT(-EINVAL, PARSE("--processes=0", "--", "train"));
     TEST_ASSERT_EQUAL_INT(-EINVAL, PARSE("--processes=257", "--", "train"));
+    TEST_ASSERT_EQUAL_STRING("--processes=257: expected N from 1 to 256", plan.error);
     TEST_ASSERT_EQUAL_INT(-EINVAL, PARSE("--processes=1x", "--", "train"));
     TEST_ASSERT_EQUAL_INT(-EINVAL, PARSE("--each=lots", "--", "train"));
     TEST_ASSERT_EQUAL_INT(-EINVAL, PARSE("--each", "--", "train"));

@@ -1,5 +1,6 @@
 /* Checkpoints of `train` on the simulated GPU: a run that was stopped goes on with the same bits, the file is
  * the last good one whatever happens to the process or the disk, and a bad one is refused with a reason. */
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -66,6 +67,28 @@ static void test_a_stopped_run_goes_on_with_the_same_bits(void)
     RESUME("--model=resnet18", "--width=4", "--image=32", "--precision=bf16", "--vary");
 }
 
+#define PRECISE(precision, ...)                                                                              \
+    do {                                                                                                     \
+        TRAIN("1x256M", "--hidden=24", "--rate=0.1", "--quiet", "--precision=" precision, __VA_ARGS__);      \
+        train_went_well();                                                                                   \
+    } while (0)
+
+/* The loss scale is fp16's: the gradients of another precision must not be divided by it, and fp16 must not
+ * start without one. */
+static void test_a_run_goes_on_in_another_precision(void)
+{
+    double loss;
+
+    PRECISE("fp32", "--steps=12");
+    loss = atof(train_field("val_loss"));
+    PRECISE("fp16", "--steps=2", save);
+    PRECISE("fp32", "--steps=12", resume);
+    TEST_ASSERT_TRUE_MESSAGE(fabs(atof(train_field("val_loss")) - loss) < 0.01 * loss, train_said.out);
+    PRECISE("bf16", "--steps=2", save);
+    PRECISE("fp16", "--steps=3", "--loss-scale=1e9", resume);
+    TEST_ASSERT_EQUAL_STRING("1", train_field("skipped"));
+}
+
 static void flip_byte(long offset)
 {
     FILE *file = fopen(path, "r+");
@@ -112,17 +135,32 @@ static void test_a_bad_file_is_refused_with_a_reason(void)
     snprintf(line, sizeof(line), "seq 1 1000 > %s", path);
     TEST_ASSERT_EQUAL_INT(0, system(line));
     refuses("not a checkpoint");
+    snprintf(line, sizeof(line), "rm %s && mkfifo %s", path, path);
+    TEST_ASSERT_EQUAL_INT(0, system(line));
+    refuses("not a file");
 }
 
 static void test_another_models_checkpoint_is_refused(void)
 {
     TRAIN("1x256M", "--hidden=24", "--steps=2", "--quiet", save);
     TEST_ASSERT_EQUAL_INT_MESSAGE(0, train_said.status, train_said.err);
-    refuses("another model");
+    refuses("another model: parameter 0 is 24 x 784, but here 16 x 784");
+    TRAIN("1x256M", "--hidden=16,16", "--steps=2", "--quiet", save);
+    refuses("another model: 6 parameters, but this one has 4");
     TRAIN("1x256M", "--hidden=16", "--steps=2", "--quiet", save);
     TRAIN("1x256M", "--hidden=16", "--steps=4", "--quiet", "--optimizer=adam", resume);
     TEST_ASSERT_EQUAL_INT(TRAIN_FAILED, train_said.status);
     TEST_ASSERT_NOT_NULL_MESSAGE(strstr(train_said.err, "another model"), train_said.err);
+}
+
+static void test_a_finished_run_says_that_nothing_is_left(void)
+{
+    TRAIN("1x256M", "--hidden=16", "--steps=4", "--quiet", save);
+    train_went_well();
+    TRAIN("1x256M", "--hidden=16", "--steps=2", resume);
+    train_went_well();
+    TEST_ASSERT_NOT_NULL_MESSAGE(strstr(train_said.err, "is at step 4: nothing is left"), train_said.err);
+    TEST_ASSERT_EQUAL_STRING("4", train_field("steps"));
 }
 
 static void test_a_full_disk_leaves_the_last_good_checkpoint(void)
@@ -148,12 +186,25 @@ static void test_a_full_disk_leaves_the_last_good_checkpoint(void)
     TEST_ASSERT_EQUAL_INT_MESSAGE(0, train_said.status, train_said.err);
 }
 
-static void test_a_folder_that_is_not_there_is_said(void)
+static void test_a_folder_that_is_not_there_is_said_before_the_training(void)
 {
-    TRAIN("1x256M", "--hidden=16", "--steps=1", "--quiet", "--save=/nonexistent/folder/run.ckpt");
+    TRAIN("1x256M", "--hidden=16", "--steps=1", "--save=/nonexistent/folder/run.ckpt");
     TEST_ASSERT_EQUAL_INT(TRAIN_FAILED, train_said.status);
+    TEST_ASSERT_NULL_MESSAGE(strstr(train_said.err, "step 1"), train_said.err);
     TEST_ASSERT_NOT_NULL_MESSAGE(strstr(train_said.err, "/nonexistent/folder/run.ckpt"), train_said.err);
     TEST_ASSERT_NOT_NULL_MESSAGE(strstr(train_said.err, "No such file"), train_said.err);
+}
+
+static void test_what_is_not_a_file_is_not_replaced(void)
+{
+    struct stat info;
+
+    TEST_ASSERT_EQUAL_INT(0, mkfifo(path, 0600));
+    TRAIN("1x256M", "--hidden=16", "--steps=1", "--quiet", save);
+    TEST_ASSERT_EQUAL_INT_MESSAGE(TRAIN_FAILED, train_said.status, train_said.err);
+    TEST_ASSERT_NOT_NULL_MESSAGE(strstr(train_said.err, path), train_said.err);
+    TEST_ASSERT_EQUAL_INT(0, lstat(path, &info));
+    TEST_ASSERT_TRUE(S_ISFIFO(info.st_mode));
 }
 
 static void test_death_while_saving_leaves_the_last_good_checkpoint(void)
@@ -178,10 +229,13 @@ int main(void)
 {
     UNITY_BEGIN();
     RUN_TEST(test_a_stopped_run_goes_on_with_the_same_bits);
+    RUN_TEST(test_a_run_goes_on_in_another_precision);
     RUN_TEST(test_a_bad_file_is_refused_with_a_reason);
     RUN_TEST(test_another_models_checkpoint_is_refused);
+    RUN_TEST(test_a_finished_run_says_that_nothing_is_left);
     RUN_TEST(test_a_full_disk_leaves_the_last_good_checkpoint);
-    RUN_TEST(test_a_folder_that_is_not_there_is_said);
+    RUN_TEST(test_a_folder_that_is_not_there_is_said_before_the_training);
+    RUN_TEST(test_what_is_not_a_file_is_not_replaced);
     RUN_TEST(test_death_while_saving_leaves_the_last_good_checkpoint);
     return UNITY_END();
 }

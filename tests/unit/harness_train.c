@@ -104,6 +104,15 @@ static void test_bad_options_end_with_a_message(void)
     TRAIN("1x256M", "--model=unet", "--image=36");
     TEST_ASSERT_EQUAL_INT(TRAIN_USAGE, train_said.status);
     TEST_ASSERT_NOT_NULL(strstr(train_said.err, "--image=36"));
+    TRAIN("1x256M", "--optimizer=adam", "--momentum=1"); /* corrected by 1 - 1^step: nothing but nan */
+    TEST_ASSERT_EQUAL_INT(TRAIN_USAGE, train_said.status);
+    TEST_ASSERT_NOT_NULL(strstr(train_said.err, "--momentum=1: expected R from 0 to 0.999999"));
+    TRAIN("1x256M", "--format=synthetic", "--data=/nonexistent");
+    TEST_ASSERT_EQUAL_INT(TRAIN_USAGE, train_said.status);
+    TEST_ASSERT_NOT_NULL(strstr(train_said.err, "does not read --data=/nonexistent"));
+    TRAIN("1x256M", "--format=idx");
+    TEST_ASSERT_EQUAL_INT(TRAIN_USAGE, train_said.status);
+    TEST_ASSERT_NOT_NULL(strstr(train_said.err, "--format=idx needs --data=PATH"));
     TRAIN("1x256M", "--device=7");
     TEST_ASSERT_EQUAL_INT(TRAIN_FAILED, train_said.status);
     TEST_ASSERT_NOT_NULL(strstr(train_said.err, "--device=7"));
@@ -155,6 +164,21 @@ static void test_idx_files_are_learned(void)
     train_remove_folder(folder);
 }
 
+static void test_a_closed_stream_costs_what_is_said_and_no_more(void)
+{
+    char loss[32];
+
+    TRAIN("1x256M", "--hidden=16", "--steps=3");
+    train_went_well();
+    strcpy(loss, train_field("val_loss"));
+    train_shell("1x256M", "exec \"$TRAIN\" --hidden=16 --steps=3 2>&-", 0);
+    train_went_well();
+    TEST_ASSERT_EQUAL_STRING(loss, train_field("val_loss"));
+    train_shell("1x256M", "exec \"$TRAIN\" --hidden=16 --steps=3 >&-", 0);
+    TEST_ASSERT_EQUAL_INT(TRAIN_FAILED, train_said.status);
+    TEST_ASSERT_NOT_NULL_MESSAGE(strstr(train_said.err, "could not be written"), train_said.err);
+}
+
 int main(void)
 {
     UNITY_BEGIN();
@@ -166,6 +190,7 @@ int main(void)
     RUN_TEST(test_bad_options_end_with_a_message);
     RUN_TEST(test_an_impossible_batch_is_said);
     RUN_TEST(test_a_budget_is_kept_to);
+    RUN_TEST(test_a_closed_stream_costs_what_is_said_and_no_more);
     RUN_TEST(test_idx_files_are_learned);
     return UNITY_END();
 }

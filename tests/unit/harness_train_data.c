@@ -171,6 +171,25 @@ static void test_a_batch_beyond_the_budget_is_refused(void)
     TEST_ASSERT_NOT_NULL_MESSAGE(strstr(train_said.err, "--data-budget"), train_said.err);
 }
 
+static void test_no_share_for_validation_means_no_validation(void)
+{
+    char text[500], path[FILES_PATH + 16];
+
+    make_pictures(8);
+    TRAIN("1x256M", data, "--model=cnn", "--width=4", "--image=16", "--steps=2", "--batch=4",
+          "--validate-every=1", "--prune=0.5", "--quantize=int8", "--validation=0");
+    train_went_well();
+    TEST_ASSERT_NULL_MESSAGE(strstr(train_said.out, "val_loss"), train_said.out);
+    TEST_ASSERT_NULL_MESSAGE(strstr(train_said.err, "validation loss"), train_said.err);
+    memset(text, 'a', sizeof(text));
+    files_write(folder, "text", text, sizeof(text));
+    snprintf(path, sizeof(path), "--data=%s/text", folder);
+    TRAIN("1x256M", path, "--model=gpt", "--layers=1", "--width=8", "--heads=1", "--length=16", "--steps=1",
+          "--batch=4", "--quiet", "--validation=0");
+    train_went_well();
+    TEST_ASSERT_NULL_MESSAGE(strstr(train_said.out, "val_loss"), train_said.out);
+}
+
 int main(void)
 {
     UNITY_BEGIN();
@@ -178,6 +197,7 @@ int main(void)
     RUN_TEST(test_it_learns_from_cifar_files);
     RUN_TEST(test_it_learns_from_a_folder_of_pictures);
     RUN_TEST(test_it_learns_from_text);
+    RUN_TEST(test_no_share_for_validation_means_no_validation);
     RUN_TEST(test_where_pictures_are_prepared_and_by_how_many_does_not_matter);
     RUN_TEST(test_a_resumed_run_goes_on_with_the_batch_that_was_next);
     RUN_TEST(test_a_broken_picture_ends_the_run_or_is_skipped);
