@@ -52,7 +52,7 @@ static int set_reserve(struct options *options, const char *value, const char **
     int rc = size_parse(value, strlen(value), &options->reserve);
 
     if (rc)
-        *why = rc == -ERANGE ? "the number is too large" : "not a size";
+        *why = size_why(rc);
     return rc ? -EINVAL : 0;
 }
 

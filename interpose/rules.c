@@ -45,10 +45,8 @@ static int parse_value(const char *text, size_t length, struct rules_rule *rule,
         return 0;
     }
     int rc = size_parse(text, length, &rule->size);
-    if (rc == -ERANGE)
-        *why = "the number is too large";
-    else if (rc)
-        *why = "not a size";
+    if (rc)
+        *why = size_why(rc);
     else if (!rule->size.is_percent && rule->size.bytes == 0)
         *why = "a limit of zero leaves no room for CUDA; write none for no limit";
     else

@@ -71,11 +71,13 @@ static int unit_shift(const char *text, size_t length)
 
 static int parse_percent(const struct number *n, struct size_value *out)
 {
-    if (n->scale > 10 || n->whole > 100)
+    if (n->scale > 10)
         return -EINVAL;
+    if (n->whole > 100)
+        return -EDOM;
     uint64_t permille = n->whole * 10 + (n->scale == 10 ? n->fraction : 0);
     if (permille == 0 || permille > 1000)
-        return -EINVAL;
+        return -EDOM;
     *out = (struct size_value){.is_percent = true, .permille = (uint32_t)permille};
     return 0;
 }
@@ -100,6 +102,18 @@ int size_parse(const char *text, size_t length, struct size_value *out)
     if (__builtin_add_overflow(out->bytes, (n.fraction << shift) / n.scale, &out->bytes))
         return -ERANGE;
     return 0;
+}
+
+const char *size_why(int rc)
+{
+    switch (rc) {
+    case -ERANGE:
+        return "the number is too large";
+    case -EDOM:
+        return "a share is from 0.1% to 100%";
+    default:
+        return "not a size";
+    }
 }
 
 uint64_t size_resolve(const struct size_value *value, uint64_t total)

@@ -18,8 +18,10 @@ struct size_value {
     uint32_t permille; /* tenths of a percent: 1 to 1000 */
 };
 
-/* Reads the whole of [text, text + length). 0, or -EINVAL (not a size), or -ERANGE (does not fit). */
+/* Reads the whole of [text, text + length). 0, or -EINVAL (not a size), -ERANGE (does not fit) or -EDOM (a
+ * percentage that means nothing), and size_why says so. */
 int size_parse(const char *text, size_t length, struct size_value *out);
+const char *size_why(int rc);
 
 /* The bytes that a value means for something of `total` bytes. */
 uint64_t size_resolve(const struct size_value *value, uint64_t total);

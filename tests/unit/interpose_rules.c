@@ -129,7 +129,7 @@ static void test_what_is_not_a_rule_is_refused_with_the_reason(void)
         {"0==8G", "not a size"},
         {"0=1=8G", "not a size"},
         {"eight", "not a size"},
-        {"0%", "not a size"},
+        {"0%", "a share is from 0.1% to 100%"},
         {"8G;0=4G", "a device is a number or a UUID"},
         {"=8G", "a device is missing before '='"},
         {" =8G", "a device is missing before '='"},

@@ -82,47 +82,10 @@ static void test_every_form_of_a_percentage_is_read_exactly(void)
 static void test_what_is_not_a_size_is_refused_and_changes_nothing(void)
 {
     static const char *const bad[] = {
-        "",
-        " ",
-        "G",
-        "%",
-        "-1",
-        "+1",
-        "1.",
-        ".5G",
-        "1.5",
-        "1.5b",
-        "1,5G",
-        "1e9",
-        "0x10",
-        "8 G",
-        " 8G",
-        "8G ",
-        "8GG",
-        "8Gi",
-        "8iB",
-        "8P",
-        "8Kbit",
-        "8bb",
-        "eight",
-        "50%%",
-        "50 %",
-        "%50",
-        "0%",
-        "0.0%",
-        "100.1%",
-        "101%",
-        "1000%",
-        "50.55%",
-        "1.2.3G",
-        "1.G",
-        "1.0000001G",
-        "8G\n",
-        "inf",
-        "nan",
-        "none",
-        "8\xc2\xa0G",
-        "\xef\xbc\x98G",
+        "",       " ",    "G",          "%",    "-1",    "+1",   "1.",   ".5G",        "1.5",
+        "1.5b",   "1,5G", "1e9",        "0x10", "8 G",   " 8G",  "8G ",  "8GG",        "8Gi",
+        "8iB",    "8P",   "8Kbit",      "8bb",  "eight", "50%%", "50 %", "%50",        "50.55%",
+        "1.2.3G", "1.G",  "1.0000001G", "8G\n", "inf",   "nan",  "none", "8\xc2\xa0G", "\xef\xbc\x98G",
     };
 
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
@@ -132,6 +95,19 @@ static void test_what_is_not_a_size_is_refused_and_changes_nothing(void)
         TEST_ASSERT_EQUAL_UINT64_MESSAGE(42, v.bytes, bad[i]);
         TEST_ASSERT_EQUAL_UINT32_MESSAGE(7, v.permille, bad[i]);
     }
+}
+
+static void test_a_percentage_is_more_than_nothing_and_at_most_all(void)
+{
+    static const char *const odd[] = {"0%", "0.0%", "100.1%", "101%", "1000%"};
+
+    for (size_t i = 0; i < sizeof odd / sizeof *odd; i++) {
+        struct size_value v = {.permille = 7};
+
+        TEST_ASSERT_EQUAL_INT_MESSAGE(-EDOM, parse(odd[i], &v), odd[i]);
+        TEST_ASSERT_EQUAL_UINT32_MESSAGE(7, v.permille, odd[i]);
+    }
+    TEST_ASSERT_NOT_EQUAL(0, strcmp(size_why(-EDOM), size_why(-EINVAL)));
 }
 
 static void test_what_does_not_fit_in_64_bits_is_out_of_range(void)
@@ -205,6 +181,7 @@ int main(void)
     RUN_TEST(test_every_form_of_a_byte_count_is_read_exactly);
     RUN_TEST(test_every_form_of_a_percentage_is_read_exactly);
     RUN_TEST(test_what_is_not_a_size_is_refused_and_changes_nothing);
+    RUN_TEST(test_a_percentage_is_more_than_nothing_and_at_most_all);
     RUN_TEST(test_what_does_not_fit_in_64_bits_is_out_of_range);
     RUN_TEST(test_reads_no_further_than_it_is_told);
     RUN_TEST(test_a_percentage_never_wraps_and_never_passes_the_whole);
