@@ -1,4 +1,6 @@
 /* The hooks on contexts: a context has bytes of its own, and its end is the end of the memory in it. */
+#include <pthread.h>
+
 #include "hooks.h"
 #include "library.h"
 #include "route.h"
@@ -78,16 +80,37 @@ static bool primary_is_active(CUdevice ordinal)
     return driver.cuDevicePrimaryCtxGetState(ordinal, &flags, &active) != CUDA_SUCCESS || active;
 }
 
-/* The primary context of each card, once retained: its end is told by the card alone. */
-static _Atomic(CUcontext) primaries[DEVICE_MAX];
+/* The primary context of each card: its end is told by the card alone, so that nobody may make it anew
+ * between the driver's call and the question whether it is still there. */
+struct primary {
+    pthread_mutex_t lock; /* held over all that retains or ends it; taken before any other lock of ours */
+    CUcontext context;    /* once retained */
+    uint64_t holds;       /* retained so often at least: a release is not the last one if there are more */
+};
 
-static _Atomic(CUcontext) *primary_of(CUdevice ordinal)
+static struct primary primaries[DEVICE_MAX] = {
+    [0 ... DEVICE_MAX - 1] = {.lock = PTHREAD_MUTEX_INITIALIZER},
+};
+
+/* NULL if nobody cares: no such card, or nothing is counted. */
+static struct primary *primary_take(CUdevice ordinal)
 {
-    return ordinal >= 0 && ordinal < DEVICE_MAX ? &primaries[ordinal] : NULL;
+    if (!route_active() || ordinal < 0 || ordinal >= DEVICE_MAX)
+        return NULL;
+    pthread_mutex_lock(&primaries[ordinal].lock);
+    return &primaries[ordinal];
+}
+
+static CUresult primary_drop(struct primary *primary, CUresult result)
+{
+    if (primary)
+        pthread_mutex_unlock(&primary->lock);
+    return result;
 }
 
 CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice ordinal)
 {
+    struct primary *primary = primary_take(ordinal);
     CUresult result;
 
     /* Retained again it costs nothing more. */
@@ -97,56 +120,79 @@ CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice ordinal)
     else
         result = MAKING(driver.cuDevicePrimaryCtxRetain(context, ordinal),
                         driver.cuDevicePrimaryCtxRelease_v2(ordinal), ordinal);
-    /* Another thread may have made it while we asked for room for a second one. */
-    if (result == CUDA_ERROR_OUT_OF_MEMORY && route_active() && primary_is_active(ordinal))
-        result = driver.cuDevicePrimaryCtxRetain(context, ordinal);
-    if (result == CUDA_SUCCESS && primary_of(ordinal))
-        atomic_store(primary_of(ordinal), *context);
-    return result;
+    if (result == CUDA_SUCCESS && primary) {
+        primary->context = *context;
+        primary->holds++;
+    }
+    return primary_drop(primary, result);
 }
 
-static CUcontext primary(CUdevice ordinal)
+/* Before a release that may be the last one. */
+static struct primary *primary_releasing(CUdevice ordinal)
 {
-    return primary_of(ordinal) ? atomic_load(primary_of(ordinal)) : NULL;
+    struct primary *primary = primary_take(ordinal);
+
+    if (primary && primary->holds <= 1)
+        route_context_ending(primary->context);
+    return primary;
 }
 
-/* A release may be the last one. */
-static void primary_ending(CUdevice ordinal)
+static CUresult primary_released(struct primary *primary, CUresult result, CUdevice ordinal)
 {
-    route_context_ending(primary(ordinal));
+    if (primary && result == CUDA_SUCCESS && !primary_is_active(ordinal))
+        route_context_ended(primary->context);
+    else if (primary && primary->holds <= 1)
+        route_context_stays(primary->context);
+    if (primary && result == CUDA_SUCCESS && primary->holds)
+        primary->holds--;
+    return primary_drop(primary, result);
 }
 
-/* After a release or a reset: if the context is gone, so is what was in it. */
-static CUresult primary_ended(CUresult result, CUdevice ordinal, bool reset)
+static struct primary *primary_resetting(CUdevice ordinal)
 {
-    if (result == CUDA_SUCCESS && route_active() && primary(ordinal) &&
-        (reset || !primary_is_active(ordinal)))
-        route_context_ended(primary(ordinal));
-    else
-        route_context_stays(primary(ordinal));
-    return result;
+    struct primary *primary = primary_take(ordinal);
+
+    if (primary)
+        route_context_ending(primary->context);
+    return primary;
+}
+
+static CUresult primary_reset(struct primary *primary, CUresult result)
+{
+    if (primary && result == CUDA_SUCCESS) {
+        if (primary->context)
+            route_context_ended(primary->context);
+        primary->holds = 0;
+    } else if (primary) {
+        route_context_stays(primary->context);
+    }
+    return primary_drop(primary, result);
 }
 
 CUresult cuDevicePrimaryCtxRelease(CUdevice ordinal)
 {
-    primary_ending(ordinal);
-    return primary_ended(driver.cuDevicePrimaryCtxRelease(ordinal), ordinal, false);
+    struct primary *primary = primary_releasing(ordinal);
+
+    return primary_released(primary, driver.cuDevicePrimaryCtxRelease(ordinal), ordinal);
 }
 
 CUresult cuDevicePrimaryCtxRelease_v2(CUdevice ordinal)
 {
-    primary_ending(ordinal);
-    return primary_ended(driver.cuDevicePrimaryCtxRelease_v2(ordinal), ordinal, false);
+    struct primary *primary = primary_releasing(ordinal);
+
+    return primary_released(primary, driver.cuDevicePrimaryCtxRelease_v2(ordinal), ordinal);
 }
 
 CUresult cuDevicePrimaryCtxReset(CUdevice ordinal)
 {
-    primary_ending(ordinal);
-    return primary_ended(driver.cuDevicePrimaryCtxReset(ordinal), ordinal, true);
+    struct primary *primary = primary_resetting(ordinal);
+
+    return primary_reset(primary, driver.cuDevicePrimaryCtxReset(ordinal));
 }
 
 CUresult cuDevicePrimaryCtxReset_v2(CUdevice ordinal)
 {
-    primary_ending(ordinal);
-    return primary_ended(driver.cuDevicePrimaryCtxReset_v2(ordinal), ordinal, true);
+    struct primary *primary = primary_resetting(ordinal);
+
+    return primary_reset(primary, driver.cuDevicePrimaryCtxReset_v2(ordinal));
 }

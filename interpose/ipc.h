@@ -27,6 +27,8 @@ bool ipc_is_own(const CUipcMemHandle *handle);
 
 /* A context is about to end, or has not ended after all: meanwhile nobody else is given its blocks. */
 void ipc_exports_ending(CUcontext context, bool ending);
+/* Likewise: meanwhile nobody waits for work in it. */
+void ipc_imports_ending(CUcontext context, bool ending);
 /* A context has ended, and its pool is about to: none of its blocks is exported any more. */
 void ipc_exports_end(CUcontext context);
 

@@ -90,11 +90,12 @@ static bool is_live(const struct export *e)
     return pool_block(e->pool, e->address, false, &block) == 0 && block.id == e->block_id;
 }
 
-/* Nobody needs the pin any more: the program has freed the block, and nobody has it open. */
+/* Nobody needs the pin any more: the program has freed the block, and nobody has it open. What is behind its
+ * work is not asked of a context that may be ending. */
 static void settle(struct export *e)
 {
     e->freed = e->freed || !is_live(e);
-    if (e->freed && e->holders == 0) {
+    if (e->freed && e->holders == 0 && !e->ending) {
         pool_unpin(e->pool, e->address);
         forget(e);
     }
@@ -115,10 +116,16 @@ void ipc_sweep(void)
 
 void ipc_exports_ending(CUcontext context, bool ending)
 {
+    struct export *next;
+
     pthread_mutex_lock(&export_lock);
-    for (struct export *e = exports; e; e = e->next) {
-        if (e->pool->context == context)
-            e->ending += ending ? 1 : e->ending > 0 ? -1 : 0;
+    for (struct export *e = exports; e; e = next) {
+        next = e->next;
+        if (e->pool->context != context)
+            continue;
+        e->ending += ending ? 1 : e->ending > 0 ? -1 : 0;
+        if (!ending)
+            settle(e);
     }
     pthread_mutex_unlock(&export_lock);
 }

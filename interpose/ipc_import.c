@@ -38,6 +38,7 @@ struct import {
     uint64_t *sizes;
     uint64_t chunks, count; /* expected; imported so far */
     unsigned opens;         /* changed with both locks; 0: closed during a capture, to be unmapped after it */
+    int ending;             /* calls that may end its context; guarded by open_lock */
     struct import *next;
 };
 
@@ -399,7 +400,7 @@ static void unmap_closed(void)
 
     for (struct import *import = imports; import && !fence_capturing(); import = next) {
         next = import->next;
-        if (import->opens == 0 && wait_for_work(import->block.context))
+        if (import->opens == 0 && !import->ending && wait_for_work(import->block.context))
             end(import);
     }
 }
@@ -491,6 +492,18 @@ enum ipc_place ipc_find(uint64_t address, struct ipc_block *block)
     }
     pthread_mutex_unlock(&table_lock);
     return place;
+}
+
+void ipc_imports_ending(CUcontext context, bool ending)
+{
+    if (!atomic_load(&import_count))
+        return;
+    const int cancel = enter();
+    for (struct import *import = imports; import; import = import->next) {
+        if (import->block.context == context)
+            import->ending += ending ? 1 : import->ending > 0 ? -1 : 0;
+    }
+    leave(cancel);
 }
 
 void ipc_imports_end(CUcontext context)

@@ -301,6 +301,7 @@ void route_context_ending(CUcontext context)
 {
     if (route_active() && context) {
         ipc_exports_ending(context, true);
+        ipc_imports_ending(context, true);
         pools_context_ending(context, true);
     }
 }
@@ -309,6 +310,7 @@ void route_context_stays(CUcontext context)
 {
     if (route_active() && context) {
         pools_context_ending(context, false);
+        ipc_imports_ending(context, false);
         ipc_exports_ending(context, false);
     }
 }

@@ -110,14 +110,24 @@ void vmm_close(struct vmm *vmm)
     memset(vmm, 0, sizeof *vmm);
 }
 
+/* The first memory of all is refused, and not for lack of it. */
+static bool is_refused(const struct vmm *vmm, CUresult result)
+{
+    return result != CUDA_SUCCESS && result != CUDA_ERROR_OUT_OF_MEMORY && vmm->physical == 0;
+}
+
 int vmm_create(struct vmm *vmm, uint64_t bytes, struct vmm_chunk *chunk)
 {
     CUresult result = driver.cuMemCreate(&chunk->handle, bytes, &vmm->properties, 0);
 
-    /* Promised by the card, refused by the platform: plain memory is better than none. */
-    if (result != CUDA_SUCCESS && result != CUDA_ERROR_OUT_OF_MEMORY && vmm->physical == 0) {
-        vmm->properties.allocFlags.gpuDirectRDMACapable = 0;
+    /* Promised by the card, refused by the platform: first without what fewest programs need. */
+    if (is_refused(vmm, result) && vmm->properties.allocFlags.usage) {
         vmm->properties.allocFlags.usage = 0;
+        result = driver.cuMemCreate(&chunk->handle, bytes, &vmm->properties, 0);
+    }
+    /* Plain memory is better than none. */
+    if (is_refused(vmm, result)) {
+        vmm->properties.allocFlags.gpuDirectRDMACapable = 0;
         vmm->properties.requestedHandleTypes = CU_MEM_HANDLE_TYPE_NONE;
         result = driver.cuMemCreate(&chunk->handle, bytes, &vmm->properties, 0);
     }

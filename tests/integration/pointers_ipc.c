@@ -98,6 +98,12 @@ static void test_the_end_of_a_context_ends_what_it_shared(void)
     both("context_ends", CARD);
 }
 
+static void test_nobody_uses_a_context_that_is_being_destroyed(void)
+{
+    both("closed_while_context_ends", CARD);
+    both("closes_while_context_ends", CARD);
+}
+
 static void test_forked_children_change_nothing(void)
 {
     both("forks", CARD);
@@ -156,6 +162,7 @@ int main(void)
     RUN_TEST(test_opened_memory_is_not_charged);
     RUN_TEST(test_a_dead_exporter_is_an_error_and_no_hang);
     RUN_TEST(test_the_end_of_a_context_ends_what_it_shared);
+    RUN_TEST(test_nobody_uses_a_context_that_is_being_destroyed);
     RUN_TEST(test_forked_children_change_nothing);
     RUN_TEST(test_an_unwrapped_process_gets_the_drivers_own_error);
     RUN_TEST(test_threads_open_and_close_at_once);

@@ -358,6 +358,74 @@ static void contexts_end(void)
         MUST(0, pthread_join(ids_[i], NULL));
 }
 
+static atomic_bool released_enough;
+
+static void *retains_and_releases(void *unused)
+{
+    CUdeviceptr block;
+    CUcontext context;
+
+    while (!atomic_load(&released_enough)) {
+        MUST(0, cuDevicePrimaryCtxRetain(&context, 0));
+        MUST(0, cuCtxSetCurrent(context));
+        MUST(0, cuMemAlloc(&block, MIB));
+        prog_fill(block, 1, 4096);
+        MUST(0, prog_wrong(block, 1, 4096));
+        MUST(0, cuMemFree(block));
+        MUST(0, cuCtxSetCurrent(NULL));
+        MUST(0, cuDevicePrimaryCtxRelease(0));
+    }
+    return unused;
+}
+
+/* The last to release the primary context ends it, and the next makes it anew: nobody has it taken away. */
+static void primaries_end(void)
+{
+    pthread_t ids_[3];
+
+    MUST(0, cuInit(0));
+    for (int i = 0; i < 3; i++)
+        MUST(0, pthread_create(&ids_[i], NULL, retains_and_releases, NULL));
+    sleep(1); /* a card takes its time to make a context, simgpu does not */
+    atomic_store(&released_enough, true);
+    for (int i = 0; i < 3; i++)
+        MUST(0, pthread_join(ids_[i], NULL));
+}
+
+static atomic_bool counted_enough;
+
+static void *counts(void *unused)
+{
+    CUcontext context;
+
+    while (!atomic_load(&counted_enough)) {
+        MUST(0, cuDevicePrimaryCtxRetain(&context, 0));
+        MUST(0, cuDevicePrimaryCtxRelease(0));
+    }
+    return unused;
+}
+
+/* A release that is not the last one keeps nobody from what has been freed in the context. */
+static void releases_beside(void)
+{
+    const CUmemAllocationProp here = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                      .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0}};
+    CUmemGenericAllocationHandle handle;
+    CUdeviceptr block;
+    pthread_t thread;
+
+    prog_context(0);
+    MUST(0, pthread_create(&thread, NULL, counts, NULL));
+    for (int i = 0; i < 200; i++) {
+        MUST(0, cuMemAlloc(&block, 1024 * MIB));
+        MUST(0, cuMemFree(block));
+        MUST(0, cuMemCreate(&handle, 1024 * MIB, &here, 0));
+        MUST(0, cuMemRelease(handle));
+    }
+    atomic_store(&counted_enough, true);
+    MUST(0, pthread_join(thread, NULL));
+}
+
 int main(int argc, char **argv)
 {
     static const struct prog_scenario all[] = {
@@ -373,6 +441,8 @@ int main(int argc, char **argv)
         {"freed_beside_a_capture", freed_beside_a_capture},
         {"hosts_turn", hosts_turn},
         {"contexts_end", contexts_end},
+        {"primaries_end", primaries_end},
+        {"releases_beside", releases_beside},
     };
 
     return prog_main(argc, argv, all, sizeof all / sizeof *all);

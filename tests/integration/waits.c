@@ -101,6 +101,12 @@ static void test_nobody_uses_a_context_that_is_being_destroyed(void)
     every_way("contexts_end");
 }
 
+static void test_the_primary_context_ends_with_its_last_release_and_not_before(void)
+{
+    every_way("primaries_end");
+    every_way("releases_beside");
+}
+
 int main(void)
 {
     UNITY_BEGIN();
@@ -112,5 +118,6 @@ int main(void)
     RUN_TEST(test_memory_freed_beside_a_capture_can_be_had_again);
     RUN_TEST(test_an_allocation_makes_no_stream_wait_for_another);
     RUN_TEST(test_nobody_uses_a_context_that_is_being_destroyed);
+    RUN_TEST(test_the_primary_context_ends_with_its_last_release_and_not_before);
     return UNITY_END();
 }

@@ -55,7 +55,7 @@ static struct {
     uint64_t counts[FAKE_CALLS];
     unsigned fail_mask;
     uint64_t fail_in, fail_more, failed;
-    bool capturing, plain_only;
+    bool capturing, plain_only, no_decompression;
 } fake = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 void (*fake_on_synchronize)(void);
@@ -148,8 +148,9 @@ static CUresult fake_create(CUmemGenericAllocationHandle *handle, size_t bytes,
     (void)flags;
     CHECK(bytes && bytes % FAKE_PAGE == 0 && properties->location.type == CU_MEM_LOCATION_TYPE_DEVICE);
     lock();
-    if (fake.plain_only && (properties->requestedHandleTypes || properties->allocFlags.gpuDirectRDMACapable ||
-                            properties->allocFlags.usage)) {
+    if ((fake.plain_only &&
+         (properties->requestedHandleTypes || properties->allocFlags.gpuDirectRDMACapable)) ||
+        ((fake.plain_only || fake.no_decompression) && properties->allocFlags.usage)) {
         unlock();
         return CUDA_ERROR_NOT_SUPPORTED;
     }
@@ -603,6 +604,13 @@ void fake_set_capacity(uint64_t capacity)
 {
     lock();
     fake.capacity = capacity;
+    unlock();
+}
+
+void fake_no_decompression(void)
+{
+    lock();
+    fake.no_decompression = true;
     unlock();
 }
 

@@ -48,6 +48,8 @@ void fake_start(uint64_t capacity);
 void fake_set_capacity(uint64_t capacity);
 /* The platform refuses memory that is to be more than memory, whatever the card promises. */
 void fake_plain_only(void);
+/* Likewise, memory to decompress into is refused. */
+void fake_no_decompression(void);
 /* Nothing may be left over. */
 void fake_end(void);
 

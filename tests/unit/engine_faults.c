@@ -396,6 +396,11 @@ static void plain(void)
     CHECK(vmm.properties.requestedHandleTypes == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
     CHECK(vmm_decompresses(&vmm));
     vmm_close(&vmm);
+    fake_no_decompression();
+    CHECK(vmm_open(&vmm, 0) == 0);
+    CHECK(vmm.properties.requestedHandleTypes == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
+    CHECK(!vmm_decompresses(&vmm));
+    vmm_close(&vmm);
     fake_plain_only();
     CHECK(vmm_open(&vmm, 0) == 0);
     CHECK(vmm.properties.requestedHandleTypes == CU_MEM_HANDLE_TYPE_NONE);

@@ -12,6 +12,7 @@
 #include "pool.h"
 #include "stream.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 #define STACK_DEPTH 64 /* contexts pushed by one thread; the driver has no such limit, programs use two */
@@ -48,6 +49,20 @@ CUresult context_current(struct CUctx_st **out)
 bool context_is_valid(CUcontext context)
 {
     return object_is(context, OBJECT_CONTEXT) && context->alive;
+}
+
+/* A real driver may crash where a context comes into use while it is being destroyed: here it always ends the
+ * program. With the lock. */
+void context_must_stay(CUcontext context)
+{
+    for (struct link *at = all.next; at != &all; at = at->next) {
+        const struct CUctx_st *known = LIST_ITEM(at, struct CUctx_st, all);
+
+        if (known == context && known->ending) {
+            fputs("simgpu: a context is used while it is being destroyed\n", stderr);
+            abort();
+        }
+    }
 }
 
 /* NULL stands for the current one. */
@@ -171,6 +186,7 @@ CUresult context_push(CUcontext context)
     CUresult result = CUDA_SUCCESS;
 
     lock_take();
+    context_must_stay(context);
     if (!object_is(context, OBJECT_CONTEXT))
         result = context ? CUDA_ERROR_INVALID_CONTEXT : CUDA_ERROR_INVALID_VALUE;
     else if (depth == STACK_DEPTH)

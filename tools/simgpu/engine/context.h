@@ -38,8 +38,9 @@ struct CUctx_st {
 
 /* With the lock held: the context current to this thread, or why there is none. */
 CUresult context_current(struct CUctx_st **out);
-bool context_is_valid(CUcontext context); /* known and alive; lock held */
-struct link *context_all(void);           /* lock held */
+bool context_is_valid(CUcontext context);  /* known and alive; lock held */
+void context_must_stay(CUcontext context); /* ends the program if it is just being destroyed; lock held */
+struct link *context_all(void);            /* lock held */
 
 CUresult context_create(CUcontext *out, unsigned int flags, CUdevice ordinal);
 CUresult context_destroy(CUcontext context);

@@ -163,6 +163,7 @@ CUresult event_record_context(CUcontext context, CUevent event)
     CUresult result = CUDA_SUCCESS;
 
     lock_take();
+    context_must_stay(context);
     if (!context_is_valid(context))
         result = CUDA_ERROR_INVALID_CONTEXT;
     else if (!object_is(event, OBJECT_EVENT) || event->context != context)
