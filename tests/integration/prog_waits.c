@@ -314,7 +314,7 @@ static void crowd(void)
 
 /* ---- contexts that end ---- */
 
-#define ENDING_CONTEXTS 6
+#define ENDING_CONTEXTS 4
 
 static void be_a_little_late(void *unused)
 {
@@ -416,7 +416,7 @@ static void releases_beside(void)
 
     prog_context(0);
     MUST(0, pthread_create(&thread, NULL, counts, NULL));
-    for (int i = 0; i < 200; i++) {
+    for (int i = 0; i < 30; i++) {
         MUST(0, cuMemAlloc(&block, 1024 * MIB));
         MUST(0, cuMemFree(block));
         MUST(0, cuMemCreate(&handle, 1024 * MIB, &here, 0));

@@ -59,7 +59,7 @@ struct flags {
 
 static void expect_flags(CUdeviceptr at, struct flags flags)
 {
-    expect(CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, at, 0, 4, 0);
+    expect(CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, at, 0, 4, flags.managed);
     expect(CU_POINTER_ATTRIBUTE_IS_MANAGED, at, 0, 4, flags.managed);
     expect(CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE, at, 0, 4, flags.legacy_ipc);
     expect(CU_POINTER_ATTRIBUTE_MAPPED, at, 0, 4, 1);
@@ -76,7 +76,6 @@ static void expect_mapping(CUdeviceptr at, CUdeviceptr base, size_t bytes)
 /* Of memory on the card: there are tokens, and whoever has them finds synchronous operations so. */
 static void expect_tokens(CUdeviceptr block)
 {
-    expect(CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, block, 0, 4, 0);
     expect(CU_POINTER_ATTRIBUTE_P2P_TOKENS, block + 100, 0, 12, 0);
     expect(CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, block, 0, 4, 1);
 }
@@ -177,19 +176,19 @@ static void test_several_at_once_are_the_same(void)
 {
     CUpointer_attribute which[] = {
         CU_POINTER_ATTRIBUTE_HOST_POINTER, CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE,
-        CU_POINTER_ATTRIBUTE_P2P_TOKENS, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, CU_POINTER_ATTRIBUTE_MAPPING_SIZE};
-    uint64_t host[2] = {~UINT64_C(0)}, legacy[2] = {0}, tokens[2] = {~UINT64_C(0)}, sync[2] = {0},
-             size[2] = {0};
-    void *into[] = {host, legacy, tokens, sync, size};
+        CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, CU_POINTER_ATTRIBUTE_MAPPING_SIZE, CU_POINTER_ATTRIBUTE_P2P_TOKENS};
+    uint64_t host[2] = {~UINT64_C(0)}, legacy[2] = {0}, tokens[2] = {7}, sync[2] = {7}, size[2] = {0};
+    void *into[] = {host, legacy, sync, size, tokens};
     CUdeviceptr p;
 
     OK(cuMemAlloc(&p, BYTES));
-    OK(cuPointerGetAttributes(5, which, into, p));
+    OK(cuPointerGetAttributes(4, which, into, p));
     TEST_ASSERT_EQUAL_UINT64(0, host[0]);
     TEST_ASSERT_EQUAL_UINT64(1, legacy[0]);
-    TEST_ASSERT_EQUAL_UINT64(0, tokens[0]);
-    TEST_ASSERT_EQUAL_UINT64(1, sync[0]);
+    TEST_ASSERT_EQUAL_UINT64(0, sync[0]);
     TEST_ASSERT_EQUAL_UINT64(PAGES, size[0]);
+    IS(CUDA_ERROR_INVALID_VALUE, cuPointerGetAttributes(5, which, into, p)); /* tokens only alone */
+    TEST_ASSERT_EQUAL_UINT64(7, tokens[0]);
     OK(cuMemFree(p));
 }
 
@@ -222,6 +221,7 @@ static void test_a_dma_buf_is_whole_pages_of_a_block(void)
     IS(CUDA_ERROR_INVALID_VALUE, dma_buf(p, page));
     OK(cuMemAlloc(&small, 1000));
     IS(CUDA_ERROR_INVALID_VALUE, dma_buf(small, 1000));
+    OK(dma_buf(small / page * page, page)); /* with what neighbours have on the page */
     OK(cuMemFree(small));
 }
 

@@ -131,7 +131,7 @@ static CUresult get(void *out, CUpointer_attribute attribute, struct block *bloc
         put_int(out, block->device);
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
-        put_int(out, block->sync_memops);
+        put_int(out, block->sync_memops || block->kind == BLOCK_MANAGED);
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_IS_MANAGED:
         put_int(out, block->kind == BLOCK_MANAGED);
@@ -190,9 +190,6 @@ static void put_nothing(void *out, CUpointer_attribute attribute)
     case CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE:
         put_int(out, 0);
         break;
-    case CU_POINTER_ATTRIBUTE_P2P_TOKENS:
-        memset(out, 0, TOKEN_BYTES);
-        break;
     case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
     case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
         break; /* left as it is (measured) */
@@ -211,7 +208,8 @@ CUresult pointer_get_all(unsigned int count, const CUpointer_attribute *attribut
         return CUDA_ERROR_INVALID_VALUE;
     for (i = 0; i < count; i++)
         if (attributes[i] < CU_POINTER_ATTRIBUTE_CONTEXT ||
-            attributes[i] > CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE)
+            attributes[i] > CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE ||
+            attributes[i] == CU_POINTER_ATTRIBUTE_P2P_TOKENS)
             return CUDA_ERROR_INVALID_VALUE;
     lock_take();
     block = block_find(address);
@@ -231,7 +229,7 @@ CUresult pointer_set(const void *value, CUpointer_attribute attribute, CUdevicep
         return result;
     lock_take();
     block = block_find(address);
-    if (block && block->kind == BLOCK_DEVICE) {
+    if (block && block->kind != BLOCK_MAPPED) {
         block->sync_memops = *(const unsigned int *)value != 0;
         result = CUDA_SUCCESS;
     } else if (block) {

@@ -434,17 +434,28 @@ CUresult vmm_get_access(unsigned long long *out, const CUmemLocation *where, CUd
 
 /* ---- for other devices ---- */
 
-/* Is the range, which is whole host pages, in those of one block of cuMemAlloc, or in mappings side by side?
- */
-static bool has_pages(uint64_t address, uint64_t size, uint64_t page)
+/* Is there memory of cuMemAlloc or of a pool on the granule? It has all of it then. */
+static bool has_block(uint64_t granule)
 {
-    struct block *block = block_find(address);
+    struct block *block = block_find(granule);
 
-    if (!block || (block->kind != BLOCK_DEVICE && block->kind != BLOCK_MAPPED))
-        return false;
-    if (block->kind == BLOCK_MAPPED)
+    if (!block)
+        block = block_next(granule);
+    return block && block->range.start < granule + PHYS_GRANULE &&
+           (block->kind == BLOCK_DEVICE || block->kind == BLOCK_POOLED);
+}
+
+/* Is there memory behind all of the range, whoever has it (measured)? */
+static bool has_memory(uint64_t address, uint64_t size)
+{
+    const struct block *block = block_find(address);
+    uint64_t at = address & ~(uint64_t)(PHYS_GRANULE - 1);
+
+    if (block && block->kind == BLOCK_MAPPED)
         return block_covers(address, size);
-    return size <= (block->range.start + block->range.size - address + page - 1) / page * page;
+    while (at < address + size && has_block(at))
+        at += PHYS_GRANULE;
+    return at >= address + size;
 }
 
 CUresult vmm_range_handle(void *out, CUdeviceptr address, size_t size, CUmemRangeHandleType type)
@@ -456,7 +467,7 @@ CUresult vmm_range_handle(void *out, CUdeviceptr address, size_t size, CUmemRang
     if (!out || type != CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD || size == 0 || (address | size) % page)
         return CUDA_ERROR_INVALID_VALUE;
     lock_take();
-    known = has_pages(address, size, page);
+    known = size < UINT64_MAX - address && has_memory(address, size);
     lock_drop();
     if (!known)
         return CUDA_ERROR_INVALID_VALUE;
