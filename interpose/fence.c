@@ -325,6 +325,23 @@ uint64_t fence_epoch_quietly(struct fence *fence)
     return epoch;
 }
 
+uint64_t fence_epoch(struct fence *fence)
+{
+    static _Thread_local unsigned frees;
+    const uint64_t epoch = fence_epoch_quietly(fence);
+
+    if (!epoch)
+        return 0;
+    /* Before the caller asks whether one stream is trusted, and so before a stream that comes later drains.
+     */
+    if (!atomic_load(&unsettled))
+        atomic_store(&unsettled, true);
+    /* Many small epochs: whoever must wait then waits for the oldest of them and not for the newest work. */
+    if (++frees % FENCE_EPOCH_FREES == 0)
+        fence_poll(fence);
+    return epoch;
+}
+
 uint64_t fence_reached(struct fence *fence)
 {
     return atomic_load(&fence->done);
@@ -413,53 +430,17 @@ static bool take_in_done(struct fence *fence)
     return any;
 }
 
-/* With the lock. */
-static void poll(struct fence *fence)
-{
-    const bool closed = close_epoch(fence, false);
-
-    /* There may be an event for it now. */
-    if (take_in_done(fence) && !closed && close_epoch(fence, false))
-        take_in_done(fence);
-}
-
 void fence_poll(struct fence *fence)
 {
     if (!forbid_capture())
         return;
     pthread_mutex_lock(&fence->lock);
-    poll(fence);
+    const bool closed = close_epoch(fence, false);
+    /* There may be an event for it now. */
+    if (take_in_done(fence) && !closed && close_epoch(fence, false))
+        take_in_done(fence);
     pthread_mutex_unlock(&fence->lock);
     allow_capture();
-}
-
-/* For threads that free side by side: one of them will do. */
-static void poll_unless_others_do(struct fence *fence)
-{
-    if (!forbid_capture())
-        return;
-    if (pthread_mutex_trylock(&fence->lock) == 0) {
-        poll(fence);
-        pthread_mutex_unlock(&fence->lock);
-    }
-    allow_capture();
-}
-
-uint64_t fence_epoch(struct fence *fence)
-{
-    static _Thread_local unsigned frees;
-    const uint64_t epoch = fence_epoch_quietly(fence);
-
-    if (!epoch)
-        return 0;
-    /* Before the caller asks whether one stream is trusted, and so before a stream that comes later drains.
-     */
-    if (!atomic_load(&unsettled))
-        atomic_store(&unsettled, true);
-    /* Many small epochs: whoever must wait then waits for the oldest of them and not for the newest work. */
-    if (++frees % FENCE_EPOCH_FREES == 0)
-        poll_unless_others_do(fence);
-    return epoch;
 }
 
 uint64_t fence_usable(struct fence *fence)
