@@ -3,11 +3,13 @@
  *
  * Each engine runs in a process of its own. Prints one line of key=value for each measurement, in nanoseconds
  * for a pair as one thread sees it: the median round of the quietest pass, and the best round of all. Passes
- * are apart in time, because on a shared machine a processor is slower by three quarters for a second or two
- * while its sibling works for somebody else (seen on an H200's host: 165 and 285 ns for the same code). */
+ * are apart in time and on different processors, because on a shared machine a processor is slower by three
+ * quarters, for seconds, while its sibling works for somebody else (seen on an H200's host, one process: 250
+ * and 132 ns for the same code; on two of its processors at a time: 219 and 154). */
 #include <getopt.h>
 #include <inttypes.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,7 +19,7 @@
 #include "bench_cuda.h"
 
 #define ROUNDS      9
-#define PASSES      5
+#define PASSES      8
 #define ROUND_NS    3000000 /* long enough for the clock, short enough for hundreds of measurements */
 #define PAIRS_MIN   2
 #define THREADS_MAX 16
@@ -133,18 +135,40 @@ static void measure(uint64_t bytes, struct figure *figure)
     add_pass(figure, ns);
 }
 
+/* From now on this thread runs on one of the processors that it was given, another one for each pass. Where
+ * that cannot be it stays where it is. */
+static void move_to_processor_of(int pass, const cpu_set_t *given)
+{
+    int skip = pass * CPU_COUNT(given) / PASSES;
+
+    for (int cpu = 0; cpu < CPU_SETSIZE; cpu++) {
+        if (CPU_ISSET(cpu, given) && skip-- == 0) {
+            cpu_set_t one;
+
+            CPU_ZERO(&one);
+            CPU_SET(cpu, &one);
+            sched_setaffinity(0, sizeof one, &one);
+        }
+    }
+}
+
 /* Pass by pass over all sizes, so that the passes of a size are apart. */
 static void measure_all(const uint64_t *of, size_t count, uint64_t live)
 {
     struct figure figures[SIZES_MAX] = {0};
     size_t free_bytes = 0, total;
+    cpu_set_t given;
 
+    if (sched_getaffinity(0, sizeof given, &given))
+        CPU_ZERO(&given);
     for (int pass = 0; pass < PASSES; pass++) {
+        move_to_processor_of(pass, &given);
         for (size_t i = 0; i < count; i++) {
             if (bench_cuda.memory(&free_bytes, &total) == cudaSuccess && of[i] < free_bytes)
                 measure(of[i], &figures[i]);
         }
     }
+    sched_setaffinity(0, sizeof given, &given);
     for (size_t i = 0; i < count; i++) {
         if (figures[i].best)
             print_pair(of[i], live, 1, &figures[i]);
