@@ -17,14 +17,15 @@ _Thread_local uintptr_t fence_own_key;
 #define UNSETTLED  2  /* a value of fence_last_stream that no stream has */
 
 static pthread_mutex_t work_lock = PTHREAD_MUTEX_INITIALIZER;
-static atomic_uintptr_t only_stream;           /* the home stream; written under work_lock */
-static atomic_uintptr_t only_thread;           /* its key; written under work_lock */
-static atomic_bool many_streams, many_threads; /* for good */
-static atomic_bool no_joins;                   /* for good */
-static atomic_bool drained;                    /* since another stream than the home one is at work */
-static atomic_bool unsettled;            /* something has been freed before its work was done; for good */
-static atomic_int guests_active;         /* submissions to other streams under way; raised under work_lock */
-static atomic_uint_fast64_t guests;      /* such submissions, ever */
+static atomic_uintptr_t only_stream; /* the home stream; written under work_lock */
+static atomic_bool many_streams;     /* for good */
+static atomic_bool unseen;           /* work may be submitted that nobody reports; for good */
+static atomic_bool no_joins;         /* for good */
+static atomic_bool drained;          /* since another stream than the home one is at work */
+static atomic_bool unsettled;        /* something has been freed before its work was done; for good */
+static atomic_uint_fast64_t workers; /* threads of which `working` is true; those that ended so count on */
+static atomic_int guests_active;     /* submissions to other streams under way; raised under work_lock */
+static atomic_uint_fast64_t guests;  /* such submissions, ever */
 static atomic_uint_fast64_t guests_gone; /* of these, known to be done; written under work_lock */
 static int visits;                       /* how often guests came to an empty house; under work_lock */
 static atomic_uintptr_t last_key = 1;
@@ -33,6 +34,7 @@ static pthread_rwlock_t capture_lock = PTHREAD_RWLOCK_INITIALIZER;
 static atomic_int captures;           /* raised under capture_lock */
 static atomic_uint_fast64_t captured; /* how many have begun, ever */
 static _Thread_local int own_captures;
+static _Thread_local bool working; /* has submitted what it has not seen done */
 
 /* Odd, as no stream handle is, and never given twice: the next thread may get this one's address. */
 uintptr_t fence_new_key(void)
@@ -100,13 +102,9 @@ static void say_second(uintptr_t stream, const void *caller)
                  (unsigned long)atomic_load(&only_stream));
 }
 
-/* Takes note of a thread and its stream. With the lock. True: the stream is a guest. */
-static bool note(uintptr_t thread, uintptr_t stream)
+/* Takes note of a stream. With the lock. True: it is a guest. */
+static bool note(uintptr_t stream)
 {
-    if (!atomic_load(&only_thread))
-        atomic_store(&only_thread, thread);
-    else if (atomic_load(&only_thread) != thread)
-        atomic_store(&many_threads, true);
     if (!atomic_load(&only_stream))
         atomic_store(&only_stream, stream);
     if (atomic_load(&only_stream) == stream || atomic_load(&many_streams))
@@ -122,9 +120,13 @@ bool fence_work_slow(uintptr_t stream)
 {
     bool guest = false;
 
-    if (!atomic_load(&many_threads) || !atomic_load(&many_streams)) {
+    if (!working) {
+        working = true;
+        atomic_fetch_add(&workers, 1);
+    }
+    if (!atomic_load(&many_streams)) {
         pthread_mutex_lock(&work_lock);
-        guest = note(fence_thread(), stream);
+        guest = note(stream);
         pthread_mutex_unlock(&work_lock);
     }
     const bool home = stream == atomic_load(&only_stream);
@@ -166,7 +168,7 @@ void fence_trust_nothing(void)
 {
     pthread_mutex_lock(&work_lock);
     const bool before = atomic_exchange(&many_streams, true);
-    atomic_store(&many_threads, true);
+    atomic_store(&unseen, true);
     if (!before && !atomic_load(&only_stream))
         atomic_store(&drained, true); /* nothing has been submitted */
     pthread_mutex_unlock(&work_lock);
@@ -225,25 +227,28 @@ static _Thread_local struct {
     uint64_t epoch;
 } last_event;
 
+/* This thread has seen all that it has submitted done. */
+static void rest(void)
+{
+    last_event.fence = NULL;
+    if (working) {
+        working = false;
+        atomic_fetch_sub(&workers, 1);
+    }
+}
+
 bool fence_idle(void)
 {
-    if (atomic_load(&many_threads))
-        return false;
-    const uintptr_t thread = atomic_load(&only_thread);
-    if (!thread)
-        return true;
-    if (thread != fence_own_key || fence_last_stream)
-        return false;
-    if (last_event.fence && !fence_done(last_event.fence, last_event.epoch))
-        return false;
-    last_event.fence = NULL;
-    return true;
+    if (working && !fence_last_stream &&
+        !(last_event.fence && !fence_done(last_event.fence, last_event.epoch)))
+        rest();
+    return !working && !atomic_load(&workers) && !atomic_load(&unseen);
 }
 
 void fence_waited(void)
 {
     fence_last_stream = 0;
-    last_event.fence = NULL;
+    rest();
 }
 
 /* Another thread may begin a capture now and then: waiting for the context would destroy it, waiting for an

@@ -84,8 +84,8 @@ bool fence_capturing(void);
  * end while that thread waits. */
 uint64_t fence_captures_elsewhere(void);
 
-/* True if nothing has been submitted since the last time this very thread saw all of it done: by a wait, or
- * by an event behind everything. */
+/* True if every thread that has submitted work has seen it done since: by a wait, or by an event behind
+ * everything. */
 bool fence_idle(void);
 /* This thread has waited for all work. */
 void fence_waited(void);

@@ -116,6 +116,88 @@ static void test_a_thread_is_not_idle_because_an_earlier_one_at_its_address_was(
     TEST_ASSERT_TRUE(fake_child(idle_threads));
 }
 
+static bool others_see_idle(void)
+{
+    bool idle;
+
+    on_thread(see_idle, &idle);
+    return idle;
+}
+
+static void rest_is_seen(void)
+{
+    open_fence();
+    CHECK(others_see_idle());
+    work(0, STREAM_A);
+    CHECK(!others_see_idle());
+    fence_waited();
+    driver.cuCtxSynchronize();
+    CHECK(others_see_idle() && fence_epoch(&fence) == 0);
+    work(0, STREAM_A);
+    CHECK(!others_see_idle() && fence_epoch(&fence) != 0);
+    fence_poll(&fence); /* an event behind everything */
+    CHECK(!fence_idle() && !others_see_idle());
+    driver.cuCtxSynchronize();
+    fence_poll(&fence);
+    CHECK(fence_idle() && others_see_idle());
+    fence_trust_nothing();
+    CHECK(!fence_idle() && !others_see_idle());
+    close_fence();
+}
+
+static void test_other_threads_see_that_the_only_one_at_work_has_waited(void)
+{
+    TEST_ASSERT_TRUE(fake_child(rest_is_seen));
+}
+
+static pthread_barrier_t turn;
+
+/* Works, waits and works again, each in its turn. */
+static void *work_in_turns(void *unused)
+{
+    work(1, STREAM_A);
+    pthread_barrier_wait(&turn);
+    pthread_barrier_wait(&turn);
+    CHECK(!fence_idle()); /* nobody has waited for its own work */
+    fence_waited();
+    pthread_barrier_wait(&turn);
+    pthread_barrier_wait(&turn);
+    work(1, STREAM_A);
+    pthread_barrier_wait(&turn);
+    pthread_barrier_wait(&turn);
+    return unused;
+}
+
+static void rest_of_several(void)
+{
+    pthread_t thread;
+
+    open_fence();
+    CHECK(pthread_barrier_init(&turn, NULL, 2) == 0);
+    work(0, STREAM_A);
+    CHECK(pthread_create(&thread, NULL, work_in_turns, NULL) == 0);
+    pthread_barrier_wait(&turn);
+    fence_waited();
+    CHECK(!fence_idle() && !others_see_idle());
+    pthread_barrier_wait(&turn);
+    pthread_barrier_wait(&turn); /* it has waited */
+    CHECK(fence_idle() && others_see_idle());
+    pthread_barrier_wait(&turn);
+    pthread_barrier_wait(&turn); /* it works again */
+    CHECK(!fence_idle() && !others_see_idle());
+    fence_waited();
+    CHECK(!fence_idle());
+    pthread_barrier_wait(&turn);
+    CHECK(pthread_join(thread, NULL) == 0);
+    CHECK(!fence_idle() && !others_see_idle()); /* what it left behind may still be at work */
+    close_fence();
+}
+
+static void test_several_threads_at_work_must_each_have_waited(void)
+{
+    TEST_ASSERT_TRUE(fake_child(rest_of_several));
+}
+
 static void second_stream(void)
 {
     open_fence();
@@ -859,6 +941,8 @@ int main(void)
     UNITY_BEGIN();
     RUN_TEST(test_a_thread_that_waited_is_idle_until_it_works_again);
     RUN_TEST(test_a_thread_is_not_idle_because_an_earlier_one_at_its_address_was);
+    RUN_TEST(test_other_threads_see_that_the_only_one_at_work_has_waited);
+    RUN_TEST(test_several_threads_at_work_must_each_have_waited);
     RUN_TEST(test_the_second_stream_waits_once_for_the_first);
     RUN_TEST(test_where_every_free_has_waited_no_stream_waits_for_another);
     RUN_TEST(test_the_legacy_stream_is_one_whatever_its_name_and_the_own_one_another);
