@@ -543,10 +543,13 @@ bool route_pool_free(CUdeviceptr address, bool ordered, CUresult *result)
 
     if (!pool)
         return false;
-    if (!ordered && (fence_capturing() || !(library_options()->deferred || fence_idle())))
+    const bool strict = !ordered && !library_options()->deferred;
+    /* Asked once: another thread may work the moment after, and that is not this free's to wait for. */
+    const bool idle = strict && fence_idle();
+    if ((!ordered && fence_capturing()) || (strict && !idle))
         *result = free_after_wait(pool, address);
     else
-        *result = pool_free(pool, address, false) ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+        *result = pool_free(pool, address, idle) ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
     if (__builtin_expect(atomic_load_explicit(&pool_pinned_frees, memory_order_relaxed) != 0, 0))
         ipc_sweep();
     if (library_options()->decay == 0)

@@ -6,6 +6,8 @@
 #include <stdatomic.h>
 #include <unistd.h>
 
+#define BUSY_ROUNDS 20000
+
 static CUstream first, second;
 static CUdeviceptr flag;
 
@@ -173,6 +175,45 @@ static void hosts_turn(void)
     MUST(0, cuMemFreeAsync(freed, second));
     MUST(0, cuMemAlloc(&block, 8 * MIB));
     MUST(0, cuMemsetD8Async(block, 1, 4096, second));
+    MUST(0, cuStreamSynchronize(second));
+    atomic_store(&let_go, true);
+    MUST(0, cuStreamSynchronize(first));
+}
+
+static atomic_bool freed_enough;
+
+static void *takes_and_gives(void *context)
+{
+    CUdeviceptr block;
+
+    MUST(0, cuCtxSetCurrent(context));
+    while (!atomic_load(&freed_enough)) {
+        MUST(0, cuMemAlloc(&block, 4096));
+        MUST(0, cuMemFree(block));
+    }
+    return NULL;
+}
+
+/* Every free of one thread waits for its work, and another thread's have nothing to wait for: so no stream
+ * waits for the first when it begins. */
+static void frees_beside_work(void)
+{
+    CUdeviceptr block;
+    CUcontext context;
+    pthread_t thread;
+
+    begin();
+    MUST(0, cuCtxGetCurrent(&context));
+    MUST(0, pthread_create(&thread, NULL, takes_and_gives, context));
+    for (int i = 0; i < BUSY_ROUNDS; i++) {
+        MUST(0, cuMemAlloc(&block, 4096));
+        MUST(0, cuMemsetD8Async(block, 1, 16, first));
+        MUST(0, cuMemFree(block));
+    }
+    atomic_store(&freed_enough, true);
+    MUST(0, pthread_join(thread, NULL));
+    MUST(0, cuLaunchHostFunc(first, until_let_go, NULL));
+    MUST(0, cuMemsetD8Async(flag, 1, 4, second));
     MUST(0, cuStreamSynchronize(second));
     atomic_store(&let_go, true);
     MUST(0, cuStreamSynchronize(first));
@@ -440,6 +481,7 @@ int main(int argc, char **argv)
         {"captures_beside_frees", captures_beside_frees},
         {"freed_beside_a_capture", freed_beside_a_capture},
         {"hosts_turn", hosts_turn},
+        {"frees_beside_work", frees_beside_work},
         {"contexts_end", contexts_end},
         {"primaries_end", primaries_end},
         {"releases_beside", releases_beside},
