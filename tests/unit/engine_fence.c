@@ -753,6 +753,32 @@ static void test_an_event_behind_all_work_makes_a_thread_idle(void)
     TEST_ASSERT_TRUE(fake_child(event_ends_work));
 }
 
+static void event_fails(void)
+{
+    open_fence();
+    work(0, STREAM_A);
+    CHECK(fence_epoch(&fence) != 0);
+    fake_fail(1U << FAKE_RECORD, 1, 0);
+    fence_poll(&fence);
+    CHECK(fake_failed() == 1 && !fence_idle() && !others_see_idle());
+    /* An earlier event, which is done, says nothing about what came behind it. */
+    fence_poll(&fence);
+    while (fake_progress(0))
+        ;
+    fence_poll(&fence);
+    work(0, STREAM_A);
+    CHECK(fence_epoch(&fence) != 0);
+    fake_fail(1U << FAKE_RECORD, 1, 0);
+    fence_poll(&fence);
+    CHECK(fake_failed() == 1 && !fence_idle() && !others_see_idle());
+    close_fence();
+}
+
+static void test_an_event_that_could_not_be_recorded_makes_nobody_idle(void)
+{
+    TEST_ASSERT_TRUE(fake_child(event_fails));
+}
+
 /* ---- threads ---- */
 
 #define THREADS 4
@@ -964,6 +990,7 @@ int main(void)
     RUN_TEST(test_a_native_wait_needs_no_event);
     RUN_TEST(test_a_failing_driver_never_makes_an_epoch_done);
     RUN_TEST(test_an_event_behind_all_work_makes_a_thread_idle);
+    RUN_TEST(test_an_event_that_could_not_be_recorded_makes_nobody_idle);
     RUN_TEST(test_threads_are_never_told_that_their_work_is_done_when_it_is_not);
     RUN_TEST(test_a_join_makes_frees_usable_and_waits_for_nothing);
     RUN_TEST(test_joins_need_no_free_event);
