@@ -399,6 +399,53 @@ static void contexts_end(void)
         MUST(0, pthread_join(ids_[i], NULL));
 }
 
+/* A block is freed behind work, and what is taken next is written in another context. */
+static void write_elsewhere(CUstream here, CUstream there, CUcontext other)
+{
+    CUdeviceptr block;
+    CUcontext own;
+
+    MUST(0, cuMemAlloc(&block, 4096));
+    MUST(0, cuLaunchHostFunc(here, be_late, NULL));
+    MUST(0, cuMemsetD8Async(block, 1, 4096, here));
+    MUST(0, cuMemFree(block));
+    MUST(0, cuMemAlloc(&block, 4096));
+    MUST(0, cuCtxGetCurrent(&own));
+    MUST(0, cuCtxSetCurrent(other));
+    MUST(0, cuMemsetD8Async(block, 2, 4096, there));
+    MUST(0, cuCtxSynchronize());
+    MUST(0, cuCtxSetCurrent(own));
+    MUST(0, cuCtxSynchronize());
+    MUST(0, prog_wrong(block, 2, 4096));
+    MUST(0, cuMemFree(block));
+}
+
+static void use_two_contexts(bool default_streams)
+{
+    CUcontext own = prog_context(0), other;
+    CUstream here = NULL, there = NULL;
+    CUdeviceptr block;
+
+    MUST(0, cuMemAlloc(&block, 4096)); /* only this context ever has memory of its own */
+    if (!default_streams)
+        MUST(0, cuStreamCreate(&here, CU_STREAM_NON_BLOCKING));
+    MUST(0, cuCtxCreate(&other, NULL, 0, 0));
+    if (!default_streams)
+        MUST(0, cuStreamCreate(&there, CU_STREAM_NON_BLOCKING));
+    MUST(0, cuCtxSetCurrent(own));
+    write_elsewhere(here, there, other);
+}
+
+static void two_contexts(void)
+{
+    use_two_contexts(true);
+}
+
+static void two_contexts_streams(void)
+{
+    use_two_contexts(false);
+}
+
 static atomic_bool released_enough;
 
 static void *retains_and_releases(void *unused)
@@ -483,6 +530,8 @@ int main(int argc, char **argv)
         {"hosts_turn", hosts_turn},
         {"frees_beside_work", frees_beside_work},
         {"contexts_end", contexts_end},
+        {"two_contexts", two_contexts},
+        {"two_contexts_streams", two_contexts_streams},
         {"primaries_end", primaries_end},
         {"releases_beside", releases_beside},
     };
