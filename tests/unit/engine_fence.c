@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unity.h>
 
 #include "engine_fake.h"
@@ -148,6 +149,29 @@ static void rest_is_seen(void)
 static void test_other_threads_see_that_the_only_one_at_work_has_waited(void)
 {
     TEST_ASSERT_TRUE(fake_child(rest_is_seen));
+}
+
+/* Its context has ended, and there is another one. */
+static void ended_fence(void)
+{
+    struct fence *ended =
+        mmap(NULL, sizeof *ended, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+    open_fence();
+    CHECK(ended != MAP_FAILED && fence_open(ended, FAKE_CONTEXT) == 0);
+    work(0, STREAM_A);
+    CHECK(fence_epoch(ended) != 0);
+    fence_poll(ended);
+    fence_trust_nothing();
+    fence_close(ended, true);
+    munmap(ended, sizeof *ended);
+    CHECK(!fence_idle());
+    close_fence();
+}
+
+static void test_nobody_looks_at_a_fence_that_has_ended(void)
+{
+    TEST_ASSERT_TRUE(fake_child(ended_fence));
 }
 
 static pthread_barrier_t turn;
@@ -968,6 +992,7 @@ int main(void)
     RUN_TEST(test_a_thread_that_waited_is_idle_until_it_works_again);
     RUN_TEST(test_a_thread_is_not_idle_because_an_earlier_one_at_its_address_was);
     RUN_TEST(test_other_threads_see_that_the_only_one_at_work_has_waited);
+    RUN_TEST(test_nobody_looks_at_a_fence_that_has_ended);
     RUN_TEST(test_several_threads_at_work_must_each_have_waited);
     RUN_TEST(test_the_second_stream_waits_once_for_the_first);
     RUN_TEST(test_where_every_free_has_waited_no_stream_waits_for_another);
