@@ -239,10 +239,12 @@ static void rest(void)
 
 bool fence_idle(void)
 {
+    if (atomic_load(&unseen)) /* then the fence of the last event may have ended too */
+        return false;
     if (working && !fence_last_stream &&
         !(last_event.fence && !fence_done(last_event.fence, last_event.epoch)))
         rest();
-    return !working && !atomic_load(&workers) && !atomic_load(&unseen);
+    return !working && !atomic_load(&workers);
 }
 
 void fence_waited(void)

@@ -276,10 +276,8 @@ CUresult cuCtxEnablePeerAccess(CUcontext peer, unsigned int flags)
     struct pool *pool = result == CUDA_SUCCESS ? pool_of_context(peer) : NULL;
     CUdevice card;
 
-    if (result == CUDA_SUCCESS) {
-        fence_trust_nothing();
+    if (result == CUDA_SUCCESS)
         pools_not_alone();
-    }
     if (pool && driver.cuCtxGetDevice(&card) == CUDA_SUCCESS && pool_add_peer(pool, card)) {
         driver.cuCtxDisablePeerAccess(peer);
         result = CUDA_ERROR_PEER_ACCESS_UNSUPPORTED;

@@ -260,15 +260,19 @@ static uint64_t card_used(CUcontext context)
     return used;
 }
 
+/* A context that was alone when it was made, while it lives. Once another has been made beside it nothing is
+ * trusted again. */
+static _Atomic(CUcontext) only_context;
+
 CUresult route_context_made(CUdevice ordinal, CUcontext context)
 {
-    static atomic_bool first_made;
     struct device *device;
+    CUcontext before = NULL;
     uint64_t none = 0, used;
 
     if (!route_active())
         return CUDA_SUCCESS;
-    if (atomic_exchange(&first_made, true))
+    if (!atomic_compare_exchange_strong(&only_context, &before, context) && before != context)
         pools_not_alone();
     if (!(device = device_get(ordinal)))
         return CUDA_SUCCESS;
@@ -317,10 +321,12 @@ void route_context_stays(CUcontext context)
 
 void route_context_ended(const void *context)
 {
+    CUcontext ended = (CUcontext)context;
     struct block block;
 
     if (!route_active())
         return;
+    atomic_compare_exchange_strong(&only_context, &ended, NULL);
     while (context && blocks_take_of_context(context, &block))
         give_back(&block);
     device_each(forget_growth);
@@ -543,10 +549,13 @@ bool route_pool_free(CUdeviceptr address, bool ordered, CUresult *result)
 
     if (!pool)
         return false;
-    if (!ordered && (fence_capturing() || !(library_options()->deferred || fence_idle())))
+    const bool strict = !ordered && !library_options()->deferred;
+    /* Asked once: another thread may work the moment after, and that is not this free's to wait for. */
+    const bool idle = strict && fence_idle();
+    if ((!ordered && fence_capturing()) || (strict && !idle))
         *result = free_after_wait(pool, address);
     else
-        *result = pool_free(pool, address, false) ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+        *result = pool_free(pool, address, idle) ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
     if (__builtin_expect(atomic_load_explicit(&pool_pinned_frees, memory_order_relaxed) != 0, 0))
         ipc_sweep();
     if (library_options()->decay == 0)

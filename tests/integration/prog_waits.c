@@ -6,6 +6,8 @@
 #include <stdatomic.h>
 #include <unistd.h>
 
+#define BUSY_ROUNDS 20000
+
 static CUstream first, second;
 static CUdeviceptr flag;
 
@@ -173,6 +175,45 @@ static void hosts_turn(void)
     MUST(0, cuMemFreeAsync(freed, second));
     MUST(0, cuMemAlloc(&block, 8 * MIB));
     MUST(0, cuMemsetD8Async(block, 1, 4096, second));
+    MUST(0, cuStreamSynchronize(second));
+    atomic_store(&let_go, true);
+    MUST(0, cuStreamSynchronize(first));
+}
+
+static atomic_bool freed_enough;
+
+static void *takes_and_gives(void *context)
+{
+    CUdeviceptr block;
+
+    MUST(0, cuCtxSetCurrent(context));
+    while (!atomic_load(&freed_enough)) {
+        MUST(0, cuMemAlloc(&block, 4096));
+        MUST(0, cuMemFree(block));
+    }
+    return NULL;
+}
+
+/* Every free of one thread waits for its work, and another thread's have nothing to wait for: so no stream
+ * waits for the first when it begins. */
+static void frees_beside_work(void)
+{
+    CUdeviceptr block;
+    CUcontext context;
+    pthread_t thread;
+
+    begin();
+    MUST(0, cuCtxGetCurrent(&context));
+    MUST(0, pthread_create(&thread, NULL, takes_and_gives, context));
+    for (int i = 0; i < BUSY_ROUNDS; i++) {
+        MUST(0, cuMemAlloc(&block, 4096));
+        MUST(0, cuMemsetD8Async(block, 1, 16, first));
+        MUST(0, cuMemFree(block));
+    }
+    atomic_store(&freed_enough, true);
+    MUST(0, pthread_join(thread, NULL));
+    MUST(0, cuLaunchHostFunc(first, until_let_go, NULL));
+    MUST(0, cuMemsetD8Async(flag, 1, 4, second));
     MUST(0, cuStreamSynchronize(second));
     atomic_store(&let_go, true);
     MUST(0, cuStreamSynchronize(first));
@@ -358,6 +399,53 @@ static void contexts_end(void)
         MUST(0, pthread_join(ids_[i], NULL));
 }
 
+/* A block is freed behind work, and what is taken next is written in another context. */
+static void write_elsewhere(CUstream here, CUstream there, CUcontext other)
+{
+    CUdeviceptr block;
+    CUcontext own;
+
+    MUST(0, cuMemAlloc(&block, 4096));
+    MUST(0, cuLaunchHostFunc(here, be_late, NULL));
+    MUST(0, cuMemsetD8Async(block, 1, 4096, here));
+    MUST(0, cuMemFree(block));
+    MUST(0, cuMemAlloc(&block, 4096));
+    MUST(0, cuCtxGetCurrent(&own));
+    MUST(0, cuCtxSetCurrent(other));
+    MUST(0, cuMemsetD8Async(block, 2, 4096, there));
+    MUST(0, cuCtxSynchronize());
+    MUST(0, cuCtxSetCurrent(own));
+    MUST(0, cuCtxSynchronize());
+    MUST(0, prog_wrong(block, 2, 4096));
+    MUST(0, cuMemFree(block));
+}
+
+static void use_two_contexts(bool default_streams)
+{
+    CUcontext own = prog_context(0), other;
+    CUstream here = NULL, there = NULL;
+    CUdeviceptr block;
+
+    MUST(0, cuMemAlloc(&block, 4096)); /* only this context ever has memory of its own */
+    if (!default_streams)
+        MUST(0, cuStreamCreate(&here, CU_STREAM_NON_BLOCKING));
+    MUST(0, cuCtxCreate(&other, NULL, 0, 0));
+    if (!default_streams)
+        MUST(0, cuStreamCreate(&there, CU_STREAM_NON_BLOCKING));
+    MUST(0, cuCtxSetCurrent(own));
+    write_elsewhere(here, there, other);
+}
+
+static void two_contexts(void)
+{
+    use_two_contexts(true);
+}
+
+static void two_contexts_streams(void)
+{
+    use_two_contexts(false);
+}
+
 static atomic_bool released_enough;
 
 static void *retains_and_releases(void *unused)
@@ -440,7 +528,10 @@ int main(int argc, char **argv)
         {"captures_beside_frees", captures_beside_frees},
         {"freed_beside_a_capture", freed_beside_a_capture},
         {"hosts_turn", hosts_turn},
+        {"frees_beside_work", frees_beside_work},
         {"contexts_end", contexts_end},
+        {"two_contexts", two_contexts},
+        {"two_contexts_streams", two_contexts_streams},
         {"primaries_end", primaries_end},
         {"releases_beside", releases_beside},
     };

@@ -96,9 +96,20 @@ static void test_an_allocation_makes_no_stream_wait_for_another(void)
     as_natively("hosts_turn");
 }
 
+static void test_a_free_with_nothing_to_wait_for_makes_no_stream_wait_for_another(void)
+{
+    as_natively("frees_beside_work");
+}
+
 static void test_nobody_uses_a_context_that_is_being_destroyed(void)
 {
     every_way("contexts_end");
+}
+
+static void test_no_context_gets_what_another_still_works_on(void)
+{
+    every_way("two_contexts");
+    every_way("two_contexts_streams");
 }
 
 static void test_the_primary_context_ends_with_its_last_release_and_not_before(void)
@@ -117,7 +128,9 @@ int main(void)
     RUN_TEST(test_frees_and_captures_of_other_threads_do_not_meet);
     RUN_TEST(test_memory_freed_beside_a_capture_can_be_had_again);
     RUN_TEST(test_an_allocation_makes_no_stream_wait_for_another);
+    RUN_TEST(test_a_free_with_nothing_to_wait_for_makes_no_stream_wait_for_another);
     RUN_TEST(test_nobody_uses_a_context_that_is_being_destroyed);
+    RUN_TEST(test_no_context_gets_what_another_still_works_on);
     RUN_TEST(test_the_primary_context_ends_with_its_last_release_and_not_before);
     return UNITY_END();
 }

@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unity.h>
 
 #include "engine_fake.h"
@@ -148,6 +149,29 @@ static void rest_is_seen(void)
 static void test_other_threads_see_that_the_only_one_at_work_has_waited(void)
 {
     TEST_ASSERT_TRUE(fake_child(rest_is_seen));
+}
+
+/* Its context has ended, and there is another one. */
+static void ended_fence(void)
+{
+    struct fence *ended =
+        mmap(NULL, sizeof *ended, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+    open_fence();
+    CHECK(ended != MAP_FAILED && fence_open(ended, FAKE_CONTEXT) == 0);
+    work(0, STREAM_A);
+    CHECK(fence_epoch(ended) != 0);
+    fence_poll(ended);
+    fence_trust_nothing();
+    fence_close(ended, true);
+    munmap(ended, sizeof *ended);
+    CHECK(!fence_idle());
+    close_fence();
+}
+
+static void test_nobody_looks_at_a_fence_that_has_ended(void)
+{
+    TEST_ASSERT_TRUE(fake_child(ended_fence));
 }
 
 static pthread_barrier_t turn;
@@ -753,6 +777,32 @@ static void test_an_event_behind_all_work_makes_a_thread_idle(void)
     TEST_ASSERT_TRUE(fake_child(event_ends_work));
 }
 
+static void event_fails(void)
+{
+    open_fence();
+    work(0, STREAM_A);
+    CHECK(fence_epoch(&fence) != 0);
+    fake_fail(1U << FAKE_RECORD, 1, 0);
+    fence_poll(&fence);
+    CHECK(fake_failed() == 1 && !fence_idle() && !others_see_idle());
+    /* An earlier event, which is done, says nothing about what came behind it. */
+    fence_poll(&fence);
+    while (fake_progress(0))
+        ;
+    fence_poll(&fence);
+    work(0, STREAM_A);
+    CHECK(fence_epoch(&fence) != 0);
+    fake_fail(1U << FAKE_RECORD, 1, 0);
+    fence_poll(&fence);
+    CHECK(fake_failed() == 1 && !fence_idle() && !others_see_idle());
+    close_fence();
+}
+
+static void test_an_event_that_could_not_be_recorded_makes_nobody_idle(void)
+{
+    TEST_ASSERT_TRUE(fake_child(event_fails));
+}
+
 /* ---- threads ---- */
 
 #define THREADS 4
@@ -942,6 +992,7 @@ int main(void)
     RUN_TEST(test_a_thread_that_waited_is_idle_until_it_works_again);
     RUN_TEST(test_a_thread_is_not_idle_because_an_earlier_one_at_its_address_was);
     RUN_TEST(test_other_threads_see_that_the_only_one_at_work_has_waited);
+    RUN_TEST(test_nobody_looks_at_a_fence_that_has_ended);
     RUN_TEST(test_several_threads_at_work_must_each_have_waited);
     RUN_TEST(test_the_second_stream_waits_once_for_the_first);
     RUN_TEST(test_where_every_free_has_waited_no_stream_waits_for_another);
@@ -964,6 +1015,7 @@ int main(void)
     RUN_TEST(test_a_native_wait_needs_no_event);
     RUN_TEST(test_a_failing_driver_never_makes_an_epoch_done);
     RUN_TEST(test_an_event_behind_all_work_makes_a_thread_idle);
+    RUN_TEST(test_an_event_that_could_not_be_recorded_makes_nobody_idle);
     RUN_TEST(test_threads_are_never_told_that_their_work_is_done_when_it_is_not);
     RUN_TEST(test_a_join_makes_frees_usable_and_waits_for_nothing);
     RUN_TEST(test_joins_need_no_free_event);

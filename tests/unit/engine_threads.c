@@ -1,5 +1,6 @@
 /* pool under several threads: the same promises, kept by a list of live blocks that all threads share. */
 #include <errno.h>
+#include <sched.h>
 #include <string.h>
 #include <unity.h>
 
@@ -166,10 +167,197 @@ static void test_threads_never_get_bytes_that_another_threads_stream_works_on(vo
     TEST_ASSERT_TRUE(fake_child(deferred));
 }
 
+/* ---- blocks that pass between threads at work ---- */
+
+#define PLACES 64
+#define FAULTS (1U << FAKE_RECORD | 1U << FAKE_SYNCHRONIZE | 1U << FAKE_EVENT_CREATE | 1U << FAKE_WAIT)
+
+static struct {
+    pthread_mutex_t lock; /* whoever takes the block from here has seen what was submitted before */
+    uint64_t address, bytes, name;
+} places[PLACES];
+
+static atomic_uint_fast64_t names, idle_frees, busy_frees;
+
+struct worker {
+    pthread_t id;
+    unsigned number, streams;
+    bool deferred, faults;
+};
+
+static void submit(struct worker *worker, struct fake_random *random, unsigned place)
+{
+    unsigned stream = worker->number % worker->streams;
+
+    if (fake_below(random, 16) == 0)
+        stream = (unsigned)fake_below(random, worker->streams);
+    const bool guest = fence_work(0x10000 + 0x100 * (uintptr_t)stream);
+    fake_work(stream, places[place].address, places[place].bytes, places[place].name);
+    if (guest)
+        fence_worked();
+}
+
+/* As route does it. False: the driver did not let it wait. */
+static bool let_go(const struct worker *worker, unsigned place)
+{
+    const uint64_t address = places[place].address, bytes = places[place].bytes;
+    const bool idle = fence_idle();
+    CUresult result = CUDA_SUCCESS;
+
+    CHECK(!idle || !fake_pending(address, bytes));
+    atomic_fetch_add(idle ? &idle_frees : &busy_frees, 1);
+    const bool done = !worker->deferred && (idle || fence_wait_context(FAKE_CONTEXT, &result));
+    if (result != CUDA_SUCCESS)
+        return false;
+    CHECK(!done || !fake_pending(address, bytes));
+    CHECK(pool_free(&pool, address, done) == 0);
+    places[place].address = 0;
+    return true;
+}
+
+static void take(unsigned place, struct fake_random *random)
+{
+    const uint64_t bytes = 1 + fake_below(random, UINT64_C(1) << (9 + fake_below(random, 14)));
+    uint64_t address;
+
+    if (pool_alloc(&pool, bytes, &address))
+        return;
+    places[place].address = address;
+    places[place].bytes = bytes;
+    places[place].name = atomic_fetch_add(&names, 1) + 1;
+}
+
+/* Work that is written down, and is not for now. */
+static void capture(uintptr_t stream)
+{
+    const bool guest = fence_work(stream);
+
+    fence_capture(1);
+    fake_set_capturing(true);
+    if (guest)
+        fence_worked();
+    sched_yield();
+    fake_set_capturing(false);
+    fence_capture(-1);
+}
+
+static void *roam(void *argument)
+{
+    struct worker *worker = argument;
+    struct fake_random random = {.state = 7368787 * (worker->number + 1)};
+    const uint64_t steps = 20000 * fake_number("GPUCAP_TEST_TIMES", 1);
+    CUresult result;
+
+    for (uint64_t i = 0; i < steps; i++) {
+        const unsigned place = (unsigned)fake_below(&random, PLACES);
+
+        pthread_mutex_lock(&places[place].lock);
+        if (!places[place].address)
+            take(place, &random);
+        else if (fake_below(&random, 4) == 0 && i / 256 % 2) /* and now and then nobody works for a while */
+            submit(worker, &random, place);
+        else
+            let_go(worker, place);
+        pthread_mutex_unlock(&places[place].lock);
+        if (fake_below(&random, 64) == 0)
+            fence_wait_context(FAKE_CONTEXT, &result);
+        if (fake_below(&random, 64) == 0)
+            fence_poll(&pool.fence);
+        if (fake_below(&random, 3) == 0)
+            fake_progress((unsigned)fake_below(&random, worker->streams));
+        if (worker->faults && worker->number == 0 && i % 64 == 0)
+            fake_fail(FAULTS, 1 + fake_below(&random, 4), fake_below(&random, 4));
+        if (worker->faults && worker->number == 1 && i % 512 == 0)
+            capture(0x10000);
+    }
+    fence_wait_context(FAKE_CONTEXT, &result); /* who ends at work is taken to be at work for good */
+    return NULL;
+}
+
+static void run_workers(struct worker kind)
+{
+    const struct pool_budget budget = {.take = budget_take, .settle = budget_settle, .give = budget_give};
+    struct worker workers[THREADS];
+    CUresult result;
+
+    fake_start(LIMIT);
+    CHECK(pool_open(&pool, FAKE_CONTEXT, 0, &budget, 100) == 0);
+    for (unsigned i = 0; i < PLACES; i++)
+        pthread_mutex_init(&places[i].lock, NULL);
+    if (kind.faults)
+        capture(0x10000); /* from the first on, nobody waits for a context */
+    CHECK(fence_wait_context(FAKE_CONTEXT, &result) && result == CUDA_SUCCESS);
+    for (unsigned i = 0; i < THREADS; i++) {
+        workers[i] = kind;
+        workers[i].number = i;
+        CHECK(pthread_create(&workers[i].id, NULL, roam, &workers[i]) == 0);
+    }
+    for (unsigned i = 0; i < THREADS; i++)
+        pthread_join(workers[i].id, NULL);
+    fake_fail(0, 0, 0);
+    for (unsigned i = 0; i < PLACES; i++)
+        CHECK(!places[i].address || let_go(&workers[0], i));
+    CHECK(atomic_load(&idle_frees) > 100 && atomic_load(&busy_frees) > 100);
+    CHECK(pool_check(&pool) == 0 && pool_stats(&pool).live == 0);
+    pool_close(&pool, true);
+    fake_end();
+}
+
+static void passed_strict(void)
+{
+    run_workers((struct worker){.streams = 3});
+}
+
+static void passed_strict_one(void)
+{
+    run_workers((struct worker){.streams = 1});
+}
+
+static void test_a_free_that_sees_everybody_idle_has_nothing_to_wait_for(void)
+{
+    TEST_ASSERT_TRUE(fake_child(passed_strict));
+    TEST_ASSERT_TRUE(fake_child(passed_strict_one));
+}
+
+static void passed_deferred(void)
+{
+    run_workers((struct worker){.streams = 3, .deferred = true});
+}
+
+static void passed_deferred_one(void)
+{
+    run_workers((struct worker){.streams = 1, .deferred = true});
+}
+
+static void test_blocks_passed_between_threads_at_work_are_not_used_again_too_early(void)
+{
+    TEST_ASSERT_TRUE(fake_child(passed_deferred));
+    TEST_ASSERT_TRUE(fake_child(passed_deferred_one));
+}
+
+static void failing_strict(void)
+{
+    run_workers((struct worker){.streams = 3, .faults = true});
+}
+
+static void failing_deferred(void)
+{
+    run_workers((struct worker){.streams = 3, .faults = true, .deferred = true});
+}
+
+static void test_nobody_is_idle_because_a_call_failed_or_a_capture_was_open(void)
+{
+    TEST_ASSERT_TRUE(fake_child(failing_strict));
+    TEST_ASSERT_TRUE(fake_child(failing_deferred));
+}
+
 int main(void)
 {
     UNITY_BEGIN();
     RUN_TEST(test_threads_never_share_bytes);
     RUN_TEST(test_threads_never_get_bytes_that_another_threads_stream_works_on);
+    RUN_TEST(test_a_free_that_sees_everybody_idle_has_nothing_to_wait_for);
+    RUN_TEST(test_blocks_passed_between_threads_at_work_are_not_used_again_too_early);
+    RUN_TEST(test_nobody_is_idle_because_a_call_failed_or_a_capture_was_open);
     return UNITY_END();
 }

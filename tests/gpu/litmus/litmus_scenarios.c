@@ -96,6 +96,40 @@ static void run_cross_thread(struct litmus *l)
         litmus_give(l, l->taken[i]);
 }
 
+static void give_and_write(struct litmus *l)
+{
+    litmus_give(l, l->taken[0]);
+    l->taken[0] = theirs(l, l->third);
+}
+
+static void read_in_second(struct litmus *l)
+{
+    read_late(l, l->taken[0], l->mine & 2 ? l->other : l->home);
+}
+
+/* One thread reads, and the other frees what is read. They change places, and before every other run both
+ * have come to rest. */
+static void run_freed_elsewhere(struct litmus *l)
+{
+    l->taken[0] = mine(l);
+    if (l->mine & 1) {
+        lull(l);
+        litmus_start_job(l, lull);
+        litmus_end_job(l);
+    }
+    if (l->mine & 4) {
+        read_late(l, l->taken[0], l->mine & 2 ? l->other : l->home);
+        litmus_start_job(l, give_and_write);
+        litmus_end_job(l);
+    } else {
+        litmus_start_job(l, read_in_second);
+        litmus_end_job(l);
+        give_and_write(l);
+    }
+    litmus_finish(l);
+    litmus_give(l, l->taken[0]);
+}
+
 static void write_per_thread(struct litmus *l)
 {
     PFN_cuMemsetD32Async_v7000_ptsz memset_own =
@@ -345,6 +379,8 @@ const struct litmus_scenario litmus_scenarios[] = {
      NULL},
     {"cross_stream", "read on one stream, overwritten on another", run_cross_stream, ONE_PROCESS, NULL},
     {"cross_thread", "freed by one thread, taken by another at once", run_cross_thread, ONE_PROCESS, NULL},
+    {"freed_elsewhere", "read by one thread's work, freed by another thread", run_freed_elsewhere,
+     ONE_PROCESS, NULL},
     {"per_thread", "two threads on their own default streams", run_per_thread, ONE_PROCESS, NULL},
     {"late_stream", "a second stream begins after the reuse", run_late_stream, SOME_VISITS, NULL},
     {"guest_reads", "another stream reads once, the first goes on", run_guest_reads, SOME_VISITS, NULL},
