@@ -1,26 +1,29 @@
 """Steps of one program under several environments, in turns, and what each costs against the first.
 
-usage: overhead_turns.py [--each=N] [--turns=N] [--steps=N] [--warm=N] [--cpus=N] PROGRAM NAME[,VARIABLE=VALUE...]...
+usage: overhead_turns.py [--each=N] [--turns=N] [--seconds=N] [--steps=N] [--warm=N] [--cpus=N] PROGRAM
+                         NAME[,VARIABLE=VALUE...]...
 
 Starts overhead.py PROGRAM for each NAME with its variables, --each times, all on the same few processors; then each does
-a few steps while the others wait, turn by turn. Step i of one is compared with step i of the first, which does the same
-work. Two processes of the same program differ by some percent over a whole run, natively too, so one
-of each says little about small differences.
+a few steps while the others wait, turn by turn, until there were so many turns or so many seconds have passed. All do the
+same work in the same turn. The order changes from turn to turn, and nobody goes twice in a row: whoever does finds its
+caches warm and is several percent faster.
 
-Prints a line of key=value for each NAME: the median step; the median of the ratios of its turns to the first NAME's (a
-turn counts with its median step, the mean of all its processes); the smallest and largest quarter of these ratios; the
-quietest tenth of its turns against the first's; and the mean step of its fastest and of its slowest process. Machines are
-shared: ratios of turns that follow one another are all that can be compared.
+Prints a line of key=value for each NAME: the median step; the ratio of its processes to the first NAME's, and the
+standard error of that (a process counts with the median of its turns, each divided by the median of all processes in that
+turn: machines are shared, and what disturbs a turn disturbs all alike); the ratio of all its time to the first's; and the
+mean step of its fastest and of its slowest process.
 """
 import argparse
+import math
 import os
+import random
 import re
 import statistics
 import subprocess
 import sys
+import time
 
-
-MEDIAN_FROM = 5
+TURNS_MIN = 4  # a spread of fewer says nothing
 
 
 class Runner:
@@ -69,24 +72,54 @@ class Runner:
         return int(words[1]) if len(words) > 1 else 0
 
 
-def mean_turns(runners, steps):
-    """The turns of all processes of one name as one: of few steps each step counts, of many their median."""
-    def times(turn):
-        return [statistics.median(turn)] if steps >= MEDIAN_FROM else turn
+def in_any_order(runners, turns, seconds):
+    """The runners of each turn. The first of a turn is not the last of the one before it."""
+    shuffled, last = random.Random(0), None
+    until = time.monotonic() + seconds
+    for turn in range(turns):
+        if turn >= TURNS_MIN and time.monotonic() > until:
+            return
+        order = shuffled.sample(runners, len(runners))
+        if order[0] is last:
+            order.append(order.pop(0))
+        last = order[-1]
+        yield order
 
-    return [statistics.mean(same) for turns in zip(*(r.turns for r in runners)) for same in zip(*map(times, turns))]
+
+def against_all(runners):
+    """For each process, what its turns took in terms of the median of all processes in the same turn."""
+    medians = {runner: [statistics.median(turn) for turn in runner.turns] for runner in runners}
+    usual = [statistics.median(turn) for turn in zip(*medians.values())]
+    return {runner: [ms / of for ms, of in zip(turns, usual)] for runner, turns in medians.items()}
 
 
-def report(program, name, runners, turns, first, held):
-    of_turns = sorted(a / b for a, b in zip(turns, first))
-    quarter = len(of_turns) // 4
-    tenth = len(turns) // 10
-    alone = sorted(sum(ms for turn in r.turns for ms in turn) / len(r.turns) / len(r.turns[0]) for r in runners)
-    steps = [ms for runner in runners for turn in runner.turns for ms in turn]
-    print(f"program={program} run={name} processes={len(runners)} steps={len(steps)} "
-          f"median_ms={statistics.median(steps):.4f} ratio={statistics.median(of_turns):.4f} "
-          f"low={of_turns[quarter]:.4f} high={of_turns[-1 - quarter]:.4f} "
-          f"quiet={sorted(turns)[tenth] / sorted(first)[tenth]:.4f} total={sum(turns) / sum(first):.4f} "
+def median_error(values):
+    """Its standard error, if they are spread normally; from their middle half, as single ones are far out."""
+    low, _, high = statistics.quantiles(values, n=4)
+    return 1.25 * (high - low) / 1.35 / math.sqrt(len(values))
+
+
+class Figure:
+    """What one process costs, or several of one name: a value and its standard error."""
+
+    def __init__(self, turns_of_each):
+        each = [statistics.median(turns) for turns in turns_of_each]
+        of_median = [median_error(turns) for turns in turns_of_each]
+        self.value = statistics.mean(each)
+        self.error = math.hypot(*of_median) / len(each)
+        if len(each) > 1:
+            self.error = max(self.error, statistics.stdev(each) / math.sqrt(len(each)))
+
+
+def report(program, group, first, relative, held):
+    mine, theirs = (Figure([relative[runner] for runner in runners]) for runners in (group, first))
+    ratio = mine.value / theirs.value
+    error = ratio * math.hypot(mine.error / mine.value, theirs.error / theirs.value) if group is not first else 0
+    steps, steps_first = ([ms for runner in runners for turn in runner.turns for ms in turn] for runners in (group, first))
+    alone = sorted(statistics.mean(ms for turn in runner.turns for ms in turn) for runner in group)
+    print(f"program={program} run={group[0].name} processes={len(group)} steps={len(steps)} "
+          f"median_ms={statistics.median(steps):.4f} ratio={ratio:.4f} error={error:.4f} "
+          f"total={sum(steps) / sum(steps_first):.4f} "
           f"fastest_ms={alone[0]:.4f} slowest_ms={alone[-1]:.4f} held={held}", flush=True)
 
 
@@ -94,6 +127,7 @@ def main():
     parser = argparse.ArgumentParser(add_help=True)
     parser.add_argument("--each", type=int, default=1)
     parser.add_argument("--turns", type=int, default=40)
+    parser.add_argument("--seconds", type=float, default=math.inf)
     parser.add_argument("--steps", type=int, default=30)
     parser.add_argument("--warm", type=int, default=30)
     parser.add_argument("--cpus", type=int, default=4)
@@ -101,6 +135,8 @@ def main():
     parser.add_argument("program")
     parser.add_argument("variants", nargs="+")
     options = parser.parse_args()
+    if options.turns < TURNS_MIN:
+        parser.error(f"--turns={options.turns}: at least {TURNS_MIN} are needed")
     groups = [[Runner(options.program, variant, number, options.errors) for number in range(options.each)]
               for variant in options.variants]
     runners = [runner for same in zip(*groups) for runner in same]
@@ -111,13 +147,13 @@ def main():
     few = sorted(os.sched_getaffinity(0))[-options.cpus:]
     for runner in runners:  # not before: starting is a matter of many processors
         runner.stay_on(few)
-    for turn in range(options.turns):
-        for runner in (runners if turn % 2 else reversed(runners)):
+    for order in in_any_order(runners, options.turns, options.seconds):
+        for runner in order:
             runner.turn(options.steps)
-    first = mean_turns(groups[0], options.steps)
-    for group in groups:
-        report(options.program, group[0].name, group, mean_turns(group, options.steps), first,
-               max(runner.end() for runner in group))
+    held = [max(runner.end() for runner in group) for group in groups]
+    relative = against_all(runners)
+    for group, most in zip(groups, held):
+        report(options.program, group, groups[0], relative, most)
 
 
 if __name__ == "__main__":
