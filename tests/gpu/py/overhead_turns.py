@@ -1,12 +1,13 @@
 """Steps of one program under several environments, in turns, and what each costs against the first.
 
-usage: overhead_turns.py [--each=N] [--turns=N] [--seconds=N] [--steps=N] [--warm=N] [--cpus=N] PROGRAM
-                         NAME[,VARIABLE=VALUE...]...
+usage: overhead_turns.py [--each=N] [--turns=N] [--seconds=N] [--steps=N] [--skip=N] [--warm=N] [--cpus=N]
+                         PROGRAM NAME[,VARIABLE=VALUE...]...
 
 Starts overhead.py PROGRAM for each NAME with its variables, --each times, all on the same few processors; then each does
 a few steps while the others wait, turn by turn, until there were so many turns or so many seconds have passed. All do the
 same work in the same turn. The order changes from turn to turn, and nobody goes twice in a row: whoever does finds its
-caches warm and is several percent faster.
+caches warm and is several percent faster. The first --skip steps of a turn do not count: the others have used the
+processors' caches meanwhile.
 
 Prints a line of key=value for each NAME: the median step; the ratio of its processes to the first NAME's, and the
 standard error of that (a process counts with the median of its turns, each divided by the median of all processes in that
@@ -55,9 +56,9 @@ class Runner:
             raise SystemExit(f"{self.name} broke off (status {self.process.wait()})")
         return [float(word) for word in line.split()]
 
-    def turn(self, steps):
+    def turn(self, steps, skip):
         self.ask(steps)
-        self.turns.append(self.answer())
+        self.turns.append(self.answer()[skip:])
 
     def end(self):
         """Bytes held at the peak: by PyTorch's cache as it says, or by the pool as it says when the process ends."""
@@ -129,6 +130,7 @@ def main():
     parser.add_argument("--turns", type=int, default=40)
     parser.add_argument("--seconds", type=float, default=math.inf)
     parser.add_argument("--steps", type=int, default=30)
+    parser.add_argument("--skip", type=int, default=0)
     parser.add_argument("--warm", type=int, default=30)
     parser.add_argument("--cpus", type=int, default=4)
     parser.add_argument("--errors", help="beginning of the names of files for what they say on stderr")
@@ -137,6 +139,8 @@ def main():
     options = parser.parse_args()
     if options.turns < TURNS_MIN:
         parser.error(f"--turns={options.turns}: at least {TURNS_MIN} are needed")
+    if not 0 <= options.skip < options.steps:
+        parser.error(f"--skip={options.skip}: less than --steps={options.steps} are needed")
     groups = [[Runner(options.program, variant, number, options.errors) for number in range(options.each)]
               for variant in options.variants]
     runners = [runner for same in zip(*groups) for runner in same]
@@ -149,7 +153,7 @@ def main():
         runner.stay_on(few)
     for order in in_any_order(runners, options.turns, options.seconds):
         for runner in order:
-            runner.turn(options.steps)
+            runner.turn(options.steps, options.skip)
     held = [max(runner.end() for runner in group) for group in groups]
     relative = against_all(runners)
     for group, most in zip(groups, held):

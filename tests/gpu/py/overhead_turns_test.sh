@@ -1,6 +1,7 @@
 #!/bin/sh
 # overhead_turns_test.sh FOLDER: with a stand-in for overhead.py whose times are made up, overhead_turns.py finds what each
-# run costs, although every other turn is disturbed and whoever goes twice in a row is faster. Exits with 77 without python3.
+# run costs, although every other turn is disturbed, each begins slowly and whoever goes twice in a row is faster. Exits
+# with 77 without python3.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 command -v python3 >/dev/null || exit 77
@@ -18,12 +19,12 @@ for turn, line in enumerate(sys.stdin):
         again = order.read().split()[-1:] == [str(os.getpid())]
         order.write(f"{os.getpid()}\n" if turn else "")
     ms = float(os.environ["FACTOR"]) * (3 if turn % 2 else 1) * (0.5 if again else 1)
-    print(*[ms] * int(line), flush=True)
+    print(100, *[ms] * (int(line) - 1), flush=True)
 print("peak", 4096)
 PYTHON
 cd "$1"
 run() {
-    PYTHONDONTWRITEBYTECODE=1 python3 overhead_turns.py --steps=3 --warm=1 "$@" any first,FACTOR=2 dear,FACTOR=2.2 cheap,FACTOR=1
+    PYTHONDONTWRITEBYTECODE=1 python3 overhead_turns.py --steps=4 --skip=1 --warm=1 "$@" any first,FACTOR=2 dear,FACTOR=2.2 cheap,FACTOR=1
 }
 run --each=2 --turns=50 >lines
 cat lines
@@ -36,4 +37,5 @@ grep -q '^program=any run=cheap .* ratio=0.5000 error=0.0000 total=0.5000 ' line
 run --turns=1000000 --seconds=0.1 >lines
 grep -q 'run=dear .* ratio=1.1000 ' lines
 if run --turns=1 2>/dev/null; then exit 1; fi
+if run --skip=4 2>/dev/null; then exit 1; fi
 if PYTHONDONTWRITEBYTECODE=1 python3 overhead_turns.py --turns=4 any broken >/dev/null 2>&1; then exit 1; fi # no FACTOR: it breaks off
