@@ -7,6 +7,7 @@
 #include "hooks.h"
 #include "library.h"
 #include "pools.h"
+#include "route.h"
 #include "tags.h"
 
 /* The header declares them weak for programs; here they are what they are. */
@@ -84,7 +85,7 @@ API int gpucap_set_limit(int device, uint64_t bytes)
 {
     struct device *limited = library_mode() == LIBRARY_ON ? device_get(device) : NULL;
 
-    return limited && bytes && device_set_limit(limited, bytes) ? 0 : -1;
+    return limited && bytes && route_set_limit(limited, bytes) ? 0 : -1;
 }
 
 API int gpucap_tag(const char *name)

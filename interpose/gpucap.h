@@ -54,7 +54,8 @@ GPUCAP_WEAK int gpucap_stats(int device, struct gpucap_stats *stats, size_t size
  * NULL). */
 GPUCAP_WEAK int gpucap_trim(int device, uint64_t bytes, uint64_t *given);
 
-/* Changes the limit of a device that has one; never above the administrator's. What is in use stays. */
+/* Changes the limit of a device that has one; never above the administrator's. What is in use stays, what is
+ * idle above a lower limit goes back to the driver. */
 GPUCAP_WEAK int gpucap_set_limit(int device, uint64_t bytes);
 
 /* Names what the calling thread allocates from now on; NULL ends it. -1: too many names. */

@@ -75,6 +75,16 @@ static bool try_take(struct route_ticket *ticket, struct device *device, enum bl
     return try_grant(ticket, device, kind, bytes, account_take);
 }
 
+/* Gives idle memory of our pools and of the driver's own back to the driver, without waiting. True if that
+ * was anything. */
+static bool let_go_idle(CUdevice ordinal, uint64_t bytes)
+{
+    const struct device device = {.ordinal = ordinal};
+    const bool ours = pools_trim(ordinal, limit_round(bytes)) != 0;
+
+    return trim_pool(&device, NULL) || ours;
+}
+
 /* Gives idle memory of our pools back to the driver. If that is not enough, the work is waited for that
  * memory freed in this context is behind, oldest first and nothing else: later work may never end by itself.
  * Returns how much. */
@@ -179,6 +189,16 @@ CUresult route_enter_async(struct route_ticket *ticket, uint64_t bytes, CUmemory
     if (!fence_capturing() && driver.cuStreamSynchronize(stream) == CUDA_SUCCESS)
         trim_pool(device, pool);
     return take(ticket, device, BLOCKS_ASYNC, step);
+}
+
+bool route_set_limit(struct device *device, uint64_t bytes)
+{
+    if (!device_set_limit(device, bytes))
+        return false;
+    const uint64_t used = account_view(&device->account).used;
+    if (used > bytes)
+        let_go_idle(device->ordinal, used - bytes);
+    return true;
 }
 
 bool route_give_up_cache(CUdevice ordinal)
@@ -443,16 +463,6 @@ static CUresult refuse_pooled(const struct pool *pool, CUdeviceptr *address, uin
     return result == CUDA_SUCCESS ? CUDA_ERROR_OUT_OF_MEMORY : result;
 }
 
-/* Idle memory of other contexts and of the driver's own pool on the same card. For its own the pool has
- * waited, where that could help. */
-static bool others_let_go(const struct pool *pool, uint64_t bytes)
-{
-    const struct device device = {.ordinal = pool->ordinal};
-    const bool ours = pools_trim(pool->ordinal, limit_round(bytes)) != 0;
-
-    return trim_pool(&device, NULL) || ours;
-}
-
 /* Clears a block on a stream of our own: it must wait for nobody's work and disturb no capture. */
 static void clear(struct pool *pool, uint64_t start, size_t bytes)
 {
@@ -513,7 +523,9 @@ bool route_pool_alloc(CUdeviceptr *address, size_t bytes, CUresult *result)
     *result = ask_about_capture();
     if (*result != CUDA_SUCCESS)
         return true;
-    if (alloc(pool, bytes, &start) && !(others_let_go(pool, bytes) && alloc(pool, bytes, &start) == 0) &&
+    /* Others have idle memory on the same card; for its own the pool has waited, where that could help. */
+    if (alloc(pool, bytes, &start) &&
+        !(let_go_idle(pool->ordinal, bytes) && alloc(pool, bytes, &start) == 0) &&
         alloc_between_captures(pool, bytes, &start)) {
         *result = refuse_pooled(pool, address, bytes);
         return true;

@@ -29,6 +29,10 @@ CUresult route_enter_async(struct route_ticket *ticket, uint64_t bytes, CUmemory
 #define ROUTE_CURRENT (-1)
 bool route_give_up_cache(CUdevice ordinal);
 
+/* Another limit for a card, within the administrator's; false if that is not possible. What is idle above it
+ * goes back to the driver, what is in use stays. */
+bool route_set_limit(struct device *device, uint64_t bytes);
+
 /* A driver call that takes memory of a card; once more if the card was full of what our pools only keep. */
 #define ROUTE_TRY(call, ordinal)                                                                             \
     ({                                                                                                       \

@@ -1,0 +1,51 @@
+/* api: what a program that knows of gpucap is told, and what its wishes do. Each promise is a scenario of
+ * prog_api, which checks itself.
+ */
+#include <stdio.h>
+
+#include "spawn.h"
+#include "unity.h"
+
+#define CARD "1x2G;ctx=128M"
+
+void setUp(void) {}
+
+void tearDown(void) {}
+
+static void run(const char *scenario, const char *way, const char *zero)
+{
+    struct spawn_env *env = spawn_env_new();
+
+    spawn_sim(env, CARD, NULL);
+    spawn_env_set(env, "HOME", "/nonexistent"); /* no user's own settings */
+    spawn_wrapped(env);
+    spawn_cap(env, "1G");
+    spawn_env_set(env, "GPUCAP_RESERVE", "0");
+    spawn_env_set(env, "GPUCAP_FREE", way);
+    spawn_env_set(env, "GPUCAP_ZERO", zero);
+    spawn_env_set(env, "GPUCAP_DECAY", "off");
+    struct spawn_result r = spawn_run(
+        env, (const char *[]){spawn_build_path("tests/integration/prog_api"), scenario, NULL}, NULL);
+    spawn_env_free(env);
+    TEST_ASSERT_EQUAL_STRING_MESSAGE("", r.err, way);
+    TEST_ASSERT_EQUAL_INT_MESSAGE(0, r.status, way);
+    spawn_result_free(&r);
+}
+
+static void both_ways(const char *scenario)
+{
+    run(scenario, "strict", "off");
+    run(scenario, "deferred", "off");
+}
+
+static void test_a_lower_limit_takes_back_what_is_cached(void)
+{
+    both_ways("lowered");
+}
+
+int main(void)
+{
+    UNITY_BEGIN();
+    RUN_TEST(test_a_lower_limit_takes_back_what_is_cached);
+    return UNITY_END();
+}
