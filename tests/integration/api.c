@@ -43,9 +43,15 @@ static void test_a_lower_limit_takes_back_what_is_cached(void)
     both_ways("lowered");
 }
 
+static void test_nvml_tells_the_limit_as_it_is(void)
+{
+    both_ways("nvml_knows");
+}
+
 int main(void)
 {
     UNITY_BEGIN();
     RUN_TEST(test_a_lower_limit_takes_back_what_is_cached);
+    RUN_TEST(test_nvml_tells_the_limit_as_it_is);
     return UNITY_END();
 }

@@ -2,6 +2,8 @@
  * a run without the library. */
 #include "prog_check.h"
 
+#include <dlfcn.h>
+
 #include "gpucap.h"
 
 static struct gpucap_stats stats(void)
@@ -48,10 +50,58 @@ static void lowered(void)
     MUST(0, prog_wrong(live, 7, 32 * MIB));
 }
 
+struct nvml_memory {
+    unsigned long long total, free, used;
+};
+
+static int (*nvml_memory)(void *card, struct nvml_memory *memory);
+static void *card;
+
+static void open_nvml(void)
+{
+    void *library = dlopen("libnvidia-ml.so.1", RTLD_NOW);
+
+    MUST(true, library != NULL);
+    int (*init)(void) = (int (*)(void))dlsym(library, "nvmlInit_v2");
+    int (*handle)(unsigned, void **) =
+        (int (*)(unsigned, void **))dlsym(library, "nvmlDeviceGetHandleByIndex_v2");
+    nvml_memory = (int (*)(void *, struct nvml_memory *))dlsym(library, "nvmlDeviceGetMemoryInfo");
+    MUST(0, init());
+    MUST(0, handle(0, &card));
+}
+
+static void nvml_tells(uint64_t limit)
+{
+    struct nvml_memory memory;
+    size_t free_bytes, total;
+
+    MUST(0, cuMemGetInfo(&free_bytes, &total));
+    MUST(limit, total);
+    MUST(0, nvml_memory(card, &memory));
+    MUST(limit, memory.total);
+    MUST(true, memory.used + memory.free <= limit);
+}
+
+/* Both ways of asking tell the limit as it is. */
+static void nvml_knows(void)
+{
+    CUdeviceptr block;
+
+    prog_context(0);
+    open_nvml();
+    MUST(0, cuMemAlloc(&block, 64 * MIB));
+    nvml_tells(1024 * MIB);
+    MUST(0, gpucap_set_limit(0, 512 * MIB));
+    nvml_tells(512 * MIB);
+    MUST(0, gpucap_set_limit(0, 768 * MIB));
+    nvml_tells(768 * MIB);
+}
+
 int main(int argc, char **argv)
 {
     static const struct prog_scenario all[] = {
         {"lowered", lowered},
+        {"nvml_knows", nvml_knows},
     };
 
     return prog_main(argc, argv, all, sizeof all / sizeof *all);
