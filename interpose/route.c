@@ -463,21 +463,48 @@ static CUresult refuse_pooled(const struct pool *pool, CUdeviceptr *address, uin
     return result == CUDA_SUCCESS ? CUDA_ERROR_OUT_OF_MEMORY : result;
 }
 
-/* Clears a block on a stream of our own: it must wait for nobody's work and disturb no capture. */
-static void clear(struct pool *pool, uint64_t start, size_t bytes)
+/* The stream of our own that blocks are cleared on, made at its first use. */
+static CUresult clearing_stream(struct pool *pool, CUstream *stream)
 {
-    CUstream stream = atomic_load(&pool->clearing), none = NULL;
+    struct route_growth growth;
+    CUstream none = NULL;
 
-    if (!stream) {
-        if (driver.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING) != CUDA_SUCCESS)
-            return;
-        if (!atomic_compare_exchange_strong(&pool->clearing, &none, stream)) {
-            driver.cuStreamDestroy_v2(stream);
-            stream = none;
-        }
+    *stream = atomic_load(&pool->clearing);
+    if (*stream)
+        return CUDA_SUCCESS;
+    CUresult result = route_grow(&growth, 0);
+    if (result != CUDA_SUCCESS)
+        return result;
+    result = driver.cuStreamCreate(stream, CU_STREAM_NON_BLOCKING);
+    route_grown(&growth);
+    if (result == CUDA_SUCCESS && !atomic_compare_exchange_strong(&pool->clearing, &none, *stream)) {
+        driver.cuStreamDestroy_v2(*stream);
+        *stream = none;
     }
-    if (driver.cuMemsetD8Async(start, 0, bytes, stream) == CUDA_SUCCESS)
-        driver.cuStreamSynchronize(stream);
+    return result;
+}
+
+/* Clears a block on a stream of our own: it must wait for nobody's work and disturb no capture. */
+static CUresult clear(struct pool *pool, uint64_t start, size_t bytes)
+{
+    CUstream stream;
+    CUresult result = clearing_stream(pool, &stream);
+
+    if (result == CUDA_SUCCESS)
+        result = driver.cuMemsetD8Async(start, 0, bytes, stream);
+    return result == CUDA_SUCCESS ? driver.cuStreamSynchronize(stream) : result;
+}
+
+/* What could not be cleared is not handed out. */
+static CUresult hand_out_cleared(struct pool *pool, CUdeviceptr *address, size_t bytes)
+{
+    const CUresult result = clear(pool, *address, bytes);
+
+    if (result != CUDA_SUCCESS) {
+        pool_free(pool, *address, false);
+        *address = 0; /* as the driver leaves it */
+    }
+    return result;
 }
 
 static int alloc(struct pool *pool, uint64_t bytes, uint64_t *start)
@@ -532,7 +559,7 @@ bool route_pool_alloc(CUdeviceptr *address, size_t bytes, CUresult *result)
     }
     *address = start;
     if (library_options()->zero)
-        clear(pool, start, bytes);
+        *result = hand_out_cleared(pool, address, bytes);
     return true;
 }
 

@@ -48,10 +48,17 @@ static void test_nvml_tells_the_limit_as_it_is(void)
     both_ways("nvml_knows");
 }
 
+static void test_what_could_not_be_cleared_is_not_handed_out(void)
+{
+    run("cleared_or_refused", "strict", "on");
+    run("cleared_or_refused", "deferred", "on");
+}
+
 int main(void)
 {
     UNITY_BEGIN();
     RUN_TEST(test_a_lower_limit_takes_back_what_is_cached);
     RUN_TEST(test_nvml_tells_the_limit_as_it_is);
+    RUN_TEST(test_what_could_not_be_cleared_is_not_handed_out);
     return UNITY_END();
 }

@@ -5,6 +5,7 @@
 #include <dlfcn.h>
 
 #include "gpucap.h"
+#include "simgpu.h"
 
 static struct gpucap_stats stats(void)
 {
@@ -97,11 +98,43 @@ static void nvml_knows(void)
     nvml_tells(768 * MIB);
 }
 
+/* ---- zero=on ---- */
+
+static void refuses_dirty(const char *script, CUresult expected, size_t bytes)
+{
+    CUdeviceptr block = 1;
+    const uint64_t count = stats().live_count;
+
+    MUST(0, simgpu_set_fault(script));
+    MUST(expected, cuMemAlloc(&block, bytes));
+    MUST(0, block);
+    MUST(0, simgpu_set_fault(NULL));
+    MUST(count, stats().live_count);
+    MUST(0, cuMemAlloc(&block, bytes));
+    MUST(0, prog_wrong(block, 0, bytes));
+    prog_fill(block, 9, bytes);
+    MUST(0, cuMemFree(block));
+}
+
+/* A block that could not be cleared is not handed out, whatever its size. */
+static void cleared_or_refused(void)
+{
+    static const size_t sizes[] = {1000, 100000, 8 * MIB};
+
+    prog_context(0);
+    refuses_dirty("cuStreamCreate:*=2", CUDA_ERROR_OUT_OF_MEMORY, 8 * MIB); /* before there is a stream */
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        refuses_dirty("cuMemsetD8Async:*=1", CUDA_ERROR_INVALID_VALUE, sizes[i]);
+        refuses_dirty("cuStreamSynchronize:*=999", CUDA_ERROR_UNKNOWN, sizes[i]);
+    }
+}
+
 int main(int argc, char **argv)
 {
     static const struct prog_scenario all[] = {
         {"lowered", lowered},
         {"nvml_knows", nvml_knows},
+        {"cleared_or_refused", cleared_or_refused},
     };
 
     return prog_main(argc, argv, all, sizeof all / sizeof *all);
