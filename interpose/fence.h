@@ -157,6 +157,11 @@ bool fence_join(struct fence *fence);
  * as fence_wait. */
 int fence_wait_oldest(struct fence *fence, bool *more);
 
+/* Around a wait for all work of the context, ours or the program's: what was freed before it began is done
+ * when it has ended well. */
+uint64_t fence_before_wait(struct fence *fence);
+void fence_after_wait(struct fence *fence, uint64_t epoch, bool success);
+
 /* Waits until an epoch is done. 0; -EBUSY if a capture forbids it; -EIO if the context has failed. */
 int fence_wait(struct fence *fence, uint64_t epoch);
 

@@ -552,6 +552,7 @@ struct pool_stats pool_stats(struct pool *pool)
 {
     struct pool_stats s;
 
+    pool_take_in(pool);
     cache_flush_small(pool);
     pthread_mutex_lock(&pool->lock);
     const struct vmm *vmm = &pool->vmm;
@@ -611,6 +612,7 @@ bool pool_mostly_free(struct pool *pool, uint32_t permille)
 
 uint64_t pool_reclaimable(struct pool *pool)
 {
+    pool_take_in(pool);
     cache_flush_all(pool);
     pthread_mutex_lock(&pool->lock);
     pool_cool_down(pool, 0);

@@ -281,6 +281,25 @@ bool pool_reclaim(struct pool *pool)
     return any;
 }
 
+/* With the lock. */
+static bool any_waits(const struct pool *pool)
+{
+    return pool->pending || pool->small.pending_bytes;
+}
+
+void pool_take_in(struct pool *pool)
+{
+    pthread_mutex_lock(&pool->lock);
+    const bool waits = any_waits(pool);
+    if (waits) {
+        fence_poll(&pool->fence);
+        pool_reclaim(pool);
+    }
+    pthread_mutex_unlock(&pool->lock);
+    if (waits)
+        small_reclaim(pool, NULL);
+}
+
 static bool join(struct pool *pool)
 {
     if (!fence_join(&pool->fence))
@@ -511,12 +530,6 @@ uint64_t pool_trim(struct pool *pool, uint64_t bytes)
         pthread_mutex_unlock(&pool->lock);
     } while (some && given < bytes);
     return given;
-}
-
-/* With the lock. */
-static bool any_waits(const struct pool *pool)
-{
-    return pool->pending || pool->small.pending_bytes;
 }
 
 bool pool_may_have(struct pool *pool, uint64_t bytes)

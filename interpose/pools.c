@@ -222,6 +222,21 @@ struct pool *pools_open_here(void)
     return driver.cuCtxGetCurrent(&context) == CUDA_SUCCESS && context ? find(context) : NULL;
 }
 
+struct pools_wait pools_before_wait(CUcontext context)
+{
+    struct pool *pool = NULL;
+
+    if (atomic_load(&registered))
+        pool = context ? find(context) : pools_open_here();
+    return (struct pools_wait){pool, pool ? fence_before_wait(&pool->fence) : 0};
+}
+
+void pools_after_wait(const struct pools_wait *wait, bool success)
+{
+    if (wait->pool)
+        fence_after_wait(&wait->pool->fence, wait->epoch, success);
+}
+
 void pools_context_ending(CUcontext context, bool is_ending)
 {
     pthread_mutex_lock(&registry_lock);

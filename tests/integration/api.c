@@ -54,11 +54,17 @@ static void test_what_could_not_be_cleared_is_not_handed_out(void)
     run("cleared_or_refused", "deferred", "on");
 }
 
+static void test_what_was_freed_is_told_to_be_free_after_a_wait(void)
+{
+    both_ways("free_when_waited");
+}
+
 int main(void)
 {
     UNITY_BEGIN();
     RUN_TEST(test_a_lower_limit_takes_back_what_is_cached);
     RUN_TEST(test_nvml_tells_the_limit_as_it_is);
     RUN_TEST(test_what_could_not_be_cleared_is_not_handed_out);
+    RUN_TEST(test_what_was_freed_is_told_to_be_free_after_a_wait);
     return UNITY_END();
 }

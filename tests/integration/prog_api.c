@@ -129,12 +129,39 @@ static void cleared_or_refused(void)
     }
 }
 
+/* ---- what is free ---- */
+
+/* Blocks of all kinds freed behind work of two streams are told to be free when the program has waited. */
+static void free_when_waited(void)
+{
+    static const size_t sizes[] = {1000, 100000, 8 * MIB, 64 * MIB};
+    enum { SIZES = sizeof sizes / sizeof *sizes };
+    CUdeviceptr blocks[SIZES];
+    CUstream first, second;
+
+    prog_context(0);
+    MUST(0, cuStreamCreate(&first, CU_STREAM_NON_BLOCKING));
+    MUST(0, cuStreamCreate(&second, CU_STREAM_NON_BLOCKING));
+    const size_t before = told_free();
+    for (int i = 0; i < SIZES; i++)
+        MUST(0, cuMemAlloc(&blocks[i], sizes[i]));
+    for (int i = 0; i < SIZES; i++) {
+        MUST(0, cuMemsetD8Async(blocks[i], 1, sizes[i], first));
+        MUST(0, cuMemsetD8Async(blocks[i], 2, sizes[i], second));
+        MUST(0, cuMemFree(blocks[i]));
+    }
+    MUST(0, cuCtxSynchronize());
+    MUST(before, told_free());
+    MUST(0, stats().pending);
+}
+
 int main(int argc, char **argv)
 {
     static const struct prog_scenario all[] = {
         {"lowered", lowered},
         {"nvml_knows", nvml_knows},
         {"cleared_or_refused", cleared_or_refused},
+        {"free_when_waited", free_when_waited},
     };
 
     return prog_main(argc, argv, all, sizeof all / sizeof *all);
