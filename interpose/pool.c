@@ -592,10 +592,12 @@ struct pool_stats pool_stats(struct pool *pool)
 
 uint64_t pool_idle_bytes(struct pool *pool)
 {
+    pool_take_in(pool);
+    const uint64_t small = small_let_go_idle(pool); /* idle all the while, though not free */
     pthread_mutex_lock(&pool->lock);
     pool_cool_down(pool, 0); /* what is still there when this is asked again, nobody wants */
-    const uint64_t free_now = pool->ranges.free_bytes;
-    const uint64_t idle = pool->least_free < free_now ? pool->least_free : free_now;
+    const uint64_t free_now = pool->ranges.free_bytes, least = pool->least_free + small;
+    const uint64_t idle = least < free_now ? least : free_now;
     pool->least_free = free_now;
     pthread_mutex_unlock(&pool->lock);
     return idle;

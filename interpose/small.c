@@ -380,6 +380,18 @@ void small_trim(struct pool *pool)
     heap_purge(pool->small.arena);
 }
 
+uint64_t small_let_go_idle(struct pool *pool)
+{
+    const uint64_t before = atomic_load(&pool->small.extent_bytes);
+
+    if (!pool->small.on)
+        return 0;
+    cache_flush_idle(pool);
+    heap_purge(pool->small.arena);
+    const uint64_t after = atomic_load(&pool->small.extent_bytes);
+    return before > after ? before - after : 0;
+}
+
 bool small_settle(struct pool *pool, struct cache *cache)
 {
     const uint64_t before = atomic_load(&pool->small.extent_bytes);

@@ -77,6 +77,10 @@ void small_reclaim(struct pool *pool, struct cache *cache);
 /* Gives back what the heap holds and nobody has, without waiting. */
 void small_trim(struct pool *pool);
 
+/* Gives back what threads keep that have done nothing since this was last asked. Returns how much the pool
+ * has got of it. */
+uint64_t small_let_go_idle(struct pool *pool);
+
 /* Gives back what the heap holds and nobody has; waits for work if need be.
  * True if the pool has got any of it. */
 bool small_settle(struct pool *pool, struct cache *cache);
