@@ -215,6 +215,16 @@ bool fence_capturing(void)
     return atomic_load(&captures) > 0;
 }
 
+bool fence_captures(CUstream stream)
+{
+    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+
+    /* The legacy stream cannot capture, and it is an error to ask while another one does. */
+    return fence_capturing() && stream && stream != CU_STREAM_LEGACY &&
+           driver.cuStreamIsCapturing(stream, &status) == CUDA_SUCCESS &&
+           status != CU_STREAM_CAPTURE_STATUS_NONE;
+}
+
 uint64_t fence_captures_elsewhere(void)
 {
     return own_captures > 0 ? 0 : atomic_load(&captured);

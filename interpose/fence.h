@@ -80,6 +80,8 @@ void fence_unknown(const char *name);
  * beginning waits for all work once, if anything has been handed out in the order of one stream. */
 void fence_capture(int change);
 bool fence_capturing(void);
+/* True if what goes to the stream only adds to a graph. */
+bool fence_captures(CUstream stream);
 /* How many have begun in the process; 0 as well while one of the calling thread's own is open, which does not
  * end while that thread waits. */
 uint64_t fence_captures_elsewhere(void);

@@ -167,15 +167,13 @@ static bool pool_has(CUmemoryPool pool, const struct device *device, uint64_t by
 
 CUresult route_enter_async(struct route_ticket *ticket, uint64_t bytes, CUmemoryPool pool, CUstream stream)
 {
-    CUstreamCaptureStatus capture = CU_STREAM_CAPTURE_STATUS_NONE;
     CUresult result = first_word(ticket);
     struct device *device;
 
     if (result != CUDA_SUCCESS || !route_active() || bytes == 0 || !(device = device_current()))
         return result;
     /* In a capture nothing is allocated now: the call adds a node to a graph. */
-    if (driver.cuStreamIsCapturing(stream, &capture) == CUDA_SUCCESS &&
-        capture != CU_STREAM_CAPTURE_STATUS_NONE)
+    if (fence_captures(stream))
         return CUDA_SUCCESS;
     const uint64_t step = limit_round_step(bytes);
     if (try_take(ticket, device, BLOCKS_ASYNC, step))
@@ -582,7 +580,8 @@ static CUresult free_after_wait(struct pool *pool, CUdeviceptr address)
     return pool_free(pool, address, waited) ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
 }
 
-bool route_pool_free(CUdeviceptr address, bool ordered, CUresult *result)
+/* `ordered`: by a stream. */
+static inline bool free_pooled(CUdeviceptr address, bool ordered, CUresult *result)
 {
     struct pool *pool = address && route_active() ? pools_of(address) : NULL;
 
@@ -602,4 +601,16 @@ bool route_pool_free(CUdeviceptr address, bool ordered, CUresult *result)
     else
         decay_wake();
     return true;
+}
+
+bool route_pool_free(CUdeviceptr address, CUresult *result)
+{
+    return free_pooled(address, false, result);
+}
+
+bool route_pool_free_async(CUdeviceptr address, CUstream stream, CUresult *result)
+{
+    /* A graph frees only what a graph has allocated: what the driver thinks of other blocks, it says itself.
+     */
+    return !fence_captures(stream) && free_pooled(address, true, result);
 }

@@ -84,9 +84,11 @@ void route_context_stays(CUcontext context);
 void route_context_ended(const void *context);
 
 /* cuMemAlloc and cuMemFree through the pool. False: this one is not the pool's, go on with the driver's own.
- * `ordered`: the free is ordered by a stream and does not wait. */
+ */
 bool route_pool_alloc(CUdeviceptr *address, size_t bytes, CUresult *result);
-bool route_pool_free(CUdeviceptr address, bool ordered, CUresult *result);
+bool route_pool_free(CUdeviceptr address, CUresult *result);
+/* The same for a free that is ordered by a stream and does not wait. */
+bool route_pool_free_async(CUdeviceptr address, CUstream stream, CUresult *result);
 
 /* True if the calling program runs under a limit at all. */
 bool route_active(void);
