@@ -143,8 +143,21 @@ static void release_everything(struct pool *pool)
     }
 }
 
+/* What the program had not freed lives under no name any more. */
+static void untag(struct pool *pool)
+{
+    for (uint64_t i = 0; i < pool->table_capacity; i++) {
+        const struct pool_entry *entry = &pool->table[i];
+        const uint16_t tag = entry->address ? entry->range->mark.tag : 0;
+
+        if (tag && mark_word(&entry->range->mark) & MARK_LIVE)
+            tags_remove(tag, entry->range->bytes);
+    }
+}
+
 void pool_close(struct pool *pool, bool context_lives)
 {
+    untag(pool);
     cache_close(pool);
     small_close(pool);
     pool_dead_close(pool);

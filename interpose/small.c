@@ -38,6 +38,13 @@ static struct mark *unit_of(const struct pool *pool, uint64_t address)
     return page ? &page->marks[address % RANGES_PAGE / RANGES_UNIT] : NULL;
 }
 
+static uint64_t rounded(const struct mark *unit)
+{
+    const uint64_t asked = atomic_load_explicit(&unit->asked, memory_order_relaxed);
+
+    return (asked + RANGES_UNIT - 1) & ~(RANGES_UNIT - 1);
+}
+
 /* ---- extents ----
  *
  * They are kept together in pages of their own, so that what lives long and is small does not hold on to many
@@ -173,6 +180,17 @@ void small_open(struct pool *pool)
     small->on = heap_open(&small->source, &small->arena) == 0;
 }
 
+/* What the program had not freed lives under no name any more. */
+static void untag(const struct small_page *page)
+{
+    for (unsigned i = 0; i < SMALL_PAGE_UNITS; i++) {
+        const struct mark *unit = &page->marks[i];
+
+        if (mark_word(unit) & MARK_LIVE && unit->tag)
+            tags_remove(unit->tag, rounded(unit));
+    }
+}
+
 void small_close(struct pool *pool)
 {
     struct small *small = &pool->small;
@@ -181,6 +199,7 @@ void small_close(struct pool *pool)
         struct small_page *page = small->made;
 
         small->made = page->made;
+        untag(page);
         munmap(page, sizeof *page);
     }
     if (small->pages)
@@ -190,13 +209,6 @@ void small_close(struct pool *pool)
 }
 
 /* ---- blocks ---- */
-
-static uint64_t rounded(const struct mark *unit)
-{
-    const uint64_t asked = atomic_load_explicit(&unit->asked, memory_order_relaxed);
-
-    return (asked + RANGES_UNIT - 1) & ~(RANGES_UNIT - 1);
-}
 
 bool small_take(struct pool *pool, struct cache *cache, uint64_t asked, uint64_t size, uint64_t *address)
 {

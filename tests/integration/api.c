@@ -59,6 +59,11 @@ static void test_what_was_freed_is_told_to_be_free_after_a_wait(void)
     both_ways("free_when_waited");
 }
 
+static void test_a_name_keeps_nothing_of_a_context_that_ended(void)
+{
+    both_ways("names_end");
+}
+
 int main(void)
 {
     UNITY_BEGIN();
@@ -66,5 +71,6 @@ int main(void)
     RUN_TEST(test_nvml_tells_the_limit_as_it_is);
     RUN_TEST(test_what_could_not_be_cleared_is_not_handed_out);
     RUN_TEST(test_what_was_freed_is_told_to_be_free_after_a_wait);
+    RUN_TEST(test_a_name_keeps_nothing_of_a_context_that_ended);
     return UNITY_END();
 }

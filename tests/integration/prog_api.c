@@ -155,6 +155,39 @@ static void free_when_waited(void)
     MUST(0, stats().pending);
 }
 
+/* ---- names ---- */
+
+static uint64_t under(const char *name)
+{
+    uint64_t live, peak;
+
+    MUST(0, gpucap_tag_stats(name, &live, &peak));
+    return live;
+}
+
+/* What ends with its context is no longer under its name. */
+static void names_end(void)
+{
+    CUdeviceptr stays, small, large;
+    CUcontext own = prog_context(0), other;
+
+    MUST(0, gpucap_tag("weights"));
+    MUST(0, cuMemAlloc(&stays, 4 * MIB));
+    MUST(0, cuCtxCreate(&other, NULL, 0, 0));
+    MUST(0, cuMemAlloc(&large, 8 * MIB));
+    MUST(0, cuMemAlloc(&small, 1024));
+    MUST(12 * MIB + 1024, under("weights"));
+    MUST(0, cuMemAlloc(&large, 2 * MIB));
+    MUST(0, cuMemAlloc(&small, 512));
+    MUST(0, cuMemFree(large)); /* kept by the thread: under no name */
+    MUST(0, cuMemFree(small));
+    MUST(0, cuCtxDestroy(other));
+    MUST(4 * MIB, under("weights"));
+    MUST(0, cuCtxSetCurrent(own));
+    MUST(0, cuMemFree(stays));
+    MUST(0, under("weights"));
+}
+
 int main(int argc, char **argv)
 {
     static const struct prog_scenario all[] = {
@@ -162,6 +195,7 @@ int main(int argc, char **argv)
         {"nvml_knows", nvml_knows},
         {"cleared_or_refused", cleared_or_refused},
         {"free_when_waited", free_when_waited},
+        {"names_end", names_end},
     };
 
     return prog_main(argc, argv, all, sizeof all / sizeof *all);
