@@ -100,6 +100,16 @@ static void table_erase(struct pool *pool, struct pool_entry *entry)
 
 /* ---- life ---- */
 
+/* Tries out a page, unless the limit is full: that is no reason to give up. */
+static int try_out(struct pool *pool)
+{
+    if (!pool->budget.take(pool->budget.owner, VMM_PAGE))
+        return 0;
+    const int rc = vmm_try(&pool->vmm);
+    pool->budget.settle(pool->budget.owner, VMM_PAGE, false);
+    return rc;
+}
+
 int pool_open(struct pool *pool, CUcontext context, CUdevice ordinal, const struct pool_budget *budget,
               uint32_t slack_permille)
 {
@@ -112,6 +122,9 @@ int pool_open(struct pool *pool, CUcontext context, CUdevice ordinal, const stru
     int rc = vmm_open(&pool->vmm, ordinal);
     if (rc)
         return rc;
+    rc = try_out(pool);
+    if (rc)
+        goto close_vmm;
     rc = fence_open(&pool->fence, context);
     if (rc)
         goto close_vmm;
