@@ -71,9 +71,20 @@ API int gpucap_stats(int device, struct gpucap_stats *stats, size_t size)
     return g.any || limited ? 0 : -1;
 }
 
+static void look_for(struct pool *pool, void *argument)
+{
+    struct gathered *g = argument;
+
+    g->any = g->any || pool->ordinal == g->ordinal;
+}
+
 API int gpucap_trim(int device, uint64_t bytes, uint64_t *given)
 {
-    if (library_mode() != LIBRARY_ON)
+    struct gathered g = {.ordinal = device};
+
+    if (library_mode() == LIBRARY_ON)
+        pools_each(look_for, &g);
+    if (!g.any)
         return -1;
     const uint64_t trimmed = pools_trim(device, bytes);
     if (given)

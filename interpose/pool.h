@@ -32,7 +32,7 @@ struct pool_budget {
 struct pool_stats {
     uint64_t live, live_count; /* bytes and blocks that the program holds, rounded to 512 */
     uint64_t cached;           /* held, free */
-    uint64_t pending;          /* freed, waiting for work to end */
+    uint64_t pending;          /* freed, waiting for work to end, or held by others */
     uint64_t physical;         /* taken from the driver */
     uint64_t peak_live, peak_physical;
     uint64_t largest;  /* free range */
@@ -73,6 +73,7 @@ struct pool {
     struct range *pending, *pending_last; /* freed, not reusable yet; by epoch, linked by newer */
     uint64_t pending_bytes;
     uint64_t unclosed, unclosed_bytes; /* of these, since the fence was last asked */
+    uint64_t pinned_bytes;             /* freed, and others hold their memory */
     struct vmm_chunk *chunks;          /* scratch for stitching */
     uint64_t chunk_capacity;
     struct pool_dead *dead; /* in the order in which they were left */

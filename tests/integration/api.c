@@ -64,6 +64,11 @@ static void test_a_name_keeps_nothing_of_a_context_that_ended(void)
     both_ways("names_end");
 }
 
+static void test_what_has_no_answer_is_said_to_have_none(void)
+{
+    both_ways("no_answers");
+}
+
 int main(void)
 {
     UNITY_BEGIN();
@@ -72,5 +77,6 @@ int main(void)
     RUN_TEST(test_what_could_not_be_cleared_is_not_handed_out);
     RUN_TEST(test_what_was_freed_is_told_to_be_free_after_a_wait);
     RUN_TEST(test_a_name_keeps_nothing_of_a_context_that_ended);
+    RUN_TEST(test_what_has_no_answer_is_said_to_have_none);
     return UNITY_END();
 }

@@ -188,6 +188,22 @@ static void names_end(void)
     MUST(0, under("weights"));
 }
 
+/* ---- what there is no answer to ---- */
+
+static void no_answers(void)
+{
+    struct gpucap_stats s;
+    uint64_t given = 1;
+
+    prog_context(0);
+    MUST(-1, gpucap_stats(77, &s, sizeof s));
+    MUST(-1, gpucap_stats(-1, &s, sizeof s));
+    MUST(-1, gpucap_trim(77, 1, &given));
+    MUST(-1, gpucap_trim(0, 1, &given)); /* no pool yet */
+    MUST(-1, gpucap_set_limit(77, MIB));
+    MUST(-1, gpucap_set_limit(0, 0));
+}
+
 int main(int argc, char **argv)
 {
     static const struct prog_scenario all[] = {
@@ -196,6 +212,7 @@ int main(int argc, char **argv)
         {"cleared_or_refused", cleared_or_refused},
         {"free_when_waited", free_when_waited},
         {"names_end", names_end},
+        {"no_answers", no_answers},
     };
 
     return prog_main(argc, argv, all, sizeof all / sizeof *all);

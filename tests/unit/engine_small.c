@@ -255,6 +255,24 @@ static void test_small_blocks_go_where_a_page_is_free(void)
     TEST_ASSERT_TRUE(fake_child(in_a_hole));
 }
 
+/* A block for which the heap took new memory is no hit. */
+static void hits(void)
+{
+    begin(LIMIT);
+    const uint64_t first = take(700), second = take(700), other = take(5000);
+    const struct pool_stats s = pool_stats(&pool);
+    CHECK(s.hits == 2 && s.grows == 1 && s.stitches == 0);
+    give(first, 700, true);
+    give(second, 700, true);
+    give(other, 5000, true);
+    end_empty();
+}
+
+static void test_a_block_for_which_the_heap_grew_is_no_hit(void)
+{
+    TEST_ASSERT_TRUE(fake_child(hits));
+}
+
 /* ---- other threads ---- */
 
 static sem_t kept, go_on;
@@ -431,6 +449,7 @@ int main(void)
     RUN_TEST(test_small_blocks_behind_work_go_back_when_it_has_ended);
     RUN_TEST(test_small_blocks_fill_the_limit_and_leave_it_whole);
     RUN_TEST(test_small_blocks_go_where_a_page_is_free);
+    RUN_TEST(test_a_block_for_which_the_heap_grew_is_no_hit);
     RUN_TEST(test_what_an_idle_thread_keeps_of_the_heap_is_there_for_others);
     RUN_TEST(test_what_an_idle_thread_keeps_of_the_heap_is_idle);
     RUN_TEST(test_the_last_frees_are_idle_when_their_work_has_ended);
