@@ -114,6 +114,9 @@ int pool_unpin(struct pool *pool, uint64_t address);
 /* Counts frees of pinned blocks, of all pools; whoever has pinned them may want to look. */
 extern atomic_uint pool_pinned_frees;
 
+/* Counts chunks given back to the driver, of all pools: who was refused may have met one on its way. */
+extern _Atomic uint64_t pool_given_back;
+
 /* Notes CU_POINTER_ATTRIBUTE_SYNC_MEMOPS of a block, until it is freed. 0 or -EINVAL. */
 int pool_set_sync_memops(struct pool *pool, uint64_t address, bool on);
 

@@ -29,6 +29,8 @@
 #define JOIN_PART 128
 #define FIT_PART  8
 
+_Atomic uint64_t pool_given_back;
+
 uint64_t pool_mapped_end(const struct pool *pool)
 {
     const struct range *last = pool->ranges.first;
@@ -204,6 +206,7 @@ static int give_back(struct pool *pool, uint64_t start)
     ranges_unmap(&pool->ranges, start, chunk.bytes);
     vmm_release(&pool->vmm, &chunk);
     pool->budget.give(pool->budget.owner, chunk.bytes);
+    atomic_fetch_add(&pool_given_back, 1);
     return 0;
 }
 

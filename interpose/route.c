@@ -199,11 +199,17 @@ bool route_set_limit(struct device *device, uint64_t bytes)
     return true;
 }
 
-bool route_give_up_cache(CUdevice ordinal)
+uint64_t route_given_back(void)
+{
+    return atomic_load_explicit(&pool_given_back, memory_order_relaxed);
+}
+
+bool route_give_up_cache(CUdevice ordinal, uint64_t before)
 {
     if (!route_active() || (ordinal == ROUTE_CURRENT && driver.cuCtxGetDevice(&ordinal) != CUDA_SUCCESS))
         return false;
-    return let_go(ordinal, UINT64_MAX) != 0;
+    let_go(ordinal, UINT64_MAX);
+    return route_given_back() != before;
 }
 
 CUresult route_leave(const struct route_ticket *ticket, CUresult result, uint64_t key)
@@ -515,6 +521,15 @@ static int alloc(struct pool *pool, uint64_t bytes, uint64_t *start)
     return rc;
 }
 
+/* Other contexts and the driver's own pool may have idle memory on the same card, or have had it given back
+ * since `before`. For its own the pool has waited, where that could help. */
+static int alloc_beside_others(struct pool *pool, uint64_t bytes, uint64_t *start, uint64_t before)
+{
+    const bool any = let_go_idle(pool->ordinal, bytes);
+
+    return any || route_given_back() != before ? alloc(pool, bytes, start) : -ENOMEM;
+}
+
 /* What is freed while a capture is open cannot be waited for before it ends, nor chunks be moved. Another
  * thread's may end soon, or has ended already; so this tries once more at least, and again as long as
  * captures come in between. */
@@ -548,9 +563,8 @@ bool route_pool_alloc(CUdeviceptr *address, size_t bytes, CUresult *result)
     *result = ask_about_capture();
     if (*result != CUDA_SUCCESS)
         return true;
-    /* Others have idle memory on the same card; for its own the pool has waited, where that could help. */
-    if (alloc(pool, bytes, &start) &&
-        !(let_go_idle(pool->ordinal, bytes) && alloc(pool, bytes, &start) == 0) &&
+    const uint64_t before = route_given_back();
+    if (alloc(pool, bytes, &start) && alloc_beside_others(pool, bytes, &start, before) &&
         alloc_between_captures(pool, bytes, &start)) {
         *result = refuse_pooled(pool, address, bytes);
         return true;
