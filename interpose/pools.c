@@ -233,8 +233,11 @@ struct pools_wait pools_before_wait(CUcontext context)
 
 void pools_after_wait(const struct pools_wait *wait, bool success)
 {
-    if (wait->pool)
-        fence_after_wait(&wait->pool->fence, wait->epoch, success);
+    if (!wait->pool)
+        return;
+    fence_after_wait(&wait->pool->fence, wait->epoch, success);
+    if (success && settings->decay == 0)
+        pool_trim(wait->pool, UINT64_MAX); /* what the frees before had to leave */
 }
 
 void pools_context_ending(CUcontext context, bool is_ending)

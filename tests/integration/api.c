@@ -12,7 +12,8 @@ void setUp(void) {}
 
 void tearDown(void) {}
 
-static void run(const char *scenario, const char *way, const char *zero)
+/* With one more setting than all runs have. */
+static void run(const char *scenario, const char *way, const char *variable, const char *value)
 {
     struct spawn_env *env = spawn_env_new();
 
@@ -22,8 +23,8 @@ static void run(const char *scenario, const char *way, const char *zero)
     spawn_cap(env, "1G");
     spawn_env_set(env, "GPUCAP_RESERVE", "0");
     spawn_env_set(env, "GPUCAP_FREE", way);
-    spawn_env_set(env, "GPUCAP_ZERO", zero);
     spawn_env_set(env, "GPUCAP_DECAY", "off");
+    spawn_env_set(env, variable, value);
     struct spawn_result r = spawn_run(
         env, (const char *[]){spawn_build_path("tests/integration/prog_api"), scenario, NULL}, NULL);
     spawn_env_free(env);
@@ -34,8 +35,8 @@ static void run(const char *scenario, const char *way, const char *zero)
 
 static void both_ways(const char *scenario)
 {
-    run(scenario, "strict", "off");
-    run(scenario, "deferred", "off");
+    run(scenario, "strict", "GPUCAP_ZERO", "off");
+    run(scenario, "deferred", "GPUCAP_ZERO", "off");
 }
 
 static void test_a_lower_limit_takes_back_what_is_cached(void)
@@ -50,13 +51,19 @@ static void test_nvml_tells_the_limit_as_it_is(void)
 
 static void test_what_could_not_be_cleared_is_not_handed_out(void)
 {
-    run("cleared_or_refused", "strict", "on");
-    run("cleared_or_refused", "deferred", "on");
+    run("cleared_or_refused", "strict", "GPUCAP_ZERO", "on");
+    run("cleared_or_refused", "deferred", "GPUCAP_ZERO", "on");
 }
 
 static void test_what_was_freed_is_told_to_be_free_after_a_wait(void)
 {
     both_ways("free_when_waited");
+}
+
+static void test_without_decay_it_goes_back_then(void)
+{
+    run("given_back_when_waited", "strict", "GPUCAP_DECAY", "0");
+    run("given_back_when_waited", "deferred", "GPUCAP_DECAY", "0");
 }
 
 static void test_a_name_keeps_nothing_of_a_context_that_ended(void)
@@ -76,6 +83,7 @@ int main(void)
     RUN_TEST(test_nvml_tells_the_limit_as_it_is);
     RUN_TEST(test_what_could_not_be_cleared_is_not_handed_out);
     RUN_TEST(test_what_was_freed_is_told_to_be_free_after_a_wait);
+    RUN_TEST(test_without_decay_it_goes_back_then);
     RUN_TEST(test_a_name_keeps_nothing_of_a_context_that_ended);
     RUN_TEST(test_what_has_no_answer_is_said_to_have_none);
     return UNITY_END();

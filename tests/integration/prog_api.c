@@ -3,6 +3,7 @@
 #include "prog_check.h"
 
 #include <dlfcn.h>
+#include <unistd.h>
 
 #include "gpucap.h"
 #include "simgpu.h"
@@ -131,18 +132,13 @@ static void cleared_or_refused(void)
 
 /* ---- what is free ---- */
 
-/* Blocks of all kinds freed behind work of two streams are told to be free when the program has waited. */
-static void free_when_waited(void)
+/* Blocks of all kinds are freed behind work of two streams. */
+static void free_behind_work(CUstream first, CUstream second)
 {
     static const size_t sizes[] = {1000, 100000, 8 * MIB, 64 * MIB};
     enum { SIZES = sizeof sizes / sizeof *sizes };
     CUdeviceptr blocks[SIZES];
-    CUstream first, second;
 
-    prog_context(0);
-    MUST(0, cuStreamCreate(&first, CU_STREAM_NON_BLOCKING));
-    MUST(0, cuStreamCreate(&second, CU_STREAM_NON_BLOCKING));
-    const size_t before = told_free();
     for (int i = 0; i < SIZES; i++)
         MUST(0, cuMemAlloc(&blocks[i], sizes[i]));
     for (int i = 0; i < SIZES; i++) {
@@ -150,9 +146,43 @@ static void free_when_waited(void)
         MUST(0, cuMemsetD8Async(blocks[i], 2, sizes[i], second));
         MUST(0, cuMemFree(blocks[i]));
     }
+}
+
+/* They are told to be free when the program has waited. */
+static void free_when_waited(void)
+{
+    CUstream first, second;
+
+    prog_context(0);
+    MUST(0, cuStreamCreate(&first, CU_STREAM_NON_BLOCKING));
+    MUST(0, cuStreamCreate(&second, CU_STREAM_NON_BLOCKING));
+    const size_t before = told_free();
+    free_behind_work(first, second);
     MUST(0, cuCtxSynchronize());
     MUST(before, told_free());
     MUST(0, stats().pending);
+}
+
+static void be_late(void *unused)
+{
+    (void)unused;
+    usleep(20000);
+}
+
+/* With decay=0 they are the driver's again then, though nobody frees or asks for anything. */
+static void given_back_when_waited(void)
+{
+    CUstream first, second;
+
+    prog_context(0);
+    MUST(0, cuStreamCreate(&first, CU_STREAM_NON_BLOCKING));
+    MUST(0, cuStreamCreate(&second, CU_STREAM_NON_BLOCKING));
+    const uint64_t before = stats().used;
+    MUST(0, cuLaunchHostFunc(first, be_late, NULL));
+    free_behind_work(first, second);
+    MUST(0, cuCtxSynchronize());
+    MUST(before, stats().used);
+    MUST(0, stats().physical);
 }
 
 /* ---- names ---- */
@@ -211,6 +241,7 @@ int main(int argc, char **argv)
         {"nvml_knows", nvml_knows},
         {"cleared_or_refused", cleared_or_refused},
         {"free_when_waited", free_when_waited},
+        {"given_back_when_waited", given_back_when_waited},
         {"names_end", names_end},
         {"no_answers", no_answers},
     };
