@@ -171,8 +171,8 @@ static void untag(struct pool *pool)
 
 void pool_close(struct pool *pool, bool context_lives)
 {
-    untag(pool);
     cache_close(pool);
+    untag(pool); /* from here on no thread that ends gives back what it kept */
     small_close(pool);
     pool_dead_close(pool);
     release_everything(pool);

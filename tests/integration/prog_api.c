@@ -142,8 +142,8 @@ static void free_behind_work(CUstream first, CUstream second)
     for (int i = 0; i < SIZES; i++)
         MUST(0, cuMemAlloc(&blocks[i], sizes[i]));
     for (int i = 0; i < SIZES; i++) {
-        MUST(0, cuMemsetD8Async(blocks[i], 1, sizes[i], first));
-        MUST(0, cuMemsetD8Async(blocks[i], 2, sizes[i], second));
+        MUST(0, cuMemsetD8Async(blocks[i], 1, sizes[i] / 2, first));
+        MUST(0, cuMemsetD8Async(blocks[i] + sizes[i] / 2, 2, sizes[i] / 2, second));
         MUST(0, cuMemFree(blocks[i]));
     }
 }
