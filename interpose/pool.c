@@ -342,6 +342,7 @@ static bool small_makes_way(struct pool *pool, uint64_t size, struct pool_effort
     const bool any = small_settle(pool, cache, &wait_ns);
     pthread_mutex_lock(&pool->lock);
     pool->waits += wait_ns && !effort->waited;
+    effort->waited = effort->waited || wait_ns;
     pool->wait_ns += wait_ns;
     pool->room_ns += clock_ns() - began;
     pthread_mutex_unlock(&pool->lock);
@@ -599,7 +600,6 @@ struct pool_stats pool_stats(struct pool *pool)
 {
     struct pool_stats s;
 
-    pool_take_in(pool);
     cache_flush_small(pool);
     pthread_mutex_lock(&pool->lock);
     const struct vmm *vmm = &pool->vmm;

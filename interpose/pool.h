@@ -162,6 +162,11 @@ bool pool_mostly_free(struct pool *pool, uint32_t permille);
 /* Bytes of whole free chunks: what could be stitched together or given back. */
 uint64_t pool_reclaimable(struct pool *pool);
 
+/* Learns which work has ended, if anything freed waits for some, and takes back what does not wait any more.
+ */
+void pool_take_in(struct pool *pool);
+
+/* As far as known: calls nothing of the driver, as at the end of the process. */
 struct pool_stats pool_stats(struct pool *pool);
 
 /* 0, or a number that says what is wrong. */

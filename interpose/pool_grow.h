@@ -30,10 +30,6 @@ uint64_t pool_live_bytes(const struct pool *pool, uint64_t cached);
 /* Makes cached blocks of at least so many bytes plain free memory. True if there were any. */
 bool pool_cool_down(struct pool *pool, uint64_t least);
 
-/* Learns which work has ended, if anything waits for some, and takes back what does not wait any more. Not
- * with the lock. */
-void pool_take_in(struct pool *pool);
-
 /* Takes back the blocks whose work has ended. True if there were any. */
 bool pool_reclaim(struct pool *pool);
 

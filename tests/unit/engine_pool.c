@@ -540,6 +540,31 @@ static void test_the_most_that_was_held_is_what_the_driver_gave(void)
     TEST_ASSERT_TRUE(fake_child(most_held));
 }
 
+/* Figures are also asked for at the end of the process, when the driver may be gone. */
+static void figures_at_the_end(void)
+{
+    uint64_t calls = 0, now = 0;
+
+    model_open(&model, GIB, GIB);
+    CHECK(model_alloc(&model, 8 * MIB) == 0 && model_alloc(&model, 700) == 0);
+    for (unsigned i = 0; i < 2; i++)
+        model_work(&model, i, &model.blocks[i]);
+    model_free(&model, 0, false);
+    model_free(&model, 0, false);
+    for (int call = 0; call < FAKE_CALLS; call++)
+        calls += fake_count((enum fake_call)call);
+    const struct pool_stats s = pool_stats(&model.pool);
+    for (int call = 0; call < FAKE_CALLS; call++)
+        now += fake_count((enum fake_call)call);
+    CHECK(now == calls && s.pending > 0 && s.live == 0);
+    model_close(&model);
+}
+
+static void test_figures_need_no_driver(void)
+{
+    TEST_ASSERT_TRUE(fake_child(figures_at_the_end));
+}
+
 int main(void)
 {
     UNITY_BEGIN();
@@ -565,5 +590,6 @@ int main(void)
     RUN_TEST(test_an_allocation_that_waits_counts_once);
     RUN_TEST(test_what_is_freed_and_held_by_others_does_not_live);
     RUN_TEST(test_the_most_that_was_held_is_what_the_driver_gave);
+    RUN_TEST(test_figures_need_no_driver);
     return UNITY_END();
 }
