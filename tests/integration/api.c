@@ -60,6 +60,13 @@ static void test_what_was_freed_is_told_to_be_free_after_a_wait(void)
     both_ways("free_when_waited");
 }
 
+static void test_what_is_told_to_be_free_can_be_had(void)
+{
+    both_ways("told_can_be_had");
+    run("told_can_be_had", "strict", "GPUCAP_DECAY", "0.005");
+    run("told_can_be_had", "deferred", "GPUCAP_DECAY", "0.005");
+}
+
 static void test_without_decay_it_goes_back_then(void)
 {
     run("given_back_when_waited", "strict", "GPUCAP_DECAY", "0");
@@ -83,6 +90,7 @@ int main(void)
     RUN_TEST(test_nvml_tells_the_limit_as_it_is);
     RUN_TEST(test_what_could_not_be_cleared_is_not_handed_out);
     RUN_TEST(test_what_was_freed_is_told_to_be_free_after_a_wait);
+    RUN_TEST(test_what_is_told_to_be_free_can_be_had);
     RUN_TEST(test_without_decay_it_goes_back_then);
     RUN_TEST(test_a_name_keeps_nothing_of_a_context_that_ended);
     RUN_TEST(test_what_has_no_answer_is_said_to_have_none);

@@ -163,6 +163,30 @@ static void free_when_waited(void)
     MUST(0, stats().pending);
 }
 
+/* What is told to be free can be had, whatever still waits for work; and so can what the driver needs for a
+ * stream, out of what has just been freed. */
+static void told_can_be_had(void)
+{
+    CUstream first, second, more;
+    CUdeviceptr all;
+
+    prog_context(0);
+    MUST(0, cuStreamCreate(&first, CU_STREAM_NON_BLOCKING));
+    MUST(0, cuStreamCreate(&second, CU_STREAM_NON_BLOCKING));
+    for (int i = 0; i < 20; i++) {
+        free_behind_work(first, second);
+        if (i % 2)
+            MUST(0, cuCtxSynchronize());
+        const size_t bytes = told_free();
+        MUST(0, cuMemAlloc(&all, bytes));
+        MUST(0, cuMemsetD8Async(all, 3, MIB, first));
+        MUST(0, cuMemsetD8Async(all + MIB, 3, MIB, second));
+        MUST(0, cuMemFree(all));
+        MUST(0, cuStreamCreate(&more, CU_STREAM_NON_BLOCKING));
+        MUST(0, cuStreamDestroy(more));
+    }
+}
+
 static void be_late(void *unused)
 {
     (void)unused;
@@ -241,6 +265,7 @@ int main(int argc, char **argv)
         {"nvml_knows", nvml_knows},
         {"cleared_or_refused", cleared_or_refused},
         {"free_when_waited", free_when_waited},
+        {"told_can_be_had", told_can_be_had},
         {"given_back_when_waited", given_back_when_waited},
         {"names_end", names_end},
         {"no_answers", no_answers},
