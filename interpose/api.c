@@ -7,6 +7,7 @@
 #include "hooks.h"
 #include "library.h"
 #include "pools.h"
+#include "route.h"
 #include "tags.h"
 
 /* The header declares them weak for programs; here they are what they are. */
@@ -29,6 +30,7 @@ static void gather(struct pool *pool, void *argument)
 
     if (pool->ordinal != g->ordinal)
         return;
+    pool_take_in(pool);
     const struct pool_stats s = pool_stats(pool);
     g->any = true;
     g->stats.live += s.live;
@@ -70,9 +72,20 @@ API int gpucap_stats(int device, struct gpucap_stats *stats, size_t size)
     return g.any || limited ? 0 : -1;
 }
 
+static void look_for(struct pool *pool, void *argument)
+{
+    struct gathered *g = argument;
+
+    g->any = g->any || pool->ordinal == g->ordinal;
+}
+
 API int gpucap_trim(int device, uint64_t bytes, uint64_t *given)
 {
-    if (library_mode() != LIBRARY_ON)
+    struct gathered g = {.ordinal = device};
+
+    if (library_mode() == LIBRARY_ON)
+        pools_each(look_for, &g);
+    if (!g.any)
         return -1;
     const uint64_t trimmed = pools_trim(device, bytes);
     if (given)
@@ -84,7 +97,7 @@ API int gpucap_set_limit(int device, uint64_t bytes)
 {
     struct device *limited = library_mode() == LIBRARY_ON ? device_get(device) : NULL;
 
-    return limited && bytes && device_set_limit(limited, bytes) ? 0 : -1;
+    return limited && bytes && route_set_limit(limited, bytes) ? 0 : -1;
 }
 
 API int gpucap_tag(const char *name)

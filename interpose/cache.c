@@ -386,15 +386,33 @@ void cache_flush_small(const struct pool *pool)
 }
 
 /* A thread that is in the heap may be waiting for work there: nobody waits for it. */
+static void flush_another(struct cache *cache)
+{
+    empty_slots(cache);
+    if (atomic_exchange_explicit(&cache->busy, true, memory_order_acquire))
+        return;
+    heap_tcache_flush(cache->tcache);
+    cache_leave(cache);
+}
+
 void cache_flush_all(struct pool *pool)
 {
     pthread_mutex_lock(&caches_lock);
+    for (struct cache *cache = pool->caches; cache; cache = cache->next)
+        flush_another(cache);
+    pthread_mutex_unlock(&caches_lock);
+}
+
+void cache_flush_idle(struct pool *pool)
+{
+    pthread_mutex_lock(&caches_lock);
     for (struct cache *cache = pool->caches; cache; cache = cache->next) {
-        empty_slots(cache);
-        if (atomic_exchange_explicit(&cache->busy, true, memory_order_acquire))
-            continue;
-        heap_tcache_flush(cache->tcache);
-        cache_leave(cache);
+        const uint64_t hits = get(&cache->hits), count = get(&cache->count);
+
+        if (hits == cache->seen_hits && count == cache->seen_count)
+            flush_another(cache);
+        cache->seen_hits = hits;
+        cache->seen_count = count;
     }
     pthread_mutex_unlock(&caches_lock);
 }

@@ -46,6 +46,7 @@ struct cache {
     atomic_bool busy;                     /* somebody uses the tcache */
     unsigned tcache;                      /* of the pool's heap */
     struct cache_slot slots[CACHE_SLOTS]; /* of the heap, others, a large one */
+    uint64_t seen_hits, seen_count;       /* by cache_flush_idle; guarded by caches_lock */
 } __attribute__((aligned(128)));
 
 /* The calling thread's cache of the pool; NULL: there can be none. Not with the pool's lock. */
@@ -55,6 +56,9 @@ struct cache *cache_mine(struct pool *pool);
 void cache_flush_small(const struct pool *pool);
 /* What all threads keep of it, but for those that are in the heap just now. Not with the pool's lock. */
 void cache_flush_all(struct pool *pool);
+
+/* The same of threads that have neither taken nor freed a block since this was last asked. */
+void cache_flush_idle(struct pool *pool);
 
 /* Around every use of the tcache: others may flush it in between. */
 void cache_enter(struct cache *cache);

@@ -215,6 +215,16 @@ bool fence_capturing(void)
     return atomic_load(&captures) > 0;
 }
 
+bool fence_captures(CUstream stream)
+{
+    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+
+    /* The legacy stream cannot capture, and it is an error to ask while another one does. */
+    return fence_capturing() && stream && stream != CU_STREAM_LEGACY &&
+           driver.cuStreamIsCapturing(stream, &status) == CUDA_SUCCESS &&
+           status != CU_STREAM_CAPTURE_STATUS_NONE;
+}
+
 uint64_t fence_captures_elsewhere(void)
 {
     return own_captures > 0 ? 0 : atomic_load(&captured);
@@ -513,31 +523,46 @@ int fence_wait_oldest(struct fence *fence, bool *more)
     return 0;
 }
 
+uint64_t fence_before_wait(struct fence *fence)
+{
+    pthread_mutex_lock(&fence->lock);
+    const uint64_t epoch = next_epoch(fence);
+    pthread_mutex_unlock(&fence->lock);
+    return epoch;
+}
+
+/* The end of everything submitted so far is the end of every epoch before the one that is open now. */
+void fence_after_wait(struct fence *fence, uint64_t epoch, bool success)
+{
+    if (!success) {
+        atomic_store(&fence->used, true); /* the next event will cover that epoch too */
+        return;
+    }
+    pthread_mutex_lock(&fence->lock);
+    if (epoch > fence->done)
+        fence->done = epoch;
+    while (fence->count && fence->closed[fence->first] <= fence->done)
+        take_in(fence, (fence->first + 1) % FENCE_EVENTS);
+    pthread_mutex_unlock(&fence->lock);
+}
+
 int fence_wait(struct fence *fence, uint64_t epoch)
 {
     if (fence_done(fence, epoch))
         return 0;
     if (fence_capturing())
         return -EBUSY;
-    /* The end of everything submitted so far is the end of every epoch that is not open; and of the open
-     * one's frees. */
-    pthread_mutex_lock(&fence->lock);
-    const uint64_t open = next_epoch(fence);
+    const uint64_t ended = fence_before_wait(fence);
     const struct fence_guests guests_now = fence_guests_now();
-    pthread_mutex_unlock(&fence->lock);
-    if (!synchronize()) {
-        atomic_store(&fence->used, true); /* the next event will cover that epoch too */
-        return fence_capturing() ? -EBUSY : -EIO;
+    const bool done = synchronize();
+    if (done) {
+        fence_waited();
+        fence_guests_done(guests_now);
     }
-    fence_waited();
-    fence_guests_done(guests_now);
-    pthread_mutex_lock(&fence->lock);
-    if (open > fence->done)
-        fence->done = open;
-    while (fence->count && fence->closed[fence->first] <= fence->done)
-        take_in(fence, (fence->first + 1) % FENCE_EVENTS);
-    pthread_mutex_unlock(&fence->lock);
-    return 0;
+    fence_after_wait(fence, ended, done);
+    if (done)
+        return 0;
+    return fence_capturing() ? -EBUSY : -EIO;
 }
 
 int fence_settle(struct fence *fence)

@@ -80,6 +80,8 @@ void fence_unknown(const char *name);
  * beginning waits for all work once, if anything has been handed out in the order of one stream. */
 void fence_capture(int change);
 bool fence_capturing(void);
+/* True if what goes to the stream only adds to a graph. */
+bool fence_captures(CUstream stream);
 /* How many have begun in the process; 0 as well while one of the calling thread's own is open, which does not
  * end while that thread waits. */
 uint64_t fence_captures_elsewhere(void);
@@ -156,6 +158,11 @@ bool fence_join(struct fence *fence);
 /* Waits until the oldest epoch is done that is not, or the older half of them. *more: there are others. 0 or
  * as fence_wait. */
 int fence_wait_oldest(struct fence *fence, bool *more);
+
+/* Around a wait for all work of the context, ours or the program's: what was freed before it began is done
+ * when it has ended well. */
+uint64_t fence_before_wait(struct fence *fence);
+void fence_after_wait(struct fence *fence, uint64_t epoch, bool success);
 
 /* Waits until an epoch is done. 0; -EBUSY if a capture forbids it; -EIO if the context has failed. */
 int fence_wait(struct fence *fence, uint64_t epoch);

@@ -1,8 +1,10 @@
-/* The hooks on contexts: a context has bytes of its own, and its end is the end of the memory in it. */
+/* The hooks on contexts: a context has bytes of its own, its end is the end of the memory in it, and a wait
+ * for all of its work is the end of what freed blocks wait for. */
 #include <pthread.h>
 
 #include "hooks.h"
 #include "library.h"
+#include "pools.h"
 #include "route.h"
 
 /* Runs a call that makes a context: room for it first, and if what was made does not fit the limit, it is
@@ -70,6 +72,25 @@ CUresult cuCtxDestroy_v2(CUcontext context)
 {
     route_context_ending(context);
     return ended(driver.cuCtxDestroy_v2(context), context);
+}
+
+#define WAITING(context, call)                                                                               \
+    ({                                                                                                       \
+        const struct pools_wait wait_ =                                                                      \
+            route_active() ? pools_before_wait(context) : (struct pools_wait){0};                            \
+        CUresult result_ = (call);                                                                           \
+        pools_after_wait(&wait_, result_ == CUDA_SUCCESS);                                                   \
+        result_;                                                                                             \
+    })
+
+CUresult cuCtxSynchronize(void)
+{
+    return WAITING(NULL, driver.cuCtxSynchronize());
+}
+
+CUresult cuCtxSynchronize_v2(CUcontext context)
+{
+    return WAITING(context, driver.cuCtxSynchronize_v2(context));
 }
 
 static bool primary_is_active(CUdevice ordinal)

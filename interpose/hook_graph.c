@@ -191,22 +191,13 @@ static CUresult ask(struct launch *launch, const void *exec, const struct graphs
     return result;
 }
 
-/* A launch into a stream that captures only adds to a graph. */
-static bool captures(CUstream stream)
-{
-    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
-
-    return fence_capturing() && driver.cuStreamIsCapturing(stream, &status) == CUDA_SUCCESS &&
-           status != CU_STREAM_CAPTURE_STATUS_NONE;
-}
-
 static CUresult before(struct launch *launch, CUgraphExec exec, uintptr_t key, CUstream stream)
 {
     struct graphs_part parts[GRAPHS_CARDS];
     size_t count;
 
     launch->count = 0;
-    if (!route_active() || (count = graphs_find(exec, parts)) == 0 || captures(stream))
+    if (!route_active() || (count = graphs_find(exec, parts)) == 0 || fence_captures(stream))
         return CUDA_SUCCESS;
     return ask(launch, exec, parts, count, key, stream);
 }
@@ -229,10 +220,6 @@ static CUresult before(struct launch *launch, CUgraphExec exec, uintptr_t key, C
         }                                                                                                    \
         result_;                                                                                             \
     })
-
-/* The default stream that an entry point means by NULL. */
-#define STREAM(stream)      (stream)
-#define STREAM_ptsz(stream) ((stream) ? (stream) : CU_STREAM_PER_THREAD)
 
 static CUresult remember(CUgraphExec *exec, const struct graphs_part *parts, size_t count, CUresult result)
 {

@@ -63,7 +63,7 @@ CUresult cuMemFree_v2(CUdeviceptr address)
 {
     CUresult result;
 
-    if (route_pool_free(address, false, &result))
+    if (route_pool_free(address, &result))
         return result;
     struct route_release release = route_free(BLOCKS_LINEAR, address);
 
@@ -75,7 +75,7 @@ CUresult cuMemFree_v2(CUdeviceptr address)
     CUresult cuMemAllocAsync##suffix(CUdeviceptr *address, size_t bytes, CUstream stream)                    \
     {                                                                                                        \
         struct route_ticket ticket;                                                                          \
-        CUresult result = route_enter_async(&ticket, bytes, NULL, stream);                                   \
+        CUresult result = route_enter_async(&ticket, bytes, NULL, STREAM##suffix(stream));                   \
                                                                                                              \
         if (result != CUDA_SUCCESS) {                                                                        \
             if (address)                                                                                     \
@@ -90,7 +90,7 @@ CUresult cuMemFree_v2(CUdeviceptr address)
                                              CUstream stream)                                                \
     {                                                                                                        \
         struct route_ticket ticket;                                                                          \
-        CUresult result = route_enter_async(&ticket, bytes, pool, stream);                                   \
+        CUresult result = route_enter_async(&ticket, bytes, pool, STREAM##suffix(stream));                   \
                                                                                                              \
         if (result != CUDA_SUCCESS) {                                                                        \
             if (address)                                                                                     \
@@ -106,7 +106,7 @@ CUresult cuMemFree_v2(CUdeviceptr address)
     {                                                                                                        \
         CUresult result;                                                                                     \
                                                                                                              \
-        if (route_pool_free(address, true, &result))                                                         \
+        if (route_pool_free_async(address, STREAM##suffix(stream), &result))                                 \
             return result;                                                                                   \
         struct route_release release = route_free(BLOCKS_LINEAR, address);                                   \
                                                                                                              \

@@ -83,9 +83,14 @@ static bool limited_view(nvml_device card, uint64_t card_total, uint64_t *limit,
     if (library_mode() != LIBRARY_ON || nvml.uuid(card, uuid, sizeof uuid) != NVML_OK)
         return false;
     int ordinal = device_ordinal_of(uuid);
-    if (ordinal == RULES_NO_ORDINAL)
+    if (ordinal == RULES_NO_ORDINAL) {
         ordinal = expected_ordinal(card, uuid);
-    *limit = options_limit(library_options(), ordinal, uuid, card_total);
+        *limit = options_limit(library_options(), ordinal, uuid, card_total);
+    } else { /* the program may have changed it */
+        const struct device *device = device_get(ordinal);
+
+        *limit = device ? atomic_load(&device->limit) : RULES_UNLIMITED;
+    }
     if (*limit == RULES_UNLIMITED)
         return false;
     if (measure_used(&self, used))

@@ -13,6 +13,10 @@
 #undef HOOK
 #undef CALL
 
+/* The stream that an entry point means: NULL is another one for those of the per-thread default stream. */
+#define STREAM(stream)      (stream)
+#define STREAM_ptsz(stream) ((stream) ? (stream) : CU_STREAM_PER_THREAD)
+
 /* Our hook of an exact name, or NULL. */
 void *hooks_find(const char *name);
 

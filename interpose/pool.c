@@ -1,5 +1,6 @@
 /* pool: see pool.h. Allocation and release; what happens when nothing fits is in pool_grow.c. */
 #include "pool.h"
+#include "clock.h"
 #include "pool_dead.h"
 #include "pool_grow.h"
 #include "tags.h"
@@ -100,6 +101,16 @@ static void table_erase(struct pool *pool, struct pool_entry *entry)
 
 /* ---- life ---- */
 
+/* Tries out a page, unless the limit is full: that is no reason to give up. */
+static int try_out(struct pool *pool)
+{
+    if (!pool->budget.take(pool->budget.owner, VMM_PAGE))
+        return 0;
+    const int rc = vmm_try(&pool->vmm);
+    pool->budget.settle(pool->budget.owner, VMM_PAGE, false);
+    return rc;
+}
+
 int pool_open(struct pool *pool, CUcontext context, CUdevice ordinal, const struct pool_budget *budget,
               uint32_t slack_permille)
 {
@@ -112,6 +123,9 @@ int pool_open(struct pool *pool, CUcontext context, CUdevice ordinal, const stru
     int rc = vmm_open(&pool->vmm, ordinal);
     if (rc)
         return rc;
+    rc = try_out(pool);
+    if (rc)
+        goto close_vmm;
     rc = fence_open(&pool->fence, context);
     if (rc)
         goto close_vmm;
@@ -143,9 +157,22 @@ static void release_everything(struct pool *pool)
     }
 }
 
+/* What the program had not freed lives under no name any more. */
+static void untag(struct pool *pool)
+{
+    for (uint64_t i = 0; i < pool->table_capacity; i++) {
+        const struct pool_entry *entry = &pool->table[i];
+        const uint16_t tag = entry->address ? entry->range->mark.tag : 0;
+
+        if (tag && mark_word(&entry->range->mark) & MARK_LIVE)
+            tags_remove(tag, entry->range->bytes);
+    }
+}
+
 void pool_close(struct pool *pool, bool context_lives)
 {
     cache_close(pool);
+    untag(pool); /* from here on no thread that ends gives back what it kept */
     small_close(pool);
     pool_dead_close(pool);
     release_everything(pool);
@@ -185,11 +212,17 @@ static uint64_t less(uint64_t from, uint64_t bytes)
     return from > bytes ? from - bytes : 0;
 }
 
+/* The same without what the program has freed and others hold. */
+static uint64_t programs_bytes(const struct pool *pool, uint64_t cached)
+{
+    return less(pool_live_bytes(pool, cached), pool->pinned_bytes);
+}
+
 /* Blocks come and go without the lock: the most that was live since this thread was here last. To be called
  * before anything changes. */
 static void note_peak(struct pool *pool)
 {
-    const uint64_t live = pool_live_bytes(pool, cache_figures(pool).least);
+    const uint64_t live = programs_bytes(pool, cache_figures(pool).least);
 
     if (live > pool->peak_live)
         pool->peak_live = live;
@@ -244,7 +277,8 @@ static struct range *take_free(struct pool *pool, uint64_t size)
     return range;
 }
 
-struct range *pool_take_extent(struct pool *pool, uint64_t bytes, uint64_t alignment)
+struct range *pool_take_extent(struct pool *pool, uint64_t bytes, uint64_t alignment,
+                               struct pool_effort *effort)
 {
     struct range *range = NULL;
 
@@ -253,7 +287,7 @@ struct range *pool_take_extent(struct pool *pool, uint64_t bytes, uint64_t align
     range = ranges_take_aligned(&pool->ranges, bytes, alignment);
     if (!range && pool_cool_down(pool, 0))
         range = ranges_take_aligned(&pool->ranges, bytes, alignment);
-    if (range || pool_make_fit(pool, bytes + alignment - RANGES_UNIT, &range))
+    if (range || pool_make_fit(pool, bytes + alignment - RANGES_UNIT, &range, effort))
         return range;
     /* Room for every alignment: it fits now. */
     if (ranges_prepare(&pool->ranges, 8)) {
@@ -273,22 +307,22 @@ static bool take_fast(struct pool *pool, uint64_t bytes, uint64_t size, uint64_t
     return cache && small_take(pool, cache, bytes, size, address);
 }
 
-static int take_slow(struct pool *pool, uint64_t bytes, uint64_t size, uint64_t *address)
+static int take_slow(struct pool *pool, uint64_t bytes, uint64_t size, uint64_t *address,
+                     struct pool_effort *effort)
 {
     pthread_mutex_lock(&pool->lock);
     note_peak(pool);
     int rc = prepare(pool);
     struct range *range = rc ? NULL : take_free(pool, size);
-    if (range)
-        pool->hits++;
-    else if (rc == 0)
-        rc = pool_make_fit(pool, size, &range);
+    if (!range && rc == 0)
+        rc = pool_make_fit(pool, size, &range, effort);
     if (range &&
         (rc = table_prepare(pool))) { /* others may have used up the room while the lock was dropped */
         ranges_give(&pool->ranges, range, range->epoch);
         range = NULL;
     }
     if (range) {
+        pool->hits += !effort->made;
         enter_block(pool, range, bytes);
         *address = range->start;
     }
@@ -297,11 +331,22 @@ static int take_slow(struct pool *pool, uint64_t bytes, uint64_t size, uint64_t 
 }
 
 /* Small blocks that have been freed may hold on to the memory that is missing. */
-static bool small_makes_way(struct pool *pool, uint64_t size)
+static bool small_makes_way(struct pool *pool, uint64_t size, struct pool_effort *effort)
 {
     struct cache *cache = pool->small.on ? cache_mine(pool) : NULL;
+    const uint64_t began = clock_ns();
+    uint64_t wait_ns;
 
-    return cache && pool_may_have(pool, size) && small_settle(pool, cache);
+    if (!cache || !pool_may_have(pool, size))
+        return false;
+    const bool any = small_settle(pool, cache, &wait_ns);
+    pthread_mutex_lock(&pool->lock);
+    pool->waits += wait_ns && !effort->waited;
+    effort->waited = effort->waited || wait_ns;
+    pool->wait_ns += wait_ns;
+    pool->room_ns += clock_ns() - began;
+    pthread_mutex_unlock(&pool->lock);
+    return any;
 }
 
 int pool_alloc(struct pool *pool, uint64_t bytes, uint64_t *address)
@@ -312,9 +357,10 @@ int pool_alloc(struct pool *pool, uint64_t bytes, uint64_t *address)
 
     if (take_fast(pool, bytes, size, address))
         return 0;
-    int rc = take_slow(pool, bytes, size, address);
-    if (rc && small_makes_way(pool, size))
-        rc = take_slow(pool, bytes, size, address);
+    struct pool_effort effort = {.made = false};
+    int rc = take_slow(pool, bytes, size, address, &effort);
+    if (rc && small_makes_way(pool, size, &effort))
+        rc = take_slow(pool, bytes, size, address, &effort);
     return rc;
 }
 
@@ -378,6 +424,7 @@ static int free_block(struct pool *pool, uint64_t address, bool done)
     }
     /* The program's block is gone, but its memory belongs to somebody else as well: it stays as it is. */
     table_erase(pool, table_find(pool, address));
+    pool->pinned_bytes += range->bytes;
     atomic_store_explicit(&range->mark.asked, 0, memory_order_relaxed);
     atomic_fetch_add(&pool_pinned_frees, 1);
     return 0;
@@ -449,6 +496,7 @@ static void unpinned(struct pool *pool, struct range *range)
         atomic_store(&range->mark.word, (word & ~(uint64_t)MARK_STATE) | MARK_LIVE);
         return;
     }
+    pool->pinned_bytes -= range->bytes;
     const uint64_t epoch = fence_epoch(&pool->fence);
     if (epoch && !fence_one_stream())
         put_off(pool, range, epoch);
@@ -558,18 +606,21 @@ struct pool_stats pool_stats(struct pool *pool)
     note_peak(pool);
     pool_cool_down(pool, 0);
     const struct cache_figures cached = cache_figures(pool); /* what other threads keep just now */
-    const uint64_t count = pool->table_count - cached.count;
+    const uint64_t count = pool->table_count - cached.count; /* see pool_live_bytes */
+    const uint64_t live = programs_bytes(pool, cached.bytes);
+    const uint64_t pinned = atomic_load(&pool->small.pinned_bytes); /* unpinned, perhaps, before it counts */
+    const uint64_t pending = pool->pending_bytes + pool->small.pending_bytes + pool->pinned_bytes +
+                             ((int64_t)pinned < 0 ? 0 : pinned);
     s = (struct pool_stats){
-        .live = pool_live_bytes(pool, cached.bytes),
+        .live = live,
         .live_count = (int64_t)count < 0 ? 0 : count,
-        .cached = less(less(vmm->physical, pool_live_bytes(pool, cached.bytes)),
-                       pool->pending_bytes + pool->small.pending_bytes),
-        .pending = pool->pending_bytes + pool->small.pending_bytes,
+        .cached = less(less(vmm->physical, live), pending),
+        .pending = pending,
         .physical = vmm->physical,
         .peak_live = pool->peak_live,
         .peak_physical = pool->peak_physical,
         .largest = ranges_largest(&pool->ranges),
-        .hits = pool->hits + cached.hits,
+        .hits = pool->hits + cached.hits - pool->small.grown,
         .stitches = pool->stitches,
         .stitched_chunks = pool->stitched,
         .grows = pool->grows,
@@ -591,10 +642,12 @@ struct pool_stats pool_stats(struct pool *pool)
 
 uint64_t pool_idle_bytes(struct pool *pool)
 {
+    pool_take_in(pool);
+    const uint64_t small = small_let_go_idle(pool); /* idle all the while, though not free */
     pthread_mutex_lock(&pool->lock);
     pool_cool_down(pool, 0); /* what is still there when this is asked again, nobody wants */
-    const uint64_t free_now = pool->ranges.free_bytes;
-    const uint64_t idle = pool->least_free < free_now ? pool->least_free : free_now;
+    const uint64_t free_now = pool->ranges.free_bytes, least = pool->least_free + small;
+    const uint64_t idle = least < free_now ? least : free_now;
     pool->least_free = free_now;
     pthread_mutex_unlock(&pool->lock);
     return idle;
@@ -611,6 +664,7 @@ bool pool_mostly_free(struct pool *pool, uint32_t permille)
 
 uint64_t pool_reclaimable(struct pool *pool)
 {
+    pool_take_in(pool);
     cache_flush_all(pool);
     pthread_mutex_lock(&pool->lock);
     pool_cool_down(pool, 0);

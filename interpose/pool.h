@@ -32,7 +32,7 @@ struct pool_budget {
 struct pool_stats {
     uint64_t live, live_count; /* bytes and blocks that the program holds, rounded to 512 */
     uint64_t cached;           /* held, free */
-    uint64_t pending;          /* freed, waiting for work to end */
+    uint64_t pending;          /* freed, waiting for work to end, or held by others */
     uint64_t physical;         /* taken from the driver */
     uint64_t peak_live, peak_physical;
     uint64_t largest;  /* free range */
@@ -73,6 +73,7 @@ struct pool {
     struct range *pending, *pending_last; /* freed, not reusable yet; by epoch, linked by newer */
     uint64_t pending_bytes;
     uint64_t unclosed, unclosed_bytes; /* of these, since the fence was last asked */
+    uint64_t pinned_bytes;             /* freed, and others hold their memory */
     struct vmm_chunk *chunks;          /* scratch for stitching */
     uint64_t chunk_capacity;
     struct pool_dead *dead; /* in the order in which they were left */
@@ -112,6 +113,9 @@ int pool_pin(struct pool *pool, uint64_t address);
 int pool_unpin(struct pool *pool, uint64_t address);
 /* Counts frees of pinned blocks, of all pools; whoever has pinned them may want to look. */
 extern atomic_uint pool_pinned_frees;
+
+/* Counts chunks given back to the driver, of all pools: who was refused may have met one on its way. */
+extern _Atomic uint64_t pool_given_back;
 
 /* Notes CU_POINTER_ATTRIBUTE_SYNC_MEMOPS of a block, until it is freed. 0 or -EINVAL. */
 int pool_set_sync_memops(struct pool *pool, uint64_t address, bool on);
@@ -158,6 +162,11 @@ bool pool_mostly_free(struct pool *pool, uint32_t permille);
 /* Bytes of whole free chunks: what could be stitched together or given back. */
 uint64_t pool_reclaimable(struct pool *pool);
 
+/* Learns which work has ended, if anything freed waits for some, and takes back what does not wait any more.
+ */
+void pool_take_in(struct pool *pool);
+
+/* As far as known: calls nothing of the driver, as at the end of the process. */
 struct pool_stats pool_stats(struct pool *pool);
 
 /* 0, or a number that says what is wrong. */

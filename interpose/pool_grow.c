@@ -29,6 +29,8 @@
 #define JOIN_PART 128
 #define FIT_PART  8
 
+_Atomic uint64_t pool_given_back;
+
 uint64_t pool_mapped_end(const struct pool *pool)
 {
     const struct range *last = pool->ranges.first;
@@ -204,6 +206,7 @@ static int give_back(struct pool *pool, uint64_t start)
     ranges_unmap(&pool->ranges, start, chunk.bytes);
     vmm_release(&pool->vmm, &chunk);
     pool->budget.give(pool->budget.owner, chunk.bytes);
+    atomic_fetch_add(&pool_given_back, 1);
     return 0;
 }
 
@@ -219,6 +222,8 @@ static int create(struct pool *pool, struct move *move, uint64_t *missing)
         pool->budget.settle(pool->budget.owner, size, rc == 0);
         if (rc)
             return rc;
+        if (pool->vmm.physical > pool->peak_physical)
+            pool->peak_physical = pool->vmm.physical;
         move->fresh++;
         *missing -= size;
     }
@@ -253,8 +258,6 @@ static int place(struct pool *pool, const struct move *move)
     if (rc)
         return rc;
     ranges_map(&pool->ranges, move->plan.map_start, move->plan.map_bytes, move->epoch);
-    if (pool->vmm.physical > pool->peak_physical)
-        pool->peak_physical = pool->vmm.physical;
     pool->grows += move->fresh != 0;
     pool->stitches += move->held != 0;
     pool->stitched += move->held;
@@ -279,6 +282,25 @@ bool pool_reclaim(struct pool *pool)
         any = true;
     }
     return any;
+}
+
+/* With the lock. */
+static bool any_waits(const struct pool *pool)
+{
+    return pool->pending || pool->small.pending_bytes;
+}
+
+void pool_take_in(struct pool *pool)
+{
+    pthread_mutex_lock(&pool->lock);
+    const bool waits = any_waits(pool);
+    if (waits) {
+        fence_poll(&pool->fence);
+        pool_reclaim(pool);
+    }
+    pthread_mutex_unlock(&pool->lock);
+    if (waits)
+        small_reclaim(pool, NULL);
 }
 
 static bool join(struct pool *pool)
@@ -320,13 +342,9 @@ static bool within_slack(const struct pool *pool, uint64_t more)
 /* Waits for the oldest work that a free waits for, without the lock. *more: there is other such work. */
 static int wait_for_work(struct pool *pool, bool *more)
 {
-    const uint64_t began = clock_ns();
-
-    pool->waits++;
     pthread_mutex_unlock(&pool->lock);
     int rc = fence_wait_oldest(&pool->fence, more);
     pthread_mutex_lock(&pool->lock);
-    pool->wait_ns += clock_ns() - began;
     pool_cool_down(pool, 0);
     pool_reclaim(pool);
     return rc;
@@ -355,8 +373,10 @@ static int assemble(struct pool *pool, struct move *move, uint64_t held, bool *r
     const int gathered = gather(pool, move, held);
     if (gathered)
         return gathered;
-    while (rc == -ENOMEM && shed(pool, move))
+    bool any = false;
+    for (; rc == -ENOMEM && shed(pool, move); any = true)
         rc = create(pool, move, &missing);
+    pool->trims += any;
     return rc ? rc : place(pool, move);
 }
 
@@ -383,7 +403,8 @@ bool pool_may_fit(const struct pool *pool, uint64_t size)
 }
 
 /* One attempt: -EAGAIN if joining the streams or waiting for work would help. */
-static int attempt(struct pool *pool, uint64_t size, enum patience patience, struct range **out)
+static int attempt(struct pool *pool, uint64_t size, enum patience patience, struct range **out,
+                   struct pool_effort *effort)
 {
     const uint64_t reached = fence_reached(&pool->fence);
     struct move move = {.request = size,
@@ -415,12 +436,13 @@ static int attempt(struct pool *pool, uint64_t size, enum patience patience, str
         return refused && others ? -EAGAIN : rc;
     }
     *out = ranges_take_at(&pool->ranges, move.plan.start, size);
+    effort->made = true;
     return 0;
 }
 
 /* Makes what has been freed usable: by order on the device if that is enough, else by waiting. Returns what
  * the next attempt should rather do. */
-static enum patience make_usable(struct pool *pool, enum patience patience)
+static enum patience make_usable(struct pool *pool, enum patience patience, struct pool_effort *effort)
 {
     bool more;
 
@@ -428,12 +450,17 @@ static enum patience make_usable(struct pool *pool, enum patience patience)
         join(pool);
         return RATHER_WAIT;
     }
-    if (wait_for_work(pool, &more))
+    const uint64_t began = clock_ns();
+    pool->waits += !effort->waited;
+    effort->waited = true;
+    const int rc = wait_for_work(pool, &more);
+    pool->wait_ns += clock_ns() - began;
+    if (rc)
         return NO_WAIT;
     return more ? RATHER_WAIT : RATHER_GROW;
 }
 
-static int make_fit(struct pool *pool, uint64_t size, struct range **out)
+static int make_fit(struct pool *pool, uint64_t size, struct range **out, struct pool_effort *effort)
 {
     enum patience patience = fence_one_stream() ? RATHER_WAIT : RATHER_JOIN;
     int rc;
@@ -441,24 +468,24 @@ static int make_fit(struct pool *pool, uint64_t size, struct range **out)
     fence_poll(&pool->fence);
     if (pool_reclaim(pool) && (*out = ranges_take(&pool->ranges, size)))
         return 0;
-    rc = attempt(pool, size, patience, out);
+    rc = attempt(pool, size, patience, out, effort);
     /* Others may take what has come free, and free it again behind new work: as long as there is something to
      * wait for, there is no reason to say no. */
     while (rc == -EAGAIN) {
-        patience = make_usable(pool, patience);
+        patience = make_usable(pool, patience, effort);
         if (ranges_prepare(&pool->ranges, 8))
             return -ENOMEM;
         if ((*out = ranges_take(&pool->ranges, size)))
             return 0;
-        rc = attempt(pool, size, patience, out);
+        rc = attempt(pool, size, patience, out, effort);
     }
     return rc == 0 ? 0 : -ENOMEM;
 }
 
-int pool_make_fit(struct pool *pool, uint64_t size, struct range **out)
+int pool_make_fit(struct pool *pool, uint64_t size, struct range **out, struct pool_effort *effort)
 {
     const uint64_t began = clock_ns();
-    const int rc = make_fit(pool, size, out);
+    const int rc = make_fit(pool, size, out, effort);
 
     pool->room_ns += clock_ns() - began;
     return rc;
@@ -511,12 +538,6 @@ uint64_t pool_trim(struct pool *pool, uint64_t bytes)
         pthread_mutex_unlock(&pool->lock);
     } while (some && given < bytes);
     return given;
-}
-
-/* With the lock. */
-static bool any_waits(const struct pool *pool)
-{
-    return pool->pending || pool->small.pending_bytes;
 }
 
 bool pool_may_have(struct pool *pool, uint64_t bytes)

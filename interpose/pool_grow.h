@@ -5,9 +5,15 @@
 
 #include "pool.h"
 
+/* What an allocation has cost so far, so that it is counted once. */
+struct pool_effort {
+    bool made;   /* chunks were put together or taken */
+    bool waited; /* for work */
+};
+
 /* Makes room for `size` bytes and takes them: by blocks whose work has ended, by stitching, by growing, by
  * waiting. 0 or -ENOMEM. May drop the lock while it waits for work. */
-int pool_make_fit(struct pool *pool, uint64_t size, struct range **out);
+int pool_make_fit(struct pool *pool, uint64_t size, struct range **out, struct pool_effort *effort);
 
 /* Whether waiting may help: if all that has been freed were usable, could the rest be had? If not, what would
  * be waited for may be behind work that the program lets go on only when it has been refused. With the lock.
@@ -15,7 +21,8 @@ int pool_make_fit(struct pool *pool, uint64_t size, struct range **out);
 bool pool_may_fit(const struct pool *pool, uint64_t size);
 
 /* Memory for the heap of small blocks, or NULL. May drop the lock while it waits for work. */
-struct range *pool_take_extent(struct pool *pool, uint64_t bytes, uint64_t alignment);
+struct range *pool_take_extent(struct pool *pool, uint64_t bytes, uint64_t alignment,
+                               struct pool_effort *effort);
 
 /* What the program holds, given cache_figures' bytes. */
 uint64_t pool_live_bytes(const struct pool *pool, uint64_t cached);

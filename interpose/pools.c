@@ -222,6 +222,24 @@ struct pool *pools_open_here(void)
     return driver.cuCtxGetCurrent(&context) == CUDA_SUCCESS && context ? find(context) : NULL;
 }
 
+struct pools_wait pools_before_wait(CUcontext context)
+{
+    struct pool *pool = NULL;
+
+    if (atomic_load(&registered))
+        pool = context ? find(context) : pools_open_here();
+    return (struct pools_wait){pool, pool ? fence_before_wait(&pool->fence) : 0};
+}
+
+void pools_after_wait(const struct pools_wait *wait, bool success)
+{
+    if (!wait->pool)
+        return;
+    fence_after_wait(&wait->pool->fence, wait->epoch, success);
+    if (success && settings->decay == 0)
+        pool_trim(wait->pool, UINT64_MAX); /* what the frees before had to leave */
+}
+
 void pools_context_ending(CUcontext context, bool is_ending)
 {
     pthread_mutex_lock(&registry_lock);

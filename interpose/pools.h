@@ -34,6 +34,15 @@ void pools_not_alone(void);
  * another: that is never put behind it from now on, and what has been freed by now need not wait for it. */
 void pools_before_await(void);
 
+/* Around the program's own wait for all work of a context (NULL: the current one): what was freed before it
+ * began is free when it has ended well. */
+struct pools_wait {
+    struct pool *pool; /* NULL: there is none */
+    uint64_t epoch;
+};
+struct pools_wait pools_before_wait(CUcontext context);
+void pools_after_wait(const struct pools_wait *wait, bool success);
+
 /* A context is about to end, or has not ended after all: meanwhile nobody visits its pool. The driver does
  * not bear a context that comes into use while it is being destroyed. */
 void pools_context_ending(CUcontext context, bool is_ending);

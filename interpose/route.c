@@ -75,6 +75,16 @@ static bool try_take(struct route_ticket *ticket, struct device *device, enum bl
     return try_grant(ticket, device, kind, bytes, account_take);
 }
 
+/* Gives idle memory of our pools and of the driver's own back to the driver, without waiting. True if that
+ * was anything. */
+static bool let_go_idle(CUdevice ordinal, uint64_t bytes)
+{
+    const struct device device = {.ordinal = ordinal};
+    const bool ours = pools_trim(ordinal, limit_round(bytes)) != 0;
+
+    return trim_pool(&device, NULL) || ours;
+}
+
 /* Gives idle memory of our pools back to the driver. If that is not enough, the work is waited for that
  * memory freed in this context is behind, oldest first and nothing else: later work may never end by itself.
  * Returns how much. */
@@ -157,15 +167,13 @@ static bool pool_has(CUmemoryPool pool, const struct device *device, uint64_t by
 
 CUresult route_enter_async(struct route_ticket *ticket, uint64_t bytes, CUmemoryPool pool, CUstream stream)
 {
-    CUstreamCaptureStatus capture = CU_STREAM_CAPTURE_STATUS_NONE;
     CUresult result = first_word(ticket);
     struct device *device;
 
     if (result != CUDA_SUCCESS || !route_active() || bytes == 0 || !(device = device_current()))
         return result;
     /* In a capture nothing is allocated now: the call adds a node to a graph. */
-    if (driver.cuStreamIsCapturing(stream, &capture) == CUDA_SUCCESS &&
-        capture != CU_STREAM_CAPTURE_STATUS_NONE)
+    if (fence_captures(stream))
         return CUDA_SUCCESS;
     const uint64_t step = limit_round_step(bytes);
     if (try_take(ticket, device, BLOCKS_ASYNC, step))
@@ -181,11 +189,27 @@ CUresult route_enter_async(struct route_ticket *ticket, uint64_t bytes, CUmemory
     return take(ticket, device, BLOCKS_ASYNC, step);
 }
 
-bool route_give_up_cache(CUdevice ordinal)
+bool route_set_limit(struct device *device, uint64_t bytes)
+{
+    if (!device_set_limit(device, bytes))
+        return false;
+    const uint64_t used = account_view(&device->account).used;
+    if (used > bytes)
+        let_go_idle(device->ordinal, used - bytes);
+    return true;
+}
+
+uint64_t route_given_back(void)
+{
+    return atomic_load_explicit(&pool_given_back, memory_order_relaxed);
+}
+
+bool route_give_up_cache(CUdevice ordinal, uint64_t before)
 {
     if (!route_active() || (ordinal == ROUTE_CURRENT && driver.cuCtxGetDevice(&ordinal) != CUDA_SUCCESS))
         return false;
-    return let_go(ordinal, UINT64_MAX) != 0;
+    let_go(ordinal, UINT64_MAX);
+    return route_given_back() != before;
 }
 
 CUresult route_leave(const struct route_ticket *ticket, CUresult result, uint64_t key)
@@ -443,31 +467,48 @@ static CUresult refuse_pooled(const struct pool *pool, CUdeviceptr *address, uin
     return result == CUDA_SUCCESS ? CUDA_ERROR_OUT_OF_MEMORY : result;
 }
 
-/* Idle memory of other contexts and of the driver's own pool on the same card. For its own the pool has
- * waited, where that could help. */
-static bool others_let_go(const struct pool *pool, uint64_t bytes)
+/* The stream of our own that blocks are cleared on, made at its first use. */
+static CUresult clearing_stream(struct pool *pool, CUstream *stream)
 {
-    const struct device device = {.ordinal = pool->ordinal};
-    const bool ours = pools_trim(pool->ordinal, limit_round(bytes)) != 0;
+    struct route_growth growth;
+    CUstream none = NULL;
 
-    return trim_pool(&device, NULL) || ours;
+    *stream = atomic_load(&pool->clearing);
+    if (*stream)
+        return CUDA_SUCCESS;
+    CUresult result = route_grow(&growth, 0);
+    if (result != CUDA_SUCCESS)
+        return result;
+    result = driver.cuStreamCreate(stream, CU_STREAM_NON_BLOCKING);
+    route_grown(&growth);
+    if (result == CUDA_SUCCESS && !atomic_compare_exchange_strong(&pool->clearing, &none, *stream)) {
+        driver.cuStreamDestroy_v2(*stream);
+        *stream = none;
+    }
+    return result;
 }
 
 /* Clears a block on a stream of our own: it must wait for nobody's work and disturb no capture. */
-static void clear(struct pool *pool, uint64_t start, size_t bytes)
+static CUresult clear(struct pool *pool, uint64_t start, size_t bytes)
 {
-    CUstream stream = atomic_load(&pool->clearing), none = NULL;
+    CUstream stream;
+    CUresult result = clearing_stream(pool, &stream);
 
-    if (!stream) {
-        if (driver.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING) != CUDA_SUCCESS)
-            return;
-        if (!atomic_compare_exchange_strong(&pool->clearing, &none, stream)) {
-            driver.cuStreamDestroy_v2(stream);
-            stream = none;
-        }
+    if (result == CUDA_SUCCESS)
+        result = driver.cuMemsetD8Async(start, 0, bytes, stream);
+    return result == CUDA_SUCCESS ? driver.cuStreamSynchronize(stream) : result;
+}
+
+/* What could not be cleared is not handed out. */
+static CUresult hand_out_cleared(struct pool *pool, CUdeviceptr *address, size_t bytes)
+{
+    const CUresult result = clear(pool, *address, bytes);
+
+    if (result != CUDA_SUCCESS) {
+        pool_free(pool, *address, false);
+        *address = 0; /* as the driver leaves it */
     }
-    if (driver.cuMemsetD8Async(start, 0, bytes, stream) == CUDA_SUCCESS)
-        driver.cuStreamSynchronize(stream);
+    return result;
 }
 
 static int alloc(struct pool *pool, uint64_t bytes, uint64_t *start)
@@ -478,6 +519,15 @@ static int alloc(struct pool *pool, uint64_t bytes, uint64_t *start)
         rc = pool_alloc(pool, bytes, start);
     while (rc && pools_await(pool));
     return rc;
+}
+
+/* Other contexts and the driver's own pool may have idle memory on the same card, or have had it given back
+ * since `before`. For its own the pool has waited, where that could help. */
+static int alloc_beside_others(struct pool *pool, uint64_t bytes, uint64_t *start, uint64_t before)
+{
+    const bool any = let_go_idle(pool->ordinal, bytes);
+
+    return any || route_given_back() != before ? alloc(pool, bytes, start) : -ENOMEM;
 }
 
 /* What is freed while a capture is open cannot be waited for before it ends, nor chunks be moved. Another
@@ -513,14 +563,15 @@ bool route_pool_alloc(CUdeviceptr *address, size_t bytes, CUresult *result)
     *result = ask_about_capture();
     if (*result != CUDA_SUCCESS)
         return true;
-    if (alloc(pool, bytes, &start) && !(others_let_go(pool, bytes) && alloc(pool, bytes, &start) == 0) &&
+    const uint64_t before = route_given_back();
+    if (alloc(pool, bytes, &start) && alloc_beside_others(pool, bytes, &start, before) &&
         alloc_between_captures(pool, bytes, &start)) {
         *result = refuse_pooled(pool, address, bytes);
         return true;
     }
     *address = start;
     if (library_options()->zero)
-        clear(pool, start, bytes);
+        *result = hand_out_cleared(pool, address, bytes);
     return true;
 }
 
@@ -543,7 +594,8 @@ static CUresult free_after_wait(struct pool *pool, CUdeviceptr address)
     return pool_free(pool, address, waited) ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
 }
 
-bool route_pool_free(CUdeviceptr address, bool ordered, CUresult *result)
+/* `ordered`: by a stream. */
+static inline bool free_pooled(CUdeviceptr address, bool ordered, CUresult *result)
 {
     struct pool *pool = address && route_active() ? pools_of(address) : NULL;
 
@@ -563,4 +615,16 @@ bool route_pool_free(CUdeviceptr address, bool ordered, CUresult *result)
     else
         decay_wake();
     return true;
+}
+
+bool route_pool_free(CUdeviceptr address, CUresult *result)
+{
+    return free_pooled(address, false, result);
+}
+
+bool route_pool_free_async(CUdeviceptr address, CUstream stream, CUresult *result)
+{
+    /* A graph frees only what a graph has allocated: what the driver thinks of other blocks, it says itself.
+     */
+    return !fence_captures(stream) && free_pooled(address, true, result);
 }

@@ -25,15 +25,21 @@ CUresult route_enter_on(struct route_ticket *ticket, enum blocks_kind kind, uint
 CUresult route_enter_async(struct route_ticket *ticket, uint64_t bytes, CUmemoryPool pool, CUstream stream);
 
 /* Lets go of everything that our pools keep idle on a card (ROUTE_CURRENT: the one of the current context).
- * True if that was anything. */
+ * True if anything has been let go since `before`, by whomever: another thread may have been on its way. */
 #define ROUTE_CURRENT (-1)
-bool route_give_up_cache(CUdevice ordinal);
+uint64_t route_given_back(void);
+bool route_give_up_cache(CUdevice ordinal, uint64_t before);
+
+/* Another limit for a card, within the administrator's; false if that is not possible. What is idle above it
+ * goes back to the driver, what is in use stays. */
+bool route_set_limit(struct device *device, uint64_t bytes);
 
 /* A driver call that takes memory of a card; once more if the card was full of what our pools only keep. */
 #define ROUTE_TRY(call, ordinal)                                                                             \
     ({                                                                                                       \
+        const uint64_t before_ = route_given_back();                                                         \
         CUresult tried_ = (call);                                                                            \
-        if (tried_ == CUDA_ERROR_OUT_OF_MEMORY && route_give_up_cache(ordinal))                              \
+        if (tried_ == CUDA_ERROR_OUT_OF_MEMORY && route_give_up_cache(ordinal, before_))                     \
             tried_ = (call);                                                                                 \
         tried_;                                                                                              \
     })
@@ -80,9 +86,11 @@ void route_context_stays(CUcontext context);
 void route_context_ended(const void *context);
 
 /* cuMemAlloc and cuMemFree through the pool. False: this one is not the pool's, go on with the driver's own.
- * `ordered`: the free is ordered by a stream and does not wait. */
+ */
 bool route_pool_alloc(CUdeviceptr *address, size_t bytes, CUresult *result);
-bool route_pool_free(CUdeviceptr address, bool ordered, CUresult *result);
+bool route_pool_free(CUdeviceptr address, CUresult *result);
+/* The same for a free that is ordered by a stream and does not wait. */
+bool route_pool_free_async(CUdeviceptr address, CUstream stream, CUresult *result);
 
 /* True if the calling program runs under a limit at all. */
 bool route_active(void);

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "clock.h"
 #include "pool.h"
 #include "pool_grow.h"
 #include "tags.h"
@@ -36,6 +37,13 @@ static struct mark *unit_of(const struct pool *pool, uint64_t address)
     struct small_page *page = address % RANGES_UNIT ? NULL : page_of(pool, address);
 
     return page ? &page->marks[address % RANGES_PAGE / RANGES_UNIT] : NULL;
+}
+
+static uint64_t rounded(const struct mark *unit)
+{
+    const uint64_t asked = atomic_load_explicit(&unit->asked, memory_order_relaxed);
+
+    return (asked + RANGES_UNIT - 1) & ~(RANGES_UNIT - 1);
 }
 
 /* ---- extents ----
@@ -90,7 +98,8 @@ static unsigned find_pieces(const struct small_page *page, unsigned count, unsig
 
 static struct small_page *new_page(struct pool *pool)
 {
-    struct range *range = pool_take_extent(pool, RANGES_PAGE, RANGES_PAGE);
+    struct pool_effort effort = {.made = false};
+    struct range *range = pool_take_extent(pool, RANGES_PAGE, RANGES_PAGE, &effort);
     struct small_page *page = range ? page_of(pool, range->start) : NULL;
 
     if (range && !page && (page = map_zeroed(sizeof *page))) {
@@ -103,6 +112,7 @@ static struct small_page *new_page(struct pool *pool)
         ranges_give(&pool->ranges, range, range->epoch);
     if (!page)
         return NULL;
+    pool->small.grown += effort.made;
     page->range = range;
     link_page(pool, page);
     atomic_fetch_add(&pool->small.extent_bytes, RANGES_PAGE);
@@ -173,6 +183,17 @@ void small_open(struct pool *pool)
     small->on = heap_open(&small->source, &small->arena) == 0;
 }
 
+/* What the program had not freed lives under no name any more. */
+static void untag(const struct small_page *page)
+{
+    for (unsigned i = 0; i < SMALL_PAGE_UNITS; i++) {
+        const struct mark *unit = &page->marks[i];
+
+        if (mark_word(unit) & MARK_LIVE && unit->tag)
+            tags_remove(unit->tag, rounded(unit));
+    }
+}
+
 void small_close(struct pool *pool)
 {
     struct small *small = &pool->small;
@@ -181,6 +202,7 @@ void small_close(struct pool *pool)
         struct small_page *page = small->made;
 
         small->made = page->made;
+        untag(page);
         munmap(page, sizeof *page);
     }
     if (small->pages)
@@ -190,13 +212,6 @@ void small_close(struct pool *pool)
 }
 
 /* ---- blocks ---- */
-
-static uint64_t rounded(const struct mark *unit)
-{
-    const uint64_t asked = atomic_load_explicit(&unit->asked, memory_order_relaxed);
-
-    return (asked + RANGES_UNIT - 1) & ~(RANGES_UNIT - 1);
-}
 
 bool small_take(struct pool *pool, struct cache *cache, uint64_t asked, uint64_t size, uint64_t *address)
 {
@@ -336,10 +351,13 @@ int small_free(struct pool *pool, struct cache *cache, uint64_t address, bool do
     if (tag)
         tags_remove(tag, bytes);
     count_free(pool, cache, bytes);
-    if (pinned) /* others hold its memory: small_unpin sees to it */
-        atomic_fetch_add(&pool_pinned_frees, 1);
-    else
+    if (!pinned) {
         let_go(pool, cache, address, bytes, done);
+        return 0;
+    }
+    /* Others hold its memory: small_unpin sees to it. */
+    atomic_fetch_add(&pool->small.pinned_bytes, bytes);
+    atomic_fetch_add(&pool_pinned_frees, 1);
     return 0;
 }
 
@@ -380,14 +398,33 @@ void small_trim(struct pool *pool)
     heap_purge(pool->small.arena);
 }
 
-bool small_settle(struct pool *pool, struct cache *cache)
+uint64_t small_let_go_idle(struct pool *pool)
+{
+    const uint64_t before = atomic_load(&pool->small.extent_bytes);
+
+    if (!pool->small.on)
+        return 0;
+    cache_flush_idle(pool);
+    heap_purge(pool->small.arena);
+    const uint64_t after = atomic_load(&pool->small.extent_bytes);
+    return before > after ? before - after : 0;
+}
+
+bool small_settle(struct pool *pool, struct cache *cache, uint64_t *wait_ns)
 {
     const uint64_t before = atomic_load(&pool->small.extent_bytes);
     const uint64_t now = atomic_load(&pool->fence.open); /* later work may never end by itself */
     bool more = atomic_load(&pool->small.pending_count) != 0;
 
-    while (more && !fence_done(&pool->fence, now) && fence_wait_oldest(&pool->fence, &more) == 0)
-        ;
+    *wait_ns = 0;
+    while (more && !fence_done(&pool->fence, now)) {
+        const uint64_t began = clock_ns();
+        const int rc = fence_wait_oldest(&pool->fence, &more);
+
+        *wait_ns += clock_ns() - began;
+        if (rc)
+            break;
+    }
     small_reclaim(pool, cache);
     cache_flush_all(pool);
     heap_purge(pool->small.arena);
@@ -431,6 +468,7 @@ void small_free_pinned(struct pool *pool, uint64_t address)
     if (!unit)
         return;
     const uint64_t bytes = rounded(unit);
+    atomic_fetch_sub(&pool->small.pinned_bytes, bytes);
     atomic_store(&unit->word, 0);
     let_go(pool, NULL, address, bytes, false); /* the thread that unpins may never ask for a block */
 }

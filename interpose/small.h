@@ -43,11 +43,13 @@ struct small {
     struct heap_source source;
     _Atomic(struct small_page *) *pages;          /* by page of the pool's address space */
     _Atomic uint64_t extent_bytes, pending_count; /* written under the pool's lock */
+    _Atomic uint64_t pinned_bytes;                /* freed, and others hold their memory */
     /* guarded by the pool's lock */
     struct small_page *first;      /* with extents and room for more */
     struct small_page *made;       /* the latest of all */
     struct small_pending *pending; /* a ring, oldest first */
     uint64_t pending_first, pending_capacity, pending_bytes;
+    uint64_t grown; /* blocks for which memory was put together or taken; they count as hits */
 };
 
 /* Without jemalloc, or without memory for the table, small blocks are like others. */
@@ -77,9 +79,13 @@ void small_reclaim(struct pool *pool, struct cache *cache);
 /* Gives back what the heap holds and nobody has, without waiting. */
 void small_trim(struct pool *pool);
 
-/* Gives back what the heap holds and nobody has; waits for work if need be.
+/* Gives back what threads keep that have done nothing since this was last asked. Returns how much the pool
+ * has got of it. */
+uint64_t small_let_go_idle(struct pool *pool);
+
+/* Gives back what the heap holds and nobody has; waits for work if need be, for *wait_ns.
  * True if the pool has got any of it. */
-bool small_settle(struct pool *pool, struct cache *cache);
+bool small_settle(struct pool *pool, struct cache *cache, uint64_t *wait_ns);
 
 /* With the pool's lock. 0, -EINVAL or -ENOENT. After small_unpin says 1, the block is free: small_free_pinned
  * must follow, without the lock. */

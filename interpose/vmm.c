@@ -53,23 +53,6 @@ static size_t table_bytes(const struct vmm *vmm)
     return vmm->span / VMM_PAGE * sizeof(struct vmm_slot);
 }
 
-/* Whether the platform does what the card promises: some virtual and shared setups do not. A full card is no
- * reason to give up. */
-static int try_one_page(struct vmm *vmm)
-{
-    struct vmm_chunk chunk;
-    int rc = vmm_create(vmm, VMM_PAGE, &chunk);
-
-    if (rc)
-        return rc == -ENOMEM ? 0 : rc;
-    rc = vmm_map(vmm, vmm->base, &chunk, 1);
-    if (rc == 0 && (rc = vmm_unmap(vmm, vmm->base, &chunk)))
-        vmm_unmap(vmm, vmm->base, &chunk); /* the page must not stay */
-    vmm_release(vmm, &chunk);
-    vmm->calls = 0;
-    return rc;
-}
-
 int vmm_open(struct vmm *vmm, CUdevice ordinal)
 {
     size_t granularity = 0;
@@ -96,11 +79,22 @@ int vmm_open(struct vmm *vmm, CUdevice ordinal)
         driver.cuMemAddressFree(vmm->base, vmm->span);
         return -ENOMEM;
     }
-    if (try_one_page(vmm)) {
-        vmm_close(vmm);
-        return -ENOTSUP;
-    }
     return 0;
+}
+
+int vmm_try(struct vmm *vmm)
+{
+    struct vmm_chunk chunk;
+    int rc = vmm_create(vmm, VMM_PAGE, &chunk);
+
+    if (rc)
+        return rc == -ENOMEM ? 0 : -ENOTSUP;
+    rc = vmm_map(vmm, vmm->base, &chunk, 1);
+    if (rc == 0 && (rc = vmm_unmap(vmm, vmm->base, &chunk)))
+        vmm_unmap(vmm, vmm->base, &chunk); /* the page must not stay */
+    vmm_release(vmm, &chunk);
+    vmm->calls = 0;
+    return rc ? -ENOTSUP : 0;
 }
 
 void vmm_close(struct vmm *vmm)

@@ -42,6 +42,9 @@ struct vmm {
 
 /* 0; -ENOTSUP if the card has no virtual memory management as we need it; another -errno. */
 int vmm_open(struct vmm *vmm, CUdevice ordinal);
+/* Whether the platform does what the card promises: some virtual and shared setups do not. Takes a page for a
+ * moment; a full card is no reason to give up. 0 or -ENOTSUP. */
+int vmm_try(struct vmm *vmm);
 /* Gives back the address space; every chunk must have been unmapped and released. */
 void vmm_close(struct vmm *vmm);
 

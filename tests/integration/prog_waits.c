@@ -305,6 +305,84 @@ static void freed_beside_a_capture(void)
     MUST(0, pthread_join(thread, NULL));
 }
 
+/* ---- what a capture takes and frees ---- */
+
+/* The thread's own default stream has entry points of its own, which mean it by NULL. */
+static void *own_entry(const char *name)
+{
+    void *found = NULL;
+
+    MUST(0, cuGetProcAddress(name, &found, 13000, CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM, NULL));
+    return found;
+}
+
+typedef CUresult free_async(CUdeviceptr address, CUstream stream);
+typedef CUresult alloc_async(CUdeviceptr *address, size_t bytes, CUstream stream);
+
+/* A graph can only free what a graph has allocated: the block stays the program's. */
+static void free_into(CUstream stream, free_async *give, CUstream named)
+{
+    CUstreamCaptureStatus status;
+    CUdeviceptr block, other;
+    CUgraph graph = NULL;
+
+    MUST(0, cuMemAlloc(&block, 4 * MIB));
+    prog_fill(block, 5, 4 * MIB);
+    MUST(0, cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+    MUST(true, give(block, named) != CUDA_SUCCESS);
+    MUST(0, cuStreamIsCapturing(stream, &status));
+    MUST(true, status != CU_STREAM_CAPTURE_STATUS_NONE);
+    /* Whether the refusal has spoilt the capture is the driver's affair: the end says the same. */
+    MUST(status == CU_STREAM_CAPTURE_STATUS_ACTIVE, cuStreamEndCapture(stream, &graph) == CUDA_SUCCESS);
+    if (graph)
+        MUST(0, cuGraphDestroy(graph));
+    MUST(0, cuMemAlloc(&other, 4 * MIB));
+    prog_fill(other, 6, 4 * MIB);
+    MUST(0, prog_wrong(block, 5, 4 * MIB));
+    MUST(0, cuMemFree(other));
+    MUST(0, cuMemFree(block));
+}
+
+static void freed_into_a_graph(void)
+{
+    begin();
+    free_async *own = (free_async *)own_entry("cuMemFreeAsync");
+    free_into(first, cuMemFreeAsync, first);
+    free_into(first, own, first);
+    free_into(CU_STREAM_PER_THREAD, cuMemFreeAsync, CU_STREAM_PER_THREAD);
+    free_into(CU_STREAM_PER_THREAD, own, NULL);
+}
+
+/* A captured allocation takes nothing: it is neither refused for lack of memory nor waited for. */
+static void alloc_into(CUstream stream, alloc_async *take, CUstream named, size_t bytes)
+{
+    CUdeviceptr block;
+    CUgraph graph;
+
+    MUST(0, cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+    MUST(0, take(&block, bytes, named));
+    MUST(0, cuStreamEndCapture(stream, &graph));
+    MUST(0, cuGraphDestroy(graph));
+}
+
+static void allocated_into_a_graph(void)
+{
+    size_t free_bytes, total;
+    CUdeviceptr most;
+
+    begin();
+    alloc_async *own = (alloc_async *)own_entry("cuMemAllocAsync");
+    MUST(0, cuMemGetInfo(&free_bytes, &total));
+    /* On a small card it does not fit twice. */
+    const size_t part = free_bytes / 8 * 5 & ~(2 * MIB - 1), bytes = part < 1024 * MIB ? part : 1024 * MIB;
+    MUST(0, cuMemAlloc(&most, bytes));
+    alloc_into(first, cuMemAllocAsync, first, bytes);
+    alloc_into(first, own, first, bytes);
+    alloc_into(CU_STREAM_PER_THREAD, cuMemAllocAsync, CU_STREAM_PER_THREAD, bytes);
+    alloc_into(CU_STREAM_PER_THREAD, own, NULL, bytes);
+    MUST(0, cuMemFree(most));
+}
+
 /* ---- a card that others fill ---- */
 
 #define CROWD_ROUNDS 500
@@ -527,6 +605,8 @@ int main(int argc, char **argv)
         {"crowd", crowd},
         {"captures_beside_frees", captures_beside_frees},
         {"freed_beside_a_capture", freed_beside_a_capture},
+        {"freed_into_a_graph", freed_into_a_graph},
+        {"allocated_into_a_graph", allocated_into_a_graph},
         {"hosts_turn", hosts_turn},
         {"frees_beside_work", frees_beside_work},
         {"contexts_end", contexts_end},

@@ -91,6 +91,18 @@ static void test_memory_freed_beside_a_capture_can_be_had_again(void)
     every_way("freed_beside_a_capture");
 }
 
+static void test_a_graph_does_not_free_what_no_graph_has_allocated(void)
+{
+    every_way("freed_into_a_graph");
+}
+
+static void test_a_captured_allocation_is_not_refused_at_the_limit(void)
+{
+    every_way("allocated_into_a_graph");
+    run("allocated_into_a_graph", STRICT, "1664M");
+    run("allocated_into_a_graph", DEFERRED, "1664M");
+}
+
 static void test_an_allocation_makes_no_stream_wait_for_another(void)
 {
     as_natively("hosts_turn");
@@ -127,6 +139,8 @@ int main(void)
     RUN_TEST(test_threads_on_a_card_that_others_fill_do_not_wait_for_each_other_for_ever);
     RUN_TEST(test_frees_and_captures_of_other_threads_do_not_meet);
     RUN_TEST(test_memory_freed_beside_a_capture_can_be_had_again);
+    RUN_TEST(test_a_graph_does_not_free_what_no_graph_has_allocated);
+    RUN_TEST(test_a_captured_allocation_is_not_refused_at_the_limit);
     RUN_TEST(test_an_allocation_makes_no_stream_wait_for_another);
     RUN_TEST(test_a_free_with_nothing_to_wait_for_makes_no_stream_wait_for_another);
     RUN_TEST(test_nobody_uses_a_context_that_is_being_destroyed);

@@ -131,16 +131,27 @@ static void test_all_calls_from_one_on_may_fail(void)
     play_all(scenes, sizeof scenes / sizeof *scenes);
 }
 
+static bool take_any(void *owner, uint64_t bytes)
+{
+    (void)owner, (void)bytes;
+    return true;
+}
+
+static void settle_any(void *owner, uint64_t bytes, bool success)
+{
+    (void)owner, (void)bytes, (void)success;
+}
+
 /* A pool that cannot be opened leaves nothing behind. */
 static void open_fails(void)
 {
-    const struct pool_budget none = {0};
+    const struct pool_budget any = {.take = take_any, .settle = settle_any};
     struct pool pool;
 
     for (uint64_t nth = 1;; nth++) {
         fake_start(GIB);
         fake_fail((1 << FAKE_CALLS) - 1, nth, 0);
-        const int rc = pool_open(&pool, FAKE_CONTEXT, 0, &none, 0);
+        const int rc = pool_open(&pool, FAKE_CONTEXT, 0, &any, 0);
         const bool failed = fake_failed() > 0;
         CHECK(rc == 0 || failed);
         if (rc == 0)
@@ -150,7 +161,7 @@ static void open_fails(void)
             break;
     }
     fake_fail(1 << FAKE_RESERVE, 1, NEVER);
-    CHECK(pool_open(&pool, FAKE_CONTEXT, 0, &none, 0) == -ENOMEM);
+    CHECK(pool_open(&pool, FAKE_CONTEXT, 0, &any, 0) == -ENOMEM);
     fake_end();
 }
 
@@ -160,6 +171,25 @@ static void test_a_pool_that_cannot_be_opened_leaves_nothing(void)
 }
 
 /* ---- the limit ---- */
+
+/* A pool tries out what the card can do, within the limit too. */
+static void opened_at_the_limit(void)
+{
+    model_open(&model, GIB, 0);
+    CHECK(fake_count(FAKE_CREATE) == 0);
+    CHECK(model_alloc(&model, 1) == -ENOMEM);
+    model.allowed = 2 * MIB;
+    CHECK(model_alloc(&model, 2 * MIB) == 0);
+    model_close(&model);
+    model_open(&model, GIB, 2 * MIB);
+    CHECK(fake_count(FAKE_CREATE) == 1 && model.granted == 0 && model.held == 0);
+    model_close(&model);
+}
+
+static void test_opening_a_pool_does_not_pass_the_limit(void)
+{
+    TEST_ASSERT_TRUE(fake_child(opened_at_the_limit));
+}
 
 static void refused(void)
 {
@@ -392,17 +422,17 @@ static void plain(void)
     struct vmm vmm;
 
     fake_start(GIB);
-    CHECK(vmm_open(&vmm, 0) == 0);
+    CHECK(vmm_open(&vmm, 0) == 0 && vmm_try(&vmm) == 0);
     CHECK(vmm.properties.requestedHandleTypes == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
     CHECK(vmm_decompresses(&vmm));
     vmm_close(&vmm);
     fake_no_decompression();
-    CHECK(vmm_open(&vmm, 0) == 0);
+    CHECK(vmm_open(&vmm, 0) == 0 && vmm_try(&vmm) == 0);
     CHECK(vmm.properties.requestedHandleTypes == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
     CHECK(!vmm_decompresses(&vmm));
     vmm_close(&vmm);
     fake_plain_only();
-    CHECK(vmm_open(&vmm, 0) == 0);
+    CHECK(vmm_open(&vmm, 0) == 0 && vmm_try(&vmm) == 0);
     CHECK(vmm.properties.requestedHandleTypes == CU_MEM_HANDLE_TYPE_NONE);
     CHECK(!vmm_decompresses(&vmm)); /* the card could, and that is not said of this memory */
     vmm_close(&vmm);
@@ -420,6 +450,7 @@ int main(void)
     RUN_TEST(test_any_one_call_may_fail);
     RUN_TEST(test_all_calls_from_one_on_may_fail);
     RUN_TEST(test_a_pool_that_cannot_be_opened_leaves_nothing);
+    RUN_TEST(test_opening_a_pool_does_not_pass_the_limit);
     RUN_TEST(test_the_limit_is_never_passed_and_a_refusal_costs_nothing);
     RUN_TEST(test_a_request_waits_for_work_rather_than_fail);
     RUN_TEST(test_a_request_is_met_in_the_devices_own_order_where_that_is_enough);

@@ -85,6 +85,37 @@ static void test_a_wait_covers_every_epoch_before_it(void)
     TEST_ASSERT_TRUE(fake_child(wait_over_events));
 }
 
+/* The program waits by itself, and frees meanwhile and after a wait that failed. */
+static void programs_wait(void)
+{
+    open_fence();
+    work(0, STREAM_A);
+    work(1, STREAM_B);
+    const uint64_t before = fence_epoch(&fence);
+    fence_poll(&fence);
+    const uint64_t open = fence_epoch(&fence), failed = fence_before_wait(&fence);
+    fence_after_wait(&fence, failed, false);
+    CHECK(!fence_done(&fence, before) && !fence_done(&fence, open));
+    const uint64_t ended = fence_before_wait(&fence);
+    work(0, STREAM_A);
+    const uint64_t during = fence_epoch(&fence);
+    while (fake_progress(1))
+        ;
+    fake_progress(0);
+    fence_after_wait(&fence, ended, true);
+    CHECK(fence_done(&fence, before) && fence_done(&fence, open) && !fence_done(&fence, during));
+    CHECK(fence.count == 0);
+    fake_progress(0);
+    fence_poll(&fence);
+    CHECK(fence_done(&fence, during));
+    close_fence();
+}
+
+static void test_the_programs_own_wait_ends_what_was_freed_before_it(void)
+{
+    TEST_ASSERT_TRUE(fake_child(programs_wait));
+}
+
 static void full_ring(void)
 {
     uint64_t last = 0;
@@ -437,6 +468,7 @@ int main(void)
     RUN_TEST(test_one_event_closes_an_epoch_for_all_frees_in_it);
     RUN_TEST(test_a_free_after_a_wait_is_not_done_by_that_wait);
     RUN_TEST(test_a_wait_covers_every_epoch_before_it);
+    RUN_TEST(test_the_programs_own_wait_ends_what_was_freed_before_it);
     RUN_TEST(test_more_epochs_than_events_only_share_them);
     RUN_TEST(test_no_event_no_query_and_no_wait_while_a_capture_is_open);
     RUN_TEST(test_a_native_wait_meets_no_capture);

@@ -445,6 +445,126 @@ static void test_trim_leaves_memory_whose_work_is_not_done(void)
     TEST_ASSERT_TRUE(fake_child(trimmed_busy));
 }
 
+/* ---- figures ---- */
+
+/* Each allocation is a hit, or made of what was put together or taken; which one that was is counted once. */
+static void hits(void)
+{
+    model_open(&model, 2 * MIB, 2 * MIB);
+    CHECK(model_alloc(&model, MIB) == 0 && model_alloc(&model, MIB) == 0);
+    for (unsigned i = 0; i < 2; i++)
+        model_work(&model, i, &model.blocks[i]);
+    model_free(&model, 0, false);
+    model_free(&model, 0, false);
+    CHECK(fake_progress(0) && fake_progress(1));
+    CHECK(model_alloc(&model, MIB) == 0); /* found when the pool looked whether the work has ended */
+    const struct pool_stats s = pool_stats(&model.pool);
+    CHECK(s.hits == 2 && s.grows == 1 && s.stitches == 0 && s.waits == 0);
+    model_close(&model);
+}
+
+static void test_what_was_served_from_what_was_held_is_a_hit(void)
+{
+    TEST_ASSERT_TRUE(fake_child(hits));
+}
+
+/* Many epochs, of which an allocation waits for several in turn. */
+static void waits(void)
+{
+    bool more;
+
+    model_open(&model, 64 * MIB, 64 * MIB);
+    fence_no_joins();
+    for (unsigned i = 0; i < 8; i++)
+        CHECK(model_alloc(&model, 8 * MIB) == 0);
+    for (unsigned i = 0; i < 8; i++) {
+        model_work(&model, i % 2, &model.blocks[0]);
+        model_free(&model, 0, false);
+        fence_poll(&model.pool.fence);
+    }
+    CHECK(pool_wait(&model.pool, &more) == 0 && more);
+    struct pool_stats s = pool_stats(&model.pool);
+    CHECK(s.waits == 0 && s.wait_ns <= s.room_ns); /* nobody has asked for a block */
+    CHECK(model_alloc(&model, 64 * MIB) == 0);
+    s = pool_stats(&model.pool);
+    CHECK(s.waits == 1 && s.wait_ns && s.wait_ns <= s.room_ns);
+    model_close(&model);
+}
+
+static void test_an_allocation_that_waits_counts_once(void)
+{
+    TEST_ASSERT_TRUE(fake_child(waits));
+}
+
+/* Freed, and held by somebody else: no longer the program's, and not free either. */
+static void held_by_others(void)
+{
+    static const uint64_t sizes[] = {700, MIB, 8 * MIB};
+
+    for (unsigned i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        const uint64_t bytes = (sizes[i] + RANGES_UNIT - 1) & ~(RANGES_UNIT - 1);
+        uint64_t address;
+
+        model_open(&model, 64 * MIB, 64 * MIB);
+        CHECK(pool_alloc(&model.pool, sizes[i], &address) == 0 && pool_pin(&model.pool, address) == 0);
+        struct pool_stats s = pool_stats(&model.pool);
+        CHECK(s.live == bytes && s.live_count == 1 && s.pending == 0);
+        CHECK(pool_free(&model.pool, address, true) == 0);
+        s = pool_stats(&model.pool);
+        CHECK(s.live == 0 && s.live_count == 0 && s.pending == bytes);
+        CHECK(s.live + s.cached + s.pending == s.physical && s.peak_live == bytes);
+        CHECK(pool_unpin(&model.pool, address) == 0);
+        s = pool_stats(&model.pool);
+        CHECK(s.live == 0 && s.pending == 0 && s.cached == s.physical);
+        model_close(&model);
+    }
+}
+
+static void test_what_is_freed_and_held_by_others_does_not_live(void)
+{
+    TEST_ASSERT_TRUE(fake_child(held_by_others));
+}
+
+/* What the driver has given counts, though it could not be used. */
+static void most_held(void)
+{
+    model_open(&model, GIB, GIB);
+    fake_fail(1 << FAKE_MAP, 1, 0);
+    CHECK(model_alloc(&model, 8 * MIB) == -ENOMEM && fake_physical() == 0);
+    CHECK(pool_stats(&model.pool).peak_physical == 8 * MIB && pool_stats(&model.pool).physical == 0);
+    model_close(&model);
+}
+
+static void test_the_most_that_was_held_is_what_the_driver_gave(void)
+{
+    TEST_ASSERT_TRUE(fake_child(most_held));
+}
+
+/* Figures are also asked for at the end of the process, when the driver may be gone. */
+static void figures_at_the_end(void)
+{
+    uint64_t calls = 0, now = 0;
+
+    model_open(&model, GIB, GIB);
+    CHECK(model_alloc(&model, 8 * MIB) == 0 && model_alloc(&model, 700) == 0);
+    for (unsigned i = 0; i < 2; i++)
+        model_work(&model, i, &model.blocks[i]);
+    model_free(&model, 0, false);
+    model_free(&model, 0, false);
+    for (int call = 0; call < FAKE_CALLS; call++)
+        calls += fake_count((enum fake_call)call);
+    const struct pool_stats s = pool_stats(&model.pool);
+    for (int call = 0; call < FAKE_CALLS; call++)
+        now += fake_count((enum fake_call)call);
+    CHECK(now == calls && s.pending > 0 && s.live == 0);
+    model_close(&model);
+}
+
+static void test_figures_need_no_driver(void)
+{
+    TEST_ASSERT_TRUE(fake_child(figures_at_the_end));
+}
+
 int main(void)
 {
     UNITY_BEGIN();
@@ -466,5 +586,10 @@ int main(void)
     RUN_TEST(test_a_guest_in_a_capture_finds_reused_blocks_at_rest);
     RUN_TEST(test_trim_gives_back_what_was_asked_and_no_more_than_a_chunk_above);
     RUN_TEST(test_trim_leaves_memory_whose_work_is_not_done);
+    RUN_TEST(test_what_was_served_from_what_was_held_is_a_hit);
+    RUN_TEST(test_an_allocation_that_waits_counts_once);
+    RUN_TEST(test_what_is_freed_and_held_by_others_does_not_live);
+    RUN_TEST(test_the_most_that_was_held_is_what_the_driver_gave);
+    RUN_TEST(test_figures_need_no_driver);
     return UNITY_END();
 }

@@ -255,6 +255,24 @@ static void test_small_blocks_go_where_a_page_is_free(void)
     TEST_ASSERT_TRUE(fake_child(in_a_hole));
 }
 
+/* A block for which the heap took new memory is no hit. */
+static void hits(void)
+{
+    begin(LIMIT);
+    const uint64_t first = take(700), second = take(700), other = take(5000);
+    const struct pool_stats s = pool_stats(&pool);
+    CHECK(s.hits == 2 && s.grows == 1 && s.stitches == 0);
+    give(first, 700, true);
+    give(second, 700, true);
+    give(other, 5000, true);
+    end_empty();
+}
+
+static void test_a_block_for_which_the_heap_grew_is_no_hit(void)
+{
+    TEST_ASSERT_TRUE(fake_child(hits));
+}
+
 /* ---- other threads ---- */
 
 static sem_t kept, go_on;
@@ -305,6 +323,79 @@ static void idle(void)
 static void test_what_an_idle_thread_keeps_of_the_heap_is_there_for_others(void)
 {
     TEST_ASSERT_TRUE(fake_child(idle));
+}
+
+static void *use_and_wait(void *unused)
+{
+    (void)unused;
+    for (unsigned round = 0; round < 3; round++) {
+        give(take(700), 700, true);
+        sem_post(&kept);
+        sem_wait(&go_on);
+    }
+    return NULL;
+}
+
+/* What a thread keeps of the heap is idle when it has done nothing for as long as others ask, though nothing
+ * else of the pool is free. */
+static void idle_thread(void)
+{
+    pthread_t other;
+
+    begin(LIMIT);
+    sem_init(&kept, 0, 0);
+    sem_init(&go_on, 0, 0);
+    CHECK(pthread_create(&other, NULL, use_and_wait, NULL) == 0);
+    sem_wait(&kept);
+    const uint64_t rest = fake_physical() - RANGES_PAGE, live = rest ? take(rest) : 0;
+    for (unsigned round = 0; round < 2; round++) {
+        CHECK(pool_idle_bytes(&pool) == 0 && fake_physical() == RANGES_PAGE + rest);
+        sem_post(&go_on);
+        sem_wait(&kept);
+    }
+    CHECK(pool_idle_bytes(&pool) == 0);
+    CHECK(pool_idle_bytes(&pool) == RANGES_PAGE);
+    CHECK(pool_trim(&pool, RANGES_PAGE) == RANGES_PAGE && fake_physical() == rest);
+    CHECK(pool_idle_bytes(&pool) == 0);
+    sem_post(&go_on);
+    CHECK(pthread_join(other, NULL) == 0);
+    if (rest)
+        give(live, rest, true);
+    end_empty();
+}
+
+static void test_what_an_idle_thread_keeps_of_the_heap_is_idle(void)
+{
+    TEST_ASSERT_TRUE(fake_child(idle_thread));
+}
+
+/* What was freed last, behind work of two streams, is idle some time after the work has ended: nobody need
+ * free or ask for anything. */
+static void idle_behind_work(void)
+{
+    begin(LIMIT);
+    addresses[0] = take(3000);
+    addresses[1] = take(8 * MIB);
+    for (unsigned i = 0; i < 2; i++) {
+        work(0, addresses[i], 512);
+        work(1, addresses[i] + 512, 512);
+        give(addresses[i], i ? 8 * MIB : 3000, false);
+    }
+    CHECK(pool_idle_bytes(&pool) == 0 && pool_idle_bytes(&pool) == 0);
+    finish_work();
+    for (unsigned i = 0; i < 4; i++) {
+        const uint64_t idle_bytes = pool_idle_bytes(&pool);
+
+        if (idle_bytes)
+            pool_trim(&pool, idle_bytes);
+    }
+    CHECK(fake_physical() == 0);
+    end_empty();
+}
+
+static void test_the_last_frees_are_idle_when_their_work_has_ended(void)
+{
+    TEST_ASSERT_TRUE(fake_child(idle_behind_work));
 }
 
 /* ---- pins ---- */
@@ -358,7 +449,10 @@ int main(void)
     RUN_TEST(test_small_blocks_behind_work_go_back_when_it_has_ended);
     RUN_TEST(test_small_blocks_fill_the_limit_and_leave_it_whole);
     RUN_TEST(test_small_blocks_go_where_a_page_is_free);
+    RUN_TEST(test_a_block_for_which_the_heap_grew_is_no_hit);
     RUN_TEST(test_what_an_idle_thread_keeps_of_the_heap_is_there_for_others);
+    RUN_TEST(test_what_an_idle_thread_keeps_of_the_heap_is_idle);
+    RUN_TEST(test_the_last_frees_are_idle_when_their_work_has_ended);
     RUN_TEST(test_a_pinned_small_block_stays_until_its_last_pin_is_gone);
     return UNITY_END();
 }
