@@ -21,6 +21,7 @@ static bool have_key;         /* written once */
 static atomic_bool forgotten; /* in a forked child */
 
 static _Thread_local struct cache *mine;
+static _Thread_local bool ended; /* the thread has no caches any more, nor may it get any */
 
 static uint64_t get(const _Atomic uint64_t *value)
 {
@@ -290,6 +291,7 @@ static void thread_ends(void *unused)
     (void)unused;
     if (atomic_load(&forgotten))
         return;
+    ended = true;
     pthread_mutex_lock(&caches_lock);
     while (mine) {
         struct cache *cache = mine;
@@ -317,7 +319,7 @@ static void make_key(void)
 static struct cache *open_cache(struct pool *pool)
 {
     pthread_once(&once, make_key);
-    if (!have_key || pthread_setspecific(key, &mine))
+    if (ended || !have_key || pthread_setspecific(key, &mine))
         return NULL;
     pthread_mutex_lock(&caches_lock);
     struct cache *cache = mine;
