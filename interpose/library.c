@@ -21,7 +21,6 @@ static struct options options;
 static void after_fork_child(void)
 {
     driver_after_fork();
-    decay_after_fork();
     cache_after_fork();
     if (atomic_load(&started))
         atomic_store(&library_state, LIBRARY_PASS);
@@ -30,7 +29,6 @@ static void after_fork_child(void)
 /* From here on we call nothing of the driver by ourselves; what the program calls goes straight through. */
 static void at_exit(void)
 {
-    decay_stop();
     if (atomic_load(&library_state) == LIBRARY_ON) /* a forked child has no pools of its own */
         pools_report();
     atomic_store(&library_state, LIBRARY_PASS);

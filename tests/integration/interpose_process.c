@@ -117,6 +117,41 @@ static void test_an_exit_handler_does_not_escape_the_cap(void)
         interpose_expect(&ways[i], "exit-handler", "alloc 0\nat exit: refused\n");
 }
 
+/* The helper gives idle memory back: it is at work all the time. */
+static const char *const busy_helper[] = {"GPUCAP_DECAY", "0.004", NULL};
+
+static void expect_end(const char *mode, const char *const *variables, bool native, int status,
+                       const char *out)
+{
+    struct interpose_run run = ways[0];
+
+    run.native = native;
+    run.variables = variables;
+    struct spawn_result r = interpose_take(&run, mode);
+    TEST_ASSERT_FALSE_MESSAGE(r.timed_out, mode);
+    TEST_ASSERT_EQUAL_STRING("", r.err);
+    TEST_ASSERT_EQUAL_INT(status, r.status);
+    TEST_ASSERT_EQUAL_STRING(out, r.out);
+    spawn_result_free(&r);
+}
+
+/* Natively and under the library. */
+static void expect_both(const char *mode, const char *const *variables, const char *out)
+{
+    expect_end(mode, variables, true, 0, out);
+    expect_end(mode, variables, false, 0, out);
+}
+
+static void test_a_helper_that_cannot_be_started_is_not_missed(void)
+{
+    expect_both("no-helper", busy_helper, "pair 0\npair 0\n");
+}
+
+static void test_no_call_reaches_a_driver_that_has_ended(void)
+{
+    expect_both("after-driver", busy_helper, "early 3\npair 0\nstayed\n");
+}
+
 int main(void)
 {
     interpose_need_sim();
@@ -131,5 +166,7 @@ int main(void)
     RUN_TEST(test_a_thread_without_a_context_hears_what_it_hears_without_us);
     RUN_TEST(test_memory_freed_at_the_end_of_a_thread_comes_back);
     RUN_TEST(test_an_exit_handler_does_not_escape_the_cap);
+    RUN_TEST(test_a_helper_that_cannot_be_started_is_not_missed);
+    RUN_TEST(test_no_call_reaches_a_driver_that_has_ended);
     return UNITY_END();
 }
