@@ -8,6 +8,7 @@
 #include <time.h>
 
 #include "pools.h"
+#include "process.h"
 
 #define LOOKS_PER_PERIOD 4
 /* How long an exit waits for a look. It ends sooner, unless the thread that exits holds a lock that the look
@@ -65,9 +66,12 @@ static void *run(void *unused)
     return unused;
 }
 
-/* A thread that sleeps is left alone: it ends with the process, or finds out. */
+/* A thread that sleeps is left alone: it ends with the process, or finds out. A copy of the process has none.
+ */
 static void stop(void)
 {
+    if (process_is_copy())
+        return;
     atomic_store(&stopping, true);
     for (int ms = 0; ms < PATIENCE_MS && atomic_load(&looking); ms++)
         sleep_ms(1);

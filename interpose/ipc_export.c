@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "ipc_wire.h"
+#include "process.h"
 
 #define PEERS_MAX   1024      /* connections at a time */
 #define HELD_MAX    (1 << 16) /* blocks that one process may have open */
@@ -378,6 +379,8 @@ static void *serve(void *list_room)
 /* No call of ours into the driver comes after the end of the program's own. */
 static void before_exit(void)
 {
+    if (process_is_copy())
+        return;
     pthread_mutex_lock(&export_lock);
     const bool running = broker.running;
     leaving = true;

@@ -152,6 +152,17 @@ static void test_no_call_reaches_a_driver_that_has_ended(void)
     expect_both("after-driver", busy_helper, "early 3\npair 0\nstayed\n");
 }
 
+static void test_a_raw_clone_ends_as_any_program_does(void)
+{
+    expect_both("clone-exit", NULL, "pair 0\nchild 3\npair 0\n");
+}
+
+static void test_a_copy_does_not_wait_for_a_thread_that_it_does_not_have(void)
+{
+    expect_both("clone-inside", NULL, "pair 0\nchild 3\npair 0\n");
+    expect_both("fork-inside", NULL, "pair 0\nchild 3\npair 0\n");
+}
+
 int main(void)
 {
     interpose_need_sim();
@@ -168,5 +179,7 @@ int main(void)
     RUN_TEST(test_an_exit_handler_does_not_escape_the_cap);
     RUN_TEST(test_a_helper_that_cannot_be_started_is_not_missed);
     RUN_TEST(test_no_call_reaches_a_driver_that_has_ended);
+    RUN_TEST(test_a_raw_clone_ends_as_any_program_does);
+    RUN_TEST(test_a_copy_does_not_wait_for_a_thread_that_it_does_not_have);
     return UNITY_END();
 }
