@@ -159,6 +159,9 @@ bool pool_mostly_free(struct pool *pool, uint32_t permille);
 uint64_t pool_reclaimable(struct pool *pool);
 
 struct pool_stats pool_stats(struct pool *pool);
+/* The same in an exit handler: what small blocks a thread keeps is left with it, and false if the figures
+ * cannot be had. */
+bool pool_stats_at_exit(struct pool *pool, struct pool_stats *stats);
 
 /* 0, or a number that says what is wrong. */
 int pool_check(struct pool *pool);

@@ -6,6 +6,7 @@
 
 #include "device.h"
 #include "log.h"
+#include "process.h"
 
 static pthread_mutex_t registry_lock = PTHREAD_MUTEX_INITIALIZER;
 /* Where the pools are; written under registry_lock, looked through without it while others open and end. */
@@ -309,12 +310,13 @@ uint64_t pools_reclaimable(CUdevice ordinal)
     return sum.bytes;
 }
 
-static void report(struct pool *pool, void *unused)
+static void report(struct pool *pool)
 {
-    struct pool_stats s = pool_stats(pool);
+    struct pool_stats s;
     char live[SIZE_TEXT], physical[SIZE_TEXT];
 
-    (void)unused;
+    if (!pool_stats_at_exit(pool, &s))
+        return;
     log_info(
         "pool of device %d: peak live %s, peak held %s, %llu hits, %llu stitches of %llu chunks, %llu grows, "
         "%llu joins, %llu waits, %llu driver calls, %llu ms making room, %llu of it waiting, one stream %s",
@@ -327,5 +329,11 @@ static void report(struct pool *pool, void *unused)
 
 void pools_report(void)
 {
-    pools_each(report, NULL);
+    if (settings->log < OPTIONS_LOG_INFO || !process_lock_at_exit(&registry_lock))
+        return;
+    for (int i = 0; i < POOLS_MAX; i++) {
+        if (atomic_load(&places[i].context) && !ending[i])
+            report(&storage[i]);
+    }
+    pthread_mutex_unlock(&registry_lock);
 }

@@ -50,7 +50,7 @@ uint64_t pools_reclaimable(CUdevice ordinal);
 /* Visits every pool whose context stays. */
 void pools_each(void (*visit)(struct pool *pool, void *argument), void *argument);
 
-/* Says on stderr, at level info, what each pool did. */
+/* In an exit handler: says on stderr, at level info, what each pool did. */
 void pools_report(void);
 
 #endif

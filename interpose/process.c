@@ -5,6 +5,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#define PATIENCE_S 1 /* locks are held for milliseconds, also where chunks are mapped and unmapped */
+
 static atomic_int *page; /* two words: the caller's, and 1 */
 static atomic_int owner; /* 0: nobody has started CUDA */
 
@@ -28,4 +30,20 @@ bool process_is_copy(void)
     const int marked = atomic_load(&owner);
 
     return marked && ((page && !atomic_load(&page[1])) || marked != (int)getpid());
+}
+
+struct timespec process_exit_patience(void)
+{
+    struct timespec until;
+
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec += PATIENCE_S;
+    return until;
+}
+
+bool process_lock_at_exit(pthread_mutex_t *lock)
+{
+    const struct timespec until = process_exit_patience();
+
+    return pthread_mutex_timedlock(lock, &until) == 0;
 }
