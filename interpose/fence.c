@@ -301,6 +301,17 @@ bool fence_wait_context(CUcontext context, CUresult *result)
     return waited;
 }
 
+void fence_after_fork(void)
+{
+    pthread_mutex_init(&work_lock, NULL);
+    pthread_rwlock_init(&capture_lock, NULL);
+    atomic_store(&many_streams, true);
+    atomic_store(&unseen, true);
+    atomic_store(&drained, true);
+    atomic_store(&captures, 0);
+    own_captures = 0;
+}
+
 /* ---- epochs of one context ---- */
 
 int fence_open(struct fence *fence, CUcontext context)

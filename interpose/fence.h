@@ -97,6 +97,10 @@ bool fence_wait_context(CUcontext context, CUresult *result);
 /* True if the order of a stream is fence enough for the reuse of a block. */
 bool fence_one_stream(void);
 
+/* A child after fork: others may have held the locks, and the driver will do no work here, so that there is
+ * nothing to wait for. */
+void fence_after_fork(void);
+
 /* What of other streams' work had been submitted at some moment, and that it is done now. */
 struct fence_guests {
     uint64_t seen;

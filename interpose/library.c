@@ -9,6 +9,7 @@
 
 #include "decay.h"
 #include "device.h"
+#include "fence.h"
 #include "log.h"
 #include "pools.h"
 #include "process.h"
@@ -30,12 +31,16 @@ static void set_state(enum library_mode mode)
 }
 
 /* CUDA does not work in the child of a process that has started it: nothing of the parent's account is ours,
- * and none of its tables is looked at again, so that no lock need be held over a fork. */
+ * and none of its tables is looked at again, so that no lock need be held over a fork. What is asked in every
+ * mode begins anew: who works on which stream, and which pools there are. */
 static void after_fork_child(void)
 {
     driver_after_fork();
-    if (atomic_load(&started))
-        set_state(LIBRARY_PASS);
+    if (!atomic_load(&started))
+        return;
+    set_state(LIBRARY_PASS);
+    fence_after_fork();
+    pools_after_fork();
 }
 
 /* From here on we call nothing of the driver by ourselves; what the program calls goes straight through. */

@@ -248,6 +248,13 @@ void pools_context_ended(CUcontext context)
     pthread_mutex_unlock(&registry_lock);
 }
 
+void pools_after_fork(void)
+{
+    pthread_mutex_init(&registry_lock, NULL);
+    for (int i = 0; i < POOLS_MAX; i++)
+        atomic_store(&places[i].context, NULL);
+}
+
 /* ---- by address, by card ---- */
 
 struct pool *pools_of(uint64_t address)

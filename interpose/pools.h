@@ -40,6 +40,9 @@ void pools_context_ending(CUcontext context, bool is_ending);
 /* The context has ended. */
 void pools_context_ended(CUcontext context);
 
+/* A child after fork: there are no pools here. */
+void pools_after_fork(void);
+
 /* Gives idle memory of a card back to the driver: at least `bytes` if there is that much. Returns how much.
  */
 uint64_t pools_trim(CUdevice ordinal, uint64_t bytes);

@@ -4,6 +4,7 @@
 
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdlib.h>
 #include <unistd.h>
 
 #define BUSY_ROUNDS 20000
@@ -514,6 +515,95 @@ static void releases_beside(void)
     MUST(0, pthread_join(thread, NULL));
 }
 
+/* ---- children of a process that waits ---- */
+
+/* In the child: CUDA does not work here, and says so at once. */
+static void try_everything(CUdeviceptr block)
+{
+    const int no = CUDA_ERROR_NOT_INITIALIZED;
+    CUcontext context;
+    CUgraph graph;
+    CUstream stream;
+    size_t free_bytes, total;
+
+    MUST(no, cuInit(0));
+    MUST(no, cuMemAlloc(&block, MIB));
+    MUST(no, cuMemAlloc(&block, 1000));
+    MUST(no, cuMemFree(block));
+    MUST(no, cuMemGetInfo(&free_bytes, &total));
+    MUST(no, cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    MUST(no, cuMemsetD8Async(flag, 1, 4, second));
+    MUST(no, cuMemsetD8Async(flag, 1, 4, first));
+    MUST(no, cuStreamWaitValue32(second, flag, 1, CU_STREAM_WAIT_VALUE_GEQ));
+    MUST(no, cuStreamBeginCapture(second, CU_STREAM_CAPTURE_MODE_RELAXED));
+    MUST(no, cuStreamEndCapture(second, &graph));
+    MUST(no, cuStreamDestroy(first));
+    MUST(no, cuDevicePrimaryCtxRetain(&context, 0));
+    MUST(no, cuCtxSynchronize());
+    exit(0);
+}
+
+static void fork_and_try(CUdeviceptr block)
+{
+    usleep(50000); /* the other thread waits by now, if it does */
+    const pid_t pid = fork();
+    if (pid == 0)
+        try_everything(block);
+    prog_join(pid);
+}
+
+static void free_behind_work(CUdeviceptr block)
+{
+    MUST(0, cuLaunchHostFunc(first, until_let_go, NULL));
+    MUST(0, cuMemsetD8Async(block, 1, MIB, first));
+    MUST(0, cuMemFreeAsync(block, first));
+}
+
+static void *works_elsewhere(void *context)
+{
+    MUST(0, cuCtxSetCurrent(context));
+    MUST(0, cuMemsetD8Async(flag, 1, 4, second));
+    return NULL;
+}
+
+static void *makes_a_context(void *unused)
+{
+    CUcontext context;
+
+    MUST(0, cuCtxCreate(&context, NULL, 0, 0));
+    return unused;
+}
+
+/* Another thread waits for work, as far as anybody does, when the process forks. */
+static void fork_beside(void *(*waits)(void *))
+{
+    CUdeviceptr block;
+    CUcontext context;
+    pthread_t thread;
+
+    MUST(0, cuCtxGetCurrent(&context));
+    MUST(0, cuMemAlloc(&block, 8 * MIB));
+    free_behind_work(block);
+    MUST(0, pthread_create(&thread, NULL, waits, context));
+    fork_and_try(flag);
+    atomic_store(&let_go, true);
+    MUST(0, pthread_join(thread, NULL));
+    MUST(0, cuCtxSynchronize());
+}
+
+static void forks_beside_work(void)
+{
+    begin();
+    fork_beside(works_elsewhere);
+}
+
+static void forks_beside_contexts(void)
+{
+    begin();
+    MUST(0, cuStreamWaitValue32(second, flag, 0, CU_STREAM_WAIT_VALUE_GEQ));
+    fork_beside(makes_a_context);
+}
+
 int main(int argc, char **argv)
 {
     static const struct prog_scenario all[] = {
@@ -534,6 +624,8 @@ int main(int argc, char **argv)
         {"two_contexts_streams", two_contexts_streams},
         {"primaries_end", primaries_end},
         {"releases_beside", releases_beside},
+        {"forks_beside_work", forks_beside_work},
+        {"forks_beside_contexts", forks_beside_contexts},
     };
 
     return prog_main(argc, argv, all, sizeof all / sizeof *all);

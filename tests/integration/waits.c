@@ -118,6 +118,12 @@ static void test_the_primary_context_ends_with_its_last_release_and_not_before(v
     every_way("releases_beside");
 }
 
+static void test_a_child_does_not_wait_for_what_its_parent_waits_for(void)
+{
+    every_way("forks_beside_work");
+    every_way("forks_beside_contexts");
+}
+
 int main(void)
 {
     UNITY_BEGIN();
@@ -132,5 +138,6 @@ int main(void)
     RUN_TEST(test_nobody_uses_a_context_that_is_being_destroyed);
     RUN_TEST(test_no_context_gets_what_another_still_works_on);
     RUN_TEST(test_the_primary_context_ends_with_its_last_release_and_not_before);
+    RUN_TEST(test_a_child_does_not_wait_for_what_its_parent_waits_for);
     return UNITY_END();
 }
