@@ -1,6 +1,7 @@
 /* The hooks on contexts: a context has bytes of its own, and its end is the end of the memory in it. */
 #include <pthread.h>
 
+#include "fence.h"
 #include "hooks.h"
 #include "library.h"
 #include "route.h"
@@ -70,6 +71,30 @@ CUresult cuCtxDestroy_v2(CUcontext context)
 {
     route_context_ending(context);
     return ended(driver.cuCtxDestroy_v2(context), context);
+}
+
+/* After a detach, which ends a context that nobody else has attached to and takes it off the thread's stack;
+ * any other stays current (measured). So does one that was there twice. */
+static bool is_gone(CUcontext context)
+{
+    CUcontext now = NULL;
+    CUdeviceptr address;
+
+    if (driver.cuCtxGetCurrent(&now) == CUDA_SUCCESS && now != context)
+        return true;
+    return !fence_capturing() &&
+           driver.cuMemAlloc_v2(&address, NEVER_FITS) == CUDA_ERROR_CONTEXT_IS_DESTROYED;
+}
+
+CUresult cuCtxDetach(CUcontext context)
+{
+    route_context_ending(context);
+    const CUresult result = driver.cuCtxDetach(context);
+    if (result == CUDA_SUCCESS && route_active() && is_gone(context))
+        route_context_ended(context);
+    else
+        route_context_stays(context);
+    return result;
 }
 
 static bool primary_is_active(CUdevice ordinal)

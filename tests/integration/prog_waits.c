@@ -1,5 +1,6 @@
 /* prog_waits: programs whose streams, threads and captures wait for each other. Natively they end, and no
  * wait of the library's may come in between. One scenario a run. */
+#define CUDA_ENABLE_DEPRECATED /* cuCtxDetach */
 #include "prog_check.h"
 
 #include <pthread.h>
@@ -447,6 +448,35 @@ static void two_contexts_streams(void)
     use_two_contexts(false);
 }
 
+/* A context that ends by the last detach gives its memory back, and not before. */
+static void detaches(void)
+{
+    CUcontext own = prog_context(0), context, same;
+    CUdeviceptr block, more;
+
+    for (int i = 0; i < 3; i++) {
+        MUST(0, cuCtxCreate(&context, NULL, 0, 0));
+        MUST(0, cuMemAlloc(&block, 1024 * MIB));
+        MUST(0, cuMemAlloc(&more, 1000));
+        prog_fill(block, 7, MIB);
+        MUST(0, cuCtxAttach(&same, 0));
+        MUST(0, cuCtxDetach(context));
+        MUST(0, prog_wrong(block, 7, MIB));
+        MUST(0, cuMemFree(more));
+        if (i == 2)
+            MUST(0, cuCtxPushCurrent(context));
+        MUST(0, cuCtxDetach(context));
+        if (i == 2)
+            MUST(CUDA_ERROR_CONTEXT_IS_DESTROYED, cuMemAlloc(&more, MIB));
+        MUST(0, cuCtxSetCurrent(own));
+    }
+    MUST(0, cuMemAlloc(&block, 1024 * MIB));
+    prog_fill(block, 7, MIB);
+    MUST(0, cuCtxDetach(own)); /* the primary one stays */
+    MUST(0, prog_wrong(block, 7, MIB));
+    MUST(0, cuMemFree(block));
+}
+
 static atomic_bool released_enough;
 
 static void *retains_and_releases(void *unused)
@@ -623,6 +653,7 @@ int main(int argc, char **argv)
         {"two_contexts", two_contexts},
         {"two_contexts_streams", two_contexts_streams},
         {"primaries_end", primaries_end},
+        {"detaches", detaches},
         {"releases_beside", releases_beside},
         {"forks_beside_work", forks_beside_work},
         {"forks_beside_contexts", forks_beside_contexts},

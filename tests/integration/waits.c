@@ -112,6 +112,12 @@ static void test_no_context_gets_what_another_still_works_on(void)
     every_way("two_contexts_streams");
 }
 
+static void test_a_context_ends_with_its_last_detach(void)
+{
+    every_way("detaches");
+    run("detaches", STRICT, "1664M");
+}
+
 static void test_the_primary_context_ends_with_its_last_release_and_not_before(void)
 {
     every_way("primaries_end");
@@ -137,6 +143,7 @@ int main(void)
     RUN_TEST(test_a_free_with_nothing_to_wait_for_makes_no_stream_wait_for_another);
     RUN_TEST(test_nobody_uses_a_context_that_is_being_destroyed);
     RUN_TEST(test_no_context_gets_what_another_still_works_on);
+    RUN_TEST(test_a_context_ends_with_its_last_detach);
     RUN_TEST(test_the_primary_context_ends_with_its_last_release_and_not_before);
     RUN_TEST(test_a_child_does_not_wait_for_what_its_parent_waits_for);
     return UNITY_END();
