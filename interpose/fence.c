@@ -34,6 +34,11 @@ static atomic_uintptr_t last_key = 1;
 static pthread_rwlock_t capture_lock = PTHREAD_RWLOCK_INITIALIZER;
 static atomic_int captures;           /* raised under capture_lock */
 static atomic_uint_fast64_t captured; /* how many have begun, ever */
+#define CAPTURES_MAX 64               /* more than so many open at a time are only counted */
+static struct {
+    uintptr_t stream, thread; /* that it is of, and that began it; 0: none */
+    CUcontext context;
+} open_captures[CAPTURES_MAX]; /* guarded by work_lock */
 static _Thread_local int own_captures;
 static _Thread_local bool working; /* has submitted what it has not seen done */
 static pthread_once_t key_once = PTHREAD_ONCE_INIT;
@@ -255,6 +260,48 @@ void fence_capture(int change)
     pthread_rwlock_unlock(&capture_lock);
 }
 
+void fence_capture_of(uintptr_t stream, CUcontext context)
+{
+    int place = 0;
+
+    pthread_mutex_lock(&work_lock);
+    while (place < CAPTURES_MAX && open_captures[place].stream)
+        place++;
+    if (place < CAPTURES_MAX) {
+        open_captures[place].stream = stream;
+        open_captures[place].thread = fence_thread();
+        open_captures[place].context = context;
+    }
+    pthread_mutex_unlock(&work_lock);
+}
+
+void fence_capture_ended(uintptr_t stream)
+{
+    pthread_mutex_lock(&work_lock);
+    for (int i = 0; i < CAPTURES_MAX; i++) {
+        if (open_captures[i].stream == stream)
+            open_captures[i].stream = 0;
+    }
+    pthread_mutex_unlock(&work_lock);
+    fence_capture(-1);
+}
+
+void fence_context_ended(CUcontext context)
+{
+    int ended = 0;
+
+    pthread_mutex_lock(&work_lock);
+    for (int i = 0; i < CAPTURES_MAX; i++) {
+        if (!open_captures[i].stream || open_captures[i].context != context)
+            continue;
+        open_captures[i].stream = 0;
+        own_captures -= open_captures[i].thread == fence_own_key;
+        ended++;
+    }
+    pthread_mutex_unlock(&work_lock);
+    atomic_fetch_sub(&captures, ended);
+}
+
 bool fence_capturing(void)
 {
     return atomic_load(&captures) > 0;
@@ -356,6 +403,7 @@ void fence_after_fork(void)
     atomic_store(&unseen, true);
     atomic_store(&drained, true);
     atomic_store(&captures, 0);
+    memset(open_captures, 0, sizeof open_captures);
     own_captures = 0;
 }
 

@@ -80,6 +80,12 @@ void fence_unknown(const char *name);
  * beginning waits for all work once, if anything has been handed out in the order of one stream. */
 void fence_capture(int change);
 bool fence_capturing(void);
+/* The capture that has begun is of this stream (a key) and context, and ends with either. */
+void fence_capture_of(uintptr_t stream, CUcontext context);
+/* It has ended, after the driver says so. */
+void fence_capture_ended(uintptr_t stream);
+/* The context has ended, and so have the captures in it. */
+void fence_context_ended(CUcontext context);
 /* How many have begun in the process; 0 as well while one of the calling thread's own is open, which does not
  * end while that thread waits. */
 uint64_t fence_captures_elsewhere(void);

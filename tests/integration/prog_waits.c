@@ -307,6 +307,25 @@ static void freed_beside_a_capture(void)
     MUST(0, pthread_join(thread, NULL));
 }
 
+/* A capture that is open when its context ends has ended: what is freed after that can be had again. */
+static void capture_ends_with_context(void)
+{
+    CUcontext context = prog_context(0), other;
+    CUdeviceptr block;
+    CUstream stream;
+
+    MUST(0, cuCtxCreate(&other, NULL, 0, 0));
+    MUST(0, cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    MUST(0, cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+    MUST(0, cuCtxDestroy(other));
+    MUST(0, cuCtxSetCurrent(context));
+    for (int i = 0; i < 3; i++) {
+        MUST(0, cuMemAlloc(&block, 1024 * MIB));
+        MUST(0, cuMemsetD8Async(block, 1, MIB, CU_STREAM_PER_THREAD));
+        MUST(0, cuMemFree(block));
+    }
+}
+
 /* ---- a card that others fill ---- */
 
 #define CROWD_ROUNDS 500
@@ -647,6 +666,7 @@ int main(int argc, char **argv)
         {"crowd", crowd},
         {"captures_beside_frees", captures_beside_frees},
         {"freed_beside_a_capture", freed_beside_a_capture},
+        {"capture_ends_with_context", capture_ends_with_context},
         {"hosts_turn", hosts_turn},
         {"frees_beside_work", frees_beside_work},
         {"contexts_end", contexts_end},

@@ -91,6 +91,11 @@ static void test_memory_freed_beside_a_capture_can_be_had_again(void)
     every_way("freed_beside_a_capture");
 }
 
+static void test_a_capture_ends_with_its_context(void)
+{
+    every_way("capture_ends_with_context");
+}
+
 static void test_an_allocation_makes_no_stream_wait_for_another(void)
 {
     as_natively("hosts_turn");
@@ -139,6 +144,7 @@ int main(void)
     RUN_TEST(test_threads_on_a_card_that_others_fill_do_not_wait_for_each_other_for_ever);
     RUN_TEST(test_frees_and_captures_of_other_threads_do_not_meet);
     RUN_TEST(test_memory_freed_beside_a_capture_can_be_had_again);
+    RUN_TEST(test_a_capture_ends_with_its_context);
     RUN_TEST(test_an_allocation_makes_no_stream_wait_for_another);
     RUN_TEST(test_a_free_with_nothing_to_wait_for_makes_no_stream_wait_for_another);
     RUN_TEST(test_nobody_uses_a_context_that_is_being_destroyed);
