@@ -1,7 +1,8 @@
 /* pools: the pool of each context, and of each address.
  *
- * Owns registry_lock, held while a pool is opened or closed. A pool that has been found stays valid while its
- * context lives, which is what the driver asks of a program as well.
+ * Owns registry_lock, held while a pool is opened, closed or visited, and never where work is waited for. A
+ * pool that has been found stays valid while its context lives, which is what the driver asks of a program as
+ * well.
  */
 #ifndef GPUCAP_POOLS_H
 #define GPUCAP_POOLS_H

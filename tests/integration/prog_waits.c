@@ -653,6 +653,58 @@ static void forks_beside_contexts(void)
     fork_beside(makes_a_context);
 }
 
+/* ---- a second context while the first works ---- */
+
+/* Others ask and allocate meanwhile. */
+static void context_beside_work(void)
+{
+    CUdeviceptr block;
+    pthread_t thread;
+    size_t free_bytes, total;
+
+    begin();
+    MUST(0, cuStreamWaitValue32(second, flag, 0, CU_STREAM_WAIT_VALUE_GEQ));
+    MUST(0, cuMemAlloc(&block, 8 * MIB));
+    free_behind_work(block);
+    MUST(0, pthread_create(&thread, NULL, makes_a_context, NULL));
+    usleep(50000); /* it waits by now, if it does */
+    MUST(0, cuMemGetInfo(&free_bytes, &total));
+    MUST(0, cuMemAlloc(&block, 8 * MIB));
+    atomic_store(&let_go, true);
+    MUST(0, pthread_join(thread, NULL));
+    MUST(0, cuMemFree(block));
+}
+
+static void *lets_go_soon(void *unused)
+{
+    usleep(100000);
+    atomic_store(&let_go, true);
+    return unused;
+}
+
+/* The first one ends meanwhile, which waits for its work. */
+static void context_beside_an_end(void)
+{
+    CUcontext context;
+    CUdeviceptr block;
+    pthread_t maker, waker;
+
+    MUST(0, cuInit(0));
+    for (int i = 0; i < 3; i++) {
+        atomic_store(&let_go, false);
+        MUST(0, cuCtxCreate(&context, NULL, 0, 0));
+        MUST(0, cuStreamCreate(&first, CU_STREAM_NON_BLOCKING));
+        MUST(0, cuMemAlloc(&block, 8 * MIB));
+        free_behind_work(block);
+        MUST(0, pthread_create(&maker, NULL, makes_a_context, NULL));
+        MUST(0, pthread_create(&waker, NULL, lets_go_soon, NULL));
+        usleep(50000);
+        MUST(0, cuCtxDestroy(context));
+        MUST(0, pthread_join(maker, NULL));
+        MUST(0, pthread_join(waker, NULL));
+    }
+}
+
 int main(int argc, char **argv)
 {
     static const struct prog_scenario all[] = {
@@ -675,6 +727,8 @@ int main(int argc, char **argv)
         {"primaries_end", primaries_end},
         {"detaches", detaches},
         {"releases_beside", releases_beside},
+        {"context_beside_work", context_beside_work},
+        {"context_beside_an_end", context_beside_an_end},
         {"forks_beside_work", forks_beside_work},
         {"forks_beside_contexts", forks_beside_contexts},
     };

@@ -135,6 +135,12 @@ static void test_a_child_does_not_wait_for_what_its_parent_waits_for(void)
     every_way("forks_beside_contexts");
 }
 
+static void test_a_new_context_that_waits_keeps_nobody_waiting(void)
+{
+    every_way("context_beside_work");
+    every_way("context_beside_an_end");
+}
+
 int main(void)
 {
     UNITY_BEGIN();
@@ -151,6 +157,7 @@ int main(void)
     RUN_TEST(test_no_context_gets_what_another_still_works_on);
     RUN_TEST(test_a_context_ends_with_its_last_detach);
     RUN_TEST(test_the_primary_context_ends_with_its_last_release_and_not_before);
+    RUN_TEST(test_a_new_context_that_waits_keeps_nobody_waiting);
     RUN_TEST(test_a_child_does_not_wait_for_what_its_parent_waits_for);
     return UNITY_END();
 }
