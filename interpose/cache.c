@@ -8,6 +8,7 @@
 
 #include "heap.h"
 #include "pool.h"
+#include "process.h"
 #include "tags.h"
 
 #define IDS_AT_ONCE 4096
@@ -16,11 +17,11 @@
 static pthread_mutex_t caches_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct cache *spare; /* guarded by caches_lock; linked by others; never given back */
 static pthread_once_t once = PTHREAD_ONCE_INIT;
-static pthread_key_t key;     /* so that a thread's caches end with it */
-static bool have_key;         /* written once */
-static atomic_bool forgotten; /* in a forked child */
+static pthread_key_t key; /* so that a thread's caches end with it */
+static bool have_key;     /* written once */
 
 static _Thread_local struct cache *mine;
+static _Thread_local bool ended; /* the thread has no caches any more, nor may it get any */
 
 static uint64_t get(const _Atomic uint64_t *value)
 {
@@ -288,8 +289,9 @@ static void flush(struct cache *cache);
 static void thread_ends(void *unused)
 {
     (void)unused;
-    if (atomic_load(&forgotten))
+    if (process_is_copy()) /* nothing here is its own, and others may have held the lock */
         return;
+    ended = true;
     pthread_mutex_lock(&caches_lock);
     while (mine) {
         struct cache *cache = mine;
@@ -317,7 +319,7 @@ static void make_key(void)
 static struct cache *open_cache(struct pool *pool)
 {
     pthread_once(&once, make_key);
-    if (!have_key || pthread_setspecific(key, &mine))
+    if (ended || !have_key || pthread_setspecific(key, &mine))
         return NULL;
     pthread_mutex_lock(&caches_lock);
     struct cache *cache = mine;
@@ -439,9 +441,4 @@ void cache_close(struct pool *pool)
         atomic_store(&cache->pool, NULL);
     pool->caches = NULL;
     pthread_mutex_unlock(&caches_lock);
-}
-
-void cache_after_fork(void)
-{
-    atomic_store(&forgotten, true);
 }

@@ -102,7 +102,4 @@ struct cache_figures cache_figures(const struct pool *pool);
 /* The pool ends: its caches are empty from now on. */
 void cache_close(struct pool *pool);
 
-/* In the child of a fork nothing is given back. */
-void cache_after_fork(void);
-
 #endif

@@ -1,8 +1,8 @@
 /* decay: gives memory that a program does not use back to the driver, after a while.
  *
  * What has been free for a whole period is idle: each pool notes the least it had free since the last look. A
- * thread of our own looks, once a period; it starts with the first free, blocks every signal, and ends before
- * exit. It does not exist in a forked child. Owns one lock, for its start and end.
+ * thread of our own looks, once a period; it starts with the first free, blocks every signal, and is out of
+ * the driver before the driver's own exit handlers run. It does not exist in a forked child. Owns no lock.
  */
 #ifndef GPUCAP_DECAY_H
 #define GPUCAP_DECAY_H
@@ -12,13 +12,7 @@
 /* How long memory must be idle, and above which free share of what is held a quarter of that is enough. */
 void decay_setup(const struct options *options);
 
-/* Memory has come free. Starts the thread if it does not run. */
+/* Memory has come free. Starts the thread the first time. */
 void decay_wake(void);
-
-/* Ends the thread and waits for it. */
-void decay_stop(void);
-
-/* A child after fork: there is no thread here. */
-void decay_after_fork(void);
 
 #endif

@@ -17,15 +17,16 @@ _Thread_local uintptr_t fence_own_key;
 #define UNSETTLED  2  /* a value of fence_last_stream that no stream has */
 
 static pthread_mutex_t work_lock = PTHREAD_MUTEX_INITIALIZER;
-static atomic_uintptr_t only_stream; /* the home stream; written under work_lock */
-static atomic_bool many_streams;     /* for good */
-static atomic_bool unseen;           /* work may be submitted that nobody reports; for good */
-static atomic_bool no_joins;         /* for good */
-static atomic_bool drained;          /* since another stream than the home one is at work */
-static atomic_bool unsettled;        /* something has been freed before its work was done; for good */
-static atomic_uint_fast64_t workers; /* threads of which `working` is true; those that ended so count on */
-static atomic_int guests_active;     /* submissions to other streams under way; raised under work_lock */
-static atomic_uint_fast64_t guests;  /* such submissions, ever */
+static atomic_uintptr_t only_stream;     /* the home stream; written under work_lock */
+static atomic_bool many_streams;         /* for good */
+static atomic_bool unseen;               /* work may be submitted that nobody reports; for good */
+static atomic_bool no_joins;             /* for good */
+static atomic_bool drained;              /* since another stream than the home one is at work */
+static atomic_bool unsettled;            /* something has been freed before its work was done; for good */
+static atomic_uint_fast64_t workers;     /* threads of which `working` is true, and the orphans */
+static atomic_uint_fast64_t orphans;     /* threads that ended so, and nobody has waited for all work since */
+static atomic_int guests_active;         /* submissions to other streams under way; raised under work_lock */
+static atomic_uint_fast64_t guests;      /* such submissions, ever */
 static atomic_uint_fast64_t guests_gone; /* of these, known to be done; written under work_lock */
 static int visits;                       /* how often guests came to an empty house; under work_lock */
 static atomic_uintptr_t last_key = 1;
@@ -33,14 +34,61 @@ static atomic_uintptr_t last_key = 1;
 static pthread_rwlock_t capture_lock = PTHREAD_RWLOCK_INITIALIZER;
 static atomic_int captures;           /* raised under capture_lock */
 static atomic_uint_fast64_t captured; /* how many have begun, ever */
+#define CAPTURES_MAX 64               /* more than so many open at a time are only counted */
+static struct {
+    uintptr_t stream, thread; /* that it is of, and that began it; 0: none */
+    CUcontext context;
+} open_captures[CAPTURES_MAX]; /* guarded by work_lock */
 static _Thread_local int own_captures;
 static _Thread_local bool working; /* has submitted what it has not seen done */
+static pthread_once_t key_once = PTHREAD_ONCE_INIT;
+static pthread_key_t key; /* so that the end of a thread at work is seen */
+static bool have_key;     /* written once */
+static _Thread_local bool watched;
 
 /* Odd, as no stream handle is, and never given twice: the next thread may get this one's address. */
 uintptr_t fence_new_key(void)
 {
     return fence_own_key = atomic_fetch_add(&last_key, 2) + 2;
 }
+
+/* ---- threads that end at work ---- */
+
+/* A destructor that comes later may work again; then this one does too. */
+static void thread_ends(void *unused)
+{
+    (void)unused;
+    watched = false;
+    if (working)
+        atomic_fetch_add(&orphans, 1);
+    working = false;
+}
+
+static void make_key(void)
+{
+    have_key = pthread_key_create(&key, thread_ends) == 0;
+}
+
+static void watch_end(void)
+{
+    pthread_once(&key_once, make_key);
+    watched = have_key && pthread_setspecific(key, &watched) == 0;
+}
+
+/* Before a wait for all work: so many are waited for too. */
+static uint64_t orphans_take(void)
+{
+    return atomic_load(&orphans) ? atomic_exchange(&orphans, 0) : 0;
+}
+
+/* After it. */
+static void orphans_waited(uint64_t count, bool done)
+{
+    if (count)
+        atomic_fetch_add(done ? &workers : &orphans, done ? 0 - count : count);
+}
+
+/* ---- streams ---- */
 
 static bool guests_present(void)
 {
@@ -123,6 +171,8 @@ bool fence_work_slow(uintptr_t stream)
     if (!working) {
         working = true;
         atomic_fetch_add(&workers, 1);
+        if (!watched)
+            watch_end();
     }
     if (!atomic_load(&many_streams)) {
         pthread_mutex_lock(&work_lock);
@@ -208,6 +258,48 @@ void fence_capture(int change)
     if (atomic_fetch_add(&captures, change) == 0 && !atomic_load(&drained) && atomic_load(&unsettled))
         driver.cuCtxSynchronize();
     pthread_rwlock_unlock(&capture_lock);
+}
+
+void fence_capture_of(uintptr_t stream, CUcontext context)
+{
+    int place = 0;
+
+    pthread_mutex_lock(&work_lock);
+    while (place < CAPTURES_MAX && open_captures[place].stream)
+        place++;
+    if (place < CAPTURES_MAX) {
+        open_captures[place].stream = stream;
+        open_captures[place].thread = fence_thread();
+        open_captures[place].context = context;
+    }
+    pthread_mutex_unlock(&work_lock);
+}
+
+void fence_capture_ended(uintptr_t stream)
+{
+    pthread_mutex_lock(&work_lock);
+    for (int i = 0; i < CAPTURES_MAX; i++) {
+        if (open_captures[i].stream == stream)
+            open_captures[i].stream = 0;
+    }
+    pthread_mutex_unlock(&work_lock);
+    fence_capture(-1);
+}
+
+void fence_context_ended(CUcontext context)
+{
+    int ended = 0;
+
+    pthread_mutex_lock(&work_lock);
+    for (int i = 0; i < CAPTURES_MAX; i++) {
+        if (!open_captures[i].stream || open_captures[i].context != context)
+            continue;
+        open_captures[i].stream = 0;
+        own_captures -= open_captures[i].thread == fence_own_key;
+        ended++;
+    }
+    pthread_mutex_unlock(&work_lock);
+    atomic_fetch_sub(&captures, ended);
 }
 
 bool fence_capturing(void)
@@ -300,15 +392,29 @@ bool fence_wait_context(CUcontext context, CUresult *result)
     *result = push ? driver.cuCtxPushCurrent_v2(context) : CUDA_SUCCESS;
     if (*result != CUDA_SUCCESS)
         return true;
+    const uint64_t others = orphans_take();
     if (atomic_load(&captured))
         waited = wait_beside_captures(context, result);
     else
         *result = driver.cuCtxSynchronize();
+    orphans_waited(others, waited && *result == CUDA_SUCCESS);
     if (waited && *result == CUDA_SUCCESS)
         fence_waited();
     if (push)
         driver.cuCtxPopCurrent_v2(&before);
     return waited;
+}
+
+void fence_after_fork(void)
+{
+    pthread_mutex_init(&work_lock, NULL);
+    pthread_rwlock_init(&capture_lock, NULL);
+    atomic_store(&many_streams, true);
+    atomic_store(&unseen, true);
+    atomic_store(&drained, true);
+    atomic_store(&captures, 0);
+    memset(open_captures, 0, sizeof open_captures);
+    own_captures = 0;
 }
 
 /* ---- epochs of one context ---- */
@@ -554,7 +660,9 @@ int fence_wait(struct fence *fence, uint64_t epoch)
         return -EBUSY;
     const uint64_t ended = fence_before_wait(fence);
     const struct fence_guests guests_now = fence_guests_now();
+    const uint64_t others = orphans_take();
     const bool done = synchronize();
+    orphans_waited(others, done);
     if (done) {
         fence_waited();
         fence_guests_done(guests_now);

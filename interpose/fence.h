@@ -82,6 +82,12 @@ void fence_capture(int change);
 bool fence_capturing(void);
 /* True if what goes to the stream only adds to a graph. */
 bool fence_captures(CUstream stream);
+/* The capture that has begun is of this stream (a key) and context, and ends with either. */
+void fence_capture_of(uintptr_t stream, CUcontext context);
+/* It has ended, after the driver says so. */
+void fence_capture_ended(uintptr_t stream);
+/* The context has ended, and so have the captures in it. */
+void fence_context_ended(CUcontext context);
 /* How many have begun in the process; 0 as well while one of the calling thread's own is open, which does not
  * end while that thread waits. */
 uint64_t fence_captures_elsewhere(void);
@@ -98,6 +104,10 @@ bool fence_wait_context(CUcontext context, CUresult *result);
 
 /* True if the order of a stream is fence enough for the reuse of a block. */
 bool fence_one_stream(void);
+
+/* A child after fork: others may have held the locks, and the driver will do no work here, so that there is
+ * nothing to wait for. */
+void fence_after_fork(void);
 
 /* What of other streams' work had been submitted at some moment, and that it is done now. */
 struct fence_guests {

@@ -39,7 +39,8 @@ void heap_tcache_flush(unsigned tcache);
 /* What the arena holds and has no block in goes back to its source. */
 void heap_purge(unsigned arena);
 
-/* 0 if the source had nothing. */
+/* 0 if the source had nothing. In a thread's last destructors it may be memory of the host instead: jemalloc
+ * uses its own first arena where its notes of the thread have ended. */
 uint64_t heap_take(unsigned arena, unsigned tcache, uint64_t bytes);
 /* `bytes` as they were asked for. */
 void heap_give(unsigned tcache, uint64_t address, uint64_t bytes);

@@ -2,6 +2,7 @@
  * for all of its work is the end of what freed blocks wait for. */
 #include <pthread.h>
 
+#include "fence.h"
 #include "hooks.h"
 #include "library.h"
 #include "pools.h"
@@ -91,6 +92,30 @@ CUresult cuCtxSynchronize(void)
 CUresult cuCtxSynchronize_v2(CUcontext context)
 {
     return WAITING(context, driver.cuCtxSynchronize_v2(context));
+}
+
+/* After a detach, which ends a context that nobody else has attached to and takes it off the thread's stack;
+ * any other stays current (measured). So does one that was there twice. */
+static bool is_gone(CUcontext context)
+{
+    CUcontext now = NULL;
+    CUdeviceptr address;
+
+    if (driver.cuCtxGetCurrent(&now) == CUDA_SUCCESS && now != context)
+        return true;
+    return !fence_capturing() &&
+           driver.cuMemAlloc_v2(&address, NEVER_FITS) == CUDA_ERROR_CONTEXT_IS_DESTROYED;
+}
+
+CUresult cuCtxDetach(CUcontext context)
+{
+    route_context_ending(context);
+    const CUresult result = driver.cuCtxDetach(context);
+    if (result == CUDA_SUCCESS && route_active() && is_gone(context))
+        route_context_ended(context);
+    else
+        route_context_stays(context);
+    return result;
 }
 
 static bool primary_is_active(CUdevice ordinal)

@@ -35,35 +35,40 @@ static uintptr_t fence_every_stream(void)
 
 /* A capture makes a stream do work later, and forbids much meanwhile: other streams must be done with what is
  * reused, and nobody may put events into the context. */
-#define BEGIN(stream, call)                                                                                  \
+#define BEGIN(suffix, stream, call)                                                                          \
     ({                                                                                                       \
-        const bool guest_ = fence_work(stream);                                                              \
+        const uintptr_t key_ = fence_stream##suffix(stream);                                                 \
+        CUcontext context_ = NULL;                                                                           \
+        const bool guest_ = fence_work(key_);                                                                \
         fence_capture(1); /* before it begins, so that no event of ours slips in */                          \
         CUresult result_ = (call);                                                                           \
         if (guest_)                                                                                          \
             fence_worked();                                                                                  \
         if (result_ != CUDA_SUCCESS)                                                                         \
             fence_capture(-1);                                                                               \
+        else if (driver.cuStreamGetCtx##suffix(stream, &context_) == CUDA_SUCCESS)                           \
+            fence_capture_of(key_, context_);                                                                \
         result_;                                                                                             \
     })
 
 #define CAPTURE_HOOKS(suffix)                                                                                \
     CUresult cuStreamBeginCapture##suffix(CUstream stream)                                                   \
     {                                                                                                        \
-        return BEGIN(fence_stream##suffix(stream), driver.cuStreamBeginCapture##suffix(stream));             \
+        return BEGIN(suffix, stream, driver.cuStreamBeginCapture##suffix(stream));                           \
     }                                                                                                        \
                                                                                                              \
     CUresult cuStreamBeginCapture_v2##suffix(CUstream stream, CUstreamCaptureMode mode)                      \
     {                                                                                                        \
-        return BEGIN(fence_stream##suffix(stream), driver.cuStreamBeginCapture_v2##suffix(stream, mode));    \
+        return BEGIN(suffix, stream, driver.cuStreamBeginCapture_v2##suffix(stream, mode));                  \
     }                                                                                                        \
                                                                                                              \
     CUresult cuStreamBeginCaptureToGraph##suffix(                                                            \
         CUstream stream, CUgraph graph, const CUgraphNode *dependencies, const CUgraphEdgeData *edges,       \
         size_t count, CUstreamCaptureMode mode)                                                              \
     {                                                                                                        \
-        return BEGIN(fence_stream##suffix(stream), driver.cuStreamBeginCaptureToGraph##suffix(               \
-                                                       stream, graph, dependencies, edges, count, mode));    \
+        return BEGIN(                                                                                        \
+            suffix, stream,                                                                                  \
+            driver.cuStreamBeginCaptureToGraph##suffix(stream, graph, dependencies, edges, count, mode));    \
     }                                                                                                        \
                                                                                                              \
     CUresult cuStreamEndCapture##suffix(CUstream stream, CUgraph *graph)                                     \
@@ -76,7 +81,7 @@ static uintptr_t fence_every_stream(void)
         if (before != CU_STREAM_CAPTURE_STATUS_NONE &&                                                       \
             driver.cuStreamIsCapturing##suffix(stream, &after) == CUDA_SUCCESS &&                            \
             after == CU_STREAM_CAPTURE_STATUS_NONE)                                                          \
-            fence_capture(-1);                                                                               \
+            fence_capture_ended(fence_stream##suffix(stream));                                               \
         return result;                                                                                       \
     }
 
@@ -92,7 +97,7 @@ CAPTURE_HOOKS(_ptsz)
             driver.cuStreamIsCapturing(stream, &status_);                                                    \
         CUresult result_ = (call);                                                                           \
         if (result_ == CUDA_SUCCESS && status_ != CU_STREAM_CAPTURE_STATUS_NONE)                             \
-            fence_capture(-1);                                                                               \
+            fence_capture_ended(fence_stream(stream));                                                       \
         result_;                                                                                             \
     })
 

@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "ipc_wire.h"
+#include "process.h"
 
 #define PEERS_MAX   1024      /* connections at a time */
 #define HELD_MAX    (1 << 16) /* blocks that one process may have open */
@@ -378,13 +379,16 @@ static void *serve(void *list_room)
 /* No call of ours into the driver comes after the end of the program's own. */
 static void before_exit(void)
 {
-    pthread_mutex_lock(&export_lock);
+    const struct timespec until = process_exit_patience();
+
+    if (process_is_copy() || !process_lock_at_exit(&export_lock))
+        return;
     const bool running = broker.running;
     leaving = true;
     broker.running = false;
     pthread_mutex_unlock(&export_lock);
     if (running && eventfd_write(broker.wake, 1) == 0)
-        pthread_join(broker.thread, NULL);
+        pthread_timedjoin_np(broker.thread, NULL, &until);
 }
 
 static void before_fork(void)

@@ -1,39 +1,56 @@
-/* library: see library.h. Owns no lock but a pthread_once; the mode is one atomic. */
+/* library: see library.h. Owns no lock but a pthread_once; the mode is one atomic, in one place after
+ * another.
+ */
 #include "library.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 
-#include "cache.h"
 #include "decay.h"
 #include "device.h"
+#include "fence.h"
 #include "log.h"
 #include "pools.h"
+#include "process.h"
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
-atomic_int library_state = -1;
+static atomic_int first_state = -1;
+_Atomic(atomic_int *) library_state = &first_state;
 static atomic_bool started; /* CUDA, in this process */
 static struct options options;
 
+static int state(void)
+{
+    return atomic_load(atomic_load(&library_state));
+}
+
+static void set_state(enum library_mode mode)
+{
+    atomic_store(atomic_load(&library_state), (int)mode);
+}
+
 /* CUDA does not work in the child of a process that has started it: nothing of the parent's account is ours,
- * and none of its tables is looked at again, so that no lock need be held over a fork. */
+ * and none of its tables is looked at again, so that no lock need be held over a fork. What is asked in every
+ * mode begins anew: who works on which stream, and which pools there are. */
 static void after_fork_child(void)
 {
     driver_after_fork();
-    decay_after_fork();
-    cache_after_fork();
-    if (atomic_load(&started))
-        atomic_store(&library_state, LIBRARY_PASS);
+    if (!atomic_load(&started))
+        return;
+    set_state(LIBRARY_PASS);
+    fence_after_fork();
+    pools_after_fork();
 }
 
 /* From here on we call nothing of the driver by ourselves; what the program calls goes straight through. */
 static void at_exit(void)
 {
-    decay_stop();
-    if (atomic_load(&library_state) == LIBRARY_ON) /* a forked child has no pools of its own */
+    if (process_is_copy())
+        return;
+    if (state() == LIBRARY_ON)
         pools_report();
-    atomic_store(&library_state, LIBRARY_PASS);
+    set_state(LIBRARY_PASS);
 }
 
 /* What the options ask for. */
@@ -61,19 +78,18 @@ static enum library_mode set_up(void)
 
 static void begin(void)
 {
-    atomic_store_explicit(&library_state, set_up(), memory_order_release);
+    set_state(set_up());
 }
 
 enum library_mode library_begin(void)
 {
     pthread_once(&once, begin);
-    return (enum library_mode)atomic_load_explicit(&library_state, memory_order_acquire);
+    return (enum library_mode)state();
 }
 
 const struct options *library_options(void)
 {
-    if (__builtin_expect(atomic_load_explicit(&library_state, memory_order_acquire) < 0, 0))
-        library_begin();
+    library_mode();
     return &options;
 }
 
@@ -82,10 +98,15 @@ void library_cuda_started(void)
     static atomic_flag handled = ATOMIC_FLAG_INIT;
 
     atomic_store(&started, true);
-    if (atomic_load(&library_state) != LIBRARY_ON || !log_first(&handled))
+    if (state() != LIBRARY_ON || !log_first(&handled))
         return;
+    atomic_int *own = process_mark();
+    if (own) {
+        atomic_store(own, LIBRARY_ON);
+        atomic_store(&library_state, own);
+    }
     if (pthread_atfork(NULL, NULL, after_fork_child)) {
         log_error("no memory to set up; CUDA is refused, so that the program does not run without its limit");
-        atomic_store(&library_state, LIBRARY_REFUSE);
+        set_state(LIBRARY_REFUSE);
     }
 }

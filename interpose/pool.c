@@ -3,6 +3,7 @@
 #include "clock.h"
 #include "pool_dead.h"
 #include "pool_grow.h"
+#include "process.h"
 #include "tags.h"
 
 #include <errno.h>
@@ -596,12 +597,10 @@ int pool_block(struct pool *pool, uint64_t address, bool inside, struct pool_blo
 
 /* ---- figures ---- */
 
-struct pool_stats pool_stats(struct pool *pool)
+/* With the lock. */
+static struct pool_stats figures(struct pool *pool)
 {
     struct pool_stats s;
-
-    cache_flush_small(pool);
-    pthread_mutex_lock(&pool->lock);
     const struct vmm *vmm = &pool->vmm;
     note_peak(pool);
     pool_cool_down(pool, 0);
@@ -636,8 +635,25 @@ struct pool_stats pool_stats(struct pool *pool)
     if (s.largest > usable)
         usable = s.largest;
     s.stranded = s.cached > usable ? s.cached - usable : 0;
+    return s;
+}
+
+struct pool_stats pool_stats(struct pool *pool)
+{
+    cache_flush_small(pool);
+    pthread_mutex_lock(&pool->lock);
+    const struct pool_stats s = figures(pool);
     pthread_mutex_unlock(&pool->lock);
     return s;
+}
+
+bool pool_stats_at_exit(struct pool *pool, struct pool_stats *stats)
+{
+    if (!process_lock_at_exit(&pool->lock))
+        return false;
+    *stats = figures(pool);
+    pthread_mutex_unlock(&pool->lock);
+    return true;
 }
 
 uint64_t pool_idle_bytes(struct pool *pool)

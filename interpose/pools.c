@@ -6,6 +6,7 @@
 
 #include "device.h"
 #include "log.h"
+#include "process.h"
 
 static pthread_mutex_t registry_lock = PTHREAD_MUTEX_INITIALIZER;
 /* Where the pools are; written under registry_lock, looked through without it while others open and end. */
@@ -14,6 +15,8 @@ static struct {
     _Atomic uint64_t base, span;
 } places[POOLS_MAX];
 static int ending[POOLS_MAX];  /* calls that may end its context; guarded by registry_lock */
+static int waiting[POOLS_MAX]; /* for its work, without the lock; guarded by registry_lock */
+static pthread_cond_t waited = PTHREAD_COND_INITIALIZER;
 static atomic_int registered;  /* places in use, or once in use */
 static atomic_uint generation; /* counts contexts that ended, so that threads forget them */
 static struct pool storage[POOLS_MAX];
@@ -40,18 +43,28 @@ void pools_setup(const struct options *options)
         fence_no_joins();
 }
 
-/* What has been handed out in the order of one context may be touched by others from now on. */
-static void come_to_rest(struct pool *pool, void *unused)
+/* What has been handed out in the order of one context may be touched by others from now on. Nobody else
+ * waits for that, but for those who end the context. */
+static void come_to_rest(int place)
 {
-    (void)unused;
-    pool_settle(pool);
+    pthread_mutex_lock(&registry_lock);
+    if (atomic_load(&places[place].context) && !ending[place]) {
+        waiting[place]++;
+        pthread_mutex_unlock(&registry_lock);
+        pool_settle(&storage[place]);
+        pthread_mutex_lock(&registry_lock);
+        waiting[place]--;
+        pthread_cond_broadcast(&waited);
+    }
+    pthread_mutex_unlock(&registry_lock);
 }
 
 void pools_not_alone(void)
 {
     fence_no_joins();
     fence_trust_nothing(); /* each context has a default stream, and they all look the same here */
-    pools_each(come_to_rest, NULL);
+    for (int i = 0; i < atomic_load(&registered); i++)
+        come_to_rest(i);
 }
 
 static void close_epoch(struct pool *pool, void *unused)
@@ -244,8 +257,11 @@ void pools_context_ending(CUcontext context, bool is_ending)
 {
     pthread_mutex_lock(&registry_lock);
     for (int i = 0; i < POOLS_MAX; i++) {
-        if (atomic_load(&places[i].context) == context)
-            ending[i] += is_ending ? 1 : ending[i] > 0 ? -1 : 0;
+        if (atomic_load(&places[i].context) != context)
+            continue;
+        ending[i] += is_ending ? 1 : ending[i] > 0 ? -1 : 0;
+        while (is_ending && waiting[i])
+            pthread_cond_wait(&waited, &registry_lock);
     }
     pthread_mutex_unlock(&registry_lock);
 }
@@ -263,6 +279,14 @@ void pools_context_ended(CUcontext context)
     }
     atomic_fetch_add(&generation, 1);
     pthread_mutex_unlock(&registry_lock);
+}
+
+void pools_after_fork(void)
+{
+    pthread_mutex_init(&registry_lock, NULL);
+    pthread_cond_init(&waited, NULL);
+    for (int i = 0; i < POOLS_MAX; i++)
+        atomic_store(&places[i].context, NULL);
 }
 
 /* ---- by address, by card ---- */
@@ -327,12 +351,13 @@ uint64_t pools_reclaimable(CUdevice ordinal)
     return sum.bytes;
 }
 
-static void report(struct pool *pool, void *unused)
+static void report(struct pool *pool)
 {
-    struct pool_stats s = pool_stats(pool);
+    struct pool_stats s;
     char live[SIZE_TEXT], physical[SIZE_TEXT];
 
-    (void)unused;
+    if (!pool_stats_at_exit(pool, &s))
+        return;
     log_info(
         "pool of device %d: peak live %s, peak held %s, %llu hits, %llu stitches of %llu chunks, %llu grows, "
         "%llu joins, %llu waits, %llu driver calls, %llu ms making room, %llu of it waiting, one stream %s",
@@ -345,5 +370,11 @@ static void report(struct pool *pool, void *unused)
 
 void pools_report(void)
 {
-    pools_each(report, NULL);
+    if (settings->log < OPTIONS_LOG_INFO || !process_lock_at_exit(&registry_lock))
+        return;
+    for (int i = 0; i < POOLS_MAX; i++) {
+        if (atomic_load(&places[i].context) && !ending[i])
+            report(&storage[i]);
+    }
+    pthread_mutex_unlock(&registry_lock);
 }

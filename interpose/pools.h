@@ -1,7 +1,8 @@
 /* pools: the pool of each context, and of each address.
  *
- * Owns registry_lock, held while a pool is opened or closed. A pool that has been found stays valid while its
- * context lives, which is what the driver asks of a program as well.
+ * Owns registry_lock, held while a pool is opened, closed or visited, and never where work is waited for. A
+ * pool that has been found stays valid while its context lives, which is what the driver asks of a program as
+ * well.
  */
 #ifndef GPUCAP_POOLS_H
 #define GPUCAP_POOLS_H
@@ -49,6 +50,9 @@ void pools_context_ending(CUcontext context, bool is_ending);
 /* The context has ended. */
 void pools_context_ended(CUcontext context);
 
+/* A child after fork: there are no pools here. */
+void pools_after_fork(void);
+
 /* Gives idle memory of a card back to the driver: at least `bytes` if there is that much. Returns how much.
  */
 uint64_t pools_trim(CUdevice ordinal, uint64_t bytes);
@@ -59,7 +63,7 @@ uint64_t pools_reclaimable(CUdevice ordinal);
 /* Visits every pool whose context stays. */
 void pools_each(void (*visit)(struct pool *pool, void *argument), void *argument);
 
-/* Says on stderr, at level info, what each pool did. */
+/* In an exit handler: says on stderr, at level info, what each pool did. */
 void pools_report(void);
 
 #endif

@@ -354,6 +354,7 @@ void route_context_ended(const void *context)
     while (context && blocks_take_of_context(context, &block))
         give_back(&block);
     device_each(forget_growth);
+    fence_context_ended((CUcontext)context);
     ipc_exports_end((CUcontext)context);
     ipc_imports_end((CUcontext)context);
     pools_context_ended((CUcontext)context);

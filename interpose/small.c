@@ -221,6 +221,11 @@ bool small_take(struct pool *pool, struct cache *cache, uint64_t asked, uint64_t
     if (!block)
         return false;
     struct mark *unit = unit_of(pool, block);
+    if (__builtin_expect(!unit,
+                         0)) { /* host memory: the heap's notes of a thread end before its last calls */
+        heap_give(HEAP_NO_TCACHE, block, size);
+        return false;
+    }
     const uint64_t word = cache_new_id(pool, cache) << 2 | MARK_LIVE;
     atomic_store_explicit(&unit->asked, asked, memory_order_relaxed);
     atomic_store_explicit(&unit->sync_memops, false, memory_order_relaxed);

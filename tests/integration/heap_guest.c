@@ -83,6 +83,18 @@ static void test_memory_is_zero_though_earlier_work_on_it_has_not_begun(void)
     }
 }
 
+/* The heap has notes of its own for each thread, and they may end before the thread's last allocation. */
+static void test_the_last_destructors_of_a_thread_may_use_small_blocks(void)
+{
+    struct spawn_result native = run("prog_small", "last_destructors", NULL, false),
+                        wrapped = run("prog_small", "last_destructors", NULL, true);
+
+    expect(&native, "ended\n");
+    expect(&wrapped, "ended\n");
+    spawn_result_free(&native);
+    spawn_result_free(&wrapped);
+}
+
 #ifdef GPUCAP_TEST_JEMALLOC
 static void test_a_host_with_jemalloc_keeps_its_own(void)
 {
@@ -119,6 +131,7 @@ int main(void)
     UNITY_BEGIN();
     RUN_TEST(test_settings_for_jemalloc_have_no_effect);
     RUN_TEST(test_memory_is_zero_though_earlier_work_on_it_has_not_begun);
+    RUN_TEST(test_the_last_destructors_of_a_thread_may_use_small_blocks);
 #ifdef GPUCAP_TEST_JEMALLOC
     RUN_TEST(test_a_host_with_jemalloc_keeps_its_own);
     RUN_TEST(test_a_hosts_settings_for_its_own_jemalloc_are_only_its_own);

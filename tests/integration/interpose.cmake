@@ -18,6 +18,8 @@ interpose_program(prog_runtime_shared SOURCES prog_runtime.c LIBS simgpu_cudart)
 interpose_program(prog_runtime_static SOURCES prog_runtime.c LIBS simgpu_cudart_static)
 interpose_program(prog_process SOURCES prog_process.c prog_driver.c)
 interpose_program(prog_process_direct SOURCES prog_process.c prog_driver.c LIBS simgpu_cuda DEFINES PROG_DIRECT)
+# So that the library finds their clock_gettime and pthread_create.
+set_target_properties(prog_process prog_process_direct PROPERTIES ENABLE_EXPORTS ON)
 interpose_program(prog_host SOURCES prog_host.c prog_driver.c)
 interpose_program(prog_host_malloc SOURCES prog_host.c prog_driver.c DEFINES PROG_OWN_MALLOC)
 interpose_program(prog_race SOURCES prog_race.c prog_driver.c)

@@ -117,6 +117,65 @@ static void test_an_exit_handler_does_not_escape_the_cap(void)
         interpose_expect(&ways[i], "exit-handler", "alloc 0\nat exit: refused\n");
 }
 
+/* The helper gives idle memory back: it is at work all the time. */
+static const char *const busy_helper[] = {"GPUCAP_DECAY", "0.004", NULL};
+static const char *const busy_and_wordy[] = {"GPUCAP_DECAY", "0.004", "GPUCAP_LOG", "info", NULL};
+
+static void expect_end(const char *mode, const char *const *variables, bool native, int status,
+                       const char *out)
+{
+    struct interpose_run run = ways[0];
+
+    run.native = native;
+    run.variables = variables;
+    struct spawn_result r = interpose_take(&run, mode);
+    TEST_ASSERT_FALSE_MESSAGE(r.timed_out, mode);
+    TEST_ASSERT_EQUAL_STRING("", r.err);
+    TEST_ASSERT_EQUAL_INT(status, r.status);
+    TEST_ASSERT_EQUAL_STRING(out, r.out);
+    spawn_result_free(&r);
+}
+
+/* Natively and under the library. */
+static void expect_both(const char *mode, const char *const *variables, const char *out)
+{
+    expect_end(mode, variables, true, 0, out);
+    expect_end(mode, variables, false, 0, out);
+}
+
+static void test_a_helper_that_cannot_be_started_is_not_missed(void)
+{
+    expect_both("no-helper", busy_helper, "pair 0\npair 0\n");
+}
+
+static void test_no_call_reaches_a_driver_that_has_ended(void)
+{
+    expect_both("after-driver", busy_helper, "early 3\npair 0\nstayed\n");
+}
+
+static void test_an_exit_that_interrupts_an_allocation_does_not_hang(void)
+{
+    expect_end("exit-inside", busy_helper, false, 5, "pair 0\n");
+    /* What is said at the end is left out then. */
+    struct interpose_run wordy = ways[0];
+    wordy.variables = busy_and_wordy;
+    struct spawn_result r = interpose_take(&wordy, "exit-inside");
+    TEST_ASSERT_FALSE(r.timed_out);
+    TEST_ASSERT_EQUAL_INT_MESSAGE(5, r.status, r.err);
+    spawn_result_free(&r);
+}
+
+static void test_a_raw_clone_ends_as_any_program_does(void)
+{
+    expect_both("clone-exit", NULL, "pair 0\nchild 3\npair 0\n");
+}
+
+static void test_a_copy_does_not_wait_for_a_thread_that_it_does_not_have(void)
+{
+    expect_both("clone-inside", NULL, "pair 0\nchild 3\npair 0\n");
+    expect_both("fork-inside", NULL, "pair 0\nchild 3\npair 0\n");
+}
+
 int main(void)
 {
     interpose_need_sim();
@@ -131,5 +190,10 @@ int main(void)
     RUN_TEST(test_a_thread_without_a_context_hears_what_it_hears_without_us);
     RUN_TEST(test_memory_freed_at_the_end_of_a_thread_comes_back);
     RUN_TEST(test_an_exit_handler_does_not_escape_the_cap);
+    RUN_TEST(test_a_helper_that_cannot_be_started_is_not_missed);
+    RUN_TEST(test_no_call_reaches_a_driver_that_has_ended);
+    RUN_TEST(test_an_exit_that_interrupts_an_allocation_does_not_hang);
+    RUN_TEST(test_a_raw_clone_ends_as_any_program_does);
+    RUN_TEST(test_a_copy_does_not_wait_for_a_thread_that_it_does_not_have);
     return UNITY_END();
 }

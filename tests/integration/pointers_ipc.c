@@ -107,6 +107,7 @@ static void test_nobody_uses_a_context_that_is_being_destroyed(void)
 static void test_forked_children_change_nothing(void)
 {
     both("forks", CARD);
+    both("clones", CARD);
 }
 
 static void test_an_unwrapped_process_gets_the_drivers_own_error(void)

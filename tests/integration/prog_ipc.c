@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -538,6 +539,33 @@ static void forks(void)
     prog_join(pid);
 }
 
+/* A child of the exporter that no handler of fork knows of ends as any program does. */
+static void clones(void)
+{
+    CUdeviceptr block;
+
+    prog_context(0);
+    if (prog_is_other()) {
+        block = open_sent();
+        MUST(0, prog_wrong(block, 7, MIB));
+        MUST(0, cuIpcCloseMemHandle(block));
+        prog_signal();
+        return;
+    }
+    pid_t pid = prog_start(false);
+    CUipcMemHandle handle;
+    MUST(0, cuMemAlloc(&block, MIB));
+    prog_fill(block, 7, MIB);
+    MUST(0, cuIpcGetMemHandle(&handle, block));
+    pid_t child = (pid_t)syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0);
+    if (child == 0)
+        exit(0);
+    prog_bury(child);
+    send_handle(block);
+    prog_await();
+    prog_join(pid);
+}
+
 static void unwrapped(void)
 {
     CUipcMemHandle handle;
@@ -669,6 +697,7 @@ int main(int argc, char **argv)
         {"closed_while_context_ends", closed_while_context_ends},
         {"closes_while_context_ends", closes_while_context_ends},
         {"forks", forks},
+        {"clones", clones},
         {"unwrapped", unwrapped},
         {"threads", threads},
         {"cards", cards},

@@ -3,6 +3,7 @@
  * same way. */
 #include "prog_driver.h"
 
+#include <dlfcn.h>
 #include <errno.h>
 #include <pthread.h>
 #include <sched.h>
@@ -15,6 +16,7 @@
 #include <string.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #define MIB     (1024 * 1024)
@@ -322,6 +324,175 @@ static void exit_handler(void)
     printf("alloc %d\n", take(MIB));
 }
 
+/* ---- in the middle of the library ---- */
+
+static atomic_bool no_threads; /* none can be started */
+
+/* As a C library whose kernel refuses: it has written down which thread it would have been. */
+int pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*run)(void *), void *argument)
+{
+    static int (*real)(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *);
+
+    if (atomic_load(&no_threads)) {
+        memset(thread, 0x5a, sizeof *thread);
+        return EAGAIN;
+    }
+    if (!real)
+        real = (int (*)(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *))dlsym(
+            RTLD_NEXT, "pthread_create");
+    return real(thread, attributes, run, argument);
+}
+
+/* What a thread does when it is in the middle of an allocation: who makes room looks at the clock first. */
+static _Thread_local void (*in_the_middle)(void);
+
+int clock_gettime(clockid_t clock, struct timespec *now)
+{
+    void (*const act)(void) = in_the_middle;
+
+    in_the_middle = NULL;
+    if (act)
+        act();
+    return (int)syscall(SYS_clock_gettime, clock, now);
+}
+
+static int give_one(void)
+{
+    CUdeviceptr address = 0;
+    int a = (int)cu.cuMemAlloc(&address, 8 * MIB), b = (int)cu.cuMemFree(address);
+
+    return a ? a : b;
+}
+
+/* Idle memory is never given back by itself; that is all. */
+static void no_helper(void)
+{
+    begin();
+    atomic_store(&no_threads, true);
+    printf("pair %d\n", give_one());
+    printf("pair %d\n", give_one());
+    atomic_store(&no_threads, false);
+}
+
+/* Nobody but the program may call a driver that has ended. */
+static void stay_a_while(void)
+{
+    prog_driver_fault("*:*=kill");
+    usleep(300000);
+    puts("stayed");
+}
+
+/* A handler that comes behind the driver's and before others that were there early. */
+static void after_driver(void)
+{
+    printf("early %d\n", take(MIB));
+    atexit(stay_a_while);
+    begin();
+    printf("pair %d\n", give_one());
+    fflush(stdout);
+}
+
+static void leave_now(int signal)
+{
+    (void)signal;
+    usleep(100000); /* whoever else wants what this thread holds waits for it now */
+    exit(5);
+}
+
+static void interrupt(void)
+{
+    raise(SIGUSR1);
+}
+
+/* A signal handler ends the program, and has interrupted an allocation. */
+static void exit_inside(void)
+{
+    signal(SIGUSR1, leave_now);
+    begin();
+    printf("pair %d\n", give_one());
+    fflush(stdout);
+    in_the_middle = interrupt;
+    take(128 * MIB);
+    printf("not interrupted\n");
+}
+
+static pid_t clone_here(void)
+{
+    fflush(stdout);
+    return (pid_t)syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0);
+}
+
+/* A child that no handler knows of ends as any program does. */
+static void clone_exit(void)
+{
+    begin();
+    printf("pair %d\n", give_one());
+    pid_t pid = clone_here();
+    if (pid == 0)
+        exit(3);
+    printf("child %d\n", wait_for(pid));
+    printf("pair %d\n", give_one());
+}
+
+static atomic_bool inside, leave_it, outside;
+
+static void stand_still(void)
+{
+    atomic_store(&inside, true);
+    while (!atomic_load(&leave_it))
+        usleep(1000);
+}
+
+static void *stand_inside(void *unused)
+{
+    cu.cuCtxSetCurrent(context);
+    in_the_middle = stand_still;
+    take(128 * MIB);
+    atomic_store(&inside, true);
+    atomic_store(&outside, true);
+    return unused;
+}
+
+/* Children, while another thread is in the middle of an allocation: they come and go all the same. */
+static void copy_inside(pid_t (*copy)(void))
+{
+    pthread_t thread;
+
+    begin();
+    printf("pair %d\n", give_one());
+    pthread_create(&thread, NULL, stand_inside, NULL);
+    pthread_detach(thread); /* a sanitizer would miss it in the copy */
+    while (!atomic_load(&inside))
+        usleep(1000);
+    pid_t pid = copy();
+    if (pid == 0) {
+        take(64 * MIB); /* whatever the driver says to that */
+        cu.cuInit(0);
+        exit(3);
+    }
+    printf("child %d\n", wait_for(pid));
+    atomic_store(&leave_it, true);
+    while (!atomic_load(&outside))
+        usleep(1000);
+    printf("pair %d\n", give_one());
+}
+
+static void clone_inside(void)
+{
+    copy_inside(clone_here);
+}
+
+static pid_t fork_here(void)
+{
+    fflush(stdout);
+    return fork();
+}
+
+static void fork_inside(void)
+{
+    copy_inside(fork_here);
+}
+
 /* ---- */
 
 static const struct {
@@ -331,7 +502,9 @@ static const struct {
     {"fork-idle", fork_idle},       {"fork-use", fork_use},     {"fork-first", fork_first},
     {"child", child_program},       {"start", start_others},    {"clone", raw_clone},
     {"fork-racing", fork_racing},   {"no-context", no_context}, {"thread-end", thread_end},
-    {"exit-handler", exit_handler},
+    {"exit-handler", exit_handler}, {"no-helper", no_helper},   {"after-driver", after_driver},
+    {"exit-inside", exit_inside},   {"clone-exit", clone_exit}, {"clone-inside", clone_inside},
+    {"fork-inside", fork_inside},
 };
 
 int main(int argc, char **argv)

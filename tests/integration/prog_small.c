@@ -4,6 +4,8 @@
 #include "prog_check.h"
 
 #include <fcntl.h>
+#include <limits.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -149,6 +151,75 @@ static void zero(void)
     puts("zero");
 }
 
+/* ---- the end of threads ---- */
+
+#define ENDS 20 /* threads that end */
+#define KEYS 3
+#ifdef __SANITIZE_THREAD__ /* forgets a thread in the last round, before anybody else's destructors */
+#define ROUNDS (PTHREAD_DESTRUCTOR_ITERATIONS - 1)
+#else
+#define ROUNDS PTHREAD_DESTRUCTOR_ITERATIONS
+#endif
+
+static pthread_key_t key_before, key_between,
+    key_after; /* made before, beside and after what the library makes */
+static CUcontext context;
+
+/* Device memory in a destructor, in each round of them that there is, the last one included. */
+static void use_at_the_end(void *value)
+{
+    static _Thread_local unsigned calls;
+    const pthread_key_t key = *(pthread_key_t *)value;
+    CUdeviceptr kept, other;
+
+    MUST(0, cuMemAlloc(&kept, 3000));
+    MUST(0, cuMemAlloc(&other, 3000));
+    MUST(true, kept != other);
+    prog_fill(kept, 0x5a, 3000);
+    prog_fill(other, 0xa5, 3000);
+    MUST(0, prog_wrong(kept, 0x5a, 3000));
+    MUST(0, cuMemFree(other));
+    MUST(0, cuMemFree(kept));
+    if (++calls <= KEYS * (ROUNDS - 1))
+        MUST(0, pthread_setspecific(key, value));
+}
+
+static void *end_with_memory(void *unused)
+{
+    CUdeviceptr block;
+
+    MUST(0, pthread_setspecific(key_before, &key_before));
+    MUST(0, pthread_setspecific(key_between, &key_between));
+    MUST(0, pthread_setspecific(key_after, &key_after));
+    MUST(0, cuCtxSetCurrent(context));
+    MUST(0, cuMemAlloc(&block, 1000));
+    MUST(0, cuMemFree(block));
+    return unused;
+}
+
+static void last_destructors(void)
+{
+    CUdeviceptr block;
+
+    MUST(0, pthread_key_create(&key_before, use_at_the_end));
+    context = prog_context(0);
+    MUST(0, cuMemAlloc(&block, 8 * MIB));
+    MUST(0, pthread_key_create(&key_between, use_at_the_end));
+    MUST(0, cuMemFree(block));
+    MUST(0, cuMemAlloc(&block, 1000));
+    MUST(0, cuMemFree(block));
+    MUST(0, pthread_key_create(&key_after, use_at_the_end));
+    for (int i = 0; i < ENDS; i++) {
+        pthread_t thread;
+
+        MUST(0, pthread_create(&thread, NULL, end_with_memory, NULL));
+        MUST(0, pthread_join(thread, NULL));
+    }
+    use_blocks();
+    free_blocks();
+    puts("ended");
+}
+
 static void settings(void)
 {
     use();
@@ -207,6 +278,7 @@ int main(int argc, char **argv)
     static const struct prog_scenario scenarios[] = {
         {"settings", settings},
         {"zero", zero},
+        {"last_destructors", last_destructors},
 #ifdef PROG_JEMALLOC
         {"own_heap", own_heap},
 #endif

@@ -1,9 +1,11 @@
 /* prog_waits: programs whose streams, threads and captures wait for each other. Natively they end, and no
  * wait of the library's may come in between. One scenario a run. */
+#define CUDA_ENABLE_DEPRECATED /* cuCtxDetach */
 #include "prog_check.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdlib.h>
 #include <unistd.h>
 
 #define BUSY_ROUNDS 20000
@@ -383,6 +385,25 @@ static void allocated_into_a_graph(void)
     MUST(0, cuMemFree(most));
 }
 
+/* A capture that is open when its context ends has ended: what is freed after that can be had again. */
+static void capture_ends_with_context(void)
+{
+    CUcontext context = prog_context(0), other;
+    CUdeviceptr block;
+    CUstream stream;
+
+    MUST(0, cuCtxCreate(&other, NULL, 0, 0));
+    MUST(0, cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    MUST(0, cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+    MUST(0, cuCtxDestroy(other));
+    MUST(0, cuCtxSetCurrent(context));
+    for (int i = 0; i < 3; i++) {
+        MUST(0, cuMemAlloc(&block, 1024 * MIB));
+        MUST(0, cuMemsetD8Async(block, 1, MIB, CU_STREAM_PER_THREAD));
+        MUST(0, cuMemFree(block));
+    }
+}
+
 /* ---- a card that others fill ---- */
 
 #define CROWD_ROUNDS 500
@@ -524,6 +545,35 @@ static void two_contexts_streams(void)
     use_two_contexts(false);
 }
 
+/* A context that ends by the last detach gives its memory back, and not before. */
+static void detaches(void)
+{
+    CUcontext own = prog_context(0), context, same;
+    CUdeviceptr block, more;
+
+    for (int i = 0; i < 3; i++) {
+        MUST(0, cuCtxCreate(&context, NULL, 0, 0));
+        MUST(0, cuMemAlloc(&block, 1024 * MIB));
+        MUST(0, cuMemAlloc(&more, 1000));
+        prog_fill(block, 7, MIB);
+        MUST(0, cuCtxAttach(&same, 0));
+        MUST(0, cuCtxDetach(context));
+        MUST(0, prog_wrong(block, 7, MIB));
+        MUST(0, cuMemFree(more));
+        if (i == 2)
+            MUST(0, cuCtxPushCurrent(context));
+        MUST(0, cuCtxDetach(context));
+        if (i == 2)
+            MUST(CUDA_ERROR_CONTEXT_IS_DESTROYED, cuMemAlloc(&more, MIB));
+        MUST(0, cuCtxSetCurrent(own));
+    }
+    MUST(0, cuMemAlloc(&block, 1024 * MIB));
+    prog_fill(block, 7, MIB);
+    MUST(0, cuCtxDetach(own)); /* the primary one stays */
+    MUST(0, prog_wrong(block, 7, MIB));
+    MUST(0, cuMemFree(block));
+}
+
 static atomic_bool released_enough;
 
 static void *retains_and_releases(void *unused)
@@ -592,6 +642,147 @@ static void releases_beside(void)
     MUST(0, pthread_join(thread, NULL));
 }
 
+/* ---- children of a process that waits ---- */
+
+/* In the child: CUDA does not work here, and says so at once. */
+static void try_everything(CUdeviceptr block)
+{
+    const int no = CUDA_ERROR_NOT_INITIALIZED;
+    CUcontext context;
+    CUgraph graph;
+    CUstream stream;
+    size_t free_bytes, total;
+
+    MUST(no, cuInit(0));
+    MUST(no, cuMemAlloc(&block, MIB));
+    MUST(no, cuMemAlloc(&block, 1000));
+    MUST(no, cuMemFree(block));
+    MUST(no, cuMemGetInfo(&free_bytes, &total));
+    MUST(no, cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    MUST(no, cuMemsetD8Async(flag, 1, 4, second));
+    MUST(no, cuMemsetD8Async(flag, 1, 4, first));
+    MUST(no, cuStreamWaitValue32(second, flag, 1, CU_STREAM_WAIT_VALUE_GEQ));
+    MUST(no, cuStreamBeginCapture(second, CU_STREAM_CAPTURE_MODE_RELAXED));
+    MUST(no, cuStreamEndCapture(second, &graph));
+    MUST(no, cuStreamDestroy(first));
+    MUST(no, cuDevicePrimaryCtxRetain(&context, 0));
+    MUST(no, cuCtxSynchronize());
+    exit(0);
+}
+
+static void fork_and_try(CUdeviceptr block)
+{
+    usleep(50000); /* the other thread waits by now, if it does */
+    const pid_t pid = fork();
+    if (pid == 0)
+        try_everything(block);
+    prog_join(pid);
+}
+
+static void free_behind_work(CUdeviceptr block)
+{
+    MUST(0, cuLaunchHostFunc(first, until_let_go, NULL));
+    MUST(0, cuMemsetD8Async(block, 1, MIB, first));
+    MUST(0, cuMemFreeAsync(block, first));
+}
+
+static void *works_elsewhere(void *context)
+{
+    MUST(0, cuCtxSetCurrent(context));
+    MUST(0, cuMemsetD8Async(flag, 1, 4, second));
+    return NULL;
+}
+
+static void *makes_a_context(void *unused)
+{
+    CUcontext context;
+
+    MUST(0, cuCtxCreate(&context, NULL, 0, 0));
+    return unused;
+}
+
+/* Another thread waits for work, as far as anybody does, when the process forks. */
+static void fork_beside(void *(*waits)(void *))
+{
+    CUdeviceptr block;
+    CUcontext context;
+    pthread_t thread;
+
+    MUST(0, cuCtxGetCurrent(&context));
+    MUST(0, cuMemAlloc(&block, 8 * MIB));
+    free_behind_work(block);
+    MUST(0, pthread_create(&thread, NULL, waits, context));
+    fork_and_try(flag);
+    atomic_store(&let_go, true);
+    MUST(0, pthread_join(thread, NULL));
+    MUST(0, cuCtxSynchronize());
+}
+
+static void forks_beside_work(void)
+{
+    begin();
+    fork_beside(works_elsewhere);
+}
+
+static void forks_beside_contexts(void)
+{
+    begin();
+    MUST(0, cuStreamWaitValue32(second, flag, 0, CU_STREAM_WAIT_VALUE_GEQ));
+    fork_beside(makes_a_context);
+}
+
+/* ---- a second context while the first works ---- */
+
+/* Others ask and allocate meanwhile. */
+static void context_beside_work(void)
+{
+    CUdeviceptr block;
+    pthread_t thread;
+    size_t free_bytes, total;
+
+    begin();
+    MUST(0, cuStreamWaitValue32(second, flag, 0, CU_STREAM_WAIT_VALUE_GEQ));
+    MUST(0, cuMemAlloc(&block, 8 * MIB));
+    free_behind_work(block);
+    MUST(0, pthread_create(&thread, NULL, makes_a_context, NULL));
+    usleep(50000); /* it waits by now, if it does */
+    MUST(0, cuMemGetInfo(&free_bytes, &total));
+    MUST(0, cuMemAlloc(&block, 8 * MIB));
+    atomic_store(&let_go, true);
+    MUST(0, pthread_join(thread, NULL));
+    MUST(0, cuMemFree(block));
+}
+
+static void *lets_go_soon(void *unused)
+{
+    usleep(100000);
+    atomic_store(&let_go, true);
+    return unused;
+}
+
+/* The first one ends meanwhile, which waits for its work. */
+static void context_beside_an_end(void)
+{
+    CUcontext context;
+    CUdeviceptr block;
+    pthread_t maker, waker;
+
+    MUST(0, cuInit(0));
+    for (int i = 0; i < 3; i++) {
+        atomic_store(&let_go, false);
+        MUST(0, cuCtxCreate(&context, NULL, 0, 0));
+        MUST(0, cuStreamCreate(&first, CU_STREAM_NON_BLOCKING));
+        MUST(0, cuMemAlloc(&block, 8 * MIB));
+        free_behind_work(block);
+        MUST(0, pthread_create(&maker, NULL, makes_a_context, NULL));
+        MUST(0, pthread_create(&waker, NULL, lets_go_soon, NULL));
+        usleep(50000);
+        MUST(0, cuCtxDestroy(context));
+        MUST(0, pthread_join(maker, NULL));
+        MUST(0, pthread_join(waker, NULL));
+    }
+}
+
 int main(int argc, char **argv)
 {
     static const struct prog_scenario all[] = {
@@ -607,13 +798,19 @@ int main(int argc, char **argv)
         {"freed_beside_a_capture", freed_beside_a_capture},
         {"freed_into_a_graph", freed_into_a_graph},
         {"allocated_into_a_graph", allocated_into_a_graph},
+        {"capture_ends_with_context", capture_ends_with_context},
         {"hosts_turn", hosts_turn},
         {"frees_beside_work", frees_beside_work},
         {"contexts_end", contexts_end},
         {"two_contexts", two_contexts},
         {"two_contexts_streams", two_contexts_streams},
         {"primaries_end", primaries_end},
+        {"detaches", detaches},
         {"releases_beside", releases_beside},
+        {"context_beside_work", context_beside_work},
+        {"context_beside_an_end", context_beside_an_end},
+        {"forks_beside_work", forks_beside_work},
+        {"forks_beside_contexts", forks_beside_contexts},
     };
 
     return prog_main(argc, argv, all, sizeof all / sizeof *all);

@@ -103,6 +103,11 @@ static void test_a_captured_allocation_is_not_refused_at_the_limit(void)
     run("allocated_into_a_graph", DEFERRED, "1664M");
 }
 
+static void test_a_capture_ends_with_its_context(void)
+{
+    every_way("capture_ends_with_context");
+}
+
 static void test_an_allocation_makes_no_stream_wait_for_another(void)
 {
     as_natively("hosts_turn");
@@ -124,10 +129,28 @@ static void test_no_context_gets_what_another_still_works_on(void)
     every_way("two_contexts_streams");
 }
 
+static void test_a_context_ends_with_its_last_detach(void)
+{
+    every_way("detaches");
+    run("detaches", STRICT, "1664M");
+}
+
 static void test_the_primary_context_ends_with_its_last_release_and_not_before(void)
 {
     every_way("primaries_end");
     every_way("releases_beside");
+}
+
+static void test_a_child_does_not_wait_for_what_its_parent_waits_for(void)
+{
+    every_way("forks_beside_work");
+    every_way("forks_beside_contexts");
+}
+
+static void test_a_new_context_that_waits_keeps_nobody_waiting(void)
+{
+    every_way("context_beside_work");
+    every_way("context_beside_an_end");
 }
 
 int main(void)
@@ -141,10 +164,14 @@ int main(void)
     RUN_TEST(test_memory_freed_beside_a_capture_can_be_had_again);
     RUN_TEST(test_a_graph_does_not_free_what_no_graph_has_allocated);
     RUN_TEST(test_a_captured_allocation_is_not_refused_at_the_limit);
+    RUN_TEST(test_a_capture_ends_with_its_context);
     RUN_TEST(test_an_allocation_makes_no_stream_wait_for_another);
     RUN_TEST(test_a_free_with_nothing_to_wait_for_makes_no_stream_wait_for_another);
     RUN_TEST(test_nobody_uses_a_context_that_is_being_destroyed);
     RUN_TEST(test_no_context_gets_what_another_still_works_on);
+    RUN_TEST(test_a_context_ends_with_its_last_detach);
     RUN_TEST(test_the_primary_context_ends_with_its_last_release_and_not_before);
+    RUN_TEST(test_a_new_context_that_waits_keeps_nobody_waiting);
+    RUN_TEST(test_a_child_does_not_wait_for_what_its_parent_waits_for);
     return UNITY_END();
 }

@@ -66,6 +66,28 @@ static void test_a_thread_is_not_idle_because_an_earlier_one_at_its_address_was(
     TEST_ASSERT_TRUE(fake_child(idle_threads));
 }
 
+/* Threads that end at work leave it behind; whoever waits for all work after that waits for theirs too. */
+static void ended_threads(void)
+{
+    CUresult result;
+
+    open_fence();
+    for (int i = 0; i < 3; i++)
+        on_thread(work_on_a, NULL);
+    CHECK(!fence_idle());
+    CHECK(fence_wait_context(FAKE_CONTEXT, &result) && result == CUDA_SUCCESS);
+    CHECK(fence_idle() && fence_epoch(&fence) == 0);
+    on_thread(work_on_a, NULL);
+    CHECK(!fence_idle() && fence_epoch(&fence) != 0);
+    CHECK(fence_wait(&fence, FENCE_NOW) == 0 && fence_idle());
+    close_fence();
+}
+
+static void test_the_work_of_a_thread_that_has_ended_ends_too(void)
+{
+    TEST_ASSERT_TRUE(fake_child(ended_threads));
+}
+
 static bool others_see_idle(void)
 {
     bool idle;
@@ -518,6 +540,7 @@ int main(void)
 {
     UNITY_BEGIN();
     RUN_TEST(test_a_thread_that_waited_is_idle_until_it_works_again);
+    RUN_TEST(test_the_work_of_a_thread_that_has_ended_ends_too);
     RUN_TEST(test_a_thread_is_not_idle_because_an_earlier_one_at_its_address_was);
     RUN_TEST(test_other_threads_see_that_the_only_one_at_work_has_waited);
     RUN_TEST(test_nobody_looks_at_a_fence_that_has_ended);

@@ -3,6 +3,7 @@
  * The test's own process never calls the driver: each test runs in a child, because a process starts it only
  * once.
  */
+#define CUDA_ENABLE_DEPRECATED /* cuCtxDetach */
 #include "sim_test.h"
 
 #include <signal.h>
@@ -295,6 +296,46 @@ static void test_contexts_are_pushed_popped_and_set(void)
     CHILD(current_contexts);
 }
 
+static int attached_contexts(void)
+{
+    CUcontext primary, made, seen = NULL;
+    CUdeviceptr block;
+
+    MUST(0, cuInit(0));
+    MUST(201, cuCtxAttach(&seen, 0));
+    MUST(201, cuCtxDetach(NULL));
+    MUST(0, cuDevicePrimaryCtxRetain(&primary, 0));
+    MUST(0, cuCtxSetCurrent(primary));
+    MUST(0, cuCtxDetach(primary)); /* without effect, however often */
+    MUST(0, cuCtxDetach(primary));
+    MUST(0, cuMemAlloc(&block, 4096));
+    MUST(0, cuCtxCreate(&made, NULL, 0, 0));
+    MUST(1, cuCtxAttach(&seen, 1));
+    MUST(0, cuCtxAttach(&seen, 0));
+    MUST(1, seen == made);
+    MUST(201, cuCtxDetach(primary)); /* not current */
+    MUST(0, cuCtxDetach(made));
+    MUST(0, cuMemAlloc(&block, 4096));
+    MUST(0, cuCtxPushCurrent(made));
+    MUST(0, cuCtxDetach(made)); /* the last one ends it, and pops it once */
+    MUST(0, cuCtxGetCurrent(&seen));
+    MUST(1, seen == made);
+    MUST(709, cuMemAlloc(&block, 4096));
+    MUST(709, cuCtxDetach(made));
+    MUST(0, cuCtxSetCurrent(primary));
+    MUST(0, cuCtxCreate(&made, NULL, 0, 0));
+    MUST(0, cuCtxAttach(&seen, 0));
+    MUST(0, cuCtxDestroy(made)); /* whoever has attached to it */
+    MUST(0, cuCtxGetCurrent(&seen));
+    MUST(1, seen == primary);
+    return 0;
+}
+
+static void test_contexts_that_were_attached_to_end_when_all_have_detached(void)
+{
+    CHILD(attached_contexts);
+}
+
 static int primary_contexts(void)
 {
     unsigned int flags;
@@ -548,6 +589,7 @@ int main(void)
     RUN_TEST(test_a_card_is_shared_and_a_killed_process_gives_its_memory_back);
     RUN_TEST(test_a_context_takes_memory_and_its_end_returns_what_it_owned);
     RUN_TEST(test_contexts_are_pushed_popped_and_set);
+    RUN_TEST(test_contexts_that_were_attached_to_end_when_all_have_detached);
     RUN_TEST(test_primary_contexts_are_counted_and_can_be_reset);
     RUN_TEST(test_a_thread_without_a_context_is_told_so);
     RUN_TEST(test_a_context_keeps_its_settings);

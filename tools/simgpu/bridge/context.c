@@ -47,6 +47,16 @@ CUresult cuCtxDestroy_v2(CUcontext context)
     return CALL(cuCtxDestroy_v2, context_destroy(context));
 }
 
+CUresult cuCtxAttach(CUcontext *out, unsigned int flags)
+{
+    return CALL(cuCtxAttach, context_attach(out, flags));
+}
+
+CUresult cuCtxDetach(CUcontext context)
+{
+    return CALL(cuCtxDetach, context_detach(context));
+}
+
 CUresult cuCtxPushCurrent_v2(CUcontext context)
 {
     return CALL(cuCtxPushCurrent_v2, context_push(context));

@@ -160,6 +160,15 @@ CUresult context_create(CUcontext *out, unsigned int flags, CUdevice ordinal)
     return result;
 }
 
+/* With the lock. */
+static void end_made(struct CUctx_st *context)
+{
+    object_remove(context);
+    end(context);
+    if (depth > 0 && stack[depth - 1] == context)
+        depth--;
+}
+
 CUresult context_destroy(CUcontext context)
 {
     CUresult result = CUDA_SUCCESS;
@@ -170,11 +179,41 @@ CUresult context_destroy(CUcontext context)
     if (!context_is_valid(context) || context->primary) {
         result = CUDA_ERROR_INVALID_CONTEXT;
     } else {
-        object_remove(context);
-        end(context);
-        if (depth > 0 && stack[depth - 1] == context)
-            depth--;
+        end_made(context);
     }
+    lock_drop();
+    return result;
+}
+
+CUresult context_attach(CUcontext *out, unsigned int flags)
+{
+    struct CUctx_st *context;
+    CUresult result;
+
+    if (!out || flags != 0)
+        return CUDA_ERROR_INVALID_VALUE;
+    lock_take();
+    result = context_current(&context);
+    if (result == CUDA_SUCCESS) {
+        context->attached += !context->primary;
+        *out = context;
+    }
+    lock_drop();
+    return result;
+}
+
+/* Only of the current one; the primary one it leaves as it is (measured). */
+CUresult context_detach(CUcontext context)
+{
+    struct CUctx_st *current;
+    CUresult result;
+
+    lock_take();
+    result = context_current(&current);
+    if (result == CUDA_SUCCESS && current != context)
+        result = CUDA_ERROR_INVALID_CONTEXT;
+    if (result == CUDA_SUCCESS && !context->primary && context->attached-- == 0)
+        end_made(context);
     lock_drop();
     return result;
 }

@@ -24,6 +24,7 @@ struct CUctx_st {
     bool primary;
     unsigned int flags;
     unsigned int retained; /* primary only */
+    unsigned int attached; /* cuCtxAttach; never the primary one */
     bool peers[CONTEXT_PEERS];
     size_t limits[CU_LIMIT_MAX];
     CUfunc_cache cache_config;
@@ -44,6 +45,8 @@ struct link *context_all(void);            /* lock held */
 
 CUresult context_create(CUcontext *out, unsigned int flags, CUdevice ordinal);
 CUresult context_destroy(CUcontext context);
+CUresult context_attach(CUcontext *out, unsigned int flags);
+CUresult context_detach(CUcontext context);
 CUresult context_push(CUcontext context);
 CUresult context_pop(CUcontext *out);
 CUresult context_set(CUcontext context);
