@@ -39,6 +39,7 @@ static uintptr_t fence_every_stream(void)
     ({                                                                                                       \
         const uintptr_t key_ = fence_stream##suffix(stream);                                                 \
         CUcontext context_ = NULL;                                                                           \
+        driver.cuStreamGetCtx##suffix(stream, &context_); /* a stream that captures is left alone */         \
         const bool guest_ = fence_work(key_);                                                                \
         fence_capture(1); /* before it begins, so that no event of ours slips in */                          \
         CUresult result_ = (call);                                                                           \
@@ -46,7 +47,7 @@ static uintptr_t fence_every_stream(void)
             fence_worked();                                                                                  \
         if (result_ != CUDA_SUCCESS)                                                                         \
             fence_capture(-1);                                                                               \
-        else if (driver.cuStreamGetCtx##suffix(stream, &context_) == CUDA_SUCCESS)                           \
+        else if (context_)                                                                                   \
             fence_capture_of(key_, context_);                                                                \
         result_;                                                                                             \
     })
