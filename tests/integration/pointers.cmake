@@ -5,14 +5,14 @@
 set(pointers_programs "")
 foreach(name prog_pointers prog_waits prog_ipc)
   add_executable(${name} ${name}.c prog_check.c)
-  target_link_libraries(${name} PRIVATE gpucap_flags gpucap_cuda_headers Threads::Threads simgpu_cuda)
+  target_link_libraries(${name} PRIVATE gpucap_flags gpucap_cuda_headers Threads::Threads ${CMAKE_DL_LIBS} simgpu_cuda)
   set_target_properties(${name} PROPERTIES SKIP_BUILD_RPATH ON)
   list(APPEND pointers_programs ${name})
 endforeach()
 # One that lies to the library, in its own words.
 add_executable(prog_forger prog_forger.c prog_check.c ${CMAKE_SOURCE_DIR}/interpose/ipc_wire.c)
 target_include_directories(prog_forger PRIVATE ${CMAKE_SOURCE_DIR}/interpose)
-target_link_libraries(prog_forger PRIVATE gpucap_flags gpucap_cuda_headers Threads::Threads simgpu_cuda)
+target_link_libraries(prog_forger PRIVATE gpucap_flags gpucap_cuda_headers Threads::Threads ${CMAKE_DL_LIBS} simgpu_cuda)
 list(APPEND pointers_programs prog_forger)
 
 foreach(name pointers waits pointers_ipc)

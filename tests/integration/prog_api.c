@@ -61,15 +61,10 @@ static void *card;
 
 static void open_nvml(void)
 {
-    void *library = dlopen("libnvidia-ml.so.1", RTLD_NOW);
+    void *library;
 
-    MUST(true, library != NULL);
-    int (*init)(void) = (int (*)(void))dlsym(library, "nvmlInit_v2");
-    int (*handle)(unsigned, void **) =
-        (int (*)(unsigned, void **))dlsym(library, "nvmlDeviceGetHandleByIndex_v2");
+    card = prog_nvml(&library);
     nvml_memory = (int (*)(void *, struct nvml_memory *))dlsym(library, "nvmlDeviceGetMemoryInfo");
-    MUST(0, init());
-    MUST(0, handle(0, &card));
 }
 
 static void nvml_tells(uint64_t limit)

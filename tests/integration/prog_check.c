@@ -1,6 +1,7 @@
 /* prog_check: see prog_check.h. */
 #include "prog_check.h"
 
+#include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -79,6 +80,20 @@ long prog_wrong(CUdeviceptr block, unsigned char byte, size_t bytes)
     }
     free(host);
     return wrong;
+}
+
+void *prog_nvml(void **library)
+{
+    void *card = NULL;
+
+    *library = dlopen("libnvidia-ml.so.1", RTLD_NOW);
+    MUST(true, *library != NULL);
+    int (*init)(void) = (int (*)(void))dlsym(*library, "nvmlInit_v2");
+    int (*handle)(unsigned, void **) =
+        (int (*)(unsigned, void **))dlsym(*library, "nvmlDeviceGetHandleByIndex_v2");
+    MUST(0, init());
+    MUST(0, handle(0, &card));
+    return card;
 }
 
 bool prog_is_other(void)

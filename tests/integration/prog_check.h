@@ -34,6 +34,9 @@ void prog_fill(CUdeviceptr block, unsigned char byte, size_t bytes);
 /* Bytes that are not so. */
 long prog_wrong(CUdeviceptr block, unsigned char byte, size_t bytes);
 
+/* Starts NVML: its handle of the first card, and where to find more of it. */
+void *prog_nvml(void **library);
+
 /* True in a process that prog_start has started. */
 bool prog_is_other(void);
 /* A process that runs the same scenario, without the library if `bare`. */

@@ -32,16 +32,11 @@ static void *card;
 
 static void open_nvml(void)
 {
-    void *library = dlopen("libnvidia-ml.so.1", RTLD_NOW);
+    void *library;
 
-    MUST(true, library != NULL);
-    int (*init)(void) = (int (*)(void))dlsym(library, "nvmlInit_v2");
-    int (*handle)(unsigned, void **) =
-        (int (*)(unsigned, void **))dlsym(library, "nvmlDeviceGetHandleByIndex_v2");
+    card = prog_nvml(&library);
     processes = (int (*)(void *, unsigned *, struct process *))dlsym(
         library, "nvmlDeviceGetComputeRunningProcesses_v3");
-    MUST(0, init());
-    MUST(0, handle(0, &card));
 }
 
 static size_t in_use(void)
