@@ -342,8 +342,9 @@ static void failing_strict(void)
     run_workers((struct worker){.streams = 3, .faults = FAULTS | 1U << FAKE_SYNCHRONIZE});
 }
 
-/* Without waits that fail: a context that cannot be waited for has failed for good, and so has all work in
- * it, while the fake's goes on. Another stream would then use what the home stream still works on. */
+/* Without waits that fail. With them, about one run of a hundred on a busy machine breaks: another stream
+ * uses what the home stream still works on, whose end nobody could wait for, or a place is unmapped too
+ * early. Open. */
 static void failing_deferred(void)
 {
     run_workers((struct worker){.streams = 3, .faults = FAULTS, .deferred = true});
