@@ -14,6 +14,7 @@ _Thread_local uintptr_t fence_own_key;
 
 #define SAID_MAX   16
 #define VISITS_MAX 64 /* drains that other streams may cost before every free waits for an event instead */
+#define TRIES      8  /* of a wait without which blocks would be used too early */
 #define UNSETTLED  2  /* a value of fence_last_stream that no stream has */
 
 static pthread_mutex_t work_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -115,12 +116,22 @@ static void allow_capture(void)
     pthread_rwlock_unlock(&capture_lock);
 }
 
-static bool synchronize(void)
+/* All work of the current context. */
+static bool wait_for_all(int tries)
+{
+    bool done = false;
+
+    while (!done && tries-- > 0)
+        done = driver.cuCtxSynchronize() == CUDA_SUCCESS;
+    return done;
+}
+
+static bool synchronize(int tries)
 {
     bool done = false;
 
     if (forbid_capture()) {
-        done = driver.cuCtxSynchronize() == CUDA_SUCCESS;
+        done = wait_for_all(tries);
         allow_capture();
     }
     return done;
@@ -129,11 +140,11 @@ static bool synchronize(void)
 /* Before another stream is used: blocks may have been handed out again while the home stream still works on
  * them. That was right as long as only that stream could touch them. Whoever comes while this has not been
  * done does it too. False if it cannot be done now: then a capture is open, and nothing has been handed out
- * like that since before it began. Where every free has waited nobody waits here: the home stream may be
- * waiting for the work that comes now. */
+ * like that since before it began; or the context has failed, and so will the work. Where every free has
+ * waited nobody waits here: the home stream may be waiting for the work that comes now. */
 static bool drain(void)
 {
-    if (!atomic_load(&drained) && (!atomic_load(&unsettled) || synchronize()))
+    if (!atomic_load(&drained) && (!atomic_load(&unsettled) || synchronize(TRIES)))
         atomic_store(&drained, true);
     return atomic_load(&drained);
 }
@@ -256,7 +267,7 @@ void fence_capture(int change)
     /* From here on nobody can wait for the home stream, so nothing it still works on may be in other hands.
      */
     if (atomic_fetch_add(&captures, change) == 0 && !atomic_load(&drained) && atomic_load(&unsettled))
-        driver.cuCtxSynchronize();
+        wait_for_all(TRIES);
     pthread_rwlock_unlock(&capture_lock);
 }
 
@@ -661,7 +672,7 @@ int fence_wait(struct fence *fence, uint64_t epoch)
     const uint64_t ended = fence_before_wait(fence);
     const struct fence_guests guests_now = fence_guests_now();
     const uint64_t others = orphans_take();
-    const bool done = synchronize();
+    const bool done = synchronize(1);
     orphans_waited(others, done);
     if (done) {
         fence_waited();

@@ -350,6 +350,58 @@ static void test_a_capture_begins_with_all_streams_at_rest(void)
     TEST_ASSERT_TRUE(fake_child(captured_second));
 }
 
+/* ---- waits that fail ---- */
+
+static void second_after_failures(void)
+{
+    open_fence();
+    work(0, STREAM_A);
+    free_early();
+    fake_fail(1U << FAKE_SYNCHRONIZE, 1, 3);
+    work(1, STREAM_B);
+    CHECK(fake_failed() == 4 && fake_backlog(0) == 0);
+    close_fence();
+}
+
+static void capture_after_failures(void)
+{
+    open_fence();
+    work(0, STREAM_A);
+    free_early();
+    fake_fail(1U << FAKE_SYNCHRONIZE, 1, 3);
+    fence_capture(1);
+    CHECK(fake_failed() == 4 && fake_backlog(0) == 0);
+    fence_capture(-1);
+    close_fence();
+}
+
+static void test_a_wait_that_nothing_can_do_without_is_tried_again(void)
+{
+    TEST_ASSERT_TRUE(fake_child(second_after_failures));
+    TEST_ASSERT_TRUE(fake_child(capture_after_failures));
+}
+
+/* Each time the other stream works, so that it is seen when the context works again. */
+static void failed_for_long(void)
+{
+    open_fence();
+    work(0, STREAM_A);
+    free_early();
+    fake_fail(1U << FAKE_SYNCHRONIZE, 1, UINT64_MAX);
+    work(1, STREAM_B);
+    work(1, STREAM_B);
+    CHECK(fake_failed() > 1 && fake_backlog(0) == 1 && !fence_one_stream());
+    fake_fail(0, 0, 0);
+    work(1, STREAM_B);
+    CHECK(fake_backlog(0) == 0);
+    close_fence();
+}
+
+static void test_a_wait_that_always_fails_holds_nobody_up(void)
+{
+    TEST_ASSERT_TRUE(fake_child(failed_for_long));
+}
+
 /* ---- guests ---- */
 
 /* A stream that works once is waited for, and then the home stream is the only one again. */
@@ -552,6 +604,8 @@ int main(void)
     RUN_TEST(test_the_only_stream_ending_ends_the_trust_in_its_handle);
     RUN_TEST(test_an_unknown_entry_point_ends_the_shortcut_for_good);
     RUN_TEST(test_a_capture_begins_with_all_streams_at_rest);
+    RUN_TEST(test_a_wait_that_nothing_can_do_without_is_tried_again);
+    RUN_TEST(test_a_wait_that_always_fails_holds_nobody_up);
     RUN_TEST(test_one_stream_is_trusted_again_when_the_guests_work_is_done);
     RUN_TEST(test_a_guest_in_the_middle_of_a_submission_is_not_gone);
     RUN_TEST(test_guests_that_come_all_the_time_are_no_longer_waited_for);
