@@ -27,7 +27,7 @@ extern const char *heap_je_malloc_conf;
 
 /* Extents come and go exactly as asked for and at once, nothing is kept, filled or run in the background. */
 const char *heap_je_malloc_conf = "abort_conf:false,retain:false,dirty_decay_ms:0,muzzy_decay_ms:0,narenas:1,"
-                                  "background_thread:false";
+                                  "background_thread:false,junk:false,zero:false";
 
 /* What the private copy calls instead: no environment, no /etc/malloc.conf, no look-up of pthread_create. */
 char *heap_je_secure_getenv(const char *name)
