@@ -711,6 +711,8 @@ int pool_check(struct pool *pool)
         wrong = 10001;
     if (!wrong && pool->ranges.live_bytes + pool->ranges.free_bytes != pool->vmm.physical)
         wrong = 10002;
+    if (!wrong && atomic_load(&pool->small.wrong))
+        wrong = 10003;
     pthread_mutex_unlock(&pool->lock);
     return wrong;
 }

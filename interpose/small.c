@@ -6,6 +6,7 @@
 #include <sys/mman.h>
 
 #include "clock.h"
+#include "log.h"
 #include "pool.h"
 #include "pool_grow.h"
 #include "tags.h"
@@ -39,6 +40,17 @@ static struct mark *unit_of(const struct pool *pool, uint64_t address)
     return page ? &page->marks[address % RANGES_PAGE / RANGES_UNIT] : NULL;
 }
 
+/* The heap and our own notes disagree. Whatever has gone wrong, the same bytes never go to two: they are lost
+ * until the pool ends. */
+static void keep_off(struct pool *pool)
+{
+    static atomic_flag said = ATOMIC_FLAG_INIT;
+
+    atomic_fetch_add(&pool->small.wrong, 1);
+    if (log_first(&said))
+        log_error("the heap of small blocks is damaged; what it got wrong is not used again");
+}
+
 static uint64_t rounded(const struct mark *unit)
 {
     const uint64_t asked = atomic_load_explicit(&unit->asked, memory_order_relaxed);
@@ -54,6 +66,15 @@ static uint64_t rounded(const struct mark *unit)
 static bool piece_taken(const struct small_page *page, unsigned i)
 {
     return page->pieces[i / 64] >> i % 64 & 1;
+}
+
+static bool pieces_taken(const struct small_page *page, unsigned from, unsigned count)
+{
+    bool taken = from + count <= SMALL_PIECES;
+
+    for (unsigned i = from; taken && i < from + count; i++)
+        taken = piece_taken(page, i);
+    return taken;
 }
 
 static void mark_pieces(struct small_page *page, unsigned from, unsigned count)
@@ -157,17 +178,20 @@ static void end_page(struct pool *pool, struct small_page *page)
 static void extent_give(void *owner, uint64_t address, uint64_t bytes)
 {
     struct pool *pool = owner;
+    const unsigned from = (unsigned)(address % RANGES_PAGE / SMALL_PIECE);
     const unsigned count = (unsigned)(bytes / SMALL_PIECE);
 
     pthread_mutex_lock(&pool->lock);
     struct small_page *page = page_of(pool, address);
-    if (page && page->range) {
-        mark_pieces(page, (unsigned)(address % RANGES_PAGE / SMALL_PIECE), count);
+    if (page && page->range && pieces_taken(page, from, count)) {
+        mark_pieces(page, from, count);
         if (page->taken == SMALL_PIECES)
             link_page(pool, page);
         page->taken -= count;
         if (page->taken == 0)
             end_page(pool, page);
+    } else {
+        keep_off(pool);
     }
     pthread_mutex_unlock(&pool->lock);
 }
@@ -224,6 +248,10 @@ bool small_take(struct pool *pool, struct cache *cache, uint64_t asked, uint64_t
     if (__builtin_expect(!unit,
                          0)) { /* host memory: the heap's notes of a thread end before its last calls */
         heap_give(HEAP_NO_TCACHE, block, size);
+        return false;
+    }
+    if (__builtin_expect(mark_word(unit) != 0, 0)) { /* somebody has it */
+        keep_off(pool);
         return false;
     }
     const uint64_t word = cache_new_id(pool, cache) << 2 | MARK_LIVE;

@@ -44,6 +44,7 @@ struct small {
     _Atomic(struct small_page *) *pages;          /* by page of the pool's address space */
     _Atomic uint64_t extent_bytes, pending_count; /* written under the pool's lock */
     _Atomic uint64_t pinned_bytes;                /* freed, and others hold their memory */
+    _Atomic uint64_t wrong;                       /* how often the heap was wrong: 0, or it is damaged */
     /* guarded by the pool's lock */
     struct small_page *first;      /* with extents and room for more */
     struct small_page *made;       /* the latest of all */

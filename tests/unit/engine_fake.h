@@ -21,11 +21,13 @@
 #define FAKE_CONTEXT ((CUcontext)0x1000)
 #define FAKE_STREAMS 8
 
-/* Ends this process, which is the child of a test (fake_child). */
+/* Ends this process, which is the child of a test (fake_child). Another thread may be about to say what has
+ * gone wrong, as a sanitizer does. */
 #define CHECK(condition)                                                                                     \
     do {                                                                                                     \
         if (!(condition)) {                                                                                  \
             fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #condition);                                  \
+            sleep(2);                                                                                        \
             _exit(1);                                                                                        \
         }                                                                                                    \
     } while (0)

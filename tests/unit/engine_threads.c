@@ -64,8 +64,14 @@ static void budget_give(void *owner, uint64_t bytes)
 static void enter(unsigned slot, uint64_t start, uint64_t bytes)
 {
     pthread_mutex_lock(&live.lock);
-    for (unsigned i = 0; i < SLOTS; i++)
-        CHECK(live.end[i] <= start || start + bytes <= live.start[i]);
+    for (unsigned i = 0; i < SLOTS; i++) {
+        const bool apart = live.end[i] <= start || start + bytes <= live.start[i];
+
+        if (!apart)
+            fprintf(stderr, "%#lx + %lu in slot %u and %#lx + %lu in slot %u\n", start, bytes, slot,
+                    live.start[i], live.end[i] - live.start[i], i);
+        CHECK(apart);
+    }
     live.start[slot] = start;
     live.end[slot] = start + bytes;
     pthread_mutex_unlock(&live.lock);
