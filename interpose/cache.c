@@ -199,14 +199,17 @@ static struct cache_slot *choose(struct cache *cache, unsigned from, unsigned co
 
 /* The block of the heap in a slot is the caller's now, whoever that is: its address, or 0 if the program has
  * it, and *bytes. A word that can be changed is still that of the slot's other fields: those of another block
- * are only written when this one has been taken. */
+ * are only written when this one has been taken. No word yet (0): the slot is being filled for the first
+ * time. */
 static uint64_t empty_slot(const struct cache_slot *slot, uint64_t *bytes)
 {
     const uint64_t word = atomic_load_explicit(&slot->word, memory_order_acquire);
     const uint64_t address = get(&slot->address);
 
     *bytes = get(&slot->bytes);
-    return *bytes && (word & MARK_STATE) == MARK_CACHED && mark_change(mark_of(slot), word, 0) ? address : 0;
+    return word && *bytes && (word & MARK_STATE) == MARK_CACHED && mark_change(mark_of(slot), word, 0)
+               ? address
+               : 0;
 }
 
 void cache_put_small(struct pool *pool, struct cache *cache, struct mark *mark, uint64_t address,

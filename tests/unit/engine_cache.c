@@ -359,6 +359,40 @@ static void test_a_pool_may_end_while_threads_keep_blocks_of_it(void)
     TEST_ASSERT_TRUE(fake_child(outlived));
 }
 
+static void *take_another(void *address)
+{
+    cache_flush_all(&pool);
+    for (unsigned i = 0; i < 256; i++)
+        CHECK(take(RANGES_UNIT) != *(const uint64_t *)address);
+    return NULL;
+}
+
+/* A thread in the middle of keeping a small block, in a place where it never kept one: all is there but the
+ * place's word, and the block's own is 0. */
+static void half_kept(void)
+{
+    uint64_t word;
+
+    begin(256 * MIB);
+    uint64_t address = take(RANGES_UNIT);
+    struct mark *mark = small_find(&pool, address, &word);
+    struct cache_slot *slot = &cache_mine(&pool)->slots[0];
+
+    CHECK(mark && atomic_load(&slot->word) == 0);
+    atomic_store(&mark->word, 0);
+    atomic_store(&slot->mark, mark);
+    atomic_store(&slot->address, address);
+    atomic_store(&slot->bytes, RANGES_UNIT);
+    on_thread(take_another, &address);
+}
+
+static void test_a_block_that_is_being_kept_is_not_taken_away(void)
+{
+    if (!heap_exists())
+        TEST_IGNORE_MESSAGE("no jemalloc in this build");
+    TEST_ASSERT_TRUE(fake_child(half_kept));
+}
+
 int main(void)
 {
     UNITY_BEGIN();
@@ -369,5 +403,6 @@ int main(void)
     RUN_TEST(test_what_an_idle_thread_keeps_is_there_for_others);
     RUN_TEST(test_a_thread_that_ends_leaves_nothing_behind);
     RUN_TEST(test_a_pool_may_end_while_threads_keep_blocks_of_it);
+    RUN_TEST(test_a_block_that_is_being_kept_is_not_taken_away);
     return UNITY_END();
 }

@@ -8,10 +8,11 @@
 #include "engine_fake.h"
 #include "pool.h"
 
-#define THREADS    4
-#define PER_THREAD 64
-#define SLOTS      (THREADS * PER_THREAD)
-#define LIMIT      (512 * MIB)
+#define THREADS     4
+#define PER_THREAD  64
+#define SHORT_LIVES 100 /* generations of threads */
+#define SLOTS       (THREADS * PER_THREAD)
+#define LIMIT       (512 * MIB)
 
 void setUp(void) {}
 
@@ -86,7 +87,7 @@ static void leave(unsigned slot)
 
 struct thread {
     pthread_t id;
-    unsigned number;
+    unsigned number, round;
     bool deferred;
     uint64_t steps, refusals;
 };
@@ -116,8 +117,8 @@ static void take_one(struct thread *thread, unsigned slot, struct fake_random *r
 static void *run(void *argument)
 {
     struct thread *thread = argument;
-    struct fake_random random = {.state = 1000003 * (thread->number + 1)};
-    uint64_t name = (uint64_t)thread->number << 32;
+    struct fake_random random = {.state = 1000003 * (thread->number + 1) + 7919 * thread->round};
+    uint64_t name = (uint64_t)thread->round << 40 | (uint64_t)thread->number << 32;
 
     disturb_me();
     for (uint64_t i = 0; i < thread->steps; i++) {
@@ -141,21 +142,29 @@ static void *run(void *argument)
     return NULL;
 }
 
-static void run_threads(bool deferred)
+/* One generation of threads; what they leave the next one frees. */
+static void run_round(bool deferred, unsigned round, uint64_t steps)
 {
-    const struct pool_budget budget = {.take = budget_take, .settle = budget_settle, .give = budget_give};
     struct thread threads[THREADS];
 
-    disturb_start(disturbed);
-    fake_start(LIMIT);
-    CHECK(pool_open(&pool, FAKE_CONTEXT, 0, &budget, 100) == 0);
     for (unsigned i = 0; i < THREADS; i++) {
-        threads[i] = (struct thread){
-            .number = i, .deferred = deferred, .steps = 30000 * fake_number("GPUCAP_TEST_TIMES", 1)};
+        threads[i] = (struct thread){.number = i, .round = round, .deferred = deferred, .steps = steps};
         CHECK(pthread_create(&threads[i].id, NULL, run, &threads[i]) == 0);
     }
     for (unsigned i = 0; i < THREADS; i++)
         pthread_join(threads[i].id, NULL);
+}
+
+static void run_threads(bool deferred, unsigned rounds)
+{
+    const uint64_t steps = 30000 * fake_number("GPUCAP_TEST_TIMES", 1);
+    const struct pool_budget budget = {.take = budget_take, .settle = budget_settle, .give = budget_give};
+
+    disturb_start(disturbed);
+    fake_start(LIMIT);
+    CHECK(pool_open(&pool, FAKE_CONTEXT, 0, &budget, 100) == 0);
+    for (unsigned i = 0; i < rounds; i++)
+        run_round(deferred, i, steps / rounds);
     disturb_stop();
     CHECK(pool_check(&pool) == 0);
     CHECK(pool_stats(&pool).physical == fake_physical() && atomic_load(&held) == fake_physical());
@@ -171,12 +180,22 @@ static void run_threads(bool deferred)
 
 static void strict(void)
 {
-    run_threads(false);
+    run_threads(false, 1);
 }
 
 static void deferred(void)
 {
-    run_threads(true);
+    run_threads(true, 1);
+}
+
+static void strict_short(void)
+{
+    run_threads(false, SHORT_LIVES);
+}
+
+static void deferred_short(void)
+{
+    run_threads(true, SHORT_LIVES);
 }
 
 static void test_threads_never_share_bytes(void)
@@ -187,6 +206,13 @@ static void test_threads_never_share_bytes(void)
 static void test_threads_never_get_bytes_that_another_threads_stream_works_on(void)
 {
     TEST_ASSERT_TRUE(holds(deferred));
+}
+
+/* What a thread does for the first time, while others trim, happens in every round. */
+static void test_threads_that_come_and_go_never_share_bytes(void)
+{
+    TEST_ASSERT_TRUE(holds(strict_short));
+    TEST_ASSERT_TRUE(holds(deferred_short));
 }
 
 /* ---- blocks that pass between threads at work ---- */
@@ -386,6 +412,7 @@ int main(void)
     UNITY_BEGIN();
     RUN_TEST(test_threads_never_share_bytes);
     RUN_TEST(test_threads_never_get_bytes_that_another_threads_stream_works_on);
+    RUN_TEST(test_threads_that_come_and_go_never_share_bytes);
     RUN_TEST(test_a_free_that_sees_everybody_idle_has_nothing_to_wait_for);
     RUN_TEST(test_blocks_passed_between_threads_at_work_are_not_used_again_too_early);
     RUN_TEST(test_nobody_is_idle_because_a_call_failed_or_a_capture_was_open);
