@@ -303,7 +303,6 @@ static void thread_ends(void *unused)
         mine = cache->others;
         if (pool) {
             flush(cache);
-            heap_tcache_close(cache->tcache);
             pool_drop_cache(pool, cache);
         }
         memset(cache, 0, sizeof *cache);
@@ -337,7 +336,7 @@ static struct cache *open_cache(struct pool *pool)
 
         memset(cache, 0, sizeof *cache);
         cache->others = others;
-        cache->tcache = heap_tcache_open();
+        cache->tcache = HEAP_LATER;
         atomic_store(&cache->pool, pool);
         pool_add_cache(pool, cache);
     }
@@ -352,10 +351,18 @@ struct cache *cache_mine(struct pool *pool)
     return __builtin_expect(cache != NULL, 1) ? cache : open_cache(pool);
 }
 
-void cache_enter(struct cache *cache)
+static void wait_busy(struct cache *cache)
 {
     while (atomic_exchange_explicit(&cache->busy, true, memory_order_acquire))
         sched_yield();
+}
+
+unsigned cache_enter(struct cache *cache)
+{
+    wait_busy(cache);
+    if (__builtin_expect(cache->tcache == HEAP_LATER, 0))
+        cache->tcache = heap_tcache_open();
+    return cache->tcache;
 }
 
 void cache_leave(struct cache *cache)
@@ -374,11 +381,18 @@ static void empty_slots(struct cache *cache)
     }
 }
 
+/* While it is busy for the caller. */
+static void empty_tcache(struct cache *cache)
+{
+    heap_tcache_close(cache->tcache);
+    cache->tcache = HEAP_LATER;
+}
+
 static void flush(struct cache *cache)
 {
     empty_slots(cache);
-    cache_enter(cache);
-    heap_tcache_flush(cache->tcache);
+    wait_busy(cache);
+    empty_tcache(cache);
     cache_leave(cache);
 }
 
@@ -396,7 +410,7 @@ static void flush_another(struct cache *cache)
     empty_slots(cache);
     if (atomic_exchange_explicit(&cache->busy, true, memory_order_acquire))
         return;
-    heap_tcache_flush(cache->tcache);
+    empty_tcache(cache);
     cache_leave(cache);
 }
 
@@ -440,8 +454,10 @@ struct range *cache_put(struct pool *pool, struct range *range, uint64_t epoch)
 void cache_close(struct pool *pool)
 {
     pthread_mutex_lock(&caches_lock);
-    for (struct cache *cache = pool->caches; cache; cache = cache->next)
+    for (struct cache *cache = pool->caches; cache; cache = cache->next) {
+        flush_another(cache);
         atomic_store(&cache->pool, NULL);
+    }
     pool->caches = NULL;
     pthread_mutex_unlock(&caches_lock);
 }

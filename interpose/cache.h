@@ -44,7 +44,7 @@ struct cache {
     uint64_t id, last_id; /* numbers that this thread may use */
     unsigned turn;
     atomic_bool busy;                     /* somebody uses the tcache */
-    unsigned tcache;                      /* of the pool's heap */
+    unsigned tcache;                      /* of the pool's heap; whoever has set busy writes it */
     struct cache_slot slots[CACHE_SLOTS]; /* of the heap, others, a large one */
     uint64_t seen_hits, seen_count;       /* by cache_flush_idle; guarded by caches_lock */
 } __attribute__((aligned(128)));
@@ -60,8 +60,8 @@ void cache_flush_all(struct pool *pool);
 /* The same of threads that have neither taken nor freed a block since this was last asked. */
 void cache_flush_idle(struct pool *pool);
 
-/* Around every use of the tcache: others may flush it in between. */
-void cache_enter(struct cache *cache);
+/* Around every use of the tcache, which it returns: others may flush it in between. */
+unsigned cache_enter(struct cache *cache);
 void cache_leave(struct cache *cache);
 
 /* A number for a block. */

@@ -27,7 +27,7 @@ extern const char *heap_je_malloc_conf;
 
 /* Extents come and go exactly as asked for and at once, nothing is kept, filled or run in the background. */
 const char *heap_je_malloc_conf = "abort_conf:false,retain:false,dirty_decay_ms:0,muzzy_decay_ms:0,narenas:1,"
-                                  "background_thread:false,junk:false,zero:false";
+                                  "background_thread:false,tcache:false,junk:false,zero:false";
 
 /* What the private copy calls instead: no environment, no /etc/malloc.conf, no look-up of pthread_create. */
 char *heap_je_secure_getenv(const char *name)
@@ -133,14 +133,8 @@ unsigned heap_tcache_open(void)
 
 void heap_tcache_close(unsigned tcache)
 {
-    if (tcache != HEAP_NO_TCACHE)
+    if (tcache != HEAP_NO_TCACHE && tcache != HEAP_LATER)
         heap_je_mallctl("tcache.destroy", NULL, NULL, &tcache, sizeof tcache);
-}
-
-void heap_tcache_flush(unsigned tcache)
-{
-    if (tcache != HEAP_NO_TCACHE)
-        heap_je_mallctl("tcache.flush", NULL, NULL, &tcache, sizeof tcache);
 }
 
 void heap_purge(unsigned arena)
@@ -189,11 +183,6 @@ unsigned heap_tcache_open(void)
 }
 
 void heap_tcache_close(unsigned tcache)
-{
-    (void)tcache;
-}
-
-void heap_tcache_flush(unsigned tcache)
 {
     (void)tcache;
 }

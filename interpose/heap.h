@@ -14,6 +14,7 @@
 
 #define HEAP_LARGEST   14336 /* the largest block that jemalloc keeps in slabs with pages of 4 KiB */
 #define HEAP_NO_TCACHE ((unsigned)-1)
+#define HEAP_LATER     ((unsigned)-2) /* a tcache that is opened at its first use */
 
 /* Where a heap has its address space from. Both are called with jemalloc's locks. */
 struct heap_source {
@@ -32,9 +33,9 @@ int heap_open(const struct heap_source *source, unsigned *arena);
 
 /* A cache for one thread's use of one arena, or HEAP_NO_TCACHE. */
 unsigned heap_tcache_open(void);
-/* Empties it into its arena. */
+/* Empties it into its arena. jemalloc can also do that and keep it, and then makes it anew at its next use;
+ * but where there is no memory for that it ends the program at the use after it. */
 void heap_tcache_close(unsigned tcache);
-void heap_tcache_flush(unsigned tcache);
 
 /* What the arena holds and has no block in goes back to its source. */
 void heap_purge(unsigned arena);

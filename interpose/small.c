@@ -222,6 +222,8 @@ void small_close(struct pool *pool)
 {
     struct small *small = &pool->small;
 
+    if (small->on) /* another pool may get these addresses, and the heap must have nothing to do there */
+        heap_purge(small->arena);
     while (small->made) {
         struct small_page *page = small->made;
 
@@ -239,8 +241,8 @@ void small_close(struct pool *pool)
 
 bool small_take(struct pool *pool, struct cache *cache, uint64_t asked, uint64_t size, uint64_t *address)
 {
-    cache_enter(cache);
-    const uint64_t block = heap_take(pool->small.arena, cache->tcache, size);
+    const unsigned tcache = cache_enter(cache);
+    const uint64_t block = heap_take(pool->small.arena, tcache, size);
     cache_leave(cache);
     if (!block)
         return false;
@@ -317,8 +319,8 @@ static void give_back(struct cache *cache, uint64_t address, uint64_t bytes)
         heap_give(HEAP_NO_TCACHE, address, bytes);
         return;
     }
-    cache_enter(cache);
-    heap_give(cache->tcache, address, bytes);
+    const unsigned tcache = cache_enter(cache);
+    heap_give(tcache, address, bytes);
     cache_leave(cache);
 }
 

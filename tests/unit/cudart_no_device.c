@@ -2,6 +2,7 @@
  * driver is looked for only once in a process. */
 #include "cudart_support.h"
 
+#include <dlfcn.h>
 #include <string.h>
 #include <sys/wait.h>
 
@@ -9,9 +10,13 @@ void setUp(void) {}
 
 void tearDown(void) {}
 
+#define HAS_DRIVER 77
+
 /* In the new process: 0 if every call gives the code. */
 static int all_fail_with(int code)
 {
+    if (code == cudaErrorInsufficientDriver && dlopen("libcuda.so.1", RTLD_NOW))
+        return HAS_DRIVER;
     int count = 7;
     void *p;
     if (cudaGetDeviceCount(&count) != (cudaError_t)code || cudaMalloc(&p, 16) != (cudaError_t)code ||
@@ -40,7 +45,11 @@ static int run_self(const char *code, const char *variable, const char *value)
 
 static void test_without_a_driver_every_call_says_that_the_driver_is_insufficient(void)
 {
-    TEST_ASSERT_EQUAL_INT(0, run_self("35", "LD_LIBRARY_PATH", "/nonexistent"));
+    const int rc = run_self("35", "LD_LIBRARY_PATH", "/nonexistent");
+
+    if (rc == HAS_DRIVER)
+        TEST_IGNORE_MESSAGE("a driver is installed where every program finds it");
+    TEST_ASSERT_EQUAL_INT(0, rc);
 }
 
 static void test_without_a_card_every_call_says_so(void)

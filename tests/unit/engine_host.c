@@ -145,17 +145,32 @@ static void test_without_any_host_memory_requests_are_refused_and_nothing_breaks
 
 static pthread_barrier_t all_here;
 
+/* More than a thread keeps by itself, so that the heap is asked. */
+static void take_and_free(void)
+{
+    uint64_t own[2 * CACHE_HEAP];
+    unsigned count = 0;
+
+    while (count < 2 * CACHE_HEAP && pool_alloc(&pool, 700, &own[count]) == 0)
+        count++;
+    while (count)
+        CHECK(pool_free(&pool, own[--count], true) == 0);
+}
+
 static void *free_mine(void *index)
 {
     const uintptr_t i = (uintptr_t)index;
 
     CHECK(pool_free(&pool, blocks[i], true) == 0);
     CHECK(pool_free(&pool, blocks[i], true) == -EINVAL);
+    pthread_barrier_wait(&all_here);
+    take_and_free();
     pthread_barrier_wait(&all_here); /* no thread ends before the last has freed */
     return NULL;
 }
 
-/* Threads that cannot have a cache of their own free what another has taken. */
+/* Threads that cannot have a cache of their own free what another has taken, and what they may still take;
+ * then they end. */
 static void many_threads(void)
 {
     pthread_t threads[THREADS];

@@ -152,7 +152,8 @@ static void test_nodes_beside_each_other_share_nothing(void)
     CUgraphExec exec;
 
     OK(cuGraphCreate(&graph, 0));
-    free_a = add_free(graph, add_alloc(graph, NULL, &a), a);
+    node = add_alloc(graph, NULL, &a);
+    free_a = add_free(graph, node, a);
     node = add_alloc(graph, NULL, &b);
     TEST_ASSERT_NOT_EQUAL_UINT64(a, b);
     OK(cuGraphMemAllocNodeGetParams(node, &params));
