@@ -10,7 +10,9 @@
 
 #define THREADS     4
 #define PER_THREAD  64
-#define SHORT_LIVES 100 /* generations of threads */
+#define STEPS       30000 /* of a thread */
+#define SHORT_LIVES 100   /* generations of threads */
+#define SHORT_STEPS 100   /* of a thread of these */
 #define SLOTS       (THREADS * PER_THREAD)
 #define LIMIT       (512 * MIB)
 
@@ -155,16 +157,15 @@ static void run_round(bool deferred, unsigned round, uint64_t steps)
         pthread_join(threads[i].id, NULL);
 }
 
-static void run_threads(bool deferred, unsigned rounds)
+static void run_threads(bool deferred, uint64_t rounds, uint64_t steps)
 {
-    const uint64_t steps = 30000 * fake_number("GPUCAP_TEST_TIMES", 1);
     const struct pool_budget budget = {.take = budget_take, .settle = budget_settle, .give = budget_give};
 
     disturb_start(disturbed);
     fake_start(LIMIT);
     CHECK(pool_open(&pool, FAKE_CONTEXT, 0, &budget, 100) == 0);
     for (unsigned i = 0; i < rounds; i++)
-        run_round(deferred, i, steps / rounds);
+        run_round(deferred, i, steps);
     disturb_stop();
     CHECK(pool_check(&pool) == 0);
     CHECK(pool_stats(&pool).physical == fake_physical() && atomic_load(&held) == fake_physical());
@@ -180,22 +181,22 @@ static void run_threads(bool deferred, unsigned rounds)
 
 static void strict(void)
 {
-    run_threads(false, 1);
+    run_threads(false, 1, STEPS * fake_number("GPUCAP_TEST_TIMES", 1));
 }
 
 static void deferred(void)
 {
-    run_threads(true, 1);
+    run_threads(true, 1, STEPS * fake_number("GPUCAP_TEST_TIMES", 1));
 }
 
 static void strict_short(void)
 {
-    run_threads(false, SHORT_LIVES);
+    run_threads(false, SHORT_LIVES * fake_number("GPUCAP_TEST_TIMES", 1), SHORT_STEPS);
 }
 
 static void deferred_short(void)
 {
-    run_threads(true, SHORT_LIVES);
+    run_threads(true, SHORT_LIVES * fake_number("GPUCAP_TEST_TIMES", 1), SHORT_STEPS);
 }
 
 static void test_threads_never_share_bytes(void)
