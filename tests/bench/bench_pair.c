@@ -20,6 +20,8 @@
 
 #define ROUNDS      9
 #define PASSES      8
+#define PASSES_MAX  32      /* on a device, while a pass is still much slower than the best round */
+#define MUCH        1.1     /* so many times */
 #define ROUND_NS    3000000 /* long enough for the clock, short enough for hundreds of measurements */
 #define PAIRS_MIN   2
 #define THREADS_MAX 16
@@ -47,10 +49,12 @@ static const unsigned thread_counts[] = {1, 2, 4, 8, 16};
 static const char usage[] = "usage: bench_pair [option...]\n"
                             "  --engines=A,B   some of: native async gpucap-strict gpucap-deferred (all)\n"
                             "  --live=N        at most so many live blocks (100000)\n"
+                            "  --passes=N      at most so many, if the machine is busy (32; simulated 8)\n"
                             "  --simulated     on the simulated device (always, without an NVIDIA device)\n";
 
 static enum bench_policy policy;
 static const char *engine_name;
+static int passes_max;
 
 /* ---- one measurement ---- */
 
@@ -139,7 +143,8 @@ static void measure(uint64_t bytes, struct figure *figure)
  * that cannot be it stays where it is. */
 static void move_to_processor_of(int pass, const cpu_set_t *given)
 {
-    int skip = pass * CPU_COUNT(given) / PASSES;
+    const int count = CPU_COUNT(given);
+    int skip = count ? (pass % PASSES * count / PASSES + pass / PASSES) % count : 0;
 
     for (int cpu = 0; cpu < CPU_SETSIZE; cpu++) {
         if (CPU_ISSET(cpu, given) && skip-- == 0) {
@@ -152,7 +157,13 @@ static void move_to_processor_of(int pass, const cpu_set_t *given)
     }
 }
 
-/* Pass by pass over all sizes, so that the passes of a size are apart. */
+static bool disturbed(const struct figure *figure)
+{
+    return figure->median > figure->best * MUCH;
+}
+
+/* Pass by pass over all sizes, so that the passes of a size are apart; after the first ones only over those
+ * that had no quiet one yet. */
 static void measure_all(const uint64_t *of, size_t count, uint64_t live)
 {
     struct figure figures[SIZES_MAX] = {0};
@@ -161,10 +172,11 @@ static void measure_all(const uint64_t *of, size_t count, uint64_t live)
 
     if (sched_getaffinity(0, sizeof given, &given))
         CPU_ZERO(&given);
-    for (int pass = 0; pass < PASSES; pass++) {
+    for (int pass = 0; pass < passes_max; pass++) {
         move_to_processor_of(pass, &given);
         for (size_t i = 0; i < count; i++) {
-            if (bench_cuda.memory(&free_bytes, &total) == cudaSuccess && of[i] < free_bytes)
+            if ((pass < PASSES || disturbed(&figures[i])) &&
+                bench_cuda.memory(&free_bytes, &total) == cudaSuccess && of[i] < free_bytes)
                 measure(of[i], &figures[i]);
         }
     }
@@ -297,13 +309,14 @@ static const struct bench_engine *engine_named(const char *name, size_t length)
 
 static void run_in_child(const struct bench_engine *engine, const struct bench_place *place, uint64_t live)
 {
-    char name[64], most[64], line[256];
-    char *arguments[] = {name, most, NULL};
+    char name[64], most[64], passes[64], line[256];
+    char *arguments[] = {name, most, passes, NULL};
     const int kept[] = {-1};
     int from;
 
     snprintf(name, sizeof name, "--child=%s", engine->name);
     snprintf(most, sizeof most, "--live=%" PRIu64, live);
+    snprintf(passes, sizeof passes, "--passes=%d", passes_max);
     const pid_t child = bench_spawn(engine, place, arguments, kept, &from);
     FILE *lines = fdopen(from, "r");
     while (lines && fgets(line, sizeof line, lines)) {
@@ -318,9 +331,13 @@ static void run_in_child(const struct bench_engine *engine, const struct bench_p
 int main(int argc, char **argv)
 {
     static const struct option options[] = {
-        {"engines", required_argument, NULL, 'e'}, {"live", required_argument, NULL, 'l'},
-        {"simulated", no_argument, NULL, 'S'},     {"child", required_argument, NULL, 'C'},
-        {"help", no_argument, NULL, 'h'},          {NULL, 0, NULL, 0},
+        {"engines", required_argument, NULL, 'e'},
+        {"live", required_argument, NULL, 'l'},
+        {"passes", required_argument, NULL, 'p'},
+        {"simulated", no_argument, NULL, 'S'},
+        {"child", required_argument, NULL, 'C'},
+        {"help", no_argument, NULL, 'h'},
+        {NULL, 0, NULL, 0},
     };
     const char *list = "native,async,gpucap-strict,gpucap-deferred", *child = NULL;
     uint64_t live = lives[COUNT(lives) - 1];
@@ -334,6 +351,9 @@ int main(int argc, char **argv)
             break;
         case 'l':
             live = bench_bytes(optarg);
+            break;
+        case 'p':
+            passes_max = (int)bench_bytes(optarg);
             break;
         case 'S':
             simulated = true;
@@ -349,6 +369,8 @@ int main(int argc, char **argv)
     if (child)
         return run_engine(engine_named(child, strlen(child)), live);
     const struct bench_place place = {.simulated = bench_simulated(simulated)};
+    if (!passes_max)
+        passes_max = place.simulated ? PASSES : PASSES_MAX;
     for (const char *name = list; *name;) {
         const size_t length = strcspn(name, ",");
 
