@@ -104,6 +104,7 @@ static bool take_slot(struct pool *pool, struct cache *cache, struct cache_slot 
         return false;
     }
     set(&slot->word, live);
+    cache->latest = (unsigned)(slot - cache->slots);
     set(&mark->asked, asked);
     atomic_store_explicit(&mark->sync_memops, false, memory_order_relaxed);
     atomic_store_explicit(&mark->tag, tags_current, memory_order_relaxed);
@@ -163,9 +164,12 @@ bool cache_keep(struct pool *pool, uint64_t address, bool done)
 {
     struct cache *cache = find(pool);
 
-    for (unsigned i = 0; cache && i < CACHE_SLOTS; i++) {
+    if (!cache)
+        return false;
+    /* The block that was handed out last is often the next to be freed. */
+    for (unsigned i = 0, at = cache->latest; i < CACHE_SLOTS; i++, at = at + 1 < CACHE_SLOTS ? at + 1 : 0) {
         /* The pool may have taken the block and handed it out anew: then another slot may know it. */
-        if (get(&cache->slots[i].address) == address && keep_slot(pool, cache, &cache->slots[i], done))
+        if (get(&cache->slots[at].address) == address && keep_slot(pool, cache, &cache->slots[at], done))
             return true;
     }
     return false;

@@ -41,10 +41,10 @@ struct cache {
     _Atomic uint64_t taken_bytes, taken_count; /* by the pool, under its lock */
     _Atomic uint64_t least;                    /* of bytes, since the pool last looked */
     _Atomic uint64_t hits;
-    uint64_t id, last_id; /* numbers that this thread may use */
-    unsigned turn;
-    atomic_bool busy;                     /* somebody uses the tcache */
-    unsigned tcache;                      /* of the pool's heap; whoever has set busy writes it */
+    uint64_t id, last_id;  /* numbers that this thread may use */
+    unsigned turn, latest; /* slots: the next to be filled; the one whose block was handed out last */
+    atomic_bool busy;      /* somebody uses the tcache */
+    unsigned tcache;       /* of the pool's heap; whoever has set busy writes it */
     struct cache_slot slots[CACHE_SLOTS]; /* of the heap, others, a large one */
     uint64_t seen_hits, seen_count;       /* by cache_flush_idle; guarded by caches_lock */
 } __attribute__((aligned(128)));
