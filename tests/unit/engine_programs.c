@@ -1,6 +1,6 @@
 /* pool, under programs that do the same again and again with blocks of a few sizes, as trainings do: with
  * hardly more than they need they are never refused, and what they hold is filled. Random programs, the same
- * in every run. All blocks are large: small ones would hide what chunks cost. */
+ * in every run. Hardly a block is small: many of those would hide what chunks cost. */
 #include "engine_model.h"
 
 #include <unity.h>
