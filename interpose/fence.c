@@ -31,8 +31,10 @@ static atomic_uint_fast64_t guests;      /* such submissions, ever */
 static atomic_uint_fast64_t guests_gone; /* of these, known to be done; written under work_lock */
 static int visits;                       /* how often guests came to an empty house; under work_lock */
 static atomic_uintptr_t last_key = 1;
-/* Capture begins only while nobody of us is in a call that would destroy it. */
-static pthread_rwlock_t capture_lock = PTHREAD_RWLOCK_INITIALIZER;
+/* Capture begins only while nobody of us is in a call that would destroy it. It comes before those who want
+ * in after it: threads that free all the time would keep it waiting for ever. */
+#define CAPTURE_LOCK_FREE PTHREAD_RWLOCK_WRITER_NONRECURSIVE_INITIALIZER_NP
+static pthread_rwlock_t capture_lock = CAPTURE_LOCK_FREE;
 static atomic_int captures;           /* raised under capture_lock */
 static atomic_uint_fast64_t captured; /* how many have begun, ever */
 #define CAPTURES_MAX 64               /* more than so many open at a time are only counted */
@@ -366,12 +368,25 @@ void fence_waited(void)
     rest();
 }
 
-/* Another thread may begin a capture now and then: waiting for the context would destroy it, waiting for an
- * event does not, in a thread that no capture forbids anything. Without an event (no memory for one, a driver
- * that has none of a context, a context that has failed) captures wait too. The context is current. */
-static bool wait_beside_captures(CUcontext context, CUresult *result)
+/* Another thread may begin a capture meanwhile: waiting for the context would destroy it, waiting for an
+ * event does not, in a thread that no capture forbids anything. */
+static CUresult wait_for_event(CUevent event, bool then_destroy)
 {
     CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+    const bool relaxed = driver.cuThreadExchangeStreamCaptureMode(&mode) == CUDA_SUCCESS;
+    const CUresult result = driver.cuEventSynchronize(event);
+
+    if (then_destroy)
+        driver.cuEventDestroy_v2(event);
+    if (relaxed)
+        driver.cuThreadExchangeStreamCaptureMode(&mode);
+    return result;
+}
+
+/* For all work of the context, which is current. Without an event (no memory for one, a driver that has none
+ * of a context, a context that has failed) captures wait too. */
+static bool wait_beside_captures(CUcontext context, CUresult *result)
+{
     CUevent event = NULL;
 
     if (!forbid_capture())
@@ -380,14 +395,11 @@ static bool wait_beside_captures(CUcontext context, CUresult *result)
     const bool recorded = made && driver.cuCtxRecordEvent(context, event) == CUDA_SUCCESS;
     if (!recorded)
         *result = driver.cuCtxSynchronize();
-    allow_capture();
-    const bool relaxed = driver.cuThreadExchangeStreamCaptureMode(&mode) == CUDA_SUCCESS;
-    if (recorded)
-        *result = driver.cuEventSynchronize(event);
-    if (made)
+    if (made && !recorded)
         driver.cuEventDestroy_v2(event);
-    if (relaxed)
-        driver.cuThreadExchangeStreamCaptureMode(&mode);
+    allow_capture();
+    if (recorded)
+        *result = wait_for_event(event, true);
     return true;
 }
 
@@ -419,7 +431,7 @@ bool fence_wait_context(CUcontext context, CUresult *result)
 void fence_after_fork(void)
 {
     pthread_mutex_init(&work_lock, NULL);
-    pthread_rwlock_init(&capture_lock, NULL);
+    capture_lock = (pthread_rwlock_t)CAPTURE_LOCK_FREE;
     atomic_store(&many_streams, true);
     atomic_store(&unseen, true);
     atomic_store(&drained, true);
@@ -626,12 +638,10 @@ int fence_wait_oldest(struct fence *fence, bool *more)
         return 0;
     if (!oldest)
         return fence_wait(fence, FENCE_NOW);
-    if (!forbid_capture())
+    if (fence_capturing())
         return -EBUSY;
     /* Another thread may record it anew meanwhile; then this waits longer than it must. */
-    const CUresult result = driver.cuEventSynchronize(oldest);
-    allow_capture();
-    if (result != CUDA_SUCCESS)
+    if (wait_for_event(oldest, false) != CUDA_SUCCESS)
         return -EIO;
     fence_poll(fence);
     pthread_mutex_lock(&fence->lock);

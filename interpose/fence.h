@@ -9,8 +9,8 @@
  *
  * That holds only if every piece of work is seen: each entry point that submits work reports its stream here
  * (work.def), and handing out one that we do not know ends the shortcut for good. Owns work_lock and
- * one lock per struct fence, held for a few instructions, and capture_lock (rank: before a fence's), which
- * waits and event calls hold for reading and the beginning of a capture for writing.
+ * one lock per struct fence, held for a few instructions, and capture_lock (rank: before these), which waits
+ * for a context and event calls hold for reading and the beginning of a capture for writing.
  */
 #ifndef GPUCAP_FENCE_H
 #define GPUCAP_FENCE_H

@@ -193,6 +193,7 @@ static void test_a_native_wait_meets_no_capture(void)
 
 static void begin_capture(void)
 {
+    fake_on_synchronize = NULL;
     fence_capture(1);
     fake_set_capturing(true);
 }
@@ -210,7 +211,6 @@ static void waited_beside_a_capture(void)
     work(0, STREAM_A);
     fake_on_synchronize = begin_capture;
     CHECK(fence_wait_context(FAKE_CONTEXT, &result) && result == CUDA_SUCCESS && fake_backlog(0) == 0);
-    fake_on_synchronize = NULL;
     CHECK(driver.cuThreadExchangeStreamCaptureMode(&mode) == CUDA_SUCCESS);
     CHECK(mode == CU_STREAM_CAPTURE_MODE_THREAD_LOCAL);
     fake_set_capturing(false);
@@ -221,6 +221,75 @@ static void waited_beside_a_capture(void)
 static void test_a_native_wait_harms_no_capture_that_begins_meanwhile(void)
 {
     TEST_ASSERT_TRUE(fake_child(waited_beside_a_capture));
+}
+
+/* The same for a wait that makes room: what is waited for is an epoch's event. */
+static void waited_for_room_beside_a_capture(void)
+{
+    bool more = false;
+
+    alarm(60); /* it would wait for itself */
+    open_fence();
+    work(0, STREAM_A);
+    CHECK(fence_epoch(&fence) == 1);
+    fake_on_synchronize = begin_capture;
+    CHECK(fence_wait_oldest(&fence, &more) == 0 && fake_backlog(0) == 0);
+    CHECK(more && !fence_done(&fence, 1)); /* now nobody may ask */
+    CHECK(fence_wait_oldest(&fence, &more) == -EBUSY);
+    fake_set_capturing(false);
+    fence_capture(-1);
+    fence_poll(&fence);
+    CHECK(fence_done(&fence, 1));
+    close_fence();
+}
+
+static void test_making_room_keeps_no_capture_waiting_and_harms_none(void)
+{
+    TEST_ASSERT_TRUE(fake_child(waited_for_room_beside_a_capture));
+}
+
+static atomic_int entered;
+static atomic_bool begun;
+
+/* Nobody leaves before another has come, or is seen not to come. */
+static void until_relieved(void)
+{
+    const int mine = atomic_fetch_add(&entered, 1) + 1;
+
+    for (int ms = 0; ms < 100 && atomic_load(&entered) == mine; ms++)
+        usleep(1000);
+}
+
+static void *wait_again_and_again(void *unused)
+{
+    while (!atomic_load(&begun))
+        fence_wait(&fence, FENCE_NOW);
+    return unused;
+}
+
+static void waits_without_a_gap(void)
+{
+    pthread_t threads[2];
+
+    alarm(60); /* it would be for ever */
+    open_fence();
+    fake_on_synchronize = until_relieved;
+    for (int i = 0; i < 2; i++)
+        CHECK(pthread_create(&threads[i], NULL, wait_again_and_again, NULL) == 0);
+    while (atomic_load(&entered) < 2)
+        usleep(1000);
+    fence_capture(1);
+    atomic_store(&begun, true);
+    fence_capture(-1);
+    for (int i = 0; i < 2; i++)
+        CHECK(pthread_join(threads[i], NULL) == 0);
+    fake_on_synchronize = NULL;
+    close_fence();
+}
+
+static void test_a_capture_begins_though_one_thread_or_another_always_waits(void)
+{
+    TEST_ASSERT_TRUE(fake_child(waits_without_a_gap));
 }
 
 /* A driver that knows no event of a context, or has no memory for one. */
@@ -473,6 +542,8 @@ int main(void)
     RUN_TEST(test_no_event_no_query_and_no_wait_while_a_capture_is_open);
     RUN_TEST(test_a_native_wait_meets_no_capture);
     RUN_TEST(test_a_native_wait_harms_no_capture_that_begins_meanwhile);
+    RUN_TEST(test_making_room_keeps_no_capture_waiting_and_harms_none);
+    RUN_TEST(test_a_capture_begins_though_one_thread_or_another_always_waits);
     RUN_TEST(test_a_native_wait_needs_no_event);
     RUN_TEST(test_a_failing_driver_never_makes_an_epoch_done);
     RUN_TEST(test_threads_are_never_told_that_their_work_is_done_when_it_is_not);
