@@ -37,12 +37,12 @@ static atomic_uintptr_t last_key = 1;
 static pthread_rwlock_t capture_lock = CAPTURE_LOCK_FREE;
 static atomic_int captures;           /* raised under capture_lock */
 static atomic_uint_fast64_t captured; /* how many have begun, ever */
-#define CAPTURES_MAX 64               /* more than so many open at a time are only counted */
+#define CAPTURES_MAX 64
 static struct {
     uintptr_t stream, thread; /* that it is of, and that began it; 0: none */
     CUcontext context;
-} open_captures[CAPTURES_MAX]; /* guarded by work_lock */
-static _Thread_local int own_captures;
+} open_captures[CAPTURES_MAX];     /* guarded by work_lock */
+static int nameless_captures;      /* open ones beyond these; guarded by work_lock */
 static _Thread_local bool working; /* has submitted what it has not seen done */
 static pthread_once_t key_once = PTHREAD_ONCE_INIT;
 static pthread_key_t key; /* so that the end of a thread at work is seen */
@@ -257,33 +257,33 @@ void fence_stream_ends(CUstream stream)
         fence_trust_nothing();
 }
 
-void fence_capture(int change)
+/* With the lock. CAPTURES_MAX: none. */
+static int capture_place(uintptr_t stream)
 {
-    own_captures += change;
-    if (change < 0) {
-        atomic_fetch_add(&captures, change);
-        return;
-    }
+    int place = 0;
+
+    while (place < CAPTURES_MAX && open_captures[place].stream != stream)
+        place++;
+    return place;
+}
+
+void fence_capture_begins(uintptr_t stream, CUcontext context)
+{
     pthread_rwlock_wrlock(&capture_lock);
     atomic_fetch_add(&captured, 1);
     /* From here on nobody can wait for the home stream, so nothing it still works on may be in other hands.
      */
-    if (atomic_fetch_add(&captures, change) == 0 && !atomic_load(&drained) && atomic_load(&unsettled))
+    if (atomic_fetch_add(&captures, 1) == 0 && !atomic_load(&drained) && atomic_load(&unsettled))
         wait_for_all(TRIES);
     pthread_rwlock_unlock(&capture_lock);
-}
-
-void fence_capture_of(uintptr_t stream, CUcontext context)
-{
-    int place = 0;
-
     pthread_mutex_lock(&work_lock);
-    while (place < CAPTURES_MAX && open_captures[place].stream)
-        place++;
+    const int place = capture_place(0);
     if (place < CAPTURES_MAX) {
         open_captures[place].stream = stream;
         open_captures[place].thread = fence_thread();
         open_captures[place].context = context;
+    } else {
+        nameless_captures++;
     }
     pthread_mutex_unlock(&work_lock);
 }
@@ -291,12 +291,13 @@ void fence_capture_of(uintptr_t stream, CUcontext context)
 void fence_capture_ended(uintptr_t stream)
 {
     pthread_mutex_lock(&work_lock);
-    for (int i = 0; i < CAPTURES_MAX; i++) {
-        if (open_captures[i].stream == stream)
-            open_captures[i].stream = 0;
-    }
+    const int place = capture_place(stream);
+    const bool named = place < CAPTURES_MAX, nameless = !named && nameless_captures > 0;
+    if (named)
+        open_captures[place].stream = 0;
+    nameless_captures -= nameless;
     pthread_mutex_unlock(&work_lock);
-    fence_capture(-1);
+    atomic_fetch_sub(&captures, named || nameless);
 }
 
 void fence_context_ended(CUcontext context)
@@ -308,7 +309,6 @@ void fence_context_ended(CUcontext context)
         if (!open_captures[i].stream || open_captures[i].context != context)
             continue;
         open_captures[i].stream = 0;
-        own_captures -= open_captures[i].thread == fence_own_key;
         ended++;
     }
     pthread_mutex_unlock(&work_lock);
@@ -332,7 +332,13 @@ bool fence_captures(CUstream stream)
 
 uint64_t fence_captures_elsewhere(void)
 {
-    return own_captures > 0 ? 0 : atomic_load(&captured);
+    bool own = false;
+
+    pthread_mutex_lock(&work_lock);
+    for (int i = 0; i < CAPTURES_MAX; i++)
+        own |= open_captures[i].stream && open_captures[i].thread == fence_own_key;
+    pthread_mutex_unlock(&work_lock);
+    return own ? 0 : atomic_load(&captured);
 }
 
 /* The epoch whose event this thread recorded last, if it has submitted nothing since: when that is done, so
@@ -437,7 +443,7 @@ void fence_after_fork(void)
     atomic_store(&drained, true);
     atomic_store(&captures, 0);
     memset(open_captures, 0, sizeof open_captures);
-    own_captures = 0;
+    nameless_captures = 0;
 }
 
 /* ---- epochs of one context ---- */

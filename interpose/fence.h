@@ -75,17 +75,16 @@ void fence_trust_nothing(void);
 void fence_no_joins(void);
 void fence_unknown(const char *name);
 
-/* A capture begins (+1: before the driver is told) or has ended (-1: after) somewhere in the process. While
- * one is open nothing is handed out before its work is done, or only what all later work is behind; so its
- * beginning waits for all work once, if anything has been handed out in the order of one stream. */
-void fence_capture(int change);
+/* A capture of this stream (a key) and context is about to begin: before the driver is told. While one is
+ * open nothing is handed out before its work is done, or only what all later work is behind; so its beginning
+ * waits for all work once, if anything has been handed out in the order of one stream. */
+void fence_capture_begins(uintptr_t stream, CUcontext context);
+/* It has ended, or not begun: after the driver says so. Nothing if the stream has begun none: those that have
+ * joined a capture may go before it ends. */
+void fence_capture_ended(uintptr_t stream);
 bool fence_capturing(void);
 /* True if what goes to the stream only adds to a graph. */
 bool fence_captures(CUstream stream);
-/* The capture that has begun is of this stream (a key) and context, and ends with either. */
-void fence_capture_of(uintptr_t stream, CUcontext context);
-/* It has ended, after the driver says so. */
-void fence_capture_ended(uintptr_t stream);
 /* The context has ended, and so have the captures in it. */
 void fence_context_ended(CUcontext context);
 /* How many have begun in the process; 0 as well while one of the calling thread's own is open, which does not

@@ -41,14 +41,12 @@ static uintptr_t fence_every_stream(void)
         CUcontext context_ = NULL;                                                                           \
         driver.cuStreamGetCtx##suffix(stream, &context_); /* a stream that captures is left alone */         \
         const bool guest_ = fence_work(key_);                                                                \
-        fence_capture(1); /* before it begins, so that no event of ours slips in */                          \
+        fence_capture_begins(key_, context_); /* so that no event of ours slips in */                        \
         CUresult result_ = (call);                                                                           \
         if (guest_)                                                                                          \
             fence_worked();                                                                                  \
         if (result_ != CUDA_SUCCESS)                                                                         \
-            fence_capture(-1);                                                                               \
-        else if (context_)                                                                                   \
-            fence_capture_of(key_, context_);                                                                \
+            fence_capture_ended(key_);                                                                       \
         result_;                                                                                             \
     })
 
@@ -89,7 +87,7 @@ static uintptr_t fence_every_stream(void)
 CAPTURE_HOOKS()
 CAPTURE_HOOKS(_ptsz)
 
-/* A stream that captures when it is destroyed takes its capture with it. */
+/* A stream that captures when it is destroyed takes a capture that it has begun with it. */
 #define DESTROY(stream, call)                                                                                \
     ({                                                                                                       \
         CUstreamCaptureStatus status_ = CU_STREAM_CAPTURE_STATUS_NONE;                                       \

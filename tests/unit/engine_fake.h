@@ -20,6 +20,7 @@
 
 #define FAKE_CONTEXT ((CUcontext)0x1000)
 #define FAKE_STREAMS 8
+#define FAKE_CAPTURE ((uintptr_t)0x20000) /* for the fence, a stream that captures */
 
 /* Ends this process, which is the child of a test (fake_child). Another thread may be about to say what has
  * gone wrong, as a sanitizer does. */

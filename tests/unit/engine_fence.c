@@ -150,13 +150,13 @@ static void captured_epochs(void)
     work(0, STREAM_A);
     const uint64_t before = fence_epoch(&fence);
     fence_poll(&fence);
-    fence_capture(1);
+    fence_capture_begins(FAKE_CAPTURE, FAKE_CONTEXT);
     fake_set_capturing(true);
     const uint64_t epoch = fence_epoch(&fence);
     fence_poll(&fence);
     CHECK(fence_wait(&fence, epoch) == -EBUSY && fence_wait(&fence, before) == -EBUSY);
     fake_set_capturing(false);
-    fence_capture(-1);
+    fence_capture_ended(FAKE_CAPTURE);
     fake_progress(0);
     fence_poll(&fence);
     fence_poll(&fence);
@@ -174,13 +174,11 @@ static void waited_as_native(void)
     CHECK(fence_wait_context(FAKE_CONTEXT, &result) && result == CUDA_SUCCESS);
     CHECK(fake_count(FAKE_RECORD) == 0 && fence_idle() && fake_backlog(0) == 0);
     work(0, STREAM_A);
-    fence_capture(1);
+    fence_capture_begins(FAKE_CAPTURE, FAKE_CONTEXT);
     fake_set_capturing(true);
     CHECK(!fence_wait_context(FAKE_CONTEXT, &result) && result == CUDA_SUCCESS && !fence_idle());
-    CHECK(fence_captures_elsewhere() == 0); /* its own */
     fake_set_capturing(false);
-    fence_capture(-1);
-    CHECK(fence_captures_elsewhere() == 1);
+    fence_capture_ended(FAKE_CAPTURE);
     CHECK(fence_wait_context(FAKE_CONTEXT, &result) && result == CUDA_SUCCESS);
     CHECK(fake_count(FAKE_RECORD) == 1 && fence_idle() && fake_backlog(0) == 0);
     close_fence();
@@ -191,10 +189,61 @@ static void test_a_native_wait_meets_no_capture(void)
     TEST_ASSERT_TRUE(fake_child(waited_as_native));
 }
 
+static void *end_capture(void *stream)
+{
+    CHECK(fence_captures_elsewhere());
+    fence_capture_ended(fence_stream(stream));
+    return NULL;
+}
+
+/* The second stream has joined, and is destroyed. Any thread may end a relaxed capture. */
+static void capture_by_its_stream(void)
+{
+    open_fence();
+    CHECK(fence_captures_elsewhere() == 0);
+    fence_capture_begins(fence_stream(STREAM_A), FAKE_CONTEXT);
+    CHECK(fence_captures_elsewhere() == 0); /* its own */
+    fence_capture_ended(fence_stream(STREAM_B));
+    CHECK(fence_capturing());
+    on_thread(end_capture, STREAM_A);
+    CHECK(!fence_capturing() && fence_captures_elsewhere() == 1);
+    fence_capture_ended(fence_stream(STREAM_A));
+    fence_capture_begins(FAKE_CAPTURE, FAKE_CONTEXT);
+    CHECK(fence_capturing()); /* none has been ended twice */
+    fence_capture_ended(FAKE_CAPTURE);
+    close_fence();
+}
+
+static void test_a_capture_ends_with_the_stream_that_began_it(void)
+{
+    TEST_ASSERT_TRUE(fake_child(capture_by_its_stream));
+}
+
+/* More than anybody names. */
+static void captures_many(void)
+{
+    const int many = 200;
+
+    open_fence();
+    for (int i = 0; i < many; i++)
+        fence_capture_begins(fence_stream(STREAM_A) + 16 * (uintptr_t)i, FAKE_CONTEXT);
+    for (int i = 0; i < many; i++) {
+        CHECK(fence_capturing());
+        fence_capture_ended(fence_stream(STREAM_A) + 16 * (uintptr_t)(many - 1 - i));
+    }
+    CHECK(!fence_capturing() && fence_captures_elsewhere() == many);
+    close_fence();
+}
+
+static void test_any_number_of_captures_may_be_open(void)
+{
+    TEST_ASSERT_TRUE(fake_child(captures_many));
+}
+
 static void begin_capture(void)
 {
     fake_on_synchronize = NULL;
-    fence_capture(1);
+    fence_capture_begins(FAKE_CAPTURE, FAKE_CONTEXT);
     fake_set_capturing(true);
 }
 
@@ -205,8 +254,8 @@ static void waited_beside_a_capture(void)
     CUresult result = CUDA_SUCCESS;
 
     open_fence();
-    fence_capture(1);
-    fence_capture(-1);
+    fence_capture_begins(FAKE_CAPTURE, FAKE_CONTEXT);
+    fence_capture_ended(FAKE_CAPTURE);
     driver.cuThreadExchangeStreamCaptureMode(&mode);
     work(0, STREAM_A);
     fake_on_synchronize = begin_capture;
@@ -214,7 +263,7 @@ static void waited_beside_a_capture(void)
     CHECK(driver.cuThreadExchangeStreamCaptureMode(&mode) == CUDA_SUCCESS);
     CHECK(mode == CU_STREAM_CAPTURE_MODE_THREAD_LOCAL);
     fake_set_capturing(false);
-    fence_capture(-1);
+    fence_capture_ended(FAKE_CAPTURE);
     close_fence();
 }
 
@@ -237,7 +286,7 @@ static void waited_for_room_beside_a_capture(void)
     CHECK(more && !fence_done(&fence, 1)); /* now nobody may ask */
     CHECK(fence_wait_oldest(&fence, &more) == -EBUSY);
     fake_set_capturing(false);
-    fence_capture(-1);
+    fence_capture_ended(FAKE_CAPTURE);
     fence_poll(&fence);
     CHECK(fence_done(&fence, 1));
     close_fence();
@@ -278,9 +327,9 @@ static void waits_without_a_gap(void)
         CHECK(pthread_create(&threads[i], NULL, wait_again_and_again, NULL) == 0);
     while (atomic_load(&entered) < 2)
         usleep(1000);
-    fence_capture(1);
+    fence_capture_begins(FAKE_CAPTURE, FAKE_CONTEXT);
     atomic_store(&begun, true);
-    fence_capture(-1);
+    fence_capture_ended(FAKE_CAPTURE);
     for (int i = 0; i < 2; i++)
         CHECK(pthread_join(threads[i], NULL) == 0);
     fake_on_synchronize = NULL;
@@ -298,8 +347,8 @@ static void waited_without_events(void)
     CUresult result = CUDA_SUCCESS;
 
     open_fence();
-    fence_capture(1);
-    fence_capture(-1);
+    fence_capture_begins(FAKE_CAPTURE, FAKE_CONTEXT);
+    fence_capture_ended(FAKE_CAPTURE);
     for (unsigned call = FAKE_EVENT_CREATE; call <= FAKE_RECORD; call++) {
         work(0, STREAM_A);
         fake_fail(1U << call, 1, 0);
@@ -488,11 +537,11 @@ static void join_refused(void)
     work(0, STREAM_A);
     work(1, STREAM_B);
     const uint64_t epoch = fence_epoch(&fence);
-    fence_capture(1);
+    fence_capture_begins(FAKE_CAPTURE, FAKE_CONTEXT);
     fake_set_capturing(true);
     CHECK(!fence_join(&fence)); /* it would destroy the capture */
     fake_set_capturing(false);
-    fence_capture(-1);
+    fence_capture_ended(FAKE_CAPTURE);
     fake_fail(1 << FAKE_WAIT, 1, 0);
     CHECK(!fence_join(&fence) && fence_usable(&fence) < epoch);
     fence_no_joins();
@@ -516,9 +565,9 @@ static void settled(void)
     work(0, STREAM_A);
     work(1, STREAM_B);
     CHECK(fence_epoch(&fence) && fence_join(&fence));
-    fence_capture(1);
+    fence_capture_begins(FAKE_CAPTURE, FAKE_CONTEXT);
     CHECK(fence_settle(&fence) == -EBUSY);
-    fence_capture(-1);
+    fence_capture_ended(FAKE_CAPTURE);
     CHECK(fence_settle(&fence) == 0 && fake_backlog(0) + fake_backlog(1) == 0);
     work(1, STREAM_B);
     const uint64_t waits = fake_count(FAKE_SYNCHRONIZE);
@@ -541,6 +590,8 @@ int main(void)
     RUN_TEST(test_more_epochs_than_events_only_share_them);
     RUN_TEST(test_no_event_no_query_and_no_wait_while_a_capture_is_open);
     RUN_TEST(test_a_native_wait_meets_no_capture);
+    RUN_TEST(test_a_capture_ends_with_the_stream_that_began_it);
+    RUN_TEST(test_any_number_of_captures_may_be_open);
     RUN_TEST(test_a_native_wait_harms_no_capture_that_begins_meanwhile);
     RUN_TEST(test_making_room_keeps_no_capture_waiting_and_harms_none);
     RUN_TEST(test_a_capture_begins_though_one_thread_or_another_always_waits);

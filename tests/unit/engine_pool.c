@@ -40,9 +40,9 @@ static void step_capture(void)
 {
     if (fence_capturing()) {
         fake_set_capturing(false);
-        fence_capture(-1);
+        fence_capture_ended(FAKE_CAPTURE);
     } else {
-        fence_capture(1);
+        fence_capture_begins(FAKE_CAPTURE, FAKE_CONTEXT);
         fake_set_capturing(true);
     }
 }
@@ -359,7 +359,7 @@ static void captured(void)
         CHECK(model_alloc(&model, 8 * MIB) == 0);
     for (unsigned i = 0; i < 8; i++)
         model_work(&model, i % 2, &model.blocks[i]);
-    fence_capture(1);
+    fence_capture_begins(FAKE_CAPTURE, FAKE_CONTEXT);
     fake_set_capturing(true);
     for (unsigned i = 0; i < 4; i++)
         model_free(&model, i, false);
@@ -369,7 +369,7 @@ static void captured(void)
     CHECK(model_alloc(&model, 8 * MIB) == -ENOMEM);
     model_check(&model);
     fake_set_capturing(false);
-    fence_capture(-1);
+    fence_capture_ended(FAKE_CAPTURE);
     CHECK(model_alloc(&model, 8 * MIB) == 0);
     model_close(&model);
 }
@@ -390,13 +390,13 @@ static void captured_guest(void)
     model_free(&model, 0, false);
     CHECK(model_alloc(&model, 8 * MIB) == 0 && model.blocks[0].address == address);
     CHECK(fake_pending(address, 8 * MIB));
-    fence_capture(1);
+    fence_capture_begins(FAKE_CAPTURE, FAKE_CONTEXT);
     fake_set_capturing(true);
     model_work(&model, 1, &model.blocks[0]);
     model_free(&model, 0, false);
     CHECK(model_alloc(&model, 8 * MIB) == 0 && model.blocks[0].address != address);
     fake_set_capturing(false);
-    fence_capture(-1);
+    fence_capture_ended(FAKE_CAPTURE);
     model_close(&model);
 }
 

@@ -282,13 +282,13 @@ static void capture(uintptr_t stream)
 {
     const bool guest = fence_work(stream);
 
-    fence_capture(1);
+    fence_capture_begins(stream, FAKE_CONTEXT);
     fake_set_capturing(true);
     if (guest)
         fence_worked();
     sched_yield();
     fake_set_capturing(false);
-    fence_capture(-1);
+    fence_capture_ended(stream);
 }
 
 static void *roam(void *argument)
