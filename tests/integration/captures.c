@@ -1,0 +1,47 @@
+/* captures: a program captures, and takes and frees memory meanwhile. Each promise is a scenario of
+ * prog_captures, which checks itself and holds natively as well.
+ */
+#define PROGRAM "prog_captures"
+#include "every_way.h"
+
+void setUp(void) {}
+
+void tearDown(void) {}
+
+static void test_frees_and_captures_of_other_threads_do_not_meet(void)
+{
+    every_way("captures_beside_frees");
+}
+
+static void test_memory_freed_beside_a_capture_can_be_had_again(void)
+{
+    every_way("freed_beside_a_capture");
+}
+
+static void test_a_graph_does_not_free_what_no_graph_has_allocated(void)
+{
+    every_way("freed_into_a_graph");
+}
+
+static void test_a_captured_allocation_is_not_refused_at_the_limit(void)
+{
+    every_way("allocated_into_a_graph");
+    run("allocated_into_a_graph", STRICT, "1664M");
+    run("allocated_into_a_graph", DEFERRED, "1664M");
+}
+
+static void test_a_capture_ends_with_its_context(void)
+{
+    every_way("capture_ends_with_context");
+}
+
+int main(void)
+{
+    UNITY_BEGIN();
+    RUN_TEST(test_frees_and_captures_of_other_threads_do_not_meet);
+    RUN_TEST(test_memory_freed_beside_a_capture_can_be_had_again);
+    RUN_TEST(test_a_graph_does_not_free_what_no_graph_has_allocated);
+    RUN_TEST(test_a_captured_allocation_is_not_refused_at_the_limit);
+    RUN_TEST(test_a_capture_ends_with_its_context);
+    return UNITY_END();
+}

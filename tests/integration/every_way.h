@@ -1,0 +1,50 @@
+/* every_way: runs a scenario of PROGRAM, which checks itself, on simgpu: natively and under the library,
+ * strict and deferred. Whoever includes this says which program.
+ */
+#ifndef GPUCAP_TESTS_EVERY_WAY_H
+#define GPUCAP_TESTS_EVERY_WAY_H
+
+#include "spawn.h"
+#include "unity.h"
+
+/* Sanitizers leave little address space, and a pool wants twice the card. */
+#define CARD "1x2G;ctx=128M"
+
+enum way { NATIVE, STRICT, DEFERRED };
+
+static inline void run(const char *scenario, enum way way, const char *cap)
+{
+    static const char *const names[] = {"native", "strict", "deferred"};
+    struct spawn_env *env = spawn_env_new();
+
+    spawn_sim(env, CARD, NULL);
+    spawn_env_set(env, "HOME", "/nonexistent"); /* no user's own settings */
+    if (way != NATIVE) {
+        spawn_wrapped(env);
+        spawn_env_set(env, "GPUCAP_POOL", "on");
+        spawn_env_set(env, "GPUCAP_FREE", names[way]);
+    }
+    if (cap)
+        spawn_cap(env, cap);
+    spawn_env_set(env, "GPUCAP_DECAY", "0.02"); /* the helper thread looks around every 5 ms */
+    struct spawn_result r = spawn_run(
+        env, (const char *[]){spawn_build_path("tests/integration/" PROGRAM), scenario, NULL}, NULL);
+    spawn_env_free(env);
+    TEST_ASSERT_EQUAL_STRING_MESSAGE("", r.err, names[way]);
+    TEST_ASSERT_EQUAL_INT_MESSAGE(0, r.status, names[way]);
+    spawn_result_free(&r);
+}
+
+static inline void as_natively(const char *scenario)
+{
+    run(scenario, NATIVE, NULL);
+    run(scenario, STRICT, NULL);
+}
+
+static inline void every_way(const char *scenario)
+{
+    as_natively(scenario);
+    run(scenario, DEFERRED, NULL);
+}
+
+#endif

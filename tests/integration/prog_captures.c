@@ -1,0 +1,206 @@
+/* prog_captures: programs that capture, and that take and free memory meanwhile, in other threads and into
+ * the graph itself. Natively nobody notices the other. One scenario a run. */
+#include "prog_check.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <unistd.h>
+
+/* ---- beside a capture ---- */
+
+static atomic_bool captured_enough;
+
+static void capture_once(CUstream stream, CUdeviceptr block)
+{
+    CUgraph graph;
+
+    MUST(0, cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+    MUST(0, cuMemsetD8Async(block, 1, 4096, stream));
+    MUST(0, cuStreamEndCapture(stream, &graph));
+    MUST(0, cuGraphDestroy(graph));
+}
+
+static void *frees_behind_work(void *context)
+{
+    CUdeviceptr block;
+    CUstream stream;
+
+    MUST(0, cuCtxSetCurrent(context));
+    MUST(0, cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    while (!atomic_load(&captured_enough)) {
+        MUST(0, cuMemAlloc(&block, MIB));
+        MUST(0, cuMemsetD8Async(block, 1, MIB / 16, stream));
+        MUST(0, cuMemFree(block));
+    }
+    return NULL;
+}
+
+/* One thread captures, others free blocks without a pause: none of them notices. */
+static void captures_beside_frees(void)
+{
+    pthread_t ids_[2];
+    CUcontext context = prog_context(0);
+    CUdeviceptr block;
+    CUstream stream;
+
+    MUST(0, cuMemAlloc(&block, MIB));
+    MUST(0, cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    capture_once(stream, block);
+    for (int i = 0; i < 2; i++)
+        MUST(0, pthread_create(&ids_[i], NULL, frees_behind_work, context));
+    for (int i = 0; i < 10000; i++)
+        capture_once(stream, block);
+    atomic_store(&captured_enough, true);
+    for (int i = 0; i < 2; i++)
+        MUST(0, pthread_join(ids_[i], NULL));
+}
+
+static atomic_bool capture_open;
+
+static void *captures_for_a_while(void *context)
+{
+    CUstream stream;
+    CUgraph graph;
+
+    MUST(0, cuCtxSetCurrent(context));
+    MUST(0, cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    MUST(0, cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+    atomic_store(&capture_open, true);
+    usleep(50000);
+    MUST(0, cuStreamEndCapture(stream, &graph));
+    MUST(0, cuGraphDestroy(graph));
+    return NULL;
+}
+
+/* Most of the card is freed and taken again while another thread captures. */
+static void freed_beside_a_capture(void)
+{
+    CUcontext context = prog_context(0);
+    CUdeviceptr block;
+    pthread_t thread;
+
+    MUST(0, cuMemAlloc(&block, 1024 * MIB));
+    MUST(0, pthread_create(&thread, NULL, captures_for_a_while, context));
+    while (!atomic_load(&capture_open))
+        usleep(100);
+    MUST(0, cuMemsetD8Async(block, 1, MIB, CU_STREAM_PER_THREAD));
+    MUST(0, cuMemFree(block));
+    MUST(0, cuMemAlloc(&block, 1024 * MIB));
+    MUST(0, cuMemFree(block));
+    MUST(0, pthread_join(thread, NULL));
+}
+
+/* ---- what a capture takes and frees ---- */
+
+/* The thread's own default stream has entry points of its own, which mean it by NULL. */
+static void *own_entry(const char *name)
+{
+    void *found = NULL;
+
+    MUST(0, cuGetProcAddress(name, &found, 13000, CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM, NULL));
+    return found;
+}
+
+typedef CUresult free_async(CUdeviceptr address, CUstream stream);
+typedef CUresult alloc_async(CUdeviceptr *address, size_t bytes, CUstream stream);
+
+/* A graph can only free what a graph has allocated: the block stays the program's. */
+static void free_into(CUstream stream, free_async *give, CUstream named)
+{
+    CUstreamCaptureStatus status;
+    CUdeviceptr block, other;
+    CUgraph graph = NULL;
+
+    MUST(0, cuMemAlloc(&block, 4 * MIB));
+    prog_fill(block, 5, 4 * MIB);
+    MUST(0, cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+    MUST(true, give(block, named) != CUDA_SUCCESS);
+    MUST(0, cuStreamIsCapturing(stream, &status));
+    MUST(true, status != CU_STREAM_CAPTURE_STATUS_NONE);
+    /* Whether the refusal has spoilt the capture is the driver's affair: the end says the same. */
+    MUST(status == CU_STREAM_CAPTURE_STATUS_ACTIVE, cuStreamEndCapture(stream, &graph) == CUDA_SUCCESS);
+    if (graph)
+        MUST(0, cuGraphDestroy(graph));
+    MUST(0, cuMemAlloc(&other, 4 * MIB));
+    prog_fill(other, 6, 4 * MIB);
+    MUST(0, prog_wrong(block, 5, 4 * MIB));
+    MUST(0, cuMemFree(other));
+    MUST(0, cuMemFree(block));
+}
+
+static void freed_into_a_graph(void)
+{
+    CUstream stream;
+
+    prog_context(0);
+    MUST(0, cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    free_async *own = (free_async *)own_entry("cuMemFreeAsync");
+    free_into(stream, cuMemFreeAsync, stream);
+    free_into(stream, own, stream);
+    free_into(CU_STREAM_PER_THREAD, cuMemFreeAsync, CU_STREAM_PER_THREAD);
+    free_into(CU_STREAM_PER_THREAD, own, NULL);
+}
+
+/* A captured allocation takes nothing: it is neither refused for lack of memory nor waited for. */
+static void alloc_into(CUstream stream, alloc_async *take, CUstream named, size_t bytes)
+{
+    CUdeviceptr block;
+    CUgraph graph;
+
+    MUST(0, cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+    MUST(0, take(&block, bytes, named));
+    MUST(0, cuStreamEndCapture(stream, &graph));
+    MUST(0, cuGraphDestroy(graph));
+}
+
+static void allocated_into_a_graph(void)
+{
+    size_t free_bytes, total;
+    CUdeviceptr most;
+    CUstream stream;
+
+    prog_context(0);
+    MUST(0, cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    alloc_async *own = (alloc_async *)own_entry("cuMemAllocAsync");
+    MUST(0, cuMemGetInfo(&free_bytes, &total));
+    /* On a small card it does not fit twice. */
+    const size_t part = free_bytes / 8 * 5 & ~(2 * MIB - 1), bytes = part < 1024 * MIB ? part : 1024 * MIB;
+    MUST(0, cuMemAlloc(&most, bytes));
+    alloc_into(stream, cuMemAllocAsync, stream, bytes);
+    alloc_into(stream, own, stream, bytes);
+    alloc_into(CU_STREAM_PER_THREAD, cuMemAllocAsync, CU_STREAM_PER_THREAD, bytes);
+    alloc_into(CU_STREAM_PER_THREAD, own, NULL, bytes);
+    MUST(0, cuMemFree(most));
+}
+
+/* A capture that is open when its context ends has ended: what is freed after that can be had again. */
+static void capture_ends_with_context(void)
+{
+    CUcontext context = prog_context(0), other;
+    CUdeviceptr block;
+    CUstream stream;
+
+    MUST(0, cuCtxCreate(&other, NULL, 0, 0));
+    MUST(0, cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    MUST(0, cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+    MUST(0, cuCtxDestroy(other));
+    MUST(0, cuCtxSetCurrent(context));
+    for (int i = 0; i < 3; i++) {
+        MUST(0, cuMemAlloc(&block, 1024 * MIB));
+        MUST(0, cuMemsetD8Async(block, 1, MIB, CU_STREAM_PER_THREAD));
+        MUST(0, cuMemFree(block));
+    }
+}
+
+int main(int argc, char **argv)
+{
+    static const struct prog_scenario all[] = {
+        {"captures_beside_frees", captures_beside_frees},
+        {"freed_beside_a_capture", freed_beside_a_capture},
+        {"freed_into_a_graph", freed_into_a_graph},
+        {"allocated_into_a_graph", allocated_into_a_graph},
+        {"capture_ends_with_context", capture_ends_with_context},
+    };
+
+    return prog_main(argc, argv, all, sizeof all / sizeof *all);
+}
