@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "capture.h"
 #include "log.h"
 
 /* ---- who submits work ---- */
@@ -14,7 +15,6 @@ _Thread_local uintptr_t fence_own_key;
 
 #define SAID_MAX   16
 #define VISITS_MAX 64 /* drains that other streams may cost before every free waits for an event instead */
-#define TRIES      8  /* of a wait without which blocks would be used too early */
 #define UNSETTLED  2  /* a value of fence_last_stream that no stream has */
 
 static pthread_mutex_t work_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -31,18 +31,6 @@ static atomic_uint_fast64_t guests;      /* such submissions, ever */
 static atomic_uint_fast64_t guests_gone; /* of these, known to be done; written under work_lock */
 static int visits;                       /* how often guests came to an empty house; under work_lock */
 static atomic_uintptr_t last_key = 1;
-/* Capture begins only while nobody of us is in a call that would destroy it. It comes before those who want
- * in after it: threads that free all the time would keep it waiting for ever. */
-#define CAPTURE_LOCK_FREE PTHREAD_RWLOCK_WRITER_NONRECURSIVE_INITIALIZER_NP
-static pthread_rwlock_t capture_lock = CAPTURE_LOCK_FREE;
-static atomic_int captures;           /* raised under capture_lock */
-static atomic_uint_fast64_t captured; /* how many have begun, ever */
-#define CAPTURES_MAX 64
-static struct {
-    uintptr_t stream, thread; /* that it is of, and that began it; 0: none */
-    CUcontext context;
-} open_captures[CAPTURES_MAX];     /* guarded by work_lock */
-static int nameless_captures;      /* open ones beyond these; guarded by work_lock */
 static _Thread_local bool working; /* has submitted what it has not seen done */
 static pthread_once_t key_once = PTHREAD_ONCE_INIT;
 static pthread_key_t key; /* so that the end of a thread at work is seen */
@@ -100,54 +88,33 @@ static bool guests_present(void)
 
 bool fence_one_stream(void)
 {
-    return !atomic_load(&many_streams) && !guests_present() && !fence_capturing();
+    return !atomic_load(&many_streams) && !guests_present() && !capture_any();
 }
 
-/* True if no capture is open, and then none opens until allow_capture. */
-static bool forbid_capture(void)
-{
-    pthread_rwlock_rdlock(&capture_lock);
-    if (!fence_capturing())
-        return true;
-    pthread_rwlock_unlock(&capture_lock);
-    return false;
-}
-
-static void allow_capture(void)
-{
-    pthread_rwlock_unlock(&capture_lock);
-}
-
-/* All work of the current context. */
-static bool wait_for_all(int tries)
-{
-    bool done = false;
-
-    while (!done && tries-- > 0)
-        done = driver.cuCtxSynchronize() == CUDA_SUCCESS;
-    return done;
-}
-
+/* Waits for all work of the current context, several times if that fails. False: it has not been waited for.
+ */
 static bool synchronize(int tries)
 {
-    bool done = false;
+    CUresult result = CUDA_ERROR_UNKNOWN;
+    CUcontext current = NULL;
 
-    if (forbid_capture()) {
-        done = wait_for_all(tries);
-        allow_capture();
-    }
-    return done;
+    driver.cuCtxGetCurrent(&current);
+    while (tries-- > 0 && result != CUDA_SUCCESS && capture_wait_context(current, &result))
+        ;
+    return result == CUDA_SUCCESS;
 }
 
 /* Before another stream is used: blocks may have been handed out again while the home stream still works on
  * them. That was right as long as only that stream could touch them. Whoever comes while this has not been
  * done does it too. False if it cannot be done now: then a capture is open, and nothing has been handed out
- * like that since before it began; or the context has failed, and so will the work. Where every free has
- * waited nobody waits here: the home stream may be waiting for the work that comes now. */
+ * like that since before it began, which has waited; or the context has failed, and so will the work. Where
+ * every free has waited nobody waits here: the home stream may be waiting for the work that comes now. */
 static bool drain(void)
 {
-    if (!atomic_load(&drained) && (!atomic_load(&unsettled) || synchronize(TRIES)))
+    if (!atomic_load(&drained) && (!atomic_load(&unsettled) || synchronize(CAPTURE_TRIES)))
         atomic_store(&drained, true);
+    if (!atomic_load(&drained))
+        capture_await_rest();
     return atomic_load(&drained);
 }
 
@@ -257,88 +224,16 @@ void fence_stream_ends(CUstream stream)
         fence_trust_nothing();
 }
 
-/* With the lock. CAPTURES_MAX: none. */
-static int capture_place(uintptr_t stream)
+/* While a capture is open nobody can wait for the home stream, so nothing it still works on may be in other
+ * hands. */
+static bool restless(void)
 {
-    int place = 0;
-
-    while (place < CAPTURES_MAX && open_captures[place].stream != stream)
-        place++;
-    return place;
+    return !atomic_load(&drained) && atomic_load(&unsettled);
 }
 
 void fence_capture_begins(uintptr_t stream, CUcontext context)
 {
-    pthread_rwlock_wrlock(&capture_lock);
-    atomic_fetch_add(&captured, 1);
-    /* From here on nobody can wait for the home stream, so nothing it still works on may be in other hands.
-     */
-    if (atomic_fetch_add(&captures, 1) == 0 && !atomic_load(&drained) && atomic_load(&unsettled))
-        wait_for_all(TRIES);
-    pthread_rwlock_unlock(&capture_lock);
-    pthread_mutex_lock(&work_lock);
-    const int place = capture_place(0);
-    if (place < CAPTURES_MAX) {
-        open_captures[place].stream = stream;
-        open_captures[place].thread = fence_thread();
-        open_captures[place].context = context;
-    } else {
-        nameless_captures++;
-    }
-    pthread_mutex_unlock(&work_lock);
-}
-
-void fence_capture_ended(uintptr_t stream)
-{
-    pthread_mutex_lock(&work_lock);
-    const int place = capture_place(stream);
-    const bool named = place < CAPTURES_MAX, nameless = !named && nameless_captures > 0;
-    if (named)
-        open_captures[place].stream = 0;
-    nameless_captures -= nameless;
-    pthread_mutex_unlock(&work_lock);
-    atomic_fetch_sub(&captures, named || nameless);
-}
-
-void fence_context_ended(CUcontext context)
-{
-    int ended = 0;
-
-    pthread_mutex_lock(&work_lock);
-    for (int i = 0; i < CAPTURES_MAX; i++) {
-        if (!open_captures[i].stream || open_captures[i].context != context)
-            continue;
-        open_captures[i].stream = 0;
-        ended++;
-    }
-    pthread_mutex_unlock(&work_lock);
-    atomic_fetch_sub(&captures, ended);
-}
-
-bool fence_capturing(void)
-{
-    return atomic_load(&captures) > 0;
-}
-
-bool fence_captures(CUstream stream)
-{
-    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
-
-    /* The legacy stream cannot capture, and it is an error to ask while another one does. */
-    return fence_capturing() && stream && stream != CU_STREAM_LEGACY &&
-           driver.cuStreamIsCapturing(stream, &status) == CUDA_SUCCESS &&
-           status != CU_STREAM_CAPTURE_STATUS_NONE;
-}
-
-uint64_t fence_captures_elsewhere(void)
-{
-    bool own = false;
-
-    pthread_mutex_lock(&work_lock);
-    for (int i = 0; i < CAPTURES_MAX; i++)
-        own |= open_captures[i].stream && open_captures[i].thread == fence_own_key;
-    pthread_mutex_unlock(&work_lock);
-    return own ? 0 : atomic_load(&captured);
+    capture_begins(stream, context, restless);
 }
 
 /* The epoch whose event this thread recorded last, if it has submitted nothing since: when that is done, so
@@ -374,47 +269,12 @@ void fence_waited(void)
     rest();
 }
 
-/* Another thread may begin a capture meanwhile: waiting for the context would destroy it, waiting for an
- * event does not, in a thread that no capture forbids anything. */
-static CUresult wait_for_event(CUevent event, bool then_destroy)
-{
-    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
-    const bool relaxed = driver.cuThreadExchangeStreamCaptureMode(&mode) == CUDA_SUCCESS;
-    const CUresult result = driver.cuEventSynchronize(event);
-
-    if (then_destroy)
-        driver.cuEventDestroy_v2(event);
-    if (relaxed)
-        driver.cuThreadExchangeStreamCaptureMode(&mode);
-    return result;
-}
-
-/* For all work of the context, which is current. Without an event (no memory for one, a driver that has none
- * of a context, a context that has failed) captures wait too. */
-static bool wait_beside_captures(CUcontext context, CUresult *result)
-{
-    CUevent event = NULL;
-
-    if (!forbid_capture())
-        return false;
-    const bool made = driver.cuEventCreate(&event, CU_EVENT_DISABLE_TIMING) == CUDA_SUCCESS;
-    const bool recorded = made && driver.cuCtxRecordEvent(context, event) == CUDA_SUCCESS;
-    if (!recorded)
-        *result = driver.cuCtxSynchronize();
-    if (made && !recorded)
-        driver.cuEventDestroy_v2(event);
-    allow_capture();
-    if (recorded)
-        *result = wait_for_event(event, true);
-    return true;
-}
-
 bool fence_wait_context(CUcontext context, CUresult *result)
 {
     CUcontext before = NULL;
     bool waited = true;
 
-    if (fence_capturing())
+    if (capture_any())
         return false;
     driver.cuCtxGetCurrent(&before);
     const bool push = before != context;
@@ -422,8 +282,8 @@ bool fence_wait_context(CUcontext context, CUresult *result)
     if (*result != CUDA_SUCCESS)
         return true;
     const uint64_t others = orphans_take();
-    if (atomic_load(&captured))
-        waited = wait_beside_captures(context, result);
+    if (capture_ever())
+        waited = capture_wait_context(context, result);
     else
         *result = driver.cuCtxSynchronize();
     orphans_waited(others, waited && *result == CUDA_SUCCESS);
@@ -437,13 +297,9 @@ bool fence_wait_context(CUcontext context, CUresult *result)
 void fence_after_fork(void)
 {
     pthread_mutex_init(&work_lock, NULL);
-    capture_lock = (pthread_rwlock_t)CAPTURE_LOCK_FREE;
     atomic_store(&many_streams, true);
     atomic_store(&unseen, true);
     atomic_store(&drained, true);
-    atomic_store(&captures, 0);
-    memset(open_captures, 0, sizeof open_captures);
-    nameless_captures = 0;
 }
 
 /* ---- epochs of one context ---- */
@@ -584,7 +440,7 @@ static bool take_in_done(struct fence *fence)
 
 void fence_poll(struct fence *fence)
 {
-    if (!forbid_capture())
+    if (!capture_forbid())
         return;
     pthread_mutex_lock(&fence->lock);
     const bool closed = close_epoch(fence, false);
@@ -592,7 +448,7 @@ void fence_poll(struct fence *fence)
     if (take_in_done(fence) && !closed && close_epoch(fence, false))
         take_in_done(fence);
     pthread_mutex_unlock(&fence->lock);
-    allow_capture();
+    capture_allow();
 }
 
 uint64_t fence_usable(struct fence *fence)
@@ -616,14 +472,14 @@ bool fence_join(struct fence *fence)
 {
     const uint64_t before = fence_usable(fence);
 
-    if (!forbid_capture())
+    if (!capture_forbid())
         return false;
     pthread_mutex_lock(&fence->lock);
     /* Asked with the lock: whoever forbids joins and then waits (fence_settle) comes behind the last one. */
     if (!atomic_load(&no_joins) && close_epoch(fence, true))
         wait_on_device(fence);
     pthread_mutex_unlock(&fence->lock);
-    allow_capture();
+    capture_allow();
     return fence_usable(fence) > before;
 }
 
@@ -644,10 +500,10 @@ int fence_wait_oldest(struct fence *fence, bool *more)
         return 0;
     if (!oldest)
         return fence_wait(fence, FENCE_NOW);
-    if (fence_capturing())
+    if (capture_any())
         return -EBUSY;
     /* Another thread may record it anew meanwhile; then this waits longer than it must. */
-    if (wait_for_event(oldest, false) != CUDA_SUCCESS)
+    if (capture_wait_event(oldest) != CUDA_SUCCESS)
         return -EIO;
     fence_poll(fence);
     pthread_mutex_lock(&fence->lock);
@@ -683,7 +539,7 @@ int fence_wait(struct fence *fence, uint64_t epoch)
 {
     if (fence_done(fence, epoch))
         return 0;
-    if (fence_capturing())
+    if (capture_any())
         return -EBUSY;
     const uint64_t ended = fence_before_wait(fence);
     const struct fence_guests guests_now = fence_guests_now();
@@ -697,7 +553,7 @@ int fence_wait(struct fence *fence, uint64_t epoch)
     fence_after_wait(fence, ended, done);
     if (done)
         return 0;
-    return fence_capturing() ? -EBUSY : -EIO;
+    return capture_any() ? -EBUSY : -EIO;
 }
 
 int fence_settle(struct fence *fence)

@@ -8,9 +8,8 @@
  * context behind what was there before, and nobody on the host waits.
  *
  * That holds only if every piece of work is seen: each entry point that submits work reports its stream here
- * (work.def), and handing out one that we do not know ends the shortcut for good. Owns work_lock and
- * one lock per struct fence, held for a few instructions, and capture_lock (rank: before these), which waits
- * for a context and event calls hold for reading and the beginning of a capture for writing.
+ * (work.def), and handing out one that we do not know ends the shortcut for good. Owns work_lock and one lock
+ * per struct fence, held for a few instructions (rank: after capture_lock).
  */
 #ifndef GPUCAP_FENCE_H
 #define GPUCAP_FENCE_H
@@ -75,21 +74,10 @@ void fence_trust_nothing(void);
 void fence_no_joins(void);
 void fence_unknown(const char *name);
 
-/* A capture of this stream (a key) and context is about to begin: before the driver is told. While one is
- * open nothing is handed out before its work is done, or only what all later work is behind; so its beginning
- * waits for all work once, if anything has been handed out in the order of one stream. */
+/* A capture of this stream (a key) and context is about to begin (capture_begins). While one is open nothing
+ * is handed out before its work is done, or only what all later work is behind; so its beginning waits for
+ * all work once, if anything has been handed out in the order of one stream. */
 void fence_capture_begins(uintptr_t stream, CUcontext context);
-/* It has ended, or not begun: after the driver says so. Nothing if the stream has begun none: those that have
- * joined a capture may go before it ends. */
-void fence_capture_ended(uintptr_t stream);
-bool fence_capturing(void);
-/* True if what goes to the stream only adds to a graph. */
-bool fence_captures(CUstream stream);
-/* The context has ended, and so have the captures in it. */
-void fence_context_ended(CUcontext context);
-/* How many have begun in the process; 0 as well while one of the calling thread's own is open, which does not
- * end while that thread waits. */
-uint64_t fence_captures_elsewhere(void);
 
 /* True if every thread that has submitted work has seen it done since: by a wait, or by an event behind
  * everything. */

@@ -2,6 +2,7 @@
  * for all of its work is the end of what freed blocks wait for. */
 #include <pthread.h>
 
+#include "capture.h"
 #include "fence.h"
 #include "hooks.h"
 #include "library.h"
@@ -103,8 +104,7 @@ static bool is_gone(CUcontext context)
 
     if (driver.cuCtxGetCurrent(&now) == CUDA_SUCCESS && now != context)
         return true;
-    return !fence_capturing() &&
-           driver.cuMemAlloc_v2(&address, NEVER_FITS) == CUDA_ERROR_CONTEXT_IS_DESTROYED;
+    return !capture_any() && driver.cuMemAlloc_v2(&address, NEVER_FITS) == CUDA_ERROR_CONTEXT_IS_DESTROYED;
 }
 
 CUresult cuCtxDetach(CUcontext context)

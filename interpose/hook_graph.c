@@ -4,6 +4,7 @@
  */
 #include <stdlib.h>
 
+#include "capture.h"
 #include "fence.h"
 #include "graphs.h"
 #include "hooks.h"
@@ -128,7 +129,7 @@ static bool try_alone(struct graphs_ask *ask, struct route_growth *growth, bool 
 
     graphs_alone(ask);
     /* Whether a capture minds is not known: none is disturbed. */
-    if (trim && ask->alone && !fence_capturing()) {
+    if (trim && ask->alone && !capture_any()) {
         driver.cuDeviceGraphMemTrim(card);
         graphs_trimmed(ask);
     }
@@ -149,7 +150,7 @@ static CUresult ask_card(struct graphs_ask *ask, struct route_growth *growth, CU
     if (graphs_again(ask, held_on(card)) || try_alone(ask, growth, false))
         return CUDA_SUCCESS;
     /* What this stream's graphs have is of no use to anybody when they are done, and can then be let go. */
-    if (!fence_capturing())
+    if (!capture_any())
         driver.cuStreamSynchronize(stream);
     route_make_room(card, ask->need);
     if (try_alone(ask, growth, true))
@@ -197,7 +198,7 @@ static CUresult before(struct launch *launch, CUgraphExec exec, uintptr_t key, C
     size_t count;
 
     launch->count = 0;
-    if (!route_active() || (count = graphs_find(exec, parts)) == 0 || fence_captures(stream))
+    if (!route_active() || (count = graphs_find(exec, parts)) == 0 || capture_takes(stream))
         return CUDA_SUCCESS;
     return ask(launch, exec, parts, count, key, stream);
 }

@@ -1,4 +1,5 @@
 /* The hooks on work: each reports the stream it goes to, and jumps on. */
+#include "capture.h"
 #include "fence.h"
 #include "hooks.h"
 #include "memops.h"
@@ -46,7 +47,7 @@ static uintptr_t fence_every_stream(void)
         if (guest_)                                                                                          \
             fence_worked();                                                                                  \
         if (result_ != CUDA_SUCCESS)                                                                         \
-            fence_capture_ended(key_);                                                                       \
+            capture_ended(key_);                                                                             \
         result_;                                                                                             \
     })
 
@@ -80,7 +81,7 @@ static uintptr_t fence_every_stream(void)
         if (before != CU_STREAM_CAPTURE_STATUS_NONE &&                                                       \
             driver.cuStreamIsCapturing##suffix(stream, &after) == CUDA_SUCCESS &&                            \
             after == CU_STREAM_CAPTURE_STATUS_NONE)                                                          \
-            fence_capture_ended(fence_stream##suffix(stream));                                               \
+            capture_ended(fence_stream##suffix(stream));                                                     \
         return result;                                                                                       \
     }
 
@@ -92,11 +93,11 @@ CAPTURE_HOOKS(_ptsz)
     ({                                                                                                       \
         CUstreamCaptureStatus status_ = CU_STREAM_CAPTURE_STATUS_NONE;                                       \
         fence_stream_ends(stream);                                                                           \
-        if (fence_capturing())                                                                               \
+        if (capture_any())                                                                                   \
             driver.cuStreamIsCapturing(stream, &status_);                                                    \
         CUresult result_ = (call);                                                                           \
         if (result_ == CUDA_SUCCESS && status_ != CU_STREAM_CAPTURE_STATUS_NONE)                             \
-            fence_capture_ended(fence_stream(stream));                                                       \
+            capture_ended(fence_stream(stream));                                                             \
         result_;                                                                                             \
     })
 

@@ -4,6 +4,7 @@
  * that we are gone. open_lock makes opens and closes take turns and guards connections; table_lock guards the
  * list of what is open, so that a question about an address never waits for another process.
  */
+#include "capture.h"
 #include "ipc.h"
 
 #include <errno.h>
@@ -398,7 +399,7 @@ static void unmap_closed(void)
 {
     struct import *next;
 
-    for (struct import *import = imports; import && !fence_capturing(); import = next) {
+    for (struct import *import = imports; import && !capture_any(); import = next) {
         next = import->next;
         if (import->opens == 0 && !import->ending && wait_for_work(import->block.context))
             end(import);

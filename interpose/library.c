@@ -7,6 +7,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
+#include "capture.h"
 #include "decay.h"
 #include "device.h"
 #include "fence.h"
@@ -39,6 +40,7 @@ static void after_fork_child(void)
     if (!atomic_load(&started))
         return;
     set_state(LIBRARY_PASS);
+    capture_after_fork();
     fence_after_fork();
     pools_after_fork();
 }

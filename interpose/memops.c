@@ -1,6 +1,7 @@
 /* memops: see memops.h. */
 #include "memops.h"
 
+#include "capture.h"
 #include "fence.h"
 
 atomic_bool memops_synchronous;
@@ -8,7 +9,7 @@ atomic_bool memops_synchronous;
 CUresult memops_wait(CUresult result, uintptr_t stream)
 {
     /* In a capture nothing can be waited for, and whatever the driver allowed was recorded, not done. */
-    if (result != CUDA_SUCCESS || fence_capturing())
+    if (result != CUDA_SUCCESS || capture_any())
         return result;
     return driver.cuStreamSynchronize(stream == fence_stream(NULL) ? CU_STREAM_LEGACY : CU_STREAM_PER_THREAD);
 }

@@ -5,6 +5,8 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "capture.h"
+
 #define FIRST_CAPACITY 1024
 #define SWEEP_CHUNKS   32 /* half a millisecond of the driver (measured, H200): so long may others wait */
 
@@ -85,7 +87,7 @@ void pool_sweep(struct pool *pool)
         pthread_mutex_lock(&pool->lock);
         if (pool->dead_count)
             fence_poll(&pool->fence);
-        left = fence_capturing() ? 0 : pool_bury(pool, fence_reached(&pool->fence), SWEEP_CHUNKS);
+        left = capture_any() ? 0 : pool_bury(pool, fence_reached(&pool->fence), SWEEP_CHUNKS);
         pthread_mutex_unlock(&pool->lock);
         if (left >= before)
             break; /* the driver refuses */

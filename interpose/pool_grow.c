@@ -6,6 +6,7 @@
  * comes in larger chunks for larger requests: a request is made of at most a few hundred, so that gigabytes
  * cost milliseconds, and small requests keep small chunks that stitch well.
  */
+#include "capture.h"
 #include "clock.h"
 #include "pool_dead.h"
 #include "pool_grow.h"
@@ -138,7 +139,7 @@ static uint64_t gatherable(struct pool *pool, const struct move *move, uint64_t 
     uint64_t total = 0;
 
     *later = 0;
-    if (fence_capturing()) /* nothing is moved then */
+    if (capture_any()) /* nothing is moved then */
         return 0;
     for (struct range *f = pool->ranges.oldest; f; f = f->newer) {
         uint64_t below = f->start + f->bytes, start, bytes;
@@ -236,7 +237,7 @@ static bool shed(struct pool *pool, const struct move *move)
 {
     uint64_t start, size;
 
-    for (struct range *f = fence_capturing() ? NULL : pool->ranges.oldest; f; f = f->newer) {
+    for (struct range *f = capture_any() ? NULL : pool->ranges.oldest; f; f = f->newer) {
         uint64_t below = f->start + f->bytes;
 
         while (f->epoch <= move->reached && next_chunk(pool, floor_of(f, move), &below, &start, &size)) {
@@ -368,7 +369,7 @@ static int assemble(struct pool *pool, struct move *move, uint64_t held, bool *r
         return rc;
     /* What is to be given up must be gone from where it was before, or its memory stays. Before anything is
      * gathered: that may have to be taken back. */
-    if (*refused && !fence_capturing())
+    if (*refused && !capture_any())
         pool_bury(pool, move->reached, UINT64_MAX);
     const int gathered = gather(pool, move, held);
     if (gathered)
@@ -413,7 +414,7 @@ static int attempt(struct pool *pool, uint64_t size, enum patience patience, str
     uint64_t later;
     bool refused;
 
-    if (pool->dead_count > DEAD_MAX && !fence_capturing())
+    if (pool->dead_count > DEAD_MAX && !capture_any())
         pool_bury(pool, reached, UINT64_MAX);
     if (!ranges_plan(&pool->ranges, size, &move.plan))
         return -ENOMEM;
@@ -499,7 +500,7 @@ static uint64_t trim_some(struct pool *pool, uint64_t bytes)
     int chunks = 0;
     struct range *next;
 
-    if (fence_capturing())
+    if (capture_any())
         return 0;
     /* Memory is the driver's again only when no old place holds it any more. */
     pool_bury(pool, reached, UINT64_MAX);

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "capture.h"
 #include "clock.h"
 #include "ipc.h"
 #include "decay.h"
@@ -173,7 +174,7 @@ CUresult route_enter_async(struct route_ticket *ticket, uint64_t bytes, CUmemory
     if (result != CUDA_SUCCESS || !route_active() || bytes == 0 || !(device = device_current()))
         return result;
     /* In a capture nothing is allocated now: the call adds a node to a graph. */
-    if (fence_captures(stream))
+    if (capture_takes(stream))
         return CUDA_SUCCESS;
     const uint64_t step = limit_round_step(bytes);
     if (try_take(ticket, device, BLOCKS_ASYNC, step))
@@ -184,7 +185,7 @@ CUresult route_enter_async(struct route_ticket *ticket, uint64_t bytes, CUmemory
     /* At the limit: what this stream has freed is the pool's again when its work is done, and then the pool
      * can let go of it. Never trusted to have enough instead: that it holds bytes does not mean that it can
      * use them. */
-    if (!fence_capturing() && driver.cuStreamSynchronize(stream) == CUDA_SUCCESS)
+    if (!capture_any() && driver.cuStreamSynchronize(stream) == CUDA_SUCCESS)
         trim_pool(device, pool);
     return take(ticket, device, BLOCKS_ASYNC, step);
 }
@@ -354,7 +355,7 @@ void route_context_ended(const void *context)
     while (context && blocks_take_of_context(context, &block))
         give_back(&block);
     device_each(forget_growth);
-    fence_context_ended((CUcontext)context);
+    capture_context_ended((CUcontext)context);
     ipc_exports_end((CUcontext)context);
     ipc_imports_end((CUcontext)context);
     pools_context_ended((CUcontext)context);
@@ -452,7 +453,7 @@ static CUresult ask_about_capture(void)
 {
     CUdeviceptr address;
 
-    if (!fence_capturing())
+    if (!capture_any())
         return CUDA_SUCCESS;
     CUresult result = driver.cuMemAlloc_v2(&address, NEVER_FITS);
     return result == CUDA_ERROR_OUT_OF_MEMORY ? CUDA_SUCCESS : result;
@@ -538,17 +539,17 @@ static int alloc_between_captures(struct pool *pool, uint64_t bytes, uint64_t *s
 {
     const struct timespec moment = {.tv_nsec = 1000000};
     const uint64_t until = clock_ms() + CAPTURE_MS;
-    uint64_t begun = fence_captures_elsewhere(), before;
+    uint64_t begun = capture_elsewhere(), before;
     bool met = begun != 0;
     int rc = -ENOMEM;
 
     while (rc && met && pool_may_have(pool, bytes) && clock_ms() < until) {
-        if (fence_capturing())
+        if (capture_any())
             nanosleep(&moment, NULL);
-        met = fence_capturing();
+        met = capture_any();
         before = begun;
         rc = alloc(pool, bytes, start);
-        begun = fence_captures_elsewhere();
+        begun = capture_elsewhere();
         met = met || begun != before;
     }
     return rc;
@@ -605,7 +606,7 @@ static inline bool free_pooled(CUdeviceptr address, bool ordered, CUresult *resu
     const bool strict = !ordered && !library_options()->deferred;
     /* Asked once: another thread may work the moment after, and that is not this free's to wait for. */
     const bool idle = strict && fence_idle();
-    if ((!ordered && fence_capturing()) || (strict && !idle))
+    if ((!ordered && capture_any()) || (strict && !idle))
         *result = free_after_wait(pool, address);
     else
         *result = pool_free(pool, address, idle) ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
@@ -627,5 +628,5 @@ bool route_pool_free_async(CUdeviceptr address, CUstream stream, CUresult *resul
 {
     /* A graph frees only what a graph has allocated: what the driver thinks of other blocks, it says itself.
      */
-    return !fence_captures(stream) && free_pooled(address, true, result);
+    return !capture_takes(stream) && free_pooled(address, true, result);
 }

@@ -35,6 +35,13 @@ static void test_a_capture_ends_with_its_context(void)
     every_way("capture_ends_with_context");
 }
 
+static void test_a_capture_that_waits_to_begin_keeps_nobody_waiting(void)
+{
+    every_way("begins_beside_work");
+    every_way("begins_beside_another_stream");
+    every_way("begins_beside_a_context");
+}
+
 int main(void)
 {
     UNITY_BEGIN();
@@ -43,5 +50,6 @@ int main(void)
     RUN_TEST(test_a_graph_does_not_free_what_no_graph_has_allocated);
     RUN_TEST(test_a_captured_allocation_is_not_refused_at_the_limit);
     RUN_TEST(test_a_capture_ends_with_its_context);
+    RUN_TEST(test_a_capture_that_waits_to_begin_keeps_nobody_waiting);
     return UNITY_END();
 }

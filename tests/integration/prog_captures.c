@@ -192,6 +192,111 @@ static void capture_ends_with_context(void)
     }
 }
 
+/* ---- beginning beside work that does not end by itself ---- */
+
+#define FREED 40 /* enough for the library to ask what is done */
+
+static CUcontext context_of_all;
+static CUstream home, another, third;
+static CUdeviceptr word, blocks[FREED];
+static atomic_bool let_go;
+
+static void until_let_go(void *unused)
+{
+    (void)unused;
+    while (!atomic_load(&let_go))
+        usleep(1000);
+}
+
+/* The home stream works until it is let go, and a block has been freed behind it. */
+static void begin_work(bool several_streams)
+{
+    CUdeviceptr block;
+
+    context_of_all = prog_context(0);
+    MUST(0, cuStreamCreate(&home, CU_STREAM_NON_BLOCKING));
+    MUST(0, cuStreamCreate(&another, CU_STREAM_NON_BLOCKING));
+    MUST(0, cuStreamCreate(&third, CU_STREAM_NON_BLOCKING));
+    MUST(0, cuMemAlloc(&word, 4096));
+    if (several_streams)
+        MUST(0, cuStreamWaitValue32(another, word, 0, CU_STREAM_WAIT_VALUE_GEQ));
+    for (int i = 0; i < FREED; i++)
+        MUST(0, cuMemAlloc(&blocks[i], 3 * MIB));
+    MUST(0, cuMemAlloc(&block, 2 * MIB));
+    MUST(0, cuMemsetD8Async(block, 1, MIB, home));
+    MUST(0, cuLaunchHostFunc(home, until_let_go, NULL));
+    MUST(0, cuMemFreeAsync(block, home));
+}
+
+static void *begins(void *stream)
+{
+    MUST(0, cuCtxSetCurrent(context_of_all));
+    capture_once(stream, word);
+    return NULL;
+}
+
+/* What the thread does that will let the work go. Whoever waits meanwhile, it does not. */
+static void go_on(void)
+{
+    size_t free_bytes, total;
+    CUdeviceptr large, small;
+
+    usleep(50000);
+    MUST(0, cuMemGetInfo(&free_bytes, &total));
+    MUST(0, cuMemAlloc(&large, 2 * MIB));
+    MUST(0, cuMemAlloc(&small, 1000));
+    for (int i = 0; i < FREED; i++)
+        MUST(0, cuMemFreeAsync(blocks[i], home));
+    atomic_store(&let_go, true);
+}
+
+static void begin_beside(void *(*waits)(void *), CUstream captures)
+{
+    pthread_t waiter, beginner;
+
+    if (waits)
+        MUST(0, pthread_create(&waiter, NULL, waits, NULL));
+    usleep(50000);
+    MUST(0, pthread_create(&beginner, NULL, begins, captures));
+    go_on();
+    if (waits)
+        MUST(0, pthread_join(waiter, NULL));
+    MUST(0, pthread_join(beginner, NULL));
+}
+
+static void begins_beside_work(void)
+{
+    begin_work(false);
+    begin_beside(NULL, home);
+}
+
+static void *works_elsewhere(void *unused)
+{
+    MUST(0, cuCtxSetCurrent(context_of_all));
+    MUST(0, cuMemsetD8Async(word, 1, 4, another));
+    return unused;
+}
+
+static void begins_beside_another_stream(void)
+{
+    begin_work(false);
+    begin_beside(works_elsewhere, home);
+}
+
+static void *makes_a_context(void *unused)
+{
+    CUcontext made;
+
+    MUST(0, cuCtxCreate(&made, NULL, 0, 0));
+    return unused;
+}
+
+static void begins_beside_a_context(void)
+{
+    begin_work(true);
+    begin_beside(makes_a_context, third);
+}
+
 int main(int argc, char **argv)
 {
     static const struct prog_scenario all[] = {
@@ -200,6 +305,9 @@ int main(int argc, char **argv)
         {"freed_into_a_graph", freed_into_a_graph},
         {"allocated_into_a_graph", allocated_into_a_graph},
         {"capture_ends_with_context", capture_ends_with_context},
+        {"begins_beside_work", begins_beside_work},
+        {"begins_beside_another_stream", begins_beside_another_stream},
+        {"begins_beside_a_context", begins_beside_a_context},
     };
 
     return prog_main(argc, argv, all, sizeof all / sizeof *all);

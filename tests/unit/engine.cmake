@@ -1,7 +1,7 @@
 # The engine (ranges, vmm, fence, pool) over a fake driver that knows the real one's rules.
 find_package(Threads REQUIRED)
 add_library(engine_core OBJECT engine_fake.c engine_disturb.c engine_model.c)
-foreach(module ranges vmm fence pool heap small cache pool_grow pool_dead tags log process)
+foreach(module ranges vmm capture fence pool heap small cache pool_grow pool_dead tags log process)
   target_sources(engine_core PRIVATE ${CMAKE_SOURCE_DIR}/interpose/${module}.c)
 endforeach()
 target_include_directories(engine_core PUBLIC ${CMAKE_SOURCE_DIR}/interpose)

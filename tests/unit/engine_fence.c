@@ -4,6 +4,7 @@
 #include <string.h>
 #include <unity.h>
 
+#include "capture.h"
 #include "engine_fence.h"
 
 void setUp(void) {}
@@ -156,7 +157,7 @@ static void captured_epochs(void)
     fence_poll(&fence);
     CHECK(fence_wait(&fence, epoch) == -EBUSY && fence_wait(&fence, before) == -EBUSY);
     fake_set_capturing(false);
-    fence_capture_ended(FAKE_CAPTURE);
+    capture_ended(FAKE_CAPTURE);
     fake_progress(0);
     fence_poll(&fence);
     fence_poll(&fence);
@@ -178,7 +179,7 @@ static void waited_as_native(void)
     fake_set_capturing(true);
     CHECK(!fence_wait_context(FAKE_CONTEXT, &result) && result == CUDA_SUCCESS && !fence_idle());
     fake_set_capturing(false);
-    fence_capture_ended(FAKE_CAPTURE);
+    capture_ended(FAKE_CAPTURE);
     CHECK(fence_wait_context(FAKE_CONTEXT, &result) && result == CUDA_SUCCESS);
     CHECK(fake_count(FAKE_RECORD) == 1 && fence_idle() && fake_backlog(0) == 0);
     close_fence();
@@ -191,8 +192,8 @@ static void test_a_native_wait_meets_no_capture(void)
 
 static void *end_capture(void *stream)
 {
-    CHECK(fence_captures_elsewhere());
-    fence_capture_ended(fence_stream(stream));
+    CHECK(capture_elsewhere());
+    capture_ended(fence_stream(stream));
     return NULL;
 }
 
@@ -200,17 +201,17 @@ static void *end_capture(void *stream)
 static void capture_by_its_stream(void)
 {
     open_fence();
-    CHECK(fence_captures_elsewhere() == 0);
+    CHECK(capture_elsewhere() == 0);
     fence_capture_begins(fence_stream(STREAM_A), FAKE_CONTEXT);
-    CHECK(fence_captures_elsewhere() == 0); /* its own */
-    fence_capture_ended(fence_stream(STREAM_B));
-    CHECK(fence_capturing());
+    CHECK(capture_elsewhere() == 0); /* its own */
+    capture_ended(fence_stream(STREAM_B));
+    CHECK(capture_any());
     on_thread(end_capture, STREAM_A);
-    CHECK(!fence_capturing() && fence_captures_elsewhere() == 1);
-    fence_capture_ended(fence_stream(STREAM_A));
+    CHECK(!capture_any() && capture_elsewhere() == 1);
+    capture_ended(fence_stream(STREAM_A));
     fence_capture_begins(FAKE_CAPTURE, FAKE_CONTEXT);
-    CHECK(fence_capturing()); /* none has been ended twice */
-    fence_capture_ended(FAKE_CAPTURE);
+    CHECK(capture_any()); /* none has been ended twice */
+    capture_ended(FAKE_CAPTURE);
     close_fence();
 }
 
@@ -228,10 +229,10 @@ static void captures_many(void)
     for (int i = 0; i < many; i++)
         fence_capture_begins(fence_stream(STREAM_A) + 16 * (uintptr_t)i, FAKE_CONTEXT);
     for (int i = 0; i < many; i++) {
-        CHECK(fence_capturing());
-        fence_capture_ended(fence_stream(STREAM_A) + 16 * (uintptr_t)(many - 1 - i));
+        CHECK(capture_any());
+        capture_ended(fence_stream(STREAM_A) + 16 * (uintptr_t)(many - 1 - i));
     }
-    CHECK(!fence_capturing() && fence_captures_elsewhere() == many);
+    CHECK(!capture_any() && capture_elsewhere() == many);
     close_fence();
 }
 
@@ -255,7 +256,7 @@ static void waited_beside_a_capture(void)
 
     open_fence();
     fence_capture_begins(FAKE_CAPTURE, FAKE_CONTEXT);
-    fence_capture_ended(FAKE_CAPTURE);
+    capture_ended(FAKE_CAPTURE);
     driver.cuThreadExchangeStreamCaptureMode(&mode);
     work(0, STREAM_A);
     fake_on_synchronize = begin_capture;
@@ -263,7 +264,7 @@ static void waited_beside_a_capture(void)
     CHECK(driver.cuThreadExchangeStreamCaptureMode(&mode) == CUDA_SUCCESS);
     CHECK(mode == CU_STREAM_CAPTURE_MODE_THREAD_LOCAL);
     fake_set_capturing(false);
-    fence_capture_ended(FAKE_CAPTURE);
+    capture_ended(FAKE_CAPTURE);
     close_fence();
 }
 
@@ -286,7 +287,7 @@ static void waited_for_room_beside_a_capture(void)
     CHECK(more && !fence_done(&fence, 1)); /* now nobody may ask */
     CHECK(fence_wait_oldest(&fence, &more) == -EBUSY);
     fake_set_capturing(false);
-    fence_capture_ended(FAKE_CAPTURE);
+    capture_ended(FAKE_CAPTURE);
     fence_poll(&fence);
     CHECK(fence_done(&fence, 1));
     close_fence();
@@ -300,7 +301,7 @@ static void test_making_room_keeps_no_capture_waiting_and_harms_none(void)
 static atomic_int entered;
 static atomic_bool begun;
 
-/* Nobody leaves before another has come, or is seen not to come. */
+/* Nobody leaves before another has come, or is seen not to come. Without an event this is under the lock. */
 static void until_relieved(void)
 {
     const int mine = atomic_fetch_add(&entered, 1) + 1;
@@ -322,6 +323,7 @@ static void waits_without_a_gap(void)
 
     alarm(60); /* it would be for ever */
     open_fence();
+    fake_fail(1U << FAKE_EVENT_CREATE, 1, UINT64_MAX);
     fake_on_synchronize = until_relieved;
     for (int i = 0; i < 2; i++)
         CHECK(pthread_create(&threads[i], NULL, wait_again_and_again, NULL) == 0);
@@ -329,7 +331,7 @@ static void waits_without_a_gap(void)
         usleep(1000);
     fence_capture_begins(FAKE_CAPTURE, FAKE_CONTEXT);
     atomic_store(&begun, true);
-    fence_capture_ended(FAKE_CAPTURE);
+    capture_ended(FAKE_CAPTURE);
     for (int i = 0; i < 2; i++)
         CHECK(pthread_join(threads[i], NULL) == 0);
     fake_on_synchronize = NULL;
@@ -341,6 +343,46 @@ static void test_a_capture_begins_though_one_thread_or_another_always_waits(void
     TEST_ASSERT_TRUE(fake_child(waits_without_a_gap));
 }
 
+static void *come_as_guest(void *unused)
+{
+    fence_work(fence_stream(STREAM_B));
+    CHECK(fake_backlog(0) == 0);
+    fence_worked();
+    atomic_store(&begun, true);
+    return unused;
+}
+
+static pthread_t guest_thread;
+
+static void let_a_guest_come(void)
+{
+    fake_on_synchronize = NULL;
+    CHECK(pthread_create(&guest_thread, NULL, come_as_guest, NULL) == 0);
+    for (int ms = 0; ms < 100 && !atomic_load(&begun); ms++)
+        usleep(1000);
+    fence_poll(&fence); /* others do not wait */
+}
+
+/* Blocks are in other hands before the home stream is done with them, and a capture, before it begins, waits
+ * for that. Other streams must too, though they can no longer ask. */
+static void guest_beside_a_beginning(void)
+{
+    alarm(60);
+    open_fence();
+    work(0, STREAM_A);
+    CHECK(fence_epoch(&fence) && fence_one_stream());
+    fake_on_synchronize = let_a_guest_come;
+    fence_capture_begins(FAKE_CAPTURE, FAKE_CONTEXT);
+    CHECK(pthread_join(guest_thread, NULL) == 0 && atomic_load(&begun) && capture_any());
+    capture_ended(FAKE_CAPTURE);
+    close_fence();
+}
+
+static void test_a_stream_that_comes_while_a_capture_waits_to_begin_waits_too(void)
+{
+    TEST_ASSERT_TRUE(fake_child(guest_beside_a_beginning));
+}
+
 /* A driver that knows no event of a context, or has no memory for one. */
 static void waited_without_events(void)
 {
@@ -348,7 +390,7 @@ static void waited_without_events(void)
 
     open_fence();
     fence_capture_begins(FAKE_CAPTURE, FAKE_CONTEXT);
-    fence_capture_ended(FAKE_CAPTURE);
+    capture_ended(FAKE_CAPTURE);
     for (unsigned call = FAKE_EVENT_CREATE; call <= FAKE_RECORD; call++) {
         work(0, STREAM_A);
         fake_fail(1U << call, 1, 0);
@@ -541,7 +583,7 @@ static void join_refused(void)
     fake_set_capturing(true);
     CHECK(!fence_join(&fence)); /* it would destroy the capture */
     fake_set_capturing(false);
-    fence_capture_ended(FAKE_CAPTURE);
+    capture_ended(FAKE_CAPTURE);
     fake_fail(1 << FAKE_WAIT, 1, 0);
     CHECK(!fence_join(&fence) && fence_usable(&fence) < epoch);
     fence_no_joins();
@@ -567,7 +609,7 @@ static void settled(void)
     CHECK(fence_epoch(&fence) && fence_join(&fence));
     fence_capture_begins(FAKE_CAPTURE, FAKE_CONTEXT);
     CHECK(fence_settle(&fence) == -EBUSY);
-    fence_capture_ended(FAKE_CAPTURE);
+    capture_ended(FAKE_CAPTURE);
     CHECK(fence_settle(&fence) == 0 && fake_backlog(0) + fake_backlog(1) == 0);
     work(1, STREAM_B);
     const uint64_t waits = fake_count(FAKE_SYNCHRONIZE);
@@ -595,6 +637,7 @@ int main(void)
     RUN_TEST(test_a_native_wait_harms_no_capture_that_begins_meanwhile);
     RUN_TEST(test_making_room_keeps_no_capture_waiting_and_harms_none);
     RUN_TEST(test_a_capture_begins_though_one_thread_or_another_always_waits);
+    RUN_TEST(test_a_stream_that_comes_while_a_capture_waits_to_begin_waits_too);
     RUN_TEST(test_a_native_wait_needs_no_event);
     RUN_TEST(test_a_failing_driver_never_makes_an_epoch_done);
     RUN_TEST(test_threads_are_never_told_that_their_work_is_done_when_it_is_not);

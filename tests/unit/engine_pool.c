@@ -1,5 +1,6 @@
 /* pool: what it promises to a program, against a model, over a driver that knows the rules. Each case is a
  * process of its own, because the fence remembers who has worked for as long as a process lives. */
+#include "capture.h"
 #include "engine_model.h"
 
 #include <errno.h>
@@ -38,9 +39,9 @@ static void step_work(enum variant variant)
 /* Now and then a capture begins or ends. */
 static void step_capture(void)
 {
-    if (fence_capturing()) {
+    if (capture_any()) {
         fake_set_capturing(false);
-        fence_capture_ended(FAKE_CAPTURE);
+        capture_ended(FAKE_CAPTURE);
     } else {
         fence_capture_begins(FAKE_CAPTURE, FAKE_CONTEXT);
         fake_set_capturing(true);
@@ -53,7 +54,7 @@ static void check_refusal(uint64_t bytes)
 {
     const struct pool_stats s = pool_stats(&model.pool);
 
-    if (fence_capturing())
+    if (capture_any())
         return;
     CHECK(s.pending == 0 || model.allowed - s.live < bytes);
     CHECK(s.pending || model.allowed - s.physical + pool_reclaimable(&model.pool) < bytes + RANGES_PAGE);
@@ -88,7 +89,7 @@ static void live(struct life life)
         if (life.variant == GUESTS && fake_below(&model.random, 1000) == 0)
             step_capture();
     }
-    if (fence_capturing())
+    if (capture_any())
         step_capture();
     model_close(&model);
 }
@@ -369,7 +370,7 @@ static void captured(void)
     CHECK(model_alloc(&model, 8 * MIB) == -ENOMEM);
     model_check(&model);
     fake_set_capturing(false);
-    fence_capture_ended(FAKE_CAPTURE);
+    capture_ended(FAKE_CAPTURE);
     CHECK(model_alloc(&model, 8 * MIB) == 0);
     model_close(&model);
 }
@@ -396,7 +397,7 @@ static void captured_guest(void)
     model_free(&model, 0, false);
     CHECK(model_alloc(&model, 8 * MIB) == 0 && model.blocks[0].address != address);
     fake_set_capturing(false);
-    fence_capture_ended(FAKE_CAPTURE);
+    capture_ended(FAKE_CAPTURE);
     model_close(&model);
 }
 

@@ -4,6 +4,7 @@
 #include <string.h>
 #include <unity.h>
 
+#include "capture.h"
 #include "engine_disturb.h"
 #include "engine_fake.h"
 #include "pool.h"
@@ -288,7 +289,7 @@ static void capture(uintptr_t stream)
         fence_worked();
     sched_yield();
     fake_set_capturing(false);
-    fence_capture_ended(stream);
+    capture_ended(stream);
 }
 
 static void *roam(void *argument)

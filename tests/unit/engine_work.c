@@ -3,6 +3,7 @@
 #include <sys/mman.h>
 #include <unity.h>
 
+#include "capture.h"
 #include "engine_fence.h"
 
 void setUp(void) {}
@@ -223,7 +224,7 @@ static void nothing_freed_early(void)
     work(1, STREAM_B);
     fence_stream_ends(STREAM_A);
     fence_capture_begins(FAKE_CAPTURE, FAKE_CONTEXT);
-    fence_capture_ended(FAKE_CAPTURE);
+    capture_ended(FAKE_CAPTURE);
     CHECK(!fence_one_stream() && fake_count(FAKE_SYNCHRONIZE) == 0 && fake_backlog(0) == 1);
     close_fence();
 }
@@ -332,16 +333,16 @@ static void captured_second(void)
     fence_capture_begins(FAKE_CAPTURE, FAKE_CONTEXT);
     fake_set_capturing(true);
     CHECK(fake_count(FAKE_SYNCHRONIZE) == 1 && !fake_pending(ADDRESS - 1, 2));
-    CHECK(!fence_one_stream() && fence_capturing() && !fence_idle());
+    CHECK(!fence_one_stream() && capture_any() && !fence_idle());
     fence_capture_begins(FAKE_CAPTURE, FAKE_CONTEXT);
     const bool guest = fence_work(fence_stream(STREAM_B));
     if (guest)
         fence_worked();
     CHECK(fake_count(FAKE_SYNCHRONIZE) == 1);
-    fence_capture_ended(FAKE_CAPTURE);
+    capture_ended(FAKE_CAPTURE);
     fake_set_capturing(false);
-    fence_capture_ended(FAKE_CAPTURE);
-    CHECK(!fence_capturing());
+    capture_ended(FAKE_CAPTURE);
+    CHECK(!capture_any());
     close_fence();
 }
 
@@ -371,7 +372,7 @@ static void capture_after_failures(void)
     fake_fail(1U << FAKE_SYNCHRONIZE, 1, 3);
     fence_capture_begins(FAKE_CAPTURE, FAKE_CONTEXT);
     CHECK(fake_failed() == 4 && fake_backlog(0) == 0);
-    fence_capture_ended(FAKE_CAPTURE);
+    capture_ended(FAKE_CAPTURE);
     close_fence();
 }
 

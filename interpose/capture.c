@@ -1,0 +1,209 @@
+/* capture: see capture.h. */
+#include "capture.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <string.h>
+
+#define CAPTURES_MAX 64
+
+static pthread_rwlock_t capture_lock = PTHREAD_RWLOCK_INITIALIZER;
+static pthread_mutex_t rest_lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_mutex_t names_lock = PTHREAD_MUTEX_INITIALIZER;
+static atomic_int captures;           /* open or about to begin; raised under rest_lock */
+static atomic_uint_fast64_t captured; /* how many have begun, ever */
+static _Thread_local char here;       /* its address tells threads apart */
+static struct {
+    uintptr_t stream;   /* 0: none */
+    const char *thread; /* that began it */
+    CUcontext context;
+} names[CAPTURES_MAX];
+static int nameless; /* open ones beyond these; both under names_lock */
+
+bool capture_any(void)
+{
+    return atomic_load(&captures) > 0;
+}
+
+bool capture_ever(void)
+{
+    return atomic_load(&captured) > 0;
+}
+
+bool capture_takes(CUstream stream)
+{
+    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+
+    /* The legacy stream cannot capture, and it is an error to ask while another one does. */
+    return capture_any() && stream && stream != CU_STREAM_LEGACY &&
+           driver.cuStreamIsCapturing(stream, &status) == CUDA_SUCCESS &&
+           status != CU_STREAM_CAPTURE_STATUS_NONE;
+}
+
+uint64_t capture_elsewhere(void)
+{
+    bool own = false;
+
+    pthread_mutex_lock(&names_lock);
+    for (int i = 0; i < CAPTURES_MAX; i++)
+        own |= names[i].stream && names[i].thread == &here;
+    pthread_mutex_unlock(&names_lock);
+    return own ? 0 : atomic_load(&captured);
+}
+
+/* ---- waits ---- */
+
+/* Nobody new comes once a capture is announced, so it gets its turn. */
+bool capture_forbid(void)
+{
+    if (capture_any())
+        return false;
+    pthread_rwlock_rdlock(&capture_lock);
+    if (!capture_any())
+        return true;
+    pthread_rwlock_unlock(&capture_lock);
+    return false;
+}
+
+void capture_allow(void)
+{
+    pthread_rwlock_unlock(&capture_lock);
+}
+
+/* Behind all work of a context, which is current. NULL: no memory for one, a driver that has none of a
+ * context, a context that has failed. */
+static CUevent new_event(CUcontext context)
+{
+    CUevent event = NULL;
+
+    if (driver.cuEventCreate(&event, CU_EVENT_DISABLE_TIMING) != CUDA_SUCCESS)
+        return NULL;
+    if (driver.cuCtxRecordEvent(context, event) == CUDA_SUCCESS)
+        return event;
+    driver.cuEventDestroy_v2(event);
+    return NULL;
+}
+
+/* Waiting for a context destroys captures in it, waiting for an event does not, in a thread that no capture
+ * forbids anything. */
+static CUresult wait_relaxed(CUevent event, bool then_destroy)
+{
+    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+    const bool relaxed = driver.cuThreadExchangeStreamCaptureMode(&mode) == CUDA_SUCCESS;
+    const CUresult result = driver.cuEventSynchronize(event);
+
+    if (then_destroy)
+        driver.cuEventDestroy_v2(event);
+    if (relaxed)
+        driver.cuThreadExchangeStreamCaptureMode(&mode);
+    return result;
+}
+
+CUresult capture_wait_event(CUevent event)
+{
+    return wait_relaxed(event, false);
+}
+
+bool capture_wait_context(CUcontext context, CUresult *result)
+{
+    if (!capture_forbid())
+        return false;
+    CUevent event = new_event(context);
+    if (!event)
+        *result = driver.cuCtxSynchronize(); /* then captures must wait */
+    capture_allow();
+    if (event)
+        *result = wait_relaxed(event, true);
+    return true;
+}
+
+/* ---- beginnings and ends ---- */
+
+/* Of the current context, while no capture is open nor begins. */
+static void come_to_rest(void)
+{
+    CUresult result = CUDA_ERROR_UNKNOWN;
+    CUcontext current = NULL;
+
+    driver.cuCtxGetCurrent(&current);
+    for (int tries = CAPTURE_TRIES; tries > 0 && result != CUDA_SUCCESS; tries--) {
+        CUevent event = new_event(current);
+        result = event ? wait_relaxed(event, true) : driver.cuCtxSynchronize();
+    }
+}
+
+/* CAPTURES_MAX: it has none. With names_lock. */
+static int name_of(uintptr_t stream)
+{
+    int i = 0;
+
+    while (i < CAPTURES_MAX && names[i].stream != stream)
+        i++;
+    return i;
+}
+
+void capture_begins(uintptr_t stream, CUcontext context, bool (*restless)(void))
+{
+    pthread_mutex_lock(&rest_lock);
+    atomic_fetch_add(&captured, 1);
+    const bool first = atomic_fetch_add(&captures, 1) == 0;
+    pthread_rwlock_wrlock(&capture_lock); /* when those who have found none open are gone */
+    pthread_rwlock_unlock(&capture_lock);
+    if (first && restless())
+        come_to_rest();
+    pthread_mutex_unlock(&rest_lock);
+    pthread_mutex_lock(&names_lock);
+    const int i = name_of(0);
+    if (i < CAPTURES_MAX) {
+        names[i].stream = stream;
+        names[i].thread = &here;
+        names[i].context = context;
+    } else {
+        nameless++;
+    }
+    pthread_mutex_unlock(&names_lock);
+}
+
+void capture_ended(uintptr_t stream)
+{
+    pthread_mutex_lock(&names_lock);
+    const int i = name_of(stream);
+    const bool known = i < CAPTURES_MAX || nameless > 0;
+    if (i < CAPTURES_MAX)
+        names[i].stream = 0;
+    else
+        nameless -= known;
+    pthread_mutex_unlock(&names_lock);
+    atomic_fetch_sub(&captures, known);
+}
+
+void capture_context_ended(CUcontext context)
+{
+    int ended = 0;
+
+    pthread_mutex_lock(&names_lock);
+    for (int i = 0; i < CAPTURES_MAX; i++) {
+        if (!names[i].stream || names[i].context != context)
+            continue;
+        names[i].stream = 0;
+        ended++;
+    }
+    pthread_mutex_unlock(&names_lock);
+    atomic_fetch_sub(&captures, ended);
+}
+
+void capture_await_rest(void)
+{
+    pthread_mutex_lock(&rest_lock);
+    pthread_mutex_unlock(&rest_lock);
+}
+
+void capture_after_fork(void)
+{
+    pthread_rwlock_init(&capture_lock, NULL);
+    pthread_mutex_init(&rest_lock, NULL);
+    pthread_mutex_init(&names_lock, NULL);
+    atomic_store(&captures, 0);
+    memset(names, 0, sizeof names);
+    nameless = 0;
+}
