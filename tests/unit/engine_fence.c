@@ -223,14 +223,14 @@ static void test_a_capture_ends_with_the_stream_that_began_it(void)
 /* More than anybody names. */
 static void captures_many(void)
 {
-    const int many = 200;
+    const uintptr_t many = 200;
 
     open_fence();
-    for (int i = 0; i < many; i++)
-        fence_capture_begins(fence_stream(STREAM_A) + 16 * (uintptr_t)i, FAKE_CONTEXT);
-    for (int i = 0; i < many; i++) {
+    for (uintptr_t i = 0; i < many; i++)
+        fence_capture_begins(fence_stream(STREAM_A) + 16 * i, FAKE_CONTEXT);
+    for (uintptr_t i = 0; i < many; i++) {
         CHECK(capture_any());
-        capture_ended(fence_stream(STREAM_A) + 16 * (uintptr_t)(many - 1 - i));
+        capture_ended(fence_stream(STREAM_A) + 16 * (many - 1 - i));
     }
     CHECK(!capture_any() && capture_elsewhere() == many);
     close_fence();
