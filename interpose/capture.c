@@ -4,18 +4,17 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <string.h>
+#include <time.h>
 
 #define CAPTURES_MAX 64
+#define ENTERED_NS   500000000 /* after so long, whoever is in a call of the driver's has long entered it */
 
 static pthread_rwlock_t capture_lock = PTHREAD_RWLOCK_INITIALIZER;
-static pthread_mutex_t rest_lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_mutex_t names_lock = PTHREAD_MUTEX_INITIALIZER;
-static atomic_int captures;           /* open or about to begin; raised under rest_lock */
+static atomic_int captures;           /* open or about to begin */
 static atomic_uint_fast64_t captured; /* how many have begun, ever */
-static _Thread_local char here;       /* its address tells threads apart */
 static struct {
-    uintptr_t stream;   /* 0: none */
-    const char *thread; /* that began it */
+    uintptr_t stream, thread; /* that it is of, and that began it; 0: none */
     CUcontext context;
 } names[CAPTURES_MAX];
 static int nameless; /* open ones beyond these; both under names_lock */
@@ -40,13 +39,13 @@ bool capture_takes(CUstream stream)
            status != CU_STREAM_CAPTURE_STATUS_NONE;
 }
 
-uint64_t capture_elsewhere(void)
+uint64_t capture_elsewhere(uintptr_t thread)
 {
     bool own = false;
 
     pthread_mutex_lock(&names_lock);
     for (int i = 0; i < CAPTURES_MAX; i++)
-        own |= names[i].stream && names[i].thread == &here;
+        own |= names[i].stream && names[i].thread == thread;
     pthread_mutex_unlock(&names_lock);
     return own ? 0 : atomic_load(&captured);
 }
@@ -108,9 +107,9 @@ bool capture_wait_context(CUcontext context, CUresult *result)
 {
     if (!capture_forbid())
         return false;
-    CUevent event = new_event(context);
+    CUevent event = capture_ever() ? new_event(context) : NULL;
     if (!event)
-        *result = driver.cuCtxSynchronize(); /* then captures must wait */
+        *result = driver.cuCtxSynchronize();
     capture_allow();
     if (event)
         *result = wait_relaxed(event, true);
@@ -119,44 +118,42 @@ bool capture_wait_context(CUcontext context, CUresult *result)
 
 /* ---- beginnings and ends ---- */
 
-/* Of the current context, while no capture is open nor begins. */
-static void come_to_rest(void)
+/* Those who have found none open go. One that waits for the device may wait for what this thread does next:
+ * but it has entered the driver then, and a capture that begins now is none of its business. */
+static void let_go(void)
 {
-    CUresult result = CUDA_ERROR_UNKNOWN;
-    CUcontext current = NULL;
+    struct timespec until;
 
-    driver.cuCtxGetCurrent(&current);
-    for (int tries = CAPTURE_TRIES; tries > 0 && result != CUDA_SUCCESS; tries--) {
-        CUevent event = new_event(current);
-        result = event ? wait_relaxed(event, true) : driver.cuCtxSynchronize();
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_nsec += ENTERED_NS;
+    until.tv_sec += until.tv_nsec / 1000000000;
+    until.tv_nsec %= 1000000000;
+    if (pthread_rwlock_timedwrlock(&capture_lock, &until) == 0)
+        pthread_rwlock_unlock(&capture_lock);
+}
+
+/* The thread's own of this stream, else any of it; CAPTURES_MAX: it has none. With names_lock. */
+static int name_of(uintptr_t stream, uintptr_t thread)
+{
+    int found = CAPTURES_MAX;
+
+    for (int i = 0; i < CAPTURES_MAX; i++) {
+        if (names[i].stream == stream && (found == CAPTURES_MAX || names[i].thread == thread))
+            found = i;
     }
+    return found;
 }
 
-/* CAPTURES_MAX: it has none. With names_lock. */
-static int name_of(uintptr_t stream)
+void capture_begins(uintptr_t stream, uintptr_t thread, CUcontext context)
 {
-    int i = 0;
-
-    while (i < CAPTURES_MAX && names[i].stream != stream)
-        i++;
-    return i;
-}
-
-void capture_begins(uintptr_t stream, CUcontext context, bool (*restless)(void))
-{
-    pthread_mutex_lock(&rest_lock);
     atomic_fetch_add(&captured, 1);
-    const bool first = atomic_fetch_add(&captures, 1) == 0;
-    pthread_rwlock_wrlock(&capture_lock); /* when those who have found none open are gone */
-    pthread_rwlock_unlock(&capture_lock);
-    if (first && restless())
-        come_to_rest();
-    pthread_mutex_unlock(&rest_lock);
+    atomic_fetch_add(&captures, 1);
+    let_go();
     pthread_mutex_lock(&names_lock);
-    const int i = name_of(0);
+    const int i = name_of(0, 0);
     if (i < CAPTURES_MAX) {
         names[i].stream = stream;
-        names[i].thread = &here;
+        names[i].thread = thread;
         names[i].context = context;
     } else {
         nameless++;
@@ -164,10 +161,10 @@ void capture_begins(uintptr_t stream, CUcontext context, bool (*restless)(void))
     pthread_mutex_unlock(&names_lock);
 }
 
-void capture_ended(uintptr_t stream)
+void capture_ended(uintptr_t stream, uintptr_t thread)
 {
     pthread_mutex_lock(&names_lock);
-    const int i = name_of(stream);
+    const int i = name_of(stream, thread);
     const bool known = i < CAPTURES_MAX || nameless > 0;
     if (i < CAPTURES_MAX)
         names[i].stream = 0;
@@ -192,16 +189,9 @@ void capture_context_ended(CUcontext context)
     atomic_fetch_sub(&captures, ended);
 }
 
-void capture_await_rest(void)
-{
-    pthread_mutex_lock(&rest_lock);
-    pthread_mutex_unlock(&rest_lock);
-}
-
 void capture_after_fork(void)
 {
     pthread_rwlock_init(&capture_lock, NULL);
-    pthread_mutex_init(&rest_lock, NULL);
     pthread_mutex_init(&names_lock, NULL);
     atomic_store(&captures, 0);
     memset(names, 0, sizeof names);

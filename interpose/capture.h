@@ -4,9 +4,9 @@
  * put an event into it, to ask about one. So nobody of us makes such a call without asking here first. A
  * capture is announced before the driver is told, and begins when those are gone who have found none open.
  *
- * Nobody waits for the device under a lock that others need: the work of the one may be waiting for what the
- * other does next. Owns capture_lock, held for reading by whoever forbids captures; rest_lock (rank: before
- * it), held while the beginning of a capture waits; and names_lock, held for a few instructions.
+ * A capture never waits for long, nor anybody for it: the device may be waiting for what that thread does
+ * next. So once a program has captured, events are waited for, outside the lock. Owns capture_lock, held for
+ * reading by whoever forbids captures, and names_lock, held for a few instructions.
  */
 #ifndef GPUCAP_CAPTURE_H
 #define GPUCAP_CAPTURE_H
@@ -15,19 +15,14 @@
 
 #include "driver.h"
 
-/* Of a wait without which blocks would be used too early. */
-#define CAPTURE_TRIES 8
-
-/* A capture of this stream (a key of fence.h) and context is about to begin: before the driver is told. If no
- * other is open and `restless` says so, all work of the current context is waited for first. */
-void capture_begins(uintptr_t stream, CUcontext context, bool (*restless)(void));
-/* It has ended, or not begun: after the driver says so. Nothing if the stream has begun none: those that have
- * joined a capture may go before it ends. */
-void capture_ended(uintptr_t stream);
+/* A capture of this stream (a key of fence.h) and context is about to begin, by this thread (a key too):
+ * before the driver is told. */
+void capture_begins(uintptr_t stream, uintptr_t thread, CUcontext context);
+/* It has ended, or not begun: after the driver says so. Any thread may end one. Nothing if the stream has
+ * begun none: those that have joined a capture may go before it ends. */
+void capture_ended(uintptr_t stream, uintptr_t thread);
 /* The context has ended, and so have the captures in it. */
 void capture_context_ended(CUcontext context);
-/* Waits until no beginning of a capture waits. */
-void capture_await_rest(void);
 void capture_after_fork(void);
 
 /* True if any is open, or about to begin. */
@@ -36,11 +31,11 @@ bool capture_any(void);
 bool capture_ever(void);
 /* True if what goes to the stream only adds to a graph. */
 bool capture_takes(CUstream stream);
-/* How many have begun in the process; 0 as well while one of the calling thread's own is open, which does not
- * end while that thread waits. */
-uint64_t capture_elsewhere(void);
+/* How many have begun in the process; 0 as well while one of this thread's own is open, which does not end
+ * while that thread waits. */
+uint64_t capture_elsewhere(uintptr_t thread);
 
-/* True if no capture is open, and then none begins until capture_allow. Meanwhile: no wait. */
+/* True if no capture is open, and then none begins until capture_allow, within half a second. */
 bool capture_forbid(void);
 void capture_allow(void);
 /* Waits for all work of a context, which is current; captures may begin meanwhile. *result: what the driver

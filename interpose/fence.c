@@ -15,6 +15,7 @@ _Thread_local uintptr_t fence_own_key;
 
 #define SAID_MAX   16
 #define VISITS_MAX 64 /* drains that other streams may cost before every free waits for an event instead */
+#define TRIES      8  /* of a wait without which blocks would be used too early */
 #define UNSETTLED  2  /* a value of fence_last_stream that no stream has */
 
 static pthread_mutex_t work_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -29,6 +30,7 @@ static atomic_uint_fast64_t orphans;     /* threads that ended so, and nobody ha
 static atomic_int guests_active;         /* submissions to other streams under way; raised under work_lock */
 static atomic_uint_fast64_t guests;      /* such submissions, ever */
 static atomic_uint_fast64_t guests_gone; /* of these, known to be done; written under work_lock */
+static atomic_int intents;               /* captures that wait for the home stream before they begin */
 static int visits;                       /* how often guests came to an empty house; under work_lock */
 static atomic_uintptr_t last_key = 1;
 static _Thread_local bool working; /* has submitted what it has not seen done */
@@ -88,7 +90,7 @@ static bool guests_present(void)
 
 bool fence_one_stream(void)
 {
-    return !atomic_load(&many_streams) && !guests_present() && !capture_any();
+    return !atomic_load(&many_streams) && !guests_present() && !atomic_load(&intents) && !capture_any();
 }
 
 /* Waits for all work of the current context, several times if that fails. False: it has not been waited for.
@@ -111,10 +113,8 @@ static bool synchronize(int tries)
  * every free has waited nobody waits here: the home stream may be waiting for the work that comes now. */
 static bool drain(void)
 {
-    if (!atomic_load(&drained) && (!atomic_load(&unsettled) || synchronize(CAPTURE_TRIES)))
+    if (!atomic_load(&drained) && (!atomic_load(&unsettled) || synchronize(TRIES)))
         atomic_store(&drained, true);
-    if (!atomic_load(&drained))
-        capture_await_rest();
     return atomic_load(&drained);
 }
 
@@ -225,15 +225,19 @@ void fence_stream_ends(CUstream stream)
 }
 
 /* While a capture is open nobody can wait for the home stream, so nothing it still works on may be in other
- * hands. */
-static bool restless(void)
-{
-    return !atomic_load(&drained) && atomic_load(&unsettled);
-}
-
+ * hands. Until this one is announced others wait for themselves. If another is open, that one has waited. */
 void fence_capture_begins(uintptr_t stream, CUcontext context)
 {
-    capture_begins(stream, context, restless);
+    atomic_fetch_add(&intents, 1);
+    if (!atomic_load(&drained) && atomic_load(&unsettled))
+        synchronize(TRIES);
+    capture_begins(stream, fence_thread(), context);
+    atomic_fetch_sub(&intents, 1);
+}
+
+void fence_capture_ended(uintptr_t stream)
+{
+    capture_ended(stream, fence_thread());
 }
 
 /* The epoch whose event this thread recorded last, if it has submitted nothing since: when that is done, so
@@ -282,10 +286,7 @@ bool fence_wait_context(CUcontext context, CUresult *result)
     if (*result != CUDA_SUCCESS)
         return true;
     const uint64_t others = orphans_take();
-    if (capture_ever())
-        waited = capture_wait_context(context, result);
-    else
-        *result = driver.cuCtxSynchronize();
+    waited = capture_wait_context(context, result);
     orphans_waited(others, waited && *result == CUDA_SUCCESS);
     if (waited && *result == CUDA_SUCCESS)
         fence_waited();
@@ -300,6 +301,7 @@ void fence_after_fork(void)
     atomic_store(&many_streams, true);
     atomic_store(&unseen, true);
     atomic_store(&drained, true);
+    atomic_store(&intents, 0);
 }
 
 /* ---- epochs of one context ---- */

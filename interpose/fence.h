@@ -78,6 +78,8 @@ void fence_unknown(const char *name);
  * is handed out before its work is done, or only what all later work is behind; so its beginning waits for
  * all work once, if anything has been handed out in the order of one stream. */
 void fence_capture_begins(uintptr_t stream, CUcontext context);
+/* It has ended, or not begun (capture_ended). */
+void fence_capture_ended(uintptr_t stream);
 
 /* True if every thread that has submitted work has seen it done since: by a wait, or by an event behind
  * everything. */

@@ -47,7 +47,7 @@ static uintptr_t fence_every_stream(void)
         if (guest_)                                                                                          \
             fence_worked();                                                                                  \
         if (result_ != CUDA_SUCCESS)                                                                         \
-            capture_ended(key_);                                                                             \
+            fence_capture_ended(key_);                                                                       \
         result_;                                                                                             \
     })
 
@@ -77,11 +77,13 @@ static uintptr_t fence_every_stream(void)
                                                                                                              \
         driver.cuStreamIsCapturing##suffix(stream, &before);                                                 \
         CUresult result = driver.cuStreamEndCapture##suffix(stream, graph);                                  \
-        /* It also ends when it has been made invalid, and not when the wrong thread asks. */                \
-        if (before != CU_STREAM_CAPTURE_STATUS_NONE &&                                                       \
-            driver.cuStreamIsCapturing##suffix(stream, &after) == CUDA_SUCCESS &&                            \
-            after == CU_STREAM_CAPTURE_STATUS_NONE)                                                          \
-            capture_ended(fence_stream##suffix(stream));                                                     \
+        /* It also ends when it has been made invalid, and not when the wrong thread asks, or a second one.  \
+         */                                                                                                  \
+        if (result == CUDA_SUCCESS ||                                                                        \
+            (result != CUDA_ERROR_ILLEGAL_STATE && before != CU_STREAM_CAPTURE_STATUS_NONE &&                \
+             driver.cuStreamIsCapturing##suffix(stream, &after) == CUDA_SUCCESS &&                           \
+             after == CU_STREAM_CAPTURE_STATUS_NONE))                                                        \
+            fence_capture_ended(fence_stream##suffix(stream));                                               \
         return result;                                                                                       \
     }
 
@@ -97,7 +99,7 @@ CAPTURE_HOOKS(_ptsz)
             driver.cuStreamIsCapturing(stream, &status_);                                                    \
         CUresult result_ = (call);                                                                           \
         if (result_ == CUDA_SUCCESS && status_ != CU_STREAM_CAPTURE_STATUS_NONE)                             \
-            capture_ended(fence_stream(stream));                                                             \
+            fence_capture_ended(fence_stream(stream));                                                       \
         result_;                                                                                             \
     })
 

@@ -539,7 +539,7 @@ static int alloc_between_captures(struct pool *pool, uint64_t bytes, uint64_t *s
 {
     const struct timespec moment = {.tv_nsec = 1000000};
     const uint64_t until = clock_ms() + CAPTURE_MS;
-    uint64_t begun = capture_elsewhere(), before;
+    uint64_t begun = capture_elsewhere(fence_thread()), before;
     bool met = begun != 0;
     int rc = -ENOMEM;
 
@@ -549,7 +549,7 @@ static int alloc_between_captures(struct pool *pool, uint64_t bytes, uint64_t *s
         met = capture_any();
         before = begun;
         rc = alloc(pool, bytes, start);
-        begun = capture_elsewhere();
+        begun = capture_elsewhere(fence_thread());
         met = met || begun != before;
     }
     return rc;

@@ -42,6 +42,19 @@ static void test_a_capture_that_waits_to_begin_keeps_nobody_waiting(void)
     every_way("begins_beside_a_context");
 }
 
+static void test_memory_is_had_and_shared_while_a_capture_waits_to_begin(void)
+{
+    every_way("exported_beside_a_beginning");
+    every_way("room_beside_a_beginning");
+}
+
+static void test_captures_end_whoever_began_and_ended_them(void)
+{
+    every_way("begun_by_the_dead");
+    every_way("begun_twice");
+    every_way("handed_over");
+}
+
 int main(void)
 {
     UNITY_BEGIN();
@@ -51,5 +64,7 @@ int main(void)
     RUN_TEST(test_a_captured_allocation_is_not_refused_at_the_limit);
     RUN_TEST(test_a_capture_ends_with_its_context);
     RUN_TEST(test_a_capture_that_waits_to_begin_keeps_nobody_waiting);
+    RUN_TEST(test_memory_is_had_and_shared_while_a_capture_waits_to_begin);
+    RUN_TEST(test_captures_end_whoever_began_and_ended_them);
     return UNITY_END();
 }

@@ -208,16 +208,21 @@ static void until_let_go(void *unused)
         usleep(1000);
 }
 
-/* The home stream works until it is let go, and a block has been freed behind it. */
-static void begin_work(bool several_streams)
+static void begin_streams(void)
 {
-    CUdeviceptr block;
-
     context_of_all = prog_context(0);
     MUST(0, cuStreamCreate(&home, CU_STREAM_NON_BLOCKING));
     MUST(0, cuStreamCreate(&another, CU_STREAM_NON_BLOCKING));
     MUST(0, cuStreamCreate(&third, CU_STREAM_NON_BLOCKING));
     MUST(0, cuMemAlloc(&word, 4096));
+}
+
+/* The home stream works until it is let go, and a block has been freed behind it. */
+static void begin_work(bool several_streams)
+{
+    CUdeviceptr block;
+
+    begin_streams();
     if (several_streams)
         MUST(0, cuStreamWaitValue32(another, word, 0, CU_STREAM_WAIT_VALUE_GEQ));
     for (int i = 0; i < FREED; i++)
@@ -297,6 +302,183 @@ static void begins_beside_a_context(void)
     begin_beside(makes_a_context, third);
 }
 
+static void *lets_go_later(void *milliseconds)
+{
+    usleep(1000 * (unsigned)(uintptr_t)milliseconds);
+    atomic_store(&let_go, true);
+    return NULL;
+}
+
+/* A block may have been handed out while the home stream still works on it. It goes to another process while
+ * a capture is about to begin: nothing that was submitted before writes there. */
+static void exported_beside_a_beginning(void)
+{
+    CUdeviceptr block, again;
+    CUipcMemHandle handle;
+    pthread_t beginner, waker;
+
+    if (prog_is_other()) {
+        prog_context(0);
+        prog_receive(&handle, sizeof handle);
+        MUST(0, cuIpcOpenMemHandle(&block, handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS));
+        prog_fill(block, 7, 2 * MIB);
+        prog_signal();
+        prog_await();
+        MUST(0, prog_wrong(block, 7, 2 * MIB));
+        MUST(0, cuIpcCloseMemHandle(block));
+        return;
+    }
+    const pid_t other = prog_start(false);
+    begin_streams();
+    MUST(0, cuMemAlloc(&block, 2 * MIB));
+    MUST(0, cuLaunchHostFunc(home, until_let_go, NULL));
+    MUST(0, cuMemsetD8Async(block, 1, 2 * MIB, home));
+    MUST(0, cuMemFreeAsync(block, home));
+    MUST(0, cuMemAlloc(&again, 2 * MIB));
+    MUST(0, pthread_create(&beginner, NULL, begins, home));
+    usleep(50000);
+    MUST(0, pthread_create(&waker, NULL, lets_go_later, (void *)300));
+    MUST(0, cuIpcGetMemHandle(&handle, again));
+    prog_send(&handle, sizeof handle);
+    prog_await();
+    MUST(0, pthread_join(waker, NULL));
+    MUST(0, pthread_join(beginner, NULL));
+    MUST(0, cuStreamSynchronize(home));
+    prog_signal();
+    prog_join(other);
+}
+
+/* Memory must be moved to be had, while a capture waits longer to begin than anybody waits for an open one.
+ */
+static void room_beside_a_beginning(void)
+{
+    CUdeviceptr parts[8], large;
+    pthread_t beginner, waker;
+
+    begin_streams();
+    for (int i = 0; i < 8; i++)
+        MUST(0, cuMemAlloc(&parts[i], 200 * MIB));
+    MUST(0, cuMemsetD8Async(parts[0], 1, MIB, home));
+    MUST(0, cuLaunchHostFunc(home, until_let_go, NULL));
+    MUST(0, pthread_create(&waker, NULL, lets_go_later, (void *)1500));
+    for (int i = 0; i < 8; i += 2)
+        MUST(0, cuMemFree(parts[i]));
+    MUST(0, pthread_create(&beginner, NULL, begins, home));
+    usleep(50000);
+    MUST(0, cuMemAlloc(&large, 600 * MIB));
+    MUST(0, pthread_join(waker, NULL));
+    MUST(0, pthread_join(beginner, NULL));
+}
+
+/* ---- who has begun a capture ---- */
+
+static void *only_begins(void *stream)
+{
+    MUST(0, cuCtxSetCurrent(context_of_all));
+    MUST(0, cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+    return NULL;
+}
+
+static void *ends_soon(void *stream)
+{
+    CUgraph graph;
+
+    MUST(0, cuCtxSetCurrent(context_of_all));
+    usleep(100000);
+    MUST(0, cuStreamEndCapture(stream, &graph));
+    MUST(0, cuGraphDestroy(graph));
+    return NULL;
+}
+
+/* There is room for one of the two, and what is freed cannot be used before the capture ends. */
+static void *takes_twice(void *unused)
+{
+    CUdeviceptr block;
+
+    MUST(0, cuCtxSetCurrent(context_of_all));
+    MUST(0, cuMemAlloc(&block, 1200 * MIB));
+    MUST(0, cuMemsetD8Async(block, 1, MIB, another));
+    MUST(0, cuMemFree(block));
+    MUST(0, cuMemAlloc(&block, 1201 * MIB));
+    return unused;
+}
+
+static void take_until_it_ends(void *(*takes)(void *))
+{
+    pthread_t taker, ender;
+
+    MUST(0, pthread_create(&taker, NULL, takes, NULL));
+    MUST(0, pthread_create(&ender, NULL, ends_soon, third));
+    MUST(0, pthread_join(taker, NULL));
+    MUST(0, pthread_join(ender, NULL));
+}
+
+/* The thread that began it has gone; another one may lie where it lay. */
+static void begun_by_the_dead(void)
+{
+    pthread_t dead;
+
+    begin_streams();
+    MUST(0, pthread_create(&dead, NULL, only_begins, third));
+    MUST(0, pthread_join(dead, NULL));
+    take_until_it_ends(takes_twice);
+}
+
+static void *begins_too_late(void *unused)
+{
+    MUST(0, cuCtxSetCurrent(context_of_all));
+    MUST(true, cuStreamBeginCapture(third, CU_STREAM_CAPTURE_MODE_RELAXED) != CUDA_SUCCESS);
+    return takes_twice(unused);
+}
+
+static void begun_twice(void)
+{
+    begin_streams();
+    only_begins(third);
+    take_until_it_ends(begins_too_late);
+}
+
+static atomic_bool handed_enough;
+
+static void *begins_when_it_can(void *unused)
+{
+    MUST(0, cuCtxSetCurrent(context_of_all));
+    while (!atomic_load(&handed_enough))
+        cuStreamBeginCapture(third, CU_STREAM_CAPTURE_MODE_RELAXED);
+    return unused;
+}
+
+static void *ends_when_it_can(void *unused)
+{
+    CUgraph graph;
+
+    MUST(0, cuCtxSetCurrent(context_of_all));
+    while (!atomic_load(&handed_enough)) {
+        if (cuStreamEndCapture(third, &graph) == CUDA_SUCCESS)
+            MUST(0, cuGraphDestroy(graph));
+    }
+    return unused;
+}
+
+/* One thread begins and two end the captures of one stream. When all have ended nobody thinks one is open. */
+static void handed_over(void)
+{
+    void *(*const parts[])(void *) = {begins_when_it_can, ends_when_it_can, ends_when_it_can};
+    pthread_t ids_[3];
+    CUgraph graph;
+
+    begin_streams();
+    for (int i = 0; i < 3; i++)
+        MUST(0, pthread_create(&ids_[i], NULL, parts[i], NULL));
+    usleep(500000);
+    atomic_store(&handed_enough, true);
+    for (int i = 0; i < 3; i++)
+        MUST(0, pthread_join(ids_[i], NULL));
+    if (cuStreamEndCapture(third, &graph) == CUDA_SUCCESS)
+        MUST(0, cuGraphDestroy(graph));
+    takes_twice(NULL);
+}
+
 int main(int argc, char **argv)
 {
     static const struct prog_scenario all[] = {
@@ -308,6 +490,11 @@ int main(int argc, char **argv)
         {"begins_beside_work", begins_beside_work},
         {"begins_beside_another_stream", begins_beside_another_stream},
         {"begins_beside_a_context", begins_beside_a_context},
+        {"exported_beside_a_beginning", exported_beside_a_beginning},
+        {"room_beside_a_beginning", room_beside_a_beginning},
+        {"begun_by_the_dead", begun_by_the_dead},
+        {"begun_twice", begun_twice},
+        {"handed_over", handed_over},
     };
 
     return prog_main(argc, argv, all, sizeof all / sizeof *all);

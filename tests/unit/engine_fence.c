@@ -157,7 +157,7 @@ static void captured_epochs(void)
     fence_poll(&fence);
     CHECK(fence_wait(&fence, epoch) == -EBUSY && fence_wait(&fence, before) == -EBUSY);
     fake_set_capturing(false);
-    capture_ended(FAKE_CAPTURE);
+    fence_capture_ended(FAKE_CAPTURE);
     fake_progress(0);
     fence_poll(&fence);
     fence_poll(&fence);
@@ -179,7 +179,7 @@ static void waited_as_native(void)
     fake_set_capturing(true);
     CHECK(!fence_wait_context(FAKE_CONTEXT, &result) && result == CUDA_SUCCESS && !fence_idle());
     fake_set_capturing(false);
-    capture_ended(FAKE_CAPTURE);
+    fence_capture_ended(FAKE_CAPTURE);
     CHECK(fence_wait_context(FAKE_CONTEXT, &result) && result == CUDA_SUCCESS);
     CHECK(fake_count(FAKE_RECORD) == 1 && fence_idle() && fake_backlog(0) == 0);
     close_fence();
@@ -192,8 +192,8 @@ static void test_a_native_wait_meets_no_capture(void)
 
 static void *end_capture(void *stream)
 {
-    CHECK(capture_elsewhere());
-    capture_ended(fence_stream(stream));
+    CHECK(capture_elsewhere(fence_thread()));
+    fence_capture_ended(fence_stream(stream));
     return NULL;
 }
 
@@ -201,17 +201,17 @@ static void *end_capture(void *stream)
 static void capture_by_its_stream(void)
 {
     open_fence();
-    CHECK(capture_elsewhere() == 0);
+    CHECK(capture_elsewhere(fence_thread()) == 0);
     fence_capture_begins(fence_stream(STREAM_A), FAKE_CONTEXT);
-    CHECK(capture_elsewhere() == 0); /* its own */
-    capture_ended(fence_stream(STREAM_B));
+    CHECK(capture_elsewhere(fence_thread()) == 0); /* its own */
+    fence_capture_ended(fence_stream(STREAM_B));
     CHECK(capture_any());
     on_thread(end_capture, STREAM_A);
-    CHECK(!capture_any() && capture_elsewhere() == 1);
-    capture_ended(fence_stream(STREAM_A));
+    CHECK(!capture_any() && capture_elsewhere(fence_thread()) == 1);
+    fence_capture_ended(fence_stream(STREAM_A));
     fence_capture_begins(FAKE_CAPTURE, FAKE_CONTEXT);
     CHECK(capture_any()); /* none has been ended twice */
-    capture_ended(FAKE_CAPTURE);
+    fence_capture_ended(FAKE_CAPTURE);
     close_fence();
 }
 
@@ -230,9 +230,9 @@ static void captures_many(void)
         fence_capture_begins(fence_stream(STREAM_A) + 16 * i, FAKE_CONTEXT);
     for (uintptr_t i = 0; i < many; i++) {
         CHECK(capture_any());
-        capture_ended(fence_stream(STREAM_A) + 16 * (many - 1 - i));
+        fence_capture_ended(fence_stream(STREAM_A) + 16 * (many - 1 - i));
     }
-    CHECK(!capture_any() && capture_elsewhere() == many);
+    CHECK(!capture_any() && capture_elsewhere(fence_thread()) == many);
     close_fence();
 }
 
@@ -256,7 +256,7 @@ static void waited_beside_a_capture(void)
 
     open_fence();
     fence_capture_begins(FAKE_CAPTURE, FAKE_CONTEXT);
-    capture_ended(FAKE_CAPTURE);
+    fence_capture_ended(FAKE_CAPTURE);
     driver.cuThreadExchangeStreamCaptureMode(&mode);
     work(0, STREAM_A);
     fake_on_synchronize = begin_capture;
@@ -264,7 +264,7 @@ static void waited_beside_a_capture(void)
     CHECK(driver.cuThreadExchangeStreamCaptureMode(&mode) == CUDA_SUCCESS);
     CHECK(mode == CU_STREAM_CAPTURE_MODE_THREAD_LOCAL);
     fake_set_capturing(false);
-    capture_ended(FAKE_CAPTURE);
+    fence_capture_ended(FAKE_CAPTURE);
     close_fence();
 }
 
@@ -287,7 +287,7 @@ static void waited_for_room_beside_a_capture(void)
     CHECK(more && !fence_done(&fence, 1)); /* now nobody may ask */
     CHECK(fence_wait_oldest(&fence, &more) == -EBUSY);
     fake_set_capturing(false);
-    capture_ended(FAKE_CAPTURE);
+    fence_capture_ended(FAKE_CAPTURE);
     fence_poll(&fence);
     CHECK(fence_done(&fence, 1));
     close_fence();
@@ -331,7 +331,7 @@ static void waits_without_a_gap(void)
         usleep(1000);
     fence_capture_begins(FAKE_CAPTURE, FAKE_CONTEXT);
     atomic_store(&begun, true);
-    capture_ended(FAKE_CAPTURE);
+    fence_capture_ended(FAKE_CAPTURE);
     for (int i = 0; i < 2; i++)
         CHECK(pthread_join(threads[i], NULL) == 0);
     fake_on_synchronize = NULL;
@@ -361,10 +361,11 @@ static void let_a_guest_come(void)
     for (int ms = 0; ms < 100 && !atomic_load(&begun); ms++)
         usleep(1000);
     fence_poll(&fence); /* others do not wait */
+    CHECK(!fence_one_stream() && !capture_any());
 }
 
 /* Blocks are in other hands before the home stream is done with them, and a capture, before it begins, waits
- * for that. Other streams must too, though they can no longer ask. */
+ * for that. Other streams that come meanwhile must too. */
 static void guest_beside_a_beginning(void)
 {
     alarm(60);
@@ -374,7 +375,7 @@ static void guest_beside_a_beginning(void)
     fake_on_synchronize = let_a_guest_come;
     fence_capture_begins(FAKE_CAPTURE, FAKE_CONTEXT);
     CHECK(pthread_join(guest_thread, NULL) == 0 && atomic_load(&begun) && capture_any());
-    capture_ended(FAKE_CAPTURE);
+    fence_capture_ended(FAKE_CAPTURE);
     close_fence();
 }
 
@@ -390,7 +391,7 @@ static void waited_without_events(void)
 
     open_fence();
     fence_capture_begins(FAKE_CAPTURE, FAKE_CONTEXT);
-    capture_ended(FAKE_CAPTURE);
+    fence_capture_ended(FAKE_CAPTURE);
     for (unsigned call = FAKE_EVENT_CREATE; call <= FAKE_RECORD; call++) {
         work(0, STREAM_A);
         fake_fail(1U << call, 1, 0);
@@ -583,7 +584,7 @@ static void join_refused(void)
     fake_set_capturing(true);
     CHECK(!fence_join(&fence)); /* it would destroy the capture */
     fake_set_capturing(false);
-    capture_ended(FAKE_CAPTURE);
+    fence_capture_ended(FAKE_CAPTURE);
     fake_fail(1 << FAKE_WAIT, 1, 0);
     CHECK(!fence_join(&fence) && fence_usable(&fence) < epoch);
     fence_no_joins();
@@ -609,7 +610,7 @@ static void settled(void)
     CHECK(fence_epoch(&fence) && fence_join(&fence));
     fence_capture_begins(FAKE_CAPTURE, FAKE_CONTEXT);
     CHECK(fence_settle(&fence) == -EBUSY);
-    capture_ended(FAKE_CAPTURE);
+    fence_capture_ended(FAKE_CAPTURE);
     CHECK(fence_settle(&fence) == 0 && fake_backlog(0) + fake_backlog(1) == 0);
     work(1, STREAM_B);
     const uint64_t waits = fake_count(FAKE_SYNCHRONIZE);

@@ -41,7 +41,7 @@ static void step_capture(void)
 {
     if (capture_any()) {
         fake_set_capturing(false);
-        capture_ended(FAKE_CAPTURE);
+        fence_capture_ended(FAKE_CAPTURE);
     } else {
         fence_capture_begins(FAKE_CAPTURE, FAKE_CONTEXT);
         fake_set_capturing(true);
@@ -370,7 +370,7 @@ static void captured(void)
     CHECK(model_alloc(&model, 8 * MIB) == -ENOMEM);
     model_check(&model);
     fake_set_capturing(false);
-    capture_ended(FAKE_CAPTURE);
+    fence_capture_ended(FAKE_CAPTURE);
     CHECK(model_alloc(&model, 8 * MIB) == 0);
     model_close(&model);
 }
@@ -397,7 +397,7 @@ static void captured_guest(void)
     model_free(&model, 0, false);
     CHECK(model_alloc(&model, 8 * MIB) == 0 && model.blocks[0].address != address);
     fake_set_capturing(false);
-    capture_ended(FAKE_CAPTURE);
+    fence_capture_ended(FAKE_CAPTURE);
     model_close(&model);
 }
 

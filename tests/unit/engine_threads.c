@@ -289,7 +289,7 @@ static void capture(uintptr_t stream)
         fence_worked();
     sched_yield();
     fake_set_capturing(false);
-    capture_ended(stream);
+    fence_capture_ended(stream);
 }
 
 static void *roam(void *argument)

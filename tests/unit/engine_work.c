@@ -224,7 +224,7 @@ static void nothing_freed_early(void)
     work(1, STREAM_B);
     fence_stream_ends(STREAM_A);
     fence_capture_begins(FAKE_CAPTURE, FAKE_CONTEXT);
-    capture_ended(FAKE_CAPTURE);
+    fence_capture_ended(FAKE_CAPTURE);
     CHECK(!fence_one_stream() && fake_count(FAKE_SYNCHRONIZE) == 0 && fake_backlog(0) == 1);
     close_fence();
 }
@@ -339,9 +339,9 @@ static void captured_second(void)
     if (guest)
         fence_worked();
     CHECK(fake_count(FAKE_SYNCHRONIZE) == 1);
-    capture_ended(FAKE_CAPTURE);
+    fence_capture_ended(FAKE_CAPTURE);
     fake_set_capturing(false);
-    capture_ended(FAKE_CAPTURE);
+    fence_capture_ended(FAKE_CAPTURE);
     CHECK(!capture_any());
     close_fence();
 }
@@ -372,7 +372,7 @@ static void capture_after_failures(void)
     fake_fail(1U << FAKE_SYNCHRONIZE, 1, 3);
     fence_capture_begins(FAKE_CAPTURE, FAKE_CONTEXT);
     CHECK(fake_failed() == 4 && fake_backlog(0) == 0);
-    capture_ended(FAKE_CAPTURE);
+    fence_capture_ended(FAKE_CAPTURE);
     close_fence();
 }
 
