@@ -24,11 +24,6 @@ bool capture_any(void)
     return atomic_load(&captures) > 0;
 }
 
-bool capture_ever(void)
-{
-    return atomic_load(&captured) > 0;
-}
-
 bool capture_takes(CUstream stream)
 {
     CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
@@ -107,7 +102,7 @@ bool capture_wait_context(CUcontext context, CUresult *result)
 {
     if (!capture_forbid())
         return false;
-    CUevent event = capture_ever() ? new_event(context) : NULL;
+    CUevent event = atomic_load(&captured) ? new_event(context) : NULL;
     if (!event)
         *result = driver.cuCtxSynchronize();
     capture_allow();

@@ -27,8 +27,6 @@ void capture_after_fork(void);
 
 /* True if any is open, or about to begin. */
 bool capture_any(void);
-/* True if there ever was one. */
-bool capture_ever(void);
 /* True if what goes to the stream only adds to a graph. */
 bool capture_takes(CUstream stream);
 /* How many have begun in the process; 0 as well while one of this thread's own is open, which does not end
