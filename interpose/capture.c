@@ -6,10 +6,15 @@
 #include <string.h>
 #include <time.h>
 
+#include "clock.h"
+
 #define CAPTURES_MAX 64
-#define ENTERED_NS   500000000 /* after so long, whoever is in a call of the driver's has long entered it */
+#define ENTERED_NS   UINT64_C(500000000) /* after so long, whoever is about to call the driver is in the call \
+                                          */
 
 static pthread_rwlock_t capture_lock = PTHREAD_RWLOCK_INITIALIZER;
+static pthread_rwlock_t early_lock = PTHREAD_RWLOCK_INITIALIZER;
+static atomic_uint_fast64_t early_until; /* by the clock; 0: there has been no capture */
 static pthread_mutex_t names_lock = PTHREAD_MUTEX_INITIALIZER;
 static atomic_int captures;           /* open or about to begin */
 static atomic_uint_fast64_t captured; /* how many have begun, ever */
@@ -98,33 +103,60 @@ CUresult capture_wait_event(CUevent event)
     return wait_relaxed(event, false);
 }
 
+/* Programs that do not capture wait as they would natively. False: this one does. */
+static bool wait_early(CUresult *result)
+{
+    pthread_rwlock_rdlock(&early_lock);
+    const bool early = !atomic_load(&early_until);
+    if (early)
+        *result = driver.cuCtxSynchronize();
+    pthread_rwlock_unlock(&early_lock);
+    return early;
+}
+
 bool capture_wait_context(CUcontext context, CUresult *result)
 {
+    if (!atomic_load(&early_until) && wait_early(result))
+        return true;
     if (!capture_forbid())
         return false;
-    CUevent event = atomic_load(&captured) ? new_event(context) : NULL;
-    if (!event)
+    CUevent event = new_event(context);
+    const bool may = event || !capture_any();
+    if (!event && may)
         *result = driver.cuCtxSynchronize();
     capture_allow();
     if (event)
         *result = wait_relaxed(event, true);
-    return true;
+    return may;
 }
 
 /* ---- beginnings and ends ---- */
 
-/* Those who have found none open go. One that waits for the device may wait for what this thread does next:
- * but it has entered the driver then, and a capture that begins now is none of its business. */
-static void let_go(void)
+/* Waits until nobody holds a lock who did before, but not for ever: one that waits for the device may wait
+ * for what this thread does next. It is in the driver's hands then, and a capture that begins now survives
+ * it. */
+static void let_go(pthread_rwlock_t *lock, uint64_t ns)
 {
     struct timespec until;
 
     clock_gettime(CLOCK_REALTIME, &until);
-    until.tv_nsec += ENTERED_NS;
+    until.tv_nsec += (long)ns;
     until.tv_sec += until.tv_nsec / 1000000000;
     until.tv_nsec %= 1000000000;
-    if (pthread_rwlock_timedwrlock(&capture_lock, &until) == 0)
-        pthread_rwlock_unlock(&capture_lock);
+    if (pthread_rwlock_timedwrlock(lock, &until) == 0)
+        pthread_rwlock_unlock(lock);
+}
+
+/* Those who wait since before the first capture have been in the driver's hands for long after a while. */
+static void let_early_go(void)
+{
+    const uint64_t now = clock_ns();
+    uint64_t until = 0;
+
+    if (atomic_compare_exchange_strong(&early_until, &until, now + ENTERED_NS))
+        until = now + ENTERED_NS;
+    if (until > now)
+        let_go(&early_lock, until - now);
 }
 
 /* The thread's own of this stream, else any of it; CAPTURES_MAX: it has none. With names_lock. */
@@ -143,7 +175,8 @@ void capture_begins(uintptr_t stream, uintptr_t thread, CUcontext context)
 {
     atomic_fetch_add(&captured, 1);
     atomic_fetch_add(&captures, 1);
-    let_go();
+    let_early_go();
+    let_go(&capture_lock, ENTERED_NS);
     pthread_mutex_lock(&names_lock);
     const int i = name_of(0, 0);
     if (i < CAPTURES_MAX) {
@@ -187,6 +220,7 @@ void capture_context_ended(CUcontext context)
 void capture_after_fork(void)
 {
     pthread_rwlock_init(&capture_lock, NULL);
+    pthread_rwlock_init(&early_lock, NULL);
     pthread_mutex_init(&names_lock, NULL);
     atomic_store(&captures, 0);
     memset(names, 0, sizeof names);

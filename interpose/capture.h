@@ -6,7 +6,8 @@
  *
  * A capture never waits for long, nor anybody for it: the device may be waiting for what that thread does
  * next. So once a program has captured, events are waited for, outside the lock. Owns capture_lock, held for
- * reading by whoever forbids captures, and names_lock, held for a few instructions.
+ * reading by whoever forbids captures, early_lock, by who waits and has seen none yet, and names_lock, held
+ * for a few instructions.
  */
 #ifndef GPUCAP_CAPTURE_H
 #define GPUCAP_CAPTURE_H
@@ -33,7 +34,8 @@ bool capture_takes(CUstream stream);
  * while that thread waits. */
 uint64_t capture_elsewhere(uintptr_t thread);
 
-/* True if no capture is open, and then none begins until capture_allow, within half a second. */
+/* True if no capture is open, and then none begins until capture_allow, within half a second. Between two
+ * calls of the driver's, capture_any tells that one waits to begin. */
 bool capture_forbid(void);
 void capture_allow(void);
 /* Waits for all work of a context, which is current; captures may begin meanwhile. *result: what the driver

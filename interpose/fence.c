@@ -395,7 +395,7 @@ static bool close_epoch(struct fence *fence, bool again)
 
     if (!atomic_load(&fence->used))
         return true;
-    if ((full && !again) || !make_event(fence, &fence->events[place]))
+    if ((full && !again) || capture_any() || !make_event(fence, &fence->events[place]))
         return false;
     const uint64_t epoch = next_epoch(fence);
     const struct fence_guests guests_now = fence_guests_now();
@@ -433,7 +433,8 @@ static bool take_in_done(struct fence *fence)
 {
     bool any = false;
 
-    while (fence->count && driver.cuEventQuery(fence->events[fence->first]) == CUDA_SUCCESS) {
+    while (fence->count && !capture_any() &&
+           driver.cuEventQuery(fence->events[fence->first]) == CUDA_SUCCESS) {
         take_in(fence, (fence->first + 1) % FENCE_EVENTS);
         any = true;
     }
@@ -465,7 +466,7 @@ static void wait_on_device(struct fence *fence)
 {
     const unsigned newest = (fence->first + fence->count - 1) % FENCE_EVENTS;
 
-    if (fence->count && fence->closed[newest] > fence_usable(fence) &&
+    if (fence->count && fence->closed[newest] > fence_usable(fence) && !capture_any() &&
         driver.cuCtxWaitEvent(fence->context, fence->events[newest]) == CUDA_SUCCESS)
         atomic_store(&fence->ordered, fence->closed[newest]);
 }
@@ -558,11 +559,22 @@ int fence_wait(struct fence *fence, uint64_t epoch)
     return capture_any() ? -EBUSY : -EIO;
 }
 
+/* Beside a capture. What is in other hands in the order of one stream was waited for when it began; what is
+ * by a join is behind an event. */
+static int settle_joined(struct fence *fence)
+{
+    pthread_mutex_lock(&fence->lock);
+    const unsigned newest = (fence->first + fence->count - 1) % FENCE_EVENTS;
+    CUevent event = fence->count ? fence->events[newest] : NULL;
+    pthread_mutex_unlock(&fence->lock);
+    return !event || capture_wait_event(event) == CUDA_SUCCESS ? 0 : -EIO;
+}
+
 int fence_settle(struct fence *fence)
 {
     fence_poll(fence);
     pthread_mutex_lock(&fence->lock);
     const bool settled = !atomic_load(&fence->used) && fence->done + 1 == fence->open;
     pthread_mutex_unlock(&fence->lock);
-    return settled ? 0 : fence_wait(fence, FENCE_NOW);
+    return settled || fence_wait(fence, FENCE_NOW) == 0 ? 0 : settle_joined(fence);
 }

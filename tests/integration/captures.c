@@ -40,6 +40,7 @@ static void test_a_capture_that_waits_to_begin_keeps_nobody_waiting(void)
     every_way("begins_beside_work");
     every_way("begins_beside_another_stream");
     every_way("begins_beside_a_context");
+    every_way("begins_beside_a_free");
 }
 
 static void test_memory_is_had_and_shared_while_a_capture_waits_to_begin(void)

@@ -302,6 +302,27 @@ static void begins_beside_a_context(void)
     begin_beside(makes_a_context, third);
 }
 
+static void *frees_the_first(void *unused)
+{
+    MUST(0, cuCtxSetCurrent(context_of_all));
+    MUST(0, cuMemFree(blocks[0]));
+    return unused;
+}
+
+/* Many captures, while a free waits since before the first of them. */
+static void begins_beside_a_free(void)
+{
+    pthread_t freer;
+
+    begin_work(true);
+    MUST(0, pthread_create(&freer, NULL, frees_the_first, NULL));
+    usleep(50000);
+    for (int i = 0; i < 400; i++)
+        capture_once(third, word);
+    atomic_store(&let_go, true);
+    MUST(0, pthread_join(freer, NULL));
+}
+
 static void *lets_go_later(void *milliseconds)
 {
     usleep(1000 * (unsigned)(uintptr_t)milliseconds);
@@ -490,6 +511,7 @@ int main(int argc, char **argv)
         {"begins_beside_work", begins_beside_work},
         {"begins_beside_another_stream", begins_beside_another_stream},
         {"begins_beside_a_context", begins_beside_a_context},
+        {"begins_beside_a_free", begins_beside_a_free},
         {"exported_beside_a_beginning", exported_beside_a_beginning},
         {"room_beside_a_beginning", room_beside_a_beginning},
         {"begun_by_the_dead", begun_by_the_dead},

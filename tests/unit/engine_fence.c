@@ -608,14 +608,33 @@ static void settled(void)
     work(0, STREAM_A);
     work(1, STREAM_B);
     CHECK(fence_epoch(&fence) && fence_join(&fence));
-    fence_capture_begins(FAKE_CAPTURE, FAKE_CONTEXT);
-    CHECK(fence_settle(&fence) == -EBUSY);
-    fence_capture_ended(FAKE_CAPTURE);
     CHECK(fence_settle(&fence) == 0 && fake_backlog(0) + fake_backlog(1) == 0);
     work(1, STREAM_B);
     const uint64_t waits = fake_count(FAKE_SYNCHRONIZE);
     CHECK(fence_settle(&fence) == 0 && fake_count(FAKE_SYNCHRONIZE) == waits); /* not freed behind it */
     close_fence();
+}
+
+/* Handed out by a join, and a capture has begun since. */
+static void joined_beside_a_capture(void)
+{
+    open_fence();
+    work(0, STREAM_A);
+    work(1, STREAM_B);
+    const uint64_t epoch = fence_epoch(&fence);
+    CHECK(epoch && fence_join(&fence) && fence_usable(&fence) >= epoch && fake_backlog(0) == 1);
+    work(2, STREAM_A);
+    fence_capture_begins(FAKE_CAPTURE, FAKE_CONTEXT);
+    fake_set_capturing(true);
+    CHECK(fence_settle(&fence) == 0 && fake_backlog(0) == 0 && fake_backlog(1) == 0);
+    fake_set_capturing(false);
+    fence_capture_ended(FAKE_CAPTURE);
+    close_fence();
+}
+
+static void test_what_is_handed_out_comes_to_rest_also_beside_a_capture(void)
+{
+    TEST_ASSERT_TRUE(fake_child(joined_beside_a_capture));
 }
 
 static void test_what_is_handed_out_comes_to_rest_before_others_may_touch_it(void)
@@ -647,5 +666,6 @@ int main(void)
     RUN_TEST(test_nobody_waits_for_what_came_later_when_all_has_ended);
     RUN_TEST(test_a_join_that_cannot_be_leaves_things_as_they_are);
     RUN_TEST(test_what_is_handed_out_comes_to_rest_before_others_may_touch_it);
+    RUN_TEST(test_what_is_handed_out_comes_to_rest_also_beside_a_capture);
     return UNITY_END();
 }
