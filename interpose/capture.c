@@ -9,8 +9,8 @@
 #include "clock.h"
 
 #define CAPTURES_MAX 64
-#define ENTERED_NS   UINT64_C(500000000) /* after so long, whoever is about to call the driver is in the call \
-                                          */
+/* After so long, whoever was about to call the driver is in the call. */
+#define ENTERED_NS UINT64_C(500000000)
 
 static pthread_rwlock_t capture_lock = PTHREAD_RWLOCK_INITIALIZER;
 static pthread_rwlock_t early_lock = PTHREAD_RWLOCK_INITIALIZER;
