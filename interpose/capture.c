@@ -4,7 +4,6 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <string.h>
-#include <time.h>
 
 #include "clock.h"
 
@@ -137,12 +136,8 @@ bool capture_wait_context(CUcontext context, CUresult *result)
  * it. */
 static void let_go(pthread_rwlock_t *lock, uint64_t ns)
 {
-    struct timespec until;
+    const struct timespec until = clock_after(ns);
 
-    clock_gettime(CLOCK_REALTIME, &until);
-    until.tv_nsec += (long)ns;
-    until.tv_sec += until.tv_nsec / 1000000000;
-    until.tv_nsec %= 1000000000;
     if (pthread_rwlock_timedwrlock(lock, &until) == 0)
         pthread_rwlock_unlock(lock);
 }

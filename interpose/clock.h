@@ -1,4 +1,4 @@
-/* clock: time that only goes forward, for waits and figures. */
+/* clock: time that only goes forward, for waits and figures, and moments until which a lock is waited for. */
 #ifndef GPUCAP_CLOCK_H
 #define GPUCAP_CLOCK_H
 
@@ -16,6 +16,18 @@ static inline uint64_t clock_ns(void)
 static inline uint64_t clock_ms(void)
 {
     return clock_ns() / 1000000U;
+}
+
+/* So long from now, for locks: they go by the time of day. */
+static inline struct timespec clock_after(uint64_t ns)
+{
+    struct timespec until;
+
+    clock_gettime(CLOCK_REALTIME, &until);
+    ns += (uint64_t)until.tv_nsec;
+    until.tv_sec += (time_t)(ns / 1000000000U);
+    until.tv_nsec = (long)(ns % 1000000000U);
+    return until;
 }
 
 #endif

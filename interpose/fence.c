@@ -93,8 +93,7 @@ bool fence_one_stream(void)
     return !atomic_load(&many_streams) && !guests_present() && !atomic_load(&intents) && !capture_any();
 }
 
-/* Waits for all work of the current context, several times if that fails. False: it has not been waited for.
- */
+/* Waits for all work of the current context, several times if that fails. False: in vain. */
 static bool synchronize(int tries)
 {
     CUresult result = CUDA_ERROR_UNKNOWN;
@@ -276,7 +275,6 @@ void fence_waited(void)
 bool fence_wait_context(CUcontext context, CUresult *result)
 {
     CUcontext before = NULL;
-    bool waited = true;
 
     if (capture_any())
         return false;
@@ -286,7 +284,7 @@ bool fence_wait_context(CUcontext context, CUresult *result)
     if (*result != CUDA_SUCCESS)
         return true;
     const uint64_t others = orphans_take();
-    waited = capture_wait_context(context, result);
+    const bool waited = capture_wait_context(context, result);
     orphans_waited(others, waited && *result == CUDA_SUCCESS);
     if (waited && *result == CUDA_SUCCESS)
         fence_waited();

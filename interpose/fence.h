@@ -167,8 +167,7 @@ void fence_after_wait(struct fence *fence, uint64_t epoch, bool success);
 int fence_wait(struct fence *fence, uint64_t epoch);
 
 /* Waits for the work behind everything freed so far, if it is not known to be done: what has been handed out
- * again is then at rest also for those whose work is in no stream of ours. 0; -EIO if the context has failed.
- */
+ * again is then at rest also for those whose work is in no stream of ours. 0, or -EIO. */
 int fence_settle(struct fence *fence);
 
 #endif

@@ -5,12 +5,12 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
+#include "clock.h"
 #include "limit.h"
 
 #define CARDS_MAX 64
-#define PATIENCE  1 /* seconds; a launch takes microseconds unless the program holds it up */
+#define PATIENCE  UINT64_C(1000000000) /* ns; a launch takes microseconds unless the program holds it up */
 
 struct row {
     const void *exec;
@@ -214,19 +214,10 @@ static bool is_sure(const struct graphs_ask *ask, uint64_t held)
     return as_before(row, ask, held) && row->moves == card_of(&ask->part)->moves;
 }
 
-static struct timespec patience(void)
-{
-    struct timespec until;
-
-    clock_gettime(CLOCK_REALTIME, &until);
-    until.tv_sec += PATIENCE;
-    return until;
-}
-
 bool graphs_again(struct graphs_ask *ask, uint64_t held)
 {
     pthread_rwlock_t *launches = &card_of(&ask->part)->launches;
-    const struct timespec until = patience();
+    const struct timespec until = clock_after(PATIENCE);
 
     ask->again = ask->alone = ask->moved = false;
     ask->need = 0;
@@ -242,7 +233,7 @@ bool graphs_again(struct graphs_ask *ask, uint64_t held)
 
 void graphs_alone(struct graphs_ask *ask)
 {
-    const struct timespec until = patience();
+    const struct timespec until = clock_after(PATIENCE);
 
     ask->again = false;
     ask->alone = pthread_rwlock_timedwrlock(&card_of(&ask->part)->launches, &until) == 0;

@@ -77,8 +77,7 @@ static uintptr_t fence_every_stream(void)
                                                                                                              \
         driver.cuStreamIsCapturing##suffix(stream, &before);                                                 \
         CUresult result = driver.cuStreamEndCapture##suffix(stream, graph);                                  \
-        /* It also ends when it has been made invalid, and not when the wrong thread asks, or a second one.  \
-         */                                                                                                  \
+        /* It also ends when it has been made invalid, and not when the wrong thread asks or a second. */    \
         if (result == CUDA_SUCCESS ||                                                                        \
             (result != CUDA_ERROR_ILLEGAL_STATE && before != CU_STREAM_CAPTURE_STATUS_NONE &&                \
              driver.cuStreamIsCapturing##suffix(stream, &after) == CUDA_SUCCESS &&                           \

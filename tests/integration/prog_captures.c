@@ -369,8 +369,7 @@ static void exported_beside_a_beginning(void)
     prog_join(other);
 }
 
-/* Memory must be moved to be had, while a capture waits longer to begin than anybody waits for an open one.
- */
+/* Memory must be moved to be had, while a capture waits to begin, longer than one waits for an open one. */
 static void room_beside_a_beginning(void)
 {
     CUdeviceptr parts[8], large;

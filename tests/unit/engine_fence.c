@@ -323,6 +323,8 @@ static void waits_without_a_gap(void)
 
     alarm(60); /* it would be for ever */
     open_fence();
+    fence_capture_begins(FAKE_CAPTURE, FAKE_CONTEXT); /* the first is another matter */
+    fence_capture_ended(FAKE_CAPTURE);
     fake_fail(1U << FAKE_EVENT_CREATE, 1, UINT64_MAX);
     fake_on_synchronize = until_relieved;
     for (int i = 0; i < 2; i++)
