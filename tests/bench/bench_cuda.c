@@ -1,6 +1,7 @@
 /* bench_cuda: see bench_cuda.h. */
 #include "bench_cuda.h"
 
+#include <cuda.h>
 #include <dlfcn.h>
 #include <errno.h>
 #include <stdarg.h>
@@ -12,6 +13,7 @@
 #include "gpucap.h"
 
 #define RUNTIME "libcudart.so.13"
+#define DRIVER  "libcuda.so.1"
 
 struct bench_cuda bench_cuda;
 
@@ -27,23 +29,30 @@ void bench_fail(const char *format, ...)
     exit(1);
 }
 
+static void *open_library(const char *name)
+{
+    void *library = dlopen(name, RTLD_NOW | RTLD_GLOBAL);
+
+    if (!library)
+        bench_fail("%s", dlerror());
+    return library;
+}
+
 static void *entry(void *library, const char *name)
 {
     void *address = dlsym(library, name);
 
     if (!address)
-        bench_fail("%s has no %s", RUNTIME, name);
+        bench_fail("there is no %s", name);
     return address;
 }
 
 void bench_cuda_start(void)
 {
-    void *library = dlopen(RUNTIME, RTLD_NOW | RTLD_GLOBAL);
+    void *library = open_library(RUNTIME);
     uint64_t keep = UINT64_MAX;
     cudaMemPool_t pool;
 
-    if (!library)
-        bench_fail("%s", dlerror());
     bench_cuda = (struct bench_cuda){
         .malloc = entry(library, "cudaMalloc"),
         .free = entry(library, "cudaFree"),
@@ -64,6 +73,49 @@ void bench_cuda_start(void)
         bench_fail("no CUDA device (error %d)", (int)result);
     if (bench_cuda.default_pool(&pool, 0) == cudaSuccess)
         bench_cuda.pool_set(pool, cudaMemPoolAttrReleaseThreshold, &keep);
+}
+
+/* ---- the driver's own calls; its numbers of errors are the runtime's where they are told apart here ---- */
+
+static struct {
+    CUresult (*alloc)(CUdeviceptr *pointer, size_t bytes);
+    CUresult (*free)(CUdeviceptr pointer);
+    CUresult (*alloc_async)(CUdeviceptr *pointer, size_t bytes, CUstream stream);
+    CUresult (*free_async)(CUdeviceptr pointer, CUstream stream);
+} driver;
+
+static cudaError_t driver_malloc(void **pointer, size_t bytes)
+{
+    return (cudaError_t)driver.alloc((CUdeviceptr *)pointer, bytes);
+}
+
+static cudaError_t driver_free(void *pointer)
+{
+    return (cudaError_t)driver.free((CUdeviceptr)pointer);
+}
+
+static cudaError_t driver_malloc_async(void **pointer, size_t bytes, cudaStream_t stream)
+{
+    return (cudaError_t)driver.alloc_async((CUdeviceptr *)pointer, bytes, stream);
+}
+
+static cudaError_t driver_free_async(void *pointer, cudaStream_t stream)
+{
+    return (cudaError_t)driver.free_async((CUdeviceptr)pointer, stream);
+}
+
+void bench_cuda_by_driver(void)
+{
+    void *library = open_library(DRIVER);
+
+    driver.alloc = entry(library, "cuMemAlloc_v2");
+    driver.free = entry(library, "cuMemFree_v2");
+    driver.alloc_async = entry(library, "cuMemAllocAsync");
+    driver.free_async = entry(library, "cuMemFreeAsync");
+    bench_cuda.malloc = driver_malloc;
+    bench_cuda.free = driver_free;
+    bench_cuda.malloc_async = driver_malloc_async;
+    bench_cuda.free_async = driver_free_async;
 }
 
 uint64_t bench_now(void)

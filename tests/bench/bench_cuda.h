@@ -1,5 +1,6 @@
 /* bench_cuda: the CUDA runtime as a program sees it, loaded by name, so that what the environment says
- * decides whether it is the real one or simgpu's, and whether gpucap stands in front of it. */
+ * decides whether it is the real one or simgpu's, and whether gpucap stands in front of it. Memory is the
+ * runtime's or, once asked for, the driver's own. */
 #ifndef GPUCAP_BENCH_CUDA_H
 #define GPUCAP_BENCH_CUDA_H
 
@@ -25,6 +26,10 @@ extern struct bench_cuda bench_cuda;
 /* Loads the runtime and makes the context; keeps the driver's own pool from giving anything back. Ends the
  * program if that cannot be done. */
 void bench_cuda_start(void);
+
+/* From now on malloc and free are the driver's cuMemAlloc and cuMemFree, and the two async ones are too:
+ * threads then meet at the allocator, not at a lock of the runtime's. */
+void bench_cuda_by_driver(void);
 
 /* What the library in front says of itself; all 0 without one. */
 struct bench_stats {

@@ -46,15 +46,19 @@ static const unsigned thread_counts[] = {2, 4, 8, 16}; /* one: see the sizes */
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 #define SIZES_MAX    COUNT(sizes)
 
-static const char usage[] = "usage: bench_pair [option...]\n"
-                            "  --engines=A,B   some of: native async gpucap-strict gpucap-deferred (all)\n"
-                            "  --live=N        at most so many live blocks (100000)\n"
-                            "  --passes=N      at most so many, if the machine is busy (32; simulated 8)\n"
-                            "  --simulated     on the simulated device (always, without an NVIDIA device)\n";
+static const char usage[] =
+    "usage: bench_pair [option...]\n"
+    "  --engines=A,B   some of: native async gpucap-strict gpucap-deferred (all)\n"
+    "  --live=N        at most so many live blocks (100000)\n"
+    "  --by=WHOSE      runtime (cudaMalloc, cudaFree) or driver (cuMemAlloc, cuMemFree): whose\n"
+    "                  calls make a pair (runtime)\n"
+    "  --passes=N      at most so many, if the machine is busy (32; simulated 8)\n"
+    "  --simulated     on the simulated device (always, without an NVIDIA device)\n";
 
 static enum bench_policy policy;
 static const char *engine_name;
 static int passes_max;
+static bool by_driver;
 
 /* ---- one measurement ---- */
 
@@ -124,8 +128,8 @@ static void add_pass(struct figure *figure, double *ns)
 
 static void print_pair(uint64_t bytes, uint64_t live, unsigned threads, const struct figure *figure)
 {
-    printf("pair engine=%s bytes=%" PRIu64 " live=%" PRIu64 " threads=%u ns=%.1f best_ns=%.1f\n", engine_name,
-           bytes, live, threads, figure->median, figure->best);
+    printf("pair engine=%s bytes=%" PRIu64 " live=%" PRIu64 " threads=%u by=%s ns=%.1f best_ns=%.1f\n",
+           engine_name, bytes, live, threads, by_driver ? "driver" : "runtime", figure->median, figure->best);
     fflush(stdout);
 }
 
@@ -288,6 +292,8 @@ static int run_engine(const struct bench_engine *engine, uint64_t most_live)
     policy = engine->policy;
     engine_name = engine->name;
     bench_cuda_start();
+    if (by_driver)
+        bench_cuda_by_driver();
     work_once();
     measure_all(sizes, COUNT(sizes), 0);
     measure_live(most_live);
@@ -310,7 +316,8 @@ static const struct bench_engine *engine_named(const char *name, size_t length)
 static void run_in_child(const struct bench_engine *engine, const struct bench_place *place, uint64_t live)
 {
     char name[64], most[64], passes[64], line[256];
-    char *arguments[] = {name, most, passes, NULL};
+    char by[] = "--by=driver";
+    char *arguments[] = {name, most, passes, by_driver ? by : NULL, NULL};
     const int kept[] = {-1};
     int from;
 
@@ -331,13 +338,10 @@ static void run_in_child(const struct bench_engine *engine, const struct bench_p
 int main(int argc, char **argv)
 {
     static const struct option options[] = {
-        {"engines", required_argument, NULL, 'e'},
-        {"live", required_argument, NULL, 'l'},
-        {"passes", required_argument, NULL, 'p'},
-        {"simulated", no_argument, NULL, 'S'},
-        {"child", required_argument, NULL, 'C'},
-        {"help", no_argument, NULL, 'h'},
-        {NULL, 0, NULL, 0},
+        {"engines", required_argument, NULL, 'e'}, {"live", required_argument, NULL, 'l'},
+        {"by", required_argument, NULL, 'b'},      {"passes", required_argument, NULL, 'p'},
+        {"simulated", no_argument, NULL, 'S'},     {"child", required_argument, NULL, 'C'},
+        {"help", no_argument, NULL, 'h'},          {NULL, 0, NULL, 0},
     };
     const char *list = "native,async,gpucap-strict,gpucap-deferred", *child = NULL;
     uint64_t live = lives[COUNT(lives) - 1];
@@ -351,6 +355,11 @@ int main(int argc, char **argv)
             break;
         case 'l':
             live = bench_bytes(optarg);
+            break;
+        case 'b':
+            by_driver = !strcmp(optarg, "driver");
+            if (!by_driver && strcmp(optarg, "runtime"))
+                bench_fail("pairs are made by \"runtime\" or \"driver\", not by \"%s\"", optarg);
             break;
         case 'p':
             passes_max = (int)bench_bytes(optarg);
