@@ -102,6 +102,17 @@ CUresult capture_wait_event(CUevent event)
     return wait_relaxed(event, false);
 }
 
+CUresult capture_wait_stream(CUstream stream)
+{
+    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+    const bool relaxed = driver.cuThreadExchangeStreamCaptureMode(&mode) == CUDA_SUCCESS;
+    const CUresult result = driver.cuStreamSynchronize(stream);
+
+    if (relaxed)
+        driver.cuThreadExchangeStreamCaptureMode(&mode);
+    return result;
+}
+
 /* Programs that do not capture wait as they would natively. False: this one does. */
 static bool wait_early(CUresult *result)
 {

@@ -41,7 +41,8 @@ void capture_allow(void);
 /* Waits for all work of a context, which is current; captures may begin meanwhile. *result: what the driver
  * says. False: one is open, and nobody has waited. */
 bool capture_wait_context(CUcontext context, CUresult *result);
-/* Waits for an event; captures may be open or begin. */
+/* Waits for an event or a stream that captures nothing; captures may be open or begin. */
 CUresult capture_wait_event(CUevent event);
+CUresult capture_wait_stream(CUstream stream);
 
 #endif
