@@ -186,6 +186,25 @@ void account_grown(struct account *account, uint64_t bytes)
     pthread_mutex_unlock(&account->lock);
 }
 
+static uint64_t short_of(struct account *account, uint64_t need, uint64_t reserve)
+{
+    pthread_mutex_lock(&account->lock);
+    struct limit_state state = account->state;
+    pthread_mutex_unlock(&account->lock);
+    state.reserve = reserve;
+    return limit_short(&state, need);
+}
+
+uint64_t account_short_to_take(struct account *account, uint64_t need)
+{
+    return short_of(account, need, account->state.reserve); /* constant since account_init */
+}
+
+uint64_t account_short_to_grow(struct account *account, uint64_t need)
+{
+    return short_of(account, need, 0);
+}
+
 struct account_view account_view(struct account *account)
 {
     struct account_view view;

@@ -60,6 +60,10 @@ void account_touch(struct account *account);
 bool account_grow(struct account *account, uint64_t bytes);
 void account_grown(struct account *account, uint64_t bytes);
 
+/* What must be given back before account_take, or account_grow, grants `need`, by the last measurement. */
+uint64_t account_short_to_take(struct account *account, uint64_t need);
+uint64_t account_short_to_grow(struct account *account, uint64_t need);
+
 /* What could be allocated now, and what is used, by a fresh measurement. */
 struct account_view {
     uint64_t limit, used, room;

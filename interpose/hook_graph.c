@@ -210,12 +210,12 @@ static CUresult before(struct launch *launch, CUgraphExec exec, uintptr_t key, C
     ({                                                                                                       \
         CUresult result_;                                                                                    \
         if (graphs_none()) {                                                                                 \
-            result_ = (call);                                                                                \
+            result_ = ROUTE_TRY(call, ROUTE_CURRENT);                                                        \
         } else {                                                                                             \
             struct launch launch_;                                                                           \
             result_ = before(&launch_, exec, key, stream);                                                   \
             if (result_ == CUDA_SUCCESS) {                                                                   \
-                result_ = launch_.count ? ROUTE_TRY(call, ROUTE_CURRENT) : (call);                           \
+                result_ = ROUTE_TRY(call, ROUTE_CURRENT);                                                    \
                 answered(&launch_, exec, result_);                                                           \
             }                                                                                                \
         }                                                                                                    \

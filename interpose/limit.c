@@ -59,6 +59,11 @@ enum limit_verdict limit_decide(const struct limit_state *state, uint64_t need, 
     return state->in_flight ? LIMIT_WAIT : LIMIT_MEASURE;
 }
 
+uint64_t limit_short(const struct limit_state *state, uint64_t need)
+{
+    return minus(add(add(taken(state), need), state->reserve), state->limit);
+}
+
 uint64_t limit_room(const struct limit_state *state)
 {
     return minus(minus(state->limit, state->reserve), taken(state)) & ~(LIMIT_PAGE - 1);

@@ -44,4 +44,8 @@ enum limit_verdict limit_decide(const struct limit_state *state, uint64_t need, 
 /* What could be granted now, by the figures at hand; a multiple of LIMIT_PAGE. */
 uint64_t limit_room(const struct limit_state *state);
 
+/* What must be given back before `need` can be granted, by the figures at hand. More than `need` where the
+ * driver's own growth has used the reserve. */
+uint64_t limit_short(const struct limit_state *state, uint64_t need);
+
 #endif

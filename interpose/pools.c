@@ -43,28 +43,18 @@ void pools_setup(const struct options *options)
         fence_no_joins();
 }
 
-/* What has been handed out in the order of one context may be touched by others from now on. Nobody else
- * waits for that, but for those who end the context. */
-static void come_to_rest(int place)
+static void come_to_rest(struct pool *pool, void *unused)
 {
-    pthread_mutex_lock(&registry_lock);
-    if (atomic_load(&places[place].context) && !ending[place]) {
-        waiting[place]++;
-        pthread_mutex_unlock(&registry_lock);
-        pool_settle(&storage[place]);
-        pthread_mutex_lock(&registry_lock);
-        waiting[place]--;
-        pthread_cond_broadcast(&waited);
-    }
-    pthread_mutex_unlock(&registry_lock);
+    (void)unused;
+    pool_settle(pool);
 }
 
+/* What has been handed out in the order of one context may be touched by others from now on. */
 void pools_not_alone(void)
 {
     fence_no_joins();
     fence_trust_nothing(); /* each context has a default stream, and they all look the same here */
-    for (int i = 0; i < atomic_load(&registered); i++)
-        come_to_rest(i);
+    pools_each_waiting(come_to_rest, NULL);
 }
 
 static void close_epoch(struct pool *pool, void *unused)
@@ -314,6 +304,22 @@ void pools_each(void (*visit)(struct pool *pool, void *argument), void *argument
     pthread_mutex_unlock(&registry_lock);
 }
 
+void pools_each_waiting(void (*visit)(struct pool *pool, void *argument), void *argument)
+{
+    pthread_mutex_lock(&registry_lock);
+    for (int i = 0; i < atomic_load(&registered); i++) {
+        if (!atomic_load(&places[i].context) || ending[i])
+            continue;
+        waiting[i]++;
+        pthread_mutex_unlock(&registry_lock);
+        visit(&storage[i], argument);
+        pthread_mutex_lock(&registry_lock);
+        waiting[i]--;
+        pthread_cond_broadcast(&waited);
+    }
+    pthread_mutex_unlock(&registry_lock);
+}
+
 struct sum {
     CUdevice ordinal;
     uint64_t wanted, bytes;
@@ -348,6 +354,25 @@ uint64_t pools_reclaimable(CUdevice ordinal)
     struct sum sum = {.ordinal = ordinal};
 
     pools_each(add_reclaimable, &sum);
+    return sum.bytes;
+}
+
+static void add_not_live(struct pool *pool, void *argument)
+{
+    struct sum *sum = argument;
+
+    if (pool->ordinal == sum->ordinal) {
+        const struct pool_stats s = pool_stats(pool);
+
+        sum->bytes += s.physical - s.live;
+    }
+}
+
+uint64_t pools_not_live(CUdevice ordinal)
+{
+    struct sum sum = {.ordinal = ordinal};
+
+    pools_each(add_not_live, &sum);
     return sum.bytes;
 }
 

@@ -60,8 +60,13 @@ uint64_t pools_trim(CUdevice ordinal, uint64_t bytes);
 /* What pools_trim could give back at once. */
 uint64_t pools_reclaimable(CUdevice ordinal);
 
+/* What the card's pools hold beyond the program's blocks, whether or not it can be given back at once. */
+uint64_t pools_not_live(CUdevice ordinal);
+
 /* Visits every pool whose context stays. */
 void pools_each(void (*visit)(struct pool *pool, void *argument), void *argument);
+/* The same for visits that wait: nobody waits for them, but for those who end the pool's context. */
+void pools_each_waiting(void (*visit)(struct pool *pool, void *argument), void *argument);
 
 /* In an exit handler: says on stderr, at level info, what each pool did. */
 void pools_report(void);

@@ -39,18 +39,22 @@ static CUresult refuse(const struct device *device, enum blocks_kind kind, uint6
     return result == CUDA_SUCCESS ? CUDA_ERROR_OUT_OF_MEMORY : result;
 }
 
-/* Lets a stream-ordered pool of the driver (NULL: the current one) give back what it caches. True if there
- * was something. */
-static bool trim_pool(const struct device *device, CUmemoryPool pool)
+/* What a stream-ordered pool of the driver (*pool; NULL: the card's current one) caches. */
+static uint64_t cached_by(CUdevice ordinal, CUmemoryPool *pool)
 {
     cuuint64_t held = 0, used = 0;
 
-    if ((!pool && driver.cuDeviceGetMemPool(&pool, device->ordinal) != CUDA_SUCCESS) ||
-        driver.cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, &held) != CUDA_SUCCESS ||
-        driver.cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT, &used) != CUDA_SUCCESS ||
-        held <= used)
-        return false;
-    return driver.cuMemPoolTrimTo(pool, 0) == CUDA_SUCCESS;
+    if ((!*pool && driver.cuDeviceGetMemPool(pool, ordinal) != CUDA_SUCCESS) ||
+        driver.cuMemPoolGetAttribute(*pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, &held) != CUDA_SUCCESS ||
+        driver.cuMemPoolGetAttribute(*pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT, &used) != CUDA_SUCCESS)
+        return 0;
+    return held > used ? held - used : 0;
+}
+
+/* Lets such a pool give that back. True if there was something. */
+static bool trim_pool(CUdevice ordinal, CUmemoryPool pool)
+{
+    return cached_by(ordinal, &pool) && driver.cuMemPoolTrimTo(pool, 0) == CUDA_SUCCESS;
 }
 
 /* Without a word to the program: true if it was granted. `grant` is account_take, or account_grow, which may
@@ -76,40 +80,54 @@ static bool try_take(struct route_ticket *ticket, struct device *device, enum bl
     return try_grant(ticket, device, kind, bytes, account_take);
 }
 
-/* Gives idle memory of our pools and of the driver's own back to the driver, without waiting. True if that
- * was anything. */
-static bool let_go_idle(CUdevice ordinal, uint64_t bytes)
-{
-    const struct device device = {.ordinal = ordinal};
-    const bool ours = pools_trim(ordinal, limit_round(bytes)) != 0;
+struct room {
+    CUdevice ordinal;
+    uint64_t wanted, given;
+};
 
-    return trim_pool(&device, NULL) || ours;
+/* Waits for the work that memory freed in a context is behind, oldest first and nothing else: later work may
+ * never end by itself. */
+static void let_go_behind_work(struct pool *pool, void *argument)
+{
+    struct room *room = argument;
+    const uint64_t now = atomic_load(&pool->fence.open); /* what is freed later does not count */
+    bool more = pool->ordinal == room->ordinal;
+    CUcontext context;
+
+    if (!more || room->given >= room->wanted || driver.cuCtxPushCurrent_v2(pool->context) != CUDA_SUCCESS)
+        return;
+    while (more && room->given < room->wanted && !fence_done(&pool->fence, now) &&
+           pool_wait(pool, &more) == 0)
+        room->given += pools_trim(room->ordinal, room->wanted - room->given);
+    driver.cuCtxPopCurrent_v2(&context);
 }
 
-/* Gives idle memory of our pools back to the driver. If that is not enough, the work is waited for that
- * memory freed in this context is behind, oldest first and nothing else: later work may never end by itself.
- * Returns how much. */
+/* Gives idle memory of our pools back to the driver. If that is not enough, what waits for work is waited
+ * for, in this context first. Returns how much. */
 static uint64_t let_go(CUdevice ordinal, uint64_t bytes)
 {
     const struct device *device = device_get(ordinal);
-    uint64_t given = pools_trim(ordinal, bytes);
+    struct room room = {.ordinal = ordinal, .wanted = bytes, .given = pools_trim(ordinal, bytes)};
     const bool hopeless = device && bytes != UINT64_MAX && bytes > atomic_load(&device->limit);
-    struct pool *pool = given < bytes && !hopeless ? pools_open_here() : NULL;
-    bool more = pool && pool->ordinal == ordinal;
-    const uint64_t now = more ? atomic_load(&pool->fence.open) : 0; /* what is freed later does not count */
+    struct pool *here = hopeless ? NULL : pools_open_here();
 
-    while (more && given < bytes && !fence_done(&pool->fence, now) && pool_wait(pool, &more) == 0)
-        given += pools_trim(ordinal, bytes - given);
-    return given;
+    if (here)
+        let_go_behind_work(here, &room);
+    if (!hopeless && room.given < bytes)
+        pools_each_waiting(let_go_behind_work, &room);
+    return room.given;
 }
 
-/* Lets go of what is held and not used on the card. True if that was anything: of what another thread lets go
- * meanwhile this one does not know. */
-static bool make_room(const struct device *device, uint64_t bytes)
+/* Lets go of what is held and not used on the card: of `bytes`, or more if more is missing. True if that was
+ * anything: of what another thread lets go meanwhile this one does not know. */
+static bool make_room(CUdevice ordinal, uint64_t bytes,
+                      uint64_t (*missing)(struct account *account, uint64_t need))
 {
-    const bool ours = let_go(device->ordinal, limit_round(bytes)) != 0;
+    struct device *device = device_get(ordinal);
+    const uint64_t need = limit_round(bytes), more = device ? missing(&device->account, need) : 0;
+    const bool ours = let_go(ordinal, more > need ? more : need) != 0;
 
-    return trim_pool(device, NULL) || ours;
+    return trim_pool(ordinal, NULL) || ours;
 }
 
 static CUresult take(struct route_ticket *ticket, struct device *device, enum blocks_kind kind,
@@ -117,7 +135,7 @@ static CUresult take(struct route_ticket *ticket, struct device *device, enum bl
 {
     if (try_take(ticket, device, kind, bytes))
         return CUDA_SUCCESS;
-    make_room(device, bytes);
+    make_room(device->ordinal, bytes, account_short_to_take);
     return try_take(ticket, device, kind, bytes) ? CUDA_SUCCESS : refuse(device, kind, bytes);
 }
 
@@ -154,21 +172,10 @@ CUresult route_enter_on(struct route_ticket *ticket, enum blocks_kind kind, uint
     return enter(ticket, device_get(ordinal), kind, bytes);
 }
 
-/* True if the pool can serve the request from what it holds. */
-static bool pool_has(CUmemoryPool pool, const struct device *device, uint64_t bytes)
-{
-    cuuint64_t held = 0, used = 0;
-
-    if (!pool && driver.cuDeviceGetMemPool(&pool, device->ordinal) != CUDA_SUCCESS)
-        return false;
-    return driver.cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, &held) == CUDA_SUCCESS &&
-           driver.cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT, &used) == CUDA_SUCCESS &&
-           held - used >= bytes;
-}
-
 CUresult route_enter_async(struct route_ticket *ticket, uint64_t bytes, CUmemoryPool pool, CUstream stream)
 {
     CUresult result = first_word(ticket);
+    CUmemoryPool from = pool;
     struct device *device;
 
     if (result != CUDA_SUCCESS || !route_active() || bytes == 0 || !(device = device_current()))
@@ -180,13 +187,14 @@ CUresult route_enter_async(struct route_ticket *ticket, uint64_t bytes, CUmemory
     if (try_take(ticket, device, BLOCKS_ASYNC, step))
         return CUDA_SUCCESS;
     /* The pool has the bytes, most likely, and will not grow. If it does, the reserve has room for it. */
-    if (pool_has(pool, device, bytes) && try_grant(ticket, device, BLOCKS_ASYNC, step, account_grow))
+    if (cached_by(device->ordinal, &from) >= bytes &&
+        try_grant(ticket, device, BLOCKS_ASYNC, step, account_grow))
         return CUDA_SUCCESS;
     /* At the limit: what this stream has freed is the pool's again when its work is done, and then the pool
      * can let go of it. Never trusted to have enough instead: that it holds bytes does not mean that it can
      * use them. */
     if (!capture_any() && driver.cuStreamSynchronize(stream) == CUDA_SUCCESS)
-        trim_pool(device, pool);
+        trim_pool(device->ordinal, pool);
     return take(ticket, device, BLOCKS_ASYNC, step);
 }
 
@@ -194,9 +202,10 @@ bool route_set_limit(struct device *device, uint64_t bytes)
 {
     if (!device_set_limit(device, bytes))
         return false;
-    const uint64_t used = account_view(&device->account).used;
-    if (used > bytes)
-        let_go_idle(device->ordinal, used - bytes);
+    account_view(&device->account); /* measures */
+    const uint64_t missing = account_short_to_take(&device->account, 0);
+    if (missing && pools_trim(device->ordinal, missing) < missing)
+        trim_pool(device->ordinal, NULL);
     return true;
 }
 
@@ -368,7 +377,7 @@ static CUresult grow(struct route_growth *growth, struct device *device, uint64_
         return CUDA_SUCCESS;
     bool fits = account_grow(&device->account, bytes);
     if (!fits) {
-        make_room(device, bytes);
+        make_room(device->ordinal, bytes, account_short_to_grow);
         fits = account_grow(&device->account, bytes);
     }
     if (fits) {
@@ -432,9 +441,7 @@ bool route_try_grow(struct route_growth *growth, CUdevice ordinal, uint64_t byte
 
 void route_make_room(CUdevice ordinal, uint64_t bytes)
 {
-    const struct device device = {.ordinal = ordinal};
-
-    make_room(&device, bytes);
+    make_room(ordinal, bytes, account_short_to_grow);
 }
 
 void route_touch(CUdevice ordinal)
@@ -523,11 +530,20 @@ static int alloc(struct pool *pool, uint64_t bytes, uint64_t *start)
     return rc;
 }
 
+/* False if a request cannot be met even by all that is held on the card and not used: then that is kept. */
+static bool may_be_met(const struct pool *pool, uint64_t bytes)
+{
+    CUmemoryPool drivers = NULL;
+    const uint64_t held = pools_not_live(pool->ordinal) + cached_by(pool->ordinal, &drivers);
+
+    return bytes <= held || pool->budget.fits(pool->budget.owner, bytes - held);
+}
+
 /* Other contexts and the driver's own pool may have idle memory on the same card, or have had it given back
  * since `before`. For its own the pool has waited, where that could help. */
 static int alloc_beside_others(struct pool *pool, uint64_t bytes, uint64_t *start, uint64_t before)
 {
-    const bool any = let_go_idle(pool->ordinal, bytes);
+    const bool any = may_be_met(pool, bytes) && make_room(pool->ordinal, bytes, account_short_to_take);
 
     return any || route_given_back() != before ? alloc(pool, bytes, start) : -ENOMEM;
 }
@@ -597,12 +613,8 @@ static CUresult free_after_wait(struct pool *pool, CUdeviceptr address)
 }
 
 /* `ordered`: by a stream. */
-static inline bool free_pooled(CUdeviceptr address, bool ordered, CUresult *result)
+static inline void free_pooled(struct pool *pool, CUdeviceptr address, bool ordered, CUresult *result)
 {
-    struct pool *pool = address && route_active() ? pools_of(address) : NULL;
-
-    if (!pool)
-        return false;
     const bool strict = !ordered && !library_options()->deferred;
     /* Asked once: another thread may work the moment after, and that is not this free's to wait for. */
     const bool idle = strict && fence_idle();
@@ -616,17 +628,44 @@ static inline bool free_pooled(CUdeviceptr address, bool ordered, CUresult *resu
         pool_trim(pool, UINT64_MAX);
     else
         decay_wake();
-    return true;
+}
+
+static inline struct pool *pool_with(CUdeviceptr address)
+{
+    return address && route_active() ? pools_of(address) : NULL;
 }
 
 bool route_pool_free(CUdeviceptr address, CUresult *result)
 {
-    return free_pooled(address, false, result);
+    struct pool *pool = pool_with(address);
+
+    if (pool)
+        free_pooled(pool, address, false, result);
+    return pool;
+}
+
+/* The driver says what is wrong with a stream. One of another context is waited for: what it has to do with
+ * the block, no event of the block's own context is behind. */
+static CUresult follow(const struct pool *pool, CUstream stream)
+{
+    CUcontext context = NULL;
+    const CUresult result = driver.cuStreamGetCtx(stream, &context);
+
+    if (result != CUDA_SUCCESS || context == pool->context)
+        return result;
+    return capture_wait_stream(stream);
 }
 
 bool route_pool_free_async(CUdeviceptr address, CUstream stream, CUresult *result)
 {
+    struct pool *pool = pool_with(address);
+
     /* A graph frees only what a graph has allocated: what the driver thinks of other blocks, it says itself.
      */
-    return !capture_takes(stream) && free_pooled(address, true, result);
+    if (!pool || capture_takes(stream))
+        return false;
+    *result = follow(pool, stream);
+    if (*result == CUDA_SUCCESS)
+        free_pooled(pool, address, true, result);
+    return true;
 }

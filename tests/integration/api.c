@@ -55,6 +55,11 @@ static void test_what_could_not_be_cleared_is_not_handed_out(void)
     run("cleared_or_refused", "deferred", "GPUCAP_ZERO", "on");
 }
 
+static void test_a_request_that_cannot_be_met_costs_nothing_that_is_held(void)
+{
+    both_ways("refused_in_vain");
+}
+
 static void test_what_was_freed_is_told_to_be_free_after_a_wait(void)
 {
     both_ways("free_when_waited");
@@ -89,6 +94,7 @@ int main(void)
     RUN_TEST(test_a_lower_limit_takes_back_what_is_cached);
     RUN_TEST(test_nvml_tells_the_limit_as_it_is);
     RUN_TEST(test_what_could_not_be_cleared_is_not_handed_out);
+    RUN_TEST(test_a_request_that_cannot_be_met_costs_nothing_that_is_held);
     RUN_TEST(test_what_was_freed_is_told_to_be_free_after_a_wait);
     RUN_TEST(test_what_is_told_to_be_free_can_be_had);
     RUN_TEST(test_without_decay_it_goes_back_then);

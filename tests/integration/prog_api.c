@@ -204,6 +204,22 @@ static void given_back_when_waited(void)
     MUST(0, stats().physical);
 }
 
+/* A request that cannot be met costs nothing that is held for others that can. */
+static void refused_in_vain(void)
+{
+    CUdeviceptr blocks[16], never;
+
+    prog_context(0);
+    for (int i = 0; i < 16; i++)
+        MUST(0, cuMemAlloc(&blocks[i], 32 * MIB));
+    for (int i = 8; i < 16; i++)
+        MUST(0, cuMemFree(blocks[i]));
+    const uint64_t held = stats().physical;
+    MUST(2, cuMemAlloc(&never, (size_t)4 << 40));
+    MUST(2, cuMemAlloc(&never, 800 * MIB));
+    MUST(held, stats().physical);
+}
+
 /* ---- names ---- */
 
 static uint64_t under(const char *name)
@@ -262,6 +278,7 @@ int main(int argc, char **argv)
         {"free_when_waited", free_when_waited},
         {"told_can_be_had", told_can_be_had},
         {"given_back_when_waited", given_back_when_waited},
+        {"refused_in_vain", refused_in_vain},
         {"names_end", names_end},
         {"no_answers", no_answers},
     };

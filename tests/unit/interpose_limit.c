@@ -78,8 +78,21 @@ static void check_room(const struct limit_state *s)
         fail_with("more than room was granted", s, room + PAGE, true);
 }
 
+/* When so much has been given back, `need` fits, and not before. */
+static void check_short(const struct limit_state *s, uint64_t need)
+{
+    const uint64_t missing = limit_short(s, need);
+    const wide all = taken(s) + need + s->reserve, most = all < UINT64_MAX ? all : UINT64_MAX;
+
+    if (most > (wide)s->limit + missing)
+        fail_with("what is missing would not be enough", s, need, true);
+    if (missing && most < (wide)s->limit + missing)
+        fail_with("more is said to be missing than is", s, need, true);
+}
+
 static void check(const struct limit_state *s, uint64_t need)
 {
+    check_short(s, need);
     check_verdict(s, need, false);
     check_verdict(s, need, true);
     check_room(s);

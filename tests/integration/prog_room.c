@@ -1,0 +1,157 @@
+/* prog_room: programs of several contexts, kinds of memory and streams, of which one holds what another asks
+ * for. One scenario a run; see prog_check.h. */
+#include "prog_check.h"
+
+#include <unistd.h>
+
+#define BLOCK (8 * MIB)
+
+static CUcontext own, other;
+static CUstream here, there;
+
+static void two_contexts(void)
+{
+    own = prog_context(0);
+    MUST(0, cuStreamCreate(&here, CU_STREAM_NON_BLOCKING));
+    MUST(0, cuCtxCreate(&other, NULL, 0, 0));
+    MUST(0, cuStreamCreate(&there, CU_STREAM_NON_BLOCKING));
+    MUST(0, cuCtxSetCurrent(own));
+}
+
+static void be_late(void *unused)
+{
+    (void)unused;
+    usleep(100000);
+}
+
+/* ---- freed in the order of a stream ---- */
+
+/* A stream of another context is behind with its work on a block that it frees. Whoever gets those bytes next
+ * comes after it. */
+static void free_elsewhere(CUcontext current)
+{
+    CUdeviceptr block, next[4];
+
+    MUST(0, cuMemAlloc(&block, BLOCK));
+    MUST(0, cuCtxSetCurrent(other));
+    MUST(0, cuLaunchHostFunc(there, be_late, NULL));
+    MUST(0, cuMemsetD8Async(block, 1, BLOCK, there));
+    MUST(0, cuCtxSetCurrent(current));
+    MUST(0, cuMemFreeAsync(block, there));
+    MUST(0, cuCtxSetCurrent(own));
+    for (int i = 0; i < 4; i++) {
+        MUST(0, cuMemAlloc(&next[i], BLOCK));
+        MUST(0, cuMemsetD8Async(next[i], 2, BLOCK, here));
+    }
+    MUST(0, cuStreamSynchronize(here));
+    MUST(0, cuStreamSynchronize(there));
+    for (int i = 0; i < 4; i++) {
+        MUST(0, prog_wrong(next[i], 2, BLOCK));
+        MUST(0, cuMemFree(next[i]));
+    }
+}
+
+static void ordered_elsewhere(void)
+{
+    two_contexts();
+    free_elsewhere(other);
+    free_elsewhere(own);
+}
+
+/* Nothing is freed by a stream that is none, nor by a thread without a context. */
+static void ordered_by_none(void)
+{
+    CUdeviceptr block;
+    CUstream ended;
+
+    own = prog_context(0);
+    MUST(0, cuStreamCreate(&ended, CU_STREAM_NON_BLOCKING));
+    MUST(0, cuStreamDestroy(ended));
+    MUST(0, cuMemAlloc(&block, BLOCK));
+    MUST(CUDA_ERROR_INVALID_HANDLE, cuMemFreeAsync(block, ended));
+    MUST(0, cuCtxSetCurrent(NULL));
+    MUST(CUDA_ERROR_INVALID_CONTEXT, cuMemFreeAsync(block, NULL));
+    MUST(0, cuCtxSetCurrent(own));
+    prog_fill(block, 1, BLOCK);
+    MUST(0, cuMemFree(block));
+}
+
+/* ---- what others hold ---- */
+
+static size_t told_free(void)
+{
+    size_t free_bytes, total;
+
+    MUST(0, cuMemGetInfo(&free_bytes, &total));
+    return free_bytes;
+}
+
+/* A graph takes memory that no limit had to grant, out of what is left to the driver. */
+static void let_the_driver_grow(void)
+{
+    CUgraphExec launchable;
+    CUdeviceptr inside;
+    CUgraph graph;
+
+    MUST(0, cuStreamBeginCapture(here, CU_STREAM_CAPTURE_MODE_RELAXED));
+    MUST(0, cuMemAllocAsync(&inside, 50 * MIB, here));
+    MUST(0, cuMemsetD8Async(inside, 1, MIB, here));
+    MUST(0, cuMemFreeAsync(inside, here));
+    MUST(0, cuStreamEndCapture(here, &graph));
+    MUST(0, cuGraphInstantiate(&launchable, graph, 0));
+    MUST(0, cuGraphLaunch(launchable, here));
+    MUST(0, cuStreamSynchronize(here));
+}
+
+/* All that is told to be free is the pool's and idle, and the driver has grown into the rest. Memory of every
+ * kind can be had all the same. */
+static void after_growth(void)
+{
+    const CUmemAllocationProp on_card = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                         .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0}};
+    const CUDA_ARRAY_DESCRIPTOR square = {512, 512, CU_AD_FORMAT_FLOAT, 1};
+    CUmemGenericAllocationHandle handle;
+    CUdeviceptr most, block;
+    CUarray array;
+    size_t pitch;
+
+    own = prog_context(0);
+    MUST(0, cuStreamCreate(&here, CU_STREAM_NON_BLOCKING));
+    MUST(0, cuMemAlloc(&most, told_free() - 16 * MIB));
+    MUST(0, cuMemFree(most));
+    let_the_driver_grow();
+    MUST(0, cuMemAllocPitch(&block, &pitch, 1000, 1000, 4));
+    MUST(0, cuMemAllocManaged(&block, MIB, CU_MEM_ATTACH_GLOBAL));
+    MUST(0, cuMemCreate(&handle, 2 * MIB, &on_card, 0));
+    MUST(0, cuArrayCreate(&array, &square));
+    MUST(0, cuMemAllocAsync(&block, MIB, here));
+}
+
+/* What one context has freed behind its work makes way for another. */
+static void freed_elsewhere(void)
+{
+    CUdeviceptr block, next;
+
+    two_contexts();
+    const size_t most = told_free() / 3 * 2;
+    MUST(0, cuMemAlloc(&block, most));
+    MUST(0, cuLaunchHostFunc(here, be_late, NULL));
+    MUST(0, cuMemsetD8Async(block, 1, MIB, here));
+    MUST(0, cuMemFree(block));
+    MUST(0, cuCtxSetCurrent(other));
+    MUST(0, cuMemAlloc(&next, most));
+    MUST(0, cuCtxSetCurrent(own));
+    MUST(0, cuCtxSynchronize());
+}
+
+int main(int argc, char **argv)
+{
+    static const struct prog_scenario all[] = {
+        {"ordered_elsewhere", ordered_elsewhere},
+        {"ordered_by_none", ordered_by_none},
+        {"after_growth", after_growth},
+        {"freed_elsewhere", freed_elsewhere},
+    };
+
+    return prog_main(argc, argv, all, sizeof all / sizeof *all);
+}

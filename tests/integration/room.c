@@ -1,0 +1,47 @@
+/* room: what one context, stream or kind of memory holds and does not use makes way for another, and not
+ * before its work is done. Each promise is a scenario of prog_room, which checks itself and holds natively as
+ * well.
+ */
+#define PROGRAM "prog_room"
+#include "every_way.h"
+
+#define CAP "1G"
+
+void setUp(void) {}
+
+void tearDown(void) {}
+
+static void test_what_another_contexts_stream_frees_waits_for_its_work(void)
+{
+    every_way("ordered_elsewhere");
+    run("ordered_elsewhere", STRICT, CAP);
+}
+
+static void test_only_a_stream_that_is_one_frees(void)
+{
+    every_way("ordered_by_none");
+}
+
+static void test_memory_of_every_kind_can_be_had_after_the_driver_has_grown(void)
+{
+    every_way("after_growth");
+    run("after_growth", STRICT, CAP);
+    run("after_growth", DEFERRED, CAP);
+}
+
+static void test_what_another_context_has_freed_behind_work_can_be_had(void)
+{
+    every_way("freed_elsewhere");
+    run("freed_elsewhere", STRICT, CAP);
+    run("freed_elsewhere", DEFERRED, CAP);
+}
+
+int main(void)
+{
+    UNITY_BEGIN();
+    RUN_TEST(test_what_another_contexts_stream_frees_waits_for_its_work);
+    RUN_TEST(test_only_a_stream_that_is_one_frees);
+    RUN_TEST(test_memory_of_every_kind_can_be_had_after_the_driver_has_grown);
+    RUN_TEST(test_what_another_context_has_freed_behind_work_can_be_had);
+    return UNITY_END();
+}
