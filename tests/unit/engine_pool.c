@@ -293,6 +293,30 @@ static void test_a_gap_smaller_than_any_free_chunk_is_filled_too(void)
     TEST_ASSERT_TRUE(fake_child(large_chunks));
 }
 
+/* Where a large block was, blocks stay among others that go. Then the rest is asked for in one piece. */
+static void large_then_small(void)
+{
+    enum { PAIRS = 64, PART = 37, CHUNK = 16 };
+
+    model_open(&model, 16 * GIB, 16 * GIB);
+    CHECK(model_alloc(&model, 8 * GIB) == 0);
+    model_free(&model, 0, true);
+    for (int i = 0; i < 2 * PAIRS; i++)
+        CHECK(model_alloc(&model, PART * MIB) == 0);
+    for (int i = PAIRS; i-- > 0;)
+        model_free(&model, (size_t)(2 * i + 1), true);
+    CHECK(model_alloc(&model, 8 * GIB - PAIRS * PART * MIB) == 0);
+    const struct pool_stats s = pool_stats(&model.pool);
+    CHECK(s.live == 8 * GIB && s.peak_live == 8 * GIB);
+    CHECK(s.peak_physical <= 8 * GIB + PAIRS * CHUNK * MIB);
+    model_close(&model);
+}
+
+static void test_a_block_that_stays_where_a_large_one_was_keeps_one_chunk_from_moving(void)
+{
+    TEST_ASSERT_TRUE(fake_child(large_then_small));
+}
+
 /* ---- pins, capture, trim ---- */
 
 static void pinned(void)
@@ -580,6 +604,7 @@ int main(void)
     RUN_TEST(test_sizes_are_the_callers_own_and_ids_never_come_back);
     RUN_TEST(test_holes_are_stitched_together_when_the_card_is_full);
     RUN_TEST(test_a_gap_smaller_than_any_free_chunk_is_filled_too);
+    RUN_TEST(test_a_block_that_stays_where_a_large_one_was_keeps_one_chunk_from_moving);
     RUN_TEST(test_a_pinned_block_keeps_its_memory_after_its_free);
     RUN_TEST(test_the_last_pin_gives_a_freed_block_back_when_its_work_is_done);
     RUN_TEST(test_guests_and_captures_find_every_block_at_rest);
