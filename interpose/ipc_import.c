@@ -14,6 +14,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "decay.h"
 #include "ipc_wire.h"
 #include "log.h"
 
@@ -42,6 +43,7 @@ struct import {
     unsigned opens;         /* changed with both locks; 0: closed, to be unmapped when its work is done */
     int ending;             /* calls that may end its context; guarded by open_lock */
     bool waiting;           /* who closed it, for that work, without a lock; guarded by open_lock */
+    uint64_t epoch;         /* of its work, once a sweep has found it closed; 0: none yet; likewise */
     struct import *next;
 };
 
@@ -388,11 +390,17 @@ static struct import *find_open(const struct ipc_ticket *ticket, CUcontext conte
     return import;
 }
 
+/* To be unmapped, and nobody is about to. */
+static bool is_closed(const struct import *import, CUcontext context)
+{
+    return import->block.context == context && !import->opens && !import->waiting && !import->ending;
+}
+
 static struct import *find_closed(CUcontext context)
 {
     struct import *import = imports;
 
-    while (import && (import->block.context != context || import->opens || import->waiting || import->ending))
+    while (import && !is_closed(import, context))
         import = import->next;
     return import;
 }
@@ -495,13 +503,39 @@ int ipc_close(CUdeviceptr address)
     struct import *import = imports;
     while (import && !(import->block.start == address && import->opens))
         import = import->next;
-    const bool found = import;
-    if (found)
+    CUcontext context = import ? import->block.context : NULL;
+    if (import)
         count_opens(import, -1);
-    if (found && !import->opens)
-        unmap_closed(import->block.context);
+    if (import && !import->opens) {
+        import->epoch = 0;
+        unmap_closed(context);
+    }
+    const bool left = context && find_closed(context);
     leave(cancel);
-    return found ? 0 : -ENOENT;
+    if (left)
+        decay_wake();
+    return context ? 0 : -ENOENT;
+}
+
+/* Never waits, not even for the lock: whoever has it may be waiting for another process. */
+void ipc_imports_sweep(struct fence *fence)
+{
+    struct import *import, *next;
+
+    if (!atomic_load(&import_count) || capture_any() || pthread_mutex_trylock(&open_lock))
+        return;
+    if (find_closed(fence->context))
+        fence_poll(fence);
+    for (import = imports; import && !capture_any(); import = next) {
+        next = import->next;
+        if (!is_closed(import, fence->context))
+            continue;
+        if (!import->epoch)
+            import->epoch = fence_epoch_quietly(fence);
+        if (fence_done(fence, import->epoch))
+            end(import);
+    }
+    pthread_mutex_unlock(&open_lock);
 }
 
 enum ipc_place ipc_find(uint64_t address, struct ipc_block *block)

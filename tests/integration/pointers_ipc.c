@@ -24,6 +24,7 @@ static void run_freeing(const char *program, const char *scenario, const char *c
     spawn_sim(env, cards, NULL);
     spawn_env_set(env, "HOME", "/nonexistent"); /* no user's own settings */
     spawn_env_set(env, "PROG_OTHER_MAX", "600M");
+    spawn_env_set(env, "GPUCAP_DECAY", "0.5"); /* what is left for later is not left for long */
     if (pooled) {
         spawn_wrapped(env);
         spawn_env_set(env, "GPUCAP_POOL", "on");
@@ -137,6 +138,11 @@ static void test_a_close_destroys_no_capture(void)
     each_way("captures_beside_closes", CARD);
 }
 
+static void test_a_block_closed_beside_a_capture_goes_back(void)
+{
+    each_way("closed_beside_a_capture", TIGHT);
+}
+
 static void test_memory_of_another_card_is_opened(void)
 {
     both("cards", "2x2G");
@@ -186,6 +192,7 @@ int main(void)
     RUN_TEST(test_threads_open_and_close_at_once);
     RUN_TEST(test_nobody_waits_for_a_close_that_waits_for_the_device);
     RUN_TEST(test_a_close_destroys_no_capture);
+    RUN_TEST(test_a_block_closed_beside_a_capture_goes_back);
     RUN_TEST(test_memory_of_another_card_is_opened);
     RUN_TEST(test_a_process_ends_with_blocks_shared_and_open);
     RUN_TEST(test_forged_handles_are_refused);

@@ -746,7 +746,7 @@ static void *open_and_close(void *unused)
     return unused;
 }
 
-#define CAPTURES_S 1 /* a close that does not look destroys several a second */
+#define CAPTURES_S 2 /* in most runs a close that does not look destroys one sooner */
 
 static void captures_beside_closes(void)
 {
@@ -770,6 +770,36 @@ static void captures_beside_closes(void)
     }
     atomic_store(&let_go, true);
     MUST(0, pthread_join(closer, NULL));
+}
+
+/* Closed beside a capture, it goes back to its owner when that has ended, without another call for it. */
+static void closed_beside_a_capture(void)
+{
+    CUdeviceptr block, own;
+    CUstream stream;
+    CUgraph graph;
+
+    prog_context(0);
+    if (prog_is_other()) {
+        MUST(0, cuMemAlloc(&own, MIB));
+        block = open_sent();
+        MUST(0, cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+        MUST(0, cuMemsetD8Async(block, 1, MIB, stream));
+        MUST(0, cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+        MUST(0, cuIpcCloseMemHandle(block));
+        MUST(0, cuStreamEndCapture(stream, &graph));
+        prog_signal();
+        prog_await();
+        return;
+    }
+    pid_t pid = prog_start(false);
+    MUST(0, cuMemAlloc(&block, BIG));
+    send_handle(block);
+    prog_await();
+    MUST(0, cuMemFree(block));
+    await_room();
+    prog_signal();
+    prog_join(pid);
 }
 
 /* On a card that is not the current one; and on one that the other process does not see. */
@@ -846,6 +876,7 @@ int main(int argc, char **argv)
         {"opens_beside_a_close", opens_beside_a_close},
         {"context_ends_beside_a_close", context_ends_beside_a_close},
         {"captures_beside_closes", captures_beside_closes},
+        {"closed_beside_a_capture", closed_beside_a_capture},
         {"cards", cards},
         {"leave", leave},
     };
