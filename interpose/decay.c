@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <time.h>
 
+#include "ipc.h"
 #include "pools.h"
 #include "process.h"
 
@@ -41,6 +42,7 @@ static void look_at(struct pool *pool, void *argument)
     if (atomic_load(&stopping) || driver.cuCtxPushCurrent_v2(pool->context) != CUDA_SUCCESS)
         return;
     pool_sweep(pool);
+    ipc_imports_sweep(&pool->fence);
     if (look % LOOKS_PER_PERIOD == 0 || pool_mostly_free(pool, settings->high.permille)) {
         const uint64_t idle = pool_idle_bytes(pool);
 

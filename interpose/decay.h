@@ -1,4 +1,5 @@
-/* decay: gives memory that a program does not use back to the driver, after a while.
+/* decay: gives memory that a program does not use back to the driver, after a while, and blocks of others
+ * that it has closed to them.
  *
  * What has been free for a whole period is idle: each pool notes the least it had free since the last look. A
  * thread of our own looks, once a period; it starts with the first free, blocks every signal, and is out of
@@ -12,7 +13,8 @@
 /* How long memory must be idle, and above which free share of what is held a quarter of that is enough. */
 void decay_setup(const struct options *options);
 
-/* Memory has come free. Starts the thread the first time. */
+/* Memory has come free, or a block was closed that could not be unmapped. Starts the thread the first time.
+ */
 void decay_wake(void);
 
 #endif

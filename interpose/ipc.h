@@ -27,7 +27,7 @@ bool ipc_is_own(const CUipcMemHandle *handle);
 
 /* A context is about to end, or has not ended after all: meanwhile nobody else is given its blocks. */
 void ipc_exports_ending(CUcontext context, bool ending);
-/* Likewise: meanwhile nobody waits for work in it. */
+/* Likewise: meanwhile nobody waits for work in it, and who did has done so when this returns. */
 void ipc_imports_ending(CUcontext context, bool ending);
 /* A context has ended, and its pool is about to: none of its blocks is exported any more. */
 void ipc_exports_end(CUcontext context);
@@ -60,6 +60,10 @@ enum ipc_place {
     IPC_BESIDE, /* in the address space of an opened block, but not in the block */
     IPC_BLOCK
 };
+
+/* Lets go of what was closed beside a capture in the context of this fence, which is current, if its work is
+ * done. */
+void ipc_imports_sweep(struct fence *fence);
 
 enum ipc_place ipc_find(uint64_t address, struct ipc_block *block);
 

@@ -2,7 +2,8 @@
  *
  * One connection for each exporter, kept as long as something of it is open here: its end tells the exporter
  * that we are gone. open_lock makes opens and closes take turns and guards connections; table_lock guards the
- * list of what is open, so that a question about an address never waits for another process.
+ * list of what is open, so that a question about an address never waits for another process. Nobody waits for
+ * the device with either of them: it may be waiting for what another thread does after a fork or an open.
  */
 #include "capture.h"
 #include "ipc.h"
@@ -13,6 +14,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "decay.h"
 #include "ipc_wire.h"
 #include "log.h"
 
@@ -38,15 +40,18 @@ struct import {
     CUmemGenericAllocationHandle *handles;
     uint64_t *sizes;
     uint64_t chunks, count; /* expected; imported so far */
-    unsigned opens;         /* changed with both locks; 0: closed during a capture, to be unmapped after it */
+    unsigned opens;         /* changed with both locks; 0: closed, to be unmapped when its work is done */
     int ending;             /* calls that may end its context; guarded by open_lock */
+    bool waiting;           /* who closed it, for that work, without a lock; guarded by open_lock */
+    uint64_t epoch;         /* of its work, once a sweep has found it closed; 0: none yet; likewise */
     struct import *next;
 };
 
 static pthread_mutex_t open_lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_mutex_t table_lock = PTHREAD_MUTEX_INITIALIZER;
-static struct source *sources; /* guarded by open_lock */
-static struct import *imports; /* changed with both locks */
+static pthread_cond_t waited = PTHREAD_COND_INITIALIZER; /* with open_lock */
+static struct source *sources;                           /* guarded by open_lock */
+static struct import *imports;                           /* changed with both locks */
 static atomic_uint import_count;
 static uint64_t last_id; /* guarded by open_lock */
 static bool registered;  /* likewise: what happens at fork */
@@ -340,6 +345,7 @@ static void after_fork_child(void)
         free(import);
     }
     atomic_store(&import_count, 0);
+    pthread_cond_init(&waited, NULL); /* who waits is not here */
     after_fork();
 }
 
@@ -372,38 +378,67 @@ bool ipc_is_ours(const CUipcMemHandle *handle)
            ticket.zero == 0;
 }
 
+/* One that is about to be unmapped cannot be opened again. */
 static struct import *find_open(const struct ipc_ticket *ticket, CUcontext context)
 {
     struct import *import = imports;
 
-    while (import && !(import->block.context == context && import->ticket.id == ticket->id &&
-                       memcmp(import->ticket.key, ticket->key, IPC_KEY) == 0))
+    while (import &&
+           !(import->block.context == context && !import->waiting && import->ticket.id == ticket->id &&
+             memcmp(import->ticket.key, ticket->key, IPC_KEY) == 0))
         import = import->next;
     return import;
 }
 
-/* The work of the context on what is about to be unmapped. */
+/* To be unmapped, and nobody is about to. */
+static bool is_closed(const struct import *import, CUcontext context)
+{
+    return import->block.context == context && !import->opens && !import->waiting && !import->ending;
+}
+
+static struct import *find_closed(CUcontext context)
+{
+    struct import *import = imports;
+
+    while (import && !is_closed(import, context))
+        import = import->next;
+    return import;
+}
+
+/* The work of the context on what is about to be unmapped. False: not done, or a capture is open. */
 static bool wait_for_work(CUcontext context)
 {
     CUresult result = driver.cuCtxPushCurrent_v2(context);
 
-    if (result == CUDA_SUCCESS) {
-        result = driver.cuCtxSynchronize();
-        driver.cuCtxPopCurrent_v2(&context);
-    }
-    return result == CUDA_SUCCESS;
+    if (result != CUDA_SUCCESS)
+        return false;
+    const bool may = capture_wait_context(context, &result);
+    driver.cuCtxPopCurrent_v2(&context);
+    return may && result == CUDA_SUCCESS;
 }
 
-/* What was closed and could not be unmapped then. */
-static void unmap_closed(void)
+/* Unmaps what is closed when its work is done. Nobody else waits for that, but for those who end the context,
+ * which waits for all its work as well. */
+static bool unmap(struct import *import)
 {
-    struct import *next;
+    import->waiting = true;
+    pthread_mutex_unlock(&open_lock);
+    const bool done = wait_for_work(import->block.context) && !capture_any();
+    pthread_mutex_lock(&open_lock);
+    import->waiting = false;
+    pthread_cond_broadcast(&waited);
+    if (done)
+        end(import);
+    return done;
+}
 
-    for (struct import *import = imports; import && !capture_any(); import = next) {
-        next = import->next;
-        if (import->opens == 0 && !import->ending && wait_for_work(import->block.context))
-            end(import);
-    }
+/* What is closed in a context, now or beside a capture that has ended since. */
+static void unmap_closed(CUcontext context)
+{
+    struct import *import = find_closed(context);
+
+    while (import && unmap(import))
+        import = find_closed(context);
 }
 
 static int open_new(const struct ipc_ticket *ticket, CUcontext context, struct import **out)
@@ -447,7 +482,6 @@ int ipc_open(const CUipcMemHandle *handle, CUcontext context, CUdeviceptr *addre
     if (ipc_is_own(handle))
         return -EXDEV;
     const int cancel = enter();
-    unmap_closed();
     struct import *import = find_open(&ticket, context);
     if (import)
         count_opens(import, 1);
@@ -469,12 +503,39 @@ int ipc_close(CUdeviceptr address)
     struct import *import = imports;
     while (import && !(import->block.start == address && import->opens))
         import = import->next;
-    if (import) {
+    CUcontext context = import ? import->block.context : NULL;
+    if (import)
         count_opens(import, -1);
-        unmap_closed();
+    if (import && !import->opens) {
+        import->epoch = 0;
+        unmap_closed(context);
     }
+    const bool left = context && find_closed(context);
     leave(cancel);
-    return import ? 0 : -ENOENT;
+    if (left)
+        decay_wake();
+    return context ? 0 : -ENOENT;
+}
+
+/* Never waits, not even for the lock: whoever has it may be waiting for another process. */
+void ipc_imports_sweep(struct fence *fence)
+{
+    struct import *import, *next;
+
+    if (!atomic_load(&import_count) || capture_any() || pthread_mutex_trylock(&open_lock))
+        return;
+    if (find_closed(fence->context))
+        fence_poll(fence);
+    for (import = imports; import && !capture_any(); import = next) {
+        next = import->next;
+        if (!is_closed(import, fence->context))
+            continue;
+        if (!import->epoch)
+            import->epoch = fence_epoch_quietly(fence);
+        if (fence_done(fence, import->epoch))
+            end(import);
+    }
+    pthread_mutex_unlock(&open_lock);
 }
 
 enum ipc_place ipc_find(uint64_t address, struct ipc_block *block)
@@ -495,6 +556,21 @@ enum ipc_place ipc_find(uint64_t address, struct ipc_block *block)
     return place;
 }
 
+static bool anybody_waits(CUcontext context)
+{
+    const struct import *import = imports;
+
+    while (import && (import->block.context != context || !import->waiting))
+        import = import->next;
+    return import;
+}
+
+static void await_closers(CUcontext context)
+{
+    while (anybody_waits(context))
+        pthread_cond_wait(&waited, &open_lock);
+}
+
 void ipc_imports_ending(CUcontext context, bool ending)
 {
     if (!atomic_load(&import_count))
@@ -504,6 +580,8 @@ void ipc_imports_ending(CUcontext context, bool ending)
         if (import->block.context == context)
             import->ending += ending ? 1 : import->ending > 0 ? -1 : 0;
     }
+    if (ending)
+        await_closers(context);
     leave(cancel);
 }
 
@@ -514,6 +592,7 @@ void ipc_imports_end(CUcontext context)
     if (!atomic_load(&import_count))
         return;
     const int cancel = enter();
+    await_closers(context); /* of what was opened while it ended */
     for (struct import *import = imports; import; import = next) {
         next = import->next;
         if (import->block.context == context)

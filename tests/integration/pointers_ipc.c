@@ -24,6 +24,7 @@ static void run_freeing(const char *program, const char *scenario, const char *c
     spawn_sim(env, cards, NULL);
     spawn_env_set(env, "HOME", "/nonexistent"); /* no user's own settings */
     spawn_env_set(env, "PROG_OTHER_MAX", "600M");
+    spawn_env_set(env, "GPUCAP_DECAY", "0.5"); /* what is left for later is not left for long */
     if (pooled) {
         spawn_wrapped(env);
         spawn_env_set(env, "GPUCAP_POOL", "on");
@@ -47,6 +48,12 @@ static void both(const char *scenario, const char *cards)
     run("prog_ipc", scenario, cards, true);
 }
 
+static void each_way(const char *scenario, const char *cards)
+{
+    both(scenario, cards);
+    run_freeing("prog_ipc", scenario, cards, true, "deferred");
+}
+
 static void test_two_processes_see_the_same_bytes(void)
 {
     both("share", CARD);
@@ -59,8 +66,7 @@ static void test_an_opened_block_looks_native(void)
 
 static void test_work_of_before_a_block_was_taken_is_not_seen_by_who_opens_it(void)
 {
-    both("at_rest", CARD);
-    run_freeing("prog_ipc", "at_rest", CARD, true, "deferred");
+    each_way("at_rest", CARD);
 }
 
 static void test_every_code_is_the_native_one(void)
@@ -120,6 +126,23 @@ static void test_threads_open_and_close_at_once(void)
     both("threads", CARD);
 }
 
+static void test_nobody_waits_for_a_close_that_waits_for_the_device(void)
+{
+    each_way("forks_beside_a_close", CARD);
+    each_way("opens_beside_a_close", CARD);
+    each_way("context_ends_beside_a_close", CARD);
+}
+
+static void test_a_close_destroys_no_capture(void)
+{
+    each_way("captures_beside_closes", CARD);
+}
+
+static void test_a_block_closed_beside_a_capture_goes_back(void)
+{
+    each_way("closed_beside_a_capture", TIGHT);
+}
+
 static void test_memory_of_another_card_is_opened(void)
 {
     both("cards", "2x2G");
@@ -167,6 +190,9 @@ int main(void)
     RUN_TEST(test_forked_children_change_nothing);
     RUN_TEST(test_an_unwrapped_process_gets_the_drivers_own_error);
     RUN_TEST(test_threads_open_and_close_at_once);
+    RUN_TEST(test_nobody_waits_for_a_close_that_waits_for_the_device);
+    RUN_TEST(test_a_close_destroys_no_capture);
+    RUN_TEST(test_a_block_closed_beside_a_capture_goes_back);
     RUN_TEST(test_memory_of_another_card_is_opened);
     RUN_TEST(test_a_process_ends_with_blocks_shared_and_open);
     RUN_TEST(test_forged_handles_are_refused);
