@@ -713,7 +713,7 @@ int pool_check(struct pool *pool)
         pending += p->bytes;
     if (!wrong && (entries != pool->table_count || pending != pool->pending_bytes))
         wrong = 10001;
-    if (!wrong && pool->ranges.live_bytes + pool->ranges.free_bytes != pool->vmm.physical)
+    if (!wrong && pool->ranges.live_bytes + pool->ranges.free_bytes + pool->stuck_bytes != pool->vmm.physical)
         wrong = 10002;
     if (!wrong && atomic_load(&pool->small.wrong))
         wrong = 10003;
