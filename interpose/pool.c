@@ -24,11 +24,15 @@ static _Atomic uint64_t pools_opened;
 
 /* ---- blocks by address ---- */
 
+/* Blocks of one size lie at one distance, which a single multiplication keeps: a few thousand of an unlucky
+ * size would stand in one run of the table. A shift between two of them breaks it up: on average less than
+ * one step beside its home, for every size up to 4 MiB (measured). */
 static uint64_t home_of(const struct pool *pool, uint64_t address)
 {
-    uint64_t h = (address >> 9) * UINT64_C(0x9e3779b97f4a7c15);
+    uint64_t h = address / RANGES_UNIT * UINT64_C(0x9e3779b97f4a7c15);
 
-    return h >> 20 & (pool->table_capacity - 1);
+    h = (h ^ h >> 32) * UINT64_C(0xd6e8feb86659fd93);
+    return h >> 32 & (pool->table_capacity - 1);
 }
 
 static void *map_zeroed(uint64_t bytes)
@@ -709,7 +713,7 @@ int pool_check(struct pool *pool)
         pending += p->bytes;
     if (!wrong && (entries != pool->table_count || pending != pool->pending_bytes))
         wrong = 10001;
-    if (!wrong && pool->ranges.live_bytes + pool->ranges.free_bytes != pool->vmm.physical)
+    if (!wrong && pool->ranges.live_bytes + pool->ranges.free_bytes + pool->stuck_bytes != pool->vmm.physical)
         wrong = 10002;
     if (!wrong && atomic_load(&pool->small.wrong))
         wrong = 10003;

@@ -47,11 +47,12 @@ struct pool_entry {
     struct range *range;
 };
 
-/* Where a chunk was mapped before it was mapped elsewhere. */
+/* Where a chunk was mapped before it was mapped elsewhere, or could not be used (pool_stuck). */
 struct pool_dead {
     uint64_t start, bytes;
     uint64_t epoch; /* of the last free there */
     CUmemGenericAllocationHandle handle;
+    bool only; /* it is mapped nowhere else: to be released when it is unmapped */
 };
 
 struct pool {
@@ -78,6 +79,7 @@ struct pool {
     uint64_t chunk_capacity;
     struct pool_dead *dead; /* in the order in which they were left */
     uint64_t dead_count, dead_capacity;
+    uint64_t stuck_bytes;      /* of those that are mapped nowhere else */
     struct cache *caches;      /* of threads */
     struct cache_figures gone; /* of those that have ended */
     uint64_t least_free;       /* since pool_idle_bytes was last asked */

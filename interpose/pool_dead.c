@@ -36,7 +36,7 @@ struct vmm_chunk pool_retire(struct pool *pool, uint64_t start, uint64_t epoch)
     const struct vmm_chunk chunk = vmm_leave(&pool->vmm, start);
 
     ranges_retire(&pool->ranges, start, chunk.bytes);
-    pool->dead[pool->dead_count++] = (struct pool_dead){start, chunk.bytes, epoch, chunk.handle};
+    pool->dead[pool->dead_count++] = (struct pool_dead){start, chunk.bytes, epoch, chunk.handle, false};
     return chunk;
 }
 
@@ -46,6 +46,23 @@ void pool_revive(struct pool *pool, const struct vmm_chunk *chunk)
 
     vmm_remember(&pool->vmm, last->start, chunk);
     ranges_revive(&pool->ranges, last->start, last->epoch);
+}
+
+void pool_stuck(struct pool *pool, uint64_t start, const struct vmm_chunk *chunk, bool only)
+{
+    ranges_retire(&pool->ranges, start, chunk->bytes);
+    pool->dead[pool->dead_count++] = (struct pool_dead){start, chunk->bytes, 0, chunk->handle, only};
+    pool->stuck_bytes += only ? chunk->bytes : 0;
+}
+
+static void give_stuck(struct pool *pool, const struct pool_dead *dead)
+{
+    const struct vmm_chunk chunk = {.handle = dead->handle, .bytes = dead->bytes};
+
+    vmm_release(&pool->vmm, &chunk);
+    pool->stuck_bytes -= chunk.bytes;
+    pool->budget.give(pool->budget.owner, chunk.bytes);
+    atomic_fetch_add(&pool_given_back, 1);
 }
 
 uint64_t pool_bury(struct pool *pool, uint64_t reached, uint64_t most)
@@ -58,6 +75,8 @@ uint64_t pool_bury(struct pool *pool, uint64_t reached, uint64_t most)
 
         if (done && most && vmm_unmap_left(&pool->vmm, dead.start, dead.bytes) == 0) {
             ranges_bury(&pool->ranges, dead.start);
+            if (dead.only)
+                give_stuck(pool, &dead);
             most--;
             continue;
         }

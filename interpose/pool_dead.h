@@ -11,7 +11,7 @@
 
 #include "pool.h"
 
-/* Room for `count` more, so that pool_retire cannot fail. 0 or -ENOMEM. */
+/* Room for `count` more, so that pool_retire and pool_stuck cannot fail. 0 or -ENOMEM. */
 int pool_dead_prepare(struct pool *pool, uint64_t count);
 
 /* The whole free chunk at `start`, last freed in `epoch`, leaves its place. Needs two prepared nodes. */
@@ -19,6 +19,11 @@ struct vmm_chunk pool_retire(struct pool *pool, uint64_t start, uint64_t epoch);
 
 /* Takes the latest pool_retire back. */
 void pool_revive(struct pool *pool, const struct vmm_chunk *chunk);
+
+/* A chunk that could be neither used nor unmapped stays at `start`, in a hole, until it can be unmapped.
+ * `only`: it is mapped nowhere else, and is given back then; till then it is held. Needs two prepared nodes
+ * and pool_dead_prepare. */
+void pool_stuck(struct pool *pool, uint64_t start, const struct vmm_chunk *chunk, bool only);
 
 /* Unmaps at most `most` chunks' old places whose work is done by `reached`. Returns how many are left that
  * are done: 0 if all of them could be unmapped. */

@@ -122,6 +122,7 @@ struct move {
     uint64_t epoch;   /* of the latest free in what has been gathered */
     uint64_t held;    /* chunks taken from elsewhere: pool->chunks from the beginning */
     uint64_t fresh;   /* new chunks: pool->chunks from the end */
+    uint64_t stuck;   /* of these, held ones first: mapped, and neither to be used nor unmapped */
 };
 
 /* From where up a free range is not part of the block to be. */
@@ -162,12 +163,18 @@ static uint64_t gatherable(struct pool *pool, const struct move *move, uint64_t 
     return total;
 }
 
-/* Puts what was taken back where it was; what is new is released. */
+/* Puts what was taken back where it was; what is new is released, unless it is stuck. */
 static void undo(struct pool *pool, const struct move *move)
 {
+    uint64_t at = move->plan.map_start;
+
     for (uint64_t i = move->held; i-- > 0;)
         pool_revive(pool, &pool->chunks[i]);
-    for (uint64_t i = 0; i < move->fresh; i++) {
+    for (uint64_t i = 0; i < move->stuck; i++) {
+        pool_stuck(pool, at, &pool->chunks[i], i >= move->held);
+        at += pool->chunks[i].bytes;
+    }
+    for (uint64_t i = move->stuck > move->held ? move->stuck - move->held : 0; i < move->fresh; i++) {
         vmm_release(&pool->vmm, fresh_at(pool, i));
         pool->budget.give(pool->budget.owner, fresh_at(pool, i)->bytes);
     }
@@ -255,13 +262,16 @@ static bool shed(struct pool *pool, const struct move *move)
 }
 
 /* Maps all of them side by side at the planned place. */
-static int place(struct pool *pool, const struct move *move)
+static int place(struct pool *pool, struct move *move)
 {
-    if (ranges_prepare(&pool->ranges, 8))
+    const uint64_t count = move->held + move->fresh;
+
+    /* Each of them may get stuck. */
+    if (ranges_prepare(&pool->ranges, 8 + (unsigned)count) || pool_dead_prepare(pool, count))
         return -ENOMEM;
     for (uint64_t i = 0; i < move->fresh; i++)
         pool->chunks[move->held + i] = *fresh_at(pool, i);
-    int rc = vmm_map(&pool->vmm, move->plan.map_start, pool->chunks, move->held + move->fresh);
+    int rc = vmm_map(&pool->vmm, move->plan.map_start, pool->chunks, count, &move->stuck);
     if (rc)
         return rc;
     ranges_map(&pool->ranges, move->plan.map_start, move->plan.map_bytes, move->epoch);
@@ -420,7 +430,8 @@ static int attempt(struct pool *pool, uint64_t size, enum patience patience, str
     uint64_t later;
     bool refused;
 
-    if (pool->dead_count > DEAD_MAX && !capture_any())
+    /* What is stuck counts as held and is of no use. */
+    if ((pool->dead_count > DEAD_MAX || pool->stuck_bytes) && !capture_any())
         pool_bury(pool, reached, UINT64_MAX);
     if (!ranges_plan(&pool->ranges, size, &move.plan))
         return -ENOMEM;

@@ -22,7 +22,8 @@
 #define RANGES_BINS (64 + 32 * 32)
 #define RANGES_HINT RANGES_PAGE /* one hint for so many bytes of address space */
 
-/* Dead: still mapped, but its memory has been mapped elsewhere as well and lives on there. */
+/* Dead: still mapped, but its memory has been mapped elsewhere as well and lives on there, or the driver
+ * would neither let it be used nor unmapped. */
 enum range_state { RANGE_LIVE, RANGE_FREE, RANGE_HOLE, RANGE_DEAD };
 
 struct range {
@@ -87,8 +88,8 @@ bool ranges_plan(const struct ranges *ranges, uint64_t bytes, struct ranges_plan
 void ranges_map(struct ranges *ranges, uint64_t start, uint64_t bytes, uint64_t epoch);
 void ranges_unmap(struct ranges *ranges, uint64_t start, uint64_t bytes);
 
-/* Part of a free range is dead from now on (two prepared nodes); a dead range is free again; or it is a hole.
- */
+/* Part of a free range or hole is dead from now on (two prepared nodes); a dead range is free again; or it is
+ * a hole. */
 void ranges_retire(struct ranges *ranges, uint64_t start, uint64_t bytes);
 void ranges_revive(struct ranges *ranges, uint64_t start, uint64_t epoch);
 void ranges_bury(struct ranges *ranges, uint64_t start);

@@ -85,11 +85,12 @@ int vmm_open(struct vmm *vmm, CUdevice ordinal)
 int vmm_try(struct vmm *vmm)
 {
     struct vmm_chunk chunk;
+    uint64_t stuck;
     int rc = vmm_create(vmm, VMM_PAGE, &chunk);
 
     if (rc)
         return rc == -ENOMEM ? 0 : -ENOTSUP;
-    rc = vmm_map(vmm, vmm->base, &chunk, 1);
+    rc = vmm_map(vmm, vmm->base, &chunk, 1, &stuck);
     if (rc == 0 && (rc = vmm_unmap(vmm, vmm->base, &chunk)))
         vmm_unmap(vmm, vmm->base, &chunk); /* the page must not stay */
     vmm_release(vmm, &chunk);
@@ -155,20 +156,36 @@ static void enter_slots(struct vmm *vmm, uint64_t start, const struct vmm_chunk 
         slot[i] = (struct vmm_slot){.back = i};
 }
 
-int vmm_map(struct vmm *vmm, uint64_t start, const struct vmm_chunk *chunks, uint64_t count)
+/* Unmaps chunks that end at `end`, at once or else one by one from the last. How many stay. */
+static uint64_t unmap_again(uint64_t start, uint64_t end, const struct vmm_chunk *chunks, uint64_t count)
+{
+    if (count == 0 || driver.cuMemUnmap(start, end - start) == CUDA_SUCCESS)
+        return 0;
+    for (; count > 0; count--) {
+        const uint64_t bytes = chunks[count - 1].bytes;
+
+        if (driver.cuMemUnmap(end - bytes, bytes) != CUDA_SUCCESS)
+            break;
+        end -= bytes;
+    }
+    return count;
+}
+
+int vmm_map(struct vmm *vmm, uint64_t start, const struct vmm_chunk *chunks, uint64_t count, uint64_t *stuck)
 {
     uint64_t at = start, done = 0;
     CUresult result = CUDA_SUCCESS;
 
-    for (; done < count && result == CUDA_SUCCESS; done++) {
+    *stuck = 0;
+    while (done < count && result == CUDA_SUCCESS) {
         result = driver.cuMemMap(at, chunks[done].bytes, 0, chunks[done].handle, 0);
-        at += result == CUDA_SUCCESS ? chunks[done].bytes : 0;
+        if (result == CUDA_SUCCESS)
+            at += chunks[done++].bytes;
     }
     if (result == CUDA_SUCCESS)
         result = driver.cuMemSetAccess(start, at - start, vmm->access, (size_t)vmm->access_count);
     if (result != CUDA_SUCCESS) {
-        if (at > start)
-            driver.cuMemUnmap(start, at - start);
+        *stuck = unmap_again(start, at, chunks, done);
         return error_of(result);
     }
     at = start;

@@ -52,8 +52,10 @@ void vmm_close(struct vmm *vmm);
 int vmm_create(struct vmm *vmm, uint64_t bytes, struct vmm_chunk *chunk);
 void vmm_release(struct vmm *vmm, const struct vmm_chunk *chunk);
 
-/* Maps chunks side by side from `start`, readable and writable. 0 or -errno, and then none is mapped. */
-int vmm_map(struct vmm *vmm, uint64_t start, const struct vmm_chunk *chunks, uint64_t count);
+/* Maps chunks side by side from `start`, readable and writable. 0 or -errno, and then none is mapped but the
+ * first *stuck of them, which the driver would not unmap again. They cannot be used there: to be followed
+ * sooner or later by vmm_unmap_left. */
+int vmm_map(struct vmm *vmm, uint64_t start, const struct vmm_chunk *chunks, uint64_t count, uint64_t *stuck);
 /* Unmaps the chunk that begins at `start`. 0 or -EIO. */
 int vmm_unmap(struct vmm *vmm, uint64_t start, struct vmm_chunk *chunk);
 

@@ -113,11 +113,11 @@ static void test_any_one_call_may_fail(void)
     play_all(scenes, sizeof scenes / sizeof *scenes);
 }
 
-/* The way back fails too. Unmapping is left out: a driver that can neither use a mapping nor end it has lost
- * it. */
+/* The way back fails too. What can be neither used nor unmapped is held until it can be. */
 static void test_all_calls_from_one_on_may_fail(void)
 {
-    const unsigned most = ((1 << FAKE_CALLS) - 1) & ~(1U << FAKE_UNMAP);
+    const unsigned all = (1 << FAKE_CALLS) - 1, most = all & ~(1U << FAKE_UNMAP);
+    const unsigned mapping = 1 << FAKE_MAP | 1 << FAKE_ACCESS | 1 << FAKE_UNMAP;
     const struct scene scenes[] = {
         {scene_alloc, most, NEVER, false},
         {scene_alloc, most, NEVER, true},
@@ -126,6 +126,12 @@ static void test_all_calls_from_one_on_may_fail(void)
         {scene_alloc, 1 << FAKE_ACCESS, NEVER, false},
         {scene_alloc, 1 << FAKE_MAP | 1 << FAKE_ACCESS, 1, true},
         {scene_trim, 1 << FAKE_UNMAP, NEVER, false},
+        {scene_alloc, all, NEVER, false},
+        {scene_alloc, all, NEVER, true},
+        {scene_alloc, mapping, NEVER, false},
+        {scene_alloc, mapping, 1, false}, /* unmapping all at once fails */
+        {scene_alloc, mapping, 2, true},  /* and the last of them */
+        {scene_alloc, mapping, 4, false},
     };
 
     play_all(scenes, sizeof scenes / sizeof *scenes);

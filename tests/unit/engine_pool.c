@@ -590,6 +590,42 @@ static void test_figures_need_no_driver(void)
     TEST_ASSERT_TRUE(fake_child(figures_at_the_end));
 }
 
+/* ---- the table by address ---- */
+
+#define IN_A_ROW 4000
+
+/* The longest run of taken places: a search may have to go through all of it. */
+static uint64_t longest_run(const struct pool *pool)
+{
+    uint64_t longest = 0, run = 0;
+
+    for (uint64_t i = 0; i < pool->table_capacity; i++) {
+        run = pool->table[i].address ? run + 1 : 0;
+        longest = run > longest ? run : longest;
+    }
+    return longest;
+}
+
+/* Side by side, of sizes whose multiples clustered under one multiplication: runs of hundreds to thousands
+ * then. */
+static void in_a_row(void)
+{
+    const uint64_t sizes[] = {114176, 1940992, 3881984};
+
+    for (unsigned k = 0; k < sizeof sizes / sizeof *sizes; k++) {
+        model_open(&model, 16 * GIB, 16 * GIB);
+        for (unsigned i = 0; i < IN_A_ROW; i++)
+            CHECK(model_alloc(&model, sizes[k]) == 0);
+        CHECK(model.pool.table_count == IN_A_ROW && longest_run(&model.pool) < 100);
+        model_close(&model);
+    }
+}
+
+static void test_blocks_of_one_size_do_not_crowd_in_the_table(void)
+{
+    TEST_ASSERT_TRUE(fake_child(in_a_row));
+}
+
 int main(void)
 {
     UNITY_BEGIN();
@@ -617,5 +653,6 @@ int main(void)
     RUN_TEST(test_what_is_freed_and_held_by_others_does_not_live);
     RUN_TEST(test_the_most_that_was_held_is_what_the_driver_gave);
     RUN_TEST(test_figures_need_no_driver);
+    RUN_TEST(test_blocks_of_one_size_do_not_crowd_in_the_table);
     return UNITY_END();
 }
