@@ -186,9 +186,15 @@ void account_grown(struct account *account, uint64_t bytes)
     pthread_mutex_unlock(&account->lock);
 }
 
+/* An estimate is good enough to grant by, not to give up memory by. */
 static uint64_t short_of(struct account *account, uint64_t need, uint64_t reserve)
 {
     pthread_mutex_lock(&account->lock);
+    if (!account->exact) {
+        pthread_mutex_unlock(&account->lock);
+        measure(account, true);
+        pthread_mutex_lock(&account->lock);
+    }
     struct limit_state state = account->state;
     pthread_mutex_unlock(&account->lock);
     state.reserve = reserve;

@@ -99,7 +99,8 @@ static void start_quietly(void)
 
 void decay_wake(void)
 {
-    if (atomic_load_explicit(&asked, memory_order_relaxed) || settings->decay <= 0 ||
+    /* Without settings the library is passive, and has no memory to give back. */
+    if (atomic_load_explicit(&asked, memory_order_relaxed) || !settings || settings->decay <= 0 ||
         atomic_exchange(&asked, true))
         return;
     /* Registered now, it runs before any handler of the driver, which has long been at work. */

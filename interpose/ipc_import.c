@@ -391,16 +391,16 @@ static struct import *find_open(const struct ipc_ticket *ticket, CUcontext conte
 }
 
 /* To be unmapped, and nobody is about to. */
-static bool is_closed(const struct import *import, CUcontext context)
+static bool is_closed(const struct import *import)
 {
-    return import->block.context == context && !import->opens && !import->waiting && !import->ending;
+    return !import->opens && !import->waiting && !import->ending;
 }
 
-static struct import *find_closed(CUcontext context)
+static struct import *find_closed(void)
 {
     struct import *import = imports;
 
-    while (import && !is_closed(import, context))
+    while (import && !is_closed(import))
         import = import->next;
     return import;
 }
@@ -432,13 +432,13 @@ static bool unmap(struct import *import)
     return done;
 }
 
-/* What is closed in a context, now or beside a capture that has ended since. */
-static void unmap_closed(CUcontext context)
+/* What is closed, now or beside a capture that has ended since. */
+static void unmap_closed(void)
 {
-    struct import *import = find_closed(context);
+    struct import *import = find_closed();
 
     while (import && unmap(import))
-        import = find_closed(context);
+        import = find_closed();
 }
 
 static int open_new(const struct ipc_ticket *ticket, CUcontext context, struct import **out)
@@ -503,18 +503,18 @@ int ipc_close(CUdeviceptr address)
     struct import *import = imports;
     while (import && !(import->block.start == address && import->opens))
         import = import->next;
-    CUcontext context = import ? import->block.context : NULL;
-    if (import)
+    const bool found = import;
+    if (found)
         count_opens(import, -1);
-    if (import && !import->opens) {
+    if (found && !import->opens) {
         import->epoch = 0;
-        unmap_closed(context);
+        unmap_closed();
     }
-    const bool left = context && find_closed(context);
+    const bool left = found && find_closed();
     leave(cancel);
     if (left)
         decay_wake();
-    return context ? 0 : -ENOENT;
+    return found ? 0 : -ENOENT;
 }
 
 /* Never waits, not even for the lock: whoever has it may be waiting for another process. */
@@ -524,11 +524,11 @@ void ipc_imports_sweep(struct fence *fence)
 
     if (!atomic_load(&import_count) || capture_any() || pthread_mutex_trylock(&open_lock))
         return;
-    if (find_closed(fence->context))
+    if (find_closed())
         fence_poll(fence);
     for (import = imports; import && !capture_any(); import = next) {
         next = import->next;
-        if (!is_closed(import, fence->context))
+        if (!is_closed(import) || import->block.context != fence->context)
             continue;
         if (!import->epoch)
             import->epoch = fence_epoch_quietly(fence);

@@ -103,17 +103,15 @@ static void let_go_behind_work(struct pool *pool, void *argument)
 }
 
 /* Gives idle memory of our pools back to the driver. If that is not enough, what waits for work is waited
- * for, in this context first. Returns how much. */
-static uint64_t let_go(CUdevice ordinal, uint64_t bytes)
+ * for (`patient`), in this context first. Returns how much. */
+static uint64_t let_go(CUdevice ordinal, uint64_t bytes, bool patient)
 {
-    const struct device *device = device_get(ordinal);
     struct room room = {.ordinal = ordinal, .wanted = bytes, .given = pools_trim(ordinal, bytes)};
-    const bool hopeless = device && bytes != UINT64_MAX && bytes > atomic_load(&device->limit);
-    struct pool *here = hopeless ? NULL : pools_open_here();
+    struct pool *here = patient ? pools_open_here() : NULL;
 
     if (here)
         let_go_behind_work(here, &room);
-    if (!hopeless && room.given < bytes)
+    if (patient && room.given < bytes)
         pools_each_waiting(let_go_behind_work, &room);
     return room.given;
 }
@@ -125,7 +123,8 @@ static bool make_room(CUdevice ordinal, uint64_t bytes,
 {
     struct device *device = device_get(ordinal);
     const uint64_t need = limit_round(bytes), more = device ? missing(&device->account, need) : 0;
-    const bool ours = let_go(ordinal, more > need ? more : need) != 0;
+    const bool hopeless = device && need > atomic_load(&device->limit);
+    const bool ours = let_go(ordinal, more > need ? more : need, !hopeless) != 0;
 
     return trim_pool(ordinal, NULL) || ours;
 }
@@ -218,7 +217,7 @@ bool route_give_up_cache(CUdevice ordinal, uint64_t before)
 {
     if (!route_active() || (ordinal == ROUTE_CURRENT && driver.cuCtxGetDevice(&ordinal) != CUDA_SUCCESS))
         return false;
-    let_go(ordinal, UINT64_MAX);
+    let_go(ordinal, UINT64_MAX, true);
     return route_given_back() != before;
 }
 
@@ -534,9 +533,14 @@ static int alloc(struct pool *pool, uint64_t bytes, uint64_t *start)
 static bool may_be_met(const struct pool *pool, uint64_t bytes)
 {
     CUmemoryPool drivers = NULL;
-    const uint64_t held = pools_not_live(pool->ordinal) + cached_by(pool->ordinal, &drivers);
+    bool may;
 
-    return bytes <= held || pool->budget.fits(pool->budget.owner, bytes - held);
+    do {
+        const uint64_t held = pools_not_live(pool->ordinal) + cached_by(pool->ordinal, &drivers);
+
+        may = bytes <= held || pool->budget.fits(pool->budget.owner, bytes - held);
+    } while (!may && pools_await(pool));
+    return may;
 }
 
 /* Other contexts and the driver's own pool may have idle memory on the same card, or have had it given back
@@ -651,9 +655,9 @@ static CUresult follow(const struct pool *pool, CUstream stream)
     CUcontext context = NULL;
     const CUresult result = driver.cuStreamGetCtx(stream, &context);
 
-    if (result != CUDA_SUCCESS || context == pool->context)
+    if (result == CUDA_ERROR_INVALID_HANDLE || result == CUDA_ERROR_INVALID_CONTEXT)
         return result;
-    return capture_wait_stream(stream);
+    return context == pool->context ? CUDA_SUCCESS : capture_wait_stream(stream);
 }
 
 bool route_pool_free_async(CUdeviceptr address, CUstream stream, CUresult *result)

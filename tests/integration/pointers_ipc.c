@@ -1,6 +1,6 @@
 /* pointers_ipc: legacy IPC works between two wrapped processes as it does natively, and nobody can break it
- * from outside. Each promise is a scenario of prog_ipc or prog_forger, which check themselves; those of
- * prog_ipc hold natively as well, except where CUDA promises less.
+ * from outside. Each promise is a scenario of prog_ipc, prog_closes or prog_forger, which check themselves;
+ * those of the first two hold natively as well, except where CUDA promises less.
  */
 #include <stdio.h>
 
@@ -48,10 +48,11 @@ static void both(const char *scenario, const char *cards)
     run("prog_ipc", scenario, cards, true);
 }
 
-static void each_way(const char *scenario, const char *cards)
+static void each_way(const char *program, const char *scenario, const char *cards)
 {
-    both(scenario, cards);
-    run_freeing("prog_ipc", scenario, cards, true, "deferred");
+    run(program, scenario, cards, false);
+    run(program, scenario, cards, true);
+    run_freeing(program, scenario, cards, true, "deferred");
 }
 
 static void test_two_processes_see_the_same_bytes(void)
@@ -66,7 +67,7 @@ static void test_an_opened_block_looks_native(void)
 
 static void test_work_of_before_a_block_was_taken_is_not_seen_by_who_opens_it(void)
 {
-    each_way("at_rest", CARD);
+    each_way("prog_ipc", "at_rest", CARD);
 }
 
 static void test_every_code_is_the_native_one(void)
@@ -128,19 +129,20 @@ static void test_threads_open_and_close_at_once(void)
 
 static void test_nobody_waits_for_a_close_that_waits_for_the_device(void)
 {
-    each_way("forks_beside_a_close", CARD);
-    each_way("opens_beside_a_close", CARD);
-    each_way("context_ends_beside_a_close", CARD);
+    each_way("prog_closes", "forks_beside_a_close", CARD);
+    each_way("prog_closes", "opens_beside_a_close", CARD);
+    each_way("prog_closes", "context_ends_beside_a_close", CARD);
 }
 
 static void test_a_close_destroys_no_capture(void)
 {
-    each_way("captures_beside_closes", CARD);
+    each_way("prog_closes", "captures_beside_closes", CARD);
 }
 
 static void test_a_block_closed_beside_a_capture_goes_back(void)
 {
-    each_way("closed_beside_a_capture", TIGHT);
+    each_way("prog_closes", "closed_beside_a_capture", TIGHT);
+    each_way("prog_closes", "closed_without_a_pool", CARD);
 }
 
 static void test_memory_of_another_card_is_opened(void)

@@ -1,6 +1,6 @@
 /* prog_ipc: memory of one process in another one, by cuIpcGetMemHandle and its kin. One scenario a run; both
  * processes are this program (prog_is_other). */
-#include "prog_check.h"
+#include "prog_share.h"
 
 #include <pthread.h>
 #include <signal.h>
@@ -15,27 +15,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#define OPEN_FLAGS CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS
-#define ODD_BYTES  5000000u
-#define CARD_PAGE  (2 * MIB)
-
-static void send_handle(CUdeviceptr block)
-{
-    CUipcMemHandle handle;
-
-    MUST(0, cuIpcGetMemHandle(&handle, block));
-    prog_send(&handle, sizeof handle);
-}
-
-static CUdeviceptr open_sent(void)
-{
-    CUipcMemHandle handle;
-    CUdeviceptr block = 0;
-
-    prog_receive(&handle, sizeof handle);
-    MUST(0, cuIpcOpenMemHandle(&block, handle, OPEN_FLAGS));
-    return block;
-}
+#define ODD_BYTES 5000000u
+#define CARD_PAGE (2 * MIB)
 
 /* ---- data ---- */
 
@@ -254,8 +235,6 @@ static void codes(void)
 
 /* ---- how long an exported block lives; the card has room for one BIG block, not for two ---- */
 
-#define BIG (300 * MIB)
-
 /* A page of every MiB, and so one of every chunk: under a sanitizer all of it takes a minute. */
 static void fill_big(CUdeviceptr block, unsigned char byte)
 {
@@ -270,17 +249,6 @@ static long wrong_in_big(CUdeviceptr block, unsigned char byte)
     for (size_t at = 0; at < BIG; at += MIB)
         wrong += prog_wrong(block + at, byte, 4096);
     return wrong;
-}
-
-/* The word that a block is closed reaches its owner by itself, in its own time. */
-static void await_room(void)
-{
-    CUdeviceptr big;
-    int tries = 6000;
-
-    while (cuMemAlloc(&big, BIG) != CUDA_SUCCESS)
-        MUST(true, tries-- > 0 && usleep(10000) == 0);
-    MUST(0, cuMemFree(big));
 }
 
 /* Freed by its owner, it stays what it was for whoever has it open, and comes back when that one closes it.
@@ -632,176 +600,6 @@ static void threads(void)
         MUST(0, pthread_join(ids[i], NULL));
 }
 
-/* ---- beside a close that waits for work, which goes on when another thread has done something ---- */
-
-static atomic_bool closing, let_go;
-
-static void until_let_go(void *unused)
-{
-    (void)unused;
-    while (!atomic_load(&let_go))
-        usleep(1000);
-}
-
-static void *closes(void *block)
-{
-    MUST(0, cuCtxSetCurrent(shared_context));
-    atomic_store(&closing, true);
-    MUST(0, cuIpcCloseMemHandle((CUdeviceptr)block));
-    return NULL;
-}
-
-/* Opens what is sent in the current context, and closes it behind work that does not end by itself. */
-static pthread_t close_beside_work(void)
-{
-    const CUdeviceptr block = open_sent();
-    pthread_t closer;
-    CUstream stream;
-
-    MUST(0, cuCtxGetCurrent(&shared_context));
-    MUST(0, cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
-    MUST(0, cuLaunchHostFunc(stream, until_let_go, NULL));
-    MUST(0, pthread_create(&closer, NULL, closes, (void *)(uintptr_t)block));
-    while (!atomic_load(&closing))
-        usleep(1000);
-    usleep(GATE_US / 4);
-    return closer;
-}
-
-/* The process that only shares a block, as often as the other one wants to open it. */
-static void share_often(int times)
-{
-    pid_t pid = prog_start(false);
-    CUdeviceptr block;
-
-    MUST(0, cuMemAlloc(&block, MIB));
-    prog_fill(block, 3, MIB);
-    for (int i = 0; i < times; i++)
-        send_handle(block);
-    prog_join(pid);
-}
-
-static void forks_beside_a_close(void)
-{
-    prog_context(0);
-    if (!prog_is_other()) {
-        share_often(1);
-        return;
-    }
-    const pthread_t closer = close_beside_work();
-    const pid_t child = fork();
-    if (child == 0)
-        _exit(0);
-    prog_bury(child);
-    atomic_store(&let_go, true);
-    MUST(0, pthread_join(closer, NULL));
-}
-
-/* And it is the same block: what is opened again stays. */
-static void opens_beside_a_close(void)
-{
-    prog_context(0);
-    if (!prog_is_other()) {
-        share_often(2);
-        return;
-    }
-    const pthread_t closer = close_beside_work();
-    const CUdeviceptr again = open_sent();
-    MUST(0, prog_wrong(again, 3, MIB));
-    atomic_store(&let_go, true);
-    MUST(0, pthread_join(closer, NULL));
-    MUST(0, prog_wrong(again, 3, MIB));
-    MUST(0, cuIpcCloseMemHandle(again));
-}
-
-/* The end of a context waits for its work too. */
-static void context_ends_beside_a_close(void)
-{
-    CUcontext first = prog_context(0), context;
-    pthread_t ender;
-
-    if (!prog_is_other()) {
-        share_often(1);
-        return;
-    }
-    MUST(0, cuCtxCreate(&context, NULL, 0, 0));
-    const pthread_t closer = close_beside_work();
-    MUST(0, cuCtxSetCurrent(first));
-    MUST(0, pthread_create(&ender, NULL, destroys, context));
-    usleep(GATE_US / 4);
-    atomic_store(&let_go, true);
-    MUST(0, pthread_join(closer, NULL));
-    MUST(0, pthread_join(ender, NULL));
-}
-
-static void *open_and_close(void *unused)
-{
-    CUdeviceptr block;
-
-    MUST(0, cuCtxSetCurrent(shared_context));
-    while (!atomic_load(&let_go)) {
-        MUST(0, cuIpcOpenMemHandle(&block, many[0], OPEN_FLAGS));
-        MUST(0, cuIpcCloseMemHandle(block));
-    }
-    return unused;
-}
-
-#define CAPTURES_S 2 /* in most runs a close that does not look destroys one sooner */
-
-static void captures_beside_closes(void)
-{
-    const time_t until = time(NULL) + 1 + CAPTURES_S;
-    pthread_t closer;
-    CUstream stream;
-    CUgraph graph;
-
-    shared_context = prog_context(0);
-    if (!prog_is_other()) {
-        share_often(1);
-        return;
-    }
-    prog_receive(&many[0], sizeof many[0]);
-    MUST(0, cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
-    MUST(0, pthread_create(&closer, NULL, open_and_close, NULL));
-    while (time(NULL) < until) {
-        MUST(0, cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
-        MUST(0, cuStreamEndCapture(stream, &graph));
-        MUST(0, cuGraphDestroy(graph));
-    }
-    atomic_store(&let_go, true);
-    MUST(0, pthread_join(closer, NULL));
-}
-
-/* Closed beside a capture, it goes back to its owner when that has ended, without another call for it. */
-static void closed_beside_a_capture(void)
-{
-    CUdeviceptr block, own;
-    CUstream stream;
-    CUgraph graph;
-
-    prog_context(0);
-    if (prog_is_other()) {
-        MUST(0, cuMemAlloc(&own, MIB));
-        block = open_sent();
-        MUST(0, cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
-        MUST(0, cuMemsetD8Async(block, 1, MIB, stream));
-        MUST(0, cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
-        MUST(0, cuIpcCloseMemHandle(block));
-        MUST(0, cuStreamEndCapture(stream, &graph));
-        prog_signal();
-        prog_await();
-        return;
-    }
-    pid_t pid = prog_start(false);
-    MUST(0, cuMemAlloc(&block, BIG));
-    send_handle(block);
-    prog_await();
-    MUST(0, cuMemFree(block));
-    await_room();
-    prog_signal();
-    prog_join(pid);
-}
-
 /* On a card that is not the current one; and on one that the other process does not see. */
 static void cards(void)
 {
@@ -872,11 +670,6 @@ int main(int argc, char **argv)
         {"clones", clones},
         {"unwrapped", unwrapped},
         {"threads", threads},
-        {"forks_beside_a_close", forks_beside_a_close},
-        {"opens_beside_a_close", opens_beside_a_close},
-        {"context_ends_beside_a_close", context_ends_beside_a_close},
-        {"captures_beside_closes", captures_beside_closes},
-        {"closed_beside_a_capture", closed_beside_a_capture},
         {"cards", cards},
         {"leave", leave},
     };

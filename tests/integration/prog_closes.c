@@ -1,0 +1,224 @@
+/* prog_closes: a process closes another one's block while its device is at work, and other threads do other
+ * things. One scenario a run; both processes are this program (prog_is_other). */
+#include "prog_share.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <time.h>
+
+#define MOMENT_US 175000 /* in which another thread comes to wait, also with sanitizers */
+
+/* ---- beside a close that waits for work, which goes on when another thread has done something ---- */
+
+static CUcontext shared_context;
+static atomic_bool closing, let_go;
+
+static void until_let_go(void *unused)
+{
+    (void)unused;
+    while (!atomic_load(&let_go))
+        usleep(1000);
+}
+
+static void *closes(void *block)
+{
+    MUST(0, cuCtxSetCurrent(shared_context));
+    atomic_store(&closing, true);
+    MUST(0, cuIpcCloseMemHandle((CUdeviceptr)block));
+    return NULL;
+}
+
+/* Opens what is sent in the current context, and closes it behind work that does not end by itself. */
+static pthread_t close_beside_work(void)
+{
+    const CUdeviceptr block = open_sent();
+    pthread_t closer;
+    CUstream stream;
+
+    MUST(0, cuCtxGetCurrent(&shared_context));
+    MUST(0, cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    MUST(0, cuLaunchHostFunc(stream, until_let_go, NULL));
+    MUST(0, pthread_create(&closer, NULL, closes, (void *)(uintptr_t)block));
+    while (!atomic_load(&closing))
+        usleep(1000);
+    usleep(MOMENT_US);
+    return closer;
+}
+
+/* The process that only shares a block, as often as the other one wants to open it. */
+static void share_often(int times)
+{
+    pid_t pid = prog_start(false);
+    CUdeviceptr block;
+
+    MUST(0, cuMemAlloc(&block, MIB));
+    prog_fill(block, 3, MIB);
+    for (int i = 0; i < times; i++)
+        send_handle(block);
+    prog_join(pid);
+}
+
+static void forks_beside_a_close(void)
+{
+    prog_context(0);
+    if (!prog_is_other()) {
+        share_often(1);
+        return;
+    }
+    const pthread_t closer = close_beside_work();
+    const pid_t child = fork();
+    if (child == 0)
+        _exit(0);
+    prog_bury(child);
+    atomic_store(&let_go, true);
+    MUST(0, pthread_join(closer, NULL));
+}
+
+/* And it is the same block: what is opened again stays. */
+static void opens_beside_a_close(void)
+{
+    prog_context(0);
+    if (!prog_is_other()) {
+        share_often(2);
+        return;
+    }
+    const pthread_t closer = close_beside_work();
+    const CUdeviceptr again = open_sent();
+    MUST(0, prog_wrong(again, 3, MIB));
+    atomic_store(&let_go, true);
+    MUST(0, pthread_join(closer, NULL));
+    MUST(0, prog_wrong(again, 3, MIB));
+    MUST(0, cuIpcCloseMemHandle(again));
+}
+
+static void *destroys(void *context)
+{
+    MUST(0, cuCtxDestroy(context));
+    return NULL;
+}
+
+/* The end of a context waits for its work too. */
+static void context_ends_beside_a_close(void)
+{
+    CUcontext first = prog_context(0), context;
+    pthread_t ender;
+
+    if (!prog_is_other()) {
+        share_often(1);
+        return;
+    }
+    MUST(0, cuCtxCreate(&context, NULL, 0, 0));
+    const pthread_t closer = close_beside_work();
+    MUST(0, cuCtxSetCurrent(first));
+    MUST(0, pthread_create(&ender, NULL, destroys, context));
+    usleep(MOMENT_US);
+    atomic_store(&let_go, true);
+    MUST(0, pthread_join(closer, NULL));
+    MUST(0, pthread_join(ender, NULL));
+}
+
+/* ---- beside captures ---- */
+
+static CUipcMemHandle sent;
+
+static void *open_and_close(void *unused)
+{
+    CUdeviceptr block;
+
+    MUST(0, cuCtxSetCurrent(shared_context));
+    while (!atomic_load(&let_go)) {
+        MUST(0, cuIpcOpenMemHandle(&block, sent, OPEN_FLAGS));
+        MUST(0, cuIpcCloseMemHandle(block));
+    }
+    return unused;
+}
+
+#define CAPTURES_S 2 /* in most runs a close that does not look destroys one sooner */
+
+static void captures_beside_closes(void)
+{
+    const time_t until = time(NULL) + 1 + CAPTURES_S;
+    pthread_t closer;
+    CUstream stream;
+    CUgraph graph;
+
+    shared_context = prog_context(0);
+    if (!prog_is_other()) {
+        share_often(1);
+        return;
+    }
+    prog_receive(&sent, sizeof sent);
+    MUST(0, cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    MUST(0, pthread_create(&closer, NULL, open_and_close, NULL));
+    while (time(NULL) < until) {
+        MUST(0, cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+        MUST(0, cuStreamEndCapture(stream, &graph));
+        MUST(0, cuGraphDestroy(graph));
+    }
+    atomic_store(&let_go, true);
+    MUST(0, pthread_join(closer, NULL));
+}
+
+static void close_beside_a_capture(void)
+{
+    const CUdeviceptr block = open_sent();
+    CUstream stream;
+    CUgraph graph;
+
+    MUST(0, cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    MUST(0, cuMemsetD8Async(block, 1, MIB, stream));
+    MUST(0, cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+    MUST(0, cuIpcCloseMemHandle(block));
+    MUST(0, cuStreamEndCapture(stream, &graph));
+}
+
+/* Closed beside a capture, it goes back to its owner when that has ended, without another call for it. */
+static void closed_beside_a_capture(void)
+{
+    CUdeviceptr block, own;
+
+    prog_context(0);
+    if (prog_is_other()) {
+        MUST(0, cuMemAlloc(&own, MIB));
+        close_beside_a_capture();
+        prog_signal();
+        prog_await();
+        return;
+    }
+    pid_t pid = prog_start(false);
+    MUST(0, cuMemAlloc(&block, BIG));
+    send_handle(block);
+    prog_await();
+    MUST(0, cuMemFree(block));
+    await_room();
+    prog_signal();
+    prog_join(pid);
+}
+
+/* Likewise by a process that has neither a pool nor a limit of its own. */
+static void closed_without_a_pool(void)
+{
+    if (!prog_is_other()) {
+        prog_context(0);
+        share_often(1);
+        return;
+    }
+    setenv("GPUCAP_POOL", "off", 1); /* before the first call */
+    prog_context(0);
+    close_beside_a_capture();
+}
+
+int main(int argc, char **argv)
+{
+    static const struct prog_scenario all[] = {
+        {"forks_beside_a_close", forks_beside_a_close},
+        {"opens_beside_a_close", opens_beside_a_close},
+        {"context_ends_beside_a_close", context_ends_beside_a_close},
+        {"captures_beside_closes", captures_beside_closes},
+        {"closed_beside_a_capture", closed_beside_a_capture},
+        {"closed_without_a_pool", closed_without_a_pool},
+    };
+
+    return prog_main(argc, argv, all, sizeof all / sizeof *all);
+}
