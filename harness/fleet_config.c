@@ -32,7 +32,7 @@ enum option_id {
 static const struct {
     const char *name, *form, *help;
 } table[OPTIONS] = {
-    [EACH] = {"each", "SIZE", "cap of each process, as for gpucap run --max; the default is none"},
+    [EACH] = {"each", "SIZE", "cap of each process, as for gpucap run --max; else they run without gpucap"},
     [PROCESSES] = {"processes", "N", "how many of each command that follows (1)"},
     [CONFIG] = {"config", "FILE", "lines of the form [Nx] [max=SIZE|native] PROGRAM [ARGUMENT...]"},
     [NATIVE] = {"native", NULL, "without gpucap"},

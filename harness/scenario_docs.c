@@ -17,7 +17,8 @@
 
 static const char intro[] =
     "# Benchmarks\n\n"
-    "Written by `build/scenarios --write-docs`; every figure is from a run of the command named under its "
+    "Written by `build/scenarios --write-docs` and `build/bench_docs`; every figure is from a run of the "
+    "command named under its "
     "table.\n"
     "Figures of simgpu are times of a simulated device, whose operations the processor computes and whose "
     "allocations\ncost what the simulation costs: they show what fits and what does not, and no GPU's "

@@ -2,9 +2,9 @@
  *
  * Every name is declared weak: without the library it is NULL, so check before the call:
  *     if (gpucap_trim)
- *         gpucap_trim(0, 1 << 30);
+ *         gpucap_trim(0, 1 << 30, NULL);
  * Devices are numbered as the program sees them. Functions return 0, or -1 if there is nothing to answer (no
- * such device, no pool on it yet).
+ * such device, neither a pool on it yet nor a limit).
  */
 #ifndef GPUCAP_H
 #define GPUCAP_H
@@ -18,8 +18,9 @@ extern "C" {
 
 #define GPUCAP_WEAK __attribute__((weak))
 
-/* Bytes, unless the name says otherwise. Figures of several contexts are added up, the peaks of each as well;
- * what a context has done is forgotten when it ends. New members are added at the end only. */
+/* Bytes, unless the name says otherwise. Figures of several contexts are added up, the peaks of each as well,
+ * but for largest_free; what a context has done is forgotten when it ends. New members are added at the end
+ * only. */
 struct gpucap_stats {
     uint64_t live;       /* what the program has allocated through the pools of the device */
     uint64_t live_count; /* in so many blocks */
@@ -56,11 +57,12 @@ GPUCAP_WEAK int gpucap_stats(int device, struct gpucap_stats *stats, size_t size
  * NULL). */
 GPUCAP_WEAK int gpucap_trim(int device, uint64_t bytes, uint64_t *given);
 
-/* Changes the limit of a device that has one; never above the administrator's. What is in use stays, what is
- * idle above a lower limit goes back to the driver. */
+/* Changes the limit of a device that has one, also above what the user asked for, but to at least a byte and
+ * never above the card or the administrator's limit. What is in use stays, what is idle above a lower limit
+ * goes back to the driver. */
 GPUCAP_WEAK int gpucap_set_limit(int device, uint64_t bytes);
 
-/* Names what the calling thread allocates from now on; NULL ends it. -1: too many names. */
+/* Names what the calling thread allocates from now on; NULL ends it. Long names are cut. -1: too many. */
 GPUCAP_WEAK int gpucap_tag(const char *name);
 
 /* What lives under a name, and the most that ever did. */

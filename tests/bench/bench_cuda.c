@@ -1,6 +1,7 @@
 /* bench_cuda: see bench_cuda.h. */
 #include "bench_cuda.h"
 
+#include <ctype.h>
 #include <cuda.h>
 #include <dlfcn.h>
 #include <errno.h>
@@ -130,12 +131,15 @@ uint64_t bench_bytes(const char *text)
 {
     static const char units[] = "KMGT";
     char *end;
+    errno = 0;
     const uint64_t number = strtoull(text, &end, 10);
     const char *unit = *end ? strchr(units, *end) : NULL;
+    const unsigned shift = unit ? 10 * (unsigned)(unit - units + 1) : 0;
 
-    if (end == text || (*end && (!unit || end[1])))
-        bench_fail("\"%s\" is no number of bytes, such as 8G", text);
-    return unit ? number << 10 * (unit - units + 1) : number;
+    if (!isdigit((unsigned char)*text) || errno || (*end && (!unit || end[1])) ||
+        number > UINT64_MAX >> shift)
+        bench_fail("\"%s\" is no number, such as 1000 or 8G", text);
+    return number << shift;
 }
 
 struct bench_stats bench_stats(void)

@@ -115,10 +115,13 @@ static int measure_all(const struct settings *settings, const struct subject *su
 
 static int parse(struct settings *settings, int argc, char **argv)
 {
-    static const struct option options[] = {
-        {"seconds", required_argument, NULL, 's'}, {"image", required_argument, NULL, 'i'},
-        {"batch", required_argument, NULL, 'b'},   {"workers", required_argument, NULL, 'w'},
-        {"data", required_argument, NULL, 'd'},    {NULL, 0, NULL, 0}};
+    static const struct option options[] = {{"seconds", required_argument, NULL, 's'},
+                                            {"image", required_argument, NULL, 'i'},
+                                            {"batch", required_argument, NULL, 'b'},
+                                            {"workers", required_argument, NULL, 'w'},
+                                            {"data", required_argument, NULL, 'd'},
+                                            {"help", no_argument, NULL, 'h'},
+                                            {NULL, 0, NULL, 0}};
     int option;
 
     *settings = (struct settings){1.0, 224, (int)sysconf(_SC_NPROCESSORS_ONLN), 64, NULL};
@@ -139,6 +142,9 @@ static int parse(struct settings *settings, int argc, char **argv)
         case 'd':
             settings->data = optarg;
             break;
+        case 'h':
+            fputs(usage, stdout);
+            exit(0);
         default:
             return -1;
         }

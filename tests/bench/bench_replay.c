@@ -14,7 +14,8 @@
 #include "bench_run.h"
 #include "bench_svg.h"
 
-#define PAGE (UINT64_C(2) << 20)
+#define PAGE           (UINT64_C(2) << 20)
+#define CAPACITY_LEAST (2 * PAGE) /* simgpu has no smaller card */
 
 static const struct bench_engine engines[] = {
     {"gpucap", "strict", BENCH_PLAIN}, {"gpucap-deferred", "deferred", BENCH_PLAIN},
@@ -83,6 +84,8 @@ static void read_options(struct settings *settings, int argc, char **argv)
         switch (option) {
         case 'c':
             settings->place.capacity = bench_bytes(optarg) / PAGE * PAGE;
+            if (settings->place.capacity < CAPACITY_LEAST)
+                bench_fail("a card of %s is too small for any trace: at least 4M", optarg);
             break;
         case 'f':
             settings->find_capacity = true;

@@ -2,6 +2,7 @@
  * never starts a program that would run without its cap.
  */
 #include <elf.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -138,6 +139,24 @@ static void test_library_that_cannot_be_preloaded_is_refused(void)
     cli_write(cli_path("text.so"), "not a library", 13, 0700);
     spawn_env_set(env, "GPUCAP_LIB", cli_path("text.so"));
     expect_refusal("text.so", CLI_RUN(env, "run", "--", "echo", "ran"));
+    spawn_env_set(env, "GPUCAP_LIB", spawn_build_path("tests/integration/libcli_rival.so"));
+    expect_refusal("not gpucap's library", CLI_RUN(env, "run", "--", "echo", "ran"));
+    spawn_env_free(env);
+}
+
+/* The loader would say so on stderr, and start the program without it. */
+static void test_library_for_another_architecture_is_refused(void)
+{
+    struct spawn_env *env = cli_env();
+    Elf64_Half machine = EM_RISCV;
+    cli_copy(spawn_build_path("tests/integration/libcli_quiet.so"), cli_path("foreign.so"), 0700);
+    FILE *file = fopen(cli_path("foreign.so"), "r+e");
+    TEST_ASSERT_NOT_NULL(file);
+    TEST_ASSERT_EQUAL_INT(0, fseek(file, offsetof(Elf64_Ehdr, e_machine), SEEK_SET));
+    TEST_ASSERT_EQUAL_size_t(1, fwrite(&machine, sizeof(machine), 1, file));
+    fclose(file);
+    spawn_env_set(env, "GPUCAP_LIB", cli_path("foreign.so"));
+    expect_refusal("another architecture", CLI_RUN(env, "run", "--", "echo", "ran"));
     spawn_env_free(env);
 }
 
@@ -192,10 +211,41 @@ static void test_program_with_other_rights_is_refused(void)
 {
     if (getuid() != 0)
         TEST_IGNORE_MESSAGE("only root can make a set-user-ID program of another user");
-    cli_write(cli_path("privileged"), "#!/bin/sh\necho ran\n", 19, 0755);
+    cli_copy("/bin/echo", cli_path("privileged"), 0755);
     TEST_ASSERT_EQUAL_INT(0, chown(cli_path("privileged"), OTHER_USER, OTHER_USER));
     TEST_ASSERT_EQUAL_INT(0, chmod(cli_path("privileged"), 04755));
     expect_refusal("other rights", CLI_RUN(NULL, "run", "--", cli_path("privileged")));
+}
+
+static void write_script(const char *path, const char *before, const char *interpreter, const char *after)
+{
+    char text[512];
+    int length = snprintf(text, sizeof(text), "#!%s%s%s\necho ran\n", before, interpreter, after);
+    cli_write(path, text, (size_t)length, 0755);
+}
+
+/* The kernel gives a script its interpreter's rights, and asks for none of its own. */
+static void test_a_script_counts_as_its_interpreter(void)
+{
+    if (getuid() != 0)
+        TEST_IGNORE_MESSAGE("only root can make a set-user-ID program of another user");
+    write_script(cli_path("script"), "", "/bin/sh", "");
+    TEST_ASSERT_EQUAL_INT(0, chown(cli_path("script"), OTHER_USER, OTHER_USER));
+    TEST_ASSERT_EQUAL_INT(0, chmod(cli_path("script"), 04755));
+    expect_output("ran\n", CLI_RUN(NULL, "run", "--", cli_path("script")));
+
+    cli_copy("/bin/echo", cli_path("privileged"), 0755);
+    TEST_ASSERT_EQUAL_INT(0, chown(cli_path("privileged"), OTHER_USER, OTHER_USER));
+    TEST_ASSERT_EQUAL_INT(0, chmod(cli_path("privileged"), 04755));
+    write_script(cli_path("inner"), " \t", cli_path("privileged"), " -n");
+    expect_refusal("other rights", CLI_RUN(NULL, "run", "--", cli_path("inner")));
+    write_script(cli_path("outer"), "", cli_path("inner"), "");
+    expect_refusal("other rights", CLI_RUN(NULL, "run", "--", cli_path("outer")));
+
+    write_script(cli_path("lost"), "", "/nonexistent/interpreter", "");
+    struct spawn_result result = CLI_RUN(NULL, "run", "--", cli_path("lost"));
+    cli_expect_status(127, &result);
+    spawn_result_free(&result);
 }
 
 static void write_elf(const char *path, unsigned char class, unsigned machine)
@@ -236,10 +286,12 @@ int main(void)
     RUN_TEST(test_bad_environment_or_file_stops_before_the_program);
     RUN_TEST(test_unknown_options_are_refused_with_a_suggestion);
     RUN_TEST(test_library_that_cannot_be_preloaded_is_refused);
+    RUN_TEST(test_library_for_another_architecture_is_refused);
     RUN_TEST(test_library_path_that_ld_preload_cannot_hold_is_refused);
     RUN_TEST(test_preload_list_is_kept_and_never_holds_the_library_twice);
     RUN_TEST(test_sim_puts_the_simulated_driver_first);
     RUN_TEST(test_program_with_other_rights_is_refused);
+    RUN_TEST(test_a_script_counts_as_its_interpreter);
     RUN_TEST(test_foreign_program_is_refused_and_static_one_warned_about);
     return UNITY_END();
 }

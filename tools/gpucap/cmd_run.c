@@ -120,9 +120,27 @@ static int check_settings(void)
     return options_load(&options, &places, error) ? cli_fail("run: %s", error) : 0;
 }
 
-static int use_library(void)
+/* The loader passes over what it cannot load with a line on stderr, and loads any other library gladly. */
+static int check_library(const char *library)
 {
     struct elfscan scan;
+    char version[64];
+    int error = elfscan_open(&scan, library);
+    if (error)
+        return cli_fail("run: '%s' cannot be preloaded: %s", library, strerror(-error));
+    bool ours = elfscan_read_string(&scan, "gpucap_version_text", version, sizeof(version));
+    elfscan_close(&scan);
+    if (!ours)
+        return cli_fail("run: '%s' is not gpucap's library; set %s to the path of %s, or unset it", library,
+                        PLACE_LIBRARY_ENV, PLACE_LIBRARY_NAME);
+    if (program_look(library) == PROGRAM_FOREIGN)
+        return cli_fail("run: '%s' is for another architecture, so the program would run without the cap",
+                        library);
+    return 0;
+}
+
+static int use_library(void)
+{
     char library[PATH_MAX];
     int error = place_library(library, sizeof(library));
     if (error && getenv(PLACE_LIBRARY_ENV))
@@ -130,17 +148,16 @@ static int use_library(void)
     if (error)
         return cli_fail("run: %s is neither beside this executable nor in ../lib; set %s to its path",
                         PLACE_LIBRARY_NAME, PLACE_LIBRARY_ENV);
-    error = elfscan_open(&scan, library);
-    if (error)
-        return cli_fail("run: '%s' cannot be preloaded: %s", library, strerror(-error));
-    elfscan_close(&scan);
+    int status = check_library(library);
+    if (status)
+        return status;
     if (!preload_can_hold(library))
         return cli_fail(
             "run: LD_PRELOAD cannot hold the path '%s': it has a space, a colon or a dollar sign; "
             "move it, or set %s to a copy elsewhere",
             library, PLACE_LIBRARY_ENV);
     char *list = preload_append(getenv("LD_PRELOAD"), library);
-    int status = list && !setenv("LD_PRELOAD", list, 1) ? 0 : out_of_memory();
+    status = list && !setenv("LD_PRELOAD", list, 1) ? 0 : out_of_memory();
     free(list);
     return status;
 }

@@ -22,6 +22,8 @@
 #endif
 
 #define SEGMENTS_MAX 128 /* more than any linker writes */
+#define SCRIPT_LINE  256 /* as much of a script as the kernel reads */
+#define SCRIPTS_MAX  4   /* interpreters that are scripts again, as the kernel has it */
 
 static bool is_program(const char *path)
 {
@@ -29,7 +31,7 @@ static bool is_program(const char *path)
     return access(path, X_OK) == 0 && stat(path, &st) == 0 && S_ISREG(st.st_mode);
 }
 
-int program_find(const char *name, char *path, size_t size)
+static int find_file(const char *name, char *path, size_t size)
 {
     const char *folders = getenv("PATH");
     if (strchr(name, '/')) {
@@ -48,6 +50,35 @@ int program_find(const char *name, char *path, size_t size)
         folders = *end ? end + 1 : NULL;
     }
     return -ENOENT;
+}
+
+/* What the first line of a script names, read as the kernel does; false: this is none. */
+static bool names_interpreter(const char *path, char line[static SCRIPT_LINE], const char **interpreter)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (fd < 0)
+        return false;
+    ssize_t bytes = pread(fd, line, SCRIPT_LINE - 1, 0);
+    close(fd);
+    line[bytes > 0 ? bytes : 0] = 0;
+    if (line[0] != '#' || line[1] != '!')
+        return false;
+    char *name = line + 2 + strspn(line + 2, " \t");
+    name[strcspn(name, " \t\n")] = 0;
+    *interpreter = name;
+    return *name;
+}
+
+int program_find(const char *name, char *path, size_t size)
+{
+    char line[SCRIPT_LINE];
+    const char *interpreter;
+    int error = find_file(name, path, size);
+    for (int i = 0; !error && i < SCRIPTS_MAX && names_interpreter(path, line, &interpreter); i++) {
+        int length = snprintf(path, size, "%s", interpreter);
+        error = length < 0 || (size_t)length >= size ? -ENAMETOOLONG : is_program(path) ? 0 : -ENOENT;
+    }
+    return error;
 }
 
 /* The rules by which the kernel sets AT_SECURE on exec. */

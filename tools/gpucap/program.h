@@ -9,14 +9,14 @@
 #include <stddef.h>
 
 enum program_kind {
-    PROGRAM_FINE,       /* dynamic, or a script */
+    PROGRAM_FINE,       /* dynamic, or nothing that we know */
     PROGRAM_STATIC,     /* no dynamic loader: only the programs that it starts can be capped */
     PROGRAM_PRIVILEGED, /* set-user-ID, set-group-ID or file capabilities: the loader ignores LD_PRELOAD */
     PROGRAM_FOREIGN,    /* another architecture or word size: the loader skips our library with a warning */
 };
 
-/* Finds the file that execvp would run for name. 0, or a negative errno; then the question stays open and
- * exec's own answer counts. */
+/* Finds the file that execvp would load for name: of a script the interpreter, whose rights and kind are what
+ * counts. 0, or a negative errno; then the question stays open and exec's own answer counts. */
 int program_find(const char *name, char *path, size_t size);
 
 enum program_kind program_look(const char *path);

@@ -34,14 +34,14 @@ int cmd_help(int argc, char **argv)
         printf("  gpucap %s%s%s\n", command->name, *command->arguments ? " " : "", command->arguments);
         printf("  %*s%s\n", NAME_COLUMN, "", command->summary);
     }
-    puts("\noptions of run (the same names in configuration files, as 'name = value' lines):");
+    puts("\noptions of run (but for sim the same names in configuration files, as 'name = value' lines):");
     for (int id = 0; id < OPTIONS_COUNT; id++) {
         const struct options_entry *option = &options_table[id];
         printf("  --%s=VALUE (%s, default: %s)\n", option->name, option->variable, option->standard);
         printf("  %*s%s\n", NAME_COLUMN, "", option->help);
         printf("  %*sVALUE: %s\n", NAME_COLUMN, "", option->form);
     }
-    printf("  --sim[=SPEC] (GPUCAP_SIM, default: %s)\n", CARD_SPEC_DEFAULT);
+    printf("  --sim[=SPEC] (default: GPUCAP_SIM, else %s)\n", CARD_SPEC_DEFAULT);
     printf("  %*sUse simulated GPUs, as many and as large as SPEC says.\n", NAME_COLUMN, "");
     printf("\nA value comes from the command line, else the environment, else ~/%s, else %s;\n"
            "max in the last is a ceiling for everyone.\n",
@@ -68,8 +68,7 @@ static void man_commands(void)
 static void man_options(void)
 {
     puts(".SH OPTIONS\nEach option of \\fBrun\\fR is also an environment variable and a line in a "
-         "configuration "
-         "file.");
+         "configuration\nfile, but for \\fBsim\\fR, which only the command line has.");
     for (int id = 0; id < OPTIONS_COUNT; id++) {
         const struct options_entry *option = &options_table[id];
         manual_option(stdout, option->name, "VALUE");
@@ -78,10 +77,9 @@ static void man_options(void)
         manual_text(stdout, option->form);
         printf(". Default: %s. Variable: %s.\n", option->standard, option->variable);
     }
-    printf(
-        ".TP\n.BR \\-\\-sim [=\\fISPEC\\fR] \" (GPUCAP_SIM)\"\nUse simulated GPUs, as many and as large as "
-        "SPEC says (2x16G: two of 16 GiB). Default: %s.\n",
-        CARD_SPEC_DEFAULT);
+    printf(".TP\n.BR \\-\\-sim [=\\fISPEC\\fR]\nUse simulated GPUs, as many and as large as "
+           "SPEC says (2x16G: two of 16 GiB). Default: what GPUCAP_SIM says, else %s.\n",
+           CARD_SPEC_DEFAULT);
 }
 
 int cmd_man(int argc, char **argv)
@@ -102,13 +100,14 @@ int cmd_man(int argc, char **argv)
          "CUDA_ERROR_OUT_OF_MEMORY what would pass the cap. The program sees a card of the cap's size.");
     man_commands();
     man_options();
+    printf(".SH FILES\n.TP\n.I ~/%s\nOptions of this user, as \\fIname\\fR = \\fIvalue\\fR lines; # begins a "
+           "comment.\n.TP\n.I %s\nThe administrator's: \\fBmax\\fR here is a ceiling that no user can pass; "
+           "in it "
+           "cards are named by UUID, as\nusers can change their numbers.\n",
+           OPTIONS_USER_FILE, OPTIONS_ADMIN_FILE);
     printf(
-        ".SH FILES\n.TP\n.I ~/%s\nOptions of this user, as \\fIname\\fR = \\fIvalue\\fR lines; # begins a "
-        "comment.\n.TP\n.I %s\nThe administrator's: \\fBmax\\fR here is a ceiling that no user can pass.\n",
-        OPTIONS_USER_FILE, OPTIONS_ADMIN_FILE);
-    printf(
-        ".SH ENVIRONMENT\nThe variables named under OPTIONS, and \\fB%s\\fR: the library to preload, when it "
-        "is not\nbeside the executable or in ../lib.\n",
+        ".SH ENVIRONMENT\nThe variables named under OPTIONS, and \\fB%s\\fR: the library to preload, instead "
+        "of the one\nbeside the executable or in ../lib.\n",
         PLACE_LIBRARY_ENV);
     printf(
         ".SH EXIT STATUS\nThat of the program. %d: gpucap itself failed. %d: the program cannot be executed. "
