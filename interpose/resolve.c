@@ -11,7 +11,7 @@
 
 #include "driver.h"
 #include "elfsym.h"
-#include "fence.h"
+#include "streams.h"
 #include "hooks.h"
 #include "nvml.h"
 
@@ -152,5 +152,5 @@ void resolve_passed_on(const char *name)
 {
     /* "cuMem...", not "cublas..." or "cudnn...", which reach the driver through entry points of their own. */
     if (name[0] == 'c' && name[1] == 'u' && name[2] >= 'A' && name[2] <= 'Z' && !hooks_quiet(name))
-        fence_unknown(name);
+        streams_unknown(name);
 }
