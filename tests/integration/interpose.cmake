@@ -28,6 +28,7 @@ interpose_program(prog_reopen SOURCES prog_reopen.c)
 # Linked, so that its threads' variables are not the dynamic loader's to free, which ThreadSanitizer takes for a race.
 interpose_program(prog_start SOURCES prog_start.c prog_driver.c LIBS simgpu_cuda DEFINES PROG_DIRECT)
 interpose_program(prog_uuid SOURCES prog_uuid.c)
+interpose_program(prog_stderr SOURCES prog_stderr.c prog_driver.c)
 
 interpose_program(prog_lookup SOURCES prog_lookup.c)
 
@@ -42,7 +43,8 @@ target_link_libraries(prog_plugin PRIVATE simgpu_cuda)
 add_library(interpose_support STATIC interpose_support.c)
 target_link_libraries(interpose_support PUBLIC test_support unity PRIVATE gpucap_flags)
 
-foreach(name interpose_cap interpose_lookup interpose_fault interpose_process interpose_guest interpose_edge)
+foreach(name interpose_cap interpose_lookup interpose_fault interpose_process interpose_guest interpose_edge
+    interpose_stderr)
   gpucap_test(${name} TIMEOUT 600 LIBS interpose_support SOURCES ${name}.c)
   add_dependencies(${name} ${interpose_programs} gpucap_library simgpu_cuda simgpu_cudart simgpu_nvml)
 endforeach()
