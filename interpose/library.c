@@ -12,6 +12,7 @@
 #include "device.h"
 #include "fence.h"
 #include "log.h"
+#include "measure.h"
 #include "pools.h"
 #include "process.h"
 
@@ -53,6 +54,7 @@ static void at_exit(void)
     if (state() == LIBRARY_ON)
         pools_report();
     set_state(LIBRARY_PASS);
+    measure_end(); /* a thread that allocates may be about to load NVML, for the first time */
 }
 
 /* What the options ask for. */
