@@ -8,6 +8,7 @@
 #include <stdatomic.h>
 #include <time.h>
 
+#include "clock.h"
 #include "resolve.h"
 
 struct nvml_table nvml;
@@ -15,8 +16,8 @@ struct nvml_table nvml;
 static pthread_mutex_t publish_lock = PTHREAD_MUTEX_INITIALIZER;
 static atomic_bool opened;
 
-#define END_WAIT_MS                                                                                          \
-    3000 /* loading takes 15 ms (measured); more would be a loader that waits for the exit itself */
+/* Loading takes 15 ms (measured). After this long the loader is taken to be waiting for the exit itself. */
+#define END_WAIT_MS 3000
 
 static atomic_int loading;     /* threads in the dynamic loader on our behalf */
 static atomic_bool ended;      /* none may begin any more */
@@ -78,9 +79,10 @@ static void leave_loader(void)
 void nvml_end(void)
 {
     const struct timespec moment = {.tv_nsec = 1000000};
+    const uint64_t until = clock_ms() + END_WAIT_MS;
 
     atomic_store(&ended, true);
-    for (int i = 0; i < END_WAIT_MS && atomic_load(&loading) > mine; i++)
+    while (atomic_load(&loading) > mine && clock_ms() < until)
         nanosleep(&moment, NULL);
 }
 
