@@ -12,6 +12,7 @@
 #include "device.h"
 #include "streams.h"
 #include "log.h"
+#include "measure.h"
 #include "pools.h"
 #include "process.h"
 
@@ -54,6 +55,7 @@ static void at_exit(void)
     if (state() == LIBRARY_ON)
         pools_report();
     set_state(LIBRARY_PASS);
+    measure_end(); /* a thread that allocates may be about to load NVML, for the first time */
 }
 
 /* What the options ask for. */

@@ -29,6 +29,12 @@ CUresult cuDriverGetVersion(int *version)
     return CALL_ANYTIME(cuDriverGetVersion, driver_version(version));
 }
 
+/* See entries.def. */
+CUresult cuSimgpuUnlisted(void)
+{
+    return CALL(cuSimgpuUnlisted, CUDA_SUCCESS);
+}
+
 static CUresult get(CUdevice *out, int ordinal)
 {
     if (!out)
