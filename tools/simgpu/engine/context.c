@@ -430,7 +430,7 @@ CUresult context_synchronize(CUcontext context)
         result = capture_check_context(found);
     if (result == CUDA_SUCCESS) {
         stream_wait_context(found);
-        pool_settle_all();
+        pool_settle_all(0);
     }
     lock_drop();
     return result;

@@ -140,6 +140,7 @@ static CUresult record(struct CUevent_st *event, struct CUstream_st *stream)
     event_forget(event);
     event->ops = pending;
     event->recorded = true;
+    event->stream = stream->legacy ? 0 : stream->id;
     event->record_ns = stream_now_ns();
     return CUDA_SUCCESS;
 }
@@ -177,6 +178,7 @@ CUresult event_record_context(CUcontext context, CUevent event)
             event_forget(event);
             event->ops = pending;
             event->recorded = true;
+            event->stream = 0;
             event->record_ns = stream_now_ns();
         } else {
             result = CUDA_ERROR_OUT_OF_MEMORY;
@@ -283,6 +285,7 @@ CUresult event_synchronize(CUevent event)
 {
     CUresult result = CUDA_SUCCESS;
     struct shared_event *shared = NULL;
+    uint64_t stream;
     struct ops waited;
 
     lock_take();
@@ -296,9 +299,10 @@ CUresult event_synchronize(CUevent event)
         result = CUDA_ERROR_OUT_OF_MEMORY;
     if (result == CUDA_SUCCESS) {
         shared = event->shared;
+        stream = event->stream;
         ops_wait(&waited);
         ops_clear(&waited);
-        pool_settle_all();
+        pool_settle_all(stream);
     }
     lock_drop();
     if (shared)

@@ -14,6 +14,7 @@ struct CUevent_st {
     unsigned int flags;
     bool recorded;
     uint64_t record_ns;
+    uint64_t stream; /* that it was recorded in, by id; 0: in all of a context, or in its legacy stream */
     struct ops ops;
     struct shared_event *shared; /* CU_EVENT_INTERPROCESS: event_share.h; then .ops is not used */
     int slot;                    /* of our own arena, or -1 */

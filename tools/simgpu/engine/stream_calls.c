@@ -64,7 +64,7 @@ CUresult stream_synchronize(CUstream handle)
     if (result == CUDA_SUCCESS) {
         ops_wait(&pending);
         ops_clear(&pending);
-        pool_settle_all();
+        pool_settle_all(stream->legacy ? 0 : stream->id);
     }
     lock_drop();
     return result;
