@@ -7,6 +7,7 @@
 #include "device.h"
 #include "event.h"
 #include "kernel.h"
+#include "local.h"
 #include "lock.h"
 #include "object.h"
 #include "pool.h"
@@ -25,7 +26,7 @@ static _Thread_local unsigned int depth;
 
 /* What an H200 answers before anyone sets a limit. */
 static const size_t default_limits[CU_LIMIT_MAX] = {
-    [CU_LIMIT_STACK_SIZE] = 1024,
+    [CU_LIMIT_STACK_SIZE] = LOCAL_FIRST,
     [CU_LIMIT_PRINTF_FIFO_SIZE] = 7340032,
     [CU_LIMIT_MALLOC_HEAP_SIZE] = 8388608,
     [CU_LIMIT_DEV_RUNTIME_SYNC_DEPTH] = 2,
@@ -113,6 +114,7 @@ static CUresult begin(struct CUctx_st *context, unsigned int flags)
         context->limits[i] = default_limits[i];
     for (i = 0; i < CONTEXT_PEERS; i++)
         context->peers[i] = false;
+    context->local_bytes = LOCAL_FIRST;
     context->cache_config = CU_FUNC_CACHE_PREFER_NONE;
     context->alive = true;
     return CUDA_SUCCESS;
@@ -130,6 +132,7 @@ static void end(struct CUctx_st *context)
     event_end_context(context);
     stream_end_context(context);
     alloc_end_context(context);
+    local_end_context(context);
     card_uncharge(device_get(context->device)->card, device_info(context->device)->context_bytes);
     context->ending = false;
     lock_wake();
@@ -385,6 +388,8 @@ CUresult context_set_limit(CUlimit limit, size_t value)
         return CUDA_ERROR_INVALID_VALUE;
     lock_take();
     result = context_current(&context);
+    if (result == CUDA_SUCCESS && limit == CU_LIMIT_STACK_SIZE)
+        result = local_grow(context, value);
     if (result == CUDA_SUCCESS)
         context->limits[limit] = value;
     lock_drop();

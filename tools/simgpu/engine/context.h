@@ -27,6 +27,7 @@ struct CUctx_st {
     unsigned int attached; /* cuCtxAttach; never the primary one */
     bool peers[CONTEXT_PEERS];
     size_t limits[CU_LIMIT_MAX];
+    uint64_t local_bytes, local_charged; /* local.h: of a thread, and what the card was charged for it */
     CUfunc_cache cache_config;
     struct CUstream_st *legacy; /* the NULL stream */
     struct ops *barrier;        /* what streams that are made later wait for too (cuCtxWaitEvent), or NULL */

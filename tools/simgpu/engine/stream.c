@@ -2,6 +2,7 @@
 #include "stream.h"
 
 #include "capture.h"
+#include "local.h"
 #include "lock.h"
 #include "object.h"
 
@@ -277,6 +278,8 @@ CUresult stream_submit(struct CUstream_st *stream, struct work *work, bool wait)
     if (stream->capture)
         return capture_add(stream, work);
     result = capture_check_implicit(stream);
+    if (result == CUDA_SUCCESS && work->kind == WORK_KERNEL)
+        result = local_grow(stream->context, work->kernel.local);
     if (result == CUDA_SUCCESS && !stream_pending(stream, &after))
         result = CUDA_ERROR_OUT_OF_MEMORY;
     if (result != CUDA_SUCCESS) {
