@@ -8,43 +8,51 @@
 #include "pool.h"
 #include "stream.h"
 
-CUresult stream_create(CUstream *out, unsigned int flags, int priority)
+CUresult stream_create_in(CUstream *out, struct CUctx_st *context, unsigned int flags, int priority)
 {
-    struct CUctx_st *context;
     struct CUstream_st *stream;
-    CUresult result;
 
-    if (!out || (flags & ~(unsigned int)CU_STREAM_NON_BLOCKING))
-        return CUDA_ERROR_INVALID_VALUE;
     if (priority > 0)
         priority = 0;
     if (priority < STREAM_GREATEST_PRIORITY)
         priority = STREAM_GREATEST_PRIORITY;
-    lock_take();
-    result = context_current(&context);
-    if (result == CUDA_SUCCESS) {
-        stream = stream_new(context, flags, priority);
-        if (stream && object_add(stream, OBJECT_STREAM)) {
-            *out = stream;
-        } else {
-            if (stream)
-                stream_end(stream);
-            result = CUDA_ERROR_OUT_OF_MEMORY;
-        }
+    stream = stream_new(context, flags, priority);
+    if (stream && object_add(stream, OBJECT_STREAM)) {
+        *out = stream;
+        return CUDA_SUCCESS;
     }
+    if (stream)
+        stream_end(stream);
+    return CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+CUresult stream_create(CUstream *out, unsigned int flags, int priority)
+{
+    struct CUctx_st *context;
+    CUresult result;
+
+    if (!out || (flags & ~(unsigned int)CU_STREAM_NON_BLOCKING))
+        return CUDA_ERROR_INVALID_VALUE;
+    lock_take();
+    result = context_current_itself(&context);
+    if (result == CUDA_SUCCESS)
+        result = stream_create_in(out, context, flags, priority);
     lock_drop();
     return result;
 }
 
-CUresult stream_destroy(CUstream stream)
+CUresult stream_destroy(CUstream handle)
 {
-    CUresult result = CUDA_SUCCESS;
+    struct CUstream_st *stream;
+    CUresult result;
 
     lock_take();
-    if (object_is(stream, OBJECT_STREAM))
-        stream_end(stream);
-    else
+    if (!object_is(handle, OBJECT_STREAM)) /* the default streams are not the program's */
         result = CUDA_ERROR_INVALID_HANDLE;
+    else
+        result = stream_find(handle, &stream);
+    if (result == CUDA_SUCCESS)
+        stream_end(stream);
     lock_drop();
     return result;
 }
@@ -103,6 +111,7 @@ static CUresult look(CUstream handle, struct CUstream_st *out)
     result = stream_find(handle, &stream);
     if (result == CUDA_SUCCESS) {
         out->context = stream->context;
+        out->green = stream->green;
         out->flags = stream->flags;
         out->priority = stream->priority;
         out->id = stream->id;
@@ -154,8 +163,21 @@ CUresult stream_get_context(CUstream handle, CUcontext *out)
     CUresult result = out ? look(handle, &seen) : CUDA_ERROR_INVALID_VALUE;
 
     if (result == CUDA_SUCCESS)
-        *out = seen.context;
+        *out = seen.green ? seen.green : seen.context;
     return result;
+}
+
+CUresult stream_get_contexts(CUstream handle, CUcontext *out, CUgreenCtx *green)
+{
+    struct CUstream_st seen;
+    CUresult result = out ? look(handle, &seen) : CUDA_ERROR_INVALID_VALUE;
+
+    if (result != CUDA_SUCCESS)
+        return result;
+    *out = seen.context;
+    if (green)
+        *green = seen.green ? seen.green->green : NULL;
+    return CUDA_SUCCESS;
 }
 
 CUresult stream_get_device(CUstream handle, CUdevice *out)
