@@ -89,7 +89,8 @@ static pthread_t opener;
 
 static void *open_later(void *data)
 {
-    struct timespec moment = {.tv_nsec = 50 * 1000 * 1000};
+    struct timespec moment = {.tv_nsec =
+                                  10 * 1000 * 1000}; /* far more than a call that does not wait needs */
 
     nanosleep(&moment, NULL);
     gate_open(data);

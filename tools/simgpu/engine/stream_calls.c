@@ -57,6 +57,17 @@ CUresult stream_destroy(CUstream handle)
     return result;
 }
 
+/* The stream, if captures allow to wait for it or to ask about it; lock held. A wait or a question for any
+ * stream, as for any event, ends a capture that forbids what is unsafe (measured). */
+static CUresult find_to_ask(CUstream handle, struct CUstream_st **out)
+{
+    CUresult result = stream_find(handle, out);
+
+    if (result == CUDA_SUCCESS)
+        result = capture_check_stream(*out);
+    return result == CUDA_SUCCESS ? capture_check_unsafe() : result;
+}
+
 CUresult stream_synchronize(CUstream handle)
 {
     struct CUstream_st *stream;
@@ -64,15 +75,15 @@ CUresult stream_synchronize(CUstream handle)
     CUresult result;
 
     lock_take();
-    result = stream_find(handle, &stream);
-    if (result == CUDA_SUCCESS)
-        result = capture_check_stream(stream);
+    result = find_to_ask(handle, &stream);
     if (result == CUDA_SUCCESS && !stream_pending(stream, &pending))
         result = CUDA_ERROR_OUT_OF_MEMORY;
     if (result == CUDA_SUCCESS) {
+        const uint64_t settled = stream->legacy ? 0 : stream->id; /* the stream may be gone after the wait */
+
         ops_wait(&pending);
         ops_clear(&pending);
-        pool_settle_all(stream->legacy ? 0 : stream->id);
+        pool_settle_all(settled);
     }
     lock_drop();
     return result;
@@ -85,12 +96,7 @@ CUresult stream_query(CUstream handle)
     CUresult result;
 
     lock_take();
-    result = stream_find(handle, &stream);
-    if (result == CUDA_SUCCESS)
-        result = capture_check_stream(stream);
-    if (result == CUDA_SUCCESS)
-        result =
-            capture_check_unsafe(); /* a query of any stream ends a capture (measured); a wait does not */
+    result = find_to_ask(handle, &stream);
     if (result == CUDA_SUCCESS && !stream_pending(stream, &pending))
         result = CUDA_ERROR_OUT_OF_MEMORY;
     if (result == CUDA_SUCCESS) {
