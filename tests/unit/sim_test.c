@@ -13,6 +13,7 @@ void sim_machine(const char *cards)
 {
     unsetenv("CUDA_VISIBLE_DEVICES");
     unsetenv("GPUCAP_SIM_FAULT");
+    unsetenv("GPUCAP_SIM_NVML");
     setenv("GPUCAP_SIM", cards, 1);
     setenv("GPUCAP_SIM_ID", spawn_sim_id(), 1);
 }
