@@ -53,6 +53,22 @@ static struct objects objects_now(void)
     return now;
 }
 
+static int read_added(struct dl_phdr_info *object, size_t size, void *argument)
+{
+    (void)size;
+    *(unsigned long long *)argument = object->dlpi_adds;
+    return 1;
+}
+
+/* How many objects were ever added. */
+static unsigned long long objects_added(void)
+{
+    unsigned long long added = 0;
+
+    dl_iterate_phdr(read_added, &added);
+    return added;
+}
+
 /* ---- which slots lead past us ---- */
 
 /* Functions that are ours and are none of the driver's. */
@@ -172,8 +188,8 @@ static void cannot_bind(const char *object, const char *why)
     static atomic_flag said = ATOMIC_FLAG_INIT;
 
     if (library_mode() == LIBRARY_ON && library_limited && log_first(&said))
-        log_error("%s %s and cannot be bound to gpucap: it may pass the limit; what it takes is then counted "
-                  "for the requests of others",
+        log_error("%s %s and cannot be bound to gpucap: it can exceed the limit; what it takes is counted "
+                  "against later requests",
                   object, why);
     past_us(object);
 }
@@ -286,13 +302,14 @@ static void expect_deep(const char *file)
 
 void rebind_pending_now(void)
 {
-    const struct objects now = objects_now();
-    struct scan scan = {.first = first_new(&pending_since, &now)};
+    const unsigned long long added = objects_added();
 
-    if (atomic_exchange(&pending_added, now.added) == now.added)
+    if (atomic_exchange(&pending_added, added) == added)
         return;
     if (!atomic_load(&driver_bound))
         bind_loaded_driver(); /* only a look-up comes here without it, and waits for the loader anyway */
+    const struct objects now = objects_now();
+    struct scan scan = {.first = first_new(&pending_since, &now)};
     fill_targets(&scan, NULL);
     walk(&scan);
 }

@@ -34,13 +34,13 @@
 struct resolve_answer rebind_dlopen(const char *file, int mode, const void *unused, const void *caller);
 struct resolve_answer rebind_dlmopen(Lmid_t name_space, const char *file, int mode, const void *caller);
 
-extern atomic_bool
-    rebind_pending; /* an object is, or was, loaded whose slots may have to be written; for good */
+/* An object is, or was, loaded whose slots may have to be written; for good. */
+extern atomic_bool rebind_pending;
 void rebind_pending_now(void);
 
 /* Writes the slots of objects that were loaded since, if there are any. Calls nothing of the dynamic loader
- * that waits for another thread's dlopen. */
-static inline void rebind_check(void)
+ * that waits for another thread's dlopen. Look-ups come here before sanitizers are ready. */
+__attribute__((no_sanitize("address", "thread", "undefined"))) static inline void rebind_check(void)
 {
     if (__builtin_expect(atomic_load_explicit(&rebind_pending, memory_order_relaxed), 0))
         rebind_pending_now();

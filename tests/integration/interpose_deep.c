@@ -69,6 +69,8 @@ static void test_a_plugin_with_the_static_runtime_is_bound_to_us(void)
 /* By the program's own RUNPATH, which the real dlopen only looks at for a caller in the program. */
 static void test_a_plugin_that_is_searched_for_is_found_and_bound_to_us(void)
 {
+    expect("plain", "libprog_deep_now.so", "memory", REFUSED, NULL);
+    expect("deep", "$ORIGIN/libprog_deep_now.so", "late", REFUSED, NULL);
     expect("deep", "libprog_deep_now.so", "memory", REFUSED, NULL);
     expect("deep", "libprog_deep_lazy.so", "late", REFUSED, NULL);
     expect("deep", "libprog_deep_runtime.so", "late", REFUSED, NULL);
@@ -87,6 +89,18 @@ static void test_a_namespace_with_its_own_driver_is_said_and_found_by_measuring(
 {
     expect("apart", now(), "memory", FOUND, "libprog_deep_now.so is loaded into a namespace of its own");
     expect("apart", now(), "late", FOUND, "libprog_deep_now.so is loaded into a namespace of its own");
+}
+
+/* It has the driver's own addresses, and nothing shows that. */
+static void test_a_plugin_that_may_have_looked_the_driver_up_in_its_constructor_is_found_by_measuring(void)
+{
+    static const char *const variables[] = {"PLUGIN_EARLY", "1", NULL};
+    const struct interpose_run settings = {
+        .program = "prog_deep", .way = "deep", .cap = "1G", .variables = variables};
+    char steps[512];
+
+    snprintf(steps, sizeof steps, "%s late", runtime());
+    interpose_expect(&settings, steps, FOUND);
 }
 
 /* A plugin that is bound to us hides nothing: `deferred` keeps its shortcuts. */
@@ -141,6 +155,7 @@ int main(void)
     RUN_TEST(test_a_plugin_that_is_searched_for_is_found_and_bound_to_us);
     RUN_TEST(test_what_cannot_be_bound_to_us_is_said_and_found_by_measuring);
     RUN_TEST(test_a_namespace_with_its_own_driver_is_said_and_found_by_measuring);
+    RUN_TEST(test_a_plugin_that_may_have_looked_the_driver_up_in_its_constructor_is_found_by_measuring);
     RUN_TEST(test_a_plugin_that_is_bound_to_us_ends_no_shortcut);
     RUN_TEST(test_no_plugin_writes_to_a_block_that_was_freed_and_handed_out_again);
     return UNITY_END();

@@ -1,9 +1,9 @@
 /* prog_deep: loads a plugin so that it is bound past what is preloaded, and uses it: prog_deep HOW FILE WHAT.
  *
- * HOW: "deep" is RTLD_DEEPBIND, "sealed" the same where memory cannot be made writable, "apart" a namespace
- * of its own. WHAT: "memory": the plugin takes 800 MiB, then the program 100 MiB; "late": the same, with CUDA
- * started first; "work": the plugin still writes to blocks that the program frees; prints how many bytes of
- * other blocks it hit. Knows nothing of gpucap. */
+ * HOW: "plain" is by nothing special, "deep" is RTLD_DEEPBIND, "sealed" the same where memory cannot be made
+ * writable, "apart" a namespace of its own. WHAT: "memory": the plugin takes 800 MiB, then the program 100
+ * MiB; "late": the same, with CUDA started first; "work": the plugin still writes to blocks that the program
+ * frees; prints how many bytes of other blocks it hit. Knows nothing of gpucap. */
 #include "prog_check.h"
 #include "prog_deep.h"
 
@@ -33,8 +33,9 @@ int mprotect(void *address, size_t bytes, int protection)
 static void *load(const char *how, const char *file)
 {
     sealed = !strcmp(how, "sealed");
-    void *plugin = !strcmp(how, "apart") ? dlmopen(LM_ID_NEWLM, file, RTLD_NOW)
-                                         : dlopen(file, RTLD_LAZY | RTLD_LOCAL | RTLD_DEEPBIND);
+    void *plugin = !strcmp(how, "apart")
+                       ? dlmopen(LM_ID_NEWLM, file, RTLD_NOW)
+                       : dlopen(file, RTLD_LAZY | (strcmp(how, "plain") ? RTLD_DEEPBIND : 0));
     sealed = false;
     if (!plugin)
         fprintf(stderr, "%s\n", dlerror());

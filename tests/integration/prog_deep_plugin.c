@@ -7,6 +7,14 @@
 
 #ifdef PLUGIN_RUNTIME
 #include <cuda_runtime_api.h>
+#include <stdlib.h>
+
+/* The runtime has looked the driver up when dlopen returns. */
+__attribute__((constructor)) static void begin(void)
+{
+    if (getenv("PLUGIN_EARLY"))
+        cudaFree(NULL);
+}
 
 int plugin_take(size_t bytes)
 {

@@ -114,7 +114,7 @@ static void run(char *step)
     else if (!strcmp(step, "apart"))
         load_apart(name);
     else if (!strcmp(step, "missing"))
-        dlsym(RTLD_DEFAULT, name); /* its error is not read */
+        (void)dlsym(RTLD_DEFAULT, name); /* its error is not read */
     else if (!strcmp(step, "global"))
         load(name, RTLD_NOW | RTLD_GLOBAL);
     else if (!strcmp(step, "default"))
