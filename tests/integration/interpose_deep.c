@@ -66,6 +66,11 @@ static void test_a_plugin_with_the_static_runtime_is_bound_to_us(void)
     expect("deep", runtime(), "late", REFUSED, NULL);
 }
 
+static void test_a_plugin_that_another_one_loads_is_bound_to_us(void)
+{
+    expect("nested", now(), "late", REFUSED, NULL);
+}
+
 /* By the program's own RUNPATH, which the real dlopen only looks at for a caller in the program. */
 static void test_a_plugin_that_is_searched_for_is_found_and_bound_to_us(void)
 {
@@ -91,16 +96,28 @@ static void test_a_namespace_with_its_own_driver_is_said_and_found_by_measuring(
     expect("apart", now(), "late", FOUND, "libprog_deep_now.so is loaded into a namespace of its own");
 }
 
-/* It has the driver's own addresses, and nothing shows that. */
-static void test_a_plugin_that_may_have_looked_the_driver_up_in_its_constructor_is_found_by_measuring(void)
+/* The constructor runs before the plugin is bound to us. */
+static void expect_early(const char *plugin, const char *what, const char *out)
 {
     static const char *const variables[] = {"PLUGIN_EARLY", "1", NULL};
     const struct interpose_run settings = {
         .program = "prog_deep", .way = "deep", .cap = "1G", .variables = variables};
     char steps[512];
 
-    snprintf(steps, sizeof steps, "%s late", runtime());
-    interpose_expect(&settings, steps, FOUND);
+    snprintf(steps, sizeof steps, "%s %s", plugin, what);
+    interpose_expect(&settings, steps, out);
+}
+
+static void test_what_a_constructor_takes_is_counted(void)
+{
+    expect_early(now(), "alone", "program 2\n");
+    expect_early(lazy(), "alone", "program 2\n");
+}
+
+/* It has the driver's own addresses, and nothing shows that. */
+static void test_a_plugin_whose_constructor_may_have_looked_the_driver_up_is_found_by_measuring(void)
+{
+    expect_early(runtime(), "late", FOUND);
 }
 
 /* A plugin that is bound to us hides nothing: `deferred` keeps its shortcuts. */
@@ -152,10 +169,12 @@ int main(void)
     UNITY_BEGIN();
     RUN_TEST(test_a_plugin_linked_with_the_driver_is_bound_to_us);
     RUN_TEST(test_a_plugin_with_the_static_runtime_is_bound_to_us);
+    RUN_TEST(test_a_plugin_that_another_one_loads_is_bound_to_us);
     RUN_TEST(test_a_plugin_that_is_searched_for_is_found_and_bound_to_us);
     RUN_TEST(test_what_cannot_be_bound_to_us_is_said_and_found_by_measuring);
     RUN_TEST(test_a_namespace_with_its_own_driver_is_said_and_found_by_measuring);
-    RUN_TEST(test_a_plugin_that_may_have_looked_the_driver_up_in_its_constructor_is_found_by_measuring);
+    RUN_TEST(test_what_a_constructor_takes_is_counted);
+    RUN_TEST(test_a_plugin_whose_constructor_may_have_looked_the_driver_up_is_found_by_measuring);
     RUN_TEST(test_a_plugin_that_is_bound_to_us_ends_no_shortcut);
     RUN_TEST(test_no_plugin_writes_to_a_block_that_was_freed_and_handed_out_again);
     return UNITY_END();

@@ -1,9 +1,10 @@
 /* prog_deep: loads a plugin so that it is bound past what is preloaded, and uses it: prog_deep HOW FILE WHAT.
  *
  * HOW: "plain" is by nothing special, "deep" is RTLD_DEEPBIND, "sealed" the same where memory cannot be made
- * writable, "apart" a namespace of its own. WHAT: "memory": the plugin takes 800 MiB, then the program 100
- * MiB; "late": the same, with CUDA started first; "work": the plugin still writes to blocks that the program
- * frees; prints how many bytes of other blocks it hit. Knows nothing of gpucap. */
+ * writable, "apart" a namespace of its own, "nested" RTLD_DEEPBIND by another such plugin. WHAT: "memory":
+ * the plugin takes 800 MiB, then the program 100 MiB; "late": the same, with CUDA started first; "alone":
+ * only the program takes; "work": the plugin still writes to blocks that the program frees; prints how many
+ * bytes of other blocks it hit. Knows nothing of gpucap. */
 #include "prog_check.h"
 #include "prog_deep.h"
 
@@ -30,26 +31,54 @@ int mprotect(void *address, size_t bytes, int protection)
     return (int)syscall(SYS_mprotect, address, bytes, protection);
 }
 
-static void *load(const char *how, const char *file)
+static void *must_load(void *plugin)
 {
-    sealed = !strcmp(how, "sealed");
-    void *plugin = !strcmp(how, "apart")
-                       ? dlmopen(LM_ID_NEWLM, file, RTLD_NOW)
-                       : dlopen(file, RTLD_LAZY | (strcmp(how, "plain") ? RTLD_DEEPBIND : 0));
-    sealed = false;
     if (!plugin)
         fprintf(stderr, "%s\n", dlerror());
     MUST(true, plugin != NULL);
     return plugin;
 }
 
-static void memory(void *plugin)
+/* By another plugin, which lies beside it. */
+static void *load_nested(const char *file)
+{
+    char outer[1024];
+
+    snprintf(outer, sizeof outer, "%.*s/libprog_deep_lazy.so", (int)(strrchr(file, '/') - file), file);
+    void *(*load)(const char *) =
+        (void *(*)(const char *))dlsym(must_load(dlopen(outer, RTLD_LAZY | RTLD_DEEPBIND)), "plugin_load");
+    MUST(true, load != NULL);
+    return must_load(load(file));
+}
+
+static void *load(const char *how, const char *file)
+{
+    if (!strcmp(how, "nested"))
+        return load_nested(file);
+    sealed = !strcmp(how, "sealed");
+    void *plugin = !strcmp(how, "apart")
+                       ? dlmopen(LM_ID_NEWLM, file, RTLD_NOW)
+                       : dlopen(file, RTLD_LAZY | (strcmp(how, "plain") ? RTLD_DEEPBIND : 0));
+    sealed = false;
+    return must_load(plugin);
+}
+
+static void alone(void)
+{
+    CUdeviceptr block;
+
+    printf("program %d\n", (int)cuMemAlloc(&block, 100 * MIB));
+}
+
+static void memory(void *plugin, bool first)
 {
     int (*take)(size_t) = (int (*)(size_t))dlsym(plugin, "plugin_take");
     CUdeviceptr block;
 
     MUST(true, take != NULL);
-    prog_context(0);
+    if (first)
+        prog_context(0);
+    MUST(0, cuMemAlloc(&block, 20 * MIB)); /* what is in use has been measured */
     const int theirs = take(800 * MIB), ours = (int)cuMemAlloc(&block, 100 * MIB);
     printf("plugin %d program %d\n", theirs, ours);
 }
@@ -99,7 +128,9 @@ int main(int argc, char **argv)
     void *plugin = load(argv[1], argv[2]);
     if (!strcmp(argv[3], "work"))
         work(plugin);
+    else if (!strcmp(argv[3], "alone"))
+        alone();
     else
-        memory(plugin);
+        memory(plugin, first);
     return 0;
 }

@@ -4,6 +4,8 @@
 
 #include <stddef.h>
 
+/* Loads another plugin with RTLD_DEEPBIND. */
+void *plugin_load(const char *file);
 /* Allocates and keeps. */
 int plugin_take(size_t bytes);
 /* Writes, a while later, on a stream of the plugin's own. */

@@ -1,13 +1,20 @@
 /* prog_deep_plugin: a library that a program loads past everything that is preloaded: it takes memory and
  * submits work on a stream of its own. Linked with the driver, or with PLUGIN_RUNTIME with the static
- * runtime, which finds the driver itself by dlopen and dlsym. */
+ * runtime, which finds the driver itself by dlopen and dlsym. With PLUGIN_EARLY in the environment a
+ * constructor does so, or takes 400 MiB. */
 #include "prog_deep.h"
 
+#include <dlfcn.h>
+#include <stdlib.h>
 #include <unistd.h>
+
+void *plugin_load(const char *file)
+{
+    return dlopen(file, RTLD_NOW | RTLD_DEEPBIND);
+}
 
 #ifdef PLUGIN_RUNTIME
 #include <cuda_runtime_api.h>
-#include <stdlib.h>
 
 /* The runtime has looked the driver up when dlopen returns. */
 __attribute__((constructor)) static void begin(void)
@@ -27,6 +34,14 @@ int plugin_take(size_t bytes)
 #include <cuda.h>
 
 static CUstream stream;
+
+__attribute__((constructor)) static void begin(void)
+{
+    CUdeviceptr block;
+
+    if (getenv("PLUGIN_EARLY"))
+        cuMemAlloc(&block, (size_t)400 << 20);
+}
 
 int plugin_take(size_t bytes)
 {
