@@ -200,28 +200,35 @@ static int is_writable(uintptr_t page)
     return answer;
 }
 
-static int write_protected(uintptr_t page, uintptr_t page_bytes, void **at, void *value)
+/* 0 if the object is loaded. Its pages are made read-only, all at once, when that is done; until then they
+ * must stay writable for the thread that loads it. */
+static int check_complete(uintptr_t page, bool *complete)
 {
-    const int writable = is_writable(page);
+    const int writable = *complete ? 0 : is_writable(page);
 
-    /* The page is made read-only when the object has been relocated. Until then it must stay writable for the
-     * thread that does that. */
-    if (writable)
-        return writable < 0 ? writable : -EBUSY;
+    *complete = writable == 0;
+    return writable > 0 ? -EBUSY : writable;
+}
+
+static int write_protected(uintptr_t page, uintptr_t page_bytes, const struct elfslot *slot, void *value)
+{
     if (mprotect((void *)page, page_bytes, PROT_READ | PROT_WRITE))
         return -errno;
-    __atomic_store_n(at, value, __ATOMIC_RELEASE);
+    __atomic_store_n(slot->at, value, __ATOMIC_RELEASE);
     mprotect((void *)page, page_bytes, PROT_READ);
     return 0;
 }
 
-int elfslot_write(const struct dl_phdr_info *object, const struct elfslot *slot, void *value)
+int elfslot_write(const struct dl_phdr_info *object, const struct elfslot *slot, void *value, bool *complete)
 {
     const uintptr_t page_bytes = (uintptr_t)sysconf(_SC_PAGESIZE);
     const uintptr_t page = (uintptr_t)slot->at & ~(page_bytes - 1);
 
-    if (in_relro(object, page, page_bytes))
-        return write_protected(page, page_bytes, slot->at, value);
+    if (in_relro(object, page, page_bytes)) {
+        const int rc = check_complete(page, complete);
+
+        return rc ? rc : write_protected(page, page_bytes, slot, value);
+    }
     for (int i = 0; i < object->dlpi_phnum; i++) {
         const ElfW(Phdr) *segment = &object->dlpi_phdr[i];
 

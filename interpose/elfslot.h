@@ -22,7 +22,8 @@ void elfslot_each(const struct dl_phdr_info *object, void (*visit)(const struct 
                   void *context);
 
 /* Writes a slot. Returns 0; -EBUSY if another thread is still loading the object; another negative errno if
- * the memory cannot be made writable. A page that was read-only is so again. */
-int elfslot_write(const struct dl_phdr_info *object, const struct elfslot *slot, void *value);
+ * the memory cannot be made writable. A page that was read-only is so again. `complete` is false before the
+ * first slot of an object, and remembers that it is loaded: to find that out takes a while. */
+int elfslot_write(const struct dl_phdr_info *object, const struct elfslot *slot, void *value, bool *complete);
 
 #endif

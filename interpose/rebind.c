@@ -84,6 +84,7 @@ struct scan {
     size_t first; /* objects before this one are left alone */
     size_t index; /* of the object at hand */
     const struct dl_phdr_info *object;
+    bool complete; /* that object is loaded, as far as we know */
     bool driver_loaded;
     /* found */
     bool wrote;
@@ -154,7 +155,7 @@ static void visit_slot(const struct elfslot *slot, void *context)
 
     if (!hook)
         return;
-    const int rc = elfslot_write(scan->object, slot, hook);
+    const int rc = elfslot_write(scan->object, slot, hook, &scan->complete);
     scan->wrote = scan->wrote || rc == 0;
     if (rc && rc != -EBUSY)
         note_name(scan->stuck, scan);
@@ -170,6 +171,7 @@ static int visit_object(struct dl_phdr_info *object, size_t size, void *argument
     if (scan->index++ < scan->first || elfsym_holds(object, (const void *)rebind_dlopen) || is_theirs(object))
         return 0;
     scan->object = object;
+    scan->complete = false;
     elfslot_each(object, visit_slot, scan);
     return 0;
 }

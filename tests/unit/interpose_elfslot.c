@@ -96,11 +96,13 @@ static void protection_of(const void *address, char text[5])
 
 static void write_all(struct part *part)
 {
+    bool complete = false;
+
     for (int i = 0; i < part->count; i++) {
         char before[5], after[5];
 
         protection_of(part->slots[i].at, before);
-        TEST_ASSERT_EQUAL_INT(0, elfslot_write(&part->object, &part->slots[i], (void *)stand_in));
+        TEST_ASSERT_EQUAL_INT(0, elfslot_write(&part->object, &part->slots[i], (void *)stand_in, &complete));
         protection_of(part->slots[i].at, after);
         TEST_ASSERT_EQUAL_STRING(before, after);
     }
@@ -185,8 +187,9 @@ static void test_memory_that_cannot_be_made_writable_is_left_alone(void)
     void *library = load(ELFSLOT_NOW, &part);
     const struct elfslot *slot = protected_slot(&part);
 
+    bool complete = false;
     refuse = true;
-    const int rc = elfslot_write(&part.object, slot, (void *)stand_in);
+    const int rc = elfslot_write(&part.object, slot, (void *)stand_in, &complete);
     refuse = false;
     TEST_ASSERT_EQUAL_INT(-EACCES, rc);
     TEST_ASSERT_EQUAL_PTR(slot->value, *slot->at);
@@ -202,12 +205,14 @@ static void test_an_object_that_is_still_being_loaded_is_left_alone(void)
     const struct elfslot *slot = protected_slot(&part);
     void *page = (void *)((uintptr_t)slot->at & ~(page_bytes - 1));
     char rights[5];
+    bool complete = false;
 
     TEST_ASSERT_EQUAL_INT(0, mprotect(page, page_bytes, PROT_READ | PROT_WRITE));
-    TEST_ASSERT_EQUAL_INT(-EBUSY, elfslot_write(&part.object, slot, (void *)stand_in));
+    TEST_ASSERT_EQUAL_INT(-EBUSY, elfslot_write(&part.object, slot, (void *)stand_in, &complete));
     TEST_ASSERT_EQUAL_PTR(slot->value, *slot->at);
     protection_of(slot->at, rights);
     TEST_ASSERT_EQUAL_STRING("rw-p", rights);
+    TEST_ASSERT_FALSE(complete);
     mprotect(page, page_bytes, PROT_READ);
     dlclose(library);
 }
