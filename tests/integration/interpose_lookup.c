@@ -181,8 +181,8 @@ static void test_a_look_up_that_succeeds_clears_an_earlier_dlerror(void)
     spawn_result_free(&got);
 }
 
-/* Whether the library says at level info that it takes work to go unseen after these steps; only deferred frees
- * rely on what is seen. */
+/* Whether the library says at level info that it takes work to go unseen after these steps; only deferred
+ * frees rely on what is seen. */
 static bool trusts_no_more(const char *steps)
 {
     static const char *const wordy[] = {"GPUCAP_LOG", "info", "GPUCAP_FREE", "deferred", NULL};
