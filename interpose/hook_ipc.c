@@ -17,7 +17,10 @@ static CUresult code_of(int rc)
     case -ENOTSUP:
         return CUDA_ERROR_NOT_SUPPORTED;
     case -ENOMEM:
+    case -ENOSPC:
         return CUDA_ERROR_OUT_OF_MEMORY;
+    case -ETIMEDOUT:
+        return CUDA_ERROR_TIMEOUT; /* its process is stopped: there is no native code for that */
     case -EIO:
         return CUDA_ERROR_MAP_FAILED;
     case -ECONNREFUSED:

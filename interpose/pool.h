@@ -113,8 +113,8 @@ int pool_pin(struct pool *pool, uint64_t address);
 /* Takes a pin away; if it was the last of a block that has been freed, its memory is free now. 0 or -EINVAL.
  */
 int pool_unpin(struct pool *pool, uint64_t address);
-/* Counts frees of pinned blocks, of all pools; whoever has pinned them may want to look. */
-extern atomic_uint pool_pinned_frees;
+/* Set when this thread frees a pinned block: whoever has pinned it may want to look, and then resets it. */
+extern _Thread_local bool pool_freed_pinned;
 
 /* Counts chunks given back to the driver, of all pools: who was refused may have met one on its way. */
 extern _Atomic uint64_t pool_given_back;

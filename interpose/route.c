@@ -626,8 +626,10 @@ static inline void free_pooled(struct pool *pool, CUdeviceptr address, bool orde
         *result = free_after_wait(pool, address);
     else
         *result = pool_free(pool, address, idle) ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
-    if (__builtin_expect(atomic_load_explicit(&pool_pinned_frees, memory_order_relaxed) != 0, 0))
-        ipc_sweep();
+    if (__builtin_expect(pool_freed_pinned, 0)) {
+        pool_freed_pinned = false;
+        ipc_freed(pool, address);
+    }
     if (library_options()->decay == 0)
         pool_trim(pool, UINT64_MAX);
     else
