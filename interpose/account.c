@@ -2,10 +2,18 @@
 #include "account.h"
 
 #include <errno.h>
+#include <stdatomic.h>
 #include <string.h>
 #include <time.h>
 
-#define WAIT_FOR_OTHERS_MS 100 /* only a safety net: whoever is in flight signals */
+#define WAIT_FOR_OTHERS_MS 100 /* only a safety net: a thread in flight signals */
+
+static atomic_bool unseen; /* memory may be taken past the hooks; for good */
+
+void account_expect_unseen(void)
+{
+    atomic_store(&unseen, true);
+}
 
 void account_init(struct account *account, uint64_t limit, uint64_t reserve,
                   int (*measure)(void *context, uint64_t *bytes), void *context)
@@ -18,52 +26,70 @@ void account_init(struct account *account, uint64_t limit, uint64_t reserve,
     account->context = context;
 }
 
-/* Takes an answer in, with the lock. `granted_before`: what had been granted when the question was asked. */
-static void take_in(struct account *account, int rc, uint64_t bytes, uint64_t granted_before)
+/* One question to the driver. */
+struct question {
+    uint64_t number;
+    uint64_t granted, pooled, touches; /* as they were when it was asked */
+    int rc;
+    uint64_t bytes; /* the answer */
+    uint64_t held;  /* without an answer: what the driver's own pools hold */
+};
+
+/* Takes an answer in, with the lock. What was granted after the question may or may not be in the answer: it is
+ * counted again, never too little. */
+static void take_in(struct account *account, const struct question *question)
 {
-    if (rc) {
-        account->state.measured = account->charged + ACCOUNT_CONTEXT_GUESS;
-        account->state.unmeasured = 0;
-        return;
+    struct limit_state *state = &account->state;
+
+    if (question->rc) {
+        state->measured = account->charged + ACCOUNT_CONTEXT_GUESS + account->grown + question->held;
+        state->unmeasured = account->pooled - question->pooled;
+    } else {
+        state->measured = question->bytes + account->hidden;
+        state->unmeasured = account->granted - question->granted;
     }
-    account->state.measured = bytes + account->hidden;
-    /* What was granted after the question may or may not be in the answer: count it again, never too little.
-     */
-    account->state.unmeasured = account->granted - granted_before;
 }
 
-/* Asks the driver and takes the answer in. Called without the lock. An estimate is good enough to grant by,
- * not to refuse by. */
+/* Asks the driver. An estimate is good enough to grant by, not to refuse by. Returns false if the answer is an
+ * estimate. */
+static bool ask(struct account *account, bool exact, struct question *question)
+{
+    question->rc = -ENODATA;
+    if (!exact && account->estimate)
+        question->rc = account->estimate(account->context, &question->bytes);
+    if (question->rc == 0)
+        return false;
+    question->rc = account->measure(account->context, &question->bytes);
+    if (question->rc && account->held)
+        question->held = account->held(account->context);
+    return true;
+}
+
+/* Asks the driver and takes the answer in. Called without the lock. */
 static void measure(struct account *account, bool exact)
 {
-    uint64_t bytes = 0;
+    struct question question = {0};
 
     pthread_mutex_lock(&account->lock);
-    const uint64_t number = ++account->measurements;
-    const uint64_t granted_before = account->granted, touches_before = account->touches;
+    question.number = ++account->measurements;
+    question.granted = account->granted;
+    question.pooled = account->pooled;
+    question.touches = account->touches;
     pthread_mutex_unlock(&account->lock);
-
-    int rc = -ENODATA;
-    if (!exact && account->estimate)
-        rc = account->estimate(account->context, &bytes);
-    exact = rc != 0;
-    if (exact)
-        rc = account->measure(account->context, &bytes);
-
+    exact = ask(account, exact, &question);
     pthread_mutex_lock(&account->lock);
-    /* A later question may have been answered first; an older figure must not hide what was freed in between.
-     */
-    if (number > account->newest) {
-        account->newest = number;
+    /* A later question may have been answered first; an older figure must not hide what was freed in between. */
+    if (question.number > account->newest) {
+        account->newest = question.number;
         account->exact = exact;
-        take_in(account, rc, bytes, granted_before);
-        account->state.stale = account->touches != touches_before;
+        take_in(account, &question);
+        account->state.stale = account->touches != question.touches;
     }
     pthread_mutex_unlock(&account->lock);
 }
 
-/* Waits, holding the lock, until somebody's driver call is answered. Not a place to be cancelled at: the lock
- * would stay taken. */
+/* Waits, holding the lock, until another thread's driver call is answered. The thread is not cancelled here: the
+ * lock would stay taken. */
 static void wait_for_others(struct account *account)
 {
     struct timespec until;
@@ -89,6 +115,7 @@ static bool take(struct account *account, uint64_t need, uint64_t reserve, bool 
         struct limit_state state = account->state;
 
         state.reserve = reserve;
+        state.stale = state.stale || (!fresh && atomic_load_explicit(&unseen, memory_order_relaxed));
         switch (limit_decide(&state, need, fresh)) {
         case LIMIT_GRANT:
             account->state.in_flight += need;
@@ -155,6 +182,17 @@ void account_settle(struct account *account, uint64_t need, bool success, bool h
     pthread_mutex_unlock(&account->lock);
 }
 
+void account_settle_pooled(struct account *account, uint64_t need, uint64_t growth)
+{
+    pthread_mutex_lock(&account->lock);
+    account->state.in_flight -= need;
+    account->granted += growth;
+    account->pooled += growth;
+    account->state.unmeasured += growth;
+    pthread_cond_broadcast(&account->settled);
+    pthread_mutex_unlock(&account->lock);
+}
+
 void account_give(struct account *account, uint64_t bytes, bool hidden)
 {
     pthread_mutex_lock(&account->lock);
@@ -176,14 +214,32 @@ bool account_grow(struct account *account, uint64_t bytes)
     return take(account, bytes, 0, NULL);
 }
 
-void account_grown(struct account *account, uint64_t bytes)
+void account_grown(struct account *account, uint64_t bytes, bool lasting)
 {
     pthread_mutex_lock(&account->lock);
     account->state.in_flight -= bytes;
+    account->grown += lasting ? bytes : 0;
     account->state.stale = true;
     account->touches++;
     pthread_cond_broadcast(&account->settled);
     pthread_mutex_unlock(&account->lock);
+}
+
+void account_forget_growth(struct account *account, uint64_t bytes)
+{
+    pthread_mutex_lock(&account->lock);
+    account->grown -= bytes < account->grown ? bytes : account->grown;
+    account->state.stale = true;
+    account->touches++;
+    pthread_mutex_unlock(&account->lock);
+}
+
+uint64_t account_room(struct account *account)
+{
+    pthread_mutex_lock(&account->lock);
+    const uint64_t room = limit_room(&account->state);
+    pthread_mutex_unlock(&account->lock);
+    return room;
 }
 
 /* An estimate is good enough to grant by, not to give up memory by. */

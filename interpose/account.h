@@ -19,6 +19,8 @@ struct account {
     uint64_t charged; /* by our own books: live blocks, rounded as the driver rounds */
     uint64_t hidden;  /* part of charged that the driver does not show for this process (managed memory) */
     uint64_t granted; /* ever, so that a measurement can tell what it may have missed */
+    uint64_t pooled;  /* ever: growth of the driver's own pools, likewise */
+    uint64_t grown;   /* lasting growth of the driver, as it was asked for: counts where nothing can be measured */
     uint64_t touches; /* how often account_touch was called, so that a measurement under way notices */
     uint64_t measurements; /* begun; each one's number */
     uint64_t newest;       /* the number of the one that measured and unmeasured come from */
@@ -27,11 +29,12 @@ struct account {
     void *context;
     /* set after account_init, or NULL: a figure that is quick to get and never too low; 0 or -errno */
     int (*estimate)(void *context, uint64_t *bytes);
+    /* likewise: what the driver itself says it holds in stream-ordered pools and for graphs */
+    uint64_t (*held)(void *context);
     bool exact; /* guarded by lock: the last figure was not an estimate */
 };
 
-/* What a process's context is taken for where nobody can tell: 518 MiB were measured on an H200, and growth.
- */
+/* What a process's context is taken for where it cannot be measured: 518 MiB were seen on an H200, and growth. */
 #define ACCOUNT_CONTEXT_GUESS (UINT64_C(640) << 20)
 
 void account_init(struct account *account, uint64_t limit, uint64_t reserve,
@@ -48,6 +51,8 @@ void account_await(struct account *account);
 
 /* The driver's answer to what was taken. `hidden`: the driver will not show these bytes. */
 void account_settle(struct account *account, uint64_t need, bool success, bool hidden);
+/* The same for a request that one of the driver's own pools has served: by how much that pool has grown. */
+void account_settle_pooled(struct account *account, uint64_t need, uint64_t growth);
 
 /* A block is gone. */
 void account_give(struct account *account, uint64_t bytes, bool hidden);
@@ -55,10 +60,19 @@ void account_give(struct account *account, uint64_t bytes, bool hidden);
 /* The driver may have grown, or shrunk, by itself. */
 void account_touch(struct account *account);
 
-/* May the driver grow by `bytes` without passing the limit? It may use the reserve. Measures and waits as
- * limit_decide says. True: the bytes are in flight until account_grown. */
+/* Takes `bytes` for growth of the driver's own; it may use the reserve. True: they are in flight until
+ * account_grown. Measures and waits as limit_decide says. */
 bool account_grow(struct account *account, uint64_t bytes);
-void account_grown(struct account *account, uint64_t bytes);
+/* `lasting`: the growth stays with the context, and no figure of the driver's shows it. */
+void account_grown(struct account *account, uint64_t bytes, bool lasting);
+/* A context is gone, and lasting growth of so many bytes with it. */
+void account_forget_growth(struct account *account, uint64_t bytes);
+
+/* About how much could be granted, by the figures at hand. */
+uint64_t account_room(struct account *account);
+
+/* From now on memory may be taken past the hooks, in every account: each grant asks the driver first. */
+void account_expect_unseen(void);
 
 /* What must be given back before account_take, or account_grow, grants `need`, by the last measurement. */
 uint64_t account_short_to_take(struct account *account, uint64_t need);

@@ -14,7 +14,7 @@
 #define IDS_AT_ONCE 4096
 #define SLAB_BYTES  (UINT64_C(64) << 10)
 
-static pthread_mutex_t caches_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct lock caches_lock = LOCK_INITIALIZER(LOCK_CACHES);
 static struct cache *spare; /* guarded by caches_lock; linked by others; never given back */
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static pthread_key_t key; /* so that a thread's caches end with it */
@@ -143,7 +143,7 @@ static bool keep_slot(struct pool *pool, struct cache *cache, struct cache_slot 
     if ((word & MARK_STATE) != MARK_LIVE)
         return false;
     const uint64_t epoch = done ? 0 : fence_epoch(&pool->fence);
-    if (epoch && !fence_one_stream())
+    if (epoch && !streams_in_order())
         return false;
     if (!mark_change(mark, word, number | MARK_BUSY)) {
         forget_slot(slot);
@@ -299,7 +299,7 @@ static void thread_ends(void *unused)
     if (process_is_copy()) /* nothing here is its own, and others may have held the lock */
         return;
     ended = true;
-    pthread_mutex_lock(&caches_lock);
+    lock_take(&caches_lock);
     while (mine) {
         struct cache *cache = mine;
         struct pool *pool = atomic_load(&cache->pool);
@@ -313,7 +313,7 @@ static void thread_ends(void *unused)
         cache->others = spare;
         spare = cache;
     }
-    pthread_mutex_unlock(&caches_lock);
+    lock_release(&caches_lock);
 }
 
 static void make_key(void)
@@ -327,7 +327,7 @@ static struct cache *open_cache(struct pool *pool)
     pthread_once(&once, make_key);
     if (ended || !have_key || pthread_setspecific(key, &mine))
         return NULL;
-    pthread_mutex_lock(&caches_lock);
+    lock_take(&caches_lock);
     struct cache *cache = mine;
     while (cache && atomic_load(&cache->pool)) /* one of a pool that has ended will do */
         cache = cache->others;
@@ -344,7 +344,7 @@ static struct cache *open_cache(struct pool *pool)
         atomic_store(&cache->pool, pool);
         pool_add_cache(pool, cache);
     }
-    pthread_mutex_unlock(&caches_lock);
+    lock_release(&caches_lock);
     return cache;
 }
 
@@ -420,15 +420,15 @@ static void flush_another(struct cache *cache)
 
 void cache_flush_all(struct pool *pool)
 {
-    pthread_mutex_lock(&caches_lock);
+    lock_take(&caches_lock);
     for (struct cache *cache = pool->caches; cache; cache = cache->next)
         flush_another(cache);
-    pthread_mutex_unlock(&caches_lock);
+    lock_release(&caches_lock);
 }
 
 void cache_flush_idle(struct pool *pool)
 {
-    pthread_mutex_lock(&caches_lock);
+    lock_take(&caches_lock);
     for (struct cache *cache = pool->caches; cache; cache = cache->next) {
         const uint64_t hits = get(&cache->hits), count = get(&cache->count);
 
@@ -437,7 +437,7 @@ void cache_flush_idle(struct pool *pool)
         cache->seen_hits = hits;
         cache->seen_count = count;
     }
-    pthread_mutex_unlock(&caches_lock);
+    lock_release(&caches_lock);
 }
 
 struct range *cache_put(struct pool *pool, struct range *range, uint64_t epoch)
@@ -457,11 +457,11 @@ struct range *cache_put(struct pool *pool, struct range *range, uint64_t epoch)
 
 void cache_close(struct pool *pool)
 {
-    pthread_mutex_lock(&caches_lock);
+    lock_take(&caches_lock);
     for (struct cache *cache = pool->caches; cache; cache = cache->next) {
         flush_another(cache);
         atomic_store(&cache->pool, NULL);
     }
     pool->caches = NULL;
-    pthread_mutex_unlock(&caches_lock);
+    lock_release(&caches_lock);
 }

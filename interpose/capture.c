@@ -1,27 +1,26 @@
 /* capture: see capture.h. */
 #include "capture.h"
 
-#include <pthread.h>
-#include <stdatomic.h>
 #include <string.h>
+#include <time.h>
 
 #include "clock.h"
+#include "lock.h"
 
 #define CAPTURES_MAX 64
-/* After so long, whoever was about to call the driver is in the call. */
-#define ENTERED_NS UINT64_C(500000000)
+#define PATIENCE_NS  UINT64_C(500000000)
+#define PROBE_BYTES  512  /* the driver has room for it in a page that it holds, most of the time */
+#define PROBE_HOST   4096 /* of host memory, where the card is full */
 
-static pthread_rwlock_t capture_lock = PTHREAD_RWLOCK_INITIALIZER;
-static pthread_rwlock_t early_lock = PTHREAD_RWLOCK_INITIALIZER;
-static atomic_uint_fast64_t early_until; /* by the clock; 0: there has been no capture */
-static pthread_mutex_t names_lock = PTHREAD_MUTEX_INITIALIZER;
-static atomic_int captures;           /* open or about to begin */
-static atomic_uint_fast64_t captured; /* how many have begun, ever */
+static struct lock captures_lock = LOCK_INITIALIZER(LOCK_CAPTURES);
+static atomic_int captures; /* open or about to begin */
+static atomic_int excluded; /* threads between capture_exclude and capture_admit */
+/* guarded by captures_lock */
 static struct {
-    uintptr_t stream, thread; /* that it is of, and that began it; 0: none */
+    uintptr_t stream, thread; /* what it captures, and which thread began it; 0: unused */
     CUcontext context;
 } names[CAPTURES_MAX];
-static int nameless; /* open ones beyond these; both under names_lock */
+static int nameless; /* open captures beyond the table */
 
 bool capture_any(void)
 {
@@ -32,144 +31,172 @@ bool capture_takes(CUstream stream)
 {
     CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
 
-    /* The legacy stream cannot capture, and it is an error to ask while another one does. */
+    /* The legacy stream cannot capture, and asking about it while another stream captures is an error. */
     return capture_any() && stream && stream != CU_STREAM_LEGACY &&
            driver.cuStreamIsCapturing(stream, &status) == CUDA_SUCCESS &&
            status != CU_STREAM_CAPTURE_STATUS_NONE;
 }
 
-uint64_t capture_elsewhere(uintptr_t thread)
-{
-    bool own = false;
+/* ---- keeping captures from beginning ---- */
 
-    pthread_mutex_lock(&names_lock);
-    for (int i = 0; i < CAPTURES_MAX; i++)
-        own |= names[i].stream && names[i].thread == thread;
-    pthread_mutex_unlock(&names_lock);
-    return own ? 0 : atomic_load(&captured);
-}
-
-/* ---- waits ---- */
-
-/* Nobody new comes once a capture is announced, so it gets its turn. */
-bool capture_forbid(void)
+bool capture_exclude(void)
 {
     if (capture_any())
         return false;
-    pthread_rwlock_rdlock(&capture_lock);
+    atomic_fetch_add(&excluded, 1);
     if (!capture_any())
         return true;
-    pthread_rwlock_unlock(&capture_lock);
+    capture_admit();
     return false;
 }
 
-void capture_allow(void)
+void capture_admit(void)
 {
-    pthread_rwlock_unlock(&capture_lock);
+    atomic_fetch_sub(&excluded, 1);
 }
 
-/* Behind all work of a context, which is current. NULL: no memory for one, a driver that has none of a
- * context, a context that has failed. */
-static CUevent new_event(CUcontext context)
+static void await_excluded(void)
 {
-    CUevent event = NULL;
+    const struct timespec moment = {.tv_nsec = 20000};
+    const uint64_t until = clock_ns() + PATIENCE_NS;
 
-    if (driver.cuEventCreate(&event, CU_EVENT_DISABLE_TIMING) != CUDA_SUCCESS)
-        return NULL;
-    if (driver.cuCtxRecordEvent(context, event) == CUDA_SUCCESS)
-        return event;
-    driver.cuEventDestroy_v2(event);
-    return NULL;
+    while (atomic_load(&excluded) && clock_ns() < until)
+        nanosleep(&moment, NULL);
 }
 
-/* Waiting for a context destroys captures in it, waiting for an event does not, in a thread that no capture
- * forbids anything. */
-static CUresult wait_relaxed(CUevent event, bool then_destroy)
+/* ---- waiting ---- */
+
+/* Makes the calling thread's capture mode relaxed. Returns what to hand to restore_mode. */
+static CUstreamCaptureMode relax_mode(void)
 {
     CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
-    const bool relaxed = driver.cuThreadExchangeStreamCaptureMode(&mode) == CUDA_SUCCESS;
-    const CUresult result = driver.cuEventSynchronize(event);
 
-    if (then_destroy)
-        driver.cuEventDestroy_v2(event);
-    if (relaxed)
-        driver.cuThreadExchangeStreamCaptureMode(&mode);
-    return result;
+    /* Where the driver does not know the call, the mode stays as it is, and is restored to itself. */
+    driver.cuThreadExchangeStreamCaptureMode(&mode);
+    return mode;
+}
+
+static void restore_mode(CUstreamCaptureMode mode)
+{
+    driver.cuThreadExchangeStreamCaptureMode(&mode);
 }
 
 CUresult capture_wait_event(CUevent event)
 {
-    return wait_relaxed(event, false);
+    const CUstreamCaptureMode mode = relax_mode();
+    const CUresult result = driver.cuEventSynchronize(event);
+
+    restore_mode(mode);
+    return result;
 }
 
 CUresult capture_wait_stream(CUstream stream)
 {
-    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
-    const bool relaxed = driver.cuThreadExchangeStreamCaptureMode(&mode) == CUDA_SUCCESS;
+    const CUstreamCaptureMode mode = relax_mode();
     const CUresult result = driver.cuStreamSynchronize(stream);
 
-    if (relaxed)
-        driver.cuThreadExchangeStreamCaptureMode(&mode);
+    restore_mode(mode);
     return result;
 }
 
-/* Programs that do not capture wait as they would natively. False: this one does. */
-static bool wait_early(CUresult *result)
+CUresult capture_query_event(CUevent event)
 {
-    pthread_rwlock_rdlock(&early_lock);
-    const bool early = !atomic_load(&early_until);
-    if (early)
-        *result = driver.cuCtxSynchronize();
-    pthread_rwlock_unlock(&early_lock);
-    return early;
+    const CUstreamCaptureMode mode = relax_mode();
+    const CUresult result = driver.cuEventQuery(event);
+
+    restore_mode(mode);
+    return result;
 }
 
-bool capture_wait_context(CUcontext context, CUresult *result)
+/* Frees a small block of the driver's own in the current context: cuMemFree waits for all work of the context
+ * and disturbs no capture that allows it (measured, also beside thread-local and relaxed captures). */
+static CUresult free_probe(void)
 {
-    if (!atomic_load(&early_until) && wait_early(result))
-        return true;
-    if (!capture_forbid())
+    CUdeviceptr block;
+    void *host;
+    CUresult result = driver.cuMemAlloc_v2(&block, PROBE_BYTES);
+
+    if (result == CUDA_SUCCESS)
+        return driver.cuMemFree_v2(block);
+    if (result != CUDA_ERROR_OUT_OF_MEMORY)
+        return result;
+    result = driver.cuMemHostAlloc(&host, PROBE_HOST, 0); /* its free waits as well */
+    return result == CUDA_SUCCESS ? driver.cuMemFreeHost(host) : result;
+}
+
+/* Waits for an event behind all work of the current context. Returns false if a capture is open or the event
+ * cannot be had; *result is the driver's answer otherwise. */
+static bool wait_behind_event(CUcontext context, CUresult *result)
+{
+    CUevent event;
+
+    if (!capture_exclude())
         return false;
-    CUevent event = new_event(context);
-    const bool may = event || !capture_any();
-    if (!event && may)
-        *result = driver.cuCtxSynchronize();
-    capture_allow();
-    if (event)
-        *result = wait_relaxed(event, true);
-    return may;
+    *result = driver.cuEventCreate(&event, CU_EVENT_DISABLE_TIMING);
+    const bool created = *result == CUDA_SUCCESS;
+    if (created)
+        *result = driver.cuCtxRecordEvent(context, event);
+    capture_admit();
+    const bool recorded = *result == CUDA_SUCCESS;
+    if (recorded)
+        *result = capture_wait_event(event);
+    if (created)
+        driver.cuEventDestroy_v2(event);
+    return recorded;
+}
+
+/* Calls `wait` with the context current. */
+static CUresult in_context(CUcontext context, CUresult (*wait)(CUcontext context))
+{
+    CUcontext before = NULL;
+
+    driver.cuCtxGetCurrent(&before);
+    if (before == context)
+        return wait(context);
+    CUresult result = driver.cuCtxPushCurrent_v2(context);
+    if (result != CUDA_SUCCESS)
+        return result;
+    result = wait(context);
+    driver.cuCtxPopCurrent_v2(&before);
+    return result;
+}
+
+static CUresult wait_relaxed(CUcontext context)
+{
+    CUresult result;
+
+    if (wait_behind_event(context, &result))
+        return result;
+    const CUstreamCaptureMode mode = relax_mode();
+    result = free_probe();
+    restore_mode(mode);
+    return result;
+}
+
+static CUresult wait_as_free(CUcontext context)
+{
+    (void)context;
+    return free_probe();
+}
+
+CUresult capture_wait_context(CUcontext context)
+{
+    return in_context(context, wait_relaxed);
+}
+
+CUresult capture_wait_as_free(CUcontext context)
+{
+    return in_context(context, wait_as_free);
 }
 
 /* ---- beginnings and ends ---- */
 
-/* Waits until nobody holds a lock who did before, but not for ever: one that waits for the device may wait
- * for what this thread does next. It is in the driver's hands then, and a capture that begins now survives
- * it. */
-static void let_go(pthread_rwlock_t *lock, uint64_t ns)
-{
-    const struct timespec until = clock_after(ns);
-
-    if (pthread_rwlock_timedwrlock(lock, &until) == 0)
-        pthread_rwlock_unlock(lock);
-}
-
-/* Those who wait since before the first capture have been in the driver's hands for long after a while. */
-static void let_early_go(void)
-{
-    const uint64_t now = clock_ns();
-    uint64_t until = 0;
-
-    if (atomic_compare_exchange_strong(&early_until, &until, now + ENTERED_NS))
-        until = now + ENTERED_NS;
-    if (until > now)
-        let_go(&early_lock, until - now);
-}
-
-/* The thread's own of this stream, else any of it; CAPTURES_MAX: it has none. With names_lock. */
+/* The thread's own capture of this stream, else any of it, else CAPTURES_MAX. */
 static int name_of(uintptr_t stream, uintptr_t thread)
 {
     int found = CAPTURES_MAX;
 
+    lock_assert_held(&captures_lock);
     for (int i = 0; i < CAPTURES_MAX; i++) {
         if (names[i].stream == stream && (found == CAPTURES_MAX || names[i].thread == thread))
             found = i;
@@ -177,13 +204,11 @@ static int name_of(uintptr_t stream, uintptr_t thread)
     return found;
 }
 
-void capture_begins(uintptr_t stream, uintptr_t thread, CUcontext context)
+void capture_begin(uintptr_t stream, uintptr_t thread, CUcontext context)
 {
-    atomic_fetch_add(&captured, 1);
     atomic_fetch_add(&captures, 1);
-    let_early_go();
-    let_go(&capture_lock, ENTERED_NS);
-    pthread_mutex_lock(&names_lock);
+    await_excluded();
+    lock_take(&captures_lock);
     const int i = name_of(0, 0);
     if (i < CAPTURES_MAX) {
         names[i].stream = stream;
@@ -192,43 +217,42 @@ void capture_begins(uintptr_t stream, uintptr_t thread, CUcontext context)
     } else {
         nameless++;
     }
-    pthread_mutex_unlock(&names_lock);
+    lock_release(&captures_lock);
 }
 
-void capture_ended(uintptr_t stream, uintptr_t thread)
+void capture_end(uintptr_t stream, uintptr_t thread)
 {
-    pthread_mutex_lock(&names_lock);
+    lock_take(&captures_lock);
     const int i = name_of(stream, thread);
     const bool known = i < CAPTURES_MAX || nameless > 0;
     if (i < CAPTURES_MAX)
         names[i].stream = 0;
     else
         nameless -= known;
-    pthread_mutex_unlock(&names_lock);
+    lock_release(&captures_lock);
     atomic_fetch_sub(&captures, known);
 }
 
-void capture_context_ended(CUcontext context)
+void capture_context_end(CUcontext context)
 {
     int ended = 0;
 
-    pthread_mutex_lock(&names_lock);
+    lock_take(&captures_lock);
     for (int i = 0; i < CAPTURES_MAX; i++) {
         if (!names[i].stream || names[i].context != context)
             continue;
         names[i].stream = 0;
         ended++;
     }
-    pthread_mutex_unlock(&names_lock);
+    lock_release(&captures_lock);
     atomic_fetch_sub(&captures, ended);
 }
 
 void capture_after_fork(void)
 {
-    pthread_rwlock_init(&capture_lock, NULL);
-    pthread_rwlock_init(&early_lock, NULL);
-    pthread_mutex_init(&names_lock, NULL);
+    lock_init(&captures_lock, LOCK_CAPTURES);
     atomic_store(&captures, 0);
+    atomic_store(&excluded, 0);
     memset(names, 0, sizeof names);
     nameless = 0;
 }

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "drivers_pools.h"
 #include "log.h"
 
 enum { UNSEEN, LIMITED, UNLIMITED };
@@ -45,7 +46,7 @@ static int measure_device(void *context, uint64_t *bytes)
     return rc;
 }
 
-/* Everything that is used on the card, by whomever: ours is not more. Quick, and needs no NVML, whose start
+/* Everything that is used on the card, by all processes: ours is not more. Quick, and needs no NVML, whose start
  * takes 15 ms. Only where the calling thread has a context on the card. */
 static int estimate_device(void *context, uint64_t *bytes)
 {
@@ -58,6 +59,14 @@ static int estimate_device(void *context, uint64_t *bytes)
         return -ENODATA;
     *bytes = total - free_bytes;
     return 0;
+}
+
+/* What the driver holds for this process in pools of its own. */
+static uint64_t held_by_driver(void *context)
+{
+    const struct device *device = context;
+
+    return drivers_pools_held(device->ordinal);
 }
 
 /* Looks a card up with the driver. UNSEEN if the driver does not answer (not initialized, no such device). */
@@ -81,38 +90,59 @@ static int inspect(struct device *device, CUdevice ordinal)
     uint64_t reserve = size_resolve(&rules->reserve, device->limit);
     account_init(&device->account, device->limit, reserve, measure_device, device);
     device->account.estimate = estimate_device;
+    device->account.held = held_by_driver;
     driver.cuDeviceGetAttribute(&processors, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, ordinal);
     driver.cuDeviceGetAttribute(&threads, CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR, ordinal);
     device->threads = (uint64_t)processors * (uint64_t)threads;
-    atomic_store(&device->stack_bytes, DEVICE_STACK);
     char limit[SIZE_TEXT], whole[SIZE_TEXT];
     log_info("device %d (%s): limit %s of %s", ordinal, device->uuid, size_format(device->limit, limit),
              size_format(total, whole));
     return LIMITED;
 }
 
-struct device *device_get(CUdevice ordinal)
+/* What is known of a card; asks the driver at the first time. */
+static int state_of(CUdevice ordinal)
 {
-    if (ordinal < 0 || ordinal >= DEVICE_MAX)
-        return NULL;
     int state = atomic_load_explicit(&seen[ordinal], memory_order_acquire);
+
+    if (state != UNSEEN)
+        return state;
+    pthread_mutex_lock(&table_lock);
+    state = atomic_load_explicit(&seen[ordinal], memory_order_relaxed);
     if (state == UNSEEN) {
-        pthread_mutex_lock(&table_lock);
-        state = atomic_load_explicit(&seen[ordinal], memory_order_relaxed);
-        if (state == UNSEEN) {
-            state = inspect(&devices[ordinal], ordinal);
-            atomic_store_explicit(&seen[ordinal], state, memory_order_release);
-        }
-        pthread_mutex_unlock(&table_lock);
+        state = inspect(&devices[ordinal], ordinal);
+        atomic_store_explicit(&seen[ordinal], state, memory_order_release);
     }
-    return state == LIMITED ? &devices[ordinal] : NULL;
+    pthread_mutex_unlock(&table_lock);
+    return state;
 }
 
-struct device *device_current(void)
+int device_find(CUdevice ordinal, struct device **device)
+{
+    const int state = ordinal >= 0 && ordinal < DEVICE_MAX ? state_of(ordinal) : UNSEEN;
+
+    *device = state == LIMITED ? &devices[ordinal] : NULL;
+    return state == UNSEEN && options_any_limit(rules) ? -ENODEV : 0;
+}
+
+int device_find_current(struct device **device)
 {
     CUdevice ordinal;
+    const CUresult result = driver.cuCtxGetDevice(&ordinal);
 
-    return driver.cuCtxGetDevice(&ordinal) == CUDA_SUCCESS ? device_get(ordinal) : NULL;
+    *device = NULL;
+    if (result == CUDA_ERROR_INVALID_CONTEXT)
+        return -ENXIO;
+    if (result != CUDA_SUCCESS)
+        return options_any_limit(rules) ? -ENODEV : 0;
+    return device_find(ordinal, device);
+}
+
+struct device *device_get(CUdevice ordinal)
+{
+    struct device *device;
+
+    return device_find(ordinal, &device) == 0 ? device : NULL;
 }
 
 bool device_set_limit(struct device *device, uint64_t bytes)

@@ -10,8 +10,7 @@
 #include "measure.h"
 #include "options.h"
 
-#define DEVICE_MAX   64
-#define DEVICE_STACK 1024 /* bytes of stack per thread that a fresh context has room for (CUDA's default) */
+#define DEVICE_MAX 64
 
 struct device {
     int ordinal;
@@ -21,17 +20,19 @@ struct device {
     struct measure_card card;
     struct account account;
     uint64_t threads;               /* that can be resident at once: what a kernel's stack is multiplied by */
-    _Atomic uint64_t stack_bytes;   /* per thread, already part of the context */
     _Atomic uint64_t context_bytes; /* what the first context took; 0: none was made yet */
 };
 
 /* Takes over the options; before the first device_get. */
 void device_setup(const struct options *options);
 
-/* The card, if it is limited; NULL if it is not, or if the driver does not know it. */
+/* Finds the card: 0, and *device is NULL if it is not limited. -ENODEV if limits were asked for and the driver
+ * cannot say which card this is: then nothing may be granted on it. */
+int device_find(CUdevice ordinal, struct device **device);
+/* The same for the card of the calling thread's context; -ENXIO if there is none. */
+int device_find_current(struct device **device);
+/* The card if it is known and limited, else NULL: for figures, not for decisions. */
 struct device *device_get(CUdevice ordinal);
-/* The card of the calling thread's context, likewise. */
-struct device *device_current(void);
 
 /* Changes the limit, within the administrator's. False if that is not possible. */
 bool device_set_limit(struct device *device, uint64_t bytes);

@@ -13,6 +13,7 @@ atomic_bool driver_bound;
 struct driver_table driver_entries;
 
 static atomic_flag publishing = ATOMIC_FLAG_INIT;
+static void *library_base; /* where the bound library is loaded; valid once bound */
 
 /* Stands in for an entry point that this driver does not have. */
 static CUresult missing(void)
@@ -64,6 +65,7 @@ static void publish(const struct driver_table *table)
         return;
     }
     driver_entries = *table;
+    library_base = base_of((const void *)table->cuInit);
     atomic_store_explicit(&driver_bound, true, memory_order_release);
 }
 
@@ -92,6 +94,17 @@ static bool bind_to(void *handle)
 bool driver_bind(const void *symbol)
 {
     return atomic_load_explicit(&driver_bound, memory_order_acquire) || bind_to(owner_of(symbol));
+}
+
+bool driver_owns(const void *address)
+{
+    void *base = base_of(address), *other;
+
+    if (!base || (atomic_load_explicit(&driver_bound, memory_order_acquire) && base == library_base))
+        return base != NULL;
+    if ((other = owner_of(address)))
+        dlclose(other);
+    return other != NULL;
 }
 
 struct driver_table *driver_bind_now(void)

@@ -44,6 +44,9 @@ static inline struct driver_table *driver_get(void)
  */
 bool driver_bind(const void *symbol);
 
+/* Returns true if the address lies in the library that we are bound to, or in another driver. */
+bool driver_owns(const void *address);
+
 /* Tests: these are the driver's entry points now. Entries left NULL answer CUDA_ERROR_NOT_SUPPORTED. */
 void driver_use(const struct driver_table *table);
 

@@ -149,6 +149,27 @@ static void *defined_in(const struct dl_phdr_info *object, const char *symbol)
     return NULL;
 }
 
+struct question {
+    const char *library, *symbol;
+};
+
+/* One object. Not 0 ends the walk: it defines the symbol. */
+static int visit_defines(struct dl_phdr_info *object, size_t size, void *argument)
+{
+    const struct question *q = argument;
+
+    (void)size;
+    return object->dlpi_name && file_name_begins(object->dlpi_name, q->library) &&
+           defined_in(object, q->symbol) != NULL;
+}
+
+bool elfsym_defines(const char *library, const char *symbol)
+{
+    struct question q = {.library = library, .symbol = symbol};
+
+    return dl_iterate_phdr(visit_defines, &q) != 0;
+}
+
 /* One object, in the order of the whole program. Not 0 ends the walk. */
 static int visit(struct dl_phdr_info *object, size_t size, void *argument)
 {

@@ -2,7 +2,7 @@
  *
  * We define dlsym ourselves, so the real one cannot be asked for by dlsym. elfsym_find uses no lock, no
  * allocation and no other library function, because it runs before any constructor when another preloaded
- * library looks up names early. elfsym_after takes the dynamic loader's own lock.
+ * library looks up names early. The others take the dynamic loader's own lock.
  */
 #ifndef GPUCAP_ELFSYM_H
 #define GPUCAP_ELFSYM_H
@@ -12,6 +12,11 @@
 /* The default version of `symbol` in the first loaded library whose file name begins with `library`
  * ("libc.so"); any version if it has no default one; NULL if not found. */
 void *elfsym_find(const char *library, const char *symbol);
+
+/* Returns true if a loaded library whose file name begins with `library` defines `symbol`. Leaves dlerror
+ * alone.
+ */
+bool elfsym_defines(const char *library, const char *symbol);
 
 /* Who defines `symbol` next after the object that holds the address `start`, in load order, leaving out the
  * object that holds `skip`. */

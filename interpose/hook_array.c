@@ -52,7 +52,7 @@ CUresult cuArrayCreate_v2(CUarray *array, const CUDA_ARRAY_DESCRIPTOR *d)
 
     if (result != CUDA_SUCCESS)
         return result;
-    result = ROUTE_TRY(driver.cuArrayCreate_v2(array, d), ROUTE_CURRENT);
+    result = ROUTE_TRY(driver.cuArrayCreate_v2(array, d), ROUTE_CURRENT, bytes);
     return route_leave(&ticket, result, result == CUDA_SUCCESS ? (uintptr_t)*array : 0);
 }
 
@@ -63,15 +63,15 @@ CUresult cuArray3DCreate_v2(CUarray *array, const CUDA_ARRAY3D_DESCRIPTOR *d)
 
     if (result != CUDA_SUCCESS)
         return result;
-    result = ROUTE_TRY(driver.cuArray3DCreate_v2(array, d), ROUTE_CURRENT);
+    result = ROUTE_TRY(driver.cuArray3DCreate_v2(array, d), ROUTE_CURRENT, array3d_bytes(d));
     return route_leave(&ticket, result, result == CUDA_SUCCESS ? (uintptr_t)*array : 0);
 }
 
 CUresult cuArrayDestroy(CUarray array)
 {
-    struct route_release release = route_free(BLOCKS_ARRAY, (uintptr_t)array);
+    struct route_release release = route_free_begin(BLOCKS_ARRAY, (uintptr_t)array);
 
-    return route_freed(&release, driver.cuArrayDestroy(array));
+    return route_free_end(&release, driver.cuArrayDestroy(array));
 }
 
 CUresult cuMipmappedArrayCreate(CUmipmappedArray *array, const CUDA_ARRAY3D_DESCRIPTOR *d,
@@ -83,13 +83,13 @@ CUresult cuMipmappedArrayCreate(CUmipmappedArray *array, const CUDA_ARRAY3D_DESC
 
     if (result != CUDA_SUCCESS)
         return result;
-    result = ROUTE_TRY(driver.cuMipmappedArrayCreate(array, d, levels), ROUTE_CURRENT);
+    result = ROUTE_TRY(driver.cuMipmappedArrayCreate(array, d, levels), ROUTE_CURRENT, array3d_bytes(d));
     return route_leave(&ticket, result, result == CUDA_SUCCESS ? (uintptr_t)*array : 0);
 }
 
 CUresult cuMipmappedArrayDestroy(CUmipmappedArray array)
 {
-    struct route_release release = route_free(BLOCKS_MIPMAP, (uintptr_t)array);
+    struct route_release release = route_free_begin(BLOCKS_MIPMAP, (uintptr_t)array);
 
-    return route_freed(&release, driver.cuMipmappedArrayDestroy(array));
+    return route_free_end(&release, driver.cuMipmappedArrayDestroy(array));
 }

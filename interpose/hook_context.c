@@ -3,7 +3,7 @@
 #include <pthread.h>
 
 #include "capture.h"
-#include "fence.h"
+#include "streams.h"
 #include "hooks.h"
 #include "library.h"
 #include "pools.h"
@@ -15,10 +15,10 @@
     ({                                                                                                       \
         struct route_growth growth_;                                                                         \
         CUresult result_ = library_mode() == LIBRARY_REFUSE ? CUDA_ERROR_NOT_PERMITTED                       \
-                                                            : route_grow_context(&growth_, ordinal);         \
+                                                            : route_grow_context_begin(&growth_, ordinal);   \
         if (result_ == CUDA_SUCCESS) {                                                                       \
-            result_ = ROUTE_TRY(call, ordinal);                                                              \
-            route_grown(&growth_);                                                                           \
+            result_ = ROUTE_TRY(call, ordinal, 0);                                                           \
+            route_grow_end(&growth_);                                                                        \
             if (result_ == CUDA_SUCCESS &&                                                                   \
                 (result_ = route_context_made(ordinal, *context)) != CUDA_SUCCESS)                           \
                 undo;                                                                                        \
@@ -58,21 +58,21 @@ CUresult cuCtxCreate_v4(CUcontext *context, CUctxCreateParams *parameters, unsig
 static CUresult ended(CUresult result, CUcontext context)
 {
     if (result == CUDA_SUCCESS)
-        route_context_ended(context);
+        route_context_end(context);
     else
-        route_context_stays(context);
+        route_context_end_abort(context);
     return result;
 }
 
 CUresult cuCtxDestroy(CUcontext context)
 {
-    route_context_ending(context);
+    route_context_end_begin(context);
     return ended(driver.cuCtxDestroy(context), context);
 }
 
 CUresult cuCtxDestroy_v2(CUcontext context)
 {
-    route_context_ending(context);
+    route_context_end_begin(context);
     return ended(driver.cuCtxDestroy_v2(context), context);
 }
 
@@ -109,12 +109,12 @@ static bool is_gone(CUcontext context)
 
 CUresult cuCtxDetach(CUcontext context)
 {
-    route_context_ending(context);
+    route_context_end_begin(context);
     const CUresult result = driver.cuCtxDetach(context);
     if (result == CUDA_SUCCESS && route_active() && is_gone(context))
-        route_context_ended(context);
+        route_context_end(context);
     else
-        route_context_stays(context);
+        route_context_end_abort(context);
     return result;
 }
 
@@ -179,19 +179,80 @@ static struct primary *primary_releasing(CUdevice ordinal)
     struct primary *primary = primary_take(ordinal);
 
     if (primary && primary->holds <= 1)
-        route_context_ending(primary->context);
+        route_context_end_begin(primary->context);
     return primary;
 }
 
 static CUresult primary_released(struct primary *primary, CUresult result, CUdevice ordinal)
 {
     if (primary && result == CUDA_SUCCESS && !primary_is_active(ordinal))
-        route_context_ended(primary->context);
+        route_context_end(primary->context);
     else if (primary && primary->holds <= 1)
-        route_context_stays(primary->context);
+        route_context_end_abort(primary->context);
     if (primary && result == CUDA_SUCCESS && primary->holds)
         primary->holds--;
     return primary_drop(primary, result);
+}
+
+/* The card of a green context, or -1. */
+static CUdevice card_of_green(CUgreenCtx green)
+{
+    CUcontext context;
+    CUdevice ordinal = -1;
+
+    if (driver.cuCtxFromGreenCtx(&context, green) == CUDA_SUCCESS &&
+        driver.cuCtxPushCurrent_v2(context) == CUDA_SUCCESS) {
+        if (driver.cuCtxGetDevice(&ordinal) != CUDA_SUCCESS)
+            ordinal = -1;
+        driver.cuCtxPopCurrent_v2(&context);
+    }
+    return ordinal;
+}
+
+/* The primary context of a card, without keeping it. */
+static CUcontext primary_of(CUdevice ordinal)
+{
+    CUcontext context = NULL;
+
+    if (driver.cuDevicePrimaryCtxRetain(&context, ordinal) == CUDA_SUCCESS)
+        driver.cuDevicePrimaryCtxRelease_v2(ordinal);
+    return context;
+}
+
+/* A green context retains the primary context of its card, and makes it if it is the first. */
+CUresult cuGreenCtxCreate(CUgreenCtx *green, CUdevResourceDesc resources, CUdevice ordinal, unsigned int flags)
+{
+    struct primary *primary = primary_take(ordinal);
+    struct route_growth growth = {.device = NULL};
+    const bool makes = primary && !primary_is_active(ordinal);
+    CUresult result = library_mode() == LIBRARY_REFUSE ? CUDA_ERROR_NOT_PERMITTED : CUDA_SUCCESS;
+
+    if (result == CUDA_SUCCESS && makes)
+        result = route_grow_context_begin(&growth, ordinal);
+    if (result != CUDA_SUCCESS)
+        return primary_drop(primary, result);
+    result = ROUTE_TRY(driver.cuGreenCtxCreate(green, resources, ordinal, flags), ordinal, 0);
+    route_grow_end(&growth);
+    if (result == CUDA_SUCCESS && primary) {
+        primary->context = primary_of(ordinal);
+        primary->holds++;
+    }
+    if (result == CUDA_SUCCESS && makes &&
+        (result = route_context_made(ordinal, primary->context)) != CUDA_SUCCESS) {
+        driver.cuGreenCtxDestroy(*green);
+        primary->holds--;
+    }
+    return primary_drop(primary, result);
+}
+
+CUresult cuGreenCtxDestroy(CUgreenCtx green)
+{
+    const CUdevice ordinal = route_active() ? card_of_green(green) : -1;
+    struct primary *primary = ordinal < 0 ? NULL : primary_releasing(ordinal);
+    const CUresult result = driver.cuGreenCtxDestroy(green);
+
+    pools_forget_green();
+    return primary ? primary_released(primary, result, ordinal) : result;
 }
 
 static struct primary *primary_resetting(CUdevice ordinal)
@@ -199,7 +260,7 @@ static struct primary *primary_resetting(CUdevice ordinal)
     struct primary *primary = primary_take(ordinal);
 
     if (primary)
-        route_context_ending(primary->context);
+        route_context_end_begin(primary->context);
     return primary;
 }
 
@@ -207,10 +268,10 @@ static CUresult primary_reset(struct primary *primary, CUresult result)
 {
     if (primary && result == CUDA_SUCCESS) {
         if (primary->context)
-            route_context_ended(primary->context);
+            route_context_end(primary->context);
         primary->holds = 0;
     } else if (primary) {
-        route_context_stays(primary->context);
+        route_context_end_abort(primary->context);
     }
     return primary_drop(primary, result);
 }

@@ -5,44 +5,57 @@
 #include <stdlib.h>
 
 #include "capture.h"
-#include "fence.h"
 #include "graphs.h"
+#include "growth.h"
 #include "hooks.h"
-#include "library.h"
 #include "log.h"
+#include "pools.h"
 #include "route.h"
+#include "streams.h"
 
-/* ---- what a graph allocates ---- */
+/* ---- what a graph allocates, and its kernels' stacks ---- */
 
-struct ranges {
+struct found {
     struct graphs_range *items;
     size_t count, capacity;
+    uint64_t stack;  /* bytes per thread of the hungriest kernel */
     bool incomplete; /* no memory to write it down */
 };
 
-static void note(struct ranges *ranges, const CUDA_MEM_ALLOC_NODE_PARAMS *params)
+static void look_at_kernel(struct found *found, CUgraphNode node)
+{
+    CUDA_KERNEL_NODE_PARAMS_v2 params = {.func = NULL};
+
+    if (driver.cuGraphKernelNodeGetParams_v2(node, &params) != CUDA_SUCCESS)
+        return;
+    CUfunction kernel = params.func ? params.func : (CUfunction)params.kern;
+    const uint64_t stack = kernel ? growth_stack_of(kernel) : 0;
+    found->stack = stack > found->stack ? stack : found->stack;
+}
+
+static void note(struct found *found, const CUDA_MEM_ALLOC_NODE_PARAMS *params)
 {
     const CUmemLocation *where = &params->poolProps.location;
 
     if (where->type != CU_MEM_LOCATION_TYPE_DEVICE || !device_get(where->id))
         return;
-    if (ranges->count == ranges->capacity) {
-        const size_t capacity = ranges->capacity ? 2 * ranges->capacity : 16;
-        struct graphs_range *larger = realloc(ranges->items, capacity * sizeof *larger);
+    if (found->count == found->capacity) {
+        const size_t capacity = found->capacity ? 2 * found->capacity : 16;
+        struct graphs_range *larger = realloc(found->items, capacity * sizeof *larger);
 
         if (!larger) {
-            ranges->incomplete = true;
+            found->incomplete = true;
             return;
         }
-        ranges->items = larger;
-        ranges->capacity = capacity;
+        found->items = larger;
+        found->capacity = capacity;
     }
-    ranges->items[ranges->count++] = (struct graphs_range){where->id, params->dptr, params->bytesize};
+    found->items[found->count++] = (struct graphs_range){where->id, params->dptr, params->bytesize};
 }
 
-static void walk(struct ranges *ranges, CUgraph graph);
+static void walk(struct found *found, CUgraph graph);
 
-static void look_at(struct ranges *ranges, CUgraphNode node)
+static void look_at(struct found *found, CUgraphNode node)
 {
     CUDA_MEM_ALLOC_NODE_PARAMS params = {.bytesize = 0};
     CUgraphNodeType type;
@@ -50,15 +63,17 @@ static void look_at(struct ranges *ranges, CUgraphNode node)
 
     if (driver.cuGraphNodeGetType(node, &type) != CUDA_SUCCESS)
         return;
+    if (type == CU_GRAPH_NODE_TYPE_KERNEL)
+        look_at_kernel(found, node);
     if (type == CU_GRAPH_NODE_TYPE_MEM_ALLOC &&
         driver.cuGraphMemAllocNodeGetParams(node, &params) == CUDA_SUCCESS)
-        note(ranges, &params);
+        note(found, &params);
     if (type == CU_GRAPH_NODE_TYPE_GRAPH &&
         driver.cuGraphChildGraphNodeGetGraph(node, &child) == CUDA_SUCCESS)
-        walk(ranges, child);
+        walk(found, child);
 }
 
-static void walk(struct ranges *ranges, CUgraph graph)
+static void walk(struct found *found, CUgraph graph)
 {
     size_t count = 0;
     CUgraphNode *nodes;
@@ -67,12 +82,12 @@ static void walk(struct ranges *ranges, CUgraph graph)
         return;
     nodes = malloc(count * sizeof *nodes);
     if (!nodes) {
-        ranges->incomplete = true;
+        found->incomplete = true;
         return;
     }
     if (driver.cuGraphGetNodes(graph, nodes, &count) == CUDA_SUCCESS) {
         for (size_t i = 0; i < count; i++)
-            look_at(ranges, nodes[i]);
+            look_at(found, nodes[i]);
     }
     free(nodes);
 }
@@ -85,17 +100,21 @@ static void not_counted(void)
         log_error("no memory to write down what a graph allocates; it is not counted");
 }
 
-static size_t parts_of(CUgraph graph, struct graphs_part parts[GRAPHS_CARDS])
+/* Writes what the graph has on each card and returns how many cards there are. *stack: bytes per thread of its
+ * hungriest kernel. */
+static size_t parts_of(CUgraph graph, struct graphs_part parts[GRAPHS_CARDS], uint64_t *stack)
 {
-    struct ranges ranges = {.items = NULL};
+    struct found found = {.items = NULL};
 
-    if (!graph || !route_active() || !options_any_limit(library_options()))
+    *stack = 0;
+    if (!graph || !route_limited())
         return 0;
-    walk(&ranges, graph);
-    if (ranges.incomplete)
+    walk(&found, graph);
+    if (found.incomplete)
         not_counted();
-    const size_t count = graphs_footprint(ranges.items, ranges.count, parts);
-    free(ranges.items);
+    const size_t count = graphs_footprint(found.items, found.count, parts);
+    free(found.items);
+    *stack = found.stack;
     return count;
 }
 
@@ -135,10 +154,19 @@ static bool try_alone(struct graphs_ask *ask, struct route_growth *growth, bool 
     }
     const struct graphs_pool pool = {held_on(card), attribute(card, CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT)};
     graphs_need(ask, &pool);
-    if (route_try_grow(growth, card, ask->need))
+    if (route_grow_graph_begin(growth, card, ask->need))
         return true;
     graphs_end(ask, false, 0);
     return false;
+}
+
+/* False if not even all that is held on the card and not used would be enough. */
+static bool can_be_met(const struct graphs_ask *ask)
+{
+    const CUdevice card = ask->part.card;
+    struct device *device = device_get(card);
+
+    return !device || account_short_to_grow(&device->account, ask->need) <= route_idle_on(card) + held_on(card);
 }
 
 static CUresult ask_card(struct graphs_ask *ask, struct route_growth *growth, CUstream stream)
@@ -149,12 +177,13 @@ static CUresult ask_card(struct graphs_ask *ask, struct route_growth *growth, CU
     growth->device = NULL;
     if (graphs_again(ask, held_on(card)) || try_alone(ask, growth, false))
         return CUDA_SUCCESS;
-    /* What this stream's graphs have is of no use to anybody when they are done, and can then be let go. */
-    if (!capture_any())
-        driver.cuStreamSynchronize(stream);
-    route_make_room(card, ask->need);
-    if (try_alone(ask, growth, true))
-        return CUDA_SUCCESS;
+    /* What this stream's graphs have can be given back when they are done. */
+    if (can_be_met(ask)) {
+        route_await_stream(stream);
+        route_make_room(card, ask->need);
+        if (try_alone(ask, growth, true))
+            return CUDA_SUCCESS;
+    }
     log_info("out of memory on device %d: a graph needs %s", card, size_format(ask->need, need));
     return CUDA_ERROR_OUT_OF_MEMORY;
 }
@@ -168,7 +197,7 @@ static void answered(struct launch *launch, const void *exec, CUresult result)
         ask->exec = exec;
         if (!ask->again) {
             held = held_on(ask->part.card);
-            route_grown(&launch->cards[i].growth);
+            route_grow_graph_end(&launch->cards[i].growth);
             route_touch(ask->part.card);
         }
         graphs_end(ask, result == CUDA_SUCCESS, held);
@@ -210,12 +239,12 @@ static CUresult before(struct launch *launch, CUgraphExec exec, uintptr_t key, C
     ({                                                                                                       \
         CUresult result_;                                                                                    \
         if (graphs_none()) {                                                                                 \
-            result_ = ROUTE_TRY(call, ROUTE_CURRENT);                                                        \
+            result_ = ROUTE_TRY(call, ROUTE_CURRENT, 0);                                                        \
         } else {                                                                                             \
             struct launch launch_;                                                                           \
             result_ = before(&launch_, exec, key, stream);                                                   \
             if (result_ == CUDA_SUCCESS) {                                                                   \
-                result_ = ROUTE_TRY(call, ROUTE_CURRENT);                                                    \
+                result_ = ROUTE_TRY(call, ROUTE_CURRENT, 0);                                                    \
                 answered(&launch_, exec, result_);                                                           \
             }                                                                                                \
         }                                                                                                    \
@@ -229,11 +258,19 @@ static CUresult remember(CUgraphExec *exec, const struct graphs_part *parts, siz
     return result;
 }
 
+/* With room for the stacks of the graph's kernels, in the current context. */
 #define INSTANTIATE(exec, graph, call)                                                                       \
     ({                                                                                                       \
         struct graphs_part parts_[GRAPHS_CARDS];                                                             \
-        const size_t count_ = parts_of(graph, parts_);                                                       \
-        remember(exec, parts_, count_, call);                                                                \
+        struct route_growth growth_;                                                                         \
+        uint64_t stack_;                                                                                     \
+        const size_t count_ = parts_of(graph, parts_, &stack_);                                              \
+        CUresult result_ = route_grow_stack_begin(&growth_, stack_);                                         \
+        if (result_ == CUDA_SUCCESS) {                                                                       \
+            result_ = remember(exec, parts_, count_, call);                                                  \
+            route_grow_end(&growth_);                                                                        \
+        }                                                                                                    \
+        result_;                                                                                             \
     })
 
 CUresult cuGraphInstantiate(CUgraphExec *exec, CUgraph graph, CUgraphNode *error, char *log, size_t log_size)
@@ -258,18 +295,23 @@ CUresult cuGraphInstantiateWithFlags(CUgraphExec *exec, CUgraph graph, unsigned 
                                                   CUDA_GRAPH_INSTANTIATE_PARAMS *params)                     \
     {                                                                                                        \
         struct graphs_part parts[GRAPHS_CARDS];                                                              \
-        const size_t count = parts_of(graph, parts);                                                         \
+        uint64_t stack;                                                                                      \
+        const size_t count = parts_of(graph, parts, &stack);                                                 \
         struct launch launch = {.count = 0};                                                                 \
-        CUresult result = CUDA_SUCCESS;                                                                      \
+        struct route_growth growth;                                                                          \
+        CUresult result = route_grow_stack_begin(&growth, stack);                                            \
                                                                                                              \
-        if (count && exec && params && params->flags & CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD)                   \
-            result = ask(&launch, NULL, parts, count, fence_stream##suffix(params->hUploadStream),           \
+        route_grow_end(&growth);                                                                             \
+        if (result == CUDA_SUCCESS && count && exec && params &&                                             \
+            params->flags & CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD)                                              \
+            result = ask(&launch, NULL, parts, count, streams_key##suffix(params->hUploadStream),           \
                          STREAM##suffix(params->hUploadStream));                                             \
-        if (result != CUDA_SUCCESS) {                                                                        \
+        if (result != CUDA_SUCCESS && params) {                                                              \
             params->hErrNode_out = NULL;                                                                     \
             params->result_out = CUDA_GRAPH_INSTANTIATE_ERROR;                                               \
-            return result;                                                                                   \
         }                                                                                                    \
+        if (result != CUDA_SUCCESS)                                                                          \
+            return result;                                                                                   \
         result =                                                                                             \
             remember(exec, parts, count, driver.cuGraphInstantiateWithParams##suffix(exec, graph, params));  \
         answered(&launch, result == CUDA_SUCCESS ? *exec : NULL, result);                                    \
@@ -282,15 +324,15 @@ WITH_PARAMS(_ptsz)
 #define LAUNCH_HOOKS(suffix)                                                                                 \
     CUresult cuGraphLaunch##suffix(CUgraphExec exec, CUstream stream)                                        \
     {                                                                                                        \
-        const uintptr_t key = fence_stream##suffix(stream);                                                  \
+        const uintptr_t key = streams_key##suffix(stream);                                                  \
                                                                                                              \
         return ALLOCATING(exec, key, STREAM##suffix(stream),                                                 \
-                          FENCE_SUBMIT(key, driver.cuGraphLaunch##suffix(exec, stream)));                    \
+                          STREAMS_SUBMIT(key, driver.cuGraphLaunch##suffix(exec, stream)));                    \
     }                                                                                                        \
                                                                                                              \
     CUresult cuGraphUpload##suffix(CUgraphExec exec, CUstream stream)                                        \
     {                                                                                                        \
-        return ALLOCATING(exec, fence_stream##suffix(stream), STREAM##suffix(stream),                        \
+        return ALLOCATING(exec, streams_key##suffix(stream), STREAM##suffix(stream),                        \
                           driver.cuGraphUpload##suffix(exec, stream));                                       \
     }
 
@@ -323,9 +365,10 @@ CUresult cuDeviceGraphMemTrim(CUdevice card)
 static CUresult updated(CUgraphExec exec, CUgraph graph, CUresult result)
 {
     struct graphs_part parts[GRAPHS_CARDS];
+    uint64_t stack;
 
     if (result == CUDA_SUCCESS && !graphs_none() && route_active() && graphs_find(exec, parts))
-        return remember(&exec, parts, parts_of(graph, parts), result);
+        return remember(&exec, parts, parts_of(graph, parts, &stack), result);
     return result;
 }
 
@@ -337,4 +380,33 @@ CUresult cuGraphExecUpdate(CUgraphExec exec, CUgraph graph, CUgraphNode *error, 
 CUresult cuGraphExecUpdate_v2(CUgraphExec exec, CUgraph graph, CUgraphExecUpdateResultInfo *info)
 {
     return updated(exec, graph, driver.cuGraphExecUpdate_v2(exec, graph, info));
+}
+
+/* ---- nodes that wait for flags in memory ---- */
+
+CUresult cuGraphAddBatchMemOpNode(CUgraphNode *node, CUgraph graph, const CUgraphNode *dependencies, size_t count,
+                                  const CUDA_BATCH_MEM_OP_NODE_PARAMS *params)
+{
+    pools_before_flag();
+    return driver.cuGraphAddBatchMemOpNode(node, graph, dependencies, count, params);
+}
+
+static void look_at_new(const CUgraphNodeParams *params)
+{
+    if (params && params->type == CU_GRAPH_NODE_TYPE_BATCH_MEM_OP)
+        pools_before_flag();
+}
+
+CUresult cuGraphAddNode(CUgraphNode *node, CUgraph graph, const CUgraphNode *dependencies, size_t count,
+                        CUgraphNodeParams *params)
+{
+    look_at_new(params);
+    return driver.cuGraphAddNode(node, graph, dependencies, count, params);
+}
+
+CUresult cuGraphAddNode_v2(CUgraphNode *node, CUgraph graph, const CUgraphNode *dependencies,
+                           const CUgraphEdgeData *edges, size_t count, CUgraphNodeParams *params)
+{
+    look_at_new(params);
+    return driver.cuGraphAddNode_v2(node, graph, dependencies, edges, count, params);
 }

@@ -15,7 +15,7 @@ CUresult cuMemAlloc_v2(CUdeviceptr *address, size_t bytes)
             *address = 0; /* as the driver leaves it */
         return result;
     }
-    result = ROUTE_TRY(driver.cuMemAlloc_v2(address, bytes), ROUTE_CURRENT);
+    result = ROUTE_TRY(driver.cuMemAlloc_v2(address, bytes), ROUTE_CURRENT, bytes);
     return route_leave(&ticket, result, result == CUDA_SUCCESS ? *address : 0);
 }
 
@@ -44,7 +44,8 @@ CUresult cuMemAllocPitch_v2(CUdeviceptr *address, size_t *pitch, size_t width, s
     }
     if (result != CUDA_SUCCESS)
         return result;
-    result = ROUTE_TRY(driver.cuMemAllocPitch_v2(address, pitch, width, height, element), ROUTE_CURRENT);
+    result = ROUTE_TRY(driver.cuMemAllocPitch_v2(address, pitch, width, height, element), ROUTE_CURRENT,
+                       pitched_bytes(width, height));
     return route_leave(&ticket, result, result == CUDA_SUCCESS ? *address : 0);
 }
 
@@ -55,7 +56,7 @@ CUresult cuMemAllocManaged(CUdeviceptr *address, size_t bytes, unsigned int flag
 
     if (result != CUDA_SUCCESS)
         return result;
-    result = ROUTE_TRY(driver.cuMemAllocManaged(address, bytes, flags), ROUTE_CURRENT);
+    result = ROUTE_TRY(driver.cuMemAllocManaged(address, bytes, flags), ROUTE_CURRENT, bytes);
     return route_leave(&ticket, result, result == CUDA_SUCCESS ? *address : 0);
 }
 
@@ -65,9 +66,9 @@ CUresult cuMemFree_v2(CUdeviceptr address)
 
     if (route_pool_free(address, &result))
         return result;
-    struct route_release release = route_free(BLOCKS_LINEAR, address);
+    struct route_release release = route_free_begin(BLOCKS_LINEAR, address);
 
-    return route_freed(&release, driver.cuMemFree_v2(address));
+    return route_free_end(&release, driver.cuMemFree_v2(address));
 }
 
 /* Stream-ordered memory: the per-thread default stream has entry points of its own. */
@@ -82,7 +83,7 @@ CUresult cuMemFree_v2(CUdeviceptr address)
                 *address = 0; /* as the driver leaves it */                                                  \
             return result;                                                                                   \
         }                                                                                                    \
-        result = ROUTE_TRY(driver.cuMemAllocAsync##suffix(address, bytes, stream), ROUTE_CURRENT);           \
+        result = ROUTE_TRY(driver.cuMemAllocAsync##suffix(address, bytes, stream), ROUTE_CURRENT, bytes);           \
         return route_leave(&ticket, result, result == CUDA_SUCCESS ? *address : 0);                          \
     }                                                                                                        \
                                                                                                              \
@@ -98,7 +99,7 @@ CUresult cuMemFree_v2(CUdeviceptr address)
             return result;                                                                                   \
         }                                                                                                    \
         result =                                                                                             \
-            ROUTE_TRY(driver.cuMemAllocFromPoolAsync##suffix(address, bytes, pool, stream), ROUTE_CURRENT);  \
+            ROUTE_TRY(driver.cuMemAllocFromPoolAsync##suffix(address, bytes, pool, stream), ROUTE_CURRENT, bytes);  \
         return route_leave(&ticket, result, result == CUDA_SUCCESS ? *address : 0);                          \
     }                                                                                                        \
                                                                                                              \
@@ -108,9 +109,9 @@ CUresult cuMemFree_v2(CUdeviceptr address)
                                                                                                              \
         if (route_pool_free_async(address, STREAM##suffix(stream), &result))                                 \
             return result;                                                                                   \
-        struct route_release release = route_free(BLOCKS_LINEAR, address);                                   \
+        struct route_release release = route_free_begin(BLOCKS_LINEAR, address);                                   \
                                                                                                              \
-        return route_freed(&release, driver.cuMemFreeAsync##suffix(address, stream));                        \
+        return route_free_end(&release, driver.cuMemFreeAsync##suffix(address, stream));                        \
     }
 
 ASYNC_HOOKS()
@@ -127,13 +128,32 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t bytes,
     if (result != CUDA_SUCCESS)
         return result;
     result = ROUTE_TRY(driver.cuMemCreate(handle, bytes, properties, flags),
-                       on_device ? properties->location.id : ROUTE_CURRENT);
+                       on_device ? properties->location.id : ROUTE_CURRENT, bytes);
     return route_leave(&ticket, result, result == CUDA_SUCCESS ? *handle : 0);
 }
 
 CUresult cuMemRelease(CUmemGenericAllocationHandle handle)
 {
-    struct route_release release = route_free(BLOCKS_HANDLE, handle);
+    struct route_release release = route_free_begin(BLOCKS_HANDLE, handle);
 
-    return route_freed(&release, driver.cuMemRelease(handle));
+    return route_free_end(&release, driver.cuMemRelease(handle));
+}
+
+/* A pool's memory is on the pool's own card, whatever stream asks for it. */
+CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *properties)
+{
+    const CUresult result = driver.cuMemPoolCreate(pool, properties);
+
+    if (result == CUDA_SUCCESS && route_limited()) {
+        const bool on_device = properties->location.type == CU_MEM_LOCATION_TYPE_DEVICE;
+
+        drivers_pools_find(*pool, on_device ? properties->location.id : DRIVERS_POOLS_HOST);
+    }
+    return result;
+}
+
+CUresult cuMemPoolDestroy(CUmemoryPool pool)
+{
+    drivers_pools_forget(pool);
+    return driver.cuMemPoolDestroy(pool);
 }

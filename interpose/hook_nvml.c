@@ -1,4 +1,8 @@
-/* The hooks on NVML's memory queries: a program that asks NVML instead of CUDA sees the same limit. */
+/* The hooks on NVML's memory queries: a program that asks NVML instead of CUDA sees the same limit, and does
+ * not see as used what our pools keep idle.
+ *
+ * NVML's list of processes is not hooked: it says what this process holds, as nvidia-smi does from outside,
+ * and that includes idle memory. */
 #include "hooks.h"
 #include "nvml.h"
 
@@ -74,62 +78,90 @@ static int expected_ordinal(nvml_device card, const char *uuid)
     return RULES_NO_ORDINAL;
 }
 
-/* The view of a limited card: false if it is not limited. */
-static bool limited_view(nvml_device card, uint64_t card_total, uint64_t *limit, uint64_t *used)
+/* What a program is to be told of a card. */
+struct view {
+    uint64_t limit; /* RULES_UNLIMITED: none */
+    uint64_t used;  /* by this process; only where there is a limit */
+    uint64_t idle;  /* of it in our pools: can be had at once, so it is free */
+};
+
+/* False if the program is told what the card says. */
+static bool view_of(nvml_device card, uint64_t card_total, struct view *view)
 {
     char uuid[NVML_UUID_TEXT];
     struct measure_card self = {.uuid = uuid};
 
     if (library_mode() != LIBRARY_ON || nvml.uuid(card, uuid, sizeof uuid) != NVML_OK)
         return false;
-    int ordinal = device_ordinal_of(uuid);
+    const int ordinal = device_ordinal_of(uuid);
     if (ordinal == RULES_NO_ORDINAL) {
-        ordinal = expected_ordinal(card, uuid);
-        *limit = options_limit(library_options(), ordinal, uuid, card_total);
-    } else { /* the program may have changed it */
+        view->limit = options_limit(library_options(), expected_ordinal(card, uuid), uuid, card_total);
+        view->idle = 0; /* a card with a pool has been looked at */
+    } else {            /* the program may have changed the limit */
         const struct device *device = device_get(ordinal);
 
-        *limit = device ? atomic_load(&device->limit) : RULES_UNLIMITED;
+        view->limit = device ? atomic_load(&device->limit) : RULES_UNLIMITED;
+        view->idle = pools_reclaimable(ordinal);
     }
-    if (*limit == RULES_UNLIMITED)
-        return false;
-    if (measure_used(&self, used))
-        *used = 0;
-    /* What our pools keep idle can be had, so it is free. */
-    const uint64_t idle = ordinal == RULES_NO_ORDINAL ? 0 : pools_reclaimable(ordinal);
-    *used -= idle < *used ? idle : *used;
+    if (view->limit != RULES_UNLIMITED && measure_used(&self, &view->used))
+        view->used = 0;
     return true;
 }
 
+static uint64_t smaller(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* The figures were read one after the other, while others allocate: none may go below zero or past the total.
+ */
+static void tell(const struct view *view, unsigned long long *total, unsigned long long *free_bytes,
+                 unsigned long long *used)
+{
+    if (view->limit == RULES_UNLIMITED) {
+        const uint64_t idle = smaller(view->idle, *used);
+
+        *used -= idle;
+        *free_bytes += idle;
+        return;
+    }
+    *total = view->limit;
+    *used = smaller(view->used - smaller(view->idle, view->used), view->limit);
+    *free_bytes = smaller(*free_bytes + view->idle, view->limit - *used);
+}
+
+/* NVML may call one of its own queries by name, which leads here again: that one gets the truth. */
+static _Thread_local bool asking;
+
 nvml_return nvmlDeviceGetMemoryInfo(nvml_device card, struct nvml_memory *memory)
 {
-    uint64_t limit, used;
+    const bool nested = asking;
+    struct view view;
 
     if (!nvml_open())
         return NVML_UNINITIALIZED;
+    asking = true;
     nvml_return result = nvml.memory(card, memory);
-    if (result != NVML_OK || !limited_view(card, memory->total, &limit, &used))
-        return result;
-    memory->total = limit;
-    memory->used = used < limit ? used : limit;
-    if (memory->free > limit - memory->used)
-        memory->free = limit - memory->used;
+    asking = nested;
+    if (result == NVML_OK && !nested && view_of(card, memory->total, &view))
+        tell(&view, &memory->total, &memory->free, &memory->used);
     return result;
 }
 
 nvml_return nvmlDeviceGetMemoryInfo_v2(nvml_device card, struct nvml_memory_v2 *memory)
 {
-    uint64_t limit, used;
+    const bool nested = asking;
+    struct view view;
 
     if (!nvml_open() || !nvml.memory_v2)
         return NVML_UNINITIALIZED;
+    asking = true;
     nvml_return result = nvml.memory_v2(card, memory);
-    if (result != NVML_OK || !limited_view(card, memory->total, &limit, &used))
-        return result;
-    memory->total = limit;
-    memory->reserved = 0;
-    memory->used = used < limit ? used : limit;
-    if (memory->free > limit - memory->used)
-        memory->free = limit - memory->used;
+    asking = nested;
+    if (result == NVML_OK && !nested && view_of(card, memory->total, &view)) {
+        tell(&view, &memory->total, &memory->free, &memory->used);
+        if (view.limit != RULES_UNLIMITED)
+            memory->reserved = 0;
+    }
     return result;
 }

@@ -97,11 +97,14 @@ static void correct(const struct pointer_block *block, void *data, CUpointer_att
         put(data, CU_MEM_HANDLE_TYPE_NONE, 1);
 }
 
-/* It is set on what other devices are to reach past all streams. */
+/* It is set on what other devices are to reach past all streams, such as a network card that the memory is
+ * registered with. */
 static CUresult set_sync_memops(struct pointer_block *block, bool on)
 {
     if (on) {
         atomic_store(&memops_synchronous, true);
+        if (block->pool && pool_expose(block->pool, block->start))
+            return CUDA_ERROR_INVALID_VALUE;
         if (block->pool)
             pool_settle(block->pool);
     }
@@ -242,18 +245,12 @@ CUresult cuMemGetHandleForAddressRange(void *handle, CUdeviceptr address, size_t
 {
     struct pointer_block block;
     const enum pointer_place place = look_at_pages(address, bytes, &block);
-    bool pinned = false;
 
     if (place == POINTER_NOTHING)
         address = POINTER_NOWHERE;
-    else if (place == POINTER_BLOCK && block.pool)
-        pinned = pool_pin(block.pool, block.start) == 0; /* whoever has the handle has the memory, for ever */
-    if (pinned)
+    else if (place == POINTER_BLOCK && block.pool && pool_expose(block.pool, block.start) == 0)
         pool_settle(block.pool);
-    CUresult result = driver.cuMemGetHandleForAddressRange(handle, address, bytes, type, flags);
-    if (pinned && result != CUDA_SUCCESS)
-        pool_unpin(block.pool, block.start);
-    return result;
+    return driver.cuMemGetHandleForAddressRange(handle, address, bytes, type, flags);
 }
 
 /* ---- other cards ---- */

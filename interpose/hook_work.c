@@ -1,53 +1,49 @@
 /* The hooks on work: each reports the stream it goes to, and jumps on. */
 #include "capture.h"
-#include "fence.h"
+#include "streams.h"
 #include "hooks.h"
 #include "memops.h"
 #include "pools.h"
 
 /* For work whose streams are not in the parameters. */
-static uintptr_t fence_every_stream(void)
+static uintptr_t every_stream(void)
 {
-    fence_trust_nothing();
+    streams_distrust();
     return 1;
 }
 
 #define WORK(symbol, stream, parameters, arguments)                                                          \
     CUresult symbol parameters                                                                               \
     {                                                                                                        \
-        return FENCE_SUBMIT(stream, driver.symbol arguments);                                                \
+        return STREAMS_SUBMIT(stream, driver.symbol arguments);                                                \
     }
 #define SYNC_WORK(symbol, stream, parameters, arguments)                                                     \
     CUresult symbol parameters                                                                               \
     {                                                                                                        \
         const uintptr_t key_ = stream;                                                                       \
-        return memops_finish(FENCE_SUBMIT(key_, driver.symbol arguments), key_);                             \
+        return memops_finish(STREAMS_SUBMIT(key_, driver.symbol arguments), key_);                             \
     }
 #define AWAIT_WORK(symbol, stream, parameters, arguments)                                                    \
     CUresult symbol parameters                                                                               \
     {                                                                                                        \
-        pools_before_await();                                                                                \
-        return FENCE_SUBMIT(stream, driver.symbol arguments);                                                \
+        pools_before_flag();                                                                                \
+        return STREAMS_SUBMIT(stream, driver.symbol arguments);                                                \
     }
 #include "work.def"
 #undef AWAIT_WORK
 #undef SYNC_WORK
 #undef WORK
 
-/* A capture makes a stream do work later, and forbids much meanwhile: other streams must be done with what is
- * reused, and nobody may put events into the context. */
+/* A capture is announced before the driver is told, so that no context event of ours slips in between. */
 #define BEGIN(suffix, stream, call)                                                                          \
     ({                                                                                                       \
-        const uintptr_t key_ = fence_stream##suffix(stream);                                                 \
+        const uintptr_t key_ = streams_key##suffix(stream);                                                  \
         CUcontext context_ = NULL;                                                                           \
-        driver.cuStreamGetCtx##suffix(stream, &context_); /* a stream that captures is left alone */         \
-        const bool guest_ = fence_work(key_);                                                                \
-        fence_capture_begins(key_, context_); /* so that no event of ours slips in */                        \
-        CUresult result_ = (call);                                                                           \
-        if (guest_)                                                                                          \
-            fence_worked();                                                                                  \
+        driver.cuStreamGetCtx##suffix(stream, &context_);                                                    \
+        capture_begin(key_, streams_thread_key(), context_);                                                 \
+        CUresult result_ = STREAMS_SUBMIT(key_, call);                                                       \
         if (result_ != CUDA_SUCCESS)                                                                         \
-            fence_capture_ended(key_);                                                                       \
+            capture_end(key_, streams_thread_key());                                                         \
         result_;                                                                                             \
     })
 
@@ -82,7 +78,7 @@ static uintptr_t fence_every_stream(void)
             (result != CUDA_ERROR_ILLEGAL_STATE && before != CU_STREAM_CAPTURE_STATUS_NONE &&                \
              driver.cuStreamIsCapturing##suffix(stream, &after) == CUDA_SUCCESS &&                           \
              after == CU_STREAM_CAPTURE_STATUS_NONE))                                                        \
-            fence_capture_ended(fence_stream##suffix(stream));                                               \
+            capture_end(streams_key##suffix(stream), streams_thread_key());                                 \
         return result;                                                                                       \
     }
 
@@ -93,12 +89,12 @@ CAPTURE_HOOKS(_ptsz)
 #define DESTROY(stream, call)                                                                                \
     ({                                                                                                       \
         CUstreamCaptureStatus status_ = CU_STREAM_CAPTURE_STATUS_NONE;                                       \
-        fence_stream_ends(stream);                                                                           \
+        streams_end(stream);                                                                                 \
         if (capture_any())                                                                                   \
             driver.cuStreamIsCapturing(stream, &status_);                                                    \
         CUresult result_ = (call);                                                                           \
         if (result_ == CUDA_SUCCESS && status_ != CU_STREAM_CAPTURE_STATUS_NONE)                             \
-            fence_capture_ended(fence_stream(stream));                                                       \
+            capture_end(streams_key(stream), streams_thread_key());                                         \
         result_;                                                                                             \
     })
 

@@ -1,5 +1,4 @@
-/* hooks: the table behind hooks.h. About fifty rows and a few hundred look-ups at start: a plain walk is
- * enough. */
+/* hooks: the table behind hooks.h. A few hundred rows and look-ups at start: a plain walk is enough. */
 #include "hooks.h"
 
 #include <stddef.h>

@@ -410,13 +410,7 @@ int ipc_open(const CUipcMemHandle *handle, CUcontext context, CUdeviceptr *addre
 /* The work of the context on what is about to be unmapped. False: not done, or a capture is open. */
 static bool wait_for_work(CUcontext context)
 {
-    CUresult result = driver.cuCtxPushCurrent_v2(context);
-
-    if (result != CUDA_SUCCESS)
-        return false;
-    const bool may = capture_wait_context(context, &result);
-    driver.cuCtxPopCurrent_v2(&context);
-    return may && result == CUDA_SUCCESS;
+    return capture_wait_context(context) == CUDA_SUCCESS;
 }
 
 /* Unmaps what is closed when its work is done. Only those who end the context wait for that, which waits for

@@ -10,8 +10,9 @@
 #include "capture.h"
 #include "decay.h"
 #include "device.h"
-#include "fence.h"
+#include "streams.h"
 #include "log.h"
+#include "measure.h"
 #include "pools.h"
 #include "process.h"
 
@@ -20,6 +21,7 @@ static atomic_int first_state = -1;
 _Atomic(atomic_int *) library_state = &first_state;
 static atomic_bool started; /* CUDA, in this process */
 static struct options options;
+bool library_limited;
 
 static int state(void)
 {
@@ -41,7 +43,7 @@ static void after_fork_child(void)
         return;
     set_state(LIBRARY_PASS);
     capture_after_fork();
-    fence_after_fork();
+    streams_after_fork();
     pools_after_fork();
 }
 
@@ -53,6 +55,7 @@ static void at_exit(void)
     if (state() == LIBRARY_ON)
         pools_report();
     set_state(LIBRARY_PASS);
+    measure_end(); /* a thread that allocates may be about to load NVML, for the first time */
 }
 
 /* What the options ask for. */
@@ -66,7 +69,8 @@ static enum library_mode set_up(void)
         return LIBRARY_REFUSE;
     }
     log_set(options.log);
-    if (!options_any_limit(&options) && !options.pool)
+    library_limited = options_any_limit(&options);
+    if (!library_limited && !options.pool)
         return LIBRARY_PASS;
     device_setup(&options);
     pools_setup(&options);

@@ -4,6 +4,7 @@
 #define GPUCAP_LIBRARY_H
 
 #include <stdatomic.h>
+#include <stdbool.h>
 
 #include "options.h"
 
@@ -27,6 +28,9 @@ static inline enum library_mode library_mode(void)
 
     return __builtin_expect(state >= 0, 1) ? (enum library_mode)state : library_begin();
 }
+
+/* True if any card may be limited; set with the mode. */
+extern bool library_limited;
 
 /* The options in force. */
 const struct options *library_options(void);

@@ -26,6 +26,7 @@ struct mark {
     uint32_t pins;          /* who else holds the backing; guarded by the pool's lock */
     _Atomic uint16_t tag;   /* under which its bytes are counted */
     _Atomic bool sync_memops;
+    _Atomic bool exposed; /* others may reach its memory after the program has freed it */
 };
 
 /* True: the word was the one, and is the other now. */

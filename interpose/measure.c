@@ -186,10 +186,10 @@ void measure_finish(void)
     pthread_setcancelstate(cancel, NULL);
 }
 
-/* Exit handlers of NVML must not run under its own start. A thread that still waits for the dynamic loader is
- * told to give up instead: the loader may be waiting for us. */
-static void before_exit(void)
+/* Exit handlers of NVML must not run under its own start, nor may it be loaded while they run. */
+void measure_end(void)
 {
+    nvml_end();
     if (is_settled())
         return;
     advance(LOADING, FAILED);
@@ -252,7 +252,7 @@ void measure_start(void)
         return;
     /* Without them a fork or an exit at a bad moment is all that can go wrong. */
     pthread_atfork(before_fork, after_fork, after_fork_child);
-    atexit(before_exit);
+    atexit(measure_end);
     start_quietly(); /* without a thread the first question loads NVML */
 }
 

@@ -35,4 +35,7 @@ int measure_used(struct measure_card *card, uint64_t *bytes);
 /* Waits a while for the thread of measure_start, if it still runs. */
 void measure_finish(void);
 
+/* For exit handlers: NVML is neither loaded nor started from now on. Waits a while for threads that do. */
+void measure_end(void);
+
 #endif

@@ -2,7 +2,7 @@
 #include "memops.h"
 
 #include "capture.h"
-#include "fence.h"
+#include "streams.h"
 
 atomic_bool memops_synchronous;
 
@@ -11,5 +11,5 @@ CUresult memops_wait(CUresult result, uintptr_t stream)
     /* In a capture nothing can be waited for, and whatever the driver allowed was recorded, not done. */
     if (result != CUDA_SUCCESS || capture_any())
         return result;
-    return driver.cuStreamSynchronize(stream == fence_stream(NULL) ? CU_STREAM_LEGACY : CU_STREAM_PER_THREAD);
+    return driver.cuStreamSynchronize(stream == streams_key(NULL) ? CU_STREAM_LEGACY : CU_STREAM_PER_THREAD);
 }

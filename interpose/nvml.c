@@ -6,13 +6,23 @@
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdatomic.h>
+#include <time.h>
 
+#include "clock.h"
 #include "resolve.h"
 
 struct nvml_table nvml;
 
 static pthread_mutex_t publish_lock = PTHREAD_MUTEX_INITIALIZER;
 static atomic_bool opened;
+
+/* Loading takes 15 ms (measured). After this long the loader is taken to be waiting for the exit itself. */
+#define END_WAIT_MS 3000
+
+static atomic_int loading;     /* threads in the dynamic loader on our behalf */
+static atomic_bool ended;      /* none may begin any more */
+static _Thread_local int mine; /* of `loading`: this thread */
+static pthread_once_t forks = PTHREAD_ONCE_INIT;
 
 static bool fill(struct nvml_table *table, void *library)
 {
@@ -35,20 +45,69 @@ static bool fill(struct nvml_table *table, void *library)
     return table->init && table->handle_by_uuid && table->uuid && table->processes && table->memory;
 }
 
+/* A child has none of the other threads. */
+static void after_fork_child(void)
+{
+    atomic_store(&loading, mine);
+}
+
+static void watch_forks(void)
+{
+    pthread_atfork(NULL, NULL, after_fork_child);
+}
+
+/* True: the dynamic loader may be called, and leave_loader must follow. */
+static bool enter_loader(void)
+{
+    Dl_info unused;
+
+    pthread_once(&forks, watch_forks);
+    /* Waits here for the loader's lock, if another thread holds it, and does not count yet: that thread may
+     * be about to call exit, in a constructor, and must not wait for us. */
+    dladdr((const void *)&nvml, &unused);
+    mine++;
+    atomic_fetch_add(&loading, 1);
+    return !atomic_load(&ended);
+}
+
+static void leave_loader(void)
+{
+    atomic_fetch_sub(&loading, 1);
+    mine--;
+}
+
+void nvml_end(void)
+{
+    const struct timespec moment = {.tv_nsec = 1000000};
+    const uint64_t until = clock_ms() + END_WAIT_MS;
+
+    atomic_store(&ended, true);
+    while (atomic_load(&loading) > mine && clock_ms() < until)
+        nanosleep(&moment, NULL);
+}
+
 /* Twice at the same time does no harm: both find the same library. */
+static bool load(struct nvml_table *table)
+{
+    void *library = dlopen("libnvidia-ml.so.1", RTLD_LAZY | RTLD_LOCAL);
+
+    if (library && fill(table, library))
+        return true;
+    if (library)
+        dlclose(library);
+    return false;
+}
+
 bool nvml_open(void)
 {
     struct nvml_table table;
 
     if (atomic_load_explicit(&opened, memory_order_acquire))
         return true;
-    void *library = dlopen("libnvidia-ml.so.1", RTLD_LAZY | RTLD_LOCAL);
-    if (!library)
+    const bool loaded = enter_loader() && load(&table);
+    leave_loader();
+    if (!loaded)
         return false;
-    if (!fill(&table, library)) {
-        dlclose(library);
-        return false;
-    }
     pthread_mutex_lock(&publish_lock);
     if (!atomic_load_explicit(&opened, memory_order_relaxed)) {
         nvml = table;

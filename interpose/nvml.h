@@ -48,8 +48,14 @@ struct nvml_table {
 };
 extern struct nvml_table nvml;
 
-/* Loads the library and fills the table; without nvmlInit. False if it is not there or lacks what we need. */
+/* Loads the library and fills the table; without nvmlInit. False if it is not there or lacks what we need, or
+ * if it was not loaded before nvml_end. */
 bool nvml_open(void);
+
+/* For exit handlers: no thread begins to load the library any more; waits for those that are loading it, 3 s
+ * at most. A thread that is still in dlopen when exit runs destructors finds its library's dependencies
+ * ended, and the dynamic loader runs their constructors a second time. */
+void nvml_end(void);
 
 /* Our hook of an exact name, or NULL. */
 void *nvml_hook_named(const char *name);

@@ -2,8 +2,9 @@
 #include "pool.h"
 #include "clock.h"
 #include "pool_dead.h"
+#include "pool_expose.h"
 #include "pool_grow.h"
-#include "process.h"
+#include "pool_split.h"
 #include "tags.h"
 
 #include <errno.h>
@@ -137,7 +138,7 @@ int pool_open(struct pool *pool, CUcontext context, CUdevice ordinal, const stru
     rc = ranges_init(&pool->ranges, pool->vmm.base, pool->vmm.span);
     if (rc)
         goto close_fence;
-    pthread_mutex_init(&pool->lock, NULL);
+    lock_init(&pool->lock, LOCK_POOL);
     small_open(pool);
     return 0;
 close_fence:
@@ -155,10 +156,8 @@ static void release_everything(struct pool *pool)
     for (uint64_t at = pool->vmm.base; at < end; at += RANGES_PAGE) {
         if (!vmm_chunk_at(&pool->vmm, at, &start, &bytes) || start != at)
             continue;
-        if (vmm_unmap(&pool->vmm, at, &chunk) == 0) {
-            vmm_release(&pool->vmm, &chunk);
-            pool->budget.give(pool->budget.owner, bytes);
-        }
+        if (vmm_unmap(&pool->vmm, at, &chunk) == 0)
+            pool_release_chunk(pool, &chunk);
     }
 }
 
@@ -180,7 +179,9 @@ void pool_close(struct pool *pool, bool context_lives)
     untag(pool); /* from here on no thread that ends gives back what it kept */
     small_close(pool);
     pool_dead_close(pool);
+    pool_expose_close(pool);
     release_everything(pool);
+    pool_release_left(pool);
     fence_close(&pool->fence, context_lives);
     vmm_close(&pool->vmm);
     ranges_destroy(&pool->ranges);
@@ -188,7 +189,7 @@ void pool_close(struct pool *pool, bool context_lives)
         munmap(pool->table, pool->table_capacity * sizeof *pool->table);
     if (pool->chunks)
         munmap(pool->chunks, pool->chunk_capacity * sizeof *pool->chunks);
-    pthread_mutex_destroy(&pool->lock);
+    lock_destroy(&pool->lock);
     memset(pool, 0, sizeof *pool);
 }
 
@@ -231,6 +232,10 @@ static void note_peak(struct pool *pool)
 
     if (live > pool->peak_live)
         pool->peak_live = live;
+    if (live > pool->period_peak)
+        pool->period_peak = live;
+    if (live > pool->recent_peak)
+        pool->recent_peak = live;
 }
 
 static void enter_block(struct pool *pool, struct range *range, uint64_t asked)
@@ -239,6 +244,7 @@ static void enter_block(struct pool *pool, struct range *range, uint64_t asked)
 
     atomic_store_explicit(&range->mark.asked, asked, memory_order_relaxed);
     atomic_store_explicit(&range->mark.sync_memops, false, memory_order_relaxed);
+    atomic_store_explicit(&range->mark.exposed, false, memory_order_relaxed);
     atomic_store_explicit(&range->mark.tag, tags_current, memory_order_relaxed);
     if (tags_current)
         tags_add(tags_current, range->bytes);
@@ -257,7 +263,7 @@ static void return_block(struct pool *pool, struct range *range)
     ranges_give(&pool->ranges, range, range->epoch);
 }
 
-bool pool_cool_down(struct pool *pool, uint64_t least)
+bool pool_empty_caches(struct pool *pool, uint64_t least)
 {
     struct range *range;
     bool any = false;
@@ -269,38 +275,45 @@ bool pool_cool_down(struct pool *pool, uint64_t least)
     return any;
 }
 
-/* A large block kept apart from its neighbours would cost a stitch. */
+/* Takes the best free range. Returns NULL if none fits. */
+static struct range *take_best(struct pool *pool, uint64_t size)
+{
+    struct range *range = ranges_take(&pool->ranges, ranges_zone_for(size), size);
+
+    return range ? pool_split_around(pool, range) : NULL;
+}
+
+/* A large block kept apart from its neighbours would make chunks move. */
 static struct range *take_free(struct pool *pool, uint64_t size)
 {
     if (size >= RANGES_PAGE) {
-        pool_cool_down(pool, RANGES_PAGE);
+        pool_empty_caches(pool, RANGES_PAGE);
         pool_prefer_fit(pool, size);
     }
-    struct range *range = ranges_take(&pool->ranges, size);
-    if (!range && pool_cool_down(pool, 0))
-        range = ranges_take(&pool->ranges, size);
+    struct range *range = take_best(pool, size);
+    if (!range && pool_empty_caches(pool, 0))
+        range = take_best(pool, size);
     return range;
 }
 
 struct range *pool_take_extent(struct pool *pool, uint64_t bytes, uint64_t alignment,
                                struct pool_effort *effort)
 {
-    struct range *range = NULL;
+    struct ranges *ranges = &pool->ranges;
+    struct range *range;
 
-    if (ranges_prepare(&pool->ranges, 8))
+    if (ranges_prepare(ranges, 8))
         return NULL;
-    range = ranges_take_aligned(&pool->ranges, bytes, alignment);
-    if (!range && pool_cool_down(pool, 0))
-        range = ranges_take_aligned(&pool->ranges, bytes, alignment);
-    if (range || pool_make_fit(pool, bytes + alignment - RANGES_UNIT, &range, effort))
+    range = ranges_take_aligned(ranges, RANGES_SMALL, bytes, alignment);
+    if (!range && pool_empty_caches(pool, 0))
+        range = ranges_take_aligned(ranges, RANGES_SMALL, bytes, alignment);
+    if (range || pool_make_fit(pool, RANGES_SMALL, bytes + alignment - RANGES_UNIT, false, &range, effort))
         return range;
     /* Room for every alignment: it fits now. */
-    if (ranges_prepare(&pool->ranges, 8)) {
-        ranges_give(&pool->ranges, range, range->epoch);
-        return NULL;
-    }
-    ranges_give(&pool->ranges, range, range->epoch);
-    return ranges_take_aligned(&pool->ranges, bytes, alignment);
+    const enum ranges_zone zone = range->start < ranges->border ? RANGES_SMALL : RANGES_LARGE;
+    const bool prepared = ranges_prepare(ranges, 8) == 0;
+    ranges_give(ranges, range, range->epoch);
+    return prepared ? ranges_take_aligned(ranges, zone, bytes, alignment) : NULL;
 }
 
 /* What needs no lock of the pool: true and *address. */
@@ -315,12 +328,12 @@ static bool take_fast(struct pool *pool, uint64_t bytes, uint64_t size, uint64_t
 static int take_slow(struct pool *pool, uint64_t bytes, uint64_t size, uint64_t *address,
                      struct pool_effort *effort)
 {
-    pthread_mutex_lock(&pool->lock);
+    lock_take(&pool->lock);
     note_peak(pool);
     int rc = prepare(pool);
     struct range *range = rc ? NULL : take_free(pool, size);
     if (!range && rc == 0)
-        rc = pool_make_fit(pool, size, &range, effort);
+        rc = pool_make_fit(pool, ranges_zone_for(size), size, true, &range, effort);
     if (range &&
         (rc = table_prepare(pool))) { /* others may have used up the room while the lock was dropped */
         ranges_give(&pool->ranges, range, range->epoch);
@@ -331,7 +344,7 @@ static int take_slow(struct pool *pool, uint64_t bytes, uint64_t size, uint64_t 
         enter_block(pool, range, bytes);
         *address = range->start;
     }
-    pthread_mutex_unlock(&pool->lock);
+    lock_release(&pool->lock);
     return rc;
 }
 
@@ -345,12 +358,12 @@ static bool small_makes_way(struct pool *pool, uint64_t size, struct pool_effort
     if (!cache || !pool_may_have(pool, size))
         return false;
     const bool any = small_settle(pool, cache, &wait_ns);
-    pthread_mutex_lock(&pool->lock);
+    lock_take(&pool->lock);
     pool->waits += wait_ns && !effort->waited;
     effort->waited = effort->waited || wait_ns;
     pool->wait_ns += wait_ns;
     pool->room_ns += clock_ns() - began;
-    pthread_mutex_unlock(&pool->lock);
+    lock_release(&pool->lock);
     return any;
 }
 
@@ -386,12 +399,12 @@ static void put_off(struct pool *pool, struct range *range, uint64_t epoch)
     pool_reclaim(pool);
 }
 
-/* A block whose word has been taken. */
-static void let_go(struct pool *pool, struct range *range, bool done)
+/* Frees a block whose word has been taken. */
+static void release_block(struct pool *pool, struct range *range, bool done)
 {
     const uint64_t epoch = done ? 0 : fence_epoch(&pool->fence);
 
-    if (epoch && !fence_one_stream()) {
+    if (epoch && !streams_in_order()) {
         table_erase(pool, table_find(pool, range->start));
         put_off(pool, range, epoch);
         return;
@@ -423,8 +436,13 @@ static int free_block(struct pool *pool, uint64_t address, bool done)
     const uint16_t tag = atomic_load_explicit(&range->mark.tag, memory_order_relaxed);
     if (tag)
         tags_remove(tag, range->bytes);
+    if (atomic_load_explicit(&range->mark.exposed, memory_order_relaxed) && !range->mark.pins) {
+        table_erase(pool, table_find(pool, address));
+        pool_expose_free(pool, range, done ? 0 : fence_epoch(&pool->fence));
+        return 0;
+    }
     if (!range->mark.pins) {
-        let_go(pool, range, done);
+        release_block(pool, range, done);
         return 0;
     }
     /* The program's block is gone, but its memory belongs to somebody else as well: it stays as it is. */
@@ -442,26 +460,26 @@ int pool_free(struct pool *pool, uint64_t address, bool done)
     int rc = small_free(pool, cache_mine(pool), address, done);
     if (rc != -ENOENT)
         return rc;
-    pthread_mutex_lock(&pool->lock);
+    lock_take(&pool->lock);
     rc = free_block(pool, address, done);
-    pthread_mutex_unlock(&pool->lock);
+    lock_release(&pool->lock);
     return rc;
 }
 
 void pool_add_cache(struct pool *pool, struct cache *cache)
 {
-    pthread_mutex_lock(&pool->lock);
+    lock_take(&pool->lock);
     cache->next = pool->caches;
     pool->caches = cache;
-    pthread_mutex_unlock(&pool->lock);
+    lock_release(&pool->lock);
 }
 
 void pool_drop_cache(struct pool *pool, struct cache *cache)
 {
     struct cache **at = &pool->caches;
 
-    pthread_mutex_lock(&pool->lock);
-    pool_cool_down(pool, 0); /* all of them: others fill theirs again */
+    lock_take(&pool->lock);
+    pool_empty_caches(pool, 0); /* all of them: others fill theirs again */
     pool->gone.hits += atomic_load(&cache->hits);
     pool->gone.bytes += atomic_load(&cache->bytes) - atomic_load(&cache->taken_bytes);
     pool->gone.least = pool->gone.bytes;
@@ -470,17 +488,17 @@ void pool_drop_cache(struct pool *pool, struct cache *cache)
         at = &(*at)->next;
     if (*at)
         *at = cache->next;
-    pthread_mutex_unlock(&pool->lock);
+    lock_release(&pool->lock);
 }
 
 int pool_pin(struct pool *pool, uint64_t address)
 {
     uint64_t word;
 
-    pthread_mutex_lock(&pool->lock);
+    lock_take(&pool->lock);
     const int rc = small_pin(pool, address);
     if (rc != -ENOENT) {
-        pthread_mutex_unlock(&pool->lock);
+        lock_release(&pool->lock);
         return rc;
     }
     struct range *range = find_live(pool, address, &word);
@@ -488,7 +506,7 @@ int pool_pin(struct pool *pool, uint64_t address)
         range = NULL;
     if (range)
         range->mark.pins++;
-    pthread_mutex_unlock(&pool->lock);
+    lock_release(&pool->lock);
     return range ? 0 : -EINVAL;
 }
 
@@ -497,13 +515,18 @@ static void unpinned(struct pool *pool, struct range *range)
 {
     uint64_t word = atomic_load(&range->mark.word);
 
-    if (word) { /* the program has it still: no longer pinned */
-        atomic_store(&range->mark.word, (word & ~(uint64_t)MARK_STATE) | MARK_LIVE);
+    const bool exposed = atomic_load_explicit(&range->mark.exposed, memory_order_relaxed);
+
+    if (word) { /* the program still has it: no longer pinned, unless it is exposed */
+        atomic_store(&range->mark.word,
+                     (word & ~(uint64_t)MARK_STATE) | (exposed ? MARK_PINNED : MARK_LIVE));
         return;
     }
     pool->pinned_bytes -= range->bytes;
     const uint64_t epoch = fence_epoch(&pool->fence);
-    if (epoch && !fence_one_stream())
+    if (exposed)
+        pool_expose_free(pool, range, epoch);
+    else if (!streams_in_order())
         put_off(pool, range, epoch);
     else
         ranges_give(&pool->ranges, range, epoch);
@@ -511,10 +534,10 @@ static void unpinned(struct pool *pool, struct range *range)
 
 int pool_unpin(struct pool *pool, uint64_t address)
 {
-    pthread_mutex_lock(&pool->lock);
+    lock_take(&pool->lock);
     const int rc = small_unpin(pool, address);
     if (rc != -ENOENT) {
-        pthread_mutex_unlock(&pool->lock);
+        lock_release(&pool->lock);
         if (rc)
             small_free_pinned(pool, address);
         return 0;
@@ -523,8 +546,25 @@ int pool_unpin(struct pool *pool, uint64_t address)
     const bool pinned = range && range->state == RANGE_LIVE && range->start == address && range->mark.pins;
     if (pinned && --range->mark.pins == 0)
         unpinned(pool, range);
-    pthread_mutex_unlock(&pool->lock);
+    lock_release(&pool->lock);
     return pinned ? 0 : -EINVAL;
+}
+
+int pool_expose(struct pool *pool, uint64_t address)
+{
+    uint64_t word;
+
+    lock_take(&pool->lock);
+    /* A small block shares its chunk with many others: it is pinned, and its few bytes stay. */
+    const int rc = small_pin(pool, address);
+    struct range *range = rc == -ENOENT ? find_live(pool, address, &word) : NULL;
+    if (range)
+        atomic_store_explicit(&range->mark.exposed, true, memory_order_relaxed);
+    /* It must not be kept by a thread when it is freed: that would be without the lock. */
+    if (range && !atomic_compare_exchange_strong(&range->mark.word, &word, word | MARK_PINNED))
+        range = NULL;
+    lock_release(&pool->lock);
+    return rc == 0 || range ? 0 : -EINVAL;
 }
 
 int pool_set_sync_memops(struct pool *pool, uint64_t address, bool on)
@@ -536,11 +576,11 @@ int pool_set_sync_memops(struct pool *pool, uint64_t address, bool on)
         atomic_store_explicit(&unit->sync_memops, on, memory_order_relaxed);
         return 0;
     }
-    pthread_mutex_lock(&pool->lock);
+    lock_take(&pool->lock);
     struct range *range = find_live(pool, address, &word);
     if (range)
         atomic_store_explicit(&range->mark.sync_memops, on, memory_order_relaxed);
-    pthread_mutex_unlock(&pool->lock);
+    lock_release(&pool->lock);
     return range ? 0 : -EINVAL;
 }
 
@@ -587,7 +627,7 @@ int pool_block(struct pool *pool, uint64_t address, bool inside, struct pool_blo
 
     if (small_block(pool, address, inside, block))
         return 0;
-    pthread_mutex_lock(&pool->lock);
+    lock_take(&pool->lock);
     const struct range *range = find_live(pool, address, &word);
     if (!range && inside)
         range = find_around(pool, address, &word);
@@ -595,7 +635,7 @@ int pool_block(struct pool *pool, uint64_t address, bool inside, struct pool_blo
         *block = (struct pool_block){
             range->start, atomic_load_explicit(&range->mark.asked, memory_order_relaxed), word >> 2,
             range->mark.pins, atomic_load_explicit(&range->mark.sync_memops, memory_order_relaxed)};
-    pthread_mutex_unlock(&pool->lock);
+    lock_release(&pool->lock);
     return range ? 0 : -EINVAL;
 }
 
@@ -607,7 +647,7 @@ static struct pool_stats figures(struct pool *pool)
     struct pool_stats s;
     const struct vmm *vmm = &pool->vmm;
     note_peak(pool);
-    pool_cool_down(pool, 0);
+    pool_empty_caches(pool, 0);
     const struct cache_figures cached = cache_figures(pool); /* what other threads keep just now */
     const uint64_t count = pool->table_count - cached.count; /* see pool_live_bytes */
     const uint64_t live = programs_bytes(pool, cached.bytes);
@@ -645,18 +685,18 @@ static struct pool_stats figures(struct pool *pool)
 struct pool_stats pool_stats(struct pool *pool)
 {
     cache_flush_small(pool);
-    pthread_mutex_lock(&pool->lock);
+    lock_take(&pool->lock);
     const struct pool_stats s = figures(pool);
-    pthread_mutex_unlock(&pool->lock);
+    lock_release(&pool->lock);
     return s;
 }
 
 bool pool_stats_at_exit(struct pool *pool, struct pool_stats *stats)
 {
-    if (!process_lock_at_exit(&pool->lock))
+    if (!lock_take_at_exit(&pool->lock))
         return false;
     *stats = figures(pool);
-    pthread_mutex_unlock(&pool->lock);
+    lock_release(&pool->lock);
     return true;
 }
 
@@ -664,21 +704,23 @@ uint64_t pool_idle_bytes(struct pool *pool)
 {
     pool_take_in(pool);
     const uint64_t small = small_let_go_idle(pool); /* idle all the while, though not free */
-    pthread_mutex_lock(&pool->lock);
-    pool_cool_down(pool, 0); /* what is still there when this is asked again, nobody wants */
+    lock_take(&pool->lock);
+    pool_empty_caches(pool, 0); /* what is still there when this is asked again, nobody wants */
     const uint64_t free_now = pool->ranges.free_bytes, least = pool->least_free + small;
     const uint64_t idle = least < free_now ? least : free_now;
     pool->least_free = free_now;
-    pthread_mutex_unlock(&pool->lock);
+    pool->recent_peak = pool->period_peak;
+    pool->period_peak = programs_bytes(pool, cache_figures(pool).bytes);
+    lock_release(&pool->lock);
     return idle;
 }
 
 bool pool_mostly_free(struct pool *pool, uint32_t permille)
 {
-    pthread_mutex_lock(&pool->lock);
+    lock_take(&pool->lock);
     const uint64_t free_now = pool->vmm.physical - pool_live_bytes(pool, cache_figures(pool).bytes);
     const bool mostly = free_now > pool->vmm.physical / 1000 * permille;
-    pthread_mutex_unlock(&pool->lock);
+    lock_release(&pool->lock);
     return mostly;
 }
 
@@ -686,20 +728,19 @@ uint64_t pool_reclaimable(struct pool *pool)
 {
     pool_take_in(pool);
     cache_flush_all(pool);
-    pthread_mutex_lock(&pool->lock);
-    pool_cool_down(pool, 0);
+    lock_take(&pool->lock);
+    pool_empty_caches(pool, 0);
     uint64_t bytes = pool_whole_bytes(pool, UINT64_MAX);
-    pthread_mutex_unlock(&pool->lock);
+    lock_release(&pool->lock);
     return bytes;
 }
 
-int pool_check(struct pool *pool)
+/* The table by address against the ranges. */
+static const char *check_table(const struct pool *pool)
 {
-    uint64_t entries = 0, pending = 0;
+    uint64_t entries = 0;
 
-    pthread_mutex_lock(&pool->lock);
-    int wrong = ranges_check(&pool->ranges);
-    for (uint64_t i = 0; i < pool->table_capacity && !wrong; i++) {
+    for (uint64_t i = 0; i < pool->table_capacity; i++) {
         const struct pool_entry *entry = &pool->table[i];
 
         if (!entry->address)
@@ -707,16 +748,30 @@ int pool_check(struct pool *pool)
         entries++;
         if (entry->range->start != entry->address || entry->range->state != RANGE_LIVE ||
             table_find(pool, entry->address) != entry)
-            wrong = 10000;
+            return "the table by address holds what it should not";
     }
-    for (const struct range *p = pool->pending; p && !wrong; p = p->newer)
+    return entries == pool->table_count ? NULL : "the table by address counts wrong";
+}
+
+const char *pool_check(struct pool *pool)
+{
+    uint64_t pending = 0;
+
+    lock_take(&pool->lock);
+    const struct ranges *ranges = &pool->ranges;
+    uint64_t held = ranges->live_bytes + ranges->free_bytes + pool->stuck_bytes;
+    for (unsigned i = 0; i < pool->vmm.left_count; i++)
+        held += pool->vmm.left[i].bytes;
+    for (const struct range *p = pool->pending; p; p = p->newer)
         pending += p->bytes;
-    if (!wrong && (entries != pool->table_count || pending != pool->pending_bytes))
-        wrong = 10001;
-    if (!wrong && pool->ranges.live_bytes + pool->ranges.free_bytes + pool->stuck_bytes != pool->vmm.physical)
-        wrong = 10002;
+    const char *wrong = ranges_check(ranges);
+    wrong = wrong ? wrong : check_table(pool);
+    if (!wrong && pending != pool->pending_bytes)
+        wrong = "the sum of pending blocks is wrong";
+    if (!wrong && held != pool->vmm.physical)
+        wrong = "what is held is neither live nor free";
     if (!wrong && atomic_load(&pool->small.wrong))
-        wrong = 10003;
-    pthread_mutex_unlock(&pool->lock);
+        wrong = "the heap of small blocks is damaged";
+    lock_release(&pool->lock);
     return wrong;
 }

@@ -1,29 +1,29 @@
 /* pool: the memory of one context under cuMemAlloc and cuMemFree.
  *
- * First reuse what is free and mapped; then stitch: take whole free chunks out of holes that are too small
- * and map them side by side where the request fits; then grow. Nothing live moves, and no pointer changes.
- * What may be reused or unmapped when is the fence's affair; how much may be held is the limit's, through the
- * callbacks.
+ * A request is served from what is free and mapped; else the pool grows, or moves whole free chunks to where the
+ * request fits (pool_grow.c). Nothing live moves, and no pointer changes. The fence says what may be reused or
+ * unmapped when; the budget says how much may be held.
  *
- * Owns one lock per pool (rank: before a fence's, after none). It is held across the driver's mapping calls,
- * which do not wait for running work, and never across one that does.
+ * Owns one lock per pool. It is held across the driver's mapping calls, which do not wait for running work, and
+ * never across one that does.
  */
 #ifndef GPUCAP_POOL_H
 #define GPUCAP_POOL_H
 
-#include <pthread.h>
-
 #include "cache.h"
 #include "fence.h"
+#include "lock.h"
 #include "ranges.h"
 #include "small.h"
 #include "vmm.h"
 
-/* May the pool hold so much more? Each grant is used or given back. */
+/* How much the pool may hold. Each grant is used or given back. */
 struct pool_budget {
     void *owner;
-    /* Could so much more be had at all? Takes nothing. NULL: nobody can tell beforehand. */
+    /* True if so much more could be had; takes nothing. NULL: cannot be told beforehand. */
     bool (*fits)(void *owner, uint64_t bytes);
+    /* About how much more could be had, without asking long. NULL: without end. */
+    uint64_t (*room)(void *owner);
     bool (*take)(void *owner, uint64_t bytes);
     void (*settle)(void *owner, uint64_t bytes, bool success);
     void (*give)(void *owner, uint64_t bytes);
@@ -47,7 +47,7 @@ struct pool_entry {
     struct range *range;
 };
 
-/* Where a chunk was mapped before it was mapped elsewhere, or could not be used (pool_stuck). */
+/* Where a chunk was mapped before it was mapped elsewhere, or could not be used (pool_dead.h). */
 struct pool_dead {
     uint64_t start, bytes;
     uint64_t epoch; /* of the last free there */
@@ -59,14 +59,14 @@ struct pool {
     CUcontext context;
     CUdevice ordinal;
     struct pool_budget budget;
-    uint32_t slack_permille;    /* of what is live: how much more may be held before waiting is preferred to
-                                   growing */
+    uint32_t slack_permille;    /* of the peak of live bytes: how much more may be held before chunks are moved or
+                                   work is waited for */
     _Atomic(CUstream) clearing; /* a stream of our own for zero=on, made at its first use */
     _Atomic uint64_t next_id;   /* numbers of blocks, taken by caches in batches */
     struct vmm vmm;
     struct fence fence;
     struct small small;
-    pthread_mutex_t lock;
+    struct lock lock;
     /* guarded by lock */
     struct ranges ranges;
     struct pool_entry *table; /* live blocks by address */
@@ -75,6 +75,8 @@ struct pool {
     uint64_t pending_bytes;
     uint64_t unclosed, unclosed_bytes; /* of these, since the fence was last asked */
     uint64_t pinned_bytes;             /* freed, and others hold their memory */
+    struct pool_exposed *exposed;      /* parts of freed blocks whose memory others may reach (pool_expose.h) */
+    uint64_t exposed_count, exposed_capacity;
     struct vmm_chunk *chunks;          /* scratch for stitching */
     uint64_t chunk_capacity;
     struct pool_dead *dead; /* in the order in which they were left */
@@ -83,6 +85,8 @@ struct pool {
     struct cache *caches;      /* of threads */
     struct cache_figures gone; /* of those that have ended */
     uint64_t least_free;       /* since pool_idle_bytes was last asked */
+    uint64_t recent_peak;      /* of live bytes, in this period of decay and the one before */
+    uint64_t period_peak;      /* in this one */
     uint64_t peak_live, peak_physical, hits, stitches, stitched, grows, waits, joins, trims;
     uint64_t room_ns, wait_ns;
 };
@@ -107,16 +111,20 @@ int pool_block(struct pool *pool, uint64_t address, bool inside, struct pool_blo
 /* Frees a block: done is true if all work on it is known to be done. 0 or -EINVAL. */
 int pool_free(struct pool *pool, uint64_t address, bool done);
 
-/* Somebody else holds the backing of the block: it is never unmapped, moved or reused until the pin is taken
- * away, also when the program frees it. 0 or -EINVAL. */
+/* Another process holds the memory of the block: it is not unmapped, moved or reused until the pin is taken away,
+ * also when the program frees it. 0 or -EINVAL. */
 int pool_pin(struct pool *pool, uint64_t address);
 /* Takes a pin away; if it was the last of a block that has been freed, its memory is free now. 0 or -EINVAL.
  */
 int pool_unpin(struct pool *pool, uint64_t address);
-/* Set when this thread frees a pinned block: whoever has pinned it may want to look, and then resets it. */
+/* Set when this thread frees a pinned block. The caller of pool_free tells ipc_freed, and resets it. */
 extern _Thread_local bool pool_freed_pinned;
 
-/* Counts chunks given back to the driver, of all pools: who was refused may have met one on its way. */
+/* A descriptor or a device on the bus may reach the memory of the block, for how long cannot be known: when the
+ * program frees the block, its memory is given back to the driver and not handed out again. 0 or -EINVAL. */
+int pool_expose(struct pool *pool, uint64_t address);
+
+/* Counts chunks given back to the driver, of all pools: a request that was refused may have met one on its way. */
 extern _Atomic uint64_t pool_given_back;
 
 /* Notes CU_POINTER_ATTRIBUTE_SYNC_MEMOPS of a block, until it is freed. 0 or -EINVAL. */
@@ -127,9 +135,9 @@ int pool_set_sync_memops(struct pool *pool, uint64_t address, bool on);
 int pool_backing(struct pool *pool, uint64_t address, struct vmm_chunk **chunks, uint64_t *count,
                  uint64_t *offset);
 
-/* Waits for what may still be under way on blocks that have been handed out again, where it can (fence.h). To
- * be called before others than the streams of this context may touch a block: another process, card or
- * context, or a device on the bus. Not with a lock that work could wait for. */
+/* Waits for work that may still be under way on blocks that have been handed out again. To be called before
+ * others than the streams of this context may touch a block: another process, card or context, or a device on
+ * the bus. Not with a lock that work could wait for. */
 void pool_settle(struct pool *pool);
 
 /* Lets another card reach all memory of the pool, now and later, until as many calls have taken it back. 0 or
@@ -148,7 +156,7 @@ bool pool_may_have(struct pool *pool, uint64_t bytes);
  * -ENOENT if there is none, or as fence_wait. The calling thread's context is the pool's. */
 int pool_wait(struct pool *pool, bool *more);
 
-/* Unmaps where chunks have been mapped before, as far as the work there is done. */
+/* For the helper thread: unmaps places that chunks have left, where there are many. */
 void pool_sweep(struct pool *pool);
 
 /* A thread's cache begins or ends; what it holds is the pool's again. Called by the cache. */
@@ -174,7 +182,7 @@ struct pool_stats pool_stats(struct pool *pool);
  * cannot be had. */
 bool pool_stats_at_exit(struct pool *pool, struct pool_stats *stats);
 
-/* 0, or a number that says what is wrong. */
-int pool_check(struct pool *pool);
+/* NULL, or what is wrong. */
+const char *pool_check(struct pool *pool);
 
 #endif

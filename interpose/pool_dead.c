@@ -5,10 +5,12 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include "capture.h"
+#include "pool_grow.h"
 
 #define FIRST_CAPACITY 1024
-#define SWEEP_CHUNKS   32 /* half a millisecond of the driver (measured, H200): so long may others wait */
+#define DEAD_KEPT      2048 /* old places that stay mapped: an unmap costs 16 us, and keeping one nothing (H200) */
+#define DEAD_MAX       8192 /* from here on allocations unmap some, if the helper thread has not */
+#define BURY_CHUNKS    32   /* half a millisecond of the driver (H200): so long may others wait */
 
 int pool_dead_prepare(struct pool *pool, uint64_t count)
 {
@@ -55,68 +57,95 @@ void pool_stuck(struct pool *pool, uint64_t start, const struct vmm_chunk *chunk
     pool->stuck_bytes += only ? chunk->bytes : 0;
 }
 
-static void give_stuck(struct pool *pool, const struct pool_dead *dead)
+/* Unmaps one old place. False if the driver refuses. */
+static bool bury(struct pool *pool, const struct pool_dead *dead)
 {
     const struct vmm_chunk chunk = {.handle = dead->handle, .bytes = dead->bytes};
 
-    vmm_release(&pool->vmm, &chunk);
-    pool->stuck_bytes -= chunk.bytes;
-    pool->budget.give(pool->budget.owner, chunk.bytes);
-    atomic_fetch_add(&pool_given_back, 1);
+    if (vmm_unmap_left(&pool->vmm, dead->start, dead->bytes))
+        return false;
+    ranges_bury(&pool->ranges, dead->start);
+    if (dead->only) {
+        pool->stuck_bytes -= chunk.bytes;
+        pool_release_chunk(pool, &chunk);
+    }
+    return true;
 }
 
-uint64_t pool_bury(struct pool *pool, uint64_t reached, uint64_t most)
+/* Unmaps those that `wanted` chooses, whose work is done by `reached`, at most `most` of them. Returns how many. */
+static uint64_t bury_wanted(struct pool *pool, uint64_t reached, uint64_t most,
+                            bool (*wanted)(const struct pool_dead *dead, uint64_t handle), uint64_t handle)
 {
-    uint64_t kept = 0, left = 0;
+    uint64_t kept = 0, buried = 0;
 
     for (uint64_t i = 0; i < pool->dead_count; i++) {
         const struct pool_dead dead = pool->dead[i];
-        const bool done = dead.epoch <= reached;
 
-        if (done && most && vmm_unmap_left(&pool->vmm, dead.start, dead.bytes) == 0) {
-            ranges_bury(&pool->ranges, dead.start);
-            if (dead.only)
-                give_stuck(pool, &dead);
-            most--;
-            continue;
-        }
-        left += done;
-        pool->dead[kept++] = dead;
+        if (buried < most && dead.epoch <= reached && wanted(&dead, handle) && bury(pool, &dead))
+            buried++;
+        else
+            pool->dead[kept++] = dead;
     }
     pool->dead_count = kept;
-    return left;
+    return buried;
 }
 
-bool pool_left_behind(const struct pool *pool, uint64_t start)
+static bool any(const struct pool_dead *dead, uint64_t unused)
 {
-    const CUmemGenericAllocationHandle handle = vmm_chunk_from(&pool->vmm, start).handle;
+    (void)dead, (void)unused;
+    return true;
+}
 
-    for (uint64_t i = 0; i < pool->dead_count; i++) {
-        if (pool->dead[i].handle == handle)
-            return true;
-    }
-    return false;
+static bool is_stuck(const struct pool_dead *dead, uint64_t unused)
+{
+    (void)unused;
+    return dead->only;
+}
+
+static bool has_handle(const struct pool_dead *dead, uint64_t handle)
+{
+    return dead->handle == handle;
+}
+
+void pool_bury_some(struct pool *pool, uint64_t reached)
+{
+    if (pool->stuck_bytes)
+        bury_wanted(pool, reached, UINT64_MAX, is_stuck, 0);
+    if (pool->dead_count > DEAD_MAX)
+        bury_wanted(pool, reached, BURY_CHUNKS, any, 0);
+}
+
+bool pool_bury_chunk(struct pool *pool, uint64_t start, uint64_t reached)
+{
+    const uint64_t handle = vmm_chunk_from(&pool->vmm, start).handle;
+    bool left = false;
+
+    if (pool->dead_count)
+        bury_wanted(pool, reached, UINT64_MAX, has_handle, handle);
+    for (uint64_t i = 0; i < pool->dead_count && !left; i++)
+        left = pool->dead[i].handle == handle;
+    return !left;
 }
 
 void pool_sweep(struct pool *pool)
 {
-    uint64_t left, before = UINT64_MAX;
+    uint64_t buried;
 
     do {
-        pthread_mutex_lock(&pool->lock);
-        if (pool->dead_count)
+        lock_take(&pool->lock);
+        const uint64_t many = pool->dead_count > DEAD_KEPT ? pool->dead_count - DEAD_KEPT : 0;
+        if (many || pool->stuck_bytes)
             fence_poll(&pool->fence);
-        left = capture_any() ? 0 : pool_bury(pool, fence_reached(&pool->fence), SWEEP_CHUNKS);
-        pthread_mutex_unlock(&pool->lock);
-        if (left >= before)
-            break; /* the driver refuses */
-        before = left;
-    } while (left);
+        const uint64_t reached = fence_reached(&pool->fence);
+        pool_bury_some(pool, reached);
+        buried = many ? bury_wanted(pool, reached, many < BURY_CHUNKS ? many : BURY_CHUNKS, any, 0) : 0;
+        lock_release(&pool->lock);
+    } while (buried == BURY_CHUNKS);
 }
 
 void pool_dead_close(struct pool *pool)
 {
-    pool_bury(pool, UINT64_MAX, UINT64_MAX);
+    bury_wanted(pool, UINT64_MAX, UINT64_MAX, any, 0);
     if (pool->dead)
         munmap(pool->dead, pool->dead_capacity * sizeof *pool->dead);
 }

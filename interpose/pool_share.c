@@ -9,27 +9,22 @@
 
 void pool_settle(struct pool *pool)
 {
-    CUcontext context;
-
-    if (driver.cuCtxPushCurrent_v2(pool->context) != CUDA_SUCCESS)
-        return;
     fence_settle(&pool->fence);
-    driver.cuCtxPopCurrent_v2(&context);
 }
 
 int pool_add_peer(struct pool *pool, CUdevice peer)
 {
-    pthread_mutex_lock(&pool->lock);
+    lock_take(&pool->lock);
     int rc = vmm_add_peer(&pool->vmm, peer, pool_mapped_end(pool));
-    pthread_mutex_unlock(&pool->lock);
+    lock_release(&pool->lock);
     return rc;
 }
 
 void pool_remove_peer(struct pool *pool, CUdevice peer)
 {
-    pthread_mutex_lock(&pool->lock);
+    lock_take(&pool->lock);
     vmm_remove_peer(&pool->vmm, peer, pool_mapped_end(pool));
-    pthread_mutex_unlock(&pool->lock);
+    lock_release(&pool->lock);
 }
 
 /* With the lock. */
@@ -56,7 +51,7 @@ int pool_backing(struct pool *pool, uint64_t address, struct vmm_chunk **chunks,
 {
     int rc = -EINVAL;
 
-    pthread_mutex_lock(&pool->lock);
+    lock_take(&pool->lock);
     const struct range *range = ranges_at(&pool->ranges, address);
     uint64_t word;
     const struct mark *unit = small_find(pool, address, &word);
@@ -64,6 +59,6 @@ int pool_backing(struct pool *pool, uint64_t address, struct vmm_chunk **chunks,
         rc = list_chunks(pool, address, unit->asked, chunks, count, offset);
     else if (range && range->state == RANGE_LIVE && range->start == address && range->mark.pins)
         rc = list_chunks(pool, address, range->bytes, chunks, count, offset);
-    pthread_mutex_unlock(&pool->lock);
+    lock_release(&pool->lock);
     return rc;
 }

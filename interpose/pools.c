@@ -8,7 +8,7 @@
 #include "log.h"
 #include "process.h"
 
-static pthread_mutex_t registry_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct lock registry_lock = LOCK_INITIALIZER(LOCK_REGISTRY);
 /* Where the pools are; written under registry_lock, looked through without it while others open and end. */
 static struct {
     _Atomic(CUcontext) context; /* NULL: none */
@@ -33,28 +33,25 @@ static _Thread_local struct {
 void pools_setup(const struct options *options)
 {
     settings = options;
-    /* A block is cleared on a stream of our own: it must be at rest when it is handed out, not just behind
-     * the work of the stream that will use it. */
-    if (options->zero)
-        fence_trust_nothing();
-    /* Streams wait for each other at a join. Who asked for frees as CUDA has them may have a stream that
-     * waits for another, and allocations are no place to wait for it. */
-    if (options->zero || !options->deferred)
-        fence_no_joins();
+    /* A strict free asks the driver and relies on nothing that the hooks saw. With zero = on a block is cleared on
+     * a stream of our own: it must be at rest when it is handed out, not just behind another stream's work. */
+    if (options->zero || !options->deferred) {
+        streams_distrust();
+        fence_forbid_joins();
+    }
 }
 
-static void come_to_rest(struct pool *pool, void *unused)
+static void settle(struct pool *pool, void *unused)
 {
     (void)unused;
     pool_settle(pool);
 }
 
-/* What has been handed out in the order of one context may be touched by others from now on. */
 void pools_not_alone(void)
 {
-    fence_no_joins();
-    fence_trust_nothing(); /* each context has a default stream, and they all look the same here */
-    pools_each_waiting(come_to_rest, NULL);
+    fence_forbid_joins();
+    streams_distrust(); /* each context has a default stream, and they all have the same handle */
+    pools_each_waiting(settle, NULL);
 }
 
 static void close_epoch(struct pool *pool, void *unused)
@@ -63,19 +60,19 @@ static void close_epoch(struct pool *pool, void *unused)
     fence_poll(&pool->fence);
 }
 
-void pools_before_await(void)
+void pools_before_flag(void)
 {
     if (!settings)
         return;
-    fence_no_joins(); /* and also where frees wait: those that a stream orders do not */
-    fence_trust_nothing();
+    fence_forbid_joins();
+    streams_distrust();
     pools_each(close_epoch, NULL);
 }
 
 /* ---- the limit, as a pool sees it ---- */
 
-/* Others in flight have been in the way since this thread last waited for them: not just the last time that
- * it asked, which may have been for less. */
+/* Other threads' requests were in the way since this thread last waited for them: not just the last time that it
+ * asked, which may have been for less. */
 static _Thread_local bool busy;
 
 static bool try_take(struct device *device, uint64_t bytes)
@@ -111,6 +108,17 @@ static bool budget_fits(void *owner, uint64_t bytes)
         return false;
     account_settle(&device->account, bytes, false, false);
     return true;
+}
+
+static uint64_t budget_room(void *owner)
+{
+    struct device *device = owner;
+    size_t free_bytes, total;
+    uint64_t room = device ? account_room(&device->account) : UINT64_MAX;
+
+    if (driver.cuMemGetInfo_v2(&free_bytes, &total) == CUDA_SUCCESS && free_bytes < room)
+        room = free_bytes;
+    return room;
 }
 
 static bool budget_take(void *owner, uint64_t bytes)
@@ -157,30 +165,40 @@ static bool is_alive(void)
     return driver.cuMemAlloc_v2(&address, NEVER_FITS) == CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-/* With the lock. NULL if this context gets none. */
+/* The context whose pool serves the current context: of a green one, the primary one behind it. */
+static CUcontext owner_of(CUcontext context)
+{
+    CUcontext primary = NULL;
+    CUgreenCtx green = NULL;
+
+    return driver.cuStreamGetCtx_v2(NULL, &primary, &green) == CUDA_SUCCESS && green ? primary : context;
+}
+
+/* NULL if this context, which is current, gets no pool. */
 static struct pool *open_pool(CUcontext context)
 {
-    struct pool_budget budget = {
-        .fits = budget_fits, .take = budget_take, .settle = budget_settle, .give = budget_give};
+    struct pool_budget budget = {.fits = budget_fits,
+                                 .room = budget_room,
+                                 .take = budget_take,
+                                 .settle = budget_settle,
+                                 .give = budget_give};
     CUdevice ordinal;
+    struct device *device;
     int place = 0;
 
+    lock_assert_held(&registry_lock);
     while (place < POOLS_MAX && atomic_load(&places[place].context))
         place++;
-    if (place == POOLS_MAX || driver.cuCtxGetDevice(&ordinal) != CUDA_SUCCESS || !is_alive())
+    if (place == POOLS_MAX || driver.cuCtxGetDevice(&ordinal) != CUDA_SUCCESS || !is_alive() ||
+        device_find(ordinal, &device))
         return NULL;
-    budget.owner = device_get(ordinal);
-    int rc = pool_open(&storage[place], context, ordinal, &budget, settings->slack.permille);
+    budget.owner = device;
+    const int rc = pool_open(&storage[place], context, ordinal, &budget, settings->slack.permille);
     if (rc) {
         if (log_first(&said_unsupported))
             log_info("device %d cannot pool memory (%s): its memory is only counted", ordinal,
                      rc == -ENOTSUP ? "no virtual memory management" : "no address space");
         return NULL;
-    }
-    /* Streams of another context are other streams, whatever their handles. */
-    if (atomic_load(&registered)) {
-        fence_trust_nothing();
-        fence_no_joins();
     }
     atomic_store(&places[place].base, storage[place].vmm.base);
     atomic_store(&places[place].span, storage[place].vmm.span);
@@ -192,14 +210,23 @@ static struct pool *open_pool(CUcontext context)
 
 static struct pool *look_up(CUcontext context)
 {
-    struct pool *pool = find(context);
+    CUcontext owner = owner_of(context);
+    struct pool *pool = find(owner);
 
-    if (!pool) {
-        pthread_mutex_lock(&registry_lock);
-        pool = find(context);
+    /* The owner is current while its pool is opened: a green context cannot be asked for it. */
+    if (!pool && (owner == context || driver.cuCtxPushCurrent_v2(owner) == CUDA_SUCCESS)) {
+        lock_take(&registry_lock);
+        pool = find(owner);
         if (!pool)
-            pool = open_pool(context);
-        pthread_mutex_unlock(&registry_lock);
+            pool = open_pool(owner);
+        lock_release(&registry_lock);
+        if (owner != context)
+            driver.cuCtxPopCurrent_v2(&owner);
+    }
+    /* Streams of another context are other streams, whatever their handles. */
+    if (atomic_load(&registered) > 1) {
+        fence_forbid_joins();
+        streams_distrust();
     }
     last.context = context;
     last.pool = pool;
@@ -231,34 +258,44 @@ struct pools_wait pools_before_wait(CUcontext context)
 
     if (atomic_load(&registered))
         pool = context ? find(context) : pools_open_here();
-    return (struct pools_wait){pool, pool ? fence_before_wait(&pool->fence) : 0};
+    return (struct pools_wait){pool, pool ? fence_wait_begin(&pool->fence) : 0};
 }
 
 void pools_after_wait(const struct pools_wait *wait, bool success)
 {
     if (!wait->pool)
         return;
-    fence_after_wait(&wait->pool->fence, wait->epoch, success);
+    fence_wait_end(&wait->pool->fence, wait->epoch, success);
     if (success && settings->decay == 0)
         pool_trim(wait->pool, UINT64_MAX); /* what the frees before had to leave */
 }
 
-void pools_context_ending(CUcontext context, bool is_ending)
+void pools_context_end_begin(CUcontext context)
 {
-    pthread_mutex_lock(&registry_lock);
+    lock_take(&registry_lock);
     for (int i = 0; i < POOLS_MAX; i++) {
         if (atomic_load(&places[i].context) != context)
             continue;
-        ending[i] += is_ending ? 1 : ending[i] > 0 ? -1 : 0;
-        while (is_ending && waiting[i])
-            pthread_cond_wait(&waited, &registry_lock);
+        ending[i]++;
+        while (waiting[i])
+            lock_wait(&registry_lock, &waited);
     }
-    pthread_mutex_unlock(&registry_lock);
+    lock_release(&registry_lock);
 }
 
-void pools_context_ended(CUcontext context)
+void pools_context_end_abort(CUcontext context)
 {
-    pthread_mutex_lock(&registry_lock);
+    lock_take(&registry_lock);
+    for (int i = 0; i < POOLS_MAX; i++) {
+        if (atomic_load(&places[i].context) == context && ending[i] > 0)
+            ending[i]--;
+    }
+    lock_release(&registry_lock);
+}
+
+void pools_context_end(CUcontext context)
+{
+    lock_take(&registry_lock);
     for (int i = 0; context && i < POOLS_MAX; i++) {
         if (atomic_load(&places[i].context) == context) {
             atomic_store(&places[i].span, 0);
@@ -268,12 +305,17 @@ void pools_context_ended(CUcontext context)
         }
     }
     atomic_fetch_add(&generation, 1);
-    pthread_mutex_unlock(&registry_lock);
+    lock_release(&registry_lock);
+}
+
+void pools_forget_green(void)
+{
+    atomic_fetch_add(&generation, 1);
 }
 
 void pools_after_fork(void)
 {
-    pthread_mutex_init(&registry_lock, NULL);
+    lock_init(&registry_lock, LOCK_REGISTRY);
     pthread_cond_init(&waited, NULL);
     for (int i = 0; i < POOLS_MAX; i++)
         atomic_store(&places[i].context, NULL);
@@ -296,28 +338,28 @@ struct pool *pools_of(uint64_t address)
 
 void pools_each(void (*visit)(struct pool *pool, void *argument), void *argument)
 {
-    pthread_mutex_lock(&registry_lock);
+    lock_take(&registry_lock);
     for (int i = 0; i < POOLS_MAX; i++) {
         if (atomic_load(&places[i].context) && !ending[i])
             visit(&storage[i], argument);
     }
-    pthread_mutex_unlock(&registry_lock);
+    lock_release(&registry_lock);
 }
 
 void pools_each_waiting(void (*visit)(struct pool *pool, void *argument), void *argument)
 {
-    pthread_mutex_lock(&registry_lock);
+    lock_take(&registry_lock);
     for (int i = 0; i < atomic_load(&registered); i++) {
         if (!atomic_load(&places[i].context) || ending[i])
             continue;
         waiting[i]++;
-        pthread_mutex_unlock(&registry_lock);
+        lock_release(&registry_lock);
         visit(&storage[i], argument);
-        pthread_mutex_lock(&registry_lock);
+        lock_take(&registry_lock);
         waiting[i]--;
         pthread_cond_broadcast(&waited);
     }
-    pthread_mutex_unlock(&registry_lock);
+    lock_release(&registry_lock);
 }
 
 struct sum {
@@ -390,16 +432,16 @@ static void report(struct pool *pool)
         (unsigned long long)s.hits, (unsigned long long)s.stitches, (unsigned long long)s.stitched_chunks,
         (unsigned long long)s.grows, (unsigned long long)s.joins, (unsigned long long)s.waits,
         (unsigned long long)s.driver_calls, (unsigned long long)(s.room_ns / 1000000),
-        (unsigned long long)(s.wait_ns / 1000000), fence_one_stream() ? "yes" : "no");
+        (unsigned long long)(s.wait_ns / 1000000), streams_in_order() ? "yes" : "no");
 }
 
 void pools_report(void)
 {
-    if (settings->log < OPTIONS_LOG_INFO || !process_lock_at_exit(&registry_lock))
+    if (settings->log < OPTIONS_LOG_INFO || !lock_take_at_exit(&registry_lock))
         return;
     for (int i = 0; i < POOLS_MAX; i++) {
         if (atomic_load(&places[i].context) && !ending[i])
             report(&storage[i]);
     }
-    pthread_mutex_unlock(&registry_lock);
+    lock_release(&registry_lock);
 }

@@ -1,8 +1,7 @@
 /* pools: the pool of each context, and of each address.
  *
- * Owns registry_lock, held while a pool is opened, closed or visited, and never where work is waited for. A
- * pool that has been found stays valid while its context lives, which is what the driver asks of a program as
- * well.
+ * A green context has no pool: its memory is the primary context's, natively too. Owns registry_lock, held while
+ * a pool is opened, closed or visited, and never while work is waited for.
  */
 #ifndef GPUCAP_POOLS_H
 #define GPUCAP_POOLS_H
@@ -20,20 +19,20 @@ struct pool *pools_current(void);
 /* The same if it is open. */
 struct pool *pools_open_here(void);
 
-/* After pool_alloc has failed: true if it may only have met others who were asking the driver. Waits for one
- * of them; not with a lock, as they may need the pool's. */
+/* After pool_alloc has failed: true if other threads' requests were between grant and answer, and may have been
+ * the reason. Waits for one of them; not with a lock, as they may need the pool's. */
 bool pools_await(const struct pool *pool);
 
 /* The pool whose address space holds the address, or NULL. */
 struct pool *pools_of(uint64_t address);
 
-/* Another context is there, or a card reaches the memory of another: no event of one context covers all work
- * any more. */
+/* Another context exists, or a card reaches the memory of another: no event of one context covers all work any
+ * more. Ends joins and the order of one stream, and waits for blocks that were handed out in such an order. */
 void pools_not_alone(void);
 
-/* A stream is about to wait for something that nobody else sees, perhaps for work that comes later on
- * another: that is never put behind it from now on, and what has been freed by now need not wait for it. */
-void pools_before_await(void);
+/* Call before a stream is made to wait for a flag in memory. Another stream's later work may set it, so a join
+ * could deadlock: ends joins, and closes open epochs, so that what was freed before need not wait for the flag. */
+void pools_before_flag(void);
 
 /* Around the program's own wait for all work of a context (NULL: the current one): what was freed before it
  * began is free when it has ended well. */
@@ -44,11 +43,13 @@ struct pools_wait {
 struct pools_wait pools_before_wait(CUcontext context);
 void pools_after_wait(const struct pools_wait *wait, bool success);
 
-/* A context is about to end, or has not ended after all: meanwhile nobody visits its pool. The driver does
- * not bear a context that comes into use while it is being destroyed. */
-void pools_context_ending(CUcontext context, bool is_ending);
-/* The context has ended. */
-void pools_context_ended(CUcontext context);
+/* Around the end of a context: between begin and end or abort its pool is not visited, because the driver does
+ * not bear a context that comes into use while it is destroyed. */
+void pools_context_end_begin(CUcontext context);
+void pools_context_end_abort(CUcontext context);
+void pools_context_end(CUcontext context);
+/* A green context is gone: another one may get its handle. */
+void pools_forget_green(void);
 
 /* A child after fork: there are no pools here. */
 void pools_after_fork(void);
@@ -63,9 +64,9 @@ uint64_t pools_reclaimable(CUdevice ordinal);
 /* What the card's pools hold beyond the program's blocks, whether or not it can be given back at once. */
 uint64_t pools_not_live(CUdevice ordinal);
 
-/* Visits every pool whose context stays. */
+/* Visits every pool whose context is not ending. */
 void pools_each(void (*visit)(struct pool *pool, void *argument), void *argument);
-/* The same for visits that wait: nobody waits for them, but for those who end the pool's context. */
+/* The same for visits that wait for work: only the end of the pool's context waits for such a visit. */
 void pools_each_waiting(void (*visit)(struct pool *pool, void *argument), void *argument);
 
 /* In an exit handler: says on stderr, at level info, what each pool did. */

@@ -45,9 +45,60 @@ int ranges_prepare(struct ranges *r, unsigned count)
     return 0;
 }
 
-static struct range **hint_of(const struct ranges *r, uint64_t address)
+/* ---- by address ----
+ *
+ * A bit says which pages have a hint, and bits above it which words of bits are not 0, so that the nearest hint
+ * below an address is found in a few steps however large the block around the address is. */
+
+static uint64_t page_of(const struct ranges *r, uint64_t address)
 {
-    return &r->hints[(address - r->base) / RANGES_HINT];
+    return (address - r->base) / RANGES_HINT;
+}
+
+static struct range *hint_at(const struct ranges *r, uint64_t address)
+{
+    return r->hints[page_of(r, address)];
+}
+
+static void set_hint(struct ranges *r, struct range *node)
+{
+    uint64_t i = page_of(r, node->start);
+
+    r->hints[i] = node;
+    for (int level = 0; level < RANGES_LEVELS; level++, i /= 64)
+        r->hinted[level][i / 64] |= UINT64_C(1) << i % 64;
+}
+
+static void clear_hint(struct ranges *r, const struct range *node)
+{
+    uint64_t i = page_of(r, node->start);
+
+    if (r->hints[i] != node)
+        return;
+    r->hints[i] = NULL;
+    for (int level = 0; level < RANGES_LEVELS; level++, i /= 64) {
+        if (r->hinted[level][i / 64] &= ~(UINT64_C(1) << i % 64))
+            break;
+    }
+}
+
+/* The last page before `page` that has a hint; 0 if there is none. */
+static uint64_t hinted_before(const struct ranges *r, uint64_t page)
+{
+    uint64_t i = page, bits = 0;
+    int level = 0;
+
+    for (; level < RANGES_LEVELS; level++, i /= 64) {
+        bits = r->hinted[level][i / 64] & ((UINT64_C(1) << i % 64) - 1);
+        if (bits)
+            break;
+    }
+    if (!bits)
+        return 0;
+    i = i / 64 * 64 + 63 - (uint64_t)__builtin_clzll(bits);
+    while (level-- > 0)
+        i = i * 64 + 63 - (uint64_t)__builtin_clzll(r->hinted[level][i]);
+    return i;
 }
 
 static struct range *new_node(struct ranges *r, uint64_t start, uint64_t bytes, enum range_state state)
@@ -64,18 +115,22 @@ static struct range *new_node(struct ranges *r, uint64_t start, uint64_t bytes, 
     node->epoch = 0;
     node->state = state;
     node->aged = false;
-    *hint_of(r, start) = node;
+    set_hint(r, node);
     return node;
 }
 
 static void drop_node(struct ranges *r, struct range *node)
 {
-    if (*hint_of(r, node->start) == node)
-        *hint_of(r, node->start) = NULL;
+    clear_hint(r, node);
     node->next = r->spare;
     r->spare = node;
     r->spares++;
     r->nodes--;
+}
+
+static enum ranges_zone zone_of(const struct ranges *r, const struct range *node)
+{
+    return node->start < r->border ? RANGES_SMALL : RANGES_LARGE;
 }
 
 /* ---- by size ---- */
@@ -113,34 +168,37 @@ static void unlink_from(struct range **list, struct range *node)
 
 static void bin_add(struct ranges *r, struct range *node)
 {
-    unsigned bin = bin_of(node->bytes);
+    const enum ranges_zone zone = zone_of(r, node);
+    const unsigned bin = bin_of(node->bytes);
 
-    push(&r->bins[bin], node);
-    r->bin_map[bin / 64] |= UINT64_C(1) << bin % 64;
+    push(&r->bins[zone][bin], node);
+    r->bin_map[zone][bin / 64] |= UINT64_C(1) << bin % 64;
 }
 
 static void bin_remove(struct ranges *r, struct range *node)
 {
-    unsigned bin = bin_of(node->bytes);
+    const enum ranges_zone zone = zone_of(r, node);
+    const unsigned bin = bin_of(node->bytes);
 
-    unlink_from(&r->bins[bin], node);
-    if (!r->bins[bin])
-        r->bin_map[bin / 64] &= ~(UINT64_C(1) << bin % 64);
+    unlink_from(&r->bins[zone][bin], node);
+    if (!r->bins[zone][bin])
+        r->bin_map[zone][bin / 64] &= ~(UINT64_C(1) << bin % 64);
 }
 
-/* The first bin at or after `bin` that holds something, or RANGES_BINS. */
-static unsigned bin_next(const struct ranges *r, unsigned bin)
+/* The first bin of a zone at or after `bin` that holds something, or RANGES_BINS. */
+static unsigned bin_next(const struct ranges *r, enum ranges_zone zone, unsigned bin)
 {
+    const uint64_t *map = r->bin_map[zone];
     unsigned word = bin / 64;
     uint64_t bits;
 
     if (bin >= RANGES_BINS)
         return RANGES_BINS;
-    bits = r->bin_map[word] & ~UINT64_C(0) << bin % 64;
+    bits = map[word] & ~UINT64_C(0) << bin % 64;
     while (!bits) {
-        if (++word == sizeof r->bin_map / sizeof *r->bin_map)
+        if (++word == sizeof r->bin_map[zone] / sizeof *map)
             return RANGES_BINS;
-        bits = r->bin_map[word];
+        bits = map[word];
     }
     return word * 64 + (unsigned)__builtin_ctzll(bits);
 }
@@ -160,16 +218,16 @@ static struct range *best_in(struct range *list, uint64_t bytes, uint64_t limit)
     return best;
 }
 
-static struct range *best_fit(const struct ranges *r, uint64_t bytes)
+static struct range *best_fit(const struct ranges *r, enum ranges_zone zone, uint64_t bytes)
 {
     const unsigned own = bin_of(bytes);
     struct range *best = NULL;
 
-    for (unsigned bin = own; !best && (bin = bin_next(r, bin)) < RANGES_BINS; bin++)
-        best = best_in(r->bins[bin], bytes, SEARCH_LIMIT);
+    for (unsigned bin = own; !best && (bin = bin_next(r, zone, bin)) < RANGES_BINS; bin++)
+        best = best_in(r->bins[zone][bin], bytes, SEARCH_LIMIT);
     /* Only its own bin can hold ranges that are too small, and one that fits behind more of them than were
      * looked at. Looking at all is cheaper than new memory. */
-    return best ? best : best_in(r->bins[own], bytes, UINT64_MAX);
+    return best ? best : best_in(r->bins[zone][own], bytes, UINT64_MAX);
 }
 
 /* ---- by time ---- */
@@ -221,11 +279,9 @@ static struct range *split_lower(struct ranges *r, struct range *node, uint64_t 
     low->upper = node;
     *(node->lower ? &node->lower->upper : &r->first) = low;
     node->lower = low;
-    if (*hint_of(r, node->start) == node)
-        *hint_of(r, node->start) = low;
     node->start += offset;
     node->bytes -= offset;
-    *hint_of(r, node->start) = node;
+    set_hint(r, node);
     return low;
 }
 
@@ -242,30 +298,38 @@ static struct range *join(struct ranges *r, struct range *low, struct range *hig
     return low;
 }
 
+/* Takes a free node or hole out of its lists. */
+static void lists_remove(struct ranges *r, struct range *node)
+{
+    if (node->state == RANGE_FREE)
+        free_remove(r, node);
+    else
+        unlink_from(&r->holes[zone_of(r, node)], node);
+}
+
+static bool may_join(const struct ranges *r, const struct range *low, const struct range *high)
+{
+    return low && high && low->state == high->state && high->start != r->border;
+}
+
 /* Joins a free node or hole, which is in no list, with neighbours of its kind, and enters the result into the
  * lists. */
 static void settle(struct ranges *r, struct range *node)
 {
     struct range *low = node->lower, *high = node->upper;
 
-    if (low && low->state == node->state) {
-        if (low->state == RANGE_FREE)
-            free_remove(r, low);
-        else
-            unlink_from(&r->holes, low);
+    if (may_join(r, low, node)) {
+        lists_remove(r, low);
         node = join(r, low, node);
     }
-    if (high && high->state == node->state) {
-        if (high->state == RANGE_FREE)
-            free_remove(r, high);
-        else
-            unlink_from(&r->holes, high);
+    if (may_join(r, node, high)) {
+        lists_remove(r, high);
         node = join(r, node, high);
     }
     if (node->state == RANGE_FREE)
         free_add(r, node, r->newest);
     else
-        push(&r->holes, node);
+        push(&r->holes[zone_of(r, node)], node);
 }
 
 /* Leaves the list, cut down to [start, start + bytes); what is cut off goes back into the lists as it was. */
@@ -275,10 +339,7 @@ static struct range *carve(struct ranges *r, struct range *node, uint64_t start,
     struct range *rest = NULL, *low = NULL;
     struct range *older = node->aged ? node->older : r->newest;
 
-    if (state == RANGE_FREE)
-        free_remove(r, node);
-    else
-        unlink_from(&r->holes, node);
+    lists_remove(r, node);
     if (start > node->start)
         low = split_lower(r, node, start - node->start);
     if (node->bytes > bytes) {
@@ -291,7 +352,7 @@ static struct range *carve(struct ranges *r, struct range *node, uint64_t start,
         if (part && state == RANGE_FREE)
             free_add(r, part, older);
         else if (part)
-            push(&r->holes, part);
+            push(&r->holes[zone_of(r, part)], part);
     }
     return node;
 }
@@ -305,16 +366,16 @@ static struct range *make_live(struct ranges *r, struct range *node)
     return node;
 }
 
-uint64_t ranges_best(const struct ranges *r, uint64_t bytes)
+uint64_t ranges_best(const struct ranges *r, enum ranges_zone zone, uint64_t bytes)
 {
-    const struct range *best = best_fit(r, bytes);
+    const struct range *best = best_fit(r, zone, bytes);
 
     return best ? best->bytes : 0;
 }
 
-struct range *ranges_take(struct ranges *r, uint64_t bytes)
+struct range *ranges_take(struct ranges *r, enum ranges_zone zone, uint64_t bytes)
 {
-    struct range *best = best_fit(r, bytes);
+    struct range *best = best_fit(r, zone, bytes);
 
     if (!best)
         return NULL;
@@ -337,13 +398,14 @@ static uint64_t aligned_up(uint64_t address, uint64_t alignment)
     return (address + alignment - 1) & ~(alignment - 1);
 }
 
-struct range *ranges_take_aligned(struct ranges *r, uint64_t bytes, uint64_t alignment)
+struct range *ranges_take_aligned(struct ranges *r, enum ranges_zone zone, uint64_t bytes,
+                                  uint64_t alignment)
 {
-    struct range *best = best_fit(r, bytes);
+    struct range *best = best_fit(r, zone, bytes);
 
     /* The best may lie as it should; one with room for every alignment does. */
     if (best && aligned_up(best->start, alignment) + bytes > best->start + best->bytes)
-        best = best_fit(r, bytes + alignment - RANGES_UNIT);
+        best = best_fit(r, zone, bytes + alignment - RANGES_UNIT);
     if (!best)
         return NULL;
     return make_live(r, carve(r, best, aligned_up(best->start, alignment), bytes));
@@ -422,11 +484,12 @@ static void better(struct ranges_plan *plan, bool *found, struct ranges_plan can
 
 /* The ways to fit a block around one hole: over the free range below it, the whole of it, or into the one
  * above. */
-static void plan_at(const struct range *hole, uint64_t bytes, struct ranges_plan *plan, bool *found)
+static void plan_at(const struct ranges *r, const struct range *hole, uint64_t bytes,
+                    struct ranges_plan *plan, bool *found)
 {
-    const struct range *low = hole->lower, *high = hole->upper;
+    const struct range *low = hole->start == r->border ? NULL : hole->lower, *high = hole->upper;
     const uint64_t below = low && low->state == RANGE_FREE ? low->bytes : 0;
-    const uint64_t above = high && high->state == RANGE_FREE ? high->bytes : 0;
+    const uint64_t above = high && high->start != r->border && high->state == RANGE_FREE ? high->bytes : 0;
     const uint64_t end = hole->start + hole->bytes;
 
     if (bytes > below && page_up(bytes - below) <= hole->bytes)
@@ -440,20 +503,48 @@ static void plan_at(const struct range *hole, uint64_t bytes, struct ranges_plan
     }
 }
 
-bool ranges_plan(const struct ranges *r, uint64_t bytes, struct ranges_plan *plan)
+bool ranges_plan(const struct ranges *r, enum ranges_zone zone, uint64_t bytes, struct ranges_plan *plan)
 {
     bool found = false;
 
-    for (const struct range *hole = r->holes; hole; hole = hole->next)
-        plan_at(hole, bytes, plan, &found);
+    for (const struct range *hole = r->holes[zone]; hole; hole = hole->next)
+        plan_at(r, hole, bytes, plan, &found);
     return found;
 }
 
 /* ---- the whole ---- */
 
-static size_t hint_bytes(uint64_t span)
+/* Of the words of one level, for so many bits. */
+static uint64_t words_of(uint64_t bits)
 {
-    return (span / RANGES_HINT + 1) * sizeof(struct range *);
+    return bits / 64 + 1;
+}
+
+static uint64_t hint_bytes(uint64_t span)
+{
+    const uint64_t pages = span / RANGES_HINT + 1;
+    uint64_t bytes = pages * sizeof(struct range *);
+
+    for (uint64_t level = 0, bits = pages; level < RANGES_LEVELS; level++, bits = words_of(bits))
+        bytes += words_of(bits) * sizeof(uint64_t);
+    return bytes;
+}
+
+/* The hints and the bits above them are one piece of memory, touched only where there are ranges. */
+static int map_hints(struct ranges *r)
+{
+    const uint64_t pages = r->span / RANGES_HINT + 1;
+
+    r->hints = mmap(NULL, hint_bytes(r->span), PROT_READ | PROT_WRITE,
+                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (r->hints == MAP_FAILED)
+        return -ENOMEM;
+    uint64_t *at = (uint64_t *)(r->hints + pages);
+    for (uint64_t level = 0, bits = pages; level < RANGES_LEVELS; level++, bits = words_of(bits)) {
+        r->hinted[level] = at;
+        at += words_of(bits);
+    }
+    return 0;
 }
 
 int ranges_init(struct ranges *r, uint64_t base, uint64_t span)
@@ -461,16 +552,18 @@ int ranges_init(struct ranges *r, uint64_t base, uint64_t span)
     memset(r, 0, sizeof *r);
     r->base = base;
     r->span = span;
-    r->hints = mmap(NULL, hint_bytes(span), PROT_READ | PROT_WRITE,
-                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (r->hints == MAP_FAILED)
+    if (map_hints(r))
         return -ENOMEM;
-    if (ranges_prepare(r, 1)) {
+    if (ranges_prepare(r, RANGES_ZONES)) {
         munmap(r->hints, hint_bytes(span));
         return -ENOMEM;
     }
-    r->first = new_node(r, base, span, RANGE_HOLE);
-    push(&r->holes, r->first);
+    r->border = base + span / RANGES_SMALL_PART / RANGES_PAGE * RANGES_PAGE;
+    r->first = new_node(r, base, r->border - base, RANGE_HOLE);
+    r->first->upper = new_node(r, r->border, base + span - r->border, RANGE_HOLE);
+    r->first->upper->lower = r->first;
+    push(&r->holes[RANGES_SMALL], r->first);
+    push(&r->holes[RANGES_LARGE], r->first->upper);
     return 0;
 }
 
@@ -489,96 +582,136 @@ void ranges_destroy(struct ranges *r)
 
 struct range *ranges_at(const struct ranges *r, uint64_t address)
 {
-    struct range *node = NULL;
-
     if (address - r->base >= r->span)
         return NULL;
-    /* The nearest hint at or below, then upwards. */
-    for (struct range **hint = hint_of(r, address); !node && hint >= r->hints; hint--)
-        node = *hint && (*hint)->start <= address ? *hint : NULL;
-    for (node = node ? node : r->first; address - node->start >= node->bytes;)
+    struct range *node = hint_at(r, address);
+    if (!node || node->start > address)
+        node = r->hints[hinted_before(r, page_of(r, address))];
+    node = node && node->start <= address ? node : r->first;
+    while (address - node->start >= node->bytes)
         node = node->upper;
     return node;
 }
 
-uint64_t ranges_largest(const struct ranges *r)
+/* Of one zone. */
+static uint64_t largest_in(const struct ranges *r, enum ranges_zone zone)
 {
     uint64_t largest = 0;
+    unsigned bin = RANGES_BINS;
 
-    for (unsigned bin = RANGES_BINS; bin-- > 0;) {
-        if (!r->bins[bin])
-            continue;
-        for (const struct range *f = r->bins[bin]; f; f = f->next)
-            largest = f->bytes > largest ? f->bytes : largest;
-        break;
-    }
+    while (bin > 0 && !r->bins[zone][bin - 1])
+        bin--;
+    for (const struct range *f = bin ? r->bins[zone][bin - 1] : NULL; f; f = f->next)
+        largest = f->bytes > largest ? f->bytes : largest;
     return largest;
+}
+
+uint64_t ranges_largest(const struct ranges *r)
+{
+    const uint64_t small = largest_in(r, RANGES_SMALL), large = largest_in(r, RANGES_LARGE);
+
+    return small > large ? small : large;
 }
 
 /* ---- check ---- */
 
-static int check_bins(const struct ranges *r, uint64_t *binned, uint64_t *bytes)
+/* What ranges_check counts in one way and compares with what it counts in another. */
+struct counts {
+    uint64_t free, free_bytes, pages, holes, live, live_bytes, nodes;
+};
+
+static const char *check_bins(const struct ranges *r, enum ranges_zone zone, struct counts *seen)
 {
     for (unsigned bin = 0; bin < RANGES_BINS; bin++) {
-        if (!r->bins[bin] != !(r->bin_map[bin / 64] >> bin % 64 & 1))
-            return __LINE__;
-        for (const struct range *f = r->bins[bin], *before = NULL; f; before = f, f = f->next) {
-            if (f->state != RANGE_FREE || bin_of(f->bytes) != bin || f->prev != before)
-                return __LINE__;
+        const struct range *before = NULL;
+
+        if (!r->bins[zone][bin] != !(r->bin_map[zone][bin / 64] >> bin % 64 & 1))
+            return "the map of bins is wrong";
+        for (const struct range *f = r->bins[zone][bin]; f; before = f, f = f->next) {
+            if (f->state != RANGE_FREE || bin_of(f->bytes) != bin || zone_of(r, f) != zone ||
+                f->prev != before)
+                return "a bin holds what it should not";
             if (f->aged != (f->bytes >= RANGES_PAGE))
-                return __LINE__;
-            (*binned)++;
-            *bytes += f->bytes;
+                return "a range is missing in the list by time, or too small for it";
+            seen->free++;
+            seen->free_bytes += f->bytes;
         }
     }
-    return 0;
+    for (const struct range *h = r->holes[zone]; h; h = h->next) {
+        if (h->state != RANGE_HOLE || zone_of(r, h) != zone)
+            return "the list of holes is wrong";
+        seen->holes++;
+    }
+    return NULL;
 }
 
-static int check_ages(const struct ranges *r, uint64_t *aged)
+static const char *check_ages(const struct ranges *r, struct counts *seen)
 {
     const struct range *before = NULL;
 
     for (const struct range *f = r->oldest; f; before = f, f = f->newer) {
         if (!f->aged || f->state != RANGE_FREE || f->older != before)
-            return __LINE__;
-        (*aged)++;
+            return "the list by time is wrong";
+        seen->pages++;
     }
-    return before == r->newest ? 0 : __LINE__;
+    return before == r->newest ? NULL : "the list by time ends elsewhere";
 }
 
-int ranges_check(const struct ranges *r)
+/* One node and its neighbour above. */
+static const char *check_node(const struct ranges *r, const struct range *n)
 {
-    uint64_t binned = 0, binned_bytes = 0, aged = 0, free_count = 0, pages = 0, holes = 0, nodes = 0;
-    uint64_t live_bytes = 0, live_count = 0, listed_holes = 0;
-    int wrong = check_bins(r, &binned, &binned_bytes);
+    const struct range *hint = hint_at(r, n->start);
+    const bool whole = n->state == RANGE_HOLE || n->state == RANGE_DEAD;
 
-    if (wrong || (wrong = check_ages(r, &aged)))
-        return wrong;
-    for (const struct range *n = r->first; n; n = n->upper) {
-        nodes++;
-        if (!n->bytes || n->bytes % RANGES_UNIT || n->start % RANGES_UNIT)
-            return __LINE__;
-        if (n->upper && (n->upper->start != n->start + n->bytes || n->upper->lower != n))
-            return __LINE__;
-        if ((n->state == RANGE_FREE || n->state == RANGE_HOLE) && n->upper && n->upper->state == n->state)
-            return __LINE__;
-        const struct range *hint = *hint_of(r, n->start);
-        if (hint && (hint->start < r->base || hint_of(r, hint->start) != hint_of(r, n->start)))
-            return __LINE__;
-        if ((n->state == RANGE_HOLE || n->state == RANGE_DEAD) &&
-            (n->start % RANGES_PAGE || n->bytes % RANGES_PAGE))
-            return __LINE__;
-        free_count += n->state == RANGE_FREE;
-        pages += n->state == RANGE_FREE && n->bytes >= RANGES_PAGE;
-        holes += n->state == RANGE_HOLE;
-        live_count += n->state == RANGE_LIVE;
-        live_bytes += n->state == RANGE_LIVE ? n->bytes : 0;
+    if (!n->bytes || n->bytes % RANGES_UNIT || n->start % RANGES_UNIT)
+        return "a range is not a multiple of the unit";
+    if (n->upper && (n->upper->start != n->start + n->bytes || n->upper->lower != n))
+        return "neighbours do not meet";
+    if (n->start < r->border && n->start + n->bytes > r->border)
+        return "a range crosses the border of the zones";
+    if ((n->state == RANGE_FREE || n->state == RANGE_HOLE) && may_join(r, n, n->upper))
+        return "neighbours of one kind are apart";
+    if (hint && (hint->start < r->base || page_of(r, hint->start) != page_of(r, n->start)))
+        return "a hint leads elsewhere";
+    if (ranges_at(r, n->start) != n || ranges_at(r, n->start + n->bytes - 1) != n)
+        return "a range is not found by its address";
+    if (whole && (n->start % RANGES_PAGE || n->bytes % RANGES_PAGE))
+        return "a hole or a dead range is not made of pages";
+    return NULL;
+}
+
+static const char *check_nodes(const struct ranges *r, struct counts *counted)
+{
+    const char *wrong = NULL;
+
+    for (const struct range *n = r->first; n && !wrong; n = n->upper) {
+        wrong = check_node(r, n);
+        counted->nodes++;
+        counted->free += n->state == RANGE_FREE;
+        counted->free_bytes += n->state == RANGE_FREE ? n->bytes : 0;
+        counted->pages += n->state == RANGE_FREE && n->bytes >= RANGES_PAGE;
+        counted->holes += n->state == RANGE_HOLE;
+        counted->live += n->state == RANGE_LIVE;
+        counted->live_bytes += n->state == RANGE_LIVE ? n->bytes : 0;
     }
-    for (const struct range *h = r->holes; h; h = h->next)
-        listed_holes++;
-    if (binned != free_count || binned_bytes != r->free_bytes || aged != pages || listed_holes != holes)
-        return __LINE__;
-    if (live_count != r->live_count || live_bytes != r->live_bytes || nodes != r->nodes)
-        return __LINE__;
-    return 0;
+    return wrong;
+}
+
+const char *ranges_check(const struct ranges *r)
+{
+    struct counts listed = {0}, counted = {0};
+    const char *wrong = check_bins(r, RANGES_SMALL, &listed);
+
+    wrong = wrong ? wrong : check_bins(r, RANGES_LARGE, &listed);
+    wrong = wrong ? wrong : check_ages(r, &listed);
+    wrong = wrong ? wrong : check_nodes(r, &counted);
+    if (wrong)
+        return wrong;
+    if (listed.free != counted.free || listed.free_bytes != counted.free_bytes ||
+        listed.pages != counted.pages || listed.holes != counted.holes)
+        return "the lists do not hold what the address space does";
+    if (counted.free_bytes != r->free_bytes || counted.live != r->live_count ||
+        counted.live_bytes != r->live_bytes || counted.nodes != r->nodes)
+        return "the sums are wrong";
+    return NULL;
 }

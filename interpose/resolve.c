@@ -11,7 +11,7 @@
 
 #include "driver.h"
 #include "elfsym.h"
-#include "fence.h"
+#include "streams.h"
 #include "hooks.h"
 #include "nvml.h"
 
@@ -121,6 +121,33 @@ static struct resolve_answer look_up_ours(void *handle, const char *name, const 
     return (struct resolve_answer){found, 1};
 }
 
+/* "cuMem...", not "cublas..." or "cudnn...", which reach the driver through entry points of their own. */
+static bool is_unknown(const char *name)
+{
+    return name[0] == 'c' && name[1] == 'u' && name[2] >= 'A' && name[2] <= 'Z' && !hooks_quiet(name);
+}
+
+/* A name that looks like an entry point of the driver and stands in none of our lists. It counts only if the
+ * program gets an address in the driver: many programs try names that do not exist. */
+static struct resolve_answer look_up_unknown(void *handle, const char *name, const char *version)
+{
+    const struct resolve_answer not_ours = {0};
+
+    if (handle == RTLD_DEFAULT || handle == RTLD_NEXT) {
+        /* What these find depends on the caller, so the real function must be jumped to. */
+        if (elfsym_defines("libcuda.so", name))
+            resolve_passed_on(name);
+        return not_ours;
+    }
+    void *found = ask(handle, name, version);
+    if (!found)
+        return not_ours;
+    if (driver_bind(found) && driver_owns(found))
+        resolve_passed_on(name);
+    dlerror(); /* driver_bind looks names up as well */
+    return (struct resolve_answer){found, 1};
+}
+
 EARLY struct resolve_answer resolve_look_up(void *handle, const char *name, const char *version,
                                             const void *caller)
 {
@@ -130,10 +157,8 @@ EARLY struct resolve_answer resolve_look_up(void *handle, const char *name, cons
     if (!may_be_ours(name))
         return (struct resolve_answer){0};
     own = name[0] == 'c' ? hooks_find(name) : nvml_hook_named(name);
-    if (!own) {
-        resolve_passed_on(name);
-        return (struct resolve_answer){0};
-    }
+    if (!own)
+        return is_unknown(name) ? look_up_unknown(handle, name, version) : (struct resolve_answer){0};
     return look_up_ours(handle, name, version, own, caller);
 }
 
@@ -150,7 +175,6 @@ void *resolve_hook(void *address)
 
 void resolve_passed_on(const char *name)
 {
-    /* "cuMem...", not "cublas..." or "cudnn...", which reach the driver through entry points of their own. */
-    if (name[0] == 'c' && name[1] == 'u' && name[2] >= 'A' && name[2] <= 'Z' && !hooks_quiet(name))
-        fence_unknown(name);
+    if (is_unknown(name))
+        streams_unknown(name);
 }

@@ -27,7 +27,8 @@ void *resolve_real(void *handle, const char *name);
 /* What to hand out instead of an address that the driver returned: our hook, or the same address. */
 void *resolve_hook(void *address);
 
-/* An entry point that is not ours has been handed out. If we do not know it, work may now go unseen. */
+/* Call when the driver's own entry point `name`, which has no hook, has been handed out to the program. If we
+ * do not know it, work may now go unseen, and the fence is told. */
 void resolve_passed_on(const char *name);
 
 #endif

@@ -1,150 +1,167 @@
-/* route: see route.h. */
+/* route: see route.h. The accounting; pooled memory is in route_pool.c. */
 #include "route.h"
 
 #include <errno.h>
-#include <string.h>
 #include <time.h>
 
 #include "capture.h"
 #include "clock.h"
 #include "ipc.h"
-#include "decay.h"
 #include "library.h"
 #include "log.h"
 #include "pools.h"
 
-#define GROWTH_UNKNOWN LIMIT_PAGE
-#define CAPTURE_MS     1000 /* for which an allocation waits before it is refused for a capture's sake */
+#define GROWTH_UNKNOWN   LIMIT_PAGE
+#define STREAM_WAIT_NS   UINT64_C(100000000) /* for what a stream has freed, before a request is refused */
+#define STREAM_PAUSE_NS  50000
+#define CONTEXTS_COUNTED 64 /* whose stacks are known; beyond these each is taken to be a fresh one */
 
 bool route_active(void)
 {
     return library_mode() == LIBRARY_ON;
 }
 
-/* The driver itself says no: to a request that cannot be met. So a program that may not allocate at all (no
- * context, capture under way, an earlier error that sticks) hears exactly what it would have heard without
- * us. */
+bool route_limited(void)
+{
+    return library_limited && route_active();
+}
+
+/* ---- refusals ---- */
+
+/* The driver itself refuses a request that cannot be met: a program that may not allocate at all (no context, a
+ * capture, an earlier error that sticks) hears exactly what it would have heard without us. */
+static CUresult native_refusal(enum blocks_kind kind)
+{
+    CUdeviceptr address = 0;
+
+    /* Handles need no context, and neither they nor pools mind a capture elsewhere. */
+    if (kind == BLOCKS_HANDLE || kind == BLOCKS_ASYNC)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    const CUresult result = driver.cuMemAlloc_v2(&address, NEVER_FITS);
+    if (result != CUDA_SUCCESS)
+        return result;
+    driver.cuMemFree_v2(address);
+    return CUDA_ERROR_OUT_OF_MEMORY;
+}
+
 static CUresult refuse(const struct device *device, enum blocks_kind kind, uint64_t bytes)
 {
-    /* Handles need no context, and neither they nor pools mind a capture elsewhere. */
-    const bool own_rules = kind == BLOCKS_HANDLE || kind == BLOCKS_ASYNC;
-    CUdeviceptr address = 0;
-    CUresult result = own_rules ? CUDA_ERROR_OUT_OF_MEMORY : driver.cuMemAlloc_v2(&address, NEVER_FITS);
     char asked[SIZE_TEXT], limit[SIZE_TEXT];
 
-    if (result == CUDA_SUCCESS)
-        driver.cuMemFree_v2(address);
     log_info("out of memory on device %d: asked for %s, limit %s", device->ordinal, size_format(bytes, asked),
              size_format(device->limit, limit));
-    return result == CUDA_SUCCESS ? CUDA_ERROR_OUT_OF_MEMORY : result;
+    return native_refusal(kind);
 }
 
-/* What a stream-ordered pool of the driver (*pool; NULL: the card's current one) caches. */
-static uint64_t cached_by(CUdevice ordinal, CUmemoryPool *pool)
+/* Limits were asked for, and the driver cannot say which card this is. */
+static CUresult refuse_unknown(enum blocks_kind kind)
 {
-    cuuint64_t held = 0, used = 0;
+    static atomic_flag said = ATOMIC_FLAG_INIT;
 
-    if ((!*pool && driver.cuDeviceGetMemPool(pool, ordinal) != CUDA_SUCCESS) ||
-        driver.cuMemPoolGetAttribute(*pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, &held) != CUDA_SUCCESS ||
-        driver.cuMemPoolGetAttribute(*pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT, &used) != CUDA_SUCCESS)
-        return 0;
-    return held > used ? held - used : 0;
+    if (log_first(&said))
+        log_error("the driver does not say which card a request is for: refused, as its limit cannot be held");
+    return native_refusal(kind);
 }
 
-/* Lets such a pool give that back. True if there was something. */
-static bool trim_pool(CUdevice ordinal, CUmemoryPool pool)
-{
-    return cached_by(ordinal, &pool) && driver.cuMemPoolTrimTo(pool, 0) == CUDA_SUCCESS;
-}
-
-/* Without a word to the program: true if it was granted. `grant` is account_take, or account_grow, which may
- * use the reserve. */
-static bool try_grant(struct route_ticket *ticket, struct device *device, enum blocks_kind kind,
-                      uint64_t bytes, bool (*grant)(struct account *account, uint64_t bytes))
-{
-    const uint64_t need = limit_round(bytes);
-
-    if (blocks_reserve())
-        return false;
-    if (grant(&device->account, need)) {
-        *ticket = (struct route_ticket){.device = device, .bytes = need, .kind = kind};
-        return true;
-    }
-    blocks_cancel();
-    return false;
-}
-
-static bool try_take(struct route_ticket *ticket, struct device *device, enum blocks_kind kind,
-                     uint64_t bytes)
-{
-    return try_grant(ticket, device, kind, bytes, account_take);
-}
+/* ---- making room ---- */
 
 struct room {
     CUdevice ordinal;
     uint64_t wanted, given;
 };
 
-/* Waits for the work that memory freed in a context is behind, oldest first and nothing else: later work may
- * never end by itself. */
-static void let_go_behind_work(struct pool *pool, void *argument)
+/* Waits for the work that memory freed in a pool is behind, oldest first and nothing else: later work may never end
+ * by itself. */
+static void give_back_behind_work(struct pool *pool, void *argument)
 {
     struct room *room = argument;
     const uint64_t now = atomic_load(&pool->fence.open); /* what is freed later does not count */
     bool more = pool->ordinal == room->ordinal;
-    CUcontext context;
 
-    if (!more || room->given >= room->wanted || driver.cuCtxPushCurrent_v2(pool->context) != CUDA_SUCCESS)
-        return;
     while (more && room->given < room->wanted && !fence_done(&pool->fence, now) &&
            pool_wait(pool, &more) == 0)
         room->given += pools_trim(room->ordinal, room->wanted - room->given);
-    driver.cuCtxPopCurrent_v2(&context);
 }
 
-/* Gives idle memory of our pools back to the driver. If that is not enough, what waits for work is waited
- * for (`patient`), in this context first. Returns how much. */
-static uint64_t let_go(CUdevice ordinal, uint64_t bytes, bool patient)
+/* Gives idle memory of our pools back to the driver; if that is not enough, waits for what is behind work, in this
+ * context first. Returns how much was given back. */
+static uint64_t give_back(CUdevice ordinal, uint64_t bytes, bool wait)
 {
     struct room room = {.ordinal = ordinal, .wanted = bytes, .given = pools_trim(ordinal, bytes)};
-    struct pool *here = patient ? pools_open_here() : NULL;
+    struct pool *here = wait ? pools_open_here() : NULL;
 
-    if (here)
-        let_go_behind_work(here, &room);
-    if (patient && room.given < bytes)
-        pools_each_waiting(let_go_behind_work, &room);
+    if (here && room.given < bytes)
+        give_back_behind_work(here, &room);
+    if (wait && room.given < bytes)
+        pools_each_waiting(give_back_behind_work, &room);
     return room.given;
 }
 
-/* Lets go of what is held and not used on the card: of `bytes`, or more if more is missing. True if that was
- * anything: of what another thread lets go meanwhile this one does not know. */
-static bool make_room(CUdevice ordinal, uint64_t bytes,
-                      uint64_t (*missing)(struct account *account, uint64_t need))
+uint64_t route_idle_on(CUdevice ordinal)
+{
+    return pools_not_live(ordinal) + drivers_pools_idle_on(ordinal);
+}
+
+bool route_make_room_for(CUdevice ordinal, uint64_t bytes,
+                         uint64_t (*missing)(struct account *account, uint64_t need))
 {
     struct device *device = device_get(ordinal);
     const uint64_t need = limit_round(bytes), more = device ? missing(&device->account, need) : 0;
-    const bool hopeless = device && need > atomic_load(&device->limit);
-    const bool ours = let_go(ordinal, more > need ? more : need, !hopeless) != 0;
+    const uint64_t wanted = more > need ? more : need;
+    /* A request that cannot be met costs the program nothing of what is kept for others, and waits for nothing. */
+    if (device && more > route_idle_on(ordinal))
+        return false;
+    const bool ours = give_back(ordinal, wanted, true) != 0;
 
-    return trim_pool(ordinal, NULL) || ours;
+    return drivers_pools_trim(ordinal) || ours;
 }
 
-static CUresult take(struct route_ticket *ticket, struct device *device, enum blocks_kind kind,
-                     uint64_t bytes)
+bool route_make_room(CUdevice ordinal, uint64_t bytes)
 {
-    if (try_take(ticket, device, kind, bytes))
-        return CUDA_SUCCESS;
-    make_room(device->ordinal, bytes, account_short_to_take);
-    return try_take(ticket, device, kind, bytes) ? CUDA_SUCCESS : refuse(device, kind, bytes);
+    return route_make_room_for(ordinal, bytes, account_short_to_grow);
 }
 
-/* A request is counted if limits hold, it is for a limited card and it is one the driver could grant. */
-static CUresult enter(struct route_ticket *ticket, struct device *device, enum blocks_kind kind,
-                      uint64_t bytes)
+uint64_t route_given_back(void)
 {
-    if (!device || bytes == 0)
-        return CUDA_SUCCESS;
-    return take(ticket, device, kind, bytes);
+    return atomic_load_explicit(&pool_given_back, memory_order_relaxed);
+}
+
+bool route_give_up_cache(CUdevice ordinal, uint64_t bytes, uint64_t before)
+{
+    size_t free_bytes, total;
+
+    if (!route_active() || (ordinal == ROUTE_CURRENT && driver.cuCtxGetDevice(&ordinal) != CUDA_SUCCESS))
+        return false;
+    if (bytes && driver.cuMemGetInfo_v2(&free_bytes, &total) == CUDA_SUCCESS &&
+        bytes > free_bytes + route_idle_on(ordinal))
+        return false;
+    give_back(ordinal, UINT64_MAX, true);
+    return drivers_pools_trim(ordinal) || route_given_back() != before;
+}
+
+void route_await_stream(CUstream stream)
+{
+    const struct timespec pause = {.tv_nsec = STREAM_PAUSE_NS};
+    const uint64_t until = clock_ns() + STREAM_WAIT_NS;
+
+    while (!capture_any() && driver.cuStreamQuery(stream) == CUDA_ERROR_NOT_READY && clock_ns() < until)
+        nanosleep(&pause, NULL);
+}
+
+/* ---- requests ---- */
+
+static bool grant(struct route_ticket *ticket, struct device *device, enum blocks_kind kind, uint64_t bytes)
+{
+    const uint64_t need = limit_round(bytes);
+
+    if (blocks_reserve())
+        return false;
+    if (account_take(&device->account, need)) {
+        *ticket = (struct route_ticket){.device = device, .bytes = need, .kind = kind};
+        return true;
+    }
+    blocks_cancel();
+    return false;
 }
 
 static CUresult first_word(struct route_ticket *ticket)
@@ -153,72 +170,44 @@ static CUresult first_word(struct route_ticket *ticket)
     return library_mode() == LIBRARY_REFUSE ? CUDA_ERROR_NOT_PERMITTED : CUDA_SUCCESS;
 }
 
+/* A request is counted if it is for a limited card and one that the driver could grant. */
+static CUresult enter(struct route_ticket *ticket, struct device *device, enum blocks_kind kind,
+                      uint64_t bytes)
+{
+    if (!device || bytes == 0 || grant(ticket, device, kind, bytes))
+        return CUDA_SUCCESS;
+    if (route_make_room_for(device->ordinal, bytes, account_short_to_take) && grant(ticket, device, kind, bytes))
+        return CUDA_SUCCESS;
+    return refuse(device, kind, bytes);
+}
+
 CUresult route_enter(struct route_ticket *ticket, enum blocks_kind kind, uint64_t bytes)
 {
-    CUresult result = first_word(ticket);
+    const CUresult result = first_word(ticket);
+    struct device *device;
 
     if (result != CUDA_SUCCESS || !route_active())
         return result;
-    return enter(ticket, device_current(), kind, bytes);
+    switch (device_find_current(&device)) {
+    case 0:
+        return enter(ticket, device, kind, bytes);
+    case -ENXIO:
+        return CUDA_SUCCESS; /* the driver says what is missing */
+    default:
+        return refuse_unknown(kind);
+    }
 }
 
 CUresult route_enter_on(struct route_ticket *ticket, enum blocks_kind kind, uint64_t bytes, CUdevice ordinal)
 {
-    CUresult result = first_word(ticket);
-
-    if (result != CUDA_SUCCESS || !route_active())
-        return result;
-    return enter(ticket, device_get(ordinal), kind, bytes);
-}
-
-CUresult route_enter_async(struct route_ticket *ticket, uint64_t bytes, CUmemoryPool pool, CUstream stream)
-{
-    CUresult result = first_word(ticket);
-    CUmemoryPool from = pool;
+    const CUresult result = first_word(ticket);
     struct device *device;
 
-    if (result != CUDA_SUCCESS || !route_active() || bytes == 0 || !(device = device_current()))
+    if (result != CUDA_SUCCESS || !route_active() || bytes == 0)
         return result;
-    /* In a capture nothing is allocated now: the call adds a node to a graph. */
-    if (capture_takes(stream))
-        return CUDA_SUCCESS;
-    const uint64_t step = limit_round_step(bytes);
-    if (try_take(ticket, device, BLOCKS_ASYNC, step))
-        return CUDA_SUCCESS;
-    /* The pool has the bytes, most likely, and will not grow. If it does, the reserve has room for it. */
-    if (cached_by(device->ordinal, &from) >= bytes &&
-        try_grant(ticket, device, BLOCKS_ASYNC, step, account_grow))
-        return CUDA_SUCCESS;
-    /* At the limit: what this stream has freed is the pool's again when its work is done, and then the pool
-     * can let go of it. Never trusted to have enough instead: that it holds bytes does not mean that it can
-     * use them. */
-    if (!capture_any() && driver.cuStreamSynchronize(stream) == CUDA_SUCCESS)
-        trim_pool(device->ordinal, pool);
-    return take(ticket, device, BLOCKS_ASYNC, step);
-}
-
-bool route_set_limit(struct device *device, uint64_t bytes)
-{
-    if (!device_set_limit(device, bytes))
-        return false;
-    account_view(&device->account); /* measures */
-    const uint64_t missing = account_short_to_take(&device->account, 0);
-    if (missing && pools_trim(device->ordinal, missing) < missing)
-        trim_pool(device->ordinal, NULL);
-    return true;
-}
-
-uint64_t route_given_back(void)
-{
-    return atomic_load_explicit(&pool_given_back, memory_order_relaxed);
-}
-
-bool route_give_up_cache(CUdevice ordinal, uint64_t before)
-{
-    if (!route_active() || (ordinal == ROUTE_CURRENT && driver.cuCtxGetDevice(&ordinal) != CUDA_SUCCESS))
-        return false;
-    let_go(ordinal, UINT64_MAX, true);
-    return route_given_back() != before;
+    if (device_find(ordinal, &device))
+        return refuse_unknown(kind);
+    return enter(ticket, device, kind, bytes);
 }
 
 CUresult route_leave(const struct route_ticket *ticket, CUresult result, uint64_t key)
@@ -228,9 +217,12 @@ CUresult route_leave(const struct route_ticket *ticket, CUresult result, uint64_
 
     if (!ticket->device)
         return result;
-    /* A pool's growth stays with the pool, whatever becomes of the block: the next measurement has it. */
-    const bool counted = success && ticket->kind != BLOCKS_ASYNC;
-    if (counted) {
+    struct account *account = &ticket->device->account;
+    if (ticket->kind == BLOCKS_ASYNC) {
+        account_settle_pooled(account, ticket->bytes, drivers_pools_growth(ticket->pool));
+        return result;
+    }
+    if (success) {
         CUcontext context = NULL;
 
         if (ticket->kind != BLOCKS_HANDLE)
@@ -241,24 +233,132 @@ CUresult route_leave(const struct route_ticket *ticket, CUresult result, uint64_
     } else {
         blocks_cancel();
     }
-    account_settle(&ticket->device->account, ticket->bytes, success, ticket->kind == BLOCKS_MANAGED);
-    if (success && !counted) {
-        account_give(&ticket->device->account, ticket->bytes, false);
-        account_touch(&ticket->device->account);
-    }
+    account_settle(account, ticket->bytes, success, ticket->kind == BLOCKS_MANAGED);
     return result;
 }
 
-struct route_release route_free(enum blocks_kind kind, uint64_t key)
+/* ---- stream-ordered requests ---- */
+
+/* Where a stream-ordered request comes from. */
+struct source {
+    struct device *device;
+    struct drivers_pool *pool;
+};
+
+/* The same for drivers before 12.8. */
+static CUresult card_by_context(CUstream stream, CUdevice *ordinal)
+{
+    CUcontext context;
+    CUresult result = driver.cuStreamGetCtx(stream, &context);
+
+    if (result != CUDA_SUCCESS || (result = driver.cuCtxPushCurrent_v2(context)) != CUDA_SUCCESS)
+        return result;
+    result = driver.cuCtxGetDevice(ordinal);
+    driver.cuCtxPopCurrent_v2(&context);
+    return result;
+}
+
+/* The card of a stream: 0, -ENXIO if the driver will say what is wrong with the call, -ENODEV if it cannot name
+ * the card. The default streams are those of the current context. */
+static int card_of_stream(CUstream stream, CUdevice *ordinal)
+{
+    CUresult result;
+
+    if (!stream || stream == CU_STREAM_LEGACY || stream == CU_STREAM_PER_THREAD)
+        result = driver.cuCtxGetDevice(ordinal);
+    else if ((result = driver.cuStreamGetDevice(stream, ordinal)) == CUDA_ERROR_NOT_SUPPORTED)
+        result = card_by_context(stream, ordinal);
+    if (result == CUDA_ERROR_INVALID_CONTEXT || result == CUDA_ERROR_INVALID_HANDLE)
+        return -ENXIO;
+    return result == CUDA_SUCCESS ? 0 : -ENODEV;
+}
+
+/* -ENXIO: the driver says what is wrong; -ENODEV: the card is not known; 0, and the device is NULL if it is not
+ * limited. */
+static int find_source(CUmemoryPool pool, CUstream stream, struct source *source)
+{
+    CUdevice ordinal = pool ? drivers_pools_card(pool) : DRIVERS_POOLS_UNKNOWN;
+    CUmemoryPool current = pool;
+
+    source->device = NULL;
+    int rc = ordinal == DRIVERS_POOLS_UNKNOWN ? card_of_stream(stream, &ordinal) : 0;
+    if (rc == 0 && ordinal != DRIVERS_POOLS_HOST)
+        rc = device_find(ordinal, &source->device);
+    if (rc || !source->device)
+        return rc;
+    if (!pool && driver.cuDeviceGetMemPool(&current, ordinal) != CUDA_SUCCESS)
+        return -ENODEV;
+    source->pool = drivers_pools_find(current, ordinal);
+    return source->pool ? 0 : -ENODEV;
+}
+
+static bool grant_async(struct route_ticket *ticket, const struct source *source, uint64_t step,
+                        bool (*take)(struct account *account, uint64_t bytes))
+{
+    if (!take(&source->device->account, step))
+        return false;
+    *ticket = (struct route_ticket){
+        .device = source->device, .bytes = step, .kind = BLOCKS_ASYNC, .pool = source->pool};
+    return true;
+}
+
+/* At the limit. The pool may have the bytes and not grow; if it does, the reserve has room for it. It is not trusted
+ * to have enough beyond that: that it holds bytes does not mean that it can use them. */
+static CUresult enter_async_at_limit(struct route_ticket *ticket, const struct source *source, uint64_t bytes,
+                                     CUstream stream)
+{
+    const uint64_t step = limit_round_step(bytes);
+    const CUdevice ordinal = source->device->ordinal;
+
+    if (drivers_pools_idle(source->pool) >= bytes && grant_async(ticket, source, step, account_grow))
+        return CUDA_SUCCESS;
+    if (route_make_room_for(ordinal, step, account_short_to_take)) {
+        if (grant_async(ticket, source, step, account_take))
+            return CUDA_SUCCESS;
+        /* What this stream has freed can be given back when its work is done. */
+        route_await_stream(stream);
+        drivers_pools_trim(ordinal);
+        if (grant_async(ticket, source, step, account_take))
+            return CUDA_SUCCESS;
+    }
+    return refuse(source->device, BLOCKS_ASYNC, bytes);
+}
+
+CUresult route_enter_async(struct route_ticket *ticket, uint64_t bytes, CUmemoryPool pool, CUstream stream)
+{
+    const CUresult result = first_word(ticket);
+    struct source source;
+
+    if (result != CUDA_SUCCESS || bytes == 0 || !route_limited())
+        return result;
+    /* In a capture nothing is allocated now: the call adds a node to a graph. */
+    if (capture_takes(stream))
+        return CUDA_SUCCESS;
+    switch (find_source(pool, stream, &source)) {
+    case 0:
+        break;
+    case -ENXIO:
+        return CUDA_SUCCESS;
+    default:
+        return refuse_unknown(BLOCKS_ASYNC);
+    }
+    if (!source.device || grant_async(ticket, &source, limit_round_step(bytes), account_take))
+        return CUDA_SUCCESS;
+    return enter_async_at_limit(ticket, &source, bytes, stream);
+}
+
+/* ---- frees ---- */
+
+struct route_release route_free_begin(enum blocks_kind kind, uint64_t key)
 {
     struct route_release release = {.known = false};
 
-    if (route_active() && key)
+    if (key && blocks_count() && route_active())
         release.known = blocks_take(kind, key, &release.block);
     return release;
 }
 
-static void give_back(const struct block *block)
+static void uncharge(const struct block *block)
 {
     struct device *device = device_get(block->device);
 
@@ -266,20 +366,182 @@ static void give_back(const struct block *block)
         account_give(&device->account, block->bytes, block->kind == BLOCKS_MANAGED);
 }
 
-CUresult route_freed(const struct route_release *release, CUresult result)
+CUresult route_free_end(const struct route_release *release, CUresult result)
 {
     if (!release->known)
         return result;
     if (result == CUDA_SUCCESS || result == CUDA_ERROR_DEINITIALIZED) {
         blocks_cancel();
-        give_back(&release->block);
+        uncharge(&release->block);
     } else {
         blocks_add(&release->block);
     }
     return result;
 }
 
-/* All that is used on the card, by whomever; the largest number if that cannot be told. */
+/* ---- growth ---- */
+
+static CUresult grow(struct route_growth *growth, struct device *device, uint64_t bytes)
+{
+    growth->device = NULL;
+    if (!device || bytes == 0)
+        return CUDA_SUCCESS;
+    if (account_grow(&device->account, bytes) ||
+        (route_make_room(device->ordinal, bytes) && account_grow(&device->account, bytes))) {
+        *growth = (struct route_growth){device, bytes};
+        return CUDA_SUCCESS;
+    }
+    char more[SIZE_TEXT], limit[SIZE_TEXT];
+    log_info("out of memory on device %d: the driver needs %s for itself, limit %s", device->ordinal,
+             size_format(bytes, more), size_format(device->limit, limit));
+    return CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+/* The card of the current context: 0, and *device is NULL if it is not limited or there is no context. */
+static int growing_card(struct device **device)
+{
+    *device = NULL;
+    if (!route_limited())
+        return 0;
+    const int rc = device_find_current(device);
+    return rc == -ENXIO ? 0 : rc;
+}
+
+CUresult route_grow_begin(struct route_growth *growth, uint64_t bytes)
+{
+    struct device *device;
+
+    growth->device = NULL;
+    if (growing_card(&device))
+        return refuse_unknown(BLOCKS_ASYNC);
+    return grow(growth, device, bytes ? bytes : GROWTH_UNKNOWN);
+}
+
+CUresult route_grow_context_begin(struct route_growth *growth, CUdevice ordinal)
+{
+    struct device *device = NULL;
+
+    growth->device = NULL;
+    if (route_limited() && device_find(ordinal, &device)) {
+        refuse_unknown(BLOCKS_ASYNC);
+        return CUDA_ERROR_NOT_PERMITTED;
+    }
+    /* Until one has been made, its size is not known: then it is made, measured and, if need be, taken back. */
+    return grow(growth, device, device ? atomic_load(&device->context_bytes) : 0);
+}
+
+bool route_grow_graph_begin(struct route_growth *growth, CUdevice ordinal, uint64_t bytes)
+{
+    struct device *device = device_get(ordinal);
+
+    growth->device = NULL;
+    if (!device || bytes == 0)
+        return true;
+    if (!account_grow(&device->account, bytes))
+        return false;
+    *growth = (struct route_growth){device, bytes};
+    return true;
+}
+
+void route_grow_graph_end(const struct route_growth *growth)
+{
+    if (growth->device)
+        account_grown(&growth->device->account, growth->bytes, false);
+}
+
+void route_touch(CUdevice ordinal)
+{
+    struct device *device = device_get(ordinal);
+
+    if (device)
+        account_touch(&device->account);
+}
+
+/* ---- contexts that have grown ----
+ *
+ * A context keeps stack for every thread that can be resident, as much as the hungriest kernel so far has asked
+ * for. What it has grown by goes when it ends. */
+
+static struct grown {
+    _Atomic(CUcontext) context; /* NULL: unused */
+    _Atomic uint64_t stack;     /* bytes per thread that the context has room for */
+    _Atomic uint64_t bytes;     /* that it has grown by, as asked for */
+    _Atomic(struct device *) device; /* that it has grown on; NULL: it has not */
+} contexts[CONTEXTS_COUNTED];
+
+/* The entry of the current context, or NULL. */
+static struct grown *current_context(void)
+{
+    CUcontext context = NULL;
+
+    if (driver.cuCtxGetCurrent(&context) != CUDA_SUCCESS || !context)
+        return NULL;
+    for (int i = 0; i < CONTEXTS_COUNTED; i++) {
+        CUcontext none = NULL;
+
+        if (atomic_load(&contexts[i].context) == context)
+            return &contexts[i];
+        if (atomic_compare_exchange_strong(&contexts[i].context, &none, context)) {
+            atomic_store(&contexts[i].stack, ROUTE_STACK);
+            atomic_store(&contexts[i].bytes, 0);
+            atomic_store(&contexts[i].device, NULL);
+            return &contexts[i];
+        }
+    }
+    return NULL;
+}
+
+static void forget_context(CUcontext context)
+{
+    for (int i = 0; context && i < CONTEXTS_COUNTED; i++) {
+        if (atomic_load(&contexts[i].context) != context)
+            continue;
+        struct device *device = atomic_load(&contexts[i].device);
+        if (device)
+            account_forget_growth(&device->account, atomic_load(&contexts[i].bytes));
+        atomic_store(&contexts[i].context, NULL);
+    }
+}
+
+void route_grow_end(const struct route_growth *growth)
+{
+    struct grown *context = growth->device ? current_context() : NULL;
+
+    if (context) {
+        atomic_fetch_add(&context->bytes, growth->bytes);
+        atomic_store(&context->device, growth->device);
+    }
+    if (growth->device)
+        account_grown(&growth->device->account, growth->bytes, true);
+}
+
+CUresult route_grow_stack_begin(struct route_growth *growth, uint64_t bytes_per_thread)
+{
+    struct device *device;
+    uint64_t need;
+
+    growth->device = NULL;
+    if (bytes_per_thread <= ROUTE_STACK)
+        return CUDA_SUCCESS;
+    if (growing_card(&device))
+        return refuse_unknown(BLOCKS_ASYNC);
+    if (!device)
+        return CUDA_SUCCESS;
+    struct grown *context = current_context();
+    const uint64_t before = context ? atomic_load(&context->stack) : ROUTE_STACK;
+    if (bytes_per_thread <= before)
+        return CUDA_SUCCESS;
+    if (__builtin_mul_overflow(bytes_per_thread - before, device->threads, &need))
+        need = UINT64_MAX;
+    const CUresult result = grow(growth, device, need);
+    if (result == CUDA_SUCCESS && context)
+        atomic_store(&context->stack, bytes_per_thread);
+    return result;
+}
+
+/* ---- contexts ---- */
+
+/* All that is used on the card, by all processes; the largest number if that cannot be told. */
 static uint64_t card_used(CUcontext context)
 {
     size_t free_bytes, total;
@@ -293,8 +555,8 @@ static uint64_t card_used(CUcontext context)
     return used;
 }
 
-/* A context that was alone when it was made, while it lives. Once another has been made beside it nothing is
- * trusted again. */
+/* A context that was alone when it was made, while it lives. Once another has been made beside it no order of work
+ * is relied upon again. */
 static _Atomic(CUcontext) only_context;
 
 CUresult route_context_made(CUdevice ordinal, CUcontext context)
@@ -320,358 +582,61 @@ CUresult route_context_made(CUdevice ordinal, CUcontext context)
                   ordinal, size_format(used, bytes), size_format(device->limit, limit));
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
-    if (used > ACCOUNT_CONTEXT_GUESS) /* others are on the card */
+    if (used > ACCOUNT_CONTEXT_GUESS) /* other processes are on the card */
         used = ACCOUNT_CONTEXT_GUESS;
     atomic_compare_exchange_strong(&device->context_bytes, &none, used);
     return CUDA_SUCCESS;
 }
 
-/* A new context starts with a small stack again. */
-static void forget_growth(struct device *device)
+static void forget_context_bytes(struct device *device)
 {
     atomic_store(&device->context_bytes, 0);
-    atomic_store(&device->stack_bytes, DEVICE_STACK);
     account_touch(&device->account);
 }
 
-void route_context_ending(CUcontext context)
+void route_context_end_begin(CUcontext context)
 {
     if (route_active() && context) {
         ipc_exports_ending(context, true);
         ipc_imports_ending(context, true);
-        pools_context_ending(context, true);
+        pools_context_end_begin(context);
     }
 }
 
-void route_context_stays(CUcontext context)
+void route_context_end_abort(CUcontext context)
 {
     if (route_active() && context) {
-        pools_context_ending(context, false);
+        pools_context_end_abort(context);
         ipc_imports_ending(context, false);
         ipc_exports_ending(context, false);
     }
 }
 
-void route_context_ended(const void *context)
+void route_context_end(CUcontext context)
 {
-    CUcontext ended = (CUcontext)context;
+    CUcontext ended = context;
     struct block block;
 
     if (!route_active())
         return;
     atomic_compare_exchange_strong(&only_context, &ended, NULL);
     while (context && blocks_take_of_context(context, &block))
-        give_back(&block);
-    device_each(forget_growth);
-    capture_context_ended((CUcontext)context);
-    ipc_exports_end((CUcontext)context);
-    ipc_imports_end((CUcontext)context);
-    pools_context_ended((CUcontext)context);
+        uncharge(&block);
+    forget_context(context);
+    device_each(forget_context_bytes);
+    capture_context_end(context);
+    ipc_exports_end(context);
+    ipc_imports_end(context);
+    pools_context_end(context);
 }
 
-static CUresult grow(struct route_growth *growth, struct device *device, uint64_t bytes)
+bool route_set_limit(struct device *device, uint64_t bytes)
 {
-    growth->device = NULL;
-    if (!device || bytes == 0)
-        return CUDA_SUCCESS;
-    bool fits = account_grow(&device->account, bytes);
-    if (!fits) {
-        make_room(device->ordinal, bytes, account_short_to_grow);
-        fits = account_grow(&device->account, bytes);
-    }
-    if (fits) {
-        *growth = (struct route_growth){device, bytes};
-        return CUDA_SUCCESS;
-    }
-    char more[SIZE_TEXT], limit[SIZE_TEXT];
-    log_info("out of memory on device %d: the driver needs %s for itself, limit %s", device->ordinal,
-             size_format(bytes, more), size_format(device->limit, limit));
-    return CUDA_ERROR_OUT_OF_MEMORY;
-}
-
-CUresult route_grow(struct route_growth *growth, uint64_t bytes)
-{
-    return grow(growth, route_active() ? device_current() : NULL, bytes ? bytes : GROWTH_UNKNOWN);
-}
-
-CUresult route_grow_context(struct route_growth *growth, CUdevice ordinal)
-{
-    struct device *device = route_active() ? device_get(ordinal) : NULL;
-
-    /* Until one has been made, nobody knows what it takes: then it is made, measured and, if need be, taken
-     * back. */
-    return grow(growth, device, device ? atomic_load(&device->context_bytes) : 0);
-}
-
-CUresult route_grow_stack(struct route_growth *growth, uint64_t bytes_per_thread)
-{
-    struct device *device = route_active() ? device_current() : NULL;
-    uint64_t before, need;
-
-    growth->device = NULL;
-    if (!device || bytes_per_thread <= (before = atomic_load(&device->stack_bytes)))
-        return CUDA_SUCCESS;
-    if (__builtin_mul_overflow(bytes_per_thread - before, device->threads, &need))
-        need = UINT64_MAX;
-    CUresult result = grow(growth, device, need);
-    if (result == CUDA_SUCCESS)
-        atomic_store(&device->stack_bytes, bytes_per_thread);
-    return result;
-}
-
-void route_grown(const struct route_growth *growth)
-{
-    if (growth->device)
-        account_grown(&growth->device->account, growth->bytes);
-}
-
-bool route_try_grow(struct route_growth *growth, CUdevice ordinal, uint64_t bytes)
-{
-    struct device *device = device_get(ordinal);
-
-    growth->device = NULL;
-    if (!device || bytes == 0)
-        return true;
-    if (!account_grow(&device->account, bytes))
+    if (!device_set_limit(device, bytes))
         return false;
-    *growth = (struct route_growth){device, bytes};
-    return true;
-}
-
-void route_make_room(CUdevice ordinal, uint64_t bytes)
-{
-    make_room(ordinal, bytes, account_short_to_grow);
-}
-
-void route_touch(CUdevice ordinal)
-{
-    struct device *device = device_get(ordinal);
-
-    if (device)
-        account_touch(&device->account);
-}
-
-/* ---- the pool ---- */
-
-/* In a capture the driver decides whether memory calls are allowed, and a refusal ends the capture: it is
- * asked. */
-static CUresult ask_about_capture(void)
-{
-    CUdeviceptr address;
-
-    if (!capture_any())
-        return CUDA_SUCCESS;
-    CUresult result = driver.cuMemAlloc_v2(&address, NEVER_FITS);
-    return result == CUDA_ERROR_OUT_OF_MEMORY ? CUDA_SUCCESS : result;
-}
-
-/* The driver says no, and to the program's own output, which a refusal changes. */
-static CUresult refuse_pooled(const struct pool *pool, CUdeviceptr *address, uint64_t bytes)
-{
-    CUresult result = driver.cuMemAlloc_v2(address, NEVER_FITS);
-    char asked[SIZE_TEXT];
-
-    log_info("out of memory on device %d: asked for %s", pool->ordinal, size_format(bytes, asked));
-    return result == CUDA_SUCCESS ? CUDA_ERROR_OUT_OF_MEMORY : result;
-}
-
-/* The stream of our own that blocks are cleared on, made at its first use. */
-static CUresult clearing_stream(struct pool *pool, CUstream *stream)
-{
-    struct route_growth growth;
-    CUstream none = NULL;
-
-    *stream = atomic_load(&pool->clearing);
-    if (*stream)
-        return CUDA_SUCCESS;
-    CUresult result = route_grow(&growth, 0);
-    if (result != CUDA_SUCCESS)
-        return result;
-    result = driver.cuStreamCreate(stream, CU_STREAM_NON_BLOCKING);
-    route_grown(&growth);
-    if (result == CUDA_SUCCESS && !atomic_compare_exchange_strong(&pool->clearing, &none, *stream)) {
-        driver.cuStreamDestroy_v2(*stream);
-        *stream = none;
-    }
-    return result;
-}
-
-/* Clears a block on a stream of our own: it must wait for nobody's work and disturb no capture. */
-static CUresult clear(struct pool *pool, uint64_t start, size_t bytes)
-{
-    CUstream stream;
-    CUresult result = clearing_stream(pool, &stream);
-
-    if (result == CUDA_SUCCESS)
-        result = driver.cuMemsetD8Async(start, 0, bytes, stream);
-    return result == CUDA_SUCCESS ? driver.cuStreamSynchronize(stream) : result;
-}
-
-/* What could not be cleared is not handed out. */
-static CUresult hand_out_cleared(struct pool *pool, CUdeviceptr *address, size_t bytes)
-{
-    const CUresult result = clear(pool, *address, bytes);
-
-    if (result != CUDA_SUCCESS) {
-        pool_free(pool, *address, false);
-        *address = 0; /* as the driver leaves it */
-    }
-    return result;
-}
-
-static int alloc(struct pool *pool, uint64_t bytes, uint64_t *start)
-{
-    int rc;
-
-    do
-        rc = pool_alloc(pool, bytes, start);
-    while (rc && pools_await(pool));
-    return rc;
-}
-
-/* False if a request cannot be met even by all that is held on the card and not used: then that is kept. */
-static bool may_be_met(const struct pool *pool, uint64_t bytes)
-{
-    CUmemoryPool drivers = NULL;
-    bool may;
-
-    do {
-        const uint64_t held = pools_not_live(pool->ordinal) + cached_by(pool->ordinal, &drivers);
-
-        may = bytes <= held || pool->budget.fits(pool->budget.owner, bytes - held);
-    } while (!may && pools_await(pool));
-    return may;
-}
-
-/* Other contexts and the driver's own pool may have idle memory on the same card, or have had it given back
- * since `before`. For its own the pool has waited, where that could help. */
-static int alloc_beside_others(struct pool *pool, uint64_t bytes, uint64_t *start, uint64_t before)
-{
-    const bool any = may_be_met(pool, bytes) && make_room(pool->ordinal, bytes, account_short_to_take);
-
-    return any || route_given_back() != before ? alloc(pool, bytes, start) : -ENOMEM;
-}
-
-/* What is freed while a capture is open cannot be waited for before it ends, nor chunks be moved. Another
- * thread's may end soon, or has ended already; so this tries once more at least, and again as long as
- * captures come in between. */
-static int alloc_between_captures(struct pool *pool, uint64_t bytes, uint64_t *start)
-{
-    const struct timespec moment = {.tv_nsec = 1000000};
-    const uint64_t until = clock_ms() + CAPTURE_MS;
-    uint64_t begun = capture_elsewhere(fence_thread()), before;
-    bool met = begun != 0;
-    int rc = -ENOMEM;
-
-    while (rc && met && pool_may_have(pool, bytes) && clock_ms() < until) {
-        if (capture_any())
-            nanosleep(&moment, NULL);
-        met = capture_any();
-        before = begun;
-        rc = alloc(pool, bytes, start);
-        begun = capture_elsewhere(fence_thread());
-        met = met || begun != before;
-    }
-    return rc;
-}
-
-bool route_pool_alloc(CUdeviceptr *address, size_t bytes, CUresult *result)
-{
-    struct pool *pool = address && bytes && route_active() ? pools_current() : NULL;
-    uint64_t start;
-
-    if (!pool)
-        return false;
-    *result = ask_about_capture();
-    if (*result != CUDA_SUCCESS)
-        return true;
-    const uint64_t before = route_given_back();
-    if (alloc(pool, bytes, &start) && alloc_beside_others(pool, bytes, &start, before) &&
-        alloc_between_captures(pool, bytes, &start)) {
-        *result = refuse_pooled(pool, address, bytes);
-        return true;
-    }
-    *address = start;
-    if (library_options()->zero)
-        *result = hand_out_cleared(pool, address, bytes);
-    return true;
-}
-
-/* A free that must wait first: only for a block that is one. */
-static CUresult free_after_wait(struct pool *pool, CUdeviceptr address)
-{
-    struct pool_block block;
-    CUresult result;
-
-    if (pool_block(pool, address, false, &block))
-        return CUDA_ERROR_INVALID_VALUE;
-    result = ask_about_capture();
-    if (result != CUDA_SUCCESS)
-        return result;
-    /* Nothing can be waited for while a capture is open; then the fence decides when the block is free. */
-    const bool waited =
-        !library_options()->deferred && (fence_idle() || fence_wait_context(pool->context, &result));
-    if (result != CUDA_SUCCESS)
-        return result;
-    return pool_free(pool, address, waited) ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
-}
-
-/* `ordered`: by a stream. */
-static inline void free_pooled(struct pool *pool, CUdeviceptr address, bool ordered, CUresult *result)
-{
-    const bool strict = !ordered && !library_options()->deferred;
-    /* Asked once: another thread may work the moment after, and that is not this free's to wait for. */
-    const bool idle = strict && fence_idle();
-    if ((!ordered && capture_any()) || (strict && !idle))
-        *result = free_after_wait(pool, address);
-    else
-        *result = pool_free(pool, address, idle) ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
-    if (__builtin_expect(pool_freed_pinned, 0)) {
-        pool_freed_pinned = false;
-        ipc_freed(pool, address);
-    }
-    if (library_options()->decay == 0)
-        pool_trim(pool, UINT64_MAX);
-    else
-        decay_wake();
-}
-
-static inline struct pool *pool_with(CUdeviceptr address)
-{
-    return address && route_active() ? pools_of(address) : NULL;
-}
-
-bool route_pool_free(CUdeviceptr address, CUresult *result)
-{
-    struct pool *pool = pool_with(address);
-
-    if (pool)
-        free_pooled(pool, address, false, result);
-    return pool;
-}
-
-/* The driver says what is wrong with a stream. One of another context is waited for: what it has to do with
- * the block, no event of the block's own context is behind. */
-static CUresult follow(const struct pool *pool, CUstream stream)
-{
-    CUcontext context = NULL;
-    const CUresult result = driver.cuStreamGetCtx(stream, &context);
-
-    if (result == CUDA_ERROR_INVALID_HANDLE || result == CUDA_ERROR_INVALID_CONTEXT)
-        return result;
-    return context == pool->context ? CUDA_SUCCESS : capture_wait_stream(stream);
-}
-
-bool route_pool_free_async(CUdeviceptr address, CUstream stream, CUresult *result)
-{
-    struct pool *pool = pool_with(address);
-
-    /* A graph frees only what a graph has allocated: what the driver thinks of other blocks, it says itself.
-     */
-    if (!pool || capture_takes(stream))
-        return false;
-    *result = follow(pool, stream);
-    if (*result == CUDA_SUCCESS)
-        free_pooled(pool, address, true, result);
+    account_view(&device->account); /* measures */
+    const uint64_t missing = account_short_to_take(&device->account, 0);
+    if (missing && pools_trim(device->ordinal, missing) < missing)
+        drivers_pools_trim(device->ordinal);
     return true;
 }

@@ -149,7 +149,7 @@ static uint64_t extent_take(void *owner, uint64_t bytes, uint64_t alignment)
 
     if (bytes > RANGES_PAGE || alignment > RANGES_PAGE || bytes % SMALL_PIECE)
         return 0;
-    pthread_mutex_lock(&pool->lock);
+    lock_take(&pool->lock);
     struct small_page *page = pool->small.first;
     while (page && (from = find_pieces(page, count, step)) == SMALL_PIECES)
         page = page->next;
@@ -162,7 +162,7 @@ static uint64_t extent_take(void *owner, uint64_t bytes, uint64_t alignment)
             unlink_page(page);
     }
     const uint64_t address = page ? page->range->start + (uint64_t)from * SMALL_PIECE : 0;
-    pthread_mutex_unlock(&pool->lock);
+    lock_release(&pool->lock);
     return address;
 }
 
@@ -181,7 +181,7 @@ static void extent_give(void *owner, uint64_t address, uint64_t bytes)
     const unsigned from = (unsigned)(address % RANGES_PAGE / SMALL_PIECE);
     const unsigned count = (unsigned)(bytes / SMALL_PIECE);
 
-    pthread_mutex_lock(&pool->lock);
+    lock_take(&pool->lock);
     struct small_page *page = page_of(pool, address);
     if (page && page->range && pieces_taken(page, from, count)) {
         mark_pieces(page, from, count);
@@ -193,7 +193,7 @@ static void extent_give(void *owner, uint64_t address, uint64_t bytes)
     } else {
         keep_off(pool);
     }
-    pthread_mutex_unlock(&pool->lock);
+    lock_release(&pool->lock);
 }
 
 void small_open(struct pool *pool)
@@ -326,28 +326,29 @@ static void give_back(struct cache *cache, uint64_t address, uint64_t bytes)
 
 /* The block is nobody's: back to the heap, now or when its work has ended. A block that cannot be remembered
  * is lost until the pool ends, which is better than handed out too early. */
-static void let_go(struct pool *pool, struct cache *cache, uint64_t address, uint64_t bytes, bool done)
+static void release_block(struct pool *pool, struct cache *cache, uint64_t address, uint64_t bytes,
+                          bool done)
 {
     const uint64_t epoch = done ? 0 : fence_epoch(&pool->fence);
     uint64_t other, other_bytes;
     bool look = false;
 
-    if (!cache && (!epoch || fence_one_stream())) {
+    if (!cache && (!epoch || streams_in_order())) {
         give_back(NULL, address, bytes);
         return;
     }
-    if (!epoch || fence_one_stream()) {
+    if (!epoch || streams_in_order()) {
         cache_put_small(pool, cache, unit_of(pool, address), address, bytes, &other, &other_bytes);
         if (other)
             give_back(cache, other, other_bytes);
         return;
     }
-    pthread_mutex_lock(&pool->lock);
+    lock_take(&pool->lock);
     if (ring_put(&pool->small, (struct small_pending){address, bytes, epoch})) {
         pool->small.pending_bytes += bytes;
         look = pool->small.pending_count % LOOK_EVERY == 0;
     }
-    pthread_mutex_unlock(&pool->lock);
+    lock_release(&pool->lock);
     if (!look)
         return;
     fence_poll(&pool->fence);
@@ -361,11 +362,11 @@ static void count_free(struct pool *pool, struct cache *cache, uint64_t bytes)
         cache_count_small(cache, 0 - bytes);
         return;
     }
-    pthread_mutex_lock(&pool->lock);
+    lock_take(&pool->lock);
     pool->gone.bytes += bytes;
     pool->gone.least += bytes;
     pool->gone.count++;
-    pthread_mutex_unlock(&pool->lock);
+    lock_release(&pool->lock);
 }
 
 int small_free(struct pool *pool, struct cache *cache, uint64_t address, bool done)
@@ -387,7 +388,7 @@ int small_free(struct pool *pool, struct cache *cache, uint64_t address, bool do
         tags_remove(tag, bytes);
     count_free(pool, cache, bytes);
     if (!pinned) {
-        let_go(pool, cache, address, bytes, done);
+        release_block(pool, cache, address, bytes, done);
         return 0;
     }
     /* Others hold its memory: small_unpin sees to it. */
@@ -405,7 +406,7 @@ void small_reclaim(struct pool *pool, struct cache *cache)
 
     do {
         count = 0;
-        pthread_mutex_lock(&pool->lock);
+        lock_take(&pool->lock);
         while (count < BATCH && small->pending_count) {
             const struct small_pending *oldest =
                 &small->pending[small->pending_first & (small->pending_capacity - 1)];
@@ -417,7 +418,7 @@ void small_reclaim(struct pool *pool, struct cache *cache)
             small->pending_first++;
             small->pending_count--;
         }
-        pthread_mutex_unlock(&pool->lock);
+        lock_release(&pool->lock);
         for (unsigned i = 0; i < count; i++)
             give_back(cache, batch[i].address, batch[i].bytes);
     } while (count == BATCH);
@@ -505,5 +506,5 @@ void small_free_pinned(struct pool *pool, uint64_t address)
     const uint64_t bytes = rounded(unit);
     atomic_fetch_sub(&pool->small.pinned_bytes, bytes);
     atomic_store(&unit->word, 0);
-    let_go(pool, NULL, address, bytes, false); /* the thread that unpins may never ask for a block */
+    release_block(pool, NULL, address, bytes, false); /* the thread that unpins may never ask for a block */
 }

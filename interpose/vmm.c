@@ -82,12 +82,54 @@ int vmm_open(struct vmm *vmm, CUdevice ordinal)
     return 0;
 }
 
+/* What our chunks can do without, least needed first: memory to decompress into, then memory that can be
+ * exported and reached over the bus. False: plain memory is all that is left. */
+static bool ask_for_less(CUmemAllocationProp *properties)
+{
+    if (properties->allocFlags.usage) {
+        properties->allocFlags.usage = 0;
+        return true;
+    }
+    if (!properties->allocFlags.gpuDirectRDMACapable && !properties->requestedHandleTypes)
+        return false;
+    properties->allocFlags.gpuDirectRDMACapable = 0;
+    properties->requestedHandleTypes = CU_MEM_HANDLE_TYPE_NONE;
+    return true;
+}
+
+/* A page with these properties, for a moment: 0, -ENOMEM or -EIO. A single refusal that has nothing to do with
+ * memory may be a passing one: it is asked twice. */
+static int try_properties(const CUmemAllocationProp *properties)
+{
+    CUmemGenericAllocationHandle handle;
+    CUresult result = CUDA_ERROR_UNKNOWN;
+
+    for (int i = 0; i < 2 && result != CUDA_SUCCESS && result != CUDA_ERROR_OUT_OF_MEMORY; i++)
+        result = driver.cuMemCreate(&handle, VMM_PAGE, properties, 0);
+    if (result == CUDA_SUCCESS)
+        driver.cuMemRelease(handle);
+    return error_of(result);
+}
+
+/* Settles for less only where less is granted: else the refusal has another reason. */
+static void choose_properties(struct vmm *vmm)
+{
+    CUmemAllocationProp less = vmm->properties;
+    int rc = try_properties(&less);
+
+    while (rc == -EIO && ask_for_less(&less))
+        rc = try_properties(&less);
+    if (rc == 0)
+        vmm->properties = less;
+}
+
 int vmm_try(struct vmm *vmm)
 {
     struct vmm_chunk chunk;
     uint64_t stuck;
-    int rc = vmm_create(vmm, VMM_PAGE, &chunk);
 
+    choose_properties(vmm);
+    int rc = vmm_create(vmm, VMM_PAGE, &chunk);
     if (rc)
         return rc == -ENOMEM ? 0 : -ENOTSUP;
     rc = vmm_map(vmm, vmm->base, &chunk, 1, &stuck);
@@ -105,27 +147,10 @@ void vmm_close(struct vmm *vmm)
     memset(vmm, 0, sizeof *vmm);
 }
 
-/* The first memory of all is refused, and not for lack of it. */
-static bool is_refused(const struct vmm *vmm, CUresult result)
-{
-    return result != CUDA_SUCCESS && result != CUDA_ERROR_OUT_OF_MEMORY && vmm->physical == 0;
-}
-
 int vmm_create(struct vmm *vmm, uint64_t bytes, struct vmm_chunk *chunk)
 {
-    CUresult result = driver.cuMemCreate(&chunk->handle, bytes, &vmm->properties, 0);
+    const CUresult result = driver.cuMemCreate(&chunk->handle, bytes, &vmm->properties, 0);
 
-    /* Promised by the card, refused by the platform: first without what fewest programs need. */
-    if (is_refused(vmm, result) && vmm->properties.allocFlags.usage) {
-        vmm->properties.allocFlags.usage = 0;
-        result = driver.cuMemCreate(&chunk->handle, bytes, &vmm->properties, 0);
-    }
-    /* Plain memory is better than none. */
-    if (is_refused(vmm, result)) {
-        vmm->properties.allocFlags.gpuDirectRDMACapable = 0;
-        vmm->properties.requestedHandleTypes = CU_MEM_HANDLE_TYPE_NONE;
-        result = driver.cuMemCreate(&chunk->handle, bytes, &vmm->properties, 0);
-    }
     if (result != CUDA_SUCCESS)
         return error_of(result);
     chunk->bytes = bytes;
@@ -134,11 +159,30 @@ int vmm_create(struct vmm *vmm, uint64_t bytes, struct vmm_chunk *chunk)
     return 0;
 }
 
-void vmm_release(struct vmm *vmm, const struct vmm_chunk *chunk)
+bool vmm_release(struct vmm *vmm, const struct vmm_chunk *chunk)
 {
-    driver.cuMemRelease(chunk->handle);
-    vmm->physical -= chunk->bytes;
     vmm->calls++;
+    if (driver.cuMemRelease(chunk->handle) == CUDA_SUCCESS) {
+        vmm->physical -= chunk->bytes;
+        return true;
+    }
+    if (vmm->left_count < VMM_LEFT_MAX)
+        vmm->left[vmm->left_count++] = *chunk;
+    return false;
+}
+
+uint64_t vmm_release_left(struct vmm *vmm)
+{
+    uint64_t given = 0;
+    const unsigned count = vmm->left_count;
+
+    vmm->left_count = 0;
+    for (unsigned i = 0; i < count; i++) {
+        const struct vmm_chunk chunk = vmm->left[i];
+
+        given += vmm_release(vmm, &chunk) ? chunk.bytes : 0;
+    }
+    return given;
 }
 
 static struct vmm_slot *slot_of(const struct vmm *vmm, uint64_t address)

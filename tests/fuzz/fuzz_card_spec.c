@@ -14,6 +14,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t count)
         for (int i = 0; i < spec.count; i++) {
             FUZZ_PROMISE(spec.card[i].capacity >= CARD_MIN_CAPACITY);
             FUZZ_PROMISE(spec.card[i].capacity <= CARD_MAX_CAPACITY);
+            FUZZ_PROMISE(spec.card[i].mig == (memcmp(spec.card[i].uuid, spec.card[i].gpu_uuid, 16) != 0));
         }
     }
     free(text);

@@ -12,6 +12,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t count)
     ptx_is_text(text);
     for (const char *before = at; ptx_next_entry(&at, &entry); before = at) {
         FUZZ_PROMISE(at > before && at <= end);
+        FUZZ_PROMISE(entry.local <= (512u << 10));
         FUZZ_PROMISE(entry.count <= PTX_MAX_PARAMS && strnlen(entry.name, PTX_MAX_NAME) < PTX_MAX_NAME);
     }
     at = text;

@@ -28,21 +28,27 @@ interpose_program(prog_reopen SOURCES prog_reopen.c)
 # Linked, so that its threads' variables are not the dynamic loader's to free, which ThreadSanitizer takes for a race.
 interpose_program(prog_start SOURCES prog_start.c prog_driver.c LIBS simgpu_cuda DEFINES PROG_DIRECT)
 interpose_program(prog_uuid SOURCES prog_uuid.c)
+interpose_program(prog_stderr SOURCES prog_stderr.c prog_driver.c)
+interpose_program(prog_leaves SOURCES prog_leaves.c prog_driver.c)
+set_target_properties(prog_leaves PROPERTIES ENABLE_EXPORTS ON)
 
 interpose_program(prog_lookup SOURCES prog_lookup.c)
 
 # Libraries that such programs load, or that are preloaded beside ours.
-foreach(name prog_plugin prog_rival prog_early)
+foreach(name prog_plugin prog_rival prog_early prog_bare_nvml)
   add_library(${name} SHARED ${name}.c)
   target_link_libraries(${name} PRIVATE gpucap_flags gpucap_cuda_headers ${CMAKE_DL_LIBS})
   list(APPEND interpose_programs ${name})
 endforeach()
 target_link_libraries(prog_plugin PRIVATE simgpu_cuda)
+set_target_properties(prog_bare_nvml PROPERTIES PREFIX "" OUTPUT_NAME libnvidia-ml SUFFIX .so.1
+  LIBRARY_OUTPUT_DIRECTORY ${CMAKE_CURRENT_BINARY_DIR}/bare)
 
 add_library(interpose_support STATIC interpose_support.c)
 target_link_libraries(interpose_support PUBLIC test_support unity PRIVATE gpucap_flags)
 
-foreach(name interpose_cap interpose_lookup interpose_fault interpose_process interpose_guest interpose_edge)
+foreach(name interpose_cap interpose_lookup interpose_fault interpose_process interpose_guest interpose_edge
+    interpose_stderr)
   gpucap_test(${name} TIMEOUT 600 LIBS interpose_support SOURCES ${name}.c)
   add_dependencies(${name} ${interpose_programs} gpucap_library simgpu_cuda simgpu_cudart simgpu_nvml)
 endforeach()

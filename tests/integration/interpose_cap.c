@@ -190,6 +190,47 @@ static void test_nvml_tells_the_cap(void)
         "alloc 0\nnvml 0 total=1024 free=412 used=612\nfree 0\nnvml 0 total=1024 free=512 used=512\n");
 }
 
+/* PyTorch's test_device_memory_used: the cache is emptied, NVML is asked, 512 MiB are allocated, and NVML's
+ * used bytes are expected to have grown by that. "held" shows that the pool has kept the memory all the
+ * while. */
+static void test_nvml_does_not_count_what_a_pool_keeps_idle(void)
+{
+    static const char *const caps[] = {NULL, "none", "4G"};
+    static const char *const keep[] = {"GPUCAP_DECAY", "off", NULL};
+    static const char steps[] =
+        "init ctx:0 nvml:0 alloc:512M nvml:0 free nvml:0 nvml-v2:0 held alloc:512M nvml:0 nvml-v2:0 held";
+
+    for (size_t i = 0; i < sizeof caps / sizeof *caps; i++) {
+        const struct interpose_run run = {.cap = caps[i], .variables = keep};
+        const int total = i == 2 ? 4096 : 8192, less = total - 512, least = total - 1024;
+        char want[1024];
+
+        snprintf(
+            want, sizeof want,
+            "init 0\nctx 0\nnvml 0 total=%d free=%d used=512\n"
+            "alloc 0\nnvml 0 total=%d free=%d used=1024\n"
+            "free 0\nnvml 0 total=%d free=%d used=512\nnvml-v2 0 total=%d reserved=0 free=%d used=512\n"
+            "held 1024\n"
+            "alloc 0\nnvml 0 total=%d free=%d used=1024\nnvml-v2 0 total=%d reserved=0 free=%d used=1024\n"
+            "held 1024\n",
+            total, less, total, least, total, less, total, less, total, least, total, least);
+        interpose_expect(&run, steps, want);
+    }
+}
+
+/* The card itself has 160 MiB left, and the pool keeps 800. */
+static void test_nvml_tells_idle_memory_as_free_on_a_full_card(void)
+{
+    static const char *const keep[] = {"GPUCAP_DECAY", "off", NULL};
+    const struct interpose_run capped = {.cards = "1x1G", .cap = "1000M", .variables = keep},
+                               uncapped = {.cards = "1x1G", .variables = keep};
+
+    interpose_expect(&capped, "init ctx:0 alloc:800M free nvml:0 held",
+                     "init 0\nctx 0\nalloc 0\nfree 0\nnvml 0 total=1000 free=936 used=64\nheld 864\n");
+    interpose_expect(&uncapped, "init ctx:0 alloc:800M free nvml:0 held",
+                     "init 0\nctx 0\nalloc 0\nfree 0\nnvml 0 total=1024 free=960 used=64\nheld 864\n");
+}
+
 static void test_a_context_that_does_not_fit_is_refused_with_the_reason(void)
 {
     const struct interpose_run run = {.cap = "100M"};
@@ -402,6 +443,8 @@ int main(void)
     RUN_TEST(test_memory_comes_back_with_its_context);
     RUN_TEST(test_queries_take_null_arguments_as_the_driver_does);
     RUN_TEST(test_nvml_tells_the_cap);
+    RUN_TEST(test_nvml_does_not_count_what_a_pool_keeps_idle);
+    RUN_TEST(test_nvml_tells_idle_memory_as_free_on_a_full_card);
     RUN_TEST(test_a_context_that_does_not_fit_is_refused_with_the_reason);
     RUN_TEST(test_a_second_context_that_does_not_fit_is_refused_beforehand);
     RUN_TEST(test_a_percentage_is_of_the_card);

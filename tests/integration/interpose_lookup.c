@@ -162,6 +162,75 @@ static void test_dlerror_is_silent_after_a_look_up_that_succeeded(void)
     spawn_result_free(&r);
 }
 
+/* A program need not read dlerror after each look-up: one that succeeds clears what an earlier one left,
+ * whether or not we had to ask the dynamic loader for it. */
+static void test_a_look_up_that_succeeds_clears_an_earlier_dlerror(void)
+{
+    char steps[512];
+
+    snprintf(steps, sizeof steps, "load:%s in:cuInit plugin-stale:getppid plugin-stale:cuMemAlloc_v2",
+             plugin());
+    struct spawn_result want = interpose_take(&native, steps), got = interpose_take(&wrapped, steps);
+    TEST_ASSERT_EQUAL_STRING("in cuInit: libcuda.so.1\nplugin-stale getppid: libc.so.6\nplugin-stale "
+                             "cuMemAlloc_v2: libcuda.so.1\n",
+                             want.out);
+    TEST_ASSERT_EQUAL_STRING("in cuInit: libgpucap.so\nplugin-stale getppid: libc.so.6\nplugin-stale "
+                             "cuMemAlloc_v2: libgpucap.so\n",
+                             got.out);
+    spawn_result_free(&want);
+    spawn_result_free(&got);
+}
+
+/* Whether the library says at level info that it takes work to go unseen after these steps. */
+static bool trusts_no_more(const char *steps)
+{
+    static const char *const wordy[] = {"GPUCAP_LOG", "info", NULL};
+    const struct interpose_run run = {
+        .program = "prog_lookup", .way = EMPTY, .cap = "1G", .variables = wordy};
+    struct spawn_result r = interpose_take(&run, steps);
+
+    TEST_ASSERT_EQUAL_INT_MESSAGE(0, r.status, r.err);
+    TEST_ASSERT_NOT_NULL_MESSAGE(strstr(r.out, "call cuInit 0\n"), r.out);
+    const bool said = strstr(r.err, "is not known to gpucap: work may go unseen") != NULL;
+    spawn_result_free(&r);
+    return said;
+}
+
+#define START         "global:libcuda.so.1 call:cuInit "
+#define NOWHERE       "cuNoSuchThingEver"
+#define IN_THE_DRIVER "cuSimgpuUnlisted"
+
+static void test_a_name_that_does_not_exist_ends_no_shortcut(void)
+{
+    TEST_ASSERT_FALSE(trusts_no_more(START "in:" NOWHERE " default:" NOWHERE " next:" NOWHERE " self:" NOWHERE
+                                           " old:" NOWHERE " in:" NOWHERE ":V1 proc:" NOWHERE));
+}
+
+static void test_another_librarys_name_ends_no_shortcut(void)
+{
+    char steps[512];
+
+    snprintf(steps, sizeof steps, START "load:%s in:cuSomethingOfOurOwn plugin-next:cuSomethingOfOurOwn",
+             plugin());
+    TEST_ASSERT_FALSE(trusts_no_more(steps));
+}
+
+static void test_an_entry_point_that_we_do_not_know_ends_the_shortcut(void)
+{
+    static const char *const ways[] = {"in", "default", "next", "self", "old", "proc"};
+
+    for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
+        char steps[256];
+
+        snprintf(steps, sizeof steps, START "%s:" IN_THE_DRIVER, ways[i]);
+        TEST_ASSERT_TRUE_MESSAGE(trusts_no_more(steps), ways[i]);
+        snprintf(steps, sizeof steps, CUDA "call:cuInit %s:" IN_THE_DRIVER, ways[i]);
+        if (strcmp(ways[i], "default") && strcmp(ways[i], "next") && strcmp(ways[i], "self"))
+            TEST_ASSERT_TRUE_MESSAGE(trusts_no_more(steps), ways[i]);
+    }
+    as_native(CUDA "in:" IN_THE_DRIVER " proc:" IN_THE_DRIVER " in:" IN_THE_DRIVER ":V1");
+}
+
 /* Another library that defines an entry point too, before us or behind us. */
 static void beside_a_rival(bool rival_first)
 {
@@ -273,6 +342,10 @@ int main(void)
     RUN_TEST(test_a_library_that_only_uses_our_names_keeps_its_own);
     RUN_TEST(test_a_version_that_is_not_there_is_not_found);
     RUN_TEST(test_dlerror_is_silent_after_a_look_up_that_succeeded);
+    RUN_TEST(test_a_look_up_that_succeeds_clears_an_earlier_dlerror);
+    RUN_TEST(test_a_name_that_does_not_exist_ends_no_shortcut);
+    RUN_TEST(test_another_librarys_name_ends_no_shortcut);
+    RUN_TEST(test_an_entry_point_that_we_do_not_know_ends_the_shortcut);
     RUN_TEST(test_a_library_preloaded_before_us_is_led_to_us);
     RUN_TEST(test_a_library_preloaded_behind_us_is_not_led_back_to_itself);
     RUN_TEST(test_a_rival_behind_us_that_is_called_by_name_is_capped);

@@ -84,6 +84,22 @@ static void test_exit_while_threads_allocate_is_clean(void)
     leave("leave-hard");
 }
 
+/* The thread that loads NVML aside comes to run when exit is in the middle of the destructors: the dynamic
+ * loader would run the constructors of libraries again that have ended already. */
+static void test_nvml_is_not_loaded_any_more_when_exit_has_begun(void)
+{
+    char folders[512];
+    const char *const variables[] = {"LD_LIBRARY_PATH", folders, "GPUCAP_DECAY", "off", NULL};
+    const struct interpose_run run = {.program = "prog_leaves", .cap = "1G", .variables = variables};
+
+    snprintf(folders, sizeof folders, "%s:%s", interpose_program("bare"), spawn_build_path("sim"));
+    struct spawn_result r = interpose_take(&run, "");
+    TEST_ASSERT_FALSE(r.timed_out);
+    TEST_ASSERT_EQUAL_STRING_MESSAGE("loaded\nleaving\nended\n", r.out, r.err);
+    TEST_ASSERT_EQUAL_INT_MESSAGE(5, r.status, r.err);
+    spawn_result_free(&r);
+}
+
 static void test_a_thread_without_a_context_hears_what_it_hears_without_us(void)
 {
     struct interpose_run native = ways[0];
@@ -187,6 +203,7 @@ int main(void)
     RUN_TEST(test_a_raw_clone_leaves_the_account_alone);
     RUN_TEST(test_forks_while_others_allocate_do_not_hang);
     RUN_TEST(test_exit_while_threads_allocate_is_clean);
+    RUN_TEST(test_nvml_is_not_loaded_any_more_when_exit_has_begun);
     RUN_TEST(test_a_thread_without_a_context_hears_what_it_hears_without_us);
     RUN_TEST(test_memory_freed_at_the_end_of_a_thread_comes_back);
     RUN_TEST(test_an_exit_handler_does_not_escape_the_cap);

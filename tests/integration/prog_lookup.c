@@ -48,12 +48,39 @@ static void load(const char *file, int mode)
 
 typedef void *asker(void *handle, const char *name);
 
-/* Lets the library that was loaded last ask. */
-static void *ask_there(void *handle, const char *name)
+/* Lets the library that was loaded last ask, by one of its functions. */
+static void *ask_by(const char *function, void *handle, const char *name)
 {
-    asker *ask = (asker *)dlsym(handles[loaded - 1], "plugin_ask");
+    asker *ask = (asker *)dlsym(handles[loaded - 1], function);
 
     return ask ? ask(handle, name) : NULL;
+}
+
+static void *ask_there(void *handle, const char *name)
+{
+    return ask_by("plugin_ask", handle, name);
+}
+
+/* Calls an entry point of the library that was loaded last, such as cuInit. */
+static void call(const char *name)
+{
+    int (*entry)(unsigned) = (int (*)(unsigned))dlsym(handles[loaded - 1], name);
+
+    printf("call %s %d\n", name, entry ? entry(0) : -1);
+}
+
+/* Asks for the newest version of an entry point, as libcudart does. */
+static void ask_driver(const char *step, const char *name)
+{
+    int (*get)(const char *, void **, int, unsigned long long, int *) =
+        (int (*)(const char *, void **, int, unsigned long long, int *))dlsym(handles[loaded - 1],
+                                                                              "cuGetProcAddress_v2");
+    void *found = NULL;
+    int status;
+
+    if (get)
+        get(name, &found, 13000, 0, &status);
+    say(step, name, found);
 }
 
 static void run(char *step)
@@ -86,6 +113,12 @@ static void run(char *step)
         say(step, name, ask_there(RTLD_DEFAULT, name));
     else if (!strcmp(step, "plugin-next"))
         say(step, name, ask_there(RTLD_NEXT, name));
+    else if (!strcmp(step, "plugin-stale"))
+        say(step, name, ask_by("plugin_ask_after_failure", RTLD_NEXT, name));
+    else if (!strcmp(step, "call"))
+        call(name);
+    else if (!strcmp(step, "proc"))
+        ask_driver(step, name);
     else
         printf("%s: no such step\n", step);
 }

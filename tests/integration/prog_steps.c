@@ -140,12 +140,18 @@ struct process {
 struct memory {
     unsigned long long total, free, used;
 };
+struct memory_v2 {
+    unsigned version;
+    unsigned long long total, reserved, free, used;
+};
+#define MEMORY_V2 ((unsigned)sizeof(struct memory_v2) | 2u << 24) /* nvmlMemory_v2 */
 
 static struct {
     int (*init)(void);
     int (*handle)(unsigned index, void **device);
     int (*processes)(void *device, unsigned *count, struct process *list);
     int (*memory)(void *device, struct memory *memory);
+    int (*memory_v2)(void *device, struct memory_v2 *memory);
 } nvml;
 
 static int open_nvml(void)
@@ -159,6 +165,7 @@ static int open_nvml(void)
     nvml.processes = (int (*)(void *, unsigned *, struct process *))dlsym(
         library, "nvmlDeviceGetComputeRunningProcesses_v3");
     nvml.memory = (int (*)(void *, struct memory *))dlsym(library, "nvmlDeviceGetMemoryInfo");
+    nvml.memory_v2 = (int (*)(void *, struct memory_v2 *))dlsym(library, "nvmlDeviceGetMemoryInfo_v2");
     return nvml.init();
 }
 
@@ -284,6 +291,16 @@ static void step_nvml(const char *name, unsigned index)
     printf("%s %d total=%llu free=%llu used=%llu\n", name, rc, mib(m.total), mib(m.free), mib(m.used));
 }
 
+static void step_nvml_v2(const char *name, unsigned index)
+{
+    struct memory_v2 m = {.version = MEMORY_V2};
+    void *device;
+    int rc = open_nvml() || nvml.handle(index, &device) ? -1 : nvml.memory_v2(device, &m);
+
+    printf("%s %d total=%llu reserved=%llu free=%llu used=%llu\n", name, rc, mib(m.total), mib(m.reserved),
+           mib(m.free), mib(m.used));
+}
+
 static void step_greedy(const char *name)
 {
     size_t free_bytes = 0, total;
@@ -403,6 +420,8 @@ static bool telling_step(const char *name, const uint64_t *a, const char *first)
         step_info_null(name);
     else if (!strcmp(name, "nvml"))
         step_nvml(name, (unsigned)a[0]);
+    else if (!strcmp(name, "nvml-v2"))
+        step_nvml_v2(name, (unsigned)a[0]);
     else if (!strcmp(name, "held"))
         printf("%s %llu\n", name, mib(held_on((unsigned)a[0])));
     else if (!strcmp(name, "greedy"))

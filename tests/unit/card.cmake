@@ -9,5 +9,6 @@ foreach(test card_spec card_share)
   target_include_directories(${test} PRIVATE ${card_dir})
 endforeach()
 
-gpucap_test(nvml_answers LIBS simgpu_nvml Threads::Threads SOURCES nvml_answers.c ${card_sources})
+gpucap_test(nvml_answers LIBS simgpu_nvml Threads::Threads SOURCES nvml_answers.c ${card_sources}
+  ${CMAKE_SOURCE_DIR}/tools/simgpu/nvml/nvml_view.c)
 target_include_directories(nvml_answers PRIVATE ${card_dir} ${CMAKE_SOURCE_DIR}/tools/simgpu/nvml)

@@ -85,6 +85,12 @@ static void test_bad_text_is_refused_with_a_reason_and_changes_nothing(void)
         "nonex",
         "2x",
         "2xx16G",
+        "16G/",
+        "16G/gpu",
+        "16G/mig/mig",
+        "/mig",
+        "none/mig",
+        "16G;ctx=64M/mig",
         "16G 8G",
         " 16G",
         "16G;ctx=64M;",
@@ -126,6 +132,25 @@ static void test_the_hash_names_the_meaning_and_not_the_text(void)
     TEST_ASSERT_TRUE(hash != card_spec_hash(&spec));
 }
 
+static void test_a_group_can_be_mig_instances(void)
+{
+    char text[CARD_UUID_TEXT];
+    TEST_ASSERT_EQUAL_INT(0, parse("1G,2x2G/MIG,1G;ctx=8M"));
+    TEST_ASSERT_EQUAL_INT(4, spec.count);
+    for (int i = 0; i < spec.count; i++) {
+        bool mig = i == 1 || i == 2;
+        TEST_ASSERT_EQUAL_INT(mig, spec.card[i].mig);
+        TEST_ASSERT_EQUAL_INT(mig, memcmp(spec.card[i].uuid, spec.card[i].gpu_uuid, 16) != 0);
+        card_spec_uuid_text(&spec.card[i], text);
+        TEST_ASSERT_EQUAL_STRING_LEN(mig ? "MIG-" : "GPU-", text, 4);
+        TEST_ASSERT_EQUAL_UINT(40, strlen(text));
+    }
+    TEST_ASSERT_EQUAL_UINT64(8 * MIB, spec.card[2].context_bytes);
+    uint64_t hash = card_spec_hash(&spec);
+    TEST_ASSERT_EQUAL_INT(0, parse("1G,2G/mig,2G,1G;ctx=8M"));
+    TEST_ASSERT_TRUE(hash != card_spec_hash(&spec));
+}
+
 int main(void)
 {
     UNITY_BEGIN();
@@ -135,5 +160,6 @@ int main(void)
     RUN_TEST(test_bad_text_is_refused_with_a_reason_and_changes_nothing);
     RUN_TEST(test_uuids_differ_by_index_and_never_change);
     RUN_TEST(test_the_hash_names_the_meaning_and_not_the_text);
+    RUN_TEST(test_a_group_can_be_mig_instances);
     return UNITY_END();
 }

@@ -30,7 +30,7 @@ static void end_empty(void)
 {
     const struct pool_stats s = pool_stats(&pool);
 
-    CHECK(pool_check(&pool) == 0 && s.live == 0 && s.live_count == 0);
+    CHECK(pool_check(&pool) == NULL && s.live == 0 && s.live_count == 0);
     pool_trim(&pool, UINT64_MAX);
     CHECK(fake_physical() == 0 && atomic_load(&budget.used) == 0);
     pool_close(&pool, true);
@@ -92,7 +92,7 @@ static void one_stream(void)
     for (unsigned i = 0; i < SIZES; i++) {
         const uint64_t address = take(sizes[i]);
 
-        CHECK(!fence_work(STREAM(0)));
+        CHECK(!streams_work(STREAM(0)));
         fake_work(0, address, sizes[i], i + 1);
         CHECK(pool_free(&pool, address, false) == 0);
         CHECK(take(sizes[i]) == address);
@@ -100,13 +100,13 @@ static void one_stream(void)
     }
     CHECK(fake_backlog(0) == SIZES); /* nobody has waited */
     const uint64_t shared = take(MIB);
-    CHECK(fence_work(STREAM(1)) && fake_backlog(0) == 0); /* it finds every block at rest */
+    CHECK(streams_work(STREAM(1)) && fake_backlog(0) == 0); /* it finds every block at rest */
     fake_work(1, shared, MIB, 100);
-    fence_worked();
+    streams_worked();
     for (unsigned i = 0; i < SIZES; i++) {
         const uint64_t address = take(sizes[i]);
 
-        fence_work(STREAM(0));
+        streams_work(STREAM(0));
         fake_work(0, address, sizes[i], 200 + i);
         CHECK(pool_free(&pool, address, false) == 0);
         const uint64_t other = take(sizes[i]);
@@ -138,7 +138,7 @@ static void refuse_all(uint64_t address, uint64_t bytes)
     }
     CHECK(pool_pin(&pool, address) == -EINVAL && pool_unpin(&pool, address) == -EINVAL);
     CHECK(pool_set_sync_memops(&pool, address, true) == -EINVAL);
-    CHECK(pool_check(&pool) == 0);
+    CHECK(pool_check(&pool) == NULL);
 }
 
 static void *take_everything(void *unused)
@@ -171,11 +171,11 @@ static void wrong_frees(void)
         const uint64_t address = take(sizes[i]);
 
         for (unsigned s = 0; s < 2; s++) {
-            const bool guest = fence_work(STREAM(s));
+            const bool visitor = streams_work(STREAM(s));
 
             fake_work(s, address, sizes[i], 1000 + i);
-            if (guest)
-                fence_worked();
+            if (visitor)
+                streams_worked();
         }
         CHECK(pool_free(&pool, address, false) == 0);
         refuse_all(address, sizes[i]);

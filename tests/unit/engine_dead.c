@@ -41,7 +41,7 @@ static void build(uint64_t capacity, uint64_t allowed)
         holes[i] = model.blocks[i].address;
         model_free(&model, i, false);
     }
-    CHECK(fence_one_stream() && fake_backlog(0) == BLOCKS);
+    CHECK(streams_in_order() && fake_backlog(0) == BLOCKS);
     model_check(&model);
 }
 

@@ -9,6 +9,7 @@
 
 #define FAKE_BASE   (UINT64_C(1) << 45)
 #define FAKE_PAGE   (UINT64_C(2) << 20)
+#define FAKE_PLAIN  UINT64_C(0x700000000000) /* the driver's own small block */
 #define HANDLES_MAX (1U << 20)
 #define EVENTS_MAX  256
 #define ALIASES_MAX 64
@@ -55,7 +56,7 @@ static struct {
     uint64_t counts[FAKE_CALLS];
     unsigned fail_mask;
     uint64_t fail_in, fail_more, failed;
-    bool capturing, plain_only, no_decompression;
+    bool capturing, plain_only, no_decompression, no_plain;
 } fake = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 void (*fake_on_synchronize)(void);
@@ -182,6 +183,10 @@ static CUresult fake_release(CUmemGenericAllocationHandle handle)
     lock();
     struct fake_handle *h = known(handle);
     CHECK(!h->mapped); /* allowed by the driver, but then the memory lives on: not what the engine means */
+    if (fails(FAKE_RELEASE)) {
+        unlock();
+        return CUDA_ERROR_UNKNOWN;
+    }
     fake.physical -= h->bytes;
     *h = (struct fake_handle){.next_free = fake.free_handle};
     fake.free_handle = (uint32_t)handle;
@@ -302,7 +307,6 @@ static CUresult fake_unmap(CUdeviceptr address, size_t bytes)
 {
     lock();
     check_whole(address, bytes);
-    CHECK(!fake.capturing);
     CHECK(!pending(address, bytes, false, true));
     const bool fail = fails(FAKE_UNMAP);
     for (uint64_t i = 0; i < bytes / FAKE_PAGE && !fail; i++) {
@@ -493,7 +497,7 @@ static CUresult fake_event_query(CUevent event)
     CUresult result = CUDA_SUCCESS;
 
     lock();
-    CHECK(!fake.capturing);
+    CHECK(!fake.capturing || thread_mode == CU_STREAM_CAPTURE_MODE_RELAXED);
     const struct fake_event *e = event_of(event);
     for (unsigned s = 0; s < FAKE_STREAMS && e->recorded; s++) {
         if (fake.streams[s].done < e->behind[s])
@@ -530,6 +534,51 @@ static CUresult fake_event_synchronize(CUevent event)
     }
     unlock();
     return fail ? CUDA_ERROR_UNKNOWN : CUDA_SUCCESS;
+}
+
+/* A small block of the driver's own: its free waits for all work, beside a capture only in a relaxed thread. */
+static CUresult fake_alloc_plain(CUdeviceptr *address, size_t bytes)
+{
+    lock();
+    const bool full = fake.physical + bytes > fake.capacity || fake.no_plain;
+    unlock();
+    if (full)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    *address = FAKE_PLAIN;
+    return CUDA_SUCCESS;
+}
+
+static CUresult wait_in_free(void)
+{
+    lock();
+    const bool refused = fake.capturing && thread_mode != CU_STREAM_CAPTURE_MODE_RELAXED;
+    const bool capturing = fake.capturing;
+    fake.capturing = false; /* such a wait does not disturb a capture */
+    unlock();
+    const CUresult result = refused ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED : fake_synchronize();
+    lock();
+    fake.capturing = capturing;
+    unlock();
+    return result;
+}
+
+static CUresult fake_free_plain(CUdeviceptr address)
+{
+    CHECK(address == FAKE_PLAIN);
+    return wait_in_free();
+}
+
+static CUresult fake_host_alloc(void **host, size_t bytes, unsigned flags)
+{
+    (void)bytes, (void)flags;
+    *host = &fake;
+    return CUDA_SUCCESS;
+}
+
+static CUresult fake_host_free(void *host)
+{
+    CHECK(host == &fake);
+    return wait_in_free();
 }
 
 static CUresult fake_exchange_mode(CUstreamCaptureMode *mode)
@@ -576,6 +625,10 @@ static const struct driver_table entries = {
     .cuCtxWaitEvent = fake_wait,
     .cuEventQuery = fake_event_query,
     .cuEventSynchronize = fake_event_synchronize,
+    .cuMemAlloc_v2 = fake_alloc_plain,
+    .cuMemFree_v2 = fake_free_plain,
+    .cuMemHostAlloc = fake_host_alloc,
+    .cuMemFreeHost = fake_host_free,
     .cuThreadExchangeStreamCaptureMode = fake_exchange_mode,
     .cuCtxSynchronize = fake_synchronize,
     .cuCtxGetCurrent = fake_current,
@@ -604,6 +657,13 @@ void fake_set_capacity(uint64_t capacity)
 {
     lock();
     fake.capacity = capacity;
+    unlock();
+}
+
+void fake_full_of_others(void)
+{
+    lock();
+    fake.no_plain = true;
     unlock();
 }
 

@@ -38,6 +38,7 @@ enum fake_call {
     FAKE_MAP,
     FAKE_ACCESS,
     FAKE_UNMAP,
+    FAKE_RELEASE,
     FAKE_RESERVE,
     FAKE_EVENT_CREATE,
     FAKE_RECORD,
@@ -53,6 +54,8 @@ void fake_set_capacity(uint64_t capacity);
 void fake_plain_only(void);
 /* Likewise, memory to decompress into is refused. */
 void fake_no_decompression(void);
+/* The driver has no room for a small block of its own. */
+void fake_full_of_others(void);
 /* Nothing may be left over. */
 void fake_end(void);
 
@@ -81,8 +84,8 @@ uint64_t fake_backlog(unsigned stream);
 bool fake_pending(uint64_t start, uint64_t bytes);
 /* The same, without what all work that is submitted from now on is behind. */
 bool fake_in_the_way(uint64_t start, uint64_t bytes);
-/* A call that the driver refuses, or that destroys a capture, while one is open, ends the test. Of those that
- * a thread may make which has relaxed itself, the fake knows cuEventSynchronize. */
+/* A call that the driver refuses, or that destroys a capture, while one is open, ends the test: context events and
+ * waits. Events, and frees of the driver's own memory, are waited for by a thread that has relaxed itself. */
 void fake_set_capturing(bool capturing);
 /* cuCtxSynchronize and cuEventSynchronize call this first, for tests that want to do something meanwhile. */
 extern void (*fake_on_synchronize)(void);

@@ -241,7 +241,7 @@ static void three_rounds(void)
 static void behind_work(void)
 {
     model_open(&model, 64 * MIB, 64 * MIB);
-    fence_no_joins();
+    fence_forbid_joins();
     three_rounds();
     CHECK(pool_stats(&model.pool).waits >= 3 && fake_count(FAKE_WAIT) == 0);
     model_close(&model);
@@ -349,7 +349,7 @@ static void test_what_is_only_in_order_is_not_given_up_before_its_work_is_done(v
     TEST_ASSERT_TRUE(fake_child(too_large_and_in_order));
 }
 
-/* The program has waited itself, so the thread is idle; what was freed before must be found. */
+/* The program has waited itself; what was freed before must be found without an event. */
 static void waited_before(void)
 {
     model_open(&model, 64 * MIB, 64 * MIB);
@@ -358,8 +358,9 @@ static void waited_before(void)
     model_work(&model, 1, &model.blocks[1]);
     model_free(&model, 0, false);
     model_free(&model, 0, false);
-    fence_waited();
-    CHECK(driver.cuCtxSynchronize() == CUDA_SUCCESS && fence_idle());
+    const uint64_t epoch = fence_wait_begin(&model.pool.fence);
+    CHECK(driver.cuCtxSynchronize() == CUDA_SUCCESS);
+    fence_wait_end(&model.pool.fence, epoch, true);
     fake_fail(1 << FAKE_RECORD | 1 << FAKE_EVENT_CREATE, 1, NEVER);
     CHECK(model_alloc(&model, 64 * MIB) == 0);
     model_close(&model);
@@ -382,10 +383,10 @@ static void *steal(void *unused)
     CHECK(driver.cuCtxSynchronize() == CUDA_SUCCESS);
     fence_poll(&model.pool.fence);
     if (pool_alloc(&model.pool, 48 * MIB, &address) == 0) {
-        const bool guest = fence_work(model_stream(2));
+        const bool visitor = streams_work(model_stream(2));
         fake_work(2, address, 48 * MIB, NEVER);
-        if (guest)
-            fence_worked();
+        if (visitor)
+            streams_worked();
         CHECK(pool_free(&model.pool, address, false) == 0);
     }
     return NULL;
@@ -410,7 +411,7 @@ static void stolen(void)
     model_work(&model, 0, &model.blocks[0]);
     model_work(&model, 1, &model.blocks[0]);
     model_free(&model, 0, false);
-    fence_no_joins();
+    fence_forbid_joins();
     thefts = 3;
     fake_on_synchronize = let_steal;
     CHECK(model_alloc(&model, 64 * MIB) == 0);

@@ -22,7 +22,7 @@ static void epochs(void)
     fence_poll(&fence);
     CHECK(!fence_done(&fence, first) && fake_count(FAKE_RECORD) == 1);
     fence_poll(&fence);
-    CHECK(fake_count(FAKE_RECORD) == 1); /* nobody belongs to the new one */
+    CHECK(fake_count(FAKE_RECORD) == 1); /* no free belongs to the new one */
     work(1, STREAM_B);
     const uint64_t second = fence_epoch(&fence);
     CHECK(second > first);
@@ -41,7 +41,7 @@ static void test_one_event_closes_an_epoch_for_all_frees_in_it(void)
     TEST_ASSERT_TRUE(fake_child(epochs));
 }
 
-/* A wait when nobody belongs to the open epoch must not make the next frees count as done. */
+/* A wait when no free belongs to the open epoch must not make the next frees count as done. */
 static void wait_then_free(void)
 {
     open_fence();
@@ -77,7 +77,7 @@ static void wait_over_events(void)
     }
     CHECK(fence_wait(&fence, epoch) == 0 && fence_done(&fence, epoch));
     fence_poll(&fence);
-    CHECK(fence_done(&fence, epoch) && fence.count == 0);
+    CHECK(fence_done(&fence, epoch) && fence.waiting == 0);
     close_fence();
 }
 
@@ -94,18 +94,18 @@ static void programs_wait(void)
     work(1, STREAM_B);
     const uint64_t before = fence_epoch(&fence);
     fence_poll(&fence);
-    const uint64_t open = fence_epoch(&fence), failed = fence_before_wait(&fence);
-    fence_after_wait(&fence, failed, false);
+    const uint64_t open = fence_epoch(&fence), failed = fence_wait_begin(&fence);
+    fence_wait_end(&fence, failed, false);
     CHECK(!fence_done(&fence, before) && !fence_done(&fence, open));
-    const uint64_t ended = fence_before_wait(&fence);
+    const uint64_t ended = fence_wait_begin(&fence);
     work(0, STREAM_A);
     const uint64_t during = fence_epoch(&fence);
     while (fake_progress(1))
         ;
     fake_progress(0);
-    fence_after_wait(&fence, ended, true);
+    fence_wait_end(&fence, ended, true);
     CHECK(fence_done(&fence, before) && fence_done(&fence, open) && !fence_done(&fence, during));
-    CHECK(fence.count == 0);
+    CHECK(fence.waiting == 0);
     fake_progress(0);
     fence_poll(&fence);
     CHECK(fence_done(&fence, during));
@@ -145,73 +145,81 @@ static void test_more_epochs_than_events_only_share_them(void)
     TEST_ASSERT_TRUE(fake_child(full_ring));
 }
 
+static void begin(void)
+{
+    capture_begin(FAKE_CAPTURE, streams_thread_key(), FAKE_CONTEXT);
+    fake_set_capturing(true);
+}
+
+static void end(void)
+{
+    fake_set_capturing(false);
+    capture_end(FAKE_CAPTURE, streams_thread_key());
+}
+
+/* ---- beside captures ---- */
+
 static void captured_epochs(void)
 {
     open_fence();
     work(0, STREAM_A);
     const uint64_t before = fence_epoch(&fence);
     fence_poll(&fence);
-    fence_capture_begins(FAKE_CAPTURE, FAKE_CONTEXT);
-    fake_set_capturing(true);
+    begin();
     const uint64_t epoch = fence_epoch(&fence);
-    fence_poll(&fence);
-    CHECK(fence_wait(&fence, epoch) == -EBUSY && fence_wait(&fence, before) == -EBUSY);
-    fake_set_capturing(false);
-    fence_capture_ended(FAKE_CAPTURE);
     fake_progress(0);
     fence_poll(&fence);
-    fence_poll(&fence);
-    CHECK(fence_done(&fence, before) && fence_done(&fence, epoch));
+    CHECK(fence_done(&fence, before) && !fence_done(&fence, epoch) && fake_count(FAKE_RECORD) == 1);
+    work(0, STREAM_A);
+    CHECK(fence_wait(&fence, epoch) == 0 && fence_done(&fence, epoch) && fake_backlog(0) == 0);
+    CHECK(fake_count(FAKE_RECORD) == 1);
+    end();
     close_fence();
 }
 
-/* Until there has been a capture the context is waited for, and then an event; in one nothing. */
-static void waited_as_native(void)
+static void test_beside_a_capture_no_event_is_recorded_and_waits_work(void)
 {
-    CUresult result = CUDA_SUCCESS;
+    TEST_ASSERT_TRUE(fake_child(captured_epochs));
+}
 
+static void captured_without_memory(void)
+{
     open_fence();
+    fake_full_of_others();
     work(0, STREAM_A);
-    CHECK(fence_wait_context(FAKE_CONTEXT, &result) && result == CUDA_SUCCESS);
-    CHECK(fake_count(FAKE_RECORD) == 0 && fence_idle() && fake_backlog(0) == 0);
-    work(0, STREAM_A);
-    fence_capture_begins(FAKE_CAPTURE, FAKE_CONTEXT);
-    fake_set_capturing(true);
-    CHECK(!fence_wait_context(FAKE_CONTEXT, &result) && result == CUDA_SUCCESS && !fence_idle());
-    fake_set_capturing(false);
-    fence_capture_ended(FAKE_CAPTURE);
-    CHECK(fence_wait_context(FAKE_CONTEXT, &result) && result == CUDA_SUCCESS);
-    CHECK(fake_count(FAKE_RECORD) == 1 && fence_idle() && fake_backlog(0) == 0);
+    const uint64_t epoch = fence_epoch(&fence);
+    begin();
+    CHECK(fence_wait(&fence, epoch) == 0 && fence_done(&fence, epoch) && fake_backlog(0) == 0);
+    end();
     close_fence();
 }
 
-static void test_a_native_wait_meets_no_capture(void)
+static void test_waits_beside_a_capture_need_no_memory_of_the_card(void)
 {
-    TEST_ASSERT_TRUE(fake_child(waited_as_native));
+    TEST_ASSERT_TRUE(fake_child(captured_without_memory));
 }
 
 static void *end_capture(void *stream)
 {
-    CHECK(capture_elsewhere(fence_thread()));
-    fence_capture_ended(fence_stream(stream));
+    capture_end(streams_key(stream), streams_thread_key());
     return NULL;
 }
 
 /* The second stream has joined, and is destroyed. Any thread may end a relaxed capture. */
 static void capture_by_its_stream(void)
 {
+    const uintptr_t thread = streams_thread_key();
+
     open_fence();
-    CHECK(capture_elsewhere(fence_thread()) == 0);
-    fence_capture_begins(fence_stream(STREAM_A), FAKE_CONTEXT);
-    CHECK(capture_elsewhere(fence_thread()) == 0); /* its own */
-    fence_capture_ended(fence_stream(STREAM_B));
+    capture_begin(streams_key(STREAM_A), thread, FAKE_CONTEXT);
+    capture_end(streams_key(STREAM_B), thread);
     CHECK(capture_any());
     on_thread(end_capture, STREAM_A);
-    CHECK(!capture_any() && capture_elsewhere(fence_thread()) == 1);
-    fence_capture_ended(fence_stream(STREAM_A));
-    fence_capture_begins(FAKE_CAPTURE, FAKE_CONTEXT);
+    CHECK(!capture_any());
+    capture_end(streams_key(STREAM_A), thread);
+    capture_begin(FAKE_CAPTURE, thread, FAKE_CONTEXT);
     CHECK(capture_any()); /* none has been ended twice */
-    fence_capture_ended(FAKE_CAPTURE);
+    capture_end(FAKE_CAPTURE, thread);
     close_fence();
 }
 
@@ -220,19 +228,19 @@ static void test_a_capture_ends_with_the_stream_that_began_it(void)
     TEST_ASSERT_TRUE(fake_child(capture_by_its_stream));
 }
 
-/* More than anybody names. */
+/* More than the table of names holds. */
 static void captures_many(void)
 {
-    const uintptr_t many = 200;
+    const uintptr_t many = 200, thread = streams_thread_key();
 
     open_fence();
     for (uintptr_t i = 0; i < many; i++)
-        fence_capture_begins(fence_stream(STREAM_A) + 16 * i, FAKE_CONTEXT);
+        capture_begin(streams_key(STREAM_A) + 16 * i, thread, FAKE_CONTEXT);
     for (uintptr_t i = 0; i < many; i++) {
         CHECK(capture_any());
-        fence_capture_ended(fence_stream(STREAM_A) + 16 * (many - 1 - i));
+        capture_end(streams_key(STREAM_A) + 16 * (many - 1 - i), thread);
     }
-    CHECK(!capture_any() && capture_elsewhere(fence_thread()) == many);
+    CHECK(!capture_any());
     close_fence();
 }
 
@@ -241,180 +249,256 @@ static void test_any_number_of_captures_may_be_open(void)
     TEST_ASSERT_TRUE(fake_child(captures_many));
 }
 
-static void begin_capture(void)
+/* Once a thread has excluded captures, one that begins waits for it, and a second thread does not exclude them. */
+static atomic_bool begun;
+
+static void *begin_aside(void *unused)
 {
-    fake_on_synchronize = NULL;
-    fence_capture_begins(FAKE_CAPTURE, FAKE_CONTEXT);
-    fake_set_capturing(true);
+    capture_begin(FAKE_CAPTURE, streams_thread_key(), FAKE_CONTEXT);
+    atomic_store(&begun, true);
+    return unused;
 }
 
-/* A capture begins while the event is waited for; the thread has its own mode again afterwards. */
-static void waited_beside_a_capture(void)
+static void capture_waits_for_a_record(void)
 {
-    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
-    CUresult result = CUDA_SUCCESS;
+    pthread_t thread;
 
+    alarm(60); /* it would be for ever */
     open_fence();
-    fence_capture_begins(FAKE_CAPTURE, FAKE_CONTEXT);
-    fence_capture_ended(FAKE_CAPTURE);
-    driver.cuThreadExchangeStreamCaptureMode(&mode);
-    work(0, STREAM_A);
-    fake_on_synchronize = begin_capture;
-    CHECK(fence_wait_context(FAKE_CONTEXT, &result) && result == CUDA_SUCCESS && fake_backlog(0) == 0);
-    CHECK(driver.cuThreadExchangeStreamCaptureMode(&mode) == CUDA_SUCCESS);
-    CHECK(mode == CU_STREAM_CAPTURE_MODE_THREAD_LOCAL);
-    fake_set_capturing(false);
-    fence_capture_ended(FAKE_CAPTURE);
+    CHECK(capture_exclude());
+    CHECK(pthread_create(&thread, NULL, begin_aside, NULL) == 0);
+    while (!capture_any())
+        usleep(100);
+    CHECK(!capture_exclude()); /* the one that waits comes first */
+    usleep(10000);
+    CHECK(!atomic_load(&begun));
+    capture_admit();
+    CHECK(pthread_join(thread, NULL) == 0 && atomic_load(&begun));
+    capture_context_end(FAKE_CONTEXT);
+    CHECK(!capture_any() && capture_exclude());
+    capture_admit();
     close_fence();
 }
 
-static void test_a_native_wait_harms_no_capture_that_begins_meanwhile(void)
+static void test_a_capture_does_not_begin_while_an_event_is_recorded(void)
+{
+    TEST_ASSERT_TRUE(fake_child(capture_waits_for_a_record));
+}
+
+static void begin_capture(void)
+{
+    fake_on_synchronize = NULL;
+    begin();
+}
+
+/* A capture begins while an event is waited for; the thread has its own mode again afterwards. */
+static void waited_beside_a_capture(void)
+{
+    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
+    bool more = true;
+
+    open_fence();
+    driver.cuThreadExchangeStreamCaptureMode(&mode);
+    work(0, STREAM_A);
+    CHECK(fence_epoch(&fence) == 1);
+    fake_on_synchronize = begin_capture;
+    CHECK(fence_wait_oldest(&fence, &more) == 0 && fake_backlog(0) == 0 && !more && fence_done(&fence, 1));
+    CHECK(driver.cuThreadExchangeStreamCaptureMode(&mode) == CUDA_SUCCESS);
+    CHECK(mode == CU_STREAM_CAPTURE_MODE_THREAD_LOCAL);
+    end();
+    close_fence();
+}
+
+static void test_a_wait_harms_no_capture_that_begins_meanwhile(void)
 {
     TEST_ASSERT_TRUE(fake_child(waited_beside_a_capture));
 }
 
-/* The same for a wait that makes room: what is waited for is an epoch's event. */
-static void waited_for_room_beside_a_capture(void)
-{
-    bool more = false;
+/* ---- free = strict ---- */
 
-    alarm(60); /* it would wait for itself */
+static void passes(void)
+{
     open_fence();
-    work(0, STREAM_A);
-    CHECK(fence_epoch(&fence) == 1);
-    fake_on_synchronize = begin_capture;
-    CHECK(fence_wait_oldest(&fence, &more) == 0 && fake_backlog(0) == 0);
-    CHECK(more && !fence_done(&fence, 1)); /* now nobody may ask */
-    CHECK(fence_wait_oldest(&fence, &more) == -EBUSY);
-    fake_set_capturing(false);
-    fence_capture_ended(FAKE_CAPTURE);
-    fence_poll(&fence);
-    CHECK(fence_done(&fence, 1));
+    CHECK(fence_pass(&fence, NULL) == CUDA_SUCCESS && fake_count(FAKE_RECORD) == 1);
+    fake_work(0, ADDRESS, 0, 1); /* the hooks have not seen it */
+    fake_work(3, ADDRESS, 0, 1);
+    CHECK(fence_pass(&fence, NULL) == CUDA_SUCCESS && fake_backlog(0) + fake_backlog(3) == 0);
+    CHECK(fake_count(FAKE_RECORD) == 2 && fence.waiting == 0);
+    const uint64_t freed = fence_epoch(&fence);
+    CHECK(!fence_done(&fence, freed));
+    CHECK(fence_pass(&fence, NULL) == CUDA_SUCCESS && fence_done(&fence, freed));
     close_fence();
 }
 
-static void test_making_room_keeps_no_capture_waiting_and_harms_none(void)
+static void test_a_strict_free_asks_the_driver_each_time_and_sees_unseen_work(void)
 {
-    TEST_ASSERT_TRUE(fake_child(waited_for_room_beside_a_capture));
+    TEST_ASSERT_TRUE(fake_child(passes));
 }
 
-static atomic_int entered;
-static atomic_bool begun;
+static int checks;
 
-/* Nobody leaves before another has come, or is seen not to come. Without an event this is under the lock. */
-static void until_relieved(void)
+static CUresult refuse_to_wait(void *answer)
 {
-    const int mine = atomic_fetch_add(&entered, 1) + 1;
-
-    for (int ms = 0; ms < 100 && atomic_load(&entered) == mine; ms++)
-        usleep(1000);
+    checks++;
+    return *(CUresult *)answer;
 }
 
-static void *wait_again_and_again(void *unused)
+static void passes_checked(void)
 {
-    while (!atomic_load(&begun))
-        fence_wait(&fence, FENCE_NOW);
-    return unused;
-}
+    CUresult answer = CUDA_ERROR_INVALID_VALUE;
+    const struct fence_check check = {refuse_to_wait, &answer};
 
-static void waits_without_a_gap(void)
-{
-    pthread_t threads[2];
-
-    alarm(60); /* it would be for ever */
     open_fence();
-    fence_capture_begins(FAKE_CAPTURE, FAKE_CONTEXT); /* the first is another matter */
-    fence_capture_ended(FAKE_CAPTURE);
-    fake_fail(1U << FAKE_EVENT_CREATE, 1, UINT64_MAX);
-    fake_on_synchronize = until_relieved;
-    for (int i = 0; i < 2; i++)
-        CHECK(pthread_create(&threads[i], NULL, wait_again_and_again, NULL) == 0);
-    while (atomic_load(&entered) < 2)
-        usleep(1000);
-    fence_capture_begins(FAKE_CAPTURE, FAKE_CONTEXT);
-    atomic_store(&begun, true);
-    fence_capture_ended(FAKE_CAPTURE);
-    for (int i = 0; i < 2; i++)
-        CHECK(pthread_join(threads[i], NULL) == 0);
-    fake_on_synchronize = NULL;
+    CHECK(fence_pass(&fence, &check) == CUDA_SUCCESS && checks == 0); /* it does not block */
+    fake_work(0, ADDRESS, 0, 1);
+    CHECK(fence_pass(&fence, &check) == CUDA_ERROR_INVALID_VALUE && checks == 1 && fake_backlog(0) == 1);
+    begin();
+    CHECK(fence_pass(&fence, &check) == CUDA_ERROR_INVALID_VALUE && checks == 2 && fake_backlog(0) == 1);
+    end();
+    answer = CUDA_SUCCESS;
+    CHECK(fence_pass(&fence, &check) == CUDA_SUCCESS && checks == 3 && fake_backlog(0) == 0);
     close_fence();
 }
 
-static void test_a_capture_begins_though_one_thread_or_another_always_waits(void)
+static void test_a_strict_free_of_what_is_no_block_does_not_wait(void)
 {
-    TEST_ASSERT_TRUE(fake_child(waits_without_a_gap));
+    TEST_ASSERT_TRUE(fake_child(passes_checked));
 }
 
-static void *come_as_guest(void *unused)
+static void passes_failing(void)
 {
-    fence_work(fence_stream(STREAM_B));
-    CHECK(fake_backlog(0) == 0);
-    fence_worked();
-    atomic_store(&begun, true);
-    return unused;
-}
-
-static pthread_t guest_thread;
-
-static void let_a_guest_come(void)
-{
-    fake_on_synchronize = NULL;
-    CHECK(pthread_create(&guest_thread, NULL, come_as_guest, NULL) == 0);
-    for (int ms = 0; ms < 100 && !atomic_load(&begun); ms++)
-        usleep(1000);
-    fence_poll(&fence); /* others do not wait */
-    CHECK(!fence_one_stream() && !capture_any());
-}
-
-/* Blocks are in other hands before the home stream is done with them, and a capture, before it begins, waits
- * for that. Other streams that come meanwhile must too. */
-static void guest_beside_a_beginning(void)
-{
-    alarm(60);
     open_fence();
-    work(0, STREAM_A);
-    CHECK(fence_epoch(&fence) && fence_one_stream());
-    fake_on_synchronize = let_a_guest_come;
-    fence_capture_begins(FAKE_CAPTURE, FAKE_CONTEXT);
-    CHECK(pthread_join(guest_thread, NULL) == 0 && atomic_load(&begun) && capture_any());
-    fence_capture_ended(FAKE_CAPTURE);
-    close_fence();
-}
-
-static void test_a_stream_that_comes_while_a_capture_waits_to_begin_waits_too(void)
-{
-    TEST_ASSERT_TRUE(fake_child(guest_beside_a_beginning));
-}
-
-/* A driver that knows no event of a context, or has no memory for one. */
-static void waited_without_events(void)
-{
-    CUresult result = CUDA_SUCCESS;
-
-    open_fence();
-    fence_capture_begins(FAKE_CAPTURE, FAKE_CONTEXT);
-    fence_capture_ended(FAKE_CAPTURE);
     for (unsigned call = FAKE_EVENT_CREATE; call <= FAKE_RECORD; call++) {
-        work(0, STREAM_A);
+        fake_work(0, ADDRESS, 0, 1);
+        const uint64_t freed = fence_epoch(&fence);
         fake_fail(1U << call, 1, 0);
-        CHECK(fence_wait_context(FAKE_CONTEXT, &result) && result == CUDA_SUCCESS);
-        CHECK(fence_idle() && fake_backlog(0) == 0);
+        CHECK(fence_pass(&fence, NULL) != CUDA_SUCCESS && !fence_done(&fence, freed));
+        CHECK(fence_pass(&fence, NULL) == CUDA_SUCCESS && fence_done(&fence, freed) && fake_backlog(0) == 0);
     }
-    work(0, STREAM_A); /* and one whose context has failed */
-    fake_fail(1U << FAKE_EVENT_CREATE | 1U << FAKE_SYNCHRONIZE, 1, 1);
-    CHECK(fence_wait_context(FAKE_CONTEXT, &result) && result != CUDA_SUCCESS && !fence_idle());
+    fake_work(0, ADDRESS, 0, 1);
+    const uint64_t freed = fence_epoch(&fence);
+    fake_fail(1U << FAKE_SYNCHRONIZE, 1, 0);
+    CHECK(fence_pass(&fence, NULL) != CUDA_SUCCESS && !fence_done(&fence, freed) && fake_backlog(0) == 1);
+    CHECK(fence_pass(&fence, NULL) == CUDA_SUCCESS && fence_done(&fence, freed) && fake_backlog(0) == 0);
     close_fence();
 }
 
-static void test_a_native_wait_needs_no_event(void)
+static void test_a_strict_free_that_fails_leaves_its_epoch_open(void)
 {
-    TEST_ASSERT_TRUE(fake_child(waited_without_events));
+    TEST_ASSERT_TRUE(fake_child(passes_failing));
 }
 
-static void test_no_event_no_query_and_no_wait_while_a_capture_is_open(void)
+/* Native answers: a thread that a capture forbids to free hears so, and one that is relaxed waits. */
+static void passes_captured(void)
 {
-    TEST_ASSERT_TRUE(fake_child(captured_epochs));
+    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+
+    open_fence();
+    fake_work(0, ADDRESS, 0, 1);
+    const uint64_t freed = fence_epoch(&fence);
+    begin();
+    CHECK(fence_pass(&fence, NULL) == CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED && fake_backlog(0) == 1);
+    CHECK(!fence_done(&fence, freed));
+    driver.cuThreadExchangeStreamCaptureMode(&mode);
+    CHECK(fence_pass(&fence, NULL) == CUDA_SUCCESS && fake_backlog(0) == 0 && fence_done(&fence, freed));
+    CHECK(fake_count(FAKE_RECORD) == 0);
+    end();
+    close_fence();
 }
+
+static void test_a_strict_free_beside_a_capture_waits_and_answers_as_a_native_one(void)
+{
+    TEST_ASSERT_TRUE(fake_child(passes_captured));
+}
+
+/* All events are in use: by epochs whose work does not end, and by threads that wait for them. */
+static void passes_without_events(void)
+{
+    open_fence();
+    for (int i = 0; i < FENCE_EVENTS; i++) {
+        work(0, STREAM_A);
+        CHECK(fence_epoch(&fence));
+        fence_poll(&fence);
+    }
+    CHECK(fence.waiting == FENCE_EVENTS);
+    CHECK(fence_pass(&fence, NULL) == CUDA_SUCCESS && fake_backlog(0) == 0 && fence.waiting == 0);
+    close_fence();
+}
+
+static void test_a_strict_free_needs_no_event(void)
+{
+    TEST_ASSERT_TRUE(fake_child(passes_without_events));
+}
+
+#define PASSERS FAKE_STREAMS /* a stream each */
+
+static pthread_barrier_t together;
+
+static void *pass_often(void *argument)
+{
+    const unsigned stream = (unsigned)(uintptr_t)argument;
+
+    pthread_barrier_wait(&together);
+    for (int i = 0; i < 500; i++) {
+        fake_work(stream, ADDRESS + stream * 16, 0, stream + 1);
+        CHECK(fence_pass(&fence, NULL) == CUDA_SUCCESS);
+        CHECK(fake_backlog(stream) == 0);
+    }
+    return NULL;
+}
+
+static void passes_together(void)
+{
+    pthread_t threads[PASSERS];
+
+    open_fence();
+    CHECK(pthread_barrier_init(&together, NULL, PASSERS) == 0);
+    for (uintptr_t i = 0; i < PASSERS; i++)
+        CHECK(pthread_create(&threads[i], NULL, pass_often, (void *)i) == 0);
+    for (int i = 0; i < PASSERS; i++)
+        pthread_join(threads[i], NULL);
+    CHECK(fence.waiting == 0 && fake_count(FAKE_RECORD) <= PASSERS * 500);
+    close_fence();
+}
+
+static void test_threads_that_free_together_each_wait_for_their_own_work(void)
+{
+    TEST_ASSERT_TRUE(fake_child(passes_together));
+}
+
+/* One thread waits for its epoch; a free that began before the event was recorded shares it. */
+static void *pass_once(void *unused)
+{
+    CHECK(fence_pass(&fence, NULL) == CUDA_SUCCESS);
+    return unused;
+}
+
+static pthread_t later_thread;
+
+/* The first thread has recorded its event and waits: a free that begins now is not covered by it. */
+static void pass_meanwhile(void)
+{
+    fake_on_synchronize = NULL;
+    fake_work(1, ADDRESS, 0, 2);
+    CHECK(pthread_create(&later_thread, NULL, pass_once, NULL) == 0 && pthread_join(later_thread, NULL) == 0);
+    CHECK(fake_backlog(1) == 0 && fake_count(FAKE_RECORD) == 2);
+}
+
+static void passes_later(void)
+{
+    open_fence();
+    fake_work(0, ADDRESS, 0, 1);
+    fake_on_synchronize = pass_meanwhile;
+    CHECK(fence_pass(&fence, NULL) == CUDA_SUCCESS && fake_backlog(0) == 0);
+    close_fence();
+}
+
+static void test_a_free_does_not_share_a_question_that_was_asked_before_it_began(void)
+{
+    TEST_ASSERT_TRUE(fake_child(passes_later));
+}
+
+/* ---- a driver that fails ---- */
 
 static void driver_fails(void)
 {
@@ -456,11 +540,11 @@ static void *free_and_wait(void *argument)
     const uint64_t place = ADDRESS + stream * 16;
 
     for (int i = 0; i < 2000; i++) {
-        const bool guest = fence_work(fence_stream((CUstream)(0x10000 + 0x100 * (uintptr_t)stream)));
+        const bool visitor = streams_work(streams_key((CUstream)(0x10000 + 0x100 * (uintptr_t)stream)));
 
         fake_work(stream, place, 0, stream);
-        if (guest)
-            fence_worked();
+        if (visitor)
+            streams_worked();
         const uint64_t epoch = fence_epoch(&fence);
         CHECK(epoch);
         if (i % 7 == 0)
@@ -481,7 +565,7 @@ static void several_threads(void)
     pthread_t threads[THREADS];
 
     open_fence();
-    fence_trust_nothing();
+    streams_distrust();
     atomic_store(&running, THREADS);
     for (uintptr_t i = 0; i < THREADS; i++)
         CHECK(pthread_create(&threads[i], NULL, free_and_wait, (void *)i) == 0);
@@ -571,7 +655,7 @@ static void ended_meanwhile(void)
     close_fence();
 }
 
-static void test_nobody_waits_for_what_came_later_when_all_has_ended(void)
+static void test_no_thread_waits_for_what_came_later_when_all_has_ended(void)
 {
     TEST_ASSERT_TRUE(fake_child(ended_meanwhile));
 }
@@ -582,14 +666,12 @@ static void join_refused(void)
     work(0, STREAM_A);
     work(1, STREAM_B);
     const uint64_t epoch = fence_epoch(&fence);
-    fence_capture_begins(FAKE_CAPTURE, FAKE_CONTEXT);
-    fake_set_capturing(true);
+    begin();
     CHECK(!fence_join(&fence)); /* it would destroy the capture */
-    fake_set_capturing(false);
-    fence_capture_ended(FAKE_CAPTURE);
+    end();
     fake_fail(1 << FAKE_WAIT, 1, 0);
     CHECK(!fence_join(&fence) && fence_usable(&fence) < epoch);
-    fence_no_joins();
+    fence_forbid_joins();
     CHECK(!fence_join(&fence) && fence_usable(&fence) < epoch && fake_count(FAKE_WAIT) == 1);
     CHECK(fence_wait(&fence, epoch) == 0 && fence_usable(&fence) >= epoch);
     close_fence();
@@ -605,7 +687,7 @@ static void settled(void)
     open_fence();
     work(0, STREAM_A);
     CHECK(fence_settle(&fence) == 0 && fake_backlog(0) == 1); /* nothing has been freed */
-    CHECK(fence_epoch(&fence) && fence_one_stream());
+    CHECK(fence_epoch(&fence) && streams_in_order());
     CHECK(fence_settle(&fence) == 0 && fake_backlog(0) == 0);
     work(0, STREAM_A);
     work(1, STREAM_B);
@@ -626,11 +708,9 @@ static void joined_beside_a_capture(void)
     const uint64_t epoch = fence_epoch(&fence);
     CHECK(epoch && fence_join(&fence) && fence_usable(&fence) >= epoch && fake_backlog(0) == 1);
     work(2, STREAM_A);
-    fence_capture_begins(FAKE_CAPTURE, FAKE_CONTEXT);
-    fake_set_capturing(true);
+    begin();
     CHECK(fence_settle(&fence) == 0 && fake_backlog(0) == 0 && fake_backlog(1) == 0);
-    fake_set_capturing(false);
-    fence_capture_ended(FAKE_CAPTURE);
+    end();
     close_fence();
 }
 
@@ -652,22 +732,26 @@ int main(void)
     RUN_TEST(test_a_wait_covers_every_epoch_before_it);
     RUN_TEST(test_the_programs_own_wait_ends_what_was_freed_before_it);
     RUN_TEST(test_more_epochs_than_events_only_share_them);
-    RUN_TEST(test_no_event_no_query_and_no_wait_while_a_capture_is_open);
-    RUN_TEST(test_a_native_wait_meets_no_capture);
+    RUN_TEST(test_beside_a_capture_no_event_is_recorded_and_waits_work);
+    RUN_TEST(test_waits_beside_a_capture_need_no_memory_of_the_card);
     RUN_TEST(test_a_capture_ends_with_the_stream_that_began_it);
     RUN_TEST(test_any_number_of_captures_may_be_open);
-    RUN_TEST(test_a_native_wait_harms_no_capture_that_begins_meanwhile);
-    RUN_TEST(test_making_room_keeps_no_capture_waiting_and_harms_none);
-    RUN_TEST(test_a_capture_begins_though_one_thread_or_another_always_waits);
-    RUN_TEST(test_a_stream_that_comes_while_a_capture_waits_to_begin_waits_too);
-    RUN_TEST(test_a_native_wait_needs_no_event);
+    RUN_TEST(test_a_capture_does_not_begin_while_an_event_is_recorded);
+    RUN_TEST(test_a_wait_harms_no_capture_that_begins_meanwhile);
+    RUN_TEST(test_a_strict_free_asks_the_driver_each_time_and_sees_unseen_work);
+    RUN_TEST(test_a_strict_free_of_what_is_no_block_does_not_wait);
+    RUN_TEST(test_a_strict_free_that_fails_leaves_its_epoch_open);
+    RUN_TEST(test_a_strict_free_beside_a_capture_waits_and_answers_as_a_native_one);
+    RUN_TEST(test_a_strict_free_needs_no_event);
+    RUN_TEST(test_threads_that_free_together_each_wait_for_their_own_work);
+    RUN_TEST(test_a_free_does_not_share_a_question_that_was_asked_before_it_began);
     RUN_TEST(test_a_failing_driver_never_makes_an_epoch_done);
     RUN_TEST(test_threads_are_never_told_that_their_work_is_done_when_it_is_not);
     RUN_TEST(test_a_join_makes_frees_usable_and_waits_for_nothing);
     RUN_TEST(test_joins_need_no_free_event);
-    RUN_TEST(test_nobody_waits_for_what_came_later_when_all_has_ended);
+    RUN_TEST(test_no_thread_waits_for_what_came_later_when_all_has_ended);
     RUN_TEST(test_a_join_that_cannot_be_leaves_things_as_they_are);
-    RUN_TEST(test_what_is_handed_out_comes_to_rest_before_others_may_touch_it);
     RUN_TEST(test_what_is_handed_out_comes_to_rest_also_beside_a_capture);
+    RUN_TEST(test_what_is_handed_out_comes_to_rest_before_others_may_touch_it);
     return UNITY_END();
 }

@@ -31,14 +31,14 @@ static inline void close_fence(void)
 /* Work that touches no memory of the fake: only its being pending counts. */
 static inline void work(unsigned stream, CUstream handle)
 {
-    const bool guest = fence_work(fence_stream(handle));
+    const bool visitor = streams_work(streams_key(handle));
 
     fake_work(stream, ADDRESS, 0, 1);
-    if (guest)
-        fence_worked();
+    if (visitor)
+        streams_worked();
 }
 
-/* A free behind work, elsewhere: from now on blocks may be in other hands before their work is done. */
+/* A free behind work, elsewhere: from now on blocks may be handed out again before their work is done. */
 static inline void free_early(void)
 {
     struct fence elsewhere;

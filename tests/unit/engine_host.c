@@ -60,7 +60,7 @@ static void end_empty(void)
     while (fake_progress(0))
         ;
     const struct pool_stats s = pool_stats(&pool);
-    CHECK(pool_check(&pool) == 0 && s.live == 0 && s.live_count == 0);
+    CHECK(pool_check(&pool) == NULL && s.live == 0 && s.live_count == 0);
     pool_trim(&pool, UINT64_MAX);
     CHECK(fake_physical() == 0 && atomic_load(&budget.used) == 0);
     pool_close(&pool, true);
@@ -70,7 +70,7 @@ static void end_empty(void)
 /* Behind work of one stream, so that what is free is still at work. */
 static void free_one(unsigned i)
 {
-    fence_work(STREAM);
+    streams_work(STREAM);
     fake_work(0, blocks[i], sizes[i], i + 1);
     CHECK(pool_free(&pool, blocks[i], false) == 0);
     CHECK(pool_free(&pool, blocks[i], false) == -EINVAL);

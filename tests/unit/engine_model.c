@@ -11,6 +11,13 @@ static bool budget_fits(void *owner, uint64_t bytes)
     return model->held + model->granted + bytes <= model->allowed;
 }
 
+static uint64_t budget_room(void *owner)
+{
+    const struct model *model = owner;
+
+    return model->allowed - model->held - model->granted;
+}
+
 static bool budget_take(void *owner, uint64_t bytes)
 {
     struct model *model = owner;
@@ -42,6 +49,7 @@ void model_open(struct model *model, uint64_t capacity, uint64_t allowed)
 {
     const struct pool_budget budget = {.owner = model,
                                        .fits = budget_fits,
+                                       .room = budget_room,
                                        .take = budget_take,
                                        .settle = budget_settle,
                                        .give = budget_give};
@@ -100,7 +108,7 @@ int model_alloc(struct model *model, uint64_t bytes)
     CHECK(i == 0 || model->blocks[i - 1].address + rounded(model->blocks[i - 1].bytes) <= address);
     CHECK(fake_usable(address, bytes));
     /* With several streams, what is handed out is at rest, or all work that can touch it now is behind. */
-    CHECK(fence_one_stream() || !fake_in_the_way(address, bytes));
+    CHECK(streams_in_order() || !fake_in_the_way(address, bytes));
     memmove(&model->blocks[i + 1], &model->blocks[i], (model->count - i) * sizeof *model->blocks);
     model->blocks[i] = (struct model_block){address, bytes, ++model->next_name};
     model->count++;
@@ -118,7 +126,7 @@ void model_free(struct model *model, size_t i, bool done)
 
 void model_check(struct model *model)
 {
-    CHECK(pool_check(&model->pool) == 0);
+    CHECK(pool_check(&model->pool) == NULL);
     const struct pool_stats s = pool_stats(&model->pool);
     CHECK(s.live == model->live && s.live_count == model->count);
     CHECK(s.physical == fake_physical() && s.physical == fake_mapped() && s.physical == model->held);
@@ -145,8 +153,8 @@ uintptr_t model_stream(unsigned stream)
 void model_work(struct model *model, unsigned stream, const struct model_block *block)
 {
     (void)model;
-    const bool guest = fence_work(model_stream(stream));
+    const bool visitor = streams_work(model_stream(stream));
     fake_work(stream, block->address, block->bytes, block->name);
-    if (guest)
-        fence_worked();
+    if (visitor)
+        streams_worked();
 }

@@ -14,7 +14,7 @@ void tearDown(void) {}
 
 /* ---- random life ---- */
 
-enum variant { ALL_DONE, ONE_STREAM, GUESTS, MANY_STREAMS };
+enum variant { ALL_DONE, ONE_STREAM, VISITORS, MANY_STREAMS };
 
 struct life {
     enum variant variant;
@@ -24,7 +24,7 @@ struct life {
 
 static void step_work(enum variant variant)
 {
-    const bool visit = variant == GUESTS && fake_below(&model.random, 500) == 0;
+    const bool visit = variant == VISITORS && fake_below(&model.random, 500) == 0;
     const unsigned streams = variant == MANY_STREAMS || visit ? FAKE_STREAMS : 1;
     const unsigned stream = (unsigned)fake_below(&model.random, streams);
 
@@ -33,7 +33,7 @@ static void step_work(enum variant variant)
     if (model.count && fake_below(&model.random, 2))
         model_work(&model, stream, &model.blocks[fake_below(&model.random, model.count)]);
     else
-        fake_progress(variant == GUESTS ? (unsigned)fake_below(&model.random, FAKE_STREAMS) : stream);
+        fake_progress(variant == VISITORS ? (unsigned)fake_below(&model.random, FAKE_STREAMS) : stream);
 }
 
 /* Now and then a capture begins or ends. */
@@ -41,21 +41,19 @@ static void step_capture(void)
 {
     if (capture_any()) {
         fake_set_capturing(false);
-        fence_capture_ended(FAKE_CAPTURE);
+        capture_end(FAKE_CAPTURE, streams_thread_key());
     } else {
-        fence_capture_begins(FAKE_CAPTURE, FAKE_CONTEXT);
+        capture_begin(FAKE_CAPTURE, streams_thread_key(), FAKE_CONTEXT);
         fake_set_capturing(true);
     }
 }
 
-/* No is right only if what could be put together, and what could still be had, is less than was asked for.
- * What is freed is waited for first, unless all of it would not be enough. */
+/* A refusal is right only if what could be put together, and what could still be had, is less than was asked for,
+ * whether a capture is open or not. What is freed is waited for first, unless all of it would not be enough. */
 static void check_refusal(uint64_t bytes)
 {
     const struct pool_stats s = pool_stats(&model.pool);
 
-    if (capture_any())
-        return;
     CHECK(s.pending == 0 || model.allowed - s.live < bytes);
     CHECK(s.pending || model.allowed - s.physical + pool_reclaimable(&model.pool) < bytes + RANGES_PAGE);
 }
@@ -86,7 +84,7 @@ static void live(struct life life)
         }
         if (i % life.check_every == 0)
             model_check(&model);
-        if (life.variant == GUESTS && fake_below(&model.random, 1000) == 0)
+        if (life.variant == VISITORS && fake_below(&model.random, 1000) == 0)
             step_capture();
     }
     if (capture_any())
@@ -134,14 +132,14 @@ static void test_with_one_stream_nothing_is_unmapped_before_its_work_is_done(voi
     TEST_ASSERT_TRUE(fake_child(life_one_stream));
 }
 
-static void life_guests(void)
+static void life_visitors(void)
 {
-    live((struct life){GUESTS, 80000, 2000, 100, 1 * GIB, 27});
+    live((struct life){VISITORS, 80000, 2000, 100, 1 * GIB, 27});
 }
 
-static void test_guests_and_captures_find_every_block_at_rest(void)
+static void test_other_streams_and_captures_find_every_block_at_rest(void)
 {
-    TEST_ASSERT_TRUE(fake_child(life_guests));
+    TEST_ASSERT_TRUE(fake_child(life_visitors));
 }
 
 static void life_many_streams(void)
@@ -156,7 +154,7 @@ static void test_with_many_streams_what_is_handed_out_is_at_rest_or_ahead_of_all
 
 static void life_without_joins(void)
 {
-    fence_no_joins();
+    fence_forbid_joins();
     live((struct life){MANY_STREAMS, 80000, 2000, 100, 1 * GIB, 27});
     CHECK(fake_count(FAKE_WAIT) == 0);
 }
@@ -341,7 +339,7 @@ static void pinned(void)
     }
     uint64_t other;
     CHECK(pool_alloc(&model.pool, 2 * MIB, &other) == -ENOMEM);
-    CHECK(fake_usable(address, 8 * MIB) && pool_check(&model.pool) == 0);
+    CHECK(fake_usable(address, 8 * MIB) && pool_check(&model.pool) == NULL);
     pool_close(&model.pool, true);
     fake_end();
     CHECK(model.held == 0);
@@ -376,7 +374,7 @@ static void test_the_last_pin_gives_a_freed_block_back_when_its_work_is_done(voi
     TEST_ASSERT_TRUE(fake_child(unpinned));
 }
 
-/* The fake stops the test if a captured context gets an event, a query, a wait or an unmapping. */
+/* The fake stops the test if a captured context gets an event or a wait that would destroy the capture. */
 static void captured(void)
 {
     model_open(&model, 256 * MIB, 256 * MIB);
@@ -384,29 +382,30 @@ static void captured(void)
         CHECK(model_alloc(&model, 8 * MIB) == 0);
     for (unsigned i = 0; i < 8; i++)
         model_work(&model, i % 2, &model.blocks[i]);
-    fence_capture_begins(FAKE_CAPTURE, FAKE_CONTEXT);
-    fake_set_capturing(true);
+    step_capture();
     for (unsigned i = 0; i < 4; i++)
         model_free(&model, i, false);
     model_check(&model);
-    CHECK(pool_trim(&model.pool, UINT64_MAX) == 0);
+    CHECK(pool_trim(&model.pool, UINT64_MAX) == 0); /* without waiting */
     CHECK(model_alloc(&model, 192 * MIB) == 0);
+    CHECK(model_alloc(&model, 8 * MIB) == 0); /* what was freed is waited for */
+    CHECK(model_alloc(&model, 24 * MIB) == 0); /* and moved to where it fits */
     CHECK(model_alloc(&model, 8 * MIB) == -ENOMEM);
     model_check(&model);
-    fake_set_capturing(false);
-    fence_capture_ended(FAKE_CAPTURE);
-    CHECK(model_alloc(&model, 8 * MIB) == 0);
+    model_free(&model, 0, true);
+    CHECK(pool_trim(&model.pool, UINT64_MAX) > 0);
+    step_capture();
     model_close(&model);
 }
 
-static void test_an_open_capture_is_left_alone(void)
+static void test_memory_is_used_again_and_moved_beside_an_open_capture(void)
 {
     TEST_ASSERT_TRUE(fake_child(captured));
 }
 
 /* A block that was handed out again while the home stream still worked on it, used by another stream in a
  * capture. */
-static void captured_guest(void)
+static void captured_visitor(void)
 {
     model_open(&model, 256 * MIB, 256 * MIB);
     CHECK(model_alloc(&model, 8 * MIB) == 0);
@@ -415,19 +414,17 @@ static void captured_guest(void)
     model_free(&model, 0, false);
     CHECK(model_alloc(&model, 8 * MIB) == 0 && model.blocks[0].address == address);
     CHECK(fake_pending(address, 8 * MIB));
-    fence_capture_begins(FAKE_CAPTURE, FAKE_CONTEXT);
-    fake_set_capturing(true);
+    step_capture();
     model_work(&model, 1, &model.blocks[0]);
     model_free(&model, 0, false);
     CHECK(model_alloc(&model, 8 * MIB) == 0 && model.blocks[0].address != address);
-    fake_set_capturing(false);
-    fence_capture_ended(FAKE_CAPTURE);
+    step_capture();
     model_close(&model);
 }
 
-static void test_a_guest_in_a_capture_finds_reused_blocks_at_rest(void)
+static void test_another_stream_in_a_capture_finds_reused_blocks_at_rest(void)
 {
-    TEST_ASSERT_TRUE(fake_child(captured_guest));
+    TEST_ASSERT_TRUE(fake_child(captured_visitor));
 }
 
 static void trimmed(void)
@@ -499,7 +496,7 @@ static void waits(void)
     bool more;
 
     model_open(&model, 64 * MIB, 64 * MIB);
-    fence_no_joins();
+    fence_forbid_joins();
     for (unsigned i = 0; i < 8; i++)
         CHECK(model_alloc(&model, 8 * MIB) == 0);
     for (unsigned i = 0; i < 8; i++) {
@@ -643,9 +640,9 @@ int main(void)
     RUN_TEST(test_a_block_that_stays_where_a_large_one_was_keeps_one_chunk_from_moving);
     RUN_TEST(test_a_pinned_block_keeps_its_memory_after_its_free);
     RUN_TEST(test_the_last_pin_gives_a_freed_block_back_when_its_work_is_done);
-    RUN_TEST(test_guests_and_captures_find_every_block_at_rest);
-    RUN_TEST(test_an_open_capture_is_left_alone);
-    RUN_TEST(test_a_guest_in_a_capture_finds_reused_blocks_at_rest);
+    RUN_TEST(test_other_streams_and_captures_find_every_block_at_rest);
+    RUN_TEST(test_memory_is_used_again_and_moved_beside_an_open_capture);
+    RUN_TEST(test_another_stream_in_a_capture_finds_reused_blocks_at_rest);
     RUN_TEST(test_trim_gives_back_what_was_asked_and_no_more_than_a_chunk_above);
     RUN_TEST(test_trim_leaves_memory_whose_work_is_not_done);
     RUN_TEST(test_what_was_served_from_what_was_held_is_a_hit);

@@ -92,7 +92,7 @@ static void run_program(const struct program *program, uint64_t allowed, double 
         if (period < program->kept_count)
             CHECK(pool_alloc(&model.pool, program->kept[period], &address) == 0);
     }
-    CHECK(pool_check(&model.pool) == 0);
+    CHECK(pool_check(&model.pool) == NULL);
     *held += (double)pool_stats(&model.pool).peak_physical;
     pool_close(&model.pool, true);
     fake_end();

@@ -9,11 +9,12 @@
 #include "engine_fake.h"
 
 #define BASE  (UINT64_C(1) << 40)
-#define PAGES 12
+#define PAGES 32
 #define SPAN  (PAGES * RANGES_PAGE)
 #define UNITS (SPAN / RANGES_UNIT)
 #define LIVES 4096
 #define MANY  41 /* more than a search looks at */
+#define BORDER (UNITS / RANGES_SMALL_PART) /* of the zones, in units */
 
 static struct ranges ranges;
 static unsigned char map[UNITS]; /* enum range_state of each unit */
@@ -46,18 +47,19 @@ static void paint(uint64_t start, uint64_t bytes, enum range_state from, enum ra
 static void run_at(uint64_t unit, uint64_t *first, uint64_t *end)
 {
     *first = *end = unit;
-    while (*first > 0 && map[*first - 1] == map[unit])
+    while (*first > 0 && *first != BORDER && map[*first - 1] == map[unit])
         --*first;
-    while (*end < UNITS && map[*end] == map[unit])
+    while (*end < UNITS && (*end != BORDER || unit >= BORDER) && map[*end] == map[unit])
         ++*end;
 }
 
-/* The smallest free run that holds `bytes`, or 0. */
-static uint64_t smallest_fit(uint64_t bytes)
+/* The smallest free run of a zone that holds `bytes`, or 0. */
+static uint64_t smallest_fit(enum ranges_zone zone, uint64_t bytes)
 {
+    const uint64_t last = zone == RANGES_SMALL ? BORDER : UNITS;
     uint64_t best = 0;
 
-    for (uint64_t u = 0; u < UNITS;) {
+    for (uint64_t u = zone == RANGES_SMALL ? 0 : BORDER; u < last;) {
         uint64_t first, end;
 
         run_at(u, &first, &end);
@@ -85,10 +87,11 @@ static void entered(struct range *range, uint64_t bytes)
 
 static void step_take(void)
 {
-    const uint64_t bytes = random_size(), fit = smallest_fit(bytes);
+    const enum ranges_zone zone = fake_below(&rng, 4) ? RANGES_LARGE : RANGES_SMALL;
+    const uint64_t bytes = random_size(), fit = smallest_fit(zone, bytes);
 
     TEST_ASSERT_EQUAL_INT(0, ranges_prepare(&ranges, 1));
-    struct range *range = ranges_take(&ranges, bytes);
+    struct range *range = ranges_take(&ranges, zone, bytes);
     TEST_ASSERT_EQUAL_INT(fit != 0, range != NULL);
     if (!range)
         return;
@@ -118,6 +121,8 @@ static void step_pages(enum range_state from, enum range_state to)
     for (uint64_t wish = 1 + fake_below(&rng, 8); pages < wish && page + pages < PAGES; pages++) {
         uint64_t u = (page + pages) * page_units;
 
+        if (pages && u == BORDER)
+            break;
         while (u < (page + pages + 1) * page_units && map[u] == from)
             u++;
         if (u < (page + pages + 1) * page_units)
@@ -152,8 +157,11 @@ static void step_plan(void)
     const uint64_t bytes = random_size();
     struct ranges_plan plan;
 
-    if (smallest_fit(bytes) || !ranges_plan(&ranges, bytes, &plan))
+    const enum ranges_zone zone = fake_below(&rng, 4) ? RANGES_LARGE : RANGES_SMALL;
+
+    if (smallest_fit(zone, bytes) || !ranges_plan(&ranges, zone, bytes, &plan))
         return;
+    TEST_ASSERT_EQUAL_INT(zone == RANGES_LARGE, plan.start >= BASE + BORDER * RANGES_UNIT);
     TEST_ASSERT_EQUAL_INT(0, ranges_prepare(&ranges, 4));
     paint(plan.map_start, plan.map_bytes, RANGE_HOLE, RANGE_FREE);
     TEST_ASSERT_LESS_THAN_UINT64(bytes + RANGES_PAGE, plan.map_bytes);
@@ -163,7 +171,7 @@ static void step_plan(void)
 
 static void check_all(void)
 {
-    TEST_ASSERT_EQUAL_INT(0, ranges_check(&ranges));
+    TEST_ASSERT_NULL(ranges_check(&ranges));
     for (int i = 0; i < 4; i++) {
         const uint64_t unit = fake_below(&rng, UNITS);
         const struct range *range =
@@ -218,31 +226,56 @@ static void test_a_range_that_fits_is_found_behind_many_that_do_not(void)
     struct range *kept[MANY];
 
     TEST_ASSERT_EQUAL_INT(0, ranges_prepare(&ranges, 4 * MANY));
-    ranges_map(&ranges, BASE, SPAN, 0);
+    ranges_map(&ranges, ranges.border, BASE + SPAN - ranges.border, 0);
     for (int i = 0; i < MANY; i++) {
-        kept[i] = ranges_take(&ranges, i ? small : large);
-        TEST_ASSERT_NOT_NULL(ranges_take(&ranges, RANGES_UNIT));
+        kept[i] = ranges_take(&ranges, RANGES_LARGE, i ? small : large);
+        TEST_ASSERT_NOT_NULL(ranges_take(&ranges, RANGES_LARGE, RANGES_UNIT));
     }
-    TEST_ASSERT_NOT_NULL(ranges_take(&ranges, ranges_largest(&ranges)));
+    TEST_ASSERT_NOT_NULL(ranges_take(&ranges, RANGES_LARGE, ranges_largest(&ranges)));
     for (int i = 0; i < MANY; i++)
         ranges_give(&ranges, kept[i], 0);
-    TEST_ASSERT_EQUAL_INT(0, ranges_check(&ranges));
-    TEST_ASSERT_NOT_NULL(ranges_take(&ranges, large));
-    TEST_ASSERT_NULL(ranges_take(&ranges, large));
+    TEST_ASSERT_NULL(ranges_check(&ranges));
+    TEST_ASSERT_NOT_NULL(ranges_take(&ranges, RANGES_LARGE, large));
+    TEST_ASSERT_NULL(ranges_take(&ranges, RANGES_LARGE, large));
 }
 
 /* The list by time is what decides who is taken first: the remainder of a range keeps its place in it. */
 static void test_the_longest_free_range_stays_the_oldest_when_part_of_it_is_taken(void)
 {
     TEST_ASSERT_EQUAL_INT(0, ranges_prepare(&ranges, 16));
-    ranges_map(&ranges, BASE, 4 * RANGES_PAGE, 0);
-    ranges_map(&ranges, BASE + 5 * RANGES_PAGE, 8 * RANGES_PAGE, 0);
-    TEST_ASSERT_EQUAL_UINT64(BASE, ranges.oldest->start);
-    TEST_ASSERT_NOT_NULL(ranges_take(&ranges, RANGES_PAGE));
-    TEST_ASSERT_EQUAL_UINT64(BASE + RANGES_PAGE, ranges.oldest->start);
-    ranges_unmap(&ranges, BASE + 2 * RANGES_PAGE, RANGES_PAGE);
-    TEST_ASSERT_TRUE(ranges.oldest->start < BASE + 4 * RANGES_PAGE);
-    TEST_ASSERT_EQUAL_INT(0, ranges_check(&ranges));
+    const uint64_t start = ranges.border;
+
+    ranges_map(&ranges, start, 4 * RANGES_PAGE, 0);
+    ranges_map(&ranges, start + 5 * RANGES_PAGE, 8 * RANGES_PAGE, 0);
+    TEST_ASSERT_EQUAL_UINT64(start, ranges.oldest->start);
+    TEST_ASSERT_NOT_NULL(ranges_take(&ranges, RANGES_LARGE, RANGES_PAGE));
+    TEST_ASSERT_EQUAL_UINT64(start + RANGES_PAGE, ranges.oldest->start);
+    ranges_unmap(&ranges, start + 2 * RANGES_PAGE, RANGES_PAGE);
+    TEST_ASSERT_TRUE(ranges.oldest->start < start + 4 * RANGES_PAGE);
+    TEST_ASSERT_NULL(ranges_check(&ranges));
+}
+
+/* An address far inside a large range is found as quickly as one at its beginning: over many pages without a hint. */
+static void test_an_address_inside_a_range_of_terabytes_is_found(void)
+{
+    const uint64_t span = UINT64_C(1) << 43;
+    struct ranges wide;
+
+    TEST_ASSERT_EQUAL_INT(0, ranges_init(&wide, BASE, span));
+    TEST_ASSERT_EQUAL_INT(0, ranges_prepare(&wide, 64));
+    const uint64_t start = wide.border + 70 * RANGES_PAGE, end = BASE + span - 5000 * RANGES_PAGE;
+    ranges_map(&wide, start, RANGES_PAGE, 0);
+    ranges_map(&wide, end, RANGES_PAGE, 0);
+    struct range *hole = ranges_at(&wide, start + RANGES_PAGE);
+    for (uint64_t step = RANGES_UNIT; start + RANGES_PAGE + step < end; step = step * 3 + RANGES_UNIT)
+        TEST_ASSERT_EQUAL_PTR(hole, ranges_at(&wide, start + RANGES_PAGE + step));
+    TEST_ASSERT_EQUAL_PTR(hole, ranges_at(&wide, end - 1));
+    TEST_ASSERT_EQUAL_UINT64(end, ranges_at(&wide, end + 1)->start);
+    ranges_unmap(&wide, start, RANGES_PAGE);
+    TEST_ASSERT_EQUAL_UINT64(wide.border, ranges_at(&wide, end - 1)->start);
+    TEST_ASSERT_EQUAL_UINT64(BASE, ranges_at(&wide, wide.border - 1)->start);
+    TEST_ASSERT_NULL(ranges_check(&wide));
+    ranges_destroy(&wide);
 }
 
 int main(void)
@@ -250,6 +283,7 @@ int main(void)
     UNITY_BEGIN();
     RUN_TEST(test_ranges_agree_with_a_byte_map);
     RUN_TEST(test_an_address_outside_belongs_to_no_range);
+    RUN_TEST(test_an_address_inside_a_range_of_terabytes_is_found);
     RUN_TEST(test_a_range_that_fits_is_found_behind_many_that_do_not);
     RUN_TEST(test_the_longest_free_range_stays_the_oldest_when_part_of_it_is_taken);
     return UNITY_END();

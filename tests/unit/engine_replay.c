@@ -137,10 +137,10 @@ static void work_on(enum manner manner, uint64_t address, uint64_t bytes, uint32
 {
     const unsigned stream = manner == BEHIND_STREAMS && id % 16 == 0;
 
-    const bool guest = fence_work(model_stream(stream));
+    const bool visitor = streams_work(model_stream(stream));
     fake_work(stream, address, bytes, id + 1);
-    if (guest)
-        fence_worked();
+    if (visitor)
+        streams_worked();
     for (unsigned s = 0; s < 2; s++) {
         const bool keeps_up = s ? id % 16 == 1 : id % 10 != 0; /* not quite */
 
@@ -174,7 +174,7 @@ static double replay(enum manner manner)
         if (manner != AT_ONCE)
             work_on(manner, addresses[id], sizes[id], id);
     }
-    CHECK(pool_check(&model.pool) == 0);
+    CHECK(pool_check(&model.pool) == NULL);
     const struct pool_stats s = pool_stats(&model.pool);
     const double utilization = (double)peak / (double)s.peak_physical;
     printf("events=%zu live_mib=%lu physical_mib=%lu utilization=%.4f joins=%lu hits=%lu stitches=%lu "

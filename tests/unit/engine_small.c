@@ -33,7 +33,7 @@ static void end_empty(void)
 {
     const struct pool_stats s = pool_stats(&pool);
 
-    CHECK(pool_check(&pool) == 0);
+    CHECK(pool_check(&pool) == NULL);
     CHECK(s.live == 0 && s.live_count == 0);
     pool_trim(&pool, UINT64_MAX);
     CHECK(fake_physical() == 0 && atomic_load(&budget.used) == 0);
@@ -60,11 +60,11 @@ static void give(uint64_t address, uint64_t bytes, bool done)
 
 static void work(unsigned stream, uint64_t address, uint64_t bytes)
 {
-    const bool guest = fence_work(STREAM(stream));
+    const bool visitor = streams_work(STREAM(stream));
 
     fake_work(stream, address, bytes, address);
-    if (guest)
-        fence_worked();
+    if (visitor)
+        streams_worked();
 }
 
 static void finish_work(void)
@@ -130,7 +130,7 @@ static void refuse_all(uint64_t address)
     CHECK(pool_block(&pool, address, true, &block) == -EINVAL);
     CHECK(pool_pin(&pool, address) == -EINVAL && pool_unpin(&pool, address) == -EINVAL);
     CHECK(pool_set_sync_memops(&pool, address, true) == -EINVAL);
-    CHECK(pool_check(&pool) == 0);
+    CHECK(pool_check(&pool) == NULL);
 }
 
 /* Blocks of 2048 bytes at multiples of that: the addresses that are tried are inside of one. */
@@ -465,7 +465,7 @@ static void given_back_twice(void)
 
     while (pool.small.first->pieces[piece / 64] >> piece % 64 & 1)
         piece++;
-    CHECK(pool_check(&pool) == 0 && piece < SMALL_PIECES);
+    CHECK(pool_check(&pool) == NULL && piece < SMALL_PIECES);
     pool.small.source.give(&pool, page + piece * SMALL_PIECE, SMALL_PIECE);
     CHECK(pool_check(&pool) == 10003 && !(pool.small.first->pieces[piece / 64] >> piece % 64 & 1));
 }

@@ -114,7 +114,7 @@ static void *watch(void *unused)
 
         CHECK(s.live <= s.physical && s.cached <= s.physical && s.pending <= s.physical);
         CHECK(s.peak_live <= s.peak_physical && s.live_count < UINT32_MAX && s.stranded <= s.physical);
-        CHECK(pool_check(&pool) == 0);
+        CHECK(pool_check(&pool) == NULL);
         sched_yield();
     }
     return NULL;
@@ -137,7 +137,7 @@ static void finish(void)
             give(&places[i].block);
     }
     const struct pool_stats s = pool_stats(&pool);
-    CHECK(pool_check(&pool) == 0 && s.live == 0 && s.live_count == 0 && s.cached == s.physical);
+    CHECK(pool_check(&pool) == NULL && s.live == 0 && s.live_count == 0 && s.cached == s.physical);
     pool_trim(&pool, UINT64_MAX);
     CHECK(fake_physical() == 0 && atomic_load(&budget.used) == 0);
     pool_close(&pool, true);

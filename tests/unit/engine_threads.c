@@ -109,11 +109,11 @@ static void take_one(struct thread *thread, unsigned slot, struct fake_random *r
     CHECK(fake_usable(address, bytes));
     enter(slot, address, bytes);
     if (thread->deferred) {
-        const bool guest = fence_work(0x10000 + 0x100 * (uintptr_t)thread->number);
+        const bool visitor = streams_work(0x10000 + 0x100 * (uintptr_t)thread->number);
 
         fake_work(thread->number, address, bytes, ++*name);
-        if (guest)
-            fence_worked();
+        if (visitor)
+            streams_worked();
     }
 }
 
@@ -139,7 +139,7 @@ static void *run(void *argument)
         if (i % 97 == 0)
             pool_trim(&pool, fake_below(&random, 64 * MIB));
         if (i % 251 == 0)
-            CHECK(pool_check(&pool) == 0);
+            CHECK(pool_check(&pool) == NULL);
     }
     disturb_me_no_more();
     return NULL;
@@ -168,7 +168,7 @@ static void run_threads(bool deferred, uint64_t rounds, uint64_t steps)
     for (unsigned i = 0; i < rounds; i++)
         run_round(deferred, i, steps);
     disturb_stop();
-    CHECK(pool_check(&pool) == 0);
+    CHECK(pool_check(&pool) == NULL);
     CHECK(pool_stats(&pool).physical == fake_physical() && atomic_load(&held) == fake_physical());
     CHECK(atomic_load(&granted) == atomic_load(&held));
     for (unsigned s = 0; s < THREADS; s++) {
@@ -227,7 +227,7 @@ static struct {
     uint64_t address, bytes, name;
 } places[PLACES];
 
-static atomic_uint_fast64_t names, idle_frees, busy_frees;
+static atomic_uint_fast64_t names;
 
 struct worker {
     pthread_t id;
@@ -242,26 +242,21 @@ static void submit(struct worker *worker, struct fake_random *random, unsigned p
 
     if (fake_below(random, 16) == 0)
         stream = (unsigned)fake_below(random, worker->streams);
-    const bool guest = fence_work(0x10000 + 0x100 * (uintptr_t)stream);
+    const bool visitor = streams_work(0x10000 + 0x100 * (uintptr_t)stream);
     fake_work(stream, places[place].address, places[place].bytes, places[place].name);
-    if (guest)
-        fence_worked();
+    if (visitor)
+        streams_worked();
 }
 
 /* As route does it. False: the driver did not let it wait. */
-static bool let_go(const struct worker *worker, unsigned place)
+static bool release(const struct worker *worker, unsigned place)
 {
     const uint64_t address = places[place].address, bytes = places[place].bytes;
-    const bool idle = fence_idle();
-    CUresult result = CUDA_SUCCESS;
 
-    CHECK(!idle || !fake_pending(address, bytes));
-    atomic_fetch_add(idle ? &idle_frees : &busy_frees, 1);
-    const bool done = !worker->deferred && (idle || fence_wait_context(FAKE_CONTEXT, &result));
-    if (result != CUDA_SUCCESS)
+    if (!worker->deferred && fence_pass(&pool.fence, NULL) != CUDA_SUCCESS)
         return false;
-    CHECK(!done || !fake_pending(address, bytes));
-    CHECK(pool_free(&pool, address, done) == 0);
+    CHECK(worker->deferred || !fake_pending(address, bytes));
+    CHECK(pool_free(&pool, address, !worker->deferred) == 0);
     places[place].address = 0;
     return true;
 }
@@ -281,15 +276,14 @@ static void take(unsigned place, struct fake_random *random)
 /* Work that is written down, and is not for now. */
 static void capture(uintptr_t stream)
 {
-    const bool guest = fence_work(stream);
-
-    fence_capture_begins(stream, FAKE_CONTEXT);
+    capture_begin(stream, streams_thread_key(), FAKE_CONTEXT);
+    const bool visitor = streams_work(stream);
     fake_set_capturing(true);
-    if (guest)
-        fence_worked();
+    if (visitor)
+        streams_worked();
     sched_yield();
     fake_set_capturing(false);
-    fence_capture_ended(stream);
+    capture_end(stream, streams_thread_key());
 }
 
 static void *roam(void *argument)
@@ -297,7 +291,6 @@ static void *roam(void *argument)
     struct worker *worker = argument;
     struct fake_random random = {.state = 7368787 * (worker->number + 1)};
     const uint64_t steps = 20000 * fake_number("GPUCAP_TEST_TIMES", 1);
-    CUresult result;
 
     disturb_me();
     for (uint64_t i = 0; i < steps; i++) {
@@ -309,10 +302,10 @@ static void *roam(void *argument)
         else if (fake_below(&random, 4) == 0 && i / 256 % 2) /* and now and then nobody works for a while */
             submit(worker, &random, place);
         else
-            let_go(worker, place);
+            release(worker, place);
         pthread_mutex_unlock(&places[place].lock);
         if (fake_below(&random, 64) == 0)
-            fence_wait_context(FAKE_CONTEXT, &result);
+            fence_wait(&pool.fence, FENCE_NOW);
         if (fake_below(&random, 64) == 0)
             fence_poll(&pool.fence);
         if (fake_below(&random, 3) == 0)
@@ -322,7 +315,6 @@ static void *roam(void *argument)
         if (worker->faults && worker->number == 1 && i % 512 == 0)
             capture(0x10000);
     }
-    fence_wait_context(FAKE_CONTEXT, &result); /* who ends at work is taken to be at work for good */
     disturb_me_no_more();
     return NULL;
 }
@@ -331,16 +323,14 @@ static void run_workers(struct worker kind)
 {
     const struct pool_budget budget = {.take = budget_take, .settle = budget_settle, .give = budget_give};
     struct worker workers[THREADS];
-    CUresult result;
 
     disturb_start(disturbed);
     fake_start(LIMIT);
     CHECK(pool_open(&pool, FAKE_CONTEXT, 0, &budget, 100) == 0);
     for (unsigned i = 0; i < PLACES; i++)
         pthread_mutex_init(&places[i].lock, NULL);
-    if (kind.faults)
-        capture(0x10000); /* from the first on, nobody waits for a context */
-    CHECK(fence_wait_context(FAKE_CONTEXT, &result) && result == CUDA_SUCCESS);
+    if (!kind.deferred)
+        streams_distrust(); /* as pools_setup does it */
     for (unsigned i = 0; i < THREADS; i++) {
         workers[i] = kind;
         workers[i].number = i;
@@ -351,12 +341,10 @@ static void run_workers(struct worker kind)
     disturb_stop();
     fake_fail(0, 0, 0);
     for (unsigned i = 0; i < PLACES; i++)
-        CHECK(!places[i].address || let_go(&workers[0], i));
-    CHECK(atomic_load(&idle_frees) > 0 &&
-          atomic_load(&busy_frees) > 0); /* how many is a matter of the load */
-    CHECK(pool_check(&pool) == 0 && pool_stats(&pool).live == 0);
-    /* A context does no more work when it ends; the last waits of the threads may have failed. */
-    CHECK(fence_wait_context(FAKE_CONTEXT, &result) && result == CUDA_SUCCESS);
+        CHECK(!places[i].address || release(&workers[0], i));
+    CHECK(pool_check(&pool) == NULL && pool_stats(&pool).live == 0);
+    /* A context does no more work when it ends. */
+    CHECK(fence_wait(&pool.fence, FENCE_NOW) == 0);
     pool_close(&pool, true);
     fake_end();
 }
@@ -371,7 +359,7 @@ static void passed_strict_one(void)
     run_workers((struct worker){.streams = 1});
 }
 
-static void test_a_free_that_sees_everybody_idle_has_nothing_to_wait_for(void)
+static void test_a_strict_free_has_waited_for_all_work_on_its_block(void)
 {
     TEST_ASSERT_TRUE(holds(passed_strict));
     TEST_ASSERT_TRUE(holds(passed_strict_one));
@@ -403,7 +391,7 @@ static void failing_deferred(void)
     run_workers((struct worker){.streams = 3, .faults = FAULTS, .deferred = true});
 }
 
-static void test_nobody_is_idle_because_a_call_failed_or_a_capture_was_open(void)
+static void test_blocks_are_not_used_too_early_because_a_call_failed_or_a_capture_was_open(void)
 {
     TEST_ASSERT_TRUE(holds(failing_strict));
     TEST_ASSERT_TRUE(holds(failing_deferred));
@@ -415,8 +403,8 @@ int main(void)
     RUN_TEST(test_threads_never_share_bytes);
     RUN_TEST(test_threads_never_get_bytes_that_another_threads_stream_works_on);
     RUN_TEST(test_threads_that_come_and_go_never_share_bytes);
-    RUN_TEST(test_a_free_that_sees_everybody_idle_has_nothing_to_wait_for);
+    RUN_TEST(test_a_strict_free_has_waited_for_all_work_on_its_block);
     RUN_TEST(test_blocks_passed_between_threads_at_work_are_not_used_again_too_early);
-    RUN_TEST(test_nobody_is_idle_because_a_call_failed_or_a_capture_was_open);
+    RUN_TEST(test_blocks_are_not_used_too_early_because_a_call_failed_or_a_capture_was_open);
     return UNITY_END();
 }

@@ -38,6 +38,13 @@ bool nvml_open(void)
     return !library_missing;
 }
 
+static atomic_bool loads_ended;
+
+void nvml_end(void)
+{
+    atomic_store(&loads_ended, true);
+}
+
 /* Whether NVML lists us under our own number for sure: measure asks the kernel in which namespace we are. */
 static bool outside_containers;
 
@@ -255,6 +262,29 @@ static bool exit_during_start(void)
     exit(0);
 }
 
+/* The library's own exit handler comes also where nobody has asked NVML anything. */
+static bool end_before_the_first_question(void)
+{
+    measure_end();
+    return atomic_load(&loads_ended) && atomic_load(&started) == 0;
+}
+
+static void still_loaded(void)
+{
+    _exit(atomic_load(&loads_ended) ? 0 : 1);
+}
+
+/* Every exit ends the loading, also that of a process whose NVML is there: a second thread may still be at
+ * it. */
+static bool exit_ends_loading(void)
+{
+    atexit(still_loaded); /* runs last */
+    add((unsigned)getpid(), 100 * MB);
+    if (!measures(100 * MB))
+        return false;
+    exit(1);
+}
+
 static bool started_once(void)
 {
     add((unsigned)getpid(), 100 * MB);
@@ -374,6 +404,8 @@ CASE(test_a_thousand_processes_on_one_card_are_read, crowd)
 CASE(test_a_question_does_not_wait_for_a_thread_that_cannot_go_on, thread_is_stuck)
 CASE(test_exit_does_not_wait_for_a_thread_that_cannot_go_on, exit_while_thread_is_stuck)
 CASE(test_exit_during_the_start_of_nvml_is_clean, exit_during_start)
+CASE(test_the_end_may_come_before_the_first_question, end_before_the_first_question)
+CASE(test_every_exit_ends_the_loading_of_nvml, exit_ends_loading)
 CASE(test_nvml_is_started_once, started_once)
 CASE(test_a_child_forked_during_the_start_measures_for_itself, fork_during_start)
 CASE(test_a_child_forked_while_the_thread_is_stuck_measures_for_itself, fork_while_stuck)
@@ -410,6 +442,8 @@ int main(void)
     RUN_TEST(test_a_question_does_not_wait_for_a_thread_that_cannot_go_on);
     RUN_TEST(test_exit_does_not_wait_for_a_thread_that_cannot_go_on);
     RUN_TEST(test_exit_during_the_start_of_nvml_is_clean);
+    RUN_TEST(test_the_end_may_come_before_the_first_question);
+    RUN_TEST(test_every_exit_ends_the_loading_of_nvml);
     RUN_TEST(test_nvml_is_started_once);
     RUN_TEST(test_a_child_forked_during_the_start_measures_for_itself);
     RUN_TEST(test_signals_stay_with_the_host_program);

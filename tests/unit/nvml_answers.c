@@ -2,9 +2,12 @@
  * processes. */
 #include "card.h"
 #include "nvml_abi.h"
+#include "nvml_view.h"
 #include "unity.h"
 
+#include <errno.h>
 #include <signal.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -51,8 +54,8 @@ static void test_all_cards_are_seen_whatever_cuda_may_see(void)
     nvmlDevice_t handle;
     setenv("CUDA_VISIBLE_DEVICES", "1", 1);
     TEST_ASSERT_EQUAL_INT(NVML_SUCCESS, nvmlDeviceGetCount(&count));
-    TEST_ASSERT_EQUAL_UINT(2, count);
-    TEST_ASSERT_EQUAL_INT(NVML_ERROR_INVALID_ARGUMENT, nvmlDeviceGetHandleByIndex(2, &handle));
+    TEST_ASSERT_EQUAL_UINT(3, count);
+    TEST_ASSERT_EQUAL_INT(NVML_ERROR_INVALID_ARGUMENT, nvmlDeviceGetHandleByIndex(3, &handle));
     TEST_ASSERT_EQUAL_INT(NVML_ERROR_INVALID_ARGUMENT, nvmlDeviceGetHandleByIndex(0, NULL));
     TEST_ASSERT_EQUAL_INT(NVML_ERROR_INVALID_ARGUMENT, nvmlDeviceGetCount(NULL));
 }
@@ -150,16 +153,141 @@ static void test_memory_of_a_neighbour_is_seen_while_it_lives(void)
     TEST_ASSERT_EQUAL_UINT64(0, memory.used);
 }
 
+static void test_a_mig_instance_has_a_uuid_of_its_own_kind(void)
+{
+    static const char mig[] = "MIG-73696d6d-6967-4000-8000-000000000002";
+    char uuid[NVML_DEVICE_UUID_V2_BUFFER_SIZE];
+    nvmlDevice_t handle = NULL;
+    TEST_ASSERT_EQUAL_INT(NVML_SUCCESS, nvmlDeviceGetUUID(device(2), uuid, sizeof uuid));
+    TEST_ASSERT_EQUAL_STRING(mig, uuid);
+    TEST_ASSERT_EQUAL_INT(NVML_SUCCESS, nvmlDeviceGetHandleByUUID(mig, &handle));
+    TEST_ASSERT_EQUAL_PTR(device(2), handle);
+    memcpy(uuid, "GPU", 3);
+    TEST_ASSERT_EQUAL_INT(NVML_ERROR_NOT_FOUND, nvmlDeviceGetHandleByUUID(uuid, &handle));
+    TEST_ASSERT_EQUAL_INT(NVML_ERROR_NOT_FOUND,
+                          nvmlDeviceGetHandleByUUID("GPU-73696d67-7075-4000-8000-000000000002", &handle));
+}
+
+/* ---- what GPUCAP_SIM_NVML hides ---- */
+
+static nvmlReturn_t start_with(const char *view)
+{
+    TEST_ASSERT_EQUAL_INT(NVML_SUCCESS, nvmlShutdown());
+    if (view)
+        setenv("GPUCAP_SIM_NVML", view, 1);
+    else
+        unsetenv("GPUCAP_SIM_NVML");
+    return nvmlInit_v2();
+}
+
+static void start_plain(void)
+{
+    unsetenv("GPUCAP_SIM_NVML");
+    TEST_ASSERT_EQUAL_INT(NVML_SUCCESS, nvmlInit_v2());
+}
+
+static void test_absent_it_does_not_start(void)
+{
+    nvmlProcessInfo_t list[2];
+    unsigned count = 2;
+    nvmlDevice_t handle = device(0);
+    TEST_ASSERT_EQUAL_INT(NVML_ERROR_DRIVER_NOT_LOADED, start_with("absent"));
+    TEST_ASSERT_EQUAL_INT(NVML_ERROR_DRIVER_NOT_LOADED, nvmlInitWithFlags(0));
+    TEST_ASSERT_EQUAL_INT(NVML_ERROR_UNINITIALIZED,
+                          nvmlDeviceGetComputeRunningProcesses_v3(handle, &count, list));
+    TEST_ASSERT_EQUAL_INT(NVML_ERROR_UNINITIALIZED, nvmlDeviceGetCount_v2(&count));
+    start_plain();
+}
+
+static void test_without_a_list_memory_is_still_told(void)
+{
+    nvmlProcessInfo_t list[2];
+    unsigned count = 2;
+    nvmlMemory_t memory;
+    TEST_ASSERT_EQUAL_INT(NVML_SUCCESS, start_with("no-list"));
+    TEST_ASSERT_EQUAL_INT(NVML_ERROR_NOT_SUPPORTED,
+                          nvmlDeviceGetComputeRunningProcesses_v3(device(0), &count, list));
+    TEST_ASSERT_EQUAL_INT(NVML_SUCCESS, nvmlDeviceGetMemoryInfo(device(0), &memory));
+    TEST_ASSERT_EQUAL_INT(NVML_SUCCESS, start_with(NULL));
+}
+
+static void test_bytes_and_numbers_of_processes_can_be_hidden(void)
+{
+    nvmlProcessInfo_t list[2];
+    nvmlProcessInfo_v1_t old[2];
+    nvmlMemory_t memory;
+    unsigned count = 2;
+    pid_t neighbour = start_neighbour();
+    TEST_ASSERT_EQUAL_INT(NVML_SUCCESS, start_with("no-bytes,pids=100000000"));
+    TEST_ASSERT_EQUAL_INT(NVML_SUCCESS, nvmlDeviceGetComputeRunningProcesses_v3(device(0), &count, list));
+    TEST_ASSERT_EQUAL_UINT(1, count);
+    TEST_ASSERT_EQUAL_UINT((unsigned)neighbour + 100000000, list[0].pid);
+    TEST_ASSERT_EQUAL_HEX64(UINT64_MAX, list[0].usedGpuMemory);
+    TEST_ASSERT_EQUAL_INT(NVML_SUCCESS, nvmlDeviceGetComputeRunningProcesses(device(0), &count, old));
+    TEST_ASSERT_EQUAL_HEX64(UINT64_MAX, old[0].usedGpuMemory);
+    TEST_ASSERT_EQUAL_INT(NVML_SUCCESS, nvmlDeviceGetMemoryInfo(device(0), &memory));
+    TEST_ASSERT_EQUAL_UINT64(5 * MIB, memory.used);
+    kill(neighbour, SIGKILL);
+    TEST_ASSERT_EQUAL_INT(neighbour, waitpid(neighbour, NULL, 0));
+    TEST_ASSERT_EQUAL_INT(NVML_SUCCESS, start_with(NULL));
+}
+
+static void test_others_can_appear_together_with_this_process(void)
+{
+    nvmlProcessInfo_t list[8];
+    unsigned count = 8, own = (unsigned)getpid() + 5;
+    TEST_ASSERT_EQUAL_INT(NVML_SUCCESS, start_with("newcomers=3,pids=5"));
+    TEST_ASSERT_EQUAL_INT(NVML_SUCCESS, nvmlDeviceGetComputeRunningProcesses_v3(device(1), &count, list));
+    TEST_ASSERT_EQUAL_UINT(0, count);
+    TEST_ASSERT_EQUAL_INT(0, card_open());
+    TEST_ASSERT_EQUAL_INT(0, card_charge(1, 3 * MIB));
+    count = 0;
+    TEST_ASSERT_EQUAL_INT(NVML_ERROR_INSUFFICIENT_SIZE,
+                          nvmlDeviceGetComputeRunningProcesses_v3(device(1), &count, NULL));
+    TEST_ASSERT_EQUAL_UINT(4, count);
+    TEST_ASSERT_EQUAL_INT(NVML_SUCCESS, nvmlDeviceGetComputeRunningProcesses_v3(device(1), &count, list));
+    for (unsigned i = 0; i < count; i++) {
+        TEST_ASSERT_EQUAL_UINT64(3 * MIB, list[i].usedGpuMemory);
+        TEST_ASSERT_EQUAL_INT(i == 2, list[i].pid == own);
+        for (unsigned j = 0; j < i; j++)
+            TEST_ASSERT_TRUE(list[i].pid != list[j].pid);
+    }
+    card_uncharge(1, 3 * MIB);
+    TEST_ASSERT_EQUAL_INT(NVML_SUCCESS, start_with(NULL));
+}
+
+static void test_a_view_that_cannot_be_read_is_refused(void)
+{
+    static const char *const bad[] = {"blind",     "no-bytes,",     ",absent",           "pids=",
+                                      "pids=-1",   "pids=12x",      "newcomers=65",      "absent=1",
+                                      "no-bytes,,", "pids=1000000001", "newcomers=99999999999999999999"};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        struct nvml_view view = {.pids = 7};
+        char why[96] = "";
+        TEST_ASSERT_EQUAL_INT_MESSAGE(-EINVAL, nvml_view_parse(bad[i], &view, why, sizeof why), bad[i]);
+        TEST_ASSERT_TRUE_MESSAGE(why[0] && view.pids == 7, bad[i]);
+    }
+    TEST_ASSERT_EQUAL_INT(NVML_ERROR_DRIVER_NOT_LOADED, start_with("blind"));
+    start_plain();
+}
+
 int main(void)
 {
     char id[48];
     snprintf(id, sizeof id, "nvml-test-%d", (int)getpid());
     setenv("GPUCAP_SIM_ID", id, 1);
-    setenv("GPUCAP_SIM", "2x64M", 1);
+    setenv("GPUCAP_SIM", "2x64M,64M/mig", 1);
+    unsetenv("GPUCAP_SIM_NVML");
     UNITY_BEGIN();
     RUN_TEST(test_every_call_before_init_is_uninitialized);
     RUN_TEST(test_all_cards_are_seen_whatever_cuda_may_see);
     RUN_TEST(test_a_card_is_found_by_each_of_its_names);
     RUN_TEST(test_memory_of_a_neighbour_is_seen_while_it_lives);
+    RUN_TEST(test_a_mig_instance_has_a_uuid_of_its_own_kind);
+    RUN_TEST(test_absent_it_does_not_start);
+    RUN_TEST(test_without_a_list_memory_is_still_told);
+    RUN_TEST(test_bytes_and_numbers_of_processes_can_be_hidden);
+    RUN_TEST(test_others_can_appear_together_with_this_process);
+    RUN_TEST(test_a_view_that_cannot_be_read_is_refused);
     return UNITY_END();
 }

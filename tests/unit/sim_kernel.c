@@ -240,6 +240,118 @@ static void test_odd_ptx_does_no_harm(void)
     }
 }
 
+static void test_functions_are_listed_before_they_are_loaded(void)
+{
+    CUfunctionLoadingState state;
+    CUfunction listed[9] = {NULL};
+    const char *name;
+    unsigned int count;
+    uint64_t none = 0;
+    CUdeviceptr p = 0;
+    int i;
+
+    OK(cuModuleGetFunctionCount(&count, module));
+    OK(cuModuleEnumerateFunctions(listed, 9, module));
+    for (i = 0; i < (int)count; i++) {
+        OK(cuFuncIsLoaded(&state, listed[i]));
+        TEST_ASSERT_EQUAL_INT(CU_FUNCTION_LOADING_STATE_UNLOADED, state);
+    }
+    TEST_ASSERT_NULL(listed[count]);
+    OK(cuFuncGetName(&name, listed[1]));
+    TEST_ASSERT_EQUAL_STRING("copy_u32", name);
+    TEST_ASSERT_EQUAL_PTR(listed[1], function_of("copy_u32"));
+    OK(cuFuncIsLoaded(&state, listed[1]));
+    TEST_ASSERT_EQUAL_INT(CU_FUNCTION_LOADING_STATE_LOADED, state);
+    OK(cuFuncLoad(listed[2]));
+    OK(cuFuncIsLoaded(&state, listed[2]));
+    TEST_ASSERT_EQUAL_INT(CU_FUNCTION_LOADING_STATE_LOADED, state);
+    OK(cuLaunchKernel(listed[0], 1, 1, 1, 1, 1, 1, 0, NULL, (void *[]){&p, &i, &none}, NULL));
+    OK(cuFuncIsLoaded(&state, listed[0]));
+    TEST_ASSERT_EQUAL_INT(CU_FUNCTION_LOADING_STATE_LOADED, state);
+    IS(CUDA_ERROR_NOT_FOUND, cuLaunchKernel(listed[4], 1, 1, 1, 1, 1, 1, 0, NULL, (void *[]){&p}, NULL));
+    IS(CUDA_ERROR_INVALID_HANDLE, cuFuncIsLoaded(&state, (CUfunction)&state));
+    IS(CUDA_ERROR_INVALID_HANDLE, cuModuleEnumerateFunctions(listed, 9, (CUmodule)&state));
+    OK(cuCtxSynchronize());
+}
+
+static void test_a_librarys_kernels_are_listed(void)
+{
+    CUkernel listed[2], kernel;
+    CUlibrary library;
+
+    OK(cuLibraryLoadData(&library, sim_ptx, NULL, NULL, 0, NULL, NULL, 0));
+    OK(cuLibraryEnumerateKernels(listed, 2, library));
+    OK(cuLibraryGetKernel(&kernel, library, "copy_u32"));
+    TEST_ASSERT_EQUAL_PTR(kernel, listed[1]);
+    OK(cuLibraryUnload(library));
+}
+
+#define THREADS (UINT64_C(132) * 2048) /* that an H200 runs at once */
+
+static const char local_ptx[] =
+    ".version 7.0\n.target sm_70\n.address_size 64\n"
+    ".visible .entry fill_u32(.param .u64 a, .param .u32 v, .param .u64 n)\n.maxntid 128, 1, 1\n"
+    "{ .reg .b32 %r<2>; .local .align 16 .b8 __local_depot0[2044]; { .local .u32 x; } ret; }\n"
+    ".visible .entry copy_u32(.param .u64 to, .param .u64 from, .param .u64 n)\n"
+    "{ .local .align 8 .b8 __local_depot1[262144]; ret; }\n"
+    ".visible .entry check_u32(.param .u64 a, .param .u32 v, .param .u64 n, .param .u64 w) { ret; }\n";
+
+static void expect_local(CUfunction function, int bytes)
+{
+    int seen = -1;
+
+    OK(cuFuncGetAttribute(&seen, CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES, function));
+    TEST_ASSERT_EQUAL_INT(bytes, seen);
+    seen = -1;
+    OK(cuKernelGetAttribute(&seen, CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES, (CUkernel)function, 0));
+    TEST_ASSERT_EQUAL_INT(bytes, seen);
+}
+
+static void test_a_context_grows_by_the_local_memory_of_a_kernel(void)
+{
+    CUfunction fill, copy, check;
+    CUdeviceptr p = 0;
+    uint64_t none = 0;
+    unsigned int value = 0;
+    size_t before, grown;
+    CUmodule other;
+    CUlibrary library;
+    CUkernel kernel;
+
+    OK(cuModuleLoadData(&other, local_ptx));
+    OK(cuModuleGetFunction(&fill, other, "fill_u32"));
+    OK(cuModuleGetFunction(&copy, other, "copy_u32"));
+    OK(cuModuleGetFunction(&check, other, "check_u32"));
+    expect_local(fill, 2048);
+    expect_local(copy, 262144);
+    expect_local(check, 0);
+    OK(cuLibraryLoadData(&library, local_ptx, NULL, NULL, 0, NULL, NULL, 0));
+    OK(cuLibraryGetKernel(&kernel, library, "fill_u32"));
+    expect_local((CUfunction)kernel, 2048);
+    before = sim_free();
+    OK(cuLaunchKernel(fill, 1, 1, 1, 1, 1, 1, 0, NULL, (void *[]){&p, &value, &none}, NULL));
+    grown = before - sim_free();
+    TEST_ASSERT_EQUAL_UINT64((1024 * THREADS + 2 * MIB - 1) / (2 * MIB) * (2 * MIB), grown);
+    OK(cuLaunchKernel(fill, 1, 1, 1, 1, 1, 1, 0, NULL, (void *[]){&p, &value, &none}, NULL));
+    IS(CUDA_ERROR_OUT_OF_MEMORY,
+       cuLaunchKernel(copy, 1, 1, 1, 1, 1, 1, 0, NULL, (void *[]){&p, &p, &none}, NULL));
+    OK(cuCtxSynchronize());
+    TEST_ASSERT_EQUAL_UINT64(grown, before - sim_free());
+    OK(cuLibraryUnload(library));
+    OK(cuModuleUnload(other));
+}
+
+static void test_a_larger_stack_takes_memory_at_once(void)
+{
+    size_t before = sim_free();
+
+    OK(cuCtxSetLimit(CU_LIMIT_STACK_SIZE, 1024 + 16));
+    TEST_ASSERT_TRUE(before - sim_free() >= 16 * THREADS);
+    IS(CUDA_ERROR_OUT_OF_MEMORY, cuCtxSetLimit(CU_LIMIT_STACK_SIZE, 512 << 10));
+    OK(cuCtxSetLimit(CU_LIMIT_STACK_SIZE, 1024)); /* what it has grown by stays */
+    TEST_ASSERT_TRUE(before - sim_free() >= 16 * THREADS);
+}
+
 int main(void)
 {
     sim_machine("1x1G");
@@ -252,5 +364,9 @@ int main(void)
     RUN_TEST(test_a_librarys_kernel_can_be_launched_and_captured);
     RUN_TEST(test_spinning_kernels_end);
     RUN_TEST(test_odd_ptx_does_no_harm);
+    RUN_TEST(test_functions_are_listed_before_they_are_loaded);
+    RUN_TEST(test_a_librarys_kernels_are_listed);
+    RUN_TEST(test_a_context_grows_by_the_local_memory_of_a_kernel);
+    RUN_TEST(test_a_larger_stack_takes_memory_at_once);
     return UNITY_END();
 }

@@ -13,6 +13,7 @@ void sim_machine(const char *cards)
 {
     unsetenv("CUDA_VISIBLE_DEVICES");
     unsetenv("GPUCAP_SIM_FAULT");
+    unsetenv("GPUCAP_SIM_NVML");
     setenv("GPUCAP_SIM", cards, 1);
     setenv("GPUCAP_SIM_ID", spawn_sim_id(), 1);
 }
@@ -89,7 +90,8 @@ static pthread_t opener;
 
 static void *open_later(void *data)
 {
-    struct timespec moment = {.tv_nsec = 50 * 1000 * 1000};
+    struct timespec moment = {.tv_nsec =
+                                  10 * 1000 * 1000}; /* far more than a call that does not wait needs */
 
     nanosleep(&moment, NULL);
     gate_open(data);

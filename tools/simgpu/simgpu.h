@@ -28,7 +28,7 @@ void simgpu_reset_calls(void);
 int simgpu_set_fault(const char *script);
 
 /* Live driver objects that a clean program would have given back: allocations, handles, reservations,
- * mappings, arrays, streams, events. */
+ * mappings, arrays, streams, events, green contexts. */
 unsigned long simgpu_leaks(void);
 
 #ifdef __cplusplus

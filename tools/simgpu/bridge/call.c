@@ -163,7 +163,7 @@ unsigned long simgpu_leaks(void)
 {
     static const enum object_kind counted[] = {OBJECT_BLOCK,   OBJECT_HANDLE, OBJECT_RESERVATION,
                                                OBJECT_MAPPING, OBJECT_ARRAY,  OBJECT_MIPMAP,
-                                               OBJECT_STREAM,  OBJECT_EVENT};
+                                               OBJECT_STREAM,  OBJECT_EVENT,  OBJECT_GREEN};
     unsigned long sum = 0;
     size_t i;
 

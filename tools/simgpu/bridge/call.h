@@ -23,6 +23,9 @@ enum entry {
     ENTRY_COUNT
 };
 
+/* The one entry point that cuda.h does not have: see entries.def. */
+CUresult cuSimgpuUnlisted(void);
+
 struct call {
     CUresult refused; /* not SUCCESS: answer this and do nothing */
     bool kill_after;

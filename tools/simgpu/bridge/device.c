@@ -29,6 +29,12 @@ CUresult cuDriverGetVersion(int *version)
     return CALL_ANYTIME(cuDriverGetVersion, driver_version(version));
 }
 
+/* See entries.def. */
+CUresult cuSimgpuUnlisted(void)
+{
+    return CALL(cuSimgpuUnlisted, CUDA_SUCCESS);
+}
+
 static CUresult get(CUdevice *out, int ordinal)
 {
     if (!out)
@@ -72,24 +78,26 @@ CUresult cuDeviceGetName(char *name, int length, CUdevice device)
     return CALL(cuDeviceGetName, name_of(name, length, device));
 }
 
-static CUresult uuid_of(CUuuid *uuid, CUdevice device)
+/* The first version knows nothing of MIG instances: it answers with the UUID of the whole GPU. */
+static CUresult uuid_of(CUuuid *uuid, CUdevice device, bool instance)
 {
     if (!uuid)
         return CUDA_ERROR_INVALID_VALUE;
     if (!device_get(device))
         return CUDA_ERROR_INVALID_DEVICE;
-    memcpy(uuid->bytes, device_info(device)->uuid, sizeof(uuid->bytes));
+    memcpy(uuid->bytes, instance ? device_info(device)->uuid : device_info(device)->gpu_uuid,
+           sizeof(uuid->bytes));
     return CUDA_SUCCESS;
 }
 
 CUresult cuDeviceGetUuid(CUuuid *uuid, CUdevice device)
 {
-    return CALL(cuDeviceGetUuid, uuid_of(uuid, device));
+    return CALL(cuDeviceGetUuid, uuid_of(uuid, device, false));
 }
 
 CUresult cuDeviceGetUuid_v2(CUuuid *uuid, CUdevice device)
 {
-    return CALL(cuDeviceGetUuid_v2, uuid_of(uuid, device));
+    return CALL(cuDeviceGetUuid_v2, uuid_of(uuid, device, true));
 }
 
 static CUresult total(size_t *bytes, CUdevice device)

@@ -85,6 +85,11 @@ CUresult cuModuleGetFunctionCount(unsigned int *out, CUmodule module)
     return CALL(cuModuleGetFunctionCount, kernel_module_count(out, module));
 }
 
+CUresult cuModuleEnumerateFunctions(CUfunction *functions, unsigned int count, CUmodule module)
+{
+    return CALL(cuModuleEnumerateFunctions, kernel_module_functions(functions, count, module));
+}
+
 CUresult cuModuleGetGlobal_v2(CUdeviceptr *address, size_t *size, CUmodule module, const char *name)
 {
     return CALL(cuModuleGetGlobal_v2, kernel_module_global(address, size, module, name));
@@ -127,6 +132,11 @@ CUresult cuLibraryGetKernel(CUkernel *out, CUlibrary library, const char *name)
 CUresult cuLibraryGetKernelCount(unsigned int *out, CUlibrary library)
 {
     return CALL(cuLibraryGetKernelCount, kernel_library_count(out, library));
+}
+
+CUresult cuLibraryEnumerateKernels(CUkernel *kernels, unsigned int count, CUlibrary library)
+{
+    return CALL(cuLibraryEnumerateKernels, kernel_library_kernels(kernels, count, library));
 }
 
 CUresult cuKernelGetFunction(CUfunction *out, CUkernel kernel)
@@ -190,22 +200,14 @@ CUresult cuFuncGetParamInfo(CUfunction function, size_t index, size_t *offset, s
     return CALL(cuFuncGetParamInfo, kernel_parameter(function, index, offset, size));
 }
 
-static CUresult loading_state(CUfunctionLoadingState *out, CUfunction function)
-{
-    if (!out)
-        return CUDA_ERROR_INVALID_VALUE;
-    *out = CU_FUNCTION_LOADING_STATE_LOADED;
-    return kernel_check(function);
-}
-
 CUresult cuFuncIsLoaded(CUfunctionLoadingState *out, CUfunction function)
 {
-    return CALL(cuFuncIsLoaded, loading_state(out, function));
+    return CALL(cuFuncIsLoaded, kernel_is_loaded(out, function));
 }
 
 CUresult cuFuncLoad(CUfunction function)
 {
-    return CALL(cuFuncLoad, kernel_check(function));
+    return CALL(cuFuncLoad, kernel_load(function));
 }
 
 /* ---- launches ---- */

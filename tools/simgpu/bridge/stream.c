@@ -31,14 +31,20 @@ PAIR(cuStreamGetId, (CUstream stream, unsigned long long *out), stream_get_id(st
 PAIR(cuStreamGetDevice, (CUstream stream, CUdevice *out), stream_get_device(stream, out))
 PAIR(cuStreamGetCtx, (CUstream stream, CUcontext *out), stream_get_context(stream, out))
 
-static CUresult context_of(CUstream stream, CUcontext *out, CUgreenCtx *green)
+PAIR(cuStreamGetCtx_v2, (CUstream stream, CUcontext *out, CUgreenCtx *green),
+     stream_get_contexts(stream, out, green))
+
+static CUresult green_of(CUstream stream, CUgreenCtx *green)
 {
-    if (green)
-        *green = NULL;
-    return stream_get_context(stream, out);
+    CUcontext context;
+
+    return green ? stream_get_contexts(stream, &context, green) : CUDA_ERROR_INVALID_VALUE;
 }
 
-PAIR(cuStreamGetCtx_v2, (CUstream stream, CUcontext *out, CUgreenCtx *green), context_of(stream, out, green))
+CUresult cuStreamGetGreenCtx(CUstream stream, CUgreenCtx *green)
+{
+    return CALL(cuStreamGetGreenCtx, green_of(stream, green));
+}
 
 static CUresult wait_event(CUstream stream, CUevent event, unsigned int flags)
 {

@@ -29,14 +29,14 @@ struct block {
     uint64_t id; /* BUFFER_ID: never used twice */
     unsigned int flags;
     bool sync_memops;
-    uint64_t extent;     /* address space taken, where it is more than range.size */
-    struct phys *phys;   /* NULL for a block inside a slab, a pool's chunk or the program's own memory */
-    struct slab *slab;   /* small blocks of cuMemAlloc */
-    struct chunk *chunk; /* BLOCK_POOLED */
-    struct graph_memory *graph; /* BLOCK_POOLED: a graph allocates it, and no pool has it */
-    bool exported;              /* a legacy IPC handle was given out (ipc.h) */
-    unsigned int opens;         /* BLOCK_IMPORTED: how often it was opened */
-    uint64_t origin;            /* BLOCK_IMPORTED: its id in the process that exported it */
+    uint64_t extent;   /* address space taken, where it is more than range.size */
+    struct phys *phys; /* NULL for a block inside a slab, a pool's chunk or the program's own memory */
+    struct slab *slab; /* small blocks of cuMemAlloc */
+    struct CUmemPoolHandle_st *pool; /* BLOCK_POOLED: that it is from; NULL: a graph's */
+    struct graph_memory *graph;      /* BLOCK_POOLED: a graph allocates it, and no pool has it */
+    bool exported;                   /* a legacy IPC handle was given out (ipc.h) */
+    unsigned int opens;              /* BLOCK_IMPORTED: how often it was opened */
+    uint64_t origin;                 /* BLOCK_IMPORTED: its id in the process that exported it */
     pid_t origin_pid;
     struct handle *handle; /* BLOCK_MAPPED */
     uint64_t access;       /* BLOCK_MAPPED: what each device may do (vmm.c); .flags is all of it together */

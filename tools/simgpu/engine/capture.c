@@ -72,7 +72,7 @@ CUresult capture_check_context(struct CUctx_st *context)
     struct link *at;
 
     for (at = captures.next; at != &captures; at = at->next)
-        if (of_link(at)->origin->context == context) {
+        if (stream_is_of(of_link(at)->origin, context)) {
             of_link(at)->invalid = true;
             result = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
         }
@@ -97,7 +97,7 @@ CUresult capture_check_implicit(struct CUstream_st *stream)
     for (at = stream->context->streams.next; at != &stream->context->streams; at = at->next) {
         struct CUstream_st *other = LIST_ITEM(at, struct CUstream_st, link);
 
-        if (other->capture && !(other->flags & CU_STREAM_NON_BLOCKING)) {
+        if (other->capture && other->green == stream->green && !(other->flags & CU_STREAM_NON_BLOCKING)) {
             capture_invalidate(other);
             result = CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
         }
@@ -256,6 +256,17 @@ void capture_forget_stream(struct CUstream_st *stream)
     if (!capture->into_users_graph)
         graph_delete(capture->graph);
     leave_all(capture);
+}
+
+void capture_forget_green(const struct CUctx_st *context)
+{
+    struct link *at, *next;
+
+    for (at = captures.next; at != &captures; at = next) {
+        next = at->next;
+        if (of_link(at)->origin->green == context)
+            capture_forget_stream(of_link(at)->origin);
+    }
 }
 
 static CUresult begin(struct CUstream_st *stream, CUstreamCaptureMode mode, CUgraph into,

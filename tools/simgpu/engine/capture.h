@@ -27,6 +27,7 @@ CUresult capture_wait(struct CUstream_st *stream,
                       struct CUevent_st *event); /* of an event that was captured */
 void capture_invalidate(struct CUstream_st *stream);
 void capture_forget_stream(struct CUstream_st *stream);
+void capture_forget_green(const struct CUctx_st *context); /* its streams capture no more */
 
 /* The driver's calls; they take the lock. */
 CUresult capture_begin(CUstream stream, CUstreamCaptureMode mode, CUgraph into, const CUgraphNode *after,

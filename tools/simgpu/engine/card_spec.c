@@ -66,10 +66,29 @@ static bool read_size(struct reader *r, uint64_t *out)
 
 static void name_card(struct card_info *card, int index)
 {
-    /* "simgpu" in ASCII, then the bits of a random-style UUID; the index is the last byte. */
-    static const uint8_t base[16] = {'s', 'i', 'm', 'g', 'p', 'u', 0x40, 0, 0x80};
-    memcpy(card->uuid, base, sizeof card->uuid);
-    card->uuid[15] = (uint8_t)index;
+    /* "simgpu" or "simmig" in ASCII, then the bits of a random-style UUID; the index is the last byte. */
+    static const uint8_t gpu[16] = {'s', 'i', 'm', 'g', 'p', 'u', 0x40, 0, 0x80};
+    static const uint8_t mig[16] = {'s', 'i', 'm', 'm', 'i', 'g', 0x40, 0, 0x80};
+    memcpy(card->gpu_uuid, gpu, sizeof card->gpu_uuid);
+    memcpy(card->uuid, card->mig ? mig : gpu, sizeof card->uuid);
+    card->gpu_uuid[15] = card->uuid[15] = (uint8_t)index;
+}
+
+void card_spec_uuid_text(const struct card_info *card, char out[CARD_UUID_TEXT])
+{
+    const uint8_t *u = card->uuid;
+    snprintf(out, CARD_UUID_TEXT, "%s-%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x",
+             card->mig ? "MIG" : "GPU", u[0], u[1], u[2], u[3], u[4], u[5], u[6], u[7], u[8], u[9], u[10],
+             u[11], u[12], u[13], u[14], u[15]);
+}
+
+static bool read_mig(struct reader *r)
+{
+    static const char suffix[] = "/mig";
+    if (strncasecmp(r->at, suffix, sizeof suffix - 1))
+        return false;
+    r->at += sizeof suffix - 1;
+    return true;
 }
 
 static int read_group(struct reader *r, struct card_spec *spec)
@@ -92,7 +111,9 @@ static int read_group(struct reader *r, struct card_spec *spec)
         r->at = start;
         return refuse(r, "from 1 to 16 cards are possible");
     }
+    bool mig = read_mig(r);
     for (; count > 0; count--) {
+        spec->card[spec->count].mig = mig;
         name_card(&spec->card[spec->count], spec->count);
         spec->card[spec->count++].capacity = size;
     }
@@ -172,6 +193,6 @@ uint64_t card_spec_hash(const struct card_spec *spec)
 {
     uint64_t hash = mix(0xcbf29ce484222325, (uint64_t)spec->count);
     for (int i = 0; i < spec->count; i++)
-        hash = mix(mix(hash, spec->card[i].capacity), spec->card[i].context_bytes);
+        hash = mix(mix(mix(hash, spec->card[i].capacity), spec->card[i].context_bytes), spec->card[i].mig);
     return hash;
 }

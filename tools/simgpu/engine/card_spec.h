@@ -2,7 +2,7 @@
  *
  *   spec     = cards { ";" setting }        "2x16G;ctx=64M"
  *   cards    = "none" | group { "," group } "none" is a machine without a card
- *   group    = [ count "x" ] size           "2x16G", "24G"
+ *   group    = [ count "x" ] size [ "/mig" ] "2x16G", "24G"; "/mig": each is a MIG instance
  *   setting  = "ctx=" size                  what one CUDA context takes; 0 is allowed
  *   size     = digits [ "K" | "M" | "G" | "T" [ "iB" | "B" ] ]   powers of 1024, case does not matter
  *
@@ -29,6 +29,9 @@ struct card_spec {
 
 /* 0, or -EINVAL with the reason in why. On error *out is not touched. */
 int card_spec_parse(const char *text, struct card_spec *out, char *why, size_t why_size);
+
+/* "GPU-..." or "MIG-...", as NVML writes a card's UUID. */
+void card_spec_uuid_text(const struct card_info *card, char out[CARD_UUID_TEXT]);
 
 /* Names a set of cards: equal for specifications that mean the same, however they are written. */
 uint64_t card_spec_hash(const struct card_spec *spec);

@@ -7,6 +7,7 @@
 #include "device.h"
 #include "event.h"
 #include "kernel.h"
+#include "local.h"
 #include "lock.h"
 #include "object.h"
 #include "pool.h"
@@ -25,7 +26,7 @@ static _Thread_local unsigned int depth;
 
 /* What an H200 answers before anyone sets a limit. */
 static const size_t default_limits[CU_LIMIT_MAX] = {
-    [CU_LIMIT_STACK_SIZE] = 1024,
+    [CU_LIMIT_STACK_SIZE] = LOCAL_FIRST,
     [CU_LIMIT_PRINTF_FIFO_SIZE] = 7340032,
     [CU_LIMIT_MALLOC_HEAP_SIZE] = 8388608,
     [CU_LIMIT_DEV_RUNTIME_SYNC_DEPTH] = 2,
@@ -38,12 +39,26 @@ struct link *context_all(void)
     return &all;
 }
 
-CUresult context_current(struct CUctx_st **out)
+struct CUctx_st *context_base(struct CUctx_st *context)
+{
+    return context->base ? context->base : context;
+}
+
+CUresult context_current_itself(struct CUctx_st **out)
 {
     if (depth == 0 || !stack[depth - 1])
         return CUDA_ERROR_INVALID_CONTEXT;
     *out = stack[depth - 1];
     return (*out)->alive ? CUDA_SUCCESS : CUDA_ERROR_CONTEXT_IS_DESTROYED;
+}
+
+CUresult context_current(struct CUctx_st **out)
+{
+    CUresult result = context_current_itself(out);
+
+    if (result != CUDA_ERROR_INVALID_CONTEXT)
+        *out = context_base(*out);
+    return result;
 }
 
 bool context_is_valid(CUcontext context)
@@ -65,11 +80,11 @@ void context_must_stay(CUcontext context)
     }
 }
 
-/* NULL stands for the current one. */
+/* NULL stands for the current one. A green one stays one. */
 static CUresult resolve(CUcontext context, struct CUctx_st **out)
 {
     if (!context)
-        return context_current(out);
+        return context_current_itself(out);
     *out = context;
     return context_is_valid(context) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
 }
@@ -113,10 +128,64 @@ static CUresult begin(struct CUctx_st *context, unsigned int flags)
         context->limits[i] = default_limits[i];
     for (i = 0; i < CONTEXT_PEERS; i++)
         context->peers[i] = false;
+    context->local_bytes = LOCAL_FIRST;
     context->cache_config = CU_FUNC_CACHE_PREFER_NONE;
     context->alive = true;
     return CUDA_SUCCESS;
 }
+
+/* ---- green contexts ---- */
+
+struct CUctx_st *context_new_green(struct CUctx_st *primary, struct CUgreenCtx_st *green)
+{
+    struct CUctx_st *context = new_context(primary->device);
+
+    if (!context)
+        return NULL;
+    context->base = primary;
+    context->green = green;
+    context->legacy = stream_new(context, CU_STREAM_DEFAULT, 0);
+    if (!context->legacy || !object_add(context, OBJECT_CONTEXT)) {
+        if (context->legacy)
+            stream_end(context->legacy);
+        list_remove(&context->all);
+        free(context);
+        return NULL;
+    }
+    context->legacy->legacy = true;
+    context->id = ++last_id;
+    context->alive = true;
+    return context;
+}
+
+void context_end_green(struct CUctx_st *context)
+{
+    if (!context->alive)
+        return;
+    context->alive = false;
+    context->green = NULL;
+    object_remove(context);
+    capture_forget_green(context);
+    event_drop_barrier(context);
+    if (context->legacy)
+        stream_end(context->legacy);
+    context->legacy = NULL;
+}
+
+/* With their primary context. */
+static void end_greens(struct CUctx_st *primary)
+{
+    struct link *at;
+
+    for (at = all.next; at != &all; at = at->next) {
+        struct CUctx_st *context = LIST_ITEM(at, struct CUctx_st, all);
+
+        if (context->base == primary)
+            context_end_green(context);
+    }
+}
+
+/* ---- the end of a context ---- */
 
 /* Waits for its work and gives back all that it owns; memory by handle (cuMemCreate) belongs to no context.
  */
@@ -125,11 +194,13 @@ static void end(struct CUctx_st *context)
     context->alive = false;
     context->ending = true;
     stream_wait_context(context);
+    end_greens(context);
     kernel_end_context(context);
     array_end_context(context);
     event_end_context(context);
     stream_end_context(context);
     alloc_end_context(context);
+    local_end_context(context);
     card_uncharge(device_get(context->device)->card, device_info(context->device)->context_bytes);
     context->ending = false;
     lock_wake();
@@ -176,7 +247,7 @@ CUresult context_destroy(CUcontext context)
     if (!context)
         return CUDA_ERROR_INVALID_VALUE;
     lock_take();
-    if (!context_is_valid(context) || context->primary) {
+    if (!context_is_valid(context) || context->primary || context->base) {
         result = CUDA_ERROR_INVALID_CONTEXT;
     } else {
         end_made(context);
@@ -385,6 +456,8 @@ CUresult context_set_limit(CUlimit limit, size_t value)
         return CUDA_ERROR_INVALID_VALUE;
     lock_take();
     result = context_current(&context);
+    if (result == CUDA_SUCCESS && limit == CU_LIMIT_STACK_SIZE)
+        result = local_grow(context, value);
     if (result == CUDA_SUCCESS)
         context->limits[limit] = value;
     lock_drop();
@@ -430,7 +503,7 @@ CUresult context_synchronize(CUcontext context)
         result = capture_check_context(found);
     if (result == CUDA_SUCCESS) {
         stream_wait_context(found);
-        pool_settle_all();
+        pool_settle_all(0);
     }
     lock_drop();
     return result;

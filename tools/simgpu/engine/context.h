@@ -1,5 +1,8 @@
 /* context: contexts, primary and made, and which one is current to a thread.
  *
+ * What cuCtxFromGreenCtx gives is a context of its own only for streams and for what waits for them; in all
+ * else the primary context stands for it (green.h).
+ *
  * A context's structure is never freed: a thread may still hold it as current when another one has destroyed
  * it, and then every call answers CONTEXT_IS_DESTROYED. All state is guarded by the engine's lock.
  */
@@ -22,11 +25,14 @@ struct CUctx_st {
     bool alive;
     bool ending; /* waits for its work, then gives everything back: nobody may begin it again meanwhile */
     bool primary;
+    struct CUgreenCtx_st *green; /* whose context this is, or NULL */
+    struct CUctx_st *base;       /* of a green one: the primary context that has its memory; else NULL */
     unsigned int flags;
     unsigned int retained; /* primary only */
     unsigned int attached; /* cuCtxAttach; never the primary one */
     bool peers[CONTEXT_PEERS];
     size_t limits[CU_LIMIT_MAX];
+    uint64_t local_bytes, local_charged; /* local.h: of a thread, and what the card was charged for it */
     CUfunc_cache cache_config;
     struct CUstream_st *legacy; /* the NULL stream */
     struct ops *barrier;        /* what streams that are made later wait for too (cuCtxWaitEvent), or NULL */
@@ -37,9 +43,15 @@ struct CUctx_st {
     struct link all; /* every context of the process, dead or alive */
 };
 
-/* With the lock held: the context current to this thread, or why there is none. */
+/* With the lock held: the context current to this thread, or why there is none. For a green one that is its
+ * primary context, where memory, events and modules are. */
 CUresult context_current(struct CUctx_st **out);
-bool context_is_valid(CUcontext context);  /* known and alive; lock held */
+CUresult context_current_itself(struct CUctx_st **out);  /* a green one, if that is current */
+struct CUctx_st *context_base(struct CUctx_st *context); /* the primary context of a green one, or itself */
+/* The part of green.h that is about contexts; lock held. NULL: no memory. */
+struct CUctx_st *context_new_green(struct CUctx_st *primary, struct CUgreenCtx_st *green);
+void context_end_green(struct CUctx_st *context); /* nothing, if it has ended */
+bool context_is_valid(CUcontext context);         /* known and alive; lock held */
 void context_must_stay(CUcontext context); /* ends the program if it is just being destroyed; lock held */
 struct link *context_all(void);            /* lock held */
 

@@ -1,13 +1,13 @@
 /* device: the cards that this process may see, in its own order. See device.h. */
 #include "device.h"
 
+#include "card_spec.h"
+
 #include <ctype.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#define UUID_TEXT_SIZE 48
 
 static struct device devices[CARD_MAX_DEVICES];
 static int count;
@@ -37,23 +37,14 @@ const struct card_info *device_info(CUdevice ordinal)
     return card_info(devices[ordinal].card);
 }
 
-static void uuid_text(int card, char text[static UUID_TEXT_SIZE])
-{
-    const uint8_t *u = card_info(card)->uuid;
-
-    snprintf(text, UUID_TEXT_SIZE, "GPU-%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x",
-             u[0], u[1], u[2], u[3], u[4], u[5], u[6], u[7], u[8], u[9], u[10], u[11], u[12], u[13], u[14],
-             u[15]);
-}
-
 /* The one card whose UUID begins with this text; -1 when there is none or more than one. */
 static int card_by_uuid(const char *text, size_t length)
 {
-    char uuid[UUID_TEXT_SIZE];
+    char uuid[CARD_UUID_TEXT];
     int card, found = -1;
 
     for (card = 0; card < card_count(); card++) {
-        uuid_text(card, uuid);
+        card_spec_uuid_text(card_info(card), uuid);
         if (strncasecmp(uuid, text, length) != 0)
             continue;
         if (found >= 0)
@@ -68,7 +59,7 @@ static int card_by_entry(const char *text, size_t length)
     char *end;
     long index;
 
-    if (length >= 4 && strncasecmp(text, "GPU-", 4) == 0)
+    if (length >= 4 && (strncasecmp(text, "GPU-", 4) == 0 || strncasecmp(text, "MIG-", 4) == 0))
         return card_by_uuid(text, length);
     if (length == 0 || !isdigit((unsigned char)text[0]))
         return -1;

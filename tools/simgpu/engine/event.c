@@ -140,6 +140,7 @@ static CUresult record(struct CUevent_st *event, struct CUstream_st *stream)
     event_forget(event);
     event->ops = pending;
     event->recorded = true;
+    event->stream = stream->legacy ? 0 : stream->id;
     event->record_ns = stream_now_ns();
     return CUDA_SUCCESS;
 }
@@ -166,7 +167,7 @@ CUresult event_record_context(CUcontext context, CUevent event)
     context_must_stay(context);
     if (!context_is_valid(context))
         result = CUDA_ERROR_INVALID_CONTEXT;
-    else if (!object_is(event, OBJECT_EVENT) || event->context != context)
+    else if (!object_is(event, OBJECT_EVENT) || event->context != context_base(context))
         result = CUDA_ERROR_INVALID_HANDLE;
     else if (event->shared)
         result = CUDA_ERROR_NOT_SUPPORTED;
@@ -177,6 +178,7 @@ CUresult event_record_context(CUcontext context, CUevent event)
             event_forget(event);
             event->ops = pending;
             event->recorded = true;
+            event->stream = 0;
             event->record_ns = stream_now_ns();
         } else {
             result = CUDA_ERROR_OUT_OF_MEMORY;
@@ -220,7 +222,7 @@ static CUresult add_barrier(struct CUctx_st *context, const struct CUevent_st *e
     return ops_join(context->barrier, &event->ops) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-static void drop_barrier(struct CUctx_st *context)
+void event_drop_barrier(struct CUctx_st *context)
 {
     if (context->barrier)
         ops_clear(context->barrier);
@@ -230,15 +232,29 @@ static void drop_barrier(struct CUctx_st *context)
 
 void event_end_context(struct CUctx_st *context)
 {
-    drop_barrier(context);
+    event_drop_barrier(context);
     while (!list_empty(&context->events))
         free_event(LIST_ITEM(context->events.next, struct CUevent_st, link));
+}
+
+/* Lock held. */
+static CUresult keep_back(struct CUctx_st *context, struct CUevent_st *event)
+{
+    struct link *streams = &context_base(context)->streams, *at;
+    CUresult result = add_barrier(context, event);
+
+    for (at = streams->next; result == CUDA_SUCCESS && at != streams; at = at->next) {
+        struct CUstream_st *stream = LIST_ITEM(at, struct CUstream_st, link);
+
+        if (!stream->destroyed && stream_is_of(stream, context))
+            result = make_wait(stream, event);
+    }
+    return result;
 }
 
 CUresult event_wait_context(CUcontext context, CUevent event)
 {
     CUresult result = CUDA_SUCCESS;
-    struct link *at;
 
     lock_take();
     if (!context_is_valid(context))
@@ -248,14 +264,7 @@ CUresult event_wait_context(CUcontext context, CUevent event)
     else
         result = capture_check_context(context);
     if (result == CUDA_SUCCESS)
-        result = add_barrier(context, event);
-    if (result == CUDA_SUCCESS)
-        for (at = context->streams.next; result == CUDA_SUCCESS && at != &context->streams; at = at->next) {
-            struct CUstream_st *stream = LIST_ITEM(at, struct CUstream_st, link);
-
-            if (!stream->destroyed)
-                result = make_wait(stream, event);
-        }
+        result = keep_back(context, event);
     lock_drop();
     return result;
 }
@@ -283,6 +292,7 @@ CUresult event_synchronize(CUevent event)
 {
     CUresult result = CUDA_SUCCESS;
     struct shared_event *shared = NULL;
+    uint64_t stream;
     struct ops waited;
 
     lock_take();
@@ -296,9 +306,10 @@ CUresult event_synchronize(CUevent event)
         result = CUDA_ERROR_OUT_OF_MEMORY;
     if (result == CUDA_SUCCESS) {
         shared = event->shared;
+        stream = event->stream;
         ops_wait(&waited);
         ops_clear(&waited);
-        pool_settle_all();
+        pool_settle_all(stream);
     }
     lock_drop();
     if (shared)

@@ -14,6 +14,7 @@ struct CUevent_st {
     unsigned int flags;
     bool recorded;
     uint64_t record_ns;
+    uint64_t stream; /* that it was recorded in, by id; 0: in all of a context, or in its legacy stream */
     struct ops ops;
     struct shared_event *shared; /* CU_EVENT_INTERPROCESS: event_share.h; then .ops is not used */
     int slot;                    /* of our own arena, or -1 */
@@ -23,10 +24,12 @@ struct CUevent_st {
 
 void event_forget(struct CUevent_st *event); /* what it was recorded for; lock held */
 void event_end_context(struct CUctx_st *context);
+void event_drop_barrier(struct CUctx_st *context); /* of cuCtxWaitEvent; lock held */
 
 CUresult event_create(CUevent *out, unsigned int flags);
 CUresult event_destroy(CUevent event);
 CUresult event_record(CUevent event, CUstream stream);
+/* Of all streams of a context, those of its green contexts among them; of a green one only of its own. */
 CUresult event_record_context(CUcontext context, CUevent event);
 CUresult event_wait_context(CUcontext context, CUevent event);
 CUresult event_wait(CUstream stream, CUevent event);

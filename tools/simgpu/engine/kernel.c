@@ -20,7 +20,8 @@
 struct CUfunc_st {
     struct link link; /* in image->functions */
     struct image *image;
-    simgpu_kernel *run;
+    simgpu_kernel *run; /* NULL: there is none */
+    bool loaded;
     struct ptx_entry entry;
 };
 
@@ -170,27 +171,31 @@ static struct CUfunc_st *find_function(struct image *image, const char *name)
     return NULL;
 }
 
-static CUresult make_function(struct image *image, const char *name, enum object_kind kind,
-                              struct CUfunc_st **out)
+static struct CUfunc_st *add_function(struct image *image, const struct ptx_entry *entry,
+                                      enum object_kind kind)
 {
-    const char *at = image->text;
     struct CUfunc_st *function = calloc(1, sizeof(*function));
 
-    if (!function)
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    while (ptx_next_entry(&at, &function->entry)) {
-        if (strcmp(function->entry.name, name) != 0)
-            continue;
-        function->run = bind(name);
-        if (!function->run || !object_add(function, kind))
-            break;
-        function->image = image;
-        list_append(&image->functions, &function->link);
-        *out = function;
-        return CUDA_SUCCESS;
+    if (!function || !object_add(function, kind)) {
+        free(function);
+        return NULL;
     }
-    free(function);
-    return CUDA_ERROR_NOT_FOUND;
+    function->entry = *entry;
+    function->run = bind(entry->name);
+    function->image = image;
+    list_append(&image->functions, &function->link);
+    return function;
+}
+
+static struct CUfunc_st *make_function(struct image *image, const char *name, enum object_kind kind)
+{
+    const char *at = image->text;
+    struct ptx_entry entry;
+
+    while (ptx_next_entry(&at, &entry))
+        if (strcmp(entry.name, name) == 0)
+            return add_function(image, &entry, kind);
+    return NULL;
 }
 
 static CUresult get_function(void *handle, enum object_kind owner, const char *name, enum object_kind kind,
@@ -207,12 +212,54 @@ static CUresult get_function(void *handle, enum object_kind owner, const char *n
     } else {
         function = find_function(handle, name);
         if (!function)
-            result = make_function(handle, name, kind, &function);
-        if (result == CUDA_SUCCESS)
+            function = make_function(handle, name, kind);
+        if (!function || !function->run) {
+            result = CUDA_ERROR_NOT_FOUND;
+        } else {
+            function->loaded = true;
             *out = function;
+        }
     }
     lock_drop();
     return result;
+}
+
+static CUresult list_functions(void **out, unsigned int room, void *handle, enum object_kind owner,
+                               enum object_kind kind)
+{
+    CUresult result = CUDA_SUCCESS;
+    struct ptx_entry entry;
+    unsigned int i;
+    const char *at;
+
+    if (!out && room > 0)
+        return CUDA_ERROR_INVALID_VALUE;
+    lock_take();
+    if (!object_is(handle, owner))
+        result = CUDA_ERROR_INVALID_HANDLE;
+    else
+        at = ((struct image *)handle)->text;
+    for (i = 0; result == CUDA_SUCCESS && i < room && ptx_next_entry(&at, &entry); i++) {
+        struct CUfunc_st *function = find_function(handle, entry.name);
+
+        if (!function)
+            function = add_function(handle, &entry, kind);
+        if (!function)
+            result = CUDA_ERROR_OUT_OF_MEMORY;
+        out[i] = function;
+    }
+    lock_drop();
+    return result;
+}
+
+CUresult kernel_module_functions(CUfunction *out, unsigned int room, CUmodule module)
+{
+    return list_functions((void **)out, room, module, OBJECT_MODULE, OBJECT_FUNCTION);
+}
+
+CUresult kernel_library_kernels(CUkernel *out, unsigned int room, CUlibrary library)
+{
+    return list_functions((void **)out, room, library, OBJECT_LIBRARY, OBJECT_KERNEL);
 }
 
 CUresult kernel_module_function(CUfunction *out, CUmodule module, const char *name)
@@ -347,6 +394,34 @@ CUresult kernel_check(CUfunction function)
     return result;
 }
 
+CUresult kernel_is_loaded(CUfunctionLoadingState *out, CUfunction function)
+{
+    CUresult result = CUDA_ERROR_INVALID_HANDLE;
+
+    if (!out)
+        return CUDA_ERROR_INVALID_VALUE;
+    lock_take();
+    if (is_function(function)) {
+        *out = function->loaded ? CU_FUNCTION_LOADING_STATE_LOADED : CU_FUNCTION_LOADING_STATE_UNLOADED;
+        result = CUDA_SUCCESS;
+    }
+    lock_drop();
+    return result;
+}
+
+CUresult kernel_load(CUfunction function)
+{
+    CUresult result = CUDA_ERROR_INVALID_HANDLE;
+
+    lock_take();
+    if (is_function(function)) {
+        function->loaded = true;
+        result = CUDA_SUCCESS;
+    }
+    lock_drop();
+    return result;
+}
+
 CUresult kernel_attribute(int *out, CUfunction_attribute attribute, CUfunction function)
 {
     CUresult result = kernel_check(function);
@@ -358,6 +433,9 @@ CUresult kernel_attribute(int *out, CUfunction_attribute attribute, CUfunction f
     switch (attribute) {
     case CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK:
         *out = THREADS_PER_BLOCK;
+        break;
+    case CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES:
+        *out = (int)function->entry.local;
         break;
     case CU_FUNC_ATTRIBUTE_NUM_REGS:
         *out = 16;
@@ -471,6 +549,8 @@ static CUresult make_work(const struct kernel_launch *launch, struct work **out)
 
     if (!is_function(launch->function))
         return CUDA_ERROR_INVALID_HANDLE;
+    if (!launch->function->run)
+        return CUDA_ERROR_NOT_FOUND;
     if (!good_dims(&launch->grid, &launch->block))
         return CUDA_ERROR_INVALID_VALUE;
     work = work_new(WORK_KERNEL);
@@ -483,8 +563,10 @@ static CUresult make_work(const struct kernel_launch *launch, struct work **out)
     }
     work->kernel.function = launch->function->run;
     work->kernel.count = launch->function->entry.count;
+    work->kernel.local = launch->function->entry.local;
     work->kernel.grid = launch->grid;
     work->kernel.block = launch->block;
+    launch->function->loaded = true;
     *out = work;
     return CUDA_SUCCESS;
 }

@@ -11,6 +11,7 @@
 enum object_kind {
     OBJECT_NONE,
     OBJECT_CONTEXT,
+    OBJECT_GREEN, /* a green context; what cuCtxFromGreenCtx makes of it is an OBJECT_CONTEXT */
     OBJECT_STREAM,
     OBJECT_EVENT,
     OBJECT_BLOCK,       /* memory by pointer: device, pooled, managed, host, imported */

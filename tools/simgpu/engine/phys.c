@@ -142,8 +142,22 @@ void phys_drop(struct phys *phys)
     else
         fallocate(phys->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, phys->offset, (off_t)phys->size);
     if (!phys->foreign && !phys->paid && phys->device != PHYS_HOST)
-        card_uncharge(device_get(phys->device)->card, phys->size);
+        card_uncharge(device_get(phys->device)->card, phys_held(phys));
     free(phys);
+}
+
+uint64_t phys_held(const struct phys *phys)
+{
+    return phys->size - phys->given;
+}
+
+void phys_give_part(struct phys *phys, uint64_t inside, uint64_t size)
+{
+    fallocate(phys->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, phys->offset + (off_t)inside,
+              (off_t)size);
+    phys->given += size;
+    if (phys->device != PHYS_HOST)
+        card_uncharge(device_get(phys->device)->card, size);
 }
 
 void phys_drop_paid(struct phys *phys)

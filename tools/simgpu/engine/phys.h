@@ -23,6 +23,7 @@ struct phys {
     int fd;
     off_t offset;
     uint64_t size;
+    uint64_t given; /* of it: bytes given back already (phys_give_part) */
     unsigned int refs;
 };
 
@@ -35,6 +36,10 @@ CUresult phys_adopt(CUdevice device, int fd, off_t offset, uint64_t size, struct
 void phys_hold(struct phys *phys);
 void phys_drop(struct phys *phys);      /* the last one frees the memory and uncharges the card */
 void phys_drop_paid(struct phys *phys); /* the same, and the card stays charged */
+/* Gives back a part of it, whole granules, to the card; nothing may be mapped there any more. Only of
+ * ordinary memory. */
+void phys_give_part(struct phys *phys, uint64_t inside, uint64_t size);
+uint64_t phys_held(const struct phys *phys); /* what it still has of its size */
 
 /* A mark beside any place in the process's file (never in an exportable one): tells another process that
  * opens the file whether what it was told of is still there. */

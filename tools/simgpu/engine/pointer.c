@@ -39,8 +39,11 @@ static struct range mapping_of(const struct block *block)
     const uint64_t start =
         is_host(block) ? block->range.start : block->range.start & ~(uint64_t)(PHYS_GRANULE - 1);
 
-    if (block->chunk)
-        return (struct range){.start = block->chunk->start, .size = block->chunk->phys->size};
+    if (block->pool) {
+        const struct chunk *chunk = chunk_of(block->pool, block->range.start);
+
+        return (struct range){.start = chunk->start, .size = chunk->phys->size};
+    }
     return (struct range){.start = start, .size = phys_round(block->range.start + block->range.size - start)};
 }
 
@@ -86,7 +89,7 @@ static CUresult get_number(void *out, CUpointer_attribute attribute, struct bloc
 
     switch (attribute) {
     case CU_POINTER_ATTRIBUTE_CONTEXT:
-        put_address(out, block->chunk ? 0 : (uint64_t)(uintptr_t)block->context);
+        put_address(out, block->pool ? 0 : (uint64_t)(uintptr_t)block->context);
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
         put_address(out, address);
@@ -114,7 +117,7 @@ static CUresult get_number(void *out, CUpointer_attribute attribute, struct bloc
         put_address(out, handle_types(block));
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
-        put_address(out, block->kind == BLOCK_POOLED ? (uint64_t)(uintptr_t)block->chunk->pool : 0);
+        put_address(out, (uint64_t)(uintptr_t)block->pool);
         return CUDA_SUCCESS;
     default:
         return CUDA_ERROR_INVALID_VALUE;

@@ -30,7 +30,6 @@ static struct CUmemPoolHandle_st *new_pool(CUdevice device, uint64_t max_size)
         pool->reuse[i] = 1;
     pool->access[device] = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
     list_init(&pool->chunks);
-    list_init(&pool->pending);
     list_append(&pools, &pool->link);
     return pool;
 }
@@ -39,15 +38,15 @@ static void free_if_over(struct CUmemPoolHandle_st *pool)
 {
     if (!pool->dead || pool->blocks > 0)
         return;
-    chunk_settle(pool);
+    chunk_settle(pool, 0);
     chunk_trim(pool, 0);
-    if (!list_empty(&pool->pending) || !list_empty(&pool->chunks))
+    if (!list_empty(&pool->chunks))
         return; /* a stream still works; the next settling comes back to it */
     list_remove(&pool->link);
     free(pool);
 }
 
-void pool_settle_all(void)
+void pool_settle_all(uint64_t stream)
 {
     struct link *at, *next;
 
@@ -56,7 +55,7 @@ void pool_settle_all(void)
         struct CUmemPoolHandle_st *pool = LIST_ITEM(at, struct CUmemPoolHandle_st, link);
 
         next = at->next;
-        chunk_settle(pool);
+        chunk_settle(pool, stream);
         chunk_trim(pool, pool->threshold);
         free_if_over(pool);
     }
@@ -194,7 +193,7 @@ CUresult pool_trim(CUmemoryPool pool, size_t keep)
 
     lock_take();
     if (object_is(pool, OBJECT_POOL)) {
-        chunk_settle(pool);
+        chunk_settle(pool, 0); /* a trim looks for itself how far streams have come */
         chunk_trim(pool, keep);
         result = CUDA_SUCCESS;
     }
@@ -285,11 +284,11 @@ static CUresult take_block(struct CUmemPoolHandle_st *pool, struct CUstream_st *
         return CUDA_ERROR_OUT_OF_MEMORY;
     block->extent = chunk_round(size);
     block->range.size = size;
-    result = block->extent < size
-                 ? CUDA_ERROR_OUT_OF_MEMORY
-                 : chunk_take(pool, stream, block->extent, &block->chunk, &block->range.start);
+    result = block->extent < size ? CUDA_ERROR_OUT_OF_MEMORY
+                                  : chunk_take(pool, stream, block->extent, &block->range.start);
+    block->pool = pool;
     if (result == CUDA_SUCCESS && !block_publish(block)) {
-        chunk_give(block->chunk, block->range.start, block->extent);
+        chunk_give(pool, block->range.start, block->extent);
         result = CUDA_ERROR_OUT_OF_MEMORY;
     }
     if (result != CUDA_SUCCESS) {
@@ -307,7 +306,7 @@ static CUresult take_block(struct CUmemPoolHandle_st *pool, struct CUstream_st *
 /* The block is gone for the program; its bytes come back now or later. */
 static struct CUmemPoolHandle_st *count_out(struct block *block)
 {
-    struct CUmemPoolHandle_st *pool = block->chunk->pool;
+    struct CUmemPoolHandle_st *pool = block->pool;
 
     pool->blocks--;
     pool->used -= block->extent;
@@ -318,7 +317,7 @@ void pool_give(struct block *block)
 {
     struct CUmemPoolHandle_st *pool = count_out(block);
 
-    chunk_give(block->chunk, block->range.start, block->extent);
+    chunk_give(pool, block->range.start, block->extent);
     block_delete(block);
     chunk_trim(pool, pool->threshold); /* whoever calls this has waited for the context */
     free_if_over(pool);
@@ -399,12 +398,12 @@ static CUresult free_device(struct block *block, struct CUstream_st *stream)
 
 static CUresult free_pooled(struct block *block, struct CUstream_st *stream)
 {
-    struct CUmemPoolHandle_st *pool = block->chunk->pool;
+    struct CUmemPoolHandle_st *pool = block->pool;
     struct ops pending;
 
     if (!stream_pending(stream, &pending))
         return CUDA_ERROR_OUT_OF_MEMORY;
-    if (!chunk_give_later(block->chunk, block->range.start, block->extent, stream, &pending)) {
+    if (!chunk_give_later(pool, block->range.start, block->extent, stream, &pending)) {
         ops_clear(&pending);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }

@@ -1,8 +1,9 @@
 /* pool: stream-ordered memory: cuMemAllocAsync and the pools that it takes from.
  *
- * A pool takes memory from the card in steps of 32 MiB. What is freed in a stream can be taken again in that
- * stream at once, elsewhere when the stream has come that far. Memory above the release threshold goes back
- * to the card at a synchronization, as the driver's documentation says. Guarded by the engine's lock.
+ * A pool takes memory from the card in steps of 32 MiB, or less where the card has no more. What is freed in
+ * a stream can be taken again in that stream at once, elsewhere when the stream has come that far. Memory
+ * above the release threshold goes back to the card at a synchronization with the stream that freed it
+ * (measured, H200: not at one with another stream). Guarded by the engine's lock.
  */
 #ifndef SIMGPU_POOL_H
 #define SIMGPU_POOL_H
@@ -11,7 +12,8 @@
 
 /* With the lock held. */
 void pool_give(struct block *block); /* a pooled block, withdrawn, its work done */
-void pool_settle_all(void);          /* at a synchronization */
+/* At a synchronization with a stream (its id), or with all (0). */
+void pool_settle_all(uint64_t stream);
 
 /* The driver's calls. */
 CUresult pool_create(CUmemoryPool *out, const CUmemPoolProps *props);

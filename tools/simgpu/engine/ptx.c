@@ -6,6 +6,7 @@
 #include <string.h>
 
 #define MAX_PARAMETER_BYTES (1u << 16)
+#define MAX_LOCAL_BYTES     (512u << 10) /* of a thread, as on every GPU */
 
 static bool is_name(char c)
 {
@@ -183,6 +184,30 @@ static const char *skip_body(const char *p)
     return p;
 }
 
+/* The bytes of the .local variables in the body of an entry; p is behind its parameters. */
+static uint32_t local_bytes(const char *p)
+{
+    const char *start = p + strcspn(p, "{;"), *end;
+    struct declaration declaration;
+    uint64_t sum = 0;
+
+    if (*start != '{')
+        return 0;
+    end = skip_body(start);
+    for (p = skip(start); p < end; p = skip(p)) {
+        const size_t length = word(p);
+
+        if (!equals(p, length, ".local")) {
+            p += length ? length : 1;
+            continue;
+        }
+        p += length;
+        if (read_declaration(&p, &declaration))
+            sum += declaration.element * declaration.count;
+    }
+    return sum < MAX_LOCAL_BYTES ? (uint32_t)sum : MAX_LOCAL_BYTES;
+}
+
 /* Words outside of bodies, one after the other; NULL at the end. *at moves behind the word. */
 static const char *next_word(const char **at, size_t *length)
 {
@@ -206,8 +231,12 @@ bool ptx_next_entry(const char **at, struct ptx_entry *out)
     size_t length;
 
     while ((p = next_word(at, &length)))
-        if (equals(p, length, ".entry"))
-            return read_entry(at, out);
+        if (equals(p, length, ".entry")) {
+            if (!read_entry(at, out))
+                return false;
+            out->local = local_bytes(*at);
+            return true;
+        }
     return false;
 }
 

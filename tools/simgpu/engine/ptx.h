@@ -1,6 +1,7 @@
-/* ptx: reads from PTX text what the simulator needs: names of kernels and variables, sizes of parameters.
+/* ptx: reads from PTX text what the simulator needs: names of kernels and variables, sizes of parameters
+ * and of local variables.
  *
- * It never reads instructions: what a kernel does is a host function (kernel.h). Safe on any text.
+ * It reads no instructions: what a kernel does is a host function (kernel.h). Safe on any text.
  */
 #ifndef SIMGPU_PTX_H
 #define SIMGPU_PTX_H
@@ -18,6 +19,7 @@ struct ptx_entry {
     uint32_t size[PTX_MAX_PARAMS];
     uint32_t offset[PTX_MAX_PARAMS]; /* in one buffer of all parameters */
     uint32_t bytes;                  /* of that buffer */
+    uint32_t local;                  /* bytes of .local variables in its body */
 };
 
 struct ptx_variable {

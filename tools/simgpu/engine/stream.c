@@ -2,6 +2,7 @@
 #include "stream.h"
 
 #include "capture.h"
+#include "local.h"
 #include "lock.h"
 #include "object.h"
 
@@ -110,14 +111,19 @@ bool ops_join(struct ops *into, const struct ops *more)
     return true;
 }
 
+bool stream_is_of(const struct CUstream_st *stream, const struct CUctx_st *context)
+{
+    return context->base ? stream->green == context : stream->context == context;
+}
+
 /* The unfinished tails of the streams that `wanted` accepts. */
 static bool collect(struct CUctx_st *context, struct ops *out,
-                    bool (*wanted)(const struct CUstream_st *, const struct CUstream_st *),
-                    const struct CUstream_st *asking)
+                    bool (*wanted)(const struct CUstream_st *, const void *), const void *asking)
 {
     struct link *at;
     unsigned int streams = 0;
 
+    context = context_base(context);
     *out = (struct ops){NULL, 0};
     for (at = context->streams.next; at != &context->streams; at = at->next)
         streams++;
@@ -135,17 +141,20 @@ static bool collect(struct CUctx_st *context, struct ops *out,
     return true;
 }
 
-static bool is_any(const struct CUstream_st *stream, const struct CUstream_st *asking)
+static bool is_of(const struct CUstream_st *stream, const void *context)
 {
-    (void)stream, (void)asking;
-    return true;
+    return stream_is_of(stream, context);
 }
 
-/* Its own earlier work, and what the legacy rules add. */
-static bool precedes(const struct CUstream_st *stream, const struct CUstream_st *asking)
+/* Its own earlier work, and what the legacy rules add: each green context has a legacy stream of its own. */
+static bool precedes(const struct CUstream_st *stream, const void *data)
 {
+    const struct CUstream_st *asking = data;
+
     if (stream == asking)
         return true;
+    if (stream->green != asking->green)
+        return false;
     if ((stream->flags | asking->flags) & CU_STREAM_NON_BLOCKING)
         return false;
     return stream->legacy || asking->legacy;
@@ -158,7 +167,7 @@ bool stream_pending(struct CUstream_st *stream, struct ops *out)
 
 bool stream_pending_context(struct CUctx_st *context, struct ops *out)
 {
-    return collect(context, out, is_any, NULL);
+    return collect(context, out, is_of, context);
 }
 
 void stream_wait_context(struct CUctx_st *context)
@@ -277,6 +286,8 @@ CUresult stream_submit(struct CUstream_st *stream, struct work *work, bool wait)
     if (stream->capture)
         return capture_add(stream, work);
     result = capture_check_implicit(stream);
+    if (result == CUDA_SUCCESS && work->kind == WORK_KERNEL)
+        result = local_grow(stream->context, work->kernel.local);
     if (result == CUDA_SUCCESS && !stream_pending(stream, &after))
         result = CUDA_ERROR_OUT_OF_MEMORY;
     if (result != CUDA_SUCCESS) {
@@ -312,26 +323,32 @@ CUresult stream_submit_after(struct CUstream_st *stream, struct ops *after)
 
 /* ---- life ---- */
 
+/* Puts a new stream behind what its context waits for. False: no memory. */
+static bool keep_back(struct CUstream_st *stream, const struct CUctx_st *context)
+{
+    struct ops after;
+
+    return !context->barrier ||
+           (ops_copy(&after, context->barrier) && stream_submit_after(stream, &after) == CUDA_SUCCESS);
+}
+
 struct CUstream_st *stream_new(struct CUctx_st *context, unsigned int flags, int priority)
 {
     struct CUstream_st *stream = calloc(1, sizeof(*stream));
 
     if (!stream)
         return NULL;
-    stream->context = context;
+    stream->context = context_base(context);
+    stream->green = context->base ? context : NULL;
     stream->flags = flags;
     stream->priority = priority;
     stream->id = ++last_id;
     pthread_cond_init(&stream->ready, NULL);
     list_init(&stream->queue);
-    list_append(&context->streams, &stream->link);
-    if (context->barrier) {
-        struct ops after;
-
-        if (!ops_copy(&after, context->barrier) || stream_submit_after(stream, &after) != CUDA_SUCCESS) {
-            stream_end(stream);
-            return NULL;
-        }
+    list_append(&stream->context->streams, &stream->link);
+    if (!keep_back(stream, stream->context) || (stream->green && !keep_back(stream, stream->green))) {
+        stream_end(stream);
+        return NULL;
     }
     return stream;
 }
@@ -378,6 +395,13 @@ static CUresult per_thread(struct CUctx_st *context, struct CUstream_st **out)
     return CUDA_SUCCESS;
 }
 
+static CUresult find_made(CUstream handle)
+{
+    if (!object_is(handle, OBJECT_STREAM))
+        return CUDA_ERROR_INVALID_HANDLE;
+    return handle->green && !handle->green->alive ? CUDA_ERROR_CONTEXT_IS_DESTROYED : CUDA_SUCCESS;
+}
+
 CUresult stream_find(CUstream handle, struct CUstream_st **out)
 {
     struct CUctx_st *context;
@@ -385,11 +409,13 @@ CUresult stream_find(CUstream handle, struct CUstream_st **out)
 
     if (handle && handle != CU_STREAM_LEGACY && handle != CU_STREAM_PER_THREAD) {
         *out = handle;
-        return object_is(handle, OBJECT_STREAM) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+        return find_made(handle);
     }
-    result = context_current(&context);
+    result = context_current_itself(&context);
     if (result != CUDA_SUCCESS)
         return result;
+    if (handle == CU_STREAM_PER_THREAD && context->base)
+        return CUDA_ERROR_INVALID_HANDLE; /* a green context has none, as cuda.h says */
     if (handle == CU_STREAM_PER_THREAD)
         return per_thread(context, out);
     *out = context->legacy;

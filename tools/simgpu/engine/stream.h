@@ -29,8 +29,9 @@ struct ops { /* a set of ops held */
 };
 
 struct CUstream_st {
-    struct link link; /* in context->streams */
-    struct CUctx_st *context;
+    struct link link;         /* in context->streams */
+    struct CUctx_st *context; /* never a green one */
+    struct CUctx_st *green;   /* the green one that it was made in, or NULL */
     unsigned int flags;
     int priority;
     uint64_t id;
@@ -48,7 +49,11 @@ struct CUstream_st {
 /* All below: lock held, unless said otherwise. */
 CUresult stream_find(CUstream handle,
                      struct CUstream_st **out); /* NULL, LEGACY, PER_THREAD or a stream of the program */
-struct CUstream_st *stream_new(struct CUctx_st *context, unsigned int flags, int priority);
+struct CUstream_st *stream_new(struct CUctx_st *context, unsigned int flags,
+                               int priority); /* also of a green context */
+/* Is what concerns every stream of a context about this one? Streams of green contexts are also their primary
+ * context's (measured). */
+bool stream_is_of(const struct CUstream_st *stream, const struct CUctx_st *context);
 void stream_end(struct CUstream_st *stream);
 void stream_end_context(struct CUctx_st *context); /* ends all of them */
 

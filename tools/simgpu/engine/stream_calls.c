@@ -8,45 +8,64 @@
 #include "pool.h"
 #include "stream.h"
 
-CUresult stream_create(CUstream *out, unsigned int flags, int priority)
+CUresult stream_create_in(CUstream *out, struct CUctx_st *context, unsigned int flags, int priority)
 {
-    struct CUctx_st *context;
     struct CUstream_st *stream;
-    CUresult result;
 
-    if (!out || (flags & ~(unsigned int)CU_STREAM_NON_BLOCKING))
-        return CUDA_ERROR_INVALID_VALUE;
     if (priority > 0)
         priority = 0;
     if (priority < STREAM_GREATEST_PRIORITY)
         priority = STREAM_GREATEST_PRIORITY;
-    lock_take();
-    result = context_current(&context);
-    if (result == CUDA_SUCCESS) {
-        stream = stream_new(context, flags, priority);
-        if (stream && object_add(stream, OBJECT_STREAM)) {
-            *out = stream;
-        } else {
-            if (stream)
-                stream_end(stream);
-            result = CUDA_ERROR_OUT_OF_MEMORY;
-        }
+    stream = stream_new(context, flags, priority);
+    if (stream && object_add(stream, OBJECT_STREAM)) {
+        *out = stream;
+        return CUDA_SUCCESS;
     }
+    if (stream)
+        stream_end(stream);
+    return CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+CUresult stream_create(CUstream *out, unsigned int flags, int priority)
+{
+    struct CUctx_st *context;
+    CUresult result;
+
+    if (!out || (flags & ~(unsigned int)CU_STREAM_NON_BLOCKING))
+        return CUDA_ERROR_INVALID_VALUE;
+    lock_take();
+    result = context_current_itself(&context);
+    if (result == CUDA_SUCCESS)
+        result = stream_create_in(out, context, flags, priority);
     lock_drop();
     return result;
 }
 
-CUresult stream_destroy(CUstream stream)
+CUresult stream_destroy(CUstream handle)
 {
-    CUresult result = CUDA_SUCCESS;
+    struct CUstream_st *stream;
+    CUresult result;
 
     lock_take();
-    if (object_is(stream, OBJECT_STREAM))
-        stream_end(stream);
-    else
+    if (!object_is(handle, OBJECT_STREAM)) /* the default streams are not the program's */
         result = CUDA_ERROR_INVALID_HANDLE;
+    else
+        result = stream_find(handle, &stream);
+    if (result == CUDA_SUCCESS)
+        stream_end(stream);
     lock_drop();
     return result;
+}
+
+/* The stream, if captures allow to wait for it or to ask about it; lock held. A wait or a question for any
+ * stream, as for any event, ends a capture that forbids what is unsafe (measured). */
+static CUresult find_to_ask(CUstream handle, struct CUstream_st **out)
+{
+    CUresult result = stream_find(handle, out);
+
+    if (result == CUDA_SUCCESS)
+        result = capture_check_stream(*out);
+    return result == CUDA_SUCCESS ? capture_check_unsafe() : result;
 }
 
 CUresult stream_synchronize(CUstream handle)
@@ -56,15 +75,15 @@ CUresult stream_synchronize(CUstream handle)
     CUresult result;
 
     lock_take();
-    result = stream_find(handle, &stream);
-    if (result == CUDA_SUCCESS)
-        result = capture_check_stream(stream);
+    result = find_to_ask(handle, &stream);
     if (result == CUDA_SUCCESS && !stream_pending(stream, &pending))
         result = CUDA_ERROR_OUT_OF_MEMORY;
     if (result == CUDA_SUCCESS) {
+        const uint64_t settled = stream->legacy ? 0 : stream->id; /* the stream may be gone after the wait */
+
         ops_wait(&pending);
         ops_clear(&pending);
-        pool_settle_all();
+        pool_settle_all(settled);
     }
     lock_drop();
     return result;
@@ -77,12 +96,7 @@ CUresult stream_query(CUstream handle)
     CUresult result;
 
     lock_take();
-    result = stream_find(handle, &stream);
-    if (result == CUDA_SUCCESS)
-        result = capture_check_stream(stream);
-    if (result == CUDA_SUCCESS)
-        result =
-            capture_check_unsafe(); /* a query of any stream ends a capture (measured); a wait does not */
+    result = find_to_ask(handle, &stream);
     if (result == CUDA_SUCCESS && !stream_pending(stream, &pending))
         result = CUDA_ERROR_OUT_OF_MEMORY;
     if (result == CUDA_SUCCESS) {
@@ -103,6 +117,7 @@ static CUresult look(CUstream handle, struct CUstream_st *out)
     result = stream_find(handle, &stream);
     if (result == CUDA_SUCCESS) {
         out->context = stream->context;
+        out->green = stream->green;
         out->flags = stream->flags;
         out->priority = stream->priority;
         out->id = stream->id;
@@ -154,8 +169,21 @@ CUresult stream_get_context(CUstream handle, CUcontext *out)
     CUresult result = out ? look(handle, &seen) : CUDA_ERROR_INVALID_VALUE;
 
     if (result == CUDA_SUCCESS)
-        *out = seen.context;
+        *out = seen.green ? seen.green : seen.context;
     return result;
+}
+
+CUresult stream_get_contexts(CUstream handle, CUcontext *out, CUgreenCtx *green)
+{
+    struct CUstream_st seen;
+    CUresult result = out ? look(handle, &seen) : CUDA_ERROR_INVALID_VALUE;
+
+    if (result != CUDA_SUCCESS)
+        return result;
+    *out = seen.context;
+    if (green)
+        *green = seen.green ? seen.green->green : NULL;
+    return CUDA_SUCCESS;
 }
 
 CUresult stream_get_device(CUstream handle, CUdevice *out)

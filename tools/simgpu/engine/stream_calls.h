@@ -6,6 +6,8 @@
 
 #define STREAM_GREATEST_PRIORITY (-5) /* an H200's range: 0 is the least */
 
+CUresult stream_create_in(CUstream *out, struct CUctx_st *context, unsigned int flags,
+                          int priority); /* lock held */
 CUresult stream_create(CUstream *out, unsigned int flags, int priority);
 CUresult stream_destroy(CUstream stream);
 CUresult stream_synchronize(CUstream stream);
@@ -14,6 +16,8 @@ CUresult stream_check(CUstream stream); /* is it one? */
 CUresult stream_get_priority(CUstream stream, int *out);
 CUresult stream_get_flags(CUstream stream, unsigned int *out);
 CUresult stream_get_id(CUstream stream, unsigned long long *out);
+CUresult stream_get_contexts(CUstream handle, CUcontext *out, CUgreenCtx *green); /* the primary one, and NULL
+                                                                                     or the green one */
 CUresult stream_get_context(CUstream stream, CUcontext *out);
 CUresult stream_get_device(CUstream stream, CUdevice *out);
 CUresult stream_put(CUstream stream, struct work *work); /* takes over the work; NULL: no memory */

@@ -51,6 +51,7 @@ struct work_value { /* cuStreamWriteValue, cuStreamWaitValue; RAISE writes what 
 struct work_kernel {
     simgpu_kernel *function;
     unsigned int count; /* arguments; they and the pointers to them are in .owned */
+    uint32_t local;     /* bytes of local memory a thread */
     struct simgpu_dim grid, block;
 };
 

@@ -2,7 +2,7 @@
  * CUDA_VISIBLE_DEVICES says. The PCI address is made from the index: bus index + 1 in domain 0. No lock.
  */
 #include "nvml_session.h"
-#include "card.h"
+#include "card_spec.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -48,14 +48,6 @@ nvmlReturn_t nvmlDeviceGetHandleByIndex(unsigned int index, nvmlDevice_t *device
     return nvmlDeviceGetHandleByIndex_v2(index, device);
 }
 
-static void format_uuid(int card, char out[NVML_DEVICE_UUID_V2_BUFFER_SIZE])
-{
-    const uint8_t *u = card_info(card)->uuid;
-    snprintf(out, NVML_DEVICE_UUID_V2_BUFFER_SIZE,
-             "GPU-%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x", u[0], u[1], u[2],
-             u[3], u[4], u[5], u[6], u[7], u[8], u[9], u[10], u[11], u[12], u[13], u[14], u[15]);
-}
-
 nvmlReturn_t nvmlDeviceGetHandleByUUID(const char *uuid, nvmlDevice_t *device)
 {
     nvmlReturn_t result = nvml_session_check();
@@ -64,8 +56,8 @@ nvmlReturn_t nvmlDeviceGetHandleByUUID(const char *uuid, nvmlDevice_t *device)
     if (!uuid || !device)
         return NVML_ERROR_INVALID_ARGUMENT;
     for (int i = 0; i < card_count(); i++) {
-        char text[NVML_DEVICE_UUID_V2_BUFFER_SIZE];
-        format_uuid(i, text);
+        char text[CARD_UUID_TEXT];
+        card_spec_uuid_text(card_info(i), text);
         if (!strcasecmp(uuid, text)) {
             *device = nvml_session_handle(i);
             return NVML_SUCCESS;
@@ -119,11 +111,11 @@ nvmlReturn_t nvmlDeviceGetMinorNumber(nvmlDevice_t device, unsigned int *minor)
 nvmlReturn_t nvmlDeviceGetUUID(nvmlDevice_t device, char *uuid, unsigned int length)
 {
     int card;
-    char text[NVML_DEVICE_UUID_V2_BUFFER_SIZE];
+    char text[CARD_UUID_TEXT];
     nvmlReturn_t result = nvml_session_card(device, &card);
     if (result != NVML_SUCCESS)
         return result;
-    format_uuid(card, text);
+    card_spec_uuid_text(card_info(card), text);
     return nvml_session_text(text, uuid, length);
 }
 

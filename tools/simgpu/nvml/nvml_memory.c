@@ -4,11 +4,14 @@
  */
 #include "nvml_session.h"
 #include "card.h"
+#include "nvml_view.h"
 
 #include <string.h>
+#include <unistd.h>
 
 #define PROCESSES_MAX 1024 /* slots that the cards have */
 #define NO_INSTANCE   0xFFFFFFFFu
+#define NOT_AVAILABLE 0xFFFFFFFFFFFFFFFFull /* NVML_VALUE_NOT_AVAILABLE */
 
 nvmlReturn_t nvmlDeviceGetMemoryInfo(nvmlDevice_t device, nvmlMemory_t *memory)
 {
@@ -45,27 +48,63 @@ nvmlReturn_t nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t device, nvmlMemory_v2_t *me
     return NVML_SUCCESS;
 }
 
+static nvmlProcessInfo_v2_t describe(const struct card_process *process, int card,
+                                     const struct nvml_view *view)
+{
+    const unsigned int instance = card_info(card)->mig ? 0 : NO_INSTANCE;
+    return (nvmlProcessInfo_v2_t){.pid = (unsigned)process->pid + view->pids,
+                                  .usedGpuMemory = view->no_bytes ? NOT_AVAILABLE : process->bytes,
+                                  .gpuInstanceId = instance,
+                                  .computeInstanceId = instance};
+}
+
+/* Newcomers from `from` to `to`, each like the process that they came with; returns the new count. */
+static unsigned int add_newcomers(nvmlProcessInfo_v2_t *out, unsigned int count, nvmlProcessInfo_v2_t info,
+                                  unsigned int from, unsigned int to)
+{
+    for (; from < to && count < PROCESSES_MAX; from++) {
+        info.pid = NVML_VIEW_NEWCOMER + from;
+        out[count++] = info;
+    }
+    return count;
+}
+
+/* All that the list shows, PROCESSES_MAX at most. Newcomers stand before and behind the process itself. */
+static unsigned int collect(int card, const struct nvml_view *view, nvmlProcessInfo_v2_t *out)
+{
+    struct card_process found[PROCESSES_MAX];
+    unsigned int count = 0;
+    int processes = card_processes(card, found, PROCESSES_MAX);
+    for (int i = 0; i < processes && count < PROCESSES_MAX; i++) {
+        const unsigned int newcomers = found[i].pid == getpid() ? view->newcomers : 0;
+        nvmlProcessInfo_v2_t info = describe(&found[i], card, view);
+        count = add_newcomers(out, count, info, 0, (newcomers + 1) / 2);
+        if (count < PROCESSES_MAX)
+            out[count++] = info;
+        count = add_newcomers(out, count, info, (newcomers + 1) / 2, newcomers);
+    }
+    return count;
+}
+
 /* size is that of the caller's element; an element begins with the fields of _v1 in every version. */
 static nvmlReturn_t list_processes(nvmlDevice_t device, unsigned int *count, void *infos, size_t size)
 {
-    struct card_process found[PROCESSES_MAX];
+    nvmlProcessInfo_v2_t shown[PROCESSES_MAX];
+    const struct nvml_view view = nvml_view_now();
     int card;
     nvmlReturn_t result = nvml_session_card(device, &card);
     if (result != NVML_SUCCESS)
         return result;
+    if (view.no_list)
+        return NVML_ERROR_NOT_SUPPORTED;
     if (!count || (*count > 0 && !infos))
         return NVML_ERROR_INVALID_ARGUMENT;
     unsigned int room = *count;
-    *count = (unsigned)card_processes(card, found, PROCESSES_MAX);
+    *count = collect(card, &view, shown);
     if (room < *count)
         return NVML_ERROR_INSUFFICIENT_SIZE;
-    for (unsigned i = 0; i < *count && i < PROCESSES_MAX; i++) {
-        nvmlProcessInfo_v2_t info = {.pid = (unsigned)found[i].pid,
-                                     .usedGpuMemory = found[i].bytes,
-                                     .gpuInstanceId = NO_INSTANCE,
-                                     .computeInstanceId = NO_INSTANCE};
-        memcpy((char *)infos + i * size, &info, size);
-    }
+    for (unsigned i = 0; i < *count; i++)
+        memcpy((char *)infos + i * size, &shown[i], size);
     return NVML_SUCCESS;
 }
 

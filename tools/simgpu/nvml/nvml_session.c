@@ -3,6 +3,7 @@
  */
 #include "nvml_session.h"
 #include "card.h"
+#include "nvml_view.h"
 
 #include <stdatomic.h>
 #include <string.h>
@@ -60,7 +61,7 @@ nvmlReturn_t nvmlInitWithFlags(unsigned int flags)
 {
     if (flags & ~(unsigned)(NVML_INIT_FLAG_NO_GPUS | NVML_INIT_FLAG_NO_ATTACH))
         return NVML_ERROR_INVALID_ARGUMENT;
-    if (card_open())
+    if (nvml_view_read() || nvml_view_now().absent || card_open())
         return NVML_ERROR_DRIVER_NOT_LOADED;
     atomic_fetch_add(&initialized, 1);
     return NVML_SUCCESS;

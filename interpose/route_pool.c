@@ -1,0 +1,231 @@
+/* route_pool: cuMemAlloc and cuMemFree through the pool. See route.h. */
+#include "route.h"
+
+#include <errno.h>
+
+#include "capture.h"
+#include "decay.h"
+#include "ipc.h"
+#include "library.h"
+#include "log.h"
+#include "pools.h"
+
+/* ---- allocation ---- */
+
+/* In a capture the driver decides whether memory calls are allowed, and a refusal ends the capture: it is asked. */
+static CUresult ask_about_capture(void)
+{
+    CUdeviceptr address;
+
+    if (!capture_any())
+        return CUDA_SUCCESS;
+    const CUresult result = driver.cuMemAlloc_v2(&address, NEVER_FITS);
+    return result == CUDA_ERROR_OUT_OF_MEMORY ? CUDA_SUCCESS : result;
+}
+
+/* The driver refuses, and writes to the program's own output, which a refusal changes. */
+static CUresult refuse(const struct pool *pool, CUdeviceptr *address, uint64_t bytes)
+{
+    const CUresult result = driver.cuMemAlloc_v2(address, NEVER_FITS);
+    char asked[SIZE_TEXT];
+
+    log_info("out of memory on device %d: asked for %s", pool->ordinal, size_format(bytes, asked));
+    return result == CUDA_SUCCESS ? CUDA_ERROR_OUT_OF_MEMORY : result;
+}
+
+static int alloc(struct pool *pool, uint64_t bytes, uint64_t *start)
+{
+    int rc;
+
+    do
+        rc = pool_alloc(pool, bytes, start);
+    while (rc && pools_await(pool));
+    return rc;
+}
+
+/* False if a request cannot be met even by all that is held on the card and not used: then that is kept. */
+static bool may_be_met(const struct pool *pool, uint64_t bytes)
+{
+    bool may;
+
+    do {
+        const uint64_t held = route_idle_on(pool->ordinal);
+
+        may = bytes <= held || pool->budget.fits(pool->budget.owner, bytes - held);
+    } while (!may && pools_await(pool));
+    return may;
+}
+
+/* Other contexts and the driver's own pools may have idle memory on the same card, or have given it back since
+ * `before`. For its own idle memory the pool has waited, where that could help. */
+static int alloc_beside_others(struct pool *pool, uint64_t bytes, uint64_t *start, uint64_t before)
+{
+    const bool any =
+        may_be_met(pool, bytes) && route_make_room_for(pool->ordinal, bytes, account_short_to_take);
+
+    return any || route_given_back() != before ? alloc(pool, bytes, start) : -ENOMEM;
+}
+
+/* The stream of our own that blocks are cleared on, made at its first use. */
+static CUresult clearing_stream(struct pool *pool, CUstream *stream)
+{
+    struct route_growth growth;
+    CUstream none = NULL;
+
+    *stream = atomic_load(&pool->clearing);
+    if (*stream)
+        return CUDA_SUCCESS;
+    CUresult result = route_grow_begin(&growth, 0);
+    if (result != CUDA_SUCCESS)
+        return result;
+    result = driver.cuStreamCreate(stream, CU_STREAM_NON_BLOCKING);
+    route_grow_end(&growth);
+    if (result == CUDA_SUCCESS && !atomic_compare_exchange_strong(&pool->clearing, &none, *stream)) {
+        driver.cuStreamDestroy_v2(*stream);
+        *stream = none;
+    }
+    return result;
+}
+
+/* Clears a block on a stream of our own: it must wait for no other work and disturb no capture. */
+static CUresult clear(struct pool *pool, uint64_t start, size_t bytes)
+{
+    CUstream stream;
+    CUresult result = clearing_stream(pool, &stream);
+
+    if (result == CUDA_SUCCESS)
+        result = driver.cuMemsetD8Async(start, 0, bytes, stream);
+    return result == CUDA_SUCCESS ? capture_wait_stream(stream) : result;
+}
+
+/* What could not be cleared is not handed out. */
+static CUresult hand_out_cleared(struct pool *pool, CUdeviceptr *address, size_t bytes)
+{
+    const CUresult result = clear(pool, *address, bytes);
+
+    if (result != CUDA_SUCCESS) {
+        pool_free(pool, *address, false);
+        *address = 0; /* as the driver leaves it */
+    }
+    return result;
+}
+
+bool route_pool_alloc(CUdeviceptr *address, size_t bytes, CUresult *result)
+{
+    struct pool *pool = address && bytes && route_active() ? pools_current() : NULL;
+    uint64_t start;
+
+    if (!pool)
+        return false;
+    *result = ask_about_capture();
+    if (*result != CUDA_SUCCESS)
+        return true;
+    const uint64_t before = route_given_back();
+    if (alloc(pool, bytes, &start) && alloc_beside_others(pool, bytes, &start, before)) {
+        *result = refuse(pool, address, bytes);
+        return true;
+    }
+    *address = start;
+    if (library_options()->zero)
+        *result = hand_out_cleared(pool, address, bytes);
+    return true;
+}
+
+/* ---- release ---- */
+
+/* A block that is to be freed. */
+struct freed {
+    struct pool *pool;
+    CUdeviceptr address;
+};
+
+/* Before a strict free waits: it does not wait for what is no block. */
+static CUresult check_block(void *argument)
+{
+    const struct freed *freed = argument;
+    struct pool_block block;
+
+    return pool_block(freed->pool, freed->address, false, &block) ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+}
+
+static CUresult free_strict(struct pool *pool, CUdeviceptr address)
+{
+    struct freed freed = {pool, address};
+    const struct fence_check check = {check_block, &freed};
+    const CUresult result = fence_pass(&pool->fence, &check);
+
+    if (result != CUDA_SUCCESS)
+        return result;
+    return pool_free(pool, address, true) ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+}
+
+static CUresult free_deferred(struct pool *pool, CUdeviceptr address)
+{
+    struct freed freed = {pool, address};
+    CUresult result = capture_any() ? check_block(&freed) : CUDA_SUCCESS;
+
+    if (result == CUDA_SUCCESS)
+        result = ask_about_capture();
+    if (result != CUDA_SUCCESS)
+        return result;
+    return pool_free(pool, address, false) ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+}
+
+static void after_free(struct pool *pool, CUdeviceptr address)
+{
+    if (__builtin_expect(pool_freed_pinned, 0)) {
+        pool_freed_pinned = false;
+        ipc_freed(pool, address);
+    }
+    if (library_options()->decay == 0)
+        pool_trim(pool, UINT64_MAX);
+    else
+        decay_wake();
+}
+
+static inline struct pool *pool_with(CUdeviceptr address)
+{
+    return address && route_active() ? pools_of(address) : NULL;
+}
+
+bool route_pool_free(CUdeviceptr address, CUresult *result)
+{
+    struct pool *pool = pool_with(address);
+
+    if (!pool)
+        return false;
+    *result = library_options()->deferred ? free_deferred(pool, address) : free_strict(pool, address);
+    after_free(pool, address);
+    return true;
+}
+
+/* The driver says what is wrong with a stream. A stream of another context is waited for: no event of the block's
+ * own context is behind its work. */
+static CUresult follow(const struct pool *pool, CUstream stream)
+{
+    CUcontext context = NULL, primary = NULL;
+    CUgreenCtx green = NULL;
+    const CUresult result = driver.cuStreamGetCtx(stream, &context);
+
+    if (result == CUDA_ERROR_INVALID_HANDLE || result == CUDA_ERROR_INVALID_CONTEXT)
+        return result;
+    if (context == pool->context || (driver.cuStreamGetCtx_v2(stream, &primary, &green) == CUDA_SUCCESS &&
+                                     green && primary == pool->context))
+        return CUDA_SUCCESS;
+    return capture_wait_stream(stream);
+}
+
+bool route_pool_free_async(CUdeviceptr address, CUstream stream, CUresult *result)
+{
+    struct pool *pool = pool_with(address);
+
+    /* A graph frees only what a graph has allocated: the driver itself says what it thinks of other blocks. */
+    if (!pool || capture_takes(stream))
+        return false;
+    *result = follow(pool, stream);
+    if (*result == CUDA_SUCCESS) {
+        *result = pool_free(pool, address, false) ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+        after_free(pool, address);
+    }
+    return true;
+}
