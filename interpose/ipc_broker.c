@@ -325,13 +325,13 @@ nfds_t ipc_broker_list(struct pollfd *list)
 {
     nfds_t n = 0;
 
-    pthread_mutex_lock(&ipc_export_lock);
+    lock_take(&ipc_export_lock);
     list[n++] = (struct pollfd){.fd = crowded ? -1 : listener, .events = POLLIN};
     for (const struct peer *p = peers; p; p = p->next) {
         list[n++] = (struct pollfd){.fd = p->fd, .events = POLLIN};
         list[n++] = (struct pollfd){.fd = p->process, .events = POLLIN};
     }
-    pthread_mutex_unlock(&ipc_export_lock);
+    lock_release(&ipc_export_lock);
     return n;
 }
 
@@ -340,7 +340,7 @@ int ipc_broker_attend(const struct pollfd *list)
     const short at_listener = (list++)->revents;
     struct peer *next;
 
-    pthread_mutex_lock(&ipc_export_lock);
+    lock_take(&ipc_export_lock);
     for (struct peer *p = peers; p; p = next) {
         const short from = (list++)->revents, process = (list++)->revents;
 
@@ -356,7 +356,7 @@ int ipc_broker_attend(const struct pollfd *list)
         listener = -1; /* the program has closed what is not its own */
     crowded = (at_listener & POLLIN) && !admit();
     const int patience = crowded ? BREATHER_MS : -1;
-    pthread_mutex_unlock(&ipc_export_lock);
+    lock_release(&ipc_export_lock);
     return patience;
 }
 

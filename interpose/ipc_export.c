@@ -15,7 +15,7 @@
 
 #define BUCKETS 4096
 
-pthread_mutex_t ipc_export_lock = PTHREAD_MUTEX_INITIALIZER;
+struct lock ipc_export_lock = LOCK_INITIALIZER(LOCK_EXPORTS);
 /* guarded by ipc_export_lock */
 static struct ipc_exported *slots[IPC_SLOTS];
 static struct ipc_exported *buckets[BUCKETS];
@@ -110,11 +110,11 @@ void ipc_exports_settle(struct ipc_exported *e)
 
 void ipc_freed(struct pool *pool, uint64_t address)
 {
-    pthread_mutex_lock(&ipc_export_lock);
+    lock_take(&ipc_export_lock);
     struct ipc_exported *e = find_block(pool, address);
     if (e)
         ipc_exports_settle(e);
-    pthread_mutex_unlock(&ipc_export_lock);
+    lock_release(&ipc_export_lock);
 }
 
 struct change {
@@ -141,9 +141,9 @@ static void change_context(CUcontext context, int by)
 {
     struct change change = {context, by};
 
-    pthread_mutex_lock(&ipc_export_lock);
+    lock_take(&ipc_export_lock);
     ipc_exports_each(change_ending, &change);
-    pthread_mutex_unlock(&ipc_export_lock);
+    lock_release(&ipc_export_lock);
 }
 
 void ipc_exports_ending(CUcontext context, bool ending)
@@ -235,12 +235,12 @@ static void write_ticket(const struct ipc_exported *e, CUipcMemHandle *handle)
 int ipc_export(struct pool *pool, uint64_t address, CUipcMemHandle *handle)
 {
     pool_settle(pool); /* another process's work comes behind none of ours */
-    pthread_mutex_lock(&ipc_export_lock);
+    lock_take(&ipc_export_lock);
     struct ipc_exported *e;
     const int rc = get(pool, address, &e);
     if (rc == 0)
         write_ticket(e, handle);
-    pthread_mutex_unlock(&ipc_export_lock);
+    lock_release(&ipc_export_lock);
     return rc;
 }
 
@@ -249,9 +249,9 @@ bool ipc_is_own(const CUipcMemHandle *handle)
     struct ipc_ticket ticket;
 
     memcpy(&ticket, handle, sizeof ticket);
-    pthread_mutex_lock(&ipc_export_lock);
+    lock_take(&ipc_export_lock);
     const unsigned char *key = ipc_broker_key();
     const bool own = key && memcmp(ticket.key, key, IPC_KEY) == 0;
-    pthread_mutex_unlock(&ipc_export_lock);
+    lock_release(&ipc_export_lock);
     return own;
 }

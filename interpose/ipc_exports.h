@@ -26,7 +26,7 @@ struct ipc_exported {
     struct ipc_exported *next; /* of the same hash */
 };
 
-extern pthread_mutex_t ipc_export_lock;
+extern struct lock ipc_export_lock;
 
 /* ---- the table ---- */
 

@@ -34,7 +34,7 @@ struct import {
     struct import *next;
 };
 
-static pthread_mutex_t import_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct lock import_lock = LOCK_INITIALIZER(LOCK_IMPORTS);
 static pthread_cond_t waited = PTHREAD_COND_INITIALIZER; /* with import_lock */
 /* guarded by import_lock */
 static struct import *imports;
@@ -215,9 +215,9 @@ static void end(struct import *import)
         at = &(*at)->next;
     *at = import->next;
     unmapping++;
-    pthread_mutex_unlock(&import_lock);
+    lock_release(&import_lock);
     undo(import, true);
-    pthread_mutex_lock(&import_lock);
+    lock_take(&import_lock);
     unmapping--;
     atomic_fetch_sub(&import_count, 1);
     pthread_cond_broadcast(&waited);
@@ -225,7 +225,7 @@ static void end(struct import *import)
 
 void ipc_imports_before_fork(void)
 {
-    pthread_mutex_lock(&import_lock);
+    lock_take(&import_lock);
 }
 
 /* In the child, threads that wait or unmap are not there. */
@@ -243,23 +243,20 @@ void ipc_imports_after_fork(bool in_child)
         unmapping = 0;
         pthread_cond_init(&waited, NULL);
     }
-    pthread_mutex_unlock(&import_lock);
+    lock_release(&import_lock);
 }
 
 /* None of what follows is a place to be cancelled at: a lock would stay taken, or a block open. */
-static int enter(void)
+static void enter(void)
 {
-    int before;
-
-    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before);
-    pthread_mutex_lock(&import_lock);
-    return before;
+    lock_disable_cancel();
+    lock_take(&import_lock);
 }
 
-static void leave(int before)
+static void leave(void)
 {
-    pthread_mutex_unlock(&import_lock);
-    pthread_setcancelstate(before, NULL);
+    lock_release(&import_lock);
+    lock_restore_cancel();
 }
 
 /* One that is about to be unmapped cannot be opened again. */
@@ -280,11 +277,11 @@ static bool is_closed(const struct import *import)
     return !import->opens && !import->waiting && !import->ending;
 }
 
-static struct import *find_closed(void)
+static struct import *find_closed(CUcontext context)
 {
     struct import *import = imports;
 
-    while (import && !is_closed(import))
+    while (import && (import->block.context != context || !is_closed(import)))
         import = import->next;
     return import;
 }
@@ -349,9 +346,9 @@ static int open_ticket(const struct ipc_ticket *ticket, CUcontext context, CUdev
 
     if (open_again(ticket, context, address))
         return 0;
-    pthread_mutex_unlock(&import_lock);
+    lock_release(&import_lock);
     const int rc = open_new(ticket, context, &made);
-    pthread_mutex_lock(&import_lock);
+    lock_take(&import_lock);
     if (rc)
         return rc;
     if (!open_again(ticket, context, address)) {
@@ -359,9 +356,9 @@ static int open_ticket(const struct ipc_ticket *ticket, CUcontext context, CUdev
         *address = made->block.start;
         return 0;
     }
-    pthread_mutex_unlock(&import_lock);
+    lock_release(&import_lock);
     undo(made, true); /* another thread was faster */
-    pthread_mutex_lock(&import_lock);
+    lock_take(&import_lock);
     return 0;
 }
 
@@ -396,9 +393,9 @@ int ipc_open(const CUipcMemHandle *handle, CUcontext context, CUdeviceptr *addre
             return -EXDEV;
         if (!ticket.bytes || ticket.zero)
             return -EINVAL;
-        const int cancel = enter();
+        enter();
         rc = open_ticket(&ticket, context, address);
-        leave(cancel);
+        leave();
     }
     if (rc)
         log_info("cannot open a block of process %d: %s", ticket.pid, reason(rc));
@@ -407,20 +404,15 @@ int ipc_open(const CUipcMemHandle *handle, CUcontext context, CUdeviceptr *addre
 
 /* ---- close ---- */
 
-/* The work of the context on what is about to be unmapped. False: not done, or a capture is open. */
-static bool wait_for_work(CUcontext context)
-{
-    return capture_wait_context(context) == CUDA_SUCCESS;
-}
-
-/* Unmaps what is closed when its work is done. Only those who end the context wait for that, which waits for
- * all its work as well. The lock is dropped meanwhile. */
+/* Unmaps what is closed when its work is done. Only a thread that ends the context waits for that, and it waits
+ * for all work of the context anyway. The lock is dropped meanwhile. False if the wait has failed, or while a
+ * capture is open: then it stays mapped. */
 static bool unmap(struct import *import)
 {
     import->waiting = true;
-    pthread_mutex_unlock(&import_lock);
-    const bool done = wait_for_work(import->block.context) && !capture_any();
-    pthread_mutex_lock(&import_lock);
+    lock_release(&import_lock);
+    const bool done = capture_wait_context(import->block.context) == CUDA_SUCCESS && !capture_any();
+    lock_take(&import_lock);
     import->waiting = false;
     if (done)
         end(import);
@@ -429,30 +421,34 @@ static bool unmap(struct import *import)
     return done;
 }
 
-/* What is closed, now or beside a capture that has ended since. */
-static void unmap_closed(void)
+/* What is closed in a context, now or when it could not be unmapped. Work of other contexts is not waited for: it
+ * may depend on what the calling thread does next. */
+static void unmap_closed(CUcontext context)
 {
-    struct import *import = find_closed();
+    struct import *import = find_closed(context);
 
     while (import && unmap(import))
-        import = find_closed();
+        import = find_closed(context);
 }
 
 int ipc_close(CUdeviceptr address)
 {
     if (!atomic_load(&import_count))
         return -ENOENT;
-    const int cancel = enter();
+    enter();
     struct import *import = imports;
     while (import && !(import->block.start == address && import->opens))
         import = import->next;
     const bool found = import;
+    bool left = false;
     if (found && --import->opens == 0) {
+        const CUcontext context = import->block.context;
+
         import->epoch = 0;
-        unmap_closed();
+        unmap_closed(context);
+        left = find_closed(context);
     }
-    const bool left = found && find_closed();
-    leave(cancel);
+    leave();
     if (left)
         decay_wake();
     return found ? 0 : -ENOENT;
@@ -480,12 +476,12 @@ void ipc_imports_sweep(struct fence *fence)
 
     if (!atomic_load(&import_count) || capture_any())
         return;
-    pthread_mutex_lock(&import_lock);
-    if (find_closed())
+    lock_take(&import_lock);
+    if (find_closed(fence->context))
         fence_poll(fence);
     while (!capture_any() && (import = find_done(fence)))
         end(import);
-    pthread_mutex_unlock(&import_lock);
+    lock_release(&import_lock);
 }
 
 /* ---- questions ---- */
@@ -496,7 +492,7 @@ enum ipc_place ipc_find(uint64_t address, struct ipc_block *block)
 
     if (__builtin_expect(!atomic_load(&import_count), 1))
         return place;
-    pthread_mutex_lock(&import_lock);
+    lock_take(&import_lock);
     struct import *import = imports;
     while (import && address - import->base >= import->span)
         import = import->next;
@@ -504,7 +500,7 @@ enum ipc_place ipc_find(uint64_t address, struct ipc_block *block)
         *block = import->block;
         place = import->opens && address - block->start < block->bytes ? IPC_BLOCK : IPC_BESIDE;
     }
-    pthread_mutex_unlock(&import_lock);
+    lock_release(&import_lock);
     return place;
 }
 
@@ -522,21 +518,21 @@ static bool is_in_use(CUcontext context)
 static void await_closers(CUcontext context)
 {
     while (is_in_use(context))
-        pthread_cond_wait(&waited, &import_lock);
+        lock_wait(&import_lock, &waited);
 }
 
 void ipc_imports_ending(CUcontext context, bool ending)
 {
     if (!atomic_load(&import_count))
         return;
-    const int cancel = enter();
+    enter();
     for (struct import *import = imports; import; import = import->next) {
         if (import->block.context == context)
             import->ending += ending ? 1 : import->ending > 0 ? -1 : 0;
     }
     if (ending)
         await_closers(context);
-    leave(cancel);
+    leave();
 }
 
 static struct import *find_in(CUcontext context)
@@ -554,9 +550,9 @@ void ipc_imports_end(CUcontext context)
 
     if (!atomic_load(&import_count))
         return;
-    const int cancel = enter();
+    enter();
     await_closers(context); /* of what was opened while it ended */
     while ((import = find_in(context)))
         end(import);
-    leave(cancel);
+    leave();
 }

@@ -2,8 +2,6 @@
 #include "ipc_source.h"
 
 #include <errno.h>
-#include <fcntl.h>
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -12,21 +10,22 @@
 #include "clock.h"
 #include "ipc_page.h"
 #include "ipc_thread.h"
+#include "lock.h"
 
 #define RETRY_NS 5000000 /* while the exporter's queue is full */
 
 struct ipc_source {
     struct ipc_link link;
     unsigned char key[IPC_KEY];
-    int board; /* this number and the connection's stay the same as long as the source is there */
     struct ipc_page *page;
     /* guarded by source_lock */
+    int board; /* -1: none */
     unsigned users;
     bool lost; /* its exporter has gone: freed by its last user */
     struct ipc_source *next;
 };
 
-static pthread_mutex_t source_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct lock source_lock = LOCK_INITIALIZER(LOCK_SOURCES);
 /* guarded by source_lock */
 static struct ipc_source *sources;
 static struct ipc_link *links; /* of sources, and those that are only for a question */
@@ -35,14 +34,14 @@ static struct ipc_link *links; /* of sources, and those that are only for a ques
 
 static int open_link(struct ipc_link *link)
 {
-    pthread_mutex_lock(&source_lock);
+    lock_take(&source_lock);
     link->fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     const int rc = link->fd < 0 ? -errno : 0;
     if (rc == 0) {
         link->next = links;
         links = link;
     }
-    pthread_mutex_unlock(&source_lock);
+    lock_release(&source_lock);
     return rc;
 }
 
@@ -59,13 +58,13 @@ static void close_link(struct ipc_link *link)
 
 void ipc_source_disconnect(struct ipc_link *link)
 {
-    pthread_mutex_lock(&source_lock);
+    lock_take(&source_lock);
     close_link(link);
-    pthread_mutex_unlock(&source_lock);
+    lock_release(&source_lock);
 }
 
 /* Connects to an exporter of this user. 0, or -errno and there is no link. */
-static int connect_link(struct ipc_link *link, const unsigned char key[IPC_KEY], uint64_t until)
+static int connect_link(struct ipc_link *link, const unsigned char key[IPC_KEY])
 {
     const struct timespec pause = {.tv_nsec = RETRY_NS};
     struct sockaddr_un name;
@@ -75,8 +74,9 @@ static int connect_link(struct ipc_link *link, const unsigned char key[IPC_KEY],
 
     if (rc)
         return rc;
+    link->until = clock_ms() + IPC_PATIENCE_MS;
     while ((rc = connect(link->fd, (struct sockaddr *)&name, length) ? -errno : 0) == -EAGAIN &&
-           clock_ms() < until)
+           clock_ms() < link->until)
         nanosleep(&pause, NULL);
     if (rc == 0 && !ipc_wire_trusts(link->fd, &pid))
         rc = -EPERM;
@@ -86,11 +86,11 @@ static int connect_link(struct ipc_link *link, const unsigned char key[IPC_KEY],
 }
 
 /* Sends a request and waits until there is an answer. */
-static int ask(const struct ipc_link *link, const struct ipc_request *request, uint64_t until)
+static int ask(const struct ipc_link *link, const struct ipc_request *request)
 {
     const int rc = ipc_wire_send(link->fd, request, sizeof *request, NULL, 0);
 
-    return rc ? rc : ipc_wire_wait(link->fd, until);
+    return rc ? rc : ipc_wire_wait(link->fd, link->until);
 }
 
 /* ---- sources; with the lock ---- */
@@ -122,11 +122,12 @@ static bool is_gone(const struct ipc_source *source)
     return poll(&look, 1, 0) > 0;
 }
 
-/* What lay on the board is freed: where the board was, the connection is now. */
+/* What lay on the board is freed. */
 static void lose(struct ipc_source *source)
 {
     source->lost = true;
-    dup3(source->link.fd, source->board, O_CLOEXEC);
+    close(source->board);
+    source->board = -1;
     if (!source->users)
         end(source);
 }
@@ -176,19 +177,18 @@ static int take_greeting(struct ipc_source *source)
 static int meet(const unsigned char key[IPC_KEY], struct ipc_source **out)
 {
     const struct ipc_request hello = {.magic = IPC_PACKET_MAGIC, .what = IPC_HELLO};
-    const uint64_t until = clock_ms() + IPC_PATIENCE_MS;
     struct ipc_source *source = calloc(1, sizeof *source);
 
     if (!source)
         return -ENOMEM;
     memcpy(source->key, key, IPC_KEY);
     source->board = -1;
-    int rc = connect_link(&source->link, key, until);
+    int rc = connect_link(&source->link, key);
     if (rc) {
         free(source);
         return rc;
     }
-    rc = ask(&source->link, &hello, until);
+    rc = ask(&source->link, &hello);
     if (rc) {
         ipc_source_disconnect(&source->link);
         free(source);
@@ -218,9 +218,9 @@ int ipc_source_get(const struct ipc_ticket *ticket, struct ipc_source **out)
 {
     struct ipc_source *made = NULL;
 
-    pthread_mutex_lock(&source_lock);
+    lock_take(&source_lock);
     *out = find(ticket->key);
-    pthread_mutex_unlock(&source_lock);
+    lock_release(&source_lock);
     if (*out)
         return 0;
     int rc = ipc_thread_prepare();
@@ -228,9 +228,9 @@ int ipc_source_get(const struct ipc_ticket *ticket, struct ipc_source **out)
         rc = meet(ticket->key, &made);
     if (rc)
         return rc;
-    pthread_mutex_lock(&source_lock);
+    lock_take(&source_lock);
     rc = add(made, out);
-    pthread_mutex_unlock(&source_lock);
+    lock_release(&source_lock);
     if (rc == 0)
         ipc_thread_wake(); /* without it, the next call for this exporter notices its end */
     return rc;
@@ -238,10 +238,10 @@ int ipc_source_get(const struct ipc_ticket *ticket, struct ipc_source **out)
 
 void ipc_source_put(struct ipc_source *source)
 {
-    pthread_mutex_lock(&source_lock);
+    lock_take(&source_lock);
     if (--source->users == 0 && source->lost)
         end(source);
-    pthread_mutex_unlock(&source_lock);
+    lock_release(&source_lock);
 }
 
 /* ---- its blocks ---- */
@@ -265,40 +265,40 @@ void ipc_source_drop(struct ipc_source *source, uint64_t id)
 }
 
 /* Receives chunks that are there, and takes them in. */
-static int receive(int fd, bool peek, ipc_source_taker *take, void *argument)
+static int receive(const int *fd, bool peek, ipc_source_taker *take, void *argument)
 {
     struct ipc_chunks chunks;
     int fds[IPC_CHUNKS];
     unsigned count;
 
-    pthread_mutex_lock(&source_lock);
-    int rc = ipc_wire_chunks(fd, &chunks, fds, &count, peek);
+    lock_take(&source_lock);
+    int rc = ipc_wire_chunks(*fd, &chunks, fds, &count, peek);
     if (rc == 0)
         rc = take(argument, &chunks, fds);
     else if (peek)
         rc = 0; /* what is not on the board is asked for */
     ipc_wire_close(fds, count);
-    pthread_mutex_unlock(&source_lock);
+    lock_release(&source_lock);
     return rc;
 }
 
 int ipc_source_look(const struct ipc_source *source, ipc_source_taker *take, void *argument)
 {
-    return receive(source->board, true, take, argument);
+    return receive(&source->board, true, take, argument);
 }
 
 int ipc_source_connect(struct ipc_link *link, const struct ipc_ticket *ticket)
 {
-    return connect_link(link, ticket->key, clock_ms() + IPC_PATIENCE_MS);
+    return connect_link(link, ticket->key);
 }
 
 int ipc_source_ask(const struct ipc_link *link, uint64_t id, uint64_t first, ipc_source_taker *take,
                    void *argument)
 {
     const struct ipc_request request = {IPC_PACKET_MAGIC, IPC_FETCH, id, first};
-    const int rc = ask(link, &request, clock_ms() + IPC_PATIENCE_MS);
+    const int rc = ask(link, &request);
 
-    return rc ? rc : receive(link->fd, false, take, argument);
+    return rc ? rc : receive(&link->fd, false, take, argument);
 }
 
 /* ---- the thread, and fork ---- */
@@ -307,12 +307,12 @@ nfds_t ipc_sources_list(struct pollfd *list)
 {
     nfds_t n = 0;
 
-    pthread_mutex_lock(&source_lock);
+    lock_take(&source_lock);
     for (const struct ipc_source *s = sources; s && n < IPC_SOURCES_POLLS; s = s->next) {
         if (!s->lost)
             list[n++] = (struct pollfd){.fd = s->link.fd}; /* its end is all that is asked for */
     }
-    pthread_mutex_unlock(&source_lock);
+    lock_release(&source_lock);
     return n;
 }
 
@@ -324,18 +324,18 @@ void ipc_sources_attend(const struct pollfd *list, nfds_t count)
         count--;
     if (!count)
         return;
-    pthread_mutex_lock(&source_lock);
+    lock_take(&source_lock);
     for (struct ipc_source *s = sources; s; s = next) {
         next = s->next;
         if (!s->lost && is_gone(s))
             lose(s);
     }
-    pthread_mutex_unlock(&source_lock);
+    lock_release(&source_lock);
 }
 
 void ipc_sources_before_fork(void)
 {
-    pthread_mutex_lock(&source_lock);
+    lock_take(&source_lock);
 }
 
 /* What is not in the list of sources belongs to a thread that is not in the child. */
@@ -345,5 +345,5 @@ void ipc_sources_after_fork(bool in_child)
         end(sources);
     while (in_child && links)
         close_link(links);
-    pthread_mutex_unlock(&source_lock);
+    lock_release(&source_lock);
 }

@@ -12,13 +12,14 @@
 
 #include "ipc_wire.h"
 
-#define IPC_PATIENCE_MS 10000 /* for each answer of another process */
+#define IPC_PATIENCE_MS 10000 /* for first contact with another process, and for all chunks of a block */
 
 struct ipc_source;
 
 /* A connection to an exporter. */
 struct ipc_link {
     int fd;
+    uint64_t until; /* by clock_ms: all answers on it must have come by then */
     struct ipc_link *next;
 };
 

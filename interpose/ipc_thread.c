@@ -2,8 +2,8 @@
 #include "ipc_thread.h"
 
 #include <errno.h>
-#include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
@@ -13,22 +13,15 @@
 #include "ipc_source.h"
 #include "process.h"
 
-static pthread_mutex_t thread_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct lock thread_lock = LOCK_INITIALIZER(LOCK_SERVICE);
 /* guarded by thread_lock */
 static bool registered; /* what happens at fork and exit */
-static bool running, leaving;
+static bool running;
+static atomic_bool leaving; /* for good */
 static int wake = -1; /* eventfd; set before the thread starts, and constant while it runs */
 static pthread_t thread;
 
 /* ---- the thread ---- */
-
-static bool is_leaving(void)
-{
-    pthread_mutex_lock(&thread_lock);
-    const bool now = leaving;
-    pthread_mutex_unlock(&thread_lock);
-    return now;
-}
 
 static void *serve(void *room)
 {
@@ -36,7 +29,7 @@ static void *serve(void *room)
     eventfd_t count;
     int patience = -1;
 
-    while (!is_leaving()) {
+    while (!atomic_load(&leaving)) {
         list[0] = (struct pollfd){.fd = wake, .events = POLLIN};
         const nfds_t broker = ipc_broker_list(list + 1);
         const nfds_t sources = ipc_sources_list(list + 1 + broker);
@@ -84,9 +77,9 @@ static int start(void)
 
 int ipc_thread_wake(void)
 {
-    pthread_mutex_lock(&thread_lock);
+    lock_take(&thread_lock);
     const int rc = leaving ? -ESHUTDOWN : running ? eventfd_write(wake, 1) : start();
-    pthread_mutex_unlock(&thread_lock);
+    lock_release(&thread_lock);
     return rc;
 }
 
@@ -97,30 +90,30 @@ static void before_exit(void)
 {
     const struct timespec until = process_exit_patience();
 
-    if (process_is_copy() || !process_lock_at_exit(&thread_lock))
+    if (process_is_copy() || !lock_take_at_exit(&thread_lock))
         return;
     const bool was_running = running;
     leaving = true;
     running = false;
-    pthread_mutex_unlock(&thread_lock);
+    lock_release(&thread_lock);
     if (was_running && eventfd_write(wake, 1) == 0)
         pthread_timedjoin_np(thread, NULL, &until);
 }
 
 static void before_fork(void)
 {
-    pthread_mutex_lock(&ipc_export_lock);
+    lock_take(&ipc_export_lock);
     ipc_imports_before_fork();
     ipc_sources_before_fork();
-    pthread_mutex_lock(&thread_lock);
+    lock_take(&thread_lock);
 }
 
 static void after_fork(void)
 {
-    pthread_mutex_unlock(&thread_lock);
+    lock_release(&thread_lock);
     ipc_sources_after_fork(false);
     ipc_imports_after_fork(false);
-    pthread_mutex_unlock(&ipc_export_lock);
+    lock_release(&ipc_export_lock);
 }
 
 /* The thread is not in the child, and neither the blocks nor what is open are the child's. Its parent's
@@ -130,23 +123,23 @@ static void after_fork_child(void)
     if (running)
         close(wake);
     running = false;
-    pthread_mutex_unlock(&thread_lock);
+    lock_release(&thread_lock);
     ipc_imports_after_fork(true);
     ipc_sources_after_fork(true);
     ipc_broker_after_fork();
     ipc_exports_after_fork();
-    pthread_mutex_unlock(&ipc_export_lock);
+    lock_release(&ipc_export_lock);
 }
 
 int ipc_thread_prepare(void)
 {
-    pthread_mutex_lock(&thread_lock);
+    lock_take(&thread_lock);
     int rc = leaving ? -ESHUTDOWN : 0;
     if (!registered && rc == 0) {
         if (pthread_atfork(before_fork, after_fork, after_fork_child) || atexit(before_exit))
             rc = -ENOMEM;
         registered = rc == 0;
     }
-    pthread_mutex_unlock(&thread_lock);
+    lock_release(&thread_lock);
     return rc;
 }

@@ -9,11 +9,13 @@ foreach(name prog_pointers prog_waits prog_captures prog_room prog_ipc prog_clos
   set_target_properties(${name} PROPERTIES SKIP_BUILD_RPATH ON)
   list(APPEND pointers_programs ${name})
 endforeach()
-# One that lies to the library, in its own words.
-add_executable(prog_forger prog_forger.c prog_check.c ${CMAKE_SOURCE_DIR}/interpose/ipc_wire.c)
-target_include_directories(prog_forger PRIVATE ${CMAKE_SOURCE_DIR}/interpose)
-target_link_libraries(prog_forger PRIVATE gpucap_flags gpucap_cuda_headers Threads::Threads ${CMAKE_DL_LIBS} simgpu_cuda)
-list(APPEND pointers_programs prog_forger)
+# Two that lie to the library, in its own words: as exporters and as importers.
+foreach(name prog_forger prog_intruder)
+  add_executable(${name} ${name}.c prog_check.c ${CMAKE_SOURCE_DIR}/interpose/ipc_wire.c ${CMAKE_SOURCE_DIR}/interpose/ipc_page.c)
+  target_include_directories(${name} PRIVATE ${CMAKE_SOURCE_DIR}/interpose)
+  target_link_libraries(${name} PRIVATE gpucap_flags gpucap_cuda_headers Threads::Threads ${CMAKE_DL_LIBS} simgpu_cuda)
+  list(APPEND pointers_programs ${name})
+endforeach()
 
 foreach(name pointers waits captures room pointers_ipc)
   gpucap_test(${name} TIMEOUT 600 LIBS test_support SOURCES ${name}.c)

@@ -3,6 +3,7 @@
  * those of the first two hold natively as well, except where CUDA promises less.
  */
 #include <stdio.h>
+#include <unistd.h>
 
 #include "spawn.h"
 #include "unity.h"
@@ -170,9 +171,22 @@ static void test_exporters_that_say_nothing_are_given_up(void)
     run("prog_forger", "silent_exporters", CARD, true);
 }
 
-static void test_clients_that_lie_change_nothing(void)
+static void test_exporters_of_another_version_are_refused(void)
 {
-    run("prog_forger", "clients", CARD, true);
+    run("prog_forger", "old_exporters", CARD, true);
+}
+
+static void test_importers_that_lie_change_nothing(void)
+{
+    run("prog_intruder", "packets", CARD, true);
+}
+
+static void test_processes_of_other_users_share_nothing(void)
+{
+    if (geteuid() != 0)
+        TEST_IGNORE_MESSAGE("only root can start a process of another user");
+    run("prog_forger", "users_exporter", CARD, true);
+    run("prog_intruder", "other_user", CARD, true);
 }
 
 int main(void)
@@ -200,6 +214,8 @@ int main(void)
     RUN_TEST(test_forged_handles_are_refused);
     RUN_TEST(test_exporters_that_lie_are_refused);
     RUN_TEST(test_exporters_that_say_nothing_are_given_up);
-    RUN_TEST(test_clients_that_lie_change_nothing);
+    RUN_TEST(test_exporters_of_another_version_are_refused);
+    RUN_TEST(test_importers_that_lie_change_nothing);
+    RUN_TEST(test_processes_of_other_users_share_nothing);
     return UNITY_END();
 }

@@ -454,7 +454,6 @@ static void old_exporters(void)
 /* ---- an exporter of another user ---- */
 
 #define OTHER_USER 65534
-#define SKIP       77
 
 /* True if the importer said anything to it. */
 static bool is_spoken_to(int listener)
@@ -474,7 +473,7 @@ static void users_exporter(void)
     const pid_t child = fork();
     if (child == 0) {
         if (setresuid(OTHER_USER, OTHER_USER, OTHER_USER))
-            _exit(SKIP);
+            _exit(2);
         listener = listen_falsely();
         if (send(ready[1], &ticket, sizeof ticket, 0) != sizeof ticket)
             _exit(1);
@@ -485,8 +484,6 @@ static void users_exporter(void)
         MUST(CUDA_ERROR_INVALID_VALUE, try_open(&ticket));
     int status;
     MUST(child, waitpid(child, &status, 0));
-    if (WEXITSTATUS(status) == SKIP)
-        exit(SKIP);
     MUST(0, status);
 }
 
