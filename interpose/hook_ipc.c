@@ -65,8 +65,7 @@ static bool open_ours(CUdeviceptr *address, const CUipcMemHandle *handle, unsign
     if (!address || flags != CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS || !ipc_is_ours(handle) ||
         driver.cuCtxGetCurrent(&context) != CUDA_SUCCESS)
         return false;
-    *result =
-        context ? code_of(ipc_open(handle, pools_owner(context), address)) : CUDA_ERROR_INVALID_CONTEXT;
+    *result = context ? code_of(ipc_open(handle, pools_owner(context), address)) : CUDA_ERROR_INVALID_CONTEXT;
     return true;
 }
 

@@ -404,9 +404,9 @@ int ipc_open(const CUipcMemHandle *handle, CUcontext context, CUdeviceptr *addre
 
 /* ---- close ---- */
 
-/* Unmaps what is closed when its work is done. Only a thread that ends the context waits for that, and it waits
- * for all work of the context anyway. The lock is dropped meanwhile. False if the wait has failed, or while a
- * capture is open: then it stays mapped. */
+/* Unmaps what is closed when its work is done. Only a thread that ends the context waits for that, and it
+ * waits for all work of the context anyway. The lock is dropped meanwhile. False if the wait has failed, or
+ * while a capture is open: then it stays mapped. */
 static bool unmap(struct import *import)
 {
     import->waiting = true;
@@ -421,8 +421,8 @@ static bool unmap(struct import *import)
     return done;
 }
 
-/* What is closed in a context, now or when it could not be unmapped. Work of other contexts is not waited for: it
- * may depend on what the calling thread does next. */
+/* What is closed in a context, now or when it could not be unmapped. Work of other contexts is not waited
+ * for: it may depend on what the calling thread does next. */
 static void unmap_closed(CUcontext context)
 {
     struct import *import = find_closed(context);

@@ -18,7 +18,7 @@ static struct lock thread_lock = LOCK_INITIALIZER(LOCK_SERVICE);
 static bool registered; /* what happens at fork and exit */
 static bool running;
 static atomic_bool leaving; /* for good */
-static int wake = -1; /* eventfd; set before the thread starts, and constant while it runs */
+static int wake = -1;       /* eventfd; set before the thread starts, and constant while it runs */
 static pthread_t thread;
 
 /* ---- the thread ---- */

@@ -3,7 +3,7 @@
 # check themselves and are also run natively; tools/gpu-check runs them on a real card, so they take the libcuda.so.1
 # that they find. Included by CMakeLists.txt of this folder.
 set(pointers_programs "")
-foreach(name prog_pointers prog_waits prog_captures prog_room prog_ipc prog_closes)
+foreach(name prog_pointers prog_waits prog_captures prog_room prog_ipc prog_closes prog_stopped)
   add_executable(${name} ${name}.c prog_check.c)
   target_link_libraries(${name} PRIVATE gpucap_flags gpucap_cuda_headers Threads::Threads ${CMAKE_DL_LIBS} simgpu_cuda)
   set_target_properties(${name} PROPERTIES SKIP_BUILD_RPATH ON)

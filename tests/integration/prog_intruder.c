@@ -1,6 +1,6 @@
-/* prog_intruder: a process that lies to the library as an importer of memory does. Whatever it says, the exporter
- * must not crash, hang or lose a descriptor, and must serve honest importers. Speaks the library's own words
- * (interpose/ipc_wire.h). */
+/* prog_intruder: a process that lies to the library as an importer of memory does. Whatever it says, the
+ * exporter must not crash, hang or lose a descriptor, and must serve honest importers. Speaks the library's
+ * own words (interpose/ipc_wire.h). */
 #include "prog_share.h"
 
 #include <errno.h>
