@@ -13,15 +13,14 @@
 /* In the order in which they may be taken. */
 enum lock_rank {
     LOCK_REGISTRY, /* pools.c: which pools there are */
-    LOCK_EXPORTS, /* ipc_exports.h: exported blocks and their importers; held while the driver exports a chunk
-                   */
-    LOCK_IMPORTS, /* ipc_import.c: which blocks of other processes are open; held for a few instructions */
-    LOCK_SOURCES, /* ipc_source.c: connections to exporters; held while the driver imports chunks */
-    LOCK_SERVICE, /* ipc_thread.c: whether the thread runs; held for a few instructions */
-    LOCK_CACHES,  /* cache.c: which caches there are; jemalloc's own locks come after it */
-    LOCK_POOL,    /* pool.h: ranges, chunks and blocks of one pool; held across the driver's mapping calls */
-    LOCK_FENCE,   /* fence.h: epochs of one context; held while an event is recorded or queried */
-    LOCK_STREAMS, /* streams.c: which streams are in use; held for a few instructions */
+    LOCK_EXPORTS,  /* ipc_exports.h: exported blocks and importers; held while the driver exports a chunk */
+    LOCK_IMPORTS,  /* ipc_import.c: blocks of other processes that are open; held for a few instructions */
+    LOCK_SOURCES,  /* ipc_source.c: connections to exporters; held while the driver imports chunks */
+    LOCK_SERVICE,  /* ipc_thread.c: whether the thread runs; held for a few instructions */
+    LOCK_CACHES,   /* cache.c: which caches there are; jemalloc's own locks come after it */
+    LOCK_POOL,     /* pool.h: ranges, chunks and blocks of one pool; held across the driver's mapping calls */
+    LOCK_FENCE,    /* fence.h: epochs of one context; held while an event is recorded or queried */
+    LOCK_STREAMS,  /* streams.c: which streams are in use; held for a few instructions */
     LOCK_CAPTURES, /* capture.c: the names of open captures; held for a few instructions */
     LOCK_RANKS,
 };
@@ -108,8 +107,8 @@ static inline void lock_release(struct lock *lock)
 /* Waits for a condition, as pthread_cond_wait does; the lock is the only one that the thread holds. */
 void lock_wait(struct lock *lock, pthread_cond_t *condition);
 
-/* In exit handlers: takes the lock unless it stays held for a second. Then the calling thread itself holds
- * it: a signal handler has interrupted it and called exit. */
+/* In exit handlers: takes the lock unless it stays held for a second. Then the calling thread itself holds it:
+ * a signal handler has interrupted it and called exit. */
 bool lock_take_at_exit(struct lock *lock);
 
 #endif

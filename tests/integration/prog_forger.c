@@ -278,6 +278,13 @@ static int make_other_page(size_t bytes, int seals)
     const int fd = memfd_create("page", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 
     MUST(0, ftruncate(fd, (off_t)bytes));
+    if (bytes >= sizeof(struct ipc_page)) { /* that is all that is wrong with it */
+        struct ipc_page *page = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+
+        MUST(true, page != MAP_FAILED);
+        ipc_page_offer(page, ticket.id);
+        MUST(0, munmap(page, bytes));
+    }
     MUST(0, fcntl(fd, F_ADD_SEALS, seals));
     return fd;
 }
