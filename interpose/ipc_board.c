@@ -103,14 +103,12 @@ void ipc_board_remove(uint64_t id)
     post();
 }
 
-void ipc_board_close(bool in_child)
+void ipc_board_after_fork(void)
 {
     if (board.out < 0)
         return;
     ipc_wire_close(board.fds, board.held.count);
     board.held.count = 0;
-    if (!in_child)
-        post();
     close(board.in);
     close(board.out);
     board.in = board.out = -1;

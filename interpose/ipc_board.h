@@ -23,15 +23,14 @@ int ipc_board_fd(void);
 /* True if the board has the chunks of a block. */
 bool ipc_board_has(uint64_t id);
 
-/* Puts the chunks of a block on the board, which has been made, and drops the oldest where there is no room.
- * The descriptors become the board's. */
+/* Puts the chunks of a block on the board, which has been made (ipc_board_fd), and drops the oldest where
+ * there is no room. The descriptors become the board's. */
 void ipc_board_add(const struct ipc_chunks *chunks, const int *fds);
 
 /* Takes the chunks of a block off the board. */
 void ipc_board_remove(uint64_t id);
 
-/* Ends the board: importers find nothing there any more. In a forked child, which shares it with its parent,
- * only the descriptors are closed. */
-void ipc_board_close(bool in_child);
+/* A child shares the board with its parent: only closes its descriptors. */
+void ipc_board_after_fork(void);
 
 #endif

@@ -33,6 +33,8 @@ static struct peer *peers;
 static unsigned peer_count;
 static int listener = -1;
 static bool crowded; /* there was no room for a connection: the listener is left alone for a moment */
+static bool
+    some_closed; /* an importer has closed a freed block, or died: some may be open nowhere any more */
 static unsigned char key[IPC_KEY];
 
 /* ---- what importers know ---- */
@@ -65,24 +67,15 @@ static int export_chunks(const struct ipc_exported *e, uint64_t first, unsigned 
     return error;
 }
 
-/* Puts a block on the board, if there is one and it fits. */
+/* Puts a block on the board, if it fits. */
 static void post(const struct ipc_exported *e)
 {
     struct ipc_chunks chunks;
     int fds[IPC_CHUNKS];
 
-    if (!e->freed && !e->ending && e->count <= ipc_board_room() && !ipc_board_has(e->id) &&
+    if (!e->freed && e->count <= ipc_board_room() && !ipc_board_has(e->id) && ipc_board_fd() >= 0 &&
         export_chunks(e, 0, IPC_CHUNKS, &chunks, fds) == 0)
         ipc_board_add(&chunks, fds);
-}
-
-static bool anyone_connected(void)
-{
-    const struct peer *p = peers;
-
-    while (p && (p->fd < 0 || !p->page))
-        p = p->next;
-    return p;
 }
 
 void ipc_broker_offer(const struct ipc_exported *e)
@@ -91,8 +84,7 @@ void ipc_broker_offer(const struct ipc_exported *e)
         if (p->page)
             ipc_page_offer(p->page, e->id);
     }
-    if (anyone_connected())
-        post(e);
+    post(e);
 }
 
 bool ipc_broker_withdraw(const struct ipc_exported *e)
@@ -158,16 +150,12 @@ static void hang_up(struct peer *peer)
     peer->fd = -1;
     if (!holds_any(peer))
         remove_peer(peer);
-    if (!anyone_connected())
-        ipc_board_close(false);
 }
 
 static void died(struct peer *peer)
 {
     remove_peer(peer);
-    ipc_exports_each(settle_freed, NULL);
-    if (!anyone_connected())
-        ipc_board_close(false);
+    some_closed = true;
 }
 
 /* ---- its beginning ---- */
@@ -178,37 +166,9 @@ static void offer_to(struct ipc_exported *e, void *page)
         ipc_page_offer(page, e->id);
 }
 
-/* The newest exports that fit on the board. */
-struct newest {
-    const struct ipc_exported *list[IPC_CHUNKS];
-    unsigned count, room;
-};
-
-static void choose(struct ipc_exported *e, void *argument)
-{
-    struct newest *newest = argument;
-
-    if (e->freed || e->ending || e->count > newest->room)
-        return;
-    newest->list[newest->count++] = e;
-    newest->room -= (unsigned)e->count;
-}
-
-/* Puts on a new board what has been exported already; the newest goes last, and so stays longest. */
-static void fill_board(void)
-{
-    struct newest newest = {.room = ipc_board_room()};
-
-    ipc_exports_each(choose, &newest);
-    while (newest.count)
-        post(newest.list[--newest.count]);
-}
-
 /* Makes what the greeting brings. 0 or -errno; the caller closes the page's descriptor if there is one. */
 static int prepare(struct peer *peer, int *fds)
 {
-    const bool first = !anyone_connected();
-
     fds[IPC_GREETING_BOARD] = ipc_board_fd();
     if (fds[IPC_GREETING_BOARD] < 0)
         return fds[IPC_GREETING_BOARD];
@@ -216,8 +176,6 @@ static int prepare(struct peer *peer, int *fds)
     if (fds[IPC_GREETING_PAGE] < 0)
         return fds[IPC_GREETING_PAGE];
     ipc_exports_each(offer_to, peer->page);
-    if (first)
-        fill_board();
     return 0;
 }
 
@@ -249,20 +207,9 @@ static bool answer(const struct peer *peer, const struct ipc_request *request)
     chunks.error = e && !e->ending ? export_chunks(e, request->first, IPC_BATCH, &chunks, fds) : ENOENT;
     const int rc = ipc_wire_send(peer->fd, &chunks, sizeof chunks, fds, chunks.count);
     ipc_wire_close(fds, chunks.count);
-    if (!chunks.error && anyone_connected())
+    if (!chunks.error)
         post(e);
     return rc == 0;
-}
-
-/* An importer has closed a block that is freed. */
-static void close_for(const struct peer *peer, uint64_t id)
-{
-    struct ipc_exported *e = ipc_exports_find(id);
-
-    if (peer->page && atomic_exchange(&peer->page->missed, 0))
-        ipc_exports_each(settle_freed, NULL);
-    else if (e)
-        settle_freed(e, NULL);
 }
 
 /* One packet from a peer. False if there will be no more. */
@@ -282,7 +229,7 @@ static bool converse(struct peer *peer)
     case IPC_FETCH:
         return answer(peer, &request);
     case IPC_CLOSED:
-        close_for(peer, request.id);
+        some_closed = true;
         return true;
     default:
         return false;
@@ -352,6 +299,9 @@ int ipc_broker_attend(const struct pollfd *list)
         else if (from && ((from & POLLNVAL) || !converse(p)))
             hang_up(p);
     }
+    if (some_closed)
+        ipc_exports_each(settle_freed, NULL);
+    some_closed = false;
     if (at_listener & POLLNVAL)
         listener = -1; /* the program has closed what is not its own */
     crowded = (at_listener & POLLIN) && !admit();
@@ -402,7 +352,7 @@ const unsigned char *ipc_broker_key(void)
 
 void ipc_broker_after_fork(void)
 {
-    ipc_board_close(true);
+    ipc_board_after_fork();
     while (peers)
         remove_peer(peers);
     if (listener >= 0)

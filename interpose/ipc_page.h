@@ -21,10 +21,7 @@
     (1u << 18) /* exports at a time; the page is 2 MiB, of which the kernel keeps what is used */
 
 struct ipc_page {
-    /* The importer could not send IPC_CLOSED since the exporter last looked: any freed block may be closed.
-     */
-    _Atomic uint32_t missed;
-    _Alignas(64) _Atomic uint64_t words[IPC_SLOTS];
+    _Atomic uint64_t words[IPC_SLOTS];
 };
 
 static inline uint32_t ipc_page_slot(uint64_t id)

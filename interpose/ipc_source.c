@@ -251,17 +251,13 @@ int ipc_source_take(struct ipc_source *source, uint64_t id)
     return ipc_page_take(source->page, id);
 }
 
-/* If its queue is full the exporter has yet to read something, and will look at all blocks then. The second
- * try is for one that has read everything just before it could see the word. */
+/* If its queue is full the exporter has yet to read a packet, and looks at all freed blocks then. */
 void ipc_source_drop(struct ipc_source *source, uint64_t id)
 {
-    const struct ipc_request closed = {.magic = IPC_PACKET_MAGIC, .what = IPC_CLOSED, .id = id};
+    const struct ipc_request closed = {.magic = IPC_PACKET_MAGIC, .what = IPC_CLOSED};
 
-    if (!ipc_page_drop(source->page, id) ||
-        ipc_wire_send(source->link.fd, &closed, sizeof closed, NULL, 0) != -EAGAIN)
-        return;
-    atomic_store(&source->page->missed, 1);
-    ipc_wire_send(source->link.fd, &closed, sizeof closed, NULL, 0);
+    if (ipc_page_drop(source->page, id))
+        ipc_wire_send(source->link.fd, &closed, sizeof closed, NULL, 0);
 }
 
 /* Receives chunks that are there, and takes them in. */

@@ -39,7 +39,7 @@ _Static_assert(sizeof(struct ipc_ticket) == CU_IPC_HANDLE_SIZE, "a ticket fills 
 enum ipc_what {
     IPC_HELLO = 1, /* answered by an ipc_greeting */
     IPC_FETCH, /* answered by an ipc_chunks: those of block `id` from number `first` on, at most IPC_BATCH */
-    IPC_CLOSED /* block `id`, which the exporter has freed, is not open here any more; no answer */
+    IPC_CLOSED /* some block that the exporter has freed is not open here any more; no answer */
 };
 
 struct ipc_request {
