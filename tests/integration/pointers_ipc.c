@@ -151,6 +151,11 @@ static void test_a_block_closed_beside_a_capture_goes_back(void)
     each_way("prog_closes", "closed_without_a_pool", CARD);
 }
 
+static void test_a_block_opened_in_a_green_context_goes_back(void)
+{
+    each_way("prog_closes", "closed_after_a_green_context", TIGHT);
+}
+
 static void test_a_block_stays_mapped_while_its_work_cannot_be_waited_for(void)
 {
     run("prog_closes", "closed_beside_a_failure", TIGHT, true);
@@ -244,6 +249,7 @@ int main(void)
     RUN_TEST(test_nobody_waits_for_a_close_that_waits_for_the_device);
     RUN_TEST(test_a_close_destroys_no_capture);
     RUN_TEST(test_a_block_closed_beside_a_capture_goes_back);
+    RUN_TEST(test_a_block_opened_in_a_green_context_goes_back);
     RUN_TEST(test_a_block_stays_mapped_while_its_work_cannot_be_waited_for);
     RUN_TEST(test_blocks_of_a_stopped_process_are_opened_and_closed);
     RUN_TEST(test_nobody_waits_for_a_thread_that_waits_for_a_stopped_process);

@@ -210,6 +210,52 @@ static void closed_without_a_pool(void)
     close_beside_a_capture();
 }
 
+/* ---- in a green context ---- */
+
+static CUgreenCtx make_green(void)
+{
+    CUdevResource whole, part;
+    CUdevResourceDesc description;
+    unsigned int count = 1;
+    CUgreenCtx made;
+
+    MUST(0, cuDeviceGetDevResource(0, &whole, CU_DEV_RESOURCE_TYPE_SM));
+    MUST(0, cuDevSmResourceSplitByCount(&part, &count, &whole, NULL, 0, 16));
+    MUST(0, cuDevResourceGenerateDesc(&description, &part, 1));
+    MUST(0, cuGreenCtxCreate(&made, description, 0, CU_GREEN_CTX_DEFAULT_STREAM));
+    return made;
+}
+
+/* What is opened in a green context belongs to the primary one, and goes back also when the green one has
+ * ended. */
+static void closed_after_a_green_context(void)
+{
+    CUcontext primary = prog_context(0), partial;
+    CUdeviceptr block;
+
+    if (!prog_is_other()) {
+        const pid_t pid = prog_start(false);
+        MUST(0, cuMemAlloc(&block, BIG));
+        send_handle(block);
+        prog_await();
+        MUST(0, cuMemFree(block));
+        await_room();
+        prog_signal();
+        prog_join(pid);
+        return;
+    }
+    const CUgreenCtx green = make_green();
+    MUST(0, cuCtxFromGreenCtx(&partial, green));
+    MUST(0, cuCtxSetCurrent(partial));
+    block = open_sent();
+    MUST(0, cuCtxSetCurrent(primary));
+    MUST(0, cuGreenCtxDestroy(green));
+    prog_fill(block, 1, MIB);
+    MUST(0, cuIpcCloseMemHandle(block));
+    prog_signal();
+    prog_await();
+}
+
 /* ---- where the wait fails ---- */
 
 static void set_fault(const char *script)
@@ -262,6 +308,7 @@ int main(int argc, char **argv)
         {"captures_beside_closes", captures_beside_closes},
         {"closed_beside_a_capture", closed_beside_a_capture},
         {"closed_without_a_pool", closed_without_a_pool},
+        {"closed_after_a_green_context", closed_after_a_green_context},
         {"closed_beside_a_failure", closed_beside_a_failure},
     };
 
