@@ -206,9 +206,9 @@ static void test_exporters_that_lie_are_refused(void)
     run("prog_forger", "exporters", CARD, true);
 }
 
-static void test_exporters_that_say_nothing_are_given_up(void)
+static void test_exporters_that_are_never_done_are_given_up(void)
 {
-    run("prog_forger", "silent_exporters", CARD, true);
+    run("prog_forger", "slow_exporters", CARD, true);
 }
 
 static void test_exporters_of_another_version_are_refused(void)
@@ -260,7 +260,7 @@ int main(void)
     RUN_TEST(test_a_process_ends_with_blocks_shared_and_open);
     RUN_TEST(test_forged_handles_are_refused);
     RUN_TEST(test_exporters_that_lie_are_refused);
-    RUN_TEST(test_exporters_that_say_nothing_are_given_up);
+    RUN_TEST(test_exporters_that_are_never_done_are_given_up);
     RUN_TEST(test_exporters_of_another_version_are_refused);
     RUN_TEST(test_importers_that_lie_change_nothing);
     RUN_TEST(test_processes_of_other_users_share_nothing);

@@ -84,6 +84,9 @@ static void handles(void)
 #define OFFSET 512
 #define BYTES  (PART + 1000)
 
+#define SLOW_US    2500000 /* for each of so many parts: longer, in all, than an importer waits */
+#define SLOW_PARTS 10
+
 enum lie {
     NONE,            /* shows that the lies below are what is refused */
     BOARD_NO_SOCKET, /* likewise: then it is asked */
@@ -136,7 +139,8 @@ enum lie {
     ONE_CHUNK_MORE,
     NO_MEMORY_BEHIND,
     OTHER_FILES,
-    LIES
+    LIES,
+    SLOW = LIES /* no lie, but each chunk takes a while */
 };
 
 static enum lie lie;
@@ -247,8 +251,12 @@ static bool send_chunks(int fd, uint64_t first)
 
     if (lie == CHUNKS_HANG_UP)
         return false;
+    if (lie == SLOW) {
+        usleep(SLOW_US);
+        first = PARTS - 1; /* one at a time */
+    }
     for (uint64_t i = first; i < number_of_chunks() && lie != NO_CHUNKS; i++)
-        chunks.list[chunks.count++] = (struct ipc_chunk){ticket.id, BYTES, ticket.offset, PART, card};
+        chunks.list[chunks.count++] = (struct ipc_chunk){ticket.id, ticket.bytes, ticket.offset, PART, card};
     lie_about_chunk(&chunks);
     count = chunks.count + (unsigned)(lie < sizeof much / sizeof *much && chunks.count ? much[lie] : 0);
     lie_about_packet(&chunks);
@@ -398,7 +406,7 @@ static int listen_falsely(void)
                                  .version = IPC_TICKET_VERSION,
                                  .pid = getpid(),
                                  .id = 1,
-                                 .bytes = BYTES,
+                                 .bytes = lie == SLOW ? SLOW_PARTS * PART : BYTES,
                                  .offset = lie == OFFSET_BEHIND ? PART : OFFSET};
     MUST(IPC_KEY, getrandom(ticket.key, IPC_KEY, 0));
     const socklen_t length = ipc_wire_name(&name, ticket.key);
@@ -438,13 +446,36 @@ static void exporters(void)
     }
 }
 
-/* Answers nothing at all, and does not even accept. */
-static void silent_exporters(void)
+static CUcontext shared_context;
+
+static void *open_in_vain(void *silent)
 {
-    prog_context(0);
+    MUST(0, cuCtxSetCurrent(shared_context));
+    MUST(CUDA_ERROR_TIMEOUT, try_open(silent));
+    return NULL;
+}
+
+/* One answers nothing at all, and does not even accept. Another one always says something, and is never done.
+ */
+static void slow_exporters(void)
+{
+    pthread_t opener, thread;
+
+    shared_context = prog_context(0);
+    make_memory();
+    const int silent_listener = listen_falsely();
+    struct ipc_ticket silent = ticket;
+    MUST(0, pthread_create(&opener, NULL, open_in_vain, &silent));
+    lie = SLOW;
     const int listener = listen_falsely();
+    MUST(0, pipe2(stop, O_CLOEXEC));
+    MUST(0, pthread_create(&thread, NULL, exporter, (void *)(intptr_t)listener));
     MUST(CUDA_ERROR_TIMEOUT, try_open(&ticket));
+    MUST(1, write(stop[1], "x", 1));
+    MUST(0, pthread_join(thread, NULL));
+    MUST(0, pthread_join(opener, NULL));
     close(listener);
+    close(silent_listener);
 }
 
 /* A ticket of the library's first version. */
@@ -498,7 +529,7 @@ int main(int argc, char **argv)
     static const struct prog_scenario all[] = {
         {"handles", handles},
         {"exporters", exporters},
-        {"silent_exporters", silent_exporters},
+        {"slow_exporters", slow_exporters},
         {"old_exporters", old_exporters},
         {"users_exporter", users_exporter},
     };
