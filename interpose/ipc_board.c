@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 /* Descriptors that lie in sockets are limited for all processes of a user together, to RLIMIT_NOFILE of the
- * one that sends; who passes it can send none at all. So many exporters have room beside each other. */
+ * one that sends; beyond it none can be sent at all. So many exporters have room beside each other. */
 #define EXPORTERS 64
 
 static struct {

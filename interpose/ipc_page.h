@@ -8,7 +8,7 @@
  * died the exporter drops the page with all that was counted there.
  *
  * The other side may write anything here at any time: a word of another id says nothing about this one. The
- * size cannot shrink, so that nobody dies of reading it. Owns no lock.
+ * size cannot shrink, so that no read of it ends the process (SIGBUS). Owns no lock.
  */
 #ifndef GPUCAP_IPC_PAGE_H
 #define GPUCAP_IPC_PAGE_H

@@ -43,8 +43,8 @@ void ipc_source_drop(struct ipc_source *source, uint64_t id);
  */
 int ipc_source_look(const struct ipc_source *source, ipc_source_taker *take, void *argument);
 
-/* Asks an exporter on a connection of its own, so that nobody else waits for the answer: opens it, asks for
- * chunks of a block from number `first` on, waits and takes them in, closes it. */
+/* Asks an exporter on a connection of its own, so that no other thread waits for the answer: opens it, asks
+ * for chunks of a block from number `first` on, waits and takes them in, closes it. */
 int ipc_source_connect(struct ipc_link *link, const struct ipc_ticket *ticket);
 int ipc_source_ask(const struct ipc_link *link, uint64_t id, uint64_t first, ipc_source_taker *take,
                    void *argument);

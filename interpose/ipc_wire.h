@@ -3,8 +3,8 @@
  * The exporter listens on a SOCK_SEQPACKET socket in the abstract namespace whose name holds 128 random bits.
  * An importer says HELLO once and keeps that connection: the greeting brings a page that both map
  * (ipc_page.h) and the receiving end of the exporter's board (ipc_board.h). It asks FETCH on a connection of
- * its own, so that whoever waits for an answer waits alone. The other side may be any process: a packet that
- * is not exactly as described here is an error, never a guess. Owns no lock.
+ * its own, so that a thread that waits for an answer waits alone. The other side may be any process: a packet
+ * that is not exactly as described here is an error, never a guess. Owns no lock.
  */
 #ifndef GPUCAP_IPC_WIRE_H
 #define GPUCAP_IPC_WIRE_H

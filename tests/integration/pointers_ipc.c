@@ -1,6 +1,6 @@
-/* pointers_ipc: legacy IPC works between two wrapped processes as it does natively, and nobody can break it
- * from outside. Each promise is a scenario of prog_ipc, prog_closes or prog_forger, which check themselves;
- * those of the first two hold natively as well, except where CUDA promises less.
+/* pointers_ipc: legacy IPC works between two wrapped processes as it does natively, and no process can break
+ * it from outside. Each promise is a scenario of prog_ipc, prog_closes or prog_forger, which check
+ * themselves; those of the first two hold natively as well, except where CUDA promises less.
  */
 #include <stdio.h>
 #include <unistd.h>
@@ -166,7 +166,7 @@ static void test_blocks_of_a_stopped_process_are_opened_and_closed(void)
     run("prog_stopped", "known_exporter", CARD, true);
 }
 
-static void test_nobody_waits_for_a_thread_that_waits_for_a_stopped_process(void)
+static void test_no_thread_waits_for_one_that_waits_for_a_stopped_process(void)
 {
     run("prog_stopped", "unknown_exporter", CARD, true);
 }
@@ -252,7 +252,7 @@ int main(void)
     RUN_TEST(test_a_block_opened_in_a_green_context_goes_back);
     RUN_TEST(test_a_block_stays_mapped_while_its_work_cannot_be_waited_for);
     RUN_TEST(test_blocks_of_a_stopped_process_are_opened_and_closed);
-    RUN_TEST(test_nobody_waits_for_a_thread_that_waits_for_a_stopped_process);
+    RUN_TEST(test_no_thread_waits_for_one_that_waits_for_a_stopped_process);
     RUN_TEST(test_a_stopped_process_learns_of_every_close_later);
     RUN_TEST(test_the_memory_of_a_dead_process_is_not_kept);
     RUN_TEST(test_a_forked_child_keeps_no_connection);

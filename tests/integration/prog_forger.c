@@ -34,7 +34,7 @@ static CUresult try_open(const struct ipc_ticket *ticket)
 
 /* ---- forged handles ---- */
 
-#define NOBODYS CUDA_ERROR_INVALID_HANDLE /* a key that nobody has, as that of a process that has ended */
+#define NO_SUCH_KEY CUDA_ERROR_INVALID_HANDLE /* as that of a process that has ended */
 
 static void handles(void)
 {
@@ -59,7 +59,7 @@ static void handles(void)
         ((unsigned char *)&bad)[i] ^= 0x81;
         if (i - offsetof(struct ipc_ticket, pid) < sizeof bad.pid) /* for messages only */
             continue;
-        MUST(i - offsetof(struct ipc_ticket, key) < IPC_KEY ? NOBODYS : CUDA_ERROR_INVALID_VALUE,
+        MUST(i - offsetof(struct ipc_ticket, key) < IPC_KEY ? NO_SUCH_KEY : CUDA_ERROR_INVALID_VALUE,
              try_open(&bad));
     }
     for (int i = 0; i < 200; i++) {
@@ -69,7 +69,7 @@ static void handles(void)
             bad.version = good.version;
             bad.zero = 0;
         }
-        MUST(i % 2 ? NOBODYS : CUDA_ERROR_INVALID_VALUE, try_open(&bad));
+        MUST(i % 2 ? NO_SUCH_KEY : CUDA_ERROR_INVALID_VALUE, try_open(&bad));
     }
     memcpy(&handle, &good, sizeof handle);
     MUST(0, cuIpcOpenMemHandle(&block, handle, OPEN_FLAGS));
