@@ -477,8 +477,12 @@ void ipc_imports_sweep(struct fence *fence)
     if (!atomic_load(&import_count) || capture_any())
         return;
     lock_take(&import_lock);
-    if (find_closed(fence->context))
-        fence_poll(fence);
+    const bool any = find_closed(fence->context);
+    lock_release(&import_lock);
+    if (!any)
+        return;
+    fence_poll(fence); /* may wait for room in the driver's queue, and fork wants the lock */
+    lock_take(&import_lock);
     while (!capture_any() && (import = find_done(fence)))
         end(import);
     lock_release(&import_lock);
