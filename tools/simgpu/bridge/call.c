@@ -4,6 +4,7 @@
  */
 #include "call.h"
 
+#include "../engine/dmabuf.h"
 #include "../engine/lock.h"
 #include "../engine/object.h"
 #include "../engine/state.h"
@@ -120,6 +121,8 @@ struct call call_enter(enum entry entry, bool anytime)
     }
     if (call.refused == CUDA_SUCCESS && !anytime)
         call.refused = stream_on_worker() ? CUDA_ERROR_NOT_PERMITTED : state_check();
+    if (call.refused == CUDA_SUCCESS && !anytime)
+        dmabuf_sweep();
     return call;
 }
 
