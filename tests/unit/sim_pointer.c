@@ -249,6 +249,7 @@ static void test_memory_stays_used_while_a_descriptor_of_it_is_open(void)
     TEST_ASSERT_EQUAL_UINT64(before - block, sim_free());
     TEST_ASSERT_EQUAL_INT(0, close(copy));
     TEST_ASSERT_EQUAL_UINT64(before, sim_free());
+    TEST_ASSERT_EQUAL_UINT64(block, simgpu_most_used(0) - simgpu_used(0)); /* more than any other test */
     OK(cuMemAlloc(&small, 1000));
     of_page = exported(small & ~UINT64_C(4095), (size_t)sysconf(_SC_PAGESIZE));
     OK(cuMemFree(small));

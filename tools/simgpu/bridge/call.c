@@ -4,6 +4,7 @@
  */
 #include "call.h"
 
+#include "../engine/device.h"
 #include "../engine/dmabuf.h"
 #include "../engine/lock.h"
 #include "../engine/object.h"
@@ -160,6 +161,23 @@ int simgpu_set_fault(const char *text)
 {
     pthread_once(&once, read_environment);
     return set_script(text ? text : "", "fault script");
+}
+
+unsigned long long simgpu_used(int device)
+{
+    uint64_t most = 0;
+
+    dmabuf_sweep();
+    return device_get(device) ? card_own(device_get(device)->card, &most) : 0;
+}
+
+unsigned long long simgpu_most_used(int device)
+{
+    uint64_t most = 0;
+
+    if (device_get(device))
+        card_own(device_get(device)->card, &most);
+    return most;
 }
 
 unsigned long simgpu_leaks(void)
