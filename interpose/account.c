@@ -33,25 +33,27 @@ struct question {
     int rc;
     uint64_t bytes; /* the answer */
     uint64_t held;  /* without an answer: what the driver's own pools hold */
+    uint64_t bound; /* and all that is used on the card, if that is known */
 };
 
-/* Takes an answer in, with the lock. What was granted after the question may or may not be in the answer: it is
- * counted again, never too little. */
+/* Takes an answer in, with the lock. What was granted after the question may or may not be in the answer: it
+ * is counted again, never too little. */
 static void take_in(struct account *account, const struct question *question)
 {
     struct limit_state *state = &account->state;
+    const uint64_t guess = account->charged + ACCOUNT_CONTEXT_GUESS + account->grown + question->held;
 
-    if (question->rc) {
-        state->measured = account->charged + ACCOUNT_CONTEXT_GUESS + account->grown + question->held;
+    if (question->rc && guess <= question->bound) {
+        state->measured = guess;
         state->unmeasured = account->pooled - question->pooled;
     } else {
-        state->measured = question->bytes + account->hidden;
+        state->measured = (question->rc ? question->bound : question->bytes) + account->hidden;
         state->unmeasured = account->granted - question->granted;
     }
 }
 
-/* Asks the driver. An estimate is good enough to grant by, not to refuse by. Returns false if the answer is an
- * estimate. */
+/* Asks the driver. An estimate is good enough to grant by, not to refuse by. Returns false if the answer is
+ * an estimate. */
 static bool ask(struct account *account, bool exact, struct question *question)
 {
     question->rc = -ENODATA;
@@ -62,6 +64,8 @@ static bool ask(struct account *account, bool exact, struct question *question)
     question->rc = account->measure(account->context, &question->bytes);
     if (question->rc && account->held)
         question->held = account->held(account->context);
+    if (question->rc && (!account->estimate || account->estimate(account->context, &question->bound)))
+        question->bound = UINT64_MAX;
     return true;
 }
 
@@ -78,7 +82,8 @@ static void measure(struct account *account, bool exact)
     pthread_mutex_unlock(&account->lock);
     exact = ask(account, exact, &question);
     pthread_mutex_lock(&account->lock);
-    /* A later question may have been answered first; an older figure must not hide what was freed in between. */
+    /* A later question may have been answered first; an older figure must not hide what was freed in between.
+     */
     if (question.number > account->newest) {
         account->newest = question.number;
         account->exact = exact;
@@ -88,8 +93,8 @@ static void measure(struct account *account, bool exact)
     pthread_mutex_unlock(&account->lock);
 }
 
-/* Waits, holding the lock, until another thread's driver call is answered. The thread is not cancelled here: the
- * lock would stay taken. */
+/* Waits, holding the lock, until another thread's driver call is answered. The thread is not cancelled here:
+ * the lock would stay taken. */
 static void wait_for_others(struct account *account)
 {
     struct timespec until;
