@@ -113,7 +113,7 @@ static int try_out(struct pool *pool)
     if (!pool->budget.take(pool->budget.owner, VMM_PAGE))
         return 0;
     const int rc = vmm_try(&pool->vmm);
-    pool->budget.settle(pool->budget.owner, VMM_PAGE, false);
+    pool->budget.settle(pool->budget.owner, VMM_PAGE, pool->vmm.left_count > 0);
     return rc;
 }
 
@@ -125,6 +125,7 @@ int pool_open(struct pool *pool, CUcontext context, CUdevice ordinal, const stru
     pool->ordinal = ordinal;
     pool->budget = *budget;
     pool->slack_permille = slack_permille;
+    pool->dead_kept = POOL_DEAD_KEPT;
     pool->next_id = atomic_fetch_add(&pools_opened, 1) << ID_BITS;
     int rc = vmm_open(&pool->vmm, ordinal);
     if (rc)
@@ -144,6 +145,7 @@ int pool_open(struct pool *pool, CUcontext context, CUdevice ordinal, const stru
 close_fence:
     fence_close(&pool->fence, true);
 close_vmm:
+    pool_release_left(pool);
     vmm_close(&pool->vmm);
     return rc;
 }
@@ -518,8 +520,7 @@ static void unpinned(struct pool *pool, struct range *range)
     const bool exposed = atomic_load_explicit(&range->mark.exposed, memory_order_relaxed);
 
     if (word) { /* the program still has it: no longer pinned, unless it is exposed */
-        atomic_store(&range->mark.word,
-                     (word & ~(uint64_t)MARK_STATE) | (exposed ? MARK_PINNED : MARK_LIVE));
+        atomic_store(&range->mark.word, (word & ~(uint64_t)MARK_STATE) | (exposed ? MARK_PINNED : MARK_LIVE));
         return;
     }
     pool->pinned_bytes -= range->bytes;

@@ -1,11 +1,11 @@
 /* pool: the memory of one context under cuMemAlloc and cuMemFree.
  *
- * A request is served from what is free and mapped; else the pool grows, or moves whole free chunks to where the
- * request fits (pool_grow.c). Nothing live moves, and no pointer changes. The fence says what may be reused or
- * unmapped when; the budget says how much may be held.
+ * A request is served from what is free and mapped; else the pool grows, or moves whole free chunks to where
+ * the request fits (pool_grow.c). Nothing live moves, and no pointer changes. The fence says what may be
+ * reused or unmapped when; the budget says how much may be held.
  *
- * Owns one lock per pool. It is held across the driver's mapping calls, which do not wait for running work, and
- * never across one that does.
+ * Owns one lock per pool. It is held across the driver's mapping calls, which do not wait for running work,
+ * and never across one that does.
  */
 #ifndef GPUCAP_POOL_H
 #define GPUCAP_POOL_H
@@ -59,8 +59,8 @@ struct pool {
     CUcontext context;
     CUdevice ordinal;
     struct pool_budget budget;
-    uint32_t slack_permille;    /* of the peak of live bytes: how much more may be held before chunks are moved or
-                                   work is waited for */
+    uint32_t slack_permille; /* of the peak of live bytes: how much more may be held before chunks are moved
+                                or work is waited for */
     _Atomic(CUstream) clearing; /* a stream of our own for zero=on, made at its first use */
     _Atomic uint64_t next_id;   /* numbers of blocks, taken by caches in batches */
     struct vmm vmm;
@@ -75,11 +75,12 @@ struct pool {
     uint64_t pending_bytes;
     uint64_t unclosed, unclosed_bytes; /* of these, since the fence was last asked */
     uint64_t pinned_bytes;             /* freed, and others hold their memory */
-    struct pool_exposed *exposed;      /* parts of freed blocks whose memory others may reach (pool_expose.h) */
+    struct pool_exposed *exposed; /* parts of freed blocks whose memory others may reach (pool_expose.h) */
     uint64_t exposed_count, exposed_capacity;
-    struct vmm_chunk *chunks;          /* scratch for stitching */
+    struct vmm_chunk *chunks; /* scratch for stitching */
     uint64_t chunk_capacity;
     struct pool_dead *dead; /* in the order in which they were left */
+    uint64_t dead_kept;     /* so many of them stay mapped */
     uint64_t dead_count, dead_capacity;
     uint64_t stuck_bytes;      /* of those that are mapped nowhere else */
     struct cache *caches;      /* of threads */
@@ -111,8 +112,8 @@ int pool_block(struct pool *pool, uint64_t address, bool inside, struct pool_blo
 /* Frees a block: done is true if all work on it is known to be done. 0 or -EINVAL. */
 int pool_free(struct pool *pool, uint64_t address, bool done);
 
-/* Another process holds the memory of the block: it is not unmapped, moved or reused until the pin is taken away,
- * also when the program frees it. 0 or -EINVAL. */
+/* Another process holds the memory of the block: it is not unmapped, moved or reused until the pin is taken
+ * away, also when the program frees it. 0 or -EINVAL. */
 int pool_pin(struct pool *pool, uint64_t address);
 /* Takes a pin away; if it was the last of a block that has been freed, its memory is free now. 0 or -EINVAL.
  */
@@ -120,11 +121,13 @@ int pool_unpin(struct pool *pool, uint64_t address);
 /* Counts frees of pinned blocks, of all pools, so that ipc_sweep knows when to look. */
 extern atomic_uint pool_pinned_frees;
 
-/* A descriptor or a device on the bus may reach the memory of the block, for how long cannot be known: when the
- * program frees the block, its memory is given back to the driver and not handed out again. 0 or -EINVAL. */
+/* A descriptor or a device on the bus may reach the memory of the block, for how long cannot be known: when
+ * the program frees the block, its memory is given back to the driver and not handed out again. 0 or -EINVAL.
+ */
 int pool_expose(struct pool *pool, uint64_t address);
 
-/* Counts chunks given back to the driver, of all pools: a request that was refused may have met one on its way. */
+/* Counts chunks given back to the driver, of all pools: a request that was refused may have met one on its
+ * way. */
 extern _Atomic uint64_t pool_given_back;
 
 /* Notes CU_POINTER_ATTRIBUTE_SYNC_MEMOPS of a block, until it is freed. 0 or -EINVAL. */

@@ -8,7 +8,6 @@
 #include "pool_grow.h"
 
 #define FIRST_CAPACITY 1024
-#define DEAD_KEPT      2048 /* old places that stay mapped: an unmap costs 16 us, and keeping one nothing (H200) */
 #define DEAD_MAX       8192 /* from here on allocations unmap some, if the helper thread has not */
 #define BURY_CHUNKS    32   /* half a millisecond of the driver (H200): so long may others wait */
 
@@ -72,7 +71,8 @@ static bool bury(struct pool *pool, const struct pool_dead *dead)
     return true;
 }
 
-/* Unmaps those that `wanted` chooses, whose work is done by `reached`, at most `most` of them. Returns how many. */
+/* Unmaps those that `wanted` chooses, whose work is done by `reached`, at most `most` of them. Returns how
+ * many. */
 static uint64_t bury_wanted(struct pool *pool, uint64_t reached, uint64_t most,
                             bool (*wanted)(const struct pool_dead *dead, uint64_t handle), uint64_t handle)
 {
@@ -133,7 +133,7 @@ void pool_sweep(struct pool *pool)
 
     do {
         lock_take(&pool->lock);
-        const uint64_t many = pool->dead_count > DEAD_KEPT ? pool->dead_count - DEAD_KEPT : 0;
+        const uint64_t many = pool->dead_count > pool->dead_kept ? pool->dead_count - pool->dead_kept : 0;
         if (many || pool->stuck_bytes)
             fence_poll(&pool->fence);
         const uint64_t reached = fence_reached(&pool->fence);

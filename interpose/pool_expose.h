@@ -1,8 +1,8 @@
 /* pool_expose: freed blocks whose memory a descriptor (dma-buf) or a device on the bus may still reach.
  *
- * Such memory must not be handed out again, and whether it is still reached cannot be known: the chunks go back
- * to the driver, which keeps the memory until the last descriptor is closed. A chunk that has live neighbours in
- * it waits for them. All functions need the pool's lock.
+ * Such memory must not be handed out again, and whether it is still reached cannot be known: the chunks go
+ * back to the driver, which keeps the memory until the last descriptor is closed. A chunk that has live
+ * neighbours in it waits for them. All functions need the pool's lock.
  */
 #ifndef GPUCAP_POOL_EXPOSE_H
 #define GPUCAP_POOL_EXPOSE_H

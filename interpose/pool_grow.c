@@ -1,9 +1,10 @@
 /* pool_grow: see pool_grow.h.
  *
- * While the limits leave room, a pool takes new memory rather than move chunks, as long as it holds no more than
- * the slack above the peak of live bytes: moving a chunk costs 42 us (map 1, access 25, unmap 16; H200). Beyond
- * the slack, and near a limit, whole free chunks are mapped anew where the request fits, oldest free first, whose
- * work is most likely done. The place is the one that needs the least: beside a free range, if there is one.
+ * While the limits leave room, a pool takes new memory rather than move chunks, as long as it holds no more
+ * than the slack above the peak of live bytes: moving a chunk costs 42 us (map 1, access 25, unmap 16; H200).
+ * Beyond the slack, and near a limit, whole free chunks are mapped anew where the request fits, oldest free
+ * first, whose work is most likely done. The place is the one that needs the least: beside a free range, if
+ * there is one.
  */
 #include "pool_grow.h"
 
@@ -23,13 +24,14 @@
  * 0.1-0.6 % of its time with 8 MiB, 1-4 % with 2 MiB, at utilizations of 0.93-0.99.) */
 #define ROOM_CHUNKS 4096
 #define CHUNK_MOST  (UINT64_C(8) << 20)
-/* A request of this size is a program's own arena, most likely kept: it is made of a few large chunks, so that its
- * first allocation costs little more than a native one. pool_split.c makes them smaller for other blocks. */
+/* A request of this size is a program's own arena, most likely kept: it is made of a few large chunks, so
+ * that its first allocation costs little more than a native one. pool_split.c makes them smaller for other
+ * blocks. */
 #define ARENA_LEAST  (UINT64_C(512) << 20)
 #define ARENA_CHUNKS 8
-/* Of what is held, so much may be freed and not usable yet before a block that fits nowhere else well is worth a
- * join; and of a block, so much may be left over where it fits well. Fewer joins cost more moves than they save
- * (engine_replay; a join costs about 5 us on an H200). */
+/* Of what is held, so much may be freed and not usable yet before a block that fits nowhere else well is
+ * worth a join; and of a block, so much may be left over where it fits well. Fewer joins cost more moves than
+ * they save (engine_replay; a join costs about 5 us on an H200). */
 #define JOIN_PART 128
 #define FIT_PART  8
 
@@ -122,8 +124,8 @@ int pool_give_back(struct pool *pool, uint64_t start)
 
 /* ---- one attempt ---- */
 
-/* What one attempt to make room works with. pool->chunks holds moved chunks from the beginning and new ones from
- * the end. */
+/* What one attempt to make room works with. pool->chunks holds moved chunks from the beginning and new ones
+ * from the end. */
 struct move {
     struct ranges_plan plan;
     uint64_t request;
@@ -168,8 +170,8 @@ static uint64_t floor_of(const struct range *f, const struct move *move)
     return f->start < end && move->plan.start < f->start + f->bytes ? end : f->start;
 }
 
-/* Bytes that could be gathered from whole free chunks; *later: bytes of those that will be of use when their work
- * is done. */
+/* Bytes that could be gathered from whole free chunks; *later: bytes of those that will be of use when their
+ * work is done. */
 static uint64_t gatherable(struct pool *pool, const struct move *move, uint64_t *later)
 {
     const uint64_t target = move->plan.map_bytes;
@@ -216,13 +218,31 @@ static int gather(struct pool *pool, struct move *move, uint64_t bytes)
     return bytes ? -ENOMEM : 0;
 }
 
+static uint64_t room_of(const struct pool *pool)
+{
+    return pool->budget.room ? pool->budget.room(pool->budget.owner) : UINT64_MAX;
+}
+
+static uint64_t usual_chunk(uint64_t room)
+{
+    uint64_t bytes = CHUNK_MOST;
+
+    while (bytes > RANGES_PAGE && bytes > room / ROOM_CHUNKS)
+        bytes /= 2;
+    return bytes;
+}
+
+uint64_t pool_usual_chunk(const struct pool *pool)
+{
+    return usual_chunk(room_of(pool));
+}
+
 static uint64_t chunk_bytes(const struct move *move, uint64_t missing)
 {
-    uint64_t most = move->room / ROOM_CHUNKS < CHUNK_MOST ? move->room / ROOM_CHUNKS : CHUNK_MOST;
+    const uint64_t most =
+        move->request >= ARENA_LEAST ? move->request / ARENA_CHUNKS : usual_chunk(move->room);
     uint64_t bytes = RANGES_PAGE;
 
-    if (move->request >= ARENA_LEAST && move->room / 2 > move->request)
-        most = move->request / ARENA_CHUNKS;
     while (bytes * 2 <= most && bytes * 2 <= missing)
         bytes *= 2;
     return bytes;
@@ -321,11 +341,6 @@ static bool fits(const struct pool *pool, uint64_t bytes)
     return bytes == 0 || !pool->budget.fits || pool->budget.fits(pool->budget.owner, bytes);
 }
 
-static uint64_t room_of(const struct pool *pool)
-{
-    return pool->budget.room ? pool->budget.room(pool->budget.owner) : UINT64_MAX;
-}
-
 /* True if the pool may hold so much more without passing the slack above the peak of live bytes. */
 static bool within_slack(const struct pool *pool, uint64_t size, uint64_t more)
 {
@@ -345,8 +360,9 @@ static bool has_room(const struct pool *pool, const struct move *move)
            within_slack(pool, move->request, more);
 }
 
-/* True if what is missing can be had, if need be by giving up whole free chunks that are of no use here. Asked
- * first: otherwise a request that cannot be met would fill the card up to its limit before it is refused. */
+/* True if what is missing can be had, if need be by giving up whole free chunks that are of no use here.
+ * Asked first: otherwise a request that cannot be met would fill the card up to its limit before it is
+ * refused. */
 static bool can_be_met(struct pool *pool, uint64_t missing, uint64_t moved)
 {
     if (fits(pool, missing))
@@ -492,8 +508,8 @@ static int make_fit(struct pool *pool, enum ranges_zone zone, uint64_t size, boo
     if (pool_reclaim(pool) && (*out = ranges_take(&pool->ranges, zone, size)))
         return 0;
     rc = attempt(pool, zone, size, patience, out, effort);
-    /* Other threads may take what has come free, and free it again behind new work: as long as there is something
-     * to wait for, there is no reason to refuse. */
+    /* Other threads may take what has come free, and free it again behind new work: as long as there is
+     * something to wait for, there is no reason to refuse. */
     while (rc == -EAGAIN) {
         patience = make_usable(pool, patience, effort);
         if (ranges_prepare(&pool->ranges, 8))

@@ -10,13 +10,13 @@ struct pool_effort {
     bool waited; /* it waited for work */
 };
 
-/* Makes room for `size` bytes in a zone and takes them: from blocks whose work has ended, by growing, by moving
- * chunks, by waiting. `wait`: may drop the lock to wait for work. 0 or -ENOMEM. */
+/* Makes room for `size` bytes in a zone and takes them: from blocks whose work has ended, by growing, by
+ * moving chunks, by waiting. `wait`: may drop the lock to wait for work. 0 or -ENOMEM. */
 int pool_make_fit(struct pool *pool, enum ranges_zone zone, uint64_t size, bool wait, struct range **out,
                   struct pool_effort *effort);
 
-/* False if the request could not be met even if all freed memory were usable: then waiting is in vain, and the
- * work that would be waited for may depend on the program's being refused. */
+/* False if the request could not be met even if all freed memory were usable: then waiting is in vain, and
+ * the work that would be waited for may depend on the program's being refused. */
 bool pool_may_fit(const struct pool *pool, uint64_t size);
 
 /* A page-aligned range for the heap of small blocks, or NULL. Never waits: jemalloc's locks are held. */
@@ -59,10 +59,14 @@ int pool_create_chunk(struct pool *pool, uint64_t bytes, struct vmm_chunk *chunk
 /* Memory for a list of so many chunks, until the next call. NULL if there is none. */
 struct vmm_chunk *pool_scratch(struct pool *pool, uint64_t count);
 
-/* Waits for the oldest freed memory's work, with the lock dropped. *more: there is other such work. 0 or -EIO. */
+/* Waits for the oldest freed memory's work, with the lock dropped. *more: there is other such work. 0 or
+ * -EIO. */
 int pool_wait_for_work(struct pool *pool, bool *more);
 
 /* The end of the highest address that has ever had memory. */
 uint64_t pool_mapped_end(const struct pool *pool);
+
+/* The size of new chunks for blocks of usual sizes, by the room that the limits leave. */
+uint64_t pool_usual_chunk(const struct pool *pool);
 
 #endif

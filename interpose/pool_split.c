@@ -6,9 +6,8 @@
 #include "pool_dead.h"
 #include "pool_grow.h"
 
-#define LARGE (UINT64_C(64) << 20) /* smaller chunks are left as they are */
-#define PART  8                    /* a block may share a chunk of up to this part of its own size */
-#define PIECE (UINT64_C(8) << 20)  /* of the new chunks under the block; those behind it double */
+#define LARGE (UINT64_C(16) << 20) /* smaller chunks are left as they are */
+#define PART  64                   /* a block may end within a chunk of up to this part of its own size */
 
 /* The chunk under the end of a block. */
 struct last_chunk {
@@ -16,8 +15,8 @@ struct last_chunk {
     uint64_t covered; /* by the block, from the start on */
 };
 
-/* True if the chunk is too large for the block, which covers only the beginning of it, and the rest is free and
- * at rest. */
+/* True if the chunk is too large for the block, which covers only the beginning of it, and the rest is free
+ * and at rest. */
 static bool is_too_large(const struct pool *pool, const struct range *block, struct last_chunk *chunk)
 {
     const uint64_t end = block->start + block->bytes, reached = atomic_load(&pool->fence.done);
@@ -31,13 +30,14 @@ static bool is_too_large(const struct pool *pool, const struct range *block, str
            rest->epoch <= reached && rest->start + rest->bytes >= chunk->start + chunk->bytes;
 }
 
-/* Writes the sizes of the new chunks. Returns how many there are. */
-static uint64_t plan_pieces(const struct last_chunk *chunk, struct vmm_chunk *pieces)
+/* Writes the sizes of the new chunks: the usual one under the block, doubling behind it. Returns how many
+ * there are. */
+static uint64_t plan_pieces(const struct last_chunk *chunk, uint64_t usual, struct vmm_chunk *pieces)
 {
-    uint64_t count = 0, piece = PIECE;
+    uint64_t count = 0, piece = usual;
 
     for (uint64_t at = 0; at < chunk->bytes; at += piece) {
-        piece = at < chunk->covered ? PIECE : piece * 2;
+        piece = at < chunk->covered ? usual : piece * 2;
         while (piece > chunk->bytes - at)
             piece /= 2;
         pieces[count++].bytes = piece;
@@ -66,14 +66,14 @@ static bool fill(struct pool *pool, const struct last_chunk *chunk, struct vmm_c
 /* Replaces a chunk that is wholly free. Returns false if it is gone and nothing is in its place. */
 static bool replace(struct pool *pool, const struct last_chunk *chunk)
 {
-    const uint64_t most = chunk->bytes / PIECE + 1;
+    const uint64_t usual = pool_usual_chunk(pool), most = chunk->bytes / usual + 1;
     struct vmm_chunk *pieces = pool_scratch(pool, most);
 
     if (!pieces || ranges_prepare(&pool->ranges, 8 + 2 * (unsigned)most) || pool_dead_prepare(pool, most) ||
         !pool_bury_chunk(pool, chunk->start, fence_reached(&pool->fence)) ||
         pool_give_back(pool, chunk->start))
         return true;
-    return fill(pool, chunk, pieces, plan_pieces(chunk, pieces));
+    return fill(pool, chunk, pieces, plan_pieces(chunk, usual, pieces));
 }
 
 struct range *pool_split_around(struct pool *pool, struct range *range)

@@ -33,8 +33,9 @@ static _Thread_local struct {
 void pools_setup(const struct options *options)
 {
     settings = options;
-    /* A strict free asks the driver and relies on nothing that the hooks saw. With zero = on a block is cleared on
-     * a stream of our own: it must be at rest when it is handed out, not just behind another stream's work. */
+    /* A strict free asks the driver and relies on nothing that the hooks saw. With zero = on a block is
+     * cleared on a stream of our own: it must be at rest when it is handed out, not just behind another
+     * stream's work. */
     if (options->zero || !options->deferred) {
         streams_distrust();
         fence_forbid_joins();
@@ -71,8 +72,8 @@ void pools_before_flag(void)
 
 /* ---- the limit, as a pool sees it ---- */
 
-/* Other threads' requests were in the way since this thread last waited for them: not just the last time that it
- * asked, which may have been for less. */
+/* Other threads' requests were in the way since this thread last waited for them: not just the last time that
+ * it asked, which may have been for less. */
 static _Thread_local bool busy;
 
 static bool try_take(struct device *device, uint64_t bytes)

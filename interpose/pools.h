@@ -1,7 +1,7 @@
 /* pools: the pool of each context, and of each address.
  *
- * A green context has no pool: its memory is the primary context's, natively too. Owns registry_lock, held while
- * a pool is opened, closed or visited, and never while work is waited for.
+ * A green context has no pool: its memory is the primary context's, natively too. Owns registry_lock, held
+ * while a pool is opened, closed or visited, and never while work is waited for.
  */
 #ifndef GPUCAP_POOLS_H
 #define GPUCAP_POOLS_H
@@ -19,19 +19,21 @@ struct pool *pools_current(void);
 /* The same if it is open. */
 struct pool *pools_open_here(void);
 
-/* After pool_alloc has failed: true if other threads' requests were between grant and answer, and may have been
- * the reason. Waits for one of them; not with a lock, as they may need the pool's. */
+/* After pool_alloc has failed: true if other threads' requests were between grant and answer, and may have
+ * been the reason. Waits for one of them; not with a lock, as they may need the pool's. */
 bool pools_await(const struct pool *pool);
 
 /* The pool whose address space holds the address, or NULL. */
 struct pool *pools_of(uint64_t address);
 
-/* Another context exists, or a card reaches the memory of another: no event of one context covers all work any
- * more. Ends joins and the order of one stream, and waits for blocks that were handed out in such an order. */
+/* Another context exists, or a card reaches the memory of another: no event of one context covers all work
+ * any more. Ends joins and the order of one stream, and waits for blocks that were handed out in such an
+ * order. */
 void pools_not_alone(void);
 
-/* Call before a stream is made to wait for a flag in memory. Another stream's later work may set it, so a join
- * could deadlock: ends joins, and closes open epochs, so that what was freed before need not wait for the flag. */
+/* Call before a stream is made to wait for a flag in memory. Another stream's later work may set it, so a
+ * join could deadlock: ends joins, and closes open epochs, so that what was freed before need not wait for
+ * the flag. */
 void pools_before_flag(void);
 
 /* Around the program's own wait for all work of a context (NULL: the current one): what was freed before it
@@ -43,8 +45,8 @@ struct pools_wait {
 struct pools_wait pools_before_wait(CUcontext context);
 void pools_after_wait(const struct pools_wait *wait, bool success);
 
-/* Around the end of a context: between begin and end or abort its pool is not visited, because the driver does
- * not bear a context that comes into use while it is destroyed. */
+/* Around the end of a context: between begin and end or abort its pool is not visited, because the driver
+ * does not bear a context that comes into use while it is destroyed. */
 void pools_context_end_begin(CUcontext context);
 void pools_context_end_abort(CUcontext context);
 void pools_context_end(CUcontext context);

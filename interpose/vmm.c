@@ -97,30 +97,19 @@ static bool ask_for_less(CUmemAllocationProp *properties)
     return true;
 }
 
-/* A page with these properties, for a moment: 0, -ENOMEM or -EIO. A single refusal that has nothing to do with
- * memory may be a passing one: it is asked twice. */
-static int try_properties(const CUmemAllocationProp *properties)
-{
-    CUmemGenericAllocationHandle handle;
-    CUresult result = CUDA_ERROR_UNKNOWN;
-
-    for (int i = 0; i < 2 && result != CUDA_SUCCESS && result != CUDA_ERROR_OUT_OF_MEMORY; i++)
-        result = driver.cuMemCreate(&handle, VMM_PAGE, properties, 0);
-    if (result == CUDA_SUCCESS)
-        driver.cuMemRelease(handle);
-    return error_of(result);
-}
-
-/* Settles for less only where less is granted: else the refusal has another reason. */
-static void choose_properties(struct vmm *vmm)
+/* A refusal that has nothing to do with memory may be a passing one, so the same is asked for once more.
+ * Settles for less only where less is granted: else the refusal has another reason. */
+static CUresult create_with_less(struct vmm *vmm, uint64_t bytes, CUmemGenericAllocationHandle *handle)
 {
     CUmemAllocationProp less = vmm->properties;
-    int rc = try_properties(&less);
+    CUresult result;
 
-    while (rc == -EIO && ask_for_less(&less))
-        rc = try_properties(&less);
-    if (rc == 0)
+    do
+        result = driver.cuMemCreate(handle, bytes, &less, 0);
+    while (result != CUDA_SUCCESS && result != CUDA_ERROR_OUT_OF_MEMORY && ask_for_less(&less));
+    if (result == CUDA_SUCCESS)
         vmm->properties = less;
+    return result;
 }
 
 int vmm_try(struct vmm *vmm)
@@ -128,7 +117,6 @@ int vmm_try(struct vmm *vmm)
     struct vmm_chunk chunk;
     uint64_t stuck;
 
-    choose_properties(vmm);
     int rc = vmm_create(vmm, VMM_PAGE, &chunk);
     if (rc)
         return rc == -ENOMEM ? 0 : -ENOTSUP;
@@ -142,6 +130,7 @@ int vmm_try(struct vmm *vmm)
 
 void vmm_close(struct vmm *vmm)
 {
+    vmm_release_left(vmm);
     driver.cuMemAddressFree(vmm->base, vmm->span);
     munmap(vmm->slots, table_bytes(vmm));
     memset(vmm, 0, sizeof *vmm);
@@ -149,10 +138,13 @@ void vmm_close(struct vmm *vmm)
 
 int vmm_create(struct vmm *vmm, uint64_t bytes, struct vmm_chunk *chunk)
 {
-    const CUresult result = driver.cuMemCreate(&chunk->handle, bytes, &vmm->properties, 0);
+    CUresult result = driver.cuMemCreate(&chunk->handle, bytes, &vmm->properties, 0);
 
+    if (result != CUDA_SUCCESS && result != CUDA_ERROR_OUT_OF_MEMORY && !vmm->chosen)
+        result = create_with_less(vmm, bytes, &chunk->handle);
     if (result != CUDA_SUCCESS)
         return error_of(result);
+    vmm->chosen = true;
     chunk->bytes = bytes;
     vmm->physical += bytes;
     vmm->calls++;

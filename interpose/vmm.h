@@ -16,7 +16,8 @@
 #define VMM_PAGE      RANGES_PAGE
 #define VMM_SPAN      (UINT64_C(1) << 43) /* 8 TiB: many times any card, so that holes need no care */
 #define VMM_PEERS_MAX 32
-#define VMM_LEFT_MAX  64 /* chunks that the driver would not release, to be tried again; more than these stay */
+#define VMM_LEFT_MAX                                                                                         \
+    64 /* chunks that the driver would not release, to be tried again; more than these stay */
 
 /* What one chunk holds at its first page; pages after it say how far back that is. */
 struct vmm_slot {
@@ -33,6 +34,7 @@ struct vmm_chunk {
 struct vmm {
     uint64_t base, span;
     CUmemAllocationProp properties;
+    bool chosen;                           /* memory with these properties has been granted: they stay */
     CUmemAccessDesc access[VMM_PEERS_MAX]; /* the card itself, then its peers */
     uint32_t access_users[VMM_PEERS_MAX];  /* how often each peer was let in */
     int access_count;
@@ -45,16 +47,17 @@ struct vmm {
 
 /* 0; -ENOTSUP if the card has no virtual memory management as we need it; another -errno. */
 int vmm_open(struct vmm *vmm, CUdevice ordinal);
-/* Finds out whether the platform does what the card promises: some virtual and shared setups do not, and refuse
- * memory that can be exported or reached over the bus. Takes a page for a moment; a full card is no reason to
- * give up. 0 or -ENOTSUP. */
+/* Finds out whether the platform does what the card promises: some virtual and shared setups do not, and
+ * refuse memory that can be exported or reached over the bus. Takes a page for a moment; a full card is no
+ * reason to give up. 0 or -ENOTSUP. */
 int vmm_try(struct vmm *vmm);
 /* Gives back the address space; every chunk must have been unmapped and released. */
 void vmm_close(struct vmm *vmm);
 
 /* 0 or -ENOMEM (the card is full) or -EIO. */
 int vmm_create(struct vmm *vmm, uint64_t bytes, struct vmm_chunk *chunk);
-/* Gives a chunk back to the driver. False if the driver refuses: the chunk stays held, for vmm_release_left. */
+/* Gives a chunk back to the driver. False if the driver refuses: the chunk stays held, for vmm_release_left.
+ */
 bool vmm_release(struct vmm *vmm, const struct vmm_chunk *chunk);
 /* Tries again what vmm_release could not give back. Returns how many bytes it has given back now. */
 uint64_t vmm_release_left(struct vmm *vmm);

@@ -64,13 +64,13 @@ static void no_lock(void)
         CHECK(pool_block(&pool, address, false, &first) == 0);
         CHECK(pool_free(&pool, address, true) == 0);
         const uint64_t hits = pool.hits;
-        pthread_mutex_lock(&pool.lock); /* whoever needs it now waits for ever */
+        pthread_mutex_lock(&pool.lock.mutex); /* whoever needs it now waits for ever */
         for (unsigned n = 0; n < 1000; n++) {
             CHECK(take(sizes[i]) == address);
             CHECK(pool_free(&pool, address, true) == 0);
         }
         CHECK(take(sizes[i]) == address);
-        pthread_mutex_unlock(&pool.lock);
+        pthread_mutex_unlock(&pool.lock.mutex);
         CHECK(pool.hits == hits);
         CHECK(pool_block(&pool, address, false, &second) == 0 && second.id != first.id);
         CHECK(pool_free(&pool, address, true) == 0);

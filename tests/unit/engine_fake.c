@@ -507,17 +507,22 @@ static CUresult fake_event_query(CUevent event)
     return result;
 }
 
-static CUresult fake_synchronize(void)
+static CUresult wait_for_all(bool in_captures)
 {
     if (fake_on_synchronize)
         fake_on_synchronize();
     lock();
-    CHECK(!fake.capturing);
+    CHECK(in_captures || !fake.capturing);
     const bool fail = fails(FAKE_SYNCHRONIZE);
     for (unsigned s = 0; s < FAKE_STREAMS && !fail; s++)
         fake.streams[s].done = fake.streams[s].submitted;
     unlock();
     return fail ? CUDA_ERROR_UNKNOWN : CUDA_SUCCESS;
+}
+
+static CUresult fake_synchronize(void)
+{
+    return wait_for_all(false);
 }
 
 /* Waiting for an event lets its streams get as far as it. */
@@ -536,7 +541,8 @@ static CUresult fake_event_synchronize(CUevent event)
     return fail ? CUDA_ERROR_UNKNOWN : CUDA_SUCCESS;
 }
 
-/* A small block of the driver's own: its free waits for all work, beside a capture only in a relaxed thread. */
+/* A small block of the driver's own: its free waits for all work, beside a capture only in a relaxed thread.
+ */
 static CUresult fake_alloc_plain(CUdeviceptr *address, size_t bytes)
 {
     lock();
@@ -552,14 +558,8 @@ static CUresult wait_in_free(void)
 {
     lock();
     const bool refused = fake.capturing && thread_mode != CU_STREAM_CAPTURE_MODE_RELAXED;
-    const bool capturing = fake.capturing;
-    fake.capturing = false; /* such a wait does not disturb a capture */
     unlock();
-    const CUresult result = refused ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED : fake_synchronize();
-    lock();
-    fake.capturing = capturing;
-    unlock();
-    return result;
+    return refused ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED : wait_for_all(true);
 }
 
 static CUresult fake_free_plain(CUdeviceptr address)

@@ -84,8 +84,9 @@ uint64_t fake_backlog(unsigned stream);
 bool fake_pending(uint64_t start, uint64_t bytes);
 /* The same, without what all work that is submitted from now on is behind. */
 bool fake_in_the_way(uint64_t start, uint64_t bytes);
-/* A call that the driver refuses, or that destroys a capture, while one is open, ends the test: context events and
- * waits. Events, and frees of the driver's own memory, are waited for by a thread that has relaxed itself. */
+/* A call that the driver refuses, or that destroys a capture, while one is open, ends the test: context
+ * events and waits. Events, and frees of the driver's own memory, are waited for by a thread that has relaxed
+ * itself. */
 void fake_set_capturing(bool capturing);
 /* cuCtxSynchronize and cuEventSynchronize call this first, for tests that want to do something meanwhile. */
 extern void (*fake_on_synchronize)(void);

@@ -249,7 +249,8 @@ static void test_any_number_of_captures_may_be_open(void)
     TEST_ASSERT_TRUE(fake_child(captures_many));
 }
 
-/* Once a thread has excluded captures, one that begins waits for it, and a second thread does not exclude them. */
+/* Once a thread has excluded captures, one that begins waits for it, and a second thread does not exclude
+ * them. */
 static atomic_bool begun;
 
 static void *begin_aside(void *unused)

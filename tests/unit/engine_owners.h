@@ -11,32 +11,35 @@
 #include "pool.h"
 #include "ranges.h"
 
-#define OWNERS_SPAN (4 * GIB) /* of the address space that a test may reach */
+#define OWNERS_SPAN (4 * GIB) /* of each zone's address space, that a test may reach */
 
 struct owners {
-    uint64_t base;
+    const struct ranges *ranges;
     _Atomic uint8_t *units;
 };
 
-static inline void owners_open(struct owners *owners, uint64_t base)
+static inline void owners_open(struct owners *owners, const struct pool *pool)
 {
-    owners->base = base;
-    owners->units = mmap(NULL, OWNERS_SPAN / RANGES_UNIT, PROT_READ | PROT_WRITE,
+    owners->ranges = &pool->ranges;
+    owners->units = mmap(NULL, RANGES_ZONES * OWNERS_SPAN / RANGES_UNIT, PROT_READ | PROT_WRITE,
                          MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     CHECK(owners->units != MAP_FAILED);
 }
 
 static inline void owners_close(struct owners *owners)
 {
-    munmap((void *)owners->units, OWNERS_SPAN / RANGES_UNIT);
+    munmap((void *)owners->units, RANGES_ZONES * OWNERS_SPAN / RANGES_UNIT);
 }
 
 static inline void owners_set(struct owners *owners, uint64_t start, uint64_t bytes, bool taken)
 {
-    CHECK(start % RANGES_UNIT == 0 && start - owners->base + bytes <= OWNERS_SPAN);
-    for (uint64_t at = (start - owners->base) / RANGES_UNIT; at * RANGES_UNIT < start - owners->base + bytes;
-         at++)
-        CHECK(atomic_exchange_explicit(&owners->units[at], taken, memory_order_relaxed) == !taken);
+    const bool large = start >= owners->ranges->border;
+    const uint64_t offset = start - (large ? owners->ranges->border : owners->ranges->base);
+
+    CHECK(start % RANGES_UNIT == 0 && offset + bytes <= OWNERS_SPAN);
+    for (uint64_t at = offset + (large ? OWNERS_SPAN : 0), end = at + bytes; at < end; at += RANGES_UNIT)
+        CHECK(atomic_exchange_explicit(&owners->units[at / RANGES_UNIT], taken, memory_order_relaxed) ==
+              !taken);
 }
 
 /* Waits until two threads are here for the `turn`-th time, from 1. */
@@ -59,6 +62,14 @@ static inline bool owners_fits(void *owner, uint64_t bytes)
     struct owners_budget *budget = owner;
 
     return atomic_load(&budget->used) + bytes <= atomic_load(&budget->limit);
+}
+
+static inline uint64_t owners_room(void *owner)
+{
+    struct owners_budget *budget = owner;
+    const uint64_t used = atomic_load(&budget->used), limit = atomic_load(&budget->limit);
+
+    return used < limit ? limit - used : 0;
 }
 
 static inline bool owners_take(void *owner, uint64_t bytes)
@@ -91,6 +102,7 @@ static inline void owners_open_pool(struct pool *pool, struct owners_budget *bud
 {
     const struct pool_budget calls = {.owner = budget,
                                       .fits = owners_fits,
+                                      .room = owners_room,
                                       .take = owners_take,
                                       .settle = owners_settle,
                                       .give = owners_give};

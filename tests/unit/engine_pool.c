@@ -48,8 +48,9 @@ static void step_capture(void)
     }
 }
 
-/* A refusal is right only if what could be put together, and what could still be had, is less than was asked for,
- * whether a capture is open or not. What is freed is waited for first, unless all of it would not be enough. */
+/* A refusal is right only if what could be put together, and what could still be had, is less than was asked
+ * for, whether a capture is open or not. What is freed is waited for first, unless all of it would not be
+ * enough. */
 static void check_refusal(uint64_t bytes)
 {
     const struct pool_stats s = pool_stats(&model.pool);
@@ -388,7 +389,7 @@ static void captured(void)
     model_check(&model);
     CHECK(pool_trim(&model.pool, UINT64_MAX) == 0); /* without waiting */
     CHECK(model_alloc(&model, 192 * MIB) == 0);
-    CHECK(model_alloc(&model, 8 * MIB) == 0); /* what was freed is waited for */
+    CHECK(model_alloc(&model, 8 * MIB) == 0);  /* what was freed is waited for */
     CHECK(model_alloc(&model, 24 * MIB) == 0); /* and moved to where it fits */
     CHECK(model_alloc(&model, 8 * MIB) == -ENOMEM);
     model_check(&model);

@@ -8,12 +8,12 @@
 
 #include "engine_fake.h"
 
-#define BASE  (UINT64_C(1) << 40)
-#define PAGES 32
-#define SPAN  (PAGES * RANGES_PAGE)
-#define UNITS (SPAN / RANGES_UNIT)
-#define LIVES 4096
-#define MANY  41 /* more than a search looks at */
+#define BASE   (UINT64_C(1) << 40)
+#define PAGES  32
+#define SPAN   (PAGES * RANGES_PAGE)
+#define UNITS  (SPAN / RANGES_UNIT)
+#define LIVES  4096
+#define MANY   41                          /* more than a search looks at */
 #define BORDER (UNITS / RANGES_SMALL_PART) /* of the zones, in units */
 
 static struct ranges ranges;
@@ -255,7 +255,8 @@ static void test_the_longest_free_range_stays_the_oldest_when_part_of_it_is_take
     TEST_ASSERT_NULL(ranges_check(&ranges));
 }
 
-/* An address far inside a large range is found as quickly as one at its beginning: over many pages without a hint. */
+/* An address far inside a large range is found as quickly as one at its beginning: over many pages without a
+ * hint. */
 static void test_an_address_inside_a_range_of_terabytes_is_found(void)
 {
     const uint64_t span = UINT64_C(1) << 43;

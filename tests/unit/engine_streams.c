@@ -1,5 +1,5 @@
-/* streams: when the order of one stream is relied upon. Each case is a process of its own, because streams remembers
- * for as long as a process lives. */
+/* streams: when the order of one stream is relied upon. Each case is a process of its own, because streams
+ * remembers for as long as a process lives. */
 #include <unity.h>
 
 #include "capture.h"

@@ -124,7 +124,7 @@ static void start(uint64_t limit)
 {
     fake_start(limit);
     owners_open_pool(&pool, &budget, limit);
-    owners_open(&owners, pool.vmm.base);
+    owners_open(&owners, &pool);
     for (unsigned i = 0; i < PLACES; i++)
         pthread_mutex_init(&places[i].lock, NULL);
 }

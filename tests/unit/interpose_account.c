@@ -127,7 +127,7 @@ static void *grow_and_shrink(void *argument)
         pause_a_little(&seed);
         driver_takes(bytes);
         pause_a_little(&seed);
-        account_grown(&account, bytes);
+        account_grown(&account, bytes, false);
         pause_a_little(&seed);
         atomic_fetch_sub(&truth, bytes);
     }
@@ -431,7 +431,7 @@ static void test_the_driver_may_use_the_reserve_and_no_more(void)
     TEST_ASSERT_FALSE(account_grow(&account, RESERVE + PAGE));
     TEST_ASSERT_TRUE(account_grow(&account, RESERVE));
     driver_takes(RESERVE);
-    account_grown(&account, RESERVE);
+    account_grown(&account, RESERVE, false);
     TEST_ASSERT_FALSE(account_grow(&account, PAGE));
     TEST_ASSERT_EQUAL_UINT64(0, account_view(&account).room);
     TEST_ASSERT_EQUAL_UINT64(LIMIT, account_view(&account).used);
