@@ -59,6 +59,7 @@ static void test_what_cannot_be_met_is_refused_at_once_whatever_a_stream_waits_f
 static void test_memory_freed_behind_a_flag_is_not_waited_for_in_vain(void)
 {
     every_way("freed_behind_a_flag");
+    every_way("room_behind_a_flag");
 }
 
 static void test_stream_ordered_memory_is_charged_to_the_card_of_the_stream(void)

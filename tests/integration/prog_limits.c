@@ -144,6 +144,27 @@ static void freed_behind_a_flag(void)
     set_flag();
 }
 
+/* A request that could be met by what was freed behind the flag is answered too: the thread that asks may be
+ * the one that would set the flag. */
+static void room_behind_a_flag(void)
+{
+    CUdeviceptr block, more;
+    struct timespec before, after;
+
+    begin(0);
+    const size_t total = told_total(0);
+    MUST(0, cuMemAlloc(&block, total / 2));
+    wait_for_flag();
+    MUST(0, cuMemFreeAsync(block, stream));
+    clock_gettime(CLOCK_MONOTONIC, &before);
+    MUST(CUDA_ERROR_OUT_OF_MEMORY, cuMemAlloc(&more, total / 8 * 5));
+    MUST(CUDA_ERROR_OUT_OF_MEMORY, cuMemAllocAsync(&more, total / 8 * 5, flagger));
+    clock_gettime(CLOCK_MONOTONIC, &after);
+    MUST(true, after.tv_sec - before.tv_sec < AT_ONCE);
+    set_flag();
+    MUST(0, cuMemAlloc(&more, total / 8 * 5));
+}
+
 /* ---- on another card's stream ---- */
 
 /* Takes until it is refused, at least once. */
@@ -500,6 +521,7 @@ int main(int argc, char **argv)
     static const struct prog_scenario all[] = {
         {"behind_a_flag", behind_a_flag},
         {"freed_behind_a_flag", freed_behind_a_flag},
+        {"room_behind_a_flag", room_behind_a_flag},
         {"elsewhere", elsewhere},
         {"without_context", without_context},
         {"pool_elsewhere", pool_elsewhere},
