@@ -52,25 +52,30 @@ static void take_in(struct account *account, const struct question *question)
     }
 }
 
-/* Asks the driver. An estimate is good enough to grant by, not to refuse by. Returns false if the answer is
- * an estimate. */
-static bool ask(struct account *account, bool exact, struct question *question)
+/* What a figure is for. An estimate is good enough to grant by, not to refuse by; and what a program is told must
+ * not depend on what other processes use, as the bound does. */
+enum purpose { TO_GRANT, TO_REFUSE, TO_TELL };
+
+/* Asks the driver. Returns false if the answer is not one to refuse by. */
+static bool ask(struct account *account, enum purpose purpose, struct question *question)
 {
     question->rc = -ENODATA;
-    if (!exact && account->estimate)
+    question->bound = UINT64_MAX;
+    if (purpose == TO_GRANT && account->estimate)
         question->rc = account->estimate(account->context, &question->bytes);
     if (question->rc == 0)
         return false;
     question->rc = account->measure(account->context, &question->bytes);
     if (question->rc && account->held)
         question->held = account->held(account->context);
-    if (question->rc && (!account->estimate || account->estimate(account->context, &question->bound)))
+    if (question->rc && purpose != TO_TELL && account->estimate &&
+        account->estimate(account->context, &question->bound))
         question->bound = UINT64_MAX;
-    return true;
+    return !question->rc || purpose != TO_TELL;
 }
 
 /* Asks the driver and takes the answer in. Called without the lock. */
-static void measure(struct account *account, bool exact)
+static void measure(struct account *account, enum purpose purpose)
 {
     struct question question = {0};
 
@@ -80,7 +85,7 @@ static void measure(struct account *account, bool exact)
     question.pooled = account->pooled;
     question.touches = account->touches;
     pthread_mutex_unlock(&account->lock);
-    exact = ask(account, exact, &question);
+    const bool exact = ask(account, purpose, &question);
     pthread_mutex_lock(&account->lock);
     /* A later question may have been answered first; an older figure must not hide what was freed in between.
      */
@@ -129,7 +134,7 @@ static bool take(struct account *account, uint64_t need, uint64_t reserve, bool 
         case LIMIT_REFUSE:
             if (!account->exact && fresh) {
                 pthread_mutex_unlock(&account->lock);
-                measure(account, true);
+                measure(account, TO_REFUSE);
                 pthread_mutex_lock(&account->lock);
                 break;
             }
@@ -146,7 +151,7 @@ static bool take(struct account *account, uint64_t need, uint64_t reserve, bool 
             break;
         case LIMIT_MEASURE:
             pthread_mutex_unlock(&account->lock);
-            measure(account, false);
+            measure(account, TO_GRANT);
             fresh = true;
             pthread_mutex_lock(&account->lock);
             break;
@@ -253,7 +258,7 @@ static uint64_t short_of(struct account *account, uint64_t need, uint64_t reserv
     pthread_mutex_lock(&account->lock);
     if (!account->exact) {
         pthread_mutex_unlock(&account->lock);
-        measure(account, true);
+        measure(account, TO_REFUSE);
         pthread_mutex_lock(&account->lock);
     }
     struct limit_state state = account->state;
@@ -276,7 +281,7 @@ struct account_view account_view(struct account *account)
 {
     struct account_view view;
 
-    measure(account, true);
+    measure(account, TO_TELL);
     pthread_mutex_lock(&account->lock);
     view.limit = account->state.limit;
     view.room = limit_room(&account->state);
