@@ -69,7 +69,16 @@ static uint64_t held_by_driver(void *context)
     return drivers_pools_held(device->ordinal);
 }
 
-/* Looks a card up with the driver. UNSEEN if the driver does not answer (not initialized, no such device). */
+/* True if the driver knows a card of that number: else it refuses every request for it by itself. */
+static bool exists(CUdevice ordinal)
+{
+    int value;
+
+    return ordinal >= 0 && driver.cuDeviceGetAttribute(&value, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT,
+                                                       ordinal) == CUDA_SUCCESS;
+}
+
+/* Looks a card up with the driver. UNSEEN if the driver does not answer. */
 static int inspect(struct device *device, CUdevice ordinal)
 {
     CUuuid uuid;
@@ -103,8 +112,9 @@ static int inspect(struct device *device, CUdevice ordinal)
 /* What is known of a card; asks the driver at the first time. */
 static int state_of(CUdevice ordinal)
 {
+    if (ordinal < 0 || ordinal >= DEVICE_MAX)
+        return UNSEEN;
     int state = atomic_load_explicit(&seen[ordinal], memory_order_acquire);
-
     if (state != UNSEEN)
         return state;
     pthread_mutex_lock(&table_lock);
@@ -119,23 +129,44 @@ static int state_of(CUdevice ordinal)
 
 int device_find(CUdevice ordinal, struct device **device)
 {
-    const int state = ordinal >= 0 && ordinal < DEVICE_MAX ? state_of(ordinal) : UNSEEN;
+    int state = state_of(ordinal);
 
-    *device = state == LIMITED ? &devices[ordinal] : NULL;
-    return state == UNSEEN && options_any_limit(rules) ? -ENODEV : 0;
+    *device = NULL;
+    if (state == UNSEEN && options_any_limit(rules)) {
+        if (!exists(ordinal))
+            return -ENXIO;
+        state = state_of(ordinal); /* a passing failure is no reason to refuse */
+        if (state == UNSEEN)
+            return -ENODEV;
+    }
+    if (state == LIMITED)
+        *device = &devices[ordinal];
+    return 0;
+}
+
+int device_current(CUdevice *ordinal)
+{
+    CUcontext context = NULL;
+
+    const CUresult result = driver.cuCtxGetDevice(ordinal);
+    if (result == CUDA_SUCCESS)
+        return 0;
+    if (result == CUDA_ERROR_CONTEXT_IS_DESTROYED ||
+        driver.cuCtxGetCurrent(&context) != CUDA_SUCCESS || !context)
+        return -ENXIO;
+    /* A passing failure is no reason to refuse. */
+    return driver.cuCtxGetDevice(ordinal) == CUDA_SUCCESS ? 0 : -ENODEV;
 }
 
 int device_find_current(struct device **device)
 {
     CUdevice ordinal;
-    const CUresult result = driver.cuCtxGetDevice(&ordinal);
+    const int rc = device_current(&ordinal);
 
     *device = NULL;
-    if (result == CUDA_ERROR_INVALID_CONTEXT)
-        return -ENXIO;
-    if (result != CUDA_SUCCESS)
-        return options_any_limit(rules) ? -ENODEV : 0;
-    return device_find(ordinal, device);
+    if (rc == 0)
+        return device_find(ordinal, device);
+    return rc == -ENODEV && !options_any_limit(rules) ? 0 : rc;
 }
 
 struct device *device_get(CUdevice ordinal)

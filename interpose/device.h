@@ -26,10 +26,14 @@ struct device {
 /* Takes over the options; before the first device_get. */
 void device_setup(const struct options *options);
 
-/* Finds the card: 0, and *device is NULL if it is not limited. -ENODEV if limits were asked for and the driver
- * cannot say which card this is: then nothing may be granted on it. */
+/* Finds the card: 0, and *device is NULL if it is not limited. If limits were asked for: -ENODEV if the driver
+ * cannot say which card this is, and then nothing may be granted on it; -ENXIO if there is no such card, and then
+ * the driver refuses every request by itself. */
 int device_find(CUdevice ordinal, struct device **device);
-/* The same for the card of the calling thread's context; -ENXIO if there is none. */
+/* The number of the card of the calling thread's context: 0, -ENXIO if it has none, -ENODEV if the driver does not
+ * say. */
+int device_current(CUdevice *ordinal);
+/* device_find for the card of the calling thread's context; -ENXIO if it has none. */
 int device_find_current(struct device **device);
 /* The card if it is known and limited, else NULL: for figures, not for decisions. */
 struct device *device_get(CUdevice ordinal);

@@ -181,6 +181,15 @@ static CUresult enter(struct route_ticket *ticket, struct device *device, enum b
     return refuse(device, kind, bytes);
 }
 
+/* The same, after the card was looked for with the answer `rc`. */
+static CUresult enter_found(struct route_ticket *ticket, int rc, struct device *device, enum blocks_kind kind,
+                            uint64_t bytes)
+{
+    if (rc == -ENXIO)
+        return CUDA_SUCCESS; /* the driver says what is missing */
+    return rc ? refuse_unknown(kind) : enter(ticket, device, kind, bytes);
+}
+
 CUresult route_enter(struct route_ticket *ticket, enum blocks_kind kind, uint64_t bytes)
 {
     const CUresult result = first_word(ticket);
@@ -188,14 +197,8 @@ CUresult route_enter(struct route_ticket *ticket, enum blocks_kind kind, uint64_
 
     if (result != CUDA_SUCCESS || !route_active())
         return result;
-    switch (device_find_current(&device)) {
-    case 0:
-        return enter(ticket, device, kind, bytes);
-    case -ENXIO:
-        return CUDA_SUCCESS; /* the driver says what is missing */
-    default:
-        return refuse_unknown(kind);
-    }
+    const int rc = device_find_current(&device);
+    return enter_found(ticket, rc, device, kind, bytes);
 }
 
 CUresult route_enter_on(struct route_ticket *ticket, enum blocks_kind kind, uint64_t bytes, CUdevice ordinal)
@@ -205,9 +208,8 @@ CUresult route_enter_on(struct route_ticket *ticket, enum blocks_kind kind, uint
 
     if (result != CUDA_SUCCESS || !route_active() || bytes == 0)
         return result;
-    if (device_find(ordinal, &device))
-        return refuse_unknown(kind);
-    return enter(ticket, device, kind, bytes);
+    const int rc = device_find(ordinal, &device);
+    return enter_found(ticket, rc, device, kind, bytes);
 }
 
 CUresult route_leave(const struct route_ticket *ticket, CUresult result, uint64_t key)
@@ -262,11 +264,10 @@ static CUresult card_by_context(CUstream stream, CUdevice *ordinal)
  * the card. The default streams are those of the current context. */
 static int card_of_stream(CUstream stream, CUdevice *ordinal)
 {
-    CUresult result;
-
     if (!stream || stream == CU_STREAM_LEGACY || stream == CU_STREAM_PER_THREAD)
-        result = driver.cuCtxGetDevice(ordinal);
-    else if ((result = driver.cuStreamGetDevice(stream, ordinal)) == CUDA_ERROR_NOT_SUPPORTED)
+        return device_current(ordinal);
+    CUresult result = driver.cuStreamGetDevice(stream, ordinal);
+    if (result == CUDA_ERROR_NOT_SUPPORTED)
         result = card_by_context(stream, ordinal);
     if (result == CUDA_ERROR_INVALID_CONTEXT || result == CUDA_ERROR_INVALID_HANDLE)
         return -ENXIO;
@@ -286,7 +287,8 @@ static int find_source(CUmemoryPool pool, CUstream stream, struct source *source
         rc = device_find(ordinal, &source->device);
     if (rc || !source->device)
         return rc;
-    if (!pool && driver.cuDeviceGetMemPool(&current, ordinal) != CUDA_SUCCESS)
+    if (!pool && driver.cuDeviceGetMemPool(&current, ordinal) != CUDA_SUCCESS &&
+        driver.cuDeviceGetMemPool(&current, ordinal) != CUDA_SUCCESS) /* not a passing failure */
         return -ENODEV;
     source->pool = drivers_pools_find(current, ordinal);
     return source->pool ? 0 : -ENODEV;
@@ -422,7 +424,7 @@ CUresult route_grow_context_begin(struct route_growth *growth, CUdevice ordinal)
     struct device *device = NULL;
 
     growth->device = NULL;
-    if (route_limited() && device_find(ordinal, &device)) {
+    if (route_limited() && device_find(ordinal, &device) == -ENODEV) {
         refuse_unknown(BLOCKS_ASYNC);
         return CUDA_ERROR_NOT_PERMITTED;
     }
@@ -432,10 +434,14 @@ CUresult route_grow_context_begin(struct route_growth *growth, CUdevice ordinal)
 
 bool route_grow_graph_begin(struct route_growth *growth, CUdevice ordinal, uint64_t bytes)
 {
-    struct device *device = device_get(ordinal);
+    struct device *device;
 
     growth->device = NULL;
-    if (!device || bytes == 0)
+    if (bytes == 0)
+        return true;
+    if (device_find(ordinal, &device) == -ENODEV)
+        return false;
+    if (!device)
         return true;
     if (!account_grow(&device->account, bytes))
         return false;

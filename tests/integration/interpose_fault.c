@@ -63,7 +63,7 @@ static void fail_each_call(const char *step)
                  step);
         struct spawn_result r = interpose_take(&capped, steps);
         TEST_ASSERT_EQUAL_INT_MESSAGE(0, r.status, r.err);
-        TEST_ASSERT_EQUAL_STRING("", r.err);
+        TEST_ASSERT_EQUAL_STRING_MESSAGE("", r.err, steps);
         each_line(r.out, check_line);
         spawn_result_free(&r);
     }

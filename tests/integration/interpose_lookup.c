@@ -181,10 +181,11 @@ static void test_a_look_up_that_succeeds_clears_an_earlier_dlerror(void)
     spawn_result_free(&got);
 }
 
-/* Whether the library says at level info that it takes work to go unseen after these steps. */
+/* Whether the library says at level info that it takes work to go unseen after these steps; only deferred frees
+ * rely on what is seen. */
 static bool trusts_no_more(const char *steps)
 {
-    static const char *const wordy[] = {"GPUCAP_LOG", "info", NULL};
+    static const char *const wordy[] = {"GPUCAP_LOG", "info", "GPUCAP_FREE", "deferred", NULL};
     const struct interpose_run run = {
         .program = "prog_lookup", .way = EMPTY, .cap = "1G", .variables = wordy};
     struct spawn_result r = interpose_take(&run, steps);
