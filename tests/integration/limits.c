@@ -93,6 +93,16 @@ static void test_a_kernel_makes_a_new_context_grow_again(void)
     every_way("stack_after_reset");
 }
 
+static void test_a_kernel_that_begins_early_does_not_meet_the_one_in_front(void)
+{
+    every_way("dependent_launch");
+}
+
+static void test_a_graph_that_waits_for_a_flag_holds_up_nothing_else(void)
+{
+    every_way("graph_with_flag");
+}
+
 static void test_exported_memory_does_not_pile_up(void)
 {
     every_way("exports");
@@ -137,6 +147,8 @@ int main(void)
     RUN_TEST(test_kernels_in_graphs_are_held_to_the_cap);
     RUN_TEST(test_a_kernel_makes_every_card_grow);
     RUN_TEST(test_a_kernel_makes_a_new_context_grow_again);
+    RUN_TEST(test_a_kernel_that_begins_early_does_not_meet_the_one_in_front);
+    RUN_TEST(test_a_graph_that_waits_for_a_flag_holds_up_nothing_else);
     RUN_TEST(test_exported_memory_does_not_pile_up);
     RUN_TEST(test_a_free_waits_for_the_streams_of_green_contexts);
     RUN_TEST(test_blocks_outlive_the_green_context_that_they_were_made_in);

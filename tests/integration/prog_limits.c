@@ -6,6 +6,7 @@
 
 #include <pthread.h>
 #include <stdatomic.h>
+#include <string.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -347,6 +348,100 @@ static void stack_after_reset(void)
     within(0);
 }
 
+/* ---- orders that are none ---- */
+
+static const char pair_image[] =
+    ".version 7.0\n.target sm_90\n.address_size 64\n"
+    ".visible .entry late_fill(.param .u64 a, .param .u32 v, .param .u64 n) { ret; }\n"
+    ".visible .entry plain_fill(.param .u64 a, .param .u32 v, .param .u64 n) { ret; }\n";
+
+void simgpu_kernel_late_fill(void **args, const struct simgpu_dim *grid, const struct simgpu_dim *block);
+void simgpu_kernel_plain_fill(void **args, const struct simgpu_dim *grid, const struct simgpu_dim *block);
+
+void simgpu_kernel_plain_fill(void **args, const struct simgpu_dim *grid, const struct simgpu_dim *block)
+{
+    (void)grid, (void)block;
+    memset(*(void **)args[0], *(int *)args[1], *(size_t *)args[2]);
+}
+
+void simgpu_kernel_late_fill(void **args, const struct simgpu_dim *grid, const struct simgpu_dim *block)
+{
+    usleep(50000);
+    simgpu_kernel_plain_fill(args, grid, block);
+}
+
+static void launch_early(CUfunction function, CUdeviceptr block, int value, size_t bytes)
+{
+    CUlaunchAttribute attribute = {.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION};
+    CUlaunchConfig config = {.gridDimX = 1,
+                             .gridDimY = 1,
+                             .gridDimZ = 1,
+                             .blockDimX = 1,
+                             .blockDimY = 1,
+                             .blockDimZ = 1,
+                             .hStream = stream,
+                             .attrs = &attribute,
+                             .numAttrs = 1};
+
+    attribute.value.programmaticStreamSerializationAllowed = 1;
+    MUST(0, cuLaunchKernelEx(&config, function, (void *[]){&block, &value, &bytes}, NULL));
+}
+
+/* A kernel that begins before the one in front of it has ended does not get that one's freed memory. */
+static void dependent_launch(void)
+{
+    size_t bytes = 8 * MIB;
+    CUfunction late, plain;
+    CUdeviceptr block, next;
+    CUmodule module;
+    int one = 1;
+
+    begin(0);
+    MUST(0, cuModuleLoadData(&module, pair_image));
+    MUST(0, cuModuleGetFunction(&late, module, "late_fill"));
+    MUST(0, cuModuleGetFunction(&plain, module, "plain_fill"));
+    for (int i = 0; i < 3; i++) {
+        MUST(0, cuMemAlloc(&block, bytes));
+        MUST(0, cuLaunchKernel(late, 1, 1, 1, 1, 1, 1, 0, stream, (void *[]){&block, &one, &bytes}, NULL));
+        MUST(0, cuMemFree(block));
+        MUST(0, cuMemAlloc(&next, bytes));
+        launch_early(plain, next, 2, bytes);
+        MUST(0, cuStreamSynchronize(stream));
+        MUST(0, prog_wrong(next, 2, bytes));
+        MUST(0, cuMemFree(next));
+    }
+}
+
+/* A graph waits for a flag that another stream sets later: nothing may put that stream behind the graph. */
+static void graph_with_flag(void)
+{
+    CUstreamBatchMemOpParams wait = {.waitValue = {.operation = CU_STREAM_MEM_OP_WAIT_VALUE_32,
+                                                   .value = 1,
+                                                   .flags = CU_STREAM_WAIT_VALUE_EQ}};
+    CUgraphNodeParams params = {.type = CU_GRAPH_NODE_TYPE_BATCH_MEM_OP};
+    CUdeviceptr block, next;
+    CUgraphNode node;
+    CUgraph graph;
+
+    begin(0);
+    const size_t half = told_total(0) / 2;
+    MUST(0, cuMemAlloc(&flag, 4));
+    prog_fill(flag, 0, 4);
+    MUST(0, cuStreamCreate(&flagger, CU_STREAM_NON_BLOCKING));
+    wait.waitValue.address = flag;
+    MUST(0, cuCtxGetCurrent(&params.memOp.ctx));
+    params.memOp.count = 1;
+    params.memOp.paramArray = &wait;
+    MUST(0, cuGraphCreate(&graph, 0));
+    MUST(0, cuGraphAddNode(&node, graph, NULL, NULL, 0, &params));
+    MUST(0, cuMemAlloc(&block, half));
+    MUST(0, cuMemsetD8Async(block, 1, MIB, flagger));
+    MUST(0, launch_of(graph));
+    MUST(0, cuMemFreeAsync(block, flagger));
+    (void)cuMemAlloc(&next, half); /* must be answered */
+    set_flag();
+}
+
 /* ---- descriptors ---- */
 
 static int exported(CUdeviceptr block, size_t bytes)
@@ -529,6 +624,8 @@ int main(int argc, char **argv)
         {"stack_with_room", stack_with_room},
         {"stack_on_second_card", stack_on_second_card},
         {"stack_after_reset", stack_after_reset},
+        {"dependent_launch", dependent_launch},
+        {"graph_with_flag", graph_with_flag},
         {"exports", exports},
         {"green_frees", green_frees},
         {"green_frees_later", green_frees_later},
