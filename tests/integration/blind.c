@@ -99,6 +99,11 @@ static void test_what_is_freed_can_be_had_again_without_nvml(void)
     every_blindness("again");
 }
 
+static void test_threads_do_not_pass_the_cap_together_without_nvml(void)
+{
+    every_blindness("threads");
+}
+
 static void test_a_process_among_strangers_is_held_to_the_cap(void)
 {
     struct setting alone = {.nvml = "pids=100000", .container = true};
@@ -151,6 +156,7 @@ int main(void)
     RUN_TEST(test_memory_of_graphs_is_held_to_the_cap_without_nvml);
     RUN_TEST(test_memory_of_other_kinds_is_held_to_the_cap_without_nvml);
     RUN_TEST(test_what_is_freed_can_be_had_again_without_nvml);
+    RUN_TEST(test_threads_do_not_pass_the_cap_together_without_nvml);
     RUN_TEST(test_a_process_among_strangers_is_held_to_the_cap);
     RUN_TEST(test_a_process_that_is_not_listed_holds_something_all_the_same);
     RUN_TEST(test_another_process_is_not_taken_for_this_one);

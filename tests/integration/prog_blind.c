@@ -5,6 +5,7 @@
 
 #include <dlfcn.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -14,7 +15,7 @@
 #define STEP   (16 * MIB)
 #define ALLOCS 256 /* more than fit */
 
-static CUstream stream;
+static _Thread_local CUstream stream;
 
 /* The library asks in which PID namespace it is: PROG_CONTAINER puts the program into one. */
 ssize_t readlink(const char *path, char *buffer, size_t size);
@@ -162,6 +163,52 @@ static void again(void)
     MUST(true, third + 4 >= first);
 }
 
+/* ---- threads ---- */
+
+#define THREADS 4
+#define ROUNDS  30
+
+/* Takes what it gets in one way, and gives it back where that is quickly done, again and again. */
+static void *race(void *argument)
+{
+    CUresult (*const ways[])(CUdeviceptr *) = {take_async, take_graph, take_block, take_async};
+    const int own = *(int *)argument;
+    CUcontext context;
+
+    MUST(0, cuDevicePrimaryCtxRetain(&context, 0));
+    MUST(0, cuCtxSetCurrent(context));
+    MUST(0, cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    for (int round = 0; round < ROUNDS; round++) {
+        CUdeviceptr taken[16];
+        int count = 0;
+        CUresult result = CUDA_SUCCESS;
+
+        while (count < 16 && (result = ways[own](&taken[count])) == CUDA_SUCCESS)
+            count++;
+        MUST(true, result == CUDA_SUCCESS || result == CUDA_ERROR_OUT_OF_MEMORY);
+        while (count > 0)
+            MUST(0, cuMemFreeAsync(taken[--count], stream));
+        MUST(0, cuStreamSynchronize(stream));
+    }
+    return argument;
+}
+
+/* Threads that take memory in every way at once do not pass the cap together. */
+static void threads(void)
+{
+    pthread_t others[THREADS];
+    int own[THREADS];
+
+    begin();
+    for (int i = 0; i < THREADS; i++) {
+        own[i] = i;
+        MUST(0, pthread_create(&others[i], NULL, race, &own[i]));
+    }
+    for (int i = 0; i < THREADS; i++)
+        MUST(0, pthread_join(others[i], NULL));
+    within(0);
+}
+
 /* ---- processes that begin meanwhile ---- */
 
 /* Another process begins on the second card when this one has nothing there but memory without a context: it
@@ -247,9 +294,9 @@ static void unnamed(void)
 int main(int argc, char **argv)
 {
     static const struct prog_scenario all[] = {
-        {"async", async},       {"graphs", graphs}, {"blocks", blocks},
-        {"handles", handles},   {"arrays", arrays}, {"again", again},
-        {"stranger", stranger}, {"slice", slice},   {"unnamed", unnamed},
+        {"async", async},   {"graphs", graphs},   {"blocks", blocks},   {"handles", handles},
+        {"arrays", arrays}, {"again", again},     {"threads", threads}, {"stranger", stranger},
+        {"slice", slice},   {"unnamed", unnamed},
     };
 
     return prog_main(argc, argv, all, sizeof all / sizeof *all);
