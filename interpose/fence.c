@@ -239,6 +239,7 @@ static CUresult wait_event(struct fence *fence, struct fence_event *event, bool 
     CUresult result = CUDA_SUCCESS;
 
     event->users++;
+    lock_disable_cancel(); /* a thread that is cancelled would stay a user */
     lock_release(&fence->lock);
     if (shared)
         spin(fence, epoch);
@@ -247,6 +248,7 @@ static CUresult wait_event(struct fence *fence, struct fence_event *event, bool 
     if (!fence_done(fence, epoch) && result == CUDA_SUCCESS)
         result = capture_wait_event(event->event);
     lock_take(&fence->lock);
+    lock_restore_cancel();
     event->users--;
     if (result == CUDA_SUCCESS)
         settle_epoch(fence, epoch);
@@ -260,9 +262,11 @@ static CUresult pass_as_free(struct fence *fence, const struct fence_check *chec
 
     if (result != CUDA_SUCCESS)
         return result;
+    lock_disable_cancel(); /* the epoch would never be known to be done */
     const uint64_t epoch = fence_wait_begin(fence);
     result = capture_wait_as_free(fence->context);
     fence_wait_end(fence, epoch, result == CUDA_SUCCESS);
+    lock_restore_cancel();
     return result;
 }
 
@@ -380,12 +384,14 @@ int fence_wait(struct fence *fence, uint64_t epoch)
 {
     if (fence_done(fence, epoch))
         return 0;
+    lock_disable_cancel(); /* the epoch would never be known to be done */
     const uint64_t ended = fence_wait_begin(fence);
     const struct streams_mark mark = streams_mark();
     const bool success = capture_wait_context(fence->context) == CUDA_SUCCESS;
     if (success)
         streams_mark_done(mark);
     fence_wait_end(fence, ended, success);
+    lock_restore_cancel();
     return success ? 0 : -EIO;
 }
 

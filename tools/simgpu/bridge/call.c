@@ -103,6 +103,12 @@ static void die(void)
         pause();
 }
 
+static void cancel(void)
+{
+    pthread_cancel(pthread_self());
+    pthread_testcancel();
+}
+
 struct call call_enter(enum entry entry, bool anytime)
 {
     struct call call = {.refused = CUDA_SUCCESS};
@@ -116,6 +122,8 @@ struct call call_enter(enum entry entry, bool anytime)
 
         if (rule.action == FAULT_KILL)
             die();
+        if (rule.action == FAULT_CANCEL)
+            cancel();
         if (rule.action == FAULT_RETURN)
             call.refused = (CUresult)rule.code;
         call.kill_after = rule.action == FAULT_KILL_AFTER;
