@@ -201,7 +201,8 @@ void device_each(void (*visit)(struct device *device))
 int device_ordinal_of(const char *uuid)
 {
     for (int i = 0; i < DEVICE_MAX; i++) {
-        if (atomic_load_explicit(&seen[i], memory_order_acquire) != UNSEEN && !strcmp(devices[i].uuid, uuid))
+        if (atomic_load_explicit(&seen[i], memory_order_acquire) != UNSEEN &&
+            rules_names(uuid, strlen(uuid), devices[i].uuid))
             return i;
     }
     return RULES_NO_ORDINAL;

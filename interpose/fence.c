@@ -3,16 +3,27 @@
 
 #include <errno.h>
 #include <string.h>
+#include <time.h>
 
 #include "capture.h"
+#include "clock.h"
 
 #define SPINS 200 /* before a thread asks the driver itself about an event that another thread asks about */
 
+#define FLAG_WAIT_NS  UINT64_C(500000000) /* for work that may be waiting for the calling thread */
+#define FLAG_PAUSE_NS 50000
+
 static atomic_bool joins_forbidden; /* for good */
+static atomic_bool flags_expected;  /* likewise */
 
 void fence_forbid_joins(void)
 {
     atomic_store(&joins_forbidden, true);
+}
+
+void fence_expect_flags(void)
+{
+    atomic_store(&flags_expected, true);
 }
 
 int fence_open(struct fence *fence, CUcontext context)
@@ -197,6 +208,26 @@ static void spin(struct fence *fence, uint64_t epoch)
         __asm__ volatile("yield");
 #endif
     }
+}
+
+/* Waits for an event, but not for ever. CUDA_ERROR_NOT_READY: it is not done. */
+static CUresult wait_a_while(CUevent event)
+{
+    const struct timespec pause = {.tv_nsec = FLAG_PAUSE_NS};
+    const uint64_t until = clock_ns() + FLAG_WAIT_NS;
+    CUresult result;
+
+    while ((result = capture_query_event(event)) == CUDA_ERROR_NOT_READY && clock_ns() < until)
+        nanosleep(&pause, NULL);
+    return result;
+}
+
+/* Before a thread waits for the work behind an event to make room. */
+static CUresult check_flags(void *argument)
+{
+    const struct fence_event *event = argument;
+
+    return atomic_load(&flags_expected) ? wait_a_while(event->event) : CUDA_SUCCESS;
 }
 
 /* Waits for an event, with the fence's lock dropped meanwhile. `shared`: another thread asks about it already.
@@ -387,9 +418,10 @@ int fence_wait_oldest(struct fence *fence, bool *more)
     fence_poll(fence);
     lock_take(&fence->lock);
     struct fence_event *event = choose_event(fence);
+    const struct fence_check check = {check_flags, event};
     const bool unclosed = !event && atomic_load(&fence->used);
     if (event)
-        result = wait_event(fence, event, false, NULL);
+        result = wait_event(fence, event, false, &check);
     *more = event_from(fence, 1) != NULL;
     lock_release(&fence->lock);
     if (unclosed) /* a capture is open, or no event could be recorded */

@@ -66,6 +66,7 @@ void pools_before_flag(void)
     if (!settings)
         return;
     fence_forbid_joins();
+    fence_expect_flags();
     streams_distrust();
     pools_each(close_epoch, NULL);
 }

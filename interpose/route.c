@@ -602,6 +602,7 @@ CUresult route_context_made(CUdevice ordinal, CUcontext context)
         pools_not_alone();
     if (!(device = device_get(ordinal)))
         return CUDA_SUCCESS;
+    atomic_store(&device->card.present, true);
     account_touch(&device->account);
     used = card_used(context);
     if (used > device->limit)
