@@ -11,6 +11,7 @@ if(GPUCAP_SANITIZE)
   target_compile_options(gpucap_flags INTERFACE $<$<COMPILE_LANGUAGE:C>:-fsanitize=${GPUCAP_SANITIZE}
     -fno-sanitize-recover=all>)
   target_link_options(gpucap_flags INTERFACE -fsanitize=${GPUCAP_SANITIZE})
+  target_compile_definitions(gpucap_flags INTERFACE $<$<COMPILE_LANGUAGE:C>:GPUCAP_LOCK_CHECK>) # lock.h
 endif()
 
 # What every test process runs with. LD_LIBRARY_PATH is set whole, not extended: a toolkit's stub libcuda in

@@ -33,40 +33,49 @@ struct question {
     int rc;
     uint64_t bytes; /* the answer */
     uint64_t held;  /* without an answer: what the driver's own pools hold */
+    uint64_t bound; /* and all that is used on the card, if that is known */
 };
 
-/* Takes an answer in, with the lock. What was granted after the question may or may not be in the answer: it is
- * counted again, never too little. */
+/* Takes an answer in, with the lock. What was granted after the question may or may not be in the answer: it
+ * is counted again, never too little. */
 static void take_in(struct account *account, const struct question *question)
 {
     struct limit_state *state = &account->state;
+    const uint64_t guess = account->charged + ACCOUNT_CONTEXT_GUESS + account->grown + question->held;
 
-    if (question->rc) {
-        state->measured = account->charged + ACCOUNT_CONTEXT_GUESS + account->grown + question->held;
+    if (question->rc && guess <= question->bound) {
+        state->measured = guess;
         state->unmeasured = account->pooled - question->pooled;
     } else {
-        state->measured = question->bytes + account->hidden;
+        state->measured = (question->rc ? question->bound : question->bytes) + account->hidden;
         state->unmeasured = account->granted - question->granted;
     }
 }
 
-/* Asks the driver. An estimate is good enough to grant by, not to refuse by. Returns false if the answer is an
- * estimate. */
-static bool ask(struct account *account, bool exact, struct question *question)
+/* What a figure is for. An estimate is good enough to grant by, not to refuse by; and what a program is told must
+ * not depend on what other processes use, as the bound does. */
+enum purpose { TO_GRANT, TO_REFUSE, TO_TELL };
+
+/* Asks the driver. Returns false if the answer is not one to refuse by. */
+static bool ask(struct account *account, enum purpose purpose, struct question *question)
 {
     question->rc = -ENODATA;
-    if (!exact && account->estimate)
+    question->bound = UINT64_MAX;
+    if (purpose == TO_GRANT && account->estimate)
         question->rc = account->estimate(account->context, &question->bytes);
     if (question->rc == 0)
         return false;
     question->rc = account->measure(account->context, &question->bytes);
     if (question->rc && account->held)
         question->held = account->held(account->context);
-    return true;
+    if (question->rc && purpose != TO_TELL && account->estimate &&
+        account->estimate(account->context, &question->bound))
+        question->bound = UINT64_MAX;
+    return !question->rc || purpose != TO_TELL;
 }
 
 /* Asks the driver and takes the answer in. Called without the lock. */
-static void measure(struct account *account, bool exact)
+static void measure(struct account *account, enum purpose purpose)
 {
     struct question question = {0};
 
@@ -76,9 +85,10 @@ static void measure(struct account *account, bool exact)
     question.pooled = account->pooled;
     question.touches = account->touches;
     pthread_mutex_unlock(&account->lock);
-    exact = ask(account, exact, &question);
+    const bool exact = ask(account, purpose, &question);
     pthread_mutex_lock(&account->lock);
-    /* A later question may have been answered first; an older figure must not hide what was freed in between. */
+    /* A later question may have been answered first; an older figure must not hide what was freed in between.
+     */
     if (question.number > account->newest) {
         account->newest = question.number;
         account->exact = exact;
@@ -88,8 +98,8 @@ static void measure(struct account *account, bool exact)
     pthread_mutex_unlock(&account->lock);
 }
 
-/* Waits, holding the lock, until another thread's driver call is answered. The thread is not cancelled here: the
- * lock would stay taken. */
+/* Waits, holding the lock, until another thread's driver call is answered. The thread is not cancelled here:
+ * the lock would stay taken. */
 static void wait_for_others(struct account *account)
 {
     struct timespec until;
@@ -124,7 +134,7 @@ static bool take(struct account *account, uint64_t need, uint64_t reserve, bool 
         case LIMIT_REFUSE:
             if (!account->exact && fresh) {
                 pthread_mutex_unlock(&account->lock);
-                measure(account, true);
+                measure(account, TO_REFUSE);
                 pthread_mutex_lock(&account->lock);
                 break;
             }
@@ -141,7 +151,7 @@ static bool take(struct account *account, uint64_t need, uint64_t reserve, bool 
             break;
         case LIMIT_MEASURE:
             pthread_mutex_unlock(&account->lock);
-            measure(account, false);
+            measure(account, TO_GRANT);
             fresh = true;
             pthread_mutex_lock(&account->lock);
             break;
@@ -248,7 +258,7 @@ static uint64_t short_of(struct account *account, uint64_t need, uint64_t reserv
     pthread_mutex_lock(&account->lock);
     if (!account->exact) {
         pthread_mutex_unlock(&account->lock);
-        measure(account, true);
+        measure(account, TO_REFUSE);
         pthread_mutex_lock(&account->lock);
     }
     struct limit_state state = account->state;
@@ -271,7 +281,7 @@ struct account_view account_view(struct account *account)
 {
     struct account_view view;
 
-    measure(account, true);
+    measure(account, TO_TELL);
     pthread_mutex_lock(&account->lock);
     view.limit = account->state.limit;
     view.room = limit_room(&account->state);

@@ -66,11 +66,13 @@ static void await_excluded(void)
 
 /* ---- waiting ---- */
 
-/* Makes the calling thread's capture mode relaxed. Returns what to hand to restore_mode. */
+/* Makes the calling thread's capture mode relaxed. Returns what to hand to restore_mode. The thread is not cancelled
+ * in between. */
 static CUstreamCaptureMode relax_mode(void)
 {
     CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
 
+    lock_disable_cancel();
     /* Where the driver does not know the call, the mode stays as it is, and is restored to itself. */
     driver.cuThreadExchangeStreamCaptureMode(&mode);
     return mode;
@@ -79,6 +81,7 @@ static CUstreamCaptureMode relax_mode(void)
 static void restore_mode(CUstreamCaptureMode mode)
 {
     driver.cuThreadExchangeStreamCaptureMode(&mode);
+    lock_restore_cancel();
 }
 
 CUresult capture_wait_event(CUevent event)
@@ -145,19 +148,27 @@ static bool wait_behind_event(CUcontext context, CUresult *result)
     return recorded;
 }
 
-/* Calls `wait` with the context current. */
-static CUresult in_context(CUcontext context, CUresult (*wait)(CUcontext context))
+static CUresult wait_pushed(CUcontext context, CUresult (*wait)(CUcontext context))
 {
-    CUcontext before = NULL;
-
-    driver.cuCtxGetCurrent(&before);
-    if (before == context)
-        return wait(context);
+    CUcontext before;
     CUresult result = driver.cuCtxPushCurrent_v2(context);
+
     if (result != CUDA_SUCCESS)
         return result;
     result = wait(context);
     driver.cuCtxPopCurrent_v2(&before);
+    return result;
+}
+
+/* Calls `wait` with the context current. The thread is not cancelled meanwhile. */
+static CUresult in_context(CUcontext context, CUresult (*wait)(CUcontext context))
+{
+    CUcontext before = NULL;
+
+    lock_disable_cancel();
+    driver.cuCtxGetCurrent(&before);
+    const CUresult result = before == context ? wait(context) : wait_pushed(context, wait);
+    lock_restore_cancel();
     return result;
 }
 
@@ -206,6 +217,7 @@ static int name_of(uintptr_t stream, uintptr_t thread)
 
 void capture_begin(uintptr_t stream, uintptr_t thread, CUcontext context)
 {
+    lock_disable_cancel();
     atomic_fetch_add(&captures, 1);
     await_excluded();
     lock_take(&captures_lock);
@@ -218,6 +230,7 @@ void capture_begin(uintptr_t stream, uintptr_t thread, CUcontext context)
         nameless++;
     }
     lock_release(&captures_lock);
+    lock_restore_cancel();
 }
 
 void capture_end(uintptr_t stream, uintptr_t thread)

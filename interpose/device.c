@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "drivers_pools.h"
+#include "lock.h"
 #include "log.h"
 
 enum { UNSEEN, LIMITED, UNLIMITED };
@@ -117,6 +118,7 @@ static int state_of(CUdevice ordinal)
     int state = atomic_load_explicit(&seen[ordinal], memory_order_acquire);
     if (state != UNSEEN)
         return state;
+    lock_disable_cancel();
     pthread_mutex_lock(&table_lock);
     state = atomic_load_explicit(&seen[ordinal], memory_order_relaxed);
     if (state == UNSEEN) {
@@ -124,6 +126,7 @@ static int state_of(CUdevice ordinal)
         atomic_store_explicit(&seen[ordinal], state, memory_order_release);
     }
     pthread_mutex_unlock(&table_lock);
+    lock_restore_cancel();
     return state;
 }
 
@@ -198,7 +201,8 @@ void device_each(void (*visit)(struct device *device))
 int device_ordinal_of(const char *uuid)
 {
     for (int i = 0; i < DEVICE_MAX; i++) {
-        if (atomic_load_explicit(&seen[i], memory_order_acquire) != UNSEEN && !strcmp(devices[i].uuid, uuid))
+        if (atomic_load_explicit(&seen[i], memory_order_acquire) != UNSEEN &&
+            rules_names(uuid, strlen(uuid), devices[i].uuid))
             return i;
     }
     return RULES_NO_ORDINAL;

@@ -44,7 +44,7 @@ bool device_set_limit(struct device *device, uint64_t bytes);
 /* Calls visit(device) for every limited card seen so far. */
 void device_each(void (*visit)(struct device *device));
 
-/* The number under which the program sees the card "GPU-...", as far as it has been looked at; else
+/* The number under which the program sees the card "GPU-..." or the slice "MIG-...", as far as it has been looked at; else
  * RULES_NO_ORDINAL. */
 int device_ordinal_of(const char *uuid);
 

@@ -4,6 +4,8 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "lock.h"
+
 #define POOLS_MAX 64 /* a program has one or two */
 
 struct drivers_pool {
@@ -70,11 +72,13 @@ struct drivers_pool *drivers_pools_find(CUmemoryPool pool, CUdevice ordinal)
 
     if (__builtin_expect(found != NULL, 1))
         return found;
+    lock_disable_cancel();
     pthread_mutex_lock(&lock);
     found = find(pool);
     if (!found)
         found = add(pool, ordinal);
     pthread_mutex_unlock(&lock);
+    lock_restore_cancel();
     return found;
 }
 
@@ -145,9 +149,11 @@ uint64_t drivers_pools_held(CUdevice ordinal)
 
 void drivers_pools_forget(CUmemoryPool pool)
 {
+    lock_disable_cancel();
     pthread_mutex_lock(&lock);
     struct drivers_pool *found = pool ? find(pool) : NULL;
     if (found)
         atomic_store(&found->pool, NULL);
     pthread_mutex_unlock(&lock);
+    lock_restore_cancel();
 }

@@ -40,7 +40,7 @@ EARLY static bool file_name_begins(const char *path, const char *prefix)
 }
 
 /* glibc has relocated most of these already; a few architectures leave offsets. */
-EARLY static const void *relocated(ElfW(Addr) base, ElfW(Addr) value)
+EARLY const void *elfsym_relocated(ElfW(Addr) base, ElfW(Addr) value)
 {
     return (const void *)(value < base ? base + value : value);
 }
@@ -51,16 +51,16 @@ EARLY static bool read_tables(ElfW(Addr) base, const ElfW(Dyn) * dynamic, struct
     for (const ElfW(Dyn) *d = dynamic; d && d->d_tag != DT_NULL; d++) {
         switch (d->d_tag) {
         case DT_SYMTAB:
-            t->symbols = relocated(base, d->d_un.d_ptr);
+            t->symbols = elfsym_relocated(base, d->d_un.d_ptr);
             break;
         case DT_STRTAB:
-            t->strings = relocated(base, d->d_un.d_ptr);
+            t->strings = elfsym_relocated(base, d->d_un.d_ptr);
             break;
         case DT_GNU_HASH:
-            t->gnu_hash = relocated(base, d->d_un.d_ptr);
+            t->gnu_hash = elfsym_relocated(base, d->d_un.d_ptr);
             break;
         case DT_VERSYM:
-            t->versions = relocated(base, d->d_un.d_ptr);
+            t->versions = elfsym_relocated(base, d->d_un.d_ptr);
             break;
         default:
             break;
@@ -119,14 +119,16 @@ EARLY void *elfsym_find(const char *library, const char *symbol)
 
 /* One look-up of elfsym_after. */
 struct walk {
-    uintptr_t start, skip;
+    const void *start, *skip;
     const char *symbol;
     bool started, skipped; /* these objects have been passed */
     struct elfsym_next next;
 };
 
-static bool holds(const struct dl_phdr_info *object, uintptr_t address)
+bool elfsym_holds(const struct dl_phdr_info *object, const void *pointer)
 {
+    const uintptr_t address = (uintptr_t)pointer;
+
     for (int i = 0; i < object->dlpi_phnum; i++) {
         const ElfW(Phdr) *segment = &object->dlpi_phdr[i];
 
@@ -136,7 +138,7 @@ static bool holds(const struct dl_phdr_info *object, uintptr_t address)
     return false;
 }
 
-static void *defined_in(const struct dl_phdr_info *object, const char *symbol)
+void *elfsym_defined_in(const struct dl_phdr_info *object, const char *symbol)
 {
     for (int i = 0; i < object->dlpi_phnum; i++) {
         struct tables t;
@@ -160,7 +162,7 @@ static int visit_defines(struct dl_phdr_info *object, size_t size, void *argumen
 
     (void)size;
     return object->dlpi_name && file_name_begins(object->dlpi_name, q->library) &&
-           defined_in(object, q->symbol) != NULL;
+           elfsym_defined_in(object, q->symbol) != NULL;
 }
 
 bool elfsym_defines(const char *library, const char *symbol)
@@ -176,13 +178,13 @@ static int visit(struct dl_phdr_info *object, size_t size, void *argument)
     struct walk *walk = argument;
 
     (void)size;
-    if (holds(object, walk->start)) {
+    if (elfsym_holds(object, walk->start)) {
         walk->started = true;
         walk->next.known = true;
         walk->next.start_is_later = walk->skipped;
-    } else if (holds(object, walk->skip)) {
+    } else if (elfsym_holds(object, walk->skip)) {
         walk->skipped = true;
-    } else if (walk->started && (walk->next.address = defined_in(object, walk->symbol))) {
+    } else if (walk->started && (walk->next.address = elfsym_defined_in(object, walk->symbol))) {
         walk->next.is_earlier = !walk->skipped;
         return 1;
     }
@@ -191,7 +193,7 @@ static int visit(struct dl_phdr_info *object, size_t size, void *argument)
 
 struct elfsym_next elfsym_after(const void *start, const void *skip, const char *symbol)
 {
-    struct walk walk = {.start = (uintptr_t)start, .skip = (uintptr_t)skip, .symbol = symbol};
+    struct walk walk = {.start = start, .skip = skip, .symbol = symbol};
 
     dl_iterate_phdr(visit, &walk);
     return walk.next;

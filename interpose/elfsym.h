@@ -7,6 +7,7 @@
 #ifndef GPUCAP_ELFSYM_H
 #define GPUCAP_ELFSYM_H
 
+#include <link.h>
 #include <stdbool.h>
 
 /* The default version of `symbol` in the first loaded library whose file name begins with `library`
@@ -27,5 +28,15 @@ struct elfsym_next {
     bool is_earlier;     /* the definition stands before the one of `skip` */
 };
 struct elfsym_next elfsym_after(const void *start, const void *skip, const char *symbol);
+
+/* ---- one object, inside a callback of dl_iterate_phdr ---- */
+
+/* Returns true if the address lies in the object. */
+bool elfsym_holds(const struct dl_phdr_info *object, const void *address);
+/* What the object itself defines under that name, or NULL. */
+void *elfsym_defined_in(const struct dl_phdr_info *object, const char *symbol);
+/* An address in the object's dynamic section: glibc has relocated most of them already; a few architectures
+ * leave offsets. */
+const void *elfsym_relocated(ElfW(Addr) base, ElfW(Addr) value);
 
 #endif

@@ -3,16 +3,27 @@
 
 #include <errno.h>
 #include <string.h>
+#include <time.h>
 
 #include "capture.h"
+#include "clock.h"
 
 #define SPINS 200 /* before a thread asks the driver itself about an event that another thread asks about */
 
+#define FLAG_WAIT_NS  UINT64_C(500000000) /* for work that may be waiting for the calling thread */
+#define FLAG_PAUSE_NS 50000
+
 static atomic_bool joins_forbidden; /* for good */
+static atomic_bool flags_expected;  /* likewise */
 
 void fence_forbid_joins(void)
 {
     atomic_store(&joins_forbidden, true);
+}
+
+void fence_expect_flags(void)
+{
+    atomic_store(&flags_expected, true);
 }
 
 int fence_open(struct fence *fence, CUcontext context)
@@ -199,6 +210,26 @@ static void spin(struct fence *fence, uint64_t epoch)
     }
 }
 
+/* Waits for an event, but not for ever. CUDA_ERROR_NOT_READY: it is not done. */
+static CUresult wait_a_while(CUevent event)
+{
+    const struct timespec pause = {.tv_nsec = FLAG_PAUSE_NS};
+    const uint64_t until = clock_ns() + FLAG_WAIT_NS;
+    CUresult result;
+
+    while ((result = capture_query_event(event)) == CUDA_ERROR_NOT_READY && clock_ns() < until)
+        nanosleep(&pause, NULL);
+    return result;
+}
+
+/* Before a thread waits for the work behind an event to make room. */
+static CUresult check_flags(void *argument)
+{
+    const struct fence_event *event = argument;
+
+    return atomic_load(&flags_expected) ? wait_a_while(event->event) : CUDA_SUCCESS;
+}
+
 /* Waits for an event, with the fence's lock dropped meanwhile. `shared`: another thread asks about it already.
  * `check`: as for fence_pass. */
 static CUresult wait_event(struct fence *fence, struct fence_event *event, bool shared,
@@ -208,6 +239,7 @@ static CUresult wait_event(struct fence *fence, struct fence_event *event, bool 
     CUresult result = CUDA_SUCCESS;
 
     event->users++;
+    lock_disable_cancel(); /* a thread that is cancelled would stay a user */
     lock_release(&fence->lock);
     if (shared)
         spin(fence, epoch);
@@ -216,6 +248,7 @@ static CUresult wait_event(struct fence *fence, struct fence_event *event, bool 
     if (!fence_done(fence, epoch) && result == CUDA_SUCCESS)
         result = capture_wait_event(event->event);
     lock_take(&fence->lock);
+    lock_restore_cancel();
     event->users--;
     if (result == CUDA_SUCCESS)
         settle_epoch(fence, epoch);
@@ -229,9 +262,11 @@ static CUresult pass_as_free(struct fence *fence, const struct fence_check *chec
 
     if (result != CUDA_SUCCESS)
         return result;
+    lock_disable_cancel(); /* the epoch would never be known to be done */
     const uint64_t epoch = fence_wait_begin(fence);
     result = capture_wait_as_free(fence->context);
     fence_wait_end(fence, epoch, result == CUDA_SUCCESS);
+    lock_restore_cancel();
     return result;
 }
 
@@ -349,12 +384,14 @@ int fence_wait(struct fence *fence, uint64_t epoch)
 {
     if (fence_done(fence, epoch))
         return 0;
+    lock_disable_cancel(); /* the epoch would never be known to be done */
     const uint64_t ended = fence_wait_begin(fence);
     const struct streams_mark mark = streams_mark();
     const bool success = capture_wait_context(fence->context) == CUDA_SUCCESS;
     if (success)
         streams_mark_done(mark);
     fence_wait_end(fence, ended, success);
+    lock_restore_cancel();
     return success ? 0 : -EIO;
 }
 
@@ -381,9 +418,10 @@ int fence_wait_oldest(struct fence *fence, bool *more)
     fence_poll(fence);
     lock_take(&fence->lock);
     struct fence_event *event = choose_event(fence);
+    const struct fence_check check = {check_flags, event};
     const bool unclosed = !event && atomic_load(&fence->used);
     if (event)
-        result = wait_event(fence, event, false, NULL);
+        result = wait_event(fence, event, false, &check);
     *more = event_from(fence, 1) != NULL;
     lock_release(&fence->lock);
     if (unclosed) /* a capture is open, or no event could be recorded */

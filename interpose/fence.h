@@ -48,6 +48,10 @@ void fence_close(struct fence *fence, bool context_lives);
  * of a context covers may touch pooled blocks, or a stream may wait for a flag that later work sets. */
 void fence_forbid_joins(void);
 
+/* From now on a stream may be waiting for a flag that the calling thread would set: fence_wait_oldest gives up
+ * after half a second. */
+void fence_expect_flags(void);
+
 /* ---- free = strict ---- */
 
 /* Called before a thread blocks: if it returns an error, the thread does not, and that is the answer. */
@@ -96,7 +100,7 @@ int fence_wait(struct fence *fence, uint64_t epoch);
 int fence_settle(struct fence *fence);
 
 /* Waits until the oldest closed epoch is done, or the older half of them where several streams work. *more: there
- * are others. 0 or -EIO. */
+ * are others. 0, or -EIO if the context has failed or the wait was given up. */
 int fence_wait_oldest(struct fence *fence, bool *more);
 
 /* Around a wait for all work of the context that the program makes itself: what was freed before it began is

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "clock.h"
+#include "lock.h"
 #include "limit.h"
 
 #define CARDS_MAX 64
@@ -226,7 +227,9 @@ bool graphs_again(struct graphs_ask *ask, uint64_t held)
     pthread_mutex_lock(&lock);
     ask->again = is_sure(ask, held);
     pthread_mutex_unlock(&lock);
-    if (!ask->again)
+    if (ask->again)
+        lock_disable_cancel(); /* until graphs_end: the lock would stay taken */
+    else
         pthread_rwlock_unlock(launches);
     return ask->again;
 }
@@ -237,6 +240,8 @@ void graphs_alone(struct graphs_ask *ask)
 
     ask->again = false;
     ask->alone = pthread_rwlock_timedwrlock(&card_of(&ask->part)->launches, &until) == 0;
+    if (ask->alone)
+        lock_disable_cancel(); /* until graphs_end */
 }
 
 void graphs_trimmed(const struct graphs_ask *ask)
@@ -299,6 +304,8 @@ void graphs_end(const struct graphs_ask *ask, bool success, uint64_t held)
 {
     if (success && !ask->again)
         remember_launch(ask, held);
-    if (ask->again || ask->alone)
-        pthread_rwlock_unlock(&card_of(&ask->part)->launches);
+    if (!ask->again && !ask->alone)
+        return;
+    pthread_rwlock_unlock(&card_of(&ask->part)->launches);
+    lock_restore_cancel();
 }

@@ -6,6 +6,7 @@
 #include "streams.h"
 #include "hooks.h"
 #include "library.h"
+#include "lock.h"
 #include "pools.h"
 #include "route.h"
 
@@ -143,14 +144,17 @@ static struct primary *primary_take(CUdevice ordinal)
 {
     if (!route_active() || ordinal < 0 || ordinal >= DEVICE_MAX)
         return NULL;
+    lock_disable_cancel();
     pthread_mutex_lock(&primaries[ordinal].lock);
     return &primaries[ordinal];
 }
 
 static CUresult primary_drop(struct primary *primary, CUresult result)
 {
-    if (primary)
+    if (primary) {
         pthread_mutex_unlock(&primary->lock);
+        lock_restore_cancel();
+    }
     return result;
 }
 

@@ -3,6 +3,7 @@
 #include "hooks.h"
 #include "library.h"
 #include "measure.h"
+#include "rebind.h"
 #include "resolve.h"
 
 /* By the address that the driver returned, never by the name that was asked for: one name has several ABIs.
@@ -12,6 +13,7 @@ static CUresult hooked(CUresult result, const char *symbol, void **function)
     if (result == CUDA_SUCCESS && function && *function) {
         void *address = *function;
 
+        rebind_check();
         *function = resolve_hook(address);
         if (*function == address && !hooks_own(address))
             resolve_passed_on(symbol);
@@ -42,6 +44,7 @@ CUresult cuInit(unsigned int flags)
     if (look_first)
         measure_start(); /* runs while the driver starts */
     CUresult result = driver.cuInit(flags);
+    rebind_check();
     if (result == CUDA_SUCCESS) {
         library_cuda_started();
         if (look_first)

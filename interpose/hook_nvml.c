@@ -52,8 +52,8 @@ static bool names_card(const char *entry, size_t length, unsigned index, const c
 {
     char *end;
 
-    if (length >= 4 && !strncasecmp(entry, "GPU-", 4))
-        return !strncasecmp(entry, uuid, length);
+    if (length >= 4 && (!strncasecmp(entry, "GPU-", 4) || !strncasecmp(entry, "MIG-", 4)))
+        return rules_names(entry, length, uuid);
     unsigned long number = strtoul(entry, &end, 10);
     return end == entry + length && number == index;
 }
@@ -102,6 +102,8 @@ static bool view_of(nvml_device card, uint64_t card_total, struct view *view)
 
         view->limit = device ? atomic_load(&device->limit) : RULES_UNLIMITED;
         view->idle = pools_reclaimable(ordinal);
+        if (device)
+            atomic_store(&self.present, atomic_load(&device->card.present));
     }
     if (view->limit != RULES_UNLIMITED && measure_used(&self, &view->used))
         view->used = 0;

@@ -1,9 +1,9 @@
 /* measure: see measure.h.
  *
  * In a container NVML may list this process under the number it has outside. Then the entry that appeared
- * since NVML was loaded is taken for ours, if there is exactly one. Owns lock (changes of state), never held
- * while NVML works; NVML itself is thread-safe. Runs on the host program's threads, whose stacks may be
- * small.
+ * since NVML was loaded is taken for ours, if there is exactly one, on a card where we have a context. Owns
+ * lock (changes of state), never held while NVML works; NVML itself is thread-safe. Runs on the host
+ * program's threads, whose stacks may be small.
  */
 #include "measure.h"
 
@@ -11,6 +11,7 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -292,20 +293,11 @@ static int sum_of(const struct nvml_process *list, unsigned count, unsigned pid,
     return rc;
 }
 
-/* The number under which we are listed: our own, else that of the only newcomer; 0 if that cannot be told.
- * Who was there before us under our number is a stranger from outside our container. */
-static unsigned recognize(const struct nvml_process *list, unsigned count)
+/* The only entry that was not there before us; 0 if there are several or none. */
+static unsigned only_newcomer(const struct nvml_process *list, unsigned count)
 {
-    const unsigned own = (unsigned)getpid();
-    const bool taken = atomic_load(&early_is_sure) && was_early(own);
     unsigned newcomer = 0;
 
-    for (unsigned i = 0; i < count; i++) {
-        if (list[i].pid == own && !taken)
-            return own;
-    }
-    if (measure_knows_pid()) /* then we hold nothing, and whoever is new is somebody else */
-        return own;
     for (unsigned i = 0; i < count; i++) {
         if (was_early(list[i].pid) || list[i].pid == newcomer)
             continue;
@@ -316,18 +308,43 @@ static unsigned recognize(const struct nvml_process *list, unsigned count)
     return newcomer;
 }
 
+/* The number under which we are listed: our own, else that of the only newcomer; 0 if that cannot be told.
+ * Who was there before us under our number is a stranger from outside our container, and who is new on a card
+ * where we have no context is another process. */
+static unsigned recognize(const struct nvml_process *list, unsigned count, bool present)
+{
+    const unsigned own = (unsigned)getpid();
+    const bool taken = atomic_load(&early_is_sure) && was_early(own);
+
+    for (unsigned i = 0; i < count; i++) {
+        if (list[i].pid == own && !taken)
+            return own;
+    }
+    return present && !measure_knows_pid() ? only_newcomer(list, count) : 0;
+}
+
+/* The driver gives a slice's UUID without saying that it is one. */
+static bool find_slice(const char *uuid, nvml_device *device)
+{
+    char name[NVML_UUID_TEXT];
+
+    if (strncmp(uuid, "GPU-", 4) || snprintf(name, sizeof name, "MIG-%s", uuid + 4) >= (int)sizeof name)
+        return false;
+    return nvml.handle_by_uuid(name, device) == NVML_OK;
+}
+
 static nvml_device handle_of(struct measure_card *card)
 {
     void *known = atomic_load_explicit(&card->handle, memory_order_relaxed);
     nvml_device device = known;
 
-    if (!known && nvml.handle_by_uuid(card->uuid, &device) == NVML_OK)
+    if (!known && (nvml.handle_by_uuid(card->uuid, &device) == NVML_OK || find_slice(card->uuid, &device)))
         atomic_store_explicit(&card->handle, (void *)device, memory_order_relaxed);
     return device;
 }
 
 /* Our own bytes in a list. */
-static int find_own(const struct nvml_process *list, unsigned count, uint64_t *bytes)
+static int find_own(const struct nvml_process *list, unsigned count, bool present, uint64_t *bytes)
 {
     unsigned pid = atomic_load_explicit(&listed_pid, memory_order_relaxed);
 
@@ -335,13 +352,14 @@ static int find_own(const struct nvml_process *list, unsigned count, uint64_t *b
         int rc = sum_of(list, count, pid, bytes);
         return rc == -ESRCH ? 0 : rc; /* known, and now holding nothing */
     }
-    pid = recognize(list, count);
-    if (!pid)
-        return -ESRCH;
+    pid = recognize(list, count, present);
+    *bytes = 0;
+    if (!pid) /* without a context, and not listed: nothing is held, if our number could be listed at all */
+        return !present && measure_knows_pid() ? 0 : -ESRCH;
     int rc = sum_of(list, count, pid, bytes);
     if (rc == 0)
         atomic_store_explicit(&listed_pid, pid, memory_order_relaxed);
-    return rc == -ESRCH && measure_knows_pid() ? 0 : rc;
+    return rc;
 }
 
 int measure_used(struct measure_card *card, uint64_t *bytes)
@@ -352,7 +370,7 @@ int measure_used(struct measure_card *card, uint64_t *bytes)
     int rc = -ENODATA;
 
     if (device && read_list(device, &list) == 0) {
-        rc = find_own(list.entries, list.count, bytes);
+        rc = find_own(list.entries, list.count, atomic_load(&card->present), bytes);
         free_list(&list);
     }
     pthread_setcancelstate(cancel, NULL);

@@ -66,6 +66,7 @@ void pools_before_flag(void)
     if (!settings)
         return;
     fence_forbid_joins();
+    fence_expect_flags();
     streams_distrust();
     pools_each(close_epoch, NULL);
 }
@@ -258,6 +259,8 @@ struct pools_wait pools_before_wait(CUcontext context)
 
     if (atomic_load(&registered))
         pool = context ? find(context) : pools_open_here();
+    if (pool)
+        lock_disable_cancel(); /* until pools_after_wait: the epoch would never be known to be done */
     return (struct pools_wait){pool, pool ? fence_wait_begin(&pool->fence) : 0};
 }
 
@@ -266,6 +269,7 @@ void pools_after_wait(const struct pools_wait *wait, bool success)
     if (!wait->pool)
         return;
     fence_wait_end(&wait->pool->fence, wait->epoch, success);
+    lock_restore_cancel();
     if (success && settings->decay == 0)
         pool_trim(wait->pool, UINT64_MAX); /* what the frees before had to leave */
 }

@@ -36,7 +36,7 @@ void pools_not_alone(void);
 
 /* Call before a stream is made to wait for a flag in memory. Another stream's later work may set it, so a
  * join could deadlock: ends joins, and closes open epochs, so that what was freed before need not wait for
- * the flag. */
+ * the flag. From then on a request waits only for a moment for freed memory's work. */
 void pools_before_flag(void);
 
 /* Around the program's own wait for all work of a context (NULL: the current one): what was freed before it

@@ -14,6 +14,7 @@
 #include "streams.h"
 #include "hooks.h"
 #include "nvml.h"
+#include "rebind.h"
 
 #define EARLY __attribute__((no_sanitize("address", "thread", "undefined")))
 
@@ -24,7 +25,7 @@ typedef void *(*dlvsym_function)(void *, const char *, const char *);
 dlsym_function resolve_real_dlsym;
 dlvsym_function resolve_real_dlvsym;
 
-EARLY static void *libc_symbol(const char *name)
+EARLY void *resolve_libc(const char *name)
 {
     void *found = elfsym_find("libc.so", name);
 
@@ -35,8 +36,8 @@ EARLY static void *libc_symbol(const char *name)
 EARLY static void find_real(void)
 {
     if (__builtin_expect(!__atomic_load_n(&resolve_real_dlvsym, __ATOMIC_ACQUIRE), 0)) {
-        __atomic_store_n(&resolve_real_dlsym, (dlsym_function)libc_symbol("dlsym"), __ATOMIC_RELEASE);
-        __atomic_store_n(&resolve_real_dlvsym, (dlvsym_function)libc_symbol("dlvsym"), __ATOMIC_RELEASE);
+        __atomic_store_n(&resolve_real_dlsym, (dlsym_function)resolve_libc("dlsym"), __ATOMIC_RELEASE);
+        __atomic_store_n(&resolve_real_dlvsym, (dlvsym_function)resolve_libc("dlvsym"), __ATOMIC_RELEASE);
     }
 }
 
@@ -154,6 +155,7 @@ EARLY struct resolve_answer resolve_look_up(void *handle, const char *name, cons
     void *own;
 
     find_real();
+    rebind_check();
     if (!may_be_ours(name))
         return (struct resolve_answer){0};
     own = name[0] == 'c' ? hooks_find(name) : nvml_hook_named(name);

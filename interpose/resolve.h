@@ -24,6 +24,9 @@ struct resolve_answer resolve_look_up(void *handle, const char *name, const char
 /* The real dlsym on a real handle. */
 void *resolve_real(void *handle, const char *name);
 
+/* A function of libc's, or of libdl's where that is a library of its own. As early as elfsym_find. */
+void *resolve_libc(const char *name);
+
 /* What to hand out instead of an address that the driver returned: our hook, or the same address. */
 void *resolve_hook(void *address);
 

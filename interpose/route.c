@@ -8,6 +8,7 @@
 #include "clock.h"
 #include "ipc.h"
 #include "library.h"
+#include "lock.h"
 #include "log.h"
 #include "pools.h"
 
@@ -158,6 +159,7 @@ static bool grant(struct route_ticket *ticket, struct device *device, enum block
         return false;
     if (account_take(&device->account, need)) {
         *ticket = (struct route_ticket){.device = device, .bytes = need, .kind = kind};
+        lock_disable_cancel(); /* until route_leave: the bytes would stay in flight for ever */
         return true;
     }
     blocks_cancel();
@@ -212,17 +214,15 @@ CUresult route_enter_on(struct route_ticket *ticket, enum blocks_kind kind, uint
     return enter_found(ticket, rc, device, kind, bytes);
 }
 
-CUresult route_leave(const struct route_ticket *ticket, CUresult result, uint64_t key)
+/* Enters what the driver has answered into the books. */
+static void settle(const struct route_ticket *ticket, bool success, uint64_t key)
 {
     struct block block = {.key = key, .bytes = ticket->bytes, .kind = ticket->kind};
-    const bool success = result == CUDA_SUCCESS;
-
-    if (!ticket->device)
-        return result;
     struct account *account = &ticket->device->account;
+
     if (ticket->kind == BLOCKS_ASYNC) {
         account_settle_pooled(account, ticket->bytes, drivers_pools_growth(ticket->pool));
-        return result;
+        return;
     }
     if (success) {
         CUcontext context = NULL;
@@ -236,6 +236,14 @@ CUresult route_leave(const struct route_ticket *ticket, CUresult result, uint64_
         blocks_cancel();
     }
     account_settle(account, ticket->bytes, success, ticket->kind == BLOCKS_MANAGED);
+}
+
+CUresult route_leave(const struct route_ticket *ticket, CUresult result, uint64_t key)
+{
+    if (!ticket->device)
+        return result;
+    settle(ticket, result == CUDA_SUCCESS, key);
+    lock_restore_cancel();
     return result;
 }
 
@@ -301,6 +309,7 @@ static bool grant_async(struct route_ticket *ticket, const struct source *source
         return false;
     *ticket = (struct route_ticket){
         .device = source->device, .bytes = step, .kind = BLOCKS_ASYNC, .pool = source->pool};
+    lock_disable_cancel(); /* until route_leave */
     return true;
 }
 
@@ -357,6 +366,8 @@ struct route_release route_free_begin(enum blocks_kind kind, uint64_t key)
 
     if (key && blocks_count() && route_active())
         release.known = blocks_take(kind, key, &release.block);
+    if (release.known)
+        lock_disable_cancel(); /* until route_free_end: the block would be in no book */
     return release;
 }
 
@@ -378,10 +389,26 @@ CUresult route_free_end(const struct route_release *release, CUresult result)
     } else {
         blocks_add(&release->block);
     }
+    lock_restore_cancel();
     return result;
 }
 
 /* ---- growth ---- */
+
+/* From here to settle_growth the thread is not cancelled: the bytes would stay in flight for ever. */
+static void take_growth(struct route_growth *growth, struct device *device, uint64_t bytes)
+{
+    *growth = (struct route_growth){device, bytes};
+    lock_disable_cancel();
+}
+
+static void settle_growth(const struct route_growth *growth, bool lasting)
+{
+    if (!growth->device)
+        return;
+    account_grown(&growth->device->account, growth->bytes, lasting);
+    lock_restore_cancel();
+}
 
 static CUresult grow(struct route_growth *growth, struct device *device, uint64_t bytes)
 {
@@ -390,7 +417,7 @@ static CUresult grow(struct route_growth *growth, struct device *device, uint64_
         return CUDA_SUCCESS;
     if (account_grow(&device->account, bytes) ||
         (route_make_room(device->ordinal, bytes) && account_grow(&device->account, bytes))) {
-        *growth = (struct route_growth){device, bytes};
+        take_growth(growth, device, bytes);
         return CUDA_SUCCESS;
     }
     char more[SIZE_TEXT], limit[SIZE_TEXT];
@@ -445,14 +472,13 @@ bool route_grow_graph_begin(struct route_growth *growth, CUdevice ordinal, uint6
         return true;
     if (!account_grow(&device->account, bytes))
         return false;
-    *growth = (struct route_growth){device, bytes};
+    take_growth(growth, device, bytes);
     return true;
 }
 
 void route_grow_graph_end(const struct route_growth *growth)
 {
-    if (growth->device)
-        account_grown(&growth->device->account, growth->bytes, false);
+    settle_growth(growth, false);
 }
 
 void route_touch(CUdevice ordinal)
@@ -517,8 +543,7 @@ void route_grow_end(const struct route_growth *growth)
         atomic_fetch_add(&context->bytes, growth->bytes);
         atomic_store(&context->device, growth->device);
     }
-    if (growth->device)
-        account_grown(&growth->device->account, growth->bytes, true);
+    settle_growth(growth, true);
 }
 
 CUresult route_grow_stack_begin(struct route_growth *growth, uint64_t bytes_per_thread)
@@ -577,6 +602,7 @@ CUresult route_context_made(CUdevice ordinal, CUcontext context)
         pools_not_alone();
     if (!(device = device_get(ordinal)))
         return CUDA_SUCCESS;
+    atomic_store(&device->card.present, true);
     account_touch(&device->account);
     used = card_used(context);
     if (used > device->limit)

@@ -127,19 +127,17 @@ bool rules_use_ordinals(const struct rules *limits)
     return false;
 }
 
-/* A slice of a card is "MIG-..." to NVML and only sixteen bytes to the driver: what follows the prefix tells.
- */
-static bool names_card(const char *rule, const char *uuid)
+bool rules_names(const char *rule, size_t length, const char *uuid)
 {
-    return strlen(uuid) >= UUID_PREFIX &&
-           !strncasecmp(rule + UUID_PREFIX, uuid + UUID_PREFIX, strlen(rule) - UUID_PREFIX);
+    return length >= UUID_PREFIX && strlen(uuid) >= UUID_PREFIX &&
+           !strncasecmp(rule + UUID_PREFIX, uuid + UUID_PREFIX, length - UUID_PREFIX);
 }
 
 static bool applies(const struct rules_rule *rule, int ordinal, const char *uuid)
 {
     switch (rule->scope) {
     case RULES_UUID:
-        return names_card(rule->uuid, uuid);
+        return rules_names(rule->uuid, strlen(rule->uuid), uuid);
     case RULES_ORDINAL:
         return rule->ordinal == ordinal;
     default:

@@ -1,5 +1,6 @@
-/* dlsym and dlvsym: ask resolve_look_up; if the name is not ours, jump (not call) to the real function, so that it
- * sees the return address of our caller. Nothing is left on the stack at that point. */
+/* dlsym, dlvsym, dlopen and dlmopen: ask a function of ours (resolve.h, rebind.h), with the caller's return address as
+ * its fourth argument; unless it has done the whole call, jump (not call) to the real function, so that it sees the
+ * return address of our caller. Nothing is left on the stack at that point. */
 
 #if defined(__x86_64__)
 
@@ -9,7 +10,7 @@
 #define _CET_ENDBR
 #endif
 
-.macro TRAMPOLINE name, real, version
+.macro TRAMPOLINE name, ask, real, third
         .globl  \name
         .type   \name, @function
 \name:
@@ -21,11 +22,11 @@
         .cfi_adjust_cfa_offset 8
         pushq   %rdx
         .cfi_adjust_cfa_offset 8
-        .if \version == 0
+        .if \third == 0               /* it has no third argument */
         xorl    %edx, %edx
         .endif
         movq    24(%rsp), %rcx          /* who asks */
-        call    resolve_look_up
+        call    \ask
         testq   %rdx, %rdx
         popq    %rdx
         .cfi_adjust_cfa_offset -8
@@ -42,7 +43,7 @@
 
 #elif defined(__aarch64__)
 
-.macro TRAMPOLINE name, real, version
+.macro TRAMPOLINE name, ask, real, third
         .globl  \name
         .type   \name, %function
 \name:
@@ -55,11 +56,11 @@
         mov     x29, sp
         stp     x0, x1, [sp, #16]
         str     x2, [sp, #32]
-        .if \version == 0
+        .if \third == 0               /* it has no third argument */
         mov     x2, xzr
         .endif
         mov     x3, x30                 /* who asks */
-        bl      resolve_look_up
+        bl      \ask
         cbnz    x1, 1f
         ldp     x0, x1, [sp, #16]
         ldr     x2, [sp, #32]
@@ -88,10 +89,18 @@
         .hidden resolve_look_up
         .hidden resolve_real_dlsym
         .hidden resolve_real_dlvsym
+        .hidden rebind_dlopen
+        .hidden rebind_dlmopen
+        .hidden rebind_real_dlopen
+        .hidden rebind_real_dlmopen
         .text
         .p2align 4
-        TRAMPOLINE dlsym, resolve_real_dlsym, 0
+        TRAMPOLINE dlsym, resolve_look_up, resolve_real_dlsym, 0
         .p2align 4
-        TRAMPOLINE dlvsym, resolve_real_dlvsym, 1
+        TRAMPOLINE dlvsym, resolve_look_up, resolve_real_dlvsym, 1
+        .p2align 4
+        TRAMPOLINE dlopen, rebind_dlopen, rebind_real_dlopen, 0
+        .p2align 4
+        TRAMPOLINE dlmopen, rebind_dlmopen, rebind_real_dlmopen, 1
 
         .section .note.GNU-stack, "", %progbits

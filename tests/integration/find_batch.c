@@ -10,7 +10,7 @@
 #define WORDS 32
 
 /* A context of simgpu takes most of it. */
-#define CAP "--max=76M"
+#define CAP "--max=80M"
 /* The driver's stream-ordered pool grows by 32 MiB at a time. */
 #define CAP_ASYNC "--max=144M"
 

@@ -34,6 +34,21 @@ set_target_properties(prog_leaves PROPERTIES ENABLE_EXPORTS ON)
 
 interpose_program(prog_lookup SOURCES prog_lookup.c)
 
+# Loads plugins past us. It is found by a plugin's file name only, by its own RUNPATH; the library finds its mprotect.
+interpose_program(prog_deep SOURCES prog_deep.c prog_check.c LIBS simgpu_cuda)
+set_target_properties(prog_deep PROPERTIES ENABLE_EXPORTS ON BUILD_RPATH "${CMAKE_CURRENT_BINARY_DIR}")
+foreach(kind lazy now runtime)
+  add_library(prog_deep_${kind} SHARED prog_deep_plugin.c)
+  target_link_libraries(prog_deep_${kind} PRIVATE gpucap_flags gpucap_cuda_headers)
+  list(APPEND interpose_programs prog_deep_${kind})
+endforeach()
+target_link_libraries(prog_deep_lazy PRIVATE simgpu_cuda)
+target_link_options(prog_deep_lazy PRIVATE -Wl,-z,lazy)
+target_link_libraries(prog_deep_now PRIVATE simgpu_cuda)
+target_link_options(prog_deep_now PRIVATE -Wl,-z,now -Wl,-z,relro)
+target_link_libraries(prog_deep_runtime PRIVATE simgpu_cudart_static ${CMAKE_DL_LIBS})
+target_compile_definitions(prog_deep_runtime PRIVATE PLUGIN_RUNTIME)
+
 # Libraries that such programs load, or that are preloaded beside ours.
 foreach(name prog_plugin prog_rival prog_early prog_bare_nvml)
   add_library(${name} SHARED ${name}.c)
@@ -48,7 +63,7 @@ add_library(interpose_support STATIC interpose_support.c)
 target_link_libraries(interpose_support PUBLIC test_support unity PRIVATE gpucap_flags)
 
 foreach(name interpose_cap interpose_lookup interpose_fault interpose_process interpose_guest interpose_edge
-    interpose_stderr)
+    interpose_stderr interpose_deep)
   gpucap_test(${name} TIMEOUT 600 LIBS interpose_support SOURCES ${name}.c)
   add_dependencies(${name} ${interpose_programs} gpucap_library simgpu_cuda simgpu_cudart simgpu_nvml)
 endforeach()

@@ -10,8 +10,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#define CODE      719 /* an answer that no call of these programs gives by itself */
-#define CALLS_MAX 8   /* more than any of the calls below makes into the driver */
+#define CODE        719 /* an answer that no call of these programs gives by itself */
+#define CANCELS_MAX 12
+#define CALLS_MAX   8 /* more than any of the calls below makes into the driver */
 
 void setUp(void) {}
 void tearDown(void) {}
@@ -79,6 +80,40 @@ static void test_every_call_under_an_allocation_may_fail(void)
 
     for (size_t i = 0; i < sizeof steps / sizeof *steps; i++)
         fail_each_call(steps[i]);
+}
+
+/* Cancels a thread in the first, second, ... driver call of a step: the next request of another thread is
+ * granted, and when all is freed nothing is missing. A block that the thread did not get to keep stays in
+ * use. */
+static void cancel_in_each_call(const struct interpose_run *run, const char *step)
+{
+    char steps[256], name[32];
+
+    snprintf(name, sizeof name, "%.*s", (int)strcspn(step, ":"), step);
+    for (int n = 2; n <= CANCELS_MAX; n++) { /* the first call is the thread's own */
+        char granted[48];
+
+        snprintf(steps, sizeof steps, "init ctx:0 fault:*:%d=cancel lost:%s fault: %s free-all info held", n,
+                 step, step);
+        struct spawn_result r = interpose_take(run, steps);
+        TEST_ASSERT_EQUAL_INT_MESSAGE(0, r.status, r.err);
+        TEST_ASSERT_EQUAL_STRING_MESSAGE("", r.err, steps);
+        snprintf(granted, sizeof granted, "\n%s 0\n", name);
+        TEST_ASSERT_NOT_NULL_MESSAGE(strstr(r.out, granted), r.out);
+        TEST_ASSERT_NOT_NULL_MESSAGE(strstr(r.out, "failed=0\ninfo 0 free=448 total=1024\n"), r.out);
+        spawn_result_free(&r);
+    }
+}
+
+static void test_a_thread_may_be_cancelled_in_every_call_under_an_allocation(void)
+{
+    static const char *const steps[] = {"alloc:16M", "pitch:65536:256", "async:16M", "create:16M:0",
+                                        "array:1024:1024"};
+    const struct interpose_run pooled = {.cap = "1G"};
+
+    cancel_in_each_call(&pooled, "alloc:16M");
+    for (size_t i = 0; i < sizeof steps / sizeof *steps; i++)
+        cancel_in_each_call(&capped, steps[i]);
 }
 
 static void test_a_free_that_fails_keeps_the_block_and_its_bytes(void)
@@ -208,6 +243,7 @@ int main(void)
     interpose_need_sim();
     UNITY_BEGIN();
     RUN_TEST(test_every_call_under_an_allocation_may_fail);
+    RUN_TEST(test_a_thread_may_be_cancelled_in_every_call_under_an_allocation);
     RUN_TEST(test_a_free_that_fails_keeps_the_block_and_its_bytes);
     RUN_TEST(test_a_context_that_the_driver_refuses_is_no_context);
     RUN_TEST(test_cuinit_may_fail_and_be_called_again);

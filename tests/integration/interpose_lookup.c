@@ -181,8 +181,8 @@ static void test_a_look_up_that_succeeds_clears_an_earlier_dlerror(void)
     spawn_result_free(&got);
 }
 
-/* Whether the library says at level info that it takes work to go unseen after these steps; only deferred frees
- * rely on what is seen. */
+/* Whether the library says at level info that it takes work to go unseen after these steps; only deferred
+ * frees rely on what is seen. */
 static bool trusts_no_more(const char *steps)
 {
     static const char *const wordy[] = {"GPUCAP_LOG", "info", "GPUCAP_FREE", "deferred", NULL};
@@ -230,6 +230,37 @@ static void test_an_entry_point_that_we_do_not_know_ends_the_shortcut(void)
             TEST_ASSERT_TRUE_MESSAGE(trusts_no_more(steps), ways[i]);
     }
     as_native(CUDA "in:" IN_THE_DRIVER " proc:" IN_THE_DRIVER " in:" IN_THE_DRIVER ":V1");
+}
+
+/* dlopen is ours too. What it leaves in dlerror is the program's own, whichever way it went through us. */
+static void test_dlerror_after_dlopen_is_the_programs_own(void)
+{
+    char steps[1024];
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+    TEST_IGNORE_MESSAGE("sanitizers refuse RTLD_DEEPBIND");
+#endif
+    as_native(
+        "load:libno_such_thing.so load:/no/such/thing.so deep:libno_such_thing.so deep:/no/such/thing.so "
+        "apart:libno_such_thing.so apart:/no/such/thing.so");
+    snprintf(steps, sizeof steps,
+             "missing:no_such_name deep:%s error: in:cudnnCreate in:no_such_name error:", plugin());
+    as_native(steps);
+    snprintf(steps, sizeof steps, "missing:no_such_name deep:%s error: plugin-stale:getppid", plugin());
+    as_native(steps);
+}
+
+/* It has the driver among its own dependencies, and libc before us. */
+static void test_a_library_loaded_with_deepbind_looks_up_through_us(void)
+{
+    char steps[512];
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+    TEST_IGNORE_MESSAGE("sanitizers refuse RTLD_DEEPBIND");
+#endif
+    snprintf(steps, sizeof steps, "deep:%s plugin-default:cuMemAlloc_v2 plugin-next:cuMemAlloc_v2", plugin());
+    interpose_expect(&wrapped, steps,
+                     "plugin-default cuMemAlloc_v2: libgpucap.so\nplugin-next cuMemAlloc_v2: libgpucap.so\n");
 }
 
 /* Another library that defines an entry point too, before us or behind us. */
@@ -344,6 +375,8 @@ int main(void)
     RUN_TEST(test_a_version_that_is_not_there_is_not_found);
     RUN_TEST(test_dlerror_is_silent_after_a_look_up_that_succeeded);
     RUN_TEST(test_a_look_up_that_succeeds_clears_an_earlier_dlerror);
+    RUN_TEST(test_dlerror_after_dlopen_is_the_programs_own);
+    RUN_TEST(test_a_library_loaded_with_deepbind_looks_up_through_us);
     RUN_TEST(test_a_name_that_does_not_exist_ends_no_shortcut);
     RUN_TEST(test_another_librarys_name_ends_no_shortcut);
     RUN_TEST(test_an_entry_point_that_we_do_not_know_ends_the_shortcut);

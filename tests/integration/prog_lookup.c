@@ -46,6 +46,12 @@ static void load(const char *file, int mode)
         printf("load %s: %s\n", file, dlerror());
 }
 
+static void load_apart(const char *file)
+{
+    if (!dlmopen(LM_ID_NEWLM, file, RTLD_NOW))
+        printf("apart %s: %s\n", file, dlerror());
+}
+
 typedef void *asker(void *handle, const char *name);
 
 /* Lets the library that was loaded last ask, by one of its functions. */
@@ -93,9 +99,22 @@ static void run(char *step)
     version = strchr(name, ':');
     if (version)
         *version++ = '\0';
-    dlerror();
+    if (!strcmp(step, "error")) { /* what the last step has left */
+        const char *error = dlerror();
+
+        printf("%s\n", error ? error : "no error");
+        return;
+    }
+    if (strcmp(step, "deep"))
+        dlerror();
     if (!strcmp(step, "load"))
         load(name, RTLD_NOW | RTLD_LOCAL);
+    else if (!strcmp(step, "deep"))
+        load(name, RTLD_NOW | RTLD_LOCAL | RTLD_DEEPBIND);
+    else if (!strcmp(step, "apart"))
+        load_apart(name);
+    else if (!strcmp(step, "missing"))
+        (void)dlsym(RTLD_DEFAULT, name); /* its error is not read */
     else if (!strcmp(step, "global"))
         load(name, RTLD_NOW | RTLD_GLOBAL);
     else if (!strcmp(step, "default"))

@@ -105,6 +105,35 @@ static CUresult take(const char *kind, const uint64_t *a)
     return keep(result, LINEAR, address);
 }
 
+struct taking {
+    CUcontext context;
+    const char *kind;
+    const uint64_t *a;
+};
+
+static void *take_and_die(void *argument)
+{
+    const struct taking *taking = argument;
+
+    cu.cuCtxSetCurrent(taking->context);
+    take(taking->kind, taking->a);
+    pthread_testcancel();
+    return NULL;
+}
+
+/* Takes a block in a thread of its own. Prints 1 if that thread was cancelled. */
+static void step_lost(const char *name, const char *kind, const uint64_t *a)
+{
+    struct taking taking = {.kind = kind, .a = a};
+    pthread_t thread;
+    void *end = NULL;
+
+    cu.cuCtxGetCurrent(&taking.context);
+    if (pthread_create(&thread, NULL, take_and_die, &taking) == 0)
+        pthread_join(thread, &end);
+    printf("%s %d\n", name, end == PTHREAD_CANCELED);
+}
+
 static CUresult driver_frees(enum kind kind, uint64_t value)
 {
     switch (kind) {
@@ -428,6 +457,8 @@ static bool telling_step(const char *name, const uint64_t *a, const char *first)
         step_greedy(name);
     else if (!strcmp(name, "fill"))
         step_fill(name, first, a + 1);
+    else if (!strcmp(name, "lost"))
+        step_lost(name, first, a + 1);
     else if (!strcmp(name, "free-all"))
         step_free_all(name);
     else if (!strcmp(name, "race"))

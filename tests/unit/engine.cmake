@@ -15,3 +15,7 @@ foreach(name engine_ranges engine_pool engine_streams engine_fence engine_faults
   gpucap_test(${name} TIMEOUT 300 LIBS engine_core SOURCES ${name}.c)
 endforeach()
 gpucap_test(engine_host TIMEOUT 300 LIBS engine_core -Wl,--wrap=mmap SOURCES engine_host.c)
+# The checks of lock.h are on here in every preset.
+gpucap_test(engine_lock LIBS Threads::Threads SOURCES engine_lock.c ${CMAKE_SOURCE_DIR}/interpose/lock.c)
+target_compile_definitions(engine_lock PRIVATE GPUCAP_LOCK_CHECK)
+target_include_directories(engine_lock PRIVATE ${CMAKE_SOURCE_DIR}/interpose)

@@ -80,7 +80,7 @@ static nvml_return fake_handle_by_index(unsigned index, nvml_device *device)
 
 static nvml_return fake_handle_by_uuid(const char *uuid, nvml_device *device)
 {
-    if (strcmp(uuid, "GPU-0"))
+    if (strcmp(uuid, "GPU-0") && strcmp(uuid, "MIG-2"))
         return NVML_NOT_SUPPORTED;
     *device = CARD;
     return NVML_OK;
@@ -167,6 +167,9 @@ static bool newcomer_in_a_container(void)
     add(4242, 5 * MB); /* there before us */
     measure_ready();
     add(5151, 60 * MB);
+    if (!answers(-ESRCH)) /* we have no context: this is another process */
+        return false;
+    atomic_store(&card.present, true);
     return measures(60 * MB);
 }
 
@@ -178,8 +181,28 @@ static bool newcomer_outside_containers(void)
     return measures(0); /* somebody else: we would be there under our own number */
 }
 
+static bool not_listed_with_a_context(void)
+{
+    outside_containers = true;
+    measure_ready();
+    add(5151, 60 * MB);
+    atomic_store(&card.present, true);
+    return answers(-ESRCH); /* we hold something: NVML is blind */
+}
+
+/* The driver gives the UUID of a slice, and not that it is one. */
+static bool slice_of_a_card(void)
+{
+    struct measure_card slice = {.uuid = "GPU-2"};
+    uint64_t bytes = 0;
+
+    add((unsigned)getpid(), 60 * MB);
+    return measure_used(&slice, &bytes) == 0 && bytes == 60 * MB;
+}
+
 static bool two_newcomers(void)
 {
+    atomic_store(&card.present, true);
     measure_ready();
     add(4242, 5 * MB);
     add(5151, 60 * MB);
@@ -189,6 +212,7 @@ static bool two_newcomers(void)
 static bool stranger_with_our_number(void)
 {
     add((unsigned)getpid(), 5 * MB); /* outside the container, before us */
+    atomic_store(&card.present, true);
     measure_ready();
     add(5151, 60 * MB);
     return measures(60 * MB);
@@ -393,6 +417,8 @@ CASE(test_our_own_entries_are_added_up, listed_under_own_number)
 CASE(test_a_process_that_is_not_listed_any_more_holds_nothing, gone_again)
 CASE(test_in_a_container_the_only_newcomer_is_us, newcomer_in_a_container)
 CASE(test_outside_of_containers_a_newcomer_is_somebody_else, newcomer_outside_containers)
+CASE(test_a_process_with_a_context_that_is_not_listed_is_no_empty_one, not_listed_with_a_context)
+CASE(test_a_slice_of_a_card_is_found_by_its_own_name, slice_of_a_card)
 CASE(test_of_two_newcomers_neither_is_taken_for_us, two_newcomers)
 CASE(test_a_stranger_with_our_number_is_not_us, stranger_with_our_number)
 CASE(test_not_being_listed_is_told_apart_from_holding_nothing, nobody_listed)
@@ -431,6 +457,8 @@ int main(void)
     RUN_TEST(test_a_process_that_is_not_listed_any_more_holds_nothing);
     RUN_TEST(test_in_a_container_the_only_newcomer_is_us);
     RUN_TEST(test_outside_of_containers_a_newcomer_is_somebody_else);
+    RUN_TEST(test_a_process_with_a_context_that_is_not_listed_is_no_empty_one);
+    RUN_TEST(test_a_slice_of_a_card_is_found_by_its_own_name);
     RUN_TEST(test_of_two_newcomers_neither_is_taken_for_us);
     RUN_TEST(test_a_stranger_with_our_number_is_not_us);
     RUN_TEST(test_not_being_listed_is_told_apart_from_holding_nothing);

@@ -1,6 +1,8 @@
 /* sim_kernel: modules, libraries and launches of host functions on the simulated driver. */
 #include "sim_test.h"
 
+#include <sched.h>
+#include <stdatomic.h>
 #include <string.h>
 
 static CUmodule module;
@@ -286,6 +288,107 @@ static void test_a_librarys_kernels_are_listed(void)
     OK(cuLibraryUnload(library));
 }
 
+/* ---- programmatic dependent launches ---- */
+
+static const char pair_ptx[] = ".version 7.0\n.target sm_90\n.address_size 64\n"
+                               ".visible .entry await_flag(.param .u64 flag) { ret; }\n"
+                               ".visible .entry set_flag(.param .u64 flag) { ret; }\n";
+
+void simgpu_kernel_await_flag(void **args, const struct simgpu_dim *grid, const struct simgpu_dim *block);
+void simgpu_kernel_set_flag(void **args, const struct simgpu_dim *grid, const struct simgpu_dim *block);
+
+void simgpu_kernel_await_flag(void **args, const struct simgpu_dim *grid, const struct simgpu_dim *block)
+{
+    (void)grid, (void)block;
+    while (!atomic_load(*(_Atomic uint32_t **)args[0]))
+        sched_yield();
+}
+
+void simgpu_kernel_set_flag(void **args, const struct simgpu_dim *grid, const struct simgpu_dim *block)
+{
+    (void)grid, (void)block;
+    atomic_store(*(_Atomic uint32_t **)args[0], 1);
+}
+
+/* Launches a kernel with programmatic stream serialization, or without. */
+static void launch_behind(CUfunction function, CUdeviceptr flag, CUstream stream, int allowed)
+{
+    CUlaunchAttribute attribute = {.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION};
+    CUlaunchConfig config = {.gridDimX = 1,
+                             .gridDimY = 1,
+                             .gridDimZ = 1,
+                             .blockDimX = 1,
+                             .blockDimY = 1,
+                             .blockDimZ = 1,
+                             .hStream = stream,
+                             .attrs = &attribute,
+                             .numAttrs = 1};
+
+    attribute.value.programmaticStreamSerializationAllowed = allowed;
+    OK(cuLaunchKernelEx(&config, function, (void *[]){&flag}, NULL));
+}
+
+struct two_kernels {
+    CUmodule module;
+    CUfunction awaits, sets;
+    CUstream stream;
+    CUdeviceptr flag;
+};
+
+static void begin_two(struct two_kernels *two)
+{
+    OK(cuModuleLoadData(&two->module, pair_ptx));
+    OK(cuModuleGetFunction(&two->awaits, two->module, "await_flag"));
+    OK(cuModuleGetFunction(&two->sets, two->module, "set_flag"));
+    OK(cuStreamCreate(&two->stream, CU_STREAM_NON_BLOCKING));
+    OK(cuMemAlloc(&two->flag, 8));
+    OK(cuMemsetD32(two->flag, 0, 2));
+    OK(cuCtxSynchronize());
+}
+
+static void end_two(const struct two_kernels *two)
+{
+    OK(cuMemFree(two->flag));
+    OK(cuStreamDestroy(two->stream));
+    OK(cuModuleUnload(two->module));
+}
+
+static void test_a_dependent_launch_begins_before_the_kernel_in_front_has_ended(void)
+{
+    struct two_kernels two;
+    struct gate gate;
+
+    gate_init(&gate);
+    begin_two(&two);
+    gate_put(&gate, two.stream);
+    launch_behind(two.awaits, two.flag, two.stream, 0);
+    launch_behind(two.sets, two.flag, two.stream, 1); /* without it the first would wait for ever */
+    OK(cuMemsetD32Async(two.flag, 7, 1, two.stream)); /* behind both */
+    TEST_ASSERT_EQUAL_UINT32(0, *(volatile uint32_t *)(uintptr_t)two.flag);
+    IS(CUDA_ERROR_NOT_READY, cuStreamQuery(two.stream));
+    gate_open(&gate);
+    OK(cuStreamSynchronize(two.stream));
+    TEST_ASSERT_EQUAL_UINT32(7, *(volatile uint32_t *)(uintptr_t)two.flag);
+    gate_end(&gate);
+    end_two(&two);
+}
+
+static void test_other_launches_wait_for_the_kernel_in_front(void)
+{
+    struct two_kernels two;
+
+    begin_two(&two);
+    launch_behind(two.awaits, two.flag, two.stream, 1); /* nothing is in front of it */
+    launch_behind(two.sets, two.flag + 4, two.stream, 0);
+    IS(CUDA_ERROR_NOT_READY, cuStreamQuery(two.stream));
+    TEST_ASSERT_EQUAL_UINT32(0, *(volatile uint32_t *)(uintptr_t)(two.flag + 4));
+    OK(cuStreamDestroy(two.stream)); /* what it has ends all the same */
+    OK(cuStreamCreate(&two.stream, CU_STREAM_NON_BLOCKING));
+    launch_behind(two.sets, two.flag, two.stream, 1);
+    OK(cuCtxSynchronize());
+    end_two(&two);
+}
+
 #define THREADS (UINT64_C(132) * 2048) /* that an H200 runs at once */
 
 static const char local_ptx[] =
@@ -366,6 +469,8 @@ int main(void)
     RUN_TEST(test_odd_ptx_does_no_harm);
     RUN_TEST(test_functions_are_listed_before_they_are_loaded);
     RUN_TEST(test_a_librarys_kernels_are_listed);
+    RUN_TEST(test_a_dependent_launch_begins_before_the_kernel_in_front_has_ended);
+    RUN_TEST(test_other_launches_wait_for_the_kernel_in_front);
     RUN_TEST(test_a_context_grows_by_the_local_memory_of_a_kernel);
     RUN_TEST(test_a_larger_stack_takes_memory_at_once);
     return UNITY_END();

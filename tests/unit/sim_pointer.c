@@ -225,6 +225,66 @@ static void test_a_dma_buf_is_whole_pages_of_a_block(void)
     OK(cuMemFree(small));
 }
 
+static int exported(CUdeviceptr at, size_t bytes)
+{
+    int fd = -1;
+
+    OK(cuMemGetHandleForAddressRange(&fd, at, bytes, CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0));
+    return fd;
+}
+
+/* Measured on an H200: 64 MiB stayed used until the descriptor was closed. */
+static void test_memory_stays_used_while_a_descriptor_of_it_is_open(void)
+{
+    const size_t before = sim_free(), block = 64 * MIB;
+    CUdeviceptr p, small;
+    int first, copy, of_page;
+
+    OK(cuMemAlloc(&p, block));
+    first = exported(p, block);
+    copy = dup(first);
+    OK(cuMemFree(p));
+    TEST_ASSERT_EQUAL_UINT64(before - block, sim_free());
+    TEST_ASSERT_EQUAL_INT(0, close(first));
+    TEST_ASSERT_EQUAL_UINT64(before - block, sim_free());
+    TEST_ASSERT_EQUAL_INT(0, close(copy));
+    TEST_ASSERT_EQUAL_UINT64(before, sim_free());
+    TEST_ASSERT_EQUAL_UINT64(block, simgpu_most_used(0) - simgpu_used(0)); /* more than any other test */
+    OK(cuMemAlloc(&small, 1000));
+    of_page = exported(small & ~UINT64_C(4095), (size_t)sysconf(_SC_PAGESIZE));
+    OK(cuMemFree(small));
+    TEST_ASSERT_EQUAL_UINT64(before - 2 * MIB, sim_free());
+    TEST_ASSERT_EQUAL_INT(0, close(of_page));
+    TEST_ASSERT_EQUAL_UINT64(before, sim_free());
+}
+
+static void test_the_same_holds_of_mapped_memory(void)
+{
+    const CUmemAllocationProp props = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                       .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0}};
+    const CUmemAccessDesc access = {.location = props.location, .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+    const size_t before = sim_free();
+    CUmemGenericAllocationHandle handles[2];
+    CUdeviceptr at;
+    int fd;
+
+    OK(cuMemAddressReserve(&at, 8 * MIB, 0, 0, 0));
+    for (int i = 0; i < 2; i++) {
+        OK(cuMemCreate(&handles[i], 4 * MIB, &props, 0));
+        OK(cuMemMap(at + (size_t)i * 4 * MIB, 4 * MIB, 0, handles[i], 0));
+    }
+    OK(cuMemSetAccess(at, 8 * MIB, &access, 1));
+    fd = exported(at + 2 * MIB, 4 * MIB); /* of both */
+    for (int i = 0; i < 2; i++) {
+        OK(cuMemUnmap(at + (size_t)i * 4 * MIB, 4 * MIB));
+        OK(cuMemRelease(handles[i]));
+    }
+    OK(cuMemAddressFree(at, 8 * MIB));
+    TEST_ASSERT_EQUAL_UINT64(before - 8 * MIB, sim_free());
+    TEST_ASSERT_EQUAL_INT(0, close(fd));
+    TEST_ASSERT_EQUAL_UINT64(before, sim_free());
+}
+
 int main(void)
 {
     sim_machine("1x1G");
@@ -237,5 +297,7 @@ int main(void)
     RUN_TEST(test_mapped_memory);
     RUN_TEST(test_several_at_once_are_the_same);
     RUN_TEST(test_a_dma_buf_is_whole_pages_of_a_block);
+    RUN_TEST(test_memory_stays_used_while_a_descriptor_of_it_is_open);
+    RUN_TEST(test_the_same_holds_of_mapped_memory);
     return UNITY_END();
 }

@@ -27,6 +27,11 @@ void simgpu_reset_calls(void);
  * stderr, the old one stays). Counting for ":N" starts anew with simgpu_reset_calls(). */
 int simgpu_set_fault(const char *script);
 
+/* Bytes of a device that this process has, contexts and all the driver holds for it included, by the card's
+ * own books; and the most that it ever had. 0 for a device that there is not. */
+unsigned long long simgpu_used(int device);
+unsigned long long simgpu_most_used(int device);
+
 /* Live driver objects that a clean program would have given back: allocations, handles, reservations,
  * mappings, arrays, streams, events, green contexts. */
 unsigned long simgpu_leaks(void);

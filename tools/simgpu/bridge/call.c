@@ -4,6 +4,8 @@
  */
 #include "call.h"
 
+#include "../engine/device.h"
+#include "../engine/dmabuf.h"
 #include "../engine/lock.h"
 #include "../engine/object.h"
 #include "../engine/state.h"
@@ -101,6 +103,12 @@ static void die(void)
         pause();
 }
 
+static void cancel(void)
+{
+    pthread_cancel(pthread_self());
+    pthread_testcancel();
+}
+
 struct call call_enter(enum entry entry, bool anytime)
 {
     struct call call = {.refused = CUDA_SUCCESS};
@@ -114,12 +122,16 @@ struct call call_enter(enum entry entry, bool anytime)
 
         if (rule.action == FAULT_KILL)
             die();
+        if (rule.action == FAULT_CANCEL)
+            cancel();
         if (rule.action == FAULT_RETURN)
             call.refused = (CUresult)rule.code;
         call.kill_after = rule.action == FAULT_KILL_AFTER;
     }
     if (call.refused == CUDA_SUCCESS && !anytime)
         call.refused = stream_on_worker() ? CUDA_ERROR_NOT_PERMITTED : state_check();
+    if (call.refused == CUDA_SUCCESS && !anytime)
+        dmabuf_sweep();
     return call;
 }
 
@@ -157,6 +169,23 @@ int simgpu_set_fault(const char *text)
 {
     pthread_once(&once, read_environment);
     return set_script(text ? text : "", "fault script");
+}
+
+unsigned long long simgpu_used(int device)
+{
+    uint64_t most = 0;
+
+    dmabuf_sweep();
+    return device_get(device) ? card_own(device_get(device)->card, &most) : 0;
+}
+
+unsigned long long simgpu_most_used(int device)
+{
+    uint64_t most = 0;
+
+    if (device_get(device))
+        card_own(device_get(device)->card, &most);
+    return most;
 }
 
 unsigned long simgpu_leaks(void)

@@ -5,9 +5,7 @@
 #include "per_thread.h"
 
 #include "../engine/capture.h"
-#include "../engine/copy.h"
 #include "../engine/graph_memory.h"
-#include "../engine/kernel.h"
 
 #include <string.h>
 
@@ -62,148 +60,6 @@ CUresult cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode *mode)
     return CALL(cuThreadExchangeStreamCaptureMode, capture_exchange_mode(mode));
 }
 
-/* ---- building ---- */
-
-CUresult cuGraphCreate(CUgraph *out, unsigned int flags)
-{
-    return CALL(cuGraphCreate, graph_create(out, flags));
-}
-
-CUresult cuGraphDestroy(CUgraph graph)
-{
-    return CALL(cuGraphDestroy, graph_destroy(graph));
-}
-
-CUresult cuGraphClone(CUgraph *out, CUgraph graph)
-{
-    return CALL(cuGraphClone, graph_clone(out, graph));
-}
-
-CUresult cuGraphAddEmptyNode(CUgraphNode *out, CUgraph graph, const CUgraphNode *after, size_t count)
-{
-    return CALL(cuGraphAddEmptyNode,
-                graph_add_work(out, graph, after, count, CU_GRAPH_NODE_TYPE_EMPTY, NULL));
-}
-
-CUresult cuGraphAddChildGraphNode(CUgraphNode *out, CUgraph graph, const CUgraphNode *after, size_t count,
-                                  CUgraph child)
-{
-    return CALL(cuGraphAddChildGraphNode, graph_add_child(out, graph, after, count, child));
-}
-
-static CUresult add_host(CUgraphNode *out, CUgraph graph, const CUgraphNode *after, size_t count,
-                         const CUDA_HOST_NODE_PARAMS *params)
-{
-    struct work *work;
-
-    if (!params || !params->fn)
-        return CUDA_ERROR_INVALID_VALUE;
-    work = work_new(WORK_HOST);
-    if (!work)
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    work->host.function = params->fn;
-    work->host.data = params->userData;
-    return graph_add_work(out, graph, after, count, CU_GRAPH_NODE_TYPE_HOST, work);
-}
-
-CUresult cuGraphAddHostNode(CUgraphNode *out, CUgraph graph, const CUgraphNode *after, size_t count,
-                            const CUDA_HOST_NODE_PARAMS *params)
-{
-    return CALL(cuGraphAddHostNode, add_host(out, graph, after, count, params));
-}
-
-static CUresult add_copy(CUgraphNode *out, CUgraph graph, const CUgraphNode *after, size_t count,
-                         const CUDA_MEMCPY3D *params)
-{
-    struct work *work;
-    CUresult result = copy_3d_work(params, &work);
-
-    return result ? result : graph_add_work(out, graph, after, count, CU_GRAPH_NODE_TYPE_MEMCPY, work);
-}
-
-CUresult cuGraphAddMemcpyNode(CUgraphNode *out, CUgraph graph, const CUgraphNode *after, size_t count,
-                              const CUDA_MEMCPY3D *params, CUcontext context)
-{
-    (void)context; /* addresses are the same in all of them */
-    return CALL(cuGraphAddMemcpyNode, add_copy(out, graph, after, count, params));
-}
-
-static CUresult add_fill(CUgraphNode *out, CUgraph graph, const CUgraphNode *after, size_t count,
-                         const CUDA_MEMSET_NODE_PARAMS *params)
-{
-    struct work *work;
-    CUresult result = copy_fill_work(params, &work);
-
-    return result ? result : graph_add_work(out, graph, after, count, CU_GRAPH_NODE_TYPE_MEMSET, work);
-}
-
-CUresult cuGraphAddMemsetNode(CUgraphNode *out, CUgraph graph, const CUgraphNode *after, size_t count,
-                              const CUDA_MEMSET_NODE_PARAMS *params, CUcontext context)
-{
-    (void)context;
-    return CALL(cuGraphAddMemsetNode, add_fill(out, graph, after, count, params));
-}
-
-static CUresult add_kernel(CUgraphNode *out, CUgraph graph, const CUgraphNode *after, size_t count,
-                           const struct kernel_launch *launch)
-{
-    struct work *work;
-    CUresult result = kernel_work(launch, &work);
-
-    return result ? result : graph_add_work(out, graph, after, count, CU_GRAPH_NODE_TYPE_KERNEL, work);
-}
-
-/* The two versions of the parameters name these fields alike. */
-#define LAUNCH_OF(p)                                                                                         \
-    (&(struct kernel_launch){(p)->func,                                                                      \
-                             {(p)->gridDimX, (p)->gridDimY, (p)->gridDimZ},                                  \
-                             {(p)->blockDimX, (p)->blockDimY, (p)->blockDimZ},                               \
-                             (p)->kernelParams,                                                              \
-                             (p)->extra})
-
-CUresult cuGraphAddKernelNode(CUgraphNode *out, CUgraph graph, const CUgraphNode *after, size_t count,
-                              const CUDA_KERNEL_NODE_PARAMS_v1 *params)
-{
-    return CALL(cuGraphAddKernelNode,
-                params ? add_kernel(out, graph, after, count, LAUNCH_OF(params)) : CUDA_ERROR_INVALID_VALUE);
-}
-
-CUresult cuGraphAddKernelNode_v2(CUgraphNode *out, CUgraph graph, const CUgraphNode *after, size_t count,
-                                 const CUDA_KERNEL_NODE_PARAMS *params)
-{
-    return CALL(cuGraphAddKernelNode_v2,
-                params ? add_kernel(out, graph, after, count, LAUNCH_OF(params)) : CUDA_ERROR_INVALID_VALUE);
-}
-
-CUresult cuGraphAddMemAllocNode(CUgraphNode *out, CUgraph graph, const CUgraphNode *after, size_t count,
-                                CUDA_MEM_ALLOC_NODE_PARAMS *params)
-{
-    return CALL(cuGraphAddMemAllocNode, graph_memory_alloc_node(out, graph, after, count, params));
-}
-
-CUresult cuGraphAddMemFreeNode(CUgraphNode *out, CUgraph graph, const CUgraphNode *after, size_t count,
-                               CUdeviceptr address)
-{
-    return CALL(cuGraphAddMemFreeNode, graph_memory_free_node(out, graph, after, count, address));
-}
-
-CUresult cuGraphDestroyNode(CUgraphNode node)
-{
-    return CALL(cuGraphDestroyNode, graph_destroy_node(node));
-}
-
-CUresult cuGraphAddDependencies(CUgraph graph, const CUgraphNode *from, const CUgraphNode *to, size_t count)
-{
-    return CALL(cuGraphAddDependencies, graph_add_edges(graph, from, to, count));
-}
-
-CUresult cuGraphAddDependencies_v2(CUgraph graph, const CUgraphNode *from, const CUgraphNode *to,
-                                   const CUgraphEdgeData *edges, size_t count)
-{
-    (void)edges;
-    return CALL(cuGraphAddDependencies_v2, graph_add_edges(graph, from, to, count));
-}
-
 /* ---- looking ---- */
 
 CUresult cuGraphGetNodes(CUgraph graph, CUgraphNode *nodes, size_t *count)
@@ -247,6 +103,33 @@ CUresult cuGraphGetEdges_v2(CUgraph graph, CUgraphNode *from, CUgraphNode *to, C
 CUresult cuGraphNodeGetType(CUgraphNode node, CUgraphNodeType *out)
 {
     return CALL(cuGraphNodeGetType, graph_node_type(node, out));
+}
+
+static CUresult kernel_params_v1(CUgraphNode node, CUDA_KERNEL_NODE_PARAMS_v1 *out)
+{
+    CUDA_KERNEL_NODE_PARAMS params;
+    CUresult result = out ? graph_kernel_params(node, &params) : CUDA_ERROR_INVALID_VALUE;
+
+    if (result == CUDA_SUCCESS)
+        *out = (CUDA_KERNEL_NODE_PARAMS_v1){.func = params.func ? params.func : (CUfunction)params.kern,
+                                            .gridDimX = params.gridDimX,
+                                            .gridDimY = params.gridDimY,
+                                            .gridDimZ = params.gridDimZ,
+                                            .blockDimX = params.blockDimX,
+                                            .blockDimY = params.blockDimY,
+                                            .blockDimZ = params.blockDimZ,
+                                            .kernelParams = params.kernelParams};
+    return result;
+}
+
+CUresult cuGraphKernelNodeGetParams(CUgraphNode node, CUDA_KERNEL_NODE_PARAMS_v1 *params)
+{
+    return CALL(cuGraphKernelNodeGetParams, kernel_params_v1(node, params));
+}
+
+CUresult cuGraphKernelNodeGetParams_v2(CUgraphNode node, CUDA_KERNEL_NODE_PARAMS *params)
+{
+    return CALL(cuGraphKernelNodeGetParams_v2, graph_kernel_params(node, params));
 }
 
 CUresult cuGraphMemAllocNodeGetParams(CUgraphNode node, CUDA_MEM_ALLOC_NODE_PARAMS *params)

@@ -215,7 +215,7 @@ CUresult cuFuncLoad(CUfunction function)
 #define DIM(name) unsigned int name##_x, unsigned int name##_y, unsigned int name##_z
 #define LAUNCH(function, parameters, extra)                                                                  \
     (&(struct kernel_launch){                                                                                \
-        function, {grid_x, grid_y, grid_z}, {block_x, block_y, block_z}, parameters, extra})
+        function, {grid_x, grid_y, grid_z}, {block_x, block_y, block_z}, parameters, extra, false})
 
 PAIR(cuLaunchKernel,
      (CUfunction function, DIM(grid), DIM(block), unsigned int shared, CUstream stream, void **parameters,
@@ -226,19 +226,31 @@ PAIR(cuLaunchCooperativeKernel,
      (CUfunction function, DIM(grid), DIM(block), unsigned int shared, CUstream stream, void **parameters),
      ((void)shared, kernel_launch(LAUNCH(function, parameters, NULL), stream)))
 
+/* Was it launched with programmatic stream serialization? */
+static bool is_early(const CUlaunchConfig *config)
+{
+    unsigned int i;
+
+    for (i = 0; i < config->numAttrs; i++)
+        if (config->attrs[i].id == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION)
+            return config->attrs[i].value.programmaticStreamSerializationAllowed != 0;
+    return false;
+}
+
 /* The stream is in the configuration. */
 static CUresult launch_ex(const CUlaunchConfig *config, CUfunction function, void **parameters, void **extra,
                           bool per_thread_stream)
 {
     struct kernel_launch launch;
 
-    if (!config)
+    if (!config || (config->numAttrs && !config->attrs))
         return CUDA_ERROR_INVALID_VALUE;
     launch = (struct kernel_launch){.function = function,
                                     .grid = {config->gridDimX, config->gridDimY, config->gridDimZ},
                                     .block = {config->blockDimX, config->blockDimY, config->blockDimZ},
                                     .parameters = parameters,
-                                    .extra = extra};
+                                    .extra = extra,
+                                    .early = is_early(config)};
     return kernel_launch(&launch, per_thread_stream ? per_thread(config->hStream) : config->hStream);
 }
 

@@ -5,6 +5,7 @@
 #include "call.h"
 #include "per_thread.h"
 
+#include "../engine/batch.h"
 #include "../engine/event.h"
 #include "../engine/event_share.h"
 
@@ -110,6 +111,10 @@ PAIR(cuStreamWaitValue32_v2, (CUstream stream, CUdeviceptr address, cuuint32_t v
      wait_value(stream, address, value, flags, false))
 PAIR(cuStreamWaitValue64_v2, (CUstream stream, CUdeviceptr address, cuuint64_t value, unsigned int flags),
      wait_value(stream, address, value, flags, true))
+
+PAIR(cuStreamBatchMemOp_v2,
+     (CUstream stream, unsigned int count, CUstreamBatchMemOpParams *list, unsigned int flags),
+     batch_put(stream, list, count, flags))
 
 static CUresult attach(CUstream stream, CUdeviceptr address, size_t length, unsigned int flags)
 {

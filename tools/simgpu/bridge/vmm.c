@@ -3,6 +3,8 @@
 
 #include "call.h"
 
+#include "../engine/dmabuf.h"
+
 CUresult cuMemAddressReserve(CUdeviceptr *out, size_t size, size_t alignment, CUdeviceptr address,
                              unsigned long long flags)
 {
@@ -85,5 +87,5 @@ CUresult cuMemGetHandleForAddressRange(void *out, CUdeviceptr address, size_t si
                                        unsigned long long flags)
 {
     (void)flags; /* which way a device takes to the memory */
-    return CALL(cuMemGetHandleForAddressRange, vmm_range_handle(out, address, size, type));
+    return CALL(cuMemGetHandleForAddressRange, dmabuf_export(out, address, size, type));
 }

@@ -137,6 +137,7 @@ static CUgraphNodeType type_of(const struct work *work)
     case WORK_WRITE:
     case WORK_RAISE:
     case WORK_AWAIT:
+    case WORK_BATCH:
         return CU_GRAPH_NODE_TYPE_BATCH_MEM_OP;
     default:
         return CU_GRAPH_NODE_TYPE_EMPTY;

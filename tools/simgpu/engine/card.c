@@ -20,6 +20,7 @@ static struct {
     bool open;
     struct card_spec spec; /* stays valid after closing, as card_info() hands out pointers into it */
     struct card_file file;
+    uint64_t most[CARD_MAX_DEVICES]; /* that this process ever had of a card */
 } state = {.lock = PTHREAD_MUTEX_INITIALIZER, .file = CARD_FILE_CLOSED};
 
 static void before_fork(void)
@@ -179,8 +180,12 @@ int card_charge(int card, uint64_t bytes)
         card_file_reap(&state.file);
         granted = fits(card, bytes);
     }
-    if (granted)
-        state.file.shared->slot[state.file.slot].bytes[card] += bytes;
+    if (granted) {
+        uint64_t *held = &state.file.shared->slot[state.file.slot].bytes[card];
+        *held += bytes;
+        if (*held > state.most[card])
+            state.most[card] = *held;
+    }
     end();
     return granted ? 0 : -ENOMEM;
 }
@@ -202,6 +207,16 @@ uint64_t card_used(int card)
     uint64_t used = sum_slots(card), capacity = state.spec.card[card].capacity;
     end();
     return used < capacity ? used : capacity;
+}
+
+uint64_t card_own(int card, uint64_t *most)
+{
+    if (begin(card))
+        return 0;
+    uint64_t own = state.file.shared->slot[state.file.slot].bytes[card];
+    *most = state.most[card];
+    end();
+    return own;
 }
 
 int card_processes(int card, struct card_process *out, int max)

@@ -2,12 +2,12 @@
  *
  * GPUCAP_SIM names the cards ("2x16G", "16G", "1x24G,1x8G"; default "1x16G"), with optional settings after a
  * semicolon ("2x16G;ctx=64M"); "8G/mig" is a MIG instance, which CUDA and NVML know by a UUID "MIG-...". What
- * NVML shows of the cards GPUCAP_SIM_NVML can restrict (../nvml/nvml_view.h), and GPUCAP_SIM_FAULT makes calls
- * of the driver fail (fault.h). GPUCAP_SIM_ID (default: the user's id) names the machine: processes with the
- * same id and the same cards share them through one file in /dev/shm, mode 0600. Each process owns one slot
- * and holds a file lock on it that dies with the process, so that memory of a killed process is free again
- * for the next one who looks. Owns one lock (in the shared file) that is never held across anything that
- * blocks.
+ * NVML shows of the cards GPUCAP_SIM_NVML can restrict (../nvml/nvml_view.h), and GPUCAP_SIM_FAULT makes
+ * calls of the driver fail (fault.h). GPUCAP_SIM_ID (default: the user's id) names the machine: processes
+ * with the same id and the same cards share them through one file in /dev/shm, mode 0600. Each process owns
+ * one slot and holds a file lock on it that dies with the process, so that memory of a killed process is free
+ * again for the next one who looks. Owns one lock (in the shared file) that is never held across anything
+ * that blocks.
  */
 #ifndef SIMGPU_CARD_H
 #define SIMGPU_CARD_H
@@ -20,8 +20,8 @@
 #define CARD_UUID_TEXT   48 /* room for a UUID as NVML writes it */
 
 struct card_info {
-    uint8_t uuid[16];       /* fixed by the index, so that it is the same in every process */
-    uint8_t gpu_uuid[16];   /* of the whole GPU: another one where the card is a MIG instance */
+    uint8_t uuid[16];     /* fixed by the index, so that it is the same in every process */
+    uint8_t gpu_uuid[16]; /* of the whole GPU: another one where the card is a MIG instance */
     bool mig;
     uint64_t capacity;      /* bytes */
     uint64_t context_bytes; /* what one CUDA context takes: 518 MiB, or 1/16 of a small card, or ctx=SIZE */
@@ -42,7 +42,8 @@ const struct card_info *card_info(int card);
 int card_charge(int card, uint64_t bytes);
 void card_uncharge(int card, uint64_t bytes);
 
-uint64_t card_used(int card); /* by all living processes */
+uint64_t card_used(int card);                /* by all living processes */
+uint64_t card_own(int card, uint64_t *most); /* by this process, and the most it ever had */
 int card_processes(int card, struct card_process *out,
                    int max); /* those that use the card; returns how many */
 

@@ -79,11 +79,13 @@ static const char *parse_rule(struct part part, fault_lookup *lookup, struct fau
         rule->action = FAULT_KILL;
     } else if (is(part, "kill-after")) {
         rule->action = FAULT_KILL_AFTER;
+    } else if (is(part, "cancel")) {
+        rule->action = FAULT_CANCEL;
     } else if (number(part, &code) && code >= 1 && code <= CODE_MAX) {
         rule->action = FAULT_RETURN;
         rule->code = (int)code;
     } else {
-        return "needs an error code (1 to 999), kill or kill-after behind the equals sign";
+        return "needs an error code (1 to 999), kill, kill-after or cancel behind the equals sign";
     }
     return NULL;
 }

@@ -1,13 +1,16 @@
-/* fault: the fault script: which call of which entry point fails, or kills the process.
+/* fault: the fault script: which call of which entry point fails, kills the process or cancels its thread.
  *
  * Grammar (GPUCAP_SIM_FAULT, simgpu_set_fault()):
  *   script := [ rule { "," rule } ]
  *   rule   := name ":" when "=" what
- *   name   := exported symbol ("cuMemAlloc_v2") | "*"            "*" counts the calls of all entry points
- * together when   := N (from 1: the N-th call) | "*"                    "*" is every call what   := CODE
- * (1..999: the call returns it and does nothing) | "kill" (SIGKILL on entry) | "kill-after" (SIGKILL when the
- * call has done its work, before it returns) Blanks around the parts are allowed. The first rule that fits a
- * call decides.
+ *   name   := exported symbol ("cuMemAlloc_v2") | "*"   ("*": the calls of all entry points together)
+ *   when   := N (from 1: the N-th call) | "*"           ("*": every call)
+ *   what   := CODE (1..999: the call returns it and does nothing)
+ *           | "kill" (SIGKILL on entry)
+ *           | "kill-after" (SIGKILL when the call has done its work, before it returns)
+ *           | "cancel" (pthread_cancel of the calling thread; the call is a place where that takes effect)
+ *
+ * Blanks around the parts are allowed. The first rule that fits a call decides.
  *
  * Pure: no global state, no lock, safe on any text.
  */
@@ -20,7 +23,7 @@
 #define FAULT_MAX_RULES 64
 #define FAULT_ANY       (-1)
 
-enum fault_action { FAULT_NONE, FAULT_RETURN, FAULT_KILL, FAULT_KILL_AFTER };
+enum fault_action { FAULT_NONE, FAULT_RETURN, FAULT_KILL, FAULT_KILL_AFTER, FAULT_CANCEL };
 
 struct fault_rule {
     int entry;    /* or FAULT_ANY */

@@ -401,6 +401,30 @@ CUresult graph_child(CUgraphNode node, CUgraph *out)
     return result;
 }
 
+CUresult graph_kernel_params(CUgraphNode node, CUDA_KERNEL_NODE_PARAMS *out)
+{
+    CUresult result = CUDA_ERROR_INVALID_VALUE;
+
+    lock_take();
+    if (out && object_is(node, OBJECT_NODE) && node->type == CU_GRAPH_NODE_TYPE_KERNEL) {
+        const struct work_kernel *kernel = &node->work->kernel;
+        const bool by_kernel = object_is(kernel->handle, OBJECT_KERNEL);
+
+        *out = (CUDA_KERNEL_NODE_PARAMS){.func = by_kernel ? NULL : kernel->handle,
+                                         .kern = by_kernel ? (CUkernel)kernel->handle : NULL,
+                                         .gridDimX = kernel->grid.x,
+                                         .gridDimY = kernel->grid.y,
+                                         .gridDimZ = kernel->grid.z,
+                                         .blockDimX = kernel->block.x,
+                                         .blockDimY = kernel->block.y,
+                                         .blockDimZ = kernel->block.z,
+                                         .kernelParams = node->work->owned};
+        result = CUDA_SUCCESS;
+    }
+    lock_drop();
+    return result;
+}
+
 CUresult graph_add_edges(CUgraph graph, const CUgraphNode *from, const CUgraphNode *to, size_t count)
 {
     CUresult result = CUDA_SUCCESS;

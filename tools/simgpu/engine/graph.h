@@ -65,6 +65,8 @@ CUresult graph_get_edges(CUgraph graph, CUgraphNode *from, CUgraphNode *to, size
 CUresult graph_get_after(CUgraphNode node, CUgraphNode *out, size_t *count);
 CUresult graph_node_type(CUgraphNode node, CUgraphNodeType *out);
 CUresult graph_child(CUgraphNode node, CUgraph *out);
+/* Its arguments stay the node's own. */
+CUresult graph_kernel_params(CUgraphNode node, CUDA_KERNEL_NODE_PARAMS *out);
 CUresult graph_add_edges(CUgraph graph, const CUgraphNode *from, const CUgraphNode *to, size_t count);
 
 /* Uploads to `stream` with CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD. */

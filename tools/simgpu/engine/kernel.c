@@ -562,6 +562,8 @@ static CUresult make_work(const struct kernel_launch *launch, struct work **out)
         return result;
     }
     work->kernel.function = launch->function->run;
+    work->kernel.handle = launch->function;
+    work->kernel.early = launch->early;
     work->kernel.count = launch->function->entry.count;
     work->kernel.local = launch->function->entry.local;
     work->kernel.grid = launch->grid;

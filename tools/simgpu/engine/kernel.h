@@ -43,6 +43,7 @@ struct kernel_launch {
     struct simgpu_dim grid, block;
     void **parameters;
     void **extra;
+    bool early; /* may begin before the kernel in front of it has ended (stream.h) */
 };
 CUresult kernel_work(const struct kernel_launch *launch, struct work **out);
 CUresult kernel_launch(const struct kernel_launch *launch, CUstream stream);

@@ -42,6 +42,7 @@ uint64_t stream_now_ns(void)
 static void op_drop(struct op *op)
 {
     if (op && --op->refs == 0) {
+        op_drop(op->beside);
         free(op->after);
         free(op);
     }
@@ -193,8 +194,11 @@ static void free_stream(struct CUstream_st *stream)
 
 static void run_op(struct op *op)
 {
-    while (!ops_done(&(struct ops){op->after, op->after_count}))
+    while (!ops_done(&(struct ops){op->after, op->after_count}) || (op->beside && !op->beside->begun))
         lock_wait();
+    op->begun = true;
+    if (op->is_kernel)
+        lock_wake();
     lock_drop();
     work_run(op->work);
     work_delete(op->work);
@@ -265,6 +269,7 @@ static CUresult enqueue(struct CUstream_st *stream, struct work *work, struct op
     }
     op->refs = 2; /* the queue and the tail */
     op->work = work;
+    op->is_kernel = work->kind == WORK_KERNEL;
     op->after = after->items;
     op->after_count = after->count;
     op_drop(stream->tail);
@@ -273,6 +278,51 @@ static CUresult enqueue(struct CUstream_st *stream, struct work *work, struct op
     pthread_cond_signal(&stream->ready);
     *out = op;
     return CUDA_SUCCESS;
+}
+
+/* May this work begin before what is in front of it has ended? */
+static bool is_early(const struct CUstream_st *stream, const struct work *work)
+{
+    return work->kind == WORK_KERNEL && work->kernel.early && stream->tail && stream->tail->is_kernel &&
+           !stream->tail->done;
+}
+
+static void forget_op(struct ops *ops, const struct op *op)
+{
+    unsigned int i;
+
+    for (i = 0; i < ops->count; i++)
+        if (ops->items[i] == op) {
+            op_drop(ops->items[i]);
+            ops->items[i] = ops->items[--ops->count];
+            return;
+        }
+}
+
+/* A kernel beside the one in front of it, on a thread of its own. What comes behind waits for both. */
+static CUresult enqueue_beside(struct CUstream_st *stream, struct work *work, struct ops *after)
+{
+    struct op *before = stream->tail, *op;
+    struct ops both;
+    CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
+
+    if (!stream->beside)
+        stream->beside =
+            stream_new(stream->green ? stream->green : stream->context, CU_STREAM_NON_BLOCKING, 0);
+    if (!stream->beside) {
+        work_delete(work);
+        ops_clear(after);
+        return result;
+    }
+    forget_op(after, before);
+    result = enqueue(stream->beside, work, after, &op);
+    if (result != CUDA_SUCCESS)
+        return result;
+    op->beside = before; /* before the worker looks: it needs the lock */
+    before->refs++;
+    if (!ops_copy(&both, &(struct ops){(struct op *[]){op, before}, 2}))
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    return stream_submit_after(stream, &both);
 }
 
 CUresult stream_submit(struct CUstream_st *stream, struct work *work, bool wait)
@@ -294,6 +344,8 @@ CUresult stream_submit(struct CUstream_st *stream, struct work *work, bool wait)
         work_delete(work);
         return result;
     }
+    if (is_early(stream, work))
+        return enqueue_beside(stream, work, &after);
     result = enqueue(stream, work, &after, &op);
     if (result != CUDA_SUCCESS || !wait)
         return result;
@@ -355,6 +407,8 @@ struct CUstream_st *stream_new(struct CUctx_st *context, unsigned int flags, int
 
 void stream_end(struct CUstream_st *stream)
 {
+    if (stream->beside)
+        stream_end(stream->beside); /* it ends what it has */
     capture_forget_stream(stream);
     object_remove(stream);
     stream->destroyed = true;
@@ -366,14 +420,16 @@ void stream_end(struct CUstream_st *stream)
 
 void stream_end_context(struct CUctx_st *context)
 {
-    struct link *at, *next;
+    struct link *at = context->streams.next;
 
-    for (at = context->streams.next; at != &context->streams; at = next) {
+    while (at != &context->streams) {
         struct CUstream_st *stream = LIST_ITEM(at, struct CUstream_st, link);
 
-        next = at->next;
-        if (!stream->destroyed)
-            stream_end(stream);
+        at = at->next;
+        if (stream->destroyed)
+            continue;
+        stream_end(stream);
+        at = context->streams.next; /* the one beside it may be gone as well */
     }
     context->legacy = NULL;
 }

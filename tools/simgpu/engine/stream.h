@@ -16,8 +16,9 @@
 struct op {
     struct link link;
     unsigned int refs;
-    bool done;
+    bool is_kernel, begun, done;
     uint64_t done_ns;
+    struct op *beside; /* must have begun first; NULL: none */
     struct op **after; /* must be done first */
     unsigned int after_count;
     struct work *work;
@@ -40,6 +41,8 @@ struct CUstream_st {
     bool destroyed; /* goes away when it has drained */
     bool has_worker;
     pthread_cond_t ready; /* there is work */
+    struct CUstream_st
+        *beside; /* runs the kernels that need not wait for the one before; NULL: none so far */
     struct link queue;
     struct op *tail;         /* the last op ever put in; may be done */
     struct capture *capture; /* NULL: runs what it is given */
@@ -58,7 +61,10 @@ void stream_end(struct CUstream_st *stream);
 void stream_end_context(struct CUctx_st *context); /* ends all of them */
 
 /* Puts work into the queue, or into the graph that the stream captures. Takes over the work, also when it
- * fails. wait: do not return before it is done (the lock is dropped meanwhile). */
+ * fails. wait: do not return before it is done (the lock is dropped meanwhile).
+ *
+ * A kernel that was launched with programmatic stream serialization right behind another begins when that one
+ * has begun: as early as the driver could if every kernel called griddepcontrol.launch_dependents at once. */
 CUresult stream_submit(struct CUstream_st *stream, struct work *work, bool wait);
 CUresult stream_submit_after(struct CUstream_st *stream, struct ops *after); /* takes over the ops */
 /* What an event recorded now in this stream stands for. False: no memory. */

@@ -347,6 +347,11 @@ CUresult vmm_unmap(CUdeviceptr address, size_t size)
 
 /* ---- access ---- */
 
+struct phys *vmm_memory(struct block *block)
+{
+    return block->handle->phys;
+}
+
 CUmemAccess_flags vmm_access(const struct block *block, CUdevice device)
 {
     return (CUmemAccess_flags)((block->access >> (device * ACCESS_BITS)) & ACCESS_MASK);
@@ -430,52 +435,6 @@ CUresult vmm_get_access(unsigned long long *out, const CUmemLocation *where, CUd
     }
     lock_drop();
     return result;
-}
-
-/* ---- for other devices ---- */
-
-/* Is there memory of cuMemAlloc or of a pool on the granule? It has all of it then. */
-static bool has_block(uint64_t granule)
-{
-    struct block *block = block_find(granule);
-
-    if (!block)
-        block = block_next(granule);
-    return block && block->range.start < granule + PHYS_GRANULE &&
-           (block->kind == BLOCK_DEVICE || block->kind == BLOCK_POOLED);
-}
-
-/* Is there memory behind all of the range, whoever has it (measured)? */
-static bool has_memory(uint64_t address, uint64_t size)
-{
-    const struct block *block = block_find(address);
-    uint64_t at = address & ~(uint64_t)(PHYS_GRANULE - 1);
-
-    if (block && block->kind == BLOCK_MAPPED)
-        return block_covers(address, size);
-    while (at < address + size && has_block(at))
-        at += PHYS_GRANULE;
-    return at >= address + size;
-}
-
-CUresult vmm_range_handle(void *out, CUdeviceptr address, size_t size, CUmemRangeHandleType type)
-{
-    const uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
-    bool known;
-    int fd;
-
-    if (!out || type != CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD || size == 0 || (address | size) % page)
-        return CUDA_ERROR_INVALID_VALUE;
-    lock_take();
-    known = size < UINT64_MAX - address && has_memory(address, size);
-    lock_drop();
-    if (!known)
-        return CUDA_ERROR_INVALID_VALUE;
-    fd = memfd_create("simgpu-dma-buf", MFD_CLOEXEC);
-    if (fd < 0)
-        return CUDA_ERROR_OPERATING_SYSTEM;
-    memcpy(out, &fd, sizeof(fd));
-    return CUDA_SUCCESS;
 }
 
 /* ---- between processes ---- */

@@ -16,7 +16,8 @@ struct reservation {
 
 struct reservation *vmm_reservation(uint64_t address);     /* that contains it, or NULL; lock held */
 const CUmemAllocationProp *vmm_props(struct block *block); /* of a mapped block; lock held */
-bool vmm_reaches_bus(struct block *block); /* of a mapped block: is it GPUDirect RDMA capable? lock held */
+bool vmm_reaches_bus(struct block *block);    /* of a mapped block: is it GPUDirect RDMA capable? lock held */
+struct phys *vmm_memory(struct block *block); /* of a mapped block; lock held */
 CUmemAccess_flags vmm_access(const struct block *block, CUdevice device);
 
 CUresult vmm_granularity(size_t *out, const CUmemAllocationProp *props);
@@ -31,8 +32,6 @@ CUresult vmm_map(CUdeviceptr address, size_t size, size_t offset, CUmemGenericAl
 CUresult vmm_unmap(CUdeviceptr address, size_t size);
 CUresult vmm_set_access(CUdeviceptr address, size_t size, const CUmemAccessDesc *list, size_t count);
 CUresult vmm_get_access(unsigned long long *out, const CUmemLocation *where, CUdeviceptr address);
-/* A dma-buf of whole host pages: a file that stands for it, and nothing more. */
-CUresult vmm_range_handle(void *out, CUdeviceptr address, size_t size, CUmemRangeHandleType type);
 CUresult vmm_export(void *out, CUmemGenericAllocationHandle handle, CUmemAllocationHandleType type);
 CUresult vmm_import(CUmemGenericAllocationHandle *out, void *os_handle, CUmemAllocationHandleType type);
 

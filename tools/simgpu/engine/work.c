@@ -156,6 +156,16 @@ static void await_value(const struct work_value *wanted)
         nanosleep(&pause, NULL);
 }
 
+static void run_batch(const struct work *work)
+{
+    const struct work_step *steps = work->owned;
+    unsigned int i;
+
+    for (i = 0; i < work->steps; i++)
+        if (steps[i].kind != WORK_NOTHING)
+            work_run(&(struct work){.kind = steps[i].kind, .value = steps[i].value});
+}
+
 void work_run(const struct work *work)
 {
     size_t y;
@@ -187,6 +197,9 @@ void work_run(const struct work *work)
         break;
     case WORK_AWAIT:
         await_value(&work->value);
+        break;
+    case WORK_BATCH:
+        run_batch(work);
         break;
     }
 }

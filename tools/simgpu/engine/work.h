@@ -22,7 +22,8 @@ enum work_kind {
     WORK_KERNEL,
     WORK_WRITE,
     WORK_RAISE,
-    WORK_AWAIT
+    WORK_AWAIT,
+    WORK_BATCH
 };
 
 struct work_copy {
@@ -48,8 +49,15 @@ struct work_value { /* cuStreamWriteValue, cuStreamWaitValue; RAISE writes what 
     bool wide;
 };
 
+struct work_step { /* one of a batch: WORK_WRITE, WORK_AWAIT or WORK_NOTHING */
+    enum work_kind kind;
+    struct work_value value;
+};
+
 struct work_kernel {
     simgpu_kernel *function;
+    CUfunction handle;  /* that the program launched: only to say it again */
+    bool early;         /* may begin when the kernel before it in its stream has begun */
     unsigned int count; /* arguments; they and the pointers to them are in .owned */
     uint32_t local;     /* bytes of local memory a thread */
     struct simgpu_dim grid, block;
@@ -71,6 +79,7 @@ struct work {
         } callback;
         struct work_kernel kernel;
         struct work_value value;
+        unsigned int steps; /* of a batch; they are in .owned */
     };
     void *owned;
     size_t owned_size;
