@@ -4,6 +4,7 @@
 #include "hooks.h"
 #include "ipc.h"
 #include "pointer.h"
+#include "pools.h"
 
 static CUresult code_of(int rc)
 {
@@ -17,7 +18,10 @@ static CUresult code_of(int rc)
     case -ENOTSUP:
         return CUDA_ERROR_NOT_SUPPORTED;
     case -ENOMEM:
+    case -ENOSPC:
         return CUDA_ERROR_OUT_OF_MEMORY;
+    case -ETIMEDOUT:
+        return CUDA_ERROR_TIMEOUT; /* its process is stopped: there is no native code for that */
     case -EIO:
         return CUDA_ERROR_MAP_FAILED;
     case -ECONNREFUSED:
@@ -61,7 +65,7 @@ static bool open_ours(CUdeviceptr *address, const CUipcMemHandle *handle, unsign
     if (!address || flags != CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS || !ipc_is_ours(handle) ||
         driver.cuCtxGetCurrent(&context) != CUDA_SUCCESS)
         return false;
-    *result = context ? code_of(ipc_open(handle, context, address)) : CUDA_ERROR_INVALID_CONTEXT;
+    *result = context ? code_of(ipc_open(handle, pools_owner(context), address)) : CUDA_ERROR_INVALID_CONTEXT;
     return true;
 }
 

@@ -1,9 +1,8 @@
-/* ipc_import: the process that opens blocks of other processes, see ipc.h.
+/* ipc_import: the blocks of other processes that are open here, see ipc.h.
  *
- * One connection for each exporter, kept as long as something of it is open here: its end tells the exporter
- * that we are gone. open_lock makes opens and closes take turns and guards connections; table_lock guards the
- * list of what is open, so that a question about an address never waits for another process. Nobody waits for
- * the device with either of them: it may be waiting for what another thread does after a fork or an open.
+ * import_lock guards the list of them, and is held for a few instructions. A block is fetched and mapped by
+ * the thread that opens it, and unmapped by the one that closes it, without the lock: then it is in no list,
+ * or marked as waiting. If two threads open the same block at once, one mapping is dropped again.
  */
 #include "capture.h"
 #include "ipc.h"
@@ -11,148 +10,37 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
-#include <unistd.h>
 
 #include "decay.h"
-#include "ipc_wire.h"
+#include "ipc_source.h"
 #include "log.h"
 
-#define PATIENCE_MS 10000               /* for each answer of another process */
-#define RETRY_NS    5000000             /* while its queue is full */
-#define CHUNKS_MAX  (UINT64_C(1) << 22) /* of one block: 8 TiB in the smallest chunks */
-#define FIRST_ID    (UINT64_C(1) << 62) /* BUFFER_IDs of opened blocks: apart from those of pools and driver */
-
-/* A connection to an exporter. */
-struct source {
-    unsigned char key[IPC_KEY];
-    int fd; /* -1: lost */
-    unsigned users;
-    struct source *next;
-};
+#define FIRST_ID (UINT64_C(1) << 62) /* BUFFER_IDs of opened blocks: apart from those of pools and driver */
 
 struct import {
     struct ipc_ticket ticket;
-    struct source *source;
+    struct ipc_source *source;
     struct ipc_block block;
+    CUuuid card;
     uint64_t base, span; /* of the address space */
     uint64_t mapped;     /* bytes from base on */
-    CUmemGenericAllocationHandle *handles;
-    uint64_t *sizes;
-    uint64_t chunks, count; /* expected; imported so far */
-    unsigned opens;         /* changed with both locks; 0: closed, to be unmapped when its work is done */
-    int ending;             /* calls that may end its context; guarded by open_lock */
-    bool waiting;           /* who closed it, for that work, without a lock; guarded by open_lock */
-    uint64_t epoch;         /* of its work, once a sweep has found it closed; 0: none yet; likewise */
+    struct vmm_chunk *chunks;
+    uint64_t count, room; /* of chunks */
+    /* guarded by import_lock */
+    unsigned opens; /* 0: closed, to be unmapped when its work is done */
+    int ending;     /* calls that may end its context */
+    bool waiting;   /* the thread that closed it waits for that work, without the lock */
+    uint64_t epoch; /* of its work, once a sweep has found it closed; 0: none yet */
     struct import *next;
 };
 
-static pthread_mutex_t open_lock = PTHREAD_MUTEX_INITIALIZER;
-static pthread_mutex_t table_lock = PTHREAD_MUTEX_INITIALIZER;
-static pthread_cond_t waited = PTHREAD_COND_INITIALIZER; /* with open_lock */
-static struct source *sources;                           /* guarded by open_lock */
-static struct import *imports;                           /* changed with both locks */
-static atomic_uint import_count;
-static uint64_t last_id; /* guarded by open_lock */
-static bool registered;  /* likewise: what happens at fork */
-
-/* ---- connections ---- */
-
-static void lose(struct source *source)
-{
-    if (source->fd >= 0)
-        close(source->fd);
-    source->fd = -1;
-}
-
-static void drop_source(struct source *source)
-{
-    struct source **at = &sources;
-
-    if (--source->users)
-        return;
-    while (*at != source)
-        at = &(*at)->next;
-    *at = source->next;
-    lose(source);
-    free(source);
-}
-
-/* Connects to the exporter. A file descriptor or -errno. */
-static int connect_to(const struct ipc_ticket *ticket)
-{
-    const struct timespec pause = {.tv_nsec = RETRY_NS};
-    const int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    struct sockaddr_un name;
-    const socklen_t length = ipc_wire_name(&name, ticket->key);
-    int tries = PATIENCE_MS / (RETRY_NS / 1000000), rc = fd < 0 ? -errno : -EAGAIN;
-    pid_t pid;
-
-    while (rc == -EAGAIN && tries-- > 0) {
-        rc = connect(fd, (struct sockaddr *)&name, length) ? -errno : 0;
-        if (rc == -EAGAIN)
-            nanosleep(&pause, NULL);
-    }
-    if (rc == 0 && !ipc_wire_trusts(fd, &pid))
-        rc = -EPERM;
-    if (rc == 0)
-        return fd;
-    if (fd >= 0)
-        close(fd);
-    return rc;
-}
-
-/* The connection to the exporter of a block, with one more user. */
-static int get_source(const struct ipc_ticket *ticket, struct source **out)
-{
-    struct source *source = sources;
-
-    while (source && memcmp(source->key, ticket->key, IPC_KEY) != 0)
-        source = source->next;
-    if (!source) {
-        source = calloc(1, sizeof *source);
-        if (!source)
-            return -ENOMEM;
-        memcpy(source->key, ticket->key, IPC_KEY);
-        source->fd = -1;
-        source->next = sources;
-        sources = source;
-    }
-    source->users++;
-    if (source->fd < 0) {
-        const int fd = connect_to(ticket);
-
-        if (fd < 0) {
-            drop_source(source);
-            return fd;
-        }
-        source->fd = fd;
-    }
-    *out = source;
-    return 0;
-}
-
-/* Asks, and waits for the answer. */
-static int ask(struct source *source, const struct ipc_request *request, struct ipc_reply *reply, int *fds,
-               unsigned *count)
-{
-    int rc = source->fd < 0 ? -EPIPE : ipc_wire_send(source->fd, request, sizeof *request, NULL, 0);
-
-    if (rc == 0)
-        rc = ipc_wire_receive(source->fd, reply, sizeof *reply, fds, count, PATIENCE_MS);
-    else
-        *count = 0;
-    if (rc == 0 && (reply->magic != IPC_PACKET_MAGIC || reply->error < 0 || reply->count > IPC_BATCH ||
-                    *count != reply->count || (reply->error && reply->count)))
-        rc = -EPROTO;
-    if (rc) {
-        while (*count)
-            close(fds[--*count]);
-        lose(source); /* whatever comes next would be the answer to something else */
-        return rc;
-    }
-    return -reply->error;
-}
+static struct lock import_lock = LOCK_INITIALIZER(LOCK_IMPORTS);
+static pthread_cond_t waited = PTHREAD_COND_INITIALIZER; /* with import_lock */
+/* guarded by import_lock */
+static struct import *imports;
+static unsigned unmapping; /* threads that unmap what they have taken off the list */
+static uint64_t last_id;
+static atomic_uint import_count; /* changed with import_lock */
 
 /* ---- what the exporter has ---- */
 
@@ -170,77 +58,98 @@ static int card_of(const CUuuid *card, CUdevice *ordinal)
     return -ENODEV;
 }
 
-static int ask_to_open(struct import *import)
+/* True if the chunks so far hold all of the block. */
+static bool is_complete(const struct import *import)
 {
-    const struct ipc_request request = {.magic = IPC_PACKET_MAGIC, .what = IPC_OPEN, .id = import->ticket.id};
-    struct ipc_reply reply;
-    int fds[IPC_BATCH];
-    unsigned none = 0;
-    int rc = ask(import->source, &request, &reply, fds, &none);
+    return import->count && import->ticket.bytes <= import->span - import->ticket.offset;
+}
+
+/* 0 if a chunk can be the next one of the block. */
+static int check(const struct import *import, const struct ipc_chunk *chunk)
+{
+    if (is_complete(import) || chunk->bytes != import->ticket.bytes ||
+        chunk->offset != import->ticket.offset || chunk->chunk_bytes == 0 || chunk->chunk_bytes % VMM_PAGE ||
+        chunk->chunk_bytes > VMM_SPAN - import->span)
+        return -EPROTO;
+    if (import->count)
+        return memcmp(&chunk->card, &import->card, sizeof import->card) == 0 ? 0 : -EPROTO;
+    return chunk->offset < chunk->chunk_bytes ? 0 : -EPROTO;
+}
+
+static bool make_room(struct import *import)
+{
+    const uint64_t room = import->room ? 2 * import->room : 8;
+    struct vmm_chunk *more;
+
+    if (import->count < import->room)
+        return true;
+    more = realloc(import->chunks, room * sizeof *more);
+    if (!more)
+        return false;
+    import->chunks = more;
+    import->room = room;
+    return true;
+}
+
+static int take_chunk(struct import *import, const struct ipc_chunk *chunk, int fd)
+{
+    int rc = check(import, chunk);
+
+    if (rc == 0 && import->count == 0) {
+        import->card = chunk->card;
+        rc = card_of(&chunk->card, &import->block.ordinal);
+    }
+    if (rc == 0 && !make_room(import))
+        rc = -ENOMEM;
+    if (rc)
+        return rc;
+    struct vmm_chunk *taken = &import->chunks[import->count];
+    if (driver.cuMemImportFromShareableHandle(&taken->handle, (void *)(intptr_t)fd,
+                                              CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) != CUDA_SUCCESS)
+        return -EIO;
+    taken->bytes = chunk->chunk_bytes;
+    import->count++;
+    import->span += chunk->chunk_bytes;
+    return 0;
+}
+
+/* Takes in those chunks that are the block's. */
+static int take_in(void *argument, const struct ipc_chunks *chunks, const int *fds)
+{
+    struct import *import = argument;
+    int rc = 0;
+
+    for (unsigned i = 0; rc == 0 && i < chunks->count; i++) {
+        if (chunks->list[i].id == import->ticket.id)
+            rc = take_chunk(import, &chunks->list[i], fds[i]);
+    }
+    return rc;
+}
+
+/* Asks the exporter for the chunks that are missing. */
+static int ask_for_rest(struct import *import)
+{
+    struct ipc_link link;
+    int rc = ipc_source_connect(&link, &import->ticket);
 
     if (rc)
         return rc;
-    if (reply.bytes != import->ticket.bytes || reply.offset != import->ticket.offset || reply.count ||
-        reply.chunks == 0 || reply.chunks > CHUNKS_MAX)
-        return -EPROTO;
-    import->chunks = reply.chunks;
-    return card_of(&reply.card, &import->block.ordinal);
-}
+    while (rc == 0 && !is_complete(import)) {
+        const uint64_t before = import->count;
 
-static void tell_closed(const struct import *import)
-{
-    const struct ipc_request request = {
-        .magic = IPC_PACKET_MAGIC, .what = IPC_CLOSE, .id = import->ticket.id};
-
-    if (import->source->fd >= 0 && ipc_wire_send(import->source->fd, &request, sizeof request, NULL, 0))
-        lose(import->source);
-}
-
-/* Takes in the chunks of one answer; the descriptors are closed. */
-static int take_in(struct import *import, const struct ipc_reply *reply, const int *fds)
-{
-    int rc = reply->count == 0 || reply->count > import->chunks - import->count ? -EPROTO : 0;
-
-    for (unsigned i = 0; i < reply->count; i++) {
-        const uint64_t bytes = reply->sizes[i];
-
-        if (rc == 0 && (bytes == 0 || bytes % VMM_PAGE || bytes > VMM_SPAN - import->span))
+        rc = ipc_source_ask(&link, import->ticket.id, before, take_in, import);
+        if (rc == 0 && import->count == before)
             rc = -EPROTO;
-        if (rc == 0 &&
-            driver.cuMemImportFromShareableHandle(&import->handles[import->count], (void *)(intptr_t)fds[i],
-                                                  CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) != CUDA_SUCCESS)
-            rc = -EIO;
-        if (rc == 0) {
-            import->sizes[import->count++] = bytes;
-            import->span += bytes;
-        }
-        close(fds[i]);
     }
+    ipc_source_disconnect(&link);
     return rc;
 }
 
 static int fetch(struct import *import)
 {
-    struct ipc_request request = {.magic = IPC_PACKET_MAGIC, .what = IPC_FETCH, .id = import->ticket.id};
-    struct ipc_reply reply;
-    int fds[IPC_BATCH], rc = 0;
+    const int rc = ipc_source_look(import->source, take_in, import);
 
-    import->handles = calloc(import->chunks, sizeof *import->handles);
-    import->sizes = calloc(import->chunks, sizeof *import->sizes);
-    if (!import->handles || !import->sizes)
-        return -ENOMEM;
-    while (rc == 0 && import->count < import->chunks) {
-        unsigned got = IPC_BATCH;
-
-        request.first = import->count;
-        rc = ask(import->source, &request, &reply, fds, &got);
-        if (rc == 0)
-            rc = take_in(import, &reply, fds);
-    }
-    if (rc == 0 && (import->ticket.offset >= import->sizes[0] ||
-                    import->ticket.bytes > import->span - import->ticket.offset))
-        rc = -EPROTO;
-    return rc;
+    return rc || is_complete(import) ? rc : ask_for_rest(import);
 }
 
 /* ---- mapping ---- */
@@ -256,126 +165,98 @@ static int map(struct import *import, CUdevice current)
         return -ENOMEM;
     import->base = base;
     for (uint64_t i = 0; i < import->count; i++) {
-        if (driver.cuMemMap(base + import->mapped, import->sizes[i], 0, import->handles[i], 0) !=
+        if (driver.cuMemMap(base + import->mapped, import->chunks[i].bytes, 0, import->chunks[i].handle, 0) !=
             CUDA_SUCCESS)
             return -EIO;
-        import->mapped += import->sizes[i];
+        import->mapped += import->chunks[i].bytes;
     }
     access[1] = access[0];
     access[1].location.id = import->block.ordinal;
     if (driver.cuMemSetAccess(base, import->span, access, elsewhere ? 2 : 1) != CUDA_SUCCESS)
         return -EIO;
+    import->block.start = import->base + import->ticket.offset;
+    import->block.bytes = import->ticket.bytes;
     return 0;
 }
 
-/* Undoes whatever has been done for an import that is in no table, and frees it. */
-static void undo(struct import *import, bool opened)
+/* Undoes what has been done for an import that is in no list, and frees it. Without the lock. */
+static void undo(struct import *import, bool taken)
 {
     if (import->mapped)
         driver.cuMemUnmap(import->base, import->mapped);
     for (uint64_t i = 0; i < import->count; i++)
-        driver.cuMemRelease(import->handles[i]);
+        driver.cuMemRelease(import->chunks[i].handle);
     if (import->base)
         driver.cuMemAddressFree(import->base, import->span);
-    if (opened)
-        tell_closed(import);
-    drop_source(import->source);
-    free(import->handles);
-    free(import->sizes);
+    if (taken)
+        ipc_source_drop(import->source, import->ticket.id);
+    ipc_source_put(import->source);
+    free(import->chunks);
     free(import);
 }
 
+/* ---- the list; with the lock ---- */
+
 static void add(struct import *import)
 {
-    import->block.start = import->base + import->ticket.offset;
-    import->block.bytes = import->ticket.bytes;
     import->block.id = FIRST_ID + ++last_id;
     import->opens = 1;
-    pthread_mutex_lock(&table_lock);
     import->next = imports;
     imports = import;
     atomic_fetch_add(&import_count, 1);
-    pthread_mutex_unlock(&table_lock);
 }
 
-static void count_opens(struct import *import, int change)
-{
-    pthread_mutex_lock(&table_lock);
-    import->opens += (unsigned)change;
-    pthread_mutex_unlock(&table_lock);
-}
-
+/* Ends an import. The lock is dropped meanwhile. */
 static void end(struct import *import)
 {
     struct import **at = &imports;
 
-    pthread_mutex_lock(&table_lock);
     while (*at != import)
         at = &(*at)->next;
     *at = import->next;
-    atomic_fetch_sub(&import_count, 1);
-    pthread_mutex_unlock(&table_lock);
+    unmapping++;
+    lock_release(&import_lock);
     undo(import, true);
+    lock_take(&import_lock);
+    unmapping--;
+    atomic_fetch_sub(&import_count, 1);
+    pthread_cond_broadcast(&waited);
 }
 
-/* ---- fork ---- */
-
-static void before_fork(void)
+void ipc_imports_before_fork(void)
 {
-    pthread_mutex_lock(&open_lock);
-    pthread_mutex_lock(&table_lock);
+    lock_take(&import_lock);
 }
 
-static void after_fork(void)
+/* In the child, threads that wait or unmap are not there. */
+void ipc_imports_after_fork(bool in_child)
 {
-    pthread_mutex_unlock(&table_lock);
-    pthread_mutex_unlock(&open_lock);
-}
-
-/* What is open is the parent's. Its connections must not look alive when it has died. */
-static void after_fork_child(void)
-{
-    while (imports) {
+    while (in_child && imports) {
         struct import *import = imports;
 
         imports = import->next;
-        drop_source(import->source);
-        free(import->handles);
-        free(import->sizes);
+        free(import->chunks);
         free(import);
     }
-    atomic_store(&import_count, 0);
-    pthread_cond_init(&waited, NULL); /* who waits is not here */
-    after_fork();
+    if (in_child) {
+        atomic_store(&import_count, 0);
+        unmapping = 0;
+        pthread_cond_init(&waited, NULL);
+    }
+    lock_release(&import_lock);
 }
 
-/* None of what follows is a place to be cancelled at: the lock would stay taken. */
-static int enter(void)
+/* None of what follows is a place to be cancelled at: a lock would stay taken, or a block open. */
+static void enter(void)
 {
-    int before;
-
-    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before);
-    pthread_mutex_lock(&open_lock);
-    if (!registered)
-        registered = pthread_atfork(before_fork, after_fork, after_fork_child) == 0;
-    return before;
+    lock_disable_cancel();
+    lock_take(&import_lock);
 }
 
-static void leave(int before)
+static void leave(void)
 {
-    pthread_mutex_unlock(&open_lock);
-    pthread_setcancelstate(before, NULL);
-}
-
-/* ---- open and close ---- */
-
-bool ipc_is_ours(const CUipcMemHandle *handle)
-{
-    struct ipc_ticket ticket;
-
-    memcpy(&ticket, handle, sizeof ticket);
-    return ticket.magic == IPC_TICKET_MAGIC && ticket.version == IPC_TICKET_VERSION && ticket.bytes &&
-           ticket.zero == 0;
+    lock_release(&import_lock);
+    lock_restore_cancel();
 }
 
 /* One that is about to be unmapped cannot be opened again. */
@@ -390,68 +271,48 @@ static struct import *find_open(const struct ipc_ticket *ticket, CUcontext conte
     return import;
 }
 
-/* To be unmapped, and nobody is about to. */
+/* To be unmapped, and no thread is about to. */
 static bool is_closed(const struct import *import)
 {
     return !import->opens && !import->waiting && !import->ending;
 }
 
-static struct import *find_closed(void)
+static struct import *find_closed(CUcontext context)
 {
     struct import *import = imports;
 
-    while (import && !is_closed(import))
+    while (import && (import->block.context != context || !is_closed(import)))
         import = import->next;
     return import;
 }
 
-/* The work of the context on what is about to be unmapped. False: not done, or a capture is open. */
-static bool wait_for_work(CUcontext context)
+/* ---- open ---- */
+
+bool ipc_is_ours(const CUipcMemHandle *handle)
 {
-    return capture_wait_context(context) == CUDA_SUCCESS;
+    struct ipc_ticket ticket;
+
+    memcpy(&ticket, handle, sizeof ticket);
+    return ticket.magic == IPC_TICKET_MAGIC;
 }
 
-/* Unmaps what is closed when its work is done. Nobody else waits for that, but for those who end the context,
- * which waits for all its work as well. */
-static bool unmap(struct import *import)
-{
-    import->waiting = true;
-    pthread_mutex_unlock(&open_lock);
-    const bool done = wait_for_work(import->block.context) && !capture_any();
-    pthread_mutex_lock(&open_lock);
-    import->waiting = false;
-    pthread_cond_broadcast(&waited);
-    if (done)
-        end(import);
-    return done;
-}
-
-/* What is closed, now or beside a capture that has ended since. */
-static void unmap_closed(void)
-{
-    struct import *import = find_closed();
-
-    while (import && unmap(import))
-        import = find_closed();
-}
-
+/* Fetches and maps a block. Without the lock. */
 static int open_new(const struct ipc_ticket *ticket, CUcontext context, struct import **out)
 {
     struct import *import = calloc(1, sizeof *import);
-    bool opened = false;
     CUdevice current;
 
     if (!import)
         return -ENOMEM;
     import->ticket = *ticket;
     import->block.context = context;
-    int rc = get_source(ticket, &import->source);
+    int rc = ipc_source_get(ticket, &import->source);
     if (rc) {
         free(import);
         return rc;
     }
-    rc = ask_to_open(import);
-    opened = rc == 0 || rc == -ENODEV || rc == -EPROTO;
+    rc = ipc_source_take(import->source, ticket->id);
+    const bool taken = rc == 0;
     if (rc == 0 && driver.cuCtxGetDevice(&current) != CUDA_SUCCESS)
         rc = -EIO;
     if (rc == 0)
@@ -459,78 +320,175 @@ static int open_new(const struct ipc_ticket *ticket, CUcontext context, struct i
     if (rc == 0)
         rc = map(import, current);
     if (rc) {
-        undo(import, opened);
+        undo(import, taken);
         return rc;
     }
-    add(import);
     *out = import;
     return 0;
+}
+
+/* Counts one more open of a block that is open already, and tells where it is. */
+static bool open_again(const struct ipc_ticket *ticket, CUcontext context, CUdeviceptr *address)
+{
+    struct import *import = find_open(ticket, context);
+
+    if (import) {
+        import->opens++;
+        *address = import->block.start;
+    }
+    return import;
+}
+
+/* Called with the lock, which is dropped while the block is fetched. */
+static int open_ticket(const struct ipc_ticket *ticket, CUcontext context, CUdeviceptr *address)
+{
+    struct import *made = NULL;
+
+    if (open_again(ticket, context, address))
+        return 0;
+    lock_release(&import_lock);
+    const int rc = open_new(ticket, context, &made);
+    lock_take(&import_lock);
+    if (rc)
+        return rc;
+    if (!open_again(ticket, context, address)) {
+        add(made);
+        *address = made->block.start;
+        return 0;
+    }
+    lock_release(&import_lock);
+    undo(made, true); /* another thread was faster */
+    lock_take(&import_lock);
+    return 0;
+}
+
+static const char *reason(int rc)
+{
+    switch (rc) {
+    case -ENOENT:
+        return "it has freed the block";
+    case -ETIMEDOUT:
+        return "it does not answer";
+    case -EPROTONOSUPPORT:
+        return "it runs another version of this library";
+    case -EPERM:
+        return "it belongs to another user";
+    case -ECONNREFUSED:
+    case -ECONNRESET:
+    case -EPIPE:
+        return "it has ended";
+    default:
+        return strerrordesc_np(-rc) ? strerrordesc_np(-rc) : "it answers with nonsense";
+    }
 }
 
 int ipc_open(const CUipcMemHandle *handle, CUcontext context, CUdeviceptr *address)
 {
     struct ipc_ticket ticket;
-    int rc = 0;
+    int rc = -EPROTONOSUPPORT;
 
     memcpy(&ticket, handle, sizeof ticket);
-    if (ipc_is_own(handle))
-        return -EXDEV;
-    const int cancel = enter();
-    struct import *import = find_open(&ticket, context);
-    if (import)
-        count_opens(import, 1);
-    else
-        rc = open_new(&ticket, context, &import);
-    if (rc == 0)
-        *address = import->block.start;
-    leave(cancel);
+    if (ticket.version == IPC_TICKET_VERSION) {
+        if (ipc_is_own(handle))
+            return -EXDEV;
+        if (!ticket.bytes || ticket.zero)
+            return -EINVAL;
+        enter();
+        rc = open_ticket(&ticket, context, address);
+        leave();
+    }
     if (rc)
-        log_info("cannot open a block of process %d: %s", ticket.pid, strerrordesc_np(-rc));
+        log_info("cannot open a block of process %d: %s", ticket.pid, reason(rc));
     return rc;
+}
+
+/* ---- close ---- */
+
+/* Unmaps what is closed when its work is done. Only a thread that ends the context waits for that, and it
+ * waits for all work of the context anyway. The lock is dropped meanwhile. False if the wait has failed, or
+ * while a capture is open: then it stays mapped. */
+static bool unmap(struct import *import)
+{
+    import->waiting = true;
+    lock_release(&import_lock);
+    const bool done = capture_wait_context(import->block.context) == CUDA_SUCCESS && !capture_any();
+    lock_take(&import_lock);
+    import->waiting = false;
+    if (done)
+        end(import);
+    else
+        pthread_cond_broadcast(&waited);
+    return done;
+}
+
+/* What is closed in a context, now or when it could not be unmapped. Work of other contexts is not waited
+ * for: it may depend on what the calling thread does next. */
+static void unmap_closed(CUcontext context)
+{
+    struct import *import = find_closed(context);
+
+    while (import && unmap(import))
+        import = find_closed(context);
 }
 
 int ipc_close(CUdeviceptr address)
 {
     if (!atomic_load(&import_count))
         return -ENOENT;
-    const int cancel = enter();
+    enter();
     struct import *import = imports;
     while (import && !(import->block.start == address && import->opens))
         import = import->next;
     const bool found = import;
-    if (found)
-        count_opens(import, -1);
-    if (found && !import->opens) {
+    bool left = false;
+    if (found && --import->opens == 0) {
+        const CUcontext context = import->block.context;
+
         import->epoch = 0;
-        unmap_closed();
+        unmap_closed(context);
+        left = find_closed(context);
     }
-    const bool left = found && find_closed();
-    leave(cancel);
+    leave();
     if (left)
         decay_wake();
     return found ? 0 : -ENOENT;
 }
 
-/* Never waits, not even for the lock: whoever has it may be waiting for another process. */
-void ipc_imports_sweep(struct fence *fence)
+/* One that was closed in the context and whose work is done. */
+static struct import *find_done(struct fence *fence)
 {
-    struct import *import, *next;
+    struct import *import = imports;
 
-    if (!atomic_load(&import_count) || capture_any() || pthread_mutex_trylock(&open_lock))
-        return;
-    if (find_closed())
-        fence_poll(fence);
-    for (import = imports; import && !capture_any(); import = next) {
-        next = import->next;
+    for (; import; import = import->next) {
         if (!is_closed(import) || import->block.context != fence->context)
             continue;
         if (!import->epoch)
             import->epoch = fence_epoch_quietly(fence);
         if (fence_done(fence, import->epoch))
-            end(import);
+            break;
     }
-    pthread_mutex_unlock(&open_lock);
+    return import;
 }
+
+void ipc_imports_sweep(struct fence *fence)
+{
+    struct import *import;
+
+    if (!atomic_load(&import_count) || capture_any())
+        return;
+    lock_take(&import_lock);
+    const bool any = find_closed(fence->context);
+    lock_release(&import_lock);
+    if (!any)
+        return;
+    fence_poll(fence); /* may wait for room in the driver's queue, and fork wants the lock */
+    lock_take(&import_lock);
+    while (!capture_any() && (import = find_done(fence)))
+        end(import);
+    lock_release(&import_lock);
+}
+
+/* ---- questions ---- */
 
 enum ipc_place ipc_find(uint64_t address, struct ipc_block *block)
 {
@@ -538,7 +496,7 @@ enum ipc_place ipc_find(uint64_t address, struct ipc_block *block)
 
     if (__builtin_expect(!atomic_load(&import_count), 1))
         return place;
-    pthread_mutex_lock(&table_lock);
+    lock_take(&import_lock);
     struct import *import = imports;
     while (import && address - import->base >= import->span)
         import = import->next;
@@ -546,51 +504,59 @@ enum ipc_place ipc_find(uint64_t address, struct ipc_block *block)
         *block = import->block;
         place = import->opens && address - block->start < block->bytes ? IPC_BLOCK : IPC_BESIDE;
     }
-    pthread_mutex_unlock(&table_lock);
+    lock_release(&import_lock);
     return place;
 }
 
-static bool anybody_waits(CUcontext context)
+/* ---- the end of a context ---- */
+
+static bool is_in_use(CUcontext context)
 {
     const struct import *import = imports;
 
     while (import && (import->block.context != context || !import->waiting))
         import = import->next;
-    return import;
+    return import || unmapping;
 }
 
 static void await_closers(CUcontext context)
 {
-    while (anybody_waits(context))
-        pthread_cond_wait(&waited, &open_lock);
+    while (is_in_use(context))
+        lock_wait(&import_lock, &waited);
 }
 
 void ipc_imports_ending(CUcontext context, bool ending)
 {
     if (!atomic_load(&import_count))
         return;
-    const int cancel = enter();
+    enter();
     for (struct import *import = imports; import; import = import->next) {
         if (import->block.context == context)
             import->ending += ending ? 1 : import->ending > 0 ? -1 : 0;
     }
     if (ending)
         await_closers(context);
-    leave(cancel);
+    leave();
+}
+
+static struct import *find_in(CUcontext context)
+{
+    struct import *import = imports;
+
+    while (import && import->block.context != context)
+        import = import->next;
+    return import;
 }
 
 void ipc_imports_end(CUcontext context)
 {
-    struct import *next;
+    struct import *import;
 
     if (!atomic_load(&import_count))
         return;
-    const int cancel = enter();
+    enter();
     await_closers(context); /* of what was opened while it ended */
-    for (struct import *import = imports; import; import = next) {
-        next = import->next;
-        if (import->block.context == context)
-            end(import);
-    }
-    leave(cancel);
+    while ((import = find_in(context)))
+        end(import);
+    leave();
 }

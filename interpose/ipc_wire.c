@@ -12,6 +12,12 @@
 
 #define NAME_PREFIX "gpucap-ipc-"
 
+void ipc_wire_close(const int *fds, unsigned count)
+{
+    while (count)
+        close(fds[--count]);
+}
+
 socklen_t ipc_wire_name(struct sockaddr_un *name, const unsigned char key[IPC_KEY])
 {
     char *at = name->sun_path + 1; /* after the zero byte of the abstract namespace */
@@ -27,7 +33,7 @@ socklen_t ipc_wire_name(struct sockaddr_un *name, const unsigned char key[IPC_KE
 /* Room for the file descriptors of one packet, aligned as the kernel wants it. */
 union control {
     struct cmsghdr header;
-    char room[CMSG_SPACE(IPC_BATCH * sizeof(int))];
+    char room[CMSG_SPACE(IPC_CHUNKS * sizeof(int))];
 };
 
 int ipc_wire_send(int fd, const void *packet, size_t bytes, const int *fds, unsigned count)
@@ -78,41 +84,71 @@ static unsigned take_descriptors(struct msghdr *message, int *fds, unsigned room
     return count;
 }
 
-static int receive_now(int fd, void *packet, size_t bytes, int *fds, unsigned *count)
+static int receive(int fd, void *packet, size_t bytes, int *fds, unsigned *count, int flags)
 {
     struct iovec part = {.iov_base = packet, .iov_len = bytes};
     union control control;
     struct msghdr message = {
         .msg_iov = &part, .msg_iovlen = 1, .msg_control = control.room, .msg_controllen = sizeof control};
-    const ssize_t got = recvmsg(fd, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+    const unsigned room = *count;
     bool bad = false;
+    ssize_t got;
 
+    *count = 0;
+    do
+        got = recvmsg(fd, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC | flags);
+    while (got < 0 && errno == EINTR);
     if (got < 0)
         return -errno;
-    *count = take_descriptors(&message, fds, *count, &bad);
+    *count = take_descriptors(&message, fds, room, &bad);
     bad |= (size_t)got != bytes || (message.msg_flags & (MSG_TRUNC | MSG_CTRUNC));
     if (!bad)
         return 0;
-    while (*count)
-        close(fds[--*count]);
-    return got == 0 ? -EPIPE : -EPROTO;
+    ipc_wire_close(fds, *count);
+    *count = 0;
+    /* There is room in `control` for as many as a packet can bring: this process could not take them. */
+    return message.msg_flags & MSG_CTRUNC ? -EMFILE : got == 0 ? -EPIPE : -EPROTO;
 }
 
-int ipc_wire_receive(int fd, void *packet, size_t bytes, int *fds, unsigned *count, int timeout_ms)
+int ipc_wire_receive(int fd, void *packet, size_t bytes, int *fds, unsigned *count)
 {
-    const int64_t until = (int64_t)clock_ms() + timeout_ms;
-    const unsigned room = *count;
+    return receive(fd, packet, bytes, fds, count, 0);
+}
+
+int ipc_wire_wait(int fd, uint64_t until)
+{
+    struct pollfd other = {.fd = fd, .events = POLLIN};
 
     for (;;) {
-        *count = room;
-        int rc = receive_now(fd, packet, bytes, fds, count);
-        if (rc != -EAGAIN && rc != -EINTR)
-            return rc;
-        const int64_t left = until - (int64_t)clock_ms();
-        if (left <= 0)
+        const uint64_t now = clock_ms();
+        const int ready = poll(&other, 1, now < until ? (int)(until - now) : 0);
+
+        if (ready > 0)
+            return 0;
+        if (now >= until)
             return -ETIMEDOUT;
-        poll(&(struct pollfd){.fd = fd, .events = POLLIN}, 1, (int)left);
     }
+}
+
+/* 0, or what is wrong with chunks that came with so many descriptors. */
+static int check(const struct ipc_chunks *chunks, unsigned descriptors)
+{
+    if (chunks->magic != IPC_PACKET_MAGIC || chunks->zero || chunks->error < 0 ||
+        chunks->count > IPC_CHUNKS || chunks->count != descriptors || (chunks->error && chunks->count))
+        return -EPROTO;
+    return -chunks->error;
+}
+
+int ipc_wire_chunks(int fd, struct ipc_chunks *chunks, int fds[IPC_CHUNKS], unsigned *count, bool peek)
+{
+    *count = IPC_CHUNKS;
+    int rc = receive(fd, chunks, sizeof *chunks, fds, count, peek ? MSG_PEEK : 0);
+
+    if (rc == 0 && (rc = check(chunks, *count)))
+        ipc_wire_close(fds, *count);
+    if (rc)
+        *count = 0;
+    return rc;
 }
 
 bool ipc_wire_trusts(int fd, pid_t *pid)

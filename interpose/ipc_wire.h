@@ -1,8 +1,10 @@
-/* ipc_wire: what two wrapped processes say to each other about an exported block.
+/* ipc_wire: the packets that two wrapped processes exchange about exported blocks.
  *
- * One packet for a question, one for the answer, on a SOCK_SEQPACKET socket in the abstract namespace whose
- * name holds 128 random bits. Whoever is at the other end may be anybody: every packet is checked for its
- * size, and what does not fit is an error, never a guess. Owns no lock.
+ * The exporter listens on a SOCK_SEQPACKET socket in the abstract namespace whose name holds 128 random bits.
+ * An importer says HELLO once and keeps that connection: the greeting brings a page that both map
+ * (ipc_page.h) and the receiving end of the exporter's board (ipc_board.h). It asks FETCH on a connection of
+ * its own, so that a thread that waits for an answer waits alone. The other side may be any process: a packet
+ * that is not exactly as described here is an error, never a guess. Owns no lock.
  */
 #ifndef GPUCAP_IPC_WIRE_H
 #define GPUCAP_IPC_WIRE_H
@@ -13,8 +15,9 @@
 #include <sys/socket.h>
 #include <sys/un.h>
 
-#define IPC_KEY   16
-#define IPC_BATCH 64 /* file descriptors in one packet: both sides must have room for so many at a time */
+#define IPC_KEY    16
+#define IPC_BATCH  64  /* descriptors in an answer: both sides must have room for so many at a time */
+#define IPC_CHUNKS 253 /* descriptors in any packet: Linux's SCM_MAX_FD */
 
 /* What a CUipcMemHandle of ours holds. */
 struct ipc_ticket {
@@ -22,36 +25,48 @@ struct ipc_ticket {
     uint32_t version;
     int32_t pid;                /* of the exporter, for messages */
     unsigned char key[IPC_KEY]; /* names the exporter's socket */
-    uint64_t id;                /* of the block, never used twice by one exporter */
+    uint64_t id;                /* of the block, never used twice by one exporter; its slot: ipc_page.h */
     uint64_t bytes;             /* of the block */
     uint64_t offset;            /* of the block in its first chunk */
     uint64_t zero;
 };
 #define IPC_TICKET_MAGIC   UINT64_C(0x4370694361707567) /* "gupaCipC" */
-#define IPC_TICKET_VERSION 1
+#define IPC_TICKET_VERSION 2                            /* of the ticket and of everything below */
 _Static_assert(sizeof(struct ipc_ticket) == CU_IPC_HANDLE_SIZE, "a ticket fills a handle");
 
-enum ipc_what {
-    IPC_OPEN = 1, /* from now on the block is in use here */
-    IPC_FETCH,    /* chunks from number `first` on, as file descriptors */
-    IPC_CLOSE     /* no longer; there is no answer */
-};
+#define IPC_PACKET_MAGIC (0x67636900u + IPC_TICKET_VERSION)
 
-#define IPC_PACKET_MAGIC 0x67636970u
+enum ipc_what {
+    IPC_HELLO = 1, /* answered by an ipc_greeting */
+    IPC_FETCH, /* answered by an ipc_chunks: those of block `id` from number `first` on, at most IPC_BATCH */
+    IPC_CLOSED /* some block that the exporter has freed is not open here any more; no answer */
+};
 
 struct ipc_request {
     uint32_t magic, what;
     uint64_t id, first;
 };
 
-struct ipc_reply {
+enum { IPC_GREETING_PAGE, IPC_GREETING_BOARD, IPC_GREETING_FDS };
+
+struct ipc_greeting {
     uint32_t magic;
-    int32_t error; /* 0 or an errno */
-    uint64_t bytes, offset, chunks;
+    int32_t error; /* 0 and IPC_GREETING_FDS descriptors, or an errno and none */
+};
+
+/* One chunk of an exported block. */
+struct ipc_chunk {
+    uint64_t id, bytes, offset; /* of the block, as in its ticket */
+    uint64_t chunk_bytes;
     CUuuid card;
-    uint32_t count; /* of chunks in this packet */
-    uint32_t zero;
-    uint64_t sizes[IPC_BATCH];
+};
+
+/* Chunks, and a descriptor for each: an answer, or all that is on a board. */
+struct ipc_chunks {
+    uint32_t magic;
+    int32_t error; /* 0, or an errno and no chunks */
+    uint32_t count, zero;
+    struct ipc_chunk list[IPC_CHUNKS];
 };
 
 /* The address of the socket of a key, and its length. */
@@ -60,9 +75,20 @@ socklen_t ipc_wire_name(struct sockaddr_un *name, const unsigned char key[IPC_KE
 /* Sends one packet with file descriptors. Never waits. 0 or -errno. */
 int ipc_wire_send(int fd, const void *packet, size_t bytes, const int *fds, unsigned count);
 
-/* Receives one packet of exactly `bytes`, with at most `*count` file descriptors, which the caller closes. 0;
- * -EPIPE: the other side has gone; -ETIMEDOUT; -EPROTO: it said something else; another -errno. */
-int ipc_wire_receive(int fd, void *packet, size_t bytes, int *fds, unsigned *count, int timeout_ms);
+/* Waits until there is something to receive, or the other side has gone; until the moment `until` of
+ * clock_ms. 0 or -ETIMEDOUT. */
+int ipc_wire_wait(int fd, uint64_t until);
+
+/* Receives one packet of exactly `bytes`, with at most `*count` file descriptors, which the caller closes.
+ * Never waits. 0; -EAGAIN: there is none; -EPIPE: the other side has gone; -EMFILE: no room for the
+ * descriptors; -EPROTO: it is something else; another -errno. */
+int ipc_wire_receive(int fd, void *packet, size_t bytes, int *fds, unsigned *count);
+
+/* Receives chunks and *count descriptors, as many as chunks. With `peek` the packet stays where it is. 0, the
+ * exporter's -errno, or as ipc_wire_receive; then there are no descriptors. */
+int ipc_wire_chunks(int fd, struct ipc_chunks *chunks, int fds[IPC_CHUNKS], unsigned *count, bool peek);
+
+void ipc_wire_close(const int *fds, unsigned count);
 
 /* True if the process at the other end belongs to the same user; *pid is its number, if that can be told. */
 bool ipc_wire_trusts(int fd, pid_t *pid);

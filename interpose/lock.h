@@ -13,6 +13,10 @@
 /* In the order in which they may be taken. */
 enum lock_rank {
     LOCK_REGISTRY, /* pools.c: which pools there are */
+    LOCK_EXPORTS,  /* ipc_exports.h: exported blocks and importers; held while the driver exports a chunk */
+    LOCK_IMPORTS,  /* ipc_import.c: blocks of other processes that are open; held for a few instructions */
+    LOCK_SOURCES,  /* ipc_source.c: connections to exporters; held while the driver imports chunks */
+    LOCK_SERVICE,  /* ipc_thread.c: whether the thread runs; held for a few instructions */
     LOCK_CACHES,   /* cache.c: which caches there are; jemalloc's own locks come after it */
     LOCK_POOL,     /* pool.h: ranges, chunks and blocks of one pool; held across the driver's mapping calls */
     LOCK_FENCE,    /* fence.h: epochs of one context; held while an event is recorded or queried */

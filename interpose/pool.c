@@ -20,7 +20,7 @@
 #define NEAR        64 /* units that are tried before the neighbours are walked along */
 #define ID_BITS     48 /* numbers of blocks in one pool's life; above them stands the number of the pool */
 
-atomic_uint pool_pinned_frees;
+_Thread_local bool pool_freed_pinned;
 static _Atomic uint64_t pools_opened;
 
 /* ---- blocks by address ---- */
@@ -451,7 +451,7 @@ static int free_block(struct pool *pool, uint64_t address, bool done)
     table_erase(pool, table_find(pool, address));
     pool->pinned_bytes += range->bytes;
     atomic_store_explicit(&range->mark.asked, 0, memory_order_relaxed);
-    atomic_fetch_add(&pool_pinned_frees, 1);
+    pool_freed_pinned = true;
     return 0;
 }
 

@@ -118,8 +118,8 @@ int pool_pin(struct pool *pool, uint64_t address);
 /* Takes a pin away; if it was the last of a block that has been freed, its memory is free now. 0 or -EINVAL.
  */
 int pool_unpin(struct pool *pool, uint64_t address);
-/* Counts frees of pinned blocks, of all pools, so that ipc_sweep knows when to look. */
-extern atomic_uint pool_pinned_frees;
+/* Set when this thread frees a pinned block. The caller of pool_free tells ipc_freed, and resets it. */
+extern _Thread_local bool pool_freed_pinned;
 
 /* A descriptor or a device on the bus may reach the memory of the block, for how long cannot be known: when
  * the program frees the block, its memory is given back to the driver and not handed out again. 0 or -EINVAL.

@@ -167,8 +167,7 @@ static bool is_alive(void)
     return driver.cuMemAlloc_v2(&address, NEVER_FITS) == CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-/* The context whose pool serves the current context: of a green one, the primary one behind it. */
-static CUcontext owner_of(CUcontext context)
+CUcontext pools_owner(CUcontext context)
 {
     CUcontext primary = NULL;
     CUgreenCtx green = NULL;
@@ -212,7 +211,7 @@ static struct pool *open_pool(CUcontext context)
 
 static struct pool *look_up(CUcontext context)
 {
-    CUcontext owner = owner_of(context);
+    CUcontext owner = pools_owner(context);
     struct pool *pool = find(owner);
 
     /* The owner is current while its pool is opened: a green context cannot be asked for it. */

@@ -13,6 +13,9 @@
 
 void pools_setup(const struct options *options);
 
+/* The context whose pool serves this one, which is current: of a green one, the primary one behind it. */
+CUcontext pools_owner(CUcontext context);
+
 /* The pool of the calling thread's context, opened at the first call. NULL: no context, no pooling, or a card
  * that cannot do it. */
 struct pool *pools_current(void);

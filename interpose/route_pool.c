@@ -171,10 +171,12 @@ static CUresult free_deferred(struct pool *pool, CUdeviceptr address)
     return pool_free(pool, address, false) ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
 }
 
-static void after_free(struct pool *pool)
+static void after_free(struct pool *pool, CUdeviceptr address)
 {
-    if (__builtin_expect(atomic_load_explicit(&pool_pinned_frees, memory_order_relaxed) != 0, 0))
-        ipc_sweep();
+    if (__builtin_expect(pool_freed_pinned, 0)) {
+        pool_freed_pinned = false;
+        ipc_freed(pool, address);
+    }
     if (library_options()->decay == 0)
         pool_trim(pool, UINT64_MAX);
     else
@@ -193,7 +195,7 @@ bool route_pool_free(CUdeviceptr address, CUresult *result)
     if (!pool)
         return false;
     *result = library_options()->deferred ? free_deferred(pool, address) : free_strict(pool, address);
-    after_free(pool);
+    after_free(pool, address);
     return true;
 }
 
@@ -223,7 +225,7 @@ bool route_pool_free_async(CUdeviceptr address, CUstream stream, CUresult *resul
     *result = follow(pool, stream);
     if (*result == CUDA_SUCCESS) {
         *result = pool_free(pool, address, false) ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
-        after_free(pool);
+        after_free(pool, address);
     }
     return true;
 }

@@ -393,7 +393,7 @@ int small_free(struct pool *pool, struct cache *cache, uint64_t address, bool do
     }
     /* Others hold its memory: small_unpin sees to it. */
     atomic_fetch_add(&pool->small.pinned_bytes, bytes);
-    atomic_fetch_add(&pool_pinned_frees, 1);
+    pool_freed_pinned = true;
     return 0;
 }
 

@@ -3,17 +3,19 @@
 # check themselves and are also run natively; tools/gpu-check runs them on a real card, so they take the libcuda.so.1
 # that they find. Included by CMakeLists.txt of this folder.
 set(pointers_programs "")
-foreach(name prog_pointers prog_waits prog_captures prog_room prog_ipc prog_closes)
+foreach(name prog_pointers prog_waits prog_captures prog_room prog_ipc prog_closes prog_stopped)
   add_executable(${name} ${name}.c prog_check.c)
   target_link_libraries(${name} PRIVATE gpucap_flags gpucap_cuda_headers Threads::Threads ${CMAKE_DL_LIBS} simgpu_cuda)
   set_target_properties(${name} PROPERTIES SKIP_BUILD_RPATH ON)
   list(APPEND pointers_programs ${name})
 endforeach()
-# One that lies to the library, in its own words.
-add_executable(prog_forger prog_forger.c prog_check.c ${CMAKE_SOURCE_DIR}/interpose/ipc_wire.c)
-target_include_directories(prog_forger PRIVATE ${CMAKE_SOURCE_DIR}/interpose)
-target_link_libraries(prog_forger PRIVATE gpucap_flags gpucap_cuda_headers Threads::Threads ${CMAKE_DL_LIBS} simgpu_cuda)
-list(APPEND pointers_programs prog_forger)
+# Two that lie to the library, in its own words: as exporters and as importers.
+foreach(name prog_forger prog_intruder)
+  add_executable(${name} ${name}.c prog_check.c ${CMAKE_SOURCE_DIR}/interpose/ipc_wire.c ${CMAKE_SOURCE_DIR}/interpose/ipc_page.c)
+  target_include_directories(${name} PRIVATE ${CMAKE_SOURCE_DIR}/interpose)
+  target_link_libraries(${name} PRIVATE gpucap_flags gpucap_cuda_headers Threads::Threads ${CMAKE_DL_LIBS} simgpu_cuda)
+  list(APPEND pointers_programs ${name})
+endforeach()
 
 foreach(name pointers waits captures room pointers_ipc)
   gpucap_test(${name} TIMEOUT 600 LIBS test_support SOURCES ${name}.c)

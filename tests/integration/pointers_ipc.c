@@ -1,8 +1,9 @@
-/* pointers_ipc: legacy IPC works between two wrapped processes as it does natively, and nobody can break it
- * from outside. Each promise is a scenario of prog_ipc, prog_closes or prog_forger, which check themselves;
- * those of the first two hold natively as well, except where CUDA promises less.
+/* pointers_ipc: legacy IPC works between two wrapped processes as it does natively, and no process can break
+ * it from outside. Each promise is a scenario of prog_ipc, prog_closes or prog_forger, which check
+ * themselves; those of the first two hold natively as well, except where CUDA promises less.
  */
 #include <stdio.h>
+#include <unistd.h>
 
 #include "spawn.h"
 #include "unity.h"
@@ -42,10 +43,15 @@ static void run(const char *program, const char *scenario, const char *cards, bo
     run_freeing(program, scenario, cards, pooled, "strict");
 }
 
+static void both_of(const char *program, const char *scenario, const char *cards)
+{
+    run(program, scenario, cards, false);
+    run(program, scenario, cards, true);
+}
+
 static void both(const char *scenario, const char *cards)
 {
-    run("prog_ipc", scenario, cards, false);
-    run("prog_ipc", scenario, cards, true);
+    both_of("prog_ipc", scenario, cards);
 }
 
 static void each_way(const char *program, const char *scenario, const char *cards)
@@ -145,6 +151,41 @@ static void test_a_block_closed_beside_a_capture_goes_back(void)
     each_way("prog_closes", "closed_without_a_pool", CARD);
 }
 
+static void test_a_block_opened_in_a_green_context_goes_back(void)
+{
+    each_way("prog_closes", "closed_after_a_green_context", TIGHT);
+}
+
+static void test_a_block_stays_mapped_while_its_work_cannot_be_waited_for(void)
+{
+    run("prog_closes", "closed_beside_a_failure", TIGHT, true);
+}
+
+static void test_blocks_of_a_stopped_process_are_opened_and_closed(void)
+{
+    run("prog_stopped", "known_exporter", CARD, true);
+}
+
+static void test_no_thread_waits_for_one_that_waits_for_a_stopped_process(void)
+{
+    run("prog_stopped", "unknown_exporter", CARD, true);
+}
+
+static void test_a_stopped_process_learns_of_every_close_later(void)
+{
+    both_of("prog_stopped", "closes_many", TIGHT);
+}
+
+static void test_the_memory_of_a_dead_process_is_not_kept(void)
+{
+    both_of("prog_stopped", "dead_exporter", TIGHT);
+}
+
+static void test_a_forked_child_keeps_no_connection(void)
+{
+    run("prog_stopped", "children", CARD, true);
+}
+
 static void test_memory_of_another_card_is_opened(void)
 {
     both("cards", "2x2G");
@@ -165,14 +206,27 @@ static void test_exporters_that_lie_are_refused(void)
     run("prog_forger", "exporters", CARD, true);
 }
 
-static void test_exporters_that_say_nothing_are_given_up(void)
+static void test_exporters_that_are_never_done_are_given_up(void)
 {
-    run("prog_forger", "silent_exporters", CARD, true);
+    run("prog_forger", "slow_exporters", CARD, true);
 }
 
-static void test_clients_that_lie_change_nothing(void)
+static void test_exporters_of_another_version_are_refused(void)
 {
-    run("prog_forger", "clients", CARD, true);
+    run("prog_forger", "old_exporters", CARD, true);
+}
+
+static void test_importers_that_lie_change_nothing(void)
+{
+    run("prog_intruder", "packets", CARD, true);
+}
+
+static void test_processes_of_other_users_share_nothing(void)
+{
+    if (geteuid() != 0)
+        TEST_IGNORE_MESSAGE("only root can start a process of another user");
+    run("prog_forger", "users_exporter", CARD, true);
+    run("prog_intruder", "other_user", CARD, true);
 }
 
 int main(void)
@@ -195,11 +249,20 @@ int main(void)
     RUN_TEST(test_nobody_waits_for_a_close_that_waits_for_the_device);
     RUN_TEST(test_a_close_destroys_no_capture);
     RUN_TEST(test_a_block_closed_beside_a_capture_goes_back);
+    RUN_TEST(test_a_block_opened_in_a_green_context_goes_back);
+    RUN_TEST(test_a_block_stays_mapped_while_its_work_cannot_be_waited_for);
+    RUN_TEST(test_blocks_of_a_stopped_process_are_opened_and_closed);
+    RUN_TEST(test_no_thread_waits_for_one_that_waits_for_a_stopped_process);
+    RUN_TEST(test_a_stopped_process_learns_of_every_close_later);
+    RUN_TEST(test_the_memory_of_a_dead_process_is_not_kept);
+    RUN_TEST(test_a_forked_child_keeps_no_connection);
     RUN_TEST(test_memory_of_another_card_is_opened);
     RUN_TEST(test_a_process_ends_with_blocks_shared_and_open);
     RUN_TEST(test_forged_handles_are_refused);
     RUN_TEST(test_exporters_that_lie_are_refused);
-    RUN_TEST(test_exporters_that_say_nothing_are_given_up);
-    RUN_TEST(test_clients_that_lie_change_nothing);
+    RUN_TEST(test_exporters_that_are_never_done_are_given_up);
+    RUN_TEST(test_exporters_of_another_version_are_refused);
+    RUN_TEST(test_importers_that_lie_change_nothing);
+    RUN_TEST(test_processes_of_other_users_share_nothing);
     return UNITY_END();
 }

@@ -2,6 +2,7 @@
  * things. One scenario a run; both processes are this program (prog_is_other). */
 #include "prog_share.h"
 
+#include <dlfcn.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -209,6 +210,95 @@ static void closed_without_a_pool(void)
     close_beside_a_capture();
 }
 
+/* ---- in a green context ---- */
+
+static CUgreenCtx make_green(void)
+{
+    CUdevResource whole, part;
+    CUdevResourceDesc description;
+    unsigned int count = 1;
+    CUgreenCtx made;
+
+    MUST(0, cuDeviceGetDevResource(0, &whole, CU_DEV_RESOURCE_TYPE_SM));
+    MUST(0, cuDevSmResourceSplitByCount(&part, &count, &whole, NULL, 0, 16));
+    MUST(0, cuDevResourceGenerateDesc(&description, &part, 1));
+    MUST(0, cuGreenCtxCreate(&made, description, 0, CU_GREEN_CTX_DEFAULT_STREAM));
+    return made;
+}
+
+/* What is opened in a green context belongs to the primary one, and goes back also when the green one has
+ * ended. */
+static void closed_after_a_green_context(void)
+{
+    CUcontext primary = prog_context(0), partial;
+    CUdeviceptr block;
+
+    if (!prog_is_other()) {
+        const pid_t pid = prog_start(false);
+        MUST(0, cuMemAlloc(&block, BIG));
+        send_handle(block);
+        prog_await();
+        MUST(0, cuMemFree(block));
+        await_room();
+        prog_signal();
+        prog_join(pid);
+        return;
+    }
+    const CUgreenCtx green = make_green();
+    MUST(0, cuCtxFromGreenCtx(&partial, green));
+    MUST(0, cuCtxSetCurrent(partial));
+    block = open_sent();
+    MUST(0, cuCtxSetCurrent(primary));
+    MUST(0, cuGreenCtxDestroy(green));
+    prog_fill(block, 1, MIB);
+    MUST(0, cuIpcCloseMemHandle(block));
+    prog_signal();
+    prog_await();
+}
+
+/* ---- where the wait fails ---- */
+
+static void set_fault(const char *script)
+{
+    void (*set)(const char *) = (void (*)(const char *))dlsym(RTLD_DEFAULT, "simgpu_set_fault");
+
+    MUST(true, set != NULL);
+    set(script);
+}
+
+/* What could not be waited for stays mapped while work may use it, and goes back when that is done. */
+static void closed_beside_a_failure(void)
+{
+    CUdeviceptr block, own;
+    CUstream busy, other;
+
+    prog_context(0);
+    if (!prog_is_other()) {
+        const pid_t pid = prog_start(false);
+        MUST(0, cuMemAlloc(&block, BIG));
+        send_handle(block);
+        prog_await();
+        MUST(0, cuMemFree(block));
+        await_room();
+        prog_signal();
+        prog_join(pid);
+        return;
+    }
+    MUST(0, cuMemAlloc(&own, MIB));
+    block = open_sent();
+    MUST(0, cuStreamCreate(&busy, CU_STREAM_NON_BLOCKING));
+    MUST(0, cuStreamCreate(&other, CU_STREAM_NON_BLOCKING));
+    MUST(0, cuLaunchHostFunc(busy, until_let_go, NULL));
+    set_fault("cuEventSynchronize:*=999");
+    MUST(0, cuIpcCloseMemHandle(block));
+    set_fault("");
+    MUST(0, cuMemsetD8Async(block, 1, MIB, other));
+    MUST(0, cuStreamSynchronize(other));
+    atomic_store(&let_go, true);
+    prog_signal();
+    prog_await();
+}
+
 int main(int argc, char **argv)
 {
     static const struct prog_scenario all[] = {
@@ -218,6 +308,8 @@ int main(int argc, char **argv)
         {"captures_beside_closes", captures_beside_closes},
         {"closed_beside_a_capture", closed_beside_a_capture},
         {"closed_without_a_pool", closed_without_a_pool},
+        {"closed_after_a_green_context", closed_after_a_green_context},
+        {"closed_beside_a_failure", closed_beside_a_failure},
     };
 
     return prog_main(argc, argv, all, sizeof all / sizeof *all);

@@ -2,6 +2,7 @@
 #ifndef TESTS_INTEGRATION_PROG_SHARE_H
 #define TESTS_INTEGRATION_PROG_SHARE_H
 
+#include <dirent.h>
 #include <unistd.h>
 
 #include "prog_check.h"
@@ -36,6 +37,27 @@ static inline void await_room(void)
     while (cuMemAlloc(&big, BIG) != CUDA_SUCCESS)
         MUST(true, tries-- > 0 && usleep(10000) == 0);
     MUST(0, cuMemFree(big));
+}
+
+/* How many descriptors this process has. */
+static inline int open_descriptors(void)
+{
+    DIR *folder = opendir("/proc/self/fd");
+    int n = 0;
+
+    MUST(true, folder != NULL);
+    while (readdir(folder))
+        n++;
+    closedir(folder);
+    return n;
+}
+
+/* What other threads of the library still have to close, they close soon. */
+static inline void await_descriptors(int wanted)
+{
+    for (int i = 0; i < 2000 && open_descriptors() != wanted; i++)
+        usleep(10000);
+    MUST(wanted, open_descriptors());
 }
 
 #endif

@@ -370,6 +370,27 @@ static void unpinned(void)
     model_close(&model);
 }
 
+/* At the free all work was done; another process had the block open and has closed it since. */
+static void unpinned_later(void)
+{
+    model_open(&model, 64 * MIB, 64 * MIB);
+    CHECK(model_alloc(&model, 8 * MIB) == 0 && model_alloc(&model, 2 * MIB) == 0);
+    const uint64_t address = model.blocks[0].address;
+    CHECK(pool_pin(&model.pool, address) == 0 && pool_free(&model.pool, address, true) == 0);
+    model_work(&model, 0, &model.blocks[1]);
+    CHECK(pool_unpin(&model.pool, address) == 0);
+    CHECK(pool_trim(&model.pool, UINT64_MAX) == 0);
+    fake_progress(0);
+    CHECK(pool_trim(&model.pool, UINT64_MAX) == 8 * MIB);
+    pool_close(&model.pool, true);
+    fake_end();
+}
+
+static void test_the_last_pin_waits_for_work_of_after_the_free(void)
+{
+    TEST_ASSERT_TRUE(fake_child(unpinned_later));
+}
+
 static void test_the_last_pin_gives_a_freed_block_back_when_its_work_is_done(void)
 {
     TEST_ASSERT_TRUE(fake_child(unpinned));
@@ -641,6 +662,7 @@ int main(void)
     RUN_TEST(test_a_block_that_stays_where_a_large_one_was_keeps_one_chunk_from_moving);
     RUN_TEST(test_a_pinned_block_keeps_its_memory_after_its_free);
     RUN_TEST(test_the_last_pin_gives_a_freed_block_back_when_its_work_is_done);
+    RUN_TEST(test_the_last_pin_waits_for_work_of_after_the_free);
     RUN_TEST(test_other_streams_and_captures_find_every_block_at_rest);
     RUN_TEST(test_memory_is_used_again_and_moved_beside_an_open_capture);
     RUN_TEST(test_another_stream_in_a_capture_finds_reused_blocks_at_rest);

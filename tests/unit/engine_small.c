@@ -458,6 +458,33 @@ static void test_a_pinned_small_block_stays_until_its_last_pin_is_gone(void)
     TEST_ASSERT_TRUE(fake_child(pinned));
 }
 
+/* At the free all work was done; another process had the block open and has closed it since. */
+static void unpinned_later(void)
+{
+    begin(LIMIT);
+    const uint64_t held = take(700), other = take(700);
+    CHECK(pool_pin(&pool, held) == 0 && pool_free(&pool, held, true) == 0);
+    work(0, other, 700);
+    work(1, other, 700);
+    CHECK(pool_unpin(&pool, held) == 0);
+    CHECK(pool_stats(&pool).pending == 2 * RANGES_UNIT); /* and still in `owners`: it may not be handed out */
+    for (unsigned i = 0; i < 1000; i++)
+        addresses[i] = take(700);
+    finish_work();
+    owners_set(&owners, held, 700, false);
+    pool_take_in(&pool);
+    CHECK(pool_stats(&pool).pending == 0);
+    for (unsigned i = 0; i < 1000; i++)
+        give(addresses[i], 700, true);
+    give(other, 700, true);
+    end_empty();
+}
+
+static void test_the_last_pin_of_a_small_block_waits_for_work_of_after_the_free(void)
+{
+    TEST_ASSERT_TRUE(fake_child(unpinned_later));
+}
+
 /* ---- a heap that is wrong ---- */
 
 /* The mark of a block that is in the heap again says that somebody has it. */
@@ -514,6 +541,7 @@ int main(void)
     RUN_TEST(test_what_an_idle_thread_keeps_of_the_heap_is_idle);
     RUN_TEST(test_the_last_frees_are_idle_when_their_work_has_ended);
     RUN_TEST(test_a_pinned_small_block_stays_until_its_last_pin_is_gone);
+    RUN_TEST(test_the_last_pin_of_a_small_block_waits_for_work_of_after_the_free);
     RUN_TEST(test_a_heap_that_is_wrong_does_no_harm);
     return UNITY_END();
 }

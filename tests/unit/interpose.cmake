@@ -19,7 +19,6 @@ interpose_unit(interpose_blocks MODULES blocks.c)
 interpose_unit(interpose_graphs MODULES graphs.c limit.c lock.c process.c)
 interpose_unit(interpose_measure MODULES measure.c)
 interpose_unit(interpose_nvml MODULES nvml.c)
-
 interpose_unit(interpose_elfslot MODULES elfslot.c elfsym.c)
 target_link_options(interpose_elfslot PRIVATE -Wl,--wrap=mprotect)
 foreach(kind now lazy)
@@ -30,3 +29,4 @@ foreach(kind now lazy)
 endforeach()
 target_compile_definitions(interpose_elfslot PRIVATE ELFSLOT_NOW="$<TARGET_FILE:interpose_elfslot_now>"
   ELFSLOT_LAZY="$<TARGET_FILE:interpose_elfslot_lazy>")
+interpose_unit(interpose_ipc_page MODULES ipc_page.c)

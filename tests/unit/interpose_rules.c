@@ -48,6 +48,22 @@ static void test_none_is_no_limit_in_any_case_of_letters(void)
     }
 }
 
+static void test_the_longest_uuid_is_a_rule_and_a_longer_one_is_not(void)
+{
+    char uuid[RULES_UUID_TEXT + 1] = "MIG-", text[RULES_UUID_TEXT + 8];
+    const char *why = "";
+
+    memset(uuid + 4, 'a', RULES_UUID_TEXT - 1 - 4);
+    snprintf(text, sizeof text, "%s=3G", uuid);
+    accept(text);
+    TEST_ASSERT_EQUAL_UINT64(3 * G, limit(0, uuid));
+    uuid[RULES_UUID_TEXT - 2] = 'b';
+    TEST_ASSERT_EQUAL_UINT64(RULES_UNLIMITED, limit(0, uuid));
+    uuid[RULES_UUID_TEXT - 1] = 'a';
+    snprintf(text, sizeof text, "%s=3G", uuid);
+    TEST_ASSERT_EQUAL_INT(-EINVAL, rules_parse(text, &rules, &why));
+}
+
 static void test_a_limit_above_the_card_is_the_card(void)
 {
     accept("500G");
@@ -187,6 +203,7 @@ int main(void)
     UNITY_BEGIN();
     RUN_TEST(test_one_limit_holds_for_every_card);
     RUN_TEST(test_none_is_no_limit_in_any_case_of_letters);
+    RUN_TEST(test_the_longest_uuid_is_a_rule_and_a_longer_one_is_not);
     RUN_TEST(test_a_limit_above_the_card_is_the_card);
     RUN_TEST(test_a_card_that_no_rule_names_is_unlimited);
     RUN_TEST(test_the_most_exact_rule_wins_in_any_order);

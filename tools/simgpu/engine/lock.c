@@ -3,15 +3,21 @@
 
 static pthread_mutex_t engine_lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t progress = PTHREAD_COND_INITIALIZER;
+static _Thread_local int cancel_state; /* before the thread took the lock */
 
 void lock_take(void)
 {
+    int before;
+
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before);
     pthread_mutex_lock(&engine_lock);
+    cancel_state = before;
 }
 
 void lock_drop(void)
 {
     pthread_mutex_unlock(&engine_lock);
+    pthread_setcancelstate(cancel_state, NULL);
 }
 
 void lock_wait(void)
