@@ -237,12 +237,16 @@ static bool ask_at_rest(struct fence *fence, uint64_t epoch, const struct fence_
     *result = CUDA_SUCCESS;
     if (fence_done(fence, epoch))
         return true;
+    if (check) { /* it may take the pool's lock, which comes before this one */
+        lock_release(&fence->lock);
+        *result = check->call(check->argument);
+        lock_take(&fence->lock);
+    }
+    if (*result != CUDA_SUCCESS || fence_done(fence, epoch))
+        return true;
     if (!capture_exclude())
         return false;
-    if (check)
-        *result = check->call(check->argument);
-    if (*result == CUDA_SUCCESS)
-        *result = synchronize(fence);
+    *result = synchronize(fence);
     capture_admit();
     return true;
 }
