@@ -7,6 +7,7 @@
  *   expandable    the same for a model of PyTorch's expandable segments
  *   cost          driver calls with room x their price on an H200 / the program's nominal time, growth to the
  *                 peak aside
+ *   moved ...     those calls: handles mapped again, created above growth, unmapped, released
  *   smallest      the least capacity that completes / peak of live bytes
  *   tight_cost    as cost, with a capacity of TIGHT permille of the peak of live bytes */
 #include <getopt.h>
@@ -64,6 +65,8 @@ static struct row run_program(const struct program *program, double seconds, boo
                       .expandable = live / (double)expandable_held(program),
                       .cost = price_seconds(&room) / seconds};
 
+    printf(" moved=%" PRIu64 " recreated=%" PRIu64 " unmapped=%" PRIu64 " released=%" PRIu64,
+           room.mapped - room.created, room.created - room.growth, room.unmapped, room.released);
     if (!room.completes)
         bench_fail("a program needs more than the card has");
     if (quick)

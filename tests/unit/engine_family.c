@@ -22,13 +22,20 @@ static uint64_t seeds(void)
     return SEEDS * fake_number("GPUCAP_TEST_TIMES", 1);
 }
 
-/* Keys and values that grow by a copy, and experts of a few rows, make many blocks of 64 KiB to 4 MiB that
- * live long: of what they leave free less can move. */
+/* Beside 16 MiB, of the peak of live bytes. Three families need more, by what 24 seeds of each have shown:
+ * blocks of 64 KiB to 4 MiB that live long leave free memory in which few chunks are whole. */
 static uint64_t tight_permille(unsigned family)
 {
-    if ((int)family == families_find("serve"))
-        return 1090;
-    return (int)family == families_find("experts") ? 1040 : 1030;
+    static const struct {
+        const char *name;
+        uint64_t permille;
+    } more[] = {{"cnn_batch", 1040}, {"experts", 1040}, {"serve", 1080}};
+
+    for (size_t i = 0; i < sizeof more / sizeof *more; i++) {
+        if ((int)family == families_find(more[i].name))
+            return more[i].permille;
+    }
+    return 1030;
 }
 
 static void test_hardly_more_memory_than_is_live_is_enough_for_every_family(void)
