@@ -1,9 +1,9 @@
 /* bench_calls: what calls of the driver cost natively, with gpucap and under a cap, side by side.
  *
  * Each engine has a process of its own; all of them live at a time, and each round of each figure is measured
- * in one after the other, so that a machine that is slow for a second is slow for all engines. Prints one
- * line of key=value for each figure and engine: the median and the best round in nanoseconds, the ratio to
- * native, and the difference to it.
+ * in one after the other on the same processor, so that a machine that is slow for a second is slow for all
+ * engines. Prints one line of key=value for each figure and engine: the median and the best round in
+ * nanoseconds, and the medians over the rounds of the ratio to native and of the difference to it.
  *
  * The first block of a size needs a fresh process for every sample: see measure_first. */
 #include <cuda.h>
@@ -11,6 +11,7 @@
 #include <fcntl.h>
 #include <getopt.h>
 #include <inttypes.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -393,17 +394,47 @@ static const uint64_t first_sizes[] = {8ULL << 30, 100ULL << 30};
 
 /* ---- the children ---- */
 
-/* Measures the figures that it is asked for, each by one byte, until there are no more. */
+/* What a child is asked for: a round of a figure. */
+struct order {
+    unsigned char figure, round;
+};
+
+/* The thread that measures runs on a processor that the number of the round picks from those given. Where
+ * that cannot be it stays where it is. */
+static void move_to_processor_of(unsigned round, const cpu_set_t *given)
+{
+    const int count = CPU_COUNT(given);
+    unsigned skip = count ? round % (unsigned)count : 0;
+
+    for (int cpu = 0; cpu < CPU_SETSIZE; cpu++) {
+        if (CPU_ISSET(cpu, given) && skip-- == 0) {
+            cpu_set_t one;
+
+            CPU_ZERO(&one);
+            CPU_SET(cpu, &one);
+            sched_setaffinity(0, sizeof one, &one);
+            return;
+        }
+    }
+}
+
+/* Measures what it is asked for until there are no more orders. */
 static int run_rounds(int orders)
 {
-    unsigned char figure;
+    struct order order;
+    cpu_set_t given;
 
+    if (sched_getaffinity(0, sizeof given, &given))
+        CPU_ZERO(&given);
     start_driver();
     start_kernels();
-    while (read(orders, &figure, 1) == 1) {
-        if (figures[figure].many)
+    while (read(orders, &order, sizeof order) == sizeof order) {
+        const struct figure *figure = &figures[order.figure];
+
+        if (figure->many)
             load_many();
-        printf("%.1f\n", figures[figure].round(figures[figure].bytes));
+        move_to_processor_of(order.round, &given);
+        printf("%.1f\n", figure->round(figure->bytes));
         fflush(stdout);
     }
     return 0;
@@ -449,27 +480,42 @@ static int by_value(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-static void print_figure(const char *what, uint64_t bytes, uint64_t kernels, struct samples *samples)
+static double median(double *values, uint64_t count)
 {
-    double native = 0;
+    qsort(values, count, sizeof *values, by_value);
+    return values[count / 2];
+}
 
+/* The median, the best, and compared with native round by round. */
+static void print_compared(const struct samples *samples, size_t engine)
+{
+    double ns[ROUNDS_MAX], ratios[ROUNDS_MAX], extra[ROUNDS_MAX];
+
+    for (uint64_t i = 0; i < samples->count; i++) {
+        const double native = samples->ns[0][i];
+
+        ns[i] = samples->ns[engine][i];
+        ratios[i] = native > 0 ? ns[i] / native : 0;
+        extra[i] = ns[i] - native;
+    }
+    const double middle = median(ns, samples->count); /* sorts them */
+    if (ns[0] > 0)
+        printf(" ns=%.1f best_ns=%.1f ratio=%.3f extra_ns=%.1f\n", middle, ns[0],
+               median(ratios, samples->count), median(extra, samples->count));
+    else
+        printf(" skipped=no_room\n");
+}
+
+static void print_figure(const char *what, uint64_t bytes, uint64_t kernels, const struct samples *samples)
+{
     for (size_t e = 0; e < ENGINES; e++) {
-        double *ns = samples->ns[e];
-
-        qsort(ns, samples->count, sizeof *ns, by_value);
-        const double median = ns[samples->count / 2];
-        native = e ? native : median;
         printf("call what=%s", what);
         if (bytes)
             printf(" bytes=%" PRIu64, bytes);
         if (kernels)
             printf(" kernels=%" PRIu64, kernels);
         printf(" engine=%s", engines[e].bench.name);
-        if (median > 0 && native > 0)
-            printf(" ns=%.1f best_ns=%.1f ratio=%.3f extra_ns=%.1f\n", median, ns[0], median / native,
-                   median - native);
-        else
-            printf(" skipped=no_room\n");
+        print_compared(samples, e);
     }
     fflush(stdout);
 }
@@ -520,12 +566,12 @@ static void end_child(const struct engine *engine, struct child *child)
     fclose(child->answers);
 }
 
-static double ask(const struct engine *engine, struct child *child, size_t figure)
+static double ask(const struct engine *engine, struct child *child, size_t figure, uint64_t round)
 {
-    const unsigned char order = (unsigned char)figure;
+    const struct order order = {(unsigned char)figure, (unsigned char)round};
     double ns;
 
-    if (write(child->orders, &order, 1) != 1 || fscanf(child->answers, "%lf", &ns) != 1)
+    if (write(child->orders, &order, sizeof order) != sizeof order || fscanf(child->answers, "%lf", &ns) != 1)
         bench_fail("%s broke off", engine->bench.name);
     return ns;
 }
@@ -541,10 +587,10 @@ static void measure_figures(const struct bench_place *place)
         const bool launches = !figures[f].bytes;
 
         for (size_t e = 0; e < ENGINES; e++)
-            ask(&engines[e], &children[e], f); /* a first round that warms up */
+            ask(&engines[e], &children[e], f, 0); /* a first round that warms up */
         for (samples.count = 0; samples.count < rounds; samples.count++) {
             for (size_t e = 0; e < ENGINES; e++)
-                samples.ns[e][samples.count] = ask(&engines[e], &children[e], f);
+                samples.ns[e][samples.count] = ask(&engines[e], &children[e], f, samples.count);
         }
         print_figure(figures[f].what, figures[f].bytes,
                      !launches ? 0 : (figures[f].many ? many_modules * KERNELS : 1), &samples);
