@@ -37,6 +37,14 @@ enum options_source { OPTIONS_DEFAULT, OPTIONS_ADMIN, OPTIONS_USER, OPTIONS_ENVI
     X(HIGH, "high", "GPUCAP_HIGH", "90%", "a percentage such as 90%",                                        \
       "Above this free share of what a pool holds, memory goes back after a quarter of decay.")              \
     X(ZERO, "zero", "GPUCAP_ZERO", "off", "on or off", "Clear reused memory before a program gets it.")      \
+    X(GUARD, "guard", "GPUCAP_GUARD", "off", "on or off",                                                    \
+      "Find overruns and uses after free: each pooled block ends at the end of its own pages of 2 MiB, "     \
+      "with "                                                                                                \
+      "unmapped space on both sides, and a freed block is unmapped. Each block costs whole pages and "       \
+      "driver calls; decay has no effect.")                                                                  \
+    X(FILL, "fill", "GPUCAP_FILL", "off", "on or off",                                                       \
+      "Find uses of uninitialized and of freed memory: pooled blocks hold bytes 0xCB when handed out "       \
+      "(0 with zero=on) and 0xDF when freed. Frees wait, whatever free says.")                               \
     X(LOG, "log", "GPUCAP_LOG", "error", "quiet, error or info", "What to say on stderr.")
 
 enum options_id {
@@ -61,6 +69,8 @@ struct options {
     double decay;            /* seconds; negative: off */
     struct size_value high;  /* a percentage */
     bool zero;
+    bool guard;
+    bool fill;
     enum options_log log;
     enum options_source source[OPTIONS_COUNT];
 };
