@@ -38,13 +38,11 @@ enum options_source { OPTIONS_DEFAULT, OPTIONS_ADMIN, OPTIONS_USER, OPTIONS_ENVI
       "Above this free share of what a pool holds, memory goes back after a quarter of decay.")              \
     X(ZERO, "zero", "GPUCAP_ZERO", "off", "on or off", "Clear reused memory before a program gets it.")      \
     X(GUARD, "guard", "GPUCAP_GUARD", "off", "on or off",                                                    \
-      "Find overruns and uses after free: each pooled block ends at the end of its own pages of 2 MiB, "     \
-      "with "                                                                                                \
-      "unmapped space on both sides, and a freed block is unmapped. Each block costs whole pages and "       \
-      "driver calls; decay has no effect.")                                                                  \
+      "Unmap the space around blocks, and freed blocks, so that overruns and uses after free fault; each "   \
+      "block takes whole pages of 2 MiB.")                                                                   \
     X(FILL, "fill", "GPUCAP_FILL", "off", "on or off",                                                       \
-      "Find uses of uninitialized and of freed memory: pooled blocks hold bytes 0xCB when handed out "       \
-      "(0 with zero=on) and 0xDF when freed. Frees wait, whatever free says.")                               \
+      "Fill fresh blocks with bytes 0xCB (with zero=on: 0) and freed ones with 0xDF; every free waits, as "  \
+      "with free=strict.")                                                                                   \
     X(LOG, "log", "GPUCAP_LOG", "error", "quiet, error or info", "What to say on stderr.")
 
 enum options_id {

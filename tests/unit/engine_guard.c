@@ -168,9 +168,27 @@ static void go_on(void)
     close_guarded();
 }
 
+/* Nor by the thread that freed them, before any trim. */
+static void free_untrimmed(void)
+{
+    static const uint64_t sizes[] = {1000, 100000, 4 * MIB};
+
+    open_guarded();
+    for (int i = 0; i < 3; i++) {
+        CHECK(model_alloc(&model, sizes[i]) == 0);
+        const uint64_t address = model.blocks[0].address;
+        model_free(&model, 0, true);
+        CHECK(model_alloc(&model, sizes[i]) == 0 && model.blocks[0].address != address);
+        CHECK(!fake_usable(address, 1));
+        free_one(0, true);
+    }
+    close_guarded();
+}
+
 static void test_addresses_are_not_used_again_soon(void)
 {
     TEST_ASSERT_TRUE(fake_child(go_on));
+    TEST_ASSERT_TRUE(fake_child(free_untrimmed));
 }
 
 static void wrap(void)
