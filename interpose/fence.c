@@ -7,7 +7,9 @@
 
 #include "capture.h"
 #include "clock.h"
+#include "clock.h"
 
+#define QUICK_NS UINT64_C(20000)
 #define SPINS 200 /* before a thread asks the driver itself about an event that another thread asks about */
 
 #define FLAG_WAIT_NS  UINT64_C(500000000) /* for work that may be waiting for the calling thread */
@@ -171,6 +173,77 @@ struct pass {
     bool shared; /* another thread has recorded the event, and asks about it */
 };
 
+static void spin(struct fence *fence, uint64_t epoch)
+{
+    for (int i = 0; i < SPINS && !fence_done(fence, epoch); i++) {
+#if defined(__x86_64__)
+        __builtin_ia32_pause();
+#else
+        __asm__ volatile("yield");
+#endif
+    }
+}
+
+/* Notes how long an answer took that a strict free asked for. */
+static void note_answer(struct fence *fence, uint64_t began)
+{
+    if (clock_ns() - began > QUICK_NS)
+        fence->quick = 0;
+    else if (fence->quick < FENCE_QUICK)
+        fence->quick++;
+}
+
+/* True if cuCtxSynchronize would be about this context; with a green one current it is about that one's streams. */
+static bool is_current(const struct fence *fence)
+{
+    CUcontext current = NULL;
+
+    return driver.cuCtxGetCurrent(&current) == CUDA_SUCCESS && current == fence->context;
+}
+
+/* Asks by cuCtxSynchronize, without the lock. No capture begins meanwhile, unless it takes very long. */
+static CUresult synchronize(struct fence *fence)
+{
+    const uint64_t epoch = next_epoch(fence), began = clock_ns();
+
+    fence->asking++;
+    lock_disable_cancel();
+    lock_release(&fence->lock);
+    const CUresult result = driver.cuCtxSynchronize();
+    lock_take(&fence->lock);
+    lock_restore_cancel();
+    fence->asking--;
+    note_answer(fence, began);
+    if (result == CUDA_SUCCESS)
+        settle_epoch(fence, epoch);
+    else
+        atomic_store(&fence->used, true); /* the next event will cover this epoch too */
+    return result;
+}
+
+/* While the context is at rest. Returns false if that is not known, or a capture is open: then nothing was asked. */
+static bool ask_at_rest(struct fence *fence, uint64_t epoch, const struct fence_check *check, CUresult *result)
+{
+    if (fence->quick < FENCE_QUICK || !is_current(fence))
+        return false;
+    if (fence->asking) { /* a moment: threads that come now may share the next question */
+        lock_release(&fence->lock);
+        spin(fence, epoch);
+        lock_take(&fence->lock);
+    }
+    *result = CUDA_SUCCESS;
+    if (fence_done(fence, epoch))
+        return true;
+    if (!capture_exclude())
+        return false;
+    if (check)
+        *result = check->call(check->argument);
+    if (*result == CUDA_SUCCESS)
+        *result = synchronize(fence);
+    capture_admit();
+    return true;
+}
+
 /* Asks the driver, or finds that another thread has since this one's epoch was read. Returns false if a capture is
  * open or all events are in use: then nothing was asked. */
 static bool ask(struct fence *fence, struct pass *pass, CUresult *result)
@@ -197,17 +270,6 @@ static bool ask(struct fence *fence, struct pass *pass, CUresult *result)
     }
     capture_admit();
     return true;
-}
-
-static void spin(struct fence *fence, uint64_t epoch)
-{
-    for (int i = 0; i < SPINS && !fence_done(fence, epoch); i++) {
-#if defined(__x86_64__)
-        __builtin_ia32_pause();
-#else
-        __asm__ volatile("yield");
-#endif
-    }
 }
 
 /* Waits for an event, but not for ever. CUDA_ERROR_NOT_READY: it is not done. */
@@ -276,9 +338,16 @@ CUresult fence_pass(struct fence *fence, const struct fence_check *check)
     CUresult result;
 
     lock_take(&fence->lock);
-    const bool asked = ask(fence, &pass, &result);
-    if (asked && result == CUDA_SUCCESS && pass.event)
-        result = wait_event(fence, pass.event, pass.shared, check);
+    bool asked = ask_at_rest(fence, pass.epoch, check, &result);
+    if (!asked) {
+        const uint64_t began = clock_ns();
+
+        asked = ask(fence, &pass, &result);
+        if (asked && result == CUDA_SUCCESS && pass.event)
+            result = wait_event(fence, pass.event, pass.shared, check);
+        if (asked)
+            note_answer(fence, began);
+    }
     lock_release(&fence->lock);
     return asked ? result : pass_as_free(fence, check);
 }
