@@ -188,9 +188,9 @@ static void spin(struct fence *fence, uint64_t epoch)
 static void note_answer(struct fence *fence, uint64_t began)
 {
     if (clock_ns() - began > QUICK_NS)
-        fence->quick = 0;
-    else if (fence->quick < FENCE_QUICK)
-        fence->quick++;
+        atomic_store_explicit(&fence->quick, 0, memory_order_relaxed);
+    else if (atomic_load_explicit(&fence->quick, memory_order_relaxed) < FENCE_QUICK)
+        atomic_fetch_add_explicit(&fence->quick, 1, memory_order_relaxed);
 }
 
 /* True if cuCtxSynchronize would be about this context; with a green one current it is about that one's
@@ -222,13 +222,16 @@ static CUresult synchronize(struct fence *fence)
     return result;
 }
 
-/* While the context is at rest. Returns false if that is not known, or a capture is open: then nothing was
- * asked. */
-static bool ask_at_rest(struct fence *fence, uint64_t epoch, const struct fence_check *check,
-                        CUresult *result)
+/* True if the last answers came at once, and cuCtxSynchronize would ask about this context. */
+static bool is_at_rest(struct fence *fence)
 {
-    if (fence->quick < FENCE_QUICK || !is_current(fence))
-        return false;
+    return atomic_load_explicit(&fence->quick, memory_order_relaxed) >= FENCE_QUICK && is_current(fence);
+}
+
+/* While the context is at rest. Returns false if a capture is open: then nothing was asked. */
+static bool ask_at_rest(struct fence *fence, uint64_t epoch, CUresult *result)
+{
+    lock_assert_held(&fence->lock);
     if (fence->asking) { /* a moment: threads that come now may share the next question */
         lock_release(&fence->lock);
         spin(fence, epoch);
@@ -236,13 +239,6 @@ static bool ask_at_rest(struct fence *fence, uint64_t epoch, const struct fence_
     }
     *result = CUDA_SUCCESS;
     if (fence_done(fence, epoch))
-        return true;
-    if (check) { /* it may take the pool's lock, which comes before this one */
-        lock_release(&fence->lock);
-        *result = check->call(check->argument);
-        lock_take(&fence->lock);
-    }
-    if (*result != CUDA_SUCCESS || fence_done(fence, epoch))
         return true;
     if (!capture_exclude())
         return false;
@@ -342,10 +338,15 @@ static CUresult pass_as_free(struct fence *fence, const struct fence_check *chec
 CUresult fence_pass(struct fence *fence, const struct fence_check *check)
 {
     struct pass pass = {.epoch = atomic_load(&fence->open)};
-    CUresult result;
+    const bool at_rest = is_at_rest(fence);
+    CUresult result = CUDA_SUCCESS;
 
+    if (at_rest && check) /* without the lock: the check may take the pool's, which comes before it */
+        result = check->call(check->argument);
+    if (result != CUDA_SUCCESS)
+        return result;
     lock_take(&fence->lock);
-    bool asked = ask_at_rest(fence, pass.epoch, check, &result);
+    bool asked = at_rest && ask_at_rest(fence, pass.epoch, &result);
     if (!asked) {
         const uint64_t began = clock_ns();
 
