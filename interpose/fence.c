@@ -10,7 +10,7 @@
 #include "clock.h"
 
 #define QUICK_NS UINT64_C(20000)
-#define SPINS 200 /* before a thread asks the driver itself about an event that another thread asks about */
+#define SPINS    200 /* before a thread asks the driver itself about an event that another thread asks about */
 
 #define FLAG_WAIT_NS  UINT64_C(500000000) /* for work that may be waiting for the calling thread */
 #define FLAG_PAUSE_NS 50000
@@ -193,7 +193,8 @@ static void note_answer(struct fence *fence, uint64_t began)
         fence->quick++;
 }
 
-/* True if cuCtxSynchronize would be about this context; with a green one current it is about that one's streams. */
+/* True if cuCtxSynchronize would be about this context; with a green one current it is about that one's
+ * streams. */
 static bool is_current(const struct fence *fence)
 {
     CUcontext current = NULL;
@@ -221,8 +222,10 @@ static CUresult synchronize(struct fence *fence)
     return result;
 }
 
-/* While the context is at rest. Returns false if that is not known, or a capture is open: then nothing was asked. */
-static bool ask_at_rest(struct fence *fence, uint64_t epoch, const struct fence_check *check, CUresult *result)
+/* While the context is at rest. Returns false if that is not known, or a capture is open: then nothing was
+ * asked. */
+static bool ask_at_rest(struct fence *fence, uint64_t epoch, const struct fence_check *check,
+                        CUresult *result)
 {
     if (fence->quick < FENCE_QUICK || !is_current(fence))
         return false;
@@ -234,18 +237,22 @@ static bool ask_at_rest(struct fence *fence, uint64_t epoch, const struct fence_
     *result = CUDA_SUCCESS;
     if (fence_done(fence, epoch))
         return true;
+    if (check) { /* it may take the pool's lock, which comes before this one */
+        lock_release(&fence->lock);
+        *result = check->call(check->argument);
+        lock_take(&fence->lock);
+    }
+    if (*result != CUDA_SUCCESS || fence_done(fence, epoch))
+        return true;
     if (!capture_exclude())
         return false;
-    if (check)
-        *result = check->call(check->argument);
-    if (*result == CUDA_SUCCESS)
-        *result = synchronize(fence);
+    *result = synchronize(fence);
     capture_admit();
     return true;
 }
 
-/* Asks the driver, or finds that another thread has since this one's epoch was read. Returns false if a capture is
- * open or all events are in use: then nothing was asked. */
+/* Asks the driver, or finds that another thread has since this one's epoch was read. Returns false if a
+ * capture is open or all events are in use: then nothing was asked. */
 static bool ask(struct fence *fence, struct pass *pass, CUresult *result)
 {
     lock_assert_held(&fence->lock);
@@ -292,8 +299,8 @@ static CUresult check_flags(void *argument)
     return atomic_load(&flags_expected) ? wait_a_while(event->event) : CUDA_SUCCESS;
 }
 
-/* Waits for an event, with the fence's lock dropped meanwhile. `shared`: another thread asks about it already.
- * `check`: as for fence_pass. */
+/* Waits for an event, with the fence's lock dropped meanwhile. `shared`: another thread asks about it
+ * already. `check`: as for fence_pass. */
 static CUresult wait_event(struct fence *fence, struct fence_event *event, bool shared,
                            const struct fence_check *check)
 {
@@ -368,10 +375,11 @@ uint64_t fence_epoch(struct fence *fence)
     static _Thread_local unsigned frees;
     const uint64_t epoch = fence_epoch_quietly(fence);
 
-    /* Before the caller asks whether one stream's order is enough, and so before a stream that comes later waits
-     * for the home stream. */
+    /* Before the caller asks whether one stream's order is enough, and so before a stream that comes later
+     * waits for the home stream. */
     streams_note_early_free();
-    /* Many small epochs: a thread that must wait then waits for the oldest of them and not for the newest work. */
+    /* Many small epochs: a thread that must wait then waits for the oldest of them and not for the newest
+     * work. */
     if (++frees % FENCE_EPOCH_FREES == 0)
         fence_poll(fence);
     return epoch;
@@ -401,8 +409,8 @@ void fence_poll(struct fence *fence)
         capture_admit();
 }
 
-/* The event behind everything that was freed so far, or NULL. If all events are in use, the newest is recorded once
- * more, for both epochs. */
+/* The event behind everything that was freed so far, or NULL. If all events are in use, the newest is
+ * recorded once more, for both epochs. */
 static struct fence_event *newest_event(struct fence *fence)
 {
     if (close_epoch(fence))
@@ -464,10 +472,11 @@ int fence_wait(struct fence *fence, uint64_t epoch)
     return success ? 0 : -EIO;
 }
 
-/* Which event fence_wait_oldest waits for. In the order of one stream waiting serves only moving and unmapping,
- * and the oldest will do. Otherwise nothing freed is usable before its epoch is done, and coming back for each
- * costs more: gpt_varlen behind two streams took 635 waits and 151,000 driver calls with the oldest, 136 and
- * 100,000 with the middle one, 104 and 74,000 with the latest, which leaves the device idle. */
+/* Which event fence_wait_oldest waits for. In the order of one stream waiting serves only moving and
+ * unmapping, and the oldest will do. Otherwise nothing freed is usable before its epoch is done, and coming
+ * back for each costs more: gpt_varlen behind two streams took 635 waits and 151,000 driver calls with the
+ * oldest, 136 and 100,000 with the middle one, 104 and 74,000 with the latest, which leaves the device idle.
+ */
 static struct fence_event *choose_event(struct fence *fence)
 {
     struct fence_event *event = event_from(fence, 1);

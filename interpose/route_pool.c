@@ -13,7 +13,8 @@
 
 /* ---- allocation ---- */
 
-/* In a capture the driver decides whether memory calls are allowed, and a refusal ends the capture: it is asked. */
+/* In a capture the driver decides whether memory calls are allowed, and a refusal ends the capture: it is
+ * asked. */
 static CUresult ask_about_capture(void)
 {
     CUdeviceptr address;
@@ -57,8 +58,8 @@ static bool may_be_met(const struct pool *pool, uint64_t bytes)
     return may;
 }
 
-/* Other contexts and the driver's own pools may have idle memory on the same card, or have given it back since
- * `before`. For its own idle memory the pool has waited, where that could help. */
+/* Other contexts and the driver's own pools may have idle memory on the same card, or have given it back
+ * since `before`. For its own idle memory the pool has waited, where that could help. */
 static int alloc_beside_others(struct pool *pool, uint64_t bytes, uint64_t *start, uint64_t before)
 {
     const bool any =
@@ -179,8 +180,8 @@ static bool is_stream_of(const struct pool *pool, CUstream stream, CUcontext con
                                         green && primary == pool->context);
 }
 
-/* The driver says what is wrong with a stream. A stream of another context is waited for: no event of the block's
- * own context is behind its work. */
+/* The driver says what is wrong with a stream. A stream of another context is waited for: no event of the
+ * block's own context is behind its work. */
 static CUresult follow(struct pool *pool, CUdeviceptr address, CUstream stream)
 {
     CUcontext context = NULL;
@@ -199,7 +200,8 @@ bool route_pool_free_async(CUdeviceptr address, CUstream stream, CUresult *resul
 {
     struct pool *pool = pool_with(address);
 
-    /* A graph frees only what a graph has allocated: the driver itself says what it thinks of other blocks. */
+    /* A graph frees only what a graph has allocated: the driver itself says what it thinks of other blocks.
+     */
     if (!pool || capture_takes(stream))
         return false;
     *result = follow(pool, address, stream);

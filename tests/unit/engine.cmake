@@ -14,6 +14,7 @@ endif()
 foreach(name engine_ranges engine_pool engine_streams engine_fence engine_faults engine_threads engine_replay engine_programs engine_dead engine_guard engine_small engine_cache engine_swarm)
   gpucap_test(${name} TIMEOUT 300 LIBS engine_core SOURCES ${name}.c)
 endforeach()
+gpucap_test(engine_family TIMEOUT 300 LIBS engine_core bench_programs SOURCES engine_family.c engine_price.c)
 gpucap_test(engine_host TIMEOUT 300 LIBS engine_core -Wl,--wrap=mmap SOURCES engine_host.c)
 # The checks of lock.h are on here in every preset.
 gpucap_test(engine_lock LIBS Threads::Threads SOURCES engine_lock.c ${CMAKE_SOURCE_DIR}/interpose/lock.c)
