@@ -1,5 +1,6 @@
 /* What has been freed, pinned or shown to other devices: when it is used again, and when it goes back to the
  * driver. Each case is a process of its own, as in engine_pool.c. */
+#include "capture.h"
 #include "engine_model.h"
 
 #include <errno.h>
@@ -83,6 +84,37 @@ static void backing_of_pinned_only(void)
 static void test_only_a_pinned_block_shows_what_is_behind_it(void)
 {
     TEST_ASSERT_TRUE(fake_child(backing_of_pinned_only));
+}
+
+/* ---- beside a capture ---- */
+
+/* Of three free chunks the one that was freed first is still worked on, which was in order before the
+ * capture. */
+static void moved_beside_a_capture(void)
+{
+    uint64_t start, bytes;
+
+    model_open(&model, 40 * MIB, 40 * MIB);
+    for (int i = 0; i < 5; i++)
+        CHECK(model_alloc(&model, 8 * MIB) == 0);
+    const uint64_t busy = model.blocks[0].address;
+    model_work(&model, 0, &model.blocks[0]);
+    model_free(&model, 0, false);
+    model_free(&model, 1, true);
+    model_free(&model, 2, true);
+    capture_begin(FAKE_CAPTURE, streams_thread_key(), FAKE_CONTEXT);
+    fake_set_capturing(true);
+    CHECK(model_alloc(&model, 16 * MIB) == 0);
+    CHECK(fake_pending(busy, 8 * MIB)); /* no wait was needed */
+    CHECK(vmm_chunk_at(&model.pool.vmm, busy, &start, &bytes));
+    fake_set_capturing(false);
+    capture_end(FAKE_CAPTURE, streams_thread_key());
+    model_close(&model);
+}
+
+static void test_beside_a_capture_chunks_that_are_worked_on_do_not_move(void)
+{
+    TEST_ASSERT_TRUE(fake_child(moved_beside_a_capture));
 }
 
 /* ---- blocks that other devices may reach ---- */
@@ -280,6 +312,7 @@ int main(void)
     UNITY_BEGIN();
     RUN_TEST(test_the_last_pin_hands_nothing_out_before_two_streams_are_done);
     RUN_TEST(test_only_a_pinned_block_shows_what_is_behind_it);
+    RUN_TEST(test_beside_a_capture_chunks_that_are_worked_on_do_not_move);
     RUN_TEST(test_a_block_that_other_devices_reach_goes_back_when_its_work_is_done);
     RUN_TEST(test_a_chunk_with_a_live_block_stays_though_its_other_block_was_shown);
     RUN_TEST(test_a_new_block_is_not_synchronous_because_the_last_one_was);
