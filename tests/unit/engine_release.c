@@ -279,6 +279,100 @@ static void test_the_high_mark_is_a_share_of_what_is_held(void)
     TEST_ASSERT_TRUE(fake_child(mostly_free));
 }
 
+/* Small blocks go back to the heap at once in the order of one stream; the page under them is still worked
+ * on. */
+static void page_of_small_blocks(void)
+{
+    model_open(&model, 64 * MIB, 64 * MIB);
+    for (int i = 0; i < 64; i++)
+        CHECK(model_alloc(&model, 1000) == 0);
+    model_work(&model, 0, &model.blocks[0]);
+    while (model.count)
+        model_free(&model, model.count - 1, false);
+    CHECK(pool_trim(&model.pool, UINT64_MAX) == 0 && fake_backlog(0) == 1);
+    finish(0);
+    CHECK(pool_trim(&model.pool, UINT64_MAX) == 2 * MIB && fake_physical() == 0);
+    model_close(&model);
+}
+
+static void test_a_page_of_small_blocks_goes_back_when_their_work_is_done(void)
+{
+    TEST_ASSERT_TRUE(fake_child(page_of_small_blocks));
+}
+
+/* ---- at the limit, and when calls fail ---- */
+
+/* A chunk that the driver would not take back counts, and is offered again before a request is refused. */
+static void left_over(void)
+{
+    model_open(&model, 16 * MIB, 16 * MIB);
+    CHECK(model_alloc(&model, 16 * MIB) == 0);
+    model_free(&model, 0, true);
+    fake_fail(1U << FAKE_RELEASE, 1, 0);
+    pool_trim(&model.pool, 1);
+    fake_fail(0, 0, 0);
+    CHECK(fake_physical() == 16 * MIB && fake_mapped() < 16 * MIB);
+    CHECK(model_alloc(&model, 16 * MIB) == 0);
+    model_close(&model);
+}
+
+static void test_what_could_not_be_given_back_is_no_reason_to_refuse(void)
+{
+    TEST_ASSERT_TRUE(fake_child(left_over));
+}
+
+/* All that is left lies behind a large block in its last chunk. */
+static void other_zone(void)
+{
+    model_open(&model, 4 * MIB, 4 * MIB);
+    CHECK(model_alloc(&model, 3 * MIB) == 0 && fake_physical() == 4 * MIB);
+    CHECK(model_alloc(&model, 512 * 1024) == 0);
+    model_close(&model);
+}
+
+static void test_a_small_block_lies_beside_large_ones_rather_than_nowhere(void)
+{
+    TEST_ASSERT_TRUE(fake_child(other_zone));
+}
+
+/* A block out of what was a large one with large chunks, which is still worked on. */
+static void split_behind_work(void)
+{
+    model_open(&model, 4 * GIB, 4 * GIB);
+    CHECK(model_alloc(&model, GIB) == 0);
+    model_work(&model, 0, &model.blocks[0]);
+    model_free(&model, 0, false);
+    CHECK(model_alloc(&model, 16 * MIB) == 0); /* the fake ends the test if a chunk is unmapped under work */
+    CHECK(fake_backlog(0) == 1);
+    model_close(&model);
+}
+
+static void test_a_large_chunk_is_not_split_under_work(void)
+{
+    TEST_ASSERT_TRUE(fake_child(split_behind_work));
+}
+
+/* The driver refuses some of the smaller chunks. */
+static void split_refused(void)
+{
+    model_open(&model, 4 * GIB, 4 * GIB);
+    CHECK(model_alloc(&model, GIB) == 0);
+    model_free(&model, 0, true);
+    fake_fail(1U << FAKE_CREATE, 3, UINT64_MAX / 2);
+    CHECK(model_alloc(&model, 16 * MIB) == 0);
+    CHECK(fake_failed());
+    fake_fail(0, 0, 0);
+    model_free(&model, 0, true);
+    pool_trim(&model.pool, UINT64_MAX);
+    CHECK(fake_physical() == 0 && model.held == 0);
+    model_close(&model);
+}
+
+static void test_a_split_that_fails_gives_its_pieces_back(void)
+{
+    TEST_ASSERT_TRUE(fake_child(split_refused));
+}
+
 /* ---- slack ---- */
 
 /* Every second block of 2 GiB is free; a request that fits into none of the gaps. */
@@ -319,6 +413,11 @@ int main(void)
     RUN_TEST(test_the_byte_behind_a_block_is_not_its_own);
     RUN_TEST(test_what_was_in_use_since_the_last_look_is_not_idle);
     RUN_TEST(test_the_high_mark_is_a_share_of_what_is_held);
+    RUN_TEST(test_a_page_of_small_blocks_goes_back_when_their_work_is_done);
+    RUN_TEST(test_what_could_not_be_given_back_is_no_reason_to_refuse);
+    RUN_TEST(test_a_small_block_lies_beside_large_ones_rather_than_nowhere);
+    RUN_TEST(test_a_large_chunk_is_not_split_under_work);
+    RUN_TEST(test_a_split_that_fails_gives_its_pieces_back);
     RUN_TEST(test_within_the_slack_a_pool_grows_rather_than_move_chunks);
     return UNITY_END();
 }
