@@ -26,6 +26,53 @@ void account_init(struct account *account, uint64_t limit, uint64_t reserve,
     account->context = context;
 }
 
+/* ---- without the lock ----
+ *
+ * Far from the limit a promise needs no lock: it is added to `promised`, and holds if all promises together
+ * stay within `quick`. A thread that enters first closes that way (quick = 0) and then reads the promises, so
+ * that one of the two sees the other. */
+
+bool account_promise(struct account *account, uint64_t need)
+{
+    const uint64_t before = atomic_fetch_add(&account->promised, need);
+    const uint64_t quick = atomic_load(&account->quick);
+
+    if (before <= quick && need <= quick - before)
+        return true;
+    account_forget_promise(account, need);
+    return false;
+}
+
+void account_forget_promise(struct account *account, uint64_t need)
+{
+    atomic_fetch_sub(&account->promised, need);
+    if (atomic_load(&account->waiters))
+        pthread_cond_broadcast(&account->settled);
+}
+
+static void enter(struct account *account)
+{
+    pthread_mutex_lock(&account->lock);
+    atomic_store(&account->quick, 0);
+}
+
+static void leave(struct account *account)
+{
+    const bool asks_always = atomic_load_explicit(&unseen, memory_order_relaxed);
+
+    atomic_store(&account->quick, asks_always ? 0 : limit_trusted(&account->state));
+    pthread_mutex_unlock(&account->lock);
+}
+
+/* The state, with what is promised counted as in flight. */
+static struct limit_state state_of(struct account *account)
+{
+    struct limit_state state = account->state;
+
+    state.in_flight += atomic_load(&account->promised);
+    return state;
+}
+
 /* One question to the driver. */
 struct question {
     uint64_t number;
@@ -52,8 +99,8 @@ static void take_in(struct account *account, const struct question *question)
     }
 }
 
-/* What a figure is for. An estimate is good enough to grant by, not to refuse by; and what a program is told must
- * not depend on what other processes use, as the bound does. */
+/* What a figure is for. An estimate is good enough to grant by, not to refuse by; and what a program is told
+ * must not depend on what other processes use, as the bound does. */
 enum purpose { TO_GRANT, TO_REFUSE, TO_TELL };
 
 /* Asks the driver. Returns false if the answer is not one to refuse by. */
@@ -79,14 +126,14 @@ static void measure(struct account *account, enum purpose purpose)
 {
     struct question question = {0};
 
-    pthread_mutex_lock(&account->lock);
+    enter(account);
     question.number = ++account->measurements;
     question.granted = account->granted;
     question.pooled = account->pooled;
     question.touches = account->touches;
-    pthread_mutex_unlock(&account->lock);
+    leave(account);
     const bool exact = ask(account, purpose, &question);
-    pthread_mutex_lock(&account->lock);
+    enter(account);
     /* A later question may have been answered first; an older figure must not hide what was freed in between.
      */
     if (question.number > account->newest) {
@@ -95,7 +142,7 @@ static void measure(struct account *account, enum purpose purpose)
         take_in(account, &question);
         account->state.stale = account->touches != question.touches;
     }
-    pthread_mutex_unlock(&account->lock);
+    leave(account);
 }
 
 /* Waits, holding the lock, until another thread's driver call is answered. The thread is not cancelled here:
@@ -110,7 +157,10 @@ static void wait_for_others(struct account *account)
     until.tv_sec += until.tv_nsec / 1000000000L;
     until.tv_nsec %= 1000000000L;
     pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
+    atomic_fetch_add(&account->waiters, 1);
     pthread_cond_timedwait(&account->settled, &account->lock, &until);
+    atomic_fetch_sub(&account->waiters, 1);
+    atomic_store(&account->quick, 0); /* others have opened it meanwhile */
     pthread_setcancelstate(cancel, NULL);
 }
 
@@ -120,40 +170,40 @@ static bool take(struct account *account, uint64_t need, uint64_t reserve, bool 
 {
     bool fresh = false;
 
-    pthread_mutex_lock(&account->lock);
+    enter(account);
     for (;;) {
-        struct limit_state state = account->state;
+        struct limit_state state = state_of(account);
 
         state.reserve = reserve;
         state.stale = state.stale || (!fresh && atomic_load_explicit(&unseen, memory_order_relaxed));
         switch (limit_decide(&state, need, fresh)) {
         case LIMIT_GRANT:
             account->state.in_flight += need;
-            pthread_mutex_unlock(&account->lock);
+            leave(account);
             return true;
         case LIMIT_REFUSE:
             if (!account->exact && fresh) {
-                pthread_mutex_unlock(&account->lock);
+                leave(account);
                 measure(account, TO_REFUSE);
-                pthread_mutex_lock(&account->lock);
+                enter(account);
                 break;
             }
-            pthread_mutex_unlock(&account->lock);
+            leave(account);
             return false;
         case LIMIT_WAIT:
             if (busy) {
                 *busy = true;
-                pthread_mutex_unlock(&account->lock);
+                leave(account);
                 return false;
             }
             wait_for_others(account);
             fresh = false; /* what they took is now in no figure of ours but `unmeasured` */
             break;
         case LIMIT_MEASURE:
-            pthread_mutex_unlock(&account->lock);
+            leave(account);
             measure(account, TO_GRANT);
             fresh = true;
-            pthread_mutex_lock(&account->lock);
+            enter(account);
             break;
         }
     }
@@ -172,15 +222,15 @@ bool account_try(struct account *account, uint64_t need, bool *busy)
 
 void account_await(struct account *account)
 {
-    pthread_mutex_lock(&account->lock);
-    if (account->state.in_flight)
+    enter(account);
+    if (state_of(account).in_flight)
         wait_for_others(account);
-    pthread_mutex_unlock(&account->lock);
+    leave(account);
 }
 
 void account_settle(struct account *account, uint64_t need, bool success, bool hidden)
 {
-    pthread_mutex_lock(&account->lock);
+    enter(account);
     account->state.in_flight -= need;
     if (success) {
         account->charged += need;
@@ -189,34 +239,49 @@ void account_settle(struct account *account, uint64_t need, bool success, bool h
         account->hidden += hidden ? need : 0;
     }
     pthread_cond_broadcast(&account->settled);
-    pthread_mutex_unlock(&account->lock);
+    leave(account);
+}
+
+static void count_growth(struct account *account, uint64_t growth)
+{
+    account->granted += growth;
+    account->pooled += growth;
+    account->state.unmeasured += growth;
 }
 
 void account_settle_pooled(struct account *account, uint64_t need, uint64_t growth)
 {
-    pthread_mutex_lock(&account->lock);
+    enter(account);
     account->state.in_flight -= need;
-    account->granted += growth;
-    account->pooled += growth;
-    account->state.unmeasured += growth;
+    count_growth(account, growth);
     pthread_cond_broadcast(&account->settled);
-    pthread_mutex_unlock(&account->lock);
+    leave(account);
+}
+
+void account_settle_promise(struct account *account, uint64_t need, uint64_t growth)
+{
+    if (__builtin_expect(growth != 0, 0)) {
+        enter(account);
+        count_growth(account, growth);
+        leave(account);
+    }
+    account_forget_promise(account, need);
 }
 
 void account_give(struct account *account, uint64_t bytes, bool hidden)
 {
-    pthread_mutex_lock(&account->lock);
+    enter(account);
     account->charged -= bytes;
     account->hidden -= hidden ? bytes : 0;
-    pthread_mutex_unlock(&account->lock);
+    leave(account);
 }
 
 void account_touch(struct account *account)
 {
-    pthread_mutex_lock(&account->lock);
+    enter(account);
     account->state.stale = true;
     account->touches++;
-    pthread_mutex_unlock(&account->lock);
+    leave(account);
 }
 
 bool account_grow(struct account *account, uint64_t bytes)
@@ -226,43 +291,44 @@ bool account_grow(struct account *account, uint64_t bytes)
 
 void account_grown(struct account *account, uint64_t bytes, bool lasting)
 {
-    pthread_mutex_lock(&account->lock);
+    enter(account);
     account->state.in_flight -= bytes;
     account->grown += lasting ? bytes : 0;
     account->state.stale = true;
     account->touches++;
     pthread_cond_broadcast(&account->settled);
-    pthread_mutex_unlock(&account->lock);
+    leave(account);
 }
 
 void account_forget_growth(struct account *account, uint64_t bytes)
 {
-    pthread_mutex_lock(&account->lock);
+    enter(account);
     account->grown -= bytes < account->grown ? bytes : account->grown;
     account->state.stale = true;
     account->touches++;
-    pthread_mutex_unlock(&account->lock);
+    leave(account);
 }
 
 uint64_t account_room(struct account *account)
 {
-    pthread_mutex_lock(&account->lock);
-    const uint64_t room = limit_room(&account->state);
-    pthread_mutex_unlock(&account->lock);
+    enter(account);
+    const struct limit_state state = state_of(account);
+    const uint64_t room = limit_room(&state);
+    leave(account);
     return room;
 }
 
 /* An estimate is good enough to grant by, not to give up memory by. */
 static uint64_t short_of(struct account *account, uint64_t need, uint64_t reserve)
 {
-    pthread_mutex_lock(&account->lock);
+    enter(account);
     if (!account->exact) {
-        pthread_mutex_unlock(&account->lock);
+        leave(account);
         measure(account, TO_REFUSE);
-        pthread_mutex_lock(&account->lock);
+        enter(account);
     }
-    struct limit_state state = account->state;
-    pthread_mutex_unlock(&account->lock);
+    struct limit_state state = state_of(account);
+    leave(account);
     state.reserve = reserve;
     return limit_short(&state, need);
 }
@@ -282,19 +348,20 @@ struct account_view account_view(struct account *account)
     struct account_view view;
 
     measure(account, TO_TELL);
-    pthread_mutex_lock(&account->lock);
-    view.limit = account->state.limit;
-    view.room = limit_room(&account->state);
+    enter(account);
+    const struct limit_state state = state_of(account);
+    view.limit = state.limit;
+    view.room = limit_room(&state);
     view.used = account->state.measured;
-    pthread_mutex_unlock(&account->lock);
+    leave(account);
     return view;
 }
 
 void account_set_limit(struct account *account, uint64_t limit)
 {
-    pthread_mutex_lock(&account->lock);
+    enter(account);
     account->state.limit = limit;
     account->state.stale = true;
     account->touches++;
-    pthread_mutex_unlock(&account->lock);
+    leave(account);
 }

@@ -8,6 +8,7 @@
 #define GPUCAP_ACCOUNT_H
 
 #include <pthread.h>
+#include <stdatomic.h>
 
 #include "limit.h"
 
@@ -20,8 +21,9 @@ struct account {
     uint64_t hidden;  /* part of charged that the driver does not show for this process (managed memory) */
     uint64_t granted; /* ever, so that a measurement can tell what it may have missed */
     uint64_t pooled;  /* ever: growth of the driver's own pools, likewise */
-    uint64_t grown;   /* lasting growth of the driver, as it was asked for: counts where nothing can be measured */
-    uint64_t touches; /* how often account_touch was called, so that a measurement under way notices */
+    uint64_t
+        grown; /* lasting growth of the driver, as it was asked for: counts where nothing can be measured */
+    uint64_t touches;      /* how often account_touch was called, so that a measurement under way notices */
     uint64_t measurements; /* begun; each one's number */
     uint64_t newest;       /* the number of the one that measured and unmeasured come from */
     /* set once: what this process uses by the driver's own figure; 0 or -errno */
@@ -32,9 +34,14 @@ struct account {
     /* likewise: what the driver itself says it holds in stream-ordered pools and for graphs */
     uint64_t (*held)(void *context);
     bool exact; /* guarded by lock: the last figure was not an estimate */
+    /* without the lock */
+    _Atomic uint64_t promised; /* in flight by account_promise */
+    _Atomic uint64_t quick;    /* so much may be promised; 0 while a thread has the lock */
+    atomic_uint waiters;       /* threads that wait for `settled` */
 };
 
-/* What a process's context is taken for where it cannot be measured: 518 MiB were seen on an H200, and growth. */
+/* What a process's context is taken for where it cannot be measured: 518 MiB were seen on an H200, and
+ * growth. */
 #define ACCOUNT_CONTEXT_GUESS (UINT64_C(640) << 20)
 
 void account_init(struct account *account, uint64_t limit, uint64_t reserve,
@@ -53,6 +60,13 @@ void account_await(struct account *account);
 void account_settle(struct account *account, uint64_t need, bool success, bool hidden);
 /* The same for a request that one of the driver's own pools has served: by how much that pool has grown. */
 void account_settle_pooled(struct account *account, uint64_t need, uint64_t growth);
+
+/* account_take without the lock, for a request that one of the driver's own pools serves, where the limit is
+ * far. False: ask account_take. True: account_settle_promise follows, with the pool's growth; or
+ * account_forget_promise. */
+bool account_promise(struct account *account, uint64_t need);
+void account_settle_promise(struct account *account, uint64_t need, uint64_t growth);
+void account_forget_promise(struct account *account, uint64_t need);
 
 /* A block is gone. */
 void account_give(struct account *account, uint64_t bytes, bool hidden);

@@ -66,8 +66,8 @@ static void await_excluded(void)
 
 /* ---- waiting ---- */
 
-/* Makes the calling thread's capture mode relaxed. Returns what to hand to restore_mode. The thread is not cancelled
- * in between. */
+/* Makes the calling thread's capture mode relaxed. Returns what to hand to restore_mode. The thread is not
+ * cancelled in between. */
 static CUstreamCaptureMode relax_mode(void)
 {
     CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;

@@ -36,8 +36,8 @@ void capture_admit(void);
 
 /* Waits for all work of the context. Works beside captures and leaves them alone. */
 CUresult capture_wait_context(CUcontext context);
-/* The same with the driver's own answer for a thread that may not free memory now: beside a global capture, or
- * in its own, cuMemFree is refused and destroys the capture. */
+/* The same with the driver's own answer for a thread that may not free memory now: beside a global capture,
+ * or in its own, cuMemFree is refused and destroys the capture. */
 CUresult capture_wait_as_free(CUcontext context);
 
 /* Wait for an event, or for a stream that does not capture; query an event. Work beside captures. */

@@ -47,8 +47,8 @@ static int measure_device(void *context, uint64_t *bytes)
     return rc;
 }
 
-/* Everything that is used on the card, by all processes: ours is not more. Quick, and needs no NVML, whose start
- * takes 15 ms. Only where the calling thread has a context on the card. */
+/* Everything that is used on the card, by all processes: ours is not more. Quick, and needs no NVML, whose
+ * start takes 15 ms. Only where the calling thread has a context on the card. */
 static int estimate_device(void *context, uint64_t *bytes)
 {
     struct device *device = context;
@@ -154,11 +154,25 @@ int device_current(CUdevice *ordinal)
     const CUresult result = driver.cuCtxGetDevice(ordinal);
     if (result == CUDA_SUCCESS)
         return 0;
-    if (result == CUDA_ERROR_CONTEXT_IS_DESTROYED ||
-        driver.cuCtxGetCurrent(&context) != CUDA_SUCCESS || !context)
+    if (result == CUDA_ERROR_CONTEXT_IS_DESTROYED || driver.cuCtxGetCurrent(&context) != CUDA_SUCCESS ||
+        !context)
         return -ENXIO;
     /* A passing failure is no reason to refuse. */
     return driver.cuCtxGetDevice(ordinal) == CUDA_SUCCESS ? 0 : -ENODEV;
+}
+
+bool device_only(CUdevice *ordinal)
+{
+    static atomic_int cards; /* 0: not asked yet */
+    int count = atomic_load_explicit(&cards, memory_order_relaxed);
+
+    if (__builtin_expect(count == 0, 0)) {
+        if (driver.cuDeviceGetCount(&count) != CUDA_SUCCESS)
+            return false;
+        atomic_store_explicit(&cards, count, memory_order_relaxed);
+    }
+    *ordinal = 0;
+    return count == 1;
 }
 
 int device_find_current(struct device **device)

@@ -26,13 +26,15 @@ struct device {
 /* Takes over the options; before the first device_get. */
 void device_setup(const struct options *options);
 
-/* Finds the card: 0, and *device is NULL if it is not limited. If limits were asked for: -ENODEV if the driver
- * cannot say which card this is, and then nothing may be granted on it; -ENXIO if there is no such card, and then
- * the driver refuses every request by itself. */
+/* Finds the card: 0, and *device is NULL if it is not limited. If limits were asked for: -ENODEV if the
+ * driver cannot say which card this is, and then nothing may be granted on it; -ENXIO if there is no such
+ * card, and then the driver refuses every request by itself. */
 int device_find(CUdevice ordinal, struct device **device);
-/* The number of the card of the calling thread's context: 0, -ENXIO if it has none, -ENODEV if the driver does not
- * say. */
+/* The number of the card of the calling thread's context: 0, -ENXIO if it has none, -ENODEV if the driver
+ * does not say. */
 int device_current(CUdevice *ordinal);
+/* True if the program sees a single card, and its number. */
+bool device_only(CUdevice *ordinal);
 /* device_find for the card of the calling thread's context; -ENXIO if it has none. */
 int device_find_current(struct device **device);
 /* The card if it is known and limited, else NULL: for figures, not for decisions. */
@@ -44,8 +46,8 @@ bool device_set_limit(struct device *device, uint64_t bytes);
 /* Calls visit(device) for every limited card seen so far. */
 void device_each(void (*visit)(struct device *device));
 
-/* The number under which the program sees the card "GPU-..." or the slice "MIG-...", as far as it has been looked at; else
- * RULES_NO_ORDINAL. */
+/* The number under which the program sees the card "GPU-..." or the slice "MIG-...", as far as it has been
+ * looked at; else RULES_NO_ORDINAL. */
 int device_ordinal_of(const char *uuid);
 
 /* Writes "GPU-xxxxxxxx-..." from the driver's 16 bytes. */

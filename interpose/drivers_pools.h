@@ -1,5 +1,5 @@
-/* drivers_pools: the driver's own stream-ordered memory pools, as far as the program has used them, and what they
- * hold. Asking a pool costs 25 ns (measured, H200), so its growth is known right after each request.
+/* drivers_pools: the driver's own stream-ordered memory pools, as far as the program has used them, and what
+ * they hold. Asking a pool costs 25 ns (measured, H200), so its growth is known right after each request.
  *
  * Owns one lock, held for a few instructions.
  */
@@ -12,7 +12,8 @@
 
 struct drivers_pool;
 
-/* The pool, which serves the card `ordinal`, in the table; NULL: it is full, and what the pool holds is not known. */
+/* The pool, which serves the card `ordinal`, in the table; NULL: it is full, and what the pool holds is not
+ * known. */
 struct drivers_pool *drivers_pools_find(CUmemoryPool pool, CUdevice ordinal);
 /* The card of a pool. */
 #define DRIVERS_POOLS_UNKNOWN (-1) /* the pool is not in the table */

@@ -7,8 +7,10 @@
 
 #include "capture.h"
 #include "clock.h"
+#include "clock.h"
 
-#define SPINS 200 /* before a thread asks the driver itself about an event that another thread asks about */
+#define QUICK_NS UINT64_C(20000)
+#define SPINS    200 /* before a thread asks the driver itself about an event that another thread asks about */
 
 #define FLAG_WAIT_NS  UINT64_C(500000000) /* for work that may be waiting for the calling thread */
 #define FLAG_PAUSE_NS 50000
@@ -171,8 +173,82 @@ struct pass {
     bool shared; /* another thread has recorded the event, and asks about it */
 };
 
-/* Asks the driver, or finds that another thread has since this one's epoch was read. Returns false if a capture is
- * open or all events are in use: then nothing was asked. */
+static void spin(struct fence *fence, uint64_t epoch)
+{
+    for (int i = 0; i < SPINS && !fence_done(fence, epoch); i++) {
+#if defined(__x86_64__)
+        __builtin_ia32_pause();
+#else
+        __asm__ volatile("yield");
+#endif
+    }
+}
+
+/* Notes how long an answer took that a strict free asked for. */
+static void note_answer(struct fence *fence, uint64_t began)
+{
+    if (clock_ns() - began > QUICK_NS)
+        atomic_store_explicit(&fence->quick, 0, memory_order_relaxed);
+    else if (atomic_load_explicit(&fence->quick, memory_order_relaxed) < FENCE_QUICK)
+        atomic_fetch_add_explicit(&fence->quick, 1, memory_order_relaxed);
+}
+
+/* True if cuCtxSynchronize would be about this context; with a green one current it is about that one's
+ * streams. */
+static bool is_current(const struct fence *fence)
+{
+    CUcontext current = NULL;
+
+    return driver.cuCtxGetCurrent(&current) == CUDA_SUCCESS && current == fence->context;
+}
+
+/* Asks by cuCtxSynchronize, without the lock. No capture begins meanwhile, unless it takes very long. */
+static CUresult synchronize(struct fence *fence)
+{
+    const uint64_t epoch = next_epoch(fence), began = clock_ns();
+
+    fence->asking++;
+    lock_disable_cancel();
+    lock_release(&fence->lock);
+    const CUresult result = driver.cuCtxSynchronize();
+    lock_take(&fence->lock);
+    lock_restore_cancel();
+    fence->asking--;
+    note_answer(fence, began);
+    if (result == CUDA_SUCCESS)
+        settle_epoch(fence, epoch);
+    else
+        atomic_store(&fence->used, true); /* the next event will cover this epoch too */
+    return result;
+}
+
+/* True if the last answers came at once, and cuCtxSynchronize would ask about this context. */
+static bool is_at_rest(struct fence *fence)
+{
+    return atomic_load_explicit(&fence->quick, memory_order_relaxed) >= FENCE_QUICK && is_current(fence);
+}
+
+/* While the context is at rest. Returns false if a capture is open: then nothing was asked. */
+static bool ask_at_rest(struct fence *fence, uint64_t epoch, CUresult *result)
+{
+    lock_assert_held(&fence->lock);
+    if (fence->asking) { /* a moment: threads that come now may share the next question */
+        lock_release(&fence->lock);
+        spin(fence, epoch);
+        lock_take(&fence->lock);
+    }
+    *result = CUDA_SUCCESS;
+    if (fence_done(fence, epoch))
+        return true;
+    if (!capture_exclude())
+        return false;
+    *result = synchronize(fence);
+    capture_admit();
+    return true;
+}
+
+/* Asks the driver, or finds that another thread has since this one's epoch was read. Returns false if a
+ * capture is open or all events are in use: then nothing was asked. */
 static bool ask(struct fence *fence, struct pass *pass, CUresult *result)
 {
     lock_assert_held(&fence->lock);
@@ -199,17 +275,6 @@ static bool ask(struct fence *fence, struct pass *pass, CUresult *result)
     return true;
 }
 
-static void spin(struct fence *fence, uint64_t epoch)
-{
-    for (int i = 0; i < SPINS && !fence_done(fence, epoch); i++) {
-#if defined(__x86_64__)
-        __builtin_ia32_pause();
-#else
-        __asm__ volatile("yield");
-#endif
-    }
-}
-
 /* Waits for an event, but not for ever. CUDA_ERROR_NOT_READY: it is not done. */
 static CUresult wait_a_while(CUevent event)
 {
@@ -230,8 +295,8 @@ static CUresult check_flags(void *argument)
     return atomic_load(&flags_expected) ? wait_a_while(event->event) : CUDA_SUCCESS;
 }
 
-/* Waits for an event, with the fence's lock dropped meanwhile. `shared`: another thread asks about it already.
- * `check`: as for fence_pass. */
+/* Waits for an event, with the fence's lock dropped meanwhile. `shared`: another thread asks about it
+ * already. `check`: as for fence_pass. */
 static CUresult wait_event(struct fence *fence, struct fence_event *event, bool shared,
                            const struct fence_check *check)
 {
@@ -273,12 +338,24 @@ static CUresult pass_as_free(struct fence *fence, const struct fence_check *chec
 CUresult fence_pass(struct fence *fence, const struct fence_check *check)
 {
     struct pass pass = {.epoch = atomic_load(&fence->open)};
-    CUresult result;
+    const bool at_rest = is_at_rest(fence);
+    CUresult result = CUDA_SUCCESS;
 
+    if (at_rest && check) /* without the lock: the check may take the pool's, which comes before it */
+        result = check->call(check->argument);
+    if (result != CUDA_SUCCESS)
+        return result;
     lock_take(&fence->lock);
-    const bool asked = ask(fence, &pass, &result);
-    if (asked && result == CUDA_SUCCESS && pass.event)
-        result = wait_event(fence, pass.event, pass.shared, check);
+    bool asked = at_rest && ask_at_rest(fence, pass.epoch, &result);
+    if (!asked) {
+        const uint64_t began = clock_ns();
+
+        asked = ask(fence, &pass, &result);
+        if (asked && result == CUDA_SUCCESS && pass.event)
+            result = wait_event(fence, pass.event, pass.shared, check);
+        if (asked)
+            note_answer(fence, began);
+    }
     lock_release(&fence->lock);
     return asked ? result : pass_as_free(fence, check);
 }
@@ -299,10 +376,11 @@ uint64_t fence_epoch(struct fence *fence)
     static _Thread_local unsigned frees;
     const uint64_t epoch = fence_epoch_quietly(fence);
 
-    /* Before the caller asks whether one stream's order is enough, and so before a stream that comes later waits
-     * for the home stream. */
+    /* Before the caller asks whether one stream's order is enough, and so before a stream that comes later
+     * waits for the home stream. */
     streams_note_early_free();
-    /* Many small epochs: a thread that must wait then waits for the oldest of them and not for the newest work. */
+    /* Many small epochs: a thread that must wait then waits for the oldest of them and not for the newest
+     * work. */
     if (++frees % FENCE_EPOCH_FREES == 0)
         fence_poll(fence);
     return epoch;
@@ -332,8 +410,8 @@ void fence_poll(struct fence *fence)
         capture_admit();
 }
 
-/* The event behind everything that was freed so far, or NULL. If all events are in use, the newest is recorded once
- * more, for both epochs. */
+/* The event behind everything that was freed so far, or NULL. If all events are in use, the newest is
+ * recorded once more, for both epochs. */
 static struct fence_event *newest_event(struct fence *fence)
 {
     if (close_epoch(fence))
@@ -395,10 +473,11 @@ int fence_wait(struct fence *fence, uint64_t epoch)
     return success ? 0 : -EIO;
 }
 
-/* Which event fence_wait_oldest waits for. In the order of one stream waiting serves only moving and unmapping,
- * and the oldest will do. Otherwise nothing freed is usable before its epoch is done, and coming back for each
- * costs more: gpt_varlen behind two streams took 635 waits and 151,000 driver calls with the oldest, 136 and
- * 100,000 with the middle one, 104 and 74,000 with the latest, which leaves the device idle. */
+/* Which event fence_wait_oldest waits for. In the order of one stream waiting serves only moving and
+ * unmapping, and the oldest will do. Otherwise nothing freed is usable before its epoch is done, and coming
+ * back for each costs more: gpt_varlen behind two streams took 635 waits and 151,000 driver calls with the
+ * oldest, 136 and 100,000 with the middle one, 104 and 74,000 with the latest, which leaves the device idle.
+ */
 static struct fence_event *choose_event(struct fence *fence)
 {
     struct fence_event *event = event_from(fence, 1);

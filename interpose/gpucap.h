@@ -22,7 +22,8 @@ extern "C" {
  * but for largest_free; what a context has done is forgotten when it ends. New members are added at the end
  * only. */
 struct gpucap_stats {
-    uint64_t live;       /* what the program has allocated through the pools of the device */
+    uint64_t live; /* what the program has allocated through the pools of the device; with guard=on in whole
+                      pages */
     uint64_t live_count; /* in so many blocks */
     uint64_t cached;     /* held and free */
     uint64_t pending;    /* freed, and waiting for the device's work to end, or held by others (IPC) */

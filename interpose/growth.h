@@ -6,8 +6,8 @@
 
 #include <stdint.h>
 
-/* Bytes of local memory per thread of a CUfunction, or of a CUkernel in its place; 0 if it cannot be told. Loads the
- * kernel if that has not happened yet, as its launch would. */
+/* Bytes of local memory per thread of a CUfunction, or of a CUkernel in its place; 0 if it cannot be told.
+ * Loads the kernel if that has not happened yet, as its launch would. */
 uint64_t growth_stack_of(CUfunction kernel);
 
 #endif

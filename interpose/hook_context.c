@@ -224,7 +224,8 @@ static CUcontext primary_of(CUdevice ordinal)
 }
 
 /* A green context retains the primary context of its card, and makes it if it is the first. */
-CUresult cuGreenCtxCreate(CUgreenCtx *green, CUdevResourceDesc resources, CUdevice ordinal, unsigned int flags)
+CUresult cuGreenCtxCreate(CUgreenCtx *green, CUdevResourceDesc resources, CUdevice ordinal,
+                          unsigned int flags)
 {
     struct primary *primary = primary_take(ordinal);
     struct route_growth growth = {.device = NULL};

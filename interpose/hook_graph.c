@@ -100,8 +100,8 @@ static void not_counted(void)
         log_error("no memory to write down what a graph allocates; it is not counted");
 }
 
-/* Writes what the graph has on each card and returns how many cards there are. *stack: bytes per thread of its
- * hungriest kernel. */
+/* Writes what the graph has on each card and returns how many cards there are. *stack: bytes per thread of
+ * its hungriest kernel. */
 static size_t parts_of(CUgraph graph, struct graphs_part parts[GRAPHS_CARDS], uint64_t *stack)
 {
     struct found found = {.items = NULL};
@@ -166,7 +166,8 @@ static bool can_be_met(const struct graphs_ask *ask)
     const CUdevice card = ask->part.card;
     struct device *device = device_get(card);
 
-    return !device || account_short_to_grow(&device->account, ask->need) <= route_idle_on(card) + held_on(card);
+    return !device ||
+           account_short_to_grow(&device->account, ask->need) <= route_idle_on(card) + held_on(card);
 }
 
 static CUresult ask_card(struct graphs_ask *ask, struct route_growth *growth, CUstream stream)
@@ -239,12 +240,12 @@ static CUresult before(struct launch *launch, CUgraphExec exec, uintptr_t key, C
     ({                                                                                                       \
         CUresult result_;                                                                                    \
         if (graphs_none()) {                                                                                 \
-            result_ = ROUTE_TRY(call, ROUTE_CURRENT, 0);                                                        \
+            result_ = ROUTE_TRY(call, ROUTE_CURRENT, 0);                                                     \
         } else {                                                                                             \
             struct launch launch_;                                                                           \
             result_ = before(&launch_, exec, key, stream);                                                   \
             if (result_ == CUDA_SUCCESS) {                                                                   \
-                result_ = ROUTE_TRY(call, ROUTE_CURRENT, 0);                                                    \
+                result_ = ROUTE_TRY(call, ROUTE_CURRENT, 0);                                                 \
                 answered(&launch_, exec, result_);                                                           \
             }                                                                                                \
         }                                                                                                    \
@@ -304,7 +305,7 @@ CUresult cuGraphInstantiateWithFlags(CUgraphExec *exec, CUgraph graph, unsigned 
         route_grow_end(&growth);                                                                             \
         if (result == CUDA_SUCCESS && count && exec && params &&                                             \
             params->flags & CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD)                                              \
-            result = ask(&launch, NULL, parts, count, streams_key##suffix(params->hUploadStream),           \
+            result = ask(&launch, NULL, parts, count, streams_key##suffix(params->hUploadStream),            \
                          STREAM##suffix(params->hUploadStream));                                             \
         if (result != CUDA_SUCCESS && params) {                                                              \
             params->hErrNode_out = NULL;                                                                     \
@@ -324,15 +325,15 @@ WITH_PARAMS(_ptsz)
 #define LAUNCH_HOOKS(suffix)                                                                                 \
     CUresult cuGraphLaunch##suffix(CUgraphExec exec, CUstream stream)                                        \
     {                                                                                                        \
-        const uintptr_t key = streams_key##suffix(stream);                                                  \
+        const uintptr_t key = streams_key##suffix(stream);                                                   \
                                                                                                              \
         return ALLOCATING(exec, key, STREAM##suffix(stream),                                                 \
-                          STREAMS_SUBMIT(key, driver.cuGraphLaunch##suffix(exec, stream)));                    \
+                          STREAMS_SUBMIT(key, driver.cuGraphLaunch##suffix(exec, stream)));                  \
     }                                                                                                        \
                                                                                                              \
     CUresult cuGraphUpload##suffix(CUgraphExec exec, CUstream stream)                                        \
     {                                                                                                        \
-        return ALLOCATING(exec, streams_key##suffix(stream), STREAM##suffix(stream),                        \
+        return ALLOCATING(exec, streams_key##suffix(stream), STREAM##suffix(stream),                         \
                           driver.cuGraphUpload##suffix(exec, stream));                                       \
     }
 
@@ -384,8 +385,8 @@ CUresult cuGraphExecUpdate_v2(CUgraphExec exec, CUgraph graph, CUgraphExecUpdate
 
 /* ---- nodes that wait for flags in memory ---- */
 
-CUresult cuGraphAddBatchMemOpNode(CUgraphNode *node, CUgraph graph, const CUgraphNode *dependencies, size_t count,
-                                  const CUDA_BATCH_MEM_OP_NODE_PARAMS *params)
+CUresult cuGraphAddBatchMemOpNode(CUgraphNode *node, CUgraph graph, const CUgraphNode *dependencies,
+                                  size_t count, const CUDA_BATCH_MEM_OP_NODE_PARAMS *params)
 {
     pools_before_flag();
     return driver.cuGraphAddBatchMemOpNode(node, graph, dependencies, count, params);

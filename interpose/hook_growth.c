@@ -1,9 +1,9 @@
-/* The hooks on what makes a context grow by itself: code, streams, and above all stacks (a kernel with 16 KiB of
- * local arrays made a context grow by 3.9 GiB on an H200). Growth that would pass the limit is refused as a full card
- * refuses it. Owns no lock.
+/* The hooks on what makes a context grow by itself: code, streams, and above all stacks (a kernel with 16 KiB
+ * of local arrays made a context grow by 3.9 GiB on an H200). Growth that would pass the limit is refused as
+ * a full card refuses it. Owns no lock.
  *
- * The stack of a kernel is asked for at each launch under a limit: 14 ns (H200). That needs no table of kernels, is
- * right on every card and after a reset, and whatever module has come or gone.
+ * The stack of a kernel is asked for at each launch under a limit: 14 ns (H200). That needs no table of
+ * kernels, is right on every card and after a reset, and whatever module has come or gone.
  */
 #include "growth.h"
 #include "hooks.h"
@@ -39,8 +39,8 @@ uint64_t growth_stack_of(CUfunction kernel)
         result_;                                                                                             \
     })
 
-/* A kernel that may begin before the one before it in its stream has ended: the order of a stream is then no order
- * of uses. */
+/* A kernel that may begin before the one before it in its stream has ended: the order of a stream is then no
+ * order of uses. */
 static void look_at_attributes(const CUlaunchConfig *config)
 {
     for (unsigned int i = 0; config->attrs && i < config->numAttrs; i++) {
@@ -59,7 +59,7 @@ static void look_at_attributes(const CUlaunchConfig *config)
                                     CUstream stream, void **arguments, void **extra)                         \
     {                                                                                                        \
         return LAUNCH(                                                                                       \
-            f, streams_key##suffix(stream),                                                                 \
+            f, streams_key##suffix(stream),                                                                  \
             driver.cuLaunchKernel##suffix(f, gx, gy, gz, bx, by, bz, shared, stream, arguments, extra));     \
     }                                                                                                        \
                                                                                                              \
@@ -77,7 +77,7 @@ static void look_at_attributes(const CUlaunchConfig *config)
         unsigned int bz, unsigned int shared, CUstream stream, void **arguments)                             \
     {                                                                                                        \
         return LAUNCH(                                                                                       \
-            f, streams_key##suffix(stream),                                                                 \
+            f, streams_key##suffix(stream),                                                                  \
             driver.cuLaunchCooperativeKernel##suffix(f, gx, gy, gz, bx, by, bz, shared, stream, arguments)); \
     }
 

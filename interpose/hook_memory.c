@@ -75,7 +75,7 @@ CUresult cuMemFree_v2(CUdeviceptr address)
 #define ASYNC_HOOKS(suffix)                                                                                  \
     CUresult cuMemAllocAsync##suffix(CUdeviceptr *address, size_t bytes, CUstream stream)                    \
     {                                                                                                        \
-        struct route_ticket ticket;                                                                          \
+        ROUTE_ASYNC_TICKET(ticket);                                                                          \
         CUresult result = route_enter_async(&ticket, bytes, NULL, STREAM##suffix(stream));                   \
                                                                                                              \
         if (result != CUDA_SUCCESS) {                                                                        \
@@ -83,14 +83,14 @@ CUresult cuMemFree_v2(CUdeviceptr address)
                 *address = 0; /* as the driver leaves it */                                                  \
             return result;                                                                                   \
         }                                                                                                    \
-        result = ROUTE_TRY(driver.cuMemAllocAsync##suffix(address, bytes, stream), ROUTE_CURRENT, bytes);           \
+        result = ROUTE_TRY(driver.cuMemAllocAsync##suffix(address, bytes, stream), ROUTE_CURRENT, bytes);    \
         return route_leave(&ticket, result, result == CUDA_SUCCESS ? *address : 0);                          \
     }                                                                                                        \
                                                                                                              \
     CUresult cuMemAllocFromPoolAsync##suffix(CUdeviceptr *address, size_t bytes, CUmemoryPool pool,          \
                                              CUstream stream)                                                \
     {                                                                                                        \
-        struct route_ticket ticket;                                                                          \
+        ROUTE_ASYNC_TICKET(ticket);                                                                          \
         CUresult result = route_enter_async(&ticket, bytes, pool, STREAM##suffix(stream));                   \
                                                                                                              \
         if (result != CUDA_SUCCESS) {                                                                        \
@@ -98,8 +98,8 @@ CUresult cuMemFree_v2(CUdeviceptr address)
                 *address = 0; /* as the driver leaves it */                                                  \
             return result;                                                                                   \
         }                                                                                                    \
-        result =                                                                                             \
-            ROUTE_TRY(driver.cuMemAllocFromPoolAsync##suffix(address, bytes, pool, stream), ROUTE_CURRENT, bytes);  \
+        result = ROUTE_TRY(driver.cuMemAllocFromPoolAsync##suffix(address, bytes, pool, stream),             \
+                           ROUTE_CURRENT, bytes);                                                            \
         return route_leave(&ticket, result, result == CUDA_SUCCESS ? *address : 0);                          \
     }                                                                                                        \
                                                                                                              \
@@ -109,9 +109,9 @@ CUresult cuMemFree_v2(CUdeviceptr address)
                                                                                                              \
         if (route_pool_free_async(address, STREAM##suffix(stream), &result))                                 \
             return result;                                                                                   \
-        struct route_release release = route_free_begin(BLOCKS_LINEAR, address);                                   \
+        struct route_release release = route_free_begin(BLOCKS_LINEAR, address);                             \
                                                                                                              \
-        return route_free_end(&release, driver.cuMemFreeAsync##suffix(address, stream));                        \
+        return route_free_end(&release, driver.cuMemFreeAsync##suffix(address, stream));                     \
     }
 
 ASYNC_HOOKS()

@@ -15,19 +15,19 @@ static uintptr_t every_stream(void)
 #define WORK(symbol, stream, parameters, arguments)                                                          \
     CUresult symbol parameters                                                                               \
     {                                                                                                        \
-        return STREAMS_SUBMIT(stream, driver.symbol arguments);                                                \
+        return STREAMS_SUBMIT(stream, driver.symbol arguments);                                              \
     }
 #define SYNC_WORK(symbol, stream, parameters, arguments)                                                     \
     CUresult symbol parameters                                                                               \
     {                                                                                                        \
         const uintptr_t key_ = stream;                                                                       \
-        return memops_finish(STREAMS_SUBMIT(key_, driver.symbol arguments), key_);                             \
+        return memops_finish(STREAMS_SUBMIT(key_, driver.symbol arguments), key_);                           \
     }
 #define AWAIT_WORK(symbol, stream, parameters, arguments)                                                    \
     CUresult symbol parameters                                                                               \
     {                                                                                                        \
-        pools_before_flag();                                                                                \
-        return STREAMS_SUBMIT(stream, driver.symbol arguments);                                                \
+        pools_before_flag();                                                                                 \
+        return STREAMS_SUBMIT(stream, driver.symbol arguments);                                              \
     }
 #include "work.def"
 #undef AWAIT_WORK
@@ -78,7 +78,7 @@ static uintptr_t every_stream(void)
             (result != CUDA_ERROR_ILLEGAL_STATE && before != CU_STREAM_CAPTURE_STATUS_NONE &&                \
              driver.cuStreamIsCapturing##suffix(stream, &after) == CUDA_SUCCESS &&                           \
              after == CU_STREAM_CAPTURE_STATUS_NONE))                                                        \
-            capture_end(streams_key##suffix(stream), streams_thread_key());                                 \
+            capture_end(streams_key##suffix(stream), streams_thread_key());                                  \
         return result;                                                                                       \
     }
 
@@ -94,7 +94,7 @@ CAPTURE_HOOKS(_ptsz)
             driver.cuStreamIsCapturing(stream, &status_);                                                    \
         CUresult result_ = (call);                                                                           \
         if (result_ == CUDA_SUCCESS && status_ != CU_STREAM_CAPTURE_STATUS_NONE)                             \
-            capture_end(streams_key(stream), streams_thread_key());                                         \
+            capture_end(streams_key(stream), streams_thread_key());                                          \
         result_;                                                                                             \
     })
 

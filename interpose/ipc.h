@@ -11,12 +11,8 @@
  * first contact an importer needs no answer of the exporter to open its newest blocks, to learn that a block
  * has been freed, or to close one: all that is in shared memory (ipc_page.h) and on a board (ipc_board.h).
  *
- * Locks, in the order in which they are taken, all before those of pools. None is held while another process
- * or the device is waited for, so that fork, which takes them all, waits for neither.
- *   ipc_export_lock  the exports and their importers (ipc_exports.h)
- *   import_lock      what is open here (ipc_import.c)
- *   source_lock      connections to exporters (ipc_source.h)
- *   thread_lock      whether our thread runs (ipc_thread.h)
+ * Locks: LOCK_EXPORTS to LOCK_SERVICE (lock.h). None is held while another process or work on the device is
+ * waited for, so that fork, which takes them all, waits for neither.
  */
 #ifndef GPUCAP_IPC_H
 #define GPUCAP_IPC_H

@@ -8,7 +8,7 @@
 
 /* Descriptors that lie in sockets are limited for all processes of a user together, to RLIMIT_NOFILE of the
  * one that sends; beyond it none can be sent at all. So many exporters have room beside each other. */
-#define EXPORTERS 64
+#define EXPORTERS 128
 
 static struct {
     int in, out;

@@ -17,8 +17,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define IPC_SLOTS                                                                                            \
-    (1u << 18) /* exports at a time; the page is 2 MiB, of which the kernel keeps what is used */
+/* Exports at a time. The page is 2 MiB, of which the kernel keeps what is used. */
+#define IPC_SLOTS (1u << 18)
 
 struct ipc_page {
     _Atomic uint64_t words[IPC_SLOTS];

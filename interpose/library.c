@@ -58,6 +58,17 @@ static void at_exit(void)
     measure_end(); /* a thread that allocates may be about to load NVML, for the first time */
 }
 
+/* What guard and fill mean for the other options. */
+static void settle_options(void)
+{
+    if ((options.guard || options.fill) && !options.pool)
+        log_error("guard and fill have no effect with pool=off");
+    if (options.guard)
+        options.decay = 0; /* what is freed is unmapped at once, so that its use faults */
+    if (options.fill)
+        options.deferred = false; /* freed memory is filled when its work is done, before the free returns */
+}
+
 /* What the options ask for. */
 static enum library_mode set_up(void)
 {
@@ -69,6 +80,7 @@ static enum library_mode set_up(void)
         return LIBRARY_REFUSE;
     }
     log_set(options.log);
+    settle_options();
     library_limited = options_any_limit(&options);
     if (!library_limited && !options.pool)
         return LIBRARY_PASS;

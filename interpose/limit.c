@@ -33,19 +33,19 @@ static bool fits(const struct limit_state *state, uint64_t need)
     return add(add(taken(state), need), state->reserve) <= state->limit;
 }
 
-/* True while at most half of what the measurement showed to be free has been given away. */
-static bool within_trust(const struct limit_state *state, uint64_t need)
+/* At most half of what the measurement showed to be free is given away. */
+uint64_t limit_trusted(const struct limit_state *state)
 {
-    uint64_t seen = minus(minus(state->limit, state->reserve), state->measured);
+    const uint64_t seen = minus(minus(state->limit, state->reserve), state->measured);
 
-    return !state->stale && add(add(state->unmeasured, state->in_flight), need) <= seen / 2;
+    return state->stale ? 0 : minus(seen / 2, add(state->unmeasured, state->in_flight));
 }
 
 enum limit_verdict limit_decide(const struct limit_state *state, uint64_t need, bool fresh)
 {
     if (add(need, state->reserve) > state->limit)
         return LIMIT_REFUSE; /* could never fit: no need to ask anyone */
-    if (within_trust(state, need))
+    if (!state->stale && need <= limit_trusted(state))
         return LIMIT_GRANT;
     if (!fresh || state->stale)
         return LIMIT_MEASURE;

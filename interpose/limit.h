@@ -41,6 +41,9 @@ uint64_t limit_round_step(uint64_t bytes);
 /* `need` is rounded. `fresh`: the caller has measured since it began to ask. */
 enum limit_verdict limit_decide(const struct limit_state *state, uint64_t need, bool fresh);
 
+/* What may be granted beside the reserve without a measurement. */
+uint64_t limit_trusted(const struct limit_state *state);
+
 /* What could be granted now, by the figures at hand; a multiple of LIMIT_PAGE. */
 uint64_t limit_room(const struct limit_state *state);
 

@@ -33,8 +33,8 @@ static _Thread_local unsigned held; /* a bit for each rank */
 
 static void fail(const struct lock *lock, const char *what)
 {
-    fprintf(stderr, "gpucap: lock of rank %d %s (this thread holds the ranks in %#x)\n", (int)lock->rank, what,
-            held);
+    fprintf(stderr, "gpucap: lock of rank %d %s (this thread holds the ranks in %#x)\n", (int)lock->rank,
+            what, held);
     abort();
 }
 

@@ -107,8 +107,8 @@ static inline void lock_release(struct lock *lock)
 /* Waits for a condition, as pthread_cond_wait does; the lock is the only one that the thread holds. */
 void lock_wait(struct lock *lock, pthread_cond_t *condition);
 
-/* In exit handlers: takes the lock unless it stays held for a second. Then the calling thread itself holds it:
- * a signal handler has interrupted it and called exit. */
+/* In exit handlers: takes the lock unless it stays held for a second. Then the calling thread itself holds
+ * it: a signal handler has interrupted it and called exit. */
 bool lock_take_at_exit(struct lock *lock);
 
 #endif

@@ -26,12 +26,13 @@ void measure_ready(void);
 struct measure_card {
     const char *uuid;       /* "GPU-...", also of a slice, which NVML calls "MIG-..." */
     _Atomic(void *) handle; /* NVML's; found at the first question */
-    /* This process has made a context on the card: NVML must list it there, and who is new there may be it. */
+    /* This process has made a context on the card: NVML must list it there, and who is new there may be it.
+     */
     atomic_bool present;
 };
 
-/* Bytes of this process on the card. 0; -ESRCH if NVML does not list this process where it should; -ENODATA if
- * there is no NVML or it cannot tell. */
+/* Bytes of this process on the card. 0; -ESRCH if NVML does not list this process where it should; -ENODATA
+ * if there is no NVML or it cannot tell. */
 int measure_used(struct measure_card *card, uint64_t *bytes);
 
 /* Waits a while for the thread of measure_start, if it still runs. */

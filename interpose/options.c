@@ -156,6 +156,12 @@ static int set_value(struct options *options, int id, const char *value, enum op
     case OPTIONS_ZERO:
         rc = set_choice(&options->zero, value, "off", "on", why);
         break;
+    case OPTIONS_GUARD:
+        rc = set_choice(&options->guard, value, "off", "on", why);
+        break;
+    case OPTIONS_FILL:
+        rc = set_choice(&options->fill, value, "off", "on", why);
+        break;
     case OPTIONS_LOG:
         rc = set_log(options, value, why);
         break;

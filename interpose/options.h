@@ -37,6 +37,12 @@ enum options_source { OPTIONS_DEFAULT, OPTIONS_ADMIN, OPTIONS_USER, OPTIONS_ENVI
     X(HIGH, "high", "GPUCAP_HIGH", "90%", "a percentage such as 90%",                                        \
       "Above this free share of what a pool holds, memory goes back after a quarter of decay.")              \
     X(ZERO, "zero", "GPUCAP_ZERO", "off", "on or off", "Clear reused memory before a program gets it.")      \
+    X(GUARD, "guard", "GPUCAP_GUARD", "off", "on or off",                                                    \
+      "Unmap the space around blocks, and freed blocks, so that overruns and uses after free fault; each "   \
+      "block takes whole pages of 2 MiB.")                                                                   \
+    X(FILL, "fill", "GPUCAP_FILL", "off", "on or off",                                                       \
+      "Fill fresh blocks with bytes 0xCB (with zero=on: 0) and freed ones with 0xDF; every free waits, as "  \
+      "with free=strict.")                                                                                   \
     X(LOG, "log", "GPUCAP_LOG", "error", "quiet, error or info", "What to say on stderr.")
 
 enum options_id {
@@ -61,6 +67,8 @@ struct options {
     double decay;            /* seconds; negative: off */
     struct size_value high;  /* a percentage */
     bool zero;
+    bool guard;
+    bool fill;
     enum options_log log;
     enum options_source source[OPTIONS_COUNT];
 };

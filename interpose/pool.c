@@ -4,6 +4,7 @@
 #include "pool_dead.h"
 #include "pool_expose.h"
 #include "pool_grow.h"
+#include "pool_guard.h"
 #include "pool_split.h"
 #include "tags.h"
 
@@ -330,17 +331,27 @@ static bool take_fast(struct pool *pool, uint64_t bytes, uint64_t size, uint64_t
     return cache && small_take(pool, cache, bytes, size, address);
 }
 
+/* A range for a block, from what is free or by making room. 0 or -ENOMEM. */
+static int take_range(struct pool *pool, uint64_t size, struct range **range, struct pool_effort *effort)
+{
+    if (pool->guard)
+        return pool_guard_take(pool, size, range, effort);
+    *range = take_free(pool, size);
+    return *range ? 0 : pool_make_fit(pool, ranges_zone_for(size), size, true, range, effort);
+}
+
 static int take_slow(struct pool *pool, uint64_t bytes, uint64_t size, uint64_t *address,
                      struct pool_effort *effort)
 {
     lock_take(&pool->lock);
     note_peak(pool);
+    struct range *range = NULL;
     int rc = prepare(pool);
-    struct range *range = rc ? NULL : take_free(pool, size);
-    if (!range && rc == 0)
-        rc = pool_make_fit(pool, ranges_zone_for(size), size, true, &range, effort);
+    if (rc == 0)
+        rc = take_range(pool, size, &range, effort);
     if (range &&
         (rc = table_prepare(pool))) { /* others may have used up the room while the lock was dropped */
+        pool_guard_give_rest(pool, range);
         ranges_give(&pool->ranges, range, range->epoch);
         range = NULL;
     }
@@ -415,7 +426,8 @@ static void release_block(struct pool *pool, struct range *range, bool done)
         return;
     }
     range->epoch = epoch;
-    range = cache_put(pool, range, epoch);
+    if (!pool->guard)
+        range = cache_put(pool, range, epoch);
     if (range)
         return_block(pool, range);
 }
@@ -441,6 +453,7 @@ static int free_block(struct pool *pool, uint64_t address, bool done)
     const uint16_t tag = atomic_load_explicit(&range->mark.tag, memory_order_relaxed);
     if (tag)
         tags_remove(tag, range->bytes);
+    pool_guard_give_rest(pool, range);
     if (atomic_load_explicit(&range->mark.exposed, memory_order_relaxed) && !range->mark.pins) {
         table_erase(pool, table_find(pool, address));
         pool_expose_free(pool, range, done ? 0 : fence_epoch(&pool->fence));

@@ -30,7 +30,8 @@ struct pool_budget {
 };
 
 struct pool_stats {
-    uint64_t live, live_count; /* bytes and blocks that the program holds, rounded to 512 */
+    uint64_t live, live_count; /* bytes and blocks that the program holds, rounded to 512, or to whole pages
+                                  if they are guarded */
     uint64_t cached;           /* held, free */
     uint64_t pending;          /* freed, waiting for work to end, or held by others */
     uint64_t physical;         /* taken from the driver */
@@ -59,10 +60,11 @@ struct pool {
     CUcontext context;
     CUdevice ordinal;
     struct pool_budget budget;
-    uint32_t slack_permille; /* of the peak of live bytes: how much more may be held before chunks are moved
-                                or work is waited for */
-    _Atomic(CUstream) clearing; /* a stream of our own for zero=on, made at its first use */
-    _Atomic uint64_t next_id;   /* numbers of blocks, taken by caches in batches */
+    uint32_t slack_permille;   /* of the peak of live bytes: how much more may be held before chunks are moved
+                                  or work is waited for */
+    bool guard;                /* each block has pages of its own (pool_guard.h); set once */
+    _Atomic(CUstream) filling; /* a stream of our own for zero=on and fill=on, made at its first use */
+    _Atomic uint64_t next_id;  /* numbers of blocks, taken by caches in batches */
     struct vmm vmm;
     struct fence fence;
     struct small small;
@@ -83,6 +85,7 @@ struct pool {
     uint64_t dead_kept;     /* so many of them stay mapped */
     uint64_t dead_count, dead_capacity;
     uint64_t stuck_bytes;      /* of those that are mapped nowhere else */
+    uint64_t guard_next;       /* where the search for the place of the next guarded block begins */
     struct cache *caches;      /* of threads */
     struct cache_figures gone; /* of those that have ended */
     uint64_t least_free;       /* since pool_idle_bytes was last asked */
@@ -95,6 +98,8 @@ struct pool {
 /* 0; -ENOTSUP where the card cannot do it; another -errno. */
 int pool_open(struct pool *pool, CUcontext context, CUdevice ordinal, const struct pool_budget *budget,
               uint32_t slack_permille);
+/* Guards every block (pool_guard.h). To be called before the first pool_alloc. */
+void pool_guard(struct pool *pool);
 /* Gives everything back. `context_lives`: its events can still be destroyed. */
 void pool_close(struct pool *pool, bool context_lives);
 

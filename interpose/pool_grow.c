@@ -28,7 +28,7 @@
  * that its first allocation costs little more than a native one. pool_split.c makes them smaller for other
  * blocks. */
 #define ARENA_LEAST  (UINT64_C(512) << 20)
-#define ARENA_CHUNKS 8
+#define ARENA_CHUNKS 4
 /* Of what is held, so much may be freed and not usable yet before a block that fits nowhere else well is
  * worth a join; and of a block, so much may be left over where it fits well. Fewer joins cost more moves than
  * they save (engine_replay; a join costs about 5 us on an H200). */
@@ -127,6 +127,7 @@ int pool_give_back(struct pool *pool, uint64_t start)
 /* What one attempt to make room works with. pool->chunks holds moved chunks from the beginning and new ones
  * from the end. */
 struct move {
+    enum ranges_zone zone;
     struct ranges_plan plan;
     uint64_t request;
     uint64_t room;    /* how much more the limits allow */
@@ -242,6 +243,9 @@ static uint64_t chunk_bytes(const struct move *move, uint64_t missing)
     const uint64_t most =
         move->request >= ARENA_LEAST ? move->request / ARENA_CHUNKS : usual_chunk(move->room);
     uint64_t bytes = RANGES_PAGE;
+
+    if (move->zone == RANGES_SMALL) /* a page that a few small blocks keep is memory that others cannot use */
+        return bytes;
 
     while (bytes * 2 <= most && bytes * 2 <= missing)
         bytes *= 2;
@@ -446,7 +450,8 @@ enum patience {
 static int attempt(struct pool *pool, enum ranges_zone zone, uint64_t size, enum patience patience,
                    struct range **out, struct pool_effort *effort)
 {
-    struct move move = {.request = size, .room = room_of(pool), .reached = fence_reached(&pool->fence)};
+    struct move move = {
+        .zone = zone, .request = size, .room = room_of(pool), .reached = fence_reached(&pool->fence)};
     uint64_t later = 0;
     bool refused;
 

@@ -48,6 +48,9 @@ bool pool_next_chunk(const struct pool *pool, uint64_t floor, uint64_t *below, u
  * -errno. */
 int pool_give_back(struct pool *pool, uint64_t start);
 
+/* One step of pool_trim: gives back about `bytes`, in a limited number of chunks. Returns how much. */
+uint64_t pool_trim_some(struct pool *pool, uint64_t bytes);
+
 /* Gives an unmapped chunk back to the driver and to the budget. If the driver refuses, it stays held, and is
  * tried again by pool_release_left. */
 void pool_release_chunk(struct pool *pool, const struct vmm_chunk *chunk);

@@ -36,6 +36,17 @@ static uint64_t trim_some(struct pool *pool, uint64_t bytes)
     return given;
 }
 
+uint64_t pool_trim_some(struct pool *pool, uint64_t bytes)
+{
+    fence_poll(&pool->fence);
+    pool_empty_caches(pool, 0);
+    pool_reclaim(pool);
+    pool_release_left(pool);
+    pool_expose_sweep(pool);
+    pool_bury_some(pool, fence_reached(&pool->fence));
+    return trim_some(pool, bytes);
+}
+
 uint64_t pool_trim(struct pool *pool, uint64_t bytes)
 {
     uint64_t given = 0, some;
@@ -43,13 +54,7 @@ uint64_t pool_trim(struct pool *pool, uint64_t bytes)
     small_trim(pool);
     do {
         lock_take(&pool->lock);
-        fence_poll(&pool->fence);
-        pool_empty_caches(pool, 0);
-        pool_reclaim(pool);
-        pool_release_left(pool);
-        pool_expose_sweep(pool);
-        pool_bury_some(pool, fence_reached(&pool->fence));
-        some = trim_some(pool, bytes - given);
+        some = pool_trim_some(pool, bytes - given);
         given += some;
         pool->trims += some && given == some;
         lock_release(&pool->lock);

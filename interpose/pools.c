@@ -35,7 +35,7 @@ void pools_setup(const struct options *options)
     settings = options;
     /* A strict free asks the driver and relies on nothing that the hooks saw. With zero = on a block is
      * cleared on a stream of our own: it must be at rest when it is handed out, not just behind another
-     * stream's work. */
+     * stream's work. (So it must with fill = on, which makes every free strict.) */
     if (options->zero || !options->deferred) {
         streams_distrust();
         fence_forbid_joins();
@@ -201,6 +201,8 @@ static struct pool *open_pool(CUcontext context)
                      rc == -ENOTSUP ? "no virtual memory management" : "no address space");
         return NULL;
     }
+    if (settings->guard)
+        pool_guard(&storage[place]);
     atomic_store(&places[place].base, storage[place].vmm.base);
     atomic_store(&places[place].span, storage[place].vmm.span);
     atomic_store(&places[place].context, context);

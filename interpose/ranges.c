@@ -47,8 +47,8 @@ int ranges_prepare(struct ranges *r, unsigned count)
 
 /* ---- by address ----
  *
- * A bit says which pages have a hint, and bits above it which words of bits are not 0, so that the nearest hint
- * below an address is found in a few steps however large the block around the address is. */
+ * A bit says which pages have a hint, and bits above it which words of bits are not 0, so that the nearest
+ * hint below an address is found in a few steps however large the block around the address is. */
 
 static uint64_t page_of(const struct ranges *r, uint64_t address)
 {
@@ -398,8 +398,7 @@ static uint64_t aligned_up(uint64_t address, uint64_t alignment)
     return (address + alignment - 1) & ~(alignment - 1);
 }
 
-struct range *ranges_take_aligned(struct ranges *r, enum ranges_zone zone, uint64_t bytes,
-                                  uint64_t alignment)
+struct range *ranges_take_aligned(struct ranges *r, enum ranges_zone zone, uint64_t bytes, uint64_t alignment)
 {
     struct range *best = best_fit(r, zone, bytes);
 

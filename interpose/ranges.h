@@ -7,9 +7,9 @@
  * below 32 KiB, then 32 to each doubling), so a fit costs the same with one block and with a hundred
  * thousand.
  *
- * The address space has two zones: small and large blocks live apart, because a small block that stays keeps a
- * whole chunk from moving (smallest capacity of a speech model's trace: 1.021 of peak live in one zone, 1.019 in
- * two). No range crosses the border between them.
+ * The address space has two zones: small and large blocks live apart, because a small block that stays keeps
+ * a whole chunk from moving (smallest capacity of a speech model's trace: 1.021 of peak live in one
+ * zone, 1.019 in two). No range crosses the border between them.
  */
 #ifndef GPUCAP_RANGES_H
 #define GPUCAP_RANGES_H
@@ -23,11 +23,11 @@
 #define RANGES_UNIT UINT64_C(512) /* blocks begin and end on multiples of this */
 #define RANGES_PAGE                                                                                          \
     (UINT64_C(2) << 20) /* memory comes and goes in multiples of this (granularity of the driver) */
-#define RANGES_BINS (64 + 32 * 32)
-#define RANGES_HINT RANGES_PAGE                 /* one hint for so many bytes of address space */
-#define RANGES_LEVELS     4                     /* of bits above the hints: for up to 64^4 pages */
-#define RANGES_LARGE_FROM (UINT64_C(1) << 20)   /* blocks from this size on live in the zone of large ones */
-#define RANGES_SMALL_PART 8                     /* the zone of small blocks is this part of the address space */
+#define RANGES_BINS       (64 + 32 * 32)
+#define RANGES_HINT       RANGES_PAGE         /* one hint for so many bytes of address space */
+#define RANGES_LEVELS     4                   /* of bits above the hints: for up to 64^4 pages */
+#define RANGES_LARGE_FROM (UINT64_C(1) << 20) /* blocks from this size on live in the zone of large ones */
+#define RANGES_SMALL_PART 8                   /* the zone of small blocks is this part of the address space */
 
 enum ranges_zone { RANGES_SMALL, RANGES_LARGE, RANGES_ZONES };
 
@@ -58,9 +58,10 @@ struct ranges {
     struct range *oldest, *newest;
     struct range *first;  /* lowest address */
     struct range **hints; /* some range that begins in each page of the address space, or NULL */
-    uint64_t *hinted[RANGES_LEVELS]; /* a bit for each page with a hint; above it one for each word that is not 0 */
+    uint64_t *
+        hinted[RANGES_LEVELS]; /* a bit for each page with a hint; above it one for each word that is not 0 */
     uint64_t base, span, border; /* of the zones */
-    struct range *spare; /* nodes not in use, linked by next */
+    struct range *spare;         /* nodes not in use, linked by next */
     uint64_t spares, nodes;
     uint64_t live_bytes, free_bytes, live_count;
     struct ranges_slab *slabs;
@@ -91,7 +92,8 @@ struct range *ranges_take_at(struct ranges *ranges, uint64_t start, uint64_t byt
 /* A live range becomes free, one with its free neighbours; `epoch` is that of this free. Never fails. */
 void ranges_give(struct ranges *ranges, struct range *range, uint64_t epoch);
 
-/* Where memory must be put in a zone so that `bytes` fit: the least new memory, beside what is free already. */
+/* Where memory must be put in a zone so that `bytes` fit: the least new memory, beside what is free already.
+ */
 struct ranges_plan {
     uint64_t start;     /* of the block to be */
     uint64_t map_start; /* inside one hole */

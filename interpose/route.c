@@ -29,8 +29,8 @@ bool route_limited(void)
 
 /* ---- refusals ---- */
 
-/* The driver itself refuses a request that cannot be met: a program that may not allocate at all (no context, a
- * capture, an earlier error that sticks) hears exactly what it would have heard without us. */
+/* The driver itself refuses a request that cannot be met: a program that may not allocate at all (no context,
+ * a capture, an earlier error that sticks) hears exactly what it would have heard without us. */
 static CUresult native_refusal(enum blocks_kind kind)
 {
     CUdeviceptr address = 0;
@@ -60,7 +60,8 @@ static CUresult refuse_unknown(enum blocks_kind kind)
     static atomic_flag said = ATOMIC_FLAG_INIT;
 
     if (log_first(&said))
-        log_error("the driver does not say which card a request is for: refused, as its limit cannot be held");
+        log_error(
+            "the driver does not say which card a request is for: refused, as its limit cannot be held");
     return native_refusal(kind);
 }
 
@@ -71,8 +72,8 @@ struct room {
     uint64_t wanted, given;
 };
 
-/* Waits for the work that memory freed in a pool is behind, oldest first and nothing else: later work may never end
- * by itself. */
+/* Waits for the work that memory freed in a pool is behind, oldest first and nothing else: later work may
+ * never end by itself. */
 static void give_back_behind_work(struct pool *pool, void *argument)
 {
     struct room *room = argument;
@@ -84,8 +85,8 @@ static void give_back_behind_work(struct pool *pool, void *argument)
         room->given += pools_trim(room->ordinal, room->wanted - room->given);
 }
 
-/* Gives idle memory of our pools back to the driver; if that is not enough, waits for what is behind work, in this
- * context first. Returns how much was given back. */
+/* Gives idle memory of our pools back to the driver; if that is not enough, waits for what is behind work, in
+ * this context first. Returns how much was given back. */
 static uint64_t give_back(CUdevice ordinal, uint64_t bytes, bool wait)
 {
     struct room room = {.ordinal = ordinal, .wanted = bytes, .given = pools_trim(ordinal, bytes)};
@@ -109,7 +110,8 @@ bool route_make_room_for(CUdevice ordinal, uint64_t bytes,
     struct device *device = device_get(ordinal);
     const uint64_t need = limit_round(bytes), more = device ? missing(&device->account, need) : 0;
     const uint64_t wanted = more > need ? more : need;
-    /* A request that cannot be met costs the program nothing of what is kept for others, and waits for nothing. */
+    /* A request that cannot be met costs the program nothing of what is kept for others, and waits for
+     * nothing. */
     if (device && more > route_idle_on(ordinal))
         return false;
     const bool ours = give_back(ordinal, wanted, true) != 0;
@@ -178,7 +180,8 @@ static CUresult enter(struct route_ticket *ticket, struct device *device, enum b
 {
     if (!device || bytes == 0 || grant(ticket, device, kind, bytes))
         return CUDA_SUCCESS;
-    if (route_make_room_for(device->ordinal, bytes, account_short_to_take) && grant(ticket, device, kind, bytes))
+    if (route_make_room_for(device->ordinal, bytes, account_short_to_take) &&
+        grant(ticket, device, kind, bytes))
         return CUDA_SUCCESS;
     return refuse(device, kind, bytes);
 }
@@ -238,13 +241,26 @@ static void settle(const struct route_ticket *ticket, bool success, uint64_t key
     account_settle(account, ticket->bytes, success, ticket->kind == BLOCKS_MANAGED);
 }
 
-CUresult route_leave(const struct route_ticket *ticket, CUresult result, uint64_t key)
+CUresult route_leave(struct route_ticket *ticket, CUresult result, uint64_t key)
 {
     if (!ticket->device)
         return result;
+    if (ticket->promised) {
+        ticket->promised = false;
+        account_settle_promise(&ticket->device->account, ticket->bytes, drivers_pools_growth(ticket->pool));
+        return result;
+    }
     settle(ticket, result == CUDA_SUCCESS, key);
     lock_restore_cancel();
     return result;
+}
+
+void route_abandon(struct route_ticket *ticket)
+{
+    if (!ticket->device || !ticket->promised)
+        return;
+    account_touch(&ticket->device->account); /* the driver may have granted it */
+    account_forget_promise(&ticket->device->account, ticket->bytes);
 }
 
 /* ---- stream-ordered requests ---- */
@@ -268,10 +284,12 @@ static CUresult card_by_context(CUstream stream, CUdevice *ordinal)
     return result;
 }
 
-/* The card of a stream: 0, -ENXIO if the driver will say what is wrong with the call, -ENODEV if it cannot name
- * the card. The default streams are those of the current context. */
+/* The card of a stream: 0, -ENXIO if the driver will say what is wrong with the call, -ENODEV if it cannot
+ * name the card. The default streams are those of the current context. */
 static int card_of_stream(CUstream stream, CUdevice *ordinal)
 {
+    if (device_only(ordinal))
+        return 0;
     if (!stream || stream == CU_STREAM_LEGACY || stream == CU_STREAM_PER_THREAD)
         return device_current(ordinal);
     CUresult result = driver.cuStreamGetDevice(stream, ordinal);
@@ -282,8 +300,8 @@ static int card_of_stream(CUstream stream, CUdevice *ordinal)
     return result == CUDA_SUCCESS ? 0 : -ENODEV;
 }
 
-/* -ENXIO: the driver says what is wrong; -ENODEV: the card is not known; 0, and the device is NULL if it is not
- * limited. */
+/* -ENXIO: the driver says what is wrong; -ENODEV: the card is not known; 0, and the device is NULL if it is
+ * not limited. */
 static int find_source(CUmemoryPool pool, CUstream stream, struct source *source)
 {
     CUdevice ordinal = pool ? drivers_pools_card(pool) : DRIVERS_POOLS_UNKNOWN;
@@ -313,8 +331,8 @@ static bool grant_async(struct route_ticket *ticket, const struct source *source
     return true;
 }
 
-/* At the limit. The pool may have the bytes and not grow; if it does, the reserve has room for it. It is not trusted
- * to have enough beyond that: that it holds bytes does not mean that it can use them. */
+/* At the limit. The pool may have the bytes and not grow; if it does, the reserve has room for it. It is not
+ * trusted to have enough beyond that: that it holds bytes does not mean that it can use them. */
 static CUresult enter_async_at_limit(struct route_ticket *ticket, const struct source *source, uint64_t bytes,
                                      CUstream stream)
 {
@@ -353,7 +371,18 @@ CUresult route_enter_async(struct route_ticket *ticket, uint64_t bytes, CUmemory
     default:
         return refuse_unknown(BLOCKS_ASYNC);
     }
-    if (!source.device || grant_async(ticket, &source, limit_round_step(bytes), account_take))
+    if (!source.device)
+        return CUDA_SUCCESS;
+    const uint64_t step = limit_round_step(bytes);
+    if (account_promise(&source.device->account, step)) {
+        *ticket = (struct route_ticket){.device = source.device,
+                                        .bytes = step,
+                                        .kind = BLOCKS_ASYNC,
+                                        .pool = source.pool,
+                                        .promised = true};
+        return CUDA_SUCCESS;
+    }
+    if (grant_async(ticket, &source, step, account_take))
         return CUDA_SUCCESS;
     return enter_async_at_limit(ticket, &source, bytes, stream);
 }
@@ -455,7 +484,8 @@ CUresult route_grow_context_begin(struct route_growth *growth, CUdevice ordinal)
         refuse_unknown(BLOCKS_ASYNC);
         return CUDA_ERROR_NOT_PERMITTED;
     }
-    /* Until one has been made, its size is not known: then it is made, measured and, if need be, taken back. */
+    /* Until one has been made, its size is not known: then it is made, measured and, if need be, taken back.
+     */
     return grow(growth, device, device ? atomic_load(&device->context_bytes) : 0);
 }
 
@@ -491,13 +521,13 @@ void route_touch(CUdevice ordinal)
 
 /* ---- contexts that have grown ----
  *
- * A context keeps stack for every thread that can be resident, as much as the hungriest kernel so far has asked
- * for. What it has grown by goes when it ends. */
+ * A context keeps stack for every thread that can be resident, as much as the hungriest kernel so far has
+ * asked for. What it has grown by goes when it ends. */
 
 static struct grown {
-    _Atomic(CUcontext) context; /* NULL: unused */
-    _Atomic uint64_t stack;     /* bytes per thread that the context has room for */
-    _Atomic uint64_t bytes;     /* that it has grown by, as asked for */
+    _Atomic(CUcontext) context;      /* NULL: unused */
+    _Atomic uint64_t stack;          /* bytes per thread that the context has room for */
+    _Atomic uint64_t bytes;          /* that it has grown by, as asked for */
     _Atomic(struct device *) device; /* that it has grown on; NULL: it has not */
 } contexts[CONTEXTS_COUNTED];
 
@@ -586,8 +616,8 @@ static uint64_t card_used(CUcontext context)
     return used;
 }
 
-/* A context that was alone when it was made, while it lives. Once another has been made beside it no order of work
- * is relied upon again. */
+/* A context that was alone when it was made, while it lives. Once another has been made beside it no order of
+ * work is relied upon again. */
 static _Atomic(CUcontext) only_context;
 
 CUresult route_context_made(CUdevice ordinal, CUcontext context)

@@ -5,6 +5,7 @@
 
 #include "capture.h"
 #include "decay.h"
+#include "fill.h"
 #include "ipc.h"
 #include "library.h"
 #include "log.h"
@@ -12,7 +13,8 @@
 
 /* ---- allocation ---- */
 
-/* In a capture the driver decides whether memory calls are allowed, and a refusal ends the capture: it is asked. */
+/* In a capture the driver decides whether memory calls are allowed, and a refusal ends the capture: it is
+ * asked. */
 static CUresult ask_about_capture(void)
 {
     CUdeviceptr address;
@@ -56,8 +58,8 @@ static bool may_be_met(const struct pool *pool, uint64_t bytes)
     return may;
 }
 
-/* Other contexts and the driver's own pools may have idle memory on the same card, or have given it back since
- * `before`. For its own idle memory the pool has waited, where that could help. */
+/* Other contexts and the driver's own pools may have idle memory on the same card, or have given it back
+ * since `before`. For its own idle memory the pool has waited, where that could help. */
 static int alloc_beside_others(struct pool *pool, uint64_t bytes, uint64_t *start, uint64_t before)
 {
     const bool any =
@@ -66,42 +68,10 @@ static int alloc_beside_others(struct pool *pool, uint64_t bytes, uint64_t *star
     return any || route_given_back() != before ? alloc(pool, bytes, start) : -ENOMEM;
 }
 
-/* The stream of our own that blocks are cleared on, made at its first use. */
-static CUresult clearing_stream(struct pool *pool, CUstream *stream)
+/* Sets the bytes of a block that is handed out. What could not be set is not handed out. */
+static CUresult hand_out_filled(struct pool *pool, CUdeviceptr *address, size_t bytes, unsigned char value)
 {
-    struct route_growth growth;
-    CUstream none = NULL;
-
-    *stream = atomic_load(&pool->clearing);
-    if (*stream)
-        return CUDA_SUCCESS;
-    CUresult result = route_grow_begin(&growth, 0);
-    if (result != CUDA_SUCCESS)
-        return result;
-    result = driver.cuStreamCreate(stream, CU_STREAM_NON_BLOCKING);
-    route_grow_end(&growth);
-    if (result == CUDA_SUCCESS && !atomic_compare_exchange_strong(&pool->clearing, &none, *stream)) {
-        driver.cuStreamDestroy_v2(*stream);
-        *stream = none;
-    }
-    return result;
-}
-
-/* Clears a block on a stream of our own: it must wait for no other work and disturb no capture. */
-static CUresult clear(struct pool *pool, uint64_t start, size_t bytes)
-{
-    CUstream stream;
-    CUresult result = clearing_stream(pool, &stream);
-
-    if (result == CUDA_SUCCESS)
-        result = driver.cuMemsetD8Async(start, 0, bytes, stream);
-    return result == CUDA_SUCCESS ? capture_wait_stream(stream) : result;
-}
-
-/* What could not be cleared is not handed out. */
-static CUresult hand_out_cleared(struct pool *pool, CUdeviceptr *address, size_t bytes)
-{
-    const CUresult result = clear(pool, *address, bytes);
+    const CUresult result = fill_block(pool, *address, bytes, value);
 
     if (result != CUDA_SUCCESS) {
         pool_free(pool, *address, false);
@@ -126,8 +96,9 @@ bool route_pool_alloc(CUdeviceptr *address, size_t bytes, CUresult *result)
         return true;
     }
     *address = start;
-    if (library_options()->zero)
-        *result = hand_out_cleared(pool, address, bytes);
+    const struct options *options = library_options();
+    if (options->zero || options->fill)
+        *result = hand_out_filled(pool, address, bytes, options->zero ? 0 : FILL_FRESH);
     return true;
 }
 
@@ -156,7 +127,8 @@ static CUresult free_strict(struct pool *pool, CUdeviceptr address)
 
     if (result != CUDA_SUCCESS)
         return result;
-    return pool_free(pool, address, true) ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+    const bool done = !library_options()->fill || fill_freed(pool, address);
+    return pool_free(pool, address, done) ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
 }
 
 static CUresult free_deferred(struct pool *pool, CUdeviceptr address)
@@ -199,30 +171,40 @@ bool route_pool_free(CUdeviceptr address, CUresult *result)
     return true;
 }
 
-/* The driver says what is wrong with a stream. A stream of another context is waited for: no event of the block's
- * own context is behind its work. */
-static CUresult follow(const struct pool *pool, CUstream stream)
+static bool is_stream_of(const struct pool *pool, CUstream stream, CUcontext context)
 {
-    CUcontext context = NULL, primary = NULL;
+    CUcontext primary = NULL;
     CUgreenCtx green = NULL;
+
+    return context == pool->context || (driver.cuStreamGetCtx_v2(stream, &primary, &green) == CUDA_SUCCESS &&
+                                        green && primary == pool->context);
+}
+
+/* The driver says what is wrong with a stream. A stream of another context is waited for: no event of the
+ * block's own context is behind its work. */
+static CUresult follow(struct pool *pool, CUdeviceptr address, CUstream stream)
+{
+    CUcontext context = NULL;
     const CUresult result = driver.cuStreamGetCtx(stream, &context);
 
     if (result == CUDA_ERROR_INVALID_HANDLE || result == CUDA_ERROR_INVALID_CONTEXT)
         return result;
-    if (context == pool->context || (driver.cuStreamGetCtx_v2(stream, &primary, &green) == CUDA_SUCCESS &&
-                                     green && primary == pool->context))
-        return CUDA_SUCCESS;
-    return capture_wait_stream(stream);
+    if (!is_stream_of(pool, stream, context))
+        return capture_wait_stream(stream);
+    if (library_options()->fill)
+        fill_freed_behind(pool, address, stream);
+    return CUDA_SUCCESS;
 }
 
 bool route_pool_free_async(CUdeviceptr address, CUstream stream, CUresult *result)
 {
     struct pool *pool = pool_with(address);
 
-    /* A graph frees only what a graph has allocated: the driver itself says what it thinks of other blocks. */
+    /* A graph frees only what a graph has allocated: the driver itself says what it thinks of other blocks.
+     */
     if (!pool || capture_takes(stream))
         return false;
-    *result = follow(pool, stream);
+    *result = follow(pool, address, stream);
     if (*result == CUDA_SUCCESS) {
         *result = pool_free(pool, address, false) ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
         after_free(pool, address);

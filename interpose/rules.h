@@ -40,8 +40,8 @@ bool rules_use_ordinals(const struct rules *limits);
  * RULES_NO_ORDINAL. */
 uint64_t rules_for(const struct rules *limits, int ordinal, const char *uuid, uint64_t total);
 
-/* True if both begin alike behind "GPU-" or "MIG-", as far as `rule` goes: a slice of a card is "MIG-..." to NVML and
- * to its users, and only sixteen bytes to the driver. */
+/* True if both begin alike behind "GPU-" or "MIG-", as far as `rule` goes: a slice of a card is "MIG-..." to
+ * NVML and to its users, and only sixteen bytes to the driver. */
 bool rules_names(const char *rule, size_t length, const char *uuid);
 
 #endif

@@ -326,8 +326,7 @@ static void give_back(struct cache *cache, uint64_t address, uint64_t bytes)
 
 /* The block is nobody's: back to the heap, now or when its work has ended. A block that cannot be remembered
  * is lost until the pool ends, which is better than handed out too early. */
-static void release_block(struct pool *pool, struct cache *cache, uint64_t address, uint64_t bytes,
-                          bool done)
+static void release_block(struct pool *pool, struct cache *cache, uint64_t address, uint64_t bytes, bool done)
 {
     const uint64_t epoch = done ? 0 : fence_epoch(&pool->fence);
     uint64_t other, other_bytes;

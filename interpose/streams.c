@@ -16,14 +16,15 @@ _Thread_local uintptr_t streams_last;
 _Thread_local uintptr_t streams_thread;
 
 static struct lock streams_lock = LOCK_INITIALIZER(LOCK_STREAMS);
-static atomic_uintptr_t home;              /* written with streams_lock */
-static atomic_bool distrusted;             /* for good */
-static atomic_bool settled;                /* the home stream was waited for since another stream is in use */
-static atomic_bool early_frees;            /* something was freed before its work was done; for good */
-static atomic_int visitors;                /* submissions to other streams under way; raised with streams_lock */
+static atomic_uintptr_t home;   /* written with streams_lock */
+static atomic_bool distrusted;  /* for good */
+static atomic_bool settled;     /* the home stream was waited for since another stream is in use */
+static atomic_bool early_frees; /* something was freed before its work was done; for good */
+static atomic_int visitors;     /* submissions to other streams under way; raised with streams_lock */
 static atomic_uint_fast64_t visitors_seen; /* such submissions, ever */
 static atomic_uint_fast64_t visitors_done; /* of these, known to be done; written with streams_lock */
-static int visits; /* times another stream became active while only the home stream was in use; streams_lock */
+static int
+    visits; /* times another stream became active while only the home stream was in use; streams_lock */
 static atomic_uintptr_t last_key = 1;
 
 /* Odd, as no stream handle is. */

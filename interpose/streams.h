@@ -3,9 +3,9 @@
  * While all work goes to one stream (the home stream), the order of that stream keeps two uses of a block
  * apart: a freed block may be handed out again at once. The first work on another stream waits for the home
  * stream, once; while that other work lasts, and for good after many such visits, freed blocks wait for their
- * epochs (fence.h). That holds only if every submission is seen: each entry point that submits work reports its
- * stream here (work.def). Handing out an entry point that is not known, a library that is bound past the hooks,
- * and programmatic dependent launches end it for good (streams_distrust).
+ * epochs (fence.h). That holds only if every submission is seen: each entry point that submits work reports
+ * its stream here (work.def). Handing out an entry point that is not known, a library that is bound past the
+ * hooks, and programmatic dependent launches end it for good (streams_distrust).
  *
  * Owns streams_lock.
  */
@@ -82,8 +82,8 @@ bool streams_in_order(void);
 /* Call when a block is freed before its work is known to be done. */
 void streams_note_early_free(void);
 
-/* Submissions to streams other than the home stream at some moment. When they are done (streams_mark_done), and
- * none was made since, the order of the home stream is enough again. */
+/* Submissions to streams other than the home stream at some moment. When they are done (streams_mark_done),
+ * and none was made since, the order of the home stream is enough again. */
 struct streams_mark {
     uint64_t seen;
     bool quiet; /* no submission was under way */

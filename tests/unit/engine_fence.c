@@ -431,6 +431,71 @@ static void test_a_strict_free_needs_no_event(void)
     TEST_ASSERT_TRUE(fake_child(passes_without_events));
 }
 
+/* The last answers came at once: the context is asked without an event. */
+static void at_rest(void)
+{
+    fence.quick = FENCE_QUICK;
+}
+
+static void passes_at_rest(void)
+{
+    CUresult answer = CUDA_ERROR_INVALID_VALUE;
+    const struct fence_check check = {refuse_to_wait, &answer};
+
+    open_fence();
+    at_rest();
+    fake_work(0, ADDRESS, 0, 1); /* the hooks have not seen it */
+    fake_work(3, ADDRESS, 0, 1);
+    uint64_t freed = fence_epoch(&fence);
+    CHECK(fence_pass(&fence, &check) == CUDA_ERROR_INVALID_VALUE && fake_backlog(0) == 1);
+    CHECK(!fence_done(&fence, freed));
+    CHECK(fence_pass(&fence, NULL) == CUDA_SUCCESS && fake_backlog(0) + fake_backlog(3) == 0);
+    CHECK(fence_done(&fence, freed) && fake_count(FAKE_RECORD) == 0 && fence.asking == 0);
+    at_rest();
+    fake_work(0, ADDRESS, 0, 1);
+    freed = fence_epoch(&fence);
+    fake_fail(1U << FAKE_SYNCHRONIZE, 1, 0);
+    CHECK(fence_pass(&fence, NULL) != CUDA_SUCCESS && !fence_done(&fence, freed) && fake_backlog(0) == 1);
+    at_rest();
+    CHECK(fence_pass(&fence, NULL) == CUDA_SUCCESS && fence_done(&fence, freed) && fake_backlog(0) == 0);
+    at_rest();
+    fake_work(0, ADDRESS, 0, 1);
+    begin();
+    CHECK(fence_pass(&fence, NULL) == CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED && fake_backlog(0) == 1);
+    end();
+    CHECK(fence_pass(&fence, NULL) == CUDA_SUCCESS && fake_backlog(0) == 0);
+    close_fence();
+}
+
+static void test_a_strict_free_at_rest_asks_the_driver_too(void)
+{
+    TEST_ASSERT_TRUE(fake_child(passes_at_rest));
+}
+
+/* An answer that takes long ends that: a capture could not begin meanwhile. */
+static void answer_late(void)
+{
+    const struct timespec late = {.tv_nsec = 1000000};
+
+    nanosleep(&late, NULL);
+}
+
+static void passes_no_longer_at_rest(void)
+{
+    open_fence();
+    at_rest();
+    fake_on_synchronize = answer_late;
+    CHECK(fence_pass(&fence, NULL) == CUDA_SUCCESS && fence.quick == 0);
+    const uint64_t recorded = fake_count(FAKE_RECORD);
+    CHECK(fence_pass(&fence, NULL) == CUDA_SUCCESS && fake_count(FAKE_RECORD) == recorded + 1);
+    close_fence();
+}
+
+static void test_a_strict_free_that_waits_long_is_followed_by_ones_that_captures_may_begin_beside(void)
+{
+    TEST_ASSERT_TRUE(fake_child(passes_no_longer_at_rest));
+}
+
 #define PASSERS FAKE_STREAMS /* a stream each */
 
 static pthread_barrier_t together;
@@ -494,9 +559,29 @@ static void passes_later(void)
     close_fence();
 }
 
+/* The same while the first thread asks without an event. */
+static void pass_meanwhile_at_rest(void)
+{
+    fake_on_synchronize = NULL;
+    fake_work(1, ADDRESS, 0, 2);
+    CHECK(pthread_create(&later_thread, NULL, pass_once, NULL) == 0 && pthread_join(later_thread, NULL) == 0);
+    CHECK(fake_backlog(1) == 0);
+}
+
+static void passes_later_at_rest(void)
+{
+    open_fence();
+    at_rest();
+    fake_work(0, ADDRESS, 0, 1);
+    fake_on_synchronize = pass_meanwhile_at_rest;
+    CHECK(fence_pass(&fence, NULL) == CUDA_SUCCESS && fake_backlog(0) == 0);
+    close_fence();
+}
+
 static void test_a_free_does_not_share_a_question_that_was_asked_before_it_began(void)
 {
     TEST_ASSERT_TRUE(fake_child(passes_later));
+    TEST_ASSERT_TRUE(fake_child(passes_later_at_rest));
 }
 
 /* ---- a driver that fails ---- */
@@ -784,6 +869,8 @@ int main(void)
     RUN_TEST(test_a_strict_free_that_fails_leaves_its_epoch_open);
     RUN_TEST(test_a_strict_free_beside_a_capture_waits_and_answers_as_a_native_one);
     RUN_TEST(test_a_strict_free_needs_no_event);
+    RUN_TEST(test_a_strict_free_at_rest_asks_the_driver_too);
+    RUN_TEST(test_a_strict_free_that_waits_long_is_followed_by_ones_that_captures_may_begin_beside);
     RUN_TEST(test_threads_that_free_together_each_wait_for_their_own_work);
     RUN_TEST(test_a_free_does_not_share_a_question_that_was_asked_before_it_began);
     RUN_TEST(test_a_failing_driver_never_makes_an_epoch_done);

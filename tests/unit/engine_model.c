@@ -79,6 +79,12 @@ static uint64_t rounded(uint64_t bytes)
     return (bytes + RANGES_UNIT - 1) / RANGES_UNIT * RANGES_UNIT;
 }
 
+/* What the pool counts as live for a block. */
+static uint64_t counted(const struct model *model, uint64_t bytes)
+{
+    return model->pool.guard ? (bytes + RANGES_PAGE - 1) / RANGES_PAGE * RANGES_PAGE : rounded(bytes);
+}
+
 /* The first block at or behind an address. */
 static size_t place_of(const struct model *model, uint64_t address)
 {
@@ -116,14 +122,14 @@ int model_alloc(struct model *model, uint64_t bytes)
     memmove(&model->blocks[i + 1], &model->blocks[i], (model->count - i) * sizeof *model->blocks);
     model->blocks[i] = (struct model_block){address, bytes, ++model->next_name};
     model->count++;
-    model->live += rounded(bytes);
+    model->live += counted(model, bytes);
     return 0;
 }
 
 void model_free(struct model *model, size_t i, bool done)
 {
     CHECK(pool_free(&model->pool, model->blocks[i].address, done) == 0);
-    model->live -= rounded(model->blocks[i].bytes);
+    model->live -= counted(model, model->blocks[i].bytes);
     model->count--;
     memmove(&model->blocks[i], &model->blocks[i + 1], (model->count - i) * sizeof *model->blocks);
 }

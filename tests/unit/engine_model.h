@@ -17,7 +17,7 @@ struct model {
     struct pool pool;
     struct model_block blocks[MODEL_BLOCKS]; /* by address */
     size_t count;
-    uint64_t live; /* bytes, in units of 512 */
+    uint64_t live; /* bytes, in units of 512, or of pages if the pool guards its blocks */
     uint64_t next_name;
     struct fake_random random;
     /* the budget */

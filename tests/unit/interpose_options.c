@@ -110,6 +110,20 @@ static void test_every_row_of_the_table_is_found_and_its_default_is_valid(void)
     TEST_ASSERT_EQUAL_INT(-1, options_find("maximum", 7));
 }
 
+static void test_the_options_that_find_faults_are_off_until_asked_for(void)
+{
+    must_load();
+    TEST_ASSERT_FALSE(options.guard || options.fill);
+    write_text(user_file, "guard = on\nfill = on\n");
+    must_load();
+    TEST_ASSERT_TRUE(options.guard && options.fill);
+    environment[OPTIONS_GUARD] = "off";
+    must_load();
+    TEST_ASSERT_TRUE(!options.guard && options.fill);
+    environment[OPTIONS_FILL] = "0xCB";
+    must_refuse("GPUCAP_FILL", "0xCB", "on or off");
+}
+
 static void test_the_environment_beats_the_user_and_the_user_beats_the_administrator(void)
 {
     write_text(admin_file, "max = 40G\nreserve = 1M\nlog = quiet\n");
@@ -391,6 +405,7 @@ int main(void)
     UNITY_BEGIN();
     RUN_TEST(test_without_any_setting_nothing_is_limited);
     RUN_TEST(test_every_row_of_the_table_is_found_and_its_default_is_valid);
+    RUN_TEST(test_the_options_that_find_faults_are_off_until_asked_for);
     RUN_TEST(test_the_environment_beats_the_user_and_the_user_beats_the_administrator);
     RUN_TEST(test_the_administrators_ceiling_holds_whatever_the_user_asks_for);
     RUN_TEST(test_a_ceiling_on_one_card_leaves_the_others_alone);

@@ -111,7 +111,7 @@ static void test_a_node_that_waits_for_a_flag_holds_its_graph_back(void)
     waits = writes = write_to(words + 8, 9); /* the nodes have copies */
     exec = launched();
     IS(CUDA_ERROR_NOT_READY, cuStreamQuery(stream));
-    OK(cuMemsetD32(words, 1, 1));
+    OK(cuStreamWriteValue32(NULL, words, 1, 0));
     OK(cuStreamSynchronize(stream));
     TEST_ASSERT_EQUAL_UINT32(3, word(1));
     TEST_ASSERT_EQUAL_UINT32(0, word(2));
