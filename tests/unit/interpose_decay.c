@@ -138,10 +138,6 @@ void pool_sweep(struct pool *swept)
 {
     TEST_ASSERT_EQUAL_PTR(&pool, swept);
     did.sweeps++;
-    if (hold_look) {
-        set_and_tell(&look_held, true);
-        await(&look_held, false);
-    }
 }
 
 void ipc_imports_sweep(struct fence *fence)
@@ -181,6 +177,10 @@ static CUresult CUDAAPI push(CUcontext context)
 {
     TEST_ASSERT_EQUAL_PTR(pool.context, context);
     did.pushes += push_result == CUDA_SUCCESS;
+    if (hold_look) {
+        set_and_tell(&look_held, true);
+        await(&look_held, false);
+    }
     return push_result;
 }
 
