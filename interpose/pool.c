@@ -283,7 +283,10 @@ static struct range *take_best(struct pool *pool, uint64_t size)
 {
     struct range *range = ranges_take(&pool->ranges, ranges_zone_for(size), size);
 
-    return range ? pool_split_around(pool, range) : NULL;
+    if (!range || (range = pool_split_around(pool, range)))
+        return range;
+    /* The chunk is gone, as smaller ones could not be had. Others may be free: they are left as they are. */
+    return ranges_prepare(&pool->ranges, 8) ? NULL : ranges_take(&pool->ranges, ranges_zone_for(size), size);
 }
 
 /* A large block kept apart from its neighbours would make chunks move. */

@@ -3,6 +3,7 @@
 #include "prog_check.h"
 
 #include <dlfcn.h>
+#include <stdatomic.h>
 #include <unistd.h>
 
 #include "gpucap.h"
@@ -204,6 +205,129 @@ static void given_back_when_waited(void)
     MUST(0, stats().physical);
 }
 
+static atomic_bool stream_held;
+
+static void hold(void *unused)
+{
+    (void)unused;
+    while (atomic_load(&stream_held))
+        usleep(100);
+}
+
+/* A wait that fails says nothing about the work. */
+static void failed_wait(void)
+{
+    CUstream first, second;
+
+    prog_context(0);
+    MUST(0, cuStreamCreate(&first, CU_STREAM_NON_BLOCKING));
+    MUST(0, cuStreamCreate(&second, CU_STREAM_NON_BLOCKING));
+    const size_t before = told_free();
+    atomic_store(&stream_held, true);
+    MUST(0, cuLaunchHostFunc(first, hold, NULL));
+    free_behind_work(first, second);
+    MUST(0, simgpu_set_fault("cuCtxSynchronize:*=999"));
+    MUST(999, cuCtxSynchronize());
+    MUST(0, simgpu_set_fault(NULL));
+    MUST(true, told_free() + 64 * MIB <= before);
+    atomic_store(&stream_held, false);
+    MUST(0, cuCtxSynchronize());
+    MUST(before, told_free());
+}
+
+/* The helper thread gives back what nobody uses. */
+static void given_back_in_time(void)
+{
+    CUdeviceptr block;
+
+    prog_context(0);
+    MUST(0, cuMemAlloc(&block, 64 * MIB));
+    MUST(0, cuMemFree(block));
+    for (int ms = 0; stats().physical && ms < 30000; ms++)
+        usleep(1000);
+    MUST(0, stats().physical);
+}
+
+/* Every second block is free, and a request fits into none of the gaps. */
+static uint64_t stitches_for_96_mib(void)
+{
+    CUdeviceptr blocks[32], large;
+
+    prog_context(0);
+    for (int i = 0; i < 32; i++)
+        MUST(0, cuMemAlloc(&blocks[i], 8 * MIB));
+    for (int i = 0; i < 32; i += 2)
+        MUST(0, cuMemFree(blocks[i]));
+    MUST(0, cuMemAlloc(&large, 96 * MIB));
+    return stats().stitches;
+}
+
+/* With much slack a pool rather grows than moves chunks, and with little moves them. */
+static void much_slack(void)
+{
+    MUST(0, stitches_for_96_mib());
+}
+
+static void little_slack(void)
+{
+    MUST(1, stitches_for_96_mib());
+}
+
+/* ---- calls that the driver refuses ---- */
+
+/* A context that could not be destroyed lives on: what is idle in it can be given back. */
+static void refused_destroy(void)
+{
+    CUcontext own = prog_context(0), other;
+    CUdeviceptr block;
+    uint64_t given = 0;
+
+    MUST(0, cuCtxCreate(&other, NULL, 0, 0));
+    MUST(0, cuMemAlloc(&block, 64 * MIB));
+    MUST(0, cuMemFree(block));
+    MUST(0, simgpu_set_fault("cuCtxDestroy_v2:*=999"));
+    MUST(999, cuCtxDestroy(other));
+    MUST(0, simgpu_set_fault(NULL));
+    MUST(0, cuCtxSetCurrent(own));
+    MUST(0, gpucap_trim(0, 64 * MIB, &given));
+    MUST(64 * MIB, given);
+    MUST(0, cuCtxSetCurrent(other));
+    MUST(0, cuMemAlloc(&block, 64 * MIB));
+    MUST(0, cuCtxDestroy(other));
+    MUST(0, stats().physical);
+}
+
+/* What a card may do with an address. */
+static unsigned long long access_of(CUdeviceptr address, int card_number)
+{
+    const CUmemLocation where = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = card_number};
+    unsigned long long flags = 77;
+
+    MUST(0, cuMemGetAccess(&flags, &where, address));
+    return flags;
+}
+
+/* The other card gets no access to the first of two blocks when the second refuses it. */
+static void refused_peer(void)
+{
+    CUcontext first = prog_context(0), second = prog_context(1);
+    CUdeviceptr blocks[2];
+
+    for (int i = 0; i < 2; i++)
+        MUST(0, cuMemAlloc(&blocks[i], 2 * MIB));
+    MUST(0, cuCtxSetCurrent(first));
+    simgpu_reset_calls();
+    MUST(0, simgpu_set_fault("cuMemSetAccess:2=999"));
+    MUST(CUDA_ERROR_PEER_ACCESS_UNSUPPORTED, cuCtxEnablePeerAccess(second, 0));
+    MUST(0, simgpu_set_fault(NULL));
+    for (int i = 0; i < 2; i++)
+        MUST(0, access_of(blocks[i], 0));
+    MUST(CUDA_ERROR_PEER_ACCESS_NOT_ENABLED, cuCtxDisablePeerAccess(second));
+    MUST(0, cuCtxEnablePeerAccess(second, 0));
+    for (int i = 0; i < 2; i++)
+        MUST(3, access_of(blocks[i], 0));
+}
+
 /* A request that cannot be met costs nothing that is held for others that can. */
 static void refused_in_vain(void)
 {
@@ -278,6 +402,12 @@ int main(int argc, char **argv)
         {"free_when_waited", free_when_waited},
         {"told_can_be_had", told_can_be_had},
         {"given_back_when_waited", given_back_when_waited},
+        {"failed_wait", failed_wait},
+        {"given_back_in_time", given_back_in_time},
+        {"much_slack", much_slack},
+        {"little_slack", little_slack},
+        {"refused_destroy", refused_destroy},
+        {"refused_peer", refused_peer},
         {"refused_in_vain", refused_in_vain},
         {"names_end", names_end},
         {"no_answers", no_answers},

@@ -11,7 +11,7 @@ if(TARGET heap_je)
   target_link_libraries(engine_core PUBLIC heap_je)
 endif()
 
-foreach(name engine_ranges engine_pool engine_streams engine_fence engine_faults engine_threads engine_replay engine_programs engine_dead engine_guard engine_small engine_cache engine_swarm)
+foreach(name engine_ranges engine_pool engine_streams engine_fence engine_faults engine_threads engine_replay engine_programs engine_dead engine_guard engine_small engine_cache engine_swarm engine_release)
   gpucap_test(${name} TIMEOUT 300 LIBS engine_core SOURCES ${name}.c)
 endforeach()
 gpucap_test(engine_family TIMEOUT 300 LIBS engine_core bench_programs SOURCES engine_family.c engine_price.c)

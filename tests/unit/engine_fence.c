@@ -810,6 +810,46 @@ static void test_what_is_handed_out_comes_to_rest_before_others_may_touch_it(voi
     TEST_ASSERT_TRUE(fake_child(settled));
 }
 
+/* ---- calls that fail ---- */
+
+/* What was freed before a call that failed is found to be done later. */
+static void found_later(uint64_t epoch)
+{
+    CHECK(!fence_done(&fence, epoch));
+    while (fake_progress(0))
+        ;
+    fence_poll(&fence);
+    CHECK(fence_done(&fence, epoch));
+    close_fence();
+}
+
+static void wait_that_fails(void)
+{
+    open_fence();
+    work(0, STREAM_A);
+    const uint64_t epoch = fence_epoch(&fence);
+    fence_wait_end(&fence, fence_wait_begin(&fence), false);
+    found_later(epoch);
+}
+
+static void record_that_fails(void)
+{
+    open_fence();
+    work(0, STREAM_A);
+    const uint64_t epoch = fence_epoch(&fence);
+    fake_fail(1U << FAKE_RECORD, 1, 1);
+    fence_poll(&fence);
+    CHECK(fake_failed() == 2);
+    fake_fail(0, 0, 0);
+    found_later(epoch);
+}
+
+static void test_no_epoch_is_lost_in_a_call_that_fails(void)
+{
+    TEST_ASSERT_TRUE(fake_child(wait_that_fails));
+    TEST_ASSERT_TRUE(fake_child(record_that_fails));
+}
+
 int main(void)
 {
     UNITY_BEGIN();
@@ -841,5 +881,6 @@ int main(void)
     RUN_TEST(test_a_join_that_cannot_be_leaves_things_as_they_are);
     RUN_TEST(test_what_is_handed_out_comes_to_rest_also_beside_a_capture);
     RUN_TEST(test_what_is_handed_out_comes_to_rest_before_others_may_touch_it);
+    RUN_TEST(test_no_epoch_is_lost_in_a_call_that_fails);
     return UNITY_END();
 }

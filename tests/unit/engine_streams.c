@@ -107,7 +107,8 @@ static void test_the_end_of_the_only_stream_ends_the_reliance_on_its_handle(void
 static void unknown_entry(void)
 {
     open_fence();
-    streams_distrust();
+    CHECK(streams_in_order());
+    streams_unknown("cuOfALaterDriver");
     CHECK(fake_count(FAKE_SYNCHRONIZE) == 0 && !streams_in_order()); /* nothing to wait for yet */
     work(0, STREAM_A);
     work(1, STREAM_B);
@@ -120,9 +121,9 @@ static void unknown_entry_late(void)
     open_fence();
     work(0, STREAM_A);
     free_early();
-    streams_distrust();
+    streams_unknown("cuOfALaterDriver");
     CHECK(fake_count(FAKE_SYNCHRONIZE) == 1 && !streams_in_order());
-    streams_distrust();
+    streams_unknown("cuOfALaterDriver");
     CHECK(fake_count(FAKE_SYNCHRONIZE) == 1);
     close_fence();
 }

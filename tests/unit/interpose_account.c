@@ -454,6 +454,27 @@ static void test_without_a_measurement_the_books_and_a_guess_are_the_limit(void)
     TEST_ASSERT_FALSE(allocate(PAGE, false, &seed));
 }
 
+/* A pool of the driver's grows right after it was asked what it holds. */
+static uint64_t held_before_growth(void *context)
+{
+    static bool grown;
+
+    if (!grown)
+        account_settle_pooled(context, 10 * PAGE, 10 * PAGE);
+    grown = true;
+    return 0;
+}
+
+static void test_without_a_measurement_growth_of_a_pool_beside_the_question_counts(void)
+{
+    atomic_store(&blind_every, 1);
+    TEST_ASSERT_TRUE(account_take(&account, 10 * PAGE));
+    account.held = held_before_growth;
+    const uint64_t room = account_view(&account).room;
+    account.held = NULL;
+    TEST_ASSERT_EQUAL_UINT64(LIMIT - RESERVE - ACCOUNT_CONTEXT_GUESS - 10 * PAGE, room);
+}
+
 /* The whole card's figure: ours and a neighbour's. */
 static _Atomic uint64_t neighbour;
 static atomic_uint estimates;
@@ -551,6 +572,7 @@ int main(void)
     RUN_TEST(test_growth_during_a_measurement_is_measured_before_the_next_grant);
     RUN_TEST(test_the_driver_may_use_the_reserve_and_no_more);
     RUN_TEST(test_without_a_measurement_the_books_and_a_guess_are_the_limit);
+    RUN_TEST(test_without_a_measurement_growth_of_a_pool_beside_the_question_counts);
     RUN_TEST(test_an_estimate_is_good_enough_to_grant_by_and_not_to_refuse_by);
     RUN_TEST(test_racing_threads_with_estimates_never_pass_the_limit);
     RUN_TEST(test_memory_that_the_driver_does_not_show_counts_all_the_same);
