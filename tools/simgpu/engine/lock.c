@@ -3,7 +3,7 @@
 
 static pthread_mutex_t engine_lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t progress = PTHREAD_COND_INITIALIZER;
-static _Thread_local int cancel_state; /* before the thread took the lock */
+static int cancel_state; /* of the thread that has the lock, before it took it */
 
 void lock_take(void)
 {
@@ -16,13 +16,15 @@ void lock_take(void)
 
 void lock_drop(void)
 {
+    const int before = cancel_state;
+
     pthread_mutex_unlock(&engine_lock);
-    pthread_setcancelstate(cancel_state, NULL);
+    pthread_setcancelstate(before, NULL);
 }
 
 void lock_wait(void)
 {
-    pthread_cond_wait(&progress, &engine_lock);
+    lock_wait_on(&progress);
 }
 
 void lock_wake(void)
@@ -32,5 +34,8 @@ void lock_wake(void)
 
 void lock_wait_on(pthread_cond_t *signal)
 {
+    const int before = cancel_state;
+
     pthread_cond_wait(signal, &engine_lock);
+    cancel_state = before;
 }
