@@ -13,6 +13,15 @@ static inline uint64_t clock_ns(void)
     return (uint64_t)now.tv_sec * 1000000000U + (uint64_t)now.tv_nsec;
 }
 
+/* The same, some milliseconds late, at a fifth of the price. */
+static inline uint64_t clock_coarse_ns(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
+    return (uint64_t)now.tv_sec * 1000000000U + (uint64_t)now.tv_nsec;
+}
+
 static inline uint64_t clock_ms(void)
 {
     return clock_ns() / 1000000U;

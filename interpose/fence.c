@@ -9,7 +9,9 @@
 #include "clock.h"
 #include "clock.h"
 
-#define QUICK_NS UINT64_C(20000)
+#define QUICK_NS UINT64_C(20000)    /* an answer to an event that came at once */
+#define LONG_NS  UINT64_C(10000000) /* one to cuCtxSynchronize that did not, by the coarse clock */
+#define SHARES   3                  /* so often a thread waits for others' questions before it asks itself */
 #define SPINS    200 /* before a thread asks the driver itself about an event that another thread asks about */
 
 #define FLAG_WAIT_NS  UINT64_C(500000000) /* for work that may be waiting for the calling thread */
@@ -184,10 +186,10 @@ static void spin(struct fence *fence, uint64_t epoch)
     }
 }
 
-/* Notes how long an answer took that a strict free asked for. */
-static void note_answer(struct fence *fence, uint64_t began)
+/* Notes whether an answer that a strict free asked for came at once. */
+static void note_answer(struct fence *fence, bool at_once)
 {
-    if (clock_ns() - began > QUICK_NS)
+    if (!at_once)
         atomic_store_explicit(&fence->quick, 0, memory_order_relaxed);
     else if (atomic_load_explicit(&fence->quick, memory_order_relaxed) < FENCE_QUICK)
         atomic_fetch_add_explicit(&fence->quick, 1, memory_order_relaxed);
@@ -205,7 +207,7 @@ static bool is_current(const struct fence *fence)
 /* Asks by cuCtxSynchronize, without the lock. No capture begins meanwhile, unless it takes very long. */
 static CUresult synchronize(struct fence *fence)
 {
-    const uint64_t epoch = next_epoch(fence), began = clock_ns();
+    const uint64_t epoch = next_epoch(fence), began = clock_coarse_ns();
 
     fence->asking++;
     lock_disable_cancel();
@@ -214,7 +216,7 @@ static CUresult synchronize(struct fence *fence)
     lock_take(&fence->lock);
     lock_restore_cancel();
     fence->asking--;
-    note_answer(fence, began);
+    note_answer(fence, clock_coarse_ns() - began <= LONG_NS);
     if (result == CUDA_SUCCESS)
         settle_epoch(fence, epoch);
     else
@@ -232,7 +234,8 @@ static bool is_at_rest(struct fence *fence)
 static bool ask_at_rest(struct fence *fence, uint64_t epoch, CUresult *result)
 {
     lock_assert_held(&fence->lock);
-    if (fence->asking) { /* a moment: threads that come now may share the next question */
+    /* A moment: threads that come while one asks share the next question. */
+    for (int i = 0; i < SHARES && fence->asking && !fence_done(fence, epoch); i++) {
         lock_release(&fence->lock);
         spin(fence, epoch);
         lock_take(&fence->lock);
@@ -354,7 +357,7 @@ CUresult fence_pass(struct fence *fence, const struct fence_check *check)
         if (asked && result == CUDA_SUCCESS && pass.event)
             result = wait_event(fence, pass.event, pass.shared, check);
         if (asked)
-            note_answer(fence, began);
+            note_answer(fence, clock_ns() - began <= QUICK_NS);
     }
     lock_release(&fence->lock);
     return asked ? result : pass_as_free(fence, check);

@@ -29,7 +29,8 @@ enum options_source { OPTIONS_DEFAULT, OPTIONS_ADMIN, OPTIONS_USER, OPTIONS_ENVI
     X(POOL, "pool", "GPUCAP_POOL", "on", "on or off",                                                        \
       "Serve cuMemAlloc from a pool that reuses and stitches memory.")                                       \
     X(FREE, "free", "GPUCAP_FREE", "strict", "strict or deferred",                                           \
-      "Whether a free waits for the device's work, as CUDA's does, or returns at once.")                     \
+      "Whether a free waits for the device's work, as CUDA's does, or returns at once; deferred relies on "  \
+      "seeing which streams the program uses, and stops doing so once work may go unseen.")                  \
     X(SLACK, "slack", "GPUCAP_SLACK", "2%", "a percentage such as 2%",                                       \
       "Of what is live: how much more a pool may hold before it waits for work instead of growing.")         \
     X(DECAY, "decay", "GPUCAP_DECAY", "5", "seconds such as 5 or 0.5, 0 for at once, or off",                \

@@ -8,6 +8,7 @@
 #include "fill.h"
 #include "ipc.h"
 #include "library.h"
+#include "lock.h"
 #include "log.h"
 #include "pools.h"
 
@@ -166,7 +167,13 @@ bool route_pool_free(CUdeviceptr address, CUresult *result)
 
     if (!pool)
         return false;
-    *result = library_options()->deferred ? free_deferred(pool, address) : free_strict(pool, address);
+    if (library_options()->deferred) {
+        *result = free_deferred(pool, address);
+    } else {
+        lock_disable_cancel(); /* once for all locks on the way: that costs more than they do */
+        *result = free_strict(pool, address);
+        lock_restore_cancel();
+    }
     after_free(pool, address);
     return true;
 }

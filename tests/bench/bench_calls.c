@@ -218,7 +218,7 @@ static void add_module(unsigned kernels)
     MUST(cuda.load(&module, image(kernels)));
     for (unsigned i = 0; i < kernels; i++) {
         CUfunction function;
-        char name[16];
+        char name[32];
 
         snprintf(name, sizeof name, "empty_%02u", i);
         MUST(cuda.function(&function, module, name));
@@ -234,7 +234,7 @@ static void add_library(unsigned kernels)
     for (unsigned i = 0; i < kernels; i++) {
         CUfunction function;
         CUkernel kernel;
-        char name[16];
+        char name[32];
 
         snprintf(name, sizeof name, "empty_%02u", i);
         MUST(cuda.kernel(&kernel, library, name));

@@ -36,10 +36,13 @@ interpose_program(prog_lookup SOURCES prog_lookup.c)
 
 # Loads plugins past us. It is found by a plugin's file name only, by its own RUNPATH; the library finds its mprotect.
 interpose_program(prog_deep SOURCES prog_deep.c prog_check.c LIBS simgpu_cuda)
-set_target_properties(prog_deep PROPERTIES ENABLE_EXPORTS ON BUILD_RPATH "${CMAKE_CURRENT_BINARY_DIR}")
+# They take the libcuda.so.1 that they find: tools/gpu-check runs them on a real card.
+set_target_properties(prog_deep PROPERTIES ENABLE_EXPORTS ON SKIP_BUILD_RPATH ON)
+target_link_options(prog_deep PRIVATE -Wl,-rpath,${CMAKE_CURRENT_BINARY_DIR})
 foreach(kind lazy now runtime)
   add_library(prog_deep_${kind} SHARED prog_deep_plugin.c)
   target_link_libraries(prog_deep_${kind} PRIVATE gpucap_flags gpucap_cuda_headers)
+  set_target_properties(prog_deep_${kind} PROPERTIES SKIP_BUILD_RPATH ON)
   list(APPEND interpose_programs prog_deep_${kind})
 endforeach()
 target_link_libraries(prog_deep_lazy PRIVATE simgpu_cuda)

@@ -12,6 +12,12 @@
 
 #include "simgpu.h"
 
+/* On a real card nobody else knows these figures: there the cap is watched from outside. */
+#pragma weak simgpu_used
+#pragma weak simgpu_most_used
+#pragma weak simgpu_reset_calls
+#pragma weak simgpu_set_fault
+
 #define STEP    (16 * MIB)
 #define ALLOCS  256 /* more than fit */
 #define AT_ONCE 10  /* seconds: far more than any answer takes, and less than for ever */
@@ -28,7 +34,16 @@ static size_t told_total(CUdevice card)
 
 static void within(CUdevice card)
 {
-    MUST(true, simgpu_most_used(card) <= told_total(card));
+    if (simgpu_most_used)
+        MUST(true, simgpu_most_used(card) <= told_total(card));
+}
+
+static size_t told_free(void)
+{
+    size_t bytes = 0, total;
+
+    MUST(0, cuMemGetInfo(&bytes, &total));
+    return bytes;
 }
 
 static CUcontext begin(CUdevice card)
@@ -458,6 +473,7 @@ static void exports(void)
     const size_t bytes = 64 * MIB;
 
     begin(0);
+    const size_t before = told_free();
     for (int i = 0; i < 100; i++) {
         CUdeviceptr block;
 
@@ -468,7 +484,9 @@ static void exports(void)
         MUST(0, cuMemFree(block));
         if (i % 2 == 0)
             MUST(0, close(fd));
-        MUST(true, simgpu_used(0) <= 128 * MIB + 3 * bytes);
+        MUST(true, told_free() + 3 * bytes >= before);
+        if (simgpu_used)
+            MUST(true, simgpu_used(0) <= 128 * MIB + 3 * bytes);
     }
     within(0);
 }

@@ -475,7 +475,7 @@ static void test_a_strict_free_at_rest_asks_the_driver_too(void)
 /* An answer that takes long ends that: a capture could not begin meanwhile. */
 static void answer_late(void)
 {
-    const struct timespec late = {.tv_nsec = 1000000};
+    const struct timespec late = {.tv_nsec = 30000000};
 
     nanosleep(&late, NULL);
 }

@@ -1,5 +1,5 @@
-/* lock: what the debug presets notice, and that a thread is not cancelled while it holds a lock. Built with the
- * checks in every preset. */
+/* lock: what the debug presets notice, and that a thread is not cancelled while it holds a lock. Built with
+ * the checks in every preset. */
 #include <pthread.h>
 #include <sched.h>
 #include <semaphore.h>

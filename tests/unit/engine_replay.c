@@ -11,7 +11,7 @@
 #include "engine_model.h"
 
 #define EVENTS_MAX (1U << 20)
-#define LAG        500 /* pieces of work that a busy stream is behind */
+#define LAG        500  /* pieces of work that a busy stream is behind */
 #define WANTED     0.96 /* with room to spare: fewer moves are worth a little memory */
 #define PLENTY     (512 * GIB)
 #define TIGHT      1020 /* permille of the peak of live bytes: nothing is refused with so much */

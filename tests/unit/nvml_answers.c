@@ -258,9 +258,17 @@ static void test_others_can_appear_together_with_this_process(void)
 
 static void test_a_view_that_cannot_be_read_is_refused(void)
 {
-    static const char *const bad[] = {"blind",     "no-bytes,",     ",absent",           "pids=",
-                                      "pids=-1",   "pids=12x",      "newcomers=65",      "absent=1",
-                                      "no-bytes,,", "pids=1000000001", "newcomers=99999999999999999999"};
+    static const char *const bad[] = {"blind",
+                                      "no-bytes,",
+                                      ",absent",
+                                      "pids=",
+                                      "pids=-1",
+                                      "pids=12x",
+                                      "newcomers=65",
+                                      "absent=1",
+                                      "no-bytes,,",
+                                      "pids=1000000001",
+                                      "newcomers=99999999999999999999"};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         struct nvml_view view = {.pids = 7};
         char why[96] = "";

@@ -2,6 +2,8 @@
  * again. Owns no lock. */
 #include "litmus.h"
 
+#include <dlfcn.h>
+
 #define EAGER        4   /* blocks that the second thread takes without waiting for the free */
 #define LULL_FREES   128 /* enough for a pool to look whether the work of other streams is done */
 #define LULL_BYTES   512
@@ -374,6 +376,102 @@ static void run_large(struct litmus *l)
     litmus_give(l, scratch);
 }
 
+/* ---- green contexts ---- */
+
+#define GREEN_SMS 16
+
+/* A part of the card with a stream of its own; its memory is the primary context's. Made once in a process.
+ */
+static struct {
+    CUcontext context;
+    CUstream stream;
+    CUevent event;
+} green;
+
+/* These entry points are newer than the others, and only this scenario needs them. */
+static void *green_entry(const char *name)
+{
+    void *entry = dlsym(dlopen("libcuda.so.1", RTLD_NOW), name);
+    LITMUS_OK(entry ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND);
+    return entry;
+}
+
+static void make_green(struct litmus *l)
+{
+    CUdevResource whole, part;
+    CUdevResourceDesc description;
+    CUgreenCtx made;
+    unsigned count = 1;
+    if (green.stream)
+        return;
+    const PFN_cuDeviceGetDevResource_v12040 resource =
+        (PFN_cuDeviceGetDevResource_v12040)green_entry("cuDeviceGetDevResource");
+    const PFN_cuDevSmResourceSplitByCount_v12040 split =
+        (PFN_cuDevSmResourceSplitByCount_v12040)green_entry("cuDevSmResourceSplitByCount");
+    const PFN_cuDevResourceGenerateDesc_v12040 describe =
+        (PFN_cuDevResourceGenerateDesc_v12040)green_entry("cuDevResourceGenerateDesc");
+    const PFN_cuGreenCtxCreate_v12040 create = (PFN_cuGreenCtxCreate_v12040)green_entry("cuGreenCtxCreate");
+    const PFN_cuCtxFromGreenCtx_v12040 context =
+        (PFN_cuCtxFromGreenCtx_v12040)green_entry("cuCtxFromGreenCtx");
+    const PFN_cuGreenCtxStreamCreate_v12050 stream =
+        (PFN_cuGreenCtxStreamCreate_v12050)green_entry("cuGreenCtxStreamCreate");
+    LITMUS_OK(resource(l->device, &whole, CU_DEV_RESOURCE_TYPE_SM));
+    LITMUS_OK(split(&part, &count, &whole, NULL, 0, GREEN_SMS));
+    LITMUS_OK(describe(&description, &part, 1));
+    LITMUS_OK(create(&made, description, l->device, CU_GREEN_CTX_DEFAULT_STREAM));
+    LITMUS_OK(context(&green.context, made));
+    LITMUS_OK(stream(&green.stream, made, CU_STREAM_NON_BLOCKING, 0));
+    LITMUS_OK(drv.cuEventCreate(&green.event, CU_EVENT_DISABLE_TIMING));
+}
+
+/* The green stream goes on when the gate opens; the kernel at the gate is the primary context's. */
+static void hold_green(struct litmus *l)
+{
+    litmus_shut(l);
+    litmus_wait_at_gate(l, l->third);
+    LITMUS_OK(drv.cuEventRecord(green.event, l->third));
+    LITMUS_OK(drv.cuStreamWaitEvent(green.stream, green.event, 0));
+}
+
+/* Frees a block in every other run with the green context current. */
+static void give_in_turn(struct litmus *l, CUdeviceptr block)
+{
+    LITMUS_OK(drv.cuCtxSetCurrent(l->mine & 2 ? green.context : l->context));
+    litmus_give(l, block);
+    LITMUS_OK(drv.cuCtxSetCurrent(l->context));
+}
+
+/* The green stream reads (copies) a block that the program frees meanwhile. */
+static void run_green_reads(struct litmus *l)
+{
+    make_green(l);
+    CUdeviceptr copy = litmus_take(l, l->bytes), block = mine(l);
+    hold_green(l);
+    LITMUS_OK(drv.cuMemcpyDtoDAsync(copy, block, litmus_words(l) * sizeof(uint32_t), green.stream));
+    give_in_turn(l, block);
+    block = theirs(l, l->mine & 1 ? l->home : l->other);
+    litmus_finish(l);
+    LITMUS_OK(drv.cuStreamSynchronize(green.stream));
+    litmus_check(l, copy, l->mine, l->home);
+    LITMUS_OK(drv.cuStreamSynchronize(l->home));
+    litmus_give(l, block);
+    litmus_give(l, copy);
+}
+
+/* The green stream writes into what a stream of the primary context still reads. */
+static void run_green_writes(struct litmus *l)
+{
+    make_green(l);
+    CUdeviceptr block = mine(l);
+    read_late(l, block, l->home);
+    give_in_turn(l, block);
+    block = litmus_take(l, l->bytes);
+    LITMUS_OK(drv.cuMemsetD32Async(block, l->theirs, litmus_words(l), green.stream));
+    LITMUS_OK(drv.cuStreamSynchronize(green.stream));
+    litmus_finish(l);
+    litmus_give(l, block);
+}
+
 const struct litmus_scenario litmus_scenarios[] = {
     {"legacy", "read on a non-blocking stream, overwritten on the default one", run_legacy, ONE_PROCESS,
      NULL},
@@ -391,6 +489,10 @@ const struct litmus_scenario litmus_scenarios[] = {
     {"graph", "freed while the launch of a graph reads it", run_graph, ONE_PROCESS, NULL},
     {"unmapped", "memory that is read could be put together anew", run_unmapped, ONE_PROCESS, "0"},
     {"unmapped_cross", "the same, with a second stream", run_unmapped_cross, ONE_PROCESS, "0"},
+    {"green_reads", "read on a green context's stream, overwritten on another", run_green_reads, ONE_PROCESS,
+     NULL},
+    {"green_writes", "read on a stream, overwritten on a green context's", run_green_writes, ONE_PROCESS,
+     NULL},
     {"large", "two streams, and a block that is too large to be held twice", run_large, ONE_PROCESS, NULL},
 };
 const unsigned litmus_scenario_count = sizeof(litmus_scenarios) / sizeof(litmus_scenarios[0]);

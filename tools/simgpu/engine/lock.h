@@ -2,8 +2,8 @@
  *
  * Everything the engine knows (objects, blocks, queues) is guarded by it. It is never held while work runs (a
  * copy, a kernel, a host function) nor while a caller's code runs; only staging pageable memory reads the
- * caller's bytes under it. lock_wait() sleeps until some work has ended. A thread is not cancelled while it holds
- * it.
+ * caller's bytes under it. lock_wait() sleeps until some work has ended. A thread is not cancelled while it
+ * holds it.
  */
 #ifndef SIMGPU_LOCK_H
 #define SIMGPU_LOCK_H

@@ -4,11 +4,10 @@
  *   absent        NVML does not start: nvmlInit is DRIVER_NOT_LOADED, every other call UNINITIALIZED
  *   no-list       the lists of processes are NOT_SUPPORTED
  *   no-bytes      how much a process uses is "not available" (all bits set)
- *   pids=N        a process is listed under its own number plus N, as one that looks from inside a PID namespace
- *                 sees it
- *   newcomers=N   when this process begins to use a card, N others are listed with it for the first time, each
- *                 with as many bytes, under numbers that no process has
- * (A program that must not find the library itself gets build/sim-without-nvml as LD_LIBRARY_PATH.)
+ *   pids=N        a process is listed under its own number plus N, as one that looks from inside a PID
+ * namespace sees it newcomers=N   when this process begins to use a card, N others are listed with it for the
+ * first time, each with as many bytes, under numbers that no process has (A program that must not find the
+ * library itself gets build/sim-without-nvml as LD_LIBRARY_PATH.)
  *
  * The parser is pure and safe on any text. The view is read at each nvmlInit; one lock guards it.
  */
