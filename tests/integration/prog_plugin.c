@@ -26,7 +26,7 @@ void *plugin_ask(void *handle, const char *name)
 /* After a look-up that failed and whose dlerror was never read. */
 void *plugin_ask_after_failure(void *handle, const char *name)
 {
-    dlsym(handle, "no_such_name_anywhere");
+    (void)dlsym(handle, "no_such_name_anywhere");
     void *found = dlsym(handle, name);
 
     __asm__ volatile("" ::: "memory");
