@@ -1,6 +1,6 @@
 """How long steps of ordinary programs take. Knows nothing of gpucap: whoever starts it decides what is preloaded.
 
-usage: overhead.py torch|jax|cupy|resnet50_var|gpt_varlen|two_models
+usage: overhead.py torch|jax|cupy|resnet50_var|gpt_varlen|two_models|segment_varres|speech_varlen
 
 torch, jax and cupy do what their users do, with the allocator that the environment selects: many small operations whose
 temporaries come and go, so that the allocator is asked often. The others are the workloads of torch_workloads.py.

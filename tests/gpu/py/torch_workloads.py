@@ -1,9 +1,10 @@
-"""The three workloads behind the recorded traces, deterministically. Knows nothing of gpucap.
+"""The five workloads behind the recorded traces, deterministically. Knows nothing of gpucap.
 
 usage: torch_workloads.py [STEPS]
 
 ResNet-50 with batches of changing size, GPT-2 with texts of changing length and activation checkpointing from the middle
-on, and two models in turn with an evaluation that needs more. Prints a line for each, `losses_NAME` being a hash of the
+on, two models in turn with an evaluation that needs more, a segmentation of pictures whose size never repeats, and
+speech of changing length. Prints a line for each, `losses_NAME` being a hash of the
 bits of every loss and, at the end, of every parameter. A workload whose library is not installed is left out.
 Operations that PyTorch does not have in a deterministic form are warned about on stderr and used all the same.
 """
@@ -84,6 +85,38 @@ def two_models(steps):
                     pictures(nn.functional.interpolate(large, size=(224, 224), mode="bilinear"))
 
 
+def segment_varres(steps):
+    import torchvision
+
+    model = torchvision.models.segmentation.fcn_resnet50(weights=None, weights_backbone=None, num_classes=21).cuda()
+    optimizer = torch.optim.SGD(model.parameters(), 1e-3, momentum=0.9)
+    for _ in range(steps):
+        height, width = random.randrange(256, 900, 16), random.randrange(256, 900, 16)
+        count = max(2, 3_000_000 // (height * width))
+        pictures = torch.randn(count, 3, height, width, device="cuda")
+        labels = torch.randint(0, 21, (count, height, width), device="cuda")
+        yield descend(nn.functional.cross_entropy(model(pictures)["out"], labels), optimizer), model
+
+
+def speech_varlen(steps):
+    front = nn.Sequential(nn.Conv1d(80, 512, 3, 2, 1), nn.GELU(), nn.Conv1d(512, 512, 3, 2, 1), nn.GELU())
+    layer = nn.TransformerEncoderLayer(512, 8, 2048, batch_first=True, activation="gelu")
+    model = nn.ModuleList([front, nn.TransformerEncoder(layer, 12), nn.Linear(512, 4096)]).cuda()
+    optimizer = torch.optim.AdamW(model.parameters(), 1e-4)
+    for _ in range(steps):
+        length = random.randrange(400, 3001)
+        sound = torch.randn(max(1, 24000 // length * 2), 80, length, device="cuda")
+        with torch.autocast("cuda", torch.bfloat16):
+            said = model[2](model[1](model[0](sound).transpose(1, 2)))
+            labels = torch.randint(0, 4096, (said.shape[0] * said.shape[1],), device="cuda")
+            loss = nn.functional.cross_entropy(said.float().flatten(0, 1), labels)
+        yield descend(loss, optimizer), model
+
+
+WORKLOADS = ((resnet50_var, "torchvision"), (gpt_varlen, "transformers"), (two_models, "torchvision"),
+             (segment_varres, "torchvision"), (speech_varlen, "torch"))
+
+
 def run(workload, steps):
     digest, models, losses = hashlib.sha256(), {}, []
     random.seed(0)
@@ -109,7 +142,7 @@ def main():
                    torch.backends.cuda.enable_cudnn_sdp):
         enable(False)  # attention by plain products: the fused kernels' gradients add up in any order
     sound = True
-    for workload, library in ((resnet50_var, "torchvision"), (gpt_varlen, "transformers"), (two_models, "torchvision")):
+    for workload, library in WORKLOADS:
         if importlib.util.find_spec(library):
             sound = run(workload, steps) and sound
     return 0 if sound else 1
