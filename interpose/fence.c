@@ -175,9 +175,10 @@ struct pass {
     bool shared; /* another thread has recorded the event, and asks about it */
 };
 
+/* Waits a moment, until the epoch is done or no thread asks any more. */
 static void spin(struct fence *fence, uint64_t epoch)
 {
-    for (int i = 0; i < SPINS && !fence_done(fence, epoch); i++) {
+    for (int i = 0; i < SPINS && atomic_load(&fence->asking) && !fence_done(fence, epoch); i++) {
 #if defined(__x86_64__)
         __builtin_ia32_pause();
 #else
@@ -207,20 +208,14 @@ static bool is_current(const struct fence *fence)
 /* Asks by cuCtxSynchronize, without the lock. No capture begins meanwhile, unless it takes very long. */
 static CUresult synchronize(struct fence *fence)
 {
-    const uint64_t epoch = next_epoch(fence), began = clock_coarse_ns();
+    const uint64_t began = clock_coarse_ns();
 
-    fence->asking++;
-    lock_disable_cancel();
-    lock_release(&fence->lock);
+    lock_disable_cancel(); /* the epoch would never be known to be done */
+    const uint64_t epoch = fence_wait_begin(fence);
     const CUresult result = driver.cuCtxSynchronize();
-    lock_take(&fence->lock);
+    fence_wait_end(fence, epoch, result == CUDA_SUCCESS);
     lock_restore_cancel();
-    fence->asking--;
     note_answer(fence, clock_coarse_ns() - began <= LONG_NS);
-    if (result == CUDA_SUCCESS)
-        settle_epoch(fence, epoch);
-    else
-        atomic_store(&fence->used, true); /* the next event will cover this epoch too */
     return result;
 }
 
@@ -230,24 +225,26 @@ static bool is_at_rest(struct fence *fence)
     return atomic_load_explicit(&fence->quick, memory_order_relaxed) >= FENCE_QUICK && is_current(fence);
 }
 
-/* While the context is at rest. Returns false if a capture is open: then nothing was asked. */
+/* While the context is at rest: one thread asks for all that came before its question, the others wait a
+ * moment for its answer. Returns false if a capture is open: then nothing was asked. */
 static bool ask_at_rest(struct fence *fence, uint64_t epoch, CUresult *result)
 {
-    lock_assert_held(&fence->lock);
-    /* A moment: threads that come while one asks share the next question. */
-    for (int i = 0; i < SHARES && fence->asking && !fence_done(fence, epoch); i++) {
-        lock_release(&fence->lock);
-        spin(fence, epoch);
-        lock_take(&fence->lock);
-    }
+    bool leads = false;
+
     *result = CUDA_SUCCESS;
-    if (fence_done(fence, epoch))
-        return true;
-    if (!capture_exclude())
-        return false;
-    *result = synchronize(fence);
-    capture_admit();
-    return true;
+    for (int i = 0; i < SHARES && !leads && !fence_done(fence, epoch); i++) {
+        leads = !atomic_exchange(&fence->asking, true);
+        if (!leads)
+            spin(fence, epoch);
+    }
+    bool asked = fence_done(fence, epoch);
+    if (!asked && (asked = capture_exclude())) {
+        *result = synchronize(fence);
+        capture_admit();
+    }
+    if (leads)
+        atomic_store(&fence->asking, false);
+    return asked;
 }
 
 /* Asks the driver, or finds that another thread has since this one's epoch was read. Returns false if a
@@ -344,22 +341,18 @@ CUresult fence_pass(struct fence *fence, const struct fence_check *check)
     const bool at_rest = is_at_rest(fence);
     CUresult result = CUDA_SUCCESS;
 
-    if (at_rest && check) /* without the lock: the check may take the pool's, which comes before it */
+    if (at_rest && check)
         result = check->call(check->argument);
-    if (result != CUDA_SUCCESS)
+    if (result != CUDA_SUCCESS || (at_rest && ask_at_rest(fence, pass.epoch, &result)))
         return result;
+    const uint64_t began = clock_ns();
     lock_take(&fence->lock);
-    bool asked = at_rest && ask_at_rest(fence, pass.epoch, &result);
-    if (!asked) {
-        const uint64_t began = clock_ns();
-
-        asked = ask(fence, &pass, &result);
-        if (asked && result == CUDA_SUCCESS && pass.event)
-            result = wait_event(fence, pass.event, pass.shared, check);
-        if (asked)
-            note_answer(fence, clock_ns() - began <= QUICK_NS);
-    }
+    const bool asked = ask(fence, &pass, &result);
+    if (asked && result == CUDA_SUCCESS && pass.event)
+        result = wait_event(fence, pass.event, pass.shared, check);
     lock_release(&fence->lock);
+    if (asked)
+        note_answer(fence, clock_ns() - began <= QUICK_NS);
     return asked ? result : pass_as_free(fence, check);
 }
 

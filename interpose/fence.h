@@ -40,11 +40,11 @@ struct fence {
     _Atomic uint64_t ordered; /* all later work is behind this epoch's on the device; written with lock */
     atomic_bool used;         /* some free belongs to the open epoch */
     atomic_uint quick;        /* answers to strict frees in a row that came at once, up to FENCE_QUICK */
+    atomic_bool asking;       /* a thread is in cuCtxSynchronize, for others too */
     struct lock lock;
     /* guarded by lock */
     uint64_t closed;  /* the newest epoch that an event has closed */
     unsigned waiting; /* events with an epoch */
-    unsigned asking;  /* threads in cuCtxSynchronize */
     struct fence_event events[FENCE_EVENTS];
 };
 

@@ -14,6 +14,7 @@
 
 #define GROWTH_UNKNOWN   LIMIT_PAGE
 #define STREAM_WAIT_NS   UINT64_C(100000000) /* for what a stream has freed, before a request is refused */
+#define ROOM_TRIES       8                   /* to make room while others take and give back */
 #define STREAM_PAUSE_NS  50000
 #define CONTEXTS_COUNTED 64 /* whose stacks are known; beyond these each is taken to be a fresh one */
 
@@ -178,11 +179,18 @@ static CUresult first_word(struct route_ticket *ticket)
 static CUresult enter(struct route_ticket *ticket, struct device *device, enum blocks_kind kind,
                       uint64_t bytes)
 {
-    if (!device || bytes == 0 || grant(ticket, device, kind, bytes))
+    if (!device || bytes == 0)
         return CUDA_SUCCESS;
-    if (route_make_room_for(device->ordinal, bytes, account_short_to_take) &&
-        grant(ticket, device, kind, bytes))
-        return CUDA_SUCCESS;
+    for (int i = 0; i < ROOM_TRIES; i++) {
+        const uint64_t before = route_given_back();
+
+        if (grant(ticket, device, kind, bytes))
+            return CUDA_SUCCESS;
+        /* The helper thread may just be giving back what was looked for. */
+        if (!route_make_room_for(device->ordinal, bytes, account_short_to_take) &&
+            route_given_back() == before)
+            break;
+    }
     return refuse(device, kind, bytes);
 }
 
@@ -338,10 +346,11 @@ static CUresult enter_async_at_limit(struct route_ticket *ticket, const struct s
 {
     const uint64_t step = limit_round_step(bytes);
     const CUdevice ordinal = source->device->ordinal;
+    const uint64_t before = route_given_back();
 
     if (drivers_pools_idle(source->pool) >= bytes && grant_async(ticket, source, step, account_grow))
         return CUDA_SUCCESS;
-    if (route_make_room_for(ordinal, step, account_short_to_take)) {
+    if (route_make_room_for(ordinal, step, account_short_to_take) || route_given_back() != before) {
         if (grant_async(ticket, source, step, account_take))
             return CUDA_SUCCESS;
         /* What this stream has freed can be given back when its work is done. */
@@ -444,10 +453,15 @@ static CUresult grow(struct route_growth *growth, struct device *device, uint64_
     growth->device = NULL;
     if (!device || bytes == 0)
         return CUDA_SUCCESS;
-    if (account_grow(&device->account, bytes) ||
-        (route_make_room(device->ordinal, bytes) && account_grow(&device->account, bytes))) {
-        take_growth(growth, device, bytes);
-        return CUDA_SUCCESS;
+    for (int i = 0; i < ROOM_TRIES; i++) {
+        const uint64_t before = route_given_back();
+
+        if (account_grow(&device->account, bytes)) {
+            take_growth(growth, device, bytes);
+            return CUDA_SUCCESS;
+        }
+        if (!route_make_room(device->ordinal, bytes) && route_given_back() == before)
+            break;
     }
     char more[SIZE_TEXT], limit[SIZE_TEXT];
     log_info("out of memory on device %d: the driver needs %s for itself, limit %s", device->ordinal,

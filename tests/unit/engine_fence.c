@@ -450,7 +450,7 @@ static void passes_at_rest(void)
     CHECK(fence_pass(&fence, &check) == CUDA_ERROR_INVALID_VALUE && fake_backlog(0) == 1);
     CHECK(!fence_done(&fence, freed));
     CHECK(fence_pass(&fence, NULL) == CUDA_SUCCESS && fake_backlog(0) + fake_backlog(3) == 0);
-    CHECK(fence_done(&fence, freed) && fake_count(FAKE_RECORD) == 0 && fence.asking == 0);
+    CHECK(fence_done(&fence, freed) && fake_count(FAKE_RECORD) == 0 && !atomic_load(&fence.asking));
     at_rest();
     fake_work(0, ADDRESS, 0, 1);
     freed = fence_epoch(&fence);
