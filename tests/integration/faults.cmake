@@ -4,5 +4,5 @@ add_executable(prog_faults prog_faults.c prog_check.c)
 target_include_directories(prog_faults PRIVATE ${CMAKE_SOURCE_DIR}/interpose)
 target_link_libraries(prog_faults PRIVATE gpucap_flags gpucap_cuda_headers Threads::Threads ${CMAKE_DL_LIBS} simgpu_cuda)
 
-gpucap_test(faults TIMEOUT 600 LIBS test_support SOURCES faults.c)
+gpucap_test(faults ONE_THREAD TIMEOUT 600 LIBS test_support SOURCES faults.c)
 add_dependencies(faults prog_faults ${pointers_programs} gpucap_library simgpu_cuda simgpu_nvml)
