@@ -1,6 +1,8 @@
 # One set of warnings and sanitizer flags for all our code, and one way to declare a test.
 add_library(gpucap_flags INTERFACE)
 target_compile_definitions(gpucap_flags INTERFACE _GNU_SOURCE)
+# Headers are included by their path from the root ("interpose/pool/pool.h").
+target_compile_options(gpucap_flags INTERFACE $<$<COMPILE_LANGUAGE:C>:SHELL:-iquote ${CMAKE_SOURCE_DIR}>)
 target_compile_options(gpucap_flags INTERFACE
   $<$<COMPILE_LANGUAGE:C>:-Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wpointer-arith
   -Wwrite-strings -Wundef -Wvla -fno-strict-aliasing -fno-omit-frame-pointer>)

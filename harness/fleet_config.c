@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "interpose/options.h"
+#include "interpose/settings/options.h"
 #include "manual.h"
 
 #define TIMEOUT_MAX 1000000 /* seconds */

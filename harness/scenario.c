@@ -10,7 +10,7 @@
 
 #include "fleet_place.h"
 #include "fleet_run.h"
-#include "interpose/size.h"
+#include "interpose/settings/size.h"
 #include "manual.h"
 #include "scenario_docs.h"
 

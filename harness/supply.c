@@ -7,7 +7,7 @@
 
 #include "caching.h"
 #include "device.h"
-#include "gpucap.h"
+#include "interpose/gpucap.h"
 
 static bool budget_take(struct budget *budget, size_t bytes)
 {

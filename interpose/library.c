@@ -1,20 +1,21 @@
 /* library: see library.h. Owns no lock but a pthread_once; the mode is one atomic, in one place after
  * another.
  */
-#include "library.h"
+#include "interpose/library.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 
-#include "capture.h"
-#include "decay.h"
-#include "device.h"
-#include "streams.h"
-#include "log.h"
-#include "measure.h"
-#include "pools.h"
-#include "process.h"
+#include "interpose/account/device.h"
+#include "interpose/account/measure.h"
+#include "interpose/base/process.h"
+#include "interpose/pool/capture.h"
+#include "interpose/pool/decay.h"
+#include "interpose/pool/pools.h"
+#include "interpose/pool/streams.h"
+#include "interpose/settings/log.h"
+#include "interpose/share/ipc.h"
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static atomic_int first_state = -1;
@@ -86,7 +87,7 @@ static enum library_mode set_up(void)
         return LIBRARY_PASS;
     device_setup(&options);
     pools_setup(&options);
-    decay_setup(&options);
+    decay_setup(&options, ipc_imports_sweep);
     if (atexit(at_exit)) {
         log_error("no memory to set up; CUDA is refused, so that the program does not run without its limit");
         return LIBRARY_REFUSE;

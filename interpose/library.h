@@ -6,7 +6,7 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 
-#include "options.h"
+#include "interpose/settings/options.h"
 
 enum library_mode {
     LIBRARY_PASS = 0, /* nothing is limited or pooled here, or we are past exit or in a forked child: the

@@ -1,16 +1,16 @@
 /* route: see route.h. The accounting; pooled memory is in route_pool.c. */
-#include "route.h"
+#include "interpose/route.h"
 
 #include <errno.h>
 #include <time.h>
 
-#include "capture.h"
-#include "clock.h"
-#include "ipc.h"
-#include "library.h"
-#include "lock.h"
-#include "log.h"
-#include "pools.h"
+#include "interpose/base/clock.h"
+#include "interpose/base/lock.h"
+#include "interpose/library.h"
+#include "interpose/pool/capture.h"
+#include "interpose/pool/pools.h"
+#include "interpose/settings/log.h"
+#include "interpose/share/ipc.h"
 
 #define GROWTH_UNKNOWN   LIMIT_PAGE
 #define STREAM_WAIT_NS   UINT64_C(100000000) /* for what a stream has freed, before a request is refused */

@@ -6,9 +6,9 @@
 #ifndef GPUCAP_ROUTE_H
 #define GPUCAP_ROUTE_H
 
-#include "blocks.h"
-#include "device.h"
-#include "drivers_pools.h"
+#include "interpose/account/blocks.h"
+#include "interpose/account/device.h"
+#include "interpose/account/drivers_pools.h"
 
 /* A request between its grant and the driver's answer. */
 struct route_ticket {

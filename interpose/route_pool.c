@@ -1,16 +1,16 @@
 /* route_pool: cuMemAlloc and cuMemFree through the pool. See route.h. */
-#include "route.h"
+#include "interpose/route.h"
 
 #include <errno.h>
 
-#include "capture.h"
-#include "decay.h"
-#include "fill.h"
-#include "ipc.h"
-#include "library.h"
-#include "lock.h"
-#include "log.h"
-#include "pools.h"
+#include "interpose/base/lock.h"
+#include "interpose/library.h"
+#include "interpose/pool/capture.h"
+#include "interpose/pool/decay.h"
+#include "interpose/pool/pools.h"
+#include "interpose/route_fill.h"
+#include "interpose/settings/log.h"
+#include "interpose/share/ipc.h"
 
 /* ---- allocation ---- */
 

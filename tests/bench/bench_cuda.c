@@ -11,7 +11,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "gpucap.h"
+#include "interpose/gpucap.h"
 
 #define RUNTIME "libcudart.so.13"
 #define DRIVER  "libcuda.so.1"

@@ -20,7 +20,7 @@
 #include "bench_expandable.h"
 #include "bench_families.h"
 #include "bench_trace.h"
-#include "engine_price.h"
+#include "tests/unit/interpose/engine_price.h"
 
 #define TIGHT         1020
 #define SMALLEST_MOST 1.02 /* the project's aims */

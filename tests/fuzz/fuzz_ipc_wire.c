@@ -2,7 +2,7 @@
  * for each chunk, or refused without one. The first byte is the number of descriptors that come with it; the
  * rest is the beginning of the packet, which the second byte may fill up with zeros to its right length. */
 #include "fuzz.h"
-#include "interpose/ipc_wire.h"
+#include "interpose/share/ipc_wire.h"
 
 #include <errno.h>
 #include <unistd.h>

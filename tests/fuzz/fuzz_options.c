@@ -2,7 +2,7 @@
  * file.
  */
 #include "fuzz.h"
-#include "interpose/options.h"
+#include "interpose/settings/options.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t count)
 {

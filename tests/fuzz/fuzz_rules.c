@@ -1,6 +1,6 @@
 /* Rules: whatever was read limits a card to its own size at most, or not at all; refusals say why. */
 #include "fuzz.h"
-#include "interpose/rules.h"
+#include "interpose/settings/rules.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t count)
 {

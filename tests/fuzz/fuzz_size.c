@@ -1,7 +1,7 @@
 /* Sizes: any text is a size or refused, a percentage never exceeds the whole, and what is printed can be
  * read. */
 #include "fuzz.h"
-#include "interpose/size.h"
+#include "interpose/settings/size.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t count)
 {

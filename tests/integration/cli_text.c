@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "cli_support.h"
-#include "interpose/options.h"
+#include "interpose/settings/options.h"
 #include "unity.h"
 
 void setUp(void)

@@ -11,8 +11,7 @@ foreach(name prog_pointers prog_waits prog_captures prog_room prog_ipc prog_clos
 endforeach()
 # Two that lie to the library, in its own words: as exporters and as importers.
 foreach(name prog_forger prog_intruder)
-  add_executable(${name} ${name}.c prog_check.c ${CMAKE_SOURCE_DIR}/interpose/ipc_wire.c ${CMAKE_SOURCE_DIR}/interpose/ipc_page.c)
-  target_include_directories(${name} PRIVATE ${CMAKE_SOURCE_DIR}/interpose)
+  add_executable(${name} ${name}.c prog_check.c ${CMAKE_SOURCE_DIR}/interpose/share/ipc_wire.c ${CMAKE_SOURCE_DIR}/interpose/share/ipc_page.c)
   target_link_libraries(${name} PRIVATE gpucap_flags gpucap_cuda_headers Threads::Threads ${CMAKE_DL_LIBS} simgpu_cuda)
   list(APPEND pointers_programs ${name})
 endforeach()

@@ -6,7 +6,7 @@
 #include <stdatomic.h>
 #include <unistd.h>
 
-#include "gpucap.h"
+#include "interpose/gpucap.h"
 #include "simgpu.h"
 
 static struct gpucap_stats stats(void)

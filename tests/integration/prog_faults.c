@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "gpucap.h"
+#include "interpose/gpucap.h"
 
 #define PAGE  (2 * MIB)
 #define FRESH 0xCB

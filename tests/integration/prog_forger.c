@@ -15,8 +15,8 @@
 #include <sys/socket.h>
 #include <sys/wait.h>
 
-#include "ipc_page.h"
-#include "ipc_wire.h"
+#include "interpose/share/ipc_page.h"
+#include "interpose/share/ipc_wire.h"
 
 static CUresult try_open(const struct ipc_ticket *ticket)
 {

@@ -12,8 +12,8 @@
 #include <sys/socket.h>
 #include <sys/wait.h>
 
-#include "ipc_page.h"
-#include "ipc_wire.h"
+#include "interpose/share/ipc_page.h"
+#include "interpose/share/ipc_wire.h"
 
 #define BYTES 1000
 

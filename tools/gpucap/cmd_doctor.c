@@ -4,7 +4,7 @@
  */
 #include "cli.h"
 #include "elfscan.h"
-#include "interpose/options.h"
+#include "interpose/settings/options.h"
 #include "place.h"
 #include "preload.h"
 #include "probe.h"

@@ -7,7 +7,7 @@
 static const char *const hooked[] = {
 #define HOOK(symbol, type) #symbol,
 #define CALL(symbol, type)
-#include "interpose/hooks.def"
+#include "interpose/driver/hooks.def"
 #undef HOOK
 #undef CALL
 };

@@ -3,7 +3,7 @@
  */
 #include "tools/simgpu/engine/card_spec.h"
 #include "cli.h"
-#include "interpose/options.h"
+#include "interpose/settings/options.h"
 #include "manual.h"
 #include "place.h"
 

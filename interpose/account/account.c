@@ -1,0 +1,367 @@
+/* account: see account.h. */
+#include "interpose/account/account.h"
+
+#include <errno.h>
+#include <stdatomic.h>
+#include <string.h>
+#include <time.h>
+
+#define WAIT_FOR_OTHERS_MS 100 /* only a safety net: a thread in flight signals */
+
+static atomic_bool unseen; /* memory may be taken past the hooks; for good */
+
+void account_expect_unseen(void)
+{
+    atomic_store(&unseen, true);
+}
+
+void account_init(struct account *account, uint64_t limit, uint64_t reserve,
+                  int (*measure)(void *context, uint64_t *bytes), void *context)
+{
+    memset(account, 0, sizeof *account);
+    pthread_mutex_init(&account->lock, NULL);
+    pthread_cond_init(&account->settled, NULL);
+    account->state = (struct limit_state){.limit = limit, .reserve = reserve, .stale = true};
+    account->measure = measure;
+    account->context = context;
+}
+
+/* ---- without the lock ----
+ *
+ * Far from the limit a promise needs no lock: it is added to `promised`, and holds if all promises together
+ * stay within `quick`. A thread that enters first closes that way (quick = 0) and then reads the promises, so
+ * that one of the two sees the other. */
+
+bool account_promise(struct account *account, uint64_t need)
+{
+    const uint64_t before = atomic_fetch_add(&account->promised, need);
+    const uint64_t quick = atomic_load(&account->quick);
+
+    if (before <= quick && need <= quick - before)
+        return true;
+    account_forget_promise(account, need);
+    return false;
+}
+
+void account_forget_promise(struct account *account, uint64_t need)
+{
+    atomic_fetch_sub(&account->promised, need);
+    if (atomic_load(&account->waiters))
+        pthread_cond_broadcast(&account->settled);
+}
+
+static void enter(struct account *account)
+{
+    pthread_mutex_lock(&account->lock);
+    atomic_store(&account->quick, 0);
+}
+
+static void leave(struct account *account)
+{
+    const bool asks_always = atomic_load_explicit(&unseen, memory_order_relaxed);
+
+    atomic_store(&account->quick, asks_always ? 0 : limit_trusted(&account->state));
+    pthread_mutex_unlock(&account->lock);
+}
+
+/* The state, with what is promised counted as in flight. */
+static struct limit_state state_of(struct account *account)
+{
+    struct limit_state state = account->state;
+
+    state.in_flight += atomic_load(&account->promised);
+    return state;
+}
+
+/* One question to the driver. */
+struct question {
+    uint64_t number;
+    uint64_t granted, pooled, touches; /* as they were when it was asked */
+    int rc;
+    uint64_t bytes; /* the answer */
+    uint64_t held;  /* without an answer: what the driver's own pools hold */
+    uint64_t bound; /* and all that is used on the card, if that is known */
+};
+
+/* Takes an answer in, with the lock. What was granted after the question may or may not be in the answer: it
+ * is counted again, never too little. */
+static void take_in(struct account *account, const struct question *question)
+{
+    struct limit_state *state = &account->state;
+    const uint64_t guess = account->charged + ACCOUNT_CONTEXT_GUESS + account->grown + question->held;
+
+    if (question->rc && guess <= question->bound) {
+        state->measured = guess;
+        state->unmeasured = account->pooled - question->pooled;
+    } else {
+        state->measured = (question->rc ? question->bound : question->bytes) + account->hidden;
+        state->unmeasured = account->granted - question->granted;
+    }
+}
+
+/* What a figure is for. An estimate is good enough to grant by, not to refuse by; and what a program is told
+ * must not depend on what other processes use, as the bound does. */
+enum purpose { TO_GRANT, TO_REFUSE, TO_TELL };
+
+/* Asks the driver. Returns false if the answer is not one to refuse by. */
+static bool ask(struct account *account, enum purpose purpose, struct question *question)
+{
+    question->rc = -ENODATA;
+    question->bound = UINT64_MAX;
+    if (purpose == TO_GRANT && account->estimate)
+        question->rc = account->estimate(account->context, &question->bytes);
+    if (question->rc == 0)
+        return false;
+    question->rc = account->measure(account->context, &question->bytes);
+    if (question->rc && account->held)
+        question->held = account->held(account->context);
+    if (question->rc && purpose != TO_TELL && account->estimate &&
+        account->estimate(account->context, &question->bound))
+        question->bound = UINT64_MAX;
+    return !question->rc || purpose != TO_TELL;
+}
+
+/* Asks the driver and takes the answer in. Called without the lock. */
+static void measure(struct account *account, enum purpose purpose)
+{
+    struct question question = {0};
+
+    enter(account);
+    question.number = ++account->measurements;
+    question.granted = account->granted;
+    question.pooled = account->pooled;
+    question.touches = account->touches;
+    leave(account);
+    const bool exact = ask(account, purpose, &question);
+    enter(account);
+    /* A later question may have been answered first; an older figure must not hide what was freed in between.
+     */
+    if (question.number > account->newest) {
+        account->newest = question.number;
+        account->exact = exact;
+        take_in(account, &question);
+        account->state.stale = account->touches != question.touches;
+    }
+    leave(account);
+}
+
+/* Waits, holding the lock, until another thread's driver call is answered. The thread is not cancelled here:
+ * the lock would stay taken. */
+static void wait_for_others(struct account *account)
+{
+    struct timespec until;
+    int cancel;
+
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_nsec += WAIT_FOR_OTHERS_MS * 1000000L;
+    until.tv_sec += until.tv_nsec / 1000000000L;
+    until.tv_nsec %= 1000000000L;
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
+    atomic_fetch_add(&account->waiters, 1);
+    pthread_cond_timedwait(&account->settled, &account->lock, &until);
+    atomic_fetch_sub(&account->waiters, 1);
+    atomic_store(&account->quick, 0); /* others have opened it meanwhile */
+    pthread_setcancelstate(cancel, NULL);
+}
+
+/* Puts `need` bytes in flight if they fit beside `reserve`. `busy`: NULL, or where to say that others are in
+ * the way instead of waiting for them. */
+static bool take(struct account *account, uint64_t need, uint64_t reserve, bool *busy)
+{
+    bool fresh = false;
+
+    enter(account);
+    for (;;) {
+        struct limit_state state = state_of(account);
+
+        state.reserve = reserve;
+        state.stale = state.stale || (!fresh && atomic_load_explicit(&unseen, memory_order_relaxed));
+        switch (limit_decide(&state, need, fresh)) {
+        case LIMIT_GRANT:
+            account->state.in_flight += need;
+            leave(account);
+            return true;
+        case LIMIT_REFUSE:
+            if (!account->exact && fresh) {
+                leave(account);
+                measure(account, TO_REFUSE);
+                enter(account);
+                break;
+            }
+            leave(account);
+            return false;
+        case LIMIT_WAIT:
+            if (busy) {
+                *busy = true;
+                leave(account);
+                return false;
+            }
+            wait_for_others(account);
+            fresh = false; /* what they took is now in no figure of ours but `unmeasured` */
+            break;
+        case LIMIT_MEASURE:
+            leave(account);
+            measure(account, TO_GRANT);
+            fresh = true;
+            enter(account);
+            break;
+        }
+    }
+}
+
+bool account_take(struct account *account, uint64_t need)
+{
+    return take(account, need, account->state.reserve, NULL); /* constant since account_init */
+}
+
+bool account_try(struct account *account, uint64_t need, bool *busy)
+{
+    *busy = false;
+    return take(account, need, account->state.reserve, busy);
+}
+
+void account_await(struct account *account)
+{
+    enter(account);
+    if (state_of(account).in_flight)
+        wait_for_others(account);
+    leave(account);
+}
+
+void account_settle(struct account *account, uint64_t need, bool success, bool hidden)
+{
+    enter(account);
+    account->state.in_flight -= need;
+    if (success) {
+        account->charged += need;
+        account->granted += need;
+        account->state.unmeasured += need;
+        account->hidden += hidden ? need : 0;
+    }
+    pthread_cond_broadcast(&account->settled);
+    leave(account);
+}
+
+static void count_growth(struct account *account, uint64_t growth)
+{
+    account->granted += growth;
+    account->pooled += growth;
+    account->state.unmeasured += growth;
+}
+
+void account_settle_pooled(struct account *account, uint64_t need, uint64_t growth)
+{
+    enter(account);
+    account->state.in_flight -= need;
+    count_growth(account, growth);
+    pthread_cond_broadcast(&account->settled);
+    leave(account);
+}
+
+void account_settle_promise(struct account *account, uint64_t need, uint64_t growth)
+{
+    if (__builtin_expect(growth != 0, 0)) {
+        enter(account);
+        count_growth(account, growth);
+        leave(account);
+    }
+    account_forget_promise(account, need);
+}
+
+void account_give(struct account *account, uint64_t bytes, bool hidden)
+{
+    enter(account);
+    account->charged -= bytes;
+    account->hidden -= hidden ? bytes : 0;
+    leave(account);
+}
+
+void account_touch(struct account *account)
+{
+    enter(account);
+    account->state.stale = true;
+    account->touches++;
+    leave(account);
+}
+
+bool account_grow(struct account *account, uint64_t bytes)
+{
+    return take(account, bytes, 0, NULL);
+}
+
+void account_grown(struct account *account, uint64_t bytes, bool lasting)
+{
+    enter(account);
+    account->state.in_flight -= bytes;
+    account->grown += lasting ? bytes : 0;
+    account->state.stale = true;
+    account->touches++;
+    pthread_cond_broadcast(&account->settled);
+    leave(account);
+}
+
+void account_forget_growth(struct account *account, uint64_t bytes)
+{
+    enter(account);
+    account->grown -= bytes < account->grown ? bytes : account->grown;
+    account->state.stale = true;
+    account->touches++;
+    leave(account);
+}
+
+uint64_t account_room(struct account *account)
+{
+    enter(account);
+    const struct limit_state state = state_of(account);
+    const uint64_t room = limit_room(&state);
+    leave(account);
+    return room;
+}
+
+/* An estimate is good enough to grant by, not to give up memory by. */
+static uint64_t short_of(struct account *account, uint64_t need, uint64_t reserve)
+{
+    enter(account);
+    if (!account->exact) {
+        leave(account);
+        measure(account, TO_REFUSE);
+        enter(account);
+    }
+    struct limit_state state = state_of(account);
+    leave(account);
+    state.reserve = reserve;
+    return limit_short(&state, need);
+}
+
+uint64_t account_short_to_take(struct account *account, uint64_t need)
+{
+    return short_of(account, need, account->state.reserve); /* constant since account_init */
+}
+
+uint64_t account_short_to_grow(struct account *account, uint64_t need)
+{
+    return short_of(account, need, 0);
+}
+
+struct account_view account_view(struct account *account)
+{
+    struct account_view view;
+
+    measure(account, TO_TELL);
+    enter(account);
+    const struct limit_state state = state_of(account);
+    view.limit = state.limit;
+    view.room = limit_room(&state);
+    view.used = account->state.measured;
+    leave(account);
+    return view;
+}
+
+void account_set_limit(struct account *account, uint64_t limit)
+{
+    enter(account);
+    account->state.limit = limit;
+    account->state.stale = true;
+    account->touches++;
+    leave(account);
+}

@@ -1,0 +1,231 @@
+/* device: see device.h. */
+#include "interpose/account/device.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "interpose/account/drivers_pools.h"
+#include "interpose/base/lock.h"
+#include "interpose/settings/log.h"
+
+enum { UNSEEN, LIMITED, UNLIMITED };
+
+static pthread_mutex_t table_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct device devices[DEVICE_MAX]; /* filled under table_lock, read after `seen` says so */
+static atomic_int seen[DEVICE_MAX];
+static const struct options *rules;
+static atomic_flag said_blind = ATOMIC_FLAG_INIT;
+
+void device_setup(const struct options *options)
+{
+    rules = options;
+}
+
+void device_format_uuid(const CUuuid *uuid, char text[RULES_UUID_TEXT])
+{
+    const unsigned char *b = (const unsigned char *)uuid->bytes;
+
+    snprintf(text, RULES_UUID_TEXT,
+             "GPU-%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x", b[0], b[1], b[2],
+             b[3], b[4], b[5], b[6], b[7], b[8], b[9], b[10], b[11], b[12], b[13], b[14], b[15]);
+}
+
+/* The account's question: this process on this card. */
+static int measure_device(void *context, uint64_t *bytes)
+{
+    struct device *device = context;
+    int rc = measure_used(&device->card, bytes);
+
+    if (rc && atomic_load(&device->context_bytes) && log_first(&said_blind)) {
+        char text[SIZE_TEXT];
+
+        log_error("NVML does not tell this process's memory (%s); the CUDA context is counted as %s",
+                  rc == -ESRCH ? "the process is not in its list" : "it is missing or has no figure",
+                  size_format(ACCOUNT_CONTEXT_GUESS, text));
+    }
+    return rc;
+}
+
+/* Everything that is used on the card, by all processes: ours is not more. Quick, and needs no NVML, whose
+ * start takes 15 ms. Only where the calling thread has a context on the card. */
+static int estimate_device(void *context, uint64_t *bytes)
+{
+    struct device *device = context;
+    size_t free_bytes, total;
+    CUdevice ordinal;
+
+    if (driver.cuCtxGetDevice(&ordinal) != CUDA_SUCCESS || ordinal != device->ordinal ||
+        driver.cuMemGetInfo_v2(&free_bytes, &total) != CUDA_SUCCESS || free_bytes > total)
+        return -ENODATA;
+    *bytes = total - free_bytes;
+    return 0;
+}
+
+/* What the driver holds for this process in pools of its own. */
+static uint64_t held_by_driver(void *context)
+{
+    const struct device *device = context;
+
+    return drivers_pools_held(device->ordinal);
+}
+
+/* True if the driver knows a card of that number: else it refuses every request for it by itself. */
+static bool exists(CUdevice ordinal)
+{
+    int value;
+
+    return ordinal >= 0 && driver.cuDeviceGetAttribute(&value, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT,
+                                                       ordinal) == CUDA_SUCCESS;
+}
+
+/* Looks a card up with the driver. UNSEEN if the driver does not answer. */
+static int inspect(struct device *device, CUdevice ordinal)
+{
+    CUuuid uuid;
+    size_t total;
+    int processors = 0, threads = 0;
+
+    if (driver.cuDeviceGetUuid_v2(&uuid, ordinal) != CUDA_SUCCESS ||
+        driver.cuDeviceTotalMem_v2(&total, ordinal) != CUDA_SUCCESS)
+        return UNSEEN;
+    device->ordinal = ordinal;
+    device->total = total;
+    device_format_uuid(&uuid, device->uuid);
+    const uint64_t bytes = options_limit(rules, ordinal, device->uuid, total);
+    atomic_store(&device->limit, bytes);
+    if (bytes == RULES_UNLIMITED)
+        return UNLIMITED;
+    device->card.uuid = device->uuid;
+    uint64_t reserve = size_resolve(&rules->reserve, device->limit);
+    account_init(&device->account, device->limit, reserve, measure_device, device);
+    device->account.estimate = estimate_device;
+    device->account.held = held_by_driver;
+    driver.cuDeviceGetAttribute(&processors, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, ordinal);
+    driver.cuDeviceGetAttribute(&threads, CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR, ordinal);
+    device->threads = (uint64_t)processors * (uint64_t)threads;
+    char limit[SIZE_TEXT], whole[SIZE_TEXT];
+    log_info("device %d (%s): limit %s of %s", ordinal, device->uuid, size_format(device->limit, limit),
+             size_format(total, whole));
+    return LIMITED;
+}
+
+/* What is known of a card; asks the driver at the first time. */
+static int state_of(CUdevice ordinal)
+{
+    if (ordinal < 0 || ordinal >= DEVICE_MAX)
+        return UNSEEN;
+    int state = atomic_load_explicit(&seen[ordinal], memory_order_acquire);
+    if (state != UNSEEN)
+        return state;
+    lock_disable_cancel();
+    pthread_mutex_lock(&table_lock);
+    state = atomic_load_explicit(&seen[ordinal], memory_order_relaxed);
+    if (state == UNSEEN) {
+        state = inspect(&devices[ordinal], ordinal);
+        atomic_store_explicit(&seen[ordinal], state, memory_order_release);
+    }
+    pthread_mutex_unlock(&table_lock);
+    lock_restore_cancel();
+    return state;
+}
+
+int device_find(CUdevice ordinal, struct device **device)
+{
+    int state = state_of(ordinal);
+
+    *device = NULL;
+    if (state == UNSEEN && options_any_limit(rules)) {
+        if (!exists(ordinal))
+            return -ENXIO;
+        state = state_of(ordinal); /* a passing failure is no reason to refuse */
+        if (state == UNSEEN)
+            return -ENODEV;
+    }
+    if (state == LIMITED)
+        *device = &devices[ordinal];
+    return 0;
+}
+
+int device_current(CUdevice *ordinal)
+{
+    CUcontext context = NULL;
+
+    const CUresult result = driver.cuCtxGetDevice(ordinal);
+    if (result == CUDA_SUCCESS)
+        return 0;
+    if (result == CUDA_ERROR_CONTEXT_IS_DESTROYED || driver.cuCtxGetCurrent(&context) != CUDA_SUCCESS ||
+        !context)
+        return -ENXIO;
+    /* A passing failure is no reason to refuse. */
+    return driver.cuCtxGetDevice(ordinal) == CUDA_SUCCESS ? 0 : -ENODEV;
+}
+
+bool device_only(CUdevice *ordinal)
+{
+    static atomic_int cards; /* 0: not asked yet */
+    int count = atomic_load_explicit(&cards, memory_order_relaxed);
+
+    if (__builtin_expect(count == 0, 0)) {
+        if (driver.cuDeviceGetCount(&count) != CUDA_SUCCESS)
+            return false;
+        atomic_store_explicit(&cards, count, memory_order_relaxed);
+    }
+    *ordinal = 0;
+    return count == 1;
+}
+
+int device_find_current(struct device **device)
+{
+    CUdevice ordinal;
+    const int rc = device_current(&ordinal);
+
+    *device = NULL;
+    if (rc == 0)
+        return device_find(ordinal, device);
+    return rc == -ENODEV && !options_any_limit(rules) ? 0 : rc;
+}
+
+struct device *device_get(CUdevice ordinal)
+{
+    struct device *device;
+
+    return device_find(ordinal, &device) == 0 ? device : NULL;
+}
+
+bool device_set_limit(struct device *device, uint64_t bytes)
+{
+    const uint64_t ceiling = rules_for(&rules->ceiling, device->ordinal, device->uuid, device->total);
+
+    if (bytes > ceiling || bytes > device->total)
+        return false;
+    atomic_store(&device->limit, bytes);
+    account_set_limit(&device->account, bytes);
+    return true;
+}
+
+void device_each(void (*visit)(struct device *device))
+{
+    for (int i = 0; i < DEVICE_MAX; i++) {
+        if (atomic_load_explicit(&seen[i], memory_order_acquire) == LIMITED)
+            visit(&devices[i]);
+    }
+}
+
+int device_ordinal_of(const char *uuid)
+{
+    for (int i = 0; i < DEVICE_MAX; i++) {
+        if (atomic_load_explicit(&seen[i], memory_order_acquire) != UNSEEN &&
+            rules_names(uuid, strlen(uuid), devices[i].uuid))
+            return i;
+    }
+    return RULES_NO_ORDINAL;
+}
+
+void device_forget(void)
+{
+    for (int i = 0; i < DEVICE_MAX; i++) {
+        atomic_store(&seen[i], UNSEEN);
+        memset((void *)&devices[i], 0, sizeof devices[i]);
+    }
+}

@@ -1,0 +1,159 @@
+/* drivers_pools: see drivers_pools.h. */
+#include "interpose/account/drivers_pools.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "interpose/base/lock.h"
+
+#define POOLS_MAX 64 /* a program has one or two */
+
+struct drivers_pool {
+    _Atomic(CUmemoryPool) pool; /* NULL: unused; written with lock */
+    CUdevice ordinal;
+    _Atomic uint64_t reserved; /* when its growth was last asked */
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct drivers_pool pools[POOLS_MAX];
+static atomic_int count; /* places in use, or once in use */
+
+static uint64_t attribute(CUmemoryPool pool, CUmemPool_attribute which)
+{
+    cuuint64_t value = 0;
+
+    return driver.cuMemPoolGetAttribute(pool, which, &value) == CUDA_SUCCESS ? value : 0;
+}
+
+static uint64_t reserved_by(CUmemoryPool pool)
+{
+    return attribute(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT);
+}
+
+static uint64_t idle_in(CUmemoryPool pool)
+{
+    const uint64_t held = reserved_by(pool), used = attribute(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT);
+
+    return held > used ? held - used : 0;
+}
+
+static struct drivers_pool *find(CUmemoryPool pool)
+{
+    const int known = atomic_load_explicit(&count, memory_order_acquire);
+
+    for (int i = 0; i < known; i++) {
+        if (atomic_load_explicit(&pools[i].pool, memory_order_acquire) == pool)
+            return &pools[i];
+    }
+    return NULL;
+}
+
+/* What a pool held before it was known was there when the account was last measured, or is found by the next
+ * measurement: growth counts from here on. */
+static struct drivers_pool *add(CUmemoryPool pool, CUdevice ordinal)
+{
+    struct drivers_pool *place = find(NULL);
+
+    if (!place && atomic_load(&count) < POOLS_MAX)
+        place = &pools[atomic_load(&count)];
+    if (!place)
+        return NULL;
+    place->ordinal = ordinal;
+    atomic_store(&place->reserved, reserved_by(pool));
+    atomic_store_explicit(&place->pool, pool, memory_order_release);
+    if (place == &pools[atomic_load(&count)])
+        atomic_fetch_add(&count, 1);
+    return place;
+}
+
+struct drivers_pool *drivers_pools_find(CUmemoryPool pool, CUdevice ordinal)
+{
+    struct drivers_pool *found = find(pool);
+
+    if (__builtin_expect(found != NULL, 1))
+        return found;
+    lock_disable_cancel();
+    pthread_mutex_lock(&lock);
+    found = find(pool);
+    if (!found)
+        found = add(pool, ordinal);
+    pthread_mutex_unlock(&lock);
+    lock_restore_cancel();
+    return found;
+}
+
+CUdevice drivers_pools_card(CUmemoryPool pool)
+{
+    const struct drivers_pool *found = find(pool);
+
+    return pool && found ? found->ordinal : DRIVERS_POOLS_UNKNOWN;
+}
+
+uint64_t drivers_pools_growth(struct drivers_pool *pool)
+{
+    const uint64_t now = reserved_by(atomic_load_explicit(&pool->pool, memory_order_relaxed));
+    const uint64_t before = atomic_load_explicit(&pool->reserved, memory_order_relaxed);
+
+    if (now == before)
+        return 0;
+    const uint64_t last = atomic_exchange(&pool->reserved, now);
+    return now > last ? now - last : 0;
+}
+
+uint64_t drivers_pools_idle(struct drivers_pool *pool)
+{
+    return idle_in(atomic_load(&pool->pool));
+}
+
+/* Calls `visit` for each pool of a card, its current one included, and adds up what it returns. */
+static uint64_t sum_over(CUdevice ordinal, uint64_t (*visit)(CUmemoryPool pool))
+{
+    CUmemoryPool current = NULL;
+    uint64_t sum = 0;
+
+    if (driver.cuDeviceGetMemPool(&current, ordinal) == CUDA_SUCCESS && current)
+        drivers_pools_find(current, ordinal);
+    for (int i = 0; i < atomic_load(&count); i++) {
+        CUmemoryPool pool = atomic_load(&pools[i].pool);
+
+        if (pool && pools[i].ordinal == ordinal)
+            sum += visit(pool);
+    }
+    return sum;
+}
+
+static uint64_t trim(CUmemoryPool pool)
+{
+    return idle_in(pool) && driver.cuMemPoolTrimTo(pool, 0) == CUDA_SUCCESS;
+}
+
+bool drivers_pools_trim(CUdevice ordinal)
+{
+    return sum_over(ordinal, trim) != 0;
+}
+
+uint64_t drivers_pools_idle_on(CUdevice ordinal)
+{
+    return sum_over(ordinal, idle_in);
+}
+
+uint64_t drivers_pools_held(CUdevice ordinal)
+{
+    cuuint64_t graphs = 0;
+
+    if (driver.cuDeviceGetGraphMemAttribute(ordinal, CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT, &graphs) !=
+        CUDA_SUCCESS)
+        graphs = 0;
+    return sum_over(ordinal, reserved_by) + graphs;
+}
+
+void drivers_pools_forget(CUmemoryPool pool)
+{
+    lock_disable_cancel();
+    pthread_mutex_lock(&lock);
+    struct drivers_pool *found = pool ? find(pool) : NULL;
+    if (found)
+        atomic_store(&found->pool, NULL);
+    pthread_mutex_unlock(&lock);
+    lock_restore_cancel();
+}

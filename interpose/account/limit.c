@@ -1,0 +1,70 @@
+/* limit: see limit.h. Every sum saturates, so that no hostile number wraps around into a grant. */
+#include "interpose/account/limit.h"
+
+static uint64_t add(uint64_t a, uint64_t b)
+{
+    uint64_t sum;
+
+    return __builtin_add_overflow(a, b, &sum) ? UINT64_MAX : sum;
+}
+
+static uint64_t minus(uint64_t a, uint64_t b)
+{
+    return a > b ? a - b : 0;
+}
+
+uint64_t limit_round(uint64_t bytes)
+{
+    return bytes > UINT64_MAX - LIMIT_PAGE ? UINT64_MAX : (bytes + LIMIT_PAGE - 1) & ~(LIMIT_PAGE - 1);
+}
+
+uint64_t limit_round_step(uint64_t bytes)
+{
+    return bytes > UINT64_MAX - LIMIT_STEP ? UINT64_MAX : (bytes + LIMIT_STEP - 1) & ~(LIMIT_STEP - 1);
+}
+
+static uint64_t taken(const struct limit_state *state)
+{
+    return add(state->measured, add(state->unmeasured, state->in_flight));
+}
+
+static bool fits(const struct limit_state *state, uint64_t need)
+{
+    return add(add(taken(state), need), state->reserve) <= state->limit;
+}
+
+/* At most half of what the measurement showed to be free is given away. */
+uint64_t limit_trusted(const struct limit_state *state)
+{
+    const uint64_t seen = minus(minus(state->limit, state->reserve), state->measured);
+
+    return state->stale ? 0 : minus(seen / 2, add(state->unmeasured, state->in_flight));
+}
+
+enum limit_verdict limit_decide(const struct limit_state *state, uint64_t need, bool fresh)
+{
+    if (add(need, state->reserve) > state->limit)
+        return LIMIT_REFUSE; /* could never fit: no need to ask anyone */
+    if (!state->stale && need <= limit_trusted(state))
+        return LIMIT_GRANT;
+    if (!fresh || state->stale)
+        return LIMIT_MEASURE;
+    if (fits(state, need))
+        return LIMIT_GRANT;
+    /* Too much by the driver's own figure, whatever becomes of the others: a request must not wait for ever
+     * on them. */
+    if (add(add(state->measured, need), state->reserve) > state->limit)
+        return LIMIT_REFUSE;
+    /* What others were granted during our measurement may be counted twice. */
+    return state->in_flight ? LIMIT_WAIT : LIMIT_MEASURE;
+}
+
+uint64_t limit_short(const struct limit_state *state, uint64_t need)
+{
+    return minus(add(add(taken(state), need), state->reserve), state->limit);
+}
+
+uint64_t limit_room(const struct limit_state *state)
+{
+    return minus(minus(state->limit, state->reserve), taken(state)) & ~(LIMIT_PAGE - 1);
+}

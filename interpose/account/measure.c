@@ -1,0 +1,378 @@
+/* measure: see measure.h.
+ *
+ * In a container NVML may list this process under the number it has outside. Then the entry that appeared
+ * since NVML was loaded is taken for ours, if there is exactly one, on a card where we have a context. Owns
+ * lock (changes of state), never held while NVML works; NVML itself is thread-safe. Runs on the host
+ * program's threads, whose stacks may be small.
+ */
+#include "interpose/account/measure.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "interpose/driver/nvml.h"
+
+#define LIST_SHORT 64   /* processes on one card for which the stack has room */
+#define LIST_MAX   4096 /* and for which we map memory */
+#define EARLY_MAX  1024
+#define WAIT_S     3 /* for NVML's loading and for its start: whoever holds a lock that they need must go on */
+
+enum { IDLE, LOADING, STARTING, READY, FAILED };
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
+static atomic_int state = IDLE;   /* written with lock held */
+static atomic_uint listed_pid;    /* the number under which NVML lists us; 0: not known yet */
+static atomic_bool forking;       /* whoever forks has waited already, and holds lock */
+static atomic_bool early_is_sure; /* the list below was made before any context of ours */
+static struct timespec patience;  /* nobody waits for the start any longer; guarded by lock */
+
+/* Who was on the cards before; written while STARTING, read when READY. */
+static unsigned early_pids[EARLY_MAX];
+static unsigned early_count;
+
+/* A card's processes, on the stack or in mapped memory. */
+struct list {
+    unsigned count;
+    struct nvml_process *entries;
+    struct nvml_process few[LIST_SHORT];
+    size_t mapped; /* bytes */
+};
+
+static void free_list(struct list *list)
+{
+    if (list->mapped)
+        munmap(list->entries, list->mapped);
+}
+
+/* Asks for the processes of a card: 0, and free_list must follow, or -ENODATA. */
+static int read_list(nvml_device device, struct list *list)
+{
+    list->entries = list->few;
+    list->mapped = 0;
+    list->count = LIST_SHORT;
+    nvml_return rc = nvml.processes(device, &list->count, list->few);
+    if (rc == NVML_INSUFFICIENT_SIZE) {
+        const size_t bytes = LIST_MAX * sizeof *list->entries;
+        void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+        if (memory == MAP_FAILED)
+            return -ENODATA;
+        list->entries = memory;
+        list->mapped = bytes;
+        list->count = LIST_MAX;
+        rc = nvml.processes(device, &list->count, list->entries);
+    }
+    if (rc == NVML_OK)
+        return 0;
+    free_list(list);
+    return -ENODATA;
+}
+
+static void note_early_processes(void)
+{
+    unsigned cards = 0;
+
+    if (!nvml.count || !nvml.handle_by_index || nvml.count(&cards) != NVML_OK)
+        return;
+    for (unsigned card = 0; card < cards; card++) {
+        struct list list;
+        nvml_device device;
+
+        if (nvml.handle_by_index(card, &device) != NVML_OK || read_list(device, &list))
+            continue;
+        for (unsigned i = 0; i < list.count && early_count < EARLY_MAX; i++)
+            early_pids[early_count++] = list.entries[i].pid;
+        free_list(&list);
+    }
+}
+
+static bool was_early(unsigned pid)
+{
+    for (unsigned i = 0; i < early_count; i++) {
+        if (early_pids[i] == pid)
+            return true;
+    }
+    return false;
+}
+
+static struct timespec seconds_from_now(void)
+{
+    struct timespec until;
+
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec += WAIT_S;
+    return until;
+}
+
+/* Moves on from one state to the next; false if somebody else has. */
+static bool advance(int from, int to)
+{
+    pthread_mutex_lock(&lock);
+    const bool moved = atomic_load(&state) == from;
+    if (moved) {
+        if (to == LOADING || to == STARTING)
+            patience = seconds_from_now();
+        atomic_store(&state, to);
+        pthread_cond_broadcast(&changed);
+    }
+    pthread_mutex_unlock(&lock);
+    return moved;
+}
+
+/* Loads NVML, and starts it if nobody else does. */
+static void load(void)
+{
+    if (!nvml_open()) {
+        advance(LOADING, FAILED);
+        return;
+    }
+    if (!advance(LOADING, STARTING))
+        return;
+    const bool ready = nvml.init() == NVML_OK;
+    if (ready)
+        note_early_processes();
+    advance(STARTING, ready ? READY : FAILED);
+}
+
+static void *load_aside(void *unused)
+{
+    load();
+    return unused;
+}
+
+static bool is_settled(void)
+{
+    const int now = atomic_load(&state);
+
+    return now == READY || now == FAILED || now == IDLE;
+}
+
+/* Waits with the lock held until NVML is there or is known not to be, but not for ever. */
+static void wait_settled(void)
+{
+    struct timespec until = seconds_from_now();
+
+    if (patience.tv_sec < until.tv_sec) /* unless somebody has set the clock back */
+        until = patience;
+    while (!is_settled() && pthread_cond_timedwait(&changed, &lock, &until) == 0)
+        continue;
+}
+
+/* None of what follows is a place to be cancelled at: locks of ours or of NVML would stay taken. */
+static int no_cancel(void)
+{
+    int before;
+
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before);
+    return before;
+}
+
+void measure_finish(void)
+{
+    if (is_settled() || atomic_load(&forking))
+        return;
+    int cancel = no_cancel();
+    pthread_mutex_lock(&lock);
+    wait_settled();
+    pthread_mutex_unlock(&lock);
+    pthread_setcancelstate(cancel, NULL);
+}
+
+/* Exit handlers of NVML must not run under its own start, nor may it be loaded while they run. */
+void measure_end(void)
+{
+    nvml_end();
+    if (is_settled())
+        return;
+    advance(LOADING, FAILED);
+    measure_finish();
+}
+
+/* The lock is held over a fork, so that no change of state is cut in half. */
+static void before_fork(void)
+{
+    pthread_mutex_lock(&lock);
+    wait_settled();
+    atomic_store(&forking, true);
+}
+
+static void after_fork(void)
+{
+    atomic_store(&forking, false);
+    pthread_mutex_unlock(&lock);
+}
+
+/* The thread is not in the child: what it had not finished nobody will. */
+static void after_fork_child(void)
+{
+    atomic_store(&listed_pid, 0);
+    if (atomic_load(&state) == STARTING)
+        atomic_store(&state, FAILED);
+    after_fork();
+}
+
+/* Signals are the host program's: none may be delivered to our thread. */
+static int start_quietly(void)
+{
+    pthread_attr_t attributes;
+    pthread_t thread;
+    sigset_t all, before;
+
+    if (pthread_attr_init(&attributes))
+        return -ENOMEM;
+    pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    int rc = pthread_create(&thread, &attributes, load_aside, NULL);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    pthread_attr_destroy(&attributes);
+    return rc;
+}
+
+bool measure_knows_pid(void)
+{
+    static const char first[] = "pid:[4026531836]"; /* the kernel's fixed number of the first namespace */
+    char link[sizeof first];
+
+    return readlink("/proc/self/ns/pid", link, sizeof link) == (ssize_t)sizeof first - 1 &&
+           !memcmp(link, first, sizeof first - 1);
+}
+
+void measure_start(void)
+{
+    if (atomic_load(&state) != IDLE || !advance(IDLE, LOADING))
+        return;
+    /* Without them a fork or an exit at a bad moment is all that can go wrong. */
+    pthread_atfork(before_fork, after_fork, after_fork_child);
+    atexit(measure_end);
+    start_quietly(); /* without a thread the first question loads NVML */
+}
+
+/* NVML is there, or is known not to be. */
+static bool make_ready(void)
+{
+    measure_start();
+    if (atomic_load(&state) == LOADING)
+        load();
+    measure_finish();
+    return atomic_load(&state) == READY;
+}
+
+void measure_ready(void)
+{
+    const int cancel = no_cancel();
+
+    if (make_ready())
+        atomic_store(&early_is_sure, true);
+    pthread_setcancelstate(cancel, NULL);
+}
+
+/* Adds up what NVML lists under a number: 0, -ESRCH if nothing, -ENODATA if it does not say how much. */
+static int sum_of(const struct nvml_process *list, unsigned count, unsigned pid, uint64_t *bytes)
+{
+    int rc = -ESRCH;
+
+    *bytes = 0;
+    for (unsigned i = 0; i < count; i++) {
+        if (list[i].pid != pid)
+            continue;
+        if (list[i].used == NVML_NOT_AVAILABLE)
+            return -ENODATA;
+        *bytes += list[i].used;
+        rc = 0;
+    }
+    return rc;
+}
+
+/* The only entry that was not there before us; 0 if there are several or none. */
+static unsigned only_newcomer(const struct nvml_process *list, unsigned count)
+{
+    unsigned newcomer = 0;
+
+    for (unsigned i = 0; i < count; i++) {
+        if (was_early(list[i].pid) || list[i].pid == newcomer)
+            continue;
+        if (newcomer)
+            return 0;
+        newcomer = list[i].pid;
+    }
+    return newcomer;
+}
+
+/* The number under which we are listed: our own, else that of the only newcomer; 0 if that cannot be told.
+ * Who was there before us under our number is a stranger from outside our container, and who is new on a card
+ * where we have no context is another process. */
+static unsigned recognize(const struct nvml_process *list, unsigned count, bool present)
+{
+    const unsigned own = (unsigned)getpid();
+    const bool taken = atomic_load(&early_is_sure) && was_early(own);
+
+    for (unsigned i = 0; i < count; i++) {
+        if (list[i].pid == own && !taken)
+            return own;
+    }
+    return present && !measure_knows_pid() ? only_newcomer(list, count) : 0;
+}
+
+/* The driver gives a slice's UUID without saying that it is one. */
+static bool find_slice(const char *uuid, nvml_device *device)
+{
+    char name[NVML_UUID_TEXT];
+
+    if (strncmp(uuid, "GPU-", 4) || snprintf(name, sizeof name, "MIG-%s", uuid + 4) >= (int)sizeof name)
+        return false;
+    return nvml.handle_by_uuid(name, device) == NVML_OK;
+}
+
+static nvml_device handle_of(struct measure_card *card)
+{
+    void *known = atomic_load_explicit(&card->handle, memory_order_relaxed);
+    nvml_device device = known;
+
+    if (!known && (nvml.handle_by_uuid(card->uuid, &device) == NVML_OK || find_slice(card->uuid, &device)))
+        atomic_store_explicit(&card->handle, (void *)device, memory_order_relaxed);
+    return device;
+}
+
+/* Our own bytes in a list. */
+static int find_own(const struct nvml_process *list, unsigned count, bool present, uint64_t *bytes)
+{
+    unsigned pid = atomic_load_explicit(&listed_pid, memory_order_relaxed);
+
+    if (pid) {
+        int rc = sum_of(list, count, pid, bytes);
+        return rc == -ESRCH ? 0 : rc; /* known, and now holding nothing */
+    }
+    pid = recognize(list, count, present);
+    *bytes = 0;
+    if (!pid) /* without a context, and not listed: nothing is held, if our number could be listed at all */
+        return !present && measure_knows_pid() ? 0 : -ESRCH;
+    int rc = sum_of(list, count, pid, bytes);
+    if (rc == 0)
+        atomic_store_explicit(&listed_pid, pid, memory_order_relaxed);
+    return rc;
+}
+
+int measure_used(struct measure_card *card, uint64_t *bytes)
+{
+    const int cancel = no_cancel();
+    nvml_device device = make_ready() ? handle_of(card) : NULL;
+    struct list list;
+    int rc = -ENODATA;
+
+    if (device && read_list(device, &list) == 0) {
+        rc = find_own(list.entries, list.count, atomic_load(&card->present), bytes);
+        free_list(&list);
+    }
+    pthread_setcancelstate(cancel, NULL);
+    return rc;
+}

@@ -1,0 +1,49 @@
+/* process: see process.h. */
+#include "interpose/base/process.h"
+
+#include <stddef.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#define PATIENCE_S 1 /* locks are held for milliseconds, also where chunks are mapped and unmapped */
+
+static atomic_int *page; /* two words: the caller's, and 1 */
+static atomic_int owner; /* 0: nobody has started CUDA */
+
+atomic_int *process_mark(void)
+{
+    const size_t bytes = (size_t)sysconf(_SC_PAGESIZE);
+    void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+    if (memory != MAP_FAILED && madvise(memory, bytes, MADV_WIPEONFORK) == 0) {
+        page = memory;
+        atomic_store(&page[1], 1);
+    } else if (memory != MAP_FAILED) {
+        munmap(memory, bytes);
+    }
+    atomic_store(&owner, (int)getpid());
+    return page;
+}
+
+bool process_is_copy(void)
+{
+    const int marked = atomic_load(&owner);
+
+    return marked && ((page && !atomic_load(&page[1])) || marked != (int)getpid());
+}
+
+struct timespec process_exit_patience(void)
+{
+    struct timespec until;
+
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec += PATIENCE_S;
+    return until;
+}
+
+bool process_lock_at_exit(pthread_mutex_t *lock)
+{
+    const struct timespec until = process_exit_patience();
+
+    return pthread_mutex_timedlock(lock, &until) == 0;
+}

@@ -1,0 +1,242 @@
+/* elfslot: see elfslot.h. */
+#include "interpose/driver/elfslot.h"
+
+#include <elf.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "interpose/driver/elfsym.h"
+
+#if defined(__x86_64__)
+#define SLOT_CALL    R_X86_64_JUMP_SLOT
+#define SLOT_ADDRESS R_X86_64_GLOB_DAT
+#define SLOT_DATA    R_X86_64_64
+#elif defined(__aarch64__)
+#define SLOT_CALL    R_AARCH64_JUMP_SLOT
+#define SLOT_ADDRESS R_AARCH64_GLOB_DAT
+#define SLOT_DATA    R_AARCH64_ABS64
+#else
+#error "gpucap knows x86_64 and aarch64"
+#endif
+
+#define MAPS_CHUNK 4096
+
+/* One of the object's tables of relocations. */
+struct relocations {
+    const ElfW(Rela) * first;
+    size_t bytes;
+};
+
+struct dynamic {
+    const ElfW(Sym) * symbols;
+    const char *strings;
+    struct relocations data, calls;
+};
+
+static const ElfW(Dyn) * dynamic_of(const struct dl_phdr_info *object)
+{
+    for (int i = 0; i < object->dlpi_phnum; i++) {
+        if (object->dlpi_phdr[i].p_type == PT_DYNAMIC)
+            return (const ElfW(Dyn) *)(object->dlpi_addr + object->dlpi_phdr[i].p_vaddr);
+    }
+    return NULL;
+}
+
+static bool read_dynamic(const struct dl_phdr_info *object, struct dynamic *t)
+{
+    *t = (struct dynamic){0};
+    for (const ElfW(Dyn) *d = dynamic_of(object); d && d->d_tag != DT_NULL; d++) {
+        const void *at = elfsym_relocated(object->dlpi_addr, d->d_un.d_ptr);
+
+        switch (d->d_tag) {
+        case DT_SYMTAB:
+            t->symbols = at;
+            break;
+        case DT_STRTAB:
+            t->strings = at;
+            break;
+        case DT_RELA:
+            t->data.first = at;
+            break;
+        case DT_RELASZ:
+            t->data.bytes = d->d_un.d_val;
+            break;
+        case DT_JMPREL:
+            t->calls.first = at;
+            break;
+        case DT_PLTRELSZ:
+            t->calls.bytes = d->d_un.d_val;
+            break;
+        default:
+            break;
+        }
+    }
+    return t->symbols && t->strings;
+}
+
+static bool is_slot(const ElfW(Rela) * relocation, const ElfW(Sym) * symbol)
+{
+    const uint32_t type = ELF64_R_TYPE(relocation->r_info);
+
+    return (type == SLOT_CALL || type == SLOT_ADDRESS || (type == SLOT_DATA && relocation->r_addend == 0)) &&
+           symbol->st_shndx == SHN_UNDEF;
+}
+
+static void each_of(const struct dl_phdr_info *object, const struct dynamic *t, struct relocations table,
+                    void (*visit)(const struct elfslot *slot, void *context), void *context)
+{
+    for (size_t i = 0; table.first && i < table.bytes / sizeof *table.first; i++) {
+        const ElfW(Rela) *relocation = &table.first[i];
+        const ElfW(Sym) *symbol = &t->symbols[ELF64_R_SYM(relocation->r_info)];
+
+        if (!is_slot(relocation, symbol))
+            continue;
+        struct elfslot slot = {.name = t->strings + symbol->st_name,
+                               .at = (void **)(object->dlpi_addr + relocation->r_offset)};
+        slot.value = __atomic_load_n(slot.at, __ATOMIC_ACQUIRE);
+        slot.lazy = ELF64_R_TYPE(relocation->r_info) == SLOT_CALL && elfsym_holds(object, slot.value);
+        visit(&slot, context);
+    }
+}
+
+void elfslot_each(const struct dl_phdr_info *object, void (*visit)(const struct elfslot *slot, void *context),
+                  void *context)
+{
+    struct dynamic t;
+
+    if (!read_dynamic(object, &t))
+        return;
+    each_of(object, &t, t.data, visit, context);
+    each_of(object, &t, t.calls, visit, context);
+}
+
+/* ---- writing ---- */
+
+/* Where the program headers say that the page is made read-only once the object is loaded. The loader leaves
+ * a part of a page at the end writable. */
+static bool in_relro(const struct dl_phdr_info *object, uintptr_t page, uintptr_t page_bytes)
+{
+    for (int i = 0; i < object->dlpi_phnum; i++) {
+        const ElfW(Phdr) *segment = &object->dlpi_phdr[i];
+        const uintptr_t start = object->dlpi_addr + segment->p_vaddr;
+
+        if (segment->p_type == PT_GNU_RELRO && page >= (start & ~(page_bytes - 1)) &&
+            page < ((start + segment->p_memsz) & ~(page_bytes - 1)))
+            return true;
+    }
+    return false;
+}
+
+/* Reads /proc/self/maps piece by piece. */
+struct maps {
+    int file;
+    ssize_t have, at;
+    char text[MAPS_CHUNK];
+};
+
+/* The next character, or -1 at the end. */
+static int next_of(struct maps *maps)
+{
+    if (maps->at == maps->have) {
+        maps->at = 0;
+        do
+            maps->have = read(maps->file, maps->text, sizeof maps->text);
+        while (maps->have < 0 && errno == EINTR);
+        if (maps->have <= 0) {
+            maps->have = 0;
+            return -1;
+        }
+    }
+    return (unsigned char)maps->text[maps->at++];
+}
+
+/* A number up to the character that follows it. */
+static uintptr_t number_of(struct maps *maps, int *after)
+{
+    uintptr_t number = 0;
+
+    for (;;) {
+        *after = next_of(maps);
+        if (*after >= '0' && *after <= '9')
+            number = number << 4 | (uintptr_t)(*after - '0');
+        else if (*after >= 'a' && *after <= 'f')
+            number = number << 4 | (uintptr_t)(*after - 'a' + 10);
+        else
+            return number;
+    }
+}
+
+/* One line, such as "7f0000-7f1000 rw-p ...". 1: the page is in it and writable, 0: and is not; -EAGAIN: it
+ * is another one's; -ENOENT: there are no more. */
+static int line_says(struct maps *maps, uintptr_t page)
+{
+    int c;
+    const uintptr_t start = number_of(maps, &c), end = number_of(maps, &c);
+
+    if (c != ' ')
+        return -ENOENT;
+    next_of(maps); /* r */
+    const bool writable = next_of(maps) == 'w';
+    while (c != '\n' && c != -1)
+        c = next_of(maps);
+    return page >= start && page < end ? writable : -EAGAIN;
+}
+
+/* 1 or 0, or a negative errno. */
+static int is_writable(uintptr_t page)
+{
+    struct maps maps = {.file = open("/proc/self/maps", O_RDONLY | O_CLOEXEC)};
+    int answer;
+
+    if (maps.file < 0)
+        return -errno;
+    while ((answer = line_says(&maps, page)) == -EAGAIN)
+        ;
+    close(maps.file);
+    return answer;
+}
+
+/* 0 if the object is loaded. Its pages are made read-only, all at once, when that is done; until then they
+ * must stay writable for the thread that loads it. */
+static int check_complete(uintptr_t page, bool *complete)
+{
+    const int writable = *complete ? 0 : is_writable(page);
+
+    *complete = writable == 0;
+    return writable > 0 ? -EBUSY : writable;
+}
+
+static int write_protected(uintptr_t page, uintptr_t page_bytes, const struct elfslot *slot, void *value)
+{
+    if (mprotect((void *)page, page_bytes, PROT_READ | PROT_WRITE))
+        return -errno;
+    __atomic_store_n(slot->at, value, __ATOMIC_RELEASE);
+    mprotect((void *)page, page_bytes, PROT_READ);
+    return 0;
+}
+
+int elfslot_write(const struct dl_phdr_info *object, const struct elfslot *slot, void *value, bool *complete)
+{
+    const uintptr_t page_bytes = (uintptr_t)sysconf(_SC_PAGESIZE);
+    const uintptr_t page = (uintptr_t)slot->at & ~(page_bytes - 1);
+
+    if (in_relro(object, page, page_bytes)) {
+        const int rc = check_complete(page, complete);
+
+        return rc ? rc : write_protected(page, page_bytes, slot, value);
+    }
+    for (int i = 0; i < object->dlpi_phnum; i++) {
+        const ElfW(Phdr) *segment = &object->dlpi_phdr[i];
+
+        if (segment->p_type == PT_LOAD && (segment->p_flags & PF_W) &&
+            (uintptr_t)slot->at - (object->dlpi_addr + segment->p_vaddr) < segment->p_memsz) {
+            __atomic_store_n(slot->at, value, __ATOMIC_RELEASE);
+            return 0;
+        }
+    }
+    return -EACCES;
+}

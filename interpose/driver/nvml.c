@@ -1,0 +1,118 @@
+/* nvml: see nvml.h. Owns publish_lock, held only while the table is copied: never while the library is
+ * loaded, because a constructor that runs inside dlopen may look one of our names up, and then two threads
+ * would wait for each other. */
+#include "interpose/driver/nvml.h"
+
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <time.h>
+
+#include "interpose/base/clock.h"
+#include "interpose/driver/real.h"
+
+struct nvml_table nvml;
+
+static pthread_mutex_t publish_lock = PTHREAD_MUTEX_INITIALIZER;
+static atomic_bool opened;
+
+/* Loading takes 15 ms (measured). After this long the loader is taken to be waiting for the exit itself. */
+#define END_WAIT_MS 3000
+
+static atomic_int loading;     /* threads in the dynamic loader on our behalf */
+static atomic_bool ended;      /* none may begin any more */
+static _Thread_local int mine; /* of `loading`: this thread */
+static pthread_once_t forks = PTHREAD_ONCE_INIT;
+
+static bool fill(struct nvml_table *table, void *library)
+{
+    table->init = (nvml_return(*)(void))real_symbol(library, "nvmlInit_v2");
+    table->count = (nvml_return(*)(unsigned *))real_symbol(library, "nvmlDeviceGetCount_v2");
+    table->handle_by_index =
+        (nvml_return(*)(unsigned, nvml_device *))real_symbol(library, "nvmlDeviceGetHandleByIndex_v2");
+    table->handle_by_uuid =
+        (nvml_return(*)(const char *, nvml_device *))real_symbol(library, "nvmlDeviceGetHandleByUUID");
+    table->uuid = (nvml_return(*)(nvml_device, char *, unsigned))real_symbol(library, "nvmlDeviceGetUUID");
+    table->index = (nvml_return(*)(nvml_device, unsigned *))real_symbol(library, "nvmlDeviceGetIndex");
+    void *processes = real_symbol(library, "nvmlDeviceGetComputeRunningProcesses_v3");
+    if (!processes) /* drivers before 510 have the same layout under this name */
+        processes = real_symbol(library, "nvmlDeviceGetComputeRunningProcesses_v2");
+    table->processes = (nvml_return(*)(nvml_device, unsigned *, struct nvml_process *))processes;
+    table->memory =
+        (nvml_return(*)(nvml_device, struct nvml_memory *))real_symbol(library, "nvmlDeviceGetMemoryInfo");
+    table->memory_v2 = (nvml_return(*)(nvml_device, struct nvml_memory_v2 *))real_symbol(
+        library, "nvmlDeviceGetMemoryInfo_v2");
+    return table->init && table->handle_by_uuid && table->uuid && table->processes && table->memory;
+}
+
+/* A child has none of the other threads. */
+static void after_fork_child(void)
+{
+    atomic_store(&loading, mine);
+}
+
+static void watch_forks(void)
+{
+    pthread_atfork(NULL, NULL, after_fork_child);
+}
+
+/* True: the dynamic loader may be called, and leave_loader must follow. */
+static bool enter_loader(void)
+{
+    Dl_info unused;
+
+    pthread_once(&forks, watch_forks);
+    /* Waits here for the loader's lock, if another thread holds it, and does not count yet: that thread may
+     * be about to call exit, in a constructor, and must not wait for us. */
+    dladdr((const void *)&nvml, &unused);
+    mine++;
+    atomic_fetch_add(&loading, 1);
+    return !atomic_load(&ended);
+}
+
+static void leave_loader(void)
+{
+    atomic_fetch_sub(&loading, 1);
+    mine--;
+}
+
+void nvml_end(void)
+{
+    const struct timespec moment = {.tv_nsec = 1000000};
+    const uint64_t until = clock_ms() + END_WAIT_MS;
+
+    atomic_store(&ended, true);
+    while (atomic_load(&loading) > mine && clock_ms() < until)
+        nanosleep(&moment, NULL);
+}
+
+/* Twice at the same time does no harm: both find the same library. */
+static bool load(struct nvml_table *table)
+{
+    void *library = dlopen("libnvidia-ml.so.1", RTLD_LAZY | RTLD_LOCAL);
+
+    if (library && fill(table, library))
+        return true;
+    if (library)
+        dlclose(library);
+    return false;
+}
+
+bool nvml_open(void)
+{
+    struct nvml_table table;
+
+    if (atomic_load_explicit(&opened, memory_order_acquire))
+        return true;
+    const bool loaded = enter_loader() && load(&table);
+    leave_loader();
+    if (!loaded)
+        return false;
+    pthread_mutex_lock(&publish_lock);
+    if (!atomic_load_explicit(&opened, memory_order_relaxed)) {
+        nvml = table;
+        atomic_store_explicit(&opened, true, memory_order_release);
+    }
+    pthread_mutex_unlock(&publish_lock);
+    return true;
+}

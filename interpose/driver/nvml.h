@@ -1,0 +1,60 @@
+/* nvml: NVIDIA's management library, as far as we use it. It is loaded, never linked: a machine may lack it.
+ *
+ * Two sides: what we ask it ourselves (nvml_open and the table), and the queries of the program that we
+ * answer with the cap (hook_nvml.c). The declarations are our own, because nvml.h is not part of every CUDA
+ * Toolkit.
+ */
+#ifndef GPUCAP_NVML_H
+#define GPUCAP_NVML_H
+
+#include <stdbool.h>
+
+typedef struct nvmlDevice_st *nvml_device;
+typedef int nvml_return;
+
+#define NVML_OK                0
+#define NVML_UNINITIALIZED     1
+#define NVML_NOT_SUPPORTED     3
+#define NVML_INSUFFICIENT_SIZE 7
+#define NVML_NOT_AVAILABLE     (~0ULL) /* in place of a number of bytes */
+#define NVML_UUID_TEXT         96
+
+/* nvmlProcessInfo_t of the _v2 and _v3 calls. */
+struct nvml_process {
+    unsigned pid;
+    unsigned long long used;
+    unsigned gpu_instance, compute_instance;
+};
+
+struct nvml_memory {
+    unsigned long long total, free, used;
+};
+
+struct nvml_memory_v2 {
+    unsigned version;
+    unsigned long long total, reserved, free, used;
+};
+
+struct nvml_table {
+    nvml_return (*init)(void);
+    nvml_return (*count)(unsigned *count);
+    nvml_return (*handle_by_index)(unsigned index, nvml_device *device);
+    nvml_return (*handle_by_uuid)(const char *uuid, nvml_device *device);
+    nvml_return (*uuid)(nvml_device device, char *text, unsigned size);
+    nvml_return (*index)(nvml_device device, unsigned *index);
+    nvml_return (*processes)(nvml_device device, unsigned *count, struct nvml_process *list);
+    nvml_return (*memory)(nvml_device device, struct nvml_memory *memory);
+    nvml_return (*memory_v2)(nvml_device device, struct nvml_memory_v2 *memory);
+};
+extern struct nvml_table nvml;
+
+/* Loads the library and fills the table; without nvmlInit. False if it is not there or lacks what we need, or
+ * if it was not loaded before nvml_end. */
+bool nvml_open(void);
+
+/* For exit handlers: no thread begins to load the library any more; waits for those that are loading it, 3 s
+ * at most. A thread that is still in dlopen when exit runs destructors finds its library's dependencies
+ * ended, and the dynamic loader runs their constructors a second time. */
+void nvml_end(void);
+
+#endif

@@ -1,0 +1,95 @@
+/* The hooks on arrays: memory whose layout the driver chooses, so its size is computed from its description.
+ */
+#include "interpose/hook/hooks.h"
+#include "interpose/route.h"
+
+/* Bytes of one channel; the largest for formats we do not know, so that none is counted too low. */
+static uint64_t channel_bytes(CUarray_format format)
+{
+    switch (format) {
+    case CU_AD_FORMAT_UNSIGNED_INT8:
+    case CU_AD_FORMAT_SIGNED_INT8:
+    case CU_AD_FORMAT_UNORM_INT8X1:
+    case CU_AD_FORMAT_SNORM_INT8X1:
+        return 1;
+    case CU_AD_FORMAT_UNSIGNED_INT16:
+    case CU_AD_FORMAT_SIGNED_INT16:
+    case CU_AD_FORMAT_HALF:
+    case CU_AD_FORMAT_UNORM_INT16X1:
+    case CU_AD_FORMAT_SNORM_INT16X1:
+        return 2;
+    default:
+        return 4;
+    }
+}
+
+static uint64_t times(uint64_t a, uint64_t b)
+{
+    uint64_t product;
+
+    return __builtin_mul_overflow(a, b ? b : 1, &product) ? UINT64_MAX : product;
+}
+
+static uint64_t array_bytes(size_t width, size_t height, size_t depth, CUarray_format format,
+                            unsigned int channels)
+{
+    return times(times(times(width, height), depth), times(channel_bytes(format), channels));
+}
+
+static uint64_t array3d_bytes(const CUDA_ARRAY3D_DESCRIPTOR *d)
+{
+    /* A sparse or deferred array has no memory of its own. */
+    if (!d || d->Flags & (CUDA_ARRAY3D_SPARSE | CUDA_ARRAY3D_DEFERRED_MAPPING))
+        return 0;
+    return array_bytes(d->Width, d->Height, d->Depth, d->Format, d->NumChannels);
+}
+
+CUresult cuArrayCreate_v2(CUarray *array, const CUDA_ARRAY_DESCRIPTOR *d)
+{
+    struct route_ticket ticket;
+    uint64_t bytes = d ? array_bytes(d->Width, d->Height, 1, d->Format, d->NumChannels) : 0;
+    CUresult result = route_enter(&ticket, BLOCKS_ARRAY, bytes);
+
+    if (result != CUDA_SUCCESS)
+        return result;
+    result = ROUTE_TRY(driver.cuArrayCreate_v2(array, d), ROUTE_CURRENT, bytes);
+    return route_leave(&ticket, result, result == CUDA_SUCCESS ? (uintptr_t)*array : 0);
+}
+
+CUresult cuArray3DCreate_v2(CUarray *array, const CUDA_ARRAY3D_DESCRIPTOR *d)
+{
+    struct route_ticket ticket;
+    CUresult result = route_enter(&ticket, BLOCKS_ARRAY, array3d_bytes(d));
+
+    if (result != CUDA_SUCCESS)
+        return result;
+    result = ROUTE_TRY(driver.cuArray3DCreate_v2(array, d), ROUTE_CURRENT, array3d_bytes(d));
+    return route_leave(&ticket, result, result == CUDA_SUCCESS ? (uintptr_t)*array : 0);
+}
+
+CUresult cuArrayDestroy(CUarray array)
+{
+    struct route_release release = route_free_begin(BLOCKS_ARRAY, (uintptr_t)array);
+
+    return route_free_end(&release, driver.cuArrayDestroy(array));
+}
+
+CUresult cuMipmappedArrayCreate(CUmipmappedArray *array, const CUDA_ARRAY3D_DESCRIPTOR *d,
+                                unsigned int levels)
+{
+    struct route_ticket ticket;
+    /* All smaller levels together stay below the first one. */
+    CUresult result = route_enter(&ticket, BLOCKS_MIPMAP, times(array3d_bytes(d), levels > 1 ? 2 : 1));
+
+    if (result != CUDA_SUCCESS)
+        return result;
+    result = ROUTE_TRY(driver.cuMipmappedArrayCreate(array, d, levels), ROUTE_CURRENT, array3d_bytes(d));
+    return route_leave(&ticket, result, result == CUDA_SUCCESS ? (uintptr_t)*array : 0);
+}
+
+CUresult cuMipmappedArrayDestroy(CUmipmappedArray array)
+{
+    struct route_release release = route_free_begin(BLOCKS_MIPMAP, (uintptr_t)array);
+
+    return route_free_end(&release, driver.cuMipmappedArrayDestroy(array));
+}

@@ -1,0 +1,310 @@
+/* The hooks on contexts: a context has bytes of its own, its end is the end of the memory in it, and a wait
+ * for all of its work is the end of what freed blocks wait for. */
+#include <pthread.h>
+
+#include "interpose/base/lock.h"
+#include "interpose/hook/hooks.h"
+#include "interpose/library.h"
+#include "interpose/pool/capture.h"
+#include "interpose/pool/pools.h"
+#include "interpose/pool/streams.h"
+#include "interpose/route.h"
+
+/* Runs a call that makes a context: room for it first, and if what was made does not fit the limit, it is
+ * taken back. */
+#define MAKING(call, undo, ordinal)                                                                          \
+    ({                                                                                                       \
+        struct route_growth growth_;                                                                         \
+        CUresult result_ = library_mode() == LIBRARY_REFUSE ? CUDA_ERROR_NOT_PERMITTED                       \
+                                                            : route_grow_context_begin(&growth_, ordinal);   \
+        if (result_ == CUDA_SUCCESS) {                                                                       \
+            result_ = ROUTE_TRY(call, ordinal, 0);                                                           \
+            route_grow_end(&growth_);                                                                        \
+            if (result_ == CUDA_SUCCESS &&                                                                   \
+                (result_ = route_context_made(ordinal, *context)) != CUDA_SUCCESS)                           \
+                undo;                                                                                        \
+        }                                                                                                    \
+        result_;                                                                                             \
+    })
+
+static void take_back(CUcontext *context)
+{
+    driver.cuCtxDestroy_v2(*context);
+    *context = NULL;
+}
+
+CUresult cuCtxCreate(CUcontext *context, unsigned int flags, CUdevice ordinal)
+{
+    return MAKING(driver.cuCtxCreate(context, flags, ordinal), take_back(context), ordinal);
+}
+
+CUresult cuCtxCreate_v2(CUcontext *context, unsigned int flags, CUdevice ordinal)
+{
+    return MAKING(driver.cuCtxCreate_v2(context, flags, ordinal), take_back(context), ordinal);
+}
+
+CUresult cuCtxCreate_v3(CUcontext *context, CUexecAffinityParam *affinity, int count, unsigned int flags,
+                        CUdevice ordinal)
+{
+    return MAKING(driver.cuCtxCreate_v3(context, affinity, count, flags, ordinal), take_back(context),
+                  ordinal);
+}
+
+CUresult cuCtxCreate_v4(CUcontext *context, CUctxCreateParams *parameters, unsigned int flags,
+                        CUdevice ordinal)
+{
+    return MAKING(driver.cuCtxCreate_v4(context, parameters, flags, ordinal), take_back(context), ordinal);
+}
+
+static CUresult ended(CUresult result, CUcontext context)
+{
+    if (result == CUDA_SUCCESS)
+        route_context_end(context);
+    else
+        route_context_end_abort(context);
+    return result;
+}
+
+CUresult cuCtxDestroy(CUcontext context)
+{
+    route_context_end_begin(context);
+    return ended(driver.cuCtxDestroy(context), context);
+}
+
+CUresult cuCtxDestroy_v2(CUcontext context)
+{
+    route_context_end_begin(context);
+    return ended(driver.cuCtxDestroy_v2(context), context);
+}
+
+#define WAITING(context, call)                                                                               \
+    ({                                                                                                       \
+        const struct pools_wait wait_ =                                                                      \
+            route_active() ? pools_before_wait(context) : (struct pools_wait){0};                            \
+        CUresult result_ = (call);                                                                           \
+        pools_after_wait(&wait_, result_ == CUDA_SUCCESS);                                                   \
+        result_;                                                                                             \
+    })
+
+CUresult cuCtxSynchronize(void)
+{
+    return WAITING(NULL, driver.cuCtxSynchronize());
+}
+
+CUresult cuCtxSynchronize_v2(CUcontext context)
+{
+    return WAITING(context, driver.cuCtxSynchronize_v2(context));
+}
+
+/* After a detach, which ends a context that nobody else has attached to and takes it off the thread's stack;
+ * any other stays current (measured). So does one that was there twice. */
+static bool is_gone(CUcontext context)
+{
+    CUcontext now = NULL;
+    CUdeviceptr address;
+
+    if (driver.cuCtxGetCurrent(&now) == CUDA_SUCCESS && now != context)
+        return true;
+    return !capture_any() && driver.cuMemAlloc_v2(&address, NEVER_FITS) == CUDA_ERROR_CONTEXT_IS_DESTROYED;
+}
+
+CUresult cuCtxDetach(CUcontext context)
+{
+    route_context_end_begin(context);
+    const CUresult result = driver.cuCtxDetach(context);
+    if (result == CUDA_SUCCESS && route_active() && is_gone(context))
+        route_context_end(context);
+    else
+        route_context_end_abort(context);
+    return result;
+}
+
+static bool primary_is_active(CUdevice ordinal)
+{
+    unsigned int flags;
+    int active = 1;
+
+    return driver.cuDevicePrimaryCtxGetState(ordinal, &flags, &active) != CUDA_SUCCESS || active;
+}
+
+/* The primary context of each card: its end is told by the card alone, so that nobody may make it anew
+ * between the driver's call and the question whether it is still there. */
+struct primary {
+    pthread_mutex_t lock; /* held over all that retains or ends it; taken before any other lock of ours */
+    CUcontext context;    /* once retained */
+    uint64_t holds;       /* retained so often at least: a release is not the last one if there are more */
+};
+
+static struct primary primaries[DEVICE_MAX] = {
+    [0 ... DEVICE_MAX - 1] = {.lock = PTHREAD_MUTEX_INITIALIZER},
+};
+
+/* NULL if nobody cares: no such card, or nothing is counted. */
+static struct primary *primary_take(CUdevice ordinal)
+{
+    if (!route_active() || ordinal < 0 || ordinal >= DEVICE_MAX)
+        return NULL;
+    lock_disable_cancel();
+    pthread_mutex_lock(&primaries[ordinal].lock);
+    return &primaries[ordinal];
+}
+
+static CUresult primary_drop(struct primary *primary, CUresult result)
+{
+    if (primary) {
+        pthread_mutex_unlock(&primary->lock);
+        lock_restore_cancel();
+    }
+    return result;
+}
+
+CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice ordinal)
+{
+    struct primary *primary = primary_take(ordinal);
+    CUresult result;
+
+    /* Retained again it costs nothing more. */
+    if (!route_active() || primary_is_active(ordinal))
+        result = library_mode() == LIBRARY_REFUSE ? CUDA_ERROR_NOT_PERMITTED
+                                                  : driver.cuDevicePrimaryCtxRetain(context, ordinal);
+    else
+        result = MAKING(driver.cuDevicePrimaryCtxRetain(context, ordinal),
+                        driver.cuDevicePrimaryCtxRelease_v2(ordinal), ordinal);
+    if (result == CUDA_SUCCESS && primary) {
+        primary->context = *context;
+        primary->holds++;
+    }
+    return primary_drop(primary, result);
+}
+
+/* Before a release that may be the last one. */
+static struct primary *primary_releasing(CUdevice ordinal)
+{
+    struct primary *primary = primary_take(ordinal);
+
+    if (primary && primary->holds <= 1)
+        route_context_end_begin(primary->context);
+    return primary;
+}
+
+static CUresult primary_released(struct primary *primary, CUresult result, CUdevice ordinal)
+{
+    if (primary && result == CUDA_SUCCESS && !primary_is_active(ordinal))
+        route_context_end(primary->context);
+    else if (primary && primary->holds <= 1)
+        route_context_end_abort(primary->context);
+    if (primary && result == CUDA_SUCCESS && primary->holds)
+        primary->holds--;
+    return primary_drop(primary, result);
+}
+
+/* The card of a green context, or -1. */
+static CUdevice card_of_green(CUgreenCtx green)
+{
+    CUcontext context;
+    CUdevice ordinal = -1;
+
+    if (driver.cuCtxFromGreenCtx(&context, green) == CUDA_SUCCESS &&
+        driver.cuCtxPushCurrent_v2(context) == CUDA_SUCCESS) {
+        if (driver.cuCtxGetDevice(&ordinal) != CUDA_SUCCESS)
+            ordinal = -1;
+        driver.cuCtxPopCurrent_v2(&context);
+    }
+    return ordinal;
+}
+
+/* The primary context of a card, without keeping it. */
+static CUcontext primary_of(CUdevice ordinal)
+{
+    CUcontext context = NULL;
+
+    if (driver.cuDevicePrimaryCtxRetain(&context, ordinal) == CUDA_SUCCESS)
+        driver.cuDevicePrimaryCtxRelease_v2(ordinal);
+    return context;
+}
+
+/* A green context retains the primary context of its card, and makes it if it is the first. */
+CUresult cuGreenCtxCreate(CUgreenCtx *green, CUdevResourceDesc resources, CUdevice ordinal,
+                          unsigned int flags)
+{
+    struct primary *primary = primary_take(ordinal);
+    struct route_growth growth = {.device = NULL};
+    const bool makes = primary && !primary_is_active(ordinal);
+    CUresult result = library_mode() == LIBRARY_REFUSE ? CUDA_ERROR_NOT_PERMITTED : CUDA_SUCCESS;
+
+    if (result == CUDA_SUCCESS && makes)
+        result = route_grow_context_begin(&growth, ordinal);
+    if (result != CUDA_SUCCESS)
+        return primary_drop(primary, result);
+    result = ROUTE_TRY(driver.cuGreenCtxCreate(green, resources, ordinal, flags), ordinal, 0);
+    route_grow_end(&growth);
+    if (result == CUDA_SUCCESS && primary) {
+        primary->context = primary_of(ordinal);
+        primary->holds++;
+    }
+    if (result == CUDA_SUCCESS && makes &&
+        (result = route_context_made(ordinal, primary->context)) != CUDA_SUCCESS) {
+        driver.cuGreenCtxDestroy(*green);
+        primary->holds--;
+    }
+    return primary_drop(primary, result);
+}
+
+CUresult cuGreenCtxDestroy(CUgreenCtx green)
+{
+    const CUdevice ordinal = route_active() ? card_of_green(green) : -1;
+    struct primary *primary = ordinal < 0 ? NULL : primary_releasing(ordinal);
+    const CUresult result = driver.cuGreenCtxDestroy(green);
+
+    pools_forget_green();
+    return primary ? primary_released(primary, result, ordinal) : result;
+}
+
+static struct primary *primary_resetting(CUdevice ordinal)
+{
+    struct primary *primary = primary_take(ordinal);
+
+    if (primary)
+        route_context_end_begin(primary->context);
+    return primary;
+}
+
+static CUresult primary_reset(struct primary *primary, CUresult result)
+{
+    if (primary && result == CUDA_SUCCESS) {
+        if (primary->context)
+            route_context_end(primary->context);
+        primary->holds = 0;
+    } else if (primary) {
+        route_context_end_abort(primary->context);
+    }
+    return primary_drop(primary, result);
+}
+
+CUresult cuDevicePrimaryCtxRelease(CUdevice ordinal)
+{
+    struct primary *primary = primary_releasing(ordinal);
+
+    return primary_released(primary, driver.cuDevicePrimaryCtxRelease(ordinal), ordinal);
+}
+
+CUresult cuDevicePrimaryCtxRelease_v2(CUdevice ordinal)
+{
+    struct primary *primary = primary_releasing(ordinal);
+
+    return primary_released(primary, driver.cuDevicePrimaryCtxRelease_v2(ordinal), ordinal);
+}
+
+CUresult cuDevicePrimaryCtxReset(CUdevice ordinal)
+{
+    struct primary *primary = primary_resetting(ordinal);
+
+    return primary_reset(primary, driver.cuDevicePrimaryCtxReset(ordinal));
+}
+
+CUresult cuDevicePrimaryCtxReset_v2(CUdevice ordinal)
+{
+    struct primary *primary = primary_resetting(ordinal);
+
+    return primary_reset(primary, driver.cuDevicePrimaryCtxReset_v2(ordinal));
+}

@@ -1,0 +1,54 @@
+/* The hooks through which a program finds the driver and starts it. Thin: ask the driver, then put our own
+ * address in place of the one it gave. */
+#include "interpose/account/measure.h"
+#include "interpose/hook/hooks.h"
+#include "interpose/hook/rebind.h"
+#include "interpose/hook/resolve.h"
+#include "interpose/library.h"
+
+/* By the address that the driver returned, never by the name that was asked for: one name has several ABIs.
+ */
+static CUresult hooked(CUresult result, const char *symbol, void **function)
+{
+    if (result == CUDA_SUCCESS && function && *function) {
+        void *address = *function;
+
+        rebind_check();
+        *function = resolve_hook(address);
+        if (*function == address && !hooks_own(address))
+            resolve_passed_on(symbol);
+    }
+    return result;
+}
+
+CUresult cuGetProcAddress(const char *symbol, void **function, int version, cuuint64_t flags)
+{
+    return hooked(driver.cuGetProcAddress(symbol, function, version, flags), symbol, function);
+}
+
+CUresult cuGetProcAddress_v2(const char *symbol, void **function, int version, cuuint64_t flags,
+                             CUdriverProcAddressQueryResult *status)
+{
+    return hooked(driver.cuGetProcAddress_v2(symbol, function, version, flags, status), symbol, function);
+}
+
+CUresult cuInit(unsigned int flags)
+{
+    const enum library_mode mode = library_mode();
+    /* Where NVML may list us under another number, it must see the cards before our context is there. */
+    const bool look_first =
+        mode == LIBRARY_ON && options_any_limit(library_options()) && !measure_knows_pid();
+
+    if (mode == LIBRARY_REFUSE)
+        return CUDA_ERROR_NOT_PERMITTED;
+    if (look_first)
+        measure_start(); /* runs while the driver starts */
+    CUresult result = driver.cuInit(flags);
+    rebind_check();
+    if (result == CUDA_SUCCESS) {
+        library_cuda_started();
+        if (look_first)
+            measure_ready();
+    }
+    return result;
+}

@@ -1,0 +1,413 @@
+/* The hooks on graphs that allocate: their memory is taken at a launch or an upload, and asked for here, as
+ * the growth of a context is. Graphs without allocation nodes cost one load per launch. Owns no lock; what a
+ * launch may need is decided in graphs.c.
+ */
+#include <stdlib.h>
+
+#include "interpose/account/graphs.h"
+#include "interpose/hook/growth.h"
+#include "interpose/hook/hooks.h"
+#include "interpose/pool/capture.h"
+#include "interpose/pool/pools.h"
+#include "interpose/pool/streams.h"
+#include "interpose/route.h"
+#include "interpose/settings/log.h"
+
+/* ---- what a graph allocates, and its kernels' stacks ---- */
+
+struct found {
+    struct graphs_range *items;
+    size_t count, capacity;
+    uint64_t stack;  /* bytes per thread of the hungriest kernel */
+    bool incomplete; /* no memory to write it down */
+};
+
+static void look_at_kernel(struct found *found, CUgraphNode node)
+{
+    CUDA_KERNEL_NODE_PARAMS_v2 params = {.func = NULL};
+
+    if (driver.cuGraphKernelNodeGetParams_v2(node, &params) != CUDA_SUCCESS)
+        return;
+    CUfunction kernel = params.func ? params.func : (CUfunction)params.kern;
+    const uint64_t stack = kernel ? growth_stack_of(kernel) : 0;
+    found->stack = stack > found->stack ? stack : found->stack;
+}
+
+static void note(struct found *found, const CUDA_MEM_ALLOC_NODE_PARAMS *params)
+{
+    const CUmemLocation *where = &params->poolProps.location;
+
+    if (where->type != CU_MEM_LOCATION_TYPE_DEVICE || !device_get(where->id))
+        return;
+    if (found->count == found->capacity) {
+        const size_t capacity = found->capacity ? 2 * found->capacity : 16;
+        struct graphs_range *larger = realloc(found->items, capacity * sizeof *larger);
+
+        if (!larger) {
+            found->incomplete = true;
+            return;
+        }
+        found->items = larger;
+        found->capacity = capacity;
+    }
+    found->items[found->count++] = (struct graphs_range){where->id, params->dptr, params->bytesize};
+}
+
+static void walk(struct found *found, CUgraph graph);
+
+static void look_at(struct found *found, CUgraphNode node)
+{
+    CUDA_MEM_ALLOC_NODE_PARAMS params = {.bytesize = 0};
+    CUgraphNodeType type;
+    CUgraph child;
+
+    if (driver.cuGraphNodeGetType(node, &type) != CUDA_SUCCESS)
+        return;
+    if (type == CU_GRAPH_NODE_TYPE_KERNEL)
+        look_at_kernel(found, node);
+    if (type == CU_GRAPH_NODE_TYPE_MEM_ALLOC &&
+        driver.cuGraphMemAllocNodeGetParams(node, &params) == CUDA_SUCCESS)
+        note(found, &params);
+    if (type == CU_GRAPH_NODE_TYPE_GRAPH &&
+        driver.cuGraphChildGraphNodeGetGraph(node, &child) == CUDA_SUCCESS)
+        walk(found, child);
+}
+
+static void walk(struct found *found, CUgraph graph)
+{
+    size_t count = 0;
+    CUgraphNode *nodes;
+
+    if (driver.cuGraphGetNodes(graph, NULL, &count) != CUDA_SUCCESS || count == 0)
+        return;
+    nodes = malloc(count * sizeof *nodes);
+    if (!nodes) {
+        found->incomplete = true;
+        return;
+    }
+    if (driver.cuGraphGetNodes(graph, nodes, &count) == CUDA_SUCCESS) {
+        for (size_t i = 0; i < count; i++)
+            look_at(found, nodes[i]);
+    }
+    free(nodes);
+}
+
+static void not_counted(void)
+{
+    static atomic_flag said = ATOMIC_FLAG_INIT;
+
+    if (log_first(&said))
+        log_error("no memory to write down what a graph allocates; it is not counted");
+}
+
+/* Writes what the graph has on each card and returns how many cards there are. *stack: bytes per thread of
+ * its hungriest kernel. */
+static size_t parts_of(CUgraph graph, struct graphs_part parts[GRAPHS_CARDS], uint64_t *stack)
+{
+    struct found found = {.items = NULL};
+
+    *stack = 0;
+    if (!graph || !route_limited())
+        return 0;
+    walk(&found, graph);
+    if (found.incomplete)
+        not_counted();
+    const size_t count = graphs_footprint(found.items, found.count, parts);
+    free(found.items);
+    *stack = found.stack;
+    return count;
+}
+
+/* ---- asking for it ---- */
+
+/* One launch or upload, and what was asked for it on each card. */
+struct launch {
+    size_t count;
+    struct {
+        struct graphs_ask ask;
+        struct route_growth growth;
+    } cards[GRAPHS_CARDS];
+};
+
+static uint64_t attribute(CUdevice card, CUgraphMem_attribute which)
+{
+    cuuint64_t value = 0;
+
+    return driver.cuDeviceGetGraphMemAttribute(card, which, &value) == CUDA_SUCCESS ? value : 0;
+}
+
+static uint64_t held_on(CUdevice card)
+{
+    return attribute(card, CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT);
+}
+
+/* True: the driver may take what it may need. */
+static bool try_alone(struct graphs_ask *ask, struct route_growth *growth, bool trim)
+{
+    const CUdevice card = ask->part.card;
+
+    graphs_alone(ask);
+    /* Whether a capture minds is not known: none is disturbed. */
+    if (trim && ask->alone && !capture_any()) {
+        driver.cuDeviceGraphMemTrim(card);
+        graphs_trimmed(ask);
+    }
+    const struct graphs_pool pool = {held_on(card), attribute(card, CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT)};
+    graphs_need(ask, &pool);
+    if (route_grow_graph_begin(growth, card, ask->need))
+        return true;
+    graphs_end(ask, false, 0);
+    return false;
+}
+
+/* False if not even all that is held on the card and not used would be enough. */
+static bool can_be_met(const struct graphs_ask *ask)
+{
+    const CUdevice card = ask->part.card;
+    struct device *device = device_get(card);
+
+    return !device ||
+           account_short_to_grow(&device->account, ask->need) <= route_idle_on(card) + held_on(card);
+}
+
+static CUresult ask_card(struct graphs_ask *ask, struct route_growth *growth, CUstream stream)
+{
+    const CUdevice card = ask->part.card;
+    char need[SIZE_TEXT];
+
+    growth->device = NULL;
+    if (graphs_again(ask, held_on(card)) || try_alone(ask, growth, false))
+        return CUDA_SUCCESS;
+    /* What this stream's graphs have can be given back when they are done. */
+    if (can_be_met(ask)) {
+        route_await_stream(stream);
+        route_make_room(card, ask->need);
+        if (try_alone(ask, growth, true))
+            return CUDA_SUCCESS;
+    }
+    log_info("out of memory on device %d: a graph needs %s", card, size_format(ask->need, need));
+    return CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+static void answered(struct launch *launch, const void *exec, CUresult result)
+{
+    for (size_t i = 0; i < launch->count; i++) {
+        struct graphs_ask *ask = &launch->cards[i].ask;
+        uint64_t held = 0;
+
+        ask->exec = exec;
+        if (!ask->again) {
+            held = held_on(ask->part.card);
+            route_grow_graph_end(&launch->cards[i].growth);
+            route_touch(ask->part.card);
+        }
+        graphs_end(ask, result == CUDA_SUCCESS, held);
+    }
+}
+
+static CUresult ask(struct launch *launch, const void *exec, const struct graphs_part *parts, size_t count,
+                    uintptr_t key, CUstream stream)
+{
+    CUresult result = CUDA_SUCCESS;
+
+    launch->count = 0;
+    for (size_t i = 0; i < count && result == CUDA_SUCCESS; i++) {
+        launch->cards[i].ask = (struct graphs_ask){.exec = exec, .part = parts[i], .stream = key};
+        result = ask_card(&launch->cards[i].ask, &launch->cards[i].growth, stream);
+        if (result == CUDA_SUCCESS)
+            launch->count++;
+    }
+    if (result != CUDA_SUCCESS)
+        answered(launch, exec, result);
+    return result;
+}
+
+static CUresult before(struct launch *launch, CUgraphExec exec, uintptr_t key, CUstream stream)
+{
+    struct graphs_part parts[GRAPHS_CARDS];
+    size_t count;
+
+    launch->count = 0;
+    if (!route_active() || (count = graphs_find(exec, parts)) == 0 || capture_takes(stream))
+        return CUDA_SUCCESS;
+    return ask(launch, exec, parts, count, key, stream);
+}
+
+/* ---- the hooks ---- */
+
+/* `call` puts a graph, or its memory, on the device. */
+#define ALLOCATING(exec, key, stream, call)                                                                  \
+    ({                                                                                                       \
+        CUresult result_;                                                                                    \
+        if (graphs_none()) {                                                                                 \
+            result_ = ROUTE_TRY(call, ROUTE_CURRENT, 0);                                                     \
+        } else {                                                                                             \
+            struct launch launch_;                                                                           \
+            result_ = before(&launch_, exec, key, stream);                                                   \
+            if (result_ == CUDA_SUCCESS) {                                                                   \
+                result_ = ROUTE_TRY(call, ROUTE_CURRENT, 0);                                                 \
+                answered(&launch_, exec, result_);                                                           \
+            }                                                                                                \
+        }                                                                                                    \
+        result_;                                                                                             \
+    })
+
+static CUresult remember(CUgraphExec *exec, const struct graphs_part *parts, size_t count, CUresult result)
+{
+    if (result == CUDA_SUCCESS && (count || !graphs_none()) && graphs_remember(*exec, parts, count))
+        not_counted();
+    return result;
+}
+
+/* With room for the stacks of the graph's kernels, in the current context. */
+#define INSTANTIATE(exec, graph, call)                                                                       \
+    ({                                                                                                       \
+        struct graphs_part parts_[GRAPHS_CARDS];                                                             \
+        struct route_growth growth_;                                                                         \
+        uint64_t stack_;                                                                                     \
+        const size_t count_ = parts_of(graph, parts_, &stack_);                                              \
+        CUresult result_ = route_grow_stack_begin(&growth_, stack_);                                         \
+        if (result_ == CUDA_SUCCESS) {                                                                       \
+            result_ = remember(exec, parts_, count_, call);                                                  \
+            route_grow_end(&growth_);                                                                        \
+        }                                                                                                    \
+        result_;                                                                                             \
+    })
+
+CUresult cuGraphInstantiate(CUgraphExec *exec, CUgraph graph, CUgraphNode *error, char *log, size_t log_size)
+{
+    return INSTANTIATE(exec, graph, driver.cuGraphInstantiate(exec, graph, error, log, log_size));
+}
+
+CUresult cuGraphInstantiate_v2(CUgraphExec *exec, CUgraph graph, CUgraphNode *error, char *log,
+                               size_t log_size)
+{
+    return INSTANTIATE(exec, graph, driver.cuGraphInstantiate_v2(exec, graph, error, log, log_size));
+}
+
+CUresult cuGraphInstantiateWithFlags(CUgraphExec *exec, CUgraph graph, unsigned long long flags)
+{
+    return INSTANTIATE(exec, graph, driver.cuGraphInstantiateWithFlags(exec, graph, flags));
+}
+
+/* The only one that can upload at once. */
+#define WITH_PARAMS(suffix)                                                                                  \
+    CUresult cuGraphInstantiateWithParams##suffix(CUgraphExec *exec, CUgraph graph,                          \
+                                                  CUDA_GRAPH_INSTANTIATE_PARAMS *params)                     \
+    {                                                                                                        \
+        struct graphs_part parts[GRAPHS_CARDS];                                                              \
+        uint64_t stack;                                                                                      \
+        const size_t count = parts_of(graph, parts, &stack);                                                 \
+        struct launch launch = {.count = 0};                                                                 \
+        struct route_growth growth;                                                                          \
+        CUresult result = route_grow_stack_begin(&growth, stack);                                            \
+                                                                                                             \
+        route_grow_end(&growth);                                                                             \
+        if (result == CUDA_SUCCESS && count && exec && params &&                                             \
+            params->flags & CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD)                                              \
+            result = ask(&launch, NULL, parts, count, streams_key##suffix(params->hUploadStream),            \
+                         STREAM##suffix(params->hUploadStream));                                             \
+        if (result != CUDA_SUCCESS && params) {                                                              \
+            params->hErrNode_out = NULL;                                                                     \
+            params->result_out = CUDA_GRAPH_INSTANTIATE_ERROR;                                               \
+        }                                                                                                    \
+        if (result != CUDA_SUCCESS)                                                                          \
+            return result;                                                                                   \
+        result =                                                                                             \
+            remember(exec, parts, count, driver.cuGraphInstantiateWithParams##suffix(exec, graph, params));  \
+        answered(&launch, result == CUDA_SUCCESS ? *exec : NULL, result);                                    \
+        return result;                                                                                       \
+    }
+
+WITH_PARAMS()
+WITH_PARAMS(_ptsz)
+
+#define LAUNCH_HOOKS(suffix)                                                                                 \
+    CUresult cuGraphLaunch##suffix(CUgraphExec exec, CUstream stream)                                        \
+    {                                                                                                        \
+        const uintptr_t key = streams_key##suffix(stream);                                                   \
+                                                                                                             \
+        return ALLOCATING(exec, key, STREAM##suffix(stream),                                                 \
+                          STREAMS_SUBMIT(key, driver.cuGraphLaunch##suffix(exec, stream)));                  \
+    }                                                                                                        \
+                                                                                                             \
+    CUresult cuGraphUpload##suffix(CUgraphExec exec, CUstream stream)                                        \
+    {                                                                                                        \
+        return ALLOCATING(exec, streams_key##suffix(stream), STREAM##suffix(stream),                         \
+                          driver.cuGraphUpload##suffix(exec, stream));                                       \
+    }
+
+LAUNCH_HOOKS()
+LAUNCH_HOOKS(_ptsz)
+
+/* Before the driver: another thread may be given the same handle right after. */
+CUresult cuGraphExecDestroy(CUgraphExec exec)
+{
+    if (!graphs_none() && route_active())
+        graphs_forget(exec);
+    return driver.cuGraphExecDestroy(exec);
+}
+
+/* No launch may count on memory that goes back. */
+CUresult cuDeviceGraphMemTrim(CUdevice card)
+{
+    struct graphs_ask ask = {.part.card = card};
+
+    if (graphs_none() || !route_active())
+        return driver.cuDeviceGraphMemTrim(card);
+    graphs_alone(&ask);
+    CUresult result = driver.cuDeviceGraphMemTrim(card);
+    graphs_trimmed(&ask);
+    graphs_end(&ask, false, 0);
+    return result;
+}
+
+/* An update changes no node's kind: a graph without allocations stays one. */
+static CUresult updated(CUgraphExec exec, CUgraph graph, CUresult result)
+{
+    struct graphs_part parts[GRAPHS_CARDS];
+    uint64_t stack;
+
+    if (result == CUDA_SUCCESS && !graphs_none() && route_active() && graphs_find(exec, parts))
+        return remember(&exec, parts, parts_of(graph, parts, &stack), result);
+    return result;
+}
+
+CUresult cuGraphExecUpdate(CUgraphExec exec, CUgraph graph, CUgraphNode *error, CUgraphExecUpdateResult *why)
+{
+    return updated(exec, graph, driver.cuGraphExecUpdate(exec, graph, error, why));
+}
+
+CUresult cuGraphExecUpdate_v2(CUgraphExec exec, CUgraph graph, CUgraphExecUpdateResultInfo *info)
+{
+    return updated(exec, graph, driver.cuGraphExecUpdate_v2(exec, graph, info));
+}
+
+/* ---- nodes that wait for flags in memory ---- */
+
+CUresult cuGraphAddBatchMemOpNode(CUgraphNode *node, CUgraph graph, const CUgraphNode *dependencies,
+                                  size_t count, const CUDA_BATCH_MEM_OP_NODE_PARAMS *params)
+{
+    pools_before_flag();
+    return driver.cuGraphAddBatchMemOpNode(node, graph, dependencies, count, params);
+}
+
+static void look_at_new(const CUgraphNodeParams *params)
+{
+    if (params && params->type == CU_GRAPH_NODE_TYPE_BATCH_MEM_OP)
+        pools_before_flag();
+}
+
+CUresult cuGraphAddNode(CUgraphNode *node, CUgraph graph, const CUgraphNode *dependencies, size_t count,
+                        CUgraphNodeParams *params)
+{
+    look_at_new(params);
+    return driver.cuGraphAddNode(node, graph, dependencies, count, params);
+}
+
+CUresult cuGraphAddNode_v2(CUgraphNode *node, CUgraph graph, const CUgraphNode *dependencies,
+                           const CUgraphEdgeData *edges, size_t count, CUgraphNodeParams *params)
+{
+    look_at_new(params);
+    return driver.cuGraphAddNode_v2(node, graph, dependencies, edges, count, params);
+}

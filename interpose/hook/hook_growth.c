@@ -1,0 +1,164 @@
+/* The hooks on what makes a context grow by itself: code, streams, and above all stacks (a kernel with 16 KiB
+ * of local arrays made a context grow by 3.9 GiB on an H200). Growth that would pass the limit is refused as
+ * a full card refuses it. Owns no lock.
+ *
+ * The stack of a kernel is asked for at each launch under a limit: 14 ns (H200). That needs no table of
+ * kernels, is right on every card and after a reset, and whatever module has come or gone.
+ */
+#include "interpose/hook/growth.h"
+#include "interpose/hook/hooks.h"
+#include "interpose/pool/streams.h"
+#include "interpose/route.h"
+
+uint64_t growth_stack_of(CUfunction kernel)
+{
+    CUdevice ordinal;
+    int bytes = 0;
+
+    if (driver.cuFuncGetAttribute(&bytes, CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES, kernel) == CUDA_SUCCESS)
+        return bytes > 0 ? (uint64_t)bytes : 0;
+    /* A launch also takes a CUkernel in place of a CUfunction. */
+    if (driver.cuCtxGetDevice(&ordinal) == CUDA_SUCCESS &&
+        driver.cuKernelGetAttribute(&bytes, CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES, (CUkernel)kernel, ordinal) ==
+            CUDA_SUCCESS)
+        return bytes > 0 ? (uint64_t)bytes : 0;
+    return 0;
+}
+
+/* A launch, with room for the kernel's stack. */
+#define LAUNCH(kernel, stream, call)                                                                         \
+    ({                                                                                                       \
+        struct route_growth growth_ = {.device = NULL};                                                      \
+        CUresult result_ = CUDA_SUCCESS;                                                                     \
+        if (route_limited() && (kernel))                                                                     \
+            result_ = route_grow_stack_begin(&growth_, growth_stack_of(kernel));                             \
+        if (result_ == CUDA_SUCCESS)                                                                         \
+            result_ = STREAMS_SUBMIT(stream, call);                                                          \
+        if (__builtin_expect(growth_.device != NULL, 0))                                                     \
+            route_grow_end(&growth_);                                                                        \
+        result_;                                                                                             \
+    })
+
+/* A kernel that may begin before the one before it in its stream has ended: the order of a stream is then no
+ * order of uses. */
+static void look_at_attributes(const CUlaunchConfig *config)
+{
+    for (unsigned int i = 0; config->attrs && i < config->numAttrs; i++) {
+        const CUlaunchAttribute *attribute = &config->attrs[i];
+
+        if ((attribute->id == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION &&
+             attribute->value.programmaticStreamSerializationAllowed) ||
+            attribute->id == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT)
+            streams_distrust();
+    }
+}
+
+#define LAUNCH_HOOKS(suffix)                                                                                 \
+    CUresult cuLaunchKernel##suffix(CUfunction f, unsigned int gx, unsigned int gy, unsigned int gz,         \
+                                    unsigned int bx, unsigned int by, unsigned int bz, unsigned int shared,  \
+                                    CUstream stream, void **arguments, void **extra)                         \
+    {                                                                                                        \
+        return LAUNCH(                                                                                       \
+            f, streams_key##suffix(stream),                                                                  \
+            driver.cuLaunchKernel##suffix(f, gx, gy, gz, bx, by, bz, shared, stream, arguments, extra));     \
+    }                                                                                                        \
+                                                                                                             \
+    CUresult cuLaunchKernelEx##suffix(const CUlaunchConfig *config, CUfunction f, void **arguments,          \
+                                      void **extra)                                                          \
+    {                                                                                                        \
+        if (config && config->numAttrs)                                                                      \
+            look_at_attributes(config);                                                                      \
+        return LAUNCH(f, config ? streams_key##suffix(config->hStream) : 1,                                  \
+                      driver.cuLaunchKernelEx##suffix(config, f, arguments, extra));                         \
+    }                                                                                                        \
+                                                                                                             \
+    CUresult cuLaunchCooperativeKernel##suffix(                                                              \
+        CUfunction f, unsigned int gx, unsigned int gy, unsigned int gz, unsigned int bx, unsigned int by,   \
+        unsigned int bz, unsigned int shared, CUstream stream, void **arguments)                             \
+    {                                                                                                        \
+        return LAUNCH(                                                                                       \
+            f, streams_key##suffix(stream),                                                                  \
+            driver.cuLaunchCooperativeKernel##suffix(f, gx, gy, gz, bx, by, bz, shared, stream, arguments)); \
+    }
+
+LAUNCH_HOOKS()
+LAUNCH_HOOKS(_ptsz)
+
+/* Runs a driver call that makes the context grow by `bytes`; 0: by an amount that is not known beforehand. */
+#define GROWING(bytes, call)                                                                                 \
+    ({                                                                                                       \
+        struct route_growth growth_;                                                                         \
+        CUresult result_ = route_grow_begin(&growth_, bytes);                                                \
+        if (result_ == CUDA_SUCCESS) {                                                                       \
+            result_ = ROUTE_TRY(call, ROUTE_CURRENT, 0);                                                     \
+            route_grow_end(&growth_);                                                                        \
+        }                                                                                                    \
+        result_;                                                                                             \
+    })
+
+CUresult cuModuleLoad(CUmodule *module, const char *file)
+{
+    return GROWING(0, driver.cuModuleLoad(module, file));
+}
+
+CUresult cuModuleLoadData(CUmodule *module, const void *image)
+{
+    return GROWING(0, driver.cuModuleLoadData(module, image));
+}
+
+CUresult cuModuleLoadDataEx(CUmodule *module, const void *image, unsigned int count, CUjit_option *options,
+                            void **values)
+{
+    return GROWING(0, driver.cuModuleLoadDataEx(module, image, count, options, values));
+}
+
+CUresult cuModuleLoadFatBinary(CUmodule *module, const void *image)
+{
+    return GROWING(0, driver.cuModuleLoadFatBinary(module, image));
+}
+
+CUresult cuLibraryLoadData(CUlibrary *library, const void *code, CUjit_option *jit_options, void **jit_values,
+                           unsigned int jit_count, CUlibraryOption *options, void **values,
+                           unsigned int count)
+{
+    return GROWING(0, driver.cuLibraryLoadData(library, code, jit_options, jit_values, jit_count, options,
+                                               values, count));
+}
+
+CUresult cuLibraryLoadFromFile(CUlibrary *library, const char *file, CUjit_option *jit_options,
+                               void **jit_values, unsigned int jit_count, CUlibraryOption *options,
+                               void **values, unsigned int count)
+{
+    return GROWING(0, driver.cuLibraryLoadFromFile(library, file, jit_options, jit_values, jit_count, options,
+                                                   values, count));
+}
+
+CUresult cuStreamCreate(CUstream *stream, unsigned int flags)
+{
+    return GROWING(0, driver.cuStreamCreate(stream, flags));
+}
+
+CUresult cuStreamCreateWithPriority(CUstream *stream, unsigned int flags, int priority)
+{
+    return GROWING(0, driver.cuStreamCreateWithPriority(stream, flags, priority));
+}
+
+CUresult cuGreenCtxStreamCreate(CUstream *stream, CUgreenCtx context, unsigned int flags, int priority)
+{
+    return GROWING(0, driver.cuGreenCtxStreamCreate(stream, context, flags, priority));
+}
+
+CUresult cuCtxSetLimit(CUlimit which, size_t value)
+{
+    if (which == CU_LIMIT_MALLOC_HEAP_SIZE || which == CU_LIMIT_PRINTF_FIFO_SIZE)
+        return GROWING(value, driver.cuCtxSetLimit(which, value));
+    if (which != CU_LIMIT_STACK_SIZE)
+        return driver.cuCtxSetLimit(which, value);
+    struct route_growth growth;
+    CUresult result = route_grow_stack_begin(&growth, value);
+    if (result == CUDA_SUCCESS) {
+        result = driver.cuCtxSetLimit(which, value);
+        route_grow_end(&growth);
+    }
+    return result;
+}

@@ -1,0 +1,38 @@
+/* The hooks that tell a program how much memory there is: the smaller of the card and the limit. */
+#include "interpose/hook/hooks.h"
+#include "interpose/pool/pools.h"
+#include "interpose/route.h"
+
+static uint64_t smaller(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* What is told to be free can be allocated: the rest of the card or of the limit, and what our pools hold
+ * idle. */
+CUresult cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes)
+{
+    CUresult result = driver.cuMemGetInfo_v2(free_bytes, total_bytes);
+    CUdevice ordinal;
+
+    if (result != CUDA_SUCCESS || !route_active() || driver.cuCtxGetDevice(&ordinal) != CUDA_SUCCESS)
+        return result;
+    struct device *device = device_get(ordinal);
+    if (total_bytes && device)
+        *total_bytes = smaller(*total_bytes, device->limit);
+    if (free_bytes && device)
+        *free_bytes = smaller(*free_bytes, account_view(&device->account).room);
+    if (free_bytes)
+        *free_bytes += pools_reclaimable(ordinal);
+    return result;
+}
+
+CUresult cuDeviceTotalMem_v2(size_t *bytes, CUdevice ordinal)
+{
+    CUresult result = driver.cuDeviceTotalMem_v2(bytes, ordinal);
+    struct device *device = result == CUDA_SUCCESS && bytes && route_active() ? device_get(ordinal) : NULL;
+
+    if (device)
+        *bytes = smaller(*bytes, device->limit);
+    return result;
+}

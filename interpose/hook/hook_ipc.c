@@ -1,0 +1,93 @@
+/* The hooks on memory between processes: pooled blocks take our way (ipc.h), everything else the driver's. */
+#include <errno.h>
+
+#include "interpose/hook/hooks.h"
+#include "interpose/hook/pointer.h"
+#include "interpose/pool/pools.h"
+#include "interpose/share/ipc.h"
+
+static CUresult code_of(int rc)
+{
+    switch (rc) {
+    case 0:
+        return CUDA_SUCCESS;
+    case -EXDEV:
+        return CUDA_ERROR_INVALID_CONTEXT; /* a process cannot open its own handle (measured) */
+    case -ENODEV:
+        return CUDA_ERROR_INVALID_DEVICE;
+    case -ENOTSUP:
+        return CUDA_ERROR_NOT_SUPPORTED;
+    case -ENOMEM:
+    case -ENOSPC:
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    case -ETIMEDOUT:
+        return CUDA_ERROR_TIMEOUT; /* its process is stopped: there is no native code for that */
+    case -EIO:
+        return CUDA_ERROR_MAP_FAILED;
+    case -ECONNREFUSED:
+    case -ECONNRESET:
+    case -EPIPE:
+        return CUDA_ERROR_INVALID_HANDLE; /* its process is gone (measured) */
+    case -EMFILE:
+    case -ENFILE:
+        return CUDA_ERROR_OPERATING_SYSTEM;
+    default:
+        return CUDA_ERROR_INVALID_VALUE; /* freed (measured) */
+    }
+}
+
+static CUcontext current(void)
+{
+    CUcontext context = NULL;
+
+    return driver.cuCtxGetCurrent(&context) == CUDA_SUCCESS ? context : NULL;
+}
+
+CUresult cuIpcGetMemHandle(CUipcMemHandle *handle, CUdeviceptr address)
+{
+    struct pointer_block block;
+    const enum pointer_place place = pointer_look(address, &block);
+
+    if (place == POINTER_NOTHING)
+        address = POINTER_NOWHERE;
+    if (place != POINTER_BLOCK || !block.pool || !handle || !current())
+        return driver.cuIpcGetMemHandle(handle, address);
+    return code_of(ipc_export(block.pool, block.start, handle));
+}
+
+/* True if the call is for us, and *result is its answer. The driver says what is wrong with other arguments.
+ */
+static bool open_ours(CUdeviceptr *address, const CUipcMemHandle *handle, unsigned int flags,
+                      CUresult *result)
+{
+    CUcontext context = NULL;
+
+    if (!address || flags != CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS || !ipc_is_ours(handle) ||
+        driver.cuCtxGetCurrent(&context) != CUDA_SUCCESS)
+        return false;
+    *result = context ? code_of(ipc_open(handle, pools_owner(context), address)) : CUDA_ERROR_INVALID_CONTEXT;
+    return true;
+}
+
+CUresult cuIpcOpenMemHandle(CUdeviceptr *address, CUipcMemHandle handle, unsigned int flags)
+{
+    CUresult result;
+
+    return open_ours(address, &handle, flags, &result) ? result
+                                                       : driver.cuIpcOpenMemHandle(address, handle, flags);
+}
+
+CUresult cuIpcOpenMemHandle_v2(CUdeviceptr *address, CUipcMemHandle handle, unsigned int flags)
+{
+    CUresult result;
+
+    return open_ours(address, &handle, flags, &result) ? result
+                                                       : driver.cuIpcOpenMemHandle_v2(address, handle, flags);
+}
+
+CUresult cuIpcCloseMemHandle(CUdeviceptr address)
+{
+    if (current() && ipc_close(address) == 0)
+        return CUDA_SUCCESS;
+    return driver.cuIpcCloseMemHandle(address);
+}

@@ -1,0 +1,159 @@
+/* The hooks on memory: route_enter, the driver's own call, route_leave. Nothing here decides anything. */
+#include "interpose/hook/hooks.h"
+#include "interpose/route.h"
+
+CUresult cuMemAlloc_v2(CUdeviceptr *address, size_t bytes)
+{
+    struct route_ticket ticket;
+    CUresult result;
+
+    if (route_pool_alloc(address, bytes, &result))
+        return result;
+    result = route_enter(&ticket, BLOCKS_LINEAR, bytes);
+    if (result != CUDA_SUCCESS) {
+        if (address)
+            *address = 0; /* as the driver leaves it */
+        return result;
+    }
+    result = ROUTE_TRY(driver.cuMemAlloc_v2(address, bytes), ROUTE_CURRENT, bytes);
+    return route_leave(&ticket, result, result == CUDA_SUCCESS ? *address : 0);
+}
+
+/* The driver chooses the pitch: a row rounded up to at most this many bytes. */
+#define PITCH_ALIGNMENT_MAX 512
+
+static uint64_t pitched_bytes(size_t width, size_t height)
+{
+    uint64_t row, bytes;
+
+    if (__builtin_add_overflow(width, PITCH_ALIGNMENT_MAX - 1, &row) ||
+        __builtin_mul_overflow(row & ~(uint64_t)(PITCH_ALIGNMENT_MAX - 1), height, &bytes))
+        return UINT64_MAX;
+    return bytes;
+}
+
+CUresult cuMemAllocPitch_v2(CUdeviceptr *address, size_t *pitch, size_t width, size_t height,
+                            unsigned int element)
+{
+    struct route_ticket ticket;
+    CUresult result = route_enter(&ticket, BLOCKS_LINEAR, pitched_bytes(width, height));
+
+    if (result == CUDA_ERROR_OUT_OF_MEMORY && address && pitch) {
+        *address = 0; /* as the driver leaves them */
+        *pitch = pitched_bytes(width, 1);
+    }
+    if (result != CUDA_SUCCESS)
+        return result;
+    result = ROUTE_TRY(driver.cuMemAllocPitch_v2(address, pitch, width, height, element), ROUTE_CURRENT,
+                       pitched_bytes(width, height));
+    return route_leave(&ticket, result, result == CUDA_SUCCESS ? *address : 0);
+}
+
+CUresult cuMemAllocManaged(CUdeviceptr *address, size_t bytes, unsigned int flags)
+{
+    struct route_ticket ticket;
+    CUresult result = route_enter(&ticket, BLOCKS_MANAGED, bytes);
+
+    if (result != CUDA_SUCCESS)
+        return result;
+    result = ROUTE_TRY(driver.cuMemAllocManaged(address, bytes, flags), ROUTE_CURRENT, bytes);
+    return route_leave(&ticket, result, result == CUDA_SUCCESS ? *address : 0);
+}
+
+CUresult cuMemFree_v2(CUdeviceptr address)
+{
+    CUresult result;
+
+    if (route_pool_free(address, &result))
+        return result;
+    struct route_release release = route_free_begin(BLOCKS_LINEAR, address);
+
+    return route_free_end(&release, driver.cuMemFree_v2(address));
+}
+
+/* Stream-ordered memory: the per-thread default stream has entry points of its own. */
+#define ASYNC_HOOKS(suffix)                                                                                  \
+    CUresult cuMemAllocAsync##suffix(CUdeviceptr *address, size_t bytes, CUstream stream)                    \
+    {                                                                                                        \
+        ROUTE_ASYNC_TICKET(ticket);                                                                          \
+        CUresult result = route_enter_async(&ticket, bytes, NULL, STREAM##suffix(stream));                   \
+                                                                                                             \
+        if (result != CUDA_SUCCESS) {                                                                        \
+            if (address)                                                                                     \
+                *address = 0; /* as the driver leaves it */                                                  \
+            return result;                                                                                   \
+        }                                                                                                    \
+        result = ROUTE_TRY(driver.cuMemAllocAsync##suffix(address, bytes, stream), ROUTE_CURRENT, bytes);    \
+        return route_leave(&ticket, result, result == CUDA_SUCCESS ? *address : 0);                          \
+    }                                                                                                        \
+                                                                                                             \
+    CUresult cuMemAllocFromPoolAsync##suffix(CUdeviceptr *address, size_t bytes, CUmemoryPool pool,          \
+                                             CUstream stream)                                                \
+    {                                                                                                        \
+        ROUTE_ASYNC_TICKET(ticket);                                                                          \
+        CUresult result = route_enter_async(&ticket, bytes, pool, STREAM##suffix(stream));                   \
+                                                                                                             \
+        if (result != CUDA_SUCCESS) {                                                                        \
+            if (address)                                                                                     \
+                *address = 0; /* as the driver leaves it */                                                  \
+            return result;                                                                                   \
+        }                                                                                                    \
+        result = ROUTE_TRY(driver.cuMemAllocFromPoolAsync##suffix(address, bytes, pool, stream),             \
+                           ROUTE_CURRENT, bytes);                                                            \
+        return route_leave(&ticket, result, result == CUDA_SUCCESS ? *address : 0);                          \
+    }                                                                                                        \
+                                                                                                             \
+    CUresult cuMemFreeAsync##suffix(CUdeviceptr address, CUstream stream)                                    \
+    {                                                                                                        \
+        CUresult result;                                                                                     \
+                                                                                                             \
+        if (route_pool_free_async(address, STREAM##suffix(stream), &result))                                 \
+            return result;                                                                                   \
+        struct route_release release = route_free_begin(BLOCKS_LINEAR, address);                             \
+                                                                                                             \
+        return route_free_end(&release, driver.cuMemFreeAsync##suffix(address, stream));                     \
+    }
+
+ASYNC_HOOKS()
+ASYNC_HOOKS(_ptsz)
+
+CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t bytes,
+                     const CUmemAllocationProp *properties, unsigned long long flags)
+{
+    const bool on_device = properties && properties->location.type == CU_MEM_LOCATION_TYPE_DEVICE;
+    struct route_ticket ticket;
+    CUresult result = route_enter_on(&ticket, BLOCKS_HANDLE, on_device ? bytes : 0,
+                                     on_device ? properties->location.id : 0);
+
+    if (result != CUDA_SUCCESS)
+        return result;
+    result = ROUTE_TRY(driver.cuMemCreate(handle, bytes, properties, flags),
+                       on_device ? properties->location.id : ROUTE_CURRENT, bytes);
+    return route_leave(&ticket, result, result == CUDA_SUCCESS ? *handle : 0);
+}
+
+CUresult cuMemRelease(CUmemGenericAllocationHandle handle)
+{
+    struct route_release release = route_free_begin(BLOCKS_HANDLE, handle);
+
+    return route_free_end(&release, driver.cuMemRelease(handle));
+}
+
+/* A pool's memory is on the pool's own card, whatever stream asks for it. */
+CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *properties)
+{
+    const CUresult result = driver.cuMemPoolCreate(pool, properties);
+
+    if (result == CUDA_SUCCESS && route_limited()) {
+        const bool on_device = properties->location.type == CU_MEM_LOCATION_TYPE_DEVICE;
+
+        drivers_pools_find(*pool, on_device ? properties->location.id : DRIVERS_POOLS_HOST);
+    }
+    return result;
+}
+
+CUresult cuMemPoolDestroy(CUmemoryPool pool)
+{
+    drivers_pools_forget(pool);
+    return driver.cuMemPoolDestroy(pool);
+}

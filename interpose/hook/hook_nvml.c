@@ -1,0 +1,169 @@
+/* The hooks on NVML's memory queries: a program that asks NVML instead of CUDA sees the same limit, and does
+ * not see as used what our pools keep idle.
+ *
+ * NVML's list of processes is not hooked: it says what this process holds, as nvidia-smi does from outside,
+ * and that includes idle memory. */
+#include "interpose/driver/nvml.h"
+#include "interpose/hook/hooks.h"
+
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "interpose/account/device.h"
+#include "interpose/library.h"
+#include "interpose/pool/pools.h"
+
+EXPORT nvml_return nvmlDeviceGetMemoryInfo(nvml_device card, struct nvml_memory *memory);
+EXPORT nvml_return nvmlDeviceGetMemoryInfo_v2(nvml_device card, struct nvml_memory_v2 *memory);
+
+static const struct {
+    const char *name;
+    void *hook;
+} rows[] = {
+    {"nvmlDeviceGetMemoryInfo", (void *)nvmlDeviceGetMemoryInfo},
+    {"nvmlDeviceGetMemoryInfo_v2", (void *)nvmlDeviceGetMemoryInfo_v2},
+};
+
+void *hooks_find_nvml(const char *name)
+{
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        if (!strcmp(rows[i].name, name))
+            return rows[i].hook;
+    }
+    return NULL;
+}
+
+void *hooks_for_nvml(const char *name, void *address)
+{
+    void *hook = nvml_open() ? hooks_find_nvml(name) : NULL;
+
+    /* Only in front of the library that we ask ourselves. */
+    if (hook == (void *)nvmlDeviceGetMemoryInfo && address == (void *)nvml.memory)
+        return hook;
+    if (hook == (void *)nvmlDeviceGetMemoryInfo_v2 && address == (void *)nvml.memory_v2)
+        return hook;
+    return address;
+}
+
+/* Whether the entry of CUDA_VISIBLE_DEVICES names the card. */
+static bool names_card(const char *entry, size_t length, unsigned index, const char *uuid)
+{
+    char *end;
+
+    if (length >= 4 && (!strncasecmp(entry, "GPU-", 4) || !strncasecmp(entry, "MIG-", 4)))
+        return rules_names(entry, length, uuid);
+    unsigned long number = strtoul(entry, &end, 10);
+    return end == entry + length && number == index;
+}
+
+/* The number that CUDA gives the card in this process, before CUDA has been started. */
+static int expected_ordinal(nvml_device card, const char *uuid)
+{
+    const char *visible = getenv("CUDA_VISIBLE_DEVICES");
+    unsigned index;
+
+    if (!nvml.index || nvml.index(card, &index) != NVML_OK)
+        return RULES_NO_ORDINAL;
+    if (!visible)
+        return (int)index;
+    for (int ordinal = 0; *visible; ordinal++) {
+        size_t length = strcspn(visible, ",");
+
+        if (length && names_card(visible, length, index, uuid))
+            return ordinal;
+        visible += length + (visible[length] == ',');
+    }
+    return RULES_NO_ORDINAL;
+}
+
+/* What a program is to be told of a card. */
+struct view {
+    uint64_t limit; /* RULES_UNLIMITED: none */
+    uint64_t used;  /* by this process; only where there is a limit */
+    uint64_t idle;  /* of it in our pools: can be had at once, so it is free */
+};
+
+/* False if the program is told what the card says. */
+static bool view_of(nvml_device card, uint64_t card_total, struct view *view)
+{
+    char uuid[NVML_UUID_TEXT];
+    struct measure_card self = {.uuid = uuid};
+
+    if (library_mode() != LIBRARY_ON || nvml.uuid(card, uuid, sizeof uuid) != NVML_OK)
+        return false;
+    const int ordinal = device_ordinal_of(uuid);
+    if (ordinal == RULES_NO_ORDINAL) {
+        view->limit = options_limit(library_options(), expected_ordinal(card, uuid), uuid, card_total);
+        view->idle = 0; /* a card with a pool has been looked at */
+    } else {            /* the program may have changed the limit */
+        const struct device *device = device_get(ordinal);
+
+        view->limit = device ? atomic_load(&device->limit) : RULES_UNLIMITED;
+        view->idle = pools_reclaimable(ordinal);
+        if (device)
+            atomic_store(&self.present, atomic_load(&device->card.present));
+    }
+    if (view->limit != RULES_UNLIMITED && measure_used(&self, &view->used))
+        view->used = 0;
+    return true;
+}
+
+static uint64_t smaller(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* The figures were read one after the other, while others allocate: none may go below zero or past the total.
+ */
+static void tell(const struct view *view, unsigned long long *total, unsigned long long *free_bytes,
+                 unsigned long long *used)
+{
+    if (view->limit == RULES_UNLIMITED) {
+        const uint64_t idle = smaller(view->idle, *used);
+
+        *used -= idle;
+        *free_bytes += idle;
+        return;
+    }
+    *total = view->limit;
+    *used = smaller(view->used - smaller(view->idle, view->used), view->limit);
+    *free_bytes = smaller(*free_bytes + view->idle, view->limit - *used);
+}
+
+/* NVML may call one of its own queries by name, which leads here again: that one gets the truth. */
+static _Thread_local bool asking;
+
+nvml_return nvmlDeviceGetMemoryInfo(nvml_device card, struct nvml_memory *memory)
+{
+    const bool nested = asking;
+    struct view view;
+
+    if (!nvml_open())
+        return NVML_UNINITIALIZED;
+    asking = true;
+    nvml_return result = nvml.memory(card, memory);
+    asking = nested;
+    if (result == NVML_OK && !nested && view_of(card, memory->total, &view))
+        tell(&view, &memory->total, &memory->free, &memory->used);
+    return result;
+}
+
+nvml_return nvmlDeviceGetMemoryInfo_v2(nvml_device card, struct nvml_memory_v2 *memory)
+{
+    const bool nested = asking;
+    struct view view;
+
+    if (!nvml_open() || !nvml.memory_v2)
+        return NVML_UNINITIALIZED;
+    asking = true;
+    nvml_return result = nvml.memory_v2(card, memory);
+    asking = nested;
+    if (result == NVML_OK && !nested && view_of(card, memory->total, &view)) {
+        tell(&view, &memory->total, &memory->free, &memory->used);
+        if (view.limit != RULES_UNLIMITED)
+            memory->reserved = 0;
+    }
+    return result;
+}

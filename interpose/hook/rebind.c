@@ -1,0 +1,399 @@
+/* rebind: see rebind.h. */
+#include "interpose/hook/rebind.h"
+
+#include <errno.h>
+#include <link.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "interpose/account/device.h"
+#include "interpose/driver/driver.h"
+#include "interpose/driver/elfslot.h"
+#include "interpose/driver/elfsym.h"
+#include "interpose/driver/nvml.h"
+#include "interpose/hook/hooks.h"
+#include "interpose/library.h"
+#include "interpose/pool/streams.h"
+#include "interpose/settings/log.h"
+
+#define NAME_BYTES 256 /* of an object, in what we say */
+
+/* The trampoline jumps through these. */
+void *(*rebind_real_dlopen)(const char *, int);
+void *(*rebind_real_dlmopen)(Lmid_t, const char *, int);
+
+atomic_bool rebind_pending;
+
+/* ---- objects in load order ---- */
+
+struct objects {
+    unsigned long long added, removed; /* ever */
+    size_t count;                      /* new ones stand at the end */
+};
+
+static int count_one(struct dl_phdr_info *object, size_t size, void *argument)
+{
+    struct objects *now = argument;
+
+    (void)size;
+    now->added = object->dlpi_adds;
+    now->removed = object->dlpi_subs;
+    now->count++;
+    return 0;
+}
+
+static struct objects objects_now(void)
+{
+    struct objects now = {0};
+
+    dl_iterate_phdr(count_one, &now);
+    return now;
+}
+
+static int read_added(struct dl_phdr_info *object, size_t size, void *argument)
+{
+    (void)size;
+    *(unsigned long long *)argument = object->dlpi_adds;
+    return 1;
+}
+
+/* How many objects were ever added. */
+static unsigned long long objects_added(void)
+{
+    unsigned long long added = 0;
+
+    dl_iterate_phdr(read_added, &added);
+    return added;
+}
+
+/* ---- which slots lead past us ---- */
+
+/* Functions that are ours and are none of the driver's. */
+struct target {
+    const char *name;
+    void *real, *hook; /* real is NULL if its library is not loaded */
+    bool looks_up;
+};
+#define TARGETS 6
+
+struct scan {
+    struct target targets[TARGETS];
+    size_t first; /* objects before this one are left alone */
+    size_t index; /* of the object at hand */
+    const struct dl_phdr_info *object;
+    bool complete; /* that object is loaded, as far as we know */
+    bool driver_loaded;
+    /* found */
+    bool wrote;
+    char stuck[NAME_BYTES];  /* an object that cannot be bound to us */
+    char unsure[NAME_BYTES]; /* one that may have looked the driver up already, or is still being loaded */
+};
+
+/* One of the libraries that we stand in front of. They reach themselves, as they do without us. */
+static bool is_theirs(const struct dl_phdr_info *object)
+{
+    return elfsym_defined_in(object, "cuInit") || elfsym_defined_in(object, "nvmlInit_v2");
+}
+
+struct definers {
+    const char *name;
+    size_t first, index;
+};
+
+static int defines(struct dl_phdr_info *object, size_t size, void *argument)
+{
+    struct definers *d = argument;
+
+    (void)size;
+    return d->index++ >= d->first && elfsym_defined_in(object, d->name) && !is_theirs(object);
+}
+
+/* True if one of the new objects has a function of its own under that name. */
+static bool has_its_own(const struct scan *scan, const char *name)
+{
+    struct definers d = {.name = name, .first = scan->first};
+
+    return dl_iterate_phdr(defines, &d) != 0;
+}
+
+static const struct target *target_named(const struct scan *scan, const char *name)
+{
+    for (size_t i = 0; i < TARGETS; i++) {
+        if (!strcmp(scan->targets[i].name, name))
+            return &scan->targets[i];
+    }
+    return NULL;
+}
+
+/* What must stand in the slot, or NULL if it is right as it is. */
+static void *hook_for(const struct scan *scan, const struct elfslot *slot, const struct target *target)
+{
+    void *hook = target ? target->hook : hooks_find(slot->name);
+
+    if (!hook || slot->value == hook)
+        return NULL;
+    if (slot->lazy)
+        return has_its_own(scan, slot->name) ? NULL : hook;
+    if (target)
+        return target->real && slot->value == target->real ? hook : NULL;
+    return atomic_load(&driver_bound) && hooks_for(slot->value) != slot->value ? hook : NULL;
+}
+
+static void note_name(char to[NAME_BYTES], const struct scan *scan)
+{
+    snprintf(to, NAME_BYTES, "%s", scan->object->dlpi_name);
+}
+
+static void visit_slot(const struct elfslot *slot, void *context)
+{
+    struct scan *scan = context;
+    const struct target *target = target_named(scan, slot->name);
+    void *hook = hook_for(scan, slot, target);
+
+    if (!hook)
+        return;
+    const int rc = elfslot_write(scan->object, slot, hook, &scan->complete);
+    scan->wrote = scan->wrote || rc == 0;
+    if (rc && rc != -EBUSY)
+        note_name(scan->stuck, scan);
+    if (rc == -EBUSY || (target && target->looks_up && !slot->lazy && scan->driver_loaded))
+        note_name(scan->unsure, scan);
+}
+
+static int visit_object(struct dl_phdr_info *object, size_t size, void *argument)
+{
+    struct scan *scan = argument;
+
+    (void)size;
+    if (scan->index++ < scan->first || elfsym_holds(object, (const void *)rebind_dlopen) || is_theirs(object))
+        return 0;
+    scan->object = object;
+    scan->complete = false;
+    elfslot_each(object, visit_slot, scan);
+    return 0;
+}
+
+/* ---- what follows ---- */
+
+/* The object's work and memory may go unseen. */
+static void past_us(const char *object)
+{
+    streams_unknown(object);
+    account_expect_unseen();
+}
+
+static void cannot_bind(const char *object, const char *why)
+{
+    static atomic_flag said = ATOMIC_FLAG_INIT;
+
+    if (library_mode() == LIBRARY_ON && library_limited && log_first(&said))
+        log_error("%s %s and cannot be bound to gpucap: it can exceed the limit; what it takes is counted "
+                  "against later requests",
+                  object, why);
+    past_us(object);
+}
+
+static void touch(struct device *device)
+{
+    account_touch(&device->account);
+}
+
+static void *loaded(const char *library)
+{
+    return rebind_real_dlopen(library, RTLD_LAZY | RTLD_NOLOAD);
+}
+
+static void drop(void *library)
+{
+    if (library)
+        dlclose(library);
+}
+
+/* Binds us to the driver if it is loaded. */
+static bool bind_loaded_driver(void)
+{
+    void *library = loaded("libcuda.so.1"), *entry = library ? real_symbol(library, "cuInit") : NULL;
+    const bool bound = entry && driver_bind(entry);
+
+    drop(library);
+    return bound;
+}
+
+static void *real_in(void *library, const char *name)
+{
+    return library ? real_symbol(library, name) : NULL;
+}
+
+static void fill_targets(struct scan *scan, void *nvml_library)
+{
+    static const char *const names[TARGETS] = {
+        "dlsym", "dlvsym", "dlopen", "dlmopen", "nvmlDeviceGetMemoryInfo", "nvmlDeviceGetMemoryInfo_v2"};
+    void *const hooks[TARGETS] = {(void *)dlsym,
+                                  (void *)dlvsym,
+                                  (void *)dlopen,
+                                  (void *)dlmopen,
+                                  hooks_find_nvml(names[4]),
+                                  hooks_find_nvml(names[5])};
+    void *const reals[TARGETS] = {real_libc("dlsym"),
+                                  real_libc("dlvsym"),
+                                  (void *)rebind_real_dlopen,
+                                  (void *)rebind_real_dlmopen,
+                                  real_in(nvml_library, names[4]),
+                                  real_in(nvml_library, names[5])};
+
+    for (size_t i = 0; i < TARGETS; i++)
+        scan->targets[i] = (struct target){names[i], reals[i], hooks[i], i < 2};
+}
+
+static void walk(struct scan *scan)
+{
+    dl_iterate_phdr(visit_object, scan);
+    if (*scan->stuck)
+        cannot_bind(scan->stuck, "is loaded with RTLD_DEEPBIND");
+    else if (*scan->unsure)
+        past_us(scan->unsure);
+}
+
+/* ---- loading ---- */
+
+/* Objects from `before` on are new. If others were unloaded meanwhile, they may stand anywhere. */
+static size_t first_new(const struct objects *before, const struct objects *now)
+{
+    return before->removed == now->removed ? before->count : 0;
+}
+
+static struct resolve_answer open_deep(const char *file, int mode)
+{
+    const struct objects before = objects_now();
+    void *handle = rebind_real_dlopen(file, mode);
+    struct scan scan = {0};
+
+    if (!handle)
+        return (struct resolve_answer){NULL, 1};
+    const struct objects now = objects_now();
+    if (now.added != before.added) {
+        void *nvml_library = loaded("libnvidia-ml.so.1");
+
+        scan.first = first_new(&before, &now);
+        scan.driver_loaded = bind_loaded_driver();
+        fill_targets(&scan, nvml_library);
+        walk(&scan);
+        drop(nvml_library);
+        if (scan.wrote)
+            device_each(touch); /* a constructor may have allocated */
+    }
+    dlerror(); /* what we looked up ourselves is no concern of the program */
+    return (struct resolve_answer){handle, 1};
+}
+
+/* The object will be loaded by the real function, and we cannot tell when. */
+static struct objects pending_since;
+static atomic_ullong pending_added; /* when the slots were last looked at */
+
+static void expect_deep(const char *file)
+{
+    static atomic_flag once = ATOMIC_FLAG_INIT;
+
+    past_us(file);
+    if (log_first(&once)) {
+        pending_since = objects_now();
+        atomic_store(&pending_added, pending_since.added);
+        atomic_store(&rebind_pending, true);
+    }
+}
+
+void rebind_pending_now(void)
+{
+    const unsigned long long added = objects_added();
+
+    if (atomic_exchange(&pending_added, added) == added)
+        return;
+    if (!atomic_load(&driver_bound))
+        bind_loaded_driver(); /* only a look-up comes here without it, and waits for the loader anyway */
+    const struct objects now = objects_now();
+    struct scan scan = {.first = first_new(&pending_since, &now)};
+    fill_targets(&scan, NULL);
+    walk(&scan);
+}
+
+/* True if a library of that file name is in the namespace of the handle. */
+static bool namespace_has(void *handle, const char *library)
+{
+    struct link_map *map = NULL;
+
+    if (dlinfo(handle, RTLD_DI_LINKMAP, &map))
+        return false;
+    while (map->l_prev)
+        map = map->l_prev;
+    for (; map; map = map->l_next) {
+        const char *slash = map->l_name ? strrchr(map->l_name, '/') : NULL;
+
+        if (map->l_name && !strncmp(slash ? slash + 1 : map->l_name, library, strlen(library)))
+            return true;
+    }
+    return false;
+}
+
+static struct resolve_answer open_apart(Lmid_t name_space, const char *file, int mode)
+{
+    void *handle = rebind_real_dlmopen(name_space, file, mode);
+
+    if (!handle)
+        return (struct resolve_answer){NULL, 1};
+    if (namespace_has(handle, "libcuda.so"))
+        cannot_bind(file, "is loaded into a namespace of its own");
+    else
+        past_us(file); /* it may load the driver later, by that namespace's own dlopen */
+    dlerror();
+    return (struct resolve_answer){handle, 1};
+}
+
+EARLY static void find_real(void)
+{
+    if (__builtin_expect(!__atomic_load_n(&rebind_real_dlmopen, __ATOMIC_ACQUIRE), 0)) {
+        __atomic_store_n(&rebind_real_dlopen, (void *(*)(const char *, int))real_libc("dlopen"),
+                         __ATOMIC_RELEASE);
+        __atomic_store_n(&rebind_real_dlmopen, (void *(*)(Lmid_t, const char *, int))real_libc("dlmopen"),
+                         __ATOMIC_RELEASE);
+    }
+}
+
+/* True if the file is found in the same place by every caller. */
+EARLY static bool is_path(const char *file)
+{
+    bool slash = false;
+
+    for (; *file; file++) {
+        if (*file == '$')
+            return false;
+        slash = slash || *file == '/';
+    }
+    return slash;
+}
+
+EARLY struct resolve_answer rebind_dlopen(const char *file, int mode, const void *unused, const void *caller)
+{
+    (void)unused, (void)caller;
+    find_real();
+    rebind_check();
+    if (!(mode & RTLD_DEEPBIND) || (mode & RTLD_NOLOAD) || !file)
+        return (struct resolve_answer){0};
+    if (is_path(file))
+        return open_deep(file, mode);
+    expect_deep(file);
+    return (struct resolve_answer){0};
+}
+
+EARLY struct resolve_answer rebind_dlmopen(Lmid_t name_space, const char *file, int mode, const void *caller)
+{
+    if (name_space == LM_ID_BASE)
+        return rebind_dlopen(file, mode, NULL, caller);
+    find_real();
+    if (!file || (mode & RTLD_NOLOAD))
+        return (struct resolve_answer){0};
+    if (is_path(file))
+        return open_apart(name_space, file, mode);
+    past_us(file);
+    return (struct resolve_answer){0};
+}

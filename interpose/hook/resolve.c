@@ -1,0 +1,152 @@
+/* resolve: see resolve.h. Owns no lock; its table of addresses is filled once by driver_bind's caller.
+ *
+ * Called before constructors, by sanitizers among others, with names that are not ours: until a name matches,
+ * nothing here may allocate, lock or call another library.
+ */
+#include "interpose/hook/resolve.h"
+
+#include <dlfcn.h>
+#include <stddef.h>
+#include <string.h>
+
+#include "interpose/driver/driver.h"
+#include "interpose/driver/elfsym.h"
+#include "interpose/driver/nvml.h"
+#include "interpose/driver/real.h"
+#include "interpose/hook/hooks.h"
+#include "interpose/hook/rebind.h"
+#include "interpose/pool/streams.h"
+
+EARLY static bool may_be_ours(const char *name)
+{
+    return name && ((name[0] == 'c' && name[1] == 'u') || (name[0] == 'n' && name[1] == 'v'));
+}
+
+static void *ask(void *handle, const char *name, const char *version)
+{
+    return version ? real_dlvsym(handle, name, version) : real_dlsym(handle, name);
+}
+
+/* The hook of an address that a look-up of `name` found, if it is the driver's (or NVML's) own. */
+static void *hook_of(const char *name, void *address)
+{
+    if (name[0] == 'n')
+        return hooks_for_nvml(name, address);
+    return driver_bind(address) ? resolve_hook(address) : address;
+}
+
+/* The program's own library, loaded for one of its libraries alone. */
+static void *ask_loaded(const char *name, const char *version)
+{
+    void *library = dlopen(name[0] == 'n' ? "libnvidia-ml.so.1" : "libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
+
+    return library ? ask(library, name, version) : NULL; /* and keep it */
+}
+
+/* RTLD_DEFAULT: false if somebody before us in the order of the program defines the name; then it is theirs.
+ */
+static bool look_up_default(const char *name, const char *version, void *own, const void *caller,
+                            void **found)
+{
+    if (ask(RTLD_DEFAULT, name, version) != own)
+        return false;
+    *found = ask(RTLD_NEXT, name, version); /* after us */
+    if (!*found && elfsym_after(caller, own, name).start_is_later)
+        *found = ask_loaded(name, version);
+    if (!*found)
+        ask(RTLD_NEXT, name, version); /* for dlerror */
+    return true;
+}
+
+/* RTLD_NEXT: false if the real function finds by itself what the program would have found without us. */
+static bool look_up_next(const char *name, const char *version, void *own, const void *caller, void **found)
+{
+    struct elfsym_next next = elfsym_after(caller, own, name);
+
+    if (!next.known || (next.address && next.is_earlier))
+        return false;
+    /* A caller behind us must not be led back to itself. */
+    *found = next.start_is_later ? next.address : ask(RTLD_NEXT, name, version);
+    return *found || !next.start_is_later;
+}
+
+static struct resolve_answer look_up_ours(void *handle, const char *name, const char *version, void *own,
+                                          const void *caller)
+{
+    const struct resolve_answer not_ours = {0};
+    void *found;
+
+    if (handle == RTLD_DEFAULT) {
+        if (!look_up_default(name, version, own, caller, &found))
+            return not_ours;
+    } else if (handle == RTLD_NEXT) {
+        if (!look_up_next(name, version, own, caller, &found))
+            return not_ours;
+    } else {
+        found = ask(handle, name, version);
+        if (!found)
+            return not_ours;
+        if (found == own) /* the program's own handle: we stand first in it */
+            found = ask(RTLD_NEXT, name, version);
+    }
+    /* Not found after us: without us the program would have got nothing, and dlerror says so already. With a
+     * version the real function finds nothing of ours either, and says it in its own words. */
+    if (!found)
+        return (struct resolve_answer){NULL, version == NULL};
+    found = hook_of(name, found);
+    dlerror(); /* what we looked up ourselves and did not find is no concern of the program */
+    return (struct resolve_answer){found, 1};
+}
+
+/* "cuMem...", not "cublas..." or "cudnn...", which reach the driver through entry points of their own. */
+static bool is_unknown(const char *name)
+{
+    return name[0] == 'c' && name[1] == 'u' && name[2] >= 'A' && name[2] <= 'Z' && !hooks_quiet(name);
+}
+
+/* A name that looks like an entry point of the driver and stands in none of our lists. It counts only if the
+ * program gets an address in the driver: many programs try names that do not exist. */
+static struct resolve_answer look_up_unknown(void *handle, const char *name, const char *version)
+{
+    const struct resolve_answer not_ours = {0};
+
+    if (handle == RTLD_DEFAULT || handle == RTLD_NEXT) {
+        /* What these find depends on the caller, so the real function must be jumped to. */
+        if (elfsym_defines("libcuda.so", name))
+            resolve_passed_on(name);
+        return not_ours;
+    }
+    void *found = ask(handle, name, version);
+    if (!found)
+        return not_ours;
+    if (driver_bind(found) && driver_owns(found))
+        resolve_passed_on(name);
+    dlerror(); /* driver_bind looks names up as well */
+    return (struct resolve_answer){found, 1};
+}
+
+EARLY struct resolve_answer resolve_look_up(void *handle, const char *name, const char *version,
+                                            const void *caller)
+{
+    void *own;
+
+    real_find();
+    rebind_check();
+    if (!may_be_ours(name))
+        return (struct resolve_answer){0};
+    own = name[0] == 'c' ? hooks_find(name) : hooks_find_nvml(name);
+    if (!own)
+        return is_unknown(name) ? look_up_unknown(handle, name, version) : (struct resolve_answer){0};
+    return look_up_ours(handle, name, version, own, caller);
+}
+
+void *resolve_hook(void *address)
+{
+    return hooks_for(address);
+}
+
+void resolve_passed_on(const char *name)
+{
+    if (is_unknown(name))
+        streams_unknown(name);
+}

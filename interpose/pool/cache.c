@@ -1,0 +1,467 @@
+/* cache: see cache.h. */
+#include "interpose/pool/cache.h"
+
+#include <pthread.h>
+#include <sched.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "interpose/base/process.h"
+#include "interpose/pool/heap.h"
+#include "interpose/pool/pool.h"
+#include "interpose/see/tags.h"
+
+#define IDS_AT_ONCE 4096
+#define SLAB_BYTES  (UINT64_C(64) << 10)
+
+static struct lock caches_lock = LOCK_INITIALIZER(LOCK_CACHES);
+static struct cache *spare; /* guarded by caches_lock; linked by others; never given back */
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static pthread_key_t key; /* so that a thread's caches end with it */
+static bool have_key;     /* written once */
+
+static _Thread_local struct cache *mine;
+static _Thread_local bool ended; /* the thread has no caches any more, nor may it get any */
+
+static uint64_t get(const _Atomic uint64_t *value)
+{
+    return atomic_load_explicit(value, memory_order_relaxed);
+}
+
+static void set(_Atomic uint64_t *value, uint64_t to)
+{
+    atomic_store_explicit(value, to, memory_order_relaxed);
+}
+
+static struct mark *mark_of(const struct cache_slot *slot)
+{
+    return atomic_load_explicit(&slot->mark, memory_order_relaxed);
+}
+
+static void forget_slot(struct cache_slot *slot)
+{
+    set(&slot->address, 0);
+    set(&slot->bytes, 0);
+}
+
+static struct cache *find(const struct pool *pool)
+{
+    struct cache *cache = mine;
+
+    while (cache && atomic_load_explicit(&cache->pool, memory_order_relaxed) != pool)
+        cache = cache->others;
+    return cache;
+}
+
+/* ---- without a lock ---- */
+
+uint64_t cache_new_id(struct pool *pool, struct cache *cache)
+{
+    if (cache->id == cache->last_id) {
+        cache->id = atomic_fetch_add_explicit(&pool->next_id, IDS_AT_ONCE, memory_order_relaxed);
+        cache->last_id = cache->id + IDS_AT_ONCE;
+    }
+    return ++cache->id;
+}
+
+/* Fewer bytes are kept. */
+static void count_out(struct cache *cache, uint64_t bytes)
+{
+    const uint64_t left = get(&cache->bytes) - bytes;
+
+    set(&cache->bytes, left);
+    set(&cache->count, get(&cache->count) - 1);
+    if ((int64_t)(left - get(&cache->least)) < 0)
+        set(&cache->least, left);
+}
+
+static void count_in(struct cache *cache, uint64_t bytes)
+{
+    set(&cache->bytes, get(&cache->bytes) + bytes);
+    set(&cache->count, get(&cache->count) + 1);
+}
+
+void cache_count_small(struct cache *cache, uint64_t bytes)
+{
+    if ((int64_t)bytes < 0) {
+        count_in(cache, 0 - bytes);
+        return;
+    }
+    count_out(cache, bytes);
+    set(&cache->hits, get(&cache->hits) + 1);
+}
+
+static bool take_slot(struct pool *pool, struct cache *cache, struct cache_slot *slot, uint64_t asked)
+{
+    struct mark *mark = mark_of(slot);
+    const uint64_t word = get(&slot->word), bytes = get(&slot->bytes);
+
+    if ((word & MARK_STATE) != MARK_CACHED)
+        return false;
+    const uint64_t live = cache_new_id(pool, cache) << 2 | MARK_LIVE;
+    if (!mark_change(mark, word, live)) {
+        forget_slot(slot);
+        return false;
+    }
+    set(&slot->word, live);
+    cache->latest = (unsigned)(slot - cache->slots);
+    set(&mark->asked, asked);
+    atomic_store_explicit(&mark->sync_memops, false, memory_order_relaxed);
+    atomic_store_explicit(&mark->tag, tags_current, memory_order_relaxed);
+    if (tags_current)
+        tags_add(tags_current, bytes);
+    count_out(cache, bytes);
+    set(&cache->hits, get(&cache->hits) + 1);
+    return true;
+}
+
+bool cache_take(struct pool *pool, uint64_t asked, uint64_t size, uint64_t *address)
+{
+    struct cache *cache = find(pool);
+    const unsigned from = size >= RANGES_PAGE                  ? CACHE_LARGE
+                          : pool->small.on && small_fits(size) ? 0
+                                                               : CACHE_HEAP;
+    const unsigned end = from == CACHE_LARGE ? CACHE_SLOTS : from + CACHE_HEAP;
+
+    for (unsigned i = from; cache && i < end; i++) {
+        struct cache_slot *slot = &cache->slots[i];
+
+        if (get(&slot->bytes) == size && take_slot(pool, cache, slot, asked)) {
+            *address = get(&slot->address);
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool keep_slot(struct pool *pool, struct cache *cache, struct cache_slot *slot, bool done)
+{
+    struct range *range = atomic_load_explicit(&slot->range, memory_order_relaxed);
+    struct mark *mark = mark_of(slot);
+    const uint64_t word = get(&slot->word), number = word & ~(uint64_t)MARK_STATE, bytes = get(&slot->bytes);
+
+    if ((word & MARK_STATE) != MARK_LIVE)
+        return false;
+    const uint64_t epoch = done ? 0 : fence_epoch(&pool->fence);
+    if (epoch && !streams_in_order())
+        return false;
+    if (!mark_change(mark, word, number | MARK_BUSY)) {
+        forget_slot(slot);
+        return false;
+    }
+    const uint16_t tag = atomic_load_explicit(&mark->tag, memory_order_relaxed);
+    if (tag)
+        tags_remove(tag, bytes);
+    if (range)
+        range->epoch = epoch;
+    count_in(cache, bytes);
+    atomic_store_explicit(&slot->word, number | MARK_CACHED, memory_order_release);
+    atomic_store_explicit(&mark->word, number | MARK_CACHED, memory_order_release);
+    return true;
+}
+
+bool cache_keep(struct pool *pool, uint64_t address, bool done)
+{
+    struct cache *cache = find(pool);
+
+    if (!cache)
+        return false;
+    /* The block that was handed out last is often the next to be freed. */
+    for (unsigned i = 0, at = cache->latest; i < CACHE_SLOTS; i++, at = at + 1 < CACHE_SLOTS ? at + 1 : 0) {
+        /* The pool may have taken the block and handed it out anew: then another slot may know it. */
+        if (get(&cache->slots[at].address) == address && keep_slot(pool, cache, &cache->slots[at], done))
+            return true;
+    }
+    return false;
+}
+
+/* Enters a block whose word is 0. */
+static void fill_slot(struct pool *pool, struct cache *cache, struct cache_slot *slot, struct range *range,
+                      struct mark *mark, uint64_t address, uint64_t bytes)
+{
+    const uint64_t word = cache_new_id(pool, cache) << 2 | MARK_CACHED;
+
+    atomic_store_explicit(&slot->mark, mark, memory_order_relaxed);
+    set(&slot->address, address);
+    set(&slot->bytes, bytes);
+    atomic_store_explicit(&slot->range, range, memory_order_relaxed);
+    atomic_store_explicit(&slot->word, word, memory_order_release);
+    atomic_store_explicit(&mark->word, word, memory_order_release);
+}
+
+/* An unused slot of some, or one whose block the program has, or the next in turn. */
+static struct cache_slot *choose(struct cache *cache, unsigned from, unsigned count)
+{
+    for (unsigned i = from; i < from + count; i++) {
+        struct cache_slot *slot = &cache->slots[i];
+
+        if (!get(&slot->bytes) || (get(&slot->word) & MARK_STATE) != MARK_CACHED)
+            return slot;
+    }
+    return &cache->slots[from + cache->turn++ % count];
+}
+
+/* The block of the heap in a slot is the caller's now, whoever that is: its address, or 0 if the program has
+ * it, and *bytes. A word that can be changed is still that of the slot's other fields: those of another block
+ * are only written when this one has been taken. No word yet (0): the slot is being filled for the first
+ * time. */
+static uint64_t empty_slot(const struct cache_slot *slot, uint64_t *bytes)
+{
+    const uint64_t word = atomic_load_explicit(&slot->word, memory_order_acquire);
+    const uint64_t address = get(&slot->address);
+
+    *bytes = get(&slot->bytes);
+    return word && *bytes && (word & MARK_STATE) == MARK_CACHED && mark_change(mark_of(slot), word, 0)
+               ? address
+               : 0;
+}
+
+void cache_put_small(struct pool *pool, struct cache *cache, struct mark *mark, uint64_t address,
+                     uint64_t bytes, uint64_t *other, uint64_t *other_bytes)
+{
+    struct cache_slot *slot = choose(cache, 0, CACHE_HEAP);
+
+    *other = empty_slot(slot, other_bytes);
+    fill_slot(pool, cache, slot, NULL, mark, address, bytes);
+}
+
+/* ---- with the pool's lock ---- */
+
+/* The block in a slot, if it is cached still: it is the caller's now. */
+static struct range *take_back(struct cache *cache, struct cache_slot *slot, uint64_t least)
+{
+    struct range *range = atomic_load_explicit(&slot->range, memory_order_relaxed);
+    const uint64_t word = get(&slot->word);
+
+    if (!range || !word || (word & MARK_STATE) != MARK_CACHED || mark_word(&range->mark) != word ||
+        range->bytes < least || !mark_change(&range->mark, word, 0))
+        return NULL;
+    set(&cache->taken_bytes, get(&cache->taken_bytes) + range->bytes);
+    set(&cache->taken_count, get(&cache->taken_count) + 1);
+    return range;
+}
+
+struct range *cache_steal(struct pool *pool, uint64_t least)
+{
+    struct range *range = NULL;
+
+    for (struct cache *cache = pool->caches; cache && !range; cache = cache->next) {
+        for (unsigned i = least >= RANGES_PAGE ? CACHE_LARGE : CACHE_HEAP; i < CACHE_SLOTS && !range; i++)
+            range = take_back(cache, &cache->slots[i], least);
+    }
+    return range;
+}
+
+struct cache_figures cache_figures(const struct pool *pool)
+{
+    struct cache_figures figures = pool->gone;
+
+    for (struct cache *cache = pool->caches; cache; cache = cache->next) {
+        const uint64_t bytes = get(&cache->bytes) - get(&cache->taken_bytes);
+        const uint64_t least = get(&cache->least) - get(&cache->taken_bytes);
+
+        figures.bytes += bytes;
+        figures.count += get(&cache->count) - get(&cache->taken_count);
+        figures.hits += get(&cache->hits);
+        figures.least += cache == find(pool) && (int64_t)(least - bytes) < 0 ? least : bytes;
+        if (cache == find(pool))
+            set(&cache->least, get(&cache->bytes));
+    }
+    return figures;
+}
+
+/* ---- life ---- */
+
+/* With caches_lock. */
+static struct cache *new_cache(void)
+{
+    if (!spare) {
+        struct cache *slab =
+            mmap(NULL, SLAB_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+        for (size_t i = 0; slab != MAP_FAILED && i < SLAB_BYTES / sizeof *slab; i++) {
+            slab[i].others = spare;
+            spare = &slab[i];
+        }
+    }
+    struct cache *cache = spare;
+    if (cache)
+        spare = cache->others;
+    return cache;
+}
+
+static void flush(struct cache *cache);
+
+/* The thread ends: what it kept is the pool's again. */
+static void thread_ends(void *unused)
+{
+    (void)unused;
+    if (process_is_copy()) /* nothing here is its own, and others may have held the lock */
+        return;
+    ended = true;
+    lock_take(&caches_lock);
+    while (mine) {
+        struct cache *cache = mine;
+        struct pool *pool = atomic_load(&cache->pool);
+
+        mine = cache->others;
+        if (pool) {
+            flush(cache);
+            pool_drop_cache(pool, cache);
+        }
+        memset(cache, 0, sizeof *cache);
+        cache->others = spare;
+        spare = cache;
+    }
+    lock_release(&caches_lock);
+}
+
+static void make_key(void)
+{
+    have_key = pthread_key_create(&key, thread_ends) == 0;
+}
+
+/* A cache of this thread for the pool. NULL: there can be none. Not with the pool's lock. */
+static struct cache *open_cache(struct pool *pool)
+{
+    pthread_once(&once, make_key);
+    if (ended || !have_key || pthread_setspecific(key, &mine))
+        return NULL;
+    lock_take(&caches_lock);
+    struct cache *cache = mine;
+    while (cache && atomic_load(&cache->pool)) /* one of a pool that has ended will do */
+        cache = cache->others;
+    if (!cache && (cache = new_cache())) {
+        cache->others = mine;
+        mine = cache;
+    }
+    if (cache) {
+        struct cache *const others = cache->others;
+
+        memset(cache, 0, sizeof *cache);
+        cache->others = others;
+        cache->tcache = HEAP_LATER;
+        atomic_store(&cache->pool, pool);
+        pool_add_cache(pool, cache);
+    }
+    lock_release(&caches_lock);
+    return cache;
+}
+
+struct cache *cache_mine(struct pool *pool)
+{
+    struct cache *cache = find(pool);
+
+    return __builtin_expect(cache != NULL, 1) ? cache : open_cache(pool);
+}
+
+static void wait_busy(struct cache *cache)
+{
+    while (atomic_exchange_explicit(&cache->busy, true, memory_order_acquire))
+        sched_yield();
+}
+
+unsigned cache_enter(struct cache *cache)
+{
+    wait_busy(cache);
+    if (__builtin_expect(cache->tcache == HEAP_LATER, 0))
+        cache->tcache = heap_tcache_open();
+    return cache->tcache;
+}
+
+void cache_leave(struct cache *cache)
+{
+    atomic_store_explicit(&cache->busy, false, memory_order_release);
+}
+
+/* By any thread. */
+static void empty_slots(struct cache *cache)
+{
+    uint64_t address, bytes;
+
+    for (unsigned i = 0; i < CACHE_HEAP; i++) {
+        if ((address = empty_slot(&cache->slots[i], &bytes)))
+            heap_give(HEAP_NO_TCACHE, address, bytes);
+    }
+}
+
+/* While it is busy for the caller. */
+static void empty_tcache(struct cache *cache)
+{
+    heap_tcache_close(cache->tcache);
+    cache->tcache = HEAP_LATER;
+}
+
+static void flush(struct cache *cache)
+{
+    empty_slots(cache);
+    wait_busy(cache);
+    empty_tcache(cache);
+    cache_leave(cache);
+}
+
+void cache_flush_small(const struct pool *pool)
+{
+    struct cache *cache = find(pool);
+
+    if (cache)
+        flush(cache);
+}
+
+/* A thread that is in the heap may be waiting for work there: nobody waits for it. */
+static void flush_another(struct cache *cache)
+{
+    empty_slots(cache);
+    if (atomic_exchange_explicit(&cache->busy, true, memory_order_acquire))
+        return;
+    empty_tcache(cache);
+    cache_leave(cache);
+}
+
+void cache_flush_all(struct pool *pool)
+{
+    lock_take(&caches_lock);
+    for (struct cache *cache = pool->caches; cache; cache = cache->next)
+        flush_another(cache);
+    lock_release(&caches_lock);
+}
+
+void cache_flush_idle(struct pool *pool)
+{
+    lock_take(&caches_lock);
+    for (struct cache *cache = pool->caches; cache; cache = cache->next) {
+        const uint64_t hits = get(&cache->hits), count = get(&cache->count);
+
+        if (hits == cache->seen_hits && count == cache->seen_count)
+            flush_another(cache);
+        cache->seen_hits = hits;
+        cache->seen_count = count;
+    }
+    lock_release(&caches_lock);
+}
+
+struct range *cache_put(struct pool *pool, struct range *range, uint64_t epoch)
+{
+    struct cache *cache = find(pool);
+
+    if (!cache)
+        return range;
+    struct cache_slot *slot =
+        range->bytes >= RANGES_PAGE ? &cache->slots[CACHE_LARGE] : choose(cache, CACHE_HEAP, CACHE_MID);
+    struct range *other = get(&slot->bytes) ? take_back(cache, slot, 0) : NULL;
+    range->epoch = epoch;
+    count_in(cache, range->bytes);
+    fill_slot(pool, cache, slot, range, &range->mark, range->start, range->bytes);
+    return other;
+}
+
+void cache_close(struct pool *pool)
+{
+    lock_take(&caches_lock);
+    for (struct cache *cache = pool->caches; cache; cache = cache->next) {
+        flush_another(cache);
+        atomic_store(&cache->pool, NULL);
+    }
+    pool->caches = NULL;
+    lock_release(&caches_lock);
+}

@@ -1,0 +1,271 @@
+/* capture: see capture.h. */
+#include "interpose/pool/capture.h"
+
+#include <string.h>
+#include <time.h>
+
+#include "interpose/base/clock.h"
+#include "interpose/base/lock.h"
+
+#define CAPTURES_MAX 64
+#define PATIENCE_NS  UINT64_C(500000000)
+#define PROBE_BYTES  512  /* the driver has room for it in a page that it holds, most of the time */
+#define PROBE_HOST   4096 /* of host memory, where the card is full */
+
+static struct lock captures_lock = LOCK_INITIALIZER(LOCK_CAPTURES);
+static atomic_int captures; /* open or about to begin */
+static atomic_int excluded; /* threads between capture_exclude and capture_admit */
+/* guarded by captures_lock */
+static struct {
+    uintptr_t stream, thread; /* what it captures, and which thread began it; 0: unused */
+    CUcontext context;
+} names[CAPTURES_MAX];
+static int nameless; /* open captures beyond the table */
+
+bool capture_any(void)
+{
+    return atomic_load(&captures) > 0;
+}
+
+bool capture_takes(CUstream stream)
+{
+    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+
+    /* The legacy stream cannot capture, and asking about it while another stream captures is an error. */
+    return capture_any() && stream && stream != CU_STREAM_LEGACY &&
+           driver.cuStreamIsCapturing(stream, &status) == CUDA_SUCCESS &&
+           status != CU_STREAM_CAPTURE_STATUS_NONE;
+}
+
+/* ---- keeping captures from beginning ---- */
+
+bool capture_exclude(void)
+{
+    if (capture_any())
+        return false;
+    atomic_fetch_add(&excluded, 1);
+    if (!capture_any())
+        return true;
+    capture_admit();
+    return false;
+}
+
+void capture_admit(void)
+{
+    atomic_fetch_sub(&excluded, 1);
+}
+
+static void await_excluded(void)
+{
+    const struct timespec moment = {.tv_nsec = 20000};
+    const uint64_t until = clock_ns() + PATIENCE_NS;
+
+    while (atomic_load(&excluded) && clock_ns() < until)
+        nanosleep(&moment, NULL);
+}
+
+/* ---- waiting ---- */
+
+/* Makes the calling thread's capture mode relaxed. Returns what to hand to restore_mode. The thread is not
+ * cancelled in between. */
+static CUstreamCaptureMode relax_mode(void)
+{
+    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+
+    lock_disable_cancel();
+    /* Where the driver does not know the call, the mode stays as it is, and is restored to itself. */
+    driver.cuThreadExchangeStreamCaptureMode(&mode);
+    return mode;
+}
+
+static void restore_mode(CUstreamCaptureMode mode)
+{
+    driver.cuThreadExchangeStreamCaptureMode(&mode);
+    lock_restore_cancel();
+}
+
+CUresult capture_wait_event(CUevent event)
+{
+    const CUstreamCaptureMode mode = relax_mode();
+    const CUresult result = driver.cuEventSynchronize(event);
+
+    restore_mode(mode);
+    return result;
+}
+
+CUresult capture_wait_stream(CUstream stream)
+{
+    const CUstreamCaptureMode mode = relax_mode();
+    const CUresult result = driver.cuStreamSynchronize(stream);
+
+    restore_mode(mode);
+    return result;
+}
+
+CUresult capture_query_event(CUevent event)
+{
+    const CUstreamCaptureMode mode = relax_mode();
+    const CUresult result = driver.cuEventQuery(event);
+
+    restore_mode(mode);
+    return result;
+}
+
+/* Frees a small block of the driver's own in the current context: cuMemFree waits for all work of the context
+ * and disturbs no capture that allows it (measured, also beside thread-local and relaxed captures). */
+static CUresult free_probe(void)
+{
+    CUdeviceptr block;
+    void *host;
+    CUresult result = driver.cuMemAlloc_v2(&block, PROBE_BYTES);
+
+    if (result == CUDA_SUCCESS)
+        return driver.cuMemFree_v2(block);
+    if (result != CUDA_ERROR_OUT_OF_MEMORY)
+        return result;
+    result = driver.cuMemHostAlloc(&host, PROBE_HOST, 0); /* its free waits as well */
+    return result == CUDA_SUCCESS ? driver.cuMemFreeHost(host) : result;
+}
+
+/* Waits for an event behind all work of the current context. Returns false if a capture is open or the event
+ * cannot be had; *result is the driver's answer otherwise. */
+static bool wait_behind_event(CUcontext context, CUresult *result)
+{
+    CUevent event;
+
+    if (!capture_exclude())
+        return false;
+    *result = driver.cuEventCreate(&event, CU_EVENT_DISABLE_TIMING);
+    const bool created = *result == CUDA_SUCCESS;
+    if (created)
+        *result = driver.cuCtxRecordEvent(context, event);
+    capture_admit();
+    const bool recorded = *result == CUDA_SUCCESS;
+    if (recorded)
+        *result = capture_wait_event(event);
+    if (created)
+        driver.cuEventDestroy_v2(event);
+    return recorded;
+}
+
+static CUresult wait_pushed(CUcontext context, CUresult (*wait)(CUcontext context))
+{
+    CUcontext before;
+    CUresult result = driver.cuCtxPushCurrent_v2(context);
+
+    if (result != CUDA_SUCCESS)
+        return result;
+    result = wait(context);
+    driver.cuCtxPopCurrent_v2(&before);
+    return result;
+}
+
+/* Calls `wait` with the context current. The thread is not cancelled meanwhile. */
+static CUresult in_context(CUcontext context, CUresult (*wait)(CUcontext context))
+{
+    CUcontext before = NULL;
+
+    lock_disable_cancel();
+    driver.cuCtxGetCurrent(&before);
+    const CUresult result = before == context ? wait(context) : wait_pushed(context, wait);
+    lock_restore_cancel();
+    return result;
+}
+
+static CUresult wait_relaxed(CUcontext context)
+{
+    CUresult result;
+
+    if (wait_behind_event(context, &result))
+        return result;
+    const CUstreamCaptureMode mode = relax_mode();
+    result = free_probe();
+    restore_mode(mode);
+    return result;
+}
+
+static CUresult wait_as_free(CUcontext context)
+{
+    (void)context;
+    return free_probe();
+}
+
+CUresult capture_wait_context(CUcontext context)
+{
+    return in_context(context, wait_relaxed);
+}
+
+CUresult capture_wait_as_free(CUcontext context)
+{
+    return in_context(context, wait_as_free);
+}
+
+/* ---- beginnings and ends ---- */
+
+/* The thread's own capture of this stream, else any of it, else CAPTURES_MAX. */
+static int name_of(uintptr_t stream, uintptr_t thread)
+{
+    int found = CAPTURES_MAX;
+
+    lock_assert_held(&captures_lock);
+    for (int i = 0; i < CAPTURES_MAX; i++) {
+        if (names[i].stream == stream && (found == CAPTURES_MAX || names[i].thread == thread))
+            found = i;
+    }
+    return found;
+}
+
+void capture_begin(uintptr_t stream, uintptr_t thread, CUcontext context)
+{
+    lock_disable_cancel();
+    atomic_fetch_add(&captures, 1);
+    await_excluded();
+    lock_take(&captures_lock);
+    const int i = name_of(0, 0);
+    if (i < CAPTURES_MAX) {
+        names[i].stream = stream;
+        names[i].thread = thread;
+        names[i].context = context;
+    } else {
+        nameless++;
+    }
+    lock_release(&captures_lock);
+    lock_restore_cancel();
+}
+
+void capture_end(uintptr_t stream, uintptr_t thread)
+{
+    lock_take(&captures_lock);
+    const int i = name_of(stream, thread);
+    const bool known = i < CAPTURES_MAX || nameless > 0;
+    if (i < CAPTURES_MAX)
+        names[i].stream = 0;
+    else
+        nameless -= known;
+    lock_release(&captures_lock);
+    atomic_fetch_sub(&captures, known);
+}
+
+void capture_context_end(CUcontext context)
+{
+    int ended = 0;
+
+    lock_take(&captures_lock);
+    for (int i = 0; i < CAPTURES_MAX; i++) {
+        if (!names[i].stream || names[i].context != context)
+            continue;
+        names[i].stream = 0;
+        ended++;
+    }
+    lock_release(&captures_lock);
+    atomic_fetch_sub(&captures, ended);
+}
+
+void capture_after_fork(void)
+{
+    lock_init(&captures_lock, LOCK_CAPTURES);
+    atomic_store(&captures, 0);
+    atomic_store(&excluded, 0);
+    memset(names, 0, sizeof names);
+    nameless = 0;
+}

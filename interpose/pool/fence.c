@@ -1,0 +1,513 @@
+/* fence: see fence.h. */
+#include "interpose/pool/fence.h"
+
+#include <errno.h>
+#include <string.h>
+#include <time.h>
+
+#include "interpose/base/clock.h"
+#include "interpose/pool/capture.h"
+
+#define QUICK_NS UINT64_C(20000)    /* an answer to an event that came at once */
+#define LONG_NS  UINT64_C(10000000) /* one to cuCtxSynchronize that did not, by the coarse clock */
+#define SHARES   3                  /* so often a thread waits for others' questions before it asks itself */
+#define SPINS    200 /* before a thread asks the driver itself about an event that another thread asks about */
+
+#define FLAG_WAIT_NS  UINT64_C(500000000) /* for work that may be waiting for the calling thread */
+#define FLAG_PAUSE_NS 50000
+
+static atomic_bool joins_forbidden; /* for good */
+static atomic_bool flags_expected;  /* likewise */
+
+void fence_forbid_joins(void)
+{
+    atomic_store(&joins_forbidden, true);
+}
+
+void fence_expect_flags(void)
+{
+    atomic_store(&flags_expected, true);
+}
+
+int fence_open(struct fence *fence, CUcontext context)
+{
+    memset(fence, 0, sizeof *fence);
+    fence->context = context;
+    atomic_store(&fence->open, 1);
+    lock_init(&fence->lock, LOCK_FENCE);
+    return 0;
+}
+
+void fence_close(struct fence *fence, bool context_lives)
+{
+    for (int i = 0; i < FENCE_EVENTS && context_lives; i++) {
+        if (fence->events[i].event)
+            driver.cuEventDestroy_v2(fence->events[i].event);
+    }
+    lock_destroy(&fence->lock);
+    memset(fence, 0, sizeof *fence);
+}
+
+uint64_t fence_reached(struct fence *fence)
+{
+    return atomic_load(&fence->done);
+}
+
+bool fence_done(struct fence *fence, uint64_t epoch)
+{
+    return epoch <= fence_reached(fence);
+}
+
+uint64_t fence_usable(struct fence *fence)
+{
+    const uint64_t done = fence_reached(fence), ordered = atomic_load(&fence->ordered);
+
+    return done > ordered ? done : ordered;
+}
+
+/* ---- events ---- */
+
+/* An event that closed no epoch and that no thread waits for, or NULL. */
+static struct fence_event *unused_event(struct fence *fence)
+{
+    for (int i = 0; i < FENCE_EVENTS; i++) {
+        if (!fence->events[i].epoch && !fence->events[i].users)
+            return &fence->events[i];
+    }
+    return NULL;
+}
+
+/* The event of the first closed epoch from `epoch` on, or NULL. */
+static struct fence_event *event_from(struct fence *fence, uint64_t epoch)
+{
+    struct fence_event *first = NULL;
+
+    for (int i = 0; i < FENCE_EVENTS && fence->waiting; i++) {
+        struct fence_event *event = &fence->events[i];
+
+        if (event->epoch && event->epoch >= epoch && (!first || event->epoch < first->epoch))
+            first = event;
+    }
+    return first;
+}
+
+/* An event belongs to the context that is current when it is made, and frees come from any. */
+static CUresult make_event(const struct fence *fence, struct fence_event *event)
+{
+    CUcontext before;
+
+    if (event->event)
+        return CUDA_SUCCESS;
+    CUresult result = driver.cuCtxPushCurrent_v2(fence->context);
+    if (result != CUDA_SUCCESS)
+        return result;
+    result = driver.cuEventCreate(&event->event, CU_EVENT_DISABLE_TIMING);
+    if (result != CUDA_SUCCESS)
+        event->event = NULL;
+    driver.cuCtxPopCurrent_v2(&before);
+    return result;
+}
+
+/* Begins the next epoch and returns the one that ends. In this order: a free that still reads the old number
+ * did so before the caller's next question to the driver; one that reads the new number finds `used` as it is
+ * for the new epoch. */
+static uint64_t next_epoch(struct fence *fence)
+{
+    lock_assert_held(&fence->lock);
+    atomic_store(&fence->used, false);
+    return atomic_fetch_add(&fence->open, 1);
+}
+
+/* Closes the open epoch by recording `event` behind all work of the context. No capture may begin meanwhile
+ * (capture_exclude). */
+static CUresult record(struct fence *fence, struct fence_event *event)
+{
+    CUresult result = make_event(fence, event);
+
+    if (result != CUDA_SUCCESS)
+        return result;
+    const uint64_t epoch = next_epoch(fence);
+    event->mark = streams_mark();
+    result = driver.cuCtxRecordEvent(fence->context, event->event);
+    if (result == CUDA_SUCCESS) {
+        fence->waiting += event->epoch == 0;
+        event->epoch = fence->closed = epoch;
+    } else {
+        atomic_store(&fence->used, true); /* the next event will cover this epoch too */
+    }
+    return result;
+}
+
+/* All work up to an epoch is done. */
+static void settle_epoch(struct fence *fence, uint64_t epoch)
+{
+    lock_assert_held(&fence->lock);
+    if (epoch > fence->done)
+        atomic_store(&fence->done, epoch);
+    for (unsigned i = 0, seen = 0, all = fence->waiting; seen < all; i++) {
+        struct fence_event *event = &fence->events[i];
+
+        seen += event->epoch != 0;
+        if (!event->epoch || event->epoch > fence->done)
+            continue;
+        streams_mark_done(event->mark);
+        event->epoch = 0;
+        fence->waiting--;
+    }
+}
+
+/* Learns which closed epochs are done, oldest first. `query` is cuEventQuery, or works beside captures. */
+static void learn(struct fence *fence, CUresult (*query)(CUevent event))
+{
+    struct fence_event *oldest;
+
+    while ((oldest = event_from(fence, 1)) && query(oldest->event) == CUDA_SUCCESS)
+        settle_epoch(fence, oldest->epoch);
+}
+
+/* ---- free = strict ---- */
+
+/* One thread's way through fence_pass. */
+struct pass {
+    uint64_t epoch; /* must be done */
+    struct fence_event *event;
+    bool shared; /* another thread has recorded the event, and asks about it */
+};
+
+/* Waits a moment, until the epoch is done or no thread asks any more. */
+static void spin(struct fence *fence, uint64_t epoch)
+{
+    for (int i = 0; i < SPINS && atomic_load(&fence->asking) && !fence_done(fence, epoch); i++) {
+#if defined(__x86_64__)
+        __builtin_ia32_pause();
+#else
+        __asm__ volatile("yield");
+#endif
+    }
+}
+
+/* Notes whether an answer that a strict free asked for came at once. */
+static void note_answer(struct fence *fence, bool at_once)
+{
+    if (!at_once)
+        atomic_store_explicit(&fence->quick, 0, memory_order_relaxed);
+    else if (atomic_load_explicit(&fence->quick, memory_order_relaxed) < FENCE_QUICK)
+        atomic_fetch_add_explicit(&fence->quick, 1, memory_order_relaxed);
+}
+
+/* True if cuCtxSynchronize would be about this context; with a green one current it is about that one's
+ * streams. */
+static bool is_current(const struct fence *fence)
+{
+    CUcontext current = NULL;
+
+    return driver.cuCtxGetCurrent(&current) == CUDA_SUCCESS && current == fence->context;
+}
+
+/* Asks by cuCtxSynchronize, without the lock. No capture begins meanwhile, unless it takes very long. */
+static CUresult synchronize(struct fence *fence)
+{
+    const uint64_t began = clock_coarse_ns();
+
+    lock_disable_cancel(); /* the epoch would never be known to be done */
+    const uint64_t epoch = fence_wait_begin(fence);
+    const CUresult result = driver.cuCtxSynchronize();
+    fence_wait_end(fence, epoch, result == CUDA_SUCCESS);
+    lock_restore_cancel();
+    note_answer(fence, clock_coarse_ns() - began <= LONG_NS);
+    return result;
+}
+
+/* True if the last answers came at once, and cuCtxSynchronize would ask about this context. */
+static bool is_at_rest(struct fence *fence)
+{
+    return atomic_load_explicit(&fence->quick, memory_order_relaxed) >= FENCE_QUICK && is_current(fence);
+}
+
+/* While the context is at rest: one thread asks for all that came before its question, the others wait a
+ * moment for its answer. Returns false if a capture is open: then nothing was asked. */
+static bool ask_at_rest(struct fence *fence, uint64_t epoch, CUresult *result)
+{
+    bool leads = false;
+
+    *result = CUDA_SUCCESS;
+    for (int i = 0; i < SHARES && !leads && !fence_done(fence, epoch); i++) {
+        leads = !atomic_exchange(&fence->asking, true);
+        if (!leads)
+            spin(fence, epoch);
+    }
+    bool asked = fence_done(fence, epoch);
+    if (!asked && (asked = capture_exclude())) {
+        *result = synchronize(fence);
+        capture_admit();
+    }
+    if (leads)
+        atomic_store(&fence->asking, false);
+    return asked;
+}
+
+/* Asks the driver, or finds that another thread has since this one's epoch was read. Returns false if a
+ * capture is open or all events are in use: then nothing was asked. */
+static bool ask(struct fence *fence, struct pass *pass, CUresult *result)
+{
+    lock_assert_held(&fence->lock);
+    *result = CUDA_SUCCESS;
+    pass->shared = fence->closed >= pass->epoch;
+    pass->event = pass->shared ? event_from(fence, pass->epoch) : unused_event(fence);
+    if (pass->shared)
+        return true;
+    if (!pass->event || !capture_exclude())
+        return false;
+    *result = record(fence, pass->event);
+    if (*result == CUDA_SUCCESS) {
+        *result = driver.cuEventQuery(pass->event->event);
+        if (*result == CUDA_SUCCESS) {
+            settle_epoch(fence, pass->event->epoch);
+            pass->event = NULL;
+        } else if (*result == CUDA_ERROR_NOT_READY) {
+            *result = CUDA_SUCCESS;
+        } else {
+            atomic_store(&fence->used, true);
+        }
+    }
+    capture_admit();
+    return true;
+}
+
+/* Waits for an event, but not for ever. CUDA_ERROR_NOT_READY: it is not done. */
+static CUresult wait_a_while(CUevent event)
+{
+    const struct timespec pause = {.tv_nsec = FLAG_PAUSE_NS};
+    const uint64_t until = clock_ns() + FLAG_WAIT_NS;
+    CUresult result;
+
+    while ((result = capture_query_event(event)) == CUDA_ERROR_NOT_READY && clock_ns() < until)
+        nanosleep(&pause, NULL);
+    return result;
+}
+
+/* Before a thread waits for the work behind an event to make room. */
+static CUresult check_flags(void *argument)
+{
+    const struct fence_event *event = argument;
+
+    return atomic_load(&flags_expected) ? wait_a_while(event->event) : CUDA_SUCCESS;
+}
+
+/* Waits for an event, with the fence's lock dropped meanwhile. `shared`: another thread asks about it
+ * already. `check`: as for fence_pass. */
+static CUresult wait_event(struct fence *fence, struct fence_event *event, bool shared,
+                           const struct fence_check *check)
+{
+    const uint64_t epoch = event->epoch;
+    CUresult result = CUDA_SUCCESS;
+
+    event->users++;
+    lock_disable_cancel(); /* a thread that is cancelled would stay a user */
+    lock_release(&fence->lock);
+    if (shared)
+        spin(fence, epoch);
+    if (!fence_done(fence, epoch) && check)
+        result = check->call(check->argument);
+    if (!fence_done(fence, epoch) && result == CUDA_SUCCESS)
+        result = capture_wait_event(event->event);
+    lock_take(&fence->lock);
+    lock_restore_cancel();
+    event->users--;
+    if (result == CUDA_SUCCESS)
+        settle_epoch(fence, epoch);
+    return result;
+}
+
+/* Beside a capture, and where all events are in use. */
+static CUresult pass_as_free(struct fence *fence, const struct fence_check *check)
+{
+    CUresult result = check ? check->call(check->argument) : CUDA_SUCCESS;
+
+    if (result != CUDA_SUCCESS)
+        return result;
+    lock_disable_cancel(); /* the epoch would never be known to be done */
+    const uint64_t epoch = fence_wait_begin(fence);
+    result = capture_wait_as_free(fence->context);
+    fence_wait_end(fence, epoch, result == CUDA_SUCCESS);
+    lock_restore_cancel();
+    return result;
+}
+
+CUresult fence_pass(struct fence *fence, const struct fence_check *check)
+{
+    struct pass pass = {.epoch = atomic_load(&fence->open)};
+    const bool at_rest = is_at_rest(fence);
+    CUresult result = CUDA_SUCCESS;
+
+    if (at_rest && check)
+        result = check->call(check->argument);
+    if (result != CUDA_SUCCESS || (at_rest && ask_at_rest(fence, pass.epoch, &result)))
+        return result;
+    const uint64_t began = clock_ns();
+    lock_take(&fence->lock);
+    const bool asked = ask(fence, &pass, &result);
+    if (asked && result == CUDA_SUCCESS && pass.event)
+        result = wait_event(fence, pass.event, pass.shared, check);
+    lock_release(&fence->lock);
+    if (asked)
+        note_answer(fence, clock_ns() - began <= QUICK_NS);
+    return asked ? result : pass_as_free(fence, check);
+}
+
+/* ---- free = deferred ---- */
+
+uint64_t fence_epoch_quietly(struct fence *fence)
+{
+    const uint64_t epoch = atomic_load(&fence->open);
+
+    if (!atomic_load_explicit(&fence->used, memory_order_relaxed))
+        atomic_store(&fence->used, true);
+    return epoch;
+}
+
+uint64_t fence_epoch(struct fence *fence)
+{
+    static _Thread_local unsigned frees;
+    const uint64_t epoch = fence_epoch_quietly(fence);
+
+    /* Before the caller asks whether one stream's order is enough, and so before a stream that comes later
+     * waits for the home stream. */
+    streams_note_early_free();
+    /* Many small epochs: a thread that must wait then waits for the oldest of them and not for the newest
+     * work. */
+    if (++frees % FENCE_EPOCH_FREES == 0)
+        fence_poll(fence);
+    return epoch;
+}
+
+/* Closes the open epoch if it is used. Returns false if that cannot be done now. */
+static bool close_epoch(struct fence *fence)
+{
+    if (!atomic_load(&fence->used))
+        return true;
+    struct fence_event *event = unused_event(fence);
+    return event && record(fence, event) == CUDA_SUCCESS;
+}
+
+void fence_poll(struct fence *fence)
+{
+    const bool excluded = capture_exclude();
+
+    lock_take(&fence->lock);
+    if (excluded && !close_epoch(fence)) {
+        learn(fence, driver.cuEventQuery); /* an event may come free */
+        close_epoch(fence);
+    }
+    learn(fence, excluded ? driver.cuEventQuery : capture_query_event);
+    lock_release(&fence->lock);
+    if (excluded)
+        capture_admit();
+}
+
+/* The event behind everything that was freed so far, or NULL. If all events are in use, the newest is
+ * recorded once more, for both epochs. */
+static struct fence_event *newest_event(struct fence *fence)
+{
+    if (close_epoch(fence))
+        return event_from(fence, fence->closed);
+    struct fence_event *newest = event_from(fence, fence->closed);
+    return newest && !newest->users && record(fence, newest) == CUDA_SUCCESS ? newest : NULL;
+}
+
+bool fence_join(struct fence *fence)
+{
+    const uint64_t before = fence_usable(fence);
+
+    if (!capture_exclude())
+        return false;
+    lock_take(&fence->lock);
+    /* Asked with the lock: who forbids joins and then waits comes behind the last one. */
+    struct fence_event *newest = atomic_load(&joins_forbidden) ? NULL : newest_event(fence);
+    if (newest && newest->epoch > fence_usable(fence) &&
+        driver.cuCtxWaitEvent(fence->context, newest->event) == CUDA_SUCCESS)
+        atomic_store(&fence->ordered, newest->epoch);
+    lock_release(&fence->lock);
+    capture_admit();
+    return fence_usable(fence) > before;
+}
+
+/* ---- waiting ---- */
+
+uint64_t fence_wait_begin(struct fence *fence)
+{
+    lock_take(&fence->lock);
+    const uint64_t epoch = next_epoch(fence);
+    lock_release(&fence->lock);
+    return epoch;
+}
+
+void fence_wait_end(struct fence *fence, uint64_t epoch, bool success)
+{
+    if (!success) {
+        atomic_store(&fence->used, true); /* the next event will cover that epoch too */
+        return;
+    }
+    lock_take(&fence->lock);
+    settle_epoch(fence, epoch);
+    lock_release(&fence->lock);
+}
+
+int fence_wait(struct fence *fence, uint64_t epoch)
+{
+    if (fence_done(fence, epoch))
+        return 0;
+    lock_disable_cancel(); /* the epoch would never be known to be done */
+    const uint64_t ended = fence_wait_begin(fence);
+    const struct streams_mark mark = streams_mark();
+    const bool success = capture_wait_context(fence->context) == CUDA_SUCCESS;
+    if (success)
+        streams_mark_done(mark);
+    fence_wait_end(fence, ended, success);
+    lock_restore_cancel();
+    return success ? 0 : -EIO;
+}
+
+/* Which event fence_wait_oldest waits for. In the order of one stream waiting serves only moving and
+ * unmapping, and the oldest will do. Otherwise nothing freed is usable before its epoch is done, and coming
+ * back for each costs more: gpt_varlen behind two streams took 635 waits and 151,000 driver calls with the
+ * oldest, 136 and 100,000 with the middle one, 104 and 74,000 with the latest, which leaves the device idle.
+ */
+static struct fence_event *choose_event(struct fence *fence)
+{
+    struct fence_event *event = event_from(fence, 1);
+
+    for (int ahead = streams_in_order() ? 0 : (int)fence->waiting / 2; event && ahead > 0; ahead--) {
+        struct fence_event *next = event_from(fence, event->epoch + 1);
+
+        event = next ? next : event;
+    }
+    return event;
+}
+
+int fence_wait_oldest(struct fence *fence, bool *more)
+{
+    CUresult result = CUDA_SUCCESS;
+
+    fence_poll(fence);
+    lock_take(&fence->lock);
+    struct fence_event *event = choose_event(fence);
+    const struct fence_check check = {check_flags, event};
+    const bool unclosed = !event && atomic_load(&fence->used);
+    if (event)
+        result = wait_event(fence, event, false, &check);
+    *more = event_from(fence, 1) != NULL;
+    lock_release(&fence->lock);
+    if (unclosed) /* a capture is open, or no event could be recorded */
+        return fence_wait(fence, FENCE_NOW);
+    return result == CUDA_SUCCESS ? 0 : -EIO;
+}
+
+int fence_settle(struct fence *fence)
+{
+    fence_poll(fence);
+    lock_take(&fence->lock);
+    const bool settled = !atomic_load(&fence->used) && fence->done + 1 == fence->open;
+    lock_release(&fence->lock);
+    return settled ? 0 : fence_wait(fence, FENCE_NOW);
+}

@@ -1,0 +1,151 @@
+/* pool_dead: see pool_dead.h. */
+#include "interpose/pool/pool_dead.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "interpose/pool/pool_grow.h"
+
+#define FIRST_CAPACITY 1024
+#define DEAD_MAX       8192 /* from here on allocations unmap some, if the helper thread has not */
+#define BURY_CHUNKS    32   /* half a millisecond of the driver (H200): so long may others wait */
+
+int pool_dead_prepare(struct pool *pool, uint64_t count)
+{
+    uint64_t capacity = pool->dead_capacity ? pool->dead_capacity : FIRST_CAPACITY;
+
+    if (pool->dead_count + count <= pool->dead_capacity)
+        return 0;
+    while (capacity < pool->dead_count + count)
+        capacity *= 2;
+    struct pool_dead *dead =
+        mmap(NULL, capacity * sizeof *dead, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (dead == MAP_FAILED)
+        return -ENOMEM;
+    if (pool->dead) {
+        memcpy(dead, pool->dead, pool->dead_count * sizeof *dead);
+        munmap(pool->dead, pool->dead_capacity * sizeof *dead);
+    }
+    pool->dead = dead;
+    pool->dead_capacity = capacity;
+    return 0;
+}
+
+struct vmm_chunk pool_retire(struct pool *pool, uint64_t start, uint64_t epoch)
+{
+    const struct vmm_chunk chunk = vmm_leave(&pool->vmm, start);
+
+    ranges_retire(&pool->ranges, start, chunk.bytes);
+    pool->dead[pool->dead_count++] = (struct pool_dead){start, chunk.bytes, epoch, chunk.handle, false};
+    return chunk;
+}
+
+void pool_revive(struct pool *pool, const struct vmm_chunk *chunk)
+{
+    const struct pool_dead *last = &pool->dead[--pool->dead_count];
+
+    vmm_remember(&pool->vmm, last->start, chunk);
+    ranges_revive(&pool->ranges, last->start, last->epoch);
+}
+
+void pool_stuck(struct pool *pool, uint64_t start, const struct vmm_chunk *chunk, bool only)
+{
+    ranges_retire(&pool->ranges, start, chunk->bytes);
+    pool->dead[pool->dead_count++] = (struct pool_dead){start, chunk->bytes, 0, chunk->handle, only};
+    pool->stuck_bytes += only ? chunk->bytes : 0;
+}
+
+/* Unmaps one old place. False if the driver refuses. */
+static bool bury(struct pool *pool, const struct pool_dead *dead)
+{
+    const struct vmm_chunk chunk = {.handle = dead->handle, .bytes = dead->bytes};
+
+    if (vmm_unmap_left(&pool->vmm, dead->start, dead->bytes))
+        return false;
+    ranges_bury(&pool->ranges, dead->start);
+    if (dead->only) {
+        pool->stuck_bytes -= chunk.bytes;
+        pool_release_chunk(pool, &chunk);
+    }
+    return true;
+}
+
+/* Unmaps those that `wanted` chooses, whose work is done by `reached`, at most `most` of them. Returns how
+ * many. */
+static uint64_t bury_wanted(struct pool *pool, uint64_t reached, uint64_t most,
+                            bool (*wanted)(const struct pool_dead *dead, uint64_t handle), uint64_t handle)
+{
+    uint64_t kept = 0, buried = 0;
+
+    for (uint64_t i = 0; i < pool->dead_count; i++) {
+        const struct pool_dead dead = pool->dead[i];
+
+        if (buried < most && dead.epoch <= reached && wanted(&dead, handle) && bury(pool, &dead))
+            buried++;
+        else
+            pool->dead[kept++] = dead;
+    }
+    pool->dead_count = kept;
+    return buried;
+}
+
+static bool any(const struct pool_dead *dead, uint64_t unused)
+{
+    (void)dead, (void)unused;
+    return true;
+}
+
+static bool is_stuck(const struct pool_dead *dead, uint64_t unused)
+{
+    (void)unused;
+    return dead->only;
+}
+
+static bool has_handle(const struct pool_dead *dead, uint64_t handle)
+{
+    return dead->handle == handle;
+}
+
+void pool_bury_some(struct pool *pool, uint64_t reached)
+{
+    if (pool->stuck_bytes)
+        bury_wanted(pool, reached, UINT64_MAX, is_stuck, 0);
+    if (pool->dead_count > DEAD_MAX)
+        bury_wanted(pool, reached, BURY_CHUNKS, any, 0);
+}
+
+bool pool_bury_chunk(struct pool *pool, uint64_t start, uint64_t reached)
+{
+    const uint64_t handle = vmm_chunk_from(&pool->vmm, start).handle;
+    bool left = false;
+
+    if (pool->dead_count)
+        bury_wanted(pool, reached, UINT64_MAX, has_handle, handle);
+    for (uint64_t i = 0; i < pool->dead_count && !left; i++)
+        left = pool->dead[i].handle == handle;
+    return !left;
+}
+
+void pool_sweep(struct pool *pool)
+{
+    uint64_t buried;
+
+    do {
+        lock_take(&pool->lock);
+        const uint64_t many = pool->dead_count > pool->dead_kept ? pool->dead_count - pool->dead_kept : 0;
+        if (many || pool->stuck_bytes)
+            fence_poll(&pool->fence);
+        const uint64_t reached = fence_reached(&pool->fence);
+        pool_bury_some(pool, reached);
+        buried = many ? bury_wanted(pool, reached, many < BURY_CHUNKS ? many : BURY_CHUNKS, any, 0) : 0;
+        lock_release(&pool->lock);
+    } while (buried == BURY_CHUNKS);
+}
+
+void pool_dead_close(struct pool *pool)
+{
+    bury_wanted(pool, UINT64_MAX, UINT64_MAX, any, 0);
+    if (pool->dead)
+        munmap(pool->dead, pool->dead_capacity * sizeof *pool->dead);
+}

@@ -1,0 +1,540 @@
+/* pool_grow: see pool_grow.h.
+ *
+ * While the limits leave room, a pool takes new memory rather than move chunks, as long as it holds no more
+ * than the slack above the peak of live bytes: moving a chunk costs 42 us (map 1, access 25, unmap 16; H200).
+ * Beyond the slack, and near a limit, whole free chunks are mapped anew where the request fits, oldest free
+ * first, whose work is most likely done. The place is the one that needs the least: beside a free range, if
+ * there is one.
+ */
+#include "interpose/pool/pool_grow.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "interpose/base/clock.h"
+#include "interpose/pool/pool_dead.h"
+#include "interpose/pool/pool_expose.h"
+
+#define SLACK_LEAST (UINT64_C(32) << 20) /* a small program need not move chunks for a few megabytes */
+#define ROOM_PART   16 /* a pool that could not grow by this part of what it holds has no room to spare */
+/* Chunks are small where little room is left: those that are partly in use cannot move, and each wastes about
+ * half. So the room that is left is worth at least so many chunks: 2 MiB below 16 GiB, 8 MiB from 32 GiB on.
+ * (Smallest capacity of five traces 1.003-1.019 of peak live with 2 MiB; moves of an unlimited program cost
+ * 0.1-0.6 % of its time with 8 MiB, 1-4 % with 2 MiB, at utilizations of 0.93-0.99.) */
+#define ROOM_CHUNKS 4096
+#define CHUNK_MOST  (UINT64_C(8) << 20)
+/* A request of this size is a program's own arena, most likely kept: it is made of a few large chunks, so
+ * that its first allocation costs little more than a native one. pool_split.c makes them smaller for other
+ * blocks. */
+#define ARENA_LEAST  (UINT64_C(512) << 20)
+#define ARENA_CHUNKS 4
+/* Of what is held, so much may be freed and not usable yet before a block that fits nowhere else well is
+ * worth a join; and of a block, so much may be left over where it fits well. Fewer joins cost more moves than
+ * they save (engine_replay; a join costs about 5 us on an H200). */
+#define JOIN_PART 128
+#define FIT_PART  8
+
+_Atomic uint64_t pool_given_back;
+
+uint64_t pool_mapped_end(const struct pool *pool)
+{
+    const struct range *last = pool->ranges.first;
+
+    while (last->upper)
+        last = last->upper;
+    /* The address space never fills up, so the last range is the hole behind everything. */
+    return last->start;
+}
+
+/* ---- chunks ---- */
+
+bool pool_next_chunk(const struct pool *pool, uint64_t floor, uint64_t *below, uint64_t *start,
+                     uint64_t *bytes)
+{
+    uint64_t end = *below & ~(RANGES_PAGE - 1);
+
+    while (end > floor && vmm_chunk_at(&pool->vmm, end - RANGES_PAGE, start, bytes)) {
+        if (*start < floor)
+            return false;
+        end = *start;
+        if (*start + *bytes <= *below) {
+            *below = *start;
+            return true;
+        }
+    }
+    return false;
+}
+
+uint64_t pool_whole_bytes(struct pool *pool, uint64_t enough)
+{
+    uint64_t total = 0;
+
+    for (struct range *f = pool->ranges.oldest; f && total < enough; f = f->newer) {
+        uint64_t below = f->start + f->bytes, start, bytes;
+
+        while (total < enough && pool_next_chunk(pool, f->start, &below, &start, &bytes))
+            total += bytes;
+    }
+    return total;
+}
+
+int pool_create_chunk(struct pool *pool, uint64_t bytes, struct vmm_chunk *chunk)
+{
+    if (!pool->budget.take(pool->budget.owner, bytes))
+        return -ENOMEM;
+    const int rc = vmm_create(&pool->vmm, bytes, chunk);
+    pool->budget.settle(pool->budget.owner, bytes, rc == 0);
+    if (rc == 0 && pool->vmm.physical > pool->peak_physical)
+        pool->peak_physical = pool->vmm.physical;
+    return rc;
+}
+
+void pool_release_chunk(struct pool *pool, const struct vmm_chunk *chunk)
+{
+    if (!vmm_release(&pool->vmm, chunk))
+        return;
+    pool->budget.give(pool->budget.owner, chunk->bytes);
+    atomic_fetch_add(&pool_given_back, 1);
+}
+
+void pool_release_left(struct pool *pool)
+{
+    const uint64_t bytes = pool->vmm.left_count ? vmm_release_left(&pool->vmm) : 0;
+
+    if (!bytes)
+        return;
+    pool->budget.give(pool->budget.owner, bytes);
+    atomic_fetch_add(&pool_given_back, 1);
+}
+
+int pool_give_back(struct pool *pool, uint64_t start)
+{
+    struct vmm_chunk chunk;
+
+    if (ranges_prepare(&pool->ranges, 8))
+        return -ENOMEM;
+    const int rc = vmm_unmap(&pool->vmm, start, &chunk);
+    if (rc)
+        return rc;
+    ranges_unmap(&pool->ranges, start, chunk.bytes);
+    pool_release_chunk(pool, &chunk);
+    return 0;
+}
+
+/* ---- one attempt ---- */
+
+/* What one attempt to make room works with. pool->chunks holds moved chunks from the beginning and new ones
+ * from the end. */
+struct move {
+    enum ranges_zone zone;
+    struct ranges_plan plan;
+    uint64_t request;
+    uint64_t room;    /* how much more the limits allow */
+    uint64_t reached; /* the epoch up to which work was done at the beginning */
+    uint64_t movable; /* the epoch up to which chunks may move */
+    uint64_t epoch;   /* of the latest free in what has been gathered */
+    uint64_t moved;   /* chunks taken from elsewhere */
+    uint64_t fresh;   /* new chunks */
+    uint64_t stuck;   /* of these, moved ones first: mapped, and neither to be used nor unmapped */
+};
+
+struct vmm_chunk *pool_scratch(struct pool *pool, uint64_t count)
+{
+    uint64_t capacity = pool->chunk_capacity ? pool->chunk_capacity : 1024;
+
+    if (count <= pool->chunk_capacity)
+        return pool->chunks;
+    while (capacity < count)
+        capacity *= 2;
+    struct vmm_chunk *chunks =
+        mmap(NULL, capacity * sizeof *chunks, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (chunks == MAP_FAILED)
+        return NULL;
+    if (pool->chunks)
+        munmap(pool->chunks, pool->chunk_capacity * sizeof *pool->chunks);
+    pool->chunks = chunks;
+    pool->chunk_capacity = capacity;
+    return chunks;
+}
+
+static struct vmm_chunk *fresh_at(const struct pool *pool, uint64_t i)
+{
+    return &pool->chunks[pool->chunk_capacity - 1 - i];
+}
+
+/* From where up a free range is not part of the block to be. */
+static uint64_t floor_of(const struct range *f, const struct move *move)
+{
+    const uint64_t end = move->plan.start + move->request;
+
+    return f->start < end && move->plan.start < f->start + f->bytes ? end : f->start;
+}
+
+/* Bytes that could be gathered from whole free chunks; *later: bytes of those that will be of use when their
+ * work is done. */
+static uint64_t gatherable(struct pool *pool, const struct move *move, uint64_t *later)
+{
+    const uint64_t target = move->plan.map_bytes;
+    uint64_t total = 0;
+
+    *later = 0;
+    for (struct range *f = pool->ranges.oldest; f && total < target; f = f->newer) {
+        uint64_t below = f->start + f->bytes, start, bytes;
+
+        while (total < target && pool_next_chunk(pool, floor_of(f, move), &below, &start, &bytes)) {
+            if (f->epoch <= move->movable && bytes <= target - total)
+                total += bytes;
+            else if (f->epoch > move->reached)
+                *later += bytes;
+        }
+    }
+    return total;
+}
+
+/* Takes whole free chunks, oldest first, until there are `bytes` of them. */
+static int gather(struct pool *pool, struct move *move, uint64_t bytes)
+{
+    struct range *next;
+
+    if (pool_dead_prepare(pool, bytes / RANGES_PAGE))
+        return -ENOMEM;
+    for (struct range *f = pool->ranges.oldest; f && bytes; f = next) {
+        uint64_t below = f->start + f->bytes, start, size;
+        const uint64_t floor = floor_of(f, move), epoch = f->epoch;
+
+        next = f->newer;
+        if (epoch > move->movable)
+            continue;
+        while (bytes && pool_next_chunk(pool, floor, &below, &start, &size)) {
+            if (size > bytes)
+                continue;
+            if (ranges_prepare(&pool->ranges, 8))
+                return -ENOMEM;
+            pool->chunks[move->moved++] = pool_retire(pool, start, epoch);
+            move->epoch = epoch > move->epoch ? epoch : move->epoch;
+            bytes -= size;
+        }
+    }
+    return bytes ? -ENOMEM : 0;
+}
+
+static uint64_t room_of(const struct pool *pool)
+{
+    return pool->budget.room ? pool->budget.room(pool->budget.owner) : UINT64_MAX;
+}
+
+static uint64_t usual_chunk(uint64_t room)
+{
+    uint64_t bytes = CHUNK_MOST;
+
+    while (bytes > RANGES_PAGE && bytes > room / ROOM_CHUNKS)
+        bytes /= 2;
+    return bytes;
+}
+
+uint64_t pool_usual_chunk(const struct pool *pool)
+{
+    return usual_chunk(room_of(pool));
+}
+
+static uint64_t chunk_bytes(const struct move *move, uint64_t missing)
+{
+    const uint64_t most =
+        move->request >= ARENA_LEAST ? move->request / ARENA_CHUNKS : usual_chunk(move->room);
+    uint64_t bytes = RANGES_PAGE;
+
+    if (move->zone == RANGES_SMALL) /* a page that a few small blocks keep is memory that others cannot use */
+        return bytes;
+
+    while (bytes * 2 <= most && bytes * 2 <= missing)
+        bytes *= 2;
+    return bytes;
+}
+
+/* Creates new chunks until nothing is missing. */
+static int create(struct pool *pool, struct move *move, uint64_t *missing)
+{
+    while (*missing) {
+        const uint64_t bytes = chunk_bytes(move, *missing);
+        const int rc = pool_create_chunk(pool, bytes, fresh_at(pool, move->fresh));
+
+        if (rc)
+            return rc;
+        move->fresh++;
+        *missing -= bytes;
+    }
+    return 0;
+}
+
+/* Gives back one whole free chunk whose work is done. It was not gathered, so it is larger than what is
+ * missing. */
+static bool shed(struct pool *pool, const struct move *move)
+{
+    uint64_t start, size;
+
+    for (struct range *f = pool->ranges.oldest; f; f = f->newer) {
+        uint64_t below = f->start + f->bytes;
+
+        while (f->epoch <= move->reached && pool_next_chunk(pool, floor_of(f, move), &below, &start, &size)) {
+            if (pool_bury_chunk(pool, start, move->reached))
+                return pool_give_back(pool, start) == 0;
+        }
+    }
+    return false;
+}
+
+/* Maps all of them side by side at the planned place. */
+static int place(struct pool *pool, struct move *move)
+{
+    const uint64_t count = move->moved + move->fresh;
+
+    /* Each of them may get stuck. */
+    if (ranges_prepare(&pool->ranges, 8 + (unsigned)count) || pool_dead_prepare(pool, count))
+        return -ENOMEM;
+    for (uint64_t i = 0; i < move->fresh; i++)
+        pool->chunks[move->moved + i] = *fresh_at(pool, i);
+    const int rc = vmm_map(&pool->vmm, move->plan.map_start, pool->chunks, count, &move->stuck);
+    if (rc)
+        return rc;
+    ranges_map(&pool->ranges, move->plan.map_start, move->plan.map_bytes, move->epoch);
+    pool->grows += move->fresh != 0;
+    pool->stitches += move->moved != 0;
+    pool->stitched += move->moved;
+    return 0;
+}
+
+/* Puts moved chunks back where they were and releases new ones, unless they are stuck. */
+static void undo(struct pool *pool, const struct move *move)
+{
+    uint64_t at = move->plan.map_start;
+
+    for (uint64_t i = move->moved; i-- > 0;)
+        pool_revive(pool, &pool->chunks[i]);
+    for (uint64_t i = 0; i < move->stuck; i++) {
+        pool_stuck(pool, at, &pool->chunks[i], i >= move->moved);
+        at += pool->chunks[i].bytes;
+    }
+    for (uint64_t i = move->stuck > move->moved ? move->stuck - move->moved : 0; i < move->fresh; i++)
+        pool_release_chunk(pool, fresh_at(pool, i));
+}
+
+/* New memory first: if it is refused, nothing has been touched yet. */
+static int assemble(struct pool *pool, struct move *move, uint64_t moved, bool *refused)
+{
+    uint64_t missing = move->plan.map_bytes - moved;
+    int rc = create(pool, move, &missing);
+
+    *refused = rc != 0;
+    if (*refused && rc != -ENOMEM)
+        return rc;
+    const int gathered = gather(pool, move, moved);
+    if (gathered)
+        return gathered;
+    bool any = false;
+    for (; rc == -ENOMEM && shed(pool, move); any = true)
+        rc = create(pool, move, &missing);
+    pool->trims += any;
+    return rc ? rc : place(pool, move);
+}
+
+/* ---- what may be held ---- */
+
+static bool fits(const struct pool *pool, uint64_t bytes)
+{
+    return bytes == 0 || !pool->budget.fits || pool->budget.fits(pool->budget.owner, bytes);
+}
+
+/* True if the pool may hold so much more without passing the slack above the peak of live bytes. */
+static bool within_slack(const struct pool *pool, uint64_t size, uint64_t more)
+{
+    const uint64_t live = pool_live_bytes(pool, cache_figures(pool).bytes) + size;
+    const uint64_t peak = live > pool->recent_peak ? live : pool->recent_peak;
+    const uint64_t slack = peak / 1000 * pool->slack_permille;
+
+    return pool->vmm.physical + more <= peak + (slack > SLACK_LEAST ? slack : SLACK_LEAST);
+}
+
+/* True if the pool should rather grow than move chunks. */
+static bool has_room(const struct pool *pool, const struct move *move)
+{
+    const uint64_t more = move->plan.map_bytes;
+
+    return more <= move->room && move->room - more >= pool->vmm.physical / ROOM_PART &&
+           within_slack(pool, move->request, more);
+}
+
+/* True if what is missing can be had, if need be by giving up whole free chunks that are of no use here.
+ * Asked first: otherwise a request that cannot be met would fill the card up to its limit before it is
+ * refused. */
+static bool can_be_met(struct pool *pool, uint64_t missing, uint64_t moved)
+{
+    if (fits(pool, missing))
+        return true;
+    const uint64_t idle = pool_whole_bytes(pool, UINT64_MAX) - moved;
+    return idle && fits(pool, missing > idle ? missing - idle : 0);
+}
+
+bool pool_may_fit(const struct pool *pool, uint64_t size)
+{
+    const uint64_t freed = pool->ranges.free_bytes + pool->pending_bytes + pool->small.extent_bytes;
+
+    return size <= freed || fits(pool, size - freed);
+}
+
+/* ---- the steps ---- */
+
+bool pool_reclaim(struct pool *pool)
+{
+    bool any = false;
+
+    while (pool->pending && pool->pending->epoch <= fence_usable(&pool->fence)) {
+        struct range *range = pool->pending;
+        const uint64_t epoch = range->epoch;
+
+        pool->pending = range->newer;
+        if (!pool->pending)
+            pool->pending_last = NULL;
+        pool->pending_bytes -= range->bytes;
+        ranges_give(&pool->ranges, range, fence_done(&pool->fence, epoch) ? 0 : epoch);
+        any = true;
+    }
+    return any;
+}
+
+static bool join(struct pool *pool)
+{
+    if (!fence_join(&pool->fence))
+        return false;
+    pool->joins++;
+    return pool_reclaim(pool);
+}
+
+static bool much_pending(const struct pool *pool)
+{
+    return pool->pending_bytes > pool->vmm.physical / JOIN_PART;
+}
+
+void pool_prefer_fit(struct pool *pool, uint64_t size)
+{
+    if (!much_pending(pool))
+        return;
+    const uint64_t best = ranges_best(&pool->ranges, ranges_zone_for(size), size);
+    if (best && best - size <= size / FIT_PART)
+        return;
+    fence_poll(&pool->fence);
+    pool_reclaim(pool);
+    if (much_pending(pool))
+        join(pool);
+}
+
+int pool_wait_for_work(struct pool *pool, bool *more)
+{
+    lock_release(&pool->lock);
+    const int rc = fence_wait_oldest(&pool->fence, more);
+    lock_take(&pool->lock);
+    pool_empty_caches(pool, 0);
+    pool_reclaim(pool);
+    return rc;
+}
+
+/* What an attempt prefers to which other step. */
+enum patience {
+    RATHER_JOIN, /* order streams on the device than move chunks or take new ones */
+    RATHER_WAIT, /* wait than hold more than the slack allows */
+    RATHER_GROW,
+    NO_WAIT
+};
+
+/* -EAGAIN if joining the streams or waiting for work would help. */
+static int attempt(struct pool *pool, enum ranges_zone zone, uint64_t size, enum patience patience,
+                   struct range **out, struct pool_effort *effort)
+{
+    struct move move = {
+        .zone = zone, .request = size, .room = room_of(pool), .reached = fence_reached(&pool->fence)};
+    uint64_t later = 0;
+    bool refused;
+
+    move.movable = streams_in_order() ? UINT64_MAX : fence_usable(&pool->fence);
+    pool_release_left(pool);
+    pool_expose_sweep(pool);
+    pool_bury_some(pool, move.reached);
+    if (!ranges_plan(&pool->ranges, zone, size, &move.plan))
+        return -ENOMEM;
+    const uint64_t target = move.plan.map_bytes;
+    /* Room for chunks from both ends and for all of them together. */
+    if (!pool_scratch(pool, 2 * target / RANGES_PAGE))
+        return -ENOMEM;
+    const uint64_t moved = has_room(pool, &move) ? 0 : gatherable(pool, &move, &later);
+    const bool others = patience != NO_WAIT && (later || pool->pending_bytes);
+    const bool roomy = moved == target || within_slack(pool, size, target - moved);
+    const bool enough = later + pool->pending_bytes >= size; /* else streams would be joined in vain */
+    if (others && ((patience == RATHER_JOIN && (enough || !roomy)) || (patience == RATHER_WAIT && !roomy)))
+        return pool_may_fit(pool, size) ? -EAGAIN : -ENOMEM;
+    if (!can_be_met(pool, target - moved, moved))
+        return others && pool_may_fit(pool, size) ? -EAGAIN : -ENOMEM;
+    const int rc = assemble(pool, &move, moved, &refused);
+    if (rc) {
+        undo(pool, &move);
+        return refused && others ? -EAGAIN : rc;
+    }
+    *out = ranges_take_at(&pool->ranges, move.plan.start, size);
+    effort->made = true;
+    return 0;
+}
+
+/* Makes freed memory usable: by order on the device if that is enough, else by waiting. Returns what the next
+ * attempt should rather do. */
+static enum patience make_usable(struct pool *pool, enum patience patience, struct pool_effort *effort)
+{
+    bool more;
+
+    if (patience == RATHER_JOIN) {
+        join(pool);
+        return RATHER_WAIT;
+    }
+    const uint64_t began = clock_ns();
+    pool->waits += !effort->waited;
+    effort->waited = true;
+    const int rc = pool_wait_for_work(pool, &more);
+    pool->wait_ns += clock_ns() - began;
+    if (rc)
+        return NO_WAIT;
+    return more ? RATHER_WAIT : RATHER_GROW;
+}
+
+static int make_fit(struct pool *pool, enum ranges_zone zone, uint64_t size, bool wait, struct range **out,
+                    struct pool_effort *effort)
+{
+    enum patience patience = !wait ? NO_WAIT : streams_in_order() ? RATHER_WAIT : RATHER_JOIN;
+    int rc;
+
+    fence_poll(&pool->fence);
+    if (pool_reclaim(pool) && (*out = ranges_take(&pool->ranges, zone, size)))
+        return 0;
+    rc = attempt(pool, zone, size, patience, out, effort);
+    /* Other threads may take what has come free, and free it again behind new work: as long as there is
+     * something to wait for, there is no reason to refuse. */
+    while (rc == -EAGAIN) {
+        patience = make_usable(pool, patience, effort);
+        if (ranges_prepare(&pool->ranges, 8))
+            return -ENOMEM;
+        if ((*out = ranges_take(&pool->ranges, zone, size)))
+            return 0;
+        rc = attempt(pool, zone, size, patience, out, effort);
+    }
+    return rc == 0 ? 0 : -ENOMEM;
+}
+
+int pool_make_fit(struct pool *pool, enum ranges_zone zone, uint64_t size, bool wait, struct range **out,
+                  struct pool_effort *effort)
+{
+    const uint64_t began = clock_ns();
+    int rc = make_fit(pool, zone, size, wait, out, effort);
+
+    /* Rather in the other zone than not at all. */
+    if (rc && (*out = ranges_take(&pool->ranges, zone == RANGES_SMALL ? RANGES_LARGE : RANGES_SMALL, size)))
+        rc = 0;
+    pool->room_ns += clock_ns() - began;
+    return rc;
+}

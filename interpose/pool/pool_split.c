@@ -1,0 +1,90 @@
+/* pool_split: see pool_split.h. */
+#include "interpose/pool/pool_split.h"
+
+#include <errno.h>
+
+#include "interpose/pool/pool_dead.h"
+#include "interpose/pool/pool_grow.h"
+
+#define LARGE (UINT64_C(16) << 20) /* smaller chunks are left as they are */
+#define PART  64                   /* a block may end within a chunk of up to this part of its own size */
+
+/* The chunk under the end of a block. */
+struct last_chunk {
+    uint64_t start, bytes;
+    uint64_t covered; /* by the block, from the start on */
+};
+
+/* True if the chunk is too large for the block, which covers only the beginning of it, and the rest is free
+ * and at rest. */
+static bool is_too_large(const struct pool *pool, const struct range *block, struct last_chunk *chunk)
+{
+    const uint64_t end = block->start + block->bytes, reached = atomic_load(&pool->fence.done);
+    const struct range *rest = block->upper;
+
+    if (!vmm_chunk_at(&pool->vmm, end - 1, &chunk->start, &chunk->bytes) || chunk->bytes < LARGE ||
+        chunk->bytes <= block->bytes / PART || chunk->start < block->start)
+        return false;
+    chunk->covered = end - chunk->start;
+    return chunk->covered < chunk->bytes && block->epoch <= reached && rest && rest->state == RANGE_FREE &&
+           rest->epoch <= reached && rest->start + rest->bytes >= chunk->start + chunk->bytes;
+}
+
+/* Writes the sizes of the new chunks: the usual one under the block, doubling behind it. Returns how many
+ * there are. */
+static uint64_t plan_pieces(const struct last_chunk *chunk, uint64_t usual, struct vmm_chunk *pieces)
+{
+    uint64_t count = 0, piece = usual;
+
+    for (uint64_t at = 0; at < chunk->bytes; at += piece) {
+        piece = at < chunk->covered ? usual : piece * 2;
+        while (piece > chunk->bytes - at)
+            piece /= 2;
+        pieces[count++].bytes = piece;
+    }
+    return count;
+}
+
+/* Fills the hole that a chunk has left. False if there is not enough memory: then it stays a hole. */
+static bool fill(struct pool *pool, const struct last_chunk *chunk, struct vmm_chunk *pieces, uint64_t count)
+{
+    uint64_t made = 0, stuck = 0, at = chunk->start;
+
+    while (made < count && pool_create_chunk(pool, pieces[made].bytes, &pieces[made]) == 0)
+        made++;
+    if (made == count && vmm_map(&pool->vmm, chunk->start, pieces, count, &stuck) == 0) {
+        ranges_map(&pool->ranges, chunk->start, chunk->bytes, 0);
+        return true;
+    }
+    for (uint64_t i = 0; i < stuck; at += pieces[i++].bytes)
+        pool_stuck(pool, at, &pieces[i], true);
+    for (uint64_t i = stuck; i < made; i++)
+        pool_release_chunk(pool, &pieces[i]);
+    return false;
+}
+
+/* Replaces a chunk that is wholly free. Returns false if it is gone and nothing is in its place. */
+static bool replace(struct pool *pool, const struct last_chunk *chunk)
+{
+    const uint64_t usual = pool_usual_chunk(pool), most = chunk->bytes / usual + 1;
+    struct vmm_chunk *pieces = pool_scratch(pool, most);
+
+    if (!pieces || ranges_prepare(&pool->ranges, 8 + 2 * (unsigned)most) || pool_dead_prepare(pool, most) ||
+        !pool_bury_chunk(pool, chunk->start, fence_reached(&pool->fence)) ||
+        pool_give_back(pool, chunk->start))
+        return true;
+    return fill(pool, chunk, pieces, plan_pieces(chunk, usual, pieces));
+}
+
+struct range *pool_split_around(struct pool *pool, struct range *range)
+{
+    const uint64_t start = range->start, bytes = range->bytes;
+    struct last_chunk chunk;
+
+    if (!is_too_large(pool, range, &chunk))
+        return range;
+    ranges_give(&pool->ranges, range, range->epoch);
+    if (!replace(pool, &chunk) || ranges_prepare(&pool->ranges, 8))
+        return NULL;
+    return ranges_take_at(&pool->ranges, start, bytes);
+}

@@ -1,0 +1,98 @@
+/* pool_trim: gives idle memory of a pool back to the driver. See pool.h. */
+#include "interpose/pool/pool.h"
+
+#include <errno.h>
+
+#include "interpose/pool/pool_dead.h"
+#include "interpose/pool/pool_expose.h"
+#include "interpose/pool/pool_grow.h"
+
+#define TRIM_CHUNKS 32 /* 1 ms of the driver (measured, H200): so long may an allocation wait for a trim */
+
+/* Gives back about `bytes`, in at most TRIM_CHUNKS chunks. */
+static uint64_t trim_some(struct pool *pool, uint64_t bytes)
+{
+    const uint64_t reached = fence_reached(&pool->fence);
+    uint64_t given = 0;
+    int chunks = 0;
+    struct range *next;
+
+    lock_assert_held(&pool->lock);
+    for (struct range *f = pool->ranges.oldest; f && given < bytes; f = next) {
+        uint64_t below = f->start + f->bytes, start, size;
+        const uint64_t floor = f->start;
+
+        next = f->newer;
+        if (f->epoch > reached)
+            continue;
+        while (given < bytes && pool_next_chunk(pool, floor, &below, &start, &size)) {
+            if (!pool_bury_chunk(pool, start, reached))
+                continue;
+            if (chunks++ == TRIM_CHUNKS || pool_give_back(pool, start))
+                return given;
+            given += size;
+        }
+    }
+    return given;
+}
+
+uint64_t pool_trim_some(struct pool *pool, uint64_t bytes)
+{
+    fence_poll(&pool->fence);
+    pool_empty_caches(pool, 0);
+    pool_reclaim(pool);
+    pool_release_left(pool);
+    pool_expose_sweep(pool);
+    pool_bury_some(pool, fence_reached(&pool->fence));
+    return trim_some(pool, bytes);
+}
+
+uint64_t pool_trim(struct pool *pool, uint64_t bytes)
+{
+    uint64_t given = 0, some;
+
+    small_trim(pool);
+    do {
+        lock_take(&pool->lock);
+        some = pool_trim_some(pool, bytes - given);
+        given += some;
+        pool->trims += some && given == some;
+        lock_release(&pool->lock);
+    } while (some && given < bytes);
+    return given;
+}
+
+static bool any_waits(const struct pool *pool)
+{
+    return pool->pending || pool->small.pending_bytes;
+}
+
+void pool_take_in(struct pool *pool)
+{
+    lock_take(&pool->lock);
+    const bool waits = any_waits(pool);
+    if (waits) {
+        fence_poll(&pool->fence);
+        pool_reclaim(pool);
+    }
+    lock_release(&pool->lock);
+    if (waits)
+        small_reclaim(pool, NULL);
+}
+
+bool pool_may_have(struct pool *pool, uint64_t bytes)
+{
+    lock_take(&pool->lock);
+    const bool may_fit = pool_may_fit(pool, bytes);
+    lock_release(&pool->lock);
+    return may_fit;
+}
+
+int pool_wait(struct pool *pool, bool *more)
+{
+    lock_take(&pool->lock);
+    const bool any = any_waits(pool) || pool_whole_bytes(pool, 1);
+    const int rc = any ? pool_wait_for_work(pool, more) : -ENOENT;
+    lock_release(&pool->lock);
+    return rc;
+}

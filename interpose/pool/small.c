@@ -1,0 +1,509 @@
+/* small: see small.h. */
+#include "interpose/pool/small.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "interpose/base/clock.h"
+#include "interpose/pool/pool.h"
+#include "interpose/pool/pool_grow.h"
+#include "interpose/see/tags.h"
+#include "interpose/settings/log.h"
+
+#define FIRST_CAPACITY 1024 /* of the ring; a power of two */
+#define LOOK_EVERY     32   /* frees that wait, before the older ones are looked at */
+#define BATCH          64
+
+static void *map_zeroed(uint64_t bytes)
+{
+    void *memory =
+        mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+
+    return memory == MAP_FAILED ? NULL : memory;
+}
+
+static struct small_page *page_of(const struct pool *pool, uint64_t address)
+{
+    const uint64_t offset = address - pool->vmm.base;
+
+    return pool->small.on && offset < pool->vmm.span
+               ? atomic_load_explicit(&pool->small.pages[offset / RANGES_PAGE], memory_order_acquire)
+               : NULL;
+}
+
+/* NULL where no extent has ever been, and for what is not a multiple of the unit. */
+static struct mark *unit_of(const struct pool *pool, uint64_t address)
+{
+    struct small_page *page = address % RANGES_UNIT ? NULL : page_of(pool, address);
+
+    return page ? &page->marks[address % RANGES_PAGE / RANGES_UNIT] : NULL;
+}
+
+/* The heap and our own notes disagree. Whatever has gone wrong, the same bytes never go to two: they are lost
+ * until the pool ends. */
+static void keep_off(struct pool *pool)
+{
+    static atomic_flag said = ATOMIC_FLAG_INIT;
+
+    atomic_fetch_add(&pool->small.wrong, 1);
+    if (log_first(&said))
+        log_error("the heap of small blocks is damaged; what it got wrong is not used again");
+}
+
+static uint64_t rounded(const struct mark *unit)
+{
+    const uint64_t asked = atomic_load_explicit(&unit->asked, memory_order_relaxed);
+
+    return (asked + RANGES_UNIT - 1) & ~(RANGES_UNIT - 1);
+}
+
+/* ---- extents ----
+ *
+ * They are kept together in pages of their own, so that what lives long and is small does not hold on to many
+ * chunks. With the pool's lock. */
+
+static bool piece_taken(const struct small_page *page, unsigned i)
+{
+    return page->pieces[i / 64] >> i % 64 & 1;
+}
+
+static bool pieces_taken(const struct small_page *page, unsigned from, unsigned count)
+{
+    bool taken = from + count <= SMALL_PIECES;
+
+    for (unsigned i = from; taken && i < from + count; i++)
+        taken = piece_taken(page, i);
+    return taken;
+}
+
+static void mark_pieces(struct small_page *page, unsigned from, unsigned count)
+{
+    for (unsigned i = from; i < from + count; i++)
+        page->pieces[i / 64] ^= UINT64_C(1) << i % 64;
+}
+
+static void link_page(struct pool *pool, struct small_page *page)
+{
+    page->next = pool->small.first;
+    page->here = &pool->small.first;
+    if (page->next)
+        page->next->here = &page->next;
+    pool->small.first = page;
+}
+
+static void unlink_page(struct small_page *page)
+{
+    *page->here = page->next;
+    if (page->next)
+        page->next->here = page->here;
+}
+
+/* The first of `count` free pieces at a multiple of `step`, or SMALL_PIECES. */
+static unsigned find_pieces(const struct small_page *page, unsigned count, unsigned step)
+{
+    unsigned from = 0, run = 0;
+
+    if (page->taken + count > SMALL_PIECES)
+        return SMALL_PIECES;
+    while (run < count && from + count <= SMALL_PIECES) {
+        if (!piece_taken(page, from + run)) {
+            run++;
+            continue;
+        }
+        from = (from + run) / step * step + step;
+        run = 0;
+    }
+    return run == count ? from : SMALL_PIECES;
+}
+
+static struct small_page *new_page(struct pool *pool)
+{
+    struct pool_effort effort = {.made = false};
+    struct range *range = pool_take_extent(pool, RANGES_PAGE, RANGES_PAGE, &effort);
+    struct small_page *page = range ? page_of(pool, range->start) : NULL;
+
+    if (range && !page && (page = map_zeroed(sizeof *page))) {
+        page->made = pool->small.made;
+        pool->small.made = page;
+        atomic_store_explicit(&pool->small.pages[(range->start - pool->vmm.base) / RANGES_PAGE], page,
+                              memory_order_release);
+    }
+    if (range && !page)
+        ranges_give(&pool->ranges, range, range->epoch);
+    if (!page)
+        return NULL;
+    pool->small.grown += effort.made;
+    page->range = range;
+    link_page(pool, page);
+    atomic_fetch_add(&pool->small.extent_bytes, RANGES_PAGE);
+    return page;
+}
+
+static uint64_t extent_take(void *owner, uint64_t bytes, uint64_t alignment)
+{
+    struct pool *pool = owner;
+    const unsigned count = (unsigned)(bytes / SMALL_PIECE);
+    const unsigned step = alignment > SMALL_PIECE ? (unsigned)(alignment / SMALL_PIECE) : 1;
+    unsigned from = SMALL_PIECES;
+
+    if (bytes > RANGES_PAGE || alignment > RANGES_PAGE || bytes % SMALL_PIECE)
+        return 0;
+    lock_take(&pool->lock);
+    struct small_page *page = pool->small.first;
+    while (page && (from = find_pieces(page, count, step)) == SMALL_PIECES)
+        page = page->next;
+    if (!page && (page = new_page(pool)))
+        from = find_pieces(page, count, step);
+    if (page) {
+        mark_pieces(page, from, count);
+        page->taken += count;
+        if (page->taken == SMALL_PIECES)
+            unlink_page(page);
+    }
+    const uint64_t address = page ? page->range->start + (uint64_t)from * SMALL_PIECE : 0;
+    lock_release(&pool->lock);
+    return address;
+}
+
+/* What was reused in stream order may still be worked on: the page's epoch is now's. */
+static void end_page(struct pool *pool, struct small_page *page)
+{
+    unlink_page(page);
+    ranges_give(&pool->ranges, page->range, fence_epoch_quietly(&pool->fence));
+    page->range = NULL;
+    atomic_fetch_sub(&pool->small.extent_bytes, RANGES_PAGE);
+}
+
+static void extent_give(void *owner, uint64_t address, uint64_t bytes)
+{
+    struct pool *pool = owner;
+    const unsigned from = (unsigned)(address % RANGES_PAGE / SMALL_PIECE);
+    const unsigned count = (unsigned)(bytes / SMALL_PIECE);
+
+    lock_take(&pool->lock);
+    struct small_page *page = page_of(pool, address);
+    if (page && page->range && pieces_taken(page, from, count)) {
+        mark_pieces(page, from, count);
+        if (page->taken == SMALL_PIECES)
+            link_page(pool, page);
+        page->taken -= count;
+        if (page->taken == 0)
+            end_page(pool, page);
+    } else {
+        keep_off(pool);
+    }
+    lock_release(&pool->lock);
+}
+
+void small_open(struct pool *pool)
+{
+    struct small *small = &pool->small;
+    const uint64_t bytes = pool->vmm.span / RANGES_PAGE * sizeof *small->pages;
+
+    if (!heap_exists() || !(small->pages = map_zeroed(bytes)))
+        return;
+    small->source = (struct heap_source){.owner = pool, .take = extent_take, .give = extent_give};
+    small->on = heap_open(&small->source, &small->arena) == 0;
+}
+
+/* What the program had not freed lives under no name any more. */
+static void untag(const struct small_page *page)
+{
+    for (unsigned i = 0; i < SMALL_PAGE_UNITS; i++) {
+        const struct mark *unit = &page->marks[i];
+
+        if (mark_word(unit) & MARK_LIVE && unit->tag)
+            tags_remove(unit->tag, rounded(unit));
+    }
+}
+
+void small_close(struct pool *pool)
+{
+    struct small *small = &pool->small;
+
+    if (small->on) /* another pool may get these addresses, and the heap must have nothing to do there */
+        heap_purge(small->arena);
+    while (small->made) {
+        struct small_page *page = small->made;
+
+        small->made = page->made;
+        untag(page);
+        munmap(page, sizeof *page);
+    }
+    if (small->pages)
+        munmap((void *)small->pages, pool->vmm.span / RANGES_PAGE * sizeof *small->pages);
+    if (small->pending)
+        munmap(small->pending, small->pending_capacity * sizeof *small->pending);
+}
+
+/* ---- blocks ---- */
+
+bool small_take(struct pool *pool, struct cache *cache, uint64_t asked, uint64_t size, uint64_t *address)
+{
+    const unsigned tcache = cache_enter(cache);
+    const uint64_t block = heap_take(pool->small.arena, tcache, size);
+    cache_leave(cache);
+    if (!block)
+        return false;
+    struct mark *unit = unit_of(pool, block);
+    if (__builtin_expect(!unit,
+                         0)) { /* host memory: the heap's notes of a thread end before its last calls */
+        heap_give(HEAP_NO_TCACHE, block, size);
+        return false;
+    }
+    if (__builtin_expect(mark_word(unit) != 0, 0)) { /* somebody has it */
+        keep_off(pool);
+        return false;
+    }
+    const uint64_t word = cache_new_id(pool, cache) << 2 | MARK_LIVE;
+    atomic_store_explicit(&unit->asked, asked, memory_order_relaxed);
+    atomic_store_explicit(&unit->sync_memops, false, memory_order_relaxed);
+    atomic_store_explicit(&unit->tag, tags_current, memory_order_relaxed);
+    if (tags_current)
+        tags_add(tags_current, size);
+    atomic_store_explicit(&unit->word, word, memory_order_release);
+    cache_count_small(cache, size);
+    *address = block;
+    return true;
+}
+
+struct mark *small_find(struct pool *pool, uint64_t address, uint64_t *word)
+{
+    struct mark *unit = unit_of(pool, address);
+
+    *word = unit ? atomic_load_explicit(&unit->word, memory_order_acquire) : 0;
+    return *word & MARK_LIVE ? unit : NULL;
+}
+
+struct mark *small_around(struct pool *pool, uint64_t address, uint64_t *start, uint64_t *word)
+{
+    uint64_t at = address & ~(RANGES_UNIT - 1);
+
+    for (unsigned i = 0; i < HEAP_LARGEST / RANGES_UNIT && at >= pool->vmm.base; i++, at -= RANGES_UNIT) {
+        struct mark *unit = small_find(pool, at, word);
+
+        if (!unit)
+            continue;
+        *start = at;
+        return address - at < atomic_load_explicit(&unit->asked, memory_order_relaxed) ? unit : NULL;
+    }
+    return NULL;
+}
+
+/* ---- release ---- */
+
+static bool ring_put(struct small *small, struct small_pending block)
+{
+    if (small->pending_count == small->pending_capacity) {
+        const uint64_t old = small->pending_capacity, capacity = old ? old * 2 : FIRST_CAPACITY;
+        struct small_pending *ring = map_zeroed(capacity * sizeof *ring);
+
+        if (!ring)
+            return false;
+        for (uint64_t i = 0; i < small->pending_count; i++)
+            ring[i] = small->pending[(small->pending_first + i) & (old - 1)];
+        if (small->pending)
+            munmap(small->pending, old * sizeof *ring);
+        small->pending = ring;
+        small->pending_first = 0;
+        small->pending_capacity = capacity;
+    }
+    small->pending[(small->pending_first + small->pending_count++) & (small->pending_capacity - 1)] = block;
+    return true;
+}
+
+static void give_back(struct cache *cache, uint64_t address, uint64_t bytes)
+{
+    if (!cache) {
+        heap_give(HEAP_NO_TCACHE, address, bytes);
+        return;
+    }
+    const unsigned tcache = cache_enter(cache);
+    heap_give(tcache, address, bytes);
+    cache_leave(cache);
+}
+
+/* The block is nobody's: back to the heap, now or when its work has ended. A block that cannot be remembered
+ * is lost until the pool ends, which is better than handed out too early. */
+static void release_block(struct pool *pool, struct cache *cache, uint64_t address, uint64_t bytes, bool done)
+{
+    const uint64_t epoch = done ? 0 : fence_epoch(&pool->fence);
+    uint64_t other, other_bytes;
+    bool look = false;
+
+    if (!cache && (!epoch || streams_in_order())) {
+        give_back(NULL, address, bytes);
+        return;
+    }
+    if (!epoch || streams_in_order()) {
+        cache_put_small(pool, cache, unit_of(pool, address), address, bytes, &other, &other_bytes);
+        if (other)
+            give_back(cache, other, other_bytes);
+        return;
+    }
+    lock_take(&pool->lock);
+    if (ring_put(&pool->small, (struct small_pending){address, bytes, epoch})) {
+        pool->small.pending_bytes += bytes;
+        look = pool->small.pending_count % LOOK_EVERY == 0;
+    }
+    lock_release(&pool->lock);
+    if (!look)
+        return;
+    fence_poll(&pool->fence);
+    small_reclaim(pool, cache);
+}
+
+/* Without a cache of the thread's own the pool counts. */
+static void count_free(struct pool *pool, struct cache *cache, uint64_t bytes)
+{
+    if (cache) {
+        cache_count_small(cache, 0 - bytes);
+        return;
+    }
+    lock_take(&pool->lock);
+    pool->gone.bytes += bytes;
+    pool->gone.least += bytes;
+    pool->gone.count++;
+    lock_release(&pool->lock);
+}
+
+int small_free(struct pool *pool, struct cache *cache, uint64_t address, bool done)
+{
+    uint64_t word;
+    struct mark *unit = small_find(pool, address, &word);
+
+    if (!unit)
+        return word ? -EINVAL : -ENOENT;
+    const uint64_t bytes = rounded(unit);
+    const uint16_t tag = atomic_load_explicit(&unit->tag, memory_order_relaxed);
+    bool pinned;
+    do { /* a pin may come or go meanwhile, and the block is still the program's */
+        if (!(word & MARK_LIVE))
+            return -EINVAL;
+        pinned = (word & MARK_STATE) == MARK_PINNED;
+    } while (!atomic_compare_exchange_weak(&unit->word, &word, pinned ? MARK_BUSY : 0));
+    if (tag)
+        tags_remove(tag, bytes);
+    count_free(pool, cache, bytes);
+    if (!pinned) {
+        release_block(pool, cache, address, bytes, done);
+        return 0;
+    }
+    /* Others hold its memory: small_unpin sees to it. */
+    atomic_fetch_add(&pool->small.pinned_bytes, bytes);
+    pool_freed_pinned = true;
+    return 0;
+}
+
+void small_reclaim(struct pool *pool, struct cache *cache)
+{
+    struct small *small = &pool->small;
+    const uint64_t usable = fence_usable(&pool->fence);
+    struct small_pending batch[BATCH];
+    unsigned count;
+
+    do {
+        count = 0;
+        lock_take(&pool->lock);
+        while (count < BATCH && small->pending_count) {
+            const struct small_pending *oldest =
+                &small->pending[small->pending_first & (small->pending_capacity - 1)];
+
+            if (oldest->epoch > usable)
+                break;
+            batch[count++] = *oldest;
+            small->pending_bytes -= oldest->bytes;
+            small->pending_first++;
+            small->pending_count--;
+        }
+        lock_release(&pool->lock);
+        for (unsigned i = 0; i < count; i++)
+            give_back(cache, batch[i].address, batch[i].bytes);
+    } while (count == BATCH);
+}
+
+void small_trim(struct pool *pool)
+{
+    if (!pool->small.on)
+        return;
+    fence_poll(&pool->fence);
+    small_reclaim(pool, NULL);
+    cache_flush_all(pool);
+    heap_purge(pool->small.arena);
+}
+
+uint64_t small_let_go_idle(struct pool *pool)
+{
+    const uint64_t before = atomic_load(&pool->small.extent_bytes);
+
+    if (!pool->small.on)
+        return 0;
+    cache_flush_idle(pool);
+    heap_purge(pool->small.arena);
+    const uint64_t after = atomic_load(&pool->small.extent_bytes);
+    return before > after ? before - after : 0;
+}
+
+bool small_settle(struct pool *pool, struct cache *cache, uint64_t *wait_ns)
+{
+    const uint64_t before = atomic_load(&pool->small.extent_bytes);
+    const uint64_t now = atomic_load(&pool->fence.open); /* later work may never end by itself */
+    bool more = atomic_load(&pool->small.pending_count) != 0;
+
+    *wait_ns = 0;
+    while (more && !fence_done(&pool->fence, now)) {
+        const uint64_t began = clock_ns();
+        const int rc = fence_wait_oldest(&pool->fence, &more);
+
+        *wait_ns += clock_ns() - began;
+        if (rc)
+            break;
+    }
+    small_reclaim(pool, cache);
+    cache_flush_all(pool);
+    heap_purge(pool->small.arena);
+    return atomic_load(&pool->small.extent_bytes) < before;
+}
+
+/* ---- pins ---- */
+
+int small_pin(struct pool *pool, uint64_t address)
+{
+    uint64_t word;
+    struct mark *unit = small_find(pool, address, &word);
+
+    if (!unit)
+        return word ? -EINVAL : -ENOENT;
+    if (!atomic_compare_exchange_strong(&unit->word, &word, word | MARK_PINNED))
+        return -EINVAL;
+    unit->pins++;
+    return 0;
+}
+
+int small_unpin(struct pool *pool, uint64_t address)
+{
+    struct mark *unit = unit_of(pool, address);
+
+    if (!unit || !unit->pins)
+        return -ENOENT;
+    if (--unit->pins)
+        return 0;
+    uint64_t word = atomic_load(&unit->word);
+    while (word != MARK_BUSY && /* freed, perhaps just now */
+           !atomic_compare_exchange_weak(&unit->word, &word, (word & ~(uint64_t)MARK_STATE) | MARK_LIVE))
+        ;
+    return word == MARK_BUSY;
+}
+
+void small_free_pinned(struct pool *pool, uint64_t address)
+{
+    struct mark *unit = unit_of(pool, address);
+
+    if (!unit)
+        return;
+    const uint64_t bytes = rounded(unit);
+    atomic_fetch_sub(&pool->small.pinned_bytes, bytes);
+    atomic_store(&unit->word, 0);
+    release_block(pool, NULL, address, bytes, false); /* the thread that unpins may never ask for a block */
+}

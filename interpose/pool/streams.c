@@ -1,0 +1,176 @@
+/* streams: see streams.h. */
+#include "interpose/pool/streams.h"
+
+#include <dlfcn.h>
+
+#include "interpose/base/lock.h"
+#include "interpose/pool/capture.h"
+#include "interpose/settings/log.h"
+
+#define SAID_MAX   16
+#define VISITS_MAX 64 /* waits that other streams may cost before freed blocks wait for events for good */
+#define TRIES      8  /* of a wait without which a block would be used too early */
+#define UNSETTLED  2  /* a value of streams_last that no stream has */
+
+_Thread_local uintptr_t streams_last;
+_Thread_local uintptr_t streams_thread;
+
+static struct lock streams_lock = LOCK_INITIALIZER(LOCK_STREAMS);
+static atomic_uintptr_t home;   /* written with streams_lock */
+static atomic_bool distrusted;  /* for good */
+static atomic_bool settled;     /* the home stream was waited for since another stream is in use */
+static atomic_bool early_frees; /* something was freed before its work was done; for good */
+static atomic_int visitors;     /* submissions to other streams under way; raised with streams_lock */
+static atomic_uint_fast64_t visitors_seen; /* such submissions, ever */
+static atomic_uint_fast64_t visitors_done; /* of these, known to be done; written with streams_lock */
+static int
+    visits; /* times another stream became active while only the home stream was in use; streams_lock */
+static atomic_uintptr_t last_key = 1;
+
+/* Odd, as no stream handle is. */
+uintptr_t streams_new_key(void)
+{
+    return streams_thread = atomic_fetch_add(&last_key, 2) + 2;
+}
+
+static bool visitors_present(void)
+{
+    return atomic_load(&visitors) || atomic_load(&visitors_seen) != atomic_load(&visitors_done);
+}
+
+bool streams_in_order(void)
+{
+    return !atomic_load(&distrusted) && !visitors_present() && !capture_any();
+}
+
+void streams_note_early_free(void)
+{
+    if (!atomic_load_explicit(&early_frees, memory_order_relaxed))
+        atomic_store(&early_frees, true);
+}
+
+/* Waits for all work of the current context, several times if that fails. */
+static bool wait_for_home(void)
+{
+    CUcontext current = NULL;
+
+    driver.cuCtxGetCurrent(&current);
+    for (int tries = 0; current && tries < TRIES; tries++) {
+        if (capture_wait_context(current) == CUDA_SUCCESS)
+            return true;
+    }
+    return false;
+}
+
+/* Before another stream is used: blocks may have been handed out again while the home stream still works on
+ * them, which was right as long as only that stream could touch them. Every thread that comes before this is
+ * done does it too. Returns false if the wait failed: then so will the work. Where every free waited for its
+ * work there is nothing to wait for. */
+static bool settle(void)
+{
+    if (!atomic_load(&settled) && (!atomic_load(&early_frees) || wait_for_home()))
+        atomic_store(&settled, true);
+    return atomic_load(&settled);
+}
+
+/* At level info, the first few: which function works on which other stream. */
+static void say_second(uintptr_t key, const void *caller)
+{
+    static atomic_int said;
+    Dl_info info;
+
+    if (atomic_load(&said) < SAID_MAX && atomic_fetch_add(&said, 1) < SAID_MAX)
+        log_info("work on another stream: %#lx by %s, first was %#lx", (unsigned long)key,
+                 dladdr(caller, &info) && info.dli_sname ? info.dli_sname : "?",
+                 (unsigned long)atomic_load(&home));
+}
+
+/* Takes note of a stream. Returns true if it is a visitor. */
+static bool note(uintptr_t key)
+{
+    lock_assert_held(&streams_lock);
+    if (!atomic_load(&home))
+        atomic_store(&home, key);
+    if (atomic_load(&home) == key || atomic_load(&distrusted))
+        return false;
+    if (!visitors_present() && ++visits > VISITS_MAX)
+        atomic_store(&distrusted, true);
+    else
+        atomic_fetch_add(&visitors, 1);
+    return !atomic_load(&distrusted);
+}
+
+bool streams_work_slow(uintptr_t key)
+{
+    bool visitor = false;
+
+    if (!atomic_load(&distrusted)) {
+        lock_take(&streams_lock);
+        visitor = note(key);
+        lock_release(&streams_lock);
+    }
+    const bool at_home = key == atomic_load(&home);
+    if (!at_home && !atomic_load(&distrusted))
+        say_second(key, __builtin_return_address(0));
+    const bool is_settled = at_home || settle();
+    /* A visitor comes here each time, so that its submissions are counted. */
+    streams_last = is_settled && !visitor ? key : UNSETTLED;
+    return visitor;
+}
+
+void streams_worked(void)
+{
+    atomic_fetch_add(&visitors_seen, 1);
+    atomic_fetch_sub(&visitors, 1);
+}
+
+struct streams_mark streams_mark(void)
+{
+    const bool quiet = atomic_load(&visitors) == 0;
+
+    return (struct streams_mark){.seen = atomic_load(&visitors_seen), .quiet = quiet};
+}
+
+void streams_mark_done(struct streams_mark mark)
+{
+    if (!mark.quiet || atomic_load(&visitors_done) == mark.seen)
+        return;
+    lock_take(&streams_lock);
+    if (atomic_load(&visitors) == 0 && atomic_load(&visitors_seen) == mark.seen &&
+        !atomic_load(&distrusted)) {
+        atomic_store(&settled, false);
+        atomic_store(&visitors_done, mark.seen);
+    }
+    lock_release(&streams_lock);
+}
+
+void streams_distrust(void)
+{
+    lock_take(&streams_lock);
+    const bool before = atomic_exchange(&distrusted, true);
+    if (!before && !atomic_load(&home))
+        atomic_store(&settled, true); /* nothing has been submitted */
+    lock_release(&streams_lock);
+    if (!before)
+        settle();
+}
+
+void streams_unknown(const char *name)
+{
+    if (!atomic_load(&distrusted))
+        log_info("%s is not known to gpucap: work may go unseen, so freed blocks wait for events", name);
+    streams_distrust();
+}
+
+void streams_end(CUstream stream)
+{
+    if (!atomic_load(&distrusted) && streams_key(stream) == atomic_load(&home))
+        streams_distrust();
+}
+
+void streams_after_fork(void)
+{
+    lock_init(&streams_lock, LOCK_STREAMS);
+    atomic_store(&distrusted, true);
+    atomic_store(&settled, true);
+}

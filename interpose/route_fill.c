@@ -1,0 +1,66 @@
+/* fill: see fill.h. */
+#include "interpose/route_fill.h"
+
+#include "interpose/pool/capture.h"
+#include "interpose/route.h"
+
+/* The stream of our own, made at its first use. */
+static CUresult own_stream(struct pool *pool, CUstream *stream)
+{
+    struct route_growth growth;
+    CUstream none = NULL;
+
+    *stream = atomic_load(&pool->filling);
+    if (*stream)
+        return CUDA_SUCCESS;
+    CUresult result = route_grow_begin(&growth, 0);
+    if (result != CUDA_SUCCESS)
+        return result;
+    result = driver.cuStreamCreate(stream, CU_STREAM_NON_BLOCKING);
+    route_grow_end(&growth);
+    if (result == CUDA_SUCCESS && !atomic_compare_exchange_strong(&pool->filling, &none, *stream)) {
+        driver.cuStreamDestroy_v2(*stream);
+        *stream = none;
+    }
+    return result;
+}
+
+CUresult fill_block(struct pool *pool, uint64_t address, uint64_t bytes, unsigned char value)
+{
+    CUstream stream;
+    CUresult result = own_stream(pool, &stream);
+
+    if (result == CUDA_SUCCESS)
+        result = driver.cuMemsetD8Async(address, value, bytes, stream);
+    return result == CUDA_SUCCESS ? capture_wait_stream(stream) : result;
+}
+
+/* The bytes of a block that may be filled when it is freed; 0: none, because other processes hold it or there
+ * is no such block. */
+static uint64_t freed_bytes(struct pool *pool, uint64_t address)
+{
+    struct pool_block block;
+
+    return pool_block(pool, address, false, &block) || block.pins ? 0 : block.asked;
+}
+
+bool fill_freed(struct pool *pool, uint64_t address)
+{
+    const uint64_t bytes = freed_bytes(pool, address);
+    CUcontext context;
+
+    if (!bytes || driver.cuCtxPushCurrent_v2(pool->context) != CUDA_SUCCESS)
+        return true; /* nothing has been submitted */
+    const CUresult result = fill_block(pool, address, bytes, FILL_FREED);
+    driver.cuCtxPopCurrent_v2(&context);
+    return result == CUDA_SUCCESS;
+}
+
+void fill_freed_behind(struct pool *pool, uint64_t address, CUstream stream)
+{
+    const uint64_t bytes = freed_bytes(pool, address);
+
+    if (bytes)
+        driver.cuMemsetD8Async(address, FILL_FREED, bytes,
+                               stream); /* else it keeps its bytes: a check is lost */
+}

@@ -1,0 +1,154 @@
+/* log: see log.h. */
+#include "interpose/settings/log.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#define LINE_MAX_BYTES 1024
+
+static atomic_int threshold = OPTIONS_LOG_ERROR;
+
+/* ---- which file is the program's standard error ---- */
+
+/* What tells one file from another. `born` is 0 where the file system does not know. */
+struct identity {
+    unsigned long long device, inode, born;
+};
+
+/* Each word is written alone: this may happen in a signal handler. A reader that meets two writers finds a
+ * mixture, which matches no file. inode 0: the program has no standard error. */
+static struct {
+    atomic_ullong device, inode, born;
+} standard_error;
+static atomic_int owner; /* the process that the words above belong to; 0: they are not filled in yet */
+
+static bool identify(int descriptor, struct identity *identity)
+{
+    struct stat plain;
+    struct statx more;
+
+    if (fstat(descriptor, &plain))
+        return false;
+    *identity = (struct identity){.device = plain.st_dev, .inode = plain.st_ino};
+    if (statx(descriptor, "", AT_EMPTY_PATH, STATX_BTIME, &more) == 0 && (more.stx_mask & STATX_BTIME))
+        identity->born = (unsigned long long)more.stx_btime.tv_sec * 1000000000ULL + more.stx_btime.tv_nsec;
+    return true;
+}
+
+static void remember(void)
+{
+    struct identity now = {0};
+
+    identify(STDERR_FILENO, &now);
+    atomic_store(&standard_error.device, now.device);
+    atomic_store(&standard_error.inode, now.inode);
+    atomic_store(&standard_error.born, now.born);
+}
+
+static void after_fork_child(void)
+{
+    atomic_store(&owner, (int)getpid());
+}
+
+/* At load, or at the first line of a library that was loaded before us and uses CUDA in its constructor. */
+__attribute__((constructor)) static void begin(void)
+{
+    const int saved = errno;
+    int unset = 0;
+
+    if (atomic_compare_exchange_strong(&owner, &unset, (int)getpid())) {
+        remember();
+        pthread_atfork(NULL, NULL, after_fork_child);
+    }
+    errno = saved;
+}
+
+void log_new_stderr(void)
+{
+    const int saved = errno;
+
+    begin();
+    /* A child between vfork and exec shares our memory, but has descriptors of its own. */
+    if (atomic_load(&owner) == (int)getpid())
+        remember();
+    errno = saved;
+}
+
+static bool is_standard_error(int descriptor)
+{
+    struct identity now;
+
+    begin();
+    return identify(descriptor, &now) && now.inode && now.inode == atomic_load(&standard_error.inode) &&
+           now.device == atomic_load(&standard_error.device) && now.born == atomic_load(&standard_error.born);
+}
+
+/* ---- lines ---- */
+
+void log_set(enum options_log level)
+{
+    atomic_store_explicit(&threshold, (int)level, memory_order_relaxed);
+}
+
+/* One write, so that lines of several processes do not mix. A lost line is no reason to fail, nor may a
+ * reader that has gone away end the program by a signal that it would not get without us. */
+static void write_quietly(const char *line, size_t length)
+{
+    const struct timespec at_once = {0};
+    sigset_t pipe, before, pending;
+
+    sigemptyset(&pipe);
+    sigaddset(&pipe, SIGPIPE);
+    sigpending(&pending);
+    pthread_sigmask(SIG_BLOCK, &pipe, &before);
+    if (write(STDERR_FILENO, line, length) < 0 && errno == EPIPE && !sigismember(&pending, SIGPIPE))
+        while (sigtimedwait(&pipe, NULL, &at_once) < 0 && errno == EINTR)
+            continue;
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+}
+
+static void say(enum options_log level, const char *format, va_list arguments)
+{
+    char line[LINE_MAX_BYTES] = "gpucap: ";
+    int saved = errno;
+    const size_t prefix = strlen(line);
+
+    if ((int)level > atomic_load_explicit(&threshold, memory_order_relaxed))
+        return;
+    int length = vsnprintf(line + prefix, sizeof line - prefix - 1, format, arguments);
+    if (length < 0)
+        return;
+    size_t end = prefix + (size_t)length;
+    if (end > sizeof line - 2)
+        end = sizeof line - 2;
+    line[end++] = '\n';
+    if (is_standard_error(STDERR_FILENO))
+        write_quietly(line, end);
+    errno = saved;
+}
+
+void log_error(const char *format, ...)
+{
+    va_list arguments;
+
+    va_start(arguments, format);
+    say(OPTIONS_LOG_ERROR, format, arguments);
+    va_end(arguments);
+}
+
+void log_info(const char *format, ...)
+{
+    va_list arguments;
+
+    va_start(arguments, format);
+    say(OPTIONS_LOG_INFO, format, arguments);
+    va_end(arguments);
+}

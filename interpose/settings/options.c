@@ -1,0 +1,370 @@
+/* options: see options.h. Reads files and the environment, never writes either. */
+#include "interpose/settings/options.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+const struct options_entry options_table[OPTIONS_COUNT] = {
+#define X(id, name, variable, standard, form, help) {name, variable, standard, form, help},
+    OPTIONS_TABLE(X)
+#undef X
+};
+
+static const char *source_name(enum options_source source, int id, const char *file)
+{
+    return source == OPTIONS_ENVIRONMENT ? options_table[id].variable : file;
+}
+
+int options_find(const char *name, size_t length)
+{
+    for (int id = 0; id < OPTIONS_COUNT; id++) {
+        if (strlen(options_table[id].name) == length && !memcmp(options_table[id].name, name, length))
+            return id;
+    }
+    return -1;
+}
+
+static int set_max(struct options *options, const char *value, enum options_source source, const char **why)
+{
+    struct rules limits;
+
+    if (rules_parse(value, &limits, why))
+        return -EINVAL;
+    if (source == OPTIONS_ADMIN) {
+        /* A user renumbers devices at will with CUDA_VISIBLE_DEVICES; a ceiling must not move with that. */
+        if (rules_use_ordinals(&limits)) {
+            *why = "an administrator's limit names a device by its UUID (nvidia-smi -L shows it)";
+            return -EINVAL;
+        }
+        options->ceiling = limits;
+    }
+    options->max = limits;
+    return 0;
+}
+
+static int set_reserve(struct options *options, const char *value, const char **why)
+{
+    int rc = size_parse(value, strlen(value), &options->reserve);
+
+    if (rc)
+        *why = size_why(rc);
+    return rc ? -EINVAL : 0;
+}
+
+/* Which of the names a value is; -EINVAL if none. */
+static int choose(const char *value, const char *const *names, const char **why)
+{
+    for (int i = 0; names[i]; i++) {
+        if (!strcmp(value, names[i]))
+            return i;
+    }
+    *why = "not one of them";
+    return -EINVAL;
+}
+
+static int set_choice(bool *out, const char *value, const char *off, const char *on, const char **why)
+{
+    int choice = choose(value, (const char *const[]){off, on, NULL}, why);
+
+    if (choice >= 0)
+        *out = choice;
+    return choice < 0 ? choice : 0;
+}
+
+static int set_log(struct options *options, const char *value, const char **why)
+{
+    int choice = choose(value, (const char *const[]){"quiet", "error", "info", NULL}, why);
+
+    if (choice >= 0)
+        options->log = (enum options_log)choice;
+    return choice < 0 ? choice : 0;
+}
+
+static int set_percent(struct size_value *out, const char *value, const char **why)
+{
+    struct size_value percent;
+
+    if (size_parse(value, strlen(value), &percent) || !percent.is_percent) {
+        *why = "not a percentage";
+        return -EINVAL;
+    }
+    *out = percent;
+    return 0;
+}
+
+static int set_decay(struct options *options, const char *value, const char **why)
+{
+    double seconds = 0, unit = 1;
+    size_t i = 0;
+
+    if (!strcmp(value, "off")) {
+        options->decay = -1;
+        return 0;
+    }
+    for (; value[i] >= '0' && value[i] <= '9' && i < 6; i++)
+        seconds = seconds * 10 + (value[i] - '0');
+    const size_t whole = i;
+    if (whole && value[i] == '.')
+        i++;
+    for (; i > whole && value[i] >= '0' && value[i] <= '9' && unit > 0.001; i++)
+        seconds += (value[i] - '0') * (unit /= 10);
+    if (whole == 0 || value[i] || value[i - 1] == '.') {
+        *why = "not a number of seconds";
+        return -EINVAL;
+    }
+    options->decay = seconds;
+    return 0;
+}
+
+/* Sets, and says what is wrong in `why` alone; the callers know where the value came from. */
+static int set_value(struct options *options, int id, const char *value, enum options_source source,
+                     const char **why)
+{
+    int rc = -EINVAL;
+
+    if (strlen(value) > OPTIONS_VALUE_MAX) {
+        *why = "the value is too long";
+        return -EINVAL;
+    }
+    switch ((enum options_id)id) {
+    case OPTIONS_MAX:
+        rc = set_max(options, value, source, why);
+        break;
+    case OPTIONS_RESERVE:
+        rc = set_reserve(options, value, why);
+        break;
+    case OPTIONS_POOL:
+        rc = set_choice(&options->pool, value, "off", "on", why);
+        break;
+    case OPTIONS_FREE:
+        rc = set_choice(&options->deferred, value, "strict", "deferred", why);
+        break;
+    case OPTIONS_SLACK:
+        rc = set_percent(&options->slack, value, why);
+        break;
+    case OPTIONS_DECAY:
+        rc = set_decay(options, value, why);
+        break;
+    case OPTIONS_HIGH:
+        rc = set_percent(&options->high, value, why);
+        break;
+    case OPTIONS_ZERO:
+        rc = set_choice(&options->zero, value, "off", "on", why);
+        break;
+    case OPTIONS_GUARD:
+        rc = set_choice(&options->guard, value, "off", "on", why);
+        break;
+    case OPTIONS_FILL:
+        rc = set_choice(&options->fill, value, "off", "on", why);
+        break;
+    case OPTIONS_LOG:
+        rc = set_log(options, value, why);
+        break;
+    case OPTIONS_COUNT:
+        *why = "no such option";
+        break;
+    }
+    if (rc == 0)
+        options->source[id] = source;
+    return rc;
+}
+
+static int bad_value(const char *where, int id, const char *value, const char *why,
+                     char error[OPTIONS_ERROR_MAX])
+{
+    snprintf(error, OPTIONS_ERROR_MAX, "%s: %s='%.100s' is not valid (%s); accepted: %s", where,
+             options_table[id].name, value, why, options_table[id].form);
+    return -EINVAL;
+}
+
+int options_set(struct options *options, int id, const char *value, enum options_source source,
+                char error[OPTIONS_ERROR_MAX])
+{
+    const char *why = "";
+
+    if (set_value(options, id, value, source, &why))
+        return bad_value(source_name(source, id, "option"), id, value, why, error);
+    return 0;
+}
+
+void options_init(struct options *options)
+{
+    const char *why;
+
+    memset(options, 0, sizeof *options);
+    for (int id = 0; id < OPTIONS_COUNT; id++)
+        set_value(options, id, options_table[id].standard, OPTIONS_DEFAULT, &why);
+}
+
+static bool is_blank(char c)
+{
+    return c == ' ' || c == '\t' || c == '\r';
+}
+
+/* One line, without its newline: blank, a comment, or "name = value". */
+static int parse_line(struct options *options, const char *line, size_t length, const char *where,
+                      enum options_source source, char error[OPTIONS_ERROR_MAX])
+{
+    char value[OPTIONS_VALUE_MAX + 2];
+    const char *end = memchr(line, '#', length);
+    const char *why = "";
+
+    if (end)
+        length = (size_t)(end - line);
+    while (length && is_blank(*line))
+        line++, length--;
+    while (length && is_blank(line[length - 1]))
+        length--;
+    if (length == 0)
+        return 0;
+    const char *equals = memchr(line, '=', length);
+    size_t name_length = equals ? (size_t)(equals - line) : length;
+    while (name_length && is_blank(line[name_length - 1]))
+        name_length--;
+    int id = options_find(line, name_length);
+    if (!equals || id < 0) {
+        snprintf(error, OPTIONS_ERROR_MAX,
+                 "%s: '%.*s' is not an option; accepted: lines of the form name = value", where,
+                 (int)(name_length < 60 ? name_length : 60), line);
+        return -EINVAL;
+    }
+    const char *text = equals + 1;
+    size_t text_length = length - (size_t)(text - line);
+    while (text_length && is_blank(*text))
+        text++, text_length--;
+    if (text_length > OPTIONS_VALUE_MAX)
+        text_length = OPTIONS_VALUE_MAX + 1;
+    memcpy(value, text, text_length);
+    value[text_length] = '\0';
+    if (set_value(options, id, value, source, &why))
+        return bad_value(where, id, value, why, error);
+    return 0;
+}
+
+int options_parse_file(struct options *options, const char *text, const char *file,
+                       enum options_source source, char error[OPTIONS_ERROR_MAX])
+{
+    char where[128];
+
+    for (int number = 1; *text; number++) {
+        size_t length = strcspn(text, "\n");
+
+        snprintf(where, sizeof where, "%.100s:%d", file, number);
+        if (parse_line(options, text, length, where, source, error))
+            return -EINVAL;
+        text += length + (text[length] == '\n');
+    }
+    return 0;
+}
+
+/* Reads a whole small file. The length, -ENOENT, or another -errno. */
+static ssize_t read_file(const char *path, char *buffer, size_t size)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    struct stat kind;
+    size_t used = 0;
+    ssize_t got = 0;
+
+    if (fd < 0)
+        return -errno;
+    /* A pipe without a writer reads as an empty file, which would be no limit at all. */
+    if (fstat(fd, &kind) || S_ISFIFO(kind.st_mode)) {
+        close(fd);
+        return -EINVAL;
+    }
+    while (used < size && (got = read(fd, buffer + used, size - used)) != 0) {
+        if (got < 0 && errno != EINTR) {
+            got = -errno;
+            close(fd);
+            return got;
+        }
+        used += got > 0 ? (size_t)got : 0;
+    }
+    close(fd);
+    return used == size ? -EFBIG : (ssize_t)used;
+}
+
+static int load_file(struct options *options, const char *path, enum options_source source,
+                     char error[OPTIONS_ERROR_MAX])
+{
+    char *text = malloc(OPTIONS_FILE_MAX + 1);
+    int rc = -EINVAL;
+
+    if (!text) {
+        snprintf(error, OPTIONS_ERROR_MAX, "%s: no memory to read it", path);
+        return -EINVAL;
+    }
+    ssize_t length = read_file(path, text, OPTIONS_FILE_MAX);
+    if (length == -ENOENT || length == -ENOTDIR || (length == -EACCES && source == OPTIONS_USER)) {
+        rc = 0;
+    } else if (length < 0) {
+        snprintf(error, OPTIONS_ERROR_MAX, "%s cannot be read: %s", path, strerror((int)-length));
+    } else if (memchr(text, '\0', (size_t)length)) {
+        snprintf(error, OPTIONS_ERROR_MAX, "%s is not a text file", path);
+    } else {
+        text[length] = '\0';
+        rc = options_parse_file(options, text, path, source, error);
+    }
+    free(text);
+    return rc;
+}
+
+int options_load(struct options *options, const struct options_places *places, char error[OPTIONS_ERROR_MAX])
+{
+    options_init(options);
+    if (places->admin_file && load_file(options, places->admin_file, OPTIONS_ADMIN, error))
+        return -EINVAL;
+    if (places->user_file && load_file(options, places->user_file, OPTIONS_USER, error))
+        return -EINVAL;
+    for (int id = 0; id < OPTIONS_COUNT; id++) {
+        const char *value = places->getenv(options_table[id].variable);
+
+        if (value && options_set(options, id, value, OPTIONS_ENVIRONMENT, error))
+            return -EINVAL;
+    }
+    return 0;
+}
+
+static const char *real_getenv(const char *variable)
+{
+    return getenv(variable);
+}
+
+struct options_places options_places_here(char path[OPTIONS_PATH_MAX])
+{
+    struct options_places places = {.getenv = real_getenv, .admin_file = OPTIONS_ADMIN_FILE};
+    const char *home = getenv("HOME");
+
+    if (home && *home && strlen(home) + sizeof OPTIONS_USER_FILE + 1 <= OPTIONS_PATH_MAX) {
+        snprintf(path, OPTIONS_PATH_MAX, "%s/%s", home, OPTIONS_USER_FILE);
+        places.user_file = path;
+    }
+    return places;
+}
+
+uint64_t options_limit(const struct options *options, int ordinal, const char *uuid, uint64_t total)
+{
+    uint64_t asked = rules_for(&options->max, ordinal, uuid, total);
+    uint64_t ceiling = rules_for(&options->ceiling, ordinal, uuid, total);
+
+    return asked < ceiling ? asked : ceiling;
+}
+
+static bool rules_anything(const struct rules *limits)
+{
+    for (int i = 0; i < limits->count; i++) {
+        if (!limits->rules[i].unlimited)
+            return true;
+    }
+    return false;
+}
+
+bool options_any_limit(const struct options *options)
+{
+    return rules_anything(&options->max) || rules_anything(&options->ceiling);
+}

@@ -1,0 +1,112 @@
+/* options: every setting of gpucap, in one table. The parser, `gpucap run`, --help and the manual page read
+ * it.
+ *
+ * A value comes from the environment, else from the user's file, else from the administrator's file, else
+ * from the table. In the administrator's file `max` is a ceiling as well: it holds whatever the user asks
+ * for. No locks: the table is constant, and a struct options belongs to who loads it.
+ */
+#ifndef GPUCAP_OPTIONS_H
+#define GPUCAP_OPTIONS_H
+
+#include "interpose/settings/rules.h"
+
+#define OPTIONS_ADMIN_FILE "/etc/gpucap.conf"
+#define OPTIONS_USER_FILE  ".config/gpucap.conf" /* below the home folder */
+#define OPTIONS_FILE_MAX   (64 * 1024)
+#define OPTIONS_VALUE_MAX  1024
+#define OPTIONS_ERROR_MAX  512
+
+enum options_log { OPTIONS_LOG_QUIET, OPTIONS_LOG_ERROR, OPTIONS_LOG_INFO };
+
+enum options_source { OPTIONS_DEFAULT, OPTIONS_ADMIN, OPTIONS_USER, OPTIONS_ENVIRONMENT };
+
+/* Name, in files and on the command line; environment variable; default; accepted form; what it does. */
+#define OPTIONS_TABLE(X)                                                                                     \
+    X(MAX, "max", "GPUCAP_MAX", "none", RULES_FORM,                                                          \
+      "Device memory that the program may use, the CUDA context's own included.")                            \
+    X(RESERVE, "reserve", "GPUCAP_RESERVE", "64M", SIZE_FORM,                                                \
+      "Part of max that allocations leave to the driver's own growth: modules, streams, stacks.")            \
+    X(POOL, "pool", "GPUCAP_POOL", "on", "on or off",                                                        \
+      "Serve cuMemAlloc from a pool that reuses and stitches memory.")                                       \
+    X(FREE, "free", "GPUCAP_FREE", "strict", "strict or deferred",                                           \
+      "Whether a free waits for the device's work, as CUDA's does, or returns at once; deferred relies on "  \
+      "seeing which streams the program uses, and stops doing so once work may go unseen.")                  \
+    X(SLACK, "slack", "GPUCAP_SLACK", "2%", "a percentage such as 2%",                                       \
+      "Of what is live: how much more a pool may hold before it waits for work instead of growing.")         \
+    X(DECAY, "decay", "GPUCAP_DECAY", "5", "seconds such as 5 or 0.5, 0 for at once, or off",                \
+      "How long free memory stays in the pool before it goes back to the driver.")                           \
+    X(HIGH, "high", "GPUCAP_HIGH", "90%", "a percentage such as 90%",                                        \
+      "Above this free share of what a pool holds, memory goes back after a quarter of decay.")              \
+    X(ZERO, "zero", "GPUCAP_ZERO", "off", "on or off", "Clear reused memory before a program gets it.")      \
+    X(GUARD, "guard", "GPUCAP_GUARD", "off", "on or off",                                                    \
+      "Unmap the space around blocks, and freed blocks, so that overruns and uses after free fault; each "   \
+      "block takes whole pages of 2 MiB.")                                                                   \
+    X(FILL, "fill", "GPUCAP_FILL", "off", "on or off",                                                       \
+      "Fill fresh blocks with bytes 0xCB (with zero=on: 0) and freed ones with 0xDF; every free waits, as "  \
+      "with free=strict.")                                                                                   \
+    X(LOG, "log", "GPUCAP_LOG", "error", "quiet, error or info", "What to say on stderr.")
+
+enum options_id {
+#define X(id, ...) OPTIONS_##id,
+    OPTIONS_TABLE(X)
+#undef X
+        OPTIONS_COUNT
+};
+
+struct options_entry {
+    const char *name, *variable, *standard, *form, *help;
+};
+extern const struct options_entry options_table[OPTIONS_COUNT];
+
+struct options {
+    struct rules max;
+    struct rules ceiling; /* the administrator's max */
+    struct size_value reserve;
+    bool pool;
+    bool deferred;
+    struct size_value slack; /* a percentage */
+    double decay;            /* seconds; negative: off */
+    struct size_value high;  /* a percentage */
+    bool zero;
+    bool guard;
+    bool fill;
+    enum options_log log;
+    enum options_source source[OPTIONS_COUNT];
+};
+
+/* Where to look. A test hands in its own. */
+struct options_places {
+    const char *(*getenv)(const char *variable);
+    const char *user_file;  /* NULL: none */
+    const char *admin_file; /* NULL: none */
+};
+
+/* The row of a name ("max"), or -1. */
+int options_find(const char *name, size_t length);
+
+/* Sets one option. 0, or -EINVAL with a sentence in `error` that names the value and the accepted form. */
+int options_set(struct options *options, int id, const char *value, enum options_source source,
+                char error[OPTIONS_ERROR_MAX]);
+
+/* Defaults only. */
+void options_init(struct options *options);
+
+/* Everything, from all places. 0, or -EINVAL with a sentence in `error`; never a half-loaded result that is
+ * less strict. */
+int options_load(struct options *options, const struct options_places *places, char error[OPTIONS_ERROR_MAX]);
+
+/* The text of a configuration file ("name = value" lines, # comments). `file` is for messages. */
+int options_parse_file(struct options *options, const char *text, const char *file,
+                       enum options_source source, char error[OPTIONS_ERROR_MAX]);
+
+/* This process's own places; the user's file is written to `path`. */
+#define OPTIONS_PATH_MAX 512
+struct options_places options_places_here(char path[OPTIONS_PATH_MAX]);
+
+/* What a card may use under both the user's limit and the administrator's. */
+uint64_t options_limit(const struct options *options, int ordinal, const char *uuid, uint64_t total);
+
+/* True if any card of this process could be limited. */
+bool options_any_limit(const struct options *options);
+
+#endif

@@ -1,0 +1,562 @@
+/* ipc_import: the blocks of other processes that are open here, see ipc.h.
+ *
+ * import_lock guards the list of them, and is held for a few instructions. A block is fetched and mapped by
+ * the thread that opens it, and unmapped by the one that closes it, without the lock: then it is in no list,
+ * or marked as waiting. If two threads open the same block at once, one mapping is dropped again.
+ */
+#include "interpose/pool/capture.h"
+#include "interpose/share/ipc.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "interpose/pool/decay.h"
+#include "interpose/settings/log.h"
+#include "interpose/share/ipc_source.h"
+
+#define FIRST_ID (UINT64_C(1) << 62) /* BUFFER_IDs of opened blocks: apart from those of pools and driver */
+
+struct import {
+    struct ipc_ticket ticket;
+    struct ipc_source *source;
+    struct ipc_block block;
+    CUuuid card;
+    uint64_t base, span; /* of the address space */
+    uint64_t mapped;     /* bytes from base on */
+    struct vmm_chunk *chunks;
+    uint64_t count, room; /* of chunks */
+    /* guarded by import_lock */
+    unsigned opens; /* 0: closed, to be unmapped when its work is done */
+    int ending;     /* calls that may end its context */
+    bool waiting;   /* the thread that closed it waits for that work, without the lock */
+    uint64_t epoch; /* of its work, once a sweep has found it closed; 0: none yet */
+    struct import *next;
+};
+
+static struct lock import_lock = LOCK_INITIALIZER(LOCK_IMPORTS);
+static pthread_cond_t waited = PTHREAD_COND_INITIALIZER; /* with import_lock */
+/* guarded by import_lock */
+static struct import *imports;
+static unsigned unmapping; /* threads that unmap what they have taken off the list */
+static uint64_t last_id;
+static atomic_uint import_count; /* changed with import_lock */
+
+/* ---- what the exporter has ---- */
+
+static int card_of(const CUuuid *card, CUdevice *ordinal)
+{
+    CUuuid uuid;
+    int count = 0;
+
+    driver.cuDeviceGetCount(&count);
+    for (*ordinal = 0; *ordinal < count; ++*ordinal) {
+        if (driver.cuDeviceGetUuid_v2(&uuid, *ordinal) == CUDA_SUCCESS &&
+            memcmp(&uuid, card, sizeof uuid) == 0)
+            return 0;
+    }
+    return -ENODEV;
+}
+
+/* True if the chunks so far hold all of the block. */
+static bool is_complete(const struct import *import)
+{
+    return import->count && import->ticket.bytes <= import->span - import->ticket.offset;
+}
+
+/* 0 if a chunk can be the next one of the block. */
+static int check(const struct import *import, const struct ipc_chunk *chunk)
+{
+    if (is_complete(import) || chunk->bytes != import->ticket.bytes ||
+        chunk->offset != import->ticket.offset || chunk->chunk_bytes == 0 || chunk->chunk_bytes % VMM_PAGE ||
+        chunk->chunk_bytes > VMM_SPAN - import->span)
+        return -EPROTO;
+    if (import->count)
+        return memcmp(&chunk->card, &import->card, sizeof import->card) == 0 ? 0 : -EPROTO;
+    return chunk->offset < chunk->chunk_bytes ? 0 : -EPROTO;
+}
+
+static bool make_room(struct import *import)
+{
+    const uint64_t room = import->room ? 2 * import->room : 8;
+    struct vmm_chunk *more;
+
+    if (import->count < import->room)
+        return true;
+    more = realloc(import->chunks, room * sizeof *more);
+    if (!more)
+        return false;
+    import->chunks = more;
+    import->room = room;
+    return true;
+}
+
+static int take_chunk(struct import *import, const struct ipc_chunk *chunk, int fd)
+{
+    int rc = check(import, chunk);
+
+    if (rc == 0 && import->count == 0) {
+        import->card = chunk->card;
+        rc = card_of(&chunk->card, &import->block.ordinal);
+    }
+    if (rc == 0 && !make_room(import))
+        rc = -ENOMEM;
+    if (rc)
+        return rc;
+    struct vmm_chunk *taken = &import->chunks[import->count];
+    if (driver.cuMemImportFromShareableHandle(&taken->handle, (void *)(intptr_t)fd,
+                                              CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) != CUDA_SUCCESS)
+        return -EIO;
+    taken->bytes = chunk->chunk_bytes;
+    import->count++;
+    import->span += chunk->chunk_bytes;
+    return 0;
+}
+
+/* Takes in those chunks that are the block's. */
+static int take_in(void *argument, const struct ipc_chunks *chunks, const int *fds)
+{
+    struct import *import = argument;
+    int rc = 0;
+
+    for (unsigned i = 0; rc == 0 && i < chunks->count; i++) {
+        if (chunks->list[i].id == import->ticket.id)
+            rc = take_chunk(import, &chunks->list[i], fds[i]);
+    }
+    return rc;
+}
+
+/* Asks the exporter for the chunks that are missing. */
+static int ask_for_rest(struct import *import)
+{
+    struct ipc_link link;
+    int rc = ipc_source_connect(&link, &import->ticket);
+
+    if (rc)
+        return rc;
+    while (rc == 0 && !is_complete(import)) {
+        const uint64_t before = import->count;
+
+        rc = ipc_source_ask(&link, import->ticket.id, before, take_in, import);
+        if (rc == 0 && import->count == before)
+            rc = -EPROTO;
+    }
+    ipc_source_disconnect(&link);
+    return rc;
+}
+
+static int fetch(struct import *import)
+{
+    const int rc = ipc_source_look(import->source, take_in, import);
+
+    return rc || is_complete(import) ? rc : ask_for_rest(import);
+}
+
+/* ---- mapping ---- */
+
+static int map(struct import *import, CUdevice current)
+{
+    CUmemAccessDesc access[2] = {{.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = current},
+                                  .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE}};
+    const bool elsewhere = current != import->block.ordinal;
+    CUdeviceptr base;
+
+    if (driver.cuMemAddressReserve(&base, import->span, VMM_PAGE, 0, 0) != CUDA_SUCCESS)
+        return -ENOMEM;
+    import->base = base;
+    for (uint64_t i = 0; i < import->count; i++) {
+        if (driver.cuMemMap(base + import->mapped, import->chunks[i].bytes, 0, import->chunks[i].handle, 0) !=
+            CUDA_SUCCESS)
+            return -EIO;
+        import->mapped += import->chunks[i].bytes;
+    }
+    access[1] = access[0];
+    access[1].location.id = import->block.ordinal;
+    if (driver.cuMemSetAccess(base, import->span, access, elsewhere ? 2 : 1) != CUDA_SUCCESS)
+        return -EIO;
+    import->block.start = import->base + import->ticket.offset;
+    import->block.bytes = import->ticket.bytes;
+    return 0;
+}
+
+/* Undoes what has been done for an import that is in no list, and frees it. Without the lock. */
+static void undo(struct import *import, bool taken)
+{
+    if (import->mapped)
+        driver.cuMemUnmap(import->base, import->mapped);
+    for (uint64_t i = 0; i < import->count; i++)
+        driver.cuMemRelease(import->chunks[i].handle);
+    if (import->base)
+        driver.cuMemAddressFree(import->base, import->span);
+    if (taken)
+        ipc_source_drop(import->source, import->ticket.id);
+    ipc_source_put(import->source);
+    free(import->chunks);
+    free(import);
+}
+
+/* ---- the list; with the lock ---- */
+
+static void add(struct import *import)
+{
+    import->block.id = FIRST_ID + ++last_id;
+    import->opens = 1;
+    import->next = imports;
+    imports = import;
+    atomic_fetch_add(&import_count, 1);
+}
+
+/* Ends an import. The lock is dropped meanwhile. */
+static void end(struct import *import)
+{
+    struct import **at = &imports;
+
+    while (*at != import)
+        at = &(*at)->next;
+    *at = import->next;
+    unmapping++;
+    lock_release(&import_lock);
+    undo(import, true);
+    lock_take(&import_lock);
+    unmapping--;
+    atomic_fetch_sub(&import_count, 1);
+    pthread_cond_broadcast(&waited);
+}
+
+void ipc_imports_before_fork(void)
+{
+    lock_take(&import_lock);
+}
+
+/* In the child, threads that wait or unmap are not there. */
+void ipc_imports_after_fork(bool in_child)
+{
+    while (in_child && imports) {
+        struct import *import = imports;
+
+        imports = import->next;
+        free(import->chunks);
+        free(import);
+    }
+    if (in_child) {
+        atomic_store(&import_count, 0);
+        unmapping = 0;
+        pthread_cond_init(&waited, NULL);
+    }
+    lock_release(&import_lock);
+}
+
+/* None of what follows is a place to be cancelled at: a lock would stay taken, or a block open. */
+static void enter(void)
+{
+    lock_disable_cancel();
+    lock_take(&import_lock);
+}
+
+static void leave(void)
+{
+    lock_release(&import_lock);
+    lock_restore_cancel();
+}
+
+/* One that is about to be unmapped cannot be opened again. */
+static struct import *find_open(const struct ipc_ticket *ticket, CUcontext context)
+{
+    struct import *import = imports;
+
+    while (import &&
+           !(import->block.context == context && !import->waiting && import->ticket.id == ticket->id &&
+             memcmp(import->ticket.key, ticket->key, IPC_KEY) == 0))
+        import = import->next;
+    return import;
+}
+
+/* To be unmapped, and no thread is about to. */
+static bool is_closed(const struct import *import)
+{
+    return !import->opens && !import->waiting && !import->ending;
+}
+
+static struct import *find_closed(CUcontext context)
+{
+    struct import *import = imports;
+
+    while (import && (import->block.context != context || !is_closed(import)))
+        import = import->next;
+    return import;
+}
+
+/* ---- open ---- */
+
+bool ipc_is_ours(const CUipcMemHandle *handle)
+{
+    struct ipc_ticket ticket;
+
+    memcpy(&ticket, handle, sizeof ticket);
+    return ticket.magic == IPC_TICKET_MAGIC;
+}
+
+/* Fetches and maps a block. Without the lock. */
+static int open_new(const struct ipc_ticket *ticket, CUcontext context, struct import **out)
+{
+    struct import *import = calloc(1, sizeof *import);
+    CUdevice current;
+
+    if (!import)
+        return -ENOMEM;
+    import->ticket = *ticket;
+    import->block.context = context;
+    int rc = ipc_source_get(ticket, &import->source);
+    if (rc) {
+        free(import);
+        return rc;
+    }
+    rc = ipc_source_take(import->source, ticket->id);
+    const bool taken = rc == 0;
+    if (rc == 0 && driver.cuCtxGetDevice(&current) != CUDA_SUCCESS)
+        rc = -EIO;
+    if (rc == 0)
+        rc = fetch(import);
+    if (rc == 0)
+        rc = map(import, current);
+    if (rc) {
+        undo(import, taken);
+        return rc;
+    }
+    *out = import;
+    return 0;
+}
+
+/* Counts one more open of a block that is open already, and tells where it is. */
+static bool open_again(const struct ipc_ticket *ticket, CUcontext context, CUdeviceptr *address)
+{
+    struct import *import = find_open(ticket, context);
+
+    if (import) {
+        import->opens++;
+        *address = import->block.start;
+    }
+    return import;
+}
+
+/* Called with the lock, which is dropped while the block is fetched. */
+static int open_ticket(const struct ipc_ticket *ticket, CUcontext context, CUdeviceptr *address)
+{
+    struct import *made = NULL;
+
+    if (open_again(ticket, context, address))
+        return 0;
+    lock_release(&import_lock);
+    const int rc = open_new(ticket, context, &made);
+    lock_take(&import_lock);
+    if (rc)
+        return rc;
+    if (!open_again(ticket, context, address)) {
+        add(made);
+        *address = made->block.start;
+        return 0;
+    }
+    lock_release(&import_lock);
+    undo(made, true); /* another thread was faster */
+    lock_take(&import_lock);
+    return 0;
+}
+
+static const char *reason(int rc)
+{
+    switch (rc) {
+    case -ENOENT:
+        return "it has freed the block";
+    case -ETIMEDOUT:
+        return "it does not answer";
+    case -EPROTONOSUPPORT:
+        return "it runs another version of this library";
+    case -EPERM:
+        return "it belongs to another user";
+    case -ECONNREFUSED:
+    case -ECONNRESET:
+    case -EPIPE:
+        return "it has ended";
+    default:
+        return strerrordesc_np(-rc) ? strerrordesc_np(-rc) : "it answers with nonsense";
+    }
+}
+
+int ipc_open(const CUipcMemHandle *handle, CUcontext context, CUdeviceptr *address)
+{
+    struct ipc_ticket ticket;
+    int rc = -EPROTONOSUPPORT;
+
+    memcpy(&ticket, handle, sizeof ticket);
+    if (ticket.version == IPC_TICKET_VERSION) {
+        if (ipc_is_own(handle))
+            return -EXDEV;
+        if (!ticket.bytes || ticket.zero)
+            return -EINVAL;
+        enter();
+        rc = open_ticket(&ticket, context, address);
+        leave();
+    }
+    if (rc)
+        log_info("cannot open a block of process %d: %s", ticket.pid, reason(rc));
+    return rc;
+}
+
+/* ---- close ---- */
+
+/* Unmaps what is closed when its work is done. Only a thread that ends the context waits for that, and it
+ * waits for all work of the context anyway. The lock is dropped meanwhile. False if the wait has failed, or
+ * while a capture is open: then it stays mapped. */
+static bool unmap(struct import *import)
+{
+    import->waiting = true;
+    lock_release(&import_lock);
+    const bool done = capture_wait_context(import->block.context) == CUDA_SUCCESS && !capture_any();
+    lock_take(&import_lock);
+    import->waiting = false;
+    if (done)
+        end(import);
+    else
+        pthread_cond_broadcast(&waited);
+    return done;
+}
+
+/* What is closed in a context, now or when it could not be unmapped. Work of other contexts is not waited
+ * for: it may depend on what the calling thread does next. */
+static void unmap_closed(CUcontext context)
+{
+    struct import *import = find_closed(context);
+
+    while (import && unmap(import))
+        import = find_closed(context);
+}
+
+int ipc_close(CUdeviceptr address)
+{
+    if (!atomic_load(&import_count))
+        return -ENOENT;
+    enter();
+    struct import *import = imports;
+    while (import && !(import->block.start == address && import->opens))
+        import = import->next;
+    const bool found = import;
+    bool left = false;
+    if (found && --import->opens == 0) {
+        const CUcontext context = import->block.context;
+
+        import->epoch = 0;
+        unmap_closed(context);
+        left = find_closed(context);
+    }
+    leave();
+    if (left)
+        decay_wake();
+    return found ? 0 : -ENOENT;
+}
+
+/* One that was closed in the context and whose work is done. */
+static struct import *find_done(struct fence *fence)
+{
+    struct import *import = imports;
+
+    for (; import; import = import->next) {
+        if (!is_closed(import) || import->block.context != fence->context)
+            continue;
+        if (!import->epoch)
+            import->epoch = fence_epoch_quietly(fence);
+        if (fence_done(fence, import->epoch))
+            break;
+    }
+    return import;
+}
+
+void ipc_imports_sweep(struct fence *fence)
+{
+    struct import *import;
+
+    if (!atomic_load(&import_count) || capture_any())
+        return;
+    lock_take(&import_lock);
+    const bool any = find_closed(fence->context);
+    lock_release(&import_lock);
+    if (!any)
+        return;
+    fence_poll(fence); /* may wait for room in the driver's queue, and fork wants the lock */
+    lock_take(&import_lock);
+    while (!capture_any() && (import = find_done(fence)))
+        end(import);
+    lock_release(&import_lock);
+}
+
+/* ---- questions ---- */
+
+enum ipc_place ipc_find(uint64_t address, struct ipc_block *block)
+{
+    enum ipc_place place = IPC_NOT_OURS;
+
+    if (__builtin_expect(!atomic_load(&import_count), 1))
+        return place;
+    lock_take(&import_lock);
+    struct import *import = imports;
+    while (import && address - import->base >= import->span)
+        import = import->next;
+    if (import) {
+        *block = import->block;
+        place = import->opens && address - block->start < block->bytes ? IPC_BLOCK : IPC_BESIDE;
+    }
+    lock_release(&import_lock);
+    return place;
+}
+
+/* ---- the end of a context ---- */
+
+static bool is_in_use(CUcontext context)
+{
+    const struct import *import = imports;
+
+    while (import && (import->block.context != context || !import->waiting))
+        import = import->next;
+    return import || unmapping;
+}
+
+static void await_closers(CUcontext context)
+{
+    while (is_in_use(context))
+        lock_wait(&import_lock, &waited);
+}
+
+void ipc_imports_ending(CUcontext context, bool ending)
+{
+    if (!atomic_load(&import_count))
+        return;
+    enter();
+    for (struct import *import = imports; import; import = import->next) {
+        if (import->block.context == context)
+            import->ending += ending ? 1 : import->ending > 0 ? -1 : 0;
+    }
+    if (ending)
+        await_closers(context);
+    leave();
+}
+
+static struct import *find_in(CUcontext context)
+{
+    struct import *import = imports;
+
+    while (import && import->block.context != context)
+        import = import->next;
+    return import;
+}
+
+void ipc_imports_end(CUcontext context)
+{
+    struct import *import;
+
+    if (!atomic_load(&import_count))
+        return;
+    enter();
+    await_closers(context); /* of what was opened while it ended */
+    while ((import = find_in(context)))
+        end(import);
+    leave();
+}

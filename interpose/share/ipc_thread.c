@@ -1,0 +1,145 @@
+/* ipc_thread: see ipc_thread.h. */
+#include "interpose/share/ipc_thread.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "interpose/base/process.h"
+#include "interpose/share/ipc.h"
+#include "interpose/share/ipc_exports.h"
+#include "interpose/share/ipc_source.h"
+
+static struct lock thread_lock = LOCK_INITIALIZER(LOCK_SERVICE);
+/* guarded by thread_lock */
+static bool registered; /* what happens at fork and exit */
+static bool running;
+static atomic_bool leaving; /* for good */
+static int wake = -1;       /* eventfd; set before the thread starts, and constant while it runs */
+static pthread_t thread;
+
+/* ---- the thread ---- */
+
+static void *serve(void *room)
+{
+    struct pollfd *list = room;
+    eventfd_t count;
+    int patience = -1;
+
+    while (!atomic_load(&leaving)) {
+        list[0] = (struct pollfd){.fd = wake, .events = POLLIN};
+        const nfds_t broker = ipc_broker_list(list + 1);
+        const nfds_t sources = ipc_sources_list(list + 1 + broker);
+
+        if (poll(list, 1 + broker + sources, patience) < 0 && errno != EINTR)
+            break;
+        if (list[0].revents & POLLNVAL)
+            break; /* the program has closed what is not its own */
+        if (list[0].revents)
+            eventfd_read(wake, &count);
+        patience = ipc_broker_attend(list + 1);
+        ipc_sources_attend(list + 1 + broker, sources);
+    }
+    free(list);
+    return NULL;
+}
+
+/* Signals are the host program's: none may be delivered to our thread. */
+static int start_quietly(void)
+{
+    struct pollfd *list = calloc(1 + IPC_BROKER_POLLS + IPC_SOURCES_POLLS, sizeof *list);
+    sigset_t all, before;
+
+    if (!list)
+        return -ENOMEM;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    const int rc = pthread_create(&thread, NULL, serve, list);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (rc)
+        free(list);
+    return -rc;
+}
+
+static int start(void)
+{
+    wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    const int rc = wake < 0 ? -errno : start_quietly();
+
+    if (rc && wake >= 0)
+        close(wake);
+    running = rc == 0;
+    return rc;
+}
+
+int ipc_thread_wake(void)
+{
+    lock_take(&thread_lock);
+    const int rc = leaving ? -ESHUTDOWN : running ? eventfd_write(wake, 1) : start();
+    lock_release(&thread_lock);
+    return rc;
+}
+
+/* ---- exit and fork ---- */
+
+/* No call of ours into the driver comes after the end of the program's own. */
+static void before_exit(void)
+{
+    const struct timespec until = process_exit_patience();
+
+    if (process_is_copy() || !lock_take_at_exit(&thread_lock))
+        return;
+    const bool was_running = running;
+    leaving = true;
+    running = false;
+    lock_release(&thread_lock);
+    if (was_running && eventfd_write(wake, 1) == 0)
+        pthread_timedjoin_np(thread, NULL, &until);
+}
+
+static void before_fork(void)
+{
+    lock_take(&ipc_export_lock);
+    ipc_imports_before_fork();
+    ipc_sources_before_fork();
+    lock_take(&thread_lock);
+}
+
+static void after_fork(void)
+{
+    lock_release(&thread_lock);
+    ipc_sources_after_fork(false);
+    ipc_imports_after_fork(false);
+    lock_release(&ipc_export_lock);
+}
+
+/* The thread is not in the child, and neither the blocks nor what is open are the child's. Its parent's
+ * connections must not look alive when the parent has died. */
+static void after_fork_child(void)
+{
+    if (running)
+        close(wake);
+    running = false;
+    lock_release(&thread_lock);
+    ipc_imports_after_fork(true);
+    ipc_sources_after_fork(true);
+    ipc_broker_after_fork();
+    ipc_exports_after_fork();
+    lock_release(&ipc_export_lock);
+}
+
+int ipc_thread_prepare(void)
+{
+    lock_take(&thread_lock);
+    int rc = leaving ? -ESHUTDOWN : 0;
+    if (!registered && rc == 0) {
+        if (pthread_atfork(before_fork, after_fork, after_fork_child) || atexit(before_exit))
+            rc = -ENOMEM;
+        registered = rc == 0;
+    }
+    lock_release(&thread_lock);
+    return rc;
+}

@@ -1,0 +1,49 @@
+#!/bin/sh
+# Checks the direction of includes: a file may include only files of its own folder and of the folders that its layer
+# allows. The layers stand below, lowest first.
+#
+# usage: tests/includes.sh [ROOT]
+set -eu
+root=${1:-$(dirname "$0")/..}
+cd "$root"
+
+# FOLDER: the folders below it that it may include from.
+layers='
+interpose/base:
+interpose/settings: interpose/base
+interpose/see: interpose/base interpose/settings
+interpose/driver: interpose/base interpose/settings
+interpose/account: interpose/base interpose/settings interpose/driver
+interpose/pool: interpose/base interpose/settings interpose/driver interpose/account interpose/see
+interpose/share: interpose/base interpose/settings interpose/driver interpose/pool
+interpose: interpose/base interpose/settings interpose/driver interpose/account interpose/pool interpose/share interpose/see
+interpose/hook: interpose interpose/base interpose/settings interpose/driver interpose/account interpose/pool interpose/share interpose/see
+'
+
+wrong=$(printf '%s' "$layers" | while IFS=: read -r folder allowed; do
+    [ -n "$folder" ] || continue
+    for file in "$folder"/*.[chS] "$folder"/*.def; do
+        [ -f "$file" ] || continue
+        sed -n 's/^#include "\(.*\)\/[^\/]*"$/\1/p' "$file" | sort -u | while read -r included; do
+            case " $folder $allowed " in
+            *" $included "*) ;;
+            *) echo "$file includes from $included/, which its layer does not allow" ;;
+            esac
+        done
+        sed -n 's/^#include "\([^\/]*\)"$/\1/p' "$file" | while read -r bare; do
+            echo "$file includes \"$bare\": write the path from the root"
+        done
+    done
+done)
+for folder in interpose/*/; do
+    case "$layers" in
+    *"
+${folder%/}:"*) ;;
+    *) wrong="$wrong
+${folder%/} has no layer in tests/includes.sh" ;;
+    esac
+done
+if [ -n "$wrong" ]; then
+    echo "$wrong" >&2
+    exit 1
+fi

@@ -1,0 +1,24 @@
+# The engine (ranges, vmm, fence, pool) over a fake driver that knows the real one's rules.
+find_package(Threads REQUIRED)
+add_library(engine_core OBJECT engine_fake.c engine_disturb.c engine_model.c)
+foreach(module pool/ranges pool/vmm pool/capture pool/streams pool/fence pool/pool pool/heap pool/small pool/cache pool/pool_grow
+    pool/pool_trim pool/pool_split pool/pool_dead pool/pool_expose pool/pool_guard share/pool_share base/lock base/process see/tags
+    settings/log)
+  target_sources(engine_core PRIVATE ${CMAKE_SOURCE_DIR}/interpose/${module}.c)
+endforeach()
+target_link_libraries(engine_core PUBLIC gpucap_flags gpucap_cuda_headers Threads::Threads)
+if(TARGET heap_je)
+  target_link_libraries(engine_core PUBLIC heap_je)
+endif()
+
+foreach(name engine_streams engine_fence engine_threads engine_small engine_cache engine_swarm)
+  gpucap_test(${name} LIBS engine_core SOURCES ${name}.c)
+endforeach()
+foreach(name engine_ranges engine_pool engine_faults engine_replay engine_programs engine_dead engine_guard engine_release)
+  gpucap_test(${name} ONE_THREAD LIBS engine_core SOURCES ${name}.c)
+endforeach()
+gpucap_test(engine_family ONE_THREAD LIBS engine_core bench_programs SOURCES engine_family.c engine_price.c)
+gpucap_test(engine_host LIBS engine_core -Wl,--wrap=mmap SOURCES engine_host.c)
+# The checks of lock.h are on here in every preset.
+gpucap_test(engine_lock LIBS Threads::Threads SOURCES engine_lock.c ${CMAKE_SOURCE_DIR}/interpose/base/lock.c)
+target_compile_definitions(engine_lock PRIVATE GPUCAP_LOCK_CHECK)

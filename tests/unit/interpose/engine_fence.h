@@ -1,0 +1,58 @@
+/* engine_fence: for tests of the fence: one fence over the fake driver, and work on streams by their handles.
+ */
+#ifndef GPUCAP_TESTS_ENGINE_FENCE_H
+#define GPUCAP_TESTS_ENGINE_FENCE_H
+
+#include <pthread.h>
+
+#include "tests/unit/interpose/engine_fake.h"
+#include "interpose/pool/fence.h"
+
+#define STREAM_A ((CUstream)0x10000)
+#define STREAM_B ((CUstream)0x10100)
+#define LEGACY   ((CUstream)0x1)
+#define OWN      ((CUstream)0x2)
+#define ADDRESS  (UINT64_C(1) << 45)
+
+static struct fence fence;
+
+static inline void open_fence(void)
+{
+    fake_start(GIB);
+    CHECK(fence_open(&fence, FAKE_CONTEXT) == 0);
+}
+
+static inline void close_fence(void)
+{
+    fence_close(&fence, true);
+    fake_end();
+}
+
+/* Work that touches no memory of the fake: only its being pending counts. */
+static inline void work(unsigned stream, CUstream handle)
+{
+    const bool visitor = streams_work(streams_key(handle));
+
+    fake_work(stream, ADDRESS, 0, 1);
+    if (visitor)
+        streams_worked();
+}
+
+/* A free behind work, elsewhere: from now on blocks may be handed out again before their work is done. */
+static inline void free_early(void)
+{
+    struct fence elsewhere;
+
+    CHECK(fence_open(&elsewhere, FAKE_CONTEXT) == 0);
+    CHECK(fence_epoch(&elsewhere));
+    fence_close(&elsewhere, true);
+}
+
+static inline void on_thread(void *(*run)(void *), void *argument)
+{
+    pthread_t thread;
+
+    CHECK(pthread_create(&thread, NULL, run, argument) == 0 && pthread_join(thread, NULL) == 0);
+}
+
+#endif

@@ -1,0 +1,45 @@
+/* engine_model: a pool over the fake driver, and beside it the plain truth: a sorted list of the live blocks
+ * and a budget that adds up. Every step is compared. Not for threads: each test has one model. */
+#ifndef GPUCAP_TESTS_ENGINE_MODEL_H
+#define GPUCAP_TESTS_ENGINE_MODEL_H
+
+#include "tests/unit/interpose/engine_fake.h"
+#include "interpose/pool/pool.h"
+
+#define MODEL_BLOCKS 8192
+#define MODEL_SLACK  20 /* per mille: the default of the option */
+
+struct model_block {
+    uint64_t address, bytes, name;
+};
+
+struct model {
+    struct pool pool;
+    struct model_block blocks[MODEL_BLOCKS]; /* by address */
+    size_t count;
+    uint64_t live; /* bytes, in units of 512, or of pages if the pool guards its blocks */
+    uint64_t next_name;
+    struct fake_random random;
+    /* the budget */
+    uint64_t allowed, granted, held;
+};
+
+void model_open(struct model *model, uint64_t capacity, uint64_t allowed);
+/* Closes the pool; nothing may be left of it. */
+void model_close(struct model *model);
+
+/* What pool_alloc and pool_free answer; the block is entered or leaves. */
+int model_alloc(struct model *model, uint64_t bytes);
+void model_free(struct model *model, size_t i, bool done);
+/* Everything that must always be true. */
+void model_check(struct model *model);
+
+/* From one byte to hundreds of MiB, each magnitude as often as another. */
+uint64_t model_size(struct model *model, unsigned bits);
+
+/* The key of a stream of the fake as the fence knows it. */
+uintptr_t model_stream(unsigned stream);
+/* Submits work on a block, as a program would. */
+void model_work(struct model *model, unsigned stream, const struct model_block *block);
+
+#endif

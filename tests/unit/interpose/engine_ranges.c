@@ -1,0 +1,291 @@
+/* ranges against a byte map: every unit of a small address space is live, free or a hole, kept a second time
+ * in the simplest way there is. */
+#include "interpose/pool/ranges.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unity.h>
+
+#include "tests/unit/interpose/engine_fake.h"
+
+#define BASE   (UINT64_C(1) << 40)
+#define PAGES  32
+#define SPAN   (PAGES * RANGES_PAGE)
+#define UNITS  (SPAN / RANGES_UNIT)
+#define LIVES  4096
+#define MANY   41                          /* more than a search looks at */
+#define BORDER (UNITS / RANGES_SMALL_PART) /* of the zones, in units */
+
+static struct ranges ranges;
+static unsigned char map[UNITS]; /* enum range_state of each unit */
+static struct range *lives[LIVES];
+static size_t live_count;
+static struct fake_random rng;
+
+void setUp(void)
+{
+    TEST_ASSERT_EQUAL_INT(0, ranges_init(&ranges, BASE, SPAN));
+    memset(map, RANGE_HOLE, sizeof map);
+    live_count = 0;
+    rng.state = 0;
+}
+
+void tearDown(void)
+{
+    ranges_destroy(&ranges);
+}
+
+static void paint(uint64_t start, uint64_t bytes, enum range_state from, enum range_state to)
+{
+    for (uint64_t u = (start - BASE) / RANGES_UNIT; u < (start + bytes - BASE) / RANGES_UNIT; u++) {
+        TEST_ASSERT_EQUAL_INT(from, map[u]);
+        map[u] = (unsigned char)to;
+    }
+}
+
+/* The run of one state that holds a unit. */
+static void run_at(uint64_t unit, uint64_t *first, uint64_t *end)
+{
+    *first = *end = unit;
+    while (*first > 0 && *first != BORDER && map[*first - 1] == map[unit])
+        --*first;
+    while (*end < UNITS && (*end != BORDER || unit >= BORDER) && map[*end] == map[unit])
+        ++*end;
+}
+
+/* The smallest free run of a zone that holds `bytes`, or 0. */
+static uint64_t smallest_fit(enum ranges_zone zone, uint64_t bytes)
+{
+    const uint64_t last = zone == RANGES_SMALL ? BORDER : UNITS;
+    uint64_t best = 0;
+
+    for (uint64_t u = zone == RANGES_SMALL ? 0 : BORDER; u < last;) {
+        uint64_t first, end;
+
+        run_at(u, &first, &end);
+        const uint64_t size = (end - first) * RANGES_UNIT;
+        if (map[u] == RANGE_FREE && size >= bytes && (best == 0 || size < best))
+            best = size;
+        u = end;
+    }
+    return best;
+}
+
+static uint64_t random_size(void)
+{
+    const uint64_t scale = UINT64_C(1) << fake_below(&rng, 14);
+
+    return (1 + fake_below(&rng, scale)) * RANGES_UNIT;
+}
+
+static void entered(struct range *range, uint64_t bytes)
+{
+    TEST_ASSERT_EQUAL_UINT64(bytes, range->bytes);
+    paint(range->start, bytes, RANGE_FREE, RANGE_LIVE);
+    lives[live_count++] = range;
+}
+
+static void step_take(void)
+{
+    const enum ranges_zone zone = fake_below(&rng, 4) ? RANGES_LARGE : RANGES_SMALL;
+    const uint64_t bytes = random_size(), fit = smallest_fit(zone, bytes);
+
+    TEST_ASSERT_EQUAL_INT(0, ranges_prepare(&ranges, 1));
+    struct range *range = ranges_take(&ranges, zone, bytes);
+    TEST_ASSERT_EQUAL_INT(fit != 0, range != NULL);
+    if (!range)
+        return;
+    uint64_t first, end;
+    run_at((range->start - BASE) / RANGES_UNIT, &first, &end);
+    TEST_ASSERT_EQUAL_UINT64(fit, (end - first) * RANGES_UNIT);
+    entered(range, bytes);
+}
+
+static void step_give(void)
+{
+    if (!live_count)
+        return;
+    const size_t i = fake_below(&rng, live_count);
+    struct range *range = lives[i];
+    paint(range->start, range->bytes, RANGE_LIVE, RANGE_FREE);
+    ranges_give(&ranges, range, fake_below(&rng, 100));
+    lives[i] = lives[--live_count];
+}
+
+/* A part of a hole gets memory, or a part of a free range loses it; whole pages. */
+static void step_pages(enum range_state from, enum range_state to)
+{
+    const uint64_t page_units = RANGES_PAGE / RANGES_UNIT, page = fake_below(&rng, PAGES);
+    uint64_t pages = 0;
+
+    for (uint64_t wish = 1 + fake_below(&rng, 8); pages < wish && page + pages < PAGES; pages++) {
+        uint64_t u = (page + pages) * page_units;
+
+        if (pages && u == BORDER)
+            break;
+        while (u < (page + pages + 1) * page_units && map[u] == from)
+            u++;
+        if (u < (page + pages + 1) * page_units)
+            break;
+    }
+    if (!pages)
+        return;
+    TEST_ASSERT_EQUAL_INT(0, ranges_prepare(&ranges, 2));
+    paint(BASE + page * RANGES_PAGE, pages * RANGES_PAGE, from, to);
+    if (to == RANGE_FREE)
+        ranges_map(&ranges, BASE + page * RANGES_PAGE, pages * RANGES_PAGE, 7);
+    else
+        ranges_unmap(&ranges, BASE + page * RANGES_PAGE, pages * RANGES_PAGE);
+}
+
+static void step_take_at(void)
+{
+    const uint64_t unit = fake_below(&rng, UNITS);
+    uint64_t first, end;
+
+    if (map[unit] != RANGE_FREE)
+        return;
+    run_at(unit, &first, &end);
+    const uint64_t bytes = (1 + fake_below(&rng, end - unit)) * RANGES_UNIT;
+    TEST_ASSERT_EQUAL_INT(0, ranges_prepare(&ranges, 2));
+    entered(ranges_take_at(&ranges, BASE + unit * RANGES_UNIT, bytes), bytes);
+}
+
+/* What a plan promises: memory where there is none, and then the block fits. */
+static void step_plan(void)
+{
+    const uint64_t bytes = random_size();
+    struct ranges_plan plan;
+
+    const enum ranges_zone zone = fake_below(&rng, 4) ? RANGES_LARGE : RANGES_SMALL;
+
+    if (smallest_fit(zone, bytes) || !ranges_plan(&ranges, zone, bytes, &plan))
+        return;
+    TEST_ASSERT_EQUAL_INT(zone == RANGES_LARGE, plan.start >= BASE + BORDER * RANGES_UNIT);
+    TEST_ASSERT_EQUAL_INT(0, ranges_prepare(&ranges, 4));
+    paint(plan.map_start, plan.map_bytes, RANGE_HOLE, RANGE_FREE);
+    TEST_ASSERT_LESS_THAN_UINT64(bytes + RANGES_PAGE, plan.map_bytes);
+    ranges_map(&ranges, plan.map_start, plan.map_bytes, 3);
+    entered(ranges_take_at(&ranges, plan.start, bytes), bytes);
+}
+
+static void check_all(void)
+{
+    TEST_ASSERT_NULL(ranges_check(&ranges));
+    for (int i = 0; i < 4; i++) {
+        const uint64_t unit = fake_below(&rng, UNITS);
+        const struct range *range =
+            ranges_at(&ranges, BASE + unit * RANGES_UNIT + fake_below(&rng, RANGES_UNIT));
+        uint64_t first, end;
+
+        run_at(unit, &first, &end);
+        TEST_ASSERT_EQUAL_INT(map[unit], range->state);
+        TEST_ASSERT_TRUE(range->start <= BASE + unit * RANGES_UNIT &&
+                         range->start + range->bytes > BASE + unit * RANGES_UNIT);
+        if (range->state != RANGE_LIVE)
+            TEST_ASSERT_EQUAL_UINT64((end - first) * RANGES_UNIT, range->bytes);
+    }
+}
+
+static void test_ranges_agree_with_a_byte_map(void)
+{
+    const uint64_t steps = fake_number("GPUCAP_TEST_STEPS", 6000);
+
+    for (uint64_t i = 0; i < steps; i++) {
+        const uint64_t what = fake_below(&rng, 100), fill = i / 500 % 2 ? 30 : 55;
+
+        if (what < fill && live_count < LIVES)
+            step_take();
+        else if (what < 80)
+            step_give();
+        else if (what < 85)
+            step_pages(RANGE_HOLE, RANGE_FREE);
+        else if (what < 90)
+            step_pages(RANGE_FREE, RANGE_HOLE);
+        else if (what < 95 && live_count < LIVES)
+            step_plan();
+        else if (live_count < LIVES)
+            step_take_at();
+        check_all();
+    }
+}
+
+static void test_an_address_outside_belongs_to_no_range(void)
+{
+    TEST_ASSERT_NULL(ranges_at(&ranges, BASE - 1));
+    TEST_ASSERT_NULL(ranges_at(&ranges, BASE + SPAN));
+    TEST_ASSERT_NULL(ranges_at(&ranges, 0));
+    TEST_ASSERT_NOT_NULL(ranges_at(&ranges, BASE));
+    TEST_ASSERT_NOT_NULL(ranges_at(&ranges, BASE + SPAN - 1));
+}
+
+/* Many ranges of one bin, of which only the one freed first is large enough. */
+static void test_a_range_that_fits_is_found_behind_many_that_do_not(void)
+{
+    const uint64_t small = 1000 * RANGES_UNIT, large = 1007 * RANGES_UNIT;
+    struct range *kept[MANY];
+
+    TEST_ASSERT_EQUAL_INT(0, ranges_prepare(&ranges, 4 * MANY));
+    ranges_map(&ranges, ranges.border, BASE + SPAN - ranges.border, 0);
+    for (int i = 0; i < MANY; i++) {
+        kept[i] = ranges_take(&ranges, RANGES_LARGE, i ? small : large);
+        TEST_ASSERT_NOT_NULL(ranges_take(&ranges, RANGES_LARGE, RANGES_UNIT));
+    }
+    TEST_ASSERT_NOT_NULL(ranges_take(&ranges, RANGES_LARGE, ranges_largest(&ranges)));
+    for (int i = 0; i < MANY; i++)
+        ranges_give(&ranges, kept[i], 0);
+    TEST_ASSERT_NULL(ranges_check(&ranges));
+    TEST_ASSERT_NOT_NULL(ranges_take(&ranges, RANGES_LARGE, large));
+    TEST_ASSERT_NULL(ranges_take(&ranges, RANGES_LARGE, large));
+}
+
+/* The list by time is what decides who is taken first: the remainder of a range keeps its place in it. */
+static void test_the_longest_free_range_stays_the_oldest_when_part_of_it_is_taken(void)
+{
+    TEST_ASSERT_EQUAL_INT(0, ranges_prepare(&ranges, 16));
+    const uint64_t start = ranges.border;
+
+    ranges_map(&ranges, start, 4 * RANGES_PAGE, 0);
+    ranges_map(&ranges, start + 5 * RANGES_PAGE, 8 * RANGES_PAGE, 0);
+    TEST_ASSERT_EQUAL_UINT64(start, ranges.oldest->start);
+    TEST_ASSERT_NOT_NULL(ranges_take(&ranges, RANGES_LARGE, RANGES_PAGE));
+    TEST_ASSERT_EQUAL_UINT64(start + RANGES_PAGE, ranges.oldest->start);
+    ranges_unmap(&ranges, start + 2 * RANGES_PAGE, RANGES_PAGE);
+    TEST_ASSERT_TRUE(ranges.oldest->start < start + 4 * RANGES_PAGE);
+    TEST_ASSERT_NULL(ranges_check(&ranges));
+}
+
+/* An address far inside a large range is found as quickly as one at its beginning: over many pages without a
+ * hint. */
+static void test_an_address_inside_a_range_of_terabytes_is_found(void)
+{
+    const uint64_t span = UINT64_C(1) << 43;
+    struct ranges wide;
+
+    TEST_ASSERT_EQUAL_INT(0, ranges_init(&wide, BASE, span));
+    TEST_ASSERT_EQUAL_INT(0, ranges_prepare(&wide, 64));
+    const uint64_t start = wide.border + 70 * RANGES_PAGE, end = BASE + span - 5000 * RANGES_PAGE;
+    ranges_map(&wide, start, RANGES_PAGE, 0);
+    ranges_map(&wide, end, RANGES_PAGE, 0);
+    struct range *hole = ranges_at(&wide, start + RANGES_PAGE);
+    for (uint64_t step = RANGES_UNIT; start + RANGES_PAGE + step < end; step = step * 3 + RANGES_UNIT)
+        TEST_ASSERT_EQUAL_PTR(hole, ranges_at(&wide, start + RANGES_PAGE + step));
+    TEST_ASSERT_EQUAL_PTR(hole, ranges_at(&wide, end - 1));
+    TEST_ASSERT_EQUAL_UINT64(end, ranges_at(&wide, end + 1)->start);
+    ranges_unmap(&wide, start, RANGES_PAGE);
+    TEST_ASSERT_EQUAL_UINT64(wide.border, ranges_at(&wide, end - 1)->start);
+    TEST_ASSERT_EQUAL_UINT64(BASE, ranges_at(&wide, wide.border - 1)->start);
+    TEST_ASSERT_NULL(ranges_check(&wide));
+    ranges_destroy(&wide);
+}
+
+int main(void)
+{
+    UNITY_BEGIN();
+    RUN_TEST(test_ranges_agree_with_a_byte_map);
+    RUN_TEST(test_an_address_outside_belongs_to_no_range);
+    RUN_TEST(test_an_address_inside_a_range_of_terabytes_is_found);
+    RUN_TEST(test_a_range_that_fits_is_found_behind_many_that_do_not);
+    RUN_TEST(test_the_longest_free_range_stays_the_oldest_when_part_of_it_is_taken);
+    return UNITY_END();
+}

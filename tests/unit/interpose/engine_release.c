@@ -1,0 +1,445 @@
+/* What has been freed, pinned or shown to other devices: when it is used again, and when it goes back to the
+ * driver. Each case is a process of its own, as in engine_pool.c. */
+#include "interpose/pool/capture.h"
+#include "tests/unit/interpose/engine_model.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <unity.h>
+
+static struct model model;
+
+void setUp(void) {}
+
+void tearDown(void) {}
+
+/* Work of two streams on the first block, which no join can bring into order. */
+static void busy_block(uint64_t bytes)
+{
+    fence_forbid_joins();
+    CHECK(model_alloc(&model, bytes) == 0);
+    model_work(&model, 0, &model.blocks[0]);
+    model_work(&model, 1, &model.blocks[0]);
+}
+
+static void finish(unsigned stream)
+{
+    while (fake_progress(stream))
+        ;
+}
+
+static void take_off_list(void)
+{
+    model.live -= model.blocks[0].bytes;
+    model.count = 0;
+}
+
+/* ---- pins ---- */
+
+/* Another process closes a block that was freed here, while two streams still work on it. */
+static void unpinned_behind_two_streams(void)
+{
+    uint64_t other;
+
+    model_open(&model, 64 * MIB, 64 * MIB);
+    busy_block(8 * MIB);
+    const uint64_t address = model.blocks[0].address;
+    CHECK(pool_pin(&model.pool, address) == 0 && pool_free(&model.pool, address, false) == 0);
+    CHECK(pool_unpin(&model.pool, address) == 0);
+    take_off_list();
+    CHECK(pool_alloc(&model.pool, 8 * MIB, &other) == 0);
+    CHECK(!fake_pending(other, 8 * MIB));
+    CHECK(pool_free(&model.pool, other, true) == 0);
+    finish(0);
+    finish(1);
+    CHECK(pool_trim(&model.pool, UINT64_MAX) == 16 * MIB);
+    model_close(&model);
+}
+
+static void test_the_last_pin_hands_nothing_out_before_two_streams_are_done(void)
+{
+    TEST_ASSERT_TRUE(fake_child(unpinned_behind_two_streams));
+}
+
+/* Nothing of a block is exported before it is pinned: it could move meanwhile. */
+static void backing_of_pinned_only(void)
+{
+    static const uint64_t sizes[] = {1000, 8 * MIB};
+    struct vmm_chunk *chunks;
+    uint64_t address, count, offset;
+
+    model_open(&model, 64 * MIB, 64 * MIB);
+    for (unsigned i = 0; i < 2; i++) {
+        CHECK(pool_alloc(&model.pool, sizes[i], &address) == 0);
+        CHECK(pool_backing(&model.pool, address, &chunks, &count, &offset) == -EINVAL);
+        CHECK(pool_pin(&model.pool, address) == 0);
+        CHECK(pool_backing(&model.pool, address, &chunks, &count, &offset) == 0 && count);
+        free(chunks);
+        CHECK(pool_unpin(&model.pool, address) == 0);
+        CHECK(pool_free(&model.pool, address, true) == 0);
+    }
+    model_close(&model);
+}
+
+static void test_only_a_pinned_block_shows_what_is_behind_it(void)
+{
+    TEST_ASSERT_TRUE(fake_child(backing_of_pinned_only));
+}
+
+/* ---- beside a capture ---- */
+
+/* Of three free chunks the one that was freed first is still worked on, which was in order before the
+ * capture. */
+static void moved_beside_a_capture(void)
+{
+    uint64_t start, bytes;
+
+    model_open(&model, 40 * MIB, 40 * MIB);
+    for (int i = 0; i < 5; i++)
+        CHECK(model_alloc(&model, 8 * MIB) == 0);
+    const uint64_t busy = model.blocks[0].address;
+    model_work(&model, 0, &model.blocks[0]);
+    model_free(&model, 0, false);
+    model_free(&model, 1, true);
+    model_free(&model, 2, true);
+    capture_begin(FAKE_CAPTURE, streams_thread_key(), FAKE_CONTEXT);
+    fake_set_capturing(true);
+    CHECK(model_alloc(&model, 16 * MIB) == 0);
+    CHECK(fake_pending(busy, 8 * MIB)); /* no wait was needed */
+    CHECK(vmm_chunk_at(&model.pool.vmm, busy, &start, &bytes));
+    fake_set_capturing(false);
+    capture_end(FAKE_CAPTURE, streams_thread_key());
+    model_close(&model);
+}
+
+static void test_beside_a_capture_chunks_that_are_worked_on_do_not_move(void)
+{
+    TEST_ASSERT_TRUE(fake_child(moved_beside_a_capture));
+}
+
+/* ---- blocks that other devices may reach ---- */
+
+/* Its chunks go back to the driver, when its work is done and not before, and are nobody's meanwhile. */
+static void exposed_behind_work(void)
+{
+    uint64_t other;
+
+    model_open(&model, 64 * MIB, 64 * MIB);
+    CHECK(model_alloc(&model, 8 * MIB) == 0);
+    model_work(&model, 0, &model.blocks[0]);
+    const uint64_t address = model.blocks[0].address;
+    CHECK(pool_expose(&model.pool, address) == 0);
+    CHECK(pool_free(&model.pool, address, false) == 0);
+    take_off_list();
+    CHECK(fake_usable(address, 8 * MIB) && fake_physical() == 8 * MIB);
+    CHECK(pool_alloc(&model.pool, 8 * MIB, &other) == 0 && other != address);
+    CHECK(pool_trim(&model.pool, UINT64_MAX) == 0 && fake_usable(address, 8 * MIB));
+    finish(0);
+    CHECK(pool_free(&model.pool, other, true) == 0);
+    CHECK(pool_trim(&model.pool, UINT64_MAX) == 8 * MIB);
+    CHECK(fake_physical() == 0);
+    model_close(&model);
+}
+
+static void test_a_block_that_other_devices_reach_goes_back_when_its_work_is_done(void)
+{
+    TEST_ASSERT_TRUE(fake_child(exposed_behind_work));
+}
+
+/* A chunk goes back when both blocks in it are freed. */
+static void exposed_beside_another(void)
+{
+    model_open(&model, 64 * MIB, 64 * MIB);
+    CHECK(model_alloc(&model, MIB) == 0 && model_alloc(&model, MIB) == 0);
+    const uint64_t shown = model.blocks[0].address, beside = model.blocks[1].address;
+    CHECK(beside == shown + MIB && fake_physical() == 2 * MIB);
+    CHECK(pool_expose(&model.pool, shown) == 0 && pool_free(&model.pool, shown, true) == 0);
+    CHECK(pool_trim(&model.pool, UINT64_MAX) == 0 && fake_usable(beside, MIB));
+    CHECK(pool_check(&model.pool) == NULL);
+    CHECK(pool_free(&model.pool, beside, true) == 0);
+    pool_trim(&model.pool, UINT64_MAX);
+    pool_trim(&model.pool, UINT64_MAX);
+    CHECK(fake_physical() == 0);
+    pool_close(&model.pool, true);
+    fake_end();
+}
+
+static void test_a_chunk_with_a_live_block_stays_though_its_other_block_was_shown(void)
+{
+    TEST_ASSERT_TRUE(fake_child(exposed_beside_another));
+}
+
+/* ---- what a block was told is forgotten with it ---- */
+
+static bool is_synchronous(uint64_t address)
+{
+    struct pool_block block;
+
+    CHECK(pool_block(&model.pool, address, false, &block) == 0);
+    return block.sync_memops;
+}
+
+/* Takes blocks where the last one was, and around it. None is synchronous. */
+static void take_again(uint64_t bytes)
+{
+    uint64_t blocks[16];
+
+    for (unsigned i = 0; i < 16; i++)
+        CHECK(pool_alloc(&model.pool, bytes, &blocks[i]) == 0 && !is_synchronous(blocks[i]));
+    for (unsigned i = 0; i < 16; i++)
+        CHECK(pool_free(&model.pool, blocks[i], true) == 0);
+}
+
+/* By way of the thread's cache, and by way of the pool. */
+static void synchronous_once(void)
+{
+    static const uint64_t sizes[] = {1000, 100000, 8 * MIB};
+    uint64_t address;
+
+    model_open(&model, 4 * GIB, 4 * GIB);
+    for (unsigned i = 0; i < 6; i++) {
+        const uint64_t bytes = sizes[i / 2];
+
+        CHECK(pool_alloc(&model.pool, bytes, &address) == 0 && !is_synchronous(address));
+        CHECK(pool_set_sync_memops(&model.pool, address, true) == 0 && is_synchronous(address));
+        CHECK(pool_free(&model.pool, address, true) == 0);
+        if (i % 2)
+            pool_stats(&model.pool); /* what the thread keeps is the pool's again */
+        take_again(bytes);
+    }
+    model_close(&model);
+}
+
+static void test_a_new_block_is_not_synchronous_because_the_last_one_was(void)
+{
+    TEST_ASSERT_TRUE(fake_child(synchronous_once));
+}
+
+static void ends(void)
+{
+    static const uint64_t sizes[] = {1000, 100000, 3 * MIB - 100, 8 * MIB};
+    struct pool_block block;
+    uint64_t address;
+
+    model_open(&model, 64 * MIB, 64 * MIB);
+    for (unsigned i = 0; i < 4; i++) {
+        CHECK(pool_alloc(&model.pool, sizes[i], &address) == 0);
+        CHECK(pool_block(&model.pool, address + sizes[i] - 1, true, &block) == 0 && block.address == address);
+        CHECK(pool_block(&model.pool, address + sizes[i], true, &block) == -EINVAL);
+        CHECK(pool_free(&model.pool, address, true) == 0);
+    }
+    model_close(&model);
+}
+
+static void test_the_byte_behind_a_block_is_not_its_own(void)
+{
+    TEST_ASSERT_TRUE(fake_child(ends));
+}
+
+/* ---- what is idle ---- */
+
+/* Only what was free all the while: the least since the last question. */
+static void idle(void)
+{
+    model_open(&model, GIB, GIB);
+    for (int i = 0; i < 8; i++)
+        CHECK(model_alloc(&model, 8 * MIB) == 0);
+    for (int i = 0; i < 4; i++)
+        model_free(&model, 0, true);
+    CHECK(pool_idle_bytes(&model.pool) == 0); /* it was in use a moment ago */
+    CHECK(model_alloc(&model, 16 * MIB) == 0);
+    model_free(&model, 0, true);
+    CHECK(pool_idle_bytes(&model.pool) == 16 * MIB);
+    CHECK(pool_idle_bytes(&model.pool) == 32 * MIB);
+    model_close(&model);
+}
+
+static void test_what_was_in_use_since_the_last_look_is_not_idle(void)
+{
+    TEST_ASSERT_TRUE(fake_child(idle));
+}
+
+static void mostly_free(void)
+{
+    model_open(&model, GIB, GIB);
+    for (int i = 0; i < 10; i++)
+        CHECK(model_alloc(&model, 8 * MIB) == 0);
+    CHECK(!pool_mostly_free(&model.pool, 500));
+    for (int i = 0; i < 4; i++)
+        model_free(&model, 0, true);
+    CHECK(!pool_mostly_free(&model.pool, 500) && pool_mostly_free(&model.pool, 300));
+    for (int i = 0; i < 2; i++)
+        model_free(&model, 0, true);
+    CHECK(pool_mostly_free(&model.pool, 500) && !pool_mostly_free(&model.pool, 700));
+    model_close(&model);
+}
+
+static void test_the_high_mark_is_a_share_of_what_is_held(void)
+{
+    TEST_ASSERT_TRUE(fake_child(mostly_free));
+}
+
+/* Freed through the thread's cache, taken from it, worked on and freed through it again. */
+static void freed_again(void)
+{
+    model_open(&model, 64 * MIB, 64 * MIB);
+    CHECK(model_alloc(&model, 8 * MIB) == 0);
+    model_free(&model, 0, false);
+    fence_poll(&model.pool.fence); /* nothing is behind the first free */
+    CHECK(model_alloc(&model, 8 * MIB) == 0);
+    model_work(&model, 0, &model.blocks[0]);
+    model_free(&model, 0, false);
+    CHECK(pool_trim(&model.pool, UINT64_MAX) == 0 && fake_backlog(0) == 1);
+    finish(0);
+    CHECK(pool_trim(&model.pool, UINT64_MAX) == 8 * MIB);
+    model_close(&model);
+}
+
+static void test_a_block_freed_again_waits_for_the_work_of_its_second_life(void)
+{
+    TEST_ASSERT_TRUE(fake_child(freed_again));
+}
+
+/* Small blocks go back to the heap at once in the order of one stream; the page under them is still worked
+ * on. */
+static void page_of_small_blocks(void)
+{
+    model_open(&model, 64 * MIB, 64 * MIB);
+    for (int i = 0; i < 64; i++)
+        CHECK(model_alloc(&model, 1000) == 0);
+    model_work(&model, 0, &model.blocks[0]);
+    while (model.count)
+        model_free(&model, model.count - 1, false);
+    CHECK(pool_trim(&model.pool, UINT64_MAX) == 0 && fake_backlog(0) == 1);
+    finish(0);
+    CHECK(fake_physical() && pool_trim(&model.pool, UINT64_MAX) && fake_physical() == 0);
+    model_close(&model);
+}
+
+static void test_a_page_of_small_blocks_goes_back_when_their_work_is_done(void)
+{
+    TEST_ASSERT_TRUE(fake_child(page_of_small_blocks));
+}
+
+/* ---- at the limit, and when calls fail ---- */
+
+/* A chunk that the driver would not take back counts, and is offered again before a request is refused. */
+static void left_over(void)
+{
+    model_open(&model, 16 * MIB, 16 * MIB);
+    CHECK(model_alloc(&model, 16 * MIB) == 0);
+    model_free(&model, 0, true);
+    fake_fail(1U << FAKE_RELEASE, 1, 0);
+    pool_trim(&model.pool, 1);
+    fake_fail(0, 0, 0);
+    CHECK(fake_physical() == 16 * MIB && fake_mapped() < 16 * MIB);
+    CHECK(model_alloc(&model, 16 * MIB) == 0);
+    model_close(&model);
+}
+
+static void test_what_could_not_be_given_back_is_no_reason_to_refuse(void)
+{
+    TEST_ASSERT_TRUE(fake_child(left_over));
+}
+
+/* All that is left lies behind a large block in its last chunk. */
+static void other_zone(void)
+{
+    model_open(&model, 4 * MIB, 4 * MIB);
+    CHECK(model_alloc(&model, 3 * MIB) == 0 && fake_physical() == 4 * MIB);
+    CHECK(model_alloc(&model, 512 * 1024) == 0);
+    model_close(&model);
+}
+
+static void test_a_small_block_lies_beside_large_ones_rather_than_nowhere(void)
+{
+    TEST_ASSERT_TRUE(fake_child(other_zone));
+}
+
+/* A block out of what was a large one with large chunks, which is still worked on. */
+static void split_behind_work(void)
+{
+    model_open(&model, 4 * GIB, 4 * GIB);
+    CHECK(model_alloc(&model, GIB) == 0);
+    model_work(&model, 0, &model.blocks[0]);
+    model_free(&model, 0, false);
+    CHECK(model_alloc(&model, 16 * MIB) == 0); /* the fake ends the test if a chunk is unmapped under work */
+    CHECK(fake_backlog(0) == 1);
+    model_close(&model);
+}
+
+static void test_a_large_chunk_is_not_split_under_work(void)
+{
+    TEST_ASSERT_TRUE(fake_child(split_behind_work));
+}
+
+/* The driver refuses some of the smaller chunks. */
+static void split_refused(void)
+{
+    model_open(&model, 4 * GIB, 4 * GIB);
+    CHECK(model_alloc(&model, GIB) == 0);
+    model_free(&model, 0, true);
+    fake_fail(1U << FAKE_CREATE, 3, UINT64_MAX / 2);
+    CHECK(model_alloc(&model, 16 * MIB) == 0);
+    CHECK(fake_failed());
+    fake_fail(0, 0, 0);
+    model_free(&model, 0, true);
+    pool_trim(&model.pool, UINT64_MAX);
+    CHECK(fake_physical() == 0 && model.held == 0);
+    model_close(&model);
+}
+
+static void test_a_split_that_fails_gives_its_pieces_back(void)
+{
+    TEST_ASSERT_TRUE(fake_child(split_refused));
+}
+
+/* ---- slack ---- */
+
+/* Every second block of 2 GiB is free; a request that fits into none of the gaps. */
+static uint64_t stitches_with_slack(uint32_t permille)
+{
+    model_open(&model, 16 * GIB, 16 * GIB);
+    model.pool.slack_permille = permille;
+    for (int i = 0; i < 256; i++)
+        CHECK(model_alloc(&model, 8 * MIB) == 0);
+    for (size_t i = 0; i < 128; i++)
+        model_free(&model, i, true);
+    CHECK(model_alloc(&model, 64 * MIB) == 0);
+    const uint64_t stitches = pool_stats(&model.pool).stitches;
+    model_close(&model);
+    return stitches;
+}
+
+static void slack(void)
+{
+    CHECK(stitches_with_slack(0) == 1);
+    CHECK(stitches_with_slack(200) == 0);
+}
+
+static void test_within_the_slack_a_pool_grows_rather_than_move_chunks(void)
+{
+    TEST_ASSERT_TRUE(fake_child(slack));
+}
+
+int main(void)
+{
+    UNITY_BEGIN();
+    RUN_TEST(test_the_last_pin_hands_nothing_out_before_two_streams_are_done);
+    RUN_TEST(test_only_a_pinned_block_shows_what_is_behind_it);
+    RUN_TEST(test_beside_a_capture_chunks_that_are_worked_on_do_not_move);
+    RUN_TEST(test_a_block_that_other_devices_reach_goes_back_when_its_work_is_done);
+    RUN_TEST(test_a_chunk_with_a_live_block_stays_though_its_other_block_was_shown);
+    RUN_TEST(test_a_new_block_is_not_synchronous_because_the_last_one_was);
+    RUN_TEST(test_the_byte_behind_a_block_is_not_its_own);
+    RUN_TEST(test_what_was_in_use_since_the_last_look_is_not_idle);
+    RUN_TEST(test_the_high_mark_is_a_share_of_what_is_held);
+    RUN_TEST(test_a_block_freed_again_waits_for_the_work_of_its_second_life);
+    RUN_TEST(test_a_page_of_small_blocks_goes_back_when_their_work_is_done);
+    RUN_TEST(test_what_could_not_be_given_back_is_no_reason_to_refuse);
+    RUN_TEST(test_a_small_block_lies_beside_large_ones_rather_than_nowhere);
+    RUN_TEST(test_a_large_chunk_is_not_split_under_work);
+    RUN_TEST(test_a_split_that_fails_gives_its_pieces_back);
+    RUN_TEST(test_within_the_slack_a_pool_grows_rather_than_move_chunks);
+    return UNITY_END();
+}

@@ -1,0 +1,354 @@
+/* streams: when the order of one stream is relied upon. Each case is a process of its own, because streams
+ * remembers for as long as a process lives. */
+#include <unity.h>
+
+#include "interpose/pool/capture.h"
+#include "tests/unit/interpose/engine_fence.h"
+
+void setUp(void) {}
+
+void tearDown(void) {}
+
+static void second_stream(void)
+{
+    open_fence();
+    work(0, STREAM_A);
+    free_early();
+    work(0, STREAM_A);
+    CHECK(fake_count(FAKE_SYNCHRONIZE) == 0);
+    CHECK(streams_work(streams_key(STREAM_B)));
+    CHECK(fake_count(FAKE_SYNCHRONIZE) == 1 && !streams_in_order());
+    streams_worked();
+    work(0, STREAM_A);
+    work(1, STREAM_B);
+    work(0, STREAM_A);
+    CHECK(fake_count(FAKE_SYNCHRONIZE) == 1);
+    close_fence();
+}
+
+static void test_the_second_stream_waits_once_for_the_first(void)
+{
+    TEST_ASSERT_TRUE(fake_child(second_stream));
+}
+
+/* The home stream waits for what another one is about to do, as a kernel that spins. */
+static void nothing_freed_early(void)
+{
+    open_fence();
+    work(0, STREAM_A);
+    work(1, STREAM_B);
+    streams_end(STREAM_A);
+    CHECK(!streams_in_order() && fake_count(FAKE_SYNCHRONIZE) == 0 && fake_backlog(0) == 1);
+    close_fence();
+}
+
+static void test_where_every_free_has_waited_no_stream_waits_for_another(void)
+{
+    TEST_ASSERT_TRUE(fake_child(nothing_freed_early));
+}
+
+static void default_streams(void)
+{
+    open_fence();
+    work(0, NULL);
+    work(0, LEGACY);
+    CHECK(streams_in_order());
+    CHECK(streams_key_ptsz(NULL) == streams_key(OWN) && streams_key_ptsz(LEGACY) == streams_key(NULL));
+    CHECK(streams_key_ptsz(NULL) != streams_key(NULL));
+    work(1, OWN);
+    CHECK(!streams_in_order());
+    close_fence();
+}
+
+static void test_the_legacy_stream_is_one_whatever_its_name_and_the_own_one_another(void)
+{
+    TEST_ASSERT_TRUE(fake_child(default_streams));
+}
+
+static void *work_on_own(void *unused)
+{
+    (void)unused;
+    work(0, OWN);
+    return NULL;
+}
+
+static void own_streams(void)
+{
+    open_fence();
+    on_thread(work_on_own, NULL);
+    CHECK(streams_in_order());
+    on_thread(work_on_own, NULL);
+    CHECK(!streams_in_order());
+    close_fence();
+}
+
+static void test_two_threads_own_streams_are_two_even_at_one_address(void)
+{
+    TEST_ASSERT_TRUE(fake_child(own_streams));
+}
+
+static void stream_ends(void)
+{
+    open_fence();
+    work(0, STREAM_A);
+    free_early();
+    streams_end(STREAM_B);
+    CHECK(streams_in_order());
+    streams_end(STREAM_A);
+    CHECK(!streams_in_order() && fake_count(FAKE_SYNCHRONIZE) == 1);
+    close_fence();
+}
+
+static void test_the_end_of_the_only_stream_ends_the_reliance_on_its_handle(void)
+{
+    TEST_ASSERT_TRUE(fake_child(stream_ends));
+}
+
+static void unknown_entry(void)
+{
+    open_fence();
+    CHECK(streams_in_order());
+    streams_unknown("cuOfALaterDriver");
+    CHECK(fake_count(FAKE_SYNCHRONIZE) == 0 && !streams_in_order()); /* nothing to wait for yet */
+    work(0, STREAM_A);
+    work(1, STREAM_B);
+    CHECK(fake_count(FAKE_SYNCHRONIZE) == 0);
+    close_fence();
+}
+
+static void unknown_entry_late(void)
+{
+    open_fence();
+    work(0, STREAM_A);
+    free_early();
+    streams_unknown("cuOfALaterDriver");
+    CHECK(fake_count(FAKE_SYNCHRONIZE) == 1 && !streams_in_order());
+    streams_unknown("cuOfALaterDriver");
+    CHECK(fake_count(FAKE_SYNCHRONIZE) == 1);
+    close_fence();
+}
+
+static void test_an_unknown_entry_point_ends_the_shortcut_for_good(void)
+{
+    TEST_ASSERT_TRUE(fake_child(unknown_entry));
+    TEST_ASSERT_TRUE(fake_child(unknown_entry_late));
+}
+
+/* Beside a capture no context event can be recorded; the wait for the home stream works all the same. */
+static void second_beside_a_capture(void)
+{
+    open_fence();
+    work(0, STREAM_A);
+    free_early();
+    CHECK(streams_in_order());
+    capture_begin(FAKE_CAPTURE, streams_thread_key(), FAKE_CONTEXT);
+    fake_set_capturing(true);
+    CHECK(!streams_in_order() && capture_any() && fake_backlog(0) == 1);
+    CHECK(streams_work(streams_key(STREAM_B)));
+    CHECK(fake_count(FAKE_SYNCHRONIZE) == 1 && fake_count(FAKE_RECORD) == 0 && fake_backlog(0) == 0);
+    streams_worked();
+    fake_set_capturing(false);
+    capture_end(FAKE_CAPTURE, streams_thread_key());
+    CHECK(!capture_any());
+    close_fence();
+}
+
+static void second_beside_a_capture_on_a_full_card(void)
+{
+    open_fence();
+    work(0, STREAM_A);
+    free_early();
+    fake_full_of_others();
+    capture_begin(FAKE_CAPTURE, streams_thread_key(), FAKE_CONTEXT);
+    fake_set_capturing(true);
+    CHECK(streams_work(streams_key(STREAM_B)) && fake_backlog(0) == 0);
+    streams_worked();
+    fake_set_capturing(false);
+    capture_end(FAKE_CAPTURE, streams_thread_key());
+    close_fence();
+}
+
+static void test_the_second_stream_waits_for_the_first_beside_a_capture_too(void)
+{
+    TEST_ASSERT_TRUE(fake_child(second_beside_a_capture));
+    TEST_ASSERT_TRUE(fake_child(second_beside_a_capture_on_a_full_card));
+}
+
+/* ---- waits that fail ---- */
+
+static void second_after_failures(void)
+{
+    open_fence();
+    work(0, STREAM_A);
+    free_early();
+    fake_fail(1U << FAKE_SYNCHRONIZE, 1, 3);
+    work(1, STREAM_B);
+    CHECK(fake_failed() == 4 && fake_backlog(0) == 0);
+    close_fence();
+}
+
+static void test_a_wait_that_nothing_can_do_without_is_tried_again(void)
+{
+    TEST_ASSERT_TRUE(fake_child(second_after_failures));
+}
+
+/* Each time the other stream works, so that it is seen when the context works again. */
+static void failed_for_long(void)
+{
+    open_fence();
+    work(0, STREAM_A);
+    free_early();
+    fake_fail(1U << FAKE_SYNCHRONIZE, 1, UINT64_MAX);
+    work(1, STREAM_B);
+    work(1, STREAM_B);
+    CHECK(fake_failed() > 1 && fake_backlog(0) == 1 && !streams_in_order());
+    fake_fail(0, 0, 0);
+    work(1, STREAM_B);
+    CHECK(fake_backlog(0) == 0);
+    close_fence();
+}
+
+static void test_a_wait_that_always_fails_holds_no_thread_up(void)
+{
+    TEST_ASSERT_TRUE(fake_child(failed_for_long));
+}
+
+/* ---- other streams ---- */
+
+/* A stream that works once is waited for, and then the home stream is the only one again. */
+static void visitor_leaves(void)
+{
+    open_fence();
+    work(0, STREAM_A);
+    free_early();
+    CHECK(streams_work(streams_key(STREAM_B)) && !streams_in_order() && fake_count(FAKE_SYNCHRONIZE) == 1);
+    fake_work(1, ADDRESS, 0, 2);
+    streams_worked();
+    CHECK(!streams_in_order());
+    const uint64_t epoch = fence_epoch(&fence);
+    fence_poll(&fence);
+    CHECK(!fence_done(&fence, epoch) && !streams_in_order());
+    fake_progress(1);
+    fence_poll(&fence);
+    CHECK(fence_done(&fence, epoch) && streams_in_order());
+    work(0, STREAM_A);
+    CHECK(streams_work(streams_key(STREAM_B)) && !fake_pending(ADDRESS - 1, 2)); /* and is waited for again */
+    streams_worked();
+    close_fence();
+}
+
+static void test_one_stream_is_relied_upon_again_when_the_others_work_is_done(void)
+{
+    TEST_ASSERT_TRUE(fake_child(visitor_leaves));
+}
+
+/* A submission that comes while the event is under way is not covered by it. */
+static void visitor_comes_back(void)
+{
+    open_fence();
+    work(0, STREAM_A);
+    free_early();
+    CHECK(streams_work(streams_key(STREAM_B)));
+    streams_worked();
+    fence_epoch(&fence);
+    fence_poll(&fence);
+    CHECK(streams_in_order()); /* nothing was pending */
+    CHECK(streams_work(streams_key(STREAM_B)));
+    fake_work(1, ADDRESS, 0, 2);
+    fence_epoch(&fence);
+    fence_poll(&fence); /* in the middle of its submission */
+    streams_worked();
+    fake_progress(1);
+    fence_poll(&fence);
+    CHECK(!streams_in_order());
+    fence_epoch(&fence);
+    fence_poll(&fence);
+    CHECK(streams_in_order());
+    close_fence();
+}
+
+static void test_a_stream_in_the_middle_of_a_submission_is_not_done(void)
+{
+    TEST_ASSERT_TRUE(fake_child(visitor_comes_back));
+}
+
+static void visitors_stay(void)
+{
+    open_fence();
+    work(0, STREAM_A);
+    for (int i = 0; i < 1000; i++) {
+        if (streams_work(streams_key(STREAM_B)))
+            streams_worked();
+        CHECK(fence_wait(&fence, FENCE_NOW) == 0);
+        streams_work(streams_key(STREAM_A));
+    }
+    CHECK(!streams_in_order());
+    fake_start(GIB);
+    for (int i = 0; i < 100; i++) {
+        CHECK(!streams_work(streams_key(STREAM_B)));
+        CHECK(!streams_work(streams_key(STREAM_A)));
+    }
+    CHECK(fake_count(FAKE_SYNCHRONIZE) == 0);
+    close_fence();
+}
+
+static void test_streams_that_come_all_the_time_are_no_longer_waited_for(void)
+{
+    TEST_ASSERT_TRUE(fake_child(visitors_stay));
+}
+
+static void *work_on_b(void *unused)
+{
+    (void)unused;
+    const bool visitor = streams_work(streams_key(STREAM_B));
+    CHECK(!fake_pending(ADDRESS - 1, 2));
+    if (visitor)
+        streams_worked();
+    return NULL;
+}
+
+/* The first waits long: no other stream may pass before the home stream is at rest. */
+static void meanwhile(void)
+{
+    static int depth;
+
+    if (depth++ == 0)
+        on_thread(work_on_b, NULL);
+}
+
+static void two_come_second(void)
+{
+    open_fence();
+    work(0, STREAM_A);
+    free_early();
+    fake_on_synchronize = meanwhile;
+    const bool visitor = streams_work(streams_key((CUstream)0x10200));
+    CHECK(!fake_pending(ADDRESS - 1, 2));
+    if (visitor)
+        streams_worked();
+    close_fence();
+}
+
+static void test_a_third_stream_does_not_overtake_the_wait_of_the_second(void)
+{
+    TEST_ASSERT_TRUE(fake_child(two_come_second));
+}
+
+int main(void)
+{
+    UNITY_BEGIN();
+    RUN_TEST(test_the_second_stream_waits_once_for_the_first);
+    RUN_TEST(test_where_every_free_has_waited_no_stream_waits_for_another);
+    RUN_TEST(test_the_legacy_stream_is_one_whatever_its_name_and_the_own_one_another);
+    RUN_TEST(test_two_threads_own_streams_are_two_even_at_one_address);
+    RUN_TEST(test_the_end_of_the_only_stream_ends_the_reliance_on_its_handle);
+    RUN_TEST(test_an_unknown_entry_point_ends_the_shortcut_for_good);
+    RUN_TEST(test_the_second_stream_waits_for_the_first_beside_a_capture_too);
+    RUN_TEST(test_a_wait_that_nothing_can_do_without_is_tried_again);
+    RUN_TEST(test_a_wait_that_always_fails_holds_no_thread_up);
+    RUN_TEST(test_one_stream_is_relied_upon_again_when_the_others_work_is_done);
+    RUN_TEST(test_a_stream_in_the_middle_of_a_submission_is_not_done);
+    RUN_TEST(test_streams_that_come_all_the_time_are_no_longer_waited_for);
+    RUN_TEST(test_a_third_stream_does_not_overtake_the_wait_of_the_second);
+    return UNITY_END();
+}

@@ -1,0 +1,289 @@
+/* blocks: random operations against a plain array that cannot be wrong, then several threads at once. */
+#include "interpose/account/blocks.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unity.h>
+
+#define KEYS       20000
+#define OPERATIONS 300000
+#define CONTEXTS   5
+#define THREADS    8
+
+struct model {
+    bool live;
+    struct block block;
+};
+static struct model model[KEYS];
+static uint64_t live;
+
+void setUp(void)
+{
+    blocks_clear();
+    memset(model, 0, sizeof model);
+    live = 0;
+}
+
+void tearDown(void)
+{
+    blocks_clear();
+}
+
+/* Addresses as a driver gives them, handles that count up from one, and the ends of the range. */
+static uint64_t key_of(unsigned index)
+{
+    switch (index % 4) {
+    case 0:
+        return UINT64_C(0x7f0000000000) + (uint64_t)index * (2 << 20);
+    case 1:
+        return UINT64_C(0x300000000) + (uint64_t)index * 512;
+    case 2:
+        return 1 + index;
+    default:
+        return UINT64_MAX - index;
+    }
+}
+
+/* The same index has always the same kind, so that one index is one thing. */
+static enum blocks_kind kind_of(unsigned index)
+{
+    static const enum blocks_kind kinds[] = {BLOCKS_LINEAR, BLOCKS_MANAGED, BLOCKS_HANDLE,
+                                             BLOCKS_ARRAY,  BLOCKS_MIPMAP,  BLOCKS_ASYNC};
+
+    return kinds[index / 4 % 6];
+}
+
+static struct block block_of(unsigned index, unsigned salt)
+{
+    return (struct block){
+        .key = key_of(index),
+        .bytes = (uint64_t)salt << 12 | 1,
+        .context = salt % CONTEXTS ? (void *)(uintptr_t)(0x1000 * (salt % CONTEXTS)) : NULL,
+        .device = (int)(salt % 16),
+        .kind = kind_of(index),
+    };
+}
+
+static bool same(const struct block *a, const struct block *b)
+{
+    return a->key == b->key && a->bytes == b->bytes && a->context == b->context && a->device == b->device &&
+           a->kind == b->kind;
+}
+
+static void add(unsigned index, unsigned salt)
+{
+    struct block block = block_of(index, salt);
+
+    TEST_ASSERT_EQUAL_INT(0, blocks_reserve());
+    blocks_add(&block);
+    model[index] = (struct model){true, block};
+    live++;
+}
+
+/* Taken for good, or taken and put back as after a free that the driver refused. */
+static void take(unsigned index, bool put_back)
+{
+    struct block block;
+    const bool found = blocks_take(kind_of(index), key_of(index), &block);
+
+    TEST_ASSERT_EQUAL_INT(model[index].live, found);
+    if (!found)
+        return;
+    TEST_ASSERT_TRUE(same(&model[index].block, &block));
+    if (put_back) {
+        blocks_add(&block);
+        return;
+    }
+    blocks_cancel();
+    model[index].live = false;
+    live--;
+}
+
+static int index_of(const struct block *block)
+{
+    for (int i = 0; i < KEYS; i++) {
+        if (model[i].live && same(&model[i].block, block))
+            return i;
+    }
+    return -1;
+}
+
+static void end_context(void *context)
+{
+    struct block block;
+
+    while (blocks_take_of_context(context, &block)) {
+        int index = index_of(&block);
+
+        TEST_ASSERT_TRUE_MESSAGE(index >= 0, "a block that was never added");
+        TEST_ASSERT_EQUAL_PTR(context, block.context);
+        model[index].live = false;
+        live--;
+    }
+    for (int i = 0; i < KEYS; i++)
+        TEST_ASSERT_FALSE_MESSAGE(model[i].live && model[i].block.context == context, "a block was left");
+}
+
+static void test_any_sequence_gives_what_a_plain_array_gives(void)
+{
+    unsigned seed = 12345;
+
+    for (int i = 0; i < OPERATIONS; i++) {
+        unsigned r = (unsigned)rand_r(&seed), index = (unsigned)rand_r(&seed) % KEYS;
+
+        /* Waves: the table fills, empties and fills again. */
+        if (r % 100 < (i / 30000 % 2 ? 35u : 65u)) {
+            if (!model[index].live)
+                add(index, r);
+        } else {
+            take(index, r % 7 == 0);
+        }
+        if (r % 50000 == 0)
+            end_context((void *)(uintptr_t)(0x1000 * (1 + r % (CONTEXTS - 1))));
+        if (i % 2500 == 0)
+            TEST_ASSERT_EQUAL_INT(0, blocks_check());
+        TEST_ASSERT_EQUAL_UINT64(live, blocks_count());
+    }
+    for (unsigned i = 0; i < KEYS; i++)
+        take(i, false);
+    TEST_ASSERT_EQUAL_UINT64(0, blocks_count());
+    TEST_ASSERT_EQUAL_INT(0, blocks_check());
+}
+
+static void test_one_number_may_be_an_address_and_several_handles(void)
+{
+    static const enum blocks_kind kinds[] = {BLOCKS_LINEAR, BLOCKS_HANDLE, BLOCKS_ARRAY, BLOCKS_MIPMAP};
+    struct block out;
+
+    for (int i = 0; i < 4; i++) {
+        TEST_ASSERT_EQUAL_INT(0, blocks_reserve());
+        blocks_add(&(struct block){.key = 4096, .bytes = (uint64_t)i + 1, .kind = kinds[i]});
+    }
+    for (int i = 3; i >= 0; i--) {
+        TEST_ASSERT_TRUE(blocks_take(kinds[i], 4096, &out));
+        TEST_ASSERT_EQUAL_UINT64((uint64_t)i + 1, out.bytes);
+        blocks_cancel();
+        TEST_ASSERT_FALSE(blocks_take(kinds[i], 4096, &out));
+    }
+}
+
+static void test_any_free_finds_any_address(void)
+{
+    static const enum blocks_kind kinds[] = {BLOCKS_LINEAR, BLOCKS_MANAGED, BLOCKS_ASYNC};
+    struct block out;
+
+    for (int i = 0; i < 9; i++) {
+        TEST_ASSERT_EQUAL_INT(0, blocks_reserve());
+        blocks_add(&(struct block){.key = 4096, .bytes = 1, .kind = kinds[i / 3]});
+        TEST_ASSERT_TRUE(blocks_take(kinds[i % 3], 4096, &out));
+        TEST_ASSERT_EQUAL_INT(kinds[i / 3], out.kind);
+        blocks_cancel();
+    }
+}
+
+static void test_memory_without_a_context_outlives_every_context(void)
+{
+    struct block out;
+
+    TEST_ASSERT_FALSE(blocks_take_of_context(NULL, &out));
+    add(2, 0);
+    TEST_ASSERT_NULL(model[2].block.context);
+    TEST_ASSERT_FALSE(blocks_take_of_context(NULL, &out));
+    TEST_ASSERT_FALSE(blocks_take_of_context((void *)0x1000, &out));
+    take(2, false);
+}
+
+static void test_an_empty_table_knows_nothing(void)
+{
+    struct block out;
+
+    TEST_ASSERT_FALSE(blocks_take(BLOCKS_LINEAR, 4096, &out));
+    TEST_ASSERT_FALSE(blocks_take_of_context((void *)0x1000, &out));
+    TEST_ASSERT_EQUAL_INT(0, blocks_check());
+    TEST_ASSERT_EQUAL_INT(0, blocks_reserve());
+    blocks_cancel();
+    TEST_ASSERT_EQUAL_UINT64(0, blocks_count());
+}
+
+/* The test's own time limit is the assertion: a walk from the start for each block would take minutes. */
+static void test_the_end_of_a_context_with_many_blocks_is_quick(void)
+{
+    const unsigned many = 200000;
+    struct block out;
+    uint64_t found = 0;
+
+    for (unsigned i = 0; i < many; i++) {
+        TEST_ASSERT_EQUAL_INT(0, blocks_reserve());
+        blocks_add(&(struct block){.key = (uint64_t)i << 21,
+                                   .bytes = 1,
+                                   .context = (void *)(uintptr_t)(i % 2 ? 0x1000 : 0x2000),
+                                   .kind = BLOCKS_LINEAR});
+    }
+    while (blocks_take_of_context((void *)0x1000, &out))
+        found++;
+    TEST_ASSERT_EQUAL_UINT64(many / 2, found);
+    TEST_ASSERT_EQUAL_UINT64(many / 2, blocks_count());
+    TEST_ASSERT_EQUAL_INT(0, blocks_check());
+}
+
+/* Each thread has its own keys, so it knows what it must find; the table is common to all. */
+static void *work(void *argument)
+{
+    const uint64_t base = (uint64_t)(uintptr_t)argument << 32;
+    unsigned seed = (unsigned)(uintptr_t)argument;
+    bool mine[512] = {false};
+    uintptr_t wrong = 0;
+
+    for (int i = 0; i < 20000; i++) {
+        unsigned slot = (unsigned)rand_r(&seed) % 512;
+        struct block block = {.key = base + slot, .bytes = base + slot, .kind = BLOCKS_LINEAR};
+
+        if (mine[slot]) {
+            wrong += !blocks_take(BLOCKS_LINEAR, base + slot, &block) || block.bytes != base + slot;
+            blocks_cancel();
+        } else {
+            wrong += blocks_take(BLOCKS_LINEAR, base + slot, &block) || blocks_reserve();
+            blocks_add(&block);
+        }
+        mine[slot] = !mine[slot];
+    }
+    for (unsigned slot = 0; slot < 512; slot++) {
+        struct block block;
+
+        if (mine[slot]) {
+            wrong += !blocks_take(BLOCKS_LINEAR, base + slot, &block);
+            blocks_cancel();
+        }
+    }
+    return (void *)wrong;
+}
+
+static void test_threads_find_their_own_blocks_and_no_others(void)
+{
+    pthread_t threads[THREADS];
+
+    for (uintptr_t i = 0; i < THREADS; i++)
+        TEST_ASSERT_EQUAL_INT(0, pthread_create(&threads[i], NULL, work, (void *)(i + 1)));
+    for (int i = 0; i < THREADS; i++) {
+        void *wrong;
+
+        pthread_join(threads[i], &wrong);
+        TEST_ASSERT_NULL(wrong);
+    }
+    TEST_ASSERT_EQUAL_UINT64(0, blocks_count());
+    TEST_ASSERT_EQUAL_INT(0, blocks_check());
+}
+
+int main(void)
+{
+    UNITY_BEGIN();
+    RUN_TEST(test_any_sequence_gives_what_a_plain_array_gives);
+    RUN_TEST(test_one_number_may_be_an_address_and_several_handles);
+    RUN_TEST(test_any_free_finds_any_address);
+    RUN_TEST(test_memory_without_a_context_outlives_every_context);
+    RUN_TEST(test_an_empty_table_knows_nothing);
+    RUN_TEST(test_the_end_of_a_context_with_many_blocks_is_quick);
+    RUN_TEST(test_threads_find_their_own_blocks_and_no_others);
+    return UNITY_END();
+}

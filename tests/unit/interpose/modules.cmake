@@ -1,0 +1,32 @@
+# The modules of libgpucap.so, each alone: only the sources named here are linked, so that a test can stand in for the rest.
+set(interpose_dir ${CMAKE_SOURCE_DIR}/interpose)
+find_package(Threads REQUIRED)
+
+function(interpose_unit name)
+  cmake_parse_arguments(U "" "TIMEOUT" "MODULES" ${ARGN})
+  list(TRANSFORM U_MODULES PREPEND ${interpose_dir}/)
+  gpucap_test(${name} TIMEOUT ${U_TIMEOUT} LIBS gpucap_cuda_headers Threads::Threads ${CMAKE_DL_LIBS}
+    SOURCES ${name}.c ${U_MODULES})
+endfunction()
+
+interpose_unit(interpose_size MODULES settings/size.c)
+interpose_unit(interpose_rules MODULES settings/rules.c settings/size.c)
+interpose_unit(interpose_options MODULES settings/options.c settings/rules.c settings/size.c)
+interpose_unit(interpose_limit MODULES account/limit.c)
+interpose_unit(interpose_account MODULES account/account.c account/limit.c)
+interpose_unit(interpose_blocks MODULES account/blocks.c)
+interpose_unit(interpose_graphs MODULES account/graphs.c account/limit.c base/lock.c base/process.c)
+interpose_unit(interpose_measure MODULES account/measure.c)
+interpose_unit(interpose_decay MODULES pool/decay.c)
+interpose_unit(interpose_nvml MODULES driver/nvml.c)
+interpose_unit(interpose_elfslot MODULES driver/elfslot.c driver/elfsym.c)
+target_link_options(interpose_elfslot PRIVATE -Wl,--wrap=mprotect)
+foreach(kind now lazy)
+  add_library(interpose_elfslot_${kind} MODULE interpose_elfslot_part.c)
+  target_link_libraries(interpose_elfslot_${kind} PRIVATE gpucap_flags)
+  target_link_options(interpose_elfslot_${kind} PRIVATE -Wl,-z,${kind} -Wl,-z,relro)
+  add_dependencies(interpose_elfslot interpose_elfslot_${kind})
+endforeach()
+target_compile_definitions(interpose_elfslot PRIVATE ELFSLOT_NOW="$<TARGET_FILE:interpose_elfslot_now>"
+  ELFSLOT_LAZY="$<TARGET_FILE:interpose_elfslot_lazy>")
+interpose_unit(interpose_ipc_page MODULES share/ipc_page.c)
