@@ -1,0 +1,141 @@
+/* ledger: who holds how much of one card, for all processes that share a ledger folder.
+ *
+ * One file per card in shared memory, with a slot per process and a record per job. A process holds a lease:
+ * the part of its job's budget that it may use. The leases of a job's living processes never sum up to more
+ * than the job's max, unless the driver's own figure for a process says that it uses more than its lease: the
+ * driver is the truth.
+ *
+ * A slot belongs to the process that has the kernel's lock on the slot's byte of the file (an OFD lock). The
+ * kernel drops that lock when the process ends, however it ends, so liveness needs no process id and works
+ * across PID namespaces. Sums are changed under a lock word in the file that names its owner's slot: if the
+ * owner has died, the next process takes the lock over and recomputes every sum from the slots of the living.
+ *
+ * Everything in the file may have been written by a faulty or hostile process: each field is checked before
+ * use. Owns one mutex per ledger, held for a few instructions and, at most LEDGER_PATIENCE_MS, while another
+ * process has the lock word. Never calls the driver.
+ */
+#ifndef GPUCAP_LEDGER_H
+#define GPUCAP_LEDGER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#define LEDGER_SLOTS       512
+#define LEDGER_JOBS        128
+#define LEDGER_NAME        64 /* of a job, terminated */
+#define LEDGER_UUID        48
+#define LEDGER_COMMAND     64
+#define LEDGER_PATH        256
+#define LEDGER_REFUSALS    8 /* the last ones that a slot keeps */
+#define LEDGER_WHY         256
+#define LEDGER_PATIENCE_MS 1000
+#define LEDGER_UNLIMITED   UINT64_MAX
+
+struct ledger;
+
+/* ---- places ---- */
+
+/* Writes the folder of the ledgers: `asked` (GPUCAP_LEDGER) if it is given, else $XDG_RUNTIME_DIR/gpucap,
+ * else /dev/shm/gpucap-UID. Returns 0 or -ENAMETOOLONG. */
+int ledger_folder(const char *asked, char *path, size_t size);
+
+/* Opens the card's ledger and makes folder and file if they are not there. Refuses a folder or file of
+ * another user (but root's, or one that an administrator made for a group), a link, and a file of another
+ * version; replaces a file that is damaged and that no process uses. 0, or -errno with a sentence in `why`.
+ */
+int ledger_open(struct ledger **ledger, const char *folder, const char *uuid, char why[LEDGER_WHY]);
+/* The same for a look at a ledger that is there; nothing is made. */
+int ledger_open_existing(struct ledger **ledger, const char *folder, const char *uuid, char why[LEDGER_WHY]);
+/* Gives the slot up and unmaps the file. */
+void ledger_close(struct ledger *ledger);
+
+/* ---- this process ---- */
+
+/* Takes a slot, and a part in the job (NULL: in none). A job that the ledger does not know yet starts with
+ * `max`. 0, -ENOSPC if all slots or job records are in use, or another -errno. */
+int ledger_join(struct ledger *ledger, const char *job, uint64_t max);
+
+/* A child after fork: the slot stays the parent's. Only closes the file. */
+void ledger_after_fork(struct ledger *ledger);
+
+/* Raises the lease to at least `least` bytes; more, if the job has much room left, so that the next request
+ * need not ask. 0; -ENOMEM if the job's max does not leave that much; -ETIMEDOUT if another process has the
+ * lock word and does not go on. Always 0 without a job. */
+int ledger_extend(struct ledger *ledger, uint64_t least);
+
+/* Sets the lease to what the process needs, at least `used`; more only if the driver says that it uses more.
+ * Tells processes that wait for memory. */
+void ledger_settle(struct ledger *ledger, uint64_t used);
+
+/* The lease, what the job's other processes leave beyond it, and the job's max. LEDGER_UNLIMITED without a
+ * job. Without the lock: another process may change them at any time. */
+uint64_t ledger_lease(const struct ledger *ledger);
+uint64_t ledger_room(const struct ledger *ledger);
+uint64_t ledger_max(const struct ledger *ledger);
+
+/* What readers see of this process. */
+struct ledger_figures {
+    uint64_t used, cached, limit;
+};
+void ledger_publish(struct ledger *ledger, const struct ledger_figures *figures);
+
+struct ledger_refusal {
+    uint64_t at; /* CLOCK_BOOTTIME, ns */
+    uint64_t asked, used, job_used, limit;
+};
+void ledger_note_refusal(struct ledger *ledger, const struct ledger_refusal *refusal);
+
+/* ---- asking neighbours ---- */
+
+/* Asks the job's other processes to give idle memory back, and waits until all of them have answered, but not
+ * longer than timeout_ms. A process that has not answered an earlier question is not waited for. Returns true
+ * if any of them has lowered its lease since. */
+bool ledger_ask(struct ledger *ledger, uint64_t bytes, unsigned timeout_ms);
+
+/* Sleeps until another process asks for memory, or a limit has changed. Returns how many bytes are asked for
+ * (0: only look at the limit and publish figures); ledger_answer must follow, with what was given back. False
+ * after ledger_wake. One thread of the process listens. */
+bool ledger_listen(struct ledger *ledger, uint64_t *bytes);
+void ledger_answer(struct ledger *ledger, uint64_t given);
+/* Makes ledger_listen return false, for good. */
+void ledger_wake(struct ledger *ledger);
+
+/* ---- waiting ---- */
+
+/* Queues for `bytes` beyond the lease, behind the processes of the job that wait already, and sleeps until
+ * this process is first and has them, or timeout_ms have passed. 0 with the lease raised to `least`;
+ * -ETIMEDOUT; -EDEADLK if every process of the job that holds memory would be waiting; -ENOMEM if the job's
+ * max is less. */
+int ledger_wait(struct ledger *ledger, uint64_t least, uint64_t timeout_ms);
+
+/* ---- for people ---- */
+
+struct ledger_entry {
+    pid_t pid;
+    uid_t uid;
+    bool alive, waiting;
+    char job[LEDGER_NAME];
+    char command[LEDGER_COMMAND];
+    uint64_t used, cached, peak, lease, limit, job_max, job_used, asked, waited_ms, refused;
+    uint64_t lent, borrowed; /* bytes, ever */
+    uint64_t started;        /* CLOCK_BOOTTIME, ns */
+};
+/* Reads slot number `slot`. False if no living process has it. */
+bool ledger_read(const struct ledger *ledger, int slot, struct ledger_entry *entry);
+/* Reads the last refusals of a slot, newest first; returns how many. */
+int ledger_read_refusals(const struct ledger *ledger, int slot,
+                         struct ledger_refusal refusals[LEDGER_REFUSALS]);
+
+/* Asks a process to give back idle memory and to publish its figures, and waits for that for at most
+ * timeout_ms. */
+bool ledger_poke(struct ledger *ledger, int slot, uint64_t bytes, unsigned timeout_ms);
+
+/* Changes the max of a job for all its processes, and makes the job if it is not there. 0, -ENOSPC,
+ * -ETIMEDOUT. */
+int ledger_set_max(struct ledger *ledger, const char *job, uint64_t max);
+
+/* Calls visit(uuid) for each ledger in the folder. 0, or -errno if it cannot be read. */
+int ledger_each_card(const char *folder, void (*visit)(const char *uuid, void *argument), void *argument);
+
+#endif

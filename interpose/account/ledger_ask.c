@@ -1,0 +1,215 @@
+/* ledger_ask: questions between processes, and the queue of those that wait. See ledger.h. */
+#include "interpose/account/ledger_file.h"
+
+#include <errno.h>
+
+#include "interpose/base/clock.h"
+
+#define POLL_MS 50 /* nobody tells those who wait that a process has died */
+
+/* ---- asking ---- */
+
+/* Another living process of our job. */
+static bool is_neighbour(const struct ledger *ledger, int slot)
+{
+    const struct ledger_slot *other = &ledger->file->slots[slot];
+
+    return slot != ledger->slot && atomic_load(&other->state) == LEDGER_MEMBER &&
+           ledger_job_of(ledger, other) == ledger->job && ledger_alive(ledger, slot);
+}
+
+/* Puts a question; returns its number. */
+static uint32_t put(struct ledger_slot *slot, uint64_t bytes)
+{
+    const uint32_t before = atomic_load(&slot->wanted);
+
+    if (bytes > atomic_load(&slot->wanted_bytes) || atomic_load(&slot->answered) == before)
+        atomic_store(&slot->wanted_bytes, bytes);
+    ledger_rouse(&slot->wanted);
+    return before + 1;
+}
+
+static bool has_answered(const struct ledger_slot *slot, uint32_t question)
+{
+    return (int32_t)(atomic_load(&slot->answered) - question) >= 0;
+}
+
+struct asked {
+    int count;
+    struct {
+        struct ledger_slot *slot;
+        uint32_t question;
+    } of[LEDGER_SLOTS];
+};
+
+/* Waits until all have answered; not longer than timeout_ms. */
+static bool await_answers(struct ledger *ledger, const struct asked *asked, unsigned timeout_ms)
+{
+    const uint64_t until = clock_ms() + timeout_ms;
+
+    for (;;) {
+        const uint32_t answers = atomic_load(&ledger->file->answers);
+        const uint64_t now = clock_ms();
+        int missing = 0;
+
+        for (int i = 0; i < asked->count; i++)
+            missing += !has_answered(asked->of[i].slot, asked->of[i].question);
+        if (!missing || now >= until)
+            return !missing;
+        ledger_sleep(&ledger->file->answers, answers, until - now);
+    }
+}
+
+bool ledger_ask(struct ledger *ledger, uint64_t bytes, unsigned timeout_ms)
+{
+    struct asked asked = {0};
+
+    if (!ledger->job)
+        return false;
+    const uint64_t before = atomic_load(&ledger->job->given);
+    for (int i = 0; i < LEDGER_SLOTS; i++) {
+        struct ledger_slot *slot = &ledger->file->slots[i];
+
+        if (!is_neighbour(ledger, i))
+            continue;
+        const bool listens = atomic_load(&slot->answered) == atomic_load(&slot->wanted);
+        const uint32_t question = put(slot, bytes);
+        if (listens) {
+            asked.of[asked.count].slot = slot;
+            asked.of[asked.count++].question = question;
+        }
+    }
+    await_answers(ledger, &asked, timeout_ms);
+    const uint64_t given = atomic_load(&ledger->job->given) - before;
+    if (given)
+        atomic_fetch_add(&ledger->file->slots[ledger->slot].borrowed, given < bytes ? given : bytes);
+    return given != 0;
+}
+
+bool ledger_poke(struct ledger *ledger, int slot, uint64_t bytes, unsigned timeout_ms)
+{
+    struct asked asked = {.count = 1};
+
+    if (slot < 0 || slot >= LEDGER_SLOTS || atomic_load(&ledger->file->slots[slot].state) != LEDGER_MEMBER ||
+        !ledger_alive(ledger, slot))
+        return false;
+    asked.of[0].slot = &ledger->file->slots[slot];
+    asked.of[0].question = put(asked.of[0].slot, bytes);
+    return await_answers(ledger, &asked, timeout_ms);
+}
+
+bool ledger_listen(struct ledger *ledger, uint64_t *bytes)
+{
+    struct ledger_slot *slot = &ledger->file->slots[ledger->slot];
+
+    for (;;) {
+        const uint32_t wanted = atomic_load(&slot->wanted);
+
+        if (atomic_load(&ledger->stopped))
+            return false;
+        if (atomic_load(&slot->answered) != wanted)
+            break;
+        ledger_sleep(&slot->wanted, wanted, 1000);
+    }
+    ledger->hearing = atomic_load(&slot->wanted);
+    *bytes = atomic_exchange(&slot->wanted_bytes, 0);
+    return true;
+}
+
+void ledger_answer(struct ledger *ledger, uint64_t given)
+{
+    struct ledger_slot *slot = &ledger->file->slots[ledger->slot];
+
+    if (given)
+        atomic_fetch_add(&slot->lent, given);
+    atomic_store(&slot->answered, ledger->hearing);
+    ledger_rouse(&ledger->file->answers);
+}
+
+void ledger_wake(struct ledger *ledger)
+{
+    atomic_store(&ledger->stopped, true);
+    if (ledger->slot >= 0)
+        ledger_rouse(&ledger->file->slots[ledger->slot].wanted);
+}
+
+/* ---- waiting ---- */
+
+/* What the queue of our job looks like from here. */
+struct queue {
+    bool first;    /* nobody has waited longer */
+    bool last;     /* nobody has waited shorter */
+    bool all_wait; /* every other process of the job that holds memory waits as well */
+};
+
+static struct queue look_at_queue(const struct ledger *ledger, uint64_t ticket)
+{
+    struct queue queue = {true, true, true};
+
+    for (int i = 0; i < LEDGER_SLOTS; i++) {
+        const struct ledger_slot *slot = &ledger->file->slots[i];
+        const uint64_t theirs = atomic_load(&slot->ticket);
+
+        if (!is_neighbour(ledger, i))
+            continue;
+        if (theirs == 0) {
+            queue.all_wait = queue.all_wait && atomic_load(&slot->lease) == 0;
+        } else {
+            queue.first = queue.first && theirs > ticket;
+            queue.last = queue.last && theirs < ticket;
+        }
+    }
+    return queue;
+}
+
+/* With the lock: 0 if the lease was raised, -EDEADLK, -ENOMEM, or -EAGAIN: wait on. */
+static int try_wait(struct ledger *ledger, uint64_t least, uint64_t ticket)
+{
+    struct queue queue = look_at_queue(ledger, ticket);
+
+    if (least > atomic_load(&ledger->job->max))
+        return -ENOMEM;
+    if (queue.first && ledger_raise(ledger, least) == 0)
+        return 0;
+    ledger_recount(ledger); /* somebody may have died */
+    queue = look_at_queue(ledger, ticket);
+    if (queue.first && ledger_raise(ledger, least) == 0)
+        return 0;
+    return queue.all_wait && queue.last ? -EDEADLK : -EAGAIN;
+}
+
+int ledger_wait(struct ledger *ledger, uint64_t least, uint64_t timeout_ms)
+{
+    struct ledger_slot *slot;
+    const uint64_t start = clock_ms(), until = start + timeout_ms;
+    int rc;
+
+    if (!ledger->job)
+        return -ENOMEM;
+    if ((rc = ledger_lock(ledger)))
+        return rc;
+    slot = &ledger->file->slots[ledger->slot];
+    const uint64_t ticket = ++ledger->job->tickets;
+    atomic_store(&slot->waits_for, least > ledger->lease ? least - ledger->lease : 0);
+    atomic_store(&slot->ticket, ticket);
+    while ((rc = try_wait(ledger, least, ticket)) == -EAGAIN) {
+        const uint32_t freed = atomic_load(&ledger->file->freed);
+        const uint64_t now = clock_ms();
+
+        ledger_unlock(ledger);
+        if (now >= until) {
+            rc = -ETIMEDOUT;
+            break;
+        }
+        ledger_sleep(&ledger->file->freed, freed, until - now < POLL_MS ? until - now : POLL_MS);
+        if ((rc = ledger_lock(ledger)))
+            break;
+    }
+    atomic_store(&slot->ticket, 0);
+    atomic_store(&slot->waits_for, 0);
+    atomic_fetch_add(&slot->waited_ms, clock_ms() - start);
+    if (rc != -ETIMEDOUT)
+        ledger_unlock(ledger);
+    ledger_rouse(&ledger->file->freed); /* the next one may be first now */
+    return rc;
+}

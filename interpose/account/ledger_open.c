@@ -1,0 +1,280 @@
+/* ledger_open: folders and files of ledgers. See ledger.h. */
+#include "interpose/account/ledger_file.h"
+
+#include <ctype.h>
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "interpose/base/clock.h"
+
+#define SUFFIX ".ledger"
+#define HIGH_FD                                                                                              \
+    1000 /* above what a program numbers by hand; and the kernel closes it after the driver's files */
+#define PAUSE_NS 1000000L
+
+int ledger_folder(const char *asked, char *path, size_t size)
+{
+    const char *runtime = getenv("XDG_RUNTIME_DIR");
+    int length;
+
+    if (asked && *asked)
+        length = snprintf(path, size, "%s", asked);
+    else if (runtime && *runtime == '/')
+        length = snprintf(path, size, "%s/gpucap", runtime);
+    else
+        length = snprintf(path, size, "/dev/shm/gpucap-%u", (unsigned)geteuid());
+    return length < 0 || (size_t)length >= size ? -ENAMETOOLONG : 0;
+}
+
+__attribute__((format(printf, 3, 4))) static int fail(int error, char why[LEDGER_WHY], const char *format,
+                                                      ...)
+{
+    va_list arguments;
+
+    va_start(arguments, format);
+    vsnprintf(why, LEDGER_WHY, format, arguments);
+    va_end(arguments);
+    return -error;
+}
+
+/* Ours, or one that root has made for several users. */
+static bool is_trusted(const struct stat *file)
+{
+    return file->st_uid == geteuid() || file->st_uid == 0;
+}
+
+static int open_folder(const char *path, bool make, char why[LEDGER_WHY])
+{
+    struct stat folder;
+
+    if (make && mkdir(path, 0700) && errno != EEXIST)
+        return fail(errno, why, "the folder %.150s cannot be made: %s", path, strerror(errno));
+    const int fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (fd < 0)
+        return fail(errno, why, "the folder %.150s cannot be opened: %s", path, strerror(errno));
+    if (fstat(fd, &folder) || !is_trusted(&folder) || (folder.st_mode & S_IWOTH)) {
+        close(fd);
+        return fail(EACCES, why, "the folder %.150s belongs to another user, or others may write to it",
+                    path);
+    }
+    return fd;
+}
+
+static int open_file(int folder, const char *uuid, bool make, char why[LEDGER_WHY])
+{
+    char name[LEDGER_UUID + sizeof SUFFIX];
+    struct stat file, around;
+
+    for (const char *c = uuid; *c; c++) {
+        if (!isalnum((unsigned char)*c) && *c != '-')
+            return fail(EINVAL, why, "'%.40s' is no UUID of a card", uuid);
+    }
+    if (strlen(uuid) >= LEDGER_UUID || fstat(folder, &around))
+        return fail(EINVAL, why, "'%.40s...' is no UUID of a card", uuid);
+    snprintf(name, sizeof name, "%s" SUFFIX, uuid);
+    const mode_t mode = around.st_mode & S_IWGRP ? 0660 : 0600;
+    const int fd =
+        openat(folder, name, O_RDWR | (make ? O_CREAT : 0) | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK, mode);
+    if (fd < 0)
+        return fail(errno, why, "the ledger %.60s cannot be opened: %s", name, strerror(errno));
+    if (fstat(fd, &file) || !S_ISREG(file.st_mode) || file.st_nlink != 1 ||
+        (!is_trusted(&file) && around.st_uid != 0)) {
+        close(fd);
+        return fail(EACCES, why, "the ledger %.60s belongs to another user, or is a link", name);
+    }
+    if (mode == 0660 && file.st_uid == geteuid())
+        (void)fchmod(fd, mode); /* whatever the umask */
+    const int high = fcntl(fd, F_DUPFD_CLOEXEC, HIGH_FD);
+    if (high < 0)
+        return fd;
+    close(fd);
+    return high;
+}
+
+static int lock_setup(int fd, short type)
+{
+    struct flock lock = {.l_type = type, .l_whence = SEEK_SET, .l_start = LEDGER_SETUP_BYTE, .l_len = 1};
+    const struct timespec pause = {.tv_nsec = PAUSE_NS};
+    const uint64_t until = clock_ms() + LEDGER_PATIENCE_MS;
+
+    while (fcntl(fd, F_OFD_SETLK, &lock)) {
+        if (clock_ms() > until)
+            return -ETIMEDOUT;
+        nanosleep(&pause, NULL);
+    }
+    return 0;
+}
+
+static bool in_use(int fd)
+{
+    struct flock lock = {
+        .l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = LEDGER_SLOT_BYTE, .l_len = LEDGER_SLOTS};
+
+    return fcntl(fd, F_OFD_GETLK, &lock) || lock.l_type != F_UNLCK;
+}
+
+static bool is_whole(int fd, const char *uuid)
+{
+    struct ledger_head head;
+    struct stat file;
+
+    return fstat(fd, &file) == 0 && file.st_size == (off_t)sizeof(struct ledger_file) &&
+           pread(fd, &head, sizeof head, 0) == (ssize_t)sizeof head && head.magic == LEDGER_MAGIC &&
+           head.version == LEDGER_VERSION && head.bytes == sizeof(struct ledger_file) &&
+           memchr(head.uuid, '\0', sizeof head.uuid) && !strcmp(head.uuid, uuid);
+}
+
+/* With the lock on setup: makes the file what it should be. */
+static int set_up(int fd, const char *uuid, char why[LEDGER_WHY])
+{
+    struct ledger_head head = {
+        .magic = LEDGER_MAGIC, .version = LEDGER_VERSION, .bytes = sizeof(struct ledger_file)};
+
+    if (is_whole(fd, uuid))
+        return 0;
+    if (in_use(fd))
+        return fail(EPROTONOSUPPORT, why,
+                    "the ledger of %.48s is damaged or of another version of gpucap, and programs use it",
+                    uuid);
+    strncpy(head.uuid, uuid, sizeof head.uuid - 1);
+    /* The head comes last: a file without one is set up again. */
+    if (ftruncate(fd, 0) || ftruncate(fd, sizeof(struct ledger_file)) ||
+        pwrite(fd, &head, sizeof head, 0) != (ssize_t)sizeof head)
+        return fail(errno, why, "the ledger of %.48s cannot be written: %s", uuid, strerror(errno));
+    return 0;
+}
+
+static int open_checked(const char *folder, const char *uuid, bool make, char why[LEDGER_WHY])
+{
+    const int around = open_folder(folder, make, why);
+    if (around < 0)
+        return around;
+    const int fd = open_file(around, uuid, make, why);
+    close(around);
+    if (fd < 0)
+        return fd;
+    int rc = lock_setup(fd, F_WRLCK);
+    if (rc)
+        fail(-rc, why, "another process is making the ledger of %.48s and does not go on", uuid);
+    else
+        rc = make ? set_up(fd, uuid, why)
+             : is_whole(fd, uuid)
+                 ? 0
+                 : fail(EPROTONOSUPPORT, why, "the ledger of %.48s is of another version", uuid);
+    lock_setup(fd, F_UNLCK);
+    if (rc)
+        close(fd);
+    return rc ? rc : fd;
+}
+
+static int open_ledger(struct ledger **ledger, const char *folder, const char *uuid, bool make,
+                       char why[LEDGER_WHY])
+{
+    struct stat status;
+
+    if (strlen(folder) >= LEDGER_PATH)
+        return fail(ENAMETOOLONG, why, "the path of the ledger's folder is too long");
+    const int fd = open_checked(folder, uuid, make, why);
+    if (fd < 0)
+        return fd;
+    struct ledger *made = calloc(1, sizeof *made);
+    void *file = mmap(NULL, sizeof *made->file, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (!made || file == MAP_FAILED || fstat(fd, &status)) {
+        free(made);
+        if (file != MAP_FAILED)
+            munmap(file, sizeof *made->file);
+        close(fd);
+        return fail(ENOMEM, why, "no memory for the ledger of %.48s", uuid);
+    }
+    *made =
+        (struct ledger){.file = file, .fd = fd, .device = status.st_dev, .inode = status.st_ino, .slot = -1};
+    strcpy(made->folder, folder);
+    pthread_mutex_init(&made->mutex, NULL);
+    *ledger = made;
+    return 0;
+}
+
+bool ledger_is_open(const struct ledger *ledger)
+{
+    struct stat status;
+
+    return fstat(ledger->fd, &status) == 0 && status.st_dev == ledger->device &&
+           status.st_ino == ledger->inode;
+}
+
+int ledger_reopen(struct ledger *ledger)
+{
+    char why[LEDGER_WHY];
+    const int fd = open_checked(ledger->folder, ledger->file->head.uuid, false, why);
+    if (fd < 0)
+        return fd;
+    const int closed = ledger->fd;
+    ledger->fd = fd;
+    if (ledger_is_open(ledger))
+        return 0;
+    close(fd); /* another file stands there now */
+    ledger->fd = closed;
+    return -ESTALE;
+}
+
+int ledger_open(struct ledger **ledger, const char *folder, const char *uuid, char why[LEDGER_WHY])
+{
+    return open_ledger(ledger, folder, uuid, true, why);
+}
+
+int ledger_open_existing(struct ledger **ledger, const char *folder, const char *uuid, char why[LEDGER_WHY])
+{
+    return open_ledger(ledger, folder, uuid, false, why);
+}
+
+void ledger_close(struct ledger *ledger)
+{
+    if (!ledger)
+        return;
+    if (ledger->slot >= 0) {
+        ledger_settle(ledger, 0);
+        atomic_store(&ledger->file->slots[ledger->slot].state, LEDGER_FREE);
+    }
+    if (ledger_is_open(ledger))
+        close(ledger->fd); /* and with it the lock on the slot */
+    munmap(ledger->file, sizeof *ledger->file);
+    pthread_mutex_destroy(&ledger->mutex);
+    free(ledger);
+}
+
+void ledger_after_fork(struct ledger *ledger)
+{
+    if (ledger_is_open(ledger))
+        close(ledger->fd);
+}
+
+int ledger_each_card(const char *folder, void (*visit)(const char *uuid, void *argument), void *argument)
+{
+    DIR *listing = opendir(folder);
+    const struct dirent *entry;
+
+    if (!listing)
+        return -errno;
+    while ((entry = readdir(listing))) {
+        const size_t length = strlen(entry->d_name), suffix = sizeof SUFFIX - 1;
+        char uuid[LEDGER_UUID];
+
+        if (length <= suffix || length - suffix >= sizeof uuid ||
+            strcmp(entry->d_name + length - suffix, SUFFIX) != 0)
+            continue;
+        memcpy(uuid, entry->d_name, length - suffix);
+        uuid[length - suffix] = '\0';
+        visit(uuid, argument);
+    }
+    closedir(listing);
+    return 0;
+}

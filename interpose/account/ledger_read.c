@@ -1,0 +1,101 @@
+/* ledger_read: what people see of a ledger, and what they change. See ledger.h. */
+#include "interpose/account/ledger_file.h"
+
+#include <errno.h>
+#include <string.h>
+
+void ledger_publish(struct ledger *ledger, const struct ledger_figures *figures)
+{
+    struct ledger_slot *slot = &ledger->file->slots[ledger->slot];
+
+    atomic_store_explicit(&slot->used, figures->used, memory_order_relaxed);
+    atomic_store_explicit(&slot->cached, figures->cached, memory_order_relaxed);
+    atomic_store_explicit(&slot->limit, figures->limit, memory_order_relaxed);
+    if (figures->used > atomic_load_explicit(&slot->peak, memory_order_relaxed))
+        atomic_store_explicit(&slot->peak, figures->used, memory_order_relaxed);
+}
+
+void ledger_note_refusal(struct ledger *ledger, const struct ledger_refusal *refusal)
+{
+    struct ledger_slot *slot = &ledger->file->slots[ledger->slot];
+    const uint64_t number = atomic_fetch_add(&slot->refused, 1);
+
+    slot->refusals[number % LEDGER_REFUSALS] = *refusal;
+}
+
+/* Copies text that another process may be writing. */
+static void copy_text(char *to, const char *from, size_t size)
+{
+    memcpy(to, from, size - 1);
+    to[size - 1] = '\0';
+    for (char *c = to; *c; c++) {
+        if ((unsigned char)*c < ' ' || *c == 127)
+            *c = '?'; /* no control sequences on a reader's terminal */
+    }
+}
+
+bool ledger_read(const struct ledger *ledger, int number, struct ledger_entry *entry)
+{
+    const struct ledger_slot *slot = &ledger->file->slots[number];
+
+    if (number < 0 || number >= LEDGER_SLOTS || atomic_load(&slot->state) != LEDGER_MEMBER ||
+        !ledger_alive(ledger, number))
+        return false;
+    memset(entry, 0, sizeof *entry);
+    entry->pid = slot->pid;
+    entry->uid = slot->uid;
+    entry->alive = true;
+    entry->used = atomic_load(&slot->used);
+    entry->cached = atomic_load(&slot->cached);
+    entry->peak = atomic_load(&slot->peak);
+    entry->limit = atomic_load(&slot->limit);
+    entry->lease = atomic_load(&slot->lease);
+    entry->waiting = atomic_load(&slot->ticket) != 0;
+    entry->asked = atomic_load(&slot->waits_for);
+    entry->waited_ms = atomic_load(&slot->waited_ms);
+    entry->refused = atomic_load(&slot->refused);
+    entry->lent = atomic_load(&slot->lent);
+    entry->borrowed = atomic_load(&slot->borrowed);
+    entry->started = slot->started;
+    copy_text(entry->command, slot->command, sizeof entry->command);
+    const struct ledger_job *job = ledger_job_of(ledger, slot);
+    entry->job_max = LEDGER_UNLIMITED;
+    if (job) {
+        copy_text(entry->job, job->name, sizeof entry->job);
+        entry->job_max = atomic_load(&job->max);
+        entry->job_used = atomic_load(&job->sum);
+    }
+    return true;
+}
+
+int ledger_read_refusals(const struct ledger *ledger, int number,
+                         struct ledger_refusal refusals[LEDGER_REFUSALS])
+{
+    const struct ledger_slot *slot = &ledger->file->slots[number];
+    const uint64_t refused = atomic_load(&slot->refused);
+    int count = 0;
+
+    for (uint64_t i = refused; i > 0 && count < LEDGER_REFUSALS; i--)
+        refusals[count++] = slot->refusals[(i - 1) % LEDGER_REFUSALS];
+    return count;
+}
+
+int ledger_set_max(struct ledger *ledger, const char *name, uint64_t max)
+{
+    int rc = ledger->slot < 0 ? ledger_claim(ledger, LEDGER_VISITOR) : 0;
+
+    if (rc || (rc = ledger_lock(ledger)))
+        return rc;
+    struct ledger_job *job = ledger_find_job(ledger, name, max, true);
+    if (job)
+        atomic_store(&job->max, max);
+    ledger_unlock(ledger);
+    if (!job)
+        return -ENOSPC;
+    ledger_rouse(&ledger->file->freed);
+    for (int i = 0; i < LEDGER_SLOTS; i++) {
+        if (ledger_job_of(ledger, &ledger->file->slots[i]) == job)
+            ledger_poke(ledger, i, 0, 0);
+    }
+    return 0;
+}
