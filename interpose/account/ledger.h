@@ -78,6 +78,8 @@ bool ledger_shares(const struct ledger *ledger);
 uint64_t ledger_lease(const struct ledger *ledger);
 uint64_t ledger_room(const struct ledger *ledger);
 uint64_t ledger_max(const struct ledger *ledger);
+/* The sum of the job's leases. */
+uint64_t ledger_used(const struct ledger *ledger);
 /* True if the job's processes use more than its max. */
 bool ledger_is_over(const struct ledger *ledger);
 
