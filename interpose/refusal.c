@@ -96,6 +96,6 @@ void refusal_say(struct device *device, const char *what, uint64_t bytes)
     }
     log_error("out of memory on device %d: %s %s, %s left of %s (%s)%s", device->ordinal, what, asked, left,
               limit, origin(device, where), more);
-    if (shares)
+    if (shares && ledger_used(device->ledger) > ledger_lease(device->ledger))
         say_of_job(device, now.used);
 }
