@@ -5,7 +5,8 @@
 
 #include "interpose/base/clock.h"
 
-#define POLL_MS 50 /* nobody tells those who wait that a process has died */
+#define POLL_MS    50 /* no process is told that another has died */
+#define LONGEST_MS (UINT64_C(1000) * 3600 * 24 * 365)
 
 /* ---- asking ---- */
 
@@ -18,15 +19,14 @@ static bool is_neighbour(const struct ledger *ledger, int slot)
            ledger_job_of(ledger, other) == ledger->job && ledger_alive(ledger, slot);
 }
 
-/* Puts a question; returns its number. */
+/* Puts a question; returns its number. The bytes come first: the owner reads them after the number. */
 static uint32_t put(struct ledger_slot *slot, uint64_t bytes)
 {
-    const uint32_t before = atomic_load(&slot->wanted);
+    uint64_t before = atomic_load(&slot->wanted_bytes);
 
-    if (bytes > atomic_load(&slot->wanted_bytes) || atomic_load(&slot->answered) == before)
-        atomic_store(&slot->wanted_bytes, bytes);
-    ledger_rouse(&slot->wanted);
-    return before + 1;
+    while (bytes > before && !atomic_compare_exchange_weak(&slot->wanted_bytes, &before, bytes))
+        ;
+    return ledger_rouse(&slot->wanted);
 }
 
 static bool has_answered(const struct ledger_slot *slot, uint32_t question)
@@ -37,12 +37,12 @@ static bool has_answered(const struct ledger_slot *slot, uint32_t question)
 struct asked {
     int count;
     struct {
-        struct ledger_slot *slot;
+        int slot;
         uint32_t question;
     } of[LEDGER_SLOTS];
 };
 
-/* Waits until all have answered; not longer than timeout_ms. */
+/* Waits until all have answered or died; not longer than timeout_ms. True if all have. */
 static bool await_answers(struct ledger *ledger, const struct asked *asked, unsigned timeout_ms)
 {
     const uint64_t until = clock_ms() + timeout_ms;
@@ -53,10 +53,11 @@ static bool await_answers(struct ledger *ledger, const struct asked *asked, unsi
         int missing = 0;
 
         for (int i = 0; i < asked->count; i++)
-            missing += !has_answered(asked->of[i].slot, asked->of[i].question);
+            missing += !has_answered(&ledger->file->slots[asked->of[i].slot], asked->of[i].question) &&
+                       ledger_alive(ledger, asked->of[i].slot);
         if (!missing || now >= until)
             return !missing;
-        ledger_sleep(&ledger->file->answers, answers, until - now);
+        ledger_sleep(&ledger->file->answers, answers, until - now < POLL_MS ? until - now : POLL_MS);
     }
 }
 
@@ -75,14 +76,14 @@ bool ledger_ask(struct ledger *ledger, uint64_t bytes, unsigned timeout_ms)
         const bool listens = atomic_load(&slot->answered) == atomic_load(&slot->wanted);
         const uint32_t question = put(slot, bytes);
         if (listens) {
-            asked.of[asked.count].slot = slot;
+            asked.of[asked.count].slot = i;
             asked.of[asked.count++].question = question;
         }
     }
     await_answers(ledger, &asked, timeout_ms);
     const uint64_t given = atomic_load(&ledger->job->given) - before;
     if (given)
-        atomic_fetch_add(&ledger->file->slots[ledger->slot].borrowed, given < bytes ? given : bytes);
+        atomic_fetch_add(&ledger_own_slot(ledger)->borrowed, given < bytes ? given : bytes);
     return given != 0;
 }
 
@@ -93,20 +94,19 @@ bool ledger_poke(struct ledger *ledger, int slot, uint64_t bytes, unsigned timeo
     if (slot < 0 || slot >= LEDGER_SLOTS || atomic_load(&ledger->file->slots[slot].state) != LEDGER_MEMBER ||
         !ledger_alive(ledger, slot))
         return false;
-    asked.of[0].slot = &ledger->file->slots[slot];
-    asked.of[0].question = put(asked.of[0].slot, bytes);
+    asked.of[0].slot = slot;
+    asked.of[0].question = put(&ledger->file->slots[slot], bytes);
     return await_answers(ledger, &asked, timeout_ms);
 }
 
 bool ledger_listen(struct ledger *ledger, uint64_t *bytes)
 {
-    struct ledger_slot *slot = &ledger->file->slots[ledger->slot];
+    struct ledger_slot *slot = ledger_own_slot(ledger);
 
     for (;;) {
-        const uint32_t wanted = atomic_load(&slot->wanted);
-
-        if (atomic_load(&ledger->stopped))
+        if (!slot || atomic_load(&ledger->stopped))
             return false;
+        const uint32_t wanted = atomic_load(&slot->wanted);
         if (atomic_load(&slot->answered) != wanted)
             break;
         ledger_sleep(&slot->wanted, wanted, 1000);
@@ -118,8 +118,10 @@ bool ledger_listen(struct ledger *ledger, uint64_t *bytes)
 
 void ledger_answer(struct ledger *ledger, uint64_t given)
 {
-    struct ledger_slot *slot = &ledger->file->slots[ledger->slot];
+    struct ledger_slot *slot = ledger_own_slot(ledger);
 
+    if (!slot)
+        return;
     if (given)
         atomic_fetch_add(&slot->lent, given);
     atomic_store(&slot->answered, ledger->hearing);
@@ -129,8 +131,8 @@ void ledger_answer(struct ledger *ledger, uint64_t given)
 void ledger_wake(struct ledger *ledger)
 {
     atomic_store(&ledger->stopped, true);
-    if (ledger->slot >= 0)
-        ledger_rouse(&ledger->file->slots[ledger->slot].wanted);
+    if (ledger_own_slot(ledger))
+        ledger_rouse(&ledger_own_slot(ledger)->wanted);
 }
 
 /* ---- waiting ---- */
@@ -178,17 +180,14 @@ static int try_wait(struct ledger *ledger, uint64_t least, uint64_t ticket)
     return queue.all_wait && queue.last ? -EDEADLK : -EAGAIN;
 }
 
-int ledger_wait(struct ledger *ledger, uint64_t least, uint64_t timeout_ms)
+/* Takes a place at the end of the queue, and leaves it with the memory or without. */
+static int stand_in_queue(struct ledger *ledger, uint64_t least, uint64_t until)
 {
-    struct ledger_slot *slot;
-    const uint64_t start = clock_ms(), until = start + timeout_ms;
-    int rc;
+    struct ledger_slot *slot = ledger_own_slot(ledger);
+    int rc, locked = ledger_lock(ledger);
 
-    if (!ledger->job)
-        return -ENOMEM;
-    if ((rc = ledger_lock(ledger)))
-        return rc;
-    slot = &ledger->file->slots[ledger->slot];
+    if (locked)
+        return locked;
     const uint64_t ticket = ++ledger->job->tickets;
     atomic_store(&slot->waits_for, least > ledger->lease ? least - ledger->lease : 0);
     atomic_store(&slot->ticket, ticket);
@@ -196,20 +195,37 @@ int ledger_wait(struct ledger *ledger, uint64_t least, uint64_t timeout_ms)
         const uint32_t freed = atomic_load(&ledger->file->freed);
         const uint64_t now = clock_ms();
 
-        ledger_unlock(ledger);
         if (now >= until) {
             rc = -ETIMEDOUT;
             break;
         }
+        ledger_unlock(ledger);
         ledger_sleep(&ledger->file->freed, freed, until - now < POLL_MS ? until - now : POLL_MS);
-        if ((rc = ledger_lock(ledger)))
+        if ((locked = ledger_lock(ledger))) {
+            rc = locked;
             break;
+        }
     }
     atomic_store(&slot->ticket, 0);
     atomic_store(&slot->waits_for, 0);
-    atomic_fetch_add(&slot->waited_ms, clock_ms() - start);
-    if (rc != -ETIMEDOUT)
+    if (!locked)
         ledger_unlock(ledger);
-    ledger_rouse(&ledger->file->freed); /* the next one may be first now */
+    return rc;
+}
+
+int ledger_wait(struct ledger *ledger, uint64_t least, uint64_t timeout_ms)
+{
+    const uint64_t start = clock_ms(), span = timeout_ms < LONGEST_MS ? timeout_ms : LONGEST_MS;
+    const struct timespec last = clock_after(span * 1000000U);
+    int rc = -ETIMEDOUT;
+
+    if (!ledger->job)
+        return -ENOMEM;
+    if (pthread_mutex_timedlock(&ledger->queue, &last) == 0) {
+        rc = stand_in_queue(ledger, least, start + span);
+        pthread_mutex_unlock(&ledger->queue);
+        ledger_rouse(&ledger->file->freed); /* the next one may be first now */
+    }
+    atomic_fetch_add(&ledger_own_slot(ledger)->waited_ms, clock_ms() - start);
     return rc;
 }
