@@ -142,11 +142,13 @@ struct queue {
     bool first;    /* nobody has waited longer */
     bool last;     /* nobody has waited shorter */
     bool all_wait; /* every other process of the job that holds memory waits as well */
+    uint64_t next; /* bytes that the process waits for which has waited longest */
 };
 
 static struct queue look_at_queue(const struct ledger *ledger, uint64_t ticket)
 {
-    struct queue queue = {true, true, true};
+    struct queue queue = {true, true, true, atomic_load(&ledger_own_slot(ledger)->waits_for)};
+    uint64_t lowest = ticket;
 
     for (int i = 0; i < LEDGER_SLOTS; i++) {
         const struct ledger_slot *slot = &ledger->file->slots[i];
@@ -159,6 +161,10 @@ static struct queue look_at_queue(const struct ledger *ledger, uint64_t ticket)
         } else {
             queue.first = queue.first && theirs > ticket;
             queue.last = queue.last && theirs < ticket;
+            if (theirs < lowest) {
+                lowest = theirs;
+                queue.next = atomic_load(&slot->waits_for);
+            }
         }
     }
     return queue;
@@ -169,6 +175,8 @@ static int try_wait(struct ledger *ledger, uint64_t least, uint64_t ticket)
 {
     struct queue queue = look_at_queue(ledger, ticket);
 
+    if (least <= ledger->lease) /* another thread has raised it */
+        return 0;
     if (least > atomic_load(&ledger->job->max))
         return -ENOMEM;
     if (queue.first && ledger_raise(ledger, least) == 0)
@@ -177,7 +185,8 @@ static int try_wait(struct ledger *ledger, uint64_t least, uint64_t ticket)
     queue = look_at_queue(ledger, ticket);
     if (queue.first && ledger_raise(ledger, least) == 0)
         return 0;
-    return queue.all_wait && queue.last ? -EDEADLK : -EAGAIN;
+    /* If there is enough for the first one, it has not woken up yet. */
+    return queue.all_wait && queue.last && queue.next > ledger_room(ledger) ? -EDEADLK : -EAGAIN;
 }
 
 /* Takes a place at the end of the queue, and leaves it with the memory or without. */
