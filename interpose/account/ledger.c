@@ -39,6 +39,26 @@ uint32_t ledger_rouse(_Atomic uint32_t *word)
     return value;
 }
 
+void ledger_tell_freed(struct ledger *ledger)
+{
+    _Atomic uint32_t *word = &ledger->file->freed;
+    uint32_t before = atomic_load(word);
+
+    while (!atomic_compare_exchange_weak(word, &before, (before | 1) + 1))
+        ;
+    if (before & 1)
+        syscall(SYS_futex, word, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+}
+
+void ledger_await_freed(struct ledger *ledger, uint32_t value, uint64_t timeout_ms)
+{
+    _Atomic uint32_t *word = &ledger->file->freed;
+    const uint32_t sleeping = value | 1;
+
+    if (atomic_compare_exchange_strong(word, &value, sleeping) || value == sleeping)
+        ledger_sleep(word, sleeping, timeout_ms);
+}
+
 static struct flock slot_lock(int slot)
 {
     return (struct flock){
@@ -388,7 +408,7 @@ void ledger_settle(struct ledger *ledger, uint64_t used)
         atomic_fetch_add(&ledger->job->given, before - used);
     ledger_unlock(ledger);
     if (used < before)
-        ledger_rouse(&ledger->file->freed);
+        ledger_tell_freed(ledger);
 }
 
 uint64_t ledger_lease(const struct ledger *ledger)

@@ -209,7 +209,7 @@ static int stand_in_queue(struct ledger *ledger, uint64_t least, uint64_t until)
             break;
         }
         ledger_unlock(ledger);
-        ledger_sleep(&ledger->file->freed, freed, until - now < POLL_MS ? until - now : POLL_MS);
+        ledger_await_freed(ledger, freed, until - now < POLL_MS ? until - now : POLL_MS);
         if ((locked = ledger_lock(ledger))) {
             rc = locked;
             break;
@@ -233,7 +233,7 @@ int ledger_wait(struct ledger *ledger, uint64_t least, uint64_t timeout_ms)
     if (pthread_mutex_timedlock(&ledger->queue, &last) == 0) {
         rc = stand_in_queue(ledger, least, start + span);
         pthread_mutex_unlock(&ledger->queue);
-        ledger_rouse(&ledger->file->freed); /* the next one may be first now */
+        ledger_tell_freed(ledger); /* the next one may be first now */
     }
     atomic_fetch_add(&ledger_own_slot(ledger)->waited_ms, clock_ms() - start);
     return rc;

@@ -64,7 +64,7 @@ struct ledger_file {
     struct ledger_head head;
     _Atomic uint32_t lock;    /* LEDGER_OWNER_BITS: the owner's slot + 1, or 0; above: counts owners */
     _Atomic uint32_t waiters; /* 1: a process may be sleeping on the lock */
-    _Atomic uint32_t freed;   /* counts lowered leases; those who wait for memory sleep on it */
+    _Atomic uint32_t freed;   /* bit 0: a process may be sleeping on it; above: counts lowered leases */
     _Atomic uint32_t answers; /* counts answers; those who ask sleep on it */
     struct ledger_job jobs[LEDGER_JOBS];
     struct ledger_slot slots[LEDGER_SLOTS];
@@ -120,6 +120,11 @@ struct ledger_job *ledger_job_of(const struct ledger *ledger, const struct ledge
 
 /* The word changed, or timeout_ms have passed, or nothing has happened at all. */
 void ledger_sleep(const _Atomic uint32_t *word, uint32_t value, uint64_t timeout_ms);
+/* Those who wait for memory sleep on the file's `freed`; to tell them costs a call of the kernel only if
+ * there are any. `value` is what was read there under the lock: sleeps only if no lease was lowered since. */
+void ledger_tell_freed(struct ledger *ledger);
+void ledger_await_freed(struct ledger *ledger, uint32_t value, uint64_t timeout_ms);
+
 /* Adds one to the word and wakes all that sleep on it. Returns its new value. */
 uint32_t ledger_rouse(_Atomic uint32_t *word);
 

@@ -102,7 +102,7 @@ int ledger_set_max(struct ledger *ledger, const char *name, uint64_t max)
     ledger_unlock(ledger);
     if (!job)
         return -ENOSPC;
-    ledger_rouse(&ledger->file->freed);
+    ledger_tell_freed(ledger);
     for (int i = 0; i < LEDGER_SLOTS; i++) {
         if (ledger_job_of(ledger, &ledger->file->slots[i]) == job)
             ledger_poke(ledger, i, 0, 0);

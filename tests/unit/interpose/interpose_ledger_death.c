@@ -28,7 +28,7 @@
 #define NEW_JOB   "new"
 #define NEW_MAX   50
 #define STEPS_MAX 2000000 /* of one operation */
-#define STEPS     100000 /* on the way to all deaths in an operation: a short one dies after each instruction */
+#define STEPS     50000 /* on the way to all deaths in an operation: a short one dies after each instruction */
 
 static char copy_folder[LEDGER_PATH + 8];
 
