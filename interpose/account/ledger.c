@@ -131,6 +131,8 @@ static int take_slot(struct ledger *ledger)
         struct flock lock = slot_lock(i);
 
         if (fcntl(ledger->fd, F_OFD_SETLK, &lock) == 0) {
+            /* The lease of a dead owner must not count as that of a living one. */
+            atomic_store(&ledger->file->slots[i].state, LEDGER_FREE);
             ledger->slot = i;
             return 0;
         }
@@ -268,11 +270,12 @@ static void wipe(struct ledger_slot *slot)
 
 void ledger_recount(struct ledger *ledger)
 {
+    struct ledger_file *file = ledger->file;
     uint64_t sums[LEDGER_JOBS] = {0};
 
     ledger_mend(ledger);
     for (int i = 0; i < LEDGER_SLOTS; i++) {
-        struct ledger_slot *slot = &ledger->file->slots[i];
+        struct ledger_slot *slot = &file->slots[i];
         const struct ledger_job *job = ledger_job_of(ledger, slot);
 
         if (atomic_load(&slot->state) == LEDGER_FREE)
@@ -281,12 +284,12 @@ void ledger_recount(struct ledger *ledger)
             atomic_store(&slot->lease, ledger->lease);
         if (!ledger_alive(ledger, i))
             wipe(slot);
-        else if (job && __builtin_add_overflow(sums[job - ledger->file->jobs], atomic_load(&slot->lease),
-                                               &sums[job - ledger->file->jobs]))
-            sums[job - ledger->file->jobs] = UINT64_MAX;
+        else if (job && __builtin_add_overflow(sums[job - file->jobs], atomic_load(&slot->lease),
+                                               &sums[job - file->jobs]))
+            sums[job - file->jobs] = UINT64_MAX;
     }
     for (int i = 0; i < LEDGER_JOBS; i++)
-        atomic_store(&ledger->file->jobs[i].sum, sums[i]);
+        atomic_store(&file->jobs[i].sum, sums[i]);
     ledger->dirty = false;
 }
 
@@ -294,7 +297,6 @@ int ledger_claim(struct ledger *ledger, uint32_t state)
 {
     int rc = !ledger_is_open(ledger) ? -EBADF : ledger->slot < 0 ? take_slot(ledger) : 0;
 
-    /* What a dead owner left is counted until the lock is ours, and then wiped. */
     if (rc || (rc = ledger_lock(ledger)))
         return rc;
     wipe(&ledger->file->slots[ledger->slot]);

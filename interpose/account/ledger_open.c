@@ -41,6 +41,7 @@ __attribute__((format(printf, 3, 4))) static int fail(int error, char why[LEDGER
     va_list arguments;
 
     va_start(arguments, format);
+    /* clang-tidy 14 does not see va_start. NOLINTNEXTLINE(clang-analyzer-valist.Uninitialized) */
     vsnprintf(why, LEDGER_WHY, format, arguments);
     va_end(arguments);
     return -error;

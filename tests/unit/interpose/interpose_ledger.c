@@ -451,7 +451,9 @@ static void test_file_that_gets_the_number_of_our_descriptor_is_left_alone(void)
     member_do(&member, ORDER_EXTEND, 600, 0);
     TEST_ASSERT_GREATER_THAN_INT64(2, member_do(&member, ORDER_DUP_OVER, 0, 0));
     /* in that file no slot is locked: all others would seem dead */
+    const uint32_t questions = atomic_load(&ledger->file->slots[ledger->slot].wanted);
     TEST_ASSERT_EQUAL_INT64(0, member_do(&member, ORDER_ASK, 1, 0));
+    TEST_ASSERT_EQUAL_UINT32(questions + 1, atomic_load(&ledger->file->slots[ledger->slot].wanted));
     TEST_ASSERT_EQUAL_INT64(-ENOMEM, member_do(&member, ORDER_EXTEND, 701, 0));
     TEST_ASSERT_EQUAL_UINT64(900, test_sum(ledger));
     TEST_ASSERT_EQUAL_INT64(-ETIMEDOUT, member_do(&member, ORDER_WAIT, 701, 0));

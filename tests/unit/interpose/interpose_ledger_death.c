@@ -186,9 +186,9 @@ static void kill_victim(pid_t victim)
 
 /* The part of a ledger's file that the operations change: the tests of the race cover the rest. */
 struct window {
-    uint32_t words[4];
-    struct ledger_job jobs[2];
-    struct ledger_slot slots[3];
+    unsigned char words[4 * sizeof(uint32_t)];
+    unsigned char jobs[2 * sizeof(struct ledger_job)];
+    unsigned char slots[3 * sizeof(struct ledger_slot)];
 };
 
 static struct window look(const struct ledger *ledger)
@@ -365,8 +365,8 @@ static uint64_t random_below(uint64_t *state, uint64_t limit)
     return limit ? *state % limit : 0;
 }
 
-/* With the lock: the leases of the job's slots, of the living or of all. */
-static uint64_t add_leases(const struct ledger *ledger, bool living)
+/* With the lock: what the living processes of the job hold. */
+static uint64_t add_leases(const struct ledger *ledger)
 {
     uint64_t sum = 0;
 
@@ -374,7 +374,7 @@ static uint64_t add_leases(const struct ledger *ledger, bool living)
         const struct ledger_slot *slot = &ledger->file->slots[i];
 
         if (atomic_load(&slot->state) == LEDGER_MEMBER && ledger_job_of(ledger, slot) == ledger->job &&
-            (!living || ledger_alive(ledger, i)))
+            ledger_alive(ledger, i))
             sum += atomic_load(&slot->lease);
     }
     return sum;
@@ -387,21 +387,21 @@ static void extend_with_a_look(struct ledger *ledger, uint64_t more)
         score->failures++;
         return;
     }
-    score->sums_wrong += add_leases(ledger, false) != atomic_load(&ledger->job->sum);
-    score->overshoots += add_leases(ledger, true) > RACE_MAX;
-    const uint64_t least = ledger->lease + more;
+    /* Others may die meanwhile, but no lease is raised: what the living hold can only become less. */
+    const uint64_t before = add_leases(ledger), least = ledger->lease + more;
+    score->sums_wrong += atomic_load(&ledger->job->sum) < before;
+    score->overshoots += before > RACE_MAX;
     if (ledger_raise(ledger, least)) {
         ledger_recount(ledger);
-        /* who dies after the recount is counted here as dead and there as alive */
         const uint64_t sum = atomic_load(&ledger->job->sum);
 
+        score->sums_wrong += sum > before || sum < add_leases(ledger);
         if (ledger_raise(ledger, least)) {
             score->refusals++;
-            score->refused_with_room += sum + more <= RACE_MAX;
+            score->refused_with_room += before + more <= RACE_MAX;
         }
-        score->sums_wrong += add_leases(ledger, false) != atomic_load(&ledger->job->sum);
     }
-    score->overshoots += add_leases(ledger, true) > RACE_MAX;
+    score->overshoots += add_leases(ledger) > RACE_MAX;
     ledger_unlock(ledger);
 }
 
