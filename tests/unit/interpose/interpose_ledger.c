@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <sched.h>
 #include <signal.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -317,6 +318,10 @@ static void test_slot_of_a_dead_process_is_reused_without_its_figures(void)
 
     member_do(&dead, ORDER_EXTEND, 900, 0);
     const int slot = dead.slot;
+    atomic_store(&ledger->file->slots[slot].used, 800);
+    atomic_store(&ledger->file->slots[slot].peak, 900);
+    atomic_store(&ledger->file->slots[slot].refused, 2);
+    atomic_store(&ledger->file->slots[slot].ticket, 1);
     member_kill(&dead);
     TEST_ASSERT_FALSE(ledger_read(ledger, slot, &entry));
     struct member next = member_start(JOB, 0);
@@ -324,6 +329,10 @@ static void test_slot_of_a_dead_process_is_reused_without_its_figures(void)
     TEST_ASSERT_TRUE(ledger_read(ledger, slot, &entry));
     TEST_ASSERT_EQUAL_INT(next.pid, entry.pid);
     TEST_ASSERT_EQUAL_UINT64(0, entry.lease);
+    TEST_ASSERT_EQUAL_UINT64(0, entry.used);
+    TEST_ASSERT_EQUAL_UINT64(0, entry.peak);
+    TEST_ASSERT_EQUAL_UINT64(0, entry.refused);
+    TEST_ASSERT_FALSE(entry.waiting);
     TEST_ASSERT_EQUAL_UINT64(0, entry.job_used);
     TEST_ASSERT_EQUAL_INT64(0, member_do(&next, ORDER_EXTEND, 1000, 0));
 }
@@ -429,7 +438,8 @@ static void test_process_that_closes_all_descriptors_keeps_its_lease(void)
     TEST_ASSERT_TRUE(ledger_read(ledger, member.slot, &entry));
     TEST_ASSERT_EQUAL_INT(-ENOMEM, ledger_extend(ledger, 301));
     TEST_ASSERT_EQUAL_UINT64(700, test_living(ledger));
-    /* it goes on, and counts nobody as dead who lives */
+    /* it goes on, also if a process has died with the lock, and counts nobody as dead who lives */
+    atomic_store(&ledger->file->lock, 9);
     TEST_ASSERT_EQUAL_INT64(-ENOMEM, member_do(&member, ORDER_EXTEND, 901, 0));
     TEST_ASSERT_EQUAL_UINT64(700, test_sum(ledger));
     TEST_ASSERT_EQUAL_INT64(0, member_do(&member, ORDER_EXTEND, 650, 0));
@@ -539,6 +549,57 @@ static void test_ledger_of_a_child_after_fork_does_no_harm(void)
     TEST_ASSERT_EQUAL_UINT64(500, test_living(test_join(JOB, 0)));
 }
 
+/* ---- containers ---- */
+
+/* Takes all of the job's memory in a PID namespace of its own, and stays. */
+static void run_in_namespace(int ready)
+{
+    char why[LEDGER_WHY], result = 0;
+    struct ledger *ledger;
+
+    test_after_fork();
+    result = ledger_open(&ledger, test_folder, CARD, why) == 0 && ledger_join(ledger, JOB, 0) == 0 &&
+             ledger_extend(ledger, 1000) == 0 && getpid() == 1;
+    if (write(ready, &result, 1) == 1)
+        pause();
+    _exit(0);
+}
+
+static void test_processes_of_another_pid_namespace_are_seen_alive_and_dead(void)
+{
+    struct ledger *ledger = test_join(JOB, 1000);
+    struct ledger_entry entry;
+    int ready[2], status;
+    char result = 0;
+
+    TEST_ASSERT_EQUAL_INT(0, pipe2(ready, O_CLOEXEC));
+    const pid_t outer = fork();
+    if (outer == 0) {
+        if (unshare(CLONE_NEWPID))
+            _exit(77);
+        const pid_t inner = fork();
+        if (inner == 0)
+            run_in_namespace(ready[1]);
+        test_after_fork();
+        waitpid(inner, NULL, 0);
+        _exit(0);
+    }
+    close(ready[1]);
+    if (read(ready[0], &result, 1) != 1) {
+        waitpid(outer, &status, 0);
+        TEST_IGNORE_MESSAGE("no PID namespace can be made here");
+    }
+    close(ready[0]);
+    TEST_ASSERT_EQUAL_INT(1, result);
+    TEST_ASSERT_TRUE(ledger_read(ledger, 1, &entry));
+    TEST_ASSERT_EQUAL_INT(1, entry.pid); /* as it sees itself */
+    TEST_ASSERT_EQUAL_INT(-ENOMEM, ledger_extend(ledger, 1));
+    /* the outer one takes the inner one with it */
+    TEST_ASSERT_EQUAL_INT(0, kill(outer, SIGKILL));
+    TEST_ASSERT_EQUAL_INT(outer, waitpid(outer, &status, 0));
+    TEST_ASSERT_EQUAL_INT(0, ledger_wait(ledger, 1000, 60000));
+}
+
 /* ---- what people see ---- */
 
 static void test_readers_see_what_a_process_publishes(void)
@@ -646,6 +707,7 @@ int main(void)
     RUN_TEST(test_descriptor_is_out_of_the_way_and_not_inherited);
     RUN_TEST(test_child_after_fork_does_not_keep_its_dead_parent_alive);
     RUN_TEST(test_ledger_of_a_child_after_fork_does_no_harm);
+    RUN_TEST(test_processes_of_another_pid_namespace_are_seen_alive_and_dead);
     RUN_TEST(test_readers_see_what_a_process_publishes);
     RUN_TEST(test_slots_that_are_none_read_as_nothing);
     RUN_TEST(test_control_characters_do_not_reach_a_terminal);

@@ -26,6 +26,8 @@
 
 #define MAX       1000
 #define NEW_JOB   "new"
+#define OLD_JOB   "old"
+#define OLD_MAX   7
 #define NEW_MAX   50
 #define STEPS_MAX 2000000 /* of one operation */
 #define STEPS     50000 /* on the way to all deaths in an operation: a short one dies after each instruction */
@@ -55,6 +57,7 @@ struct operation {
     uint64_t others; /* lease of the survivor */
     uint64_t own;    /* lease of the victim */
     bool outside;    /* the victim has not joined */
+    bool full;       /* all records of jobs are taken; the second one's has no process */
     void (*run)(struct ledger *ledger);
 };
 
@@ -114,17 +117,18 @@ static void run_close(struct ledger *ledger)
 }
 
 static const struct operation operations[] = {
-    {"extend", 200, 300, false, run_extend},
-    {"settle", 200, 300, false, run_settle},
-    {"extend, refused", 200, 300, false, run_extend_too_far},
-    {"wait, served", 200, 300, false, run_wait},
-    {"wait, in vain", 700, 300, false, run_wait_in_vain},
-    {"set_max", 200, 300, false, run_set_max},
-    {"set_max, as a visitor", 200, 0, true, run_set_max_new},
-    {"join", 200, 0, true, run_join},
-    {"join, a new job", 200, 0, true, run_join_new},
-    {"note_refusal", 200, 300, false, run_refusal},
-    {"close", 200, 300, false, run_close},
+    {"extend", 200, 300, false, false, run_extend},
+    {"settle", 200, 300, false, false, run_settle},
+    {"extend, refused", 200, 300, false, false, run_extend_too_far},
+    {"wait, served", 200, 300, false, false, run_wait},
+    {"wait, in vain", 700, 300, false, false, run_wait_in_vain},
+    {"set_max", 200, 300, false, false, run_set_max},
+    {"set_max, as a visitor", 200, 0, true, false, run_set_max_new},
+    {"set_max, in another job's record", 200, 0, true, true, run_set_max_new},
+    {"join", 200, 0, true, false, run_join},
+    {"join, a new job", 200, 0, true, false, run_join_new},
+    {"note_refusal", 200, 300, false, false, run_refusal},
+    {"close", 200, 300, false, false, run_close},
 };
 #define OPERATIONS (sizeof operations / sizeof *operations)
 
@@ -212,6 +216,8 @@ static void check_survivor(struct ledger *survivor, const struct operation *oper
     char why[LEDGER_WHY];
 
     TEST_ASSERT_TRUE(max == MAX || max == 2 * (uint64_t)MAX);
+    if (!strcmp(survivor->file->jobs[1].name, OLD_JOB)) /* or its record is reused, or about to be */
+        TEST_ASSERT_EQUAL_UINT64_MESSAGE(OLD_MAX, atomic_load(&survivor->file->jobs[1].max), operation->name);
     TEST_ASSERT_EQUAL_INT_MESSAGE(0, ledger_extend(survivor, max), operation->name);
     TEST_ASSERT_EQUAL_UINT64_MESSAGE(max, test_sum(survivor), operation->name);
     TEST_ASSERT_EQUAL_UINT64_MESSAGE(max, test_living(survivor), operation->name);
@@ -243,11 +249,20 @@ static struct ledger *join_in(const char *folder, uint64_t lease)
     return ledger;
 }
 
-/* A process that died in the middle of everything leaves the ledger as it was. */
-static void forget_new_job(struct ledger *ledger)
+/* Makes the jobs what they were before the operation. */
+static void reset_jobs(struct ledger *ledger, const struct operation *operation)
 {
+    char name[LEDGER_NAME];
+
     memset(&ledger->file->jobs[1], 0, sizeof ledger->file->jobs[1]);
     TEST_ASSERT_EQUAL_INT(0, ledger_set_max(ledger, JOB, MAX));
+    if (!operation->full)
+        return;
+    TEST_ASSERT_EQUAL_INT(0, ledger_set_max(ledger, OLD_JOB, OLD_MAX));
+    for (int i = 2; i < LEDGER_JOBS; i++) {
+        snprintf(name, sizeof name, "job %d", i);
+        TEST_ASSERT_EQUAL_INT(0, ledger_set_max(ledger, name, 1));
+    }
 }
 
 /* ---- every instruction ---- */
@@ -307,7 +322,7 @@ static void kill_after(const struct operation *operation, struct ledger *survivo
     }
     kill_victim(victim);
     check_survivor(survivor, operation);
-    forget_new_job(survivor);
+    reset_jobs(survivor, operation);
 }
 
 static void kill_at_all_places(const struct operation *operation, struct ledger *survivor,
@@ -328,14 +343,16 @@ static void test_death_after_any_instruction_leaves_a_ledger_that_works(void)
     for (size_t i = 0; i < OPERATIONS; i++) {
         struct ledger *original = join_in(test_folder, operations[i].others);
         struct ledger *copy = join_in(copy_folder, operations[i].others);
+        reset_jobs(original, &operations[i]);
         const struct course course = enumerate(&operations[i], original, copy);
 
         printf("%s: %u instructions, %u of them change the file\n", operations[i].name, course.steps,
                course.changes);
         TEST_ASSERT_GREATER_OR_EQUAL_UINT(2, course.changes); /* the lock is taken and given back */
         check_survivor(original, &operations[i]);
-        forget_new_job(original);
+        reset_jobs(original, &operations[i]);
         kill_at_all_places(&operations[i], original, course);
+        memset(original->file->jobs + 1, 0, (LEDGER_JOBS - 1) * sizeof *original->file->jobs);
         ledger_close(original);
         ledger_close(copy);
     }
