@@ -387,6 +387,50 @@ static void test_of_those_that_hold_and_wait_for_each_other_one_is_refused(void)
     TEST_ASSERT_EQUAL_UINT64(500, test_sum(ledger));
 }
 
+/* Stops a process, but not while it has the lock. */
+static void stop_member(const struct ledger *ledger, const struct member *member)
+{
+    do {
+        TEST_ASSERT_EQUAL_INT(0, kill(member->pid, SIGCONT));
+        TEST_ASSERT_EQUAL_INT(0, kill(member->pid, SIGSTOP));
+        TEST_ASSERT_EQUAL_INT(member->pid, waitpid(member->pid, NULL, WUNTRACED));
+    } while ((atomic_load(&ledger->file->lock) & LEDGER_OWNER_MASK) == (uint32_t)member->slot + 1);
+}
+
+/* Waits until the lock has been taken again, or the slot's process does not wait any more. */
+static void await_next_look(const struct ledger *ledger, int slot)
+{
+    const uint32_t before = atomic_load(&ledger->file->lock) >> LEDGER_OWNER_BITS;
+
+    while (atomic_load(&ledger->file->lock) >> LEDGER_OWNER_BITS == before &&
+           read_entry(ledger, slot).waiting)
+        sched_yield();
+}
+
+/* All wait, but there is enough for the first: it has only not woken up yet. */
+static void test_no_one_is_refused_while_the_first_can_be_served(void)
+{
+    struct ledger *holder = test_join(JOB, 900);
+    const struct member first = member_start(JOB, 0), second = member_start(JOB, 0);
+
+    TEST_ASSERT_EQUAL_INT(0, ledger_extend(holder, 300));
+    member_do(&first, ORDER_EXTEND, 300, 0);
+    member_do(&second, ORDER_EXTEND, 300, 0);
+    member_send(&first, ORDER_WAIT, 500, LONG_MS);
+    await_waiting(holder, first.slot);
+    member_send(&second, ORDER_WAIT, 500, LONG_MS);
+    await_waiting(holder, second.slot);
+    stop_member(holder, &first);
+    ledger_settle(holder, 0);
+    for (int i = 0; i < 3; i++)
+        await_next_look(holder, second.slot);
+    TEST_ASSERT_TRUE(read_entry(holder, second.slot).waiting);
+    TEST_ASSERT_EQUAL_INT(0, kill(first.pid, SIGCONT));
+    TEST_ASSERT_EQUAL_INT64(0, member_answer(&first));
+    member_do(&first, ORDER_SETTLE, 0, 0);
+    TEST_ASSERT_EQUAL_INT64(0, member_answer(&second));
+}
+
 /* The cycle closes when the one that does not wait dies. */
 static void test_cycle_that_closes_while_all_wait_is_found(void)
 {
@@ -490,6 +534,7 @@ int main(void)
     RUN_TEST(test_who_waits_first_is_served_first);
     RUN_TEST(test_second_is_first_when_the_first_gives_up_or_dies);
     RUN_TEST(test_of_those_that_hold_and_wait_for_each_other_one_is_refused);
+    RUN_TEST(test_no_one_is_refused_while_the_first_can_be_served);
     RUN_TEST(test_cycle_that_closes_while_all_wait_is_found);
     RUN_TEST(test_threads_of_a_process_wait_in_turn);
     RUN_TEST(test_no_wake_up_is_lost_when_memory_goes_to_and_fro);
