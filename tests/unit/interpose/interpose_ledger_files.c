@@ -278,6 +278,41 @@ static void test_replacing_a_file_does_not_harm_who_has_it_mapped(void)
     TEST_ASSERT_EQUAL_UINT64(400, ledger_room(reader));
 }
 
+/* Reads the file over and over, as `gpucap top` does. */
+static void read_for_ever(int ready)
+{
+    struct ledger *ledger;
+    struct ledger_entry entry;
+    char byte = 1;
+
+    test_after_fork();
+    if (ledger_open(&ledger, test_folder, CARD, why) || write(ready, &byte, 1) != 1)
+        _exit(1);
+    for (;;)
+        ledger_read(ledger, LEDGER_SLOTS - 1, &entry);
+}
+
+static void test_reader_survives_that_a_file_is_replaced(void)
+{
+    int ready[2], status;
+    char byte;
+
+    TEST_ASSERT_EQUAL_INT(0, pipe2(ready, O_CLOEXEC));
+    const pid_t reader = fork();
+    if (reader == 0)
+        read_for_ever(ready[1]);
+    TEST_ASSERT_EQUAL_INT(1, read(ready[0], &byte, 1));
+    for (int i = 0; i < 500; i++) {
+        overwrite(0, "damaged", 7);
+        TEST_ASSERT_EQUAL_INT(0, try_open());
+    }
+    kill(reader, SIGKILL);
+    TEST_ASSERT_EQUAL_INT(reader, waitpid(reader, &status, 0));
+    TEST_ASSERT_EQUAL_INT(SIGKILL, WTERMSIG(status)); /* not SIGBUS before */
+    close(ready[0]);
+    close(ready[1]);
+}
+
 static void test_garbage_behind_the_head_is_survived(void)
 {
     struct ledger *ledger = test_join(JOB, 1000);
@@ -443,6 +478,7 @@ int main(void)
     RUN_TEST(test_file_with_another_head_is_refused_while_a_process_uses_it);
     RUN_TEST(test_dead_processes_do_not_keep_a_damaged_file);
     RUN_TEST(test_replacing_a_file_does_not_harm_who_has_it_mapped);
+    RUN_TEST(test_reader_survives_that_a_file_is_replaced);
     RUN_TEST(test_garbage_behind_the_head_is_survived);
     RUN_TEST(test_another_process_that_sets_the_file_up_is_waited_for_but_not_for_ever);
     RUN_TEST(test_links_are_not_followed);

@@ -452,6 +452,8 @@ static void test_cycle_that_closes_while_all_wait_is_found(void)
     TEST_ASSERT_EQUAL_INT64(0, member_answer(&one));
 }
 
+static atomic_int started;
+
 struct waiting {
     struct ledger *ledger;
     uint64_t least;
@@ -462,6 +464,7 @@ static void *wait_for_memory(void *argument)
 {
     struct waiting *waiting = argument;
 
+    started++;
     waiting->rc = ledger_wait(waiting->ledger, waiting->least, LONG_MS);
     return NULL;
 }
@@ -474,10 +477,13 @@ static void test_threads_of_a_process_wait_in_turn(void)
     pthread_t threads[4];
 
     ledger_extend(holder, 1000);
+    started = 0;
     for (int i = 0; i < 4; i++) {
         waiting[i] = (struct waiting){ledger, 100 * (uint64_t)(i + 1), -1};
         pthread_create(&threads[i], NULL, wait_for_memory, &waiting[i]);
     }
+    for (int i = 0; started < 4 || i < 1000; i++)
+        sched_yield(); /* all of them are in ledger_wait now, or close to it */
     for (uint64_t left = 900; left >= 600; left -= 100) {
         await_waiting(holder, ledger->slot);
         ledger_settle(holder, left);
