@@ -31,10 +31,32 @@ void ledger_sleep(const _Atomic uint32_t *word, uint32_t value, uint64_t timeout
     syscall(SYS_futex, word, FUTEX_WAIT, value, &span, NULL, 0);
 }
 
-void ledger_rouse(_Atomic uint32_t *word)
+uint32_t ledger_rouse(_Atomic uint32_t *word)
 {
-    atomic_fetch_add(word, 1);
+    const uint32_t value = atomic_fetch_add(word, 1) + 1;
+
     syscall(SYS_futex, word, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+    return value;
+}
+
+void ledger_tell_freed(struct ledger *ledger)
+{
+    _Atomic uint32_t *word = &ledger->file->freed;
+    uint32_t before = atomic_load(word);
+
+    while (!atomic_compare_exchange_weak(word, &before, (before | 1) + 1))
+        ;
+    if (before & 1)
+        syscall(SYS_futex, word, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+}
+
+void ledger_await_freed(struct ledger *ledger, uint32_t value, uint64_t timeout_ms)
+{
+    _Atomic uint32_t *word = &ledger->file->freed;
+    const uint32_t sleeping = value | 1;
+
+    if (atomic_compare_exchange_strong(word, &value, sleeping) || value == sleeping)
+        ledger_sleep(word, sleeping, timeout_ms);
 }
 
 static struct flock slot_lock(int slot)
@@ -49,8 +71,8 @@ bool ledger_alive(const struct ledger *ledger, int slot)
 
     if (slot == ledger->slot)
         return true;
-    /* If the kernel cannot say, nobody's memory is given away. */
-    return fcntl(ledger->fd, F_OFD_GETLK, &lock) != 0 || lock.l_type != F_UNLCK;
+    /* A descriptor that is the ledger's after the question was the ledger's when it was put. */
+    return fcntl(ledger->fd, F_OFD_GETLK, &lock) != 0 || lock.l_type != F_UNLCK || !ledger_is_open(ledger);
 }
 
 /* ---- the lock word ---- */
@@ -58,51 +80,64 @@ bool ledger_alive(const struct ledger *ledger, int slot)
 static bool owner_is_dead(const struct ledger *ledger, uint32_t owner)
 {
     /* Our own slot's number, though no thread of ours has the lock: the slot's last owner died with it. */
-    return owner == 0 || owner > LEDGER_SLOTS || (int)owner == ledger->slot + 1 ||
-           !ledger_alive(ledger, (int)owner - 1);
+    return owner > LEDGER_SLOTS || (int)owner == ledger->slot + 1 || !ledger_alive(ledger, (int)owner - 1);
+}
+
+/* Replaces `word`, as it was read from the file, by one that names us. */
+static bool swap_word(struct ledger *ledger, uint32_t word)
+{
+    const uint32_t own = ((word | LEDGER_OWNER_MASK) + 1) | ((uint32_t)ledger->slot + 1);
+
+    if (!atomic_compare_exchange_strong(&ledger->file->lock, &word, own))
+        return false;
+    ledger->word = own;
+    return true;
 }
 
 static bool try_lock(struct ledger *ledger)
 {
-    _Atomic uint32_t *word = &ledger->file->lock;
-    uint32_t none = 0;
+    for (int i = 0; i < SPINS; i++) {
+        const uint32_t word = atomic_load_explicit(&ledger->file->lock, memory_order_relaxed);
 
-    for (int i = 0; i < SPINS; i++, none = 0) {
-        if (atomic_compare_exchange_weak(word, &none, (uint32_t)ledger->slot + 1))
+        if (!(word & LEDGER_OWNER_MASK) && swap_word(ledger, word))
             return true;
     }
     return false;
 }
 
-/* Takes the lock over from a dead owner, or sleeps a moment. */
+/* Takes the lock over from a dead owner, or sleeps until it is free or a moment has passed. */
 static bool take_over_or_nap(struct ledger *ledger)
 {
-    _Atomic uint32_t *word = &ledger->file->lock;
-    uint32_t owner = atomic_load(word);
+    const uint32_t word = atomic_load(&ledger->file->lock), owner = word & LEDGER_OWNER_MASK;
 
-    if (owner && owner_is_dead(ledger, owner) &&
-        atomic_compare_exchange_strong(word, &owner, (uint32_t)ledger->slot + 1)) {
+    if (!owner)
+        return false;
+    ledger_mend(ledger);
+    if (owner_is_dead(ledger, owner)) {
+        if (!swap_word(ledger, word))
+            return false;
         ledger->dirty = true;
         return true;
     }
-    if (owner) {
-        atomic_fetch_add(&ledger->file->waiters, 1);
-        ledger_sleep(word, owner, NAP_MS);
-        atomic_fetch_sub(&ledger->file->waiters, 1);
-    }
+    atomic_store(&ledger->file->waiters, 1);
+    ledger_sleep(&ledger->file->lock, word, NAP_MS);
     return false;
 }
 
-/* Takes the kernel's lock on the first free slot from `first` on. */
-static int take_slot(struct ledger *ledger, int first)
+/* Takes the kernel's lock on the first free slot. */
+static int take_slot(struct ledger *ledger)
 {
-    for (int i = first; i < first + LEDGER_SLOTS; i++) {
-        struct flock lock = slot_lock(i % LEDGER_SLOTS);
+    for (int i = 0; i < LEDGER_SLOTS; i++) {
+        struct flock lock = slot_lock(i);
 
         if (fcntl(ledger->fd, F_OFD_SETLK, &lock) == 0) {
-            ledger->slot = i % LEDGER_SLOTS;
+            /* The lease of a dead owner must not count as that of a living one. */
+            atomic_store(&ledger->file->slots[i].state, LEDGER_FREE);
+            ledger->slot = i;
             return 0;
         }
+        if (errno != EAGAIN && errno != EACCES)
+            return -errno;
     }
     return -ENOSPC;
 }
@@ -119,31 +154,11 @@ static void enter(struct ledger *ledger)
     atomic_store(&slot->state, ledger->state);
 }
 
-/* The program has closed our file, and the kernel has dropped our lock on the slot with it: for the others we
- * were dead. Takes a slot again, the same one if it is free. */
-static int mend(struct ledger *ledger)
-{
-    int rc = ledger_reopen(ledger);
-
-    if (rc == 0)
-        rc = take_slot(ledger, ledger->slot);
-    if (rc == 0) {
-        enter(ledger);
-        ledger->dirty = true;
-    }
-    return rc;
-}
-
 int ledger_lock(struct ledger *ledger)
 {
     uint64_t until = 0;
 
     pthread_mutex_lock(&ledger->mutex);
-    const int rc = ledger_is_open(ledger) ? 0 : mend(ledger);
-    if (rc) {
-        pthread_mutex_unlock(&ledger->mutex);
-        return rc;
-    }
     while (!try_lock(ledger) && !take_over_or_nap(ledger)) {
         if (until == 0)
             until = clock_ms() + LEDGER_PATIENCE_MS;
@@ -152,6 +167,8 @@ int ledger_lock(struct ledger *ledger)
             return -ETIMEDOUT;
         }
     }
+    if (until) /* other processes may still sleep on the lock */
+        atomic_store(&ledger->file->waiters, 1);
     if (ledger->dirty)
         ledger_recount(ledger);
     return 0;
@@ -160,10 +177,11 @@ int ledger_lock(struct ledger *ledger)
 void ledger_unlock(struct ledger *ledger)
 {
     _Atomic uint32_t *word = &ledger->file->lock;
-    uint32_t own = (uint32_t)ledger->slot + 1;
+    uint32_t own = ledger->word;
 
-    atomic_compare_exchange_strong(word, &own, 0);
-    if (atomic_load(&ledger->file->waiters))
+    if (!atomic_compare_exchange_strong(word, &own, own & ~LEDGER_OWNER_MASK))
+        ledger->dirty = true; /* something else has written there */
+    if (atomic_load(&ledger->file->waiters) && atomic_exchange(&ledger->file->waiters, 0))
         syscall(SYS_futex, word, FUTEX_WAKE, 1, NULL, NULL, 0);
     pthread_mutex_unlock(&ledger->mutex);
 }
@@ -188,15 +206,24 @@ static bool is_used(const struct ledger *ledger, const struct ledger_job *job)
     return false;
 }
 
+bool ledger_is_job_name(const char *name)
+{
+    return *name && strnlen(name, LEDGER_NAME) < LEDGER_NAME;
+}
+
+/* The record has no name while it is written: a process that dies here leaves it unused. */
 static void make_job(struct ledger_job *job, const char *name, uint64_t max)
 {
+    job->name[0] = '\0';
+    atomic_thread_fence(memory_order_seq_cst);
     atomic_store(&job->max, max);
     atomic_store(&job->sum, 0);
     atomic_store(&job->given, 0);
     atomic_store(&job->waiting, 0);
     job->tickets = 0;
-    strncpy(job->name, name, LEDGER_NAME - 1);
-    job->name[LEDGER_NAME - 1] = '\0';
+    strncpy(job->name + 1, name + 1, LEDGER_NAME - 1);
+    atomic_thread_fence(memory_order_seq_cst);
+    job->name[0] = name[0];
 }
 
 struct ledger_job *ledger_find_job(struct ledger *ledger, const char *name, uint64_t max, bool make)
@@ -204,11 +231,13 @@ struct ledger_job *ledger_find_job(struct ledger *ledger, const char *name, uint
     struct ledger_job *jobs = ledger->file->jobs, *unused = NULL;
 
     for (int i = 0; i < LEDGER_JOBS; i++) {
-        if (!strncmp(jobs[i].name, name, LEDGER_NAME - 1))
+        if (!strncmp(jobs[i].name, name, LEDGER_NAME))
             return &jobs[i];
         if (!unused && !jobs[i].name[0])
             unused = &jobs[i];
     }
+    if (make && !unused)
+        ledger_recount(ledger); /* the dead use no job */
     for (int i = 0; make && !unused && i < LEDGER_JOBS; i++) {
         if (!is_used(ledger, &jobs[i]))
             unused = &jobs[i];
@@ -221,33 +250,46 @@ struct ledger_job *ledger_find_job(struct ledger *ledger, const char *name, uint
 
 /* ---- slots ---- */
 
+struct ledger_slot *ledger_own_slot(const struct ledger *ledger)
+{
+    return ledger->slot < 0 ? NULL : &ledger->file->slots[ledger->slot];
+}
+
+static void zero(struct ledger_slot *slot, size_t from, size_t to)
+{
+    memset((char *)slot + from, 0, to - from);
+}
+
+/* All but `wanted`: a new owner begins where the last one ended. */
 static void wipe(struct ledger_slot *slot)
 {
-    const uint32_t wanted = atomic_load(&slot->wanted);
-
     atomic_store(&slot->state, LEDGER_FREE);
-    memset((void *)((char *)slot + sizeof slot->state), 0, sizeof *slot - sizeof slot->state);
-    atomic_store(&slot->wanted, wanted); /* a new owner begins where the last one ended */
-    atomic_store(&slot->answered, wanted);
+    zero(slot, offsetof(struct ledger_slot, job), offsetof(struct ledger_slot, wanted));
+    atomic_store(&slot->answered, atomic_load(&slot->wanted));
+    zero(slot, offsetof(struct ledger_slot, wanted_bytes), sizeof *slot);
 }
 
 void ledger_recount(struct ledger *ledger)
 {
+    struct ledger_file *file = ledger->file;
     uint64_t sums[LEDGER_JOBS] = {0}, waiting[LEDGER_JOBS] = {0};
     int others = 0;
 
+    ledger_mend(ledger);
     for (int i = 0; i < LEDGER_SLOTS; i++) {
-        struct ledger_slot *slot = &ledger->file->slots[i];
+        struct ledger_slot *slot = &file->slots[i];
         const struct ledger_job *job = ledger_job_of(ledger, slot);
 
         if (atomic_load(&slot->state) == LEDGER_FREE)
             continue;
+        if (i == ledger->slot)
+            atomic_store(&slot->lease, ledger->lease);
         const bool alive = ledger_alive(ledger, i);
         others += alive && i != ledger->slot;
         if (!alive) {
             wipe(slot);
         } else if (job) {
-            const ptrdiff_t number = job - ledger->file->jobs;
+            const ptrdiff_t number = job - file->jobs;
 
             if (__builtin_add_overflow(sums[number], atomic_load(&slot->lease), &sums[number]))
                 sums[number] = UINT64_MAX;
@@ -255,26 +297,25 @@ void ledger_recount(struct ledger *ledger)
         }
     }
     for (int i = 0; i < LEDGER_JOBS; i++) {
-        atomic_store(&ledger->file->jobs[i].sum, sums[i]);
-        atomic_store(&ledger->file->jobs[i].waiting, waiting[i]);
+        atomic_store(&file->jobs[i].sum, sums[i]);
+        atomic_store(&file->jobs[i].waiting, waiting[i]);
     }
     if (others == 0) /* the driver or its settings may have changed since */
-        atomic_store(&ledger->file->context_bytes, 0);
+        atomic_store(&file->context_bytes, 0);
     ledger->dirty = false;
 }
 
 int ledger_claim(struct ledger *ledger, uint32_t state)
 {
-    int rc = take_slot(ledger, 0);
+    int rc = !ledger_is_open(ledger) ? -EBADF : ledger->slot < 0 ? take_slot(ledger) : 0;
 
-    if (rc)
-        return rc;
-    /* What a dead owner left is counted until the lock is ours, and then wiped. */
-    if ((rc = ledger_lock(ledger)))
+    if (rc || (rc = ledger_lock(ledger)))
         return rc;
     wipe(&ledger->file->slots[ledger->slot]);
     ledger_recount(ledger);
     ledger->state = state;
+    ledger->job = NULL;
+    ledger->lease = 0;
     enter(ledger);
     ledger_unlock(ledger);
     return 0;
@@ -304,7 +345,7 @@ static uint64_t boottime_ns(void)
 
 int ledger_join(struct ledger *ledger, const char *job, uint64_t max)
 {
-    int rc = ledger_claim(ledger, LEDGER_MEMBER);
+    int rc = job && !ledger_is_job_name(job) ? -EINVAL : ledger_claim(ledger, LEDGER_MEMBER);
 
     if (rc || (rc = ledger_lock(ledger)))
         return rc;
@@ -349,8 +390,9 @@ int ledger_raise(struct ledger *ledger, uint64_t least, uint64_t spare)
     const uint64_t more = least - ledger->lease;
     if (more > room || spare > room - more)
         return -ENOMEM;
-    const uint64_t extra = (room - more - spare) / EXTRA_PART;
-    set_lease(ledger, least + ((extra < EXTRA_MAX ? extra : EXTRA_MAX) & ~(PAGE - 1)));
+    uint64_t extra = (room - more - spare) / EXTRA_PART;
+    extra = (extra < EXTRA_MAX ? extra : EXTRA_MAX) & ~(PAGE - 1);
+    set_lease(ledger, extra > UINT64_MAX - least ? least : least + extra);
     return 0;
 }
 
@@ -385,7 +427,7 @@ void ledger_settle(struct ledger *ledger, uint64_t used)
         atomic_fetch_add(&ledger->job->given, before - used);
     ledger_unlock(ledger);
     if (used < before)
-        ledger_rouse(&ledger->file->freed);
+        ledger_tell_freed(ledger);
 }
 
 bool ledger_shares(const struct ledger *ledger)

@@ -7,7 +7,8 @@
  *
  * A slot belongs to the process that has the kernel's lock on the slot's byte of the file (an OFD lock). The
  * kernel drops that lock when the process ends, however it ends, so liveness needs no process id and works
- * across PID namespaces. Sums are changed under a lock word in the file that names its owner's slot: if the
+ * across PID namespaces. The mapping of the file holds the lock too, so a program that closes our descriptor
+ * keeps its slot. Sums are changed under a lock word in the file that names its owner's slot: if the
  * owner has died, the next process takes the lock over and recomputes every sum from the slots of the living.
  *
  * Everything in the file may have been written by a faulty or hostile process: each field is checked before
@@ -53,10 +54,12 @@ void ledger_close(struct ledger *ledger);
 /* ---- this process ---- */
 
 /* Takes a slot, and a part in the job (NULL: in none). A job that the ledger does not know yet starts with
- * `max`. 0, -ENOSPC if all slots or job records are in use, or another -errno. */
+ * `max`. 0, -ENOSPC if all slots or job records are in use, -EINVAL for an empty or too long name, or another
+ * -errno. */
 int ledger_join(struct ledger *ledger, const char *job, uint64_t max);
 
-/* A child after fork: the slot stays the parent's. Only closes the file. */
+/* In a child after fork: gives up file and mapping, which would keep the parent's slot alive after its death.
+ * What is left is a ledger without a slot or a job. */
 void ledger_after_fork(struct ledger *ledger);
 
 /* Raises the lease to at least `least` bytes; more, if the job has much room left, so that the next request
@@ -162,7 +165,7 @@ int ledger_read_refusals(const struct ledger *ledger, int slot,
 bool ledger_poke(struct ledger *ledger, int slot, uint64_t bytes, unsigned timeout_ms);
 
 /* Changes the max of a job for all its processes, and makes the job if it is not there. 0, -ENOSPC,
- * -ETIMEDOUT. */
+ * -ETIMEDOUT, -EINVAL for an empty or too long name. */
 int ledger_set_max(struct ledger *ledger, const char *job, uint64_t max);
 
 /* Calls visit(uuid) for each ledger in the folder. 0, or -errno if it cannot be read. */

@@ -5,9 +5,10 @@
 
 #include "interpose/base/clock.h"
 
-#define POLL_MS      50 /* nobody tells those who wait that a process has died */
+#define POLL_MS      50 /* no process is told that another has died */
 #define LONG_POLLS   40 /* after so many, two seconds, it is said */
 #define REMIND_POLLS 4  /* after so many the neighbours are asked again: not every free is told */
+#define LONGEST_MS   (UINT64_C(1000) * 3600 * 24 * 365)
 
 /* ---- asking ---- */
 
@@ -19,15 +20,14 @@ bool ledger_is_neighbour(const struct ledger *ledger, int slot)
            ledger_job_of(ledger, other) == ledger->job && ledger_alive(ledger, slot);
 }
 
-/* Puts a question; returns its number. */
+/* Puts a question; returns its number. The bytes come first: the owner reads them after the number. */
 static uint32_t put(struct ledger_slot *slot, uint64_t bytes)
 {
-    const uint32_t before = atomic_load(&slot->wanted);
+    uint64_t before = atomic_load(&slot->wanted_bytes);
 
-    if (bytes > atomic_load(&slot->wanted_bytes) || atomic_load(&slot->answered) == before)
-        atomic_store(&slot->wanted_bytes, bytes);
-    ledger_rouse(&slot->wanted);
-    return before + 1;
+    while (bytes > before && !atomic_compare_exchange_weak(&slot->wanted_bytes, &before, bytes))
+        ;
+    return ledger_rouse(&slot->wanted);
 }
 
 static bool has_answered(const struct ledger_slot *slot, uint32_t question)
@@ -38,12 +38,12 @@ static bool has_answered(const struct ledger_slot *slot, uint32_t question)
 struct asked {
     int count;
     struct {
-        struct ledger_slot *slot;
+        int slot;
         uint32_t question;
     } of[LEDGER_SLOTS];
 };
 
-/* Waits until all have answered; not longer than timeout_ms. */
+/* Waits until all have answered or died; not longer than timeout_ms. True if all have. */
 static bool await_answers(struct ledger *ledger, const struct asked *asked, unsigned timeout_ms)
 {
     const uint64_t until = clock_ms() + timeout_ms;
@@ -54,10 +54,11 @@ static bool await_answers(struct ledger *ledger, const struct asked *asked, unsi
         int missing = 0;
 
         for (int i = 0; i < asked->count; i++)
-            missing += !has_answered(asked->of[i].slot, asked->of[i].question);
+            missing += !has_answered(&ledger->file->slots[asked->of[i].slot], asked->of[i].question) &&
+                       ledger_alive(ledger, asked->of[i].slot);
         if (!missing || now >= until)
             return !missing;
-        ledger_sleep(&ledger->file->answers, answers, until - now);
+        ledger_sleep(&ledger->file->answers, answers, until - now < POLL_MS ? until - now : POLL_MS);
     }
 }
 
@@ -76,14 +77,14 @@ bool ledger_ask(struct ledger *ledger, uint64_t bytes, unsigned timeout_ms)
         const bool listens = atomic_load(&slot->answered) == atomic_load(&slot->wanted);
         const uint32_t question = put(slot, bytes);
         if (listens) {
-            asked.of[asked.count].slot = slot;
+            asked.of[asked.count].slot = i;
             asked.of[asked.count++].question = question;
         }
     }
     await_answers(ledger, &asked, timeout_ms);
     const uint64_t given = atomic_load(&ledger->job->given) - before;
     if (given)
-        atomic_fetch_add(&ledger->file->slots[ledger->slot].borrowed, given < bytes ? given : bytes);
+        atomic_fetch_add(&ledger_own_slot(ledger)->borrowed, given < bytes ? given : bytes);
     return given != 0;
 }
 
@@ -94,20 +95,19 @@ bool ledger_poke(struct ledger *ledger, int slot, uint64_t bytes, unsigned timeo
     if (slot < 0 || slot >= LEDGER_SLOTS || atomic_load(&ledger->file->slots[slot].state) != LEDGER_MEMBER ||
         !ledger_alive(ledger, slot))
         return false;
-    asked.of[0].slot = &ledger->file->slots[slot];
-    asked.of[0].question = put(asked.of[0].slot, bytes);
+    asked.of[0].slot = slot;
+    asked.of[0].question = put(&ledger->file->slots[slot], bytes);
     return await_answers(ledger, &asked, timeout_ms);
 }
 
 bool ledger_listen(struct ledger *ledger, uint64_t *bytes)
 {
-    struct ledger_slot *slot = &ledger->file->slots[ledger->slot];
+    struct ledger_slot *slot = ledger_own_slot(ledger);
 
     for (;;) {
-        const uint32_t wanted = atomic_load(&slot->wanted);
-
-        if (atomic_load(&ledger->stopped))
+        if (!slot || atomic_load(&ledger->stopped))
             return false;
+        const uint32_t wanted = atomic_load(&slot->wanted);
         if (atomic_load(&slot->answered) != wanted)
             break;
         ledger_sleep(&slot->wanted, wanted, 1000);
@@ -119,8 +119,10 @@ bool ledger_listen(struct ledger *ledger, uint64_t *bytes)
 
 void ledger_answer(struct ledger *ledger, uint64_t given)
 {
-    struct ledger_slot *slot = &ledger->file->slots[ledger->slot];
+    struct ledger_slot *slot = ledger_own_slot(ledger);
 
+    if (!slot)
+        return;
     if (given)
         atomic_fetch_add(&slot->lent, given);
     atomic_store(&slot->answered, ledger->hearing);
@@ -135,8 +137,8 @@ void ledger_ask_self(struct ledger *ledger)
 void ledger_wake(struct ledger *ledger)
 {
     atomic_store(&ledger->stopped, true);
-    if (ledger->slot >= 0)
-        ledger_rouse(&ledger->file->slots[ledger->slot].wanted);
+    if (ledger_own_slot(ledger))
+        ledger_rouse(&ledger_own_slot(ledger)->wanted);
 }
 
 /* ---- waiting ---- */
@@ -146,11 +148,13 @@ struct queue {
     bool first;    /* nobody has waited longer */
     bool last;     /* nobody has waited shorter */
     bool all_wait; /* every other process of the job that holds memory waits as well */
+    uint64_t next; /* bytes that the process waits for which has waited longest */
 };
 
 static struct queue look_at_queue(const struct ledger *ledger, uint64_t ticket)
 {
-    struct queue queue = {true, true, true};
+    struct queue queue = {true, true, true, atomic_load(&ledger_own_slot(ledger)->waits_for)};
+    uint64_t lowest = ticket;
 
     for (int i = 0; i < LEDGER_SLOTS; i++) {
         const struct ledger_slot *slot = &ledger->file->slots[i];
@@ -163,6 +167,10 @@ static struct queue look_at_queue(const struct ledger *ledger, uint64_t ticket)
         } else {
             queue.first = queue.first && theirs > ticket;
             queue.last = queue.last && theirs < ticket;
+            if (theirs < lowest) {
+                lowest = theirs;
+                queue.next = atomic_load(&slot->waits_for);
+            }
         }
     }
     return queue;
@@ -173,6 +181,8 @@ static int try_wait(struct ledger *ledger, uint64_t least, uint64_t ticket)
 {
     struct queue queue = look_at_queue(ledger, ticket);
 
+    if (least <= ledger->lease) /* another thread has raised it */
+        return 0;
     if (least > atomic_load(&ledger->job->max))
         return -ENOMEM;
     if (queue.first && ledger_raise(ledger, least, 0) == 0)
@@ -181,7 +191,8 @@ static int try_wait(struct ledger *ledger, uint64_t least, uint64_t ticket)
     queue = look_at_queue(ledger, ticket);
     if (queue.first && ledger_raise(ledger, least, 0) == 0)
         return 0;
-    return queue.all_wait && queue.last ? -EDEADLK : -EAGAIN;
+    /* If there is enough for the first one, it has not woken up yet. */
+    return queue.all_wait && queue.last && queue.next > ledger_room(ledger) ? -EDEADLK : -EAGAIN;
 }
 
 bool ledger_is_waited_for(const struct ledger *ledger)
@@ -205,17 +216,14 @@ static void remind(const struct ledger *ledger, uint64_t bytes)
     }
 }
 
-int ledger_wait(struct ledger *ledger, uint64_t least, uint64_t timeout_ms)
+/* Takes a place at the end of the queue, and leaves it with the memory or without. */
+static int stand_in_queue(struct ledger *ledger, uint64_t least, uint64_t until)
 {
-    struct ledger_slot *slot;
-    const uint64_t start = clock_ms(), until = start + timeout_ms;
-    int rc;
+    struct ledger_slot *slot = ledger_own_slot(ledger);
+    int rc, locked = ledger_lock(ledger);
 
-    if (!ledger->job)
-        return -ENOMEM;
-    if ((rc = ledger_lock(ledger)))
-        return rc;
-    slot = &ledger->file->slots[ledger->slot];
+    if (locked)
+        return locked;
     const uint64_t ticket = ++ledger->job->tickets;
     atomic_store(&slot->waits_for, least > ledger->lease ? least - ledger->lease : 0);
     atomic_store(&slot->ticket, ticket);
@@ -224,25 +232,42 @@ int ledger_wait(struct ledger *ledger, uint64_t least, uint64_t timeout_ms)
         const uint32_t freed = atomic_load(&ledger->file->freed);
         const uint64_t now = clock_ms();
 
+        if (now >= until) {
+            rc = -ETIMEDOUT;
+            break;
+        }
         ledger_unlock(ledger);
         if (polls % REMIND_POLLS == 0)
             remind(ledger, atomic_load(&slot->waits_for));
         if (polls == LONG_POLLS && ledger->notice)
             ledger->notice(ledger->notice_argument, atomic_load(&slot->waits_for));
-        if (now >= until) {
-            rc = -ETIMEDOUT;
+        ledger_await_freed(ledger, freed, until - now < POLL_MS ? until - now : POLL_MS);
+        if ((locked = ledger_lock(ledger))) {
+            rc = locked;
             break;
         }
-        ledger_sleep(&ledger->file->freed, freed, until - now < POLL_MS ? until - now : POLL_MS);
-        if ((rc = ledger_lock(ledger)))
-            break;
     }
     atomic_store(&slot->ticket, 0);
     atomic_store(&slot->waits_for, 0);
     atomic_fetch_sub(&ledger->job->waiting, 1);
-    atomic_fetch_add(&slot->waited_ms, clock_ms() - start);
-    if (rc != -ETIMEDOUT)
+    if (!locked)
         ledger_unlock(ledger);
-    ledger_rouse(&ledger->file->freed); /* the next one may be first now */
+    return rc;
+}
+
+int ledger_wait(struct ledger *ledger, uint64_t least, uint64_t timeout_ms)
+{
+    const uint64_t start = clock_ms(), span = timeout_ms < LONGEST_MS ? timeout_ms : LONGEST_MS;
+    const struct timespec last = clock_after(span * 1000000U);
+    int rc = -ETIMEDOUT;
+
+    if (!ledger->job)
+        return -ENOMEM;
+    if (pthread_mutex_timedlock(&ledger->queue, &last) == 0) {
+        rc = stand_in_queue(ledger, least, start + span);
+        pthread_mutex_unlock(&ledger->queue);
+        ledger_tell_freed(ledger); /* the next one may be first now */
+    }
+    atomic_fetch_add(&ledger_own_slot(ledger)->waited_ms, clock_ms() - start);
     return rc;
 }

@@ -41,6 +41,7 @@ __attribute__((format(printf, 3, 4))) static int fail(int error, char why[LEDGER
     va_list arguments;
 
     va_start(arguments, format);
+    /* clang-tidy 14 does not see va_start. NOLINTNEXTLINE(clang-analyzer-valist.Uninitialized) */
     vsnprintf(why, LEDGER_WHY, format, arguments);
     va_end(arguments);
     return -error;
@@ -69,17 +70,26 @@ static int open_folder(const char *path, bool make, char why[LEDGER_WHY])
     return fd;
 }
 
+static bool is_uuid(const char *text)
+{
+    const size_t length = strnlen(text, LEDGER_UUID);
+
+    for (size_t i = 0; i < length; i++) {
+        if (!isalnum((unsigned char)text[i]) && text[i] != '-')
+            return false;
+    }
+    return length > 0 && length < LEDGER_UUID;
+}
+
 static int open_file(int folder, const char *uuid, bool make, char why[LEDGER_WHY])
 {
     char name[LEDGER_UUID + sizeof SUFFIX];
     struct stat file, around;
 
-    for (const char *c = uuid; *c; c++) {
-        if (!isalnum((unsigned char)*c) && *c != '-')
-            return fail(EINVAL, why, "'%.40s' is no UUID of a card", uuid);
-    }
-    if (strlen(uuid) >= LEDGER_UUID || fstat(folder, &around))
-        return fail(EINVAL, why, "'%.40s...' is no UUID of a card", uuid);
+    if (!is_uuid(uuid))
+        return fail(EINVAL, why, "'%.60s' is no UUID of a card", uuid);
+    if (fstat(folder, &around))
+        return fail(errno, why, "the folder of the ledgers cannot be read: %s", strerror(errno));
     snprintf(name, sizeof name, "%s" SUFFIX, uuid);
     const mode_t mode = around.st_mode & S_IWGRP ? 0660 : 0600;
     const int fd =
@@ -89,7 +99,8 @@ static int open_file(int folder, const char *uuid, bool make, char why[LEDGER_WH
     if (fstat(fd, &file) || !S_ISREG(file.st_mode) || file.st_nlink != 1 ||
         (!is_trusted(&file) && around.st_uid != 0)) {
         close(fd);
-        return fail(EACCES, why, "the ledger %.60s belongs to another user, or is a link", name);
+        return fail(EACCES, why, "the ledger %.60s belongs to another user, is a link, or is no plain file",
+                    name);
     }
     if (mode == 0660 && file.st_uid == geteuid())
         (void)fchmod(fd, mode); /* whatever the umask */
@@ -107,6 +118,8 @@ static int lock_setup(int fd, short type)
     const uint64_t until = clock_ms() + LEDGER_PATIENCE_MS;
 
     while (fcntl(fd, F_OFD_SETLK, &lock)) {
+        if (errno != EAGAIN && errno != EACCES)
+            return -errno;
         if (clock_ms() > until)
             return -ETIMEDOUT;
         nanosleep(&pause, NULL);
@@ -133,6 +146,27 @@ static bool is_whole(int fd, const char *uuid)
            memchr(head.uuid, '\0', sizeof head.uuid) && !strcmp(head.uuid, uuid);
 }
 
+/* Writes zeros over the whole file. It gets all its pages now: where memory is short, a later access to a
+ * page that it lacks would end the program. It never becomes too short, for a process may have mapped it. */
+static bool clear_file(int fd)
+{
+    static const char zeros[4096];
+    const off_t size = sizeof(struct ledger_file);
+
+    if (ftruncate(fd, size))
+        return false;
+    errno = ENOSPC; /* if a write is cut short */
+    for (off_t at = 0; at < size;) {
+        const off_t left = size - at;
+        const ssize_t put = pwrite(fd, zeros, left < (off_t)sizeof zeros ? (size_t)left : sizeof zeros, at);
+
+        if (put <= 0)
+            return false;
+        at += put;
+    }
+    return true;
+}
+
 /* With the lock on setup: makes the file what it should be. */
 static int set_up(int fd, const char *uuid, char why[LEDGER_WHY])
 {
@@ -147,8 +181,7 @@ static int set_up(int fd, const char *uuid, char why[LEDGER_WHY])
                     uuid);
     strncpy(head.uuid, uuid, sizeof head.uuid - 1);
     /* The head comes last: a file without one is set up again. */
-    if (ftruncate(fd, 0) || ftruncate(fd, sizeof(struct ledger_file)) ||
-        pwrite(fd, &head, sizeof head, 0) != (ssize_t)sizeof head)
+    if (!clear_file(fd) || pwrite(fd, &head, sizeof head, 0) != (ssize_t)sizeof head)
         return fail(errno, why, "the ledger of %.48s cannot be written: %s", uuid, strerror(errno));
     return 0;
 }
@@ -163,8 +196,10 @@ static int open_checked(const char *folder, const char *uuid, bool make, char wh
     if (fd < 0)
         return fd;
     int rc = lock_setup(fd, F_WRLCK);
-    if (rc)
+    if (rc == -ETIMEDOUT)
         fail(-rc, why, "another process is making the ledger of %.48s and does not go on", uuid);
+    else if (rc)
+        fail(-rc, why, "the ledger of %.48s cannot be locked: %s", uuid, strerror(-rc));
     else
         rc = make ? set_up(fd, uuid, why)
              : is_whole(fd, uuid)
@@ -198,32 +233,42 @@ static int open_ledger(struct ledger **ledger, const char *folder, const char *u
     *made =
         (struct ledger){.file = file, .fd = fd, .device = status.st_dev, .inode = status.st_ino, .slot = -1};
     strcpy(made->folder, folder);
+    strcpy(made->uuid, uuid);
+    pthread_mutex_init(&made->queue, NULL);
     pthread_mutex_init(&made->mutex, NULL);
     *ledger = made;
     return 0;
 }
 
-bool ledger_is_open(const struct ledger *ledger)
+static bool is_file(const struct ledger *ledger, int fd)
 {
     struct stat status;
 
-    return fstat(ledger->fd, &status) == 0 && status.st_dev == ledger->device &&
-           status.st_ino == ledger->inode;
+    return fstat(fd, &status) == 0 && status.st_dev == ledger->device && status.st_ino == ledger->inode;
 }
 
-int ledger_reopen(struct ledger *ledger)
+bool ledger_is_open(const struct ledger *ledger)
+{
+    return is_file(ledger, ledger->fd);
+}
+
+void ledger_mend(struct ledger *ledger)
 {
     char why[LEDGER_WHY];
-    const int fd = open_checked(ledger->folder, ledger->file->head.uuid, false, why);
-    if (fd < 0)
-        return fd;
-    const int closed = ledger->fd;
-    ledger->fd = fd;
+
     if (ledger_is_open(ledger))
-        return 0;
-    close(fd); /* another file stands there now */
-    ledger->fd = closed;
-    return -ESTALE;
+        return;
+    const int around = open_folder(ledger->folder, false, why);
+    if (around < 0)
+        return;
+    const int fd = open_file(around, ledger->uuid, false, why);
+    close(around);
+    if (fd < 0)
+        return;
+    if (is_file(ledger, fd))
+        ledger->fd = fd; /* what has the old number is the program's */
+    else
+        close(fd); /* another file stands there now */
 }
 
 int ledger_open(struct ledger **ledger, const char *folder, const char *uuid, char why[LEDGER_WHY])
@@ -245,9 +290,10 @@ void ledger_close(struct ledger *ledger)
         atomic_store(&ledger->file->slots[ledger->slot].state, LEDGER_FREE);
     }
     if (ledger_is_open(ledger))
-        close(ledger->fd); /* and with it the lock on the slot */
-    munmap(ledger->file, sizeof *ledger->file);
+        close(ledger->fd);
+    munmap(ledger->file, sizeof *ledger->file); /* and with it the lock on the slot goes */
     pthread_mutex_destroy(&ledger->mutex);
+    pthread_mutex_destroy(&ledger->queue);
     free(ledger);
 }
 
@@ -255,6 +301,15 @@ void ledger_after_fork(struct ledger *ledger)
 {
     if (ledger_is_open(ledger))
         close(ledger->fd);
+    /* The mapping holds the parent's lock on its slot as much as the descriptor does. */
+    (void)mmap(ledger->file, sizeof *ledger->file, PROT_READ | PROT_WRITE,
+               MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+    ledger->fd = -1;
+    ledger->slot = -1;
+    ledger->job = NULL;
+    ledger->lease = 0;
+    pthread_mutex_init(&ledger->queue, NULL); /* another thread of the parent may have had them */
+    pthread_mutex_init(&ledger->mutex, NULL);
 }
 
 int ledger_each_card(const char *folder, void (*visit)(const char *uuid, void *argument), void *argument)
@@ -273,7 +328,8 @@ int ledger_each_card(const char *folder, void (*visit)(const char *uuid, void *a
             continue;
         memcpy(uuid, entry->d_name, length - suffix);
         uuid[length - suffix] = '\0';
-        visit(uuid, argument);
+        if (is_uuid(uuid))
+            visit(uuid, argument);
     }
     closedir(listing);
     return 0;

@@ -12,8 +12,10 @@
 
 void ledger_publish_used(struct ledger *ledger, uint64_t used)
 {
-    struct ledger_slot *slot = &ledger->file->slots[ledger->slot];
+    struct ledger_slot *slot = ledger_own_slot(ledger);
 
+    if (!slot)
+        return;
     atomic_store_explicit(&slot->used, used, memory_order_relaxed);
     if (used > atomic_load_explicit(&slot->peak, memory_order_relaxed))
         atomic_store_explicit(&slot->peak, used, memory_order_relaxed);
@@ -21,8 +23,10 @@ void ledger_publish_used(struct ledger *ledger, uint64_t used)
 
 void ledger_publish(struct ledger *ledger, const struct ledger_figures *figures)
 {
-    struct ledger_slot *slot = &ledger->file->slots[ledger->slot];
+    struct ledger_slot *slot = ledger_own_slot(ledger);
 
+    if (!slot)
+        return;
     ledger_publish_used(ledger, figures->used);
     atomic_store_explicit(&slot->cached, figures->cached, memory_order_relaxed);
     atomic_store_explicit(&slot->limit, figures->limit, memory_order_relaxed);
@@ -60,10 +64,14 @@ void ledger_set_context_bytes(struct ledger *ledger, uint64_t bytes)
 
 void ledger_note_refusal(struct ledger *ledger, const struct ledger_refusal *refusal)
 {
-    struct ledger_slot *slot = &ledger->file->slots[ledger->slot];
-    const uint64_t number = atomic_fetch_add(&slot->refused, 1);
+    struct ledger_slot *slot = ledger_own_slot(ledger);
 
-    slot->refusals[number % LEDGER_REFUSALS] = *refusal;
+    if (!slot)
+        return;
+    pthread_mutex_lock(&ledger->mutex);
+    slot->refusals[atomic_load(&slot->refused) % LEDGER_REFUSALS] = *refusal;
+    atomic_fetch_add(&slot->refused, 1); /* the count comes second: this process may die in between */
+    pthread_mutex_unlock(&ledger->mutex);
 }
 
 /* Copies text that another process may be writing. */
@@ -79,10 +87,10 @@ static void copy_text(char *to, const char *from, size_t size)
 
 bool ledger_read(const struct ledger *ledger, int number, struct ledger_entry *entry)
 {
+    if (number < 0 || number >= LEDGER_SLOTS)
+        return false;
     const struct ledger_slot *slot = &ledger->file->slots[number];
-
-    if (number < 0 || number >= LEDGER_SLOTS || atomic_load(&slot->state) != LEDGER_MEMBER ||
-        !ledger_alive(ledger, number))
+    if (atomic_load(&slot->state) != LEDGER_MEMBER || !ledger_alive(ledger, number))
         return false;
     memset(entry, 0, sizeof *entry);
     entry->pid = slot->pid;
@@ -114,6 +122,8 @@ bool ledger_read(const struct ledger *ledger, int number, struct ledger_entry *e
 int ledger_read_refusals(const struct ledger *ledger, int number,
                          struct ledger_refusal refusals[LEDGER_REFUSALS])
 {
+    if (number < 0 || number >= LEDGER_SLOTS)
+        return 0;
     const struct ledger_slot *slot = &ledger->file->slots[number];
     const uint64_t refused = atomic_load(&slot->refused);
     int count = 0;
@@ -125,7 +135,9 @@ int ledger_read_refusals(const struct ledger *ledger, int number,
 
 int ledger_set_max(struct ledger *ledger, const char *name, uint64_t max)
 {
-    int rc = ledger->slot < 0 ? ledger_claim(ledger, LEDGER_VISITOR) : 0;
+    int rc = !ledger_is_job_name(name) ? -EINVAL
+             : ledger->slot < 0        ? ledger_claim(ledger, LEDGER_VISITOR)
+                                       : 0;
 
     if (rc || (rc = ledger_lock(ledger)))
         return rc;
@@ -135,7 +147,7 @@ int ledger_set_max(struct ledger *ledger, const char *name, uint64_t max)
     ledger_unlock(ledger);
     if (!job)
         return -ENOSPC;
-    ledger_rouse(&ledger->file->freed);
+    ledger_tell_freed(ledger);
     for (int i = 0; i < LEDGER_SLOTS; i++) {
         if (ledger_job_of(ledger, &ledger->file->slots[i]) == job)
             ledger_poke(ledger, i, 0, 0);

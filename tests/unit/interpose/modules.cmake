@@ -31,3 +31,11 @@ endforeach()
 target_compile_definitions(interpose_elfslot PRIVATE ELFSLOT_NOW="$<TARGET_FILE:interpose_elfslot_now>"
   ELFSLOT_LAZY="$<TARGET_FILE:interpose_elfslot_lazy>")
 interpose_unit(interpose_ipc_page MODULES share/ipc_page.c)
+
+# The ledger, in several processes.
+foreach(part "" _wait _files _death)
+  interpose_unit(interpose_ledger${part} TIMEOUT 120 MODULES account/ledger.c account/ledger_ask.c account/ledger_open.c
+    account/ledger_read.c)
+  target_sources(interpose_ledger${part} PRIVATE ledger_support.c)
+endforeach()
+target_link_options(interpose_ledger_death PRIVATE -Wl,-z,now) # the linker's work is not stepped through

@@ -1,0 +1,719 @@
+/* ledger: layout, leases, jobs, slots, and descriptors that the program closes. Questions and waiting are in
+ * interpose_ledger_wait.c, files in interpose_ledger_files.c, deaths in interpose_ledger_death.c. */
+#include "ledger_support.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <sched.h>
+#include <signal.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <unity.h>
+
+#define MIB UINT64_C(1048576)
+
+void setUp(void)
+{
+    test_begin();
+}
+
+void tearDown(void)
+{
+    test_end();
+}
+
+/* ---- layout ---- */
+
+/* A change here is a change of LEDGER_VERSION. */
+static void test_layout_is_frozen(void)
+{
+    TEST_ASSERT_EQUAL(1, LEDGER_VERSION);
+    TEST_ASSERT_EQUAL_HEX64(UINT64_C(0x72656764656c6367), LEDGER_MAGIC);
+    TEST_ASSERT_EQUAL(275552, sizeof(struct ledger_file));
+    TEST_ASSERT_EQUAL(64, sizeof(struct ledger_head));
+    TEST_ASSERT_EQUAL(104, sizeof(struct ledger_job));
+    TEST_ASSERT_EQUAL(512, sizeof(struct ledger_slot));
+    TEST_ASSERT_EQUAL(40, sizeof(struct ledger_refusal));
+    TEST_ASSERT_EQUAL_INT64(INT64_C(1099511627776), LEDGER_SETUP_BYTE);
+    TEST_ASSERT_EQUAL_INT64(INT64_C(1099511627777), LEDGER_SLOT_BYTE);
+    TEST_ASSERT_EQUAL(512, LEDGER_SLOTS);
+    TEST_ASSERT_EQUAL(128, LEDGER_JOBS);
+    TEST_ASSERT_EQUAL(10, LEDGER_OWNER_BITS);
+}
+
+static void test_offsets_are_frozen(void)
+{
+    TEST_ASSERT_EQUAL(0, offsetof(struct ledger_head, magic));
+    TEST_ASSERT_EQUAL(8, offsetof(struct ledger_head, version));
+    TEST_ASSERT_EQUAL(12, offsetof(struct ledger_head, bytes));
+    TEST_ASSERT_EQUAL(16, offsetof(struct ledger_head, uuid));
+    TEST_ASSERT_EQUAL(64, offsetof(struct ledger_file, lock));
+    TEST_ASSERT_EQUAL(68, offsetof(struct ledger_file, waiters));
+    TEST_ASSERT_EQUAL(72, offsetof(struct ledger_file, freed));
+    TEST_ASSERT_EQUAL(76, offsetof(struct ledger_file, answers));
+    TEST_ASSERT_EQUAL(80, offsetof(struct ledger_file, sizing));
+    TEST_ASSERT_EQUAL(88, offsetof(struct ledger_file, context_bytes));
+    TEST_ASSERT_EQUAL(96, offsetof(struct ledger_file, jobs));
+    TEST_ASSERT_EQUAL(13408, offsetof(struct ledger_file, slots));
+    TEST_ASSERT_EQUAL(0, offsetof(struct ledger_job, name));
+    TEST_ASSERT_EQUAL(64, offsetof(struct ledger_job, max));
+    TEST_ASSERT_EQUAL(72, offsetof(struct ledger_job, sum));
+    TEST_ASSERT_EQUAL(80, offsetof(struct ledger_job, given));
+    TEST_ASSERT_EQUAL(88, offsetof(struct ledger_job, tickets));
+    TEST_ASSERT_EQUAL(96, offsetof(struct ledger_job, waiting));
+    TEST_ASSERT_EQUAL(0, offsetof(struct ledger_slot, state));
+    TEST_ASSERT_EQUAL(4, offsetof(struct ledger_slot, job));
+    TEST_ASSERT_EQUAL(8, offsetof(struct ledger_slot, pid));
+    TEST_ASSERT_EQUAL(12, offsetof(struct ledger_slot, uid));
+    TEST_ASSERT_EQUAL(16, offsetof(struct ledger_slot, lease));
+    TEST_ASSERT_EQUAL(24, offsetof(struct ledger_slot, used));
+    TEST_ASSERT_EQUAL(32, offsetof(struct ledger_slot, cached));
+    TEST_ASSERT_EQUAL(40, offsetof(struct ledger_slot, limit));
+    TEST_ASSERT_EQUAL(48, offsetof(struct ledger_slot, peak));
+    TEST_ASSERT_EQUAL(56, offsetof(struct ledger_slot, refused));
+    TEST_ASSERT_EQUAL(64, offsetof(struct ledger_slot, lent));
+    TEST_ASSERT_EQUAL(72, offsetof(struct ledger_slot, borrowed));
+    TEST_ASSERT_EQUAL(80, offsetof(struct ledger_slot, waited_ms));
+    TEST_ASSERT_EQUAL(88, offsetof(struct ledger_slot, started));
+    TEST_ASSERT_EQUAL(96, offsetof(struct ledger_slot, wanted));
+    TEST_ASSERT_EQUAL(100, offsetof(struct ledger_slot, answered));
+    TEST_ASSERT_EQUAL(104, offsetof(struct ledger_slot, wanted_bytes));
+    TEST_ASSERT_EQUAL(112, offsetof(struct ledger_slot, ticket));
+    TEST_ASSERT_EQUAL(120, offsetof(struct ledger_slot, waits_for));
+    TEST_ASSERT_EQUAL(128, offsetof(struct ledger_slot, command));
+    TEST_ASSERT_EQUAL(192, offsetof(struct ledger_slot, refusals));
+}
+
+/* ---- leases ---- */
+
+static void test_lease_grows_to_what_is_asked_and_settles_to_what_is_used(void)
+{
+    struct ledger *ledger = test_join(JOB, 1000);
+
+    TEST_ASSERT_EQUAL_UINT64(0, ledger_lease(ledger));
+    TEST_ASSERT_EQUAL_UINT64(1000, ledger_room(ledger));
+    TEST_ASSERT_EQUAL_INT(0, ledger_extend(ledger, 600));
+    TEST_ASSERT_EQUAL_UINT64(600, ledger_lease(ledger));
+    TEST_ASSERT_EQUAL_UINT64(400, ledger_room(ledger));
+    TEST_ASSERT_EQUAL_INT(0, ledger_extend(ledger, 500)); /* never lowers it */
+    TEST_ASSERT_EQUAL_UINT64(600, ledger_lease(ledger));
+    ledger_settle(ledger, 100);
+    TEST_ASSERT_EQUAL_UINT64(100, ledger_lease(ledger));
+    TEST_ASSERT_EQUAL_UINT64(900, ledger_room(ledger));
+    TEST_ASSERT_EQUAL_UINT64(100, test_sum(ledger));
+}
+
+static void test_lease_beyond_max_is_refused_and_changes_nothing(void)
+{
+    struct ledger *ledger = test_join(JOB, 1000);
+
+    TEST_ASSERT_EQUAL_INT(0, ledger_extend(ledger, 1000));
+    TEST_ASSERT_EQUAL_INT(-ENOMEM, ledger_extend(ledger, 1001));
+    TEST_ASSERT_EQUAL_INT(-ENOMEM, ledger_extend(ledger, UINT64_MAX));
+    TEST_ASSERT_EQUAL_UINT64(1000, ledger_lease(ledger));
+    TEST_ASSERT_EQUAL_UINT64(1000, test_sum(ledger));
+    TEST_ASSERT_EQUAL_UINT64(0, ledger_room(ledger));
+}
+
+static void test_lease_is_raised_by_more_only_from_what_the_others_leave(void)
+{
+    struct ledger *ledger = test_join(JOB, 1024 * MIB);
+    struct ledger *other = test_join(JOB, 0);
+
+    TEST_ASSERT_EQUAL_INT(0, ledger_extend(ledger, 1));
+    TEST_ASSERT_GREATER_THAN_UINT64(1, ledger_lease(ledger));
+    TEST_ASSERT_LESS_THAN_UINT64(100 * MIB, ledger_lease(ledger));
+    const uint64_t left = 1024 * MIB - ledger_lease(ledger);
+    TEST_ASSERT_EQUAL_UINT64(left, ledger_room(other));
+    TEST_ASSERT_EQUAL_INT(0, ledger_extend(other, left));
+    TEST_ASSERT_EQUAL_UINT64(1024 * MIB, test_sum(ledger));
+    TEST_ASSERT_EQUAL_UINT64(left, ledger_lease(other));
+}
+
+static void test_driver_may_say_that_more_is_used_than_max(void)
+{
+    struct ledger *ledger = test_join(JOB, 1000), *other = test_join(JOB, 0);
+
+    ledger_settle(ledger, 1500);
+    TEST_ASSERT_EQUAL_UINT64(1500, test_sum(other));
+    TEST_ASSERT_EQUAL_UINT64(0, ledger_room(other));
+    TEST_ASSERT_EQUAL_INT(-ENOMEM, ledger_extend(other, 1));
+    ledger_settle(ledger, 999);
+    TEST_ASSERT_EQUAL_INT(0, ledger_extend(other, 1));
+}
+
+static void test_sums_of_absurd_figures_do_not_wrap(void)
+{
+    struct ledger *ledger = test_join(JOB, LEDGER_UNLIMITED), *other = test_join(JOB, 0);
+
+    TEST_ASSERT_EQUAL_INT(0, ledger_extend(ledger, UINT64_MAX - 5));
+    TEST_ASSERT_GREATER_OR_EQUAL_UINT64(UINT64_MAX - 5, ledger_lease(ledger));
+    ledger_settle(other, UINT64_MAX / 2);
+    TEST_ASSERT_EQUAL_UINT64(UINT64_MAX, test_sum(ledger));
+    TEST_ASSERT_EQUAL_INT(0, ledger_extend(other, UINT64_MAX - (UINT64_C(1) << 20)));
+    TEST_ASSERT_GREATER_OR_EQUAL_UINT64(UINT64_MAX - (UINT64_C(1) << 20), ledger_lease(other));
+    TEST_ASSERT_EQUAL_INT(0, ledger_set_max(other, JOB, 1000));
+    TEST_ASSERT_EQUAL_INT(-ENOMEM, ledger_extend(ledger, UINT64_MAX));
+}
+
+static void test_two_processes_share_max(void)
+{
+    struct ledger *ledger = test_join(JOB, 1000);
+    struct member member = member_start(JOB, 5); /* the job has its max already */
+
+    TEST_ASSERT_EQUAL_INT64(1000, member_do(&member, ORDER_MAX, 0, 0));
+    TEST_ASSERT_EQUAL_INT64(0, member_do(&member, ORDER_EXTEND, 700, 0));
+    TEST_ASSERT_EQUAL_UINT64(300, ledger_room(ledger));
+    TEST_ASSERT_EQUAL_INT(-ENOMEM, ledger_extend(ledger, 301));
+    TEST_ASSERT_EQUAL_INT(0, ledger_extend(ledger, 300));
+    TEST_ASSERT_EQUAL_INT64(-ENOMEM, member_do(&member, ORDER_EXTEND, 701, 0));
+    member_do(&member, ORDER_SETTLE, 0, 0);
+    TEST_ASSERT_EQUAL_INT(0, ledger_extend(ledger, 1000));
+    TEST_ASSERT_EQUAL_INT64(-ENOMEM, member_do(&member, ORDER_EXTEND, 1, 0));
+    member_end(&member);
+}
+
+static void test_lowering_max_below_what_is_used_refuses_what_is_new_only(void)
+{
+    struct ledger *ledger = test_join(JOB, 1000), *other = test_join(JOB, 0);
+
+    TEST_ASSERT_EQUAL_INT(0, ledger_extend(ledger, 800));
+    TEST_ASSERT_EQUAL_INT(0, ledger_set_max(other, JOB, 500));
+    TEST_ASSERT_EQUAL_UINT64(500, ledger_max(ledger));
+    TEST_ASSERT_EQUAL_UINT64(800, ledger_lease(ledger));
+    TEST_ASSERT_EQUAL_UINT64(0, ledger_room(ledger));
+    TEST_ASSERT_EQUAL_INT(0, ledger_extend(ledger, 800));
+    TEST_ASSERT_EQUAL_INT(-ENOMEM, ledger_extend(ledger, 801));
+    TEST_ASSERT_EQUAL_INT(-ENOMEM, ledger_extend(other, 1));
+    ledger_settle(ledger, 499);
+    TEST_ASSERT_EQUAL_INT(-ENOMEM, ledger_extend(other, 2));
+    TEST_ASSERT_EQUAL_INT(0, ledger_extend(other, 1));
+}
+
+/* ---- jobs ---- */
+
+static void test_jobs_do_not_see_each_other(void)
+{
+    struct ledger *one = test_join("one", 1000), *two = test_join("two", 500);
+
+    TEST_ASSERT_EQUAL_INT(0, ledger_extend(one, 1000));
+    TEST_ASSERT_EQUAL_UINT64(500, ledger_room(two));
+    TEST_ASSERT_EQUAL_INT(0, ledger_extend(two, 500));
+    TEST_ASSERT_EQUAL_INT(-ENOMEM, ledger_extend(two, 501));
+    ledger_settle(one, 0);
+    TEST_ASSERT_EQUAL_INT(-ENOMEM, ledger_extend(two, 501));
+    TEST_ASSERT_EQUAL_INT(0, ledger_set_max(two, "one", 7));
+    TEST_ASSERT_EQUAL_UINT64(500, ledger_max(two));
+    TEST_ASSERT_FALSE(ledger_ask(one, 1, 0));
+}
+
+static void test_process_without_a_job_has_no_limit_and_is_seen(void)
+{
+    struct ledger *ledger = test_join(NULL, 1000);
+    struct ledger_entry entry;
+
+    TEST_ASSERT_EQUAL_INT(0, ledger_extend(ledger, UINT64_MAX));
+    ledger_settle(ledger, 12);
+    TEST_ASSERT_EQUAL_UINT64(LEDGER_UNLIMITED, ledger_lease(ledger));
+    TEST_ASSERT_EQUAL_UINT64(LEDGER_UNLIMITED, ledger_room(ledger));
+    TEST_ASSERT_EQUAL_UINT64(LEDGER_UNLIMITED, ledger_max(ledger));
+    TEST_ASSERT_FALSE(ledger_ask(ledger, 1, 0));
+    TEST_ASSERT_TRUE(ledger_read(ledger, ledger->slot, &entry));
+    TEST_ASSERT_EQUAL_STRING("", entry.job);
+    TEST_ASSERT_EQUAL_UINT64(LEDGER_UNLIMITED, entry.job_max);
+    TEST_ASSERT_EQUAL_UINT64(1000, entry.limit);
+}
+
+static void test_names_that_no_job_can_have_are_refused(void)
+{
+    struct ledger *ledger = test_open();
+    char name[LEDGER_NAME + 1];
+
+    memset(name, 'a', sizeof name);
+    name[LEDGER_NAME] = '\0';
+    TEST_ASSERT_EQUAL_INT(-EINVAL, ledger_join(ledger, "", 1));
+    TEST_ASSERT_EQUAL_INT(-EINVAL, ledger_join(ledger, name, 1));
+    TEST_ASSERT_EQUAL_INT(-EINVAL, ledger_set_max(ledger, "", 1));
+    TEST_ASSERT_EQUAL_INT(-EINVAL, ledger_set_max(ledger, name, 1));
+    name[LEDGER_NAME - 1] = '\0';
+    TEST_ASSERT_EQUAL_INT(0, ledger_join(ledger, name, 1));
+    name[LEDGER_NAME - 2] = 'b'; /* the longest names differ in the last letter too */
+    TEST_ASSERT_EQUAL_UINT64(5, ledger_max(test_join(name, 5)));
+}
+
+static void test_max_of_a_job_can_be_set_before_it_starts(void)
+{
+    struct ledger *visitor = test_open();
+    struct ledger_entry entry;
+
+    TEST_ASSERT_EQUAL_INT(0, ledger_set_max(visitor, JOB, 70));
+    TEST_ASSERT_FALSE(ledger_read(visitor, visitor->slot, &entry)); /* a visitor is no process of the card */
+    TEST_ASSERT_EQUAL_UINT64(70, ledger_max(test_join(JOB, 1000)));
+    /* who has visited may join, and keeps its slot */
+    const int slot = visitor->slot;
+    TEST_ASSERT_EQUAL_INT(0, ledger_join(visitor, JOB, 0));
+    TEST_ASSERT_EQUAL_INT(slot, visitor->slot);
+    TEST_ASSERT_EQUAL_INT(0, ledger_extend(visitor, 70));
+}
+
+static void fill_jobs(struct ledger *ledger)
+{
+    char name[LEDGER_NAME];
+
+    for (int i = 0; i < LEDGER_JOBS; i++) {
+        snprintf(name, sizeof name, "job %d", i);
+        TEST_ASSERT_EQUAL_INT(0, ledger_set_max(ledger, name, 100 + (uint64_t)i));
+    }
+}
+
+static void test_record_of_a_job_is_reused_only_if_no_process_is_in_it(void)
+{
+    struct ledger *visitor = test_open();
+    struct member member = member_start("job 0", 100);
+    struct ledger *joined[LEDGER_JOBS];
+    char name[LEDGER_NAME];
+
+    fill_jobs(visitor);
+    for (int i = 1; i < LEDGER_JOBS; i++) {
+        snprintf(name, sizeof name, "job %d", i);
+        joined[i] = test_join(name, 0);
+        TEST_ASSERT_EQUAL_UINT64(100 + (uint64_t)i, ledger_max(joined[i]));
+    }
+    TEST_ASSERT_EQUAL_INT(-ENOSPC, ledger_set_max(visitor, "another", 5));
+    TEST_ASSERT_EQUAL_INT(-ENOSPC, ledger_join(test_open(), "another", 5));
+    member_kill(&member);
+    TEST_ASSERT_EQUAL_INT(0, ledger_set_max(visitor, "another", 5));
+    for (int i = 1; i < LEDGER_JOBS; i++)
+        TEST_ASSERT_EQUAL_UINT64(100 + (uint64_t)i, ledger_max(joined[i]));
+    TEST_ASSERT_EQUAL_UINT64(5, ledger_max(test_join("another", 7)));
+}
+
+/* ---- slots ---- */
+
+static void test_slots_run_out_and_come_back(void)
+{
+    struct member member = member_start(JOB, 1000);
+    struct ledger *last = NULL;
+
+    for (int i = 1; i < LEDGER_SLOTS; i++)
+        last = test_join(JOB, 0);
+    TEST_ASSERT_EQUAL_INT(LEDGER_SLOTS - 1, last->slot);
+    TEST_ASSERT_EQUAL_INT(0, ledger_extend(last, 1000));
+    TEST_ASSERT_EQUAL_INT(-ENOMEM, member_do(&member, ORDER_EXTEND, 1, 0));
+    struct ledger *late = test_open();
+    TEST_ASSERT_EQUAL_INT(-ENOSPC, ledger_join(late, JOB, 0));
+    TEST_ASSERT_EQUAL_INT(-ENOSPC, ledger_set_max(late, JOB, 0));
+    test_close(last);
+    TEST_ASSERT_EQUAL_INT(0, ledger_join(late, JOB, 0));
+    TEST_ASSERT_EQUAL_INT(LEDGER_SLOTS - 1, late->slot);
+    TEST_ASSERT_EQUAL_INT64(0, member_do(&member, ORDER_EXTEND, 1000, 0));
+}
+
+static void test_slot_of_a_dead_process_is_reused_without_its_figures(void)
+{
+    struct ledger *ledger = test_join(JOB, 1000);
+    struct member dead = member_start(JOB, 0);
+    struct ledger_entry entry;
+
+    member_do(&dead, ORDER_EXTEND, 900, 0);
+    const int slot = dead.slot;
+    atomic_store(&ledger->file->slots[slot].used, 800);
+    atomic_store(&ledger->file->slots[slot].peak, 900);
+    atomic_store(&ledger->file->slots[slot].refused, 2);
+    atomic_store(&ledger->file->slots[slot].ticket, 1);
+    member_kill(&dead);
+    TEST_ASSERT_FALSE(ledger_read(ledger, slot, &entry));
+    struct member next = member_start(JOB, 0);
+    TEST_ASSERT_EQUAL_INT(slot, next.slot);
+    TEST_ASSERT_TRUE(ledger_read(ledger, slot, &entry));
+    TEST_ASSERT_EQUAL_INT(next.pid, entry.pid);
+    TEST_ASSERT_EQUAL_UINT64(0, entry.lease);
+    TEST_ASSERT_EQUAL_UINT64(0, entry.used);
+    TEST_ASSERT_EQUAL_UINT64(0, entry.peak);
+    TEST_ASSERT_EQUAL_UINT64(0, entry.refused);
+    TEST_ASSERT_FALSE(entry.waiting);
+    TEST_ASSERT_EQUAL_UINT64(0, entry.job_used);
+    TEST_ASSERT_EQUAL_INT64(0, member_do(&next, ORDER_EXTEND, 1000, 0));
+}
+
+static void test_bytes_of_a_dead_process_go_to_the_next_who_asks(void)
+{
+    struct ledger *ledger = test_join(JOB, 1000);
+    struct member dead = member_start(JOB, 0);
+
+    TEST_ASSERT_EQUAL_INT64(0, member_do(&dead, ORDER_EXTEND, 1000, 0));
+    TEST_ASSERT_EQUAL_INT(-ENOMEM, ledger_extend(ledger, 1));
+    member_kill(&dead);
+    TEST_ASSERT_EQUAL_INT(0, ledger_extend(ledger, 1000));
+    TEST_ASSERT_EQUAL_UINT64(1000, test_sum(ledger));
+}
+
+static void test_closing_gives_everything_back(void)
+{
+    struct ledger *ledger = test_join(JOB, 1000);
+    struct member member = member_start(JOB, 0);
+    struct ledger_entry entry;
+
+    member_do(&member, ORDER_EXTEND, 1000, 0);
+    const int slot = member.slot;
+    member_end(&member);
+    TEST_ASSERT_EQUAL_UINT64(0, test_sum(ledger));
+    TEST_ASSERT_FALSE(ledger_read(ledger, slot, &entry));
+}
+
+/* ---- the lock word ---- */
+
+/* The last owner of the slot died with the lock, and a new process has the slot. */
+static void test_lock_left_in_a_slot_is_free_for_its_next_owner(void)
+{
+    struct ledger *ledger = test_join(JOB, 1000);
+    struct ledger_file *file = ledger->file;
+
+    atomic_store(&file->lock, 7u << LEDGER_OWNER_BITS | 2);
+    atomic_store(&file->jobs[0].sum, 12345); /* half a change */
+    struct ledger *next = test_join(JOB, 0);
+    TEST_ASSERT_EQUAL_INT(1, next->slot);
+    TEST_ASSERT_EQUAL_UINT64(0, test_sum(next));
+    TEST_ASSERT_EQUAL_INT(0, ledger_extend(ledger, 1000));
+}
+
+/* A process that saw a dead owner must not take the lock from a new owner of that slot: the word is another
+ * one each time that the lock is taken. */
+static void test_lock_word_is_never_the_same_twice_in_a_row(void)
+{
+    struct ledger *ledger = test_join(JOB, 1000);
+    uint32_t last = 0;
+
+    atomic_store(&ledger->file->lock, UINT32_MAX & ~LEDGER_OWNER_MASK); /* the count wraps */
+    for (int i = 0; i < 5; i++) {
+        TEST_ASSERT_EQUAL_INT(0, ledger_lock(ledger));
+        const uint32_t word = atomic_load(&ledger->file->lock);
+        ledger_unlock(ledger);
+        TEST_ASSERT_EQUAL_UINT32(ledger->slot + 1, word & LEDGER_OWNER_MASK);
+        TEST_ASSERT_EQUAL_UINT32(0, atomic_load(&ledger->file->lock) & LEDGER_OWNER_MASK);
+        TEST_ASSERT_EQUAL_UINT32(word & ~LEDGER_OWNER_MASK, atomic_load(&ledger->file->lock));
+        TEST_ASSERT_NOT_EQUAL(last, word);
+        last = word;
+    }
+    TEST_ASSERT_EQUAL_UINT32(4u << LEDGER_OWNER_BITS | 1, last);
+}
+
+static void test_lock_word_of_no_slot_is_taken_over(void)
+{
+    struct ledger *ledger = test_join(JOB, 1000);
+
+    for (uint32_t owner = LEDGER_SLOTS; owner <= LEDGER_OWNER_MASK; owner += 255) {
+        atomic_store(&ledger->file->lock, owner);
+        atomic_store(&ledger->file->jobs[0].sum, UINT64_MAX);
+        ledger_settle(ledger, owner % 1000);
+        TEST_ASSERT_EQUAL_UINT64(owner % 1000, test_sum(ledger));
+    }
+}
+
+static void test_owner_that_does_not_go_on_is_not_waited_for_for_ever(void)
+{
+    struct ledger *ledger = test_join(JOB, 1000), *other = test_join(JOB, 0);
+
+    TEST_ASSERT_EQUAL_INT(0, ledger_lock(other));
+    TEST_ASSERT_EQUAL_INT(-ETIMEDOUT, ledger_extend(ledger, 1));
+    TEST_ASSERT_EQUAL_INT(-ETIMEDOUT, ledger_wait(ledger, 1, 0));
+    TEST_ASSERT_EQUAL_INT(-ETIMEDOUT, ledger_set_max(ledger, JOB, 1));
+    ledger_unlock(other);
+    TEST_ASSERT_EQUAL_INT(0, ledger_extend(ledger, 1));
+    TEST_ASSERT_EQUAL_UINT64(1000, ledger_max(ledger));
+}
+
+/* ---- descriptors ---- */
+
+static void test_process_that_closes_all_descriptors_keeps_its_lease(void)
+{
+    struct ledger *ledger = test_join(JOB, 1000);
+    struct member member = member_start(JOB, 0), third = member_start(JOB, 0);
+    struct ledger_entry entry;
+
+    member_do(&member, ORDER_EXTEND, 600, 0);
+    member_do(&third, ORDER_EXTEND, 100, 0);
+    member_do(&member, ORDER_CLOSE_ALL, 0, 0);
+    TEST_ASSERT_TRUE(ledger_read(ledger, member.slot, &entry));
+    TEST_ASSERT_EQUAL_INT(-ENOMEM, ledger_extend(ledger, 301));
+    TEST_ASSERT_EQUAL_UINT64(700, test_living(ledger));
+    /* it goes on, also if a process has died with the lock, and counts nobody as dead who lives */
+    atomic_store(&ledger->file->lock, 9);
+    TEST_ASSERT_EQUAL_INT64(-ENOMEM, member_do(&member, ORDER_EXTEND, 901, 0));
+    TEST_ASSERT_EQUAL_UINT64(700, test_sum(ledger));
+    TEST_ASSERT_EQUAL_INT64(0, member_do(&member, ORDER_EXTEND, 650, 0));
+    TEST_ASSERT_EQUAL_UINT64(750, test_sum(ledger));
+    TEST_ASSERT_EQUAL_UINT64(750, test_living(ledger));
+    /* and it sees who dies */
+    member_kill(&third);
+    TEST_ASSERT_EQUAL_INT64(0, member_do(&member, ORDER_EXTEND, 1000, 0));
+    member_kill(&member);
+    TEST_ASSERT_EQUAL_INT(0, ledger_extend(ledger, 1000));
+}
+
+static void test_file_that_gets_the_number_of_our_descriptor_is_left_alone(void)
+{
+    struct ledger *ledger = test_join(JOB, 1000);
+    struct member member = member_start(JOB, 0);
+
+    TEST_ASSERT_EQUAL_INT(0, ledger_extend(ledger, 300));
+    member_do(&member, ORDER_EXTEND, 600, 0);
+    TEST_ASSERT_GREATER_THAN_INT64(2, member_do(&member, ORDER_DUP_OVER, 0, 0));
+    /* in that file no slot is locked: all others would seem dead */
+    const uint32_t questions = atomic_load(&ledger->file->slots[ledger->slot].wanted);
+    TEST_ASSERT_EQUAL_INT64(0, member_do(&member, ORDER_ASK, 1, 0));
+    TEST_ASSERT_EQUAL_UINT32(questions + 1, atomic_load(&ledger->file->slots[ledger->slot].wanted));
+    TEST_ASSERT_EQUAL_INT64(-ENOMEM, member_do(&member, ORDER_EXTEND, 701, 0));
+    TEST_ASSERT_EQUAL_UINT64(900, test_sum(ledger));
+    TEST_ASSERT_EQUAL_INT64(-ETIMEDOUT, member_do(&member, ORDER_WAIT, 701, 0));
+    member_do(&member, ORDER_SETTLE, 10, 0);
+    TEST_ASSERT_EQUAL_INT64(1, member_do(&member, ORDER_OWN_FILE, 0, 0));
+    TEST_ASSERT_EQUAL_UINT64(310, test_living(ledger));
+    member_end(&member);
+    TEST_ASSERT_EQUAL_UINT64(300, test_sum(ledger));
+}
+
+static void test_close_leaves_the_programs_file_open(void)
+{
+    struct ledger *ledger = test_join(JOB, 1000);
+    const int fd = ledger->fd;
+
+    TEST_ASSERT_EQUAL_INT(fd, dup2(0, fd));
+    test_close(ledger);
+    TEST_ASSERT_NOT_EQUAL(-1, fcntl(fd, F_GETFD));
+    close(fd);
+}
+
+static void test_join_refuses_if_the_program_has_closed_the_file(void)
+{
+    struct ledger *ledger = test_open();
+
+    close(ledger->fd);
+    TEST_ASSERT_EQUAL_INT(-EBADF, ledger_join(ledger, JOB, 1000));
+}
+
+static void test_descriptor_is_out_of_the_way_and_not_inherited(void)
+{
+    struct ledger *ledger = test_join(JOB, 1000);
+
+    TEST_ASSERT_GREATER_OR_EQUAL_INT(1000, ledger->fd);
+    TEST_ASSERT_EQUAL_INT(FD_CLOEXEC, fcntl(ledger->fd, F_GETFD) & FD_CLOEXEC);
+}
+
+static void test_child_after_fork_does_not_keep_its_dead_parent_alive(void)
+{
+    struct ledger *ledger = test_join(JOB, 1000);
+    struct member member = member_start(JOB, 0);
+    struct ledger_entry entry;
+
+    member_do(&member, ORDER_EXTEND, 1000, 0);
+    const pid_t child = (pid_t)member_do(&member, ORDER_FORK, 0, 0);
+    TEST_ASSERT_GREATER_THAN_INT(0, child);
+    TEST_ASSERT_TRUE(ledger_read(ledger, member.slot, &entry));
+    TEST_ASSERT_EQUAL_INT64(1000, member_do(&member, ORDER_LEASE, 0, 0));
+    member_kill(&member);
+    TEST_ASSERT_EQUAL_INT(0, kill(child, 0));
+    TEST_ASSERT_EQUAL_INT(0, ledger_extend(ledger, 1000));
+    TEST_ASSERT_EQUAL_INT(0, kill(child, SIGKILL));
+}
+
+static void test_ledger_of_a_child_after_fork_does_no_harm(void)
+{
+    struct ledger *ledger = test_join(JOB, 1000);
+    const struct ledger_figures figures = {1, 2, 3};
+    const struct ledger_refusal refusal = {1, 2, 3, 4, 5};
+    int status;
+
+    TEST_ASSERT_EQUAL_INT(0, ledger_extend(ledger, 500));
+    const pid_t child = fork();
+    if (child == 0) {
+        uint64_t bytes;
+
+        ledger_after_fork(ledger);
+        ledger_publish(ledger, &figures);
+        ledger_note_refusal(ledger, &refusal);
+        ledger_settle(ledger, 1);
+        ledger_answer(ledger, 1);
+        ledger_wake(ledger);
+        const bool harmless = ledger_extend(ledger, 5000) == 0 && ledger_wait(ledger, 1, 0) == -ENOMEM &&
+                              !ledger_ask(ledger, 1, 0) && !ledger_listen(ledger, &bytes) &&
+                              ledger_join(ledger, JOB, 1) == -EBADF;
+        ledger_close(ledger);
+        _exit(harmless ? 0 : 1);
+    }
+    TEST_ASSERT_EQUAL_INT(child, waitpid(child, &status, 0));
+    TEST_ASSERT_EQUAL_INT(0, status);
+    TEST_ASSERT_EQUAL_UINT64(500, ledger_lease(ledger));
+    TEST_ASSERT_EQUAL_UINT64(500, test_sum(ledger));
+    TEST_ASSERT_EQUAL_UINT64(500, test_living(test_join(JOB, 0)));
+}
+
+/* ---- containers ---- */
+
+/* Takes all of the job's memory in a PID namespace of its own, and stays. */
+static void run_in_namespace(int ready)
+{
+    char why[LEDGER_WHY], result = 0;
+    struct ledger *ledger;
+
+    test_after_fork();
+    result = ledger_open(&ledger, test_folder, CARD, why) == 0 && ledger_join(ledger, JOB, 0) == 0 &&
+             ledger_extend(ledger, 1000) == 0 && getpid() == 1;
+    if (write(ready, &result, 1) == 1)
+        pause();
+    _exit(0);
+}
+
+static void test_processes_of_another_pid_namespace_are_seen_alive_and_dead(void)
+{
+    struct ledger *ledger = test_join(JOB, 1000);
+    struct ledger_entry entry;
+    int ready[2], status;
+    char result = 0;
+
+    TEST_ASSERT_EQUAL_INT(0, pipe2(ready, O_CLOEXEC));
+    const pid_t outer = fork();
+    if (outer == 0) {
+        if (unshare(CLONE_NEWPID))
+            _exit(77);
+        const pid_t inner = fork();
+        if (inner == 0)
+            run_in_namespace(ready[1]);
+        test_after_fork();
+        waitpid(inner, NULL, 0);
+        _exit(0);
+    }
+    close(ready[1]);
+    if (read(ready[0], &result, 1) != 1) {
+        waitpid(outer, &status, 0);
+        TEST_IGNORE_MESSAGE("no PID namespace can be made here");
+    }
+    close(ready[0]);
+    TEST_ASSERT_EQUAL_INT(1, result);
+    TEST_ASSERT_TRUE(ledger_read(ledger, 1, &entry));
+    TEST_ASSERT_EQUAL_INT(1, entry.pid); /* as it sees itself */
+    TEST_ASSERT_EQUAL_INT(-ENOMEM, ledger_extend(ledger, 1));
+    /* the outer one takes the inner one with it */
+    TEST_ASSERT_EQUAL_INT(0, kill(outer, SIGKILL));
+    TEST_ASSERT_EQUAL_INT(outer, waitpid(outer, &status, 0));
+    TEST_ASSERT_EQUAL_INT(0, ledger_wait(ledger, 1000, 60000));
+}
+
+/* ---- what people see ---- */
+
+static void test_readers_see_what_a_process_publishes(void)
+{
+    struct ledger *ledger = test_join(JOB, 1000), *reader = test_open();
+    struct ledger_entry entry;
+
+    ledger_extend(ledger, 200);
+    ledger_publish(ledger, &(struct ledger_figures){.used = 150, .cached = 40, .limit = 777});
+    ledger_publish(ledger, &(struct ledger_figures){.used = 120, .cached = 50, .limit = 778});
+    TEST_ASSERT_TRUE(ledger_read(reader, ledger->slot, &entry));
+    TEST_ASSERT_EQUAL_INT(getpid(), entry.pid);
+    TEST_ASSERT_EQUAL_UINT(geteuid(), entry.uid);
+    TEST_ASSERT_TRUE(entry.alive);
+    TEST_ASSERT_FALSE(entry.waiting);
+    TEST_ASSERT_EQUAL_STRING(JOB, entry.job);
+    TEST_ASSERT_NOT_NULL(strstr(entry.command, "interpose_ledger"));
+    TEST_ASSERT_EQUAL_UINT64(120, entry.used);
+    TEST_ASSERT_EQUAL_UINT64(150, entry.peak);
+    TEST_ASSERT_EQUAL_UINT64(50, entry.cached);
+    TEST_ASSERT_EQUAL_UINT64(778, entry.limit);
+    TEST_ASSERT_EQUAL_UINT64(200, entry.lease);
+    TEST_ASSERT_EQUAL_UINT64(1000, entry.job_max);
+    TEST_ASSERT_EQUAL_UINT64(200, entry.job_used);
+    TEST_ASSERT_GREATER_THAN_UINT64(0, entry.started);
+}
+
+static void test_slots_that_are_none_read_as_nothing(void)
+{
+    struct ledger *ledger = test_join(JOB, 1000);
+    static const int none[] = {-1, LEDGER_SLOTS, INT_MAX, INT_MIN, 1};
+    struct ledger_refusal refusals[LEDGER_REFUSALS];
+    struct ledger_entry entry;
+
+    for (size_t i = 0; i < sizeof none / sizeof *none; i++) {
+        TEST_ASSERT_FALSE(ledger_read(ledger, none[i], &entry));
+        TEST_ASSERT_EQUAL_INT(0, ledger_read_refusals(ledger, none[i], refusals));
+        TEST_ASSERT_FALSE(ledger_poke(ledger, none[i], 1, 0));
+    }
+}
+
+static void test_control_characters_do_not_reach_a_terminal(void)
+{
+    struct ledger *ledger = test_join("a\x1b[2Jb\x7f", 1000);
+    struct ledger_entry entry;
+
+    memset(ledger->file->slots[0].command, '\x1b', LEDGER_COMMAND); /* nor is it terminated */
+    TEST_ASSERT_TRUE(ledger_read(ledger, 0, &entry));
+    TEST_ASSERT_EQUAL_STRING("a?[2Jb?", entry.job);
+    TEST_ASSERT_EQUAL_INT(LEDGER_COMMAND - 1, strlen(entry.command));
+    for (const char *c = entry.command; *c; c++)
+        TEST_ASSERT_EQUAL_CHAR('?', *c);
+}
+
+static void test_last_refusals_are_kept_newest_first(void)
+{
+    struct ledger *ledger = test_join(JOB, 1000);
+    struct ledger_refusal refusals[LEDGER_REFUSALS];
+    struct ledger_entry entry;
+
+    TEST_ASSERT_EQUAL_INT(0, ledger_read_refusals(ledger, 0, refusals));
+    for (uint64_t i = 1; i <= LEDGER_REFUSALS + 3; i++) {
+        ledger_note_refusal(ledger, &(struct ledger_refusal){i, 10 * i, 100 * i, 1000 * i, 10000 * i});
+        const int kept = i < LEDGER_REFUSALS ? (int)i : LEDGER_REFUSALS;
+
+        TEST_ASSERT_EQUAL_INT(kept, ledger_read_refusals(ledger, 0, refusals));
+        for (int k = 0; k < kept; k++) {
+            TEST_ASSERT_EQUAL_UINT64(i - (uint64_t)k, refusals[k].at);
+            TEST_ASSERT_EQUAL_UINT64(10000 * (i - (uint64_t)k), refusals[k].limit);
+        }
+    }
+    TEST_ASSERT_TRUE(ledger_read(ledger, 0, &entry));
+    TEST_ASSERT_EQUAL_UINT64(LEDGER_REFUSALS + 3, entry.refused);
+}
+
+int main(void)
+{
+    UNITY_BEGIN();
+    RUN_TEST(test_layout_is_frozen);
+    RUN_TEST(test_offsets_are_frozen);
+    RUN_TEST(test_lease_grows_to_what_is_asked_and_settles_to_what_is_used);
+    RUN_TEST(test_lease_beyond_max_is_refused_and_changes_nothing);
+    RUN_TEST(test_lease_is_raised_by_more_only_from_what_the_others_leave);
+    RUN_TEST(test_driver_may_say_that_more_is_used_than_max);
+    RUN_TEST(test_sums_of_absurd_figures_do_not_wrap);
+    RUN_TEST(test_two_processes_share_max);
+    RUN_TEST(test_lowering_max_below_what_is_used_refuses_what_is_new_only);
+    RUN_TEST(test_jobs_do_not_see_each_other);
+    RUN_TEST(test_process_without_a_job_has_no_limit_and_is_seen);
+    RUN_TEST(test_names_that_no_job_can_have_are_refused);
+    RUN_TEST(test_max_of_a_job_can_be_set_before_it_starts);
+    RUN_TEST(test_record_of_a_job_is_reused_only_if_no_process_is_in_it);
+    RUN_TEST(test_slots_run_out_and_come_back);
+    RUN_TEST(test_slot_of_a_dead_process_is_reused_without_its_figures);
+    RUN_TEST(test_bytes_of_a_dead_process_go_to_the_next_who_asks);
+    RUN_TEST(test_closing_gives_everything_back);
+    RUN_TEST(test_lock_left_in_a_slot_is_free_for_its_next_owner);
+    RUN_TEST(test_lock_word_is_never_the_same_twice_in_a_row);
+    RUN_TEST(test_lock_word_of_no_slot_is_taken_over);
+    RUN_TEST(test_owner_that_does_not_go_on_is_not_waited_for_for_ever);
+    RUN_TEST(test_process_that_closes_all_descriptors_keeps_its_lease);
+    RUN_TEST(test_file_that_gets_the_number_of_our_descriptor_is_left_alone);
+    RUN_TEST(test_close_leaves_the_programs_file_open);
+    RUN_TEST(test_join_refuses_if_the_program_has_closed_the_file);
+    RUN_TEST(test_descriptor_is_out_of_the_way_and_not_inherited);
+    RUN_TEST(test_child_after_fork_does_not_keep_its_dead_parent_alive);
+    RUN_TEST(test_ledger_of_a_child_after_fork_does_no_harm);
+    RUN_TEST(test_processes_of_another_pid_namespace_are_seen_alive_and_dead);
+    RUN_TEST(test_readers_see_what_a_process_publishes);
+    RUN_TEST(test_slots_that_are_none_read_as_nothing);
+    RUN_TEST(test_control_characters_do_not_reach_a_terminal);
+    RUN_TEST(test_last_refusals_are_kept_newest_first);
+    return UNITY_END();
+}

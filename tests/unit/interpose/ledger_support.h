@@ -1,0 +1,65 @@
+/* ledger_support: a private folder for ledgers, and processes that do with a ledger what a test tells them.
+ */
+#ifndef GPUCAP_LEDGER_SUPPORT_H
+#define GPUCAP_LEDGER_SUPPORT_H
+
+#include "interpose/account/ledger_file.h"
+
+#define CARD "GPU-5e1f"
+#define JOB  "job"
+
+/* The folder of the running test. */
+extern char test_folder[LEDGER_PATH];
+
+/* For setUp and tearDown. The second one kills the members that are left and removes the folder. */
+void test_begin(void);
+void test_end(void);
+
+/* A ledger of the test's own process: it fails the test if it cannot be had. Closed by test_end unless by
+ * test_close. */
+struct ledger *test_open(void);
+struct ledger *test_join(const char *job, uint64_t max);
+void test_close(struct ledger *ledger);
+
+/* In a child: gives up the ledgers of the test's process, and ends with it. */
+void test_after_fork(void);
+
+/* Under the lock: the job's sum as the file has it, and as the leases of the living are. */
+uint64_t test_sum(struct ledger *ledger);
+uint64_t test_living(struct ledger *ledger);
+
+/* A process that has joined the ledger. */
+struct member {
+    pid_t pid;
+    int orders, answers, slot;
+};
+
+enum order {
+    ORDER_END,
+    ORDER_EXTEND,    /* least */
+    ORDER_SETTLE,    /* used */
+    ORDER_LEASE,     /* returns it */
+    ORDER_WAIT,      /* least, timeout_ms */
+    ORDER_ASK,       /* bytes, timeout_ms */
+    ORDER_LISTEN,    /* returns the bytes, or -1 */
+    ORDER_ANSWER,    /* given */
+    ORDER_MAX,       /* returns the job's max */
+    ORDER_CLOSE_ALL, /* all descriptors that a program can close */
+    ORDER_DUP_OVER,  /* a file of the program's gets the number of the ledger's descriptor */
+    ORDER_OWN_FILE,  /* 1 if that file is still open and not locked by anyone */
+    ORDER_FORK,      /* a child that outlives the member; returns its pid */
+};
+
+struct member member_start(const char *job, uint64_t max);
+void member_send(const struct member *member, enum order order, uint64_t a, uint64_t b);
+int64_t member_answer(const struct member *member);
+int64_t member_do(const struct member *member, enum order order, uint64_t a, uint64_t b);
+/* SIGKILL, and waits until it is dead. */
+void member_kill(struct member *member);
+/* Lets it close its ledger and end. */
+void member_end(struct member *member);
+
+/* Waits until the slot's process queues for memory. */
+void await_waiting(const struct ledger *ledger, int slot);
+
+#endif
