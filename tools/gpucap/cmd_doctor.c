@@ -5,6 +5,7 @@
 #include "cli.h"
 #include "elfscan.h"
 #include "interpose/settings/options.h"
+#include "ledgers.h"
 #include "place.h"
 #include "preload.h"
 #include "probe.h"
@@ -18,6 +19,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define MPS_DEFAULT_FOLDER "/tmp/nvidia-mps" /* when CUDA_MPS_PIPE_DIRECTORY is unset */
@@ -25,11 +27,14 @@
 #define NAME_BYTES         64
 
 struct report {
-    int problems;
+    int problems; /* gpucap would not work, or not as asked */
+    int warnings; /* it would work, but perhaps not as meant */
 };
 
 static void line(const char *topic, const char *format, ...) __attribute__((format(printf, 2, 3)));
 static void problem(struct report *report, const char *topic, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+static void warning(struct report *report, const char *topic, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
 static void line(const char *topic, const char *format, ...)
@@ -51,6 +56,17 @@ static void problem(struct report *report, const char *topic, const char *format
     putchar('\n');
     va_end(args);
     report->problems++;
+}
+
+static void warning(struct report *report, const char *topic, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    printf("%-10s WARNING: ", topic);
+    vprintf(format, args);
+    putchar('\n');
+    va_end(args);
+    report->warnings++;
 }
 
 static void check_library(struct report *report)
@@ -96,7 +112,7 @@ static void check_driver(struct report *report, const struct probe *probe)
                 getenv("CUDA_VISIBLE_DEVICES") ? getenv("CUDA_VISIBLE_DEVICES") : "unset");
 }
 
-static void list_devices(const struct probe *probe)
+static void list_devices(struct report *report, const struct probe *probe)
 {
     char total[SIZE_TEXT];
     char free_text[SIZE_TEXT];
@@ -107,7 +123,9 @@ static void list_devices(const struct probe *probe)
         line(topic, "%s, %s, %s in all, %s free, %s", device->name, device->uuid,
              size_format(device->total, total),
              device->free_known ? size_format(device->free, free_text) : "unknown",
-             device->vmm ? "virtual memory management" : "no virtual memory management: cap only");
+             device->vmm ? "virtual memory management" : "no virtual memory management");
+        if (!device->vmm)
+            warning(report, topic, "it has a cap but no pool: the driver cannot map memory there");
     }
 }
 
@@ -127,7 +145,7 @@ static long mps_daemon(const char *folder)
     return pid;
 }
 
-static void check_mps(void)
+static void check_mps(struct report *report)
 {
     char control[PATH_MAX];
     const char *folder = getenv("CUDA_MPS_PIPE_DIRECTORY");
@@ -143,7 +161,8 @@ static void check_mps(void)
     else
         line("mps", "not active (no control pipe in %s)", folder);
     if (limit)
-        line("mps", "its own limit is set too: CUDA_MPS_PINNED_DEVICE_MEM_LIMIT=%s", limit);
+        warning(report, "mps",
+                "it has a limit of its own, beside gpucap's: CUDA_MPS_PINNED_DEVICE_MEM_LIMIT=%s", limit);
 }
 
 struct conflict {
@@ -345,6 +364,100 @@ static void check_symbols(struct report *report, const struct probe *probe)
     elfscan_close(&scan);
 }
 
+/* ---- the ledger ---- */
+
+/* Says what is wrong with the folder; false if nothing in it can be used. */
+static bool check_folder(struct report *report, const char *path)
+{
+    struct stat folder;
+
+    if (lstat(path, &folder)) {
+        problem(report, "ledger", "the folder %s cannot be looked at: %s", path, strerror(errno));
+        return false;
+    }
+    if (!S_ISDIR(folder.st_mode))
+        problem(report, "ledger", "%s is not a folder", path);
+    else if (folder.st_uid != geteuid() && folder.st_uid != 0)
+        problem(report, "ledger", "the folder %s belongs to another user", path);
+    else if (folder.st_mode & S_IWOTH)
+        problem(report, "ledger", "everyone may write to the folder %s; chmod o-w helps", path);
+    else if (access(path, R_OK | W_OK | X_OK))
+        problem(report, "ledger", "the folder %s cannot be used: %s", path, strerror(errno));
+    else {
+        if (folder.st_uid == geteuid() && !(folder.st_mode & S_IWGRP) &&
+            (folder.st_mode & (S_IRWXG | S_IRWXO)))
+            warning(report, "ledger", "other users may look into the folder %s; chmod 700 helps", path);
+        return true;
+    }
+    return false;
+}
+
+/* The folder is not there yet: can the first program make it? */
+static void check_absent_folder(struct report *report, const char *path)
+{
+    char parent[LEDGER_PATH];
+
+    snprintf(parent, sizeof(parent), "%s", path);
+    char *slash = strrchr(parent, '/');
+    if (slash)
+        slash[slash == parent] = 0;
+    if (slash && access(parent, W_OK | X_OK))
+        problem(report, "ledger", "the folder %s cannot be made: %s: %s", path, parent, strerror(errno));
+    else
+        line("ledger", "%s: none yet; the first program under gpucap makes it", path);
+}
+
+static void check_card_ledgers(struct report *report, const char *path)
+{
+    struct ledgers ledgers;
+
+    if (ledgers_open(&ledgers, "doctor", path, NULL)) {
+        report->problems++;
+        return;
+    }
+    ledgers_read(&ledgers);
+    line("ledger", "%s: %d card%s", path, ledgers.count, ledgers.count == 1 ? "" : "s");
+    for (int i = 0; i < ledgers.count; i++) {
+        const struct ledgers_card *card = &ledgers.cards[i];
+        if (card->ledger)
+            line("ledger", "%s: %d process%s", card->uuid, card->count, card->count == 1 ? "" : "es");
+        else
+            problem(report, "ledger", "%s", card->why);
+    }
+    ledgers_close(&ledgers);
+}
+
+static void check_ledger(struct report *report)
+{
+    char path[LEDGER_PATH];
+    const char *asked = getenv("GPUCAP_LEDGER");
+
+    if (ledger_folder(asked, path, sizeof(path)))
+        problem(report, "ledger", "the path of its folder is too long");
+    else if (access(path, F_OK) && errno == ENOENT)
+        check_absent_folder(report, path);
+    else if (check_folder(report, path))
+        check_card_ledgers(report, path);
+    if ((!asked || !*asked) && (!access("/.dockerenv", F_OK) || !access("/run/.containerenv", F_OK)))
+        line("ledger", "this is a container: to share a budget with programs outside, mount one folder into "
+                       "both and name it by GPUCAP_LEDGER");
+}
+
+static void say_result(const struct report *report)
+{
+    const char *problems = report->problems == 1 ? "problem" : "problems";
+    const char *warnings = report->warnings == 1 ? "warning" : "warnings";
+
+    if (report->problems && report->warnings)
+        line("result", "%d %s and %d %s found", report->problems, problems, report->warnings, warnings);
+    else if (report->problems)
+        line("result", "%d %s found", report->problems, problems);
+    else if (report->warnings)
+        line("result", "%d %s found", report->warnings, warnings);
+    else
+        line("result", "healthy");
+}
+
 static int examine(const char *sim_folder)
 {
     struct report report = {0};
@@ -354,17 +467,15 @@ static int examine(const char *sim_folder)
     check_library(&report);
     probe_driver(probe, sim_folder);
     check_driver(&report, probe);
-    list_devices(probe);
-    check_mps();
+    list_devices(&report, probe);
+    check_mps(&report);
     check_preload(&report);
     check_settings(&report, probe);
+    check_ledger(&report);
     check_symbols(&report, probe);
     free(probe);
-    if (report.problems)
-        line("result", "%d problem%s found", report.problems, report.problems == 1 ? "" : "s");
-    else
-        line("result", "healthy");
-    return report.problems ? 1 : 0;
+    say_result(&report);
+    return report.problems || report.warnings ? 1 : 0;
 }
 
 int cmd_doctor(int argc, char **argv)
@@ -374,8 +485,7 @@ int cmd_doctor(int argc, char **argv)
     const char *sim_folder = NULL;
     for (int i = 1; i < argc; i++) {
         if (!strcmp(argv[i], "--help") || !strcmp(argv[i], "-h")) {
-            char *help[] = {argv[0], NULL};
-            return cmd_help(1, help);
+            return cmd_help(2, (char *[]){argv[0], argv[0], NULL});
         }
         bool option = !strncmp(argv[i], "--", 2);
         bool sim = !strcmp(argv[i], "--sim") || !strncmp(argv[i], "--sim=", 6);

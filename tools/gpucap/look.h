@@ -1,0 +1,16 @@
+/* look: how a command opens the ledgers: the options --ledger and --sim, and what to say of a process that is
+ * not there. Owns no lock. */
+#ifndef GPUCAP_LOOK_H
+#define GPUCAP_LOOK_H
+
+#include "arguments.h"
+#include "ledgers.h"
+
+/* Opens the ledgers by the command's options and looks at them. Complains about ledgers that cannot be read.
+ * 0, or an exit status after a message. The caller closes. */
+int look_open(struct ledgers *ledgers, const char *command, const struct arguments *arguments);
+
+/* Says that no process or job of this name is there; returns CLI_UNDONE. */
+int look_absent(const char *command, const struct ledgers *ledgers, const char *word);
+
+#endif
