@@ -225,6 +225,16 @@ CUresult route_enter_on(struct route_ticket *ticket, enum blocks_kind kind, uint
     return enter_found(ticket, rc, device, kind, bytes);
 }
 
+/* By how much the driver's pool has grown, as this request or any look at the pool has seen it: what another
+ * thread's request has grown it by may be counted twice, until the next measurement. */
+static uint64_t growth_of(const struct route_ticket *ticket)
+{
+    const uint64_t seen = drivers_pools_growth(ticket->pool), now = drivers_pools_reserved(ticket->pool);
+    const uint64_t here = now > ticket->reserved ? now - ticket->reserved : 0;
+
+    return here > seen ? here : seen;
+}
+
 /* Enters what the driver has answered into the books. */
 static void settle(const struct route_ticket *ticket, bool success, uint64_t key)
 {
@@ -232,7 +242,7 @@ static void settle(const struct route_ticket *ticket, bool success, uint64_t key
     struct account *account = &ticket->device->account;
 
     if (ticket->kind == BLOCKS_ASYNC) {
-        account_settle_pooled(account, ticket->bytes, drivers_pools_growth(ticket->pool));
+        account_settle_pooled(account, ticket->bytes, growth_of(ticket));
         return;
     }
     if (success) {
@@ -336,6 +346,7 @@ static bool grant_async(struct route_ticket *ticket, const struct source *source
     *ticket = (struct route_ticket){
         .device = source->device, .bytes = step, .kind = BLOCKS_ASYNC, .pool = source->pool};
     lock_disable_cancel(); /* until route_leave */
+    ticket->reserved = drivers_pools_reserved(source->pool);
     return true;
 }
 

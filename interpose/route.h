@@ -16,6 +16,7 @@ struct route_ticket {
     uint64_t bytes;
     enum blocks_kind kind;
     struct drivers_pool *pool; /* of BLOCKS_ASYNC: where it comes from */
+    uint64_t reserved;         /* what that pool held before the driver's call; 0 if promised */
     bool promised;             /* by account_promise */
 };
 

@@ -6,6 +6,8 @@
 #include <string.h>
 #include <time.h>
 
+#include "interpose/base/lock.h"
+
 #define WAIT_FOR_OTHERS_MS 100 /* only a safety net: a thread in flight signals */
 
 static atomic_bool unseen; /* memory may be taken past the hooks; for good */
@@ -58,7 +60,7 @@ static void enter(struct account *account)
 
 static void leave(struct account *account)
 {
-    const bool asks_always = atomic_load_explicit(&unseen, memory_order_relaxed);
+    const bool asks_always = atomic_load_explicit(&unseen, memory_order_relaxed) || account->measuring;
 
     atomic_store(&account->quick, asks_always ? 0 : limit_trusted(&account->state));
     pthread_mutex_unlock(&account->lock);
@@ -78,9 +80,10 @@ struct question {
     uint64_t number;
     uint64_t granted, pooled, touches; /* as they were when it was asked */
     int rc;
-    uint64_t bytes; /* the answer */
-    uint64_t held;  /* without an answer: what the driver's own pools hold */
-    uint64_t bound; /* and all that is used on the card, if that is known */
+    uint64_t bytes;    /* the answer */
+    uint64_t held;     /* without an answer: what the driver's own pools hold */
+    uint64_t bound;    /* and all that is used on the card, if that is known */
+    uint64_t promised; /* when it was asked */
 };
 
 /* Takes an answer in, with the lock. What was granted after the question may or may not be in the answer: it
@@ -121,28 +124,47 @@ static bool ask(struct account *account, enum purpose purpose, struct question *
     return !question->rc || purpose != TO_TELL;
 }
 
+/* A pool of the driver's may give memory back just before the answer and take it again just after: then it
+ * has not grown, by what was last seen of it, and the answer lacks the bytes. So pools are looked at before
+ * and after, nobody is promised anything meanwhile, and what was promised before is counted once more. */
+static bool ask_beside_pools(struct account *account, enum purpose purpose, struct question *question)
+{
+    if (account->look_again)
+        account->look_again(account->context);
+    const bool exact = ask(account, purpose, question);
+    if (account->look_again)
+        account->look_again(account->context);
+    return exact;
+}
+
 /* Asks the driver and takes the answer in. Called without the lock. */
 static void measure(struct account *account, enum purpose purpose)
 {
     struct question question = {0};
 
+    lock_disable_cancel(); /* `measuring` would stay */
     enter(account);
     question.number = ++account->measurements;
     question.granted = account->granted;
     question.pooled = account->pooled;
     question.touches = account->touches;
+    question.promised = atomic_load(&account->promised);
+    account->measuring++;
     leave(account);
-    const bool exact = ask(account, purpose, &question);
+    const bool exact = ask_beside_pools(account, purpose, &question);
     enter(account);
+    account->measuring--;
     /* A later question may have been answered first; an older figure must not hide what was freed in between.
      */
     if (question.number > account->newest) {
         account->newest = question.number;
         account->exact = exact;
         take_in(account, &question);
+        account->state.unmeasured += question.promised;
         account->state.stale = account->touches != question.touches;
     }
     leave(account);
+    lock_restore_cancel();
 }
 
 /* Waits, holding the lock, until another thread's driver call is answered. The thread is not cancelled here:

@@ -33,7 +33,11 @@ struct account {
     int (*estimate)(void *context, uint64_t *bytes);
     /* likewise: what the driver itself says it holds in stream-ordered pools and for graphs */
     uint64_t (*held)(void *context);
-    bool exact; /* guarded by lock: the last figure was not an estimate */
+    /* likewise: looks at those pools again, so that what they give back unseen and take again counts as
+     * growth */
+    void (*look_again)(void *context);
+    unsigned measuring; /* guarded by lock: threads between a question to the driver and its answer */
+    bool exact;         /* guarded by lock: the last figure was not an estimate */
     /* without the lock */
     _Atomic uint64_t promised; /* in flight by account_promise */
     _Atomic uint64_t quick;    /* so much may be promised; 0 while a thread has the lock */

@@ -70,6 +70,13 @@ static uint64_t held_by_driver(void *context)
     return drivers_pools_held(device->ordinal);
 }
 
+static void look_again_at_pools(void *context)
+{
+    const struct device *device = context;
+
+    drivers_pools_look_again(device->ordinal);
+}
+
 /* True if the driver knows a card of that number: else it refuses every request for it by itself. */
 static bool exists(CUdevice ordinal)
 {
@@ -101,6 +108,7 @@ static int inspect(struct device *device, CUdevice ordinal)
     account_init(&device->account, device->limit, reserve, measure_device, device);
     device->account.estimate = estimate_device;
     device->account.held = held_by_driver;
+    device->account.look_again = look_again_at_pools;
     driver.cuDeviceGetAttribute(&processors, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, ordinal);
     driver.cuDeviceGetAttribute(&threads, CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR, ordinal);
     device->threads = (uint64_t)processors * (uint64_t)threads;

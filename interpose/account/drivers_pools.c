@@ -100,6 +100,25 @@ uint64_t drivers_pools_growth(struct drivers_pool *pool)
     return now > last ? now - last : 0;
 }
 
+void drivers_pools_look_again(CUdevice ordinal)
+{
+    for (int i = 0; i < atomic_load(&count); i++) {
+        CUmemoryPool pool = atomic_load(&pools[i].pool);
+
+        if (!pool || pools[i].ordinal != ordinal)
+            continue;
+        const uint64_t now = reserved_by(pool);
+        uint64_t before = atomic_load(&pools[i].reserved);
+        while (now < before && !atomic_compare_exchange_weak(&pools[i].reserved, &before, now)) {
+        }
+    }
+}
+
+uint64_t drivers_pools_reserved(struct drivers_pool *pool)
+{
+    return reserved_by(atomic_load(&pool->pool));
+}
+
 uint64_t drivers_pools_idle(struct drivers_pool *pool)
 {
     return idle_in(atomic_load(&pool->pool));

@@ -22,6 +22,10 @@ CUdevice drivers_pools_card(CUmemoryPool pool);
 
 /* By how much the pool has grown since this was last asked; 0 if it has shrunk. */
 uint64_t drivers_pools_growth(struct drivers_pool *pool);
+/* Notes what the pools of a card have given back, so that taking it again is growth. */
+void drivers_pools_look_again(CUdevice ordinal);
+/* What the pool holds now. */
+uint64_t drivers_pools_reserved(struct drivers_pool *pool);
 /* What the pool holds and the program has not: freed, perhaps with work still under way on it. */
 uint64_t drivers_pools_idle(struct drivers_pool *pool);
 

@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <linux/futex.h>
+#include <stddef.h>
 #include <string.h>
 #include <sys/syscall.h>
 #include <time.h>
@@ -192,6 +193,7 @@ static void make_job(struct ledger_job *job, const char *name, uint64_t max)
     atomic_store(&job->max, max);
     atomic_store(&job->sum, 0);
     atomic_store(&job->given, 0);
+    atomic_store(&job->waiting, 0);
     job->tickets = 0;
     strncpy(job->name, name, LEDGER_NAME - 1);
     job->name[LEDGER_NAME - 1] = '\0';
@@ -231,7 +233,7 @@ static void wipe(struct ledger_slot *slot)
 
 void ledger_recount(struct ledger *ledger)
 {
-    uint64_t sums[LEDGER_JOBS] = {0};
+    uint64_t sums[LEDGER_JOBS] = {0}, waiting[LEDGER_JOBS] = {0};
 
     for (int i = 0; i < LEDGER_SLOTS; i++) {
         struct ledger_slot *slot = &ledger->file->slots[i];
@@ -239,14 +241,20 @@ void ledger_recount(struct ledger *ledger)
 
         if (atomic_load(&slot->state) == LEDGER_FREE)
             continue;
-        if (!ledger_alive(ledger, i))
+        if (!ledger_alive(ledger, i)) {
             wipe(slot);
-        else if (job && __builtin_add_overflow(sums[job - ledger->file->jobs], atomic_load(&slot->lease),
-                                               &sums[job - ledger->file->jobs]))
-            sums[job - ledger->file->jobs] = UINT64_MAX;
+        } else if (job) {
+            const ptrdiff_t number = job - ledger->file->jobs;
+
+            if (__builtin_add_overflow(sums[number], atomic_load(&slot->lease), &sums[number]))
+                sums[number] = UINT64_MAX;
+            waiting[number] += atomic_load(&slot->ticket) != 0;
+        }
     }
-    for (int i = 0; i < LEDGER_JOBS; i++)
+    for (int i = 0; i < LEDGER_JOBS; i++) {
         atomic_store(&ledger->file->jobs[i].sum, sums[i]);
+        atomic_store(&ledger->file->jobs[i].waiting, waiting[i]);
+    }
     ledger->dirty = false;
 }
 
@@ -327,34 +335,39 @@ static void set_lease(struct ledger *ledger, uint64_t lease)
     atomic_store(&ledger->job->sum, others > UINT64_MAX - lease ? UINT64_MAX : others + lease);
 }
 
-int ledger_raise(struct ledger *ledger, uint64_t least)
+int ledger_raise(struct ledger *ledger, uint64_t least, uint64_t spare)
 {
     const uint64_t room = room_of(ledger->job);
 
     if (least <= ledger->lease)
         return 0;
     const uint64_t more = least - ledger->lease;
-    if (more > room)
+    if (more > room || spare > room - more)
         return -ENOMEM;
-    const uint64_t extra = (room - more) / EXTRA_PART;
+    const uint64_t extra = (room - more - spare) / EXTRA_PART;
     set_lease(ledger, least + ((extra < EXTRA_MAX ? extra : EXTRA_MAX) & ~(PAGE - 1)));
     return 0;
 }
 
-int ledger_extend(struct ledger *ledger, uint64_t least)
+int ledger_extend_beside(struct ledger *ledger, uint64_t least, uint64_t spare)
 {
     if (!ledger->job)
         return 0;
     int rc = ledger_lock(ledger);
     if (rc)
         return rc;
-    rc = ledger_raise(ledger, least);
+    rc = ledger_raise(ledger, least, spare);
     if (rc) {
         ledger_recount(ledger); /* somebody may have died */
-        rc = ledger_raise(ledger, least);
+        rc = ledger_raise(ledger, least, spare);
     }
     ledger_unlock(ledger);
     return rc;
+}
+
+int ledger_extend(struct ledger *ledger, uint64_t least)
+{
+    return ledger_extend_beside(ledger, least, 0);
 }
 
 void ledger_settle(struct ledger *ledger, uint64_t used)

@@ -63,6 +63,8 @@ void ledger_after_fork(struct ledger *ledger);
  * need not ask. 0; -ENOMEM if the job's max does not leave that much; -ETIMEDOUT if another process has the
  * lock word and does not go on. Always 0 without a job. */
 int ledger_extend(struct ledger *ledger, uint64_t least);
+/* The same if the job keeps `spare` bytes that no process has. */
+int ledger_extend_beside(struct ledger *ledger, uint64_t least, uint64_t spare);
 
 /* Sets the lease to what the process needs, at least `used`; more only if the driver says that it uses more.
  * Tells processes that wait for memory. */
@@ -79,6 +81,8 @@ struct ledger_figures {
     uint64_t used, cached, limit;
 };
 void ledger_publish(struct ledger *ledger, const struct ledger_figures *figures);
+/* The first figure alone; a few instructions. */
+void ledger_publish_used(struct ledger *ledger, uint64_t used);
 
 struct ledger_refusal {
     uint64_t at; /* CLOCK_BOOTTIME, ns */
@@ -101,7 +105,13 @@ void ledger_answer(struct ledger *ledger, uint64_t given);
 /* Makes ledger_listen return false, for good. */
 void ledger_wake(struct ledger *ledger);
 
+/* Asks ourselves, as another process would. */
+void ledger_ask_self(struct ledger *ledger);
+
 /* ---- waiting ---- */
+
+/* True if a process of the job waits for memory. A few instructions. */
+bool ledger_is_waited_for(const struct ledger *ledger);
 
 /* Queues for `bytes` beyond the lease, behind the processes of the job that wait already, and sleeps until
  * this process is first and has them, or timeout_ms have passed. 0 with the lease raised to `least`;

@@ -126,6 +126,11 @@ void ledger_answer(struct ledger *ledger, uint64_t given)
     ledger_rouse(&ledger->file->answers);
 }
 
+void ledger_ask_self(struct ledger *ledger)
+{
+    put(&ledger->file->slots[ledger->slot], UINT64_MAX);
+}
+
 void ledger_wake(struct ledger *ledger)
 {
     atomic_store(&ledger->stopped, true);
@@ -169,13 +174,18 @@ static int try_wait(struct ledger *ledger, uint64_t least, uint64_t ticket)
 
     if (least > atomic_load(&ledger->job->max))
         return -ENOMEM;
-    if (queue.first && ledger_raise(ledger, least) == 0)
+    if (queue.first && ledger_raise(ledger, least, 0) == 0)
         return 0;
     ledger_recount(ledger); /* somebody may have died */
     queue = look_at_queue(ledger, ticket);
-    if (queue.first && ledger_raise(ledger, least) == 0)
+    if (queue.first && ledger_raise(ledger, least, 0) == 0)
         return 0;
     return queue.all_wait && queue.last ? -EDEADLK : -EAGAIN;
+}
+
+bool ledger_is_waited_for(const struct ledger *ledger)
+{
+    return ledger->job && atomic_load_explicit(&ledger->job->waiting, memory_order_relaxed) != 0;
 }
 
 int ledger_wait(struct ledger *ledger, uint64_t least, uint64_t timeout_ms)
@@ -192,6 +202,7 @@ int ledger_wait(struct ledger *ledger, uint64_t least, uint64_t timeout_ms)
     const uint64_t ticket = ++ledger->job->tickets;
     atomic_store(&slot->waits_for, least > ledger->lease ? least - ledger->lease : 0);
     atomic_store(&slot->ticket, ticket);
+    atomic_fetch_add(&ledger->job->waiting, 1);
     while ((rc = try_wait(ledger, least, ticket)) == -EAGAIN) {
         const uint32_t freed = atomic_load(&ledger->file->freed);
         const uint64_t now = clock_ms();
@@ -207,6 +218,7 @@ int ledger_wait(struct ledger *ledger, uint64_t least, uint64_t timeout_ms)
     }
     atomic_store(&slot->ticket, 0);
     atomic_store(&slot->waits_for, 0);
+    atomic_fetch_sub(&ledger->job->waiting, 1);
     atomic_fetch_add(&slot->waited_ms, clock_ms() - start);
     if (rc != -ETIMEDOUT)
         ledger_unlock(ledger);

@@ -43,9 +43,10 @@ struct ledger_slot {
 struct ledger_job {
     char name[LEDGER_NAME]; /* empty: unused */
     _Atomic uint64_t max;
-    _Atomic uint64_t sum;   /* of the leases of its processes */
-    _Atomic uint64_t given; /* bytes that leases have been lowered by, ever */
-    uint64_t tickets;       /* the last one that was handed out */
+    _Atomic uint64_t sum;     /* of the leases of its processes */
+    _Atomic uint64_t given;   /* bytes that leases have been lowered by, ever */
+    uint64_t tickets;         /* the last one that was handed out */
+    _Atomic uint64_t waiting; /* processes in the queue; changed under the lock word */
 };
 
 struct ledger_head {
@@ -86,8 +87,9 @@ void ledger_unlock(struct ledger *ledger);
 
 /* With the lock: frees the slots of the dead and recomputes the sums. */
 void ledger_recount(struct ledger *ledger);
-/* With the lock: raises the lease to `least`, and by up to a part of the room beyond. 0 or -ENOMEM. */
-int ledger_raise(struct ledger *ledger, uint64_t least);
+/* With the lock: raises the lease to `least`, and by up to a part of the room beyond, if `spare` bytes of the
+ * job's max stay with nobody. 0 or -ENOMEM. */
+int ledger_raise(struct ledger *ledger, uint64_t least, uint64_t spare);
 
 /* True if fd is still the ledger's. */
 bool ledger_is_open(const struct ledger *ledger);

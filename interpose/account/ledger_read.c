@@ -4,15 +4,22 @@
 #include <errno.h>
 #include <string.h>
 
+void ledger_publish_used(struct ledger *ledger, uint64_t used)
+{
+    struct ledger_slot *slot = &ledger->file->slots[ledger->slot];
+
+    atomic_store_explicit(&slot->used, used, memory_order_relaxed);
+    if (used > atomic_load_explicit(&slot->peak, memory_order_relaxed))
+        atomic_store_explicit(&slot->peak, used, memory_order_relaxed);
+}
+
 void ledger_publish(struct ledger *ledger, const struct ledger_figures *figures)
 {
     struct ledger_slot *slot = &ledger->file->slots[ledger->slot];
 
-    atomic_store_explicit(&slot->used, figures->used, memory_order_relaxed);
+    ledger_publish_used(ledger, figures->used);
     atomic_store_explicit(&slot->cached, figures->cached, memory_order_relaxed);
     atomic_store_explicit(&slot->limit, figures->limit, memory_order_relaxed);
-    if (figures->used > atomic_load_explicit(&slot->peak, memory_order_relaxed))
-        atomic_store_explicit(&slot->peak, figures->used, memory_order_relaxed);
 }
 
 void ledger_note_refusal(struct ledger *ledger, const struct ledger_refusal *refusal)

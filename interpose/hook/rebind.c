@@ -12,6 +12,7 @@
 #include "interpose/driver/elfslot.h"
 #include "interpose/driver/elfsym.h"
 #include "interpose/driver/nvml.h"
+#include "interpose/driver/real.h"
 #include "interpose/hook/hooks.h"
 #include "interpose/library.h"
 #include "interpose/pool/streams.h"

@@ -553,6 +553,53 @@ static void test_a_limit_set_below_what_is_used_refuses_and_does_not_wrap(void)
     TEST_ASSERT_FALSE(allocate(PAGE, false, &seed));
 }
 
+/* ---- the driver's own pools ---- */
+
+static int looks;
+static bool promised_meanwhile;
+
+static void note_look(void *context)
+{
+    TEST_ASSERT_EQUAL_PTR(&account, context);
+    looks++;
+}
+
+/* A request for the driver's pool comes while the driver is asked. */
+static int ask_beside_a_request(void *context, uint64_t *bytes)
+{
+    if (account_promise(&account, PAGE)) {
+        promised_meanwhile = true;
+        account_forget_promise(&account, PAGE);
+    }
+    return ask_driver(context, bytes);
+}
+
+static void test_nothing_is_promised_while_the_driver_is_asked(void)
+{
+    account_init(&account, LIMIT, RESERVE, ask_beside_a_request, &account);
+    account.look_again = note_look;
+    looks = 0;
+    promised_meanwhile = false;
+    account_view(&account);
+    TEST_ASSERT_FALSE(promised_meanwhile);
+    TEST_ASSERT_EQUAL_INT(2, looks);                   /* at the pools, before and after */
+    TEST_ASSERT_TRUE(account_promise(&account, PAGE)); /* and then again */
+    account_forget_promise(&account, PAGE);
+}
+
+/* The pool of the driver's gave 128 MiB back before the answer and took them again after it: it has not
+ * grown. */
+static void test_a_request_in_flight_during_a_measurement_is_counted(void)
+{
+    account_view(&account);
+    TEST_ASSERT_TRUE(account_promise(&account, 128 * MB));
+    account_view(&account);
+    account_settle_promise(&account, 128 * MB, 0);
+    atomic_fetch_add(&truth, 128 * MB);
+    TEST_ASSERT_EQUAL_UINT64(LIMIT - RESERVE - CONTEXT - 128 * MB, account_room(&account));
+    TEST_ASSERT_EQUAL_UINT64(LIMIT - RESERVE - CONTEXT - 128 * MB, account_view(&account).room);
+}
+
 int main(void)
 {
     UNITY_BEGIN();
@@ -578,5 +625,7 @@ int main(void)
     RUN_TEST(test_memory_that_the_driver_does_not_show_counts_all_the_same);
     RUN_TEST(test_a_limit_set_below_what_is_used_refuses_and_does_not_wrap);
     RUN_TEST(test_a_limit_below_the_context_leaves_nothing_and_does_not_wrap);
+    RUN_TEST(test_nothing_is_promised_while_the_driver_is_asked);
+    RUN_TEST(test_a_request_in_flight_during_a_measurement_is_counted);
     return UNITY_END();
 }

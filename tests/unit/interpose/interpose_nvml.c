@@ -12,7 +12,7 @@
 #include <unistd.h>
 #include <unity.h>
 
-#include "interpose/hook/resolve.h"
+#include "interpose/driver/real.h"
 
 static atomic_bool loader_held; /* another thread holds the loader's lock: dladdr waits */
 static atomic_bool slow;        /* the library's constructor takes its time: dlopen waits */
