@@ -358,8 +358,8 @@ static void test_why_explains_the_last_refusal(void)
     members_tell(member, "refuse 147");
     struct spawn_result result = run_why(members_pid(member));
     cli_expect_status(0, &result);
-    cli_expect_out("on GPU 0: 2 requests refused, the last ", &result);
-    cli_expect_out("asked        147 MiB\n", &result);
+    cli_expect_out(": 2 requests refused, the last ", &result);
+    cli_expect_out("asked        147 MiB on GPU 0\n", &result);
     cli_expect_out("limit        8.0 GiB for job train-a; in use 7.9 GiB\n", &result);
     cli_expect_out("held by      this process 5.1 GiB, others of the job 2.8 GiB\n", &result);
     snprintf(expected, sizeof expected, "others now   %s 2.8 GiB\n", members_pid(other));
@@ -399,7 +399,7 @@ static void test_why_of_a_process_without_refusals_says_so(void)
     struct spawn_result result = run_why(members_pid(member));
 
     cli_expect_status(0, &result);
-    cli_expect_out("no request was refused", &result);
+    cli_expect_out("no request was refused on ", &result);
     spawn_result_free(&result);
 }
 

@@ -11,7 +11,7 @@
 
 #include "unity.h"
 
-#define MEMBERS_MAX 16
+#define MEMBERS_MAX 32
 #define LINE_BYTES  128
 #define PID_TEXTS   4
 

@@ -54,7 +54,7 @@ static void bash_operands(const struct cli_command *command)
 {
     switch (command->operands) {
     case CLI_PROGRAM:
-        puts("        [[ $word == -* ]] || { compopt -o filenames; "
+        puts("        [[ $word == -* ]] || { compopt -o filenames 2>/dev/null; "
              "COMPREPLY=($(compgen -c -- \"$word\") $(compgen -f -- \"$word\")); return; }");
         break;
     case CLI_PROCESS:
@@ -92,7 +92,7 @@ static void print_bash(void)
         puts("        ;;");
     }
     puts("    esac\n    COMPREPLY=($(compgen -W \"$words\" -- \"$word\"))\n"
-         "    if [[ ${COMPREPLY[0]} == *= ]]; then\n        compopt -o nospace\n    fi\n}\n"
+         "    if [[ ${COMPREPLY[0]} == *= ]]; then\n        compopt -o nospace 2>/dev/null\n    fi\n}\n"
          "complete -F _gpucap gpucap");
 }
 
@@ -157,7 +157,9 @@ static void print_zsh(void)
             zsh_option(options_table[id].name, "VALUE", false, options_table[id].help);
         for (const struct cli_option *option = command->options; option && option->name; option++)
             zsh_option(option->name, option->value, option->optional, option->help);
-        printf(" \\\n        %s\n        ;;\n", zsh_operands(command->operands));
+        if (command->operands != CLI_NOTHING)
+            printf(" \\\n        %s", zsh_operands(command->operands));
+        puts("\n        ;;");
     }
     puts("    esac\n}\n_gpucap \"$@\"");
 }

@@ -173,15 +173,15 @@ static void explain(const struct ledgers_card *card, const struct ledgers_proces
     const unsigned long long refused = process->entry.refused;
 
     refusals.count = ledger_read_refusals(card->ledger, process->slot, refusals.last);
-    printf("%d %.40s on %s: ", (int)process->entry.pid, process->command, ledgers_card_name(card));
+    printf("%d %.30s: ", (int)process->entry.pid, process->command);
     if (!refusals.count) {
-        puts("no request was refused");
+        printf("no request was refused on %s\n", ledgers_card_name(card));
         return;
     }
     const struct ledger_refusal *last = &refusals.last[0];
     printf(refused == 1 ? "%llu request refused, %s ago\n\n" : "%llu requests refused, the last %s ago\n\n",
            refused, words_span(ago_ms(last->at), span));
-    printf("  asked        %s\n", words_size(last->asked, size));
+    printf("  asked        %s on %s\n", words_size(last->asked, size), ledgers_card_name(card));
     print_limit(process, last);
     print_holders(card, process, last);
     print_idle(card, process);

@@ -14,7 +14,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#define GRACE_MS 20 /* for each process that was asked in time and whose turn to be waited for comes late */
+#define UUID_BEGINNING 12 /* "GPU-3f1c0a52": enough to tell the cards of a machine apart */
+#define GRACE_MS       20 /* for each process that was asked in time and whose turn to be waited for comes late */
 
 /* ---- opening ---- */
 
@@ -257,13 +258,13 @@ bool ledgers_other(const struct ledgers_card *card, uint64_t *bytes)
 
 const char *ledgers_card_name(const struct ledgers_card *card)
 {
-    static char names[2][LEDGER_UUID + 8];
+    static char names[2][WORDS_TEXT];
     static int next;
     char *name = names[next++ % 2];
 
     if (card->facts.number >= 0)
         snprintf(name, sizeof names[0], "GPU %d", card->facts.number);
     else
-        snprintf(name, sizeof names[0], "%s", card->uuid);
+        snprintf(name, sizeof names[0], "%.*s", UUID_BEGINNING, card->uuid);
     return name;
 }

@@ -67,7 +67,8 @@ uint64_t ledgers_limit(const struct ledgers_process *process);
 /* The bytes of a card that neither are free nor belong to managed processes. False if that is not known. */
 bool ledgers_other(const struct ledgers_card *card, uint64_t *bytes);
 
-/* "GPU 0", or the UUID where the number is not known. In a buffer that the next call but one overwrites. */
+/* "GPU 0", or the beginning of the UUID where the number is not known. In a buffer that the next call but one
+ * overwrites. */
 const char *ledgers_card_name(const struct ledgers_card *card);
 
 /* Says on stderr which ledgers could not be opened. Returns how many. */

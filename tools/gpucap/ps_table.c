@@ -101,7 +101,7 @@ static void print_card(const struct ledgers_card *card)
     char text[WORDS_TEXT], figures[PS_FIGURES];
 
     ps_figures(card, figures);
-    printf("%s", ledgers_card_name(card));
+    fputs(card->facts.number < 0 ? card->uuid : ledgers_card_name(card), stdout);
     if (card->facts.known)
         printf("  %s  %s", card->facts.name, words_size(card->facts.total, text));
     printf("\n%s\n", figures);
