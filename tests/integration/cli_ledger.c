@@ -154,6 +154,23 @@ static void test_ps_on_a_narrow_terminal_stays_within_it(void)
     spawn_env_free(env);
 }
 
+/* The library would tell the command that the card is as large as the limit. */
+static void test_ps_under_a_limit_shows_the_card_as_it_is(void)
+{
+    struct spawn_env *env = cli_env_real();
+
+    members_start(members_sim_uuid(), "job", 4096, 1024, 0);
+    spawn_env_set(env, "GPUCAP_SIM_ID", spawn_sim_id());
+    struct spawn_result result =
+        CLI_RUN(env, "run", MEMBERS_SIM, "--max=2G", "--", spawn_build_path("gpucap"), "ps", "--prometheus");
+    cli_expect_status(0, &result);
+    cli_expect_out("gpucap_card_total_bytes{gpu=\"0\",", &result);
+    cli_expect_out("} 17179869184\n", &result);
+    TEST_ASSERT_EQUAL_STRING("", result.err);
+    spawn_result_free(&result);
+    spawn_env_free(env);
+}
+
 static void test_ps_without_ledgers_says_so_and_is_no_failure(void)
 {
     need_table();
@@ -421,6 +438,7 @@ int main(void)
     RUN_TEST(test_ps_does_not_wait_for_a_process_that_does_not_answer);
     RUN_TEST(test_ps_says_who_waits_for_how_much);
     RUN_TEST(test_ps_on_a_narrow_terminal_stays_within_it);
+    RUN_TEST(test_ps_under_a_limit_shows_the_card_as_it_is);
     RUN_TEST(test_ps_without_ledgers_says_so_and_is_no_failure);
     RUN_TEST(test_a_process_that_was_killed_is_gone);
     RUN_TEST(test_ledger_that_cannot_be_read_is_named_and_is_status_1);

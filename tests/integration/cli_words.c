@@ -84,7 +84,7 @@ static void test_help_fits_80_columns_for_the_commands_of_the_ledger(void)
         struct spawn_result result = CLI_RUN(NULL, "help", these[i]);
 
         for (const char *line = strtok(result.out, "\n"); line; line = strtok(NULL, "\n"))
-            TEST_ASSERT_TRUE_MESSAGE(strlen(line) <= 90, line);
+            TEST_ASSERT_TRUE_MESSAGE(strlen(line) <= 80, line);
         spawn_result_free(&result);
     }
 }

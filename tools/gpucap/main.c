@@ -1,8 +1,12 @@
 /* gpucap: the command line. Finds the command in the table and runs it; nothing else happens here. */
 #include "cli.h"
+#include "preload.h"
 
+#include <dlfcn.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define SIM                                                                                                  \
     {                                                                                                        \
@@ -42,7 +46,7 @@ const struct cli_command cli_commands[] = {
      "the process's own limit or its job's, whichever is less; a quotation mark says that it is shared with "
      "the line above. Each process is asked for fresh figures first.",
      ps_options, CLI_NOTHING, false, cmd_ps},
-    {"top", "", "Show the same live, and change it.",
+    {"top", "", "Show processes and cards live, and change limits.",
      "Keys: arrows select, s changes the order, g groups by job, t gives idle memory of the selected process "
      "back, m changes the limit of its job, k sends it a signal, ? shows help, q quits.",
      look_options, CLI_NOTHING, false, cmd_top},
@@ -83,6 +87,30 @@ static const char *plain_name(const char *word)
     return word;
 }
 
+static bool reads_ledgers(const struct cli_command *command)
+{
+    for (const struct cli_option *option = command->options; option && option->name; option++) {
+        if (!strcmp(option->name, "ledger"))
+            return true;
+    }
+    return false;
+}
+
+/* In a shell under `gpucap run` the library is preloaded into this process too, and would tell it that the
+ * card is as large as the limit: starts again without it. Returns if there is nothing to leave. */
+static void leave_library(char **argv)
+{
+    const void *symbol = dlsym(RTLD_DEFAULT, "gpucap_version_text");
+    const char *list = getenv("LD_PRELOAD");
+    Dl_info library;
+    if (!symbol || !list || !dladdr(symbol, &library))
+        return;
+    char *rest = preload_remove(list, library.dli_fname);
+    if (rest && strlen(rest) < strlen(list) && setenv("LD_PRELOAD", rest, 1) == 0)
+        execv("/proc/self/exe", argv);
+    free(rest);
+}
+
 int main(int argc, char **argv)
 {
     const char *names[sizeof(cli_commands) / sizeof(cli_commands[0])];
@@ -92,6 +120,8 @@ int main(int argc, char **argv)
     const char *wanted = plain_name(argv[1]);
     for (const struct cli_command *command = cli_commands; command->name; command++) {
         if (!strcmp(command->name, wanted)) {
+            if (reads_ledgers(command))
+                leave_library(argv);
             int status = command->run(argc - 1, argv + 1);
             if (fflush(stdout) != 0 || ferror(stdout))
                 return cli_fail("%s: cannot write to stdout", command->name);

@@ -131,9 +131,9 @@ static void print_sample(enum id id, const struct ledgers_card *card, const stru
     print_label("gpu", number);
     print_label(",UUID", card->uuid);
     print_label(",Hostname", host);
-    if (metrics[id].scope == PROCESS)
+    if (process && metrics[id].scope == PROCESS)
         printf(",pid=\"%d\"", (int)process->entry.pid);
-    if (metrics[id].scope != CARD)
+    if (process)
         print_label(",job", process->entry.job);
     printf("} %.15g\n", id == WAITED ? (double)value / 1000 : (double)value);
 }

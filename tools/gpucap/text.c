@@ -75,8 +75,10 @@ static void help_options(const struct cli_option *options)
 {
     char form[FORM_MAX];
 
-    for (; options && options->name; options++)
-        printf("  %s\n  %*s%s\n", option_form(options, form), NAME_COLUMN, "", options->help);
+    for (; options && options->name; options++) {
+        printf("  %s\n", option_form(options, form));
+        print_wrapped(options->help, NAME_COLUMN + 2);
+    }
 }
 
 static int help_command(const char *name)

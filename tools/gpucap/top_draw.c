@@ -188,6 +188,18 @@ static void draw_spark(const struct top *top, int y, int x, const struct top_row
     }
 }
 
+/* The command line without the folder of the program: room is short. */
+static const char *command_of(const struct ledgers_process *process)
+{
+    const char *command = process->command;
+
+    for (const char *c = command; *c && *c != ' '; c++) {
+        if (*c == '/' && c[1] && c[1] != ' ')
+            command = c + 1;
+    }
+    return command;
+}
+
 static void describe(const struct top *top, const struct top_row *row, char *text, size_t size)
 {
     const struct ledger_entry *entry = &row->process->entry;
@@ -196,9 +208,9 @@ static void describe(const struct top *top, const struct top_row *row, char *tex
     if (top->by_job && *entry->job)
         snprintf(text, size, "%d process%s", row->members, row->members == 1 ? "" : "es");
     else if (entry->waiting)
-        snprintf(text, size, "waits for %s: %s", words_short(entry->asked, asked), row->process->command);
+        snprintf(text, size, "waits for %s: %s", words_short(entry->asked, asked), command_of(row->process));
     else
-        snprintf(text, size, "%s", row->process->command);
+        snprintf(text, size, "%s", command_of(row->process));
 }
 
 static void draw_row(const struct top *top, int y, int number)
@@ -219,8 +231,10 @@ static void draw_row(const struct top *top, int y, int number)
     put(y, 9, 8, row->process->user);
     put(y, 18, 8, row->process->entry.job);
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++, x += 7)
-        mvprintw(y, x, " %6s", words_short(sizes[i], text));
-    draw_spark(top, y, x + 1, row);
+        if (x + 7 <= COLS)
+            mvprintw(y, x, " %6s", words_short(sizes[i], text));
+    if (x + 1 + spark_width() <= COLS)
+        draw_spark(top, y, x + 1, row);
     x += spark_width() + 2;
     describe(top, row, line, sizeof line);
     put(y, x, COLS > x ? COLS - x : 0, line);
