@@ -43,6 +43,7 @@ static void after_fork_child(void)
     if (!atomic_load(&started))
         return;
     set_state(LIBRARY_PASS);
+    device_after_fork();
     capture_after_fork();
     streams_after_fork();
     pools_after_fork();

@@ -6,6 +6,7 @@
 
 #include "interpose/base/clock.h"
 #include "interpose/base/lock.h"
+#include "interpose/lend.h"
 #include "interpose/library.h"
 #include "interpose/pool/capture.h"
 #include "interpose/pool/pools.h"
@@ -175,6 +176,20 @@ static CUresult first_word(struct route_ticket *ticket)
     return library_mode() == LIBRARY_REFUSE ? CUDA_ERROR_NOT_PERMITTED : CUDA_SUCCESS;
 }
 
+/* With the job's other processes asked for memory, as often as they give some. */
+static bool grant_borrowed(struct route_ticket *ticket, struct device *device, enum blocks_kind kind,
+                           uint64_t bytes)
+{
+    const uint64_t need = limit_round(bytes);
+    bool granted = false, waited;
+
+    while (!granted && lend_borrow(device, need, account_short_to_take(&device->account, need), &waited)) {
+        granted = grant(ticket, device, kind, bytes);
+        lend_end(device, need, waited);
+    }
+    return granted;
+}
+
 /* A request is counted if it is for a limited card and one that the driver could grant. */
 static CUresult enter(struct route_ticket *ticket, struct device *device, enum blocks_kind kind,
                       uint64_t bytes)
@@ -191,7 +206,7 @@ static CUresult enter(struct route_ticket *ticket, struct device *device, enum b
             route_given_back() == before)
             break;
     }
-    return refuse(device, kind, bytes);
+    return grant_borrowed(ticket, device, kind, bytes) ? CUDA_SUCCESS : refuse(device, kind, bytes);
 }
 
 /* The same, after the card was looked for with the answer `rc`. */
@@ -370,7 +385,13 @@ static CUresult enter_async_at_limit(struct route_ticket *ticket, const struct s
         if (grant_async(ticket, source, step, account_take))
             return CUDA_SUCCESS;
     }
-    return refuse(source->device, BLOCKS_ASYNC, bytes);
+    bool granted = false, waited;
+    while (!granted && lend_borrow(source->device, step,
+                                   account_short_to_take(&source->device->account, step), &waited)) {
+        granted = grant_async(ticket, source, step, account_take);
+        lend_end(source->device, step, waited);
+    }
+    return granted ? CUDA_SUCCESS : refuse(source->device, BLOCKS_ASYNC, bytes);
 }
 
 CUresult route_enter_async(struct route_ticket *ticket, uint64_t bytes, CUmemoryPool pool, CUstream stream)
@@ -424,8 +445,10 @@ static void uncharge(const struct block *block)
 {
     struct device *device = device_get(block->device);
 
-    if (device)
-        account_give(&device->account, block->bytes, block->kind == BLOCKS_MANAGED);
+    if (!device)
+        return;
+    account_give(&device->account, block->bytes, block->kind == BLOCKS_MANAGED);
+    lend_freed(device);
 }
 
 CUresult route_free_end(const struct route_release *release, CUresult result)
@@ -459,6 +482,19 @@ static void settle_growth(const struct route_growth *growth, bool lasting)
     lock_restore_cancel();
 }
 
+static bool grow_borrowed(struct route_growth *growth, struct device *device, uint64_t bytes)
+{
+    bool granted = false, waited;
+
+    while (!granted && lend_borrow(device, bytes, account_short_to_grow(&device->account, bytes), &waited)) {
+        granted = account_grow(&device->account, bytes);
+        lend_end(device, bytes, waited);
+    }
+    if (granted)
+        take_growth(growth, device, bytes);
+    return granted;
+}
+
 static CUresult grow(struct route_growth *growth, struct device *device, uint64_t bytes)
 {
     growth->device = NULL;
@@ -474,6 +510,8 @@ static CUresult grow(struct route_growth *growth, struct device *device, uint64_
         if (!route_make_room(device->ordinal, bytes) && route_given_back() == before)
             break;
     }
+    if (grow_borrowed(growth, device, bytes))
+        return CUDA_SUCCESS;
     char more[SIZE_TEXT], limit[SIZE_TEXT];
     log_info("out of memory on device %d: the driver needs %s for itself, limit %s", device->ordinal,
              size_format(bytes, more), size_format(device->limit, limit));
@@ -500,6 +538,19 @@ CUresult route_grow_begin(struct route_growth *growth, uint64_t bytes)
     return grow(growth, device, bytes ? bytes : GROWTH_UNKNOWN);
 }
 
+/* Until a context has been made its size is not known: it is made, measured and, if need be, taken back.
+ * Where other processes share the budget, as much as there is, up to a guess, is theirs no more meanwhile. */
+static uint64_t context_need(struct device *device)
+{
+    uint64_t known = atomic_load(&device->context_bytes);
+
+    if (known || !device->ledger || !ledger_shares(device->ledger) ||
+        (known = ledger_context_bytes(device->ledger)))
+        return known;
+    const uint64_t room = account_room(&device->account);
+    return room < ACCOUNT_CONTEXT_GUESS ? room : ACCOUNT_CONTEXT_GUESS;
+}
+
 CUresult route_grow_context_begin(struct route_growth *growth, CUdevice ordinal)
 {
     struct device *device = NULL;
@@ -509,12 +560,10 @@ CUresult route_grow_context_begin(struct route_growth *growth, CUdevice ordinal)
         refuse_unknown(BLOCKS_ASYNC);
         return CUDA_ERROR_NOT_PERMITTED;
     }
-    /* Until one has been made, its size is not known: then it is made, measured and, if need be, taken back.
-     */
-    return grow(growth, device, device ? atomic_load(&device->context_bytes) : 0);
+    return grow(growth, device, device ? context_need(device) : 0);
 }
 
-bool route_grow_graph_begin(struct route_growth *growth, CUdevice ordinal, uint64_t bytes)
+bool route_grow_graph_begin(struct route_growth *growth, CUdevice ordinal, uint64_t bytes, bool borrow)
 {
     struct device *device;
 
@@ -526,7 +575,7 @@ bool route_grow_graph_begin(struct route_growth *growth, CUdevice ordinal, uint6
     if (!device)
         return true;
     if (!account_grow(&device->account, bytes))
-        return false;
+        return borrow && grow_borrowed(growth, device, bytes);
     take_growth(growth, device, bytes);
     return true;
 }
@@ -641,6 +690,14 @@ static uint64_t card_used(CUcontext context)
     return used;
 }
 
+void route_context_failed(CUdevice ordinal)
+{
+    struct device *device = route_limited() ? device_get(ordinal) : NULL;
+
+    if (device && device->ledger)
+        ledger_set_context_bytes(device->ledger, 0);
+}
+
 /* A context that was alone when it was made, while it lives. Once another has been made beside it no order of
  * work is relied upon again. */
 static _Atomic(CUcontext) only_context;
@@ -659,19 +716,23 @@ CUresult route_context_made(CUdevice ordinal, CUcontext context)
         return CUDA_SUCCESS;
     atomic_store(&device->card.present, true);
     account_touch(&device->account);
+    lend_start(device);
+    const bool shares = device->ledger && ledger_shares(device->ledger);
     used = card_used(context);
-    if (used > device->limit)
+    if (used > device->limit || shares)
         used = account_view(&device->account).used;
-    if (used > device->limit) {
+    if (used > device->limit || (shares && ledger_is_over(device->ledger))) {
         char bytes[SIZE_TEXT], limit[SIZE_TEXT];
 
         log_error("the CUDA context on device %d makes this process use %s, and its limit is %s: raise max",
                   ordinal, size_format(used, bytes), size_format(device->limit, limit));
+        route_context_failed(ordinal);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
-    if (used > ACCOUNT_CONTEXT_GUESS) /* other processes are on the card */
+    if (used > ACCOUNT_CONTEXT_GUESS && !shares) /* other processes are on the card */
         used = ACCOUNT_CONTEXT_GUESS;
-    atomic_compare_exchange_strong(&device->context_bytes, &none, used);
+    if (atomic_compare_exchange_strong(&device->context_bytes, &none, used) && shares)
+        ledger_set_context_bytes(device->ledger, used);
     return CUDA_SUCCESS;
 }
 

@@ -88,9 +88,9 @@ void route_grow_end(const struct route_growth *growth);
 
 #define ROUTE_STACK 1024 /* bytes of stack per thread that a fresh context has room for (CUDA's default) */
 
-/* The same in parts, for memory of graphs, whose need changes when memory is given back. True: call the
- * driver, then route_grow_graph_end. */
-bool route_grow_graph_begin(struct route_growth *growth, CUdevice ordinal, uint64_t bytes);
+/* The same in parts, for memory of graphs, whose need changes when memory is given back. `borrow`: also with
+ * memory of the job's other processes. True: call the driver, then route_grow_graph_end. */
+bool route_grow_graph_begin(struct route_growth *growth, CUdevice ordinal, uint64_t bytes, bool borrow);
 void route_grow_graph_end(const struct route_growth *growth);
 /* Makes room for `bytes` of growth on a card: gives back idle memory, and waits for freed memory's work if
  * that can be enough. False: it cannot. */
@@ -104,6 +104,8 @@ void route_await_stream(CUstream stream);
 
 /* A context has been made: counts its own bytes. Not CUDA_SUCCESS if they do not fit the limit. */
 CUresult route_context_made(CUdevice ordinal, CUcontext context);
+/* The driver has not made the context that route_grow_context_begin was called for. */
+void route_context_failed(CUdevice ordinal);
 /* Around the end of a context and of the memory in it. */
 void route_context_end_begin(CUcontext context);
 void route_context_end_abort(CUcontext context);

@@ -4,6 +4,7 @@
 #include <errno.h>
 
 #include "interpose/base/lock.h"
+#include "interpose/lend.h"
 #include "interpose/library.h"
 #include "interpose/pool/capture.h"
 #include "interpose/pool/decay.h"
@@ -69,6 +70,22 @@ static int alloc_beside_others(struct pool *pool, uint64_t bytes, uint64_t *star
     return any || route_given_back() != before ? alloc(pool, bytes, start) : -ENOMEM;
 }
 
+/* With memory of the job's other processes, as often as they give some. */
+static int alloc_borrowed(struct pool *pool, uint64_t bytes, uint64_t *start)
+{
+    struct device *device = pool->budget.owner;
+    const uint64_t need = limit_round(bytes);
+    bool waited;
+    int rc = -ENOMEM;
+
+    while (rc && device &&
+           lend_borrow(device, need, account_short_to_take(&device->account, need), &waited)) {
+        rc = alloc(pool, bytes, start);
+        lend_end(device, need, waited);
+    }
+    return rc;
+}
+
 /* Sets the bytes of a block that is handed out. What could not be set is not handed out. */
 static CUresult hand_out_filled(struct pool *pool, CUdeviceptr *address, size_t bytes, unsigned char value)
 {
@@ -92,7 +109,8 @@ bool route_pool_alloc(CUdeviceptr *address, size_t bytes, CUresult *result)
     if (*result != CUDA_SUCCESS)
         return true;
     const uint64_t before = route_given_back();
-    if (alloc(pool, bytes, &start) && alloc_beside_others(pool, bytes, &start, before)) {
+    if (alloc(pool, bytes, &start) && alloc_beside_others(pool, bytes, &start, before) &&
+        alloc_borrowed(pool, bytes, &start)) {
         *result = refuse(pool, address, bytes);
         return true;
     }
@@ -154,6 +172,7 @@ static void after_free(struct pool *pool, CUdeviceptr address)
         pool_trim(pool, UINT64_MAX);
     else
         decay_wake();
+    lend_freed(pool->budget.owner);
 }
 
 static inline struct pool *pool_with(CUdeviceptr address)

@@ -58,21 +58,66 @@ static void enter(struct account *account)
     atomic_store(&account->quick, 0);
 }
 
-static void leave(struct account *account)
+static uint64_t smaller(uint64_t a, uint64_t b)
 {
-    const bool asks_always = atomic_load_explicit(&unseen, memory_order_relaxed) || account->measuring;
-
-    atomic_store(&account->quick, asks_always ? 0 : limit_trusted(&account->state));
-    pthread_mutex_unlock(&account->lock);
+    return a < b ? a : b;
 }
 
-/* The state, with what is promised counted as in flight. */
-static struct limit_state state_of(struct account *account)
+static uint64_t add(uint64_t a, uint64_t b)
+{
+    return a > UINT64_MAX - b ? UINT64_MAX : a + b;
+}
+
+/* True if other processes share the budget. */
+static bool shares(const struct account *account)
+{
+    return account->ledger && ledger_shares(account->ledger);
+}
+
+/* The state under the limits that hold: this process's own, and what the other processes of its job leave. */
+static struct limit_state limited_state(const struct account *account)
 {
     struct limit_state state = account->state;
 
+    if (shares(account))
+        state.limit = smaller(state.limit, add(ledger_lease(account->ledger), ledger_room(account->ledger)));
+    return state;
+}
+
+/* The same with what is promised counted as in flight. */
+static struct limit_state state_of(struct account *account)
+{
+    struct limit_state state = limited_state(account);
+
     state.in_flight += atomic_load(&account->promised);
     return state;
+}
+
+static uint64_t taken(const struct limit_state *state)
+{
+    return add(state->measured, add(state->unmeasured, state->in_flight));
+}
+
+/* What may be promised without the lock: it must be leased already. */
+static uint64_t quick_room(const struct account *account)
+{
+    const struct limit_state state = limited_state(account);
+    const uint64_t trusted = limit_trusted(&state);
+
+    if (atomic_load_explicit(&unseen, memory_order_relaxed) || account->measuring)
+        return 0;
+    if (!shares(account))
+        return trusted;
+    const uint64_t lease = ledger_lease(account->ledger), used = taken(&state);
+    return smaller(trusted, lease > used ? lease - used : 0);
+}
+
+static void leave(struct account *account)
+{
+    atomic_store(&account->quick, quick_room(account));
+    if (account->ledger)
+        ledger_publish_used(account->ledger, taken(&account->state));
+    pthread_mutex_unlock(&account->lock);
 }
 
 /* One question to the driver. */
@@ -111,7 +156,8 @@ static bool ask(struct account *account, enum purpose purpose, struct question *
 {
     question->rc = -ENODATA;
     question->bound = UINT64_MAX;
-    if (purpose == TO_GRANT && account->estimate)
+    /* The estimate is of the whole card: a lease by it would take from the neighbours what they use. */
+    if (purpose == TO_GRANT && account->estimate && !shares(account))
         question->rc = account->estimate(account->context, &question->bytes);
     if (question->rc == 0)
         return false;
@@ -122,6 +168,15 @@ static bool ask(struct account *account, enum purpose purpose, struct question *
         account->estimate(account->context, &question->bound))
         question->bound = UINT64_MAX;
     return !question->rc || purpose != TO_TELL;
+}
+
+/* The driver is the truth: what it has grown by unasked is leased, whatever the job's budget says. */
+static void lease_at_least_what_is_used(struct account *account)
+{
+    const uint64_t used = taken(&account->state);
+
+    if (shares(account) && account->exact && used > ledger_lease(account->ledger))
+        ledger_settle(account->ledger, used);
 }
 
 /* A pool of the driver's may give memory back just before the answer and take it again just after: then it
@@ -162,6 +217,7 @@ static void measure(struct account *account, enum purpose purpose)
         take_in(account, &question);
         account->state.unmeasured += question.promised;
         account->state.stale = account->touches != question.touches;
+        lease_at_least_what_is_used(account);
     }
     leave(account);
     lock_restore_cancel();
@@ -186,11 +242,25 @@ static void wait_for_others(struct account *account)
     pthread_setcancelstate(cancel, NULL);
 }
 
+/* Leases what a grant of `need` takes. False if the job does not have it. */
+static bool lease(struct account *account, const struct limit_state *state, uint64_t need)
+{
+    return !shares(account) ||
+           ledger_extend_beside(account->ledger, add(taken(state), need), state->reserve) == 0;
+}
+
+/* Before a refusal: processes of the job may have died, and their leases with them. */
+static bool lease_of_the_dead(struct account *account, const struct limit_state *state, uint64_t need)
+{
+    return shares(account) && add(add(taken(state), need), state->reserve) <= account->state.limit &&
+           lease(account, state, need);
+}
+
 /* Puts `need` bytes in flight if they fit beside `reserve`. `busy`: NULL, or where to say that others are in
  * the way instead of waiting for them. */
 static bool take(struct account *account, uint64_t need, uint64_t reserve, bool *busy)
 {
-    bool fresh = false;
+    bool fresh = false, recounted = false;
 
     enter(account);
     for (;;) {
@@ -200,10 +270,24 @@ static bool take(struct account *account, uint64_t need, uint64_t reserve, bool 
         state.stale = state.stale || (!fresh && atomic_load_explicit(&unseen, memory_order_relaxed));
         switch (limit_decide(&state, need, fresh)) {
         case LIMIT_GRANT:
+            if (!lease(account, &state, need)) { /* another process was faster */
+                fresh = false;
+                if (recounted) {
+                    leave(account);
+                    return false;
+                }
+                recounted = true;
+                break;
+            }
             account->state.in_flight += need;
             leave(account);
             return true;
         case LIMIT_REFUSE:
+            if (!recounted) {
+                recounted = true;
+                if (lease_of_the_dead(account, &state, need))
+                    break;
+            }
             if (!account->exact && fresh) {
                 leave(account);
                 measure(account, TO_REFUSE);
@@ -377,6 +461,44 @@ struct account_view account_view(struct account *account)
     view.used = account->state.measured;
     leave(account);
     return view;
+}
+
+uint64_t account_settle_lease(struct account *account)
+{
+    measure(account, TO_TELL);
+    enter(account);
+    const struct limit_state state = state_of(account);
+    const uint64_t used = taken(&state);
+    if (shares(account)) {
+        const uint64_t needed = add(used, account->awaited), leased = ledger_lease(account->ledger);
+
+        ledger_settle(account->ledger, used > leased ? used : smaller(needed, leased));
+    }
+    leave(account);
+    return used;
+}
+
+int account_wait_for_budget(struct account *account, uint64_t need, uint64_t timeout_ms)
+{
+    if (!shares(account))
+        return -ENOMEM;
+    enter(account);
+    const struct limit_state state = state_of(account);
+    const uint64_t more = add(need, state.reserve), least = add(taken(&state), more);
+    const bool fits = least <= account->state.limit;
+    account->awaited += fits ? more : 0;
+    leave(account);
+    const int rc = fits ? ledger_wait(account->ledger, least, timeout_ms) : -ENOMEM;
+    if (rc && fits)
+        account_end_wait(account, need);
+    return rc;
+}
+
+void account_end_wait(struct account *account, uint64_t need)
+{
+    enter(account);
+    account->awaited -= add(need, account->state.reserve);
+    leave(account);
 }
 
 void account_set_limit(struct account *account, uint64_t limit)

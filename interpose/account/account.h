@@ -10,6 +10,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "interpose/account/ledger.h"
 #include "interpose/account/limit.h"
 
 struct account {
@@ -36,6 +37,9 @@ struct account {
     /* likewise: looks at those pools again, so that what they give back unseen and take again counts as
      * growth */
     void (*look_again)(void *context);
+    /* likewise: the budget that this process shares with others, and where readers find its figures */
+    struct ledger *ledger;
+    uint64_t awaited;   /* guarded by lock: bytes that threads have waited for and not taken yet */
     unsigned measuring; /* guarded by lock: threads between a question to the driver and its answer */
     bool exact;         /* guarded by lock: the last figure was not an estimate */
     /* without the lock */
@@ -101,6 +105,15 @@ struct account_view {
     uint64_t limit, used, room;
 };
 struct account_view account_view(struct account *account);
+
+/* Measures, and gives the part of the job's budget that the process does not use back to the job. Returns
+ * what it uses. */
+uint64_t account_settle_lease(struct account *account);
+
+/* Waits, at most timeout_ms, until the job's budget leaves room for `need` beside the reserve; the room is
+ * this process's then, until account_end_wait. 0, or ledger_wait's -errno. */
+int account_wait_for_budget(struct account *account, uint64_t need, uint64_t timeout_ms);
+void account_end_wait(struct account *account, uint64_t need);
 
 /* Another limit from now on. What is in use stays, even above it. */
 void account_set_limit(struct account *account, uint64_t limit);

@@ -86,6 +86,39 @@ static bool exists(CUdevice ordinal)
                                                        ordinal) == CUDA_SUCCESS;
 }
 
+static uint64_t limit_of(const struct device *device)
+{
+    const uint64_t own = atomic_load(&device->own), job = device->ledger ? ledger_max(device->ledger) : own;
+
+    return own < job ? own : job;
+}
+
+/* Joins the card's ledger, with a part in the job if there is one. -errno if a job was asked for and cannot
+ * be had. */
+static int join_ledger(struct device *device)
+{
+    const char *job = rules->group[0] ? rules->group : NULL;
+    char folder[OPTIONS_PATH_MAX], why[LEDGER_WHY] = "its path is too long";
+
+    device->ledger = NULL;
+    if (!strcmp(rules->ledger, "off"))
+        snprintf(why, sizeof why, "ledger=off");
+    else if (ledger_folder(rules->ledger, folder, sizeof folder) == 0 &&
+             ledger_open(&device->ledger, folder, device->uuid, why) == 0) {
+        const int rc = ledger_join(device->ledger, job,
+                                   options_job_limit(rules, device->ordinal, device->uuid, device->total));
+        if (rc == 0)
+            return 0;
+        snprintf(why, sizeof why, "%s", strerror(-rc));
+        ledger_close(device->ledger);
+        device->ledger = NULL;
+    }
+    if (!job)
+        return 0;
+    log_error("no ledger for the job '%s' (%s): max holds for each process alone", job, why);
+    return -ENODATA;
+}
+
 /* Looks a card up with the driver. UNSEEN if the driver does not answer. */
 static int inspect(struct device *device, CUdevice ordinal)
 {
@@ -99,16 +132,22 @@ static int inspect(struct device *device, CUdevice ordinal)
     device->ordinal = ordinal;
     device->total = total;
     device_format_uuid(&uuid, device->uuid);
-    const uint64_t bytes = options_limit(rules, ordinal, device->uuid, total);
-    atomic_store(&device->limit, bytes);
-    if (bytes == RULES_UNLIMITED)
+    uint64_t bytes = options_own_limit(rules, ordinal, device->uuid, total);
+    if (bytes == RULES_UNLIMITED) {
+        atomic_store(&device->limit, bytes);
         return UNLIMITED;
+    }
+    if (join_ledger(device)) /* then what should be the job's is each process's */
+        bytes = options_limit(rules, ordinal, device->uuid, total);
+    atomic_store(&device->own, bytes);
+    atomic_store(&device->limit, limit_of(device));
     device->card.uuid = device->uuid;
     uint64_t reserve = size_resolve(&rules->reserve, device->limit);
     account_init(&device->account, device->limit, reserve, measure_device, device);
     device->account.estimate = estimate_device;
     device->account.held = held_by_driver;
     device->account.look_again = look_again_at_pools;
+    device->account.ledger = device->ledger;
     driver.cuDeviceGetAttribute(&processors, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, ordinal);
     driver.cuDeviceGetAttribute(&threads, CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR, ordinal);
     device->threads = (uint64_t)processors * (uint64_t)threads;
@@ -207,9 +246,28 @@ bool device_set_limit(struct device *device, uint64_t bytes)
 
     if (bytes > ceiling || bytes > device->total)
         return false;
-    atomic_store(&device->limit, bytes);
-    account_set_limit(&device->account, bytes);
+    atomic_store(&device->own, bytes);
+    device_follow_job(device);
     return true;
+}
+
+void device_follow_job(struct device *device)
+{
+    const uint64_t limit = limit_of(device);
+
+    if (atomic_exchange(&device->limit, limit) != limit)
+        account_set_limit(&device->account, limit);
+}
+
+static void leave_ledger(struct device *device)
+{
+    if (device->ledger)
+        ledger_after_fork(device->ledger);
+}
+
+void device_after_fork(void)
+{
+    device_each(leave_ledger);
 }
 
 void device_each(void (*visit)(struct device *device))

@@ -15,8 +15,10 @@
 struct device {
     int ordinal;
     char uuid[RULES_UUID_TEXT];
-    uint64_t total; /* of the card */
-    _Atomic uint64_t limit;
+    uint64_t total;         /* of the card */
+    _Atomic uint64_t limit; /* of this process and of its job: the smaller */
+    _Atomic uint64_t own;   /* of this process, whatever its job's is */
+    struct ledger *ledger;  /* NULL: none */
     struct measure_card card;
     struct account account;
     uint64_t threads;               /* that can be resident at once: what a kernel's stack is multiplied by */
@@ -42,6 +44,12 @@ struct device *device_get(CUdevice ordinal);
 
 /* Changes the limit, within the administrator's. False if that is not possible. */
 bool device_set_limit(struct device *device, uint64_t bytes);
+
+/* The job's max may have changed: follows it. */
+void device_follow_job(struct device *device);
+
+/* A child after fork: the parent's ledgers are not its own. */
+void device_after_fork(void);
 
 /* Calls visit(device) for every limited card seen so far. */
 void device_each(void (*visit)(struct device *device));

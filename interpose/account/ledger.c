@@ -383,6 +383,11 @@ void ledger_settle(struct ledger *ledger, uint64_t used)
         ledger_rouse(&ledger->file->freed);
 }
 
+bool ledger_shares(const struct ledger *ledger)
+{
+    return ledger->job != NULL;
+}
+
 uint64_t ledger_lease(const struct ledger *ledger)
 {
     return ledger->job ? atomic_load(&ledger->file->slots[ledger->slot].lease) : LEDGER_UNLIMITED;
@@ -396,4 +401,9 @@ uint64_t ledger_room(const struct ledger *ledger)
 uint64_t ledger_max(const struct ledger *ledger)
 {
     return ledger->job ? atomic_load(&ledger->job->max) : LEDGER_UNLIMITED;
+}
+
+bool ledger_is_over(const struct ledger *ledger)
+{
+    return ledger->job && atomic_load(&ledger->job->sum) > atomic_load(&ledger->job->max);
 }

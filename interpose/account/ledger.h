@@ -70,11 +70,16 @@ int ledger_extend_beside(struct ledger *ledger, uint64_t least, uint64_t spare);
  * Tells processes that wait for memory. */
 void ledger_settle(struct ledger *ledger, uint64_t used);
 
+/* True if this process has a part in a job. */
+bool ledger_shares(const struct ledger *ledger);
+
 /* The lease, what the job's other processes leave beyond it, and the job's max. LEDGER_UNLIMITED without a
  * job. Without the lock: another process may change them at any time. */
 uint64_t ledger_lease(const struct ledger *ledger);
 uint64_t ledger_room(const struct ledger *ledger);
 uint64_t ledger_max(const struct ledger *ledger);
+/* True if the job's processes use more than its max. */
+bool ledger_is_over(const struct ledger *ledger);
 
 /* What readers see of this process. */
 struct ledger_figures {
@@ -89,6 +94,12 @@ struct ledger_refusal {
     uint64_t asked, used, job_used, limit;
 };
 void ledger_note_refusal(struct ledger *ledger, const struct ledger_refusal *refusal);
+
+/* What a CUDA context takes on this card, as a process of the ledger has seen it. 0: nobody has, and this
+ * process is the one to find out: ledger_set_context_bytes must follow (0: it has not). Waits while another
+ * process finds out. */
+uint64_t ledger_context_bytes(struct ledger *ledger);
+void ledger_set_context_bytes(struct ledger *ledger, uint64_t bytes);
 
 /* ---- asking neighbours ---- */
 

@@ -5,7 +5,8 @@
 
 #include "interpose/base/clock.h"
 
-#define POLL_MS 50 /* nobody tells those who wait that a process has died */
+#define POLL_MS      50 /* nobody tells those who wait that a process has died */
+#define REMIND_POLLS 4  /* after so many the neighbours are asked again: not every free is told */
 
 /* ---- asking ---- */
 
@@ -188,6 +189,15 @@ bool ledger_is_waited_for(const struct ledger *ledger)
     return ledger->job && atomic_load_explicit(&ledger->job->waiting, memory_order_relaxed) != 0;
 }
 
+/* Asks without waiting for an answer. */
+static void remind(const struct ledger *ledger, uint64_t bytes)
+{
+    for (int i = 0; i < LEDGER_SLOTS; i++) {
+        if (is_neighbour(ledger, i))
+            put(&ledger->file->slots[i], bytes);
+    }
+}
+
 int ledger_wait(struct ledger *ledger, uint64_t least, uint64_t timeout_ms)
 {
     struct ledger_slot *slot;
@@ -203,11 +213,13 @@ int ledger_wait(struct ledger *ledger, uint64_t least, uint64_t timeout_ms)
     atomic_store(&slot->waits_for, least > ledger->lease ? least - ledger->lease : 0);
     atomic_store(&slot->ticket, ticket);
     atomic_fetch_add(&ledger->job->waiting, 1);
-    while ((rc = try_wait(ledger, least, ticket)) == -EAGAIN) {
+    for (unsigned polls = 0; (rc = try_wait(ledger, least, ticket)) == -EAGAIN; polls++) {
         const uint32_t freed = atomic_load(&ledger->file->freed);
         const uint64_t now = clock_ms();
 
         ledger_unlock(ledger);
+        if (polls % REMIND_POLLS == 0)
+            remind(ledger, atomic_load(&slot->waits_for));
         if (now >= until) {
             rc = -ETIMEDOUT;
             break;

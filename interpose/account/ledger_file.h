@@ -61,6 +61,10 @@ struct ledger_file {
     _Atomic uint32_t waiters; /* for the lock, about */
     _Atomic uint32_t freed;   /* counts lowered leases; those who wait for memory sleep on it */
     _Atomic uint32_t answers; /* counts answers; those who ask sleep on it */
+    _Atomic uint32_t
+        sizing; /* the slot + 1 of a process that makes a context to see what one takes; 0: none */
+    uint32_t unused;
+    _Atomic uint64_t context_bytes; /* what a context takes on this card; 0: not known yet */
     struct ledger_job jobs[LEDGER_JOBS];
     struct ledger_slot slots[LEDGER_SLOTS];
 };

@@ -4,6 +4,12 @@
 #include <errno.h>
 #include <string.h>
 
+#include "interpose/base/clock.h"
+
+#define SIZING_MS     3000                /* how long another process may take to make a context */
+#define CONTEXT_LEAST (UINT64_C(1) << 20) /* other figures are not believed */
+#define CONTEXT_MOST  (UINT64_C(8) << 30)
+
 void ledger_publish_used(struct ledger *ledger, uint64_t used)
 {
     struct ledger_slot *slot = &ledger->file->slots[ledger->slot];
@@ -20,6 +26,36 @@ void ledger_publish(struct ledger *ledger, const struct ledger_figures *figures)
     ledger_publish_used(ledger, figures->used);
     atomic_store_explicit(&slot->cached, figures->cached, memory_order_relaxed);
     atomic_store_explicit(&slot->limit, figures->limit, memory_order_relaxed);
+}
+
+uint64_t ledger_context_bytes(struct ledger *ledger)
+{
+    const uint64_t until = clock_ms() + SIZING_MS;
+    const uint32_t own = (uint32_t)ledger->slot + 1;
+
+    for (;;) {
+        const uint64_t known = atomic_load(&ledger->file->context_bytes);
+        uint32_t other = atomic_load(&ledger->file->sizing);
+
+        if (known >= CONTEXT_LEAST && known <= CONTEXT_MOST)
+            return known;
+        if (other == 0 || other == own || other > LEDGER_SLOTS || !ledger_alive(ledger, (int)other - 1) ||
+            clock_ms() > until) {
+            if (atomic_compare_exchange_strong(&ledger->file->sizing, &other, own))
+                return 0;
+            continue;
+        }
+        ledger_sleep(&ledger->file->sizing, other, 1);
+    }
+}
+
+void ledger_set_context_bytes(struct ledger *ledger, uint64_t bytes)
+{
+    uint32_t own = (uint32_t)ledger->slot + 1;
+
+    if (bytes > atomic_load(&ledger->file->context_bytes))
+        atomic_store(&ledger->file->context_bytes, bytes);
+    atomic_compare_exchange_strong(&ledger->file->sizing, &own, 0);
 }
 
 void ledger_note_refusal(struct ledger *ledger, const struct ledger_refusal *refusal)

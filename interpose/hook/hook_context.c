@@ -20,8 +20,9 @@
         if (result_ == CUDA_SUCCESS) {                                                                       \
             result_ = ROUTE_TRY(call, ordinal, 0);                                                           \
             route_grow_end(&growth_);                                                                        \
-            if (result_ == CUDA_SUCCESS &&                                                                   \
-                (result_ = route_context_made(ordinal, *context)) != CUDA_SUCCESS)                           \
+            if (result_ != CUDA_SUCCESS)                                                                     \
+                route_context_failed(ordinal);                                                               \
+            else if ((result_ = route_context_made(ordinal, *context)) != CUDA_SUCCESS)                      \
                 undo;                                                                                        \
         }                                                                                                    \
         result_;                                                                                             \
@@ -238,6 +239,8 @@ CUresult cuGreenCtxCreate(CUgreenCtx *green, CUdevResourceDesc resources, CUdevi
         return primary_drop(primary, result);
     result = ROUTE_TRY(driver.cuGreenCtxCreate(green, resources, ordinal, flags), ordinal, 0);
     route_grow_end(&growth);
+    if (result != CUDA_SUCCESS)
+        route_context_failed(ordinal);
     if (result == CUDA_SUCCESS && primary) {
         primary->context = primary_of(ordinal);
         primary->holds++;

@@ -142,19 +142,20 @@ static uint64_t held_on(CUdevice card)
 }
 
 /* True: the driver may take what it may need. */
-static bool try_alone(struct graphs_ask *ask, struct route_growth *growth, bool trim)
+enum effort { AT_ONCE, TRIM, BORROW };
+static bool try_alone(struct graphs_ask *ask, struct route_growth *growth, enum effort effort)
 {
     const CUdevice card = ask->part.card;
 
     graphs_alone(ask);
     /* Whether a capture minds is not known: none is disturbed. */
-    if (trim && ask->alone && !capture_any()) {
+    if (effort != AT_ONCE && ask->alone && !capture_any()) {
         driver.cuDeviceGraphMemTrim(card);
         graphs_trimmed(ask);
     }
     const struct graphs_pool pool = {held_on(card), attribute(card, CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT)};
     graphs_need(ask, &pool);
-    if (route_grow_graph_begin(growth, card, ask->need))
+    if (route_grow_graph_begin(growth, card, ask->need, effort == BORROW))
         return true;
     graphs_end(ask, false, 0);
     return false;
@@ -176,15 +177,17 @@ static CUresult ask_card(struct graphs_ask *ask, struct route_growth *growth, CU
     char need[SIZE_TEXT];
 
     growth->device = NULL;
-    if (graphs_again(ask, held_on(card)) || try_alone(ask, growth, false))
+    if (graphs_again(ask, held_on(card)) || try_alone(ask, growth, AT_ONCE))
         return CUDA_SUCCESS;
     /* What this stream's graphs have can be given back when they are done. */
     if (can_be_met(ask)) {
         route_await_stream(stream);
         route_make_room(card, ask->need);
-        if (try_alone(ask, growth, true))
+        if (try_alone(ask, growth, TRIM))
             return CUDA_SUCCESS;
     }
+    if (try_alone(ask, growth, BORROW))
+        return CUDA_SUCCESS;
     log_info("out of memory on device %d: a graph needs %s", card, size_format(ask->need, need));
     return CUDA_ERROR_OUT_OF_MEMORY;
 }

@@ -97,13 +97,14 @@ static int set_percent(struct size_value *out, const char *value, const char **w
     return 0;
 }
 
-static int set_decay(struct options *options, const char *value, const char **why)
+/* Seconds, with or without an s behind them; `off` for "off". */
+static int set_seconds(double *out, const char *value, double off, const char **why)
 {
     double seconds = 0, unit = 1;
     size_t i = 0;
 
     if (!strcmp(value, "off")) {
-        options->decay = -1;
+        *out = off;
         return 0;
     }
     for (; value[i] >= '0' && value[i] <= '9' && i < 6; i++)
@@ -113,11 +114,63 @@ static int set_decay(struct options *options, const char *value, const char **wh
         i++;
     for (; i > whole && value[i] >= '0' && value[i] <= '9' && unit > 0.001; i++)
         seconds += (value[i] - '0') * (unit /= 10);
-    if (whole == 0 || value[i] || value[i - 1] == '.') {
+    const bool ends_well = whole && value[i - 1] != '.' && (!value[i] || !strcmp(value + i, "s"));
+    if (!ends_well) {
         *why = "not a number of seconds";
         return -EINVAL;
     }
-    options->decay = seconds;
+    *out = seconds;
+    return 0;
+}
+
+static int set_each(struct options *options, const char *value, const char **why)
+{
+    struct rules limits;
+
+    if (rules_parse(value, &limits, why))
+        return -EINVAL;
+    options->each = limits;
+    return 0;
+}
+
+static int set_group(struct options *options, const char *value, const char **why)
+{
+    const size_t length = strlen(value);
+
+    if (!strcmp(value, "none")) {
+        options->group[0] = '\0';
+        return 0;
+    }
+    for (size_t i = 0; i < length; i++) {
+        const char c = value[i];
+
+        if (!((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+              strchr("._-", c))) {
+            *why = "a name has other characters";
+            return -EINVAL;
+        }
+    }
+    if (length == 0 || length >= sizeof options->group) {
+        *why = "a name has 1 to 63 characters";
+        return -EINVAL;
+    }
+    memcpy(options->group, value, length + 1);
+    return 0;
+}
+
+static int set_ledger(struct options *options, const char *value, const char **why)
+{
+    const bool is_auto = !strcmp(value, "auto");
+
+    if (!is_auto && strcmp(value, "off") != 0 && *value != '/') {
+        *why = "not the path of a folder from the root";
+        return -EINVAL;
+    }
+    if (strlen(value) >= sizeof options->ledger) {
+        *why = "the path is too long";
+        return -EINVAL;
+    }
+    strcpy(options->ledger, is_auto ? "" : value);
     return 0;
 }
 
@@ -135,6 +188,18 @@ static int set_value(struct options *options, int id, const char *value, enum op
     case OPTIONS_MAX:
         rc = set_max(options, value, source, why);
         break;
+    case OPTIONS_EACH:
+        rc = set_each(options, value, why);
+        break;
+    case OPTIONS_GROUP:
+        rc = set_group(options, value, why);
+        break;
+    case OPTIONS_LEDGER:
+        rc = set_ledger(options, value, why);
+        break;
+    case OPTIONS_WAIT:
+        rc = set_seconds(&options->wait, value, 0, why);
+        break;
     case OPTIONS_RESERVE:
         rc = set_reserve(options, value, why);
         break;
@@ -148,7 +213,7 @@ static int set_value(struct options *options, int id, const char *value, enum op
         rc = set_percent(&options->slack, value, why);
         break;
     case OPTIONS_DECAY:
-        rc = set_decay(options, value, why);
+        rc = set_seconds(&options->decay, value, -1, why);
         break;
     case OPTIONS_HIGH:
         rc = set_percent(&options->high, value, why);
@@ -347,12 +412,33 @@ struct options_places options_places_here(char path[OPTIONS_PATH_MAX])
     return places;
 }
 
+static uint64_t smaller(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
 uint64_t options_limit(const struct options *options, int ordinal, const char *uuid, uint64_t total)
 {
-    uint64_t asked = rules_for(&options->max, ordinal, uuid, total);
-    uint64_t ceiling = rules_for(&options->ceiling, ordinal, uuid, total);
+    const uint64_t max = rules_for(&options->max, ordinal, uuid, total);
+    const uint64_t each = rules_for(&options->each, ordinal, uuid, total);
+    const uint64_t ceiling = rules_for(&options->ceiling, ordinal, uuid, total);
 
-    return asked < ceiling ? asked : ceiling;
+    return smaller(smaller(max, each), ceiling);
+}
+
+uint64_t options_own_limit(const struct options *options, int ordinal, const char *uuid, uint64_t total)
+{
+    if (!options->group[0])
+        return options_limit(options, ordinal, uuid, total);
+    const uint64_t each = rules_for(&options->each, ordinal, uuid, total);
+    return smaller(smaller(each, rules_for(&options->ceiling, ordinal, uuid, total)), total);
+}
+
+uint64_t options_job_limit(const struct options *options, int ordinal, const char *uuid, uint64_t total)
+{
+    const uint64_t max = rules_for(&options->max, ordinal, uuid, total);
+
+    return smaller(smaller(max, rules_for(&options->ceiling, ordinal, uuid, total)), total);
 }
 
 static bool rules_anything(const struct rules *limits)
@@ -366,5 +452,6 @@ static bool rules_anything(const struct rules *limits)
 
 bool options_any_limit(const struct options *options)
 {
-    return rules_anything(&options->max) || rules_anything(&options->ceiling);
+    return rules_anything(&options->max) || rules_anything(&options->each) ||
+           rules_anything(&options->ceiling) || options->group[0];
 }

@@ -15,6 +15,8 @@
 #define OPTIONS_FILE_MAX   (64 * 1024)
 #define OPTIONS_VALUE_MAX  1024
 #define OPTIONS_ERROR_MAX  512
+#define OPTIONS_PATH_MAX   512
+#define OPTIONS_NAME_MAX   64 /* of a group, terminated; as LEDGER_NAME */
 
 enum options_log { OPTIONS_LOG_QUIET, OPTIONS_LOG_ERROR, OPTIONS_LOG_INFO };
 
@@ -24,6 +26,14 @@ enum options_source { OPTIONS_DEFAULT, OPTIONS_ADMIN, OPTIONS_USER, OPTIONS_ENVI
 #define OPTIONS_TABLE(X)                                                                                     \
     X(MAX, "max", "GPUCAP_MAX", "none", RULES_FORM,                                                          \
       "Device memory that the program may use, the CUDA context's own included.")                            \
+    X(EACH, "each", "GPUCAP_EACH", "none", RULES_FORM,                                                       \
+      "Device memory that each process of a job may use; without a job the smaller of max and each holds.")  \
+    X(GROUP, "group", "GPUCAP_GROUP", "none", "a name of letters, digits, '.', '_' and '-'",                 \
+      "Job whose processes share max. gpucap run makes one for what it starts.")                             \
+    X(LEDGER, "ledger", "GPUCAP_LEDGER", "auto", "a folder such as /run/gpucap, auto or off",                \
+      "Where the processes of a job find each other; auto is a private folder of the user's.")               \
+    X(WAIT, "wait", "GPUCAP_WAIT", "0", "seconds such as 30 or 30s, or off",                                 \
+      "How long a request waits for memory of its job before it is refused.")                                \
     X(RESERVE, "reserve", "GPUCAP_RESERVE", "64M", SIZE_FORM,                                                \
       "Part of max that allocations leave to the driver's own growth: modules, streams, stacks.")            \
     X(POOL, "pool", "GPUCAP_POOL", "on", "on or off",                                                        \
@@ -61,6 +71,10 @@ extern const struct options_entry options_table[OPTIONS_COUNT];
 struct options {
     struct rules max;
     struct rules ceiling; /* the administrator's max */
+    struct rules each;
+    char group[OPTIONS_NAME_MAX];  /* empty: none */
+    char ledger[OPTIONS_PATH_MAX]; /* empty: the user's own; "off": none */
+    double wait;                   /* seconds */
     struct size_value reserve;
     bool pool;
     bool deferred;
@@ -100,11 +114,14 @@ int options_parse_file(struct options *options, const char *text, const char *fi
                        enum options_source source, char error[OPTIONS_ERROR_MAX]);
 
 /* This process's own places; the user's file is written to `path`. */
-#define OPTIONS_PATH_MAX 512
 struct options_places options_places_here(char path[OPTIONS_PATH_MAX]);
 
-/* What a card may use under both the user's limit and the administrator's. */
+/* What a process may use of a card under all limits, whether or not others share max with it. */
 uint64_t options_limit(const struct options *options, int ordinal, const char *uuid, uint64_t total);
+/* What a process of a job may use by itself, and what all of them may use together; the card's total at most.
+ */
+uint64_t options_own_limit(const struct options *options, int ordinal, const char *uuid, uint64_t total);
+uint64_t options_job_limit(const struct options *options, int ordinal, const char *uuid, uint64_t total);
 
 /* True if any card of this process could be limited. */
 bool options_any_limit(const struct options *options);

@@ -146,6 +146,18 @@ void prog_await(void)
     prog_receive(&x, 1);
 }
 
+bool prog_poll(void)
+{
+    char x;
+
+    return recv(line, &x, 1, MSG_DONTWAIT | MSG_PEEK) >= 0;
+}
+
+bool prog_is_bare(void)
+{
+    return getenv("LD_PRELOAD") == NULL;
+}
+
 void prog_join(pid_t pid)
 {
     int status;

@@ -39,6 +39,8 @@ void *prog_nvml(void **library);
 
 /* True in a process that prog_start has started. */
 bool prog_is_other(void);
+/* True in one that was started without the library. */
+bool prog_is_bare(void);
 /* A process that runs the same scenario, without the library if `bare`. */
 pid_t prog_start(bool bare);
 /* Between the two: whole messages, and a number as a sign. They end the program when the other is gone. */
@@ -46,6 +48,8 @@ void prog_send(const void *data, size_t bytes);
 void prog_receive(void *data, size_t bytes);
 void prog_signal(void);
 void prog_await(void);
+/* True if there is a message, or the other process is gone. */
+bool prog_poll(void);
 /* Waits for the other process, which must end well. */
 void prog_join(pid_t pid);
 /* Waits for its end, however it came. */

@@ -52,7 +52,7 @@ const char *spawn_env_get(const struct spawn_env *env, const char *name); /* NUL
 void spawn_env_prepend(struct spawn_env *env, const char *name, const char *value, char separator);
 
 /* The simulated GPU in front: LD_LIBRARY_PATH=$GPUCAP_BUILD/sim, GPUCAP_SIM=spec (NULL: "1x8G"),
- * GPUCAP_SIM_ID=id. With id NULL the machine is this test process's own: spawn_sim_id(). Its shared files are
+ * GPUCAP_SIM_ID=id, and GPUCAP_LEDGER, a folder of the machine's. With id NULL the machine is this test process's own: spawn_sim_id(). Its shared files are
  * removed when the test ends. */
 void spawn_sim(struct spawn_env *env, const char *spec, const char *id);
 const char *spawn_sim_id(void);

@@ -6,6 +6,7 @@
 #include "spawn_internal.h"
 
 #include <dirent.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -161,6 +162,19 @@ const char *spawn_sim_id(void)
     return id;
 }
 
+/* A folder of files: a machine's ledgers. */
+static void clean_folder(int around, const char *name)
+{
+    const int fd = openat(around, name, O_RDONLY | O_DIRECTORY);
+    DIR *dir = fd < 0 ? NULL : fdopendir(fd);
+    if (!dir)
+        return;
+    for (struct dirent *e = readdir(dir); e; e = readdir(dir))
+        unlinkat(fd, e->d_name, 0);
+    closedir(dir);
+    unlinkat(around, name, AT_REMOVEDIR);
+}
+
 /* The simulated GPU keeps a machine in /dev/shm under a name that contains its id. */
 void spawn_sim_clean(const char *id)
 {
@@ -168,8 +182,8 @@ void spawn_sim_clean(const char *id)
     if (!dir)
         return;
     for (struct dirent *e = readdir(dir); e; e = readdir(dir)) {
-        if (strstr(e->d_name, id))
-            unlinkat(dirfd(dir), e->d_name, 0);
+        if (strstr(e->d_name, id) && unlinkat(dirfd(dir), e->d_name, 0))
+            clean_folder(dirfd(dir), e->d_name);
     }
     closedir(dir);
 }
@@ -179,6 +193,9 @@ void spawn_sim(struct spawn_env *env, const char *spec, const char *id)
     spawn_env_prepend(env, "LD_LIBRARY_PATH", spawn_build_path("sim"), ':');
     spawn_env_set(env, "GPUCAP_SIM", spec ? spec : DEFAULT_SIM);
     spawn_env_set(env, "GPUCAP_SIM_ID", id ? id : spawn_sim_id());
+    char ledger[128];
+    snprintf(ledger, sizeof(ledger), SHM_FOLDER "/ledger-%.80s", id ? id : spawn_sim_id());
+    spawn_env_set(env, "GPUCAP_LEDGER", ledger);
 }
 
 void spawn_wrapped(struct spawn_env *env)

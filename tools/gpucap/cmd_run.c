@@ -15,6 +15,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 #include <unistd.h>
 
 static int out_of_memory(void)
@@ -46,6 +47,9 @@ static int set_option(int id, const char *value)
 }
 
 struct run {
+    bool max, group; /* were given */
+    bool limited;    /* by whatever setting */
+    char *outer_max; /* of the job that this runs in; NULL: none */
     bool sim;
     bool help;
     const char *sim_spec;
@@ -77,6 +81,8 @@ static int parse_option(struct run *run, char **argv, int *used)
     }
     if (!value)
         return cli_fail("run: --%s needs a value: %s", options_table[id].name, options_table[id].form);
+    run->max = run->max || id == OPTIONS_MAX;
+    run->group = run->group || id == OPTIONS_GROUP;
     return set_option(id, value);
 }
 
@@ -111,13 +117,54 @@ static int parse_arguments(struct run *run, int argc, char **argv)
 }
 
 /* The library will read the same places; what it would refuse is refused here, before the program starts. */
-static int check_settings(void)
+static int check_settings(struct run *run)
 {
     struct options options;
     char user_file[OPTIONS_PATH_MAX];
     char error[OPTIONS_ERROR_MAX];
     struct options_places places = options_places_here(user_file);
-    return options_load(&options, &places, error) ? cli_fail("run: %s", error) : 0;
+    if (options_load(&options, &places, error))
+        return cli_fail("run: %s", error);
+    run->limited = options_any_limit(&options);
+    return 0;
+}
+
+static int set_variable(int id, const char *value)
+{
+    const char *name = options_table[id].variable;
+
+    return (value ? setenv(name, value, 1) : unsetenv(name)) ? out_of_memory() : 0;
+}
+
+static bool is_in_a_job(void)
+{
+    const char *group = getenv(options_table[OPTIONS_GROUP].variable);
+
+    return group && *group && strcmp(group, "none") != 0;
+}
+
+/* Inside a job --max is a limit for each process; the job keeps its own. */
+static int limit_each(const struct run *run)
+{
+    const int status = run->max ? set_variable(OPTIONS_EACH, getenv(options_table[OPTIONS_MAX].variable)) : 0;
+
+    return status ? status : set_variable(OPTIONS_MAX, run->outer_max);
+}
+
+/* All that the program starts is one job, whose processes share max. */
+static int use_job(const struct run *run)
+{
+    char name[OPTIONS_NAME_MAX];
+    unsigned number;
+
+    if (run->group || !run->limited)
+        return 0;
+    if (is_in_a_job())
+        return limit_each(run);
+    if (getrandom(&number, sizeof(number), 0) != (ssize_t)sizeof(number))
+        return cli_fail("run: no random number for the name of the job");
+    snprintf(name, sizeof(name), "job-%ld-%04x", (long)getpid(), number & 0xffff);
+    return set_variable(OPTIONS_GROUP, name);
 }
 
 /* The loader passes over what it cannot load with a line on stderr, and loads any other library gladly. */
@@ -206,14 +253,17 @@ static int check_program(const char *name)
 
 int cmd_run(int argc, char **argv)
 {
-    struct run run = {0};
+    const char *outer_max = getenv(options_table[OPTIONS_MAX].variable);
+    struct run run = {.outer_max = outer_max ? strdup(outer_max) : NULL}; /* setenv may end the other */
     char *help[] = {argv[0], NULL};
     int status = parse_arguments(&run, argc, argv);
     if (status)
         return status;
     if (run.help || !run.program)
         return cmd_help(1, help);
-    status = check_settings();
+    status = check_settings(&run);
+    if (!status)
+        status = use_job(&run);
     if (!status)
         status = use_library();
     if (!status && run.sim)

@@ -1,0 +1,151 @@
+/* lend: see lend.h. */
+#include "interpose/lend.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "interpose/account/drivers_pools.h"
+#include "interpose/base/process.h"
+#include "interpose/library.h"
+#include "interpose/pool/capture.h"
+#include "interpose/pool/pools.h"
+#include "interpose/route.h"
+
+#define EXIT_PATIENCE_MS 1000 /* an exit waits so long for an answer that is being worked on */
+#define ASK_MS           200 /* for neighbours' answers; a gibibyte takes them about 10 ms more to give back */
+#define ASK_MS_PER_GIB   10
+
+static atomic_bool started[DEVICE_MAX];
+static atomic_int working;   /* threads that may be in the driver */
+static atomic_bool stopping; /* for good */
+
+struct wanted {
+    CUdevice ordinal;
+    uint64_t bytes, given;
+};
+
+static void give_back(struct pool *pool, void *argument)
+{
+    struct wanted *wanted = argument;
+    CUcontext before;
+
+    if (pool->ordinal != wanted->ordinal || wanted->given >= wanted->bytes ||
+        driver.cuCtxPushCurrent_v2(pool->context) != CUDA_SUCCESS)
+        return;
+    pool_sweep(pool);
+    wanted->given += pool_trim(pool, wanted->bytes - wanted->given);
+    driver.cuCtxPopCurrent_v2(&before);
+}
+
+/* Returns what the lease was lowered by. */
+static uint64_t answer(struct device *device, uint64_t bytes)
+{
+    struct wanted wanted = {.ordinal = device->ordinal, .bytes = bytes};
+    const uint64_t leased = ledger_lease(device->ledger);
+
+    if (bytes) {
+        pools_each(give_back, &wanted);
+        if (wanted.given < bytes)
+            drivers_pools_trim(device->ordinal);
+    }
+    device_follow_job(device);
+    const struct ledger_figures figures = {.used = account_settle_lease(&device->account),
+                                           .cached = route_idle_on(device->ordinal),
+                                           .limit = atomic_load(&device->limit)};
+    ledger_publish(device->ledger, &figures);
+    const uint64_t now = ledger_lease(device->ledger);
+    return bytes && leased > now ? leased - now : 0;
+}
+
+/* Who stops it says so first and then asks whether anybody works; here it is the other way round. */
+static void *serve(void *argument)
+{
+    struct device *device = argument;
+    uint64_t bytes, given;
+
+    while (ledger_listen(device->ledger, &bytes)) {
+        atomic_fetch_add(&working, 1);
+        given = atomic_load(&stopping) ? 0 : answer(device, bytes);
+        atomic_fetch_sub(&working, 1);
+        ledger_answer(device->ledger, given);
+    }
+    return NULL;
+}
+
+static void wake(struct device *device)
+{
+    if (device->ledger)
+        ledger_wake(device->ledger);
+}
+
+static void stop(void)
+{
+    const struct timespec pause = {.tv_nsec = 1000000};
+
+    if (process_is_copy())
+        return;
+    atomic_store(&stopping, true);
+    device_each(wake);
+    for (int ms = 0; ms < EXIT_PATIENCE_MS && atomic_load(&working); ms++)
+        nanosleep(&pause, NULL);
+}
+
+/* Signals are the host program's: none may be delivered to our thread. */
+static void start_quietly(struct device *device)
+{
+    pthread_attr_t attributes;
+    pthread_t thread;
+    sigset_t all, before;
+
+    if (pthread_attr_init(&attributes))
+        return;
+    pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    /* If there can be no thread, this process lends nothing; nobody waits long for its answers. */
+    pthread_create(&thread, &attributes, serve, device);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    pthread_attr_destroy(&attributes);
+}
+
+void lend_start(struct device *device)
+{
+    static atomic_flag registered = ATOMIC_FLAG_INIT;
+
+    if (!device->ledger || atomic_exchange(&started[device->ordinal], true))
+        return;
+    if (!atomic_flag_test_and_set(&registered) && atexit(stop))
+        return;
+    start_quietly(device);
+}
+
+void lend_freed(struct device *device)
+{
+    if (device && device->ledger && __builtin_expect(ledger_is_waited_for(device->ledger), 0))
+        ledger_ask_self(device->ledger);
+}
+
+bool lend_borrow(struct device *device, uint64_t need, uint64_t missing, bool *waited)
+{
+    const unsigned patience = ASK_MS + (unsigned)(missing >> 30) * ASK_MS_PER_GIB;
+    const double wait = library_options()->wait;
+
+    *waited = false;
+    if (!device || !device->ledger || !ledger_shares(device->ledger) || need > atomic_load(&device->limit))
+        return false;
+    if (ledger_ask(device->ledger, missing, patience))
+        return true;
+    if (wait <= 0 || capture_any())
+        return false;
+    *waited = account_wait_for_budget(&device->account, need, (uint64_t)(wait * 1000)) == 0;
+    return *waited;
+}
+
+void lend_end(struct device *device, uint64_t need, bool waited)
+{
+    if (waited)
+        account_end_wait(&device->account, need);
+}

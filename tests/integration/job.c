@@ -1,0 +1,163 @@
+/* job: the processes of a job share one budget, lend each other what they do not use, and wait if they are
+ * told to. Each promise is a scenario of prog_job, which checks itself.
+ */
+#include <stdio.h>
+#include <string.h>
+#include <unity.h>
+
+#include "spawn.h"
+
+#define CARD "1x2G;ctx=128M"
+
+void setUp(void) {}
+
+void tearDown(void) {}
+
+static struct spawn_env *wrapped(const char *pool, const char *wait)
+{
+    struct spawn_env *env = spawn_env_new();
+
+    spawn_sim(env, CARD, NULL);
+    spawn_wrapped(env);
+    spawn_cap(env, "1G");
+    spawn_env_set(env, "HOME", "/nonexistent"); /* no user's own settings */
+    spawn_env_set(env, "GPUCAP_GROUP", "both");
+    spawn_env_set(env, "GPUCAP_POOL", pool);
+    spawn_env_set(env, "GPUCAP_WAIT", wait);
+    return env;
+}
+
+static void run(const char *scenario, const char *pool, const char *wait)
+{
+    struct spawn_env *env = wrapped(pool, wait);
+    struct spawn_result r = spawn_run(
+        env, (const char *[]){spawn_build_path("tests/integration/prog_job"), scenario, NULL}, NULL);
+
+    spawn_env_free(env);
+    TEST_ASSERT_EQUAL_STRING_MESSAGE("", r.err, pool);
+    TEST_ASSERT_EQUAL_INT_MESSAGE(0, r.status, pool);
+    spawn_result_free(&r);
+}
+
+static void with_and_without_pool(const char *scenario, const char *wait)
+{
+    run(scenario, "on", wait);
+    run(scenario, "off", wait);
+}
+
+static void test_two_processes_share_one_budget(void)
+{
+    with_and_without_pool("shared", "off");
+}
+
+static void test_idle_memory_of_one_process_serves_the_other(void)
+{
+    with_and_without_pool("lends", "off");
+}
+
+static void test_memory_of_a_killed_process_can_be_had_at_once(void)
+{
+    with_and_without_pool("killed", "off");
+}
+
+static void test_a_request_waits_for_what_the_other_frees(void)
+{
+    with_and_without_pool("waits", "30s");
+}
+
+static void test_of_two_that_wait_for_each_other_one_is_refused(void)
+{
+    with_and_without_pool("cycle", "30s");
+}
+
+static void test_what_can_never_fit_is_not_waited_for(void)
+{
+    with_and_without_pool("hopeless", "90s"); /* longer than the test may take */
+}
+
+static void test_processes_that_race_never_pass_the_budget(void)
+{
+    with_and_without_pool("races", "off");
+}
+
+/* ---- gpucap run ---- */
+
+static struct spawn_result run_command(struct spawn_env *env, const char *const *options,
+                                       const char *scenario)
+{
+    const char *argv[12] = {spawn_build_path("gpucap"), "run"};
+    int count = 2;
+
+    for (; *options; options++)
+        argv[count++] = *options;
+    argv[count++] = spawn_build_path("tests/integration/prog_job");
+    argv[count++] = scenario;
+    return spawn_run(env, argv, NULL);
+}
+
+static struct spawn_env *plain(void)
+{
+    struct spawn_env *env = spawn_env_new();
+
+    spawn_sim(env, CARD, NULL);
+    spawn_env_set(env, "HOME", "/nonexistent");
+    return env;
+}
+
+static void test_what_one_run_starts_is_one_job(void)
+{
+    struct spawn_env *env = plain();
+    struct spawn_result r = run_command(env, (const char *[]){"--max=1G", NULL}, "shared");
+
+    TEST_ASSERT_EQUAL_STRING("", r.err);
+    TEST_ASSERT_EQUAL_INT(0, r.status);
+    spawn_result_free(&r);
+    spawn_env_free(env);
+}
+
+static void test_a_run_inside_a_run_stays_in_its_job(void)
+{
+    struct spawn_env *env = plain();
+    struct spawn_result r = spawn_run(
+        env,
+        (const char *[]){spawn_build_path("gpucap"), "run", "--max=1G", spawn_build_path("gpucap"), "run",
+                         "--max=2G", spawn_build_path("tests/integration/prog_job"), "shared", NULL},
+        NULL);
+
+    TEST_ASSERT_EQUAL_STRING("", r.err);
+    TEST_ASSERT_EQUAL_INT(0, r.status);
+    spawn_result_free(&r);
+    spawn_env_free(env);
+}
+
+/* Without a ledger each process has the cap by itself: the scenario finds out, and one line says so. */
+static void test_without_a_ledger_the_cap_holds_for_each_process_and_it_is_said(void)
+{
+    struct spawn_env *env = plain();
+    struct spawn_result r = run_command(env, (const char *[]){"--max=1G", "--ledger=off", NULL}, "hopeless");
+
+    TEST_ASSERT_NOT_NULL(strstr(r.err, "(ledger=off): max holds for each process alone\n"));
+    TEST_ASSERT_EQUAL_INT(0, r.status);
+    spawn_result_free(&r);
+    r = run_command(env, (const char *[]){"--max=1G", "--ledger=/proc/nowhere", NULL}, "hopeless");
+    TEST_ASSERT_NOT_NULL(strstr(r.err, "max holds for each process alone\n"));
+    TEST_ASSERT_EQUAL_INT(0, r.status);
+    spawn_result_free(&r);
+    spawn_env_free(env);
+}
+
+int main(void)
+{
+    UNITY_BEGIN();
+    RUN_TEST(test_two_processes_share_one_budget);
+    RUN_TEST(test_idle_memory_of_one_process_serves_the_other);
+    RUN_TEST(test_memory_of_a_killed_process_can_be_had_at_once);
+    RUN_TEST(test_a_request_waits_for_what_the_other_frees);
+    RUN_TEST(test_of_two_that_wait_for_each_other_one_is_refused);
+    RUN_TEST(test_what_can_never_fit_is_not_waited_for);
+    RUN_TEST(test_processes_that_race_never_pass_the_budget);
+    RUN_TEST(test_what_one_run_starts_is_one_job);
+    RUN_TEST(test_a_run_inside_a_run_stays_in_its_job);
+    RUN_TEST(test_without_a_ledger_the_cap_holds_for_each_process_and_it_is_said);
+    return UNITY_END();
+}

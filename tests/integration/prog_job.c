@@ -1,0 +1,332 @@
+/* prog_job: two processes of one job, which share a budget. One scenario a run; both processes are this
+ * program (prog_is_other). Meant for a card of 2 GiB whose contexts take 128 MiB, a job of 1 GiB and a
+ * reserve of 64 MiB.
+ */
+#include "prog_check.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+#include <unistd.h>
+
+#define BUDGET  (1024 * MIB)
+#define CONTEXT (128 * MIB)
+#define RESERVE (64 * MIB)
+#define HALF    (512 * MIB)
+
+/* ---- requests of every kind ---- */
+
+enum kind { LINEAR, HANDLE, ASYNC, ARRAY, MANAGED, KINDS };
+
+struct memory {
+    enum kind kind;
+    CUdeviceptr address;
+    CUmemGenericAllocationHandle handle;
+    CUarray array;
+};
+
+static CUresult take(struct memory *memory, enum kind kind, size_t bytes)
+{
+    const CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                      .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0}};
+    const CUDA_ARRAY_DESCRIPTOR array = {
+        .Width = 4096, .Height = bytes / 4096 / 16, .Format = CU_AD_FORMAT_FLOAT, .NumChannels = 4};
+
+    memory->kind = kind;
+    switch (kind) {
+    case LINEAR:
+        return cuMemAlloc(&memory->address, bytes);
+    case HANDLE:
+        return cuMemCreate(&memory->handle, bytes, &prop, 0);
+    case ASYNC:
+        return cuMemAllocAsync(&memory->address, bytes, NULL);
+    case ARRAY:
+        return cuArrayCreate(&memory->array, &array);
+    default:
+        return cuMemAllocManaged(&memory->address, bytes, CU_MEM_ATTACH_GLOBAL);
+    }
+}
+
+static void give(const struct memory *memory)
+{
+    switch (memory->kind) {
+    case HANDLE:
+        MUST(0, cuMemRelease(memory->handle));
+        break;
+    case ASYNC:
+        MUST(0, cuMemFreeAsync(memory->address, NULL));
+        break;
+    case ARRAY:
+        MUST(0, cuArrayDestroy(memory->array));
+        break;
+    default:
+        MUST(0, cuMemFree(memory->address));
+    }
+}
+
+/* What the driver's own pool keeps. */
+static void give_up_idle(void)
+{
+    CUmemoryPool pool;
+
+    MUST(0, cuDeviceGetMemPool(&pool, 0));
+    MUST(0, cuMemPoolTrimTo(pool, 0));
+}
+
+/* ---- one budget ---- */
+
+/* The other holds a half; this process does not get what is beyond the budget, and all that is within it. */
+static void shared(void)
+{
+    struct memory block;
+
+    prog_context(0);
+    if (prog_is_other()) {
+        MUST(0, take(&block, LINEAR, HALF));
+        prog_signal();
+        prog_await();
+        return;
+    }
+    const pid_t pid = prog_start(false);
+    const size_t left = BUDGET - 2 * CONTEXT - HALF - RESERVE;
+    prog_await();
+    for (enum kind kind = LINEAR; kind < KINDS; kind++) {
+        MUST(CUDA_ERROR_OUT_OF_MEMORY, take(&block, kind, left + 64 * MIB));
+        MUST(0, take(&block, kind, left / 2));
+        give(&block);
+        MUST(0, cuCtxSynchronize());
+    }
+    prog_signal();
+    prog_join(pid);
+    MUST(0, take(&block, LINEAR, HALF));
+}
+
+/* The other has freed its half and keeps it for later: this process gets it, in whatever form it asks. */
+static void lends(void)
+{
+    struct memory block;
+
+    prog_context(0);
+    if (prog_is_other()) {
+        for (enum kind kind = LINEAR; kind < KINDS; kind++) {
+            MUST(0, take(&block, LINEAR, HALF));
+            give(&block);
+            MUST(0, take(&block, ASYNC, 128 * MIB));
+            give(&block);
+            MUST(0, cuCtxSynchronize());
+            prog_signal();
+            prog_await();
+        }
+        return;
+    }
+    const pid_t pid = prog_start(false);
+    for (enum kind kind = LINEAR; kind < KINDS; kind++) {
+        prog_await();
+        MUST(0, take(&block, kind, HALF + 64 * MIB));
+        give(&block);
+        MUST(0, cuCtxSynchronize());
+        prog_signal();
+    }
+    prog_join(pid);
+}
+
+/* What a process held that was killed can be had at once. */
+static void killed(void)
+{
+    struct memory block;
+
+    prog_context(0);
+    if (prog_is_other()) {
+        MUST(0, take(&block, LINEAR, HALF));
+        prog_signal();
+        prog_await();
+        return;
+    }
+    for (enum kind kind = LINEAR; kind < KINDS; kind++) {
+        const pid_t pid = prog_start(false);
+        prog_await();
+        MUST(CUDA_ERROR_OUT_OF_MEMORY, take(&block, kind, HALF));
+        kill(pid, SIGKILL);
+        prog_bury(pid);
+        MUST(0, take(&block, kind, HALF));
+        give(&block);
+        MUST(0, cuCtxSynchronize());
+        give_up_idle();
+    }
+}
+
+/* ---- with wait ---- */
+
+static void *free_later(void *argument)
+{
+    const struct timespec while_ = {.tv_nsec = 100000000};
+
+    nanosleep(&while_, NULL); /* the request that waits is most likely under way; it is granted in any case */
+    give(argument);
+    return NULL;
+}
+
+/* The other holds what this process needs, and frees it a little later. */
+static void waits(void)
+{
+    struct memory block;
+    pthread_t thread;
+
+    prog_context(0);
+    for (enum kind kind = LINEAR; kind < KINDS; kind++) {
+        if (prog_is_other()) {
+            MUST(0, take(&block, LINEAR, HALF));
+            prog_signal();
+            MUST(0, pthread_create(&thread, NULL, free_later, &block));
+            pthread_join(thread, NULL);
+            prog_await();
+            continue;
+        }
+        static pid_t pid;
+        if (kind == LINEAR)
+            pid = prog_start(false);
+        prog_await();
+        MUST(0, take(&block, kind, HALF));
+        give(&block);
+        MUST(0, cuCtxSynchronize());
+        prog_signal();
+        if (kind == KINDS - 1)
+            prog_join(pid);
+    }
+}
+
+/* Both hold a quarter and ask for more than is left: one is refused, and then the other one gets it. */
+static void cycle(void)
+{
+    struct memory first, second;
+    CUresult mine, theirs;
+
+    prog_context(0);
+    const pid_t pid = prog_is_other() ? 0 : prog_start(false);
+    MUST(0, take(&first, LINEAR, 256 * MIB));
+    prog_signal();
+    prog_await();
+    mine = take(&second, LINEAR, 384 * MIB);
+    if (mine != CUDA_SUCCESS) {
+        MUST(CUDA_ERROR_OUT_OF_MEMORY, mine);
+        give(&first);
+    }
+    prog_send(&mine, sizeof mine);
+    prog_receive(&theirs, sizeof theirs);
+    MUST(true, (mine == CUDA_SUCCESS) != (theirs == CUDA_SUCCESS));
+    if (!prog_is_other())
+        prog_join(pid);
+}
+
+/* What can never fit is not waited for. */
+static void hopeless(void)
+{
+    struct memory block;
+
+    prog_context(0);
+    for (enum kind kind = LINEAR; kind < KINDS; kind++)
+        MUST(CUDA_ERROR_OUT_OF_MEMORY, take(&block, kind, BUDGET));
+}
+
+/* ---- many at once ---- */
+
+#define PROCESSES 4
+#define THREADS   3
+#define ROUNDS    40
+
+static CUcontext context;
+static atomic_int granted;
+
+static void *allocates(void *argument)
+{
+    unsigned seed = (unsigned)(uintptr_t)argument ^ (unsigned)getpid();
+
+    MUST(0, cuCtxSetCurrent(context));
+    for (int i = 0; i < ROUNDS; i++) {
+        struct memory block;
+        const CUresult result =
+            take(&block, (enum kind)(rand_r(&seed) % KINDS), (1 + (size_t)rand_r(&seed) % 8) * 16 * MIB);
+
+        MUST(true, result == CUDA_SUCCESS || result == CUDA_ERROR_OUT_OF_MEMORY);
+        if (result == CUDA_SUCCESS) {
+            atomic_fetch_add(&granted, 1);
+            give(&block);
+        }
+    }
+    return NULL;
+}
+
+/* Looks, without the library, at what the whole card has in use, until the first process says that it is
+ * over. */
+static void watch(void)
+{
+    CUcontext own;
+    size_t least = SIZE_MAX, free_bytes, total;
+    char over = 0;
+
+    MUST(0, cuInit(0));
+    MUST(0, cuCtxCreate(&own, NULL, 0, 0));
+    prog_signal();
+    while (!over) {
+        MUST(0, cuMemGetInfo(&free_bytes, &total));
+        least = free_bytes < least ? free_bytes : least;
+        over = prog_poll();
+    }
+    /* Its own context is no part of the job. */
+    MUST(true, total - least - CONTEXT <= BUDGET);
+}
+
+/* The others may just have all that is left. */
+static CUcontext context_when_it_fits(void)
+{
+    CUcontext made;
+    CUresult result;
+
+    MUST(0, cuInit(0));
+    do
+        result = cuDevicePrimaryCtxRetain(&made, 0);
+    while (result == CUDA_ERROR_OUT_OF_MEMORY);
+    MUST(0, result);
+    return made;
+}
+
+static void races(void)
+{
+    pthread_t threads[THREADS];
+    pid_t pids[PROCESSES];
+
+    if (prog_is_other() && prog_is_bare()) {
+        watch();
+        return;
+    }
+    context = prog_is_other() ? context_when_it_fits() : prog_context(0);
+    if (!prog_is_other()) {
+        for (int i = 0; i < PROCESSES; i++)
+            pids[i] = prog_start(false);
+        const pid_t watcher = prog_start(true);
+        prog_await();
+        for (int i = 0; i < PROCESSES; i++)
+            prog_join(pids[i]);
+        prog_signal();
+        prog_join(watcher);
+        return;
+    }
+    for (uintptr_t i = 0; i < THREADS; i++)
+        MUST(0, pthread_create(&threads[i], NULL, allocates, (void *)i));
+    for (int i = 0; i < THREADS; i++)
+        pthread_join(threads[i], NULL);
+    MUST(true, atomic_load(&granted) > 0);
+}
+
+int main(int argc, char **argv)
+{
+    static const struct prog_scenario scenarios[] = {
+        {"shared", shared}, {"lends", lends}, {"killed", killed},     {"waits", waits},
+        {"cycle", cycle},   {"races", races}, {"hopeless", hopeless},
+    };
+
+    return prog_main(argc, argv, scenarios, sizeof scenarios / sizeof *scenarios);
+}
