@@ -1,5 +1,7 @@
 /* What `gpucap ps` and `gpucap why` promise: every process that shares a ledger is shown with fresh figures,
  * in three forms that other programs can read, and a refusal is explained. */
+#include <fcntl.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -7,6 +9,7 @@
 #include <unistd.h>
 
 #include "cli_members.h"
+#include "interpose/account/ledger_file.h"
 #include "unity.h"
 
 #if GPUCAP_HAS_CJSON
@@ -193,6 +196,69 @@ static void test_a_process_that_was_killed_is_gone(void)
     cli_expect_status(0, &result);
     TEST_ASSERT_NULL(strstr(result.out, "gone"));
     spawn_result_free(&result);
+}
+
+static void test_ledger_is_found_by_its_settings(void)
+{
+    struct spawn_env *env = cli_env();
+    char option[4096];
+
+    members_start(MEMBERS_UUID, "job", 4096, 1024, 0);
+    snprintf(option, sizeof option, "--ledger=%s", members_folder());
+    spawn_env_set(env, "GPUCAP_LEDGER", "off");
+    struct spawn_result result = CLI_RUN(env, "ps", "--prometheus");
+    cli_expect_status(1, &result);
+    cli_expect_err("the ledger is off", &result);
+    spawn_result_free(&result);
+    result = CLI_RUN(env, "ps", "--prometheus", option);
+    cli_expect_status(0, &result);
+    cli_expect_out("job=\"job\"", &result);
+    spawn_result_free(&result);
+    snprintf(option, sizeof option, "ledger = %s\n", members_folder());
+    spawn_env_unset(env, "GPUCAP_LEDGER");
+    TEST_ASSERT_EQUAL_INT(0, mkdir(cli_path(".config"), 0700));
+    cli_write(cli_path(".config/gpucap.conf"), option, strlen(option), 0600);
+    result = CLI_RUN(env, "ps", "--prometheus");
+    cli_expect_out("job=\"job\"", &result);
+    spawn_result_free(&result);
+    spawn_env_free(env);
+}
+
+/* Whatever a faulty process writes into the ledger, the commands end in order and print nothing that could
+ * steer a terminal. */
+static void test_commands_survive_a_ledger_of_noise(void)
+{
+    static const char *const commands[][3] = {
+        {"ps", "--json", NULL}, {"ps", "--prometheus", NULL}, {"ps", NULL, NULL}, {"why", "all", NULL}};
+    char path[4096];
+    unsigned seed = 1;
+
+    members_start_deaf(MEMBERS_UUID, "noise", 4096, 1024, 0);
+    snprintf(path, sizeof path, "%s/" MEMBERS_UUID ".ledger", members_folder());
+    const int fd = open(path, O_RDWR);
+    TEST_ASSERT_TRUE(fd >= 0);
+    for (int round = 0; round < 12; round++) {
+        /* The slot of the member keeps its first word, which says that it is one. */
+        const off_t slot = (off_t)offsetof(struct ledger_file, slots) + (off_t)sizeof(uint32_t);
+        const off_t jobs = (off_t)offsetof(struct ledger_file, jobs);
+        unsigned char noise[sizeof(struct ledger_slot) - sizeof(uint32_t)];
+
+        for (size_t i = 0; i < sizeof noise; i++)
+            noise[i] = (unsigned char)(rand_r(&seed) >> 8);
+        if (round % 2)
+            memcpy(noise, &(uint32_t){1}, sizeof(uint32_t)); /* the first job */
+        TEST_ASSERT_EQUAL_INT(sizeof noise, pwrite(fd, noise, sizeof noise, slot));
+        TEST_ASSERT_EQUAL_INT(256, pwrite(fd, noise, 256, jobs));
+        for (size_t i = 0; i < sizeof commands / sizeof *commands; i++) {
+            struct spawn_result result = CLI_RUN(NULL, commands[i][0], commands[i][1]);
+
+            TEST_ASSERT_TRUE_MESSAGE(result.status <= 1 || result.status == 125, result.err);
+            for (size_t j = 0; j < result.out_len; j++)
+                TEST_ASSERT_TRUE(strchr("\n\t", result.out[j]) || (unsigned char)result.out[j] >= ' ');
+            spawn_result_free(&result);
+        }
+    }
+    close(fd);
 }
 
 static void test_ledger_that_cannot_be_read_is_named_and_is_status_1(void)
@@ -441,6 +507,8 @@ int main(void)
     RUN_TEST(test_ps_under_a_limit_shows_the_card_as_it_is);
     RUN_TEST(test_ps_without_ledgers_says_so_and_is_no_failure);
     RUN_TEST(test_a_process_that_was_killed_is_gone);
+    RUN_TEST(test_ledger_is_found_by_its_settings);
+    RUN_TEST(test_commands_survive_a_ledger_of_noise);
     RUN_TEST(test_ledger_that_cannot_be_read_is_named_and_is_status_1);
 #if GPUCAP_HAS_CJSON
     RUN_TEST(test_json_has_every_figure_in_bytes);

@@ -232,13 +232,18 @@ static bool pump(struct screen *screen)
     return got > 0;
 }
 
-bool screen_shows(const struct screen *screen, const char *text)
+static int find_line(const struct screen *screen, const char *text)
 {
     for (int i = 0; i < SCREEN_LINES; i++) {
         if (strstr(screen->cells[i], text))
-            return true;
+            return i;
     }
-    return false;
+    return -1;
+}
+
+bool screen_shows(const struct screen *screen, const char *text)
+{
+    return find_line(screen, text) >= 0;
 }
 
 static void fail(const struct screen *screen, const char *what, const char *text)
@@ -253,12 +258,11 @@ static void fail(const struct screen *screen, const char *what, const char *text
 
 int screen_line_of(const struct screen *screen, const char *text)
 {
-    for (int i = 0; i < SCREEN_LINES; i++) {
-        if (strstr(screen->cells[i], text))
-            return i;
-    }
-    fail(screen, "the screen does not have", text);
-    return -1;
+    const int line = find_line(screen, text);
+
+    if (line < 0)
+        fail(screen, "the screen does not have", text);
+    return line;
 }
 
 static double now_s(void)
@@ -278,6 +282,20 @@ void screen_await(struct screen *screen, const char *text, bool there)
             fail(screen, "the program ended before the screen was as awaited:", text);
         if (now_s() > until)
             fail(screen, there ? "waited in vain for" : "waited in vain for the end of", text);
+    }
+}
+
+void screen_await_above(struct screen *screen, const char *upper, const char *lower)
+{
+    const double until = now_s() + PATIENCE_S;
+
+    for (;;) {
+        const int first = find_line(screen, upper);
+
+        if (first >= 0 && first < find_line(screen, lower))
+            return;
+        if (!pump(screen) || now_s() > until)
+            fail(screen, "the order was not as awaited:", upper);
     }
 }
 

@@ -31,6 +31,8 @@ struct screen {
 void screen_start(struct screen *screen, struct spawn_env *env, const char *term, const char *const *argv);
 /* Reads until the text is on the screen (or, with `there` false, no longer); fails the test after a while. */
 void screen_await(struct screen *screen, const char *text, bool there);
+/* The same until both texts are there, the first one higher up. */
+void screen_await_above(struct screen *screen, const char *upper, const char *lower);
 bool screen_shows(const struct screen *screen, const char *text);
 /* The number of the line that has the text; fails the test if there is none. */
 int screen_line_of(const struct screen *screen, const char *text);

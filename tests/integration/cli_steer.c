@@ -189,6 +189,7 @@ static void test_bad_words_are_refused(void)
         {"set", "train-a", "--max=101%", "a share is from 0.1% to 100%", 125},
         {"set", "train-a", "--mex=3G", "did you mean --max?", 125},
         {"set", "train-a", NULL, "usage: gpucap set PID|JOB|GROUP --max=SIZE", 125},
+        {"set", "a name", "--max=3G", "a name has other characters", 125},
         {"set", "2147483647", "--max=3G", "no process or job '2147483647'", 1},
         {"set", "all", "--max=3G", "no process or job 'all'", 1},
         {"trim", "nothing", NULL, "no process or job 'nothing'", 1},

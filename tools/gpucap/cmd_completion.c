@@ -3,7 +3,7 @@
  * moment. Owns no lock. */
 #include "cli.h"
 #include "interpose/settings/options.h"
-#include "ledgers.h"
+#include "look.h"
 
 #include <ctype.h>
 #include <stdio.h>
@@ -24,8 +24,9 @@ static bool is_plain(const char *name)
 static int print_processes(void)
 {
     struct ledgers ledgers;
+    char folder[LEDGER_PATH];
 
-    if (ledgers_open(&ledgers, "completion", NULL, NULL))
+    if (look_folder("completion", NULL, folder) || ledgers_open(&ledgers, "completion", folder, NULL))
         return CLI_FAILED;
     ledgers_read(&ledgers);
     for (int i = 0; i < ledgers.count; i++) {

@@ -429,16 +429,23 @@ static void check_card_ledgers(struct report *report, const char *path)
 
 static void check_ledger(struct report *report)
 {
-    char path[LEDGER_PATH];
-    const char *asked = getenv("GPUCAP_LEDGER");
+    struct options options;
+    char path[LEDGER_PATH], user_file[OPTIONS_PATH_MAX], error[OPTIONS_ERROR_MAX];
+    const struct options_places places = options_places_here(user_file);
 
-    if (ledger_folder(asked, path, sizeof(path)))
+    if (options_load(&options, &places, error))
+        return; /* check_settings has named it */
+    if (!strcmp(options.ledger, "off")) {
+        line("ledger", "off: max holds for each process alone, and ps, set, trim and why see nothing");
+        return;
+    }
+    if (ledger_folder(options.ledger, path, sizeof(path)))
         problem(report, "ledger", "the path of its folder is too long");
     else if (access(path, F_OK) && errno == ENOENT)
         check_absent_folder(report, path);
     else if (check_folder(report, path))
         check_card_ledgers(report, path);
-    if ((!asked || !*asked) && (!access("/.dockerenv", F_OK) || !access("/run/.containerenv", F_OK)))
+    if (!*options.ledger && (!access("/.dockerenv", F_OK) || !access("/run/.containerenv", F_OK)))
         line("ledger", "this is a container: to share a budget with programs outside, mount one folder into "
                        "both and name it by GPUCAP_LEDGER");
 }

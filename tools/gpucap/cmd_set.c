@@ -1,6 +1,7 @@
 /* gpucap set: changes the max of a running job, for all its processes at once. Owns no lock. */
 #include "arguments.h"
 #include "cli.h"
+#include "interpose/settings/options.h"
 #include "look.h"
 #include "steer.h"
 
@@ -30,6 +31,8 @@ static const char *meant(const struct ledgers *ledgers, const char *name)
 static int set_absent(struct ledgers *ledgers, const char *word, const struct steer_max *max)
 {
     const char *guess = meant(ledgers, word);
+    struct options scratch;
+    char error[OPTIONS_ERROR_MAX];
 
     if (strspn(word, "0123456789") == strlen(word) || !strcmp(word, "all"))
         return look_absent("set", ledgers, word);
@@ -37,8 +40,9 @@ static int set_absent(struct ledgers *ledgers, const char *word, const struct st
         cli_fail("set: no job '%s' has processes here (did you mean %s?)", word, guess);
         return CLI_UNDONE;
     }
-    if (strlen(word) >= LEDGER_NAME)
-        return cli_fail("set: a job's name has at most %d characters", LEDGER_NAME - 1);
+    options_init(&scratch);
+    if (options_set(&scratch, OPTIONS_GROUP, word, OPTIONS_DEFAULT, error))
+        return cli_fail("set: %s", error);
     if (!ledgers->count) {
         cli_fail("set: there is no ledger in %s yet: start a program under gpucap first", ledgers->folder);
         return CLI_UNDONE;

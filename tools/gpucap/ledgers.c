@@ -72,10 +72,7 @@ int ledgers_open(struct ledgers *ledgers, const char *command, const char *folde
     *ledgers = (struct ledgers){.cards = calloc(LEDGERS_CARDS, sizeof *ledgers->cards)};
     if (!ledgers->cards)
         return cli_fail("%s: no memory", command);
-    if (ledger_folder(folder ? folder : getenv("GPUCAP_LEDGER"), ledgers->folder, sizeof ledgers->folder)) {
-        free(ledgers->cards);
-        return cli_fail("%s: the path of the ledger's folder is too long", command);
-    }
+    snprintf(ledgers->folder, sizeof ledgers->folder, "%s", folder);
     const int rc = ledger_each_card(ledgers->folder, open_card, ledgers);
     if (rc && rc != -ENOENT) {
         ledgers_close(ledgers);

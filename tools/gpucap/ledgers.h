@@ -41,7 +41,7 @@ struct ledgers {
     struct ledgers_card *cards; /* sorted by number, then by UUID */
 };
 
-/* Opens every ledger of the folder (NULL: the user's own) and NVML (from the folder `driver`; NULL: the
+/* Opens every ledger of the folder and NVML (from the folder `driver`; NULL: the
  * system's). No folder means no ledgers. 0, or CLI_FAILED after a message. */
 int ledgers_open(struct ledgers *ledgers, const char *command, const char *folder, const char *driver);
 void ledgers_close(struct ledgers *ledgers);

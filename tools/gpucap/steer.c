@@ -3,6 +3,7 @@
 
 #include "cli.h"
 #include "interpose/base/clock.h"
+#include "interpose/settings/options.h"
 #include "words.h"
 
 #include <errno.h>
@@ -12,19 +13,35 @@
 
 int steer_parse_max(const char *text, struct steer_max *max)
 {
+    struct options options;
+    char user_file[OPTIONS_PATH_MAX], error[OPTIONS_ERROR_MAX];
+    const struct options_places places = options_places_here(user_file);
+
     *max = (struct steer_max){.none = !strcmp(text, "none")};
+    if (options_load(&options, &places, error) == 0)
+        max->ceiling = options.ceiling;
     return max->none ? 0 : size_parse(text, strlen(text), &max->size);
 }
 
-/* The max in bytes for one card; false, after a message, if it is a part of a total that is not known. */
+/* The max in bytes for one card; false, after a message, if it is a part of a total that is not known, or
+ * above the administrator's ceiling. */
 static bool resolve(const struct ledgers_card *card, const struct steer_max *max, uint64_t *bytes, FILE *out)
 {
+    char text[WORDS_TEXT];
+
     if (!max->none && max->size.is_percent && !card->facts.known) {
         fprintf(out, "%s: how large it is cannot be known here, so a percentage means nothing\n",
                 ledgers_card_name(card));
         return false;
     }
     *bytes = max->none ? LEDGER_UNLIMITED : size_resolve(&max->size, card->facts.total);
+    const uint64_t ceiling = rules_for(&max->ceiling, RULES_NO_ORDINAL, card->uuid,
+                                       card->facts.known ? card->facts.total : UINT64_MAX);
+    if (*bytes > ceiling) {
+        fprintf(out, "%s: the administrator allows at most %s (" OPTIONS_ADMIN_FILE ")\n",
+                ledgers_card_name(card), words_size(ceiling, text));
+        return false;
+    }
     return true;
 }
 
@@ -167,15 +184,17 @@ int steer_make(struct ledgers *ledgers, const char *name, const struct steer_max
 
 /* ---- trim ---- */
 
-/* What trim needs to know from before: the processes may be sorted otherwise later. */
-static uint64_t lent_since(const struct ledgers_card *card, const struct ledgers_process *process)
+/* What the process has given back since it was read: by its own count, or by what it uses less; a process
+ * without a job counts nothing. */
+static uint64_t given_since(const struct ledgers_card *card, const struct ledgers_process *process)
 {
     struct ledger_entry now;
 
-    if (!ledger_read(card->ledger, process->slot, &now) || now.pid != process->entry.pid ||
-        now.lent < process->entry.lent)
+    if (!ledger_read(card->ledger, process->slot, &now) || now.started != process->entry.started)
         return 0;
-    return now.lent - process->entry.lent;
+    const uint64_t lent = now.lent > process->entry.lent ? now.lent - process->entry.lent : 0;
+    const uint64_t less = now.used < process->entry.used ? process->entry.used - now.used : 0;
+    return lent > less ? lent : less;
 }
 
 static void report_process(const struct ledgers_card *card, const struct ledgers_process *process,
@@ -214,7 +233,7 @@ int steer_trim(struct ledgers *ledgers, bool brief, FILE *out)
 
             if (!process->chosen)
                 continue;
-            const uint64_t given = lent_since(&ledgers->cards[i], process);
+            const uint64_t given = given_since(&ledgers->cards[i], process);
             if (!brief)
                 report_process(&ledgers->cards[i], process, given, out);
             sum += given;

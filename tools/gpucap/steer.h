@@ -4,7 +4,7 @@
 #ifndef GPUCAP_STEER_H
 #define GPUCAP_STEER_H
 
-#include "interpose/settings/size.h"
+#include "interpose/settings/rules.h"
 #include "ledgers.h"
 
 #include <stdio.h>
@@ -14,9 +14,10 @@
 struct steer_max {
     bool none; /* no limit */
     struct size_value size;
+    struct rules ceiling; /* the administrator's, which no limit may pass */
 };
 
-/* Reads "12G", "50%" or "none". 0, or -errno, for size_why. */
+/* Reads "12G", "50%" or "none", and the administrator's ceiling. 0, or -errno, for size_why. */
 int steer_parse_max(const char *text, struct steer_max *max);
 
 /* Sets the max of the chosen processes' jobs, on each card where such a process is. Reads the ledgers again.

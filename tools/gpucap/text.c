@@ -210,10 +210,7 @@ int cmd_man(int argc, char **argv)
            OPTIONS_USER_FILE, OPTIONS_ADMIN_FILE);
     printf(
         ".SH ENVIRONMENT\nThe variables named under OPTIONS, and \\fB%s\\fR: the library to preload, instead "
-        "of the one\nbeside the executable or in ../lib. \\fBGPUCAP_LEDGER\\fR: the folder of the ledgers, "
-        "in which "
-        "processes that\nshare a card find each other, instead of $XDG_RUNTIME_DIR/gpucap or "
-        "/dev/shm/gpucap\\-\\fIuid\\fR.\n",
+        "of the one\nbeside the executable or in ../lib.\n",
         PLACE_LIBRARY_ENV);
     printf(
         ".SH EXIT STATUS\nThat of the program. %d: gpucap itself failed. %d: the program cannot be executed. "

@@ -114,17 +114,18 @@ static void draw_figures(int y, const struct ledgers_card *card)
 
 static void draw_bar(const struct top *top, int y, const struct ledgers_card *card)
 {
-    uint64_t parts[PARTS], before = 0, sum = 0;
+    uint64_t parts[PARTS];
+    double before = 0, sum = 0;
     const int width = COLS - 2;
     int column = 0;
 
     parts_of(card, parts);
     for (int i = 0; i < PARTS; i++)
-        sum += parts[i];
+        sum += (double)parts[i];
     mvaddch(y, 0, '[');
     for (int i = 0; i < PARTS; i++) {
-        before += parts[i];
-        const int end = sum ? (int)((double)before / (double)sum * width + 0.5) : 0;
+        before += (double)parts[i];
+        const int end = sum > 0 ? (int)(before / sum * width + 0.5) : 0;
 
         attron(paint(top, i + 1));
         for (; column < end && column < width; column++)
@@ -161,17 +162,39 @@ static int draw_cards(const struct top *top, int y)
 
 /* ---- the table ---- */
 
-static int spark_width(void)
+#define PID_AT       1
+#define PID_WIDTH    7
+#define FIGURE_WIDTH 7 /* with the space before it */
+#define SIZES        4
+
+/* Where the columns are, by the width of the screen. */
+struct layout {
+    int user, user_width, job, job_width, sizes, spark, spark_width, command;
+};
+
+static struct layout lay_out(void)
 {
-    return COLS >= 130 ? 30 : COLS >= 100 ? 20 : 10;
+    const bool wide = COLS >= 100;
+    struct layout layout = {.user = PID_AT + PID_WIDTH + 1,
+                            .user_width = wide ? 8 : 6,
+                            .job_width = wide ? 16 : 12,
+                            .spark_width = COLS >= 130 ? 30
+                                           : wide      ? 20
+                                                       : 10};
+
+    layout.job = layout.user + layout.user_width + 1;
+    layout.sizes = layout.job + layout.job_width;
+    layout.spark = layout.sizes + SIZES * FIGURE_WIDTH + 1;
+    layout.command = layout.spark + layout.spark_width + 1;
+    return layout;
 }
 
 /* The last minute, each column the most of its part of it, as high as its share of the limit or the peak. */
-static void draw_spark(const struct top *top, int y, int x, const struct top_row *row)
+static void draw_spark(const struct top *top, int y, int x, int width, const struct top_row *row)
 {
     static const char *const blocks[LEVELS + 1] = {" ", "▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
     static const char *const plain[LEVELS + 1] = {" ", ".", ":", "-", "=", "+", "*", "%", "@"};
-    const int width = spark_width(), each = TOP_SAMPLES / width;
+    const int each = TOP_SAMPLES / width;
     const uint64_t most = row->limit != LEDGER_UNLIMITED && row->limit >= row->used ? row->limit
                           : row->peak > row->used                                   ? row->peak
                                                                                     : row->used;
@@ -182,8 +205,9 @@ static void draw_spark(const struct top *top, int y, int x, const struct top_row
 
         for (int j = i * each; j < (i + 1) * each; j++)
             used = row->past[j] > used ? row->past[j] : used;
-        int level = most ? (int)((double)used / (double)most * LEVELS + 0.5) : 0;
-        level = level > LEVELS ? LEVELS : used && !level ? 1 : level;
+        const double share = used < most ? (double)used / (double)most : used ? 1 : 0;
+        int level = (int)(share * LEVELS + 0.5);
+        level = used && !level ? 1 : level;
         addstr(top->blocks ? blocks[level] : plain[level]);
     }
 }
@@ -208,7 +232,7 @@ static void describe(const struct top *top, const struct top_row *row, char *tex
     if (top->by_job && *entry->job)
         snprintf(text, size, "%d process%s", row->members, row->members == 1 ? "" : "es");
     else if (entry->waiting)
-        snprintf(text, size, "waits for %s: %s", words_short(entry->asked, asked), command_of(row->process));
+        snprintf(text, size, "waits %s: %s", words_short(entry->asked, asked), command_of(row->process));
     else
         snprintf(text, size, "%s", command_of(row->process));
 }
@@ -216,40 +240,40 @@ static void describe(const struct top *top, const struct top_row *row, char *tex
 static void draw_row(const struct top *top, int y, int number)
 {
     const struct top_row *row = &top->rows[number];
-    const uint64_t sizes[] = {row->used, row->idle, row->peak, row->limit};
+    const struct layout layout = lay_out();
+    const uint64_t sizes[SIZES] = {row->used, row->idle, row->peak, row->limit};
     const bool selected = number == top->selected, group = top->by_job && *row->process->entry.job;
     char line[LINE_MAX_BYTES], text[WORDS_TEXT], pid[WORDS_TEXT];
-    int x = 26;
 
     if (selected)
         attron(A_REVERSE);
     if (row->process->entry.waiting)
         attron(paint(top, PAIR_WAITING) | A_BOLD);
     put(y, 0, COLS, selected ? ">" : "");
-    snprintf(pid, sizeof pid, "%7d", (int)row->process->entry.pid);
-    put(y, 1, 7, group ? "      -" : pid);
-    put(y, 9, 8, row->process->user);
-    put(y, 18, 8, row->process->entry.job);
-    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++, x += 7)
-        if (x + 7 <= COLS)
-            mvprintw(y, x, " %6s", words_short(sizes[i], text));
-    if (x + 1 + spark_width() <= COLS)
-        draw_spark(top, y, x + 1, row);
-    x += spark_width() + 2;
+    snprintf(pid, sizeof pid, "%*d", PID_WIDTH, (int)row->process->entry.pid);
+    put(y, PID_AT, PID_WIDTH, group ? "      -" : pid);
+    put(y, layout.user, layout.user_width, row->process->user);
+    put(y, layout.job, layout.job_width, row->process->entry.job);
+    for (int i = 0, x = layout.sizes; i < SIZES && x + FIGURE_WIDTH <= COLS; i++, x += FIGURE_WIDTH)
+        mvprintw(y, x, " %6s", words_short(sizes[i], text));
+    if (layout.command <= COLS)
+        draw_spark(top, y, layout.spark, layout.spark_width, row);
     describe(top, row, line, sizeof line);
-    put(y, x, COLS > x ? COLS - x : 0, line);
+    put(y, layout.command, COLS > layout.command ? COLS - layout.command : 0, line);
     attrset(A_NORMAL);
 }
 
 static void draw_table(struct top *top, int y)
 {
     const int room = LINES - FOOTER - y - 1;
+    const struct layout layout = lay_out();
     char title[LINE_MAX_BYTES];
 
     if (room < 1)
         return;
-    snprintf(title, sizeof title, " %7s %-8s %-8s %6s %6s %6s %6s %-*s %s", "PID", "USER", "JOB", "USED",
-             "IDLE", "PEAK", "LIMIT", spark_width(), "LAST MIN", "COMMAND");
+    snprintf(title, sizeof title, " %*s %-*s %-*s %6s %6s %6s %6s %-*s %s", PID_WIDTH, "PID",
+             layout.user_width, "USER", layout.job_width, "JOB", "USED", "IDLE", "PEAK", "LIMIT",
+             layout.spark_width, "LAST MIN", "COMMAND");
     attron(A_BOLD);
     put(y++, 0, COLS, title);
     attroff(A_BOLD);
