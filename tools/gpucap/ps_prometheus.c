@@ -117,24 +117,40 @@ static void print_label(const char *name, const char *value)
     putchar('"');
 }
 
-static void print_sample(enum id id, const struct ledgers_card *card, const struct ledgers_process *process,
-                         const char *host)
+/* Prints the name and the labels that every sample has. */
+static void begin_sample(enum id id, const struct ledgers_card *card, const char *host)
 {
-    const uint64_t value = process ? process_value(id, process) : card_value(id, card);
     char number[16] = "";
 
-    if (value == LEDGER_UNLIMITED)
-        return;
     if (card->facts.number >= 0)
         snprintf(number, sizeof number, "%d", card->facts.number);
     printf("%s{", metrics[id].name);
     print_label("gpu", number);
     print_label(",UUID", card->uuid);
     print_label(",Hostname", host);
-    if (process && metrics[id].scope == PROCESS)
+}
+
+static void print_card(enum id id, const struct ledgers_card *card, const char *host)
+{
+    const uint64_t value = card_value(id, card);
+
+    if (value == LEDGER_UNLIMITED)
+        return;
+    begin_sample(id, card, host);
+    printf("} %.15g\n", (double)value);
+}
+
+static void print_process(enum id id, const struct ledgers_card *card, const struct ledgers_process *process,
+                          const char *host)
+{
+    const uint64_t value = process_value(id, process);
+
+    if (value == LEDGER_UNLIMITED)
+        return;
+    begin_sample(id, card, host);
+    if (metrics[id].scope == PROCESS)
         printf(",pid=\"%d\"", (int)process->entry.pid);
-    if (process)
-        print_label(",job", process->entry.job);
+    print_label(",job", process->entry.job);
     printf("} %.15g\n", id == WAITED ? (double)value / 1000 : (double)value);
 }
 
@@ -157,10 +173,10 @@ static void print_metric(enum id id, const struct ledgers *ledgers, const char *
         const struct ledgers_card *card = &ledgers->cards[i];
 
         if (metric->scope == CARD)
-            print_sample(id, card, NULL, host);
+            print_card(id, card, host);
         for (int j = 0; metric->scope != CARD && j < card->count; j++) {
             if (!repeats(card, j, metric->scope))
-                print_sample(id, card, &card->processes[j], host);
+                print_process(id, card, &card->processes[j], host);
         }
     }
 }
