@@ -234,6 +234,7 @@ static void wipe(struct ledger_slot *slot)
 void ledger_recount(struct ledger *ledger)
 {
     uint64_t sums[LEDGER_JOBS] = {0}, waiting[LEDGER_JOBS] = {0};
+    int others = 0;
 
     for (int i = 0; i < LEDGER_SLOTS; i++) {
         struct ledger_slot *slot = &ledger->file->slots[i];
@@ -241,7 +242,9 @@ void ledger_recount(struct ledger *ledger)
 
         if (atomic_load(&slot->state) == LEDGER_FREE)
             continue;
-        if (!ledger_alive(ledger, i)) {
+        const bool alive = ledger_alive(ledger, i);
+        others += alive && i != ledger->slot;
+        if (!alive) {
             wipe(slot);
         } else if (job) {
             const ptrdiff_t number = job - ledger->file->jobs;
@@ -255,6 +258,8 @@ void ledger_recount(struct ledger *ledger)
         atomic_store(&ledger->file->jobs[i].sum, sums[i]);
         atomic_store(&ledger->file->jobs[i].waiting, waiting[i]);
     }
+    if (others == 0) /* the driver or its settings may have changed since */
+        atomic_store(&ledger->file->context_bytes, 0);
     ledger->dirty = false;
 }
 

@@ -42,7 +42,7 @@ struct spawn_result {
 };
 
 /* The caller's environment without LD_PRELOAD, LD_LIBRARY_PATH, CUDA_VISIBLE_DEVICES and every GPUCAP_* but
- * GPUCAP_BUILD. */
+ * GPUCAP_BUILD, and with a GPUCAP_LEDGER of this test's own. */
 struct spawn_env *spawn_env_new(void);
 void spawn_env_free(struct spawn_env *env);
 void spawn_env_set(struct spawn_env *env, const char *name, const char *value);
@@ -52,7 +52,7 @@ const char *spawn_env_get(const struct spawn_env *env, const char *name); /* NUL
 void spawn_env_prepend(struct spawn_env *env, const char *name, const char *value, char separator);
 
 /* The simulated GPU in front: LD_LIBRARY_PATH=$GPUCAP_BUILD/sim, GPUCAP_SIM=spec (NULL: "1x8G"),
- * GPUCAP_SIM_ID=id, and GPUCAP_LEDGER, a folder of the machine's. With id NULL the machine is this test process's own: spawn_sim_id(). Its shared files are
+ * GPUCAP_SIM_ID=id, and a GPUCAP_LEDGER of the machine's. With id NULL the machine is this test process's own: spawn_sim_id(). Its shared files are
  * removed when the test ends. */
 void spawn_sim(struct spawn_env *env, const char *spec, const char *id);
 const char *spawn_sim_id(void);

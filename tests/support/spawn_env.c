@@ -42,6 +42,15 @@ static bool steers_the_run(const char *entry)
     return !strncmp(entry, "GPUCAP_", 7) && strncmp(entry, "GPUCAP_BUILD=", 13) != 0;
 }
 
+/* A folder that is removed with the files of the simulated machine. */
+static void set_ledger(struct spawn_env *env, const char *id)
+{
+    char folder[128];
+
+    snprintf(folder, sizeof(folder), SHM_FOLDER "/ledger-%.80s", id);
+    spawn_env_set(env, "GPUCAP_LEDGER", folder);
+}
+
 struct spawn_env *spawn_env_new(void)
 {
     struct spawn_env *env = spawn_alloc(NULL, sizeof(*env));
@@ -55,6 +64,7 @@ struct spawn_env *spawn_env_new(void)
             env->vars[env->count++] = strdup(environ[i]);
     }
     env->vars[env->count] = NULL;
+    set_ledger(env, spawn_sim_id());
     return env;
 }
 
@@ -193,9 +203,7 @@ void spawn_sim(struct spawn_env *env, const char *spec, const char *id)
     spawn_env_prepend(env, "LD_LIBRARY_PATH", spawn_build_path("sim"), ':');
     spawn_env_set(env, "GPUCAP_SIM", spec ? spec : DEFAULT_SIM);
     spawn_env_set(env, "GPUCAP_SIM_ID", id ? id : spawn_sim_id());
-    char ledger[128];
-    snprintf(ledger, sizeof(ledger), SHM_FOLDER "/ledger-%.80s", id ? id : spawn_sim_id());
-    spawn_env_set(env, "GPUCAP_LEDGER", ledger);
+    set_ledger(env, id ? id : spawn_sim_id());
 }
 
 void spawn_wrapped(struct spawn_env *env)

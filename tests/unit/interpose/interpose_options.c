@@ -227,18 +227,59 @@ static void test_every_option_takes_its_own_forms_and_no_others(void)
         const char *value;
         bool good;
     } cases[] = {
-        {OPTIONS_POOL, "on", true},         {OPTIONS_POOL, "off", true},      {OPTIONS_POOL, "On", false},
-        {OPTIONS_POOL, "1", false},         {OPTIONS_POOL, "", false},        {OPTIONS_POOL, " on", false},
-        {OPTIONS_FREE, "strict", true},     {OPTIONS_FREE, "deferred", true}, {OPTIONS_FREE, "lazy", false},
-        {OPTIONS_ZERO, "on", true},         {OPTIONS_ZERO, "yes", false},     {OPTIONS_SLACK, "2%", true},
-        {OPTIONS_SLACK, "0.5%", true},      {OPTIONS_SLACK, "64M", false},    {OPTIONS_SLACK, "200%", false},
-        {OPTIONS_DECAY, "0", true},         {OPTIONS_DECAY, "off", true},     {OPTIONS_DECAY, "3600", true},
-        {OPTIONS_DECAY, "-1", false},       {OPTIONS_DECAY, "5s", false},     {OPTIONS_DECAY, "", false},
-        {OPTIONS_DECAY, "99999999", false}, {OPTIONS_DECAY, "0.5", true},     {OPTIONS_DECAY, "2.125", true},
-        {OPTIONS_DECAY, "0.0001", false},   {OPTIONS_DECAY, ".5", false},     {OPTIONS_DECAY, "5.", false},
-        {OPTIONS_DECAY, "1.2.3", false},    {OPTIONS_DECAY, "1,5", false},    {OPTIONS_DECAY, "1e3", false},
-        {OPTIONS_HIGH, "50%", true},        {OPTIONS_HIGH, "half", false},    {OPTIONS_RESERVE, "0", true},
-        {OPTIONS_RESERVE, "10%", true},     {OPTIONS_RESERVE, "none", false},
+        {OPTIONS_POOL, "on", true},
+        {OPTIONS_POOL, "off", true},
+        {OPTIONS_POOL, "On", false},
+        {OPTIONS_POOL, "1", false},
+        {OPTIONS_POOL, "", false},
+        {OPTIONS_POOL, " on", false},
+        {OPTIONS_FREE, "strict", true},
+        {OPTIONS_FREE, "deferred", true},
+        {OPTIONS_FREE, "lazy", false},
+        {OPTIONS_ZERO, "on", true},
+        {OPTIONS_ZERO, "yes", false},
+        {OPTIONS_SLACK, "2%", true},
+        {OPTIONS_SLACK, "0.5%", true},
+        {OPTIONS_SLACK, "64M", false},
+        {OPTIONS_SLACK, "200%", false},
+        {OPTIONS_DECAY, "0", true},
+        {OPTIONS_DECAY, "off", true},
+        {OPTIONS_DECAY, "3600", true},
+        {OPTIONS_DECAY, "-1", false},
+        {OPTIONS_DECAY, "5s", true},
+        {OPTIONS_DECAY, "", false},
+        {OPTIONS_DECAY, "99999999", false},
+        {OPTIONS_DECAY, "0.5", true},
+        {OPTIONS_DECAY, "2.125", true},
+        {OPTIONS_DECAY, "0.0001", false},
+        {OPTIONS_DECAY, ".5", false},
+        {OPTIONS_DECAY, "5.", false},
+        {OPTIONS_DECAY, "1.2.3", false},
+        {OPTIONS_DECAY, "1,5", false},
+        {OPTIONS_DECAY, "1e3", false},
+        {OPTIONS_HIGH, "50%", true},
+        {OPTIONS_HIGH, "half", false},
+        {OPTIONS_RESERVE, "0", true},
+        {OPTIONS_RESERVE, "10%", true},
+        {OPTIONS_RESERVE, "none", false},
+        {OPTIONS_DECAY, "5ss", false},
+        {OPTIONS_DECAY, "s", false},
+        {OPTIONS_DECAY, "5 s", false},
+        {OPTIONS_WAIT, "30s", true},
+        {OPTIONS_WAIT, "off", true},
+        {OPTIONS_WAIT, "30m", false},
+        {OPTIONS_EACH, "0=1G", true},
+        {OPTIONS_EACH, "much", false},
+        {OPTIONS_GROUP, "a.b-c_1", true},
+        {OPTIONS_GROUP, "none", true},
+        {OPTIONS_GROUP, "", false},
+        {OPTIONS_GROUP, "a b", false},
+        {OPTIONS_GROUP, "../a", false},
+        {OPTIONS_LEDGER, "/run/gpucap", true},
+        {OPTIONS_LEDGER, "auto", true},
+        {OPTIONS_LEDGER, "off", true},
+        {OPTIONS_LEDGER, "run/gpucap", false},
+        {OPTIONS_LEDGER, "", false},
     };
 
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -253,6 +294,36 @@ static void test_every_option_takes_its_own_forms_and_no_others(void)
         else
             must_refuse(row->variable, quoted, row->form);
     }
+}
+
+static void test_of_max_and_each_the_smaller_holds_for_a_process_alone(void)
+{
+    environment[OPTIONS_MAX] = "8G";
+    environment[OPTIONS_EACH] = "4G";
+    must_load();
+    TEST_ASSERT_EQUAL_UINT64(4 * G, options_own_limit(&options, 0, UUID, CARD));
+    environment[OPTIONS_EACH] = "12G";
+    must_load();
+    TEST_ASSERT_EQUAL_UINT64(8 * G, options_own_limit(&options, 0, UUID, CARD));
+}
+
+static void test_in_a_group_max_is_the_jobs_and_each_the_processs(void)
+{
+    environment[OPTIONS_GROUP] = "night";
+    must_load();
+    TEST_ASSERT_TRUE(options_any_limit(&options));
+    TEST_ASSERT_EQUAL_UINT64(CARD, options_own_limit(&options, 0, UUID, CARD));
+    TEST_ASSERT_EQUAL_UINT64(CARD, options_job_limit(&options, 0, UUID, CARD));
+    environment[OPTIONS_MAX] = "8G";
+    environment[OPTIONS_EACH] = "4G";
+    must_load();
+    TEST_ASSERT_EQUAL_UINT64(4 * G, options_own_limit(&options, 0, UUID, CARD));
+    TEST_ASSERT_EQUAL_UINT64(8 * G, options_job_limit(&options, 0, UUID, CARD));
+    TEST_ASSERT_EQUAL_UINT64(4 * G, limit());
+    write_text(admin_file, "max = 2G\n");
+    must_load();
+    TEST_ASSERT_EQUAL_UINT64(2 * G, options_own_limit(&options, 0, UUID, CARD));
+    TEST_ASSERT_EQUAL_UINT64(2 * G, options_job_limit(&options, 0, UUID, CARD));
 }
 
 static void test_what_is_not_an_option_is_refused_not_skipped(void)
@@ -412,6 +483,8 @@ int main(void)
     RUN_TEST(test_device_numbers_are_refused_in_the_administrators_file);
     RUN_TEST(test_a_bad_value_is_named_with_its_place_and_the_accepted_form);
     RUN_TEST(test_every_option_takes_its_own_forms_and_no_others);
+    RUN_TEST(test_of_max_and_each_the_smaller_holds_for_a_process_alone);
+    RUN_TEST(test_in_a_group_max_is_the_jobs_and_each_the_processs);
     RUN_TEST(test_what_is_not_an_option_is_refused_not_skipped);
     RUN_TEST(test_a_file_is_read_whatever_its_line_ends_and_comments);
     RUN_TEST(test_a_file_with_a_zero_byte_is_refused);
