@@ -25,3 +25,6 @@ foreach(name cli_doctor cli_ledger cli_steer cli_words cli_top)
   add_dependencies(${name} gpucap_command gpucap_library cli_quiet cli_rival prog_member simgpu_cuda simgpu_nvml)
 endforeach()
 target_sources(cli_top PRIVATE cli_screen.c)
+if(TARGET gpucap_json)
+  target_link_libraries(cli_ledger PRIVATE ${gpucap_json_library}) # reads what ps writes
+endif()

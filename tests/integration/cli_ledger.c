@@ -12,7 +12,7 @@
 #include "interpose/account/ledger_file.h"
 #include "unity.h"
 
-#if GPUCAP_HAS_CJSON
+#if GPUCAP_HAS_JSON
 #include <cjson/cJSON.h>
 #endif
 
@@ -54,7 +54,7 @@ static struct spawn_result run_ps(const char *form)
 
 static void need_table(void)
 {
-#if !GPUCAP_HAS_SMARTCOLS
+#if !GPUCAP_HAS_TABLE
     struct spawn_result result = run_ps(NULL);
     cli_expect_status(125, &result);
     cli_expect_err("libsmartcols-dev", &result);
@@ -283,7 +283,7 @@ static void test_ledger_that_cannot_be_read_is_named_and_is_status_1(void)
 
 /* ---- JSON ---- */
 
-#if GPUCAP_HAS_CJSON
+#if GPUCAP_HAS_JSON
 static double number(const cJSON *object, const char *name)
 {
     const cJSON *item = cJSON_GetObjectItem(object, name);
@@ -517,7 +517,7 @@ int main(void)
     RUN_TEST(test_ledger_is_found_by_its_settings);
     RUN_TEST(test_commands_survive_a_ledger_of_noise);
     RUN_TEST(test_ledger_that_cannot_be_read_is_named_and_is_status_1);
-#if GPUCAP_HAS_CJSON
+#if GPUCAP_HAS_JSON
     RUN_TEST(test_json_has_every_figure_in_bytes);
     RUN_TEST(test_json_survives_any_name_of_a_job);
     RUN_TEST(test_json_without_ledgers_is_an_empty_list);

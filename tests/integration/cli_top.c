@@ -29,7 +29,7 @@ void tearDown(void)
     cli_tear_down();
 }
 
-#if GPUCAP_HAS_NCURSES
+#if GPUCAP_HAS_TOP
 
 static void start_top(const char *term)
 {

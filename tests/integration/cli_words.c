@@ -89,6 +89,37 @@ static void test_help_fits_80_columns_for_the_commands_of_the_ledger(void)
     }
 }
 
+/* ---- parts ---- */
+
+/* `gpucap run` must start on machines that have none of the libraries of ps and top. */
+static void test_command_without_its_parts_says_what_is_missing(void)
+{
+    static const struct {
+        const char *words, *says;
+        int status;
+    } cases[] = {
+        {"version", "", 0},
+        {"ps --prometheus", "", 0},
+        {"ps", "libgpucap_table.so is neither beside this executable nor in ../lib", 125},
+        {"ps --json", "Debian's libcjson-dev", 125},
+        {"top", "`gpucap ps` shows the same once", 125},
+    };
+    struct spawn_env *env = cli_env();
+
+    spawn_env_set(env, "CLI", spawn_build_path("gpucap"));
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        spawn_env_set(env, "WORDS", cases[i].words);
+        struct spawn_result result = spawn_run(
+            env,
+            (const char *[]){"sh", "-c", "cp \"$CLI\" \"$HOME/gpucap\" && \"$HOME/gpucap\" $WORDS", NULL},
+            NULL);
+        cli_expect_status(cases[i].status, &result);
+        cli_expect_err(cases[i].says, &result);
+        spawn_result_free(&result);
+    }
+    spawn_env_free(env);
+}
+
 /* ---- completion ---- */
 
 static void expect_all_words(const char *shell, const char *dashes)
@@ -265,6 +296,7 @@ int main(void)
     RUN_TEST(test_a_command_answers_help_itself);
     RUN_TEST(test_mistyped_commands_are_guessed);
     RUN_TEST(test_help_fits_80_columns_for_the_commands_of_the_ledger);
+    RUN_TEST(test_command_without_its_parts_says_what_is_missing);
     RUN_TEST(test_completion_knows_every_command_and_option);
     RUN_TEST(test_bash_completes_commands_options_and_jobs);
     RUN_TEST(test_zsh_accepts_its_script);

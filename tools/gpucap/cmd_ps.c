@@ -2,6 +2,7 @@
 #include "arguments.h"
 #include "cli.h"
 #include "look.h"
+#include "parts.h"
 #include "ps.h"
 #include "words.h"
 
@@ -48,9 +49,12 @@ int cmd_ps(int argc, char **argv)
         return cli_fail("ps: unexpected argument '%s'", arguments.operands[0]);
     if (json && prometheus)
         return cli_fail("ps: --json and --prometheus exclude each other");
+    const parts_show show = prometheus ? ps_prometheus : parts_load(json ? PARTS_JSON : PARTS_TABLE, "ps");
+    if (!show)
+        return CLI_FAILED;
     if ((status = look_open(&ledgers, "ps", &arguments)))
         return status;
-    status = json ? ps_json(&ledgers) : prometheus ? ps_prometheus(&ledgers) : ps_table(&ledgers);
+    status = show(&ledgers);
     for (int i = 0; i < ledgers.count && !status; i++)
         status = ledgers.cards[i].ledger ? 0 : CLI_UNDONE;
     ledgers_close(&ledgers);

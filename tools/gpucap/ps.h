@@ -1,12 +1,12 @@
-/* ps: the forms in which `gpucap ps` writes what it has read, all to stdout. Each returns an exit status. */
+/* ps: what the forms of `gpucap ps` share: table and JSON, which are parts of their own (parts.h), and
+ * Prometheus' text. */
 #ifndef GPUCAP_PS_H
 #define GPUCAP_PS_H
 
 #include "ledgers.h"
 
-int ps_table(const struct ledgers *ledgers);
-int ps_json(const struct ledgers *ledgers);
-int ps_prometheus(const struct ledgers *ledgers);
+/* Writes Prometheus' text to stdout; returns an exit status. */
+int ps_prometheus(struct ledgers *ledgers);
 
 /* Writes what a process is doing, such as "waiting for 512 MiB, lent 0.8 GiB"; "" if nothing is to be said.
  */

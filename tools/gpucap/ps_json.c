@@ -1,10 +1,7 @@
 /* ps_json: `gpucap ps --json`: sizes in bytes, null for a limit that there is not, and no member for what is
  * not known. Built by cJSON. */
-#include "ps.h"
-
 #include "cli.h"
-
-#if GPUCAP_HAS_CJSON
+#include "parts.h"
 
 #include <cjson/cJSON.h>
 #include <limits.h>
@@ -73,7 +70,7 @@ static cJSON *card_object(const struct ledgers_card *card)
     return object;
 }
 
-int ps_json(const struct ledgers *ledgers)
+int part_show(struct ledgers *ledgers)
 {
     char host[HOST_NAME_MAX + 1] = "";
     cJSON *root = cJSON_CreateObject();
@@ -92,13 +89,3 @@ int ps_json(const struct ledgers *ledgers)
     cJSON_free(text);
     return 0;
 }
-
-#else
-
-int ps_json(const struct ledgers *ledgers)
-{
-    (void)ledgers;
-    return cli_fail("ps: this gpucap was built without cJSON (Debian: libcjson-dev), so --json is missing");
-}
-
-#endif

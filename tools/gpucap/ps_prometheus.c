@@ -181,7 +181,7 @@ static void print_metric(enum id id, const struct ledgers *ledgers, const char *
     }
 }
 
-int ps_prometheus(const struct ledgers *ledgers)
+int ps_prometheus(struct ledgers *ledgers)
 {
     char host[HOST_NAME_MAX + 1] = "";
 

@@ -1,11 +1,9 @@
 /* ps_table: `gpucap ps` for people: per card a line of its figures and a table of its processes, laid out by
  * libsmartcols, which knows the terminal's width. */
-#include "ps.h"
-
 #include "cli.h"
+#include "parts.h"
+#include "ps.h"
 #include "words.h"
-
-#if GPUCAP_HAS_SMARTCOLS
 
 #include <libsmartcols/libsmartcols.h>
 #include <locale.h>
@@ -107,7 +105,7 @@ static void print_card(const struct ledgers_card *card)
     printf("\n%s\n", figures);
 }
 
-int ps_table(const struct ledgers *ledgers)
+int part_show(struct ledgers *ledgers)
 {
     int processes = 0, status = 0;
 
@@ -127,14 +125,3 @@ int ps_table(const struct ledgers *ledgers)
         fprintf(stderr, "gpucap: no process runs under gpucap here (looked in %s)\n", ledgers->folder);
     return status;
 }
-
-#else
-
-int ps_table(const struct ledgers *ledgers)
-{
-    (void)ledgers;
-    return cli_fail("ps: this gpucap was built without libsmartcols (Debian: libsmartcols-dev), so it prints "
-                    "no table; --json and --prometheus do without it");
-}
-
-#endif

@@ -4,8 +4,6 @@
 
 #include "words.h"
 
-#if GPUCAP_HAS_NCURSES
-
 #include <langinfo.h>
 #include <limits.h>
 #include <ncurses.h>
@@ -350,5 +348,3 @@ void top_draw(struct top *top)
     move(LINES - 2, *top->prompt ? (int)strlen(top->prompt) : 0);
     refresh();
 }
-
-#endif
