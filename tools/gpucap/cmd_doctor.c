@@ -3,9 +3,9 @@
  * libraries are only read. Owns no lock.
  */
 #include "cli.h"
+#include "doctor.h"
 #include "elfscan.h"
 #include "interpose/settings/options.h"
-#include "ledgers.h"
 #include "place.h"
 #include "preload.h"
 #include "probe.h"
@@ -19,25 +19,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #define MPS_DEFAULT_FOLDER "/tmp/nvidia-mps" /* when CUDA_MPS_PIPE_DIRECTORY is unset */
 #define NAMES_MAX          128               /* of memory symbols in one driver; it has about 40 */
 #define NAME_BYTES         64
 
-struct report {
-    int problems; /* gpucap would not work, or not as asked */
-    int warnings; /* it would work, but perhaps not as meant */
-};
-
-static void line(const char *topic, const char *format, ...) __attribute__((format(printf, 2, 3)));
-static void problem(struct report *report, const char *topic, const char *format, ...)
-    __attribute__((format(printf, 3, 4)));
-static void warning(struct report *report, const char *topic, const char *format, ...)
-    __attribute__((format(printf, 3, 4)));
-
-static void line(const char *topic, const char *format, ...)
+void doctor_line(const char *topic, const char *format, ...)
 {
     va_list args;
     va_start(args, format);
@@ -47,7 +35,7 @@ static void line(const char *topic, const char *format, ...)
     va_end(args);
 }
 
-static void problem(struct report *report, const char *topic, const char *format, ...)
+void doctor_problem(struct doctor_report *report, const char *topic, const char *format, ...)
 {
     va_list args;
     va_start(args, format);
@@ -58,7 +46,7 @@ static void problem(struct report *report, const char *topic, const char *format
     report->problems++;
 }
 
-static void warning(struct report *report, const char *topic, const char *format, ...)
+void doctor_warning(struct doctor_report *report, const char *topic, const char *format, ...)
 {
     va_list args;
     va_start(args, format);
@@ -69,50 +57,52 @@ static void warning(struct report *report, const char *topic, const char *format
     report->warnings++;
 }
 
-static void check_library(struct report *report)
+static void check_library(struct doctor_report *report)
 {
     struct elfscan scan;
     char path[PATH_MAX];
     char version[64];
     int error = place_library(path, sizeof(path));
     if (error) {
-        problem(report, "library", "%s not found (%s); it belongs beside gpucap or in ../lib, or set %s",
-                PLACE_LIBRARY_NAME, strerror(-error), PLACE_LIBRARY_ENV);
+        doctor_problem(report, "library",
+                       "%s not found (%s); it belongs beside gpucap or in ../lib, or set %s",
+                       PLACE_LIBRARY_NAME, strerror(-error), PLACE_LIBRARY_ENV);
         return;
     }
     error = elfscan_open(&scan, path);
     if (error) {
-        problem(report, "library", "%s cannot be read as a library: %s", path, strerror(-error));
+        doctor_problem(report, "library", "%s cannot be read as a library: %s", path, strerror(-error));
         return;
     }
     if (!elfscan_read_string(&scan, "gpucap_version_text", version, sizeof(version)))
-        problem(report, "library", "%s says no version: it is not a library of gpucap", path);
+        doctor_problem(report, "library", "%s says no version: it is not a library of gpucap", path);
     else if (strcmp(version, GPUCAP_VERSION) != 0)
-        problem(report, "library", "%s is version %s, this command is " GPUCAP_VERSION, path, version);
+        doctor_problem(report, "library", "%s is version %s, this command is " GPUCAP_VERSION, path, version);
     else
-        line("library", "%s, version %s", path, version);
+        doctor_line("library", "%s, version %s", path, version);
     if (!preload_can_hold(path))
-        problem(report, "library",
-                "LD_PRELOAD cannot hold its path: it has a space, a colon or a dollar sign");
+        doctor_problem(report, "library",
+                       "LD_PRELOAD cannot hold its path: it has a space, a colon or a dollar sign");
     elfscan_close(&scan);
 }
 
-static void check_driver(struct report *report, const struct probe *probe)
+static void check_driver(struct doctor_report *report, const struct probe *probe)
 {
     if (!probe->found) {
-        problem(report, "driver", "%s", probe->error);
+        doctor_problem(report, "driver", "%s", probe->error);
         return;
     }
-    line("driver", "%s, release %s, CUDA %d.%d", probe->path, *probe->release ? probe->release : "unknown",
-         probe->cuda_version / 1000, probe->cuda_version % 1000 / 10);
+    doctor_line("driver", "%s, release %s, CUDA %d.%d", probe->path,
+                *probe->release ? probe->release : "unknown", probe->cuda_version / 1000,
+                probe->cuda_version % 1000 / 10);
     if (*probe->error)
-        problem(report, "driver", "%s", probe->error);
+        doctor_problem(report, "driver", "%s", probe->error);
     else if (!probe->device_count)
-        problem(report, "devices", "none (CUDA_VISIBLE_DEVICES=%s)",
-                getenv("CUDA_VISIBLE_DEVICES") ? getenv("CUDA_VISIBLE_DEVICES") : "unset");
+        doctor_problem(report, "devices", "none (CUDA_VISIBLE_DEVICES=%s)",
+                       getenv("CUDA_VISIBLE_DEVICES") ? getenv("CUDA_VISIBLE_DEVICES") : "unset");
 }
 
-static void list_devices(struct report *report, const struct probe *probe)
+static void list_devices(struct doctor_report *report, const struct probe *probe)
 {
     char total[SIZE_TEXT];
     char free_text[SIZE_TEXT];
@@ -120,12 +110,12 @@ static void list_devices(struct report *report, const struct probe *probe)
     for (int i = 0; i < probe->device_count; i++) {
         const struct probe_device *device = &probe->devices[i];
         snprintf(topic, sizeof(topic), "device %d", i);
-        line(topic, "%s, %s, %s in all, %s free, %s", device->name, device->uuid,
-             size_format(device->total, total),
-             device->free_known ? size_format(device->free, free_text) : "unknown",
-             device->vmm ? "virtual memory management" : "no virtual memory management");
+        doctor_line(topic, "%s, %s, %s in all, %s free, %s", device->name, device->uuid,
+                    size_format(device->total, total),
+                    device->free_known ? size_format(device->free, free_text) : "unknown",
+                    device->vmm ? "virtual memory management" : "no virtual memory management");
         if (!device->vmm)
-            warning(report, topic, "it has a cap but no pool: the driver cannot map memory there");
+            doctor_warning(report, topic, "it has a cap but no pool: the driver cannot map memory there");
     }
 }
 
@@ -145,7 +135,7 @@ static long mps_daemon(const char *folder)
     return pid;
 }
 
-static void check_mps(struct report *report)
+static void check_mps(struct doctor_report *report)
 {
     char control[PATH_MAX];
     const char *folder = getenv("CUDA_MPS_PIPE_DIRECTORY");
@@ -155,14 +145,15 @@ static void check_mps(struct report *report)
     snprintf(control, sizeof(control), "%s/control", folder);
     long pid = mps_daemon(folder);
     if (pid)
-        line("mps", "active: daemon %ld, pipes in %s", pid, folder);
+        doctor_line("mps", "active: daemon %ld, pipes in %s", pid, folder);
     else if (access(control, F_OK) == 0)
-        line("mps", "a control pipe is in %s; its daemon could not be seen from here", folder);
+        doctor_line("mps", "a control pipe is in %s; its daemon could not be seen from here", folder);
     else
-        line("mps", "not active (no control pipe in %s)", folder);
+        doctor_line("mps", "not active (no control pipe in %s)", folder);
     if (limit)
-        warning(report, "mps",
-                "it has a limit of its own, beside gpucap's: CUDA_MPS_PINNED_DEVICE_MEM_LIMIT=%s", limit);
+        doctor_warning(report, "mps",
+                       "it has a limit of its own, beside gpucap's: CUDA_MPS_PINNED_DEVICE_MEM_LIMIT=%s",
+                       limit);
 }
 
 struct conflict {
@@ -186,37 +177,38 @@ static bool collect_conflict(const char *name, void *arg)
     return true;
 }
 
-static void check_entry(struct report *report, const char *entry, size_t length, const char *origin)
+static void check_entry(struct doctor_report *report, const char *entry, size_t length, const char *origin)
 {
     struct elfscan scan;
     struct conflict conflict = {0};
     char path[PATH_MAX];
     if (!preload_find(entry, length, path, sizeof(path))) {
-        problem(report, "preload", "%.*s (from %s) was not found; the loader warns and goes on", (int)length,
-                entry, origin);
+        doctor_problem(report, "preload", "%.*s (from %s) was not found; the loader warns and goes on",
+                       (int)length, entry, origin);
         return;
     }
     const char *base = strrchr(path, '/');
     if (!strcmp(base ? base + 1 : path, PLACE_LIBRARY_NAME)) {
-        line("preload", "%s (from %s): gpucap itself", path, origin);
+        doctor_line("preload", "%s (from %s): gpucap itself", path, origin);
         return;
     }
     int error = elfscan_open(&scan, path);
     if (error) {
-        problem(report, "preload", "%s (from %s) cannot be read as a library: %s", path, origin,
-                strerror(-error));
+        doctor_problem(report, "preload", "%s (from %s) cannot be read as a library: %s", path, origin,
+                       strerror(-error));
         return;
     }
     elfscan_defined(&scan, collect_conflict, &conflict);
     elfscan_close(&scan);
     if (conflict.count)
-        problem(report, "preload", "%s (from %s) defines %d names that gpucap hooks: %s", path, origin,
-                conflict.count, conflict.names);
+        doctor_problem(report, "preload", "%s (from %s) defines %d names that gpucap hooks: %s", path, origin,
+                       conflict.count, conflict.names);
     else
-        line("preload", "%s (from %s): no conflict", path, origin);
+        doctor_line("preload", "%s (from %s): no conflict", path, origin);
 }
 
-static int check_list(struct report *report, const char *list, const char *separators, const char *origin)
+static int check_list(struct doctor_report *report, const char *list, const char *separators,
+                      const char *origin)
 {
     int count = 0;
     size_t length;
@@ -225,7 +217,7 @@ static int check_list(struct report *report, const char *list, const char *separ
     return count;
 }
 
-static void check_preload(struct report *report)
+static void check_preload(struct doctor_report *report)
 {
     char text[4096];
     int count = 0;
@@ -239,7 +231,7 @@ static void check_preload(struct report *report)
         count += check_list(report, text, PRELOAD_SEPARATORS "\t\n", PRELOAD_SYSTEM);
     }
     if (!count)
-        line("preload", "nothing else is preloaded");
+        doctor_line("preload", "nothing else is preloaded");
 }
 
 static const char *source_text(const struct options_places *places, enum options_source source, int id)
@@ -260,10 +252,10 @@ static const char *source_text(const struct options_places *places, enum options
 static void say_file(const char *kind, const char *path)
 {
     if (path)
-        line("settings", "%s file %s: %s", kind, path,
-             access(path, R_OK) == 0 ? "read"
-             : errno == ENOENT       ? "none"
-                                     : strerror(errno));
+        doctor_line("settings", "%s file %s: %s", kind, path,
+                    access(path, R_OK) == 0 ? "read"
+                    : errno == ENOENT       ? "none"
+                                            : strerror(errno));
 }
 
 static void list_limits(const struct options *options, const char *source, const struct probe *probe)
@@ -274,14 +266,14 @@ static void list_limits(const struct options *options, const char *source, const
         uint64_t limit = options_limit(options, i, device->uuid, device->total);
         uint64_t asked = rules_for(&options->max, i, device->uuid, device->total);
         if (limit == RULES_UNLIMITED)
-            line("limit", "device %d: none (max from %s)", i, source);
+            doctor_line("limit", "device %d: none (max from %s)", i, source);
         else
-            line("limit", "device %d: %s (max from %s)", i, size_format(limit, text),
-                 limit < asked ? OPTIONS_ADMIN_FILE ", the ceiling" : source);
+            doctor_line("limit", "device %d: %s (max from %s)", i, size_format(limit, text),
+                        limit < asked ? OPTIONS_ADMIN_FILE ", the ceiling" : source);
     }
 }
 
-static void check_settings(struct report *report, const struct probe *probe)
+static void check_settings(struct doctor_report *report, const struct probe *probe)
 {
     struct options options;
     char user_file[OPTIONS_PATH_MAX];
@@ -290,7 +282,7 @@ static void check_settings(struct report *report, const struct probe *probe)
     say_file("user's", places.user_file);
     say_file("administrator's", places.admin_file);
     if (options_load(&options, &places, error)) {
-        problem(report, "settings", "%s", error);
+        doctor_problem(report, "settings", "%s", error);
         return;
     }
     for (int id = 0; id < OPTIONS_COUNT; id++) {
@@ -298,7 +290,8 @@ static void check_settings(struct report *report, const struct probe *probe)
         const char *value = source == OPTIONS_DEFAULT       ? options_table[id].standard
                             : source == OPTIONS_ENVIRONMENT ? getenv(options_table[id].variable)
                                                             : "set";
-        line("settings", "%s: %s (%s)", options_table[id].name, value, source_text(&places, source, id));
+        doctor_line("settings", "%s: %s (%s)", options_table[id].name, value,
+                    source_text(&places, source, id));
     }
     list_limits(&options, source_text(&places, options.source[OPTIONS_MAX], OPTIONS_MAX), probe);
 }
@@ -335,21 +328,21 @@ static void list_kind(const struct names *names, enum symbols_kind kind, const c
     int count = 0;
     for (int i = 0; i < names->count; i++)
         count += names->list[i].kind == kind;
-    line("symbols", "%s: %d", title, count);
+    doctor_line("symbols", "%s: %d", title, count);
     for (int i = 0; i < names->count; i++) {
         if (names->list[i].kind == kind)
             printf("%-10s   %s\n", "", names->list[i].text);
     }
 }
 
-static void check_symbols(struct report *report, const struct probe *probe)
+static void check_symbols(struct doctor_report *report, const struct probe *probe)
 {
     struct elfscan scan;
     if (!probe->found)
         return;
     int error = elfscan_open(&scan, probe->path);
     if (error) {
-        problem(report, "symbols", "%s cannot be read: %s", probe->path, strerror(-error));
+        doctor_problem(report, "symbols", "%s cannot be read: %s", probe->path, strerror(-error));
         return;
     }
     struct names *names = calloc(1, sizeof(*names));
@@ -364,110 +357,25 @@ static void check_symbols(struct report *report, const struct probe *probe)
     elfscan_close(&scan);
 }
 
-/* ---- the ledger ---- */
-
-/* Says what is wrong with the folder; false if nothing in it can be used. */
-static bool check_folder(struct report *report, const char *path)
-{
-    struct stat folder;
-
-    if (lstat(path, &folder)) {
-        problem(report, "ledger", "the folder %s cannot be looked at: %s", path, strerror(errno));
-        return false;
-    }
-    if (!S_ISDIR(folder.st_mode))
-        problem(report, "ledger", "%s is not a folder", path);
-    else if (folder.st_uid != geteuid() && folder.st_uid != 0)
-        problem(report, "ledger", "the folder %s belongs to another user", path);
-    else if (folder.st_mode & S_IWOTH)
-        problem(report, "ledger", "everyone may write to the folder %s; chmod o-w helps", path);
-    else if (access(path, R_OK | W_OK | X_OK))
-        problem(report, "ledger", "the folder %s cannot be used: %s", path, strerror(errno));
-    else {
-        if (folder.st_uid == geteuid() && !(folder.st_mode & S_IWGRP) &&
-            (folder.st_mode & (S_IRWXG | S_IRWXO)))
-            warning(report, "ledger", "other users may look into the folder %s; chmod 700 helps", path);
-        return true;
-    }
-    return false;
-}
-
-/* The folder is not there yet: can the first program make it? */
-static void check_absent_folder(struct report *report, const char *path)
-{
-    char parent[LEDGER_PATH];
-
-    snprintf(parent, sizeof(parent), "%s", path);
-    char *slash = strrchr(parent, '/');
-    if (slash)
-        slash[slash == parent] = 0;
-    if (slash && access(parent, W_OK | X_OK))
-        problem(report, "ledger", "the folder %s cannot be made: %s: %s", path, parent, strerror(errno));
-    else
-        line("ledger", "%s: none yet; the first program under gpucap makes it", path);
-}
-
-static void check_card_ledgers(struct report *report, const char *path)
-{
-    struct ledgers ledgers;
-
-    if (ledgers_open(&ledgers, "doctor", path, NULL)) {
-        report->problems++;
-        return;
-    }
-    ledgers_read(&ledgers);
-    line("ledger", "%s: %d card%s", path, ledgers.count, ledgers.count == 1 ? "" : "s");
-    for (int i = 0; i < ledgers.count; i++) {
-        const struct ledgers_card *card = &ledgers.cards[i];
-        if (card->ledger)
-            line("ledger", "%s: %d process%s", card->uuid, card->count, card->count == 1 ? "" : "es");
-        else
-            problem(report, "ledger", "%s", card->why);
-    }
-    ledgers_close(&ledgers);
-}
-
-static void check_ledger(struct report *report)
-{
-    struct options options;
-    char path[LEDGER_PATH], user_file[OPTIONS_PATH_MAX], error[OPTIONS_ERROR_MAX];
-    const struct options_places places = options_places_here(user_file);
-
-    if (options_load(&options, &places, error))
-        return; /* check_settings has named it */
-    if (!strcmp(options.ledger, "off")) {
-        line("ledger", "off: max holds for each process alone, and ps, set, trim and why see nothing");
-        return;
-    }
-    if (ledger_folder(options.ledger, path, sizeof(path)))
-        problem(report, "ledger", "the path of its folder is too long");
-    else if (access(path, F_OK) && errno == ENOENT)
-        check_absent_folder(report, path);
-    else if (check_folder(report, path))
-        check_card_ledgers(report, path);
-    if (!*options.ledger && (!access("/.dockerenv", F_OK) || !access("/run/.containerenv", F_OK)))
-        line("ledger", "this is a container: to share a budget with programs outside, mount one folder into "
-                       "both and name it by GPUCAP_LEDGER");
-}
-
-static void say_result(const struct report *report)
+static void say_result(const struct doctor_report *report)
 {
     const char *problems = report->problems == 1 ? "problem" : "problems";
     const char *warnings = report->warnings == 1 ? "warning" : "warnings";
 
     if (report->problems && report->warnings)
-        line("result", "%d %s and %d %s found", report->problems, problems, report->warnings, warnings);
+        doctor_line("result", "%d %s and %d %s found", report->problems, problems, report->warnings,
+                    warnings);
     else if (report->problems)
-        line("result", "%d %s found", report->problems, problems);
+        doctor_line("result", "%d %s found", report->problems, problems);
     else if (report->warnings)
-        line("result", "%d %s found", report->warnings, warnings);
+        doctor_line("result", "%d %s found", report->warnings, warnings);
     else
-        line("result", "healthy");
+        doctor_line("result", "healthy");
 }
 
 static int examine(const char *sim_folder)
 {
-    struct report report = {0};
+    struct doctor_report report = {0};
     struct probe *probe = calloc(1, sizeof(*probe));
     if (!probe)
         return cli_fail("doctor: no memory");
@@ -478,7 +386,7 @@ static int examine(const char *sim_folder)
     check_mps(&report);
     check_preload(&report);
     check_settings(&report, probe);
-    check_ledger(&report);
+    doctor_check_ledger(&report);
     check_symbols(&report, probe);
     free(probe);
     say_result(&report);

@@ -47,7 +47,7 @@ static int set_absent(struct ledgers *ledgers, const char *word, const struct st
         cli_fail("set: there is no ledger in %s yet: start a program under gpucap first", ledgers->folder);
         return CLI_UNDONE;
     }
-    return steer_make(ledgers, word, max, stdout);
+    return steer_make(ledgers, word, max, stdout, stderr);
 }
 
 int cmd_set(int argc, char **argv)
@@ -69,7 +69,7 @@ int cmd_set(int argc, char **argv)
     if ((status = look_open(&ledgers, "set", &arguments)))
         return status;
     if (strcmp(arguments.operands[0], "all") != 0 && ledgers_choose(&ledgers, arguments.operands[0]))
-        status = steer_set(&ledgers, &max, stdout);
+        status = steer_set(&ledgers, &max, stdout, stderr);
     else
         status = set_absent(&ledgers, arguments.operands[0], &max);
     ledgers_close(&ledgers);

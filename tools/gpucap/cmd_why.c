@@ -11,9 +11,10 @@
 #include <string.h>
 #include <time.h>
 
-#define GIB     (UINT64_C(1) << 30)
-#define MIB     (UINT64_C(1) << 20)
-#define HOLDERS 4 /* other processes that are named */
+#define GIB         (UINT64_C(1) << 30)
+#define MIB         (UINT64_C(1) << 20)
+#define COMMAND_MAX 30 /* letters of a command line; the line has 80 */
+#define HOLDERS     4  /* other processes that are named */
 
 struct refusals {
     int count; /* of those that the ledger still has */
@@ -166,6 +167,15 @@ static void print_advice(const struct ledgers_card *card, const struct ledgers_p
 
 /* ---- the command ---- */
 
+static void print_command(const struct ledgers_process *process)
+{
+    int length = (int)strnlen(process->command, COMMAND_MAX);
+
+    while (length && process->command[length - 1] == ' ')
+        length--;
+    printf("%d %.*s: ", (int)process->entry.pid, length, process->command);
+}
+
 static void explain(const struct ledgers_card *card, const struct ledgers_process *process)
 {
     struct refusals refusals = {0};
@@ -173,7 +183,7 @@ static void explain(const struct ledgers_card *card, const struct ledgers_proces
     const unsigned long long refused = process->entry.refused;
 
     refusals.count = ledger_read_refusals(card->ledger, process->slot, refusals.last);
-    printf("%d %.30s: ", (int)process->entry.pid, process->command);
+    print_command(process);
     if (!refusals.count) {
         printf("no request was refused on %s\n", ledgers_card_name(card));
         return;

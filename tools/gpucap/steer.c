@@ -25,12 +25,12 @@ int steer_parse_max(const char *text, struct steer_max *max)
 
 /* The max in bytes for one card; false, after a message, if it is a part of a total that is not known, or
  * above the administrator's ceiling. */
-static bool resolve(const struct ledgers_card *card, const struct steer_max *max, uint64_t *bytes, FILE *out)
+static bool resolve(const struct ledgers_card *card, const struct steer_max *max, uint64_t *bytes, FILE *err)
 {
     char text[WORDS_TEXT];
 
     if (!max->none && max->size.is_percent && !card->facts.known) {
-        fprintf(out, "%s: how large it is cannot be known here, so a percentage means nothing\n",
+        fprintf(err, "gpucap: %s: how large it is cannot be known here, so a percentage means nothing\n",
                 ledgers_card_name(card));
         return false;
     }
@@ -38,7 +38,7 @@ static bool resolve(const struct ledgers_card *card, const struct steer_max *max
     const uint64_t ceiling = rules_for(&max->ceiling, RULES_NO_ORDINAL, card->uuid,
                                        card->facts.known ? card->facts.total : UINT64_MAX);
     if (*bytes > ceiling) {
-        fprintf(out, "%s: the administrator allows at most %s (" OPTIONS_ADMIN_FILE ")\n",
+        fprintf(err, "gpucap: %s: the administrator allows at most %s (" OPTIONS_ADMIN_FILE ")\n",
                 ledgers_card_name(card), words_size(ceiling, text));
         return false;
     }
@@ -105,26 +105,26 @@ static void shrink(const struct ledgers_card *card, const struct job *job, uint6
     if (after > max)
         fputs("\n  new requests are refused until the programs have freed enough\n", out);
     else
-        fputs(" the job is within its max now\n", out);
+        fputs(" the rest fits\n", out);
 }
 
 static int set_job(const struct ledgers_card *card, const struct job *job, const struct steer_max *max,
-                   FILE *out)
+                   FILE *out, FILE *err)
 {
     char before[WORDS_TEXT], after[WORDS_TEXT];
     uint64_t bytes;
 
     if (job->foreign) {
-        fprintf(out, "%s on %s: only the owner of its processes, or root, may change it\n", job->name,
+        fprintf(err, "gpucap: %s on %s: only the owner of its processes, or root, may change it\n", job->name,
                 ledgers_card_name(card));
         return CLI_UNDONE;
     }
-    if (!resolve(card, max, &bytes, out))
+    if (!resolve(card, max, &bytes, err))
         return CLI_UNDONE;
     const int rc = ledger_set_max(card->ledger, job->name, bytes);
     if (rc) {
-        fprintf(out, "%s on %s: the ledger cannot be changed: %s\n", job->name, ledgers_card_name(card),
-                strerror(-rc));
+        fprintf(err, "gpucap: %s on %s: the ledger cannot be changed: %s\n", job->name,
+                ledgers_card_name(card), strerror(-rc));
         return CLI_UNDONE;
     }
     fprintf(out, "%s on %s: max was %s, is %s now\n", job->name, ledgers_card_name(card),
@@ -134,7 +134,7 @@ static int set_job(const struct ledgers_card *card, const struct job *job, const
     return 0;
 }
 
-int steer_set(struct ledgers *ledgers, const struct steer_max *max, FILE *out)
+int steer_set(struct ledgers *ledgers, const struct steer_max *max, FILE *out, FILE *err)
 {
     int status = 0;
 
@@ -145,10 +145,10 @@ int steer_set(struct ledgers *ledgers, const struct steer_max *max, FILE *out)
             const struct job job = sum_up(card, j);
 
             if (job.chosen && !*job.name) {
-                fprintf(out, "%s: a process without a job keeps the limit that it was started with\n",
+                fprintf(err, "gpucap: %s: a process without a job keeps the limit that it was started with\n",
                         ledgers_card_name(card));
                 status = CLI_UNDONE;
-            } else if (job.chosen && set_job(card, &job, max, out)) {
+            } else if (job.chosen && set_job(card, &job, max, out, err)) {
                 status = CLI_UNDONE;
             }
             j += job.processes;
@@ -158,7 +158,7 @@ int steer_set(struct ledgers *ledgers, const struct steer_max *max, FILE *out)
     return status;
 }
 
-int steer_make(struct ledgers *ledgers, const char *name, const struct steer_max *max, FILE *out)
+int steer_make(struct ledgers *ledgers, const char *name, const struct steer_max *max, FILE *out, FILE *err)
 {
     char text[WORDS_TEXT];
     int made = 0;
@@ -168,11 +168,11 @@ int steer_make(struct ledgers *ledgers, const char *name, const struct steer_max
         uint64_t bytes;
         int rc;
 
-        if (!card->ledger || !resolve(card, max, &bytes, out))
+        if (!card->ledger || !resolve(card, max, &bytes, err))
             continue;
         if ((rc = ledger_set_max(card->ledger, name, bytes))) {
-            fprintf(out, "%s on %s: the ledger cannot be changed: %s\n", name, ledgers_card_name(card),
-                    strerror(-rc));
+            fprintf(err, "gpucap: %s on %s: the ledger cannot be changed: %s\n", name,
+                    ledgers_card_name(card), strerror(-rc));
             continue;
         }
         fprintf(out, "%s on %s: max is %s now; it has no process yet\n", name, ledgers_card_name(card),

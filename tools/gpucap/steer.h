@@ -21,11 +21,11 @@ struct steer_max {
 int steer_parse_max(const char *text, struct steer_max *max);
 
 /* Sets the max of the chosen processes' jobs, on each card where such a process is. Reads the ledgers again.
- * 0, or CLI_UNDONE if anything was not done; `out` says what and why. */
-int steer_set(struct ledgers *ledgers, const struct steer_max *max, FILE *out);
+ * 0, or CLI_UNDONE if anything was not done. `out` gets what was changed, `err` what was not and why. */
+int steer_set(struct ledgers *ledgers, const struct steer_max *max, FILE *out, FILE *err);
 
 /* Makes the job `name`, which has no process yet, on every card, with this max. The same returns. */
-int steer_make(struct ledgers *ledgers, const char *name, const struct steer_max *max, FILE *out);
+int steer_make(struct ledgers *ledgers, const char *name, const struct steer_max *max, FILE *out, FILE *err);
 
 /* Makes the chosen processes give idle memory back. The same returns; with `brief` only one line. */
 int steer_trim(struct ledgers *ledgers, bool brief, FILE *out);

@@ -91,7 +91,7 @@ static void change_max(struct top *top, const struct steer_max *max)
     if (!out)
         return;
     if (choose_selected(top))
-        steer_set(top->ledgers, max, out);
+        steer_set(top->ledgers, max, out, out);
     fclose(out);
     show_first_line(top, text);
     free(text);
