@@ -13,6 +13,7 @@
 #include "interpose/pool/capture.h"
 #include "interpose/pool/pools.h"
 #include "interpose/route.h"
+#include "interpose/settings/log.h"
 
 #define EXIT_PATIENCE_MS 1000 /* an exit waits so long for an answer that is being worked on */
 #define ASK_MS           200 /* for neighbours' answers; a gibibyte takes them about 10 ms more to give back */
@@ -111,12 +112,40 @@ static void start_quietly(struct device *device)
     pthread_attr_destroy(&attributes);
 }
 
+/* Who holds the most of the job's memory, other than we. */
+static pid_t holder_of_most(const struct ledger *ledger, uint64_t *bytes)
+{
+    struct ledger_entry entry;
+    pid_t pid = 0;
+
+    *bytes = 0;
+    for (int i = 0; i < LEDGER_SLOTS; i++) {
+        if (ledger_read(ledger, i, &entry) && ledger_is_neighbour(ledger, i) && entry.lease > *bytes) {
+            *bytes = entry.lease;
+            pid = entry.pid;
+        }
+    }
+    return pid;
+}
+
+static void say_long_wait(void *argument, uint64_t bytes)
+{
+    const struct device *device = argument;
+    char wanted[SIZE_TEXT], held[SIZE_TEXT];
+    uint64_t most;
+    const pid_t pid = holder_of_most(device->ledger, &most);
+
+    log_error("waiting for %s on device %d; process %ld of the same job holds %s", size_format(bytes, wanted),
+              device->ordinal, (long)pid, size_format(most, held));
+}
+
 void lend_start(struct device *device)
 {
     static atomic_flag registered = ATOMIC_FLAG_INIT;
 
     if (!device->ledger || atomic_exchange(&started[device->ordinal], true))
         return;
+    ledger_on_long_wait(device->ledger, say_long_wait, device);
     if (!atomic_flag_test_and_set(&registered) && atexit(stop))
         return;
     start_quietly(device);

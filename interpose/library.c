@@ -113,6 +113,11 @@ const struct options *library_options(void)
     return &options;
 }
 
+void library_refuse(void)
+{
+    set_state(LIBRARY_REFUSE);
+}
+
 void library_cuda_started(void)
 {
     static atomic_flag handled = ATOMIC_FLAG_INIT;

@@ -35,6 +35,9 @@ extern bool library_limited;
 /* The options in force. */
 const struct options *library_options(void);
 
+/* The limits cannot hold: CUDA does not start. */
+void library_refuse(void);
+
 /* The program has initialized CUDA: after a fork the child cannot use it. */
 void library_cuda_started(void);
 

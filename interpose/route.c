@@ -10,6 +10,7 @@
 #include "interpose/library.h"
 #include "interpose/pool/capture.h"
 #include "interpose/pool/pools.h"
+#include "interpose/refusal.h"
 #include "interpose/settings/log.h"
 #include "interpose/share/ipc.h"
 
@@ -47,13 +48,13 @@ static CUresult native_refusal(enum blocks_kind kind)
     return CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-static CUresult refuse(const struct device *device, enum blocks_kind kind, uint64_t bytes)
+static CUresult refuse(struct device *device, enum blocks_kind kind, uint64_t bytes)
 {
-    char asked[SIZE_TEXT], limit[SIZE_TEXT];
+    const CUresult result = native_refusal(kind);
 
-    log_info("out of memory on device %d: asked for %s, limit %s", device->ordinal, size_format(bytes, asked),
-             size_format(device->limit, limit));
-    return native_refusal(kind);
+    if (result == CUDA_ERROR_OUT_OF_MEMORY)
+        refusal_say(device, "asked for", bytes);
+    return result;
 }
 
 /* Limits were asked for, and the driver cannot say which card this is. */
@@ -512,9 +513,7 @@ static CUresult grow(struct route_growth *growth, struct device *device, uint64_
     }
     if (grow_borrowed(growth, device, bytes))
         return CUDA_SUCCESS;
-    char more[SIZE_TEXT], limit[SIZE_TEXT];
-    log_info("out of memory on device %d: the driver needs %s for itself, limit %s", device->ordinal,
-             size_format(bytes, more), size_format(device->limit, limit));
+    refusal_say(device, "the driver needs for itself", bytes);
     return CUDA_ERROR_OUT_OF_MEMORY;
 }
 

@@ -9,6 +9,7 @@
 #include "interpose/pool/capture.h"
 #include "interpose/pool/decay.h"
 #include "interpose/pool/pools.h"
+#include "interpose/refusal.h"
 #include "interpose/route_fill.h"
 #include "interpose/settings/log.h"
 #include "interpose/share/ipc.h"
@@ -31,9 +32,13 @@ static CUresult ask_about_capture(void)
 static CUresult refuse(const struct pool *pool, CUdeviceptr *address, uint64_t bytes)
 {
     const CUresult result = driver.cuMemAlloc_v2(address, NEVER_FITS);
+    struct device *device = pool->budget.owner;
     char asked[SIZE_TEXT];
 
-    log_info("out of memory on device %d: asked for %s", pool->ordinal, size_format(bytes, asked));
+    if (device && result == CUDA_ERROR_OUT_OF_MEMORY)
+        refusal_say(device, "asked for", bytes);
+    else
+        log_info("out of memory on device %d: asked for %s", pool->ordinal, size_format(bytes, asked));
     return result == CUDA_SUCCESS ? CUDA_ERROR_OUT_OF_MEMORY : result;
 }
 

@@ -451,9 +451,14 @@ uint64_t account_short_to_grow(struct account *account, uint64_t need)
 
 struct account_view account_view(struct account *account)
 {
+    measure(account, TO_TELL);
+    return account_glance(account);
+}
+
+struct account_view account_glance(struct account *account)
+{
     struct account_view view;
 
-    measure(account, TO_TELL);
     enter(account);
     const struct limit_state state = state_of(account);
     view.limit = state.limit;

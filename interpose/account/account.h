@@ -105,6 +105,8 @@ struct account_view {
     uint64_t limit, used, room;
 };
 struct account_view account_view(struct account *account);
+/* The same by the figures at hand. */
+struct account_view account_glance(struct account *account);
 
 /* Measures, and gives the part of the job's budget that the process does not use back to the job. Returns
  * what it uses. */

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "interpose/account/drivers_pools.h"
@@ -238,6 +239,79 @@ struct device *device_get(CUdevice ordinal)
     struct device *device;
 
     return device_find(ordinal, &device) == 0 ? device : NULL;
+}
+
+/* ---- rules that name cards ---- */
+
+struct card {
+    char uuid[RULES_UUID_TEXT];
+    size_t total;
+};
+
+static int list_cards(struct card cards[DEVICE_MAX])
+{
+    int count = 0;
+    CUuuid uuid;
+
+    if (driver.cuDeviceGetCount(&count) != CUDA_SUCCESS)
+        return -ENODEV;
+    count = count < DEVICE_MAX ? count : DEVICE_MAX;
+    for (int i = 0; i < count; i++) {
+        if (driver.cuDeviceGetUuid_v2(&uuid, i) != CUDA_SUCCESS ||
+            driver.cuDeviceTotalMem_v2(&cards[i].total, i) != CUDA_SUCCESS)
+            return -ENODEV;
+        device_format_uuid(&uuid, cards[i].uuid);
+    }
+    return count;
+}
+
+static bool names_a_card(const struct rules_rule *rule, const struct card *cards, int count)
+{
+    bool found = rule->scope == RULES_EVERY || (rule->scope == RULES_ORDINAL && rule->ordinal < count);
+
+    for (int i = 0; rule->scope == RULES_UUID && i < count; i++)
+        found = found || rules_names(rule->uuid, strlen(rule->uuid), cards[i].uuid);
+    return found;
+}
+
+/* A UUID that is not there may be that of a card which CUDA_VISIBLE_DEVICES hides. */
+static bool check_rules(const struct rules *limits, const char *name, const struct card *cards, int count)
+{
+    const struct rules_rule *missing = NULL;
+
+    for (int i = 0; i < limits->count; i++) {
+        if (!names_a_card(&limits->rules[i], cards, count) &&
+            (!missing || limits->rules[i].scope == RULES_ORDINAL))
+            missing = &limits->rules[i];
+    }
+    if (!missing || (missing->scope == RULES_UUID && getenv("CUDA_VISIBLE_DEVICES")))
+        return true;
+    if (missing->scope == RULES_ORDINAL)
+        log_error("%s names device %d, and there is none; CUDA is refused", name, missing->ordinal);
+    else
+        log_error("%s names the card %s, and it is not here; CUDA is refused", name, missing->uuid);
+    return false;
+}
+
+bool device_check_rules(void)
+{
+    struct card cards[DEVICE_MAX];
+
+    if (!rules_name_cards(&rules->max) && !rules_name_cards(&rules->each))
+        return true;
+    const int count = list_cards(cards);
+    if (count < 0)
+        return true; /* then requests are refused one by one */
+    if ((rules->source[OPTIONS_MAX] == OPTIONS_ADMIN || check_rules(&rules->max, "max", cards, count)) &&
+        check_rules(&rules->each, "each", cards, count))
+        return true;
+    for (int i = 0; i < count; i++) {
+        char total[SIZE_TEXT];
+
+        log_error("  device %d: %s, %s (numbers as the program sees them: CUDA_VISIBLE_DEVICES applies)", i,
+                  cards[i].uuid, size_format(cards[i].total, total));
+    }
+    return false;
 }
 
 bool device_set_limit(struct device *device, uint64_t bytes)

@@ -42,6 +42,10 @@ int device_find_current(struct device **device);
 /* The card if it is known and limited, else NULL: for figures, not for decisions. */
 struct device *device_get(CUdevice ordinal);
 
+/* Checks, once CUDA has started, that the cards are there that max and each name. False, with the cards that
+ * there are on stderr, if a limit would hold for no card, or names one that cannot be there. */
+bool device_check_rules(void);
+
 /* Changes the limit, within the administrator's. False if that is not possible. */
 bool device_set_limit(struct device *device, uint64_t bytes);
 

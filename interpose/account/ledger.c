@@ -412,3 +412,8 @@ bool ledger_is_over(const struct ledger *ledger)
 {
     return ledger->job && atomic_load(&ledger->job->sum) > atomic_load(&ledger->job->max);
 }
+
+uint64_t ledger_used(const struct ledger *ledger)
+{
+    return ledger->job ? atomic_load(&ledger->job->sum) : 0;
+}

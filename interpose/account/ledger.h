@@ -78,6 +78,8 @@ bool ledger_shares(const struct ledger *ledger);
 uint64_t ledger_lease(const struct ledger *ledger);
 uint64_t ledger_room(const struct ledger *ledger);
 uint64_t ledger_max(const struct ledger *ledger);
+/* The sum of the job's leases. */
+uint64_t ledger_used(const struct ledger *ledger);
 /* True if the job's processes use more than its max. */
 bool ledger_is_over(const struct ledger *ledger);
 
@@ -124,6 +126,11 @@ void ledger_ask_self(struct ledger *ledger);
 /* True if a process of the job waits for memory. A few instructions. */
 bool ledger_is_waited_for(const struct ledger *ledger);
 
+/* Has `notice` called once in each wait that takes longer than two seconds, with what it is for. Before the
+ * first. */
+void ledger_on_long_wait(struct ledger *ledger, void (*notice)(void *argument, uint64_t bytes),
+                         void *argument);
+
 /* Queues for `bytes` beyond the lease, behind the processes of the job that wait already, and sleeps until
  * this process is first and has them, or timeout_ms have passed. 0 with the lease raised to `least`;
  * -ETIMEDOUT; -EDEADLK if every process of the job that holds memory would be waiting; -ENOMEM if the job's
@@ -144,6 +151,8 @@ struct ledger_entry {
 };
 /* Reads slot number `slot`. False if no living process has it. */
 bool ledger_read(const struct ledger *ledger, int slot, struct ledger_entry *entry);
+/* True if the slot is another living process's of our job. */
+bool ledger_is_neighbour(const struct ledger *ledger, int slot);
 /* Reads the last refusals of a slot, newest first; returns how many. */
 int ledger_read_refusals(const struct ledger *ledger, int slot,
                          struct ledger_refusal refusals[LEDGER_REFUSALS]);

@@ -6,12 +6,12 @@
 #include "interpose/base/clock.h"
 
 #define POLL_MS      50 /* nobody tells those who wait that a process has died */
+#define LONG_POLLS   40 /* after so many, two seconds, it is said */
 #define REMIND_POLLS 4  /* after so many the neighbours are asked again: not every free is told */
 
 /* ---- asking ---- */
 
-/* Another living process of our job. */
-static bool is_neighbour(const struct ledger *ledger, int slot)
+bool ledger_is_neighbour(const struct ledger *ledger, int slot)
 {
     const struct ledger_slot *other = &ledger->file->slots[slot];
 
@@ -71,7 +71,7 @@ bool ledger_ask(struct ledger *ledger, uint64_t bytes, unsigned timeout_ms)
     for (int i = 0; i < LEDGER_SLOTS; i++) {
         struct ledger_slot *slot = &ledger->file->slots[i];
 
-        if (!is_neighbour(ledger, i))
+        if (!ledger_is_neighbour(ledger, i))
             continue;
         const bool listens = atomic_load(&slot->answered) == atomic_load(&slot->wanted);
         const uint32_t question = put(slot, bytes);
@@ -156,7 +156,7 @@ static struct queue look_at_queue(const struct ledger *ledger, uint64_t ticket)
         const struct ledger_slot *slot = &ledger->file->slots[i];
         const uint64_t theirs = atomic_load(&slot->ticket);
 
-        if (!is_neighbour(ledger, i))
+        if (!ledger_is_neighbour(ledger, i))
             continue;
         if (theirs == 0) {
             queue.all_wait = queue.all_wait && atomic_load(&slot->lease) == 0;
@@ -189,11 +189,18 @@ bool ledger_is_waited_for(const struct ledger *ledger)
     return ledger->job && atomic_load_explicit(&ledger->job->waiting, memory_order_relaxed) != 0;
 }
 
+void ledger_on_long_wait(struct ledger *ledger, void (*notice)(void *argument, uint64_t bytes),
+                         void *argument)
+{
+    ledger->notice = notice;
+    ledger->notice_argument = argument;
+}
+
 /* Asks without waiting for an answer. */
 static void remind(const struct ledger *ledger, uint64_t bytes)
 {
     for (int i = 0; i < LEDGER_SLOTS; i++) {
-        if (is_neighbour(ledger, i))
+        if (ledger_is_neighbour(ledger, i))
             put(&ledger->file->slots[i], bytes);
     }
 }
@@ -220,6 +227,8 @@ int ledger_wait(struct ledger *ledger, uint64_t least, uint64_t timeout_ms)
         ledger_unlock(ledger);
         if (polls % REMIND_POLLS == 0)
             remind(ledger, atomic_load(&slot->waits_for));
+        if (polls == LONG_POLLS && ledger->notice)
+            ledger->notice(ledger->notice_argument, atomic_load(&slot->waits_for));
         if (now >= until) {
             rc = -ETIMEDOUT;
             break;

@@ -82,7 +82,9 @@ struct ledger {
     uint64_t lease;         /* as in the slot, which others can write */
     bool dirty;             /* the lock word was taken over: sums must be recomputed */
     uint32_t hearing;       /* the question that the listening thread works on */
-    atomic_bool stopped;    /* ledger_wake */
+    void (*notice)(void *argument, uint64_t bytes); /* of a long wait; NULL: none */
+    void *notice_argument;
+    atomic_bool stopped; /* ledger_wake */
 };
 
 /* Takes the lock word: 0, or -ETIMEDOUT. The ledger has a slot. */

@@ -1,5 +1,6 @@
 /* The hooks through which a program finds the driver and starts it. Thin: ask the driver, then put our own
  * address in place of the one it gave. */
+#include "interpose/account/device.h"
 #include "interpose/account/measure.h"
 #include "interpose/hook/hooks.h"
 #include "interpose/hook/rebind.h"
@@ -49,6 +50,10 @@ CUresult cuInit(unsigned int flags)
         library_cuda_started();
         if (look_first)
             measure_ready();
+        if (library_mode() == LIBRARY_ON && !device_check_rules()) {
+            library_refuse();
+            result = CUDA_ERROR_NOT_PERMITTED;
+        }
     }
     return result;
 }

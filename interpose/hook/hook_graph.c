@@ -10,6 +10,7 @@
 #include "interpose/pool/capture.h"
 #include "interpose/pool/pools.h"
 #include "interpose/pool/streams.h"
+#include "interpose/refusal.h"
 #include "interpose/route.h"
 #include "interpose/settings/log.h"
 
@@ -174,7 +175,6 @@ static bool can_be_met(const struct graphs_ask *ask)
 static CUresult ask_card(struct graphs_ask *ask, struct route_growth *growth, CUstream stream)
 {
     const CUdevice card = ask->part.card;
-    char need[SIZE_TEXT];
 
     growth->device = NULL;
     if (graphs_again(ask, held_on(card)) || try_alone(ask, growth, AT_ONCE))
@@ -188,7 +188,9 @@ static CUresult ask_card(struct graphs_ask *ask, struct route_growth *growth, CU
     }
     if (try_alone(ask, growth, BORROW))
         return CUDA_SUCCESS;
-    log_info("out of memory on device %d: a graph needs %s", card, size_format(ask->need, need));
+    struct device *device = device_get(card);
+    if (device)
+        refusal_say(device, "a graph needs", ask->need);
     return CUDA_ERROR_OUT_OF_MEMORY;
 }
 

@@ -379,9 +379,36 @@ static int load_file(struct options *options, const char *path, enum options_sou
     return rc;
 }
 
+/* A variable that is mistyped would be a limit that does not hold. */
+static int check_variable(const char *entry, char error[OPTIONS_ERROR_MAX])
+{
+    /* What the tools, the tests and the simulated GPU read. */
+    static const char *const others[] = {"SIM", "LIB", "BUILD", "CHECK_", "TEST_", "ROOT"};
+    const size_t prefix = strlen("GPUCAP_"), length = strcspn(entry, "=");
+
+    if (strncmp(entry, "GPUCAP_", prefix) != 0)
+        return 0;
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
+        if (!strncmp(entry + prefix, others[i], strlen(others[i])))
+            return 0;
+    }
+    for (int id = 0; id < OPTIONS_COUNT; id++) {
+        if (strlen(options_table[id].variable) == length &&
+            !strncmp(entry, options_table[id].variable, length))
+            return 0;
+    }
+    snprintf(error, OPTIONS_ERROR_MAX, "%.*s: gpucap has no such variable (`gpucap help run` lists them)",
+             (int)(length < 60 ? length : 60), entry);
+    return -EINVAL;
+}
+
 int options_load(struct options *options, const struct options_places *places, char error[OPTIONS_ERROR_MAX])
 {
     options_init(options);
+    for (char *const *entry = places->variables; entry && *entry; entry++) {
+        if (check_variable(*entry, error))
+            return -EINVAL;
+    }
     if (places->admin_file && load_file(options, places->admin_file, OPTIONS_ADMIN, error))
         return -EINVAL;
     if (places->user_file && load_file(options, places->user_file, OPTIONS_USER, error))
@@ -402,7 +429,8 @@ static const char *real_getenv(const char *variable)
 
 struct options_places options_places_here(char path[OPTIONS_PATH_MAX])
 {
-    struct options_places places = {.getenv = real_getenv, .admin_file = OPTIONS_ADMIN_FILE};
+    struct options_places places = {
+        .getenv = real_getenv, .admin_file = OPTIONS_ADMIN_FILE, .variables = environ};
     const char *home = getenv("HOME");
 
     if (home && *home && strlen(home) + sizeof OPTIONS_USER_FILE + 1 <= OPTIONS_PATH_MAX) {

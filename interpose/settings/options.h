@@ -93,6 +93,8 @@ struct options_places {
     const char *(*getenv)(const char *variable);
     const char *user_file;  /* NULL: none */
     const char *admin_file; /* NULL: none */
+    char *const *variables; /* "NAME=value", NULL at the end: a GPUCAP_ name that is none of ours is an error;
+                               or NULL */
 };
 
 /* The row of a name ("max"), or -1. */

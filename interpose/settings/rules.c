@@ -118,6 +118,15 @@ int rules_parse(const char *text, struct rules *out, const char **why)
     }
 }
 
+bool rules_name_cards(const struct rules *limits)
+{
+    for (int i = 0; i < limits->count; i++) {
+        if (limits->rules[i].scope != RULES_EVERY)
+            return true;
+    }
+    return false;
+}
+
 bool rules_use_ordinals(const struct rules *limits)
 {
     for (int i = 0; i < limits->count; i++) {

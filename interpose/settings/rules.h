@@ -36,6 +36,9 @@ int rules_parse(const char *text, struct rules *out, const char **why);
 /* True if some rule names a device by its number (which a user can change with CUDA_VISIBLE_DEVICES). */
 bool rules_use_ordinals(const struct rules *limits);
 
+/* True if some rule names a card, by number or UUID. */
+bool rules_name_cards(const struct rules *limits);
+
 /* The bytes that a card may use, RULES_UNLIMITED if no rule limits it. `uuid` as "GPU-...", `ordinal` may be
  * RULES_NO_ORDINAL. */
 uint64_t rules_for(const struct rules *limits, int ordinal, const char *uuid, uint64_t total);

@@ -89,7 +89,9 @@ static void test_exit_while_threads_allocate_is_clean(void)
 static void test_nvml_is_not_loaded_any_more_when_exit_has_begun(void)
 {
     char folders[512];
-    const char *const variables[] = {"LD_LIBRARY_PATH", folders, "GPUCAP_DECAY", "off", NULL};
+    /* No thread of the library's but that one. */
+    const char *const variables[] = {
+        "LD_LIBRARY_PATH", folders, "GPUCAP_DECAY", "off", "GPUCAP_LEDGER", "off", NULL};
     const struct interpose_run run = {.program = "prog_leaves", .cap = "1G", .variables = variables};
 
     snprintf(folders, sizeof folders, "%s:%s", interpose_program("bare"), spawn_build_path("sim"));

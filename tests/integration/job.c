@@ -80,6 +80,80 @@ static void test_processes_that_race_never_pass_the_budget(void)
     with_and_without_pool("races", "off");
 }
 
+/* ---- what is said ---- */
+
+static struct spawn_result say(const char *scenario, const char *cap, const char *each)
+{
+    struct spawn_env *env = wrapped("on", "off");
+
+    spawn_cap(env, cap);
+    if (each)
+        spawn_env_set(env, "GPUCAP_EACH", each);
+    struct spawn_result r = spawn_run(
+        env, (const char *[]){spawn_build_path("tests/integration/prog_job"), scenario, NULL}, NULL);
+    spawn_env_free(env);
+    return r;
+}
+
+static int lines_in(const char *text)
+{
+    int lines = 0;
+
+    for (; *text; text++)
+        lines += *text == '\n';
+    return lines;
+}
+
+/* The scenario's refusals come within a second. */
+static void test_the_first_refusal_is_said_with_what_was_asked_and_what_was_there(void)
+{
+    struct spawn_result r = say("hopeless", "1G", NULL);
+
+    TEST_ASSERT_EQUAL_STRING(
+        "gpucap: out of memory on device 0: asked for 1G, 832M left of 1G (job's max, from the "
+        "environment or the command line)\n",
+        r.refusals);
+    TEST_ASSERT_EQUAL_INT(0, r.status);
+    spawn_result_free(&r);
+    r = say("hopeless", "1G", "512M");
+    TEST_ASSERT_EQUAL_STRING(
+        "gpucap: out of memory on device 0: asked for 1G, 320M left of 512M (each, from the "
+        "environment or the command line)\n",
+        r.refusals);
+    spawn_result_free(&r);
+}
+
+static void test_a_refusal_names_what_the_others_of_the_job_use(void)
+{
+    struct spawn_result r = say("shared", "1G", NULL);
+
+    TEST_ASSERT_EQUAL_INT(2, lines_in(r.refusals));
+    TEST_ASSERT_NOT_NULL_MESSAGE(strstr(r.refusals,
+                                        "\ngpucap:   this process uses 128M, the others of its job 640M; "
+                                        "`gpucap why "),
+                                 r.refusals);
+    spawn_result_free(&r);
+}
+
+static void test_a_limit_for_a_card_that_is_not_there_refuses_cuda_and_lists_the_cards(void)
+{
+    static const struct {
+        const char *cap, *line;
+    } cases[] = {
+        {"5=300M", "gpucap: max names device 5, and there is none; CUDA is refused\n"},
+        {"0=1G,1=1G", "gpucap: max names device 1, and there is none; CUDA is refused\n"},
+        {"GPU-abcd=1G", "gpucap: max names the card GPU-abcd, and it is not here; CUDA is refused\n"}};
+
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct spawn_result r = say("hopeless", cases[i].cap, NULL);
+
+        TEST_ASSERT_NOT_NULL_MESSAGE(strstr(r.err, cases[i].line), r.err);
+        TEST_ASSERT_NOT_NULL_MESSAGE(strstr(r.err, "\ngpucap:   device 0: GPU-73696d67-"), r.err);
+        TEST_ASSERT_NOT_EQUAL_INT(0, r.status);
+        spawn_result_free(&r);
+    }
+}
+
 /* ---- gpucap run ---- */
 
 static struct spawn_result run_command(struct spawn_env *env, const char *const *options,
@@ -156,6 +230,9 @@ int main(void)
     RUN_TEST(test_of_two_that_wait_for_each_other_one_is_refused);
     RUN_TEST(test_what_can_never_fit_is_not_waited_for);
     RUN_TEST(test_processes_that_race_never_pass_the_budget);
+    RUN_TEST(test_the_first_refusal_is_said_with_what_was_asked_and_what_was_there);
+    RUN_TEST(test_a_refusal_names_what_the_others_of_the_job_use);
+    RUN_TEST(test_a_limit_for_a_card_that_is_not_there_refuses_cuda_and_lists_the_cards);
     RUN_TEST(test_what_one_run_starts_is_one_job);
     RUN_TEST(test_a_run_inside_a_run_stays_in_its_job);
     RUN_TEST(test_without_a_ledger_the_cap_holds_for_each_process_and_it_is_said);

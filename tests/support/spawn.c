@@ -158,6 +158,30 @@ static bool open_pipes(struct run *r, const struct spawn_options *o, int ends[PI
     return true;
 }
 
+static bool is_refusal(const char *line)
+{
+    static const char first[] = "gpucap: out of memory on device ", second[] = "gpucap:   this process uses ";
+
+    return !strncmp(line, first, sizeof(first) - 1) || !strncmp(line, second, sizeof(second) - 1);
+}
+
+/* Moves the library's lines about refusals out of err. */
+static void take_refusals(struct spawn_result *result)
+{
+    char *to = result->err, *said = spawn_alloc(NULL, result->err_len + 1), *end = said;
+
+    for (char *line = result->err, *next; line < result->err + result->err_len; line = next) {
+        char *newline = memchr(line, '\n', (size_t)(result->err + result->err_len - line));
+        next = newline ? newline + 1 : result->err + result->err_len;
+        char **place = is_refusal(line) ? &end : &to;
+        memmove(*place, line, (size_t)(next - line));
+        *place += next - line;
+    }
+    *to = *end = '\0';
+    result->err_len = (size_t)(to - result->err);
+    result->refusals = said;
+}
+
 struct spawn_result spawn_run(const struct spawn_env *env, const char *const argv[],
                               const struct spawn_options *options)
 {
@@ -194,6 +218,7 @@ struct spawn_result spawn_run(const struct spawn_env *env, const char *const arg
     result.out_len = r.said[OUT].len;
     result.err = r.said[ERR].bytes;
     result.err_len = r.said[ERR].len;
+    take_refusals(&result);
     return result;
 }
 
@@ -201,5 +226,6 @@ void spawn_result_free(struct spawn_result *result)
 {
     free(result->out);
     free(result->err);
+    free(result->refusals);
     *result = (struct spawn_result){0};
 }

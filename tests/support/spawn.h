@@ -37,8 +37,9 @@ struct spawn_result {
     bool timed_out; /* the time limit passed and the whole process group was killed */
     char *out;      /* stdout, always ended by a zero byte */
     size_t out_len;
-    char *err; /* stderr, the same */
+    char *err; /* stderr, the same; without what stands in `refusals` */
     size_t err_len;
+    char *refusals; /* the lines in which the library says that it has refused memory */
 };
 
 /* The caller's environment without LD_PRELOAD, LD_LIBRARY_PATH, CUDA_VISIBLE_DEVICES and every GPUCAP_* but
@@ -52,8 +53,8 @@ const char *spawn_env_get(const struct spawn_env *env, const char *name); /* NUL
 void spawn_env_prepend(struct spawn_env *env, const char *name, const char *value, char separator);
 
 /* The simulated GPU in front: LD_LIBRARY_PATH=$GPUCAP_BUILD/sim, GPUCAP_SIM=spec (NULL: "1x8G"),
- * GPUCAP_SIM_ID=id, and a GPUCAP_LEDGER of the machine's. With id NULL the machine is this test process's own: spawn_sim_id(). Its shared files are
- * removed when the test ends. */
+ * GPUCAP_SIM_ID=id, and a GPUCAP_LEDGER of the machine's. With id NULL the machine is this test process's
+ * own: spawn_sim_id(). Its shared files are removed when the test ends. */
 void spawn_sim(struct spawn_env *env, const char *spec, const char *id);
 const char *spawn_sim_id(void);
 void spawn_sim_clean(const char *id); /* removes the files of one simulated machine now */

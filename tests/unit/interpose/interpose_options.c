@@ -45,9 +45,11 @@ static void write_text(const char *path, const char *text)
     write_bytes(path, text, strlen(text));
 }
 
+static char *const *variables;
+
 static int load(void)
 {
-    const struct options_places places = {fake_getenv, user_file, admin_file};
+    const struct options_places places = {fake_getenv, user_file, admin_file, variables};
 
     error[0] = '\0';
     return options_load(&options, &places, error);
@@ -296,6 +298,25 @@ static void test_every_option_takes_its_own_forms_and_no_others(void)
     }
 }
 
+static void test_a_variable_that_is_mistyped_is_refused_not_passed_over(void)
+{
+    char mistyped[] = "GPUCAP_MXA=8G", longer[] = "GPUCAP_MAXIMUM=8G", none[] = "GPUCAP_=1",
+         max[] = "GPUCAP_MAX=8G", other[] = "MAX=8G", sim[] = "GPUCAP_SIM_ID=a", bare[] = "GPUCAP_MAX";
+    char *good[] = {max, other, sim, bare, NULL}, *bad[] = {mistyped, longer, none};
+
+    variables = good;
+    must_load();
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        char *list[] = {max, bad[i], NULL};
+        char name[32];
+
+        variables = list;
+        snprintf(name, sizeof name, "%.*s", (int)strcspn(bad[i], "="), bad[i]);
+        must_refuse(name, "no such variable", "gpucap help");
+    }
+    variables = NULL;
+}
+
 static void test_of_max_and_each_the_smaller_holds_for_a_process_alone(void)
 {
     environment[OPTIONS_MAX] = "8G";
@@ -483,6 +504,7 @@ int main(void)
     RUN_TEST(test_device_numbers_are_refused_in_the_administrators_file);
     RUN_TEST(test_a_bad_value_is_named_with_its_place_and_the_accepted_form);
     RUN_TEST(test_every_option_takes_its_own_forms_and_no_others);
+    RUN_TEST(test_a_variable_that_is_mistyped_is_refused_not_passed_over);
     RUN_TEST(test_of_max_and_each_the_smaller_holds_for_a_process_alone);
     RUN_TEST(test_in_a_group_max_is_the_jobs_and_each_the_processs);
     RUN_TEST(test_what_is_not_an_option_is_refused_not_skipped);

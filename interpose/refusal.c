@@ -1,0 +1,101 @@
+/* refusal: see refusal.h. */
+#include "interpose/refusal.h"
+
+#include <stdio.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "interpose/base/clock.h"
+#include "interpose/library.h"
+#include "interpose/settings/log.h"
+
+#define INTERVAL_MS 1000
+
+static _Atomic uint64_t last_ms; /* when a line was printed; 0: never */
+static atomic_uint silent;       /* refusals since then */
+
+/* True if this refusal gets a line; *unsaid is how many before it got none. */
+static bool is_due(unsigned *unsaid)
+{
+    const uint64_t now = clock_ms();
+    uint64_t last = atomic_load(&last_ms);
+
+    if ((last && now - last < INTERVAL_MS) || !atomic_compare_exchange_strong(&last_ms, &last, now)) {
+        atomic_fetch_add(&silent, 1);
+        return false;
+    }
+    *unsaid = atomic_exchange(&silent, 0);
+    return true;
+}
+
+/* Which setting the limit is, and where it was set. */
+static const char *origin(const struct device *device, char text[64])
+{
+    static const char *const places[] = {
+        [OPTIONS_DEFAULT] = "the default",
+        [OPTIONS_ADMIN] = OPTIONS_ADMIN_FILE,
+        [OPTIONS_USER] = "~/" OPTIONS_USER_FILE,
+        [OPTIONS_ENVIRONMENT] = "the environment or the command line",
+    };
+    const struct options *options = library_options();
+    const bool shares = device->ledger && ledger_shares(device->ledger);
+    const bool is_job = shares && atomic_load(&device->own) >= ledger_max(device->ledger);
+    const int id = rules_for(&options->each, device->ordinal, device->uuid, device->total) == device->limit
+                       ? OPTIONS_EACH
+                       : OPTIONS_MAX;
+
+    snprintf(text, 64, "%s%s, from %s", is_job ? "job's " : "", options_table[id].name,
+             places[options->source[id]]);
+    return text;
+}
+
+/* Who holds the limit's bytes, if others of the job do. */
+static void say_of_job(const struct device *device, uint64_t used)
+{
+    char own[SIZE_TEXT], others[SIZE_TEXT];
+    const uint64_t all = ledger_used(device->ledger), lease = ledger_lease(device->ledger);
+
+    log_error("  this process uses %s, the others of its job %s; `gpucap why %ld` tells more",
+              size_format(used, own), size_format(all > lease ? all - lease : 0, others), (long)getpid());
+}
+
+static uint64_t boottime_ns(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_BOOTTIME, &now);
+    return (uint64_t)now.tv_sec * 1000000000U + (uint64_t)now.tv_nsec;
+}
+
+void refusal_say(struct device *device, const char *what, uint64_t bytes)
+{
+    const struct account_view now = account_glance(&device->account);
+    const bool shares = device->ledger && ledger_shares(device->ledger);
+    char asked[SIZE_TEXT], left[SIZE_TEXT], limit[SIZE_TEXT], where[64], more[48] = "";
+    unsigned unsaid = 0;
+
+    if (device->ledger) {
+        const struct ledger_refusal refusal = {.at = boottime_ns(),
+                                               .asked = bytes,
+                                               .used = now.used,
+                                               .job_used = shares ? ledger_used(device->ledger) : now.used,
+                                               .limit = atomic_load(&device->limit)};
+        ledger_note_refusal(device->ledger, &refusal);
+    }
+    if (!is_due(&unsaid))
+        return;
+    if (unsaid)
+        snprintf(more, sizeof more, " (and %u refusals before)", unsaid);
+    size_format(bytes, asked);
+    size_format(now.room, left);
+    size_format(atomic_load(&device->limit), limit);
+    if (bytes <= now.room) {
+        log_error("out of memory on device %d: %s %s, and the card itself is full%s; %s leaves %s",
+                  device->ordinal, what, asked, more, origin(device, where), left);
+        return;
+    }
+    log_error("out of memory on device %d: %s %s, %s left of %s (%s)%s", device->ordinal, what, asked, left,
+              limit, origin(device, where), more);
+    if (shares && ledger_used(device->ledger) > ledger_lease(device->ledger))
+        say_of_job(device, now.used);
+}

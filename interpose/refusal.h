@@ -1,0 +1,12 @@
+/* refusal: tells people why a request was refused: one line on stderr, then at most one a second with a
+ * count, and an entry in the ledger for `gpucap why`. Owns no lock. */
+#ifndef GPUCAP_REFUSAL_H
+#define GPUCAP_REFUSAL_H
+
+#include "interpose/account/device.h"
+
+/* A request for `bytes` has been refused on a limited card. `what` says what asked for them: "asked for",
+ * "the driver needs for itself", "a graph needs". */
+void refusal_say(struct device *device, const char *what, uint64_t bytes);
+
+#endif
