@@ -455,7 +455,7 @@ static void test_why_explains_the_last_refusal(void)
     snprintf(expected, sizeof expected, "others now   %s 2.8 GiB\n", members_pid(other));
     cli_expect_out(expected, &result);
     cli_expect_out("idle now     none", &result);
-    cli_expect_out("would fit    with a limit that is 44 MiB higher\n", &result);
+    cli_expect_out("would fit    with a limit at least 44 MiB higher\n", &result);
     cli_expect_out("before that  512 MiB ", &result);
     cli_expect_out("gpucap set train-a --max=9G\n", &result);
     spawn_result_free(&result);

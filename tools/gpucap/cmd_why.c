@@ -13,8 +13,9 @@
 
 #define GIB         (UINT64_C(1) << 30)
 #define MIB         (UINT64_C(1) << 20)
-#define COMMAND_MAX 30 /* letters of a command line; the line has 80 */
-#define HOLDERS     4  /* other processes that are named */
+#define RESERVE     (64 * MIB) /* what the library leaves to the driver by default, beside every request */
+#define COMMAND_MAX 30         /* letters of a command line; the line has 80 */
+#define HOLDERS     4          /* other processes that are named */
 
 struct refusals {
     int count; /* of those that the ledger still has */
@@ -117,7 +118,7 @@ static void print_remedy(const struct ledgers_card *card, const struct ledger_re
                    words_size(card->facts.total, total));
         return;
     }
-    printf("  would fit    with a limit that is %s higher\n", words_size(needed - refusal->limit, text));
+    printf("  would fit    with a limit at least %s higher\n", words_size(needed - refusal->limit, text));
     if (card->facts.known && needed > card->facts.total)
         printf("  the card     has only %s in all\n", words_size(card->facts.total, total));
 }
@@ -159,7 +160,7 @@ static void print_advice(const struct ledgers_card *card, const struct ledgers_p
         return;
     snprintf(before, sizeof before, "gpucap set %s", process->entry.job);
     fputs("\n  Try:  ", stdout);
-    print_max(*process->entry.job ? before : "gpucap run", round_limit(needed));
+    print_max(*process->entry.job ? before : "gpucap run", round_limit(add(needed, RESERVE)));
     puts(*process->entry.job ? "" : " ...");
     if (options_find("wait", 4) >= 0 && *process->entry.job)
         puts("        gpucap run --wait=60s ...   (waits until others of the job free memory)");
