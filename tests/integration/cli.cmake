@@ -5,7 +5,26 @@ add_library(cli_rival SHARED cli_rival.c)
 add_library(cli_support STATIC cli_support.c)
 target_link_libraries(cli_support PUBLIC test_support gpucap_cli unity)
 
-foreach(name cli_run cli_text cli_parts cli_doctor cli_capped)
+foreach(name cli_run cli_text cli_parts cli_capped)
   gpucap_test(${name} SOURCES ${name}.c LIBS cli_support)
   add_dependencies(${name} gpucap_command gpucap_library cli_quiet cli_rival)
 endforeach()
+
+# Tests of the commands that read and change ledgers, on processes that only join one.
+find_package(Threads REQUIRED)
+add_executable(prog_member prog_member.c)
+foreach(part ledger ledger_ask ledger_open ledger_read)
+  target_sources(prog_member PRIVATE ${CMAKE_SOURCE_DIR}/interpose/account/${part}.c)
+endforeach()
+target_link_libraries(prog_member PRIVATE gpucap_flags Threads::Threads)
+
+add_library(cli_members STATIC cli_members.c)
+target_link_libraries(cli_members PUBLIC cli_support)
+foreach(name cli_doctor cli_ledger cli_steer cli_words cli_top)
+  gpucap_test(${name} SOURCES ${name}.c LIBS cli_members cli_support)
+  add_dependencies(${name} gpucap_command gpucap_library cli_quiet cli_rival prog_member simgpu_cuda simgpu_nvml)
+endforeach()
+target_sources(cli_top PRIVATE cli_screen.c)
+if(TARGET gpucap_json)
+  target_link_libraries(cli_ledger PRIVATE ${gpucap_json_library}) # reads what ps writes
+endif()

@@ -5,7 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "cli_support.h"
+#include "cli_members.h"
 #include "unity.h"
 
 void setUp(void)
@@ -15,6 +15,7 @@ void setUp(void)
 
 void tearDown(void)
 {
+    members_end();
     cli_tear_down();
 }
 
@@ -135,6 +136,76 @@ static void test_running_mps_daemon_is_seen(void)
     spawn_env_free(env);
 }
 
+static void test_limit_of_mps_is_a_warning_and_is_status_1(void)
+{
+    struct spawn_env *env = healthy_env();
+    spawn_env_set(env, "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT", "0=2G");
+    struct spawn_result result = examine(env);
+    cli_expect_status(1, &result);
+    cli_expect_out("mps        WARNING: ", &result);
+    cli_expect_out("CUDA_MPS_PINNED_DEVICE_MEM_LIMIT=0=2G", &result);
+    cli_expect_out("result     1 warning found", &result);
+    spawn_result_free(&result);
+    spawn_env_free(env);
+}
+
+static void test_ledgers_and_their_processes_are_counted(void)
+{
+    struct spawn_env *env = healthy_env();
+    struct spawn_result result = examine(env);
+    cli_expect_out("/ledger: none yet", &result);
+    spawn_result_free(&result);
+    members_start(MEMBERS_UUID, "job", 4096, 1024, 0);
+    members_start(MEMBERS_UUID, "job", 4096, 1024, 0);
+    result = examine(env);
+    cli_expect_status(0, &result);
+    cli_expect_out("/ledger: 1 card\n", &result);
+    cli_expect_out("ledger     " MEMBERS_UUID ": 2 processes\n", &result);
+    spawn_result_free(&result);
+    spawn_env_free(env);
+}
+
+static void test_ledger_folder_that_others_can_use_is_named(void)
+{
+    struct spawn_env *env = healthy_env();
+    TEST_ASSERT_EQUAL_INT(0, mkdir(members_folder(), 0700));
+    TEST_ASSERT_EQUAL_INT(0, chmod(members_folder(), 0755));
+    struct spawn_result result = examine(env);
+    cli_expect_status(1, &result);
+    cli_expect_out("ledger     WARNING: other users may look into the folder", &result);
+    spawn_result_free(&result);
+    TEST_ASSERT_EQUAL_INT(0, chmod(members_folder(), 0777));
+    result = examine(env);
+    cli_expect_status(1, &result);
+    cli_expect_out("ledger     PROBLEM: everyone may write to the folder", &result);
+    spawn_result_free(&result);
+    spawn_env_free(env);
+}
+
+static void test_ledger_that_cannot_be_used_is_a_problem(void)
+{
+    struct spawn_env *env = healthy_env();
+    char path[4096];
+    TEST_ASSERT_EQUAL_INT(0, mkdir(members_folder(), 0700));
+    snprintf(path, sizeof(path), "%s/" MEMBERS_UUID ".ledger", members_folder());
+    cli_write(path, "older", 5, 0600);
+    struct spawn_result result = examine(env);
+    cli_expect_status(1, &result);
+    cli_expect_out("ledger     PROBLEM: the ledger of " MEMBERS_UUID " is of another version", &result);
+    spawn_result_free(&result);
+    spawn_env_set(env, "GPUCAP_LEDGER", path);
+    result = examine(env);
+    cli_expect_status(1, &result);
+    cli_expect_out("is not a folder", &result);
+    spawn_result_free(&result);
+    spawn_env_set(env, "GPUCAP_LEDGER", "/proc/self/ledger");
+    result = examine(env);
+    cli_expect_status(1, &result);
+    cli_expect_out("ledger     PROBLEM: ", &result);
+    spawn_result_free(&result);
+    spawn_env_free(env);
+}
+
 static void test_bad_arguments_are_refused(void)
 {
     struct spawn_result result = CLI_RUN(NULL, "doctor", "--sin");
@@ -156,6 +227,10 @@ int main(void)
     RUN_TEST(test_preloaded_rival_is_a_problem_and_names_the_symbols);
     RUN_TEST(test_driver_that_cannot_be_loaded_is_a_problem);
     RUN_TEST(test_running_mps_daemon_is_seen);
+    RUN_TEST(test_limit_of_mps_is_a_warning_and_is_status_1);
+    RUN_TEST(test_ledgers_and_their_processes_are_counted);
+    RUN_TEST(test_ledger_folder_that_others_can_use_is_named);
+    RUN_TEST(test_ledger_that_cannot_be_used_is_a_problem);
     RUN_TEST(test_bad_arguments_are_refused);
     return UNITY_END();
 }

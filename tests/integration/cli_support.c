@@ -86,6 +86,7 @@ struct spawn_env *cli_env(void)
 {
     struct spawn_env *env = spawn_env_new();
     spawn_env_set(env, "HOME", scratch);
+    spawn_env_set(env, "GPUCAP_LEDGER", cli_path("ledger"));
     /* Some tests preload a plain library, which then stands before the sanitizer's runtime. Leaks do not
      * matter in a command that ends at once, and looking for them takes seconds on aarch64. */
     spawn_env_set(env, "ASAN_OPTIONS", "verify_asan_link_order=0:detect_leaks=0");

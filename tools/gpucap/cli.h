@@ -5,19 +5,35 @@
 #ifndef GPUCAP_CLI_H
 #define GPUCAP_CLI_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 /* As env(1) and nohup(1) do. */
 enum {
+    CLI_UNDONE = 1,           /* the command ran, but what it was asked for is not there or was not done */
     CLI_FAILED = 125,         /* gpucap itself: bad option, bad value, library not found */
     CLI_CANNOT_EXECUTE = 126, /* the program is there but cannot be run */
     CLI_NOT_FOUND = 127,      /* there is no such program */
 };
 
+struct cli_option {
+    const char *name;  /* without dashes */
+    const char *value; /* what the value is called, such as SIZE; NULL: the option takes none */
+    bool optional;     /* the value may be left out */
+    const char *help;
+};
+
+/* What the words behind a command's options are; for completion. */
+enum cli_operands { CLI_NOTHING, CLI_PROGRAM, CLI_PROCESS, CLI_JOB, CLI_COMMAND, CLI_SHELL };
+
 struct cli_command {
     const char *name;
     const char *arguments; /* for the usage line; "" for none */
     const char *summary;
+    const char *details;              /* a paragraph for `gpucap help COMMAND` and the manual page; or NULL */
+    const struct cli_option *options; /* ended by an entry without a name; or NULL */
+    enum cli_operands operands;
+    bool settings;                     /* takes every option of the library as well */
     int (*run)(int argc, char **argv); /* argv[0] is the command's name; returns the exit status */
 };
 
@@ -25,6 +41,12 @@ extern const struct cli_command cli_commands[]; /* ended by an entry without a n
 
 int cmd_run(int argc, char **argv);
 int cmd_doctor(int argc, char **argv);
+int cmd_ps(int argc, char **argv);
+int cmd_top(int argc, char **argv);
+int cmd_set(int argc, char **argv);
+int cmd_trim(int argc, char **argv);
+int cmd_why(int argc, char **argv);
+int cmd_completion(int argc, char **argv);
 int cmd_help(int argc, char **argv);
 int cmd_man(int argc, char **argv);
 int cmd_version(int argc, char **argv);

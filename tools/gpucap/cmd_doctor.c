@@ -3,6 +3,7 @@
  * libraries are only read. Owns no lock.
  */
 #include "cli.h"
+#include "doctor.h"
 #include "elfscan.h"
 #include "interpose/settings/options.h"
 #include "place.h"
@@ -24,15 +25,7 @@
 #define NAMES_MAX          128               /* of memory symbols in one driver; it has about 40 */
 #define NAME_BYTES         64
 
-struct report {
-    int problems;
-};
-
-static void line(const char *topic, const char *format, ...) __attribute__((format(printf, 2, 3)));
-static void problem(struct report *report, const char *topic, const char *format, ...)
-    __attribute__((format(printf, 3, 4)));
-
-static void line(const char *topic, const char *format, ...)
+void doctor_line(const char *topic, const char *format, ...)
 {
     va_list args;
     va_start(args, format);
@@ -42,7 +35,7 @@ static void line(const char *topic, const char *format, ...)
     va_end(args);
 }
 
-static void problem(struct report *report, const char *topic, const char *format, ...)
+void doctor_problem(struct doctor_report *report, const char *topic, const char *format, ...)
 {
     va_list args;
     va_start(args, format);
@@ -53,50 +46,63 @@ static void problem(struct report *report, const char *topic, const char *format
     report->problems++;
 }
 
-static void check_library(struct report *report)
+void doctor_warning(struct doctor_report *report, const char *topic, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    printf("%-10s WARNING: ", topic);
+    vprintf(format, args);
+    putchar('\n');
+    va_end(args);
+    report->warnings++;
+}
+
+static void check_library(struct doctor_report *report)
 {
     struct elfscan scan;
     char path[PATH_MAX];
     char version[64];
     int error = place_library(path, sizeof(path));
     if (error) {
-        problem(report, "library", "%s not found (%s); it belongs beside gpucap or in ../lib, or set %s",
-                PLACE_LIBRARY_NAME, strerror(-error), PLACE_LIBRARY_ENV);
+        doctor_problem(report, "library",
+                       "%s not found (%s); it belongs beside gpucap or in ../lib, or set %s",
+                       PLACE_LIBRARY_NAME, strerror(-error), PLACE_LIBRARY_ENV);
         return;
     }
     error = elfscan_open(&scan, path);
     if (error) {
-        problem(report, "library", "%s cannot be read as a library: %s", path, strerror(-error));
+        doctor_problem(report, "library", "%s cannot be read as a library: %s", path, strerror(-error));
         return;
     }
     if (!elfscan_read_string(&scan, "gpucap_version_text", version, sizeof(version)))
-        problem(report, "library", "%s says no version: it is not a library of gpucap", path);
+        doctor_problem(report, "library", "%s says no version: it is not a library of gpucap", path);
     else if (strcmp(version, GPUCAP_VERSION) != 0)
-        problem(report, "library", "%s is version %s, this command is " GPUCAP_VERSION, path, version);
+        doctor_problem(report, "library", "%s is version %s, this command is " GPUCAP_VERSION, path, version);
     else
-        line("library", "%s, version %s", path, version);
+        doctor_line("library", "%s, version %s", path, version);
     if (!preload_can_hold(path))
-        problem(report, "library",
-                "LD_PRELOAD cannot hold its path: it has a space, a colon or a dollar sign");
+        doctor_problem(report, "library",
+                       "LD_PRELOAD cannot hold its path: it has a space, a colon or a dollar sign");
     elfscan_close(&scan);
 }
 
-static void check_driver(struct report *report, const struct probe *probe)
+static void check_driver(struct doctor_report *report, const struct probe *probe)
 {
     if (!probe->found) {
-        problem(report, "driver", "%s", probe->error);
+        doctor_problem(report, "driver", "%s", probe->error);
         return;
     }
-    line("driver", "%s, release %s, CUDA %d.%d", probe->path, *probe->release ? probe->release : "unknown",
-         probe->cuda_version / 1000, probe->cuda_version % 1000 / 10);
+    doctor_line("driver", "%s, release %s, CUDA %d.%d", probe->path,
+                *probe->release ? probe->release : "unknown", probe->cuda_version / 1000,
+                probe->cuda_version % 1000 / 10);
     if (*probe->error)
-        problem(report, "driver", "%s", probe->error);
+        doctor_problem(report, "driver", "%s", probe->error);
     else if (!probe->device_count)
-        problem(report, "devices", "none (CUDA_VISIBLE_DEVICES=%s)",
-                getenv("CUDA_VISIBLE_DEVICES") ? getenv("CUDA_VISIBLE_DEVICES") : "unset");
+        doctor_problem(report, "devices", "none (CUDA_VISIBLE_DEVICES=%s)",
+                       getenv("CUDA_VISIBLE_DEVICES") ? getenv("CUDA_VISIBLE_DEVICES") : "unset");
 }
 
-static void list_devices(const struct probe *probe)
+static void list_devices(struct doctor_report *report, const struct probe *probe)
 {
     char total[SIZE_TEXT];
     char free_text[SIZE_TEXT];
@@ -104,10 +110,12 @@ static void list_devices(const struct probe *probe)
     for (int i = 0; i < probe->device_count; i++) {
         const struct probe_device *device = &probe->devices[i];
         snprintf(topic, sizeof(topic), "device %d", i);
-        line(topic, "%s, %s, %s in all, %s free, %s", device->name, device->uuid,
-             size_format(device->total, total),
-             device->free_known ? size_format(device->free, free_text) : "unknown",
-             device->vmm ? "virtual memory management" : "no virtual memory management: cap only");
+        doctor_line(topic, "%s, %s, %s in all, %s free, %s", device->name, device->uuid,
+                    size_format(device->total, total),
+                    device->free_known ? size_format(device->free, free_text) : "unknown",
+                    device->vmm ? "virtual memory management" : "no virtual memory management");
+        if (!device->vmm)
+            doctor_warning(report, topic, "it has a cap but no pool: the driver cannot map memory there");
     }
 }
 
@@ -127,7 +135,7 @@ static long mps_daemon(const char *folder)
     return pid;
 }
 
-static void check_mps(void)
+static void check_mps(struct doctor_report *report)
 {
     char control[PATH_MAX];
     const char *folder = getenv("CUDA_MPS_PIPE_DIRECTORY");
@@ -137,13 +145,15 @@ static void check_mps(void)
     snprintf(control, sizeof(control), "%s/control", folder);
     long pid = mps_daemon(folder);
     if (pid)
-        line("mps", "active: daemon %ld, pipes in %s", pid, folder);
+        doctor_line("mps", "active: daemon %ld, pipes in %s", pid, folder);
     else if (access(control, F_OK) == 0)
-        line("mps", "a control pipe is in %s; its daemon could not be seen from here", folder);
+        doctor_line("mps", "a control pipe is in %s; its daemon could not be seen from here", folder);
     else
-        line("mps", "not active (no control pipe in %s)", folder);
+        doctor_line("mps", "not active (no control pipe in %s)", folder);
     if (limit)
-        line("mps", "its own limit is set too: CUDA_MPS_PINNED_DEVICE_MEM_LIMIT=%s", limit);
+        doctor_warning(report, "mps",
+                       "it has a limit of its own, beside gpucap's: CUDA_MPS_PINNED_DEVICE_MEM_LIMIT=%s",
+                       limit);
 }
 
 struct conflict {
@@ -167,37 +177,38 @@ static bool collect_conflict(const char *name, void *arg)
     return true;
 }
 
-static void check_entry(struct report *report, const char *entry, size_t length, const char *origin)
+static void check_entry(struct doctor_report *report, const char *entry, size_t length, const char *origin)
 {
     struct elfscan scan;
     struct conflict conflict = {0};
     char path[PATH_MAX];
     if (!preload_find(entry, length, path, sizeof(path))) {
-        problem(report, "preload", "%.*s (from %s) was not found; the loader warns and goes on", (int)length,
-                entry, origin);
+        doctor_problem(report, "preload", "%.*s (from %s) was not found; the loader warns and goes on",
+                       (int)length, entry, origin);
         return;
     }
     const char *base = strrchr(path, '/');
     if (!strcmp(base ? base + 1 : path, PLACE_LIBRARY_NAME)) {
-        line("preload", "%s (from %s): gpucap itself", path, origin);
+        doctor_line("preload", "%s (from %s): gpucap itself", path, origin);
         return;
     }
     int error = elfscan_open(&scan, path);
     if (error) {
-        problem(report, "preload", "%s (from %s) cannot be read as a library: %s", path, origin,
-                strerror(-error));
+        doctor_problem(report, "preload", "%s (from %s) cannot be read as a library: %s", path, origin,
+                       strerror(-error));
         return;
     }
     elfscan_defined(&scan, collect_conflict, &conflict);
     elfscan_close(&scan);
     if (conflict.count)
-        problem(report, "preload", "%s (from %s) defines %d names that gpucap hooks: %s", path, origin,
-                conflict.count, conflict.names);
+        doctor_problem(report, "preload", "%s (from %s) defines %d names that gpucap hooks: %s", path, origin,
+                       conflict.count, conflict.names);
     else
-        line("preload", "%s (from %s): no conflict", path, origin);
+        doctor_line("preload", "%s (from %s): no conflict", path, origin);
 }
 
-static int check_list(struct report *report, const char *list, const char *separators, const char *origin)
+static int check_list(struct doctor_report *report, const char *list, const char *separators,
+                      const char *origin)
 {
     int count = 0;
     size_t length;
@@ -206,7 +217,7 @@ static int check_list(struct report *report, const char *list, const char *separ
     return count;
 }
 
-static void check_preload(struct report *report)
+static void check_preload(struct doctor_report *report)
 {
     char text[4096];
     int count = 0;
@@ -220,7 +231,7 @@ static void check_preload(struct report *report)
         count += check_list(report, text, PRELOAD_SEPARATORS "\t\n", PRELOAD_SYSTEM);
     }
     if (!count)
-        line("preload", "nothing else is preloaded");
+        doctor_line("preload", "nothing else is preloaded");
 }
 
 static const char *source_text(const struct options_places *places, enum options_source source, int id)
@@ -241,10 +252,10 @@ static const char *source_text(const struct options_places *places, enum options
 static void say_file(const char *kind, const char *path)
 {
     if (path)
-        line("settings", "%s file %s: %s", kind, path,
-             access(path, R_OK) == 0 ? "read"
-             : errno == ENOENT       ? "none"
-                                     : strerror(errno));
+        doctor_line("settings", "%s file %s: %s", kind, path,
+                    access(path, R_OK) == 0 ? "read"
+                    : errno == ENOENT       ? "none"
+                                            : strerror(errno));
 }
 
 static void list_limits(const struct options *options, const char *source, const struct probe *probe)
@@ -255,14 +266,14 @@ static void list_limits(const struct options *options, const char *source, const
         uint64_t limit = options_limit(options, i, device->uuid, device->total);
         uint64_t asked = rules_for(&options->max, i, device->uuid, device->total);
         if (limit == RULES_UNLIMITED)
-            line("limit", "device %d: none (max from %s)", i, source);
+            doctor_line("limit", "device %d: none (max from %s)", i, source);
         else
-            line("limit", "device %d: %s (max from %s)", i, size_format(limit, text),
-                 limit < asked ? OPTIONS_ADMIN_FILE ", the ceiling" : source);
+            doctor_line("limit", "device %d: %s (max from %s)", i, size_format(limit, text),
+                        limit < asked ? OPTIONS_ADMIN_FILE ", the ceiling" : source);
     }
 }
 
-static void check_settings(struct report *report, const struct probe *probe)
+static void check_settings(struct doctor_report *report, const struct probe *probe)
 {
     struct options options;
     char user_file[OPTIONS_PATH_MAX];
@@ -271,7 +282,7 @@ static void check_settings(struct report *report, const struct probe *probe)
     say_file("user's", places.user_file);
     say_file("administrator's", places.admin_file);
     if (options_load(&options, &places, error)) {
-        problem(report, "settings", "%s", error);
+        doctor_problem(report, "settings", "%s", error);
         return;
     }
     for (int id = 0; id < OPTIONS_COUNT; id++) {
@@ -279,7 +290,8 @@ static void check_settings(struct report *report, const struct probe *probe)
         const char *value = source == OPTIONS_DEFAULT       ? options_table[id].standard
                             : source == OPTIONS_ENVIRONMENT ? getenv(options_table[id].variable)
                                                             : "set";
-        line("settings", "%s: %s (%s)", options_table[id].name, value, source_text(&places, source, id));
+        doctor_line("settings", "%s: %s (%s)", options_table[id].name, value,
+                    source_text(&places, source, id));
     }
     list_limits(&options, source_text(&places, options.source[OPTIONS_MAX], OPTIONS_MAX), probe);
 }
@@ -316,21 +328,21 @@ static void list_kind(const struct names *names, enum symbols_kind kind, const c
     int count = 0;
     for (int i = 0; i < names->count; i++)
         count += names->list[i].kind == kind;
-    line("symbols", "%s: %d", title, count);
+    doctor_line("symbols", "%s: %d", title, count);
     for (int i = 0; i < names->count; i++) {
         if (names->list[i].kind == kind)
             printf("%-10s   %s\n", "", names->list[i].text);
     }
 }
 
-static void check_symbols(struct report *report, const struct probe *probe)
+static void check_symbols(struct doctor_report *report, const struct probe *probe)
 {
     struct elfscan scan;
     if (!probe->found)
         return;
     int error = elfscan_open(&scan, probe->path);
     if (error) {
-        problem(report, "symbols", "%s cannot be read: %s", probe->path, strerror(-error));
+        doctor_problem(report, "symbols", "%s cannot be read: %s", probe->path, strerror(-error));
         return;
     }
     struct names *names = calloc(1, sizeof(*names));
@@ -345,26 +357,40 @@ static void check_symbols(struct report *report, const struct probe *probe)
     elfscan_close(&scan);
 }
 
+static void say_result(const struct doctor_report *report)
+{
+    const char *problems = report->problems == 1 ? "problem" : "problems";
+    const char *warnings = report->warnings == 1 ? "warning" : "warnings";
+
+    if (report->problems && report->warnings)
+        doctor_line("result", "%d %s and %d %s found", report->problems, problems, report->warnings,
+                    warnings);
+    else if (report->problems)
+        doctor_line("result", "%d %s found", report->problems, problems);
+    else if (report->warnings)
+        doctor_line("result", "%d %s found", report->warnings, warnings);
+    else
+        doctor_line("result", "healthy");
+}
+
 static int examine(const char *sim_folder)
 {
-    struct report report = {0};
+    struct doctor_report report = {0};
     struct probe *probe = calloc(1, sizeof(*probe));
     if (!probe)
         return cli_fail("doctor: no memory");
     check_library(&report);
     probe_driver(probe, sim_folder);
     check_driver(&report, probe);
-    list_devices(probe);
-    check_mps();
+    list_devices(&report, probe);
+    check_mps(&report);
     check_preload(&report);
     check_settings(&report, probe);
+    doctor_check_ledger(&report);
     check_symbols(&report, probe);
     free(probe);
-    if (report.problems)
-        line("result", "%d problem%s found", report.problems, report.problems == 1 ? "" : "s");
-    else
-        line("result", "healthy");
-    return report.problems ? 1 : 0;
+    say_result(&report);
+    return report.problems || report.warnings ? 1 : 0;
 }
 
 int cmd_doctor(int argc, char **argv)
@@ -374,8 +400,7 @@ int cmd_doctor(int argc, char **argv)
     const char *sim_folder = NULL;
     for (int i = 1; i < argc; i++) {
         if (!strcmp(argv[i], "--help") || !strcmp(argv[i], "-h")) {
-            char *help[] = {argv[0], NULL};
-            return cmd_help(1, help);
+            return cmd_help(2, (char *[]){argv[0], argv[0], NULL});
         }
         bool option = !strncmp(argv[i], "--", 2);
         bool sim = !strcmp(argv[i], "--sim") || !strncmp(argv[i], "--sim=", 6);

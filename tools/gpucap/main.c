@@ -1,17 +1,80 @@
 /* gpucap: the command line. Finds the command in the table and runs it; nothing else happens here. */
 #include "cli.h"
+#include "preload.h"
 
+#include <dlfcn.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
+
+#define SIM                                                                                                  \
+    {                                                                                                        \
+        "sim", "SPEC", true, "Use simulated GPUs, as many and as large as SPEC says (2x16G)."                \
+    }
+#define LEDGER                                                                                               \
+    {                                                                                                        \
+        "ledger", "DIR", false, "The folder of the ledgers; else GPUCAP_LEDGER, else the user's own."        \
+    }
+#define END                                                                                                  \
+    {                                                                                                        \
+        NULL, NULL, false, NULL                                                                              \
+    }
+
+static const struct cli_option run_options[] = {SIM, END};
+static const struct cli_option doctor_options[] = {SIM, END};
+static const struct cli_option look_options[] = {LEDGER, SIM, END};
+static const struct cli_option ps_options[] = {
+    {"json", NULL, false, "Print JSON: sizes in bytes, null for no limit."},
+    {"prometheus", NULL, false, "Print metrics in Prometheus' text format."},
+    LEDGER,
+    SIM,
+    END,
+};
+static const struct cli_option set_options[] = {
+    {"max", "SIZE", false, "The new limit: a size such as 12G, a share of the card such as 50%, or none."},
+    LEDGER,
+    SIM,
+    END,
+};
 
 const struct cli_command cli_commands[] = {
     {"run", "[--OPTION=VALUE...] [--sim[=SPEC]] [--] PROGRAM [ARGUMENT...]",
-     "Run a program under a memory cap.", cmd_run},
-    {"doctor", "[--sim[=SPEC]]", "Say what was found here, and what would not work.", cmd_doctor},
-    {"help", "", "Show the commands and options.", cmd_help},
-    {"man", "", "Print the manual page, in man(7) format.", cmd_man},
-    {"version", "", "Print the version.", cmd_version},
-    {NULL, NULL, NULL, NULL},
+     "Run a program under a memory cap.", NULL, run_options, CLI_PROGRAM, true, cmd_run},
+    {"ps", "[--json | --prometheus]", "Show which processes hold how much of each card.",
+     "USED is what a process has of the card, and IDLE the part of it that lies unused in its pool. LIMIT is "
+     "the process's own limit or its job's, whichever is less; a quotation mark says that it is shared with "
+     "the line above. Each process is asked for fresh figures first.",
+     ps_options, CLI_NOTHING, false, cmd_ps},
+    {"top", "", "Show processes and cards live, and change limits.",
+     "Keys: arrows select, s changes the order, g groups by job, t gives idle memory of the selected process "
+     "back, m changes the limit of its job, k sends it a signal, ? shows help, q quits.",
+     look_options, CLI_NOTHING, false, cmd_top},
+    {"set", "PID|JOB|GROUP --max=SIZE", "Change the limit of a running job.",
+     "A process id means the job of that process; the limit holds for all its processes, on each card where "
+     "they are. If the job uses more than the new limit, idle memory goes back and new requests are refused "
+     "until enough is free; no memory is taken from a program. Only the owner of the processes, or root, may "
+     "do this.",
+     set_options, CLI_JOB, false, cmd_set},
+    {"trim", "PID|JOB|all", "Make processes give idle memory back now.",
+     "Memory that lies unused in a process's pool goes back to the card. Nothing that a program holds is "
+     "touched. Only the owner of a process, or root, may do this.",
+     look_options, CLI_PROCESS, false, cmd_trim},
+    {"why", "PID", "Explain why requests of a process were refused.",
+     "Shows the last requests that were refused, what the limit was and who held the memory, and what to "
+     "try. The process must be alive.",
+     look_options, CLI_PROCESS, false, cmd_why},
+    {"doctor", "[--sim[=SPEC]]", "Say what was found here, and what would not work.", NULL, doctor_options,
+     CLI_NOTHING, false, cmd_doctor},
+    {"help", "[COMMAND]", "Show the commands and options, or all about one command.", NULL, NULL, CLI_COMMAND,
+     false, cmd_help},
+    {"completion", "bash|zsh", "Print a script that completes gpucap's words in a shell.",
+     "For bash: source <(gpucap completion bash). For zsh: put the output into a file _gpucap in a folder of "
+     "fpath.",
+     NULL, CLI_SHELL, false, cmd_completion},
+    {"man", "", "Print the manual page, in man(7) format.", NULL, NULL, CLI_NOTHING, false, cmd_man},
+    {"version", "", "Print the version.", NULL, NULL, CLI_NOTHING, false, cmd_version},
+    {NULL, NULL, NULL, NULL, NULL, CLI_NOTHING, false, NULL},
 };
 
 /* The forms that people try first. */
@@ -24,6 +87,30 @@ static const char *plain_name(const char *word)
     return word;
 }
 
+static bool reads_ledgers(const struct cli_command *command)
+{
+    for (const struct cli_option *option = command->options; option && option->name; option++) {
+        if (!strcmp(option->name, "ledger"))
+            return true;
+    }
+    return false;
+}
+
+/* In a shell under `gpucap run` the library is preloaded into this process too, and would tell it that the
+ * card is as large as the limit: starts again without it. Returns if there is nothing to leave. */
+static void leave_library(char **argv)
+{
+    const void *symbol = dlsym(RTLD_DEFAULT, "gpucap_version_text");
+    const char *list = getenv("LD_PRELOAD");
+    Dl_info library;
+    if (!symbol || !list || !dladdr(symbol, &library))
+        return;
+    char *rest = preload_remove(list, library.dli_fname);
+    if (rest && strlen(rest) < strlen(list) && setenv("LD_PRELOAD", rest, 1) == 0)
+        execv("/proc/self/exe", argv);
+    free(rest);
+}
+
 int main(int argc, char **argv)
 {
     const char *names[sizeof(cli_commands) / sizeof(cli_commands[0])];
@@ -33,6 +120,8 @@ int main(int argc, char **argv)
     const char *wanted = plain_name(argv[1]);
     for (const struct cli_command *command = cli_commands; command->name; command++) {
         if (!strcmp(command->name, wanted)) {
+            if (reads_ledgers(command))
+                leave_library(argv);
             int status = command->run(argc - 1, argv + 1);
             if (fflush(stdout) != 0 || ferror(stdout))
                 return cli_fail("%s: cannot write to stdout", command->name);

@@ -45,12 +45,18 @@ static int find_beside(const char *const *candidates, const char *probe, char *p
     return -ENOENT;
 }
 
+static const char *const library_folders[] = {"", "../lib/", NULL};
+
+int place_part(const char *name, char *path, size_t size)
+{
+    return find_beside(library_folders, name, path, size);
+}
+
 int place_library(char *path, size_t size)
 {
-    static const char *const candidates[] = {"", "../lib/", NULL};
     const char *given = getenv(PLACE_LIBRARY_ENV);
     if (!given || !*given)
-        return find_beside(candidates, PLACE_LIBRARY_NAME, path, size);
+        return find_beside(library_folders, PLACE_LIBRARY_NAME, path, size);
     char *real = realpath(given, NULL);
     if (!real)
         return -errno;

@@ -13,6 +13,8 @@
 
 /* The absolute path of libgpucap.so. 0, or a negative errno (-ENOENT: nowhere). */
 int place_library(char *path, size_t size);
+/* The same for another shared object of gpucap's, named `name`. */
+int place_part(const char *name, char *path, size_t size);
 /* The absolute path of the folder with the simulated libcuda.so.1. 0, or a negative errno. */
 int place_sim(char *path, size_t size);
 

@@ -29,15 +29,34 @@ static bool same_file(const char *a, const char *b)
            a_stat.st_ino == b_stat.st_ino;
 }
 
-static bool holds(const char *list, const char *path)
+static bool is_file(const char *entry, size_t length, const char *path)
 {
     char file[PATH_MAX];
+    return preload_find(entry, length, file, sizeof(file)) && same_file(file, path);
+}
+
+static bool holds(const char *list, const char *path)
+{
     size_t length;
     for (const char *entry; (entry = preload_next(&list, PRELOAD_SEPARATORS, &length));) {
-        if (preload_find(entry, length, file, sizeof(file)) && same_file(file, path))
+        if (is_file(entry, length, path))
             return true;
     }
     return false;
+}
+
+char *preload_remove(const char *list, const char *path)
+{
+    char *rest = calloc(1, strlen(list) + 1);
+    size_t length;
+    for (const char *entry; rest && (entry = preload_next(&list, PRELOAD_SEPARATORS, &length));) {
+        if (is_file(entry, length, path))
+            continue;
+        if (*rest)
+            strcat(rest, ":");
+        strncat(rest, entry, length);
+    }
+    return rest;
 }
 
 char *preload_append(const char *list, const char *path)

@@ -22,6 +22,9 @@ const char *preload_next(const char **cursor, const char *separators, size_t *le
  * NULL when there is no memory. list may be NULL. */
 char *preload_append(const char *list, const char *path);
 
+/* The same without the entries that are the file `path`. */
+char *preload_remove(const char *list, const char *path);
+
 /* The file that the loader would take for an entry (a path, or a name searched in LD_LIBRARY_PATH and the
  * system's folders). False when none is found. */
 bool preload_find(const char *entry, size_t length, char *path, size_t size);

@@ -3,6 +3,8 @@
  */
 #include "probe.h"
 
+#include "cards.h"
+
 #include <cuda.h>
 #include <dlfcn.h>
 #include <link.h>
@@ -10,8 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define NVML_LIBRARY "libnvidia-ml.so.1"
-#define UUID_BYTES   16
+#define UUID_BYTES 16
 
 struct cuda_calls {
     CUresult (*init)(unsigned flags);
@@ -25,57 +26,9 @@ struct cuda_calls {
     CUresult (*error_name)(CUresult error, const char **name);
 };
 
-/* NVML's own header is not part of every toolkit; these few declarations are fixed by its ABI. */
-typedef void *nvml_device;
-struct nvml_memory {
-    unsigned long long total;
-    unsigned long long free;
-    unsigned long long used;
-};
-
-struct nvml_calls {
-    void *library;
-    int (*init)(void);
-    int (*shutdown)(void);
-    int (*driver_version)(char *version, unsigned size);
-    int (*device_by_uuid)(const char *uuid, nvml_device *device);
-    int (*memory)(nvml_device device, struct nvml_memory *memory);
-};
-
-struct lookup {
-    const char *name;
-    const char *fallback; /* an older name of the same function; NULL: none */
-    void *target;
-};
-
-static void *open_library(const char *folder, const char *name)
-{
-    char path[PATH_MAX];
-    if (!folder)
-        return dlopen(name, RTLD_NOW | RTLD_LOCAL);
-    int length = snprintf(path, sizeof(path), "%s/%s", folder, name);
-    if (length < 0 || (size_t)length >= sizeof(path))
-        return NULL;
-    return dlopen(path, RTLD_NOW | RTLD_LOCAL);
-}
-
-/* Fills every function pointer, or says which name is missing. */
-static const char *resolve_all(void *library, const struct lookup *lookups, size_t count)
-{
-    for (size_t i = 0; i < count; i++) {
-        void *address = dlsym(library, lookups[i].name);
-        if (!address && lookups[i].fallback)
-            address = dlsym(library, lookups[i].fallback);
-        if (!address)
-            return lookups[i].name;
-        memcpy(lookups[i].target, &address, sizeof(address));
-    }
-    return NULL;
-}
-
 static const char *resolve_cuda(void *library, struct cuda_calls *cuda)
 {
-    const struct lookup lookups[] = {
+    const struct cards_lookup lookups[] = {
         {"cuInit", NULL, &cuda->init},
         {"cuDriverGetVersion", NULL, &cuda->version},
         {"cuDeviceGetCount", NULL, &cuda->device_count},
@@ -86,22 +39,7 @@ static const char *resolve_cuda(void *library, struct cuda_calls *cuda)
         {"cuDeviceGetAttribute", NULL, &cuda->device_attribute},
         {"cuGetErrorName", NULL, &cuda->error_name},
     };
-    return resolve_all(library, lookups, sizeof(lookups) / sizeof(lookups[0]));
-}
-
-static bool start_nvml(struct nvml_calls *nvml, const char *folder)
-{
-    const struct lookup lookups[] = {
-        {"nvmlInit_v2", "nvmlInit", &nvml->init},
-        {"nvmlShutdown", NULL, &nvml->shutdown},
-        {"nvmlSystemGetDriverVersion", NULL, &nvml->driver_version},
-        {"nvmlDeviceGetHandleByUUID", NULL, &nvml->device_by_uuid},
-        {"nvmlDeviceGetMemoryInfo", NULL, &nvml->memory},
-    };
-    nvml->library = open_library(folder, NVML_LIBRARY);
-    if (!nvml->library)
-        return false;
-    return !resolve_all(nvml->library, lookups, sizeof(lookups) / sizeof(lookups[0])) && nvml->init() == 0;
+    return cards_resolve(library, lookups, sizeof(lookups) / sizeof(lookups[0]));
 }
 
 static void format_uuid(const CUuuid *uuid, char *text, size_t size)
@@ -115,16 +53,6 @@ static void format_uuid(const CUuuid *uuid, char *text, size_t size)
         used += (size_t)snprintf(text + used, size - used, "%s%02x", dash ? "-" : "",
                                  (unsigned)(unsigned char)uuid->bytes[i]);
     }
-}
-
-static void probe_free(const struct nvml_calls *nvml, struct probe_device *device)
-{
-    nvml_device handle;
-    struct nvml_memory memory;
-    if (nvml->device_by_uuid(device->uuid, &handle) != 0 || nvml->memory(handle, &memory) != 0)
-        return;
-    device->free = memory.free;
-    device->free_known = true;
 }
 
 static CUresult probe_device(const struct cuda_calls *cuda, int ordinal, struct probe_device *device)
@@ -180,10 +108,9 @@ static void probe_devices(struct probe *probe, const struct cuda_calls *cuda)
 void probe_driver(struct probe *probe, const char *folder)
 {
     struct cuda_calls cuda;
-    struct nvml_calls nvml = {0};
     struct link_map *map;
     *probe = (struct probe){0};
-    void *library = open_library(folder, PROBE_LIBRARY);
+    void *library = cards_load(folder, PROBE_LIBRARY);
     if (!library) {
         const char *why = dlerror();
         snprintf(probe->error, sizeof(probe->error), "%s", why ? why : "cannot be loaded");
@@ -200,11 +127,15 @@ void probe_driver(struct probe *probe, const char *folder)
     if (cuda.version(&probe->cuda_version) != CUDA_SUCCESS)
         probe->cuda_version = 0;
     probe_devices(probe, &cuda);
-    if (!start_nvml(&nvml, folder))
+    struct cards *cards = cards_open(folder);
+    if (!cards)
         return;
-    if (nvml.driver_version(probe->release, sizeof(probe->release)) != 0)
-        probe->release[0] = 0;
-    for (int i = 0; i < probe->device_count; i++)
-        probe_free(&nvml, &probe->devices[i]);
-    nvml.shutdown();
+    cards_release(cards, probe->release, sizeof(probe->release));
+    for (int i = 0; i < probe->device_count; i++) {
+        struct cards_facts facts;
+        cards_read(cards, probe->devices[i].uuid, &facts);
+        probe->devices[i].free = facts.free;
+        probe->devices[i].free_known = facts.known;
+    }
+    cards_close(cards);
 }

@@ -10,7 +10,10 @@
 #include <stdio.h>
 #include <string.h>
 
-#define NAME_COLUMN 10 /* width of the first column of --help */
+#define NAME_COLUMN  10 /* width of the first column of --help */
+#define TEXT_WIDTH   80
+#define FORM_MAX     64
+#define COMMANDS_MAX 32
 
 static int no_arguments(int argc, char **argv)
 {
@@ -25,28 +28,122 @@ int cmd_version(int argc, char **argv)
     return 0;
 }
 
-int cmd_help(int argc, char **argv)
+/* Prints text from column `indent` on, in lines of at most TEXT_WIDTH. */
+static void print_wrapped(const char *text, int indent)
 {
-    if (no_arguments(argc, argv))
-        return CLI_FAILED;
-    puts("gpucap: a hard GPU memory cap under unmodified CUDA programs\n\ncommands:");
-    for (const struct cli_command *command = cli_commands; command->name; command++) {
-        printf("  gpucap %s%s%s\n", command->name, *command->arguments ? " " : "", command->arguments);
-        printf("  %*s%s\n", NAME_COLUMN, "", command->summary);
+    int column = 0;
+
+    while (*text) {
+        const int length = (int)strcspn(text, " ");
+
+        if (column && column + 1 + length > TEXT_WIDTH) {
+            putchar('\n');
+            column = 0;
+        }
+        if (column)
+            column += printf(" %.*s", length, text);
+        else
+            column = printf("%*s%.*s", indent, "", length, text);
+        text += length;
+        text += strspn(text, " ");
     }
-    puts("\noptions of run (but for sim the same names in configuration files, as 'name = value' lines):");
+    putchar('\n');
+}
+
+static void help_settings(void)
+{
     for (int id = 0; id < OPTIONS_COUNT; id++) {
         const struct options_entry *option = &options_table[id];
         printf("  --%s=VALUE (%s, default: %s)\n", option->name, option->variable, option->standard);
         printf("  %*s%s\n", NAME_COLUMN, "", option->help);
         printf("  %*sVALUE: %s\n", NAME_COLUMN, "", option->form);
     }
+}
+
+/* "--sim[=SPEC]", "--max=SIZE" or "--json". */
+static const char *option_form(const struct cli_option *option, char form[FORM_MAX])
+{
+    snprintf(form, FORM_MAX, "--%s%s%s%s", option->name,
+             option->optional ? "[="
+             : option->value  ? "="
+                              : "",
+             option->value ? option->value : "", option->optional ? "]" : "");
+    return form;
+}
+
+static void help_options(const struct cli_option *options)
+{
+    char form[FORM_MAX];
+
+    for (; options && options->name; options++) {
+        printf("  %s\n", option_form(options, form));
+        print_wrapped(options->help, NAME_COLUMN + 2);
+    }
+}
+
+static int help_command(const char *name)
+{
+    const char *names[COMMANDS_MAX];
+    size_t count = 0;
+
+    for (const struct cli_command *command = cli_commands; command->name; command++) {
+        names[count++] = command->name;
+        if (strcmp(command->name, name) != 0)
+            continue;
+        printf("usage: gpucap %s%s%s\n\n", name, *command->arguments ? " " : "", command->arguments);
+        print_wrapped(command->summary, 0);
+        if (command->details) {
+            putchar('\n');
+            print_wrapped(command->details, 0);
+        }
+        if (command->options)
+            puts("\noptions:");
+        if (command->settings)
+            help_settings();
+        help_options(command->options);
+        return 0;
+    }
+    return cli_unknown("help: ", "command", name, names, count);
+}
+
+int cmd_help(int argc, char **argv)
+{
+    if (argc > 2)
+        return cli_fail("%s: unexpected argument '%s'", argv[0], argv[2]);
+    if (argc == 2)
+        return help_command(argv[1]);
+    puts("gpucap: a hard GPU memory cap under unmodified CUDA programs\n\ncommands:");
+    for (const struct cli_command *command = cli_commands; command->name; command++) {
+        printf("  gpucap %s%s%s\n", command->name, *command->arguments ? " " : "", command->arguments);
+        printf("  %*s%s\n", NAME_COLUMN, "", command->summary);
+    }
+    puts("\n'gpucap help COMMAND' says more about one of them.\n\n"
+         "options of run (but for sim the same names in configuration files, as 'name = value' lines):");
+    help_settings();
     printf("  --sim[=SPEC] (default: GPUCAP_SIM, else %s)\n", CARD_SPEC_DEFAULT);
     printf("  %*sUse simulated GPUs, as many and as large as SPEC says.\n", NAME_COLUMN, "");
     printf("\nA value comes from the command line, else the environment, else ~/%s, else %s;\n"
            "max in the last is a ceiling for everyone.\n",
            OPTIONS_USER_FILE, OPTIONS_ADMIN_FILE);
     return 0;
+}
+
+/* The options of one command but run, below its paragraph. */
+static void man_command_options(const struct cli_option *options)
+{
+    char form[FORM_MAX];
+
+    if (!options)
+        return;
+    puts(".RS");
+    for (; options->name; options++) {
+        fputs(".TP\n\\fB", stdout);
+        manual_text(stdout, option_form(options, form));
+        fputs("\\fR\n", stdout);
+        manual_text(stdout, options->help);
+        putchar('\n');
+    }
+    puts(".RE");
 }
 
 static void man_commands(void)
@@ -62,6 +159,12 @@ static void man_commands(void)
         putchar('\n');
         manual_text(stdout, command->summary);
         putchar('\n');
+        if (command->details) {
+            manual_text(stdout, command->details);
+            putchar('\n');
+        }
+        if (!command->settings)
+            man_command_options(command->options);
     }
 }
 
@@ -111,7 +214,9 @@ int cmd_man(int argc, char **argv)
         PLACE_LIBRARY_ENV);
     printf(
         ".SH EXIT STATUS\nThat of the program. %d: gpucap itself failed. %d: the program cannot be executed. "
-        "%d: it was not\nfound. \\fBdoctor\\fR: 0 healthy, 1 a problem was found.\n",
+        "%d: it was not\nfound. \\fBdoctor\\fR: 0 healthy, 1 a problem or something to be warned of was "
+        "found. \\fBps\\fR, \\fBset\\fR, \\fBtrim\\fR and \\fBwhy\\fR: 0 done,\n1 the process or job is "
+        "not there, or something could not be read or changed.\n",
         CLI_FAILED, CLI_CANNOT_EXECUTE, CLI_NOT_FOUND);
     return 0;
 }

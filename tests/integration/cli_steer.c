@@ -1,0 +1,317 @@
+/* What `gpucap set` and `gpucap trim` promise: a job's limit changes for all its processes at once, idle
+ * memory goes back, and only the owner may ask for either. */
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "cli_members.h"
+#include "interpose/account/ledger.h"
+#include "unity.h"
+
+#define MIB          UINT64_C(1048576)
+#define NOBODY       65534
+#define NOBODYS_TEXT "65534"
+
+void setUp(void)
+{
+    cli_set_up();
+}
+
+void tearDown(void)
+{
+    members_end();
+    cli_tear_down();
+}
+
+static struct spawn_result run(const char *command, const char *word, const char *option)
+{
+    struct spawn_env *env = cli_env();
+
+    spawn_env_set(env, "GPUCAP_SIM_ID", spawn_sim_id());
+    struct spawn_result result = CLI_RUN(env, command, word, MEMBERS_SIM, option);
+    spawn_env_free(env);
+    return result;
+}
+
+/* What the ledger says of a process now. */
+static struct ledger_entry look_up(const char *uuid, const struct member *member)
+{
+    struct ledger *ledger;
+    struct ledger_entry entry;
+    char why[LEDGER_WHY];
+
+    TEST_ASSERT_EQUAL_INT_MESSAGE(0, ledger_open_existing(&ledger, members_folder(), uuid, why), why);
+    for (int slot = 0; slot < LEDGER_SLOTS; slot++) {
+        if (ledger_read(ledger, slot, &entry) && entry.pid == member->pid) {
+            ledger_close(ledger);
+            return entry;
+        }
+    }
+    TEST_FAIL_MESSAGE("the member is not in the ledger");
+    return entry;
+}
+
+/* ---- set ---- */
+
+static void test_set_by_process_changes_the_job(void)
+{
+    const struct member *first = members_start(MEMBERS_UUID, "train-a", 8192, 1024, 0);
+    const struct member *second = members_start(MEMBERS_UUID, "train-a", 8192, 1024, 0);
+    const struct member *other = members_start(MEMBERS_UUID, "train-b", 8192, 1024, 0);
+    struct spawn_result result = run("set", members_pid(first), "--max=12G");
+
+    cli_expect_status(0, &result);
+    TEST_ASSERT_EQUAL_STRING("train-a on GPU-00000000: max was 8.0 GiB, is 12.0 GiB now\n", result.out);
+    TEST_ASSERT_EQUAL_UINT64(12288 * MIB, look_up(MEMBERS_UUID, first).job_max);
+    TEST_ASSERT_EQUAL_UINT64(12288 * MIB, look_up(MEMBERS_UUID, second).job_max);
+    TEST_ASSERT_EQUAL_UINT64(8192 * MIB, look_up(MEMBERS_UUID, other).job_max);
+    spawn_result_free(&result);
+}
+
+static void test_set_by_name_and_separate_value(void)
+{
+    const struct member *member = members_start(MEMBERS_UUID, "train-a", 8192, 1024, 0);
+    struct spawn_env *env = cli_env();
+    struct spawn_result result = CLI_RUN(env, "set", "--max", "none", "train-a");
+
+    cli_expect_status(0, &result);
+    cli_expect_out("max was 8.0 GiB, is none now", &result);
+    TEST_ASSERT_EQUAL_UINT64(LEDGER_UNLIMITED, look_up(MEMBERS_UUID, member).job_max);
+    spawn_result_free(&result);
+    spawn_env_free(env);
+}
+
+static void test_set_below_what_is_in_use_gives_idle_memory_back(void)
+{
+    const struct member *member = members_start(MEMBERS_UUID, "train-a", 8192, 5120, 1024);
+    struct spawn_result result = run("set", "train-a", "--max=4608M");
+
+    cli_expect_status(0, &result);
+    cli_expect_out("max was 8.0 GiB, is 4.5 GiB now\n", &result);
+    cli_expect_out("below the 5.0 GiB in use: 512 MiB of idle memory went back; the rest fits\n", &result);
+    TEST_ASSERT_EQUAL_UINT64(4608 * MIB, look_up(MEMBERS_UUID, member).used);
+    spawn_result_free(&result);
+}
+
+static void test_set_below_what_programs_hold_says_that_requests_are_refused(void)
+{
+    const struct member *member = members_start(MEMBERS_UUID, "train-a", 8192, 5120, 1024);
+    struct spawn_result result = run("set", "train-a", "--max=1G");
+
+    cli_expect_status(0, &result);
+    cli_expect_out("1.0 GiB of idle memory went back;\n", &result);
+    cli_expect_out("new requests are refused until the programs have freed enough\n", &result);
+    TEST_ASSERT_EQUAL_UINT64(4096 * MIB, look_up(MEMBERS_UUID, member).used);
+    spawn_result_free(&result);
+    result = run("set", "train-a", "--max=2G");
+    cli_expect_out("no idle memory went back;\n", &result);
+    spawn_result_free(&result);
+}
+
+static void test_set_changes_the_job_on_each_card_where_it_is(void)
+{
+    const char *sim = members_sim_uuid();
+    const struct member *here = members_start(sim, "train-a", 8192, 1024, 0);
+    const struct member *there = members_start(MEMBERS_UUID, "train-a", 4096, 1024, 0);
+    struct spawn_result result = run("set", "train-a", "--max=6G");
+
+    cli_expect_status(0, &result);
+    cli_expect_out("train-a on GPU 0: max was 8.0 GiB, is 6.0 GiB now\n", &result);
+    cli_expect_out("train-a on GPU-00000000: max was 4.0 GiB, is 6.0 GiB now\n", &result);
+    TEST_ASSERT_EQUAL_UINT64(6144 * MIB, look_up(sim, here).job_max);
+    TEST_ASSERT_EQUAL_UINT64(6144 * MIB, look_up(MEMBERS_UUID, there).job_max);
+    spawn_result_free(&result);
+}
+
+static void test_set_takes_a_percentage_of_a_card_whose_size_is_known(void)
+{
+    const char *sim = members_sim_uuid();
+    const struct member *here = members_start(sim, "train-a", 8192, 1024, 0);
+    struct spawn_result result = run("set", "train-a", "--max=25%");
+
+    cli_expect_status(0, &result);
+    TEST_ASSERT_EQUAL_UINT64(4096 * MIB, look_up(sim, here).job_max);
+    spawn_result_free(&result);
+    const struct member *there = members_start(MEMBERS_UUID, "train-b", 8192, 1024, 0);
+    result = run("set", "train-b", "--max=25%");
+    cli_expect_status(1, &result);
+    cli_expect_err("a percentage means nothing", &result);
+    TEST_ASSERT_EQUAL_UINT64(8192 * MIB, look_up(MEMBERS_UUID, there).job_max);
+    spawn_result_free(&result);
+}
+
+static void test_set_makes_a_group_before_its_first_process(void)
+{
+    members_start(MEMBERS_UUID, "train-a", 8192, 1024, 0);
+    struct spawn_result result = run("set", "evening", "--max=3G");
+
+    cli_expect_status(0, &result);
+    cli_expect_out("evening on GPU-00000000: max is 3.0 GiB now; it has no process yet\n", &result);
+    spawn_result_free(&result);
+    const struct member *late = members_start(MEMBERS_UUID, "evening", 8192, 0, 0);
+    TEST_ASSERT_EQUAL_UINT64(3072 * MIB, look_up(MEMBERS_UUID, late).job_max);
+}
+
+static void test_set_of_a_mistyped_name_makes_nothing(void)
+{
+    members_start(MEMBERS_UUID, "train-a", 8192, 1024, 0);
+    struct spawn_result result = run("set", "trian-a", "--max=3G");
+
+    cli_expect_status(1, &result);
+    cli_expect_err("did you mean train-a?", &result);
+    spawn_result_free(&result);
+    const struct member *late = members_start(MEMBERS_UUID, "trian-a", 8192, 0, 0);
+    TEST_ASSERT_EQUAL_UINT64(8192 * MIB, look_up(MEMBERS_UUID, late).job_max);
+}
+
+static void test_set_of_a_process_without_a_job_is_refused(void)
+{
+    const struct member *member = members_start(MEMBERS_UUID, "-", 8192, 1024, 0);
+    struct spawn_result result = run("set", members_pid(member), "--max=3G");
+
+    cli_expect_status(1, &result);
+    cli_expect_err("without a job", &result);
+    spawn_result_free(&result);
+}
+
+static void test_bad_words_are_refused(void)
+{
+    static const struct {
+        const char *command, *word, *option, *says;
+        int status;
+    } cases[] = {
+        {"set", "train-a", "--max=lots", "--max='lots' is not valid (not a size)", 125},
+        {"set", "train-a", "--max=101%", "a share is from 0.1% to 100%", 125},
+        {"set", "train-a", "--mex=3G", "did you mean --max?", 125},
+        {"set", "train-a", NULL, "usage: gpucap set PID|JOB|GROUP --max=SIZE", 125},
+        {"set", "a name", "--max=3G", "a name has other characters", 125},
+        {"set", "2147483647", "--max=3G", "no process or job '2147483647'", 1},
+        {"set", "all", "--max=3G", "no process or job 'all'", 1},
+        {"trim", "nothing", NULL, "no process or job 'nothing'", 1},
+        {"trim", "train-a", "--json", "unknown option '--json'", 125},
+        {"ps", "--json=1", NULL, "--json takes no value", 125},
+        {"ps", "everything", NULL, "unexpected argument 'everything'", 125},
+        {"ps", "--json", "--prometheus", "exclude each other", 125},
+        {"why", "--ledger", NULL, "", 125},
+    };
+
+    members_start(MEMBERS_UUID, "train-a", 8192, 1024, 0);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct spawn_result result = run(cases[i].command, cases[i].word, cases[i].option);
+
+        cli_expect_status(cases[i].status, &result);
+        cli_expect_err(cases[i].says, &result);
+        TEST_ASSERT_EQUAL_STRING("", result.out);
+        spawn_result_free(&result);
+    }
+}
+
+/* ---- trim ---- */
+
+static void test_trim_gives_back_what_idles_and_nothing_else(void)
+{
+    const struct member *member = members_start(MEMBERS_UUID, "train-a", 8192, 5120, 1024);
+    const struct member *other = members_start(MEMBERS_UUID, "train-b", 8192, 2048, 512);
+    struct spawn_result result = run("trim", members_pid(member), NULL);
+
+    cli_expect_status(0, &result);
+    cli_expect_out(members_pid(member), &result);
+    cli_expect_out("1.0 GiB given back by 1 process\n", &result);
+    TEST_ASSERT_EQUAL_UINT64(4096 * MIB, look_up(MEMBERS_UUID, member).used);
+    TEST_ASSERT_EQUAL_UINT64(0, look_up(MEMBERS_UUID, member).cached);
+    TEST_ASSERT_EQUAL_UINT64(512 * MIB, look_up(MEMBERS_UUID, other).cached);
+    spawn_result_free(&result);
+    result = run("trim", members_pid(member), NULL);
+    cli_expect_out("nothing was idle", &result);
+    cli_expect_out("nothing given back by 1 process\n", &result);
+    spawn_result_free(&result);
+}
+
+static void test_trim_all_reaches_every_job_and_card(void)
+{
+    members_start(members_sim_uuid(), "train-a", 8192, 5120, 1024);
+    members_start(MEMBERS_UUID, "train-b", 8192, 2048, 512);
+    members_start(MEMBERS_UUID, "-", 0, 2048, 512);
+    struct spawn_result result = run("trim", "all", NULL);
+
+    cli_expect_status(0, &result);
+    cli_expect_out("2.0 GiB given back by 3 processes\n", &result);
+    spawn_result_free(&result);
+}
+
+static void test_trim_names_a_process_that_does_not_answer(void)
+{
+    const struct member *deaf = members_start_deaf(MEMBERS_UUID, "train-a", 8192, 5120, 1024);
+    const struct member *member = members_start(MEMBERS_UUID, "train-a", 8192, 1024, 256);
+    struct spawn_result result = run("trim", "train-a", NULL);
+    char expected[128];
+
+    cli_expect_status(1, &result);
+    snprintf(expected, sizeof expected, "%7s  GPU-00000000  did not answer", members_pid(deaf));
+    cli_expect_out(expected, &result);
+    cli_expect_out("256 MiB given back by 2 processes; 1 did not answer\n", &result);
+    TEST_ASSERT_EQUAL_UINT64(0, look_up(MEMBERS_UUID, member).cached);
+    spawn_result_free(&result);
+}
+
+/* ---- owners ---- */
+
+/* A folder that root has made for a group of users: there the ledger's own permissions do not protect one
+ * user from another. */
+static void test_only_the_owner_changes_a_process(void)
+{
+    if (geteuid() != 0)
+        TEST_IGNORE_MESSAGE("only root can be two users");
+    TEST_ASSERT_EQUAL_INT(0, chmod(cli_folder(), 0755));
+    TEST_ASSERT_EQUAL_INT(0, mkdir(members_folder(), 0770));
+    TEST_ASSERT_EQUAL_INT(0, chown(members_folder(), 0, NOBODY));
+    TEST_ASSERT_EQUAL_INT(0, chmod(members_folder(), 02770));
+    const struct member *member = members_start(MEMBERS_UUID, "train-a", 8192, 5120, 1024);
+    struct spawn_env *env = cli_env();
+
+    spawn_env_set(env, "CLI", spawn_build_path("gpucap"));
+    spawn_env_set(env, "MEMBER", members_pid(member));
+    struct spawn_result result =
+        spawn_run(env,
+                  (const char *[]){"setpriv", "--reuid=" NOBODYS_TEXT, "--regid=" NOBODYS_TEXT,
+                                   "--clear-groups", "sh", "-c",
+                                   "\"$CLI\" version || exit 77; \"$CLI\" set \"$MEMBER\" --max=1G; "
+                                   "echo \"set: $?\"; \"$CLI\" trim all; echo \"trim: $?\"",
+                                   NULL},
+                  NULL);
+    const bool runs = result.status != 77 && result.status != 127;
+    if (runs) {
+        cli_expect_err("only the owner of its processes, or root, may change it", &result);
+        cli_expect_out("set: 1\n", &result);
+        cli_expect_out("nothing given back by 0 processes; 1 belongs to other users\ntrim: 1\n", &result);
+        TEST_ASSERT_EQUAL_UINT64(8192 * MIB, look_up(MEMBERS_UUID, member).job_max);
+        TEST_ASSERT_EQUAL_UINT64(1024 * MIB, look_up(MEMBERS_UUID, member).cached);
+    }
+    spawn_result_free(&result);
+    spawn_env_free(env);
+    if (!runs)
+        TEST_IGNORE_MESSAGE("another user cannot run gpucap from this build folder");
+}
+
+int main(void)
+{
+    UNITY_BEGIN();
+    RUN_TEST(test_set_by_process_changes_the_job);
+    RUN_TEST(test_set_by_name_and_separate_value);
+    RUN_TEST(test_set_below_what_is_in_use_gives_idle_memory_back);
+    RUN_TEST(test_set_below_what_programs_hold_says_that_requests_are_refused);
+    RUN_TEST(test_set_changes_the_job_on_each_card_where_it_is);
+    RUN_TEST(test_set_takes_a_percentage_of_a_card_whose_size_is_known);
+    RUN_TEST(test_set_makes_a_group_before_its_first_process);
+    RUN_TEST(test_set_of_a_mistyped_name_makes_nothing);
+    RUN_TEST(test_set_of_a_process_without_a_job_is_refused);
+    RUN_TEST(test_bad_words_are_refused);
+    RUN_TEST(test_trim_gives_back_what_idles_and_nothing_else);
+    RUN_TEST(test_trim_all_reaches_every_job_and_card);
+    RUN_TEST(test_trim_names_a_process_that_does_not_answer);
+    RUN_TEST(test_only_the_owner_changes_a_process);
+    return UNITY_END();
+}

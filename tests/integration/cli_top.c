@@ -1,0 +1,278 @@
+/* What `gpucap top` promises, seen on the screen of a pseudo-terminal of 80x24: it shows every process,
+ * follows changes, obeys its keys, and needs neither colour nor more than ASCII. */
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "cli_members.h"
+#include "cli_screen.h"
+#include "unity.h"
+
+static struct screen screen;
+static struct spawn_env *env;
+
+void setUp(void)
+{
+    cli_set_up();
+    env = cli_env();
+    spawn_env_set(env, "GPUCAP_SIM_ID", spawn_sim_id());
+    spawn_env_set(env, "LC_ALL", "C");
+}
+
+void tearDown(void)
+{
+    screen_kill(&screen);
+    members_end();
+    spawn_env_free(env);
+    cli_tear_down();
+}
+
+#if GPUCAP_HAS_TOP
+
+static void start_top(const char *term)
+{
+    screen_start(&screen, env, term, (const char *[]){spawn_build_path("gpucap"), "top", MEMBERS_SIM, NULL});
+}
+
+static void quit(void)
+{
+    screen_type(&screen, "q");
+    TEST_ASSERT_EQUAL_INT(0, screen_end(&screen));
+    TEST_ASSERT_EQUAL_INT(0, screen.unknown);
+}
+
+static void test_screen_has_cards_processes_and_keys(void)
+{
+    const struct member *first = members_start(members_sim_uuid(), "train-a", 8192, 5222, 1946);
+    const struct member *second = members_start(members_sim_uuid(), "serve", 16384, 2867, 0);
+
+    start_top("vt100");
+    screen_await(&screen, "? help", true);
+    TEST_ASSERT_EQUAL_INT(0, screen_line_of(&screen, "gpucap top"));
+    TEST_ASSERT_EQUAL_INT(1, screen_line_of(&screen, "GPU 0  simgpu"));
+    TEST_ASSERT_EQUAL_INT(1, screen_line_of(&screen, "# used 6.0G  = idle 1.9G"));
+    TEST_ASSERT_EQUAL_INT(2, screen_line_of(&screen, "[#####"));
+    TEST_ASSERT_EQUAL_INT(2, screen_line_of(&screen, "#====="));
+    TEST_ASSERT_EQUAL_CHAR(']', screen.cells[2][SCREEN_COLUMNS - 1]);
+    TEST_ASSERT_EQUAL_INT(3, screen_line_of(&screen, "PID USER"));
+    TEST_ASSERT_EQUAL_INT(4, screen_line_of(&screen, members_pid(first)));
+    TEST_ASSERT_EQUAL_INT(5, screen_line_of(&screen, members_pid(second)));
+    TEST_ASSERT_EQUAL_INT(4, screen_line_of(&screen, "train-a"));
+    TEST_ASSERT_EQUAL_INT(4, screen_line_of(&screen, "5.1G   1.9G   5.1G   8.0G"));
+    TEST_ASSERT_EQUAL_CHAR_MESSAGE('>', screen.cells[4][0], "the selected row has a mark");
+    TEST_ASSERT_EQUAL_INT(SCREEN_LINES - 1,
+                          screen_line_of(&screen, "q quit  s sort  t trim  m set limit  k signal  g group"));
+    TEST_ASSERT_EQUAL_INT_MESSAGE(0, screen.colours, "a vt100 has no colours");
+    TEST_ASSERT_EQUAL_INT_MESSAGE(0, screen.letters, "the locale has only ASCII");
+    quit();
+}
+
+static void test_figures_and_processes_follow(void)
+{
+    struct member *member = members_start(MEMBERS_UUID, "train-a", 8192, 1024, 0);
+
+    start_top("vt100");
+    screen_await(&screen, "1.0G", true);
+    members_tell(member, "later 3072 0");
+    screen_await(&screen, "3.0G", true);
+    const struct member *late = members_start(members_sim_uuid(), "late", 8192, 512, 0);
+    screen_await(&screen, members_pid(late), true);
+    screen_await(&screen, "GPU 0  simgpu", true);
+    members_end();
+    screen_await(&screen, "no process runs under gpucap here", true);
+    quit();
+}
+
+static void test_last_minute_is_drawn_with_what_the_terminal_has(void)
+{
+    members_start(members_sim_uuid(), "train-a", 8192, 8192, 0);
+    start_top("vt100");
+    screen_await(&screen, "@", true);
+    quit();
+    spawn_env_set(env, "LC_ALL", "C.UTF-8");
+    start_top("xterm-256color");
+    screen_await(&screen, "~", true);
+    screen_await(&screen, "? help", true);
+    TEST_ASSERT_TRUE(screen.letters > 0);
+    TEST_ASSERT_TRUE_MESSAGE(screen.colours > 0, "this terminal has colours");
+    quit();
+    spawn_env_set(env, "NO_COLOR", "1");
+    start_top("xterm-256color");
+    screen_await(&screen, "? help", true);
+    TEST_ASSERT_EQUAL_INT(0, screen.colours);
+    quit();
+}
+
+static void test_keys_sort_and_select(void)
+{
+    const struct member *large = members_start(MEMBERS_UUID, "b", 8192, 4096, 0);
+    const struct member *small = members_start(MEMBERS_UUID, "a", 8192, 1024, 512);
+
+    start_top("vt100");
+    screen_await(&screen, "sorted by used", true);
+    screen_await_above(&screen, members_pid(large), members_pid(small));
+    screen_type(&screen, "s");
+    screen_await(&screen, "sorted by idle", true);
+    char marked[32];
+    snprintf(marked, sizeof marked, ">%7s", members_pid(large));
+    screen_await(&screen, marked, true); /* the selection stays with its process */
+    screen_await_above(&screen, members_pid(small), members_pid(large));
+    screen_type(&screen, "\x1bOA"); /* up */
+    snprintf(marked, sizeof marked, ">%7s", members_pid(small));
+    screen_await(&screen, marked, true);
+    quit();
+}
+
+static void test_trim_and_limit_are_one_key_away(void)
+{
+    const struct member *member = members_start(MEMBERS_UUID, "train-a", 8192, 4096, 1024);
+
+    start_top("vt100");
+    screen_await(&screen, members_pid(member), true);
+    screen_type(&screen, "t");
+    screen_await(&screen, "1.0 GiB given back by 1 process", true);
+    screen_await(&screen, "3.0G      0", true);
+    screen_type(&screen, "m");
+    screen_await(&screen, "new limit of train-a (now 8.0 GiB; 12G, 50% or none):", true);
+    screen_type(&screen, "12X\x7fG\r");
+    screen_await(&screen, "train-a on GPU-00000000: max was 8.0 GiB, is 12.0 GiB now", true);
+    screen_await(&screen, "12.0G", true);
+    screen_type(&screen, "mlots\r");
+    screen_await(&screen, "'lots': not a size", true);
+    screen_type(&screen, "m5G\x1b"); /* escape: nothing happens */
+    screen_await(&screen, "new limit", false);
+    screen_await(&screen, "12.0G", true);
+    quit();
+}
+
+static void test_signal_goes_to_the_selected_process(void)
+{
+    members_start(MEMBERS_UUID, "other", 8192, 1024, 0);
+    const struct member *member = members_start(MEMBERS_UUID, "victim", 8192, 4096, 0);
+    siginfo_t end;
+
+    start_top("vt100");
+    screen_await(&screen, "victim", true);
+    screen_type(&screen, "kBANANA\r");
+    screen_await(&screen, "'BANANA' is no signal", true);
+    screen_type(&screen, "kterm\r");
+    screen_await(&screen, "was sent TERM", true);
+    screen_await(&screen, "victim", false);
+    TEST_ASSERT_EQUAL_INT(0, waitid(P_PID, (id_t)member->pid, &end, WEXITED | WNOWAIT));
+    TEST_ASSERT_EQUAL_INT(SIGTERM, end.si_status);
+    TEST_ASSERT_TRUE(screen_shows(&screen, "other"));
+    quit();
+}
+
+static void test_jobs_can_be_one_line_each(void)
+{
+    members_start(MEMBERS_UUID, "train-a", 8192, 1024, 0);
+    members_start(MEMBERS_UUID, "train-a", 8192, 2048, 0);
+    members_start(MEMBERS_UUID, "serve", 8192, 512, 0);
+    start_top("vt100");
+    screen_await(&screen, "3 processes", true);
+    screen_type(&screen, "g");
+    screen_await(&screen, "2 jobs", true);
+    screen_await(&screen, "2 processes", true);
+    screen_await(&screen, "train-a        3.0G      0   3.0G   8.0G", true);
+    screen_type(&screen, "g");
+    screen_await(&screen, "3 processes", true);
+    quit();
+}
+
+static void test_more_processes_than_lines_scroll(void)
+{
+    const struct member *last = NULL;
+
+    for (unsigned i = 0; i < 15; i++)
+        last = members_start(MEMBERS_UUID, "many", 8192, 300 - i, 0);
+    for (unsigned i = 0; i < 8; i++)
+        last = members_start(MEMBERS_UUID, "many", 8192, 100 - i, 0);
+    start_top("vt100");
+    screen_await(&screen, "? help", true);
+    TEST_ASSERT_FALSE(screen_shows(&screen, members_pid(last)));
+    TEST_ASSERT_EQUAL_INT(SCREEN_LINES - 1, screen_line_of(&screen, "q quit"));
+    for (int i = 0; i < 30; i++)
+        screen_type(&screen, "\x1bOB"); /* down */
+    screen_await(&screen, members_pid(last), true);
+    TEST_ASSERT_EQUAL_INT(SCREEN_LINES - 1, screen_line_of(&screen, "q quit"));
+    quit();
+}
+
+static void test_help_comes_and_goes(void)
+{
+    members_start(MEMBERS_UUID, "train-a", 8192, 1024, 0);
+    start_top("vt100");
+    screen_await(&screen, "train-a", true);
+    screen_type(&screen, "?");
+    screen_await(&screen, "Any key goes back.", true);
+    screen_type(&screen, "q"); /* any key: this one does not quit */
+    screen_await(&screen, "train-a", true);
+    quit();
+}
+
+static void test_interrupt_leaves_the_terminal_as_it_was(void)
+{
+    start_top("xterm-256color");
+    screen_await(&screen, "? help", true);
+    TEST_ASSERT_TRUE(screen.alternate);
+    screen_type(&screen, "\x03");
+    screen_end(&screen);
+    TEST_ASSERT_FALSE(screen.alternate);
+}
+
+static void test_unknown_terminal_is_refused(void)
+{
+    start_top("no-such-terminal");
+    screen_await(&screen, "the terminal 'no-such-terminal' is not known here", true);
+    TEST_ASSERT_EQUAL_INT(125, screen_end(&screen));
+}
+
+static void test_without_a_terminal_ps_is_named(void)
+{
+    struct spawn_result result = CLI_RUN(env, "top");
+
+    cli_expect_status(125, &result);
+    cli_expect_err("`gpucap ps` prints the same once", &result);
+    spawn_result_free(&result);
+}
+
+int main(void)
+{
+    UNITY_BEGIN();
+    RUN_TEST(test_screen_has_cards_processes_and_keys);
+    RUN_TEST(test_figures_and_processes_follow);
+    RUN_TEST(test_last_minute_is_drawn_with_what_the_terminal_has);
+    RUN_TEST(test_keys_sort_and_select);
+    RUN_TEST(test_trim_and_limit_are_one_key_away);
+    RUN_TEST(test_signal_goes_to_the_selected_process);
+    RUN_TEST(test_jobs_can_be_one_line_each);
+    RUN_TEST(test_more_processes_than_lines_scroll);
+    RUN_TEST(test_help_comes_and_goes);
+    RUN_TEST(test_interrupt_leaves_the_terminal_as_it_was);
+    RUN_TEST(test_unknown_terminal_is_refused);
+    RUN_TEST(test_without_a_terminal_ps_is_named);
+    return UNITY_END();
+}
+
+#else
+
+static void test_top_says_what_is_missing(void)
+{
+    struct spawn_result result = CLI_RUN(env, "top");
+
+    cli_expect_status(125, &result);
+    cli_expect_err("libncurses-dev", &result);
+    spawn_result_free(&result);
+}
+
+int main(void)
+{
+    UNITY_BEGIN();
+    RUN_TEST(test_top_says_what_is_missing);
+    return UNITY_END();
+}
+
+#endif

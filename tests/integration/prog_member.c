@@ -1,0 +1,129 @@
+/* A process of a ledger that does nothing else: joins, publishes the figures that it was given, and answers
+ * questions by giving its idle memory back. For tests of the commands that read and change ledgers.
+ *
+ * usage: prog_member FOLDER UUID JOB MAX USED CACHED [deaf]
+ *
+ * JOB is - for none, MAX 0 for no limit; sizes are in MiB. Then it reads commands from stdin, answers each
+ * with a line, and ends with the input: use USED CACHED    new figures later USED CACHED  the same, but
+ * published only when a question comes refuse ASKED       notes a refusal wait BYTES         waits for so
+ * much, beyond its lease, in a thread of its own
+ */
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "interpose/account/ledger.h"
+
+#define MIB UINT64_C(1048576)
+
+static struct ledger *ledger;
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER; /* guards the figures */
+static struct ledger_figures figures;
+
+static void publish(void)
+{
+    /* The limit is the job's, as it is now. */
+    struct ledger_figures now = figures;
+
+    if (ledger_max(ledger) != LEDGER_UNLIMITED)
+        now.limit = ledger_max(ledger);
+    ledger_publish(ledger, &now);
+    ledger_settle(ledger, figures.used);
+}
+
+static void *listen_for_questions(void *unused)
+{
+    uint64_t bytes;
+
+    (void)unused;
+    while (ledger_listen(ledger, &bytes)) {
+        pthread_mutex_lock(&mutex);
+        const uint64_t given = bytes < figures.cached ? bytes : figures.cached;
+        figures.cached -= given;
+        figures.used -= given;
+        publish();
+        pthread_mutex_unlock(&mutex);
+        ledger_answer(ledger, given);
+    }
+    return NULL;
+}
+
+static void *wait_for_memory(void *bytes)
+{
+    ledger_wait(ledger, ledger_lease(ledger) + *(const uint64_t *)bytes, 60000);
+    return NULL;
+}
+
+static void note_refusal(uint64_t asked)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_BOOTTIME, &now);
+    const struct ledger_refusal refusal = {
+        .at = (uint64_t)now.tv_sec * 1000000000U + (uint64_t)now.tv_nsec,
+        .asked = asked,
+        .used = figures.used,
+        .job_used = ledger_max(ledger) == LEDGER_UNLIMITED ? 0 : ledger_max(ledger) - ledger_room(ledger),
+        .limit = ledger_max(ledger) == LEDGER_UNLIMITED ? figures.limit : ledger_max(ledger),
+    };
+    ledger_note_refusal(ledger, &refusal);
+}
+
+static void obey(const char *line)
+{
+    static uint64_t waits_for;
+    unsigned long long first = 0, second = 0;
+    pthread_t waiter;
+
+    pthread_mutex_lock(&mutex);
+    if (sscanf(line, "use %llu %llu", &first, &second) == 2) {
+        figures.used = first * MIB;
+        figures.cached = second * MIB;
+        publish();
+    } else if (sscanf(line, "later %llu %llu", &first, &second) == 2) {
+        figures.used = first * MIB;
+        figures.cached = second * MIB;
+    } else if (sscanf(line, "refuse %llu", &first) == 1) {
+        note_refusal(first * MIB);
+    } else if (sscanf(line, "wait %llu", &first) == 1) {
+        waits_for = first * MIB;
+        if (pthread_create(&waiter, NULL, wait_for_memory, &waits_for) == 0)
+            pthread_detach(waiter);
+    }
+    pthread_mutex_unlock(&mutex);
+    puts("done");
+    fflush(stdout);
+}
+
+static uint64_t mib(const char *text)
+{
+    return strtoull(text, NULL, 10) * MIB;
+}
+
+int main(int argc, char **argv)
+{
+    char why[LEDGER_WHY], line[128];
+    pthread_t listener;
+
+    if (argc < 7)
+        return 2;
+    const uint64_t max = mib(argv[4]) ? mib(argv[4]) : LEDGER_UNLIMITED;
+    if (ledger_open(&ledger, argv[1], argv[2], why) ||
+        ledger_join(ledger, strcmp(argv[3], "-") ? argv[3] : NULL, max)) {
+        fprintf(stderr, "prog_member: cannot join: %s\n", why);
+        return 1;
+    }
+    figures = (struct ledger_figures){.used = mib(argv[5]), .cached = mib(argv[6]), .limit = max};
+    ledger_extend(ledger, figures.used);
+    publish();
+    if (argc < 8 && pthread_create(&listener, NULL, listen_for_questions, NULL))
+        return 1;
+    puts("ready");
+    fflush(stdout);
+    while (fgets(line, sizeof line, stdin))
+        obey(line);
+    _Exit(0); /* as a program that is killed: the kernel gives the slot up */
+}

@@ -1,0 +1,105 @@
+/* arguments: see arguments.h. */
+#include "arguments.h"
+
+#include "cli.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define WORD_MAX 64
+
+static const struct cli_command *find_command(const char *name)
+{
+    for (const struct cli_command *command = cli_commands; command->name; command++) {
+        if (!strcmp(command->name, name))
+            return command;
+    }
+    abort(); /* the caller is a command of the table */
+}
+
+static int find_option(const struct cli_command *command, const char *name, size_t length)
+{
+    for (int i = 0; command->options && command->options[i].name; i++) {
+        if (strlen(command->options[i].name) == length && !strncmp(command->options[i].name, name, length))
+            return i;
+    }
+    return -1;
+}
+
+static int unknown_option(const struct cli_command *command, const char *name, size_t length)
+{
+    const char *names[ARGUMENTS_OPTIONS + 1];
+    char word[WORD_MAX], where[WORD_MAX];
+    size_t count = 0;
+
+    for (; command->options && command->options[count].name; count++)
+        names[count] = command->options[count].name;
+    names[count++] = "help";
+    snprintf(word, sizeof word, "%.*s", (int)(length < sizeof word ? length : sizeof word - 1), name);
+    snprintf(where, sizeof where, "%s: ", command->name);
+    return cli_unknown(where, "option", word, names, count);
+}
+
+/* Reads "--name", "--name=value" or "--name value"; sets *used to the number of words. */
+static int parse_option(const struct cli_command *command, char **argv, struct arguments *arguments,
+                        int *used)
+{
+    const char *name = argv[0] + 2;
+    const size_t length = strcspn(name, "=");
+    const char *value = name[length] ? name + length + 1 : NULL;
+    const int row = find_option(command, name, length);
+
+    *used = 1;
+    if (row < 0)
+        return unknown_option(command, name, length);
+    const struct cli_option *option = &command->options[row];
+    if (value && !option->value)
+        return cli_fail("%s: --%s takes no value", command->name, option->name);
+    if (!value && option->value && !option->optional) {
+        value = argv[1];
+        *used = 2;
+        if (!value)
+            return cli_fail("%s: --%s needs a value: --%s=%s", command->name, option->name, option->name,
+                            option->value);
+    }
+    arguments->values[row] = value ? value : "";
+    return 0;
+}
+
+int arguments_parse(int argc, char **argv, struct arguments *arguments)
+{
+    const struct cli_command *command = find_command(argv[0]);
+    bool only_operands = false;
+
+    *arguments = (struct arguments){.operands = argv + 1};
+    for (int i = 1; i < argc;) {
+        int used = 1;
+
+        if (only_operands || argv[i][0] != '-' || !argv[i][1]) {
+            arguments->operands[arguments->count++] = argv[i];
+        } else if (!strcmp(argv[i], "--")) {
+            only_operands = true;
+        } else if (!strcmp(argv[i], "--help") || !strcmp(argv[i], "-h")) {
+            char help[] = "help";
+            arguments->helped = true;
+            return cmd_help(2, (char *[]){help, argv[0], NULL});
+        } else if (argv[i][1] != '-') {
+            return cli_fail("%s: unknown option '%s' (see 'gpucap help %s')", argv[0], argv[i], argv[0]);
+        } else {
+            const int status = parse_option(command, argv + i, arguments, &used);
+            if (status)
+                return status;
+        }
+        i += used;
+    }
+    arguments->operands[arguments->count] = NULL;
+    return 0;
+}
+
+const char *arguments_value(const struct arguments *arguments, const char *command, const char *option)
+{
+    const int row = find_option(find_command(command), option, strlen(option));
+
+    return row < 0 ? NULL : arguments->values[row];
+}

@@ -1,0 +1,108 @@
+/* cards: see cards.h. */
+#include "cards.h"
+
+#include <dlfcn.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define NVML_LIBRARY "libnvidia-ml.so.1"
+
+/* NVML's own header is not part of every toolkit; these few declarations are fixed by its ABI. */
+typedef void *nvml_device;
+struct nvml_memory {
+    unsigned long long total;
+    unsigned long long free;
+    unsigned long long used;
+};
+
+struct cards {
+    int (*init)(void);
+    int (*shutdown)(void);
+    int (*driver_version)(char *version, unsigned size);
+    int (*device_by_uuid)(const char *uuid, nvml_device *device);
+    int (*index)(nvml_device device, unsigned *index);
+    int (*name)(nvml_device device, char *name, unsigned size);
+    int (*memory)(nvml_device device, struct nvml_memory *memory);
+};
+
+void *cards_load(const char *folder, const char *name)
+{
+    char path[PATH_MAX];
+    if (!folder)
+        return dlopen(name, RTLD_NOW | RTLD_LOCAL);
+    int length = snprintf(path, sizeof(path), "%s/%s", folder, name);
+    if (length < 0 || (size_t)length >= sizeof(path))
+        return NULL;
+    return dlopen(path, RTLD_NOW | RTLD_LOCAL);
+}
+
+const char *cards_resolve(void *library, const struct cards_lookup *lookups, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        void *address = dlsym(library, lookups[i].name);
+        if (!address && lookups[i].fallback)
+            address = dlsym(library, lookups[i].fallback);
+        if (!address)
+            return lookups[i].name;
+        memcpy(lookups[i].target, &address, sizeof(address));
+    }
+    return NULL;
+}
+
+struct cards *cards_open(const char *folder)
+{
+    struct cards *cards = calloc(1, sizeof *cards);
+    void *library = cards_load(folder, NVML_LIBRARY);
+
+    if (!cards || !library) {
+        free(cards);
+        return NULL;
+    }
+    const struct cards_lookup lookups[] = {
+        {"nvmlInit_v2", "nvmlInit", &cards->init},
+        {"nvmlShutdown", NULL, &cards->shutdown},
+        {"nvmlSystemGetDriverVersion", NULL, &cards->driver_version},
+        {"nvmlDeviceGetHandleByUUID", NULL, &cards->device_by_uuid},
+        {"nvmlDeviceGetIndex", NULL, &cards->index},
+        {"nvmlDeviceGetName", NULL, &cards->name},
+        {"nvmlDeviceGetMemoryInfo", NULL, &cards->memory},
+    };
+    if (cards_resolve(library, lookups, sizeof lookups / sizeof lookups[0]) || cards->init() != 0) {
+        free(cards);
+        return NULL;
+    }
+    return cards;
+}
+
+void cards_close(struct cards *cards)
+{
+    if (cards)
+        cards->shutdown();
+    free(cards);
+}
+
+void cards_read(const struct cards *cards, const char *uuid, struct cards_facts *facts)
+{
+    nvml_device device;
+    struct nvml_memory memory;
+    unsigned index;
+
+    *facts = (struct cards_facts){.number = -1};
+    if (!cards || cards->device_by_uuid(uuid, &device) != 0 || cards->memory(device, &memory) != 0)
+        return;
+    facts->known = true;
+    facts->total = memory.total;
+    facts->free = memory.free;
+    if (cards->index(device, &index) == 0)
+        facts->number = (int)index;
+    if (cards->name(device, facts->name, sizeof facts->name) != 0)
+        facts->name[0] = '\0';
+}
+
+void cards_release(const struct cards *cards, char *release, size_t size)
+{
+    if (cards->driver_version(release, (unsigned)size) != 0)
+        release[0] = '\0';
+}

@@ -1,0 +1,62 @@
+/* gpucap ps: who holds how much of each card. Asks every process for fresh figures first. Owns no lock. */
+#include "arguments.h"
+#include "cli.h"
+#include "look.h"
+#include "parts.h"
+#include "ps.h"
+#include "words.h"
+
+#include <stdio.h>
+#include <string.h>
+
+void ps_state(const struct ledger_entry *entry, char state[PS_STATE])
+{
+    char size[WORDS_TEXT];
+    size_t used = 0;
+
+    state[0] = '\0';
+    if (entry->waiting)
+        used = (size_t)snprintf(state, PS_STATE, "waiting for %s", words_size(entry->asked, size));
+    if (entry->lent)
+        snprintf(state + used, PS_STATE - used, "%slent %s", used ? ", " : "", words_size(entry->lent, size));
+}
+
+void ps_figures(const struct ledgers_card *card, char figures[PS_FIGURES])
+{
+    char managed[WORDS_TEXT], idle[WORDS_TEXT], text[WORDS_TEXT];
+    uint64_t other;
+    int used = snprintf(figures, PS_FIGURES, "managed %s (idle %s)", words_size(card->managed, managed),
+                        words_size(card->idle, idle));
+
+    if (ledgers_other(card, &other))
+        used += snprintf(figures + used, PS_FIGURES - (size_t)used, ", other programs %s",
+                         words_size(other, text));
+    if (card->facts.known)
+        snprintf(figures + used, PS_FIGURES - (size_t)used, ", free %s", words_size(card->facts.free, text));
+}
+
+int cmd_ps(int argc, char **argv)
+{
+    struct arguments arguments;
+    struct ledgers ledgers;
+    int status = arguments_parse(argc, argv, &arguments);
+
+    if (status || arguments.helped)
+        return status;
+    const bool json = arguments_value(&arguments, "ps", "json");
+    const bool prometheus = arguments_value(&arguments, "ps", "prometheus");
+    if (arguments.count)
+        return cli_fail("ps: unexpected argument '%s'", arguments.operands[0]);
+    if (json && prometheus)
+        return cli_fail("ps: --json and --prometheus exclude each other");
+    const parts_show show = prometheus ? ps_prometheus : parts_load(json ? PARTS_JSON : PARTS_TABLE, "ps");
+    if (!show)
+        return CLI_FAILED;
+    if ((status = look_open(&ledgers, "ps", &arguments)))
+        return status;
+    status = show(&ledgers);
+    for (int i = 0; i < ledgers.count && !status; i++)
+        status = ledgers.cards[i].ledger ? 0 : CLI_UNDONE;
+    ledgers_close(&ledgers);
+    return status;
+}

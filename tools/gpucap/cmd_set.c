@@ -1,0 +1,77 @@
+/* gpucap set: changes the max of a running job, for all its processes at once. Owns no lock. */
+#include "arguments.h"
+#include "cli.h"
+#include "interpose/settings/options.h"
+#include "look.h"
+#include "steer.h"
+
+#include <ctype.h>
+#include <string.h>
+
+#define NAMES_MAX 64 /* of jobs that a mistyped name is compared with */
+
+/* The job that a name without processes was meant to be, or NULL. */
+static const char *meant(const struct ledgers *ledgers, const char *name)
+{
+    const char *names[NAMES_MAX];
+    size_t count = 0;
+
+    for (int i = 0; i < ledgers->count; i++) {
+        const struct ledgers_card *card = &ledgers->cards[i];
+
+        for (int j = 0; j < card->count && count < NAMES_MAX; j++) {
+            if (*card->processes[j].entry.job)
+                names[count++] = card->processes[j].entry.job;
+        }
+    }
+    return cli_suggest(name, names, count);
+}
+
+/* A number can only be a process; a name may be that of a group that has no process yet. */
+static int set_absent(struct ledgers *ledgers, const char *word, const struct steer_max *max)
+{
+    const char *guess = meant(ledgers, word);
+    struct options scratch;
+    char error[OPTIONS_ERROR_MAX];
+
+    if (strspn(word, "0123456789") == strlen(word) || !strcmp(word, "all"))
+        return look_absent("set", ledgers, word);
+    if (guess) {
+        cli_fail("set: no job '%s' has processes here (did you mean %s?)", word, guess);
+        return CLI_UNDONE;
+    }
+    options_init(&scratch);
+    if (options_set(&scratch, OPTIONS_GROUP, word, OPTIONS_DEFAULT, error))
+        return cli_fail("set: %s", error);
+    if (!ledgers->count) {
+        cli_fail("set: there is no ledger in %s yet: start a program under gpucap first", ledgers->folder);
+        return CLI_UNDONE;
+    }
+    return steer_make(ledgers, word, max, stdout, stderr);
+}
+
+int cmd_set(int argc, char **argv)
+{
+    struct arguments arguments;
+    struct ledgers ledgers;
+    struct steer_max max;
+    int status = arguments_parse(argc, argv, &arguments);
+
+    if (status || arguments.helped)
+        return status;
+    const char *value = arguments_value(&arguments, "set", "max");
+    if (arguments.count != 1 || !value)
+        return cli_fail("set: usage: gpucap set PID|JOB|GROUP --max=SIZE");
+    const int rc = steer_parse_max(value, &max);
+    if (rc)
+        return cli_fail("set: --max='%s' is not valid (%s); accepted: %s, or none", value, size_why(rc),
+                        SIZE_FORM);
+    if ((status = look_open(&ledgers, "set", &arguments)))
+        return status;
+    if (strcmp(arguments.operands[0], "all") != 0 && ledgers_choose(&ledgers, arguments.operands[0]))
+        status = steer_set(&ledgers, &max, stdout, stderr);
+    else
+        status = set_absent(&ledgers, arguments.operands[0], &max);
+    ledgers_close(&ledgers);
+    return status;
+}

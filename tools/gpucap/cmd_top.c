@@ -1,0 +1,30 @@
+/* gpucap top: the table of `gpucap ps`, live. What needs ncurses is in a part of its own (top_keys.c). Owns
+ * no lock. */
+#include "arguments.h"
+#include "cli.h"
+#include "look.h"
+#include "parts.h"
+
+#include <unistd.h>
+
+int cmd_top(int argc, char **argv)
+{
+    struct arguments arguments;
+    struct ledgers ledgers;
+    int status = arguments_parse(argc, argv, &arguments);
+
+    if (status || arguments.helped)
+        return status;
+    if (arguments.count)
+        return cli_fail("top: unexpected argument '%s'", arguments.operands[0]);
+    const parts_show show = parts_load(PARTS_TOP, "top");
+    if (!show)
+        return CLI_FAILED;
+    if (!isatty(STDIN_FILENO) || !isatty(STDOUT_FILENO))
+        return cli_fail("top: it needs a terminal; `gpucap ps` prints the same once");
+    if ((status = look_open(&ledgers, "top", &arguments)))
+        return status;
+    status = show(&ledgers);
+    ledgers_close(&ledgers);
+    return status;
+}

@@ -1,0 +1,25 @@
+/* gpucap trim: makes processes give their idle memory back now. Owns no lock. */
+#include "arguments.h"
+#include "cli.h"
+#include "look.h"
+#include "steer.h"
+
+int cmd_trim(int argc, char **argv)
+{
+    struct arguments arguments;
+    struct ledgers ledgers;
+    int status = arguments_parse(argc, argv, &arguments);
+
+    if (status || arguments.helped)
+        return status;
+    if (arguments.count != 1)
+        return cli_fail("trim: usage: gpucap trim PID|JOB|all");
+    if ((status = look_open(&ledgers, "trim", &arguments)))
+        return status;
+    if (ledgers_choose(&ledgers, arguments.operands[0]))
+        status = steer_trim(&ledgers, false, stdout);
+    else
+        status = look_absent("trim", &ledgers, arguments.operands[0]);
+    ledgers_close(&ledgers);
+    return status;
+}

@@ -1,0 +1,229 @@
+/* gpucap why: the last refusals of a process, and what would have helped. Says only what the ledger holds or
+ * what follows from it. Owns no lock. */
+#include "arguments.h"
+#include "cli.h"
+#include "interpose/settings/options.h"
+#include "look.h"
+#include "words.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#define GIB         (UINT64_C(1) << 30)
+#define MIB         (UINT64_C(1) << 20)
+#define RESERVE     (64 * MIB) /* what the library leaves to the driver by default, beside every request */
+#define COMMAND_MAX 30         /* letters of a command line; the line has 80 */
+#define HOLDERS     4          /* other processes that are named */
+
+struct refusals {
+    int count; /* of those that the ledger still has */
+    struct ledger_refusal last[LEDGER_REFUSALS];
+};
+
+static uint64_t ago_ms(uint64_t at)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_BOOTTIME, &now);
+    const uint64_t ns = (uint64_t)now.tv_sec * 1000000000U + (uint64_t)now.tv_nsec;
+    return ns > at ? (ns - at) / 1000000U : 0;
+}
+
+/* What counted against the limit: all of the job, or of the process if it is in none. */
+static uint64_t in_use(const struct ledger_refusal *refusal)
+{
+    return refusal->job_used > refusal->used ? refusal->job_used : refusal->used;
+}
+
+static uint64_t add(uint64_t a, uint64_t b)
+{
+    return a > UINT64_MAX - b ? UINT64_MAX : a + b;
+}
+
+/* ---- what happened ---- */
+
+static void print_limit(const struct ledgers_process *process, const struct ledger_refusal *refusal)
+{
+    char limit[WORDS_TEXT], used[WORDS_TEXT];
+
+    printf("  limit        %s", words_size(refusal->limit, limit));
+    if (*process->entry.job)
+        printf(" for job %s", process->entry.job);
+    printf("; in use %s\n", words_size(in_use(refusal), used));
+}
+
+static int by_used(const void *a, const void *b)
+{
+    const struct ledgers_process *x = *(const struct ledgers_process *const *)a;
+    const struct ledgers_process *y = *(const struct ledgers_process *const *)b;
+
+    return (x->entry.used < y->entry.used) - (x->entry.used > y->entry.used);
+}
+
+/* Who has the job's memory: the refusal knows the sum of the others, and the ledger who they are now. */
+static void print_holders(const struct ledgers_card *card, const struct ledgers_process *process,
+                          const struct ledger_refusal *refusal)
+{
+    const struct ledgers_process *others[LEDGER_SLOTS];
+    char text[WORDS_TEXT];
+    size_t count = 0;
+
+    printf("  held by      this process %s", words_size(refusal->used, text));
+    if (refusal->job_used > refusal->used)
+        printf(", others of the job %s", words_size(refusal->job_used - refusal->used, text));
+    putchar('\n');
+    for (int i = 0; i < card->count; i++) {
+        const struct ledgers_process *other = &card->processes[i];
+
+        if (other != process && *process->entry.job && !strcmp(other->entry.job, process->entry.job))
+            others[count++] = other;
+    }
+    qsort(others, count, sizeof *others, by_used);
+    for (size_t i = 0; i < count && i < HOLDERS; i++)
+        printf("%s%d %s", i ? " | " : "  others now   ", (int)others[i]->entry.pid,
+               words_size(others[i]->entry.used, text));
+    if (count > HOLDERS)
+        printf(" | %zu more", count - HOLDERS);
+    if (count)
+        putchar('\n');
+}
+
+static void print_idle(const struct ledgers_card *card, const struct ledgers_process *process)
+{
+    uint64_t idle = 0;
+    char text[WORDS_TEXT];
+
+    for (int i = 0; i < card->count; i++) {
+        if (&card->processes[i] == process ||
+            (*process->entry.job && !strcmp(card->processes[i].entry.job, process->entry.job)))
+            idle = add(idle, card->processes[i].entry.cached);
+    }
+    if (idle)
+        printf("  idle now     %s, which the next request can have\n", words_size(idle, text));
+    else
+        puts("  idle now     none: nothing can be given back");
+}
+
+static void print_remedy(const struct ledgers_card *card, const struct ledger_refusal *refusal)
+{
+    char text[WORDS_TEXT], total[WORDS_TEXT];
+    const uint64_t needed = add(in_use(refusal), refusal->asked);
+
+    if (needed <= refusal->limit) {
+        puts("  cause        not the limit alone, which left enough: the reserve, or the card itself");
+        if (card->facts.known)
+            printf("  the card     has %s free of %s now\n", words_size(card->facts.free, text),
+                   words_size(card->facts.total, total));
+        return;
+    }
+    printf("  would fit    with a limit at least %s higher\n", words_size(needed - refusal->limit, text));
+    if (card->facts.known && needed > card->facts.total)
+        printf("  the card     has only %s in all\n", words_size(card->facts.total, total));
+}
+
+static void print_earlier(const struct refusals *refusals)
+{
+    char size[WORDS_TEXT], span[WORDS_TEXT];
+
+    for (int i = 1; i < refusals->count; i++)
+        printf("  %s  %s %s ago\n", i == 1 ? "before that" : "           ",
+               words_size(refusals->last[i].asked, size), words_span(ago_ms(refusals->last[i].at), span));
+}
+
+/* ---- what to try ---- */
+
+/* A round limit at which the request fits: whole GiB from 4 GiB on, below that steps of 128 MiB. */
+static uint64_t round_limit(uint64_t needed)
+{
+    const uint64_t step = needed >= 4 * GIB ? GIB : 128 * MIB;
+
+    return needed > UINT64_MAX - step ? needed : (needed + step - 1) / step * step;
+}
+
+static void print_max(const char *before, uint64_t limit)
+{
+    if (limit % GIB == 0)
+        printf("%s --max=%lluG", before, (unsigned long long)(limit / GIB));
+    else
+        printf("%s --max=%lluM", before, (unsigned long long)(limit / MIB));
+}
+
+static void print_advice(const struct ledgers_card *card, const struct ledgers_process *process,
+                         const struct ledger_refusal *refusal)
+{
+    const uint64_t needed = add(in_use(refusal), refusal->asked);
+    char before[LEDGER_NAME + 16];
+
+    if (needed <= refusal->limit || (card->facts.known && needed > card->facts.total))
+        return;
+    snprintf(before, sizeof before, "gpucap set %s", process->entry.job);
+    fputs("\n  Try:  ", stdout);
+    print_max(*process->entry.job ? before : "gpucap run", round_limit(add(needed, RESERVE)));
+    puts(*process->entry.job ? "" : " ...");
+    if (options_find("wait", 4) >= 0 && *process->entry.job)
+        puts("        gpucap run --wait=60s ...   (waits until others of the job free memory)");
+}
+
+/* ---- the command ---- */
+
+static void print_command(const struct ledgers_process *process)
+{
+    int length = (int)strnlen(process->command, COMMAND_MAX);
+
+    while (length && process->command[length - 1] == ' ')
+        length--;
+    printf("%d %.*s: ", (int)process->entry.pid, length, process->command);
+}
+
+static void explain(const struct ledgers_card *card, const struct ledgers_process *process)
+{
+    struct refusals refusals = {0};
+    char size[WORDS_TEXT], span[WORDS_TEXT];
+    const unsigned long long refused = process->entry.refused;
+
+    refusals.count = ledger_read_refusals(card->ledger, process->slot, refusals.last);
+    print_command(process);
+    if (!refusals.count) {
+        printf("no request was refused on %s\n", ledgers_card_name(card));
+        return;
+    }
+    const struct ledger_refusal *last = &refusals.last[0];
+    printf(refused == 1 ? "%llu request refused, %s ago\n\n" : "%llu requests refused, the last %s ago\n\n",
+           refused, words_span(ago_ms(last->at), span));
+    printf("  asked        %s on %s\n", words_size(last->asked, size), ledgers_card_name(card));
+    print_limit(process, last);
+    print_holders(card, process, last);
+    print_idle(card, process);
+    print_remedy(card, last);
+    print_earlier(&refusals);
+    print_advice(card, process, last);
+}
+
+int cmd_why(int argc, char **argv)
+{
+    struct arguments arguments;
+    struct ledgers ledgers;
+    int status = arguments_parse(argc, argv, &arguments), explained = 0;
+
+    if (status || arguments.helped)
+        return status;
+    if (arguments.count != 1)
+        return cli_fail("why: usage: gpucap why PID");
+    if ((status = look_open(&ledgers, "why", &arguments)))
+        return status;
+    if (!ledgers_choose(&ledgers, arguments.operands[0]))
+        status = look_absent("why", &ledgers, arguments.operands[0]);
+    for (int i = 0; i < ledgers.count; i++) {
+        for (int j = 0; j < ledgers.cards[i].count; j++) {
+            if (!ledgers.cards[i].processes[j].chosen)
+                continue;
+            if (explained++)
+                putchar('\n');
+            explain(&ledgers.cards[i], &ledgers.cards[i].processes[j]);
+        }
+    }
+    ledgers_close(&ledgers);
+    return status;
+}

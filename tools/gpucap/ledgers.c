@@ -1,0 +1,267 @@
+/* ledgers: see ledgers.h. */
+#include "ledgers.h"
+
+#include "cli.h"
+#include "interpose/base/clock.h"
+#include "who.h"
+#include "words.h"
+
+#include <ctype.h>
+#include <dlfcn.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define UUID_BEGINNING 12 /* "GPU-3f1c0a52": enough to tell the cards of a machine apart */
+#define GRACE_MS       20 /* for each process that was asked in time and whose turn to be waited for comes late */
+
+/* ---- opening ---- */
+
+static bool is_open(const struct ledgers *ledgers, const char *uuid)
+{
+    for (int i = 0; i < ledgers->count; i++) {
+        if (!strcmp(ledgers->cards[i].uuid, uuid))
+            return ledgers->cards[i].ledger != NULL;
+    }
+    return false;
+}
+
+static struct ledgers_card *place_for(struct ledgers *ledgers, const char *uuid)
+{
+    for (int i = 0; i < ledgers->count; i++) {
+        if (!strcmp(ledgers->cards[i].uuid, uuid))
+            return &ledgers->cards[i];
+    }
+    if (ledgers->count == LEDGERS_CARDS)
+        return NULL;
+    struct ledgers_card *card = &ledgers->cards[ledgers->count];
+    card->processes = calloc(LEDGER_SLOTS, sizeof *card->processes);
+    if (!card->processes)
+        return NULL;
+    ledgers->count++;
+    snprintf(card->uuid, sizeof card->uuid, "%s", uuid);
+    return card;
+}
+
+static void open_card(const char *uuid, void *argument)
+{
+    struct ledgers *ledgers = argument;
+
+    for (const char *c = uuid; *c; c++) {
+        if (!isalnum((unsigned char)*c) && *c != '-')
+            return; /* no ledger's name, and not for a terminal either */
+    }
+    if (is_open(ledgers, uuid))
+        return;
+    struct ledgers_card *card = place_for(ledgers, uuid);
+    if (card && ledger_open_existing(&card->ledger, ledgers->folder, uuid, card->why))
+        card->ledger = NULL;
+}
+
+/* True if libgpucap.so is preloaded into this very process: then NVML tells it of a card as large as the
+ * limit, and its figures are no facts about the card. */
+static bool is_wrapped(void)
+{
+    return dlsym(RTLD_DEFAULT, "gpucap_version_text") != NULL;
+}
+
+int ledgers_open(struct ledgers *ledgers, const char *command, const char *folder, const char *driver)
+{
+    *ledgers = (struct ledgers){.cards = calloc(LEDGERS_CARDS, sizeof *ledgers->cards)};
+    if (!ledgers->cards)
+        return cli_fail("%s: no memory", command);
+    snprintf(ledgers->folder, sizeof ledgers->folder, "%s", folder);
+    const int rc = ledger_each_card(ledgers->folder, open_card, ledgers);
+    if (rc && rc != -ENOENT) {
+        ledgers_close(ledgers);
+        return cli_fail("%s: the folder of the ledgers, %s, cannot be read: %s", command, ledgers->folder,
+                        strerror(-rc));
+    }
+    ledgers->nvml = is_wrapped() ? NULL : cards_open(driver);
+    return 0;
+}
+
+void ledgers_close(struct ledgers *ledgers)
+{
+    for (int i = 0; i < ledgers->count; i++) {
+        ledger_close(ledgers->cards[i].ledger);
+        free(ledgers->cards[i].processes);
+    }
+    free(ledgers->cards);
+    cards_close(ledgers->nvml);
+    *ledgers = (struct ledgers){0};
+}
+
+int ledgers_complain(const struct ledgers *ledgers, const char *command)
+{
+    int count = 0;
+
+    for (int i = 0; i < ledgers->count; i++) {
+        if (ledgers->cards[i].ledger)
+            continue;
+        cli_fail("%s: %s", command, ledgers->cards[i].why);
+        count++;
+    }
+    return count;
+}
+
+/* ---- reading ---- */
+
+static int by_number(const void *a, const void *b)
+{
+    const struct ledgers_card *x = a, *y = b;
+
+    /* unknown numbers, -1, last */
+    if (x->facts.number != y->facts.number)
+        return (unsigned)x->facts.number < (unsigned)y->facts.number ? -1 : 1;
+    return strcmp(x->uuid, y->uuid);
+}
+
+static int by_job(const void *a, const void *b)
+{
+    const struct ledgers_process *x = a, *y = b;
+    const int order = strcmp(x->entry.job, y->entry.job);
+
+    return order ? order : (x->entry.pid > y->entry.pid) - (x->entry.pid < y->entry.pid);
+}
+
+static uint64_t add(uint64_t a, uint64_t b)
+{
+    return a > UINT64_MAX - b ? UINT64_MAX : a + b;
+}
+
+static void read_card(const struct ledgers *ledgers, struct ledgers_card *card)
+{
+    cards_read(ledgers->nvml, card->uuid, &card->facts);
+    card->count = 0;
+    card->managed = card->idle = 0;
+    for (int slot = 0; card->ledger && slot < LEDGER_SLOTS; slot++) {
+        struct ledgers_process *process = &card->processes[card->count];
+
+        if (!ledger_read(card->ledger, slot, &process->entry))
+            continue;
+        process->slot = slot;
+        process->chosen = process->answered = false;
+        words_clean(process->entry.job);
+        words_clean(process->entry.command);
+        who_user(process->entry.uid, process->user, sizeof process->user);
+        who_command(process->entry.pid, process->entry.uid, process->entry.command, process->command,
+                    sizeof process->command);
+        card->managed = add(card->managed, process->entry.used);
+        card->idle = add(card->idle, process->entry.cached);
+        card->count++;
+    }
+    qsort(card->processes, (size_t)card->count, sizeof *card->processes, by_job);
+}
+
+void ledgers_read(struct ledgers *ledgers)
+{
+    for (int i = 0; i < ledgers->count; i++)
+        read_card(ledgers, &ledgers->cards[i]);
+    qsort(ledgers->cards, (size_t)ledgers->count, sizeof *ledgers->cards, by_number);
+}
+
+void ledgers_look(struct ledgers *ledgers)
+{
+    ledger_each_card(ledgers->folder, open_card, ledgers);
+    ledgers_read(ledgers);
+    ledgers_poke(ledgers, true, 0, LEDGERS_FRESH_MS);
+    ledgers_read(ledgers);
+}
+
+/* ---- asking ---- */
+
+/* Asks first and waits then, so that all processes work at the same time. The second question is what can be
+ * waited for; a process that has answered the first one has little to do for it. */
+void ledgers_poke(struct ledgers *ledgers, bool all, uint64_t bytes, unsigned timeout_ms)
+{
+    const uint64_t until = clock_ms() + timeout_ms;
+
+    for (int waiting = 0; waiting < 2; waiting++) {
+        for (int i = 0; i < ledgers->count; i++) {
+            struct ledgers_card *card = &ledgers->cards[i];
+
+            for (int j = 0; j < card->count; j++) {
+                struct ledgers_process *process = &card->processes[j];
+                const uint64_t now = clock_ms();
+                const uint64_t left = now < until ? until - now : 0;
+
+                if (!all && !process->chosen)
+                    continue;
+                process->answered =
+                    ledger_poke(card->ledger, process->slot, bytes,
+                                !waiting ? 0 : (unsigned)(left > GRACE_MS || all ? left : GRACE_MS));
+            }
+        }
+    }
+}
+
+/* ---- choosing ---- */
+
+static int choose(struct ledgers *ledgers, pid_t pid, const char *job)
+{
+    int count = 0;
+
+    for (int i = 0; i < ledgers->count; i++) {
+        for (int j = 0; j < ledgers->cards[i].count; j++) {
+            struct ledgers_process *process = &ledgers->cards[i].processes[j];
+
+            process->chosen = job ? !strcmp(process->entry.job, job) : pid < 0 || process->entry.pid == pid;
+            count += process->chosen;
+        }
+    }
+    return count;
+}
+
+int ledgers_choose(struct ledgers *ledgers, const char *word)
+{
+    char *end;
+    int count = 0;
+
+    if (!strcmp(word, "all"))
+        return choose(ledgers, -1, NULL);
+    errno = 0;
+    const long pid = isdigit((unsigned char)*word) ? strtol(word, &end, 10) : 0;
+    if (pid > 0 && !errno && !*end && pid == (pid_t)pid)
+        count = choose(ledgers, (pid_t)pid, NULL);
+    return count || !*word ? count : choose(ledgers, 0, word);
+}
+
+bool ledgers_may_change(const struct ledgers_process *process)
+{
+    return geteuid() == 0 || process->entry.uid == geteuid();
+}
+
+/* ---- figures ---- */
+
+uint64_t ledgers_limit(const struct ledgers_process *process)
+{
+    const struct ledger_entry *entry = &process->entry;
+
+    return entry->limit < entry->job_max ? entry->limit : entry->job_max;
+}
+
+bool ledgers_other(const struct ledgers_card *card, uint64_t *bytes)
+{
+    const uint64_t taken = card->facts.total - card->facts.free;
+
+    if (!card->facts.known || card->facts.free > card->facts.total || card->managed > taken)
+        return false;
+    *bytes = taken - card->managed;
+    return true;
+}
+
+const char *ledgers_card_name(const struct ledgers_card *card)
+{
+    static char names[2][WORDS_TEXT];
+    static int next;
+    char *name = names[next++ % 2];
+
+    if (card->facts.number >= 0)
+        snprintf(name, sizeof names[0], "GPU %d", card->facts.number);
+    else
+        snprintf(name, sizeof names[0], "%.*s", UUID_BEGINNING, card->uuid);
+    return name;
+}

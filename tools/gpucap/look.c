@@ -1,0 +1,59 @@
+/* look: see look.h. */
+#include "look.h"
+
+#include "cli.h"
+#include "interpose/settings/options.h"
+
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+
+int look_folder(const char *command, const char *given, char folder[LEDGER_PATH])
+{
+    struct options options;
+    char user_file[OPTIONS_PATH_MAX], error[OPTIONS_ERROR_MAX];
+    const struct options_places places = options_places_here(user_file);
+
+    if (options_load(&options, &places, error) ||
+        (given && options_set(&options, OPTIONS_LEDGER, given, OPTIONS_ENVIRONMENT, error)))
+        return cli_fail("%s: %s", command, error);
+    if (!strcmp(options.ledger, "off")) {
+        cli_fail("%s: the ledger is off (ledger=off), so processes cannot be seen", command);
+        return CLI_UNDONE;
+    }
+    if (ledger_folder(options.ledger, folder, LEDGER_PATH))
+        return cli_fail("%s: the path of the ledger's folder is too long", command);
+    return 0;
+}
+
+int look_open(struct ledgers *ledgers, const char *command, const struct arguments *arguments)
+{
+    const char *sim = arguments_value(arguments, command, "sim");
+    char driver[PATH_MAX], where[32], folder[LEDGER_PATH];
+    int status = look_folder(command, arguments_value(arguments, command, "ledger"), folder);
+
+    if (status)
+        return status;
+
+    snprintf(where, sizeof where, "%s: ", command);
+    if (sim && (status = cli_use_sim(where, *sim ? sim : NULL, driver, sizeof driver)))
+        return status;
+    if ((status = ledgers_open(ledgers, command, folder, sim ? driver : NULL)))
+        return status;
+    ledgers_look(ledgers);
+    ledgers_complain(ledgers, command);
+    return 0;
+}
+
+int look_absent(const char *command, const struct ledgers *ledgers, const char *word)
+{
+    int processes = 0;
+
+    for (int i = 0; i < ledgers->count; i++)
+        processes += ledgers->cards[i].count;
+    if (processes)
+        cli_fail("%s: no process or job '%s' runs under gpucap here; `gpucap ps` lists them", command, word);
+    else
+        cli_fail("%s: no process runs under gpucap here (looked in %s)", command, ledgers->folder);
+    return CLI_UNDONE;
+}

@@ -1,0 +1,252 @@
+/* steer: see steer.h. */
+#include "steer.h"
+
+#include "cli.h"
+#include "interpose/base/clock.h"
+#include "interpose/settings/options.h"
+#include "words.h"
+
+#include <errno.h>
+#include <string.h>
+
+#define SETTLE_MS 1000 /* how long a lowered max waits for idle memory to go back before it is reported */
+
+int steer_parse_max(const char *text, struct steer_max *max)
+{
+    struct options options;
+    char user_file[OPTIONS_PATH_MAX], error[OPTIONS_ERROR_MAX];
+    const struct options_places places = options_places_here(user_file);
+
+    *max = (struct steer_max){.none = !strcmp(text, "none")};
+    if (options_load(&options, &places, error) == 0)
+        max->ceiling = options.ceiling;
+    return max->none ? 0 : size_parse(text, strlen(text), &max->size);
+}
+
+/* The max in bytes for one card; false, after a message, if it is a part of a total that is not known, or
+ * above the administrator's ceiling. */
+static bool resolve(const struct ledgers_card *card, const struct steer_max *max, uint64_t *bytes, FILE *err)
+{
+    char text[WORDS_TEXT];
+
+    if (!max->none && max->size.is_percent && !card->facts.known) {
+        fprintf(err, "gpucap: %s: how large it is cannot be known here, so a percentage means nothing\n",
+                ledgers_card_name(card));
+        return false;
+    }
+    *bytes = max->none ? LEDGER_UNLIMITED : size_resolve(&max->size, card->facts.total);
+    const uint64_t ceiling = rules_for(&max->ceiling, RULES_NO_ORDINAL, card->uuid,
+                                       card->facts.known ? card->facts.total : UINT64_MAX);
+    if (*bytes > ceiling) {
+        fprintf(err, "gpucap: %s: the administrator allows at most %s (" OPTIONS_ADMIN_FILE ")\n",
+                ledgers_card_name(card), words_size(ceiling, text));
+        return false;
+    }
+    return true;
+}
+
+/* ---- set ---- */
+
+struct job {
+    const char *name;
+    uint64_t max, used;
+    int processes, foreign; /* how many there are, and how many of them the caller may not change */
+    bool chosen;            /* one of them is */
+};
+
+/* Sums up the job of the process number `first`; the processes are sorted by job. */
+static struct job sum_up(const struct ledgers_card *card, int first)
+{
+    struct job job = {.name = card->processes[first].entry.job, .max = card->processes[first].entry.job_max};
+
+    for (int i = first; i < card->count && !strcmp(card->processes[i].entry.job, job.name); i++) {
+        job.processes++;
+        job.used += card->processes[i].entry.used;
+        job.foreign += !ledgers_may_change(&card->processes[i]);
+        job.chosen = job.chosen || card->processes[i].chosen;
+    }
+    return job;
+}
+
+/* Asks the job's processes one after the other for what is still too much. Returns what the job uses then. */
+static uint64_t give_back(const struct ledgers_card *card, const struct job *job, uint64_t max)
+{
+    const uint64_t until = clock_ms() + SETTLE_MS;
+    uint64_t used = job->used;
+
+    for (int i = 0; i < card->count; i++) {
+        const struct ledgers_process *process = &card->processes[i];
+        struct ledger_entry entry;
+        const uint64_t now = clock_ms();
+
+        if (strcmp(process->entry.job, job->name) != 0)
+            continue;
+        if (used > max)
+            ledger_poke(card->ledger, process->slot, used - max, now < until ? (unsigned)(until - now) : 0);
+        const bool there = ledger_read(card->ledger, process->slot, &entry);
+        const uint64_t left = there ? entry.used : 0;
+        if (left < process->entry.used)
+            used -= process->entry.used - left;
+    }
+    return used;
+}
+
+/* The job uses more than its new max: makes it give idle memory back, and says what came of it. */
+static void shrink(const struct ledgers_card *card, const struct job *job, uint64_t max, FILE *out)
+{
+    char in_use[WORDS_TEXT], given[WORDS_TEXT];
+    const uint64_t after = give_back(card, job, max);
+
+    fprintf(out, "  below the %s in use: ", words_size(job->used, in_use));
+    if (after < job->used)
+        fprintf(out, "%s of idle memory went back;", words_size(job->used - after, given));
+    else
+        fputs("no idle memory went back;", out);
+    if (after > max)
+        fputs("\n  new requests are refused until the programs have freed enough\n", out);
+    else
+        fputs(" the rest fits\n", out);
+}
+
+static int set_job(const struct ledgers_card *card, const struct job *job, const struct steer_max *max,
+                   FILE *out, FILE *err)
+{
+    char before[WORDS_TEXT], after[WORDS_TEXT];
+    uint64_t bytes;
+
+    if (job->foreign) {
+        fprintf(err, "gpucap: %s on %s: only the owner of its processes, or root, may change it\n", job->name,
+                ledgers_card_name(card));
+        return CLI_UNDONE;
+    }
+    if (!resolve(card, max, &bytes, err))
+        return CLI_UNDONE;
+    const int rc = ledger_set_max(card->ledger, job->name, bytes);
+    if (rc) {
+        fprintf(err, "gpucap: %s on %s: the ledger cannot be changed: %s\n", job->name,
+                ledgers_card_name(card), strerror(-rc));
+        return CLI_UNDONE;
+    }
+    fprintf(out, "%s on %s: max was %s, is %s now\n", job->name, ledgers_card_name(card),
+            words_size(job->max, before), words_size(bytes, after));
+    if (job->used > bytes)
+        shrink(card, job, bytes, out);
+    return 0;
+}
+
+int steer_set(struct ledgers *ledgers, const struct steer_max *max, FILE *out, FILE *err)
+{
+    int status = 0;
+
+    for (int i = 0; i < ledgers->count; i++) {
+        const struct ledgers_card *card = &ledgers->cards[i];
+
+        for (int j = 0; j < card->count;) {
+            const struct job job = sum_up(card, j);
+
+            if (job.chosen && !*job.name) {
+                fprintf(err, "gpucap: %s: a process without a job keeps the limit that it was started with\n",
+                        ledgers_card_name(card));
+                status = CLI_UNDONE;
+            } else if (job.chosen && set_job(card, &job, max, out, err)) {
+                status = CLI_UNDONE;
+            }
+            j += job.processes;
+        }
+    }
+    ledgers_read(ledgers);
+    return status;
+}
+
+int steer_make(struct ledgers *ledgers, const char *name, const struct steer_max *max, FILE *out, FILE *err)
+{
+    char text[WORDS_TEXT];
+    int made = 0;
+
+    for (int i = 0; i < ledgers->count; i++) {
+        struct ledgers_card *card = &ledgers->cards[i];
+        uint64_t bytes;
+        int rc;
+
+        if (!card->ledger || !resolve(card, max, &bytes, err))
+            continue;
+        if ((rc = ledger_set_max(card->ledger, name, bytes))) {
+            fprintf(err, "gpucap: %s on %s: the ledger cannot be changed: %s\n", name,
+                    ledgers_card_name(card), strerror(-rc));
+            continue;
+        }
+        fprintf(out, "%s on %s: max is %s now; it has no process yet\n", name, ledgers_card_name(card),
+                words_size(bytes, text));
+        made++;
+    }
+    return made && made == ledgers->count ? 0 : CLI_UNDONE;
+}
+
+/* ---- trim ---- */
+
+/* What the process has given back since it was read: by its own count, or by what it uses less; a process
+ * without a job counts nothing. */
+static uint64_t given_since(const struct ledgers_card *card, const struct ledgers_process *process)
+{
+    struct ledger_entry now;
+
+    if (!ledger_read(card->ledger, process->slot, &now) || now.started != process->entry.started)
+        return 0;
+    const uint64_t lent = now.lent > process->entry.lent ? now.lent - process->entry.lent : 0;
+    const uint64_t less = now.used < process->entry.used ? process->entry.used - now.used : 0;
+    return lent > less ? lent : less;
+}
+
+static void report_process(const struct ledgers_card *card, const struct ledgers_process *process,
+                           uint64_t given, FILE *out)
+{
+    char text[WORDS_TEXT];
+
+    fprintf(out, "%7d  %-7s  ", (int)process->entry.pid, ledgers_card_name(card));
+    if (!process->answered)
+        fprintf(out, "did not answer within %d s", STEER_TRIM_MS / 1000);
+    else if (given)
+        fprintf(out, "%s given back", words_size(given, text));
+    else
+        fputs("nothing was idle", out);
+    fprintf(out, "  %.30s\n", process->command);
+}
+
+int steer_trim(struct ledgers *ledgers, bool brief, FILE *out)
+{
+    char text[WORDS_TEXT];
+    uint64_t sum = 0;
+    int asked = 0, silent = 0, foreign = 0;
+
+    for (int i = 0; i < ledgers->count; i++) {
+        for (int j = 0; j < ledgers->cards[i].count; j++) {
+            struct ledgers_process *process = &ledgers->cards[i].processes[j];
+
+            foreign += process->chosen && !ledgers_may_change(process);
+            process->chosen = process->chosen && ledgers_may_change(process);
+        }
+    }
+    ledgers_poke(ledgers, false, UINT64_MAX, STEER_TRIM_MS);
+    for (int i = 0; i < ledgers->count; i++) {
+        for (int j = 0; j < ledgers->cards[i].count; j++) {
+            const struct ledgers_process *process = &ledgers->cards[i].processes[j];
+
+            if (!process->chosen)
+                continue;
+            const uint64_t given = given_since(&ledgers->cards[i], process);
+            if (!brief)
+                report_process(&ledgers->cards[i], process, given, out);
+            sum += given;
+            asked++;
+            silent += !process->answered;
+        }
+    }
+    fprintf(out, "%s given back by %d process%s", sum ? words_size(sum, text) : "nothing", asked,
+            asked == 1 ? "" : "es");
+    if (silent)
+        fprintf(out, "; %d did not answer", silent);
+    if (foreign)
+        fprintf(out, "; %d belong%s to other users", foreign, foreign == 1 ? "s" : "");
+    fputc('\n', out);
+    return silent || foreign ? CLI_UNDONE : 0;
+}

@@ -1,0 +1,58 @@
+/* top: the parts of `gpucap top`: rows and their order, the last minute of each process, and the screen.
+ * Nothing here talks to the ledger; cmd_top.c does. Owns no lock. */
+#ifndef GPUCAP_TOP_H
+#define GPUCAP_TOP_H
+
+#include "ledgers.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define TOP_SAMPLES 60 /* one a second */
+#define TOP_STATUS  160
+
+enum top_order { TOP_BY_USED, TOP_BY_IDLE, TOP_BY_PEAK, TOP_BY_PID, TOP_BY_JOB, TOP_ORDERS };
+
+/* A line of the table: a process on a card, or a job on a card. */
+struct top_row {
+    const struct ledgers_card *card;
+    const struct ledgers_process *process; /* the first one, of a job */
+    int members;
+    uint64_t used, idle, peak, limit;
+    uint64_t past[TOP_SAMPLES]; /* `used`, the newest last */
+};
+
+struct top_history; /* the last minute of every process */
+
+struct top {
+    struct ledgers *ledgers;
+    struct top_history *history;
+    struct top_row *rows;
+    int count, selected, first; /* rows; `first` is the first one on the screen */
+    char uuid[LEDGER_UUID];     /* of the selected row: rows move */
+    struct ledger_entry entry;
+    enum top_order order;
+    bool by_job, help, colour, blocks; /* blocks: the terminal has the letters of a sparkline */
+    char status[TOP_STATUS];           /* what the last key did; "": nothing */
+    char prompt[TOP_STATUS];           /* a question to the user; "": none */
+};
+
+/* Writes down what each process uses now, and forgets those that are gone. False: no memory. */
+bool top_history_add(struct top_history **history, const struct ledgers *ledgers);
+/* Adds the process's samples to `past`. */
+void top_history_of(const struct top_history *history, const struct ledgers_card *card,
+                    const struct ledgers_process *process, uint64_t past[TOP_SAMPLES]);
+void top_history_free(struct top_history *history);
+
+/* Makes the rows anew and keeps the selection on the same process or job. False: no memory. */
+bool top_rows(struct top *top);
+/* Selects a row, or the nearest one that there is. */
+void top_select(struct top *top, int row);
+const char *top_order_name(enum top_order order);
+
+/* Draws everything on the terminal's screen. */
+void top_draw(struct top *top);
+/* Makes the colours, if the terminal has any. */
+void top_draw_init(struct top *top);
+
+#endif

@@ -1,0 +1,78 @@
+/* who: see who.h. */
+#include "who.h"
+
+#include "words.h"
+
+#include <fcntl.h>
+#include <pwd.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define PATH_ROOM 64
+
+void who_user(uid_t uid, char *name, size_t size)
+{
+    const struct passwd *user = getpwuid(uid);
+
+    if (user)
+        snprintf(name, size, "%s", user->pw_name);
+    else
+        snprintf(name, size, "%u", (unsigned)uid);
+    words_clean(name);
+}
+
+bool who_owns(pid_t pid, uid_t uid)
+{
+    char path[PATH_ROOM];
+    struct stat folder;
+
+    snprintf(path, sizeof path, "/proc/%d", (int)pid);
+    return pid > 1 && stat(path, &folder) == 0 && folder.st_uid == uid;
+}
+
+/* Reads /proc/PID/cmdline with spaces between the words. False if it cannot be read or is empty. */
+static bool read_command(pid_t pid, char *command, size_t size)
+{
+    char path[PATH_ROOM];
+
+    snprintf(path, sizeof path, "/proc/%d/cmdline", (int)pid);
+    const int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return false;
+    const ssize_t length = read(fd, command, size - 1);
+    close(fd);
+    if (length <= 0)
+        return false;
+    command[length] = '\0';
+    for (ssize_t i = 0; i + 1 < length; i++) {
+        if (command[i] == '\0')
+            command[i] = ' ';
+    }
+    return true;
+}
+
+/* The program's name without its folder and arguments. */
+static void shorten(char *command)
+{
+    command[strcspn(command, " ")] = '\0';
+    const char *slash = strrchr(command, '/');
+    if (slash)
+        memmove(command, slash + 1, strlen(slash + 1) + 1);
+}
+
+void who_command(pid_t pid, uid_t uid, const char *recorded, char *command, size_t size)
+{
+    const bool own = uid == geteuid() || geteuid() == 0;
+
+    /* The same beginning: this is the process that the ledger means, not one of the same number in another
+     * PID namespace. */
+    if (!who_owns(pid, uid) || !read_command(pid, command, size) ||
+        strncmp(command, recorded, strlen(recorded)) != 0) {
+        snprintf(command, size, "%s", recorded);
+        if (!own)
+            shorten(command);
+    }
+    words_clean(command);
+}

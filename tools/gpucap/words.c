@@ -1,0 +1,89 @@
+/* words: see words.h. */
+#include "words.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define KIB (UINT64_C(1) << 10)
+#define MIB (UINT64_C(1) << 20)
+#define GIB (UINT64_C(1) << 30)
+#define TIB (UINT64_C(1) << 40)
+
+/* From a GiB on one decimal, below it none. `space` and `rest` stand around the unit's letter. */
+static const char *write_size(uint64_t bytes, const char *space, const char *rest, char text[WORDS_TEXT])
+{
+    if (bytes == WORDS_UNLIMITED)
+        snprintf(text, WORDS_TEXT, "none");
+    else if (bytes == 0)
+        snprintf(text, WORDS_TEXT, "0");
+    else if (bytes >= TIB)
+        snprintf(text, WORDS_TEXT, "%.1f%sT%s", (double)bytes / TIB, space, rest);
+    else if (bytes >= GIB)
+        snprintf(text, WORDS_TEXT, "%.1f%sG%s", (double)bytes / GIB, space, rest);
+    else if (bytes >= MIB)
+        snprintf(text, WORDS_TEXT, "%.0f%sM%s", (double)bytes / MIB, space, rest);
+    else
+        snprintf(text, WORDS_TEXT, "%.0f%sK%s", (double)(bytes + KIB - 1) / KIB, space, rest);
+    return text;
+}
+
+const char *words_size(uint64_t bytes, char text[WORDS_TEXT])
+{
+    return write_size(bytes, " ", "iB", text);
+}
+
+const char *words_short(uint64_t bytes, char text[WORDS_TEXT])
+{
+    return write_size(bytes, "", "", text);
+}
+
+const char *words_span(uint64_t ms, char text[WORDS_TEXT])
+{
+    const uint64_t s = ms / 1000;
+
+    if (s < 10)
+        snprintf(text, WORDS_TEXT, "%.1f s", (double)ms / 1000);
+    else if (s < 60)
+        snprintf(text, WORDS_TEXT, "%u s", (unsigned)s);
+    else if (s < 3600)
+        snprintf(text, WORDS_TEXT, "%u m %02u s", (unsigned)(s / 60), (unsigned)(s % 60));
+    else
+        snprintf(text, WORDS_TEXT, "%llu h %02u m", (unsigned long long)(s / 3600),
+                 (unsigned)(s % 3600 / 60));
+    return text;
+}
+
+/* The length of the UTF-8 character at `text`, 0 if there is none. */
+static size_t character_length(const unsigned char *text)
+{
+    const size_t length = text[0] < 0x80                      ? 1
+                          : text[0] >= 0xc2 && text[0] < 0xe0 ? 2
+                          : text[0] >= 0xe0 && text[0] < 0xf0 ? 3
+                          : text[0] >= 0xf0 && text[0] < 0xf5 ? 4
+                                                              : 0;
+
+    for (size_t i = 1; i < length; i++) {
+        if ((text[i] & 0xc0) != 0x80)
+            return 0;
+    }
+    /* longer than need be, halves of UTF-16 pairs, or beyond the last character */
+    if ((text[0] == 0xe0 && text[1] < 0xa0) || (text[0] == 0xed && text[1] > 0x9f) ||
+        (text[0] == 0xf0 && text[1] < 0x90) || (text[0] == 0xf4 && text[1] > 0x8f))
+        return 0;
+    return length;
+}
+
+void words_clean(char *text)
+{
+    unsigned char *c = (unsigned char *)text;
+
+    while (*c) {
+        const size_t length = character_length(c);
+
+        /* U+0080 to U+009f are control characters too */
+        if (length == 0 || *c < ' ' || *c == 127 || (c[0] == 0xc2 && c[1] < 0xa0)) {
+            memset(c, '?', length ? length : 1);
+        }
+        c += length ? length : 1;
+    }
+}

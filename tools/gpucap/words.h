@@ -1,0 +1,24 @@
+/* words: figures as people read them. Pure: no state, no locks, no allocation. */
+#ifndef GPUCAP_WORDS_H
+#define GPUCAP_WORDS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define WORDS_TEXT      24
+#define WORDS_UNLIMITED UINT64_MAX
+
+/* Writes bytes as "5.1 GiB", "147 MiB" or "0"; WORDS_UNLIMITED as "none". Returns text. */
+const char *words_size(uint64_t bytes, char text[WORDS_TEXT]);
+
+/* The same in at most six columns, for narrow tables: "5.1G", "147M". */
+const char *words_short(uint64_t bytes, char text[WORDS_TEXT]);
+
+/* Writes a span of time as "0.4 s", "12 s", "1 m 02 s" or "3 h 05 m". Returns text. */
+const char *words_span(uint64_t ms, char text[WORDS_TEXT]);
+
+/* Replaces control characters and bytes that are no UTF-8 by question marks: the text comes from other
+ * processes and goes to terminals, JSON and Prometheus. */
+void words_clean(char *text);
+
+#endif
