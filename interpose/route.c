@@ -184,7 +184,9 @@ static bool grant_borrowed(struct route_ticket *ticket, struct device *device, e
     const uint64_t need = limit_round(bytes);
     bool granted = false, waited;
 
-    while (!granted && lend_borrow(device, need, account_short_to_take(&device->account, need), &waited)) {
+    for (int i = 0; i < ROOM_TRIES && !granted &&
+                    lend_borrow(device, need, account_short_to_take(&device->account, need), &waited);
+         i++) {
         granted = grant(ticket, device, kind, bytes);
         lend_end(device, need, waited);
     }
@@ -387,8 +389,10 @@ static CUresult enter_async_at_limit(struct route_ticket *ticket, const struct s
             return CUDA_SUCCESS;
     }
     bool granted = false, waited;
-    while (!granted && lend_borrow(source->device, step,
-                                   account_short_to_take(&source->device->account, step), &waited)) {
+    for (int i = 0;
+         i < ROOM_TRIES && !granted &&
+         lend_borrow(source->device, step, account_short_to_take(&source->device->account, step), &waited);
+         i++) {
         granted = grant_async(ticket, source, step, account_take);
         lend_end(source->device, step, waited);
     }
@@ -487,7 +491,9 @@ static bool grow_borrowed(struct route_growth *growth, struct device *device, ui
 {
     bool granted = false, waited;
 
-    while (!granted && lend_borrow(device, bytes, account_short_to_grow(&device->account, bytes), &waited)) {
+    for (int i = 0; i < ROOM_TRIES && !granted &&
+                    lend_borrow(device, bytes, account_short_to_grow(&device->account, bytes), &waited);
+         i++) {
         granted = account_grow(&device->account, bytes);
         lend_end(device, bytes, waited);
     }
@@ -723,8 +729,10 @@ CUresult route_context_made(CUdevice ordinal, CUcontext context)
     if (used > device->limit || (shares && ledger_is_over(device->ledger))) {
         char bytes[SIZE_TEXT], limit[SIZE_TEXT];
 
-        log_error("the CUDA context on device %d makes this process use %s, and its limit is %s: raise max",
-                  ordinal, size_format(used, bytes), size_format(device->limit, limit));
+        log_error("the CUDA context on device %d makes %s use %s, and its limit is %s: raise max", ordinal,
+                  shares ? "this process's job" : "this process",
+                  size_format(shares ? ledger_used(device->ledger) : used, bytes),
+                  size_format(device->limit, limit));
         route_context_failed(ordinal);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }

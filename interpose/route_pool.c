@@ -14,6 +14,8 @@
 #include "interpose/settings/log.h"
 #include "interpose/share/ipc.h"
 
+#define BORROW_TRIES 8 /* others of the job may take what is given */
+
 /* ---- allocation ---- */
 
 /* In a capture the driver decides whether memory calls are allowed, and a refusal ends the capture: it is
@@ -83,8 +85,9 @@ static int alloc_borrowed(struct pool *pool, uint64_t bytes, uint64_t *start)
     bool waited;
     int rc = -ENOMEM;
 
-    while (rc && device &&
-           lend_borrow(device, need, account_short_to_take(&device->account, need), &waited)) {
+    for (int i = 0; i < BORROW_TRIES && rc && device &&
+                    lend_borrow(device, need, account_short_to_take(&device->account, need), &waited);
+         i++) {
         rc = alloc(pool, bytes, start);
         lend_end(device, need, waited);
     }

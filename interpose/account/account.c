@@ -170,13 +170,14 @@ static bool ask(struct account *account, enum purpose purpose, struct question *
     return !question->rc || purpose != TO_TELL;
 }
 
-/* The driver is the truth: what it has grown by unasked is leased, whatever the job's budget says. */
-static void lease_at_least_what_is_used(struct account *account)
+/* The driver is the truth: what it has grown by unasked is leased, whatever the job's budget says. What was
+ * granted since is leased already, and may be in the measurement as well. */
+static void lease_what_was_measured(struct account *account)
 {
-    const uint64_t used = taken(&account->state);
+    const uint64_t measured = account->state.measured;
 
-    if (shares(account) && account->exact && used > ledger_lease(account->ledger))
-        ledger_settle(account->ledger, used);
+    if (shares(account) && account->exact && measured > ledger_lease(account->ledger))
+        ledger_settle(account->ledger, measured);
 }
 
 /* A pool of the driver's may give memory back just before the answer and take it again just after: then it
@@ -217,7 +218,7 @@ static void measure(struct account *account, enum purpose purpose)
         take_in(account, &question);
         account->state.unmeasured += question.promised;
         account->state.stale = account->touches != question.touches;
-        lease_at_least_what_is_used(account);
+        lease_what_was_measured(account);
     }
     leave(account);
     lock_restore_cancel();
@@ -475,9 +476,10 @@ uint64_t account_settle_lease(struct account *account)
     const struct limit_state state = state_of(account);
     const uint64_t used = taken(&state);
     if (shares(account)) {
-        const uint64_t needed = add(used, account->awaited), leased = ledger_lease(account->ledger);
+        const uint64_t leased = ledger_lease(account->ledger);
+        const uint64_t needed = smaller(add(used, account->awaited), leased);
 
-        ledger_settle(account->ledger, used > leased ? used : smaller(needed, leased));
+        ledger_settle(account->ledger, state.measured > needed ? state.measured : needed);
     }
     leave(account);
     return used;

@@ -321,18 +321,22 @@ int ledger_claim(struct ledger *ledger, uint32_t state)
     return 0;
 }
 
+/* The command line, with the program's name and not its path: the beginning must tell people which one it is.
+ */
 static void read_command(char command[LEDGER_COMMAND])
 {
+    char line[PATH_MAX + LEDGER_COMMAND];
     const int fd = open("/proc/self/cmdline", O_RDONLY | O_CLOEXEC);
-    const ssize_t got = fd < 0 ? -1 : read(fd, command, LEDGER_COMMAND - 1);
+    const ssize_t got = fd < 0 ? -1 : read(fd, line, sizeof line - 1);
 
     if (fd >= 0)
         close(fd);
-    command[got > 0 ? got : 0] = '\0';
-    for (ssize_t i = 0; i + 1 < got; i++) {
-        if (command[i] == '\0')
-            command[i] = ' ';
-    }
+    line[got > 0 ? got : 0] = '\0';
+    const char *slash = strrchr(line, '/'), *name = slash ? slash + 1 : line; /* of the first word */
+    const ssize_t length = got - (name - line) < LEDGER_COMMAND ? got - (name - line) : LEDGER_COMMAND;
+    memset(command, 0, LEDGER_COMMAND);
+    for (ssize_t i = 0; i + 1 < length; i++)
+        command[i] = name[i] ? name[i] : ' ';
 }
 
 static uint64_t boottime_ns(void)

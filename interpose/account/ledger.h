@@ -110,7 +110,7 @@ void ledger_set_context_bytes(struct ledger *ledger, uint64_t bytes);
 
 /* Asks the job's other processes to give idle memory back, and waits until all of them have answered, but not
  * longer than timeout_ms. A process that has not answered an earlier question is not waited for. Returns true
- * if any of them has lowered its lease since. */
+ * if the job has more room since. */
 bool ledger_ask(struct ledger *ledger, uint64_t bytes, unsigned timeout_ms);
 
 /* Sleeps until another process asks for memory, or a limit has changed. Returns how many bytes are asked for

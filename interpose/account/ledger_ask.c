@@ -62,30 +62,47 @@ static bool await_answers(struct ledger *ledger, const struct asked *asked, unsi
     }
 }
 
+static uint64_t in_vain_at(const struct ledger_slot *slot)
+{
+    return UINT64_C(1) << 32 | atomic_load(&slot->answered);
+}
+
+/* Asks all neighbours; those that still owe an answer to this process are asked and not waited for. */
+static void ask_neighbours(struct ledger *ledger, uint64_t bytes, struct asked *asked)
+{
+    for (int i = 0; i < LEDGER_SLOTS; i++) {
+        struct ledger_slot *slot = &ledger->file->slots[i];
+
+        if (!ledger_is_neighbour(ledger, i))
+            continue;
+        const bool is_deaf = atomic_load(&ledger->in_vain[i]) == in_vain_at(slot);
+        const uint32_t question = put(slot, bytes);
+        if (!is_deaf) {
+            asked->of[asked->count].slot = i;
+            asked->of[asked->count++].question = question;
+        }
+    }
+}
+
 bool ledger_ask(struct ledger *ledger, uint64_t bytes, unsigned timeout_ms)
 {
     struct asked asked = {0};
 
     if (!ledger->job)
         return false;
-    const uint64_t before = atomic_load(&ledger->job->given);
-    for (int i = 0; i < LEDGER_SLOTS; i++) {
-        struct ledger_slot *slot = &ledger->file->slots[i];
-
-        if (!ledger_is_neighbour(ledger, i))
-            continue;
-        const bool listens = atomic_load(&slot->answered) == atomic_load(&slot->wanted);
-        const uint32_t question = put(slot, bytes);
-        if (listens) {
-            asked.of[asked.count].slot = i;
-            asked.of[asked.count++].question = question;
-        }
-    }
+    const uint64_t before = atomic_load(&ledger->job->given), room = ledger_room(ledger);
+    ask_neighbours(ledger, bytes, &asked);
     await_answers(ledger, &asked, timeout_ms);
+    for (int i = 0; i < asked.count; i++) {
+        const int slot = asked.of[i].slot;
+        const bool answered = has_answered(&ledger->file->slots[slot], asked.of[i].question);
+
+        atomic_store(&ledger->in_vain[slot], answered ? 0 : in_vain_at(&ledger->file->slots[slot]));
+    }
     const uint64_t given = atomic_load(&ledger->job->given) - before;
     if (given)
         atomic_fetch_add(&ledger_own_slot(ledger)->borrowed, given < bytes ? given : bytes);
-    return given != 0;
+    return given != 0 || ledger_room(ledger) > room; /* another way to give is to die */
 }
 
 bool ledger_poke(struct ledger *ledger, int slot, uint64_t bytes, unsigned timeout_ms)

@@ -93,6 +93,8 @@ struct ledger {
     uint32_t hearing;       /* the question that the listening thread works on */
     void (*notice)(void *argument, uint64_t bytes); /* of a long wait; NULL: none */
     void *notice_argument;
+    /* Of each slot: 0, or 1 << 32 and its `answered` when this process last waited for an answer in vain. */
+    _Atomic uint64_t in_vain[LEDGER_SLOTS];
     atomic_bool stopped; /* ledger_wake */
 };
 

@@ -5,13 +5,20 @@
 #include <string.h>
 #include <unity.h>
 
+#include "cli_support.h"
 #include "spawn.h"
 
 #define CARD "1x2G;ctx=128M"
 
-void setUp(void) {}
+void setUp(void)
+{
+    cli_set_up();
+}
 
-void tearDown(void) {}
+void tearDown(void)
+{
+    cli_tear_down();
+}
 
 static struct spawn_env *wrapped(const char *pool, const char *wait)
 {
@@ -171,10 +178,9 @@ static struct spawn_result run_command(struct spawn_env *env, const char *const 
 
 static struct spawn_env *plain(void)
 {
-    struct spawn_env *env = spawn_env_new();
+    struct spawn_env *env = cli_env_real();
 
     spawn_sim(env, CARD, NULL);
-    spawn_env_set(env, "HOME", "/nonexistent");
     return env;
 }
 
