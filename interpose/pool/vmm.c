@@ -19,8 +19,9 @@ static bool has(CUdevice ordinal, CUdevice_attribute attribute)
     return driver.cuDeviceGetAttribute(&value, attribute, ordinal) == CUDA_SUCCESS && value;
 }
 
-/* Sets the properties of our chunks: on the card, exportable, reachable by other devices on the bus, and
- * usable for the card's own decompression if it has any. The first two cost nothing (measured). */
+/* Sets the properties of our chunks: on the card, and, where the card can do it, exportable, reachable by
+ * other devices on the bus, and usable for hardware decompression. Export and access over the bus cost
+ * nothing (measured). */
 static void describe(struct vmm *vmm, CUdevice ordinal)
 {
     memset(&vmm->properties, 0, sizeof vmm->properties);
