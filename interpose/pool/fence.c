@@ -17,7 +17,7 @@
 #define FLAG_PAUSE_NS 50000
 
 static atomic_bool joins_forbidden; /* for good */
-static atomic_bool flags_expected;  /* likewise */
+static atomic_bool flags_expected;  /* for good */
 
 void fence_forbid_joins(void)
 {

@@ -33,7 +33,7 @@ struct pool_stats {
     uint64_t live, live_count; /* bytes and blocks that the program holds; sizes rounded to 512, or to whole
                                   pages with guard=on */
     uint64_t cached;           /* held and free */
-    uint64_t pending;          /* freed, but its work is not done, or another process holds it */
+    uint64_t pending;          /* freed, but its work is not done, or it is pinned or exposed */
     uint64_t physical;         /* taken from the driver */
     uint64_t peak_live, peak_physical;
     uint64_t largest;  /* free range */

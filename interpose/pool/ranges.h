@@ -26,7 +26,7 @@
 #define RANGES_HINT       RANGES_PAGE         /* bytes of address space per hint */
 #define RANGES_LEVELS     4                   /* levels of bits above the hints: enough for 64^4 pages */
 #define RANGES_LARGE_FROM (UINT64_C(1) << 20) /* smallest block of the large zone */
-#define RANGES_SMALL_PART 8                   /* the small zone is one part in so many of the address space */
+#define RANGES_SMALL_PART 8                   /* the small zone is 1/RANGES_SMALL_PART of the address space */
 
 enum ranges_zone { RANGES_SMALL, RANGES_LARGE, RANGES_ZONES };
 

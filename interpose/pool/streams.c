@@ -21,7 +21,7 @@ static atomic_bool distrusted;  /* for good */
 static atomic_bool settled;     /* the home stream has been waited for since another stream is in use */
 static atomic_bool early_frees; /* something was freed before its work was done; for good */
 static atomic_int visitors;     /* submissions to other streams in progress; raised with streams_lock */
-static atomic_uint_fast64_t visitors_seen; /* such submissions, ever */
+static atomic_uint_fast64_t visitors_seen; /* submissions to other streams so far */
 static atomic_uint_fast64_t visitors_done; /* of these, known to be done; written with streams_lock */
 static int
     visits; /* times another stream became active while only the home stream was in use; streams_lock */

@@ -84,11 +84,11 @@ bool streams_in_order(void);
 /* Call when a block is freed before its work is known to be done. */
 void streams_note_early_free(void);
 
-/* The number of submissions to other streams at some moment. Once they are done (streams_mark_done) and there
- * were no more since, the home stream's order is enough again. */
+/* The number of submissions to other streams at some moment. Once they are done (streams_mark_done) and no
+ * more were made since, the home stream's order is enough again. */
 struct streams_mark {
     uint64_t seen;
-    bool quiet; /* no submission was under way */
+    bool quiet; /* no such submission was in progress */
 };
 struct streams_mark streams_mark(void);
 void streams_mark_done(struct streams_mark mark);

@@ -21,8 +21,8 @@
 /* ---- exporter ---- */
 
 /* Makes the handle of a live block, the same one each time. Returns 0; -EINVAL if there is no such block;
- * -ENOTSUP if the card cannot share memory; -ENOSPC if there are too many exports; another -errno. Waits for
- * work on the pool's blocks. */
+ * -ENOTSUP if the card cannot share memory; -ENOSPC if there are too many exports; another -errno. May wait
+ * for work (pool_settle). */
 int ipc_export(struct pool *pool, uint64_t address, CUipcMemHandle *handle);
 
 /* Returns true if this process made the handle. */
