@@ -15,13 +15,13 @@
 #define SLAB_BYTES  (UINT64_C(64) << 10)
 
 static struct lock caches_lock = LOCK_INITIALIZER(LOCK_CACHES);
-static struct cache *spare; /* guarded by caches_lock; linked by others; never given back */
+static struct cache *spare; /* unused caches, linked by others, never unmapped; guarded by caches_lock */
 static pthread_once_t once = PTHREAD_ONCE_INIT;
-static pthread_key_t key; /* so that a thread's caches end with it */
+static pthread_key_t key; /* its destructor ends a thread's caches */
 static bool have_key;     /* written once */
 
 static _Thread_local struct cache *mine;
-static _Thread_local bool ended; /* the thread has no caches any more, nor may it get any */
+static _Thread_local bool ended; /* the thread is ending and gets no more caches */
 
 static uint64_t get(const _Atomic uint64_t *value)
 {
@@ -64,7 +64,7 @@ uint64_t cache_new_id(struct pool *pool, struct cache *cache)
     return ++cache->id;
 }
 
-/* Fewer bytes are kept. */
+/* Counts a block that leaves the cache. */
 static void count_out(struct cache *cache, uint64_t bytes)
 {
     const uint64_t left = get(&cache->bytes) - bytes;
@@ -168,14 +168,14 @@ bool cache_keep(struct pool *pool, uint64_t address, bool done)
         return false;
     /* The block that was handed out last is often the next to be freed. */
     for (unsigned i = 0, at = cache->latest; i < CACHE_SLOTS; i++, at = at + 1 < CACHE_SLOTS ? at + 1 : 0) {
-        /* The pool may have taken the block and handed it out anew: then another slot may know it. */
+        /* The pool may have taken the block and handed it out again; then another slot may hold it. */
         if (get(&cache->slots[at].address) == address && keep_slot(pool, cache, &cache->slots[at], done))
             return true;
     }
     return false;
 }
 
-/* Enters a block whose word is 0. */
+/* Puts a block whose word is 0 into a slot. */
 static void fill_slot(struct pool *pool, struct cache *cache, struct cache_slot *slot, struct range *range,
                       struct mark *mark, uint64_t address, uint64_t bytes)
 {
@@ -189,7 +189,7 @@ static void fill_slot(struct pool *pool, struct cache *cache, struct cache_slot 
     atomic_store_explicit(&mark->word, word, memory_order_release);
 }
 
-/* An unused slot of some, or one whose block the program has, or the next in turn. */
+/* Returns an unused slot among `count`, or one whose block is live, or the next in turn. */
 static struct cache_slot *choose(struct cache *cache, unsigned from, unsigned count)
 {
     for (unsigned i = from; i < from + count; i++) {
@@ -201,10 +201,10 @@ static struct cache_slot *choose(struct cache *cache, unsigned from, unsigned co
     return &cache->slots[from + cache->turn++ % count];
 }
 
-/* The block of the heap in a slot is the caller's now, whoever that is: its address, or 0 if the program has
- * it, and *bytes. A word that can be changed is still that of the slot's other fields: those of another block
- * are only written when this one has been taken. No word yet (0): the slot is being filled for the first
- * time. */
+/* Takes the cached block of the heap out of a slot; any thread may call it. Returns its address and *bytes,
+ * or 0 if it is not cached. If the mark's word can be changed, the slot's other fields belong to it, because
+ * those of another block are written only after this one was taken. A slot's word of 0 means that it is being
+ * filled for the first time. */
 static uint64_t empty_slot(const struct cache_slot *slot, uint64_t *bytes)
 {
     const uint64_t word = atomic_load_explicit(&slot->word, memory_order_acquire);
@@ -227,7 +227,7 @@ void cache_put_small(struct pool *pool, struct cache *cache, struct mark *mark, 
 
 /* ---- with the pool's lock ---- */
 
-/* The block in a slot, if it is cached still: it is the caller's now. */
+/* Takes the block in a slot away if it is still cached and has at least `least` bytes. Returns it or NULL. */
 static struct range *take_back(struct cache *cache, struct cache_slot *slot, uint64_t least)
 {
     struct range *range = atomic_load_explicit(&slot->range, memory_order_relaxed);
@@ -292,11 +292,11 @@ static struct cache *new_cache(void)
 
 static void flush(struct cache *cache);
 
-/* The thread ends: what it kept is the pool's again. */
+/* Gives everything that the ending thread cached back to the pools. */
 static void thread_ends(void *unused)
 {
     (void)unused;
-    if (process_is_copy()) /* nothing here is its own, and others may have held the lock */
+    if (process_is_copy()) /* a forked child: the caches are the parent's, and the lock may be held */
         return;
     ended = true;
     lock_take(&caches_lock);
@@ -321,7 +321,7 @@ static void make_key(void)
     have_key = pthread_key_create(&key, thread_ends) == 0;
 }
 
-/* A cache of this thread for the pool. NULL: there can be none. Not with the pool's lock. */
+/* Opens a cache of this thread for the pool, or returns NULL. Not with the pool's lock. */
 static struct cache *open_cache(struct pool *pool)
 {
     pthread_once(&once, make_key);
@@ -329,7 +329,7 @@ static struct cache *open_cache(struct pool *pool)
         return NULL;
     lock_take(&caches_lock);
     struct cache *cache = mine;
-    while (cache && atomic_load(&cache->pool)) /* one of a pool that has ended will do */
+    while (cache && atomic_load(&cache->pool)) /* reuse one of a closed pool */
         cache = cache->others;
     if (!cache && (cache = new_cache())) {
         cache->others = mine;
@@ -374,7 +374,7 @@ void cache_leave(struct cache *cache)
     atomic_store_explicit(&cache->busy, false, memory_order_release);
 }
 
-/* By any thread. */
+/* Returns the heap's blocks in the slots to it. Any thread may call it. */
 static void empty_slots(struct cache *cache)
 {
     uint64_t address, bytes;
@@ -385,7 +385,7 @@ static void empty_slots(struct cache *cache)
     }
 }
 
-/* While it is busy for the caller. */
+/* The caller has set busy. */
 static void empty_tcache(struct cache *cache)
 {
     heap_tcache_close(cache->tcache);
@@ -408,7 +408,8 @@ void cache_flush_small(const struct pool *pool)
         flush(cache);
 }
 
-/* A thread that is in the heap may be waiting for work there: nobody waits for it. */
+/* Flushes another thread's cache. Does not wait if that thread uses the heap, where it may be waiting for
+ * work. */
 static void flush_another(struct cache *cache)
 {
     empty_slots(cache);

@@ -9,15 +9,15 @@
 
 #define CAPTURES_MAX 64
 #define PATIENCE_NS  UINT64_C(500000000)
-#define PROBE_BYTES  512  /* the driver has room for it in a page that it holds, most of the time */
-#define PROBE_HOST   4096 /* of host memory, where the card is full */
+#define PROBE_BYTES  512  /* usually fits into a page that the driver holds */
+#define PROBE_HOST   4096 /* of host memory, if the card is full */
 
 static struct lock captures_lock = LOCK_INITIALIZER(LOCK_CAPTURES);
 static atomic_int captures; /* open or about to begin */
 static atomic_int excluded; /* threads between capture_exclude and capture_admit */
 /* guarded by captures_lock */
 static struct {
-    uintptr_t stream, thread; /* what it captures, and which thread began it; 0: unused */
+    uintptr_t stream, thread; /* the stream it captures and the thread that began it; stream 0: unused */
     CUcontext context;
 } names[CAPTURES_MAX];
 static int nameless; /* open captures beyond the table */
@@ -66,14 +66,14 @@ static void await_excluded(void)
 
 /* ---- waiting ---- */
 
-/* Makes the calling thread's capture mode relaxed. Returns what to hand to restore_mode. The thread is not
- * cancelled in between. */
+/* Makes the calling thread's capture mode relaxed and disables cancellation. Returns the mode to pass to
+ * restore_mode. */
 static CUstreamCaptureMode relax_mode(void)
 {
     CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
 
     lock_disable_cancel();
-    /* Where the driver does not know the call, the mode stays as it is, and is restored to itself. */
+    /* If the driver lacks the call, the mode stays as it is, and restore_mode changes nothing. */
     driver.cuThreadExchangeStreamCaptureMode(&mode);
     return mode;
 }
@@ -111,8 +111,9 @@ CUresult capture_query_event(CUevent event)
     return result;
 }
 
-/* Frees a small block of the driver's own in the current context: cuMemFree waits for all work of the context
- * and disturbs no capture that allows it (measured, also beside thread-local and relaxed captures). */
+/* Allocates and frees a small block of the driver in the current context: cuMemFree waits for all work of the
+ * context and disturbs no capture that allows it (measured, also beside thread-local and relaxed
+ * captures). */
 static CUresult free_probe(void)
 {
     CUdeviceptr block;
@@ -127,8 +128,8 @@ static CUresult free_probe(void)
     return result == CUDA_SUCCESS ? driver.cuMemFreeHost(host) : result;
 }
 
-/* Waits for an event behind all work of the current context. Returns false if a capture is open or the event
- * cannot be had; *result is the driver's answer otherwise. */
+/* Waits for an event behind all work of the current context. Returns false if a capture is open or there is
+ * no event; otherwise *result is the driver's answer. */
 static bool wait_behind_event(CUcontext context, CUresult *result)
 {
     CUevent event;
@@ -160,7 +161,7 @@ static CUresult wait_pushed(CUcontext context, CUresult (*wait)(CUcontext contex
     return result;
 }
 
-/* Calls `wait` with the context current. The thread is not cancelled meanwhile. */
+/* Calls `wait` with the context current and cancellation disabled. */
 static CUresult in_context(CUcontext context, CUresult (*wait)(CUcontext context))
 {
     CUcontext before = NULL;
@@ -202,7 +203,8 @@ CUresult capture_wait_as_free(CUcontext context)
 
 /* ---- beginnings and ends ---- */
 
-/* The thread's own capture of this stream, else any of it, else CAPTURES_MAX. */
+/* Returns the index of the thread's own capture of this stream, else of any capture of it, else
+ * CAPTURES_MAX. */
 static int name_of(uintptr_t stream, uintptr_t thread)
 {
     int found = CAPTURES_MAX;

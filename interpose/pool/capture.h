@@ -14,33 +14,34 @@
 
 #include "interpose/driver/driver.h"
 
-/* Before the driver is told to begin a capture of `stream` (a key of streams.h) in `context`; `thread` is the
- * calling thread's key. Waits until no thread is between capture_exclude and capture_admit, half a second at
- * most: such a thread may be stuck in the driver behind work that this one is to release. */
+/* Call before the driver begins a capture of `stream` (a key of streams.h) in `context`; `thread` is the
+ * calling thread's key. Waits until no thread is between capture_exclude and capture_admit, but at most half
+ * a second: such a thread may be blocked in the driver by work that only this thread can release. */
 void capture_begin(uintptr_t stream, uintptr_t thread, CUcontext context);
-/* After the driver has ended the capture, or refused to begin it. Any thread may end one. Does nothing if no
- * capture of the stream was begun: streams that joined a capture may end before it. */
+/* Call after the driver has ended the capture, in any thread, or refused to begin it. Does nothing if no
+ * capture of the stream was begun: a stream that joined a capture may end before it. */
 void capture_end(uintptr_t stream, uintptr_t thread);
-/* The context is gone, and so are the captures in it. */
+/* Forgets the captures of a context that has ended. */
 void capture_context_end(CUcontext context);
 void capture_after_fork(void);
 
-/* True if any capture is open or about to begin. */
+/* Returns true if any capture is open or about to begin. */
 bool capture_any(void);
-/* True if what is submitted to the stream becomes part of a graph. */
+/* Returns true if work submitted to the stream becomes part of a graph. */
 bool capture_takes(CUstream stream);
 
-/* True if no capture is open; then none begins before capture_admit, which must follow soon. */
+/* Returns true if no capture is open. Then none begins before capture_admit, which must follow soon. */
 bool capture_exclude(void);
 void capture_admit(void);
 
-/* Waits for all work of the context. Works beside captures and leaves them alone. */
+/* Waits for all work of the context. Works while captures are open and leaves them intact. */
 CUresult capture_wait_context(CUcontext context);
-/* The same with the driver's own answer for a thread that may not free memory now: beside a global capture,
- * or in its own, cuMemFree is refused and destroys the capture. */
+/* The same, but fails where a native cuMemFree would: in a thread's own capture or beside a global one the
+ * driver refuses the free and destroys the capture. */
 CUresult capture_wait_as_free(CUcontext context);
 
-/* Wait for an event, or for a stream that does not capture; query an event. Work beside captures. */
+/* Wait for an event, or for a stream that does not capture; query an event. All work while captures are
+ * open. */
 CUresult capture_wait_event(CUevent event);
 CUresult capture_wait_stream(CUstream stream);
 CUresult capture_query_event(CUevent event);

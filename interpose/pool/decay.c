@@ -11,13 +11,13 @@
 #include "interpose/pool/pools.h"
 
 #define LOOKS_PER_PERIOD 4
-/* How long an exit waits for a look. It ends sooner, unless the thread that exits holds a lock that the look
- * needs: then a signal handler has interrupted it, and never will that lock come free. */
+/* How long an exit waits for a look. The look ends sooner, unless it needs a lock that the exiting thread
+ * holds because a signal handler interrupted it: that lock is never released. */
 #define PATIENCE_MS 1000
 
 static const struct options *settings;
 static void (*sweep_imports)(struct fence *);
-static atomic_bool asked;    /* for the thread, and whether there is one or not */
+static atomic_bool asked;    /* the thread was requested, whether or not it could be started */
 static atomic_bool looking;  /* the thread may be in the driver */
 static atomic_bool stopping; /* for good */
 
@@ -34,7 +34,7 @@ static void sleep_ms(long ms)
     clock_nanosleep(CLOCK_MONOTONIC, 0, &span, NULL);
 }
 
-/* Gives back what has been idle. `look`: the number of this look, of which every fourth ends a period. */
+/* Trims idle memory of one pool. `argument`: the number of this look; every fourth ends a period. */
 static void look_at(struct pool *pool, void *argument)
 {
     const unsigned look = *(const unsigned *)argument;
@@ -53,8 +53,7 @@ static void look_at(struct pool *pool, void *argument)
     driver.cuCtxPopCurrent_v2(&before);
 }
 
-/* Who stops it says so first and then asks whether it looks; here it is the other way round, so that one of
- * the two notices. */
+/* Sets `looking` and then reads `stopping`; stop() does the opposite, so one of the two sees the other. */
 static void *run(void *unused)
 {
     const long quarter_ms = 1 + (long)(settings->decay * 1000 / LOOKS_PER_PERIOD);
@@ -69,8 +68,7 @@ static void *run(void *unused)
     return unused;
 }
 
-/* A thread that sleeps is left alone: it ends with the process, or finds out. A copy of the process has none.
- */
+/* Waits until the thread has left the driver; a sleeping thread is left alone. A forked child has none. */
 static void stop(void)
 {
     if (process_is_copy())
@@ -80,7 +78,7 @@ static void stop(void)
         sleep_ms(1);
 }
 
-/* Signals are the host program's: none may be delivered to our thread. */
+/* Starts the thread with all signals blocked: they belong to the host program. */
 static void start_quietly(void)
 {
     pthread_attr_t attributes;
@@ -92,7 +90,7 @@ static void start_quietly(void)
     pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    /* If there can be no thread, memory goes back only when somebody needs it. */
+    /* If this fails, memory is given back only when it is needed. */
     pthread_create(&thread, &attributes, run, NULL);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     pthread_attr_destroy(&attributes);
@@ -100,11 +98,11 @@ static void start_quietly(void)
 
 void decay_wake(void)
 {
-    /* Without settings the library is passive, and has no memory to give back. */
+    /* Without settings the library is passive and has no memory to give back. */
     if (atomic_load_explicit(&asked, memory_order_relaxed) || !settings || settings->decay <= 0 ||
         atomic_exchange(&asked, true))
         return;
-    /* Registered now, it runs before any handler of the driver, which has long been at work. */
+    /* Registered now, so it runs before the exit handlers of the driver, which were registered earlier. */
     if (atexit(stop) == 0)
         start_quietly();
 }

@@ -8,16 +8,16 @@
 #include "interpose/base/clock.h"
 #include "interpose/pool/capture.h"
 
-#define QUICK_NS UINT64_C(20000)    /* an answer to an event that came at once */
-#define LONG_NS  UINT64_C(10000000) /* one to cuCtxSynchronize that did not, by the coarse clock */
-#define SHARES   3                  /* so often a thread waits for others' questions before it asks itself */
-#define SPINS    200 /* before a thread asks the driver itself about an event that another thread asks about */
+#define QUICK_NS UINT64_C(20000)    /* an answer by an event within this time is quick */
+#define LONG_NS  UINT64_C(10000000) /* one by cuCtxSynchronize (coarse clock) above this is not */
+#define SHARES   3                  /* times a thread waits for another's question before it asks itself */
+#define SPINS    200 /* before a thread itself asks about an event that another thread asks about */
 
-#define FLAG_WAIT_NS  UINT64_C(500000000) /* for work that may be waiting for the calling thread */
+#define FLAG_WAIT_NS  UINT64_C(500000000) /* for work that may wait for the calling thread */
 #define FLAG_PAUSE_NS 50000
 
 static atomic_bool joins_forbidden; /* for good */
-static atomic_bool flags_expected;  /* likewise */
+static atomic_bool flags_expected;  /* for good */
 
 void fence_forbid_joins(void)
 {
@@ -67,7 +67,7 @@ uint64_t fence_usable(struct fence *fence)
 
 /* ---- events ---- */
 
-/* An event that closed no epoch and that no thread waits for, or NULL. */
+/* Returns an event that closed no epoch and that no thread waits for, or NULL. */
 static struct fence_event *unused_event(struct fence *fence)
 {
     for (int i = 0; i < FENCE_EVENTS; i++) {
@@ -77,7 +77,7 @@ static struct fence_event *unused_event(struct fence *fence)
     return NULL;
 }
 
-/* The event of the first closed epoch from `epoch` on, or NULL. */
+/* Returns the event of the first closed epoch from `epoch` on, or NULL. */
 static struct fence_event *event_from(struct fence *fence, uint64_t epoch)
 {
     struct fence_event *first = NULL;
@@ -91,7 +91,8 @@ static struct fence_event *event_from(struct fence *fence, uint64_t epoch)
     return first;
 }
 
-/* An event belongs to the context that is current when it is made, and frees come from any. */
+/* Creates the event in the fence's context: an event belongs to the context that is current, and frees come
+ * from any. */
 static CUresult make_event(const struct fence *fence, struct fence_event *event)
 {
     CUcontext before;
@@ -108,9 +109,9 @@ static CUresult make_event(const struct fence *fence, struct fence_event *event)
     return result;
 }
 
-/* Begins the next epoch and returns the one that ends. In this order: a free that still reads the old number
- * did so before the caller's next question to the driver; one that reads the new number finds `used` as it is
- * for the new epoch. */
+/* Begins the next epoch and returns the one that ends. The order matters: a free that still reads the old
+ * number did so before the caller asks the driver; a free that reads the new number sees `used` of the new
+ * epoch. */
 static uint64_t next_epoch(struct fence *fence)
 {
     lock_assert_held(&fence->lock);
@@ -138,7 +139,7 @@ static CUresult record(struct fence *fence, struct fence_event *event)
     return result;
 }
 
-/* All work up to an epoch is done. */
+/* Records that all work up to an epoch is done. */
 static void settle_epoch(struct fence *fence, uint64_t epoch)
 {
     lock_assert_held(&fence->lock);
@@ -156,7 +157,8 @@ static void settle_epoch(struct fence *fence, uint64_t epoch)
     }
 }
 
-/* Learns which closed epochs are done, oldest first. `query` is cuEventQuery, or works beside captures. */
+/* Finds out which closed epochs are done, oldest first. `query` is cuEventQuery, or a variant that works
+ * beside captures. */
 static void learn(struct fence *fence, CUresult (*query)(CUevent event))
 {
     struct fence_event *oldest;
@@ -167,14 +169,14 @@ static void learn(struct fence *fence, CUresult (*query)(CUevent event))
 
 /* ---- free = strict ---- */
 
-/* One thread's way through fence_pass. */
+/* The state of one fence_pass. */
 struct pass {
     uint64_t epoch; /* must be done */
     struct fence_event *event;
-    bool shared; /* another thread has recorded the event, and asks about it */
+    bool shared; /* another thread recorded the event and asks about it */
 };
 
-/* Waits a moment, until the epoch is done or no thread asks any more. */
+/* Spins briefly until the epoch is done or no thread asks any more. */
 static void spin(struct fence *fence, uint64_t epoch)
 {
     for (int i = 0; i < SPINS && atomic_load(&fence->asking) && !fence_done(fence, epoch); i++) {
@@ -186,7 +188,7 @@ static void spin(struct fence *fence, uint64_t epoch)
     }
 }
 
-/* Notes whether an answer that a strict free asked for came at once. */
+/* Notes whether an answer to a strict free was quick. */
 static void note_answer(struct fence *fence, bool at_once)
 {
     if (!at_once)
@@ -195,8 +197,8 @@ static void note_answer(struct fence *fence, bool at_once)
         atomic_fetch_add_explicit(&fence->quick, 1, memory_order_relaxed);
 }
 
-/* True if cuCtxSynchronize would be about this context; with a green one current it is about that one's
- * streams. */
+/* Returns true if cuCtxSynchronize would wait for this context; with a green context current it waits for
+ * that one only. */
 static bool is_current(const struct fence *fence)
 {
     CUcontext current = NULL;
@@ -204,7 +206,8 @@ static bool is_current(const struct fence *fence)
     return driver.cuCtxGetCurrent(&current) == CUDA_SUCCESS && current == fence->context;
 }
 
-/* Asks by cuCtxSynchronize, without the lock. No capture begins meanwhile, unless it takes very long. */
+/* Asks by cuCtxSynchronize, without the lock. The caller has called capture_exclude, which delays a capture
+ * by half a second at most. */
 static CUresult synchronize(struct fence *fence)
 {
     const uint64_t began = clock_coarse_ns();
@@ -218,14 +221,14 @@ static CUresult synchronize(struct fence *fence)
     return result;
 }
 
-/* True if the last answers came at once, and cuCtxSynchronize would ask about this context. */
+/* Returns true if the last answers were quick and cuCtxSynchronize would wait for this context. */
 static bool is_at_rest(struct fence *fence)
 {
     return atomic_load_explicit(&fence->quick, memory_order_relaxed) >= FENCE_QUICK && is_current(fence);
 }
 
-/* While the context is at rest: one thread asks for all that came before its question, the others wait a
- * moment for its answer. Returns false if a capture is open: then nothing was asked. */
+/* For a context at rest: one thread asks, which covers all calls made before its question; the others wait
+ * briefly for its answer. Returns false if a capture is open: then nothing was asked. */
 static bool ask_at_rest(struct fence *fence, uint64_t epoch, CUresult *result)
 {
     bool leads = false;
@@ -246,8 +249,8 @@ static bool ask_at_rest(struct fence *fence, uint64_t epoch, CUresult *result)
     return asked;
 }
 
-/* Asks the driver, or finds that another thread has since this one's epoch was read. Returns false if a
- * capture is open or all events are in use: then nothing was asked. */
+/* Asks the driver by an event, unless another thread has asked since this thread read its epoch. Returns
+ * false if a capture is open or all events are in use: then nothing was asked. */
 static bool ask(struct fence *fence, struct pass *pass, CUresult *result)
 {
     lock_assert_held(&fence->lock);
@@ -274,7 +277,7 @@ static bool ask(struct fence *fence, struct pass *pass, CUresult *result)
     return true;
 }
 
-/* Waits for an event, but not for ever. CUDA_ERROR_NOT_READY: it is not done. */
+/* Waits for an event for at most FLAG_WAIT_NS. Returns CUDA_ERROR_NOT_READY if it is not done by then. */
 static CUresult wait_a_while(CUevent event)
 {
     const struct timespec pause = {.tv_nsec = FLAG_PAUSE_NS};
@@ -286,7 +289,7 @@ static CUresult wait_a_while(CUevent event)
     return result;
 }
 
-/* Before a thread waits for the work behind an event to make room. */
+/* The check of fence_wait_oldest: waits only for a limited time if streams may wait for flags. */
 static CUresult check_flags(void *argument)
 {
     const struct fence_event *event = argument;
@@ -294,8 +297,8 @@ static CUresult check_flags(void *argument)
     return atomic_load(&flags_expected) ? wait_a_while(event->event) : CUDA_SUCCESS;
 }
 
-/* Waits for an event, with the fence's lock dropped meanwhile. `shared`: another thread asks about it
- * already. `check`: as for fence_pass. */
+/* Waits for an event, with the fence's lock dropped. `shared`: another thread already asks about it. `check`:
+ * as for fence_pass. */
 static CUresult wait_event(struct fence *fence, struct fence_event *event, bool shared,
                            const struct fence_check *check)
 {
@@ -303,7 +306,7 @@ static CUresult wait_event(struct fence *fence, struct fence_event *event, bool 
     CUresult result = CUDA_SUCCESS;
 
     event->users++;
-    lock_disable_cancel(); /* a thread that is cancelled would stay a user */
+    lock_disable_cancel(); /* a cancelled thread would stay a user */
     lock_release(&fence->lock);
     if (shared)
         spin(fence, epoch);
@@ -319,7 +322,7 @@ static CUresult wait_event(struct fence *fence, struct fence_event *event, bool 
     return result;
 }
 
-/* Beside a capture, and where all events are in use. */
+/* fence_pass beside a capture, and when all events are in use. */
 static CUresult pass_as_free(struct fence *fence, const struct fence_check *check)
 {
     CUresult result = check ? check->call(check->argument) : CUDA_SUCCESS;
@@ -371,17 +374,17 @@ uint64_t fence_epoch(struct fence *fence)
     static _Thread_local unsigned frees;
     const uint64_t epoch = fence_epoch_quietly(fence);
 
-    /* Before the caller asks whether one stream's order is enough, and so before a stream that comes later
-     * waits for the home stream. */
+    /* Must come before the caller checks whether stream order is enough, and so before a later stream waits
+     * for the home stream. */
     streams_note_early_free();
-    /* Many small epochs: a thread that must wait then waits for the oldest of them and not for the newest
+    /* Keeps epochs small: a thread that must wait then waits for the oldest of them and not for the newest
      * work. */
     if (++frees % FENCE_EPOCH_FREES == 0)
         fence_poll(fence);
     return epoch;
 }
 
-/* Closes the open epoch if it is used. Returns false if that cannot be done now. */
+/* Closes the open epoch if it has a free. Returns false if that is impossible now. */
 static bool close_epoch(struct fence *fence)
 {
     if (!atomic_load(&fence->used))
@@ -396,7 +399,7 @@ void fence_poll(struct fence *fence)
 
     lock_take(&fence->lock);
     if (excluded && !close_epoch(fence)) {
-        learn(fence, driver.cuEventQuery); /* an event may come free */
+        learn(fence, driver.cuEventQuery); /* this may free an event */
         close_epoch(fence);
     }
     learn(fence, excluded ? driver.cuEventQuery : capture_query_event);
@@ -405,8 +408,8 @@ void fence_poll(struct fence *fence)
         capture_admit();
 }
 
-/* The event behind everything that was freed so far, or NULL. If all events are in use, the newest is
- * recorded once more, for both epochs. */
+/* Returns the event behind everything freed so far, or NULL. If all events are in use, records the newest
+ * again, for both epochs. */
 static struct fence_event *newest_event(struct fence *fence)
 {
     if (close_epoch(fence))
@@ -422,7 +425,7 @@ bool fence_join(struct fence *fence)
     if (!capture_exclude())
         return false;
     lock_take(&fence->lock);
-    /* Asked with the lock: who forbids joins and then waits comes behind the last one. */
+    /* Read with the lock: a thread that forbids joins and then waits also waits for the last join. */
     struct fence_event *newest = atomic_load(&joins_forbidden) ? NULL : newest_event(fence);
     if (newest && newest->epoch > fence_usable(fence) &&
         driver.cuCtxWaitEvent(fence->context, newest->event) == CUDA_SUCCESS)
@@ -468,11 +471,11 @@ int fence_wait(struct fence *fence, uint64_t epoch)
     return success ? 0 : -EIO;
 }
 
-/* Which event fence_wait_oldest waits for. In the order of one stream waiting serves only moving and
- * unmapping, and the oldest will do. Otherwise nothing freed is usable before its epoch is done, and coming
- * back for each costs more: gpt_varlen behind two streams took 635 waits and 151,000 driver calls with the
- * oldest, 136 and 100,000 with the middle one, 104 and 74,000 with the latest, which leaves the device idle.
- */
+/* Chooses the event that fence_wait_oldest waits for. With the order of one stream, waiting only serves
+ * moving and unmapping, and the oldest will do. Otherwise nothing freed is usable before its epoch is done,
+ * and a wait for each costs more: gpt_varlen behind two streams took 635 waits and 151,000 driver calls with
+ * the oldest, 136 and 100,000 with the middle one, 104 and 74,000 with the latest, which leaves the device
+ * idle. */
 static struct fence_event *choose_event(struct fence *fence)
 {
     struct fence_event *event = event_from(fence, 1);

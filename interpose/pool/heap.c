@@ -13,7 +13,7 @@
 #define JEMALLOC_NO_RENAME
 #include <jemalloc/jemalloc.h>
 
-/* As the build renames them (heap_rename.sh). */
+/* Names as renamed by the build (heap_rename.sh). */
 void *heap_je_mallocx(size_t size, int flags);
 void heap_je_sdallocx(void *address, size_t size, int flags);
 int heap_je_mallctl(const char *name, void *old, size_t *old_size, void *new, size_t new_size);
@@ -25,11 +25,13 @@ extern const char *heap_je_malloc_conf;
 
 #define ARENAS_MAX 256
 
-/* Extents come and go exactly as asked for and at once, nothing is kept, filled or run in the background. */
+/* Extents are taken and returned at once and in the size asked for; nothing is kept, filled or run in the
+ * background. */
 const char *heap_je_malloc_conf = "abort_conf:false,retain:false,dirty_decay_ms:0,muzzy_decay_ms:0,narenas:1,"
                                   "background_thread:false,tcache:false,junk:false,zero:false";
 
-/* What the private copy calls instead: no environment, no /etc/malloc.conf, no look-up of pthread_create. */
+/* Replacements for what the private copy calls: no environment, no /etc/malloc.conf, no look-up of
+ * pthread_create. */
 char *heap_je_secure_getenv(const char *name)
 {
     (void)name;
@@ -49,21 +51,21 @@ void *heap_je_dlsym(void *handle, const char *name)
     return NULL;
 }
 
-/* The child of a fork never looks at the heap again (library.c), so a fork need not wait for its locks. */
+/* A forked child never uses the heap again (library.c), so fork need not take its locks. */
 int heap_je_pthread_atfork(void (*prepare)(void), void (*parent)(void), void (*child)(void))
 {
     (void)prepare, (void)parent, (void)child;
     return 0;
 }
 
-/* The hooks of one arena, and what they serve. */
+/* The hooks of one arena and its source. */
 struct heap_hooks {
-    extent_hooks_t hooks; /* first: jemalloc hands its address back */
+    extent_hooks_t hooks; /* first member: jemalloc passes its address to the hooks */
     const struct heap_source *source;
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static struct heap_hooks arenas[ARENAS_MAX]; /* guarded by lock while they are handed out */
+static struct heap_hooks arenas[ARENAS_MAX]; /* guarded by lock while being assigned */
 static unsigned arena_count;
 
 static void *extent_alloc(extent_hooks_t *hooks, void *wanted, size_t size, size_t alignment, bool *zero,
@@ -87,8 +89,8 @@ static bool extent_dalloc(extent_hooks_t *hooks, void *address, size_t size, boo
     return false;
 }
 
-/* Without this, a free extent that another thread takes a part of, before it has gone back, would be lost.
- * Extents are never joined again: one may not reach over two pages. */
+/* Allows jemalloc to split extents: otherwise a free extent of which another thread takes a part, before it
+ * is returned, would be lost. Extents are never merged again, because none may cross a page. */
 static bool extent_split(extent_hooks_t *hooks, void *address, size_t size, size_t first, size_t second,
                          bool committed, unsigned arena)
 {
@@ -152,8 +154,7 @@ static int flags_of(unsigned tcache)
 
 uint64_t heap_take(unsigned arena, unsigned tcache, uint64_t bytes)
 {
-    /* Blocks are multiples of 512 bytes, and so are the size classes that hold them: they lie on such
-     * multiples. */
+    /* Blocks are multiples of 512 bytes, and so are their size classes, so they are aligned to 512. */
     const int flags = MALLOCX_ARENA(arena) | flags_of(tcache);
 
     return (uint64_t)(uintptr_t)heap_je_mallocx(bytes, flags);

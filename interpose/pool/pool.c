@@ -13,22 +13,22 @@
 #include <sys/mman.h>
 
 #define FIRST_CAPACITY 4096 /* blocks in the table by address; a power of two */
-/* How much is freed before its epoch is closed and older ones are looked at, which costs about 1.5 us (H200).
- * Waiting until nothing fits keeps blocks apart that belong together: on gpt_varlen with two streams three
- * times the driver calls. */
+/* After this many frees or bytes the pool closes the epoch and reclaims older ones, which costs about 1.5 us
+ * (H200). Doing so only when nothing fits keeps neighbouring free ranges apart: three times the driver calls
+ * on gpt_varlen with two streams. */
 #define CLOSE_FREES 32
 #define CLOSE_BYTES (UINT64_C(256) << 20)
-#define NEAR        64 /* units that are tried before the neighbours are walked along */
-#define ID_BITS     48 /* numbers of blocks in one pool's life; above them stands the number of the pool */
+#define NEAR        64 /* units searched in the table before a walk along the neighbours */
+#define ID_BITS     48 /* bits of a block id for blocks of one pool; the bits above are the pool's number */
 
 _Thread_local bool pool_freed_pinned;
 static _Atomic uint64_t pools_opened;
 
 /* ---- blocks by address ---- */
 
-/* Blocks of one size lie at one distance, which a single multiplication keeps: a few thousand of an unlucky
- * size would stand in one run of the table. A shift between two of them breaks it up: on average less than
- * one step beside its home, for every size up to 4 MiB (measured). */
+/* A single multiplication keeps the equal distances of blocks of one size: a few thousand of an unlucky size
+ * would form one run in the table. Mixing with a shift between two multiplications breaks this up: less than
+ * one step from its home on average, for every size up to 4 MiB (measured). */
 static uint64_t home_of(const struct pool *pool, uint64_t address)
 {
     uint64_t h = address / RANGES_UNIT * UINT64_C(0x9e3779b97f4a7c15);
@@ -53,7 +53,7 @@ static void table_put(struct pool *pool, struct range *range)
     pool->table[i] = (struct pool_entry){range->start, range};
 }
 
-/* Room for one more block, so that table_put cannot fail. */
+/* Makes room for one more block, so that table_put cannot fail. */
 static int table_prepare(struct pool *pool)
 {
     struct pool_entry *old = pool->table;
@@ -108,7 +108,7 @@ static void table_erase(struct pool *pool, struct pool_entry *entry)
 
 /* ---- life ---- */
 
-/* Tries out a page, unless the limit is full: that is no reason to give up. */
+/* Tests one page, unless the limit is full, which is not a failure. */
 static int try_out(struct pool *pool)
 {
     if (!pool->budget.take(pool->budget.owner, VMM_PAGE))
@@ -164,7 +164,7 @@ static void release_everything(struct pool *pool)
     }
 }
 
-/* What the program had not freed lives under no name any more. */
+/* Subtracts blocks that the program never freed from the bytes of their tags. */
 static void untag(struct pool *pool)
 {
     for (uint64_t i = 0; i < pool->table_capacity; i++) {
@@ -179,7 +179,7 @@ static void untag(struct pool *pool)
 void pool_close(struct pool *pool, bool context_lives)
 {
     cache_close(pool);
-    untag(pool); /* from here on no thread that ends gives back what it kept */
+    untag(pool); /* cache_close came first, so no thread that ends touches the pool any more */
     small_close(pool);
     pool_dead_close(pool);
     pool_expose_close(pool);
@@ -198,7 +198,7 @@ void pool_close(struct pool *pool, bool context_lives)
 
 /* ---- allocation ---- */
 
-/* The metadata of one allocation, so that nothing after it can fail for lack of host memory. */
+/* Reserves the metadata of one allocation, so that nothing after it fails for lack of host memory. */
 static int prepare(struct pool *pool)
 {
     int rc = ranges_prepare(&pool->ranges, 8);
@@ -206,12 +206,11 @@ static int prepare(struct pool *pool)
     return rc ? rc : table_prepare(pool);
 }
 
-/* What the program holds. `cached`: what threads keep, less what they have of the heap (cache_figures). */
 uint64_t pool_live_bytes(const struct pool *pool, uint64_t cached)
 {
     const uint64_t live = pool->ranges.live_bytes - pool->small.extent_bytes - pool->pending_bytes - cached;
 
-    /* Threads' figures are read one after the other: a block that goes from one to another meanwhile may be
+    /* Threads' figures are read one after the other: a block that moves between threads meanwhile may be
      * counted twice or not at all. */
     return (int64_t)live < 0 ? 0 : live < pool->vmm.physical ? live : pool->vmm.physical;
 }
@@ -221,14 +220,14 @@ static uint64_t less(uint64_t from, uint64_t bytes)
     return from > bytes ? from - bytes : 0;
 }
 
-/* The same without what the program has freed and others hold. */
+/* The same without freed memory that is pinned or exposed. */
 static uint64_t programs_bytes(const struct pool *pool, uint64_t cached)
 {
     return less(pool_live_bytes(pool, cached), pool->pinned_bytes);
 }
 
-/* Blocks come and go without the lock: the most that was live since this thread was here last. To be called
- * before anything changes. */
+/* Updates the peaks with the most bytes that were live since this thread last called it: caches hand out
+ * blocks without the lock. Call before changing anything. */
 static void note_peak(struct pool *pool)
 {
     const uint64_t live = programs_bytes(pool, cache_figures(pool).least);
@@ -259,7 +258,7 @@ static void enter_block(struct pool *pool, struct range *range, uint64_t asked)
         pool->least_free = pool->ranges.free_bytes;
 }
 
-/* A block that is nobody's any more is free memory. */
+/* Turns a block that has no owner any more into free memory. */
 static void return_block(struct pool *pool, struct range *range)
 {
     table_erase(pool, table_find(pool, range->start));
@@ -285,11 +284,11 @@ static struct range *take_best(struct pool *pool, uint64_t size)
 
     if (!range || (range = pool_split_around(pool, range)))
         return range;
-    /* The chunk is gone, as smaller ones could not be had. Others may be free: they are left as they are. */
+    /* The chunk was released, but the smaller ones could not be created. Try again, without splitting. */
     return ranges_prepare(&pool->ranges, 8) ? NULL : ranges_take(&pool->ranges, ranges_zone_for(size), size);
 }
 
-/* A large block kept apart from its neighbours would make chunks move. */
+/* Takes cached large blocks back first: left apart from their free neighbours they would make chunks move. */
 static struct range *take_free(struct pool *pool, uint64_t size)
 {
     if (size >= RANGES_PAGE) {
@@ -315,14 +314,14 @@ struct range *pool_take_extent(struct pool *pool, uint64_t bytes, uint64_t align
         range = ranges_take_aligned(ranges, RANGES_SMALL, bytes, alignment);
     if (range || pool_make_fit(pool, RANGES_SMALL, bytes + alignment - RANGES_UNIT, false, &range, effort))
         return range;
-    /* Room for every alignment: it fits now. */
+    /* The range has room for every alignment, so this fits. */
     const enum ranges_zone zone = range->start < ranges->border ? RANGES_SMALL : RANGES_LARGE;
     const bool prepared = ranges_prepare(ranges, 8) == 0;
     ranges_give(ranges, range, range->epoch);
     return prepared ? ranges_take_aligned(ranges, zone, bytes, alignment) : NULL;
 }
 
-/* What needs no lock of the pool: true and *address. */
+/* Takes a block without the pool's lock. Returns true and *address. */
 static bool take_fast(struct pool *pool, uint64_t bytes, uint64_t size, uint64_t *address)
 {
     if (cache_take(pool, bytes, size, address))
@@ -331,7 +330,7 @@ static bool take_fast(struct pool *pool, uint64_t bytes, uint64_t size, uint64_t
     return cache && small_take(pool, cache, bytes, size, address);
 }
 
-/* A range for a block, from what is free or by making room. 0 or -ENOMEM. */
+/* Takes a range for a block, from free memory or by making room. Returns 0 or -ENOMEM. */
 static int take_range(struct pool *pool, uint64_t size, struct range **range, struct pool_effort *effort)
 {
     if (pool->guard)
@@ -350,7 +349,7 @@ static int take_slow(struct pool *pool, uint64_t bytes, uint64_t size, uint64_t 
     if (rc == 0)
         rc = take_range(pool, size, &range, effort);
     if (range &&
-        (rc = table_prepare(pool))) { /* others may have used up the room while the lock was dropped */
+        (rc = table_prepare(pool))) { /* other threads may have used the room while the lock was dropped */
         pool_guard_give_rest(pool, range);
         ranges_give(&pool->ranges, range, range->epoch);
         range = NULL;
@@ -364,7 +363,8 @@ static int take_slow(struct pool *pool, uint64_t bytes, uint64_t size, uint64_t 
     return rc;
 }
 
-/* Small blocks that have been freed may hold on to the memory that is missing. */
+/* Gives unused memory of the heap back to the pool, if that could make `size` fit. Returns true if the pool
+ * got any. */
 static bool small_makes_way(struct pool *pool, uint64_t size, struct pool_effort *effort)
 {
     struct cache *cache = pool->small.on ? cache_mine(pool) : NULL;
@@ -432,7 +432,7 @@ static void release_block(struct pool *pool, struct range *range, bool done)
         return_block(pool, range);
 }
 
-/* The block that begins at an address, or NULL; *word is its word. */
+/* Returns the live block that begins at an address, or NULL; *word is its word. */
 static struct range *find_live(const struct pool *pool, uint64_t address, uint64_t *word)
 {
     const struct pool_entry *entry = table_find(pool, address);
@@ -441,7 +441,7 @@ static struct range *find_live(const struct pool *pool, uint64_t address, uint64
     return *word & MARK_LIVE ? entry->range : NULL;
 }
 
-/* With the lock. A block without a word stays in the table until its memory is free. */
+/* With the lock. A block whose word is 0 stays in the table until its memory is free. */
 static int free_block(struct pool *pool, uint64_t address, bool done)
 {
     uint64_t word;
@@ -463,7 +463,7 @@ static int free_block(struct pool *pool, uint64_t address, bool done)
         release_block(pool, range, done);
         return 0;
     }
-    /* The program's block is gone, but its memory belongs to somebody else as well: it stays as it is. */
+    /* The program's block is gone, but another process holds its memory: leave it as it is. */
     table_erase(pool, table_find(pool, address));
     pool->pinned_bytes += range->bytes;
     atomic_store_explicit(&range->mark.asked, 0, memory_order_relaxed);
@@ -497,7 +497,7 @@ void pool_drop_cache(struct pool *pool, struct cache *cache)
     struct cache **at = &pool->caches;
 
     lock_take(&pool->lock);
-    pool_empty_caches(pool, 0); /* all of them: others fill theirs again */
+    pool_empty_caches(pool, 0); /* of all threads; the others fill theirs again */
     pool->gone.hits += atomic_load(&cache->hits);
     pool->gone.bytes += atomic_load(&cache->bytes) - atomic_load(&cache->taken_bytes);
     pool->gone.least = pool->gone.bytes;
@@ -528,14 +528,14 @@ int pool_pin(struct pool *pool, uint64_t address)
     return range ? 0 : -EINVAL;
 }
 
-/* With the lock: the last pin is gone. */
+/* Handles the end of the last pin. With the lock. */
 static void unpinned(struct pool *pool, struct range *range)
 {
     uint64_t word = atomic_load(&range->mark.word);
 
     const bool exposed = atomic_load_explicit(&range->mark.exposed, memory_order_relaxed);
 
-    if (word) { /* the program still has it: no longer pinned, unless it is exposed */
+    if (word) { /* still live: remove the pinned state unless the block is exposed */
         atomic_store(&range->mark.word, (word & ~(uint64_t)MARK_STATE) | (exposed ? MARK_PINNED : MARK_LIVE));
         return;
     }
@@ -572,12 +572,12 @@ int pool_expose(struct pool *pool, uint64_t address)
     uint64_t word;
 
     lock_take(&pool->lock);
-    /* A small block shares its chunk with many others: it is pinned, and its few bytes stay. */
+    /* A small block shares its chunk with many others: pin it, and never reuse its few bytes. */
     const int rc = small_pin(pool, address);
     struct range *range = rc == -ENOENT ? find_live(pool, address, &word) : NULL;
     if (range)
         atomic_store_explicit(&range->mark.exposed, true, memory_order_relaxed);
-    /* It must not be kept by a thread when it is freed: that would be without the lock. */
+    /* Pinned, it is never cached at its free, which would happen without the lock. */
     if (range && !atomic_compare_exchange_strong(&range->mark.word, &word, word | MARK_PINNED))
         range = NULL;
     lock_release(&pool->lock);
@@ -601,8 +601,7 @@ int pool_set_sync_memops(struct pool *pool, uint64_t address, bool on)
     return range ? 0 : -EINVAL;
 }
 
-/* The block that begins nearest below an address, if that is near: a small block is found without a walk
- * along its neighbours. */
+/* Finds the block that begins at most NEAR units below an address, without a walk along the neighbours. */
 static struct pool_entry *find_near(const struct pool *pool, uint64_t address)
 {
     struct pool_entry *entry = NULL;
@@ -624,7 +623,8 @@ static struct range *find_around(const struct pool *pool, uint64_t address, uint
                : NULL;
 }
 
-/* True if a small block begins at the address, or is around it. */
+/* Looks up the small block that begins at the address, or, with `inside`, contains it. Returns true if there
+ * is one. */
 static bool small_block(struct pool *pool, uint64_t address, bool inside, struct pool_block *block)
 {
     uint64_t start = address, word;
@@ -665,10 +665,10 @@ static struct pool_stats figures(struct pool *pool)
     const struct vmm *vmm = &pool->vmm;
     note_peak(pool);
     pool_empty_caches(pool, 0);
-    const struct cache_figures cached = cache_figures(pool); /* what other threads keep just now */
+    const struct cache_figures cached = cache_figures(pool); /* other threads may have cached blocks again */
     const uint64_t count = pool->table_count - cached.count; /* see pool_live_bytes */
     const uint64_t live = programs_bytes(pool, cached.bytes);
-    const uint64_t pinned = atomic_load(&pool->small.pinned_bytes); /* unpinned, perhaps, before it counts */
+    const uint64_t pinned = atomic_load(&pool->small.pinned_bytes); /* < 0 if an unpin was counted first */
     const uint64_t pending = pool->pending_bytes + pool->small.pending_bytes + pool->pinned_bytes +
                              ((int64_t)pinned < 0 ? 0 : pinned);
     s = (struct pool_stats){
@@ -691,7 +691,7 @@ static struct pool_stats figures(struct pool *pool)
         .room_ns = pool->room_ns,
         .wait_ns = pool->wait_ns,
     };
-    /* Whole free chunks can be put together; what lies beside live blocks in a chunk cannot. */
+    /* Whole free chunks can be stitched; free parts of chunks with live blocks cannot. */
     uint64_t usable = pool_whole_bytes(pool, UINT64_MAX);
     if (s.largest > usable)
         usable = s.largest;
@@ -720,9 +720,9 @@ bool pool_stats_at_exit(struct pool *pool, struct pool_stats *stats)
 uint64_t pool_idle_bytes(struct pool *pool)
 {
     pool_take_in(pool);
-    const uint64_t small = small_let_go_idle(pool); /* idle all the while, though not free */
+    const uint64_t small = small_let_go_idle(pool); /* was idle, but not counted as free */
     lock_take(&pool->lock);
-    pool_empty_caches(pool, 0); /* what is still there when this is asked again, nobody wants */
+    pool_empty_caches(pool, 0); /* what is still free at the next call is idle */
     const uint64_t free_now = pool->ranges.free_bytes, least = pool->least_free + small;
     const uint64_t idle = least < free_now ? least : free_now;
     pool->least_free = free_now;
@@ -752,7 +752,7 @@ uint64_t pool_reclaimable(struct pool *pool)
     return bytes;
 }
 
-/* The table by address against the ranges. */
+/* Checks the table by address against the ranges. */
 static const char *check_table(const struct pool *pool)
 {
     uint64_t entries = 0;

@@ -8,8 +8,8 @@
 #include "interpose/pool/pool_grow.h"
 
 #define FIRST_CAPACITY 1024
-#define DEAD_MAX       8192 /* from here on allocations unmap some, if the helper thread has not */
-#define BURY_CHUNKS    32   /* half a millisecond of the driver (H200): so long may others wait */
+#define DEAD_MAX       8192 /* above this, allocations unmap some themselves */
+#define BURY_CHUNKS    32   /* half a millisecond in the driver (H200): how long others may wait */
 
 int pool_dead_prepare(struct pool *pool, uint64_t count)
 {
@@ -56,7 +56,7 @@ void pool_stuck(struct pool *pool, uint64_t start, const struct vmm_chunk *chunk
     pool->stuck_bytes += only ? chunk->bytes : 0;
 }
 
-/* Unmaps one old place. False if the driver refuses. */
+/* Unmaps one dead place. Returns false if the driver refuses. */
 static bool bury(struct pool *pool, const struct pool_dead *dead)
 {
     const struct vmm_chunk chunk = {.handle = dead->handle, .bytes = dead->bytes};
@@ -71,7 +71,7 @@ static bool bury(struct pool *pool, const struct pool_dead *dead)
     return true;
 }
 
-/* Unmaps those that `wanted` chooses, whose work is done by `reached`, at most `most` of them. Returns how
+/* Unmaps at most `most` dead places that `wanted` selects and whose epoch is at most `reached`. Returns how
  * many. */
 static uint64_t bury_wanted(struct pool *pool, uint64_t reached, uint64_t most,
                             bool (*wanted)(const struct pool_dead *dead, uint64_t handle), uint64_t handle)

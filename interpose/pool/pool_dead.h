@@ -1,41 +1,44 @@
 /* pool_dead: places that chunks have left. All functions but pool_sweep (pool.h) need the pool's lock.
  *
- * A chunk may be mapped at two addresses at once (measured). A free chunk on which a stream still works is
- * mapped at its new place at once: the order of the stream keeps the two uses apart, as it does for any
- * reused block. The old place stays mapped, dead: nothing else can be put there, and address space is free.
- * It is unmapped when the chunk is to be given back, or when there are many such places; its work is done by
- * then.
+ * A chunk may be mapped at two addresses at once (measured). A free chunk that a stream still uses is mapped
+ * at its new place at once: stream order keeps the two uses apart, as it does for any reused block. The old
+ * place stays mapped and is dead: nothing else is mapped there, which is fine, because address space costs
+ * nothing. It is unmapped when the chunk is to be released or when there are many dead places, and only after
+ * its work is done.
  */
 #ifndef GPUCAP_POOL_DEAD_H
 #define GPUCAP_POOL_DEAD_H
 
 #include "interpose/pool/pool.h"
 
-/* Old places that stay mapped: an unmap costs 16 us, and keeping one nothing (H200). */
+/* Dead places that stay mapped: an unmap costs 16 us, keeping one costs nothing (H200). */
 #define POOL_DEAD_KEPT 2048
 
-/* Makes room for `count` more, so that pool_retire and pool_stuck cannot fail. 0 or -ENOMEM. */
+/* Makes room for `count` more entries, so that pool_retire and pool_stuck cannot fail. Returns 0 or
+ * -ENOMEM. */
 int pool_dead_prepare(struct pool *pool, uint64_t count);
 
-/* The whole free chunk at `start`, last freed in `epoch`, leaves its place. Needs two prepared nodes. */
+/* Retires the whole free chunk at `start`, last freed in `epoch`: its place becomes dead. Returns the chunk.
+ * Needs two prepared nodes. */
 struct vmm_chunk pool_retire(struct pool *pool, uint64_t start, uint64_t epoch);
 
-/* Takes the latest pool_retire back. */
+/* Undoes the latest pool_retire. */
 void pool_revive(struct pool *pool, const struct vmm_chunk *chunk);
 
-/* A chunk that could be neither used nor unmapped stays at `start`, in a hole, until it can be unmapped.
- * `only`: it is mapped nowhere else, and is given back then; till then it is held. Needs two prepared nodes
+/* Records a chunk at `start`, in a hole, that the driver let neither be used nor unmapped. `only`: it is
+ * mapped nowhere else; it counts as held and is released once it can be unmapped. Needs two prepared nodes
  * and pool_dead_prepare. */
 void pool_stuck(struct pool *pool, uint64_t start, const struct vmm_chunk *chunk, bool only);
 
-/* Unmaps old places whose work is done by `reached`: stuck ones, and the oldest of many. */
+/* Unmaps dead places whose epoch is at most `reached`: all stuck ones, and the oldest if there are very
+ * many. */
 void pool_bury_some(struct pool *pool, uint64_t reached);
 
-/* Unmaps the old places of the chunk that begins at `start`. True if it is mapped there alone now: only then
- * does unmapping and releasing it free memory. */
+/* Unmaps the dead places of the chunk that is mapped at `start`. Returns true if it is mapped nowhere else
+ * now; only then does unmapping and releasing it free memory. */
 bool pool_bury_chunk(struct pool *pool, uint64_t start, uint64_t reached);
 
-/* Unmaps all old places, done or not, and forgets them. */
+/* Unmaps all dead places, even if their work is not done, and frees the list. */
 void pool_dead_close(struct pool *pool);
 
 #endif

@@ -10,7 +10,7 @@
 
 #define FIRST_CAPACITY 256
 
-/* Room for `count` more. 0 or -ENOMEM. */
+/* Makes room for `count` more. Returns 0 or -ENOMEM. */
 static int prepare(struct pool *pool, uint64_t count)
 {
     uint64_t capacity = pool->exposed_capacity ? pool->exposed_capacity : FIRST_CAPACITY;
@@ -37,13 +37,13 @@ void pool_expose_free(struct pool *pool, struct range *range, uint64_t epoch)
     pool->pinned_bytes += range->bytes;
     atomic_store_explicit(&range->mark.asked, 0, memory_order_relaxed);
     if (prepare(pool, 1))
-        return; /* without host memory to remember it, it stays out of use until the pool ends */
+        return; /* no host memory to record it: it stays out of use until the pool is closed */
     pool->exposed[pool->exposed_count++] = (struct pool_exposed){range->start, range->bytes, epoch};
     fence_poll(&pool->fence);
     pool_expose_sweep(pool);
 }
 
-/* True if all of [start, start + bytes) is free. */
+/* Returns true if all of [start, start + bytes) is free. */
 static bool is_free(const struct pool *pool, uint64_t start, uint64_t bytes)
 {
     const struct range *range = ranges_at(&pool->ranges, start);
@@ -51,7 +51,7 @@ static bool is_free(const struct pool *pool, uint64_t start, uint64_t bytes)
     return range->state == RANGE_FREE && start + bytes <= range->start + range->bytes;
 }
 
-/* Takes part of a freed block out of use again. */
+/* Takes part of a freed block out of use again and records it. */
 static void keep(struct pool *pool, uint64_t start, uint64_t end)
 {
     ranges_take_at(&pool->ranges, start, end - start);
@@ -59,14 +59,14 @@ static void keep(struct pool *pool, uint64_t start, uint64_t end)
     pool->exposed[pool->exposed_count++] = (struct pool_exposed){start, end - start, 0};
 }
 
-/* Gives back the chunks under a part that was made free; what cannot be given back is kept. */
+/* Releases the chunks under a part that was made free; keeps what cannot be released. */
 static void give_back(struct pool *pool, const struct pool_exposed *part)
 {
     const uint64_t reached = fence_reached(&pool->fence), end = part->start + part->bytes;
     uint64_t chunk, bytes;
 
     for (uint64_t at = part->start; at < end; at = chunk + bytes) {
-        if (!vmm_chunk_at(&pool->vmm, at, &chunk, &bytes)) { /* gone with a part before it */
+        if (!vmm_chunk_at(&pool->vmm, at, &chunk, &bytes)) { /* released with an earlier part */
             chunk = at & ~(RANGES_PAGE - 1);
             bytes = RANGES_PAGE;
             continue;
@@ -78,7 +78,7 @@ static void give_back(struct pool *pool, const struct pool_exposed *part)
     }
 }
 
-/* Pages that the parts touch: each may become a part of its own. */
+/* Returns the number of pages that the parts touch: each page may become a part of its own. */
 static uint64_t count_pages(const struct pool *pool)
 {
     uint64_t pages = 0;
@@ -94,10 +94,10 @@ void pool_expose_sweep(struct pool *pool)
     const uint64_t pages = count ? count_pages(pool) : 0;
     struct pool_exposed *parts;
 
-    /* Parts are kept behind the old list, which is dropped at the end. */
+    /* New parts are appended behind the old list, which is dropped at the end. */
     if (!count || prepare(pool, pages) || ranges_prepare(&pool->ranges, 8 + 4 * (unsigned)pages))
         return;
-    /* Two parts may share a chunk: all are made free before any chunk is looked at. */
+    /* Two parts may share a chunk: free them all before looking at any chunk. */
     for (uint64_t i = 0; i < count; i++) {
         const struct pool_exposed *part = &pool->exposed[i];
 

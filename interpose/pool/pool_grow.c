@@ -1,10 +1,10 @@
 /* pool_grow: see pool_grow.h.
  *
- * While the limits leave room, a pool takes new memory rather than move chunks, as long as it holds no more
- * than the slack above the peak of live bytes: moving a chunk costs 42 us (map 1, access 25, unmap 16; H200).
- * Beyond the slack, and near a limit, whole free chunks are mapped anew where the request fits, oldest free
- * first, whose work is most likely done. The place is the one that needs the least: beside a free range, if
- * there is one.
+ * While the limits leave room and the pool holds no more than the slack above the peak of live bytes, it
+ * grows instead of moving chunks: moving one costs 42 us (map 1, access 25, unmap 16; H200). Beyond the
+ * slack, and near a limit, it maps whole free chunks where the request fits, oldest free first, because their
+ * work is most likely done. It chooses the place that needs the fewest bytes: next to a free range, if there
+ * is one.
  */
 #include "interpose/pool/pool_grow.h"
 
@@ -16,22 +16,22 @@
 #include "interpose/pool/pool_dead.h"
 #include "interpose/pool/pool_expose.h"
 
-#define SLACK_LEAST (UINT64_C(32) << 20) /* a small program need not move chunks for a few megabytes */
-#define ROOM_PART   16 /* a pool that could not grow by this part of what it holds has no room to spare */
-/* Chunks are small where little room is left: those that are partly in use cannot move, and each wastes about
- * half. So the room that is left is worth at least so many chunks: 2 MiB below 16 GiB, 8 MiB from 32 GiB on.
- * (Smallest capacity of five traces 1.003-1.019 of peak live with 2 MiB; moves of an unlimited program cost
- * 0.1-0.6 % of its time with 8 MiB, 1-4 % with 2 MiB, at utilizations of 0.93-0.99.) */
+#define SLACK_LEAST (UINT64_C(32) << 20) /* a small program does not move chunks for a few megabytes */
+#define ROOM_PART   16 /* a pool that could not grow by this part of what it holds counts as near the limit */
+/* Chunks are small where little room is left: a partly used chunk cannot move, and each wastes about half of
+ * itself. The room left must be worth at least this many chunks: 2 MiB chunks below 16 GiB of room, 8 MiB
+ * from 32 GiB on. (Smallest capacity of five traces: 1.003-1.019 of peak live with 2 MiB. Moves cost an
+ * unlimited program 0.1-0.6 % of its time with 8 MiB, 1-4 % with 2 MiB, at utilizations of 0.93-0.99.) */
 #define ROOM_CHUNKS 4096
 #define CHUNK_MOST  (UINT64_C(8) << 20)
-/* A request of this size is a program's own arena, most likely kept: it is made of a few large chunks, so
- * that its first allocation costs little more than a native one. pool_split.c makes them smaller for other
+/* A request of this size is most likely a program's own arena, which it keeps: make it of a few large chunks,
+ * so that its first allocation costs little more than a native one. pool_split.c splits them for other
  * blocks. */
 #define ARENA_LEAST  (UINT64_C(512) << 20)
 #define ARENA_CHUNKS 4
-/* Of what is held, so much may be freed and not usable yet before a block that fits nowhere else well is
- * worth a join; and of a block, so much may be left over where it fits well. Fewer joins cost more moves than
- * they save (engine_replay; a join costs about 5 us on an H200). */
+/* JOIN_PART: when more than this part of what is held is pending, a join is worthwhile for a block that has
+ * no good fit. FIT_PART: a good fit leaves over at most this part of the block. Fewer joins cost more moves
+ * than they save (engine_replay; a join costs about 5 us on an H200). */
 #define JOIN_PART 128
 #define FIT_PART  8
 
@@ -124,19 +124,19 @@ int pool_give_back(struct pool *pool, uint64_t start)
 
 /* ---- one attempt ---- */
 
-/* What one attempt to make room works with. pool->chunks holds moved chunks from the beginning and new ones
- * from the end. */
+/* The state of one attempt to make room. pool->chunks holds moved chunks from the beginning and new ones from
+ * the end. */
 struct move {
     enum ranges_zone zone;
     struct ranges_plan plan;
     uint64_t request;
     uint64_t room;    /* how much more the limits allow */
-    uint64_t reached; /* the epoch up to which work was done at the beginning */
-    uint64_t movable; /* the epoch up to which chunks may move */
-    uint64_t epoch;   /* of the latest free in what has been gathered */
+    uint64_t reached; /* fence_reached at the beginning */
+    uint64_t movable; /* newest epoch whose chunks may move */
+    uint64_t epoch;   /* newest epoch among the gathered chunks */
     uint64_t moved;   /* chunks taken from elsewhere */
     uint64_t fresh;   /* new chunks */
-    uint64_t stuck;   /* of these, moved ones first: mapped, and neither to be used nor unmapped */
+    uint64_t stuck;   /* of these, moved ones first: mapped, but can be neither used nor unmapped */
 };
 
 struct vmm_chunk *pool_scratch(struct pool *pool, uint64_t count)
@@ -163,7 +163,7 @@ static struct vmm_chunk *fresh_at(const struct pool *pool, uint64_t i)
     return &pool->chunks[pool->chunk_capacity - 1 - i];
 }
 
-/* From where up a free range is not part of the block to be. */
+/* Returns the lowest address of a free range that is not part of the planned block. */
 static uint64_t floor_of(const struct range *f, const struct move *move)
 {
     const uint64_t end = move->plan.start + move->request;
@@ -171,8 +171,8 @@ static uint64_t floor_of(const struct range *f, const struct move *move)
     return f->start < end && move->plan.start < f->start + f->bytes ? end : f->start;
 }
 
-/* Bytes that could be gathered from whole free chunks; *later: bytes of those that will be of use when their
- * work is done. */
+/* Returns the bytes that could be gathered from whole free chunks now. *later: bytes of those that can be
+ * used once their work is done. */
 static uint64_t gatherable(struct pool *pool, const struct move *move, uint64_t *later)
 {
     const uint64_t target = move->plan.map_bytes;
@@ -192,7 +192,7 @@ static uint64_t gatherable(struct pool *pool, const struct move *move, uint64_t 
     return total;
 }
 
-/* Takes whole free chunks, oldest first, until there are `bytes` of them. */
+/* Retires whole free chunks, oldest first, until there are `bytes` of them. */
 static int gather(struct pool *pool, struct move *move, uint64_t bytes)
 {
     struct range *next;
@@ -244,7 +244,7 @@ static uint64_t chunk_bytes(const struct move *move, uint64_t missing)
         move->request >= ARENA_LEAST ? move->request / ARENA_CHUNKS : usual_chunk(move->room);
     uint64_t bytes = RANGES_PAGE;
 
-    if (move->zone == RANGES_SMALL) /* a page that a few small blocks keep is memory that others cannot use */
+    if (move->zone == RANGES_SMALL) /* one small block may keep a whole chunk, so use the smallest */
         return bytes;
 
     while (bytes * 2 <= most && bytes * 2 <= missing)
@@ -267,7 +267,7 @@ static int create(struct pool *pool, struct move *move, uint64_t *missing)
     return 0;
 }
 
-/* Gives back one whole free chunk whose work is done. It was not gathered, so it is larger than what is
+/* Releases one whole free chunk whose work is done. It was not gathered because it is larger than what is
  * missing. */
 static bool shed(struct pool *pool, const struct move *move)
 {
@@ -284,12 +284,12 @@ static bool shed(struct pool *pool, const struct move *move)
     return false;
 }
 
-/* Maps all of them side by side at the planned place. */
+/* Maps the moved and new chunks side by side at the planned place. */
 static int place(struct pool *pool, struct move *move)
 {
     const uint64_t count = move->moved + move->fresh;
 
-    /* Each of them may get stuck. */
+    /* Each chunk may get stuck. */
     if (ranges_prepare(&pool->ranges, 8 + (unsigned)count) || pool_dead_prepare(pool, count))
         return -ENOMEM;
     for (uint64_t i = 0; i < move->fresh; i++)
@@ -304,7 +304,7 @@ static int place(struct pool *pool, struct move *move)
     return 0;
 }
 
-/* Puts moved chunks back where they were and releases new ones, unless they are stuck. */
+/* Undoes an attempt: revives moved chunks and releases new ones, unless they are stuck. */
 static void undo(struct pool *pool, const struct move *move)
 {
     uint64_t at = move->plan.map_start;
@@ -319,7 +319,7 @@ static void undo(struct pool *pool, const struct move *move)
         pool_release_chunk(pool, fresh_at(pool, i));
 }
 
-/* New memory first: if it is refused, nothing has been touched yet. */
+/* Creates new chunks first: if that is refused, nothing has been changed yet. */
 static int assemble(struct pool *pool, struct move *move, uint64_t moved, bool *refused)
 {
     uint64_t missing = move->plan.map_bytes - moved;
@@ -345,7 +345,7 @@ static bool fits(const struct pool *pool, uint64_t bytes)
     return bytes == 0 || !pool->budget.fits || pool->budget.fits(pool->budget.owner, bytes);
 }
 
-/* True if the pool may hold so much more without passing the slack above the peak of live bytes. */
+/* Returns true if the pool may hold `more` without exceeding the slack above the peak of live bytes. */
 static bool within_slack(const struct pool *pool, uint64_t size, uint64_t more)
 {
     const uint64_t live = pool_live_bytes(pool, cache_figures(pool).bytes) + size;
@@ -355,7 +355,7 @@ static bool within_slack(const struct pool *pool, uint64_t size, uint64_t more)
     return pool->vmm.physical + more <= peak + (slack > SLACK_LEAST ? slack : SLACK_LEAST);
 }
 
-/* True if the pool should rather grow than move chunks. */
+/* Returns true if the pool should grow instead of moving chunks. */
 static bool has_room(const struct pool *pool, const struct move *move)
 {
     const uint64_t more = move->plan.map_bytes;
@@ -364,9 +364,9 @@ static bool has_room(const struct pool *pool, const struct move *move)
            within_slack(pool, move->request, more);
 }
 
-/* True if what is missing can be had, if need be by giving up whole free chunks that are of no use here.
- * Asked first: otherwise a request that cannot be met would fill the card up to its limit before it is
- * refused. */
+/* Returns true if the missing bytes can be granted, if need be after releasing whole free chunks that are of
+ * no use here. Checked first, so that a request that cannot be met does not fill the card up to its limit
+ * before it is refused. */
 static bool can_be_met(struct pool *pool, uint64_t missing, uint64_t moved)
 {
     if (fits(pool, missing))
@@ -438,15 +438,16 @@ int pool_wait_for_work(struct pool *pool, bool *more)
     return rc;
 }
 
-/* What an attempt prefers to which other step. */
+/* What an attempt prefers to other steps. */
 enum patience {
-    RATHER_JOIN, /* order streams on the device than move chunks or take new ones */
-    RATHER_WAIT, /* wait than hold more than the slack allows */
+    RATHER_JOIN, /* join streams rather than move chunks or take new ones */
+    RATHER_WAIT, /* wait rather than hold more than the slack allows */
     RATHER_GROW,
     NO_WAIT
 };
 
-/* -EAGAIN if joining the streams or waiting for work would help. */
+/* Makes one attempt. Returns 0, -EAGAIN if joining the streams or waiting for work would help, or another
+ * -errno. */
 static int attempt(struct pool *pool, enum ranges_zone zone, uint64_t size, enum patience patience,
                    struct range **out, struct pool_effort *effort)
 {
@@ -462,13 +463,13 @@ static int attempt(struct pool *pool, enum ranges_zone zone, uint64_t size, enum
     if (!ranges_plan(&pool->ranges, zone, size, &move.plan))
         return -ENOMEM;
     const uint64_t target = move.plan.map_bytes;
-    /* Room for chunks from both ends and for all of them together. */
+    /* Scratch for chunks from both ends and for all of them together. */
     if (!pool_scratch(pool, 2 * target / RANGES_PAGE))
         return -ENOMEM;
     const uint64_t moved = has_room(pool, &move) ? 0 : gatherable(pool, &move, &later);
     const bool others = patience != NO_WAIT && (later || pool->pending_bytes);
     const bool roomy = moved == target || within_slack(pool, size, target - moved);
-    const bool enough = later + pool->pending_bytes >= size; /* else streams would be joined in vain */
+    const bool enough = later + pool->pending_bytes >= size; /* otherwise a join would not help */
     if (others && ((patience == RATHER_JOIN && (enough || !roomy)) || (patience == RATHER_WAIT && !roomy)))
         return pool_may_fit(pool, size) ? -EAGAIN : -ENOMEM;
     if (!can_be_met(pool, target - moved, moved))
@@ -483,8 +484,8 @@ static int attempt(struct pool *pool, enum ranges_zone zone, uint64_t size, enum
     return 0;
 }
 
-/* Makes freed memory usable: by order on the device if that is enough, else by waiting. Returns what the next
- * attempt should rather do. */
+/* Makes freed memory usable, by a join if that is enough, else by waiting. Returns what the next attempt
+ * should prefer. */
 static enum patience make_usable(struct pool *pool, enum patience patience, struct pool_effort *effort)
 {
     bool more;
@@ -513,8 +514,8 @@ static int make_fit(struct pool *pool, enum ranges_zone zone, uint64_t size, boo
     if (pool_reclaim(pool) && (*out = ranges_take(&pool->ranges, zone, size)))
         return 0;
     rc = attempt(pool, zone, size, patience, out, effort);
-    /* Other threads may take what has come free, and free it again behind new work: as long as there is
-     * something to wait for, there is no reason to refuse. */
+    /* Other threads may take the memory that became usable and free it again behind new work. Go on as long
+     * as there is work to wait for. */
     while (rc == -EAGAIN) {
         patience = make_usable(pool, patience, effort);
         if (ranges_prepare(&pool->ranges, 8))
@@ -532,7 +533,7 @@ int pool_make_fit(struct pool *pool, enum ranges_zone zone, uint64_t size, bool 
     const uint64_t began = clock_ns();
     int rc = make_fit(pool, zone, size, wait, out, effort);
 
-    /* Rather in the other zone than not at all. */
+    /* Use the other zone rather than fail. */
     if (rc && (*out = ranges_take(&pool->ranges, zone == RANGES_SMALL ? RANGES_LARGE : RANGES_SMALL, size)))
         rc = 0;
     pool->room_ns += clock_ns() - began;

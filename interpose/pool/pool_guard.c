@@ -13,7 +13,8 @@ void pool_guard(struct pool *pool)
     pool->small.on = false;
 }
 
-/* The first place from `from` on for so many bytes with a page of the hole on each side; 0: there is none. */
+/* Returns the first place from `from` on for `bytes` with an unmapped page on each side; 0 if there is
+ * none. */
 static uint64_t find_place(const struct pool *pool, uint64_t from, uint64_t bytes)
 {
     for (const struct range *r = ranges_at(&pool->ranges, from); r; r = r->upper) {
@@ -25,7 +26,7 @@ static uint64_t find_place(const struct pool *pool, uint64_t from, uint64_t byte
     return 0;
 }
 
-/* Maps a new chunk at a place. 0 or -errno. */
+/* Maps a new chunk at a place. Returns 0 or -errno. */
 static int map_chunk(struct pool *pool, uint64_t place, uint64_t bytes)
 {
     struct vmm_chunk chunk;
@@ -48,7 +49,7 @@ static int map_chunk(struct pool *pool, uint64_t place, uint64_t bytes)
 
 static int attempt(struct pool *pool, uint64_t size, uint64_t pages, struct range **out)
 {
-    while (pool_trim_some(pool, UINT64_MAX)) /* freed blocks, whose memory may be needed */
+    while (pool_trim_some(pool, UINT64_MAX)) /* releases freed blocks first */
         ;
     uint64_t place = find_place(pool, pool->guard_next, pages);
     if (!place)
@@ -66,7 +67,7 @@ static int attempt(struct pool *pool, uint64_t size, uint64_t pages, struct rang
     return 0;
 }
 
-/* True if freed memory is behind work, and could be enough. */
+/* Returns true if freed memory has unfinished work and could be enough. */
 static bool worth_waiting(struct pool *pool, uint64_t pages)
 {
     const uint64_t reached = fence_reached(&pool->fence);
@@ -105,7 +106,7 @@ int pool_guard_take(struct pool *pool, uint64_t size, struct range **out, struct
 
 void pool_guard_give_rest(struct pool *pool, const struct range *block)
 {
-    /* A page without memory is before the chunk: a live neighbour below is the rest. */
+    /* The page below the chunk is unmapped, so a live range below the block is the rest. */
     if (pool->guard && block->lower && block->lower->state == RANGE_LIVE)
         ranges_give(&pool->ranges, block->lower, 0);
 }

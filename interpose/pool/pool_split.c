@@ -7,16 +7,16 @@
 #include "interpose/pool/pool_grow.h"
 
 #define LARGE (UINT64_C(16) << 20) /* smaller chunks are left as they are */
-#define PART  64                   /* a block may end within a chunk of up to this part of its own size */
+#define PART  64                   /* a chunk of at most this part of the block's size is not split */
 
 /* The chunk under the end of a block. */
 struct last_chunk {
     uint64_t start, bytes;
-    uint64_t covered; /* by the block, from the start on */
+    uint64_t covered; /* bytes covered by the block, from the start on */
 };
 
-/* True if the chunk is too large for the block, which covers only the beginning of it, and the rest is free
- * and at rest. */
+/* Returns true if the block covers only the beginning of a chunk that is too large for it, and the rest is
+ * free with all work done. */
 static bool is_too_large(const struct pool *pool, const struct range *block, struct last_chunk *chunk)
 {
     const uint64_t end = block->start + block->bytes, reached = atomic_load(&pool->fence.done);
@@ -30,8 +30,8 @@ static bool is_too_large(const struct pool *pool, const struct range *block, str
            rest->epoch <= reached && rest->start + rest->bytes >= chunk->start + chunk->bytes;
 }
 
-/* Writes the sizes of the new chunks: the usual one under the block, doubling behind it. Returns how many
- * there are. */
+/* Plans the sizes of the new chunks: the usual one under the block, doubling behind it. Returns their
+ * number. */
 static uint64_t plan_pieces(const struct last_chunk *chunk, uint64_t usual, struct vmm_chunk *pieces)
 {
     uint64_t count = 0, piece = usual;
@@ -45,7 +45,8 @@ static uint64_t plan_pieces(const struct last_chunk *chunk, uint64_t usual, stru
     return count;
 }
 
-/* Fills the hole that a chunk has left. False if there is not enough memory: then it stays a hole. */
+/* Maps new chunks into the hole that a chunk has left. Returns false if there is not enough memory: it stays
+ * a hole. */
 static bool fill(struct pool *pool, const struct last_chunk *chunk, struct vmm_chunk *pieces, uint64_t count)
 {
     uint64_t made = 0, stuck = 0, at = chunk->start;
@@ -63,7 +64,7 @@ static bool fill(struct pool *pool, const struct last_chunk *chunk, struct vmm_c
     return false;
 }
 
-/* Replaces a chunk that is wholly free. Returns false if it is gone and nothing is in its place. */
+/* Replaces a chunk that is wholly free. Returns false if the chunk is released but could not be replaced. */
 static bool replace(struct pool *pool, const struct last_chunk *chunk)
 {
     const uint64_t usual = pool_usual_chunk(pool), most = chunk->bytes / usual + 1;

@@ -7,9 +7,9 @@
 #include "interpose/pool/pool_expose.h"
 #include "interpose/pool/pool_grow.h"
 
-#define TRIM_CHUNKS 32 /* 1 ms of the driver (measured, H200): so long may an allocation wait for a trim */
+#define TRIM_CHUNKS 32 /* 1 ms in the driver (measured, H200): how long an allocation may wait for a trim */
 
-/* Gives back about `bytes`, in at most TRIM_CHUNKS chunks. */
+/* Releases about `bytes`, in at most TRIM_CHUNKS chunks. Returns how much. */
 static uint64_t trim_some(struct pool *pool, uint64_t bytes)
 {
     const uint64_t reached = fence_reached(&pool->fence);

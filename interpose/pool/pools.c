@@ -9,21 +9,22 @@
 #include "interpose/settings/log.h"
 
 static struct lock registry_lock = LOCK_INITIALIZER(LOCK_REGISTRY);
-/* Where the pools are; written under registry_lock, looked through without it while others open and end. */
+/* Address space of each pool; written under registry_lock, read without it while pools are opened and
+ * closed. */
 static struct {
-    _Atomic(CUcontext) context; /* NULL: none */
+    _Atomic(CUcontext) context; /* NULL: unused */
     _Atomic uint64_t base, span;
 } places[POOLS_MAX];
-static int ending[POOLS_MAX];  /* calls that may end its context; guarded by registry_lock */
-static int waiting[POOLS_MAX]; /* for its work, without the lock; guarded by registry_lock */
+static int ending[POOLS_MAX];  /* calls under way that may end its context; guarded by registry_lock */
+static int waiting[POOLS_MAX]; /* pools_each_waiting visits in progress; guarded by registry_lock */
 static pthread_cond_t waited = PTHREAD_COND_INITIALIZER;
 static atomic_int registered;  /* places in use, or once in use */
-static atomic_uint generation; /* counts contexts that ended, so that threads forget them */
+static atomic_uint generation; /* counts ended contexts; invalidates `last` of all threads */
 static struct pool storage[POOLS_MAX];
 static const struct options *settings;
 static atomic_flag said_unsupported = ATOMIC_FLAG_INIT;
 
-/* What this thread found last. */
+/* The result of this thread's last look_up. */
 static _Thread_local struct {
     CUcontext context;
     struct pool *pool;
@@ -33,9 +34,9 @@ static _Thread_local struct {
 void pools_setup(const struct options *options)
 {
     settings = options;
-    /* A strict free asks the driver and relies on nothing that the hooks saw. With zero = on a block is
-     * cleared on a stream of our own: it must be at rest when it is handed out, not just behind another
-     * stream's work. (So it must with fill = on, which makes every free strict.) */
+    /* A strict free asks the driver and relies on nothing that the hooks saw. With zero = on our own stream
+     * clears a block: all work on it must be done before it is handed out, not just ordered behind another
+     * stream's. (The same holds with fill = on, which makes every free strict.) */
     if (options->zero || !options->deferred) {
         streams_distrust();
         fence_forbid_joins();
@@ -51,7 +52,7 @@ static void settle(struct pool *pool, void *unused)
 void pools_not_alone(void)
 {
     fence_forbid_joins();
-    streams_distrust(); /* each context has a default stream, and they all have the same handle */
+    streams_distrust(); /* all contexts' default streams have the same handle */
     pools_each_waiting(settle, NULL);
 }
 
@@ -73,8 +74,8 @@ void pools_before_flag(void)
 
 /* ---- the limit, as a pool sees it ---- */
 
-/* Other threads' requests were in the way since this thread last waited for them: not just the last time that
- * it asked, which may have been for less. */
+/* True if other threads' requests in flight contributed to a refusal since this thread last waited for them;
+ * not only at its last request, which may have been for less. */
 static _Thread_local bool busy;
 
 static bool try_take(struct device *device, uint64_t bytes)
@@ -159,7 +160,8 @@ static struct pool *find(CUcontext context)
     return NULL;
 }
 
-/* A context that has ended may still be current; the driver then refuses even what could never fit. */
+/* Returns true if the current context has not ended. For an ended one the driver returns another error even
+ * for a size that never fits. */
 static bool is_alive(void)
 {
     CUdeviceptr address;
@@ -175,7 +177,7 @@ CUcontext pools_owner(CUcontext context)
     return driver.cuStreamGetCtx_v2(NULL, &primary, &green) == CUDA_SUCCESS && green ? primary : context;
 }
 
-/* NULL if this context, which is current, gets no pool. */
+/* Opens the pool of the current context. Returns NULL if it gets none. */
 static struct pool *open_pool(CUcontext context)
 {
     struct pool_budget budget = {.fits = budget_fits,
@@ -216,7 +218,7 @@ static struct pool *look_up(CUcontext context)
     CUcontext owner = pools_owner(context);
     struct pool *pool = find(owner);
 
-    /* The owner is current while its pool is opened: a green context cannot be asked for it. */
+    /* Makes the owner current to open its pool: a green context cannot be used for that. */
     if (!pool && (owner == context || driver.cuCtxPushCurrent_v2(owner) == CUDA_SUCCESS)) {
         lock_take(&registry_lock);
         pool = find(owner);
@@ -226,7 +228,7 @@ static struct pool *look_up(CUcontext context)
         if (owner != context)
             driver.cuCtxPopCurrent_v2(&owner);
     }
-    /* Streams of another context are other streams, whatever their handles. */
+    /* Streams of another context are different streams even if their handles are equal. */
     if (atomic_load(&registered) > 1) {
         fence_forbid_joins();
         streams_distrust();
@@ -262,7 +264,7 @@ struct pools_wait pools_before_wait(CUcontext context)
     if (atomic_load(&registered))
         pool = context ? find(context) : pools_open_here();
     if (pool)
-        lock_disable_cancel(); /* until pools_after_wait: the epoch would never be known to be done */
+        lock_disable_cancel(); /* until pools_after_wait, or the epoch would never be known to be done */
     return (struct pools_wait){pool, pool ? fence_wait_begin(&pool->fence) : 0};
 }
 
@@ -273,7 +275,7 @@ void pools_after_wait(const struct pools_wait *wait, bool success)
     fence_wait_end(&wait->pool->fence, wait->epoch, success);
     lock_restore_cancel();
     if (success && settings->decay == 0)
-        pool_trim(wait->pool, UINT64_MAX); /* what the frees before had to leave */
+        pool_trim(wait->pool, UINT64_MAX); /* what earlier frees could not release yet */
 }
 
 void pools_context_end_begin(CUcontext context)

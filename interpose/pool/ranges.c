@@ -8,7 +8,7 @@
 #define SLAB_BYTES   (UINT64_C(256) << 10)
 #define EXACT_BINS   64 /* one for each number of units below this */
 #define SUB_BITS     5  /* 32 bins to each doubling above */
-#define SEARCH_LIMIT 32 /* how many ranges of one bin are compared for the best fit */
+#define SEARCH_LIMIT 32 /* ranges of one bin that are compared for the best fit */
 
 struct ranges_slab {
     struct ranges_slab *next;
@@ -47,8 +47,9 @@ int ranges_prepare(struct ranges *r, unsigned count)
 
 /* ---- by address ----
  *
- * A bit says which pages have a hint, and bits above it which words of bits are not 0, so that the nearest
- * hint below an address is found in a few steps however large the block around the address is. */
+ * A bit for each page says whether it has a hint, and bits above it which words of bits are not 0. So the
+ * nearest hint below an address is found in a few steps, however large the block around the address is.
+ */
 
 static uint64_t page_of(const struct ranges *r, uint64_t address)
 {
@@ -82,7 +83,7 @@ static void clear_hint(struct ranges *r, const struct range *node)
     }
 }
 
-/* The last page before `page` that has a hint; 0 if there is none. */
+/* Returns the last page before `page` that has a hint; 0 if there is none. */
 static uint64_t hinted_before(const struct ranges *r, uint64_t page)
 {
     uint64_t i = page, bits = 0;
@@ -108,7 +109,8 @@ static struct range *new_node(struct ranges *r, uint64_t start, uint64_t bytes, 
     r->spare = node->next;
     r->spares--;
     r->nodes++;
-    /* All but the mark: a thread may still compare a word with that of the block that once was here. */
+    /* Sets all but the mark: a thread may still compare its word with that of the block that used to be
+     * here. */
     node->start = start;
     node->bytes = bytes;
     node->lower = node->upper = node->next = node->prev = node->older = node->newer = NULL;
@@ -185,7 +187,7 @@ static void bin_remove(struct ranges *r, struct range *node)
         r->bin_map[zone][bin / 64] &= ~(UINT64_C(1) << bin % 64);
 }
 
-/* The first bin of a zone at or after `bin` that holds something, or RANGES_BINS. */
+/* Returns the first bin of a zone from `bin` on that is not empty, or RANGES_BINS. */
 static unsigned bin_next(const struct ranges *r, enum ranges_zone zone, unsigned bin)
 {
     const uint64_t *map = r->bin_map[zone];
@@ -203,8 +205,8 @@ static unsigned bin_next(const struct ranges *r, enum ranges_zone zone, unsigned
     return word * 64 + (unsigned)__builtin_ctzll(bits);
 }
 
-/* Of the first `limit` in a bin, the smallest that fits, lower addresses first among equals: keeps high ones
- * free. */
+/* Returns the smallest of the first `limit` ranges in a bin that fits, the lowest among equals, which keeps
+ * high addresses free. */
 static struct range *best_in(struct range *list, uint64_t bytes, uint64_t limit)
 {
     struct range *best = NULL;
@@ -225,8 +227,8 @@ static struct range *best_fit(const struct ranges *r, enum ranges_zone zone, uin
 
     for (unsigned bin = own; !best && (bin = bin_next(r, zone, bin)) < RANGES_BINS; bin++)
         best = best_in(r->bins[zone][bin], bytes, SEARCH_LIMIT);
-    /* Only its own bin can hold ranges that are too small, and one that fits behind more of them than were
-     * looked at. Looking at all is cheaper than new memory. */
+    /* Only its own bin can hold ranges that are too small, so one that fits may come after the first `limit`.
+     * Searching all of them is cheaper than new memory. */
     return best ? best : best_in(r->bins[zone][own], bytes, UINT64_MAX);
 }
 
@@ -241,7 +243,7 @@ static void age_remove(struct ranges *r, struct range *node)
     node->aged = false;
 }
 
-/* Behind `older` in the list by time; NULL: as the oldest. */
+/* Inserts a node behind `older` in the list by time; NULL: as the oldest. */
 static void age_add(struct ranges *r, struct range *node, struct range *older)
 {
     if (node->bytes < RANGES_PAGE)
@@ -269,7 +271,8 @@ static void free_remove(struct ranges *r, struct range *node)
     r->free_bytes -= node->bytes;
 }
 
-/* Cuts a node off at `offset`; the lower part is new, the given node keeps the upper part. In no list. */
+/* Splits a node that is in no list at `offset`: returns a new node for the lower part; `node` keeps the upper
+ * part. */
 static struct range *split_lower(struct ranges *r, struct range *node, uint64_t offset)
 {
     struct range *low = new_node(r, node->start, offset, node->state);
@@ -285,7 +288,7 @@ static struct range *split_lower(struct ranges *r, struct range *node, uint64_t 
     return low;
 }
 
-/* Makes one node of two neighbours; the upper one goes. In no list. */
+/* Merges two neighbours that are in no list into the lower node; the upper one is dropped. */
 static struct range *join(struct ranges *r, struct range *low, struct range *high)
 {
     low->bytes += high->bytes;
@@ -298,7 +301,7 @@ static struct range *join(struct ranges *r, struct range *low, struct range *hig
     return low;
 }
 
-/* Takes a free node or hole out of its lists. */
+/* Removes a free node or hole from its lists. */
 static void lists_remove(struct ranges *r, struct range *node)
 {
     if (node->state == RANGE_FREE)
@@ -312,8 +315,8 @@ static bool may_join(const struct ranges *r, const struct range *low, const stru
     return low && high && low->state == high->state && high->start != r->border;
 }
 
-/* Joins a free node or hole, which is in no list, with neighbours of its kind, and enters the result into the
- * lists. */
+/* Merges a free node or hole, which is in no list, with neighbours of its state, and enters the result into
+ * the lists. */
 static void settle(struct ranges *r, struct range *node)
 {
     struct range *low = node->lower, *high = node->upper;
@@ -332,7 +335,8 @@ static void settle(struct ranges *r, struct range *node)
         push(&r->holes[zone_of(r, node)], node);
 }
 
-/* Leaves the list, cut down to [start, start + bytes); what is cut off goes back into the lists as it was. */
+/* Removes a node from its lists and cuts it down to [start, start + bytes). The parts cut off return to the
+ * lists with the same state and age. */
 static struct range *carve(struct ranges *r, struct range *node, uint64_t start, uint64_t bytes)
 {
     const enum range_state state = node->state;
@@ -383,7 +387,7 @@ struct range *ranges_take(struct ranges *r, enum ranges_zone zone, uint64_t byte
         free_remove(r, best);
         return make_live(r, best);
     }
-    /* The remainder keeps its place in time: it has not been freed just now. */
+    /* The remainder keeps its age: it was not freed just now. */
     bin_remove(r, best);
     struct range *block = split_lower(r, best, bytes);
     bin_add(r, best);
@@ -402,7 +406,7 @@ struct range *ranges_take_aligned(struct ranges *r, enum ranges_zone zone, uint6
 {
     struct range *best = best_fit(r, zone, bytes);
 
-    /* The best may lie as it should; one with room for every alignment does. */
+    /* The best fit may happen to be aligned; one with room for every alignment always is. */
     if (best && aligned_up(best->start, alignment) + bytes > best->start + best->bytes)
         best = best_fit(r, zone, bytes + alignment - RANGES_UNIT);
     if (!best)
@@ -481,8 +485,8 @@ static void better(struct ranges_plan *plan, bool *found, struct ranges_plan can
     }
 }
 
-/* The ways to fit a block around one hole: over the free range below it, the whole of it, or into the one
- * above. */
+/* Tries the ways to fit a block around one hole: extend the free range below it upwards, map the whole hole,
+ * or extend the free range above it downwards. */
 static void plan_at(const struct ranges *r, const struct range *hole, uint64_t bytes,
                     struct ranges_plan *plan, bool *found)
 {
@@ -513,7 +517,7 @@ bool ranges_plan(const struct ranges *r, enum ranges_zone zone, uint64_t bytes, 
 
 /* ---- the whole ---- */
 
-/* Of the words of one level, for so many bits. */
+/* Returns the number of words of one level with `bits` bits. */
 static uint64_t words_of(uint64_t bits)
 {
     return bits / 64 + 1;
@@ -529,7 +533,7 @@ static uint64_t hint_bytes(uint64_t span)
     return bytes;
 }
 
-/* The hints and the bits above them are one piece of memory, touched only where there are ranges. */
+/* Maps the hints and the bits above them as one piece of memory, touched only where there are ranges. */
 static int map_hints(struct ranges *r)
 {
     const uint64_t pages = r->span / RANGES_HINT + 1;
@@ -592,7 +596,7 @@ struct range *ranges_at(const struct ranges *r, uint64_t address)
     return node;
 }
 
-/* Of one zone. */
+/* Returns the largest free range of one zone. */
 static uint64_t largest_in(const struct ranges *r, enum ranges_zone zone)
 {
     uint64_t largest = 0;
@@ -614,7 +618,7 @@ uint64_t ranges_largest(const struct ranges *r)
 
 /* ---- check ---- */
 
-/* What ranges_check counts in one way and compares with what it counts in another. */
+/* Sums that ranges_check computes in two ways and compares. */
 struct counts {
     uint64_t free, free_bytes, pages, holes, live, live_bytes, nodes;
 };
@@ -656,7 +660,7 @@ static const char *check_ages(const struct ranges *r, struct counts *seen)
     return before == r->newest ? NULL : "the list by time ends elsewhere";
 }
 
-/* One node and its neighbour above. */
+/* Checks one node and its upper neighbour. */
 static const char *check_node(const struct ranges *r, const struct range *n)
 {
     const struct range *hint = hint_at(r, n->start);

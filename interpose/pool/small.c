@@ -12,7 +12,7 @@
 #include "interpose/settings/log.h"
 
 #define FIRST_CAPACITY 1024 /* of the ring; a power of two */
-#define LOOK_EVERY     32   /* frees that wait, before the older ones are looked at */
+#define LOOK_EVERY     32   /* pending frees between two looks at the older ones */
 #define BATCH          64
 
 static void *map_zeroed(uint64_t bytes)
@@ -32,7 +32,7 @@ static struct small_page *page_of(const struct pool *pool, uint64_t address)
                : NULL;
 }
 
-/* NULL where no extent has ever been, and for what is not a multiple of the unit. */
+/* Returns NULL where no extent has ever been, and for addresses that are not a multiple of the unit. */
 static struct mark *unit_of(const struct pool *pool, uint64_t address)
 {
     struct small_page *page = address % RANGES_UNIT ? NULL : page_of(pool, address);
@@ -40,8 +40,8 @@ static struct mark *unit_of(const struct pool *pool, uint64_t address)
     return page ? &page->marks[address % RANGES_PAGE / RANGES_UNIT] : NULL;
 }
 
-/* The heap and our own notes disagree. Whatever has gone wrong, the same bytes never go to two: they are lost
- * until the pool ends. */
+/* Called when the heap contradicts our marks. The bytes in question are not used again until the pool is
+ * closed, so that they never belong to two blocks. */
 static void keep_off(struct pool *pool)
 {
     static atomic_flag said = ATOMIC_FLAG_INIT;
@@ -60,8 +60,9 @@ static uint64_t rounded(const struct mark *unit)
 
 /* ---- extents ----
  *
- * They are kept together in pages of their own, so that what lives long and is small does not hold on to many
- * chunks. With the pool's lock. */
+ * Extents share pages of their own, so that small long-lived blocks do not keep many chunks. With the pool's
+ * lock.
+ */
 
 static bool piece_taken(const struct small_page *page, unsigned i)
 {
@@ -99,7 +100,7 @@ static void unlink_page(struct small_page *page)
         page->next->here = page->here;
 }
 
-/* The first of `count` free pieces at a multiple of `step`, or SMALL_PIECES. */
+/* Returns the first of `count` free pieces at a multiple of `step`, or SMALL_PIECES. */
 static unsigned find_pieces(const struct small_page *page, unsigned count, unsigned step)
 {
     unsigned from = 0, run = 0;
@@ -166,7 +167,7 @@ static uint64_t extent_take(void *owner, uint64_t bytes, uint64_t alignment)
     return address;
 }
 
-/* What was reused in stream order may still be worked on: the page's epoch is now's. */
+/* Frees a page. Its epoch is the open one: blocks reused in stream order may still have work. */
 static void end_page(struct pool *pool, struct small_page *page)
 {
     unlink_page(page);
@@ -207,7 +208,7 @@ void small_open(struct pool *pool)
     small->on = heap_open(&small->source, &small->arena) == 0;
 }
 
-/* What the program had not freed lives under no name any more. */
+/* Subtracts blocks that the program never freed from the bytes of their tags. */
 static void untag(const struct small_page *page)
 {
     for (unsigned i = 0; i < SMALL_PAGE_UNITS; i++) {
@@ -222,7 +223,7 @@ void small_close(struct pool *pool)
 {
     struct small *small = &pool->small;
 
-    if (small->on) /* another pool may get these addresses, and the heap must have nothing to do there */
+    if (small->on) /* another pool may get these addresses, so the heap must keep nothing there */
         heap_purge(small->arena);
     while (small->made) {
         struct small_page *page = small->made;
@@ -248,11 +249,11 @@ bool small_take(struct pool *pool, struct cache *cache, uint64_t asked, uint64_t
         return false;
     struct mark *unit = unit_of(pool, block);
     if (__builtin_expect(!unit,
-                         0)) { /* host memory: the heap's notes of a thread end before its last calls */
+                         0)) { /* host memory: jemalloc frees its data of a thread before our last call */
         heap_give(HEAP_NO_TCACHE, block, size);
         return false;
     }
-    if (__builtin_expect(mark_word(unit) != 0, 0)) { /* somebody has it */
+    if (__builtin_expect(mark_word(unit) != 0, 0)) { /* in use */
         keep_off(pool);
         return false;
     }
@@ -324,8 +325,8 @@ static void give_back(struct cache *cache, uint64_t address, uint64_t bytes)
     cache_leave(cache);
 }
 
-/* The block is nobody's: back to the heap, now or when its work has ended. A block that cannot be remembered
- * is lost until the pool ends, which is better than handed out too early. */
+/* Returns a freed block to the heap, now or when its work is done. If there is no memory to record it, it is
+ * lost until the pool is closed, which is better than handing it out too early. */
 static void release_block(struct pool *pool, struct cache *cache, uint64_t address, uint64_t bytes, bool done)
 {
     const uint64_t epoch = done ? 0 : fence_epoch(&pool->fence);
@@ -354,7 +355,7 @@ static void release_block(struct pool *pool, struct cache *cache, uint64_t addre
     small_reclaim(pool, cache);
 }
 
-/* Without a cache of the thread's own the pool counts. */
+/* Counts a free in the thread's cache, or in the pool if there is none. */
 static void count_free(struct pool *pool, struct cache *cache, uint64_t bytes)
 {
     if (cache) {
@@ -378,7 +379,7 @@ int small_free(struct pool *pool, struct cache *cache, uint64_t address, bool do
     const uint64_t bytes = rounded(unit);
     const uint16_t tag = atomic_load_explicit(&unit->tag, memory_order_relaxed);
     bool pinned;
-    do { /* a pin may come or go meanwhile, and the block is still the program's */
+    do { /* a pin may be added or removed meanwhile; the block stays live */
         if (!(word & MARK_LIVE))
             return -EINVAL;
         pinned = (word & MARK_STATE) == MARK_PINNED;
@@ -390,7 +391,7 @@ int small_free(struct pool *pool, struct cache *cache, uint64_t address, bool do
         release_block(pool, cache, address, bytes, done);
         return 0;
     }
-    /* Others hold its memory: small_unpin sees to it. */
+    /* Another process holds its memory: small_unpin frees it. */
     atomic_fetch_add(&pool->small.pinned_bytes, bytes);
     pool_freed_pinned = true;
     return 0;
@@ -448,7 +449,7 @@ uint64_t small_let_go_idle(struct pool *pool)
 bool small_settle(struct pool *pool, struct cache *cache, uint64_t *wait_ns)
 {
     const uint64_t before = atomic_load(&pool->small.extent_bytes);
-    const uint64_t now = atomic_load(&pool->fence.open); /* later work may never end by itself */
+    const uint64_t now = atomic_load(&pool->fence.open); /* later work may depend on this thread */
     bool more = atomic_load(&pool->small.pending_count) != 0;
 
     *wait_ns = 0;
@@ -490,7 +491,7 @@ int small_unpin(struct pool *pool, uint64_t address)
     if (--unit->pins)
         return 0;
     uint64_t word = atomic_load(&unit->word);
-    while (word != MARK_BUSY && /* freed, perhaps just now */
+    while (word != MARK_BUSY && /* freed */
            !atomic_compare_exchange_weak(&unit->word, &word, (word & ~(uint64_t)MARK_STATE) | MARK_LIVE))
         ;
     return word == MARK_BUSY;
@@ -505,5 +506,5 @@ void small_free_pinned(struct pool *pool, uint64_t address)
     const uint64_t bytes = rounded(unit);
     atomic_fetch_sub(&pool->small.pinned_bytes, bytes);
     atomic_store(&unit->word, 0);
-    release_block(pool, NULL, address, bytes, false); /* the thread that unpins may never ask for a block */
+    release_block(pool, NULL, address, bytes, false); /* the thread that unpins may never allocate */
 }

@@ -1,11 +1,11 @@
 /* small: blocks of at most HEAP_LARGEST bytes, from a heap whose extents are ranges of the pool.
  *
- * The heap finds room; whether an address is the beginning of a live block is known here, out of band: 24
- * bytes for each 512 of address space in use, changed by compare-and-swap as a larger block's word is
- * (cache.h). So a second free, or an address inside a block, never reaches the heap, and neither way needs a
+ * The heap finds room. Which addresses begin a live block is recorded here, out of band: 24 bytes for each
+ * 512 bytes of address space in use, changed by compare-and-swap like a larger block's word (cache.h). So a
+ * second free, or an address inside a block, never reaches the heap, and neither allocation nor free needs a
  * lock.
  *
- * Never called with the pool's lock, except where it says so: the heap's own locks come before it.
+ * Not to be called with the pool's lock except where noted: the heap's own locks rank before it.
  */
 #ifndef GPUCAP_SMALL_H
 #define GPUCAP_SMALL_H
@@ -16,7 +16,7 @@
 struct pool;
 struct pool_block;
 
-/* A free that must wait for work. */
+/* A freed block whose work is not done. */
 struct small_pending {
     uint64_t address, bytes, epoch;
 };
@@ -25,16 +25,16 @@ struct small_pending {
 #define SMALL_PIECE      4096 /* extents are multiples of this */
 #define SMALL_PIECES     (RANGES_PAGE / SMALL_PIECE)
 
-/* What is known of a page of the address space in which extents are, or were. Made under the pool's lock, and
- * never taken away while the pool lives. */
+/* A page of the address space that has or had extents. Created under the pool's lock, and kept until the pool
+ * is closed. */
 struct small_page {
     /* guarded by the pool's lock */
-    struct range *range;             /* NULL: no extents here now */
-    struct small_page *next, **here; /* of those with extents and room for more; what points to this one */
-    struct small_page *made;         /* before this one */
+    struct range *range;             /* NULL: no extents here */
+    struct small_page *next, **here; /* list of pages with room; the pointer to this one */
+    struct small_page *made;         /* the page created before this one */
     unsigned taken;                  /* pieces */
     uint64_t pieces[SMALL_PIECES / 64];
-    struct mark marks[SMALL_PAGE_UNITS]; /* of the blocks that begin at each unit */
+    struct mark marks[SMALL_PAGE_UNITS]; /* one for each unit at which a block can begin */
 };
 
 struct small {
@@ -43,17 +43,18 @@ struct small {
     struct heap_source source;
     _Atomic(struct small_page *) *pages;          /* by page of the pool's address space */
     _Atomic uint64_t extent_bytes, pending_count; /* written under the pool's lock */
-    _Atomic uint64_t pinned_bytes;                /* freed, and others hold their memory */
-    _Atomic uint64_t wrong;                       /* how often the heap was wrong: 0, or it is damaged */
+    _Atomic uint64_t pinned_bytes;                /* freed, but pinned */
+    _Atomic uint64_t wrong; /* times the heap contradicted our marks; not 0: it is damaged */
     /* guarded by the pool's lock */
-    struct small_page *first;      /* with extents and room for more */
-    struct small_page *made;       /* the latest of all */
+    struct small_page *first;      /* pages with extents and room for more */
+    struct small_page *made;       /* the page created last */
     struct small_pending *pending; /* a ring, oldest first */
     uint64_t pending_first, pending_capacity, pending_bytes;
-    uint64_t grown; /* blocks for which memory was put together or taken; they count as hits */
+    uint64_t grown; /* allocations that made the pool grow or move chunks, which caches count as hits */
 };
 
-/* Without jemalloc, or without memory for the table, small blocks are like others. */
+/* Opens the heap of a pool. If jemalloc or host memory for the table is missing, small blocks are served like
+ * others. */
 void small_open(struct pool *pool);
 void small_close(struct pool *pool);
 
@@ -62,34 +63,33 @@ static inline bool small_fits(uint64_t size)
     return size <= HEAP_LARGEST;
 }
 
-/* True and *address, or false: then the pool itself may have room. */
+/* Allocates a small block. Returns true and *address, or false: then the pool itself may have room. */
 bool small_take(struct pool *pool, struct cache *cache, uint64_t asked, uint64_t size, uint64_t *address);
 
-/* What an address is: the unit of a live block that begins there, or NULL. *word is its word. */
+/* Returns the mark of the live block that begins at `address`, and its word, or NULL. */
 struct mark *small_find(struct pool *pool, uint64_t address, uint64_t *word);
-/* The same for the block around an address; *start is its beginning. */
+/* The same for the live block that contains `address`; *start is its beginning. */
 struct mark *small_around(struct pool *pool, uint64_t address, uint64_t *start, uint64_t *word);
 
-/* 0; -EINVAL if no live block begins there; -ENOENT if it is none of ours at all. `cache` may be NULL, here
- * and below: then the heap has the block at once. */
+/* Frees a small block. Returns 0, -EINVAL if no live block begins there, or -ENOENT if the address is not in
+ * an extent. `cache` may be NULL, here and below: then the block goes straight to the heap. */
 int small_free(struct pool *pool, struct cache *cache, uint64_t address, bool done);
 
-/* Blocks whose work has ended, as far as known, go back to the heap. */
+/* Returns pending blocks to the heap whose epochs are known to be usable. */
 void small_reclaim(struct pool *pool, struct cache *cache);
 
-/* Gives back what the heap holds and nobody has, without waiting. */
+/* Returns unused extents of the heap to the pool. Never waits. */
 void small_trim(struct pool *pool);
 
-/* Gives back what threads keep that have done nothing since this was last asked. Returns how much the pool
- * has got of it. */
+/* Flushes threads that have been idle since the last call. Returns how many bytes the pool got back. */
 uint64_t small_let_go_idle(struct pool *pool);
 
-/* Gives back what the heap holds and nobody has; waits for work if need be, for *wait_ns.
- * True if the pool has got any of it. */
+/* Returns unused extents of the heap to the pool; waits for pending frees if need be, for *wait_ns. Returns
+ * true if the pool got any back. */
 bool small_settle(struct pool *pool, struct cache *cache, uint64_t *wait_ns);
 
-/* With the pool's lock. 0, -EINVAL or -ENOENT. After small_unpin says 1, the block is free: small_free_pinned
- * must follow, without the lock. */
+/* Pin and unpin a small block, with the pool's lock. Return 0, -EINVAL or -ENOENT. If small_unpin returns 1,
+ * the block has been freed and the caller must call small_free_pinned, without the lock. */
 int small_pin(struct pool *pool, uint64_t address);
 int small_unpin(struct pool *pool, uint64_t address);
 void small_free_pinned(struct pool *pool, uint64_t address);

@@ -8,8 +8,8 @@
 #include "interpose/settings/log.h"
 
 #define SAID_MAX   16
-#define VISITS_MAX 64 /* waits that other streams may cost before freed blocks wait for events for good */
-#define TRIES      8  /* of a wait without which a block would be used too early */
+#define VISITS_MAX 64 /* times other streams may become active before blocks wait for events for good */
+#define TRIES      8  /* attempts of a wait without which a block would be used too early */
 #define UNSETTLED  2  /* a value of streams_last that no stream has */
 
 _Thread_local uintptr_t streams_last;
@@ -18,10 +18,10 @@ _Thread_local uintptr_t streams_thread;
 static struct lock streams_lock = LOCK_INITIALIZER(LOCK_STREAMS);
 static atomic_uintptr_t home;   /* written with streams_lock */
 static atomic_bool distrusted;  /* for good */
-static atomic_bool settled;     /* the home stream was waited for since another stream is in use */
+static atomic_bool settled;     /* the home stream has been waited for since another stream is in use */
 static atomic_bool early_frees; /* something was freed before its work was done; for good */
-static atomic_int visitors;     /* submissions to other streams under way; raised with streams_lock */
-static atomic_uint_fast64_t visitors_seen; /* such submissions, ever */
+static atomic_int visitors;     /* submissions to other streams in progress; raised with streams_lock */
+static atomic_uint_fast64_t visitors_seen; /* submissions to other streams so far */
 static atomic_uint_fast64_t visitors_done; /* of these, known to be done; written with streams_lock */
 static int
     visits; /* times another stream became active while only the home stream was in use; streams_lock */
@@ -62,10 +62,9 @@ static bool wait_for_home(void)
     return false;
 }
 
-/* Before another stream is used: blocks may have been handed out again while the home stream still works on
- * them, which was right as long as only that stream could touch them. Every thread that comes before this is
- * done does it too. Returns false if the wait failed: then so will the work. Where every free waited for its
- * work there is nothing to wait for. */
+/* Waits for the home stream before another stream is used: blocks may have been handed out again while the
+ * home stream still works on them. Every thread that arrives before this is done waits too. Does not wait if
+ * every free waited for its work. Returns false if the wait failed: then the work will fail too. */
 static bool settle(void)
 {
     if (!atomic_load(&settled) && (!atomic_load(&early_frees) || wait_for_home()))
@@ -73,7 +72,7 @@ static bool settle(void)
     return atomic_load(&settled);
 }
 
-/* At level info, the first few: which function works on which other stream. */
+/* Logs at level info which function works on another stream, the first few times. */
 static void say_second(uintptr_t key, const void *caller)
 {
     static atomic_int said;
@@ -85,7 +84,8 @@ static void say_second(uintptr_t key, const void *caller)
                  (unsigned long)atomic_load(&home));
 }
 
-/* Takes note of a stream. Returns true if it is a visitor. */
+/* Registers a submission to a stream. Returns true if it is not the home stream and stream order is still
+ * relied upon. */
 static bool note(uintptr_t key)
 {
     lock_assert_held(&streams_lock);
@@ -113,7 +113,7 @@ bool streams_work_slow(uintptr_t key)
     if (!at_home && !atomic_load(&distrusted))
         say_second(key, __builtin_return_address(0));
     const bool is_settled = at_home || settle();
-    /* A visitor comes here each time, so that its submissions are counted. */
+    /* Other streams never match streams_last, so that each of their submissions is counted. */
     streams_last = is_settled && !visitor ? key : UNSETTLED;
     return visitor;
 }

@@ -19,8 +19,9 @@ static bool has(CUdevice ordinal, CUdevice_attribute attribute)
     return driver.cuDeviceGetAttribute(&value, attribute, ordinal) == CUDA_SUCCESS && value;
 }
 
-/* What our chunks are: on the card, exportable, open to other devices on the bus and to the card's own
- * decompression where it can do it. The first two cost nothing (measured). */
+/* Sets the properties of our chunks: on the card, and, where the card can do it, exportable, reachable by
+ * other devices on the bus, and usable for hardware decompression. Export and access over the bus cost
+ * nothing (measured). */
 static void describe(struct vmm *vmm, CUdevice ordinal)
 {
     memset(&vmm->properties, 0, sizeof vmm->properties);
@@ -37,8 +38,8 @@ static void describe(struct vmm *vmm, CUdevice ordinal)
     vmm->access_count = 1;
 }
 
-/* In a cramped address space (sanitizers, ulimit -v) less will do, as long as it is clearly more than the
- * card has. */
+/* Returns the smallest address space that will do where it is limited (sanitizers, ulimit -v): clearly more
+ * than the card's memory. */
 static uint64_t least_span(CUdevice ordinal)
 {
     size_t total = 0;
@@ -82,8 +83,8 @@ int vmm_open(struct vmm *vmm, CUdevice ordinal)
     return 0;
 }
 
-/* What our chunks can do without, least needed first: memory to decompress into, then memory that can be
- * exported and reached over the bus. False: plain memory is all that is left. */
+/* Drops the least needed property: first decompression, then export and access over the bus. Returns false if
+ * only plain memory is left. */
 static bool ask_for_less(CUmemAllocationProp *properties)
 {
     if (properties->allocFlags.usage) {
@@ -97,8 +98,8 @@ static bool ask_for_less(CUmemAllocationProp *properties)
     return true;
 }
 
-/* A refusal that has nothing to do with memory may be a passing one, so the same is asked for once more.
- * Settles for less only where less is granted: else the refusal has another reason. */
+/* Retries after an error other than out of memory: first the same, which may succeed now, then with fewer
+ * properties. Keeps fewer properties only if they succeed; otherwise the error has another cause. */
 static CUresult create_with_less(struct vmm *vmm, uint64_t bytes, CUmemGenericAllocationHandle *handle)
 {
     CUmemAllocationProp less = vmm->properties;
@@ -122,7 +123,7 @@ int vmm_try(struct vmm *vmm)
         return rc == -ENOMEM ? 0 : -ENOTSUP;
     rc = vmm_map(vmm, vmm->base, &chunk, 1, &stuck);
     if (rc == 0 && (rc = vmm_unmap(vmm, vmm->base, &chunk)))
-        vmm_unmap(vmm, vmm->base, &chunk); /* the page must not stay */
+        vmm_unmap(vmm, vmm->base, &chunk); /* try again: the page must not stay mapped */
     vmm_release(vmm, &chunk);
     vmm->calls = 0;
     return rc ? -ENOTSUP : 0;
@@ -192,7 +193,8 @@ static void enter_slots(struct vmm *vmm, uint64_t start, const struct vmm_chunk 
         slot[i] = (struct vmm_slot){.back = i};
 }
 
-/* Unmaps chunks that end at `end`, at once or else one by one from the last. How many stay. */
+/* Unmaps chunks that end at `end`, all at once or else one by one from the last. Returns how many stay
+ * mapped. */
 static uint64_t unmap_again(uint64_t start, uint64_t end, const struct vmm_chunk *chunks, uint64_t count)
 {
     if (count == 0 || driver.cuMemUnmap(start, end - start) == CUDA_SUCCESS)
@@ -290,7 +292,7 @@ bool vmm_decompresses(const struct vmm *vmm)
            !has(vmm->properties.location.id, CU_DEVICE_ATTRIBUTE_MEM_DECOMPRESS_ALGORITHM_MASK);
 }
 
-/* Sets the access of one card to everything that is mapped below `end`. False if the driver refuses. */
+/* Sets the access of one card to everything mapped below `end`. Returns false if the driver refuses. */
 static bool set_access_below(const struct vmm *vmm, uint64_t end, CUdevice card, CUmemAccess_flags flags)
 {
     const CUmemAccessDesc access = {.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = card},
@@ -309,7 +311,7 @@ static bool set_access_below(const struct vmm *vmm, uint64_t end, CUdevice card,
     return true;
 }
 
-/* The place of a card in the list of those with access, or -1. */
+/* Returns the index of a card in the access list, or -1. */
 static int access_of(const struct vmm *vmm, CUdevice card)
 {
     for (int i = 0; i < vmm->access_count; i++) {
@@ -342,7 +344,7 @@ void vmm_remove_peer(struct vmm *vmm, CUdevice peer, uint64_t mapped_end)
 {
     const int place = access_of(vmm, peer);
 
-    if (place <= 0 || --vmm->access_users[place]) /* the card itself always stays */
+    if (place <= 0 || --vmm->access_users[place]) /* the card itself keeps its access */
         return;
     vmm->access_count--;
     vmm->access[place] = vmm->access[vmm->access_count];

@@ -1,55 +1,55 @@
-/* ipc: cuIpcGetMemHandle and its kin for pooled blocks, between two processes that both run under the
+/* ipc: cuIpcGetMemHandle and related calls for pooled blocks, between two processes that both run under the
  * library.
  *
- * The driver cannot export pooled memory under its old handles, so the handle is ours: it names a private
- * socket of the exporting process, through which a wrapped process of the same user gets file descriptors of
- * the chunks behind the block. The driver itself refuses such a handle, which is what an unwrapped process
- * sees.
+ * The driver cannot export pooled memory by its old handles, so the handle is ours: it names a private socket
+ * of the exporting process, through which a wrapped process of the same user gets file descriptors of the
+ * chunks behind the block. In a process without the library the driver refuses the handle.
  *
- * An exported block is pinned as long as it lives and as long as another process has it open; after that its
- * memory goes back to the pool. What is opened belongs to the exporter and is not counted here. After the
- * first contact an importer needs no answer of the exporter to open its newest blocks, to learn that a block
- * has been freed, or to close one: all that is in shared memory (ipc_page.h) and on a board (ipc_board.h).
+ * An exported block is pinned while it is live and while another process has it open; then its memory returns
+ * to the pool. Memory of an opened block is charged to the exporter only. After the first contact an importer
+ * needs no answer from the exporter to open its newest blocks, to learn that a block was freed, or to close
+ * one: that state is in shared memory (ipc_page.h) and on a board (ipc_board.h).
  *
- * Locks: LOCK_EXPORTS to LOCK_SERVICE (lock.h). None is held while another process or work on the device is
- * waited for, so that fork, which takes them all, waits for neither.
+ * Locks: LOCK_EXPORTS to LOCK_SERVICE (lock.h). None is held while waiting for another process or for work on
+ * the device, so fork, which takes them all, waits for neither.
  */
 #ifndef GPUCAP_IPC_H
 #define GPUCAP_IPC_H
 
 #include "interpose/pool/pool.h"
 
-/* ---- the process that owns the block ---- */
+/* ---- exporter ---- */
 
-/* Makes the handle of a live block, the same one each time. 0; -EINVAL if it is none; -ENOTSUP if the card
- * cannot share memory; -ENOSPC: too many exports; another -errno. */
+/* Makes the handle of a live block, the same one each time. Returns 0; -EINVAL if there is no such block;
+ * -ENOTSUP if the card cannot share memory; -ENOSPC if there are too many exports; another -errno. May wait
+ * for work (pool_settle). */
 int ipc_export(struct pool *pool, uint64_t address, CUipcMemHandle *handle);
 
-/* True if this very process has made the handle. */
+/* Returns true if this process made the handle. */
 bool ipc_is_own(const CUipcMemHandle *handle);
 
-/* A context is about to end, or has not ended after all: meanwhile the driver is not asked about its exported
- * blocks. */
+/* Call with true before a context may end, and with false if it did not. In between the driver is not called
+ * for its exported blocks. */
 void ipc_exports_ending(CUcontext context, bool ending);
-/* A context has ended, and its pool is about to: none of its blocks is exported any more. */
+/* Removes all exports of a context that has ended. Call before its pool is closed. */
 void ipc_exports_end(CUcontext context);
 
-/* A pinned block has been freed (pool_freed_pinned): if it was exported it cannot be opened any more, and its
- * memory is the pool's again when no other process has it open. */
+/* Call after a pinned block was freed (pool_freed_pinned). If it is exported, it can no longer be opened; it
+ * is unpinned when no process has it open. */
 void ipc_freed(struct pool *pool, uint64_t address);
 
-/* ---- the process that opens it ---- */
+/* ---- importer ---- */
 
-/* True for a handle that ipc_export made, in whatever process and version of the library. */
+/* Returns true for a handle that ipc_export made, in any process and any version of the library. */
 bool ipc_is_ours(const CUipcMemHandle *handle);
 
-/* Opens a handle of ours in the calling thread's context. Opened again there, it is at the same address. 0;
- * -EXDEV: the block is this very process's; -ENOENT: freed; -ENODEV: on a card that this process does not
- * see; -ETIMEDOUT: the exporter does not answer; -EPROTONOSUPPORT: it runs another version of the library;
- * another -errno. */
+/* Opens a handle of ours in the current context; opened again there, it has the same address. Returns 0;
+ * -EXDEV: the block belongs to this process; -ENOENT: it is freed; -ENODEV: this process does not see its
+ * card; -ETIMEDOUT: the exporter does not answer; -EPROTONOSUPPORT: the exporter runs another version of the
+ * library; another -errno. */
 int ipc_open(const CUipcMemHandle *handle, CUcontext context, CUdeviceptr *address);
 
-/* Closes what ipc_open has opened once. -ENOENT if there is nothing of ours at the address. */
+/* Undoes one ipc_open. Returns 0, or -ENOENT if no block of ours is open at the address. */
 int ipc_close(CUdeviceptr address);
 
 struct ipc_block {
@@ -66,14 +66,14 @@ enum ipc_place {
 
 enum ipc_place ipc_find(uint64_t address, struct ipc_block *block);
 
-/* Unmaps what was closed beside a capture in the context of this fence, which is current, if its work is
- * done. */
+/* Unmaps blocks that were closed while a capture was open, if their work is done. The fence's context is
+ * current. */
 void ipc_imports_sweep(struct fence *fence);
 
-/* A context is about to end, or has not ended after all: meanwhile no thread waits for work in it, and those
- * that did have done so when this returns. */
+/* Call with true before a context may end, and with false if it did not. In between no thread waits for work
+ * in it; the call with true returns after threads that were waiting have finished. */
 void ipc_imports_ending(CUcontext context, bool ending);
-/* A context has ended: nothing is open in it any more. */
+/* Unmaps everything that was open in a context that has ended. */
 void ipc_imports_end(CUcontext context);
 
 void ipc_imports_before_fork(void);

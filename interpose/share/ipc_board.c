@@ -6,14 +6,14 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-/* Descriptors that lie in sockets are limited for all processes of a user together, to RLIMIT_NOFILE of the
- * one that sends; beyond it none can be sent at all. So many exporters have room beside each other. */
+/* The kernel limits the descriptors in socket queues of all processes of a user together to the sender's
+ * RLIMIT_NOFILE; beyond that none can be sent at all. The board leaves room for this many exporters. */
 #define EXPORTERS 128
 
 static struct {
     int in, out;
-    bool posted;            /* a packet of ours is in the queue, unless an importer has taken it */
-    struct ipc_chunks held; /* oldest first, those of one block side by side */
+    bool posted;            /* our packet is in the queue, unless an importer has taken it */
+    struct ipc_chunks held; /* oldest first; chunks of one block side by side */
     int fds[IPC_CHUNKS];
 } board = {.in = -1, .out = -1};
 
@@ -41,8 +41,8 @@ int ipc_board_fd(void)
     return board.out;
 }
 
-/* The new packet is there before the old one goes, so that importers always find one. If it cannot be sent,
- * they ask. */
+/* Replaces the packet. Sends the new one before removing the old one, so that importers always find one. If
+ * it cannot be sent, importers ask. */
 static void post(void)
 {
     const bool sent = board.held.count && ipc_wire_send(board.in, &board.held, sizeof board.held, board.fds,
@@ -54,7 +54,7 @@ static void post(void)
     board.posted = sent;
 }
 
-/* Where the chunks of a block begin; the count if there are none. */
+/* Returns the index of the first chunk of a block, or the count if there is none. */
 static unsigned find(uint64_t id)
 {
     unsigned at = 0;
@@ -69,7 +69,7 @@ bool ipc_board_has(uint64_t id)
     return find(id) < board.held.count;
 }
 
-/* Drops all chunks of the block whose first one is at this place. */
+/* Drops all chunks of the block whose first chunk is at index `at`. */
 static void drop(unsigned at)
 {
     struct ipc_chunk *list = board.held.list;

@@ -1,12 +1,12 @@
-/* ipc_board: descriptors of exported blocks, where importers find them without asking the exporter.
+/* ipc_board: descriptors of exported blocks, which importers read without asking the exporter.
  *
- * The board is one packet in the queue of a socket pair. Every importer has the receiving end and looks at
- * the packet without taking it (MSG_PEEK), which gives it descriptors of its own; that needs no thread of the
- * exporter. The exporter replaces the packet when it exports or frees a block. So descriptors of a freed
- * block are nowhere any more, and its memory can go back to the driver: had they been sent to each importer,
- * one that does not read would keep the memory.
+ * The board is one packet in the queue of a socket pair. Every importer has the receiving end and peeks at
+ * the packet (MSG_PEEK), which gives it descriptors of its own and needs no thread of the exporter. The
+ * exporter replaces the packet when it exports or frees a block. So no descriptors of a freed block remain,
+ * and its memory can be released. Had they been sent to each importer, one that does not read would keep the
+ * memory.
  *
- * There is room for the newest exports only (ipc_board_room); others are asked for. The caller holds
+ * Only the newest exports fit (ipc_board_room); importers ask for the others. The caller holds
  * ipc_export_lock.
  */
 #ifndef GPUCAP_IPC_BOARD_H
@@ -14,23 +14,23 @@
 
 #include "interpose/share/ipc_wire.h"
 
-/* How many chunks fit. */
+/* Returns how many chunks fit. */
 unsigned ipc_board_room(void);
 
-/* The receiving end, made at the first call, or -errno. It stays the board's. */
+/* Returns the receiving end, created at the first call, or -errno. The board keeps and closes it. */
 int ipc_board_fd(void);
 
-/* True if the board has the chunks of a block. */
+/* Returns true if the board has the chunks of the block. */
 bool ipc_board_has(uint64_t id);
 
-/* Puts the chunks of a block on the board, which has been made (ipc_board_fd), and drops the oldest where
- * there is no room. The descriptors become the board's. */
+/* Puts the chunks of a block on the board and drops the oldest blocks if there is no room. The board must
+ * have been created (ipc_board_fd); it takes over the descriptors. */
 void ipc_board_add(const struct ipc_chunks *chunks, const int *fds);
 
 /* Takes the chunks of a block off the board. */
 void ipc_board_remove(uint64_t id);
 
-/* A child shares the board with its parent: only closes its descriptors. */
+/* Closes the descriptors in the child of a fork, which shares the board with its parent. */
 void ipc_board_after_fork(void);
 
 #endif

@@ -1,9 +1,9 @@
 /* ipc_broker: the exporter's end of the connections with importers, see ipc_exports.h and ipc_wire.h.
  *
  * Only the thread of ipc_thread.h adds and removes connections, with ipc_export_lock. The driver is asked for
- * descriptors with the lock held: those calls do not wait for work. Nothing here waits for an importer. One
- * that has a block open and ends without closing it keeps it until it is seen to be dead: the kernel closes
- * its socket before its work on the device has been stopped.
+ * descriptors with the lock held, because those calls do not wait for work. Nothing here waits for an
+ * importer. If an importer ends without closing a block, the block stays pinned until its process is seen to
+ * be dead: the kernel closes the socket before it stops the process's work on the device.
  */
 #include "interpose/share/ipc_exports.h"
 
@@ -22,9 +22,9 @@
 #define BREATHER_MS 100 /* before trying again when descriptors or memory have run out */
 
 struct peer {
-    int fd;                /* -1: has hung up */
+    int fd;                /* -1: closed */
     int process;           /* pidfd, or -1 */
-    struct ipc_page *page; /* NULL: has not said HELLO */
+    struct ipc_page *page; /* NULL: no HELLO yet */
     struct peer *next;
 };
 
@@ -32,18 +32,18 @@ struct peer {
 static struct peer *peers;
 static unsigned peer_count;
 static int listener = -1;
-static bool crowded; /* there was no room for a connection: the listener is left alone for a moment */
+static bool crowded; /* no room for a connection: do not poll the listener for a moment */
 static bool
-    some_closed; /* an importer has closed a freed block, or died: some may be open nowhere any more */
+    some_closed; /* an importer has closed a freed block or died: freed blocks may be open nowhere now */
 static unsigned char key[IPC_KEY];
 
-/* ---- what importers know ---- */
+/* ---- descriptors and offers ---- */
 
-/* Exports chunks from number `first` on, at most `most`. 0 or an errno, and then none. */
+/* Exports at most `most` chunks from number `first` on. Returns 0, or an errno and no chunks. */
 static int export_chunks(const struct ipc_exported *e, uint64_t first, unsigned most,
                          struct ipc_chunks *chunks, int *fds)
 {
-    CUcontext context = e->pool->context; /* the thread may have none of its own */
+    CUcontext context = e->pool->context; /* the thread may have no context */
     int error = 0;
 
     *chunks = (struct ipc_chunks){.magic = IPC_PACKET_MAGIC};
@@ -143,7 +143,8 @@ static bool holds_any(const struct peer *peer)
     return holding.any;
 }
 
-/* What it has open stays pinned until it has died; where that cannot be seen, for ever. */
+/* Closes a connection. What the importer has open stays pinned until it is dead; if that cannot be seen, for
+ * ever. */
 static void hang_up(struct peer *peer)
 {
     close(peer->fd);
@@ -158,7 +159,7 @@ static void died(struct peer *peer)
     some_closed = true;
 }
 
-/* ---- its beginning ---- */
+/* ---- the beginning of a connection ---- */
 
 static void offer_to(struct ipc_exported *e, void *page)
 {
@@ -166,7 +167,8 @@ static void offer_to(struct ipc_exported *e, void *page)
         ipc_page_offer(page, e->id);
 }
 
-/* Makes what the greeting brings. 0 or -errno; the caller closes the page's descriptor if there is one. */
+/* Creates the descriptors of the greeting. Returns 0 or -errno; the caller closes the page's descriptor if
+ * there is one. */
 static int prepare(struct peer *peer, int *fds)
 {
     fds[IPC_GREETING_BOARD] = ipc_board_fd();
@@ -179,7 +181,7 @@ static int prepare(struct peer *peer, int *fds)
     return 0;
 }
 
-/* Answers HELLO. False if the connection is to end. */
+/* Answers HELLO. Returns false if the connection is to be closed. */
 static bool greet(struct peer *peer)
 {
     struct ipc_greeting greeting = {.magic = IPC_PACKET_MAGIC};
@@ -197,7 +199,8 @@ static bool greet(struct peer *peer)
 
 /* ---- questions and answers ---- */
 
-/* Answers FETCH. What was asked for is worth a place on the board. */
+/* Answers FETCH and puts the block on the board, since other importers may want it too. Returns false if
+ * sending failed. */
 static bool answer(const struct peer *peer, const struct ipc_request *request)
 {
     const struct ipc_exported *e = ipc_exports_find(request->id);
@@ -212,7 +215,7 @@ static bool answer(const struct peer *peer, const struct ipc_request *request)
     return rc == 0;
 }
 
-/* One packet from a peer. False if there will be no more. */
+/* Handles one packet from a peer. Returns false if the connection is to be closed. */
 static bool converse(struct peer *peer)
 {
     struct ipc_request request;
@@ -248,7 +251,7 @@ static int open_process(pid_t pid)
 #endif
 }
 
-/* A new connection. False if there is no room for it at the moment. */
+/* Accepts a connection. Returns false if there is no room for it at the moment. */
 static bool admit(void)
 {
     const int fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
@@ -267,7 +270,7 @@ static bool admit(void)
     return true;
 }
 
-/* The listener, and two entries for each peer in the order of their list. */
+/* Lists the listener, and two entries for each peer in the order of the list. */
 nfds_t ipc_broker_list(struct pollfd *list)
 {
     nfds_t n = 0;
@@ -303,7 +306,7 @@ int ipc_broker_attend(const struct pollfd *list)
         ipc_exports_each(settle_freed, NULL);
     some_closed = false;
     if (at_listener & POLLNVAL)
-        listener = -1; /* the program has closed what is not its own */
+        listener = -1; /* the program has closed our descriptor */
     crowded = (at_listener & POLLIN) && !admit();
     const int patience = crowded ? BREATHER_MS : -1;
     lock_release(&ipc_export_lock);

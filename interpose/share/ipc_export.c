@@ -1,7 +1,7 @@
 /* ipc_export: the table of this process's exported blocks, see ipc.h and ipc_exports.h.
  *
- * An export is found by its id through its slot (ipc_page.h), and by its address through a hash, so that an
- * export and a free cost the same however many there are.
+ * An export is found by its id through its slot (ipc_page.h), and by its address through a hash, so an export
+ * and a free cost the same however many there are.
  */
 #include "interpose/share/ipc.h"
 
@@ -20,7 +20,7 @@ struct lock ipc_export_lock = LOCK_INITIALIZER(LOCK_EXPORTS);
 static struct ipc_exported *slots[IPC_SLOTS];
 static struct ipc_exported *buckets[BUCKETS];
 static uint32_t export_count;
-static uint64_t last_id; /* the next one is greater, and in the next slot that is empty */
+static uint64_t last_id; /* the next id is greater and its slot is empty */
 
 /* ---- the table ---- */
 
@@ -36,7 +36,8 @@ struct ipc_exported *ipc_exports_find(uint64_t id)
     return e && e->id == id ? e : NULL;
 }
 
-/* While an export is in the table its address is pinned, so that no other block can be there. */
+/* Finds an export by address. The block is pinned while it is in the table, so no other block can have its
+ * address. */
 static struct ipc_exported *find_block(const struct pool *pool, uint64_t address)
 {
     struct ipc_exported *e = *bucket_of(address);
@@ -58,7 +59,7 @@ void ipc_exports_each(void (*visit)(struct ipc_exported *exported, void *argumen
     }
 }
 
-/* 0 or -ENOSPC. */
+/* Returns 0 or -ENOSPC. */
 static int insert(struct ipc_exported *e)
 {
     if (export_count == IPC_SLOTS)
@@ -96,7 +97,7 @@ static bool is_live(const struct ipc_exported *e)
     return pool_block(e->pool, e->address, false, &block) == 0 && block.id == e->block_id;
 }
 
-/* A context that may be ending is not asked what is behind its work: the export stays until that is known. */
+/* While its context may be ending, the export stays: pool_unpin would call the driver. */
 void ipc_exports_settle(struct ipc_exported *e)
 {
     if (!e->freed && is_live(e))
@@ -204,7 +205,7 @@ static int add(struct pool *pool, uint64_t address, struct ipc_exported **out)
     return 0;
 }
 
-/* The export of a block, old or new. */
+/* Finds or creates the export of a block. */
 static int get(struct pool *pool, uint64_t address, struct ipc_exported **out)
 {
     if (pool->vmm.properties.requestedHandleTypes != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
@@ -234,7 +235,7 @@ static void write_ticket(const struct ipc_exported *e, CUipcMemHandle *handle)
 
 int ipc_export(struct pool *pool, uint64_t address, CUipcMemHandle *handle)
 {
-    pool_settle(pool); /* another process's work comes behind none of ours */
+    pool_settle(pool); /* another process's work is not ordered behind ours */
     lock_take(&ipc_export_lock);
     struct ipc_exported *e;
     const int rc = get(pool, address, &e);

@@ -1,8 +1,8 @@
 /* ipc_import: the blocks of other processes that are open here, see ipc.h.
  *
- * import_lock guards the list of them, and is held for a few instructions. A block is fetched and mapped by
- * the thread that opens it, and unmapped by the one that closes it, without the lock: then it is in no list,
- * or marked as waiting. If two threads open the same block at once, one mapping is dropped again.
+ * import_lock guards the list of imports and is held for a few instructions. The thread that opens a block
+ * fetches and maps it, and the thread that closes it unmaps it, without the lock: meanwhile the import is in
+ * no list, or marked as waiting. If two threads open the same block at once, one mapping is dropped again.
  */
 #include "interpose/pool/capture.h"
 #include "interpose/share/ipc.h"
@@ -15,7 +15,7 @@
 #include "interpose/settings/log.h"
 #include "interpose/share/ipc_source.h"
 
-#define FIRST_ID (UINT64_C(1) << 62) /* BUFFER_IDs of opened blocks: apart from those of pools and driver */
+#define FIRST_ID (UINT64_C(1) << 62) /* BUFFER_IDs of opened blocks: not those of pools or the driver */
 
 struct import {
     struct ipc_ticket ticket;
@@ -27,10 +27,10 @@ struct import {
     struct vmm_chunk *chunks;
     uint64_t count, room; /* of chunks */
     /* guarded by import_lock */
-    unsigned opens; /* 0: closed, to be unmapped when its work is done */
-    int ending;     /* calls that may end its context */
-    bool waiting;   /* the thread that closed it waits for that work, without the lock */
-    uint64_t epoch; /* of its work, once a sweep has found it closed; 0: none yet */
+    unsigned opens; /* 0: closed; unmap when its work is done */
+    int ending;     /* calls under way that may end its context */
+    bool waiting;   /* the thread that closed it waits for its work, without the lock */
+    uint64_t epoch; /* of its work, set when a sweep finds it closed; 0: not set */
     struct import *next;
 };
 
@@ -38,7 +38,7 @@ static struct lock import_lock = LOCK_INITIALIZER(LOCK_IMPORTS);
 static pthread_cond_t waited = PTHREAD_COND_INITIALIZER; /* with import_lock */
 /* guarded by import_lock */
 static struct import *imports;
-static unsigned unmapping; /* threads that unmap what they have taken off the list */
+static unsigned unmapping; /* threads that are unmapping an import that they removed from the list */
 static uint64_t last_id;
 static atomic_uint import_count; /* changed with import_lock */
 
@@ -58,13 +58,13 @@ static int card_of(const CUuuid *card, CUdevice *ordinal)
     return -ENODEV;
 }
 
-/* True if the chunks so far hold all of the block. */
+/* Returns true if the chunks so far hold all of the block. */
 static bool is_complete(const struct import *import)
 {
     return import->count && import->ticket.bytes <= import->span - import->ticket.offset;
 }
 
-/* 0 if a chunk can be the next one of the block. */
+/* Returns 0 if the chunk can be the next one of the block, else -EPROTO. */
 static int check(const struct import *import, const struct ipc_chunk *chunk)
 {
     if (is_complete(import) || chunk->bytes != import->ticket.bytes ||
@@ -113,7 +113,7 @@ static int take_chunk(struct import *import, const struct ipc_chunk *chunk, int 
     return 0;
 }
 
-/* Takes in those chunks that are the block's. */
+/* Imports the chunks that belong to the block. */
 static int take_in(void *argument, const struct ipc_chunks *chunks, const int *fds)
 {
     struct import *import = argument;
@@ -179,7 +179,7 @@ static int map(struct import *import, CUdevice current)
     return 0;
 }
 
-/* Undoes what has been done for an import that is in no list, and frees it. Without the lock. */
+/* Unmaps, releases and frees an import that is in no list. `taken`: also counts a close. Without the lock. */
 static void undo(struct import *import, bool taken)
 {
     if (import->mapped)
@@ -206,7 +206,7 @@ static void add(struct import *import)
     atomic_fetch_add(&import_count, 1);
 }
 
-/* Ends an import. The lock is dropped meanwhile. */
+/* Removes an import from the list and unmaps it. Drops the lock meanwhile. */
 static void end(struct import *import)
 {
     struct import **at = &imports;
@@ -228,7 +228,7 @@ void ipc_imports_before_fork(void)
     lock_take(&import_lock);
 }
 
-/* In the child, threads that wait or unmap are not there. */
+/* The child has no threads that wait or unmap. */
 void ipc_imports_after_fork(bool in_child)
 {
     while (in_child && imports) {
@@ -246,7 +246,7 @@ void ipc_imports_after_fork(bool in_child)
     lock_release(&import_lock);
 }
 
-/* None of what follows is a place to be cancelled at: a lock would stay taken, or a block open. */
+/* Take the lock and disable cancellation: a cancelled thread would leave the lock taken or a block open. */
 static void enter(void)
 {
     lock_disable_cancel();
@@ -259,7 +259,8 @@ static void leave(void)
     lock_restore_cancel();
 }
 
-/* One that is about to be unmapped cannot be opened again. */
+/* Finds the import of a ticket in a context. Skips one that is about to be unmapped: it cannot be opened
+ * again. */
 static struct import *find_open(const struct ipc_ticket *ticket, CUcontext context)
 {
     struct import *import = imports;
@@ -271,7 +272,7 @@ static struct import *find_open(const struct ipc_ticket *ticket, CUcontext conte
     return import;
 }
 
-/* To be unmapped, and no thread is about to. */
+/* Returns true if the import is to be unmapped and no thread is doing so. */
 static bool is_closed(const struct import *import)
 {
     return !import->opens && !import->waiting && !import->ending;
@@ -296,7 +297,7 @@ bool ipc_is_ours(const CUipcMemHandle *handle)
     return ticket.magic == IPC_TICKET_MAGIC;
 }
 
-/* Fetches and maps a block. Without the lock. */
+/* Fetches and maps a block. Returns 0 or -errno. Without the lock. */
 static int open_new(const struct ipc_ticket *ticket, CUcontext context, struct import **out)
 {
     struct import *import = calloc(1, sizeof *import);
@@ -327,7 +328,7 @@ static int open_new(const struct ipc_ticket *ticket, CUcontext context, struct i
     return 0;
 }
 
-/* Counts one more open of a block that is open already, and tells where it is. */
+/* Counts one more open of a block that is open here. Returns true and *address, or false. */
 static bool open_again(const struct ipc_ticket *ticket, CUcontext context, CUdeviceptr *address)
 {
     struct import *import = find_open(ticket, context);
@@ -339,7 +340,7 @@ static bool open_again(const struct ipc_ticket *ticket, CUcontext context, CUdev
     return import;
 }
 
-/* Called with the lock, which is dropped while the block is fetched. */
+/* Opens a block. The caller holds the lock, which is dropped while the block is fetched. */
 static int open_ticket(const struct ipc_ticket *ticket, CUcontext context, CUdeviceptr *address)
 {
     struct import *made = NULL;
@@ -404,9 +405,9 @@ int ipc_open(const CUipcMemHandle *handle, CUcontext context, CUdeviceptr *addre
 
 /* ---- close ---- */
 
-/* Unmaps what is closed when its work is done. Only a thread that ends the context waits for that, and it
- * waits for all work of the context anyway. The lock is dropped meanwhile. False if the wait has failed, or
- * while a capture is open: then it stays mapped. */
+/* Waits for the work of a closed import and unmaps it, with the lock dropped. Only a thread that ends the
+ * context waits for this, and it waits for all work of the context anyway. Returns false if the wait failed
+ * or a capture is open: then it stays mapped. */
 static bool unmap(struct import *import)
 {
     import->waiting = true;
@@ -421,8 +422,8 @@ static bool unmap(struct import *import)
     return done;
 }
 
-/* What is closed in a context, now or when it could not be unmapped. Work of other contexts is not waited
- * for: it may depend on what the calling thread does next. */
+/* Unmaps all closed imports of a context. Does not wait for work of other contexts, which may depend on what
+ * the calling thread does next. */
 static void unmap_closed(CUcontext context)
 {
     struct import *import = find_closed(context);
@@ -454,7 +455,7 @@ int ipc_close(CUdeviceptr address)
     return found ? 0 : -ENOENT;
 }
 
-/* One that was closed in the context and whose work is done. */
+/* Returns a closed import in the fence's context whose work is done, or NULL. */
 static struct import *find_done(struct fence *fence)
 {
     struct import *import = imports;
@@ -481,7 +482,7 @@ void ipc_imports_sweep(struct fence *fence)
     lock_release(&import_lock);
     if (!any)
         return;
-    fence_poll(fence); /* may wait for room in the driver's queue, and fork wants the lock */
+    fence_poll(fence); /* may wait for room in the driver's queue, and fork needs the lock */
     lock_take(&import_lock);
     while (!capture_any() && (import = find_done(fence)))
         end(import);
@@ -555,7 +556,7 @@ void ipc_imports_end(CUcontext context)
     if (!atomic_load(&import_count))
         return;
     enter();
-    await_closers(context); /* of what was opened while it ended */
+    await_closers(context); /* for imports that were opened while it ended */
     while ((import = find_in(context)))
         end(import);
     leave();

@@ -7,7 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* A word, from its lowest bit: freed; how often it is open; as much of the id as there is room for. */
+/* A word, from its lowest bit: freed; number of opens; as much of the id as there is room for. */
 #define FREED      UINT64_C(1)
 #define ONE_OPEN   UINT64_C(2)
 #define OPENS_BITS 10
@@ -105,7 +105,7 @@ bool ipc_page_drop(struct ipc_page *page, uint64_t id)
 
     do {
         if (!is_of(word, id) || !(word & OPENS))
-            return false; /* the exporter has forgotten the block */
+            return false; /* the exporter has dropped the block */
     } while (!atomic_compare_exchange_weak(at, &word, word - ONE_OPEN));
     return (word & OPENS) == ONE_OPEN && (word & FREED);
 }

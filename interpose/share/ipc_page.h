@@ -1,14 +1,14 @@
 /* ipc_page: memory that an exporter shares with one importer: which blocks are exported, and which of them
- * the importer has open. Both sides decide by it without asking the other.
+ * the importer has open. Each side decides by it without asking the other.
  *
- * There is a word for each slot, and a block's slot is part of its id. The word holds the id, how often the
- * importer has the block open, and whether the exporter has freed it. The importer counts, and takes no block
- * that is freed; the exporter marks it freed, and from then on waits for the count to become 0. Both change
- * the word by atomic operations, so that one of the two always sees the other's change. When the importer has
- * died the exporter drops the page with all that was counted there.
+ * There is one word for each slot, and a block's slot is part of its id. The word holds the id, how often the
+ * importer has the block open, and whether the exporter has freed it. The importer counts its opens and opens
+ * no freed block; the exporter sets the freed bit and then waits until the count is 0. Both change the word
+ * by atomic operations, so one of the two always sees the other's change. When the importer has died, the
+ * exporter drops the page and its counts.
  *
- * The other side may write anything here at any time: a word of another id says nothing about this one. The
- * size cannot shrink, so that no read of it ends the process (SIGBUS). Owns no lock.
+ * The other side may write anything here at any time: a word with another id is ignored. The size cannot
+ * shrink, so reading it never raises SIGBUS. Owns no lock.
  */
 #ifndef GPUCAP_IPC_PAGE_H
 #define GPUCAP_IPC_PAGE_H
@@ -17,7 +17,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Exports at a time. The page is 2 MiB, of which the kernel keeps what is used. */
+/* Exports at a time. The page is 2 MiB; the kernel allocates only the parts that are used. */
 #define IPC_SLOTS (1u << 18)
 
 struct ipc_page {
@@ -29,23 +29,25 @@ static inline uint32_t ipc_page_slot(uint64_t id)
     return (uint32_t)(id % IPC_SLOTS);
 }
 
-/* The exporter makes a page. A descriptor of it and its mapping, or -errno. */
+/* Exporter: creates a page and maps it. Returns a descriptor of it, or -errno. */
 int ipc_page_make(struct ipc_page **page);
-/* The importer maps the page of a descriptor, which stays open. 0; -EPROTO: it is none; another -errno. */
+/* Importer: maps the page of a descriptor, which stays open. Returns 0; -EPROTO if it is not such a page;
+ * another -errno. */
 int ipc_page_map(int fd, struct ipc_page **page);
 void ipc_page_unmap(struct ipc_page *page);
 
-/* The exporter: the block of this id can be opened. */
+/* Exporter: allows the importer to open the block. */
 void ipc_page_offer(struct ipc_page *page, uint64_t id);
-/* The exporter: it cannot be opened any more. True if the importer has it open, and will tell when not. */
+/* Exporter: marks the block freed, so that it cannot be opened any more. Returns true if the importer has it
+ * open; the importer then sends IPC_CLOSED after its last close. */
 bool ipc_page_withdraw(struct ipc_page *page, uint64_t id);
-/* The exporter: true if the importer has it open. */
+/* Exporter: returns true if the importer has the block open. */
 bool ipc_page_holds(const struct ipc_page *page, uint64_t id);
 
-/* The importer: opens it once more. 0; -ENOENT: freed or never exported; -EMFILE: open too often. */
+/* Importer: counts one more open. Returns 0; -ENOENT: freed or never exported; -EMFILE: open too often. */
 int ipc_page_take(struct ipc_page *page, uint64_t id);
-/* The importer: closes it once. True if it was the last time and the exporter, which has freed the block, is
- * to be told. */
+/* Importer: counts one close. Returns true if it was the last one of a freed block: the caller sends
+ * IPC_CLOSED. */
 bool ipc_page_drop(struct ipc_page *page, uint64_t id);
 
 #endif

@@ -21,14 +21,14 @@ struct ipc_source {
     /* guarded by source_lock */
     int board; /* -1: none */
     unsigned users;
-    bool lost; /* its exporter has gone: freed by its last user */
+    bool lost; /* its exporter has ended: the last user frees it */
     struct ipc_source *next;
 };
 
 static struct lock source_lock = LOCK_INITIALIZER(LOCK_SOURCES);
 /* guarded by source_lock */
 static struct ipc_source *sources;
-static struct ipc_link *links; /* of sources, and those that are only for a question */
+static struct ipc_link *links; /* of sources, and temporary ones for a question */
 
 /* ---- connections ---- */
 
@@ -63,7 +63,7 @@ void ipc_source_disconnect(struct ipc_link *link)
     lock_release(&source_lock);
 }
 
-/* Connects to an exporter of this user. 0, or -errno and there is no link. */
+/* Connects to an exporter of this user. Returns 0, or -errno and leaves no link. */
 static int connect_link(struct ipc_link *link, const unsigned char key[IPC_KEY])
 {
     const struct timespec pause = {.tv_nsec = RETRY_NS};
@@ -85,7 +85,7 @@ static int connect_link(struct ipc_link *link, const unsigned char key[IPC_KEY])
     return rc == -EAGAIN ? -ETIMEDOUT : rc;
 }
 
-/* Sends a request and waits until there is an answer. */
+/* Sends a request and waits for an answer to arrive. */
 static int ask(const struct ipc_link *link, const struct ipc_request *request)
 {
     const int rc = ipc_wire_send(link->fd, request, sizeof *request, NULL, 0);
@@ -122,7 +122,7 @@ static bool is_gone(const struct ipc_source *source)
     return poll(&look, 1, 0) > 0;
 }
 
-/* What lay on the board is freed. */
+/* Marks a source whose exporter has ended, and closes the board, whose blocks are gone. */
 static void lose(struct ipc_source *source)
 {
     source->lost = true;
@@ -132,7 +132,7 @@ static void lose(struct ipc_source *source)
         end(source);
 }
 
-/* The connection to the exporter with this key, if there is one and it is alive; with one more user. */
+/* Returns the live connection to the exporter with this key and adds a user, or returns NULL. */
 static struct ipc_source *find(const unsigned char key[IPC_KEY])
 {
     struct ipc_source *source = sources;
@@ -148,7 +148,7 @@ static struct ipc_source *find(const unsigned char key[IPC_KEY])
     return source;
 }
 
-/* Takes what the exporter's greeting brings. 0 or -errno. */
+/* Receives the exporter's greeting and its descriptors. Returns 0 or -errno. */
 static int take_greeting(struct ipc_source *source)
 {
     struct ipc_greeting greeting;
@@ -173,7 +173,7 @@ static int take_greeting(struct ipc_source *source)
 
 /* ---- first contact ---- */
 
-/* A new source whose exporter has sent its greeting. It is in no list. */
+/* Connects a new source and waits for the exporter's greeting. The source is in no list yet. */
 static int meet(const unsigned char key[IPC_KEY], struct ipc_source **out)
 {
     const struct ipc_request hello = {.magic = IPC_PACKET_MAGIC, .what = IPC_HELLO};
@@ -198,7 +198,7 @@ static int meet(const unsigned char key[IPC_KEY], struct ipc_source **out)
     return 0;
 }
 
-/* With the lock. Makes a source one of the list, unless another thread has been faster. */
+/* Adds a source to the list, unless another thread was faster. With the lock. */
 static int add(struct ipc_source *made, struct ipc_source **out)
 {
     const int rc = take_greeting(made);
@@ -232,7 +232,7 @@ int ipc_source_get(const struct ipc_ticket *ticket, struct ipc_source **out)
     rc = add(made, out);
     lock_release(&source_lock);
     if (rc == 0)
-        ipc_thread_wake(); /* without it, the next call for this exporter notices its end */
+        ipc_thread_wake(); /* if it fails, the next call for this exporter notices its end */
     return rc;
 }
 
@@ -251,7 +251,8 @@ int ipc_source_take(struct ipc_source *source, uint64_t id)
     return ipc_page_take(source->page, id);
 }
 
-/* If its queue is full the exporter has yet to read a packet, and looks at all freed blocks then. */
+/* If the queue is full, the packet is not needed: the exporter looks at all freed blocks when it reads the
+ * queued ones. */
 void ipc_source_drop(struct ipc_source *source, uint64_t id)
 {
     const struct ipc_request closed = {.magic = IPC_PACKET_MAGIC, .what = IPC_CLOSED};
@@ -260,7 +261,7 @@ void ipc_source_drop(struct ipc_source *source, uint64_t id)
         ipc_wire_send(source->link.fd, &closed, sizeof closed, NULL, 0);
 }
 
-/* Receives chunks that are there, and takes them in. */
+/* Receives one packet of chunks without waiting and imports them. */
 static int receive(const int *fd, bool peek, ipc_source_taker *take, void *argument)
 {
     struct ipc_chunks chunks;
@@ -272,7 +273,7 @@ static int receive(const int *fd, bool peek, ipc_source_taker *take, void *argum
     if (rc == 0)
         rc = take(argument, &chunks, fds);
     else if (peek)
-        rc = 0; /* what is not on the board is asked for */
+        rc = 0; /* the caller asks for what is not on the board */
     ipc_wire_close(fds, count);
     lock_release(&source_lock);
     return rc;
@@ -306,7 +307,7 @@ nfds_t ipc_sources_list(struct pollfd *list)
     lock_take(&source_lock);
     for (const struct ipc_source *s = sources; s && n < IPC_SOURCES_POLLS; s = s->next) {
         if (!s->lost)
-            list[n++] = (struct pollfd){.fd = s->link.fd}; /* its end is all that is asked for */
+            list[n++] = (struct pollfd){.fd = s->link.fd}; /* only to see its end */
     }
     lock_release(&source_lock);
     return n;
@@ -334,7 +335,7 @@ void ipc_sources_before_fork(void)
     lock_take(&source_lock);
 }
 
-/* What is not in the list of sources belongs to a thread that is not in the child. */
+/* Links that belong to no source are of threads that the child does not have. */
 void ipc_sources_after_fork(bool in_child)
 {
     while (in_child && sources)

@@ -1,9 +1,9 @@
-/* ipc_source: an importer's connections to exporters, one for each, with the page and the board that its
- * greeting brought (ipc_wire.h). A connection is kept until the exporter has gone, so that its blocks can be
- * opened while it is stopped or busy; its end tells the exporter that we are gone.
+/* ipc_source: an importer's connections to exporters, one for each, with the page and the board that came
+ * with its greeting (ipc_wire.h). A connection is kept until the exporter has ended, so that its blocks can
+ * be opened while it is stopped or busy. Closing it shows the exporter that this process has ended.
  *
  * Owns source_lock, which guards the lists of connections. It is also held while there are descriptors that a
- * forked child must not keep, but never while an exporter is waited for. Rank: after import_lock.
+ * forked child must not inherit, but never while waiting for an exporter. Rank: after import_lock.
  */
 #ifndef GPUCAP_IPC_SOURCE_H
 #define GPUCAP_IPC_SOURCE_H
@@ -12,46 +12,47 @@
 
 #include "interpose/share/ipc_wire.h"
 
-#define IPC_PATIENCE_MS 10000 /* for first contact with another process, and for all chunks of a block */
+#define IPC_PATIENCE_MS 10000 /* for the first contact with an exporter, and for all chunks of a block */
 
 struct ipc_source;
 
 /* A connection to an exporter. */
 struct ipc_link {
     int fd;
-    uint64_t until; /* by clock_ms: all answers on it must have come by then */
+    uint64_t until; /* deadline for all answers, by clock_ms */
     struct ipc_link *next;
 };
 
-/* Takes in chunks; the descriptors are closed after it. 0 or -errno. Called with source_lock. */
+/* Imports chunks. The caller closes the descriptors afterwards. Returns 0 or -errno. Called with
+ * source_lock. */
 typedef int ipc_source_taker(void *argument, const struct ipc_chunks *chunks, const int *fds);
 
-/* The connection to the exporter of a block, with one more user. The first time it waits for the exporter. 0;
- * -ECONNREFUSED, -ECONNRESET or -EPIPE: the exporter has gone; -ETIMEDOUT: it does not answer; -EPERM: it is
- * another user's; -EPROTO: it does not speak as ipc_wire.h says; another -errno. */
+/* Returns the connection to the exporter of a block in *source, and adds a user; the first time it waits for
+ * the exporter. Returns 0; -ECONNREFUSED, -ECONNRESET or -EPIPE: the exporter has ended; -ETIMEDOUT: it does
+ * not answer; -EPERM: it belongs to another user; -EPROTO: it violates ipc_wire.h; another -errno. */
 int ipc_source_get(const struct ipc_ticket *ticket, struct ipc_source **source);
 void ipc_source_put(struct ipc_source *source);
 
-/* Opens a block once more, without asking: from now on the exporter keeps its memory. 0; -ENOENT: it has been
- * freed; -EMFILE: open too often. */
+/* Counts one more open of a block, without asking; then the exporter keeps its memory. Returns 0; -ENOENT: it
+ * is freed; -EMFILE: open too often. */
 int ipc_source_take(struct ipc_source *source, uint64_t id);
-/* Closes it once. Never waits. */
+/* Counts one close. Never waits. */
 void ipc_source_drop(struct ipc_source *source, uint64_t id);
 
-/* Takes in what is on the exporter's board, without asking. 0 as well if there is nothing, or `take`'s
- * -errno.
- */
+/* Imports chunks from the exporter's board, without asking. Returns 0, also if the board is empty, or
+ * `take`'s -errno. */
 int ipc_source_look(const struct ipc_source *source, ipc_source_taker *take, void *argument);
 
-/* Asks an exporter on a connection of its own, so that no other thread waits for the answer: opens it, asks
- * for chunks of a block from number `first` on, waits and takes them in, closes it. */
+/* Ask an exporter on a separate connection, so that no other thread waits for the answer: open it; request
+ * the chunks of a block from number `first` on, wait for and import them; close it. */
 int ipc_source_connect(struct ipc_link *link, const struct ipc_ticket *ticket);
 int ipc_source_ask(const struct ipc_link *link, uint64_t id, uint64_t first, ipc_source_taker *take,
                    void *argument);
 void ipc_source_disconnect(struct ipc_link *link);
 
-/* For ipc_thread.h: lists what is to be polled and returns how many; then ends connections whose exporter has
- * gone, so that nothing here keeps its memory. */
+/* Called by ipc_thread.c. ipc_sources_list lists the descriptors to poll and returns how many;
+ * ipc_sources_attend closes connections to exporters that have ended, so that nothing here keeps their
+ * memory. */
 #define IPC_SOURCES_POLLS 1024
 nfds_t ipc_sources_list(struct pollfd *list);
 void ipc_sources_attend(const struct pollfd *list, nfds_t count);

@@ -15,7 +15,7 @@
 
 static struct lock thread_lock = LOCK_INITIALIZER(LOCK_SERVICE);
 /* guarded by thread_lock */
-static bool registered; /* what happens at fork and exit */
+static bool registered; /* the handlers for fork and exit */
 static bool running;
 static atomic_bool leaving; /* for good */
 static int wake = -1;       /* eventfd; set before the thread starts, and constant while it runs */
@@ -37,7 +37,7 @@ static void *serve(void *room)
         if (poll(list, 1 + broker + sources, patience) < 0 && errno != EINTR)
             break;
         if (list[0].revents & POLLNVAL)
-            break; /* the program has closed what is not its own */
+            break; /* the program has closed our descriptor */
         if (list[0].revents)
             eventfd_read(wake, &count);
         patience = ipc_broker_attend(list + 1);
@@ -47,7 +47,7 @@ static void *serve(void *room)
     return NULL;
 }
 
-/* Signals are the host program's: none may be delivered to our thread. */
+/* Starts the thread with all signals blocked: they belong to the host program. */
 static int start_quietly(void)
 {
     struct pollfd *list = calloc(1 + IPC_BROKER_POLLS + IPC_SOURCES_POLLS, sizeof *list);
@@ -85,7 +85,7 @@ int ipc_thread_wake(void)
 
 /* ---- exit and fork ---- */
 
-/* No call of ours into the driver comes after the end of the program's own. */
+/* Stops the thread, so that it makes no driver call after the program's own have ended. */
 static void before_exit(void)
 {
     const struct timespec until = process_exit_patience();
@@ -116,8 +116,8 @@ static void after_fork(void)
     lock_release(&ipc_export_lock);
 }
 
-/* The thread is not in the child, and neither the blocks nor what is open are the child's. Its parent's
- * connections must not look alive when the parent has died. */
+/* The child has no such thread, no exports and no imports. It closes the parent's connections, which would
+ * otherwise look alive after the parent has died. */
 static void after_fork_child(void)
 {
     if (running)

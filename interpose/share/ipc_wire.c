@@ -30,7 +30,7 @@ socklen_t ipc_wire_name(struct sockaddr_un *name, const unsigned char key[IPC_KE
     return (socklen_t)(at - (char *)name);
 }
 
-/* Room for the file descriptors of one packet, aligned as the kernel wants it. */
+/* Room for the file descriptors of one packet, aligned as the kernel requires. */
 union control {
     struct cmsghdr header;
     char room[CMSG_SPACE(IPC_CHUNKS * sizeof(int))];
@@ -59,7 +59,8 @@ int ipc_wire_send(int fd, const void *packet, size_t bytes, const int *fds, unsi
     return sent < 0 ? -errno : (size_t)sent == bytes ? 0 : -EPROTO;
 }
 
-/* Takes the file descriptors out of a message: as many as there is room for; the others are closed. */
+/* Takes as many file descriptors out of a message as there is room for and closes the others. Returns how
+ * many it took. */
 static unsigned take_descriptors(struct msghdr *message, int *fds, unsigned room, bool *too_many)
 {
     unsigned count = 0;
@@ -106,7 +107,8 @@ static int receive(int fd, void *packet, size_t bytes, int *fds, unsigned *count
         return 0;
     ipc_wire_close(fds, *count);
     *count = 0;
-    /* There is room in `control` for as many as a packet can bring: this process could not take them. */
+    /* `control` has room for as many as a packet can bring, so this process had no room for more
+     * descriptors. */
     return message.msg_flags & MSG_CTRUNC ? -EMFILE : got == 0 ? -EPIPE : -EPROTO;
 }
 
@@ -130,7 +132,7 @@ int ipc_wire_wait(int fd, uint64_t until)
     }
 }
 
-/* 0, or what is wrong with chunks that came with so many descriptors. */
+/* Checks chunks that came with `descriptors` descriptors. Returns 0 or -errno. */
 static int check(const struct ipc_chunks *chunks, unsigned descriptors)
 {
     if (chunks->magic != IPC_PACKET_MAGIC || chunks->zero || chunks->error < 0 ||

@@ -1,10 +1,10 @@
 /* ipc_wire: the packets that two wrapped processes exchange about exported blocks.
  *
  * The exporter listens on a SOCK_SEQPACKET socket in the abstract namespace whose name holds 128 random bits.
- * An importer says HELLO once and keeps that connection: the greeting brings a page that both map
- * (ipc_page.h) and the receiving end of the exporter's board (ipc_board.h). It asks FETCH on a connection of
- * its own, so that a thread that waits for an answer waits alone. The other side may be any process: a packet
- * that is not exactly as described here is an error, never a guess. Owns no lock.
+ * An importer sends HELLO once and keeps that connection; the greeting brings a page that both map
+ * (ipc_page.h) and the receiving end of the exporter's board (ipc_board.h). It sends FETCH on a separate
+ * connection, so that no other thread waits for the answer. The other side may be any process: a packet that
+ * is not exactly as described here is an error. Owns no lock.
  */
 #ifndef GPUCAP_IPC_WIRE_H
 #define GPUCAP_IPC_WIRE_H
@@ -16,7 +16,7 @@
 #include <sys/un.h>
 
 #define IPC_KEY    16
-#define IPC_BATCH  64  /* descriptors in an answer: both sides must have room for so many at a time */
+#define IPC_BATCH  64  /* descriptors in one answer: both sides need room for this many at a time */
 #define IPC_CHUNKS 253 /* descriptors in any packet: Linux's SCM_MAX_FD */
 
 /* What a CUipcMemHandle of ours holds. */
@@ -39,7 +39,7 @@ _Static_assert(sizeof(struct ipc_ticket) == CU_IPC_HANDLE_SIZE, "a ticket fills 
 enum ipc_what {
     IPC_HELLO = 1, /* answered by an ipc_greeting */
     IPC_FETCH, /* answered by an ipc_chunks: those of block `id` from number `first` on, at most IPC_BATCH */
-    IPC_CLOSED /* some block that the exporter has freed is not open here any more; no answer */
+    IPC_CLOSED /* the importer has closed a block that the exporter has freed; no answer */
 };
 
 struct ipc_request {
@@ -61,7 +61,7 @@ struct ipc_chunk {
     CUuuid card;
 };
 
-/* Chunks, and a descriptor for each: an answer, or all that is on a board. */
+/* Chunks, with a descriptor for each: one answer, or the contents of a board. */
 struct ipc_chunks {
     uint32_t magic;
     int32_t error; /* 0, or an errno and no chunks */
@@ -69,28 +69,29 @@ struct ipc_chunks {
     struct ipc_chunk list[IPC_CHUNKS];
 };
 
-/* The address of the socket of a key, and its length. */
+/* Writes the address of the socket with this key. Returns its length. */
 socklen_t ipc_wire_name(struct sockaddr_un *name, const unsigned char key[IPC_KEY]);
 
-/* Sends one packet with file descriptors. Never waits. 0 or -errno. */
+/* Sends one packet with file descriptors. Never waits. Returns 0 or -errno. */
 int ipc_wire_send(int fd, const void *packet, size_t bytes, const int *fds, unsigned count);
 
-/* Waits until there is something to receive, or the other side has gone; until the moment `until` of
- * clock_ms. 0 or -ETIMEDOUT. */
+/* Waits until there is something to receive or the other side has closed, at most until `until` by clock_ms.
+ * Returns 0 or -ETIMEDOUT. */
 int ipc_wire_wait(int fd, uint64_t until);
 
 /* Receives one packet of exactly `bytes`, with at most `*count` file descriptors, which the caller closes.
- * Never waits. 0; -EAGAIN: there is none; -EPIPE: the other side has gone; -EMFILE: no room for the
- * descriptors; -EPROTO: it is something else; another -errno. */
+ * Never waits. Returns 0; -EAGAIN: there is none; -EPIPE: the other side has closed; -EMFILE: no room for the
+ * descriptors; -EPROTO: the packet is not as expected; another -errno. */
 int ipc_wire_receive(int fd, void *packet, size_t bytes, int *fds, unsigned *count);
 
-/* Receives chunks and *count descriptors, as many as chunks. With `peek` the packet stays where it is. 0, the
- * exporter's -errno, or as ipc_wire_receive; then there are no descriptors. */
+/* Receives chunks and *count descriptors, one for each chunk. With `peek` the packet stays in the queue.
+ * Returns 0, the exporter's -errno, or as ipc_wire_receive; on an error there are no descriptors. */
 int ipc_wire_chunks(int fd, struct ipc_chunks *chunks, int fds[IPC_CHUNKS], unsigned *count, bool peek);
 
 void ipc_wire_close(const int *fds, unsigned count);
 
-/* True if the process at the other end belongs to the same user; *pid is its number, if that can be told. */
+/* Returns true if the process at the other end belongs to the same user. *pid is its number, if it is
+ * known. */
 bool ipc_wire_trusts(int fd, pid_t *pid);
 
 #endif

@@ -1,6 +1,5 @@
-/* pool_share: what others may do with a pool's memory: cards that reach it, processes that hold its backing.
- * Everything here is rare; the pool's own lock guards it.
- */
+/* pool_share: access to a pool's memory from outside: peer cards, and the chunks behind blocks that other
+ * processes open. All of it is rare. The pool's own lock guards it. */
 #include "interpose/pool/pool.h"
 #include "interpose/pool/pool_grow.h"
 
