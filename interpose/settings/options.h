@@ -94,8 +94,7 @@ struct options_places {
     const char *(*getenv)(const char *variable);
     const char *user_file;  /* NULL: none */
     const char *admin_file; /* NULL: none */
-    char *const *variables; /* "NAME=value", NULL at the end: a GPUCAP_ name that is none of ours is an error;
-                               or NULL */
+    char *const *variables; /* the environment or NULL; an unknown GPUCAP_ name in it is an error */
 };
 
 /* Returns the row of a name ("max"), or -1. */
