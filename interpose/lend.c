@@ -16,7 +16,7 @@
 #include "interpose/settings/log.h"
 
 #define EXIT_PATIENCE_MS 1000 /* how long an exit waits for an answer in progress */
-#define ASK_MS           200 /* for other processes' answers; they need about 10 ms more per GiB to give back */
+#define ASK_MS           200  /* for other processes' answers; giving back takes them about 10 ms/GiB more */
 #define ASK_MS_PER_GIB   10
 
 static atomic_bool started[DEVICE_MAX];

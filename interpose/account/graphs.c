@@ -23,8 +23,7 @@ struct row {
 };
 
 struct card {
-    pthread_rwlock_t
-        launches; /* held until the driver answers: shared by repeated launches, else exclusive */
+    pthread_rwlock_t launches; /* held until the driver answers: shared for repeated launches */
     /* guarded by lock */
     uint64_t moves; /* times that memory may have moved from one graph to another */
     uint64_t left;  /* the most that destroyed graphs may still use */
