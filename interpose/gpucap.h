@@ -18,9 +18,9 @@ extern "C" {
 
 #define GPUCAP_WEAK __attribute__((weak))
 
-/* In bytes, unless the name says otherwise. A figure is the sum over the contexts of the device, also for the
- * peaks; largest_free is the largest of them. A context's figures go away when it ends. New members are added
- * at the end only. */
+/* In bytes, unless the name says otherwise. Each figure is the sum over the contexts of the device, peaks
+ * included; only largest_free is the largest of them. A context's figures go away when it ends. New members
+ * are added at the end only. */
 struct gpucap_stats {
     uint64_t live;       /* allocated by the program through the pools; with guard=on in whole pages */
     uint64_t live_count; /* number of live blocks */

@@ -544,9 +544,9 @@ CUresult route_grow_begin(struct route_growth *growth, uint64_t bytes)
     return grow(growth, device, bytes ? bytes : GROWTH_UNKNOWN);
 }
 
-/* Returns the bytes to ask for before a context is made. Its size is not known before the first one is made
- * and measured, and it is destroyed if it does not fit. Where other processes share the budget, this takes up
- * to ACCOUNT_CONTEXT_GUESS of the room from them meanwhile. */
+/* Returns the bytes to ask for before a context is made: the known size of one. If that is not known, the
+ * context is made, measured, and destroyed if it does not fit. Then, where other processes share the budget,
+ * up to ACCOUNT_CONTEXT_GUESS of the room is kept from them meanwhile. */
 static uint64_t context_need(struct device *device)
 {
     uint64_t known = atomic_load(&device->context_bytes);
@@ -705,8 +705,8 @@ void route_context_failed(CUdevice ordinal)
         ledger_set_context_bytes(device->ledger, 0);
 }
 
-/* The first context, while it lives. Once a second one exists beside it, the order of streams is not relied
- * on again. */
+/* A context that was the only one when it was made, while it lives. Once a second one exists beside it, the
+ * order of streams is not relied on again. */
 static _Atomic(CUcontext) only_context;
 
 CUresult route_context_made(CUdevice ordinal, CUcontext context)

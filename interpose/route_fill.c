@@ -61,6 +61,5 @@ void fill_freed_behind(struct pool *pool, uint64_t address, CUstream stream)
     const uint64_t bytes = freed_bytes(pool, address);
 
     if (bytes)
-        driver.cuMemsetD8Async(address, FILL_FREED, bytes,
-                               stream); /* on failure it keeps its bytes, and a fault may go unnoticed */
+        driver.cuMemsetD8Async(address, FILL_FREED, bytes, stream); /* if this fails, a check is lost */
 }

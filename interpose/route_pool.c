@@ -18,8 +18,8 @@
 
 /* ---- allocation ---- */
 
-/* Returns the driver's error if a capture forbids memory calls now; such a call also invalidates the
- * capture. */
+/* Asks the driver whether a capture forbids memory calls, and returns its error. A refused call invalidates
+ * the capture, as natively. */
 static CUresult ask_about_capture(void)
 {
     CUdeviceptr address;

@@ -37,8 +37,8 @@ struct account {
     void (*look_again)(void *context);
     /* likewise: the ledger with the job's shared budget, where other processes read our figures */
     struct ledger *ledger;
-    uint64_t awaited;   /* guarded by lock: bytes that threads have waited for and not taken yet */
-    unsigned measuring; /* guarded by lock: threads between a question to the driver and its answer */
+    uint64_t awaited;   /* guarded by lock: bytes that threads have waited for and not yet taken */
+    unsigned measuring; /* guarded by lock: measurements under way */
     bool exact;         /* guarded by lock: the last figure was measured, not estimated */
     /* without the lock */
     _Atomic uint64_t promised; /* in flight by account_promise */

@@ -1,19 +1,19 @@
 /* ledger: who holds how much of one card, for all processes that share a ledger folder.
  *
- * One file per card in shared memory, with a slot per process and a record per job. A process holds a lease:
+ * One file per card in shared memory has a slot per process and a record per job. A process holds a lease:
  * the part of its job's budget that it may use. The leases of a job's living processes never sum up to more
- * than the job's max, unless the driver's own figure for a process says that it uses more than its lease: the
- * driver is the truth.
+ * than the job's max, unless the driver reports that a process uses more than its lease: the driver's figure
+ * counts.
  *
  * A slot belongs to the process that has the kernel's lock on the slot's byte of the file (an OFD lock). The
  * kernel drops that lock when the process ends, however it ends, so liveness needs no process id and works
  * across PID namespaces. The mapping of the file holds the lock too, so a program that closes our descriptor
- * keeps its slot. Sums are changed under a lock word in the file that names its owner's slot: if the
- * owner has died, the next process takes the lock over and recomputes every sum from the slots of the living.
+ * keeps its slot. Sums are changed under a lock word in the file that names its owner's slot. If the owner
+ * has died, the next process takes the lock over and recomputes every sum from the slots of living processes.
  *
  * Everything in the file may have been written by a faulty or hostile process: each field is checked before
- * use. Owns one mutex per ledger, held for a few instructions and, at most LEDGER_PATIENCE_MS, while another
- * process has the lock word. Never calls the driver.
+ * use. Owns one mutex per ledger, held for a few instructions, and for at most LEDGER_PATIENCE_MS while
+ * another process has the lock word. Never calls the driver.
  */
 #ifndef GPUCAP_LEDGER_H
 #define GPUCAP_LEDGER_H

@@ -6,8 +6,8 @@
 #include "interpose/base/clock.h"
 
 #define POLL_MS      50 /* the death of a process wakes no other */
-#define LONG_POLLS   40 /* after two seconds `notice` is called */
-#define REMIND_POLLS 4  /* between two reminders to the other processes: not every free wakes us */
+#define LONG_POLLS   40 /* two seconds: then `notice` is called */
+#define REMIND_POLLS 4  /* polls between reminders to other processes: not every free wakes us */
 #define LONGEST_MS   (UINT64_C(1000) * 3600 * 24 * 365)
 
 /* ---- asking ---- */

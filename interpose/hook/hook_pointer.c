@@ -176,8 +176,7 @@ CUresult cuPointerGetAttributes(unsigned int count, CUpointer_attribute *attribu
     result = driver.cuPointerGetAttributes(count, attributes, data, POINTER_NOWHERE);
     for (unsigned int i = 0; result == CUDA_SUCCESS && i < count; i++) {
         if (data[i] && place == POINTER_BLOCK)
-            attribute_of(&block, data[i], attributes[i],
-                         address); /* an attribute without an answer is no error here */
+            attribute_of(&block, data[i], attributes[i], address); /* one without an answer is no error */
         else if (data[i])
             repeat(data[i], attributes[i], address);
     }
@@ -195,8 +194,7 @@ CUresult cuPointerSetAttribute(const void *value, CUpointer_attribute attribute,
     if (place != POINTER_BLOCK || !block.pool || !value)
         return driver.cuPointerSetAttribute(value, attribute, address);
     if (attribute != CU_POINTER_ATTRIBUTE_SYNC_MEMOPS)
-        return CUDA_ERROR_INVALID_VALUE; /* nothing else can be set; for a chunk the driver would return 801
-                                          */
+        return CUDA_ERROR_INVALID_VALUE; /* only this one can be set; for a chunk the driver returns 801 */
     memcpy(&on, value, sizeof on);
     return set_sync_memops(&block, on != 0);
 }

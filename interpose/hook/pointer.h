@@ -7,8 +7,7 @@
 
 enum pointer_place {
     POINTER_FOREIGN, /* not ours: the driver's answer is right */
-    POINTER_NOTHING, /* in our reservations, but in no block: without us the driver would not know the address
-                      */
+    POINTER_NOTHING, /* in our reservations, but in no block: unknown to the driver without us */
     POINTER_BLOCK
 };
 
