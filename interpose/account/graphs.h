@@ -47,7 +47,7 @@ static inline bool graphs_none(void)
     return __builtin_expect(atomic_load_explicit(&graphs_known, memory_order_relaxed) == 0, 1);
 }
 
-/* Sets the footprint of a graph; none if it allocates nothing. Returns 0 or -ENOMEM. */
+/* Replaces what is known of this graph; without parts it allocates nothing. Returns 0 or -ENOMEM. */
 int graphs_remember(const void *exec, const struct graphs_part *parts, size_t count);
 void graphs_forget(const void *exec);
 size_t graphs_find(const void *exec, struct graphs_part parts[GRAPHS_CARDS]);

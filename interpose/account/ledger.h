@@ -105,7 +105,7 @@ void ledger_note_refusal(struct ledger *ledger, const struct ledger_refusal *ref
 uint64_t ledger_context_bytes(struct ledger *ledger);
 void ledger_set_context_bytes(struct ledger *ledger, uint64_t bytes);
 
-/* ---- asking neighbours ---- */
+/* ---- asking the job's other processes ---- */
 
 /* Asks the job's other processes to give idle memory back, and waits for their answers, timeout_ms at most.
  * Does not wait for a process that still owes an earlier answer. Returns true if the job has gained room. */

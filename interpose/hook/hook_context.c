@@ -131,7 +131,7 @@ static bool primary_is_active(CUdevice ordinal)
 /* The primary context of each card. Only the card's state shows that it has ended, so no thread may retain it
  * between the driver's call and the query. */
 struct primary {
-    pthread_mutex_t lock; /* held while it is retained or released; taken before any other lock of ours */
+    pthread_mutex_t lock; /* held while it is retained, released or reset; taken before all our other locks */
     CUcontext context;    /* NULL before it was first retained */
     uint64_t holds; /* at least how often it is retained: a release is not the last one if this exceeds 1 */
 };
@@ -214,7 +214,7 @@ static CUdevice card_of_green(CUgreenCtx green)
     return ordinal;
 }
 
-/* Returns the primary context of a card without retaining it. */
+/* Returns the primary context of a card; does not keep it retained. */
 static CUcontext primary_of(CUdevice ordinal)
 {
     CUcontext context = NULL;

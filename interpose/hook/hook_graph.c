@@ -148,7 +148,7 @@ static bool try_alone(struct graphs_ask *ask, struct route_growth *growth, enum 
     const CUdevice card = ask->part.card;
 
     graphs_alone(ask);
-    /* A trim might disturb a capture, which is not known: it is left out during one. */
+    /* No trim during a capture, which it might disturb. */
     if (effort != AT_ONCE && ask->alone && !capture_any()) {
         driver.cuDeviceGraphMemTrim(card);
         graphs_trimmed(ask);

@@ -22,8 +22,7 @@ enum options_log { OPTIONS_LOG_QUIET, OPTIONS_LOG_ERROR, OPTIONS_LOG_INFO };
 
 enum options_source { OPTIONS_DEFAULT, OPTIONS_ADMIN, OPTIONS_USER, OPTIONS_ENVIRONMENT };
 
-/* Columns: name in files and on the command line; environment variable; default; accepted form; what it
- * does. */
+/* Columns: name in files and options; environment variable; default; accepted form; what it does. */
 #define OPTIONS_TABLE(X)                                                                                     \
     X(MAX, "max", "GPUCAP_MAX", "none", RULES_FORM,                                                          \
       "Device memory that the program may use, the CUDA context's own included.")                            \
