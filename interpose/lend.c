@@ -15,8 +15,8 @@
 #include "interpose/route.h"
 #include "interpose/settings/log.h"
 
-#define EXIT_PATIENCE_MS 1000 /* an exit waits so long for an answer that is being worked on */
-#define ASK_MS           200 /* for neighbours' answers; a gibibyte takes them about 10 ms more to give back */
+#define EXIT_PATIENCE_MS 1000 /* how long an exit waits for an answer in progress */
+#define ASK_MS           200  /* for other processes' answers; giving back takes them about 10 ms/GiB more */
 #define ASK_MS_PER_GIB   10
 
 static atomic_bool started[DEVICE_MAX];
@@ -41,7 +41,8 @@ static void give_back(struct pool *pool, void *argument)
     driver.cuCtxPopCurrent_v2(&before);
 }
 
-/* Returns what the lease was lowered by. */
+/* Gives back up to `bytes` of idle memory, follows the limit and publishes figures. Returns by how much the
+ * lease was lowered. */
 static uint64_t answer(struct device *device, uint64_t bytes)
 {
     struct wanted wanted = {.ordinal = device->ordinal, .bytes = bytes};
@@ -61,7 +62,8 @@ static uint64_t answer(struct device *device, uint64_t bytes)
     return bytes && leased > now ? leased - now : 0;
 }
 
-/* Who stops it says so first and then asks whether anybody works; here it is the other way round. */
+/* stop() sets `stopping` and then reads `working`; here the order is reversed, so that one of the two sees
+ * the other. */
 static void *serve(void *argument)
 {
     struct device *device = argument;
@@ -94,7 +96,7 @@ static void stop(void)
         nanosleep(&pause, NULL);
 }
 
-/* Signals are the host program's: none may be delivered to our thread. */
+/* Starts the thread with all signals blocked: they are for the host program's threads. */
 static void start_quietly(struct device *device)
 {
     pthread_attr_t attributes;
@@ -106,13 +108,13 @@ static void start_quietly(struct device *device)
     pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    /* If there can be no thread, this process lends nothing; nobody waits long for its answers. */
+    /* If this fails, the process lends nothing; the others wait only a limited time for its answers. */
     pthread_create(&thread, &attributes, serve, device);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     pthread_attr_destroy(&attributes);
 }
 
-/* Who holds the most of the job's memory, other than we. */
+/* Returns the other process of the job with the largest lease. */
 static pid_t holder_of_most(const struct ledger *ledger, uint64_t *bytes)
 {
     struct ledger_entry entry;

@@ -1,6 +1,5 @@
-/* library: see library.h. Owns no lock but a pthread_once; the mode is one atomic, in one place after
- * another.
- */
+/* library: see library.h. Owns no lock but a pthread_once. The mode is one atomic, which moves to another
+ * place once CUDA has started. */
 #include "interpose/library.h"
 
 #include <pthread.h>
@@ -20,7 +19,7 @@
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static atomic_int first_state = -1;
 _Atomic(atomic_int *) library_state = &first_state;
-static atomic_bool started; /* CUDA, in this process */
+static atomic_bool started; /* CUDA has started in this process */
 static struct options options;
 bool library_limited;
 
@@ -34,9 +33,9 @@ static void set_state(enum library_mode mode)
     atomic_store(atomic_load(&library_state), (int)mode);
 }
 
-/* CUDA does not work in the child of a process that has started it: nothing of the parent's account is ours,
- * and none of its tables is looked at again, so that no lock need be held over a fork. What is asked in every
- * mode begins anew: who works on which stream, and which pools there are. */
+/* A child cannot use CUDA once its parent has started it. It owns nothing of the parent's account and reads
+ * none of its tables again, so no lock need be held over a fork. Only what is read in every mode is reset:
+ * the streams in use, and the list of pools. */
 static void after_fork_child(void)
 {
     driver_after_fork();
@@ -49,7 +48,7 @@ static void after_fork_child(void)
     pools_after_fork();
 }
 
-/* From here on we call nothing of the driver by ourselves; what the program calls goes straight through. */
+/* From here on we make no driver call of our own; the program's calls go straight through. */
 static void at_exit(void)
 {
     if (process_is_copy())
@@ -57,21 +56,21 @@ static void at_exit(void)
     if (state() == LIBRARY_ON)
         pools_report();
     set_state(LIBRARY_PASS);
-    measure_end(); /* a thread that allocates may be about to load NVML, for the first time */
+    measure_end(); /* a thread that allocates may be about to load NVML */
 }
 
-/* What guard and fill mean for the other options. */
+/* Adjusts the other options to guard and fill. */
 static void settle_options(void)
 {
     if ((options.guard || options.fill) && !options.pool)
         log_error("guard and fill have no effect with pool=off");
     if (options.guard)
-        options.decay = 0; /* what is freed is unmapped at once, so that its use faults */
+        options.decay = 0; /* freed memory is unmapped at once, so that its use faults */
     if (options.fill)
         options.deferred = false; /* freed memory is filled when its work is done, before the free returns */
 }
 
-/* What the options ask for. */
+/* Loads the options and returns the mode that they ask for. */
 static enum library_mode set_up(void)
 {
     char error[OPTIONS_ERROR_MAX], path[OPTIONS_PATH_MAX];

@@ -1,5 +1,4 @@
-/* library: the life of libgpucap.so in a process: what mode it is in, from the first CUDA call to fork and
- * exit. */
+/* library: the mode of libgpucap.so in this process, from the first CUDA call to fork and exit. */
 #ifndef GPUCAP_LIBRARY_H
 #define GPUCAP_LIBRARY_H
 
@@ -9,18 +8,18 @@
 #include "interpose/settings/options.h"
 
 enum library_mode {
-    LIBRARY_PASS = 0, /* nothing is limited or pooled here, or we are past exit or in a forked child: the
-                         program as without us */
-    LIBRARY_ON,       /* limits hold, memory is pooled */
-    LIBRARY_REFUSE,   /* limits were asked for and cannot hold: CUDA does not start */
+    LIBRARY_PASS = 0, /* no limit and no pool, or after exit, or in a forked child: all calls go straight to
+                         the driver */
+    LIBRARY_ON,       /* limits are enforced and memory is pooled */
+    LIBRARY_REFUSE,   /* limits were asked for but cannot be enforced: CUDA does not start */
 };
 
-/* The mode, once the options have been read; negative before. From the start of CUDA it stands where every
- * copy of the process reads 0: LIBRARY_PASS. */
+/* Points to the mode, which is negative until the options are read. Once CUDA has started, the mode lies in
+ * memory that reads 0 (LIBRARY_PASS) in every copy of the process. */
 extern _Atomic(atomic_int *) library_state;
 enum library_mode library_begin(void);
 
-/* The mode; the first call reads the options. */
+/* Returns the mode. The first call reads the options. */
 static inline enum library_mode library_mode(void)
 {
     const int state = atomic_load_explicit(atomic_load_explicit(&library_state, memory_order_acquire),
@@ -29,16 +28,17 @@ static inline enum library_mode library_mode(void)
     return __builtin_expect(state >= 0, 1) ? (enum library_mode)state : library_begin();
 }
 
-/* True if any card may be limited; set with the mode. */
+/* True if any card may be limited. Set together with the mode. */
 extern bool library_limited;
 
-/* The options in force. */
+/* Returns the options in force. */
 const struct options *library_options(void);
 
-/* The limits cannot hold: CUDA does not start. */
+/* Switches to LIBRARY_REFUSE because the limits cannot be enforced. */
 void library_refuse(void);
 
-/* The program has initialized CUDA: after a fork the child cannot use it. */
+/* Call when the program has initialized CUDA. From then on a forked child passes all calls through, because
+ * it cannot use CUDA. */
 void library_cuda_started(void);
 
 #endif

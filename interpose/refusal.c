@@ -11,10 +11,10 @@
 
 #define INTERVAL_MS 1000
 
-static _Atomic uint64_t last_ms; /* when a line was printed; 0: never */
+static _Atomic uint64_t last_ms; /* time of the last line; 0: none */
 static atomic_uint silent;       /* refusals since then */
 
-/* True if this refusal gets a line; *unsaid is how many before it got none. */
+/* Returns true if this refusal gets a line; *unsaid is how many before it got none. */
 static bool is_due(unsigned *unsaid)
 {
     const uint64_t now = clock_ms();
@@ -28,7 +28,7 @@ static bool is_due(unsigned *unsaid)
     return true;
 }
 
-/* Which setting the limit is, and where it was set. */
+/* Writes which setting the limit comes from, and where that was set. */
 static const char *origin(const struct device *device, char text[64])
 {
     static const char *const places[] = {
@@ -49,7 +49,7 @@ static const char *origin(const struct device *device, char text[64])
     return text;
 }
 
-/* Who holds the limit's bytes, if others of the job do. */
+/* Prints how the job's memory divides between this process and the others. */
 static void say_of_job(const struct device *device, uint64_t used)
 {
     char own[SIZE_TEXT], others[SIZE_TEXT];

@@ -1,11 +1,11 @@
-/* refusal: tells people why a request was refused: one line on stderr, then at most one a second with a
- * count, and an entry in the ledger for `gpucap why`. Owns no lock. */
+/* refusal: reports why a request was refused: one line on stderr, then at most one per second with a count,
+ * and an entry in the ledger for `gpucap why`. Owns no lock. */
 #ifndef GPUCAP_REFUSAL_H
 #define GPUCAP_REFUSAL_H
 
 #include "interpose/account/device.h"
 
-/* A request for `bytes` has been refused on a limited card. `what` says what asked for them: "asked for",
+/* Reports that a request for `bytes` on a limited card was refused. `what` says who needs them: "asked for",
  * "the driver needs for itself", "a graph needs". */
 void refusal_say(struct device *device, const char *what, uint64_t bytes);
 

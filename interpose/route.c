@@ -15,10 +15,10 @@
 #include "interpose/share/ipc.h"
 
 #define GROWTH_UNKNOWN   LIMIT_PAGE
-#define STREAM_WAIT_NS   UINT64_C(100000000) /* for what a stream has freed, before a request is refused */
-#define ROOM_TRIES       8                   /* to make room while others take and give back */
+#define STREAM_WAIT_NS   UINT64_C(100000000) /* wait for what a stream has freed, before a refusal */
+#define ROOM_TRIES       8                   /* attempts to make room while others take and give back */
 #define STREAM_PAUSE_NS  50000
-#define CONTEXTS_COUNTED 64 /* whose stacks are known; beyond these each is taken to be a fresh one */
+#define CONTEXTS_COUNTED 64 /* contexts whose stacks are known; any beyond count as fresh */
 
 bool route_active(void)
 {
@@ -32,13 +32,13 @@ bool route_limited(void)
 
 /* ---- refusals ---- */
 
-/* The driver itself refuses a request that cannot be met: a program that may not allocate at all (no context,
- * a capture, an earlier error that sticks) hears exactly what it would have heard without us. */
+/* Has the driver refuse a request that cannot be met. A program that may not allocate at all (no context, a
+ * capture, a sticky error) gets exactly the error that it would get without us. */
 static CUresult native_refusal(enum blocks_kind kind)
 {
     CUdeviceptr address = 0;
 
-    /* Handles need no context, and neither they nor pools mind a capture elsewhere. */
+    /* Handles need no context, and a capture elsewhere forbids neither handles nor pools. */
     if (kind == BLOCKS_HANDLE || kind == BLOCKS_ASYNC)
         return CUDA_ERROR_OUT_OF_MEMORY;
     const CUresult result = driver.cuMemAlloc_v2(&address, NEVER_FITS);
@@ -57,7 +57,7 @@ static CUresult refuse(struct device *device, enum blocks_kind kind, uint64_t by
     return result;
 }
 
-/* Limits were asked for, and the driver cannot say which card this is. */
+/* Refuses because limits were asked for and the driver cannot identify the card. */
 static CUresult refuse_unknown(enum blocks_kind kind)
 {
     static atomic_flag said = ATOMIC_FLAG_INIT;
@@ -75,8 +75,8 @@ struct room {
     uint64_t wanted, given;
 };
 
-/* Waits for the work that memory freed in a pool is behind, oldest first and nothing else: later work may
- * never end by itself. */
+/* Waits for the work on memory freed in a pool, oldest first, and gives the memory back. Waits for nothing
+ * later, which may never end by itself. */
 static void give_back_behind_work(struct pool *pool, void *argument)
 {
     struct room *room = argument;
@@ -88,8 +88,8 @@ static void give_back_behind_work(struct pool *pool, void *argument)
         room->given += pools_trim(room->ordinal, room->wanted - room->given);
 }
 
-/* Gives idle memory of our pools back to the driver; if that is not enough, waits for what is behind work, in
- * this context first. Returns how much was given back. */
+/* Gives idle memory of our pools back to the driver. If that is not enough and `wait` is set, waits for work
+ * on freed memory, in this context first. Returns how much was given back. */
 static uint64_t give_back(CUdevice ordinal, uint64_t bytes, bool wait)
 {
     struct room room = {.ordinal = ordinal, .wanted = bytes, .given = pools_trim(ordinal, bytes)};
@@ -113,8 +113,7 @@ bool route_make_room_for(CUdevice ordinal, uint64_t bytes,
     struct device *device = device_get(ordinal);
     const uint64_t need = limit_round(bytes), more = device ? missing(&device->account, need) : 0;
     const uint64_t wanted = more > need ? more : need;
-    /* A request that cannot be met costs the program nothing of what is kept for others, and waits for
-     * nothing. */
+    /* A request that cannot be met must not drain the pools, and waits for nothing. */
     if (device && more > route_idle_on(ordinal))
         return false;
     const bool ours = give_back(ordinal, wanted, true) != 0;
@@ -177,7 +176,7 @@ static CUresult first_word(struct route_ticket *ticket)
     return library_mode() == LIBRARY_REFUSE ? CUDA_ERROR_NOT_PERMITTED : CUDA_SUCCESS;
 }
 
-/* With the job's other processes asked for memory, as often as they give some. */
+/* Grants with memory borrowed from the job's other processes, as long as they give some. */
 static bool grant_borrowed(struct route_ticket *ticket, struct device *device, enum blocks_kind kind,
                            uint64_t bytes)
 {
@@ -193,7 +192,7 @@ static bool grant_borrowed(struct route_ticket *ticket, struct device *device, e
     return granted;
 }
 
-/* A request is counted if it is for a limited card and one that the driver could grant. */
+/* Counts a request if it is for a limited card and the driver could grant it. */
 static CUresult enter(struct route_ticket *ticket, struct device *device, enum blocks_kind kind,
                       uint64_t bytes)
 {
@@ -204,7 +203,7 @@ static CUresult enter(struct route_ticket *ticket, struct device *device, enum b
 
         if (grant(ticket, device, kind, bytes))
             return CUDA_SUCCESS;
-        /* The helper thread may just be giving back what was looked for. */
+        /* Another thread may just have given back what was missing. */
         if (!route_make_room_for(device->ordinal, bytes, account_short_to_take) &&
             route_given_back() == before)
             break;
@@ -212,12 +211,12 @@ static CUresult enter(struct route_ticket *ticket, struct device *device, enum b
     return grant_borrowed(ticket, device, kind, bytes) ? CUDA_SUCCESS : refuse(device, kind, bytes);
 }
 
-/* The same, after the card was looked for with the answer `rc`. */
+/* The same with the result `rc` of the look-up of the card. */
 static CUresult enter_found(struct route_ticket *ticket, int rc, struct device *device, enum blocks_kind kind,
                             uint64_t bytes)
 {
     if (rc == -ENXIO)
-        return CUDA_SUCCESS; /* the driver says what is missing */
+        return CUDA_SUCCESS; /* the driver's own call returns the error */
     return rc ? refuse_unknown(kind) : enter(ticket, device, kind, bytes);
 }
 
@@ -243,8 +242,8 @@ CUresult route_enter_on(struct route_ticket *ticket, enum blocks_kind kind, uint
     return enter_found(ticket, rc, device, kind, bytes);
 }
 
-/* By how much the driver's pool has grown, as this request or any look at the pool has seen it: what another
- * thread's request has grown it by may be counted twice, until the next measurement. */
+/* Returns by how much the driver's pool has grown, as seen by this request or by any query of the pool.
+ * Growth caused by another thread may be counted twice until the next measurement. */
 static uint64_t growth_of(const struct route_ticket *ticket)
 {
     const uint64_t seen = drivers_pools_growth(ticket->pool), now = drivers_pools_reserved(ticket->pool);
@@ -253,7 +252,7 @@ static uint64_t growth_of(const struct route_ticket *ticket)
     return here > seen ? here : seen;
 }
 
-/* Enters what the driver has answered into the books. */
+/* Settles a request with the driver's answer. */
 static void settle(const struct route_ticket *ticket, bool success, uint64_t key)
 {
     struct block block = {.key = key, .bytes = ticket->bytes, .kind = ticket->kind};
@@ -301,13 +300,13 @@ void route_abandon(struct route_ticket *ticket)
 
 /* ---- stream-ordered requests ---- */
 
-/* Where a stream-ordered request comes from. */
+/* The card and the driver's pool that a stream-ordered request takes from. */
 struct source {
     struct device *device;
     struct drivers_pool *pool;
 };
 
-/* The same for drivers before 12.8. */
+/* The card of a stream, for drivers before 12.8. */
 static CUresult card_by_context(CUstream stream, CUdevice *ordinal)
 {
     CUcontext context;
@@ -320,8 +319,8 @@ static CUresult card_by_context(CUstream stream, CUdevice *ordinal)
     return result;
 }
 
-/* The card of a stream: 0, -ENXIO if the driver will say what is wrong with the call, -ENODEV if it cannot
- * name the card. The default streams are those of the current context. */
+/* Writes the card of a stream. Returns 0, -ENXIO if the driver's own call will return an error, -ENODEV if
+ * the driver cannot name the card. The default streams belong to the current context. */
 static int card_of_stream(CUstream stream, CUdevice *ordinal)
 {
     if (device_only(ordinal))
@@ -336,8 +335,8 @@ static int card_of_stream(CUstream stream, CUdevice *ordinal)
     return result == CUDA_SUCCESS ? 0 : -ENODEV;
 }
 
-/* -ENXIO: the driver says what is wrong; -ENODEV: the card is not known; 0, and the device is NULL if it is
- * not limited. */
+/* Finds card and pool of a request. Returns 0 (device NULL: not limited), -ENXIO if the driver's own call
+ * will return an error, -ENODEV if the card is not known. */
 static int find_source(CUmemoryPool pool, CUstream stream, struct source *source)
 {
     CUdevice ordinal = pool ? drivers_pools_card(pool) : DRIVERS_POOLS_UNKNOWN;
@@ -350,7 +349,7 @@ static int find_source(CUmemoryPool pool, CUstream stream, struct source *source
     if (rc || !source->device)
         return rc;
     if (!pool && driver.cuDeviceGetMemPool(&current, ordinal) != CUDA_SUCCESS &&
-        driver.cuDeviceGetMemPool(&current, ordinal) != CUDA_SUCCESS) /* not a passing failure */
+        driver.cuDeviceGetMemPool(&current, ordinal) != CUDA_SUCCESS) /* again: a failure may pass */
         return -ENODEV;
     source->pool = drivers_pools_find(current, ordinal);
     return source->pool ? 0 : -ENODEV;
@@ -368,8 +367,9 @@ static bool grant_async(struct route_ticket *ticket, const struct source *source
     return true;
 }
 
-/* At the limit. The pool may have the bytes and not grow; if it does, the reserve has room for it. It is not
- * trusted to have enough beyond that: that it holds bytes does not mean that it can use them. */
+/* Grants at the limit. A pool that holds enough idle bytes may serve the request without growing; if it must
+ * grow, the reserve has room for that. It is trusted no further: holding bytes does not mean that it can use
+ * them. */
 static CUresult enter_async_at_limit(struct route_ticket *ticket, const struct source *source, uint64_t bytes,
                                      CUstream stream)
 {
@@ -382,7 +382,7 @@ static CUresult enter_async_at_limit(struct route_ticket *ticket, const struct s
     if (route_make_room_for(ordinal, step, account_short_to_take) || route_given_back() != before) {
         if (grant_async(ticket, source, step, account_take))
             return CUDA_SUCCESS;
-        /* What this stream has freed can be given back when its work is done. */
+        /* What this stream has freed can be given back once its work is done. */
         route_await_stream(stream);
         drivers_pools_trim(ordinal);
         if (grant_async(ticket, source, step, account_take))
@@ -406,7 +406,7 @@ CUresult route_enter_async(struct route_ticket *ticket, uint64_t bytes, CUmemory
 
     if (result != CUDA_SUCCESS || bytes == 0 || !route_limited())
         return result;
-    /* In a capture nothing is allocated now: the call adds a node to a graph. */
+    /* In a capture the call allocates nothing: it adds a node to a graph. */
     if (capture_takes(stream))
         return CUDA_SUCCESS;
     switch (find_source(pool, stream, &source)) {
@@ -442,7 +442,7 @@ struct route_release route_free_begin(enum blocks_kind kind, uint64_t key)
     if (key && blocks_count() && route_active())
         release.known = blocks_take(kind, key, &release.block);
     if (release.known)
-        lock_disable_cancel(); /* until route_free_end: the block would be in no book */
+        lock_disable_cancel(); /* until route_free_end: the block is in no table */
     return release;
 }
 
@@ -472,7 +472,7 @@ CUresult route_free_end(const struct route_release *release, CUresult result)
 
 /* ---- growth ---- */
 
-/* From here to settle_growth the thread is not cancelled: the bytes would stay in flight for ever. */
+/* Disables cancellation until settle_growth: the bytes would stay in flight for ever. */
 static void take_growth(struct route_growth *growth, struct device *device, uint64_t bytes)
 {
     *growth = (struct route_growth){device, bytes};
@@ -523,7 +523,8 @@ static CUresult grow(struct route_growth *growth, struct device *device, uint64_
     return CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-/* The card of the current context: 0, and *device is NULL if it is not limited or there is no context. */
+/* Finds the card of the current context. Returns 0 with *device NULL if it is not limited or there is no
+ * context. */
 static int growing_card(struct device **device)
 {
     *device = NULL;
@@ -543,8 +544,9 @@ CUresult route_grow_begin(struct route_growth *growth, uint64_t bytes)
     return grow(growth, device, bytes ? bytes : GROWTH_UNKNOWN);
 }
 
-/* Until a context has been made its size is not known: it is made, measured and, if need be, taken back.
- * Where other processes share the budget, as much as there is, up to a guess, is theirs no more meanwhile. */
+/* Returns the bytes to ask for before a context is made: the known size of one. If that is not known, the
+ * context is made, measured, and destroyed if it does not fit. Then, where other processes share the budget,
+ * up to ACCOUNT_CONTEXT_GUESS of the room is kept from them meanwhile. */
 static uint64_t context_need(struct device *device)
 {
     uint64_t known = atomic_load(&device->context_bytes);
@@ -600,17 +602,17 @@ void route_touch(CUdevice ordinal)
 
 /* ---- contexts that have grown ----
  *
- * A context keeps stack for every thread that can be resident, as much as the hungriest kernel so far has
- * asked for. What it has grown by goes when it ends. */
+ * A context keeps stack for every thread that can be resident, as much as the largest stack that a kernel has
+ * needed so far. Its growth ends with the context. */
 
 static struct grown {
     _Atomic(CUcontext) context;      /* NULL: unused */
-    _Atomic uint64_t stack;          /* bytes per thread that the context has room for */
-    _Atomic uint64_t bytes;          /* that it has grown by, as asked for */
-    _Atomic(struct device *) device; /* that it has grown on; NULL: it has not */
+    _Atomic uint64_t stack;          /* bytes per thread for which the context keeps stack */
+    _Atomic uint64_t bytes;          /* bytes of growth, as requested */
+    _Atomic(struct device *) device; /* card of that growth; NULL: none */
 } contexts[CONTEXTS_COUNTED];
 
-/* The entry of the current context, or NULL. */
+/* Returns the entry of the current context, or NULL. */
 static struct grown *current_context(void)
 {
     CUcontext context = NULL;
@@ -681,7 +683,7 @@ CUresult route_grow_stack_begin(struct route_growth *growth, uint64_t bytes_per_
 
 /* ---- contexts ---- */
 
-/* All that is used on the card, by all processes; the largest number if that cannot be told. */
+/* Returns what all processes use on the card; UINT64_MAX if not known. */
 static uint64_t card_used(CUcontext context)
 {
     size_t free_bytes, total;
@@ -703,8 +705,8 @@ void route_context_failed(CUdevice ordinal)
         ledger_set_context_bytes(device->ledger, 0);
 }
 
-/* A context that was alone when it was made, while it lives. Once another has been made beside it no order of
- * work is relied upon again. */
+/* A context that was the only one when it was made, while it lives. Once a second one exists beside it, the
+ * order of streams is not relied on again. */
 static _Atomic(CUcontext) only_context;
 
 CUresult route_context_made(CUdevice ordinal, CUcontext context)
@@ -736,7 +738,7 @@ CUresult route_context_made(CUdevice ordinal, CUcontext context)
         route_context_failed(ordinal);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
-    if (used > ACCOUNT_CONTEXT_GUESS && !shares) /* other processes are on the card */
+    if (used > ACCOUNT_CONTEXT_GUESS && !shares) /* the figure includes other processes */
         used = ACCOUNT_CONTEXT_GUESS;
     if (atomic_compare_exchange_strong(&device->context_bytes, &none, used) && shares)
         ledger_set_context_bytes(device->ledger, used);

@@ -15,42 +15,44 @@ struct route_ticket {
     struct device *device; /* NULL: not counted */
     uint64_t bytes;
     enum blocks_kind kind;
-    struct drivers_pool *pool; /* of BLOCKS_ASYNC: where it comes from */
-    uint64_t reserved;         /* what that pool held before the driver's call; 0 if promised */
-    bool promised;             /* by account_promise */
+    struct drivers_pool *pool; /* for BLOCKS_ASYNC: the driver's pool that serves it */
+    uint64_t reserved;         /* bytes that pool held before the driver's call; 0 if promised */
+    bool promised;             /* granted by account_promise */
 };
 
-/* True if limits hold or memory is pooled in this process. */
+/* Returns true if limits are enforced or memory is pooled in this process. */
 bool route_active(void);
-/* True if any card may be limited. */
+/* Returns true if any card may be limited. */
 bool route_limited(void);
 
-/* Asks whether `bytes` may be taken on the card of the current context. CUDA_SUCCESS: call the driver, then
- * route_leave. Anything else is the answer for the program. */
+/* Asks the account of the current context's card for `bytes`. CUDA_SUCCESS: call the driver, then
+ * route_leave. Any other result is the answer for the program. */
 CUresult route_enter(struct route_ticket *ticket, enum blocks_kind kind, uint64_t bytes);
-/* The same on a given card. */
+/* The same on the card `ordinal`. */
 CUresult route_enter_on(struct route_ticket *ticket, enum blocks_kind kind, uint64_t bytes, CUdevice ordinal);
-/* The same for a stream-ordered allocation, which may come out of what a pool holds already. It is charged to
- * the card of the pool, or of the stream. pool NULL: the current pool of the stream's card. */
+/* The same for a stream-ordered allocation, which the driver's pool may serve from memory that it holds. It
+ * is charged to the card of the pool or of the stream. pool NULL: the current pool of the stream's card. */
 CUresult route_enter_async(struct route_ticket *ticket, uint64_t bytes, CUmemoryPool pool, CUstream stream);
 
-/* Books the driver's answer and returns it. `key` is the address or handle it gave. */
+/* Settles the request with the driver's answer, and returns that answer. `key` is the address or handle that
+ * the driver gave. */
 CUresult route_leave(struct route_ticket *ticket, CUresult result, uint64_t key);
 
-/* A ticket of a stream-ordered request. If the thread is cancelled in the driver's call, the promise is taken
- * back while its stack unwinds: to disable cancellation, as the other requests do, costs a tenth of the call.
- */
+/* Declares the ticket of a stream-ordered request. If the thread is cancelled in the driver's call, unwinding
+ * its stack takes the promise back. The other requests disable cancellation instead, which would cost a tenth
+ * of this call. */
 #define ROUTE_ASYNC_TICKET(name) struct route_ticket name __attribute__((cleanup(route_abandon)))
 void route_abandon(struct route_ticket *ticket);
 
-/* Gives back what our pools keep idle on a card (ROUTE_CURRENT: the one of the current context), unless
- * `bytes` (0: not known) could not be had even then. True if any thread has given memory back since `before`.
- */
+/* Gives back all idle memory on a card (ROUTE_CURRENT: the current context's), unless the card could not
+ * serve `bytes` even then (0: size not known). Returns true if any thread has given memory back since
+ * `before`, a value of route_given_back. */
 #define ROUTE_CURRENT (-1)
 uint64_t route_given_back(void);
 bool route_give_up_cache(CUdevice ordinal, uint64_t bytes, uint64_t before);
 
-/* A driver call that takes `bytes` of a card; once more if the card was full of what our pools only keep. */
+/* Makes a driver call that takes `bytes` of a card. If the card is full, gives idle memory back and calls
+ * again. */
 #define ROUTE_TRY(call, ordinal, bytes)                                                                      \
     ({                                                                                                       \
         const uint64_t before_ = route_given_back();                                                         \
@@ -60,8 +62,8 @@ bool route_give_up_cache(CUdevice ordinal, uint64_t bytes, uint64_t before);
         tried_;                                                                                              \
     })
 
-/* Around a free: route_free_begin takes the block out of the books, so that a new block at the same address
- * cannot be confused with it, and route_free_end puts it back if the driver refuses. */
+/* Around a free. route_free_begin takes the block out of the table, so that a new block at the same address
+ * is not mistaken for it. route_free_end puts it back if the driver refuses. */
 struct route_release {
     bool known;
     struct block block;
@@ -76,59 +78,65 @@ struct route_growth {
     uint64_t bytes;
 };
 
-/* Asks whether the driver may grow by about `bytes` on the current card; 0: not known. CUDA_SUCCESS: call it,
- * then route_grow_end. */
+/* Asks whether the driver may grow by about `bytes` (0: not known) on the current card. CUDA_SUCCESS: make
+ * the driver call, then route_grow_end. */
 CUresult route_grow_begin(struct route_growth *growth, uint64_t bytes);
-/* By a context on a card. */
+/* The same for a new context on the card `ordinal`. */
 CUresult route_grow_context_begin(struct route_growth *growth, CUdevice ordinal);
-/* By more stack per thread in the current context: the driver keeps room for every thread that can be
- * resident. */
+/* The same for more stack per thread in the current context: the driver keeps stack for every thread that can
+ * be resident. */
 CUresult route_grow_stack_begin(struct route_growth *growth, uint64_t bytes_per_thread);
 void route_grow_end(const struct route_growth *growth);
 
 #define ROUTE_STACK 1024 /* bytes of stack per thread that a fresh context has room for (CUDA's default) */
 
-/* The same in parts, for memory of graphs, whose need changes when memory is given back. `borrow`: also with
- * memory of the job's other processes. True: call the driver, then route_grow_graph_end. */
+/* The same for the memory of graphs, whose caller makes room itself, because giving memory back changes the
+ * need. `borrow`: also borrows from the job's other processes. True: make the driver call, then
+ * route_grow_graph_end. */
 bool route_grow_graph_begin(struct route_growth *growth, CUdevice ordinal, uint64_t bytes, bool borrow);
 void route_grow_graph_end(const struct route_growth *growth);
-/* Makes room for `bytes` of growth on a card: gives back idle memory, and waits for freed memory's work if
- * that can be enough. False: it cannot. */
+/* Makes room for `bytes` of growth on a card: gives idle memory back, and waits for the work on freed memory
+ * if that can be enough. Returns true if anything was given back. */
 bool route_make_room(CUdevice ordinal, uint64_t bytes);
-/* The driver may have grown on a card, whatever was asked. */
+/* Notes that the driver may have grown on a card: the next grant measures. */
 void route_touch(CUdevice ordinal);
-/* Waits until a stream has done its work, but not long: it may be waiting for the calling thread. */
+/* Waits until a stream has done its work, 100 ms at most, because the stream may be waiting for this
+ * thread. */
 void route_await_stream(CUstream stream);
 
 /* ---- contexts ---- */
 
-/* A context has been made: counts its own bytes. Not CUDA_SUCCESS if they do not fit the limit. */
+/* Call after a context was made: charges what it takes. Returns CUDA_ERROR_OUT_OF_MEMORY if that exceeds the
+ * limit. */
 CUresult route_context_made(CUdevice ordinal, CUcontext context);
-/* The driver has not made the context that route_grow_context_begin was called for. */
+/* Call if the driver did not make the context after route_grow_context_begin. */
 void route_context_failed(CUdevice ordinal);
-/* Around the end of a context and of the memory in it. */
+/* Around the end of a context, which ends the memory in it. _abort: the driver has refused, and the context
+ * stays. */
 void route_context_end_begin(CUcontext context);
 void route_context_end_abort(CUcontext context);
 void route_context_end(CUcontext context);
 
-/* Another limit for a card, within the administrator's; false if that is not possible. What is idle above it
- * goes back to the driver, what is in use stays. */
+/* Changes the limit of a card, within the administrator's. Returns false if that is not possible. Idle memory
+ * above the limit goes back to the driver; memory in use stays. */
 bool route_set_limit(struct device *device, uint64_t bytes);
 
 /* ---- the pool (route_pool.c) ---- */
 
-/* cuMemAlloc and cuMemFree through the pool. False: not the pool's affair, go on with the driver's own. */
+/* cuMemAlloc and cuMemFree through the pool. Return false if the pool does not handle the call: call the
+ * driver. */
 bool route_pool_alloc(CUdeviceptr *address, size_t bytes, CUresult *result);
 bool route_pool_free(CUdeviceptr address, CUresult *result);
-/* The same for a free that is ordered by a stream and does not wait. */
+/* The same for a free in the order of `stream`. Waits only for a stream of another context. */
 bool route_pool_free_async(CUdeviceptr address, CUstream stream, CUresult *result);
 
-/* What our pools and the driver's hold on a card and the program does not, usable now or when work has ended.
- */
+/* Returns the bytes that our pools and the driver's hold on a card and the program has not allocated,
+ * including memory that still has work on it. */
 uint64_t route_idle_on(CUdevice ordinal);
 
-/* Makes room on a card: gives back idle memory of at least `bytes`, or of what is `missing`, and waits for
- * freed memory's work if that can be enough. True if anything was given back. */
+/* Makes room on a card: gives back idle memory, at least `bytes` and at least what `missing` returns, and
+ * waits for the work on freed memory. Does nothing if all idle memory would not be enough. Returns true if
+ * anything was given back. */
 bool route_make_room_for(CUdevice ordinal, uint64_t bytes,
                          uint64_t (*missing)(struct account *account, uint64_t need));
 

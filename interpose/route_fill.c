@@ -1,10 +1,10 @@
-/* fill: see fill.h. */
+/* fill: see route_fill.h. */
 #include "interpose/route_fill.h"
 
 #include "interpose/pool/capture.h"
 #include "interpose/route.h"
 
-/* The stream of our own, made at its first use. */
+/* Returns the pool's stream for fills, made on first use. */
 static CUresult own_stream(struct pool *pool, CUstream *stream)
 {
     struct route_growth growth;
@@ -35,8 +35,8 @@ CUresult fill_block(struct pool *pool, uint64_t address, uint64_t bytes, unsigne
     return result == CUDA_SUCCESS ? capture_wait_stream(stream) : result;
 }
 
-/* The bytes of a block that may be filled when it is freed; 0: none, because other processes hold it or there
- * is no such block. */
+/* Returns the bytes to fill when a block is freed; 0 if other processes have it open or there is no such
+ * block. */
 static uint64_t freed_bytes(struct pool *pool, uint64_t address)
 {
     struct pool_block block;
@@ -61,6 +61,5 @@ void fill_freed_behind(struct pool *pool, uint64_t address, CUstream stream)
     const uint64_t bytes = freed_bytes(pool, address);
 
     if (bytes)
-        driver.cuMemsetD8Async(address, FILL_FREED, bytes,
-                               stream); /* else it keeps its bytes: a check is lost */
+        driver.cuMemsetD8Async(address, FILL_FREED, bytes, stream); /* if this fails, a check is lost */
 }

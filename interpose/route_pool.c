@@ -14,12 +14,12 @@
 #include "interpose/settings/log.h"
 #include "interpose/share/ipc.h"
 
-#define BORROW_TRIES 8 /* others of the job may take what is given */
+#define BORROW_TRIES 8 /* other processes may take what was given */
 
 /* ---- allocation ---- */
 
-/* In a capture the driver decides whether memory calls are allowed, and a refusal ends the capture: it is
- * asked. */
+/* Asks the driver whether a capture forbids memory calls, and returns its error. A refused call invalidates
+ * the capture, as natively. */
 static CUresult ask_about_capture(void)
 {
     CUdeviceptr address;
@@ -30,7 +30,7 @@ static CUresult ask_about_capture(void)
     return result == CUDA_ERROR_OUT_OF_MEMORY ? CUDA_SUCCESS : result;
 }
 
-/* The driver refuses, and writes to the program's own output, which a refusal changes. */
+/* Refuses through the driver, which writes *address as it does on a refusal. */
 static CUresult refuse(const struct pool *pool, CUdeviceptr *address, uint64_t bytes)
 {
     const CUresult result = driver.cuMemAlloc_v2(address, NEVER_FITS);
@@ -54,7 +54,7 @@ static int alloc(struct pool *pool, uint64_t bytes, uint64_t *start)
     return rc;
 }
 
-/* False if a request cannot be met even by all that is held on the card and not used: then that is kept. */
+/* Returns false if even all idle memory of the card would not be enough; then it is kept. */
 static bool may_be_met(const struct pool *pool, uint64_t bytes)
 {
     bool may;
@@ -67,8 +67,9 @@ static bool may_be_met(const struct pool *pool, uint64_t bytes)
     return may;
 }
 
-/* Other contexts and the driver's own pools may have idle memory on the same card, or have given it back
- * since `before`. For its own idle memory the pool has waited, where that could help. */
+/* Allocates after making room on the card: other contexts and the driver's pools may have idle memory there,
+ * or have given it back since `before`. The pool itself has already waited for its own idle memory where that
+ * could help. */
 static int alloc_beside_others(struct pool *pool, uint64_t bytes, uint64_t *start, uint64_t before)
 {
     const bool any =
@@ -77,7 +78,7 @@ static int alloc_beside_others(struct pool *pool, uint64_t bytes, uint64_t *star
     return any || route_given_back() != before ? alloc(pool, bytes, start) : -ENOMEM;
 }
 
-/* With memory of the job's other processes, as often as they give some. */
+/* Allocates with memory borrowed from the job's other processes, as long as they give some. */
 static int alloc_borrowed(struct pool *pool, uint64_t bytes, uint64_t *start)
 {
     struct device *device = pool->budget.owner;
@@ -94,7 +95,7 @@ static int alloc_borrowed(struct pool *pool, uint64_t bytes, uint64_t *start)
     return rc;
 }
 
-/* Sets the bytes of a block that is handed out. What could not be set is not handed out. */
+/* Sets the bytes of a new block. Frees it again if that fails. */
 static CUresult hand_out_filled(struct pool *pool, CUdeviceptr *address, size_t bytes, unsigned char value)
 {
     const CUresult result = fill_block(pool, *address, bytes, value);
@@ -137,7 +138,7 @@ struct freed {
     CUdeviceptr address;
 };
 
-/* Before a strict free waits: it does not wait for what is no block. */
+/* Checks a block before a strict free waits: a free of anything else must not wait. */
 static CUresult check_block(void *argument)
 {
     const struct freed *freed = argument;
@@ -197,7 +198,7 @@ bool route_pool_free(CUdeviceptr address, CUresult *result)
     if (library_options()->deferred) {
         *result = free_deferred(pool, address);
     } else {
-        lock_disable_cancel(); /* once for all locks on the way: that costs more than they do */
+        lock_disable_cancel(); /* once for all locks taken below: that costs more than they do */
         *result = free_strict(pool, address);
         lock_restore_cancel();
     }
@@ -214,8 +215,8 @@ static bool is_stream_of(const struct pool *pool, CUstream stream, CUcontext con
                                         green && primary == pool->context);
 }
 
-/* The driver says what is wrong with a stream. A stream of another context is waited for: no event of the
- * block's own context is behind its work. */
+/* Orders a free behind `stream`. Returns the driver's error for an invalid stream. Waits for a stream of
+ * another context, because no event of the block's own context covers its work. */
 static CUresult follow(struct pool *pool, CUdeviceptr address, CUstream stream)
 {
     CUcontext context = NULL;
@@ -234,8 +235,7 @@ bool route_pool_free_async(CUdeviceptr address, CUstream stream, CUresult *resul
 {
     struct pool *pool = pool_with(address);
 
-    /* A graph frees only what a graph has allocated: the driver itself says what it thinks of other blocks.
-     */
+    /* A graph frees only what a graph has allocated: the driver itself reports an error for other blocks. */
     if (!pool || capture_takes(stream))
         return false;
     *result = follow(pool, address, stream);

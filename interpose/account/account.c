@@ -8,9 +8,9 @@
 
 #include "interpose/base/lock.h"
 
-#define WAIT_FOR_OTHERS_MS 100 /* only a safety net: a thread in flight signals */
+#define WAIT_FOR_OTHERS_MS 100 /* only a safety net: settling a request signals */
 
-static atomic_bool unseen; /* memory may be taken past the hooks; for good */
+static atomic_bool unseen; /* memory may be taken past the hooks; never reset */
 
 void account_expect_unseen(void)
 {
@@ -30,9 +30,9 @@ void account_init(struct account *account, uint64_t limit, uint64_t reserve,
 
 /* ---- without the lock ----
  *
- * Far from the limit a promise needs no lock: it is added to `promised`, and holds if all promises together
- * stay within `quick`. A thread that enters first closes that way (quick = 0) and then reads the promises, so
- * that one of the two sees the other. */
+ * Far from the limit a promise needs no lock: it is added to `promised`, and is valid if all promises
+ * together stay within `quick`. A thread that takes the lock first sets quick = 0 and then reads the
+ * promises, so that one of the two sees the other. */
 
 bool account_promise(struct account *account, uint64_t need)
 {
@@ -68,13 +68,13 @@ static uint64_t add(uint64_t a, uint64_t b)
     return a > UINT64_MAX - b ? UINT64_MAX : a + b;
 }
 
-/* True if other processes share the budget. */
+/* Returns true if other processes share the budget. */
 static bool shares(const struct account *account)
 {
     return account->ledger && ledger_shares(account->ledger);
 }
 
-/* The state under the limits that hold: this process's own, and what the other processes of its job leave. */
+/* Returns the state with the limit that applies: the process's own, or what its job leaves it. */
 static struct limit_state limited_state(const struct account *account)
 {
     struct limit_state state = account->state;
@@ -84,7 +84,7 @@ static struct limit_state limited_state(const struct account *account)
     return state;
 }
 
-/* The same with what is promised counted as in flight. */
+/* The same with promises counted as in flight. */
 static struct limit_state state_of(struct account *account)
 {
     struct limit_state state = limited_state(account);
@@ -98,7 +98,7 @@ static uint64_t taken(const struct limit_state *state)
     return add(state->measured, add(state->unmeasured, state->in_flight));
 }
 
-/* What may be promised without the lock: it must be leased already. */
+/* Returns what may be promised without the lock: it must be leased already. */
 static uint64_t quick_room(const struct account *account)
 {
     const struct limit_state state = limited_state(account);
@@ -120,19 +120,19 @@ static void leave(struct account *account)
     pthread_mutex_unlock(&account->lock);
 }
 
-/* One question to the driver. */
+/* One measurement. */
 struct question {
     uint64_t number;
-    uint64_t granted, pooled, touches; /* as they were when it was asked */
+    uint64_t granted, pooled, touches; /* when it began */
     int rc;
-    uint64_t bytes;    /* the answer */
-    uint64_t held;     /* without an answer: what the driver's own pools hold */
-    uint64_t bound;    /* and all that is used on the card, if that is known */
-    uint64_t promised; /* when it was asked */
+    uint64_t bytes;    /* the driver's figure */
+    uint64_t held;     /* without a figure: what the driver's own pools hold */
+    uint64_t bound;    /* and what is used on the card, or UINT64_MAX */
+    uint64_t promised; /* when it began */
 };
 
-/* Takes an answer in, with the lock. What was granted after the question may or may not be in the answer: it
- * is counted again, never too little. */
+/* Enters a measurement into the state, with the lock held. What was granted since it began may or may not be
+ * in the figure: it is counted in addition, so the sum is never too low. */
 static void take_in(struct account *account, const struct question *question)
 {
     struct limit_state *state = &account->state;
@@ -147,16 +147,16 @@ static void take_in(struct account *account, const struct question *question)
     }
 }
 
-/* What a figure is for. An estimate is good enough to grant by, not to refuse by; and what a program is told
- * must not depend on what other processes use, as the bound does. */
+/* What a figure is for. An estimate suffices to grant, not to refuse. A figure shown to the program must not
+ * depend on other processes, as the bound does. */
 enum purpose { TO_GRANT, TO_REFUSE, TO_TELL };
 
-/* Asks the driver. Returns false if the answer is not one to refuse by. */
+/* Asks the driver. Returns false if the figure does not suffice to refuse. */
 static bool ask(struct account *account, enum purpose purpose, struct question *question)
 {
     question->rc = -ENODATA;
     question->bound = UINT64_MAX;
-    /* The estimate is of the whole card: a lease by it would take from the neighbours what they use. */
+    /* The estimate covers the whole card: leasing by it would take what other processes use. */
     if (purpose == TO_GRANT && account->estimate && !shares(account))
         question->rc = account->estimate(account->context, &question->bytes);
     if (question->rc == 0)
@@ -170,8 +170,8 @@ static bool ask(struct account *account, enum purpose purpose, struct question *
     return !question->rc || purpose != TO_TELL;
 }
 
-/* The driver is the truth: what it has grown by unasked is leased, whatever the job's budget says. What was
- * granted since is leased already, and may be in the measurement as well. */
+/* Leases what the driver has grown by on its own, whatever the job's budget says. What was granted since the
+ * measurement is leased already, and may be in it as well. */
 static void lease_what_was_measured(struct account *account)
 {
     const uint64_t measured = account->state.measured;
@@ -180,9 +180,10 @@ static void lease_what_was_measured(struct account *account)
         ledger_settle(account->ledger, measured);
 }
 
-/* A pool of the driver's may give memory back just before the answer and take it again just after: then it
- * has not grown, by what was last seen of it, and the answer lacks the bytes. So pools are looked at before
- * and after, nobody is promised anything meanwhile, and what was promised before is counted once more. */
+/* Measures while the driver's pools are in use. A pool may give memory back just before the driver's answer
+ * and take it again just after: then it does not seem to have grown, and the answer lacks the bytes. So pools
+ * are looked at before and after, no promise is made meanwhile, and earlier promises are counted once
+ * more. */
 static bool ask_beside_pools(struct account *account, enum purpose purpose, struct question *question)
 {
     if (account->look_again)
@@ -193,12 +194,12 @@ static bool ask_beside_pools(struct account *account, enum purpose purpose, stru
     return exact;
 }
 
-/* Asks the driver and takes the answer in. Called without the lock. */
+/* Measures and enters the result. The caller does not hold the lock. */
 static void measure(struct account *account, enum purpose purpose)
 {
     struct question question = {0};
 
-    lock_disable_cancel(); /* `measuring` would stay */
+    lock_disable_cancel(); /* or `measuring` would stay raised */
     enter(account);
     question.number = ++account->measurements;
     question.granted = account->granted;
@@ -210,8 +211,7 @@ static void measure(struct account *account, enum purpose purpose)
     const bool exact = ask_beside_pools(account, purpose, &question);
     enter(account);
     account->measuring--;
-    /* A later question may have been answered first; an older figure must not hide what was freed in between.
-     */
+    /* A later measurement may have ended first; an older figure must not hide what was freed in between. */
     if (question.number > account->newest) {
         account->newest = question.number;
         account->exact = exact;
@@ -224,7 +224,7 @@ static void measure(struct account *account, enum purpose purpose)
     lock_restore_cancel();
 }
 
-/* Waits, holding the lock, until another thread's driver call is answered. The thread is not cancelled here:
+/* Waits until a request in flight is settled. The caller holds the lock. The thread is not cancelled here:
  * the lock would stay taken. */
 static void wait_for_others(struct account *account)
 {
@@ -239,26 +239,26 @@ static void wait_for_others(struct account *account)
     atomic_fetch_add(&account->waiters, 1);
     pthread_cond_timedwait(&account->settled, &account->lock, &until);
     atomic_fetch_sub(&account->waiters, 1);
-    atomic_store(&account->quick, 0); /* others have opened it meanwhile */
+    atomic_store(&account->quick, 0); /* others have raised it meanwhile */
     pthread_setcancelstate(cancel, NULL);
 }
 
-/* Leases what a grant of `need` takes. False if the job does not have it. */
+/* Leases what a grant of `need` takes. Returns false if the job does not have it. */
 static bool lease(struct account *account, const struct limit_state *state, uint64_t need)
 {
     return !shares(account) ||
            ledger_extend_beside(account->ledger, add(taken(state), need), state->reserve) == 0;
 }
 
-/* Before a refusal: processes of the job may have died, and their leases with them. */
+/* Tries to lease before a refusal: processes of the job may have died, which frees their leases. */
 static bool lease_of_the_dead(struct account *account, const struct limit_state *state, uint64_t need)
 {
     return shares(account) && add(add(taken(state), need), state->reserve) <= account->state.limit &&
            lease(account, state, need);
 }
 
-/* Puts `need` bytes in flight if they fit beside `reserve`. `busy`: NULL, or where to say that others are in
- * the way instead of waiting for them. */
+/* Puts `need` bytes in flight if they fit beside `reserve`. busy: NULL to wait for others in flight, or where
+ * to report them instead of waiting. */
 static bool take(struct account *account, uint64_t need, uint64_t reserve, bool *busy)
 {
     bool fresh = false, recounted = false;
@@ -425,7 +425,7 @@ uint64_t account_room(struct account *account)
     return room;
 }
 
-/* An estimate is good enough to grant by, not to give up memory by. */
+/* Measures if the last figure was an estimate, which suffices to grant but not to give up memory. */
 static uint64_t short_of(struct account *account, uint64_t need, uint64_t reserve)
 {
     enter(account);

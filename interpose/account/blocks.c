@@ -1,5 +1,5 @@
-/* blocks: see blocks.h. An open-addressing table with linear probing and backward-shift deletion: no
- * tombstones, so a long-lived program's table does not rot. */
+/* blocks: see blocks.h. An open-addressing table with linear probing and backward-shift deletion: without
+ * tombstones the table does not degrade in a long-lived program. */
 #include "interpose/account/blocks.h"
 
 #include <errno.h>
@@ -14,7 +14,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 /* guarded by lock */
 static struct block *table;
 static uint64_t capacity, count, reserved;
-static uint64_t cursor; /* where blocks_take_of_context goes on */
+static uint64_t cursor; /* where blocks_take_of_context continues */
 
 static unsigned space(enum blocks_kind kind)
 {
@@ -136,9 +136,8 @@ bool blocks_take(enum blocks_kind kind, uint64_t key, struct block *out)
     return found != NULL;
 }
 
-/* Called until nothing is left, so it goes on where the last one was found: a walk from the start each time
- * would take minutes with 100,000 blocks. An erased place may hold a later block now: it is looked at again.
- */
+/* Continues where the last block was found: a walk from the start for each of 100,000 blocks would take
+ * minutes. Erasing may move a later block into the place, so it is looked at again. */
 bool blocks_take_of_context(const void *context, struct block *out)
 {
     bool found = false;

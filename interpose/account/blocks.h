@@ -1,4 +1,5 @@
-/* blocks: what we have counted, by address or handle, so that a free gives back exactly what was taken.
+/* blocks: the table of counted blocks by address or handle, so that a free gives back exactly what was
+ * charged.
  *
  * Owns one lock, held only inside these functions. Its memory comes from mmap, not from the host program's
  * malloc.
@@ -9,7 +10,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Name spaces: an address and a handle of the same value are different things. */
+/* Kinds are separate name spaces, because an address and a handle can have the same value. Linear, managed
+ * and async blocks share one. */
 enum blocks_kind {
     BLOCKS_NONE, /* an empty place */
     BLOCKS_LINEAR,
@@ -23,27 +25,28 @@ enum blocks_kind {
 struct block {
     uint64_t key; /* address or handle */
     uint64_t bytes;
-    void *context; /* whose end is the block's end; NULL: it outlives contexts */
+    void *context; /* the block ends with it; NULL: it outlives contexts */
     int device;
     enum blocks_kind kind;
 };
 
-/* Makes room for one more, so that blocks_add cannot fail; each success is used up by one blocks_add or
- * blocks_cancel. 0 or -ENOMEM. */
+/* Reserves a place, so that blocks_add cannot fail. Returns 0 or -ENOMEM. Each success is used up by one
+ * blocks_add or blocks_cancel. */
 int blocks_reserve(void);
 void blocks_cancel(void);
 void blocks_add(const struct block *block);
 
-/* Takes a block out: true, and *out is it. Its place stays reserved, so that it can be put back: one
- * blocks_add or blocks_cancel must follow. Linear, managed and async blocks share one space of addresses. */
+/* Removes a block and copies it to *out. Returns false if there is none. Its place stays reserved, so that it
+ * can be put back: one blocks_add or blocks_cancel must follow. */
 bool blocks_take(enum blocks_kind kind, uint64_t key, struct block *out);
 
-/* Takes out any block of the context, until there is none: false. Nothing stays reserved. */
+/* Removes one block of the context and copies it to *out. Returns false if there is none left. Reserves
+ * nothing. */
 bool blocks_take_of_context(const void *context, struct block *out);
 
 uint64_t blocks_count(void);
 
-/* Walks the table and verifies it (tests): 0, or the number of things wrong. */
+/* Verifies the table, for tests. Returns the number of faults. */
 int blocks_check(void);
 
 void blocks_clear(void); /* tests, and a child after fork */

@@ -13,7 +13,7 @@
 enum { UNSEEN, LIMITED, UNLIMITED };
 
 static pthread_mutex_t table_lock = PTHREAD_MUTEX_INITIALIZER;
-static struct device devices[DEVICE_MAX]; /* filled under table_lock, read after `seen` says so */
+static struct device devices[DEVICE_MAX]; /* filled under table_lock, read once `seen` is set */
 static atomic_int seen[DEVICE_MAX];
 static const struct options *rules;
 static atomic_flag said_blind = ATOMIC_FLAG_INIT;
@@ -32,7 +32,7 @@ void device_format_uuid(const CUuuid *uuid, char text[RULES_UUID_TEXT])
              b[3], b[4], b[5], b[6], b[7], b[8], b[9], b[10], b[11], b[12], b[13], b[14], b[15]);
 }
 
-/* The account's question: this process on this card. */
+/* Measures for the account: this process on this card. */
 static int measure_device(void *context, uint64_t *bytes)
 {
     struct device *device = context;
@@ -48,8 +48,8 @@ static int measure_device(void *context, uint64_t *bytes)
     return rc;
 }
 
-/* Everything that is used on the card, by all processes: ours is not more. Quick, and needs no NVML, whose
- * start takes 15 ms. Only where the calling thread has a context on the card. */
+/* Estimates for the account: what all processes use on the card, which is not less than ours. Quick, and
+ * needs no NVML, whose start takes 15 ms. Works only if the calling thread has a context on the card. */
 static int estimate_device(void *context, uint64_t *bytes)
 {
     struct device *device = context;
@@ -63,7 +63,7 @@ static int estimate_device(void *context, uint64_t *bytes)
     return 0;
 }
 
-/* What the driver holds for this process in pools of its own. */
+/* Returns what the driver holds for this process in its own pools. */
 static uint64_t held_by_driver(void *context)
 {
     const struct device *device = context;
@@ -78,7 +78,7 @@ static void look_again_at_pools(void *context)
     drivers_pools_look_again(device->ordinal);
 }
 
-/* True if the driver knows a card of that number: else it refuses every request for it by itself. */
+/* Returns true if the driver has a card of that number: else it refuses every request for it by itself. */
 static bool exists(CUdevice ordinal)
 {
     int value;
@@ -94,8 +94,8 @@ static uint64_t limit_of(const struct device *device)
     return own < job ? own : job;
 }
 
-/* Joins the card's ledger, with a part in the job if there is one. -errno if a job was asked for and cannot
- * be had. */
+/* Joins the card's ledger, and the job if there is one. Returns -errno if a job was asked for and cannot be
+ * joined. */
 static int join_ledger(struct device *device)
 {
     const char *job = rules->group[0] ? rules->group : NULL;
@@ -120,7 +120,7 @@ static int join_ledger(struct device *device)
     return -ENODATA;
 }
 
-/* Looks a card up with the driver. UNSEEN if the driver does not answer. */
+/* Fills in a card from the driver. Returns UNSEEN if the driver does not answer. */
 static int inspect(struct device *device, CUdevice ordinal)
 {
     CUuuid uuid;
@@ -138,7 +138,7 @@ static int inspect(struct device *device, CUdevice ordinal)
         atomic_store(&device->limit, bytes);
         return UNLIMITED;
     }
-    if (join_ledger(device)) /* then what should be the job's is each process's */
+    if (join_ledger(device)) /* then the job's max applies to each process */
         bytes = options_limit(rules, ordinal, device->uuid, total);
     atomic_store(&device->own, bytes);
     atomic_store(&device->limit, limit_of(device));
@@ -158,7 +158,7 @@ static int inspect(struct device *device, CUdevice ordinal)
     return LIMITED;
 }
 
-/* What is known of a card; asks the driver at the first time. */
+/* Returns the state of a card; asks the driver the first time. */
 static int state_of(CUdevice ordinal)
 {
     if (ordinal < 0 || ordinal >= DEVICE_MAX)
@@ -186,7 +186,7 @@ int device_find(CUdevice ordinal, struct device **device)
     if (state == UNSEEN && options_any_limit(rules)) {
         if (!exists(ordinal))
             return -ENXIO;
-        state = state_of(ordinal); /* a passing failure is no reason to refuse */
+        state = state_of(ordinal); /* again: a failure may pass */
         if (state == UNSEEN)
             return -ENODEV;
     }
@@ -205,7 +205,7 @@ int device_current(CUdevice *ordinal)
     if (result == CUDA_ERROR_CONTEXT_IS_DESTROYED || driver.cuCtxGetCurrent(&context) != CUDA_SUCCESS ||
         !context)
         return -ENXIO;
-    /* A passing failure is no reason to refuse. */
+    /* Asked again: a failure may pass. */
     return driver.cuCtxGetDevice(ordinal) == CUDA_SUCCESS ? 0 : -ENODEV;
 }
 
@@ -274,7 +274,8 @@ static bool names_a_card(const struct rules_rule *rule, const struct card *cards
     return found;
 }
 
-/* A UUID that is not there may be that of a card which CUDA_VISIBLE_DEVICES hides. */
+/* Returns false if a rule names a card that does not exist. An unknown UUID may be a card that
+ * CUDA_VISIBLE_DEVICES hides. */
 static bool check_rules(const struct rules *limits, const char *name, const struct card *cards, int count)
 {
     const struct rules_rule *missing = NULL;
@@ -301,7 +302,7 @@ bool device_check_rules(void)
         return true;
     const int count = list_cards(cards);
     if (count < 0)
-        return true; /* then requests are refused one by one */
+        return true; /* requests are then refused one by one */
     if ((rules->source[OPTIONS_MAX] == OPTIONS_ADMIN || check_rules(&rules->max, "max", cards, count)) &&
         check_rules(&rules->each, "each", cards, count))
         return true;

@@ -1,4 +1,4 @@
-/* device: the cards of this process that are limited, by the driver's number and by UUID.
+/* device: the limited cards of this process, by the driver's number and by UUID.
  *
  * Owns table_lock, held while a card is looked at for the first time (two quick driver queries).
  */
@@ -16,50 +16,50 @@ struct device {
     int ordinal;
     char uuid[RULES_UUID_TEXT];
     uint64_t total;         /* of the card */
-    _Atomic uint64_t limit; /* of this process and of its job: the smaller */
-    _Atomic uint64_t own;   /* of this process, whatever its job's is */
+    _Atomic uint64_t limit; /* the smaller of this process's and its job's */
+    _Atomic uint64_t own;   /* of this process alone */
     struct ledger *ledger;  /* NULL: none */
     struct measure_card card;
     struct account account;
-    uint64_t threads;               /* that can be resident at once: what a kernel's stack is multiplied by */
-    _Atomic uint64_t context_bytes; /* what the first context took; 0: none was made yet */
+    uint64_t threads; /* threads that can be resident at once: the factor for a kernel's stack */
+    _Atomic uint64_t context_bytes; /* what the first context took; 0: none made yet */
 };
 
-/* Takes over the options; before the first device_get. */
+/* Sets the options. Call before the first device_get. */
 void device_setup(const struct options *options);
 
-/* Finds the card: 0, and *device is NULL if it is not limited. If limits were asked for: -ENODEV if the
- * driver cannot say which card this is, and then nothing may be granted on it; -ENXIO if there is no such
- * card, and then the driver refuses every request by itself. */
+/* Finds a card. Returns 0 with *device, which is NULL if the card is not limited. If limits were asked for:
+ * -ENODEV if the driver cannot identify the card, so nothing may be granted on it; -ENXIO if there is no such
+ * card, so the driver itself refuses every request. */
 int device_find(CUdevice ordinal, struct device **device);
-/* The number of the card of the calling thread's context: 0, -ENXIO if it has none, -ENODEV if the driver
- * does not say. */
+/* Writes the number of the current context's card. Returns 0, -ENXIO without a context, -ENODEV if the driver
+ * cannot say. */
 int device_current(CUdevice *ordinal);
-/* True if the program sees a single card, and its number. */
+/* Returns true and writes the number if the program sees a single card. */
 bool device_only(CUdevice *ordinal);
-/* device_find for the card of the calling thread's context; -ENXIO if it has none. */
+/* device_find for the current context's card; -ENXIO without a context. */
 int device_find_current(struct device **device);
-/* The card if it is known and limited, else NULL: for figures, not for decisions. */
+/* Returns the card if it is known and limited, else NULL. For figures, not for decisions. */
 struct device *device_get(CUdevice ordinal);
 
-/* Checks, once CUDA has started, that the cards are there that max and each name. False, with the cards that
- * there are on stderr, if a limit would hold for no card, or names one that cannot be there. */
+/* Checks that the cards named by max and each exist. Call after CUDA has started. Returns false, and lists
+ * the cards on stderr, if a limit would hold for no card or names one that cannot exist. */
 bool device_check_rules(void);
 
-/* Changes the limit, within the administrator's. False if that is not possible. */
+/* Changes the limit, within the administrator's. Returns false if that is not possible. */
 bool device_set_limit(struct device *device, uint64_t bytes);
 
-/* The job's max may have changed: follows it. */
+/* Adopts the job's max if it has changed. */
 void device_follow_job(struct device *device);
 
-/* A child after fork: the parent's ledgers are not its own. */
+/* Gives up the parent's ledgers in a child after fork. */
 void device_after_fork(void);
 
 /* Calls visit(device) for every limited card seen so far. */
 void device_each(void (*visit)(struct device *device));
 
-/* The number under which the program sees the card "GPU-..." or the slice "MIG-...", as far as it has been
- * looked at; else RULES_NO_ORDINAL. */
+/* Returns the number under which the program sees the card "GPU-..." or the slice "MIG-...", or
+ * RULES_NO_ORDINAL if it has not been looked at. */
 int device_ordinal_of(const char *uuid);
 
 /* Writes "GPU-xxxxxxxx-..." from the driver's 16 bytes. */

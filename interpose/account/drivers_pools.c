@@ -9,14 +9,14 @@
 #define POOLS_MAX 64 /* a program has one or two */
 
 struct drivers_pool {
-    _Atomic(CUmemoryPool) pool; /* NULL: unused; written with lock */
+    _Atomic(CUmemoryPool) pool; /* NULL: unused; written under lock */
     CUdevice ordinal;
-    _Atomic uint64_t reserved; /* when its growth was last asked */
+    _Atomic uint64_t reserved; /* at the last look at its growth */
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct drivers_pool pools[POOLS_MAX];
-static atomic_int count; /* places in use, or once in use */
+static atomic_int count; /* places in use or used before */
 
 static uint64_t attribute(CUmemoryPool pool, CUmemPool_attribute which)
 {
@@ -48,8 +48,8 @@ static struct drivers_pool *find(CUmemoryPool pool)
     return NULL;
 }
 
-/* What a pool held before it was known was there when the account was last measured, or is found by the next
- * measurement: growth counts from here on. */
+/* Adds a pool. Growth counts from here on: what it held before was there at the account's last measurement,
+ * or the next one finds it. */
 static struct drivers_pool *add(CUmemoryPool pool, CUdevice ordinal)
 {
     struct drivers_pool *place = find(NULL);

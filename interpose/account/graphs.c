@@ -11,22 +11,22 @@
 #include "interpose/base/lock.h"
 
 #define CARDS_MAX 64
-#define PATIENCE  UINT64_C(1000000000) /* ns; a launch takes microseconds unless the program holds it up */
+#define PATIENCE  UINT64_C(1000000000) /* ns; a launch takes microseconds unless the program delays it */
 
 struct row {
     const void *exec;
     struct graphs_part part;
     bool launched;
-    uintptr_t stream; /* of the last launch */
-    uint64_t held;    /* after it */
-    uint64_t moves;   /* of its card, at it */
+    uintptr_t stream; /* of the last launch, as are the next two */
+    uint64_t held;    /* held by the driver after it */
+    uint64_t moves;   /* the card's moves at that time */
 };
 
 struct card {
-    pthread_rwlock_t launches; /* held over the driver's answer: shared by those as before, else alone */
+    pthread_rwlock_t launches; /* held until the driver answers: shared for repeated launches */
     /* guarded by lock */
-    uint64_t moves; /* how often memory may have gone from one graph to another */
-    uint64_t left;  /* the most that graphs which are gone may still use */
+    uint64_t moves; /* times that memory may have moved from one graph to another */
+    uint64_t left;  /* the most that destroyed graphs may still use */
 };
 
 _Atomic size_t graphs_known;
@@ -54,7 +54,7 @@ static uint64_t add(uint64_t a, uint64_t b)
     return a > UINT64_MAX - b ? UINT64_MAX : a + b;
 }
 
-/* The pages of a range that are not below `*end`, which moves on. */
+/* Returns the bytes of a range's pages at or above *end, and moves *end behind them. */
 static uint64_t new_pages(const struct graphs_range *range, uint64_t *end)
 {
     const uint64_t first = range->start & ~(LIMIT_PAGE - 1);
@@ -92,7 +92,7 @@ size_t graphs_footprint(struct graphs_range *ranges, size_t count, struct graphs
 
 /* ---- the table ---- */
 
-/* The first row that is not before this handle's. */
+/* Returns the first row that does not come before this handle's. */
 static size_t place_of(const void *exec)
 {
     size_t low = 0, high = graphs_known;
@@ -142,7 +142,7 @@ static void forget(const void *exec)
 
     if (count == 0)
         return;
-    /* One that is gone may still run, or have left blocks to the program. */
+    /* A destroyed graph may still be running, or may have left blocks to the program. */
     for (size_t i = at; i < at + count; i++) {
         struct card *card = card_of(&rows[i].part);
 
@@ -201,13 +201,14 @@ static struct row *row_of(const void *exec, int card)
 
 /* ---- launches ---- */
 
-/* On the same stream, and the driver holds no less than after it. */
+/* Returns true if the launch is on the same stream as the last one, and the driver holds no less than after
+ * it. */
 static bool as_before(const struct row *row, const struct graphs_ask *ask, uint64_t held)
 {
     return row && row->launched && row->stream == ask->stream && held >= row->held;
 }
 
-/* And nothing has moved since. */
+/* The same, and no memory has moved since. */
 static bool is_sure(const struct graphs_ask *ask, uint64_t held)
 {
     const struct row *row = row_of(ask->exec, ask->part.card);
@@ -256,8 +257,8 @@ static uint64_t minus(uint64_t a, uint64_t b)
     return a > b ? a - b : 0;
 }
 
-/* What the driver may take for this launch, whoever shares what with whom: not more than the graph's own
- * bytes beyond those of no use, nor more than all graphs together need. */
+/* Returns what the driver may take for this launch, whichever graphs share memory: at most the graph's own
+ * bytes beyond the unused ones, and at most what all graphs together need. */
 static uint64_t need_alone(const struct graphs_ask *ask, const struct graphs_pool *pool)
 {
     struct card *card = card_of(&ask->part);

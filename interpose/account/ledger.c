@@ -1,5 +1,5 @@
-/* ledger: see ledger.h. The lock word, slots, jobs and leases; files are in ledger_open.c, questions and
- * waiting in ledger_ask.c, what people read in ledger_read.c. */
+/* ledger: see ledger.h. The lock word, slots, jobs and leases. Files are in ledger_open.c, questions and
+ * waiting in ledger_ask.c, what tools read in ledger_read.c. */
 #include "interpose/account/ledger_file.h"
 
 #include <errno.h>
@@ -14,12 +14,10 @@
 
 #include "interpose/base/clock.h"
 
-#define SPINS                                                                                                \
-    200 /* looks at the lock word before a thread sleeps: it is held for less than a microsecond             \
-         */
-#define NAP_MS     1 /* between two looks at whether the owner is alive */
+#define SPINS      200 /* tries before a thread sleeps; the lock is held for less than 1 us */
+#define NAP_MS     1   /* between two checks whether the owner is alive */
 #define PAGE       (UINT64_C(2) << 20)
-#define EXTRA_PART 16 /* of the job's room that a lease is raised by beyond what is needed */
+#define EXTRA_PART 16 /* a lease is raised by 1/16 of the job's room beyond the need */
 #define EXTRA_MAX  (UINT64_C(256) << 20)
 
 /* ---- the kernel's part ---- */
@@ -71,7 +69,7 @@ bool ledger_alive(const struct ledger *ledger, int slot)
 
     if (slot == ledger->slot)
         return true;
-    /* A descriptor that is the ledger's after the question was the ledger's when it was put. */
+    /* If the descriptor is the ledger's after the query, it was so during the query. */
     return fcntl(ledger->fd, F_OFD_GETLK, &lock) != 0 || lock.l_type != F_UNLCK || !ledger_is_open(ledger);
 }
 
@@ -79,11 +77,11 @@ bool ledger_alive(const struct ledger *ledger, int slot)
 
 static bool owner_is_dead(const struct ledger *ledger, uint32_t owner)
 {
-    /* Our own slot's number, though no thread of ours has the lock: the slot's last owner died with it. */
+    /* The word names our slot, but no thread of ours has the lock: the slot's previous owner died with it. */
     return owner > LEDGER_SLOTS || (int)owner == ledger->slot + 1 || !ledger_alive(ledger, (int)owner - 1);
 }
 
-/* Replaces `word`, as it was read from the file, by one that names us. */
+/* Replaces `word`, as read from the file, by one that names us. */
 static bool swap_word(struct ledger *ledger, uint32_t word)
 {
     const uint32_t own = ((word | LEDGER_OWNER_MASK) + 1) | ((uint32_t)ledger->slot + 1);
@@ -105,7 +103,7 @@ static bool try_lock(struct ledger *ledger)
     return false;
 }
 
-/* Takes the lock over from a dead owner, or sleeps until it is free or a moment has passed. */
+/* Takes the lock over from a dead owner, or sleeps until it is free or NAP_MS have passed. */
 static bool take_over_or_nap(struct ledger *ledger)
 {
     const uint32_t word = atomic_load(&ledger->file->lock), owner = word & LEDGER_OWNER_MASK;
@@ -131,7 +129,7 @@ static int take_slot(struct ledger *ledger)
         struct flock lock = slot_lock(i);
 
         if (fcntl(ledger->fd, F_OFD_SETLK, &lock) == 0) {
-            /* The lease of a dead owner must not count as that of a living one. */
+            /* The lease of the dead owner must not count as ours. */
             atomic_store(&ledger->file->slots[i].state, LEDGER_FREE);
             ledger->slot = i;
             return 0;
@@ -142,7 +140,7 @@ static int take_slot(struct ledger *ledger)
     return -ENOSPC;
 }
 
-/* Writes down whose the slot is. */
+/* Enters this process into its slot. */
 static void enter(struct ledger *ledger)
 {
     struct ledger_slot *slot = &ledger->file->slots[ledger->slot];
@@ -180,7 +178,7 @@ void ledger_unlock(struct ledger *ledger)
     uint32_t own = ledger->word;
 
     if (!atomic_compare_exchange_strong(word, &own, own & ~LEDGER_OWNER_MASK))
-        ledger->dirty = true; /* something else has written there */
+        ledger->dirty = true; /* another process has written there */
     if (atomic_load(&ledger->file->waiters) && atomic_exchange(&ledger->file->waiters, 0))
         syscall(SYS_futex, word, FUTEX_WAKE, 1, NULL, NULL, 0);
     pthread_mutex_unlock(&ledger->mutex);
@@ -211,7 +209,7 @@ bool ledger_is_job_name(const char *name)
     return *name && strnlen(name, LEDGER_NAME) < LEDGER_NAME;
 }
 
-/* The record has no name while it is written: a process that dies here leaves it unused. */
+/* Writes a job record. It has no name meanwhile: a process that dies here leaves it unused. */
 static void make_job(struct ledger_job *job, const char *name, uint64_t max)
 {
     job->name[0] = '\0';
@@ -237,7 +235,7 @@ struct ledger_job *ledger_find_job(struct ledger *ledger, const char *name, uint
             unused = &jobs[i];
     }
     if (make && !unused)
-        ledger_recount(ledger); /* the dead use no job */
+        ledger_recount(ledger); /* frees the jobs of dead processes */
     for (int i = 0; make && !unused && i < LEDGER_JOBS; i++) {
         if (!is_used(ledger, &jobs[i]))
             unused = &jobs[i];
@@ -260,7 +258,7 @@ static void zero(struct ledger_slot *slot, size_t from, size_t to)
     memset((char *)slot + from, 0, to - from);
 }
 
-/* All but `wanted`: a new owner begins where the last one ended. */
+/* Clears a slot except `wanted`: a new owner continues the previous owner's count. */
 static void wipe(struct ledger_slot *slot)
 {
     atomic_store(&slot->state, LEDGER_FREE);
@@ -300,7 +298,7 @@ void ledger_recount(struct ledger *ledger)
         atomic_store(&file->jobs[i].sum, sums[i]);
         atomic_store(&file->jobs[i].waiting, waiting[i]);
     }
-    if (others == 0) /* the driver or its settings may have changed since */
+    if (others == 0) /* the driver or its settings may change before the next process */
         atomic_store(&file->context_bytes, 0);
     ledger->dirty = false;
 }
@@ -321,8 +319,7 @@ int ledger_claim(struct ledger *ledger, uint32_t state)
     return 0;
 }
 
-/* The command line, with the program's name and not its path: the beginning must tell people which one it is.
- */
+/* Reads the command line, with the program's name instead of its path: only the beginning is shown. */
 static void read_command(char command[LEDGER_COMMAND])
 {
     char line[PATH_MAX + LEDGER_COMMAND];
@@ -332,7 +329,7 @@ static void read_command(char command[LEDGER_COMMAND])
     if (fd >= 0)
         close(fd);
     line[got > 0 ? got : 0] = '\0';
-    const char *slash = strrchr(line, '/'), *name = slash ? slash + 1 : line; /* of the first word */
+    const char *slash = strrchr(line, '/'), *name = slash ? slash + 1 : line; /* in the first word */
     const ssize_t length = got - (name - line) < LEDGER_COMMAND ? got - (name - line) : LEDGER_COMMAND;
     memset(command, 0, LEDGER_COMMAND);
     for (ssize_t i = 0; i + 1 < length; i++)
@@ -409,7 +406,7 @@ int ledger_extend_beside(struct ledger *ledger, uint64_t least, uint64_t spare)
         return rc;
     rc = ledger_raise(ledger, least, spare);
     if (rc) {
-        ledger_recount(ledger); /* somebody may have died */
+        ledger_recount(ledger); /* a process may have died */
         rc = ledger_raise(ledger, least, spare);
     }
     ledger_unlock(ledger);

@@ -1,19 +1,19 @@
 /* ledger: who holds how much of one card, for all processes that share a ledger folder.
  *
- * One file per card in shared memory, with a slot per process and a record per job. A process holds a lease:
+ * One file per card in shared memory has a slot per process and a record per job. A process holds a lease:
  * the part of its job's budget that it may use. The leases of a job's living processes never sum up to more
- * than the job's max, unless the driver's own figure for a process says that it uses more than its lease: the
- * driver is the truth.
+ * than the job's max, unless the driver reports that a process uses more than its lease: the driver's figure
+ * counts.
  *
  * A slot belongs to the process that has the kernel's lock on the slot's byte of the file (an OFD lock). The
  * kernel drops that lock when the process ends, however it ends, so liveness needs no process id and works
  * across PID namespaces. The mapping of the file holds the lock too, so a program that closes our descriptor
- * keeps its slot. Sums are changed under a lock word in the file that names its owner's slot: if the
- * owner has died, the next process takes the lock over and recomputes every sum from the slots of the living.
+ * keeps its slot. Sums are changed under a lock word in the file that names its owner's slot. If the owner
+ * has died, the next process takes the lock over and recomputes every sum from the slots of living processes.
  *
  * Everything in the file may have been written by a faulty or hostile process: each field is checked before
- * use. Owns one mutex per ledger, held for a few instructions and, at most LEDGER_PATIENCE_MS, while another
- * process has the lock word. Never calls the driver.
+ * use. Owns one mutex per ledger, held for a few instructions, and for at most LEDGER_PATIENCE_MS while
+ * another process has the lock word. Never calls the driver.
  */
 #ifndef GPUCAP_LEDGER_H
 #define GPUCAP_LEDGER_H
@@ -37,61 +37,60 @@ struct ledger;
 
 /* ---- places ---- */
 
-/* Writes the folder of the ledgers: `asked` (GPUCAP_LEDGER) if it is given, else $XDG_RUNTIME_DIR/gpucap,
- * else /dev/shm/gpucap-UID. Returns 0 or -ENAMETOOLONG. */
+/* Writes the folder of the ledgers: `asked` (GPUCAP_LEDGER) if given, else $XDG_RUNTIME_DIR/gpucap, else
+ * /dev/shm/gpucap-UID. Returns 0 or -ENAMETOOLONG. */
 int ledger_folder(const char *asked, char *path, size_t size);
 
-/* Opens the card's ledger and makes folder and file if they are not there. Refuses a folder or file of
- * another user (but root's, or one that an administrator made for a group), a link, and a file of another
- * version; replaces a file that is damaged and that no process uses. 0, or -errno with a sentence in `why`.
- */
+/* Opens the card's ledger, and makes folder and file if they do not exist. Refuses a folder or file of
+ * another user (except root's, or one that an administrator made for a group), a link, and a file of another
+ * version. Replaces a damaged file that no process uses. Returns 0, or -errno with a sentence in `why`. */
 int ledger_open(struct ledger **ledger, const char *folder, const char *uuid, char why[LEDGER_WHY]);
-/* The same for a look at a ledger that is there; nothing is made. */
+/* The same for an existing ledger: makes nothing. */
 int ledger_open_existing(struct ledger **ledger, const char *folder, const char *uuid, char why[LEDGER_WHY]);
-/* Gives the slot up and unmaps the file. */
+/* Gives up the slot and unmaps the file. */
 void ledger_close(struct ledger *ledger);
 
 /* ---- this process ---- */
 
-/* Takes a slot, and a part in the job (NULL: in none). A job that the ledger does not know yet starts with
- * `max`. 0, -ENOSPC if all slots or job records are in use, -EINVAL for an empty or too long name, or another
+/* Takes a slot, and joins the job (NULL: none). A job that is new to the ledger starts with `max`. Returns 0,
+ * -ENOSPC if all slots or job records are in use, -EINVAL for an empty or too long name, or another
  * -errno. */
 int ledger_join(struct ledger *ledger, const char *job, uint64_t max);
 
-/* In a child after fork: gives up file and mapping, which would keep the parent's slot alive after its death.
- * What is left is a ledger without a slot or a job. */
+/* Gives up file and mapping in a child after fork: they would keep the parent's slot alive after its death.
+ * Leaves a ledger without slot and job. */
 void ledger_after_fork(struct ledger *ledger);
 
-/* Raises the lease to at least `least` bytes; more, if the job has much room left, so that the next request
- * need not ask. 0; -ENOMEM if the job's max does not leave that much; -ETIMEDOUT if another process has the
- * lock word and does not go on. Always 0 without a job. */
+/* Raises the lease to at least `least` bytes, and further if the job has much room, so that the next request
+ * need not ask. Returns 0, -ENOMEM if the job's max does not leave that much, -ETIMEDOUT if another process
+ * keeps the lock word. Always 0 without a job. */
 int ledger_extend(struct ledger *ledger, uint64_t least);
-/* The same if the job keeps `spare` bytes that no process has. */
+/* The same, but leaves `spare` bytes of the job's max unleased. */
 int ledger_extend_beside(struct ledger *ledger, uint64_t least, uint64_t spare);
 
-/* Sets the lease to what the process needs, at least `used`; more only if the driver says that it uses more.
- * Tells processes that wait for memory. */
+/* Sets the lease to `used`, even above the job's max: the caller raises it only to what the driver measured.
+ * Wakes processes that wait for memory if the lease goes down. */
 void ledger_settle(struct ledger *ledger, uint64_t used);
 
-/* True if this process has a part in a job. */
+/* Returns true if this process belongs to a job. */
 bool ledger_shares(const struct ledger *ledger);
 
-/* The lease, what the job's other processes leave beyond it, and the job's max. LEDGER_UNLIMITED without a
- * job. Without the lock: another process may change them at any time. */
+/* Return the lease, what the job's processes have not leased, and the job's max; LEDGER_UNLIMITED without a
+ * job. They read without the lock: another process may change the figures at any time. */
 uint64_t ledger_lease(const struct ledger *ledger);
 uint64_t ledger_room(const struct ledger *ledger);
 uint64_t ledger_max(const struct ledger *ledger);
-/* The sum of the job's leases. */
+/* Returns the sum of the job's leases. */
 uint64_t ledger_used(const struct ledger *ledger);
-/* True if the job's processes use more than its max. */
+/* Returns true if that sum exceeds the job's max. */
 bool ledger_is_over(const struct ledger *ledger);
 
-/* What readers see of this process. */
+/* The figures of this process that others can read. */
 struct ledger_figures {
     uint64_t used, cached, limit;
 };
 void ledger_publish(struct ledger *ledger, const struct ledger_figures *figures);
-/* The first figure alone; a few instructions. */
+/* Publishes `used` alone; a few instructions. */
 void ledger_publish_used(struct ledger *ledger, uint64_t used);
 
 struct ledger_refusal {
@@ -100,44 +99,42 @@ struct ledger_refusal {
 };
 void ledger_note_refusal(struct ledger *ledger, const struct ledger_refusal *refusal);
 
-/* What a CUDA context takes on this card, as a process of the ledger has seen it. 0: nobody has, and this
- * process is the one to find out: ledger_set_context_bytes must follow (0: it has not). Waits while another
- * process finds out. */
+/* Returns what a CUDA context takes on this card, as measured by a process of the ledger. Waits while another
+ * process measures it. 0: not known, and this process must measure it and call ledger_set_context_bytes (with
+ * 0 if it could not). */
 uint64_t ledger_context_bytes(struct ledger *ledger);
 void ledger_set_context_bytes(struct ledger *ledger, uint64_t bytes);
 
-/* ---- asking neighbours ---- */
+/* ---- asking the job's other processes ---- */
 
-/* Asks the job's other processes to give idle memory back, and waits until all of them have answered, but not
- * longer than timeout_ms. A process that has not answered an earlier question is not waited for. Returns true
- * if the job has more room since. */
+/* Asks the job's other processes to give idle memory back, and waits for their answers, timeout_ms at most.
+ * Does not wait for a process that still owes an earlier answer. Returns true if the job has gained room. */
 bool ledger_ask(struct ledger *ledger, uint64_t bytes, unsigned timeout_ms);
 
-/* Sleeps until another process asks for memory, or a limit has changed. Returns how many bytes are asked for
- * (0: only look at the limit and publish figures); ledger_answer must follow, with what was given back. False
- * after ledger_wake. One thread of the process listens. */
+/* Sleeps until another process asks for memory or a limit has changed. Writes how many bytes are asked for
+ * (0: only check the limit and publish figures); ledger_answer must follow, with what was given back. Returns
+ * false after ledger_wake. One thread of the process listens. */
 bool ledger_listen(struct ledger *ledger, uint64_t *bytes);
 void ledger_answer(struct ledger *ledger, uint64_t given);
-/* Makes ledger_listen return false, for good. */
+/* Makes ledger_listen return false for good. */
 void ledger_wake(struct ledger *ledger);
 
-/* Asks ourselves, as another process would. */
+/* Puts a question to this process, as another process would. */
 void ledger_ask_self(struct ledger *ledger);
 
 /* ---- waiting ---- */
 
-/* True if a process of the job waits for memory. A few instructions. */
+/* Returns true if a process of the job waits for memory; a few instructions. */
 bool ledger_is_waited_for(const struct ledger *ledger);
 
-/* Has `notice` called once in each wait that takes longer than two seconds, with what it is for. Before the
- * first. */
+/* Sets a function that is called once in each wait longer than two seconds, with the bytes waited for. Call
+ * before the first wait. */
 void ledger_on_long_wait(struct ledger *ledger, void (*notice)(void *argument, uint64_t bytes),
                          void *argument);
 
-/* Queues for `bytes` beyond the lease, behind the processes of the job that wait already, and sleeps until
- * this process is first and has them, or timeout_ms have passed. 0 with the lease raised to `least`;
- * -ETIMEDOUT; -EDEADLK if every process of the job that holds memory would be waiting; -ENOMEM if the job's
- * max is less. */
+/* Waits in the queue of the job until this process is first and its lease can be raised to `least`,
+ * timeout_ms at most. Returns 0 with the lease raised, -ETIMEDOUT, -EDEADLK if all processes of the job that
+ * hold memory would be waiting, or -ENOMEM if the job's max is less. */
 int ledger_wait(struct ledger *ledger, uint64_t least, uint64_t timeout_ms);
 
 /* ---- for people ---- */
@@ -152,23 +149,23 @@ struct ledger_entry {
     uint64_t lent, borrowed; /* bytes, ever */
     uint64_t started;        /* CLOCK_BOOTTIME, ns */
 };
-/* Reads slot number `slot`. False if no living process has it. */
+/* Reads a slot. Returns false if no living process has it. */
 bool ledger_read(const struct ledger *ledger, int slot, struct ledger_entry *entry);
-/* True if the slot is another living process's of our job. */
+/* Returns true if the slot belongs to another living process of our job. */
 bool ledger_is_neighbour(const struct ledger *ledger, int slot);
-/* Reads the last refusals of a slot, newest first; returns how many. */
+/* Reads the last refusals of a slot, newest first. Returns how many. */
 int ledger_read_refusals(const struct ledger *ledger, int slot,
                          struct ledger_refusal refusals[LEDGER_REFUSALS]);
 
-/* Asks a process to give back idle memory and to publish its figures, and waits for that for at most
- * timeout_ms. */
+/* Asks a process to give idle memory back and publish its figures, and waits timeout_ms at most. Returns true
+ * if it has answered or died. */
 bool ledger_poke(struct ledger *ledger, int slot, uint64_t bytes, unsigned timeout_ms);
 
-/* Changes the max of a job for all its processes, and makes the job if it is not there. 0, -ENOSPC,
- * -ETIMEDOUT, -EINVAL for an empty or too long name. */
+/* Changes the max of a job for all its processes, and makes the job if it does not exist. Returns 0, -ENOSPC,
+ * -ETIMEDOUT, or -EINVAL for an empty or too long name. */
 int ledger_set_max(struct ledger *ledger, const char *job, uint64_t max);
 
-/* Calls visit(uuid) for each ledger in the folder. 0, or -errno if it cannot be read. */
+/* Calls visit(uuid) for each ledger in the folder. Returns 0, or -errno if the folder cannot be read. */
 int ledger_each_card(const char *folder, void (*visit)(const char *uuid, void *argument), void *argument);
 
 #endif

@@ -1,13 +1,13 @@
-/* ledger_ask: questions between processes, and the queue of those that wait. See ledger.h. */
+/* ledger_ask: questions between processes, and the queue of processes that wait. See ledger.h. */
 #include "interpose/account/ledger_file.h"
 
 #include <errno.h>
 
 #include "interpose/base/clock.h"
 
-#define POLL_MS      50 /* no process is told that another has died */
-#define LONG_POLLS   40 /* after so many, two seconds, it is said */
-#define REMIND_POLLS 4  /* after so many the neighbours are asked again: not every free is told */
+#define POLL_MS      50 /* the death of a process wakes no other */
+#define LONG_POLLS   40 /* two seconds: then `notice` is called */
+#define REMIND_POLLS 4  /* polls between reminders to other processes: not every free wakes us */
 #define LONGEST_MS   (UINT64_C(1000) * 3600 * 24 * 365)
 
 /* ---- asking ---- */
@@ -20,7 +20,8 @@ bool ledger_is_neighbour(const struct ledger *ledger, int slot)
            ledger_job_of(ledger, other) == ledger->job && ledger_alive(ledger, slot);
 }
 
-/* Puts a question; returns its number. The bytes come first: the owner reads them after the number. */
+/* Puts a question and returns its number. The bytes are written first: the owner reads them after the
+ * number. */
 static uint32_t put(struct ledger_slot *slot, uint64_t bytes)
 {
     uint64_t before = atomic_load(&slot->wanted_bytes);
@@ -43,7 +44,7 @@ struct asked {
     } of[LEDGER_SLOTS];
 };
 
-/* Waits until all have answered or died; not longer than timeout_ms. True if all have. */
+/* Waits until all have answered or died, timeout_ms at most. Returns true if all have. */
 static bool await_answers(struct ledger *ledger, const struct asked *asked, unsigned timeout_ms)
 {
     const uint64_t until = clock_ms() + timeout_ms;
@@ -67,7 +68,7 @@ static uint64_t in_vain_at(const struct ledger_slot *slot)
     return UINT64_C(1) << 32 | atomic_load(&slot->answered);
 }
 
-/* Asks all neighbours; those that still owe an answer to this process are asked and not waited for. */
+/* Asks all other processes of the job. Those that still owe this process an answer are not waited for. */
 static void ask_neighbours(struct ledger *ledger, uint64_t bytes, struct asked *asked)
 {
     for (int i = 0; i < LEDGER_SLOTS; i++) {
@@ -102,7 +103,7 @@ bool ledger_ask(struct ledger *ledger, uint64_t bytes, unsigned timeout_ms)
     const uint64_t given = atomic_load(&ledger->job->given) - before;
     if (given)
         atomic_fetch_add(&ledger_own_slot(ledger)->borrowed, given < bytes ? given : bytes);
-    return given != 0 || ledger_room(ledger) > room; /* another way to give is to die */
+    return given != 0 || ledger_room(ledger) > room; /* a process that died also gives room */
 }
 
 bool ledger_poke(struct ledger *ledger, int slot, uint64_t bytes, unsigned timeout_ms)
@@ -160,12 +161,12 @@ void ledger_wake(struct ledger *ledger)
 
 /* ---- waiting ---- */
 
-/* What the queue of our job looks like from here. */
+/* The queue of our job as seen by this process. */
 struct queue {
-    bool first;    /* nobody has waited longer */
-    bool last;     /* nobody has waited shorter */
+    bool first;    /* no other process has waited longer */
+    bool last;     /* every other one has waited longer */
     bool all_wait; /* every other process of the job that holds memory waits as well */
-    uint64_t next; /* bytes that the process waits for which has waited longest */
+    uint64_t next; /* bytes for which the longest-waiting process waits */
 };
 
 static struct queue look_at_queue(const struct ledger *ledger, uint64_t ticket)
@@ -193,7 +194,8 @@ static struct queue look_at_queue(const struct ledger *ledger, uint64_t ticket)
     return queue;
 }
 
-/* With the lock: 0 if the lease was raised, -EDEADLK, -ENOMEM, or -EAGAIN: wait on. */
+/* Tries to end a wait. The caller holds the lock. Returns 0 if the lease was raised, -EDEADLK, -ENOMEM, or
+ * -EAGAIN to wait on. */
 static int try_wait(struct ledger *ledger, uint64_t least, uint64_t ticket)
 {
     struct queue queue = look_at_queue(ledger, ticket);
@@ -204,11 +206,11 @@ static int try_wait(struct ledger *ledger, uint64_t least, uint64_t ticket)
         return -ENOMEM;
     if (queue.first && ledger_raise(ledger, least, 0) == 0)
         return 0;
-    ledger_recount(ledger); /* somebody may have died */
+    ledger_recount(ledger); /* a process may have died */
     queue = look_at_queue(ledger, ticket);
     if (queue.first && ledger_raise(ledger, least, 0) == 0)
         return 0;
-    /* If there is enough for the first one, it has not woken up yet. */
+    /* If there is enough room for the first process, it just has not woken up yet. */
     return queue.all_wait && queue.last && queue.next > ledger_room(ledger) ? -EDEADLK : -EAGAIN;
 }
 
@@ -224,7 +226,7 @@ void ledger_on_long_wait(struct ledger *ledger, void (*notice)(void *argument, u
     ledger->notice_argument = argument;
 }
 
-/* Asks without waiting for an answer. */
+/* Asks the other processes without waiting for answers. */
 static void remind(const struct ledger *ledger, uint64_t bytes)
 {
     for (int i = 0; i < LEDGER_SLOTS; i++) {
@@ -233,7 +235,7 @@ static void remind(const struct ledger *ledger, uint64_t bytes)
     }
 }
 
-/* Takes a place at the end of the queue, and leaves it with the memory or without. */
+/* Waits at the end of the queue, and leaves it with or without the memory. */
 static int stand_in_queue(struct ledger *ledger, uint64_t least, uint64_t until)
 {
     struct ledger_slot *slot = ledger_own_slot(ledger);
@@ -283,7 +285,7 @@ int ledger_wait(struct ledger *ledger, uint64_t least, uint64_t timeout_ms)
     if (pthread_mutex_timedlock(&ledger->queue, &last) == 0) {
         rc = stand_in_queue(ledger, least, start + span);
         pthread_mutex_unlock(&ledger->queue);
-        ledger_tell_freed(ledger); /* the next one may be first now */
+        ledger_tell_freed(ledger); /* another process may be first now */
     }
     atomic_fetch_add(&ledger_own_slot(ledger)->waited_ms, clock_ms() - start);
     return rc;

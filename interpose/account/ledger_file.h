@@ -1,6 +1,6 @@
-/* ledger_file: the layout of a ledger's file, and what the parts of ledger.h share. Not for other modules.
+/* ledger_file: the layout of a ledger's file, and what the sources of ledger.h share. Not for other modules.
  *
- * A change of the layout is a change of LEDGER_VERSION (tests/unit/interpose/interpose_ledger.c freezes it).
+ * A change of the layout needs a new LEDGER_VERSION (tests/unit/interpose/interpose_ledger.c freezes it).
  */
 #ifndef GPUCAP_LEDGER_FILE_H
 #define GPUCAP_LEDGER_FILE_H
@@ -13,18 +13,17 @@
 #define LEDGER_MAGIC   UINT64_C(0x72656764656c6367) /* "gcledger", little-endian */
 #define LEDGER_VERSION 1
 
-/* Bytes of the file on which the kernel's locks stand; beyond its end, so that nobody reads or writes them.
- */
+/* Bytes of the file that carry the kernel's locks; beyond its end, so never read or written. */
 #define LEDGER_SETUP_BYTE (INT64_C(1) << 40)
 #define LEDGER_SLOT_BYTE  (LEDGER_SETUP_BYTE + 1)
 
-/* The count in the lock word makes every hold of the lock differ from all before. Otherwise a process that
- * has seen a dead owner could take the lock from a new process that has the dead one's slot by now. */
+/* The count in the lock word makes each hold of the lock unique. Without it a process that has seen a dead
+ * owner could take the lock from a living process that got the dead one's slot since. */
 #define LEDGER_OWNER_BITS 10
 #define LEDGER_OWNER_MASK ((UINT32_C(1) << LEDGER_OWNER_BITS) - 1)
 _Static_assert(LEDGER_SLOTS < LEDGER_OWNER_MASK, "a slot's number fits into the lock word");
 
-enum { LEDGER_FREE, LEDGER_MEMBER, LEDGER_VISITOR /* has a slot only to take the lock */ };
+enum { LEDGER_FREE, LEDGER_MEMBER, LEDGER_VISITOR /* a tool, with a slot only to take the lock */ };
 
 struct ledger_slot {
     _Atomic uint32_t state;
@@ -37,7 +36,7 @@ struct ledger_slot {
     uint64_t started;
     /* questions of other processes */
     _Atomic uint32_t wanted;   /* counts questions; the owner sleeps on it */
-    _Atomic uint32_t answered; /* the last question that was answered */
+    _Atomic uint32_t answered; /* number of the last question answered */
     _Atomic uint64_t wanted_bytes;
     /* in the queue */
     _Atomic uint64_t ticket; /* 0: not waiting */
@@ -50,8 +49,8 @@ struct ledger_job {
     char name[LEDGER_NAME]; /* empty: unused */
     _Atomic uint64_t max;
     _Atomic uint64_t sum;     /* of the leases of its processes */
-    _Atomic uint64_t given;   /* bytes that leases have been lowered by, ever */
-    uint64_t tickets;         /* the last one that was handed out */
+    _Atomic uint64_t given;   /* total by which leases were ever lowered */
+    uint64_t tickets;         /* last ticket handed out */
     _Atomic uint64_t waiting; /* processes in the queue; changed under the lock word */
 };
 
@@ -66,9 +65,8 @@ struct ledger_file {
     _Atomic uint32_t lock;    /* LEDGER_OWNER_BITS: the owner's slot + 1, or 0; above: counts owners */
     _Atomic uint32_t waiters; /* 1: a process may be sleeping on the lock */
     _Atomic uint32_t freed;   /* bit 0: a process may be sleeping on it; above: counts lowered leases */
-    _Atomic uint32_t answers; /* counts answers; those who ask sleep on it */
-    _Atomic uint32_t
-        sizing; /* the slot + 1 of a process that makes a context to see what one takes; 0: none */
+    _Atomic uint32_t answers; /* counts answers; processes that ask sleep on it */
+    _Atomic uint32_t sizing;  /* slot + 1 of the process that measures what a context takes; 0: none */
     uint32_t unused;
     _Atomic uint64_t context_bytes; /* what a context takes on this card; 0: not known yet */
     struct ledger_job jobs[LEDGER_JOBS];
@@ -77,65 +75,68 @@ struct ledger_file {
 
 struct ledger {
     struct ledger_file *file;
-    atomic_int fd; /* for questions to the kernel; the lock on the slot holds as long as the mapping stands */
-    dev_t device; /* of the file behind fd: a program may close fd and get its number for a file of its own */
+    atomic_int fd; /* for queries about locks; the lock on our slot lasts as long as the mapping */
+    dev_t device;  /* of our file: the program may close fd, and the number may become another file's */
     ino_t inode;
     char folder[LEDGER_PATH];
     char uuid[LEDGER_UUID];
     int slot;               /* -1: none */
     struct ledger_job *job; /* NULL: none */
     uint32_t state;         /* LEDGER_MEMBER or LEDGER_VISITOR */
-    pthread_mutex_t queue;  /* held by the thread that waits for memory: a slot has one place in the queue */
-    pthread_mutex_t mutex;  /* among the threads of this process, after `queue`; guards the three below */
-    uint64_t lease;         /* as in the slot, which others can write */
-    uint32_t word;          /* the lock word while it is ours */
-    bool dirty;             /* the lock word was taken over: sums must be recomputed */
-    uint32_t hearing;       /* the question that the listening thread works on */
-    void (*notice)(void *argument, uint64_t bytes); /* of a long wait; NULL: none */
+    pthread_mutex_t queue;  /* held by the thread that waits for memory: one per slot is in the queue */
+    pthread_mutex_t mutex;  /* between threads of this process; taken after `queue`; guards the next three */
+    uint64_t lease;         /* copy of the slot's, which other processes could overwrite */
+    uint32_t word;          /* the lock word as we wrote it */
+    bool dirty;             /* the lock was taken over from a dead owner: sums must be recomputed */
+    uint32_t hearing;       /* number of the question that the listening thread works on */
+    void (*notice)(void *argument, uint64_t bytes); /* called in a long wait; NULL: none */
     void *notice_argument;
-    /* Of each slot: 0, or 1 << 32 and its `answered` when this process last waited for an answer in vain. */
+    /* Per slot: 0, or 1 << 32 plus its `answered` when this process last waited for its answer in vain. */
     _Atomic uint64_t in_vain[LEDGER_SLOTS];
-    atomic_bool stopped; /* ledger_wake */
+    atomic_bool stopped; /* set by ledger_wake */
 };
 
-/* Takes the mutex and the lock word: 0, or -ETIMEDOUT with neither. The ledger has a slot. */
+/* Takes the mutex and the lock word. Returns 0, or -ETIMEDOUT with neither held. The ledger must have a
+ * slot. */
 int ledger_lock(struct ledger *ledger);
 void ledger_unlock(struct ledger *ledger);
 
-/* With the lock: frees the slots of the dead and recomputes the sums. */
+/* Frees the slots of dead processes and recomputes the sums. The caller holds the lock. */
 void ledger_recount(struct ledger *ledger);
-/* With the lock: raises the lease to `least`, and by up to a part of the room beyond, if `spare` bytes of the
- * job's max stay with nobody. 0 or -ENOMEM. */
+/* Raises the lease to `least`, and by up to a part of the remaining room, if that leaves `spare` bytes of the
+ * job's max unleased. The caller holds the lock. Returns 0 or -ENOMEM. */
 int ledger_raise(struct ledger *ledger, uint64_t least, uint64_t spare);
 
-/* True if fd is still the ledger's. */
+/* Returns true if fd still refers to the ledger's file. */
 bool ledger_is_open(const struct ledger *ledger);
-/* With the mutex: opens the file again if the program has closed it. Without success all slots count as alive
- * that hold anything. */
+/* Opens the file again if the program has closed it. If that fails, every slot in use counts as alive. The
+ * caller holds the mutex. */
 void ledger_mend(struct ledger *ledger);
 
-/* This process's slot, or NULL. */
+/* Returns this process's slot, or NULL. */
 struct ledger_slot *ledger_own_slot(const struct ledger *ledger);
-/* True if a process has the slot, or if the kernel cannot say. */
+/* Returns true if a living process has the slot, or if the kernel cannot say. */
 bool ledger_alive(const struct ledger *ledger, int slot);
-/* Takes a free slot, or empties the one that this ledger has. 0, -ENOSPC, -ETIMEDOUT, or -EBADF if the
- * program has closed the file. */
+/* Takes a free slot, or empties the one that this ledger has. Returns 0, -ENOSPC, -ETIMEDOUT, or -EBADF if
+ * the program has closed the file. */
 int ledger_claim(struct ledger *ledger, uint32_t state);
-/* A job's name has 1 to LEDGER_NAME - 1 characters. */
+/* Returns true if the name has 1 to LEDGER_NAME - 1 characters. */
 bool ledger_is_job_name(const char *name);
-/* With the lock: finds the job, or makes it. NULL if there is no room for it. */
+/* Finds the job; with `make` adds it if needed. Returns NULL if it is not there or no record is free. The
+ * caller holds the lock. */
 struct ledger_job *ledger_find_job(struct ledger *ledger, const char *name, uint64_t max, bool make);
-/* The job of a slot, or NULL. */
+/* Returns the job of a slot, or NULL. */
 struct ledger_job *ledger_job_of(const struct ledger *ledger, const struct ledger_slot *slot);
 
-/* The word changed, or timeout_ms have passed, or nothing has happened at all. */
+/* Sleeps while the word has this value, timeout_ms at most. May return early for no reason. */
 void ledger_sleep(const _Atomic uint32_t *word, uint32_t value, uint64_t timeout_ms);
-/* Those who wait for memory sleep on the file's `freed`; to tell them costs a call of the kernel only if
- * there are any. `value` is what was read there under the lock: sleeps only if no lease was lowered since. */
+/* Processes that wait for memory sleep on the file's `freed`. ledger_tell_freed wakes them, with a system
+ * call only if there are any. ledger_await_freed sleeps only if no lease was lowered since `value` was read
+ * under the lock. */
 void ledger_tell_freed(struct ledger *ledger);
 void ledger_await_freed(struct ledger *ledger, uint32_t value, uint64_t timeout_ms);
 
-/* Adds one to the word and wakes all that sleep on it. Returns its new value. */
+/* Adds one to the word, wakes all that sleep on it, and returns the new value. */
 uint32_t ledger_rouse(_Atomic uint32_t *word);
 
 #endif

@@ -16,9 +16,8 @@
 
 #include "interpose/base/clock.h"
 
-#define SUFFIX ".ledger"
-#define HIGH_FD                                                                                              \
-    1000 /* above what a program numbers by hand; and the kernel closes it after the driver's files */
+#define SUFFIX   ".ledger"
+#define HIGH_FD  1000 /* above numbers that programs choose; the kernel closes it after the driver's files */
 #define PAUSE_NS 1000000L
 
 int ledger_folder(const char *asked, char *path, size_t size)
@@ -47,7 +46,7 @@ __attribute__((format(printf, 3, 4))) static int fail(int error, char why[LEDGER
     return -error;
 }
 
-/* Ours, or one that root has made for several users. */
+/* Returns true for a file of ours, or one that root has made for several users. */
 static bool is_trusted(const struct stat *file)
 {
     return file->st_uid == geteuid() || file->st_uid == 0;
@@ -103,7 +102,7 @@ static int open_file(int folder, const char *uuid, bool make, char why[LEDGER_WH
                     name);
     }
     if (mode == 0660 && file.st_uid == geteuid())
-        (void)fchmod(fd, mode); /* whatever the umask */
+        (void)fchmod(fd, mode); /* overrides the umask */
     const int high = fcntl(fd, F_DUPFD_CLOEXEC, HIGH_FD);
     if (high < 0)
         return fd;
@@ -146,8 +145,9 @@ static bool is_whole(int fd, const char *uuid)
            memchr(head.uuid, '\0', sizeof head.uuid) && !strcmp(head.uuid, uuid);
 }
 
-/* Writes zeros over the whole file. It gets all its pages now: where memory is short, a later access to a
- * page that it lacks would end the program. It never becomes too short, for a process may have mapped it. */
+/* Writes zeros over the whole file, so that it has all its pages: if memory is short, a later access to a
+ * missing page would kill the program. Never makes the file too short, because a process may have mapped
+ * it. */
 static bool clear_file(int fd)
 {
     static const char zeros[4096];
@@ -167,7 +167,7 @@ static bool clear_file(int fd)
     return true;
 }
 
-/* With the lock on setup: makes the file what it should be. */
+/* Sets up the file unless it is valid. The caller holds the setup lock. */
 static int set_up(int fd, const char *uuid, char why[LEDGER_WHY])
 {
     struct ledger_head head = {
@@ -180,7 +180,7 @@ static int set_up(int fd, const char *uuid, char why[LEDGER_WHY])
                     "the ledger of %.48s is damaged or of another version of gpucap, and programs use it",
                     uuid);
     strncpy(head.uuid, uuid, sizeof head.uuid - 1);
-    /* The head comes last: a file without one is set up again. */
+    /* The head is written last: a file without one is set up again. */
     if (!clear_file(fd) || pwrite(fd, &head, sizeof head, 0) != (ssize_t)sizeof head)
         return fail(errno, why, "the ledger of %.48s cannot be written: %s", uuid, strerror(errno));
     return 0;
@@ -266,9 +266,9 @@ void ledger_mend(struct ledger *ledger)
     if (fd < 0)
         return;
     if (is_file(ledger, fd))
-        ledger->fd = fd; /* what has the old number is the program's */
+        ledger->fd = fd; /* the old number now belongs to the program */
     else
-        close(fd); /* another file stands there now */
+        close(fd); /* the path names another file now */
 }
 
 int ledger_open(struct ledger **ledger, const char *folder, const char *uuid, char why[LEDGER_WHY])
@@ -291,7 +291,7 @@ void ledger_close(struct ledger *ledger)
     }
     if (ledger_is_open(ledger))
         close(ledger->fd);
-    munmap(ledger->file, sizeof *ledger->file); /* and with it the lock on the slot goes */
+    munmap(ledger->file, sizeof *ledger->file); /* this releases the lock on the slot */
     pthread_mutex_destroy(&ledger->mutex);
     pthread_mutex_destroy(&ledger->queue);
     free(ledger);
@@ -301,14 +301,14 @@ void ledger_after_fork(struct ledger *ledger)
 {
     if (ledger_is_open(ledger))
         close(ledger->fd);
-    /* The mapping holds the parent's lock on its slot as much as the descriptor does. */
+    /* The mapping holds the parent's lock on its slot as the descriptor does. */
     (void)mmap(ledger->file, sizeof *ledger->file, PROT_READ | PROT_WRITE,
                MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
     ledger->fd = -1;
     ledger->slot = -1;
     ledger->job = NULL;
     ledger->lease = 0;
-    pthread_mutex_init(&ledger->queue, NULL); /* another thread of the parent may have had them */
+    pthread_mutex_init(&ledger->queue, NULL); /* a thread of the parent may have held them */
     pthread_mutex_init(&ledger->mutex, NULL);
 }
 

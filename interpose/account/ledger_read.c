@@ -1,4 +1,4 @@
-/* ledger_read: what people see of a ledger, and what they change. See ledger.h. */
+/* ledger_read: what tools read from a ledger, and what they change. See ledger.h. */
 #include "interpose/account/ledger_file.h"
 
 #include <errno.h>
@@ -6,8 +6,8 @@
 
 #include "interpose/base/clock.h"
 
-#define SIZING_MS     3000                /* how long another process may take to make a context */
-#define CONTEXT_LEAST (UINT64_C(1) << 20) /* other figures are not believed */
+#define SIZING_MS     3000                /* limit for another process to make its first context */
+#define CONTEXT_LEAST (UINT64_C(1) << 20) /* figures outside are ignored */
 #define CONTEXT_MOST  (UINT64_C(8) << 30)
 
 void ledger_publish_used(struct ledger *ledger, uint64_t used)
@@ -70,7 +70,7 @@ void ledger_note_refusal(struct ledger *ledger, const struct ledger_refusal *ref
         return;
     pthread_mutex_lock(&ledger->mutex);
     slot->refusals[atomic_load(&slot->refused) % LEDGER_REFUSALS] = *refusal;
-    atomic_fetch_add(&slot->refused, 1); /* the count comes second: this process may die in between */
+    atomic_fetch_add(&slot->refused, 1); /* the count is written second: this process may die in between */
     pthread_mutex_unlock(&ledger->mutex);
 }
 

@@ -33,7 +33,7 @@ static bool fits(const struct limit_state *state, uint64_t need)
     return add(add(taken(state), need), state->reserve) <= state->limit;
 }
 
-/* At most half of what the measurement showed to be free is given away. */
+/* At most half of what the measurement showed to be free is granted. */
 uint64_t limit_trusted(const struct limit_state *state)
 {
     const uint64_t seen = minus(minus(state->limit, state->reserve), state->measured);
@@ -44,15 +44,15 @@ uint64_t limit_trusted(const struct limit_state *state)
 enum limit_verdict limit_decide(const struct limit_state *state, uint64_t need, bool fresh)
 {
     if (add(need, state->reserve) > state->limit)
-        return LIMIT_REFUSE; /* could never fit: no need to ask anyone */
+        return LIMIT_REFUSE; /* can never fit */
     if (!state->stale && need <= limit_trusted(state))
         return LIMIT_GRANT;
     if (!fresh || state->stale)
         return LIMIT_MEASURE;
     if (fits(state, need))
         return LIMIT_GRANT;
-    /* Too much by the driver's own figure, whatever becomes of the others: a request must not wait for ever
-     * on them. */
+    /* Too much by the driver's own figure, however the requests in flight end: a request must not wait for
+     * them for ever. */
     if (add(add(state->measured, need), state->reserve) > state->limit)
         return LIMIT_REFUSE;
     /* What others were granted during our measurement may be counted twice. */

@@ -1,9 +1,9 @@
-/* limit: may this much more be taken? Pure policy on numbers: no CUDA, no clock, no locks.
+/* limit: decides whether more memory may be granted. Pure policy on numbers: no CUDA, no clock, no locks.
  *
- * The driver's own figure for this process (by NVML) is the truth, because a context grows by itself:
- * modules, streams, stacks, the rounding of small blocks. It costs 20 us to ask (measured on an H200), so it
- * is not asked each time: a measurement is trusted until half of the room that it showed has been granted
- * away. Near the limit that means asking every time, far from it almost never.
+ * The driver's own figure for this process (from NVML) is the truth, because a context grows by itself:
+ * modules, streams, stacks, the rounding of small blocks. To ask costs 20 us (measured on an H200), so a
+ * measurement is trusted until half of the room that it showed has been granted. Near the limit that means
+ * asking every time, far from it almost never.
  */
 #ifndef GPUCAP_LIMIT_H
 #define GPUCAP_LIMIT_H
@@ -20,7 +20,7 @@
 struct limit_state {
     uint64_t limit;
     uint64_t reserve;    /* left to the driver's own growth */
-    uint64_t measured;   /* this process on this card, when last asked */
+    uint64_t measured;   /* bytes of this process on this card, at the last measurement */
     uint64_t unmeasured; /* granted since that measurement began */
     uint64_t in_flight;  /* granted, and the driver has not answered yet */
     bool stale;          /* the driver may have grown since: measure before the next grant */
@@ -29,26 +29,26 @@ struct limit_state {
 enum limit_verdict {
     LIMIT_GRANT,
     LIMIT_MEASURE, /* ask the driver, then decide again */
-    LIMIT_WAIT,    /* others are between grant and answer; decide again after them */
+    LIMIT_WAIT,    /* others are in flight; decide again after them */
     LIMIT_REFUSE,
 };
 
-/* bytes rounded up to what the driver takes for them; the largest number if that overflows. */
+/* Rounds bytes up to what the driver takes for them; UINT64_MAX if that overflows. */
 uint64_t limit_round(uint64_t bytes);
-/* To what a memory pool of the driver's takes for them; graphs have one, taken to be as the others. */
+/* The same for a memory pool of the driver. Its memory for graphs is assumed to behave like one. */
 uint64_t limit_round_step(uint64_t bytes);
 
-/* `need` is rounded. `fresh`: the caller has measured since it began to ask. */
+/* Decides on a request of `need` bytes, rounded. `fresh`: the caller has measured during this request. */
 enum limit_verdict limit_decide(const struct limit_state *state, uint64_t need, bool fresh);
 
-/* What may be granted beside the reserve without a measurement. */
+/* Returns what may be granted beside the reserve without a measurement. */
 uint64_t limit_trusted(const struct limit_state *state);
 
-/* What could be granted now, by the figures at hand; a multiple of LIMIT_PAGE. */
+/* Returns what could be granted without a measurement, a multiple of LIMIT_PAGE. */
 uint64_t limit_room(const struct limit_state *state);
 
-/* What must be given back before `need` can be granted, by the figures at hand. More than `need` where the
- * driver's own growth has used the reserve. */
+/* Returns what must be given back before `need` can be granted, without a measurement. It is more than `need`
+ * where the driver's own growth has used the reserve. */
 uint64_t limit_short(const struct limit_state *state, uint64_t need);
 
 #endif

@@ -1,9 +1,9 @@
 /* measure: see measure.h.
  *
- * In a container NVML may list this process under the number it has outside. Then the entry that appeared
- * since NVML was loaded is taken for ours, if there is exactly one, on a card where we have a context. Owns
- * lock (changes of state), never held while NVML works; NVML itself is thread-safe. Runs on the host
- * program's threads, whose stacks may be small.
+ * In a container NVML may list this process under its number outside. Then the entry that appeared since NVML
+ * was loaded counts as ours, if there is exactly one, on a card where we have a context. Owns lock (changes
+ * of state), never held while NVML works; NVML itself is thread-safe. Runs on the host program's threads,
+ * whose stacks may be small.
  */
 #include "interpose/account/measure.h"
 
@@ -20,22 +20,22 @@
 
 #include "interpose/driver/nvml.h"
 
-#define LIST_SHORT 64   /* processes on one card for which the stack has room */
-#define LIST_MAX   4096 /* and for which we map memory */
+#define LIST_SHORT 64   /* processes on one card that fit on the stack */
+#define LIST_MAX   4096 /* and in mapped memory */
 #define EARLY_MAX  1024
-#define WAIT_S     3 /* for NVML's loading and for its start: whoever holds a lock that they need must go on */
+#define WAIT_S     3 /* to load or start NVML: they may need a lock that another thread must release first */
 
 enum { IDLE, LOADING, STARTING, READY, FAILED };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
 static atomic_int state = IDLE;   /* written with lock held */
-static atomic_uint listed_pid;    /* the number under which NVML lists us; 0: not known yet */
-static atomic_bool forking;       /* whoever forks has waited already, and holds lock */
+static atomic_uint listed_pid;    /* number under which NVML lists us; 0: not known yet */
+static atomic_bool forking;       /* the forking thread has waited already, and holds lock */
 static atomic_bool early_is_sure; /* the list below was made before any context of ours */
-static struct timespec patience;  /* nobody waits for the start any longer; guarded by lock */
+static struct timespec patience;  /* until when threads wait for the current step; guarded by lock */
 
-/* Who was on the cards before; written while STARTING, read when READY. */
+/* Processes on the cards before our first context; written while STARTING, read when READY. */
 static unsigned early_pids[EARLY_MAX];
 static unsigned early_count;
 
@@ -53,7 +53,7 @@ static void free_list(struct list *list)
         munmap(list->entries, list->mapped);
 }
 
-/* Asks for the processes of a card: 0, and free_list must follow, or -ENODATA. */
+/* Reads the processes of a card. Returns 0 (free_list must follow) or -ENODATA. */
 static int read_list(nvml_device device, struct list *list)
 {
     list->entries = list->few;
@@ -113,7 +113,7 @@ static struct timespec seconds_from_now(void)
     return until;
 }
 
-/* Moves on from one state to the next; false if somebody else has. */
+/* Goes from one state to the next. Returns false if another thread has changed the state. */
 static bool advance(int from, int to)
 {
     pthread_mutex_lock(&lock);
@@ -128,7 +128,7 @@ static bool advance(int from, int to)
     return moved;
 }
 
-/* Loads NVML, and starts it if nobody else does. */
+/* Loads NVML, and starts it unless another thread does. */
 static void load(void)
 {
     if (!nvml_open()) {
@@ -156,18 +156,18 @@ static bool is_settled(void)
     return now == READY || now == FAILED || now == IDLE;
 }
 
-/* Waits with the lock held until NVML is there or is known not to be, but not for ever. */
+/* Waits until NVML is ready or has failed, WAIT_S at most. The caller holds the lock. */
 static void wait_settled(void)
 {
     struct timespec until = seconds_from_now();
 
-    if (patience.tv_sec < until.tv_sec) /* unless somebody has set the clock back */
+    if (patience.tv_sec < until.tv_sec) /* unless the clock was set back */
         until = patience;
     while (!is_settled() && pthread_cond_timedwait(&changed, &lock, &until) == 0)
         continue;
 }
 
-/* None of what follows is a place to be cancelled at: locks of ours or of NVML would stay taken. */
+/* Disables cancellation: locks of ours or of NVML would stay taken. */
 static int no_cancel(void)
 {
     int before;
@@ -187,7 +187,7 @@ void measure_finish(void)
     pthread_setcancelstate(cancel, NULL);
 }
 
-/* Exit handlers of NVML must not run under its own start, nor may it be loaded while they run. */
+/* NVML's exit handlers must not run while it is being started, nor may it be loaded while they run. */
 void measure_end(void)
 {
     nvml_end();
@@ -197,7 +197,7 @@ void measure_end(void)
     measure_finish();
 }
 
-/* The lock is held over a fork, so that no change of state is cut in half. */
+/* Holds the lock over a fork, so that no change of state is cut in half. */
 static void before_fork(void)
 {
     pthread_mutex_lock(&lock);
@@ -211,7 +211,7 @@ static void after_fork(void)
     pthread_mutex_unlock(&lock);
 }
 
-/* The thread is not in the child: what it had not finished nobody will. */
+/* The loading thread does not exist in the child: what it had not finished counts as failed. */
 static void after_fork_child(void)
 {
     atomic_store(&listed_pid, 0);
@@ -220,7 +220,7 @@ static void after_fork_child(void)
     after_fork();
 }
 
-/* Signals are the host program's: none may be delivered to our thread. */
+/* Starts the thread with all signals blocked: they are for the host program's threads. */
 static int start_quietly(void)
 {
     pthread_attr_t attributes;
@@ -251,13 +251,13 @@ void measure_start(void)
 {
     if (atomic_load(&state) != IDLE || !advance(IDLE, LOADING))
         return;
-    /* Without them a fork or an exit at a bad moment is all that can go wrong. */
+    /* If these fail, only a fork or an exit at a bad moment goes wrong. */
     pthread_atfork(before_fork, after_fork, after_fork_child);
     atexit(measure_end);
-    start_quietly(); /* without a thread the first question loads NVML */
+    start_quietly(); /* without a thread the first measurement loads NVML */
 }
 
-/* NVML is there, or is known not to be. */
+/* Returns true if NVML is ready; loads it if no thread does. */
 static bool make_ready(void)
 {
     measure_start();
@@ -276,7 +276,8 @@ void measure_ready(void)
     pthread_setcancelstate(cancel, NULL);
 }
 
-/* Adds up what NVML lists under a number: 0, -ESRCH if nothing, -ENODATA if it does not say how much. */
+/* Adds up what NVML lists under a number. Returns 0, -ESRCH if there is no entry, -ENODATA if one has no
+ * figure. */
 static int sum_of(const struct nvml_process *list, unsigned count, unsigned pid, uint64_t *bytes)
 {
     int rc = -ESRCH;
@@ -293,7 +294,7 @@ static int sum_of(const struct nvml_process *list, unsigned count, unsigned pid,
     return rc;
 }
 
-/* The only entry that was not there before us; 0 if there are several or none. */
+/* Returns the only entry that was not there before us; 0 if there are several or none. */
 static unsigned only_newcomer(const struct nvml_process *list, unsigned count)
 {
     unsigned newcomer = 0;
@@ -308,8 +309,8 @@ static unsigned only_newcomer(const struct nvml_process *list, unsigned count)
     return newcomer;
 }
 
-/* The number under which we are listed: our own, else that of the only newcomer; 0 if that cannot be told.
- * Who was there before us under our number is a stranger from outside our container, and who is new on a card
+/* Returns the number under which we are listed: our own, else that of the only new entry; 0 if not known. An
+ * entry with our number that was there before us is a process outside our container. A new entry on a card
  * where we have no context is another process. */
 static unsigned recognize(const struct nvml_process *list, unsigned count, bool present)
 {
@@ -323,7 +324,7 @@ static unsigned recognize(const struct nvml_process *list, unsigned count, bool 
     return present && !measure_knows_pid() ? only_newcomer(list, count) : 0;
 }
 
-/* The driver gives a slice's UUID without saying that it is one. */
+/* Looks up a slice: the driver returns its UUID without saying that it is one. */
 static bool find_slice(const char *uuid, nvml_device *device)
 {
     char name[NVML_UUID_TEXT];
@@ -343,7 +344,7 @@ static nvml_device handle_of(struct measure_card *card)
     return device;
 }
 
-/* Our own bytes in a list. */
+/* Finds our own bytes in a list. */
 static int find_own(const struct nvml_process *list, unsigned count, bool present, uint64_t *bytes)
 {
     unsigned pid = atomic_load_explicit(&listed_pid, memory_order_relaxed);
@@ -354,7 +355,7 @@ static int find_own(const struct nvml_process *list, unsigned count, bool presen
     }
     pid = recognize(list, count, present);
     *bytes = 0;
-    if (!pid) /* without a context, and not listed: nothing is held, if our number could be listed at all */
+    if (!pid) /* without a context and not listed: holds nothing, if NVML knows our number */
         return !present && measure_knows_pid() ? 0 : -ESRCH;
     int rc = sum_of(list, count, pid, bytes);
     if (rc == 0)

@@ -1,9 +1,8 @@
-/* measure: how much device memory this process really uses, by the driver's own word (NVML).
+/* measure: how much device memory this process uses, as the driver counts it (NVML).
  *
- * Loading NVML takes about 15 ms (measured), so it happens on a thread of its own while the driver starts up,
- * which takes 200 ms and more. Nobody depends on that thread: a caller who comes while it has not begun loads
- * NVML himself, because he may hold the dynamic loader's lock (a library's constructor does) that the thread
- * waits for.
+ * Loading NVML takes about 15 ms (measured), so a thread does it while the driver starts up, which takes 200
+ * ms and more. If that thread has not begun, the caller loads NVML itself instead of waiting: it may hold the
+ * dynamic loader's lock (as a library's constructor does), for which the thread waits.
  */
 #ifndef GPUCAP_MEASURE_H
 #define GPUCAP_MEASURE_H
@@ -12,33 +11,33 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* True where NVML lists this process under its own number for sure: outside of every container. */
+/* Returns true if NVML certainly lists this process under its own number: outside of all containers. */
 bool measure_knows_pid(void);
 
-/* Begins, once; later calls do nothing. */
+/* Starts the loading thread. Later calls do nothing. */
 void measure_start(void);
 
-/* Waits until NVML is loaded. To be called after cuInit and before the first context: then every process that
- * is listed by now is somebody else. */
+/* Waits until NVML is loaded. Call it after cuInit and before the first context: then every process that NVML
+ * lists is another one. */
 void measure_ready(void);
 
-/* A card, as NVML knows it. */
+/* A card as NVML identifies it. */
 struct measure_card {
     const char *uuid;       /* "GPU-...", also of a slice, which NVML calls "MIG-..." */
-    _Atomic(void *) handle; /* NVML's; found at the first question */
-    /* This process has made a context on the card: NVML must list it there, and who is new there may be it.
-     */
+    _Atomic(void *) handle; /* NVML's handle, looked up at the first measurement */
+    /* Set once this process has a context here: NVML must list it, and a new entry may be ours. */
     atomic_bool present;
 };
 
-/* Bytes of this process on the card. 0; -ESRCH if NVML does not list this process where it should; -ENODATA
- * if there is no NVML or it cannot tell. */
+/* Writes the bytes that this process uses on the card. Returns 0, -ESRCH if NVML does not list this process
+ * where it should, or -ENODATA without NVML or an answer from it. */
 int measure_used(struct measure_card *card, uint64_t *bytes);
 
-/* Waits a while for the thread of measure_start, if it still runs. */
+/* Waits for the thread of measure_start to end, 3 s at most. */
 void measure_finish(void);
 
-/* For exit handlers: NVML is neither loaded nor started from now on. Waits a while for threads that do. */
+/* For exit handlers: stops NVML from being loaded or started from now on. Waits for threads that are doing
+ * that, 3 s at most for loading and for starting each. */
 void measure_end(void);
 
 #endif

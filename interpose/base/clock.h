@@ -1,4 +1,4 @@
-/* clock: time that only goes forward, for waits and figures, and moments until which a lock is waited for. */
+/* clock: monotonic time for waits and figures, and deadlines for waits on a lock. */
 #ifndef GPUCAP_CLOCK_H
 #define GPUCAP_CLOCK_H
 
@@ -13,7 +13,7 @@ static inline uint64_t clock_ns(void)
     return (uint64_t)now.tv_sec * 1000000000U + (uint64_t)now.tv_nsec;
 }
 
-/* The same, some milliseconds late, at a fifth of the price. */
+/* The same, some milliseconds late, at a fifth of the cost. */
 static inline uint64_t clock_coarse_ns(void)
 {
     struct timespec now;
@@ -27,7 +27,7 @@ static inline uint64_t clock_ms(void)
     return clock_ns() / 1000000U;
 }
 
-/* So long from now, for locks: they go by the time of day. */
+/* Returns the time of day `ns` from now: the deadline that pthread locks take. */
 static inline struct timespec clock_after(uint64_t ns)
 {
     struct timespec until;

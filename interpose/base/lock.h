@@ -1,8 +1,8 @@
 /* lock: a mutex with a rank.
  *
- * A thread that holds a lock takes only locks of a higher rank; builds with GPUCAP_LOCK_CHECK (the sanitizer
- * presets) check that and who holds what. A thread is not cancelled while it holds one: pthread_cancel inside
- * a driver call would leave the lock taken for ever.
+ * A thread that holds a lock takes only locks of a higher rank. Builds with GPUCAP_LOCK_CHECK (the sanitizer
+ * presets) check the order and the holder. A thread cannot be cancelled while it holds a lock: pthread_cancel
+ * inside a driver call would leave the lock taken for ever.
  */
 #ifndef GPUCAP_LOCK_H
 #define GPUCAP_LOCK_H
@@ -10,7 +10,7 @@
 #include <pthread.h>
 #include <stdbool.h>
 
-/* In the order in which they may be taken. */
+/* In the order in which they are taken. */
 enum lock_rank {
     LOCK_REGISTRY, /* pools.c: which pools there are */
     LOCK_EXPORTS,  /* ipc_exports.h: exported blocks and importers; held while the driver exports a chunk */
@@ -29,7 +29,7 @@ struct lock {
     pthread_mutex_t mutex;
     enum lock_rank rank;
 #ifdef GPUCAP_LOCK_CHECK
-    const void *holder; /* an address of the holding thread's own; NULL: free */
+    const void *holder; /* address of a thread-local variable of the holder; NULL: free */
 #endif
 };
 
@@ -45,7 +45,7 @@ extern _Thread_local int lock_cancel; /* its cancellation state before it took t
 void lock_check_take(const struct lock *lock);
 void lock_check_taken(struct lock *lock);
 void lock_check_release(struct lock *lock);
-/* Ends the program unless the calling thread holds the lock. */
+/* Aborts unless the calling thread holds the lock. */
 void lock_assert_held(const struct lock *lock);
 #else
 static inline void lock_check_take(const struct lock *lock)
@@ -104,11 +104,11 @@ static inline void lock_release(struct lock *lock)
     lock_restore_cancel();
 }
 
-/* Waits for a condition, as pthread_cond_wait does; the lock is the only one that the thread holds. */
+/* Waits for a condition, as pthread_cond_wait does. The thread must hold no other lock. */
 void lock_wait(struct lock *lock, pthread_cond_t *condition);
 
-/* In exit handlers: takes the lock unless it stays held for a second. Then the calling thread itself holds
- * it: a signal handler has interrupted it and called exit. */
+/* For exit handlers: takes the lock, and returns false if it stays held for a second. Then the calling thread
+ * itself holds it: a signal handler has interrupted it and called exit. */
 bool lock_take_at_exit(struct lock *lock);
 
 #endif

@@ -5,10 +5,10 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#define PATIENCE_S 1 /* locks are held for milliseconds, also where chunks are mapped and unmapped */
+#define PATIENCE_S 1 /* locks are held for milliseconds, even while chunks are mapped and unmapped */
 
 static atomic_int *page; /* two words: the caller's, and 1 */
-static atomic_int owner; /* 0: nobody has started CUDA */
+static atomic_int owner; /* process that has started CUDA; 0: none */
 
 atomic_int *process_mark(void)
 {

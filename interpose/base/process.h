@@ -1,9 +1,9 @@
 /* process: tells the process that has started CUDA from copies of it.
  *
- * A child after fork has all memory of its parent, but none of its threads and no driver that works; whatever
- * lock another thread held stays taken there for ever. Handlers of fork do not run in a child that the
- * program has made by clone itself. So there is a page that the kernel empties in every copy: to look at it
- * costs a load. Owns no lock.
+ * A child after fork has its parent's memory, but no other thread and no working driver. A lock that another
+ * thread held stays taken there for ever. Fork handlers do not run in a child that the program made by
+ * calling clone itself. So a page that the kernel clears in every copy shows what this is; reading it costs
+ * one load. Owns no lock.
  */
 #ifndef GPUCAP_PROCESS_H
 #define GPUCAP_PROCESS_H
@@ -13,18 +13,19 @@
 #include <stdbool.h>
 #include <time.h>
 
-/* CUDA has started here. Returns a word for the caller's use, which is 0 in each copy that is made from now
- * on; NULL: this kernel (before 4.14) has no such memory. */
+/* Call when CUDA has started. Returns a word for the caller's use, which reads 0 in every copy made from then
+ * on; NULL on a kernel without such memory (before 4.14). */
 atomic_int *process_mark(void);
 
-/* True in a copy that was made after process_mark; also in a child that shares this memory. Asks the kernel:
- * for rare places only. */
+/* Returns true in a copy made after process_mark, including a child that shares this memory. Makes a system
+ * call: only for rare places. */
 bool process_is_copy(void);
 
-/* In exit handlers: takes a lock, unless it is held for longer than any other thread holds it. Then a signal
- * handler of the program has interrupted its holder, which is the calling thread, and called exit. */
+/* For exit handlers: takes a lock, and returns false if it is held longer than any other thread would hold
+ * it. Then the calling thread itself holds it: a signal handler of the program has interrupted it and called
+ * exit. */
 bool process_lock_at_exit(pthread_mutex_t *lock);
-/* Until when an exit handler waits for what would not take long. */
+/* Returns the time until which an exit handler waits for something short. */
 struct timespec process_exit_patience(void);
 
 #endif

@@ -1,5 +1,5 @@
-/* driver: see driver.h. The table is built aside and published once; whoever comes second waits the moment
- * that takes. No lock: the dynamic loader has its own, which a constructor that looks us up may hold. */
+/* driver: see driver.h. The table is built aside and published once; a second thread waits until it is. No
+ * lock: a constructor that looks us up may hold the dynamic loader's own. */
 #include "interpose/driver/driver.h"
 
 #include <dlfcn.h>
@@ -13,15 +13,15 @@ atomic_bool driver_bound;
 struct driver_table driver_entries;
 
 static atomic_flag publishing = ATOMIC_FLAG_INIT;
-static void *library_base; /* where the bound library is loaded; valid once bound */
+static void *library_base; /* load address of the bound library; valid once bound */
 
-/* Stands in for an entry point that this driver does not have. */
+/* Replaces an entry point that this driver does not have. */
 static CUresult missing(void)
 {
     return CUDA_ERROR_NOT_SUPPORTED;
 }
 
-/* Stands in for all of them where there is no driver. */
+/* Replaces all entry points if there is no driver. */
 static CUresult no_driver(void)
 {
     return CUDA_ERROR_NOT_INITIALIZED;
@@ -42,7 +42,8 @@ static void *base_of(const void *address)
     return address && dladdr(address, &info) ? info.dli_fbase : NULL;
 }
 
-/* The library that defines `symbol`, if it is a driver itself and not one that only leans on a driver. */
+/* Returns a handle of the library that defines `symbol` if it is a driver itself and does not merely depend
+ * on one, else NULL. */
 static void *owner_of(const void *symbol)
 {
     Dl_info info;
@@ -109,7 +110,7 @@ bool driver_owns(const void *address)
 
 struct driver_table *driver_bind_now(void)
 {
-    /* The calling program holds our symbol instead of the driver's, so it means to use the driver. */
+    /* The program called our symbol in place of the driver's, so it means to use the driver. */
     return bind_to(dlopen("libcuda.so.1", RTLD_LAZY)) ? &driver_entries : &absent;
 }
 

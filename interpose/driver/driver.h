@@ -1,8 +1,8 @@
-/* driver: the real CUDA driver, as a table of its entry points. Everything that touches the driver goes
- * through it, so that a test can put functions of its own there.
+/* driver: the real CUDA driver, as a table of its entry points. Everything that calls the driver goes through
+ * the table, so that a test can put its own functions there.
  *
- * Must never load the driver into a program that does not use it: binding happens when the program itself
- * first reaches for an entry point, by a look-up or by calling one of our hooks. Owns no lock.
+ * Never loads the driver into a program that does not use it: binds when the program first looks up an entry
+ * point or calls one of our hooks. Owns no lock.
  */
 #ifndef GPUCAP_DRIVER_H
 #define GPUCAP_DRIVER_H
@@ -25,8 +25,8 @@ struct driver_table {
 extern atomic_bool driver_bound;
 extern struct driver_table driver_entries; /* valid once bound */
 
-/* Binds if that has not happened, and returns the table; without a driver, one whose entries all say
- * CUDA_ERROR_NOT_INITIALIZED. */
+/* Binds to the driver if that has not happened, and returns the table. Without a driver every entry of it
+ * returns CUDA_ERROR_NOT_INITIALIZED. */
 struct driver_table *driver_bind_now(void);
 
 static inline struct driver_table *driver_get(void)
@@ -36,21 +36,21 @@ static inline struct driver_table *driver_get(void)
 }
 #define driver (*driver_get())
 
-/* A request that no card can meet: the driver answers "out of memory" at once (measured), unless something
- * else is wrong: no context, one that has ended, a capture, an error that sticks. */
+/* Bytes that no card has: the driver refuses such a request with "out of memory" at once (measured), unless
+ * something else is wrong: no context, an ended context, a capture, a sticky error. */
 #define NEVER_FITS ((size_t)1 << 50)
 
-/* Binds to the libcuda that defines `symbol` (an address that a look-up of the program gave), if it is one.
- */
+/* Binds to the libcuda that defines `symbol`, an address that a look-up of the program returned. Returns
+ * false if it does not lie in a driver. */
 bool driver_bind(const void *symbol);
 
 /* Returns true if the address lies in the library that we are bound to, or in another driver. */
 bool driver_owns(const void *address);
 
-/* Tests: these are the driver's entry points now. Entries left NULL answer CUDA_ERROR_NOT_SUPPORTED. */
+/* For tests: replaces the table. Entries that are NULL return CUDA_ERROR_NOT_SUPPORTED. */
 void driver_use(const struct driver_table *table);
 
-/* A child after fork: somebody else may have been binding. */
+/* Call in a child after fork: another thread of the parent may have been binding. */
 void driver_after_fork(void);
 
 #endif

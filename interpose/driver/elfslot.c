@@ -116,8 +116,8 @@ void elfslot_each(const struct dl_phdr_info *object, void (*visit)(const struct 
 
 /* ---- writing ---- */
 
-/* Where the program headers say that the page is made read-only once the object is loaded. The loader leaves
- * a part of a page at the end writable. */
+/* Returns true if the program headers say that the page is made read-only once the object is loaded. The
+ * loader leaves a partial page at the end writable. */
 static bool in_relro(const struct dl_phdr_info *object, uintptr_t page, uintptr_t page_bytes)
 {
     for (int i = 0; i < object->dlpi_phnum; i++) {
@@ -138,7 +138,7 @@ struct maps {
     char text[MAPS_CHUNK];
 };
 
-/* The next character, or -1 at the end. */
+/* Returns the next character, or -1 at the end. */
 static int next_of(struct maps *maps)
 {
     if (maps->at == maps->have) {
@@ -154,7 +154,7 @@ static int next_of(struct maps *maps)
     return (unsigned char)maps->text[maps->at++];
 }
 
-/* A number up to the character that follows it. */
+/* Reads a hexadecimal number and the character after it. */
 static uintptr_t number_of(struct maps *maps, int *after)
 {
     uintptr_t number = 0;
@@ -170,8 +170,8 @@ static uintptr_t number_of(struct maps *maps, int *after)
     }
 }
 
-/* One line, such as "7f0000-7f1000 rw-p ...". 1: the page is in it and writable, 0: and is not; -EAGAIN: it
- * is another one's; -ENOENT: there are no more. */
+/* Reads one line, such as "7f0000-7f1000 rw-p ...". Returns 1 if it holds the page and is writable, 0 if it
+ * holds the page and is not, -EAGAIN if it does not hold the page, -ENOENT at the end. */
 static int line_says(struct maps *maps, uintptr_t page)
 {
     int c;
@@ -186,7 +186,7 @@ static int line_says(struct maps *maps, uintptr_t page)
     return page >= start && page < end ? writable : -EAGAIN;
 }
 
-/* 1 or 0, or a negative errno. */
+/* Returns 1 if the page is writable, 0 if not, or a negative errno. */
 static int is_writable(uintptr_t page)
 {
     struct maps maps = {.file = open("/proc/self/maps", O_RDONLY | O_CLOEXEC)};
@@ -200,8 +200,8 @@ static int is_writable(uintptr_t page)
     return answer;
 }
 
-/* 0 if the object is loaded. Its pages are made read-only, all at once, when that is done; until then they
- * must stay writable for the thread that loads it. */
+/* Returns 0 if the object is loaded, else -EBUSY or another negative errno. The loader makes its pages
+ * read-only all at once when it is done; until then they must stay writable for the loading thread. */
 static int check_complete(uintptr_t page, bool *complete)
 {
     const int writable = *complete ? 0 : is_writable(page);

@@ -1,4 +1,4 @@
-/* elfsym: see elfsym.h. Not instrumented by sanitizers: it runs before they are ready. */
+/* elfsym: see elfsym.h. Runs before sanitizers are ready, so it is not instrumented by them. */
 #include "interpose/driver/elfsym.h"
 
 #include <elf.h>
@@ -37,7 +37,6 @@ EARLY static bool file_name_begins(const char *path, const char *prefix)
     return !*prefix;
 }
 
-/* glibc has relocated most of these already; a few architectures leave offsets. */
 EARLY const void *elfsym_relocated(ElfW(Addr) base, ElfW(Addr) value)
 {
     return (const void *)(value < base ? base + value : value);
@@ -119,7 +118,7 @@ EARLY void *elfsym_find(const char *library, const char *symbol)
 struct walk {
     const void *start, *skip;
     const char *symbol;
-    bool started, skipped; /* these objects have been passed */
+    bool started, skipped; /* these two objects have been visited */
     struct elfsym_next next;
 };
 
@@ -153,7 +152,7 @@ struct question {
     const char *library, *symbol;
 };
 
-/* One object. Not 0 ends the walk: it defines the symbol. */
+/* Visits one object. Returns nonzero, which ends the walk, if it defines the symbol. */
 static int visit_defines(struct dl_phdr_info *object, size_t size, void *argument)
 {
     const struct question *q = argument;
@@ -170,7 +169,7 @@ bool elfsym_defines(const char *library, const char *symbol)
     return dl_iterate_phdr(visit_defines, &q) != 0;
 }
 
-/* One object, in the order of the whole program. Not 0 ends the walk. */
+/* Visits one object in load order. Nonzero ends the walk. */
 static int visit(struct dl_phdr_info *object, size_t size, void *argument)
 {
     struct walk *walk = argument;

@@ -1,6 +1,6 @@
-/* nvml: see nvml.h. Owns publish_lock, held only while the table is copied: never while the library is
- * loaded, because a constructor that runs inside dlopen may look one of our names up, and then two threads
- * would wait for each other. */
+/* nvml: see nvml.h. Owns publish_lock, held only while the table is copied. Never held while the library is
+ * loaded: a constructor inside dlopen may look up one of our names, and two threads would wait for each
+ * other. */
 #include "interpose/driver/nvml.h"
 
 #include <dlfcn.h>
@@ -16,12 +16,12 @@ struct nvml_table nvml;
 static pthread_mutex_t publish_lock = PTHREAD_MUTEX_INITIALIZER;
 static atomic_bool opened;
 
-/* Loading takes 15 ms (measured). After this long the loader is taken to be waiting for the exit itself. */
+/* Loading takes 15 ms (measured). A thread that takes this long is assumed to wait for the exit itself. */
 #define END_WAIT_MS 3000
 
-static atomic_int loading;     /* threads in the dynamic loader on our behalf */
-static atomic_bool ended;      /* none may begin any more */
-static _Thread_local int mine; /* of `loading`: this thread */
+static atomic_int loading;     /* threads that load the library now */
+static atomic_bool ended;      /* no thread may begin to load it */
+static _Thread_local int mine; /* this thread's part of `loading` */
 static pthread_once_t forks = PTHREAD_ONCE_INIT;
 
 static bool fill(struct nvml_table *table, void *library)
@@ -45,7 +45,7 @@ static bool fill(struct nvml_table *table, void *library)
     return table->init && table->handle_by_uuid && table->uuid && table->processes && table->memory;
 }
 
-/* A child has none of the other threads. */
+/* A child has only the thread that forked. */
 static void after_fork_child(void)
 {
     atomic_store(&loading, mine);
@@ -56,14 +56,14 @@ static void watch_forks(void)
     pthread_atfork(NULL, NULL, after_fork_child);
 }
 
-/* True: the dynamic loader may be called, and leave_loader must follow. */
+/* Returns true if the dynamic loader may be called. leave_loader must follow in either case. */
 static bool enter_loader(void)
 {
     Dl_info unused;
 
     pthread_once(&forks, watch_forks);
-    /* Waits here for the loader's lock, if another thread holds it, and does not count yet: that thread may
-     * be about to call exit, in a constructor, and must not wait for us. */
+    /* Waits for the loader's lock before it counts itself: the thread that holds the lock may be about to
+     * call exit in a constructor, and must not wait for us. */
     dladdr((const void *)&nvml, &unused);
     mine++;
     atomic_fetch_add(&loading, 1);
@@ -86,7 +86,7 @@ void nvml_end(void)
         nanosleep(&moment, NULL);
 }
 
-/* Twice at the same time does no harm: both find the same library. */
+/* Two threads may do this at the same time: both find the same library. */
 static bool load(struct nvml_table *table)
 {
     void *library = dlopen("libnvidia-ml.so.1", RTLD_LAZY | RTLD_LOCAL);

@@ -1,8 +1,8 @@
-/* nvml: NVIDIA's management library, as far as we use it. It is loaded, never linked: a machine may lack it.
+/* nvml: the part of NVIDIA's management library that we use. It is loaded, never linked: a machine may lack
+ * it.
  *
- * Two sides: what we ask it ourselves (nvml_open and the table), and the queries of the program that we
- * answer with the cap (hook_nvml.c). The declarations are our own, because nvml.h is not part of every CUDA
- * Toolkit.
+ * nvml_open and the table are for our own queries; hook_nvml.c answers the program's queries with the limit.
+ * The declarations are our own, because nvml.h is not part of every CUDA Toolkit.
  */
 #ifndef GPUCAP_NVML_H
 #define GPUCAP_NVML_H
@@ -48,13 +48,13 @@ struct nvml_table {
 };
 extern struct nvml_table nvml;
 
-/* Loads the library and fills the table; without nvmlInit. False if it is not there or lacks what we need, or
- * if it was not loaded before nvml_end. */
+/* Loads the library and fills the table, without calling nvmlInit. Returns false if the library is missing,
+ * lacks what we need, or was not loaded before nvml_end. */
 bool nvml_open(void);
 
-/* For exit handlers: no thread begins to load the library any more; waits for those that are loading it, 3 s
- * at most. A thread that is still in dlopen when exit runs destructors finds its library's dependencies
- * ended, and the dynamic loader runs their constructors a second time. */
+/* For exit handlers: stops new threads from loading the library, and waits for those that are loading it, 3 s
+ * at most. If exit ran destructors while a thread is in dlopen, the library's dependencies would be gone and
+ * the dynamic loader would run their constructors a second time. */
 void nvml_end(void);
 
 #endif

@@ -12,7 +12,7 @@ EARLY void *real_libc(const char *name)
 {
     void *found = elfsym_find("libc.so", name);
 
-    /* Before glibc 2.34 they lived in a library of their own. */
+    /* Before glibc 2.34 these functions are in libdl. */
     return found ? found : elfsym_find("libdl.so", name);
 }
 

@@ -1,4 +1,4 @@
-/* The public API: see gpucap.h. Thin: figures and wishes are handed on. */
+/* The public API: see gpucap.h. Only passes calls on. */
 #include "interpose/gpucap.h"
 
 #include <string.h>
@@ -10,7 +10,7 @@
 #include "interpose/route.h"
 #include "interpose/see/tags.h"
 
-/* The header declares them weak for programs; here they are what they are. */
+/* The header declares the functions weak, for programs; here they are defined. */
 #define API EXPORT
 
 API const char *gpucap_version(void)

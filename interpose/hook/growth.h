@@ -1,4 +1,4 @@
-/* growth: how much stack a kernel makes a context keep. */
+/* growth: how much stack a context must keep for a kernel. */
 #ifndef GPUCAP_GROWTH_H
 #define GPUCAP_GROWTH_H
 
@@ -6,8 +6,8 @@
 
 #include <stdint.h>
 
-/* Bytes of local memory per thread of a CUfunction, or of a CUkernel in its place; 0 if it cannot be told.
- * Loads the kernel if that has not happened yet, as its launch would. */
+/* Returns the bytes of local memory per thread of a CUfunction, or of a CUkernel passed as one; 0 if not
+ * known. Loads the kernel if that has not happened, as its launch would. */
 uint64_t growth_stack_of(CUfunction kernel);
 
 #endif

@@ -1,9 +1,8 @@
-/* The hooks on arrays: memory whose layout the driver chooses, so its size is computed from its description.
- */
+/* Hooks on arrays. The driver chooses their layout, so their size is computed from the description. */
 #include "interpose/hook/hooks.h"
 #include "interpose/route.h"
 
-/* Bytes of one channel; the largest for formats we do not know, so that none is counted too low. */
+/* Returns the bytes of one channel; the largest size for unknown formats, so that none is counted too low. */
 static uint64_t channel_bytes(CUarray_format format)
 {
     switch (format) {
@@ -78,7 +77,7 @@ CUresult cuMipmappedArrayCreate(CUmipmappedArray *array, const CUDA_ARRAY3D_DESC
                                 unsigned int levels)
 {
     struct route_ticket ticket;
-    /* All smaller levels together stay below the first one. */
+    /* All smaller levels together take less than the first one. */
     CUresult result = route_enter(&ticket, BLOCKS_MIPMAP, times(array3d_bytes(d), levels > 1 ? 2 : 1));
 
     if (result != CUDA_SUCCESS)

@@ -1,5 +1,5 @@
-/* The hooks on contexts: a context has bytes of its own, its end is the end of the memory in it, and a wait
- * for all of its work is the end of what freed blocks wait for. */
+/* Hooks on contexts. A context takes memory itself, its end ends the memory in it, and a wait for all its
+ * work completes what freed blocks wait for. */
 #include <pthread.h>
 
 #include "interpose/base/lock.h"
@@ -10,8 +10,8 @@
 #include "interpose/pool/streams.h"
 #include "interpose/route.h"
 
-/* Runs a call that makes a context: room for it first, and if what was made does not fit the limit, it is
- * taken back. */
+/* Runs a call that makes a context: asks for room first, and undoes the call if the context does not fit the
+ * limit. */
 #define MAKING(call, undo, ordinal)                                                                          \
     ({                                                                                                       \
         struct route_growth growth_;                                                                         \
@@ -97,8 +97,8 @@ CUresult cuCtxSynchronize_v2(CUcontext context)
     return WAITING(context, driver.cuCtxSynchronize_v2(context));
 }
 
-/* After a detach, which ends a context that nobody else has attached to and takes it off the thread's stack;
- * any other stays current (measured). So does one that was there twice. */
+/* Returns true if a detach has ended the context. It ends one that has no other attachment, and pops it from
+ * the thread's stack; any other stays current (measured). So does one that was on the stack twice. */
 static bool is_gone(CUcontext context)
 {
     CUcontext now = NULL;
@@ -128,19 +128,19 @@ static bool primary_is_active(CUdevice ordinal)
     return driver.cuDevicePrimaryCtxGetState(ordinal, &flags, &active) != CUDA_SUCCESS || active;
 }
 
-/* The primary context of each card: its end is told by the card alone, so that nobody may make it anew
- * between the driver's call and the question whether it is still there. */
+/* The primary context of each card. Only the card's state shows that it has ended, so no thread may retain it
+ * between the driver's call and the query. */
 struct primary {
-    pthread_mutex_t lock; /* held over all that retains or ends it; taken before any other lock of ours */
-    CUcontext context;    /* once retained */
-    uint64_t holds;       /* retained so often at least: a release is not the last one if there are more */
+    pthread_mutex_t lock; /* held while it is retained, released or reset; taken before all our other locks */
+    CUcontext context;    /* NULL before it was first retained */
+    uint64_t holds; /* at least how often it is retained: a release is not the last one if this exceeds 1 */
 };
 
 static struct primary primaries[DEVICE_MAX] = {
     [0 ... DEVICE_MAX - 1] = {.lock = PTHREAD_MUTEX_INITIALIZER},
 };
 
-/* NULL if nobody cares: no such card, or nothing is counted. */
+/* Locks the primary context of a card. Returns NULL if there is no such card or nothing is counted. */
 static struct primary *primary_take(CUdevice ordinal)
 {
     if (!route_active() || ordinal < 0 || ordinal >= DEVICE_MAX)
@@ -164,7 +164,7 @@ CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice ordinal)
     struct primary *primary = primary_take(ordinal);
     CUresult result;
 
-    /* Retained again it costs nothing more. */
+    /* Retaining it again takes no more memory. */
     if (!route_active() || primary_is_active(ordinal))
         result = library_mode() == LIBRARY_REFUSE ? CUDA_ERROR_NOT_PERMITTED
                                                   : driver.cuDevicePrimaryCtxRetain(context, ordinal);
@@ -178,7 +178,7 @@ CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice ordinal)
     return primary_drop(primary, result);
 }
 
-/* Before a release that may be the last one. */
+/* Call before a release that may be the last one. */
 static struct primary *primary_releasing(CUdevice ordinal)
 {
     struct primary *primary = primary_take(ordinal);
@@ -199,7 +199,7 @@ static CUresult primary_released(struct primary *primary, CUresult result, CUdev
     return primary_drop(primary, result);
 }
 
-/* The card of a green context, or -1. */
+/* Returns the card of a green context, or -1. */
 static CUdevice card_of_green(CUgreenCtx green)
 {
     CUcontext context;
@@ -214,7 +214,7 @@ static CUdevice card_of_green(CUgreenCtx green)
     return ordinal;
 }
 
-/* The primary context of a card, without keeping it. */
+/* Returns the primary context of a card; does not keep it retained. */
 static CUcontext primary_of(CUdevice ordinal)
 {
     CUcontext context = NULL;
@@ -224,7 +224,7 @@ static CUcontext primary_of(CUdevice ordinal)
     return context;
 }
 
-/* A green context retains the primary context of its card, and makes it if it is the first. */
+/* A green context retains its card's primary context, and makes it if it does not exist. */
 CUresult cuGreenCtxCreate(CUgreenCtx *green, CUdevResourceDesc resources, CUdevice ordinal,
                           unsigned int flags)
 {

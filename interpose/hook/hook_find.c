@@ -1,5 +1,5 @@
-/* The hooks through which a program finds the driver and starts it. Thin: ask the driver, then put our own
- * address in place of the one it gave. */
+/* Hooks through which a program finds and starts the driver: they call the driver, then replace the address
+ * that it returned by ours. */
 #include "interpose/account/device.h"
 #include "interpose/account/measure.h"
 #include "interpose/hook/hooks.h"
@@ -7,8 +7,8 @@
 #include "interpose/hook/resolve.h"
 #include "interpose/library.h"
 
-/* By the address that the driver returned, never by the name that was asked for: one name has several ABIs.
- */
+/* Replaces *function by our hook. Goes by the address that the driver returned, never by the name: one name
+ * has several ABIs. */
 static CUresult hooked(CUresult result, const char *symbol, void **function)
 {
     if (result == CUDA_SUCCESS && function && *function) {
@@ -36,7 +36,7 @@ CUresult cuGetProcAddress_v2(const char *symbol, void **function, int version, c
 CUresult cuInit(unsigned int flags)
 {
     const enum library_mode mode = library_mode();
-    /* Where NVML may list us under another number, it must see the cards before our context is there. */
+    /* If NVML may list us under another number, it must look at the cards before our context exists. */
     const bool look_first =
         mode == LIBRARY_ON && options_any_limit(library_options()) && !measure_knows_pid();
 

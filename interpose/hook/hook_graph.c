@@ -1,7 +1,6 @@
-/* The hooks on graphs that allocate: their memory is taken at a launch or an upload, and asked for here, as
- * the growth of a context is. Graphs without allocation nodes cost one load per launch. Owns no lock; what a
- * launch may need is decided in graphs.c.
- */
+/* Hooks on graphs that allocate. Their memory is taken at a launch or an upload, so it is asked for here like
+ * the growth of a context. Graphs without allocation nodes cost one load per launch. Owns no lock; graphs.c
+ * decides what a launch may need. */
 #include <stdlib.h>
 
 #include "interpose/account/graphs.h"
@@ -19,8 +18,8 @@
 struct found {
     struct graphs_range *items;
     size_t count, capacity;
-    uint64_t stack;  /* bytes per thread of the hungriest kernel */
-    bool incomplete; /* no memory to write it down */
+    uint64_t stack;  /* largest stack per thread of a kernel */
+    bool incomplete; /* no memory to list everything */
 };
 
 static void look_at_kernel(struct found *found, CUgraphNode node)
@@ -101,8 +100,8 @@ static void not_counted(void)
         log_error("no memory to write down what a graph allocates; it is not counted");
 }
 
-/* Writes what the graph has on each card and returns how many cards there are. *stack: bytes per thread of
- * its hungriest kernel. */
+/* Writes the graph's footprint on each card, and returns the number of cards. *stack: the largest stack per
+ * thread of its kernels. */
 static size_t parts_of(CUgraph graph, struct graphs_part parts[GRAPHS_CARDS], uint64_t *stack)
 {
     struct found found = {.items = NULL};
@@ -121,7 +120,7 @@ static size_t parts_of(CUgraph graph, struct graphs_part parts[GRAPHS_CARDS], ui
 
 /* ---- asking for it ---- */
 
-/* One launch or upload, and what was asked for it on each card. */
+/* One launch or upload, and what was asked for on each card. */
 struct launch {
     size_t count;
     struct {
@@ -142,14 +141,14 @@ static uint64_t held_on(CUdevice card)
     return attribute(card, CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT);
 }
 
-/* True: the driver may take what it may need. */
+/* Asks for a launch that runs alone. Returns true if the driver may take what it needs. */
 enum effort { AT_ONCE, TRIM, BORROW };
 static bool try_alone(struct graphs_ask *ask, struct route_growth *growth, enum effort effort)
 {
     const CUdevice card = ask->part.card;
 
     graphs_alone(ask);
-    /* Whether a capture minds is not known: none is disturbed. */
+    /* No trim during a capture, which it might disturb. */
     if (effort != AT_ONCE && ask->alone && !capture_any()) {
         driver.cuDeviceGraphMemTrim(card);
         graphs_trimmed(ask);
@@ -162,7 +161,7 @@ static bool try_alone(struct graphs_ask *ask, struct route_growth *growth, enum 
     return false;
 }
 
-/* False if not even all that is held on the card and not used would be enough. */
+/* Returns false if even all idle memory of the card would not be enough. */
 static bool can_be_met(const struct graphs_ask *ask)
 {
     const CUdevice card = ask->part.card;
@@ -179,7 +178,7 @@ static CUresult ask_card(struct graphs_ask *ask, struct route_growth *growth, CU
     growth->device = NULL;
     if (graphs_again(ask, held_on(card)) || try_alone(ask, growth, AT_ONCE))
         return CUDA_SUCCESS;
-    /* What this stream's graphs have can be given back when they are done. */
+    /* Memory of this stream's graphs can be given back when they are done. */
     if (can_be_met(ask)) {
         route_await_stream(stream);
         route_make_room(card, ask->need);
@@ -240,7 +239,7 @@ static CUresult before(struct launch *launch, CUgraphExec exec, uintptr_t key, C
 
 /* ---- the hooks ---- */
 
-/* `call` puts a graph, or its memory, on the device. */
+/* Asks for memory, and then runs `call`, which launches or uploads a graph. */
 #define ALLOCATING(exec, key, stream, call)                                                                  \
     ({                                                                                                       \
         CUresult result_;                                                                                    \
@@ -264,7 +263,7 @@ static CUresult remember(CUgraphExec *exec, const struct graphs_part *parts, siz
     return result;
 }
 
-/* With room for the stacks of the graph's kernels, in the current context. */
+/* Runs `call` after asking for the stacks of the graph's kernels in the current context. */
 #define INSTANTIATE(exec, graph, call)                                                                       \
     ({                                                                                                       \
         struct graphs_part parts_[GRAPHS_CARDS];                                                             \
@@ -295,7 +294,7 @@ CUresult cuGraphInstantiateWithFlags(CUgraphExec *exec, CUgraph graph, unsigned 
     return INSTANTIATE(exec, graph, driver.cuGraphInstantiateWithFlags(exec, graph, flags));
 }
 
-/* The only one that can upload at once. */
+/* The only instantiation that can also upload. */
 #define WITH_PARAMS(suffix)                                                                                  \
     CUresult cuGraphInstantiateWithParams##suffix(CUgraphExec *exec, CUgraph graph,                          \
                                                   CUDA_GRAPH_INSTANTIATE_PARAMS *params)                     \
@@ -345,7 +344,7 @@ WITH_PARAMS(_ptsz)
 LAUNCH_HOOKS()
 LAUNCH_HOOKS(_ptsz)
 
-/* Before the driver: another thread may be given the same handle right after. */
+/* Forgets the graph before the driver's call: right after it another thread may get the same handle. */
 CUresult cuGraphExecDestroy(CUgraphExec exec)
 {
     if (!graphs_none() && route_active())
@@ -353,7 +352,7 @@ CUresult cuGraphExecDestroy(CUgraphExec exec)
     return driver.cuGraphExecDestroy(exec);
 }
 
-/* No launch may count on memory that goes back. */
+/* Runs alone, because no launch may count on memory that is given back. */
 CUresult cuDeviceGraphMemTrim(CUdevice card)
 {
     struct graphs_ask ask = {.part.card = card};
@@ -367,7 +366,7 @@ CUresult cuDeviceGraphMemTrim(CUdevice card)
     return result;
 }
 
-/* An update changes no node's kind: a graph without allocations stays one. */
+/* Updates the footprint. An update changes no node's kind, so a graph without allocations stays one. */
 static CUresult updated(CUgraphExec exec, CUgraph graph, CUresult result)
 {
     struct graphs_part parts[GRAPHS_CARDS];

@@ -1,9 +1,9 @@
-/* The hooks on what makes a context grow by itself: code, streams, and above all stacks (a kernel with 16 KiB
- * of local arrays made a context grow by 3.9 GiB on an H200). Growth that would pass the limit is refused as
- * a full card refuses it. Owns no lock.
+/* Hooks on what makes a context grow by itself: code, streams, and above all stacks (a kernel with 16 KiB of
+ * local arrays made a context grow by 3.9 GiB on an H200). Growth beyond the limit is refused as a full card
+ * would refuse it. Owns no lock.
  *
- * The stack of a kernel is asked for at each launch under a limit: 14 ns (H200). That needs no table of
- * kernels, is right on every card and after a reset, and whatever module has come or gone.
+ * Under a limit each launch asks for the stack of its kernel: 14 ns (H200). That needs no table of kernels,
+ * and is right on every card, after a reset, and when modules are loaded or unloaded.
  */
 #include "interpose/hook/growth.h"
 #include "interpose/hook/hooks.h"
@@ -25,7 +25,7 @@ uint64_t growth_stack_of(CUfunction kernel)
     return 0;
 }
 
-/* A launch, with room for the kernel's stack. */
+/* Runs a launch after asking for the kernel's stack. */
 #define LAUNCH(kernel, stream, call)                                                                         \
     ({                                                                                                       \
         struct route_growth growth_ = {.device = NULL};                                                      \
@@ -39,8 +39,8 @@ uint64_t growth_stack_of(CUfunction kernel)
         result_;                                                                                             \
     })
 
-/* A kernel that may begin before the one before it in its stream has ended: the order of a stream is then no
- * order of uses. */
+/* Stops relying on the order of streams if a kernel may begin before the one before it in its stream has
+ * ended. */
 static void look_at_attributes(const CUlaunchConfig *config)
 {
     for (unsigned int i = 0; config->attrs && i < config->numAttrs; i++) {

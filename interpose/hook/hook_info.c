@@ -1,4 +1,4 @@
-/* The hooks that tell a program how much memory there is: the smaller of the card and the limit. */
+/* Hooks that report how much memory there is: the smaller of the card and the limit. */
 #include "interpose/hook/hooks.h"
 #include "interpose/pool/pools.h"
 #include "interpose/route.h"
@@ -8,7 +8,7 @@ static uint64_t smaller(uint64_t a, uint64_t b)
     return a < b ? a : b;
 }
 
-/* What is told to be free can be allocated: the rest of the card or of the limit, and what our pools hold
+/* Reports as free what can be allocated: the rest of the card or of the limit, plus what our pools hold
  * idle. */
 CUresult cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes)
 {

@@ -1,4 +1,4 @@
-/* The hooks on memory between processes: pooled blocks take our way (ipc.h), everything else the driver's. */
+/* Hooks on memory shared between processes: pooled blocks go through ipc.h, everything else to the driver. */
 #include <errno.h>
 
 #include "interpose/hook/hooks.h"
@@ -21,18 +21,18 @@ static CUresult code_of(int rc)
     case -ENOSPC:
         return CUDA_ERROR_OUT_OF_MEMORY;
     case -ETIMEDOUT:
-        return CUDA_ERROR_TIMEOUT; /* its process is stopped: there is no native code for that */
+        return CUDA_ERROR_TIMEOUT; /* the exporter is stopped; the driver has no code for that */
     case -EIO:
         return CUDA_ERROR_MAP_FAILED;
     case -ECONNREFUSED:
     case -ECONNRESET:
     case -EPIPE:
-        return CUDA_ERROR_INVALID_HANDLE; /* its process is gone (measured) */
+        return CUDA_ERROR_INVALID_HANDLE; /* the exporter has ended (measured) */
     case -EMFILE:
     case -ENFILE:
         return CUDA_ERROR_OPERATING_SYSTEM;
     default:
-        return CUDA_ERROR_INVALID_VALUE; /* freed (measured) */
+        return CUDA_ERROR_INVALID_VALUE; /* the block was freed (measured) */
     }
 }
 
@@ -55,8 +55,8 @@ CUresult cuIpcGetMemHandle(CUipcMemHandle *handle, CUdeviceptr address)
     return code_of(ipc_export(block.pool, block.start, handle));
 }
 
-/* True if the call is for us, and *result is its answer. The driver says what is wrong with other arguments.
- */
+/* Returns true if the handle is ours, with the answer in *result. The driver reports errors in other
+ * arguments. */
 static bool open_ours(CUdeviceptr *address, const CUipcMemHandle *handle, unsigned int flags,
                       CUresult *result)
 {

@@ -1,4 +1,4 @@
-/* The hooks on memory: route_enter, the driver's own call, route_leave. Nothing here decides anything. */
+/* Hooks on memory: route_enter, the driver's own call, route_leave. They decide nothing. */
 #include "interpose/hook/hooks.h"
 #include "interpose/route.h"
 
@@ -19,7 +19,7 @@ CUresult cuMemAlloc_v2(CUdeviceptr *address, size_t bytes)
     return route_leave(&ticket, result, result == CUDA_SUCCESS ? *address : 0);
 }
 
-/* The driver chooses the pitch: a row rounded up to at most this many bytes. */
+/* The driver chooses the pitch: it rounds a row up to at most this many bytes. */
 #define PITCH_ALIGNMENT_MAX 512
 
 static uint64_t pitched_bytes(size_t width, size_t height)
@@ -139,7 +139,7 @@ CUresult cuMemRelease(CUmemGenericAllocationHandle handle)
     return route_free_end(&release, driver.cuMemRelease(handle));
 }
 
-/* A pool's memory is on the pool's own card, whatever stream asks for it. */
+/* Notes the pool's card: its memory is there, whatever stream asks for it. */
 CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *properties)
 {
     const CUresult result = driver.cuMemPoolCreate(pool, properties);

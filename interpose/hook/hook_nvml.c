@@ -1,8 +1,9 @@
-/* The hooks on NVML's memory queries: a program that asks NVML instead of CUDA sees the same limit, and does
- * not see as used what our pools keep idle.
+/* Hooks on NVML's memory queries: a program that asks NVML instead of CUDA sees the same limit, and idle
+ * memory of our pools is not reported as used.
  *
- * NVML's list of processes is not hooked: it says what this process holds, as nvidia-smi does from outside,
- * and that includes idle memory. */
+ * NVML's list of processes is not hooked: it reports what this process holds, idle memory included, as
+ * nvidia-smi does from outside.
+ */
 #include "interpose/driver/nvml.h"
 #include "interpose/hook/hooks.h"
 
@@ -39,7 +40,7 @@ void *hooks_for_nvml(const char *name, void *address)
 {
     void *hook = nvml_open() ? hooks_find_nvml(name) : NULL;
 
-    /* Only in front of the library that we ask ourselves. */
+    /* Only for the library that we have loaded ourselves. */
     if (hook == (void *)nvmlDeviceGetMemoryInfo && address == (void *)nvml.memory)
         return hook;
     if (hook == (void *)nvmlDeviceGetMemoryInfo_v2 && address == (void *)nvml.memory_v2)
@@ -47,7 +48,7 @@ void *hooks_for_nvml(const char *name, void *address)
     return address;
 }
 
-/* Whether the entry of CUDA_VISIBLE_DEVICES names the card. */
+/* Returns true if the entry of CUDA_VISIBLE_DEVICES names the card. */
 static bool names_card(const char *entry, size_t length, unsigned index, const char *uuid)
 {
     char *end;
@@ -58,7 +59,7 @@ static bool names_card(const char *entry, size_t length, unsigned index, const c
     return end == entry + length && number == index;
 }
 
-/* The number that CUDA gives the card in this process, before CUDA has been started. */
+/* Returns the number that CUDA will give the card in this process. For use before CUDA has started. */
 static int expected_ordinal(nvml_device card, const char *uuid)
 {
     const char *visible = getenv("CUDA_VISIBLE_DEVICES");
@@ -78,14 +79,14 @@ static int expected_ordinal(nvml_device card, const char *uuid)
     return RULES_NO_ORDINAL;
 }
 
-/* What a program is to be told of a card. */
+/* What a program is shown of a card. */
 struct view {
     uint64_t limit; /* RULES_UNLIMITED: none */
     uint64_t used;  /* by this process; only where there is a limit */
-    uint64_t idle;  /* of it in our pools: can be had at once, so it is free */
+    uint64_t idle;  /* idle in our pools: usable at once, so reported as free */
 };
 
-/* False if the program is told what the card says. */
+/* Returns false if the program gets the card's own figures. */
 static bool view_of(nvml_device card, uint64_t card_total, struct view *view)
 {
     char uuid[NVML_UUID_TEXT];
@@ -96,7 +97,7 @@ static bool view_of(nvml_device card, uint64_t card_total, struct view *view)
     const int ordinal = device_ordinal_of(uuid);
     if (ordinal == RULES_NO_ORDINAL) {
         view->limit = options_limit(library_options(), expected_ordinal(card, uuid), uuid, card_total);
-        view->idle = 0; /* a card with a pool has been looked at */
+        view->idle = 0; /* a card with a pool would be known */
     } else {            /* the program may have changed the limit */
         const struct device *device = device_get(ordinal);
 
@@ -115,8 +116,8 @@ static uint64_t smaller(uint64_t a, uint64_t b)
     return a < b ? a : b;
 }
 
-/* The figures were read one after the other, while others allocate: none may go below zero or past the total.
- */
+/* Writes the figures that the program gets. They were read one after the other while others allocate, so none
+ * may go below zero or above the total. */
 static void tell(const struct view *view, unsigned long long *total, unsigned long long *free_bytes,
                  unsigned long long *used)
 {
@@ -132,7 +133,8 @@ static void tell(const struct view *view, unsigned long long *total, unsigned lo
     *free_bytes = smaller(*free_bytes + view->idle, view->limit - *used);
 }
 
-/* NVML may call one of its own queries by name, which leads here again: that one gets the truth. */
+/* NVML may call one of its own queries by name and reach our hook again: that call gets the card's own
+ * figures. */
 static _Thread_local bool asking;
 
 nvml_return nvmlDeviceGetMemoryInfo(nvml_device card, struct nvml_memory *memory)

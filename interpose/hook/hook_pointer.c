@@ -1,8 +1,7 @@
-/* The hooks on questions about addresses: pooled memory is stitched from chunks, and the driver would speak
- * of those. It is asked all the same wherever its answer is the native one, so that its order of checks, its
- * codes and the width of what it writes stay its own; what is not a block of the program is asked about as an
- * address that nobody knows.
- */
+/* Hooks on queries about addresses. Pooled memory is stitched from chunks, and the driver would describe
+ * those. We still ask the driver wherever its answer is the native one, so that its order of checks, its
+ * error codes and the width of what it writes stay its own. For an address in no block of the program we ask
+ * about one that the driver does not know. */
 #include <string.h>
 #include <unistd.h>
 
@@ -12,10 +11,8 @@
 #include "interpose/pool/pools.h"
 #include "interpose/route.h"
 
-#define FLAG_BYTES sizeof(unsigned int) /* what the driver writes of a yes or no (H200, driver 580) */
-#define ID_BASE                                                                                              \
-    (UINT64_C(1) << 61) /* BUFFER_IDs of ours: apart from the driver's own, which count from 1               \
-                         */
+#define FLAG_BYTES sizeof(unsigned int) /* bytes that the driver writes for a boolean (H200, driver 580) */
+#define ID_BASE    (UINT64_C(1) << 61)  /* our BUFFER_IDs: apart from the driver's, which count from 1 */
 
 CUresult cuMemGetAddressRange_v2(CUdeviceptr *base, size_t *bytes, CUdeviceptr address)
 {
@@ -38,10 +35,10 @@ CUresult cuMemGetAddressRange_v2(CUdeviceptr *base, size_t *bytes, CUdeviceptr a
 
 static void put(void *data, uint64_t value, size_t width)
 {
-    memcpy(data, &value, width); /* little-endian, as every machine with a driver is */
+    memcpy(data, &value, width); /* all machines with a driver are little-endian */
 }
 
-/* Natively a mapping is the pages that a block lies on. */
+/* A native mapping consists of the pages on which a block lies. */
 static uint64_t mapping_start(const struct pointer_block *block)
 {
     return block->start / VMM_PAGE * VMM_PAGE;
@@ -52,7 +49,7 @@ static uint64_t mapping_bytes(const struct pointer_block *block)
     return (block->start + block->bytes - mapping_start(block) + VMM_PAGE - 1) / VMM_PAGE * VMM_PAGE;
 }
 
-/* What the driver does not know of the block. False if it does. */
+/* Writes an attribute that the driver does not know of the block. Returns false if the driver knows it. */
 static bool answer(const struct pointer_block *block, void *data, CUpointer_attribute attribute)
 {
     switch (attribute) {
@@ -85,8 +82,8 @@ static bool answer(const struct pointer_block *block, void *data, CUpointer_attr
     }
 }
 
-/* What it says of the chunk and would not say of the block. It has written already, and only part of it is
- * changed: the rest of what is wider is 0. An opened block is not capable of either (as natively). */
+/* Corrects what the driver has written of the chunk and would not say of the block. Changes only the first
+ * byte: the rest of a wider value is 0. An opened block has neither capability, as natively. */
 static void correct(const struct pointer_block *block, void *data, CUpointer_attribute attribute)
 {
     if (attribute == CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE)
@@ -97,8 +94,8 @@ static void correct(const struct pointer_block *block, void *data, CUpointer_att
         put(data, CU_MEM_HANDLE_TYPE_NONE, 1);
 }
 
-/* It is set on what other devices are to reach past all streams, such as a network card that the memory is
- * registered with. */
+/* Sets SYNC_MEMOPS. Programs set it on memory that other devices access outside all streams, such as memory
+ * registered with a network card. */
 static CUresult set_sync_memops(struct pointer_block *block, bool on)
 {
     if (on) {
@@ -119,7 +116,7 @@ static CUresult attribute_of(struct pointer_block *block, void *data, CUpointer_
 {
     if (data && answer(block, data, attribute))
         return CUDA_SUCCESS;
-    /* The driver has these by chunks: the first of an opened block stands for all. */
+    /* The driver keeps these per chunk: the first chunk of an opened block stands for all. */
     if (attribute == CU_POINTER_ATTRIBUTE_P2P_TOKENS || attribute == CU_POINTER_ATTRIBUTE_SYNC_MEMOPS)
         address = block->start;
     CUresult result = driver.cuPointerGetAttribute(data, attribute, address);
@@ -130,7 +127,7 @@ static CUresult attribute_of(struct pointer_block *block, void *data, CUpointer_
     return result;
 }
 
-/* Where the driver repeats the address that it was asked about, it is the program's. */
+/* Puts the program's address where the driver repeats the one that it was asked about. */
 static void repeat(void *data, CUpointer_attribute attribute, CUdeviceptr address)
 {
     CUdeviceptr repeated;
@@ -175,11 +172,11 @@ CUresult cuPointerGetAttributes(unsigned int count, CUpointer_attribute *attribu
 
     if (place == POINTER_FOREIGN)
         return driver.cuPointerGetAttributes(count, attributes, data, address);
-    /* Checks the arguments, and writes what stands for "no answer". */
+    /* Checks the arguments, and writes the values for "no answer". */
     result = driver.cuPointerGetAttributes(count, attributes, data, POINTER_NOWHERE);
     for (unsigned int i = 0; result == CUDA_SUCCESS && i < count; i++) {
         if (data[i] && place == POINTER_BLOCK)
-            attribute_of(&block, data[i], attributes[i], address); /* what has no answer is no error here */
+            attribute_of(&block, data[i], attributes[i], address); /* one without an answer is no error */
         else if (data[i])
             repeat(data[i], attributes[i], address);
     }
@@ -197,7 +194,7 @@ CUresult cuPointerSetAttribute(const void *value, CUpointer_attribute attribute,
     if (place != POINTER_BLOCK || !block.pool || !value)
         return driver.cuPointerSetAttribute(value, attribute, address);
     if (attribute != CU_POINTER_ATTRIBUTE_SYNC_MEMOPS)
-        return CUDA_ERROR_INVALID_VALUE; /* nothing else can be set; of a chunk the driver would say 801 */
+        return CUDA_ERROR_INVALID_VALUE; /* only this one can be set; for a chunk the driver returns 801 */
     memcpy(&on, value, sizeof on);
     return set_sync_memops(&block, on != 0);
 }
@@ -208,7 +205,7 @@ CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *handle, void 
 {
     struct pointer_block block;
 
-    /* Natively there is no such handle behind a block; ours would give away its neighbours. */
+    /* Natively a block has no such handle; that of a chunk would expose other blocks. */
     if (pointer_look((uintptr_t)address, &block) != POINTER_FOREIGN)
         address = (void *)(uintptr_t)POINTER_NOWHERE;
     return driver.cuMemRetainAllocationHandle(handle, address);
@@ -219,7 +216,7 @@ static uint64_t host_page(void)
     return (uint64_t)sysconf(_SC_PAGESIZE);
 }
 
-/* Whether the range ends on the last page of the block or before. */
+/* Returns true if the range ends on or before the last page of the block. */
 static bool ends_in(CUdeviceptr address, size_t bytes, const struct pointer_block *block)
 {
     const uint64_t page = host_page();
@@ -227,8 +224,8 @@ static bool ends_in(CUdeviceptr address, size_t bytes, const struct pointer_bloc
     return bytes <= VMM_SPAN && address + bytes <= (block->start + block->bytes + page - 1) / page * page;
 }
 
-/* The block that a range of whole host pages is of. Natively one that is larger than a page begins on a page,
- * and so does what programs round out to pages; ours may begin anywhere on the first one. */
+/* Finds the block of a range of whole host pages. Natively a block larger than a page begins on a page, as do
+ * ranges that programs round out to pages; ours may begin anywhere on the first page. */
 static enum pointer_place look_at_pages(CUdeviceptr address, size_t bytes, struct pointer_block *block)
 {
     enum pointer_place place = pointer_look(address, block);
@@ -266,7 +263,7 @@ static struct pool *pool_of_context(CUcontext context)
     return pool;
 }
 
-/* The driver's own call covers memory of its own; pooled memory takes the same way to the other card. */
+/* The driver's own call covers its own memory; pooled memory is made accessible to the other card as well. */
 CUresult cuCtxEnablePeerAccess(CUcontext peer, unsigned int flags)
 {
     CUresult result = driver.cuCtxEnablePeerAccess(peer, flags);

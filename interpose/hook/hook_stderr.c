@@ -1,6 +1,6 @@
-/* The hooks on the C library's ways to give a program another standard error: the real function first, then
- * the log is told (log.h). They may be called in a signal handler and between vfork and exec, so the real
- * ones are looked up when we are loaded; a call before that looks them up itself. Owns no lock. */
+/* Hooks on the C library's functions that replace standard error: they call the real function, then
+ * log_new_stderr. They may run in a signal handler and between vfork and exec, so the real functions are
+ * looked up when we are loaded; a call before that looks them up itself. Owns no lock. */
 #include "interpose/hook/hooks.h"
 
 #include <dlfcn.h>
@@ -37,7 +37,7 @@ __attribute__((constructor)) static void find_all(void)
         real(i);
 }
 
-/* `to` is the result of a call that made it a duplicate of `from`. */
+/* Checks the result `to` of a call that made it a duplicate of `from`. */
 static int duplicated(int from, int to)
 {
     if (to == STDERR_FILENO && from != to)

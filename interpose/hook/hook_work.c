@@ -1,11 +1,11 @@
-/* The hooks on work: each reports the stream it goes to, and jumps on. */
+/* Hooks on work: each reports the stream that it uses, and calls the driver. */
 #include "interpose/hook/hooks.h"
 #include "interpose/hook/memops.h"
 #include "interpose/pool/capture.h"
 #include "interpose/pool/pools.h"
 #include "interpose/pool/streams.h"
 
-/* For work whose streams are not in the parameters. */
+/* For work whose streams are not among the parameters. */
 static uintptr_t every_stream(void)
 {
     streams_distrust();
@@ -34,7 +34,7 @@ static uintptr_t every_stream(void)
 #undef SYNC_WORK
 #undef WORK
 
-/* A capture is announced before the driver is told, so that no context event of ours slips in between. */
+/* Announces a capture before the driver's call, so that no context event of ours falls in between. */
 #define BEGIN(suffix, stream, call)                                                                          \
     ({                                                                                                       \
         const uintptr_t key_ = streams_key##suffix(stream);                                                  \
@@ -73,7 +73,7 @@ static uintptr_t every_stream(void)
                                                                                                              \
         driver.cuStreamIsCapturing##suffix(stream, &before);                                                 \
         CUresult result = driver.cuStreamEndCapture##suffix(stream, graph);                                  \
-        /* It also ends when it has been made invalid, and not when the wrong thread asks or a second. */    \
+        /* An error also ends an invalidated capture, but not from the wrong thread or a second caller. */   \
         if (result == CUDA_SUCCESS ||                                                                        \
             (result != CUDA_ERROR_ILLEGAL_STATE && before != CU_STREAM_CAPTURE_STATUS_NONE &&                \
              driver.cuStreamIsCapturing##suffix(stream, &after) == CUDA_SUCCESS &&                           \
@@ -85,7 +85,7 @@ static uintptr_t every_stream(void)
 CAPTURE_HOOKS()
 CAPTURE_HOOKS(_ptsz)
 
-/* A stream that captures when it is destroyed takes a capture that it has begun with it. */
+/* Destroys a stream. If it is capturing, the capture that it began ends with it. */
 #define DESTROY(stream, call)                                                                                \
     ({                                                                                                       \
         CUstreamCaptureStatus status_ = CU_STREAM_CAPTURE_STATUS_NONE;                                       \

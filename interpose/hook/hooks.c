@@ -1,4 +1,4 @@
-/* hooks: the table behind hooks.h. A few hundred rows and look-ups at start: a plain walk is enough. */
+/* hooks: see hooks.h. A few hundred rows, looked up at start: a linear search is enough. */
 #include "interpose/hook/hooks.h"
 
 #include <stddef.h>
@@ -8,7 +8,7 @@
 static const struct row {
     const char *name;
     void *hook;
-    size_t real; /* where the driver's own address stands in struct driver_table */
+    size_t real; /* offset of the driver's own address in struct driver_table */
 } rows[] = {
 #define HOOK(symbol, type) {#symbol, (void *)symbol, offsetof(struct driver_table, symbol)},
 #define CALL(symbol, type)

@@ -18,7 +18,7 @@
 #include "interpose/pool/streams.h"
 #include "interpose/settings/log.h"
 
-#define NAME_BYTES 256 /* of an object, in what we say */
+#define NAME_BYTES 256 /* of an object's name in messages */
 
 /* The trampoline jumps through these. */
 void *(*rebind_real_dlopen)(const char *, int);
@@ -29,8 +29,8 @@ atomic_bool rebind_pending;
 /* ---- objects in load order ---- */
 
 struct objects {
-    unsigned long long added, removed; /* ever */
-    size_t count;                      /* new ones stand at the end */
+    unsigned long long added, removed; /* in the life of the process */
+    size_t count;                      /* objects loaded now; new ones are at the end */
 };
 
 static int count_one(struct dl_phdr_info *object, size_t size, void *argument)
@@ -59,7 +59,7 @@ static int read_added(struct dl_phdr_info *object, size_t size, void *argument)
     return 1;
 }
 
-/* How many objects were ever added. */
+/* Returns how many objects were ever added. */
 static unsigned long long objects_added(void)
 {
     unsigned long long added = 0;
@@ -70,7 +70,7 @@ static unsigned long long objects_added(void)
 
 /* ---- which slots lead past us ---- */
 
-/* Functions that are ours and are none of the driver's. */
+/* Functions that we hook and that are not the driver's. */
 struct target {
     const char *name;
     void *real, *hook; /* real is NULL if its library is not loaded */
@@ -80,18 +80,18 @@ struct target {
 
 struct scan {
     struct target targets[TARGETS];
-    size_t first; /* objects before this one are left alone */
-    size_t index; /* of the object at hand */
+    size_t first; /* objects before this one are skipped */
+    size_t index; /* of the current object */
     const struct dl_phdr_info *object;
-    bool complete; /* that object is loaded, as far as we know */
+    bool complete; /* the current object is known to be loaded */
     bool driver_loaded;
-    /* found */
+    /* results */
     bool wrote;
-    char stuck[NAME_BYTES];  /* an object that cannot be bound to us */
-    char unsure[NAME_BYTES]; /* one that may have looked the driver up already, or is still being loaded */
+    char stuck[NAME_BYTES];  /* object that cannot be bound */
+    char unsure[NAME_BYTES]; /* object that may have looked up the driver already, or is still being loaded */
 };
 
-/* One of the libraries that we stand in front of. They reach themselves, as they do without us. */
+/* Returns true for the libraries that we hook. They call themselves directly, as without us. */
 static bool is_theirs(const struct dl_phdr_info *object)
 {
     return elfsym_defined_in(object, "cuInit") || elfsym_defined_in(object, "nvmlInit_v2");
@@ -110,7 +110,7 @@ static int defines(struct dl_phdr_info *object, size_t size, void *argument)
     return d->index++ >= d->first && elfsym_defined_in(object, d->name) && !is_theirs(object);
 }
 
-/* True if one of the new objects has a function of its own under that name. */
+/* Returns true if one of the new objects defines that name itself. */
 static bool has_its_own(const struct scan *scan, const char *name)
 {
     struct definers d = {.name = name, .first = scan->first};
@@ -127,7 +127,7 @@ static const struct target *target_named(const struct scan *scan, const char *na
     return NULL;
 }
 
-/* What must stand in the slot, or NULL if it is right as it is. */
+/* Returns what to write into the slot, or NULL if it is right. */
 static void *hook_for(const struct scan *scan, const struct elfslot *slot, const struct target *target)
 {
     void *hook = target ? target->hook : hooks_find(slot->name);
@@ -177,7 +177,7 @@ static int visit_object(struct dl_phdr_info *object, size_t size, void *argument
 
 /* ---- what follows ---- */
 
-/* The object's work and memory may go unseen. */
+/* Notes that the object's work and memory may go unseen. */
 static void past_us(const char *object)
 {
     streams_unknown(object);
@@ -258,7 +258,8 @@ static void walk(struct scan *scan)
 
 /* ---- loading ---- */
 
-/* Objects from `before` on are new. If others were unloaded meanwhile, they may stand anywhere. */
+/* Returns the index of the first new object. If others were unloaded meanwhile, new ones may be anywhere:
+ * 0. */
 static size_t first_new(const struct objects *before, const struct objects *now)
 {
     return before->removed == now->removed ? before->count : 0;
@@ -284,13 +285,13 @@ static struct resolve_answer open_deep(const char *file, int mode)
         if (scan.wrote)
             device_each(touch); /* a constructor may have allocated */
     }
-    dlerror(); /* what we looked up ourselves is no concern of the program */
+    dlerror(); /* our own look-ups must not show in the program's dlerror */
     return (struct resolve_answer){handle, 1};
 }
 
-/* The object will be loaded by the real function, and we cannot tell when. */
+/* For an object that the real function will load, at a time that we do not know. */
 static struct objects pending_since;
-static atomic_ullong pending_added; /* when the slots were last looked at */
+static atomic_ullong pending_added; /* objects ever added at the last look at the slots */
 
 static void expect_deep(const char *file)
 {
@@ -311,14 +312,14 @@ void rebind_pending_now(void)
     if (atomic_exchange(&pending_added, added) == added)
         return;
     if (!atomic_load(&driver_bound))
-        bind_loaded_driver(); /* only a look-up comes here without it, and waits for the loader anyway */
+        bind_loaded_driver(); /* only a look-up gets here unbound, and it waits for the loader anyway */
     const struct objects now = objects_now();
     struct scan scan = {.first = first_new(&pending_since, &now)};
     fill_targets(&scan, NULL);
     walk(&scan);
 }
 
-/* True if a library of that file name is in the namespace of the handle. */
+/* Returns true if the namespace of the handle has a library whose file name begins with `library`. */
 static bool namespace_has(void *handle, const char *library)
 {
     struct link_map *map = NULL;
@@ -345,7 +346,7 @@ static struct resolve_answer open_apart(Lmid_t name_space, const char *file, int
     if (namespace_has(handle, "libcuda.so"))
         cannot_bind(file, "is loaded into a namespace of its own");
     else
-        past_us(file); /* it may load the driver later, by that namespace's own dlopen */
+        past_us(file); /* it may load the driver later with that namespace's own dlopen */
     dlerror();
     return (struct resolve_answer){handle, 1};
 }
@@ -360,7 +361,7 @@ EARLY static void find_real(void)
     }
 }
 
-/* True if the file is found in the same place by every caller. */
+/* Returns true if every caller finds the file in the same place. */
 EARLY static bool is_path(const char *file)
 {
     bool slash = false;

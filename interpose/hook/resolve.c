@@ -1,7 +1,7 @@
 /* resolve: see resolve.h. Owns no lock; its table of addresses is filled once by driver_bind's caller.
  *
  * Called before constructors, by sanitizers among others, with names that are not ours: until a name matches,
- * nothing here may allocate, lock or call another library.
+ * this must not allocate, lock or call another library.
  */
 #include "interpose/hook/resolve.h"
 
@@ -27,7 +27,7 @@ static void *ask(void *handle, const char *name, const char *version)
     return version ? real_dlvsym(handle, name, version) : real_dlsym(handle, name);
 }
 
-/* The hook of an address that a look-up of `name` found, if it is the driver's (or NVML's) own. */
+/* Returns the hook for an address that a look-up of `name` found, if it is the driver's (or NVML's) own. */
 static void *hook_of(const char *name, void *address)
 {
     if (name[0] == 'n')
@@ -35,16 +35,16 @@ static void *hook_of(const char *name, void *address)
     return driver_bind(address) ? resolve_hook(address) : address;
 }
 
-/* The program's own library, loaded for one of its libraries alone. */
+/* Looks up a name in the driver or NVML that the program has loaded for one of its libraries only. */
 static void *ask_loaded(const char *name, const char *version)
 {
     void *library = dlopen(name[0] == 'n' ? "libnvidia-ml.so.1" : "libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
 
-    return library ? ask(library, name, version) : NULL; /* and keep it */
+    return library ? ask(library, name, version) : NULL; /* the library stays open */
 }
 
-/* RTLD_DEFAULT: false if somebody before us in the order of the program defines the name; then it is theirs.
- */
+/* Looks up a name for RTLD_DEFAULT. Returns false if an object before us defines it: then the real function
+ * applies. */
 static bool look_up_default(const char *name, const char *version, void *own, const void *caller,
                             void **found)
 {
@@ -58,14 +58,15 @@ static bool look_up_default(const char *name, const char *version, void *own, co
     return true;
 }
 
-/* RTLD_NEXT: false if the real function finds by itself what the program would have found without us. */
+/* Looks up a name for RTLD_NEXT. Returns false if the real function finds what the program would find without
+ * us. */
 static bool look_up_next(const char *name, const char *version, void *own, const void *caller, void **found)
 {
     struct elfsym_next next = elfsym_after(caller, own, name);
 
     if (!next.known || (next.address && next.is_earlier))
         return false;
-    /* A caller behind us must not be led back to itself. */
+    /* A caller behind us must not get its own definition. */
     *found = next.start_is_later ? next.address : ask(RTLD_NEXT, name, version);
     return *found || !next.start_is_later;
 }
@@ -86,32 +87,33 @@ static struct resolve_answer look_up_ours(void *handle, const char *name, const 
         found = ask(handle, name, version);
         if (!found)
             return not_ours;
-        if (found == own) /* the program's own handle: we stand first in it */
+        if (found == own) /* the handle of the whole program, in which we come first */
             found = ask(RTLD_NEXT, name, version);
     }
-    /* Not found after us: without us the program would have got nothing, and dlerror says so already. With a
-     * version the real function finds nothing of ours either, and says it in its own words. */
+    /* Without us the program would have found nothing, and dlerror says so already. With a version the real
+     * function does not find our name either, and sets its own error. */
     if (!found)
         return (struct resolve_answer){NULL, version == NULL};
     found = hook_of(name, found);
-    dlerror(); /* what we looked up ourselves and did not find is no concern of the program */
+    dlerror(); /* our own failed look-ups must not show in the program's dlerror */
     return (struct resolve_answer){found, 1};
 }
 
-/* "cuMem...", not "cublas..." or "cudnn...", which reach the driver through entry points of their own. */
+/* Returns true for a name such as "cuMem..." in none of our lists. "cublas..." and "cudnn..." do not count:
+ * they reach the driver through entry points of their own. */
 static bool is_unknown(const char *name)
 {
     return name[0] == 'c' && name[1] == 'u' && name[2] >= 'A' && name[2] <= 'Z' && !hooks_quiet(name);
 }
 
-/* A name that looks like an entry point of the driver and stands in none of our lists. It counts only if the
+/* Looks up a name that looks like a driver entry point and is in none of our lists. It counts only if the
  * program gets an address in the driver: many programs try names that do not exist. */
 static struct resolve_answer look_up_unknown(void *handle, const char *name, const char *version)
 {
     const struct resolve_answer not_ours = {0};
 
     if (handle == RTLD_DEFAULT || handle == RTLD_NEXT) {
-        /* What these find depends on the caller, so the real function must be jumped to. */
+        /* The result depends on the caller, so we must jump to the real function. */
         if (elfsym_defines("libcuda.so", name))
             resolve_passed_on(name);
         return not_ours;
@@ -121,7 +123,7 @@ static struct resolve_answer look_up_unknown(void *handle, const char *name, con
         return not_ours;
     if (driver_bind(found) && driver_owns(found))
         resolve_passed_on(name);
-    dlerror(); /* driver_bind looks names up as well */
+    dlerror(); /* driver_bind has looked up names as well */
     return (struct resolve_answer){found, 1};
 }
 

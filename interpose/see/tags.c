@@ -8,11 +8,11 @@
 _Thread_local uint16_t tags_current;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static char names[TAGS_MAX][TAGS_NAME]; /* written under lock, before `count` covers them */
-static atomic_uint count = 1;           /* the first one has no name */
+static char names[TAGS_MAX][TAGS_NAME]; /* written under lock before `count` includes them */
+static atomic_uint count = 1;           /* the first has no name */
 static _Atomic uint64_t live_bytes[TAGS_MAX], peak_bytes[TAGS_MAX];
 
-/* The number of a name among the known ones, or -1. */
+/* Returns the index of a known name, or -1. */
 static int find(const char *name)
 {
     const unsigned known = atomic_load_explicit(&count, memory_order_acquire);

@@ -18,17 +18,17 @@ static atomic_int threshold = OPTIONS_LOG_ERROR;
 
 /* ---- which file is the program's standard error ---- */
 
-/* What tells one file from another. `born` is 0 where the file system does not know. */
+/* Identifies a file. `born` is 0 if the file system does not know it. */
 struct identity {
     unsigned long long device, inode, born;
 };
 
-/* Each word is written alone: this may happen in a signal handler. A reader that meets two writers finds a
- * mixture, which matches no file. inode 0: the program has no standard error. */
+/* The three words are written one by one, because this may happen in a signal handler. A reader between two
+ * writers gets a mixture that matches no file. inode 0: the program has no standard error. */
 static struct {
     atomic_ullong device, inode, born;
 } standard_error;
-static atomic_int owner; /* the process that the words above belong to; 0: they are not filled in yet */
+static atomic_int owner; /* process that the words above belong to; 0: not filled in yet */
 
 static bool identify(int descriptor, struct identity *identity)
 {
@@ -58,7 +58,8 @@ static void after_fork_child(void)
     atomic_store(&owner, (int)getpid());
 }
 
-/* At load, or at the first line of a library that was loaded before us and uses CUDA in its constructor. */
+/* Runs at load, or at the first line logged for a library that was loaded before us and uses CUDA in its
+ * constructor. */
 __attribute__((constructor)) static void begin(void)
 {
     const int saved = errno;
@@ -76,7 +77,7 @@ void log_new_stderr(void)
     const int saved = errno;
 
     begin();
-    /* A child between vfork and exec shares our memory, but has descriptors of its own. */
+    /* A child between vfork and exec shares our memory but has its own descriptors. */
     if (atomic_load(&owner) == (int)getpid())
         remember();
     errno = saved;
@@ -98,8 +99,8 @@ void log_set(enum options_log level)
     atomic_store_explicit(&threshold, (int)level, memory_order_relaxed);
 }
 
-/* One write, so that lines of several processes do not mix. A lost line is no reason to fail, nor may a
- * reader that has gone away end the program by a signal that it would not get without us. */
+/* Writes a line in one call, so that lines of several processes do not mix. A failed write is ignored, and
+ * SIGPIPE is withheld: the program would not get it without us. */
 static void write_quietly(const char *line, size_t length)
 {
     const struct timespec at_once = {0};

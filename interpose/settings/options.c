@@ -36,7 +36,7 @@ static int set_max(struct options *options, const char *value, enum options_sour
     if (rules_parse(value, &limits, why))
         return -EINVAL;
     if (source == OPTIONS_ADMIN) {
-        /* A user renumbers devices at will with CUDA_VISIBLE_DEVICES; a ceiling must not move with that. */
+        /* A user can renumber devices with CUDA_VISIBLE_DEVICES; a ceiling must not move with that. */
         if (rules_use_ordinals(&limits)) {
             *why = "an administrator's limit names a device by its UUID (nvidia-smi -L shows it)";
             return -EINVAL;
@@ -56,7 +56,7 @@ static int set_reserve(struct options *options, const char *value, const char **
     return rc ? -EINVAL : 0;
 }
 
-/* Which of the names a value is; -EINVAL if none. */
+/* Returns the index of a value among the names, or -EINVAL. */
 static int choose(const char *value, const char *const *names, const char **why)
 {
     for (int i = 0; names[i]; i++) {
@@ -97,7 +97,7 @@ static int set_percent(struct size_value *out, const char *value, const char **w
     return 0;
 }
 
-/* Seconds, with or without an s behind them; `off` for "off". */
+/* Parses seconds, with or without an "s" after them; `off` is the result for "off". */
 static int set_seconds(double *out, const char *value, double off, const char **why)
 {
     double seconds = 0, unit = 1;
@@ -174,7 +174,7 @@ static int set_ledger(struct options *options, const char *value, const char **w
     return 0;
 }
 
-/* Sets, and says what is wrong in `why` alone; the callers know where the value came from. */
+/* Sets an option. Writes only the reason to *why; the callers know where the value came from. */
 static int set_value(struct options *options, int id, const char *value, enum options_source source,
                      const char **why)
 {
@@ -271,7 +271,7 @@ static bool is_blank(char c)
     return c == ' ' || c == '\t' || c == '\r';
 }
 
-/* One line, without its newline: blank, a comment, or "name = value". */
+/* Parses one line without its newline: blank, a comment, or "name = value". */
 static int parse_line(struct options *options, const char *line, size_t length, const char *where,
                       enum options_source source, char error[OPTIONS_ERROR_MAX])
 {
@@ -327,7 +327,7 @@ int options_parse_file(struct options *options, const char *text, const char *fi
     return 0;
 }
 
-/* Reads a whole small file. The length, -ENOENT, or another -errno. */
+/* Reads a whole small file. Returns its length, -ENOENT, or another -errno. */
 static ssize_t read_file(const char *path, char *buffer, size_t size)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
@@ -337,7 +337,7 @@ static ssize_t read_file(const char *path, char *buffer, size_t size)
 
     if (fd < 0)
         return -errno;
-    /* A pipe without a writer reads as an empty file, which would be no limit at all. */
+    /* A pipe without a writer reads as an empty file, which would mean no limit. */
     if (fstat(fd, &kind) || S_ISFIFO(kind.st_mode)) {
         close(fd);
         return -EINVAL;
@@ -379,10 +379,10 @@ static int load_file(struct options *options, const char *path, enum options_sou
     return rc;
 }
 
-/* A variable that is mistyped would be a limit that does not hold. */
+/* Rejects an unknown GPUCAP_ variable: a mistyped limit would not be enforced. */
 static int check_variable(const char *entry, char error[OPTIONS_ERROR_MAX])
 {
-    /* What the tools, the tests and the simulated GPU read. */
+    /* Variables of the tools, the tests and the simulated GPU. */
     static const char *const others[] = {"SIM", "LIB", "BUILD", "CHECK_", "TEST_", "ROOT"};
     const size_t prefix = strlen("GPUCAP_"), length = strcspn(entry, "=");
 

@@ -1,9 +1,9 @@
-/* options: every setting of gpucap, in one table. The parser, `gpucap run`, --help and the manual page read
- * it.
+/* options: every setting of gpucap, in one table that the parser, `gpucap run`, --help and the manual page
+ * read.
  *
  * A value comes from the environment, else from the user's file, else from the administrator's file, else
- * from the table. In the administrator's file `max` is a ceiling as well: it holds whatever the user asks
- * for. No locks: the table is constant, and a struct options belongs to who loads it.
+ * from the table. `max` in the administrator's file is also a ceiling that no other setting can exceed. No
+ * locks: the table is constant, and a struct options belongs to its caller.
  */
 #ifndef GPUCAP_OPTIONS_H
 #define GPUCAP_OPTIONS_H
@@ -22,7 +22,7 @@ enum options_log { OPTIONS_LOG_QUIET, OPTIONS_LOG_ERROR, OPTIONS_LOG_INFO };
 
 enum options_source { OPTIONS_DEFAULT, OPTIONS_ADMIN, OPTIONS_USER, OPTIONS_ENVIRONMENT };
 
-/* Name, in files and on the command line; environment variable; default; accepted form; what it does. */
+/* Columns: name in files and options; environment variable; default; accepted form; what it does. */
 #define OPTIONS_TABLE(X)                                                                                     \
     X(MAX, "max", "GPUCAP_MAX", "none", RULES_FORM,                                                          \
       "Device memory that the program may use, the CUDA context's own included.")                            \
@@ -88,44 +88,43 @@ struct options {
     enum options_source source[OPTIONS_COUNT];
 };
 
-/* Where to look. A test hands in its own. */
+/* Where options are read from. A test passes its own. */
 struct options_places {
     const char *(*getenv)(const char *variable);
     const char *user_file;  /* NULL: none */
     const char *admin_file; /* NULL: none */
-    char *const *variables; /* "NAME=value", NULL at the end: a GPUCAP_ name that is none of ours is an error;
-                               or NULL */
+    char *const *variables; /* the environment or NULL; an unknown GPUCAP_ name in it is an error */
 };
 
-/* The row of a name ("max"), or -1. */
+/* Returns the row of a name ("max"), or -1. */
 int options_find(const char *name, size_t length);
 
-/* Sets one option. 0, or -EINVAL with a sentence in `error` that names the value and the accepted form. */
+/* Sets one option. Returns 0, or -EINVAL with a sentence in `error` that names the value and the accepted
+ * form. */
 int options_set(struct options *options, int id, const char *value, enum options_source source,
                 char error[OPTIONS_ERROR_MAX]);
 
-/* Defaults only. */
+/* Sets all options to their defaults. */
 void options_init(struct options *options);
 
-/* Everything, from all places. 0, or -EINVAL with a sentence in `error`; never a half-loaded result that is
- * less strict. */
+/* Loads all options from all places. Returns 0, or -EINVAL with a sentence in `error`. Never leaves a
+ * half-loaded result that is less strict. */
 int options_load(struct options *options, const struct options_places *places, char error[OPTIONS_ERROR_MAX]);
 
-/* The text of a configuration file ("name = value" lines, # comments). `file` is for messages. */
+/* Parses the text of a configuration file ("name = value" lines, # comments). `file` is for messages. */
 int options_parse_file(struct options *options, const char *text, const char *file,
                        enum options_source source, char error[OPTIONS_ERROR_MAX]);
 
-/* This process's own places; the user's file is written to `path`. */
+/* Returns this process's places. Writes the path of the user's file to `path`. */
 struct options_places options_places_here(char path[OPTIONS_PATH_MAX]);
 
-/* What a process may use of a card under all limits, whether or not others share max with it. */
+/* Returns what a process may use of a card under all limits, as if it shared max with no other. */
 uint64_t options_limit(const struct options *options, int ordinal, const char *uuid, uint64_t total);
-/* What a process of a job may use by itself, and what all of them may use together; the card's total at most.
- */
+/* Return what a process of a job may use by itself, and what the job may use; at most the card's total. */
 uint64_t options_own_limit(const struct options *options, int ordinal, const char *uuid, uint64_t total);
 uint64_t options_job_limit(const struct options *options, int ordinal, const char *uuid, uint64_t total);
 
-/* True if any card of this process could be limited. */
+/* Returns true if any card of this process could be limited. */
 bool options_any_limit(const struct options *options);
 
 #endif

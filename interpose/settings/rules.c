@@ -154,7 +154,7 @@ static bool applies(const struct rules_rule *rule, int ordinal, const char *uuid
     }
 }
 
-/* UUID before number before every card; of two UUIDs the longer one. */
+/* Returns true if `a` is more exact: UUID before number before every card; of two UUIDs the longer one. */
 static bool more_exact(const struct rules_rule *a, const struct rules_rule *b)
 {
     if (a->scope != b->scope)

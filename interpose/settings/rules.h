@@ -1,8 +1,8 @@
 /* rules: which limit applies to which card. Pure: text in, numbers out; no CUDA, no locks.
  *
- * "8G" or "50%" holds for every card; "0=8G" for the device that the program sees as number 0;
- * "GPU-<uuid>=4G" (or a unique beginning of the UUID) for one card whatever its number; "none" for no limit.
- * They combine with commas; the most exact rule wins: UUID, then number, then the one for every card.
+ * "8G" or "50%" applies to every card; "0=8G" to the device that the program sees as number 0;
+ * "GPU-<uuid>=4G" (or a unique beginning of the UUID) to one card whatever its number; "none" means no limit.
+ * Rules are separated by commas. The most exact rule wins: UUID, then number, then the one for every card.
  */
 #ifndef GPUCAP_RULES_H
 #define GPUCAP_RULES_H
@@ -26,25 +26,25 @@ struct rules_rule {
 };
 
 struct rules {
-    int count; /* 0: nothing was asked for */
+    int count; /* 0: no limit was asked for */
     struct rules_rule rules[RULES_MAX_RULES];
 };
 
-/* 0, or -EINVAL; then `why` says in a few words what is wrong. */
+/* Parses a list of rules. Returns 0, or -EINVAL with a few words in *why. */
 int rules_parse(const char *text, struct rules *out, const char **why);
 
-/* True if some rule names a device by its number (which a user can change with CUDA_VISIBLE_DEVICES). */
+/* Returns true if a rule names a device by number, which a user can change with CUDA_VISIBLE_DEVICES. */
 bool rules_use_ordinals(const struct rules *limits);
 
-/* True if some rule names a card, by number or UUID. */
+/* Returns true if a rule names a card by number or UUID. */
 bool rules_name_cards(const struct rules *limits);
 
-/* The bytes that a card may use, RULES_UNLIMITED if no rule limits it. `uuid` as "GPU-...", `ordinal` may be
+/* Returns the bytes that a card may use, or RULES_UNLIMITED. `uuid` is "GPU-..."; `ordinal` may be
  * RULES_NO_ORDINAL. */
 uint64_t rules_for(const struct rules *limits, int ordinal, const char *uuid, uint64_t total);
 
-/* True if both begin alike behind "GPU-" or "MIG-", as far as `rule` goes: a slice of a card is "MIG-..." to
- * NVML and to its users, and only sixteen bytes to the driver. */
+/* Returns true if `uuid` begins with `rule`, apart from "GPU-" or "MIG-": a slice is "MIG-..." to NVML and to
+ * users, but the driver returns only its sixteen bytes. */
 bool rules_names(const char *rule, size_t length, const char *uuid);
 
 #endif

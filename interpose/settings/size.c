@@ -1,5 +1,5 @@
-/* size: see size.h. A decimal fraction is read digit by digit, so that no locale and no rounding of floating
- * point can change what a limit means. */
+/* size: see size.h. A decimal fraction is read digit by digit, so that neither the locale nor floating-point
+ * rounding changes a limit. */
 #include "interpose/settings/size.h"
 
 #include <errno.h>
@@ -52,7 +52,7 @@ static int read_number(const char *text, size_t length, struct number *out, size
     return 0;
 }
 
-/* The power of two of a unit ("", "K", "MiB", "gb"), or -1. */
+/* Returns the power of two of a unit ("", "K", "MiB", "gb"), or -1. */
 static int unit_shift(const char *text, size_t length)
 {
     static const char units[] = "kmgt";

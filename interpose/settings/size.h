@@ -18,15 +18,15 @@ struct size_value {
     uint32_t permille; /* tenths of a percent: 1 to 1000 */
 };
 
-/* Reads the whole of [text, text + length). 0, or -EINVAL (not a size), -ERANGE (does not fit) or -EDOM (a
- * percentage that means nothing), and size_why says so. */
+/* Parses the whole of [text, text + length). Returns 0, -EINVAL (not a size), -ERANGE (does not fit) or -EDOM
+ * (not a valid percentage). size_why puts these into words. */
 int size_parse(const char *text, size_t length, struct size_value *out);
 const char *size_why(int rc);
 
-/* The bytes that a value means for something of `total` bytes. */
+/* Returns the bytes that a value means as a part of `total`. */
 uint64_t size_resolve(const struct size_value *value, uint64_t total);
 
-/* Writes bytes as a person would ("4G", "518M", "1.5G", "123K"), always terminated. Returns buffer. */
+/* Writes bytes for people to read ("4G", "518M", "1.5G", "123K"), always terminated. Returns buffer. */
 #define SIZE_TEXT 32
 const char *size_format(uint64_t bytes, char buffer[SIZE_TEXT]);
 
