@@ -24,5 +24,5 @@ gpucap_test(job TIMEOUT 600 LIBS cli_support SOURCES job.c)
 add_dependencies(job prog_job gpucap_library gpucap_command simgpu_cuda simgpu_nvml)
 
 # The transcripts of tests/gpu over the pool (transcript.cmake has them without it).
-gpucap_test(pointers_transcript TIMEOUT 1200 LIBS transcript_support SOURCES pointers_transcript.c)
+gpucap_test(pointers_transcript ONE_THREAD TIMEOUT 1200 LIBS transcript_support SOURCES pointers_transcript.c)
 add_dependencies(pointers_transcript transcript transcript_rt_shared gpucap_library simgpu_cuda simgpu_cudart simgpu_nvml)
