@@ -90,8 +90,9 @@ void refusal_say(struct device *device, const char *what, uint64_t bytes)
     size_format(now.room, left);
     size_format(atomic_load(&device->limit), limit);
     if (bytes <= now.room) {
-        log_error("out of memory on device %d: %s %s, and the card itself is full%s; %s leaves %s",
-                  device->ordinal, what, asked, more, origin(device, where), left);
+        log_error("out of memory on device %d: %s %s; the card is full, or memory came free too late: %s "
+                  "leaves %s%s",
+                  device->ordinal, what, asked, origin(device, where), left, more);
         return;
     }
     log_error("out of memory on device %d: %s %s, %s left of %s (%s)%s", device->ordinal, what, asked, left,

@@ -100,6 +100,10 @@ bool ledger_ask(struct ledger *ledger, uint64_t bytes, unsigned timeout_ms)
 
         atomic_store(&ledger->in_vain[slot], answered ? 0 : in_vain_at(&ledger->file->slots[slot]));
     }
+    if (ledger_lock(ledger) == 0) { /* a neighbour may have died instead of answering */
+        ledger_recount(ledger);
+        ledger_unlock(ledger);
+    }
     const uint64_t given = atomic_load(&ledger->job->given) - before;
     if (given)
         atomic_fetch_add(&ledger_own_slot(ledger)->borrowed, given < bytes ? given : bytes);
