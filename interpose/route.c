@@ -137,9 +137,10 @@ bool route_give_up_cache(CUdevice ordinal, uint64_t bytes, uint64_t before)
 
     if (!route_active() || (ordinal == ROUTE_CURRENT && driver.cuCtxGetDevice(&ordinal) != CUDA_SUCCESS))
         return false;
-    if (bytes && driver.cuMemGetInfo_v2(&free_bytes, &total) == CUDA_SUCCESS &&
-        bytes > free_bytes + route_idle_on(ordinal))
-        return false;
+    /* First what is idle, then what is free: the helper thread may just be giving the former back. */
+    const uint64_t idle = route_idle_on(ordinal);
+    if (bytes && driver.cuMemGetInfo_v2(&free_bytes, &total) == CUDA_SUCCESS && bytes > free_bytes + idle)
+        return route_given_back() != before;
     give_back(ordinal, UINT64_MAX, true);
     return drivers_pools_trim(ordinal) || route_given_back() != before;
 }
