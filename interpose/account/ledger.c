@@ -253,9 +253,11 @@ struct ledger_slot *ledger_own_slot(const struct ledger *ledger)
     return ledger->slot < 0 ? NULL : &ledger->file->slots[ledger->slot];
 }
 
+/* Word by word: other threads may be reading the slot without the lock. */
 static void zero(struct ledger_slot *slot, size_t from, size_t to)
 {
-    memset((char *)slot + from, 0, to - from);
+    for (size_t at = from; at < to; at += sizeof(uint32_t))
+        atomic_store_explicit((_Atomic uint32_t *)((char *)slot + at), 0, memory_order_relaxed);
 }
 
 /* Clears a slot except `wanted`: a new owner continues the previous owner's count. */
