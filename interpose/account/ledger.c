@@ -14,8 +14,9 @@
 
 #include "interpose/base/clock.h"
 
-#define SPINS      200 /* tries before a thread sleeps; the lock is held for less than 1 us */
-#define NAP_MS     1   /* between two checks whether the owner is alive */
+#define SPINS      200   /* tries before a thread sleeps; the lock is held for less than 1 us */
+#define NAP_MS     1     /* between two checks whether the owner is alive */
+#define LOCK_MS    30000 /* for the lock at most, even if it changes hands all the time */
 #define PAGE       (UINT64_C(2) << 20)
 #define EXTRA_PART 16 /* a lease is raised by 1/16 of the job's room beyond the need */
 #define EXTRA_MAX  (UINT64_C(256) << 20)
@@ -154,13 +155,20 @@ static void enter(struct ledger *ledger)
 
 int ledger_lock(struct ledger *ledger)
 {
-    uint64_t until = 0;
+    uint64_t until = 0, last = 0;
+    uint32_t seen = 0;
 
     pthread_mutex_lock(&ledger->mutex);
     while (!try_lock(ledger) && !take_over_or_nap(ledger)) {
-        if (until == 0)
-            until = clock_ms() + LEDGER_PATIENCE_MS;
-        if (clock_ms() > until) {
+        const uint32_t word = atomic_load(&ledger->file->lock);
+        const uint64_t now = clock_ms();
+
+        if (last == 0)
+            last = now + LOCK_MS;
+        if (until == 0 || word != seen)
+            until = now + ledger->patience_ms;
+        seen = word;
+        if (now > until || now > last) {
             pthread_mutex_unlock(&ledger->mutex);
             return -ETIMEDOUT;
         }

@@ -12,8 +12,9 @@
  * has died, the next process takes the lock over and recomputes every sum from the slots of living processes.
  *
  * Everything in the file may have been written by a faulty or hostile process: each field is checked before
- * use. Owns one mutex per ledger, held for a few instructions, and for at most LEDGER_PATIENCE_MS while
- * another process has the lock word. Never calls the driver.
+ * use. Owns one mutex per ledger, held for a few instructions. While other processes use the lock word it is
+ * held longer: for LEDGER_PATIENCE_MS if one of them keeps the word, for thirty seconds at most. Never calls
+ * the driver.
  */
 #ifndef GPUCAP_LEDGER_H
 #define GPUCAP_LEDGER_H
@@ -30,7 +31,7 @@
 #define LEDGER_PATH        256
 #define LEDGER_REFUSALS    8 /* the last ones that a slot keeps */
 #define LEDGER_WHY         256
-#define LEDGER_PATIENCE_MS 1000
+#define LEDGER_PATIENCE_MS 3000
 #define LEDGER_UNLIMITED   UINT64_MAX
 
 struct ledger;

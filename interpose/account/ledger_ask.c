@@ -12,12 +12,18 @@
 
 /* ---- asking ---- */
 
-bool ledger_is_neighbour(const struct ledger *ledger, int slot)
+/* Returns true if the slot names another process of our job, which may have died since the last recount. */
+static bool is_listed(const struct ledger *ledger, int slot)
 {
     const struct ledger_slot *other = &ledger->file->slots[slot];
 
     return slot != ledger->slot && atomic_load(&other->state) == LEDGER_MEMBER &&
-           ledger_job_of(ledger, other) == ledger->job && ledger_alive(ledger, slot);
+           ledger_job_of(ledger, other) == ledger->job;
+}
+
+bool ledger_is_neighbour(const struct ledger *ledger, int slot)
+{
+    return is_listed(ledger, slot) && ledger_alive(ledger, slot);
 }
 
 /* Puts a question and returns its number. The bytes are written first: the owner reads them after the
@@ -165,7 +171,8 @@ void ledger_wake(struct ledger *ledger)
 
 /* ---- waiting ---- */
 
-/* The queue of our job as seen by this process. */
+/* The queue of our job as seen by this process. Whether others live is not asked here: a process that dies
+ * after a recount must not look as if its memory were gone for good. */
 struct queue {
     bool first;    /* no other process has waited longer */
     bool last;     /* every other one has waited longer */
@@ -182,7 +189,7 @@ static struct queue look_at_queue(const struct ledger *ledger, uint64_t ticket)
         const struct ledger_slot *slot = &ledger->file->slots[i];
         const uint64_t theirs = atomic_load(&slot->ticket);
 
-        if (!ledger_is_neighbour(ledger, i))
+        if (!is_listed(ledger, i))
             continue;
         if (theirs == 0) {
             queue.all_wait = queue.all_wait && atomic_load(&slot->lease) == 0;

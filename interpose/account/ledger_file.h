@@ -87,6 +87,7 @@ struct ledger {
     pthread_mutex_t mutex;  /* between threads of this process; taken after `queue`; guards the next three */
     uint64_t lease;         /* copy of the slot's, which other processes could overwrite */
     uint32_t word;          /* the lock word as we wrote it */
+    uint64_t patience_ms;   /* LEDGER_PATIENCE_MS, less in tests */
     bool dirty;             /* the lock was taken over from a dead owner: sums must be recomputed */
     uint32_t hearing;       /* number of the question that the listening thread works on */
     void (*notice)(void *argument, uint64_t bytes); /* called in a long wait; NULL: none */

@@ -195,6 +195,8 @@ static int open_checked(const char *folder, const char *uuid, bool make, char wh
     close(around);
     if (fd < 0)
         return fd;
+    if (is_whole(fd, uuid)) /* the head is written last */
+        return fd;
     int rc = lock_setup(fd, F_WRLCK);
     if (rc == -ETIMEDOUT)
         fail(-rc, why, "another process is making the ledger of %.48s and does not go on", uuid);
@@ -230,8 +232,12 @@ static int open_ledger(struct ledger **ledger, const char *folder, const char *u
         close(fd);
         return fail(ENOMEM, why, "no memory for the ledger of %.48s", uuid);
     }
-    *made =
-        (struct ledger){.file = file, .fd = fd, .device = status.st_dev, .inode = status.st_ino, .slot = -1};
+    *made = (struct ledger){.file = file,
+                            .fd = fd,
+                            .device = status.st_dev,
+                            .inode = status.st_ino,
+                            .slot = -1,
+                            .patience_ms = LEDGER_PATIENCE_MS};
     strcpy(made->folder, folder);
     strcpy(made->uuid, uuid);
     pthread_mutex_init(&made->queue, NULL);

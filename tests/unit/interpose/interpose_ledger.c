@@ -418,6 +418,7 @@ static void test_owner_that_does_not_go_on_is_not_waited_for_for_ever(void)
 {
     struct ledger *ledger = test_join(JOB, 1000), *other = test_join(JOB, 0);
 
+    ledger->patience_ms = 20;
     TEST_ASSERT_EQUAL_INT(0, ledger_lock(other));
     TEST_ASSERT_EQUAL_INT(-ETIMEDOUT, ledger_extend(ledger, 1));
     TEST_ASSERT_EQUAL_INT(-ETIMEDOUT, ledger_wait(ledger, 1, 0));

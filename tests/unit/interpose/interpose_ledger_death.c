@@ -11,12 +11,14 @@
 #include <limits.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/auxv.h>
 #include <sys/mman.h>
 #include <sys/ptrace.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -30,7 +32,7 @@
 #define OLD_MAX   7
 #define NEW_MAX   50
 #define STEPS_MAX 2000000 /* of one operation */
-#define STEPS     50000 /* on the way to all deaths in an operation: a short one dies after each instruction */
+#define STEPS     8000    /* on the way to all real deaths in an operation */
 
 static char copy_folder[LEDGER_PATH + 8];
 
@@ -325,15 +327,18 @@ static void kill_after(const struct operation *operation, struct ledger *survivo
     reset_jobs(survivor, operation);
 }
 
-static void kill_at_all_places(const struct operation *operation, struct ledger *survivor,
-                               struct course course)
+/* The copies were checked after every change. Real deaths cost a step each on the way: there are as many as
+ * STEPS allows, and one after the last change at least. */
+static void kill_at_many_places(const struct operation *operation, struct ledger *survivor,
+                                struct course course)
 {
     const unsigned kills = STEPS / course.steps + 1;
-    const unsigned stride = kills < course.steps ? course.steps / kills : 1;
+    const unsigned steps = kills < course.steps ? course.steps / kills : 1;
+    const unsigned changes = kills < course.changes ? course.changes / kills : 1;
 
-    for (unsigned i = 1; i <= course.changes; i++)
+    for (unsigned i = course.changes; i >= changes; i -= changes)
         kill_after(operation, survivor, UINT_MAX, i);
-    for (unsigned i = 0; i < course.steps; i += stride)
+    for (unsigned i = 0; i < course.steps; i += steps)
         kill_after(operation, survivor, i, UINT_MAX);
 }
 
@@ -351,11 +356,65 @@ static void test_death_after_any_instruction_leaves_a_ledger_that_works(void)
         TEST_ASSERT_GREATER_OR_EQUAL_UINT(2, course.changes); /* the lock is taken and given back */
         check_survivor(original, &operations[i]);
         reset_jobs(original, &operations[i]);
-        kill_at_all_places(&operations[i], original, course);
+        kill_at_many_places(&operations[i], original, course);
         memset(original->file->jobs + 1, 0, (LEDGER_JOBS - 1) * sizeof *original->file->jobs);
         ledger_close(original);
         ledger_close(copy);
     }
+}
+
+/* ---- between two questions to the kernel ---- */
+
+#define QUESTIONS 12 /* more than a wait asks before it ends */
+
+static pid_t doomed;
+static int questions_left = -1; /* until `doomed` dies; -1: nobody dies */
+
+/* The ledger asks the kernel who lives. Before one of these questions a process dies. */
+int fcntl(int fd, int command, ...)
+{
+    va_list arguments;
+
+    va_start(arguments, command);
+    void *argument = va_arg(arguments, void *);
+    va_end(arguments);
+    if (command == F_OFD_GETLK && questions_left >= 0 && questions_left-- == 0)
+        kill_victim(doomed);
+    return (int)syscall(SYS_fcntl, fd, command, argument);
+}
+
+static pid_t start_holder(uint64_t lease)
+{
+    int ready[2];
+    char done;
+
+    TEST_ASSERT_EQUAL_INT(0, pipe(ready));
+    const pid_t holder = fork();
+    if (holder == 0) {
+        test_after_fork();
+        join_in(test_folder, lease);
+        if (write(ready[1], "", 1) == 1)
+            pause();
+        _exit(1);
+    }
+    close(ready[1]);
+    TEST_ASSERT_EQUAL_INT(1, read(ready[0], &done, 1));
+    close(ready[0]);
+    return holder;
+}
+
+static void test_death_between_any_two_questions_ends_a_wait_with_the_memory(void)
+{
+    struct ledger *ledger = join_in(test_folder, 0);
+
+    for (int i = 0; i < QUESTIONS; i++) {
+        doomed = start_holder(MAX);
+        questions_left = i;
+        TEST_ASSERT_EQUAL_INT(0, ledger_wait(ledger, MAX, 60000));
+        TEST_ASSERT_EQUAL_INT(-1, questions_left);
+        ledger_settle(ledger, 0);
+    }
+    ledger_close(ledger);
 }
 
 /* ---- the race ---- */
@@ -520,6 +579,7 @@ int main(void)
 {
     UNITY_BEGIN();
     RUN_TEST(test_death_after_any_instruction_leaves_a_ledger_that_works);
+    RUN_TEST(test_death_between_any_two_questions_ends_a_wait_with_the_memory);
     RUN_TEST(test_race_with_random_deaths_keeps_the_budget);
     return UNITY_END();
 }
