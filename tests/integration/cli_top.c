@@ -219,8 +219,19 @@ static void test_interrupt_leaves_the_terminal_as_it_was(void)
     screen_await(&screen, "? help", true);
     TEST_ASSERT_TRUE(screen.alternate);
     screen_type(&screen, "\x03");
-    screen_end(&screen);
+    TEST_ASSERT_EQUAL_INT(0, screen_end(&screen));
     TEST_ASSERT_FALSE(screen.alternate);
+}
+
+static void test_interrupt_ends_a_question_too(void)
+{
+    members_start(MEMBERS_UUID, "train-a", 8192, 1024, 0);
+    start_top("vt100");
+    screen_await(&screen, "train-a", true);
+    screen_type(&screen, "m");
+    screen_await(&screen, "new limit", true);
+    screen_type(&screen, "\x03");
+    TEST_ASSERT_EQUAL_INT(0, screen_end(&screen));
 }
 
 static void test_unknown_terminal_is_refused(void)
@@ -252,6 +263,7 @@ int main(void)
     RUN_TEST(test_more_processes_than_lines_scroll);
     RUN_TEST(test_help_comes_and_goes);
     RUN_TEST(test_interrupt_leaves_the_terminal_as_it_was);
+    RUN_TEST(test_interrupt_ends_a_question_too);
     RUN_TEST(test_unknown_terminal_is_refused);
     RUN_TEST(test_without_a_terminal_ps_is_named);
     return UNITY_END();

@@ -22,6 +22,34 @@
 #define ANSWER    32
 #define ESCAPE    27
 
+/* ---- the end ---- */
+
+static volatile sig_atomic_t interrupted;
+
+static void interrupt(int signal)
+{
+    (void)signal;
+    interrupted = 1;
+}
+
+/* The handlers of ncurses restore the terminal themselves, which a signal at the wrong moment can make hang:
+ * the loop does it instead. It looks at least once in PERIOD_MS. */
+static void catch_signals(void)
+{
+    static const int signals[] = {SIGINT, SIGTERM, SIGHUP};
+    const struct sigaction action = {.sa_handler = interrupt};
+
+    for (size_t i = 0; i < sizeof signals / sizeof *signals; i++)
+        sigaction(signals[i], &action, NULL);
+}
+
+static bool must_end(void)
+{
+    struct pollfd terminal = {.fd = STDIN_FILENO, .events = POLLIN};
+
+    return interrupted || (poll(&terminal, 1, 0) > 0 && (terminal.revents & (POLLHUP | POLLERR | POLLNVAL)));
+}
+
 /* ---- asking the user ---- */
 
 /* Asks for a word in the line above the keys. False: nothing was typed, or escape. */
@@ -30,7 +58,7 @@ static bool ask(struct top *top, const char *question, char answer[ANSWER])
     size_t length = 0;
     int key;
 
-    timeout(-1);
+    timeout(PERIOD_MS);
     answer[0] = '\0';
     do {
         snprintf(top->prompt, sizeof top->prompt, "%.110s%s", question, answer);
@@ -42,7 +70,7 @@ static bool ask(struct top *top, const char *question, char answer[ANSWER])
             answer[length++] = (char)key;
             answer[length] = '\0';
         }
-    } while (key != '\n' && key != '\r' && key != KEY_ENTER && key != ESCAPE && key != ERR);
+    } while (key != '\n' && key != '\r' && key != KEY_ENTER && key != ESCAPE && !(key == ERR && must_end()));
     top->prompt[0] = '\0';
     return key != ESCAPE && key != ERR && length > 0;
 }
@@ -215,13 +243,6 @@ static bool refresh_data(struct top *top)
     return top_history_add(&top->history, top->ledgers) && top_rows(top);
 }
 
-static bool hung_up(void)
-{
-    struct pollfd terminal = {.fd = STDIN_FILENO, .events = POLLIN};
-
-    return poll(&terminal, 1, 0) > 0 && (terminal.revents & (POLLHUP | POLLERR | POLLNVAL));
-}
-
 static int watch(struct top *top)
 {
     uint64_t next = 0;
@@ -238,7 +259,7 @@ static int watch(struct top *top)
         now = clock_ms();
         timeout(now < next ? (int)(next - now) : 0);
         const int key = getch();
-        if (key == ERR && hung_up())
+        if (interrupted || (key == ERR && must_end()))
             return 0;
         if (key == ERR || key == KEY_RESIZE)
             continue;
@@ -265,6 +286,7 @@ int part_show(struct ledgers *ledgers)
     if (!screen)
         return cli_fail("top: the terminal '%s' is not known here (TERM); `gpucap ps` needs none",
                         getenv("TERM") ? getenv("TERM") : "");
+    catch_signals();
     set_escdelay(25);
     cbreak();
     noecho();
