@@ -1,14 +1,13 @@
 /* lend: see lend.h. */
 #include "interpose/lend.h"
 
-#include <pthread.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <time.h>
 
 #include "interpose/account/drivers_pools.h"
 #include "interpose/base/process.h"
+#include "interpose/base/thread.h"
 #include "interpose/library.h"
 #include "interpose/pool/capture.h"
 #include "interpose/pool/pools.h"
@@ -18,6 +17,7 @@
 #define EXIT_PATIENCE_MS 1000 /* how long an exit waits for an answer in progress */
 #define ASK_MS           200  /* for other processes' answers; giving back takes them about 10 ms/GiB more */
 #define ASK_MS_PER_GIB   10
+#define TRIES            8 /* others may take what was given */
 
 static atomic_bool started[DEVICE_MAX];
 static atomic_int working;   /* threads that may be in the driver */
@@ -96,24 +96,6 @@ static void stop(void)
         nanosleep(&pause, NULL);
 }
 
-/* Starts the thread with all signals blocked: they are for the host program's threads. */
-static void start_quietly(struct device *device)
-{
-    pthread_attr_t attributes;
-    pthread_t thread;
-    sigset_t all, before;
-
-    if (pthread_attr_init(&attributes))
-        return;
-    pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    /* If this fails, the process lends nothing; the others wait only a limited time for its answers. */
-    pthread_create(&thread, &attributes, serve, device);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    pthread_attr_destroy(&attributes);
-}
-
 /* Returns the other process of the job with the largest lease. */
 static pid_t holder_of_most(const struct ledger *ledger, uint64_t *bytes)
 {
@@ -150,7 +132,8 @@ void lend_start(struct device *device)
     ledger_on_long_wait(device->ledger, say_long_wait, device);
     if (!atomic_flag_test_and_set(&registered) && atexit(stop))
         return;
-    start_quietly(device);
+    /* Without the thread this process lends nothing; the others wait only a limited time for its answers. */
+    thread_start(serve, device);
 }
 
 void lend_freed(struct device *device)
@@ -159,24 +142,33 @@ void lend_freed(struct device *device)
         ledger_ask_self(device->ledger);
 }
 
-bool lend_borrow(struct device *device, uint64_t need, uint64_t missing, bool *waited)
+static bool borrow(struct loan *loan)
 {
+    struct device *device = loan->device;
+    const uint64_t missing = loan->missing(&device->account, loan->need);
     const unsigned patience = ASK_MS + (unsigned)(missing >> 30) * ASK_MS_PER_GIB;
     const double wait = library_options()->wait;
 
-    *waited = false;
-    if (!device || !device->ledger || !ledger_shares(device->ledger) || need > atomic_load(&device->limit))
-        return false;
     if (ledger_ask(device->ledger, missing, patience))
         return true;
     if (wait <= 0 || capture_any())
         return false;
-    *waited = account_wait_for_budget(&device->account, need, (uint64_t)(wait * 1000)) == 0;
-    return *waited;
+    loan->waited = account_wait_for_budget(&device->account, loan->need, (uint64_t)(wait * 1000)) == 0;
+    return loan->waited;
 }
 
-void lend_end(struct device *device, uint64_t need, bool waited)
+bool lend_more(struct loan *loan)
 {
-    if (waited)
-        account_end_wait(&device->account, need);
+    const struct device *device = loan->device;
+
+    lend_end(loan);
+    loan->waited = false;
+    return device && device->ledger && ledger_shares(device->ledger) &&
+           loan->need <= atomic_load(&device->limit) && loan->tries++ < TRIES && borrow(loan);
+}
+
+void lend_end(const struct loan *loan)
+{
+    if (loan->waited)
+        account_end_wait(&loan->device->account, loan->need);
 }

@@ -17,10 +17,19 @@ void lend_start(struct device *device);
  * Costs a few instructions if none does. */
 void lend_freed(struct device *device);
 
-/* Asks the other processes of the job for `missing` bytes; if they give none, waits as the option `wait` says
- * until the job's budget has room for `need`. Returns true if it is worth trying again; call lend_end with
- * *waited after that try. Never waits during a capture, or for more than the limit. */
-bool lend_borrow(struct device *device, uint64_t need, uint64_t missing, bool *waited);
-void lend_end(struct device *device, uint64_t need, bool waited);
+/* A request that asks the job's other processes for memory. */
+struct loan {
+    struct device *device; /* NULL: nothing can be borrowed */
+    uint64_t need;         /* bytes, as the account counts them */
+    uint64_t (*missing)(struct account *account, uint64_t need);
+    int tries;   /* 0 at first */
+    bool waited; /* and this process has the queue's turn until the next call */
+};
+
+/* Asks the other processes of the job for what is missing; if they give none, waits as the option `wait` says
+ * until the job's budget has room for `need`. Returns true if it is worth trying the request again. Never
+ * waits during a capture, or for more than the limit. Call lend_end after the last try. */
+bool lend_more(struct loan *loan);
+void lend_end(const struct loan *loan);
 
 #endif

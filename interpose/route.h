@@ -1,7 +1,8 @@
 /* route: decides whether a call is counted, passed on or refused, and rolls back when the driver refuses.
  *
  * A hook that takes memory is: route_enter, the driver's own call, route_leave. cuMemAlloc and cuMemFree go
- * to the pool first (route_pool.c). Owns no lock.
+ * to the pool first (route_pool.c). What the driver takes for itself is asked for by route_grow_begin and its
+ * kin (route_grow.c). Owns no lock.
  */
 #ifndef GPUCAP_ROUTE_H
 #define GPUCAP_ROUTE_H
@@ -139,5 +140,14 @@ uint64_t route_idle_on(CUdevice ordinal);
  * anything was given back. */
 bool route_make_room_for(CUdevice ordinal, uint64_t bytes,
                          uint64_t (*missing)(struct account *account, uint64_t need));
+
+/* ---- between route.c and route_grow.c ---- */
+
+#define ROUTE_TRIES 8 /* attempts to make room while others take and give back */
+
+/* Refuses because limits were asked for and the driver cannot identify the card. */
+CUresult route_refuse_unknown(enum blocks_kind kind);
+/* Takes a freed block off its card's account. */
+void route_uncharge(const struct block *block);
 
 #endif

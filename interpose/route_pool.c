@@ -14,8 +14,6 @@
 #include "interpose/settings/log.h"
 #include "interpose/share/ipc.h"
 
-#define BORROW_TRIES 8 /* other processes may take what was given */
-
 /* ---- allocation ---- */
 
 /* Asks the driver whether a capture forbids memory calls, and returns its error. A refused call invalidates
@@ -81,17 +79,13 @@ static int alloc_beside_others(struct pool *pool, uint64_t bytes, uint64_t *star
 /* Allocates with memory borrowed from the job's other processes, as long as they give some. */
 static int alloc_borrowed(struct pool *pool, uint64_t bytes, uint64_t *start)
 {
-    struct device *device = pool->budget.owner;
-    const uint64_t need = limit_round(bytes);
-    bool waited;
+    struct loan loan = {
+        .device = pool->budget.owner, .need = limit_round(bytes), .missing = account_short_to_take};
     int rc = -ENOMEM;
 
-    for (int i = 0; i < BORROW_TRIES && rc && device &&
-                    lend_borrow(device, need, account_short_to_take(&device->account, need), &waited);
-         i++) {
+    while (rc && lend_more(&loan))
         rc = alloc(pool, bytes, start);
-        lend_end(device, need, waited);
-    }
+    lend_end(&loan);
     return rc;
 }
 

@@ -9,7 +9,6 @@
 
 #include <errno.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,6 +17,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "interpose/base/thread.h"
 #include "interpose/driver/nvml.h"
 
 #define LIST_SHORT 64   /* processes on one card that fit on the stack */
@@ -220,24 +220,6 @@ static void after_fork_child(void)
     after_fork();
 }
 
-/* Starts the thread with all signals blocked: they are for the host program's threads. */
-static int start_quietly(void)
-{
-    pthread_attr_t attributes;
-    pthread_t thread;
-    sigset_t all, before;
-
-    if (pthread_attr_init(&attributes))
-        return -ENOMEM;
-    pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    int rc = pthread_create(&thread, &attributes, load_aside, NULL);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    pthread_attr_destroy(&attributes);
-    return rc;
-}
-
 bool measure_knows_pid(void)
 {
     static const char first[] = "pid:[4026531836]"; /* the kernel's fixed number of the first namespace */
@@ -254,7 +236,7 @@ void measure_start(void)
     /* If these fail, only a fork or an exit at a bad moment goes wrong. */
     pthread_atfork(before_fork, after_fork, after_fork_child);
     atexit(measure_end);
-    start_quietly(); /* without a thread the first measurement loads NVML */
+    thread_start(load_aside, NULL); /* without it, the first measurement loads NVML */
 }
 
 /* Returns true if NVML is ready; loads it if no thread does. */

@@ -1,13 +1,12 @@
 /* decay: see decay.h. */
 #include "interpose/pool/decay.h"
 
-#include <pthread.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <time.h>
 
 #include "interpose/base/process.h"
+#include "interpose/base/thread.h"
 #include "interpose/pool/pools.h"
 
 #define LOOKS_PER_PERIOD 4
@@ -78,24 +77,6 @@ static void stop(void)
         sleep_ms(1);
 }
 
-/* Starts the thread with all signals blocked: they belong to the host program. */
-static void start_quietly(void)
-{
-    pthread_attr_t attributes;
-    pthread_t thread;
-    sigset_t all, before;
-
-    if (pthread_attr_init(&attributes))
-        return;
-    pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    /* If this fails, memory is given back only when it is needed. */
-    pthread_create(&thread, &attributes, run, NULL);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    pthread_attr_destroy(&attributes);
-}
-
 void decay_wake(void)
 {
     /* Without settings the library is passive and has no memory to give back. */
@@ -104,5 +85,5 @@ void decay_wake(void)
         return;
     /* Registered now, so it runs before the exit handlers of the driver, which were registered earlier. */
     if (atexit(stop) == 0)
-        start_quietly();
+        thread_start(run, NULL); /* without it, memory is given back only when it is needed */
 }

@@ -442,7 +442,7 @@ static void test_process_that_closes_all_descriptors_keeps_its_lease(void)
     TEST_ASSERT_TRUE(ledger_read(ledger, member.slot, &entry));
     TEST_ASSERT_EQUAL_INT(-ENOMEM, ledger_extend(ledger, 301));
     TEST_ASSERT_EQUAL_UINT64(700, test_living(ledger));
-    /* it goes on, also if a process has died with the lock, and counts nobody as dead who lives */
+    /* Slot 8 has no process, so lock word 9 is that of a dead owner. Taking it over counts all living ones. */
     atomic_store(&ledger->file->lock, 9);
     TEST_ASSERT_EQUAL_INT64(-ENOMEM, member_do(&member, ORDER_EXTEND, 901, 0));
     TEST_ASSERT_EQUAL_UINT64(700, test_sum(ledger));

@@ -1,0 +1,341 @@
+/* route_grow: memory that the driver takes for itself: contexts, code, stacks, graphs. See route.h. */
+#include "interpose/route.h"
+
+#include "interpose/base/lock.h"
+#include "interpose/lend.h"
+#include "interpose/pool/capture.h"
+#include "interpose/pool/pools.h"
+#include "interpose/refusal.h"
+#include "interpose/settings/log.h"
+#include "interpose/share/ipc.h"
+
+#include <errno.h>
+
+#define GROWTH_UNKNOWN   LIMIT_PAGE
+#define CONTEXTS_COUNTED 64 /* contexts whose stacks are known; any beyond count as fresh */
+
+/* ---- growth ---- */
+
+/* Disables cancellation until settle_growth: the bytes would stay in flight for ever. */
+static void take_growth(struct route_growth *growth, struct device *device, uint64_t bytes)
+{
+    *growth = (struct route_growth){device, bytes};
+    lock_disable_cancel();
+}
+
+static void settle_growth(const struct route_growth *growth, bool lasting)
+{
+    if (!growth->device)
+        return;
+    account_grown(&growth->device->account, growth->bytes, lasting);
+    lock_restore_cancel();
+}
+
+static bool grow_borrowed(struct route_growth *growth, struct device *device, uint64_t bytes)
+{
+    struct loan loan = {.device = device, .need = bytes, .missing = account_short_to_grow};
+    bool granted = false;
+
+    while (!granted && lend_more(&loan))
+        granted = account_grow(&device->account, bytes);
+    lend_end(&loan);
+    if (granted)
+        take_growth(growth, device, bytes);
+    return granted;
+}
+
+static CUresult grow(struct route_growth *growth, struct device *device, uint64_t bytes)
+{
+    growth->device = NULL;
+    if (!device || bytes == 0)
+        return CUDA_SUCCESS;
+    for (int i = 0; i < ROUTE_TRIES; i++) {
+        const uint64_t before = route_given_back();
+
+        if (account_grow(&device->account, bytes)) {
+            take_growth(growth, device, bytes);
+            return CUDA_SUCCESS;
+        }
+        if (!route_make_room(device->ordinal, bytes) && route_given_back() == before)
+            break;
+    }
+    if (grow_borrowed(growth, device, bytes))
+        return CUDA_SUCCESS;
+    refusal_say(device, "the driver needs for itself", bytes);
+    return CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+/* Finds the card of the current context. Returns 0 with *device NULL if it is not limited or there is no
+ * context. */
+static int growing_card(struct device **device)
+{
+    *device = NULL;
+    if (!route_limited())
+        return 0;
+    const int rc = device_find_current(device);
+    return rc == -ENXIO ? 0 : rc;
+}
+
+CUresult route_grow_begin(struct route_growth *growth, uint64_t bytes)
+{
+    struct device *device;
+
+    growth->device = NULL;
+    if (growing_card(&device))
+        return route_refuse_unknown(BLOCKS_ASYNC);
+    return grow(growth, device, bytes ? bytes : GROWTH_UNKNOWN);
+}
+
+/* Returns the bytes to ask for before a context is made: the known size of one. If that is not known, the
+ * context is made, measured, and destroyed if it does not fit. Then, where other processes share the budget,
+ * up to ACCOUNT_CONTEXT_GUESS of the room is kept from them meanwhile. */
+static uint64_t context_need(struct device *device)
+{
+    uint64_t known = atomic_load(&device->context_bytes);
+
+    if (known || !device->ledger || !ledger_shares(device->ledger) ||
+        (known = ledger_context_bytes(device->ledger)))
+        return known;
+    const uint64_t room = account_room(&device->account);
+    return room < ACCOUNT_CONTEXT_GUESS ? room : ACCOUNT_CONTEXT_GUESS;
+}
+
+CUresult route_grow_context_begin(struct route_growth *growth, CUdevice ordinal)
+{
+    struct device *device = NULL;
+
+    growth->device = NULL;
+    if (route_limited() && device_find(ordinal, &device) == -ENODEV) {
+        route_refuse_unknown(BLOCKS_ASYNC);
+        return CUDA_ERROR_NOT_PERMITTED;
+    }
+    return grow(growth, device, device ? context_need(device) : 0);
+}
+
+bool route_grow_graph_begin(struct route_growth *growth, CUdevice ordinal, uint64_t bytes, bool borrow)
+{
+    struct device *device;
+
+    growth->device = NULL;
+    if (bytes == 0)
+        return true;
+    if (device_find(ordinal, &device) == -ENODEV)
+        return false;
+    if (!device)
+        return true;
+    if (!account_grow(&device->account, bytes))
+        return borrow && grow_borrowed(growth, device, bytes);
+    take_growth(growth, device, bytes);
+    return true;
+}
+
+void route_grow_graph_end(const struct route_growth *growth)
+{
+    settle_growth(growth, false);
+}
+
+void route_touch(CUdevice ordinal)
+{
+    struct device *device = device_get(ordinal);
+
+    if (device)
+        account_touch(&device->account);
+}
+
+/* ---- contexts that have grown ----
+ *
+ * A context keeps stack for every thread that can be resident, as much as the largest stack that a kernel has
+ * needed so far. Its growth ends with the context. */
+
+static struct grown {
+    _Atomic(CUcontext) context;      /* NULL: unused */
+    _Atomic uint64_t stack;          /* bytes per thread for which the context keeps stack */
+    _Atomic uint64_t bytes;          /* bytes of growth, as requested */
+    _Atomic(struct device *) device; /* card of that growth; NULL: none */
+} contexts[CONTEXTS_COUNTED];
+
+/* Returns the entry of the current context, or NULL. */
+static struct grown *current_context(void)
+{
+    CUcontext context = NULL;
+
+    if (driver.cuCtxGetCurrent(&context) != CUDA_SUCCESS || !context)
+        return NULL;
+    for (int i = 0; i < CONTEXTS_COUNTED; i++) {
+        CUcontext none = NULL;
+
+        if (atomic_load(&contexts[i].context) == context)
+            return &contexts[i];
+        if (atomic_compare_exchange_strong(&contexts[i].context, &none, context)) {
+            atomic_store(&contexts[i].stack, ROUTE_STACK);
+            atomic_store(&contexts[i].bytes, 0);
+            atomic_store(&contexts[i].device, NULL);
+            return &contexts[i];
+        }
+    }
+    return NULL;
+}
+
+static void forget_context(CUcontext context)
+{
+    for (int i = 0; context && i < CONTEXTS_COUNTED; i++) {
+        if (atomic_load(&contexts[i].context) != context)
+            continue;
+        struct device *device = atomic_load(&contexts[i].device);
+        if (device)
+            account_forget_growth(&device->account, atomic_load(&contexts[i].bytes));
+        atomic_store(&contexts[i].context, NULL);
+    }
+}
+
+void route_grow_end(const struct route_growth *growth)
+{
+    struct grown *context = growth->device ? current_context() : NULL;
+
+    if (context) {
+        atomic_fetch_add(&context->bytes, growth->bytes);
+        atomic_store(&context->device, growth->device);
+    }
+    settle_growth(growth, true);
+}
+
+CUresult route_grow_stack_begin(struct route_growth *growth, uint64_t bytes_per_thread)
+{
+    struct device *device;
+    uint64_t need;
+
+    growth->device = NULL;
+    if (bytes_per_thread <= ROUTE_STACK)
+        return CUDA_SUCCESS;
+    if (growing_card(&device))
+        return route_refuse_unknown(BLOCKS_ASYNC);
+    if (!device)
+        return CUDA_SUCCESS;
+    struct grown *context = current_context();
+    const uint64_t before = context ? atomic_load(&context->stack) : ROUTE_STACK;
+    if (bytes_per_thread <= before)
+        return CUDA_SUCCESS;
+    if (__builtin_mul_overflow(bytes_per_thread - before, device->threads, &need))
+        need = UINT64_MAX;
+    const CUresult result = grow(growth, device, need);
+    if (result == CUDA_SUCCESS && context)
+        atomic_store(&context->stack, bytes_per_thread);
+    return result;
+}
+
+/* ---- contexts ---- */
+
+/* Returns what all processes use on the card; UINT64_MAX if not known. */
+static uint64_t card_used(CUcontext context)
+{
+    size_t free_bytes, total;
+    uint64_t used = UINT64_MAX;
+
+    if (driver.cuCtxPushCurrent_v2(context) != CUDA_SUCCESS)
+        return used;
+    if (driver.cuMemGetInfo_v2(&free_bytes, &total) == CUDA_SUCCESS && free_bytes <= total)
+        used = total - free_bytes;
+    driver.cuCtxPopCurrent_v2(&context);
+    return used;
+}
+
+void route_context_failed(CUdevice ordinal)
+{
+    struct device *device = route_limited() ? device_get(ordinal) : NULL;
+
+    if (device && device->ledger)
+        ledger_set_context_bytes(device->ledger, 0);
+}
+
+/* A context that was the only one when it was made, while it lives. Once a second one exists beside it, the
+ * order of streams is not relied on again. */
+static _Atomic(CUcontext) only_context;
+
+CUresult route_context_made(CUdevice ordinal, CUcontext context)
+{
+    struct device *device;
+    CUcontext before = NULL;
+    uint64_t none = 0, used;
+
+    if (!route_active())
+        return CUDA_SUCCESS;
+    if (!atomic_compare_exchange_strong(&only_context, &before, context) && before != context)
+        pools_not_alone();
+    if (!(device = device_get(ordinal)))
+        return CUDA_SUCCESS;
+    atomic_store(&device->card.present, true);
+    account_touch(&device->account);
+    lend_start(device);
+    const bool shares = device->ledger && ledger_shares(device->ledger);
+    used = card_used(context);
+    if (used > device->limit || shares)
+        used = account_view(&device->account).used;
+    if (used > device->limit || (shares && ledger_is_over(device->ledger))) {
+        char bytes[SIZE_TEXT], limit[SIZE_TEXT];
+
+        log_error("the CUDA context on device %d makes %s use %s, and its limit is %s: raise max", ordinal,
+                  shares ? "this process's job" : "this process",
+                  size_format(shares ? ledger_used(device->ledger) : used, bytes),
+                  size_format(device->limit, limit));
+        route_context_failed(ordinal);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    if (used > ACCOUNT_CONTEXT_GUESS && !shares) /* the figure includes other processes */
+        used = ACCOUNT_CONTEXT_GUESS;
+    if (atomic_compare_exchange_strong(&device->context_bytes, &none, used) && shares)
+        ledger_set_context_bytes(device->ledger, used);
+    return CUDA_SUCCESS;
+}
+
+static void forget_context_bytes(struct device *device)
+{
+    atomic_store(&device->context_bytes, 0);
+    account_touch(&device->account);
+}
+
+void route_context_end_begin(CUcontext context)
+{
+    if (route_active() && context) {
+        ipc_exports_ending(context, true);
+        ipc_imports_ending(context, true);
+        pools_context_end_begin(context);
+    }
+}
+
+void route_context_end_abort(CUcontext context)
+{
+    if (route_active() && context) {
+        pools_context_end_abort(context);
+        ipc_imports_ending(context, false);
+        ipc_exports_ending(context, false);
+    }
+}
+
+void route_context_end(CUcontext context)
+{
+    CUcontext ended = context;
+    struct block block;
+
+    if (!route_active())
+        return;
+    atomic_compare_exchange_strong(&only_context, &ended, NULL);
+    while (context && blocks_take_of_context(context, &block))
+        route_uncharge(&block);
+    forget_context(context);
+    device_each(forget_context_bytes);
+    capture_context_end(context);
+    ipc_exports_end(context);
+    ipc_imports_end(context);
+    pools_context_end(context);
+}
+
+bool route_set_limit(struct device *device, uint64_t bytes)
+{
+    if (!device_set_limit(device, bytes))
+        return false;
+    account_view(&device->account); /* measures */
+    const uint64_t missing = account_short_to_take(&device->account, 0);
+    if (missing && pools_trim(device->ordinal, missing) < missing)
+        drivers_pools_trim(device->ordinal);
+    return true;
+}
