@@ -336,6 +336,8 @@ static void test_another_process_that_sets_the_file_up_is_waited_for_but_not_for
     TEST_ASSERT_EQUAL_INT(0, try_open());
     const int fd = open(path, O_RDWR);
     TEST_ASSERT_EQUAL_INT(0, fcntl(fd, F_OFD_SETLK, &lock));
+    TEST_ASSERT_EQUAL_INT_MESSAGE(0, try_open(), "a finished file needs no wait");
+    overwrite(0, "damaged", 7);
     TEST_ASSERT_EQUAL_INT(-ETIMEDOUT, try_open());
     TEST_ASSERT_NOT_NULL(strstr(why, CARD));
     close(fd);
