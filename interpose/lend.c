@@ -142,14 +142,22 @@ void lend_freed(struct device *device)
         ledger_ask_self(device->ledger);
 }
 
+static unsigned patience_ms(uint64_t bytes)
+{
+    const uint64_t most = UINT64_C(1) << 40;
+
+    return ASK_MS + (unsigned)((bytes < most ? bytes : most) >> 30) * ASK_MS_PER_GIB;
+}
+
 static bool borrow(struct loan *loan)
 {
     struct device *device = loan->device;
     const uint64_t missing = loan->missing(&device->account, loan->need);
-    const unsigned patience = ASK_MS + (unsigned)(missing >> 30) * ASK_MS_PER_GIB;
     const double wait = library_options()->wait;
 
-    if (ledger_ask(device->ledger, missing, patience))
+    if (missing == 0) /* the budget has room now, or the card is full */
+        return loan->tries == 1;
+    if (ledger_ask(device->ledger, missing, patience_ms(missing)))
         return true;
     if (wait <= 0 || capture_any())
         return false;
@@ -171,4 +179,25 @@ void lend_end(const struct loan *loan)
 {
     if (loan->waited)
         account_end_wait(&loan->device->account, loan->need);
+}
+
+/* Returns what is missing on the card for `need` bytes, or `need` if the driver does not say. */
+static uint64_t missing_on_card(uint64_t need)
+{
+    size_t free_bytes, total;
+
+    if (driver.cuMemGetInfo_v2(&free_bytes, &total) != CUDA_SUCCESS || free_bytes >= need)
+        return need; /* free memory may be in pieces that do not serve */
+    return need - free_bytes;
+}
+
+bool lend_on_card(CUdevice ordinal, uint64_t bytes)
+{
+    const struct device *device = device_get(ordinal);
+    const uint64_t need = bytes ? limit_round(bytes) : ACCOUNT_CONTEXT_GUESS;
+
+    if (!device || !device->ledger || need > device->total)
+        return false;
+    const uint64_t missing = missing_on_card(need);
+    return ledger_ask_card(device->ledger, missing, patience_ms(missing));
 }

@@ -32,4 +32,8 @@ struct loan {
 bool lend_more(struct loan *loan);
 void lend_end(const struct loan *loan);
 
+/* The driver has refused `bytes` (0: size not known) because the card is full: asks all processes of its
+ * ledger for idle memory, also those of other jobs. Returns true if it is worth trying again. */
+bool lend_on_card(CUdevice ordinal, uint64_t bytes);
+
 #endif

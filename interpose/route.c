@@ -128,18 +128,32 @@ uint64_t route_given_back(void)
     return atomic_load_explicit(&pool_given_back, memory_order_relaxed);
 }
 
-bool route_give_up_cache(CUdevice ordinal, uint64_t bytes, uint64_t before)
+/* Gives back all idle memory on a card, unless the card could not serve `bytes` even then. Returns true if
+ * any thread has given memory back since `before`. */
+static bool give_up_cache(CUdevice ordinal, uint64_t bytes, uint64_t before)
 {
     size_t free_bytes, total;
-
-    if (!route_active() || (ordinal == ROUTE_CURRENT && driver.cuCtxGetDevice(&ordinal) != CUDA_SUCCESS))
-        return false;
     /* First what is idle, then what is free: the helper thread may just be giving the former back. */
     const uint64_t idle = route_idle_on(ordinal);
+
     if (bytes && driver.cuMemGetInfo_v2(&free_bytes, &total) == CUDA_SUCCESS && bytes > free_bytes + idle)
         return route_given_back() != before;
     give_back(ordinal, UINT64_MAX, true);
     return drivers_pools_trim(ordinal) || route_given_back() != before;
+}
+
+bool route_retry(struct route_attempt *attempt)
+{
+    CUdevice ordinal = attempt->ordinal;
+
+    if (!route_active() || (ordinal == ROUTE_CURRENT && driver.cuCtxGetDevice(&ordinal) != CUDA_SUCCESS))
+        return false;
+    if (attempt->ways == 0) {
+        attempt->ways = 1;
+        if (give_up_cache(ordinal, attempt->bytes, attempt->before))
+            return true;
+    }
+    return attempt->ways++ == 1 && lend_on_card(ordinal, attempt->bytes);
 }
 
 void route_await_stream(CUstream stream)

@@ -45,21 +45,31 @@ CUresult route_leave(struct route_ticket *ticket, CUresult result, uint64_t key)
 #define ROUTE_ASYNC_TICKET(name) struct route_ticket name __attribute__((cleanup(route_abandon)))
 void route_abandon(struct route_ticket *ticket);
 
-/* Gives back all idle memory on a card (ROUTE_CURRENT: the current context's), unless the card could not
- * serve `bytes` even then (0: size not known). Returns true if any thread has given memory back since
- * `before`, a value of route_given_back. */
-#define ROUTE_CURRENT (-1)
+/* Returns how much memory the pools of this process have ever given back. */
 uint64_t route_given_back(void);
-bool route_give_up_cache(CUdevice ordinal, uint64_t bytes, uint64_t before);
 
-/* Makes a driver call that takes `bytes` of a card. If the card is full, gives idle memory back and calls
- * again. */
+/* A driver call that takes memory of a card and is made again if the card is full. */
+struct route_attempt {
+    CUdevice ordinal; /* ROUTE_CURRENT: the current context's card */
+    uint64_t bytes;   /* 0: not known */
+    uint64_t before;  /* route_given_back before the first call */
+    int ways;         /* of making room that were tried */
+};
+#define ROUTE_CURRENT (-1)
+
+/* Makes room after the driver has refused: first all idle memory of this process is given back, unless the
+ * card could not serve the request even then; then other processes on the card are asked for theirs. Returns
+ * true if the call is worth making again. */
+bool route_retry(struct route_attempt *attempt);
+
+/* Makes a driver call that takes `bytes` of a card. If the card is full, makes room and calls again. */
 #define ROUTE_TRY(call, ordinal, bytes)                                                                      \
     ({                                                                                                       \
-        const uint64_t before_ = route_given_back();                                                         \
-        CUresult tried_ = (call);                                                                            \
-        if (tried_ == CUDA_ERROR_OUT_OF_MEMORY && route_give_up_cache(ordinal, bytes, before_))              \
+        struct route_attempt attempt_ = {ordinal, bytes, route_given_back(), 0};                             \
+        CUresult tried_;                                                                                     \
+        do                                                                                                   \
             tried_ = (call);                                                                                 \
+        while (tried_ == CUDA_ERROR_OUT_OF_MEMORY && route_retry(&attempt_));                                \
         tried_;                                                                                              \
     })
 

@@ -89,6 +89,18 @@ static int alloc_borrowed(struct pool *pool, uint64_t bytes, uint64_t *start)
     return rc;
 }
 
+/* Allocates on a full card with idle memory of all other processes there. */
+static int alloc_on_full_card(struct pool *pool, uint64_t bytes, uint64_t *start)
+{
+    struct device *device = pool->budget.owner;
+
+    /* At a limit, the card's free memory is of no use. */
+    if (!device || account_short_to_take(&device->account, limit_round(bytes)) ||
+        !lend_on_card(pool->ordinal, bytes))
+        return -ENOMEM;
+    return alloc(pool, bytes, start);
+}
+
 /* Sets the bytes of a new block. Frees it again if that fails. */
 static CUresult hand_out_filled(struct pool *pool, CUdeviceptr *address, size_t bytes, unsigned char value)
 {
@@ -113,7 +125,7 @@ bool route_pool_alloc(CUdeviceptr *address, size_t bytes, CUresult *result)
         return true;
     const uint64_t before = route_given_back();
     if (alloc(pool, bytes, &start) && alloc_beside_others(pool, bytes, &start, before) &&
-        alloc_borrowed(pool, bytes, &start)) {
+        alloc_borrowed(pool, bytes, &start) && alloc_on_full_card(pool, bytes, &start)) {
         *result = refuse(pool, address, bytes);
         return true;
     }

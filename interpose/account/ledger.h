@@ -106,11 +106,15 @@ void ledger_note_refusal(struct ledger *ledger, const struct ledger_refusal *ref
 uint64_t ledger_context_bytes(struct ledger *ledger);
 void ledger_set_context_bytes(struct ledger *ledger, uint64_t bytes);
 
-/* ---- asking the job's other processes ---- */
+/* ---- asking other processes ---- */
 
 /* Asks the job's other processes to give idle memory back, and waits for their answers, timeout_ms at most.
  * Does not wait for a process that still owes an earlier answer. Returns true if the job has gained room. */
 bool ledger_ask(struct ledger *ledger, uint64_t bytes, unsigned timeout_ms);
+
+/* The same for all other processes of the ledger, whatever their job: the card itself is full. Returns true
+ * if any process was asked. */
+bool ledger_ask_card(struct ledger *ledger, uint64_t bytes, unsigned timeout_ms);
 
 /* Sleeps until another process asks for memory or a limit has changed. Writes how many bytes are asked for
  * (0: only check the limit and publish figures); ledger_answer must follow, with what was given back. Returns

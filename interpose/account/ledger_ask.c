@@ -12,13 +12,16 @@
 
 /* ---- asking ---- */
 
-/* Returns true if the slot names another process of our job, which may have died since the last recount. */
+/* Return true if the slot names another process, or another process of our job. It may have died since the
+ * last recount. */
+static bool is_other(const struct ledger *ledger, int slot)
+{
+    return slot != ledger->slot && atomic_load(&ledger->file->slots[slot].state) == LEDGER_MEMBER;
+}
+
 static bool is_listed(const struct ledger *ledger, int slot)
 {
-    const struct ledger_slot *other = &ledger->file->slots[slot];
-
-    return slot != ledger->slot && atomic_load(&other->state) == LEDGER_MEMBER &&
-           ledger_job_of(ledger, other) == ledger->job;
+    return is_other(ledger, slot) && ledger_job_of(ledger, &ledger->file->slots[slot]) == ledger->job;
 }
 
 bool ledger_is_neighbour(const struct ledger *ledger, int slot)
@@ -74,13 +77,15 @@ static uint64_t in_vain_at(const struct ledger_slot *slot)
     return UINT64_C(1) << 32 | atomic_load(&slot->answered);
 }
 
-/* Asks all other processes of the job. Those that still owe this process an answer are not waited for. */
-static void ask_neighbours(struct ledger *ledger, uint64_t bytes, struct asked *asked)
+/* Asks the other processes that `may_ask` chooses. Those that still owe this process an answer are not waited
+ * for. */
+static void ask_others(struct ledger *ledger, bool (*may_ask)(const struct ledger *ledger, int slot),
+                       uint64_t bytes, struct asked *asked)
 {
     for (int i = 0; i < LEDGER_SLOTS; i++) {
         struct ledger_slot *slot = &ledger->file->slots[i];
 
-        if (!ledger_is_neighbour(ledger, i))
+        if (!may_ask(ledger, i) || !ledger_alive(ledger, i))
             continue;
         const bool is_deaf = atomic_load(&ledger->in_vain[i]) == in_vain_at(slot);
         const uint32_t question = put(slot, bytes);
@@ -91,6 +96,27 @@ static void ask_neighbours(struct ledger *ledger, uint64_t bytes, struct asked *
     }
 }
 
+/* Waits for the answers, and notes who has not answered in time. */
+static void hear_answers(struct ledger *ledger, const struct asked *asked, unsigned timeout_ms)
+{
+    await_answers(ledger, asked, timeout_ms);
+    for (int i = 0; i < asked->count; i++) {
+        const int slot = asked->of[i].slot;
+        const bool answered = has_answered(&ledger->file->slots[slot], asked->of[i].question);
+
+        atomic_store(&ledger->in_vain[slot], answered ? 0 : in_vain_at(&ledger->file->slots[slot]));
+    }
+}
+
+bool ledger_ask_card(struct ledger *ledger, uint64_t bytes, unsigned timeout_ms)
+{
+    struct asked asked = {0};
+
+    ask_others(ledger, is_other, bytes, &asked);
+    hear_answers(ledger, &asked, timeout_ms);
+    return asked.count > 0;
+}
+
 bool ledger_ask(struct ledger *ledger, uint64_t bytes, unsigned timeout_ms)
 {
     struct asked asked = {0};
@@ -98,14 +124,8 @@ bool ledger_ask(struct ledger *ledger, uint64_t bytes, unsigned timeout_ms)
     if (!ledger->job)
         return false;
     const uint64_t before = atomic_load(&ledger->job->given), room = ledger_room(ledger);
-    ask_neighbours(ledger, bytes, &asked);
-    await_answers(ledger, &asked, timeout_ms);
-    for (int i = 0; i < asked.count; i++) {
-        const int slot = asked.of[i].slot;
-        const bool answered = has_answered(&ledger->file->slots[slot], asked.of[i].question);
-
-        atomic_store(&ledger->in_vain[slot], answered ? 0 : in_vain_at(&ledger->file->slots[slot]));
-    }
+    ask_others(ledger, is_listed, bytes, &asked);
+    hear_answers(ledger, &asked, timeout_ms);
     if (ledger_lock(ledger) == 0) { /* a neighbour may have died instead of answering */
         ledger_recount(ledger);
         ledger_unlock(ledger);

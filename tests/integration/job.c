@@ -34,22 +34,21 @@ static struct spawn_env *wrapped(const char *pool, const char *wait)
     return env;
 }
 
-static void run(const char *scenario, const char *pool, const char *wait)
+static void expect_success(struct spawn_env *env, const char *scenario)
 {
-    struct spawn_env *env = wrapped(pool, wait);
     struct spawn_result r = spawn_run(
         env, (const char *[]){spawn_build_path("tests/integration/prog_job"), scenario, NULL}, NULL);
 
     spawn_env_free(env);
-    TEST_ASSERT_EQUAL_STRING_MESSAGE("", r.err, pool);
-    TEST_ASSERT_EQUAL_INT_MESSAGE(0, r.status, pool);
+    TEST_ASSERT_EQUAL_STRING("", r.err);
+    TEST_ASSERT_EQUAL_INT(0, r.status);
     spawn_result_free(&r);
 }
 
 static void with_and_without_pool(const char *scenario, const char *wait)
 {
-    run(scenario, "on", wait);
-    run(scenario, "off", wait);
+    expect_success(wrapped("on", wait), scenario);
+    expect_success(wrapped("off", wait), scenario);
 }
 
 static void test_two_processes_share_one_budget(void)
@@ -60,6 +59,16 @@ static void test_two_processes_share_one_budget(void)
 static void test_idle_memory_of_one_process_serves_the_other(void)
 {
     with_and_without_pool("lends", "off");
+}
+
+static void test_on_a_full_card_idle_memory_of_one_job_serves_another(void)
+{
+    struct spawn_env *env = wrapped("on", "off");
+
+    spawn_sim(env, "1x1G;ctx=128M", NULL);
+    spawn_cap(env, "900M"); /* one process fits, two do not */
+    spawn_env_unset(env, "GPUCAP_GROUP");
+    expect_success(env, "lends");
 }
 
 static void test_memory_of_a_killed_process_can_be_had_at_once(void)
@@ -231,6 +240,7 @@ int main(void)
     UNITY_BEGIN();
     RUN_TEST(test_two_processes_share_one_budget);
     RUN_TEST(test_idle_memory_of_one_process_serves_the_other);
+    RUN_TEST(test_on_a_full_card_idle_memory_of_one_job_serves_another);
     RUN_TEST(test_memory_of_a_killed_process_can_be_had_at_once);
     RUN_TEST(test_a_request_waits_for_what_the_other_frees);
     RUN_TEST(test_of_two_that_wait_for_each_other_one_is_refused);
