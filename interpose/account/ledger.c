@@ -123,6 +123,21 @@ static bool take_over_or_nap(struct ledger *ledger)
     return false;
 }
 
+int ledger_slots(const struct ledger *ledger)
+{
+    const uint32_t taken = atomic_load(&ledger->file->taken);
+
+    return taken < LEDGER_SLOTS ? (int)taken : LEDGER_SLOTS;
+}
+
+static void note_taken(struct ledger *ledger, uint32_t taken)
+{
+    uint32_t before = atomic_load(&ledger->file->taken);
+
+    while (before < taken && !atomic_compare_exchange_weak(&ledger->file->taken, &before, taken))
+        ;
+}
+
 /* Takes the kernel's lock on the first free slot. */
 static int take_slot(struct ledger *ledger)
 {
@@ -133,6 +148,7 @@ static int take_slot(struct ledger *ledger)
             /* The lease of the dead owner must not count as ours. */
             atomic_store(&ledger->file->slots[i].state, LEDGER_FREE);
             ledger->slot = i;
+            note_taken(ledger, (uint32_t)i + 1);
             return 0;
         }
         if (errno != EAGAIN && errno != EACCES)
@@ -203,7 +219,7 @@ struct ledger_job *ledger_job_of(const struct ledger *ledger, const struct ledge
 
 static bool is_used(const struct ledger *ledger, const struct ledger_job *job)
 {
-    for (int i = 0; i < LEDGER_SLOTS; i++) {
+    for (int i = 0; i < ledger_slots(ledger); i++) {
         const struct ledger_slot *slot = &ledger->file->slots[i];
 
         if (atomic_load(&slot->state) == LEDGER_MEMBER && ledger_job_of(ledger, slot) == job)
@@ -226,6 +242,11 @@ static void make_job(struct ledger_job *job, const char *name, uint64_t max)
     atomic_store(&job->sum, 0);
     atomic_store(&job->given, 0);
     atomic_store(&job->waiting, 0);
+    atomic_store(&job->peak, 0);
+    atomic_store(&job->refused, 0);
+    atomic_store(&job->lent, 0);
+    atomic_store(&job->borrowed, 0);
+    atomic_store(&job->waited_ms, 0);
     job->tickets = 0;
     strncpy(job->name + 1, name + 1, LEDGER_NAME - 1);
     atomic_thread_fence(memory_order_seq_cst);
@@ -284,7 +305,7 @@ void ledger_recount(struct ledger *ledger)
     int others = 0;
 
     ledger_mend(ledger);
-    for (int i = 0; i < LEDGER_SLOTS; i++) {
+    for (int i = 0; i < ledger_slots(ledger); i++) {
         struct ledger_slot *slot = &file->slots[i];
         const struct ledger_job *job = ledger_job_of(ledger, slot);
 

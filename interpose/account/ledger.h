@@ -162,6 +162,15 @@ bool ledger_is_neighbour(const struct ledger *ledger, int slot);
 int ledger_read_refusals(const struct ledger *ledger, int slot,
                          struct ledger_refusal refusals[LEDGER_REFUSALS]);
 
+/* What a job has done since it was made, including its processes that have ended. */
+struct ledger_totals {
+    uint64_t max;
+    uint64_t peak; /* of what its processes used together */
+    uint64_t refused, lent, borrowed, waited_ms;
+};
+/* Reads the totals of a job. Returns false if the ledger does not know it. */
+bool ledger_read_job(const struct ledger *ledger, const char *job, struct ledger_totals *totals);
+
 /* Asks a process to give idle memory back and publish its figures, and waits timeout_ms at most. Returns true
  * if it has answered or died. */
 bool ledger_poke(struct ledger *ledger, int slot, uint64_t bytes, unsigned timeout_ms);

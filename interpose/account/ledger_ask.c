@@ -82,7 +82,7 @@ static uint64_t in_vain_at(const struct ledger_slot *slot)
 static void ask_others(struct ledger *ledger, bool (*may_ask)(const struct ledger *ledger, int slot),
                        uint64_t bytes, struct asked *asked)
 {
-    for (int i = 0; i < LEDGER_SLOTS; i++) {
+    for (int i = 0; i < ledger_slots(ledger); i++) {
         struct ledger_slot *slot = &ledger->file->slots[i];
 
         if (!may_ask(ledger, i) || !ledger_alive(ledger, i))
@@ -131,8 +131,10 @@ bool ledger_ask(struct ledger *ledger, uint64_t bytes, unsigned timeout_ms)
         ledger_unlock(ledger);
     }
     const uint64_t given = atomic_load(&ledger->job->given) - before;
-    if (given)
+    if (given) {
         atomic_fetch_add(&ledger_own_slot(ledger)->borrowed, given < bytes ? given : bytes);
+        atomic_fetch_add(&ledger->job->borrowed, given < bytes ? given : bytes);
+    }
     return given != 0 || ledger_room(ledger) > room; /* a process that died also gives room */
 }
 
@@ -173,6 +175,8 @@ void ledger_answer(struct ledger *ledger, uint64_t given)
         return;
     if (given)
         atomic_fetch_add(&slot->lent, given);
+    if (given && ledger->job)
+        atomic_fetch_add(&ledger->job->lent, given);
     atomic_store(&slot->answered, ledger->hearing);
     ledger_rouse(&ledger->file->answers);
 }
@@ -205,7 +209,7 @@ static struct queue look_at_queue(const struct ledger *ledger, uint64_t ticket)
     struct queue queue = {true, true, true, atomic_load(&ledger_own_slot(ledger)->waits_for)};
     uint64_t lowest = ticket;
 
-    for (int i = 0; i < LEDGER_SLOTS; i++) {
+    for (int i = 0; i < ledger_slots(ledger); i++) {
         const struct ledger_slot *slot = &ledger->file->slots[i];
         const uint64_t theirs = atomic_load(&slot->ticket);
 
@@ -260,7 +264,7 @@ void ledger_on_long_wait(struct ledger *ledger, void (*notice)(void *argument, u
 /* Asks the other processes without waiting for answers. */
 static void remind(const struct ledger *ledger, uint64_t bytes)
 {
-    for (int i = 0; i < LEDGER_SLOTS; i++) {
+    for (int i = 0; i < ledger_slots(ledger); i++) {
         if (ledger_is_neighbour(ledger, i))
             put(&ledger->file->slots[i], bytes);
     }
@@ -319,5 +323,6 @@ int ledger_wait(struct ledger *ledger, uint64_t least, uint64_t timeout_ms)
         ledger_tell_freed(ledger); /* another process may be first now */
     }
     atomic_fetch_add(&ledger_own_slot(ledger)->waited_ms, clock_ms() - start);
+    atomic_fetch_add(&ledger->job->waited_ms, clock_ms() - start);
     return rc;
 }

@@ -11,7 +11,7 @@
 #include "interpose/account/ledger.h"
 
 #define LEDGER_MAGIC   UINT64_C(0x72656764656c6367) /* "gcledger", little-endian */
-#define LEDGER_VERSION 1
+#define LEDGER_VERSION 2
 
 /* Bytes of the file that carry the kernel's locks; beyond its end, so never read or written. */
 #define LEDGER_SETUP_BYTE (INT64_C(1) << 40)
@@ -52,6 +52,9 @@ struct ledger_job {
     _Atomic uint64_t given;   /* total by which leases were ever lowered */
     uint64_t tickets;         /* last ticket handed out */
     _Atomic uint64_t waiting; /* processes in the queue; changed under the lock word */
+    /* for people: since the job was made, also of processes that have ended */
+    _Atomic uint64_t peak; /* of what its processes used together */
+    _Atomic uint64_t refused, lent, borrowed, waited_ms;
 };
 
 struct ledger_head {
@@ -62,12 +65,12 @@ struct ledger_head {
 
 struct ledger_file {
     struct ledger_head head;
-    _Atomic uint32_t lock;    /* LEDGER_OWNER_BITS: the owner's slot + 1, or 0; above: counts owners */
-    _Atomic uint32_t waiters; /* 1: a process may be sleeping on the lock */
-    _Atomic uint32_t freed;   /* bit 0: a process may be sleeping on it; above: counts lowered leases */
-    _Atomic uint32_t answers; /* counts answers; processes that ask sleep on it */
-    _Atomic uint32_t sizing;  /* slot + 1 of the process that measures what a context takes; 0: none */
-    uint32_t unused;
+    _Atomic uint32_t lock;          /* LEDGER_OWNER_BITS: the owner's slot + 1, or 0; above: counts owners */
+    _Atomic uint32_t waiters;       /* 1: a process may be sleeping on the lock */
+    _Atomic uint32_t freed;         /* bit 0: a process may be sleeping on it; above: counts lowered leases */
+    _Atomic uint32_t answers;       /* counts answers; processes that ask sleep on it */
+    _Atomic uint32_t sizing;        /* slot + 1 of the process that measures what a context takes; 0: none */
+    _Atomic uint32_t taken;         /* slots from this number on were never taken */
     _Atomic uint64_t context_bytes; /* what a context takes on this card; 0: not known yet */
     struct ledger_job jobs[LEDGER_JOBS];
     struct ledger_slot slots[LEDGER_SLOTS];
@@ -96,6 +99,9 @@ struct ledger {
     _Atomic uint64_t in_vain[LEDGER_SLOTS];
     atomic_bool stopped; /* set by ledger_wake */
 };
+
+/* Returns the number of slots to look at. */
+int ledger_slots(const struct ledger *ledger);
 
 /* Takes the mutex and the lock word. Returns 0, or -ETIMEDOUT with neither held. The ledger must have a
  * slot. */

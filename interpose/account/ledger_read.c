@@ -10,13 +10,43 @@
 #define CONTEXT_LEAST (UINT64_C(1) << 20) /* figures outside are ignored */
 #define CONTEXT_MOST  (UINT64_C(8) << 30)
 
+/* Returns what the processes of our job use. `living`: asks the kernel who has died. */
+static uint64_t add_used(const struct ledger *ledger, bool living)
+{
+    uint64_t sum = 0;
+
+    for (int i = 0; i < ledger_slots(ledger); i++) {
+        const struct ledger_slot *slot = &ledger->file->slots[i];
+
+        if (atomic_load(&slot->state) == LEDGER_MEMBER && ledger_job_of(ledger, slot) == ledger->job &&
+            (!living || ledger_alive(ledger, i)))
+            sum += atomic_load(&slot->used);
+    }
+    return sum;
+}
+
+/* Raises the job's peak. Leases are raised before memory is used: if their sum is no new peak, nothing is. */
+static void note_peak(const struct ledger *ledger)
+{
+    uint64_t before = atomic_load(&ledger->job->peak);
+
+    if (atomic_load(&ledger->job->sum) <= before || add_used(ledger, false) <= before)
+        return;
+    const uint64_t now = add_used(ledger, true);
+    while (before < now && !atomic_compare_exchange_weak(&ledger->job->peak, &before, now))
+        ;
+}
+
 void ledger_publish_used(struct ledger *ledger, uint64_t used)
 {
     struct ledger_slot *slot = ledger_own_slot(ledger);
 
     if (!slot)
         return;
+    const bool grows = used > atomic_load_explicit(&slot->used, memory_order_relaxed);
     atomic_store_explicit(&slot->used, used, memory_order_relaxed);
+    if (grows && ledger->job)
+        note_peak(ledger);
     if (used > atomic_load_explicit(&slot->peak, memory_order_relaxed))
         atomic_store_explicit(&slot->peak, used, memory_order_relaxed);
 }
@@ -72,6 +102,8 @@ void ledger_note_refusal(struct ledger *ledger, const struct ledger_refusal *ref
     slot->refusals[atomic_load(&slot->refused) % LEDGER_REFUSALS] = *refusal;
     atomic_fetch_add(&slot->refused, 1); /* the count is written second: this process may die in between */
     pthread_mutex_unlock(&ledger->mutex);
+    if (ledger->job)
+        atomic_fetch_add(&ledger->job->refused, 1);
 }
 
 /* Copies text that another process may be writing. */
@@ -133,6 +165,24 @@ int ledger_read_refusals(const struct ledger *ledger, int number,
     return count;
 }
 
+bool ledger_read_job(const struct ledger *ledger, const char *name, struct ledger_totals *totals)
+{
+    for (int i = 0; *name && i < LEDGER_JOBS; i++) {
+        const struct ledger_job *job = &ledger->file->jobs[i];
+
+        if (strncmp(job->name, name, LEDGER_NAME) != 0)
+            continue;
+        *totals = (struct ledger_totals){.max = atomic_load(&job->max),
+                                         .peak = atomic_load(&job->peak),
+                                         .refused = atomic_load(&job->refused),
+                                         .lent = atomic_load(&job->lent),
+                                         .borrowed = atomic_load(&job->borrowed),
+                                         .waited_ms = atomic_load(&job->waited_ms)};
+        return true;
+    }
+    return false;
+}
+
 int ledger_set_max(struct ledger *ledger, const char *name, uint64_t max)
 {
     int rc = !ledger_is_job_name(name) ? -EINVAL
@@ -148,7 +198,7 @@ int ledger_set_max(struct ledger *ledger, const char *name, uint64_t max)
     if (!job)
         return -ENOSPC;
     ledger_tell_freed(ledger);
-    for (int i = 0; i < LEDGER_SLOTS; i++) {
+    for (int i = 0; i < ledger_slots(ledger); i++) {
         if (ledger_job_of(ledger, &ledger->file->slots[i]) == job)
             ledger_poke(ledger, i, 0, 0);
     }

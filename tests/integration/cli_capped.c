@@ -53,11 +53,52 @@ static void test_program_without_a_cap_sees_the_card(void)
     expect_total("--max=none", "17179869184");
 }
 
+/* ---- --summary ---- */
+
+static void test_summary_says_what_the_job_needed(void)
+{
+    struct spawn_env *env = capped_env();
+    struct spawn_result result = CLI_RUN(env, "run", "--sim=1x16G;ctx=128M", "--max=2G", "--group=train-a",
+                                         "--summary", spawn_build_path("tests/gpu/fill_dl"), "--mode=greedy");
+
+    cli_expect_status(0, &result);
+    /* The reserve of 64 MiB is not for the program. */
+    cli_expect_err("gpucap: train-a on GPU 0: peak 1.9 GiB of 2.0 GiB, waited 0.0 s, lent 0, borrowed 0, ",
+                   &result);
+    TEST_ASSERT_NULL_MESSAGE(strstr(result.err, ", 0 refusals"), result.err);
+    TEST_ASSERT_EQUAL_STRING("yes", spawn_value(result.out, "held"));
+    spawn_result_free(&result);
+    spawn_env_free(env);
+}
+
+static void expect_summary(const char *max, const char *script, int status, const char *line)
+{
+    struct spawn_env *env = capped_env();
+    struct spawn_result result =
+        CLI_RUN(env, "run", "--sim", max, "--group=g", "--summary", "/bin/sh", "-c", script);
+
+    cli_expect_status(status, &result);
+    cli_expect_err(line, &result);
+    spawn_result_free(&result);
+    spawn_env_free(env);
+}
+
+static void test_with_a_summary_the_end_of_the_program_is_that_of_the_command(void)
+{
+    expect_summary("--max=2G", "exit 7", 7, "gpucap: g: no card was used under its limit\n");
+    expect_summary("--max=2G", "kill -KILL $$", 128 + 9, "gpucap: g: no card was used under its limit\n");
+    /* A signal for the command goes to the program. */
+    expect_summary("--max=2G", "trap 'exit 5' TERM; kill -TERM $PPID; while :; do sleep 0.01; done", 5,
+                   "gpucap: g: no card was used under its limit\n");
+}
+
 int main(void)
 {
     UNITY_BEGIN();
     RUN_TEST(test_program_sees_its_cap_and_goes_on_after_a_refusal);
     RUN_TEST(test_percentage_is_of_the_card);
     RUN_TEST(test_program_without_a_cap_sees_the_card);
+    RUN_TEST(test_summary_says_what_the_job_needed);
+    RUN_TEST(test_with_a_summary_the_end_of_the_program_is_that_of_the_command);
     return UNITY_END();
 }

@@ -1,6 +1,7 @@
 /* gpucap run: starts a program under the cap. Checks every value with the library's own parser first, sets
  * the environment, and becomes the program (exec, not fork): its signals, exit status and process id are its
- * own. Must never start the program when it would run without the cap that was asked for. Owns no lock.
+ * own. Only --summary waits for it in another process. Must never start the program when it would run without
+ * the cap that was asked for. Owns no lock.
  */
 #include "cli.h"
 #include "elfscan.h"
@@ -8,6 +9,7 @@
 #include "place.h"
 #include "preload.h"
 #include "program.h"
+#include "summary.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -25,14 +27,15 @@ static int out_of_memory(void)
 
 static int unknown_option(const char *name, size_t length)
 {
-    const char *names[OPTIONS_COUNT + 2];
+    const char *names[OPTIONS_COUNT + 3];
     char word[64];
     for (int id = 0; id < OPTIONS_COUNT; id++)
         names[id] = options_table[id].name;
     names[OPTIONS_COUNT] = "sim";
     names[OPTIONS_COUNT + 1] = "help";
+    names[OPTIONS_COUNT + 2] = "summary";
     snprintf(word, sizeof(word), "%.*s", (int)(length < sizeof(word) ? length : sizeof(word) - 1), name);
-    return cli_unknown("run: ", "option", word, names, OPTIONS_COUNT + 2);
+    return cli_unknown("run: ", "option", word, names, OPTIONS_COUNT + 3);
 }
 
 /* Checks one value and puts it where the library will read it. */
@@ -51,8 +54,9 @@ struct run {
     bool limited;    /* by whatever setting */
     char *outer_max; /* of the job that this runs in; NULL: none */
     bool sim;
-    bool help;
+    bool help, summary;
     const char *sim_spec;
+    char sim_folder[PATH_MAX];
     char **program; /* argv of the program */
 };
 
@@ -70,6 +74,10 @@ static int parse_option(struct run *run, char **argv, int *used)
     }
     if (!strcmp(name, "help")) {
         run->help = true;
+        return 0;
+    }
+    if (!strcmp(name, "summary")) {
+        run->summary = true;
         return 0;
     }
     int id = options_find(name, length);
@@ -209,17 +217,16 @@ static int use_library(void)
     return status;
 }
 
-static int use_sim(const char *spec)
+static int use_sim(struct run *run)
 {
-    char folder[PATH_MAX];
     char *path = NULL;
-    int status = cli_use_sim("run: ", spec, folder, sizeof(folder));
+    int status = cli_use_sim("run: ", run->sim_spec, run->sim_folder, sizeof(run->sim_folder));
     if (status)
         return status;
-    if (strpbrk(folder, ":;$"))
-        return cli_fail("run: LD_LIBRARY_PATH cannot hold the path '%s'", folder);
+    if (strpbrk(run->sim_folder, ":;$"))
+        return cli_fail("run: LD_LIBRARY_PATH cannot hold the path '%s'", run->sim_folder);
     const char *old = getenv("LD_LIBRARY_PATH");
-    if (asprintf(&path, "%s%s%s", folder, old && *old ? ":" : "", old ? old : "") < 0)
+    if (asprintf(&path, "%s%s%s", run->sim_folder, old && *old ? ":" : "", old ? old : "") < 0)
         return out_of_memory();
     status = setenv("LD_LIBRARY_PATH", path, 1) ? out_of_memory() : 0;
     free(path);
@@ -267,10 +274,13 @@ int cmd_run(int argc, char **argv)
     if (!status)
         status = use_library();
     if (!status && run.sim)
-        status = use_sim(run.sim_spec);
+        status = use_sim(&run);
     if (!status)
         status = check_program(run.program[0]);
     if (status)
+        return status;
+    if (run.summary && summary_watch(getenv(options_table[OPTIONS_GROUP].variable),
+                                     run.sim ? run.sim_folder : NULL, &status))
         return status;
     execvp(run.program[0], run.program);
     int error = errno;

@@ -21,7 +21,13 @@
         NULL, NULL, false, NULL                                                                              \
     }
 
-static const struct cli_option run_options[] = {SIM, END};
+#define SUMMARY                                                                                              \
+    {                                                                                                        \
+        "summary", NULL, false,                                                                              \
+            "When the program has ended, print what its job needed: peak, waiting, lending, refusals."       \
+    }
+
+static const struct cli_option run_options[] = {SIM, SUMMARY, END};
 static const struct cli_option doctor_options[] = {SIM, END};
 static const struct cli_option look_options[] = {LEDGER, SIM, END};
 static const struct cli_option ps_options[] = {
@@ -39,7 +45,7 @@ static const struct cli_option set_options[] = {
 };
 
 const struct cli_command cli_commands[] = {
-    {"run", "[--OPTION=VALUE...] [--sim[=SPEC]] [--] PROGRAM [ARGUMENT...]",
+    {"run", "[--OPTION=VALUE...] [--sim[=SPEC]] [--summary] [--] PROGRAM [ARGUMENT...]",
      "Run a program under a memory cap.", NULL, run_options, CLI_PROGRAM, true, cmd_run},
     {"ps", "[--json | --prometheus]", "Show which processes hold how much of each card.",
      "USED is what a process has of the card, and IDLE the part of it that lies unused in its pool. LIMIT is "

@@ -31,11 +31,11 @@ void tearDown(void)
 /* A change here is a change of LEDGER_VERSION. */
 static void test_layout_is_frozen(void)
 {
-    TEST_ASSERT_EQUAL(1, LEDGER_VERSION);
+    TEST_ASSERT_EQUAL(2, LEDGER_VERSION);
     TEST_ASSERT_EQUAL_HEX64(UINT64_C(0x72656764656c6367), LEDGER_MAGIC);
-    TEST_ASSERT_EQUAL(275552, sizeof(struct ledger_file));
+    TEST_ASSERT_EQUAL(280672, sizeof(struct ledger_file));
     TEST_ASSERT_EQUAL(64, sizeof(struct ledger_head));
-    TEST_ASSERT_EQUAL(104, sizeof(struct ledger_job));
+    TEST_ASSERT_EQUAL(144, sizeof(struct ledger_job));
     TEST_ASSERT_EQUAL(512, sizeof(struct ledger_slot));
     TEST_ASSERT_EQUAL(40, sizeof(struct ledger_refusal));
     TEST_ASSERT_EQUAL_INT64(INT64_C(1099511627776), LEDGER_SETUP_BYTE);
@@ -56,15 +56,21 @@ static void test_offsets_are_frozen(void)
     TEST_ASSERT_EQUAL(72, offsetof(struct ledger_file, freed));
     TEST_ASSERT_EQUAL(76, offsetof(struct ledger_file, answers));
     TEST_ASSERT_EQUAL(80, offsetof(struct ledger_file, sizing));
+    TEST_ASSERT_EQUAL(84, offsetof(struct ledger_file, taken));
     TEST_ASSERT_EQUAL(88, offsetof(struct ledger_file, context_bytes));
     TEST_ASSERT_EQUAL(96, offsetof(struct ledger_file, jobs));
-    TEST_ASSERT_EQUAL(13408, offsetof(struct ledger_file, slots));
+    TEST_ASSERT_EQUAL(18528, offsetof(struct ledger_file, slots));
     TEST_ASSERT_EQUAL(0, offsetof(struct ledger_job, name));
     TEST_ASSERT_EQUAL(64, offsetof(struct ledger_job, max));
     TEST_ASSERT_EQUAL(72, offsetof(struct ledger_job, sum));
     TEST_ASSERT_EQUAL(80, offsetof(struct ledger_job, given));
     TEST_ASSERT_EQUAL(88, offsetof(struct ledger_job, tickets));
     TEST_ASSERT_EQUAL(96, offsetof(struct ledger_job, waiting));
+    TEST_ASSERT_EQUAL(104, offsetof(struct ledger_job, peak));
+    TEST_ASSERT_EQUAL(112, offsetof(struct ledger_job, refused));
+    TEST_ASSERT_EQUAL(120, offsetof(struct ledger_job, lent));
+    TEST_ASSERT_EQUAL(128, offsetof(struct ledger_job, borrowed));
+    TEST_ASSERT_EQUAL(136, offsetof(struct ledger_job, waited_ms));
     TEST_ASSERT_EQUAL(0, offsetof(struct ledger_slot, state));
     TEST_ASSERT_EQUAL(4, offsetof(struct ledger_slot, job));
     TEST_ASSERT_EQUAL(8, offsetof(struct ledger_slot, pid));
@@ -442,7 +448,8 @@ static void test_process_that_closes_all_descriptors_keeps_its_lease(void)
     TEST_ASSERT_TRUE(ledger_read(ledger, member.slot, &entry));
     TEST_ASSERT_EQUAL_INT(-ENOMEM, ledger_extend(ledger, 301));
     TEST_ASSERT_EQUAL_UINT64(700, test_living(ledger));
-    /* Slot 8 has no process, so lock word 9 is that of a dead owner. Taking it over counts all living ones. */
+    /* Slot 8 has no process, so lock word 9 is that of a dead owner. Taking it over counts all living ones.
+     */
     atomic_store(&ledger->file->lock, 9);
     TEST_ASSERT_EQUAL_INT64(-ENOMEM, member_do(&member, ORDER_EXTEND, 901, 0));
     TEST_ASSERT_EQUAL_UINT64(700, test_sum(ledger));
@@ -631,6 +638,31 @@ static void test_readers_see_what_a_process_publishes(void)
     TEST_ASSERT_GREATER_THAN_UINT64(0, entry.started);
 }
 
+static void test_totals_of_a_job_outlive_its_processes(void)
+{
+    struct ledger *ledger = test_join(JOB, 1000);
+    struct member member = member_start(JOB, 0);
+    struct ledger_totals totals;
+
+    TEST_ASSERT_FALSE(ledger_read_job(ledger, "no such job", &totals));
+    TEST_ASSERT_FALSE(ledger_read_job(ledger, "", &totals));
+    TEST_ASSERT_EQUAL_INT64(0, member_do(&member, ORDER_EXTEND, 600, 0));
+    member_do(&member, ORDER_PUBLISH, 600, 0);
+    TEST_ASSERT_EQUAL_INT(0, ledger_extend(ledger, 300));
+    ledger_publish_used(ledger, 300);
+    ledger_publish_used(ledger, 100);
+    ledger_note_refusal(ledger, &(struct ledger_refusal){.asked = 5});
+    TEST_ASSERT_EQUAL_INT(-ETIMEDOUT, ledger_wait(ledger, 1000, 20));
+    member_kill(&member);
+    /* The killed process's figures are still in its slot, but it uses nothing any more. */
+    ledger_publish_used(ledger, 350);
+    TEST_ASSERT_TRUE(ledger_read_job(ledger, JOB, &totals));
+    TEST_ASSERT_EQUAL_UINT64(1000, totals.max);
+    TEST_ASSERT_EQUAL_UINT64(900, totals.peak);
+    TEST_ASSERT_EQUAL_UINT64(1, totals.refused);
+    TEST_ASSERT_GREATER_OR_EQUAL_UINT64(20, totals.waited_ms);
+}
+
 static void test_slots_that_are_none_read_as_nothing(void)
 {
     struct ledger *ledger = test_join(JOB, 1000);
@@ -713,6 +745,7 @@ int main(void)
     RUN_TEST(test_ledger_of_a_child_after_fork_does_no_harm);
     RUN_TEST(test_processes_of_another_pid_namespace_are_seen_alive_and_dead);
     RUN_TEST(test_readers_see_what_a_process_publishes);
+    RUN_TEST(test_totals_of_a_job_outlive_its_processes);
     RUN_TEST(test_slots_that_are_none_read_as_nothing);
     RUN_TEST(test_control_characters_do_not_reach_a_terminal);
     RUN_TEST(test_last_refusals_are_kept_newest_first);

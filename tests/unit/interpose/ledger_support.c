@@ -199,6 +199,9 @@ static int64_t obey(struct ledger *ledger, const struct message *message, int or
     case ORDER_SETTLE:
         ledger_settle(ledger, message->a);
         return 0;
+    case ORDER_PUBLISH:
+        ledger_publish_used(ledger, message->a);
+        return 0;
     case ORDER_LEASE:
         return (int64_t)ledger_lease(ledger);
     case ORDER_WAIT:

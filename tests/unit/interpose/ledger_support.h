@@ -38,6 +38,7 @@ enum order {
     ORDER_END,
     ORDER_EXTEND,    /* least */
     ORDER_SETTLE,    /* used */
+    ORDER_PUBLISH,   /* used */
     ORDER_LEASE,     /* returns it */
     ORDER_WAIT,      /* least, timeout_ms */
     ORDER_ASK,       /* bytes, timeout_ms */

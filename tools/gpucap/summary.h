@@ -1,0 +1,13 @@
+/* summary: what `gpucap run --summary` prints when the program has ended. Owns no lock. */
+#ifndef GPUCAP_SUMMARY_H
+#define GPUCAP_SUMMARY_H
+
+#include <stdbool.h>
+
+/* Starts a child and returns false in it: it becomes the program. In the parent, waits for its end, prints
+ * one line per card about the job on stderr, and returns true with the exit status (128 + the number of the
+ * signal that ended it). Signals meanwhile are the child's: those of the terminal reach it anyway, others are
+ * passed on. `driver`: the folder of simulated GPUs, or NULL. */
+bool summary_watch(const char *job, const char *driver, int *status);
+
+#endif
