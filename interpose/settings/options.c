@@ -271,14 +271,23 @@ static bool is_blank(char c)
     return c == ' ' || c == '\t' || c == '\r';
 }
 
+/* A file that is being parsed. */
+struct file {
+    const char *name;
+    enum options_source source;
+    int line;               /* number of the current line */
+    int set[OPTIONS_COUNT]; /* the line that has set an option; 0: none */
+};
+
 /* Parses one line without its newline: blank, a comment, or "name = value". */
-static int parse_line(struct options *options, const char *line, size_t length, const char *where,
-                      enum options_source source, char error[OPTIONS_ERROR_MAX])
+static int parse_line(struct options *options, const char *line, size_t length, struct file *file,
+                      char error[OPTIONS_ERROR_MAX])
 {
-    char value[OPTIONS_VALUE_MAX + 2];
+    char value[OPTIONS_VALUE_MAX + 2], where[128];
     const char *end = memchr(line, '#', length);
     const char *why = "";
 
+    snprintf(where, sizeof where, "%.100s:%d", file->name, file->line);
     if (end)
         length = (size_t)(end - line);
     while (length && is_blank(*line))
@@ -298,6 +307,12 @@ static int parse_line(struct options *options, const char *line, size_t length, 
                  (int)(name_length < 60 ? name_length : 60), line);
         return -EINVAL;
     }
+    if (file->set[id]) {
+        snprintf(error, OPTIONS_ERROR_MAX, "%s: %s is set a second time (first in line %d)", where,
+                 options_table[id].name, file->set[id]);
+        return -EINVAL;
+    }
+    file->set[id] = file->line;
     const char *text = equals + 1;
     size_t text_length = length - (size_t)(text - line);
     while (text_length && is_blank(*text))
@@ -306,21 +321,21 @@ static int parse_line(struct options *options, const char *line, size_t length, 
         text_length = OPTIONS_VALUE_MAX + 1;
     memcpy(value, text, text_length);
     value[text_length] = '\0';
-    if (set_value(options, id, value, source, &why))
+    if (set_value(options, id, value, file->source, &why))
         return bad_value(where, id, value, why, error);
     return 0;
 }
 
-int options_parse_file(struct options *options, const char *text, const char *file,
+int options_parse_file(struct options *options, const char *text, const char *name,
                        enum options_source source, char error[OPTIONS_ERROR_MAX])
 {
-    char where[128];
+    struct file file = {.name = name, .source = source};
 
-    for (int number = 1; *text; number++) {
+    while (*text) {
         size_t length = strcspn(text, "\n");
 
-        snprintf(where, sizeof where, "%.100s:%d", file, number);
-        if (parse_line(options, text, length, where, source, error))
+        file.line++;
+        if (parse_line(options, text, length, &file, error))
             return -EINVAL;
         text += length + (text[length] == '\n');
     }
@@ -402,6 +417,34 @@ static int check_variable(const char *entry, char error[OPTIONS_ERROR_MAX])
     return -EINVAL;
 }
 
+/* Returns true if no card can have so small a limit that the reserve leaves nothing of it. Only sizes in the
+ * same unit can be compared before the cards are known. */
+static bool leaves_room(const struct size_value *reserve, const struct rules *limits)
+{
+    for (int i = 0; i < limits->count; i++) {
+        const struct rules_rule *rule = &limits->rules[i];
+
+        if (!rule->unlimited && !rule->size.is_percent && reserve->bytes >= rule->size.bytes)
+            return false;
+    }
+    return true;
+}
+
+static int check_reserve(const struct options *options, char error[OPTIONS_ERROR_MAX])
+{
+    const struct size_value *reserve = &options->reserve;
+
+    if (options->source[OPTIONS_RESERVE] == OPTIONS_DEFAULT ||
+        (reserve->is_percent ? reserve->permille < 1000
+                             : leaves_room(reserve, &options->max) && leaves_room(reserve, &options->each) &&
+                                   leaves_room(reserve, &options->ceiling)))
+        return 0;
+    snprintf(error, OPTIONS_ERROR_MAX,
+             "reserve leaves nothing of a limit: it must be less than max and each (the default is %s)",
+             options_table[OPTIONS_RESERVE].standard);
+    return -EINVAL;
+}
+
 int options_load(struct options *options, const struct options_places *places, char error[OPTIONS_ERROR_MAX])
 {
     options_init(options);
@@ -419,7 +462,7 @@ int options_load(struct options *options, const struct options_places *places, c
         if (value && options_set(options, id, value, OPTIONS_ENVIRONMENT, error))
             return -EINVAL;
     }
-    return 0;
+    return check_reserve(options, error);
 }
 
 static const char *real_getenv(const char *variable)

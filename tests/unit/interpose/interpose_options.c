@@ -150,6 +150,32 @@ static void test_the_environment_beats_the_user_and_the_user_beats_the_administr
     TEST_ASSERT_EQUAL_INT(OPTIONS_ENVIRONMENT, options.source[OPTIONS_MAX]);
 }
 
+static void test_an_option_that_a_file_sets_twice_is_refused(void)
+{
+    write_text(user_file, "max = 20G\n# again\n\nmax = 2G\n");
+    must_refuse("conf:4: max is set a second time (first in line 1)", "max", "line 1");
+    write_text(user_file, "max = 20G\nreserve = 2M\n");
+    write_text(admin_file, "max = 30G\n"); /* another file may set it too */
+    must_load();
+}
+
+static void test_a_reserve_that_leaves_nothing_of_a_limit_is_refused(void)
+{
+    environment[OPTIONS_MAX] = "1G";
+    environment[OPTIONS_RESERVE] = "1G";
+    must_refuse("reserve leaves nothing of a limit", "max", "64M");
+    environment[OPTIONS_RESERVE] = "100%";
+    must_refuse("reserve leaves nothing of a limit", "max", "64M");
+    environment[OPTIONS_RESERVE] = "1023M";
+    must_load();
+    environment[OPTIONS_EACH] = UUID "=512M";
+    must_refuse("reserve leaves nothing of a limit", "each", "64M");
+    environment[OPTIONS_EACH] = NULL;
+    environment[OPTIONS_RESERVE] = NULL;
+    environment[OPTIONS_MAX] = "32M"; /* less than the default reserve, which nobody asked for */
+    must_load();
+}
+
 static void test_the_administrators_ceiling_holds_whatever_the_user_asks_for(void)
 {
     static const char *const wishes[] = {
@@ -366,9 +392,6 @@ static void test_a_file_is_read_whatever_its_line_ends_and_comments(void)
     must_load();
     TEST_ASSERT_EQUAL_UINT64(8 * G, limit());
     TEST_ASSERT_EQUAL_INT(OPTIONS_LOG_INFO, options.log);
-    write_text(user_file, "max = 8G\nmax = 4G"); /* the last one counts */
-    must_load();
-    TEST_ASSERT_EQUAL_UINT64(4 * G, limit());
     write_text(user_file, "");
     must_load();
     TEST_ASSERT_FALSE(options_any_limit(&options));
@@ -499,6 +522,8 @@ int main(void)
     RUN_TEST(test_every_row_of_the_table_is_found_and_its_default_is_valid);
     RUN_TEST(test_the_options_that_find_faults_are_off_until_asked_for);
     RUN_TEST(test_the_environment_beats_the_user_and_the_user_beats_the_administrator);
+    RUN_TEST(test_an_option_that_a_file_sets_twice_is_refused);
+    RUN_TEST(test_a_reserve_that_leaves_nothing_of_a_limit_is_refused);
     RUN_TEST(test_the_administrators_ceiling_holds_whatever_the_user_asks_for);
     RUN_TEST(test_a_ceiling_on_one_card_leaves_the_others_alone);
     RUN_TEST(test_device_numbers_are_refused_in_the_administrators_file);
