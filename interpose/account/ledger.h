@@ -171,8 +171,13 @@ struct ledger_totals {
 /* Reads the totals of a job. Returns false if the ledger does not know it. */
 bool ledger_read_job(const struct ledger *ledger, const char *job, struct ledger_totals *totals);
 
-/* Asks a process to give idle memory back and publish its figures, and waits timeout_ms at most. Returns true
- * if it has answered or died. */
+/* Asks the process of a slot to give idle memory back and publish its figures. Returns false if there is no
+ * process. */
+bool ledger_ask_slot(struct ledger *ledger, int slot, uint64_t bytes, uint32_t *question);
+/* Waits for the answer to that question, timeout_ms at most. Returns true if the process has answered or
+ * died. */
+bool ledger_await_slot(struct ledger *ledger, int slot, uint32_t question, unsigned timeout_ms);
+/* Both. */
 bool ledger_poke(struct ledger *ledger, int slot, uint64_t bytes, unsigned timeout_ms);
 
 /* Changes the max of a job for all its processes, and makes the job if it does not exist. Returns 0, -ENOSPC,

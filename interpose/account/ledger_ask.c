@@ -138,16 +138,28 @@ bool ledger_ask(struct ledger *ledger, uint64_t bytes, unsigned timeout_ms)
     return given != 0 || ledger_room(ledger) > room; /* a process that died also gives room */
 }
 
-bool ledger_poke(struct ledger *ledger, int slot, uint64_t bytes, unsigned timeout_ms)
+bool ledger_ask_slot(struct ledger *ledger, int slot, uint64_t bytes, uint32_t *question)
 {
-    struct asked asked = {.count = 1};
-
     if (slot < 0 || slot >= LEDGER_SLOTS || atomic_load(&ledger->file->slots[slot].state) != LEDGER_MEMBER ||
         !ledger_alive(ledger, slot))
         return false;
-    asked.of[0].slot = slot;
-    asked.of[0].question = put(&ledger->file->slots[slot], bytes);
+    *question = put(&ledger->file->slots[slot], bytes);
+    return true;
+}
+
+bool ledger_await_slot(struct ledger *ledger, int slot, uint32_t question, unsigned timeout_ms)
+{
+    const struct asked asked = {.count = 1, .of = {{slot, question}}};
+
     return await_answers(ledger, &asked, timeout_ms);
+}
+
+bool ledger_poke(struct ledger *ledger, int slot, uint64_t bytes, unsigned timeout_ms)
+{
+    uint32_t question;
+
+    return ledger_ask_slot(ledger, slot, bytes, &question) &&
+           ledger_await_slot(ledger, slot, question, timeout_ms);
 }
 
 bool ledger_listen(struct ledger *ledger, uint64_t *bytes)

@@ -28,3 +28,13 @@ target_sources(cli_top PRIVATE cli_screen.c)
 if(TARGET gpucap_json)
   target_link_libraries(cli_ledger PRIVATE ${gpucap_json_library}) # reads what ps writes
 endif()
+
+# The walk of docs/walk.md, on simulated cards, with the command as users have it.
+if(NOT GPUCAP_SANITIZE AND TARGET gpucap_table AND TARGET gpucap_top)
+  add_executable(prog_walk prog_walk.c)
+  target_link_libraries(prog_walk PRIVATE gpucap_flags gpucap_cuda_headers simgpu_cuda)
+  set_target_properties(prog_walk PROPERTIES SKIP_BUILD_RPATH ON)
+  gpucap_test(walk SOURCES walk.c cli_screen.c LIBS cli_support)
+  target_compile_definitions(walk PRIVATE GPUCAP_SOURCE="${CMAKE_SOURCE_DIR}")
+  add_dependencies(walk gpucap_command gpucap_library simgpu_cuda simgpu_nvml prog_walk gpucap_table gpucap_top)
+endif()

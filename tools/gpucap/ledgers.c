@@ -15,7 +15,6 @@
 #include <unistd.h>
 
 #define UUID_BEGINNING 12 /* "GPU-3f1c0a52": enough to tell the cards of a machine apart */
-#define GRACE_MS       20 /* for each process that was asked in time and whose turn to be waited for comes late */
 
 /* ---- opening ---- */
 
@@ -173,29 +172,38 @@ void ledgers_look(struct ledgers *ledgers)
 
 /* ---- asking ---- */
 
-/* Asks first and waits then, so that all processes work at the same time. The second question is what can be
- * waited for; a process that has answered the first one has little to do for it. */
+static void ask(struct ledgers_card *card, bool all, uint64_t bytes)
+{
+    for (int i = 0; i < card->count; i++) {
+        struct ledgers_process *process = &card->processes[i];
+
+        process->answered = false;
+        process->asked = (all || process->chosen) &&
+                         ledger_ask_slot(card->ledger, process->slot, bytes, &process->question);
+    }
+}
+
+static void await(struct ledgers_card *card, uint64_t until)
+{
+    for (int i = 0; i < card->count; i++) {
+        struct ledgers_process *process = &card->processes[i];
+        const uint64_t now = clock_ms();
+
+        if (process->asked)
+            process->answered = ledger_await_slot(card->ledger, process->slot, process->question,
+                                                  now < until ? (unsigned)(until - now) : 0);
+    }
+}
+
+/* Asks first and waits then, so that all processes work at the same time. */
 void ledgers_poke(struct ledgers *ledgers, bool all, uint64_t bytes, unsigned timeout_ms)
 {
     const uint64_t until = clock_ms() + timeout_ms;
 
-    for (int waiting = 0; waiting < 2; waiting++) {
-        for (int i = 0; i < ledgers->count; i++) {
-            struct ledgers_card *card = &ledgers->cards[i];
-
-            for (int j = 0; j < card->count; j++) {
-                struct ledgers_process *process = &card->processes[j];
-                const uint64_t now = clock_ms();
-                const uint64_t left = now < until ? until - now : 0;
-
-                if (!all && !process->chosen)
-                    continue;
-                process->answered =
-                    ledger_poke(card->ledger, process->slot, bytes,
-                                !waiting ? 0 : (unsigned)(left > GRACE_MS || all ? left : GRACE_MS));
-            }
-        }
-    }
+    for (int i = 0; i < ledgers->count; i++)
+        ask(&ledgers->cards[i], all, bytes);
+    for (int i = 0; i < ledgers->count; i++)
+        await(&ledgers->cards[i], until);
 }
 
 /* ---- choosing ---- */

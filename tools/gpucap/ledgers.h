@@ -18,8 +18,10 @@
 struct ledgers_process {
     struct ledger_entry entry;
     int slot;
-    bool chosen;   /* by ledgers_choose */
-    bool answered; /* the question of the last ledgers_poke */
+    bool chosen; /* by ledgers_choose */
+    bool asked;  /* by the last ledgers_poke, with this question */
+    uint32_t question;
+    bool answered;
     char user[LEDGERS_USER];
     char command[LEDGERS_COMMAND]; /* as far as the caller may see it */
 };

@@ -216,7 +216,7 @@ int steer_trim(struct ledgers *ledgers, bool brief, FILE *out)
 {
     char text[WORDS_TEXT];
     uint64_t sum = 0;
-    int asked = 0, silent = 0, foreign = 0;
+    int asked = 0, givers = 0, silent = 0, foreign = 0;
 
     for (int i = 0; i < ledgers->count; i++) {
         for (int j = 0; j < ledgers->cards[i].count; j++) {
@@ -237,12 +237,13 @@ int steer_trim(struct ledgers *ledgers, bool brief, FILE *out)
             if (!brief)
                 report_process(&ledgers->cards[i], process, given, out);
             sum += given;
+            givers += given != 0;
             asked++;
             silent += !process->answered;
         }
     }
-    fprintf(out, "%s given back by %d process%s", sum ? words_size(sum, text) : "nothing", asked,
-            asked == 1 ? "" : "es");
+    fprintf(out, "%s given back by %d process%s", sum ? words_size(sum, text) : "nothing",
+            sum ? givers : asked, (sum ? givers : asked) == 1 ? "" : "es");
     if (silent)
         fprintf(out, "; %d did not answer", silent);
     if (foreign)
