@@ -37,6 +37,7 @@ add_custom_target(uninstall COMMAND ${CMAKE_COMMAND} -DBUILD=${CMAKE_BINARY_DIR}
 
 # --- packages ---
 set(CPACK_GENERATOR DEB TGZ)
+set(CPACK_PACKAGE_DIRECTORY ${CMAKE_BINARY_DIR}/packages)
 set(CPACK_COMPONENTS_ALL gpucap harness)
 set(CPACK_PACKAGE_VENDOR "gpucap")
 set(CPACK_PACKAGE_CONTACT "The gpucap authors")
