@@ -3,8 +3,10 @@
  * Every name is declared weak: without the library it is NULL, so check before the call:
  *     if (gpucap_trim)
  *         gpucap_trim(0, 1 << 30, NULL);
- * Devices are numbered as the program sees them. Functions return 0, or -1 if there is nothing to answer: no
- * such device, or a device without a limit and without a pool so far.
+ * There is nothing to link. Compile position-independent code (-fPIE or -fPIC, the default of most systems):
+ * in other code the linker makes the names NULL for good. Devices are numbered as the program sees them.
+ * Functions return 0, or -1 if there is nothing to answer: no such device, or a device without a limit and
+ * without a pool so far.
  */
 #ifndef GPUCAP_H
 #define GPUCAP_H
