@@ -268,8 +268,11 @@ CUresult route_context_made(CUdevice ordinal, CUcontext context)
     lend_start(device);
     const bool shares = device->ledger && ledger_shares(device->ledger);
     used = card_used(context);
-    if (used > device->limit || shares)
-        used = account_view(&device->account).used;
+    if (used > device->limit || shares) {
+        const uint64_t own = account_view(&device->account).used;
+
+        used = own < used ? own : used; /* without a measurement, the account's figure is a guess */
+    }
     if (used > device->limit || (shares && ledger_is_over(device->ledger))) {
         char bytes[SIZE_TEXT], limit[SIZE_TEXT];
 
