@@ -273,6 +273,25 @@ static void test_foreign_program_is_refused_and_static_one_warned_about(void)
     spawn_result_free(&result);
 }
 
+static void test_adopt_sets_the_frameworks_switches_and_keeps_the_users(void)
+{
+    static const char show[] = "echo $PYTORCH_NO_CUDA_MEMORY_CACHING $PYTORCH_CUDA_ALLOC_CONF "
+                               "$XLA_PYTHON_CLIENT_ALLOCATOR $TF_GPU_ALLOCATOR";
+    struct spawn_env *env = cli_env();
+
+    expect_output("1 platform\n", CLI_RUN(NULL, "run", "--adopt", "sh", "-c", show));
+    expect_output("1 platform\n", CLI_RUN(NULL, "run", "--adopt=pool", "sh", "-c", show));
+    expect_output("backend:cudaMallocAsync cuda_async cuda_malloc_async\n",
+                  CLI_RUN(NULL, "run", "--adopt=async", "sh", "-c", show));
+    spawn_env_set(env, "XLA_PYTHON_CLIENT_ALLOCATOR", "bfc");
+    expect_output("1 bfc\n", CLI_RUN(env, "run", "--adopt", "sh", "-c", show));
+    struct spawn_result result = CLI_RUN(env, "run", "--adopt=all", "true");
+    cli_expect_status(125, &result);
+    cli_expect_err("--adopt='all' is not valid; accepted: pool or async", &result);
+    spawn_result_free(&result);
+    spawn_env_free(env);
+}
+
 int main(void)
 {
     UNITY_BEGIN();
@@ -293,5 +312,6 @@ int main(void)
     RUN_TEST(test_program_with_other_rights_is_refused);
     RUN_TEST(test_a_script_counts_as_its_interpreter);
     RUN_TEST(test_foreign_program_is_refused_and_static_one_warned_about);
+    RUN_TEST(test_adopt_sets_the_frameworks_switches_and_keeps_the_users);
     return UNITY_END();
 }

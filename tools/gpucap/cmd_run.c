@@ -3,6 +3,7 @@
  * own. Only --summary waits for it in another process. Must never start the program when it would run without
  * the cap that was asked for. Owns no lock.
  */
+#include "adopt.h"
 #include "cli.h"
 #include "elfscan.h"
 #include "interpose/settings/options.h"
@@ -27,15 +28,15 @@ static int out_of_memory(void)
 
 static int unknown_option(const char *name, size_t length)
 {
-    const char *names[OPTIONS_COUNT + 3];
+    static const char *const own[] = {"adopt", "help", "sim", "summary"};
+    const size_t count = sizeof(own) / sizeof(own[0]);
+    const char *names[OPTIONS_COUNT + sizeof(own) / sizeof(own[0])];
     char word[64];
     for (int id = 0; id < OPTIONS_COUNT; id++)
         names[id] = options_table[id].name;
-    names[OPTIONS_COUNT] = "sim";
-    names[OPTIONS_COUNT + 1] = "help";
-    names[OPTIONS_COUNT + 2] = "summary";
+    memcpy(names + OPTIONS_COUNT, own, sizeof(own));
     snprintf(word, sizeof(word), "%.*s", (int)(length < sizeof(word) ? length : sizeof(word) - 1), name);
-    return cli_unknown("run: ", "option", word, names, OPTIONS_COUNT + 3);
+    return cli_unknown("run: ", "option", word, names, OPTIONS_COUNT + count);
 }
 
 /* Checks one value and puts it where the library will read it. */
@@ -72,6 +73,8 @@ static int parse_option(struct run *run, char **argv, int *used)
         run->sim_spec = value;
         return 0;
     }
+    if (length == 5 && !strncmp(name, "adopt", length))
+        return adopt_frameworks(value);
     if (!strcmp(name, "help")) {
         run->help = true;
         return 0;

@@ -21,13 +21,18 @@
         NULL, NULL, false, NULL                                                                              \
     }
 
-#define SUMMARY                                                                                              \
-    {                                                                                                        \
-        "summary", NULL, false,                                                                              \
-            "When the program has ended, print what its job needed: peak, waiting, lending, refusals."       \
-    }
-
-static const struct cli_option run_options[] = {SIM, SUMMARY, END};
+static const struct cli_option run_options[] = {
+    {"adopt", "WAY", true,
+     "Have PyTorch, JAX and TensorFlow leave caching to gpucap, by the variables that they document, so that "
+     "their idle memory can be lent: pool (the default), or async for programs that use CUDA graphs. Keeps "
+     "variables that are set."},
+    {"summary", NULL, false,
+     "When the program has ended, print one line per card: the peak of what its job used, how long it "
+     "waited, "
+     "what it lent and borrowed, and how many requests were refused. The program is then a child of gpucap."},
+    SIM,
+    END,
+};
 static const struct cli_option doctor_options[] = {SIM, END};
 static const struct cli_option look_options[] = {LEDGER, SIM, END};
 static const struct cli_option ps_options[] = {
@@ -45,8 +50,8 @@ static const struct cli_option set_options[] = {
 };
 
 const struct cli_command cli_commands[] = {
-    {"run", "[--OPTION=VALUE...] [--sim[=SPEC]] [--summary] [--] PROGRAM [ARGUMENT...]",
-     "Run a program under a memory cap.", NULL, run_options, CLI_PROGRAM, true, cmd_run},
+    {"run", "[--OPTION=VALUE...] [--] PROGRAM [ARGUMENT...]", "Run a program under a memory cap.", NULL,
+     run_options, CLI_PROGRAM, true, cmd_run},
     {"ps", "[--json | --prometheus]", "Show which processes hold how much of each card.",
      "USED is what a process has of the card, and IDLE the part of it that lies unused in its pool. LIMIT is "
      "the process's own limit or its job's, whichever is less; a quotation mark says that it is shared with "

@@ -81,6 +81,15 @@ static void help_options(const struct cli_option *options)
     }
 }
 
+static const struct cli_option *run_options(void)
+{
+    const struct cli_command *command = cli_commands;
+
+    while (command->run != cmd_run)
+        command++;
+    return command->options;
+}
+
 static int help_command(const char *name)
 {
     const char *names[COMMANDS_MAX];
@@ -118,19 +127,17 @@ int cmd_help(int argc, char **argv)
         printf("  %*s%s\n", NAME_COLUMN, "", command->summary);
     }
     puts("\n'gpucap help COMMAND' says more about one of them.\n\n"
-         "options of run (but for sim and summary the same names in configuration files, as 'name = value' "
-         "lines):");
+         "options of run, also in configuration files as 'name = value' lines:");
     help_settings();
-    printf("  --sim[=SPEC] (default: GPUCAP_SIM, else %s)\n", CARD_SPEC_DEFAULT);
-    printf("  %*sUse simulated GPUs, as many and as large as SPEC says.\n", NAME_COLUMN, "");
-    printf("  --summary\n  %*sWhen the program has ended, print what its job needed.\n", NAME_COLUMN, "");
+    puts("\noptions of run on the command line alone:");
+    help_options(run_options());
     printf("\nA value comes from the command line, else the environment, else ~/%s, else %s;\n"
            "max in the last is a ceiling for everyone.\n",
            OPTIONS_USER_FILE, OPTIONS_ADMIN_FILE);
     return 0;
 }
 
-/* The options of one command but run, below its paragraph. */
+/* The options of one command, indented. */
 static void man_command_options(const struct cli_option *options)
 {
     char form[FORM_MAX];
@@ -173,7 +180,7 @@ static void man_commands(void)
 static void man_options(void)
 {
     puts(".SH OPTIONS\nEach option of \\fBrun\\fR is also an environment variable and a line in a "
-         "configuration\nfile, but for \\fBsim\\fR and \\fBsummary\\fR, which only the command line has.");
+         "configuration\nfile; the last ones only the command line has.");
     for (int id = 0; id < OPTIONS_COUNT; id++) {
         const struct options_entry *option = &options_table[id];
         manual_option(stdout, option->name, "VALUE");
@@ -182,13 +189,7 @@ static void man_options(void)
         manual_text(stdout, option->form);
         printf(". Default: %s. Variable: %s.\n", option->standard, option->variable);
     }
-    printf(".TP\n.BR \\-\\-sim [=\\fISPEC\\fR]\nUse simulated GPUs, as many and as large as "
-           "SPEC says (2x16G: two of 16 GiB). Default: what GPUCAP_SIM says, else %s.\n",
-           CARD_SPEC_DEFAULT);
-    puts(".TP\n.B \\-\\-summary\nWhen the program has ended, print one line per card: the peak of what its "
-         "job "
-         "used, how long it waited,\nwhat it lent and borrowed, and how many requests were refused. The "
-         "program is then a child of \\fBgpucap\\fR.");
+    man_command_options(run_options());
 }
 
 int cmd_man(int argc, char **argv)

@@ -1,0 +1,42 @@
+/* adopt: see adopt.h. */
+#include "adopt.h"
+
+#include "cli.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct variable {
+    const char *name, *value;
+};
+
+static const struct variable pool[] = {
+    {"PYTORCH_NO_CUDA_MEMORY_CACHING", "1"},
+    {"XLA_PYTHON_CLIENT_ALLOCATOR", "platform"},
+    {"XLA_PYTHON_CLIENT_PREALLOCATE", "false"},
+    {"TF_FORCE_GPU_ALLOW_GROWTH", "true"},
+    {NULL, NULL},
+};
+
+static const struct variable async[] = {
+    {"PYTORCH_CUDA_ALLOC_CONF", "backend:cudaMallocAsync"},
+    {"XLA_PYTHON_CLIENT_ALLOCATOR", "cuda_async"},
+    {"XLA_PYTHON_CLIENT_PREALLOCATE", "false"},
+    {"TF_GPU_ALLOCATOR", "cuda_malloc_async"},
+    {NULL, NULL},
+};
+
+int adopt_frameworks(const char *way)
+{
+    const struct variable *variables = !way || !strcmp(way, "pool") ? pool
+                                       : !strcmp(way, "async")      ? async
+                                                                    : NULL;
+
+    if (!variables)
+        return cli_fail("run: --adopt='%s' is not valid; accepted: " ADOPT_FORM, way);
+    for (; variables->name; variables++) {
+        if (setenv(variables->name, variables->value, 0))
+            return cli_fail("run: no memory for the environment");
+    }
+    return 0;
+}
