@@ -2,6 +2,7 @@
  * told to. Each promise is a scenario of prog_job, which checks itself.
  */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unity.h>
 
@@ -94,6 +95,42 @@ static void test_what_can_never_fit_is_not_waited_for(void)
 static void test_processes_that_race_never_pass_the_budget(void)
 {
     with_and_without_pool("races", "off");
+}
+
+/* ---- what a program is told ---- */
+
+/* Runs programs that ask how much is free, take all of it and end, so many at once, and returns their lines.
+ */
+static struct spawn_result ask_free(struct spawn_env *env, const char *programs)
+{
+    static const char script[] = "for i in $1; do \"$0\" --mode=greedy > out.$i & done; wait; cat out.*";
+    char folder[256];
+
+    snprintf(folder, sizeof folder, "cd %s && %s", cli_folder(), script);
+    return spawn_run(
+        env, (const char *[]){"sh", "-c", folder, spawn_build_path("tests/gpu/fill_dl"), programs, NULL},
+        NULL);
+}
+
+/* Programs that measure at their start how much they may use must not see each other. */
+static void test_free_memory_is_the_same_alone_and_beside_other_jobs(void)
+{
+    struct spawn_env *env = wrapped("on", "off");
+
+    spawn_sim(env, "1x16G;ctx=128M", NULL);
+    spawn_env_unset(env, "GPUCAP_GROUP");
+    struct spawn_result alone = ask_free(env, "1");
+    char *expected = strdup(spawn_value(alone.out, "free_at_start"));
+    struct spawn_result together = ask_free(env, "1 2 3 4");
+    int programs = 0;
+    for (const char *at = together.out; (at = strstr(at, "free_at_start=")); at++, programs++)
+        TEST_ASSERT_EQUAL_STRING_MESSAGE(expected, spawn_value(at, "free_at_start"), together.out);
+    TEST_ASSERT_EQUAL_INT(4, programs);
+    TEST_ASSERT_EQUAL_UINT64((1024 - 128 - 64) * UINT64_C(1048576), strtoull(expected, NULL, 10));
+    free(expected);
+    spawn_result_free(&alone);
+    spawn_result_free(&together);
+    spawn_env_free(env);
 }
 
 /* ---- what is said ---- */
@@ -246,6 +283,7 @@ int main(void)
     RUN_TEST(test_of_two_that_wait_for_each_other_one_is_refused);
     RUN_TEST(test_what_can_never_fit_is_not_waited_for);
     RUN_TEST(test_processes_that_race_never_pass_the_budget);
+    RUN_TEST(test_free_memory_is_the_same_alone_and_beside_other_jobs);
     RUN_TEST(test_the_first_refusal_is_said_with_what_was_asked_and_what_was_there);
     RUN_TEST(test_a_refusal_names_what_the_others_of_the_job_use);
     RUN_TEST(test_a_limit_for_a_card_that_is_not_there_refuses_cuda_and_lists_the_cards);

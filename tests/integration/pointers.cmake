@@ -21,7 +21,7 @@ foreach(name pointers waits captures room pointers_ipc)
   add_dependencies(${name} ${pointers_programs} gpucap_library simgpu_cuda simgpu_nvml)
 endforeach()
 gpucap_test(job TIMEOUT 600 LIBS cli_support SOURCES job.c)
-add_dependencies(job prog_job gpucap_library gpucap_command simgpu_cuda simgpu_nvml)
+add_dependencies(job prog_job fill_dl gpucap_library gpucap_command simgpu_cuda simgpu_nvml)
 
 # The transcripts of tests/gpu over the pool (transcript.cmake has them without it).
 gpucap_test(pointers_transcript ONE_THREAD TIMEOUT 1200 LIBS transcript_support SOURCES pointers_transcript.c)
