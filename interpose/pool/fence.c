@@ -375,7 +375,7 @@ uint64_t fence_epoch(struct fence *fence)
     const uint64_t epoch = fence_epoch_quietly(fence);
 
     /* Must come before the caller checks whether stream order is enough, and so before a later stream waits
-     * for the home stream. */
+     * for the main stream. */
     streams_note_early_free();
     /* Keeps epochs small: a thread that must wait then waits for the oldest of them and not for the newest
      * work. */

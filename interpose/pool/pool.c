@@ -365,7 +365,7 @@ static int take_slow(struct pool *pool, uint64_t bytes, uint64_t size, uint64_t 
 
 /* Gives unused memory of the heap back to the pool, if that could make `size` fit. Returns true if the pool
  * got any. */
-static bool small_makes_way(struct pool *pool, uint64_t size, struct pool_effort *effort)
+static bool settle_small(struct pool *pool, uint64_t size, struct pool_effort *effort)
 {
     struct cache *cache = pool->small.on ? cache_mine(pool) : NULL;
     const uint64_t began = clock_ns();
@@ -393,7 +393,7 @@ int pool_alloc(struct pool *pool, uint64_t bytes, uint64_t *address)
         return 0;
     struct pool_effort effort = {.made = false};
     int rc = take_slow(pool, bytes, size, address, &effort);
-    if (rc && small_makes_way(pool, size, &effort))
+    if (rc && settle_small(pool, size, &effort))
         rc = take_slow(pool, bytes, size, address, &effort);
     return rc;
 }
@@ -720,7 +720,7 @@ bool pool_stats_at_exit(struct pool *pool, struct pool_stats *stats)
 uint64_t pool_idle_bytes(struct pool *pool)
 {
     pool_take_in(pool);
-    const uint64_t small = small_let_go_idle(pool); /* was idle, but not counted as free */
+    const uint64_t small = small_flush_idle(pool); /* was idle, but not counted as free */
     lock_take(&pool->lock);
     pool_empty_caches(pool, 0); /* what is still free at the next call is idle */
     const uint64_t free_now = pool->ranges.free_bytes, least = pool->least_free + small;

@@ -9,7 +9,7 @@
 
 #define FIRST_CAPACITY 1024
 #define DEAD_MAX       8192 /* above this, allocations unmap some themselves */
-#define BURY_CHUNKS    32   /* half a millisecond in the driver (H200): how long others may wait */
+#define UNMAP_CHUNKS   32   /* half a millisecond in the driver (H200): how long others may wait */
 
 int pool_dead_prepare(struct pool *pool, uint64_t count)
 {
@@ -57,13 +57,13 @@ void pool_stuck(struct pool *pool, uint64_t start, const struct vmm_chunk *chunk
 }
 
 /* Unmaps one dead place. Returns false if the driver refuses. */
-static bool bury(struct pool *pool, const struct pool_dead *dead)
+static bool unmap_one(struct pool *pool, const struct pool_dead *dead)
 {
     const struct vmm_chunk chunk = {.handle = dead->handle, .bytes = dead->bytes};
 
     if (vmm_unmap_left(&pool->vmm, dead->start, dead->bytes))
         return false;
-    ranges_bury(&pool->ranges, dead->start);
+    ranges_unmap_dead(&pool->ranges, dead->start);
     if (dead->only) {
         pool->stuck_bytes -= chunk.bytes;
         pool_release_chunk(pool, &chunk);
@@ -73,21 +73,21 @@ static bool bury(struct pool *pool, const struct pool_dead *dead)
 
 /* Unmaps at most `most` dead places that `wanted` selects and whose epoch is at most `reached`. Returns how
  * many. */
-static uint64_t bury_wanted(struct pool *pool, uint64_t reached, uint64_t most,
-                            bool (*wanted)(const struct pool_dead *dead, uint64_t handle), uint64_t handle)
+static uint64_t unmap_wanted(struct pool *pool, uint64_t reached, uint64_t most,
+                             bool (*wanted)(const struct pool_dead *dead, uint64_t handle), uint64_t handle)
 {
-    uint64_t kept = 0, buried = 0;
+    uint64_t kept = 0, unmapped = 0;
 
     for (uint64_t i = 0; i < pool->dead_count; i++) {
         const struct pool_dead dead = pool->dead[i];
 
-        if (buried < most && dead.epoch <= reached && wanted(&dead, handle) && bury(pool, &dead))
-            buried++;
+        if (unmapped < most && dead.epoch <= reached && wanted(&dead, handle) && unmap_one(pool, &dead))
+            unmapped++;
         else
             pool->dead[kept++] = dead;
     }
     pool->dead_count = kept;
-    return buried;
+    return unmapped;
 }
 
 static bool any(const struct pool_dead *dead, uint64_t unused)
@@ -107,21 +107,21 @@ static bool has_handle(const struct pool_dead *dead, uint64_t handle)
     return dead->handle == handle;
 }
 
-void pool_bury_some(struct pool *pool, uint64_t reached)
+void pool_unmap_dead(struct pool *pool, uint64_t reached)
 {
     if (pool->stuck_bytes)
-        bury_wanted(pool, reached, UINT64_MAX, is_stuck, 0);
+        unmap_wanted(pool, reached, UINT64_MAX, is_stuck, 0);
     if (pool->dead_count > DEAD_MAX)
-        bury_wanted(pool, reached, BURY_CHUNKS, any, 0);
+        unmap_wanted(pool, reached, UNMAP_CHUNKS, any, 0);
 }
 
-bool pool_bury_chunk(struct pool *pool, uint64_t start, uint64_t reached)
+bool pool_unmap_dead_of(struct pool *pool, uint64_t start, uint64_t reached)
 {
     const uint64_t handle = vmm_chunk_from(&pool->vmm, start).handle;
     bool left = false;
 
     if (pool->dead_count)
-        bury_wanted(pool, reached, UINT64_MAX, has_handle, handle);
+        unmap_wanted(pool, reached, UINT64_MAX, has_handle, handle);
     for (uint64_t i = 0; i < pool->dead_count && !left; i++)
         left = pool->dead[i].handle == handle;
     return !left;
@@ -129,7 +129,7 @@ bool pool_bury_chunk(struct pool *pool, uint64_t start, uint64_t reached)
 
 void pool_sweep(struct pool *pool)
 {
-    uint64_t buried;
+    uint64_t unmapped;
 
     do {
         lock_take(&pool->lock);
@@ -137,15 +137,15 @@ void pool_sweep(struct pool *pool)
         if (many || pool->stuck_bytes)
             fence_poll(&pool->fence);
         const uint64_t reached = fence_reached(&pool->fence);
-        pool_bury_some(pool, reached);
-        buried = many ? bury_wanted(pool, reached, many < BURY_CHUNKS ? many : BURY_CHUNKS, any, 0) : 0;
+        pool_unmap_dead(pool, reached);
+        unmapped = many ? unmap_wanted(pool, reached, many < UNMAP_CHUNKS ? many : UNMAP_CHUNKS, any, 0) : 0;
         lock_release(&pool->lock);
-    } while (buried == BURY_CHUNKS);
+    } while (unmapped == UNMAP_CHUNKS);
 }
 
 void pool_dead_close(struct pool *pool)
 {
-    bury_wanted(pool, UINT64_MAX, UINT64_MAX, any, 0);
+    unmap_wanted(pool, UINT64_MAX, UINT64_MAX, any, 0);
     if (pool->dead)
         munmap(pool->dead, pool->dead_capacity * sizeof *pool->dead);
 }

@@ -32,11 +32,11 @@ void pool_stuck(struct pool *pool, uint64_t start, const struct vmm_chunk *chunk
 
 /* Unmaps dead places whose epoch is at most `reached`: all stuck ones, and the oldest if there are very
  * many. */
-void pool_bury_some(struct pool *pool, uint64_t reached);
+void pool_unmap_dead(struct pool *pool, uint64_t reached);
 
 /* Unmaps the dead places of the chunk that is mapped at `start`. Returns true if it is mapped nowhere else
  * now; only then does unmapping and releasing it free memory. */
-bool pool_bury_chunk(struct pool *pool, uint64_t start, uint64_t reached);
+bool pool_unmap_dead_of(struct pool *pool, uint64_t start, uint64_t reached);
 
 /* Unmaps all dead places, even if their work is not done, and frees the list. */
 void pool_dead_close(struct pool *pool);

@@ -71,7 +71,7 @@ static void give_back(struct pool *pool, const struct pool_exposed *part)
             bytes = RANGES_PAGE;
             continue;
         }
-        if (is_free(pool, chunk, bytes) && pool_bury_chunk(pool, chunk, reached) &&
+        if (is_free(pool, chunk, bytes) && pool_unmap_dead_of(pool, chunk, reached) &&
             pool_give_back(pool, chunk) == 0)
             continue;
         keep(pool, at, end < chunk + bytes ? end : chunk + bytes);

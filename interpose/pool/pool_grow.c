@@ -277,7 +277,7 @@ static bool shed(struct pool *pool, const struct move *move)
         uint64_t below = f->start + f->bytes;
 
         while (f->epoch <= move->reached && pool_next_chunk(pool, floor_of(f, move), &below, &start, &size)) {
-            if (pool_bury_chunk(pool, start, move->reached))
+            if (pool_unmap_dead_of(pool, start, move->reached))
                 return pool_give_back(pool, start) == 0;
         }
     }
@@ -459,7 +459,7 @@ static int attempt(struct pool *pool, enum ranges_zone zone, uint64_t size, enum
     move.movable = streams_in_order() ? UINT64_MAX : fence_usable(&pool->fence);
     pool_release_left(pool);
     pool_expose_sweep(pool);
-    pool_bury_some(pool, move.reached);
+    pool_unmap_dead(pool, move.reached);
     if (!ranges_plan(&pool->ranges, zone, size, &move.plan))
         return -ENOMEM;
     const uint64_t target = move.plan.map_bytes;

@@ -71,7 +71,7 @@ static bool replace(struct pool *pool, const struct last_chunk *chunk)
     struct vmm_chunk *pieces = pool_scratch(pool, most);
 
     if (!pieces || ranges_prepare(&pool->ranges, 8 + 2 * (unsigned)most) || pool_dead_prepare(pool, most) ||
-        !pool_bury_chunk(pool, chunk->start, fence_reached(&pool->fence)) ||
+        !pool_unmap_dead_of(pool, chunk->start, fence_reached(&pool->fence)) ||
         pool_give_back(pool, chunk->start))
         return true;
     return fill(pool, chunk, pieces, plan_pieces(chunk, usual, pieces));

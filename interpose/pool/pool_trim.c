@@ -26,7 +26,7 @@ static uint64_t trim_some(struct pool *pool, uint64_t bytes)
         if (f->epoch > reached)
             continue;
         while (given < bytes && pool_next_chunk(pool, floor, &below, &start, &size)) {
-            if (!pool_bury_chunk(pool, start, reached))
+            if (!pool_unmap_dead_of(pool, start, reached))
                 continue;
             if (chunks++ == TRIM_CHUNKS || pool_give_back(pool, start))
                 return given;
@@ -43,7 +43,7 @@ uint64_t pool_trim_some(struct pool *pool, uint64_t bytes)
     pool_reclaim(pool);
     pool_release_left(pool);
     pool_expose_sweep(pool);
-    pool_bury_some(pool, fence_reached(&pool->fence));
+    pool_unmap_dead(pool, fence_reached(&pool->fence));
     return trim_some(pool, bytes);
 }
 

@@ -461,7 +461,7 @@ void ranges_revive(struct ranges *r, uint64_t start, uint64_t epoch)
     settle(r, node);
 }
 
-void ranges_bury(struct ranges *r, uint64_t start)
+void ranges_unmap_dead(struct ranges *r, uint64_t start)
 {
     struct range *node = ranges_at(r, start);
 

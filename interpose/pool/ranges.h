@@ -108,10 +108,10 @@ void ranges_map(struct ranges *ranges, uint64_t start, uint64_t bytes, uint64_t 
 void ranges_unmap(struct ranges *ranges, uint64_t start, uint64_t bytes);
 
 /* Make part of a free range or hole dead (retire; needs two prepared nodes), a dead range free again
- * (revive), or a dead range a hole (bury). */
+ * (revive), or a dead range a hole (unmap_dead). */
 void ranges_retire(struct ranges *ranges, uint64_t start, uint64_t bytes);
 void ranges_revive(struct ranges *ranges, uint64_t start, uint64_t epoch);
-void ranges_bury(struct ranges *ranges, uint64_t start);
+void ranges_unmap_dead(struct ranges *ranges, uint64_t start);
 
 /* Returns the range that contains an address; NULL if it is outside. */
 struct range *ranges_at(const struct ranges *ranges, uint64_t address);

@@ -42,7 +42,7 @@ static struct mark *unit_of(const struct pool *pool, uint64_t address)
 
 /* Called when the heap contradicts our marks. The bytes in question are not used again until the pool is
  * closed, so that they never belong to two blocks. */
-static void keep_off(struct pool *pool)
+static void note_damage(struct pool *pool)
 {
     static atomic_flag said = ATOMIC_FLAG_INIT;
 
@@ -192,7 +192,7 @@ static void extent_give(void *owner, uint64_t address, uint64_t bytes)
         if (page->taken == 0)
             end_page(pool, page);
     } else {
-        keep_off(pool);
+        note_damage(pool);
     }
     lock_release(&pool->lock);
 }
@@ -254,7 +254,7 @@ bool small_take(struct pool *pool, struct cache *cache, uint64_t asked, uint64_t
         return false;
     }
     if (__builtin_expect(mark_word(unit) != 0, 0)) { /* in use */
-        keep_off(pool);
+        note_damage(pool);
         return false;
     }
     const uint64_t word = cache_new_id(pool, cache) << 2 | MARK_LIVE;
@@ -434,7 +434,7 @@ void small_trim(struct pool *pool)
     heap_purge(pool->small.arena);
 }
 
-uint64_t small_let_go_idle(struct pool *pool)
+uint64_t small_flush_idle(struct pool *pool)
 {
     const uint64_t before = atomic_load(&pool->small.extent_bytes);
 

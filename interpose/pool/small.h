@@ -82,7 +82,7 @@ void small_reclaim(struct pool *pool, struct cache *cache);
 void small_trim(struct pool *pool);
 
 /* Flushes threads that have been idle since the last call. Returns how many bytes the pool got back. */
-uint64_t small_let_go_idle(struct pool *pool);
+uint64_t small_flush_idle(struct pool *pool);
 
 /* Returns unused extents of the heap to the pool; waits for pending frees if need be, for *wait_ns. Returns
  * true if the pool got any back. */

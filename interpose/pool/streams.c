@@ -7,24 +7,24 @@
 #include "interpose/pool/capture.h"
 #include "interpose/settings/log.h"
 
-#define SAID_MAX   16
-#define VISITS_MAX 64 /* times other streams may become active before blocks wait for events for good */
-#define TRIES      8  /* attempts of a wait without which a block would be used too early */
-#define UNSETTLED  2  /* a value of streams_last that no stream has */
+#define SAID_MAX     16
+#define SWITCHES_MAX 64 /* times other streams may become active before blocks wait for events for good */
+#define TRIES        8  /* attempts of a wait without which a block would be used too early */
+#define UNSETTLED    2  /* a value of streams_last that no stream has */
 
 _Thread_local uintptr_t streams_last;
 _Thread_local uintptr_t streams_thread;
 
 static struct lock streams_lock = LOCK_INITIALIZER(LOCK_STREAMS);
-static atomic_uintptr_t home;   /* written with streams_lock */
-static atomic_bool distrusted;  /* for good */
-static atomic_bool settled;     /* the home stream has been waited for since another stream is in use */
-static atomic_bool early_frees; /* something was freed before its work was done; for good */
-static atomic_int visitors;     /* submissions to other streams in progress; raised with streams_lock */
-static atomic_uint_fast64_t visitors_seen; /* submissions to other streams so far */
-static atomic_uint_fast64_t visitors_done; /* of these, known to be done; written with streams_lock */
+static atomic_uintptr_t main_stream; /* written with streams_lock */
+static atomic_bool distrusted;       /* for good */
+static atomic_bool settled;          /* the main stream has been waited for since another stream is in use */
+static atomic_bool early_frees;      /* something was freed before its work was done; for good */
+static atomic_int foreign_now;       /* submissions to other streams in progress; raised with streams_lock */
+static atomic_uint_fast64_t foreign_seen; /* submissions to other streams so far */
+static atomic_uint_fast64_t foreign_done; /* of these, known to be done; written with streams_lock */
 static int
-    visits; /* times another stream became active while only the home stream was in use; streams_lock */
+    switches; /* times another stream became active while only the main stream was in use; streams_lock */
 static atomic_uintptr_t last_key = 1;
 
 /* Odd, as no stream handle is. */
@@ -33,14 +33,14 @@ uintptr_t streams_new_key(void)
     return streams_thread = atomic_fetch_add(&last_key, 2) + 2;
 }
 
-static bool visitors_present(void)
+static bool foreign_work(void)
 {
-    return atomic_load(&visitors) || atomic_load(&visitors_seen) != atomic_load(&visitors_done);
+    return atomic_load(&foreign_now) || atomic_load(&foreign_seen) != atomic_load(&foreign_done);
 }
 
 bool streams_in_order(void)
 {
-    return !atomic_load(&distrusted) && !visitors_present() && !capture_any();
+    return !atomic_load(&distrusted) && !foreign_work() && !capture_any();
 }
 
 void streams_note_early_free(void)
@@ -50,7 +50,7 @@ void streams_note_early_free(void)
 }
 
 /* Waits for all work of the current context, several times if that fails. */
-static bool wait_for_home(void)
+static bool wait_for_main(void)
 {
     CUcontext current = NULL;
 
@@ -62,12 +62,12 @@ static bool wait_for_home(void)
     return false;
 }
 
-/* Waits for the home stream before another stream is used: blocks may have been handed out again while the
- * home stream still works on them. Every thread that arrives before this is done waits too. Does not wait if
+/* Waits for the main stream before another stream is used: blocks may have been handed out again while the
+ * main stream still works on them. Every thread that arrives before this is done waits too. Does not wait if
  * every free waited for its work. Returns false if the wait failed: then the work will fail too. */
 static bool settle(void)
 {
-    if (!atomic_load(&settled) && (!atomic_load(&early_frees) || wait_for_home()))
+    if (!atomic_load(&settled) && (!atomic_load(&early_frees) || wait_for_main()))
         atomic_store(&settled, true);
     return atomic_load(&settled);
 }
@@ -81,65 +81,65 @@ static void say_second(uintptr_t key, const void *caller)
     if (atomic_load(&said) < SAID_MAX && atomic_fetch_add(&said, 1) < SAID_MAX)
         log_info("work on another stream: %#lx by %s, first was %#lx", (unsigned long)key,
                  dladdr(caller, &info) && info.dli_sname ? info.dli_sname : "?",
-                 (unsigned long)atomic_load(&home));
+                 (unsigned long)atomic_load(&main_stream));
 }
 
-/* Registers a submission to a stream. Returns true if it is not the home stream and stream order is still
+/* Registers a submission to a stream. Returns true if it is not the main stream and stream order is still
  * relied upon. */
 static bool note(uintptr_t key)
 {
     lock_assert_held(&streams_lock);
-    if (!atomic_load(&home))
-        atomic_store(&home, key);
-    if (atomic_load(&home) == key || atomic_load(&distrusted))
+    if (!atomic_load(&main_stream))
+        atomic_store(&main_stream, key);
+    if (atomic_load(&main_stream) == key || atomic_load(&distrusted))
         return false;
-    if (!visitors_present() && ++visits > VISITS_MAX)
+    if (!foreign_work() && ++switches > SWITCHES_MAX)
         atomic_store(&distrusted, true);
     else
-        atomic_fetch_add(&visitors, 1);
+        atomic_fetch_add(&foreign_now, 1);
     return !atomic_load(&distrusted);
 }
 
 bool streams_work_slow(uintptr_t key)
 {
-    bool visitor = false;
+    bool is_foreign = false;
 
     if (!atomic_load(&distrusted)) {
         lock_take(&streams_lock);
-        visitor = note(key);
+        is_foreign = note(key);
         lock_release(&streams_lock);
     }
-    const bool at_home = key == atomic_load(&home);
-    if (!at_home && !atomic_load(&distrusted))
+    const bool is_main = key == atomic_load(&main_stream);
+    if (!is_main && !atomic_load(&distrusted))
         say_second(key, __builtin_return_address(0));
-    const bool is_settled = at_home || settle();
+    const bool is_settled = is_main || settle();
     /* Other streams never match streams_last, so that each of their submissions is counted. */
-    streams_last = is_settled && !visitor ? key : UNSETTLED;
-    return visitor;
+    streams_last = is_settled && !is_foreign ? key : UNSETTLED;
+    return is_foreign;
 }
 
 void streams_worked(void)
 {
-    atomic_fetch_add(&visitors_seen, 1);
-    atomic_fetch_sub(&visitors, 1);
+    atomic_fetch_add(&foreign_seen, 1);
+    atomic_fetch_sub(&foreign_now, 1);
 }
 
 struct streams_mark streams_mark(void)
 {
-    const bool quiet = atomic_load(&visitors) == 0;
+    const bool quiet = atomic_load(&foreign_now) == 0;
 
-    return (struct streams_mark){.seen = atomic_load(&visitors_seen), .quiet = quiet};
+    return (struct streams_mark){.seen = atomic_load(&foreign_seen), .quiet = quiet};
 }
 
 void streams_mark_done(struct streams_mark mark)
 {
-    if (!mark.quiet || atomic_load(&visitors_done) == mark.seen)
+    if (!mark.quiet || atomic_load(&foreign_done) == mark.seen)
         return;
     lock_take(&streams_lock);
-    if (atomic_load(&visitors) == 0 && atomic_load(&visitors_seen) == mark.seen &&
+    if (atomic_load(&foreign_now) == 0 && atomic_load(&foreign_seen) == mark.seen &&
         !atomic_load(&distrusted)) {
         atomic_store(&settled, false);
-        atomic_store(&visitors_done, mark.seen);
+        atomic_store(&foreign_done, mark.seen);
     }
     lock_release(&streams_lock);
 }
@@ -148,7 +148,7 @@ void streams_distrust(void)
 {
     lock_take(&streams_lock);
     const bool before = atomic_exchange(&distrusted, true);
-    if (!before && !atomic_load(&home))
+    if (!before && !atomic_load(&main_stream))
         atomic_store(&settled, true); /* nothing has been submitted */
     lock_release(&streams_lock);
     if (!before)
@@ -164,7 +164,7 @@ void streams_unknown(const char *name)
 
 void streams_end(CUstream stream)
 {
-    if (!atomic_load(&distrusted) && streams_key(stream) == atomic_load(&home))
+    if (!atomic_load(&distrusted) && streams_key(stream) == atomic_load(&main_stream))
         streams_distrust();
 }
 

@@ -1,7 +1,7 @@
 /* streams: which streams the program uses, as far as the hooks see it. Only `free = deferred` relies on this.
  *
- * While all work goes to one stream, the home stream, its order keeps two uses of a block apart: a freed
- * block may be handed out again at once. The first work on another stream waits for the home stream, once.
+ * While all work goes to one stream, the main stream, its order keeps two uses of a block apart: a freed
+ * block may be handed out again at once. The first work on another stream waits for the main stream, once.
  * While that work lasts, and for good after many such switches, freed blocks wait for their epochs (fence.h).
  * This is safe only if every submission is seen: each entry point that submits work reports its stream here
  * (work.def). An unknown entry point, a library bound past the hooks, or a programmatic dependent launch ends
@@ -48,7 +48,7 @@ static inline uintptr_t streams_key_ptsz(CUstream stream)
 
 bool streams_work_slow(uintptr_t key);
 
-/* Call before work is submitted to a stream. Returns true for a stream other than the home stream; then
+/* Call before work is submitted to a stream. Returns true for a stream other than the main stream; then
  * streams_worked must follow the submission. */
 static inline bool streams_work(uintptr_t key)
 {
@@ -60,9 +60,9 @@ void streams_worked(void);
 /* Submits work by `call`, a driver call, to the stream with key `key`. Returns the driver's answer. */
 #define STREAMS_SUBMIT(key, call)                                                                            \
     ({                                                                                                       \
-        const bool visitor_ = streams_work(key);                                                             \
+        const bool foreign_ = streams_work(key);                                                             \
         CUresult submitted_ = (call);                                                                        \
-        if (__builtin_expect(visitor_, 0))                                                                   \
+        if (__builtin_expect(foreign_, 0))                                                                   \
             streams_worked();                                                                                \
         submitted_;                                                                                          \
     })
@@ -70,7 +70,7 @@ void streams_worked(void);
 /* Call before a stream is destroyed: another one may get its handle. */
 void streams_end(CUstream stream);
 
-/* Stops relying on the order of streams, for good. Waits for the home stream if blocks were handed out in its
+/* Stops relying on the order of streams, for good. Waits for the main stream if blocks were handed out in its
  * order. */
 void streams_distrust(void);
 /* The same, and logs at level info the entry point or object that is the reason. */
@@ -78,14 +78,14 @@ void streams_unknown(const char *name);
 
 /* ---- what frees rely on ---- */
 
-/* Returns true if a freed block may be handed out again because the home stream's order is enough. */
+/* Returns true if a freed block may be handed out again because the main stream's order is enough. */
 bool streams_in_order(void);
 
 /* Call when a block is freed before its work is known to be done. */
 void streams_note_early_free(void);
 
 /* The number of submissions to other streams at some moment. Once they are done (streams_mark_done) and no
- * more were made since, the home stream's order is enough again. */
+ * more were made since, the main stream's order is enough again. */
 struct streams_mark {
     uint64_t seen;
     bool quiet; /* no such submission was in progress */

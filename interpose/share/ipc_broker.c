@@ -145,7 +145,7 @@ static bool holds_any(const struct peer *peer)
 
 /* Closes a connection. What the importer has open stays pinned until it is dead; if that cannot be seen, for
  * ever. */
-static void hang_up(struct peer *peer)
+static void disconnect(struct peer *peer)
 {
     close(peer->fd);
     peer->fd = -1;
@@ -300,7 +300,7 @@ int ipc_broker_attend(const struct pollfd *list)
         if (process & POLLIN)
             died(p);
         else if (from && ((from & POLLNVAL) || !converse(p)))
-            hang_up(p);
+            disconnect(p);
     }
     if (some_closed)
         ipc_exports_each(settle_freed, NULL);

@@ -174,7 +174,7 @@ static int take_greeting(struct ipc_source *source)
 /* ---- first contact ---- */
 
 /* Connects a new source and waits for the exporter's greeting. The source is in no list yet. */
-static int meet(const unsigned char key[IPC_KEY], struct ipc_source **out)
+static int connect_to(const unsigned char key[IPC_KEY], struct ipc_source **out)
 {
     const struct ipc_request hello = {.magic = IPC_PACKET_MAGIC, .what = IPC_HELLO};
     struct ipc_source *source = calloc(1, sizeof *source);
@@ -225,7 +225,7 @@ int ipc_source_get(const struct ipc_ticket *ticket, struct ipc_source **out)
         return 0;
     int rc = ipc_thread_prepare();
     if (rc == 0 || rc == -ESHUTDOWN)
-        rc = meet(ticket->key, &made);
+        rc = connect_to(ticket->key, &made);
     if (rc)
         return rc;
     lock_take(&source_lock);

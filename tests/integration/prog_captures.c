@@ -217,7 +217,7 @@ static void begin_streams(void)
     MUST(0, cuMemAlloc(&word, 4096));
 }
 
-/* The home stream works until it is let go, and a block has been freed behind it. */
+/* The main stream works until it is let go, and a block has been freed behind it. */
 static void begin_work(bool several_streams)
 {
     CUdeviceptr block;
@@ -330,7 +330,7 @@ static void *lets_go_later(void *milliseconds)
     return NULL;
 }
 
-/* A block may have been handed out while the home stream still works on it. It goes to another process while
+/* A block may have been handed out while the main stream still works on it. It goes to another process while
  * a capture is about to begin: nothing that was submitted before writes there. */
 static void exported_beside_a_beginning(void)
 {

@@ -166,7 +166,7 @@ void prog_join(pid_t pid)
     MUST(0, status);
 }
 
-void prog_bury(pid_t pid)
+void prog_reap(pid_t pid)
 {
     MUST(pid, waitpid(pid, NULL, 0));
 }

@@ -53,6 +53,6 @@ bool prog_poll(void);
 /* Waits for the other process, which must end well. */
 void prog_join(pid_t pid);
 /* Waits for its end, however it came. */
-void prog_bury(pid_t pid);
+void prog_reap(pid_t pid);
 
 #endif

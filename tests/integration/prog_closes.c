@@ -71,7 +71,7 @@ static void forks_beside_a_close(void)
     const pid_t child = fork();
     if (child == 0)
         _exit(0);
-    prog_bury(child);
+    prog_reap(child);
     atomic_store(&let_go, true);
     MUST(0, pthread_join(closer, NULL));
 }

@@ -319,7 +319,7 @@ static void killed(void)
     prog_await();
     MUST(0, cuMemFree(block));
     MUST(0, kill(pid, SIGKILL));
-    prog_bury(pid);
+    prog_reap(pid);
     await_room();
 }
 
@@ -361,7 +361,7 @@ static void exporter_dies(void)
     prog_receive(&handle, sizeof handle);
     MUST(0, cuIpcOpenMemHandle(&block, handle, OPEN_FLAGS));
     MUST(0, kill(pid, SIGKILL));
-    prog_bury(pid);
+    prog_reap(pid);
     prog_fill(block, 3, MIB); /* what is open stays */
     MUST(0, prog_wrong(block, 3, MIB));
     MUST(0, cuIpcCloseMemHandle(block));
@@ -488,7 +488,7 @@ static void forks(void)
             pid_t child = fork();
             if (child == 0)
                 exit(0);
-            prog_bury(child);
+            prog_reap(child);
             MUST(0, prog_wrong(block, (unsigned char)i, MIB));
             MUST(0, cuIpcCloseMemHandle(block));
             prog_signal();
@@ -504,7 +504,7 @@ static void forks(void)
         if (child == 0)
             exit(0);
         prog_await();
-        prog_bury(child);
+        prog_reap(child);
     }
     prog_join(pid);
 }
@@ -530,7 +530,7 @@ static void clones(void)
     pid_t child = (pid_t)syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0);
     if (child == 0)
         exit(0);
-    prog_bury(child);
+    prog_reap(child);
     send_handle(block);
     prog_await();
     prog_join(pid);

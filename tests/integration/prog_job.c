@@ -149,7 +149,7 @@ static void killed(void)
         prog_await();
         MUST(CUDA_ERROR_OUT_OF_MEMORY, take(&block, kind, HALF));
         kill(pid, SIGKILL);
-        prog_bury(pid);
+        prog_reap(pid);
         MUST(0, take(&block, kind, HALF));
         give(&block);
         MUST(0, cuCtxSynchronize());

@@ -37,7 +37,7 @@ static void fork_once(void)
 
     if (child == 0)
         _exit(0);
-    prog_bury(child);
+    prog_reap(child);
 }
 
 /* How many sockets this process has. */
@@ -223,7 +223,7 @@ static void dead_exporter(void)
     small = open_sent();
     prog_receive(&handle, sizeof handle);
     MUST(0, kill(exporter, SIGKILL));
-    prog_bury(exporter);
+    prog_reap(exporter);
     await_room();
     for (int i = 0; i < 2000 && open_sockets() > sockets + 1; i++)
         usleep(10000);

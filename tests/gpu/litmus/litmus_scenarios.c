@@ -19,7 +19,7 @@ static void fill_mine(struct litmus *l, CUdeviceptr block, CUstream stream)
     LITMUS_OK(drv.cuStreamSynchronize(stream));
 }
 
-/* A new block that the home stream has filled. */
+/* A new block that the main stream has filled. */
 static CUdeviceptr mine(struct litmus *l)
 {
     CUdeviceptr block = litmus_take(l, l->bytes);
@@ -155,7 +155,7 @@ static void run_per_thread(struct litmus *l)
 }
 
 /* A second stream is used for the first time, or again after a lull, when two blocks are in other hands: the
- * home stream may have one of them at once. */
+ * main stream may have one of them at once. */
 static void run_late_stream(struct litmus *l)
 {
     CUdeviceptr first = mine(l), second = mine(l);
@@ -174,7 +174,7 @@ static void run_late_stream(struct litmus *l)
     lull(l);
 }
 
-/* A guest reads, and the home stream goes on. */
+/* A guest reads, and the main stream goes on. */
 static void run_guest_reads(struct litmus *l)
 {
     CUdeviceptr block = mine(l);
@@ -186,7 +186,7 @@ static void run_guest_reads(struct litmus *l)
     lull(l);
 }
 
-/* A guest writes late into what was its block; the home stream's must stay as it was. */
+/* A guest writes late into what was its block; the main stream's must stay as it was. */
 static void run_guest_writes(struct litmus *l)
 {
     CUdeviceptr block = mine(l);
@@ -305,7 +305,7 @@ static void run_unmapped_by(struct litmus *l, CUstream writer)
     CUdeviceptr large = litmus_take(l, 2 * STITCH_BYTES);
     litmus_fill(l, large, l->theirs, writer);
     litmus_fill(l, large + STITCH_BYTES, l->theirs, writer);
-    if (writer != l->home) /* the home stream waits at the gate */
+    if (writer != l->home) /* the main stream waits at the gate */
         LITMUS_OK(drv.cuStreamSynchronize(writer));
     litmus_check(l, wall, l->mine, l->home);
     litmus_finish(l);

@@ -171,10 +171,10 @@ static void wrong_frees(void)
         const uint64_t address = take(sizes[i]);
 
         for (unsigned s = 0; s < 2; s++) {
-            const bool visitor = streams_work(STREAM(s));
+            const bool foreign = streams_work(STREAM(s));
 
             fake_work(s, address, sizes[i], 1000 + i);
-            if (visitor)
+            if (foreign)
                 streams_worked();
         }
         CHECK(pool_free(&pool, address, false) == 0);

@@ -626,10 +626,10 @@ static void *free_and_wait(void *argument)
     const uint64_t place = ADDRESS + stream * 16;
 
     for (int i = 0; i < 2000; i++) {
-        const bool visitor = streams_work(streams_key((CUstream)(0x10000 + 0x100 * (uintptr_t)stream)));
+        const bool foreign = streams_work(streams_key((CUstream)(0x10000 + 0x100 * (uintptr_t)stream)));
 
         fake_work(stream, place, 0, stream);
-        if (visitor)
+        if (foreign)
             streams_worked();
         const uint64_t epoch = fence_epoch(&fence);
         CHECK(epoch);

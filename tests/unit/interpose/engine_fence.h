@@ -31,10 +31,10 @@ static inline void close_fence(void)
 /* Work that touches no memory of the fake: only its being pending counts. */
 static inline void work(unsigned stream, CUstream handle)
 {
-    const bool visitor = streams_work(streams_key(handle));
+    const bool foreign = streams_work(streams_key(handle));
 
     fake_work(stream, ADDRESS, 0, 1);
-    if (visitor)
+    if (foreign)
         streams_worked();
 }
 

@@ -14,7 +14,7 @@ void tearDown(void) {}
 
 /* ---- random life ---- */
 
-enum variant { ALL_DONE, ONE_STREAM, VISITORS, MANY_STREAMS };
+enum variant { ALL_DONE, ONE_STREAM, OTHER_STREAMS, MANY_STREAMS };
 
 struct life {
     enum variant variant;
@@ -24,8 +24,8 @@ struct life {
 
 static void step_work(enum variant variant)
 {
-    const bool visit = variant == VISITORS && fake_below(&model.random, 500) == 0;
-    const unsigned streams = variant == MANY_STREAMS || visit ? FAKE_STREAMS : 1;
+    const bool other = variant == OTHER_STREAMS && fake_below(&model.random, 500) == 0;
+    const unsigned streams = variant == MANY_STREAMS || other ? FAKE_STREAMS : 1;
     const unsigned stream = (unsigned)fake_below(&model.random, streams);
 
     if (variant == ALL_DONE)
@@ -33,7 +33,7 @@ static void step_work(enum variant variant)
     if (model.count && fake_below(&model.random, 2))
         model_work(&model, stream, &model.blocks[fake_below(&model.random, model.count)]);
     else
-        fake_progress(variant == VISITORS ? (unsigned)fake_below(&model.random, FAKE_STREAMS) : stream);
+        fake_progress(variant == OTHER_STREAMS ? (unsigned)fake_below(&model.random, FAKE_STREAMS) : stream);
 }
 
 /* Now and then a capture begins or ends. */
@@ -85,7 +85,7 @@ static void live(struct life life)
         }
         if (i % life.check_every == 0)
             model_check(&model);
-        if (life.variant == VISITORS && fake_below(&model.random, 1000) == 0)
+        if (life.variant == OTHER_STREAMS && fake_below(&model.random, 1000) == 0)
             step_capture();
     }
     if (capture_any())
@@ -133,14 +133,14 @@ static void test_with_one_stream_nothing_is_unmapped_before_its_work_is_done(voi
     TEST_ASSERT_TRUE(fake_child(life_one_stream));
 }
 
-static void life_visitors(void)
+static void life_with_other_streams(void)
 {
-    live((struct life){VISITORS, 80000, 2000, 100, 1 * GIB, 27});
+    live((struct life){OTHER_STREAMS, 80000, 2000, 100, 1 * GIB, 27});
 }
 
 static void test_other_streams_and_captures_find_every_block_at_rest(void)
 {
-    TEST_ASSERT_TRUE(fake_child(life_visitors));
+    TEST_ASSERT_TRUE(fake_child(life_with_other_streams));
 }
 
 static void life_many_streams(void)
@@ -425,9 +425,9 @@ static void test_memory_is_used_again_and_moved_beside_an_open_capture(void)
     TEST_ASSERT_TRUE(fake_child(captured));
 }
 
-/* A block that was handed out again while the home stream still worked on it, used by another stream in a
+/* A block that was handed out again while the main stream still worked on it, used by another stream in a
  * capture. */
-static void captured_visitor(void)
+static void captured_other_stream(void)
 {
     model_open(&model, 256 * MIB, 256 * MIB);
     CHECK(model_alloc(&model, 8 * MIB) == 0);
@@ -446,7 +446,7 @@ static void captured_visitor(void)
 
 static void test_another_stream_in_a_capture_finds_reused_blocks_at_rest(void)
 {
-    TEST_ASSERT_TRUE(fake_child(captured_visitor));
+    TEST_ASSERT_TRUE(fake_child(captured_other_stream));
 }
 
 static void trimmed(void)

@@ -62,10 +62,10 @@ static void give(uint64_t address, uint64_t bytes, bool done)
 
 static void work(unsigned stream, uint64_t address, uint64_t bytes)
 {
-    const bool visitor = streams_work(STREAM(stream));
+    const bool foreign = streams_work(STREAM(stream));
 
     fake_work(stream, address, bytes, address);
-    if (visitor)
+    if (foreign)
         streams_worked();
 }
 

@@ -31,7 +31,7 @@ static void test_the_second_stream_waits_once_for_the_first(void)
     TEST_ASSERT_TRUE(fake_child(second_stream));
 }
 
-/* The home stream waits for what another one is about to do, as a kernel that spins. */
+/* The main stream waits for what another one is about to do, as a kernel that spins. */
 static void nothing_freed_early(void)
 {
     open_fence();
@@ -134,7 +134,7 @@ static void test_an_unknown_entry_point_ends_the_shortcut_for_good(void)
     TEST_ASSERT_TRUE(fake_child(unknown_entry_late));
 }
 
-/* Beside a capture no context event can be recorded; the wait for the home stream works all the same. */
+/* Beside a capture no context event can be recorded; the wait for the main stream works all the same. */
 static void second_beside_a_capture(void)
 {
     open_fence();
@@ -215,8 +215,8 @@ static void test_a_wait_that_always_fails_holds_no_thread_up(void)
 
 /* ---- other streams ---- */
 
-/* A stream that works once is waited for, and then the home stream is the only one again. */
-static void visitor_leaves(void)
+/* A stream that works once is waited for, and then the main stream is the only one again. */
+static void other_stream_ends(void)
 {
     open_fence();
     work(0, STREAM_A);
@@ -239,11 +239,11 @@ static void visitor_leaves(void)
 
 static void test_one_stream_is_relied_upon_again_when_the_others_work_is_done(void)
 {
-    TEST_ASSERT_TRUE(fake_child(visitor_leaves));
+    TEST_ASSERT_TRUE(fake_child(other_stream_ends));
 }
 
 /* A submission that comes while the event is under way is not covered by it. */
-static void visitor_comes_back(void)
+static void other_stream_returns(void)
 {
     open_fence();
     work(0, STREAM_A);
@@ -269,10 +269,10 @@ static void visitor_comes_back(void)
 
 static void test_a_stream_in_the_middle_of_a_submission_is_not_done(void)
 {
-    TEST_ASSERT_TRUE(fake_child(visitor_comes_back));
+    TEST_ASSERT_TRUE(fake_child(other_stream_returns));
 }
 
-static void visitors_stay(void)
+static void other_streams_stay(void)
 {
     open_fence();
     work(0, STREAM_A);
@@ -294,20 +294,20 @@ static void visitors_stay(void)
 
 static void test_streams_that_come_all_the_time_are_no_longer_waited_for(void)
 {
-    TEST_ASSERT_TRUE(fake_child(visitors_stay));
+    TEST_ASSERT_TRUE(fake_child(other_streams_stay));
 }
 
 static void *work_on_b(void *unused)
 {
     (void)unused;
-    const bool visitor = streams_work(streams_key(STREAM_B));
+    const bool foreign = streams_work(streams_key(STREAM_B));
     CHECK(!fake_pending(ADDRESS - 1, 2));
-    if (visitor)
+    if (foreign)
         streams_worked();
     return NULL;
 }
 
-/* The first waits long: no other stream may pass before the home stream is at rest. */
+/* The first waits long: no other stream may pass before the main stream is at rest. */
 static void meanwhile(void)
 {
     static int depth;
@@ -322,9 +322,9 @@ static void two_come_second(void)
     work(0, STREAM_A);
     free_early();
     fake_on_synchronize = meanwhile;
-    const bool visitor = streams_work(streams_key((CUstream)0x10200));
+    const bool foreign = streams_work(streams_key((CUstream)0x10200));
     CHECK(!fake_pending(ADDRESS - 1, 2));
-    if (visitor)
+    if (foreign)
         streams_worked();
     close_fence();
 }

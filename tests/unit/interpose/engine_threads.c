@@ -109,10 +109,10 @@ static void take_one(struct thread *thread, unsigned slot, struct fake_random *r
     CHECK(fake_usable(address, bytes));
     enter(slot, address, bytes);
     if (thread->deferred) {
-        const bool visitor = streams_work(0x10000 + 0x100 * (uintptr_t)thread->number);
+        const bool foreign = streams_work(0x10000 + 0x100 * (uintptr_t)thread->number);
 
         fake_work(thread->number, address, bytes, ++*name);
-        if (visitor)
+        if (foreign)
             streams_worked();
     }
 }
@@ -242,9 +242,9 @@ static void submit(struct worker *worker, struct fake_random *random, unsigned p
 
     if (fake_below(random, 16) == 0)
         stream = (unsigned)fake_below(random, worker->streams);
-    const bool visitor = streams_work(0x10000 + 0x100 * (uintptr_t)stream);
+    const bool foreign = streams_work(0x10000 + 0x100 * (uintptr_t)stream);
     fake_work(stream, places[place].address, places[place].bytes, places[place].name);
-    if (visitor)
+    if (foreign)
         streams_worked();
 }
 
@@ -277,9 +277,9 @@ static void take(unsigned place, struct fake_random *random)
 static void capture(uintptr_t stream)
 {
     capture_begin(stream, streams_thread_key(), FAKE_CONTEXT);
-    const bool visitor = streams_work(stream);
+    const bool foreign = streams_work(stream);
     fake_set_capturing(true);
-    if (visitor)
+    if (foreign)
         streams_worked();
     sched_yield();
     fake_set_capturing(false);
