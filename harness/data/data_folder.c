@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "harness/data/file.h"
-#include "harness/data/image.h"
+#include "harness/data/image_decode.h"
 #include "harness/data/listing.h"
 #include "harness/data/shuffle.h"
 

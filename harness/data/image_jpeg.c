@@ -1,7 +1,7 @@
 /* JPEG by libjpeg-turbo. Its errors come back by longjmp; so does every warning that means damaged data,
  * because libjpeg would go on with grey. The library itself shrinks by 2, 4 or 8 while decoding, which is
  * most of the work saved for large pictures. */
-#include "harness/data/image.h"
+#include "harness/data/image_decode.h"
 
 #include <stdbool.h>
 #include <stdio.h>
@@ -27,7 +27,7 @@ enum image_result image_decode_jpeg(struct image *image, const uint8_t *file, si
 #include <jpeglib.h>
 #include <jerror.h>
 
-#include "harness/data/shrink.h"
+#include "harness/data/image_shrink.h"
 
 enum { CMYK = 4, BYTE_MAX = 255, LARGEST_DENOMINATOR = 8 };
 
@@ -36,7 +36,7 @@ struct decoder {
     struct jpeg_decompress_struct info;
     struct jpeg_error_mgr errors;
     struct jpeg_progress_mgr progress;
-    struct shrink shrink;
+    struct image_shrink shrink;
     uint8_t *row;
     char *message;
     enum image_result result;
@@ -87,7 +87,7 @@ static void watch_scans(j_common_ptr info)
 /* The size of out, and by how much libjpeg shrinks on the way: not below out. */
 static void choose_sizes(struct jpeg_decompress_struct *info, struct image *image)
 {
-    shrink_fit(info->image_height, info->image_width, image->max_h, image->max_w, &image->h, &image->w);
+    image_shrink_fit(info->image_height, info->image_width, image->max_h, image->max_w, &image->h, &image->w);
     info->scale_num = 1;
     for (info->scale_denom = LARGEST_DENOMINATOR; info->scale_denom > 1; info->scale_denom /= 2) {
         jpeg_calc_output_dimensions(info);
@@ -126,14 +126,14 @@ static void decode(struct decoder *decoder, struct image *image, const uint8_t *
     info->progress = &decoder->progress;
     jpeg_mem_src(info, file, bytes);
     jpeg_read_header(info, TRUE);
-    if (image_check_size(info->image_height, info->image_width, decoder->message))
+    if (image_decode_check_size(info->image_height, info->image_width, decoder->message))
         longjmp(decoder->back, 1);
     choose_sizes(info, image);
     jpeg_start_decompress(info);
     decoder->row = malloc((size_t)info->output_width * CMYK);
     if (!decoder->row ||
-        shrink_begin(&decoder->shrink, info->output_height, info->output_width, image->h, image->w,
-                     IMAGE_CHANNELS, image->out, (size_t)image->max_w * IMAGE_CHANNELS)) {
+        image_shrink_begin(&decoder->shrink, info->output_height, info->output_width, image->h, image->w,
+                           IMAGE_CHANNELS, image->out, (size_t)image->max_w * IMAGE_CHANNELS)) {
         snprintf(decoder->message, IMAGE_MESSAGE, "no host memory to decode it");
         decoder->result = IMAGE_NO_MEMORY;
         longjmp(decoder->back, 1);
@@ -142,7 +142,7 @@ static void decode(struct decoder *decoder, struct image *image, const uint8_t *
         jpeg_read_scanlines(info, &decoder->row, 1);
         if (info->out_color_space == JCS_CMYK)
             cmyk_to_rgb(decoder->row, info->output_width, info->saw_Adobe_marker);
-        shrink_row(&decoder->shrink, decoder->row);
+        image_shrink_row(&decoder->shrink, decoder->row);
     }
     jpeg_finish_decompress(info);
     decoder->result = IMAGE_OK;
@@ -169,7 +169,7 @@ enum image_result image_decode_jpeg(struct image *image, const uint8_t *file, si
         decode(decoder, image, file, bytes);
     result = decoder->result;
     jpeg_destroy_decompress(&decoder->info);
-    shrink_end(&decoder->shrink);
+    image_shrink_end(&decoder->shrink);
     free(decoder->row);
     free(decoder);
     return result;

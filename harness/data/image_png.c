@@ -1,6 +1,6 @@
 /* PNG by libpng. Errors come back by longjmp. Palettes, grey, 16 bits and transparency all become RGB bytes.
  * Rows are shrunk as they come; only an interlaced file must lie in memory whole. */
-#include "harness/data/image.h"
+#include "harness/data/image_decode.h"
 
 #include <stdbool.h>
 #include <stdio.h>
@@ -26,7 +26,7 @@ enum image_result image_decode_png(struct image *image, const uint8_t *file, siz
 
 #include <png.h>
 
-#include "harness/data/shrink.h"
+#include "harness/data/image_shrink.h"
 
 /* What libpng may keep of chunks that are not pixels: texts and colour profiles are not wanted at all. */
 enum { CHUNK_BYTES = 8 << 20, CHUNKS = 64 };
@@ -37,7 +37,7 @@ enum { SIGNATURE_BYTES = 8, CHUNK_FRAME = 12 /* length, name, checksum */ };
 struct decoder {
     png_structp png;
     png_infop info;
-    struct shrink shrink;
+    struct image_shrink shrink;
     uint8_t *pixels; /* one row, or the whole interlaced picture */
     const uint8_t *file;
     size_t left;
@@ -114,7 +114,7 @@ static void read_rows(struct decoder *decoder, uint32_t h, uint32_t w, bool inte
 
             png_read_row(decoder->png, row, NULL);
             if (pass + 1 == passes)
-                shrink_row(&decoder->shrink, row);
+                image_shrink_row(&decoder->shrink, row);
         }
     }
 }
@@ -130,7 +130,7 @@ static void decode(struct decoder *decoder, struct image *image)
     open_file(decoder);
     h = png_get_image_height(png, decoder->info);
     w = png_get_image_width(png, decoder->info);
-    if (image_check_size(h, w, decoder->message))
+    if (image_decode_check_size(h, w, decoder->message))
         longjmp(decoder->back, 1);
     passes = png_set_interlace_handling(png);
     png_read_update_info(png, decoder->info);
@@ -140,10 +140,10 @@ static void decode(struct decoder *decoder, struct image *image)
         png_error(png, "its pixels cannot be made RGB");
     if (bytes > IMAGE_MEMORY)
         png_error(png, "it is interlaced and too large to be held whole");
-    shrink_fit(h, w, image->max_h, image->max_w, &image->h, &image->w);
+    image_shrink_fit(h, w, image->max_h, image->max_w, &image->h, &image->w);
     decoder->pixels = calloc(1, bytes);
-    if (!decoder->pixels || shrink_begin(&decoder->shrink, h, w, image->h, image->w, IMAGE_CHANNELS,
-                                         image->out, (size_t)image->max_w * IMAGE_CHANNELS))
+    if (!decoder->pixels || image_shrink_begin(&decoder->shrink, h, w, image->h, image->w, IMAGE_CHANNELS,
+                                               image->out, (size_t)image->max_w * IMAGE_CHANNELS))
         png_error(png, "out of memory");
     read_rows(decoder, h, w, interlaced, passes);
     png_read_end(png, NULL);
@@ -180,7 +180,7 @@ enum image_result image_decode_png(struct image *image, const uint8_t *file, siz
         read_file(decoder, image);
     result = decoder->result;
     png_destroy_read_struct(&decoder->png, &decoder->info, NULL);
-    shrink_end(&decoder->shrink);
+    image_shrink_end(&decoder->shrink);
     free(decoder->pixels);
     free(decoder);
     return result;

@@ -42,13 +42,13 @@ enum status mapper_open(struct mapper *mapper, struct dataset *dataset, const st
     if (!dataset->never_corrupt)
         status = source_alloc((void **)&mapper->bad, count / BITS + 1, "the list of corrupt samples");
     if (!status && config->cache && dataset->worth_caching)
-        status = cache_open(&mapper->cache, config->cache, count);
+        status = sample_cache_open(&mapper->cache, config->cache, count);
     return status;
 }
 
 void mapper_close(struct mapper *mapper)
 {
-    cache_close(mapper->cache);
+    sample_cache_close(mapper->cache);
     free((void *)mapper->bad);
     mapper->cache = NULL;
     mapper->bad = NULL;
@@ -123,11 +123,11 @@ static enum source_result fetch(struct mapper *mapper, struct mapper_scratch *sc
     size_t stride = (size_t)dataset->spec.raw_w * (size_t)dataset->spec.c;
     enum source_result result;
 
-    if (cache_get(mapper->cache, index, stride, dataset->spec.c, sample))
+    if (sample_cache_get(mapper->cache, index, stride, dataset->spec.c, sample))
         return SOURCE_OK;
     result = dataset->read(dataset, mapper->split, index, &rng, sample, &scratch->file, message);
     if (result == SOURCE_OK)
-        cache_put(mapper->cache, index, stride, dataset->spec.c, sample);
+        sample_cache_put(mapper->cache, index, stride, dataset->spec.c, sample);
     return result;
 }
 

@@ -6,7 +6,7 @@
 
 #include <stdatomic.h>
 
-#include "harness/data/cache.h"
+#include "harness/data/sample_cache.h"
 #include "harness/data/pipeline.h"
 #include "harness/data/source.h"
 
@@ -17,7 +17,7 @@ struct mapper {
     bool augment;
     uint64_t shuffle;
     uint64_t count; /* samples of an epoch */
-    struct cache *cache;
+    struct sample_cache *cache;
     _Atomic uint8_t *bad; /* one bit per sample that cannot be read; NULL: all can */
     _Atomic uint64_t corrupt;
     _Atomic uint64_t made;

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "harness/base/device.h"
+#include "harness/base/cuda_device.h"
 
 static const char *const kind_names[] = {
 #define MEM_KIND_NAME(kind, name) name,

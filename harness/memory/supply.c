@@ -5,8 +5,8 @@
 
 #include <string.h>
 
-#include "harness/memory/caching.h"
-#include "harness/base/device.h"
+#include "harness/memory/caching_allocator.h"
+#include "harness/base/cuda_device.h"
 #include "interpose/gpucap.h"
 
 static bool budget_take(struct budget *budget, size_t bytes)
@@ -59,7 +59,7 @@ static enum status open_arena(struct supply *supply, double fraction)
     size_t free_bytes;
     size_t total;
     size_t bytes;
-    enum status status = device_status(cudaMemGetInfo(&free_bytes, &total), "cudaMemGetInfo");
+    enum status status = cuda_device_status(cudaMemGetInfo(&free_bytes, &total), "cudaMemGetInfo");
     cudaError_t error;
 
     if (status)
@@ -73,11 +73,11 @@ static enum status open_arena(struct supply *supply, double fraction)
         return STATUS_NO_MEMORY;
     }
     if (error)
-        return device_status(error, "cudaMalloc");
+        return cuda_device_status(error, "cudaMalloc");
     if (!arena_open(&supply->arena, bytes))
         return status_fail(STATUS_NO_MEMORY, "out of host memory for the arena's records");
-    return device_status(cudaEventCreateWithFlags(&supply->passed, cudaEventDisableTiming),
-                         "creating an event");
+    return cuda_device_status(cudaEventCreateWithFlags(&supply->passed, cudaEventDisableTiming),
+                              "creating an event");
 }
 
 static cudaError_t default_pool(cudaMemPool_t *pool)
@@ -93,11 +93,11 @@ static enum status open_async(void)
 {
     uint64_t all = UINT64_MAX;
     cudaMemPool_t pool = NULL;
-    enum status status = device_status(default_pool(&pool), "cudaDeviceGetDefaultMemPool");
+    enum status status = cuda_device_status(default_pool(&pool), "cudaDeviceGetDefaultMemPool");
 
     if (!status)
-        status = device_status(cudaMemPoolSetAttribute(pool, cudaMemPoolAttrReleaseThreshold, &all),
-                               "cudaMemPoolSetAttribute");
+        status = cuda_device_status(cudaMemPoolSetAttribute(pool, cudaMemPoolAttrReleaseThreshold, &all),
+                                    "cudaMemPoolSetAttribute");
     return status;
 }
 
@@ -111,7 +111,7 @@ enum status supply_open(struct supply *supply, enum alloc_mode mode, double frac
         return open_arena(supply, fraction);
     if (mode == ALLOC_ASYNC)
         return open_async();
-    if (mode == ALLOC_CACHE && !(supply->cache = caching_open(supply)))
+    if (mode == ALLOC_CACHE && !(supply->cache = caching_allocator_open(supply)))
         return status_fail(STATUS_NO_MEMORY, "out of host memory for the cache's records");
     return STATUS_OK;
 }
@@ -123,7 +123,7 @@ enum status supply_close(struct supply *supply)
     if (!supply->budget)
         return STATUS_OK;
     if (supply->cache)
-        error = caching_close(supply->cache);
+        error = caching_allocator_close(supply->cache);
     if (supply->base)
         error = supply_device_free(supply, supply->base, supply->arena.size);
     if (supply->passed)
@@ -131,7 +131,7 @@ enum status supply_close(struct supply *supply)
     arena_close(&supply->arena);
     pthread_mutex_destroy(&supply->lock);
     memset(supply, 0, sizeof(*supply));
-    return device_status(error, "giving memory back to the device");
+    return cuda_device_status(error, "giving memory back to the device");
 }
 
 /* Makes the stream wait for what every other stream of this supply has been given so far. */
@@ -197,7 +197,7 @@ enum status supply_take(struct supply *supply, cudaStream_t stream, size_t bytes
         error = supply_device_malloc(supply, data, bytes);
         break;
     case ALLOC_CACHE:
-        error = caching_take(supply->cache, stream, bytes, data, block);
+        error = caching_allocator_take(supply->cache, stream, bytes, data, block);
         break;
     case ALLOC_ARENA:
         error = arena_supply_take(supply, stream, bytes, data);
@@ -210,7 +210,7 @@ enum status supply_take(struct supply *supply, cudaStream_t stream, size_t bytes
     if (gpucap_tag)
         gpucap_tag(NULL);
     return error == cudaErrorMemoryAllocation ? STATUS_NO_MEMORY
-                                              : device_status(error, "allocating device memory");
+                                              : cuda_device_status(error, "allocating device memory");
 }
 
 enum status supply_give(struct supply *supply, cudaStream_t stream, void *data, void *block, size_t bytes)
@@ -225,7 +225,7 @@ enum status supply_give(struct supply *supply, cudaStream_t stream, void *data, 
         error = supply_device_free(supply, data, bytes);
         break;
     case ALLOC_CACHE:
-        caching_give(supply->cache, block);
+        caching_allocator_give(supply->cache, block);
         break;
     case ALLOC_ARENA:
         if (!arena_give(&supply->arena, (size_t)((char *)data - supply->base)))
@@ -238,7 +238,7 @@ enum status supply_give(struct supply *supply, cudaStream_t stream, void *data, 
         break;
     }
     pthread_mutex_unlock(&supply->lock);
-    return device_status(error, "freeing device memory");
+    return cuda_device_status(error, "freeing device memory");
 }
 
 size_t supply_held(struct supply *supply)
@@ -255,7 +255,7 @@ void supply_pin(struct supply *supply, bool pinned)
 {
     pthread_mutex_lock(&supply->lock);
     if (supply->cache)
-        caching_pin(supply->cache, pinned);
+        caching_allocator_pin(supply->cache, pinned);
     pthread_mutex_unlock(&supply->lock);
 }
 
@@ -267,7 +267,7 @@ enum status supply_trim(struct supply *supply, cudaStream_t stream)
 
     pthread_mutex_lock(&supply->lock);
     if (supply->cache && !error)
-        error = caching_trim(supply->cache);
+        error = caching_allocator_trim(supply->cache);
     if (supply->mode == ALLOC_ASYNC && !error)
         error = default_pool(&pool);
     if (supply->mode == ALLOC_ASYNC && !error)
@@ -275,7 +275,7 @@ enum status supply_trim(struct supply *supply, cudaStream_t stream)
     pthread_mutex_unlock(&supply->lock);
     if (gpucap_trim && !error && !(error = cudaGetDevice(&device)))
         gpucap_trim(device, UINT64_MAX, NULL);
-    return device_status(error, "giving memory back to the device");
+    return cuda_device_status(error, "giving memory back to the device");
 }
 
 void supply_explain(struct supply *supply, size_t bytes, const char *kind)
@@ -297,6 +297,6 @@ void supply_explain(struct supply *supply, size_t bytes, const char *kind)
                     arena_largest_free(&supply->arena));
     if (supply->cache)
         status_fail(STATUS_NO_MEMORY, "the cache holds %zu bytes, of which %zu are handed out", supply->held,
-                    caching_live(supply->cache));
+                    caching_allocator_live(supply->cache));
     pthread_mutex_unlock(&supply->lock);
 }

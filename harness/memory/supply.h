@@ -12,10 +12,10 @@
 #include <cuda_runtime_api.h>
 
 #include "harness/memory/arena.h"
-#include "harness/base/options.h"
+#include "harness/base/train_options.h"
 #include "harness/base/status.h"
 
-struct caching;
+struct caching_allocator;
 
 struct budget {
     size_t limit; /* 0: none */
@@ -34,7 +34,7 @@ struct supply {
     size_t peak;
     char *base; /* the arena's block, else NULL */
     struct arena arena;
-    struct caching *cache;
+    struct caching_allocator *cache;
     cudaStream_t stream[SUPPLY_MAX_STREAMS]; /* those that took from an arena */
     int streams;
     cudaEvent_t passed; /* orders one stream behind the others */
@@ -66,8 +66,8 @@ enum status supply_trim(struct supply *supply, cudaStream_t stream);
 /* Says on stderr what was asked for and what there was. */
 void supply_explain(struct supply *supply, size_t bytes, const char *kind);
 
-/* From the device itself, within the budget; for caching.c. The error is CUDA's, cudaErrorMemoryAllocation
- * also when the budget is spent. */
+/* From the device itself, within the budget; for caching_allocator.c. The error is CUDA's,
+ * cudaErrorMemoryAllocation also when the budget is spent. */
 cudaError_t supply_device_malloc(struct supply *supply, void **out, size_t bytes);
 cudaError_t supply_device_free(struct supply *supply, void *data, size_t bytes);
 

@@ -12,7 +12,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "harness/base/device.h"
+#include "harness/base/cuda_device.h"
 #include "harness/memory/mem.h"
 #include "harness/model/param.h"
 
@@ -60,7 +60,7 @@ struct layer {
 enum model_loss { LOSS_CLASSES, LOSS_PICTURE };
 
 struct model {
-    struct device *device;
+    struct cuda_device *device;
     struct mem *mem;
     enum ops_type type;
     int tf32;
@@ -92,7 +92,7 @@ struct model {
 };
 
 struct model_config {
-    struct device *device;
+    struct cuda_device *device;
     struct mem *mem;
     enum ops_type type;
     bool tf32, checkpointing;
@@ -171,8 +171,8 @@ enum status model_need_value(struct model *model, int value);
 size_t model_value_bytes(const struct model *model, const struct value *value);
 
 #define MODEL_OP(model, name, ...)                                                                           \
-    device_status((model)->device->ops->name((model)->device->ops, (model)->device->stream,                  \
-                                             &(struct op_##name){__VA_ARGS__}),                              \
-                  #name)
+    cuda_device_status((model)->device->ops->name((model)->device->ops, (model)->device->stream,             \
+                                                  &(struct op_##name){__VA_ARGS__}),                         \
+                       #name)
 
 #endif

@@ -7,7 +7,7 @@ static void fill(uint64_t *size, uint64_t own)
         *size = own;
 }
 
-static enum status fill_gpt(struct options *options)
+static enum status fill_gpt(struct train_options *options)
 {
     bool small = options->model == MODEL_GPT2_SMALL;
     enum { MAX_DIM = 128 };
@@ -25,7 +25,7 @@ static enum status fill_gpt(struct options *options)
     return STATUS_OK;
 }
 
-static enum status fill_unet(struct options *options)
+static enum status fill_unet(struct train_options *options)
 {
     enum { MAX_LEVELS = 8 };
 
@@ -41,7 +41,7 @@ static enum status fill_unet(struct options *options)
     return STATUS_OK;
 }
 
-enum status net_fill_options(struct options *options)
+enum status net_fill_options(struct train_options *options)
 {
     if (options->optimizer == OPTIMIZER_AUTO)
         options->optimizer = options->model <= MODEL_RESNET50 ? OPTIMIZER_SGD : OPTIMIZER_ADAMW;
@@ -68,7 +68,7 @@ enum status net_fill_options(struct options *options)
     return STATUS_OK;
 }
 
-enum data_kind net_data_kind(const struct options *options)
+enum data_kind net_data_kind(const struct train_options *options)
 {
     switch ((enum model_name)options->model) {
     case MODEL_GPT:
@@ -83,7 +83,7 @@ enum data_kind net_data_kind(const struct options *options)
     }
 }
 
-enum status net_build(struct model *model, const struct options *options, const struct data_spec *spec)
+enum status net_build(struct model *model, const struct train_options *options, const struct data_spec *spec)
 {
     switch ((enum model_name)options->model) {
     case MODEL_MLP:

@@ -6,7 +6,7 @@
 
 static const float deviation = 0.02f; /* GPT-2's start weights */
 
-void net_build_gpt(struct model *model, const struct options *options, const struct data_spec *spec)
+void net_build_gpt(struct model *model, const struct train_options *options, const struct data_spec *spec)
 {
     enum { QKV = 3, HIDDEN = 4 };
     int width = (int)options->width;

@@ -52,7 +52,7 @@ static int stem(struct model *model, int x, int width, const struct data_spec *s
     return layer_maxpool(model, x, 3, 2, 1);
 }
 
-void net_build_resnet(struct model *model, const struct options *options, const struct data_spec *spec)
+void net_build_resnet(struct model *model, const struct train_options *options, const struct data_spec *spec)
 {
     static const int blocks18[STAGES] = {2, 2, 2, 2};
     static const int blocks50[STAGES] = {3, 4, 6, 3};

@@ -21,7 +21,7 @@ static int dense(struct model *model, int x, int out, bool last)
     return layer_dense(model, x, &config);
 }
 
-void net_build_mlp(struct model *model, const struct options *options, const struct data_spec *spec)
+void net_build_mlp(struct model *model, const struct train_options *options, const struct data_spec *spec)
 {
     int x = model_add_input(model, spec->h, spec->w, spec->c);
 
@@ -32,7 +32,7 @@ void net_build_mlp(struct model *model, const struct options *options, const str
     model_finish(model, dense(model, x, spec->classes, true), LOSS_CLASSES);
 }
 
-void net_build_cnn(struct model *model, const struct options *options, const struct data_spec *spec)
+void net_build_cnn(struct model *model, const struct train_options *options, const struct data_spec *spec)
 {
     enum { STAGES = 2, FILTER = 3, POOL = 2, HIDDEN = 4 };
     int x = model_add_input(model, spec->h, spec->w, spec->c);

@@ -13,7 +13,7 @@ static int two_convs(struct model *model, int x, int filters)
     return x;
 }
 
-void net_build_unet(struct model *model, const struct options *options, const struct data_spec *spec)
+void net_build_unet(struct model *model, const struct train_options *options, const struct data_spec *spec)
 {
     int levels = (int)options->layers;
     int width = (int)options->width;

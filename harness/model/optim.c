@@ -9,7 +9,7 @@
 static const float adam_epsilon = 1e-8f;
 enum { SCALE_GROWTH = 2000 }; /* good steps before the loss scale doubles, as PyTorch has it */
 
-double optim_rate(const struct options *options, uint64_t step)
+double optim_rate(const struct train_options *options, uint64_t step)
 {
     const double pi = 3.14159265358979323846;
     const double lowest = 0.1; /* of the rate, at the end of a cosine */
@@ -74,10 +74,11 @@ static enum status open_slots(struct optim *optim)
     if (!optim->wanted || !optim->uploaded)
         return status_fail(STATUS_NO_MEMORY, "no host memory for the table of parameters");
     for (int i = 0; i < OPTIM_ALL_SLOTS && !status; i++) {
-        status = device_status(cudaMallocHost((void **)&optim->slot[i].table, bytes),
-                               "pinned memory for the table of parameters");
+        status = cuda_device_status(cudaMallocHost((void **)&optim->slot[i].table, bytes),
+                                    "pinned memory for the table of parameters");
         if (!status)
-            status = device_status(cudaEventCreateWithFlags(&optim->slot[i].copied, cudaEventDisableTiming),
+            status =
+                cuda_device_status(cudaEventCreateWithFlags(&optim->slot[i].copied, cudaEventDisableTiming),
                                    "creating an event");
     }
     return status;
@@ -89,16 +90,17 @@ static enum status start_scalars(struct optim *optim)
     bool scaled = optim->options->precision == PRECISION_FP16;
     struct ops_scalars start = {.scale = scaled ? (float)optim->options->loss_scale : 1.0f,
                                 .multiplier = 1.0f};
-    enum status status = device_status(cudaMemcpyAsync(optim->scalars.data, &start, sizeof(start),
-                                                       cudaMemcpyHostToDevice, model->device->stream),
-                                       "copying the optimizer's start");
+    enum status status = cuda_device_status(cudaMemcpyAsync(optim->scalars.data, &start, sizeof(start),
+                                                            cudaMemcpyHostToDevice, model->device->stream),
+                                            "copying the optimizer's start");
 
     model->step = &optim_scalars(optim)->step;
-    return status ? status
-                  : device_status(cudaStreamSynchronize(model->device->stream), "starting the optimizer");
+    return status
+               ? status
+               : cuda_device_status(cudaStreamSynchronize(model->device->stream), "starting the optimizer");
 }
 
-enum status optim_open(struct optim *optim, const struct options *options, struct model *model)
+enum status optim_open(struct optim *optim, const struct train_options *options, struct model *model)
 {
     enum status status;
 
@@ -166,9 +168,9 @@ static enum status copy_table(struct optim *optim, struct optim_slot *slot)
 
     memcpy(slot->table, optim->wanted, bytes);
     memcpy(optim->uploaded, optim->wanted, bytes);
-    return device_status(cudaMemcpyAsync(optim->table.data, slot->table, bytes, cudaMemcpyHostToDevice,
-                                         optim->model->device->stream),
-                         "copying the table of parameters");
+    return cuda_device_status(cudaMemcpyAsync(optim->table.data, slot->table, bytes, cudaMemcpyHostToDevice,
+                                              optim->model->device->stream),
+                              "copying the table of parameters");
 }
 
 static enum status upload_table(struct optim *optim, bool capturing)
@@ -184,17 +186,17 @@ static enum status upload_table(struct optim *optim, bool capturing)
     if (memcmp(optim->wanted, optim->uploaded, bytes) == 0)
         return STATUS_OK;
     optim->turn++;
-    status = device_status(cudaEventSynchronize(slot->copied), "waiting for a copy");
+    status = cuda_device_status(cudaEventSynchronize(slot->copied), "waiting for a copy");
     if (!status)
         status = copy_table(optim, slot);
     return status ? status
-                  : device_status(cudaEventRecord(slot->copied, optim->model->device->stream),
-                                  "recording an event");
+                  : cuda_device_status(cudaEventRecord(slot->copied, optim->model->device->stream),
+                                       "recording an event");
 }
 
 static enum status apply(struct optim *optim)
 {
-    const struct options *options = optim->options;
+    const struct train_options *options = optim->options;
     struct model *model = optim->model;
 
     if (options->optimizer == OPTIMIZER_SGD)
@@ -210,7 +212,7 @@ static enum status apply(struct optim *optim)
 
 enum status optim_update(struct optim *optim, bool capturing)
 {
-    const struct options *options = optim->options;
+    const struct train_options *options = optim->options;
     struct model *model = optim->model;
     bool scaled = options->precision == PRECISION_FP16;
     enum status status = upload_table(optim, capturing);

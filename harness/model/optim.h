@@ -5,7 +5,7 @@
 #define HARNESS_OPTIM_H
 
 #include "harness/model/model.h"
-#include "harness/base/options.h"
+#include "harness/base/train_options.h"
 
 /* Slots for tables on their way to the device, in turn, and those that captured graphs read for ever. */
 enum { OPTIM_SLOTS = 4, OPTIM_GRAPH_SLOTS = 2, OPTIM_ALL_SLOTS = OPTIM_SLOTS + OPTIM_GRAPH_SLOTS };
@@ -16,7 +16,7 @@ struct optim_slot {
 };
 
 struct optim {
-    const struct options *options;
+    const struct train_options *options;
     struct model *model;
     int count;        /* of trained parameters */
     uint64_t largest; /* elements of the largest */
@@ -31,7 +31,7 @@ struct optim {
 };
 
 /* Takes the memory that the optimizer keeps. optim_close also after a failure. */
-enum status optim_open(struct optim *optim, const struct options *options, struct model *model);
+enum status optim_open(struct optim *optim, const struct train_options *options, struct model *model);
 void optim_close(struct optim *optim);
 
 static inline struct ops_scalars *optim_scalars(const struct optim *optim)
@@ -40,7 +40,7 @@ static inline struct ops_scalars *optim_scalars(const struct optim *optim)
 }
 
 /* The rate of that step (from 0): host arithmetic only. */
-double optim_rate(const struct options *options, uint64_t step);
+double optim_rate(const struct train_options *options, uint64_t step);
 
 /* Queues the rate for the next update; outside a capture. */
 enum status optim_set_rate(struct optim *optim, double rate);

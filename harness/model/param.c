@@ -3,8 +3,8 @@
 
 #include <stdlib.h>
 
-static enum status upload_start(struct param *param, struct device *device, const struct param_init *init,
-                                struct rng *rng)
+static enum status upload_start(struct param *param, struct cuda_device *device,
+                                const struct param_init *init, struct rng *rng)
 {
     size_t count = param_count(param);
     float *host = malloc(count * sizeof(float));
@@ -14,25 +14,25 @@ static enum status upload_start(struct param *param, struct device *device, cons
         return status_fail(STATUS_NO_MEMORY, "no host memory for %zu weights", count);
     for (size_t i = 0; i < count; i++)
         host[i] = init->deviation > 0.0f ? init->deviation * rng_normal(rng) : init->value;
-    status = device_status(cudaMemcpyAsync(param->weight.data, host, count * sizeof(float),
-                                           cudaMemcpyHostToDevice, device->stream),
-                           "copying weights");
+    status = cuda_device_status(cudaMemcpyAsync(param->weight.data, host, count * sizeof(float),
+                                                cudaMemcpyHostToDevice, device->stream),
+                                "copying weights");
     /* The copy must have read the buffer before it is freed. */
     if (!status)
-        status = device_status(cudaStreamSynchronize(device->stream), "copying weights");
+        status = cuda_device_status(cudaStreamSynchronize(device->stream), "copying weights");
     free(host);
     return status;
 }
 
-static enum status fill_start(struct param *param, struct device *device, float value)
+static enum status fill_start(struct param *param, struct cuda_device *device, float value)
 {
     struct op_fill fill = {
         .out = param->weight.data, .type = OPS_F32, .count = param_count(param), .value = value};
 
-    return device_status(device->ops->fill(device->ops, device->stream, &fill), "fill");
+    return cuda_device_status(device->ops->fill(device->ops, device->stream, &fill), "fill");
 }
 
-enum status param_refresh(struct param *param, struct device *device, enum ops_type type)
+enum status param_refresh(struct param *param, struct cuda_device *device, enum ops_type type)
 {
     struct op_cast cast = {.x = param->weight.data,
                            .out = param->copy.data,
@@ -42,10 +42,10 @@ enum status param_refresh(struct param *param, struct device *device, enum ops_t
 
     if (!param->copy.data)
         return STATUS_OK;
-    return device_status(device->ops->cast(device->ops, device->stream, &cast), "cast");
+    return cuda_device_status(device->ops->cast(device->ops, device->stream, &cast), "cast");
 }
 
-enum status param_open(struct param *param, struct device *device, struct mem *mem, enum ops_type type,
+enum status param_open(struct param *param, struct cuda_device *device, struct mem *mem, enum ops_type type,
                        const struct param_init *init, struct rng *rng)
 {
     size_t bytes = param_count(param) * sizeof(float);
@@ -68,7 +68,7 @@ void param_close(struct param *param, struct mem *mem)
         mem_drop(mem, all[i]);
 }
 
-enum status param_pack(struct param *param, struct device *device, struct mem *mem)
+enum status param_pack(struct param *param, struct cuda_device *device, struct mem *mem)
 {
     enum status status = mem_need(mem, &param->bytes, param_count(param), MEM_PARAMETERS);
     struct op_quantize quantize = {.x = param->weight.data, .rows = param->rows, .cols = param->cols};
@@ -78,13 +78,14 @@ enum status param_pack(struct param *param, struct device *device, struct mem *m
     quantize.q = param->bytes.data;
     quantize.scale = param->scale.data;
     if (!status)
-        status = device_status(device->ops->quantize(device->ops, device->stream, &quantize), "quantize");
+        status =
+            cuda_device_status(device->ops->quantize(device->ops, device->stream, &quantize), "quantize");
     if (!status)
         status = mem_drop(mem, &param->weight);
     return status ? status : mem_drop(mem, &param->copy);
 }
 
-enum status param_unpack(struct param *param, struct device *device, enum ops_type type, void *to)
+enum status param_unpack(struct param *param, struct cuda_device *device, enum ops_type type, void *to)
 {
     struct op_dequantize dequantize = {.q = param->bytes.data,
                                        .scale = param->scale.data,
@@ -94,7 +95,8 @@ enum status param_unpack(struct param *param, struct device *device, enum ops_ty
                                        .cols = param->cols};
 
     param->unpacked = to;
-    return device_status(device->ops->dequantize(device->ops, device->stream, &dequantize), "dequantize");
+    return cuda_device_status(device->ops->dequantize(device->ops, device->stream, &dequantize),
+                              "dequantize");
 }
 
 enum status param_grad(struct param *param, struct mem *mem, float **out, int *accumulate)

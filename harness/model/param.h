@@ -10,7 +10,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "harness/base/device.h"
+#include "harness/base/cuda_device.h"
 #include "harness/memory/mem.h"
 #include "harness/base/rng.h"
 
@@ -44,7 +44,7 @@ static inline size_t param_count(const struct param *param)
 }
 
 /* Draws the weights on the host, so that every device begins with the same ones, and copies them. */
-enum status param_open(struct param *param, struct device *device, struct mem *mem, enum ops_type type,
+enum status param_open(struct param *param, struct cuda_device *device, struct mem *mem, enum ops_type type,
                        const struct param_init *init, struct rng *rng);
 void param_close(struct param *param, struct mem *mem);
 
@@ -57,7 +57,7 @@ static inline const void *param_read(const struct param *param)
 }
 
 /* Makes the copy follow the weight. */
-enum status param_refresh(struct param *param, struct device *device, enum ops_type type);
+enum status param_refresh(struct param *param, struct cuda_device *device, enum ops_type type);
 
 /* Vectors stay as they are: biases and norms are small and matter much. */
 static inline bool param_can_pack(const struct param *param)
@@ -67,10 +67,10 @@ static inline bool param_can_pack(const struct param *param)
 
 /* Rounds the weight to bytes and gives back the memory of weight and copy. No update, no checkpoint and no
  * backward pass after it. */
-enum status param_pack(struct param *param, struct device *device, struct mem *mem);
+enum status param_pack(struct param *param, struct cuda_device *device, struct mem *mem);
 
 /* Writes a packed weight in that type to where layers read it. */
-enum status param_unpack(struct param *param, struct device *device, enum ops_type type, void *to);
+enum status param_unpack(struct param *param, struct cuda_device *device, enum ops_type type, void *to);
 
 /* Where to write the gradient, and whether to add to what is there. */
 enum status param_grad(struct param *param, struct mem *mem, float **out, int *accumulate);

@@ -27,11 +27,11 @@ struct file {
 
 static void describe(const struct trainer *trainer, char *name, size_t size)
 {
-    const struct options *options = &trainer->options;
+    const struct train_options *options = &trainer->options;
     char model[16];
 
     snprintf(name, size, "%s layers=%llu width=%llu heads=%llu length=%llu vocabulary=%llu optimizer=%s",
-             options_choice("model", options->model, model, sizeof(model)),
+             train_options_choice("model", options->model, model, sizeof(model)),
              (unsigned long long)options->layers, (unsigned long long)options->width,
              (unsigned long long)options->heads, (unsigned long long)options->length,
              (unsigned long long)options->vocabulary, options->optimizer == OPTIMIZER_SGD ? "sgd" : "adam");
@@ -104,12 +104,12 @@ static enum status move_tensor(struct trainer *trainer, struct file *file, const
 
         if (!save && !read_all(file, file->buffer, part))
             return fail(file, "the checkpoint cannot be read");
-        status =
-            device_status(save ? cudaMemcpyAsync(file->buffer, device, part, cudaMemcpyDeviceToHost, stream)
-                               : cudaMemcpyAsync(device, file->buffer, part, cudaMemcpyHostToDevice, stream),
-                          "copying a checkpoint");
+        status = cuda_device_status(
+            save ? cudaMemcpyAsync(file->buffer, device, part, cudaMemcpyDeviceToHost, stream)
+                 : cudaMemcpyAsync(device, file->buffer, part, cudaMemcpyHostToDevice, stream),
+            "copying a checkpoint");
         if (!status)
-            status = device_status(cudaStreamSynchronize(stream), "copying a checkpoint");
+            status = cuda_device_status(cudaStreamSynchronize(stream), "copying a checkpoint");
         if (!status && save) {
             checkpoint_sum_add(&file->sum, file->buffer, part);
             status = write_all(file, file->buffer, part);
@@ -125,7 +125,7 @@ static void set_scale(uint8_t scalars[CHECKPOINT_SCALARS_BYTES], float scale)
     memcpy(scalars + offsetof(struct ops_scalars, scale), &scale, sizeof(scale));
 }
 
-static void fit_scale(const struct options *options, uint8_t scalars[CHECKPOINT_SCALARS_BYTES])
+static void fit_scale(const struct train_options *options, uint8_t scalars[CHECKPOINT_SCALARS_BYTES])
 {
     struct ops_scalars saved;
 
@@ -159,12 +159,12 @@ static enum status fill_header(struct trainer *trainer, struct checkpoint_header
     header->data_seed = position.seed;
     header->data_samples = position.samples;
     describe(trainer, header->name, sizeof(header->name));
-    status = device_status(cudaMemcpyAsync(header->scalars, trainer->optim.scalars.data,
-                                           sizeof(struct ops_scalars), cudaMemcpyDeviceToHost,
-                                           trainer->device->stream),
-                           "copying a checkpoint");
+    status = cuda_device_status(cudaMemcpyAsync(header->scalars, trainer->optim.scalars.data,
+                                                sizeof(struct ops_scalars), cudaMemcpyDeviceToHost,
+                                                trainer->device->stream),
+                                "copying a checkpoint");
     if (!status)
-        status = device_status(cudaStreamSynchronize(trainer->device->stream), "copying a checkpoint");
+        status = cuda_device_status(cudaStreamSynchronize(trainer->device->stream), "copying a checkpoint");
     if (!status && trainer->options.precision != PRECISION_FP16)
         set_scale(header->scalars, 0.0f);
     return status;
@@ -367,12 +367,12 @@ static enum status read_contents(struct trainer *trainer, struct file *file,
             status = param_refresh(param, trainer->device, model->type);
     }
     if (!status)
-        status = device_status(cudaMemcpyAsync(trainer->optim.scalars.data, header->scalars,
-                                               sizeof(struct ops_scalars), cudaMemcpyHostToDevice,
-                                               trainer->device->stream),
-                               "copying a checkpoint");
+        status = cuda_device_status(cudaMemcpyAsync(trainer->optim.scalars.data, header->scalars,
+                                                    sizeof(struct ops_scalars), cudaMemcpyHostToDevice,
+                                                    trainer->device->stream),
+                                    "copying a checkpoint");
     if (!status)
-        status = device_status(cudaStreamSynchronize(trainer->device->stream), "copying a checkpoint");
+        status = cuda_device_status(cudaStreamSynchronize(trainer->device->stream), "copying a checkpoint");
     if (status)
         return status;
     trainer->step = header->step;

@@ -18,7 +18,8 @@ static uint64_t next_smaller(uint64_t batch)
 }
 
 /* Whether a batch fits; STATUS_NO_MEMORY is an answer, not a failure. */
-static enum status try_batch(const struct options *options, struct trainer *trainer, int rounds, bool *fits)
+static enum status try_batch(const struct train_options *options, struct trainer *trainer, int rounds,
+                             bool *fits)
 {
     enum status status = trainer_try_batch(trainer, options->batch, options->accumulate, rounds);
 
@@ -30,7 +31,7 @@ static enum status try_batch(const struct options *options, struct trainer *trai
 }
 
 /* Doubles while it fits, then halves the gap. Leaves 0 if nothing fits. */
-static enum status largest_batch(struct options *options, struct trainer *trainer)
+static enum status largest_batch(struct train_options *options, struct trainer *trainer)
 {
     uint64_t most = options->batch;
     uint64_t good = 0;
@@ -51,7 +52,7 @@ static enum status largest_batch(struct options *options, struct trainer *traine
     return status;
 }
 
-static enum status find_batch(struct options *options, struct trainer *trainer)
+static enum status find_batch(struct train_options *options, struct trainer *trainer)
 {
     enum status status = largest_batch(options, trainer);
     bool fits = false;
@@ -66,7 +67,7 @@ static enum status find_batch(struct options *options, struct trainer *trainer)
     return status;
 }
 
-static enum status split_batch(struct options *options, struct trainer *trainer)
+static enum status split_batch(struct train_options *options, struct trainer *trainer)
 {
     enum status status = STATUS_OK;
     bool fits = false;
@@ -85,10 +86,10 @@ static enum status split_batch(struct options *options, struct trainer *trainer)
     return status;
 }
 
-enum status fit_options(struct options *options, struct device *device, struct supply *supply)
+enum status fit_options(struct train_options *options, struct cuda_device *device, struct supply *supply)
 {
     struct trainer trainer = {0};
-    struct options probe = *options;
+    struct train_options probe = *options;
     enum status status;
 
     if (!options->find_batch && !options->auto_accum)
@@ -102,7 +103,7 @@ enum status fit_options(struct options *options, struct device *device, struct s
     return status;
 }
 
-bool fit_less(struct options *options)
+bool fit_less(struct train_options *options)
 {
     uint64_t old = options->batch;
 

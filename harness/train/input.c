@@ -196,7 +196,7 @@ static enum status prepare(struct input *input, struct input_set *set, struct te
     picture.out = x->data;
     memcpy(picture.mean, spec->mean, sizeof(picture.mean));
     memcpy(picture.deviation, spec->deviation, sizeof(picture.deviation));
-    return device_status(
+    return cuda_device_status(
         model->device->ops->image_prepare(model->device->ops, model->device->stream, &picture),
         "image_prepare");
 }

@@ -7,10 +7,10 @@
 #include "harness/train/train.h"
 
 struct half {
-    struct options options;
-    struct device own_device;
+    struct train_options options;
+    struct cuda_device own_device;
     struct supply own_supply;
-    struct device *device;
+    struct cuda_device *device;
     struct supply *supply;
     struct trainer trainer;
     struct train_result result;
@@ -19,8 +19,8 @@ struct half {
     enum status status;
 };
 
-static enum status open_half(struct half *half, const struct options *options, int number, struct half *first,
-                             struct budget *budget)
+static enum status open_half(struct half *half, const struct train_options *options, int number,
+                             struct half *first, struct budget *budget)
 {
     bool own_stream = number == 0 || options->pair_mode != PAIR_INTERLEAVED;
     bool own_memory = number == 0 || options->pair_memory == PAIR_PRIVATE;
@@ -34,9 +34,9 @@ static enum status open_half(struct half *half, const struct options *options, i
     half->supply = own_memory ? &half->own_supply : &first->own_supply;
     /* Two arenas share what is free when they start. */
     if (options->pair_memory == PAIR_PRIVATE && number == 0)
-        half->options.fraction /= OPTIONS_PAIR;
+        half->options.fraction /= TRAIN_OPTIONS_PAIR;
     if (own_stream)
-        status = device_open(&half->own_device, options->device);
+        status = cuda_device_open(&half->own_device, options->device);
     if (!status && own_memory)
         status =
             supply_open(&half->own_supply, (enum alloc_mode)options->alloc, half->options.fraction, budget);
@@ -48,10 +48,10 @@ static enum status run_in_turn(struct half *halves)
     enum status status = STATUS_OK;
     uint64_t steps = halves[0].options.steps;
 
-    for (int i = 0; i < OPTIONS_PAIR; i++)
+    for (int i = 0; i < TRAIN_OPTIONS_PAIR; i++)
         halves[i].trainer.started = trainer_now();
     for (uint64_t step = 0; step < steps && !status; step++) {
-        for (int i = 0; i < OPTIONS_PAIR && !status; i++) {
+        for (int i = 0; i < TRAIN_OPTIONS_PAIR && !status; i++) {
             struct trainer *trainer = &halves[i].trainer;
 
             if (step == 1 || steps == 1)
@@ -62,7 +62,7 @@ static enum status run_in_turn(struct half *halves)
                 status = trainer_read_reports(trainer, false);
         }
     }
-    for (int i = 0; i < OPTIONS_PAIR && !status; i++) {
+    for (int i = 0; i < TRAIN_OPTIONS_PAIR && !status; i++) {
         status = trainer_time(&halves[i].trainer, false);
         if (!status)
             status = trainer_read_reports(&halves[i].trainer, true);
@@ -74,7 +74,7 @@ static void *run_thread(void *arg)
 {
     struct half *half = arg;
 
-    half->status = device_status(cudaSetDevice(half->index), "cudaSetDevice");
+    half->status = cuda_device_status(cudaSetDevice(half->index), "cudaSetDevice");
     if (!half->status)
         half->status = trainer_run(&half->trainer);
     return NULL;
@@ -85,61 +85,61 @@ static enum status run_threads(struct half *halves)
     enum status status = STATUS_OK;
     int started = 0;
 
-    while (started < OPTIONS_PAIR &&
+    while (started < TRAIN_OPTIONS_PAIR &&
            pthread_create(&halves[started].thread, NULL, run_thread, &halves[started]) == 0)
         started++;
     for (int i = 0; i < started; i++) {
         pthread_join(halves[i].thread, NULL);
         status = status ? status : halves[i].status;
     }
-    if (started < OPTIONS_PAIR && !status)
+    if (started < TRAIN_OPTIONS_PAIR && !status)
         status = status_fail(STATUS_FAILED, "a thread for the pair cannot be started");
     return status;
 }
 
-static void print_pair(const struct options *options, const struct half *halves, double seconds,
+static void print_pair(const struct train_options *options, const struct half *halves, double seconds,
                        const struct budget *budget)
 {
     char mode[16], memory[16];
     double samples = 0.0;
 
-    for (int i = 0; i < OPTIONS_PAIR; i++) {
-        const struct options *own = &halves[i].trainer.options;
+    for (int i = 0; i < TRAIN_OPTIONS_PAIR; i++) {
+        const struct train_options *own = &halves[i].trainer.options;
 
         train_print_result(&halves[i].result);
         samples += (double)(own->batch * own->accumulate * own->steps);
     }
     printf("pair=%s pair_memory=%s seconds=%.3f samples_per_s=%.1f peak_bytes=%zu device=%s\n",
-           options_choice("pair-mode", options->pair_mode, mode, sizeof(mode)),
-           options_choice("pair-memory", options->pair_memory, memory, sizeof(memory)), seconds,
+           train_options_choice("pair-mode", options->pair_mode, mode, sizeof(mode)),
+           train_options_choice("pair-memory", options->pair_memory, memory, sizeof(memory)), seconds,
            seconds > 0.0 ? samples / seconds : 0.0, atomic_load(&budget->peak), halves[0].device->name);
 }
 
-enum status pair_run(const struct options *options)
+enum status pair_run(const struct train_options *options)
 {
     struct budget budget = {.limit = options->budget};
-    static struct half halves[OPTIONS_PAIR];
+    static struct half halves[TRAIN_OPTIONS_PAIR];
     enum status status = STATUS_OK;
     double start, seconds;
 
-    for (int i = 0; i < OPTIONS_PAIR && !status; i++)
+    for (int i = 0; i < TRAIN_OPTIONS_PAIR && !status; i++)
         status = open_half(&halves[i], options, i, &halves[0], &budget);
     start = trainer_now();
     if (!status)
         status = options->pair_mode == PAIR_THREADS ? run_threads(halves) : run_in_turn(halves);
     seconds = trainer_now() - start;
-    for (int i = 0; i < OPTIONS_PAIR && !status; i++) {
+    for (int i = 0; i < TRAIN_OPTIONS_PAIR && !status; i++) {
         status = trainer_evaluate(&halves[i].trainer, &halves[i].result.evaluation);
         if (!status)
             train_read_result(&halves[i].trainer, &halves[i].result);
     }
     if (!status)
         print_pair(options, halves, seconds, &budget);
-    for (int i = OPTIONS_PAIR - 1; i >= 0; i--)
+    for (int i = TRAIN_OPTIONS_PAIR - 1; i >= 0; i--)
         trainer_close(&halves[i].trainer);
-    for (int i = OPTIONS_PAIR - 1; i >= 0; i--) {
+    for (int i = TRAIN_OPTIONS_PAIR - 1; i >= 0; i--) {
         supply_close(&halves[i].own_supply);
-        device_close(&halves[i].own_device);
+        cuda_device_close(&halves[i].own_device);
     }
     return status;
 }

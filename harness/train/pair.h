@@ -3,9 +3,9 @@
 #ifndef HARNESS_PAIR_H
 #define HARNESS_PAIR_H
 
-#include "harness/base/options.h"
+#include "harness/base/train_options.h"
 #include "harness/base/status.h"
 
-enum status pair_run(const struct options *options);
+enum status pair_run(const struct train_options *options);
 
 #endif

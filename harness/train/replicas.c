@@ -17,7 +17,7 @@ struct replica {
     struct job *job;
     int number;
     uint64_t device_index;
-    struct device device;
+    struct cuda_device device;
     struct supply supply;
     struct trainer trainer;
     struct train_result result;
@@ -28,7 +28,7 @@ struct replica {
 };
 
 struct job {
-    const struct options *options;
+    const struct train_options *options;
     struct budget budget;
     struct gate gate;
     int count;
@@ -41,14 +41,14 @@ struct job {
 
 /* ---- averaging ---- */
 
-static enum status average_param(struct job *job, struct device *device, int p)
+static enum status average_param(struct job *job, struct cuda_device *device, int p)
 {
     struct op_average average = {.count = job->count};
 
     average.elements = param_count(&job->replica[0].trainer.model.params[p]);
     for (int i = 0; i < job->count; i++)
         average.parts[i] = job->replica[i].trainer.model.params[p].grad.data;
-    return device_status(device->ops->average(device->ops, device->stream, &average), "average");
+    return cuda_device_status(device->ops->average(device->ops, device->stream, &average), "average");
 }
 
 /* By replica 0, when all have recorded `ready`. */
@@ -59,21 +59,22 @@ static enum status average_all(struct job *job)
     enum status status = STATUS_OK;
 
     for (int i = 1; i < job->count && !status; i++)
-        status = device_status(cudaStreamWaitEvent(first->device.stream, job->replica[i].ready, 0),
-                               "waiting for a replica");
+        status = cuda_device_status(cudaStreamWaitEvent(first->device.stream, job->replica[i].ready, 0),
+                                    "waiting for a replica");
     for (int p = 0; p < model->param_count && !status; p++) {
         if (model->params[p].trained)
             status = average_param(job, &first->device, p);
     }
     return status ? status
-                  : device_status(cudaEventRecord(job->averaged, first->device.stream), "recording an event");
+                  : cuda_device_status(cudaEventRecord(job->averaged, first->device.stream),
+                                       "recording an event");
 }
 
 static enum status reduce_by_operation(struct replica *replica)
 {
     struct job *job = replica->job;
     enum status status =
-        device_status(cudaEventRecord(replica->ready, replica->device.stream), "recording an event");
+        cuda_device_status(cudaEventRecord(replica->ready, replica->device.stream), "recording an event");
 
     if (status)
         return status;
@@ -85,8 +86,8 @@ static enum status reduce_by_operation(struct replica *replica)
         return status;
     if (!gate_pass(&job->gate))
         return STATUS_FAILED;
-    return device_status(cudaStreamWaitEvent(replica->device.stream, job->averaged, 0),
-                         "waiting for the average");
+    return cuda_device_status(cudaStreamWaitEvent(replica->device.stream, job->averaged, 0),
+                              "waiting for the average");
 }
 
 static enum status reduce_nccl(struct replica *replica, struct model *model)
@@ -115,8 +116,8 @@ static enum status reduce(void *owner, struct model *model)
 static enum status open_replica(struct replica *replica)
 {
     struct job *job = replica->job;
-    struct options options = *job->options;
-    enum status status = device_open(&replica->device, replica->device_index);
+    struct train_options options = *job->options;
+    enum status status = cuda_device_open(&replica->device, replica->device_index);
 
     options.device = replica->device_index;
     if (replica->number > 0)
@@ -128,8 +129,8 @@ static enum status open_replica(struct replica *replica)
         status =
             supply_open(&replica->supply, (enum alloc_mode)options.alloc, options.fraction, &job->budget);
     if (!status)
-        status = device_status(cudaEventCreateWithFlags(&replica->ready, cudaEventDisableTiming),
-                               "creating an event");
+        status = cuda_device_status(cudaEventCreateWithFlags(&replica->ready, cudaEventDisableTiming),
+                                    "creating an event");
     if (!status && !job->by_operation)
         status = nccl_open(&replica->comm, &job->id, replica->number, job->count);
     if (!status)
@@ -149,7 +150,7 @@ static void *run_replica(void *arg)
     if (!job->by_operation)
         status = open_replica(replica);
     if (!status)
-        status = device_status(cudaSetDevice((int)replica->device_index), "cudaSetDevice");
+        status = cuda_device_status(cudaSetDevice((int)replica->device_index), "cudaSetDevice");
     if (status)
         gate_break(&job->gate);
     else if (!gate_pass(&job->gate))
@@ -191,10 +192,10 @@ static enum status run_job(struct job *job)
         status = open_replica(&job->replica[i]);
     /* The event belongs to the card of the stream that records it. */
     if (!status && job->by_operation)
-        status = device_status(cudaSetDevice((int)job->replica[0].device_index), "cudaSetDevice");
+        status = cuda_device_status(cudaSetDevice((int)job->replica[0].device_index), "cudaSetDevice");
     if (!status && job->by_operation)
-        status = device_status(cudaEventCreateWithFlags(&job->averaged, cudaEventDisableTiming),
-                               "creating an event");
+        status = cuda_device_status(cudaEventCreateWithFlags(&job->averaged, cudaEventDisableTiming),
+                                    "creating an event");
     if (!status && !job->by_operation)
         status = nccl_new_id(&job->id);
     if (status)
@@ -227,20 +228,20 @@ static void close_job(struct job *job)
         if (replica->ready)
             cudaEventDestroy(replica->ready);
         supply_close(&replica->supply);
-        device_close(&replica->device);
+        cuda_device_close(&replica->device);
     }
     if (job->averaged)
         cudaEventDestroy(job->averaged);
 }
 
-static enum status count_replicas(const struct options *options, int *count, bool *one_card)
+static enum status count_replicas(const struct train_options *options, int *count, bool *one_card)
 {
     char *end = NULL;
     long number = strtol(options->replicas, &end, 10);
 
     *one_card = strcmp(options->replicas, "all") != 0;
     if (!*one_card) {
-        enum status status = device_status(cudaGetDeviceCount(count), "looking for CUDA devices");
+        enum status status = cuda_device_status(cudaGetDeviceCount(count), "looking for CUDA devices");
 
         *one_card = !status && *count == 1;
         return status;
@@ -252,7 +253,7 @@ static enum status count_replicas(const struct options *options, int *count, boo
     return STATUS_OK;
 }
 
-enum status replicas_run(const struct options *options)
+enum status replicas_run(const struct train_options *options)
 {
     struct job job = {.options = options, .budget = {.limit = options->budget}};
     enum status status;
@@ -264,7 +265,7 @@ enum status replicas_run(const struct options *options)
         return status;
     if (job.count < 1)
         return status_fail(STATUS_FAILED, "--replicas=%s: there is no CUDA device", options->replicas);
-    job.by_operation = job.one_card || device_is_simulated(0);
+    job.by_operation = job.one_card || cuda_device_is_simulated(0);
     job.replica = calloc((size_t)job.count, sizeof(*job.replica));
     if (!job.replica)
         return status_fail(STATUS_NO_MEMORY, "no host memory for %d replicas", job.count);

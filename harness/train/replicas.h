@@ -5,12 +5,12 @@
 #ifndef HARNESS_REPLICAS_H
 #define HARNESS_REPLICAS_H
 
-#include "harness/base/options.h"
+#include "harness/base/train_options.h"
 #include "harness/base/status.h"
 
-enum status replicas_run(const struct options *options);
+enum status replicas_run(const struct train_options *options);
 
 /* What replicas_run calls for --replicas=mpi. */
-enum status replicas_run_mpi(const struct options *options);
+enum status replicas_run_mpi(const struct train_options *options);
 
 #endif

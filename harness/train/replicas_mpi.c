@@ -59,14 +59,15 @@ static enum status move_gradients(struct rank *rank, struct model *model, bool b
 
         if (!param->trained)
             continue;
-        status = device_status(back ? cudaMemcpyAsync(param->grad.data, host, bytes, cudaMemcpyHostToDevice,
-                                                      model->device->stream)
-                                    : cudaMemcpyAsync(host, param->grad.data, bytes, cudaMemcpyDeviceToHost,
-                                                      model->device->stream),
-                               "copying gradients");
+        status = cuda_device_status(back ? cudaMemcpyAsync(param->grad.data, host, bytes,
+                                                           cudaMemcpyHostToDevice, model->device->stream)
+                                         : cudaMemcpyAsync(host, param->grad.data, bytes,
+                                                           cudaMemcpyDeviceToHost, model->device->stream),
+                                    "copying gradients");
         host += param_count(param);
     }
-    return status ? status : device_status(cudaStreamSynchronize(model->device->stream), "copying gradients");
+    return status ? status
+                  : cuda_device_status(cudaStreamSynchronize(model->device->stream), "copying gradients");
 }
 
 static enum status reduce_host(struct rank *rank, struct model *model)
@@ -110,21 +111,21 @@ static enum status open_reduce(struct rank *rank, bool simulated, int devices)
         return status ? status : nccl_open(&rank->nccl, &id, rank->comm.rank, rank->comm.size);
     }
     rank->room = count_gradients(&rank->trainer->model);
-    return device_status(cudaMallocHost((void **)&rank->host, rank->room * sizeof(float)),
-                         "pinned memory for the gradients");
+    return cuda_device_status(cudaMallocHost((void **)&rank->host, rank->room * sizeof(float)),
+                              "pinned memory for the gradients");
 }
 
-static enum status run_rank(struct rank *rank, const struct options *wanted)
+static enum status run_rank(struct rank *rank, const struct train_options *wanted)
 {
-    struct options options = *wanted;
+    struct train_options options = *wanted;
     struct budget budget = {.limit = options.budget};
-    struct device device = {0};
+    struct cuda_device device = {0};
     struct supply supply = {0};
     struct trainer trainer = {0};
     struct train_result result = {0};
     int devices = 0;
     float losses[2];
-    enum status status = device_status(cudaGetDeviceCount(&devices), "looking for CUDA devices");
+    enum status status = cuda_device_status(cudaGetDeviceCount(&devices), "looking for CUDA devices");
 
     if (!status && devices > 0)
         options.device = (uint64_t)(rank->comm.local_rank % devices);
@@ -132,7 +133,7 @@ static enum status run_rank(struct rank *rank, const struct options *wanted)
     if (rank->comm.rank > 0)
         options.save = NULL;
     if (!status)
-        status = device_open(&device, options.device);
+        status = cuda_device_open(&device, options.device);
     if (!status)
         status = supply_open(&supply, (enum alloc_mode)options.alloc, options.fraction, &budget);
     if (!status)
@@ -159,11 +160,11 @@ static enum status run_rank(struct rank *rank, const struct options *wanted)
     if (rank->host)
         cudaFreeHost(rank->host);
     supply_close(&supply);
-    device_close(&device);
+    cuda_device_close(&device);
     return status;
 }
 
-enum status replicas_run_mpi(const struct options *options)
+enum status replicas_run_mpi(const struct train_options *options)
 {
     struct rank rank = {0};
     enum status status = open_comm(&rank.comm);

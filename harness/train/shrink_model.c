@@ -60,11 +60,11 @@ static enum status read_weight(struct trainer *trainer, const struct param *para
 {
     cudaStream_t stream = trainer->device->stream;
     enum status status =
-        device_status(cudaMemcpyAsync(host, param->weight.data, param_count(param) * sizeof(float),
-                                      cudaMemcpyDeviceToHost, stream),
-                      "copying weights");
+        cuda_device_status(cudaMemcpyAsync(host, param->weight.data, param_count(param) * sizeof(float),
+                                           cudaMemcpyDeviceToHost, stream),
+                           "copying weights");
 
-    return status ? status : device_status(cudaStreamSynchronize(stream), "copying weights");
+    return status ? status : cuda_device_status(cudaStreamSynchronize(stream), "copying weights");
 }
 
 /* Without the zeros, and with one bit per weight that says which are left. */

@@ -12,7 +12,7 @@
 #include "harness/train/shrink_model.h"
 
 /* Options that do not go together, said before anything is opened. */
-static enum status check_options(const struct options *options)
+static enum status check_options(const struct train_options *options)
 {
     bool fixed =
         options->alloc == ALLOC_CACHE || options->alloc == ALLOC_ARENA || options->alloc == ALLOC_STATIC;
@@ -31,7 +31,7 @@ static enum status check_options(const struct options *options)
                            options->data);
     if (options->format != DATA_AUTO && options->format != DATA_SYNTHETIC && !options->data)
         return status_fail(STATUS_USAGE, "--format=%s needs --data=PATH",
-                           options_choice("format", options->format, format, sizeof(format)));
+                           train_options_choice("format", options->format, format, sizeof(format)));
     if (options->save_every && !options->save)
         return status_fail(STATUS_USAGE, "--save-every needs --save=FILE");
     if (options->pair.given &&
@@ -73,15 +73,15 @@ void train_read_result(struct trainer *trainer, struct train_result *result)
 
 void train_print_result(const struct train_result *result)
 {
-    const struct options *options = &result->options;
+    const struct train_options *options = &result->options;
     char model[16], alloc[16], precision[16];
 
     /* Nine digits give a float back exactly: two runs can be compared by the bits of their losses. */
     printf("model=%s alloc=%s precision=%s batch=%llu accumulate=%llu steps=%llu step_ms=%.3f "
            "samples_per_s=%.1f data_wait_ms=%.3f loss_first=%.9g loss_last=%.9g",
-           options_choice("model", options->model, model, sizeof(model)),
-           options_choice("alloc", options->alloc, alloc, sizeof(alloc)),
-           options_choice("precision", options->precision, precision, sizeof(precision)),
+           train_options_choice("model", options->model, model, sizeof(model)),
+           train_options_choice("alloc", options->alloc, alloc, sizeof(alloc)),
+           train_options_choice("precision", options->precision, precision, sizeof(precision)),
            (unsigned long long)options->batch, (unsigned long long)options->accumulate,
            (unsigned long long)options->steps, result->step_ms, result->samples_per_s, result->data_wait_ms,
            (double)result->loss_first, (double)result->loss_last);
@@ -99,7 +99,7 @@ void train_print_result(const struct train_result *result)
 
 enum status train_one(struct trainer *trainer, struct train_result *result)
 {
-    const struct options *options = &trainer->options;
+    const struct train_options *options = &trainer->options;
     enum status status = STATUS_OK;
 
     if (options->resume)
@@ -118,8 +118,8 @@ enum status train_one(struct trainer *trainer, struct train_result *result)
 }
 
 /* *trained: the training itself came to its end. */
-static enum status run_with_batch(const struct options *options, struct device *device, struct supply *supply,
-                                  bool *trained)
+static enum status run_with_batch(const struct train_options *options, struct cuda_device *device,
+                                  struct supply *supply, bool *trained)
 {
     struct trainer trainer = {0};
     struct train_result result = {0};
@@ -139,7 +139,7 @@ static enum status run_with_batch(const struct options *options, struct device *
     return status;
 }
 
-static enum status run_on(struct options *options, struct device *device, struct supply *supply)
+static enum status run_on(struct train_options *options, struct cuda_device *device, struct supply *supply)
 {
     enum status status = fit_options(options, device, supply);
     bool trained = false;
@@ -153,24 +153,24 @@ static enum status run_on(struct options *options, struct device *device, struct
     return status;
 }
 
-static enum status run_single(const struct options *wanted)
+static enum status run_single(const struct train_options *wanted)
 {
-    struct options options = *wanted;
+    struct train_options options = *wanted;
     struct budget budget = {.limit = options.budget};
-    struct device device = {0};
+    struct cuda_device device = {0};
     struct supply supply = {0};
-    enum status status = device_open(&device, options.device);
+    enum status status = cuda_device_open(&device, options.device);
 
     if (!status)
         status = supply_open(&supply, (enum alloc_mode)options.alloc, options.fraction, &budget);
     if (!status)
         status = run_on(&options, &device, &supply);
     supply_close(&supply);
-    device_close(&device);
+    cuda_device_close(&device);
     return status;
 }
 
-enum status train_run(const struct options *options)
+enum status train_run(const struct train_options *options)
 {
     enum status status = check_options(options);
 

@@ -2,16 +2,16 @@
 #ifndef HARNESS_TRAIN_H
 #define HARNESS_TRAIN_H
 
-#include "harness/base/device.h"
+#include "harness/base/cuda_device.h"
 #include "harness/memory/mem.h"
-#include "harness/base/options.h"
+#include "harness/base/train_options.h"
 #include "harness/base/status.h"
 #include "harness/train/trainer.h"
 
 /* What the result line of one model says. */
 struct train_result {
-    struct options options; /* with the sizes, the batch and the accumulation that were used */
-    char device[DEVICE_NAME_BYTES];
+    struct train_options options; /* with the sizes, the batch and the accumulation that were used */
+    char device[CUDA_DEVICE_NAME_BYTES];
     float loss_first, loss_last;
     double step_ms; /* by the device's clock, without the first steps, which warm up */
     double samples_per_s;
@@ -24,7 +24,7 @@ struct train_result {
 };
 
 /* Runs what the options ask for and prints the result lines on stdout. */
-enum status train_run(const struct options *options);
+enum status train_run(const struct train_options *options);
 
 /* The run of an open trainer: resume, batch search, steps, validation. */
 enum status train_one(struct trainer *trainer, struct train_result *result);

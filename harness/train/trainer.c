@@ -16,7 +16,7 @@ double trainer_now(void)
 
 static enum status open_dataset(struct trainer *trainer)
 {
-    const struct options *options = &trainer->options;
+    const struct train_options *options = &trainer->options;
     struct data_config config = {
         .path = options->data,
         .format = (enum data_format)options->format,
@@ -37,7 +37,7 @@ static enum status open_dataset(struct trainer *trainer)
 
 static enum status open_model(struct trainer *trainer)
 {
-    const struct options *options = &trainer->options;
+    const struct train_options *options = &trainer->options;
     static const enum ops_type types[] = {OPS_F32, OPS_F32, OPS_BF16, OPS_F16};
     struct model_config config = {
         .device = trainer->device,
@@ -68,7 +68,7 @@ static enum status open_model(struct trainer *trainer)
 
 static enum status open_input(struct trainer *trainer)
 {
-    const struct options *options = &trainer->options;
+    const struct train_options *options = &trainer->options;
     struct pipeline_config config = {
         .split = DATA_TRAIN,
         .batch = options->batch,
@@ -94,16 +94,16 @@ static enum status open_reports(struct trainer *trainer)
     for (int i = 0; i < TRAINER_REPORTS && !status; i++) {
         struct trainer_report *report = &trainer->report[i];
 
-        status = device_status(cudaMallocHost((void **)&report->totals, TOTALS * sizeof(float)),
-                               "pinned memory for the losses");
+        status = cuda_device_status(cudaMallocHost((void **)&report->totals, TOTALS * sizeof(float)),
+                                    "pinned memory for the losses");
         if (!status)
-            status = device_status(cudaEventCreateWithFlags(&report->done, cudaEventDisableTiming),
-                                   "creating an event");
+            status = cuda_device_status(cudaEventCreateWithFlags(&report->done, cudaEventDisableTiming),
+                                        "creating an event");
     }
     if (!status)
-        status = device_status(cudaEventCreate(&trainer->start), "creating an event");
+        status = cuda_device_status(cudaEventCreate(&trainer->start), "creating an event");
     if (!status)
-        status = device_status(cudaEventCreate(&trainer->stop), "creating an event");
+        status = cuda_device_status(cudaEventCreate(&trainer->stop), "creating an event");
     return status;
 }
 
@@ -159,8 +159,8 @@ static void close_run(struct trainer *trainer)
     mem_drop(&trainer->mem, &trainer->totals);
 }
 
-enum status trainer_open(struct trainer *trainer, const struct options *options, struct device *device,
-                         struct supply *supply, uint64_t shard, uint64_t shards)
+enum status trainer_open(struct trainer *trainer, const struct train_options *options,
+                         struct cuda_device *device, struct supply *supply, uint64_t shard, uint64_t shards)
 {
     enum status status;
 
@@ -193,7 +193,7 @@ enum status trainer_reopen(struct trainer *trainer, uint64_t batch, uint64_t acc
 enum status trainer_forget_steps(struct trainer *trainer)
 {
     enum status status =
-        device_status(cudaStreamSynchronize(trainer->device->stream), "waiting for the last step");
+        cuda_device_status(cudaStreamSynchronize(trainer->device->stream), "waiting for the last step");
 
     drop_graphs(trainer);
     model_drop_all(&trainer->model);
@@ -268,17 +268,17 @@ static enum status capture(struct trainer *trainer, struct input_set *set, bool 
 {
     cudaStream_t stream = trainer->device->stream;
     cudaGraph_t graph = NULL;
-    enum status status =
-        device_status(cudaStreamBeginCapture(stream, cudaStreamCaptureModeRelaxed), "starting a capture");
+    enum status status = cuda_device_status(cudaStreamBeginCapture(stream, cudaStreamCaptureModeRelaxed),
+                                            "starting a capture");
     enum status ended;
 
     if (status)
         return status;
     status = run_batch(trainer, set, first, last, true);
-    ended = device_status(cudaStreamEndCapture(stream, &graph), "ending a capture");
+    ended = cuda_device_status(cudaStreamEndCapture(stream, &graph), "ending a capture");
     status = status ? status : ended;
     if (!status)
-        status = device_status(cudaGraphInstantiate(out, graph, 0), "making a graph of a step");
+        status = cuda_device_status(cudaGraphInstantiate(out, graph, 0), "making a graph of a step");
     if (graph)
         cudaGraphDestroy(graph);
     supply_pin(trainer->supply, true);
@@ -297,8 +297,8 @@ static enum status run_graph(struct trainer *trainer, struct input_set *set, boo
     if (!trainer->graph[which])
         status = capture(trainer, set, first, last, &trainer->graph[which]);
     if (!status)
-        status = device_status(cudaGraphLaunch(trainer->graph[which], trainer->device->stream),
-                               "starting a graph");
+        status = cuda_device_status(cudaGraphLaunch(trainer->graph[which], trainer->device->stream),
+                                    "starting a graph");
     return status;
 }
 
@@ -326,7 +326,7 @@ static enum status step_batch(struct trainer *trainer, bool first, bool last)
 static bool reports_now(const struct trainer *trainer)
 {
     enum { LINES = 10 };
-    const struct options *options = &trainer->options;
+    const struct train_options *options = &trainer->options;
     uint64_t every = options->report_every;
 
     if (!every)
@@ -341,11 +341,13 @@ static enum status queue_report(struct trainer *trainer)
     enum status status = report->waiting ? trainer_read_reports(trainer, true) : STATUS_OK;
 
     if (!status)
-        status = device_status(cudaMemcpyAsync(report->totals, trainer->totals.data, TOTALS * sizeof(float),
+        status =
+            cuda_device_status(cudaMemcpyAsync(report->totals, trainer->totals.data, TOTALS * sizeof(float),
                                                cudaMemcpyDeviceToHost, trainer->device->stream),
                                "copying the losses");
     if (!status)
-        status = device_status(cudaEventRecord(report->done, trainer->device->stream), "recording an event");
+        status =
+            cuda_device_status(cudaEventRecord(report->done, trainer->device->stream), "recording an event");
     report->step = trainer->step;
     report->waiting = true;
     return status;

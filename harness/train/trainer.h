@@ -32,8 +32,8 @@ struct trainer_reduce {
 };
 
 struct trainer {
-    struct options options; /* with every size filled in */
-    struct device *device;
+    struct train_options options; /* with every size filled in */
+    struct cuda_device *device;
     struct supply *supply;
     struct dataset *dataset;
     struct mem mem;
@@ -64,8 +64,8 @@ struct trainer {
 };
 
 /* device and supply must outlive the trainer. trainer_close also after a failure. */
-enum status trainer_open(struct trainer *trainer, const struct options *options, struct device *device,
-                         struct supply *supply, uint64_t shard, uint64_t shards);
+enum status trainer_open(struct trainer *trainer, const struct train_options *options,
+                         struct cuda_device *device, struct supply *supply, uint64_t shard, uint64_t shards);
 void trainer_close(struct trainer *trainer);
 
 /* From the start again with another batch: everything but the dataset is closed, what the supply can spare

@@ -27,7 +27,7 @@ static void print_report(struct trainer *trainer, const struct trainer_report *r
     if (trainer->options.quiet || trainer->shard)
         return;
     fprintf(stderr, "%s step %llu/%llu loss %.4f %.1f ms %.1f MiB\n",
-            options_choice("model", trainer->options.model, model, sizeof(model)),
+            train_options_choice("model", trainer->options.model, model, sizeof(model)),
             (unsigned long long)report->step, (unsigned long long)trainer->options.steps,
             (double)trainer->loss_last, steps > 0.0 ? 1e3 * seconds / steps : 0.0,
             (double)supply_held(trainer->supply) / mib);
@@ -46,7 +46,7 @@ enum status trainer_read_reports(struct trainer *trainer, bool wait)
         if (error == cudaErrorNotReady)
             return STATUS_OK;
         if (error)
-            return device_status(error, "waiting for a step");
+            return cuda_device_status(error, "waiting for a step");
         report->waiting = false;
         trainer->loss_last = report->totals[TOTAL_LOSS] / report->totals[TOTAL_ROWS];
         if (report->step == trainer->first_step + 1)
@@ -68,12 +68,13 @@ enum status trainer_time(struct trainer *trainer, bool on)
         return STATUS_OK;
     trainer->timing = on;
     if (on)
-        return device_status(cudaEventRecord(trainer->start, stream), "recording an event");
-    status = device_status(cudaEventRecord(trainer->stop, stream), "recording an event");
+        return cuda_device_status(cudaEventRecord(trainer->start, stream), "recording an event");
+    status = cuda_device_status(cudaEventRecord(trainer->stop, stream), "recording an event");
     if (!status)
-        status = device_status(cudaEventSynchronize(trainer->stop), "waiting for a step");
+        status = cuda_device_status(cudaEventSynchronize(trainer->stop), "waiting for a step");
     if (!status)
-        status = device_status(cudaEventElapsedTime(&ms, trainer->start, trainer->stop), "reading the time");
+        status =
+            cuda_device_status(cudaEventElapsedTime(&ms, trainer->start, trainer->stop), "reading the time");
     trainer->timed_ms += (double)ms;
     return status;
 }
@@ -85,7 +86,7 @@ double trainer_step_ms(const struct trainer *trainer)
 
 double trainer_samples_per_s(const struct trainer *trainer)
 {
-    const struct options *options = &trainer->options;
+    const struct train_options *options = &trainer->options;
     double ms = trainer_step_ms(trainer);
     uint64_t shards = trainer->shards ? trainer->shards : 1;
 
@@ -117,7 +118,7 @@ static enum status evaluate_batch(struct trainer *trainer, struct input *input, 
 static enum status evaluate_all(struct trainer *trainer, struct input *input, uint64_t batch,
                                 const struct tensor *totals)
 {
-    const struct options *options = &trainer->options;
+    const struct train_options *options = &trainer->options;
     uint64_t rest = dataset_spec(trainer->dataset)->count[DATA_VALIDATION] % batch;
     uint64_t most = options->val_batches;
     enum status status = STATUS_OK;
@@ -144,12 +145,13 @@ static enum status read_totals(struct trainer *trainer, const struct tensor *tot
                                struct trainer_evaluation *evaluation)
 {
     float host[TOTALS] = {0};
-    enum status status = device_status(
+    enum status status = cuda_device_status(
         cudaMemcpyAsync(host, totals->data, sizeof(host), cudaMemcpyDeviceToHost, trainer->device->stream),
         "copying the losses");
 
     if (!status)
-        status = device_status(cudaStreamSynchronize(trainer->device->stream), "waiting for a validation");
+        status =
+            cuda_device_status(cudaStreamSynchronize(trainer->device->stream), "waiting for a validation");
     if (host[TOTAL_ROWS] > 0.0f) {
         evaluation->loss = (double)host[TOTAL_LOSS] / (double)host[TOTAL_ROWS];
         evaluation->accuracy =
@@ -160,7 +162,7 @@ static enum status read_totals(struct trainer *trainer, const struct tensor *tot
 }
 
 /* In static mode a larger batch would take the place of memory that a captured graph knows. */
-static uint64_t validation_batch(const struct options *options)
+static uint64_t validation_batch(const struct train_options *options)
 {
     bool fixed = options->graph && options->alloc == ALLOC_STATIC;
 
@@ -171,7 +173,7 @@ static uint64_t validation_batch(const struct options *options)
 
 enum status trainer_evaluate(struct trainer *trainer, struct trainer_evaluation *evaluation)
 {
-    const struct options *options = &trainer->options;
+    const struct train_options *options = &trainer->options;
     struct pipeline_config config = {
         .split = DATA_VALIDATION,
         .batch = validation_batch(options),
@@ -228,7 +230,7 @@ static enum status validate_now(struct trainer *trainer)
 /* What happens between steps, with the clock stopped. */
 static enum status between_steps(struct trainer *trainer)
 {
-    const struct options *options = &trainer->options;
+    const struct train_options *options = &trainer->options;
     bool end = trainer->step >= options->steps;
     bool validate = options->validate_every && !end && trainer->step % options->validate_every == 0;
     bool save = options->save && trainer->shard == 0 &&
@@ -249,7 +251,7 @@ static enum status between_steps(struct trainer *trainer)
 
 enum status trainer_run(struct trainer *trainer)
 {
-    const struct options *options = &trainer->options;
+    const struct train_options *options = &trainer->options;
     enum status status = STATUS_OK;
     uint64_t warm;
 

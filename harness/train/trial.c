@@ -27,7 +27,7 @@ static enum status hold_spare(struct trainer *trainer, struct tensor *spare)
 
     if (trainer->options.alloc != ALLOC_NAIVE && trainer->options.alloc != ALLOC_ASYNC)
         return STATUS_OK;
-    status = device_status(cudaMemGetInfo(&room, &total), "cudaMemGetInfo");
+    status = cuda_device_status(cudaMemGetInfo(&room, &total), "cudaMemGetInfo");
     if (status)
         return status;
     room = limit && limit < room ? limit : room;
@@ -62,7 +62,7 @@ static enum status try_training(struct trainer *trainer, uint64_t validate_every
 
 enum status trainer_try_batch(struct trainer *trainer, uint64_t batch, uint64_t accumulate, int rounds)
 {
-    const struct options wanted = trainer->options;
+    const struct train_options wanted = trainer->options;
     struct tensor spare = {0};
     enum status status;
 

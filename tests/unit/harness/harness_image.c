@@ -6,8 +6,8 @@
 #include <sys/resource.h>
 
 #include "tests/unit/harness/harness_files.h"
-#include "harness/data/image.h"
-#include "harness/data/shrink.h"
+#include "harness/data/image_decode.h"
+#include "harness/data/image_shrink.h"
 #include "unity.h"
 
 enum { H = 24, W = 40, RGB = 3, CLOSE = 12 };
@@ -279,18 +279,18 @@ static void test_shrinking_is_the_mean_over_the_area(void)
 
     for (size_t s = 0; s < sizeof(sizes) / sizeof(sizes[0]); s++) {
         int in_h = sizes[s][0], in_w = sizes[s][1], out_h = sizes[s][2], out_w = sizes[s][3];
-        struct shrink shrink;
+        struct image_shrink shrink;
 
         TEST_ASSERT_TRUE(in_h * in_w <= (int)sizeof(in));
         for (int i = 0; i < in_h * in_w; i++) {
             state = state * 6364136223846793005u + 1442695040888963407u;
             in[i] = (uint8_t)(state >> 56);
         }
-        TEST_ASSERT_EQUAL_INT(0, shrink_begin(&shrink, (uint32_t)in_h, (uint32_t)in_w, (uint32_t)out_h,
-                                              (uint32_t)out_w, 1, result, (size_t)out_w));
+        TEST_ASSERT_EQUAL_INT(0, image_shrink_begin(&shrink, (uint32_t)in_h, (uint32_t)in_w, (uint32_t)out_h,
+                                                    (uint32_t)out_w, 1, result, (size_t)out_w));
         for (int y = 0; y < in_h; y++)
-            shrink_row(&shrink, in + y * in_w);
-        shrink_end(&shrink);
+            image_shrink_row(&shrink, in + y * in_w);
+        image_shrink_end(&shrink);
         for (int oy = 0; oy < out_h; oy++) {
             for (int ox = 0; ox < out_w; ox++)
                 TEST_ASSERT_EQUAL_UINT8(mean_of(in, in_h, in_w, out_h, out_w, oy, ox),
@@ -303,13 +303,13 @@ static void test_a_fitted_size_is_never_empty_and_never_larger(void)
 {
     uint32_t h, w;
 
-    shrink_fit(65535, 1, 64, 64, &h, &w);
+    image_shrink_fit(65535, 1, 64, 64, &h, &w);
     TEST_ASSERT_EQUAL_UINT32(64, h);
     TEST_ASSERT_EQUAL_UINT32(1, w);
-    shrink_fit(3, 65535, 64, 64, &h, &w);
+    image_shrink_fit(3, 65535, 64, 64, &h, &w);
     TEST_ASSERT_EQUAL_UINT32(1, h);
     TEST_ASSERT_EQUAL_UINT32(64, w);
-    shrink_fit(10, 20, 64, 64, &h, &w);
+    image_shrink_fit(10, 20, 64, 64, &h, &w);
     TEST_ASSERT_EQUAL_UINT32(10, h);
     TEST_ASSERT_EQUAL_UINT32(20, w);
 }

@@ -3,7 +3,7 @@
  * batch that runs out of memory many times leaves nothing behind. */
 #include <string.h>
 
-#include "harness/base/device.h"
+#include "harness/base/cuda_device.h"
 #include "harness/train/fit.h"
 #include "harness/memory/mem.h"
 #include "tools/simgpu/simgpu.h"
@@ -164,20 +164,20 @@ static void test_a_search_for_a_batch_leaves_nothing_behind(void)
     static const enum alloc_mode modes[] = {ALLOC_NAIVE, ALLOC_CACHE, ALLOC_ARENA, ALLOC_ASYNC, ALLOC_STATIC};
 
     for (size_t i = 0; i < sizeof(modes) / sizeof(modes[0]); i++) {
-        struct options options;
-        struct device device = {0};
+        struct train_options options;
+        struct cuda_device device = {0};
         char program[] = "train", model[] = "--model=cnn", width[] = "--width=4", image[] = "--image=16",
              find[] = "--find-batch", batch[] = "--batch=512", quiet[] = "--quiet";
         char *arguments[] = {program, model, width, image, find, batch, quiet};
 
-        TEST_ASSERT_EQUAL_INT(STATUS_OK, options_parse(&options, 7, arguments));
+        TEST_ASSERT_EQUAL_INT(STATUS_OK, train_options_parse(&options, 7, arguments));
         budget.limit = 4 * MIB;
-        TEST_ASSERT_EQUAL_INT(STATUS_OK, device_open(&device, 0));
+        TEST_ASSERT_EQUAL_INT(STATUS_OK, cuda_device_open(&device, 0));
         open_supply(modes[i]);
         TEST_ASSERT_EQUAL_INT(STATUS_OK, fit_options(&options, &device, &supply));
         TEST_ASSERT_TRUE(options.batch > 4 && options.batch < 512);
         supply_close(&supply);
-        device_close(&device);
+        cuda_device_close(&device);
         TEST_ASSERT_EQUAL_size_t(0, budget.used);
         TEST_ASSERT_EQUAL_UINT64(2, simgpu_leaks()); /* the streams of setUp */
     }

@@ -12,7 +12,7 @@
 
 enum { SAMPLES = 3, LENGTH = 8, PROBES = 3, INPUT_ROOM = 1 << 14 };
 
-static struct device device;
+static struct cuda_device device;
 static struct budget budget;
 static struct supply supply;
 static struct mem mem;
@@ -22,7 +22,7 @@ static struct tensor x, labels, target;
 void setUp(void)
 {
     memset(&budget, 0, sizeof(budget));
-    TEST_ASSERT_EQUAL_INT(STATUS_OK, device_open(&device, 0));
+    TEST_ASSERT_EQUAL_INT(STATUS_OK, cuda_device_open(&device, 0));
     TEST_ASSERT_EQUAL_INT(STATUS_OK, supply_open(&supply, ALLOC_CACHE, 0.5, &budget));
     mem_open(&mem, &supply, device.stream);
 }
@@ -37,7 +37,7 @@ void tearDown(void)
     for (int kind = 0; kind < MEM_KIND_COUNT; kind++)
         TEST_ASSERT_EQUAL_size_t_MESSAGE(0, mem.live[kind], mem_kind_name((enum mem_kind)kind));
     supply_close(&supply);
-    device_close(&device);
+    cuda_device_close(&device);
     TEST_ASSERT_EQUAL_size_t(0, budget.used);
 }
 
@@ -63,7 +63,7 @@ static void shake_vectors(void)
     }
 }
 
-static void open_model(struct options *options, struct data_spec *spec, bool checkpointing)
+static void open_model(struct train_options *options, struct data_spec *spec, bool checkpointing)
 {
     struct model_config config = {
         .device = &device, .mem = &mem, .type = OPS_F32, .checkpointing = checkpointing, .seed = 5};
@@ -207,15 +207,15 @@ static struct data_spec text(void)
     return (struct data_spec){.kind = DATA_TOKENS, .vocabulary = 17, .length = LENGTH};
 }
 
-static struct options gpt_options(void)
+static struct train_options gpt_options(void)
 {
-    return (struct options){
+    return (struct train_options){
         .model = MODEL_GPT, .layers = 2, .width = 12, .heads = 3, .length = LENGTH, .vocabulary = 17};
 }
 
 static void test_slopes_of_the_perceptron(void)
 {
-    struct options options = {.model = MODEL_MLP, .hidden = {2, {9, 7}}};
+    struct train_options options = {.model = MODEL_MLP, .hidden = {2, {9, 7}}};
     struct data_spec spec = pictures(4, 2);
 
     open_model(&options, &spec, false);
@@ -225,7 +225,7 @@ static void test_slopes_of_the_perceptron(void)
 
 static void test_slopes_of_the_cnn(void)
 {
-    struct options options = {.model = MODEL_CNN, .width = 3};
+    struct train_options options = {.model = MODEL_CNN, .width = 3};
     struct data_spec spec = pictures(9, 2);
 
     open_model(&options, &spec, false);
@@ -235,7 +235,7 @@ static void test_slopes_of_the_cnn(void)
 
 static void test_slopes_of_the_residual_networks(void)
 {
-    struct options options = {.model = MODEL_RESNET18, .width = 2};
+    struct train_options options = {.model = MODEL_RESNET18, .width = 2};
     struct data_spec spec = pictures(16, 3);
 
     open_model(&options, &spec, false);
@@ -245,7 +245,7 @@ static void test_slopes_of_the_residual_networks(void)
 
 static void test_slopes_of_the_transformer(void)
 {
-    struct options options = gpt_options();
+    struct train_options options = gpt_options();
     struct data_spec spec = text();
 
     open_model(&options, &spec, false);
@@ -255,7 +255,7 @@ static void test_slopes_of_the_transformer(void)
 
 static void test_slopes_of_the_unet(void)
 {
-    struct options options = {.model = MODEL_UNET, .width = 2, .layers = 2, .image = 8};
+    struct train_options options = {.model = MODEL_UNET, .width = 2, .layers = 2, .image = 8};
     struct data_spec spec = pictures(8, 3);
 
     open_model(&options, &spec, false);
@@ -264,7 +264,8 @@ static void test_slopes_of_the_unet(void)
 }
 
 /* All gradients of a pass, one after the other; to be freed. */
-static float *all_grads(struct options options, struct data_spec spec, bool checkpointing, size_t *count)
+static float *all_grads(struct train_options options, struct data_spec spec, bool checkpointing,
+                        size_t *count)
 {
     float *all = NULL;
 
@@ -286,12 +287,12 @@ static float *all_grads(struct options options, struct data_spec spec, bool chec
 
 static void test_activations_computed_again_give_the_same_gradients(void)
 {
-    struct options models[] = {{.model = MODEL_MLP, .hidden = {2, {9, 7}}},
-                               {.model = MODEL_CNN, .width = 3},
-                               {.model = MODEL_RESNET18, .width = 2},
-                               {.model = MODEL_RESNET50, .width = 2},
-                               {.model = MODEL_UNET, .width = 2, .layers = 2, .image = 16},
-                               gpt_options()};
+    struct train_options models[] = {{.model = MODEL_MLP, .hidden = {2, {9, 7}}},
+                                     {.model = MODEL_CNN, .width = 3},
+                                     {.model = MODEL_RESNET18, .width = 2},
+                                     {.model = MODEL_RESNET50, .width = 2},
+                                     {.model = MODEL_UNET, .width = 2, .layers = 2, .image = 16},
+                                     gpt_options()};
 
     models[5].dropout = 0.2;
     for (size_t i = 0; i < sizeof(models) / sizeof(models[0]); i++) {
@@ -309,7 +310,7 @@ static void test_activations_computed_again_give_the_same_gradients(void)
 
 static void test_gradients_of_two_passes_add_up(void)
 {
-    struct options options = gpt_options();
+    struct train_options options = gpt_options();
     struct data_spec spec = text();
     size_t count;
     float *once = all_grads(options, spec, false, &count);
@@ -333,7 +334,7 @@ static void test_gradients_of_two_passes_add_up(void)
 
 static void test_checkpointing_needs_less_memory(void)
 {
-    struct options options = gpt_options();
+    struct train_options options = gpt_options();
     struct data_spec spec = text();
     size_t peak[2], count;
 
@@ -392,7 +393,7 @@ static void round_weights(void)
     }
 }
 
-static void check_packed(struct options options, struct data_spec spec)
+static void check_packed(struct train_options options, struct data_spec spec)
 {
     size_t largest, bytes, before;
     double loss;
@@ -420,10 +421,11 @@ static void check_packed(struct options options, struct data_spec spec)
 
 static void test_packed_weights_compute_what_bytes_can_hold(void)
 {
-    check_packed((struct options){.model = MODEL_MLP, .hidden = {2, {9, 7}}}, pictures(4, 2));
-    check_packed((struct options){.model = MODEL_CNN, .width = 3}, pictures(9, 2));
-    check_packed((struct options){.model = MODEL_RESNET18, .width = 2}, pictures(16, 3));
-    check_packed((struct options){.model = MODEL_UNET, .width = 2, .layers = 2, .image = 8}, pictures(8, 3));
+    check_packed((struct train_options){.model = MODEL_MLP, .hidden = {2, {9, 7}}}, pictures(4, 2));
+    check_packed((struct train_options){.model = MODEL_CNN, .width = 3}, pictures(9, 2));
+    check_packed((struct train_options){.model = MODEL_RESNET18, .width = 2}, pictures(16, 3));
+    check_packed((struct train_options){.model = MODEL_UNET, .width = 2, .layers = 2, .image = 8},
+                 pictures(8, 3));
     check_packed(gpt_options(), text());
 }
 

@@ -1,6 +1,6 @@
 /* The parser of the option table. Values are checked against the range in the table before anything else
  * runs, so that later code may multiply sizes without fear. Accepts --name=value and --name value. */
-#include "harness/base/options_table.h"
+#include "harness/base/train_options_table.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -12,9 +12,10 @@
 
 static const struct option_entry *find(const char *name, size_t length)
 {
-    for (size_t i = 0; i < options_table_size; i++) {
-        if (strlen(options_table[i].name) == length && strncmp(options_table[i].name, name, length) == 0)
-            return &options_table[i];
+    for (size_t i = 0; i < train_options_table_size; i++) {
+        if (strlen(train_options_table[i].name) == length &&
+            strncmp(train_options_table[i].name, name, length) == 0)
+            return &train_options_table[i];
     }
     return NULL;
 }
@@ -75,7 +76,7 @@ static bool parse_list(const struct option_entry *entry, const char *text, struc
 
     out->count = 0;
     for (;;) {
-        if (out->count == OPTIONS_MAX_HIDDEN || !parse_count(entry, text, &end, &out->item[out->count]))
+        if (out->count == TRAIN_OPTIONS_MAX_HIDDEN || !parse_count(entry, text, &end, &out->item[out->count]))
             return false;
         out->count++;
         if (*end == '\0')
@@ -126,7 +127,7 @@ static bool parse_pair(const char *text, const char *second, struct option_pair 
            parse_choice(models, second, &out->model[1]);
 }
 
-static bool parse_value(struct options *options, const struct option_entry *entry, const char *text)
+static bool parse_value(struct train_options *options, const struct option_entry *entry, const char *text)
 {
     void *field = (char *)options + entry->offset;
     char *end = NULL;
@@ -154,8 +155,8 @@ static bool parse_value(struct options *options, const struct option_entry *entr
     return false;
 }
 
-static enum status take_pair(struct options *options, const struct option_entry *entry, int argc, char **argv,
-                             int *at, const char *text)
+static enum status take_pair(struct train_options *options, const struct option_entry *entry, int argc,
+                             char **argv, int *at, const char *text)
 {
     struct option_pair *field = (void *)((char *)options + entry->offset);
     bool joined = strchr(text, ',') != NULL;
@@ -176,7 +177,7 @@ static enum status refuse(const struct option_entry *entry, const char *text)
 }
 
 /* Takes argv[*at], and the next one if the value stands there. */
-static enum status parse_argument(struct options *options, int argc, char **argv, int *at)
+static enum status parse_argument(struct train_options *options, int argc, char **argv, int *at)
 {
     const char *argument = argv[*at];
     const struct option_entry *entry;
@@ -203,14 +204,14 @@ static enum status parse_argument(struct options *options, int argc, char **argv
     return parse_value(options, entry, text) ? STATUS_OK : refuse(entry, text);
 }
 
-enum status options_parse(struct options *options, int argc, char **argv)
+enum status train_options_parse(struct train_options *options, int argc, char **argv)
 {
     enum status status = STATUS_OK;
 
     memset(options, 0, sizeof(*options));
-    for (size_t i = 0; i < options_table_size; i++) {
-        if (options_table[i].initial)
-            parse_value(options, &options_table[i], options_table[i].initial);
+    for (size_t i = 0; i < train_options_table_size; i++) {
+        if (train_options_table[i].initial)
+            parse_value(options, &train_options_table[i], train_options_table[i].initial);
     }
     for (int at = 1; at < argc && !status; at++)
         status = parse_argument(options, argc, argv, &at);
@@ -223,13 +224,13 @@ static const char description[] =
 static const char exit_status[] =
     "0 done, 1 bad data or device or a failure, 2 bad option, 3 out of memory.\n";
 
-void options_print_help(FILE *out)
+void train_options_print_help(FILE *out)
 {
     enum { NAME_WIDTH = 30 };
 
     fprintf(out, "Usage: train [option]...\n%sExit status: %s\nOptions:\n", description, exit_status);
-    for (size_t i = 0; i < options_table_size; i++) {
-        const struct option_entry *entry = &options_table[i];
+    for (size_t i = 0; i < train_options_table_size; i++) {
+        const struct option_entry *entry = &train_options_table[i];
         int width = entry->value_name ? fprintf(out, "  --%s=%s", entry->name, entry->value_name)
                                       : fprintf(out, "  --%s", entry->name);
 
@@ -240,7 +241,7 @@ void options_print_help(FILE *out)
     }
 }
 
-void options_print_manual(FILE *out)
+void train_options_print_manual(FILE *out)
 {
     manual_open(out, "train", "train a model within the memory there is");
     manual_section(out, "SYNOPSIS");
@@ -248,8 +249,8 @@ void options_print_manual(FILE *out)
     manual_section(out, "DESCRIPTION");
     manual_text(out, description);
     manual_section(out, "OPTIONS");
-    for (size_t i = 0; i < options_table_size; i++) {
-        const struct option_entry *entry = &options_table[i];
+    for (size_t i = 0; i < train_options_table_size; i++) {
+        const struct option_entry *entry = &train_options_table[i];
 
         manual_option(out, entry->name, entry->value_name);
         manual_text(out, entry->help);
@@ -266,7 +267,7 @@ void options_print_manual(FILE *out)
     fputs(".BR gpucap (1)\n", out);
 }
 
-const char *options_choice(const char *option, uint64_t value, char *buf, size_t size)
+const char *train_options_choice(const char *option, uint64_t value, char *buf, size_t size)
 {
     size_t length;
     const char *name = choice_name(find(option, strlen(option))->value_name, value, &length);
@@ -275,7 +276,7 @@ const char *options_choice(const char *option, uint64_t value, char *buf, size_t
     return buf;
 }
 
-int options_choice_value(const char *option, const char *name)
+int train_options_choice_value(const char *option, const char *name)
 {
     uint64_t value;
 

@@ -1,7 +1,7 @@
 /* The caching allocator. A segment is a list of blocks in address order; free blocks are also in a list by
  * size (best fit is the first that is large enough), one list per stream and pool. A training step has some
  * hundreds of blocks at most, and a walk over them is cheaper than a tree would be to read. */
-#include "harness/memory/caching.h"
+#include "harness/memory/caching_allocator.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -37,23 +37,23 @@ struct list {
     struct block *first; /* the smallest */
 };
 
-struct caching {
+struct caching_allocator {
     struct supply *supply;
     struct list *lists;
     size_t live;
     bool pinned;
 };
 
-struct caching *caching_open(struct supply *supply)
+struct caching_allocator *caching_allocator_open(struct supply *supply)
 {
-    struct caching *cache = calloc(1, sizeof(*cache));
+    struct caching_allocator *cache = calloc(1, sizeof(*cache));
 
     if (cache)
         cache->supply = supply;
     return cache;
 }
 
-static struct list *find_list(struct caching *cache, cudaStream_t stream, bool small)
+static struct list *find_list(struct caching_allocator *cache, cudaStream_t stream, bool small)
 {
     struct list *list = cache->lists;
 
@@ -103,7 +103,7 @@ static bool whole_segment(const struct block *block)
 }
 
 /* Gives every free segment of the list back to the device. */
-static cudaError_t empty_list(struct caching *cache, struct list *list)
+static cudaError_t empty_list(struct caching_allocator *cache, struct list *list)
 {
     cudaError_t error = cudaSuccess;
     struct block *next;
@@ -120,7 +120,7 @@ static cudaError_t empty_list(struct caching *cache, struct list *list)
     return error;
 }
 
-static cudaError_t empty_all(struct caching *cache)
+static cudaError_t empty_all(struct caching_allocator *cache)
 {
     cudaError_t error = cudaSuccess;
 
@@ -132,7 +132,7 @@ static cudaError_t empty_all(struct caching *cache)
     return error;
 }
 
-cudaError_t caching_close(struct caching *cache)
+cudaError_t caching_allocator_close(struct caching_allocator *cache)
 {
     cudaError_t error = empty_all(cache);
     struct list *list = cache->lists;
@@ -157,7 +157,8 @@ static size_t segment_size(size_t bytes)
 }
 
 /* A new segment as one free block that is in no list yet. */
-static cudaError_t new_segment(struct caching *cache, struct list *list, size_t bytes, struct block **out)
+static cudaError_t new_segment(struct caching_allocator *cache, struct list *list, size_t bytes,
+                               struct block **out)
 {
     struct block *block = calloc(1, sizeof(*block));
     void *data = NULL;
@@ -204,7 +205,8 @@ static void split(struct block *block, size_t bytes)
     list_add(tail);
 }
 
-cudaError_t caching_take(struct caching *cache, cudaStream_t stream, size_t bytes, void **data, void **block)
+cudaError_t caching_allocator_take(struct caching_allocator *cache, cudaStream_t stream, size_t bytes,
+                                   void **data, void **block)
 {
     size_t rounded = (bytes + ROUND - 1) / ROUND * ROUND;
     struct list *list = find_list(cache, stream, rounded <= small_limit);
@@ -238,7 +240,7 @@ static void merge(struct block *block, struct block *after)
     free(after);
 }
 
-void caching_give(struct caching *cache, void *given)
+void caching_allocator_give(struct caching_allocator *cache, void *given)
 {
     struct block *block = given;
     struct block *before = block->before;
@@ -257,17 +259,17 @@ void caching_give(struct caching *cache, void *given)
     list_add(block);
 }
 
-void caching_pin(struct caching *cache, bool pinned)
+void caching_allocator_pin(struct caching_allocator *cache, bool pinned)
 {
     cache->pinned = pinned;
 }
 
-cudaError_t caching_trim(struct caching *cache)
+cudaError_t caching_allocator_trim(struct caching_allocator *cache)
 {
     return cache->pinned ? cudaSuccess : empty_all(cache);
 }
 
-size_t caching_live(const struct caching *cache)
+size_t caching_allocator_live(const struct caching_allocator *cache)
 {
     return cache->live;
 }

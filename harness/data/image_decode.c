@@ -1,5 +1,5 @@
 /* Tells the formats apart by their first bytes, not by the file's name. */
-#include "harness/data/image.h"
+#include "harness/data/image_decode.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -7,7 +7,7 @@
 static const uint8_t jpeg_mark[] = {0xff, 0xd8, 0xff};
 static const uint8_t png_mark[] = {0x89, 'P', 'N', 'G'};
 
-int image_check_size(uint64_t h, uint64_t w, char message[IMAGE_MESSAGE])
+int image_decode_check_size(uint64_t h, uint64_t w, char message[IMAGE_MESSAGE])
 {
     if (h > 0 && w > 0 && h <= IMAGE_MAX_SIDE && w <= IMAGE_MAX_SIDE && h * w <= IMAGE_MAX_PIXELS)
         return 0;

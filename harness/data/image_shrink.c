@@ -1,7 +1,7 @@
 /* Area averaging. Along each axis a pixel of the input covers `out` units and one of the output covers `in`
  * units of the same line of in * out units, so that all weights are whole numbers. Rows are added up first,
  * which the compiler makes vector code of; along the row it is done once for each row of output. */
-#include "harness/data/shrink.h"
+#include "harness/data/image_shrink.h"
 
 #include <stdbool.h>
 #include <stdlib.h>
@@ -13,8 +13,8 @@ enum {
     BEYOND = 2 /* pixels behind a row that are read with a weight of 0 */
 };
 
-void shrink_fit(uint32_t in_h, uint32_t in_w, uint32_t max_h, uint32_t max_w, uint32_t *out_h,
-                uint32_t *out_w)
+void image_shrink_fit(uint32_t in_h, uint32_t in_w, uint32_t max_h, uint32_t max_w, uint32_t *out_h,
+                      uint32_t *out_w)
 {
     *out_h = in_h;
     *out_w = in_w;
@@ -31,12 +31,12 @@ void shrink_fit(uint32_t in_h, uint32_t in_w, uint32_t max_h, uint32_t max_w, ui
     *out_w = *out_w ? *out_w : 1;
 }
 
-static void plan_row(struct shrink *shrink)
+static void plan_row(struct image_shrink *shrink)
 {
     uint32_t out_w = shrink->out_w;
 
     for (uint32_t to = 0; to < out_w; to++) {
-        struct shrink_span *span = &shrink->span[to];
+        struct image_shrink_span *span = &shrink->span[to];
         uint64_t begin = (uint64_t)to * shrink->in_w, end = begin + shrink->in_w;
 
         span->first = (uint32_t)(begin / out_w);
@@ -46,8 +46,8 @@ static void plan_row(struct shrink *shrink)
     }
 }
 
-int shrink_begin(struct shrink *shrink, uint32_t in_h, uint32_t in_w, uint32_t out_h, uint32_t out_w,
-                 uint32_t channels, uint8_t *out, size_t stride)
+int image_shrink_begin(struct image_shrink *shrink, uint32_t in_h, uint32_t in_w, uint32_t out_h,
+                       uint32_t out_w, uint32_t channels, uint8_t *out, size_t stride)
 {
     memset(shrink, 0, sizeof(*shrink));
     shrink->in_h = in_h;
@@ -68,7 +68,7 @@ int shrink_begin(struct shrink *shrink, uint32_t in_h, uint32_t in_w, uint32_t o
 }
 
 /* The sums of one span, channel by channel; channels is a constant where this is called. */
-static inline void add_span(const struct shrink_span *span, const uint32_t *sums, uint32_t out_w,
+static inline void add_span(const struct image_shrink_span *span, const uint32_t *sums, uint32_t out_w,
                             uint32_t channels, uint64_t total[MAX_CHANNELS])
 {
     const uint32_t *at = sums + (size_t)span->first * channels;
@@ -89,7 +89,7 @@ static inline void add_span(const struct shrink_span *span, const uint32_t *sums
 
 /* The same for a picture that becomes less than half as narrow, where a span is three pixels at most: without
  * branches, which would be guessed wrong half of the time. */
-static inline void add_three(const struct shrink_span *span, const uint32_t *sums, uint32_t out_w,
+static inline void add_three(const struct image_shrink_span *span, const uint32_t *sums, uint32_t out_w,
                              uint32_t channels, uint64_t total[MAX_CHANNELS])
 {
     const uint32_t *at = sums + (size_t)span->first * channels;
@@ -100,7 +100,7 @@ static inline void add_three(const struct shrink_span *span, const uint32_t *sum
                    (uint64_t)third * at[2 * channels + c];
 }
 
-static inline void narrow(struct shrink *shrink, uint32_t channels)
+static inline void narrow(struct image_shrink *shrink, uint32_t channels)
 {
     /* Quotients are at least 2^-28 apart and below 2^8, so that a reciprocal that is too large by 2^-40 of
      * itself gives the whole part exactly, whatever the last bit of a product is. */
@@ -110,7 +110,7 @@ static inline void narrow(struct shrink *shrink, uint32_t channels)
     bool near = shrink->in_w < 2 * out_w;
     /* restrict: else every byte written might change what is read. */
     uint8_t *restrict out = shrink->out + (size_t)shrink->out_y * shrink->stride;
-    const struct shrink_span *restrict span = shrink->span;
+    const struct image_shrink_span *restrict span = shrink->span;
     const uint32_t *restrict sums = shrink->sum;
 
     for (uint32_t to = 0; to < out_w; to++, out += channels) {
@@ -125,7 +125,7 @@ static inline void narrow(struct shrink *shrink, uint32_t channels)
     }
 }
 
-static void finish_row(struct shrink *shrink)
+static void finish_row(struct image_shrink *shrink)
 {
     if (shrink->channels == RGB)
         narrow(shrink, RGB);
@@ -142,7 +142,7 @@ static void add_row(uint32_t *restrict sum, const uint8_t *restrict pixels, size
         sum[i] += weight * pixels[i];
 }
 
-void shrink_row(struct shrink *shrink, const uint8_t *pixels)
+void image_shrink_row(struct image_shrink *shrink, const uint8_t *pixels)
 {
     size_t count = (size_t)shrink->in_w * shrink->channels;
     uint32_t left = shrink->out_h;
@@ -166,7 +166,7 @@ void shrink_row(struct shrink *shrink, const uint8_t *pixels)
     }
 }
 
-void shrink_end(struct shrink *shrink)
+void image_shrink_end(struct image_shrink *shrink)
 {
     free(shrink->span);
     free(shrink->sum);

@@ -1,7 +1,7 @@
 /* Opens the device and chooses the table of operations: the CPU reference on simgpu, whose device pointers
  * are host pointers, else the CUDA kernels. libtrain_cuda.so is looked for beside the program (its run path
  * is $ORIGIN), and must never be loaded on simgpu, whose runtime has no kernels to launch. */
-#include "harness/base/device.h"
+#include "harness/base/cuda_device.h"
 
 #include <dlfcn.h>
 #include <stdio.h>
@@ -12,7 +12,7 @@
 #define SIM_DEVICE_NAME "simgpu"
 #define CUDA_TABLE      "libtrain_cuda.so"
 
-enum status device_status(int error, const char *what)
+enum status cuda_device_status(int error, const char *what)
 {
     enum status status = error == cudaErrorMemoryAllocation ? STATUS_NO_MEMORY : STATUS_FAILED;
 
@@ -33,7 +33,7 @@ static int is_capturing(ops_stream stream)
     return cudaStreamIsCapturing(stream, &status) == cudaSuccess && status != cudaStreamCaptureStatusNone;
 }
 
-static enum status open_cuda_table(struct device *device)
+static enum status open_cuda_table(struct cuda_device *device)
 {
     ops_cuda_open_fn open_table;
 
@@ -48,7 +48,7 @@ static enum status open_cuda_table(struct device *device)
     return STATUS_OK;
 }
 
-static enum status open_table(struct device *device)
+static enum status open_table(struct cuda_device *device)
 {
     if (strcmp(device->name, SIM_DEVICE_NAME) != 0)
         return open_cuda_table(device);
@@ -57,27 +57,27 @@ static enum status open_table(struct device *device)
     return STATUS_OK;
 }
 
-static enum status read_name(struct device *device, uint64_t index)
+static enum status read_name(struct cuda_device *device, uint64_t index)
 {
     struct cudaDeviceProp properties;
     int count = 0;
-    enum status status = device_status(cudaGetDeviceCount(&count), "looking for CUDA devices");
+    enum status status = cuda_device_status(cudaGetDeviceCount(&count), "looking for CUDA devices");
 
     if (status)
         return status;
     if (index >= (uint64_t)count)
         return status_fail(STATUS_FAILED, "--device=%llu: this machine has %d CUDA device(s), counted from 0",
                            (unsigned long long)index, count);
-    status = device_status(cudaGetDeviceProperties(&properties, (int)index), "cudaGetDeviceProperties");
+    status = cuda_device_status(cudaGetDeviceProperties(&properties, (int)index), "cudaGetDeviceProperties");
     if (status)
         return status;
     snprintf(device->name, sizeof(device->name), "%s", properties.name);
     for (char *c = device->name; *c; c++)
         *c = *c == ' ' ? '_' : *c;
-    return device_status(cudaSetDevice((int)index), "cudaSetDevice");
+    return cuda_device_status(cudaSetDevice((int)index), "cudaSetDevice");
 }
 
-bool device_is_simulated(int index)
+bool cuda_device_is_simulated(int index)
 {
     struct cudaDeviceProp properties;
 
@@ -85,23 +85,23 @@ bool device_is_simulated(int index)
            strcmp(properties.name, SIM_DEVICE_NAME) == 0;
 }
 
-enum status device_open(struct device *device, uint64_t index)
+enum status cuda_device_open(struct cuda_device *device, uint64_t index)
 {
     enum status status;
 
     memset(device, 0, sizeof(*device));
     status = read_name(device, index);
     if (!status)
-        status = device_status(cudaStreamCreateWithFlags(&device->stream, cudaStreamNonBlocking),
-                               "creating a stream");
+        status = cuda_device_status(cudaStreamCreateWithFlags(&device->stream, cudaStreamNonBlocking),
+                                    "creating a stream");
     if (!status)
         status = open_table(device);
     if (status)
-        device_close(device);
+        cuda_device_close(device);
     return status;
 }
 
-void device_close(struct device *device)
+void cuda_device_close(struct cuda_device *device)
 {
     if (device->stream) {
         cudaStreamSynchronize(device->stream);

@@ -1,8 +1,8 @@
 /* JPEG and PNG files as RGB bytes, made to fit while they are decoded. The file is hostile: whatever is in
  * it, decoding ends with a picture or with what is wrong, within bounded memory (IMAGE_MEMORY and a few rows)
  * and bounded work (IMAGE_MAX_PIXELS, IMAGE_MAX_SCANS). Any thread may decode; there is no state. */
-#ifndef HARNESS_IMAGE_H
-#define HARNESS_IMAGE_H
+#ifndef HARNESS_IMAGE_DECODE_H
+#define HARNESS_IMAGE_DECODE_H
 
 #include <stddef.h>
 #include <stdint.h>
@@ -38,6 +38,6 @@ enum image_result image_decode_png(struct image *image, const uint8_t *file, siz
                                    char message[IMAGE_MESSAGE]);
 
 /* 0, or -1 with the reason: sides of 0, too long, or too many pixels. */
-int image_check_size(uint64_t h, uint64_t w, char message[IMAGE_MESSAGE]);
+int image_decode_check_size(uint64_t h, uint64_t w, char message[IMAGE_MESSAGE]);
 
 #endif

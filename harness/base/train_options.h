@@ -1,8 +1,8 @@
-/* The options of `train`. One table (options_table.c) drives the parser, its limits, --help and the manual
- * page: there is no second list. Choices are stored as their place in the table's list of names, which is the
- * enum here. */
-#ifndef HARNESS_OPTIONS_H
-#define HARNESS_OPTIONS_H
+/* The options of `train`. One table (train_options_table.c) drives the parser, its limits, --help and the
+ * manual page: there is no second list. Choices are stored as their place in the table's list of names, which
+ * is the enum here. */
+#ifndef HARNESS_TRAIN_OPTIONS_H
+#define HARNESS_TRAIN_OPTIONS_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -11,7 +11,7 @@
 
 #include "harness/base/status.h"
 
-enum { OPTIONS_MAX_HIDDEN = 8, OPTIONS_PAIR = 2 };
+enum { TRAIN_OPTIONS_MAX_HIDDEN = 8, TRAIN_OPTIONS_PAIR = 2 };
 
 /* How a model takes its memory. */
 enum alloc_mode { ALLOC_NAIVE, ALLOC_CACHE, ALLOC_ARENA, ALLOC_ASYNC, ALLOC_STATIC };
@@ -35,16 +35,16 @@ enum preprocess { PREPROCESS_GPU, PREPROCESS_CPU };
 
 struct option_list {
     uint64_t count;
-    uint64_t item[OPTIONS_MAX_HIDDEN];
+    uint64_t item[TRAIN_OPTIONS_MAX_HIDDEN];
 };
 
 /* Two models by their places in the list of --model. */
 struct option_pair {
     bool given;
-    uint64_t model[OPTIONS_PAIR];
+    uint64_t model[TRAIN_OPTIONS_PAIR];
 };
 
-struct options {
+struct train_options {
     /* the model; a size of 0 is the model's own */
     uint64_t model;
     struct option_list hidden;
@@ -90,15 +90,16 @@ struct options {
 
 /* Fills the defaults, then the arguments. On failure the message is printed and says what would be accepted.
  */
-enum status options_parse(struct options *options, int argc, char **argv);
+enum status train_options_parse(struct train_options *options, int argc, char **argv);
 
-void options_print_help(FILE *out);
-void options_print_manual(FILE *out);
+void train_options_print_help(FILE *out);
+void train_options_print_manual(FILE *out);
 
-/* The name of a choice's value in the table, in buf: options_choice("alloc", ALLOC_CACHE, ...) is "cache". */
-const char *options_choice(const char *option, uint64_t value, char *buf, size_t size);
+/* The name of a choice's value in the table, in buf: train_options_choice("alloc", ALLOC_CACHE, ...) is
+ * "cache". */
+const char *train_options_choice(const char *option, uint64_t value, char *buf, size_t size);
 
-/* The value of that name, or -1: options_choice_value("model", "cnn") is MODEL_CNN. */
-int options_choice_value(const char *option, const char *name);
+/* The value of that name, or -1: train_options_choice_value("model", "cnn") is MODEL_CNN. */
+int train_options_choice_value(const char *option, const char *name);
 
 #endif

@@ -3,30 +3,31 @@
  * MiB, larger ones get a segment of their own, rounded to 2 MiB; a freed block serves the stream that used it
  * last and no other; segments go back to the device only when it has no more memory to give. The caller's
  * lock (supply.h) guards it. */
-#ifndef HARNESS_CACHING_H
-#define HARNESS_CACHING_H
+#ifndef HARNESS_CACHING_ALLOCATOR_H
+#define HARNESS_CACHING_ALLOCATOR_H
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <cuda_runtime_api.h>
 
-struct caching;
+struct caching_allocator;
 struct supply;
 
 /* NULL: no host memory. */
-struct caching *caching_open(struct supply *supply);
-cudaError_t caching_close(struct caching *cache);
+struct caching_allocator *caching_allocator_open(struct supply *supply);
+cudaError_t caching_allocator_close(struct caching_allocator *cache);
 
-cudaError_t caching_take(struct caching *cache, cudaStream_t stream, size_t bytes, void **data, void **block);
-void caching_give(struct caching *cache, void *block);
+cudaError_t caching_allocator_take(struct caching_allocator *cache, cudaStream_t stream, size_t bytes,
+                                   void **data, void **block);
+void caching_allocator_give(struct caching_allocator *cache, void *block);
 
 /* Pinned, segments stay: a captured graph knows their addresses. */
-void caching_pin(struct caching *cache, bool pinned);
+void caching_allocator_pin(struct caching_allocator *cache, bool pinned);
 
 /* Gives every segment that is free as a whole back to the device, unless they are pinned. */
-cudaError_t caching_trim(struct caching *cache);
+cudaError_t caching_allocator_trim(struct caching_allocator *cache);
 
 /* Bytes of the blocks that are handed out, rounded up. */
-size_t caching_live(const struct caching *cache);
+size_t caching_allocator_live(const struct caching_allocator *cache);
 
 #endif

@@ -1,5 +1,5 @@
 /* One pointer per sample, set once with release order. */
-#include "harness/data/cache.h"
+#include "harness/data/sample_cache.h"
 
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -11,7 +11,7 @@ struct entry {
     uint8_t pixels[];
 };
 
-struct cache {
+struct sample_cache {
     size_t budget;
     uint64_t count;
     atomic_size_t bytes;
@@ -19,10 +19,10 @@ struct cache {
     _Atomic(struct entry *) entry[];
 };
 
-enum status cache_open(struct cache **out, size_t budget, uint64_t count)
+enum status sample_cache_open(struct sample_cache **out, size_t budget, uint64_t count)
 {
     size_t table;
-    struct cache *cache;
+    struct sample_cache *cache;
 
     *out = NULL;
     if (__builtin_mul_overflow(count, sizeof(cache->entry[0]), &table) ||
@@ -39,14 +39,15 @@ enum status cache_open(struct cache **out, size_t budget, uint64_t count)
     return STATUS_OK;
 }
 
-void cache_close(struct cache *cache)
+void sample_cache_close(struct sample_cache *cache)
 {
     for (uint64_t i = 0; cache && i < cache->count; i++)
         free(atomic_load_explicit(&cache->entry[i], memory_order_relaxed));
     free(cache);
 }
 
-bool cache_get(struct cache *cache, uint64_t index, size_t stride, int channels, struct sample *sample)
+bool sample_cache_get(struct sample_cache *cache, uint64_t index, size_t stride, int channels,
+                      struct sample *sample)
 {
     const struct entry *entry;
     size_t row;
@@ -63,7 +64,8 @@ bool cache_get(struct cache *cache, uint64_t index, size_t stride, int channels,
     return true;
 }
 
-void cache_put(struct cache *cache, uint64_t index, size_t stride, int channels, const struct sample *sample)
+void sample_cache_put(struct sample_cache *cache, uint64_t index, size_t stride, int channels,
+                      const struct sample *sample)
 {
     size_t row = (size_t)sample->w * (size_t)channels;
     size_t bytes = sizeof(struct entry) + row * (size_t)sample->h;
@@ -88,12 +90,12 @@ void cache_put(struct cache *cache, uint64_t index, size_t stride, int channels,
     }
 }
 
-size_t cache_bytes(const struct cache *cache)
+size_t sample_cache_bytes(const struct sample_cache *cache)
 {
     return cache ? atomic_load_explicit(&cache->bytes, memory_order_relaxed) : 0;
 }
 
-uint64_t cache_hits(const struct cache *cache)
+uint64_t sample_cache_hits(const struct sample_cache *cache)
 {
     return cache ? atomic_load_explicit(&cache->hits, memory_order_relaxed) : 0;
 }

@@ -1,10 +1,10 @@
 /* The table of options: name, type, place, accepted values, default, limits, help. Sizes are limited so that
  * one tensor stays below 2^40 bytes and every dimension below 2^31. */
-#include "harness/base/options_table.h"
+#include "harness/base/train_options_table.h"
 
-#define AT(field) offsetof(struct options, field)
+#define AT(field) offsetof(struct train_options, field)
 
-const struct option_entry options_table[] = {
+const struct option_entry train_options_table[] = {
     {"model", OPTION_CHOICE, AT(model), "mlp|cnn|resnet18|resnet50|gpt|gpt2-small|unet", "mlp", 0, 0,
      "what to train"},
     {"hidden", OPTION_LIST, AT(hidden), "N[,N...]", "256", 1, 1 << 16,
@@ -113,4 +113,4 @@ const struct option_entry options_table[] = {
     {"man", OPTION_FLAG, AT(man), NULL, NULL, 0, 0, "the same as a manual page"},
 };
 
-const size_t options_table_size = sizeof(options_table) / sizeof(options_table[0]);
+const size_t train_options_table_size = sizeof(train_options_table) / sizeof(train_options_table[0]);

@@ -2,12 +2,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "harness/base/options_table.h"
+#include "harness/base/train_options_table.h"
 #include "unity.h"
 
 enum { MAX_ARGUMENTS = 8 };
 
-static struct options options;
+static struct train_options options;
 
 void setUp(void) {}
 
@@ -21,7 +21,7 @@ static enum status parse(const char *const *arguments)
 
     for (; arguments[argc - 1]; argc++)
         argv[argc] = (char *)(uintptr_t)arguments[argc - 1];
-    return options_parse(&options, argc, argv);
+    return train_options_parse(&options, argc, argv);
 }
 
 #define PARSE(...) parse((const char *const[]){__VA_ARGS__, NULL})
@@ -130,19 +130,20 @@ static void test_help_names_every_mode_and_default(void)
     FILE *out = open_memstream(&text, &size);
     char name[16];
 
-    options_print_help(out);
+    train_options_print_help(out);
     fclose(out);
     TEST_ASSERT_NOT_NULL(strstr(text, "--alloc=naive|cache|arena|async|static"));
     TEST_ASSERT_NOT_NULL(strstr(text, "--steps=N"));
     TEST_ASSERT_NOT_NULL(strstr(text, "[100]"));
     free(text);
-    TEST_ASSERT_EQUAL_STRING("naive", options_choice("alloc", ALLOC_NAIVE, name, sizeof(name)));
-    TEST_ASSERT_EQUAL_STRING("static", options_choice("alloc", ALLOC_STATIC, name, sizeof(name)));
-    TEST_ASSERT_EQUAL_STRING("gpt2-small", options_choice("model", MODEL_GPT2_SMALL, name, sizeof(name)));
-    TEST_ASSERT_EQUAL_STRING("fp16", options_choice("precision", PRECISION_FP16, name, sizeof(name)));
-    TEST_ASSERT_EQUAL_STRING("threads", options_choice("pair-mode", PAIR_THREADS, name, sizeof(name)));
-    TEST_ASSERT_EQUAL_INT(MODEL_UNET, options_choice_value("model", "unet"));
-    TEST_ASSERT_EQUAL_INT(-1, options_choice_value("model", "vgg"));
+    TEST_ASSERT_EQUAL_STRING("naive", train_options_choice("alloc", ALLOC_NAIVE, name, sizeof(name)));
+    TEST_ASSERT_EQUAL_STRING("static", train_options_choice("alloc", ALLOC_STATIC, name, sizeof(name)));
+    TEST_ASSERT_EQUAL_STRING("gpt2-small",
+                             train_options_choice("model", MODEL_GPT2_SMALL, name, sizeof(name)));
+    TEST_ASSERT_EQUAL_STRING("fp16", train_options_choice("precision", PRECISION_FP16, name, sizeof(name)));
+    TEST_ASSERT_EQUAL_STRING("threads", train_options_choice("pair-mode", PAIR_THREADS, name, sizeof(name)));
+    TEST_ASSERT_EQUAL_INT(MODEL_UNET, train_options_choice_value("model", "unet"));
+    TEST_ASSERT_EQUAL_INT(-1, train_options_choice_value("model", "vgg"));
 }
 
 /* Dashes are \\- in a page. */
@@ -163,11 +164,11 @@ static void test_the_manual_page_names_every_option(void)
     FILE *out = open_memstream(&text, &size);
     char name[128], tag[160];
 
-    options_print_manual(out);
+    train_options_print_manual(out);
     fclose(out);
     TEST_ASSERT_EQUAL_INT(0, strncmp(text, ".TH TRAIN 1 ", 12));
-    for (size_t i = 0; i < options_table_size; i++) {
-        const struct option_entry *entry = &options_table[i];
+    for (size_t i = 0; i < train_options_table_size; i++) {
+        const struct option_entry *entry = &train_options_table[i];
 
         escape(entry->name, name);
         snprintf(tag, sizeof(tag), "\n\\fB\\-\\-%s%s", name, entry->value_name ? "=\\fI" : "\\fR\n");

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
-#include "harness/base/options.h"
+#include "harness/base/train_options.h"
 #include "harness/train/train.h"
 
 /* The next file that is opened would take the number of a closed stdout or stderr, and with it what is said
@@ -23,15 +23,15 @@ static void keep_standard_numbers(void)
 
 int main(int argc, char **argv)
 {
-    struct options options;
+    struct train_options options;
     enum status status;
 
     keep_standard_numbers();
-    status = options_parse(&options, argc, argv);
+    status = train_options_parse(&options, argc, argv);
     if (status)
         return status;
     if (options.help || options.man) {
-        (options.help ? options_print_help : options_print_manual)(stdout);
+        (options.help ? train_options_print_help : train_options_print_manual)(stdout);
         return fflush(stdout) ? STATUS_FAILED : STATUS_OK;
     }
     /* A file that may not grow any more is a failed write, which says so, and not a death. */

@@ -1,9 +1,9 @@
-/* What the parser needs to know of the table of options. Only options.c, options_table.c and their test
- * include this. */
-#ifndef HARNESS_OPTIONS_TABLE_H
-#define HARNESS_OPTIONS_TABLE_H
+/* What the parser needs to know of the table of options. Only train_options.c, train_options_table.c and
+ * their test include this. */
+#ifndef HARNESS_TRAIN_OPTIONS_TABLE_H
+#define HARNESS_TRAIN_OPTIONS_TABLE_H
 
-#include "harness/base/options.h"
+#include "harness/base/train_options.h"
 
 enum option_type {
     OPTION_FLAG,
@@ -26,7 +26,7 @@ struct option_entry {
     const char *help;
 };
 
-extern const struct option_entry options_table[];
-extern const size_t options_table_size;
+extern const struct option_entry train_options_table[];
+extern const size_t train_options_table_size;
 
 #endif
