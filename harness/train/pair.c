@@ -4,7 +4,7 @@
 #include <pthread.h>
 #include <stdio.h>
 
-#include "harness/train/train.h"
+#include "harness/train/session.h"
 
 struct half {
     struct train_options options;
@@ -13,7 +13,7 @@ struct half {
     struct cuda_device *device;
     struct supply *supply;
     struct trainer trainer;
-    struct train_result result;
+    struct session_result result;
     pthread_t thread;
     int index; /* of the CUDA device */
     enum status status;
@@ -106,7 +106,7 @@ static void print_pair(const struct train_options *options, const struct half *h
     for (int i = 0; i < TRAIN_OPTIONS_PAIR; i++) {
         const struct train_options *own = &halves[i].trainer.options;
 
-        train_print_result(&halves[i].result);
+        session_print_result(&halves[i].result);
         samples += (double)(own->batch * own->accumulate * own->steps);
     }
     printf("pair=%s pair_memory=%s seconds=%.3f samples_per_s=%.1f peak_bytes=%zu device=%s\n",
@@ -131,7 +131,7 @@ enum status pair_run(const struct train_options *options)
     for (int i = 0; i < TRAIN_OPTIONS_PAIR && !status; i++) {
         status = trainer_evaluate(&halves[i].trainer, &halves[i].result.evaluation);
         if (!status)
-            train_read_result(&halves[i].trainer, &halves[i].result);
+            session_read_result(&halves[i].trainer, &halves[i].result);
     }
     if (!status)
         print_pair(options, halves, seconds, &budget);

@@ -9,7 +9,7 @@
 
 #include "harness/train/gate.h"
 #include "harness/train/nccl.h"
-#include "harness/train/train.h"
+#include "harness/train/session.h"
 
 struct job;
 
@@ -20,7 +20,7 @@ struct replica {
     struct cuda_device device;
     struct supply supply;
     struct trainer trainer;
-    struct train_result result;
+    struct session_result result;
     struct nccl_comm *comm;
     cudaEvent_t ready; /* its gradients are there */
     pthread_t thread;
@@ -156,7 +156,7 @@ static void *run_replica(void *arg)
     else if (!gate_pass(&job->gate))
         status = STATUS_FAILED;
     if (!status) {
-        status = train_one(&replica->trainer, &replica->result);
+        status = session_run(&replica->trainer, &replica->result);
         if (status && gate_break(&job->gate))
             status_fail(status, "replica %d of %d failed: the run ends", replica->number, job->count);
     }
@@ -168,7 +168,7 @@ static void *run_replica(void *arg)
 
 static void print_job(struct job *job)
 {
-    struct train_result *result = &job->replica[0].result;
+    struct session_result *result = &job->replica[0].result;
     float first = 0.0f;
     float last = 0.0f;
 
@@ -180,7 +180,7 @@ static void print_job(struct job *job)
     result->loss_last = last;
     result->peak_bytes = atomic_load(&job->budget.peak);
     printf("replicas=%d ", job->count);
-    train_print_result(result);
+    session_print_result(result);
 }
 
 static enum status run_job(struct job *job)

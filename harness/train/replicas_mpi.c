@@ -9,7 +9,7 @@
 #include "harness/train/comm.h"
 #include "harness/train/nccl.h"
 #include "harness/train/replicas.h"
-#include "harness/train/train.h"
+#include "harness/train/session.h"
 
 #define MPI_TABLE "libtrain_mpi.so"
 
@@ -122,7 +122,7 @@ static enum status run_rank(struct rank *rank, const struct train_options *wante
     struct cuda_device device = {0};
     struct supply supply = {0};
     struct trainer trainer = {0};
-    struct train_result result = {0};
+    struct session_result result = {0};
     int devices = 0;
     float losses[2];
     enum status status = cuda_device_status(cudaGetDeviceCount(&devices), "looking for CUDA devices");
@@ -144,7 +144,7 @@ static enum status run_rank(struct rank *rank, const struct train_options *wante
     if (!status)
         status = open_reduce(rank, !device.kernels, devices);
     if (!status)
-        status = train_one(&trainer, &result);
+        status = session_run(&trainer, &result);
     losses[0] = result.loss_first;
     losses[1] = result.loss_last;
     if (!status && rank->comm.sum(losses, 2))
@@ -153,7 +153,7 @@ static enum status run_rank(struct rank *rank, const struct train_options *wante
     result.loss_last = losses[1] / (float)rank->comm.size;
     if (!status && rank->comm.rank == 0) {
         printf("replicas=%d ", rank->comm.size);
-        train_print_result(&result);
+        session_print_result(&result);
     }
     trainer_close(&trainer);
     nccl_close(rank->nccl);
