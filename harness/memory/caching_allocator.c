@@ -7,8 +7,6 @@
 #include <stdint.h>
 #include <stdlib.h>
 
-#include "harness/memory/supply.h"
-
 #define MIB ((size_t)1 << 20)
 
 enum { ROUND = 512 };
@@ -38,18 +36,18 @@ struct list {
 };
 
 struct caching_allocator {
-    struct supply *supply;
+    struct caching_allocator_source source;
     struct list *lists;
     size_t live;
     bool pinned;
 };
 
-struct caching_allocator *caching_allocator_open(struct supply *supply)
+struct caching_allocator *caching_allocator_open(struct caching_allocator_source source)
 {
     struct caching_allocator *cache = calloc(1, sizeof(*cache));
 
     if (cache)
-        cache->supply = supply;
+        cache->source = source;
     return cache;
 }
 
@@ -114,7 +112,7 @@ static cudaError_t empty_list(struct caching_allocator *cache, struct list *list
             continue;
         list_remove(block);
         if (!error)
-            error = supply_device_free(cache->supply, block->data, block->bytes);
+            error = cache->source.give(cache->source.owner, block->data, block->bytes);
         free(block);
     }
     return error;
@@ -167,11 +165,11 @@ static cudaError_t new_segment(struct caching_allocator *cache, struct list *lis
     if (!block)
         return cudaErrorMemoryAllocation;
     bytes = segment_size(bytes);
-    error = supply_device_malloc(cache->supply, &data, bytes);
+    error = cache->source.take(cache->source.owner, &data, bytes);
     if (error == cudaErrorMemoryAllocation && !cache->pinned) {
         error = empty_all(cache);
         if (!error)
-            error = supply_device_malloc(cache->supply, &data, bytes);
+            error = cache->source.take(cache->source.owner, &data, bytes);
     }
     if (error) {
         free(block);

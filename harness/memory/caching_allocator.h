@@ -11,10 +11,16 @@
 #include <cuda_runtime_api.h>
 
 struct caching_allocator;
-struct supply;
+
+/* Where segments come from and go back to: supply.c's device memory within the budget. An error is CUDA's. */
+struct caching_allocator_source {
+    cudaError_t (*take)(void *owner, void **data, size_t bytes);
+    cudaError_t (*give)(void *owner, void *data, size_t bytes);
+    void *owner;
+};
 
 /* NULL: no host memory. */
-struct caching_allocator *caching_allocator_open(struct supply *supply);
+struct caching_allocator *caching_allocator_open(struct caching_allocator_source source);
 cudaError_t caching_allocator_close(struct caching_allocator *cache);
 
 cudaError_t caching_allocator_take(struct caching_allocator *cache, cudaStream_t stream, size_t bytes,

@@ -30,7 +30,8 @@ static void count_held(struct supply *supply, size_t bytes)
     supply->peak = supply->held > supply->peak ? supply->held : supply->peak;
 }
 
-cudaError_t supply_device_malloc(struct supply *supply, void **out, size_t bytes)
+/* From the device itself, within the budget. cudaErrorMemoryAllocation also when the budget is spent. */
+static cudaError_t device_take(struct supply *supply, void **out, size_t bytes)
 {
     cudaError_t error;
 
@@ -47,11 +48,31 @@ cudaError_t supply_device_malloc(struct supply *supply, void **out, size_t bytes
     return cudaSuccess;
 }
 
-cudaError_t supply_device_free(struct supply *supply, void *data, size_t bytes)
+static cudaError_t device_give(struct supply *supply, void *data, size_t bytes)
 {
     supply->held -= bytes;
     atomic_fetch_sub(&supply->budget->used, bytes);
     return cudaFree(data);
+}
+
+static cudaError_t cache_take(void *supply, void **data, size_t bytes)
+{
+    return device_take(supply, data, bytes);
+}
+
+static cudaError_t cache_give(void *supply, void *data, size_t bytes)
+{
+    return device_give(supply, data, bytes);
+}
+
+static enum status open_cache(struct supply *supply)
+{
+    struct caching_allocator_source source = {.take = cache_take, .give = cache_give, .owner = supply};
+
+    supply->cache = caching_allocator_open(source);
+    if (!supply->cache)
+        return status_fail(STATUS_NO_MEMORY, "out of host memory for the cache's records");
+    return STATUS_OK;
 }
 
 static enum status open_arena(struct supply *supply, double fraction)
@@ -67,7 +88,7 @@ static enum status open_arena(struct supply *supply, double fraction)
     if (supply->budget->limit && supply->budget->limit < free_bytes)
         free_bytes = supply->budget->limit;
     bytes = (size_t)((double)free_bytes * fraction) / ARENA_ALIGN * ARENA_ALIGN;
-    error = bytes ? supply_device_malloc(supply, (void **)&supply->base, bytes) : cudaErrorMemoryAllocation;
+    error = bytes ? device_take(supply, (void **)&supply->base, bytes) : cudaErrorMemoryAllocation;
     if (error == cudaErrorMemoryAllocation) {
         supply_explain(supply, bytes, "the arena");
         return STATUS_NO_MEMORY;
@@ -111,8 +132,8 @@ enum status supply_open(struct supply *supply, enum alloc_mode mode, double frac
         return open_arena(supply, fraction);
     if (mode == ALLOC_ASYNC)
         return open_async();
-    if (mode == ALLOC_CACHE && !(supply->cache = caching_allocator_open(supply)))
-        return status_fail(STATUS_NO_MEMORY, "out of host memory for the cache's records");
+    if (mode == ALLOC_CACHE)
+        return open_cache(supply);
     return STATUS_OK;
 }
 
@@ -125,7 +146,7 @@ enum status supply_close(struct supply *supply)
     if (supply->cache)
         error = caching_allocator_close(supply->cache);
     if (supply->base)
-        error = supply_device_free(supply, supply->base, supply->arena.size);
+        error = device_give(supply, supply->base, supply->arena.size);
     if (supply->passed)
         cudaEventDestroy(supply->passed);
     arena_close(&supply->arena);
@@ -194,7 +215,7 @@ enum status supply_take(struct supply *supply, cudaStream_t stream, size_t bytes
     switch (supply->mode) {
     case ALLOC_NAIVE:
     case ALLOC_STATIC:
-        error = supply_device_malloc(supply, data, bytes);
+        error = device_take(supply, data, bytes);
         break;
     case ALLOC_CACHE:
         error = caching_allocator_take(supply->cache, stream, bytes, data, block);
@@ -222,7 +243,7 @@ enum status supply_give(struct supply *supply, cudaStream_t stream, void *data, 
     switch (supply->mode) {
     case ALLOC_NAIVE:
     case ALLOC_STATIC:
-        error = supply_device_free(supply, data, bytes);
+        error = device_give(supply, data, bytes);
         break;
     case ALLOC_CACHE:
         caching_allocator_give(supply->cache, block);

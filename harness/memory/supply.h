@@ -66,9 +66,4 @@ enum status supply_trim(struct supply *supply, cudaStream_t stream);
 /* Says on stderr what was asked for and what there was. */
 void supply_explain(struct supply *supply, size_t bytes, const char *kind);
 
-/* From the device itself, within the budget; for caching_allocator.c. The error is CUDA's,
- * cudaErrorMemoryAllocation also when the budget is spent. */
-cudaError_t supply_device_malloc(struct supply *supply, void **out, size_t bytes);
-cudaError_t supply_device_free(struct supply *supply, void *data, size_t bytes);
-
 #endif
