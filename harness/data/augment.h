@@ -5,7 +5,7 @@
 #define HARNESS_AUGMENT_H
 
 #include "kernels/ops.h"
-#include "harness/data/source.h"
+#include "harness/data/dataset_source.h"
 
 /* The largest cut in the middle with the proportions that the model sees. */
 struct ops_crop augment_middle(const struct data_spec *spec, int h, int w);

@@ -1,6 +1,6 @@
 /* The CIFAR-10 source: data_batch_1.bin to data_batch_5.bin and test_batch.bin in one folder. Records are
  * read when they are needed, so the files take no memory. */
-#include "harness/data/source.h"
+#include "harness/data/dataset_source.h"
 
 #include <fcntl.h>
 #include <limits.h>

@@ -1,7 +1,7 @@
 /* The source of image files in folders (listing.h says which layouts). A file is opened, read and decoded
  * when it is needed; what is wrong with it is found then. Without folders for validation, a random part of
  * the files that follows from the seed is put aside. */
-#include "harness/data/source.h"
+#include "harness/data/dataset_source.h"
 
 #include <fcntl.h>
 #include <limits.h>

@@ -1,6 +1,6 @@
 /* The IDX source (MNIST and its relatives): images and labels in two files that must fit each other, for
  * training and, where they are there, for validation (t10k-...). Read whole at start. */
-#include "harness/data/source.h"
+#include "harness/data/dataset_source.h"
 
 #include <limits.h>
 #include <stdio.h>

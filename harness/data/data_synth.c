@@ -2,7 +2,7 @@
  * tokens of which most follow from the one before, vectors around the centre of their class. Every number
  * follows from the seed and the sample's number alone, in integers or exact floats, so that two runs see the
  * same on any machine. */
-#include "harness/data/source.h"
+#include "harness/data/dataset_source.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 /* The text source: bytes are tokens. The last part of the file is for validation, in windows one after the
  * other; training windows start anywhere in the rest. Windows are read when they are needed, so the file may
  * be larger than memory. */
-#include "harness/data/source.h"
+#include "harness/data/dataset_source.h"
 
 #include <fcntl.h>
 #include <stdio.h>

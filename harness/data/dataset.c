@@ -1,6 +1,6 @@
 /* Opens a dataset: finds out what lies at the path, checks what was asked for, and leaves the rest to the
  * format's own file. */
-#include "harness/data/source.h"
+#include "harness/data/dataset_source.h"
 
 #include <errno.h>
 #include <limits.h>

@@ -7,8 +7,8 @@
 #include <stdatomic.h>
 
 #include "harness/data/sample_cache.h"
-#include "harness/data/pipeline.h"
-#include "harness/data/source.h"
+#include "harness/data/pipeline_config.h"
+#include "harness/data/dataset_source.h"
 
 struct mapper {
     struct dataset *dataset;

@@ -6,7 +6,7 @@
 
 #include <stdbool.h>
 
-#include "harness/data/source.h"
+#include "harness/data/dataset_source.h"
 
 struct sample_cache;
 

@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "tests/unit/harness/harness_files.h"
-#include "harness/data/source.h"
+#include "harness/data/dataset_source.h"
 #include "unity.h"
 
 enum { RGB = 3, SIDE = 32 };

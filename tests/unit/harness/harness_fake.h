@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "harness/data/pipeline.h"
-#include "harness/data/source.h"
+#include "harness/data/dataset_source.h"
 #include "unity.h"
 
 enum { COUNT = 37, VALIDATION = 10, FLOATS = 3, BATCH = 5, MAX_STREAM = 400 };

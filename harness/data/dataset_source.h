@@ -1,8 +1,8 @@
 /* What stands behind struct dataset: each format is one file (data_*.c) that fills this structure. Only
  * dataset.c, the formats and the pipeline see it. `read` is called by many threads at once, so a format does
  * not change after it was opened. */
-#ifndef HARNESS_SOURCE_H
-#define HARNESS_SOURCE_H
+#ifndef HARNESS_DATASET_SOURCE_H
+#define HARNESS_DATASET_SOURCE_H
 
 #include <stdbool.h>
 
