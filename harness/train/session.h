@@ -1,5 +1,6 @@
 /* One session of an open trainer, from the checkpoint it resumes to its result line. A single
- * model and replicas run through session_run; a pair steps its two trainers itself and uses the results only. */
+ * model and replicas run through session_run; a pair steps its two trainers itself and uses the results only.
+ */
 #ifndef HARNESS_SESSION_H
 #define HARNESS_SESSION_H
 
