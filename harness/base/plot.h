@@ -22,38 +22,44 @@ struct plot_frame {
 struct plot_bar {
     const char *label;
     double value;
-    const char *note; /* written behind the bar; NULL: nothing */
+    const char *note; /* text to the right of the bar; NULL: none */
     unsigned colour;
 };
 
 #define PLOT_GREY "#cfd8dc"
 
-/* 0, or a negative errno. */
+/* Creates the file. Returns 0 or a negative errno. */
 int plot_open(struct plot *plot, const char *path, unsigned width, unsigned height);
-/* 0, or the first error of all that was drawn. */
+
+/* Ends and closes the file. Returns 0, or the first error since plot_open. */
 int plot_close(struct plot *plot);
 
-/* A colour for each number; they repeat. */
+/* Returns the colour of series `number`; the colours repeat. */
 const char *plot_colour(unsigned number);
 
+/* Convert the frame's coordinates to those of the picture. */
 double plot_x(const struct plot_frame *frame, double x);
 double plot_y(const struct plot_frame *frame, double y);
 
 void plot_title(struct plot *plot, const struct plot_frame *frame, const char *title);
-/* anchor: "start", "middle" or "end" of the text is at x. */
+
+/* Writes text at (x, y). `anchor` says which part of it is at x: "start", "middle" or "end". */
 void plot_text(struct plot *plot, double x, double y, const char *anchor, const char *text);
 void plot_rect(struct plot *plot, double x, double y, double width, double height, const char *colour);
-/* Horizontal lines with their values, each value times scale and with the unit. */
+
+/* Draws horizontal grid lines. Each is labelled with its value times `scale`, and the unit. */
 void plot_axis(struct plot *plot, const struct plot_frame *frame, double scale, const char *unit);
 void plot_legend(struct plot *plot, const struct plot_frame *frame, unsigned row, const char *name,
                  const char *colour);
 
-/* A curve (fill NULL) or a filled shape: begin, any number of points in the frame's coordinates, end. */
+/* Draw a curve (`fill` is NULL) or a filled shape: begin, any number of points in the frame's coordinates,
+ * end. */
 void plot_curve_begin(struct plot *plot, const char *stroke, const char *fill);
 void plot_curve_point(struct plot *plot, const struct plot_frame *frame, double x, double y);
 void plot_curve_end(struct plot *plot);
 
-/* Horizontal bars below each other, labels in front of them. Sets frame->x_end to the longest. */
+/* Draws horizontal bars below each other, with labels to their left. Sets frame->x_end to the largest
+ * value. */
 void plot_bars(struct plot *plot, struct plot_frame *frame, const struct plot_bar *bars, unsigned count);
 
 #endif

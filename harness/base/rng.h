@@ -1,5 +1,5 @@
-/* Random numbers that are the same on every machine: splitmix64, and a bell curve made from it without libm,
- * whose last bits differ between versions. */
+/* Random numbers that are the same on every machine: splitmix64, and a normal distribution made from it
+ * without libm, whose results differ between versions in the last bits. */
 #ifndef HARNESS_RNG_H
 #define HARNESS_RNG_H
 
@@ -18,7 +18,7 @@ static inline uint64_t rng_next(struct rng *rng)
     return z ^ (z >> 31);
 }
 
-/* An independent generator for one purpose or one item of a seeded run. */
+/* Returns an independent generator for one purpose, or one item, of a run with this seed. */
 static inline struct rng rng_derive(uint64_t seed, uint64_t item)
 {
     struct rng rng = {seed};
@@ -28,13 +28,13 @@ static inline struct rng rng_derive(uint64_t seed, uint64_t item)
     return rng;
 }
 
-/* In [-1, 1). */
+/* Returns a number in [-1, 1). */
 static inline float rng_symmetric(struct rng *rng)
 {
     return (float)((double)(rng_next(rng) >> 11) * 0x1p-52 - 1.0);
 }
 
-/* Mean 0, variance 1: the sum of four uniform 16-bit numbers (variance 1/3), taken from one draw. */
+/* Returns a number of mean 0 and variance 1: the sum of four uniform 16-bit numbers, taken from one draw. */
 static inline float rng_normal(struct rng *rng)
 {
     const float sqrt3 = 1.7320508f;
@@ -45,7 +45,7 @@ static inline float rng_normal(struct rng *rng)
     return ((float)sum * 0x1p-16f - 2.0f) * sqrt3;
 }
 
-/* In [0, bound); bound is at least 1. */
+/* Returns a number in [0, bound). `bound` is at least 1. */
 static inline uint64_t rng_below(struct rng *rng, uint64_t bound)
 {
     return (uint64_t)(((unsigned __int128)rng_next(rng) * bound) >> 64);

@@ -1,6 +1,6 @@
-/* The options of `train`. One table (train_options_table.c) drives the parser, its limits, --help and the
- * manual page: there is no second list. Choices are stored as their place in the table's list of names, which
- * is the enum here. */
+/* The options of `train`. One table (train_options_table.c) drives the parser, the limits, --help and the
+ * manual page. A choice is stored as its index in the table's list of names; the enums here have the same
+ * order. */
 #ifndef HARNESS_TRAIN_OPTIONS_H
 #define HARNESS_TRAIN_OPTIONS_H
 
@@ -38,14 +38,14 @@ struct option_list {
     uint64_t item[TRAIN_OPTIONS_MAX_HIDDEN];
 };
 
-/* Two models by their places in the list of --model. */
+/* Two models, as indices into the names of --model. */
 struct option_pair {
     bool given;
     uint64_t model[TRAIN_OPTIONS_PAIR];
 };
 
 struct train_options {
-    /* the model; a size of 0 is the model's own */
+    /* the model; a size of 0 means the model's default */
     uint64_t model;
     struct option_list hidden;
     uint64_t layers, width, heads, length, vocabulary, image, classes;
@@ -77,7 +77,7 @@ struct train_options {
     struct option_pair pair;
     uint64_t pair_mode, pair_memory;
     const char *replicas;
-    /* data; format and corrupt are enums of dataset.h and pipeline.h */
+    /* data; format and corrupt are enums of harness/data/dataset.h */
     const char *data;
     uint64_t format, augment, val_preprocess, raw, samples, shuffle, workers, prefetch;
     double validation;
@@ -88,18 +88,18 @@ struct train_options {
     bool quiet, help, man;
 };
 
-/* Fills the defaults, then the arguments. On failure the message is printed and says what would be accepted.
- */
+/* Sets the defaults, then parses the arguments. On failure prints a message that says which values are
+ * accepted. */
 enum status train_options_parse(struct train_options *options, int argc, char **argv);
 
 void train_options_print_help(FILE *out);
 void train_options_print_manual(FILE *out);
 
-/* The name of a choice's value in the table, in buf: train_options_choice("alloc", ALLOC_CACHE, ...) is
- * "cache". */
+/* Writes the name of a choice's value into `buf` and returns it: train_options_choice("alloc", ALLOC_CACHE,
+ * ...) gives "cache". */
 const char *train_options_choice(const char *option, uint64_t value, char *buf, size_t size);
 
-/* The value of that name, or -1: train_options_choice_value("model", "cnn") is MODEL_CNN. */
+/* Returns the value of that name, or -1: train_options_choice_value("model", "cnn") is MODEL_CNN. */
 int train_options_choice_value(const char *option, const char *name);
 
 #endif

@@ -1,5 +1,5 @@
-/* What the parser needs to know of the table of options. Only train_options.c, train_options_table.c and
- * their test include this. */
+/* The type of the option table's rows. Only train_options.c, train_options_table.c and their test include
+ * this. */
 #ifndef HARNESS_TRAIN_OPTIONS_TABLE_H
 #define HARNESS_TRAIN_OPTIONS_TABLE_H
 
@@ -8,7 +8,7 @@
 enum option_type {
     OPTION_FLAG,
     OPTION_COUNT,
-    OPTION_SIZE, /* a count of bytes, with K, M, G or T */
+    OPTION_SIZE, /* bytes, with an optional suffix K, M, G or T */
     OPTION_REAL,
     OPTION_TEXT,
     OPTION_CHOICE,
@@ -20,8 +20,8 @@ struct option_entry {
     const char *name;
     enum option_type type;
     size_t offset;
-    const char *value_name; /* for the help; a choice lists its values here, in the order of its enum */
-    const char *initial;    /* parsed like an argument; NULL is zero */
+    const char *value_name; /* shown in the help; for a choice, its names in the order of its enum */
+    const char *initial;    /* the default, parsed as an argument is; NULL: zero */
     double min, max;
     const char *help;
 };

@@ -1,6 +1,6 @@
-/* The image files of a folder and their classes, in an order that does not depend on the file system. The
- * layouts: DIR/train/CLASS/FILE with DIR/val/CLASS/FILE (or validation, test); DIR/CLASS/FILE; DIR/FILE (no
- * classes). Never follows a folder deeper than that. */
+/* The image files of a folder and their classes, in an order that does not depend on the file system.
+ * Layouts: DIR/train/CLASS/FILE with DIR/val/CLASS/FILE (or validation, test); DIR/CLASS/FILE; DIR/FILE (no
+ * classes). Does not look into deeper folders. */
 #ifndef HARNESS_LISTING_H
 #define HARNESS_LISTING_H
 
@@ -9,7 +9,7 @@
 enum { LISTING_MAX_FILES = 1 << 24, LISTING_MAX_CLASSES = 1 << 16 };
 
 struct listing_file {
-    size_t name; /* offset in names: the path below the folder */
+    size_t name; /* offset in `names` of the path relative to the folder */
     int32_t label;
 };
 
@@ -22,8 +22,8 @@ struct listing {
     int classes;
 };
 
-/* All image files directly in dir (classes is 0 then) or else in its subfolders, one per class. known: NULL,
- * or a listing whose classes give the labels (a class it does not have is an error). */
+/* Lists the image files directly in `dir` (then `classes` is 0), or else those of its subfolders, one class
+ * each. `known` is NULL, or a listing whose classes define the labels; a class that it lacks is an error. */
 enum status listing_read(struct listing *listing, const char *dir, const struct listing *known);
 void listing_free(struct listing *listing);
 

@@ -1,6 +1,6 @@
-/* What pipeline.c (the consumer's side) and pipeline_work.c (the workers) share. Each buffer (slot) goes FREE
- * -> FILLING -> READY -> TAKEN -> FREE. One lock (pipeline->lock) guards everything but the mapper; it is
- * never held while a sample is made. */
+/* What pipeline.c (the consumer's side) and pipeline_work.c (the workers) share. A buffer (slot) goes FREE
+ * -> FILLING -> READY -> TAKEN -> FREE. pipeline->lock guards everything except the mapper, and is never
+ * held while a sample is made. */
 #ifndef HARNESS_PIPELINE_STATE_H
 #define HARNESS_PIPELINE_STATE_H
 
@@ -12,12 +12,12 @@
 enum slot_state { SLOT_FREE, SLOT_FILLING, SLOT_READY, SLOT_TAKEN };
 
 struct slot {
-    struct batch batch; /* first: pipeline_release finds its slot by it */
+    struct batch batch; /* must be first: pipeline_release casts it to the slot */
     enum slot_state state;
     uint8_t *block;
     uint64_t first; /* number of its first sample */
-    size_t handed;  /* samples that workers have taken */
-    size_t pending; /* samples that are not done */
+    size_t handed;  /* samples assigned to workers */
+    size_t pending; /* samples not finished */
     enum status status;
 };
 
@@ -33,25 +33,26 @@ struct pipeline {
     pthread_t *worker;
 
     pthread_mutex_t lock;
-    pthread_cond_t work;  /* there may be something to fill, or stop */
-    pthread_cond_t ready; /* a batch is done, or nobody fills any more */
+    pthread_cond_t work;  /* signalled when a slot may be filled, or on stop */
+    pthread_cond_t ready; /* signalled when a batch is ready, or no worker is busy */
     /* under the lock: */
     uint64_t seed;
     uint64_t base;    /* position of the first batch since the last seek */
-    uint64_t begun;   /* batches begun since then */
-    uint64_t taken;   /* batches given out since then */
-    uint64_t numbers; /* batches given out since the pipeline was opened */
+    uint64_t begun;   /* batches begun since that seek */
+    uint64_t taken;   /* batches returned since that seek */
+    uint64_t numbers; /* batches returned since the pipeline was opened */
     struct slot *filling;
-    int busy; /* workers that make samples right now */
+    int busy; /* workers that are making samples */
     bool stop, pause;
-    bool failed; /* nothing more is handed out until the next seek */
+    bool failed; /* no more batches until the next seek */
     double wait_seconds;
 };
 
-/* How many samples batch `index` since the last seek has, and where it begins. Under the lock. */
+/* Returns the number of samples of batch `index` since the last seek, and sets *first to its first. The
+ * caller holds the lock. */
 size_t pipeline_extent(const struct pipeline *pipeline, uint64_t index, uint64_t *first);
 
-/* At least one worker, or a message. */
+/* Starts up to `count` workers. Prints a message and fails if not even one starts. */
 enum status pipeline_start_workers(struct pipeline *pipeline, int count);
 
 #endif

@@ -1,6 +1,6 @@
-/* A random order that needs no memory: place -> sample as a permutation that is computed, not stored (a
- * Feistel network walked until it lands inside). So any place of any epoch is known at once, which is what
- * lets a resumed run go on in the middle. */
+/* A random order without a table: place -> sample is a computed permutation (a Feistel network, repeated
+ * until the result is in range). Any place of any epoch is known at once, so a resumed run can start in the
+ * middle. */
 #ifndef HARNESS_SHUFFLE_H
 #define HARNESS_SHUFFLE_H
 
@@ -8,7 +8,7 @@
 
 enum { SHUFFLE_ROUNDS = 6 };
 
-/* The place-th of count samples in the order that key gives. place < count. */
+/* Returns which of `count` samples is at `place` in the order of this key. place < count. */
 static inline uint64_t shuffle_place(uint64_t key, uint64_t place, uint64_t count)
 {
     int half = 1;
@@ -32,7 +32,7 @@ static inline uint64_t shuffle_place(uint64_t key, uint64_t place, uint64_t coun
     return place;
 }
 
-/* The same within windows of `window` samples: 0 leaves the order as it is. */
+/* The same within windows of `window` samples. A window of 0 keeps the order. */
 static inline uint64_t shuffle_sample(uint64_t seed, uint64_t epoch, uint64_t place, uint64_t count,
                                       uint64_t window)
 {

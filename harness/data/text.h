@@ -1,5 +1,5 @@
-/* How a text of some length is divided: training windows in its first part, validation windows in the rest.
- * Pure arithmetic; every window with the byte behind it lies inside its own part. */
+/* Divides a text into windows: those for training in its first part, those for validation in the rest. A
+ * window and the byte after it are within one part. Pure arithmetic. */
 #ifndef HARNESS_TEXT_H
 #define HARNESS_TEXT_H
 
@@ -7,10 +7,10 @@
 #include "harness/base/rng.h"
 
 struct text_layout {
-    uint64_t length;             /* of a window, without the byte behind it */
+    uint64_t length;             /* of a window, without the byte after it */
     uint64_t begin[DATA_SPLITS]; /* first byte */
-    uint64_t end[DATA_SPLITS];   /* behind the last */
-    uint64_t count[DATA_SPLITS]; /* windows of an epoch; 0 where the part is too short */
+    uint64_t end[DATA_SPLITS];   /* one past the last byte */
+    uint64_t count[DATA_SPLITS]; /* windows in an epoch; 0 if the part is too short */
 };
 
 static inline struct text_layout text_divide(uint64_t bytes, uint64_t length, double validation)
@@ -30,7 +30,8 @@ static inline struct text_layout text_divide(uint64_t bytes, uint64_t length, do
     return layout;
 }
 
-/* Where a window starts: index < count of the split. */
+/* Returns where a window starts: random in training, the index-th in validation. `index` is below the
+ * split's count. */
 static inline uint64_t text_window(const struct text_layout *layout, enum data_split split, uint64_t index,
                                    struct rng *rng)
 {

@@ -1,8 +1,8 @@
-/* Device memory of a model, in the ways that real programs take it (enum alloc_mode). Model code says when it
- * needs a tensor and when it is done with it for this step; the mode decides what that means: with static the
- * memory stays, with every other mode it goes back to the supply (supply.h), which frees it or keeps it.
- * Every block has a kind, so that a message, a result line and gpucap's tags can say who holds what. A mem
- * belongs to one thread and one stream; several may share a supply. */
+/* Tensors of a model in device memory. Model code says when it needs a tensor and when it has finished with
+ * it in this step; the allocation mode (enum alloc_mode) decides what that does: with `static` the tensor
+ * keeps its memory, with every other mode the memory goes back to the supply (supply.h). Each tensor has a
+ * kind, which messages, the result line and gpucap's tags show. A mem belongs to one thread and one stream;
+ * several may share a supply. */
 #ifndef HARNESS_MEM_H
 #define HARNESS_MEM_H
 
@@ -29,15 +29,15 @@ enum mem_kind { MEM_KINDS(MEM_KIND_ENUM) MEM_KIND_COUNT };
 struct tensor {
     void *data; /* NULL while it has no memory */
     size_t bytes;
-    void *block; /* the supply's record */
-    int holders; /* who still reads it in this step */
+    void *block; /* record of the supply, for supply_give */
+    int holders; /* mem_done calls until its contents may go */
     enum mem_kind kind;
 };
 
 struct mem {
     struct supply *supply;
     cudaStream_t stream;
-    bool keep; /* static: done tensors stay */
+    bool keep; /* static mode: tensors keep their memory after mem_done */
     size_t live[MEM_KIND_COUNT];
     size_t peak[MEM_KIND_COUNT];
 };
@@ -46,18 +46,18 @@ void mem_open(struct mem *mem, struct supply *supply, cudaStream_t stream);
 
 const char *mem_kind_name(enum mem_kind kind);
 
-/* After this, tensor->data has room for bytes and the tensor one holder; the contents are undefined unless
- * the tensor already had them. */
+/* Gives the tensor memory for `bytes` bytes and one holder. The contents are undefined, unless the tensor
+ * still had its memory from before. */
 enum status mem_need(struct mem *mem, struct tensor *tensor, size_t bytes, enum mem_kind kind);
 
-/* One holder more. */
+/* Adds a holder. */
 void mem_share(struct tensor *tensor);
 
-/* One holder less; after the last one the contents are gone. Work already queued on the stream may still use
- * them. A tensor without memory is allowed. */
+/* Removes a holder. With the last one the contents are lost, but work already queued on the stream may
+ * still use them. Accepts a tensor without memory. */
 enum status mem_done(struct mem *mem, struct tensor *tensor);
 
-/* Gives the memory back in every mode, whoever holds it. A tensor without memory is allowed. */
+/* Gives the memory back in every mode and regardless of holders. Accepts a tensor without memory. */
 enum status mem_drop(struct mem *mem, struct tensor *tensor);
 
 #endif
