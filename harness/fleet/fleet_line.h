@@ -1,8 +1,6 @@
-/* fleet_line: what a training says, read from a pipe: lines out of bytes, progress and results out of lines.
- *
- * A member of a fleet may say anything, in any amount, without ever ending a line: nothing here allocates,
- * keeps more than one line of FLEET_LINE_MAX bytes, or hands on a byte that could steer a terminal. Pure; no
- * lock. */
+/* fleet_line: splits a program's output into lines, and finds progress and results in them. Output is
+ * untrusted: nothing here allocates, keeps more than one line of FLEET_LINE_MAX bytes, or passes on a byte
+ * that a terminal would interpret. Pure; owns no lock. */
 #ifndef HARNESS_FLEET_LINE_H
 #define HARNESS_FLEET_LINE_H
 
@@ -17,28 +15,30 @@ struct fleet_lines {
     size_t used;
 };
 
-/* A line without its end, printable ASCII only, never empty. */
+/* Gets a line without its end: printable ASCII, not empty. */
 typedef void fleet_line_fn(const char *line, void *arg);
 
-/* Both newline and carriage return end a line. */
+/* Adds bytes and calls `visit` for each complete line. Newline and carriage return both end a line. */
 void fleet_lines_feed(struct fleet_lines *lines, const char *bytes, size_t count, fleet_line_fn *visit,
                       void *arg);
-/* What is left when the pipe ends. */
+
+/* Call at the end of the output: visits the last, incomplete line. */
 void fleet_lines_end(struct fleet_lines *lines, fleet_line_fn *visit, void *arg);
 
 struct fleet_progress {
-    uint64_t step, steps; /* 0 of 0 before anything was said; step <= steps */
-    double loss;          /* the last one that was said; NAN: none */
+    uint64_t step, steps; /* 0 and 0 before the first report; step <= steps */
+    double loss;          /* last reported; NAN: none yet */
 };
 
-/* Whether the line says "step A/B"; then also takes "loss X" or "loss=X" from it. On false nothing changes.
- */
+/* Reads "step A/B" from a line, and then also "loss X" or "loss=X". Returns false and changes nothing if
+ * the line has no step. */
 bool fleet_line_progress(const char *line, struct fleet_progress *progress);
 
-/* The value of the first word "key=value" of a line; false, and an empty text, when there is none or it does
- * not fit. */
+/* Copies the value of the line's first word "key=value". Returns false and an empty text if there is none
+ * or it does not fit. */
 bool fleet_line_value(const char *line, const char *key, char *value, size_t size);
-/* The same as a number; `missing` when there is none, or when it is not a finite number. */
+
+/* The same as a number. Returns `missing` if there is none or it is not finite. */
 double fleet_line_number(const char *line, const char *key, double missing);
 
 #endif

@@ -1,7 +1,6 @@
-/* fleet_place: where the programs of this build are, and which card the children see: the GPU, or a simulated
- * one, chosen through the environment that every child inherits.
- *
- * Changes this process's environment; never the system's. Owns no lock: one thread. */
+/* fleet_place: finds the programs of this build, and chooses the card that children see, the GPU or a
+ * simulated one, by the environment that they inherit. Changes only this process's environment. Owns no
+ * lock: one thread. */
 #ifndef HARNESS_FLEET_PLACE_H
 #define HARNESS_FLEET_PLACE_H
 
@@ -10,23 +9,25 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* The path of a file beside this executable; false when there is none. */
+/* Sets `path` to a file beside this executable. Returns false if there is none. */
 bool fleet_beside(const char *name, char path[PATH_MAX]);
 
-/* argv[0] of a command: a name without a slash means the program beside this one, if there is one. */
+/* Resolves argv[0] of a command: a name without a slash means the program beside this one, if there is one.
+ */
 const char *fleet_program(const char *name, char path[PATH_MAX]);
 
 bool fleet_place_simulated(void);
-/* Whether a driver answers here with at least one device; asked in a child, so that no driver stays loaded.
- */
+
+/* Returns true if a driver with at least one device is found. Asks in a child process, so that this one
+ * loads no driver. */
 bool fleet_place_has_gpu(void);
 
-/* From now on children see simulated cards after `spec` (tools/simgpu/engine/card_spec.h): a machine of
- * their own, empty, apart from every earlier one. NULL leaves spec and machine to the environment. 0, or -1
- * with a message on stderr. */
-int fleet_place_simulate(const char *spec);
-/* Removes what the machine that fleet_place_simulate made has left in shared memory. Its users must be gone.
+/* Children started later see simulated cards as `spec` says (tools/simgpu/engine/card_spec.h), on a new,
+ * empty simulated machine. NULL leaves both to the environment. Returns 0, or -1 after a message on stderr.
  */
+int fleet_place_simulate(const char *spec);
+
+/* Removes the shared memory of the machine that fleet_place_simulate made. Its processes must have ended. */
 void fleet_place_clean(void);
 
 #endif

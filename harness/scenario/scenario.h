@@ -1,8 +1,6 @@
-/* scenario: what the scenarios share: their settings, how one training is run and what came of it, and what
- * each of them hands back to be printed, plotted and written down.
- *
- * Every figure comes from a run that the command makes. What cannot run here is a row that says why. Owns no
- * lock. */
+/* scenario: what the scenarios share: settings, how one training is run, its outcome, and the result that
+ * is printed, plotted and written to the documentation. Every figure comes from a run that this command
+ * makes. A case that cannot run here is a row that says why. Owns no lock. */
 #ifndef HARNESS_SCENARIO_H
 #define HARNESS_SCENARIO_H
 
@@ -22,32 +20,32 @@ enum { COLOUR_GPUCAP, COLOUR_NATIVE };
 struct scenario_result {
     char letter;
     const char *title;
-    const char *question; /* what the figures answer, one sentence */
+    const char *question; /* that the figures answer, one sentence */
     struct table table;
-    const char *bar_title; /* of the plot: what the bars measure */
+    const char *bar_title; /* of the plot: the quantity that the bars show */
     struct plot_bar bars[SCENARIO_BARS];
     char bar_note[SCENARIO_BARS][TABLE_CELL];
     unsigned bar_count;
-    char note[SCENARIO_NOTES][256]; /* sizes that were chosen, what the figures are not */
+    char note[SCENARIO_NOTES][256]; /* chosen sizes, limits of the figures */
     unsigned notes;
     char summary[640]; /* one line for README */
-    double seconds;    /* how long it took */
+    double seconds;    /* duration of the scenario */
 };
 
 struct scenario {
     struct card_choice card;
     bool quick, tiny, verbose;
-    uint64_t size;      /* --card; 0: chosen by what the workload needs */
-    unsigned processes; /* of (b) and (f) */
+    uint64_t size;      /* --card; 0: derived from the workload */
+    unsigned processes; /* of scenarios b and f */
     struct scenario_result *result;
 };
 
-/* How a training is run. */
+/* One way of running a training. */
 struct scenario_way {
-    const char *name;             /* the row */
-    const char *cap;              /* as for gpucap run; NULL: natively */
+    const char *name;             /* name of the row */
+    const char *cap;              /* as for gpucap run; NULL: without gpucap */
     const char *const *base;      /* arguments of train, ended by NULL */
-    const char *const *arguments; /* more of them; may be NULL */
+    const char *const *arguments; /* further arguments; may be NULL */
     const char *const *env;       /* "NAME=value", ended by NULL; may be NULL */
 };
 
@@ -56,20 +54,22 @@ struct scenario_outcome {
     char ending[96];
     char reason[256];
     double step_ms, samples_per_s, loss, seconds;
-    uint64_t batch, accumulate; /* as the result says; 0: unknown */
-    uint64_t peak;              /* device memory, by NVML, context included */
-    uint64_t peak_bytes;        /* what the training itself counted */
+    uint64_t batch, accumulate; /* from the result line; 0: unknown */
+    uint64_t peak;              /* device memory by NVML, context included */
+    uint64_t peak_bytes;        /* device memory by the training's own count */
     uint64_t steps;
 };
 
-/* Runs `train` once on the card as it is. False when we were asked to stop. */
+/* Runs `train` once on the card as it is. Returns false if a signal asked to stop. */
 bool scenario_train(struct scenario *scenario, const struct scenario_way *way,
                     struct scenario_outcome *outcome);
-/* Runs several at once, or one after the other; outcomes[count]. wall_s: from first start to last end. */
+
+/* Runs `count` trainings at once, or one after the other, into outcomes[count]. *wall_s is the time from
+ * the first start to the last end. */
 bool scenario_train_many(struct scenario *scenario, const struct scenario_way *way, unsigned count,
                          bool together, struct scenario_outcome *outcomes, double *wall_s);
 
-/* "3.2 ms", "out of memory": what belongs in the cell of a time. */
+/* Writes the text of a cell for step times: "3.2 ms", or "out of memory" and the like. */
 void scenario_cell_ms(const struct scenario_outcome *outcome, char *text, size_t size);
 void scenario_cell_bytes(uint64_t bytes, char *text, size_t size);
 
@@ -77,9 +77,11 @@ void scenario_bar(struct scenario_result *result, const char *label, double valu
                   const char *format, ...) __attribute__((format(printf, 5, 6)));
 void scenario_note(struct scenario_result *result, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
-/* Makes the card that large; where that is impossible, a row says so and false comes back. */
+
+/* Resizes the card. If that is impossible, adds a row that says so and returns false. */
 bool scenario_card(struct scenario *scenario, uint64_t bytes);
-/* Progress on stderr. */
+
+/* Prints progress to stderr. */
 void scenario_say(const struct scenario *scenario, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 

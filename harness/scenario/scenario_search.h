@@ -1,25 +1,25 @@
-/* scenario_search: the border between sizes that fail and sizes that work, found by trying. Pure: what is
- * tried is the caller's. Owns no lock. */
+/* scenario_search: finds the smallest size that works by trying sizes. Pure: the caller's function does the
+ * trying. Owns no lock. */
 #ifndef HARNESS_SCENARIO_SEARCH_H
 #define HARNESS_SCENARIO_SEARCH_H
 
 #include <stdint.h>
 
-enum search_answer { SEARCH_FAILS, SEARCH_WORKS, SEARCH_STOP /* nothing can be said: end the search */ };
+enum search_answer { SEARCH_FAILS, SEARCH_WORKS, SEARCH_STOP /* no answer: end the search */ };
 
 struct search {
-    uint64_t fails; /* the largest size that failed; 0: none was seen to fail */
-    uint64_t works; /* the smallest size that worked; 0: none was seen to work */
+    uint64_t fails; /* largest size that failed; 0: none yet */
+    uint64_t works; /* smallest size that worked; 0: none yet */
     unsigned tries; /* made so far */
-    uint64_t grain; /* sizes are multiples of it; the search ends when the two are this near */
-    unsigned most;  /* tries, at most */
-    uint64_t limit; /* the largest size to try */
+    uint64_t grain; /* sizes are multiples of it; the search ends when `fails` and `works` are this close */
+    unsigned most;  /* limit of tries */
+    uint64_t limit; /* largest size to try */
 };
 
 typedef enum search_answer search_fn(uint64_t size, void *arg);
 
-/* Begins at `low` (likely to fail) and `high` (likely to work); widens where that guess was wrong. 0, or -1
- * when the search was stopped or ran out of tries; what was found until then is in the structure. */
+/* Starts with `low`, which likely fails, and `high`, which likely works, and widens the range where that is
+ * wrong. Returns 0, or -1 if it was stopped or ran out of tries; *search then holds what is known. */
 int search_run(struct search *search, uint64_t low, uint64_t high, search_fn *try, void *arg);
 
 #endif

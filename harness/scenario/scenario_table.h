@@ -1,5 +1,5 @@
-/* scenario_table: a table of texts, printed aligned for a terminal or as Markdown. Bounded, no allocation;
- * a text that is too long is cut. Pure but for the output. Owns no lock. */
+/* scenario_table: a table of texts, printed aligned for a terminal or as Markdown. Bounded, does not
+ * allocate, truncates long texts. Pure except for the output. Owns no lock. */
 #ifndef HARNESS_SCENARIO_TABLE_H
 #define HARNESS_SCENARIO_TABLE_H
 
@@ -13,14 +13,17 @@ struct table {
     char cell[TABLE_ROWS][TABLE_COLUMNS][TABLE_CELL];
 };
 
-/* The names of the columns, separated by '|'. */
+/* Empties the table. `heads`: names of the columns, separated by '|'. */
 void table_begin(struct table *table, const char *heads);
-/* A new row with its first cell; more than TABLE_ROWS are left out. */
+
+/* Adds a row and sets its first cell. Rows beyond TABLE_ROWS are dropped. */
 void table_row(struct table *table, const char *format, ...) __attribute__((format(printf, 2, 3)));
-/* A cell of the last row. */
+
+/* Sets a cell of the last row. */
 void table_set(struct table *table, unsigned column, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
-/* Puts a text into each cell of the last row that has none. */
+
+/* Sets every empty cell of the last row. */
 void table_fill(struct table *table, const char *text);
 
 void table_print(const struct table *table, FILE *out);

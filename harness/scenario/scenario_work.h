@@ -1,5 +1,5 @@
-/* scenario_work: the trainings that the scenarios run, as arguments of `train`: small ones for simgpu, whose
- * operations the processor computes, and real sizes for a GPU. Pure data. */
+/* scenario_work: the trainings that the scenarios run, as arguments of `train`: small ones for simgpu,
+ * which computes on the processor, and real sizes for a GPU. Pure data. */
 #ifndef HARNESS_SCENARIO_WORK_H
 #define HARNESS_SCENARIO_WORK_H
 
@@ -7,11 +7,12 @@
 
 struct scenario;
 
-/* Arguments of train, ended by NULL. */
+/* Arguments of `train`, ended by NULL. */
 typedef const char *const *scenario_work_list;
 
 scenario_work_list scenario_work(const struct scenario *scenario);
-/* "--steps=N" for a run that is timed, and for one that only shows whether it fits. */
+
+/* Returns "--steps=N" for a run that is timed; scenario_few_steps for one that only shows whether it fits. */
 const char *scenario_steps(const struct scenario *scenario);
 const char *scenario_few_steps(const struct scenario *scenario);
 

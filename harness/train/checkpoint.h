@@ -1,6 +1,6 @@
-/* Checkpoints: all that a training needs to go on with the same bits. Written to a file beside the target,
- * flushed to the disk and renamed over it, so that the target is the last good one at every moment. Read
- * only after the whole file has been checked, so that a bad one changes nothing. */
+/* Checkpoints: everything that a training needs to continue with the same bits. A checkpoint is written to
+ * a file beside the target, flushed and renamed over it, so that the target is always a complete one.
+ * Loading checks the whole file first; a bad file changes nothing. */
 #ifndef HARNESS_CHECKPOINT_H
 #define HARNESS_CHECKPOINT_H
 
@@ -8,8 +8,8 @@
 
 struct trainer;
 
-/* Whether there is a place for it, asked before hours of training: a folder that can be written to, and
- * nothing at path that a file must not replace, such as a device. */
+/* Checks before the training that `path` can be written later: its folder is writable, and `path` is not
+ * something that a rename must not replace, such as a device. */
 enum status checkpoint_can_save(const char *path);
 
 enum status checkpoint_save(struct trainer *trainer, const char *path);

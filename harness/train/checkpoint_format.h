@@ -1,7 +1,7 @@
-/* The checkpoint file: a header of fixed size, a table with one entry per parameter, then their contents in
- * the order of the table (weight, and for trained ones what the optimizer keeps). All numbers are
- * little-endian. The checksum covers everything after it. The parser here reads hostile bytes: it never
- * reads beyond them and never believes a size that the file does not have. */
+/* The checkpoint file: a header of fixed size, a table with one entry per parameter, then the parameters'
+ * contents in that order (the weight, and for trained ones the optimizer's state). Numbers are
+ * little-endian. The checksum covers everything after it. Files are untrusted: the parser never reads
+ * beyond the bytes it got, and checks every size against the file's. */
 #ifndef HARNESS_CHECKPOINT_FORMAT_H
 #define HARNESS_CHECKPOINT_FORMAT_H
 
@@ -25,13 +25,13 @@ struct checkpoint_header {
     uint64_t file_bytes;
     uint64_t step, micro;
     uint64_t data_seed, data_samples;
-    uint8_t scalars[CHECKPOINT_SCALARS_BYTES]; /* struct ops_scalars (scale 0: not fp16), the rest zero */
-    char name[CHECKPOINT_NAME_BYTES];          /* of the model and its sizes, ended by a zero */
+    uint8_t scalars[CHECKPOINT_SCALARS_BYTES]; /* struct ops_scalars (scale 0: not fp16), padded with zeros */
+    char name[CHECKPOINT_NAME_BYTES];          /* the model and its sizes, zero-terminated */
 };
 
 struct checkpoint_entry {
     uint32_t rows, cols;
-    uint32_t copies; /* how many arrays of rows * cols floats: 1 to 3 */
+    uint32_t copies; /* number of arrays of rows * cols floats: 1 to 3 */
     uint32_t reserved;
 };
 
@@ -45,10 +45,10 @@ void checkpoint_sum_open(struct checkpoint_sum *sum);
 void checkpoint_sum_add(struct checkpoint_sum *sum, const void *bytes, size_t count);
 uint64_t checkpoint_sum_close(struct checkpoint_sum *sum);
 
-/* NULL, or what is wrong with a header that was read from a file of that size. */
+/* Returns NULL, or what is wrong with the header of a file of `file_bytes` bytes. */
 const char *checkpoint_check_header(const struct checkpoint_header *header, uint64_t file_bytes);
 
-/* NULL, or what is wrong with the table: its contents must fill the file exactly. */
+/* Returns NULL, or what is wrong with the table. The contents must fill the file exactly. */
 const char *checkpoint_check_entries(const struct checkpoint_header *header,
                                      const struct checkpoint_entry *entries);
 

@@ -1,5 +1,6 @@
-/* The processes of one job, as MPI starts them. MPI is in a shared object of its own (libtrain_mpi.so), so
- * that train runs without it; this is what that gives. Functions return 0, or MPI's error number. */
+/* Communication between the processes of an MPI job. MPI is linked into a shared object of its own
+ * (libtrain_mpi.so), so that `train` runs without MPI; the object fills this table. Functions return 0 or
+ * MPI's error number. */
 #ifndef HARNESS_COMM_H
 #define HARNESS_COMM_H
 
@@ -7,10 +8,10 @@
 
 struct comm {
     int rank, size;
-    int local_rank, local_size; /* among those on this machine */
-    /* From rank 0 to all. */
+    int local_rank, local_size; /* among the processes on this machine */
+    /* Copies rank 0's bytes to all ranks. */
     int (*broadcast)(void *bytes, size_t count);
-    /* values = the sum over the ranks, in host memory. */
+    /* Replaces each value by its sum over the ranks; host memory. */
     int (*sum)(float *values, size_t count);
     /* Ends every process of the job. */
     void (*abort)(int code);
@@ -18,7 +19,8 @@ struct comm {
 };
 
 #define COMM_OPEN_NAME "comm_mpi_open"
-/* table_size is the caller's sizeof(struct comm): a stale object is refused. */
+
+/* table_size is the caller's sizeof(struct comm), so that an object of another build is refused. */
 typedef int (*comm_open_fn)(size_t table_size, struct comm *out);
 
 #endif

@@ -1,4 +1,4 @@
-/* Fitting a training into the memory there is: the largest batch, or the same effective batch in parts. */
+/* Fits a training into the available memory: finds the largest batch, or splits the batch into parts. */
 #ifndef HARNESS_FIT_H
 #define HARNESS_FIT_H
 
@@ -6,12 +6,12 @@
 #include "harness/base/train_options.h"
 #include "harness/memory/supply.h"
 
-/* Changes batch and accumulate as --find-batch and --auto-accum ask. Tries real steps and validations; every
- * out-of-memory is recovered from here, and nothing stays allocated. */
+/* Sets batch and accumulate as --find-batch and --auto-accum ask, by running real steps and validations.
+ * Recovers from every out-of-memory and leaves nothing allocated. */
 enum status fit_options(struct train_options *options, struct cuda_device *device, struct supply *supply);
 
-/* After the batch that was found has run out of memory all the same: the next smaller one. False if there is
- * none, or if none was asked for. */
+/* Sets the next smaller batch, when the one found runs out of memory after all. Returns false if there is
+ * none, or if no search was requested. */
 bool fit_less(struct train_options *options);
 
 #endif

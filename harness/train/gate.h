@@ -1,5 +1,5 @@
-/* A barrier that a failure opens: threads that work in step meet at it, and when one of them cannot go on,
- * the others are told instead of waiting for ever. */
+/* A barrier that can be broken: threads that work in step meet at it, and when one fails, the others return
+ * instead of waiting for ever. */
 #ifndef HARNESS_GATE_H
 #define HARNESS_GATE_H
 
@@ -18,10 +18,10 @@ struct gate {
 void gate_open(struct gate *gate, int members);
 void gate_close(struct gate *gate);
 
-/* Waits for all members; false if the gate is broken. */
+/* Waits for all members. Returns false if the gate is broken. */
 bool gate_pass(struct gate *gate);
 
-/* Lets everybody go, now and from now on. True for the first who does so. */
+/* Breaks the gate: every waiting and later gate_pass returns false. Returns true for the first caller. */
 bool gate_break(struct gate *gate);
 
 #endif

@@ -1,7 +1,7 @@
-/* Batches in device memory: copied by a feed, prepared (pictures cut and normalized, floats cast) and put
- * where the model reads them. Two sets take turns, so that the copy of one batch overlaps the computing of
- * the one before. Raw pictures of a validation that is prepared on the device come from plain cudaMalloc and
- * not out of the model's cache or arena, as those of a preprocessing library would. */
+/* Batches in device memory: copied by a feed, prepared (pictures cropped and normalized, floats cast) and
+ * passed to the model. Two sets take turns, so that the copy of one batch overlaps the computing of the one
+ * before. The raw pictures of a validation that is prepared on the device come from plain cudaMalloc, not
+ * from the model's cache or arena, as those of a preprocessing library would. */
 #ifndef HARNESS_INPUT_H
 #define HARNESS_INPUT_H
 
@@ -15,11 +15,11 @@ struct input_set {
     struct tensor raw, raw_target; /* bytes, or floats */
     struct tensor crops;
     struct tensor labels, tokens;
-    struct tensor x, target; /* prepared, of the model's type */
+    struct tensor x, target; /* prepared, in the model's type */
     size_t count;            /* samples; 0 at the end of a pass */
-    size_t whole;            /* samples of the batch that it is a part of, in all shards */
+    size_t whole;            /* samples of the whole batch, over all shards */
     int length;              /* tokens of a sample */
-    cudaEvent_t copied;      /* of the feed: it is there */
+    cudaEvent_t copied;      /* from the feed: the copy has finished */
 };
 
 struct input {
@@ -27,16 +27,16 @@ struct input {
     const struct data_spec *spec;
     struct feed *feed;
     bool prepared_on_host;
-    struct mem *raw_mem; /* where raw pictures lie: the model's, or beside it */
+    struct mem *raw_mem; /* for raw pictures: the model's mem, or `beside` */
     struct mem beside;
     struct supply own;
     uint64_t shards;
     struct input_set set[INPUT_SETS];
     uint64_t given;
-    bool ahead; /* the next set is already on its way */
+    bool ahead; /* the copy of the next set was started */
 };
 
-/* How much of a batch to use: 0 is all. */
+/* How much of a batch to use; 0 means all. */
 struct input_part {
     size_t count;
     int length;
@@ -46,23 +46,23 @@ enum status input_open(struct input *input, struct model *model, struct dataset 
                        const struct pipeline_config *config);
 void input_close(struct input *input);
 
-/* Starts copying the next batch, if that was not done yet. */
+/* Starts copying the next batch, unless that was already done. */
 enum status input_prefetch(struct input *input, const struct input_part *part);
 
-/* The set whose copy was started longest ago, for which the model's stream now waits; *set is NULL at the end
- * of a pass. */
+/* Sets *set to the oldest set that is being copied and makes the model's stream wait for its copy. *set is
+ * NULL at the end of a pass. */
 enum status input_take(struct input *input, struct input_set **set);
 
-/* Queues the preparation of a set and points the model and the targets at it. */
+/* Queues the preparation of a set and points the model and *targets at it. */
 enum status input_prepare(struct input *input, struct input_set *set, struct model_targets *targets);
 
-/* The set is not needed any more. */
+/* Releases a set. */
 enum status input_done(struct input *input, struct input_set *set);
 
-/* After a failure: gives back the memory of both sets. */
+/* After a failure: frees the memory of both sets. */
 void input_drop(struct input *input);
 
-/* The samples that were taken, not those that are only on their way. */
+/* Gets the position after the samples that were taken; prefetched ones do not count. */
 void input_tell(struct input *input, struct pipeline_position *position);
 enum status input_seek(struct input *input, const struct pipeline_position *position);
 

@@ -1,5 +1,5 @@
-/* NCCL, loaded when it is needed: averages of gradients between cards. Without the library the answer is a
- * status with a message, never a failure to start. */
+/* NCCL, loaded on first use: averages gradients over cards. Without the library, functions fail with a
+ * message; `train` itself starts without it. */
 #ifndef HARNESS_NCCL_H
 #define HARNESS_NCCL_H
 
@@ -18,14 +18,14 @@ struct nccl_comm; /* NCCL's own */
 
 enum status nccl_new_id(struct nccl_id *id);
 
-/* Waits for all ranks. The device that is current belongs to this rank. */
+/* Joins a communicator and waits for all ranks. The current device is this rank's. */
 enum status nccl_open(struct nccl_comm **out, const struct nccl_id *id, int rank, int size);
 void nccl_close(struct nccl_comm *comm);
 
-/* Queues values = their mean over the ranks. */
+/* Queues the replacement of each value by its mean over the ranks. */
 enum status nccl_average(struct nccl_comm *comm, float *values, size_t count, cudaStream_t stream);
 
-/* Operations between these two go out together. */
+/* Operations between these two are submitted together. */
 enum status nccl_group_start(void);
 enum status nccl_group_end(void);
 

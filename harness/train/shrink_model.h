@@ -1,5 +1,5 @@
-/* Smaller models: after training, the share of weights that --prune names is set to zero, or the weights are
- * kept as bytes (--quantize=int8), and the validation runs again. */
+/* Smaller models: after the training, sets the fraction of weights given by --prune to zero, or rounds
+ * weights to bytes (--quantize=int8), and validates again. */
 #ifndef HARNESS_SHRINK_MODEL_H
 #define HARNESS_SHRINK_MODEL_H
 
@@ -7,7 +7,7 @@
 
 struct trainer;
 
-/* Prints one result line per kind of shrinking asked for. */
+/* Prints one result line for each option given. */
 enum status shrink_model_evaluate(struct trainer *trainer);
 
 #endif

@@ -1,4 +1,4 @@
-/* One run of `train` from options to result. Everything it opens it closes, also when it fails half-way. */
+/* One run of `train`, from options to results. Closes everything that it opened, also after a failure. */
 #ifndef HARNESS_TRAIN_H
 #define HARNESS_TRAIN_H
 
