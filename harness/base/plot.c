@@ -8,7 +8,7 @@
 #define STEPS     4  /* labels on an axis */
 #define ROW       18 /* height of a line of the legend */
 #define BAR_GAP   0.3
-#define NOTE_ROOM 0.66 /* the longest bar leaves the rest of the frame to its note */
+#define NOTE_ROOM 0.66 /* fraction of the frame for the longest bar; the rest is for its note */
 
 static const char *const colours[] = {"#0b7a3b", "#3b6fd4", "#b3261e", "#d98200", "#7a3fb0", "#00838f"};
 
@@ -34,7 +34,7 @@ static double sound(double value)
     return isfinite(value) ? value : 0;
 }
 
-/* XML knows five special characters; control characters are not allowed at all, escaped or not. */
+/* XML has five special characters; control characters are not allowed even if escaped. */
 static void emit_escaped(struct plot *plot, const char *text)
 {
     for (; *text; text++) {

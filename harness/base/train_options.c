@@ -1,5 +1,5 @@
-/* The parser of the option table. Values are checked against the range in the table before anything else
- * runs, so that later code may multiply sizes without fear. Accepts --name=value and --name value. */
+/* The parser of the option table. Checks every value against its range in the table, so that later code can
+ * multiply sizes without overflow. Accepts --name=value and --name value. */
 #include "harness/base/train_options_table.h"
 
 #include <ctype.h>
@@ -20,7 +20,7 @@ static const struct option_entry *find(const char *name, size_t length)
     return NULL;
 }
 
-/* A whole decimal number in range that ends at *end; strtoull alone would take "-1" and " 1". */
+/* Reads a decimal integer and sets *end behind it. strtoull alone would accept "-1" and " 1". */
 static bool parse_count(const struct option_entry *entry, const char *text, char **end, uint64_t *out)
 {
     unsigned long long value;
@@ -176,7 +176,7 @@ static enum status refuse(const struct option_entry *entry, const char *text)
     return status_fail(STATUS_USAGE, "--%s=%s: expected %s", entry->name, text, entry->value_name);
 }
 
-/* Takes argv[*at], and the next one if the value stands there. */
+/* Parses argv[*at], and the next argument if that is its value. */
 static enum status parse_argument(struct train_options *options, int argc, char **argv, int *at)
 {
     const char *argument = argv[*at];

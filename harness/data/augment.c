@@ -1,5 +1,5 @@
-/* Cuts, preparation and damage. Random draws go through struct rng only and use no libm function whose last
- * bits differ between machines (sqrtf is exact). */
+/* Crops, preparation and degrading. Random draws use struct rng only, and no libm function whose last bits
+ * differ between machines (sqrtf is exact). */
 #include "harness/data/augment.h"
 
 #include <math.h>
@@ -28,7 +28,7 @@ struct ops_crop augment_middle(const struct data_spec *spec, int h, int w)
     return crop;
 }
 
-/* A part of the picture with an area and proportions drawn at random, anywhere inside. */
+/* Returns a crop of random area, aspect ratio and place. */
 static struct ops_crop cut_inside(const struct data_spec *spec, float min_area, int h, int w, struct rng *rng)
 {
     for (int i = 0; i < TRIES; i++) {
@@ -97,7 +97,8 @@ static struct tap find_tap(int to, float from, float step, int size)
     return tap;
 }
 
-/* What lies between two rows, for the pixels [from, to): bilinear is this first and then along the row. */
+/* Interpolates between two rows for the pixels [from, to). The second half of bilinear interpolation is
+ * along the row. */
 static void blend_rows(const uint8_t *upper, const uint8_t *lower, float weight, size_t from, size_t to,
                        float *out)
 {

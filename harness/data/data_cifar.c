@@ -81,7 +81,7 @@ static void cifar_close(struct dataset *dataset)
     free(source);
 }
 
-/* The first file must be there; the others are named when they are not. */
+/* The first file is required; a message names each of the others that is missing. */
 static enum status open_file(struct cifar *source, int index, enum data_corrupt corrupt)
 {
     struct cifar_file *file = &source->file[index];
@@ -108,7 +108,7 @@ static enum status open_file(struct cifar *source, int index, enum data_corrupt 
 
 static enum status fill_spec(struct cifar *source, const struct data_config *config)
 {
-    /* Means and deviations of the training set, as everyone uses them. */
+    /* The usual means and deviations, those of the training set. */
     static const float mean[] = {0.4914f, 0.4822f, 0.4465f}, deviation[] = {0.2470f, 0.2435f, 0.2616f};
     struct data_spec *spec = &source->dataset.spec;
 

@@ -1,6 +1,5 @@
-/* The source of image files in folders (listing.h says which layouts). A file is opened, read and decoded
- * when it is needed; what is wrong with it is found then. Without folders for validation, a random part of
- * the files that follows from the seed is put aside. */
+/* Image files in folders (listing.h describes the layouts). A file is opened, read and decoded, and its
+ * errors found, when its sample is needed. Without a folder for validation, the seed chooses files for it. */
 #include "harness/data/dataset_source.h"
 
 #include <fcntl.h>
@@ -28,11 +27,11 @@ struct folder_split {
 struct folder {
     struct dataset dataset;
     struct folder_split split[DATA_SPLITS];
-    uint64_t aside; /* files of the training listing that are for validation; 0 if they have a folder */
-    uint64_t key;   /* which ones */
+    uint64_t aside; /* files of the training listing used for validation; 0 if that has a folder */
+    uint64_t key;   /* chooses them */
 };
 
-/* Which file of which listing a sample is. */
+/* Finds the listing and the file of a sample. */
 static const struct folder_split *find(const struct folder *source, enum data_split split, uint64_t index,
                                        uint64_t *file)
 {
@@ -158,7 +157,7 @@ static enum status list_files(struct folder *source, const struct data_config *c
 
 static enum status fill_spec(struct folder *source, const struct data_config *config)
 {
-    /* Of ImageNet, as everyone uses them for photographs. */
+    /* The usual values for photographs, those of ImageNet. */
     static const float mean[] = {0.485f, 0.456f, 0.406f}, deviation[] = {0.229f, 0.224f, 0.225f};
     struct data_spec *spec = &source->dataset.spec;
     const struct listing *train = &source->split[DATA_TRAIN].listing;

@@ -71,7 +71,7 @@ static enum status load(struct idx *idx, const char *dir, enum data_split split,
     return status;
 }
 
-/* What the two files say of each other, and whether pictures for validation are as those for training. */
+/* Checks that images and labels match, and that validation pictures have the size of training pictures. */
 static enum status check(const struct idx_source *source, const char *dir, enum data_split which)
 {
     const struct idx *images = &source->split[which].images, *labels = &source->split[which].labels;
@@ -93,7 +93,7 @@ static enum status check(const struct idx_source *source, const char *dir, enum 
 
 static enum status fill_spec(struct idx_source *source, const struct data_config *config)
 {
-    /* Of MNIST's training set, as everyone uses them. */
+    /* The usual values, those of MNIST's training set. */
     const float mean = 0.1307f, deviation = 0.3081f;
     struct data_spec *spec = &source->dataset.spec;
     const size_t *size = source->split[DATA_TRAIN].images.size;
@@ -121,7 +121,7 @@ enum status data_open_idx(struct dataset **out, const struct data_config *config
     source->dataset.read = idx_read;
     source->dataset.close = idx_close;
     source->dataset.never_corrupt = true;
-    /* Digits: a mirrored one is another. */
+    /* No mirroring: a mirrored digit is not the same digit. */
     source->dataset.augment = (struct source_augment){.shift = 2.0f, .min_area = 1.0f, .mirror = false};
     for (int i = 0; i < DATA_SPLITS && !status; i++) {
         struct idx_split *split = &source->split[i];

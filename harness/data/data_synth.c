@@ -18,14 +18,14 @@ enum {
     MAX_CLASSES = 1 << 16,
     MAX_FEATURES = 1 << 20,
     GRID = 8,       /* a class's pattern is random on GRID x GRID points and smooth between them */
-    ONE = 256,      /* of the fixed point between two points */
-    NOISE = 64,     /* of a byte, either way half of it */
+    ONE = 256,      /* 1.0 in the fixed-point position between two grid points */
+    NOISE = 64,     /* range of the noise added to a byte: -32 to 31 */
     PERIOD = 8,     /* one token in PERIOD is random */
-    NOISE_BYTES = 8 /* of one draw */
+    NOISE_BYTES = 8 /* bytes of noise from one draw */
 };
 
-/* How far the centres lie from the origin in each feature: two of them are about 3 standard deviations of the
- * noise apart, so a model has something to learn and cannot get it all right at once. */
+/* Distance of the centres from the origin in each feature. Two centres are about 3 standard deviations of
+ * the noise apart, so that a model can learn but not separate the classes perfectly. */
 static const float centre_spread = 0.15f;
 
 struct synth {
@@ -37,7 +37,7 @@ struct synth {
     int classes;
 };
 
-/* Samples of the two splits are apart. */
+/* The two splits have different samples. */
 static struct rng sample_rng(const struct synth *source, enum data_split split, uint64_t index)
 {
     return rng_derive(source->seed + 1 + (uint64_t)split, index);
@@ -58,7 +58,7 @@ static void add_noise(uint8_t *bytes, size_t count, struct rng *rng)
     }
 }
 
-/* One row: what lies between two rows of the pattern, smooth along it. */
+/* Computes one row by interpolating between two rows of the pattern, and along them. */
 static void draw_row(const struct synth *source, int32_t class, uint32_t at_y, uint32_t shift_x, uint8_t *out)
 {
     uint32_t width = (uint32_t)source->dataset.spec.raw_w, row = at_y / ONE, down = at_y % ONE;

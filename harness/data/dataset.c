@@ -1,5 +1,5 @@
-/* Opens a dataset: finds out what lies at the path, checks what was asked for, and leaves the rest to the
- * format's own file. */
+/* Opens a dataset: detects the format of the path, checks the configuration, and calls the format's own
+ * file. */
 #include "harness/data/dataset_source.h"
 
 #include <errno.h>
@@ -97,7 +97,7 @@ static bool kind_fits(enum data_format format, enum data_kind kind)
         return true;
     case DATA_TEXT:
         return kind == DATA_TOKENS;
-    default: /* any picture can be made worse and repaired */
+    default: /* any picture can be degraded and restored */
         return kind == DATA_IMAGES || kind == DATA_PAIRS;
     }
 }

@@ -1,6 +1,5 @@
-/* The copy stream and the batches that it still reads. A batch goes back to the pipeline when its event has
- * passed, which is looked at when the next one is asked for; the only wait is for the oldest copy, when too
- * many are under way. */
+/* The copy stream, and the batches that it is still reading. feed_next releases the batches whose copies
+ * have finished; it waits only for the oldest copy, and only when too many are in flight. */
 #include "harness/data/feed.h"
 
 #include <stdlib.h>
@@ -19,9 +18,9 @@ struct feed {
     struct pinned *pinned;
     cudaStream_t copies;
     cudaEvent_t computed;
-    struct flight flight[MAX_FLIGHTS]; /* a ring; events are made when first needed */
-    int first, count;                  /* under way */
-    int limit;                         /* of those */
+    struct flight flight[MAX_FLIGHTS]; /* a ring; events are created when first needed */
+    int first, count;                  /* in flight */
+    int limit;                         /* most flights */
 };
 
 static enum status check(cudaError_t error, const char *what)
@@ -42,7 +41,7 @@ static void give_pinned(void *owner, void *block)
     pinned_free(owner, block);
 }
 
-/* The arena's own limit is wider than the budget by jemalloc's rounding and alignment. */
+/* The limit of the pinned arena: the budget, and room for jemalloc's rounding and alignment. */
 static size_t pinned_limit(size_t budget)
 {
     const size_t usual = (size_t)1 << 30, slack = (size_t)16 << 20;
@@ -105,7 +104,7 @@ static void land(struct feed *feed)
     feed->count--;
 }
 
-/* Gives back the batches whose copies are done; waits only while more than the limit are under way. */
+/* Releases the batches whose copies have finished. Waits only while more than the limit are in flight. */
 static enum status land_all(struct feed *feed)
 {
     while (feed->count > 0) {

@@ -11,7 +11,7 @@
 
 enum { MAGIC_BYTES = 4, SIZE_BYTES = 4, TYPE_UBYTE = 0x08, GZIP_FIRST = 0x1f, GZIP_SECOND = 0x8b };
 
-/* MNIST's largest file is 47 MB; what is far larger is not what the user meant to load into memory whole. */
+/* MNIST's largest file is 47 MB. A far larger one was hardly meant to be loaded into memory as a whole. */
 static const size_t max_file_bytes = (size_t)1 << 31;
 
 static size_t read_be32(const uint8_t *p)

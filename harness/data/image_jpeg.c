@@ -1,6 +1,6 @@
-/* JPEG by libjpeg-turbo. Its errors come back by longjmp; so does every warning that means damaged data,
- * because libjpeg would go on with grey. The library itself shrinks by 2, 4 or 8 while decoding, which is
- * most of the work saved for large pictures. */
+/* JPEG by libjpeg-turbo. Errors return by longjmp. So do warnings about damaged data, which libjpeg would
+ * replace by grey. The library itself can shrink by 2, 4 or 8 while decoding, which saves most of the work
+ * for large pictures. */
 #include "harness/data/image_decode.h"
 
 #include <stdbool.h>
@@ -84,7 +84,7 @@ static void watch_scans(j_common_ptr info)
     }
 }
 
-/* The size of out, and by how much libjpeg shrinks on the way: not below out. */
+/* Chooses the size of the result, and how far libjpeg shrinks: never below that size. */
 static void choose_sizes(struct jpeg_decompress_struct *info, struct image *image)
 {
     image_shrink_fit(info->image_height, info->image_width, image->max_h, image->max_w, &image->h, &image->w);
@@ -100,7 +100,7 @@ static void choose_sizes(struct jpeg_decompress_struct *info, struct image *imag
         info->out_color_space = JCS_RGB;
 }
 
-/* In place. Files with Adobe's mark have the inks inverted. */
+/* Converts CMYK to RGB in place. Files with Adobe's marker store inverted inks. */
 static void cmyk_to_rgb(uint8_t *row, size_t pixels, bool inverted)
 {
     for (size_t i = 0; i < pixels; i++) {

@@ -28,7 +28,7 @@ enum image_result image_decode_png(struct image *image, const uint8_t *file, siz
 
 #include "harness/data/image_shrink.h"
 
-/* What libpng may keep of chunks that are not pixels: texts and colour profiles are not wanted at all. */
+/* Limit of what libpng keeps of other chunks. Texts and colour profiles are not used. */
 enum { CHUNK_BYTES = 8 << 20, CHUNKS = 64 };
 
 enum { SIGNATURE_BYTES = 8, CHUNK_FRAME = 12 /* length, name, checksum */ };
@@ -73,7 +73,7 @@ static void read_bytes(png_structp png, png_bytep into, size_t bytes)
     decoder->left -= bytes;
 }
 
-/* libpng makes room for a chunk before it reads it; so no chunk may be longer than the file. */
+/* libpng allocates a chunk before it reads it, so no chunk may be longer than the file. */
 static bool chunks_fit(const uint8_t *file, size_t bytes)
 {
     size_t at = SIGNATURE_BYTES;

@@ -10,7 +10,7 @@
 enum {
     RGB = 3,
     MAX_CHANNELS = 4,
-    BEYOND = 2 /* pixels behind a row that are read with a weight of 0 */
+    BEYOND = 2 /* pixels after a row that are read with a weight of 0 */
 };
 
 void image_shrink_fit(uint32_t in_h, uint32_t in_w, uint32_t max_h, uint32_t max_w, uint32_t *out_h,
@@ -20,7 +20,7 @@ void image_shrink_fit(uint32_t in_h, uint32_t in_w, uint32_t max_h, uint32_t max
     *out_w = in_w;
     if (in_h <= max_h && in_w <= max_w)
         return;
-    if ((uint64_t)in_h * max_w >= (uint64_t)in_w * max_h) { /* height is what binds */
+    if ((uint64_t)in_h * max_w >= (uint64_t)in_w * max_h) { /* the height limits the size */
         *out_h = max_h;
         *out_w = (uint32_t)((uint64_t)in_w * max_h / in_h);
     } else {
@@ -87,8 +87,8 @@ static inline void add_span(const struct image_shrink_span *span, const uint32_t
     }
 }
 
-/* The same for a picture that becomes less than half as narrow, where a span is three pixels at most: without
- * branches, which would be guessed wrong half of the time. */
+/* The same for a picture that shrinks by less than half, where a span is at most three pixels: without
+ * branches, which would be mispredicted half of the time. */
 static inline void add_three(const struct image_shrink_span *span, const uint32_t *sums, uint32_t out_w,
                              uint32_t channels, uint64_t total[MAX_CHANNELS])
 {

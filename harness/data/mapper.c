@@ -1,5 +1,4 @@
-/* Order, reading or cache, what happens with a corrupt file, and preparation. No lock: what threads share is
- * atomic. */
+/* Order, cache or source, corrupt samples, and preparation. No lock: the threads share atomics only. */
 #include "harness/data/mapper.h"
 
 #include <stdlib.h>
@@ -10,8 +9,8 @@
 
 enum {
     BITS = 8,
-    ALIGNMENT = 256, /* of each part of a batch, as device memory has it */
-    SUBSTITUTES = 64 /* tries to find another sample for a corrupt one */
+    ALIGNMENT = 256, /* of each part of a batch, as device memory is aligned */
+    SUBSTITUTES = 64 /* samples tried in place of a corrupt one */
 };
 
 /* Keeps the random numbers of samples apart from those of their order. */
@@ -62,7 +61,7 @@ void mapper_free_scratch(struct mapper_scratch *scratch)
     memset(scratch, 0, sizeof(*scratch));
 }
 
-/* The next part of a block; NULL where it has no bytes or there is no block yet. */
+/* Returns the next part of a block; NULL if it has no bytes, or if only sizes are computed. */
 static void *part(uint8_t *block, size_t *used, size_t bytes)
 {
     void *at = block && bytes ? block + *used : NULL;
@@ -131,7 +130,7 @@ static enum source_result fetch(struct mapper *mapper, struct mapper_scratch *sc
     return result;
 }
 
-/* A sample that counts for nothing. */
+/* Makes a sample that is not counted (label -1). */
 static void blank(const struct data_spec *spec, struct sample *sample)
 {
     size_t labels = spec->kind == DATA_TOKENS ? (size_t)spec->length : 1;
@@ -149,7 +148,7 @@ static void blank(const struct data_spec *spec, struct sample *sample)
     sample->w = spec->raw_w;
 }
 
-/* Sample `index`, or what takes its place when it is corrupt: the same one in every run. */
+/* Reads sample `index`, or another one if it is corrupt, which is the same in every run. */
 static enum status fetch_good(struct mapper *mapper, struct mapper_scratch *scratch, uint64_t index,
                               struct rng rng, struct sample *sample)
 {
@@ -160,7 +159,7 @@ static enum status fetch_good(struct mapper *mapper, struct mapper_scratch *scra
     for (int i = 0; i < SUBSTITUTES; i++) {
         if (is_bad(mapper, index)) {
             if (mapper->dataset->corrupt == CORRUPT_REFUSE)
-                return STATUS_FAILED; /* it has been named */
+                return STATUS_FAILED; /* the message was printed */
         } else {
             enum source_result result = fetch(mapper, scratch, index, rng, sample, message);
             enum status status;

@@ -8,7 +8,7 @@
 
 enum {
     DEFAULT_PREFETCH = 2,
-    CONSUMER_SLOTS = 2, /* one that the device copies from, one that the consumer looks at */
+    CONSUMER_SLOTS = 2, /* one being copied to the device, one held by the consumer */
     MAX_PREFETCH = 64,
     MAX_WORKERS = 256,
     MAX_DEFAULT_WORKERS = 16
@@ -30,7 +30,7 @@ static void plain_free(void *owner, void *block)
     free(block);
 }
 
-/* As many slots as were asked for and fit the budget. */
+/* Allocates as many slots as requested, as far as the budget allows. */
 static enum status make_slots(struct pipeline *pipeline, const struct pipeline_config *config)
 {
     size_t budget = config->budget ? config->budget : default_budget;
@@ -127,8 +127,8 @@ void pipeline_close(struct pipeline *pipeline)
     free(pipeline);
 }
 
-/* The slot of the next batch to give out, or NULL; *all_out: the consumer holds every
- * slot, so it never comes. */
+/* Returns the slot of the next batch, or NULL if it is not ready. Sets *all_out if the consumer holds every
+ * slot, so that waiting would never end. */
 static struct slot *next_slot(struct pipeline *pipeline, bool *all_out)
 {
     int held = 0;

@@ -1,5 +1,5 @@
-/* The workers of a pipeline: they take pieces of the batch that is being filled, in order, and begin the next
- * batch as soon as a slot is free; with none free they sleep, which is the back-pressure. */
+/* The workers of a pipeline. They take pieces of the batch being filled, in order, and begin the next batch
+ * when a slot is free. With no free slot they sleep: this is the back-pressure. */
 #include "harness/data/pipeline_state.h"
 
 #include <signal.h>
@@ -19,7 +19,7 @@ size_t pipeline_extent(const struct pipeline *pipeline, uint64_t index, uint64_t
                                                              : pipeline->batch;
 }
 
-/* The slot that has samples to hand out, a new one if there is room; NULL when there is nothing to do. */
+/* Returns the slot with samples to assign, a new one if a slot is free, or NULL if there is nothing to do. */
 static struct slot *slot_to_fill(struct pipeline *pipeline)
 {
     uint64_t first;

@@ -85,7 +85,7 @@ void sample_cache_put(struct sample_cache *cache, uint64_t index, size_t stride,
         memcpy(entry->pixels + (size_t)y * row, sample->bytes + (size_t)y * stride, row);
     if (!atomic_compare_exchange_strong_explicit(&cache->entry[index], &none, entry, memory_order_release,
                                                  memory_order_relaxed)) {
-        free(entry); /* another worker had the same sample */
+        free(entry); /* another worker was first */
         atomic_fetch_sub_explicit(&cache->bytes, bytes, memory_order_relaxed);
     }
 }

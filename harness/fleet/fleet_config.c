@@ -121,7 +121,7 @@ static bool read_number(const char *text, unsigned least, unsigned most, unsigne
     return true;
 }
 
-/* "train --model=mlp --steps=5 ..." as far as it fits: what the table calls the member. */
+/* Sets the member's name in the table: "train --model=mlp --steps=5 ...", as far as it fits. */
 static void name_job(struct fleet_job *job)
 {
     const char *slash = strrchr(job->argv[0], '/');
@@ -150,7 +150,7 @@ static int add_jobs(struct fleet_plan *plan, unsigned count, const char *cap, ch
 
 /* ---- a file of lines ---- */
 
-/* Cuts the next word out of the text in place; NULL at the end of the line, and *bad for an open quote. */
+/* Splits off the next word in place. Returns NULL at the end of the line; sets *bad for an unclosed quote. */
 static char *cut_word(char **cursor, bool *bad)
 {
     char *from = *cursor + strspn(*cursor, " \t\r"), *to = from, *word = from;
@@ -172,7 +172,7 @@ static char *cut_word(char **cursor, bool *bad)
     return word;
 }
 
-/* "4x": how many. */
+/* Reads a count such as "4x". */
 static bool is_count(const char *word, unsigned *count)
 {
     char digits[8];
@@ -382,7 +382,7 @@ int fleet_plan_parse(struct fleet_plan *plan, int argc, char **argv)
             i++;
         if (command == argv + i)
             return refuse(plan, "a command is missing behind --");
-        argv[i] = NULL; /* the "--" that ends it, or the end that is NULL already */
+        argv[i] = NULL; /* terminates the words at "--", or where argv ends anyway */
         if (add_jobs(plan, processes, plan->native ? NULL : plan->each, command))
             return -EINVAL;
     }

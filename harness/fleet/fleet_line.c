@@ -49,7 +49,7 @@ static bool read_count(const char **text, uint64_t *count)
     return true;
 }
 
-/* A finite decimal number that ends with the word. */
+/* Reads a finite decimal number that is a whole word. */
 static bool read_number(const char *text, double *number)
 {
     const size_t length = strcspn(text, " ");

@@ -14,10 +14,10 @@
 
 #include "harness/fleet/fleet_place.h"
 
-#define READ_BYTES    (64 * 1024) /* one member's share of a round */
+#define READ_BYTES    (64 * 1024) /* read from one member per round */
 #define ARGUMENTS_MAX 256
 #define OUT_OF_MEMORY "out of memory" /* as CUDA's own error text has it */
-#define LOST_STATUS   (127 << 8)      /* as wait gives it: somebody else has reaped the child */
+#define LOST_STATUS   (127 << 8)      /* wait status if the child was reaped elsewhere */
 #define DRAIN_ROUNDS  64              /* 4 MiB: more than a pipe holds */
 
 uint64_t fleet_now(void)
@@ -43,7 +43,7 @@ void fleet_member_prepare(struct fleet_member *member, const struct fleet_job *j
 
 static void write_error(int report, int error)
 {
-    /* Nothing can be done where even this fails: the parent then sees an early end. */
+    /* If this fails, the parent still sees that the child has ended. */
     if (write(report, &error, sizeof error) < 0)
         _exit(127);
     _exit(127);
@@ -69,7 +69,8 @@ static void become_member(const struct fleet_job *job, pid_t parent, int out, in
         putenv((char *)(uintptr_t)*variable);
 }
 
-/* `gpucap run` checks the cap, preloads the library and becomes the program: one way for all of us. */
+/* `gpucap run` checks the cap, preloads the library and executes the program; members use it like users do.
+ */
 static void execute(const struct fleet_job *job, int report)
 {
     char program[PATH_MAX], gpucap[PATH_MAX], maximum[128], run[] = "run", dashes[] = "--";
@@ -154,7 +155,7 @@ void fleet_member_start(struct fleet_member *member)
     if (member->pid < 0) {
         error = fork_error;
     } else {
-        setpgid(member->pid, member->pid); /* the child does so too: whoever is first */
+        setpgid(member->pid, member->pid); /* the child does this too; one of the two is first */
         fcntl(member->pipe[0], F_SETFL, O_NONBLOCK);
         fcntl(member->pipe[1], F_SETFL, O_NONBLOCK);
         if (read(pipes[2][0], &error, sizeof error) != sizeof error)
@@ -247,9 +248,9 @@ void fleet_member_reap(struct fleet_member *member)
         return;
     if (waitid(P_PID, (id_t)member->pid, &info, WEXITED | WNOHANG | WNOWAIT) == 0 &&
         info.si_pid != member->pid)
-        return; /* an error would mean that it is gone: then waitpid says so, too */
+        return; /* an error means that it has ended, which waitpid will report */
     member->ended_ns = fleet_now();
-    /* Not reaped yet, so the number of the group cannot be anybody else's. */
+    /* Not reaped yet, so the group's id cannot have been reused. */
     kill(-member->pid, SIGKILL);
     if (waitpid(member->pid, &status, 0) < 0)
         status = LOST_STATUS;

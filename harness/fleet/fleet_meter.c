@@ -1,5 +1,5 @@
-/* fleet_meter: see fleet_meter.h. Declares the little of NVML that is needed: its header is not everywhere.
- */
+/* fleet_meter: see fleet_meter.h. Declares the few NVML functions it uses, because NVML's header may be
+ * missing. */
 #include "harness/fleet/fleet_meter.h"
 
 #include <dlfcn.h>

@@ -18,7 +18,7 @@
 #include "harness/fleet/fleet_place.h"
 
 #define CONTROL    "nvidia-cuda-mps-control"
-#define WAIT_STEPS 100 /* of 50 ms until its pipe is there, or until it is gone */
+#define WAIT_STEPS 100 /* of 50 ms, until the server's pipe exists or the server has ended */
 
 static pid_t server;
 static char folder[PATH_MAX - 64];

@@ -15,7 +15,7 @@
 #define SHARED_MEMORY "/dev/shm"
 #define ID_SIZE       64
 
-static char machine[ID_SIZE]; /* the one that we made; empty: none */
+static char machine[ID_SIZE]; /* simulated machine made here; empty: none */
 
 bool fleet_beside(const char *name, char path[PATH_MAX])
 {
@@ -61,7 +61,7 @@ bool fleet_place_has_gpu(void)
     return child > 0 && waitpid(child, &status, 0) == child && status == 0;
 }
 
-/* The folder goes in front, once. */
+/* Puts the folder first, once. */
 static int prefer_libraries(const char *folder)
 {
     const char *old = getenv("LD_LIBRARY_PATH");

@@ -68,7 +68,7 @@ static void print_row(FILE *out, size_t i, const struct fleet_member *member,
             ending);
 }
 
-/* Without spaces, so that a line of key=value stays one. */
+/* Replaces spaces, which separate the key=value words of a line. */
 static void word(const char *text, char *out, size_t size)
 {
     snprintf(out, size, "%s", text);

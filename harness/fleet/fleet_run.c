@@ -11,7 +11,7 @@
 #include "harness/fleet/fleet_meter.h"
 
 #define TICK_MS  20
-#define LOOK_NS  UINT64_C(20000000) /* between two questions to NVML; one costs about 20 us on an H200 */
+#define LOOK_NS  UINT64_C(20000000) /* between two queries of NVML; one takes about 20 us on an H200 */
 #define SHOW_NS  UINT64_C(200000000)
 #define SECOND   UINT64_C(1000000000)
 #define GRACE_NS (FLEET_GRACE_S * SECOND)
@@ -24,8 +24,8 @@ struct loop {
     size_t count, started;
     const struct fleet_watch *watch;
     uint64_t looked_ns, shown_ns;
-    uint64_t card_before; /* in use on the card before anything was started */
-    uint64_t kill_ns;     /* when patience ends after a signal; 0: none came */
+    uint64_t card_before; /* bytes in use on the card before the first start */
+    uint64_t kill_ns;     /* when members are killed after a signal; 0: no signal */
     struct pollfd *polls;
 };
 
@@ -86,7 +86,7 @@ static void signal_all(struct loop *loop, int signal)
     }
 }
 
-/* A second request means: now. */
+/* A second signal kills at once. */
 static void read_signals(struct loop *loop)
 {
     struct signalfd_siginfo info;
@@ -122,7 +122,7 @@ static void keep_time(struct loop *loop)
     }
 }
 
-/* Where NVML never knows the process (a container), the growth of the card is the figure of a single one. */
+/* If NVML never lists the process (in a container), a member that runs alone gets the growth of the card. */
 static void look(struct loop *loop)
 {
     const uint64_t now = fleet_now(), card_used = fleet_meter_used();
@@ -153,14 +153,14 @@ static void show(struct loop *loop)
     loop->watch->show(loop->members, loop->count, loop->watch->arg);
 }
 
-/* Waits for something to read; then reads a bounded amount of each, so that nobody can starve the others. */
+/* Waits for output, then reads a bounded amount from each member, so that none starves the others. */
 static void wait_and_read(struct loop *loop)
 {
     nfds_t count = 0;
 
     loop->polls[count++] = (struct pollfd){.fd = signals, .events = POLLIN};
     for (size_t i = 0; i < loop->started; i++) {
-        for (int which = 0; which < 2; which++) /* poll leaves out negative numbers */
+        for (int which = 0; which < 2; which++) /* poll ignores negative descriptors */
             loop->polls[count++] = (struct pollfd){.fd = loop->members[i].pipe[which], .events = POLLIN};
     }
     if (poll(loop->polls, count, TICK_MS) <= 0)

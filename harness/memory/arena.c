@@ -1,5 +1,5 @@
-/* The arena: a list of blocks in address order. A training step has a few dozen live blocks, so a walk is
- * cheaper than an index would be to read. Freed neighbours are merged at once. */
+/* The arena: a list of blocks in address order. A training step has a few dozen live blocks, so walking the
+ * list is fast enough, and simpler than an index. Adjacent free blocks are merged at once. */
 #include "harness/memory/arena.h"
 
 #include <stdlib.h>
@@ -45,7 +45,7 @@ static struct arena_block *best_fit(const struct arena *arena, size_t bytes)
     return best;
 }
 
-/* Cuts the block to its first bytes and puts the rest behind it as a free block. */
+/* Shortens the block to `bytes` and makes the rest a free block after it. */
 static bool split(struct arena_block *block, size_t bytes)
 {
     struct arena_block *rest;

@@ -1,6 +1,6 @@
-/* The caching allocator. A segment is a list of blocks in address order; free blocks are also in a list by
- * size (best fit is the first that is large enough), one list per stream and pool. A training step has some
- * hundreds of blocks at most, and a walk over them is cheaper than a tree would be to read. */
+/* The caching allocator. A segment is a list of blocks in address order. Free blocks are also in a list
+ * ordered by size, one per stream and pool; the first that is large enough is the best fit. A training step
+ * has a few hundred blocks at most, so walking the list is fast enough, and simpler than a tree. */
 #include "harness/memory/caching_allocator.h"
 
 #include <stdbool.h>
@@ -12,7 +12,7 @@
 enum { ROUND = 512 };
 static const size_t small_limit = 1 * MIB;   /* the largest request of the small pool */
 static const size_t small_segment = 2 * MIB; /* its segments */
-static const size_t large_limit = 10 * MIB;  /* smaller ones share a segment, larger ones get their own */
+static const size_t large_limit = 10 * MIB;  /* smaller requests share a segment, others get their own */
 static const size_t large_segment = 20 * MIB;
 static const size_t large_round = 2 * MIB;
 
@@ -154,7 +154,7 @@ static size_t segment_size(size_t bytes)
     return (bytes + large_round - 1) / large_round * large_round;
 }
 
-/* A new segment as one free block that is in no list yet. */
+/* Takes a new segment. *out is its only block, free and not in a list. */
 static cudaError_t new_segment(struct caching_allocator *cache, struct list *list, size_t bytes,
                                struct block **out)
 {
@@ -180,7 +180,7 @@ static cudaError_t new_segment(struct caching_allocator *cache, struct list *lis
     return cudaSuccess;
 }
 
-/* Puts what the block has beyond bytes behind it as a free block, if that is worth a block. */
+/* Splits the block after `bytes` and makes the rest a free block, unless the rest is too small. */
 static void split(struct block *block, size_t bytes)
 {
     size_t rest = block->bytes - bytes;
@@ -228,7 +228,7 @@ cudaError_t caching_allocator_take(struct caching_allocator *cache, cudaStream_t
     return cudaSuccess;
 }
 
-/* Takes the free block `after` into the one before it. */
+/* Merges the free block `after` into the one before it. */
 static void merge(struct block *block, struct block *after)
 {
     block->bytes += after->bytes;

@@ -1,4 +1,4 @@
-/* Tensors over a supply: who holds them, of which kind they are, and what to say when there is no memory. */
+/* Tensors over a supply: their holders, the bytes of each kind, and the message when there is no memory. */
 #include "harness/memory/mem.h"
 
 #include <string.h>

@@ -14,8 +14,8 @@
 #include <jemalloc/jemalloc.h>
 #include <sys/types.h>
 
-/* Renamed names of jemalloc, and what it must not see of its surroundings: the environment and the link
- * /etc/malloc.conf, which configure the program's own jemalloc if it has one. */
+/* jemalloc under its renamed symbols. It must not read the environment or the link /etc/malloc.conf, which
+ * configure the program's own jemalloc if it has one; so these two calls are replaced. */
 extern const char *pinned_je_malloc_conf;
 void *pinned_je_mallocx(size_t bytes, int flags);
 void pinned_je_dallocx(void *block, int flags);
@@ -23,13 +23,14 @@ int pinned_je_mallctl(const char *name, void *old, size_t *old_bytes, void *new_
 char *pinned_je_secure_getenv(const char *name);
 ssize_t pinned_je_readlink(const char *path, char *into, size_t bytes);
 
-/* retain would make it ask for more than it needs; decay is never: pinning again is what costs. */
+/* retain off: it would ask for more than it needs. decay never: unused memory is kept, because pinning is
+ * slow. */
 const char *pinned_je_malloc_conf = "narenas:1,retain:false,dirty_decay_ms:-1,muzzy_decay_ms:0";
 
 enum { NAME_BYTES = 64, ALIGNMENT = 256 };
 
 struct pinned {
-    extent_hooks_t hooks; /* first: the hooks find the rest by it */
+    extent_hooks_t hooks; /* must be first: the hooks cast it to struct pinned */
     struct pinned_chunks chunks;
     unsigned arena;
     bool has_arena;
@@ -160,7 +161,7 @@ void *pinned_alloc(struct pinned *pinned, size_t bytes)
 {
     void *block = pinned_je_mallocx(bytes ? bytes : 1, flags_of(pinned));
 
-    /* jemalloc asks for a size class: near the limit a block of the very size may still fit. */
+    /* jemalloc rounds up to a size class; near the limit, a chunk of the exact size may still fit. */
     return block ? block : pinned_chunks_add(&pinned->chunks, bytes ? bytes : 1, ALIGNMENT, true);
 }
 
@@ -182,7 +183,7 @@ const char *pinned_allocator(void)
 
 #else
 
-/* Without an arena a chunk is a block. */
+/* Without jemalloc, each block is a chunk of its own. */
 struct pinned {
     struct pinned_chunks chunks;
 };

@@ -1,4 +1,4 @@
-/* The table is short (a few blocks per pipeline), so it is searched from end to end. */
+/* The table is short (a few blocks per pipeline), so a linear search is enough. */
 #include "harness/memory/pinned_chunks.h"
 
 #include <stdint.h>
@@ -23,7 +23,7 @@ void pinned_chunks_close(struct pinned_chunks *chunks)
     pthread_mutex_destroy(&chunks->lock);
 }
 
-/* Counts the bytes against the limit before they are asked for. */
+/* Charges the bytes to the limit before they are requested from the runtime. */
 static bool reserve(struct pinned_chunks *chunks, size_t bytes)
 {
     bool fits;
@@ -74,7 +74,7 @@ void *pinned_chunks_add(struct pinned_chunks *chunks, size_t bytes, size_t align
     if (__builtin_add_overflow(bytes, alignment, &chunk.held) || !reserve(chunks, chunk.held))
         return NULL;
     if (cudaHostAlloc(&chunk.block, chunk.held, cudaHostAllocPortable)) {
-        cudaGetLastError(); /* it is reported here, not at the next call */
+        cudaGetLastError(); /* clears the error, so that the next call does not report it */
         unreserve(chunks, chunk.held);
         return NULL;
     }

@@ -1,6 +1,6 @@
-/* The allocation modes. A block that was given back is handed out again at once, although work that uses it
- * may still be queued: the order of the stream is the fence. Where several streams share an arena, the taker
- * waits for the others first; a cache keeps streams apart. */
+/* The allocation modes. A block that was given back can be taken again at once, although queued work may
+ * still use it: the stream keeps both in order. If several streams share an arena, the taking stream waits
+ * for the others first; a cache never moves a block to another stream. */
 #include "harness/memory/supply.h"
 
 #include <string.h>
@@ -30,7 +30,8 @@ static void count_held(struct supply *supply, size_t bytes)
     supply->peak = supply->held > supply->peak ? supply->held : supply->peak;
 }
 
-/* From the device itself, within the budget. cudaErrorMemoryAllocation also when the budget is spent. */
+/* Allocates from the device within the budget. Returns cudaErrorMemoryAllocation also when the budget is
+ * used up. */
 static cudaError_t device_take(struct supply *supply, void **out, size_t bytes)
 {
     cudaError_t error;
@@ -40,7 +41,7 @@ static cudaError_t device_take(struct supply *supply, void **out, size_t bytes)
     error = cudaMalloc(out, bytes);
     if (error) {
         atomic_fetch_sub(&supply->budget->used, bytes);
-        /* It is returned here; it must not surface again at the next launch. */
+        /* Clears the error: it is returned here, and the next launch must not report it again. */
         cudaGetLastError();
         return error;
     }
@@ -109,7 +110,7 @@ static cudaError_t default_pool(cudaMemPool_t *pool)
     return error ? error : cudaDeviceGetDefaultMemPool(pool, device);
 }
 
-/* Freed memory stays in the pool, as programs that use the stream-ordered allocator in a loop set it. */
+/* Freed memory stays in the pool: programs that use cudaMallocAsync in a loop set the threshold this way. */
 static enum status open_async(void)
 {
     uint64_t all = UINT64_MAX;
@@ -155,7 +156,7 @@ enum status supply_close(struct supply *supply)
     return cuda_device_status(error, "giving memory back to the device");
 }
 
-/* Makes the stream wait for what every other stream of this supply has been given so far. */
+/* Makes the stream wait for the work queued so far on all other streams of this supply. */
 static cudaError_t wait_for_others(struct supply *supply, cudaStream_t stream)
 {
     cudaError_t error = cudaSuccess;

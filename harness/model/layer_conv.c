@@ -61,7 +61,7 @@ int layer_conv(struct model *model, int x, int filters, int size, int stride, in
 {
     const struct value in = model->build_status ? (struct value){.c = 1} : model->values[x];
     int features = size * size * in.c;
-    /* He's start, for rectifiers. */
+    /* He initialization, for rectifiers. */
     struct param_init init = {.deviation = sqrtf(2.0f / (float)features)};
     int weight = model_add_param(model, filters, features, &init);
     struct layer *layer = model_begin_layer(model, &conv_type, x, NO_VALUE);

@@ -37,7 +37,8 @@ static enum status forward(struct model *model, struct layer *layer)
     return status;
 }
 
-/* The gradient before the activation, in *g: in place of that of y where nobody else reads it. Also db. */
+/* Computes the gradient before the activation into *g, and db. Reuses the memory of y's gradient if no
+ * other layer reads it. */
 static enum status before_activation(struct model *model, struct layer *layer, struct tensor **g)
 {
     struct value *y = &model->values[layer->out[Y]];

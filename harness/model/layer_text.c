@@ -47,7 +47,8 @@ static enum status embedding_backward(struct model *model, struct layer *layer)
         status = param_grad(&model->params[layer->param[TOKENS]], model->mem, &dtokens, &tied);
     if (!status)
         status = param_grad(positions, model->mem, &dpositions, &accumulate);
-    /* One `accumulate` serves both tables, but the tied one has the head's gradient already. */
+    /* One `accumulate` applies to both tables, but the tied one already has the gradient from the output
+     * layer. */
     if (!status && tied && !accumulate)
         status = MODEL_OP(model, fill, .out = dpositions, .type = OPS_F32, .count = param_count(positions));
     if (status)
@@ -106,8 +107,8 @@ static enum status norm_forward(struct model *model, struct layer *layer)
                     .epsilon = epsilon);
 }
 
-/* Memory for the gradient of the sum: where that of the sum by the other way is, or that of y, if nobody else
- * reads it. */
+/* Finds memory for the gradient of the sum: its existing gradient from the residual path, or that of y if
+ * no other layer reads it. */
 static enum status choose_dx(struct model *model, struct layer *layer, struct tensor *dsum,
                              struct tensor **dx)
 {
@@ -123,14 +124,14 @@ static enum status choose_dx(struct model *model, struct layer *layer, struct te
                                     : STATUS_OK;
 }
 
-/* The normalized sum's gradient is that of x and of the residual alike. */
+/* The gradient of the sum is also that of x and of the residual. */
 static enum status give_dx(struct model *model, struct layer *layer, struct tensor *dsum, struct tensor *dx)
 {
     struct value *x = &model->values[layer->in[X]];
     enum status status = STATUS_OK;
 
     if (layer->in[RESIDUAL] == NO_VALUE && dx == dsum)
-        return STATUS_OK; /* it was x's already */
+        return STATUS_OK; /* it already is the gradient of x */
     if (layer->in[RESIDUAL] == NO_VALUE && dsum) {
         status = mem_done(model->mem, x->grad);
         x->grad = NULL;

@@ -39,7 +39,7 @@ static int last_segment(const struct model *model)
     return model->layers[model->layer_count - 1].segment;
 }
 
-/* Whether the contents stay after the last reader of the forward pass. */
+/* Returns true if the contents are kept after the last reader of the forward pass. */
 static bool kept(const struct model *model, const struct value *value)
 {
     int segment = value->maker >= 0 ? model->layers[value->maker].segment : -1;
@@ -51,13 +51,13 @@ static bool kept(const struct model *model, const struct value *value)
     return value->last_segment > segment;
 }
 
-/* The input's memory is the caller's. */
+/* The input's memory belongs to the caller. */
 static enum status release(struct model *model, struct value *value)
 {
     return value->maker < 0 ? STATUS_OK : mem_done(model->mem, &value->data);
 }
 
-/* The one place where packed weights become readable: those of this layer, until it is queued. */
+/* Unpacks the packed weights of this layer, until its work is queued. No other place does. */
 static enum status unpack_params(struct model *model, const struct layer *layer)
 {
     enum status status = STATUS_OK;
@@ -102,7 +102,7 @@ static enum status forward_layer(struct model *model, struct layer *layer)
     return status ? status : release_params(model, layer);
 }
 
-/* After a layer has run forward: its inputs have one reader less. */
+/* After the forward pass of a layer: removes it from the readers of its inputs. */
 static enum status pass_readers(struct model *model, const struct layer *layer)
 {
     enum status status = STATUS_OK;
@@ -200,7 +200,7 @@ static bool outputs_present(const struct model *model, const struct layer *layer
     return true;
 }
 
-/* Computes the segment that ends at this layer again, from what crossed into it. */
+/* Recomputes the segment that ends at this layer from the values that entered it. */
 static enum status repeat_segment(struct model *model, int last)
 {
     int segment = model->layers[last].segment;
@@ -324,7 +324,7 @@ enum status model_grad_begin(struct model *model, int value, bool can_add, struc
     *target = (struct grad_target){.value = v};
     if (!v->wants_grad)
         return STATUS_OK;
-    /* Memory that others read must not be added to: the sum goes to memory of its own. */
+    /* Shared memory must not be added to: the sum goes to memory of its own. */
     target->add_after = v->grad && (!can_add || v->grad->holders > 1);
     target->accumulate = v->grad && !target->add_after;
     if (target->add_after)

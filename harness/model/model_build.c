@@ -107,7 +107,7 @@ struct layer *model_begin_layer(struct model *model, const struct layer_type *ty
     return layer;
 }
 
-/* The first output, as what the network's description goes on with. */
+/* Returns the first output, which the next layer of the network takes. */
 int model_end_layer(struct model *model)
 {
     if (model->build_status)

@@ -1,4 +1,4 @@
-/* Chooses the network, fills in its sizes, and refuses those that cannot be. */
+/* Chooses the network, sets its default sizes, and refuses impossible ones. */
 #include "harness/model/net.h"
 
 static void fill(uint64_t *size, uint64_t own)

@@ -4,7 +4,7 @@
 
 #include <math.h>
 
-static const float deviation = 0.02f; /* GPT-2's start weights */
+static const float deviation = 0.02f; /* GPT-2's initial weights */
 
 void net_build_gpt(struct model *model, const struct train_options *options, const struct data_spec *spec)
 {
@@ -12,7 +12,8 @@ void net_build_gpt(struct model *model, const struct train_options *options, con
     int width = (int)options->width;
     int blocks = (int)options->layers;
     float dropout = (float)options->dropout;
-    /* Each block adds two branches to the sum: they start smaller, so that it does not grow with depth. */
+    /* Each block adds two branches to the residual sum. Their initial weights are smaller, so that the sum
+     * does not grow with depth. */
     float branch = deviation / sqrtf(2.0f * (float)blocks);
     int tokens = model_add_tokens(model, spec->length);
     int table, sum;

@@ -17,7 +17,7 @@ static int channels_of(const struct model *model, int x)
     return model->build_status ? 0 : model->values[x].c;
 }
 
-/* What is added to the branch: x itself, or a projection where the shape changes. */
+/* Returns what is added to the branch: x itself, or a projection if the shape changes. */
 static int shortcut(struct model *model, int x, int filters, int stride)
 {
     if (stride == 1 && channels_of(model, x) == filters)

@@ -10,7 +10,7 @@ static int features_of(const struct model *model, int x)
     return model->build_status ? 1 : value->h * value->w * value->c;
 }
 
-/* He's start before a rectifier, half of it before the loss. */
+/* He initialization before a rectifier, half of it before the loss. */
 static int dense(struct model *model, int x, int out, bool last)
 {
     struct dense_config config = {.out = out,

@@ -141,7 +141,7 @@ enum status optim_set_rate(struct optim *optim, double rate)
                     .value = (float)rate);
 }
 
-/* A parameter without a gradient cannot be: every one is read by a layer that writes it. */
+/* Every parameter has a gradient: each is read by a layer whose backward pass writes it. */
 static void fill_wanted(struct optim *optim)
 {
     struct model *model = optim->model;
@@ -180,7 +180,7 @@ static enum status upload_table(struct optim *optim, bool capturing)
     enum status status;
 
     fill_wanted(optim);
-    /* A graph always brings its table: another graph's may be on the device when it is replayed. */
+    /* A graph always copies its own table: another graph's may be on the device when it is replayed. */
     if (capturing)
         return copy_table(optim, &optim->slot[OPTIM_SLOTS + optim->graphs++ % OPTIM_GRAPH_SLOTS]);
     if (memcmp(optim->wanted, optim->uploaded, bytes) == 0)

@@ -1,4 +1,4 @@
-/* Parameters: start values and memory. */
+/* Parameters: initial values and memory. */
 #include "harness/model/param.h"
 
 #include <stdlib.h>

@@ -1,10 +1,8 @@
-/* ballast: makes a large GPU a small one, by holding the rest of it.
+/* ballast: makes a large GPU a small one by holding the rest of its memory.
  *
- *     ballast          reads "leave BYTES" lines on stdin, and answers each with "ready free=BYTES
- * held=BYTES" on stdout, or "failed REASON"
- *
- * Ends when stdin does, and dies with its parent. Holds whole pages of 2 MiB, so that the answer may differ
- * from what was asked by as much. Owns no lock. */
+ * Reads lines "leave BYTES" from stdin and answers each on stdout with "ready free=BYTES held=BYTES" or
+ * "failed REASON". Ends at the end of stdin, and dies with its parent. Holds whole pages of 2 MiB, so free
+ * memory may differ from BYTES by that much. Owns no lock. */
 #include <errno.h>
 #include <signal.h>
 #include <stdbool.h>
@@ -16,7 +14,7 @@
 #include <cuda_runtime_api.h>
 
 #define PAGE       ((size_t)2 << 20)
-#define LARGE      ((size_t)4 << 30) /* one block; fewer blocks are taken and given back faster */
+#define LARGE      ((size_t)4 << 30) /* size of a block: taking and freeing fewer blocks is faster */
 #define BLOCKS_MAX 4096
 
 static void *blocks[BLOCKS_MAX];
@@ -35,7 +33,7 @@ static const char *drop(void)
     return NULL;
 }
 
-/* Takes blocks, smaller ones when a large one does not fit, until no more than `leave` is free. */
+/* Takes blocks, smaller ones when a large one does not fit, until at most `leave` bytes are free. */
 static const char *take(size_t leave, size_t *left)
 {
     size_t size = LARGE, total;

@@ -1,5 +1,5 @@
-/* `scenarios`: what the library buys, measured by trainings that the command runs itself: one letter each.
- * Tables go to stdout, progress to stderr, pictures to --out. */
+/* `scenarios`: measures what the library gains, by trainings that the command runs. Each scenario has a
+ * letter. Tables go to stdout, progress to stderr, pictures to --out. */
 #include "harness/scenario/scenario.h"
 
 #include <dlfcn.h>
@@ -208,7 +208,7 @@ static int read_argument(struct settings *settings, const char *argument)
     return set_option(settings, (enum option_id)id, value);
 }
 
-/* Native must mean native: nothing of gpucap may come from outside. */
+/* Removes gpucap's variables from the environment, so that native runs are native. */
 static int prepare_environment(const struct settings *settings)
 {
     static const char *const inherited[] = {"GPUCAP_MAX", "GPUCAP_POOL", "GPUCAP_FREE", "GPUCAP_RESERVE"};

@@ -14,11 +14,9 @@
 #include "harness/fleet/fleet_place.h"
 #include "tools/gpucap/probe.h"
 
-#define PAGE      (UINT64_C(2) << 20)
-#define SIM_WHOLE (UINT64_C(8) << 30)
-#define SIM_CONTEXT                                                                                          \
-    (UINT64_C(16) << 20)                  /* the sizes trained on simgpu are small, so its contexts are too  \
-                                           */
+#define PAGE        (UINT64_C(2) << 20)
+#define SIM_WHOLE   (UINT64_C(8) << 30)
+#define SIM_CONTEXT (UINT64_C(16) << 20)  /* small, as the models trained on simgpu are */
 #define GPU_CONTEXT (UINT64_C(518) << 20) /* by NVML on an H200, driver 580 (measured) */
 
 static struct {
@@ -76,7 +74,7 @@ static int resize_simulated(struct card_choice *card, uint64_t bytes)
 static void end_ballast(void)
 {
     if (ballast.to)
-        fclose(ballast.to); /* the end of its stdin is its end */
+        fclose(ballast.to); /* ballast exits at the end of its stdin */
     if (ballast.from)
         fclose(ballast.from);
     if (ballast.pid > 0)
@@ -88,7 +86,7 @@ static void become_ballast(const int in[2], const int out[2], const char *path, 
 {
     sigset_t none;
 
-    setpgid(0, 0); /* a signal of the terminal is ours to pass on */
+    setpgid(0, 0); /* so that the terminal's signals do not reach it */
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, NULL);

@@ -74,7 +74,7 @@ static void processor_name(char *name, size_t size)
         fclose(file);
 }
 
-/* Where results go is nobody's business but the machine's. */
+/* Returns false for options that only choose the output: the documented command leaves them out. */
 static bool changes_figures(const char *argument)
 {
     return strncmp(argument, "--out=", 6) != 0 && strncmp(argument, "--write-docs", 12) != 0 &&

@@ -21,7 +21,7 @@ struct attempt {
     struct scenario_way way;
     bool capped;
     struct scenario_outcome last_good;
-    struct scenario_outcome broken; /* it ended otherwise than by memory: the search cannot go on */
+    struct scenario_outcome broken; /* a run that failed for another reason than memory: ends the search */
 };
 
 static enum search_answer try_size(uint64_t size, void *arg)
@@ -89,13 +89,13 @@ static void mode_row(struct scenario *scenario, unsigned mode, const struct sear
                  search->works ? "fails at %s, trains at %s" : "does not train", fails, works);
 }
 
-/* A page on simgpu, where a try costs a second; else a part of what is needed. */
+/* Grain of the search: a page on simgpu, where a try takes a second; else a fraction of the need. */
 static uint64_t grain_of(const struct scenario *scenario, uint64_t peak)
 {
     return scenario->card.simulated ? PAGE : peak / (scenario->quick ? 12 : 64) / PAGE * PAGE + PAGE;
 }
 
-/* The largest size at which each mode fails, from half of what a naive run holds upwards. */
+/* Searches the largest size at which each mode fails, starting at half of what a naive run holds. */
 void scenario_fragments(struct scenario *scenario)
 {
     struct scenario_result *result = scenario->result;

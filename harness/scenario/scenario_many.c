@@ -23,8 +23,8 @@ enum { MANNERS = sizeof manners / sizeof *manners };
 
 struct measured {
     unsigned trained;
-    double wall_rate;     /* steps by the wall clock, starting included */
-    double training_rate; /* while they train: the sum of all rates; alone: the mean of them */
+    double wall_rate;     /* steps by wall time, startup included */
+    double training_rate; /* without startup: the sum of all rates if run together, else their mean */
 };
 
 static struct measured measure(const struct scenario_outcome *outcomes, unsigned count, double wall_s,

@@ -1,4 +1,4 @@
-/* scenario_run: one training, or several, and what came of them; see scenario.h. */
+/* scenario_run: runs one or several trainings and reads their outcomes; see scenario.h. */
 #include "harness/scenario/scenario.h"
 
 #include <math.h>
@@ -10,7 +10,7 @@
 #include "harness/fleet/fleet_run.h"
 #include "harness/fleet/fleet_show.h"
 
-#define TIMEOUT_S 300 /* no single training of a scenario takes that long */
+#define TIMEOUT_S 300 /* more than any training of a scenario takes */
 
 void scenario_say(const struct scenario *scenario, const char *format, ...)
 {
@@ -76,7 +76,7 @@ bool scenario_card(struct scenario *scenario, uint64_t bytes)
     return false;
 }
 
-/* argv of the command: train, then both lists. The texts stay the caller's. */
+/* Builds argv: train, then both lists. Does not copy the texts. */
 static void compose(const struct scenario_way *way, char *argv[SCENARIO_ARGUMENTS])
 {
     static char train[] = "train";

@@ -118,8 +118,8 @@ static enum status move_tensor(struct trainer *trainer, struct file *file, const
     return status;
 }
 
-/* The loss scale belongs to fp16, and a run may go on in another precision: where the losses were not scaled
- * the file has 0, and a run that does not scale them goes on with 1 whatever the file has. */
+/* The loss scale is for fp16, but a run may resume in another precision. A file of a run without scaling
+ * has 0; a run without scaling uses 1, whatever the file has. */
 static void set_scale(uint8_t scalars[CHECKPOINT_SCALARS_BYTES], float scale)
 {
     memcpy(scalars + offsetof(struct ops_scalars, scale), &scale, sizeof(scale));
@@ -224,7 +224,7 @@ enum status checkpoint_can_save(const char *path)
     return access(folder, W_OK | X_OK) ? fail(&file, "the checkpoint cannot be created") : STATUS_OK;
 }
 
-/* The rename itself must survive a crash, too. */
+/* Flushes the folder, so that the rename survives a crash. */
 static void sync_folder(const char *path)
 {
     char folder[PATH_MAX];
@@ -275,7 +275,7 @@ static enum status refuse(const struct file *file, const char *what)
     return status_fail(STATUS_FAILED, "--resume=%s: %s", file->path, what);
 }
 
-/* Header, table and checksum, without a change to anything. */
+/* Checks header, table and checksum. Changes nothing. */
 static enum status check_file(struct file *file, struct checkpoint_header *header,
                               struct checkpoint_entry **entries)
 {

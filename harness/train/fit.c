@@ -1,6 +1,6 @@
-/* The search for a batch: trainings of different batches are tried in one process until the largest that fits
- * is known. A short trial tells most, but where memory comes from below (cudaMalloc, a pool), it may lie in
- * another order after each step; what the short trials found must pass a long one. */
+/* The search for a batch: tries trainings with different batches in this process until the largest that
+ * fits is known. Short trials find a candidate. With an allocator outside of train (cudaMalloc, a pool),
+ * fragmentation may change from step to step, so the candidate must also pass a long trial. */
 #include "harness/train/fit.h"
 
 #include <stdio.h>
@@ -9,7 +9,7 @@
 
 enum { SHORT_TRIAL = 1, LONG_TRIAL = 4 }; /* rounds of steps and a validation */
 
-/* A search found the batch already: what is missing is little. */
+/* A search has already found a batch, so only a little memory is missing. */
 static uint64_t next_smaller(uint64_t batch)
 {
     enum { STEP = 16 };
@@ -17,7 +17,7 @@ static uint64_t next_smaller(uint64_t batch)
     return batch - (batch + STEP - 1) / STEP;
 }
 
-/* Whether a batch fits; STATUS_NO_MEMORY is an answer, not a failure. */
+/* Tries a batch. STATUS_NO_MEMORY is a result here, not a failure. */
 static enum status try_batch(const struct train_options *options, struct trainer *trainer, int rounds,
                              bool *fits)
 {
@@ -30,7 +30,7 @@ static enum status try_batch(const struct train_options *options, struct trainer
     return status == STATUS_NO_MEMORY ? STATUS_OK : status;
 }
 
-/* Doubles while it fits, then halves the gap. Leaves 0 if nothing fits. */
+/* Doubles the batch while it fits, then bisects. The result is 0 if nothing fits. */
 static enum status largest_batch(struct train_options *options, struct trainer *trainer)
 {
     uint64_t most = options->batch;

@@ -1,4 +1,4 @@
-/* The barrier with a way out. See gate.h. */
+/* A barrier that can be broken. See gate.h. */
 #include "harness/train/gate.h"
 
 void gate_open(struct gate *gate, int members)

@@ -1,9 +1,9 @@
-/* From pinned batches to what the model reads. See input.h. */
+/* Copies and prepares batches for the model. See input.h. */
 #include "harness/train/input.h"
 
 #include <string.h>
 
-enum { RAW_TENSORS = 2 }; /* raw and raw_target, the first in every list here */
+enum { RAW_TENSORS = 2 }; /* raw and raw_target come first in every list here */
 
 enum status input_open(struct input *input, struct model *model, struct dataset *dataset,
                        const struct pipeline_config *config)
@@ -33,7 +33,7 @@ static void drop_set(struct input *input, struct input_set *set)
         mem_drop(i < RAW_TENSORS ? input->raw_mem : input->model->mem, all[i]);
 }
 
-/* What is on its way must have arrived before its memory is used for anything else. */
+/* Copies in flight must finish before their memory is used for anything else. */
 static enum status await(struct input *input, const struct input_set *set)
 {
     if (!set->count)
@@ -101,7 +101,8 @@ static void list_pieces(const struct input *input, struct input_set *set, const 
                                     : (struct piece){raw, &set->raw_target, batch->target_floats, floats};
 }
 
-/* All memory is taken before the copies begin, so that they wait for what the taking waits for. */
+/* Takes all memory before the copies begin: taking may make the stream wait, and the copies must wait for
+ * that too. */
 static enum status copy_batch(struct input *input, struct input_set *set, struct batch *batch)
 {
     struct piece pieces[PIECES];
@@ -165,7 +166,7 @@ enum status input_take(struct input *input, struct input_set **set)
     return await(input, next);
 }
 
-/* One picture: bytes are cut and normalized, floats are cast unless the model reads floats. */
+/* Prepares one tensor: crops and normalizes bytes, casts floats unless the model reads floats. */
 static enum status prepare(struct input *input, struct input_set *set, struct tensor *raw, struct tensor *x,
                            const void **out)
 {

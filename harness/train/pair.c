@@ -32,7 +32,7 @@ static enum status open_half(struct half *half, const struct train_options *opti
     half->index = (int)options->device;
     half->device = own_stream ? &half->own_device : &first->own_device;
     half->supply = own_memory ? &half->own_supply : &first->own_supply;
-    /* Two arenas share what is free when they start. */
+    /* Two arenas share the memory that is free at the start. */
     if (options->pair_memory == PAIR_PRIVATE && number == 0)
         half->options.fraction /= TRAIN_OPTIONS_PAIR;
     if (own_stream)

@@ -1,6 +1,6 @@
-/* Replicas as threads. At every update they meet at a gate: on one card replica 0's stream waits for the
- * others' gradients, averages them in place in a fixed order, and the others' streams wait for that; between
- * cards NCCL does it. The host waits for nobody's device. */
+/* Replicas as threads. They meet at a gate before every update. On one card, replica 0's stream waits for
+ * the others' gradients and averages them in place in a fixed order, and the other streams wait for that.
+ * Between cards NCCL averages. The host never waits for a device. */
 #include "harness/train/replicas.h"
 
 #include <stdio.h>
@@ -22,7 +22,7 @@ struct replica {
     struct trainer trainer;
     struct session_result result;
     struct nccl_comm *comm;
-    cudaEvent_t ready; /* its gradients are there */
+    cudaEvent_t ready; /* recorded when its gradients are complete */
     pthread_t thread;
     enum status status;
 };
@@ -51,7 +51,7 @@ static enum status average_param(struct job *job, struct cuda_device *device, in
     return cuda_device_status(device->ops->average(device->ops, device->stream, &average), "average");
 }
 
-/* By replica 0, when all have recorded `ready`. */
+/* Called by replica 0 after all have recorded `ready`. */
 static enum status average_all(struct job *job)
 {
     struct replica *first = &job->replica[0];
@@ -122,7 +122,8 @@ static enum status open_replica(struct replica *replica)
     options.device = replica->device_index;
     if (replica->number > 0)
         options.save = NULL;
-    /* Arenas on one card share what was free before the first of them: 1/N, then 1/(N - 1) of the rest... */
+    /* Arenas on one card get equal shares of the free memory: the first takes 1/N of it, the next 1/(N - 1)
+     * of the rest, and so on. */
     if (job->one_card)
         options.fraction /= job->count - replica->number;
     if (!status)
@@ -146,7 +147,7 @@ static void *run_replica(void *arg)
     struct job *job = replica->job;
     enum status status = STATUS_OK;
 
-    /* In turn, so that arenas find what they share; NCCL needs all at once. */
+    /* One after the other, so that each arena sees what the others left. NCCL needs all at once. */
     if (!job->by_operation)
         status = open_replica(replica);
     if (!status)

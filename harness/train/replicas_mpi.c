@@ -47,7 +47,7 @@ static size_t count_gradients(const struct model *model)
     return count;
 }
 
-/* All gradients to the host, or back. */
+/* Copies all gradients to the host, or back. */
 static enum status move_gradients(struct rank *rank, struct model *model, bool back)
 {
     float *host = rank->host;

@@ -1,7 +1,7 @@
-/* Pruning and quantization for evaluation. Matrices only: biases and norms are small and matter much. Pruned
- * weights stay floats on the device, and their bytes are what would be enough to store them; quantized ones
- * are bytes on the device (param_pack), and theirs are what the memory accounting says. What comes after
- * training is the end of the weights. */
+/* Pruning and quantization for evaluation, of matrices only: biases and norms are small and sensitive.
+ * Pruned weights stay floats on the device; their reported size is what storing them would take. Quantized
+ * ones are bytes on the device (param_pack); their size is from the memory accounting. The trained weights
+ * are lost: this runs last. */
 #include "harness/train/shrink_model.h"
 
 #include <stdio.h>
@@ -15,8 +15,8 @@ enum { HIGH_BITS = 16, LOW_BITS = 15, BUCKETS = 1 << HIGH_BITS };
 struct footprint {
     struct trainer_evaluation evaluation;
     uint64_t parameters; /* bytes */
-    size_t held;         /* bytes that the process has from the device, all kinds together */
-    size_t workspace;    /* most at one time during the evaluation, unpacked weights among it */
+    size_t held;         /* bytes held from the device, all kinds together */
+    size_t workspace;    /* peak during the evaluation, including unpacked weights */
 };
 
 /* The bits of |x| without the sign: larger numbers have larger bits. */
@@ -28,8 +28,8 @@ static uint32_t magnitude(float x)
     return bits & 0x7fffffffu;
 }
 
-/* The magnitude below which `fraction` of the numbers lie: a histogram of the upper bits, then one of the
- * lower bits of those in the bucket that was found. */
+/* Returns the magnitude below which `fraction` of the numbers are, by a histogram of the upper bits, then
+ * one of the lower bits within the bucket found. */
 static float threshold_of(const float *x, size_t count, double fraction, uint64_t *histogram)
 {
     uint64_t wanted = (uint64_t)((double)count * fraction);
@@ -67,7 +67,7 @@ static enum status read_weight(struct trainer *trainer, const struct param *para
     return status ? status : cuda_device_status(cudaStreamSynchronize(stream), "copying weights");
 }
 
-/* Without the zeros, and with one bit per weight that says which are left. */
+/* Bytes to store the weights without zeros, with one bit per weight that marks those left. */
 static enum status prune_param(struct trainer *trainer, struct param *param, uint64_t *histogram,
                                uint64_t *bytes)
 {
@@ -94,7 +94,7 @@ static enum status prune_param(struct trainer *trainer, struct param *param, uin
     return status;
 }
 
-/* The share of the weights that --prune names, in every matrix. */
+/* Sets the fraction of weights given by --prune to zero in every matrix. */
 static enum status prune_all(struct trainer *trainer, struct footprint *before, struct footprint *after)
 {
     struct model *model = &trainer->model;
@@ -117,7 +117,7 @@ static enum status prune_all(struct trainer *trainer, struct footprint *before, 
     return status;
 }
 
-/* Every matrix becomes bytes; the device gets the rest back. */
+/* Packs every matrix and gives the freed memory back to the device. */
 static enum status pack_all(struct trainer *trainer)
 {
     struct model *model = &trainer->model;
@@ -176,7 +176,7 @@ static enum status prune(struct trainer *trainer)
     return STATUS_OK;
 }
 
-/* An evaluation, and what is on the device with it. */
+/* Validates, and records the device memory in use. */
 static enum status measure(struct trainer *trainer, struct footprint *footprint)
 {
     enum status status;
@@ -192,7 +192,7 @@ static enum status measure(struct trainer *trainer, struct footprint *footprint)
 static enum status quantize(struct trainer *trainer)
 {
     struct footprint before, after;
-    /* The graphs of the steps read the weights, and pin what is to be given back. */
+    /* The graphs of the steps read the weights, and pin the memory that is to be given back. */
     enum status status = trainer_forget_steps(trainer);
 
     if (!status)

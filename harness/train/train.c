@@ -11,7 +11,7 @@
 #include "harness/train/session.h"
 #include "harness/train/shrink_model.h"
 
-/* Options that do not go together, said before anything is opened. */
+/* Refuses options that exclude each other, before anything is opened. */
 static enum status check_options(const struct train_options *options)
 {
     bool fixed =
@@ -48,13 +48,13 @@ static enum status check_options(const struct train_options *options)
     return STATUS_OK;
 }
 
-/* *trained: the training itself came to its end. */
+/* Sets *trained if the training itself has finished. */
 static enum status run_with_batch(const struct train_options *options, struct cuda_device *device,
                                   struct supply *supply, bool *trained)
 {
     struct trainer trainer = {0};
     struct session_result result = {0};
-    /* What a trial or a failure left in a cache would be in the way of everything beside it. */
+    /* Memory that a trial or a failure left in the cache would be missing elsewhere. */
     enum status status = supply_trim(supply, device->stream);
 
     if (!status)
@@ -78,7 +78,7 @@ static enum status run_on(struct train_options *options, struct cuda_device *dev
     if (status)
         return status;
     status = run_with_batch(options, device, supply, &trained);
-    /* What fitted in the trial may not fit between everything else: less is tried, without a restart. */
+    /* A batch that fitted in the trial may not fit now: tries smaller ones in this process. */
     while (status == STATUS_NO_MEMORY && !trained && fit_less(options))
         status = run_with_batch(options, device, supply, &trained);
     return status;
@@ -109,8 +109,8 @@ enum status train_run(const struct train_options *options)
         status = checkpoint_can_save(options->save);
     if (status)
         return status;
-    /* Every operation gives the same bits each time, but which of several convolutions is fastest may differ
-     * from run to run. */
+    /* Every operation is deterministic, but the choice of the fastest convolution is not: it is switched
+     * off. */
     if (options->deterministic)
         setenv("TRAIN_CONV_TUNE", "0", 1);
     if (options->pair.given)

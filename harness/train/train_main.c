@@ -8,8 +8,9 @@
 #include "harness/base/train_options.h"
 #include "harness/train/train.h"
 
-/* The next file that is opened would take the number of a closed stdout or stderr, and with it what is said
- * there: on simgpu that file is the device's memory. Open for reading only, so that a write still fails. */
+/* Opens descriptors 0 to 2 if they are closed. The next opened file would get such a number, and what is
+ * printed would go into it: on simgpu into device memory. Opened for reading only, so that a write still
+ * fails. */
 static void keep_standard_numbers(void)
 {
     int fd;
@@ -34,7 +35,7 @@ int main(int argc, char **argv)
         (options.help ? train_options_print_help : train_options_print_manual)(stdout);
         return fflush(stdout) ? STATUS_FAILED : STATUS_OK;
     }
-    /* A file that may not grow any more is a failed write, which says so, and not a death. */
+    /* At the file size limit a write then fails with a message, instead of a signal killing the process. */
     signal(SIGXFSZ, SIG_IGN);
     return train_run(&options);
 }

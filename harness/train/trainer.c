@@ -51,7 +51,7 @@ static enum status open_model(struct trainer *trainer)
     struct data_spec spec = *dataset_spec(trainer->dataset);
     enum status status;
 
-    /* A vocabulary may be larger than the text needs, for the speed of a round number. */
+    /* The vocabulary may be larger than the text needs: round sizes are faster. */
     if (spec.kind == DATA_TOKENS && (uint64_t)spec.vocabulary < options->vocabulary)
         spec.vocabulary = (int)options->vocabulary;
     model_open(&trainer->model, &config);
@@ -107,7 +107,7 @@ static enum status open_reports(struct trainer *trainer)
     return status;
 }
 
-/* All that takes memory of the device. */
+/* Opens everything that takes device memory. */
 static enum status open_run(struct trainer *trainer)
 {
     enum status status = open_model(trainer);
@@ -149,7 +149,7 @@ static void drop_graphs(struct trainer *trainer)
 
 static void close_run(struct trainer *trainer)
 {
-    /* Work that is still queued after a failure uses the buffers. */
+    /* After a failure, queued work may still use the buffers. */
     cudaStreamSynchronize(trainer->device->stream);
     drop_graphs(trainer);
     input_close(&trainer->input);
@@ -212,7 +212,8 @@ void trainer_close(struct trainer *trainer)
 
 /* ---- the step ---- */
 
-/* --vary: which part of a batch to use, from a quarter to all of it; the same in every run of a seed. */
+/* --vary: chooses how much of a batch to use, from a quarter to all. Depends on the seed and the step only.
+ */
 static struct input_part part_of(const struct trainer *trainer, uint64_t micro)
 {
     enum { QUARTERS = 4 };
@@ -228,7 +229,7 @@ static struct input_part part_of(const struct trainer *trainer, uint64_t micro)
     };
 }
 
-/* Queues everything that is done with one batch, the update included if it is the last of a step. */
+/* Queues all work on one batch, including the update if it is the last of a step. */
 static enum status run_batch(struct trainer *trainer, struct input_set *set, bool first, bool last,
                              bool capturing)
 {
@@ -241,7 +242,7 @@ static enum status run_batch(struct trainer *trainer, struct input_set *set, boo
     if (first)
         status = MODEL_OP(model, fill, .out = trainer->totals.data, .type = OPS_F32, .count = TOTALS);
     model->training = true;
-    /* Replicas and parts of a step drop different activations. */
+    /* Makes dropout differ between replicas and between the parts of a step. */
     model->micro =
         trainer->micro % trainer->options.accumulate + trainer->shard * trainer->options.accumulate;
     if (!status)
@@ -285,8 +286,8 @@ static enum status capture(struct trainer *trainer, struct input_set *set, bool 
     return status;
 }
 
-/* One graph per set of input buffers and place in an accumulated step. The first batches run as they are, so
- * that every shape is known and all memory has been taken. */
+/* One graph per set of input buffers and part of an accumulated step. The first batches run without a
+ * graph, so that all memory has been taken before a capture. */
 static enum status run_graph(struct trainer *trainer, struct input_set *set, bool first, bool last)
 {
     size_t which = (size_t)(set - trainer->input.set) + (first ? 2u : 0u) + (last ? 4u : 0u);

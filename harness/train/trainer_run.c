@@ -8,7 +8,7 @@
 
 enum {
     SYNTHETIC_VAL_BATCHES = 4,
-    TRIAL_VAL_BATCHES = INPUT_SETS + 1 /* each set of buffers once, and the rest that does not fill a batch */
+    TRIAL_VAL_BATCHES = INPUT_SETS + 1 /* each set of buffers once, and the last, shorter batch */
 };
 
 /* ---- progress ---- */
@@ -21,7 +21,7 @@ static void print_report(struct trainer *trainer, const struct trainer_report *r
     double steps = (double)(report->step - trainer->started_step);
     char model[16];
 
-    /* The time is that of the steps since the line before. */
+    /* The time of the steps since the previous line. */
     trainer->started = now;
     trainer->started_step = report->step;
     if (trainer->options.quiet || trainer->shard)
@@ -161,7 +161,7 @@ static enum status read_totals(struct trainer *trainer, const struct tensor *tot
     return status;
 }
 
-/* In static mode a larger batch would take the place of memory that a captured graph knows. */
+/* In static mode a larger batch would replace memory whose address is in a captured graph. */
 static uint64_t validation_batch(const struct train_options *options)
 {
     bool fixed = options->graph && options->alloc == ALLOC_STATIC;
@@ -227,7 +227,7 @@ static enum status validate_now(struct trainer *trainer)
     return status;
 }
 
-/* What happens between steps, with the clock stopped. */
+/* Validates and saves between steps, with the clock stopped. */
 static enum status between_steps(struct trainer *trainer)
 {
     const struct train_options *options = &trainer->options;
@@ -257,7 +257,7 @@ enum status trainer_run(struct trainer *trainer)
 
     trainer->started = trainer_now();
     trainer->first_step = trainer->started_step = trainer->step;
-    /* Not timed: the first steps, which try algorithms, and those of a graph before its captures. */
+    /* Not timed: the first steps, which choose algorithms, and those before the graphs are captured. */
     warm = trainer->step + (options->graph ? 2 * INPUT_SETS : 1);
     while (trainer->step < options->steps && !status) {
         if (trainer->step >= warm || trainer->step + 1 == options->steps)

@@ -1,6 +1,6 @@
-/* The trial of a batch size: the run of a real training with a few steps, with its data pipeline, updates,
- * graphs and validations, because each of them takes memory, or leaves it in another order than it found it.
- * A checkpoint goes through host memory and takes none. */
+/* The trial of a batch size: a real training of a few steps, with data pipeline, updates, graphs and
+ * validations, because each of them takes memory or changes its fragmentation. A checkpoint takes no device
+ * memory. */
 #include "harness/train/trainer.h"
 
 enum {
@@ -9,12 +9,12 @@ enum {
     GRAPH_STEPS = 2 * INPUT_SETS, /* as they are, then captured, with each set of buffers */
     LATER_STEPS = INPUT_SETS,     /* after a validation, before another */
     VARIED_STEPS = 8,
-    TRIAL_PARTS = 3 /* of an accumulated step: the first, one between, the last */
+    TRIAL_PARTS = 3 /* of an accumulated step: the first, a middle one, the last */
 };
 
-/* With naive and async every tensor comes from an allocator below that is not ours, and whose room depends on
- * the order of all that came before. What is taken here stays out of the trial's reach, and is what a
- * training has more than its trial. */
+/* With naive and async, every tensor comes from an allocator outside of train, whose fragmentation depends
+ * on all earlier calls. The memory taken here is unavailable to the trial, so that a training has some
+ * reserve over its trial. */
 static enum status hold_spare(struct trainer *trainer, struct tensor *spare)
 {
     enum { LARGEST_SHARE = 8, SMALLEST_SHARE = 64 };
@@ -52,7 +52,7 @@ static enum status try_training(struct trainer *trainer, uint64_t validate_every
     trainer->options.save = NULL;
     trainer->options.validate_every = validate_every && validate_every < first ? validate_every : first;
     status = try_steps(trainer, (uint64_t)rounds * first + LATER_STEPS, false);
-    /* The whole batch must fit between others, too. */
+    /* The whole batch must also fit after smaller ones. */
     if (!status && vary)
         status = try_steps(trainer, (uint64_t)rounds * VARIED_STEPS, true);
     if (!status && vary)
