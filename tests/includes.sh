@@ -1,6 +1,7 @@
 #!/bin/sh
 # Checks the direction of includes: a file may include only files of its own folder and of the folders that its layer
-# allows. The layers stand below, lowest first.
+# allows. The layers stand below, lowest first. Modules of harness/ (a header and its source) must not include each other
+# in a circle either.
 #
 # usage: tests/includes.sh [ROOT]
 set -eu
@@ -18,24 +19,31 @@ interpose/pool: interpose/base interpose/settings interpose/driver interpose/acc
 interpose/share: interpose/base interpose/settings interpose/driver interpose/pool
 interpose: interpose/base interpose/settings interpose/driver interpose/account interpose/pool interpose/share interpose/see
 interpose/hook: interpose interpose/base interpose/settings interpose/driver interpose/account interpose/pool interpose/share interpose/see
+harness/base: kernels tools/gpucap
+harness/memory: harness/base interpose
+harness/data: kernels harness/base harness/memory
+harness/model: kernels harness/base harness/memory harness/data
+harness/train: kernels harness/base harness/memory harness/data harness/model
+harness/fleet: interpose/settings tools/gpucap
+harness/scenario: harness/base harness/fleet interpose/settings tools/gpucap
 '
 
 wrong=$(printf '%s' "$layers" | while IFS=: read -r folder allowed; do
     [ -n "$folder" ] || continue
     for file in "$folder"/*.[chS] "$folder"/*.def; do
         [ -f "$file" ] || continue
-        sed -n 's/^#include "\(.*\)\/[^\/]*"$/\1/p' "$file" | sort -u | while read -r included; do
+        sed -n 's/^#include "\([^"]*\)\/[^\/"]*".*/\1/p' "$file" | sort -u | while read -r included; do
             case " $folder $allowed " in
             *" $included "*) ;;
             *) echo "$file includes from $included/, which its layer does not allow" ;;
             esac
         done
-        sed -n 's/^#include "\([^\/]*\)"$/\1/p' "$file" | while read -r bare; do
+        sed -n 's/^#include "\([^\/"]*\)".*/\1/p' "$file" | while read -r bare; do
             echo "$file includes \"$bare\": write the path from the root"
         done
     done
 done)
-for folder in interpose/*/; do
+for folder in interpose/*/ harness/*/; do
     case "$layers" in
     *"
 ${folder%/}:"*) ;;
@@ -43,6 +51,24 @@ ${folder%/}:"*) ;;
 ${folder%/} has no layer in tests/includes.sh" ;;
     esac
 done
+
+# "A B" for each module A that includes B. A_PART is a part of A, which may include it and be included by it.
+edges() {
+    for file in harness/*/*.[ch]; do
+        module=${file%.*}
+        sed -n 's/^#include "\(harness\/[^"]*\)\.h".*/\1/p' "$file" | while read -r included; do
+            case $included in
+            "$module" | "$module"_*) ;;
+            *) echo "$module $included" ;;
+            esac
+        done
+    done
+}
+circles=$(edges | tsort 2>&1 >/dev/null) || true
+[ -z "$circles" ] || wrong="$wrong
+modules that include each other in a circle:
+$circles"
+
 if [ -n "$wrong" ]; then
     echo "$wrong" >&2
     exit 1

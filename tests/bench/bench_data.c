@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "bench_jpeg.h"
-#include "pipeline.h"
+#include "harness/data/pipeline.h"
 
 enum { FILES = 64, CLASSES = 2, PHOTO_H = 375, PHOTO_W = 500, PATH_BYTES = 300 };
 

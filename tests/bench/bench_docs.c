@@ -16,7 +16,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "scenario_docs.h"
+#include "harness/scenario/scenario_docs.h"
 
 enum { LINES_MAX = 4096, PAIRS_MAX = 24, COLUMNS_MAX = 24 };
 

@@ -25,7 +25,7 @@ int bench_jpeg_make_folder(char *folder, size_t bytes, int classes, int files, i
 
 #include <jpeglib.h>
 
-#include "rng.h"
+#include "harness/base/rng.h"
 
 enum { RGB = 3, NAME_BYTES = 400, QUALITY = 90, NOISE = 16 };
 

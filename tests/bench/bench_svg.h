@@ -4,7 +4,7 @@
 #define GPUCAP_BENCH_SVG_H
 
 #include "bench_run.h"
-#include "harness/plot.h"
+#include "harness/base/plot.h"
 
 struct svg_line {
     const char *name;

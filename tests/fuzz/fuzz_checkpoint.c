@@ -1,6 +1,6 @@
 /* Checkpoint files: a header and table that are accepted describe exactly the bytes that were given. */
 #include "fuzz.h"
-#include "harness/checkpoint_format.h"
+#include "harness/train/checkpoint_format.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t count)
 {

@@ -1,6 +1,6 @@
 /* CIFAR-10 files: the number of records fits the bytes, and every record that is accepted is a whole one. */
 #include "fuzz.h"
-#include "harness/cifar.h"
+#include "harness/data/cifar.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t count)
 {

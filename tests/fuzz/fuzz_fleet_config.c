@@ -1,6 +1,6 @@
 /* Files that say which trainings a fleet starts: what is accepted can be started. */
 #include "fuzz.h"
-#include "harness/fleet_config.h"
+#include "harness/fleet/fleet_config.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t count)
 {

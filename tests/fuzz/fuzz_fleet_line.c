@@ -5,7 +5,7 @@
 #include <ctype.h>
 #include <math.h>
 
-#include "harness/fleet_line.h"
+#include "harness/fleet/fleet_line.h"
 
 static void look(const char *line, void *arg)
 {

@@ -1,6 +1,6 @@
 /* IDX files of training data: what is accepted lies wholly inside the bytes that were given. */
 #include "fuzz.h"
-#include "harness/idx.h"
+#include "harness/data/idx.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t count)
 {

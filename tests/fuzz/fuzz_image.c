@@ -1,7 +1,7 @@
 /* Pictures of training data: whatever the file is, decoding ends within its limits, and nothing outside the
  * picture's place is written. */
 #include "fuzz.h"
-#include "harness/image.h"
+#include "harness/data/image_decode.h"
 
 enum { SIDE = 8, GUARD = 64, BYTES = SIDE * SIDE * IMAGE_CHANNELS, FILL = 0xa5 };
 

@@ -1,7 +1,7 @@
 /* Dividing a text: whatever its size and the window's, every window with the byte behind it lies in its own
  * part. */
 #include "fuzz.h"
-#include "harness/text.h"
+#include "harness/data/text.h"
 
 enum { NUMBERS = 4, THOUSAND = 1000 };
 

@@ -1,7 +1,7 @@
 /* Pictures prepared by the operation image_prepare on the device from a pipeline's bytes and cuts are those
  * that the pipeline prepares on the host, for images and pairs, in training and validation. The batches
  * travel through pinned memory and the copy stream, as in train. */
-#include "feed.h"
+#include "harness/data/feed.h"
 #include "kernels_support.h"
 
 enum { BATCH = 32, STEPS = 6, SIDE = 48, RAW = 61, C = 3, FLOATS = BATCH * SIDE * SIDE * C };

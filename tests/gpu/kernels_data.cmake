@@ -5,7 +5,7 @@ if(GPUCAP_NVCC AND GPUCAP_CUDART_SHARED AND TARGET train_cuda)
   gpucap_test(kernels_data LABEL gpu LIBS train_feed kernels_support SOURCES kernels_data.c)
   foreach(part pinned feed)
     gpucap_test(kernels_data_${part} LABEL gpu LIBS train_feed gpucap_cuda_headers ${GPUCAP_CUDART_SHARED}
-      Threads::Threads SOURCES ${CMAKE_SOURCE_DIR}/tests/unit/harness_${part}.c)
+      Threads::Threads SOURCES ${CMAKE_SOURCE_DIR}/tests/unit/harness/harness_${part}.c)
     target_compile_definitions(kernels_data_${part} PRIVATE TEST_ON_GPU)
   endforeach()
   foreach(program kernels_data kernels_data_pinned kernels_data_feed)

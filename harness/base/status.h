@@ -1,0 +1,24 @@
+/* What the harness's functions return. Each status is also an exit status of `train`. The function that
+ * detects a failure prints the message; callers only pass the status on. Never writes to stdout, which is
+ * for the result line. */
+#ifndef HARNESS_STATUS_H
+#define HARNESS_STATUS_H
+
+#include <stdbool.h>
+
+enum status {
+    STATUS_OK = 0,
+    STATUS_FAILED = 1,    /* bad data, no device, and everything else */
+    STATUS_USAGE = 2,     /* a bad option, or options that exclude each other */
+    STATUS_NO_MEMORY = 3, /* out of device memory or of host memory */
+};
+
+/* Prints "train: MESSAGE" to stderr and returns `status`, so that a failure is one statement: return
+ * status_fail(...). */
+enum status status_fail(enum status status, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* Switches the message of STATUS_NO_MEMORY off or on for the calling thread. The search for a batch size
+ * runs out of memory on purpose. */
+void status_expect_no_memory(bool expected);
+
+#endif

@@ -1,0 +1,256 @@
+/* The buffers and the consumer's side of a pipeline; see pipeline_state.h for the lock. */
+#include "harness/data/pipeline_state.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+enum {
+    DEFAULT_PREFETCH = 2,
+    CONSUMER_SLOTS = 2, /* one being copied to the device, one held by the consumer */
+    MAX_PREFETCH = 64,
+    MAX_WORKERS = 256,
+    MAX_DEFAULT_WORKERS = 16
+};
+
+#define MAX_POSITION (UINT64_MAX / 4) /* far from where the arithmetic of positions would wrap */
+
+static const size_t default_budget = (size_t)1 << 30;
+
+static void *plain_alloc(void *owner, size_t bytes)
+{
+    (void)owner;
+    return malloc(bytes);
+}
+
+static void plain_free(void *owner, void *block)
+{
+    (void)owner;
+    free(block);
+}
+
+/* Allocates as many slots as requested, as far as the budget allows. */
+static enum status make_slots(struct pipeline *pipeline, const struct pipeline_config *config)
+{
+    size_t budget = config->budget ? config->budget : default_budget;
+    int prefetch = config->prefetch > 0 ? config->prefetch : DEFAULT_PREFETCH;
+    int wanted = (prefetch > MAX_PREFETCH ? MAX_PREFETCH : prefetch) + CONSUMER_SLOTS;
+    size_t fit;
+
+    pipeline->block_bytes = mapper_layout(&pipeline->mapper, pipeline->batch, NULL, &(struct batch){0});
+    fit = budget / pipeline->block_bytes;
+    if (fit < 2)
+        return status_fail(STATUS_NO_MEMORY,
+                           "two batches of %zu samples take %zu bytes each, more than the budget of %zu: "
+                           "a smaller --batch or a larger --data-budget is needed",
+                           pipeline->batch, pipeline->block_bytes, budget);
+    wanted = fit < (size_t)wanted ? (int)fit : wanted;
+    pipeline->slot = calloc((size_t)wanted, sizeof(*pipeline->slot));
+    if (!pipeline->slot)
+        return status_fail(STATUS_NO_MEMORY, "no host memory for %d batches", wanted);
+    for (; pipeline->slot_count < wanted; pipeline->slot_count++) {
+        struct slot *slot = &pipeline->slot[pipeline->slot_count];
+
+        slot->block = pipeline->memory.alloc(pipeline->memory.owner, pipeline->block_bytes);
+        if (!slot->block && pipeline->slot_count >= 2)
+            break;
+        if (!slot->block)
+            return status_fail(STATUS_NO_MEMORY, "no host memory for a batch of %zu samples (%zu bytes)",
+                               pipeline->batch, pipeline->block_bytes);
+        mapper_layout(&pipeline->mapper, pipeline->batch, slot->block, &slot->batch);
+    }
+    return STATUS_OK;
+}
+
+static int default_workers(void)
+{
+    long processors = sysconf(_SC_NPROCESSORS_ONLN);
+
+    return processors < 1 ? 1 : processors > MAX_DEFAULT_WORKERS ? MAX_DEFAULT_WORKERS : (int)processors;
+}
+
+enum status pipeline_open(struct pipeline **out, struct dataset *dataset,
+                          const struct pipeline_config *config)
+{
+    struct pipeline *pipeline = calloc(1, sizeof(*pipeline));
+    int workers = config->workers > 0 ? config->workers : default_workers();
+    enum status status;
+
+    *out = NULL;
+    if (!pipeline)
+        return status_fail(STATUS_NO_MEMORY, "no host memory for the data pipeline");
+    pipeline->memory = config->memory;
+    if (!pipeline->memory.alloc)
+        pipeline->memory = (struct pipeline_memory){plain_alloc, plain_free, NULL};
+    pipeline->batch = config->batch;
+    pipeline->seed = config->seed;
+    pipeline->once = config->once;
+    pipeline->shard = config->shard;
+    pipeline->shards = config->shards ? config->shards : 1;
+    pthread_mutex_init(&pipeline->lock, NULL);
+    pthread_cond_init(&pipeline->work, NULL);
+    pthread_cond_init(&pipeline->ready, NULL);
+    status = mapper_open(&pipeline->mapper, dataset, config);
+    if (!status && (pipeline->batch == 0 || pipeline->shard >= pipeline->shards))
+        status = status_fail(STATUS_FAILED, "a batch needs samples, and shard %llu must be one of %llu",
+                             (unsigned long long)pipeline->shard, (unsigned long long)pipeline->shards);
+    if (!status)
+        status = make_slots(pipeline, config);
+    if (!status)
+        status = pipeline_start_workers(pipeline, workers > MAX_WORKERS ? MAX_WORKERS : workers);
+    if (status)
+        pipeline_close(pipeline);
+    else
+        *out = pipeline;
+    return status;
+}
+
+void pipeline_close(struct pipeline *pipeline)
+{
+    if (!pipeline)
+        return;
+    pthread_mutex_lock(&pipeline->lock);
+    pipeline->stop = true;
+    pthread_cond_broadcast(&pipeline->work);
+    pthread_mutex_unlock(&pipeline->lock);
+    for (int i = 0; i < pipeline->worker_count; i++)
+        pthread_join(pipeline->worker[i], NULL);
+    for (int i = 0; i < pipeline->slot_count; i++)
+        pipeline->memory.free(pipeline->memory.owner, pipeline->slot[i].block);
+    free(pipeline->slot);
+    free(pipeline->worker);
+    mapper_close(&pipeline->mapper);
+    pthread_cond_destroy(&pipeline->ready);
+    pthread_cond_destroy(&pipeline->work);
+    pthread_mutex_destroy(&pipeline->lock);
+    free(pipeline);
+}
+
+/* Returns the slot of the next batch, or NULL if it is not ready. Sets *all_out if the consumer holds every
+ * slot, so that waiting would never end. */
+static struct slot *next_slot(struct pipeline *pipeline, bool *all_out)
+{
+    int held = 0;
+
+    for (int i = 0; i < pipeline->slot_count; i++) {
+        struct slot *slot = &pipeline->slot[i];
+        bool over = slot->state == SLOT_READY || (slot->state == SLOT_FILLING && slot->status);
+
+        if (over && slot->batch.number == pipeline->taken)
+            return slot;
+        held += slot->state == SLOT_TAKEN;
+    }
+    *all_out = held == pipeline->slot_count;
+    return NULL;
+}
+
+static double seconds_now(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
+}
+
+static enum status wait_for_slot(struct pipeline *pipeline, struct slot **out)
+{
+    bool all_out = false;
+    double start = 0.0;
+
+    while (!(*out = next_slot(pipeline, &all_out)) && !all_out) {
+        start = start > 0.0 ? start : seconds_now();
+        pthread_cond_wait(&pipeline->ready, &pipeline->lock);
+    }
+    if (start > 0.0)
+        pipeline->wait_seconds += seconds_now() - start;
+    if (all_out)
+        return status_fail(STATUS_FAILED, "all %d batches are out: one must be released before the next",
+                           pipeline->slot_count);
+    return (*out)->status;
+}
+
+enum status pipeline_next(struct pipeline *pipeline, struct batch **out)
+{
+    enum status status = STATUS_OK;
+    struct slot *slot = NULL;
+    uint64_t first;
+
+    *out = NULL;
+    pthread_mutex_lock(&pipeline->lock);
+    if (pipeline_extent(pipeline, pipeline->taken, &first) > 0)
+        status = wait_for_slot(pipeline, &slot);
+    if (!status && slot) {
+        slot->state = SLOT_TAKEN;
+        slot->batch.number = pipeline->numbers++;
+        pipeline->taken++;
+        *out = &slot->batch;
+    }
+    pthread_mutex_unlock(&pipeline->lock);
+    return status;
+}
+
+void pipeline_release(struct pipeline *pipeline, struct batch *batch)
+{
+    struct slot *slot = (struct slot *)batch;
+
+    pthread_mutex_lock(&pipeline->lock);
+    slot->state = SLOT_FREE;
+    pthread_cond_broadcast(&pipeline->work);
+    pthread_mutex_unlock(&pipeline->lock);
+}
+
+void pipeline_tell(struct pipeline *pipeline, struct pipeline_position *position)
+{
+    pthread_mutex_lock(&pipeline->lock);
+    position->seed = pipeline->seed;
+    position->samples = pipeline->base + pipeline->taken * pipeline->shards * pipeline->batch;
+    if (pipeline->once && position->samples > pipeline->mapper.count)
+        position->samples = pipeline->mapper.count;
+    pthread_mutex_unlock(&pipeline->lock);
+}
+
+enum status pipeline_seek(struct pipeline *pipeline, const struct pipeline_position *position)
+{
+    if (position->samples > MAX_POSITION)
+        return status_fail(STATUS_FAILED, "no run has seen %llu samples: the saved position is damaged",
+                           (unsigned long long)position->samples);
+    pthread_mutex_lock(&pipeline->lock);
+    pipeline->pause = true;
+    while (pipeline->busy > 0)
+        pthread_cond_wait(&pipeline->ready, &pipeline->lock);
+    for (int i = 0; i < pipeline->slot_count; i++) {
+        if (pipeline->slot[i].state != SLOT_TAKEN)
+            pipeline->slot[i].state = SLOT_FREE;
+    }
+    pipeline->filling = NULL;
+    pipeline->seed = position->seed;
+    pipeline->base = position->samples;
+    pipeline->begun = 0;
+    pipeline->taken = 0;
+    pipeline->failed = false;
+    pipeline->pause = false;
+    pthread_cond_broadcast(&pipeline->work);
+    pthread_mutex_unlock(&pipeline->lock);
+    return STATUS_OK;
+}
+
+void pipeline_get_stats(struct pipeline *pipeline, struct pipeline_stats *stats)
+{
+    struct mapper *mapper = &pipeline->mapper;
+
+    pthread_mutex_lock(&pipeline->lock);
+    *stats = (struct pipeline_stats){
+        .batches = pipeline->numbers,
+        .samples = atomic_load_explicit(&mapper->made, memory_order_relaxed),
+        .corrupt = atomic_load_explicit(&mapper->corrupt, memory_order_relaxed),
+        .cache_hits = sample_cache_hits(mapper->cache),
+        .cache_bytes = sample_cache_bytes(mapper->cache),
+        .buffer_bytes = pipeline->block_bytes * (size_t)pipeline->slot_count,
+        .workers = pipeline->worker_count,
+        .slots = pipeline->slot_count,
+        .prefetch = pipeline->slot_count > CONSUMER_SLOTS ? pipeline->slot_count - CONSUMER_SLOTS : 1,
+        .wait_seconds = pipeline->wait_seconds,
+    };
+    pthread_mutex_unlock(&pipeline->lock);
+}

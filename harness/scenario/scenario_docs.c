@@ -1,0 +1,287 @@
+/* scenario_docs: see scenario_docs.h. */
+#include "harness/scenario/scenario_docs.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/utsname.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "tools/gpucap/probe.h"
+
+#define FILE_BYTES_MAX (4 << 20)
+
+static const char intro[] =
+    "# Benchmarks\n\n"
+    "Written by `build/scenarios --write-docs` and `build/bench_docs`; every figure is from a run of the "
+    "command named under its "
+    "table.\n"
+    "Figures of simgpu are times of a simulated device, whose operations the processor computes and whose "
+    "allocations\ncost what the simulation costs: they show what fits and what does not, and no GPU's "
+    "speed.\n";
+
+static const char simulated_note[] =
+    "Times are those of the simulated device, not of a GPU; `build/scenarios` on a GPU measures those.";
+
+/* ---- texts ---- */
+
+char *docs_replace(const char *text, const char *key, const char *section, bool append)
+{
+    char begin[160], end[160], *result = NULL;
+
+    snprintf(begin, sizeof begin, "<!-- begin %s -->\n", key);
+    snprintf(end, sizeof end, "<!-- end %s -->\n", key);
+    const char *from = strstr(text, begin), *to = from ? strstr(from, end) : NULL;
+    if (!to && !append)
+        return NULL;
+    const size_t before = to ? (size_t)(from - text) : strlen(text);
+    const char *after = to ? to + strlen(end) : "";
+    const char *gap = to || before == 0 ? "" : text[before - 1] == '\n' ? "\n" : "\n\n";
+    if (asprintf(&result, "%.*s%s%s%s%s%s", (int)before, text, gap, begin, section, end, after) < 0)
+        return NULL;
+    return result;
+}
+
+static void slug_of(const char *name, char *slug, size_t size)
+{
+    size_t used = 0;
+
+    for (; *name && used < size - 1; name++)
+        slug[used++] = isalnum((unsigned char)*name) ? (char)tolower((unsigned char)*name) : '-';
+    slug[used] = '\0';
+}
+
+/* "model name : ..." where there is one; elsewhere only the architecture is known. */
+static void processor_name(char *name, size_t size)
+{
+    FILE *file = fopen("/proc/cpuinfo", "re");
+    char line[256];
+
+    snprintf(name, size, "processor");
+    while (file && fgets(line, sizeof line, file)) {
+        const char *colon = strchr(line, ':');
+
+        if (strncmp(line, "model name", 10) == 0 && colon && colon[1]) {
+            snprintf(name, size, "%.*s", (int)strcspn(colon + 2, "\n"), colon + 2);
+            break;
+        }
+    }
+    if (file)
+        fclose(file);
+}
+
+/* Returns false for options that only choose the output: the documented command leaves them out. */
+static bool changes_figures(const char *argument)
+{
+    return strncmp(argument, "--out=", 6) != 0 && strncmp(argument, "--write-docs", 12) != 0 &&
+           strcmp(argument, "--verbose") != 0;
+}
+
+void docs_origin_here(struct docs_origin *origin, const struct card_choice *card, int argc, char **argv)
+{
+    static struct probe probe;
+    const time_t now = time(NULL);
+    struct utsname system;
+    struct tm date;
+    char processor[96];
+    size_t used;
+
+    memset(origin, 0, sizeof *origin);
+    origin->simulated = card->simulated;
+    slug_of(card->name, origin->slug, sizeof origin->slug);
+    snprintf(origin->device, sizeof origin->device, "%s", card->name);
+    if (!card->simulated) {
+        probe_driver(&probe, NULL);
+        snprintf(origin->device, sizeof origin->device, "%.60s, driver %.24s", card->name, probe.release);
+    }
+    processor_name(processor, sizeof processor);
+    if (uname(&system) == 0)
+        snprintf(origin->machine, sizeof origin->machine, "%.80s, %ld cores, %.20s %.20s", processor,
+                 sysconf(_SC_NPROCESSORS_ONLN), system.sysname, system.machine);
+    strftime(origin->date, sizeof origin->date, "%Y-%m-%d %H:%M UTC", gmtime_r(&now, &date));
+    const char *slash = strrchr(argv[0], '/');
+    used = (size_t)snprintf(origin->command, sizeof origin->command, "build/%s", slash ? slash + 1 : argv[0]);
+    for (int i = 1; i < argc && used < sizeof origin->command; i++) {
+        if (!changes_figures(argv[i]))
+            continue;
+        used += (size_t)snprintf(origin->command + used, sizeof origin->command - used, " %s", argv[i]);
+    }
+}
+
+void docs_print(const struct scenario_result *result, FILE *out)
+{
+    fprintf(out, "\n(%c) %s\n%s\n\n", result->letter, result->title, result->question);
+    table_print(&result->table, out);
+    for (unsigned i = 0; i < result->notes; i++)
+        fprintf(out, "%s\n", result->note[i]);
+}
+
+static char *section_of(const struct docs_origin *origin, const struct scenario_result *result)
+{
+    char *text = NULL;
+    size_t size = 0;
+    FILE *out = open_memstream(&text, &size);
+
+    if (!out)
+        return NULL;
+    fprintf(out, "## (%c) %s: %s\n\n%s\n\n", result->letter, result->title, origin->device, result->question);
+    table_print_markdown(&result->table, out);
+    fputc('\n', out);
+    for (unsigned i = 0; i < result->notes; i++)
+        fprintf(out, "%s\n", result->note[i]);
+    if (origin->simulated)
+        fprintf(out, "%s\n", simulated_note);
+    fprintf(out, "`%s`, %s, on %s; took %.0f s.\n", origin->command, origin->date, origin->machine,
+            result->seconds);
+    return fclose(out) ? NULL : text;
+}
+
+static char *summary_of(const struct docs_origin *origin, const struct scenario_result *results,
+                        unsigned count)
+{
+    char *text = NULL;
+    size_t size = 0;
+    FILE *out = open_memstream(&text, &size);
+
+    if (!out)
+        return NULL;
+    fprintf(out, "| | on %s, `%s`, %s |\n|---|---|\n", origin->device, origin->command, origin->date);
+    for (unsigned i = 0; i < count; i++) {
+        if (results[i].summary[0])
+            fprintf(out, "| (%c) | %s |\n", results[i].letter, results[i].summary);
+    }
+    if (origin->simulated)
+        fprintf(out, "\n%s\n", simulated_note);
+    fprintf(out, "\n![scenarios](docs/scenarios-%s.svg)\n", origin->slug);
+    return fclose(out) ? NULL : text;
+}
+
+/* ---- files ---- */
+
+static char *read_whole(const char *path)
+{
+    char *text = malloc(FILE_BYTES_MAX);
+    FILE *file = fopen(path, "re");
+    size_t length = 0;
+
+    if (!text || !file) {
+        free(text);
+        text = NULL;
+    } else {
+        length = fread(text, 1, FILE_BYTES_MAX - 1, file);
+        text[length] = '\0';
+    }
+    if (file)
+        fclose(file);
+    return text;
+}
+
+static int write_whole(const char *path, const char *text)
+{
+    char fresh[PATH_MAX];
+    const int length = snprintf(fresh, sizeof fresh, "%s.new", path);
+    FILE *file = length > 0 && (size_t)length < sizeof fresh ? fopen(fresh, "we") : NULL;
+
+    bool good = file && fputs(text, file) >= 0;
+    if (file && fclose(file))
+        good = false;
+    if (good && rename(fresh, path) == 0)
+        return 0;
+    fprintf(stderr, "scenarios: %s cannot be written: %s\n", path, strerror(errno));
+    unlink(fresh);
+    return -1;
+}
+
+/* Takes text and gives the new one, or the old one after a message. */
+static char *put_section(char *text, const char *key, char *section, bool append)
+{
+    char *fresh = section ? docs_replace(text, key, section, append) : NULL;
+
+    free(section);
+    if (!fresh)
+        return text;
+    free(text);
+    return fresh;
+}
+
+static int write_readme(const char *root, const struct docs_origin *origin,
+                        const struct scenario_result *results, unsigned count)
+{
+    char path[PATH_MAX], key[96];
+
+    snprintf(path, sizeof path, "%s/README.md", root);
+    snprintf(key, sizeof key, "scenarios %s", origin->slug);
+    char *text = read_whole(path);
+    if (!text) {
+        fprintf(stderr, "scenarios: %s cannot be read: %s\n", path, strerror(errno));
+        return -1;
+    }
+    text = put_section(text, key, summary_of(origin, results, count), false);
+    int error = write_whole(path, text);
+    free(text);
+    snprintf(path, sizeof path, "%s/docs/scenarios-%s.svg", root, origin->slug);
+    return error ? error : docs_plot(path, origin, results, count);
+}
+
+int docs_write(const char *root, const struct docs_origin *origin, const struct scenario_result *results,
+               unsigned count)
+{
+    char path[PATH_MAX], key[96];
+
+    snprintf(path, sizeof path, "%s/docs/benchmarks.md", root);
+    char *text = read_whole(path);
+    if (!text)
+        text = strdup(intro);
+    if (!text)
+        return -1;
+    for (unsigned i = 0; i < count; i++) {
+        snprintf(key, sizeof key, "scenario %c %s", results[i].letter, origin->slug);
+        text = put_section(text, key, section_of(origin, &results[i]), true);
+    }
+    const int error = write_whole(path, text);
+    free(text);
+    return error || count < 2 ? error : write_readme(root, origin, results, count);
+}
+
+/* ---- the picture ---- */
+
+enum { WIDTH = 960, LEFT = 250, RIGHT = 20, TITLE = 56, ROW = 26, FOOT = 14 };
+
+int docs_plot(const char *path, const struct docs_origin *origin, const struct scenario_result *results,
+              unsigned count)
+{
+    unsigned height = 30;
+    struct plot plot;
+    char title[512];
+
+    for (unsigned i = 0; i < count; i++)
+        height += TITLE + ROW * results[i].bar_count + FOOT;
+    int error = plot_open(&plot, path, WIDTH, height);
+    if (!error) {
+        double top = 20;
+
+        snprintf(title, sizeof title, "%s, %s, %s%s", origin->device, origin->date, origin->command,
+                 origin->simulated ? " (times of a simulated device)" : "");
+        plot_text(&plot, 10, top, "start", title);
+        for (unsigned i = 0; i < count; i++) {
+            struct plot_frame frame = {.left = LEFT,
+                                       .top = top + TITLE,
+                                       .width = WIDTH - LEFT - RIGHT,
+                                       .height = (double)ROW * results[i].bar_count};
+
+            snprintf(title, sizeof title, "(%c) %s: %s", results[i].letter, results[i].title,
+                     results[i].bar_title ? results[i].bar_title : "");
+            plot_text(&plot, 10, top + TITLE - 14, "start", title);
+            plot_bars(&plot, &frame, results[i].bars, results[i].bar_count);
+            top += TITLE + frame.height + FOOT;
+        }
+        error = plot_close(&plot);
+    }
+    if (error)
+        fprintf(stderr, "scenarios: %s cannot be written: %s\n", path, strerror(-error));
+    return error ? -1 : 0;
+}

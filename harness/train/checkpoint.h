@@ -1,0 +1,18 @@
+/* Checkpoints: everything that a training needs to continue with the same bits. A checkpoint is written to
+ * a file beside the target, flushed and renamed over it, so that the target is always a complete one.
+ * Loading checks the whole file first; a bad file changes nothing. */
+#ifndef HARNESS_CHECKPOINT_H
+#define HARNESS_CHECKPOINT_H
+
+#include "harness/base/status.h"
+
+struct trainer;
+
+/* Checks before the training that `path` can be written later: its folder is writable, and `path` is not
+ * something that a rename must not replace, such as a device. */
+enum status checkpoint_can_save(const char *path);
+
+enum status checkpoint_save(struct trainer *trainer, const char *path);
+enum status checkpoint_load(struct trainer *trainer, const char *path);
+
+#endif

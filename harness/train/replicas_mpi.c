@@ -1,0 +1,181 @@
+/* Replicas as processes of an MPI job. Between cards NCCL averages the gradients; where ranks share a card,
+ * which NCCL refuses, and on simgpu, MPI does it in host memory. A rank that fails aborts the job, and MPI
+ * ends it when a rank is killed. */
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "harness/train/comm.h"
+#include "harness/train/nccl.h"
+#include "harness/train/replicas.h"
+#include "harness/train/session.h"
+
+#define MPI_TABLE "libtrain_mpi.so"
+
+struct rank {
+    struct comm comm;
+    struct nccl_comm *nccl; /* NULL: through host memory */
+    struct trainer *trainer;
+    float *host; /* pinned, room for all gradients */
+    size_t room;
+};
+
+static enum status open_comm(struct comm *comm)
+{
+    void *library = dlopen(MPI_TABLE, RTLD_NOW | RTLD_GLOBAL);
+    comm_open_fn open_table = library ? (comm_open_fn)dlsym(library, COMM_OPEN_NAME) : NULL;
+
+    if (!library) {
+        status_fail(STATUS_FAILED, "--replicas=mpi: %s (was it built? Open MPI is needed)", dlerror());
+        return STATUS_FAILED;
+    }
+    if (!open_table || open_table(sizeof(*comm), comm) || !comm->broadcast || !comm->sum || !comm->abort ||
+        !comm->close) {
+        status_fail(STATUS_FAILED, "--replicas=mpi: MPI cannot be started");
+        return STATUS_FAILED;
+    }
+    return STATUS_OK;
+}
+
+static size_t count_gradients(const struct model *model)
+{
+    size_t count = 0;
+
+    for (int p = 0; p < model->param_count; p++)
+        count += model->params[p].trained ? param_count(&model->params[p]) : 0;
+    return count;
+}
+
+/* Copies all gradients to the host, or back. */
+static enum status move_gradients(struct rank *rank, struct model *model, bool back)
+{
+    float *host = rank->host;
+    enum status status = STATUS_OK;
+
+    for (int p = 0; p < model->param_count && !status; p++) {
+        struct param *param = &model->params[p];
+        size_t bytes = param_count(param) * sizeof(float);
+
+        if (!param->trained)
+            continue;
+        status = cuda_device_status(back ? cudaMemcpyAsync(param->grad.data, host, bytes,
+                                                           cudaMemcpyHostToDevice, model->device->stream)
+                                         : cudaMemcpyAsync(host, param->grad.data, bytes,
+                                                           cudaMemcpyDeviceToHost, model->device->stream),
+                                    "copying gradients");
+        host += param_count(param);
+    }
+    return status ? status
+                  : cuda_device_status(cudaStreamSynchronize(model->device->stream), "copying gradients");
+}
+
+static enum status reduce_host(struct rank *rank, struct model *model)
+{
+    enum status status = move_gradients(rank, model, false);
+
+    if (!status && rank->comm.sum(rank->host, rank->room))
+        status = status_fail(STATUS_FAILED, "MPI could not add up the gradients");
+    for (size_t i = 0; i < rank->room && !status; i++)
+        rank->host[i] /= (float)rank->comm.size;
+    return status ? status : move_gradients(rank, model, true);
+}
+
+static enum status reduce(void *owner, struct model *model)
+{
+    struct rank *rank = owner;
+    enum status status;
+
+    if (!rank->nccl)
+        return reduce_host(rank, model);
+    status = nccl_group_start();
+    for (int p = 0; p < model->param_count && !status; p++) {
+        struct param *param = &model->params[p];
+
+        if (param->trained)
+            status = nccl_average(rank->nccl, param->grad.data, param_count(param), model->device->stream);
+    }
+    return status ? status : nccl_group_end();
+}
+
+static enum status open_reduce(struct rank *rank, bool simulated, int devices)
+{
+    struct nccl_id id = {{0}};
+    enum status status = STATUS_OK;
+
+    if (!simulated && rank->comm.local_size <= devices) {
+        if (rank->comm.rank == 0)
+            status = nccl_new_id(&id);
+        if (!status && rank->comm.broadcast(&id, sizeof(id)))
+            status = status_fail(STATUS_FAILED, "MPI could not pass on NCCL's identity");
+        return status ? status : nccl_open(&rank->nccl, &id, rank->comm.rank, rank->comm.size);
+    }
+    rank->room = count_gradients(&rank->trainer->model);
+    return cuda_device_status(cudaMallocHost((void **)&rank->host, rank->room * sizeof(float)),
+                              "pinned memory for the gradients");
+}
+
+static enum status run_rank(struct rank *rank, const struct train_options *wanted)
+{
+    struct train_options options = *wanted;
+    struct budget budget = {.limit = options.budget};
+    struct cuda_device device = {0};
+    struct supply supply = {0};
+    struct trainer trainer = {0};
+    struct session_result result = {0};
+    int devices = 0;
+    float losses[2];
+    enum status status = cuda_device_status(cudaGetDeviceCount(&devices), "looking for CUDA devices");
+
+    if (!status && devices > 0)
+        options.device = (uint64_t)(rank->comm.local_rank % devices);
+    options.quiet = options.quiet || rank->comm.rank > 0;
+    if (rank->comm.rank > 0)
+        options.save = NULL;
+    if (!status)
+        status = cuda_device_open(&device, options.device);
+    if (!status)
+        status = supply_open(&supply, (enum alloc_mode)options.alloc, options.fraction, &budget);
+    if (!status)
+        status = trainer_open(&trainer, &options, &device, &supply, (uint64_t)rank->comm.rank,
+                              (uint64_t)rank->comm.size);
+    rank->trainer = &trainer;
+    trainer.reduce = (struct trainer_reduce){reduce, rank};
+    if (!status)
+        status = open_reduce(rank, !device.kernels, devices);
+    if (!status)
+        status = session_run(&trainer, &result);
+    losses[0] = result.loss_first;
+    losses[1] = result.loss_last;
+    if (!status && rank->comm.sum(losses, 2))
+        status = status_fail(STATUS_FAILED, "MPI could not add up the losses");
+    result.loss_first = losses[0] / (float)rank->comm.size;
+    result.loss_last = losses[1] / (float)rank->comm.size;
+    if (!status && rank->comm.rank == 0) {
+        printf("replicas=%d ", rank->comm.size);
+        session_print_result(&result);
+    }
+    trainer_close(&trainer);
+    nccl_close(rank->nccl);
+    if (rank->host)
+        cudaFreeHost(rank->host);
+    supply_close(&supply);
+    cuda_device_close(&device);
+    return status;
+}
+
+enum status replicas_run_mpi(const struct train_options *options)
+{
+    struct rank rank = {0};
+    enum status status = open_comm(&rank.comm);
+
+    if (status)
+        return status;
+    status = run_rank(&rank, options);
+    if (status) {
+        status_fail(status, "replica %d of %d failed: the run ends", rank.comm.rank, rank.comm.size);
+        rank.comm.abort(status);
+    }
+    rank.comm.close();
+    return status;
+}

@@ -1,0 +1,76 @@
+/* One training session, and the line that reports it. */
+#include "harness/train/session.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "harness/train/checkpoint.h"
+
+void session_read_result(struct trainer *trainer, struct session_result *result)
+{
+    struct ops_scalars scalars = {0};
+    struct pipeline_stats stats = {0};
+    uint64_t steps = trainer->step - trainer->first_step;
+
+    pipeline_get_stats(feed_pipeline(trainer->input.feed), &stats);
+    result->data_wait_ms = steps ? 1e3 * stats.wait_seconds / (double)steps : 0.0;
+    result->options = trainer->options;
+    result->options.steps = trainer->step; /* a checkpoint may be further than --steps */
+    snprintf(result->device, sizeof(result->device), "%s", trainer->device->name);
+    result->loss_first = trainer->loss_first;
+    result->loss_last = trainer->loss_last;
+    result->val_best = trainer->val_best;
+    result->step_ms = trainer_step_ms(trainer);
+    result->samples_per_s = trainer_samples_per_s(trainer);
+    result->peak_bytes = atomic_load(&trainer->supply->budget->peak);
+    memcpy(result->peak_kind, trainer->mem.peak, sizeof(result->peak_kind));
+    if (cudaMemcpy(&scalars, trainer->optim.scalars.data, sizeof(scalars), cudaMemcpyDeviceToHost) ==
+        cudaSuccess)
+        result->skipped = scalars.skipped;
+}
+
+void session_print_result(const struct session_result *result)
+{
+    const struct train_options *options = &result->options;
+    char model[16], alloc[16], precision[16];
+
+    /* Nine digits give a float back exactly: two runs can be compared by the bits of their losses. */
+    printf("model=%s alloc=%s precision=%s batch=%llu accumulate=%llu steps=%llu step_ms=%.3f "
+           "samples_per_s=%.1f data_wait_ms=%.3f loss_first=%.9g loss_last=%.9g",
+           train_options_choice("model", options->model, model, sizeof(model)),
+           train_options_choice("alloc", options->alloc, alloc, sizeof(alloc)),
+           train_options_choice("precision", options->precision, precision, sizeof(precision)),
+           (unsigned long long)options->batch, (unsigned long long)options->accumulate,
+           (unsigned long long)options->steps, result->step_ms, result->samples_per_s, result->data_wait_ms,
+           (double)result->loss_first, (double)result->loss_last);
+    if (result->evaluation.rows)
+        printf(" val_loss=%.6g val_best=%.6g", result->evaluation.loss, result->val_best);
+    if (result->evaluation.accuracy >= 0.0)
+        printf(" accuracy=%.5f", result->evaluation.accuracy);
+    if (options->precision == PRECISION_FP16)
+        printf(" skipped=%.0f", (double)result->skipped);
+    printf(" peak_bytes=%zu", result->peak_bytes);
+    for (int kind = 0; kind < MEM_KIND_COUNT; kind++)
+        printf(" peak_%s=%zu", mem_kind_name((enum mem_kind)kind), result->peak_kind[kind]);
+    printf(" device=%s\n", result->device);
+}
+
+enum status session_run(struct trainer *trainer, struct session_result *result)
+{
+    const struct train_options *options = &trainer->options;
+    enum status status = STATUS_OK;
+
+    if (options->resume)
+        status = checkpoint_load(trainer, options->resume);
+    if (!status && options->resume && options->steps && trainer->step >= options->steps && !options->quiet &&
+        !trainer->shard)
+        fprintf(stderr, "%s is at step %llu: nothing is left to train for --steps=%llu\n", options->resume,
+                (unsigned long long)trainer->step, (unsigned long long)options->steps);
+    if (!status)
+        status = trainer_run(trainer);
+    if (!status)
+        status = trainer_evaluate(trainer, &result->evaluation);
+    if (!status)
+        session_read_result(trainer, result);
+    return status;
+}

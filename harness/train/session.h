@@ -1,0 +1,36 @@
+/* One session of an open trainer, from the checkpoint that it resumes to its result line. A single model
+ * and replicas call session_run; a pair steps its two trainers itself and uses only the results. */
+#ifndef HARNESS_SESSION_H
+#define HARNESS_SESSION_H
+
+#include "harness/base/cuda_device.h"
+#include "harness/base/status.h"
+#include "harness/base/train_options.h"
+#include "harness/memory/mem.h"
+#include "harness/train/trainer.h"
+
+/* The contents of a model's result line. */
+struct session_result {
+    struct train_options options; /* with the sizes, batch and accumulation in use */
+    char device[CUDA_DEVICE_NAME_BYTES];
+    float loss_first, loss_last;
+    double step_ms; /* by the device's clock, without the first steps (warm-up) */
+    double samples_per_s;
+    double data_wait_ms;                  /* per step, that the host waited for samples */
+    struct trainer_evaluation evaluation; /* at the end */
+    double val_best;                      /* lowest loss of all validations */
+    size_t peak_bytes;                    /* taken from the device by this process */
+    size_t peak_kind[MEM_KIND_COUNT];
+    float skipped; /* updates skipped because of the loss scale */
+};
+
+/* Loads the checkpoint of --resume, trains, validates, and fills *result. */
+enum status session_run(struct trainer *trainer, struct session_result *result);
+
+/* Fills *result, except its evaluation, from a trainer that has run. */
+void session_read_result(struct trainer *trainer, struct session_result *result);
+
+/* Prints the result line on stdout. */
+void session_print_result(const struct session_result *result);
+
+#endif

@@ -1,0 +1,13 @@
+/* Smaller models: after the training, sets the fraction of weights given by --prune to zero, or rounds
+ * weights to bytes (--quantize=int8), and validates again. */
+#ifndef HARNESS_SHRINK_MODEL_H
+#define HARNESS_SHRINK_MODEL_H
+
+#include "harness/base/status.h"
+
+struct trainer;
+
+/* Prints one result line for each option given. */
+enum status shrink_model_evaluate(struct trainer *trainer);
+
+#endif

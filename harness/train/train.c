@@ -1,0 +1,125 @@
+/* Opens device, memory and trainer for one model, or hands the run to pair.c or replicas.c. */
+#include "harness/train/train.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "harness/train/checkpoint.h"
+#include "harness/train/fit.h"
+#include "harness/train/pair.h"
+#include "harness/train/replicas.h"
+#include "harness/train/session.h"
+#include "harness/train/shrink_model.h"
+
+/* Refuses options that exclude each other, before anything is opened. */
+static enum status check_options(const struct train_options *options)
+{
+    bool fixed =
+        options->alloc == ALLOC_CACHE || options->alloc == ALLOC_ARENA || options->alloc == ALLOC_STATIC;
+    char format[16];
+
+    if (options->graph && !fixed)
+        return status_fail(STATUS_USAGE, "--graph needs memory that stays where it is: "
+                                         "--alloc=cache, --alloc=arena or --alloc=static");
+    if (options->graph && options->vary)
+        return status_fail(STATUS_USAGE, "--graph replays one shape, but --vary changes it every step");
+    if (options->graph && options->pair.given && options->pair_memory == PAIR_SHARED)
+        return status_fail(STATUS_USAGE, "--graph with --pair needs --pair-memory=private: "
+                                         "a graph's memory must not be handed to the other model");
+    if (options->format == DATA_SYNTHETIC && options->data)
+        return status_fail(STATUS_USAGE, "--format=synthetic makes its own data and does not read --data=%s",
+                           options->data);
+    if (options->format != DATA_AUTO && options->format != DATA_SYNTHETIC && !options->data)
+        return status_fail(STATUS_USAGE, "--format=%s needs --data=PATH",
+                           train_options_choice("format", options->format, format, sizeof(format)));
+    if (options->save_every && !options->save)
+        return status_fail(STATUS_USAGE, "--save-every needs --save=FILE");
+    if (options->pair.given &&
+        (options->replicas || options->find_batch || options->auto_accum || options->save || options->resume))
+        return status_fail(STATUS_USAGE,
+                           "--pair does not go with --replicas, --find-batch, --auto-accum, --save or "
+                           "--resume");
+    if ((options->pair.given || options->replicas) &&
+        (options->prune > 0.0 || options->quantize != QUANTIZE_NONE))
+        return status_fail(STATUS_USAGE, "--prune and --quantize go with one model: not with --pair or "
+                                         "--replicas");
+    if (options->replicas && (options->find_batch || options->auto_accum || options->graph))
+        return status_fail(STATUS_USAGE, "--replicas does not go with --find-batch, --auto-accum or --graph");
+    return STATUS_OK;
+}
+
+/* Sets *trained if the training itself has finished. */
+static enum status run_with_batch(const struct train_options *options, struct cuda_device *device,
+                                  struct supply *supply, bool *trained)
+{
+    struct trainer trainer = {0};
+    struct session_result result = {0};
+    /* Memory that a trial or a failure left in the cache would be missing elsewhere. */
+    enum status status = supply_trim(supply, device->stream);
+
+    if (!status)
+        status = trainer_open(&trainer, options, device, supply, 0, 0);
+    if (!status)
+        status = session_run(&trainer, &result);
+    *trained = !status;
+    if (!status)
+        session_print_result(&result);
+    if (!status)
+        status = shrink_model_evaluate(&trainer);
+    trainer_close(&trainer);
+    return status;
+}
+
+static enum status run_on(struct train_options *options, struct cuda_device *device, struct supply *supply)
+{
+    enum status status = fit_options(options, device, supply);
+    bool trained = false;
+
+    if (status)
+        return status;
+    status = run_with_batch(options, device, supply, &trained);
+    /* A batch that fitted in the trial may not fit now: tries smaller ones in this process. */
+    while (status == STATUS_NO_MEMORY && !trained && fit_less(options))
+        status = run_with_batch(options, device, supply, &trained);
+    return status;
+}
+
+static enum status run_single(const struct train_options *wanted)
+{
+    struct train_options options = *wanted;
+    struct budget budget = {.limit = options.budget};
+    struct cuda_device device = {0};
+    struct supply supply = {0};
+    enum status status = cuda_device_open(&device, options.device);
+
+    if (!status)
+        status = supply_open(&supply, (enum alloc_mode)options.alloc, options.fraction, &budget);
+    if (!status)
+        status = run_on(&options, &device, &supply);
+    supply_close(&supply);
+    cuda_device_close(&device);
+    return status;
+}
+
+enum status train_run(const struct train_options *options)
+{
+    enum status status = check_options(options);
+
+    if (!status && options->save)
+        status = checkpoint_can_save(options->save);
+    if (status)
+        return status;
+    /* Every operation is deterministic, but the choice of the fastest convolution is not: it is switched
+     * off. */
+    if (options->deterministic)
+        setenv("TRAIN_CONV_TUNE", "0", 1);
+    if (options->pair.given)
+        status = pair_run(options);
+    else if (options->replicas)
+        status = replicas_run(options);
+    else
+        status = run_single(options);
+    if (!status && fflush(stdout))
+        status = status_fail(STATUS_FAILED, "the result could not be written");
+    return status;
+}

@@ -1,0 +1,105 @@
+/* One training: model, optimizer, data and memory, and the step that joins them. Calls only queue work; the
+ * host runs ahead of the device and waits where a validation, a checkpoint or the end needs a figure. A
+ * trainer belongs to one thread; several may share a device or a supply of memory. */
+#ifndef HARNESS_TRAINER_H
+#define HARNESS_TRAINER_H
+
+#include "harness/train/input.h"
+#include "harness/model/net.h"
+#include "harness/model/optim.h"
+
+/* The sums that op_evaluate computes. */
+enum { TOTAL_LOSS, TOTAL_RIGHT, TOTAL_ROWS, TOTALS };
+enum { TRAINER_REPORTS = 8, TRAINER_GRAPHS = 8 };
+
+/* The totals of a step, being copied to the host. */
+struct trainer_report {
+    float *totals; /* pinned */
+    cudaEvent_t done;
+    uint64_t step;
+    bool waiting;
+};
+
+struct trainer_evaluation {
+    double loss, accuracy; /* accuracy is negative where there are no classes */
+    uint64_t rows;
+};
+
+/* Averages gradients over replicas, between backward pass and update. `run` is NULL without replicas. */
+struct trainer_reduce {
+    enum status (*run)(void *owner, struct model *model);
+    void *owner;
+};
+
+struct trainer {
+    struct train_options options; /* with every size set */
+    struct cuda_device *device;
+    struct supply *supply;
+    struct dataset *dataset;
+    struct mem mem;
+    struct model model;
+    struct optim optim;
+    struct input input;
+    struct tensor totals;
+    struct trainer_report report[TRAINER_REPORTS];
+    unsigned reports;
+    uint64_t shard, shards; /* of replicas */
+    struct trainer_reduce reduce;
+
+    uint64_t step;  /* updates done */
+    uint64_t micro; /* batches taken */
+    float loss_first, loss_last;
+    double val_best;     /* the lowest loss of any validation, 0 before the first */
+    uint64_t first_step; /* of this run */
+    double started;      /* host seconds at the last progress line; started_step is its step */
+    uint64_t started_step;
+
+    cudaEvent_t start, stop;
+    uint64_t timed_steps;
+    double timed_ms;
+    bool timing;
+    cudaGraphExec_t graph[TRAINER_GRAPHS];
+    uint64_t graph_from; /* micro batches before the first capture */
+    bool trial; /* weights stay zero, and a validation is a few batches, the shorter last one among them */
+};
+
+/* `device` and `supply` must outlive the trainer. Call trainer_close also after a failure. */
+enum status trainer_open(struct trainer *trainer, const struct train_options *options,
+                         struct cuda_device *device, struct supply *supply, uint64_t shard, uint64_t shards);
+void trainer_close(struct trainer *trainer);
+
+/* Starts over with another batch: closes everything but the dataset, gives the supply's unused memory back
+ * to the device, and opens everything again. */
+enum status trainer_reopen(struct trainer *trainer, uint64_t batch, uint64_t accumulate);
+
+/* Call after the last step: frees graphs, activations and gradients, and gives the supply's unused memory
+ * back to the device. Waits for the device. */
+enum status trainer_forget_steps(struct trainer *trainer);
+
+/* Queues one update. */
+enum status trainer_step(struct trainer *trainer);
+
+/* Call after a step: prints and stores the losses that have arrived. `wait`: waits for all of them. */
+enum status trainer_read_reports(struct trainer *trainer, bool wait);
+
+/* Starts or stops the clock of step_ms. Stopping waits for the device. */
+enum status trainer_time(struct trainer *trainer, bool on);
+
+/* Validates with the current weights. Waits for the device. */
+enum status trainer_evaluate(struct trainer *trainer, struct trainer_evaluation *evaluation);
+
+/* Finds out whether a batch fits: reopens the trainer and does, `rounds` times and in a few steps,
+ * everything that a training does with device memory. Returns STATUS_NO_MEMORY without a message.
+ * Afterwards only another trial or trainer_close is valid. */
+enum status trainer_try_batch(struct trainer *trainer, uint64_t batch, uint64_t accumulate, int rounds);
+
+/* Runs all steps that the options ask for, with validations and checkpoints. */
+enum status trainer_run(struct trainer *trainer);
+
+double trainer_step_ms(const struct trainer *trainer);
+double trainer_samples_per_s(const struct trainer *trainer);
+
+/* Returns host seconds, for progress lines. */
+double trainer_now(void);
+
+#endif

@@ -1,0 +1,241 @@
+/* Checkpoints of `train` on the simulated GPU: a run that was stopped goes on with the same bits, the file is
+ * the last good one whatever happens to the process or the disk, and a bad one is refused with a reason. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "tests/unit/harness/harness_support.h"
+#include "unity.h"
+
+enum { LINE = 2048 };
+
+static const char *folder;
+static char path[600], save[700], resume[700];
+
+void setUp(void)
+{
+    folder = train_make_folder();
+    snprintf(path, sizeof(path), "%s/run.ckpt", folder);
+    snprintf(save, sizeof(save), "--save=%s", path);
+    snprintf(resume, sizeof(resume), "--resume=%s", path);
+}
+
+void tearDown(void)
+{
+    train_forget();
+    train_remove_folder(folder);
+}
+
+/* Six steps at once, and three and three: the same loss and validation to the last digit. */
+static void check_resume(const char *const *model)
+{
+    const char *whole[24], *first[24], *second[24];
+    char loss[32], val[32];
+    int n = 0;
+
+    for (; model[n]; n++)
+        whole[n] = first[n] = second[n] = model[n];
+    whole[n] = second[n] = "--steps=6";
+    first[n] = "--steps=3";
+    whole[n + 1] = NULL;
+    first[n + 1] = save;
+    second[n + 1] = resume;
+    first[n + 2] = second[n + 2] = NULL;
+    train_run_on("1x256M", whole);
+    TEST_ASSERT_EQUAL_INT_MESSAGE(0, train_said.status, train_said.err);
+    strcpy(loss, train_field("loss_last"));
+    strcpy(val, train_field("val_loss"));
+    train_run_on("1x256M", first);
+    TEST_ASSERT_EQUAL_INT_MESSAGE(0, train_said.status, train_said.err);
+    TEST_ASSERT_TRUE(strcmp(loss, train_field("loss_last")) != 0);
+    train_run_on("1x256M", second);
+    TEST_ASSERT_EQUAL_INT_MESSAGE(0, train_said.status, train_said.err);
+    TEST_ASSERT_EQUAL_STRING(loss, train_field("loss_last"));
+    TEST_ASSERT_EQUAL_STRING(val, train_field("val_loss"));
+}
+
+#define RESUME(...)                                                                                          \
+    check_resume((const char *const[]){__VA_ARGS__, "--batch=6", "--val-batches=1", "--quiet", NULL})
+
+static void test_a_stopped_run_goes_on_with_the_same_bits(void)
+{
+    RESUME("--hidden=24", "--optimizer=adam", "--accumulate=2", "--schedule=constant");
+    RESUME("--model=gpt", "--layers=2", "--width=24", "--heads=2", "--length=16", "--dropout=0.2",
+           "--precision=fp16", "--clip=1", "--schedule=constant", "--alloc=cache");
+    RESUME("--model=resnet18", "--width=4", "--image=32", "--precision=bf16", "--vary");
+}
+
+#define PRECISE(precision, ...)                                                                              \
+    do {                                                                                                     \
+        TRAIN("1x256M", "--hidden=24", "--rate=0.1", "--quiet", "--precision=" precision, __VA_ARGS__);      \
+        train_went_well();                                                                                   \
+    } while (0)
+
+/* The loss scale is fp16's: the gradients of another precision must not be divided by it, and fp16 must not
+ * start without one. */
+static void test_a_run_goes_on_in_another_precision(void)
+{
+    double loss;
+
+    PRECISE("fp32", "--steps=12");
+    loss = atof(train_field("val_loss"));
+    PRECISE("fp16", "--steps=2", save);
+    PRECISE("fp32", "--steps=12", resume);
+    TEST_ASSERT_TRUE_MESSAGE(fabs(atof(train_field("val_loss")) - loss) < 0.01 * loss, train_said.out);
+    PRECISE("bf16", "--steps=2", save);
+    PRECISE("fp16", "--steps=3", "--loss-scale=1e9", resume);
+    TEST_ASSERT_EQUAL_STRING("1", train_field("skipped"));
+}
+
+static void flip_byte(long offset)
+{
+    FILE *file = fopen(path, "r+");
+    int byte;
+
+    TEST_ASSERT_NOT_NULL(file);
+    TEST_ASSERT_EQUAL_INT(0, fseek(file, offset, SEEK_SET));
+    byte = fgetc(file);
+    TEST_ASSERT_EQUAL_INT(0, fseek(file, offset, SEEK_SET));
+    fputc(byte ^ 1, file);
+    fclose(file);
+}
+
+static void refuses(const char *why)
+{
+    TRAIN("1x256M", "--hidden=16", "--steps=4", "--quiet", resume);
+    TEST_ASSERT_EQUAL_INT_MESSAGE(TRAIN_FAILED, train_said.status, train_said.err);
+    TEST_ASSERT_EQUAL_STRING("", train_said.out);
+    TEST_ASSERT_NOT_NULL_MESSAGE(strstr(train_said.err, why), train_said.err);
+    TEST_ASSERT_NOT_NULL_MESSAGE(strstr(train_said.err, path), train_said.err);
+}
+
+static void test_a_bad_file_is_refused_with_a_reason(void)
+{
+    struct stat info;
+    char line[LINE];
+
+    refuses("No such file");
+    TRAIN("1x256M", "--hidden=16", "--steps=2", "--quiet", save);
+    TEST_ASSERT_EQUAL_INT_MESSAGE(0, train_said.status, train_said.err);
+    TEST_ASSERT_EQUAL_INT(0, stat(path, &info));
+    flip_byte((long)info.st_size / 2);
+    refuses("checksum");
+    flip_byte((long)info.st_size / 2);
+    flip_byte(60);
+    refuses("checksum");
+    flip_byte(60);
+    snprintf(line, sizeof(line), "truncate -s -1 %s", path);
+    TEST_ASSERT_EQUAL_INT(0, system(line));
+    refuses("truncated");
+    snprintf(line, sizeof(line), "truncate -s 40 %s", path);
+    TEST_ASSERT_EQUAL_INT(0, system(line));
+    refuses("too short");
+    snprintf(line, sizeof(line), "seq 1 1000 > %s", path);
+    TEST_ASSERT_EQUAL_INT(0, system(line));
+    refuses("not a checkpoint");
+    snprintf(line, sizeof(line), "rm %s && mkfifo %s", path, path);
+    TEST_ASSERT_EQUAL_INT(0, system(line));
+    refuses("not a file");
+}
+
+static void test_another_models_checkpoint_is_refused(void)
+{
+    TRAIN("1x256M", "--hidden=24", "--steps=2", "--quiet", save);
+    TEST_ASSERT_EQUAL_INT_MESSAGE(0, train_said.status, train_said.err);
+    refuses("another model: parameter 0 is 24 x 784, but here 16 x 784");
+    TRAIN("1x256M", "--hidden=16,16", "--steps=2", "--quiet", save);
+    refuses("another model: 6 parameters, but this one has 4");
+    TRAIN("1x256M", "--hidden=16", "--steps=2", "--quiet", save);
+    TRAIN("1x256M", "--hidden=16", "--steps=4", "--quiet", "--optimizer=adam", resume);
+    TEST_ASSERT_EQUAL_INT(TRAIN_FAILED, train_said.status);
+    TEST_ASSERT_NOT_NULL_MESSAGE(strstr(train_said.err, "another model"), train_said.err);
+}
+
+static void test_a_finished_run_says_that_nothing_is_left(void)
+{
+    TRAIN("1x256M", "--hidden=16", "--steps=4", "--quiet", save);
+    train_went_well();
+    TRAIN("1x256M", "--hidden=16", "--steps=2", resume);
+    train_went_well();
+    TEST_ASSERT_NOT_NULL_MESSAGE(strstr(train_said.err, "is at step 4: nothing is left"), train_said.err);
+    TEST_ASSERT_EQUAL_STRING("4", train_field("steps"));
+}
+
+static void test_a_full_disk_leaves_the_last_good_checkpoint(void)
+{
+    char line[LINE];
+    struct stat info;
+
+    TRAIN("1x256M", "--hidden=256", "--steps=2", "--quiet", save);
+    TEST_ASSERT_EQUAL_INT_MESSAGE(0, train_said.status, train_said.err);
+    /* Every write to the file that is to take its place fails as on a full disk. */
+    snprintf(line, sizeof(line), "cp %s %s/before && ln -s /dev/full %s.tmp", path, folder, path);
+    TEST_ASSERT_EQUAL_INT(0, system(line));
+    TRAIN("1x256M", "--hidden=256", "--steps=4", "--quiet", save, resume);
+    TEST_ASSERT_EQUAL_INT_MESSAGE(TRAIN_FAILED, train_said.status, train_said.err);
+    TEST_ASSERT_NOT_NULL_MESSAGE(strstr(train_said.err, "cannot be written: No space left on device"),
+                                 train_said.err);
+    TEST_ASSERT_EQUAL_STRING("", train_said.out);
+    snprintf(line, sizeof(line), "cmp %s %s/before", path, folder);
+    TEST_ASSERT_EQUAL_INT(0, system(line));
+    snprintf(line, sizeof(line), "%s.tmp", path);
+    TEST_ASSERT_EQUAL_INT(-1, lstat(line, &info));
+    TRAIN("1x256M", "--hidden=256", "--steps=4", "--quiet", resume);
+    TEST_ASSERT_EQUAL_INT_MESSAGE(0, train_said.status, train_said.err);
+}
+
+static void test_a_folder_that_is_not_there_is_said_before_the_training(void)
+{
+    TRAIN("1x256M", "--hidden=16", "--steps=1", "--save=/nonexistent/folder/run.ckpt");
+    TEST_ASSERT_EQUAL_INT(TRAIN_FAILED, train_said.status);
+    TEST_ASSERT_NULL_MESSAGE(strstr(train_said.err, "step 1"), train_said.err);
+    TEST_ASSERT_NOT_NULL_MESSAGE(strstr(train_said.err, "/nonexistent/folder/run.ckpt"), train_said.err);
+    TEST_ASSERT_NOT_NULL_MESSAGE(strstr(train_said.err, "No such file"), train_said.err);
+}
+
+static void test_what_is_not_a_file_is_not_replaced(void)
+{
+    struct stat info;
+
+    TEST_ASSERT_EQUAL_INT(0, mkfifo(path, 0600));
+    TRAIN("1x256M", "--hidden=16", "--steps=1", "--quiet", save);
+    TEST_ASSERT_EQUAL_INT_MESSAGE(TRAIN_FAILED, train_said.status, train_said.err);
+    TEST_ASSERT_NOT_NULL_MESSAGE(strstr(train_said.err, path), train_said.err);
+    TEST_ASSERT_EQUAL_INT(0, lstat(path, &info));
+    TEST_ASSERT_TRUE(S_ISFIFO(info.st_mode));
+}
+
+static void test_death_while_saving_leaves_the_last_good_checkpoint(void)
+{
+    static const double moments[] = {0.4, 0.55, 0.7};
+    char line[LINE];
+
+    TRAIN("1x256M", "--hidden=512", "--steps=1", "--quiet", save);
+    TEST_ASSERT_EQUAL_INT_MESSAGE(0, train_said.status, train_said.err);
+    for (size_t i = 0; i < sizeof(moments) / sizeof(moments[0]); i++) {
+        snprintf(line, sizeof(line),
+                 "exec \"$TRAIN\" --hidden=512 --batch=1 --steps=1000000 --save-every=1 --quiet %s %s", save,
+                 resume);
+        train_shell("1x256M", line, moments[i]);
+        TEST_ASSERT_TRUE_MESSAGE(train_said.timed_out, train_said.err);
+        TRAIN("1x256M", "--hidden=512", "--batch=1", "--steps=0", "--quiet", "--val-batches=1", resume);
+        TEST_ASSERT_EQUAL_INT_MESSAGE(0, train_said.status, train_said.err);
+    }
+}
+
+int main(void)
+{
+    UNITY_BEGIN();
+    RUN_TEST(test_a_stopped_run_goes_on_with_the_same_bits);
+    RUN_TEST(test_a_run_goes_on_in_another_precision);
+    RUN_TEST(test_a_bad_file_is_refused_with_a_reason);
+    RUN_TEST(test_another_models_checkpoint_is_refused);
+    RUN_TEST(test_a_finished_run_says_that_nothing_is_left);
+    RUN_TEST(test_a_full_disk_leaves_the_last_good_checkpoint);
+    RUN_TEST(test_a_folder_that_is_not_there_is_said_before_the_training);
+    RUN_TEST(test_what_is_not_a_file_is_not_replaced);
+    RUN_TEST(test_death_while_saving_leaves_the_last_good_checkpoint);
+    return UNITY_END();
+}

@@ -1,0 +1,169 @@
+/* The parts of the scenarios that need no run: the search for the border between cards that fail and cards
+ * that work, tables, and the sections of docs/benchmarks.md. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "harness/scenario/scenario_docs.h"
+#include "harness/scenario/scenario_search.h"
+#include "harness/scenario/scenario_table.h"
+#include "unity.h"
+
+void setUp(void) {}
+
+void tearDown(void) {}
+
+/* ---- the search ---- */
+
+struct border {
+    uint64_t least; /* sizes from here on work */
+    unsigned stop_after;
+    unsigned asked;
+};
+
+static enum search_answer ask(uint64_t size, void *arg)
+{
+    struct border *border = arg;
+
+    if (border->stop_after && ++border->asked > border->stop_after)
+        return SEARCH_STOP;
+    return size >= border->least ? SEARCH_WORKS : SEARCH_FAILS;
+}
+
+static void expect_border(uint64_t least, uint64_t low, uint64_t high)
+{
+    struct border border = {.least = least};
+    struct search search = {.grain = 2, .most = 64, .limit = 100000};
+
+    TEST_ASSERT_EQUAL_INT(0, search_run(&search, low, high, ask, &border));
+    TEST_ASSERT_EQUAL_UINT64((least + 1) / 2 * 2, search.works);
+    TEST_ASSERT_EQUAL_UINT64(search.works - 2, search.fails);
+}
+
+static void test_search_finds_the_border_wherever_it_is(void)
+{
+    for (uint64_t least = 3; least < 400; least++)
+        expect_border(least, 100, 200);
+    expect_border(90000, 100, 200);
+    expect_border(150, 200, 100); /* a guess the wrong way round */
+}
+
+static void test_search_that_nothing_fails_says_so(void)
+{
+    struct border border = {.least = 0};
+    struct search search = {.grain = 2, .most = 64, .limit = 100000};
+
+    TEST_ASSERT_EQUAL_INT(0, search_run(&search, 100, 200, ask, &border));
+    TEST_ASSERT_EQUAL_UINT64(0, search.fails);
+    TEST_ASSERT_EQUAL_UINT64(2, search.works);
+}
+
+static void test_search_that_nothing_works_ends_at_the_limit(void)
+{
+    struct border border = {.least = UINT64_MAX};
+    struct search search = {.grain = 2, .most = 64, .limit = 1000};
+
+    TEST_ASSERT_EQUAL_INT(-1, search_run(&search, 100, 200, ask, &border));
+    TEST_ASSERT_EQUAL_UINT64(1000, search.fails);
+    TEST_ASSERT_EQUAL_UINT64(0, search.works);
+}
+
+static void test_search_keeps_what_it_found_when_it_is_stopped(void)
+{
+    struct border border = {.least = 150, .stop_after = 3};
+    struct search search = {.grain = 2, .most = 64, .limit = 1000};
+
+    TEST_ASSERT_EQUAL_INT(-1, search_run(&search, 100, 200, ask, &border));
+    TEST_ASSERT_EQUAL_UINT64(100, search.fails);
+    TEST_ASSERT_TRUE(search.works >= 150 && search.works <= 200);
+}
+
+static void test_search_makes_no_more_tries_than_allowed(void)
+{
+    struct border border = {.least = 777};
+    struct search search = {.grain = 1, .most = 5, .limit = 1 << 20};
+
+    TEST_ASSERT_EQUAL_INT(-1, search_run(&search, 1, 1 << 19, ask, &border));
+    TEST_ASSERT_EQUAL_UINT(5, search.tries);
+}
+
+/* ---- tables ---- */
+
+static void test_tables_align_and_escape(void)
+{
+    struct table table;
+    char *text = NULL;
+    size_t size = 0;
+    FILE *out = open_memstream(&text, &size);
+
+    table_begin(&table, "way|result");
+    table_row(&table, "a|b");
+    table_set(&table, 1, "%d ms", 3);
+    table_row(&table, "long name");
+    table_fill(&table, "-");
+    table_set(&table, 7, "beyond the columns");
+    table_print(&table, out);
+    table_print_markdown(&table, out);
+    TEST_ASSERT_EQUAL_INT(0, fclose(out));
+    TEST_ASSERT_EQUAL_STRING("way        result\na|b        3 ms\nlong name  -\n"
+                             "| way | result |\n|---|---|\n| a\\|b | 3 ms |\n| long name | - |\n",
+                             text);
+    free(text);
+}
+
+static void test_tables_take_no_more_than_they_hold(void)
+{
+    static struct table table;
+    char longer[4 * TABLE_CELL];
+
+    memset(longer, 'x', sizeof longer - 1);
+    longer[sizeof longer - 1] = '\0';
+    table_begin(&table, "a|b|c|d|e|f|g|h|i|j");
+    TEST_ASSERT_EQUAL_UINT(TABLE_COLUMNS, table.columns);
+    for (int i = 0; i < 2 * TABLE_ROWS; i++)
+        table_row(&table, "%s", longer);
+    TEST_ASSERT_EQUAL_UINT(TABLE_ROWS, table.rows);
+    TEST_ASSERT_EQUAL_UINT(TABLE_CELL - 1, strlen(table.cell[TABLE_ROWS - 1][0]));
+}
+
+/* ---- sections ---- */
+
+static void expect_text(const char *expected, char *text)
+{
+    TEST_ASSERT_NOT_NULL(text);
+    TEST_ASSERT_EQUAL_STRING(expected, text);
+    free(text);
+}
+
+static void test_a_section_replaces_only_its_own(void)
+{
+    const char *old = "head\n<!-- begin a x -->\nold\n<!-- end a x -->\n"
+                      "<!-- begin a y -->\nother\n<!-- end a y -->\ntail\n";
+
+    expect_text("head\n<!-- begin a x -->\nnew\n<!-- end a x -->\n"
+                "<!-- begin a y -->\nother\n<!-- end a y -->\ntail\n",
+                docs_replace(old, "a x", "new\n", true));
+}
+
+static void test_a_new_section_goes_to_the_end_where_that_is_wanted(void)
+{
+    expect_text("head\n\n<!-- begin k -->\ns\n<!-- end k -->\n", docs_replace("head\n", "k", "s\n", true));
+    expect_text("<!-- begin k -->\ns\n<!-- end k -->\n", docs_replace("", "k", "s\n", true));
+    TEST_ASSERT_NULL(docs_replace("head\n", "k", "s\n", false));
+    TEST_ASSERT_NULL(docs_replace("<!-- begin k -->\nno end\n", "k", "s\n", false));
+}
+
+int main(void)
+{
+    UNITY_BEGIN();
+    RUN_TEST(test_search_finds_the_border_wherever_it_is);
+    RUN_TEST(test_search_that_nothing_fails_says_so);
+    RUN_TEST(test_search_that_nothing_works_ends_at_the_limit);
+    RUN_TEST(test_search_keeps_what_it_found_when_it_is_stopped);
+    RUN_TEST(test_search_makes_no_more_tries_than_allowed);
+    RUN_TEST(test_tables_align_and_escape);
+    RUN_TEST(test_tables_take_no_more_than_they_hold);
+    RUN_TEST(test_a_section_replaces_only_its_own);
+    RUN_TEST(test_a_new_section_goes_to_the_end_where_that_is_wanted);
+    return UNITY_END();
+}

@@ -1,0 +1,85 @@
+/* Several trainings in one process: pairs and replicas train as they would alone, in every way that they can
+ * share a card and its memory. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/unit/harness/harness_support.h"
+#include "unity.h"
+
+void setUp(void) {}
+
+void tearDown(void)
+{
+    train_forget();
+}
+
+#define GPT "--model=gpt", "--layers=2", "--width=16", "--heads=2", "--length=16"
+
+/* The n-th value of loss_last in the output. */
+static double loss_of(int n)
+{
+    const char *at = train_said.out;
+
+    for (int i = 0; i <= n; i++) {
+        at = strstr(at, "loss_last=");
+        TEST_ASSERT_NOT_NULL_MESSAGE(at, train_said.err);
+        at += strlen("loss_last=");
+    }
+    return atof(at);
+}
+
+static void test_a_pair_trains_as_each_would_alone(void)
+{
+    static const char *const ways[] = {"--pair-mode=interleaved", "--pair-mode=streams",
+                                       "--pair-mode=threads"};
+    static const char *const modes[] = {"--alloc=arena", "--alloc=cache"};
+    double first, second;
+
+    TRAIN("1x256M", "--hidden=16", "--steps=4", "--batch=8", "--seed=1", "--quiet");
+    first = loss_of(0);
+    TRAIN("1x256M", GPT, "--steps=4", "--batch=8", "--seed=2", "--quiet");
+    second = loss_of(0);
+    for (size_t i = 0; i < sizeof(ways) / sizeof(ways[0]); i++) {
+        for (size_t j = 0; j < sizeof(modes) / sizeof(modes[0]); j++) {
+            TRAIN("1x256M", "--pair", "mlp", "gpt", "--hidden=16", "--layers=2", "--width=16", "--heads=2",
+                  "--length=16", "--steps=4", "--batch=8", "--quiet", ways[i], modes[j],
+                  j % 2 ? "--pair-memory=private" : "--pair-memory=shared");
+            train_went_well();
+            TEST_ASSERT_TRUE_MESSAGE(loss_of(0) == first && loss_of(1) == second, train_said.out);
+            TEST_ASSERT_NOT_NULL(strstr(train_said.out, "\npair="));
+        }
+    }
+}
+
+static void test_replicas_are_one_large_batch(void)
+{
+    double loss;
+
+    TRAIN("1x256M", "--hidden=32", "--steps=5", "--batch=32", "--quiet");
+    loss = loss_of(0);
+    TRAIN("1x256M", "--hidden=32", "--steps=5", "--batch=8", "--replicas=4", "--alloc=cache", "--quiet");
+    train_went_well();
+    train_is_near(loss, "loss_last");
+    TEST_ASSERT_EQUAL_STRING("4", train_field("replicas"));
+    TRAIN("2x256M", "--hidden=32", "--steps=5", "--batch=16", "--replicas=all", "--quiet");
+    train_went_well();
+    train_is_near(loss, "loss_last");
+    TEST_ASSERT_EQUAL_STRING("2", train_field("replicas"));
+}
+
+static void test_a_replica_that_runs_out_of_memory_ends_the_run(void)
+{
+    TRAIN("1x24M", "--hidden=512,512", "--steps=3", "--batch=64", "--replicas=3", "--quiet");
+    TEST_ASSERT_EQUAL_INT_MESSAGE(TRAIN_NO_MEMORY, train_said.status, train_said.err);
+    TEST_ASSERT_EQUAL_STRING("", train_said.out);
+}
+
+int main(void)
+{
+    UNITY_BEGIN();
+    RUN_TEST(test_a_pair_trains_as_each_would_alone);
+    RUN_TEST(test_replicas_are_one_large_batch);
+    RUN_TEST(test_a_replica_that_runs_out_of_memory_ends_the_run);
+    return UNITY_END();
+}

@@ -1,0 +1,196 @@
+/* `train` as a whole on the simulated GPU: it learns, its result does not depend on how it takes memory, and
+ * it ends with the promised status and message when it cannot run. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/unit/harness/harness_support.h"
+#include "unity.h"
+
+void setUp(void) {}
+
+void tearDown(void)
+{
+    train_forget();
+}
+
+static void test_loss_goes_down(void)
+{
+    double first, last;
+
+    TRAIN("1x1G", "--steps=60", "--batch=32", "--hidden=64");
+    TEST_ASSERT_EQUAL_INT_MESSAGE(0, train_said.status, train_said.err);
+    first = atof(train_field("loss_first"));
+    last = atof(train_field("loss_last"));
+    TEST_ASSERT_TRUE_MESSAGE(first > 1.5 && first < 5.0, train_said.out);
+    TEST_ASSERT_TRUE_MESSAGE(last < 0.5 * first, train_said.out);
+    TEST_ASSERT_EQUAL_STRING("60", train_field("steps"));
+    TEST_ASSERT_EQUAL_STRING("naive", train_field("alloc"));
+    TEST_ASSERT_EQUAL_STRING("simgpu", train_field("device"));
+    TEST_ASSERT_TRUE(atof(train_field("step_ms")) > 0.0);
+    TEST_ASSERT_NOT_NULL(strstr(train_said.err, "step 60/60 loss "));
+}
+
+static void test_losses_are_equal_to_the_bit_in_every_allocation_mode(void)
+{
+    static const char *const modes[] = {"--alloc=naive", "--alloc=cache", "--alloc=arena", "--alloc=async",
+                                        "--alloc=static"};
+    char first[32] = "", last[32] = "";
+
+    for (size_t i = 0; i < sizeof(modes) / sizeof(modes[0]); i++) {
+        TRAIN("1x256M", "--steps=12", "--batch=33", "--hidden=40,24", "--quiet", modes[i]);
+        TEST_ASSERT_EQUAL_INT_MESSAGE(0, train_said.status, train_said.err);
+        TEST_ASSERT_EQUAL_STRING_MESSAGE("", train_said.err, "--quiet");
+        if (i == 0) {
+            strcpy(first, train_field("loss_first"));
+            strcpy(last, train_field("loss_last"));
+        }
+        TEST_ASSERT_EQUAL_STRING(first, train_field("loss_first"));
+        TEST_ASSERT_EQUAL_STRING(last, train_field("loss_last"));
+        TEST_ASSERT_TRUE(atoll(train_field("peak_bytes")) > 0);
+    }
+}
+
+static void test_the_seed_decides_the_run(void)
+{
+    char last[32];
+
+    TRAIN("1x256M", "--steps=3", "--hidden=16", "--seed=9");
+    strcpy(last, train_field("loss_last"));
+    TRAIN("1x256M", "--steps=3", "--hidden=16", "--seed=9");
+    TEST_ASSERT_EQUAL_STRING(last, train_field("loss_last"));
+    TRAIN("1x256M", "--steps=3", "--hidden=16", "--seed=10");
+    TEST_ASSERT_TRUE(strcmp(last, train_field("loss_last")) != 0);
+}
+
+static void test_the_arena_takes_its_share_of_what_is_free(void)
+{
+    long long half, most;
+
+    TRAIN("1x1G", "--steps=1", "--hidden=16", "--alloc=arena", "--fraction=0.5");
+    half = atoll(train_field("peak_bytes"));
+    TRAIN("1x1G", "--steps=1", "--hidden=16", "--alloc=arena");
+    most = atoll(train_field("peak_bytes"));
+    TEST_ASSERT_TRUE_MESSAGE(most > half && half > most / 2, train_said.out);
+    TEST_ASSERT_TRUE_MESSAGE(most <= 1LL << 30, train_said.out);
+}
+
+static void test_out_of_memory_says_what_was_asked_and_free(void)
+{
+    static const char *const modes[] = {"--alloc=naive", "--alloc=cache", "--alloc=arena", "--alloc=async",
+                                        "--alloc=static"};
+
+    for (size_t i = 0; i < sizeof(modes) / sizeof(modes[0]); i++) {
+        /* The weights alone are 784 x 4096 floats, 12 MiB, and their velocities as much. */
+        TRAIN("1x24M", "--steps=1", "--batch=1", "--hidden=4096", modes[i]);
+        TEST_ASSERT_EQUAL_INT_MESSAGE(TRAIN_NO_MEMORY, train_said.status, train_said.err);
+        TEST_ASSERT_EQUAL_STRING("", train_said.out);
+        TEST_ASSERT_NOT_NULL_MESSAGE(strstr(train_said.err, "out of memory: asked for "), train_said.err);
+        TEST_ASSERT_NOT_NULL_MESSAGE(strstr(train_said.err, " bytes free of "), train_said.err);
+    }
+}
+
+static void test_bad_options_end_with_a_message(void)
+{
+    TRAIN("1x256M", "--batch=0");
+    TEST_ASSERT_EQUAL_INT(TRAIN_USAGE, train_said.status);
+    TEST_ASSERT_NOT_NULL(strstr(train_said.err, "--batch=0: expected N from 1 to "));
+    TRAIN("1x256M", "--graph", "--alloc=naive");
+    TEST_ASSERT_EQUAL_INT(TRAIN_USAGE, train_said.status);
+    TEST_ASSERT_NOT_NULL(strstr(train_said.err, "--graph needs memory that stays"));
+    TRAIN("1x256M", "--model=gpt", "--width=30", "--heads=4");
+    TEST_ASSERT_EQUAL_INT(TRAIN_USAGE, train_said.status);
+    TEST_ASSERT_NOT_NULL(strstr(train_said.err, "--width=30 --heads=4"));
+    TRAIN("1x256M", "--model=unet", "--image=36");
+    TEST_ASSERT_EQUAL_INT(TRAIN_USAGE, train_said.status);
+    TEST_ASSERT_NOT_NULL(strstr(train_said.err, "--image=36"));
+    TRAIN("1x256M", "--optimizer=adam", "--momentum=1"); /* corrected by 1 - 1^step: nothing but nan */
+    TEST_ASSERT_EQUAL_INT(TRAIN_USAGE, train_said.status);
+    TEST_ASSERT_NOT_NULL(strstr(train_said.err, "--momentum=1: expected R from 0 to 0.999999"));
+    TRAIN("1x256M", "--format=synthetic", "--data=/nonexistent");
+    TEST_ASSERT_EQUAL_INT(TRAIN_USAGE, train_said.status);
+    TEST_ASSERT_NOT_NULL(strstr(train_said.err, "does not read --data=/nonexistent"));
+    TRAIN("1x256M", "--format=idx");
+    TEST_ASSERT_EQUAL_INT(TRAIN_USAGE, train_said.status);
+    TEST_ASSERT_NOT_NULL(strstr(train_said.err, "--format=idx needs --data=PATH"));
+    TRAIN("1x256M", "--device=7");
+    TEST_ASSERT_EQUAL_INT(TRAIN_FAILED, train_said.status);
+    TEST_ASSERT_NOT_NULL(strstr(train_said.err, "--device=7"));
+    TRAIN("1x256M", "--data=/nonexistent");
+    TEST_ASSERT_EQUAL_INT(TRAIN_FAILED, train_said.status);
+    TEST_ASSERT_NOT_NULL(strstr(train_said.err, "/nonexistent"));
+    TEST_ASSERT_EQUAL_STRING("", train_said.out);
+}
+
+static void test_an_impossible_batch_is_said(void)
+{
+    TRAIN("1x256M", "--model=resnet18", "--image=224", "--width=2", "--batch=1048576", "--steps=1");
+    TEST_ASSERT_EQUAL_INT(TRAIN_USAGE, train_said.status);
+    TEST_ASSERT_NOT_NULL_MESSAGE(strstr(train_said.err, "--batch=1048576"), train_said.err);
+    TRAIN("1x64M", "--model=cnn", "--batch=100000", "--steps=1", "--data-budget=8G", "--image=16");
+    TEST_ASSERT_EQUAL_INT_MESSAGE(TRAIN_NO_MEMORY, train_said.status, train_said.err);
+    TEST_ASSERT_NOT_NULL_MESSAGE(strstr(train_said.err, "out of memory: asked for "), train_said.err);
+}
+
+static void test_a_budget_is_kept_to(void)
+{
+    TRAIN("1x256M", "--steps=2", "--hidden=256", "--budget=1M");
+    TEST_ASSERT_EQUAL_INT(TRAIN_NO_MEMORY, train_said.status);
+    TEST_ASSERT_NOT_NULL_MESSAGE(strstr(train_said.err, "--budget is 1048576 bytes"), train_said.err);
+    TRAIN("1x256M", "--steps=2", "--hidden=256", "--budget=8M", "--quiet");
+    TEST_ASSERT_EQUAL_INT_MESSAGE(0, train_said.status, train_said.err);
+    TEST_ASSERT_TRUE(atoll(train_field("peak_bytes")) <= 8 << 20);
+}
+
+static void test_idx_files_are_learned(void)
+{
+    /* Four images of 2 x 2 pixels, one bright pixel each. */
+    static const unsigned char images[] = {0,   0, 8, 3, 0, 0,   0, 4, 0, 0, 0,   2, 0, 0, 0, 2,
+                                           255, 0, 0, 0, 0, 255, 0, 0, 0, 0, 255, 0, 0, 0, 0, 255};
+    static const unsigned char labels[] = {0, 0, 8, 1, 0, 0, 0, 4, 3, 1, 4, 9};
+    const char *folder = train_make_folder();
+    char option[600];
+
+    train_write_file(folder, "train-images-idx3-ubyte", images, sizeof(images));
+    train_write_file(folder, "train-labels-idx1-ubyte", labels, sizeof(labels));
+    snprintf(option, sizeof(option), "--data=%s", folder);
+    TRAIN("1x256M", option, "--steps=120", "--batch=8", "--hidden=16", "--rate=0.1", "--quiet");
+    TEST_ASSERT_EQUAL_INT_MESSAGE(0, train_said.status, train_said.err);
+    TEST_ASSERT_TRUE_MESSAGE(atof(train_field("loss_last")) < 0.2, train_said.out);
+    train_write_file(folder, "train-images-idx3-ubyte", images, sizeof(images) - 1);
+    TRAIN("1x256M", option);
+    TEST_ASSERT_EQUAL_INT(TRAIN_FAILED, train_said.status);
+    TEST_ASSERT_NOT_NULL_MESSAGE(strstr(train_said.err, "truncated"), train_said.err);
+    train_remove_folder(folder);
+}
+
+static void test_a_closed_stream_costs_what_is_said_and_no_more(void)
+{
+    char loss[32];
+
+    TRAIN("1x256M", "--hidden=16", "--steps=3");
+    train_went_well();
+    strcpy(loss, train_field("val_loss"));
+    train_shell("1x256M", "exec \"$TRAIN\" --hidden=16 --steps=3 2>&-", 0);
+    train_went_well();
+    TEST_ASSERT_EQUAL_STRING(loss, train_field("val_loss"));
+    train_shell("1x256M", "exec \"$TRAIN\" --hidden=16 --steps=3 >&-", 0);
+    TEST_ASSERT_EQUAL_INT(TRAIN_FAILED, train_said.status);
+    TEST_ASSERT_NOT_NULL_MESSAGE(strstr(train_said.err, "could not be written"), train_said.err);
+}
+
+int main(void)
+{
+    UNITY_BEGIN();
+    RUN_TEST(test_loss_goes_down);
+    RUN_TEST(test_losses_are_equal_to_the_bit_in_every_allocation_mode);
+    RUN_TEST(test_the_seed_decides_the_run);
+    RUN_TEST(test_the_arena_takes_its_share_of_what_is_free);
+    RUN_TEST(test_out_of_memory_says_what_was_asked_and_free);
+    RUN_TEST(test_bad_options_end_with_a_message);
+    RUN_TEST(test_an_impossible_batch_is_said);
+    RUN_TEST(test_a_budget_is_kept_to);
+    RUN_TEST(test_a_closed_stream_costs_what_is_said_and_no_more);
+    RUN_TEST(test_idx_files_are_learned);
+    return UNITY_END();
+}
