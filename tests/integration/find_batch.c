@@ -79,7 +79,7 @@ static void search_in(unsigned wanted, const char *const *arguments)
 }
 
 #define SEARCH_IN(wanted, ...) search_in(wanted, (const char *const[]){__VA_ARGS__, NULL})
-#define SEARCH                 "--find-batch", "--batch=4096", "--steps=9", "--validate-every=4", "--fraction=0.6"
+#define SEARCH                 "--find-batch", "--batch=4096", "--steps=5", "--validate-every=2", "--fraction=0.6"
 #define CNN                    "--model=cnn", "--width=8", "--image=32"
 #define GPT                    "--model=gpt", "--layers=2", "--width=32", "--heads=2", "--length=32"
 
