@@ -1,6 +1,6 @@
 /* Descriptions of simulated cards: at most as many as there is room for, each of a sensible size. */
 #include "fuzz.h"
-#include "tools/simgpu/engine/card_spec.h"
+#include "tools/simgpu/engine/sim_card_spec.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t count)
 {

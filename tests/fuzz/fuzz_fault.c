@@ -1,6 +1,6 @@
 /* Fault scripts: read or refused with a reason, and a rule that was read fits some call. */
 #include "fuzz.h"
-#include "tools/simgpu/engine/fault.h"
+#include "tools/simgpu/engine/sim_fault.h"
 
 static int lookup(const char *name, size_t length)
 {

@@ -1,6 +1,6 @@
 /* PTX texts: the reader always ends, moves forward, and stays inside the text and its own arrays. */
 #include "fuzz.h"
-#include "tools/simgpu/engine/ptx.h"
+#include "tools/simgpu/engine/sim_ptx.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t count)
 {

@@ -2,8 +2,8 @@
  * anywhere. Each test is a machine of its own (GPUCAP_SIM_ID) whose file the test removes. The test process
  * itself forks before it opens the cards, as they are opened once in a process.
  */
-#include "card.h"
-#include "card_file.h"
+#include "tools/simgpu/engine/sim_card.h"
+#include "tools/simgpu/engine/sim_card_file.h"
 #include "unity.h"
 
 #include <errno.h>

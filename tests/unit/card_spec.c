@@ -1,5 +1,5 @@
 /* What GPUCAP_SIM may say and what it must not. */
-#include "card_spec.h"
+#include "tools/simgpu/engine/sim_card_spec.h"
 #include "unity.h"
 
 #include <errno.h>

@@ -17,5 +17,4 @@ endforeach()
 
 # The driver finds a kernel's host function with dlsym(), so that the program must export it.
 cudart_test(cudart_kernels simgpu_cudart cudart_kernels.c)
-target_include_directories(cudart_kernels PRIVATE ${CMAKE_SOURCE_DIR}/tools/simgpu)
 set_target_properties(cudart_kernels PROPERTIES ENABLE_EXPORTS ON)

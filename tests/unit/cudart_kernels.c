@@ -1,6 +1,6 @@
 /* Kernels of a program compiled by nvcc, as its constructors and stubs call the runtime. */
 #include "cudart_support.h"
-#include "simgpu.h"
+#include "tools/simgpu/simgpu.h"
 
 #include <stddef.h>
 #include <string.h>

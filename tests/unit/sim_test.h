@@ -12,7 +12,7 @@
 #include <stdint.h>
 #include <unity.h>
 
-#include "simgpu.h"
+#include "tools/simgpu/simgpu.h"
 
 #define MIB (UINT64_C(1) << 20)
 #define GIB (UINT64_C(1) << 30)

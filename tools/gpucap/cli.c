@@ -1,7 +1,7 @@
 /* cli: see cli.h. */
 #include "cli.h"
 
-#include "tools/simgpu/engine/card_spec.h"
+#include "tools/simgpu/engine/sim_card_spec.h"
 #include "place.h"
 
 #include <stdarg.h>

@@ -1,8 +1,8 @@
 /* nvml_device: which cards there are and what they are called. NVML sees all cards of the machine, whatever
  * CUDA_VISIBLE_DEVICES says. The PCI address is made from the index: bus index + 1 in domain 0. No lock.
  */
-#include "nvml_session.h"
-#include "card_spec.h"
+#include "tools/simgpu/nvml/nvml_session.h"
+#include "tools/simgpu/engine/sim_card_spec.h"
 
 #include <stdio.h>
 #include <stdlib.h>

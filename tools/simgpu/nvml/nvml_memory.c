@@ -2,9 +2,9 @@
  * The three versions of the process list differ only in the layout of an element, so that one function fills
  * them all.
  */
-#include "nvml_session.h"
-#include "card.h"
-#include "nvml_view.h"
+#include "tools/simgpu/nvml/nvml_session.h"
+#include "tools/simgpu/engine/sim_card.h"
+#include "tools/simgpu/nvml/nvml_view.h"
 
 #include <string.h>
 #include <unistd.h>

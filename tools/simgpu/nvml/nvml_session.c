@@ -1,9 +1,9 @@
 /* nvml_session: initialization, versions and error texts of the simulated NVML. Works in a process that never
  * uses CUDA: it opens the cards itself. Owns no lock; the count of initializations is atomic.
  */
-#include "nvml_session.h"
-#include "card.h"
-#include "nvml_view.h"
+#include "tools/simgpu/nvml/nvml_session.h"
+#include "tools/simgpu/engine/sim_card.h"
+#include "tools/simgpu/nvml/nvml_view.h"
 
 #include <stdatomic.h>
 #include <string.h>

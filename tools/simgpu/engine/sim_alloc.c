@@ -1,0 +1,249 @@
+/* alloc: cuMemAlloc and its kin. See alloc.h. */
+#include "tools/simgpu/engine/sim_alloc.h"
+
+#include "tools/simgpu/engine/sim_capture.h"
+#include "tools/simgpu/engine/sim_device.h"
+#include "tools/simgpu/engine/sim_graph_memory.h"
+#include "tools/simgpu/engine/sim_host.h"
+#include "tools/simgpu/engine/sim_ipc.h"
+#include "tools/simgpu/engine/sim_lock.h"
+#include "tools/simgpu/engine/sim_pool.h"
+#include "tools/simgpu/engine/sim_slab.h"
+#include "tools/simgpu/engine/sim_stream.h"
+#include "tools/simgpu/engine/sim_va.h"
+
+#include <sys/mman.h>
+
+#define PITCH_ALIGNMENT 512u
+
+/* A block with granules of its own. */
+static CUresult take_granules(struct block *block, uint64_t size)
+{
+    /* Managed memory shows in no figure of the card (measured, H200): it moves as it is used. */
+    const CUdevice charged = block->kind == BLOCK_MANAGED ? PHYS_HOST : block->device;
+    CUresult result = phys_create(charged, size, false, &block->phys);
+
+    if (result != CUDA_SUCCESS)
+        return result;
+    block->extent = block->phys->size;
+    block->range.size = size;
+    block->range.start = va_reserve(block->extent, 0, 0);
+    if (!block->range.start) {
+        phys_drop(block->phys);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    if (!va_back(block->range.start, block->phys, PROT_READ | PROT_WRITE)) {
+        va_release(block->range.start, block->extent);
+        phys_drop(block->phys);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    return CUDA_SUCCESS;
+}
+
+void alloc_give_back(struct block *block)
+{
+    if (block->exported)
+        ipc_retire(block);
+    if (block->slab) {
+        slab_give(block);
+    } else {
+        va_release(block->range.start, block->extent);
+        phys_drop(block->phys);
+    }
+    block_delete(block);
+}
+
+CUresult alloc_take(struct block *block, uint64_t size)
+{
+    if (size <= SLAB_LIMIT && block->kind == BLOCK_DEVICE)
+        return slab_take(block, size);
+    return take_granules(block, size);
+}
+
+CUresult alloc_block(struct CUctx_st *context, enum block_kind kind, uint64_t size, struct block **out)
+{
+    struct block *block = block_new(kind, context, context->device);
+    CUresult result;
+
+    if (!block)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    result = alloc_take(block, size);
+    if (result != CUDA_SUCCESS) {
+        block_delete(block);
+        return result;
+    }
+    if (!block_publish(block)) {
+        alloc_give_back(block);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    *out = block;
+    return CUDA_SUCCESS;
+}
+
+/* In the driver's order: the context, the capture, then the arguments. A call that fails leaves 0 in *out. */
+static CUresult alloc_kind(CUdeviceptr *out, size_t size, enum block_kind kind, unsigned int flags)
+{
+    struct CUctx_st *context;
+    struct block *block;
+    CUresult result;
+
+    lock_take();
+    result = context_current(&context);
+    if (result == CUDA_SUCCESS)
+        result = capture_check_unsafe();
+    if (result == CUDA_SUCCESS && (!out || size == 0))
+        result = CUDA_ERROR_INVALID_VALUE;
+    if (result == CUDA_SUCCESS) {
+        result = alloc_block(context, kind, size, &block);
+        *out = 0;
+    }
+    if (result == CUDA_SUCCESS) {
+        block->flags = flags;
+        *out = block->range.start;
+    }
+    lock_drop();
+    return result;
+}
+
+CUresult alloc_device(CUdeviceptr *out, size_t size)
+{
+    if (out && size == 0)
+        *out = 0; /* as the driver does */
+    return alloc_kind(out, size, BLOCK_DEVICE, 0);
+}
+
+CUresult alloc_pitch(CUdeviceptr *out, size_t *pitch, size_t width, size_t height, unsigned int element)
+{
+    size_t row, size;
+
+    if (!out || !pitch || width == 0 || height == 0 || (element != 4 && element != 8 && element != 16))
+        return CUDA_ERROR_INVALID_VALUE;
+    if (__builtin_add_overflow(width, PITCH_ALIGNMENT - 1, &row))
+        return CUDA_ERROR_INVALID_VALUE;
+    row &= ~(size_t)(PITCH_ALIGNMENT - 1);
+    if (__builtin_mul_overflow(row, height, &size))
+        return CUDA_ERROR_INVALID_VALUE;
+    *pitch = row; /* the driver writes it even if the memory is refused */
+    return alloc_kind(out, size, BLOCK_DEVICE, 0);
+}
+
+CUresult alloc_managed(CUdeviceptr *out, size_t size, unsigned int flags)
+{
+    if (!out || size == 0 || (flags != CU_MEM_ATTACH_GLOBAL && flags != CU_MEM_ATTACH_HOST))
+        return CUDA_ERROR_INVALID_VALUE;
+    return alloc_kind(out, size, BLOCK_MANAGED, flags);
+}
+
+/* Finds what cuMemFree may free (nothing: it was a graph's, and is freed), and withdraws it, so that a second
+ * free of it fails while the first still waits. */
+static CUresult claim(CUdeviceptr address, struct block **out)
+{
+    struct block *block = block_find(address);
+
+    if (!block || block->range.start != address)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (block->kind != BLOCK_DEVICE && block->kind != BLOCK_MANAGED && block->kind != BLOCK_POOLED)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (block->graph) {
+        stream_wait_context(block->context);
+        graph_memory_free(block->graph, NULL);
+        return CUDA_SUCCESS;
+    }
+    block_withdraw(block);
+    *out = block;
+    return CUDA_SUCCESS;
+}
+
+CUresult alloc_free(CUdeviceptr address)
+{
+    struct CUctx_st *context;
+    struct block *block = NULL;
+    CUresult result;
+
+    lock_take();
+    result = context_current(&context);
+    if (result == CUDA_ERROR_INVALID_CONTEXT)
+        result = CUDA_SUCCESS; /* none is needed: the block knows its own (measured) */
+    if (result == CUDA_SUCCESS)
+        result = capture_check_unsafe();
+    if (result == CUDA_SUCCESS && address != 0)
+        result = claim(address, &block);
+    if (block) {
+        stream_wait_context(block->context);
+        if (block->kind == BLOCK_POOLED)
+            pool_give(block);
+        else
+            alloc_give_back(block);
+    }
+    lock_drop();
+    return result;
+}
+
+CUresult alloc_info(size_t *free_bytes, size_t *total_bytes)
+{
+    struct CUctx_st *context;
+    CUresult result;
+
+    lock_take();
+    result = context_current(&context);
+    if (result == CUDA_SUCCESS) {
+        uint64_t capacity = device_info(context->device)->capacity, used;
+
+        used = card_used(device_get(context->device)->card);
+        if (free_bytes)
+            *free_bytes = used < capacity ? capacity - used : 0;
+        if (total_bytes)
+            *total_bytes = capacity;
+    }
+    lock_drop();
+    return result;
+}
+
+CUresult alloc_range(CUdeviceptr *base, size_t *size, CUdeviceptr address)
+{
+    struct CUctx_st *context;
+    struct block *block;
+    CUresult result;
+
+    lock_take();
+    result = context_current(&context);
+    if (result == CUDA_SUCCESS) {
+        block = block_find(address);
+        if (!block || (block->kind == BLOCK_MAPPED &&
+                       !block->flags)) /* mapped, but no access yet: 500 too (measured) */
+            result = CUDA_ERROR_NOT_FOUND;
+        if (result == CUDA_SUCCESS && base)
+            *base = block->range.start;
+        if (result == CUDA_SUCCESS && size)
+            *size = block->range.size;
+    }
+    lock_drop();
+    return result;
+}
+
+void alloc_end_context(struct CUctx_st *context)
+{
+    struct link *at, *next;
+
+    for (at = context->blocks.next; at != &context->blocks; at = next) {
+        struct block *block = LIST_ITEM(at, struct block, link);
+
+        next = at->next;
+        block_withdraw(block);
+        switch (block->kind) {
+        case BLOCK_POOLED:
+            pool_give(block);
+            break;
+        case BLOCK_HOST:
+        case BLOCK_REGISTERED:
+            host_end_block(block);
+            break;
+        case BLOCK_IMPORTED:
+            ipc_end_block(block);
+            break;
+        default:
+            alloc_give_back(block);
+        }
+    }
+    graph_memory_end_context(context);
+}

@@ -1,0 +1,86 @@
+/* context: contexts, primary and made, and which one is current to a thread.
+ *
+ * What cuCtxFromGreenCtx gives is a context of its own only for streams and for what waits for them; in all
+ * else the primary context stands for it (green.h).
+ *
+ * A context's structure is never freed: a thread may still hold it as current when another one has destroyed
+ * it, and then every call answers CONTEXT_IS_DESTROYED. All state is guarded by the engine's lock.
+ */
+#ifndef SIMGPU_CONTEXT_H
+#define SIMGPU_CONTEXT_H
+
+#include "tools/simgpu/engine/sim_abi.h"
+#include "tools/simgpu/engine/sim_list.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define CONTEXT_PEERS 16 /* CARD_MAX_DEVICES */
+
+struct ops;
+
+struct CUctx_st {
+    CUdevice device;
+    uint64_t id;
+    bool alive;
+    bool ending; /* waits for its work, then gives everything back: nobody may begin it again meanwhile */
+    bool primary;
+    struct CUgreenCtx_st *green; /* whose context this is, or NULL */
+    struct CUctx_st *base;       /* of a green one: the primary context that has its memory; else NULL */
+    unsigned int flags;
+    unsigned int retained; /* primary only */
+    unsigned int attached; /* cuCtxAttach; never the primary one */
+    bool peers[CONTEXT_PEERS];
+    size_t limits[CU_LIMIT_MAX];
+    uint64_t local_bytes, local_charged; /* local.h: of a thread, and what the card was charged for it */
+    CUfunc_cache cache_config;
+    struct CUstream_st *legacy; /* the NULL stream */
+    struct ops *barrier;        /* what streams that are made later wait for too (cuCtxWaitEvent), or NULL */
+    struct link streams; /* all of them, also the legacy one and those that drain after their destruction */
+    struct link blocks, slabs;   /* memory: alloc.h */
+    struct link arrays, modules; /* array.h, kernel.h */
+    struct link events;
+    struct link all; /* every context of the process, dead or alive */
+};
+
+/* With the lock held: the context current to this thread, or why there is none. For a green one that is its
+ * primary context, where memory, events and modules are. */
+CUresult context_current(struct CUctx_st **out);
+CUresult context_current_itself(struct CUctx_st **out);  /* a green one, if that is current */
+struct CUctx_st *context_base(struct CUctx_st *context); /* the primary context of a green one, or itself */
+/* The part of green.h that is about contexts; lock held. NULL: no memory. */
+struct CUctx_st *context_new_green(struct CUctx_st *primary, struct CUgreenCtx_st *green);
+void context_end_green(struct CUctx_st *context); /* nothing, if it has ended */
+bool context_is_valid(CUcontext context);         /* known and alive; lock held */
+void context_must_stay(CUcontext context); /* ends the program if it is just being destroyed; lock held */
+struct link *context_all(void);            /* lock held */
+
+CUresult context_create(CUcontext *out, unsigned int flags, CUdevice ordinal);
+CUresult context_destroy(CUcontext context);
+CUresult context_attach(CUcontext *out, unsigned int flags);
+CUresult context_detach(CUcontext context);
+CUresult context_push(CUcontext context);
+CUresult context_pop(CUcontext *out);
+CUresult context_set(CUcontext context);
+CUresult context_get(CUcontext *out);
+CUresult context_device(CUdevice *out, CUcontext context); /* NULL: the current one */
+CUresult context_id(CUcontext context, unsigned long long *out);
+CUresult context_get_flags(unsigned int *out);
+CUresult context_set_flags(unsigned int flags);
+CUresult context_get_limit(size_t *out, CUlimit limit);
+CUresult context_set_limit(CUlimit limit, size_t value);
+CUresult context_get_cache_config(CUfunc_cache *out);
+CUresult context_set_cache_config(CUfunc_cache config);
+CUresult context_check_current(void); /* for calls that only need one */
+CUresult context_api_version(CUcontext context, unsigned int *out);
+CUresult context_synchronize(CUcontext context); /* NULL: the current one */
+CUresult context_enable_peer(CUcontext peer);
+CUresult context_disable_peer(CUcontext peer);
+
+CUresult primary_retain(CUcontext *out, CUdevice ordinal);
+CUresult primary_release(CUdevice ordinal);
+CUresult primary_reset(CUdevice ordinal);
+CUresult primary_state(CUdevice ordinal, unsigned int *flags, int *active);
+CUresult primary_set_flags(CUdevice ordinal, unsigned int flags);
+
+#endif

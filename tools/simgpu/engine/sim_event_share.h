@@ -1,0 +1,31 @@
+/* event_share: interprocess events: two counts in a file that both processes map.
+ *
+ * An event is done when as many records are done as were made. A process keeps its own events in one file,
+ * and what it has mapped of others until it ends: work that is still queued may look there.
+ */
+#ifndef SIMGPU_EVENT_SHARE_H
+#define SIMGPU_EVENT_SHARE_H
+
+#include "tools/simgpu/engine/sim_abi.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct shared_event;
+
+/* With the lock held. */
+struct shared_event *share_new(int *slot); /* NULL: no room */
+void share_drop(int slot);                 /* -1 is allowed: another process's */
+
+/* Without it, or with it. */
+uint64_t share_record(struct shared_event *event); /* one more; its number */
+uint64_t share_recorded(const struct shared_event *event);
+uint64_t share_done_address(struct shared_event *event); /* of the count of records done */
+bool share_is_done(const struct shared_event *event);
+void share_wait(const struct shared_event *event);
+
+/* The driver's calls; they take the lock. */
+CUresult share_export(CUipcEventHandle *out, CUevent event);
+CUresult share_open(CUevent *out, CUipcEventHandle handle);
+
+#endif

@@ -1,0 +1,19 @@
+/* host: page-locked memory of the host: allocated by the driver, or the program's own, registered.
+ *
+ * Not on the card: charged to nobody. Guarded by the engine's lock.
+ */
+#ifndef SIMGPU_HOST_H
+#define SIMGPU_HOST_H
+
+#include "tools/simgpu/engine/sim_block.h"
+
+void host_end_block(struct block *block); /* withdrawn; lock held */
+
+CUresult host_alloc(void **out, size_t size, unsigned int flags);
+CUresult host_free(void *address);
+CUresult host_register(void *address, size_t size, unsigned int flags);
+CUresult host_unregister(void *address);
+CUresult host_device_pointer(CUdeviceptr *out, void *address, unsigned int flags);
+CUresult host_flags(unsigned int *out, void *address);
+
+#endif

@@ -1,0 +1,479 @@
+/* stream: queues of work, each with a worker thread of its own. See stream.h. */
+#include "tools/simgpu/engine/sim_stream.h"
+
+#include "tools/simgpu/engine/sim_capture.h"
+#include "tools/simgpu/engine/sim_local.h"
+#include "tools/simgpu/engine/sim_lock.h"
+#include "tools/simgpu/engine/sim_object.h"
+
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+static _Thread_local bool on_worker;
+static _Thread_local uint64_t thread_number;
+static _Atomic uint64_t last_thread;
+static uint64_t last_id;
+
+bool stream_on_worker(void)
+{
+    return on_worker;
+}
+
+uint64_t stream_thread(void)
+{
+    if (thread_number == 0)
+        thread_number = atomic_fetch_add(&last_thread, 1) + 1;
+    return thread_number;
+}
+
+uint64_t stream_now_ns(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * UINT64_C(1000000000) + (uint64_t)now.tv_nsec;
+}
+
+/* ---- ops ---- */
+
+static void op_drop(struct op *op)
+{
+    if (op && --op->refs == 0) {
+        op_drop(op->beside);
+        free(op->after);
+        free(op);
+    }
+}
+
+bool ops_done(const struct ops *ops)
+{
+    unsigned int i;
+
+    for (i = 0; i < ops->count; i++)
+        if (!ops->items[i]->done)
+            return false;
+    return true;
+}
+
+void ops_wait(const struct ops *ops)
+{
+    while (!ops_done(ops))
+        lock_wait();
+}
+
+void ops_clear(struct ops *ops)
+{
+    unsigned int i;
+
+    for (i = 0; i < ops->count; i++)
+        op_drop(ops->items[i]);
+    free(ops->items);
+    *ops = (struct ops){NULL, 0};
+}
+
+bool ops_copy(struct ops *out, const struct ops *ops)
+{
+    unsigned int i;
+
+    *out = (struct ops){NULL, 0};
+    if (ops->count == 0)
+        return true;
+    out->items = malloc(ops->count * sizeof(struct op *));
+    if (!out->items)
+        return false;
+    out->count = ops->count;
+    for (i = 0; i < ops->count; i++) {
+        out->items[i] = ops->items[i];
+        out->items[i]->refs++;
+    }
+    return true;
+}
+
+bool ops_join(struct ops *into, const struct ops *more)
+{
+    struct op **items = malloc((into->count + more->count + 1) * sizeof(struct op *));
+    unsigned int i, count = 0;
+
+    if (!items)
+        return false;
+    for (i = 0; i < into->count + more->count; i++) {
+        struct op *op = i < into->count ? into->items[i] : more->items[i - into->count];
+
+        if (!op->done) {
+            op->refs++;
+            items[count++] = op;
+        }
+    }
+    ops_clear(into);
+    *into = (struct ops){items, count};
+    return true;
+}
+
+bool stream_is_of(const struct CUstream_st *stream, const struct CUctx_st *context)
+{
+    return context->base ? stream->green == context : stream->context == context;
+}
+
+/* The unfinished tails of the streams that `wanted` accepts. */
+static bool collect(struct CUctx_st *context, struct ops *out,
+                    bool (*wanted)(const struct CUstream_st *, const void *), const void *asking)
+{
+    struct link *at;
+    unsigned int streams = 0;
+
+    context = context_base(context);
+    *out = (struct ops){NULL, 0};
+    for (at = context->streams.next; at != &context->streams; at = at->next)
+        streams++;
+    out->items = malloc((streams + 1) * sizeof(struct op *));
+    if (!out->items)
+        return false;
+    for (at = context->streams.next; at != &context->streams; at = at->next) {
+        struct CUstream_st *stream = LIST_ITEM(at, struct CUstream_st, link);
+
+        if (!stream->tail || stream->tail->done || !wanted(stream, asking))
+            continue;
+        stream->tail->refs++;
+        out->items[out->count++] = stream->tail;
+    }
+    return true;
+}
+
+static bool is_of(const struct CUstream_st *stream, const void *context)
+{
+    return stream_is_of(stream, context);
+}
+
+/* Its own earlier work, and what the legacy rules add: each green context has a legacy stream of its own. */
+static bool precedes(const struct CUstream_st *stream, const void *data)
+{
+    const struct CUstream_st *asking = data;
+
+    if (stream == asking)
+        return true;
+    if (stream->green != asking->green)
+        return false;
+    if ((stream->flags | asking->flags) & CU_STREAM_NON_BLOCKING)
+        return false;
+    return stream->legacy || asking->legacy;
+}
+
+bool stream_pending(struct CUstream_st *stream, struct ops *out)
+{
+    return collect(stream->context, out, precedes, stream);
+}
+
+bool stream_pending_context(struct CUctx_st *context, struct ops *out)
+{
+    return collect(context, out, is_of, context);
+}
+
+void stream_wait_context(struct CUctx_st *context)
+{
+    struct ops pending;
+
+    if (!stream_pending_context(context, &pending))
+        return;
+    ops_wait(&pending);
+    ops_clear(&pending);
+}
+
+/* ---- the worker ---- */
+
+static void free_stream(struct CUstream_st *stream)
+{
+    op_drop(stream->tail);
+    list_remove(&stream->link);
+    nodes_clear(&stream->frontier);
+    pthread_cond_destroy(&stream->ready);
+    free(stream);
+}
+
+static void run_op(struct op *op)
+{
+    while (!ops_done(&(struct ops){op->after, op->after_count}) || (op->beside && !op->beside->begun))
+        lock_wait();
+    op->begun = true;
+    if (op->is_kernel)
+        lock_wake();
+    lock_drop();
+    work_run(op->work);
+    work_delete(op->work);
+    lock_take();
+    ops_clear(&(struct ops){op->after, op->after_count});
+    op->work = NULL;
+    op->after = NULL;
+    op->after_count = 0;
+    op->done = true;
+    op->done_ns = stream_now_ns();
+    lock_wake();
+}
+
+static void *worker(void *argument)
+{
+    struct CUstream_st *stream = argument;
+
+    on_worker = true;
+    lock_take();
+    for (;;) {
+        struct op *op;
+
+        while (list_empty(&stream->queue) && !stream->destroyed)
+            lock_wait_on(&stream->ready);
+        if (list_empty(&stream->queue))
+            break;
+        op = LIST_ITEM(stream->queue.next, struct op, link);
+        run_op(op);
+        list_remove(&op->link);
+        op_drop(op);
+    }
+    free_stream(stream);
+    lock_drop();
+    return NULL;
+}
+
+static bool start_worker(struct CUstream_st *stream)
+{
+    pthread_attr_t attributes;
+    pthread_t thread;
+    sigset_t all, old;
+    int error;
+
+    pthread_attr_init(&attributes);
+    pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
+    sigfillset(&all); /* signals are for the program's own threads */
+    sigdelset(&all, SIGSEGV);
+    sigdelset(&all, SIGBUS);
+    pthread_sigmask(SIG_SETMASK, &all, &old);
+    error = pthread_create(&thread, &attributes, worker, stream);
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    pthread_attr_destroy(&attributes);
+    stream->has_worker = error == 0;
+    return stream->has_worker;
+}
+
+/* ---- submitting ---- */
+
+static CUresult enqueue(struct CUstream_st *stream, struct work *work, struct ops *after, struct op **out)
+{
+    struct op *op = calloc(1, sizeof(*op));
+
+    if (!op || (!stream->has_worker && !start_worker(stream))) {
+        free(op);
+        work_delete(work);
+        ops_clear(after);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    op->refs = 2; /* the queue and the tail */
+    op->work = work;
+    op->is_kernel = work->kind == WORK_KERNEL;
+    op->after = after->items;
+    op->after_count = after->count;
+    op_drop(stream->tail);
+    stream->tail = op;
+    list_append(&stream->queue, &op->link);
+    pthread_cond_signal(&stream->ready);
+    *out = op;
+    return CUDA_SUCCESS;
+}
+
+/* May this work begin before what is in front of it has ended? */
+static bool is_early(const struct CUstream_st *stream, const struct work *work)
+{
+    return work->kind == WORK_KERNEL && work->kernel.early && stream->tail && stream->tail->is_kernel &&
+           !stream->tail->done;
+}
+
+static void forget_op(struct ops *ops, const struct op *op)
+{
+    unsigned int i;
+
+    for (i = 0; i < ops->count; i++)
+        if (ops->items[i] == op) {
+            op_drop(ops->items[i]);
+            ops->items[i] = ops->items[--ops->count];
+            return;
+        }
+}
+
+/* A kernel beside the one in front of it, on a thread of its own. What comes behind waits for both. */
+static CUresult enqueue_beside(struct CUstream_st *stream, struct work *work, struct ops *after)
+{
+    struct op *before = stream->tail, *op;
+    struct ops both;
+    CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
+
+    if (!stream->beside)
+        stream->beside =
+            stream_new(stream->green ? stream->green : stream->context, CU_STREAM_NON_BLOCKING, 0);
+    if (!stream->beside) {
+        work_delete(work);
+        ops_clear(after);
+        return result;
+    }
+    forget_op(after, before);
+    result = enqueue(stream->beside, work, after, &op);
+    if (result != CUDA_SUCCESS)
+        return result;
+    op->beside = before; /* before the worker looks: it needs the lock */
+    before->refs++;
+    if (!ops_copy(&both, &(struct ops){(struct op *[]){op, before}, 2}))
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    return stream_submit_after(stream, &both);
+}
+
+CUresult stream_submit(struct CUstream_st *stream, struct work *work, bool wait)
+{
+    CUresult result;
+    struct ops after;
+    struct op *op;
+
+    if (!work)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    if (stream->capture)
+        return capture_add(stream, work);
+    result = capture_check_implicit(stream);
+    if (result == CUDA_SUCCESS && work->kind == WORK_KERNEL)
+        result = local_grow(stream->context, work->kernel.local);
+    if (result == CUDA_SUCCESS && !stream_pending(stream, &after))
+        result = CUDA_ERROR_OUT_OF_MEMORY;
+    if (result != CUDA_SUCCESS) {
+        work_delete(work);
+        return result;
+    }
+    if (is_early(stream, work))
+        return enqueue_beside(stream, work, &after);
+    result = enqueue(stream, work, &after, &op);
+    if (result != CUDA_SUCCESS || !wait)
+        return result;
+    op->refs++;
+    while (!op->done)
+        lock_wait();
+    op_drop(op);
+    return CUDA_SUCCESS;
+}
+
+CUresult stream_submit_after(struct CUstream_st *stream, struct ops *after)
+{
+    struct work *nothing;
+    struct op *op;
+
+    if (ops_done(after)) {
+        ops_clear(after);
+        return CUDA_SUCCESS;
+    }
+    nothing = work_new(WORK_NOTHING);
+    if (!nothing) {
+        ops_clear(after);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    return enqueue(stream, nothing, after, &op);
+}
+
+/* ---- life ---- */
+
+/* Puts a new stream behind what its context waits for. False: no memory. */
+static bool keep_back(struct CUstream_st *stream, const struct CUctx_st *context)
+{
+    struct ops after;
+
+    return !context->barrier ||
+           (ops_copy(&after, context->barrier) && stream_submit_after(stream, &after) == CUDA_SUCCESS);
+}
+
+struct CUstream_st *stream_new(struct CUctx_st *context, unsigned int flags, int priority)
+{
+    struct CUstream_st *stream = calloc(1, sizeof(*stream));
+
+    if (!stream)
+        return NULL;
+    stream->context = context_base(context);
+    stream->green = context->base ? context : NULL;
+    stream->flags = flags;
+    stream->priority = priority;
+    stream->id = ++last_id;
+    pthread_cond_init(&stream->ready, NULL);
+    list_init(&stream->queue);
+    list_append(&stream->context->streams, &stream->link);
+    if (!keep_back(stream, stream->context) || (stream->green && !keep_back(stream, stream->green))) {
+        stream_end(stream);
+        return NULL;
+    }
+    return stream;
+}
+
+void stream_end(struct CUstream_st *stream)
+{
+    if (stream->beside)
+        stream_end(stream->beside); /* it ends what it has */
+    capture_forget_stream(stream);
+    object_remove(stream);
+    stream->destroyed = true;
+    if (stream->has_worker)
+        pthread_cond_signal(&stream->ready);
+    else
+        free_stream(stream);
+}
+
+void stream_end_context(struct CUctx_st *context)
+{
+    struct link *at = context->streams.next;
+
+    while (at != &context->streams) {
+        struct CUstream_st *stream = LIST_ITEM(at, struct CUstream_st, link);
+
+        at = at->next;
+        if (stream->destroyed)
+            continue;
+        stream_end(stream);
+        at = context->streams.next; /* the one beside it may be gone as well */
+    }
+    context->legacy = NULL;
+}
+
+/* A thread's own default stream of a context, made at first use. */
+static CUresult per_thread(struct CUctx_st *context, struct CUstream_st **out)
+{
+    struct link *at;
+
+    for (at = context->streams.next; at != &context->streams; at = at->next) {
+        *out = LIST_ITEM(at, struct CUstream_st, link);
+        if ((*out)->owner == stream_thread() && !(*out)->destroyed)
+            return CUDA_SUCCESS;
+    }
+    *out = stream_new(context, CU_STREAM_DEFAULT, 0);
+    if (!*out)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    (*out)->owner = stream_thread();
+    return CUDA_SUCCESS;
+}
+
+static CUresult find_made(CUstream handle)
+{
+    if (!object_is(handle, OBJECT_STREAM))
+        return CUDA_ERROR_INVALID_HANDLE;
+    return handle->green && !handle->green->alive ? CUDA_ERROR_CONTEXT_IS_DESTROYED : CUDA_SUCCESS;
+}
+
+CUresult stream_find(CUstream handle, struct CUstream_st **out)
+{
+    struct CUctx_st *context;
+    CUresult result;
+
+    if (handle && handle != CU_STREAM_LEGACY && handle != CU_STREAM_PER_THREAD) {
+        *out = handle;
+        return find_made(handle);
+    }
+    result = context_current_itself(&context);
+    if (result != CUDA_SUCCESS)
+        return result;
+    if (handle == CU_STREAM_PER_THREAD && context->base)
+        return CUDA_ERROR_INVALID_HANDLE; /* a green context has none, as cuda.h says */
+    if (handle == CU_STREAM_PER_THREAD)
+        return per_thread(context, out);
+    *out = context->legacy;
+    return CUDA_SUCCESS;
+}
