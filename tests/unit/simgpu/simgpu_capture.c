@@ -1,6 +1,7 @@
-/* sim_capture: what a stream capture takes, what it forbids, and how its graph runs, on the simulated driver.
+/* simgpu_capture: what a stream capture takes, what it forbids, and how its graph runs, on the simulated
+ * driver.
  */
-#include "sim_test.h"
+#include "tests/unit/simgpu/simgpu_support.h"
 
 static CUstream stream;
 

@@ -1,10 +1,10 @@
-/* sim_test: what the tests of the simulated driver share.
+/* simgpu_support: what the tests of the simulated driver share.
  *
  * Each test program has a simulated machine of its own. SIM_MAIN_SETUP gives setUp and tearDown for tests
  * that want a current primary context and must leave nothing behind.
  */
-#ifndef TESTS_UNIT_SIM_TEST_H
-#define TESTS_UNIT_SIM_TEST_H
+#ifndef TESTS_UNIT_SIMGPU_SUPPORT_H
+#define TESTS_UNIT_SIMGPU_SUPPORT_H
 
 #include <cuda.h>
 #include <pthread.h>

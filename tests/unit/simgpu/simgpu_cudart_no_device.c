@@ -1,6 +1,6 @@
 /* The runtime on a machine without a driver, and on one without a card. The test runs itself, because the
  * driver is looked for only once in a process. */
-#include "cudart_support.h"
+#include "tests/unit/simgpu/simgpu_cudart_support.h"
 
 #include <dlfcn.h>
 #include <string.h>
@@ -36,7 +36,7 @@ static int run_self(const char *code, const char *variable, const char *value)
     if (!pid) {
         setenv(variable, value, 1);
         setenv("ASAN_OPTIONS", "detect_leaks=0", 1); /* the check is slow, and for the test itself */
-        execl("/proc/self/exe", "cudart_no_device", code, (char *)NULL);
+        execl("/proc/self/exe", "simgpu_cudart_no_device", code, (char *)NULL);
         _exit(127);
     }
     TEST_ASSERT_EQUAL_INT(pid, waitpid(pid, &status, 0));

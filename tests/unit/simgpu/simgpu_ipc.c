@@ -1,5 +1,5 @@
-/* sim_ipc: memory of one process in another one, on the simulated driver. All of it runs in children. */
-#include "sim_test.h"
+/* simgpu_ipc: memory of one process in another one, on the simulated driver. All of it runs in children. */
+#include "tests/unit/simgpu/simgpu_support.h"
 
 #include <stdio.h>
 #include <string.h>

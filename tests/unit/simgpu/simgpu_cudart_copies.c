@@ -1,5 +1,5 @@
 /* Copies and fills of the simulated runtime, of every shape. Also compiled for per-thread default streams. */
-#include "cudart_support.h"
+#include "tests/unit/simgpu/simgpu_cudart_support.h"
 
 #include <string.h>
 

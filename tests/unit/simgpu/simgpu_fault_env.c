@@ -1,6 +1,6 @@
-/* sim_fault_env: the fault script in the environment. Runs the driver in children only: a process reads it
+/* simgpu_fault_env: the fault script in the environment. Runs the driver in children only: a process reads it
  * once. */
-#include "sim_test.h"
+#include "tests/unit/simgpu/simgpu_support.h"
 
 #include <signal.h>
 #include <stdio.h>

@@ -1,10 +1,10 @@
-/* sim_life: the simulated driver's start, its end, fork, contexts, threads and devices.
+/* simgpu_life: the simulated driver's start, its end, fork, contexts, threads and devices.
  *
  * The test's own process never calls the driver: each test runs in a child, because a process starts it only
  * once.
  */
 #define CUDA_ENABLE_DEPRECATED /* cuCtxDetach */
-#include "sim_test.h"
+#include "tests/unit/simgpu/simgpu_support.h"
 
 #include <signal.h>
 #include <stdio.h>

@@ -1,8 +1,8 @@
-/* cudart_support: what the tests of the simulated runtime share: a machine of their own, and a check that
- * names the call.
+/* simgpu_cudart_support: what the tests of the simulated runtime share: a machine of their own, and a check
+ * that names the call.
  */
-#ifndef CUDART_SUPPORT_H
-#define CUDART_SUPPORT_H
+#ifndef SIMGPU_CUDART_SUPPORT_H
+#define SIMGPU_CUDART_SUPPORT_H
 
 #include <cuda_runtime_api.h>
 #include <stdio.h>

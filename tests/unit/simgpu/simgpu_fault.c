@@ -1,5 +1,5 @@
-/* sim_fault: the fault script and the call counters of the simulated driver. */
-#include "sim_test.h"
+/* simgpu_fault: the fault script and the call counters of the simulated driver. */
+#include "tests/unit/simgpu/simgpu_support.h"
 
 #include <stdio.h>
 #include <stdlib.h>

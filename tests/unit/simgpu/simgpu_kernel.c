@@ -1,5 +1,5 @@
-/* sim_kernel: modules, libraries and launches of host functions on the simulated driver. */
-#include "sim_test.h"
+/* simgpu_kernel: modules, libraries and launches of host functions on the simulated driver. */
+#include "tests/unit/simgpu/simgpu_support.h"
 
 #include <sched.h>
 #include <stdatomic.h>

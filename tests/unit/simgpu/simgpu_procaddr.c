@@ -1,5 +1,5 @@
-/* sim_procaddr: cuGetProcAddress of the simulated driver picks the ABI by version and by stream flags. */
-#include "sim_test.h"
+/* simgpu_procaddr: cuGetProcAddress of the simulated driver picks the ABI by version and by stream flags. */
+#include "tests/unit/simgpu/simgpu_support.h"
 
 #include <dlfcn.h>
 

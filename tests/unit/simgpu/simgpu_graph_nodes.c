@@ -1,6 +1,6 @@
-/* sim_graph_nodes: nodes of every kind by cuGraphAddNode, what kernel nodes say of themselves, and batches of
- * writes and waits in streams and graphs, on the simulated driver. */
-#include "sim_test.h"
+/* simgpu_graph_nodes: nodes of every kind by cuGraphAddNode, what kernel nodes say of themselves, and batches
+ * of writes and waits in streams and graphs, on the simulated driver. */
+#include "tests/unit/simgpu/simgpu_support.h"
 
 static CUstream stream;
 static CUgraph graph;

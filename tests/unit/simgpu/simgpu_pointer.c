@@ -1,7 +1,7 @@
-/* sim_pointer: what the simulated driver says of an address, held to what an H200 says (driver 580): code,
+/* simgpu_pointer: what the simulated driver says of an address, held to what an H200 says (driver 580): code,
  * width of what is written, value.
  */
-#include "sim_test.h"
+#include "tests/unit/simgpu/simgpu_support.h"
 
 #include <string.h>
 #include <unistd.h>

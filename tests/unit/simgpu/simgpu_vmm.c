@@ -1,5 +1,5 @@
-/* sim_vmm: virtual memory management on the simulated driver keeps the manners measured on an H200. */
-#include "sim_test.h"
+/* simgpu_vmm: virtual memory management on the simulated driver keeps the manners measured on an H200. */
+#include "tests/unit/simgpu/simgpu_support.h"
 
 #include <unistd.h>
 

@@ -1,5 +1,5 @@
-/* sim_test: what the tests of the simulated driver share. See sim_test.h. */
-#include "sim_test.h"
+/* simgpu_support: what the tests of the simulated driver share. See simgpu_support.h. */
+#include "tests/unit/simgpu/simgpu_support.h"
 
 #include "spawn.h"
 

@@ -1,5 +1,5 @@
-/* sim_alloc: the manners of cuMemAlloc and its kin on the simulated driver. */
-#include "sim_test.h"
+/* simgpu_alloc: the manners of cuMemAlloc and its kin on the simulated driver. */
+#include "tests/unit/simgpu/simgpu_support.h"
 
 #include <string.h>
 

@@ -1,5 +1,5 @@
-/* sim_stream: order, waiting and time in the simulated driver's streams and events. */
-#include "sim_test.h"
+/* simgpu_stream: order, waiting and time in the simulated driver's streams and events. */
+#include "tests/unit/simgpu/simgpu_support.h"
 
 #include <stdatomic.h>
 

@@ -1,5 +1,5 @@
-/* sim_pool: stream-ordered memory on the simulated driver. */
-#include "sim_test.h"
+/* simgpu_pool: stream-ordered memory on the simulated driver. */
+#include "tests/unit/simgpu/simgpu_support.h"
 
 #define STEP (32 * MIB)
 

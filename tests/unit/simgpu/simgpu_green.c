@@ -1,6 +1,6 @@
-/* sim_green: green contexts on the simulated driver. What waits for what, and which context owns what, was
+/* simgpu_green: green contexts on the simulated driver. What waits for what, and which context owns what, was
  * measured on an H200 (driver 580). */
-#include "sim_test.h"
+#include "tests/unit/simgpu/simgpu_support.h"
 
 static CUcontext primary, partial; /* the primary context, and the green one that can be made current */
 static CUgreenCtx green;

@@ -1,6 +1,6 @@
-/* sim_graph_memory: when allocation nodes take memory of the card, when they use it again and when it comes
- * back, on the simulated driver. */
-#include "sim_test.h"
+/* simgpu_graph_memory: when allocation nodes take memory of the card, when they use it again and when it
+ * comes back, on the simulated driver. */
+#include "tests/unit/simgpu/simgpu_support.h"
 
 #define BLOCK (64 * MIB)
 

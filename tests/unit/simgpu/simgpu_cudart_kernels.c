@@ -1,5 +1,5 @@
 /* Kernels of a program compiled by nvcc, as its constructors and stubs call the runtime. */
-#include "cudart_support.h"
+#include "tests/unit/simgpu/simgpu_cudart_support.h"
 #include "tools/simgpu/simgpu.h"
 
 #include <stddef.h>

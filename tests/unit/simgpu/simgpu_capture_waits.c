@@ -1,10 +1,10 @@
-/* sim_capture_waits: which waits and questions a stream capture forbids, beside one of another thread and in
- * one's own.
+/* simgpu_capture_waits: which waits and questions a stream capture forbids, beside one of another thread and
+ * in one's own.
  *
  * Every line was measured on an H200 (driver 580). A call that is forbidden answers 900 at once and destroys
  * the capture; one that is allowed waits as it always does, and the capture lives.
  */
-#include "sim_test.h"
+#include "tests/unit/simgpu/simgpu_support.h"
 
 #include <stdio.h>
 

@@ -1,6 +1,6 @@
 /* Streams, events, graphs and pools of the simulated runtime. Also compiled for per-thread default streams.
  */
-#include "cudart_support.h"
+#include "tests/unit/simgpu/simgpu_cudart_support.h"
 
 #include <pthread.h>
 #include <stdatomic.h>

@@ -1,5 +1,5 @@
 /* Manners of the simulated runtime: allocation, devices, the last error, threads, reset and fork. */
-#include "cudart_support.h"
+#include "tests/unit/simgpu/simgpu_cudart_support.h"
 
 #include <pthread.h>
 #include <stdint.h>
