@@ -5,9 +5,9 @@
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t count)
 {
     char why[128] = "";
-    struct card_spec spec;
+    struct sim_card_spec spec;
     char *text = fuzz_text(bytes, count);
-    if (card_spec_parse(text, &spec, why, sizeof(why)) != 0) {
+    if (sim_card_spec_parse(text, &spec, why, sizeof(why)) != 0) {
         FUZZ_PROMISE(*why && strnlen(why, sizeof(why)) < sizeof(why));
     } else {
         FUZZ_PROMISE(spec.count >= 0 && spec.count <= CARD_MAX_DEVICES);

@@ -29,13 +29,13 @@ static int machine;
 void setUp(void)
 {
     char id[64], why[64];
-    struct card_spec spec;
+    struct sim_card_spec spec;
     snprintf(id, sizeof id, "card-test-%d-%d", (int)getpid(), machine++);
     setenv("GPUCAP_SIM_ID", id, 1);
     setenv("GPUCAP_SIM", "2x64M", 1);
-    TEST_ASSERT_EQUAL_INT(0, card_spec_parse("2x64M", &spec, why, sizeof why));
+    TEST_ASSERT_EQUAL_INT(0, sim_card_spec_parse("2x64M", &spec, why, sizeof why));
     snprintf(path, sizeof path, "/dev/shm/simgpu-%u-%s-%016llx", (unsigned)geteuid(), id,
-             (unsigned long long)card_spec_hash(&spec));
+             (unsigned long long)sim_card_spec_hash(&spec));
 }
 
 void tearDown(void)
@@ -79,13 +79,16 @@ static void in_child(int (*body)(void *), void *arg)
 static int fill_to_the_byte(void *arg)
 {
     (void)arg;
-    CHECK(card_open() == 0 && card_open() == 0);
-    CHECK(card_count() == 2 && card_info(0)->capacity == CAPACITY && !card_info(2) && !card_info(-1));
-    CHECK(card_charge(0, CAPACITY - 1) == 0 && card_charge(0, 2) == -ENOMEM && card_charge(0, 1) == 0);
-    CHECK(card_charge(0, 1) == -ENOMEM && card_charge(0, UINT64_MAX) == -ENOMEM && card_charge(0, 0) == 0);
-    CHECK(card_used(0) == CAPACITY && card_used(1) == 0);
-    card_uncharge(0, CAPACITY + 5);
-    CHECK(card_used(0) == 0 && card_charge(2, 1) == -ENODEV && card_charge(-1, 1) == -ENODEV);
+    CHECK(sim_card_open() == 0 && sim_card_open() == 0);
+    CHECK(sim_card_count() == 2 && sim_card_info(0)->capacity == CAPACITY && !sim_card_info(2) &&
+          !sim_card_info(-1));
+    CHECK(sim_card_charge(0, CAPACITY - 1) == 0 && sim_card_charge(0, 2) == -ENOMEM &&
+          sim_card_charge(0, 1) == 0);
+    CHECK(sim_card_charge(0, 1) == -ENOMEM && sim_card_charge(0, UINT64_MAX) == -ENOMEM &&
+          sim_card_charge(0, 0) == 0);
+    CHECK(sim_card_used(0) == CAPACITY && sim_card_used(1) == 0);
+    sim_card_uncharge(0, CAPACITY + 5);
+    CHECK(sim_card_used(0) == 0 && sim_card_charge(2, 1) == -ENODEV && sim_card_charge(-1, 1) == -ENODEV);
     return 0;
 }
 
@@ -102,7 +105,7 @@ static int hold_some(void *arg)
 {
     struct meeting *m = arg;
     char c = 0;
-    CHECK(card_open() == 0 && card_charge(0, 10 * MIB) == 0 && card_charge(1, MIB) == 0);
+    CHECK(sim_card_open() == 0 && sim_card_charge(0, 10 * MIB) == 0 && sim_card_charge(1, MIB) == 0);
     CHECK(write(m->ready[1], &c, 1) == 1);
     return read(m->go[0], &c, 1) == 1 ? 0 : 1;
 }
@@ -110,19 +113,20 @@ static int hold_some(void *arg)
 static int see_neighbour_and_its_death(void *arg)
 {
     struct meeting *m = arg;
-    struct card_process list[4];
+    struct sim_card_process list[4];
     char c;
     pid_t other = spawn(hold_some, m);
-    CHECK(read(m->ready[0], &c, 1) == 1 && card_open() == 0);
-    CHECK(card_charge(0, MIB) == 0 && card_used(0) == 11 * MIB && card_used(1) == MIB);
-    CHECK(card_processes(0, list, 4) == 2 && card_processes(0, list, 1) == 2 &&
-          card_processes(1, list, 4) == 1);
+    CHECK(read(m->ready[0], &c, 1) == 1 && sim_card_open() == 0);
+    CHECK(sim_card_charge(0, MIB) == 0 && sim_card_used(0) == 11 * MIB && sim_card_used(1) == MIB);
+    CHECK(sim_card_processes(0, list, 4) == 2 && sim_card_processes(0, list, 1) == 2 &&
+          sim_card_processes(1, list, 4) == 1);
     CHECK(list[0].pid == other && list[0].bytes == MIB);
-    CHECK(card_charge(0, CAPACITY - 11 * MIB + 1) == -ENOMEM);
+    CHECK(sim_card_charge(0, CAPACITY - 11 * MIB + 1) == -ENOMEM);
     kill(other, SIGKILL);
     CHECK(waitpid(other, NULL, 0) == other);
     /* A charge finds the dead one's memory by itself. */
-    CHECK(card_charge(0, CAPACITY - MIB) == 0 && card_used(0) == CAPACITY && card_processes(0, list, 4) == 1);
+    CHECK(sim_card_charge(0, CAPACITY - MIB) == 0 && sim_card_used(0) == CAPACITY &&
+          sim_card_processes(0, list, 4) == 1);
     return 0;
 }
 
@@ -137,15 +141,15 @@ static void test_memory_of_a_killed_process_is_free_again(void)
 static int count_to_a_thousand(void *arg)
 {
     uint64_t *witness = arg;
-    CHECK(card_open() == 0);
+    CHECK(sim_card_open() == 0);
     for (unsigned i = 1, granted = 0; granted < 1000; i++) {
         uint64_t bytes = (i % 7 + 1) * 4 * MIB;
-        if (card_charge(0, bytes))
+        if (sim_card_charge(0, bytes))
             continue;
         granted++;
         CHECK(__atomic_add_fetch(witness, bytes, __ATOMIC_SEQ_CST) <= CAPACITY);
         __atomic_sub_fetch(witness, bytes, __ATOMIC_SEQ_CST);
-        card_uncharge(0, bytes);
+        sim_card_uncharge(0, bytes);
     }
     return 0;
 }
@@ -168,31 +172,31 @@ static void test_processes_that_race_never_pass_the_capacity(void)
 static int churn(void *arg)
 {
     (void)arg;
-    CHECK(card_open() == 0);
+    CHECK(sim_card_open() == 0);
     for (unsigned i = 1;; i++) {
         uint64_t bytes = (i % 7 + 1) * 4 * MIB;
-        if (!card_charge(0, bytes))
-            card_uncharge(0, bytes);
+        if (!sim_card_charge(0, bytes))
+            sim_card_uncharge(0, bytes);
         if (i % 16 == 0)
-            CHECK(card_used(0) <= CAPACITY);
+            CHECK(sim_card_used(0) <= CAPACITY);
     }
 }
 
 static int take_and_give_back(void *arg)
 {
     (void)arg;
-    CHECK(card_open() == 0);
-    while (card_charge(0, MIB))
+    CHECK(sim_card_open() == 0);
+    while (sim_card_charge(0, MIB))
         sched_yield();
-    CHECK(card_used(0) >= MIB);
-    card_uncharge(0, MIB);
+    CHECK(sim_card_used(0) >= MIB);
+    sim_card_uncharge(0, MIB);
     return 0;
 }
 
 static int whole_card_is_free(void *arg)
 {
     (void)arg;
-    CHECK(card_open() == 0 && card_used(0) == 0 && card_charge(0, CAPACITY) == 0);
+    CHECK(sim_card_open() == 0 && sim_card_used(0) == 0 && sim_card_charge(0, CAPACITY) == 0);
     return 0;
 }
 
@@ -221,12 +225,12 @@ static void test_kills_at_any_point_wedge_nobody_and_lose_no_capacity(void)
 
 static int die_with_the_lock(void *arg)
 {
-    struct card_file file;
-    struct card_spec spec;
+    struct sim_card_file file;
+    struct sim_card_spec spec;
     char why[64];
     (void)arg;
-    CHECK(card_spec_parse("2x64M", &spec, why, sizeof why) == 0);
-    CHECK(card_file_open(&file, getenv("GPUCAP_SIM_ID"), &spec) == 0 && card_file_lock(&file) == 0);
+    CHECK(sim_card_spec_parse("2x64M", &spec, why, sizeof why) == 0);
+    CHECK(sim_card_file_open(&file, getenv("GPUCAP_SIM_ID"), &spec) == 0 && sim_card_file_lock(&file) == 0);
     file.shared->slot[file.slot].bytes[0] = CAPACITY;
     raise(SIGKILL);
     return 1;
@@ -235,8 +239,8 @@ static int die_with_the_lock(void *arg)
 static int survive_owner_of_the_lock(void *arg)
 {
     (void)arg;
-    CHECK(card_open() == 0 && ended(spawn(die_with_the_lock, NULL)) == 128 + SIGKILL);
-    CHECK(card_charge(0, CAPACITY) == 0);
+    CHECK(sim_card_open() == 0 && ended(spawn(die_with_the_lock, NULL)) == 128 + SIGKILL);
+    CHECK(sim_card_charge(0, CAPACITY) == 0);
     return 0;
 }
 
@@ -257,8 +261,9 @@ static void put_file(const char *bytes, size_t count, off_t size, mode_t mode)
 
 static void test_a_garbage_short_or_long_file_is_made_new(void)
 {
-    static char garbage[sizeof(struct card_shared)];
-    static const off_t sizes[] = {0, 1, 4096, sizeof(struct card_shared), sizeof(struct card_shared) + 8192};
+    static char garbage[sizeof(struct sim_card_shared)];
+    static const off_t sizes[] = {0, 1, 4096, sizeof(struct sim_card_shared),
+                                  sizeof(struct sim_card_shared) + 8192};
     memset(garbage, 0xa5, sizeof garbage);
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         size_t count = (size_t)sizes[i] < sizeof garbage ? (size_t)sizes[i] : sizeof garbage;
@@ -271,7 +276,7 @@ static int open_is_refused(void *arg)
 {
     int *expected = arg;
     CHECK(freopen("/dev/null", "w", stderr) != NULL);
-    return card_open() == *expected && card_charge(0, 1) == -ENODEV && card_used(0) == 0 ? 0 : 1;
+    return sim_card_open() == *expected && sim_card_charge(0, 1) == -ENODEV && sim_card_used(0) == 0 ? 0 : 1;
 }
 
 static void test_a_link_or_a_file_that_others_can_write_is_refused(void)
@@ -292,11 +297,11 @@ static int a_damaged_file_in_use_is_refused(void *arg)
 {
     int error = -EBADMSG, fd;
     (void)arg;
-    CHECK(card_open() == 0 && card_charge(0, MIB) == 0);
+    CHECK(sim_card_open() == 0 && sim_card_charge(0, MIB) == 0);
     fd = open(path, O_RDWR | O_CLOEXEC);
     CHECK(fd >= 0 && pwrite(fd, "damage", 6, 0) == 6);
     CHECK(ended(spawn(open_is_refused, &error)) == 0);
-    return card_used(0) == MIB ? 0 : 1;
+    return sim_card_used(0) == MIB ? 0 : 1;
 }
 
 static void test_a_damaged_file_is_not_made_new_under_a_living_owner(void)
@@ -317,19 +322,20 @@ static void test_a_bad_specification_or_name_is_refused(void)
 static int child_has_its_own_slot(void *arg)
 {
     (void)arg;
-    card_forget();
-    CHECK(card_charge(0, MIB) == -ENODEV);
-    card_uncharge(0, MIB);
-    CHECK(card_open() == 0 && card_used(0) == 8 * MIB && card_charge(0, MIB) == 0 && card_used(0) == 9 * MIB);
+    sim_card_forget();
+    CHECK(sim_card_charge(0, MIB) == -ENODEV);
+    sim_card_uncharge(0, MIB);
+    CHECK(sim_card_open() == 0 && sim_card_used(0) == 8 * MIB && sim_card_charge(0, MIB) == 0 &&
+          sim_card_used(0) == 9 * MIB);
     return 0;
 }
 
 static int fork_after_charge(void *arg)
 {
     (void)arg;
-    CHECK(card_open() == 0 && card_charge(0, 8 * MIB) == 0);
+    CHECK(sim_card_open() == 0 && sim_card_charge(0, 8 * MIB) == 0);
     CHECK(ended(spawn(child_has_its_own_slot, NULL)) == 0);
-    return card_used(0) == 8 * MIB && card_charge(0, CAPACITY - 8 * MIB) == 0 ? 0 : 1;
+    return sim_card_used(0) == 8 * MIB && sim_card_charge(0, CAPACITY - 8 * MIB) == 0 ? 0 : 1;
 }
 
 static void test_a_forked_child_leaves_the_parents_account_alone(void)
@@ -347,7 +353,7 @@ static int wait_for_go(void *arg)
 
 static int charge_fork_and_die(void *arg)
 {
-    CHECK(card_open() == 0 && card_charge(0, CAPACITY) == 0);
+    CHECK(sim_card_open() == 0 && sim_card_charge(0, CAPACITY) == 0);
     if (!fork()) /* not by spawn(): this one outlives its parent */
         _exit(wait_for_go(arg));
     raise(SIGKILL);
@@ -369,19 +375,19 @@ static void test_a_child_that_outlives_its_parent_does_not_keep_the_parents_memo
 static int card_is_full(void *arg)
 {
     (void)arg;
-    return card_open() == 0 && card_charge(0, 1) == -ENOMEM && card_used(0) == CAPACITY ? 0 : 1;
+    return sim_card_open() == 0 && sim_card_charge(0, 1) == -ENOMEM && sim_card_used(0) == CAPACITY ? 0 : 1;
 }
 
 static int close_everything(void *arg)
 {
     (void)arg;
-    CHECK(card_open() == 0 && card_charge(0, CAPACITY) == 0);
+    CHECK(sim_card_open() == 0 && sim_card_charge(0, CAPACITY) == 0);
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     CHECK(fd >= 0);
     close_range(3, ~0u, 0);
     CHECK(ended(spawn(card_is_full, NULL)) == 0);
-    card_uncharge(0, MIB);
-    return card_charge(0, MIB) == 0 && card_used(0) == CAPACITY ? 0 : 1;
+    sim_card_uncharge(0, MIB);
+    return sim_card_charge(0, MIB) == 0 && sim_card_used(0) == CAPACITY ? 0 : 1;
 }
 
 static void test_a_program_that_closes_every_descriptor_keeps_its_slot(void)
@@ -391,20 +397,20 @@ static void test_a_program_that_closes_every_descriptor_keeps_its_slot(void)
 
 static int open_and_close(void *arg)
 {
-    struct card_file file;
-    struct card_spec spec;
+    struct sim_card_file file;
+    struct sim_card_spec spec;
     char why[64];
     (void)arg;
-    CHECK(card_spec_parse("2x64M", &spec, why, sizeof why) == 0);
-    CHECK(card_file_open(&file, getenv("GPUCAP_SIM_ID"), &spec) == 0);
-    card_file_close(&file);
+    CHECK(sim_card_spec_parse("2x64M", &spec, why, sizeof why) == 0);
+    CHECK(sim_card_file_open(&file, getenv("GPUCAP_SIM_ID"), &spec) == 0);
+    sim_card_file_close(&file);
     return 0;
 }
 
 static int die_at_once(void *arg)
 {
     (void)arg;
-    if (card_open() == 0)
+    if (sim_card_open() == 0)
         raise(SIGKILL);
     return 1;
 }

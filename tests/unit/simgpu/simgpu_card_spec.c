@@ -9,7 +9,7 @@
 #define GIB ((uint64_t)1 << 30)
 #define MIB ((uint64_t)1 << 20)
 
-static struct card_spec spec;
+static struct sim_card_spec spec;
 static char why[96];
 
 void setUp(void)
@@ -27,7 +27,7 @@ static int parse(const char *text)
     char *copy = malloc(size);
     TEST_ASSERT_NOT_NULL(copy);
     memcpy(copy, text, size);
-    int err = card_spec_parse(copy, &spec, why, sizeof why);
+    int err = sim_card_spec_parse(copy, &spec, why, sizeof why);
     free(copy);
     return err;
 }
@@ -111,7 +111,7 @@ static void test_bad_text_is_refused_with_a_reason_and_changes_nothing(void)
 
 static void test_uuids_differ_by_index_and_never_change(void)
 {
-    struct card_spec other;
+    struct sim_card_spec other;
     TEST_ASSERT_EQUAL_INT(0, parse("16x1G"));
     other = spec;
     TEST_ASSERT_EQUAL_INT(0, parse("4G,15x2G"));
@@ -125,11 +125,11 @@ static void test_uuids_differ_by_index_and_never_change(void)
 static void test_the_hash_names_the_meaning_and_not_the_text(void)
 {
     TEST_ASSERT_EQUAL_INT(0, parse("2x16G"));
-    uint64_t hash = card_spec_hash(&spec);
+    uint64_t hash = sim_card_spec_hash(&spec);
     TEST_ASSERT_EQUAL_INT(0, parse("16G,16384M"));
-    TEST_ASSERT_EQUAL_UINT64(hash, card_spec_hash(&spec));
+    TEST_ASSERT_EQUAL_UINT64(hash, sim_card_spec_hash(&spec));
     TEST_ASSERT_EQUAL_INT(0, parse("2x16G;ctx=64M"));
-    TEST_ASSERT_TRUE(hash != card_spec_hash(&spec));
+    TEST_ASSERT_TRUE(hash != sim_card_spec_hash(&spec));
 }
 
 static void test_a_group_can_be_mig_instances(void)
@@ -141,14 +141,14 @@ static void test_a_group_can_be_mig_instances(void)
         bool mig = i == 1 || i == 2;
         TEST_ASSERT_EQUAL_INT(mig, spec.card[i].mig);
         TEST_ASSERT_EQUAL_INT(mig, memcmp(spec.card[i].uuid, spec.card[i].gpu_uuid, 16) != 0);
-        card_spec_uuid_text(&spec.card[i], text);
+        sim_card_spec_uuid_text(&spec.card[i], text);
         TEST_ASSERT_EQUAL_STRING_LEN(mig ? "MIG-" : "GPU-", text, 4);
         TEST_ASSERT_EQUAL_UINT(40, strlen(text));
     }
     TEST_ASSERT_EQUAL_UINT64(8 * MIB, spec.card[2].context_bytes);
-    uint64_t hash = card_spec_hash(&spec);
+    uint64_t hash = sim_card_spec_hash(&spec);
     TEST_ASSERT_EQUAL_INT(0, parse("1G,2G/mig,2G,1G;ctx=8M"));
-    TEST_ASSERT_TRUE(hash != card_spec_hash(&spec));
+    TEST_ASSERT_TRUE(hash != sim_card_spec_hash(&spec));
 }
 
 int main(void)

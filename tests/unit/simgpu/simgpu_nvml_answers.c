@@ -95,7 +95,7 @@ static pid_t start_neighbour(void)
     pid_t pid = fork();
     TEST_ASSERT_TRUE(pid >= 0);
     if (!pid) {
-        if (card_open() || card_charge(0, 5 * MIB) || write(ready[1], &c, 1) != 1)
+        if (sim_card_open() || sim_card_charge(0, 5 * MIB) || write(ready[1], &c, 1) != 1)
             _exit(1);
         for (;;)
             pause();
@@ -239,8 +239,8 @@ static void test_others_can_appear_together_with_this_process(void)
     TEST_ASSERT_EQUAL_INT(NVML_SUCCESS, start_with("newcomers=3,pids=5"));
     TEST_ASSERT_EQUAL_INT(NVML_SUCCESS, nvmlDeviceGetComputeRunningProcesses_v3(device(1), &count, list));
     TEST_ASSERT_EQUAL_UINT(0, count);
-    TEST_ASSERT_EQUAL_INT(0, card_open());
-    TEST_ASSERT_EQUAL_INT(0, card_charge(1, 3 * MIB));
+    TEST_ASSERT_EQUAL_INT(0, sim_card_open());
+    TEST_ASSERT_EQUAL_INT(0, sim_card_charge(1, 3 * MIB));
     count = 0;
     TEST_ASSERT_EQUAL_INT(NVML_ERROR_INSUFFICIENT_SIZE,
                           nvmlDeviceGetComputeRunningProcesses_v3(device(1), &count, NULL));
@@ -252,7 +252,7 @@ static void test_others_can_appear_together_with_this_process(void)
         for (unsigned j = 0; j < i; j++)
             TEST_ASSERT_TRUE(list[i].pid != list[j].pid);
     }
-    card_uncharge(1, 3 * MIB);
+    sim_card_uncharge(1, 3 * MIB);
     TEST_ASSERT_EQUAL_INT(NVML_SUCCESS, start_with(NULL));
 }
 

@@ -34,17 +34,17 @@ static const char *const symbols[ENTRY_COUNT] = {
 static _Atomic uint64_t counts[ENTRY_COUNT];
 static _Atomic uint64_t total;
 static pthread_mutex_t script_lock = PTHREAD_MUTEX_INITIALIZER;
-static struct fault_script script; /* script_lock */
-static _Atomic bool armed;         /* there is a rule: look */
-static bool script_is_bad;         /* written once, before anyone reads it */
+static struct sim_fault_script script; /* script_lock */
+static _Atomic bool armed;             /* there is a rule: look */
+static bool script_is_bad;             /* written once, before anyone reads it */
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
-const char *call_symbol(enum entry entry)
+const char *sim_call_symbol(enum sim_entry entry)
 {
     return symbols[entry];
 }
 
-int call_entry(const char *symbol, size_t length)
+int sim_call_entry(const char *symbol, size_t length)
 {
     int i;
 
@@ -56,10 +56,10 @@ int call_entry(const char *symbol, size_t length)
 
 static int set_script(const char *text, const char *where)
 {
-    struct fault_script parsed;
+    struct sim_fault_script parsed;
     char why[256];
 
-    if (fault_parse(&parsed, text, call_entry, why, sizeof(why)) != 0) {
+    if (sim_fault_parse(&parsed, text, sim_call_entry, why, sizeof(why)) != 0) {
         fprintf(stderr, "simgpu: %s: %s\n", where, why);
         return -1;
     }
@@ -78,18 +78,18 @@ static void read_environment(void)
         script_is_bad = set_script(text, "GPUCAP_SIM_FAULT") != 0;
 }
 
-bool call_script_is_bad(void)
+bool sim_call_script_is_bad(void)
 {
     return script_is_bad;
 }
 
-static struct fault_rule rule_for(enum entry entry, uint64_t nth, uint64_t nth_of_all)
+static struct sim_fault_rule rule_for(enum sim_entry entry, uint64_t nth, uint64_t nth_of_all)
 {
-    const struct fault_rule *rule;
-    struct fault_rule found = {.action = FAULT_NONE};
+    const struct sim_fault_rule *rule;
+    struct sim_fault_rule found = {.action = FAULT_NONE};
 
     pthread_mutex_lock(&script_lock);
-    rule = fault_match(&script, (int)entry, nth, nth_of_all);
+    rule = sim_fault_match(&script, (int)entry, nth, nth_of_all);
     if (rule)
         found = *rule;
     pthread_mutex_unlock(&script_lock);
@@ -109,16 +109,16 @@ static void cancel(void)
     pthread_testcancel();
 }
 
-struct call call_enter(enum entry entry, bool anytime)
+struct sim_call sim_call_enter(enum sim_entry entry, bool anytime)
 {
-    struct call call = {.refused = CUDA_SUCCESS};
+    struct sim_call call = {.refused = CUDA_SUCCESS};
     uint64_t nth, nth_of_all;
 
     pthread_once(&once, read_environment);
     nth = atomic_fetch_add(&counts[entry], 1) + 1;
     nth_of_all = atomic_fetch_add(&total, 1) + 1;
     if (atomic_load(&armed)) {
-        struct fault_rule rule = rule_for(entry, nth, nth_of_all);
+        struct sim_fault_rule rule = rule_for(entry, nth, nth_of_all);
 
         if (rule.action == FAULT_KILL)
             die();
@@ -129,13 +129,13 @@ struct call call_enter(enum entry entry, bool anytime)
         call.kill_after = rule.action == FAULT_KILL_AFTER;
     }
     if (call.refused == CUDA_SUCCESS && !anytime)
-        call.refused = stream_on_worker() ? CUDA_ERROR_NOT_PERMITTED : state_check();
+        call.refused = sim_stream_on_worker() ? CUDA_ERROR_NOT_PERMITTED : sim_state_check();
     if (call.refused == CUDA_SUCCESS && !anytime)
-        dmabuf_sweep();
+        sim_dmabuf_sweep();
     return call;
 }
 
-CUresult call_leave(const struct call *call, CUresult result)
+CUresult sim_call_leave(const struct sim_call *call, CUresult result)
 {
     if (call->kill_after)
         die();
@@ -146,7 +146,7 @@ CUresult call_leave(const struct call *call, CUresult result)
 
 unsigned long simgpu_calls(const char *symbol)
 {
-    int entry = symbol ? call_entry(symbol, strlen(symbol)) : -1;
+    int entry = symbol ? sim_call_entry(symbol, strlen(symbol)) : -1;
 
     return entry < 0 ? 0 : (unsigned long)atomic_load(&counts[entry]);
 }
@@ -175,30 +175,30 @@ unsigned long long simgpu_used(int device)
 {
     uint64_t most = 0;
 
-    dmabuf_sweep();
-    return device_get(device) ? card_own(device_get(device)->card, &most) : 0;
+    sim_dmabuf_sweep();
+    return sim_device_get(device) ? sim_card_own(sim_device_get(device)->card, &most) : 0;
 }
 
 unsigned long long simgpu_most_used(int device)
 {
     uint64_t most = 0;
 
-    if (device_get(device))
-        card_own(device_get(device)->card, &most);
+    if (sim_device_get(device))
+        sim_card_own(sim_device_get(device)->card, &most);
     return most;
 }
 
 unsigned long simgpu_leaks(void)
 {
-    static const enum object_kind counted[] = {OBJECT_BLOCK,   OBJECT_HANDLE, OBJECT_RESERVATION,
-                                               OBJECT_MAPPING, OBJECT_ARRAY,  OBJECT_MIPMAP,
-                                               OBJECT_STREAM,  OBJECT_EVENT,  OBJECT_GREEN};
+    static const enum sim_object_kind counted[] = {OBJECT_BLOCK,   OBJECT_HANDLE, OBJECT_RESERVATION,
+                                                   OBJECT_MAPPING, OBJECT_ARRAY,  OBJECT_MIPMAP,
+                                                   OBJECT_STREAM,  OBJECT_EVENT,  OBJECT_GREEN};
     unsigned long sum = 0;
     size_t i;
 
-    lock_take();
+    sim_lock_take();
     for (i = 0; i < sizeof(counted) / sizeof(counted[0]); i++)
-        sum += object_count(counted[i]);
-    lock_drop();
+        sum += sim_object_count(counted[i]);
+    sim_lock_drop();
     return sum;
 }

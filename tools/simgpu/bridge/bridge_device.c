@@ -13,7 +13,7 @@
 
 CUresult cuInit(unsigned int flags)
 {
-    return CALL_ANYTIME(cuInit, call_script_is_bad() ? CUDA_ERROR_INVALID_VALUE : state_init(flags));
+    return CALL_ANYTIME(cuInit, sim_call_script_is_bad() ? CUDA_ERROR_INVALID_VALUE : sim_state_init(flags));
 }
 
 static CUresult driver_version(int *out)
@@ -39,7 +39,7 @@ static CUresult get(CUdevice *out, int ordinal)
 {
     if (!out)
         return CUDA_ERROR_INVALID_VALUE;
-    if (!device_get(ordinal))
+    if (!sim_device_get(ordinal))
         return CUDA_ERROR_INVALID_DEVICE;
     *out = ordinal;
     return CUDA_SUCCESS;
@@ -54,7 +54,7 @@ static CUresult count(int *out)
 {
     if (!out)
         return CUDA_ERROR_INVALID_VALUE;
-    *out = device_count();
+    *out = sim_device_count();
     return CUDA_SUCCESS;
 }
 
@@ -67,7 +67,7 @@ static CUresult name_of(char *name, int length, CUdevice device)
 {
     if (!name || length <= 0)
         return CUDA_ERROR_INVALID_VALUE;
-    if (!device_get(device))
+    if (!sim_device_get(device))
         return CUDA_ERROR_INVALID_DEVICE;
     snprintf(name, (size_t)length, "%s", DEVICE_NAME);
     return CUDA_SUCCESS;
@@ -83,9 +83,9 @@ static CUresult uuid_of(CUuuid *uuid, CUdevice device, bool instance)
 {
     if (!uuid)
         return CUDA_ERROR_INVALID_VALUE;
-    if (!device_get(device))
+    if (!sim_device_get(device))
         return CUDA_ERROR_INVALID_DEVICE;
-    memcpy(uuid->bytes, instance ? device_info(device)->uuid : device_info(device)->gpu_uuid,
+    memcpy(uuid->bytes, instance ? sim_device_info(device)->uuid : sim_device_info(device)->gpu_uuid,
            sizeof(uuid->bytes));
     return CUDA_SUCCESS;
 }
@@ -104,9 +104,9 @@ static CUresult total(size_t *bytes, CUdevice device)
 {
     if (!bytes)
         return CUDA_ERROR_INVALID_VALUE;
-    if (!device_get(device))
+    if (!sim_device_get(device))
         return CUDA_ERROR_INVALID_DEVICE;
-    *bytes = device_info(device)->capacity;
+    *bytes = sim_device_info(device)->capacity;
     return CUDA_SUCCESS;
 }
 
@@ -117,14 +117,15 @@ CUresult cuDeviceTotalMem_v2(size_t *bytes, CUdevice device)
 
 CUresult cuDeviceGetAttribute(int *value, CUdevice_attribute attribute, CUdevice device)
 {
-    return CALL(cuDeviceGetAttribute, device_attribute(value, attribute, device));
+    return CALL(cuDeviceGetAttribute, sim_device_attribute(value, attribute, device));
 }
 
 static CUresult capability(int *major, int *minor, CUdevice device)
 {
-    CUresult result = device_attribute(major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, device);
+    CUresult result = sim_device_attribute(major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, device);
 
-    return result ? result : device_attribute(minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, device);
+    return result ? result
+                  : sim_device_attribute(minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, device);
 }
 
 CUresult cuDeviceComputeCapability(int *major, int *minor, CUdevice device)
@@ -136,9 +137,9 @@ static CUresult bus_id(char *text, int length, CUdevice device)
 {
     if (!text || length < BUS_ID_SIZE - 3)
         return CUDA_ERROR_INVALID_VALUE;
-    if (!device_get(device))
+    if (!sim_device_get(device))
         return CUDA_ERROR_INVALID_DEVICE;
-    device_bus_id(device, text, (size_t)length);
+    sim_device_bus_id(device, text, (size_t)length);
     return CUDA_SUCCESS;
 }
 
@@ -154,8 +155,8 @@ static CUresult by_bus_id(CUdevice *out, const char *text)
 
     if (!out || !text)
         return CUDA_ERROR_INVALID_VALUE;
-    for (i = 0; i < device_count(); i++) {
-        device_bus_id(i, known, sizeof(known));
+    for (i = 0; i < sim_device_count(); i++) {
+        sim_device_bus_id(i, known, sizeof(known));
         if (strcasecmp(known, text) == 0) {
             *out = i;
             return CUDA_SUCCESS;
@@ -173,7 +174,7 @@ static CUresult can_access(int *out, CUdevice device, CUdevice peer)
 {
     if (!out)
         return CUDA_ERROR_INVALID_VALUE;
-    if (!device_get(device) || !device_get(peer))
+    if (!sim_device_get(device) || !sim_device_get(peer))
         return CUDA_ERROR_INVALID_DEVICE;
     *out = device != peer;
     return CUDA_SUCCESS;
@@ -188,7 +189,7 @@ static CUresult p2p(int *value, CUdevice_P2PAttribute attribute, CUdevice from, 
 {
     if (!value || from == to)
         return CUDA_ERROR_INVALID_VALUE;
-    if (!device_get(from) || !device_get(to))
+    if (!sim_device_get(from) || !sim_device_get(to))
         return CUDA_ERROR_INVALID_DEVICE;
     switch (attribute) {
     case CU_DEVICE_P2P_ATTRIBUTE_ACCESS_SUPPORTED:
@@ -224,40 +225,40 @@ CUresult cuGetExportTable(const void **table, const CUuuid *id)
 
 CUresult cuDevicePrimaryCtxRetain(CUcontext *out, CUdevice device)
 {
-    return CALL(cuDevicePrimaryCtxRetain, primary_retain(out, device));
+    return CALL(cuDevicePrimaryCtxRetain, sim_primary_retain(out, device));
 }
 
 CUresult cuDevicePrimaryCtxRelease(CUdevice device)
 {
-    return CALL(cuDevicePrimaryCtxRelease, primary_release(device));
+    return CALL(cuDevicePrimaryCtxRelease, sim_primary_release(device));
 }
 
 CUresult cuDevicePrimaryCtxRelease_v2(CUdevice device)
 {
-    return CALL(cuDevicePrimaryCtxRelease_v2, primary_release(device));
+    return CALL(cuDevicePrimaryCtxRelease_v2, sim_primary_release(device));
 }
 
 CUresult cuDevicePrimaryCtxReset(CUdevice device)
 {
-    return CALL(cuDevicePrimaryCtxReset, primary_reset(device));
+    return CALL(cuDevicePrimaryCtxReset, sim_primary_reset(device));
 }
 
 CUresult cuDevicePrimaryCtxReset_v2(CUdevice device)
 {
-    return CALL(cuDevicePrimaryCtxReset_v2, primary_reset(device));
+    return CALL(cuDevicePrimaryCtxReset_v2, sim_primary_reset(device));
 }
 
 CUresult cuDevicePrimaryCtxGetState(CUdevice device, unsigned int *flags, int *active)
 {
-    return CALL(cuDevicePrimaryCtxGetState, primary_state(device, flags, active));
+    return CALL(cuDevicePrimaryCtxGetState, sim_primary_state(device, flags, active));
 }
 
 CUresult cuDevicePrimaryCtxSetFlags(CUdevice device, unsigned int flags)
 {
-    return CALL(cuDevicePrimaryCtxSetFlags, primary_set_flags(device, flags));
+    return CALL(cuDevicePrimaryCtxSetFlags, sim_primary_set_flags(device, flags));
 }
 
 CUresult cuDevicePrimaryCtxSetFlags_v2(CUdevice device, unsigned int flags)
 {
-    return CALL(cuDevicePrimaryCtxSetFlags_v2, primary_set_flags(device, flags));
+    return CALL(cuDevicePrimaryCtxSetFlags_v2, sim_primary_set_flags(device, flags));
 }

@@ -10,44 +10,44 @@
 
 CUresult cuGraphCreate(CUgraph *out, unsigned int flags)
 {
-    return CALL(cuGraphCreate, graph_create(out, flags));
+    return CALL(cuGraphCreate, sim_graph_create(out, flags));
 }
 
 CUresult cuGraphDestroy(CUgraph graph)
 {
-    return CALL(cuGraphDestroy, graph_destroy(graph));
+    return CALL(cuGraphDestroy, sim_graph_destroy(graph));
 }
 
 CUresult cuGraphClone(CUgraph *out, CUgraph graph)
 {
-    return CALL(cuGraphClone, graph_clone(out, graph));
+    return CALL(cuGraphClone, sim_graph_clone(out, graph));
 }
 
 CUresult cuGraphAddEmptyNode(CUgraphNode *out, CUgraph graph, const CUgraphNode *after, size_t count)
 {
     return CALL(cuGraphAddEmptyNode,
-                graph_add_work(out, graph, after, count, CU_GRAPH_NODE_TYPE_EMPTY, NULL));
+                sim_graph_add_work(out, graph, after, count, CU_GRAPH_NODE_TYPE_EMPTY, NULL));
 }
 
 CUresult cuGraphAddChildGraphNode(CUgraphNode *out, CUgraph graph, const CUgraphNode *after, size_t count,
                                   CUgraph child)
 {
-    return CALL(cuGraphAddChildGraphNode, graph_add_child(out, graph, after, count, child));
+    return CALL(cuGraphAddChildGraphNode, sim_graph_add_child(out, graph, after, count, child));
 }
 
 static CUresult add_host(CUgraphNode *out, CUgraph graph, const CUgraphNode *after, size_t count,
                          const CUDA_HOST_NODE_PARAMS *params)
 {
-    struct work *work;
+    struct sim_work *work;
 
     if (!params || !params->fn)
         return CUDA_ERROR_INVALID_VALUE;
-    work = work_new(WORK_HOST);
+    work = sim_work_new(WORK_HOST);
     if (!work)
         return CUDA_ERROR_OUT_OF_MEMORY;
     work->host.function = params->fn;
     work->host.data = params->userData;
-    return graph_add_work(out, graph, after, count, CU_GRAPH_NODE_TYPE_HOST, work);
+    return sim_graph_add_work(out, graph, after, count, CU_GRAPH_NODE_TYPE_HOST, work);
 }
 
 CUresult cuGraphAddHostNode(CUgraphNode *out, CUgraph graph, const CUgraphNode *after, size_t count,
@@ -59,10 +59,10 @@ CUresult cuGraphAddHostNode(CUgraphNode *out, CUgraph graph, const CUgraphNode *
 static CUresult add_copy(CUgraphNode *out, CUgraph graph, const CUgraphNode *after, size_t count,
                          const CUDA_MEMCPY3D *params)
 {
-    struct work *work;
-    CUresult result = copy_3d_work(params, &work);
+    struct sim_work *work;
+    CUresult result = sim_copy_3d_work(params, &work);
 
-    return result ? result : graph_add_work(out, graph, after, count, CU_GRAPH_NODE_TYPE_MEMCPY, work);
+    return result ? result : sim_graph_add_work(out, graph, after, count, CU_GRAPH_NODE_TYPE_MEMCPY, work);
 }
 
 CUresult cuGraphAddMemcpyNode(CUgraphNode *out, CUgraph graph, const CUgraphNode *after, size_t count,
@@ -75,10 +75,10 @@ CUresult cuGraphAddMemcpyNode(CUgraphNode *out, CUgraph graph, const CUgraphNode
 static CUresult add_fill(CUgraphNode *out, CUgraph graph, const CUgraphNode *after, size_t count,
                          const CUDA_MEMSET_NODE_PARAMS *params)
 {
-    struct work *work;
-    CUresult result = copy_fill_work(params, &work);
+    struct sim_work *work;
+    CUresult result = sim_copy_fill_work(params, &work);
 
-    return result ? result : graph_add_work(out, graph, after, count, CU_GRAPH_NODE_TYPE_MEMSET, work);
+    return result ? result : sim_graph_add_work(out, graph, after, count, CU_GRAPH_NODE_TYPE_MEMSET, work);
 }
 
 CUresult cuGraphAddMemsetNode(CUgraphNode *out, CUgraph graph, const CUgraphNode *after, size_t count,
@@ -89,21 +89,21 @@ CUresult cuGraphAddMemsetNode(CUgraphNode *out, CUgraph graph, const CUgraphNode
 }
 
 static CUresult add_kernel(CUgraphNode *out, CUgraph graph, const CUgraphNode *after, size_t count,
-                           const struct kernel_launch *launch)
+                           const struct sim_kernel_launch *launch)
 {
-    struct work *work;
-    CUresult result = kernel_work(launch, &work);
+    struct sim_work *work;
+    CUresult result = sim_kernel_work(launch, &work);
 
-    return result ? result : graph_add_work(out, graph, after, count, CU_GRAPH_NODE_TYPE_KERNEL, work);
+    return result ? result : sim_graph_add_work(out, graph, after, count, CU_GRAPH_NODE_TYPE_KERNEL, work);
 }
 
 /* All versions of the parameters name these fields alike. */
 #define LAUNCH_OF(p, kernel)                                                                                 \
-    (&(struct kernel_launch){.function = kernel,                                                             \
-                             .grid = {(p)->gridDimX, (p)->gridDimY, (p)->gridDimZ},                          \
-                             .block = {(p)->blockDimX, (p)->blockDimY, (p)->blockDimZ},                      \
-                             .parameters = (p)->kernelParams,                                                \
-                             .extra = (p)->extra})
+    (&(struct sim_kernel_launch){.function = kernel,                                                         \
+                                 .grid = {(p)->gridDimX, (p)->gridDimY, (p)->gridDimZ},                      \
+                                 .block = {(p)->blockDimX, (p)->blockDimY, (p)->blockDimZ},                  \
+                                 .parameters = (p)->kernelParams,                                            \
+                                 .extra = (p)->extra})
 #define KERNEL_OF(p) ((p)->func ? (p)->func : (CUfunction)(p)->kern)
 
 CUresult cuGraphAddKernelNode(CUgraphNode *out, CUgraph graph, const CUgraphNode *after, size_t count,
@@ -125,23 +125,24 @@ CUresult cuGraphAddKernelNode_v2(CUgraphNode *out, CUgraph graph, const CUgraphN
 CUresult cuGraphAddMemAllocNode(CUgraphNode *out, CUgraph graph, const CUgraphNode *after, size_t count,
                                 CUDA_MEM_ALLOC_NODE_PARAMS *params)
 {
-    return CALL(cuGraphAddMemAllocNode, graph_memory_alloc_node(out, graph, after, count, params));
+    return CALL(cuGraphAddMemAllocNode, sim_graph_memory_alloc_node(out, graph, after, count, params));
 }
 
 CUresult cuGraphAddMemFreeNode(CUgraphNode *out, CUgraph graph, const CUgraphNode *after, size_t count,
                                CUdeviceptr address)
 {
-    return CALL(cuGraphAddMemFreeNode, graph_memory_free_node(out, graph, after, count, address));
+    return CALL(cuGraphAddMemFreeNode, sim_graph_memory_free_node(out, graph, after, count, address));
 }
 
 static CUresult add_batch(CUgraphNode *out, CUgraph graph, const CUgraphNode *after, size_t count,
                           const CUDA_BATCH_MEM_OP_NODE_PARAMS *params)
 {
-    struct work *work;
-    CUresult result = params ? batch_work(params->paramArray, params->count, params->flags, &work)
+    struct sim_work *work;
+    CUresult result = params ? sim_batch_work(params->paramArray, params->count, params->flags, &work)
                              : CUDA_ERROR_INVALID_VALUE;
 
-    return result ? result : graph_add_work(out, graph, after, count, CU_GRAPH_NODE_TYPE_BATCH_MEM_OP, work);
+    return result ? result
+                  : sim_graph_add_work(out, graph, after, count, CU_GRAPH_NODE_TYPE_BATCH_MEM_OP, work);
 }
 
 CUresult cuGraphAddBatchMemOpNode(CUgraphNode *out, CUgraph graph, const CUgraphNode *after, size_t count,
@@ -157,7 +158,7 @@ static CUresult add_alloc(CUgraphNode *out, CUgraph graph, const CUgraphNode *af
                                            .accessDescs = params->accessDescs,
                                            .accessDescCount = params->accessDescCount,
                                            .bytesize = params->bytesize};
-    CUresult result = graph_memory_alloc_node(out, graph, after, count, &first);
+    CUresult result = sim_graph_memory_alloc_node(out, graph, after, count, &first);
 
     params->dptr = first.dptr;
     return result;
@@ -171,7 +172,7 @@ static CUresult add_node(CUgraphNode *out, CUgraph graph, const CUgraphNode *aft
         return CUDA_ERROR_INVALID_VALUE;
     switch (params->type) {
     case CU_GRAPH_NODE_TYPE_EMPTY:
-        return graph_add_work(out, graph, after, count, CU_GRAPH_NODE_TYPE_EMPTY, NULL);
+        return sim_graph_add_work(out, graph, after, count, CU_GRAPH_NODE_TYPE_EMPTY, NULL);
     case CU_GRAPH_NODE_TYPE_KERNEL:
         return add_kernel(out, graph, after, count, LAUNCH_OF(&params->kernel, KERNEL_OF(&params->kernel)));
     case CU_GRAPH_NODE_TYPE_MEMCPY:
@@ -190,11 +191,11 @@ static CUresult add_node(CUgraphNode *out, CUgraph graph, const CUgraphNode *aft
         return add_host(out, graph, after, count,
                         &(CUDA_HOST_NODE_PARAMS){params->host.fn, params->host.userData});
     case CU_GRAPH_NODE_TYPE_GRAPH:
-        return graph_add_child(out, graph, after, count, params->graph.graph);
+        return sim_graph_add_child(out, graph, after, count, params->graph.graph);
     case CU_GRAPH_NODE_TYPE_MEM_ALLOC:
         return add_alloc(out, graph, after, count, &params->alloc);
     case CU_GRAPH_NODE_TYPE_MEM_FREE:
-        return graph_memory_free_node(out, graph, after, count, params->free.dptr);
+        return sim_graph_memory_free_node(out, graph, after, count, params->free.dptr);
     case CU_GRAPH_NODE_TYPE_BATCH_MEM_OP:
         return add_batch(out, graph, after, count,
                          &(CUDA_BATCH_MEM_OP_NODE_PARAMS){.ctx = params->memOp.ctx,
@@ -221,17 +222,17 @@ CUresult cuGraphAddNode_v2(CUgraphNode *out, CUgraph graph, const CUgraphNode *a
 
 CUresult cuGraphDestroyNode(CUgraphNode node)
 {
-    return CALL(cuGraphDestroyNode, graph_destroy_node(node));
+    return CALL(cuGraphDestroyNode, sim_graph_destroy_node(node));
 }
 
 CUresult cuGraphAddDependencies(CUgraph graph, const CUgraphNode *from, const CUgraphNode *to, size_t count)
 {
-    return CALL(cuGraphAddDependencies, graph_add_edges(graph, from, to, count));
+    return CALL(cuGraphAddDependencies, sim_graph_add_edges(graph, from, to, count));
 }
 
 CUresult cuGraphAddDependencies_v2(CUgraph graph, const CUgraphNode *from, const CUgraphNode *to,
                                    const CUgraphEdgeData *edges, size_t count)
 {
     (void)edges;
-    return CALL(cuGraphAddDependencies_v2, graph_add_edges(graph, from, to, count));
+    return CALL(cuGraphAddDependencies_v2, sim_graph_add_edges(graph, from, to, count));
 }

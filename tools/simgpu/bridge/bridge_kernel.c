@@ -20,14 +20,14 @@
 
 CUresult cuModuleLoadData(CUmodule *out, const void *image)
 {
-    return CALL(cuModuleLoadData, kernel_load_module(out, image));
+    return CALL(cuModuleLoadData, sim_kernel_load_module(out, image));
 }
 
 CUresult cuModuleLoadDataEx(CUmodule *out, const void *image, unsigned int count, CUjit_option *options,
                             void **values)
 {
     (void)count, (void)options, (void)values; /* nothing is compiled here */
-    return CALL(cuModuleLoadDataEx, kernel_load_module(out, image));
+    return CALL(cuModuleLoadDataEx, sim_kernel_load_module(out, image));
 }
 
 /* The whole file as text; NULL: cannot be read. */
@@ -60,7 +60,7 @@ static CUresult load_file(CUmodule *out, const char *path)
         return CUDA_ERROR_INVALID_VALUE;
     if (!text)
         return CUDA_ERROR_FILE_NOT_FOUND;
-    result = kernel_load_module(out, text);
+    result = sim_kernel_load_module(out, text);
     free(text);
     return result;
 }
@@ -72,27 +72,27 @@ CUresult cuModuleLoad(CUmodule *out, const char *path)
 
 CUresult cuModuleUnload(CUmodule module)
 {
-    return CALL(cuModuleUnload, kernel_unload_module(module));
+    return CALL(cuModuleUnload, sim_kernel_unload_module(module));
 }
 
 CUresult cuModuleGetFunction(CUfunction *out, CUmodule module, const char *name)
 {
-    return CALL(cuModuleGetFunction, kernel_module_function(out, module, name));
+    return CALL(cuModuleGetFunction, sim_kernel_module_function(out, module, name));
 }
 
 CUresult cuModuleGetFunctionCount(unsigned int *out, CUmodule module)
 {
-    return CALL(cuModuleGetFunctionCount, kernel_module_count(out, module));
+    return CALL(cuModuleGetFunctionCount, sim_kernel_module_count(out, module));
 }
 
 CUresult cuModuleEnumerateFunctions(CUfunction *functions, unsigned int count, CUmodule module)
 {
-    return CALL(cuModuleEnumerateFunctions, kernel_module_functions(functions, count, module));
+    return CALL(cuModuleEnumerateFunctions, sim_kernel_module_functions(functions, count, module));
 }
 
 CUresult cuModuleGetGlobal_v2(CUdeviceptr *address, size_t *size, CUmodule module, const char *name)
 {
-    return CALL(cuModuleGetGlobal_v2, kernel_module_global(address, size, module, name));
+    return CALL(cuModuleGetGlobal_v2, sim_kernel_module_global(address, size, module, name));
 }
 
 static CUresult loading_mode(CUmoduleLoadingMode *mode)
@@ -116,115 +116,115 @@ CUresult cuLibraryLoadData(CUlibrary *out, const void *code, CUjit_option *optio
 {
     (void)options, (void)values, (void)count, (void)library_options, (void)library_values,
         (void)library_count;
-    return CALL(cuLibraryLoadData, kernel_load_library(out, code));
+    return CALL(cuLibraryLoadData, sim_kernel_load_library(out, code));
 }
 
 CUresult cuLibraryUnload(CUlibrary library)
 {
-    return CALL(cuLibraryUnload, kernel_unload_library(library));
+    return CALL(cuLibraryUnload, sim_kernel_unload_library(library));
 }
 
 CUresult cuLibraryGetKernel(CUkernel *out, CUlibrary library, const char *name)
 {
-    return CALL(cuLibraryGetKernel, kernel_library_kernel(out, library, name));
+    return CALL(cuLibraryGetKernel, sim_kernel_library_kernel(out, library, name));
 }
 
 CUresult cuLibraryGetKernelCount(unsigned int *out, CUlibrary library)
 {
-    return CALL(cuLibraryGetKernelCount, kernel_library_count(out, library));
+    return CALL(cuLibraryGetKernelCount, sim_kernel_library_count(out, library));
 }
 
 CUresult cuLibraryEnumerateKernels(CUkernel *kernels, unsigned int count, CUlibrary library)
 {
-    return CALL(cuLibraryEnumerateKernels, kernel_library_kernels(kernels, count, library));
+    return CALL(cuLibraryEnumerateKernels, sim_kernel_library_kernels(kernels, count, library));
 }
 
 CUresult cuKernelGetFunction(CUfunction *out, CUkernel kernel)
 {
-    return CALL(cuKernelGetFunction, kernel_function_of(out, kernel));
+    return CALL(cuKernelGetFunction, sim_kernel_function_of(out, kernel));
 }
 
 CUresult cuKernelGetName(const char **out, CUkernel kernel)
 {
-    return CALL(cuKernelGetName, kernel_name(out, (CUfunction)kernel));
+    return CALL(cuKernelGetName, sim_kernel_name(out, (CUfunction)kernel));
 }
 
 CUresult cuKernelGetAttribute(int *out, CUfunction_attribute attribute, CUkernel kernel, CUdevice device)
 {
     (void)device; /* all cards are alike */
-    return CALL(cuKernelGetAttribute, kernel_attribute(out, attribute, (CUfunction)kernel));
+    return CALL(cuKernelGetAttribute, sim_kernel_attribute(out, attribute, (CUfunction)kernel));
 }
 
 CUresult cuKernelSetAttribute(CUfunction_attribute attribute, int value, CUkernel kernel, CUdevice device)
 {
     (void)attribute, (void)value, (void)device; /* host functions have no shared memory to size */
-    return CALL(cuKernelSetAttribute, kernel_check((CUfunction)kernel));
+    return CALL(cuKernelSetAttribute, sim_kernel_check((CUfunction)kernel));
 }
 
 CUresult cuKernelGetParamInfo(CUkernel kernel, size_t index, size_t *offset, size_t *size)
 {
-    return CALL(cuKernelGetParamInfo, kernel_parameter((CUfunction)kernel, index, offset, size));
+    return CALL(cuKernelGetParamInfo, sim_kernel_parameter((CUfunction)kernel, index, offset, size));
 }
 
 /* ---- functions ---- */
 
 CUresult cuFuncGetAttribute(int *out, CUfunction_attribute attribute, CUfunction function)
 {
-    return CALL(cuFuncGetAttribute, kernel_attribute(out, attribute, function));
+    return CALL(cuFuncGetAttribute, sim_kernel_attribute(out, attribute, function));
 }
 
 CUresult cuFuncSetAttribute(CUfunction function, CUfunction_attribute attribute, int value)
 {
     (void)attribute, (void)value;
-    return CALL(cuFuncSetAttribute, kernel_check(function));
+    return CALL(cuFuncSetAttribute, sim_kernel_check(function));
 }
 
 CUresult cuFuncSetCacheConfig(CUfunction function, CUfunc_cache config)
 {
     (void)config;
-    return CALL(cuFuncSetCacheConfig, kernel_check(function));
+    return CALL(cuFuncSetCacheConfig, sim_kernel_check(function));
 }
 
 CUresult cuFuncGetModule(CUmodule *out, CUfunction function)
 {
-    return CALL(cuFuncGetModule, kernel_module_of(out, function));
+    return CALL(cuFuncGetModule, sim_kernel_module_of(out, function));
 }
 
 CUresult cuFuncGetName(const char **out, CUfunction function)
 {
-    return CALL(cuFuncGetName, kernel_name(out, function));
+    return CALL(cuFuncGetName, sim_kernel_name(out, function));
 }
 
 CUresult cuFuncGetParamInfo(CUfunction function, size_t index, size_t *offset, size_t *size)
 {
-    return CALL(cuFuncGetParamInfo, kernel_parameter(function, index, offset, size));
+    return CALL(cuFuncGetParamInfo, sim_kernel_parameter(function, index, offset, size));
 }
 
 CUresult cuFuncIsLoaded(CUfunctionLoadingState *out, CUfunction function)
 {
-    return CALL(cuFuncIsLoaded, kernel_is_loaded(out, function));
+    return CALL(cuFuncIsLoaded, sim_kernel_is_loaded(out, function));
 }
 
 CUresult cuFuncLoad(CUfunction function)
 {
-    return CALL(cuFuncLoad, kernel_load(function));
+    return CALL(cuFuncLoad, sim_kernel_load(function));
 }
 
 /* ---- launches ---- */
 
 #define DIM(name) unsigned int name##_x, unsigned int name##_y, unsigned int name##_z
 #define LAUNCH(function, parameters, extra)                                                                  \
-    (&(struct kernel_launch){                                                                                \
+    (&(struct sim_kernel_launch){                                                                            \
         function, {grid_x, grid_y, grid_z}, {block_x, block_y, block_z}, parameters, extra, false})
 
 PAIR(cuLaunchKernel,
      (CUfunction function, DIM(grid), DIM(block), unsigned int shared, CUstream stream, void **parameters,
       void **extra),
-     ((void)shared, kernel_launch(LAUNCH(function, parameters, extra), stream)))
+     ((void)shared, sim_kernel_launch(LAUNCH(function, parameters, extra), stream)))
 
 PAIR(cuLaunchCooperativeKernel,
      (CUfunction function, DIM(grid), DIM(block), unsigned int shared, CUstream stream, void **parameters),
-     ((void)shared, kernel_launch(LAUNCH(function, parameters, NULL), stream)))
+     ((void)shared, sim_kernel_launch(LAUNCH(function, parameters, NULL), stream)))
 
 /* Was it launched with programmatic stream serialization? */
 static bool is_early(const CUlaunchConfig *config)
@@ -241,17 +241,17 @@ static bool is_early(const CUlaunchConfig *config)
 static CUresult launch_ex(const CUlaunchConfig *config, CUfunction function, void **parameters, void **extra,
                           bool per_thread_stream)
 {
-    struct kernel_launch launch;
+    struct sim_kernel_launch launch;
 
     if (!config || (config->numAttrs && !config->attrs))
         return CUDA_ERROR_INVALID_VALUE;
-    launch = (struct kernel_launch){.function = function,
-                                    .grid = {config->gridDimX, config->gridDimY, config->gridDimZ},
-                                    .block = {config->blockDimX, config->blockDimY, config->blockDimZ},
-                                    .parameters = parameters,
-                                    .extra = extra,
-                                    .early = is_early(config)};
-    return kernel_launch(&launch, per_thread_stream ? per_thread(config->hStream) : config->hStream);
+    launch = (struct sim_kernel_launch){.function = function,
+                                        .grid = {config->gridDimX, config->gridDimY, config->gridDimZ},
+                                        .block = {config->blockDimX, config->blockDimY, config->blockDimZ},
+                                        .parameters = parameters,
+                                        .extra = extra,
+                                        .early = is_early(config)};
+    return sim_kernel_launch(&launch, per_thread_stream ? sim_per_thread(config->hStream) : config->hStream);
 }
 
 CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction function, void **parameters, void **extra)
@@ -269,7 +269,7 @@ CUresult cuLaunchKernelEx_ptsz(const CUlaunchConfig *config, CUfunction function
 
 static CUresult blocks_per_sm(int *out, CUfunction function, int block_size, size_t shared)
 {
-    CUresult result = kernel_check(function);
+    CUresult result = sim_kernel_check(function);
     int blocks;
 
     if (!out || block_size <= 0)
@@ -302,7 +302,7 @@ CUresult cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int *out, CUfuncti
 
 static CUresult best_block(int *grid, int *block, CUfunction function, int limit)
 {
-    CUresult result = kernel_check(function);
+    CUresult result = sim_kernel_check(function);
 
     if (!grid || !block)
         return CUDA_ERROR_INVALID_VALUE;

@@ -21,7 +21,7 @@ static unsigned int fitting(size_t bytes)
 
 static CUresult alloc_small(const CUdeviceptr_v1 *out, unsigned int size)
 {
-    CUresult result = context_check_current();
+    CUresult result = sim_context_check_current();
 
     if (result != CUDA_SUCCESS)
         return result;
@@ -42,14 +42,14 @@ CUresult cuMemAllocPitch(CUdeviceptr_v1 *out, unsigned int *pitch, unsigned int 
 
 CUresult cuMemFree(CUdeviceptr_v1 address)
 {
-    return CALL(cuMemFree, alloc_free(address));
+    return CALL(cuMemFree, sim_alloc_free(address));
 }
 
 static CUresult range(CUdeviceptr_v1 *base, unsigned int *size, CUdeviceptr_v1 address)
 {
     CUdeviceptr found;
     size_t bytes;
-    CUresult result = alloc_range(&found, &bytes, address);
+    CUresult result = sim_alloc_range(&found, &bytes, address);
 
     if (result == CUDA_SUCCESS && base)
         *base = (CUdeviceptr_v1)found;
@@ -66,7 +66,7 @@ CUresult cuMemGetAddressRange(CUdeviceptr_v1 *base, unsigned int *size, CUdevice
 static CUresult info(unsigned int *free_bytes, unsigned int *total_bytes)
 {
     size_t free_now, total;
-    CUresult result = alloc_info(&free_now, &total);
+    CUresult result = sim_alloc_info(&free_now, &total);
 
     if (result == CUDA_SUCCESS && free_bytes)
         *free_bytes = fitting(free_now);
@@ -84,9 +84,9 @@ static CUresult total_of(unsigned int *bytes, CUdevice device)
 {
     if (!bytes)
         return CUDA_ERROR_INVALID_VALUE;
-    if (!device_get(device))
+    if (!sim_device_get(device))
         return CUDA_ERROR_INVALID_DEVICE;
-    *bytes = fitting(device_info(device)->capacity);
+    *bytes = fitting(sim_device_info(device)->capacity);
     return CUDA_SUCCESS;
 }
 
@@ -99,30 +99,30 @@ CUresult cuDeviceTotalMem(unsigned int *bytes, CUdevice device)
 
 CUresult cuCtxCreate(CUcontext *out, unsigned int flags, CUdevice device)
 {
-    return CALL(cuCtxCreate, context_create(out, flags, device));
+    return CALL(cuCtxCreate, sim_context_create(out, flags, device));
 }
 
 CUresult cuCtxDestroy(CUcontext context)
 {
-    return CALL(cuCtxDestroy, context_destroy(context));
+    return CALL(cuCtxDestroy, sim_context_destroy(context));
 }
 
 CUresult cuCtxPushCurrent(CUcontext context)
 {
-    return CALL(cuCtxPushCurrent, context_push(context));
+    return CALL(cuCtxPushCurrent, sim_context_push(context));
 }
 
 CUresult cuCtxPopCurrent(CUcontext *out)
 {
-    return CALL(cuCtxPopCurrent, context_pop(out));
+    return CALL(cuCtxPopCurrent, sim_context_pop(out));
 }
 
 CUresult cuStreamDestroy(CUstream stream)
 {
-    return CALL(cuStreamDestroy, stream_destroy(stream));
+    return CALL(cuStreamDestroy, sim_stream_destroy(stream));
 }
 
 CUresult cuEventDestroy(CUevent event)
 {
-    return CALL(cuEventDestroy, event_destroy(event));
+    return CALL(cuEventDestroy, sim_event_destroy(event));
 }

@@ -9,7 +9,7 @@
 
 #include "tools/simgpu/bridge/bridge_call.h"
 
-static inline CUstream per_thread(CUstream stream)
+static inline CUstream sim_per_thread(CUstream stream)
 {
     return stream ? stream : CU_STREAM_PER_THREAD;
 }
@@ -21,7 +21,7 @@ static inline CUstream per_thread(CUstream stream)
     }                                                                                                        \
     CUresult symbol##_ptsz parameters                                                                        \
     {                                                                                                        \
-        stream = per_thread(stream);                                                                         \
+        stream = sim_per_thread(stream);                                                                     \
         return CALL(symbol##_ptsz, work);                                                                    \
     }
 

@@ -6,52 +6,52 @@
 
 CUresult cuMemPoolCreate(CUmemoryPool *out, const CUmemPoolProps *props)
 {
-    return CALL(cuMemPoolCreate, pool_create(out, props));
+    return CALL(cuMemPoolCreate, sim_pool_create(out, props));
 }
 
 CUresult cuMemPoolDestroy(CUmemoryPool pool)
 {
-    return CALL(cuMemPoolDestroy, pool_destroy(pool));
+    return CALL(cuMemPoolDestroy, sim_pool_destroy(pool));
 }
 
 CUresult cuMemPoolTrimTo(CUmemoryPool pool, size_t keep)
 {
-    return CALL(cuMemPoolTrimTo, pool_trim(pool, keep));
+    return CALL(cuMemPoolTrimTo, sim_pool_trim(pool, keep));
 }
 
 CUresult cuMemPoolSetAttribute(CUmemoryPool pool, CUmemPool_attribute attribute, void *value)
 {
-    return CALL(cuMemPoolSetAttribute, pool_set_attribute(pool, attribute, value));
+    return CALL(cuMemPoolSetAttribute, sim_pool_set_attribute(pool, attribute, value));
 }
 
 CUresult cuMemPoolGetAttribute(CUmemoryPool pool, CUmemPool_attribute attribute, void *value)
 {
-    return CALL(cuMemPoolGetAttribute, pool_get_attribute(pool, attribute, value));
+    return CALL(cuMemPoolGetAttribute, sim_pool_get_attribute(pool, attribute, value));
 }
 
 CUresult cuMemPoolSetAccess(CUmemoryPool pool, const CUmemAccessDesc *list, size_t count)
 {
-    return CALL(cuMemPoolSetAccess, pool_set_access(pool, list, count));
+    return CALL(cuMemPoolSetAccess, sim_pool_set_access(pool, list, count));
 }
 
 CUresult cuMemPoolGetAccess(CUmemAccess_flags *flags, CUmemoryPool pool, CUmemLocation *location)
 {
-    return CALL(cuMemPoolGetAccess, pool_get_access(flags, pool, location));
+    return CALL(cuMemPoolGetAccess, sim_pool_get_access(flags, pool, location));
 }
 
 CUresult cuDeviceGetDefaultMemPool(CUmemoryPool *out, CUdevice device)
 {
-    return CALL(cuDeviceGetDefaultMemPool, pool_default(out, device));
+    return CALL(cuDeviceGetDefaultMemPool, sim_pool_default(out, device));
 }
 
 CUresult cuDeviceGetMemPool(CUmemoryPool *out, CUdevice device)
 {
-    return CALL(cuDeviceGetMemPool, pool_current(out, device));
+    return CALL(cuDeviceGetMemPool, sim_pool_current(out, device));
 }
 
 CUresult cuDeviceSetMemPool(CUdevice device, CUmemoryPool pool)
 {
-    return CALL(cuDeviceSetMemPool, pool_set_current(device, pool));
+    return CALL(cuDeviceSetMemPool, sim_pool_set_current(device, pool));
 }
 
 /* Pools of the host's memory do not exist here. */
@@ -66,21 +66,21 @@ static CUresult default_at(CUmemoryPool *out, const CUmemLocation *location, CUm
 {
     CUresult result = check_location(location, type);
 
-    return result ? result : pool_default(out, location->id);
+    return result ? result : sim_pool_default(out, location->id);
 }
 
 static CUresult current_at(CUmemoryPool *out, const CUmemLocation *location, CUmemAllocationType type)
 {
     CUresult result = check_location(location, type);
 
-    return result ? result : pool_current(out, location->id);
+    return result ? result : sim_pool_current(out, location->id);
 }
 
 static CUresult set_current_at(const CUmemLocation *location, CUmemAllocationType type, CUmemoryPool pool)
 {
     CUresult result = check_location(location, type);
 
-    return result ? result : pool_set_current(location->id, pool);
+    return result ? result : sim_pool_set_current(location->id, pool);
 }
 
 CUresult cuMemGetDefaultMemPool(CUmemoryPool *out, CUmemLocation *location, CUmemAllocationType type)
@@ -100,30 +100,30 @@ CUresult cuMemSetMemPool(CUmemLocation *location, CUmemAllocationType type, CUme
 
 CUresult cuMemAllocAsync(CUdeviceptr *out, size_t size, CUstream stream)
 {
-    return CALL(cuMemAllocAsync, pool_alloc_default(out, size, stream));
+    return CALL(cuMemAllocAsync, sim_pool_alloc_default(out, size, stream));
 }
 
 CUresult cuMemAllocAsync_ptsz(CUdeviceptr *out, size_t size, CUstream stream)
 {
-    return CALL(cuMemAllocAsync_ptsz, pool_alloc_default(out, size, per_thread(stream)));
+    return CALL(cuMemAllocAsync_ptsz, sim_pool_alloc_default(out, size, sim_per_thread(stream)));
 }
 
 CUresult cuMemAllocFromPoolAsync(CUdeviceptr *out, size_t size, CUmemoryPool pool, CUstream stream)
 {
-    return CALL(cuMemAllocFromPoolAsync, pool_alloc(out, size, pool, stream));
+    return CALL(cuMemAllocFromPoolAsync, sim_pool_alloc(out, size, pool, stream));
 }
 
 CUresult cuMemAllocFromPoolAsync_ptsz(CUdeviceptr *out, size_t size, CUmemoryPool pool, CUstream stream)
 {
-    return CALL(cuMemAllocFromPoolAsync_ptsz, pool_alloc(out, size, pool, per_thread(stream)));
+    return CALL(cuMemAllocFromPoolAsync_ptsz, sim_pool_alloc(out, size, pool, sim_per_thread(stream)));
 }
 
 CUresult cuMemFreeAsync(CUdeviceptr address, CUstream stream)
 {
-    return CALL(cuMemFreeAsync, pool_free(address, stream));
+    return CALL(cuMemFreeAsync, sim_pool_free(address, stream));
 }
 
 CUresult cuMemFreeAsync_ptsz(CUdeviceptr address, CUstream stream)
 {
-    return CALL(cuMemFreeAsync_ptsz, pool_free(address, per_thread(stream)));
+    return CALL(cuMemFreeAsync_ptsz, sim_pool_free(address, sim_per_thread(stream)));
 }

@@ -43,8 +43,8 @@ static bool has_variant(const char *name)
     return false;
 }
 
-CUresult procaddr_find(const char *name, void **out, int version, cuuint64_t flags,
-                       CUdriverProcAddressQueryResult *status)
+CUresult sim_procaddr_find(const char *name, void **out, int version, cuuint64_t flags,
+                           CUdriverProcAddressQueryResult *status)
 {
     CUdriverProcAddressQueryResult found = CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
     void (*code)(void) = NULL;
@@ -78,7 +78,7 @@ CUresult procaddr_find(const char *name, void **out, int version, cuuint64_t fla
 /* The first version has no status to answer with. */
 static CUresult find_or_fail(const char *name, void **out, int version, cuuint64_t flags)
 {
-    CUresult result = procaddr_find(name, out, version, flags, NULL);
+    CUresult result = sim_procaddr_find(name, out, version, flags, NULL);
 
     return result == CUDA_SUCCESS && !*out ? CUDA_ERROR_NOT_FOUND : result;
 }
@@ -91,5 +91,6 @@ CUresult cuGetProcAddress(const char *symbol, void **pfn, int cudaVersion, cuuin
 CUresult cuGetProcAddress_v2(const char *symbol, void **pfn, int cudaVersion, cuuint64_t flags,
                              CUdriverProcAddressQueryResult *symbolStatus)
 {
-    return CALL_ANYTIME(cuGetProcAddress_v2, procaddr_find(symbol, pfn, cudaVersion, flags, symbolStatus));
+    return CALL_ANYTIME(cuGetProcAddress_v2,
+                        sim_procaddr_find(symbol, pfn, cudaVersion, flags, symbolStatus));
 }

@@ -6,7 +6,7 @@
 
 #include <stddef.h>
 
-CUresult procaddr_find(const char *name, void **out, int version, cuuint64_t flags,
-                       CUdriverProcAddressQueryResult *status);
+CUresult sim_procaddr_find(const char *name, void **out, int version, cuuint64_t flags,
+                           CUdriverProcAddressQueryResult *status);
 
 #endif

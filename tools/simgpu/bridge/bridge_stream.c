@@ -11,35 +11,35 @@
 
 CUresult cuStreamCreate(CUstream *out, unsigned int flags)
 {
-    return CALL(cuStreamCreate, stream_create(out, flags, 0));
+    return CALL(cuStreamCreate, sim_stream_create(out, flags, 0));
 }
 
 CUresult cuStreamCreateWithPriority(CUstream *out, unsigned int flags, int priority)
 {
-    return CALL(cuStreamCreateWithPriority, stream_create(out, flags, priority));
+    return CALL(cuStreamCreateWithPriority, sim_stream_create(out, flags, priority));
 }
 
 CUresult cuStreamDestroy_v2(CUstream stream)
 {
-    return CALL(cuStreamDestroy_v2, stream_destroy(stream));
+    return CALL(cuStreamDestroy_v2, sim_stream_destroy(stream));
 }
 
-PAIR(cuStreamSynchronize, (CUstream stream), stream_synchronize(stream))
-PAIR(cuStreamQuery, (CUstream stream), stream_query(stream))
-PAIR(cuStreamGetPriority, (CUstream stream, int *out), stream_get_priority(stream, out))
-PAIR(cuStreamGetFlags, (CUstream stream, unsigned int *out), stream_get_flags(stream, out))
-PAIR(cuStreamGetId, (CUstream stream, unsigned long long *out), stream_get_id(stream, out))
-PAIR(cuStreamGetDevice, (CUstream stream, CUdevice *out), stream_get_device(stream, out))
-PAIR(cuStreamGetCtx, (CUstream stream, CUcontext *out), stream_get_context(stream, out))
+PAIR(cuStreamSynchronize, (CUstream stream), sim_stream_synchronize(stream))
+PAIR(cuStreamQuery, (CUstream stream), sim_stream_query(stream))
+PAIR(cuStreamGetPriority, (CUstream stream, int *out), sim_stream_get_priority(stream, out))
+PAIR(cuStreamGetFlags, (CUstream stream, unsigned int *out), sim_stream_get_flags(stream, out))
+PAIR(cuStreamGetId, (CUstream stream, unsigned long long *out), sim_stream_get_id(stream, out))
+PAIR(cuStreamGetDevice, (CUstream stream, CUdevice *out), sim_stream_get_device(stream, out))
+PAIR(cuStreamGetCtx, (CUstream stream, CUcontext *out), sim_stream_get_context(stream, out))
 
 PAIR(cuStreamGetCtx_v2, (CUstream stream, CUcontext *out, CUgreenCtx *green),
-     stream_get_contexts(stream, out, green))
+     sim_stream_get_contexts(stream, out, green))
 
 static CUresult green_of(CUstream stream, CUgreenCtx *green)
 {
     CUcontext context;
 
-    return green ? stream_get_contexts(stream, &context, green) : CUDA_ERROR_INVALID_VALUE;
+    return green ? sim_stream_get_contexts(stream, &context, green) : CUDA_ERROR_INVALID_VALUE;
 }
 
 CUresult cuStreamGetGreenCtx(CUstream stream, CUgreenCtx *green)
@@ -50,7 +50,7 @@ CUresult cuStreamGetGreenCtx(CUstream stream, CUgreenCtx *green)
 static CUresult wait_event(CUstream stream, CUevent event, unsigned int flags)
 {
     return flags & ~(unsigned int)CU_EVENT_WAIT_EXTERNAL ? CUDA_ERROR_INVALID_VALUE
-                                                         : event_wait(stream, event);
+                                                         : sim_event_wait(stream, event);
 }
 
 PAIR(cuStreamWaitEvent, (CUstream stream, CUevent event, unsigned int flags),
@@ -58,16 +58,16 @@ PAIR(cuStreamWaitEvent, (CUstream stream, CUevent event, unsigned int flags),
 
 static CUresult host_function(CUstream stream, CUhostFn function, void *data)
 {
-    struct work *work;
+    struct sim_work *work;
 
     if (!function)
         return CUDA_ERROR_INVALID_VALUE;
-    work = work_new(WORK_HOST);
+    work = sim_work_new(WORK_HOST);
     if (work) {
         work->host.function = function;
         work->host.data = data;
     }
-    return stream_put(stream, work);
+    return sim_stream_put(stream, work);
 }
 
 PAIR(cuLaunchHostFunc, (CUstream stream, CUhostFn function, void *data),
@@ -75,17 +75,17 @@ PAIR(cuLaunchHostFunc, (CUstream stream, CUhostFn function, void *data),
 
 static CUresult add_callback(CUstream stream, CUstreamCallback function, void *data, unsigned int flags)
 {
-    struct work *work;
+    struct sim_work *work;
 
     if (!function || flags)
         return CUDA_ERROR_INVALID_VALUE;
-    work = work_new(WORK_CALLBACK);
+    work = sim_work_new(WORK_CALLBACK);
     if (work) {
         work->callback.function = function;
         work->callback.stream = stream;
         work->callback.data = data;
     }
-    return stream_put(stream, work);
+    return sim_stream_put(stream, work);
 }
 
 PAIR(cuStreamAddCallback, (CUstream stream, CUstreamCallback function, void *data, unsigned int flags),
@@ -94,13 +94,13 @@ PAIR(cuStreamAddCallback, (CUstream stream, CUstreamCallback function, void *dat
 static CUresult write_value(CUstream stream, CUdeviceptr address, uint64_t value, unsigned int flags,
                             bool wide)
 {
-    return stream_put_value(stream, WORK_WRITE, &(struct work_value){address, value, flags, wide});
+    return sim_stream_put_value(stream, WORK_WRITE, &(struct sim_work_value){address, value, flags, wide});
 }
 
 static CUresult wait_value(CUstream stream, CUdeviceptr address, uint64_t value, unsigned int flags,
                            bool wide)
 {
-    return stream_put_value(stream, WORK_AWAIT, &(struct work_value){address, value, flags, wide});
+    return sim_stream_put_value(stream, WORK_AWAIT, &(struct sim_work_value){address, value, flags, wide});
 }
 
 PAIR(cuStreamWriteValue32_v2, (CUstream stream, CUdeviceptr address, cuuint32_t value, unsigned int flags),
@@ -114,12 +114,12 @@ PAIR(cuStreamWaitValue64_v2, (CUstream stream, CUdeviceptr address, cuuint64_t v
 
 PAIR(cuStreamBatchMemOp_v2,
      (CUstream stream, unsigned int count, CUstreamBatchMemOpParams *list, unsigned int flags),
-     batch_put(stream, list, count, flags))
+     sim_batch_put(stream, list, count, flags))
 
 static CUresult attach(CUstream stream, CUdeviceptr address, size_t length, unsigned int flags)
 {
     (void)address, (void)length, (void)flags; /* a hint about managed memory */
-    return stream_check(stream);
+    return sim_stream_check(stream);
 }
 
 PAIR(cuStreamAttachMemAsync, (CUstream stream, CUdeviceptr address, size_t length, unsigned int flags),
@@ -129,20 +129,20 @@ PAIR(cuStreamAttachMemAsync, (CUstream stream, CUdeviceptr address, size_t lengt
 
 CUresult cuEventCreate(CUevent *out, unsigned int flags)
 {
-    return CALL(cuEventCreate, event_create(out, flags));
+    return CALL(cuEventCreate, sim_event_create(out, flags));
 }
 
 CUresult cuEventDestroy_v2(CUevent event)
 {
-    return CALL(cuEventDestroy_v2, event_destroy(event));
+    return CALL(cuEventDestroy_v2, sim_event_destroy(event));
 }
 
-PAIR(cuEventRecord, (CUevent event, CUstream stream), event_record(event, stream))
+PAIR(cuEventRecord, (CUevent event, CUstream stream), sim_event_record(event, stream))
 
 static CUresult record_with_flags(CUevent event, CUstream stream, unsigned int flags)
 {
     return flags & ~(unsigned int)CU_EVENT_RECORD_EXTERNAL ? CUDA_ERROR_INVALID_VALUE
-                                                           : event_record(event, stream);
+                                                           : sim_event_record(event, stream);
 }
 
 PAIR(cuEventRecordWithFlags, (CUevent event, CUstream stream, unsigned int flags),
@@ -150,30 +150,30 @@ PAIR(cuEventRecordWithFlags, (CUevent event, CUstream stream, unsigned int flags
 
 CUresult cuIpcGetEventHandle(CUipcEventHandle *out, CUevent event)
 {
-    return CALL(cuIpcGetEventHandle, share_export(out, event));
+    return CALL(cuIpcGetEventHandle, sim_share_export(out, event));
 }
 
 CUresult cuIpcOpenEventHandle(CUevent *out, CUipcEventHandle handle)
 {
-    return CALL(cuIpcOpenEventHandle, share_open(out, handle));
+    return CALL(cuIpcOpenEventHandle, sim_share_open(out, handle));
 }
 
 CUresult cuEventQuery(CUevent event)
 {
-    return CALL(cuEventQuery, event_query(event));
+    return CALL(cuEventQuery, sim_event_query(event));
 }
 
 CUresult cuEventSynchronize(CUevent event)
 {
-    return CALL(cuEventSynchronize, event_synchronize(event));
+    return CALL(cuEventSynchronize, sim_event_synchronize(event));
 }
 
 CUresult cuEventElapsedTime(float *milliseconds, CUevent from, CUevent to)
 {
-    return CALL(cuEventElapsedTime, event_elapsed(milliseconds, from, to));
+    return CALL(cuEventElapsedTime, sim_event_elapsed(milliseconds, from, to));
 }
 
 CUresult cuEventElapsedTime_v2(float *milliseconds, CUevent from, CUevent to)
 {
-    return CALL(cuEventElapsedTime_v2, event_elapsed(milliseconds, from, to));
+    return CALL(cuEventElapsedTime_v2, sim_event_elapsed(milliseconds, from, to));
 }

@@ -17,63 +17,64 @@
 #define PITCH_ALIGNMENT 512u
 
 /* A block with granules of its own. */
-static CUresult take_granules(struct block *block, uint64_t size)
+static CUresult take_granules(struct sim_block *block, uint64_t size)
 {
     /* Managed memory shows in no figure of the card (measured, H200): it moves as it is used. */
     const CUdevice charged = block->kind == BLOCK_MANAGED ? PHYS_HOST : block->device;
-    CUresult result = phys_create(charged, size, false, &block->phys);
+    CUresult result = sim_phys_create(charged, size, false, &block->phys);
 
     if (result != CUDA_SUCCESS)
         return result;
     block->extent = block->phys->size;
     block->range.size = size;
-    block->range.start = va_reserve(block->extent, 0, 0);
+    block->range.start = sim_va_reserve(block->extent, 0, 0);
     if (!block->range.start) {
-        phys_drop(block->phys);
+        sim_phys_drop(block->phys);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
-    if (!va_back(block->range.start, block->phys, PROT_READ | PROT_WRITE)) {
-        va_release(block->range.start, block->extent);
-        phys_drop(block->phys);
+    if (!sim_va_back(block->range.start, block->phys, PROT_READ | PROT_WRITE)) {
+        sim_va_release(block->range.start, block->extent);
+        sim_phys_drop(block->phys);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     return CUDA_SUCCESS;
 }
 
-void alloc_give_back(struct block *block)
+void sim_alloc_give_back(struct sim_block *block)
 {
     if (block->exported)
-        ipc_retire(block);
+        sim_ipc_retire(block);
     if (block->slab) {
-        slab_give(block);
+        sim_slab_give(block);
     } else {
-        va_release(block->range.start, block->extent);
-        phys_drop(block->phys);
+        sim_va_release(block->range.start, block->extent);
+        sim_phys_drop(block->phys);
     }
-    block_delete(block);
+    sim_block_delete(block);
 }
 
-CUresult alloc_take(struct block *block, uint64_t size)
+CUresult sim_alloc_take(struct sim_block *block, uint64_t size)
 {
     if (size <= SLAB_LIMIT && block->kind == BLOCK_DEVICE)
-        return slab_take(block, size);
+        return sim_slab_take(block, size);
     return take_granules(block, size);
 }
 
-CUresult alloc_block(struct CUctx_st *context, enum block_kind kind, uint64_t size, struct block **out)
+CUresult sim_alloc_block(struct CUctx_st *context, enum sim_block_kind kind, uint64_t size,
+                         struct sim_block **out)
 {
-    struct block *block = block_new(kind, context, context->device);
+    struct sim_block *block = sim_block_new(kind, context, context->device);
     CUresult result;
 
     if (!block)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    result = alloc_take(block, size);
+    result = sim_alloc_take(block, size);
     if (result != CUDA_SUCCESS) {
-        block_delete(block);
+        sim_block_delete(block);
         return result;
     }
-    if (!block_publish(block)) {
-        alloc_give_back(block);
+    if (!sim_block_publish(block)) {
+        sim_alloc_give_back(block);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     *out = block;
@@ -81,38 +82,38 @@ CUresult alloc_block(struct CUctx_st *context, enum block_kind kind, uint64_t si
 }
 
 /* In the driver's order: the context, the capture, then the arguments. A call that fails leaves 0 in *out. */
-static CUresult alloc_kind(CUdeviceptr *out, size_t size, enum block_kind kind, unsigned int flags)
+static CUresult alloc_kind(CUdeviceptr *out, size_t size, enum sim_block_kind kind, unsigned int flags)
 {
     struct CUctx_st *context;
-    struct block *block;
+    struct sim_block *block;
     CUresult result;
 
-    lock_take();
-    result = context_current(&context);
+    sim_lock_take();
+    result = sim_context_current(&context);
     if (result == CUDA_SUCCESS)
-        result = capture_check_unsafe();
+        result = sim_capture_check_unsafe();
     if (result == CUDA_SUCCESS && (!out || size == 0))
         result = CUDA_ERROR_INVALID_VALUE;
     if (result == CUDA_SUCCESS) {
-        result = alloc_block(context, kind, size, &block);
+        result = sim_alloc_block(context, kind, size, &block);
         *out = 0;
     }
     if (result == CUDA_SUCCESS) {
         block->flags = flags;
         *out = block->range.start;
     }
-    lock_drop();
+    sim_lock_drop();
     return result;
 }
 
-CUresult alloc_device(CUdeviceptr *out, size_t size)
+CUresult sim_alloc_device(CUdeviceptr *out, size_t size)
 {
     if (out && size == 0)
         *out = 0; /* as the driver does */
     return alloc_kind(out, size, BLOCK_DEVICE, 0);
 }
 
-CUresult alloc_pitch(CUdeviceptr *out, size_t *pitch, size_t width, size_t height, unsigned int element)
+CUresult sim_alloc_pitch(CUdeviceptr *out, size_t *pitch, size_t width, size_t height, unsigned int element)
 {
     size_t row, size;
 
@@ -127,7 +128,7 @@ CUresult alloc_pitch(CUdeviceptr *out, size_t *pitch, size_t width, size_t heigh
     return alloc_kind(out, size, BLOCK_DEVICE, 0);
 }
 
-CUresult alloc_managed(CUdeviceptr *out, size_t size, unsigned int flags)
+CUresult sim_alloc_managed(CUdeviceptr *out, size_t size, unsigned int flags)
 {
     if (!out || size == 0 || (flags != CU_MEM_ATTACH_GLOBAL && flags != CU_MEM_ATTACH_HOST))
         return CUDA_ERROR_INVALID_VALUE;
@@ -136,79 +137,79 @@ CUresult alloc_managed(CUdeviceptr *out, size_t size, unsigned int flags)
 
 /* Finds what cuMemFree may free (nothing: it was a graph's, and is freed), and withdraws it, so that a second
  * free of it fails while the first still waits. */
-static CUresult claim(CUdeviceptr address, struct block **out)
+static CUresult claim(CUdeviceptr address, struct sim_block **out)
 {
-    struct block *block = block_find(address);
+    struct sim_block *block = sim_block_find(address);
 
     if (!block || block->range.start != address)
         return CUDA_ERROR_INVALID_VALUE;
     if (block->kind != BLOCK_DEVICE && block->kind != BLOCK_MANAGED && block->kind != BLOCK_POOLED)
         return CUDA_ERROR_INVALID_VALUE;
     if (block->graph) {
-        stream_wait_context(block->context);
-        graph_memory_free(block->graph, NULL);
+        sim_stream_wait_context(block->context);
+        sim_graph_memory_free(block->graph, NULL);
         return CUDA_SUCCESS;
     }
-    block_withdraw(block);
+    sim_block_withdraw(block);
     *out = block;
     return CUDA_SUCCESS;
 }
 
-CUresult alloc_free(CUdeviceptr address)
+CUresult sim_alloc_free(CUdeviceptr address)
 {
     struct CUctx_st *context;
-    struct block *block = NULL;
+    struct sim_block *block = NULL;
     CUresult result;
 
-    lock_take();
-    result = context_current(&context);
+    sim_lock_take();
+    result = sim_context_current(&context);
     if (result == CUDA_ERROR_INVALID_CONTEXT)
         result = CUDA_SUCCESS; /* none is needed: the block knows its own (measured) */
     if (result == CUDA_SUCCESS)
-        result = capture_check_unsafe();
+        result = sim_capture_check_unsafe();
     if (result == CUDA_SUCCESS && address != 0)
         result = claim(address, &block);
     if (block) {
-        stream_wait_context(block->context);
+        sim_stream_wait_context(block->context);
         if (block->kind == BLOCK_POOLED)
-            pool_give(block);
+            sim_pool_give(block);
         else
-            alloc_give_back(block);
+            sim_alloc_give_back(block);
     }
-    lock_drop();
+    sim_lock_drop();
     return result;
 }
 
-CUresult alloc_info(size_t *free_bytes, size_t *total_bytes)
+CUresult sim_alloc_info(size_t *free_bytes, size_t *total_bytes)
 {
     struct CUctx_st *context;
     CUresult result;
 
-    lock_take();
-    result = context_current(&context);
+    sim_lock_take();
+    result = sim_context_current(&context);
     if (result == CUDA_SUCCESS) {
-        uint64_t capacity = device_info(context->device)->capacity, used;
+        uint64_t capacity = sim_device_info(context->device)->capacity, used;
 
-        used = card_used(device_get(context->device)->card);
+        used = sim_card_used(sim_device_get(context->device)->card);
         if (free_bytes)
             *free_bytes = used < capacity ? capacity - used : 0;
         if (total_bytes)
             *total_bytes = capacity;
     }
-    lock_drop();
+    sim_lock_drop();
     return result;
 }
 
-CUresult alloc_range(CUdeviceptr *base, size_t *size, CUdeviceptr address)
+CUresult sim_alloc_range(CUdeviceptr *base, size_t *size, CUdeviceptr address)
 {
     struct CUctx_st *context;
-    struct block *block;
+    struct sim_block *block;
     CUresult result;
 
-    lock_take();
-    result = context_current(&context);
+    sim_lock_take();
+    result = sim_context_current(&context);
     if (result == CUDA_SUCCESS) {
-        block = block_find(address);
+        block = sim_block_find(address);
         if (!block || (block->kind == BLOCK_MAPPED &&
                        !block->flags)) /* mapped, but no access yet: 500 too (measured) */
             result = CUDA_ERROR_NOT_FOUND;
@@ -217,33 +218,33 @@ CUresult alloc_range(CUdeviceptr *base, size_t *size, CUdeviceptr address)
         if (result == CUDA_SUCCESS && size)
             *size = block->range.size;
     }
-    lock_drop();
+    sim_lock_drop();
     return result;
 }
 
-void alloc_end_context(struct CUctx_st *context)
+void sim_alloc_end_context(struct CUctx_st *context)
 {
-    struct link *at, *next;
+    struct sim_link *at, *next;
 
     for (at = context->blocks.next; at != &context->blocks; at = next) {
-        struct block *block = LIST_ITEM(at, struct block, link);
+        struct sim_block *block = LIST_ITEM(at, struct sim_block, link);
 
         next = at->next;
-        block_withdraw(block);
+        sim_block_withdraw(block);
         switch (block->kind) {
         case BLOCK_POOLED:
-            pool_give(block);
+            sim_pool_give(block);
             break;
         case BLOCK_HOST:
         case BLOCK_REGISTERED:
-            host_end_block(block);
+            sim_host_end_block(block);
             break;
         case BLOCK_IMPORTED:
-            ipc_end_block(block);
+            sim_ipc_end_block(block);
             break;
         default:
-            alloc_give_back(block);
+            sim_alloc_give_back(block);
         }
     }
-    graph_memory_end_context(context);
+    sim_graph_memory_end_context(context);
 }

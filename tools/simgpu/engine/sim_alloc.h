@@ -9,18 +9,20 @@
 
 #include "tools/simgpu/engine/sim_block.h"
 
-CUresult alloc_device(CUdeviceptr *out, size_t size);
-CUresult alloc_pitch(CUdeviceptr *out, size_t *pitch, size_t width, size_t height, unsigned int element);
-CUresult alloc_managed(CUdeviceptr *out, size_t size, unsigned int flags);
-CUresult alloc_free(CUdeviceptr address);
-CUresult alloc_info(size_t *free_bytes, size_t *total_bytes);
-CUresult alloc_range(CUdeviceptr *base, size_t *size, CUdeviceptr address);
+CUresult sim_alloc_device(CUdeviceptr *out, size_t size);
+CUresult sim_alloc_pitch(CUdeviceptr *out, size_t *pitch, size_t width, size_t height, unsigned int element);
+CUresult sim_alloc_managed(CUdeviceptr *out, size_t size, unsigned int flags);
+CUresult sim_alloc_free(CUdeviceptr address);
+CUresult sim_alloc_info(size_t *free_bytes, size_t *total_bytes);
+CUresult sim_alloc_range(CUdeviceptr *base, size_t *size, CUdeviceptr address);
 
-CUresult alloc_take(struct block *block,
-                    uint64_t size); /* memory for a block that is not published; lock held */
+CUresult sim_alloc_take(struct sim_block *block,
+                        uint64_t size); /* memory for a block that is not published; lock held */
 /* With the lock held: makes a block of fresh memory and publishes it. */
-CUresult alloc_block(struct CUctx_st *context, enum block_kind kind, uint64_t size, struct block **out);
-void alloc_give_back(struct block *block);        /* withdrawn; its work is done; lock held */
-void alloc_end_context(struct CUctx_st *context); /* frees what it still owns; its work is done; lock held */
+CUresult sim_alloc_block(struct CUctx_st *context, enum sim_block_kind kind, uint64_t size,
+                         struct sim_block **out);
+void sim_alloc_give_back(struct sim_block *block); /* withdrawn; its work is done; lock held */
+void sim_alloc_end_context(
+    struct CUctx_st *context); /* frees what it still owns; its work is done; lock held */
 
 #endif

@@ -10,8 +10,8 @@
 #include <stdlib.h>
 
 struct CUmipmappedArray_st {
-    struct link link; /* in context->arrays, as a CUarray's: told apart by the object's kind */
-    struct block *memory;
+    struct sim_link link; /* in context->arrays, as a CUarray's: told apart by the object's kind */
+    struct sim_block *memory;
     unsigned int count;
     struct CUarray_st *levels;
 };
@@ -57,22 +57,22 @@ static uint64_t shape(struct CUarray_st *array, const CUDA_ARRAY3D_DESCRIPTOR *d
     return bytes;
 }
 
-static CUresult take_memory(struct CUctx_st *context, uint64_t bytes, struct block **out)
+static CUresult take_memory(struct CUctx_st *context, uint64_t bytes, struct sim_block **out)
 {
-    struct block *block = block_new(BLOCK_DEVICE, context, context->device);
+    struct sim_block *block = sim_block_new(BLOCK_DEVICE, context, context->device);
     CUresult result;
 
     if (!block)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    result = alloc_take(block, bytes);
+    result = sim_alloc_take(block, bytes);
     if (result != CUDA_SUCCESS)
-        block_delete(block);
+        sim_block_delete(block);
     else
         *out = block;
     return result;
 }
 
-CUresult array_create(CUarray *out, const CUDA_ARRAY3D_DESCRIPTOR *desc)
+CUresult sim_array_create(CUarray *out, const CUDA_ARRAY3D_DESCRIPTOR *desc)
 {
     struct CUarray_st *array;
     struct CUctx_st *context;
@@ -85,67 +85,67 @@ CUresult array_create(CUarray *out, const CUDA_ARRAY3D_DESCRIPTOR *desc)
     if (!array)
         return CUDA_ERROR_OUT_OF_MEMORY;
     bytes = shape(array, desc);
-    lock_take();
-    result = context_current(&context);
+    sim_lock_take();
+    result = sim_context_current(&context);
     if (result == CUDA_SUCCESS)
-        result = bytes ? capture_check_unsafe() : CUDA_ERROR_INVALID_VALUE;
+        result = bytes ? sim_capture_check_unsafe() : CUDA_ERROR_INVALID_VALUE;
     if (result == CUDA_SUCCESS)
         result = take_memory(context, bytes, &array->memory);
-    if (result == CUDA_SUCCESS && !object_add(array, OBJECT_ARRAY)) {
-        alloc_give_back(array->memory);
+    if (result == CUDA_SUCCESS && !sim_object_add(array, OBJECT_ARRAY)) {
+        sim_alloc_give_back(array->memory);
         result = CUDA_ERROR_OUT_OF_MEMORY;
     }
     if (result == CUDA_SUCCESS) {
         array->start = array->memory->range.start;
-        list_append(&context->arrays, &array->link);
+        sim_list_append(&context->arrays, &array->link);
         *out = array;
     } else {
         free(array);
     }
-    lock_drop();
+    sim_lock_drop();
     return result;
 }
 
 static void free_array(struct CUarray_st *array)
 {
-    object_remove(array);
-    list_remove(&array->link);
-    alloc_give_back(array->memory);
+    sim_object_remove(array);
+    sim_list_remove(&array->link);
+    sim_alloc_give_back(array->memory);
     free(array);
 }
 
-CUresult array_destroy(CUarray array)
+CUresult sim_array_destroy(CUarray array)
 {
     CUresult result =
         CUDA_ERROR_CONTEXT_IS_DESTROYED; /* what the driver says of a handle that is gone (measured) */
 
-    lock_take();
-    if (object_is(array, OBJECT_ARRAY) && !array->memory) {
+    sim_lock_take();
+    if (sim_object_is(array, OBJECT_ARRAY) && !array->memory) {
         result = CUDA_SUCCESS; /* a level of a mipmapped array: goes with the whole (measured) */
-    } else if (object_is(array, OBJECT_ARRAY)) {
+    } else if (sim_object_is(array, OBJECT_ARRAY)) {
         struct CUctx_st *context = array->memory->context;
 
-        stream_wait_context(context);
-        if (object_is(array, OBJECT_ARRAY)) /* no other thread came first while we waited */
+        sim_stream_wait_context(context);
+        if (sim_object_is(array, OBJECT_ARRAY)) /* no other thread came first while we waited */
             free_array(array);
         result = CUDA_SUCCESS;
     }
-    lock_drop();
+    sim_lock_drop();
     return result;
 }
 
-CUresult array_descriptor(CUDA_ARRAY3D_DESCRIPTOR *out, CUarray array)
+CUresult sim_array_descriptor(CUDA_ARRAY3D_DESCRIPTOR *out, CUarray array)
 {
     CUresult result = CUDA_ERROR_INVALID_HANDLE;
 
     if (!out)
         return CUDA_ERROR_INVALID_VALUE;
-    lock_take();
-    if (object_is(array, OBJECT_ARRAY)) {
+    sim_lock_take();
+    if (sim_object_is(array, OBJECT_ARRAY)) {
         *out = array->desc;
         result = CUDA_SUCCESS;
     }
-    lock_drop();
+    sim_lock_drop();
     return result;
 }
 
@@ -156,11 +156,11 @@ static void free_mipmap(struct CUmipmappedArray_st *mipmap)
     unsigned int i;
 
     for (i = 0; i < mipmap->count; i++)
-        object_remove(&mipmap->levels[i]);
-    object_remove(mipmap);
-    list_remove(&mipmap->link);
+        sim_object_remove(&mipmap->levels[i]);
+    sim_object_remove(mipmap);
+    sim_list_remove(&mipmap->link);
     if (mipmap->memory)
-        alloc_give_back(mipmap->memory);
+        sim_alloc_give_back(mipmap->memory);
     free(mipmap->levels);
     free(mipmap);
 }
@@ -197,17 +197,17 @@ static CUresult fill_mipmap(struct CUmipmappedArray_st *mipmap, struct CUctx_st 
 
     if (result != CUDA_SUCCESS)
         return result;
-    if (!object_add(mipmap, OBJECT_MIPMAP))
+    if (!sim_object_add(mipmap, OBJECT_MIPMAP))
         return CUDA_ERROR_OUT_OF_MEMORY;
     for (i = 0; i < mipmap->count; i++) {
         mipmap->levels[i].start += mipmap->memory->range.start;
-        if (!object_add(&mipmap->levels[i], OBJECT_ARRAY))
+        if (!sim_object_add(&mipmap->levels[i], OBJECT_ARRAY))
             return CUDA_ERROR_OUT_OF_MEMORY;
     }
     return CUDA_SUCCESS;
 }
 
-CUresult mipmap_create(CUmipmappedArray *out, const CUDA_ARRAY3D_DESCRIPTOR *desc, unsigned int levels)
+CUresult sim_mipmap_create(CUmipmappedArray *out, const CUDA_ARRAY3D_DESCRIPTOR *desc, unsigned int levels)
 {
     struct CUmipmappedArray_st *mipmap;
     struct CUctx_st *context;
@@ -224,59 +224,59 @@ CUresult mipmap_create(CUmipmappedArray *out, const CUDA_ARRAY3D_DESCRIPTOR *des
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     mipmap->count = levels;
-    list_init(&mipmap->link);
+    sim_list_init(&mipmap->link);
     bytes = shape_levels(mipmap, desc);
-    lock_take();
-    result = context_current(&context);
+    sim_lock_take();
+    result = sim_context_current(&context);
     if (result == CUDA_SUCCESS)
-        result = bytes ? capture_check_unsafe() : CUDA_ERROR_INVALID_VALUE;
+        result = bytes ? sim_capture_check_unsafe() : CUDA_ERROR_INVALID_VALUE;
     if (result == CUDA_SUCCESS)
         result = fill_mipmap(mipmap, context, bytes);
     if (result == CUDA_SUCCESS) {
-        list_append(&context->arrays, &mipmap->link);
+        sim_list_append(&context->arrays, &mipmap->link);
         *out = mipmap;
     } else {
         free_mipmap(mipmap);
     }
-    lock_drop();
+    sim_lock_drop();
     return result;
 }
 
-CUresult mipmap_level(CUarray *out, CUmipmappedArray mipmap, unsigned int level)
+CUresult sim_mipmap_level(CUarray *out, CUmipmappedArray mipmap, unsigned int level)
 {
     CUresult result = CUDA_ERROR_INVALID_HANDLE;
 
-    lock_take();
-    if (object_is(mipmap, OBJECT_MIPMAP)) {
+    sim_lock_take();
+    if (sim_object_is(mipmap, OBJECT_MIPMAP)) {
         result = out && level < mipmap->count ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
         if (result == CUDA_SUCCESS)
             *out = &mipmap->levels[level];
     }
-    lock_drop();
+    sim_lock_drop();
     return result;
 }
 
-CUresult mipmap_destroy(CUmipmappedArray mipmap)
+CUresult sim_mipmap_destroy(CUmipmappedArray mipmap)
 {
     CUresult result = CUDA_ERROR_INVALID_HANDLE;
 
-    lock_take();
-    if (object_is(mipmap, OBJECT_MIPMAP)) {
-        stream_wait_context(mipmap->memory->context);
-        if (object_is(mipmap, OBJECT_MIPMAP))
+    sim_lock_take();
+    if (sim_object_is(mipmap, OBJECT_MIPMAP)) {
+        sim_stream_wait_context(mipmap->memory->context);
+        if (sim_object_is(mipmap, OBJECT_MIPMAP))
             free_mipmap(mipmap);
         result = CUDA_SUCCESS;
     }
-    lock_drop();
+    sim_lock_drop();
     return result;
 }
 
-void array_end_context(struct CUctx_st *context)
+void sim_array_end_context(struct CUctx_st *context)
 {
-    while (!list_empty(&context->arrays)) {
-        struct link *first = context->arrays.next;
+    while (!sim_list_empty(&context->arrays)) {
+        struct sim_link *first = context->arrays.next;
 
-        if (object_is(LIST_ITEM(first, struct CUmipmappedArray_st, link), OBJECT_MIPMAP))
+        if (sim_object_is(LIST_ITEM(first, struct CUmipmappedArray_st, link), OBJECT_MIPMAP))
             free_mipmap(LIST_ITEM(first, struct CUmipmappedArray_st, link));
         else
             free_array(LIST_ITEM(first, struct CUarray_st, link));

@@ -10,7 +10,7 @@
 #define BATCH_MAX 256 /* as the driver has it */
 
 /* False: there is no such operation. */
-static bool read_step(const CUstreamBatchMemOpParams *from, struct work_step *step)
+static bool read_step(const CUstreamBatchMemOpParams *from, struct sim_work_step *step)
 {
     switch (from->operation) {
     case CU_STREAM_MEM_OP_WAIT_VALUE_32:
@@ -39,54 +39,55 @@ static bool read_step(const CUstreamBatchMemOpParams *from, struct work_step *st
 }
 
 /* Lock held. */
-static bool is_good(const struct work_step *step)
+static bool is_good(const struct sim_work_step *step)
 {
     const size_t width = step->value.wide ? sizeof(uint64_t) : sizeof(uint32_t);
 
     return step->kind == WORK_NOTHING ||
-           (step->value.address % width == 0 && block_covers(step->value.address, width));
+           (step->value.address % width == 0 && sim_block_covers(step->value.address, width));
 }
 
-static CUresult read_steps(const CUstreamBatchMemOpParams *list, unsigned int count, struct work_step *steps)
+static CUresult read_steps(const CUstreamBatchMemOpParams *list, unsigned int count,
+                           struct sim_work_step *steps)
 {
     CUresult result = CUDA_SUCCESS;
     unsigned int i;
 
-    lock_take();
+    sim_lock_take();
     for (i = 0; i < count; i++)
         if (!read_step(&list[i], &steps[i]) || !is_good(&steps[i]))
             result = CUDA_ERROR_INVALID_VALUE;
-    lock_drop();
+    sim_lock_drop();
     return result;
 }
 
-CUresult batch_work(const CUstreamBatchMemOpParams *list, unsigned int count, unsigned int flags,
-                    struct work **out)
+CUresult sim_batch_work(const CUstreamBatchMemOpParams *list, unsigned int count, unsigned int flags,
+                        struct sim_work **out)
 {
-    struct work *work;
+    struct sim_work *work;
     CUresult result;
 
     if (!list || count == 0 || count > BATCH_MAX || flags)
         return CUDA_ERROR_INVALID_VALUE;
-    work = work_new(WORK_BATCH);
+    work = sim_work_new(WORK_BATCH);
     if (!work)
         return CUDA_ERROR_OUT_OF_MEMORY;
     work->steps = count;
-    work->owned_size = count * sizeof(struct work_step);
-    work->owned = calloc(count, sizeof(struct work_step));
+    work->owned_size = count * sizeof(struct sim_work_step);
+    work->owned = calloc(count, sizeof(struct sim_work_step));
     result = work->owned ? read_steps(list, count, work->owned) : CUDA_ERROR_OUT_OF_MEMORY;
     if (result == CUDA_SUCCESS)
         *out = work;
     else
-        work_delete(work);
+        sim_work_delete(work);
     return result;
 }
 
-CUresult batch_put(CUstream stream, const CUstreamBatchMemOpParams *list, unsigned int count,
-                   unsigned int flags)
+CUresult sim_batch_put(CUstream stream, const CUstreamBatchMemOpParams *list, unsigned int count,
+                       unsigned int flags)
 {
-    struct work *work;
-    const CUresult result = batch_work(list, count, flags, &work);
+    struct sim_work *work;
+    const CUresult result = sim_batch_work(list, count, flags, &work);
 
-    return result == CUDA_SUCCESS ? stream_put(stream, work) : result;
+    return result == CUDA_SUCCESS ? sim_stream_put(stream, work) : result;
 }

@@ -5,10 +5,10 @@
 #include "tools/simgpu/engine/sim_work.h"
 
 /* Checks the list and makes the work. Takes the engine's lock. */
-CUresult batch_work(const CUstreamBatchMemOpParams *list, unsigned int count, unsigned int flags,
-                    struct work **out);
+CUresult sim_batch_work(const CUstreamBatchMemOpParams *list, unsigned int count, unsigned int flags,
+                        struct sim_work **out);
 /* The same, put into a stream. */
-CUresult batch_put(CUstream stream, const CUstreamBatchMemOpParams *list, unsigned int count,
-                   unsigned int flags);
+CUresult sim_batch_put(CUstream stream, const CUstreamBatchMemOpParams *list, unsigned int count,
+                       unsigned int flags);
 
 #endif

@@ -5,17 +5,17 @@
 
 #include <stdlib.h>
 
-static struct ranges table;
+static struct sim_ranges table;
 static uint64_t last_id;
 
-static struct block *of_range(struct range *range)
+static struct sim_block *of_range(struct sim_range *range)
 {
-    return range ? LIST_ITEM(range, struct block, range) : NULL;
+    return range ? LIST_ITEM(range, struct sim_block, range) : NULL;
 }
 
-struct block *block_new(enum block_kind kind, struct CUctx_st *context, CUdevice device)
+struct sim_block *sim_block_new(enum sim_block_kind kind, struct CUctx_st *context, CUdevice device)
 {
-    struct block *block = calloc(1, sizeof(*block));
+    struct sim_block *block = calloc(1, sizeof(*block));
 
     if (!block)
         return NULL;
@@ -23,55 +23,55 @@ struct block *block_new(enum block_kind kind, struct CUctx_st *context, CUdevice
     block->context = context;
     block->device = device;
     block->id = ++last_id;
-    list_init(&block->link);
+    sim_list_init(&block->link);
     return block;
 }
 
-bool block_publish(struct block *block)
+bool sim_block_publish(struct sim_block *block)
 {
-    if (!object_add(block, block->kind == BLOCK_MAPPED ? OBJECT_MAPPING : OBJECT_BLOCK))
+    if (!sim_object_add(block, block->kind == BLOCK_MAPPED ? OBJECT_MAPPING : OBJECT_BLOCK))
         return false;
-    ranges_insert(&table, &block->range);
+    sim_ranges_insert(&table, &block->range);
     if (block->context)
-        list_append(&block->context->blocks, &block->link);
+        sim_list_append(&block->context->blocks, &block->link);
     return true;
 }
 
-void block_withdraw(struct block *block)
+void sim_block_withdraw(struct sim_block *block)
 {
-    ranges_remove(&table, &block->range);
-    list_remove(&block->link);
-    object_remove(block);
+    sim_ranges_remove(&table, &block->range);
+    sim_list_remove(&block->link);
+    sim_object_remove(block);
 }
 
-void block_delete(struct block *block)
+void sim_block_delete(struct sim_block *block)
 {
     free(block);
 }
 
-struct block *block_find(uint64_t address)
+struct sim_block *sim_block_find(uint64_t address)
 {
-    return of_range(ranges_find(&table, address));
+    return of_range(sim_ranges_find(&table, address));
 }
 
-struct block *block_next(uint64_t address)
+struct sim_block *sim_block_next(uint64_t address)
 {
-    return of_range(ranges_next(&table, address));
+    return of_range(sim_ranges_next(&table, address));
 }
 
-bool block_overlaps(uint64_t address, uint64_t size)
+bool sim_block_overlaps(uint64_t address, uint64_t size)
 {
-    struct block *next = block_next(address);
+    struct sim_block *next = sim_block_next(address);
 
-    return block_find(address) || (next && next->range.start - address < size);
+    return sim_block_find(address) || (next && next->range.start - address < size);
 }
 
-bool block_covers(uint64_t address, uint64_t size)
+bool sim_block_covers(uint64_t address, uint64_t size)
 {
     uint64_t inside;
 
     for (;;) { /* memory stitched from several mappings is one range to a copy */
-        struct block *block = block_find(address);
+        struct sim_block *block = sim_block_find(address);
 
         if (!block || (block->kind == BLOCK_MAPPED && !block->flags))
             return false;

@@ -9,8 +9,8 @@
 
 #include <stdlib.h>
 
-struct capture {
-    struct link link; /* in captures */
+struct sim_capture {
+    struct sim_link link; /* in captures */
     uint64_t id;
     CUstreamCaptureMode mode;
     uint64_t thread; /* that began it */
@@ -21,18 +21,18 @@ struct capture {
     unsigned int streams;
 };
 
-static struct link captures = {&captures, &captures};
+static struct sim_link captures = {&captures, &captures};
 static uint64_t last_id;
 static _Thread_local CUstreamCaptureMode thread_mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
 
-static struct capture *of_link(struct link *link)
+static struct sim_capture *of_link(struct sim_link *link)
 {
-    return LIST_ITEM(link, struct capture, link);
+    return LIST_ITEM(link, struct sim_capture, link);
 }
 
-static struct capture *find(uint64_t id)
+static struct sim_capture *find(uint64_t id)
 {
-    struct link *at;
+    struct sim_link *at;
 
     for (at = captures.next; at != &captures; at = at->next)
         if (of_link(at)->id == id)
@@ -44,19 +44,19 @@ static struct capture *find(uint64_t id)
 
 /* Does this capture forbid this thread a call that is unsafe in a capture?
  * (cuThreadExchangeStreamCaptureMode) */
-static bool forbids_unsafe(const struct capture *capture)
+static bool forbids_unsafe(const struct sim_capture *capture)
 {
     if (thread_mode == CU_STREAM_CAPTURE_MODE_RELAXED)
         return false;
-    if (capture->thread == stream_thread())
+    if (capture->thread == sim_stream_thread())
         return capture->mode != CU_STREAM_CAPTURE_MODE_RELAXED;
     return thread_mode == CU_STREAM_CAPTURE_MODE_GLOBAL && capture->mode == CU_STREAM_CAPTURE_MODE_GLOBAL;
 }
 
-CUresult capture_check_unsafe(void)
+CUresult sim_capture_check_unsafe(void)
 {
     CUresult result = CUDA_SUCCESS;
-    struct link *at;
+    struct sim_link *at;
 
     for (at = captures.next; at != &captures; at = at->next)
         if (forbids_unsafe(of_link(at))) {
@@ -66,55 +66,55 @@ CUresult capture_check_unsafe(void)
     return result;
 }
 
-CUresult capture_check_context(struct CUctx_st *context)
+CUresult sim_capture_check_context(struct CUctx_st *context)
 {
     CUresult result = CUDA_SUCCESS;
-    struct link *at;
+    struct sim_link *at;
 
     for (at = captures.next; at != &captures; at = at->next)
-        if (stream_is_of(of_link(at)->origin, context)) {
+        if (sim_stream_is_of(of_link(at)->origin, context)) {
             of_link(at)->invalid = true;
             result = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
         }
     return result;
 }
 
-CUresult capture_check_stream(struct CUstream_st *stream)
+CUresult sim_capture_check_stream(struct CUstream_st *stream)
 {
     if (!stream->capture)
-        return capture_check_implicit(stream);
-    capture_invalidate(stream);
+        return sim_capture_check_implicit(stream);
+    sim_capture_invalidate(stream);
     return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
 }
 
-CUresult capture_check_implicit(struct CUstream_st *stream)
+CUresult sim_capture_check_implicit(struct CUstream_st *stream)
 {
     CUresult result = CUDA_SUCCESS;
-    struct link *at;
+    struct sim_link *at;
 
-    if (!stream->legacy || list_empty(&captures))
+    if (!stream->legacy || sim_list_empty(&captures))
         return CUDA_SUCCESS;
     for (at = stream->context->streams.next; at != &stream->context->streams; at = at->next) {
         struct CUstream_st *other = LIST_ITEM(at, struct CUstream_st, link);
 
         if (other->capture && other->green == stream->green && !(other->flags & CU_STREAM_NON_BLOCKING)) {
-            capture_invalidate(other);
+            sim_capture_invalidate(other);
             result = CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
         }
     }
     return result;
 }
 
-CUresult capture_check_event(struct CUevent_st *event)
+CUresult sim_capture_check_event(struct CUevent_st *event)
 {
-    struct capture *capture = find(event->capture);
+    struct sim_capture *capture = find(event->capture);
 
     if (capture)
         capture->invalid = true;
     return CUDA_ERROR_CAPTURED_EVENT;
 }
 
-void capture_invalidate(struct CUstream_st *stream)
+void sim_capture_invalidate(struct CUstream_st *stream)
 {
     if (stream->capture)
         stream->capture->invalid = true;
@@ -122,7 +122,7 @@ void capture_invalidate(struct CUstream_st *stream)
 
 /* ---- writing down ---- */
 
-static CUgraphNodeType type_of(const struct work *work)
+static CUgraphNodeType type_of(const struct sim_work *work)
 {
     switch (work->kind) {
     case WORK_COPY:
@@ -148,20 +148,20 @@ static CUresult append(struct CUstream_st *stream, struct CUgraphNode_st *node)
 {
     if (!node)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    nodes_clear(&stream->frontier);
-    return nodes_add(&stream->frontier, node) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+    sim_nodes_clear(&stream->frontier);
+    return sim_nodes_add(&stream->frontier, node) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-CUresult capture_add(struct CUstream_st *stream, struct work *work)
+CUresult sim_capture_add(struct CUstream_st *stream, struct sim_work *work)
 {
     if (stream->capture->invalid) {
-        work_delete(work);
+        sim_work_delete(work);
         return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
     }
-    return append(stream, graph_add(stream->capture->graph, type_of(work), work, &stream->frontier));
+    return append(stream, sim_graph_add(stream->capture->graph, type_of(work), work, &stream->frontier));
 }
 
-CUresult capture_add_alloc(struct CUstream_st *stream, CUdevice device, size_t size, CUdeviceptr *address)
+CUresult sim_capture_add_alloc(struct CUstream_st *stream, CUdevice device, size_t size, CUdeviceptr *address)
 {
     struct CUgraphNode_st *node;
     CUresult result;
@@ -169,43 +169,43 @@ CUresult capture_add_alloc(struct CUstream_st *stream, CUdevice device, size_t s
     if (stream->capture->invalid)
         return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
     result =
-        graph_memory_add(stream->capture->graph, &stream->frontier, stream->context, device, size, &node);
+        sim_graph_memory_add(stream->capture->graph, &stream->frontier, stream->context, device, size, &node);
     if (result != CUDA_SUCCESS)
         return result;
     *address = node->memory->block->range.start;
     return append(stream, node);
 }
 
-CUresult capture_add_free(struct CUstream_st *stream, CUdeviceptr address)
+CUresult sim_capture_add_free(struct CUstream_st *stream, CUdeviceptr address)
 {
     struct CUgraphNode_st *node;
     CUresult result;
 
     if (stream->capture->invalid)
         return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
-    result = graph_memory_add_free(stream->capture->graph, &stream->frontier, address, &node);
+    result = sim_graph_memory_add_free(stream->capture->graph, &stream->frontier, address, &node);
     return result == CUDA_SUCCESS ? append(stream, node) : result;
 }
 
-CUresult capture_record(struct CUstream_st *stream, struct CUevent_st *event)
+CUresult sim_capture_record(struct CUstream_st *stream, struct CUevent_st *event)
 {
     if (stream->capture->invalid)
         return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
-    event_forget(event);
+    sim_event_forget(event);
     event->capture = stream->capture->id;
-    return nodes_add_all(&event->nodes, &stream->frontier) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+    return sim_nodes_add_all(&event->nodes, &stream->frontier) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-CUresult capture_wait(struct CUstream_st *stream, struct CUevent_st *event)
+CUresult sim_capture_wait(struct CUstream_st *stream, struct CUevent_st *event)
 {
-    struct capture *capture = find(event->capture);
+    struct sim_capture *capture = find(event->capture);
 
     if (!event->capture || !capture) { /* a captured stream cannot wait for what is outside its capture */
-        capture_invalidate(stream);
+        sim_capture_invalidate(stream);
         return CUDA_ERROR_STREAM_CAPTURE_ISOLATION;
     }
     if (stream->capture && stream->capture != capture) {
-        capture_invalidate(stream);
+        sim_capture_invalidate(stream);
         capture->invalid = true;
         return CUDA_ERROR_STREAM_CAPTURE_MERGE;
     }
@@ -217,7 +217,7 @@ CUresult capture_wait(struct CUstream_st *stream, struct CUevent_st *event)
         stream->capture = capture;
         capture->streams++;
     }
-    return nodes_add_all(&stream->frontier, &event->nodes) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+    return sim_nodes_add_all(&stream->frontier, &event->nodes) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
 /* ---- begin and end ---- */
@@ -226,12 +226,12 @@ static void leave(struct CUstream_st *stream)
 {
     stream->capture->streams--;
     stream->capture = NULL;
-    nodes_clear(&stream->frontier);
+    sim_nodes_clear(&stream->frontier);
 }
 
-static void leave_all(struct capture *capture)
+static void leave_all(struct sim_capture *capture)
 {
-    struct link *streams = &capture->origin->context->streams, *at;
+    struct sim_link *streams = &capture->origin->context->streams, *at;
 
     for (at = streams->next; at != streams; at = at->next) {
         struct CUstream_st *stream = LIST_ITEM(at, struct CUstream_st, link);
@@ -239,13 +239,13 @@ static void leave_all(struct capture *capture)
         if (stream->capture == capture)
             leave(stream);
     }
-    list_remove(&capture->link);
+    sim_list_remove(&capture->link);
     free(capture);
 }
 
-void capture_forget_stream(struct CUstream_st *stream)
+void sim_capture_forget_stream(struct CUstream_st *stream)
 {
-    struct capture *capture = stream->capture;
+    struct sim_capture *capture = stream->capture;
 
     if (!capture)
         return;
@@ -255,84 +255,84 @@ void capture_forget_stream(struct CUstream_st *stream)
         return;
     }
     if (!capture->into_users_graph)
-        graph_delete(capture->graph);
+        sim_graph_delete(capture->graph);
     leave_all(capture);
 }
 
-void capture_forget_green(const struct CUctx_st *context)
+void sim_capture_forget_green(const struct CUctx_st *context)
 {
-    struct link *at, *next;
+    struct sim_link *at, *next;
 
     for (at = captures.next; at != &captures; at = next) {
         next = at->next;
         if (of_link(at)->origin->green == context)
-            capture_forget_stream(of_link(at)->origin);
+            sim_capture_forget_stream(of_link(at)->origin);
     }
 }
 
 static CUresult begin(struct CUstream_st *stream, CUstreamCaptureMode mode, CUgraph into,
-                      const struct nodes *after)
+                      const struct sim_nodes *after)
 {
-    struct capture *capture;
+    struct sim_capture *capture;
 
     if (stream->legacy)
         return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
     if (stream->capture)
         return CUDA_ERROR_ILLEGAL_STATE;
     capture = calloc(1, sizeof(*capture));
-    if (!capture || !nodes_add_all(&stream->frontier, after))
+    if (!capture || !sim_nodes_add_all(&stream->frontier, after))
         goto fail;
-    capture->graph = into ? into : graph_new();
+    capture->graph = into ? into : sim_graph_new();
     if (!capture->graph)
         goto fail;
     capture->into_users_graph = into != NULL;
     capture->id = ++last_id;
     capture->mode = mode;
-    capture->thread = stream_thread();
+    capture->thread = sim_stream_thread();
     capture->origin = stream;
     capture->streams = 1;
     stream->capture = capture;
-    list_append(&captures, &capture->link);
+    sim_list_append(&captures, &capture->link);
     return CUDA_SUCCESS;
 fail:
-    nodes_clear(&stream->frontier);
+    sim_nodes_clear(&stream->frontier);
     free(capture);
     return CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-CUresult capture_begin(CUstream handle, CUstreamCaptureMode mode, CUgraph into, const CUgraphNode *after,
-                       size_t count)
+CUresult sim_capture_begin(CUstream handle, CUstreamCaptureMode mode, CUgraph into, const CUgraphNode *after,
+                           size_t count)
 {
-    struct nodes set = {(struct CUgraphNode_st **)(uintptr_t)after, count};
+    struct sim_nodes set = {(struct CUgraphNode_st **)(uintptr_t)after, count};
     struct CUstream_st *stream;
     CUresult result;
     size_t i;
 
     if ((unsigned int)mode > CU_STREAM_CAPTURE_MODE_RELAXED || (count > 0 && !after))
         return CUDA_ERROR_INVALID_VALUE;
-    lock_take();
-    result = stream_find(handle, &stream);
-    if (result == CUDA_SUCCESS && into && !object_is(into, OBJECT_GRAPH))
+    sim_lock_take();
+    result = sim_stream_find(handle, &stream);
+    if (result == CUDA_SUCCESS && into && !sim_object_is(into, OBJECT_GRAPH))
         result = CUDA_ERROR_INVALID_VALUE;
     for (i = 0; result == CUDA_SUCCESS && i < count; i++)
-        if (!object_is(after[i], OBJECT_NODE) || after[i]->graph != into)
+        if (!sim_object_is(after[i], OBJECT_NODE) || after[i]->graph != into)
             result = CUDA_ERROR_INVALID_VALUE;
     if (result == CUDA_SUCCESS)
         result = begin(stream, mode, into, &set);
-    lock_drop();
+    sim_lock_drop();
     return result;
 }
 
 /* Has all that other streams captured flown back into the stream where it began? */
-static bool joined(struct capture *capture)
+static bool joined(struct sim_capture *capture)
 {
-    struct link *streams = &capture->origin->context->streams, *at;
+    struct sim_link *streams = &capture->origin->context->streams, *at;
 
     for (at = streams->next; at != streams; at = at->next) {
         struct CUstream_st *stream = LIST_ITEM(at, struct CUstream_st, link);
 
         if (stream->capture == capture &&
-            !graph_reaches(capture->graph, &capture->origin->frontier, &stream->frontier))
+            !sim_graph_reaches(capture->graph, &capture->origin->frontier, &stream->frontier))
             return false;
     }
     return true;
@@ -340,7 +340,7 @@ static bool joined(struct capture *capture)
 
 static CUresult end(struct CUstream_st *stream, CUgraph *out)
 {
-    struct capture *capture = stream->capture;
+    struct sim_capture *capture = stream->capture;
     CUresult result = CUDA_SUCCESS;
 
     if (!capture)
@@ -349,7 +349,7 @@ static CUresult end(struct CUstream_st *stream, CUgraph *out)
         capture->invalid = true;
         return CUDA_ERROR_STREAM_CAPTURE_UNMATCHED;
     }
-    if (capture->mode != CU_STREAM_CAPTURE_MODE_RELAXED && capture->thread != stream_thread())
+    if (capture->mode != CU_STREAM_CAPTURE_MODE_RELAXED && capture->thread != sim_stream_thread())
         return CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD;
     if (capture->invalid)
         result = CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
@@ -358,12 +358,12 @@ static CUresult end(struct CUstream_st *stream, CUgraph *out)
     if (result == CUDA_SUCCESS)
         *out = capture->graph;
     else if (!capture->into_users_graph)
-        graph_delete(capture->graph);
+        sim_graph_delete(capture->graph);
     leave_all(capture);
     return result;
 }
 
-CUresult capture_end(CUstream handle, CUgraph *out)
+CUresult sim_capture_end(CUstream handle, CUgraph *out)
 {
     struct CUstream_st *stream;
     CUresult result;
@@ -371,29 +371,29 @@ CUresult capture_end(CUstream handle, CUgraph *out)
     if (!out)
         return CUDA_ERROR_INVALID_VALUE;
     *out = NULL;
-    lock_take();
-    result = stream_find(handle, &stream);
+    sim_lock_take();
+    result = sim_stream_find(handle, &stream);
     if (result == CUDA_SUCCESS)
         result = end(stream, out);
-    lock_drop();
+    sim_lock_drop();
     return result;
 }
 
 /* ---- questions ---- */
 
-CUresult capture_status(CUstream handle, CUstreamCaptureStatus *status, cuuint64_t *id, CUgraph *graph,
-                        const CUgraphNode **after, size_t *count)
+CUresult sim_capture_status(CUstream handle, CUstreamCaptureStatus *status, cuuint64_t *id, CUgraph *graph,
+                            const CUgraphNode **after, size_t *count)
 {
     struct CUstream_st *stream;
-    struct capture *capture;
+    struct sim_capture *capture;
     CUresult result;
 
     if (!status)
         return CUDA_ERROR_INVALID_VALUE;
-    lock_take();
-    result = stream_find(handle, &stream);
+    sim_lock_take();
+    result = sim_stream_find(handle, &stream);
     if (result == CUDA_SUCCESS)
-        result = capture_check_implicit(stream);
+        result = sim_capture_check_implicit(stream);
     if (result == CUDA_SUCCESS) {
         capture = stream->capture;
         *status = !capture           ? CU_STREAM_CAPTURE_STATUS_NONE
@@ -408,36 +408,36 @@ CUresult capture_status(CUstream handle, CUstreamCaptureStatus *status, cuuint64
         if (count)
             *count = stream->frontier.count;
     }
-    lock_drop();
+    sim_lock_drop();
     return result;
 }
 
-CUresult capture_update(CUstream handle, CUgraphNode *items, size_t count, unsigned int flags)
+CUresult sim_capture_update(CUstream handle, CUgraphNode *items, size_t count, unsigned int flags)
 {
     struct CUstream_st *stream;
     CUresult result;
     size_t i;
 
-    lock_take();
-    result = stream_find(handle, &stream);
+    sim_lock_take();
+    result = sim_stream_find(handle, &stream);
     if (result == CUDA_SUCCESS && (!stream->capture || stream->capture->invalid))
         result = CUDA_ERROR_ILLEGAL_STATE;
     if (result == CUDA_SUCCESS && count > 0 && !items)
         result = CUDA_ERROR_INVALID_VALUE;
     for (i = 0; result == CUDA_SUCCESS && i < count; i++)
-        if (!object_is(items[i], OBJECT_NODE) || items[i]->graph != stream->capture->graph)
+        if (!sim_object_is(items[i], OBJECT_NODE) || items[i]->graph != stream->capture->graph)
             result = CUDA_ERROR_INVALID_VALUE;
     if (result == CUDA_SUCCESS) {
         if (flags == CU_STREAM_SET_CAPTURE_DEPENDENCIES)
-            nodes_clear(&stream->frontier);
-        if (!nodes_add_all(&stream->frontier, &(struct nodes){items, count}))
+            sim_nodes_clear(&stream->frontier);
+        if (!sim_nodes_add_all(&stream->frontier, &(struct sim_nodes){items, count}))
             result = CUDA_ERROR_OUT_OF_MEMORY;
     }
-    lock_drop();
+    sim_lock_drop();
     return result;
 }
 
-CUresult capture_exchange_mode(CUstreamCaptureMode *mode)
+CUresult sim_capture_exchange_mode(CUstreamCaptureMode *mode)
 {
     CUstreamCaptureMode old = thread_mode;
 

@@ -13,29 +13,32 @@ struct CUstream_st;
 struct CUevent_st;
 
 /* All with the lock held. */
-CUresult capture_check_unsafe(void);                      /* before cuMemAlloc and its like */
-CUresult capture_check_context(struct CUctx_st *context); /* before what concerns every stream of a context */
-CUresult capture_check_stream(struct CUstream_st *stream); /* before a synchronization with it */
-CUresult capture_check_event(struct CUevent_st *event); /* a question about a captured one ends its capture */
-CUresult capture_check_implicit(struct CUstream_st *stream);         /* before work in the legacy stream */
-CUresult capture_add(struct CUstream_st *stream, struct work *work); /* takes over work */
+CUresult sim_capture_check_unsafe(void); /* before cuMemAlloc and its like */
+CUresult
+sim_capture_check_context(struct CUctx_st *context); /* before what concerns every stream of a context */
+CUresult sim_capture_check_stream(struct CUstream_st *stream); /* before a synchronization with it */
+CUresult
+sim_capture_check_event(struct CUevent_st *event); /* a question about a captured one ends its capture */
+CUresult sim_capture_check_implicit(struct CUstream_st *stream); /* before work in the legacy stream */
+CUresult sim_capture_add(struct CUstream_st *stream, struct sim_work *work); /* takes over work */
 /* cuMemAllocAsync and cuMemFreeAsync: nodes of the graph's own memory. */
-CUresult capture_add_alloc(struct CUstream_st *stream, CUdevice device, size_t size, CUdeviceptr *address);
-CUresult capture_add_free(struct CUstream_st *stream, CUdeviceptr address);
-CUresult capture_record(struct CUstream_st *stream, struct CUevent_st *event);
-CUresult capture_wait(struct CUstream_st *stream,
-                      struct CUevent_st *event); /* of an event that was captured */
-void capture_invalidate(struct CUstream_st *stream);
-void capture_forget_stream(struct CUstream_st *stream);
-void capture_forget_green(const struct CUctx_st *context); /* its streams capture no more */
+CUresult sim_capture_add_alloc(struct CUstream_st *stream, CUdevice device, size_t size,
+                               CUdeviceptr *address);
+CUresult sim_capture_add_free(struct CUstream_st *stream, CUdeviceptr address);
+CUresult sim_capture_record(struct CUstream_st *stream, struct CUevent_st *event);
+CUresult sim_capture_wait(struct CUstream_st *stream,
+                          struct CUevent_st *event); /* of an event that was captured */
+void sim_capture_invalidate(struct CUstream_st *stream);
+void sim_capture_forget_stream(struct CUstream_st *stream);
+void sim_capture_forget_green(const struct CUctx_st *context); /* its streams capture no more */
 
 /* The driver's calls; they take the lock. */
-CUresult capture_begin(CUstream stream, CUstreamCaptureMode mode, CUgraph into, const CUgraphNode *after,
-                       size_t count);
-CUresult capture_end(CUstream stream, CUgraph *out);
-CUresult capture_status(CUstream stream, CUstreamCaptureStatus *status, cuuint64_t *id, CUgraph *graph,
-                        const CUgraphNode **after, size_t *count);
-CUresult capture_update(CUstream stream, CUgraphNode *nodes, size_t count, unsigned int flags);
-CUresult capture_exchange_mode(CUstreamCaptureMode *mode);
+CUresult sim_capture_begin(CUstream stream, CUstreamCaptureMode mode, CUgraph into, const CUgraphNode *after,
+                           size_t count);
+CUresult sim_capture_end(CUstream stream, CUgraph *out);
+CUresult sim_capture_status(CUstream stream, CUstreamCaptureStatus *status, cuuint64_t *id, CUgraph *graph,
+                            const CUgraphNode **after, size_t *count);
+CUresult sim_capture_update(CUstream stream, CUgraphNode *nodes, size_t count, unsigned int flags);
+CUresult sim_capture_exchange_mode(CUstreamCaptureMode *mode);
 
 #endif

@@ -18,8 +18,8 @@ static struct {
     bool fork_handled;
     _Atomic pid_t owner; /* who opened: a child sees its parent's id here until it forgets */
     bool open;
-    struct card_spec spec; /* stays valid after closing, as card_info() hands out pointers into it */
-    struct card_file file;
+    struct sim_card_spec spec; /* stays valid after closing, as sim_card_info() hands out pointers into it */
+    struct sim_card_file file;
     uint64_t most[CARD_MAX_DEVICES]; /* that this process ever had of a card */
 } state = {.lock = PTHREAD_MUTEX_INITIALIZER, .file = CARD_FILE_CLOSED};
 
@@ -36,7 +36,7 @@ static void after_fork(void)
 /* The slot is the parent's. In the only thread of a child. */
 static void forget(void)
 {
-    card_file_forget(&state.file);
+    sim_card_file_forget(&state.file);
     state.open = false;
     state.owner = getpid();
 }
@@ -49,7 +49,7 @@ static void after_fork_child(void)
     forget();
 }
 
-void card_forget(void)
+void sim_card_forget(void)
 {
     if (!state.owner || state.owner == getpid())
         return;
@@ -88,23 +88,23 @@ static int open_locked(void)
     }
     if (!text || !*text)
         text = CARD_SPEC_DEFAULT;
-    if (card_spec_parse(text, &state.spec, why, sizeof why)) {
+    if (sim_card_spec_parse(text, &state.spec, why, sizeof why)) {
         fprintf(stderr, "simgpu: GPUCAP_SIM: %s; expected for example 2x16G or 24G,8G;ctx=64M\n", why);
         return -EINVAL;
     }
     int err = machine_name(name);
     if (!err)
-        err = card_file_open(&state.file, name, &state.spec);
+        err = sim_card_file_open(&state.file, name, &state.spec);
     if (err && err != -EINVAL)
         fprintf(stderr, "simgpu: cannot share the cards of machine %s: %s\n", name, strerror(-err));
     state.open = !err;
     return err;
 }
 
-int card_open(void)
+int sim_card_open(void)
 {
     int err = 0;
-    card_forget(); /* does nothing in the process that opened */
+    sim_card_forget(); /* does nothing in the process that opened */
     pthread_mutex_lock(&state.lock);
     if (!state.open) {
         state.owner = getpid();
@@ -119,17 +119,17 @@ __attribute__((destructor)) static void close_cards(void)
 {
     pthread_mutex_lock(&state.lock);
     if (state.open && state.owner == getpid())
-        card_file_close(&state.file);
+        sim_card_file_close(&state.file);
     state.open = false;
     pthread_mutex_unlock(&state.lock);
 }
 
-int card_count(void)
+int sim_card_count(void)
 {
     return state.spec.count;
 }
 
-const struct card_info *card_info(int card)
+const struct sim_card_info *sim_card_info(int card)
 {
     return card >= 0 && card < state.spec.count ? &state.spec.card[card] : NULL;
 }
@@ -141,7 +141,7 @@ static int begin(int card)
         return -ENODEV;
     pthread_mutex_lock(&state.lock);
     /* A child of a raw clone() comes here without having forgotten. */
-    int err = state.open && state.owner == getpid() ? card_file_lock(&state.file) : -ENODEV;
+    int err = state.open && state.owner == getpid() ? sim_card_file_lock(&state.file) : -ENODEV;
     if (err)
         pthread_mutex_unlock(&state.lock);
     return err;
@@ -149,15 +149,15 @@ static int begin(int card)
 
 static void end(void)
 {
-    card_file_unlock(&state.file);
+    sim_card_file_unlock(&state.file);
     pthread_mutex_unlock(&state.lock);
 }
 
 static uint64_t sum_slots(int card)
 {
     uint64_t sum = 0;
-    for (int i = 0; i < card_file_slots(&state.file); i++) {
-        const struct card_slot *slot = &state.file.shared->slot[i];
+    for (int i = 0; i < sim_card_file_slots(&state.file); i++) {
+        const struct sim_card_slot *slot = &state.file.shared->slot[i];
         if (slot->pid && __builtin_add_overflow(sum, slot->bytes[card], &sum))
             return UINT64_MAX; /* only a damaged file can do this: count the card as full */
     }
@@ -170,14 +170,14 @@ static bool fits(int card, uint64_t bytes)
     return used <= capacity && bytes <= capacity - used;
 }
 
-int card_charge(int card, uint64_t bytes)
+int sim_card_charge(int card, uint64_t bytes)
 {
     int err = begin(card);
     if (err)
         return err;
     bool granted = fits(card, bytes);
     if (!granted) {
-        card_file_reap(&state.file);
+        sim_card_file_reap(&state.file);
         granted = fits(card, bytes);
     }
     if (granted) {
@@ -190,7 +190,7 @@ int card_charge(int card, uint64_t bytes)
     return granted ? 0 : -ENOMEM;
 }
 
-void card_uncharge(int card, uint64_t bytes)
+void sim_card_uncharge(int card, uint64_t bytes)
 {
     if (begin(card))
         return;
@@ -199,17 +199,17 @@ void card_uncharge(int card, uint64_t bytes)
     end();
 }
 
-uint64_t card_used(int card)
+uint64_t sim_card_used(int card)
 {
     if (begin(card))
         return 0;
-    card_file_reap(&state.file);
+    sim_card_file_reap(&state.file);
     uint64_t used = sum_slots(card), capacity = state.spec.card[card].capacity;
     end();
     return used < capacity ? used : capacity;
 }
 
-uint64_t card_own(int card, uint64_t *most)
+uint64_t sim_card_own(int card, uint64_t *most)
 {
     if (begin(card))
         return 0;
@@ -219,18 +219,18 @@ uint64_t card_own(int card, uint64_t *most)
     return own;
 }
 
-int card_processes(int card, struct card_process *out, int max)
+int sim_card_processes(int card, struct sim_card_process *out, int max)
 {
     int found = 0;
     if (begin(card))
         return 0;
-    card_file_reap(&state.file);
-    for (int i = 0; i < card_file_slots(&state.file); i++) {
-        const struct card_slot *slot = &state.file.shared->slot[i];
+    sim_card_file_reap(&state.file);
+    for (int i = 0; i < sim_card_file_slots(&state.file); i++) {
+        const struct sim_card_slot *slot = &state.file.shared->slot[i];
         if (!slot->pid || !slot->bytes[card])
             continue;
         if (found < max)
-            out[found] = (struct card_process){.pid = (pid_t)slot->pid, .bytes = slot->bytes[card]};
+            out[found] = (struct sim_card_process){.pid = (pid_t)slot->pid, .bytes = slot->bytes[card]};
         found++;
     }
     end();

@@ -19,7 +19,7 @@
 #define CARD_MAX_DEVICES 16
 #define CARD_UUID_TEXT   48 /* room for a UUID as NVML writes it */
 
-struct card_info {
+struct sim_card_info {
     uint8_t uuid[16];     /* fixed by the index, so that it is the same in every process */
     uint8_t gpu_uuid[16]; /* of the whole GPU: another one where the card is a MIG instance */
     bool mig;
@@ -27,26 +27,26 @@ struct card_info {
     uint64_t context_bytes; /* what one CUDA context takes: 518 MiB, or 1/16 of a small card, or ctx=SIZE */
 };
 
-struct card_process {
+struct sim_card_process {
     pid_t pid;
     uint64_t bytes;
 };
 
 /* Parses GPUCAP_SIM, maps the shared file, claims a slot. Idempotent and thread-safe.
  * 0; -EINVAL for a bad specification (said on stderr); another -errno. */
-int card_open(void);
-int card_count(void);
-const struct card_info *card_info(int card);
+int sim_card_open(void);
+int sim_card_count(void);
+const struct sim_card_info *sim_card_info(int card);
 
 /* Takes bytes of a card for this process: 0, or -ENOMEM if they are not free. Exact across processes. */
-int card_charge(int card, uint64_t bytes);
-void card_uncharge(int card, uint64_t bytes);
+int sim_card_charge(int card, uint64_t bytes);
+void sim_card_uncharge(int card, uint64_t bytes);
 
-uint64_t card_used(int card);                /* by all living processes */
-uint64_t card_own(int card, uint64_t *most); /* by this process, and the most it ever had */
-int card_processes(int card, struct card_process *out,
-                   int max); /* those that use the card; returns how many */
+uint64_t sim_card_used(int card);                /* by all living processes */
+uint64_t sim_card_own(int card, uint64_t *most); /* by this process, and the most it ever had */
+int sim_card_processes(int card, struct sim_card_process *out,
+                       int max); /* those that use the card; returns how many */
 
-void card_forget(void); /* in a child after fork: the slot is the parent's */
+void sim_card_forget(void); /* in a child after fork: the slot is the parent's */
 
 #endif

@@ -47,7 +47,7 @@ static int check_ours(int fd, struct stat *st)
 }
 
 /* Opens the file and waits for the opening byte. 0 with the descriptor in file->opening. */
-static int open_alone(struct card_file *file)
+static int open_alone(struct sim_card_file *file)
 {
     for (int i = 0; i < OPEN_TRIES; i++) {
         struct stat st;
@@ -90,14 +90,14 @@ static int make_lock(pthread_mutex_t *lock)
 /* Gives the file its size and real pages, so that a full /dev/shm is an error now and not a SIGBUS later. */
 static int make_room(int fd, off_t size)
 {
-    const off_t wanted = sizeof(struct card_shared);
+    const off_t wanted = sizeof(struct sim_card_shared);
     /* A process that is just ending may still map a file of the right size: never shorten that one. */
     if (size > wanted && ftruncate(fd, wanted))
         return -errno;
     return -posix_fallocate(fd, 0, wanted);
 }
 
-static int make_header(struct card_shared *shared, uint64_t spec_hash)
+static int make_header(struct sim_card_shared *shared, uint64_t spec_hash)
 {
     memset(shared, 0, sizeof *shared);
     int err = make_lock(&shared->lock);
@@ -110,27 +110,27 @@ static int make_header(struct card_shared *shared, uint64_t spec_hash)
     return 0;
 }
 
-static bool header_fits(const struct card_shared *shared, uint64_t spec_hash)
+static bool header_fits(const struct sim_card_shared *shared, uint64_t spec_hash)
 {
     return shared->magic == CARD_FILE_MAGIC && shared->version == CARD_FILE_VERSION &&
            shared->size == sizeof *shared && shared->spec_hash == spec_hash;
 }
 
-static int map_shared(struct card_file *file, uint64_t spec_hash)
+static int map_shared(struct sim_card_file *file, uint64_t spec_hash)
 {
     int fd = file->opening, err = 0;
     struct stat st;
     bool in_use = anyone_holds(fd, SLOT_BYTE(0), CARD_SLOTS);
     if (fstat(fd, &st))
         return -errno;
-    if (in_use && st.st_size != sizeof(struct card_shared))
+    if (in_use && st.st_size != sizeof(struct sim_card_shared))
         return -EBADMSG;
     if (!in_use)
         err = make_room(fd, st.st_size);
     if (err)
         return err;
 
-    struct card_shared *shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    struct sim_card_shared *shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     if (shared == MAP_FAILED)
         return -errno;
     if (madvise(shared, sizeof *shared, MADV_DONTFORK))
@@ -146,21 +146,21 @@ static int map_shared(struct card_file *file, uint64_t spec_hash)
     return err;
 }
 
-static bool take_slot(struct card_file *file, int slot)
+static bool take_slot(struct sim_card_file *file, int slot)
 {
     struct flock lock = byte_lock(SLOT_BYTE(slot), 1);
     if (fcntl(file->opening, F_OFD_SETLK, &lock))
         return false;
     if (file->shared->slots_seen <= (uint64_t)slot)
         file->shared->slots_seen = (uint64_t)slot + 1;
-    file->shared->slot[slot] = (struct card_slot){.pid = getpid()};
+    file->shared->slot[slot] = (struct sim_card_slot){.pid = getpid()};
     file->slot = slot;
     return true;
 }
 
-static int claim_slot(struct card_file *file)
+static int claim_slot(struct sim_card_file *file)
 {
-    int err = card_file_lock(file);
+    int err = sim_card_file_lock(file);
     if (err)
         return err;
     /* Empty slots first: one system call for each new process, not one for each process before it. */
@@ -170,11 +170,11 @@ static int claim_slot(struct card_file *file)
     }
     for (int i = 0; i < CARD_SLOTS && file->slot < 0; i++)
         take_slot(file, i);
-    card_file_unlock(file);
+    sim_card_file_unlock(file);
     return file->slot < 0 ? -EUSERS : 0;
 }
 
-static void stop_opening(struct card_file *file)
+static void stop_opening(struct sim_card_file *file)
 {
     struct flock lock = byte_lock(OPEN_BYTE, 1);
     int fd = file->opening;
@@ -186,7 +186,7 @@ static void stop_opening(struct card_file *file)
 
 /* Takes a file away that no living process uses. Whoever waits to open it sees then that it has no name any
  * more. */
-static void remove_if_unused(struct card_file *file, const char *path)
+static void remove_if_unused(struct sim_card_file *file, const char *path)
 {
     struct stat st;
     struct flock lock = byte_lock(OPEN_BYTE, 1);
@@ -203,7 +203,7 @@ static void remove_if_unused(struct card_file *file, const char *path)
 }
 
 /* Killed processes cannot clean up after themselves; who makes a new machine does it for them. */
-static void remove_leftovers(struct card_file *file)
+static void remove_leftovers(struct sim_card_file *file)
 {
     char prefix[48], path[sizeof DIRECTORY + NAME_MAX + 1];
     struct dirent *entry;
@@ -220,10 +220,10 @@ static void remove_leftovers(struct card_file *file)
     closedir(directory);
 }
 
-int card_file_open(struct card_file *file, const char *machine, const struct card_spec *spec)
+int sim_card_file_open(struct sim_card_file *file, const char *machine, const struct sim_card_spec *spec)
 {
-    uint64_t hash = card_spec_hash(spec);
-    *file = (struct card_file)CARD_FILE_CLOSED;
+    uint64_t hash = sim_card_spec_hash(spec);
+    *file = (struct sim_card_file)CARD_FILE_CLOSED;
     snprintf(file->path, sizeof file->path, DIRECTORY "/" FILE_PREFIX "%u-%.*s-%016llx", (unsigned)geteuid(),
              CARD_MACHINE_NAME, machine, (unsigned long long)hash);
 
@@ -233,38 +233,38 @@ int card_file_open(struct card_file *file, const char *machine, const struct car
     err = map_shared(file, hash);
     if (!err)
         err = claim_slot(file);
-    bool first = !err && card_file_slots(file) == 1; /* exact: nobody else opens the file now */
+    bool first = !err && sim_card_file_slots(file) == 1; /* exact: nobody else opens the file now */
     stop_opening(file);
     if (err)
-        card_file_close(file);
+        sim_card_file_close(file);
     else if (first)
         remove_leftovers(file);
     return err;
 }
 
-void card_file_close(struct card_file *file)
+void sim_card_file_close(struct sim_card_file *file)
 {
     bool claimed = file->slot >= 0;
-    if (claimed && !card_file_lock(file)) {
-        file->shared->slot[file->slot] = (struct card_slot){0};
-        card_file_unlock(file);
+    if (claimed && !sim_card_file_lock(file)) {
+        file->shared->slot[file->slot] = (struct sim_card_slot){0};
+        sim_card_file_unlock(file);
     }
     if (file->shared)
         munmap(file->shared, sizeof *file->shared);
     if (claimed)
         remove_if_unused(file, file->path);
-    *file = (struct card_file)CARD_FILE_CLOSED;
+    *file = (struct sim_card_file)CARD_FILE_CLOSED;
 }
 
-void card_file_forget(struct card_file *file)
+void sim_card_file_forget(struct sim_card_file *file)
 {
     /* The mapping was not inherited; another one may live at its address by now. */
     if (file->opening >= 0)
         close(file->opening);
-    *file = (struct card_file)CARD_FILE_CLOSED;
+    *file = (struct sim_card_file)CARD_FILE_CLOSED;
 }
 
-int card_file_lock(struct card_file *file)
+int sim_card_file_lock(struct sim_card_file *file)
 {
     /* Nobody sleeps in the lock itself: a waiter that is killed right after it was woken takes the wake-up of
      * all other waiters to its grave, because the kernel passes it on only if nobody has taken the lock
@@ -283,18 +283,18 @@ int card_file_lock(struct card_file *file)
     return -err;
 }
 
-void card_file_unlock(struct card_file *file)
+void sim_card_file_unlock(struct sim_card_file *file)
 {
     pthread_mutex_unlock(&file->shared->lock);
 }
 
-int card_file_slots(const struct card_file *file)
+int sim_card_file_slots(const struct sim_card_file *file)
 {
     uint64_t seen = file->shared->slots_seen;
     return seen < CARD_SLOTS ? (int)seen : CARD_SLOTS;
 }
 
-void card_file_reap(struct card_file *file)
+void sim_card_file_reap(struct sim_card_file *file)
 {
     struct stat st;
     int fd = open(file->path, O_RDWR | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
@@ -302,9 +302,9 @@ void card_file_reap(struct card_file *file)
         return;
     file->opening = fd;
     bool same = !fstat(fd, &st) && st.st_dev == file->dev && st.st_ino == file->ino;
-    for (int i = 0; i < card_file_slots(file) && same; i++) {
+    for (int i = 0; i < sim_card_file_slots(file) && same; i++) {
         if (file->shared->slot[i].pid && i != file->slot && !anyone_holds(fd, SLOT_BYTE(i), 1))
-            file->shared->slot[i] = (struct card_slot){0};
+            file->shared->slot[i] = (struct sim_card_slot){0};
     }
     file->opening = -1;
     close(fd);

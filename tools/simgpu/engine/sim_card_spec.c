@@ -64,7 +64,7 @@ static bool read_size(struct reader *r, uint64_t *out)
     return true;
 }
 
-static void name_card(struct card_info *card, int index)
+static void name_card(struct sim_card_info *card, int index)
 {
     /* "simgpu" or "simmig" in ASCII, then the bits of a random-style UUID; the index is the last byte. */
     static const uint8_t gpu[16] = {'s', 'i', 'm', 'g', 'p', 'u', 0x40, 0, 0x80};
@@ -74,7 +74,7 @@ static void name_card(struct card_info *card, int index)
     card->gpu_uuid[15] = card->uuid[15] = (uint8_t)index;
 }
 
-void card_spec_uuid_text(const struct card_info *card, char out[CARD_UUID_TEXT])
+void sim_card_spec_uuid_text(const struct sim_card_info *card, char out[CARD_UUID_TEXT])
 {
     const uint8_t *u = card->uuid;
     snprintf(out, CARD_UUID_TEXT, "%s-%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x",
@@ -91,7 +91,7 @@ static bool read_mig(struct reader *r)
     return true;
 }
 
-static int read_group(struct reader *r, struct card_spec *spec)
+static int read_group(struct reader *r, struct sim_card_spec *spec)
 {
     uint64_t count = 1, size;
     const char *start = r->at;
@@ -120,7 +120,7 @@ static int read_group(struct reader *r, struct card_spec *spec)
     return 0;
 }
 
-static int read_cards(struct reader *r, struct card_spec *spec)
+static int read_cards(struct reader *r, struct sim_card_spec *spec)
 {
     if (!strncasecmp(r->at, "none", 4)) {
         r->at += 4;
@@ -158,10 +158,10 @@ static uint64_t default_context(uint64_t capacity)
     return (share + CARD_GRANULARITY - 1) / CARD_GRANULARITY * CARD_GRANULARITY;
 }
 
-int card_spec_parse(const char *text, struct card_spec *out, char *why, size_t why_size)
+int sim_card_spec_parse(const char *text, struct sim_card_spec *out, char *why, size_t why_size)
 {
     struct reader r = {.at = text, .why = why, .why_size = why_size};
-    struct card_spec spec = {0};
+    struct sim_card_spec spec = {0};
     uint64_t context_bytes = 0;
     bool context_given = false;
 
@@ -189,7 +189,7 @@ static uint64_t mix(uint64_t hash, uint64_t value)
     return hash;
 }
 
-uint64_t card_spec_hash(const struct card_spec *spec)
+uint64_t sim_card_spec_hash(const struct sim_card_spec *spec)
 {
     uint64_t hash = mix(0xcbf29ce484222325, (uint64_t)spec->count);
     for (int i = 0; i < spec->count; i++)

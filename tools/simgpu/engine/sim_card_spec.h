@@ -22,18 +22,18 @@
 #define CARD_CONTEXT_SHARE 16                    /* a context takes at most this part of a small card */
 #define CARD_GRANULARITY   ((uint64_t)2 << 20)
 
-struct card_spec {
+struct sim_card_spec {
     int count;
-    struct card_info card[CARD_MAX_DEVICES];
+    struct sim_card_info card[CARD_MAX_DEVICES];
 };
 
 /* 0, or -EINVAL with the reason in why. On error *out is not touched. */
-int card_spec_parse(const char *text, struct card_spec *out, char *why, size_t why_size);
+int sim_card_spec_parse(const char *text, struct sim_card_spec *out, char *why, size_t why_size);
 
 /* "GPU-..." or "MIG-...", as NVML writes a card's UUID. */
-void card_spec_uuid_text(const struct card_info *card, char out[CARD_UUID_TEXT]);
+void sim_card_spec_uuid_text(const struct sim_card_info *card, char out[CARD_UUID_TEXT]);
 
 /* Names a set of cards: equal for specifications that mean the same, however they are written. */
-uint64_t card_spec_hash(const struct card_spec *spec);
+uint64_t sim_card_spec_hash(const struct sim_card_spec *spec);
 
 #endif

@@ -19,7 +19,7 @@
 #define STACK_DEPTH 64 /* contexts pushed by one thread; the driver has no such limit, programs use two */
 #define API_VERSION 3020
 
-static struct link all = {&all, &all};
+static struct sim_link all = {&all, &all};
 static uint64_t last_id;
 static _Thread_local struct CUctx_st *stack[STACK_DEPTH];
 static _Thread_local unsigned int depth;
@@ -34,17 +34,17 @@ static const size_t default_limits[CU_LIMIT_MAX] = {
     [CU_LIMIT_MAX_L2_FETCH_GRANULARITY] = 64,
 };
 
-struct link *context_all(void)
+struct sim_link *sim_context_all(void)
 {
     return &all;
 }
 
-struct CUctx_st *context_base(struct CUctx_st *context)
+struct CUctx_st *sim_context_base(struct CUctx_st *context)
 {
     return context->base ? context->base : context;
 }
 
-CUresult context_current_itself(struct CUctx_st **out)
+CUresult sim_context_current_itself(struct CUctx_st **out)
 {
     if (depth == 0 || !stack[depth - 1])
         return CUDA_ERROR_INVALID_CONTEXT;
@@ -52,25 +52,25 @@ CUresult context_current_itself(struct CUctx_st **out)
     return (*out)->alive ? CUDA_SUCCESS : CUDA_ERROR_CONTEXT_IS_DESTROYED;
 }
 
-CUresult context_current(struct CUctx_st **out)
+CUresult sim_context_current(struct CUctx_st **out)
 {
-    CUresult result = context_current_itself(out);
+    CUresult result = sim_context_current_itself(out);
 
     if (result != CUDA_ERROR_INVALID_CONTEXT)
-        *out = context_base(*out);
+        *out = sim_context_base(*out);
     return result;
 }
 
-bool context_is_valid(CUcontext context)
+bool sim_context_is_valid(CUcontext context)
 {
-    return object_is(context, OBJECT_CONTEXT) && context->alive;
+    return sim_object_is(context, OBJECT_CONTEXT) && context->alive;
 }
 
 /* A real driver may crash where a context comes into use while it is being destroyed: here it always ends the
  * program. With the lock. */
-void context_must_stay(CUcontext context)
+void sim_context_must_stay(CUcontext context)
 {
-    for (struct link *at = all.next; at != &all; at = at->next) {
+    for (struct sim_link *at = all.next; at != &all; at = at->next) {
         const struct CUctx_st *known = LIST_ITEM(at, struct CUctx_st, all);
 
         if (known == context && known->ending) {
@@ -84,9 +84,9 @@ void context_must_stay(CUcontext context)
 static CUresult resolve(CUcontext context, struct CUctx_st **out)
 {
     if (!context)
-        return context_current_itself(out);
+        return sim_context_current_itself(out);
     *out = context;
-    return context_is_valid(context) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
+    return sim_context_is_valid(context) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
 }
 
 /* ---- life ---- */
@@ -98,27 +98,27 @@ static struct CUctx_st *new_context(CUdevice ordinal)
     if (!context)
         return NULL;
     context->device = ordinal;
-    list_init(&context->streams);
-    list_init(&context->blocks);
-    list_init(&context->slabs);
-    list_init(&context->arrays);
-    list_init(&context->modules);
-    list_init(&context->events);
-    list_append(&all, &context->all);
+    sim_list_init(&context->streams);
+    sim_list_init(&context->blocks);
+    sim_list_init(&context->slabs);
+    sim_list_init(&context->arrays);
+    sim_list_init(&context->modules);
+    sim_list_init(&context->events);
+    sim_list_append(&all, &context->all);
     return context;
 }
 
 /* Charges the card and makes what every context has. */
 static CUresult begin(struct CUctx_st *context, unsigned int flags)
 {
-    int card = device_get(context->device)->card;
+    int card = sim_device_get(context->device)->card;
     int i;
 
-    if (card_charge(card, device_info(context->device)->context_bytes) != 0)
+    if (sim_card_charge(card, sim_device_info(context->device)->context_bytes) != 0)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    context->legacy = stream_new(context, CU_STREAM_DEFAULT, 0);
+    context->legacy = sim_stream_new(context, CU_STREAM_DEFAULT, 0);
     if (!context->legacy) {
-        card_uncharge(card, device_info(context->device)->context_bytes);
+        sim_card_uncharge(card, sim_device_info(context->device)->context_bytes);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     context->legacy->legacy = true;
@@ -136,7 +136,7 @@ static CUresult begin(struct CUctx_st *context, unsigned int flags)
 
 /* ---- green contexts ---- */
 
-struct CUctx_st *context_new_green(struct CUctx_st *primary, struct CUgreenCtx_st *green)
+struct CUctx_st *sim_context_new_green(struct CUctx_st *primary, struct CUgreenCtx_st *green)
 {
     struct CUctx_st *context = new_context(primary->device);
 
@@ -144,11 +144,11 @@ struct CUctx_st *context_new_green(struct CUctx_st *primary, struct CUgreenCtx_s
         return NULL;
     context->base = primary;
     context->green = green;
-    context->legacy = stream_new(context, CU_STREAM_DEFAULT, 0);
-    if (!context->legacy || !object_add(context, OBJECT_CONTEXT)) {
+    context->legacy = sim_stream_new(context, CU_STREAM_DEFAULT, 0);
+    if (!context->legacy || !sim_object_add(context, OBJECT_CONTEXT)) {
         if (context->legacy)
-            stream_end(context->legacy);
-        list_remove(&context->all);
+            sim_stream_end(context->legacy);
+        sim_list_remove(&context->all);
         free(context);
         return NULL;
     }
@@ -158,30 +158,30 @@ struct CUctx_st *context_new_green(struct CUctx_st *primary, struct CUgreenCtx_s
     return context;
 }
 
-void context_end_green(struct CUctx_st *context)
+void sim_context_end_green(struct CUctx_st *context)
 {
     if (!context->alive)
         return;
     context->alive = false;
     context->green = NULL;
-    object_remove(context);
-    capture_forget_green(context);
-    event_drop_barrier(context);
+    sim_object_remove(context);
+    sim_capture_forget_green(context);
+    sim_event_drop_barrier(context);
     if (context->legacy)
-        stream_end(context->legacy);
+        sim_stream_end(context->legacy);
     context->legacy = NULL;
 }
 
 /* With their primary context. */
 static void end_greens(struct CUctx_st *primary)
 {
-    struct link *at;
+    struct sim_link *at;
 
     for (at = all.next; at != &all; at = at->next) {
         struct CUctx_st *context = LIST_ITEM(at, struct CUctx_st, all);
 
         if (context->base == primary)
-            context_end_green(context);
+            sim_context_end_green(context);
     }
 }
 
@@ -193,121 +193,121 @@ static void end(struct CUctx_st *context)
 {
     context->alive = false;
     context->ending = true;
-    stream_wait_context(context);
+    sim_stream_wait_context(context);
     end_greens(context);
-    kernel_end_context(context);
-    array_end_context(context);
-    event_end_context(context);
-    stream_end_context(context);
-    alloc_end_context(context);
-    local_end_context(context);
-    card_uncharge(device_get(context->device)->card, device_info(context->device)->context_bytes);
+    sim_kernel_end_context(context);
+    sim_array_end_context(context);
+    sim_event_end_context(context);
+    sim_stream_end_context(context);
+    sim_alloc_end_context(context);
+    sim_local_end_context(context);
+    sim_card_uncharge(sim_device_get(context->device)->card, sim_device_info(context->device)->context_bytes);
     context->ending = false;
-    lock_wake();
+    sim_lock_wake();
 }
 
-CUresult context_create(CUcontext *out, unsigned int flags, CUdevice ordinal)
+CUresult sim_context_create(CUcontext *out, unsigned int flags, CUdevice ordinal)
 {
     struct CUctx_st *context;
     CUresult result;
 
     if (!out || (flags & ~(unsigned int)CU_CTX_FLAGS_MASK))
         return CUDA_ERROR_INVALID_VALUE;
-    if (!device_get(ordinal))
+    if (!sim_device_get(ordinal))
         return CUDA_ERROR_INVALID_DEVICE;
-    lock_take();
+    sim_lock_take();
     context = depth < STACK_DEPTH ? new_context(ordinal) : NULL;
     result =
-        context && object_add(context, OBJECT_CONTEXT) ? begin(context, flags) : CUDA_ERROR_OUT_OF_MEMORY;
+        context && sim_object_add(context, OBJECT_CONTEXT) ? begin(context, flags) : CUDA_ERROR_OUT_OF_MEMORY;
     if (result == CUDA_SUCCESS) {
         stack[depth++] = context;
         *out = context;
     } else if (context) {
-        object_remove(context);
-        list_remove(&context->all);
+        sim_object_remove(context);
+        sim_list_remove(&context->all);
         free(context);
     }
-    lock_drop();
+    sim_lock_drop();
     return result;
 }
 
 /* With the lock. */
 static void end_made(struct CUctx_st *context)
 {
-    object_remove(context);
+    sim_object_remove(context);
     end(context);
     if (depth > 0 && stack[depth - 1] == context)
         depth--;
 }
 
-CUresult context_destroy(CUcontext context)
+CUresult sim_context_destroy(CUcontext context)
 {
     CUresult result = CUDA_SUCCESS;
 
     if (!context)
         return CUDA_ERROR_INVALID_VALUE;
-    lock_take();
-    if (!context_is_valid(context) || context->primary || context->base) {
+    sim_lock_take();
+    if (!sim_context_is_valid(context) || context->primary || context->base) {
         result = CUDA_ERROR_INVALID_CONTEXT;
     } else {
         end_made(context);
     }
-    lock_drop();
+    sim_lock_drop();
     return result;
 }
 
-CUresult context_attach(CUcontext *out, unsigned int flags)
+CUresult sim_context_attach(CUcontext *out, unsigned int flags)
 {
     struct CUctx_st *context;
     CUresult result;
 
     if (!out || flags != 0)
         return CUDA_ERROR_INVALID_VALUE;
-    lock_take();
-    result = context_current(&context);
+    sim_lock_take();
+    result = sim_context_current(&context);
     if (result == CUDA_SUCCESS) {
         context->attached += !context->primary;
         *out = context;
     }
-    lock_drop();
+    sim_lock_drop();
     return result;
 }
 
 /* Only of the current one; the primary one it leaves as it is (measured). */
-CUresult context_detach(CUcontext context)
+CUresult sim_context_detach(CUcontext context)
 {
     struct CUctx_st *current;
     CUresult result;
 
-    lock_take();
-    result = context_current(&current);
+    sim_lock_take();
+    result = sim_context_current(&current);
     if (result == CUDA_SUCCESS && current != context)
         result = CUDA_ERROR_INVALID_CONTEXT;
     if (result == CUDA_SUCCESS && !context->primary && context->attached-- == 0)
         end_made(context);
-    lock_drop();
+    sim_lock_drop();
     return result;
 }
 
 /* ---- current ---- */
 
-CUresult context_push(CUcontext context)
+CUresult sim_context_push(CUcontext context)
 {
     CUresult result = CUDA_SUCCESS;
 
-    lock_take();
-    context_must_stay(context);
-    if (!object_is(context, OBJECT_CONTEXT))
+    sim_lock_take();
+    sim_context_must_stay(context);
+    if (!sim_object_is(context, OBJECT_CONTEXT))
         result = context ? CUDA_ERROR_INVALID_CONTEXT : CUDA_ERROR_INVALID_VALUE;
     else if (depth == STACK_DEPTH)
         result = CUDA_ERROR_OUT_OF_MEMORY;
     else
         stack[depth++] = context;
-    lock_drop();
+    sim_lock_drop();
     return result;
 }
 
-CUresult context_pop(CUcontext *out)
+CUresult sim_context_pop(CUcontext *out)
 {
     if (depth == 0)
         return CUDA_ERROR_INVALID_CONTEXT;
@@ -317,7 +317,7 @@ CUresult context_pop(CUcontext *out)
     return CUDA_SUCCESS;
 }
 
-CUresult context_set(CUcontext context)
+CUresult sim_context_set(CUcontext context)
 {
     CUresult result = CUDA_SUCCESS;
 
@@ -326,16 +326,16 @@ CUresult context_set(CUcontext context)
             depth--;
         return CUDA_SUCCESS;
     }
-    lock_take();
-    if (object_is(context, OBJECT_CONTEXT))
+    sim_lock_take();
+    if (sim_object_is(context, OBJECT_CONTEXT))
         stack[depth > 0 ? depth - 1 : depth++] = context;
     else
         result = CUDA_ERROR_INVALID_CONTEXT;
-    lock_drop();
+    sim_lock_drop();
     return result;
 }
 
-CUresult context_get(CUcontext *out)
+CUresult sim_context_get(CUcontext *out)
 {
     if (!out)
         return CUDA_ERROR_INVALID_VALUE;
@@ -345,92 +345,92 @@ CUresult context_get(CUcontext *out)
 
 /* ---- questions and settings ---- */
 
-CUresult context_device(CUdevice *out, CUcontext context)
+CUresult sim_context_device(CUdevice *out, CUcontext context)
 {
     struct CUctx_st *found;
     CUresult result;
 
     if (!out)
         return CUDA_ERROR_INVALID_VALUE;
-    lock_take();
+    sim_lock_take();
     result = resolve(context, &found);
     if (result == CUDA_SUCCESS)
         *out = found->device;
-    lock_drop();
+    sim_lock_drop();
     return result;
 }
 
-CUresult context_id(CUcontext context, unsigned long long *out)
+CUresult sim_context_id(CUcontext context, unsigned long long *out)
 {
     struct CUctx_st *found;
     CUresult result;
 
     if (!out)
         return CUDA_ERROR_INVALID_VALUE;
-    lock_take();
+    sim_lock_take();
     result = resolve(context, &found);
     if (result == CUDA_SUCCESS)
         *out = found->id;
-    lock_drop();
+    sim_lock_drop();
     return result;
 }
 
-CUresult context_api_version(CUcontext context, unsigned int *out)
+CUresult sim_context_api_version(CUcontext context, unsigned int *out)
 {
     struct CUctx_st *found;
     CUresult result;
 
     if (!out)
         return CUDA_ERROR_INVALID_VALUE;
-    lock_take();
+    sim_lock_take();
     result = resolve(context, &found);
-    lock_drop();
+    sim_lock_drop();
     *out = API_VERSION;
     return result;
 }
 
-CUresult context_check_current(void)
+CUresult sim_context_check_current(void)
 {
     struct CUctx_st *context;
     CUresult result;
 
-    lock_take();
-    result = context_current(&context);
-    lock_drop();
+    sim_lock_take();
+    result = sim_context_current(&context);
+    sim_lock_drop();
     return result;
 }
 
-CUresult context_get_flags(unsigned int *out)
+CUresult sim_context_get_flags(unsigned int *out)
 {
     struct CUctx_st *context;
     CUresult result;
 
     if (!out)
         return CUDA_ERROR_INVALID_VALUE;
-    lock_take();
-    result = context_current(&context);
+    sim_lock_take();
+    result = sim_context_current(&context);
     if (result == CUDA_SUCCESS)
         *out = context->flags;
-    lock_drop();
+    sim_lock_drop();
     return result;
 }
 
-CUresult context_set_flags(unsigned int flags)
+CUresult sim_context_set_flags(unsigned int flags)
 {
     struct CUctx_st *context;
     CUresult result;
 
     if (flags & ~(unsigned int)CU_CTX_FLAGS_MASK)
         return CUDA_ERROR_INVALID_VALUE;
-    lock_take();
-    result = context_current(&context);
+    sim_lock_take();
+    result = sim_context_current(&context);
     if (result == CUDA_SUCCESS)
         context->flags = flags;
-    lock_drop();
+    sim_lock_drop();
     return result;
 }
 
-CUresult context_get_limit(size_t *out, CUlimit limit)
+CUresult sim_context_get_limit(size_t *out, CUlimit limit)
 {
     struct CUctx_st *context;
     CUresult result;
@@ -439,73 +439,73 @@ CUresult context_get_limit(size_t *out, CUlimit limit)
         return CUDA_ERROR_INVALID_VALUE;
     if ((unsigned int)limit >= CU_LIMIT_MAX)
         return CUDA_ERROR_INVALID_VALUE;
-    lock_take();
-    result = context_current(&context);
+    sim_lock_take();
+    result = sim_context_current(&context);
     if (result == CUDA_SUCCESS)
         *out = context->limits[limit];
-    lock_drop();
+    sim_lock_drop();
     return result;
 }
 
-CUresult context_set_limit(CUlimit limit, size_t value)
+CUresult sim_context_set_limit(CUlimit limit, size_t value)
 {
     struct CUctx_st *context;
     CUresult result;
 
     if ((unsigned int)limit >= CU_LIMIT_MAX)
         return CUDA_ERROR_INVALID_VALUE;
-    lock_take();
-    result = context_current(&context);
+    sim_lock_take();
+    result = sim_context_current(&context);
     if (result == CUDA_SUCCESS && limit == CU_LIMIT_STACK_SIZE)
-        result = local_grow(context, value);
+        result = sim_local_grow(context, value);
     if (result == CUDA_SUCCESS)
         context->limits[limit] = value;
-    lock_drop();
+    sim_lock_drop();
     return result;
 }
 
-CUresult context_get_cache_config(CUfunc_cache *out)
+CUresult sim_context_get_cache_config(CUfunc_cache *out)
 {
     struct CUctx_st *context;
     CUresult result;
 
     if (!out)
         return CUDA_ERROR_INVALID_VALUE;
-    lock_take();
-    result = context_current(&context);
+    sim_lock_take();
+    result = sim_context_current(&context);
     if (result == CUDA_SUCCESS)
         *out = context->cache_config;
-    lock_drop();
+    sim_lock_drop();
     return result;
 }
 
-CUresult context_set_cache_config(CUfunc_cache config)
+CUresult sim_context_set_cache_config(CUfunc_cache config)
 {
     struct CUctx_st *context;
     CUresult result;
 
-    lock_take();
-    result = context_current(&context);
+    sim_lock_take();
+    result = sim_context_current(&context);
     if (result == CUDA_SUCCESS)
         context->cache_config = config;
-    lock_drop();
+    sim_lock_drop();
     return result;
 }
 
-CUresult context_synchronize(CUcontext context)
+CUresult sim_context_synchronize(CUcontext context)
 {
     struct CUctx_st *found;
     CUresult result;
 
-    lock_take();
+    sim_lock_take();
     result = resolve(context, &found);
     if (result == CUDA_SUCCESS)
-        result = capture_check_context(found);
+        result = sim_capture_check_context(found);
     if (result == CUDA_SUCCESS) {
-        stream_wait_context(found);
-        pool_settle_all(0);
+        sim_stream_wait_context(found);
+        sim_pool_settle_all(0);
     }
-    lock_drop();
+    sim_lock_drop();
     return result;
 }
 
@@ -514,9 +514,9 @@ static CUresult change_peer(CUcontext peer, bool enable)
     struct CUctx_st *context;
     CUresult result;
 
-    lock_take();
-    result = context_current(&context);
-    if (result == CUDA_SUCCESS && !context_is_valid(peer))
+    sim_lock_take();
+    result = sim_context_current(&context);
+    if (result == CUDA_SUCCESS && !sim_context_is_valid(peer))
         result = CUDA_ERROR_INVALID_CONTEXT;
     if (result == CUDA_SUCCESS && peer->device == context->device)
         result = CUDA_ERROR_INVALID_DEVICE;
@@ -524,113 +524,113 @@ static CUresult change_peer(CUcontext peer, bool enable)
         result = enable ? CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED : CUDA_ERROR_PEER_ACCESS_NOT_ENABLED;
     if (result == CUDA_SUCCESS)
         context->peers[peer->device] = enable;
-    lock_drop();
+    sim_lock_drop();
     return result;
 }
 
-CUresult context_enable_peer(CUcontext peer)
+CUresult sim_context_enable_peer(CUcontext peer)
 {
     return change_peer(peer, true);
 }
 
-CUresult context_disable_peer(CUcontext peer)
+CUresult sim_context_disable_peer(CUcontext peer)
 {
     return change_peer(peer, false);
 }
 
 /* ---- primary ---- */
 
-static CUresult make_primary(struct device *device, CUdevice ordinal)
+static CUresult make_primary(struct sim_device *device, CUdevice ordinal)
 {
     struct CUctx_st *context = new_context(ordinal);
 
-    if (!context || !object_add(context, OBJECT_CONTEXT))
+    if (!context || !sim_object_add(context, OBJECT_CONTEXT))
         return CUDA_ERROR_OUT_OF_MEMORY;
     context->primary = true;
     device->primary = context;
     return CUDA_SUCCESS;
 }
 
-CUresult primary_retain(CUcontext *out, CUdevice ordinal)
+CUresult sim_primary_retain(CUcontext *out, CUdevice ordinal)
 {
-    struct device *device = device_get(ordinal);
+    struct sim_device *device = sim_device_get(ordinal);
     CUresult result = CUDA_SUCCESS;
 
     if (!out)
         return CUDA_ERROR_INVALID_VALUE;
     if (!device)
         return CUDA_ERROR_INVALID_DEVICE;
-    lock_take();
+    sim_lock_take();
     if (!device->primary)
         result = make_primary(device, ordinal);
     while (result == CUDA_SUCCESS && device->primary->ending)
-        lock_wait();
+        sim_lock_wait();
     if (result == CUDA_SUCCESS && !device->primary->alive)
         result = begin(device->primary, device->primary_flags);
     if (result == CUDA_SUCCESS) {
         device->primary->retained++;
         *out = device->primary;
     }
-    lock_drop();
+    sim_lock_drop();
     return result;
 }
 
-CUresult primary_release(CUdevice ordinal)
+CUresult sim_primary_release(CUdevice ordinal)
 {
-    struct device *device = device_get(ordinal);
+    struct sim_device *device = sim_device_get(ordinal);
     CUresult result = CUDA_SUCCESS;
 
     if (!device)
         return CUDA_ERROR_INVALID_DEVICE;
-    lock_take();
+    sim_lock_take();
     if (!device->primary || device->primary->retained == 0)
         result = CUDA_ERROR_INVALID_CONTEXT;
     else if (--device->primary->retained == 0 && device->primary->alive)
         end(device->primary);
-    lock_drop();
+    sim_lock_drop();
     return result;
 }
 
-CUresult primary_reset(CUdevice ordinal)
+CUresult sim_primary_reset(CUdevice ordinal)
 {
-    struct device *device = device_get(ordinal);
+    struct sim_device *device = sim_device_get(ordinal);
 
     if (!device)
         return CUDA_ERROR_INVALID_DEVICE;
-    lock_take();
+    sim_lock_take();
     if (device->primary && device->primary->alive)
         end(device->primary);
-    lock_drop();
+    sim_lock_drop();
     return CUDA_SUCCESS;
 }
 
-CUresult primary_state(CUdevice ordinal, unsigned int *flags, int *active)
+CUresult sim_primary_state(CUdevice ordinal, unsigned int *flags, int *active)
 {
-    struct device *device = device_get(ordinal);
+    struct sim_device *device = sim_device_get(ordinal);
 
     if (!flags || !active)
         return CUDA_ERROR_INVALID_VALUE;
     if (!device)
         return CUDA_ERROR_INVALID_DEVICE;
-    lock_take();
+    sim_lock_take();
     *active = device->primary && device->primary->alive;
     *flags = *active ? device->primary->flags : device->primary_flags;
-    lock_drop();
+    sim_lock_drop();
     return CUDA_SUCCESS;
 }
 
-CUresult primary_set_flags(CUdevice ordinal, unsigned int flags)
+CUresult sim_primary_set_flags(CUdevice ordinal, unsigned int flags)
 {
-    struct device *device = device_get(ordinal);
+    struct sim_device *device = sim_device_get(ordinal);
 
     if (!device)
         return CUDA_ERROR_INVALID_DEVICE;
     if (flags & ~(unsigned int)CU_CTX_FLAGS_MASK)
         return CUDA_ERROR_INVALID_VALUE;
-    lock_take();
+    sim_lock_take();
     device->primary_flags = flags;
     if (device->primary && device->primary->alive)
         device->primary->flags = flags;
-    lock_drop();
+    sim_lock_drop();
     return CUDA_SUCCESS;
 }

@@ -17,7 +17,7 @@
 
 #define CONTEXT_PEERS 16 /* CARD_MAX_DEVICES */
 
-struct ops;
+struct sim_ops;
 
 struct CUctx_st {
     CUdevice device;
@@ -35,52 +35,54 @@ struct CUctx_st {
     uint64_t local_bytes, local_charged; /* local.h: of a thread, and what the card was charged for it */
     CUfunc_cache cache_config;
     struct CUstream_st *legacy; /* the NULL stream */
-    struct ops *barrier;        /* what streams that are made later wait for too (cuCtxWaitEvent), or NULL */
-    struct link streams; /* all of them, also the legacy one and those that drain after their destruction */
-    struct link blocks, slabs;   /* memory: alloc.h */
-    struct link arrays, modules; /* array.h, kernel.h */
-    struct link events;
-    struct link all; /* every context of the process, dead or alive */
+    struct sim_ops *barrier;    /* what streams that are made later wait for too (cuCtxWaitEvent), or NULL */
+    struct sim_link
+        streams; /* all of them, also the legacy one and those that drain after their destruction */
+    struct sim_link blocks, slabs;   /* memory: alloc.h */
+    struct sim_link arrays, modules; /* array.h, kernel.h */
+    struct sim_link events;
+    struct sim_link all; /* every context of the process, dead or alive */
 };
 
 /* With the lock held: the context current to this thread, or why there is none. For a green one that is its
  * primary context, where memory, events and modules are. */
-CUresult context_current(struct CUctx_st **out);
-CUresult context_current_itself(struct CUctx_st **out);  /* a green one, if that is current */
-struct CUctx_st *context_base(struct CUctx_st *context); /* the primary context of a green one, or itself */
+CUresult sim_context_current(struct CUctx_st **out);
+CUresult sim_context_current_itself(struct CUctx_st **out); /* a green one, if that is current */
+struct CUctx_st *
+sim_context_base(struct CUctx_st *context); /* the primary context of a green one, or itself */
 /* The part of green.h that is about contexts; lock held. NULL: no memory. */
-struct CUctx_st *context_new_green(struct CUctx_st *primary, struct CUgreenCtx_st *green);
-void context_end_green(struct CUctx_st *context); /* nothing, if it has ended */
-bool context_is_valid(CUcontext context);         /* known and alive; lock held */
-void context_must_stay(CUcontext context); /* ends the program if it is just being destroyed; lock held */
-struct link *context_all(void);            /* lock held */
+struct CUctx_st *sim_context_new_green(struct CUctx_st *primary, struct CUgreenCtx_st *green);
+void sim_context_end_green(struct CUctx_st *context); /* nothing, if it has ended */
+bool sim_context_is_valid(CUcontext context);         /* known and alive; lock held */
+void sim_context_must_stay(CUcontext context); /* ends the program if it is just being destroyed; lock held */
+struct sim_link *sim_context_all(void);        /* lock held */
 
-CUresult context_create(CUcontext *out, unsigned int flags, CUdevice ordinal);
-CUresult context_destroy(CUcontext context);
-CUresult context_attach(CUcontext *out, unsigned int flags);
-CUresult context_detach(CUcontext context);
-CUresult context_push(CUcontext context);
-CUresult context_pop(CUcontext *out);
-CUresult context_set(CUcontext context);
-CUresult context_get(CUcontext *out);
-CUresult context_device(CUdevice *out, CUcontext context); /* NULL: the current one */
-CUresult context_id(CUcontext context, unsigned long long *out);
-CUresult context_get_flags(unsigned int *out);
-CUresult context_set_flags(unsigned int flags);
-CUresult context_get_limit(size_t *out, CUlimit limit);
-CUresult context_set_limit(CUlimit limit, size_t value);
-CUresult context_get_cache_config(CUfunc_cache *out);
-CUresult context_set_cache_config(CUfunc_cache config);
-CUresult context_check_current(void); /* for calls that only need one */
-CUresult context_api_version(CUcontext context, unsigned int *out);
-CUresult context_synchronize(CUcontext context); /* NULL: the current one */
-CUresult context_enable_peer(CUcontext peer);
-CUresult context_disable_peer(CUcontext peer);
+CUresult sim_context_create(CUcontext *out, unsigned int flags, CUdevice ordinal);
+CUresult sim_context_destroy(CUcontext context);
+CUresult sim_context_attach(CUcontext *out, unsigned int flags);
+CUresult sim_context_detach(CUcontext context);
+CUresult sim_context_push(CUcontext context);
+CUresult sim_context_pop(CUcontext *out);
+CUresult sim_context_set(CUcontext context);
+CUresult sim_context_get(CUcontext *out);
+CUresult sim_context_device(CUdevice *out, CUcontext context); /* NULL: the current one */
+CUresult sim_context_id(CUcontext context, unsigned long long *out);
+CUresult sim_context_get_flags(unsigned int *out);
+CUresult sim_context_set_flags(unsigned int flags);
+CUresult sim_context_get_limit(size_t *out, CUlimit limit);
+CUresult sim_context_set_limit(CUlimit limit, size_t value);
+CUresult sim_context_get_cache_config(CUfunc_cache *out);
+CUresult sim_context_set_cache_config(CUfunc_cache config);
+CUresult sim_context_check_current(void); /* for calls that only need one */
+CUresult sim_context_api_version(CUcontext context, unsigned int *out);
+CUresult sim_context_synchronize(CUcontext context); /* NULL: the current one */
+CUresult sim_context_enable_peer(CUcontext peer);
+CUresult sim_context_disable_peer(CUcontext peer);
 
-CUresult primary_retain(CUcontext *out, CUdevice ordinal);
-CUresult primary_release(CUdevice ordinal);
-CUresult primary_reset(CUdevice ordinal);
-CUresult primary_state(CUdevice ordinal, unsigned int *flags, int *active);
-CUresult primary_set_flags(CUdevice ordinal, unsigned int flags);
+CUresult sim_primary_retain(CUcontext *out, CUdevice ordinal);
+CUresult sim_primary_release(CUdevice ordinal);
+CUresult sim_primary_reset(CUdevice ordinal);
+CUresult sim_primary_state(CUdevice ordinal, unsigned int *flags, int *active);
+CUresult sim_primary_set_flags(CUdevice ordinal, unsigned int flags);
 
 #endif

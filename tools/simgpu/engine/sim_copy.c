@@ -25,12 +25,12 @@ static uint64_t span(size_t width, size_t height, size_t depth, size_t pitch, si
 
 static bool is_known(uint64_t address)
 {
-    return block_find(address) != NULL;
+    return sim_block_find(address) != NULL;
 }
 
 static bool must_sync(uint64_t address)
 {
-    struct block *block = block_find(address);
+    struct sim_block *block = sim_block_find(address);
 
     return block && block->sync_memops;
 }
@@ -42,7 +42,7 @@ enum place { PLACE_DEVICE, PLACE_PINNED, PLACE_PAGEABLE };
 
 static enum place place_of(uint64_t address)
 {
-    struct block *block = block_find(address);
+    struct sim_block *block = sim_block_find(address);
 
     if (!block)
         return PLACE_PAGEABLE;
@@ -50,8 +50,8 @@ static enum place place_of(uint64_t address)
 }
 
 /* Stages, waits and orders as the driver does for this kind of copy. Takes over the work. Lock held. */
-static CUresult submit_copy(struct CUstream_st *stream, struct work *work, enum place to, enum place from,
-                            enum copy_wait wait)
+static CUresult submit_copy(struct CUstream_st *stream, struct sim_work *work, enum place to, enum place from,
+                            enum sim_copy_wait wait)
 {
     bool told =
         must_sync((uint64_t)(uintptr_t)work->copy.from) || must_sync((uint64_t)(uintptr_t)work->copy.to);
@@ -59,48 +59,48 @@ static CUresult submit_copy(struct CUstream_st *stream, struct work *work, enum 
     bool host_waits = to == PLACE_PAGEABLE || (wait == COPY_SYNC && (told || !on_device));
 
     if (stream->capture)
-        return stream_submit(stream, work, false);
-    if (from == PLACE_PAGEABLE && !host_waits && !work_stage(work)) {
-        work_delete(work);
+        return sim_stream_submit(stream, work, false);
+    if (from == PLACE_PAGEABLE && !host_waits && !sim_work_stage(work)) {
+        sim_work_delete(work);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
-    return stream_submit(stream, work, host_waits);
+    return sim_stream_submit(stream, work, host_waits);
 }
 
-static bool good_side(uint64_t address, enum copy_side side, size_t size)
+static bool good_side(uint64_t address, enum sim_copy_side side, size_t size)
 {
     if (side == SIDE_DEVICE)
-        return block_covers(address, size);
+        return sim_block_covers(address, size);
     if (side == SIDE_ANY && is_known(address))
-        return block_covers(address, size);
+        return sim_block_covers(address, size);
     return address != 0;
 }
 
-CUresult copy_linear(uint64_t to, enum copy_side to_side, uint64_t from, enum copy_side from_side,
-                     size_t size, CUstream handle, enum copy_wait wait)
+CUresult sim_copy_linear(uint64_t to, enum sim_copy_side to_side, uint64_t from, enum sim_copy_side from_side,
+                         size_t size, CUstream handle, enum sim_copy_wait wait)
 {
     struct CUstream_st *stream;
-    struct work *work;
+    struct sim_work *work;
     CUresult result;
 
-    lock_take();
-    result = stream_find(handle, &stream);
+    sim_lock_take();
+    result = sim_stream_find(handle, &stream);
     if (result == CUDA_SUCCESS && size > 0) {
         if (!good_side(to, to_side, size) || !good_side(from, from_side, size)) {
             result = CUDA_ERROR_INVALID_VALUE;
         } else {
-            work = work_new(WORK_COPY);
+            work = sim_work_new(WORK_COPY);
             if (work)
-                work->copy = (struct work_copy){.from = (const char *)(uintptr_t)from,
-                                                .to = (char *)(uintptr_t)to,
-                                                .width = size,
-                                                .height = 1,
-                                                .depth = 1};
+                work->copy = (struct sim_work_copy){.from = (const char *)(uintptr_t)from,
+                                                    .to = (char *)(uintptr_t)to,
+                                                    .width = size,
+                                                    .height = 1,
+                                                    .depth = 1};
             result = work ? submit_copy(stream, work, place_of(to), place_of(from), wait)
                           : CUDA_ERROR_OUT_OF_MEMORY;
         }
     }
-    lock_drop();
+    sim_lock_drop();
     return result;
 }
 
@@ -116,7 +116,7 @@ static CUresult resolve(const struct end *end, size_t width, size_t height, size
     *pitch = end->pitch ? end->pitch : width;
     switch (end->type) {
     case CU_MEMORYTYPE_ARRAY:
-        if (!object_is(end->array, OBJECT_ARRAY))
+        if (!sim_object_is(end->array, OBJECT_ARRAY))
             return CUDA_ERROR_INVALID_HANDLE;
         *start = end->array->start;
         *pitch = end->array->pitch;
@@ -140,16 +140,16 @@ static CUresult resolve(const struct end *end, size_t width, size_t height, size
     *slice = *pitch * rows;
     *start += end->z * *slice + end->y * *pitch + end->x;
     known = end->type == CU_MEMORYTYPE_DEVICE || (end->type == CU_MEMORYTYPE_UNIFIED && is_known(*start));
-    if (known && !block_covers(*start, span(width, height, depth, *pitch, *slice)))
+    if (known && !sim_block_covers(*start, span(width, height, depth, *pitch, *slice)))
         return CUDA_ERROR_INVALID_VALUE;
     return CUDA_SUCCESS;
 }
 
 /* Lock held. */
 static CUresult make_work(const struct end *to, const struct end *from, size_t width, size_t height,
-                          size_t depth, struct work **out)
+                          size_t depth, struct sim_work **out)
 {
-    struct work_copy copy = {.width = width, .height = height, .depth = depth};
+    struct sim_work_copy copy = {.width = width, .height = height, .depth = depth};
     uint64_t to_start, from_start;
     CUresult result;
 
@@ -160,7 +160,7 @@ static CUresult make_work(const struct end *to, const struct end *from, size_t w
         return result;
     copy.from = (const char *)(uintptr_t)from_start;
     copy.to = (char *)(uintptr_t)to_start;
-    *out = work_new(WORK_COPY);
+    *out = sim_work_new(WORK_COPY);
     if (!*out)
         return CUDA_ERROR_OUT_OF_MEMORY;
     (*out)->copy = copy;
@@ -174,25 +174,25 @@ static enum place place_of_end(const struct end *end, const void *start)
 }
 
 static CUresult copy_ends(const struct end *to, const struct end *from, size_t width, size_t height,
-                          size_t depth, CUstream handle, enum copy_wait wait)
+                          size_t depth, CUstream handle, enum sim_copy_wait wait)
 {
     struct CUstream_st *stream;
-    struct work *work;
+    struct sim_work *work;
     CUresult result;
 
-    lock_take();
-    result = stream_find(handle, &stream);
+    sim_lock_take();
+    result = sim_stream_find(handle, &stream);
     if (result == CUDA_SUCCESS && width > 0 && height > 0 && depth > 0) {
         result = make_work(to, from, width, height, depth, &work);
         if (result == CUDA_SUCCESS)
             result = submit_copy(stream, work, place_of_end(to, work->copy.to),
                                  place_of_end(from, work->copy.from), wait);
     }
-    lock_drop();
+    sim_lock_drop();
     return result;
 }
 
-CUresult copy_2d(const CUDA_MEMCPY2D *c, CUstream stream, enum copy_wait wait)
+CUresult sim_copy_2d(const CUDA_MEMCPY2D *c, CUstream stream, enum sim_copy_wait wait)
 {
     struct end from, to;
 
@@ -227,90 +227,90 @@ CUresult copy_2d(const CUDA_MEMCPY2D *c, CUstream stream, enum copy_wait wait)
                   .pitch = (c)->side##Pitch,                                                                 \
                   .height = (c)->side##Height})
 
-CUresult copy_3d(const CUDA_MEMCPY3D *c, CUstream stream, enum copy_wait wait)
+CUresult sim_copy_3d(const CUDA_MEMCPY3D *c, CUstream stream, enum sim_copy_wait wait)
 {
     if (!c)
         return CUDA_ERROR_INVALID_VALUE;
     return copy_ends(&END_OF(c, dst), &END_OF(c, src), c->WidthInBytes, c->Height, c->Depth, stream, wait);
 }
 
-CUresult copy_3d_peer(const CUDA_MEMCPY3D_PEER *c, CUstream stream, enum copy_wait wait)
+CUresult sim_copy_3d_peer(const CUDA_MEMCPY3D_PEER *c, CUstream stream, enum sim_copy_wait wait)
 {
     if (!c)
         return CUDA_ERROR_INVALID_VALUE;
     return copy_ends(&END_OF(c, dst), &END_OF(c, src), c->WidthInBytes, c->Height, c->Depth, stream, wait);
 }
 
-CUresult copy_3d_work(const CUDA_MEMCPY3D *c, struct work **out)
+CUresult sim_copy_3d_work(const CUDA_MEMCPY3D *c, struct sim_work **out)
 {
     CUresult result;
 
     if (!c || c->WidthInBytes == 0 || c->Height == 0 || c->Depth == 0)
         return CUDA_ERROR_INVALID_VALUE;
-    lock_take();
+    sim_lock_take();
     result = make_work(&END_OF(c, dst), &END_OF(c, src), c->WidthInBytes, c->Height, c->Depth, out);
-    lock_drop();
+    sim_lock_drop();
     return result;
 }
 
 /* ---- fills ---- */
 
-static CUresult make_fill(const struct work_fill *fill, struct work **out)
+static CUresult make_fill(const struct sim_work_fill *fill, struct sim_work **out)
 {
     uint64_t to = (uint64_t)(uintptr_t)fill->to;
     size_t width;
 
     if (__builtin_mul_overflow(fill->width, fill->element, &width) || to % fill->element ||
         (fill->height > 1 && fill->pitch < width) ||
-        !block_covers(to, span(width, fill->height, 1, fill->pitch, 0)))
+        !sim_block_covers(to, span(width, fill->height, 1, fill->pitch, 0)))
         return CUDA_ERROR_INVALID_VALUE;
-    *out = work_new(WORK_FILL);
+    *out = sim_work_new(WORK_FILL);
     if (!*out)
         return CUDA_ERROR_OUT_OF_MEMORY;
     (*out)->fill = *fill;
     return CUDA_SUCCESS;
 }
 
-CUresult copy_fill(CUdeviceptr to, size_t pitch, unsigned int value, unsigned int element, size_t width,
-                   size_t height, CUstream handle, enum copy_wait wait)
+CUresult sim_copy_fill(CUdeviceptr to, size_t pitch, unsigned int value, unsigned int element, size_t width,
+                       size_t height, CUstream handle, enum sim_copy_wait wait)
 {
-    struct work_fill fill = {.to = (char *)(uintptr_t)to,
-                             .value = value,
-                             .element = element,
-                             .width = width,
-                             .height = height,
-                             .pitch = pitch};
+    struct sim_work_fill fill = {.to = (char *)(uintptr_t)to,
+                                 .value = value,
+                                 .element = element,
+                                 .width = width,
+                                 .height = height,
+                                 .pitch = pitch};
     struct CUstream_st *stream;
-    struct work *work;
+    struct sim_work *work;
     CUresult result;
 
-    lock_take();
-    result = stream_find(handle, &stream);
+    sim_lock_take();
+    result = sim_stream_find(handle, &stream);
     if (result == CUDA_SUCCESS && width > 0 && height > 0) {
         result = make_fill(&fill, &work);
         if (result == CUDA_SUCCESS)
-            result = stream_submit(stream, work, wait == COPY_SYNC && must_sync(to));
+            result = sim_stream_submit(stream, work, wait == COPY_SYNC && must_sync(to));
     }
-    lock_drop();
+    sim_lock_drop();
     return result;
 }
 
-CUresult copy_fill_work(const CUDA_MEMSET_NODE_PARAMS *p, struct work **out)
+CUresult sim_copy_fill_work(const CUDA_MEMSET_NODE_PARAMS *p, struct sim_work **out)
 {
-    struct work_fill fill;
+    struct sim_work_fill fill;
     CUresult result;
 
     if (!p || p->width == 0 || p->height == 0 ||
         (p->elementSize != 1 && p->elementSize != 2 && p->elementSize != 4))
         return CUDA_ERROR_INVALID_VALUE;
-    fill = (struct work_fill){.to = (char *)(uintptr_t)p->dst,
-                              .value = p->value,
-                              .element = p->elementSize,
-                              .width = p->width,
-                              .height = p->height,
-                              .pitch = p->pitch};
-    lock_take();
+    fill = (struct sim_work_fill){.to = (char *)(uintptr_t)p->dst,
+                                  .value = p->value,
+                                  .element = p->elementSize,
+                                  .width = p->width,
+                                  .height = p->height,
+                                  .pitch = p->pitch};
+    sim_lock_take();
     result = make_fill(&fill, out);
-    lock_drop();
+    sim_lock_drop();
     return result;
 }

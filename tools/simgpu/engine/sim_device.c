@@ -9,20 +9,20 @@
 #include <stdlib.h>
 #include <string.h>
 
-static struct device devices[CARD_MAX_DEVICES];
+static struct sim_device devices[CARD_MAX_DEVICES];
 static int count;
 
-int device_count(void)
+int sim_device_count(void)
 {
     return count;
 }
 
-struct device *device_get(CUdevice ordinal)
+struct sim_device *sim_device_get(CUdevice ordinal)
 {
     return ordinal >= 0 && ordinal < count ? &devices[ordinal] : NULL;
 }
 
-CUdevice device_by_card(int card)
+CUdevice sim_device_by_card(int card)
 {
     CUdevice i;
 
@@ -32,9 +32,9 @@ CUdevice device_by_card(int card)
     return -1;
 }
 
-const struct card_info *device_info(CUdevice ordinal)
+const struct sim_card_info *sim_device_info(CUdevice ordinal)
 {
-    return card_info(devices[ordinal].card);
+    return sim_card_info(devices[ordinal].card);
 }
 
 /* The one card whose UUID begins with this text; -1 when there is none or more than one. */
@@ -43,8 +43,8 @@ static int card_by_uuid(const char *text, size_t length)
     char uuid[CARD_UUID_TEXT];
     int card, found = -1;
 
-    for (card = 0; card < card_count(); card++) {
-        card_spec_uuid_text(card_info(card), uuid);
+    for (card = 0; card < sim_card_count(); card++) {
+        sim_card_spec_uuid_text(sim_card_info(card), uuid);
         if (strncasecmp(uuid, text, length) != 0)
             continue;
         if (found >= 0)
@@ -65,7 +65,7 @@ static int card_by_entry(const char *text, size_t length)
         return -1;
     errno = 0;
     index = strtol(text, &end, 10);
-    if (errno || end != text + length || index >= card_count())
+    if (errno || end != text + length || index >= sim_card_count())
         return -1;
     return (int)index;
 }
@@ -101,7 +101,7 @@ static void enumerate_listed(const char *list)
     }
 }
 
-bool device_enumerate(void)
+bool sim_device_enumerate(void)
 {
     const char *list = getenv("CUDA_VISIBLE_DEVICES");
 
@@ -109,14 +109,14 @@ bool device_enumerate(void)
     if (list)
         enumerate_listed(list);
     else
-        while (count < card_count()) {
+        while (count < sim_card_count()) {
             devices[count].card = count;
             count++;
         }
     return count > 0;
 }
 
-void device_bus_id(CUdevice ordinal, char *text, size_t size)
+void sim_device_bus_id(CUdevice ordinal, char *text, size_t size)
 {
     snprintf(text, size, "0000:%02X:00.0", devices[ordinal].card + 1);
 }

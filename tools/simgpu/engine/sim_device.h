@@ -15,28 +15,28 @@
 #define DRIVER_VERSION 13000
 
 /* What the graphs of a card have (graph_memory.h). */
-struct graph_pool {
+struct sim_graph_pool {
     uint64_t used; /* at the addresses of nodes */
     uint64_t idle; /* reserved, and of no node */
     uint64_t used_high, reserved_high;
 };
 
-struct device {
+struct sim_device {
     int card;
     struct CUctx_st *primary;             /* made at first need, then kept; guarded by the engine's lock */
     unsigned int primary_flags;           /* same lock */
     struct CUmemPoolHandle_st *pool;      /* the default pool; same lock */
     struct CUmemPoolHandle_st *pool_used; /* what cuMemAllocAsync takes from; same lock */
-    struct graph_pool graphs;             /* same lock */
+    struct sim_graph_pool graphs;         /* same lock */
 };
 
-bool device_enumerate(void); /* false: none to be seen */
-int device_count(void);
-struct device *device_get(CUdevice ordinal); /* NULL: no such device */
-CUdevice device_by_card(int card);           /* -1: this process does not see it */
-const struct card_info *device_info(CUdevice ordinal);
+bool sim_device_enumerate(void); /* false: none to be seen */
+int sim_device_count(void);
+struct sim_device *sim_device_get(CUdevice ordinal); /* NULL: no such device */
+CUdevice sim_device_by_card(int card);               /* -1: this process does not see it */
+const struct sim_card_info *sim_device_info(CUdevice ordinal);
 
-void device_bus_id(CUdevice ordinal, char *text, size_t size);
-CUresult device_attribute(int *value, CUdevice_attribute attribute, CUdevice ordinal);
+void sim_device_bus_id(CUdevice ordinal, char *text, size_t size);
+CUresult sim_device_attribute(int *value, CUdevice_attribute attribute, CUdevice ordinal);
 
 #endif

@@ -1,4 +1,5 @@
-/* device_attribute: what a simulated card says about itself; an H200's answers where a program could mind. */
+/* sim_device_attribute: what a simulated card says about itself; an H200's answers where a program could
+ * mind. */
 #include "tools/simgpu/engine/sim_device.h"
 
 #define COMPUTE_MAJOR 9
@@ -75,9 +76,9 @@ static const struct attribute table[] = {
     {CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID, 0},
 };
 
-CUresult device_attribute(int *value, CUdevice_attribute attribute, CUdevice ordinal)
+CUresult sim_device_attribute(int *value, CUdevice_attribute attribute, CUdevice ordinal)
 {
-    struct device *device = device_get(ordinal);
+    struct sim_device *device = sim_device_get(ordinal);
     size_t i;
 
     if (!value || attribute <= 0 || attribute >= CU_DEVICE_ATTRIBUTE_MAX)

@@ -19,7 +19,7 @@ struct export
     struct export *next;
     int end; /* hangs up when nobody has the descriptor any more */
     size_t count;
-    struct phys *held[]; /* the same one may be held several times */
+    struct sim_phys *held[]; /* the same one may be held several times */
 };
 
 static struct export *exports; /* lock */
@@ -28,30 +28,30 @@ static _Atomic bool any;
 /* ---- what is behind a range ---- */
 
 /* The memory of a block of cuMemAlloc, of a pool, of a graph or of cuMemMap; NULL: a graph has none yet. */
-static struct phys *memory_of(struct block *block)
+static struct sim_phys *memory_of(struct sim_block *block)
 {
-    const struct chunk *chunk;
+    const struct sim_chunk *chunk;
     uint64_t start;
 
     if (block->kind == BLOCK_MAPPED)
-        return vmm_memory(block);
+        return sim_vmm_memory(block);
     if (block->slab)
-        return (struct phys *)(uintptr_t)slab_memory(block->slab, &start);
+        return (struct sim_phys *)(uintptr_t)sim_slab_memory(block->slab, &start);
     if (block->phys)
         return block->phys;
     if (block->graph)
         return block->graph->phys;
-    chunk = block->pool ? chunk_of(block->pool, block->range.start) : NULL;
+    chunk = block->pool ? sim_chunk_of(block->pool, block->range.start) : NULL;
     return chunk ? chunk->phys : NULL;
 }
 
 /* The memory of cuMemAlloc or of a pool on the granule, whoever has it (measured); NULL: there is none. */
-static struct phys *on_granule(uint64_t granule)
+static struct sim_phys *on_granule(uint64_t granule)
 {
-    struct block *block = block_find(granule);
+    struct sim_block *block = sim_block_find(granule);
 
     if (!block)
-        block = block_next(granule);
+        block = sim_block_next(granule);
     if (!block || block->range.start >= granule + PHYS_GRANULE ||
         (block->kind != BLOCK_DEVICE && block->kind != BLOCK_POOLED))
         return NULL;
@@ -59,30 +59,30 @@ static struct phys *on_granule(uint64_t granule)
 }
 
 /* The memory behind one granule of a range that begins in `first`, or NULL. */
-static struct phys *behind(const struct block *first, uint64_t granule, uint64_t address)
+static struct sim_phys *behind(const struct sim_block *first, uint64_t granule, uint64_t address)
 {
-    struct block *block;
+    struct sim_block *block;
 
     if (!first || first->kind != BLOCK_MAPPED)
         return on_granule(granule);
-    block = block_find(granule > address ? granule : address);
+    block = sim_block_find(granule > address ? granule : address);
     return block && block->kind == BLOCK_MAPPED ? memory_of(block) : NULL;
 }
 
 /* Holds all the memory behind a range. False: there is a hole in it. */
 static bool hold(struct export *export, uint64_t address, uint64_t size)
 {
-    const struct block *first = block_find(address);
+    const struct sim_block *first = sim_block_find(address);
     uint64_t at;
 
-    if (first && first->kind == BLOCK_MAPPED && !block_covers(address, size))
+    if (first && first->kind == BLOCK_MAPPED && !sim_block_covers(address, size))
         return false;
     for (at = address & ~(uint64_t)(PHYS_GRANULE - 1); at < address + size; at += PHYS_GRANULE) {
-        struct phys *phys = behind(first, at, address);
+        struct sim_phys *phys = behind(first, at, address);
 
         if (!phys)
             return false;
-        phys_hold(phys);
+        sim_phys_hold(phys);
         export->held[export->count++] = phys;
     }
     return true;
@@ -93,7 +93,7 @@ static void drop(struct export *export)
     size_t i;
 
     for (i = 0; i < export->count; i++)
-        phys_drop(export->held[i]);
+        sim_phys_drop(export->held[i]);
     if (export->end >= 0)
         close(export->end);
     free(export);
@@ -115,7 +115,7 @@ static CUresult publish(struct export *export, int *out)
     return CUDA_SUCCESS;
 }
 
-CUresult dmabuf_export(void *out, CUdeviceptr address, size_t size, CUmemRangeHandleType type)
+CUresult sim_dmabuf_export(void *out, CUdeviceptr address, size_t size, CUmemRangeHandleType type)
 {
     const uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
     struct export *export;
@@ -125,12 +125,12 @@ CUresult dmabuf_export(void *out, CUdeviceptr address, size_t size, CUmemRangeHa
     if (!out || type != CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD || size == 0 || (address | size) % page ||
         size >= UINT64_MAX - address)
         return CUDA_ERROR_INVALID_VALUE;
-    lock_take();
-    if (!block_find(address) && !block_next(address)) {
-        lock_drop();
+    sim_lock_take();
+    if (!sim_block_find(address) && !sim_block_next(address)) {
+        sim_lock_drop();
         return CUDA_ERROR_INVALID_VALUE; /* before room is made for so many granules */
     }
-    export = calloc(1, sizeof(*export) + (size / PHYS_GRANULE + 2) * sizeof(struct phys *));
+    export = calloc(1, sizeof(*export) + (size / PHYS_GRANULE + 2) * sizeof(struct sim_phys *));
     if (export) {
         export->end = -1;
         if (hold(export, address, size))
@@ -138,7 +138,7 @@ CUresult dmabuf_export(void *out, CUdeviceptr address, size_t size, CUmemRangeHa
         if (result != CUDA_SUCCESS)
             drop(export);
     }
-    lock_drop();
+    sim_lock_drop();
     if (!export)
         return CUDA_ERROR_OUT_OF_MEMORY;
     if (result == CUDA_SUCCESS)
@@ -153,13 +153,13 @@ static bool is_closed(const struct export *export)
     return poll(&end, 1, 0) == 1 && (end.revents & POLLHUP);
 }
 
-void dmabuf_sweep(void)
+void sim_dmabuf_sweep(void)
 {
     struct export **at = &exports;
 
     if (!atomic_load(&any))
         return;
-    lock_take();
+    sim_lock_take();
     while (*at) {
         struct export *export = *at;
 
@@ -171,5 +171,5 @@ void dmabuf_sweep(void)
         }
     }
     atomic_store(&any, exports != NULL);
-    lock_drop();
+    sim_lock_drop();
 }

@@ -13,10 +13,10 @@
 #include <stddef.h>
 
 /* Writes the descriptor of a range of whole host pages to *out. Takes the lock. */
-CUresult dmabuf_export(void *out, CUdeviceptr address, size_t size, CUmemRangeHandleType type);
+CUresult sim_dmabuf_export(void *out, CUdeviceptr address, size_t size, CUmemRangeHandleType type);
 
 /* Gives back the memory whose descriptors are closed. At the beginning of every driver call; takes the lock
  * only if there are descriptors. */
-void dmabuf_sweep(void);
+void sim_dmabuf_sweep(void);
 
 #endif

@@ -11,29 +11,29 @@
 
 #define KNOWN_FLAGS (CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING | CU_EVENT_INTERPROCESS)
 
-void event_forget(struct CUevent_st *event)
+void sim_event_forget(struct CUevent_st *event)
 {
-    ops_clear(&event->ops);
-    nodes_clear(&event->nodes);
+    sim_ops_clear(&event->ops);
+    sim_nodes_clear(&event->nodes);
     event->capture = 0;
 }
 
 static void free_event(struct CUevent_st *event)
 {
     if (event->shared)
-        share_drop(event->slot);
-    object_remove(event);
-    list_remove(&event->link);
-    event_forget(event);
+        sim_share_drop(event->slot);
+    sim_object_remove(event);
+    sim_list_remove(&event->link);
+    sim_event_forget(event);
     free(event);
 }
 
 /* Lock held. */
-static CUresult make_event(CUevent *out, unsigned int flags, struct shared_event *shared)
+static CUresult make_event(CUevent *out, unsigned int flags, struct sim_shared_event *shared)
 {
     struct CUctx_st *context;
     struct CUevent_st *event;
-    CUresult result = context_current(&context);
+    CUresult result = sim_context_current(&context);
 
     if (result != CUDA_SUCCESS)
         return result;
@@ -43,31 +43,31 @@ static CUresult make_event(CUevent *out, unsigned int flags, struct shared_event
     event->slot = -1;
     event->shared = shared;
     if ((flags & CU_EVENT_INTERPROCESS) && !shared)
-        event->shared = share_new(&event->slot);
-    if (((flags & CU_EVENT_INTERPROCESS) && !event->shared) || !object_add(event, OBJECT_EVENT)) {
+        event->shared = sim_share_new(&event->slot);
+    if (((flags & CU_EVENT_INTERPROCESS) && !event->shared) || !sim_object_add(event, OBJECT_EVENT)) {
         if (event->shared)
-            share_drop(event->slot);
+            sim_share_drop(event->slot);
         free(event);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     event->context = context;
     event->flags = flags;
-    list_append(&context->events, &event->link);
+    sim_list_append(&context->events, &event->link);
     *out = event;
     return CUDA_SUCCESS;
 }
 
-CUresult event_adopt(CUevent *out, struct shared_event *shared)
+CUresult sim_event_adopt(CUevent *out, struct sim_shared_event *shared)
 {
     CUresult result;
 
-    lock_take();
+    sim_lock_take();
     result = make_event(out, CU_EVENT_INTERPROCESS | CU_EVENT_DISABLE_TIMING, shared);
-    lock_drop();
+    sim_lock_drop();
     return result;
 }
 
-CUresult event_create(CUevent *out, unsigned int flags)
+CUresult sim_event_create(CUevent *out, unsigned int flags)
 {
     CUresult result;
 
@@ -75,142 +75,144 @@ CUresult event_create(CUevent *out, unsigned int flags)
         return CUDA_ERROR_INVALID_VALUE;
     if ((flags & CU_EVENT_INTERPROCESS) && !(flags & CU_EVENT_DISABLE_TIMING))
         return CUDA_ERROR_INVALID_VALUE;
-    lock_take();
+    sim_lock_take();
     result = make_event(out, flags, NULL);
-    lock_drop();
+    sim_lock_drop();
     return result;
 }
 
-CUresult event_destroy(CUevent event)
+CUresult sim_event_destroy(CUevent event)
 {
     CUresult result = CUDA_SUCCESS;
 
-    lock_take();
-    if (object_is(event, OBJECT_EVENT))
+    sim_lock_take();
+    if (sim_object_is(event, OBJECT_EVENT))
         free_event(event);
     else
         result = CUDA_ERROR_INVALID_HANDLE;
-    lock_drop();
+    sim_lock_drop();
     return result;
 }
 
 /* Another process cannot see our ops: the stream itself raises the count that both see. */
 static CUresult record_shared(struct CUevent_st *event, struct CUstream_st *stream)
 {
-    struct work *work = work_new(WORK_RAISE);
+    struct sim_work *work = sim_work_new(WORK_RAISE);
 
     if (!work)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    work->value.address = share_done_address(event->shared);
-    work->value.value = share_record(event->shared);
+    work->value.address = sim_share_done_address(event->shared);
+    work->value.value = sim_share_record(event->shared);
     work->value.wide = true;
     event->recorded = true;
-    return stream_submit(stream, work, false);
+    return sim_stream_submit(stream, work, false);
 }
 
 static CUresult wait_shared(struct CUevent_st *event, struct CUstream_st *stream)
 {
-    struct work *work = work_new(WORK_AWAIT);
+    struct sim_work *work = sim_work_new(WORK_AWAIT);
 
     if (!work)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    work->value = (struct work_value){.address = share_done_address(event->shared),
-                                      .value = share_recorded(event->shared),
-                                      .flags = CU_STREAM_WAIT_VALUE_GEQ,
-                                      .wide = true};
-    return stream_submit(stream, work, false);
+    work->value = (struct sim_work_value){.address = sim_share_done_address(event->shared),
+                                          .value = sim_share_recorded(event->shared),
+                                          .flags = CU_STREAM_WAIT_VALUE_GEQ,
+                                          .wide = true};
+    return sim_stream_submit(stream, work, false);
 }
 
 static CUresult record(struct CUevent_st *event, struct CUstream_st *stream)
 {
     CUresult result;
-    struct ops pending;
+    struct sim_ops pending;
 
     if (event->context != stream->context)
         return CUDA_ERROR_INVALID_HANDLE;
     if (stream->capture)
-        return capture_record(stream, event);
-    result = capture_check_implicit(stream);
+        return sim_capture_record(stream, event);
+    result = sim_capture_check_implicit(stream);
     if (result != CUDA_SUCCESS)
         return result;
     if (event->shared)
         return record_shared(event, stream);
-    if (!stream_pending(stream, &pending))
+    if (!sim_stream_pending(stream, &pending))
         return CUDA_ERROR_OUT_OF_MEMORY;
-    event_forget(event);
+    sim_event_forget(event);
     event->ops = pending;
     event->recorded = true;
     event->stream = stream->legacy ? 0 : stream->id;
-    event->record_ns = stream_now_ns();
+    event->record_ns = sim_stream_now_ns();
     return CUDA_SUCCESS;
 }
 
-CUresult event_record(CUevent event, CUstream handle)
+CUresult sim_event_record(CUevent event, CUstream handle)
 {
     struct CUstream_st *stream;
     CUresult result;
 
-    lock_take();
-    result = object_is(event, OBJECT_EVENT) ? stream_find(handle, &stream) : CUDA_ERROR_INVALID_HANDLE;
+    sim_lock_take();
+    result =
+        sim_object_is(event, OBJECT_EVENT) ? sim_stream_find(handle, &stream) : CUDA_ERROR_INVALID_HANDLE;
     if (result == CUDA_SUCCESS)
         result = record(event, stream);
-    lock_drop();
+    sim_lock_drop();
     return result;
 }
 
-CUresult event_record_context(CUcontext context, CUevent event)
+CUresult sim_event_record_context(CUcontext context, CUevent event)
 {
-    struct ops pending;
+    struct sim_ops pending;
     CUresult result = CUDA_SUCCESS;
 
-    lock_take();
-    context_must_stay(context);
-    if (!context_is_valid(context))
+    sim_lock_take();
+    sim_context_must_stay(context);
+    if (!sim_context_is_valid(context))
         result = CUDA_ERROR_INVALID_CONTEXT;
-    else if (!object_is(event, OBJECT_EVENT) || event->context != context_base(context))
+    else if (!sim_object_is(event, OBJECT_EVENT) || event->context != sim_context_base(context))
         result = CUDA_ERROR_INVALID_HANDLE;
     else if (event->shared)
         result = CUDA_ERROR_NOT_SUPPORTED;
     else
-        result = capture_check_context(context);
+        result = sim_capture_check_context(context);
     if (result == CUDA_SUCCESS) {
-        if (stream_pending_context(context, &pending)) {
-            event_forget(event);
+        if (sim_stream_pending_context(context, &pending)) {
+            sim_event_forget(event);
             event->ops = pending;
             event->recorded = true;
             event->stream = 0;
-            event->record_ns = stream_now_ns();
+            event->record_ns = sim_stream_now_ns();
         } else {
             result = CUDA_ERROR_OUT_OF_MEMORY;
         }
     }
-    lock_drop();
+    sim_lock_drop();
     return result;
 }
 
 static CUresult make_wait(struct CUstream_st *stream, struct CUevent_st *event)
 {
-    struct ops after;
+    struct sim_ops after;
 
     if (stream->capture || event->capture)
-        return capture_wait(stream, event);
+        return sim_capture_wait(stream, event);
     if (event->shared)
         return wait_shared(event, stream);
-    if (!ops_copy(&after, &event->ops))
+    if (!sim_ops_copy(&after, &event->ops))
         return CUDA_ERROR_OUT_OF_MEMORY;
-    return stream_submit_after(stream, &after);
+    return sim_stream_submit_after(stream, &after);
 }
 
-CUresult event_wait(CUstream handle, CUevent event)
+CUresult sim_event_wait(CUstream handle, CUevent event)
 {
     struct CUstream_st *stream;
     CUresult result;
 
-    lock_take();
-    result = object_is(event, OBJECT_EVENT) ? stream_find(handle, &stream) : CUDA_ERROR_INVALID_HANDLE;
+    sim_lock_take();
+    result =
+        sim_object_is(event, OBJECT_EVENT) ? sim_stream_find(handle, &stream) : CUDA_ERROR_INVALID_HANDLE;
     if (result == CUDA_SUCCESS)
         result = make_wait(stream, event);
-    lock_drop();
+    sim_lock_drop();
     return result;
 }
 
@@ -219,101 +221,102 @@ static CUresult add_barrier(struct CUctx_st *context, const struct CUevent_st *e
 {
     if (!context->barrier && !(context->barrier = calloc(1, sizeof(*context->barrier))))
         return CUDA_ERROR_OUT_OF_MEMORY;
-    return ops_join(context->barrier, &event->ops) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+    return sim_ops_join(context->barrier, &event->ops) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-void event_drop_barrier(struct CUctx_st *context)
+void sim_event_drop_barrier(struct CUctx_st *context)
 {
     if (context->barrier)
-        ops_clear(context->barrier);
+        sim_ops_clear(context->barrier);
     free(context->barrier);
     context->barrier = NULL;
 }
 
-void event_end_context(struct CUctx_st *context)
+void sim_event_end_context(struct CUctx_st *context)
 {
-    event_drop_barrier(context);
-    while (!list_empty(&context->events))
+    sim_event_drop_barrier(context);
+    while (!sim_list_empty(&context->events))
         free_event(LIST_ITEM(context->events.next, struct CUevent_st, link));
 }
 
 /* Lock held. */
 static CUresult keep_back(struct CUctx_st *context, struct CUevent_st *event)
 {
-    struct link *streams = &context_base(context)->streams, *at;
+    struct sim_link *streams = &sim_context_base(context)->streams, *at;
     CUresult result = add_barrier(context, event);
 
     for (at = streams->next; result == CUDA_SUCCESS && at != streams; at = at->next) {
         struct CUstream_st *stream = LIST_ITEM(at, struct CUstream_st, link);
 
-        if (!stream->destroyed && stream_is_of(stream, context))
+        if (!stream->destroyed && sim_stream_is_of(stream, context))
             result = make_wait(stream, event);
     }
     return result;
 }
 
-CUresult event_wait_context(CUcontext context, CUevent event)
+CUresult sim_event_wait_context(CUcontext context, CUevent event)
 {
     CUresult result = CUDA_SUCCESS;
 
-    lock_take();
-    if (!context_is_valid(context))
+    sim_lock_take();
+    if (!sim_context_is_valid(context))
         result = CUDA_ERROR_INVALID_CONTEXT;
-    else if (!object_is(event, OBJECT_EVENT))
+    else if (!sim_object_is(event, OBJECT_EVENT))
         result = CUDA_ERROR_INVALID_HANDLE;
     else
-        result = capture_check_context(context);
+        result = sim_capture_check_context(context);
     if (result == CUDA_SUCCESS)
         result = keep_back(context, event);
-    lock_drop();
+    sim_lock_drop();
     return result;
 }
 
-CUresult event_query(CUevent event)
+CUresult sim_event_query(CUevent event)
 {
     CUresult result;
 
-    lock_take();
-    if (!object_is(event, OBJECT_EVENT))
+    sim_lock_take();
+    if (!sim_object_is(event, OBJECT_EVENT))
         result = CUDA_ERROR_INVALID_HANDLE;
     else if (event->capture)
-        result = capture_check_event(event);
-    else if ((result = capture_check_unsafe()) != CUDA_SUCCESS)
+        result = sim_capture_check_event(event);
+    else if ((result = sim_capture_check_unsafe()) != CUDA_SUCCESS)
         ; /* a question about any event ends a capture */
     else if (event->shared)
-        result = share_is_done(event->shared) ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
+        result = sim_share_is_done(event->shared) ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
     else
-        result = ops_done(&event->ops) ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
-    lock_drop();
+        result = sim_ops_done(&event->ops) ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
+    sim_lock_drop();
     return result;
 }
 
-CUresult event_synchronize(CUevent event)
+CUresult sim_event_synchronize(CUevent event)
 {
     CUresult result = CUDA_SUCCESS;
-    struct shared_event *shared = NULL;
+    struct sim_shared_event *shared = NULL;
     uint64_t stream;
-    struct ops waited;
+    struct sim_ops waited;
 
-    lock_take();
-    if (!object_is(event, OBJECT_EVENT))
+    sim_lock_take();
+    if (!sim_object_is(event, OBJECT_EVENT))
         result = CUDA_ERROR_INVALID_HANDLE;
     else if (event->capture)
-        result = capture_check_event(event);
-    else if ((result = capture_check_unsafe()) != CUDA_SUCCESS)
-        ;                                     /* and so does waiting for one (seen on an H200) */
-    else if (!ops_copy(&waited, &event->ops)) /* another thread may record or destroy the event meanwhile */
+        result = sim_capture_check_event(event);
+    else if ((result = sim_capture_check_unsafe()) != CUDA_SUCCESS)
+        ; /* and so does waiting for one (seen on an H200) */
+    else if (!sim_ops_copy(&waited,
+                           &event->ops)) /* another thread may record or destroy the event meanwhile */
         result = CUDA_ERROR_OUT_OF_MEMORY;
     if (result == CUDA_SUCCESS) {
         shared = event->shared;
         stream = event->stream;
-        ops_wait(&waited);
-        ops_clear(&waited);
-        pool_settle_all(stream);
+        sim_ops_wait(&waited);
+        sim_ops_clear(&waited);
+        sim_pool_settle_all(stream);
     }
-    lock_drop();
+    sim_lock_drop();
     if (shared)
-        share_wait(shared);
+        sim_share_wait(shared);
     return result;
 }
 
@@ -328,20 +331,20 @@ static uint64_t time_of(const struct CUevent_st *event)
     return latest;
 }
 
-CUresult event_elapsed(float *milliseconds, CUevent from, CUevent to)
+CUresult sim_event_elapsed(float *milliseconds, CUevent from, CUevent to)
 {
     CUresult result = CUDA_SUCCESS;
 
     if (!milliseconds)
         return CUDA_ERROR_INVALID_HANDLE; /* this, not INVALID_VALUE (measured) */
-    lock_take();
-    if (!object_is(from, OBJECT_EVENT) || !object_is(to, OBJECT_EVENT) || !from->recorded || !to->recorded ||
-        ((from->flags | to->flags) & CU_EVENT_DISABLE_TIMING))
+    sim_lock_take();
+    if (!sim_object_is(from, OBJECT_EVENT) || !sim_object_is(to, OBJECT_EVENT) || !from->recorded ||
+        !to->recorded || ((from->flags | to->flags) & CU_EVENT_DISABLE_TIMING))
         result = CUDA_ERROR_INVALID_HANDLE;
-    else if (!ops_done(&from->ops) || !ops_done(&to->ops))
+    else if (!sim_ops_done(&from->ops) || !sim_ops_done(&to->ops))
         result = CUDA_ERROR_NOT_READY;
     else
         *milliseconds = (float)((double)((int64_t)time_of(to) - (int64_t)time_of(from)) / 1e6);
-    lock_drop();
+    sim_lock_drop();
     return result;
 }

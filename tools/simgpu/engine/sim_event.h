@@ -9,33 +9,33 @@
 #include "tools/simgpu/engine/sim_stream.h"
 
 struct CUevent_st {
-    struct link link; /* in context->events */
+    struct sim_link link; /* in context->events */
     struct CUctx_st *context;
     unsigned int flags;
     bool recorded;
     uint64_t record_ns;
     uint64_t stream; /* that it was recorded in, by id; 0: in all of a context, or in its legacy stream */
-    struct ops ops;
-    struct shared_event *shared; /* CU_EVENT_INTERPROCESS: event_share.h; then .ops is not used */
-    int slot;                    /* of our own arena, or -1 */
-    uint64_t capture;            /* the capture that it was last recorded in, or 0 */
-    struct nodes nodes;
+    struct sim_ops ops;
+    struct sim_shared_event *shared; /* CU_EVENT_INTERPROCESS: event_share.h; then .ops is not used */
+    int slot;                        /* of our own arena, or -1 */
+    uint64_t capture;                /* the capture that it was last recorded in, or 0 */
+    struct sim_nodes nodes;
 };
 
-void event_forget(struct CUevent_st *event); /* what it was recorded for; lock held */
-void event_end_context(struct CUctx_st *context);
-void event_drop_barrier(struct CUctx_st *context); /* of cuCtxWaitEvent; lock held */
+void sim_event_forget(struct CUevent_st *event); /* what it was recorded for; lock held */
+void sim_event_end_context(struct CUctx_st *context);
+void sim_event_drop_barrier(struct CUctx_st *context); /* of cuCtxWaitEvent; lock held */
 
-CUresult event_create(CUevent *out, unsigned int flags);
-CUresult event_destroy(CUevent event);
-CUresult event_record(CUevent event, CUstream stream);
+CUresult sim_event_create(CUevent *out, unsigned int flags);
+CUresult sim_event_destroy(CUevent event);
+CUresult sim_event_record(CUevent event, CUstream stream);
 /* Of all streams of a context, those of its green contexts among them; of a green one only of its own. */
-CUresult event_record_context(CUcontext context, CUevent event);
-CUresult event_wait_context(CUcontext context, CUevent event);
-CUresult event_wait(CUstream stream, CUevent event);
-CUresult event_query(CUevent event);
-CUresult event_synchronize(CUevent event);
-CUresult event_adopt(CUevent *out, struct shared_event *shared); /* of another process */
-CUresult event_elapsed(float *milliseconds, CUevent from, CUevent to);
+CUresult sim_event_record_context(CUcontext context, CUevent event);
+CUresult sim_event_wait_context(CUcontext context, CUevent event);
+CUresult sim_event_wait(CUstream stream, CUevent event);
+CUresult sim_event_query(CUevent event);
+CUresult sim_event_synchronize(CUevent event);
+CUresult sim_event_adopt(CUevent *out, struct sim_shared_event *shared); /* of another process */
+CUresult sim_event_elapsed(float *milliseconds, CUevent from, CUevent to);
 
 #endif

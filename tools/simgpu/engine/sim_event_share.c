@@ -19,7 +19,7 @@
 #define SLOTS        4096
 #define POLL_NS      50000
 
-struct shared_event {
+struct sim_shared_event {
     _Atomic uint64_t recorded;
     _Atomic uint64_t done;
 };
@@ -38,11 +38,11 @@ _Static_assert(sizeof(struct ticket) == CU_IPC_HANDLE_SIZE, "a ticket fills the 
 struct arena { /* of another process, mapped */
     struct arena *next;
     ino_t inode;
-    struct shared_event *events;
+    struct sim_shared_event *events;
 };
 
 static int own_fd = -1;
-static struct shared_event *own; /* SLOTS of them */
+static struct sim_shared_event *own; /* SLOTS of them */
 static bool taken[SLOTS];
 static int next_slot; /* goes round, so that a slot rests as long as possible before it is used again */
 static struct arena *arenas;
@@ -61,7 +61,7 @@ static bool open_own(void)
     return own != NULL;
 }
 
-struct shared_event *share_new(int *slot)
+struct sim_shared_event *sim_share_new(int *slot)
 {
     int i;
 
@@ -78,33 +78,33 @@ struct shared_event *share_new(int *slot)
     return NULL;
 }
 
-void share_drop(int slot)
+void sim_share_drop(int slot)
 {
     if (slot >= 0)
         taken[slot] = false;
 }
 
-uint64_t share_record(struct shared_event *event)
+uint64_t sim_share_record(struct sim_shared_event *event)
 {
     return atomic_fetch_add(&event->recorded, 1) + 1;
 }
 
-uint64_t share_recorded(const struct shared_event *event)
+uint64_t sim_share_recorded(const struct sim_shared_event *event)
 {
     return atomic_load(&event->recorded);
 }
 
-uint64_t share_done_address(struct shared_event *event)
+uint64_t sim_share_done_address(struct sim_shared_event *event)
 {
     return (uint64_t)(uintptr_t)&event->done;
 }
 
-bool share_is_done(const struct shared_event *event)
+bool sim_share_is_done(const struct sim_shared_event *event)
 {
     return atomic_load(&event->done) >= atomic_load(&event->recorded);
 }
 
-void share_wait(const struct shared_event *event)
+void sim_share_wait(const struct sim_shared_event *event)
 {
     struct timespec pause = {.tv_nsec = POLL_NS};
     uint64_t wanted = atomic_load(&event->recorded);
@@ -113,26 +113,26 @@ void share_wait(const struct shared_event *event)
         nanosleep(&pause, NULL);
 }
 
-CUresult share_export(CUipcEventHandle *out, CUevent event)
+CUresult sim_share_export(CUipcEventHandle *out, CUevent event)
 {
     struct ticket ticket = {.magic = TICKET_MAGIC, .pid = getpid()};
     CUresult result = CUDA_ERROR_INVALID_VALUE;
 
-    lock_take();
-    if (out && object_is(event, OBJECT_EVENT) && event->shared && event->slot >= 0) {
+    sim_lock_take();
+    if (out && sim_object_is(event, OBJECT_EVENT) && event->shared && event->slot >= 0) {
         ticket.fd = own_fd;
         ticket.slot = event->slot;
         memcpy(out, &ticket, sizeof(ticket));
         result = CUDA_SUCCESS;
     }
-    lock_drop();
+    sim_lock_drop();
     return result;
 }
 
 /* Maps the other process's file once. Lock held. */
-static struct shared_event *map_arena(int fd)
+static struct sim_shared_event *map_arena(int fd)
 {
-    size_t size = sizeof(struct shared_event) * SLOTS;
+    size_t size = sizeof(struct sim_shared_event) * SLOTS;
     struct arena *arena;
     struct stat file;
     void *mapped;
@@ -155,9 +155,9 @@ static struct shared_event *map_arena(int fd)
     return arena->events;
 }
 
-CUresult share_open(CUevent *out, CUipcEventHandle handle)
+CUresult sim_share_open(CUevent *out, CUipcEventHandle handle)
 {
-    struct shared_event *events;
+    struct sim_shared_event *events;
     struct ticket ticket;
     char path[64];
     int fd;
@@ -171,9 +171,9 @@ CUresult share_open(CUevent *out, CUipcEventHandle handle)
     fd = open(path, O_RDWR | O_CLOEXEC);
     if (fd < 0)
         return CUDA_ERROR_INVALID_VALUE;
-    lock_take();
+    sim_lock_take();
     events = map_arena(fd);
-    lock_drop();
+    sim_lock_drop();
     close(fd);
-    return events ? event_adopt(out, &events[ticket.slot]) : CUDA_ERROR_OUT_OF_MEMORY;
+    return events ? sim_event_adopt(out, &events[ticket.slot]) : CUDA_ERROR_OUT_OF_MEMORY;
 }

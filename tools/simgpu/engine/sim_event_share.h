@@ -11,21 +11,21 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-struct shared_event;
+struct sim_shared_event;
 
 /* With the lock held. */
-struct shared_event *share_new(int *slot); /* NULL: no room */
-void share_drop(int slot);                 /* -1 is allowed: another process's */
+struct sim_shared_event *sim_share_new(int *slot); /* NULL: no room */
+void sim_share_drop(int slot);                     /* -1 is allowed: another process's */
 
 /* Without it, or with it. */
-uint64_t share_record(struct shared_event *event); /* one more; its number */
-uint64_t share_recorded(const struct shared_event *event);
-uint64_t share_done_address(struct shared_event *event); /* of the count of records done */
-bool share_is_done(const struct shared_event *event);
-void share_wait(const struct shared_event *event);
+uint64_t sim_share_record(struct sim_shared_event *event); /* one more; its number */
+uint64_t sim_share_recorded(const struct sim_shared_event *event);
+uint64_t sim_share_done_address(struct sim_shared_event *event); /* of the count of records done */
+bool sim_share_is_done(const struct sim_shared_event *event);
+void sim_share_wait(const struct sim_shared_event *event);
 
 /* The driver's calls; they take the lock. */
-CUresult share_export(CUipcEventHandle *out, CUevent event);
-CUresult share_open(CUevent *out, CUipcEventHandle handle);
+CUresult sim_share_export(CUipcEventHandle *out, CUevent event);
+CUresult sim_share_open(CUevent *out, CUipcEventHandle handle);
 
 #endif

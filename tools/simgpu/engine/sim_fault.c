@@ -61,7 +61,7 @@ static bool number(struct part part, uint64_t *out)
     return true;
 }
 
-static const char *parse_rule(struct part part, fault_lookup *lookup, struct fault_rule *rule)
+static const char *parse_rule(struct part part, sim_fault_lookup *lookup, struct sim_fault_rule *rule)
 {
     struct part name, when;
     uint64_t code;
@@ -97,10 +97,11 @@ static int complain(char *why, size_t why_size, struct part part, const char *pr
     return -EINVAL;
 }
 
-int fault_parse(struct fault_script *out, const char *text, fault_lookup *lookup, char *why, size_t why_size)
+int sim_fault_parse(struct sim_fault_script *out, const char *text, sim_fault_lookup *lookup, char *why,
+                    size_t why_size)
 {
     struct part rest = trimmed(text, strlen(text)), rule;
-    struct fault_script script = {.count = 0};
+    struct sim_fault_script script = {.count = 0};
     bool more = rest.length > 0;
 
     while (more) {
@@ -120,13 +121,13 @@ int fault_parse(struct fault_script *out, const char *text, fault_lookup *lookup
     return 0;
 }
 
-const struct fault_rule *fault_match(const struct fault_script *script, int entry, uint64_t nth,
-                                     uint64_t nth_of_all)
+const struct sim_fault_rule *sim_fault_match(const struct sim_fault_script *script, int entry, uint64_t nth,
+                                             uint64_t nth_of_all)
 {
     size_t i;
 
     for (i = 0; i < script->count; i++) {
-        const struct fault_rule *rule = &script->rules[i];
+        const struct sim_fault_rule *rule = &script->rules[i];
         uint64_t count = rule->entry == FAULT_ANY ? nth_of_all : nth;
 
         if ((rule->entry == FAULT_ANY || rule->entry == entry) && (rule->nth == 0 || rule->nth == count))

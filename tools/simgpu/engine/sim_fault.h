@@ -23,28 +23,29 @@
 #define FAULT_MAX_RULES 64
 #define FAULT_ANY       (-1)
 
-enum fault_action { FAULT_NONE, FAULT_RETURN, FAULT_KILL, FAULT_KILL_AFTER, FAULT_CANCEL };
+enum sim_fault_action { FAULT_NONE, FAULT_RETURN, FAULT_KILL, FAULT_KILL_AFTER, FAULT_CANCEL };
 
-struct fault_rule {
+struct sim_fault_rule {
     int entry;    /* or FAULT_ANY */
     uint64_t nth; /* 0: every call */
-    enum fault_action action;
+    enum sim_fault_action action;
     int code; /* of FAULT_RETURN */
 };
 
-struct fault_script {
+struct sim_fault_script {
     size_t count;
-    struct fault_rule rules[FAULT_MAX_RULES];
+    struct sim_fault_rule rules[FAULT_MAX_RULES];
 };
 
 /* Gives the number of the entry point of that name (not terminated), or -1. */
-typedef int fault_lookup(const char *name, size_t length);
+typedef int sim_fault_lookup(const char *name, size_t length);
 
 /* 0; or -EINVAL, and `why` says what is wrong in words. On failure *out is not changed. */
-int fault_parse(struct fault_script *out, const char *text, fault_lookup *lookup, char *why, size_t why_size);
+int sim_fault_parse(struct sim_fault_script *out, const char *text, sim_fault_lookup *lookup, char *why,
+                    size_t why_size);
 
 /* The rule for call number nth of an entry point, which is call number nth_of_all; NULL: none. */
-const struct fault_rule *fault_match(const struct fault_script *script, int entry, uint64_t nth,
-                                     uint64_t nth_of_all);
+const struct sim_fault_rule *sim_fault_match(const struct sim_fault_script *script, int entry, uint64_t nth,
+                                             uint64_t nth_of_all);
 
 #endif

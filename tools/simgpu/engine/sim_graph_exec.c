@@ -13,14 +13,14 @@ enum { MARK_NEW, MARK_OPEN, MARK_DONE };
 
 struct CUgraphExec_st {
     struct CUgraph_st *graph;
-    struct nodes order;
+    struct sim_nodes order;
     bool has_memory; /* nodes that allocate or free */
     bool auto_free;  /* CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH */
 };
 
 static void count_nodes(struct CUgraph_st *graph, size_t *count)
 {
-    struct link *at;
+    struct sim_link *at;
 
     for (at = graph->nodes.next; at != &graph->nodes; at = at->next) {
         struct CUgraphNode_st *node = LIST_ITEM(at, struct CUgraphNode_st, link);
@@ -32,10 +32,10 @@ static void count_nodes(struct CUgraph_st *graph, size_t *count)
     }
 }
 
-static bool order_graph(struct CUgraph_st *graph, struct nodes *order);
+static bool order_graph(struct CUgraph_st *graph, struct sim_nodes *order);
 
 /* False: the dependencies run in a circle. */
-static bool order_node(struct CUgraphNode_st *node, struct nodes *order)
+static bool order_node(struct CUgraphNode_st *node, struct sim_nodes *order)
 {
     size_t i;
 
@@ -52,9 +52,9 @@ static bool order_node(struct CUgraphNode_st *node, struct nodes *order)
     return true;
 }
 
-static bool order_graph(struct CUgraph_st *graph, struct nodes *order)
+static bool order_graph(struct CUgraph_st *graph, struct sim_nodes *order)
 {
-    struct link *at;
+    struct sim_link *at;
 
     for (at = graph->nodes.next; at != &graph->nodes; at = at->next)
         if (!order_node(LIST_ITEM(at, struct CUgraphNode_st, link), order))
@@ -80,12 +80,12 @@ static CUresult fill(struct CUgraphExec_st *exec, struct CUgraph_st *copy)
 
 static void free_exec(struct CUgraphExec_st *exec)
 {
-    nodes_clear(&exec->order);
-    graph_delete(exec->graph);
+    sim_nodes_clear(&exec->order);
+    sim_graph_delete(exec->graph);
     free(exec);
 }
 
-CUresult graph_instantiate(CUgraphExec *out, CUgraph graph, unsigned long long flags, CUstream handle)
+CUresult sim_graph_instantiate(CUgraphExec *out, CUgraph graph, unsigned long long flags, CUstream handle)
 {
     struct CUstream_st *stream;
     struct CUgraphExec_st *exec;
@@ -94,82 +94,82 @@ CUresult graph_instantiate(CUgraphExec *out, CUgraph graph, unsigned long long f
 
     if (!out)
         return CUDA_ERROR_INVALID_VALUE;
-    result = graph_clone(&copy, graph);
+    result = sim_graph_clone(&copy, graph);
     if (result != CUDA_SUCCESS)
         return result;
-    lock_take();
+    sim_lock_take();
     exec = calloc(1, sizeof(*exec));
     if (!exec) {
-        graph_delete(copy);
-        lock_drop();
+        sim_graph_delete(copy);
+        sim_lock_drop();
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     result = fill(exec, copy);
     exec->auto_free = flags & CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH;
     if (result == CUDA_SUCCESS && (flags & CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD)) {
-        result = stream_find(handle, &stream);
+        result = sim_stream_find(handle, &stream);
         if (result == CUDA_SUCCESS)
-            result = graph_memory_back(&exec->order, true);
+            result = sim_graph_memory_back(&exec->order, true);
     }
-    if (result == CUDA_SUCCESS && !object_add(exec, OBJECT_EXEC))
+    if (result == CUDA_SUCCESS && !sim_object_add(exec, OBJECT_EXEC))
         result = CUDA_ERROR_OUT_OF_MEMORY;
     if (result == CUDA_SUCCESS)
         *out = exec;
     else
         free_exec(exec);
-    lock_drop();
+    sim_lock_drop();
     return result;
 }
 
-CUresult graph_launch(CUgraphExec exec, CUstream handle)
+CUresult sim_graph_launch(CUgraphExec exec, CUstream handle)
 {
     struct CUstream_st *stream;
     CUresult result;
     size_t i;
 
-    lock_take();
-    result = object_is(exec, OBJECT_EXEC) ? stream_find(handle, &stream) : CUDA_ERROR_INVALID_VALUE;
+    sim_lock_take();
+    result = sim_object_is(exec, OBJECT_EXEC) ? sim_stream_find(handle, &stream) : CUDA_ERROR_INVALID_VALUE;
     if (result == CUDA_SUCCESS && exec->has_memory)
         result = stream->capture ? CUDA_ERROR_NOT_SUPPORTED /* no child graph may have such nodes */
-                                 : graph_memory_back(&exec->order, exec->auto_free);
+                                 : sim_graph_memory_back(&exec->order, exec->auto_free);
     for (i = 0; result == CUDA_SUCCESS && i < exec->order.count; i++)
         if (exec->order.items[i]->work)
-            result = stream_submit(stream, work_clone(exec->order.items[i]->work), false);
+            result = sim_stream_submit(stream, sim_work_clone(exec->order.items[i]->work), false);
     if (result == CUDA_SUCCESS && exec->has_memory)
-        graph_memory_launched(&exec->order, stream);
-    lock_drop();
+        sim_graph_memory_launched(&exec->order, stream);
+    sim_lock_drop();
     return result;
 }
 
-CUresult graph_upload(CUgraphExec exec, CUstream handle)
+CUresult sim_graph_upload(CUgraphExec exec, CUstream handle)
 {
     struct CUstream_st *stream;
     CUresult result;
 
-    lock_take();
-    result = object_is(exec, OBJECT_EXEC) ? stream_find(handle, &stream) : CUDA_ERROR_INVALID_VALUE;
+    sim_lock_take();
+    result = sim_object_is(exec, OBJECT_EXEC) ? sim_stream_find(handle, &stream) : CUDA_ERROR_INVALID_VALUE;
     if (result == CUDA_SUCCESS && exec->has_memory)
-        result = graph_memory_back(&exec->order, true);
-    lock_drop();
+        result = sim_graph_memory_back(&exec->order, true);
+    sim_lock_drop();
     return result;
 }
 
-CUresult graph_exec_destroy(CUgraphExec exec)
+CUresult sim_graph_exec_destroy(CUgraphExec exec)
 {
     CUresult result = CUDA_ERROR_INVALID_VALUE;
 
-    lock_take();
-    if (object_is(exec, OBJECT_EXEC)) {
-        object_remove(exec);
+    sim_lock_take();
+    if (sim_object_is(exec, OBJECT_EXEC)) {
+        sim_object_remove(exec);
         free_exec(exec);
         result = CUDA_SUCCESS;
     }
-    lock_drop();
+    sim_lock_drop();
     return result;
 }
 
 /* The new graph must look like the old one; only parameters may differ. */
-static bool same_shape(const struct nodes *a, const struct nodes *b)
+static bool same_shape(const struct sim_nodes *a, const struct sim_nodes *b)
 {
     size_t i;
 
@@ -181,15 +181,15 @@ static bool same_shape(const struct nodes *a, const struct nodes *b)
     return true;
 }
 
-CUresult graph_exec_update(CUgraphExec exec, CUgraph graph)
+CUresult sim_graph_exec_update(CUgraphExec exec, CUgraph graph)
 {
     CUgraphExec fresh;
-    CUresult result = graph_instantiate(&fresh, graph, 0, NULL);
+    CUresult result = sim_graph_instantiate(&fresh, graph, 0, NULL);
 
     if (result != CUDA_SUCCESS)
         return result;
-    lock_take();
-    if (!object_is(exec, OBJECT_EXEC)) {
+    sim_lock_take();
+    if (!sim_object_is(exec, OBJECT_EXEC)) {
         result = CUDA_ERROR_INVALID_VALUE;
     } else if (!same_shape(&exec->order, &fresh->order)) {
         result = CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE;
@@ -200,7 +200,7 @@ CUresult graph_exec_update(CUgraphExec exec, CUgraph graph)
         exec->auto_free = old.auto_free;
         *fresh = old;
     }
-    lock_drop();
-    graph_exec_destroy(fresh);
+    sim_lock_drop();
+    sim_graph_exec_destroy(fresh);
     return result;
 }

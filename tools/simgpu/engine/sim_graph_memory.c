@@ -9,33 +9,33 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 
-static struct link memories = {&memories, &memories};
+static struct sim_link memories = {&memories, &memories};
 
-static struct graph_memory *of_link(struct link *link)
+static struct sim_graph_memory *of_link(struct sim_link *link)
 {
-    return LIST_ITEM(link, struct graph_memory, link);
+    return LIST_ITEM(link, struct sim_graph_memory, link);
 }
 
-static struct graph_pool *pool_of(const struct graph_memory *memory)
+static struct sim_graph_pool *pool_of(const struct sim_graph_memory *memory)
 {
-    return &device_get(memory->block->device)->graphs;
+    return &sim_device_get(memory->block->device)->graphs;
 }
 
 /* ---- memory behind addresses ---- */
 
-static CUresult take(struct graph_memory *memory)
+static CUresult take(struct sim_graph_memory *memory)
 {
-    struct graph_pool *pool = pool_of(memory);
+    struct sim_graph_pool *pool = pool_of(memory);
     const uint64_t size = memory->block->extent, kept = pool->idle < size ? pool->idle : size;
     CUresult result;
 
     /* The card's figure never goes down for a moment: somebody may look. */
-    result = phys_create_paid(memory->block->device, size, kept, &memory->phys);
+    result = sim_phys_create_paid(memory->block->device, size, kept, &memory->phys);
     if (result == CUDA_SUCCESS)
         pool->idle -= kept;
     if (result == CUDA_SUCCESS &&
-        !va_back(memory->block->range.start, memory->phys, PROT_READ | PROT_WRITE)) {
-        phys_drop(memory->phys);
+        !sim_va_back(memory->block->range.start, memory->phys, PROT_READ | PROT_WRITE)) {
+        sim_phys_drop(memory->phys);
         result = CUDA_ERROR_OUT_OF_MEMORY;
     }
     if (result != CUDA_SUCCESS) {
@@ -51,42 +51,42 @@ static CUresult take(struct graph_memory *memory)
 }
 
 /* `keep`: the bytes stay reserved. */
-static void give(struct graph_memory *memory, bool keep)
+static void give(struct sim_graph_memory *memory, bool keep)
 {
-    struct graph_pool *pool = pool_of(memory);
+    struct sim_graph_pool *pool = pool_of(memory);
     const uint64_t size = memory->block->extent;
 
     if (!memory->phys)
         return;
-    va_unback(memory->block->range.start, size);
+    sim_va_unback(memory->block->range.start, size);
     if (keep)
-        phys_drop_paid(memory->phys);
+        sim_phys_drop_paid(memory->phys);
     else
-        phys_drop(memory->phys);
+        sim_phys_drop(memory->phys);
     memory->phys = NULL;
     pool->used -= size;
     pool->idle += keep ? size : 0;
 }
 
-static void end(struct graph_memory *memory)
+static void end(struct sim_graph_memory *memory)
 {
     give(memory, true);
-    va_release(memory->block->range.start, memory->block->extent);
-    block_withdraw(memory->block);
-    block_delete(memory->block);
-    ops_clear(&memory->busy);
-    list_remove(&memory->link);
+    sim_va_release(memory->block->range.start, memory->block->extent);
+    sim_block_withdraw(memory->block);
+    sim_block_delete(memory->block);
+    sim_ops_clear(&memory->busy);
+    sim_list_remove(&memory->link);
     free(memory);
 }
 
-static bool at_rest(const struct graph_memory *memory)
+static bool at_rest(const struct sim_graph_memory *memory)
 {
-    return !memory->live && ops_done(&memory->busy);
+    return !memory->live && sim_ops_done(&memory->busy);
 }
 
-void graph_memory_settle(void)
+void sim_graph_memory_settle(void)
 {
-    struct link *at, *next;
+    struct sim_link *at, *next;
 
     for (at = memories.next; at != &memories; at = next) {
         next = at->next;
@@ -95,15 +95,15 @@ void graph_memory_settle(void)
     }
 }
 
-void graph_memory_hold(struct graph_memory *memory)
+void sim_graph_memory_hold(struct sim_graph_memory *memory)
 {
     memory->refs++;
 }
 
 /* The end of a graph does not free what it has left allocated, nor stop what still runs. */
-void graph_memory_drop(const struct CUgraphNode_st *node)
+void sim_graph_memory_drop(const struct CUgraphNode_st *node)
 {
-    struct graph_memory *memory = node->memory;
+    struct sim_graph_memory *memory = node->memory;
 
     if (memory->owner == node->graph)
         memory->owner = NULL;
@@ -115,96 +115,97 @@ void graph_memory_drop(const struct CUgraphNode_st *node)
 
 static void trim(CUdevice device)
 {
-    struct graph_pool *pool = &device_get(device)->graphs;
-    struct link *at;
+    struct sim_graph_pool *pool = &sim_device_get(device)->graphs;
+    struct sim_link *at;
 
-    graph_memory_settle();
+    sim_graph_memory_settle();
     for (at = memories.next; at != &memories; at = at->next)
         if (of_link(at)->block->device == device && at_rest(of_link(at)))
             give(of_link(at), false);
-    card_uncharge(device_get(device)->card, pool->idle);
+    sim_card_uncharge(sim_device_get(device)->card, pool->idle);
     pool->idle = 0;
 }
 
-void graph_memory_end_context(const struct CUctx_st *context)
+void sim_graph_memory_end_context(const struct CUctx_st *context)
 {
-    struct link *at;
+    struct sim_link *at;
 
     for (at = memories.next; at != &memories; at = at->next)
         if (of_link(at)->block->context == context) {
             of_link(at)->live = false;
-            ops_clear(&of_link(at)->busy);
+            sim_ops_clear(&of_link(at)->busy);
         }
     trim(context->device);
 }
 
 /* ---- nodes ---- */
 
-static struct graph_memory *new_memory(const struct CUgraph_st *graph, struct CUctx_st *context,
-                                       CUdevice device, size_t size)
+static struct sim_graph_memory *new_memory(const struct CUgraph_st *graph, struct CUctx_st *context,
+                                           CUdevice device, size_t size)
 {
-    struct graph_memory *memory = calloc(1, sizeof(*memory));
-    struct block *block = block_new(BLOCK_POOLED, context, device);
+    struct sim_graph_memory *memory = calloc(1, sizeof(*memory));
+    struct sim_block *block = sim_block_new(BLOCK_POOLED, context, device);
 
     if (!memory || !block)
         goto fail;
     block->range.size = size;
-    block->extent = phys_round(size);
-    block->range.start = block->extent ? va_reserve(block->extent, 0, 0) : 0;
+    block->extent = sim_phys_round(size);
+    block->range.start = block->extent ? sim_va_reserve(block->extent, 0, 0) : 0;
     if (!block->range.start)
         goto fail;
-    if (!block_publish(block)) {
-        va_release(block->range.start, block->extent);
+    if (!sim_block_publish(block)) {
+        sim_va_release(block->range.start, block->extent);
         goto fail;
     }
-    list_remove(&block->link); /* not the context's: the graph keeps it */
+    sim_list_remove(&block->link); /* not the context's: the graph keeps it */
     block->graph = memory;
     memory->block = block;
     memory->owner = graph;
-    list_append(&memories, &memory->link);
+    sim_list_append(&memories, &memory->link);
     return memory;
 fail:
     if (block)
-        block_delete(block);
+        sim_block_delete(block);
     free(memory);
     return NULL;
 }
 
 /* A free that is surely before, of addresses that are large enough and that no later node has taken. */
-static struct graph_memory *freed_before(struct CUgraph_st *graph, const struct nodes *after, CUdevice device,
-                                         size_t size)
+static struct sim_graph_memory *freed_before(struct CUgraph_st *graph, const struct sim_nodes *after,
+                                             CUdevice device, size_t size)
 {
-    struct link *at;
+    struct sim_link *at;
 
     for (at = graph->nodes.next; at != &graph->nodes; at = at->next) {
         struct CUgraphNode_st *node = LIST_ITEM(at, struct CUgraphNode_st, link);
-        struct graph_memory *memory = node->memory;
+        struct sim_graph_memory *memory = node->memory;
 
         if (node->type == CU_GRAPH_NODE_TYPE_MEM_FREE && memory->freed_by == node && memory->owner == graph &&
             memory->block->device == device && memory->block->range.size >= size &&
-            graph_reaches(graph, after, &(struct nodes){&node, 1}))
+            sim_graph_reaches(graph, after, &(struct sim_nodes){&node, 1}))
             return memory;
     }
     return NULL;
 }
 
-static struct CUgraphNode_st *add_node(struct CUgraph_st *graph, const struct nodes *after,
-                                       CUgraphNodeType type, struct graph_memory *memory, size_t size)
+static struct CUgraphNode_st *add_node(struct CUgraph_st *graph, const struct sim_nodes *after,
+                                       CUgraphNodeType type, struct sim_graph_memory *memory, size_t size)
 {
-    struct CUgraphNode_st *node = graph_add(graph, type, NULL, after);
+    struct CUgraphNode_st *node = sim_graph_add(graph, type, NULL, after);
 
     if (!node)
         return NULL;
-    graph_memory_hold(memory);
+    sim_graph_memory_hold(memory);
     node->memory = memory;
     node->bytes = size;
     return node;
 }
 
-CUresult graph_memory_add(struct CUgraph_st *graph, const struct nodes *after, struct CUctx_st *context,
-                          CUdevice device, size_t size, struct CUgraphNode_st **out)
+CUresult sim_graph_memory_add(struct CUgraph_st *graph, const struct sim_nodes *after,
+                              struct CUctx_st *context, CUdevice device, size_t size,
+                              struct CUgraphNode_st **out)
 {
-    struct graph_memory *memory = freed_before(graph, after, device, size);
+    struct sim_graph_memory *memory = freed_before(graph, after, device, size);
 
     if (!memory)
         memory = new_memory(graph, context, device, size);
@@ -212,14 +213,14 @@ CUresult graph_memory_add(struct CUgraph_st *graph, const struct nodes *after, s
     if (*out)
         memory->freed_by = NULL;
     else
-        graph_memory_settle();
+        sim_graph_memory_settle();
     return *out ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-CUresult graph_memory_add_free(struct CUgraph_st *graph, const struct nodes *after, CUdeviceptr address,
-                               struct CUgraphNode_st **out)
+CUresult sim_graph_memory_add_free(struct CUgraph_st *graph, const struct sim_nodes *after,
+                                   CUdeviceptr address, struct CUgraphNode_st **out)
 {
-    struct block *block = block_find(address);
+    struct sim_block *block = sim_block_find(address);
 
     if (!block || block->range.start != address || !block->graph || block->graph->freed_by)
         return CUDA_ERROR_INVALID_VALUE;
@@ -233,7 +234,7 @@ CUresult graph_memory_add_free(struct CUgraph_st *graph, const struct nodes *aft
 
 /* ---- launches ---- */
 
-static void give_back_from(const struct nodes *order, const bool *fresh)
+static void give_back_from(const struct sim_nodes *order, const bool *fresh)
 {
     size_t i;
 
@@ -242,7 +243,7 @@ static void give_back_from(const struct nodes *order, const bool *fresh)
             give(order->items[i]->memory, false);
 }
 
-static CUresult back_all(const struct nodes *order, bool *fresh)
+static CUresult back_all(const struct sim_nodes *order, bool *fresh)
 {
     CUresult result = CUDA_SUCCESS;
     size_t i;
@@ -262,7 +263,7 @@ static CUresult back_all(const struct nodes *order, bool *fresh)
     return result;
 }
 
-CUresult graph_memory_back(const struct nodes *order, bool auto_free)
+CUresult sim_graph_memory_back(const struct sim_nodes *order, bool auto_free)
 {
     bool *fresh = calloc(order->count + 1, sizeof(*fresh));
     CUresult result;
@@ -279,7 +280,7 @@ CUresult graph_memory_back(const struct nodes *order, bool auto_free)
     if (result == CUDA_SUCCESS)
         result = back_all(order, fresh);
     if (result == CUDA_ERROR_OUT_OF_MEMORY) {
-        for (device = 0; device < device_count(); device++)
+        for (device = 0; device < sim_device_count(); device++)
             trim(device);
         result = back_all(order, fresh);
     }
@@ -287,17 +288,17 @@ CUresult graph_memory_back(const struct nodes *order, bool auto_free)
     return result;
 }
 
-static void note_work(struct graph_memory *memory, struct CUstream_st *stream)
+static void note_work(struct sim_graph_memory *memory, struct CUstream_st *stream)
 {
-    struct ops pending;
+    struct sim_ops pending;
 
-    if (!stream_pending(stream, &pending))
+    if (!sim_stream_pending(stream, &pending))
         return;
-    ops_join(&memory->busy, &pending);
-    ops_clear(&pending);
+    sim_ops_join(&memory->busy, &pending);
+    sim_ops_clear(&pending);
 }
 
-void graph_memory_launched(const struct nodes *order, struct CUstream_st *stream)
+void sim_graph_memory_launched(const struct sim_nodes *order, struct CUstream_st *stream)
 {
     size_t i;
 
@@ -311,63 +312,64 @@ void graph_memory_launched(const struct nodes *order, struct CUstream_st *stream
     }
 }
 
-void graph_memory_free(struct graph_memory *memory, struct CUstream_st *stream)
+void sim_graph_memory_free(struct sim_graph_memory *memory, struct CUstream_st *stream)
 {
     memory->live = false;
     if (stream)
         note_work(memory, stream);
-    graph_memory_settle();
+    sim_graph_memory_settle();
 }
 
 /* ---- the driver's calls ---- */
 
 static bool valid(CUgraphNode *out, CUgraph graph, const CUgraphNode *after, size_t count)
 {
-    return out && object_is(graph, OBJECT_GRAPH) && graph_valid_after(graph, after, count);
+    return out && sim_object_is(graph, OBJECT_GRAPH) && sim_graph_valid_after(graph, after, count);
 }
 
-CUresult graph_memory_alloc_node(CUgraphNode *out, CUgraph graph, const CUgraphNode *after, size_t count,
-                                 CUDA_MEM_ALLOC_NODE_PARAMS *params)
+CUresult sim_graph_memory_alloc_node(CUgraphNode *out, CUgraph graph, const CUgraphNode *after, size_t count,
+                                     CUDA_MEM_ALLOC_NODE_PARAMS *params)
 {
-    struct nodes set = {(struct CUgraphNode_st **)(uintptr_t)after, count};
+    struct sim_nodes set = {(struct CUgraphNode_st **)(uintptr_t)after, count};
     struct CUctx_st *context;
     CUresult result;
 
     if (!params || params->bytesize == 0 || params->poolProps.allocType != CU_MEM_ALLOCATION_TYPE_PINNED ||
         params->poolProps.location.type != CU_MEM_LOCATION_TYPE_DEVICE ||
-        !device_get(params->poolProps.location.id))
+        !sim_device_get(params->poolProps.location.id))
         return CUDA_ERROR_INVALID_VALUE;
-    lock_take();
-    result = context_current(&context);
+    sim_lock_take();
+    result = sim_context_current(&context);
     if (result == CUDA_SUCCESS && !valid(out, graph, after, count))
         result = CUDA_ERROR_INVALID_VALUE;
     if (result == CUDA_SUCCESS)
-        result = graph_memory_add(graph, &set, context, params->poolProps.location.id, params->bytesize, out);
+        result =
+            sim_graph_memory_add(graph, &set, context, params->poolProps.location.id, params->bytesize, out);
     if (result == CUDA_SUCCESS)
         params->dptr = (*out)->memory->block->range.start;
-    lock_drop();
+    sim_lock_drop();
     return result;
 }
 
-CUresult graph_memory_free_node(CUgraphNode *out, CUgraph graph, const CUgraphNode *after, size_t count,
-                                CUdeviceptr address)
+CUresult sim_graph_memory_free_node(CUgraphNode *out, CUgraph graph, const CUgraphNode *after, size_t count,
+                                    CUdeviceptr address)
 {
-    struct nodes set = {(struct CUgraphNode_st **)(uintptr_t)after, count};
+    struct sim_nodes set = {(struct CUgraphNode_st **)(uintptr_t)after, count};
     CUresult result = CUDA_ERROR_INVALID_VALUE;
 
-    lock_take();
+    sim_lock_take();
     if (valid(out, graph, after, count))
-        result = graph_memory_add_free(graph, &set, address, out);
-    lock_drop();
+        result = sim_graph_memory_add_free(graph, &set, address, out);
+    sim_lock_drop();
     return result;
 }
 
-CUresult graph_memory_alloc_params(CUgraphNode node, CUDA_MEM_ALLOC_NODE_PARAMS *params)
+CUresult sim_graph_memory_alloc_params(CUgraphNode node, CUDA_MEM_ALLOC_NODE_PARAMS *params)
 {
     CUresult result = CUDA_ERROR_INVALID_VALUE;
 
-    lock_take();
-    if (params && object_is(node, OBJECT_NODE) && node->type == CU_GRAPH_NODE_TYPE_MEM_ALLOC) {
+    sim_lock_take();
+    if (params && sim_object_is(node, OBJECT_NODE) && node->type == CU_GRAPH_NODE_TYPE_MEM_ALLOC) {
         *params = (CUDA_MEM_ALLOC_NODE_PARAMS){
             .poolProps = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
                           .location = {CU_MEM_LOCATION_TYPE_DEVICE, node->memory->block->device}},
@@ -375,36 +377,36 @@ CUresult graph_memory_alloc_params(CUgraphNode node, CUDA_MEM_ALLOC_NODE_PARAMS 
             .dptr = node->memory->block->range.start};
         result = CUDA_SUCCESS;
     }
-    lock_drop();
+    sim_lock_drop();
     return result;
 }
 
-CUresult graph_memory_free_params(CUgraphNode node, CUdeviceptr *address)
+CUresult sim_graph_memory_free_params(CUgraphNode node, CUdeviceptr *address)
 {
     CUresult result = CUDA_ERROR_INVALID_VALUE;
 
-    lock_take();
-    if (address && object_is(node, OBJECT_NODE) && node->type == CU_GRAPH_NODE_TYPE_MEM_FREE) {
+    sim_lock_take();
+    if (address && sim_object_is(node, OBJECT_NODE) && node->type == CU_GRAPH_NODE_TYPE_MEM_FREE) {
         *address = node->memory->block->range.start;
         result = CUDA_SUCCESS;
     }
-    lock_drop();
+    sim_lock_drop();
     return result;
 }
 
-CUresult graph_memory_attribute(CUdevice device, CUgraphMem_attribute attribute, void *value)
+CUresult sim_graph_memory_attribute(CUdevice device, CUgraphMem_attribute attribute, void *value)
 {
     CUresult result = CUDA_SUCCESS;
-    struct graph_pool *pool;
+    struct sim_graph_pool *pool;
     cuuint64_t *out = value;
 
-    if (!device_get(device))
+    if (!sim_device_get(device))
         return CUDA_ERROR_INVALID_DEVICE;
     if (!out)
         return CUDA_ERROR_INVALID_VALUE;
-    lock_take();
-    graph_memory_settle();
-    pool = &device_get(device)->graphs;
+    sim_lock_take();
+    sim_graph_memory_settle();
+    pool = &sim_device_get(device)->graphs;
     switch (attribute) {
     case CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT:
         *out = pool->used;
@@ -421,37 +423,37 @@ CUresult graph_memory_attribute(CUdevice device, CUgraphMem_attribute attribute,
     default:
         result = CUDA_ERROR_INVALID_VALUE;
     }
-    lock_drop();
+    sim_lock_drop();
     return result;
 }
 
-CUresult graph_memory_set_attribute(CUdevice device, CUgraphMem_attribute attribute, void *value)
+CUresult sim_graph_memory_set_attribute(CUdevice device, CUgraphMem_attribute attribute, void *value)
 {
     CUresult result = CUDA_SUCCESS;
-    struct graph_pool *pool;
+    struct sim_graph_pool *pool;
 
-    if (!device_get(device))
+    if (!sim_device_get(device))
         return CUDA_ERROR_INVALID_DEVICE;
     if (!value || *(cuuint64_t *)value != 0)
         return CUDA_ERROR_INVALID_VALUE;
-    lock_take();
-    pool = &device_get(device)->graphs;
+    sim_lock_take();
+    pool = &sim_device_get(device)->graphs;
     if (attribute == CU_GRAPH_MEM_ATTR_USED_MEM_HIGH)
         pool->used_high = pool->used;
     else if (attribute == CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH)
         pool->reserved_high = pool->used + pool->idle;
     else
         result = CUDA_ERROR_INVALID_VALUE;
-    lock_drop();
+    sim_lock_drop();
     return result;
 }
 
-CUresult graph_memory_trim(CUdevice device)
+CUresult sim_graph_memory_trim(CUdevice device)
 {
-    if (!device_get(device))
+    if (!sim_device_get(device))
         return CUDA_ERROR_INVALID_DEVICE;
-    lock_take();
+    sim_lock_take();
     trim(device);
-    lock_drop();
+    sim_lock_drop();
     return CUDA_SUCCESS;
 }

@@ -14,44 +14,45 @@
 #include "tools/simgpu/engine/sim_graph.h"
 #include "tools/simgpu/engine/sim_stream.h"
 
-struct graph_memory {
-    struct link link;               /* all of them */
+struct sim_graph_memory {
+    struct sim_link link;           /* all of them */
     unsigned int refs;              /* nodes that allocate or free it */
     const struct CUgraph_st *owner; /* NULL: it is gone */
-    struct block *block;
-    struct phys *phys;                     /* NULL: only addresses yet */
+    struct sim_block *block;
+    struct sim_phys *phys;                 /* NULL: only addresses yet */
     const struct CUgraphNode_st *freed_by; /* the owner's node, until a later one allocates it again */
     bool live;                             /* a launch has allocated it, and nobody has freed it since */
-    struct ops busy;                       /* what may still touch it */
+    struct sim_ops busy;                   /* what may still touch it */
 };
 
 /* With the lock held. */
 /* Adds a node that allocates `size` bytes, behind `after`. */
-CUresult graph_memory_add(struct CUgraph_st *graph, const struct nodes *after, struct CUctx_st *context,
-                          CUdevice device, size_t size, struct CUgraphNode_st **out);
+CUresult sim_graph_memory_add(struct CUgraph_st *graph, const struct sim_nodes *after,
+                              struct CUctx_st *context, CUdevice device, size_t size,
+                              struct CUgraphNode_st **out);
 /* Adds a node that frees what is allocated at an address of a graph. */
-CUresult graph_memory_add_free(struct CUgraph_st *graph, const struct nodes *after, CUdeviceptr address,
-                               struct CUgraphNode_st **out);
-void graph_memory_hold(struct graph_memory *memory);
-void graph_memory_drop(const struct CUgraphNode_st *node); /* a node ends */
+CUresult sim_graph_memory_add_free(struct CUgraph_st *graph, const struct sim_nodes *after,
+                                   CUdeviceptr address, struct CUgraphNode_st **out);
+void sim_graph_memory_hold(struct sim_graph_memory *memory);
+void sim_graph_memory_drop(const struct CUgraphNode_st *node); /* a node ends */
 /* Memory at all addresses that the nodes allocate; all of it or nothing. */
-CUresult graph_memory_back(const struct nodes *order, bool auto_free);
+CUresult sim_graph_memory_back(const struct sim_nodes *order, bool auto_free);
 /* The nodes have been put into the stream. */
-void graph_memory_launched(const struct nodes *order, struct CUstream_st *stream);
+void sim_graph_memory_launched(const struct sim_nodes *order, struct CUstream_st *stream);
 /* The program frees what a graph has left; ordered by the stream, NULL: all work is done. */
-void graph_memory_free(struct graph_memory *memory, struct CUstream_st *stream);
-void graph_memory_settle(void); /* at a synchronization */
-void graph_memory_end_context(const struct CUctx_st *context);
+void sim_graph_memory_free(struct sim_graph_memory *memory, struct CUstream_st *stream);
+void sim_graph_memory_settle(void); /* at a synchronization */
+void sim_graph_memory_end_context(const struct CUctx_st *context);
 
 /* The driver's calls; they take the lock. */
-CUresult graph_memory_alloc_node(CUgraphNode *out, CUgraph graph, const CUgraphNode *after, size_t count,
-                                 CUDA_MEM_ALLOC_NODE_PARAMS *params);
-CUresult graph_memory_free_node(CUgraphNode *out, CUgraph graph, const CUgraphNode *after, size_t count,
-                                CUdeviceptr address);
-CUresult graph_memory_alloc_params(CUgraphNode node, CUDA_MEM_ALLOC_NODE_PARAMS *params);
-CUresult graph_memory_free_params(CUgraphNode node, CUdeviceptr *address);
-CUresult graph_memory_attribute(CUdevice device, CUgraphMem_attribute attribute, void *value);
-CUresult graph_memory_set_attribute(CUdevice device, CUgraphMem_attribute attribute, void *value);
-CUresult graph_memory_trim(CUdevice device);
+CUresult sim_graph_memory_alloc_node(CUgraphNode *out, CUgraph graph, const CUgraphNode *after, size_t count,
+                                     CUDA_MEM_ALLOC_NODE_PARAMS *params);
+CUresult sim_graph_memory_free_node(CUgraphNode *out, CUgraph graph, const CUgraphNode *after, size_t count,
+                                    CUdeviceptr address);
+CUresult sim_graph_memory_alloc_params(CUgraphNode node, CUDA_MEM_ALLOC_NODE_PARAMS *params);
+CUresult sim_graph_memory_free_params(CUgraphNode node, CUdeviceptr *address);
+CUresult sim_graph_memory_attribute(CUdevice device, CUgraphMem_attribute attribute, void *value);
+CUresult sim_graph_memory_set_attribute(CUdevice device, CUgraphMem_attribute attribute, void *value);
+CUresult sim_graph_memory_trim(CUdevice device);
 
 #endif

@@ -28,7 +28,7 @@ struct note {
 _Static_assert(sizeof(struct note) <= sizeof(((CUdevResource *)0)->_internal_padding), "the note has room");
 
 struct CUdevResourceDesc_st {
-    struct link link; /* never given back: the driver has no call for it */
+    struct sim_link link; /* never given back: the driver has no call for it */
     CUdevResource whole;
 };
 
@@ -37,7 +37,7 @@ struct CUgreenCtx_st {
     CUdevResource resource;
 };
 
-static struct link descriptions = {&descriptions, &descriptions};
+static struct sim_link descriptions = {&descriptions, &descriptions};
 static uint64_t last_split;
 
 /* ---- resources ---- */
@@ -62,7 +62,8 @@ static CUresult read_note(const CUdevResource *resource, struct note *note)
     memcpy(note, resource->_internal_padding, sizeof(*note));
     if (resource->type != CU_DEV_RESOURCE_TYPE_SM)
         return CUDA_ERROR_INVALID_RESOURCE_TYPE;
-    return note->mark == RESOURCE_MARK && device_get(note->device) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+    return note->mark == RESOURCE_MARK && sim_device_get(note->device) ? CUDA_SUCCESS
+                                                                       : CUDA_ERROR_INVALID_VALUE;
 }
 
 static CUresult check_wanted(const CUdevResource *out, CUdevResourceType type)
@@ -72,51 +73,51 @@ static CUresult check_wanted(const CUdevResource *out, CUdevResourceType type)
     return type == CU_DEV_RESOURCE_TYPE_SM ? CUDA_SUCCESS : CUDA_ERROR_INVALID_RESOURCE_TYPE;
 }
 
-CUresult green_device_resource(CUdevResource *out, CUdevice ordinal, CUdevResourceType type)
+CUresult sim_green_device_resource(CUdevResource *out, CUdevice ordinal, CUdevResourceType type)
 {
     CUresult result = check_wanted(out, type);
 
-    if (result == CUDA_SUCCESS && !device_get(ordinal))
+    if (result == CUDA_SUCCESS && !sim_device_get(ordinal))
         result = CUDA_ERROR_INVALID_DEVICE;
     if (result == CUDA_SUCCESS)
         *out = make_resource(ordinal, MULTIPROCESSORS, 0);
     return result;
 }
 
-CUresult green_context_resource(CUdevResource *out, CUcontext context, CUdevResourceType type)
+CUresult sim_green_context_resource(CUdevResource *out, CUcontext context, CUdevResourceType type)
 {
     CUresult result = check_wanted(out, type);
 
     if (result != CUDA_SUCCESS)
         return result;
-    lock_take();
-    if (!context_is_valid(context))
+    sim_lock_take();
+    if (!sim_context_is_valid(context))
         result = CUDA_ERROR_INVALID_CONTEXT;
     else if (context->green)
         *out = context->green->resource;
     else
         *out = make_resource(context->device, MULTIPROCESSORS, 0);
-    lock_drop();
+    sim_lock_drop();
     return result;
 }
 
 static bool is_green(CUgreenCtx green)
 {
-    return object_is(green, OBJECT_GREEN);
+    return sim_object_is(green, OBJECT_GREEN);
 }
 
-CUresult green_resource(CUdevResource *out, CUgreenCtx green, CUdevResourceType type)
+CUresult sim_green_resource(CUdevResource *out, CUgreenCtx green, CUdevResourceType type)
 {
     CUresult result = check_wanted(out, type);
 
     if (result != CUDA_SUCCESS)
         return result;
-    lock_take();
+    sim_lock_take();
     if (is_green(green))
         *out = green->resource;
     else
         result = CUDA_ERROR_INVALID_CONTEXT;
-    lock_drop();
+    sim_lock_drop();
     return result;
 }
 
@@ -129,8 +130,8 @@ static unsigned int part_size(unsigned int least, unsigned int flags)
     return least < unit ? unit : (least + unit - 1) / unit * unit;
 }
 
-CUresult green_split(CUdevResource *out, unsigned int *groups, const CUdevResource *input,
-                     CUdevResource *remaining, unsigned int flags, unsigned int least)
+CUresult sim_green_split(CUdevResource *out, unsigned int *groups, const CUdevResource *input,
+                         CUdevResource *remaining, unsigned int flags, unsigned int least)
 {
     unsigned int size, possible, i;
     struct note note;
@@ -152,9 +153,9 @@ CUresult green_split(CUdevResource *out, unsigned int *groups, const CUdevResour
         *groups = possible;
     if (!out)
         return CUDA_SUCCESS;
-    lock_take();
+    sim_lock_take();
     split = ++last_split;
-    lock_drop();
+    sim_lock_drop();
     for (i = 0; i < *groups; i++)
         out[i] = make_resource(note.device, size, split);
     if (remaining) {
@@ -167,7 +168,7 @@ CUresult green_split(CUdevResource *out, unsigned int *groups, const CUdevResour
     return CUDA_SUCCESS;
 }
 
-CUresult green_describe(CUdevResourceDesc *out, const CUdevResource *resources, unsigned int count)
+CUresult sim_green_describe(CUdevResourceDesc *out, const CUdevResource *resources, unsigned int count)
 {
     struct CUdevResourceDesc_st *description;
     unsigned int sum = 0, i;
@@ -189,16 +190,16 @@ CUresult green_describe(CUdevResourceDesc *out, const CUdevResource *resources, 
     if (!description)
         return CUDA_ERROR_OUT_OF_MEMORY;
     description->whole = make_resource(first.device, sum, 0);
-    lock_take();
-    list_append(&descriptions, &description->link);
-    lock_drop();
+    sim_lock_take();
+    sim_list_append(&descriptions, &description->link);
+    sim_lock_drop();
     *out = description;
     return CUDA_SUCCESS;
 }
 
 static bool is_description(CUdevResourceDesc wanted)
 {
-    struct link *at;
+    struct sim_link *at;
 
     for (at = descriptions.next; at != &descriptions; at = at->next)
         if (LIST_ITEM(at, struct CUdevResourceDesc_st, link) == wanted)
@@ -213,14 +214,14 @@ static CUresult make_green(CUgreenCtx *out, const CUdevResource *resource, struc
 {
     struct CUgreenCtx_st *green = calloc(1, sizeof(*green));
 
-    if (!green || !object_add(green, OBJECT_GREEN)) {
+    if (!green || !sim_object_add(green, OBJECT_GREEN)) {
         free(green);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     green->resource = *resource;
-    green->context = context_new_green(primary, green);
+    green->context = sim_context_new_green(primary, green);
     if (!green->context) {
-        object_remove(green);
+        sim_object_remove(green);
         free(green);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
@@ -232,7 +233,7 @@ static CUresult check_create(CUdevResourceDesc description, CUdevice ordinal)
 {
     struct note note;
 
-    if (!device_get(ordinal))
+    if (!sim_device_get(ordinal))
         return CUDA_ERROR_INVALID_DEVICE;
     if (!is_description(description))
         return CUDA_ERROR_INVALID_VALUE;
@@ -240,92 +241,93 @@ static CUresult check_create(CUdevResourceDesc description, CUdevice ordinal)
     return note.device == ordinal ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
 }
 
-CUresult green_create(CUgreenCtx *out, CUdevResourceDesc description, CUdevice ordinal, unsigned int flags)
+CUresult sim_green_create(CUgreenCtx *out, CUdevResourceDesc description, CUdevice ordinal,
+                          unsigned int flags)
 {
     CUcontext primary;
     CUresult result;
 
     if (!out || flags != CU_GREEN_CTX_DEFAULT_STREAM)
         return CUDA_ERROR_INVALID_VALUE;
-    lock_take();
+    sim_lock_take();
     result = check_create(description, ordinal);
-    lock_drop();
+    sim_lock_drop();
     if (result == CUDA_SUCCESS)
-        result = primary_retain(&primary, ordinal);
+        result = sim_primary_retain(&primary, ordinal);
     if (result != CUDA_SUCCESS)
         return result;
-    lock_take();
+    sim_lock_take();
     result = make_green(out, &description->whole, primary);
-    lock_drop();
+    sim_lock_drop();
     if (result != CUDA_SUCCESS)
-        primary_release(ordinal);
+        sim_primary_release(ordinal);
     return result;
 }
 
-CUresult green_destroy(CUgreenCtx green)
+CUresult sim_green_destroy(CUgreenCtx green)
 {
     CUresult result = CUDA_ERROR_INVALID_CONTEXT;
     CUdevice device = -1;
 
-    lock_take();
+    sim_lock_take();
     if (is_green(green)) {
         device = green->context->device;
         result = green->context->alive ? CUDA_SUCCESS : CUDA_ERROR_CONTEXT_IS_DESTROYED;
-        context_end_green(green->context);
-        object_remove(green);
+        sim_context_end_green(green->context);
+        sim_object_remove(green);
         free(green);
     }
-    lock_drop();
+    sim_lock_drop();
     if (device >= 0)
-        primary_release(device);
+        sim_primary_release(device);
     return result;
 }
 
 /* ---- questions ---- */
 
-CUresult green_context(CUcontext *out, CUgreenCtx green)
+CUresult sim_green_context(CUcontext *out, CUgreenCtx green)
 {
     CUresult result = CUDA_ERROR_INVALID_CONTEXT;
 
     if (!out)
         return CUDA_ERROR_INVALID_VALUE;
-    lock_take();
+    sim_lock_take();
     if (is_green(green)) {
         *out = green->context;
         result = CUDA_SUCCESS;
     }
-    lock_drop();
+    sim_lock_drop();
     return result;
 }
 
-CUresult green_id(CUgreenCtx green, unsigned long long *out)
+CUresult sim_green_id(CUgreenCtx green, unsigned long long *out)
 {
     CUresult result = CUDA_ERROR_INVALID_CONTEXT;
     struct CUctx_st *current;
 
     if (!out)
         return CUDA_ERROR_INVALID_VALUE;
-    lock_take();
-    if (!green && context_current_itself(&current) == CUDA_SUCCESS)
+    sim_lock_take();
+    if (!green && sim_context_current_itself(&current) == CUDA_SUCCESS)
         green = current->green;
     if (is_green(green)) {
         *out = green->context->id;
         result = CUDA_SUCCESS;
     }
-    lock_drop();
+    sim_lock_drop();
     return result;
 }
 
-CUresult green_stream_create(CUstream *out, CUgreenCtx green, unsigned int flags, int priority)
+CUresult sim_green_stream_create(CUstream *out, CUgreenCtx green, unsigned int flags, int priority)
 {
     CUresult result = CUDA_ERROR_INVALID_CONTEXT;
 
     if (!out || flags != CU_STREAM_NON_BLOCKING)
         return CUDA_ERROR_INVALID_VALUE;
-    lock_take();
+    sim_lock_take();
     if (is_green(green))
-        result = green->context->alive ? stream_create_in(out, green->context, flags, priority)
+        result = green->context->alive ? sim_stream_create_in(out, green->context, flags, priority)
                                        : CUDA_ERROR_CONTEXT_IS_DESTROYED;
-    lock_drop();
+    sim_lock_drop();
     return result;
 }

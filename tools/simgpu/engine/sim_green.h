@@ -11,17 +11,18 @@
 #include "tools/simgpu/engine/sim_context.h"
 
 /* The driver's calls; they take the lock. */
-CUresult green_device_resource(CUdevResource *out, CUdevice ordinal, CUdevResourceType type);
-CUresult green_context_resource(CUdevResource *out, CUcontext context, CUdevResourceType type);
-CUresult green_resource(CUdevResource *out, CUgreenCtx green, CUdevResourceType type);
-CUresult green_split(CUdevResource *out, unsigned int *groups, const CUdevResource *input,
-                     CUdevResource *remaining, unsigned int flags, unsigned int least);
-CUresult green_describe(CUdevResourceDesc *out, const CUdevResource *resources, unsigned int count);
+CUresult sim_green_device_resource(CUdevResource *out, CUdevice ordinal, CUdevResourceType type);
+CUresult sim_green_context_resource(CUdevResource *out, CUcontext context, CUdevResourceType type);
+CUresult sim_green_resource(CUdevResource *out, CUgreenCtx green, CUdevResourceType type);
+CUresult sim_green_split(CUdevResource *out, unsigned int *groups, const CUdevResource *input,
+                         CUdevResource *remaining, unsigned int flags, unsigned int least);
+CUresult sim_green_describe(CUdevResourceDesc *out, const CUdevResource *resources, unsigned int count);
 
-CUresult green_create(CUgreenCtx *out, CUdevResourceDesc description, CUdevice ordinal, unsigned int flags);
-CUresult green_destroy(CUgreenCtx green);
-CUresult green_context(CUcontext *out, CUgreenCtx green); /* what can be made current */
-CUresult green_id(CUgreenCtx green, unsigned long long *out);
-CUresult green_stream_create(CUstream *out, CUgreenCtx green, unsigned int flags, int priority);
+CUresult sim_green_create(CUgreenCtx *out, CUdevResourceDesc description, CUdevice ordinal,
+                          unsigned int flags);
+CUresult sim_green_destroy(CUgreenCtx green);
+CUresult sim_green_context(CUcontext *out, CUgreenCtx green); /* what can be made current */
+CUresult sim_green_id(CUgreenCtx green, unsigned long long *out);
+CUresult sim_green_stream_create(CUstream *out, CUgreenCtx green, unsigned int flags, int priority);
 
 #endif

@@ -18,17 +18,17 @@ static uint64_t value_of(const void *address)
     return (uint64_t)(uintptr_t)address;
 }
 
-void host_end_block(struct block *block)
+void sim_host_end_block(struct sim_block *block)
 {
     if (block->kind == BLOCK_HOST)
         munmap((void *)(uintptr_t)block->range.start, block->extent);
-    block_delete(block);
+    sim_block_delete(block);
 }
 
-static CUresult publish(enum block_kind kind, struct CUctx_st *context, uint64_t start, uint64_t size,
+static CUresult publish(enum sim_block_kind kind, struct CUctx_st *context, uint64_t start, uint64_t size,
                         unsigned int flags)
 {
-    struct block *block = block_new(kind, context, context->device);
+    struct sim_block *block = sim_block_new(kind, context, context->device);
 
     if (!block)
         return CUDA_ERROR_OUT_OF_MEMORY;
@@ -36,14 +36,14 @@ static CUresult publish(enum block_kind kind, struct CUctx_st *context, uint64_t
     block->range.size = size;
     block->extent = (size + PAGE - 1) & ~(uint64_t)(PAGE - 1);
     block->flags = flags;
-    if (!block_publish(block)) {
-        block_delete(block);
+    if (!sim_block_publish(block)) {
+        sim_block_delete(block);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     return CUDA_SUCCESS;
 }
 
-CUresult host_alloc(void **out, size_t size, unsigned int flags)
+CUresult sim_host_alloc(void **out, size_t size, unsigned int flags)
 {
     struct CUctx_st *context;
     CUresult result;
@@ -51,10 +51,10 @@ CUresult host_alloc(void **out, size_t size, unsigned int flags)
 
     if (!out || (flags & ~(unsigned int)ALLOC_FLAGS))
         return CUDA_ERROR_INVALID_VALUE;
-    lock_take();
-    result = context_current(&context);
+    sim_lock_take();
+    result = sim_context_current(&context);
     if (result == CUDA_SUCCESS)
-        result = capture_check_unsafe();
+        result = sim_capture_check_unsafe();
     if (result == CUDA_SUCCESS && size == 0) {
         *out = NULL; /* success, and nothing (measured) */
     } else if (result == CUDA_SUCCESS) {
@@ -68,66 +68,66 @@ CUresult host_alloc(void **out, size_t size, unsigned int flags)
         else if (memory != MAP_FAILED)
             munmap(memory, size);
     }
-    lock_drop();
+    sim_lock_drop();
     return result;
 }
 
 /* Withdraws the block of that kind that starts there, waits for the work that may use it, and ends it. */
-static CUresult end(void *address, enum block_kind kind, CUresult unknown)
+static CUresult end(void *address, enum sim_block_kind kind, CUresult unknown)
 {
     struct CUctx_st *context;
-    struct block *block;
+    struct sim_block *block;
     CUresult result;
 
-    lock_take();
-    result = context_current(&context);
-    block = block_find(value_of(address));
+    sim_lock_take();
+    result = sim_context_current(&context);
+    block = sim_block_find(value_of(address));
     if (result == CUDA_SUCCESS && (!block || block->kind != kind || block->range.start != value_of(address)))
         result = unknown;
     if (result == CUDA_SUCCESS)
-        result = capture_check_unsafe();
+        result = sim_capture_check_unsafe();
     if (result == CUDA_SUCCESS) {
-        block_withdraw(block);
-        stream_wait_context(block->context);
-        host_end_block(block);
+        sim_block_withdraw(block);
+        sim_stream_wait_context(block->context);
+        sim_host_end_block(block);
     }
-    lock_drop();
+    sim_lock_drop();
     return result;
 }
 
-CUresult host_free(void *address)
+CUresult sim_host_free(void *address)
 {
-    return address ? end(address, BLOCK_HOST, CUDA_ERROR_INVALID_VALUE) : context_check_current();
+    return address ? end(address, BLOCK_HOST, CUDA_ERROR_INVALID_VALUE) : sim_context_check_current();
 }
 
-CUresult host_register(void *address, size_t size, unsigned int flags)
+CUresult sim_host_register(void *address, size_t size, unsigned int flags)
 {
     struct CUctx_st *context;
     CUresult result;
 
     if (!address || size == 0 || (flags & ~(unsigned int)REGISTER_FLAGS))
         return CUDA_ERROR_INVALID_VALUE;
-    lock_take();
-    result = context_current(&context);
-    if (result == CUDA_SUCCESS && block_overlaps(value_of(address), size))
+    sim_lock_take();
+    result = sim_context_current(&context);
+    if (result == CUDA_SUCCESS && sim_block_overlaps(value_of(address), size))
         result = CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
     if (result == CUDA_SUCCESS)
         result = publish(BLOCK_REGISTERED, context, value_of(address), size, flags);
-    lock_drop();
+    sim_lock_drop();
     return result;
 }
 
-CUresult host_unregister(void *address)
+CUresult sim_host_unregister(void *address)
 {
     return end(address, BLOCK_REGISTERED, CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED);
 }
 
-static bool is_host(const struct block *block)
+static bool is_host(const struct sim_block *block)
 {
     return block && (block->kind == BLOCK_HOST || block->kind == BLOCK_REGISTERED);
 }
 
-CUresult host_device_pointer(CUdeviceptr *out, void *address, unsigned int flags)
+CUresult sim_host_device_pointer(CUdeviceptr *out, void *address, unsigned int flags)
 {
     struct CUctx_st *context;
     CUresult result;
@@ -137,31 +137,31 @@ CUresult host_device_pointer(CUdeviceptr *out, void *address, unsigned int flags
     *out = 0;
     if (flags)
         return CUDA_ERROR_INVALID_VALUE;
-    lock_take();
-    result = context_current(&context);
-    if (result == CUDA_SUCCESS && !is_host(block_find(value_of(address))))
+    sim_lock_take();
+    result = sim_context_current(&context);
+    if (result == CUDA_SUCCESS && !is_host(sim_block_find(value_of(address))))
         result = CUDA_ERROR_INVALID_VALUE;
     if (result == CUDA_SUCCESS)
         *out = value_of(address);
-    lock_drop();
+    sim_lock_drop();
     return result;
 }
 
-CUresult host_flags(unsigned int *out, void *address)
+CUresult sim_host_flags(unsigned int *out, void *address)
 {
     struct CUctx_st *context;
-    struct block *block;
+    struct sim_block *block;
     CUresult result;
 
     if (!out)
         return CUDA_ERROR_INVALID_VALUE;
-    lock_take();
-    result = context_current(&context);
-    block = block_find(value_of(address));
+    sim_lock_take();
+    result = sim_context_current(&context);
+    block = sim_block_find(value_of(address));
     if (result == CUDA_SUCCESS && !is_host(block))
         result = CUDA_ERROR_INVALID_VALUE;
     if (result == CUDA_SUCCESS)
         *out = block->flags | CU_MEMHOSTALLOC_DEVICEMAP; /* with unified addressing all of it is mapped */
-    lock_drop();
+    sim_lock_drop();
     return result;
 }

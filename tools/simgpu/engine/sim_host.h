@@ -7,13 +7,13 @@
 
 #include "tools/simgpu/engine/sim_block.h"
 
-void host_end_block(struct block *block); /* withdrawn; lock held */
+void sim_host_end_block(struct sim_block *block); /* withdrawn; lock held */
 
-CUresult host_alloc(void **out, size_t size, unsigned int flags);
-CUresult host_free(void *address);
-CUresult host_register(void *address, size_t size, unsigned int flags);
-CUresult host_unregister(void *address);
-CUresult host_device_pointer(CUdeviceptr *out, void *address, unsigned int flags);
-CUresult host_flags(unsigned int *out, void *address);
+CUresult sim_host_alloc(void **out, size_t size, unsigned int flags);
+CUresult sim_host_free(void *address);
+CUresult sim_host_register(void *address, size_t size, unsigned int flags);
+CUresult sim_host_unregister(void *address);
+CUresult sim_host_device_pointer(CUdeviceptr *out, void *address, unsigned int flags);
+CUresult sim_host_flags(unsigned int *out, void *address);
 
 #endif

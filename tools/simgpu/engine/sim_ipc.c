@@ -33,70 +33,70 @@ struct ticket {
 
 _Static_assert(sizeof(struct ticket) == CU_IPC_HANDLE_SIZE, "a ticket fills the handle");
 
-void ipc_end_block(struct block *block)
+void sim_ipc_end_block(struct sim_block *block)
 {
     uint64_t start = block->range.start & ~(PHYS_GRANULE - 1);
 
-    va_release(start, block->extent);
-    phys_drop(block->phys);
-    block_delete(block);
+    sim_va_release(start, block->extent);
+    sim_phys_drop(block->phys);
+    sim_block_delete(block);
 }
 
 /* The memory a block is in, and where in it. */
-static const struct phys *memory_of(const struct block *block, uint64_t *inside)
+static const struct sim_phys *memory_of(const struct sim_block *block, uint64_t *inside)
 {
     uint64_t start = block->range.start;
-    const struct phys *phys = block->slab ? slab_memory(block->slab, &start) : block->phys;
+    const struct sim_phys *phys = block->slab ? sim_slab_memory(block->slab, &start) : block->phys;
 
     *inside = block->range.start - start;
     return phys;
 }
 
-void ipc_retire(struct block *block)
+void sim_ipc_retire(struct sim_block *block)
 {
     uint64_t inside;
-    const struct phys *phys = memory_of(block, &inside);
+    const struct sim_phys *phys = memory_of(block, &inside);
 
-    phys_mark(phys, inside, 0);
+    sim_phys_mark(phys, inside, 0);
 }
 
-static bool write_ticket(struct ticket *ticket, struct block *block)
+static bool write_ticket(struct ticket *ticket, struct sim_block *block)
 {
     uint64_t inside;
-    const struct phys *phys = memory_of(block, &inside);
+    const struct sim_phys *phys = memory_of(block, &inside);
 
     *ticket = (struct ticket){.magic = TICKET_MAGIC,
                               .pid = getpid(),
                               .fd = phys->fd,
-                              .card = device_get(block->device)->card,
+                              .card = sim_device_get(block->device)->card,
                               .offset = (uint64_t)phys->offset,
                               .size = phys->size,
                               .inside = inside,
                               .bytes = block->range.size,
                               .id = block->id};
-    block->exported = phys_mark(phys, inside, block->id);
+    block->exported = sim_phys_mark(phys, inside, block->id);
     return block->exported;
 }
 
-CUresult ipc_get_handle(CUipcMemHandle *out, CUdeviceptr address)
+CUresult sim_ipc_get_handle(CUipcMemHandle *out, CUdeviceptr address)
 {
     struct CUctx_st *context;
     struct ticket ticket;
-    struct block *block;
+    struct sim_block *block;
     CUresult result;
 
     if (!out)
         return CUDA_ERROR_INVALID_VALUE;
-    lock_take();
-    result = context_current(&context);
-    block = block_find(address);
+    sim_lock_take();
+    result = sim_context_current(&context);
+    block = sim_block_find(address);
     if (result == CUDA_SUCCESS && (!block || block->kind != BLOCK_DEVICE))
         result = CUDA_ERROR_INVALID_VALUE;
     if (result == CUDA_SUCCESS && !write_ticket(&ticket, block))
         result = CUDA_ERROR_OPERATING_SYSTEM;
     if (result == CUDA_SUCCESS)
         memcpy(out, &ticket, sizeof(ticket));
-    lock_drop();
+    sim_lock_drop();
     return result;
 }
 
@@ -107,9 +107,9 @@ static bool plausible(const struct ticket *ticket)
 }
 
 static CUresult map_ticket(const struct ticket *ticket, struct CUctx_st *context, CUdevice device,
-                           struct block **out)
+                           struct sim_block **out)
 {
-    struct block *block = block_new(BLOCK_IMPORTED, context, device);
+    struct sim_block *block = sim_block_new(BLOCK_IMPORTED, context, device);
     CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
     char path[64];
     uint64_t start;
@@ -123,21 +123,21 @@ static CUresult map_ticket(const struct ticket *ticket, struct CUctx_st *context
         result = CUDA_ERROR_INVALID_HANDLE; /* the exporter is gone (measured) */
         goto fail;
     }
-    if (phys_read_mark(fd, (off_t)(ticket->offset + ticket->inside)) != ticket->id) {
+    if (sim_phys_read_mark(fd, (off_t)(ticket->offset + ticket->inside)) != ticket->id) {
         result = CUDA_ERROR_INVALID_VALUE; /* it has freed the block */
         close(fd);
         goto fail;
     }
-    result = phys_adopt(device, fd, (off_t)ticket->offset, ticket->size, &block->phys);
+    result = sim_phys_adopt(device, fd, (off_t)ticket->offset, ticket->size, &block->phys);
     if (result != CUDA_SUCCESS) {
         close(fd);
         goto fail;
     }
-    start = va_reserve(ticket->size, 0, 0);
-    if (!start || !va_back(start, block->phys, PROT_READ | PROT_WRITE)) {
+    start = sim_va_reserve(ticket->size, 0, 0);
+    if (!start || !sim_va_back(start, block->phys, PROT_READ | PROT_WRITE)) {
         if (start)
-            va_release(start, ticket->size);
-        phys_drop(block->phys);
+            sim_va_release(start, ticket->size);
+        sim_phys_drop(block->phys);
         result = CUDA_ERROR_OUT_OF_MEMORY;
         goto fail;
     }
@@ -147,25 +147,25 @@ static CUresult map_ticket(const struct ticket *ticket, struct CUctx_st *context
     block->opens = 1;
     block->origin = ticket->id;
     block->origin_pid = ticket->pid;
-    if (block_publish(block)) {
+    if (sim_block_publish(block)) {
         *out = block;
         return CUDA_SUCCESS;
     }
-    va_release(start, ticket->size);
-    phys_drop(block->phys);
+    sim_va_release(start, ticket->size);
+    sim_phys_drop(block->phys);
     result = CUDA_ERROR_OUT_OF_MEMORY;
 fail:
-    block_delete(block);
+    sim_block_delete(block);
     return result;
 }
 
 /* The same handle opened twice in a context is one mapping. */
-static struct block *already_open(struct CUctx_st *context, const struct ticket *ticket)
+static struct sim_block *already_open(struct CUctx_st *context, const struct ticket *ticket)
 {
-    struct link *at;
+    struct sim_link *at;
 
     for (at = context->blocks.next; at != &context->blocks; at = at->next) {
-        struct block *block = LIST_ITEM(at, struct block, link);
+        struct sim_block *block = LIST_ITEM(at, struct sim_block, link);
 
         if (block->kind == BLOCK_IMPORTED && block->origin == ticket->id && block->origin_pid == ticket->pid)
             return block;
@@ -173,11 +173,11 @@ static struct block *already_open(struct CUctx_st *context, const struct ticket 
     return NULL;
 }
 
-CUresult ipc_open_handle(CUdeviceptr *out, CUipcMemHandle handle, unsigned int flags)
+CUresult sim_ipc_open_handle(CUdeviceptr *out, CUipcMemHandle handle, unsigned int flags)
 {
     struct CUctx_st *context;
     struct ticket ticket;
-    struct block *block;
+    struct sim_block *block;
     CUdevice device;
     CUresult result;
 
@@ -186,11 +186,11 @@ CUresult ipc_open_handle(CUdeviceptr *out, CUipcMemHandle handle, unsigned int f
         return CUDA_ERROR_INVALID_VALUE;
     if (ticket.pid == getpid())
         return CUDA_ERROR_INVALID_CONTEXT; /* a process cannot open its own handle */
-    device = device_by_card(ticket.card);
+    device = sim_device_by_card(ticket.card);
     if (device < 0)
         return CUDA_ERROR_INVALID_DEVICE;
-    lock_take();
-    result = context_current(&context);
+    sim_lock_take();
+    result = sim_context_current(&context);
     if (result == CUDA_SUCCESS) {
         block = already_open(context, &ticket);
         if (block)
@@ -200,26 +200,26 @@ CUresult ipc_open_handle(CUdeviceptr *out, CUipcMemHandle handle, unsigned int f
     }
     if (result == CUDA_SUCCESS)
         *out = block->range.start;
-    lock_drop();
+    sim_lock_drop();
     return result;
 }
 
-CUresult ipc_close_handle(CUdeviceptr address)
+CUresult sim_ipc_close_handle(CUdeviceptr address)
 {
     struct CUctx_st *context;
-    struct block *block;
+    struct sim_block *block;
     CUresult result;
 
-    lock_take();
-    result = context_current(&context);
-    block = block_find(address);
+    sim_lock_take();
+    result = sim_context_current(&context);
+    block = sim_block_find(address);
     if (result == CUDA_SUCCESS && (!block || block->kind != BLOCK_IMPORTED || block->range.start != address))
         result = CUDA_ERROR_INVALID_VALUE;
     if (result == CUDA_SUCCESS && --block->opens == 0) {
-        block_withdraw(block);
-        stream_wait_context(context);
-        ipc_end_block(block);
+        sim_block_withdraw(block);
+        sim_stream_wait_context(context);
+        sim_ipc_end_block(block);
     }
-    lock_drop();
+    sim_lock_drop();
     return result;
 }

@@ -8,11 +8,12 @@
 
 #include "tools/simgpu/engine/sim_block.h"
 
-void ipc_end_block(struct block *block); /* an imported one; withdrawn; lock held */
-void ipc_retire(struct block *block); /* an exported one goes: its handle must not open any more; lock held */
+void sim_ipc_end_block(struct sim_block *block); /* an imported one; withdrawn; lock held */
+void sim_ipc_retire(
+    struct sim_block *block); /* an exported one goes: its handle must not open any more; lock held */
 
-CUresult ipc_get_handle(CUipcMemHandle *out, CUdeviceptr address);
-CUresult ipc_open_handle(CUdeviceptr *out, CUipcMemHandle handle, unsigned int flags);
-CUresult ipc_close_handle(CUdeviceptr address);
+CUresult sim_ipc_get_handle(CUipcMemHandle *out, CUdeviceptr address);
+CUresult sim_ipc_open_handle(CUdeviceptr *out, CUipcMemHandle handle, unsigned int flags);
+CUresult sim_ipc_close_handle(CUdeviceptr address);
 
 #endif

@@ -18,24 +18,24 @@
 #define FIRST_OPTION      1
 
 struct CUfunc_st {
-    struct link link; /* in image->functions */
+    struct sim_link link; /* in image->functions */
     struct image *image;
     simgpu_kernel *run; /* NULL: there is none */
     bool loaded;
-    struct ptx_entry entry;
+    struct sim_ptx_entry entry;
 };
 
 struct global {
-    struct link link; /* in image->globals */
+    struct sim_link link; /* in image->globals */
     char name[PTX_MAX_NAME];
-    struct block *block;
+    struct sim_block *block;
 };
 
 /* What a CUmodule and a CUlibrary are. */
 struct image {
-    struct link link;         /* in context->modules; unused for a library */
+    struct sim_link link;     /* in context->modules; unused for a library */
     struct CUctx_st *context; /* NULL for a library */
-    struct link functions, globals;
+    struct sim_link functions, globals;
     char *text;
 };
 
@@ -43,109 +43,110 @@ struct image {
 
 static void free_image(struct image *image)
 {
-    object_remove(image);
-    list_remove(&image->link);
-    while (!list_empty(&image->functions)) {
+    sim_object_remove(image);
+    sim_list_remove(&image->link);
+    while (!sim_list_empty(&image->functions)) {
         struct CUfunc_st *function = LIST_ITEM(image->functions.next, struct CUfunc_st, link);
 
-        object_remove(function);
-        list_remove(&function->link);
+        sim_object_remove(function);
+        sim_list_remove(&function->link);
         free(function);
     }
-    while (!list_empty(&image->globals)) {
+    while (!sim_list_empty(&image->globals)) {
         struct global *global = LIST_ITEM(image->globals.next, struct global, link);
 
-        list_remove(&global->link);
-        block_withdraw(global->block);
-        alloc_give_back(global->block);
+        sim_list_remove(&global->link);
+        sim_block_withdraw(global->block);
+        sim_alloc_give_back(global->block);
         free(global);
     }
     free(image->text);
     free(image);
 }
 
-static CUresult load(struct image **out, const void *data, struct CUctx_st *context, enum object_kind kind)
+static CUresult load(struct image **out, const void *data, struct CUctx_st *context,
+                     enum sim_object_kind kind)
 {
     struct image *image;
 
-    if (!ptx_is_text(data))
+    if (!sim_ptx_is_text(data))
         return CUDA_ERROR_INVALID_IMAGE;
     image = calloc(1, sizeof(*image));
     if (!image)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    list_init(&image->link);
-    list_init(&image->functions);
-    list_init(&image->globals);
+    sim_list_init(&image->link);
+    sim_list_init(&image->functions);
+    sim_list_init(&image->globals);
     image->text = strdup(data);
-    if (!image->text || !object_add(image, kind)) {
+    if (!image->text || !sim_object_add(image, kind)) {
         free_image(image);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     image->context = context;
     if (context)
-        list_append(&context->modules, &image->link);
+        sim_list_append(&context->modules, &image->link);
     *out = image;
     return CUDA_SUCCESS;
 }
 
-CUresult kernel_load_module(CUmodule *out, const void *data)
+CUresult sim_kernel_load_module(CUmodule *out, const void *data)
 {
     struct CUctx_st *context;
     CUresult result;
 
     if (!out || !data)
         return CUDA_ERROR_INVALID_VALUE;
-    lock_take();
-    result = context_current(&context);
+    sim_lock_take();
+    result = sim_context_current(&context);
     if (result == CUDA_SUCCESS)
         result = load((struct image **)out, data, context, OBJECT_MODULE);
-    lock_drop();
+    sim_lock_drop();
     return result;
 }
 
-CUresult kernel_load_library(CUlibrary *out, const void *data)
+CUresult sim_kernel_load_library(CUlibrary *out, const void *data)
 {
     CUresult result;
 
     if (!out || !data)
         return CUDA_ERROR_INVALID_VALUE;
-    lock_take();
+    sim_lock_take();
     result = load((struct image **)out, data, NULL, OBJECT_LIBRARY);
-    lock_drop();
+    sim_lock_drop();
     return result;
 }
 
-static CUresult unload(void *handle, enum object_kind kind)
+static CUresult unload(void *handle, enum sim_object_kind kind)
 {
     CUresult result = CUDA_ERROR_INVALID_HANDLE;
 
-    lock_take();
-    if (object_is(handle, kind)) {
+    sim_lock_take();
+    if (sim_object_is(handle, kind)) {
         struct image *image = handle;
 
         if (image->context)
-            stream_wait_context(image->context);
-        if (object_is(handle, kind)) /* no other thread came first while we waited */
+            sim_stream_wait_context(image->context);
+        if (sim_object_is(handle, kind)) /* no other thread came first while we waited */
             free_image(image);
         result = CUDA_SUCCESS;
     }
-    lock_drop();
+    sim_lock_drop();
     return result;
 }
 
-CUresult kernel_unload_module(CUmodule module)
+CUresult sim_kernel_unload_module(CUmodule module)
 {
     return unload(module, OBJECT_MODULE);
 }
 
-CUresult kernel_unload_library(CUlibrary library)
+CUresult sim_kernel_unload_library(CUlibrary library)
 {
     return unload(library, OBJECT_LIBRARY);
 }
 
-void kernel_end_context(struct CUctx_st *context)
+void sim_kernel_end_context(struct CUctx_st *context)
 {
-    while (!list_empty(&context->modules))
+    while (!sim_list_empty(&context->modules))
         free_image(LIST_ITEM(context->modules.next, struct image, link));
 }
 
@@ -158,12 +159,12 @@ static simgpu_kernel *bind(const char *name)
 
     snprintf(symbol, sizeof(symbol), SYMBOL_PREFIX "%s", name);
     *(void **)&own = dlsym(RTLD_DEFAULT, symbol);
-    return own ? own : kernel_builtin(name);
+    return own ? own : sim_kernel_builtin(name);
 }
 
 static struct CUfunc_st *find_function(struct image *image, const char *name)
 {
-    struct link *at;
+    struct sim_link *at;
 
     for (at = image->functions.next; at != &image->functions; at = at->next)
         if (strcmp(LIST_ITEM(at, struct CUfunc_st, link)->entry.name, name) == 0)
@@ -171,43 +172,43 @@ static struct CUfunc_st *find_function(struct image *image, const char *name)
     return NULL;
 }
 
-static struct CUfunc_st *add_function(struct image *image, const struct ptx_entry *entry,
-                                      enum object_kind kind)
+static struct CUfunc_st *add_function(struct image *image, const struct sim_ptx_entry *entry,
+                                      enum sim_object_kind kind)
 {
     struct CUfunc_st *function = calloc(1, sizeof(*function));
 
-    if (!function || !object_add(function, kind)) {
+    if (!function || !sim_object_add(function, kind)) {
         free(function);
         return NULL;
     }
     function->entry = *entry;
     function->run = bind(entry->name);
     function->image = image;
-    list_append(&image->functions, &function->link);
+    sim_list_append(&image->functions, &function->link);
     return function;
 }
 
-static struct CUfunc_st *make_function(struct image *image, const char *name, enum object_kind kind)
+static struct CUfunc_st *make_function(struct image *image, const char *name, enum sim_object_kind kind)
 {
     const char *at = image->text;
-    struct ptx_entry entry;
+    struct sim_ptx_entry entry;
 
-    while (ptx_next_entry(&at, &entry))
+    while (sim_ptx_next_entry(&at, &entry))
         if (strcmp(entry.name, name) == 0)
             return add_function(image, &entry, kind);
     return NULL;
 }
 
-static CUresult get_function(void *handle, enum object_kind owner, const char *name, enum object_kind kind,
-                             void **out)
+static CUresult get_function(void *handle, enum sim_object_kind owner, const char *name,
+                             enum sim_object_kind kind, void **out)
 {
     struct CUfunc_st *function;
     CUresult result = CUDA_SUCCESS;
 
     if (!out || !name)
         return CUDA_ERROR_INVALID_VALUE;
-    lock_take();
-    if (!object_is(handle, owner)) {
+    sim_lock_take();
+    if (!sim_object_is(handle, owner)) {
         result = CUDA_ERROR_INVALID_HANDLE;
     } else {
         function = find_function(handle, name);
@@ -220,26 +221,26 @@ static CUresult get_function(void *handle, enum object_kind owner, const char *n
             *out = function;
         }
     }
-    lock_drop();
+    sim_lock_drop();
     return result;
 }
 
-static CUresult list_functions(void **out, unsigned int room, void *handle, enum object_kind owner,
-                               enum object_kind kind)
+static CUresult list_functions(void **out, unsigned int room, void *handle, enum sim_object_kind owner,
+                               enum sim_object_kind kind)
 {
     CUresult result = CUDA_SUCCESS;
-    struct ptx_entry entry;
+    struct sim_ptx_entry entry;
     unsigned int i;
     const char *at;
 
     if (!out && room > 0)
         return CUDA_ERROR_INVALID_VALUE;
-    lock_take();
-    if (!object_is(handle, owner))
+    sim_lock_take();
+    if (!sim_object_is(handle, owner))
         result = CUDA_ERROR_INVALID_HANDLE;
     else
         at = ((struct image *)handle)->text;
-    for (i = 0; result == CUDA_SUCCESS && i < room && ptx_next_entry(&at, &entry); i++) {
+    for (i = 0; result == CUDA_SUCCESS && i < room && sim_ptx_next_entry(&at, &entry); i++) {
         struct CUfunc_st *function = find_function(handle, entry.name);
 
         if (!function)
@@ -248,33 +249,33 @@ static CUresult list_functions(void **out, unsigned int room, void *handle, enum
             result = CUDA_ERROR_OUT_OF_MEMORY;
         out[i] = function;
     }
-    lock_drop();
+    sim_lock_drop();
     return result;
 }
 
-CUresult kernel_module_functions(CUfunction *out, unsigned int room, CUmodule module)
+CUresult sim_kernel_module_functions(CUfunction *out, unsigned int room, CUmodule module)
 {
     return list_functions((void **)out, room, module, OBJECT_MODULE, OBJECT_FUNCTION);
 }
 
-CUresult kernel_library_kernels(CUkernel *out, unsigned int room, CUlibrary library)
+CUresult sim_kernel_library_kernels(CUkernel *out, unsigned int room, CUlibrary library)
 {
     return list_functions((void **)out, room, library, OBJECT_LIBRARY, OBJECT_KERNEL);
 }
 
-CUresult kernel_module_function(CUfunction *out, CUmodule module, const char *name)
+CUresult sim_kernel_module_function(CUfunction *out, CUmodule module, const char *name)
 {
     return get_function(module, OBJECT_MODULE, name, OBJECT_FUNCTION, (void **)out);
 }
 
-CUresult kernel_library_kernel(CUkernel *out, CUlibrary library, const char *name)
+CUresult sim_kernel_library_kernel(CUkernel *out, CUlibrary library, const char *name)
 {
     return get_function(library, OBJECT_LIBRARY, name, OBJECT_KERNEL, (void **)out);
 }
 
-CUresult kernel_function_of(CUfunction *out, CUkernel kernel)
+CUresult sim_kernel_function_of(CUfunction *out, CUkernel kernel)
 {
-    CUresult result = kernel_check((CUfunction)kernel);
+    CUresult result = sim_kernel_check((CUfunction)kernel);
 
     if (!out)
         return CUDA_ERROR_INVALID_VALUE;
@@ -283,31 +284,31 @@ CUresult kernel_function_of(CUfunction *out, CUkernel kernel)
     return result;
 }
 
-static CUresult count(unsigned int *out, void *handle, enum object_kind kind)
+static CUresult count(unsigned int *out, void *handle, enum sim_object_kind kind)
 {
-    struct ptx_entry entry;
+    struct sim_ptx_entry entry;
     const char *at;
     CUresult result = CUDA_ERROR_INVALID_HANDLE;
 
     if (!out)
         return CUDA_ERROR_INVALID_VALUE;
-    lock_take();
-    if (object_is(handle, kind)) {
+    sim_lock_take();
+    if (sim_object_is(handle, kind)) {
         *out = 0;
-        for (at = ((struct image *)handle)->text; ptx_next_entry(&at, &entry);)
+        for (at = ((struct image *)handle)->text; sim_ptx_next_entry(&at, &entry);)
             (*out)++;
         result = CUDA_SUCCESS;
     }
-    lock_drop();
+    sim_lock_drop();
     return result;
 }
 
-CUresult kernel_module_count(unsigned int *out, CUmodule module)
+CUresult sim_kernel_module_count(unsigned int *out, CUmodule module)
 {
     return count(out, module, OBJECT_MODULE);
 }
 
-CUresult kernel_library_count(unsigned int *out, CUlibrary library)
+CUresult sim_kernel_library_count(unsigned int *out, CUlibrary library)
 {
     return count(out, library, OBJECT_LIBRARY);
 }
@@ -316,7 +317,7 @@ CUresult kernel_library_count(unsigned int *out, CUlibrary library)
 
 static struct global *find_global(struct image *image, const char *name)
 {
-    struct link *at;
+    struct sim_link *at;
 
     for (at = image->globals.next; at != &image->globals; at = at->next)
         if (strcmp(LIST_ITEM(at, struct global, link)->name, name) == 0)
@@ -327,42 +328,42 @@ static struct global *find_global(struct image *image, const char *name)
 static CUresult make_global(struct image *image, const char *name, struct global **out)
 {
     const char *at = image->text;
-    struct ptx_variable variable;
+    struct sim_ptx_variable variable;
     struct global *global;
     CUresult result;
 
-    while (ptx_next_variable(&at, &variable)) {
+    while (sim_ptx_next_variable(&at, &variable)) {
         if (strcmp(variable.name, name) != 0)
             continue;
         global = calloc(1, sizeof(*global));
         if (!global)
             return CUDA_ERROR_OUT_OF_MEMORY;
-        result = alloc_block(image->context, BLOCK_DEVICE, variable.size, &global->block);
+        result = sim_alloc_block(image->context, BLOCK_DEVICE, variable.size, &global->block);
         if (result != CUDA_SUCCESS) {
             free(global);
             return result;
         }
-        object_remove(
+        sim_object_remove(
             global->block); /* the module's, not the program's: no leak of its own, not freed by address */
         global->block->kind = BLOCK_GLOBAL;
-        list_remove(&global->block->link);
+        sim_list_remove(&global->block->link);
         memcpy(global->name, variable.name, sizeof(global->name));
-        list_append(&image->globals, &global->link);
+        sim_list_append(&image->globals, &global->link);
         *out = global;
         return CUDA_SUCCESS;
     }
     return CUDA_ERROR_NOT_FOUND;
 }
 
-CUresult kernel_module_global(CUdeviceptr *address, size_t *size, CUmodule module, const char *name)
+CUresult sim_kernel_module_global(CUdeviceptr *address, size_t *size, CUmodule module, const char *name)
 {
     struct global *global;
     CUresult result = CUDA_SUCCESS;
 
     if (!name || (!address && !size))
         return CUDA_ERROR_INVALID_VALUE;
-    lock_take();
-    if (!object_is(module, OBJECT_MODULE)) {
+    sim_lock_take();
+    if (!sim_object_is(module, OBJECT_MODULE)) {
         result = CUDA_ERROR_INVALID_HANDLE;
     } else {
         global = find_global((struct image *)module, name);
@@ -373,7 +374,7 @@ CUresult kernel_module_global(CUdeviceptr *address, size_t *size, CUmodule modul
         if (result == CUDA_SUCCESS && size)
             *size = global->block->range.size;
     }
-    lock_drop();
+    sim_lock_drop();
     return result;
 }
 
@@ -381,50 +382,50 @@ CUresult kernel_module_global(CUdeviceptr *address, size_t *size, CUmodule modul
 
 static bool is_function(CUfunction function)
 {
-    return object_is(function, OBJECT_FUNCTION) || object_is(function, OBJECT_KERNEL);
+    return sim_object_is(function, OBJECT_FUNCTION) || sim_object_is(function, OBJECT_KERNEL);
 }
 
-CUresult kernel_check(CUfunction function)
+CUresult sim_kernel_check(CUfunction function)
 {
     CUresult result;
 
-    lock_take();
+    sim_lock_take();
     result = is_function(function) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
-    lock_drop();
+    sim_lock_drop();
     return result;
 }
 
-CUresult kernel_is_loaded(CUfunctionLoadingState *out, CUfunction function)
+CUresult sim_kernel_is_loaded(CUfunctionLoadingState *out, CUfunction function)
 {
     CUresult result = CUDA_ERROR_INVALID_HANDLE;
 
     if (!out)
         return CUDA_ERROR_INVALID_VALUE;
-    lock_take();
+    sim_lock_take();
     if (is_function(function)) {
         *out = function->loaded ? CU_FUNCTION_LOADING_STATE_LOADED : CU_FUNCTION_LOADING_STATE_UNLOADED;
         result = CUDA_SUCCESS;
     }
-    lock_drop();
+    sim_lock_drop();
     return result;
 }
 
-CUresult kernel_load(CUfunction function)
+CUresult sim_kernel_load(CUfunction function)
 {
     CUresult result = CUDA_ERROR_INVALID_HANDLE;
 
-    lock_take();
+    sim_lock_take();
     if (is_function(function)) {
         function->loaded = true;
         result = CUDA_SUCCESS;
     }
-    lock_drop();
+    sim_lock_drop();
     return result;
 }
 
-CUresult kernel_attribute(int *out, CUfunction_attribute attribute, CUfunction function)
+CUresult sim_kernel_attribute(int *out, CUfunction_attribute attribute, CUfunction function)
 {
-    CUresult result = kernel_check(function);
+    CUresult result = sim_kernel_check(function);
 
     if (!out || (unsigned int)attribute >= CU_FUNC_ATTRIBUTE_MAX)
         return CUDA_ERROR_INVALID_VALUE;
@@ -453,9 +454,9 @@ CUresult kernel_attribute(int *out, CUfunction_attribute attribute, CUfunction f
     return CUDA_SUCCESS;
 }
 
-CUresult kernel_name(const char **out, CUfunction function)
+CUresult sim_kernel_name(const char **out, CUfunction function)
 {
-    CUresult result = kernel_check(function);
+    CUresult result = sim_kernel_check(function);
 
     if (!out)
         return CUDA_ERROR_INVALID_VALUE;
@@ -464,9 +465,9 @@ CUresult kernel_name(const char **out, CUfunction function)
     return result;
 }
 
-CUresult kernel_module_of(CUmodule *out, CUfunction function)
+CUresult sim_kernel_module_of(CUmodule *out, CUfunction function)
 {
-    CUresult result = kernel_check(function);
+    CUresult result = sim_kernel_check(function);
 
     if (!out)
         return CUDA_ERROR_INVALID_VALUE;
@@ -475,9 +476,9 @@ CUresult kernel_module_of(CUmodule *out, CUfunction function)
     return result;
 }
 
-CUresult kernel_parameter(CUfunction function, size_t index, size_t *offset, size_t *size)
+CUresult sim_kernel_parameter(CUfunction function, size_t index, size_t *offset, size_t *size)
 {
-    CUresult result = kernel_check(function);
+    CUresult result = sim_kernel_check(function);
 
     if (result != CUDA_SUCCESS)
         return result;
@@ -508,8 +509,8 @@ static bool read_extra(void **extra, const char **buffer, size_t *size)
 }
 
 /* The work's buffer: pointers to the arguments, then the arguments. */
-static CUresult copy_arguments(struct work *work, const struct ptx_entry *entry,
-                               const struct kernel_launch *launch)
+static CUresult copy_arguments(struct sim_work *work, const struct sim_ptx_entry *entry,
+                               const struct sim_kernel_launch *launch)
 {
     size_t head = (entry->count * sizeof(void *) + 255) & ~(size_t)255, size = 0;
     const char *buffer = NULL;
@@ -542,9 +543,9 @@ static bool good_dims(const struct simgpu_dim *grid, const struct simgpu_dim *bl
 }
 
 /* Lock held. */
-static CUresult make_work(const struct kernel_launch *launch, struct work **out)
+static CUresult make_work(const struct sim_kernel_launch *launch, struct sim_work **out)
 {
-    struct work *work;
+    struct sim_work *work;
     CUresult result;
 
     if (!is_function(launch->function))
@@ -553,12 +554,12 @@ static CUresult make_work(const struct kernel_launch *launch, struct work **out)
         return CUDA_ERROR_NOT_FOUND;
     if (!good_dims(&launch->grid, &launch->block))
         return CUDA_ERROR_INVALID_VALUE;
-    work = work_new(WORK_KERNEL);
+    work = sim_work_new(WORK_KERNEL);
     if (!work)
         return CUDA_ERROR_OUT_OF_MEMORY;
     result = copy_arguments(work, &launch->function->entry, launch);
     if (result != CUDA_SUCCESS) {
-        work_delete(work);
+        sim_work_delete(work);
         return result;
     }
     work->kernel.function = launch->function->run;
@@ -573,28 +574,28 @@ static CUresult make_work(const struct kernel_launch *launch, struct work **out)
     return CUDA_SUCCESS;
 }
 
-CUresult kernel_work(const struct kernel_launch *launch, struct work **out)
+CUresult sim_kernel_work(const struct sim_kernel_launch *launch, struct sim_work **out)
 {
     CUresult result;
 
-    lock_take();
+    sim_lock_take();
     result = make_work(launch, out);
-    lock_drop();
+    sim_lock_drop();
     return result;
 }
 
-CUresult kernel_launch(const struct kernel_launch *launch, CUstream handle)
+CUresult sim_kernel_launch(const struct sim_kernel_launch *launch, CUstream handle)
 {
     struct CUstream_st *stream;
-    struct work *work;
+    struct sim_work *work;
     CUresult result;
 
-    lock_take();
-    result = stream_find(handle, &stream);
+    sim_lock_take();
+    result = sim_stream_find(handle, &stream);
     if (result == CUDA_SUCCESS)
         result = make_work(launch, &work);
     if (result == CUDA_SUCCESS)
-        result = stream_submit(stream, work, false);
-    lock_drop();
+        result = sim_stream_submit(stream, work, false);
+    sim_lock_drop();
     return result;
 }

@@ -1,4 +1,4 @@
-/* kernel_builtin: kernels that every program may name in its PTX, so that one PTX file runs here and on a
+/* sim_kernel_builtin: kernels that every program may name in its PTX, so that one PTX file runs here and on a
  * real GPU.
  *
  *   spin_ns(u64 ns)                                            busy for that long
@@ -84,7 +84,7 @@ static void check_u32(void **args, const struct simgpu_dim *grid, const struct s
     atomic_fetch_add((_Atomic uint32_t *)words(args[3]), wrong);
 }
 
-simgpu_kernel *kernel_builtin(const char *name)
+simgpu_kernel *sim_kernel_builtin(const char *name)
 {
     static const struct {
         const char *name;

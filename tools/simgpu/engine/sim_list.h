@@ -5,23 +5,23 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-struct link {
-    struct link *prev, *next;
+struct sim_link {
+    struct sim_link *prev, *next;
 };
 
 #define LIST_ITEM(pointer, type, member) ((type *)(void *)((char *)(pointer)-offsetof(type, member)))
 
-static inline void list_init(struct link *head)
+static inline void sim_list_init(struct sim_link *head)
 {
     head->prev = head->next = head;
 }
 
-static inline bool list_empty(const struct link *head)
+static inline bool sim_list_empty(const struct sim_link *head)
 {
     return head->next == head;
 }
 
-static inline void list_append(struct link *head, struct link *item)
+static inline void sim_list_append(struct sim_link *head, struct sim_link *item)
 {
     item->prev = head->prev;
     item->next = head;
@@ -29,7 +29,7 @@ static inline void list_append(struct link *head, struct link *item)
     head->prev = item;
 }
 
-static inline void list_remove(struct link *item)
+static inline void sim_list_remove(struct sim_link *item)
 {
     item->prev->next = item->next;
     item->next->prev = item->prev;

@@ -8,7 +8,7 @@
 #define MULTIPROCESSORS            132
 #define THREADS_PER_MULTIPROCESSOR 2048
 
-CUresult local_grow(struct CUctx_st *context, uint64_t bytes)
+CUresult sim_local_grow(struct CUctx_st *context, uint64_t bytes)
 {
     const uint64_t threads = (uint64_t)MULTIPROCESSORS * THREADS_PER_MULTIPROCESSOR;
     uint64_t total, more;
@@ -17,16 +17,16 @@ CUresult local_grow(struct CUctx_st *context, uint64_t bytes)
         return CUDA_SUCCESS;
     if (__builtin_mul_overflow(bytes - LOCAL_FIRST, threads, &total))
         return CUDA_ERROR_OUT_OF_MEMORY;
-    more = phys_round(total) - context->local_charged;
-    if (card_charge(device_get(context->device)->card, more) != 0)
+    more = sim_phys_round(total) - context->local_charged;
+    if (sim_card_charge(sim_device_get(context->device)->card, more) != 0)
         return CUDA_ERROR_OUT_OF_MEMORY;
     context->local_charged += more;
     context->local_bytes = bytes;
     return CUDA_SUCCESS;
 }
 
-void local_end_context(struct CUctx_st *context)
+void sim_local_end_context(struct CUctx_st *context)
 {
-    card_uncharge(device_get(context->device)->card, context->local_charged);
+    sim_card_uncharge(sim_device_get(context->device)->card, context->local_charged);
     context->local_charged = 0;
 }

@@ -14,7 +14,7 @@
 
 /* Lets every thread of the context have that many bytes. OUT_OF_MEMORY: the card has not as much; nothing has
  * changed. */
-CUresult local_grow(struct CUctx_st *context, uint64_t bytes);
-void local_end_context(struct CUctx_st *context);
+CUresult sim_local_grow(struct CUctx_st *context, uint64_t bytes);
+void sim_local_end_context(struct CUctx_st *context);
 
 #endif

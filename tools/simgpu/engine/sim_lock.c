@@ -5,7 +5,7 @@ static pthread_mutex_t engine_lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t progress = PTHREAD_COND_INITIALIZER;
 static int cancel_state; /* of the thread that has the lock, before it took it */
 
-void lock_take(void)
+void sim_lock_take(void)
 {
     int before;
 
@@ -14,7 +14,7 @@ void lock_take(void)
     cancel_state = before;
 }
 
-void lock_drop(void)
+void sim_lock_drop(void)
 {
     const int before = cancel_state;
 
@@ -22,17 +22,17 @@ void lock_drop(void)
     pthread_setcancelstate(before, NULL);
 }
 
-void lock_wait(void)
+void sim_lock_wait(void)
 {
-    lock_wait_on(&progress);
+    sim_lock_wait_on(&progress);
 }
 
-void lock_wake(void)
+void sim_lock_wake(void)
 {
     pthread_cond_broadcast(&progress);
 }
 
-void lock_wait_on(pthread_cond_t *signal)
+void sim_lock_wait_on(pthread_cond_t *signal)
 {
     const int before = cancel_state;
 

@@ -8,7 +8,7 @@
 
 struct slot {
     const void *handle;
-    enum object_kind kind;
+    enum sim_object_kind kind;
 };
 
 static struct slot *slots;
@@ -60,7 +60,7 @@ static bool grow(void)
     return true;
 }
 
-bool object_add(const void *handle, enum object_kind kind)
+bool sim_object_add(const void *handle, enum sim_object_kind kind)
 {
     if ((used + 1) * 2 > slot_count && !grow())
         return false;
@@ -70,7 +70,7 @@ bool object_add(const void *handle, enum object_kind kind)
     return true;
 }
 
-void object_remove(const void *handle)
+void sim_object_remove(const void *handle)
 {
     struct slot *slot = find(handle), moved;
     size_t mask = slot_count - 1, i;
@@ -88,14 +88,14 @@ void object_remove(const void *handle)
     }
 }
 
-bool object_is(const void *handle, enum object_kind kind)
+bool sim_object_is(const void *handle, enum sim_object_kind kind)
 {
     struct slot *slot = handle ? find(handle) : NULL;
 
     return slot && slot->kind == kind;
 }
 
-unsigned long object_count(enum object_kind kind)
+unsigned long sim_object_count(enum sim_object_kind kind)
 {
     return counts[kind];
 }

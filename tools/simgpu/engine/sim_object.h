@@ -8,7 +8,7 @@
 
 #include <stdbool.h>
 
-enum object_kind {
+enum sim_object_kind {
     OBJECT_NONE,
     OBJECT_CONTEXT,
     OBJECT_GREEN, /* a green context; what cuCtxFromGreenCtx makes of it is an OBJECT_CONTEXT */
@@ -31,9 +31,9 @@ enum object_kind {
     OBJECT_KINDS
 };
 
-bool object_add(const void *handle, enum object_kind kind); /* false: no memory */
-void object_remove(const void *handle);
-bool object_is(const void *handle, enum object_kind kind);
-unsigned long object_count(enum object_kind kind);
+bool sim_object_add(const void *handle, enum sim_object_kind kind); /* false: no memory */
+void sim_object_remove(const void *handle);
+bool sim_object_is(const void *handle, enum sim_object_kind kind);
+unsigned long sim_object_count(enum sim_object_kind kind);
 
 #endif

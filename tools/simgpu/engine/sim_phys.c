@@ -18,7 +18,7 @@
 static int common_fd = -1;
 static off_t next_offset;
 
-uint64_t phys_round(uint64_t size)
+uint64_t sim_phys_round(uint64_t size)
 {
     uint64_t rounded = (size + PHYS_GRANULE - 1) & ~(PHYS_GRANULE - 1);
 
@@ -36,7 +36,7 @@ static int make_file(int64_t size)
     return fd;
 }
 
-static CUresult place(struct phys *phys, bool exportable)
+static CUresult place(struct sim_phys *phys, bool exportable)
 {
     if (exportable) {
         phys->fd = make_file((int64_t)phys->size);
@@ -55,26 +55,26 @@ static CUresult place(struct phys *phys, bool exportable)
     return CUDA_SUCCESS;
 }
 
-static CUresult create(CUdevice device, uint64_t size, uint64_t paid, bool exportable, struct phys **out)
+static CUresult create(CUdevice device, uint64_t size, uint64_t paid, bool exportable, struct sim_phys **out)
 {
-    struct phys *phys;
+    struct sim_phys *phys;
     CUresult result;
 
-    size = phys_round(size);
+    size = sim_phys_round(size);
     if (size == 0 || size > (uint64_t)MEMORY_SIZE)
         return CUDA_ERROR_OUT_OF_MEMORY;
     phys = calloc(1, sizeof(*phys));
     if (!phys)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    *phys = (struct phys){.device = device, .fd = -1, .size = size, .refs = 1};
-    if (device != PHYS_HOST && card_charge(device_get(device)->card, size - paid) != 0) {
+    *phys = (struct sim_phys){.device = device, .fd = -1, .size = size, .refs = 1};
+    if (device != PHYS_HOST && sim_card_charge(sim_device_get(device)->card, size - paid) != 0) {
         free(phys);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     result = place(phys, exportable);
     if (result != CUDA_SUCCESS) {
         if (device != PHYS_HOST)
-            card_uncharge(device_get(device)->card, size - paid);
+            sim_card_uncharge(sim_device_get(device)->card, size - paid);
         free(phys);
         return result;
     }
@@ -82,29 +82,29 @@ static CUresult create(CUdevice device, uint64_t size, uint64_t paid, bool expor
     return CUDA_SUCCESS;
 }
 
-CUresult phys_create(CUdevice device, uint64_t size, bool exportable, struct phys **out)
+CUresult sim_phys_create(CUdevice device, uint64_t size, bool exportable, struct sim_phys **out)
 {
     return create(device, size, 0, exportable, out);
 }
 
-CUresult phys_create_paid(CUdevice device, uint64_t size, uint64_t paid, struct phys **out)
+CUresult sim_phys_create_paid(CUdevice device, uint64_t size, uint64_t paid, struct sim_phys **out)
 {
     return create(device, size, paid, false, out);
 }
 
-CUresult phys_adopt(CUdevice device, int fd, off_t offset, uint64_t size, struct phys **out)
+CUresult sim_phys_adopt(CUdevice device, int fd, off_t offset, uint64_t size, struct sim_phys **out)
 {
-    struct phys *phys = calloc(1, sizeof(*phys));
+    struct sim_phys *phys = calloc(1, sizeof(*phys));
 
     if (!phys)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    *phys = (struct phys){.device = device,
-                          .foreign = true,
-                          .own_file = true,
-                          .fd = fd,
-                          .offset = offset,
-                          .size = size,
-                          .refs = 1};
+    *phys = (struct sim_phys){.device = device,
+                              .foreign = true,
+                              .own_file = true,
+                              .fd = fd,
+                              .offset = offset,
+                              .size = size,
+                              .refs = 1};
     *out = phys;
     return CUDA_SUCCESS;
 }
@@ -114,26 +114,26 @@ static off_t mark_of(off_t offset)
     return MEMORY_SIZE + offset / MARK_UNIT * (off_t)sizeof(uint64_t);
 }
 
-bool phys_mark(const struct phys *phys, uint64_t inside, uint64_t mark)
+bool sim_phys_mark(const struct sim_phys *phys, uint64_t inside, uint64_t mark)
 {
     off_t at = mark_of(phys->offset + (off_t)inside);
 
     return pwrite(phys->fd, &mark, sizeof(mark), at) == (ssize_t)sizeof(mark);
 }
 
-uint64_t phys_read_mark(int fd, off_t offset)
+uint64_t sim_phys_read_mark(int fd, off_t offset)
 {
     uint64_t mark = 0;
 
     return pread(fd, &mark, sizeof(mark), mark_of(offset)) == (ssize_t)sizeof(mark) ? mark : 0;
 }
 
-void phys_hold(struct phys *phys)
+void sim_phys_hold(struct sim_phys *phys)
 {
     phys->refs++;
 }
 
-void phys_drop(struct phys *phys)
+void sim_phys_drop(struct sim_phys *phys)
 {
     if (--phys->refs > 0)
         return;
@@ -142,26 +142,26 @@ void phys_drop(struct phys *phys)
     else
         fallocate(phys->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, phys->offset, (off_t)phys->size);
     if (!phys->foreign && !phys->paid && phys->device != PHYS_HOST)
-        card_uncharge(device_get(phys->device)->card, phys_held(phys));
+        sim_card_uncharge(sim_device_get(phys->device)->card, sim_phys_held(phys));
     free(phys);
 }
 
-uint64_t phys_held(const struct phys *phys)
+uint64_t sim_phys_held(const struct sim_phys *phys)
 {
     return phys->size - phys->given;
 }
 
-void phys_give_part(struct phys *phys, uint64_t inside, uint64_t size)
+void sim_phys_give_part(struct sim_phys *phys, uint64_t inside, uint64_t size)
 {
     fallocate(phys->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, phys->offset + (off_t)inside,
               (off_t)size);
     phys->given += size;
     if (phys->device != PHYS_HOST)
-        card_uncharge(device_get(phys->device)->card, size);
+        sim_card_uncharge(sim_device_get(phys->device)->card, size);
 }
 
-void phys_drop_paid(struct phys *phys)
+void sim_phys_drop_paid(struct sim_phys *phys)
 {
     phys->paid = true;
-    phys_drop(phys);
+    sim_phys_drop(phys);
 }

@@ -14,37 +14,38 @@
     (-2) /* what cuPointerGetAttributes says of a pointer that the driver does not know                      \
           */
 
-static bool is_host(const struct block *block)
+static bool is_host(const struct sim_block *block)
 {
     return block->kind == BLOCK_HOST || block->kind == BLOCK_REGISTERED ||
            (block->kind == BLOCK_MAPPED && block->device == PHYS_HOST);
 }
 
-static bool has_host_pointer(const struct block *block)
+static bool has_host_pointer(const struct sim_block *block)
 {
     return is_host(block) || block->kind == BLOCK_MANAGED;
 }
 
 /* Where the attribute speaks of a range: the reservation for mapped memory (measured), else the allocation.
  */
-static struct range range_of(const struct block *block)
+static struct sim_range range_of(const struct sim_block *block)
 {
-    return block->kind == BLOCK_MAPPED ? vmm_reservation(block->range.start)->range : block->range;
+    return block->kind == BLOCK_MAPPED ? sim_vmm_reservation(block->range.start)->range : block->range;
 }
 
 /* A mapping is whole granules, which small blocks share, as those of a pool share its chunk. Pinned memory of
  * the host begins one of its own (measured). */
-static struct range mapping_of(const struct block *block)
+static struct sim_range mapping_of(const struct sim_block *block)
 {
     const uint64_t start =
         is_host(block) ? block->range.start : block->range.start & ~(uint64_t)(PHYS_GRANULE - 1);
 
     if (block->pool) {
-        const struct chunk *chunk = chunk_of(block->pool, block->range.start);
+        const struct sim_chunk *chunk = sim_chunk_of(block->pool, block->range.start);
 
-        return (struct range){.start = chunk->start, .size = chunk->phys->size};
+        return (struct sim_range){.start = chunk->start, .size = chunk->phys->size};
     }
-    return (struct range){.start = start, .size = phys_round(block->range.start + block->range.size - start)};
+    return (struct sim_range){.start = start,
+                              .size = sim_phys_round(block->range.start + block->range.size - start)};
 }
 
 /* Flags too: the driver writes four bytes of each (measured). */
@@ -58,23 +59,23 @@ static void put_address(void *out, uint64_t value)
     memcpy(out, &value, sizeof(value));
 }
 
-static unsigned int handle_types(struct block *block)
+static unsigned int handle_types(struct sim_block *block)
 {
-    return block->kind == BLOCK_MAPPED ? (unsigned int)vmm_props(block)->requestedHandleTypes
+    return block->kind == BLOCK_MAPPED ? (unsigned int)sim_vmm_props(block)->requestedHandleTypes
                                        : CU_MEM_HANDLE_TYPE_NONE;
 }
 
 /* Also on a card that decompresses nothing (measured). */
-static bool is_decompressible(struct block *block)
+static bool is_decompressible(struct sim_block *block)
 {
     return block->kind == BLOCK_MAPPED
-               ? (vmm_props(block)->allocFlags.usage & CU_MEM_CREATE_USAGE_HW_DECOMPRESS) != 0
+               ? (sim_vmm_props(block)->allocFlags.usage & CU_MEM_CREATE_USAGE_HW_DECOMPRESS) != 0
                : block->kind == BLOCK_DEVICE;
 }
 
 /* Whoever asks is about to let another device in, and synchronous operations are that from now on (measured).
  */
-static CUresult get_tokens(void *out, struct block *block)
+static CUresult get_tokens(void *out, struct sim_block *block)
 {
     memset(out, 0, TOKEN_BYTES);
     if (is_host(block))
@@ -83,9 +84,10 @@ static CUresult get_tokens(void *out, struct block *block)
     return CUDA_SUCCESS;
 }
 
-static CUresult get_number(void *out, CUpointer_attribute attribute, struct block *block, CUdeviceptr address)
+static CUresult get_number(void *out, CUpointer_attribute attribute, struct sim_block *block,
+                           CUdeviceptr address)
 {
-    struct range range = range_of(block);
+    struct sim_range range = range_of(block);
 
     switch (attribute) {
     case CU_POINTER_ATTRIBUTE_CONTEXT:
@@ -124,7 +126,7 @@ static CUresult get_number(void *out, CUpointer_attribute attribute, struct bloc
     }
 }
 
-static CUresult get(void *out, CUpointer_attribute attribute, struct block *block, CUdeviceptr address)
+static CUresult get(void *out, CUpointer_attribute attribute, struct sim_block *block, CUdeviceptr address)
 {
     switch (attribute) {
     case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
@@ -146,7 +148,7 @@ static CUresult get(void *out, CUpointer_attribute attribute, struct block *bloc
         put_int(out, true);
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
-        put_int(out, block->kind == BLOCK_MAPPED ? vmm_reaches_bus(block) : block->kind == BLOCK_DEVICE);
+        put_int(out, block->kind == BLOCK_MAPPED ? sim_vmm_reaches_bus(block) : block->kind == BLOCK_DEVICE);
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS:
         put_int(out, block->kind == BLOCK_MAPPED ? (int)block->flags : CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
@@ -161,18 +163,18 @@ static CUresult get(void *out, CUpointer_attribute attribute, struct block *bloc
     }
 }
 
-CUresult pointer_get(void *out, CUpointer_attribute attribute, CUdeviceptr address)
+CUresult sim_pointer_get(void *out, CUpointer_attribute attribute, CUdeviceptr address)
 {
-    struct block *block;
+    struct sim_block *block;
     CUresult result = CUDA_ERROR_INVALID_VALUE;
 
     if (!out)
         return result;
-    lock_take();
-    block = block_find(address);
+    sim_lock_take();
+    block = sim_block_find(address);
     if (block)
         result = get(out, attribute, block, address);
-    lock_drop();
+    sim_lock_drop();
     return result;
 }
 
@@ -201,10 +203,10 @@ static void put_nothing(void *out, CUpointer_attribute attribute)
     }
 }
 
-CUresult pointer_get_all(unsigned int count, const CUpointer_attribute *attributes, void **out,
-                         CUdeviceptr address)
+CUresult sim_pointer_get_all(unsigned int count, const CUpointer_attribute *attributes, void **out,
+                             CUdeviceptr address)
 {
-    struct block *block;
+    struct sim_block *block;
     unsigned int i;
 
     if (count == 0 || !attributes || !out)
@@ -214,30 +216,30 @@ CUresult pointer_get_all(unsigned int count, const CUpointer_attribute *attribut
             attributes[i] > CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE ||
             attributes[i] == CU_POINTER_ATTRIBUTE_P2P_TOKENS)
             return CUDA_ERROR_INVALID_VALUE;
-    lock_take();
-    block = block_find(address);
+    sim_lock_take();
+    block = sim_block_find(address);
     for (i = 0; i < count; i++)
         if (out[i] && (!block || get(out[i], attributes[i], block, address) != CUDA_SUCCESS))
             put_nothing(out[i], attributes[i]);
-    lock_drop();
+    sim_lock_drop();
     return CUDA_SUCCESS;
 }
 
-CUresult pointer_set(const void *value, CUpointer_attribute attribute, CUdeviceptr address)
+CUresult sim_pointer_set(const void *value, CUpointer_attribute attribute, CUdeviceptr address)
 {
-    struct block *block;
+    struct sim_block *block;
     CUresult result = CUDA_ERROR_INVALID_VALUE;
 
     if (!value || attribute != CU_POINTER_ATTRIBUTE_SYNC_MEMOPS)
         return result;
-    lock_take();
-    block = block_find(address);
+    sim_lock_take();
+    block = sim_block_find(address);
     if (block && block->kind != BLOCK_MAPPED) {
         block->sync_memops = *(const unsigned int *)value != 0;
         result = CUDA_SUCCESS;
     } else if (block) {
         result = CUDA_ERROR_NOT_SUPPORTED;
     }
-    lock_drop();
+    sim_lock_drop();
     return result;
 }

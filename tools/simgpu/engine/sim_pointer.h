@@ -4,9 +4,9 @@
 
 #include "tools/simgpu/engine/sim_abi.h"
 
-CUresult pointer_get(void *out, CUpointer_attribute attribute, CUdeviceptr address);
-CUresult pointer_get_all(unsigned int count, const CUpointer_attribute *attributes, void **out,
-                         CUdeviceptr address);
-CUresult pointer_set(const void *value, CUpointer_attribute attribute, CUdeviceptr address);
+CUresult sim_pointer_get(void *out, CUpointer_attribute attribute, CUdeviceptr address);
+CUresult sim_pointer_get_all(unsigned int count, const CUpointer_attribute *attributes, void **out,
+                             CUdeviceptr address);
+CUresult sim_pointer_set(const void *value, CUpointer_attribute attribute, CUdeviceptr address);
 
 #endif

@@ -11,7 +11,7 @@
 
 #include <stdlib.h>
 
-static struct link pools = {&pools, &pools};
+static struct sim_link pools = {&pools, &pools};
 
 /* ---- pools ---- */
 
@@ -20,7 +20,7 @@ static struct CUmemPoolHandle_st *new_pool(CUdevice device, uint64_t max_size)
     struct CUmemPoolHandle_st *pool = calloc(1, sizeof(*pool));
     int i;
 
-    if (!pool || !object_add(pool, OBJECT_POOL)) {
+    if (!pool || !sim_object_add(pool, OBJECT_POOL)) {
         free(pool);
         return NULL;
     }
@@ -29,8 +29,8 @@ static struct CUmemPoolHandle_st *new_pool(CUdevice device, uint64_t max_size)
     for (i = 0; i < 3; i++)
         pool->reuse[i] = 1;
     pool->access[device] = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
-    list_init(&pool->chunks);
-    list_append(&pools, &pool->link);
+    sim_list_init(&pool->chunks);
+    sim_list_append(&pools, &pool->link);
     return pool;
 }
 
@@ -38,32 +38,32 @@ static void free_if_over(struct CUmemPoolHandle_st *pool)
 {
     if (!pool->dead || pool->blocks > 0)
         return;
-    chunk_settle(pool, 0);
-    chunk_trim(pool, 0);
-    if (!list_empty(&pool->chunks))
+    sim_chunk_settle(pool, 0);
+    sim_chunk_trim(pool, 0);
+    if (!sim_list_empty(&pool->chunks))
         return; /* a stream still works; the next settling comes back to it */
-    list_remove(&pool->link);
+    sim_list_remove(&pool->link);
     free(pool);
 }
 
-void pool_settle_all(uint64_t stream)
+void sim_pool_settle_all(uint64_t stream)
 {
-    struct link *at, *next;
+    struct sim_link *at, *next;
 
-    graph_memory_settle();
+    sim_graph_memory_settle();
     for (at = pools.next; at != &pools; at = next) {
         struct CUmemPoolHandle_st *pool = LIST_ITEM(at, struct CUmemPoolHandle_st, link);
 
         next = at->next;
-        chunk_settle(pool, stream);
-        chunk_trim(pool, pool->threshold);
+        sim_chunk_settle(pool, stream);
+        sim_chunk_trim(pool, pool->threshold);
         free_if_over(pool);
     }
 }
 
 static struct CUmemPoolHandle_st *default_pool(CUdevice ordinal)
 {
-    struct device *device = device_get(ordinal);
+    struct sim_device *device = sim_device_get(ordinal);
 
     if (!device->pool)
         device->pool = new_pool(ordinal, 0);
@@ -72,39 +72,39 @@ static struct CUmemPoolHandle_st *default_pool(CUdevice ordinal)
 
 static struct CUmemPoolHandle_st *current_pool(CUdevice ordinal)
 {
-    struct device *device = device_get(ordinal);
+    struct sim_device *device = sim_device_get(ordinal);
 
     return device->pool_used ? device->pool_used : default_pool(ordinal);
 }
 
-CUresult pool_create(CUmemoryPool *out, const CUmemPoolProps *props)
+CUresult sim_pool_create(CUmemoryPool *out, const CUmemPoolProps *props)
 {
     if (!out || !props || props->allocType != CU_MEM_ALLOCATION_TYPE_PINNED ||
-        props->location.type != CU_MEM_LOCATION_TYPE_DEVICE || !device_get(props->location.id))
+        props->location.type != CU_MEM_LOCATION_TYPE_DEVICE || !sim_device_get(props->location.id))
         return CUDA_ERROR_INVALID_VALUE;
     if (props->handleTypes != CU_MEM_HANDLE_TYPE_NONE)
         return CUDA_ERROR_NOT_SUPPORTED;
-    lock_take();
+    sim_lock_take();
     *out = new_pool(props->location.id, props->maxSize);
-    lock_drop();
+    sim_lock_drop();
     return *out ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-CUresult pool_destroy(CUmemoryPool pool)
+CUresult sim_pool_destroy(CUmemoryPool pool)
 {
     CUresult result = CUDA_SUCCESS;
 
-    lock_take();
-    if (!object_is(pool, OBJECT_POOL) || device_get(pool->device)->pool == pool) {
+    sim_lock_take();
+    if (!sim_object_is(pool, OBJECT_POOL) || sim_device_get(pool->device)->pool == pool) {
         result = CUDA_ERROR_INVALID_VALUE;
     } else {
-        object_remove(pool);
-        if (device_get(pool->device)->pool_used == pool)
-            device_get(pool->device)->pool_used = NULL;
+        sim_object_remove(pool);
+        if (sim_device_get(pool->device)->pool_used == pool)
+            sim_device_get(pool->device)->pool_used = NULL;
         pool->dead = true;
         free_if_over(pool);
     }
-    lock_drop();
+    sim_lock_drop();
     return result;
 }
 
@@ -148,12 +148,12 @@ static CUresult set_counter(struct CUmemPoolHandle_st *pool, CUmemPool_attribute
     return CUDA_SUCCESS;
 }
 
-CUresult pool_set_attribute(CUmemoryPool pool, CUmemPool_attribute attribute, void *value)
+CUresult sim_pool_set_attribute(CUmemoryPool pool, CUmemPool_attribute attribute, void *value)
 {
     CUresult result = CUDA_ERROR_INVALID_VALUE;
 
-    lock_take();
-    if (value && object_is(pool, OBJECT_POOL)) {
+    sim_lock_take();
+    if (value && sim_object_is(pool, OBJECT_POOL)) {
         int *flag = switch_of(pool, attribute);
 
         if (flag) {
@@ -163,16 +163,16 @@ CUresult pool_set_attribute(CUmemoryPool pool, CUmemPool_attribute attribute, vo
             result = set_counter(pool, attribute, *(cuuint64_t *)value);
         }
     }
-    lock_drop();
+    sim_lock_drop();
     return result;
 }
 
-CUresult pool_get_attribute(CUmemoryPool pool, CUmemPool_attribute attribute, void *value)
+CUresult sim_pool_get_attribute(CUmemoryPool pool, CUmemPool_attribute attribute, void *value)
 {
     CUresult result = CUDA_ERROR_INVALID_VALUE;
 
-    lock_take();
-    if (value && object_is(pool, OBJECT_POOL)) {
+    sim_lock_take();
+    if (value && sim_object_is(pool, OBJECT_POOL)) {
         int *flag = switch_of(pool, attribute);
         uint64_t *counter = counter_of(pool, attribute);
 
@@ -183,54 +183,55 @@ CUresult pool_get_attribute(CUmemoryPool pool, CUmemPool_attribute attribute, vo
         if (flag || counter)
             result = CUDA_SUCCESS;
     }
-    lock_drop();
+    sim_lock_drop();
     return result;
 }
 
-CUresult pool_trim(CUmemoryPool pool, size_t keep)
+CUresult sim_pool_trim(CUmemoryPool pool, size_t keep)
 {
     CUresult result = CUDA_ERROR_INVALID_VALUE;
 
-    lock_take();
-    if (object_is(pool, OBJECT_POOL)) {
-        chunk_settle(pool, 0); /* a trim looks for itself how far streams have come */
-        chunk_trim(pool, keep);
+    sim_lock_take();
+    if (sim_object_is(pool, OBJECT_POOL)) {
+        sim_chunk_settle(pool, 0); /* a trim looks for itself how far streams have come */
+        sim_chunk_trim(pool, keep);
         result = CUDA_SUCCESS;
     }
-    lock_drop();
+    sim_lock_drop();
     return result;
 }
 
-CUresult pool_set_access(CUmemoryPool pool, const CUmemAccessDesc *list, size_t count)
+CUresult sim_pool_set_access(CUmemoryPool pool, const CUmemAccessDesc *list, size_t count)
 {
     CUresult result = CUDA_ERROR_INVALID_VALUE;
     size_t i;
 
-    lock_take();
-    if (object_is(pool, OBJECT_POOL) && (list || count == 0)) {
+    sim_lock_take();
+    if (sim_object_is(pool, OBJECT_POOL) && (list || count == 0)) {
         result = CUDA_SUCCESS;
         for (i = 0; i < count; i++)
-            if (list[i].location.type != CU_MEM_LOCATION_TYPE_DEVICE || !device_get(list[i].location.id) ||
+            if (list[i].location.type != CU_MEM_LOCATION_TYPE_DEVICE ||
+                !sim_device_get(list[i].location.id) ||
                 (list[i].location.id == pool->device && list[i].flags != CU_MEM_ACCESS_FLAGS_PROT_READWRITE))
                 result = CUDA_ERROR_INVALID_VALUE;
         for (i = 0; result == CUDA_SUCCESS && i < count; i++)
             pool->access[list[i].location.id] = list[i].flags;
     }
-    lock_drop();
+    sim_lock_drop();
     return result;
 }
 
-CUresult pool_get_access(CUmemAccess_flags *out, CUmemoryPool pool, const CUmemLocation *where)
+CUresult sim_pool_get_access(CUmemAccess_flags *out, CUmemoryPool pool, const CUmemLocation *where)
 {
     CUresult result = CUDA_ERROR_INVALID_VALUE;
 
-    lock_take();
-    if (out && where && object_is(pool, OBJECT_POOL) && where->type == CU_MEM_LOCATION_TYPE_DEVICE &&
-        device_get(where->id)) {
+    sim_lock_take();
+    if (out && where && sim_object_is(pool, OBJECT_POOL) && where->type == CU_MEM_LOCATION_TYPE_DEVICE &&
+        sim_device_get(where->id)) {
         *out = pool->access[where->id];
         result = CUDA_SUCCESS;
     }
-    lock_drop();
+    sim_lock_drop();
     return result;
 }
 
@@ -239,60 +240,60 @@ static CUresult answer_pool(CUmemoryPool *out, CUdevice ordinal,
 {
     if (!out)
         return CUDA_ERROR_INVALID_VALUE;
-    if (!device_get(ordinal))
+    if (!sim_device_get(ordinal))
         return CUDA_ERROR_INVALID_DEVICE;
-    lock_take();
+    sim_lock_take();
     *out = which(ordinal);
-    lock_drop();
+    sim_lock_drop();
     return *out ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-CUresult pool_default(CUmemoryPool *out, CUdevice ordinal)
+CUresult sim_pool_default(CUmemoryPool *out, CUdevice ordinal)
 {
     return answer_pool(out, ordinal, default_pool);
 }
 
-CUresult pool_current(CUmemoryPool *out, CUdevice ordinal)
+CUresult sim_pool_current(CUmemoryPool *out, CUdevice ordinal)
 {
     return answer_pool(out, ordinal, current_pool);
 }
 
-CUresult pool_set_current(CUdevice ordinal, CUmemoryPool pool)
+CUresult sim_pool_set_current(CUdevice ordinal, CUmemoryPool pool)
 {
     CUresult result = CUDA_SUCCESS;
 
-    if (!device_get(ordinal))
+    if (!sim_device_get(ordinal))
         return CUDA_ERROR_INVALID_DEVICE;
-    lock_take();
-    if (object_is(pool, OBJECT_POOL) && pool->device == ordinal)
-        device_get(ordinal)->pool_used = pool;
+    sim_lock_take();
+    if (sim_object_is(pool, OBJECT_POOL) && pool->device == ordinal)
+        sim_device_get(ordinal)->pool_used = pool;
     else
         result = CUDA_ERROR_INVALID_VALUE;
-    lock_drop();
+    sim_lock_drop();
     return result;
 }
 
 /* ---- blocks ---- */
 
 static CUresult take_block(struct CUmemPoolHandle_st *pool, struct CUstream_st *stream, uint64_t size,
-                           struct block **out)
+                           struct sim_block **out)
 {
-    struct block *block = block_new(BLOCK_POOLED, stream->context, pool->device);
+    struct sim_block *block = sim_block_new(BLOCK_POOLED, stream->context, pool->device);
     CUresult result;
 
     if (!block)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    block->extent = chunk_round(size);
+    block->extent = sim_chunk_round(size);
     block->range.size = size;
     result = block->extent < size ? CUDA_ERROR_OUT_OF_MEMORY
-                                  : chunk_take(pool, stream, block->extent, &block->range.start);
+                                  : sim_chunk_take(pool, stream, block->extent, &block->range.start);
     block->pool = pool;
-    if (result == CUDA_SUCCESS && !block_publish(block)) {
-        chunk_give(pool, block->range.start, block->extent);
+    if (result == CUDA_SUCCESS && !sim_block_publish(block)) {
+        sim_chunk_give(pool, block->range.start, block->extent);
         result = CUDA_ERROR_OUT_OF_MEMORY;
     }
     if (result != CUDA_SUCCESS) {
-        block_delete(block);
+        sim_block_delete(block);
         return result;
     }
     pool->blocks++;
@@ -304,7 +305,7 @@ static CUresult take_block(struct CUmemPoolHandle_st *pool, struct CUstream_st *
 }
 
 /* The block is gone for the program; its bytes come back now or later. */
-static struct CUmemPoolHandle_st *count_out(struct block *block)
+static struct CUmemPoolHandle_st *count_out(struct sim_block *block)
 {
     struct CUmemPoolHandle_st *pool = block->pool;
 
@@ -313,20 +314,20 @@ static struct CUmemPoolHandle_st *count_out(struct block *block)
     return pool;
 }
 
-void pool_give(struct block *block)
+void sim_pool_give(struct sim_block *block)
 {
     struct CUmemPoolHandle_st *pool = count_out(block);
 
-    chunk_give(pool, block->range.start, block->extent);
-    block_delete(block);
-    chunk_trim(pool, pool->threshold); /* whoever calls this has waited for the context */
+    sim_chunk_give(pool, block->range.start, block->extent);
+    sim_block_delete(block);
+    sim_chunk_trim(pool, pool->threshold); /* whoever calls this has waited for the context */
     free_if_over(pool);
 }
 
 static CUresult alloc_in(CUdeviceptr *out, size_t size, struct CUmemPoolHandle_st *pool,
                          struct CUstream_st *stream)
 {
-    struct block *block;
+    struct sim_block *block;
     CUresult result;
 
     if (!pool)
@@ -335,8 +336,8 @@ static CUresult alloc_in(CUdeviceptr *out, size_t size, struct CUmemPoolHandle_s
     if (size == 0) /* success, and nothing (measured) */
         return CUDA_SUCCESS;
     if (stream->capture)
-        return capture_add_alloc(stream, pool->device, size, out);
-    result = capture_check_implicit(stream);
+        return sim_capture_add_alloc(stream, pool->device, size, out);
+    result = sim_capture_check_implicit(stream);
     if (result == CUDA_SUCCESS)
         result = take_block(pool, stream, size, &block);
     if (result == CUDA_SUCCESS)
@@ -344,79 +345,79 @@ static CUresult alloc_in(CUdeviceptr *out, size_t size, struct CUmemPoolHandle_s
     return result;
 }
 
-CUresult pool_alloc(CUdeviceptr *out, size_t size, CUmemoryPool pool, CUstream handle)
+CUresult sim_pool_alloc(CUdeviceptr *out, size_t size, CUmemoryPool pool, CUstream handle)
 {
     struct CUstream_st *stream;
     CUresult result;
 
     if (!out)
         return CUDA_ERROR_INVALID_VALUE;
-    lock_take();
-    result = stream_find(handle, &stream);
-    if (result == CUDA_SUCCESS && !object_is(pool, OBJECT_POOL))
+    sim_lock_take();
+    result = sim_stream_find(handle, &stream);
+    if (result == CUDA_SUCCESS && !sim_object_is(pool, OBJECT_POOL))
         result = CUDA_ERROR_INVALID_VALUE;
     if (result == CUDA_SUCCESS)
         result = alloc_in(out, size, pool, stream);
-    lock_drop();
+    sim_lock_drop();
     return result;
 }
 
-CUresult pool_alloc_default(CUdeviceptr *out, size_t size, CUstream handle)
+CUresult sim_pool_alloc_default(CUdeviceptr *out, size_t size, CUstream handle)
 {
     struct CUstream_st *stream;
     CUresult result;
 
     if (!out)
         return CUDA_ERROR_INVALID_VALUE;
-    lock_take();
-    result = stream_find(handle, &stream);
+    sim_lock_take();
+    result = sim_stream_find(handle, &stream);
     if (result == CUDA_SUCCESS)
         result = alloc_in(out, size, current_pool(stream->context->device), stream);
-    lock_drop();
+    sim_lock_drop();
     return result;
 }
 
 /* On the worker thread, when the stream has come to the free of a block of cuMemAlloc. */
 static void CUDA_CB free_now(void *data)
 {
-    lock_take();
-    alloc_give_back(data);
-    lock_drop();
+    sim_lock_take();
+    sim_alloc_give_back(data);
+    sim_lock_drop();
 }
 
-static CUresult free_device(struct block *block, struct CUstream_st *stream)
+static CUresult free_device(struct sim_block *block, struct CUstream_st *stream)
 {
-    struct work *work = work_new(WORK_HOST);
+    struct sim_work *work = sim_work_new(WORK_HOST);
 
     if (!work)
         return CUDA_ERROR_OUT_OF_MEMORY;
     work->host.function = free_now;
     work->host.data = block;
-    block_withdraw(block);
-    return stream_submit(stream, work, false);
+    sim_block_withdraw(block);
+    return sim_stream_submit(stream, work, false);
 }
 
-static CUresult free_pooled(struct block *block, struct CUstream_st *stream)
+static CUresult free_pooled(struct sim_block *block, struct CUstream_st *stream)
 {
     struct CUmemPoolHandle_st *pool = block->pool;
-    struct ops pending;
+    struct sim_ops pending;
 
-    if (!stream_pending(stream, &pending))
+    if (!sim_stream_pending(stream, &pending))
         return CUDA_ERROR_OUT_OF_MEMORY;
-    if (!chunk_give_later(pool, block->range.start, block->extent, stream, &pending)) {
-        ops_clear(&pending);
+    if (!sim_chunk_give_later(pool, block->range.start, block->extent, stream, &pending)) {
+        sim_ops_clear(&pending);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
-    block_withdraw(block);
+    sim_block_withdraw(block);
     count_out(block);
-    block_delete(block);
+    sim_block_delete(block);
     free_if_over(pool);
     return CUDA_SUCCESS;
 }
 
 static CUresult free_in(CUdeviceptr address, struct CUstream_st *stream)
 {
-    struct block *block = block_find(address);
+    struct sim_block *block = sim_block_find(address);
     CUresult result;
 
     if (address == 0)
@@ -425,26 +426,26 @@ static CUresult free_in(CUdeviceptr address, struct CUstream_st *stream)
         (block->kind != BLOCK_POOLED && block->kind != BLOCK_DEVICE))
         return CUDA_ERROR_INVALID_VALUE;
     if (stream->capture)
-        return capture_add_free(stream, address);
+        return sim_capture_add_free(stream, address);
     if (block->graph) {
-        graph_memory_free(block->graph, stream);
+        sim_graph_memory_free(block->graph, stream);
         return CUDA_SUCCESS;
     }
-    result = capture_check_implicit(stream);
+    result = sim_capture_check_implicit(stream);
     if (result != CUDA_SUCCESS)
         return result;
     return block->kind == BLOCK_POOLED ? free_pooled(block, stream) : free_device(block, stream);
 }
 
-CUresult pool_free(CUdeviceptr address, CUstream handle)
+CUresult sim_pool_free(CUdeviceptr address, CUstream handle)
 {
     struct CUstream_st *stream;
     CUresult result;
 
-    lock_take();
-    result = stream_find(handle, &stream);
+    sim_lock_take();
+    result = sim_stream_find(handle, &stream);
     if (result == CUDA_SUCCESS)
         result = free_in(address, stream);
-    lock_drop();
+    sim_lock_drop();
     return result;
 }

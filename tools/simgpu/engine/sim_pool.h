@@ -11,24 +11,24 @@
 #include "tools/simgpu/engine/sim_block.h"
 
 /* With the lock held. */
-void pool_give(struct block *block); /* a pooled block, withdrawn, its work done */
+void sim_pool_give(struct sim_block *block); /* a pooled block, withdrawn, its work done */
 /* At a synchronization with a stream (its id), or with all (0). */
-void pool_settle_all(uint64_t stream);
+void sim_pool_settle_all(uint64_t stream);
 
 /* The driver's calls. */
-CUresult pool_create(CUmemoryPool *out, const CUmemPoolProps *props);
-CUresult pool_destroy(CUmemoryPool pool);
-CUresult pool_set_attribute(CUmemoryPool pool, CUmemPool_attribute attribute, void *value);
-CUresult pool_get_attribute(CUmemoryPool pool, CUmemPool_attribute attribute, void *value);
-CUresult pool_trim(CUmemoryPool pool, size_t keep);
-CUresult pool_set_access(CUmemoryPool pool, const CUmemAccessDesc *list, size_t count);
-CUresult pool_get_access(CUmemAccess_flags *out, CUmemoryPool pool, const CUmemLocation *where);
-CUresult pool_default(CUmemoryPool *out, CUdevice ordinal);
-CUresult pool_current(CUmemoryPool *out, CUdevice ordinal);
-CUresult pool_set_current(CUdevice ordinal, CUmemoryPool pool);
-CUresult pool_alloc(CUdeviceptr *out, size_t size, CUmemoryPool pool, CUstream stream);
-CUresult pool_alloc_default(CUdeviceptr *out, size_t size,
-                            CUstream stream); /* from the device's current pool */
-CUresult pool_free(CUdeviceptr address, CUstream stream);
+CUresult sim_pool_create(CUmemoryPool *out, const CUmemPoolProps *props);
+CUresult sim_pool_destroy(CUmemoryPool pool);
+CUresult sim_pool_set_attribute(CUmemoryPool pool, CUmemPool_attribute attribute, void *value);
+CUresult sim_pool_get_attribute(CUmemoryPool pool, CUmemPool_attribute attribute, void *value);
+CUresult sim_pool_trim(CUmemoryPool pool, size_t keep);
+CUresult sim_pool_set_access(CUmemoryPool pool, const CUmemAccessDesc *list, size_t count);
+CUresult sim_pool_get_access(CUmemAccess_flags *out, CUmemoryPool pool, const CUmemLocation *where);
+CUresult sim_pool_default(CUmemoryPool *out, CUdevice ordinal);
+CUresult sim_pool_current(CUmemoryPool *out, CUdevice ordinal);
+CUresult sim_pool_set_current(CUdevice ordinal, CUmemoryPool pool);
+CUresult sim_pool_alloc(CUdeviceptr *out, size_t size, CUmemoryPool pool, CUstream stream);
+CUresult sim_pool_alloc_default(CUdeviceptr *out, size_t size,
+                                CUstream stream); /* from the device's current pool */
+CUresult sim_pool_free(CUdeviceptr address, CUstream stream);
 
 #endif

@@ -12,15 +12,15 @@
 #define POOL_STEP      (UINT64_C(32) << 20) /* the driver grows a pool by this while there is room (measured) */
 #define POOL_ALIGNMENT UINT64_C(512)
 
-struct chunk {
-    struct link link; /* in pool->chunks */
-    struct phys *phys;
+struct sim_chunk {
+    struct sim_link link; /* in pool->chunks */
+    struct sim_phys *phys;
     uint64_t start;
-    struct link free; /* extents (pool_extent.h) */
+    struct sim_link free; /* extents (pool_extent.h) */
 };
 
 struct CUmemPoolHandle_st {
-    struct link link; /* all pools */
+    struct sim_link link; /* all pools */
     CUdevice device;
     bool dead; /* destroyed while blocks were out: goes with the last one */
     uint64_t threshold;
@@ -28,22 +28,25 @@ struct CUmemPoolHandle_st {
     int reuse[3];      /* CU_MEMPOOL_ATTR_REUSE_*: kept, and answered */
     uint64_t reserved, reserved_high, used, used_high;
     unsigned long blocks;
-    struct link chunks;
+    struct sim_link chunks;
     CUmemAccess_flags access[CARD_MAX_DEVICES];
 };
 
 /* A place of that size for this stream; grows the pool when it must. Where the card has no more, free
  * granules are given back and taken anew, so that all that is free and done serves a request of any size. */
-CUresult chunk_take(struct CUmemPoolHandle_st *pool, const struct CUstream_st *stream, uint64_t size,
-                    uint64_t *start);
-bool chunk_give(struct CUmemPoolHandle_st *pool, uint64_t start,
-                uint64_t size); /* done; false: no memory to note it */
+CUresult sim_chunk_take(struct CUmemPoolHandle_st *pool, const struct CUstream_st *stream, uint64_t size,
+                        uint64_t *start);
+bool sim_chunk_give(struct CUmemPoolHandle_st *pool, uint64_t start,
+                    uint64_t size); /* done; false: no memory to note it */
 /* Free when these ops are done; at once for the stream itself. Takes over the ops. False: no memory. */
-bool chunk_give_later(struct CUmemPoolHandle_st *pool, uint64_t start, uint64_t size,
-                      const struct CUstream_st *stream, struct ops *after);
-void chunk_settle(struct CUmemPoolHandle_st *pool, uint64_t stream); /* extent_settle() of all chunks */
-void chunk_trim(struct CUmemPoolHandle_st *pool, uint64_t keep); /* gives back chunks that are wholly free */
-const struct chunk *chunk_of(const struct CUmemPoolHandle_st *pool, uint64_t address); /* NULL: none */
-uint64_t chunk_round(uint64_t size); /* what a block of that size takes */
+bool sim_chunk_give_later(struct CUmemPoolHandle_st *pool, uint64_t start, uint64_t size,
+                          const struct CUstream_st *stream, struct sim_ops *after);
+void sim_chunk_settle(struct CUmemPoolHandle_st *pool,
+                      uint64_t stream); /* sim_extent_settle() of all chunks */
+void sim_chunk_trim(struct CUmemPoolHandle_st *pool,
+                    uint64_t keep); /* gives back chunks that are wholly free */
+const struct sim_chunk *sim_chunk_of(const struct CUmemPoolHandle_st *pool,
+                                     uint64_t address); /* NULL: none */
+uint64_t sim_chunk_round(uint64_t size);                /* what a block of that size takes */
 
 #endif

@@ -9,34 +9,35 @@
 
 #include "tools/simgpu/engine/sim_stream.h"
 
-struct extent {
-    struct link link; /* in chunk->free, by address */
+struct sim_extent {
+    struct sim_link link; /* in chunk->free, by address */
     uint64_t start, size;
-    uint64_t stream;  /* id of the stream that freed it; 0: free for everybody */
-    struct ops after; /* with stream: what must be done first */
+    uint64_t stream;      /* id of the stream that freed it; 0: free for everybody */
+    struct sim_ops after; /* with stream: what must be done first */
 };
 
-struct extent *extent_of(struct link *link);
+struct sim_extent *sim_extent_of(struct sim_link *link);
 
 /* Adds a free range. `after` (taken over) is for a stream that is not 0, and is later than what the stream
  * freed before. False: no memory, and nothing has changed. */
-bool extent_add(struct link *extents, uint64_t start, uint64_t size, uint64_t stream, struct ops *after);
+bool sim_extent_add(struct sim_link *extents, uint64_t start, uint64_t size, uint64_t stream,
+                    struct sim_ops *after);
 
 /* Extents that lie side by side and that one stream may use. */
-struct extent_run {
-    struct extent *first;
+struct sim_extent_run {
+    struct sim_extent *first;
     uint64_t size;
 };
 /* The smallest run of at least `size` bytes that is smaller than *best (or any, if best->first is NULL).
  * stream 0: of what is free for everybody. True: *best is new. */
-bool extent_find(struct link *extents, uint64_t size, uint64_t stream, struct extent_run *best);
+bool sim_extent_find(struct sim_link *extents, uint64_t size, uint64_t stream, struct sim_extent_run *best);
 /* Takes `size` bytes from the beginning of a run; gives their address. */
-uint64_t extent_take(struct extent *first, uint64_t size);
+uint64_t sim_extent_take(struct sim_extent *first, uint64_t size);
 
 /* What this stream freed (0: any stream) and has come to becomes free for everybody. */
-void extent_settle(struct link *extents, uint64_t stream);
+void sim_extent_settle(struct sim_link *extents, uint64_t stream);
 /* Takes [start, start + size) out of an extent that has all of it. False: no memory, and nothing has changed.
  */
-bool extent_cut(struct extent *extent, uint64_t start, uint64_t size);
+bool sim_extent_cut(struct sim_extent *extent, uint64_t start, uint64_t size);
 
 #endif

@@ -45,7 +45,7 @@ static bool equals(const char *p, size_t length, const char *text)
     return length == strlen(text) && strncmp(p, text, length) == 0;
 }
 
-bool ptx_is_text(const char *image)
+bool sim_ptx_is_text(const char *image)
 {
     image = skip(image);
     return equals(image, word(image), ".version");
@@ -126,7 +126,7 @@ static bool read_declaration(const char **at, struct declaration *out)
     return read_count(at, &out->count);
 }
 
-static bool add_parameter(struct ptx_entry *entry, const struct declaration *declaration)
+static bool add_parameter(struct sim_ptx_entry *entry, const struct declaration *declaration)
 {
     uint64_t bytes = declaration->element * declaration->count;
     uint32_t offset = (entry->bytes + declaration->alignment - 1) & ~(declaration->alignment - 1);
@@ -141,13 +141,13 @@ static bool add_parameter(struct ptx_entry *entry, const struct declaration *dec
 }
 
 /* Behind ".entry": NAME ( .param ..., .param ... ) */
-static bool read_entry(const char **at, struct ptx_entry *out)
+static bool read_entry(const char **at, struct sim_ptx_entry *out)
 {
     const char *p = skip(*at);
     size_t length = word(p);
     struct declaration declaration;
 
-    *out = (struct ptx_entry){.count = 0};
+    *out = (struct sim_ptx_entry){.count = 0};
     if (length == 0 || length >= PTX_MAX_NAME)
         return false;
     memcpy(out->name, p, length);
@@ -225,7 +225,7 @@ static const char *next_word(const char **at, size_t *length)
     return NULL;
 }
 
-bool ptx_next_entry(const char **at, struct ptx_entry *out)
+bool sim_ptx_next_entry(const char **at, struct sim_ptx_entry *out)
 {
     const char *p;
     size_t length;
@@ -240,7 +240,7 @@ bool ptx_next_entry(const char **at, struct ptx_entry *out)
     return false;
 }
 
-bool ptx_next_variable(const char **at, struct ptx_variable *out)
+bool sim_ptx_next_variable(const char **at, struct sim_ptx_variable *out)
 {
     struct declaration declaration;
     const char *p;

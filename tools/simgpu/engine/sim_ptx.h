@@ -13,7 +13,7 @@
 #define PTX_MAX_PARAMS 64
 #define PTX_MAX_NAME   256
 
-struct ptx_entry {
+struct sim_ptx_entry {
     char name[PTX_MAX_NAME];
     unsigned int count;
     uint32_t size[PTX_MAX_PARAMS];
@@ -22,16 +22,16 @@ struct ptx_entry {
     uint32_t local;                  /* bytes of .local variables in its body */
 };
 
-struct ptx_variable {
+struct sim_ptx_variable {
     char name[PTX_MAX_NAME];
     uint64_t size;
 };
 
-bool ptx_is_text(const char *image); /* does it begin as PTX does? */
+bool sim_ptx_is_text(const char *image); /* does it begin as PTX does? */
 
 /* Finds the next kernel / variable of module scope from *at on, and moves *at behind it. False: no more, or
  * nothing that this reader understands. */
-bool ptx_next_entry(const char **at, struct ptx_entry *out);
-bool ptx_next_variable(const char **at, struct ptx_variable *out);
+bool sim_ptx_next_entry(const char **at, struct sim_ptx_entry *out);
+bool sim_ptx_next_variable(const char **at, struct sim_ptx_variable *out);
 
 #endif

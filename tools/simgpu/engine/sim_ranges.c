@@ -11,7 +11,7 @@ static uint32_t next_priority(void)
     return state;
 }
 
-static struct range *merge(struct range *low, struct range *high)
+static struct sim_range *merge(struct sim_range *low, struct sim_range *high)
 {
     if (!low || !high)
         return low ? low : high;
@@ -23,7 +23,7 @@ static struct range *merge(struct range *low, struct range *high)
     return high;
 }
 
-static void split(struct range *tree, uint64_t start, struct range **low, struct range **high)
+static void split(struct sim_range *tree, uint64_t start, struct sim_range **low, struct sim_range **high)
 {
     if (!tree) {
         *low = *high = NULL;
@@ -36,9 +36,9 @@ static void split(struct range *tree, uint64_t start, struct range **low, struct
     }
 }
 
-void ranges_insert(struct ranges *set, struct range *range)
+void sim_ranges_insert(struct sim_ranges *set, struct sim_range *range)
 {
-    struct range *low, *high;
+    struct sim_range *low, *high;
 
     range->left = range->right = NULL;
     range->priority = next_priority();
@@ -46,9 +46,9 @@ void ranges_insert(struct ranges *set, struct range *range)
     set->root = merge(merge(low, range), high);
 }
 
-void ranges_remove(struct ranges *set, struct range *range)
+void sim_ranges_remove(struct sim_ranges *set, struct sim_range *range)
 {
-    struct range **at = &set->root;
+    struct sim_range **at = &set->root;
 
     while (*at && *at != range)
         at = range->start < (*at)->start ? &(*at)->left : &(*at)->right;
@@ -56,9 +56,9 @@ void ranges_remove(struct ranges *set, struct range *range)
         *at = merge(range->left, range->right);
 }
 
-struct range *ranges_find(const struct ranges *set, uint64_t address)
+struct sim_range *sim_ranges_find(const struct sim_ranges *set, uint64_t address)
 {
-    struct range *at = set->root;
+    struct sim_range *at = set->root;
 
     while (at) {
         if (address < at->start)
@@ -71,9 +71,9 @@ struct range *ranges_find(const struct ranges *set, uint64_t address)
     return NULL;
 }
 
-struct range *ranges_next(const struct ranges *set, uint64_t address)
+struct sim_range *sim_ranges_next(const struct sim_ranges *set, uint64_t address)
 {
-    struct range *at = set->root, *best = NULL;
+    struct sim_range *at = set->root, *best = NULL;
 
     while (at) {
         if (at->start >= address) {

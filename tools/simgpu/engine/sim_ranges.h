@@ -8,21 +8,22 @@
 #include <stddef.h>
 #include <stdint.h>
 
-struct range {
+struct sim_range {
     uint64_t start;
     uint64_t size;
-    struct range *left, *right;
+    struct sim_range *left, *right;
     uint32_t priority;
 };
 
-struct ranges {
-    struct range *root;
+struct sim_ranges {
+    struct sim_range *root;
 };
 
-void ranges_insert(struct ranges *set, struct range *range); /* must not overlap */
-void ranges_remove(struct ranges *set, struct range *range);
-struct range *ranges_find(const struct ranges *set,
-                          uint64_t address); /* the range that contains it, or NULL */
-struct range *ranges_next(const struct ranges *set, uint64_t address); /* the first with start >= address */
+void sim_ranges_insert(struct sim_ranges *set, struct sim_range *range); /* must not overlap */
+void sim_ranges_remove(struct sim_ranges *set, struct sim_range *range);
+struct sim_range *sim_ranges_find(const struct sim_ranges *set,
+                                  uint64_t address); /* the range that contains it, or NULL */
+struct sim_range *sim_ranges_next(const struct sim_ranges *set,
+                                  uint64_t address); /* the first with start >= address */
 
 #endif

@@ -10,9 +10,9 @@
 #define UNIT  UINT64_C(512)
 #define UNITS (PHYS_GRANULE / UNIT)
 
-struct slab {
-    struct link link; /* in context->slabs */
-    struct phys *phys;
+struct sim_slab {
+    struct sim_link link; /* in context->slabs */
+    struct sim_phys *phys;
     uint64_t start;
     unsigned int free_units;
     bool taken[UNITS];
@@ -24,7 +24,7 @@ static unsigned int units_of(uint64_t size)
 }
 
 /* The first run of that many free units, or UNITS. */
-static unsigned int find_run(const struct slab *slab, unsigned int wanted)
+static unsigned int find_run(const struct sim_slab *slab, unsigned int wanted)
 {
     unsigned int i, run = 0;
 
@@ -38,33 +38,33 @@ static unsigned int find_run(const struct slab *slab, unsigned int wanted)
     return UNITS;
 }
 
-static CUresult new_slab(struct CUctx_st *context, struct slab **out)
+static CUresult new_slab(struct CUctx_st *context, struct sim_slab **out)
 {
-    struct slab *slab = calloc(1, sizeof(*slab));
+    struct sim_slab *slab = calloc(1, sizeof(*slab));
     CUresult result;
 
     if (!slab)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    result = phys_create(context->device, PHYS_GRANULE, false, &slab->phys);
+    result = sim_phys_create(context->device, PHYS_GRANULE, false, &slab->phys);
     if (result != CUDA_SUCCESS) {
         free(slab);
         return result;
     }
-    slab->start = va_reserve(PHYS_GRANULE, 0, 0);
-    if (!slab->start || !va_back(slab->start, slab->phys, PROT_READ | PROT_WRITE)) {
+    slab->start = sim_va_reserve(PHYS_GRANULE, 0, 0);
+    if (!slab->start || !sim_va_back(slab->start, slab->phys, PROT_READ | PROT_WRITE)) {
         if (slab->start)
-            va_release(slab->start, PHYS_GRANULE);
-        phys_drop(slab->phys);
+            sim_va_release(slab->start, PHYS_GRANULE);
+        sim_phys_drop(slab->phys);
         free(slab);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     slab->free_units = UNITS;
-    list_append(&context->slabs, &slab->link);
+    sim_list_append(&context->slabs, &slab->link);
     *out = slab;
     return CUDA_SUCCESS;
 }
 
-static void place(struct block *block, struct slab *slab, unsigned int first, uint64_t size)
+static void place(struct sim_block *block, struct sim_slab *slab, unsigned int first, uint64_t size)
 {
     unsigned int wanted = units_of(size);
 
@@ -76,16 +76,16 @@ static void place(struct block *block, struct slab *slab, unsigned int first, ui
     block->extent = wanted * UNIT;
 }
 
-CUresult slab_take(struct block *block, uint64_t size)
+CUresult sim_slab_take(struct sim_block *block, uint64_t size)
 {
-    struct link *slabs = &block->context->slabs, *at;
-    struct slab *slab;
+    struct sim_link *slabs = &block->context->slabs, *at;
+    struct sim_slab *slab;
     CUresult result;
 
     for (at = slabs->next; at != slabs; at = at->next) {
         unsigned int first;
 
-        slab = LIST_ITEM(at, struct slab, link);
+        slab = LIST_ITEM(at, struct sim_slab, link);
         first = find_run(slab, units_of(size));
         if (first < UNITS) {
             place(block, slab, first, size);
@@ -98,9 +98,9 @@ CUresult slab_take(struct block *block, uint64_t size)
     return result;
 }
 
-void slab_give(struct block *block)
+void sim_slab_give(struct sim_block *block)
 {
-    struct slab *slab = block->slab;
+    struct sim_slab *slab = block->slab;
     unsigned int first = (unsigned int)((block->range.start - slab->start) / UNIT);
     unsigned int count = units_of(block->range.size);
 
@@ -110,13 +110,13 @@ void slab_give(struct block *block)
         memset((void *)(uintptr_t)block->range.start, 0, block->extent); /* the next owner finds zeroes */
         return;
     }
-    list_remove(&slab->link);
-    va_release(slab->start, PHYS_GRANULE);
-    phys_drop(slab->phys);
+    sim_list_remove(&slab->link);
+    sim_va_release(slab->start, PHYS_GRANULE);
+    sim_phys_drop(slab->phys);
     free(slab);
 }
 
-const struct phys *slab_memory(const struct slab *slab, uint64_t *start)
+const struct sim_phys *sim_slab_memory(const struct sim_slab *slab, uint64_t *start)
 {
     *start = slab->start;
     return slab->phys;

@@ -6,9 +6,9 @@
 
 #define SLAB_LIMIT (UINT64_C(1) << 20) /* larger blocks get granules of their own */
 
-CUresult slab_take(struct block *block, uint64_t size); /* sets range and slab */
-void slab_give(struct block *block);                    /* clears it; the last one out gives the slab back */
-const struct phys *slab_memory(const struct slab *slab,
-                               uint64_t *start); /* all of it, and where it is mapped */
+CUresult sim_slab_take(struct sim_block *block, uint64_t size); /* sets range and slab */
+void sim_slab_give(struct sim_block *block); /* clears it; the last one out gives the slab back */
+const struct sim_phys *sim_slab_memory(const struct sim_slab *slab,
+                                       uint64_t *start); /* all of it, and where it is mapped */
 
 #endif

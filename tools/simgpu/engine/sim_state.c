@@ -21,20 +21,20 @@ static pthread_once_t hooks_once = PTHREAD_ONCE_INIT;
 
 static void before_fork(void)
 {
-    lock_take();
+    sim_lock_take();
 }
 
 static void after_fork_in_parent(void)
 {
-    lock_drop();
+    sim_lock_drop();
 }
 
 static void after_fork_in_child(void)
 {
-    lock_drop();
+    sim_lock_drop();
     if (atomic_load(&phase) == PHASE_READY) {
         atomic_store(&phase, PHASE_FORKED);
-        card_forget();
+        sim_card_forget();
     }
 }
 
@@ -51,33 +51,33 @@ static void install_hooks(void)
 
 static CUresult start(void)
 {
-    int error = card_open();
+    int error = sim_card_open();
 
     if (error)
         return error == -EINVAL ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_OPERATING_SYSTEM;
-    if (!device_enumerate())
+    if (!sim_device_enumerate())
         return CUDA_ERROR_NO_DEVICE;
     pthread_once(&hooks_once, install_hooks);
     atomic_store(&phase, PHASE_READY);
     return CUDA_SUCCESS;
 }
 
-CUresult state_init(unsigned int flags)
+CUresult sim_state_init(unsigned int flags)
 {
     CUresult result = CUDA_SUCCESS;
 
     if (flags != 0)
         return CUDA_ERROR_INVALID_VALUE;
     if (atomic_load(&phase) != PHASE_NEW) /* a forked child must not even touch the lock */
-        return state_check();
-    lock_take();
+        return sim_state_check();
+    sim_lock_take();
     if (atomic_load(&phase) == PHASE_NEW)
         result = start();
-    lock_drop();
+    sim_lock_drop();
     return result;
 }
 
-CUresult state_check(void)
+CUresult sim_state_check(void)
 {
     switch (atomic_load(&phase)) {
     case PHASE_READY:

@@ -8,7 +8,7 @@
 
 #include "tools/simgpu/engine/sim_abi.h"
 
-CUresult state_init(unsigned int flags); /* cuInit */
-CUresult state_check(void);              /* SUCCESS when ready, else what every call has to answer */
+CUresult sim_state_init(unsigned int flags); /* cuInit */
+CUresult sim_state_check(void);              /* SUCCESS when ready, else what every call has to answer */
 
 #endif

@@ -17,19 +17,19 @@ static _Thread_local uint64_t thread_number;
 static _Atomic uint64_t last_thread;
 static uint64_t last_id;
 
-bool stream_on_worker(void)
+bool sim_stream_on_worker(void)
 {
     return on_worker;
 }
 
-uint64_t stream_thread(void)
+uint64_t sim_stream_thread(void)
 {
     if (thread_number == 0)
         thread_number = atomic_fetch_add(&last_thread, 1) + 1;
     return thread_number;
 }
 
-uint64_t stream_now_ns(void)
+uint64_t sim_stream_now_ns(void)
 {
     struct timespec now;
 
@@ -39,7 +39,7 @@ uint64_t stream_now_ns(void)
 
 /* ---- ops ---- */
 
-static void op_drop(struct op *op)
+static void op_drop(struct sim_op *op)
 {
     if (op && --op->refs == 0) {
         op_drop(op->beside);
@@ -48,7 +48,7 @@ static void op_drop(struct op *op)
     }
 }
 
-bool ops_done(const struct ops *ops)
+bool sim_ops_done(const struct sim_ops *ops)
 {
     unsigned int i;
 
@@ -58,30 +58,30 @@ bool ops_done(const struct ops *ops)
     return true;
 }
 
-void ops_wait(const struct ops *ops)
+void sim_ops_wait(const struct sim_ops *ops)
 {
-    while (!ops_done(ops))
-        lock_wait();
+    while (!sim_ops_done(ops))
+        sim_lock_wait();
 }
 
-void ops_clear(struct ops *ops)
+void sim_ops_clear(struct sim_ops *ops)
 {
     unsigned int i;
 
     for (i = 0; i < ops->count; i++)
         op_drop(ops->items[i]);
     free(ops->items);
-    *ops = (struct ops){NULL, 0};
+    *ops = (struct sim_ops){NULL, 0};
 }
 
-bool ops_copy(struct ops *out, const struct ops *ops)
+bool sim_ops_copy(struct sim_ops *out, const struct sim_ops *ops)
 {
     unsigned int i;
 
-    *out = (struct ops){NULL, 0};
+    *out = (struct sim_ops){NULL, 0};
     if (ops->count == 0)
         return true;
-    out->items = malloc(ops->count * sizeof(struct op *));
+    out->items = malloc(ops->count * sizeof(struct sim_op *));
     if (!out->items)
         return false;
     out->count = ops->count;
@@ -92,43 +92,43 @@ bool ops_copy(struct ops *out, const struct ops *ops)
     return true;
 }
 
-bool ops_join(struct ops *into, const struct ops *more)
+bool sim_ops_join(struct sim_ops *into, const struct sim_ops *more)
 {
-    struct op **items = malloc((into->count + more->count + 1) * sizeof(struct op *));
+    struct sim_op **items = malloc((into->count + more->count + 1) * sizeof(struct sim_op *));
     unsigned int i, count = 0;
 
     if (!items)
         return false;
     for (i = 0; i < into->count + more->count; i++) {
-        struct op *op = i < into->count ? into->items[i] : more->items[i - into->count];
+        struct sim_op *op = i < into->count ? into->items[i] : more->items[i - into->count];
 
         if (!op->done) {
             op->refs++;
             items[count++] = op;
         }
     }
-    ops_clear(into);
-    *into = (struct ops){items, count};
+    sim_ops_clear(into);
+    *into = (struct sim_ops){items, count};
     return true;
 }
 
-bool stream_is_of(const struct CUstream_st *stream, const struct CUctx_st *context)
+bool sim_stream_is_of(const struct CUstream_st *stream, const struct CUctx_st *context)
 {
     return context->base ? stream->green == context : stream->context == context;
 }
 
 /* The unfinished tails of the streams that `wanted` accepts. */
-static bool collect(struct CUctx_st *context, struct ops *out,
+static bool collect(struct CUctx_st *context, struct sim_ops *out,
                     bool (*wanted)(const struct CUstream_st *, const void *), const void *asking)
 {
-    struct link *at;
+    struct sim_link *at;
     unsigned int streams = 0;
 
-    context = context_base(context);
-    *out = (struct ops){NULL, 0};
+    context = sim_context_base(context);
+    *out = (struct sim_ops){NULL, 0};
     for (at = context->streams.next; at != &context->streams; at = at->next)
         streams++;
-    out->items = malloc((streams + 1) * sizeof(struct op *));
+    out->items = malloc((streams + 1) * sizeof(struct sim_op *));
     if (!out->items)
         return false;
     for (at = context->streams.next; at != &context->streams; at = at->next) {
@@ -144,7 +144,7 @@ static bool collect(struct CUctx_st *context, struct ops *out,
 
 static bool is_of(const struct CUstream_st *stream, const void *context)
 {
-    return stream_is_of(stream, context);
+    return sim_stream_is_of(stream, context);
 }
 
 /* Its own earlier work, and what the legacy rules add: each green context has a legacy stream of its own. */
@@ -161,24 +161,24 @@ static bool precedes(const struct CUstream_st *stream, const void *data)
     return stream->legacy || asking->legacy;
 }
 
-bool stream_pending(struct CUstream_st *stream, struct ops *out)
+bool sim_stream_pending(struct CUstream_st *stream, struct sim_ops *out)
 {
     return collect(stream->context, out, precedes, stream);
 }
 
-bool stream_pending_context(struct CUctx_st *context, struct ops *out)
+bool sim_stream_pending_context(struct CUctx_st *context, struct sim_ops *out)
 {
     return collect(context, out, is_of, context);
 }
 
-void stream_wait_context(struct CUctx_st *context)
+void sim_stream_wait_context(struct CUctx_st *context)
 {
-    struct ops pending;
+    struct sim_ops pending;
 
-    if (!stream_pending_context(context, &pending))
+    if (!sim_stream_pending_context(context, &pending))
         return;
-    ops_wait(&pending);
-    ops_clear(&pending);
+    sim_ops_wait(&pending);
+    sim_ops_clear(&pending);
 }
 
 /* ---- the worker ---- */
@@ -186,30 +186,30 @@ void stream_wait_context(struct CUctx_st *context)
 static void free_stream(struct CUstream_st *stream)
 {
     op_drop(stream->tail);
-    list_remove(&stream->link);
-    nodes_clear(&stream->frontier);
+    sim_list_remove(&stream->link);
+    sim_nodes_clear(&stream->frontier);
     pthread_cond_destroy(&stream->ready);
     free(stream);
 }
 
-static void run_op(struct op *op)
+static void run_op(struct sim_op *op)
 {
-    while (!ops_done(&(struct ops){op->after, op->after_count}) || (op->beside && !op->beside->begun))
-        lock_wait();
+    while (!sim_ops_done(&(struct sim_ops){op->after, op->after_count}) || (op->beside && !op->beside->begun))
+        sim_lock_wait();
     op->begun = true;
     if (op->is_kernel)
-        lock_wake();
-    lock_drop();
-    work_run(op->work);
-    work_delete(op->work);
-    lock_take();
-    ops_clear(&(struct ops){op->after, op->after_count});
+        sim_lock_wake();
+    sim_lock_drop();
+    sim_work_run(op->work);
+    sim_work_delete(op->work);
+    sim_lock_take();
+    sim_ops_clear(&(struct sim_ops){op->after, op->after_count});
     op->work = NULL;
     op->after = NULL;
     op->after_count = 0;
     op->done = true;
-    op->done_ns = stream_now_ns();
-    lock_wake();
+    op->done_ns = sim_stream_now_ns();
+    sim_lock_wake();
 }
 
 static void *worker(void *argument)
@@ -217,21 +217,21 @@ static void *worker(void *argument)
     struct CUstream_st *stream = argument;
 
     on_worker = true;
-    lock_take();
+    sim_lock_take();
     for (;;) {
-        struct op *op;
+        struct sim_op *op;
 
-        while (list_empty(&stream->queue) && !stream->destroyed)
-            lock_wait_on(&stream->ready);
-        if (list_empty(&stream->queue))
+        while (sim_list_empty(&stream->queue) && !stream->destroyed)
+            sim_lock_wait_on(&stream->ready);
+        if (sim_list_empty(&stream->queue))
             break;
-        op = LIST_ITEM(stream->queue.next, struct op, link);
+        op = LIST_ITEM(stream->queue.next, struct sim_op, link);
         run_op(op);
-        list_remove(&op->link);
+        sim_list_remove(&op->link);
         op_drop(op);
     }
     free_stream(stream);
-    lock_drop();
+    sim_lock_drop();
     return NULL;
 }
 
@@ -257,14 +257,15 @@ static bool start_worker(struct CUstream_st *stream)
 
 /* ---- submitting ---- */
 
-static CUresult enqueue(struct CUstream_st *stream, struct work *work, struct ops *after, struct op **out)
+static CUresult enqueue(struct CUstream_st *stream, struct sim_work *work, struct sim_ops *after,
+                        struct sim_op **out)
 {
-    struct op *op = calloc(1, sizeof(*op));
+    struct sim_op *op = calloc(1, sizeof(*op));
 
     if (!op || (!stream->has_worker && !start_worker(stream))) {
         free(op);
-        work_delete(work);
-        ops_clear(after);
+        sim_work_delete(work);
+        sim_ops_clear(after);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     op->refs = 2; /* the queue and the tail */
@@ -274,20 +275,20 @@ static CUresult enqueue(struct CUstream_st *stream, struct work *work, struct op
     op->after_count = after->count;
     op_drop(stream->tail);
     stream->tail = op;
-    list_append(&stream->queue, &op->link);
+    sim_list_append(&stream->queue, &op->link);
     pthread_cond_signal(&stream->ready);
     *out = op;
     return CUDA_SUCCESS;
 }
 
 /* May this work begin before what is in front of it has ended? */
-static bool is_early(const struct CUstream_st *stream, const struct work *work)
+static bool is_early(const struct CUstream_st *stream, const struct sim_work *work)
 {
     return work->kind == WORK_KERNEL && work->kernel.early && stream->tail && stream->tail->is_kernel &&
            !stream->tail->done;
 }
 
-static void forget_op(struct ops *ops, const struct op *op)
+static void forget_op(struct sim_ops *ops, const struct sim_op *op)
 {
     unsigned int i;
 
@@ -300,18 +301,18 @@ static void forget_op(struct ops *ops, const struct op *op)
 }
 
 /* A kernel beside the one in front of it, on a thread of its own. What comes behind waits for both. */
-static CUresult enqueue_beside(struct CUstream_st *stream, struct work *work, struct ops *after)
+static CUresult enqueue_beside(struct CUstream_st *stream, struct sim_work *work, struct sim_ops *after)
 {
-    struct op *before = stream->tail, *op;
-    struct ops both;
+    struct sim_op *before = stream->tail, *op;
+    struct sim_ops both;
     CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
 
     if (!stream->beside)
         stream->beside =
-            stream_new(stream->green ? stream->green : stream->context, CU_STREAM_NON_BLOCKING, 0);
+            sim_stream_new(stream->green ? stream->green : stream->context, CU_STREAM_NON_BLOCKING, 0);
     if (!stream->beside) {
-        work_delete(work);
-        ops_clear(after);
+        sim_work_delete(work);
+        sim_ops_clear(after);
         return result;
     }
     forget_op(after, before);
@@ -320,28 +321,28 @@ static CUresult enqueue_beside(struct CUstream_st *stream, struct work *work, st
         return result;
     op->beside = before; /* before the worker looks: it needs the lock */
     before->refs++;
-    if (!ops_copy(&both, &(struct ops){(struct op *[]){op, before}, 2}))
+    if (!sim_ops_copy(&both, &(struct sim_ops){(struct sim_op *[]){op, before}, 2}))
         return CUDA_ERROR_OUT_OF_MEMORY;
-    return stream_submit_after(stream, &both);
+    return sim_stream_submit_after(stream, &both);
 }
 
-CUresult stream_submit(struct CUstream_st *stream, struct work *work, bool wait)
+CUresult sim_stream_submit(struct CUstream_st *stream, struct sim_work *work, bool wait)
 {
     CUresult result;
-    struct ops after;
-    struct op *op;
+    struct sim_ops after;
+    struct sim_op *op;
 
     if (!work)
         return CUDA_ERROR_OUT_OF_MEMORY;
     if (stream->capture)
-        return capture_add(stream, work);
-    result = capture_check_implicit(stream);
+        return sim_capture_add(stream, work);
+    result = sim_capture_check_implicit(stream);
     if (result == CUDA_SUCCESS && work->kind == WORK_KERNEL)
-        result = local_grow(stream->context, work->kernel.local);
-    if (result == CUDA_SUCCESS && !stream_pending(stream, &after))
+        result = sim_local_grow(stream->context, work->kernel.local);
+    if (result == CUDA_SUCCESS && !sim_stream_pending(stream, &after))
         result = CUDA_ERROR_OUT_OF_MEMORY;
     if (result != CUDA_SUCCESS) {
-        work_delete(work);
+        sim_work_delete(work);
         return result;
     }
     if (is_early(stream, work))
@@ -351,23 +352,23 @@ CUresult stream_submit(struct CUstream_st *stream, struct work *work, bool wait)
         return result;
     op->refs++;
     while (!op->done)
-        lock_wait();
+        sim_lock_wait();
     op_drop(op);
     return CUDA_SUCCESS;
 }
 
-CUresult stream_submit_after(struct CUstream_st *stream, struct ops *after)
+CUresult sim_stream_submit_after(struct CUstream_st *stream, struct sim_ops *after)
 {
-    struct work *nothing;
-    struct op *op;
+    struct sim_work *nothing;
+    struct sim_op *op;
 
-    if (ops_done(after)) {
-        ops_clear(after);
+    if (sim_ops_done(after)) {
+        sim_ops_clear(after);
         return CUDA_SUCCESS;
     }
-    nothing = work_new(WORK_NOTHING);
+    nothing = sim_work_new(WORK_NOTHING);
     if (!nothing) {
-        ops_clear(after);
+        sim_ops_clear(after);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     return enqueue(stream, nothing, after, &op);
@@ -378,39 +379,39 @@ CUresult stream_submit_after(struct CUstream_st *stream, struct ops *after)
 /* Puts a new stream behind what its context waits for. False: no memory. */
 static bool keep_back(struct CUstream_st *stream, const struct CUctx_st *context)
 {
-    struct ops after;
+    struct sim_ops after;
 
-    return !context->barrier ||
-           (ops_copy(&after, context->barrier) && stream_submit_after(stream, &after) == CUDA_SUCCESS);
+    return !context->barrier || (sim_ops_copy(&after, context->barrier) &&
+                                 sim_stream_submit_after(stream, &after) == CUDA_SUCCESS);
 }
 
-struct CUstream_st *stream_new(struct CUctx_st *context, unsigned int flags, int priority)
+struct CUstream_st *sim_stream_new(struct CUctx_st *context, unsigned int flags, int priority)
 {
     struct CUstream_st *stream = calloc(1, sizeof(*stream));
 
     if (!stream)
         return NULL;
-    stream->context = context_base(context);
+    stream->context = sim_context_base(context);
     stream->green = context->base ? context : NULL;
     stream->flags = flags;
     stream->priority = priority;
     stream->id = ++last_id;
     pthread_cond_init(&stream->ready, NULL);
-    list_init(&stream->queue);
-    list_append(&stream->context->streams, &stream->link);
+    sim_list_init(&stream->queue);
+    sim_list_append(&stream->context->streams, &stream->link);
     if (!keep_back(stream, stream->context) || (stream->green && !keep_back(stream, stream->green))) {
-        stream_end(stream);
+        sim_stream_end(stream);
         return NULL;
     }
     return stream;
 }
 
-void stream_end(struct CUstream_st *stream)
+void sim_stream_end(struct CUstream_st *stream)
 {
     if (stream->beside)
-        stream_end(stream->beside); /* it ends what it has */
-    capture_forget_stream(stream);
-    object_remove(stream);
+        sim_stream_end(stream->beside); /* it ends what it has */
+    sim_capture_forget_stream(stream);
+    sim_object_remove(stream);
     stream->destroyed = true;
     if (stream->has_worker)
         pthread_cond_signal(&stream->ready);
@@ -418,9 +419,9 @@ void stream_end(struct CUstream_st *stream)
         free_stream(stream);
 }
 
-void stream_end_context(struct CUctx_st *context)
+void sim_stream_end_context(struct CUctx_st *context)
 {
-    struct link *at = context->streams.next;
+    struct sim_link *at = context->streams.next;
 
     while (at != &context->streams) {
         struct CUstream_st *stream = LIST_ITEM(at, struct CUstream_st, link);
@@ -428,7 +429,7 @@ void stream_end_context(struct CUctx_st *context)
         at = at->next;
         if (stream->destroyed)
             continue;
-        stream_end(stream);
+        sim_stream_end(stream);
         at = context->streams.next; /* the one beside it may be gone as well */
     }
     context->legacy = NULL;
@@ -437,28 +438,28 @@ void stream_end_context(struct CUctx_st *context)
 /* A thread's own default stream of a context, made at first use. */
 static CUresult per_thread(struct CUctx_st *context, struct CUstream_st **out)
 {
-    struct link *at;
+    struct sim_link *at;
 
     for (at = context->streams.next; at != &context->streams; at = at->next) {
         *out = LIST_ITEM(at, struct CUstream_st, link);
-        if ((*out)->owner == stream_thread() && !(*out)->destroyed)
+        if ((*out)->owner == sim_stream_thread() && !(*out)->destroyed)
             return CUDA_SUCCESS;
     }
-    *out = stream_new(context, CU_STREAM_DEFAULT, 0);
+    *out = sim_stream_new(context, CU_STREAM_DEFAULT, 0);
     if (!*out)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    (*out)->owner = stream_thread();
+    (*out)->owner = sim_stream_thread();
     return CUDA_SUCCESS;
 }
 
 static CUresult find_made(CUstream handle)
 {
-    if (!object_is(handle, OBJECT_STREAM))
+    if (!sim_object_is(handle, OBJECT_STREAM))
         return CUDA_ERROR_INVALID_HANDLE;
     return handle->green && !handle->green->alive ? CUDA_ERROR_CONTEXT_IS_DESTROYED : CUDA_SUCCESS;
 }
 
-CUresult stream_find(CUstream handle, struct CUstream_st **out)
+CUresult sim_stream_find(CUstream handle, struct CUstream_st **out)
 {
     struct CUctx_st *context;
     CUresult result;
@@ -467,7 +468,7 @@ CUresult stream_find(CUstream handle, struct CUstream_st **out)
         *out = handle;
         return find_made(handle);
     }
-    result = context_current_itself(&context);
+    result = sim_context_current_itself(&context);
     if (result != CUDA_SUCCESS)
         return result;
     if (handle == CU_STREAM_PER_THREAD && context->base)

@@ -13,24 +13,24 @@
 
 #include <pthread.h>
 
-struct op {
-    struct link link;
+struct sim_op {
+    struct sim_link link;
     unsigned int refs;
     bool is_kernel, begun, done;
     uint64_t done_ns;
-    struct op *beside; /* must have begun first; NULL: none */
-    struct op **after; /* must be done first */
+    struct sim_op *beside; /* must have begun first; NULL: none */
+    struct sim_op **after; /* must be done first */
     unsigned int after_count;
-    struct work *work;
+    struct sim_work *work;
 };
 
-struct ops { /* a set of ops held */
-    struct op **items;
+struct sim_ops { /* a set of ops held */
+    struct sim_op **items;
     unsigned int count;
 };
 
 struct CUstream_st {
-    struct link link;         /* in context->streams */
+    struct sim_link link;     /* in context->streams */
     struct CUctx_st *context; /* never a green one */
     struct CUctx_st *green;   /* the green one that it was made in, or NULL */
     unsigned int flags;
@@ -43,44 +43,45 @@ struct CUstream_st {
     pthread_cond_t ready; /* there is work */
     struct CUstream_st
         *beside; /* runs the kernels that need not wait for the one before; NULL: none so far */
-    struct link queue;
-    struct op *tail;         /* the last op ever put in; may be done */
-    struct capture *capture; /* NULL: runs what it is given */
-    struct nodes frontier;   /* while capturing: what the next node depends on */
+    struct sim_link queue;
+    struct sim_op *tail;         /* the last op ever put in; may be done */
+    struct sim_capture *capture; /* NULL: runs what it is given */
+    struct sim_nodes frontier;   /* while capturing: what the next node depends on */
 };
 
 /* All below: lock held, unless said otherwise. */
-CUresult stream_find(CUstream handle,
-                     struct CUstream_st **out); /* NULL, LEGACY, PER_THREAD or a stream of the program */
-struct CUstream_st *stream_new(struct CUctx_st *context, unsigned int flags,
-                               int priority); /* also of a green context */
+CUresult sim_stream_find(CUstream handle,
+                         struct CUstream_st **out); /* NULL, LEGACY, PER_THREAD or a stream of the program */
+struct CUstream_st *sim_stream_new(struct CUctx_st *context, unsigned int flags,
+                                   int priority); /* also of a green context */
 /* Is what concerns every stream of a context about this one? Streams of green contexts are also their primary
  * context's (measured). */
-bool stream_is_of(const struct CUstream_st *stream, const struct CUctx_st *context);
-void stream_end(struct CUstream_st *stream);
-void stream_end_context(struct CUctx_st *context); /* ends all of them */
+bool sim_stream_is_of(const struct CUstream_st *stream, const struct CUctx_st *context);
+void sim_stream_end(struct CUstream_st *stream);
+void sim_stream_end_context(struct CUctx_st *context); /* ends all of them */
 
 /* Puts work into the queue, or into the graph that the stream captures. Takes over the work, also when it
  * fails. wait: do not return before it is done (the lock is dropped meanwhile).
  *
  * A kernel that was launched with programmatic stream serialization right behind another begins when that one
  * has begun: as early as the driver could if every kernel called griddepcontrol.launch_dependents at once. */
-CUresult stream_submit(struct CUstream_st *stream, struct work *work, bool wait);
-CUresult stream_submit_after(struct CUstream_st *stream, struct ops *after); /* takes over the ops */
+CUresult sim_stream_submit(struct CUstream_st *stream, struct sim_work *work, bool wait);
+CUresult sim_stream_submit_after(struct CUstream_st *stream, struct sim_ops *after); /* takes over the ops */
 /* What an event recorded now in this stream stands for. False: no memory. */
-bool stream_pending(struct CUstream_st *stream, struct ops *out);
-bool stream_pending_context(struct CUctx_st *context, struct ops *out);
-void stream_wait_context(struct CUctx_st *context);
+bool sim_stream_pending(struct CUstream_st *stream, struct sim_ops *out);
+bool sim_stream_pending_context(struct CUctx_st *context, struct sim_ops *out);
+void sim_stream_wait_context(struct CUctx_st *context);
 
-bool ops_done(const struct ops *ops);
-void ops_wait(const struct ops *ops);
-void ops_clear(struct ops *ops);
-bool ops_copy(struct ops *out, const struct ops *ops);
-bool ops_join(struct ops *into, const struct ops *more); /* drops those that are done; false: no memory */
+bool sim_ops_done(const struct sim_ops *ops);
+void sim_ops_wait(const struct sim_ops *ops);
+void sim_ops_clear(struct sim_ops *ops);
+bool sim_ops_copy(struct sim_ops *out, const struct sim_ops *ops);
+bool sim_ops_join(struct sim_ops *into,
+                  const struct sim_ops *more); /* drops those that are done; false: no memory */
 
-bool stream_on_worker(
+bool sim_stream_on_worker(
     void); /* this thread runs work: no call into the driver is allowed here; needs no lock */
-uint64_t stream_thread(void); /* a number for this thread, never 0; needs no lock */
-uint64_t stream_now_ns(void);
+uint64_t sim_stream_thread(void); /* a number for this thread, never 0; needs no lock */
+uint64_t sim_stream_now_ns(void);
 
 #endif

@@ -8,7 +8,7 @@
 #include "tools/simgpu/engine/sim_pool.h"
 #include "tools/simgpu/engine/sim_stream.h"
 
-CUresult stream_create_in(CUstream *out, struct CUctx_st *context, unsigned int flags, int priority)
+CUresult sim_stream_create_in(CUstream *out, struct CUctx_st *context, unsigned int flags, int priority)
 {
     struct CUstream_st *stream;
 
@@ -16,44 +16,44 @@ CUresult stream_create_in(CUstream *out, struct CUctx_st *context, unsigned int 
         priority = 0;
     if (priority < STREAM_GREATEST_PRIORITY)
         priority = STREAM_GREATEST_PRIORITY;
-    stream = stream_new(context, flags, priority);
-    if (stream && object_add(stream, OBJECT_STREAM)) {
+    stream = sim_stream_new(context, flags, priority);
+    if (stream && sim_object_add(stream, OBJECT_STREAM)) {
         *out = stream;
         return CUDA_SUCCESS;
     }
     if (stream)
-        stream_end(stream);
+        sim_stream_end(stream);
     return CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-CUresult stream_create(CUstream *out, unsigned int flags, int priority)
+CUresult sim_stream_create(CUstream *out, unsigned int flags, int priority)
 {
     struct CUctx_st *context;
     CUresult result;
 
     if (!out || (flags & ~(unsigned int)CU_STREAM_NON_BLOCKING))
         return CUDA_ERROR_INVALID_VALUE;
-    lock_take();
-    result = context_current_itself(&context);
+    sim_lock_take();
+    result = sim_context_current_itself(&context);
     if (result == CUDA_SUCCESS)
-        result = stream_create_in(out, context, flags, priority);
-    lock_drop();
+        result = sim_stream_create_in(out, context, flags, priority);
+    sim_lock_drop();
     return result;
 }
 
-CUresult stream_destroy(CUstream handle)
+CUresult sim_stream_destroy(CUstream handle)
 {
     struct CUstream_st *stream;
     CUresult result;
 
-    lock_take();
-    if (!object_is(handle, OBJECT_STREAM)) /* the default streams are not the program's */
+    sim_lock_take();
+    if (!sim_object_is(handle, OBJECT_STREAM)) /* the default streams are not the program's */
         result = CUDA_ERROR_INVALID_HANDLE;
     else
-        result = stream_find(handle, &stream);
+        result = sim_stream_find(handle, &stream);
     if (result == CUDA_SUCCESS)
-        stream_end(stream);
-    lock_drop();
+        sim_stream_end(stream);
+    sim_lock_drop();
     return result;
 }
 
@@ -61,49 +61,49 @@ CUresult stream_destroy(CUstream handle)
  * stream, as for any event, ends a capture that forbids what is unsafe (measured). */
 static CUresult find_to_ask(CUstream handle, struct CUstream_st **out)
 {
-    CUresult result = stream_find(handle, out);
+    CUresult result = sim_stream_find(handle, out);
 
     if (result == CUDA_SUCCESS)
-        result = capture_check_stream(*out);
-    return result == CUDA_SUCCESS ? capture_check_unsafe() : result;
+        result = sim_capture_check_stream(*out);
+    return result == CUDA_SUCCESS ? sim_capture_check_unsafe() : result;
 }
 
-CUresult stream_synchronize(CUstream handle)
+CUresult sim_stream_synchronize(CUstream handle)
 {
     struct CUstream_st *stream;
-    struct ops pending;
+    struct sim_ops pending;
     CUresult result;
 
-    lock_take();
+    sim_lock_take();
     result = find_to_ask(handle, &stream);
-    if (result == CUDA_SUCCESS && !stream_pending(stream, &pending))
+    if (result == CUDA_SUCCESS && !sim_stream_pending(stream, &pending))
         result = CUDA_ERROR_OUT_OF_MEMORY;
     if (result == CUDA_SUCCESS) {
         const uint64_t settled = stream->legacy ? 0 : stream->id; /* the stream may be gone after the wait */
 
-        ops_wait(&pending);
-        ops_clear(&pending);
-        pool_settle_all(settled);
+        sim_ops_wait(&pending);
+        sim_ops_clear(&pending);
+        sim_pool_settle_all(settled);
     }
-    lock_drop();
+    sim_lock_drop();
     return result;
 }
 
-CUresult stream_query(CUstream handle)
+CUresult sim_stream_query(CUstream handle)
 {
     struct CUstream_st *stream;
-    struct ops pending;
+    struct sim_ops pending;
     CUresult result;
 
-    lock_take();
+    sim_lock_take();
     result = find_to_ask(handle, &stream);
-    if (result == CUDA_SUCCESS && !stream_pending(stream, &pending))
+    if (result == CUDA_SUCCESS && !sim_stream_pending(stream, &pending))
         result = CUDA_ERROR_OUT_OF_MEMORY;
     if (result == CUDA_SUCCESS) {
-        result = ops_done(&pending) ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
-        ops_clear(&pending);
+        result = sim_ops_done(&pending) ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
+        sim_ops_clear(&pending);
     }
-    lock_drop();
+    sim_lock_drop();
     return result;
 }
 
@@ -113,8 +113,8 @@ static CUresult look(CUstream handle, struct CUstream_st *out)
     struct CUstream_st *stream;
     CUresult result;
 
-    lock_take();
-    result = stream_find(handle, &stream);
+    sim_lock_take();
+    result = sim_stream_find(handle, &stream);
     if (result == CUDA_SUCCESS) {
         out->context = stream->context;
         out->green = stream->green;
@@ -122,18 +122,18 @@ static CUresult look(CUstream handle, struct CUstream_st *out)
         out->priority = stream->priority;
         out->id = stream->id;
     }
-    lock_drop();
+    sim_lock_drop();
     return result;
 }
 
-CUresult stream_check(CUstream handle)
+CUresult sim_stream_check(CUstream handle)
 {
     struct CUstream_st seen;
 
     return look(handle, &seen);
 }
 
-CUresult stream_get_priority(CUstream handle, int *out)
+CUresult sim_stream_get_priority(CUstream handle, int *out)
 {
     struct CUstream_st seen;
     CUresult result = out ? look(handle, &seen) : CUDA_ERROR_INVALID_VALUE;
@@ -143,7 +143,7 @@ CUresult stream_get_priority(CUstream handle, int *out)
     return result;
 }
 
-CUresult stream_get_flags(CUstream handle, unsigned int *out)
+CUresult sim_stream_get_flags(CUstream handle, unsigned int *out)
 {
     struct CUstream_st seen;
     CUresult result = out ? look(handle, &seen) : CUDA_ERROR_INVALID_VALUE;
@@ -153,7 +153,7 @@ CUresult stream_get_flags(CUstream handle, unsigned int *out)
     return result;
 }
 
-CUresult stream_get_id(CUstream handle, unsigned long long *out)
+CUresult sim_stream_get_id(CUstream handle, unsigned long long *out)
 {
     struct CUstream_st seen;
     CUresult result = out ? look(handle, &seen) : CUDA_ERROR_INVALID_VALUE;
@@ -163,7 +163,7 @@ CUresult stream_get_id(CUstream handle, unsigned long long *out)
     return result;
 }
 
-CUresult stream_get_context(CUstream handle, CUcontext *out)
+CUresult sim_stream_get_context(CUstream handle, CUcontext *out)
 {
     struct CUstream_st seen;
     CUresult result = out ? look(handle, &seen) : CUDA_ERROR_INVALID_VALUE;
@@ -173,7 +173,7 @@ CUresult stream_get_context(CUstream handle, CUcontext *out)
     return result;
 }
 
-CUresult stream_get_contexts(CUstream handle, CUcontext *out, CUgreenCtx *green)
+CUresult sim_stream_get_contexts(CUstream handle, CUcontext *out, CUgreenCtx *green)
 {
     struct CUstream_st seen;
     CUresult result = out ? look(handle, &seen) : CUDA_ERROR_INVALID_VALUE;
@@ -186,7 +186,7 @@ CUresult stream_get_contexts(CUstream handle, CUcontext *out, CUgreenCtx *green)
     return CUDA_SUCCESS;
 }
 
-CUresult stream_get_device(CUstream handle, CUdevice *out)
+CUresult sim_stream_get_device(CUstream handle, CUdevice *out)
 {
     struct CUstream_st seen;
     CUresult result = out ? look(handle, &seen) : CUDA_ERROR_INVALID_VALUE;
@@ -196,36 +196,36 @@ CUresult stream_get_device(CUstream handle, CUdevice *out)
     return result;
 }
 
-CUresult stream_put(CUstream handle, struct work *work)
+CUresult sim_stream_put(CUstream handle, struct sim_work *work)
 {
     struct CUstream_st *stream;
     CUresult result;
 
     if (!work)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    lock_take();
-    result = stream_find(handle, &stream);
+    sim_lock_take();
+    result = sim_stream_find(handle, &stream);
     if (result == CUDA_SUCCESS)
-        result = stream_submit(stream, work, false);
+        result = sim_stream_submit(stream, work, false);
     else
-        work_delete(work);
-    lock_drop();
+        sim_work_delete(work);
+    sim_lock_drop();
     return result;
 }
 
-CUresult stream_put_value(CUstream handle, enum work_kind kind, const struct work_value *value)
+CUresult sim_stream_put_value(CUstream handle, enum sim_work_kind kind, const struct sim_work_value *value)
 {
     size_t width = value->wide ? sizeof(uint64_t) : sizeof(uint32_t);
-    struct work *work;
+    struct sim_work *work;
     bool known;
 
-    lock_take();
-    known = value->address % width == 0 && block_covers(value->address, width);
-    lock_drop();
+    sim_lock_take();
+    known = value->address % width == 0 && sim_block_covers(value->address, width);
+    sim_lock_drop();
     if (!known)
         return CUDA_ERROR_INVALID_VALUE;
-    work = work_new(kind);
+    work = sim_work_new(kind);
     if (work)
         work->value = *value;
-    return stream_put(handle, work);
+    return sim_stream_put(handle, work);
 }

@@ -6,21 +6,21 @@
 
 #define STREAM_GREATEST_PRIORITY (-5) /* an H200's range: 0 is the least */
 
-CUresult stream_create_in(CUstream *out, struct CUctx_st *context, unsigned int flags,
-                          int priority); /* lock held */
-CUresult stream_create(CUstream *out, unsigned int flags, int priority);
-CUresult stream_destroy(CUstream stream);
-CUresult stream_synchronize(CUstream stream);
-CUresult stream_query(CUstream stream);
-CUresult stream_check(CUstream stream); /* is it one? */
-CUresult stream_get_priority(CUstream stream, int *out);
-CUresult stream_get_flags(CUstream stream, unsigned int *out);
-CUresult stream_get_id(CUstream stream, unsigned long long *out);
-CUresult stream_get_contexts(CUstream handle, CUcontext *out, CUgreenCtx *green); /* the primary one, and NULL
-                                                                                     or the green one */
-CUresult stream_get_context(CUstream stream, CUcontext *out);
-CUresult stream_get_device(CUstream stream, CUdevice *out);
-CUresult stream_put(CUstream stream, struct work *work); /* takes over the work; NULL: no memory */
-CUresult stream_put_value(CUstream stream, enum work_kind kind, const struct work_value *value);
+CUresult sim_stream_create_in(CUstream *out, struct CUctx_st *context, unsigned int flags,
+                              int priority); /* lock held */
+CUresult sim_stream_create(CUstream *out, unsigned int flags, int priority);
+CUresult sim_stream_destroy(CUstream stream);
+CUresult sim_stream_synchronize(CUstream stream);
+CUresult sim_stream_query(CUstream stream);
+CUresult sim_stream_check(CUstream stream); /* is it one? */
+CUresult sim_stream_get_priority(CUstream stream, int *out);
+CUresult sim_stream_get_flags(CUstream stream, unsigned int *out);
+CUresult sim_stream_get_id(CUstream stream, unsigned long long *out);
+CUresult sim_stream_get_contexts(CUstream handle, CUcontext *out, CUgreenCtx *green); /* the primary one, and
+                                                                                     NULL or the green one */
+CUresult sim_stream_get_context(CUstream stream, CUcontext *out);
+CUresult sim_stream_get_device(CUstream stream, CUdevice *out);
+CUresult sim_stream_put(CUstream stream, struct sim_work *work); /* takes over the work; NULL: no memory */
+CUresult sim_stream_put_value(CUstream stream, enum sim_work_kind kind, const struct sim_work_value *value);
 
 #endif

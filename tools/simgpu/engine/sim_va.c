@@ -11,7 +11,7 @@ static void *at(uint64_t address)
     return (void *)(uintptr_t)address;
 }
 
-uint64_t va_reserve(uint64_t size, uint64_t alignment, uint64_t hint)
+uint64_t sim_va_reserve(uint64_t size, uint64_t alignment, uint64_t hint)
 {
     uint64_t slack = alignment > PHYS_GRANULE ? alignment : PHYS_GRANULE, start, aligned, total;
     void *raw;
@@ -37,26 +37,26 @@ uint64_t va_reserve(uint64_t size, uint64_t alignment, uint64_t hint)
     return aligned;
 }
 
-void va_release(uint64_t address, uint64_t size)
+void sim_va_release(uint64_t address, uint64_t size)
 {
     munmap(at(address), size);
 }
 
-bool va_back(uint64_t address, const struct phys *phys, int protection)
+bool sim_va_back(uint64_t address, const struct sim_phys *phys, int protection)
 {
     void *mapped = mmap(at(address), phys->size, protection, MAP_SHARED | MAP_FIXED, phys->fd, phys->offset);
 
     return mapped != MAP_FAILED;
 }
 
-void va_unback(uint64_t address, uint64_t size)
+void sim_va_unback(uint64_t address, uint64_t size)
 {
     /* Fails only when the process has too many mappings; then a later touch does not fault, and nothing else
      * is lost. */
     (void)mmap(at(address), size, PROT_NONE, RESERVED | MAP_FIXED, -1, 0);
 }
 
-bool va_protect(uint64_t address, uint64_t size, int protection)
+bool sim_va_protect(uint64_t address, uint64_t size, int protection)
 {
     return mprotect(at(address), size, protection) == 0;
 }

@@ -17,8 +17,8 @@
 #define ACCESS_BITS 4                            /* per device in block->access; room for CARD_MAX_DEVICES */
 #define ACCESS_MASK 15u
 
-struct handle {
-    struct phys *phys;
+struct sim_handle {
+    struct sim_phys *phys;
     CUmemAllocationProp props;
     unsigned int held;   /* by the program */
     unsigned int mapped; /* how often */
@@ -33,7 +33,7 @@ struct tail {
     CUmemAllocationProp props;
 };
 
-static struct ranges reservations;
+static struct sim_ranges reservations;
 
 static bool is_host(const CUmemLocation *where)
 {
@@ -43,17 +43,17 @@ static bool is_host(const CUmemLocation *where)
 
 /* ---- address space ---- */
 
-struct reservation *vmm_reservation(uint64_t address)
+struct sim_reservation *sim_vmm_reservation(uint64_t address)
 {
-    struct range *range = ranges_find(&reservations, address);
+    struct sim_range *range = sim_ranges_find(&reservations, address);
 
-    return range ? LIST_ITEM(range, struct reservation, range) : NULL;
+    return range ? LIST_ITEM(range, struct sim_reservation, range) : NULL;
 }
 
-CUresult vmm_reserve(CUdeviceptr *out, size_t size, size_t alignment, CUdeviceptr hint,
-                     unsigned long long flags)
+CUresult sim_vmm_reserve(CUdeviceptr *out, size_t size, size_t alignment, CUdeviceptr hint,
+                         unsigned long long flags)
 {
-    struct reservation *reservation;
+    struct sim_reservation *reservation;
     CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
 
     if (!out || size == 0 || size % PHYS_GRANULE || (alignment & (alignment - 1)) || flags)
@@ -62,65 +62,65 @@ CUresult vmm_reserve(CUdeviceptr *out, size_t size, size_t alignment, CUdevicept
     if (!reservation)
         return result;
     reservation->range.size = size;
-    lock_take();
-    reservation->range.start = va_reserve(size, alignment, hint);
-    if (reservation->range.start && object_add(reservation, OBJECT_RESERVATION)) {
-        ranges_insert(&reservations, &reservation->range);
+    sim_lock_take();
+    reservation->range.start = sim_va_reserve(size, alignment, hint);
+    if (reservation->range.start && sim_object_add(reservation, OBJECT_RESERVATION)) {
+        sim_ranges_insert(&reservations, &reservation->range);
         *out = reservation->range.start;
         result = CUDA_SUCCESS;
     } else {
         if (reservation->range.start)
-            va_release(reservation->range.start, size);
+            sim_va_release(reservation->range.start, size);
         free(reservation);
     }
-    lock_drop();
+    sim_lock_drop();
     return result;
 }
 
-CUresult vmm_unreserve(CUdeviceptr address, size_t size)
+CUresult sim_vmm_unreserve(CUdeviceptr address, size_t size)
 {
-    struct reservation *reservation;
+    struct sim_reservation *reservation;
     CUresult result = CUDA_ERROR_INVALID_VALUE;
 
-    lock_take();
-    reservation = vmm_reservation(address);
+    sim_lock_take();
+    reservation = sim_vmm_reservation(address);
     if (reservation && reservation->range.start == address && reservation->range.size == size &&
         reservation->mappings == 0) {
-        ranges_remove(&reservations, &reservation->range);
-        object_remove(reservation);
-        va_release(address, size);
+        sim_ranges_remove(&reservations, &reservation->range);
+        sim_object_remove(reservation);
+        sim_va_release(address, size);
         free(reservation);
         result = CUDA_SUCCESS;
     }
-    lock_drop();
+    sim_lock_drop();
     return result;
 }
 
 /* ---- memory by handle ---- */
 
-static struct handle *handle_of(CUmemGenericAllocationHandle value)
+static struct sim_handle *handle_of(CUmemGenericAllocationHandle value)
 {
-    struct handle *handle = (struct handle *)(uintptr_t)value;
+    struct sim_handle *handle = (struct sim_handle *)(uintptr_t)value;
 
-    return object_is(handle, OBJECT_HANDLE) ? handle : NULL;
+    return sim_object_is(handle, OBJECT_HANDLE) ? handle : NULL;
 }
 
-static void free_if_unused(struct handle *handle)
+static void free_if_unused(struct sim_handle *handle)
 {
     if (handle->held > 0 || handle->mapped > 0)
         return;
-    phys_drop(handle->phys);
+    sim_phys_drop(handle->phys);
     free(handle);
 }
 
 /* A handle that the program holds once. Takes over phys, also when it fails. */
-static CUresult new_handle(CUmemGenericAllocationHandle *out, struct phys *phys,
+static CUresult new_handle(CUmemGenericAllocationHandle *out, struct sim_phys *phys,
                            const CUmemAllocationProp *props)
 {
-    struct handle *handle = calloc(1, sizeof(*handle));
+    struct sim_handle *handle = calloc(1, sizeof(*handle));
 
-    if (!handle || !object_add(handle, OBJECT_HANDLE)) {
-        phys_drop(phys);
+    if (!handle || !sim_object_add(handle, OBJECT_HANDLE)) {
+        sim_phys_drop(phys);
         free(handle);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
@@ -136,11 +136,11 @@ static CUresult check_props(const CUmemAllocationProp *props)
     if (!props || props->type != CU_MEM_ALLOCATION_TYPE_PINNED)
         return CUDA_ERROR_INVALID_VALUE;
     if (props->location.type == CU_MEM_LOCATION_TYPE_DEVICE)
-        return device_get(props->location.id) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
+        return sim_device_get(props->location.id) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
     return is_host(&props->location) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-CUresult vmm_granularity(size_t *out, const CUmemAllocationProp *props)
+CUresult sim_vmm_granularity(size_t *out, const CUmemAllocationProp *props)
 {
     CUresult result = out ? check_props(props) : CUDA_ERROR_INVALID_VALUE;
 
@@ -149,21 +149,21 @@ CUresult vmm_granularity(size_t *out, const CUmemAllocationProp *props)
     return result;
 }
 
-static bool write_tail(const struct phys *phys, const CUmemAllocationProp *props)
+static bool write_tail(const struct sim_phys *phys, const CUmemAllocationProp *props)
 {
     struct tail tail = {.magic = TAIL_MAGIC,
                         .size = phys->size,
-                        .card = phys->device == PHYS_HOST ? -1 : device_get(phys->device)->card,
+                        .card = phys->device == PHYS_HOST ? -1 : sim_device_get(phys->device)->card,
                         .props = *props};
 
     return pwrite(phys->fd, &tail, sizeof(tail), (off_t)phys->size) == (ssize_t)sizeof(tail);
 }
 
-CUresult vmm_create(CUmemGenericAllocationHandle *out, size_t size, const CUmemAllocationProp *props)
+CUresult sim_vmm_create(CUmemGenericAllocationHandle *out, size_t size, const CUmemAllocationProp *props)
 {
     bool exportable = props && props->requestedHandleTypes != CU_MEM_HANDLE_TYPE_NONE;
     CUdevice device;
-    struct phys *phys;
+    struct sim_phys *phys;
     CUresult result = out ? check_props(props) : CUDA_ERROR_INVALID_VALUE;
 
     if (result != CUDA_SUCCESS)
@@ -173,46 +173,46 @@ CUresult vmm_create(CUmemGenericAllocationHandle *out, size_t size, const CUmemA
     if (exportable && props->requestedHandleTypes != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
         return CUDA_ERROR_NOT_SUPPORTED;
     device = is_host(&props->location) ? PHYS_HOST : props->location.id;
-    lock_take();
-    result = phys_create(device, size, exportable, &phys);
+    sim_lock_take();
+    result = sim_phys_create(device, size, exportable, &phys);
     if (result == CUDA_SUCCESS && exportable && !write_tail(phys, props)) {
-        phys_drop(phys);
+        sim_phys_drop(phys);
         result = CUDA_ERROR_OPERATING_SYSTEM;
     }
     if (result == CUDA_SUCCESS)
         result = new_handle(out, phys, props);
-    lock_drop();
+    sim_lock_drop();
     return result;
 }
 
-CUresult vmm_release(CUmemGenericAllocationHandle value)
+CUresult sim_vmm_release(CUmemGenericAllocationHandle value)
 {
-    struct handle *handle;
+    struct sim_handle *handle;
     CUresult result = CUDA_ERROR_INVALID_VALUE;
 
-    lock_take();
+    sim_lock_take();
     handle = handle_of(value);
     if (handle) {
         if (--handle->held == 0)
-            object_remove(handle);
+            sim_object_remove(handle);
         free_if_unused(handle);
         result = CUDA_SUCCESS;
     }
-    lock_drop();
+    sim_lock_drop();
     return result;
 }
 
-CUresult vmm_retain(CUmemGenericAllocationHandle *out, CUdeviceptr address)
+CUresult sim_vmm_retain(CUmemGenericAllocationHandle *out, CUdeviceptr address)
 {
-    struct block *block;
+    struct sim_block *block;
     CUresult result = CUDA_ERROR_INVALID_VALUE;
 
     if (!out)
         return result;
-    lock_take();
-    block = block_find(address);
+    sim_lock_take();
+    block = sim_block_find(address);
     if (block && block->kind == BLOCK_MAPPED) {
-        if (block->handle->held == 0 && !object_add(block->handle, OBJECT_HANDLE)) {
+        if (block->handle->held == 0 && !sim_object_add(block->handle, OBJECT_HANDLE)) {
             result = CUDA_ERROR_OUT_OF_MEMORY;
         } else {
             block->handle->held++;
@@ -220,28 +220,28 @@ CUresult vmm_retain(CUmemGenericAllocationHandle *out, CUdeviceptr address)
             result = CUDA_SUCCESS;
         }
     }
-    lock_drop();
+    sim_lock_drop();
     return result;
 }
 
-CUresult vmm_handle_props(CUmemAllocationProp *out, CUmemGenericAllocationHandle value)
+CUresult sim_vmm_handle_props(CUmemAllocationProp *out, CUmemGenericAllocationHandle value)
 {
-    struct handle *handle;
+    struct sim_handle *handle;
 
-    lock_take();
+    sim_lock_take();
     handle = handle_of(value);
     if (out && handle)
         *out = handle->props;
-    lock_drop();
+    sim_lock_drop();
     return out && handle ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-const CUmemAllocationProp *vmm_props(struct block *block)
+const CUmemAllocationProp *sim_vmm_props(struct sim_block *block)
 {
     return &block->handle->props;
 }
 
-bool vmm_reaches_bus(struct block *block)
+bool sim_vmm_reaches_bus(struct sim_block *block)
 {
     /* Memory of another process never does (measured). */
     return block->handle->props.allocFlags.gpuDirectRDMACapable && !block->handle->phys->foreign;
@@ -251,46 +251,46 @@ bool vmm_reaches_bus(struct block *block)
 
 static bool fits_reservation(uint64_t address, uint64_t size)
 {
-    struct reservation *reservation = vmm_reservation(address);
+    struct sim_reservation *reservation = sim_vmm_reservation(address);
 
     return reservation && size <= reservation->range.size - (address - reservation->range.start);
 }
 
-static CUresult map(uint64_t address, struct handle *handle)
+static CUresult map(uint64_t address, struct sim_handle *handle)
 {
-    struct block *block = block_new(BLOCK_MAPPED, NULL, handle->phys->device);
+    struct sim_block *block = sim_block_new(BLOCK_MAPPED, NULL, handle->phys->device);
 
     if (!block)
         return CUDA_ERROR_OUT_OF_MEMORY;
     block->handle = handle;
     block->range.start = address;
     block->range.size = block->extent = handle->phys->size;
-    if (!va_back(address, handle->phys, PROT_NONE) || !block_publish(block)) {
-        va_unback(address, handle->phys->size);
-        block_delete(block);
+    if (!sim_va_back(address, handle->phys, PROT_NONE) || !sim_block_publish(block)) {
+        sim_va_unback(address, handle->phys->size);
+        sim_block_delete(block);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     handle->mapped++;
-    vmm_reservation(address)->mappings++;
+    sim_vmm_reservation(address)->mappings++;
     return CUDA_SUCCESS;
 }
 
-CUresult vmm_map(CUdeviceptr address, size_t size, size_t offset, CUmemGenericAllocationHandle value)
+CUresult sim_vmm_map(CUdeviceptr address, size_t size, size_t offset, CUmemGenericAllocationHandle value)
 {
-    struct handle *handle;
+    struct sim_handle *handle;
     CUresult result;
 
     if (address % PHYS_GRANULE || size == 0)
         return CUDA_ERROR_INVALID_VALUE;
-    lock_take();
+    sim_lock_take();
     handle = handle_of(value);
     if (handle && (offset != 0 || size != handle->phys->size))
         result = CUDA_ERROR_NOT_SUPPORTED;
-    else if (!handle || !fits_reservation(address, size) || block_overlaps(address, size))
+    else if (!handle || !fits_reservation(address, size) || sim_block_overlaps(address, size))
         result = CUDA_ERROR_INVALID_VALUE;
     else
         result = map(address, handle);
-    lock_drop();
+    sim_lock_drop();
     return result;
 }
 
@@ -298,7 +298,7 @@ CUresult vmm_map(CUdeviceptr address, size_t size, size_t offset, CUmemGenericAl
 static bool whole_mappings(uint64_t address, uint64_t size)
 {
     while (size > 0) {
-        struct block *block = block_find(address);
+        struct sim_block *block = sim_block_find(address);
 
         if (!block || block->kind != BLOCK_MAPPED || block->range.start != address ||
             block->range.size > size)
@@ -309,50 +309,50 @@ static bool whole_mappings(uint64_t address, uint64_t size)
     return true;
 }
 
-static void unmap(struct block *block)
+static void unmap(struct sim_block *block)
 {
-    struct handle *handle = block->handle;
+    struct sim_handle *handle = block->handle;
 
-    block_withdraw(block);
-    va_unback(block->range.start, block->range.size);
-    vmm_reservation(block->range.start)->mappings--;
+    sim_block_withdraw(block);
+    sim_va_unback(block->range.start, block->range.size);
+    sim_vmm_reservation(block->range.start)->mappings--;
     handle->mapped--;
     free_if_unused(handle);
-    block_delete(block);
+    sim_block_delete(block);
 }
 
 /* Whole mappings and nothing, in any order: what is not mapped is no error to unmap (measured), a part is. */
 static bool can_unmap(uint64_t address, uint64_t size)
 {
-    struct block *first = block_find(address), *last = block_find(address + size - 1);
+    struct sim_block *first = sim_block_find(address), *last = sim_block_find(address + size - 1);
 
     return (!first || first->range.start == address) &&
            (!last || last->range.start + last->range.size == address + size);
 }
 
-CUresult vmm_unmap(CUdeviceptr address, size_t size)
+CUresult sim_vmm_unmap(CUdeviceptr address, size_t size)
 {
     CUresult result = CUDA_ERROR_INVALID_VALUE;
-    struct block *block;
+    struct sim_block *block;
 
-    lock_take();
+    sim_lock_take();
     if (size > 0 && size % PHYS_GRANULE == 0 && fits_reservation(address, size) && can_unmap(address, size)) {
-        while ((block = block_next(address)) && block->range.start - address < size)
+        while ((block = sim_block_next(address)) && block->range.start - address < size)
             unmap(block);
         result = CUDA_SUCCESS;
     }
-    lock_drop();
+    sim_lock_drop();
     return result;
 }
 
 /* ---- access ---- */
 
-struct phys *vmm_memory(struct block *block)
+struct sim_phys *sim_vmm_memory(struct sim_block *block)
 {
     return block->handle->phys;
 }
 
-CUmemAccess_flags vmm_access(const struct block *block, CUdevice device)
+CUmemAccess_flags sim_vmm_access(const struct sim_block *block, CUdevice device)
 {
     return (CUmemAccess_flags)((block->access >> (device * ACCESS_BITS)) & ACCESS_MASK);
 }
@@ -366,10 +366,10 @@ static CUresult check_access(const CUmemAccessDesc *desc)
         return CUDA_SUCCESS;
     if (desc->location.type != CU_MEM_LOCATION_TYPE_DEVICE)
         return CUDA_ERROR_INVALID_VALUE;
-    return device_get(desc->location.id) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
+    return sim_device_get(desc->location.id) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
 }
 
-static bool apply_access(struct block *block, const CUmemAccessDesc *list, size_t count)
+static bool apply_access(struct sim_block *block, const CUmemAccessDesc *list, size_t count)
 {
     unsigned int all = 0;
     int device;
@@ -383,16 +383,16 @@ static bool apply_access(struct block *block, const CUmemAccessDesc *list, size_
         block->access &= ~((uint64_t)ACCESS_MASK << (list[i].location.id * ACCESS_BITS));
         block->access |= (uint64_t)list[i].flags << (list[i].location.id * ACCESS_BITS);
     }
-    for (device = 0; device < device_count(); device++)
-        all |= vmm_access(block, device);
+    for (device = 0; device < sim_device_count(); device++)
+        all |= sim_vmm_access(block, device);
     all |= block->host_access;
     block->flags = all;
-    return va_protect(block->range.start, block->range.size,
-                      (all & CU_MEM_ACCESS_FLAGS_PROT_READ ? PROT_READ : PROT_NONE) |
-                          (all == CU_MEM_ACCESS_FLAGS_PROT_READWRITE ? PROT_WRITE : PROT_NONE));
+    return sim_va_protect(block->range.start, block->range.size,
+                          (all & CU_MEM_ACCESS_FLAGS_PROT_READ ? PROT_READ : PROT_NONE) |
+                              (all == CU_MEM_ACCESS_FLAGS_PROT_READWRITE ? PROT_WRITE : PROT_NONE));
 }
 
-CUresult vmm_set_access(CUdeviceptr address, size_t size, const CUmemAccessDesc *list, size_t count)
+CUresult sim_vmm_set_access(CUdeviceptr address, size_t size, const CUmemAccessDesc *list, size_t count)
 {
     CUresult result = CUDA_SUCCESS;
     size_t i;
@@ -403,51 +403,51 @@ CUresult vmm_set_access(CUdeviceptr address, size_t size, const CUmemAccessDesc 
         result = check_access(&list[i]);
     if (result != CUDA_SUCCESS)
         return result;
-    lock_take();
+    sim_lock_take();
     if (!whole_mappings(address, size))
         result = CUDA_ERROR_INVALID_VALUE;
     while (result == CUDA_SUCCESS && size > 0) {
-        struct block *block = block_find(address);
+        struct sim_block *block = sim_block_find(address);
 
         if (!apply_access(block, list, count))
             result = CUDA_ERROR_OUT_OF_MEMORY;
         address += block->range.size;
         size -= block->range.size;
     }
-    lock_drop();
+    sim_lock_drop();
     return result;
 }
 
-CUresult vmm_get_access(unsigned long long *out, const CUmemLocation *where, CUdeviceptr address)
+CUresult sim_vmm_get_access(unsigned long long *out, const CUmemLocation *where, CUdeviceptr address)
 {
-    struct block *block;
+    struct sim_block *block;
     CUresult result = CUDA_ERROR_INVALID_VALUE;
 
     if (!out || !where)
         return result;
-    if (!is_host(where) && (where->type != CU_MEM_LOCATION_TYPE_DEVICE || !device_get(where->id)))
+    if (!is_host(where) && (where->type != CU_MEM_LOCATION_TYPE_DEVICE || !sim_device_get(where->id)))
         return result;
-    lock_take();
-    block = block_find(address);
+    sim_lock_take();
+    block = sim_block_find(address);
     if (block && block->kind == BLOCK_MAPPED) {
-        *out = is_host(where) ? block->host_access : vmm_access(block, where->id);
+        *out = is_host(where) ? block->host_access : sim_vmm_access(block, where->id);
         result = CUDA_SUCCESS;
     }
-    lock_drop();
+    sim_lock_drop();
     return result;
 }
 
 /* ---- between processes ---- */
 
-CUresult vmm_export(void *out, CUmemGenericAllocationHandle value, CUmemAllocationHandleType type)
+CUresult sim_vmm_export(void *out, CUmemGenericAllocationHandle value, CUmemAllocationHandleType type)
 {
-    struct handle *handle;
+    struct sim_handle *handle;
     CUresult result = CUDA_ERROR_INVALID_VALUE;
     int fd;
 
     if (!out || type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
         return result;
-    lock_take();
+    sim_lock_take();
     handle = handle_of(value);
     if (handle && handle->phys->own_file) {
         fd = fcntl(handle->phys->fd, F_DUPFD_CLOEXEC, 0);
@@ -455,7 +455,7 @@ CUresult vmm_export(void *out, CUmemGenericAllocationHandle value, CUmemAllocati
             memcpy(out, &fd, sizeof(fd));
         result = fd < 0 ? CUDA_ERROR_OPERATING_SYSTEM : CUDA_SUCCESS;
     }
-    lock_drop();
+    sim_lock_drop();
     return result;
 }
 
@@ -471,18 +471,18 @@ static bool read_tail(int fd, struct tail *tail)
            tail->size == (uint64_t)at;
 }
 
-CUresult vmm_import(CUmemGenericAllocationHandle *out, void *os_handle, CUmemAllocationHandleType type)
+CUresult sim_vmm_import(CUmemGenericAllocationHandle *out, void *os_handle, CUmemAllocationHandleType type)
 {
     int fd = (int)(intptr_t)os_handle, copy;
     CUdevice device = PHYS_HOST;
-    struct phys *phys;
+    struct sim_phys *phys;
     struct tail tail;
     CUresult result;
 
     if (!out || type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR || !read_tail(fd, &tail))
         return CUDA_ERROR_INVALID_VALUE;
     if (tail.card >= 0) {
-        device = device_by_card(tail.card);
+        device = sim_device_by_card(tail.card);
         if (device < 0)
             return CUDA_ERROR_INVALID_DEVICE;
         tail.props.location.id = device;
@@ -490,12 +490,12 @@ CUresult vmm_import(CUmemGenericAllocationHandle *out, void *os_handle, CUmemAll
     copy = fcntl(fd, F_DUPFD_CLOEXEC, 0);
     if (copy < 0)
         return CUDA_ERROR_OPERATING_SYSTEM;
-    lock_take();
-    result = phys_adopt(device, copy, 0, tail.size, &phys);
+    sim_lock_take();
+    result = sim_phys_adopt(device, copy, 0, tail.size, &phys);
     if (result == CUDA_SUCCESS)
         result = new_handle(out, phys, &tail.props);
     else
         close(copy);
-    lock_drop();
+    sim_lock_drop();
     return result;
 }

@@ -9,30 +9,31 @@
 
 #include "tools/simgpu/engine/sim_block.h"
 
-struct reservation {
-    struct range range;
+struct sim_reservation {
+    struct sim_range range;
     unsigned int mappings;
 };
 
-struct reservation *vmm_reservation(uint64_t address);     /* that contains it, or NULL; lock held */
-const CUmemAllocationProp *vmm_props(struct block *block); /* of a mapped block; lock held */
-bool vmm_reaches_bus(struct block *block);    /* of a mapped block: is it GPUDirect RDMA capable? lock held */
-struct phys *vmm_memory(struct block *block); /* of a mapped block; lock held */
-CUmemAccess_flags vmm_access(const struct block *block, CUdevice device);
+struct sim_reservation *sim_vmm_reservation(uint64_t address);     /* that contains it, or NULL; lock held */
+const CUmemAllocationProp *sim_vmm_props(struct sim_block *block); /* of a mapped block; lock held */
+bool sim_vmm_reaches_bus(
+    struct sim_block *block); /* of a mapped block: is it GPUDirect RDMA capable? lock held */
+struct sim_phys *sim_vmm_memory(struct sim_block *block); /* of a mapped block; lock held */
+CUmemAccess_flags sim_vmm_access(const struct sim_block *block, CUdevice device);
 
-CUresult vmm_granularity(size_t *out, const CUmemAllocationProp *props);
-CUresult vmm_reserve(CUdeviceptr *out, size_t size, size_t alignment, CUdeviceptr hint,
-                     unsigned long long flags);
-CUresult vmm_unreserve(CUdeviceptr address, size_t size);
-CUresult vmm_create(CUmemGenericAllocationHandle *out, size_t size, const CUmemAllocationProp *props);
-CUresult vmm_release(CUmemGenericAllocationHandle handle);
-CUresult vmm_retain(CUmemGenericAllocationHandle *out, CUdeviceptr address);
-CUresult vmm_handle_props(CUmemAllocationProp *out, CUmemGenericAllocationHandle handle);
-CUresult vmm_map(CUdeviceptr address, size_t size, size_t offset, CUmemGenericAllocationHandle handle);
-CUresult vmm_unmap(CUdeviceptr address, size_t size);
-CUresult vmm_set_access(CUdeviceptr address, size_t size, const CUmemAccessDesc *list, size_t count);
-CUresult vmm_get_access(unsigned long long *out, const CUmemLocation *where, CUdeviceptr address);
-CUresult vmm_export(void *out, CUmemGenericAllocationHandle handle, CUmemAllocationHandleType type);
-CUresult vmm_import(CUmemGenericAllocationHandle *out, void *os_handle, CUmemAllocationHandleType type);
+CUresult sim_vmm_granularity(size_t *out, const CUmemAllocationProp *props);
+CUresult sim_vmm_reserve(CUdeviceptr *out, size_t size, size_t alignment, CUdeviceptr hint,
+                         unsigned long long flags);
+CUresult sim_vmm_unreserve(CUdeviceptr address, size_t size);
+CUresult sim_vmm_create(CUmemGenericAllocationHandle *out, size_t size, const CUmemAllocationProp *props);
+CUresult sim_vmm_release(CUmemGenericAllocationHandle handle);
+CUresult sim_vmm_retain(CUmemGenericAllocationHandle *out, CUdeviceptr address);
+CUresult sim_vmm_handle_props(CUmemAllocationProp *out, CUmemGenericAllocationHandle handle);
+CUresult sim_vmm_map(CUdeviceptr address, size_t size, size_t offset, CUmemGenericAllocationHandle handle);
+CUresult sim_vmm_unmap(CUdeviceptr address, size_t size);
+CUresult sim_vmm_set_access(CUdeviceptr address, size_t size, const CUmemAccessDesc *list, size_t count);
+CUresult sim_vmm_get_access(unsigned long long *out, const CUmemLocation *where, CUdeviceptr address);
+CUresult sim_vmm_export(void *out, CUmemGenericAllocationHandle handle, CUmemAllocationHandleType type);
+CUresult sim_vmm_import(CUmemGenericAllocationHandle *out, void *os_handle, CUmemAllocationHandleType type);
 
 #endif

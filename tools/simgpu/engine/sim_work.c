@@ -8,9 +8,9 @@
 
 #define POLL_NS 20000 /* between two looks at a value that a stream waits for */
 
-struct work *work_new(enum work_kind kind)
+struct sim_work *sim_work_new(enum sim_work_kind kind)
 {
-    struct work *work = calloc(1, sizeof(*work));
+    struct sim_work *work = calloc(1, sizeof(*work));
 
     if (work)
         work->kind = kind;
@@ -18,7 +18,7 @@ struct work *work_new(enum work_kind kind)
 }
 
 /* The pointers at the head of a kernel's buffer point into the buffer itself. */
-static void move_arguments(struct work *clone, const struct work *work)
+static void move_arguments(struct sim_work *clone, const struct sim_work *work)
 {
     void **to = clone->owned, **from = work->owned;
     unsigned int i;
@@ -27,9 +27,9 @@ static void move_arguments(struct work *clone, const struct work *work)
         to[i] = (char *)clone->owned + ((char *)from[i] - (char *)work->owned);
 }
 
-struct work *work_clone(const struct work *work)
+struct sim_work *sim_work_clone(const struct sim_work *work)
 {
-    struct work *clone = malloc(sizeof(*clone));
+    struct sim_work *clone = malloc(sizeof(*clone));
 
     if (!clone)
         return NULL;
@@ -49,10 +49,10 @@ struct work *work_clone(const struct work *work)
     return clone;
 }
 
-bool work_stage(struct work *work)
+bool sim_work_stage(struct sim_work *work)
 {
-    struct work_copy *copy = &work->copy, staging = *copy;
-    struct work now = {.kind = WORK_COPY};
+    struct sim_work_copy *copy = &work->copy, staging = *copy;
+    struct sim_work now = {.kind = WORK_COPY};
     size_t size = copy->width * copy->height * copy->depth;
 
     work->owned = malloc(size);
@@ -63,21 +63,21 @@ bool work_stage(struct work *work)
     staging.to_pitch = copy->width;
     staging.to_slice = copy->width * copy->height;
     now.copy = staging;
-    work_run(&now);
+    sim_work_run(&now);
     copy->from = work->owned;
     copy->from_pitch = staging.to_pitch;
     copy->from_slice = staging.to_slice;
     return true;
 }
 
-void work_delete(struct work *work)
+void sim_work_delete(struct sim_work *work)
 {
     if (work)
         free(work->owned);
     free(work);
 }
 
-static void run_copy(const struct work_copy *copy)
+static void run_copy(const struct sim_work_copy *copy)
 {
     size_t y, z;
 
@@ -91,7 +91,7 @@ static void run_copy(const struct work_copy *copy)
                     copy->from + z * copy->from_slice + y * copy->from_pitch, copy->width);
 }
 
-static void fill_row(const struct work_fill *fill, char *to)
+static void fill_row(const struct sim_work_fill *fill, char *to)
 {
     uint16_t value16 = (uint16_t)fill->value;
     size_t i;
@@ -110,7 +110,7 @@ static void fill_row(const struct work_fill *fill, char *to)
     }
 }
 
-static bool reached(const struct work_value *wanted)
+static bool reached(const struct sim_work_value *wanted)
 {
     uint64_t now =
         wanted->wide
@@ -129,7 +129,7 @@ static bool reached(const struct work_value *wanted)
     }
 }
 
-static void write_value(const struct work_value *written)
+static void write_value(const struct sim_work_value *written)
 {
     if (written->wide)
         atomic_store_explicit((_Atomic uint64_t *)(uintptr_t)written->address, written->value,
@@ -139,7 +139,7 @@ static void write_value(const struct work_value *written)
                               memory_order_release);
 }
 
-static void raise_value(const struct work_value *raised)
+static void raise_value(const struct sim_work_value *raised)
 {
     _Atomic uint64_t *at = (_Atomic uint64_t *)(uintptr_t)raised->address;
     uint64_t seen = atomic_load(at);
@@ -148,7 +148,7 @@ static void raise_value(const struct work_value *raised)
         ;
 }
 
-static void await_value(const struct work_value *wanted)
+static void await_value(const struct sim_work_value *wanted)
 {
     struct timespec pause = {.tv_nsec = POLL_NS};
 
@@ -156,17 +156,17 @@ static void await_value(const struct work_value *wanted)
         nanosleep(&pause, NULL);
 }
 
-static void run_batch(const struct work *work)
+static void run_batch(const struct sim_work *work)
 {
-    const struct work_step *steps = work->owned;
+    const struct sim_work_step *steps = work->owned;
     unsigned int i;
 
     for (i = 0; i < work->steps; i++)
         if (steps[i].kind != WORK_NOTHING)
-            work_run(&(struct work){.kind = steps[i].kind, .value = steps[i].value});
+            sim_work_run(&(struct sim_work){.kind = steps[i].kind, .value = steps[i].value});
 }
 
-void work_run(const struct work *work)
+void sim_work_run(const struct sim_work *work)
 {
     size_t y;
 

@@ -13,7 +13,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum work_kind {
+enum sim_work_kind {
     WORK_NOTHING,
     WORK_COPY,
     WORK_FILL,
@@ -26,14 +26,14 @@ enum work_kind {
     WORK_BATCH
 };
 
-struct work_copy {
+struct sim_work_copy {
     const char *from;
     char *to;
     size_t width, height, depth;
     size_t from_pitch, from_slice, to_pitch, to_slice;
 };
 
-struct work_fill {
+struct sim_work_fill {
     char *to;
     uint32_t value;
     unsigned int element; /* bytes: 1, 2, 4 */
@@ -41,20 +41,21 @@ struct work_fill {
     size_t pitch;
 };
 
-struct work_value { /* cuStreamWriteValue, cuStreamWaitValue; RAISE writes what is larger than what is there
-                     */
+struct sim_work_value { /* cuStreamWriteValue, cuStreamWaitValue; RAISE writes what is larger than what is
+                         * there
+                         */
     CUdeviceptr address;
     uint64_t value;
     unsigned int flags;
     bool wide;
 };
 
-struct work_step { /* one of a batch: WORK_WRITE, WORK_AWAIT or WORK_NOTHING */
-    enum work_kind kind;
-    struct work_value value;
+struct sim_work_step { /* one of a batch: WORK_WRITE, WORK_AWAIT or WORK_NOTHING */
+    enum sim_work_kind kind;
+    struct sim_work_value value;
 };
 
-struct work_kernel {
+struct sim_work_kernel {
     simgpu_kernel *function;
     CUfunction handle;  /* that the program launched: only to say it again */
     bool early;         /* may begin when the kernel before it in its stream has begun */
@@ -63,11 +64,11 @@ struct work_kernel {
     struct simgpu_dim grid, block;
 };
 
-struct work {
-    enum work_kind kind;
+struct sim_work {
+    enum sim_work_kind kind;
     union {
-        struct work_copy copy;
-        struct work_fill fill;
+        struct sim_work_copy copy;
+        struct sim_work_fill fill;
         struct {
             CUhostFn function;
             void *data;
@@ -77,19 +78,19 @@ struct work {
             CUstream stream;
             void *data;
         } callback;
-        struct work_kernel kernel;
-        struct work_value value;
+        struct sim_work_kernel kernel;
+        struct sim_work_value value;
         unsigned int steps; /* of a batch; they are in .owned */
     };
     void *owned;
     size_t owned_size;
 };
 
-struct work *work_new(enum work_kind kind); /* NULL: no memory; so for the next two */
-struct work *work_clone(const struct work *work);
+struct sim_work *sim_work_new(enum sim_work_kind kind); /* NULL: no memory; so for the next two */
+struct sim_work *sim_work_clone(const struct sim_work *work);
 /* Copies what work->copy reads now, so that the caller may change it. False: no memory. */
-bool work_stage(struct work *work);
-void work_delete(struct work *work);
-void work_run(const struct work *work);
+bool sim_work_stage(struct sim_work *work);
+void sim_work_delete(struct sim_work *work);
+void sim_work_run(const struct sim_work *work);
 
 #endif
