@@ -21,7 +21,7 @@ bool fleet_place_simulated(void);
  */
 bool fleet_place_has_gpu(void);
 
-/* From now on children see simulated cards after `spec` (tools/simgpu/engine/card_spec.h): a machine of
+/* From now on children see simulated cards after `spec` (tools/simgpu/engine/sim_card_spec.h): a machine of
  * their own, empty, apart from every earlier one. NULL leaves spec and machine to the environment. 0, or -1
  * with a message on stderr. */
 int fleet_place_simulate(const char *spec);

@@ -1,4 +1,4 @@
-/* call: the way into the driver that every entry point takes. See call.h.
+/* bridge_call: the way into the driver that every entry point takes. See bridge_call.h.
  *
  * Owns one lock, script_lock, for the fault script only; it is never held while the driver works.
  */

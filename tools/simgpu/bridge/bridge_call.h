@@ -1,5 +1,5 @@
-/* call: the way into the driver that every entry point takes: counted, faulted on demand, refused when the
- * driver is not ready.
+/* bridge_call: the way into the driver that every entry point takes: counted, faulted on demand, refused when
+ * the driver is not ready.
  *
  * An entry point is one line: return CALL(cuMemAlloc_v2, sim_alloc_device(dptr, bytesize));
  */

@@ -1,4 +1,5 @@
-/* context: entry points about contexts. Only checks arguments and levels ABI versions; see engine/context.h.
+/* bridge_context: entry points about contexts. Only checks arguments and levels ABI versions; see
+ * engine/sim_context.h.
  */
 #include "tools/simgpu/engine/sim_context.h"
 

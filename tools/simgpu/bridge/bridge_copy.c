@@ -1,4 +1,4 @@
-/* copy: entry points that copy and fill memory. Only checks arguments; see engine/copy.h. */
+/* bridge_copy: entry points that copy and fill memory. Only checks arguments; see engine/sim_copy.h. */
 #include "tools/simgpu/engine/sim_copy.h"
 
 #include "tools/simgpu/bridge/bridge_per_thread.h"

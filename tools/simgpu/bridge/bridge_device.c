@@ -1,4 +1,5 @@
-/* device: entry points about the driver and its devices. Only checks arguments; see engine/device.h. */
+/* bridge_device: entry points about the driver and its devices. Only checks arguments; see
+ * engine/sim_device.h. */
 #include "tools/simgpu/bridge/bridge_call.h"
 
 #include "tools/simgpu/engine/sim_context.h"

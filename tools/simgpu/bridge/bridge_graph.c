@@ -1,4 +1,5 @@
-/* graph: entry points about stream capture and graphs. Only checks arguments; see engine/capture.h, graph.h.
+/* bridge_graph: entry points about stream capture and graphs. Only checks arguments; see
+ * engine/sim_capture.h, sim_graph.h.
  */
 #include "tools/simgpu/engine/sim_graph.h"
 

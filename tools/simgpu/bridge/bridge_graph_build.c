@@ -1,4 +1,5 @@
-/* graph_build: entry points that make graphs and their nodes. Only checks arguments; see engine/graph.h. */
+/* bridge_graph_build: entry points that make graphs and their nodes. Only checks arguments; see
+ * engine/sim_graph.h. */
 #include "tools/simgpu/engine/sim_graph.h"
 
 #include "tools/simgpu/bridge/bridge_call.h"

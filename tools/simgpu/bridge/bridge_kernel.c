@@ -1,4 +1,5 @@
-/* kernel: entry points about modules, libraries and launches. Only checks arguments; see engine/kernel.h. */
+/* bridge_kernel: entry points about modules, libraries and launches. Only checks arguments; see
+ * engine/sim_kernel.h. */
 #include "tools/simgpu/engine/sim_kernel.h"
 
 #include "tools/simgpu/bridge/bridge_per_thread.h"

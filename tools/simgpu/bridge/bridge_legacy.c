@@ -1,4 +1,4 @@
-/* legacy: entry points of before CUDA 4.0 that the driver still exports.
+/* bridge_legacy: entry points of before CUDA 4.0 that the driver still exports.
  *
  * Those with 32-bit addresses and sizes: no memory of this driver has an address that fits, so they can give
  * none out, and answer for an address as for one that is not theirs. Sizes that do not fit are cut to the

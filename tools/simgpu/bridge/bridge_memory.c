@@ -1,5 +1,5 @@
-/* memory: entry points that allocate, free and describe memory of a context. Only checks arguments; see
- * engine/alloc.h, host.h, pointer.h, ipc.h, array.h.
+/* bridge_memory: entry points that allocate, free and describe memory of a context. Only checks arguments;
+ * see engine/sim_alloc.h, sim_host.h, sim_pointer.h, sim_ipc.h, sim_array.h.
  */
 #include "tools/simgpu/bridge/bridge_call.h"
 

@@ -1,4 +1,5 @@
-/* per_thread: the _ptsz and _ptds entry points differ from the others only in what the NULL stream means.
+/* bridge_per_thread: the _ptsz and _ptds entry points differ from the others only in what the NULL stream
+ * means.
  *
  * PAIR(symbol, (parameters), work) defines symbol and symbol_ptsz; a parameter must be `CUstream stream`, and
  * work is an expression over the parameters. PAIR_DS(symbol, (parameters), work) is for calls without a

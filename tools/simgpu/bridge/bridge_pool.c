@@ -1,4 +1,4 @@
-/* pool: entry points of stream-ordered memory. See engine/pool.h. */
+/* bridge_pool: entry points of stream-ordered memory. See engine/sim_pool.h. */
 #include "tools/simgpu/engine/sim_pool.h"
 
 #include "tools/simgpu/bridge/bridge_call.h"

@@ -1,4 +1,5 @@
-/* procaddr: cuGetProcAddress. See procaddr.h. One table, generated from entries.def; no other list of names.
+/* bridge_procaddr: cuGetProcAddress. See bridge_procaddr.h. One table, generated from entries.def; no other
+ * list of names.
  */
 #include "tools/simgpu/bridge/bridge_procaddr.h"
 

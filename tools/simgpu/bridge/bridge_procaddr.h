@@ -1,4 +1,4 @@
-/* procaddr: cuGetProcAddress: one name, several ABIs, picked by version and by the stream flags. */
+/* bridge_procaddr: cuGetProcAddress: one name, several ABIs, picked by version and by the stream flags. */
 #ifndef SIMGPU_PROCADDR_H
 #define SIMGPU_PROCADDR_H
 

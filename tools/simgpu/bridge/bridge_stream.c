@@ -1,4 +1,5 @@
-/* stream: entry points about streams and events. Only checks arguments; see engine/stream_calls.h, event.h.
+/* bridge_stream: entry points about streams and events. Only checks arguments; see engine/sim_stream_calls.h,
+ * sim_event.h.
  */
 #include "tools/simgpu/engine/sim_stream_calls.h"
 

@@ -1,4 +1,4 @@
-/* vmm: entry points of virtual memory management. Only checks arguments; see engine/vmm.h. */
+/* bridge_vmm: entry points of virtual memory management. Only checks arguments; see engine/sim_vmm.h. */
 #include "tools/simgpu/engine/sim_vmm.h"
 
 #include "tools/simgpu/bridge/bridge_call.h"

@@ -1,4 +1,5 @@
-/* array: CUDA arrays. A runtime array is the driver's; only the description of an element differs. No lock.
+/* cudart_array: CUDA arrays. A runtime array is the driver's; only the description of an element differs. No
+ * lock.
  */
 #include "tools/simgpu/cudart/cudart_runtime.h"
 

@@ -1,5 +1,5 @@
-/* call_config: what <<<...>>> leaves for the kernel's stub, which takes it when the arguments are evaluated.
- * A launch among the arguments of another nests. Owns no lock: the stack is the thread's.
+/* cudart_call_config: what <<<...>>> leaves for the kernel's stub, which takes it when the arguments are
+ * evaluated. A launch among the arguments of another nests. Owns no lock: the stack is the thread's.
  */
 #include "tools/simgpu/cudart/cudart_runtime.h"
 

@@ -1,4 +1,5 @@
-/* capture: recording a stream into a graph, and running graphs. Compiled twice (runtime.h). No lock.
+/* cudart_capture: recording a stream into a graph, and running graphs. Compiled twice (cudart_runtime.h). No
+ * lock.
  */
 #include "tools/simgpu/cudart/cudart_runtime.h"
 

@@ -1,5 +1,6 @@
-/* context: which device and which context a thread works with. The primary context of a device is retained at
- * its first use and kept until cudaDeviceReset or the end of the process, as the real runtime does.
+/* cudart_context: which device and which context a thread works with. The primary context of a device is
+ * retained at its first use and kept until cudaDeviceReset or the end of the process, as the real runtime
+ * does.
  *
  * Owns retain_lock, which guards primary[] and is held across cuDevicePrimaryCtxRetain only.
  */

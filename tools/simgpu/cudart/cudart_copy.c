@@ -1,5 +1,5 @@
-/* copy: the cudaMemcpy family. Each kind goes to the driver call that the real runtime uses for it. Compiled
- * twice (runtime.h). No lock.
+/* cudart_copy: the cudaMemcpy family. Each kind goes to the driver call that the real runtime uses for it.
+ * Compiled twice (cudart_runtime.h). No lock.
  */
 #include "tools/simgpu/cudart/cudart_copy_shape.h"
 

@@ -1,4 +1,4 @@
-/* copy_shape: see copy_shape.h. No lock.
+/* cudart_copy_shape: see cudart_copy_shape.h. No lock.
  */
 #include "tools/simgpu/cudart/cudart_copy_shape.h"
 

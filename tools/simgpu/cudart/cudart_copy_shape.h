@@ -1,5 +1,6 @@
-/* copy_shape: puts the runtime's descriptions of a copy into the driver's. Pure, except that it asks the
- * driver for the element size of an array. Used by both compilations of copy.c and by graph.c.
+/* cudart_copy_shape: puts the runtime's descriptions of a copy into the driver's. Pure, except that it asks
+ * the driver for the element size of an array. Used by both compilations of cudart_copy.c and by
+ * cudart_graph.c.
  */
 #ifndef SIMGPU_CUDART_COPY_SHAPE_H
 #define SIMGPU_CUDART_COPY_SHAPE_H

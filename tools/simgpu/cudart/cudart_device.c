@@ -1,5 +1,5 @@
-/* device: attributes, limits, peers and addresses of a device. The attribute and limit numbers of the runtime
- * are those of the driver. No lock.
+/* cudart_device: attributes, limits, peers and addresses of a device. The attribute and limit numbers of the
+ * runtime are those of the driver. No lock.
  */
 #include "tools/simgpu/cudart/cudart_runtime.h"
 

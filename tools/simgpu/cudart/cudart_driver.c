@@ -1,5 +1,5 @@
-/* driver: finds the driver and all its entry points, once in a process. Must never use another way to the
- * driver than the real runtime does, because that way is what gpucap intercepts. Owns one pthread_once_t.
+/* cudart_driver: finds the driver and all its entry points, once in a process. Must never use another way to
+ * the driver than the real runtime does, because that way is what gpucap intercepts. Owns one pthread_once_t.
  */
 #include "tools/simgpu/cudart/cudart_runtime.h"
 

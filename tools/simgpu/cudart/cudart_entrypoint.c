@@ -1,6 +1,6 @@
-/* entrypoint: hands out the driver's entry points. The look-up is the driver's own, so that an interposer
- * sees it. Compiled twice (runtime.h): "default" means the default stream that the program was compiled for.
- * No lock.
+/* cudart_entrypoint: hands out the driver's entry points. The look-up is the driver's own, so that an
+ * interposer sees it. Compiled twice (cudart_runtime.h): "default" means the default stream that the program
+ * was compiled for. No lock.
  */
 #include "tools/simgpu/cudart/cudart_runtime.h"
 

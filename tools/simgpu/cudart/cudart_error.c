@@ -1,5 +1,5 @@
-/* error: the last error of each thread, and the names and texts of all codes. Owns no lock: the state is the
- * thread's.
+/* cudart_error: the last error of each thread, and the names and texts of all codes. Owns no lock: the state
+ * is the thread's.
  */
 #include "tools/simgpu/cudart/cudart_runtime.h"
 

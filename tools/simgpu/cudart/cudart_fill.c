@@ -1,4 +1,4 @@
-/* fill: the cudaMemset family. Compiled twice (runtime.h). No lock.
+/* cudart_fill: the cudaMemset family. Compiled twice (cudart_runtime.h). No lock.
  */
 #include "tools/simgpu/cudart/cudart_runtime.h"
 

@@ -1,4 +1,4 @@
-/* function: attributes of registered kernels and how many of their blocks fit. No lock.
+/* cudart_function: attributes of registered kernels and how many of their blocks fit. No lock.
  */
 #include "tools/simgpu/cudart/cudart_registry.h"
 

@@ -1,4 +1,4 @@
-/* graph: building, asking and ending graphs; what takes no stream. No lock.
+/* cudart_graph: building, asking and ending graphs; what takes no stream. No lock.
  */
 #include "tools/simgpu/cudart/cudart_copy_shape.h"
 

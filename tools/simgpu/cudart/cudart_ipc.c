@@ -1,4 +1,5 @@
-/* ipc: memory and events shared with another process. The handles are the driver's, byte for byte. No lock.
+/* cudart_ipc: memory and events shared with another process. The handles are the driver's, byte for byte. No
+ * lock.
  */
 #include "tools/simgpu/cudart/cudart_runtime.h"
 

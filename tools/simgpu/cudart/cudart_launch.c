@@ -1,4 +1,4 @@
-/* launch: kernel launches. Compiled twice (runtime.h). No lock.
+/* cudart_launch: kernel launches. Compiled twice (cudart_runtime.h). No lock.
  */
 #include "tools/simgpu/cudart/cudart_registry.h"
 

@@ -1,4 +1,5 @@
-/* memory: cudaMalloc and its relatives that are not ordered by a stream. No lock: the driver has the state.
+/* cudart_memory: cudaMalloc and its relatives that are not ordered by a stream. No lock: the driver has the
+ * state.
  */
 #include "tools/simgpu/cudart/cudart_runtime.h"
 

@@ -1,4 +1,4 @@
-/* pointer: what the runtime says about an address. Memory that CUDA does not know is
+/* cudart_pointer: what the runtime says about an address. Memory that CUDA does not know is
  * cudaMemoryTypeUnregistered, and no error. No lock.
  */
 #include "tools/simgpu/cudart/cudart_runtime.h"

@@ -1,5 +1,5 @@
-/* pool: memory pools, the part that is not ordered by a stream. The runtime's descriptions have the driver's
- * layout, which is asserted here. No lock.
+/* cudart_pool: memory pools, the part that is not ordered by a stream. The runtime's descriptions have the
+ * driver's layout, which is asserted here. No lock.
  */
 #include "tools/simgpu/cudart/cudart_runtime.h"
 

@@ -1,4 +1,4 @@
-/* pool_async: allocation in the order of a stream. Compiled twice (runtime.h). No lock.
+/* cudart_pool_async: allocation in the order of a stream. Compiled twice (cudart_runtime.h). No lock.
  */
 #include "tools/simgpu/cudart/cudart_runtime.h"
 

@@ -1,5 +1,5 @@
-/* properties: cudaGetDeviceProperties, made of the driver's attributes (properties.def). An attribute that
- * the driver does not know stays 0. No lock.
+/* cudart_properties: cudaGetDeviceProperties, made of the driver's attributes (properties.def). An attribute
+ * that the driver does not know stays 0. No lock.
  */
 #include "tools/simgpu/cudart/cudart_runtime.h"
 

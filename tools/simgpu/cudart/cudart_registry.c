@@ -1,5 +1,5 @@
-/* registry: see registry.h. Owns registry_lock, which guards the list and is held while a kernel is first
- * loaded.
+/* cudart_registry: see cudart_registry.h. Owns registry_lock, which guards the list and is held while a
+ * kernel is first loaded.
  */
 #include "tools/simgpu/cudart/cudart_registry.h"
 

@@ -1,5 +1,5 @@
-/* registry: the kernels that a program compiled by nvcc registers when it is loaded, and how simgpu runs
- * them.
+/* cudart_registry: the kernels that a program compiled by nvcc registers when it is loaded, and how simgpu
+ * runs them.
  *
  * Registration always succeeds, so that such a program loads. A kernel NAME can be launched if the program
  * also has a host function simgpu_kernel_NAME (simgpu.h) that dlsym() finds; its parameters' sizes are in an

@@ -1,4 +1,4 @@
-/* runtime: what the files of the simulated CUDA runtime share: the driver's entry points, the calling
+/* cudart_runtime: what the files of the simulated CUDA runtime share: the driver's entry points, the calling
  * thread's state and the shape of every entry point.
  *
  * The driver is reached as the real runtime reaches it: one dlopen("libcuda.so.1"), one

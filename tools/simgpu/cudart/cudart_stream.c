@@ -1,4 +1,4 @@
-/* stream: making and ending streams and events, and what takes no stream. No lock.
+/* cudart_stream: making and ending streams and events, and what takes no stream. No lock.
  */
 #include "tools/simgpu/cudart/cudart_runtime.h"
 

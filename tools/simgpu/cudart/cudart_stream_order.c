@@ -1,5 +1,5 @@
-/* stream_order: work and questions in the order of a stream: waiting, events, host functions. Compiled twice
- * (runtime.h). No lock.
+/* cudart_stream_order: work and questions in the order of a stream: waiting, events, host functions. Compiled
+ * twice (cudart_runtime.h). No lock.
  */
 #include "tools/simgpu/cudart/cudart_runtime.h"
 

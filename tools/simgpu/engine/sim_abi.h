@@ -1,4 +1,4 @@
-/* abi: cuda.h with every version of every entry point visible.
+/* sim_abi: cuda.h with every version of every entry point visible.
  *
  * The header's #define renames (cuMemAlloc -> cuMemAlloc_v2) are for callers; a driver has to define the
  * exported names themselves. Include this and never cuda.h directly.

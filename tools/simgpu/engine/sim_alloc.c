@@ -1,4 +1,4 @@
-/* alloc: cuMemAlloc and its kin. See alloc.h. */
+/* sim_alloc: cuMemAlloc and its kin. See sim_alloc.h. */
 #include "tools/simgpu/engine/sim_alloc.h"
 
 #include "tools/simgpu/engine/sim_capture.h"

@@ -1,4 +1,4 @@
-/* alloc: cuMemAlloc and its kin: memory of a context, on its card.
+/* sim_alloc: cuMemAlloc and its kin: memory of a context, on its card.
  *
  * The measured manners of the driver: blocks of more than 1 MiB get 2 MiB granules of their own, smaller ones
  * share a 2 MiB slab at 512 bytes; a slab with nothing in it is given back; a free waits for all work of the

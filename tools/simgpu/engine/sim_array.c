@@ -1,4 +1,4 @@
-/* array: CUDA arrays and mipmapped arrays. See array.h. */
+/* sim_array: CUDA arrays and mipmapped arrays. See sim_array.h. */
 #include "tools/simgpu/engine/sim_array.h"
 
 #include "tools/simgpu/engine/sim_alloc.h"

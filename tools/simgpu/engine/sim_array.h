@@ -1,4 +1,4 @@
-/* array: CUDA arrays and mipmapped arrays: memory of the card that is only reached by copies.
+/* sim_array: CUDA arrays and mipmapped arrays: memory of the card that is only reached by copies.
  *
  * Here an array is its rows, one after the other, without padding. Guarded by the engine's lock.
  */

@@ -1,4 +1,4 @@
-/* batch: several writes and waits of values in memory. See batch.h. */
+/* sim_batch: several writes and waits of values in memory. See sim_batch.h. */
 #include "tools/simgpu/engine/sim_batch.h"
 
 #include "tools/simgpu/engine/sim_block.h"

@@ -1,4 +1,4 @@
-/* batch: several writes and waits of values in memory, one after the other, as one piece of work. */
+/* sim_batch: several writes and waits of values in memory, one after the other, as one piece of work. */
 #ifndef SIMGPU_BATCH_H
 #define SIMGPU_BATCH_H
 

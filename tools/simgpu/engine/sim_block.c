@@ -1,4 +1,4 @@
-/* block: every piece of memory that a program knows by its address. See block.h. */
+/* sim_block: every piece of memory that a program knows by its address. See sim_block.h. */
 #include "tools/simgpu/engine/sim_block.h"
 
 #include "tools/simgpu/engine/sim_object.h"

@@ -1,4 +1,4 @@
-/* block: every piece of memory that a program knows by its address.
+/* sim_block: every piece of memory that a program knows by its address.
  *
  * One table for all kinds, so that any address is answered the same way everywhere (free, copy, attributes,
  * IPC). Guarded by the engine's lock.
@@ -34,12 +34,12 @@ struct sim_block {
     struct sim_slab *slab; /* small blocks of cuMemAlloc */
     struct CUmemPoolHandle_st *pool; /* BLOCK_POOLED: that it is from; NULL: a graph's */
     struct sim_graph_memory *graph;  /* BLOCK_POOLED: a graph allocates it, and no pool has it */
-    bool exported;                   /* a legacy IPC handle was given out (ipc.h) */
+    bool exported;                   /* a legacy IPC handle was given out (sim_ipc.h) */
     unsigned int opens;              /* BLOCK_IMPORTED: how often it was opened */
     uint64_t origin;                 /* BLOCK_IMPORTED: its id in the process that exported it */
     pid_t origin_pid;
     struct sim_handle *handle; /* BLOCK_MAPPED */
-    uint64_t access; /* BLOCK_MAPPED: what each device may do (vmm.c); .flags is all of it together */
+    uint64_t access; /* BLOCK_MAPPED: what each device may do (sim_vmm.c); .flags is all of it together */
     unsigned int host_access;
     struct sim_link link; /* in the context's list (or the pool's) */
 };

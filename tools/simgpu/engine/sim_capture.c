@@ -1,4 +1,4 @@
-/* capture: streams that write down their work in a graph instead of running it. See capture.h. */
+/* sim_capture: streams that write down their work in a graph instead of running it. See sim_capture.h. */
 #include "tools/simgpu/engine/sim_capture.h"
 
 #include "tools/simgpu/engine/sim_event.h"

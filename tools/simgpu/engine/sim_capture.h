@@ -1,4 +1,4 @@
-/* capture: streams that write down their work in a graph instead of running it.
+/* sim_capture: streams that write down their work in a graph instead of running it.
  *
  * Keeps the driver's rules about what a capture forbids, and that a forbidden call also destroys the capture
  * (measured: 900 from the call, 901 from the end). Guarded by the engine's lock.

@@ -1,8 +1,8 @@
-/* card: see card.h. What each living process holds on each card; the sums are made from the slots when asked
- * for, so that there is no total that a killed process could leave wrong.
+/* sim_card: see sim_card.h. What each living process holds on each card; the sums are made from the slots
+ * when asked for, so that there is no total that a killed process could leave wrong.
  *
  * Owns one process-local lock (state.lock, guards all of state) that is taken before the shared one of
- * card_file. Neither is held across anything that blocks, except while the file is first opened.
+ * sim_card_file. Neither is held across anything that blocks, except while the file is first opened.
  */
 #include "tools/simgpu/engine/sim_card.h"
 #include "tools/simgpu/engine/sim_card_file.h"

@@ -1,9 +1,9 @@
-/* card: the simulated cards of this machine, as all processes see them.
+/* sim_card: the simulated cards of this machine, as all processes see them.
  *
  * GPUCAP_SIM names the cards ("2x16G", "16G", "1x24G,1x8G"; default "1x16G"), with optional settings after a
  * semicolon ("2x16G;ctx=64M"); "8G/mig" is a MIG instance, which CUDA and NVML know by a UUID "MIG-...". What
  * NVML shows of the cards GPUCAP_SIM_NVML can restrict (../nvml/nvml_view.h), and GPUCAP_SIM_FAULT makes
- * calls of the driver fail (fault.h). GPUCAP_SIM_ID (default: the user's id) names the machine: processes
+ * calls of the driver fail (sim_fault.h). GPUCAP_SIM_ID (default: the user's id) names the machine: processes
  * with the same id and the same cards share them through one file in /dev/shm, mode 0600. Each process owns
  * one slot and holds a file lock on it that dies with the process, so that memory of a killed process is free
  * again for the next one who looks. Owns one lock (in the shared file) that is never held across anything

@@ -1,4 +1,4 @@
-/* card_file: see card_file.h. Owns the robust mutex inside the file and the byte locks on it:
+/* sim_card_file: see sim_card_file.h. Owns the robust mutex inside the file and the byte locks on it:
  * byte 0 is held while the file is opened and made, byte 1 + i for as long as slot i has a living owner.
  * Must never trust what it finds in a file that no living process vouches for: such a file is made new.
  */

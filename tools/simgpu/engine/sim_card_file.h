@@ -1,5 +1,5 @@
-/* card_file: the file in /dev/shm that the processes of one simulated machine share, and the slot that this
- * process owns in it. Used by card.c only.
+/* sim_card_file: the file in /dev/shm that the processes of one simulated machine share, and the slot that
+ * this process owns in it. Used by sim_card.c only.
  *
  * A slot is owned by a lock on one byte of the file, taken on an open file description that nothing but the
  * mapping of the file keeps alive. Such a lock ends with the process (and with nothing earlier: no close() in

@@ -1,5 +1,5 @@
-/* card_spec: reads GPUCAP_SIM (grammar in card_spec.h). Pure, no lock. The text may be hostile: every number
- * is checked before it is used, and nothing is read past the terminating zero.
+/* sim_card_spec: reads GPUCAP_SIM (grammar in sim_card_spec.h). Pure, no lock. The text may be hostile: every
+ * number is checked before it is used, and nothing is read past the terminating zero.
  */
 #include "tools/simgpu/engine/sim_card_spec.h"
 

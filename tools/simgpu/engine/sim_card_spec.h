@@ -1,4 +1,4 @@
-/* card_spec: reads GPUCAP_SIM, the description of the simulated cards.
+/* sim_card_spec: reads GPUCAP_SIM, the description of the simulated cards.
  *
  *   spec     = cards { ";" setting }        "2x16G;ctx=64M"
  *   cards    = "none" | group { "," group } "none" is a machine without a card

@@ -1,4 +1,4 @@
-/* context: contexts, primary and made, and which one is current to a thread. See context.h. */
+/* sim_context: contexts, primary and made, and which one is current to a thread. See sim_context.h. */
 #include "tools/simgpu/engine/sim_context.h"
 
 #include "tools/simgpu/engine/sim_alloc.h"

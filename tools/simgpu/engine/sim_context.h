@@ -1,7 +1,7 @@
-/* context: contexts, primary and made, and which one is current to a thread.
+/* sim_context: contexts, primary and made, and which one is current to a thread.
  *
  * What cuCtxFromGreenCtx gives is a context of its own only for streams and for what waits for them; in all
- * else the primary context stands for it (green.h).
+ * else the primary context stands for it (sim_green.h).
  *
  * A context's structure is never freed: a thread may still hold it as current when another one has destroyed
  * it, and then every call answers CONTEXT_IS_DESTROYED. All state is guarded by the engine's lock.
@@ -32,14 +32,14 @@ struct CUctx_st {
     unsigned int attached; /* cuCtxAttach; never the primary one */
     bool peers[CONTEXT_PEERS];
     size_t limits[CU_LIMIT_MAX];
-    uint64_t local_bytes, local_charged; /* local.h: of a thread, and what the card was charged for it */
+    uint64_t local_bytes, local_charged; /* sim_local.h: of a thread, and what the card was charged for it */
     CUfunc_cache cache_config;
     struct CUstream_st *legacy; /* the NULL stream */
     struct sim_ops *barrier;    /* what streams that are made later wait for too (cuCtxWaitEvent), or NULL */
     struct sim_link
         streams; /* all of them, also the legacy one and those that drain after their destruction */
-    struct sim_link blocks, slabs;   /* memory: alloc.h */
-    struct sim_link arrays, modules; /* array.h, kernel.h */
+    struct sim_link blocks, slabs;   /* memory: sim_alloc.h */
+    struct sim_link arrays, modules; /* sim_array.h, sim_kernel.h */
     struct sim_link events;
     struct sim_link all; /* every context of the process, dead or alive */
 };
@@ -50,7 +50,7 @@ CUresult sim_context_current(struct CUctx_st **out);
 CUresult sim_context_current_itself(struct CUctx_st **out); /* a green one, if that is current */
 struct CUctx_st *
 sim_context_base(struct CUctx_st *context); /* the primary context of a green one, or itself */
-/* The part of green.h that is about contexts; lock held. NULL: no memory. */
+/* The part of sim_green.h that is about contexts; lock held. NULL: no memory. */
 struct CUctx_st *sim_context_new_green(struct CUctx_st *primary, struct CUgreenCtx_st *green);
 void sim_context_end_green(struct CUctx_st *context); /* nothing, if it has ended */
 bool sim_context_is_valid(CUcontext context);         /* known and alive; lock held */

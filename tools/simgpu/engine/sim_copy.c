@@ -1,4 +1,4 @@
-/* copy: copies and fills, in stream order. See copy.h. */
+/* sim_copy: copies and fills, in stream order. See sim_copy.h. */
 #include "tools/simgpu/engine/sim_copy.h"
 
 #include "tools/simgpu/engine/sim_array.h"

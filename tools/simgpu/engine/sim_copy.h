@@ -1,4 +1,4 @@
-/* copy: copies and fills, in stream order.
+/* sim_copy: copies and fills, in stream order.
  *
  * As the driver: pageable memory is read before the call returns and written before it returns; a copy
  * between two places on the device does not make the host wait, unless SYNC_MEMOPS is set. Takes the engine's

@@ -1,4 +1,4 @@
-/* device: the cards that this process may see, in its own order. See device.h. */
+/* sim_device: the cards that this process may see, in its own order. See sim_device.h. */
 #include "tools/simgpu/engine/sim_device.h"
 
 #include "tools/simgpu/engine/sim_card_spec.h"

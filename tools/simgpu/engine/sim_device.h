@@ -1,7 +1,7 @@
-/* device: the cards that this process may see, in its own order (CUDA_VISIBLE_DEVICES).
+/* sim_device: the cards that this process may see, in its own order (CUDA_VISIBLE_DEVICES).
  *
  * Fixed once cuInit has run, so that reading needs no lock. Device ordinals index it; .card is the index in
- * card.h.
+ * sim_card.h.
  */
 #ifndef SIMGPU_DEVICE_H
 #define SIMGPU_DEVICE_H
@@ -14,7 +14,7 @@
 
 #define DRIVER_VERSION 13000
 
-/* What the graphs of a card have (graph_memory.h). */
+/* What the graphs of a card have (sim_graph_memory.h). */
 struct sim_graph_pool {
     uint64_t used; /* at the addresses of nodes */
     uint64_t idle; /* reserved, and of no node */

@@ -1,4 +1,4 @@
-/* dmabuf: memory that is exported to other devices. See dmabuf.h. */
+/* sim_dmabuf: memory that is exported to other devices. See sim_dmabuf.h. */
 #include "tools/simgpu/engine/sim_dmabuf.h"
 
 #include "tools/simgpu/engine/sim_graph_memory.h"

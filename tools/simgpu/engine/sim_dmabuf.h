@@ -1,4 +1,4 @@
-/* dmabuf: memory that is exported to other devices by a file descriptor.
+/* sim_dmabuf: memory that is exported to other devices by a file descriptor.
  *
  * The descriptor stands for the memory and can do nothing else. The memory stays used until the last copy of
  * the descriptor is closed, also when the program has freed it (measured, H200). It is the writing end of a

@@ -1,4 +1,4 @@
-/* event: a point in one or more streams. See event.h. */
+/* sim_event: a point in one or more streams. See sim_event.h. */
 #include "tools/simgpu/engine/sim_event.h"
 
 #include "tools/simgpu/engine/sim_capture.h"

@@ -1,4 +1,4 @@
-/* event: a point in one or more streams that others can wait for and read the time of.
+/* sim_event: a point in one or more streams that others can wait for and read the time of.
  *
  * An event holds the ops that were unfinished when it was recorded; it needs no work of its own in the
  * stream. Guarded by the engine's lock.
@@ -16,7 +16,7 @@ struct CUevent_st {
     uint64_t record_ns;
     uint64_t stream; /* that it was recorded in, by id; 0: in all of a context, or in its legacy stream */
     struct sim_ops ops;
-    struct sim_shared_event *shared; /* CU_EVENT_INTERPROCESS: event_share.h; then .ops is not used */
+    struct sim_shared_event *shared; /* CU_EVENT_INTERPROCESS: sim_event_share.h; then .ops is not used */
     int slot;                        /* of our own arena, or -1 */
     uint64_t capture;                /* the capture that it was last recorded in, or 0 */
     struct sim_nodes nodes;

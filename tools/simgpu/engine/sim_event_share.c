@@ -1,4 +1,4 @@
-/* event_share: interprocess events. See event_share.h. */
+/* sim_event_share: interprocess events. See sim_event_share.h. */
 #include "tools/simgpu/engine/sim_event_share.h"
 
 #include "tools/simgpu/engine/sim_event.h"

@@ -1,4 +1,4 @@
-/* event_share: interprocess events: two counts in a file that both processes map.
+/* sim_event_share: interprocess events: two counts in a file that both processes map.
  *
  * An event is done when as many records are done as were made. A process keeps its own events in one file,
  * and what it has mapped of others until it ends: work that is still queued may look there.

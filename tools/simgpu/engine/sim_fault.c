@@ -1,4 +1,4 @@
-/* fault: the fault script. See fault.h. */
+/* sim_fault: the fault script. See sim_fault.h. */
 #include "tools/simgpu/engine/sim_fault.h"
 
 #include <ctype.h>

@@ -1,4 +1,5 @@
-/* fault: the fault script: which call of which entry point fails, kills the process or cancels its thread.
+/* sim_fault: the fault script: which call of which entry point fails, kills the process or cancels its
+ * thread.
  *
  * Grammar (GPUCAP_SIM_FAULT, simgpu_set_fault()):
  *   script := [ rule { "," rule } ]

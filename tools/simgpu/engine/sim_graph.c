@@ -1,4 +1,4 @@
-/* graph: pieces of work and what they depend on. See graph.h. */
+/* sim_graph: pieces of work and what they depend on. See sim_graph.h. */
 #include "tools/simgpu/engine/sim_graph.h"
 
 #include "tools/simgpu/engine/sim_graph_memory.h"

@@ -1,4 +1,4 @@
-/* graph: pieces of work and what they depend on, to be run together again and again.
+/* sim_graph: pieces of work and what they depend on, to be run together again and again.
  *
  * An executable graph is a copy in an order that respects the dependencies; a launch puts it into a stream
  * one piece after the other. Guarded by the engine's lock.

@@ -1,5 +1,5 @@
-/* graph_exec: executable graphs: a private copy of a graph, in an order that respects its dependencies. See
- * graph.h. */
+/* sim_graph_exec: executable graphs: a private copy of a graph, in an order that respects its dependencies.
+ * See sim_graph.h. */
 #include "tools/simgpu/engine/sim_graph.h"
 
 #include "tools/simgpu/engine/sim_graph_memory.h"

@@ -1,4 +1,4 @@
-/* graph_memory: the memory of allocation nodes. See graph_memory.h. */
+/* sim_graph_memory: the memory of allocation nodes. See sim_graph_memory.h. */
 #include "tools/simgpu/engine/sim_graph_memory.h"
 
 #include "tools/simgpu/engine/sim_device.h"

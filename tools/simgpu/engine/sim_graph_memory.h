@@ -1,4 +1,4 @@
-/* graph_memory: the memory of allocation nodes.
+/* sim_graph_memory: the memory of allocation nodes.
  *
  * A node gets its addresses when it is made; one that comes behind a free of the same graph may get the
  * addresses that were freed. Memory is put there when an executable graph is launched or uploaded, and stays

@@ -1,4 +1,4 @@
-/* green: green contexts. See green.h. */
+/* sim_green: green contexts. See sim_green.h. */
 #include "tools/simgpu/engine/sim_green.h"
 
 #include "tools/simgpu/engine/sim_capture.h"

@@ -1,4 +1,4 @@
-/* green: green contexts: a part of a card's multiprocessors, with streams of its own, inside a primary
+/* sim_green: green contexts: a part of a card's multiprocessors, with streams of its own, inside a primary
  * context.
  *
  * Only streams, and what waits for them, tell a green context from its primary one (measured on an H200):

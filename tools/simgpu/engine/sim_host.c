@@ -1,4 +1,4 @@
-/* host: page-locked memory of the host. See host.h. */
+/* sim_host: page-locked memory of the host. See sim_host.h. */
 #include "tools/simgpu/engine/sim_host.h"
 
 #include "tools/simgpu/engine/sim_capture.h"

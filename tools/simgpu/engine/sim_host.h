@@ -1,4 +1,4 @@
-/* host: page-locked memory of the host: allocated by the driver, or the program's own, registered.
+/* sim_host: page-locked memory of the host: allocated by the driver, or the program's own, registered.
  *
  * Not on the card: charged to nobody. Guarded by the engine's lock.
  */

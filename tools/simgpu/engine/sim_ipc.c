@@ -1,4 +1,4 @@
-/* ipc: memory of one process in another one. See ipc.h. */
+/* sim_ipc: memory of one process in another one. See sim_ipc.h. */
 #include "tools/simgpu/engine/sim_ipc.h"
 
 #include "tools/simgpu/engine/sim_device.h"

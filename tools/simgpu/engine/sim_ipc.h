@@ -1,4 +1,4 @@
-/* ipc: memory of one process in another one: legacy handles and file descriptors.
+/* sim_ipc: memory of one process in another one: legacy handles and file descriptors.
  *
  * A legacy handle says which process, which file of it, and where; the other one opens /proc/PID/fd/N.
  * Guarded by the engine's lock.

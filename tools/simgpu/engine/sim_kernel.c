@@ -1,4 +1,4 @@
-/* kernel: modules, libraries and kernels. See kernel.h. */
+/* sim_kernel: modules, libraries and kernels. See sim_kernel.h. */
 #include "tools/simgpu/engine/sim_kernel.h"
 
 #include "tools/simgpu/engine/sim_alloc.h"

@@ -1,9 +1,8 @@
-/* kernel: modules, libraries and kernels. A kernel's name in PTX is bound to a host function.
+/* sim_kernel: modules, libraries and kernels. A kernel's name in PTX is bound to a host function.
  *
- * First the program's own simgpu_kernel_NAME, then the built-in ones (kernel_builtin.c). A function that has
- * neither can be listed, and is NOT_FOUND by name and at a launch. A module belongs to
- * a context, a library to none; a CUkernel can stand for its CUfunction, as in the driver. Guarded by the
- * engine's lock.
+ * First the program's own simgpu_kernel_NAME, then the built-in ones (sim_kernel_builtin.c). A function that
+ * has neither can be listed, and is NOT_FOUND by name and at a launch. A module belongs to a context, a
+ * library to none; a CUkernel can stand for its CUfunction, as in the driver. Guarded by the engine's lock.
  */
 #ifndef SIMGPU_KERNEL_H
 #define SIMGPU_KERNEL_H
@@ -43,7 +42,7 @@ struct sim_kernel_launch {
     struct simgpu_dim grid, block;
     void **parameters;
     void **extra;
-    bool early; /* may begin before the kernel in front of it has ended (stream.h) */
+    bool early; /* may begin before the kernel in front of it has ended (sim_stream.h) */
 };
 CUresult sim_kernel_work(const struct sim_kernel_launch *launch, struct sim_work **out);
 CUresult sim_kernel_launch(const struct sim_kernel_launch *launch, CUstream stream);

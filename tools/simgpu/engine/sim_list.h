@@ -1,4 +1,5 @@
-/* list: an intrusive doubly linked list. A head is a link that points at itself when the list is empty. */
+/* sim_list: an intrusive doubly linked list. A head is a link that points at itself when the list is empty.
+ */
 #ifndef SIMGPU_LIST_H
 #define SIMGPU_LIST_H
 

@@ -1,4 +1,4 @@
-/* local: the local memory of kernels. See local.h. */
+/* sim_local: the local memory of kernels. See sim_local.h. */
 #include "tools/simgpu/engine/sim_local.h"
 
 #include "tools/simgpu/engine/sim_card.h"

@@ -1,4 +1,4 @@
-/* local: the local memory (stack and local arrays) of kernels.
+/* sim_local: the local memory (stack and local arrays) of kernels.
  *
  * A context has as much for every thread that the card can run at once as the largest kernel so far needed:
  * it grows at a launch or when the stack limit is raised, and never shrinks. An H200 took 3.9 GiB more for a

@@ -1,4 +1,4 @@
-/* lock: the one lock of the engine. See lock.h. */
+/* sim_lock: the one lock of the engine. See sim_lock.h. */
 #include "tools/simgpu/engine/sim_lock.h"
 
 static pthread_mutex_t engine_lock = PTHREAD_MUTEX_INITIALIZER;

@@ -1,4 +1,4 @@
-/* lock: the one lock of the engine.
+/* sim_lock: the one lock of the engine.
  *
  * Everything the engine knows (objects, blocks, queues) is guarded by it. It is never held while work runs (a
  * copy, a kernel, a host function) nor while a caller's code runs; only staging pageable memory reads the

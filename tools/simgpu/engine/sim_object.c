@@ -1,4 +1,4 @@
-/* object: an open-addressing hash set of live handles. See object.h. Never follows a handle. */
+/* sim_object: an open-addressing hash set of live handles. See sim_object.h. Never follows a handle. */
 #include "tools/simgpu/engine/sim_object.h"
 
 #include <stdint.h>

@@ -1,4 +1,4 @@
-/* object: which handles are alive, and of what kind.
+/* sim_object: which handles are alive, and of what kind.
  *
  * A program may hand any pointer to the driver; the engine looks it up here before it follows it. The counts
  * also answer simgpu_leaks(). Guarded by the engine's lock.

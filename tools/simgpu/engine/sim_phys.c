@@ -1,4 +1,4 @@
-/* phys: the memory of the simulated cards. See phys.h. */
+/* sim_phys: the memory of the simulated cards. See sim_phys.h. */
 #include "tools/simgpu/engine/sim_phys.h"
 
 #include "tools/simgpu/engine/sim_card.h"

@@ -1,4 +1,4 @@
-/* phys: the memory of the simulated cards: ranges of memory files, charged to their card.
+/* sim_phys: the memory of the simulated cards: ranges of memory files, charged to their card.
  *
  * Ordinary memory is a range of one file of the process; ranges are never used twice, so that fresh memory
  * reads as zero. Memory that may be exported has a file of its own. Guarded by the engine's lock.

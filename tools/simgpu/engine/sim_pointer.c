@@ -1,4 +1,4 @@
-/* pointer: what the driver knows about an address. See pointer.h. Takes the engine's lock; changes
+/* sim_pointer: what the driver knows about an address. See sim_pointer.h. Takes the engine's lock; changes
  * SYNC_MEMOPS only. */
 #include "tools/simgpu/engine/sim_pointer.h"
 

@@ -1,4 +1,4 @@
-/* pointer: what the driver knows about an address (cuPointerGetAttribute). */
+/* sim_pointer: what the driver knows about an address (cuPointerGetAttribute). */
 #ifndef SIMGPU_POINTER_H
 #define SIMGPU_POINTER_H
 

@@ -1,4 +1,4 @@
-/* pool: stream-ordered memory. See pool.h. */
+/* sim_pool: stream-ordered memory. See sim_pool.h. */
 #include "tools/simgpu/engine/sim_pool.h"
 
 #include "tools/simgpu/engine/sim_alloc.h"

@@ -1,4 +1,4 @@
-/* pool: stream-ordered memory: cuMemAllocAsync and the pools that it takes from.
+/* sim_pool: stream-ordered memory: cuMemAllocAsync and the pools that it takes from.
  *
  * A pool takes memory from the card in steps of 32 MiB, or less where the card has no more. What is freed in
  * a stream can be taken again in that stream at once, elsewhere when the stream has come that far. Memory

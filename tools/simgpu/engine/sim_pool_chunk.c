@@ -1,4 +1,4 @@
-/* pool_chunk: the memory of a pool. See pool_chunk.h. */
+/* sim_pool_chunk: the memory of a pool. See sim_pool_chunk.h. */
 #include "tools/simgpu/engine/sim_pool_chunk.h"
 
 #include "tools/simgpu/engine/sim_va.h"

@@ -1,6 +1,6 @@
-/* pool_chunk: the memory of a pool: chunks taken from the card, and the free extents in them.
+/* sim_pool_chunk: the memory of a pool: chunks taken from the card, and the free extents in them.
  *
- * The part of pool.h that only pool.c, pool_extent.c and this see. Guarded by the engine's lock.
+ * The part of sim_pool.h that only sim_pool.c, sim_pool_extent.c and this see. Guarded by the engine's lock.
  */
 #ifndef SIMGPU_POOL_CHUNK_H
 #define SIMGPU_POOL_CHUNK_H
@@ -16,7 +16,7 @@ struct sim_chunk {
     struct sim_link link; /* in pool->chunks */
     struct sim_phys *phys;
     uint64_t start;
-    struct sim_link free; /* extents (pool_extent.h) */
+    struct sim_link free; /* extents (sim_pool_extent.h) */
 };
 
 struct CUmemPoolHandle_st {

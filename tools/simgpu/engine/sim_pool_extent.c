@@ -1,4 +1,4 @@
-/* pool_extent: what is free in one chunk of a pool. See pool_extent.h. */
+/* sim_pool_extent: what is free in one chunk of a pool. See sim_pool_extent.h. */
 #include "tools/simgpu/engine/sim_pool_extent.h"
 
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* pool_extent: what is free in one chunk of a pool, by address.
+/* sim_pool_extent: what is free in one chunk of a pool, by address.
  *
  * An extent is free for everybody, or freed in a stream that may not have come to the free yet: then only
  * that stream may take it, because its later work comes behind anyway. Neighbours of the same kind are one

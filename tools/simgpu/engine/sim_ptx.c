@@ -1,4 +1,4 @@
-/* ptx: reads names and sizes from PTX text. See ptx.h. */
+/* sim_ptx: reads names and sizes from PTX text. See sim_ptx.h. */
 #include "tools/simgpu/engine/sim_ptx.h"
 
 #include <ctype.h>

@@ -1,7 +1,7 @@
-/* ptx: reads from PTX text what the simulator needs: names of kernels and variables, sizes of parameters
+/* sim_ptx: reads from PTX text what the simulator needs: names of kernels and variables, sizes of parameters
  * and of local variables.
  *
- * It reads no instructions: what a kernel does is a host function (kernel.h). Safe on any text.
+ * It reads no instructions: what a kernel does is a host function (sim_kernel.h). Safe on any text.
  */
 #ifndef SIMGPU_PTX_H
 #define SIMGPU_PTX_H

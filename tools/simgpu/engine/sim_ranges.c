@@ -1,4 +1,4 @@
-/* ranges: disjoint address ranges, found by any address inside. See ranges.h. */
+/* sim_ranges: disjoint address ranges, found by any address inside. See sim_ranges.h. */
 #include "tools/simgpu/engine/sim_ranges.h"
 
 static uint32_t next_priority(void)

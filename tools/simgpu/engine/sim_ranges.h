@@ -1,4 +1,4 @@
-/* ranges: disjoint address ranges, found by any address inside.
+/* sim_ranges: disjoint address ranges, found by any address inside.
  *
  * A treap with the node inside the owner's structure; no memory of its own. Guarded by the owner's lock.
  */

@@ -1,4 +1,4 @@
-/* slab: small blocks share 2 MiB at 512 bytes, first fit. See slab.h. */
+/* sim_slab: small blocks share 2 MiB at 512 bytes, first fit. See sim_slab.h. */
 #include "tools/simgpu/engine/sim_slab.h"
 
 #include "tools/simgpu/engine/sim_va.h"

@@ -1,4 +1,4 @@
-/* slab: small blocks share 2 MiB at 512 bytes, first fit. Guarded by the engine's lock. */
+/* sim_slab: small blocks share 2 MiB at 512 bytes, first fit. Guarded by the engine's lock. */
 #ifndef SIMGPU_SLAB_H
 #define SIMGPU_SLAB_H
 

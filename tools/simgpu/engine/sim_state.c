@@ -1,4 +1,4 @@
-/* state: the life of the driver in this process. See state.h.
+/* sim_state: the life of the driver in this process. See sim_state.h.
  *
  * Owns no lock; the state is one atomic word. fork() takes the engine's lock, so that the child never sees
  * the engine half-changed (it only forgets it, but its allocator must not have been caught in the middle).

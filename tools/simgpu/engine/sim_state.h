@@ -1,4 +1,4 @@
-/* state: the life of the driver in this process: not yet started, ready, forked away, over.
+/* sim_state: the life of the driver in this process: not yet started, ready, forked away, over.
  *
  * cuInit starts it once. A child of fork() of a started parent can never use it; at process exit it says so
  * too.

@@ -1,4 +1,4 @@
-/* stream: queues of work, each with a worker thread of its own. See stream.h. */
+/* sim_stream: queues of work, each with a worker thread of its own. See sim_stream.h. */
 #include "tools/simgpu/engine/sim_stream.h"
 
 #include "tools/simgpu/engine/sim_capture.h"

@@ -1,4 +1,4 @@
-/* stream: queues of work, each with a worker thread of its own, so that a race between streams is a race.
+/* sim_stream: queues of work, each with a worker thread of its own, so that a race between streams is a race.
  *
  * An op is one piece of work in a queue; whoever wants to know when it is done holds it (an event, a later op
  * of another stream, a host thread). The legacy stream waits for all blocking streams and they for it, by

@@ -1,4 +1,4 @@
-/* stream_calls: what the driver's entry points ask of streams. See stream_calls.h. */
+/* sim_stream_calls: what the driver's entry points ask of streams. See sim_stream_calls.h. */
 #include "tools/simgpu/engine/sim_stream_calls.h"
 
 #include "tools/simgpu/engine/sim_block.h"

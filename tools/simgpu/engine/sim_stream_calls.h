@@ -1,4 +1,4 @@
-/* stream_calls: what the driver's entry points ask of streams. They take the engine's lock. */
+/* sim_stream_calls: what the driver's entry points ask of streams. They take the engine's lock. */
 #ifndef SIMGPU_STREAM_CALLS_H
 #define SIMGPU_STREAM_CALLS_H
 

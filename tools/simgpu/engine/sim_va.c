@@ -1,4 +1,4 @@
-/* va: address space. See va.h. Owns no lock: the kernel's is enough. */
+/* sim_va: address space. See sim_va.h. Owns no lock: the kernel's is enough. */
 #include "tools/simgpu/engine/sim_va.h"
 
 #include <sys/mman.h>

@@ -1,5 +1,5 @@
-/* va: address space. A device address is an address of this process: reserving, backing and protecting it is
- * mmap.
+/* sim_va: address space. A device address is an address of this process: reserving, backing and protecting it
+ * is mmap.
  *
  * Reserved addresses fault when touched until sim_va_back() puts memory there.
  */

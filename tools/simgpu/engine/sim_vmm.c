@@ -1,4 +1,4 @@
-/* vmm: virtual memory management. See vmm.h. */
+/* sim_vmm: virtual memory management. See sim_vmm.h. */
 #include "tools/simgpu/engine/sim_vmm.h"
 
 #include "tools/simgpu/engine/sim_device.h"

@@ -1,4 +1,4 @@
-/* vmm: virtual memory management: address reservations, memory by handle, mappings, access.
+/* sim_vmm: virtual memory management: address reservations, memory by handle, mappings, access.
  *
  * The measured manners: a handle is mapped whole, a part cannot be unmapped, one handle may be mapped twice,
  * memory lives until it is neither held nor mapped; nothing here waits for running work and nothing needs a

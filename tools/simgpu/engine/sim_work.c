@@ -1,4 +1,4 @@
-/* work: one thing that a stream does. See work.h. Never takes the engine's lock. */
+/* sim_work: one thing that a stream does. See sim_work.h. Never takes the engine's lock. */
 #include "tools/simgpu/engine/sim_work.h"
 
 #include <stdatomic.h>

@@ -1,4 +1,4 @@
-/* work: one thing that a stream does: a copy, a fill, a host function, a kernel, a wait.
+/* sim_work: one thing that a stream does: a copy, a fill, a host function, a kernel, a wait.
  *
  * A piece of work owns all it needs (also a staged copy of pageable memory and a kernel's arguments), so that
  * it can be run later, or be kept in a graph and run many times. Runs without any lock.
