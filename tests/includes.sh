@@ -18,6 +18,11 @@ interpose/pool: interpose/base interpose/settings interpose/driver interpose/acc
 interpose/share: interpose/base interpose/settings interpose/driver interpose/pool
 interpose: interpose/base interpose/settings interpose/driver interpose/account interpose/pool interpose/share interpose/see
 interpose/hook: interpose interpose/base interpose/settings interpose/driver interpose/account interpose/pool interpose/share interpose/see
+tools/simgpu:
+tools/simgpu/engine: tools/simgpu
+tools/simgpu/bridge: tools/simgpu tools/simgpu/engine
+tools/simgpu/nvml: tools/simgpu/engine
+tools/simgpu/cudart:
 '
 
 wrong=$(printf '%s' "$layers" | while IFS=: read -r folder allowed; do
@@ -35,7 +40,7 @@ wrong=$(printf '%s' "$layers" | while IFS=: read -r folder allowed; do
         done
     done
 done)
-for folder in interpose/*/; do
+for folder in interpose/*/ tools/simgpu/*/; do
     case "$layers" in
     *"
 ${folder%/}:"*) ;;
