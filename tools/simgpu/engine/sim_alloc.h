@@ -22,7 +22,7 @@ CUresult sim_alloc_take(struct sim_block *block,
 CUresult sim_alloc_block(struct CUctx_st *context, enum sim_block_kind kind, uint64_t size,
                          struct sim_block **out);
 void sim_alloc_give_back(struct sim_block *block); /* withdrawn; its work is done; lock held */
-void sim_alloc_end_context(
-    struct CUctx_st *context); /* frees what it still owns; its work is done; lock held */
+/* Frees what it still owns; its work is done; lock held. */
+void sim_alloc_end_context(struct CUctx_st *context);
 
 #endif

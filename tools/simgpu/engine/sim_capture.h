@@ -14,11 +14,11 @@ struct CUevent_st;
 
 /* All with the lock held. */
 CUresult sim_capture_check_unsafe(void); /* before cuMemAlloc and its like */
-CUresult
-sim_capture_check_context(struct CUctx_st *context); /* before what concerns every stream of a context */
+/* Before what concerns every stream of a context. */
+CUresult sim_capture_check_context(struct CUctx_st *context);
 CUresult sim_capture_check_stream(struct CUstream_st *stream); /* before a synchronization with it */
-CUresult
-sim_capture_check_event(struct CUevent_st *event); /* a question about a captured one ends its capture */
+/* A question about a captured one ends its capture. */
+CUresult sim_capture_check_event(struct CUevent_st *event);
 CUresult sim_capture_check_implicit(struct CUstream_st *stream); /* before work in the legacy stream */
 CUresult sim_capture_add(struct CUstream_st *stream, struct sim_work *work); /* takes over work */
 /* cuMemAllocAsync and cuMemFreeAsync: nodes of the graph's own memory. */

@@ -36,8 +36,8 @@ struct CUctx_st {
     CUfunc_cache cache_config;
     struct CUstream_st *legacy; /* the NULL stream */
     struct sim_ops *barrier;    /* what streams that are made later wait for too (cuCtxWaitEvent), or NULL */
-    struct sim_link
-        streams; /* all of them, also the legacy one and those that drain after their destruction */
+    /* All of them, also the legacy one and those that drain after their destruction. */
+    struct sim_link streams;
     struct sim_link blocks, slabs;   /* memory: sim_alloc.h */
     struct sim_link arrays, modules; /* sim_array.h, sim_kernel.h */
     struct sim_link events;
@@ -48,8 +48,8 @@ struct CUctx_st {
  * primary context, where memory, events and modules are. */
 CUresult sim_context_current(struct CUctx_st **out);
 CUresult sim_context_current_itself(struct CUctx_st **out); /* a green one, if that is current */
-struct CUctx_st *
-sim_context_base(struct CUctx_st *context); /* the primary context of a green one, or itself */
+/* The primary context of a green one, or itself. */
+struct CUctx_st *sim_context_base(struct CUctx_st *context);
 /* The part of sim_green.h that is about contexts; lock held. NULL: no memory. */
 struct CUctx_st *sim_context_new_green(struct CUctx_st *primary, struct CUgreenCtx_st *green);
 void sim_context_end_green(struct CUctx_st *context); /* nothing, if it has ended */

@@ -9,8 +9,8 @@
 #include "tools/simgpu/engine/sim_block.h"
 
 void sim_ipc_end_block(struct sim_block *block); /* an imported one; withdrawn; lock held */
-void sim_ipc_retire(
-    struct sim_block *block); /* an exported one goes: its handle must not open any more; lock held */
+/* An exported one goes: its handle must not open any more; lock held. */
+void sim_ipc_retire(struct sim_block *block);
 
 CUresult sim_ipc_get_handle(CUipcMemHandle *out, CUdeviceptr address);
 CUresult sim_ipc_open_handle(CUdeviceptr *out, CUipcMemHandle handle, unsigned int flags);

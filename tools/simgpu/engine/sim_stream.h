@@ -41,8 +41,8 @@ struct CUstream_st {
     bool destroyed; /* goes away when it has drained */
     bool has_worker;
     pthread_cond_t ready; /* there is work */
-    struct CUstream_st
-        *beside; /* runs the kernels that need not wait for the one before; NULL: none so far */
+    /* Runs the kernels that need not wait for the one before; NULL: none so far. */
+    struct CUstream_st *beside;
     struct sim_link queue;
     struct sim_op *tail;         /* the last op ever put in; may be done */
     struct sim_capture *capture; /* NULL: runs what it is given */
@@ -79,8 +79,8 @@ bool sim_ops_copy(struct sim_ops *out, const struct sim_ops *ops);
 bool sim_ops_join(struct sim_ops *into,
                   const struct sim_ops *more); /* drops those that are done; false: no memory */
 
-bool sim_stream_on_worker(
-    void); /* this thread runs work: no call into the driver is allowed here; needs no lock */
+/* This thread runs work: no call into the driver is allowed here; needs no lock. */
+bool sim_stream_on_worker(void);
 uint64_t sim_stream_thread(void); /* a number for this thread, never 0; needs no lock */
 uint64_t sim_stream_now_ns(void);
 

@@ -16,8 +16,8 @@ struct sim_reservation {
 
 struct sim_reservation *sim_vmm_reservation(uint64_t address);     /* that contains it, or NULL; lock held */
 const CUmemAllocationProp *sim_vmm_props(struct sim_block *block); /* of a mapped block; lock held */
-bool sim_vmm_reaches_bus(
-    struct sim_block *block); /* of a mapped block: is it GPUDirect RDMA capable? lock held */
+/* Of a mapped block: is it GPUDirect RDMA capable? lock held. */
+bool sim_vmm_reaches_bus(struct sim_block *block);
 struct sim_phys *sim_vmm_memory(struct sim_block *block); /* of a mapped block; lock held */
 CUmemAccess_flags sim_vmm_access(const struct sim_block *block, CUdevice device);
 
