@@ -1,7 +1,7 @@
 /* bridge_context: entry points about contexts. Only checks arguments and levels ABI versions; see
  * engine/sim_context.h.
  */
-#include "tools/simgpu/engine/sim_context.h"
+#include "tools/simgpu/engine/sim_context_life.h"
 
 #include "tools/simgpu/bridge/bridge_call.h"
 

@@ -2,7 +2,7 @@
  * engine/sim_device.h. */
 #include "tools/simgpu/bridge/bridge_call.h"
 
-#include "tools/simgpu/engine/sim_context.h"
+#include "tools/simgpu/engine/sim_context_life.h"
 #include "tools/simgpu/engine/sim_device.h"
 #include "tools/simgpu/engine/sim_state.h"
 

@@ -1,4 +1,4 @@
-/* sim_context: contexts, primary and made, and which one is current to a thread.
+/* sim_context: which contexts there are, and which one is current to a thread.
  *
  * What cuCtxFromGreenCtx gives is a context of its own only for streams and for what waits for them; in all
  * else the primary context stands for it (sim_green.h).
@@ -50,39 +50,20 @@ CUresult sim_context_current(struct CUctx_st **out);
 CUresult sim_context_current_itself(struct CUctx_st **out); /* a green one, if that is current */
 /* The primary context of a green one, or itself. */
 struct CUctx_st *sim_context_base(struct CUctx_st *context);
-/* The part of sim_green.h that is about contexts; lock held. NULL: no memory. */
-struct CUctx_st *sim_context_new_green(struct CUctx_st *primary, struct CUgreenCtx_st *green);
-void sim_context_end_green(struct CUctx_st *context); /* nothing, if it has ended */
-bool sim_context_is_valid(CUcontext context);         /* known and alive; lock held */
+bool sim_context_is_valid(CUcontext context);  /* known and alive; lock held */
 void sim_context_must_stay(CUcontext context); /* ends the program if it is just being destroyed; lock held */
 struct sim_link *sim_context_all(void);        /* lock held */
 
-CUresult sim_context_create(CUcontext *out, unsigned int flags, CUdevice ordinal);
-CUresult sim_context_destroy(CUcontext context);
-CUresult sim_context_attach(CUcontext *out, unsigned int flags);
-CUresult sim_context_detach(CUcontext context);
+/* With the lock held: the thread's stack of contexts. */
+bool sim_context_has_room(void);
+void sim_context_enter(struct CUctx_st *context);       /* becomes current; there is room */
+void sim_context_leave(const struct CUctx_st *context); /* nothing, if it is not current */
+
+/* The driver's calls; they take the lock. */
 CUresult sim_context_push(CUcontext context);
 CUresult sim_context_pop(CUcontext *out);
 CUresult sim_context_set(CUcontext context);
 CUresult sim_context_get(CUcontext *out);
-CUresult sim_context_device(CUdevice *out, CUcontext context); /* NULL: the current one */
-CUresult sim_context_id(CUcontext context, unsigned long long *out);
-CUresult sim_context_get_flags(unsigned int *out);
-CUresult sim_context_set_flags(unsigned int flags);
-CUresult sim_context_get_limit(size_t *out, CUlimit limit);
-CUresult sim_context_set_limit(CUlimit limit, size_t value);
-CUresult sim_context_get_cache_config(CUfunc_cache *out);
-CUresult sim_context_set_cache_config(CUfunc_cache config);
 CUresult sim_context_check_current(void); /* for calls that only need one */
-CUresult sim_context_api_version(CUcontext context, unsigned int *out);
-CUresult sim_context_synchronize(CUcontext context); /* NULL: the current one */
-CUresult sim_context_enable_peer(CUcontext peer);
-CUresult sim_context_disable_peer(CUcontext peer);
-
-CUresult sim_primary_retain(CUcontext *out, CUdevice ordinal);
-CUresult sim_primary_release(CUdevice ordinal);
-CUresult sim_primary_reset(CUdevice ordinal);
-CUresult sim_primary_state(CUdevice ordinal, unsigned int *flags, int *active);
-CUresult sim_primary_set_flags(CUdevice ordinal, unsigned int flags);
 
 #endif

@@ -7,15 +7,11 @@
 #define SIMGPU_GRAPH_H
 
 #include "tools/simgpu/engine/sim_list.h"
+#include "tools/simgpu/engine/sim_nodes.h"
 #include "tools/simgpu/engine/sim_work.h"
 
 #include <stdbool.h>
 #include <stdint.h>
-
-struct sim_nodes { /* a set of nodes; does not own them */
-    struct CUgraphNode_st **items;
-    size_t count;
-};
 
 struct sim_graph_memory;
 
@@ -34,11 +30,6 @@ struct CUgraphNode_st {
 struct CUgraph_st {
     struct sim_link nodes;
 };
-
-bool sim_nodes_add(struct sim_nodes *set, struct CUgraphNode_st *node); /* once; false: no memory */
-bool sim_nodes_add_all(struct sim_nodes *set, const struct sim_nodes *other);
-bool sim_nodes_contain(const struct sim_nodes *set, const struct CUgraphNode_st *node);
-void sim_nodes_clear(struct sim_nodes *set);
 
 /* With the lock held. */
 struct CUgraph_st *sim_graph_new(void);

@@ -2,6 +2,7 @@
 #include "tools/simgpu/engine/sim_green.h"
 
 #include "tools/simgpu/engine/sim_capture.h"
+#include "tools/simgpu/engine/sim_context_life.h"
 #include "tools/simgpu/engine/sim_device.h"
 #include "tools/simgpu/engine/sim_event.h"
 #include "tools/simgpu/engine/sim_lock.h"

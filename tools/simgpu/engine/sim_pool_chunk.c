@@ -1,6 +1,7 @@
 /* sim_pool_chunk: the memory of a pool. See sim_pool_chunk.h. */
 #include "tools/simgpu/engine/sim_pool_chunk.h"
 
+#include "tools/simgpu/engine/sim_stream.h"
 #include "tools/simgpu/engine/sim_va.h"
 
 #include <stdlib.h>

@@ -5,8 +5,8 @@
 #ifndef SIMGPU_POOL_CHUNK_H
 #define SIMGPU_POOL_CHUNK_H
 
+#include "tools/simgpu/engine/sim_block.h"
 #include "tools/simgpu/engine/sim_card.h"
-#include "tools/simgpu/engine/sim_pool.h"
 #include "tools/simgpu/engine/sim_pool_extent.h"
 
 #define POOL_STEP      (UINT64_C(32) << 20) /* the driver grows a pool by this while there is room (measured) */

@@ -7,7 +7,7 @@
 #ifndef SIMGPU_POOL_EXTENT_H
 #define SIMGPU_POOL_EXTENT_H
 
-#include "tools/simgpu/engine/sim_stream.h"
+#include "tools/simgpu/engine/sim_ops.h"
 
 struct sim_extent {
     struct sim_link link; /* in chunk->free, by address */

@@ -9,7 +9,6 @@
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
-#include <string.h>
 #include <time.h>
 
 static _Thread_local bool on_worker;
@@ -37,80 +36,7 @@ uint64_t sim_stream_now_ns(void)
     return (uint64_t)now.tv_sec * UINT64_C(1000000000) + (uint64_t)now.tv_nsec;
 }
 
-/* ---- ops ---- */
-
-static void op_drop(struct sim_op *op)
-{
-    if (op && --op->refs == 0) {
-        op_drop(op->beside);
-        free(op->after);
-        free(op);
-    }
-}
-
-bool sim_ops_done(const struct sim_ops *ops)
-{
-    unsigned int i;
-
-    for (i = 0; i < ops->count; i++)
-        if (!ops->items[i]->done)
-            return false;
-    return true;
-}
-
-void sim_ops_wait(const struct sim_ops *ops)
-{
-    while (!sim_ops_done(ops))
-        sim_lock_wait();
-}
-
-void sim_ops_clear(struct sim_ops *ops)
-{
-    unsigned int i;
-
-    for (i = 0; i < ops->count; i++)
-        op_drop(ops->items[i]);
-    free(ops->items);
-    *ops = (struct sim_ops){NULL, 0};
-}
-
-bool sim_ops_copy(struct sim_ops *out, const struct sim_ops *ops)
-{
-    unsigned int i;
-
-    *out = (struct sim_ops){NULL, 0};
-    if (ops->count == 0)
-        return true;
-    out->items = malloc(ops->count * sizeof(struct sim_op *));
-    if (!out->items)
-        return false;
-    out->count = ops->count;
-    for (i = 0; i < ops->count; i++) {
-        out->items[i] = ops->items[i];
-        out->items[i]->refs++;
-    }
-    return true;
-}
-
-bool sim_ops_join(struct sim_ops *into, const struct sim_ops *more)
-{
-    struct sim_op **items = malloc((into->count + more->count + 1) * sizeof(struct sim_op *));
-    unsigned int i, count = 0;
-
-    if (!items)
-        return false;
-    for (i = 0; i < into->count + more->count; i++) {
-        struct sim_op *op = i < into->count ? into->items[i] : more->items[i - into->count];
-
-        if (!op->done) {
-            op->refs++;
-            items[count++] = op;
-        }
-    }
-    sim_ops_clear(into);
-    *into = (struct sim_ops){items, count};
-    return true;
-}
+/* ---- what a stream waits for ---- */
 
 bool sim_stream_is_of(const struct CUstream_st *stream, const struct CUctx_st *context)
 {
@@ -185,7 +111,7 @@ void sim_stream_wait_context(struct CUctx_st *context)
 
 static void free_stream(struct CUstream_st *stream)
 {
-    op_drop(stream->tail);
+    sim_op_drop(stream->tail);
     sim_list_remove(&stream->link);
     sim_nodes_clear(&stream->frontier);
     pthread_cond_destroy(&stream->ready);
@@ -228,7 +154,7 @@ static void *worker(void *argument)
         op = LIST_ITEM(stream->queue.next, struct sim_op, link);
         run_op(op);
         sim_list_remove(&op->link);
-        op_drop(op);
+        sim_op_drop(op);
     }
     free_stream(stream);
     sim_lock_drop();
@@ -273,7 +199,7 @@ static CUresult enqueue(struct CUstream_st *stream, struct sim_work *work, struc
     op->is_kernel = work->kind == WORK_KERNEL;
     op->after = after->items;
     op->after_count = after->count;
-    op_drop(stream->tail);
+    sim_op_drop(stream->tail);
     stream->tail = op;
     sim_list_append(&stream->queue, &op->link);
     pthread_cond_signal(&stream->ready);
@@ -294,7 +220,7 @@ static void forget_op(struct sim_ops *ops, const struct sim_op *op)
 
     for (i = 0; i < ops->count; i++)
         if (ops->items[i] == op) {
-            op_drop(ops->items[i]);
+            sim_op_drop(ops->items[i]);
             ops->items[i] = ops->items[--ops->count];
             return;
         }
@@ -353,7 +279,7 @@ CUresult sim_stream_submit(struct CUstream_st *stream, struct sim_work *work, bo
     op->refs++;
     while (!op->done)
         sim_lock_wait();
-    op_drop(op);
+    sim_op_drop(op);
     return CUDA_SUCCESS;
 }
 

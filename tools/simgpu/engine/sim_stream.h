@@ -1,33 +1,17 @@
 /* sim_stream: queues of work, each with a worker thread of its own, so that a race between streams is a race.
  *
- * An op is one piece of work in a queue; whoever wants to know when it is done holds it (an event, a later op
- * of another stream, a host thread). The legacy stream waits for all blocking streams and they for it, by
- * such ops. Guarded by the engine's lock, which is not held while work runs.
+ * The legacy stream waits for all blocking streams and they for it, by ops (sim_ops.h). Guarded by the
+ * engine's lock, which is not held while work runs.
  */
 #ifndef SIMGPU_STREAM_H
 #define SIMGPU_STREAM_H
 
 #include "tools/simgpu/engine/sim_context.h"
-#include "tools/simgpu/engine/sim_graph.h"
+#include "tools/simgpu/engine/sim_nodes.h"
+#include "tools/simgpu/engine/sim_ops.h"
 #include "tools/simgpu/engine/sim_work.h"
 
 #include <pthread.h>
-
-struct sim_op {
-    struct sim_link link;
-    unsigned int refs;
-    bool is_kernel, begun, done;
-    uint64_t done_ns;
-    struct sim_op *beside; /* must have begun first; NULL: none */
-    struct sim_op **after; /* must be done first */
-    unsigned int after_count;
-    struct sim_work *work;
-};
-
-struct sim_ops { /* a set of ops held */
-    struct sim_op **items;
-    unsigned int count;
-};
 
 struct CUstream_st {
     struct sim_link link;     /* in context->streams */
@@ -71,13 +55,6 @@ CUresult sim_stream_submit_after(struct CUstream_st *stream, struct sim_ops *aft
 bool sim_stream_pending(struct CUstream_st *stream, struct sim_ops *out);
 bool sim_stream_pending_context(struct CUctx_st *context, struct sim_ops *out);
 void sim_stream_wait_context(struct CUctx_st *context);
-
-bool sim_ops_done(const struct sim_ops *ops);
-void sim_ops_wait(const struct sim_ops *ops);
-void sim_ops_clear(struct sim_ops *ops);
-bool sim_ops_copy(struct sim_ops *out, const struct sim_ops *ops);
-bool sim_ops_join(struct sim_ops *into,
-                  const struct sim_ops *more); /* drops those that are done; false: no memory */
 
 /* This thread runs work: no call into the driver is allowed here; needs no lock. */
 bool sim_stream_on_worker(void);
