@@ -151,12 +151,12 @@ PAIR(cuEventRecordWithFlags, (CUevent event, CUstream stream, unsigned int flags
 
 CUresult cuIpcGetEventHandle(CUipcEventHandle *out, CUevent event)
 {
-    return CALL(cuIpcGetEventHandle, sim_share_export(out, event));
+    return CALL(cuIpcGetEventHandle, sim_event_export(out, event));
 }
 
 CUresult cuIpcOpenEventHandle(CUevent *out, CUipcEventHandle handle)
 {
-    return CALL(cuIpcOpenEventHandle, sim_share_open(out, handle));
+    return CALL(cuIpcOpenEventHandle, sim_event_open(out, handle));
 }
 
 CUresult cuEventQuery(CUevent event)

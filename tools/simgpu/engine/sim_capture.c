@@ -1,7 +1,6 @@
 /* sim_capture: streams that write down their work in a graph instead of running it. See sim_capture.h. */
 #include "tools/simgpu/engine/sim_capture.h"
 
-#include "tools/simgpu/engine/sim_event.h"
 #include "tools/simgpu/engine/sim_graph_memory.h"
 #include "tools/simgpu/engine/sim_lock.h"
 #include "tools/simgpu/engine/sim_object.h"
@@ -105,7 +104,7 @@ CUresult sim_capture_check_implicit(struct CUstream_st *stream)
     return result;
 }
 
-CUresult sim_capture_check_event(struct CUevent_st *event)
+CUresult sim_capture_check_event(const struct sim_captured *event)
 {
     struct sim_capture *capture = find(event->capture);
 
@@ -187,16 +186,16 @@ CUresult sim_capture_add_free(struct CUstream_st *stream, CUdeviceptr address)
     return result == CUDA_SUCCESS ? append(stream, node) : result;
 }
 
-CUresult sim_capture_record(struct CUstream_st *stream, struct CUevent_st *event)
+CUresult sim_capture_record(struct CUstream_st *stream, struct sim_captured *event)
 {
     if (stream->capture->invalid)
         return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
-    sim_event_forget(event);
+    sim_nodes_clear(&event->nodes);
     event->capture = stream->capture->id;
     return sim_nodes_add_all(&event->nodes, &stream->frontier) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-CUresult sim_capture_wait(struct CUstream_st *stream, struct CUevent_st *event)
+CUresult sim_capture_wait(struct CUstream_st *stream, const struct sim_captured *event)
 {
     struct sim_capture *capture = find(event->capture);
 

@@ -10,24 +10,29 @@
 #include "tools/simgpu/engine/sim_graph.h"
 
 struct CUstream_st;
-struct CUevent_st;
+
+/* A point in a capture, as an event keeps it. */
+struct sim_captured {
+    uint64_t capture; /* its id; 0: none */
+    struct sim_nodes nodes;
+};
 
 /* All with the lock held. */
 CUresult sim_capture_check_unsafe(void); /* before cuMemAlloc and its like */
 /* Before what concerns every stream of a context. */
 CUresult sim_capture_check_context(struct CUctx_st *context);
 CUresult sim_capture_check_stream(struct CUstream_st *stream); /* before a synchronization with it */
-/* A question about a captured one ends its capture. */
-CUresult sim_capture_check_event(struct CUevent_st *event);
+/* A question about an event that was captured ends the capture. */
+CUresult sim_capture_check_event(const struct sim_captured *event);
 CUresult sim_capture_check_implicit(struct CUstream_st *stream); /* before work in the legacy stream */
 CUresult sim_capture_add(struct CUstream_st *stream, struct sim_work *work); /* takes over work */
 /* cuMemAllocAsync and cuMemFreeAsync: nodes of the graph's own memory. */
 CUresult sim_capture_add_alloc(struct CUstream_st *stream, CUdevice device, size_t size,
                                CUdeviceptr *address);
 CUresult sim_capture_add_free(struct CUstream_st *stream, CUdeviceptr address);
-CUresult sim_capture_record(struct CUstream_st *stream, struct CUevent_st *event);
+CUresult sim_capture_record(struct CUstream_st *stream, struct sim_captured *event);
 CUresult sim_capture_wait(struct CUstream_st *stream,
-                          struct CUevent_st *event); /* of an event that was captured */
+                          const struct sim_captured *event); /* of an event that was captured */
 void sim_capture_invalidate(struct CUstream_st *stream);
 void sim_capture_forget_stream(struct CUstream_st *stream);
 void sim_capture_forget_green(const struct CUctx_st *context); /* its streams capture no more */

@@ -12,20 +12,10 @@
 #ifndef SIMGPU_CARD_H
 #define SIMGPU_CARD_H
 
-#include <stdbool.h>
+#include "tools/simgpu/engine/sim_card_spec.h"
+
 #include <stdint.h>
 #include <sys/types.h>
-
-#define CARD_MAX_DEVICES 16
-#define CARD_UUID_TEXT   48 /* room for a UUID as NVML writes it */
-
-struct sim_card_info {
-    uint8_t uuid[16];     /* fixed by the index, so that it is the same in every process */
-    uint8_t gpu_uuid[16]; /* of the whole GPU: another one where the card is a MIG instance */
-    bool mig;
-    uint64_t capacity;      /* bytes */
-    uint64_t context_bytes; /* what one CUDA context takes: 518 MiB, or 1/16 of a small card, or ctx=SIZE */
-};
 
 struct sim_card_process {
     pid_t pid;

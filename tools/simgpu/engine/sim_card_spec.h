@@ -12,15 +12,26 @@
 #ifndef SIMGPU_CARD_SPEC_H
 #define SIMGPU_CARD_SPEC_H
 
+#include <stdbool.h>
 #include <stddef.h>
-#include "tools/simgpu/engine/sim_card.h"
+#include <stdint.h>
 
+#define CARD_MAX_DEVICES   16
+#define CARD_UUID_TEXT     48 /* room for a UUID as NVML writes it */
 #define CARD_SPEC_DEFAULT  "1x16G"
 #define CARD_MIN_CAPACITY  ((uint64_t)4 << 20)
 #define CARD_MAX_CAPACITY  ((uint64_t)1 << 46)
 #define CARD_CONTEXT_BYTES ((uint64_t)518 << 20) /* one context by NVML on an H200, driver 580 (measured) */
 #define CARD_CONTEXT_SHARE 16                    /* a context takes at most this part of a small card */
 #define CARD_GRANULARITY   ((uint64_t)2 << 20)
+
+struct sim_card_info {
+    uint8_t uuid[16];     /* fixed by the index, so that it is the same in every process */
+    uint8_t gpu_uuid[16]; /* of the whole GPU: another one where the card is a MIG instance */
+    bool mig;
+    uint64_t capacity;      /* bytes */
+    uint64_t context_bytes; /* what one CUDA context takes: 518 MiB, or 1/16 of a small card, or ctx=SIZE */
+};
 
 struct sim_card_spec {
     int count;

@@ -1,7 +1,6 @@
 /* sim_event: a point in one or more streams. See sim_event.h. */
 #include "tools/simgpu/engine/sim_event.h"
 
-#include "tools/simgpu/engine/sim_capture.h"
 #include "tools/simgpu/engine/sim_lock.h"
 #include "tools/simgpu/engine/sim_event_share.h"
 #include "tools/simgpu/engine/sim_object.h"
@@ -11,11 +10,12 @@
 
 #define KNOWN_FLAGS (CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING | CU_EVENT_INTERPROCESS)
 
-void sim_event_forget(struct CUevent_st *event)
+/* What it was recorded for. Lock held. */
+static void forget(struct CUevent_st *event)
 {
     sim_ops_clear(&event->ops);
-    sim_nodes_clear(&event->nodes);
-    event->capture = 0;
+    sim_nodes_clear(&event->captured.nodes);
+    event->captured.capture = 0;
 }
 
 static void free_event(struct CUevent_st *event)
@@ -24,7 +24,7 @@ static void free_event(struct CUevent_st *event)
         sim_share_drop(event->slot);
     sim_object_remove(event);
     sim_list_remove(&event->link);
-    sim_event_forget(event);
+    forget(event);
     free(event);
 }
 
@@ -55,16 +55,6 @@ static CUresult make_event(CUevent *out, unsigned int flags, struct sim_shared_e
     sim_list_append(&context->events, &event->link);
     *out = event;
     return CUDA_SUCCESS;
-}
-
-CUresult sim_event_adopt(CUevent *out, struct sim_shared_event *shared)
-{
-    CUresult result;
-
-    sim_lock_take();
-    result = make_event(out, CU_EVENT_INTERPROCESS | CU_EVENT_DISABLE_TIMING, shared);
-    sim_lock_drop();
-    return result;
 }
 
 CUresult sim_event_create(CUevent *out, unsigned int flags)
@@ -128,8 +118,12 @@ static CUresult record(struct CUevent_st *event, struct CUstream_st *stream)
 
     if (event->context != stream->context)
         return CUDA_ERROR_INVALID_HANDLE;
-    if (stream->capture)
-        return sim_capture_record(stream, event);
+    if (stream->capture) {
+        result = sim_capture_record(stream, &event->captured);
+        if (result == CUDA_SUCCESS)
+            sim_ops_clear(&event->ops);
+        return result;
+    }
     result = sim_capture_check_implicit(stream);
     if (result != CUDA_SUCCESS)
         return result;
@@ -137,7 +131,7 @@ static CUresult record(struct CUevent_st *event, struct CUstream_st *stream)
         return record_shared(event, stream);
     if (!sim_stream_pending(stream, &pending))
         return CUDA_ERROR_OUT_OF_MEMORY;
-    sim_event_forget(event);
+    forget(event);
     event->ops = pending;
     event->recorded = true;
     event->stream = stream->legacy ? 0 : stream->id;
@@ -176,7 +170,7 @@ CUresult sim_event_record_context(CUcontext context, CUevent event)
         result = sim_capture_check_context(context);
     if (result == CUDA_SUCCESS) {
         if (sim_stream_pending_context(context, &pending)) {
-            sim_event_forget(event);
+            forget(event);
             event->ops = pending;
             event->recorded = true;
             event->stream = 0;
@@ -193,8 +187,8 @@ static CUresult make_wait(struct CUstream_st *stream, struct CUevent_st *event)
 {
     struct sim_ops after;
 
-    if (stream->capture || event->capture)
-        return sim_capture_wait(stream, event);
+    if (stream->capture || event->captured.capture)
+        return sim_capture_wait(stream, &event->captured);
     if (event->shared)
         return wait_shared(event, stream);
     if (!sim_ops_copy(&after, &event->ops))
@@ -278,8 +272,8 @@ CUresult sim_event_query(CUevent event)
     sim_lock_take();
     if (!sim_object_is(event, OBJECT_EVENT))
         result = CUDA_ERROR_INVALID_HANDLE;
-    else if (event->capture)
-        result = sim_capture_check_event(event);
+    else if (event->captured.capture)
+        result = sim_capture_check_event(&event->captured);
     else if ((result = sim_capture_check_unsafe()) != CUDA_SUCCESS)
         ; /* a question about any event ends a capture */
     else if (event->shared)
@@ -300,8 +294,8 @@ CUresult sim_event_synchronize(CUevent event)
     sim_lock_take();
     if (!sim_object_is(event, OBJECT_EVENT))
         result = CUDA_ERROR_INVALID_HANDLE;
-    else if (event->capture)
-        result = sim_capture_check_event(event);
+    else if (event->captured.capture)
+        result = sim_capture_check_event(&event->captured);
     else if ((result = sim_capture_check_unsafe()) != CUDA_SUCCESS)
         ; /* and so does waiting for one (seen on an H200) */
     else if (!sim_ops_copy(&waited,
@@ -345,6 +339,34 @@ CUresult sim_event_elapsed(float *milliseconds, CUevent from, CUevent to)
         result = CUDA_ERROR_NOT_READY;
     else
         *milliseconds = (float)((double)((int64_t)time_of(to) - (int64_t)time_of(from)) / 1e6);
+    sim_lock_drop();
+    return result;
+}
+
+/* ---- of other processes ---- */
+
+CUresult sim_event_export(CUipcEventHandle *out, CUevent event)
+{
+    CUresult result = CUDA_ERROR_INVALID_VALUE;
+
+    sim_lock_take();
+    if (out && sim_object_is(event, OBJECT_EVENT) && event->shared && event->slot >= 0) {
+        sim_share_export(out, event->slot);
+        result = CUDA_SUCCESS;
+    }
+    sim_lock_drop();
+    return result;
+}
+
+CUresult sim_event_open(CUevent *out, CUipcEventHandle handle)
+{
+    struct sim_shared_event *shared;
+    CUresult result = out ? sim_share_open(&shared, handle) : CUDA_ERROR_INVALID_VALUE;
+
+    if (result != CUDA_SUCCESS)
+        return result;
+    sim_lock_take();
+    result = make_event(out, CU_EVENT_INTERPROCESS | CU_EVENT_DISABLE_TIMING, shared);
     sim_lock_drop();
     return result;
 }

@@ -6,6 +6,7 @@
 #ifndef SIMGPU_EVENT_H
 #define SIMGPU_EVENT_H
 
+#include "tools/simgpu/engine/sim_capture.h"
 #include "tools/simgpu/engine/sim_stream.h"
 
 struct CUevent_st {
@@ -18,11 +19,9 @@ struct CUevent_st {
     struct sim_ops ops;
     struct sim_shared_event *shared; /* CU_EVENT_INTERPROCESS: sim_event_share.h; then .ops is not used */
     int slot;                        /* of our own arena, or -1 */
-    uint64_t capture;                /* the capture that it was last recorded in, or 0 */
-    struct sim_nodes nodes;
+    struct sim_captured captured;    /* the capture that it was last recorded in, if any */
 };
 
-void sim_event_forget(struct CUevent_st *event); /* what it was recorded for; lock held */
 void sim_event_end_context(struct CUctx_st *context);
 void sim_event_drop_barrier(struct CUctx_st *context); /* of cuCtxWaitEvent; lock held */
 
@@ -35,7 +34,8 @@ CUresult sim_event_wait_context(CUcontext context, CUevent event);
 CUresult sim_event_wait(CUstream stream, CUevent event);
 CUresult sim_event_query(CUevent event);
 CUresult sim_event_synchronize(CUevent event);
-CUresult sim_event_adopt(CUevent *out, struct sim_shared_event *shared); /* of another process */
+CUresult sim_event_export(CUipcEventHandle *out, CUevent event);
+CUresult sim_event_open(CUevent *out, CUipcEventHandle handle);
 CUresult sim_event_elapsed(float *milliseconds, CUevent from, CUevent to);
 
 #endif

@@ -1,9 +1,7 @@
 /* sim_event_share: interprocess events. See sim_event_share.h. */
 #include "tools/simgpu/engine/sim_event_share.h"
 
-#include "tools/simgpu/engine/sim_event.h"
 #include "tools/simgpu/engine/sim_lock.h"
-#include "tools/simgpu/engine/sim_object.h"
 
 #include <fcntl.h>
 #include <stdatomic.h>
@@ -113,22 +111,6 @@ void sim_share_wait(const struct sim_shared_event *event)
         nanosleep(&pause, NULL);
 }
 
-CUresult sim_share_export(CUipcEventHandle *out, CUevent event)
-{
-    struct ticket ticket = {.magic = TICKET_MAGIC, .pid = getpid()};
-    CUresult result = CUDA_ERROR_INVALID_VALUE;
-
-    sim_lock_take();
-    if (out && sim_object_is(event, OBJECT_EVENT) && event->shared && event->slot >= 0) {
-        ticket.fd = own_fd;
-        ticket.slot = event->slot;
-        memcpy(out, &ticket, sizeof(ticket));
-        result = CUDA_SUCCESS;
-    }
-    sim_lock_drop();
-    return result;
-}
-
 /* Maps the other process's file once. Lock held. */
 static struct sim_shared_event *map_arena(int fd)
 {
@@ -155,7 +137,14 @@ static struct sim_shared_event *map_arena(int fd)
     return arena->events;
 }
 
-CUresult sim_share_open(CUevent *out, CUipcEventHandle handle)
+void sim_share_export(CUipcEventHandle *out, int slot)
+{
+    struct ticket ticket = {.magic = TICKET_MAGIC, .pid = getpid(), .fd = own_fd, .slot = slot};
+
+    memcpy(out, &ticket, sizeof(ticket));
+}
+
+CUresult sim_share_open(struct sim_shared_event **out, CUipcEventHandle handle)
 {
     struct sim_shared_event *events;
     struct ticket ticket;
@@ -163,7 +152,7 @@ CUresult sim_share_open(CUevent *out, CUipcEventHandle handle)
     int fd;
 
     memcpy(&ticket, &handle, sizeof(ticket));
-    if (!out || ticket.magic != TICKET_MAGIC || ticket.slot < 0 || ticket.slot >= SLOTS)
+    if (ticket.magic != TICKET_MAGIC || ticket.slot < 0 || ticket.slot >= SLOTS)
         return CUDA_ERROR_INVALID_VALUE;
     if (ticket.pid == getpid())
         return CUDA_ERROR_INVALID_CONTEXT; /* as for memory: a process cannot open its own handle */
@@ -175,5 +164,8 @@ CUresult sim_share_open(CUevent *out, CUipcEventHandle handle)
     events = map_arena(fd);
     sim_lock_drop();
     close(fd);
-    return events ? sim_event_adopt(out, &events[ticket.slot]) : CUDA_ERROR_OUT_OF_MEMORY;
+    if (!events)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    *out = &events[ticket.slot];
+    return CUDA_SUCCESS;
 }

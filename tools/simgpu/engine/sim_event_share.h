@@ -16,6 +16,7 @@ struct sim_shared_event;
 /* With the lock held. */
 struct sim_shared_event *sim_share_new(int *slot); /* NULL: no room */
 void sim_share_drop(int slot);                     /* -1 is allowed: another process's */
+void sim_share_export(CUipcEventHandle *out, int slot);
 
 /* Without it, or with it. */
 uint64_t sim_share_record(struct sim_shared_event *event); /* one more; its number */
@@ -24,8 +25,7 @@ uint64_t sim_share_done_address(struct sim_shared_event *event); /* of the count
 bool sim_share_is_done(const struct sim_shared_event *event);
 void sim_share_wait(const struct sim_shared_event *event);
 
-/* The driver's calls; they take the lock. */
-CUresult sim_share_export(CUipcEventHandle *out, CUevent event);
-CUresult sim_share_open(CUevent *out, CUipcEventHandle handle);
+/* Maps another process's event, until this one ends. Takes the lock. */
+CUresult sim_share_open(struct sim_shared_event **out, CUipcEventHandle handle);
 
 #endif
