@@ -48,6 +48,15 @@ ${folder%/}:"*) ;;
 ${folder%/} has no layer in tests/includes.sh" ;;
     esac
 done
+
+# The modules of simgpu's engine (NAME.c and NAME.h are one) include each other in no circle.
+engine=tools/simgpu/engine
+circle=$(for file in "$engine"/*.[ch]; do
+    module=$(basename "${file%.*}")
+    sed -n "s|^#include \"$engine/\(.*\)\.h\"\$|$module \1|p" "$file"
+done | tsort 2>&1 >/dev/null) || wrong="$wrong
+$engine has a circle of includes:
+$circle"
 if [ -n "$wrong" ]; then
     echo "$wrong" >&2
     exit 1

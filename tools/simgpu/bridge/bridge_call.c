@@ -10,6 +10,7 @@
 #include "tools/simgpu/engine/sim_object.h"
 #include "tools/simgpu/engine/sim_state.h"
 #include "tools/simgpu/engine/sim_stream.h"
+#include "tools/simgpu/engine/sim_stream_work.h"
 #include "tools/simgpu/simgpu.h"
 
 #include <pthread.h>

@@ -1,5 +1,5 @@
 /* bridge_context: entry points about contexts. Only checks arguments and levels ABI versions; see
- * engine/sim_context.h.
+ * engine/sim_context_life.h.
  */
 #include "tools/simgpu/engine/sim_context_life.h"
 

@@ -1,11 +1,12 @@
 /* bridge_graph: entry points about stream capture and graphs. Only checks arguments; see
- * engine/sim_capture.h, sim_graph.h.
+ * engine/sim_capture_calls.h, sim_graph.h.
  */
 #include "tools/simgpu/engine/sim_graph.h"
 
 #include "tools/simgpu/bridge/bridge_per_thread.h"
 
 #include "tools/simgpu/engine/sim_capture.h"
+#include "tools/simgpu/engine/sim_capture_calls.h"
 #include "tools/simgpu/engine/sim_graph_memory.h"
 
 #include <string.h>

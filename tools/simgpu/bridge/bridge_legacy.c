@@ -6,7 +6,7 @@
  */
 #include "tools/simgpu/bridge/bridge_call.h"
 
-#include "tools/simgpu/engine/sim_alloc.h"
+#include "tools/simgpu/engine/sim_alloc_calls.h"
 #include "tools/simgpu/engine/sim_context_life.h"
 #include "tools/simgpu/engine/sim_device.h"
 #include "tools/simgpu/engine/sim_event.h"

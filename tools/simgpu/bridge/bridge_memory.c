@@ -1,9 +1,9 @@
 /* bridge_memory: entry points that allocate, free and describe memory of a context. Only checks arguments;
- * see engine/sim_alloc.h, sim_host.h, sim_pointer.h, sim_ipc.h, sim_array.h.
+ * see engine/sim_alloc_calls.h, sim_host.h, sim_pointer.h, sim_ipc.h, sim_array.h.
  */
 #include "tools/simgpu/bridge/bridge_call.h"
 
-#include "tools/simgpu/engine/sim_alloc.h"
+#include "tools/simgpu/engine/sim_alloc_calls.h"
 #include "tools/simgpu/engine/sim_array.h"
 #include "tools/simgpu/engine/sim_device.h"
 #include "tools/simgpu/engine/sim_host.h"

@@ -2,8 +2,6 @@
 #include "tools/simgpu/engine/sim_capture.h"
 
 #include "tools/simgpu/engine/sim_graph_memory.h"
-#include "tools/simgpu/engine/sim_lock.h"
-#include "tools/simgpu/engine/sim_object.h"
 #include "tools/simgpu/engine/sim_stream.h"
 
 #include <stdlib.h>
@@ -269,8 +267,8 @@ void sim_capture_forget_green(const struct CUctx_st *context)
     }
 }
 
-static CUresult begin(struct CUstream_st *stream, CUstreamCaptureMode mode, CUgraph into,
-                      const struct sim_nodes *after)
+CUresult sim_capture_start(struct CUstream_st *stream, CUstreamCaptureMode mode, CUgraph into,
+                           const struct sim_nodes *after)
 {
     struct sim_capture *capture;
 
@@ -299,29 +297,6 @@ fail:
     return CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-CUresult sim_capture_begin(CUstream handle, CUstreamCaptureMode mode, CUgraph into, const CUgraphNode *after,
-                           size_t count)
-{
-    struct sim_nodes set = {(struct CUgraphNode_st **)(uintptr_t)after, count};
-    struct CUstream_st *stream;
-    CUresult result;
-    size_t i;
-
-    if ((unsigned int)mode > CU_STREAM_CAPTURE_MODE_RELAXED || (count > 0 && !after))
-        return CUDA_ERROR_INVALID_VALUE;
-    sim_lock_take();
-    result = sim_stream_find(handle, &stream);
-    if (result == CUDA_SUCCESS && into && !sim_object_is(into, OBJECT_GRAPH))
-        result = CUDA_ERROR_INVALID_VALUE;
-    for (i = 0; result == CUDA_SUCCESS && i < count; i++)
-        if (!sim_object_is(after[i], OBJECT_NODE) || after[i]->graph != into)
-            result = CUDA_ERROR_INVALID_VALUE;
-    if (result == CUDA_SUCCESS)
-        result = begin(stream, mode, into, &set);
-    sim_lock_drop();
-    return result;
-}
-
 /* Has all that other streams captured flown back into the stream where it began? */
 static bool joined(struct sim_capture *capture)
 {
@@ -337,7 +312,7 @@ static bool joined(struct sim_capture *capture)
     return true;
 }
 
-static CUresult end(struct CUstream_st *stream, CUgraph *out)
+CUresult sim_capture_finish(struct CUstream_st *stream, CUgraph *out)
 {
     struct sim_capture *capture = stream->capture;
     CUresult result = CUDA_SUCCESS;
@@ -362,78 +337,19 @@ static CUresult end(struct CUstream_st *stream, CUgraph *out)
     return result;
 }
 
-CUresult sim_capture_end(CUstream handle, CUgraph *out)
-{
-    struct CUstream_st *stream;
-    CUresult result;
-
-    if (!out)
-        return CUDA_ERROR_INVALID_VALUE;
-    *out = NULL;
-    sim_lock_take();
-    result = sim_stream_find(handle, &stream);
-    if (result == CUDA_SUCCESS)
-        result = end(stream, out);
-    sim_lock_drop();
-    return result;
-}
-
 /* ---- questions ---- */
 
-CUresult sim_capture_status(CUstream handle, CUstreamCaptureStatus *status, cuuint64_t *id, CUgraph *graph,
-                            const CUgraphNode **after, size_t *count)
+CUstreamCaptureStatus sim_capture_look(const struct CUstream_st *stream, cuuint64_t *id, CUgraph *graph)
 {
-    struct CUstream_st *stream;
-    struct sim_capture *capture;
-    CUresult result;
+    const struct sim_capture *capture = stream->capture;
 
-    if (!status)
-        return CUDA_ERROR_INVALID_VALUE;
-    sim_lock_take();
-    result = sim_stream_find(handle, &stream);
-    if (result == CUDA_SUCCESS)
-        result = sim_capture_check_implicit(stream);
-    if (result == CUDA_SUCCESS) {
-        capture = stream->capture;
-        *status = !capture           ? CU_STREAM_CAPTURE_STATUS_NONE
-                  : capture->invalid ? CU_STREAM_CAPTURE_STATUS_INVALIDATED
-                                     : CU_STREAM_CAPTURE_STATUS_ACTIVE;
-        if (id && capture)
-            *id = capture->id;
-        if (graph && capture)
-            *graph = capture->graph;
-        if (after)
-            *after = stream->frontier.items;
-        if (count)
-            *count = stream->frontier.count;
-    }
-    sim_lock_drop();
-    return result;
-}
-
-CUresult sim_capture_update(CUstream handle, CUgraphNode *items, size_t count, unsigned int flags)
-{
-    struct CUstream_st *stream;
-    CUresult result;
-    size_t i;
-
-    sim_lock_take();
-    result = sim_stream_find(handle, &stream);
-    if (result == CUDA_SUCCESS && (!stream->capture || stream->capture->invalid))
-        result = CUDA_ERROR_ILLEGAL_STATE;
-    if (result == CUDA_SUCCESS && count > 0 && !items)
-        result = CUDA_ERROR_INVALID_VALUE;
-    for (i = 0; result == CUDA_SUCCESS && i < count; i++)
-        if (!sim_object_is(items[i], OBJECT_NODE) || items[i]->graph != stream->capture->graph)
-            result = CUDA_ERROR_INVALID_VALUE;
-    if (result == CUDA_SUCCESS) {
-        if (flags == CU_STREAM_SET_CAPTURE_DEPENDENCIES)
-            sim_nodes_clear(&stream->frontier);
-        if (!sim_nodes_add_all(&stream->frontier, &(struct sim_nodes){items, count}))
-            result = CUDA_ERROR_OUT_OF_MEMORY;
-    }
-    sim_lock_drop();
-    return result;
+    if (!capture)
+        return CU_STREAM_CAPTURE_STATUS_NONE;
+    if (id)
+        *id = capture->id;
+    if (graph)
+        *graph = capture->graph;
+    return capture->invalid ? CU_STREAM_CAPTURE_STATUS_INVALIDATED : CU_STREAM_CAPTURE_STATUS_ACTIVE;
 }
 
 CUresult sim_capture_exchange_mode(CUstreamCaptureMode *mode)

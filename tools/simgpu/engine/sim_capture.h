@@ -37,13 +37,13 @@ void sim_capture_invalidate(struct CUstream_st *stream);
 void sim_capture_forget_stream(struct CUstream_st *stream);
 void sim_capture_forget_green(const struct CUctx_st *context); /* its streams capture no more */
 
-/* The driver's calls; they take the lock. */
-CUresult sim_capture_begin(CUstream stream, CUstreamCaptureMode mode, CUgraph into, const CUgraphNode *after,
-                           size_t count);
-CUresult sim_capture_end(CUstream stream, CUgraph *out);
-CUresult sim_capture_status(CUstream stream, CUstreamCaptureStatus *status, cuuint64_t *id, CUgraph *graph,
-                            const CUgraphNode **after, size_t *count);
-CUresult sim_capture_update(CUstream stream, CUgraphNode *nodes, size_t count, unsigned int flags);
-CUresult sim_capture_exchange_mode(CUstreamCaptureMode *mode);
+/* Begins a capture in a stream, into a graph of the program or (NULL) a new one, behind `after`. */
+CUresult sim_capture_start(struct CUstream_st *stream, CUstreamCaptureMode mode, CUgraph into,
+                           const struct sim_nodes *after);
+CUresult sim_capture_finish(struct CUstream_st *stream, CUgraph *out);
+/* *id and *graph (each may be NULL) are left alone where there is no capture. */
+CUstreamCaptureStatus sim_capture_look(const struct CUstream_st *stream, cuuint64_t *id, CUgraph *graph);
+
+CUresult sim_capture_exchange_mode(CUstreamCaptureMode *mode); /* the driver's call; needs no lock */
 
 #endif

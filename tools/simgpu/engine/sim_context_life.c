@@ -2,7 +2,7 @@
  */
 #include "tools/simgpu/engine/sim_context_life.h"
 
-#include "tools/simgpu/engine/sim_alloc.h"
+#include "tools/simgpu/engine/sim_alloc_calls.h"
 #include "tools/simgpu/engine/sim_array.h"
 #include "tools/simgpu/engine/sim_capture.h"
 #include "tools/simgpu/engine/sim_device.h"
@@ -13,6 +13,7 @@
 #include "tools/simgpu/engine/sim_object.h"
 #include "tools/simgpu/engine/sim_pool.h"
 #include "tools/simgpu/engine/sim_stream.h"
+#include "tools/simgpu/engine/sim_stream_work.h"
 
 #include <stdlib.h>
 

@@ -1,10 +1,11 @@
 /* sim_event: a point in one or more streams. See sim_event.h. */
 #include "tools/simgpu/engine/sim_event.h"
 
-#include "tools/simgpu/engine/sim_lock.h"
 #include "tools/simgpu/engine/sim_event_share.h"
+#include "tools/simgpu/engine/sim_lock.h"
 #include "tools/simgpu/engine/sim_object.h"
 #include "tools/simgpu/engine/sim_pool.h"
+#include "tools/simgpu/engine/sim_stream_work.h"
 
 #include <stdlib.h>
 

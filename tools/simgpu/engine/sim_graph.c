@@ -1,7 +1,6 @@
 /* sim_graph: pieces of work and what they depend on. See sim_graph.h. */
 #include "tools/simgpu/engine/sim_graph.h"
 
-#include "tools/simgpu/engine/sim_graph_memory.h"
 #include "tools/simgpu/engine/sim_lock.h"
 #include "tools/simgpu/engine/sim_object.h"
 
@@ -31,7 +30,7 @@ static void free_node(struct CUgraphNode_st *node)
     if (node->child)
         sim_graph_delete(node->child);
     if (node->memory)
-        sim_graph_memory_drop(node);
+        node->count->drop(node);
     free(node);
 }
 
@@ -127,9 +126,10 @@ static bool clone_node(struct CUgraph_st *to, const struct CUgraphNode_st *node)
     if (!copy)
         return false;
     copy->memory = node->memory;
+    copy->count = node->count;
     copy->bytes = node->bytes;
     if (copy->memory)
-        sim_graph_memory_hold(copy->memory);
+        copy->count->hold(copy->memory);
     copy->child = node->child ? clone_graph(node->child) : NULL;
     return !node->child || copy->child;
 }

@@ -15,16 +15,23 @@
 
 struct sim_graph_memory;
 
+/* How graphs count the nodes that have a piece of memory (sim_graph_memory.h). */
+struct sim_memory_count {
+    void (*hold)(struct sim_graph_memory *memory);
+    void (*drop)(const struct CUgraphNode_st *node); /* a node ends */
+};
+
 struct CUgraphNode_st {
     struct sim_link link; /* in graph->nodes */
     struct CUgraph_st *graph;
     CUgraphNodeType type;
     struct sim_work *work; /* NULL: nothing to run */
     struct sim_nodes after;
-    struct CUgraph_st *child;        /* its own copy; NULL but for child graphs */
-    struct sim_graph_memory *memory; /* NULL but for allocations and frees */
-    size_t bytes;                    /* of an allocation */
-    unsigned int mark;               /* scratch of walks */
+    struct CUgraph_st *child;             /* its own copy; NULL but for child graphs */
+    struct sim_graph_memory *memory;      /* NULL but for allocations and frees */
+    const struct sim_memory_count *count; /* set with .memory */
+    size_t bytes;                         /* of an allocation */
+    unsigned int mark;                    /* scratch of walks */
 };
 
 struct CUgraph_st {

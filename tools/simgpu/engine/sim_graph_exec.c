@@ -6,6 +6,7 @@
 #include "tools/simgpu/engine/sim_lock.h"
 #include "tools/simgpu/engine/sim_object.h"
 #include "tools/simgpu/engine/sim_stream.h"
+#include "tools/simgpu/engine/sim_stream_work.h"
 
 #include <stdlib.h>
 

@@ -95,13 +95,13 @@ void sim_graph_memory_settle(void)
     }
 }
 
-void sim_graph_memory_hold(struct sim_graph_memory *memory)
+static void hold(struct sim_graph_memory *memory)
 {
     memory->refs++;
 }
 
 /* The end of a graph does not free what it has left allocated, nor stop what still runs. */
-void sim_graph_memory_drop(const struct CUgraphNode_st *node)
+static void drop(const struct CUgraphNode_st *node)
 {
     struct sim_graph_memory *memory = node->memory;
 
@@ -112,6 +112,8 @@ void sim_graph_memory_drop(const struct CUgraphNode_st *node)
     if (--memory->refs == 0 && at_rest(memory))
         end(memory);
 }
+
+static const struct sim_memory_count counting = {hold, drop};
 
 static void trim(CUdevice device)
 {
@@ -195,8 +197,9 @@ static struct CUgraphNode_st *add_node(struct CUgraph_st *graph, const struct si
 
     if (!node)
         return NULL;
-    sim_graph_memory_hold(memory);
+    hold(memory);
     node->memory = memory;
+    node->count = &counting;
     node->bytes = size;
     return node;
 }

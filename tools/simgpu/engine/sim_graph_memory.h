@@ -33,8 +33,6 @@ CUresult sim_graph_memory_add(struct CUgraph_st *graph, const struct sim_nodes *
 /* Adds a node that frees what is allocated at an address of a graph. */
 CUresult sim_graph_memory_add_free(struct CUgraph_st *graph, const struct sim_nodes *after,
                                    CUdeviceptr address, struct CUgraphNode_st **out);
-void sim_graph_memory_hold(struct sim_graph_memory *memory);
-void sim_graph_memory_drop(const struct CUgraphNode_st *node); /* a node ends */
 /* Memory at all addresses that the nodes allocate; all of it or nothing. */
 CUresult sim_graph_memory_back(const struct sim_nodes *order, bool auto_free);
 /* The nodes have been put into the stream. */

@@ -42,7 +42,7 @@ struct sim_kernel_launch {
     struct simgpu_dim grid, block;
     void **parameters;
     void **extra;
-    bool early; /* may begin before the kernel in front of it has ended (sim_stream.h) */
+    bool early; /* may begin before the kernel in front of it has ended (sim_stream_work.h) */
 };
 CUresult sim_kernel_work(const struct sim_kernel_launch *launch, struct sim_work **out);
 CUresult sim_kernel_launch(const struct sim_kernel_launch *launch, CUstream stream);

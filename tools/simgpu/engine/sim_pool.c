@@ -8,6 +8,7 @@
 #include "tools/simgpu/engine/sim_lock.h"
 #include "tools/simgpu/engine/sim_object.h"
 #include "tools/simgpu/engine/sim_pool_chunk.h"
+#include "tools/simgpu/engine/sim_stream_work.h"
 
 #include <stdlib.h>
 

@@ -1,4 +1,4 @@
-/* sim_stream: queues of work, each with a worker thread of its own, so that a race between streams is a race.
+/* sim_stream: what a stream is, and what work it still has. sim_stream_work.h gives it work.
  *
  * The legacy stream waits for all blocking streams and they for it, by ops (sim_ops.h). Guarded by the
  * engine's lock, which is not held while work runs.
@@ -34,30 +34,14 @@ struct CUstream_st {
 };
 
 /* All below: lock held, unless said otherwise. */
-CUresult sim_stream_find(CUstream handle,
-                         struct CUstream_st **out); /* NULL, LEGACY, PER_THREAD or a stream of the program */
-struct CUstream_st *sim_stream_new(struct CUctx_st *context, unsigned int flags,
-                                   int priority); /* also of a green context */
 /* Is what concerns every stream of a context about this one? Streams of green contexts are also their primary
  * context's (measured). */
 bool sim_stream_is_of(const struct CUstream_st *stream, const struct CUctx_st *context);
-void sim_stream_end(struct CUstream_st *stream);
-void sim_stream_end_context(struct CUctx_st *context); /* ends all of them */
-
-/* Puts work into the queue, or into the graph that the stream captures. Takes over the work, also when it
- * fails. wait: do not return before it is done (the lock is dropped meanwhile).
- *
- * A kernel that was launched with programmatic stream serialization right behind another begins when that one
- * has begun: as early as the driver could if every kernel called griddepcontrol.launch_dependents at once. */
-CUresult sim_stream_submit(struct CUstream_st *stream, struct sim_work *work, bool wait);
-CUresult sim_stream_submit_after(struct CUstream_st *stream, struct sim_ops *after); /* takes over the ops */
 /* What an event recorded now in this stream stands for. False: no memory. */
 bool sim_stream_pending(struct CUstream_st *stream, struct sim_ops *out);
 bool sim_stream_pending_context(struct CUctx_st *context, struct sim_ops *out);
 void sim_stream_wait_context(struct CUctx_st *context);
 
-/* This thread runs work: no call into the driver is allowed here; needs no lock. */
-bool sim_stream_on_worker(void);
 uint64_t sim_stream_thread(void); /* a number for this thread, never 0; needs no lock */
 uint64_t sim_stream_now_ns(void);
 

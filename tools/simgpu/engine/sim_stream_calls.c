@@ -7,6 +7,7 @@
 #include "tools/simgpu/engine/sim_object.h"
 #include "tools/simgpu/engine/sim_pool.h"
 #include "tools/simgpu/engine/sim_stream.h"
+#include "tools/simgpu/engine/sim_stream_work.h"
 
 CUresult sim_stream_create_in(CUstream *out, struct CUctx_st *context, unsigned int flags, int priority)
 {
