@@ -2,7 +2,7 @@
  */
 #include "tools/simgpu/cudart/cudart_copy_shape.h"
 
-CUresult copy_shape_check(enum cudaMemcpyKind kind)
+CUresult cudart_copy_shape_check(enum cudaMemcpyKind kind)
 {
     return (unsigned)kind <= cudaMemcpyDefault ? CUDA_SUCCESS : (CUresult)cudaErrorInvalidMemcpyDirection;
 }
@@ -37,10 +37,10 @@ static CUmemorytype to_type(enum cudaMemcpyKind kind)
         (out)->side##Y = (end).y;                                                                            \
     } while (0)
 
-CUresult copy_shape_2d(CUDA_MEMCPY2D *out, struct copy_end to, struct copy_end from, size_t width,
-                       size_t height, enum cudaMemcpyKind kind)
+CUresult cudart_copy_shape_2d(CUDA_MEMCPY2D *out, struct cudart_copy_end to, struct cudart_copy_end from,
+                              size_t width, size_t height, enum cudaMemcpyKind kind)
 {
-    CUresult result = copy_shape_check(kind);
+    CUresult result = cudart_copy_shape_check(kind);
     if (result)
         return result;
     *out = (CUDA_MEMCPY2D){.WidthInBytes = width, .Height = height};
@@ -75,20 +75,20 @@ static CUresult element_size(CUarray array, size_t *out)
     }
 }
 
-CUresult copy_shape_3d(CUDA_MEMCPY3D *out, const struct cudaMemcpy3DParms *p)
+CUresult cudart_copy_shape_3d(CUDA_MEMCPY3D *out, const struct cudaMemcpy3DParms *p)
 {
     size_t from_size = 1, to_size = 1;
-    CUresult result = copy_shape_check(p->kind);
+    CUresult result = cudart_copy_shape_check(p->kind);
     if (!result && p->srcArray)
         result = element_size((CUarray)p->srcArray, &from_size);
     if (!result && p->dstArray)
         result = element_size((CUarray)p->dstArray, &to_size);
     if (result)
         return result;
-    struct copy_end from = {(CUarray)p->srcArray, p->srcPtr.ptr, p->srcPtr.pitch, p->srcPos.x * from_size,
-                            p->srcPos.y};
-    struct copy_end to = {(CUarray)p->dstArray, p->dstPtr.ptr, p->dstPtr.pitch, p->dstPos.x * to_size,
-                          p->dstPos.y};
+    struct cudart_copy_end from = {(CUarray)p->srcArray, p->srcPtr.ptr, p->srcPtr.pitch,
+                                   p->srcPos.x * from_size, p->srcPos.y};
+    struct cudart_copy_end to = {(CUarray)p->dstArray, p->dstPtr.ptr, p->dstPtr.pitch, p->dstPos.x * to_size,
+                                 p->dstPos.y};
     /* An extent is in elements as soon as an array takes part. */
     *out = (CUDA_MEMCPY3D){.WidthInBytes = p->extent.width * (p->srcArray ? from_size : to_size),
                            .Height = p->extent.height,

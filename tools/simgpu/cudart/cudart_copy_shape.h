@@ -8,7 +8,7 @@
 #include "tools/simgpu/cudart/cudart_runtime.h"
 
 /* One end of a copy of rows: an array, or memory of a pitch. */
-struct copy_end {
+struct cudart_copy_end {
     CUarray array;      /* or NULL */
     const void *memory; /* if array is NULL */
     size_t pitch;
@@ -16,9 +16,9 @@ struct copy_end {
 };
 
 /* cudaErrorInvalidMemcpyDirection for a kind that there is not. */
-CUresult copy_shape_check(enum cudaMemcpyKind kind);
-CUresult copy_shape_2d(CUDA_MEMCPY2D *out, struct copy_end to, struct copy_end from, size_t width,
-                       size_t height, enum cudaMemcpyKind kind);
-CUresult copy_shape_3d(CUDA_MEMCPY3D *out, const struct cudaMemcpy3DParms *p);
+CUresult cudart_copy_shape_check(enum cudaMemcpyKind kind);
+CUresult cudart_copy_shape_2d(CUDA_MEMCPY2D *out, struct cudart_copy_end to, struct cudart_copy_end from,
+                              size_t width, size_t height, enum cudaMemcpyKind kind);
+CUresult cudart_copy_shape_3d(CUDA_MEMCPY3D *out, const struct cudaMemcpy3DParms *p);
 
 #endif

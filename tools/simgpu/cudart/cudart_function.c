@@ -14,7 +14,7 @@ static CUresult attributes(struct cudaFuncAttributes *out, const void *function)
 {
     CUfunction f;
     int shared_bytes = 0, constant = 0, local = 0;
-    CUresult result = registry_function(function, &f);
+    CUresult result = cudart_registry_function(function, &f);
     if (result)
         return result;
     memset(out, 0, sizeof *out);
@@ -40,7 +40,7 @@ cudaError_t cudaFuncGetAttributes(struct cudaFuncAttributes *out, const void *fu
 cudaError_t cudaFuncSetAttribute(const void *function, enum cudaFuncAttribute attribute, int value)
 {
     CUfunction f;
-    return CUDART_IN_CONTEXT(registry_function(function, &f)
+    return CUDART_IN_CONTEXT(cudart_registry_function(function, &f)
                                  ?: DRV(cuFuncSetAttribute)(f, (CUfunction_attribute)attribute, value));
 }
 
@@ -48,19 +48,19 @@ cudaError_t cudaFuncSetCacheConfig(const void *function, enum cudaFuncCache conf
 {
     CUfunction f;
     (void)config; /* a preference; there is no cache */
-    return CUDART_IN_CONTEXT(registry_function(function, &f));
+    return CUDART_IN_CONTEXT(cudart_registry_function(function, &f));
 }
 
 cudaError_t cudaFuncGetParamInfo(const void *function, size_t index, size_t *offset, size_t *size)
 {
     CUfunction f;
-    return CUDART_IN_CONTEXT(registry_function(function, &f)
+    return CUDART_IN_CONTEXT(cudart_registry_function(function, &f)
                                  ?: DRV(cuFuncGetParamInfo)(f, index, offset, size));
 }
 
 cudaError_t cudaGetFuncBySymbol(cudaFunction_t *out, const void *function)
 {
-    return CUDART_IN_CONTEXT(registry_function(function, (CUfunction *)out));
+    return CUDART_IN_CONTEXT(cudart_registry_function(function, (CUfunction *)out));
 }
 
 cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int *blocks, const void *function,
@@ -68,7 +68,7 @@ cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int *blocks, 
                                                                    unsigned int flags)
 {
     CUfunction f;
-    return CUDART_IN_CONTEXT(registry_function(function, &f)
+    return CUDART_IN_CONTEXT(cudart_registry_function(function, &f)
                                  ?: DRV(cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags)(
                                         blocks, f, block_size, shared_bytes, flags));
 }

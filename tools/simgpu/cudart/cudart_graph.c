@@ -79,7 +79,7 @@ cudaError_t cudaGraphAddMemcpyNode(cudaGraphNode_t *node, cudaGraph_t graph, con
     CUcontext context = NULL;
     if (!params)
         return cudart_end(cudaErrorInvalidValue);
-    return CUDART_IN_CONTEXT(DRV(cuCtxGetCurrent)(&context) ?: copy_shape_3d(&shape, params)
+    return CUDART_IN_CONTEXT(DRV(cuCtxGetCurrent)(&context) ?: cudart_copy_shape_3d(&shape, params)
                                  ?: DRV(cuGraphAddMemcpyNode)(node, graph, after, count, &shape, context));
 }
 

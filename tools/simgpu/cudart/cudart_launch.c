@@ -15,7 +15,7 @@ static CUresult launch(const void *function, dim3 grid, dim3 block, void **args,
                        cudaStream_t stream)
 {
     CUkernel kernel;
-    CUresult result = registry_kernel(function, &kernel);
+    CUresult result = cudart_registry_kernel(function, &kernel);
     if (result)
         return result;
     result = DRV(cuLaunchKernel)((CUfunction)kernel, grid.x, grid.y, grid.z, block.x, block.y, block.z,
@@ -40,7 +40,7 @@ cudaError_t cudaLaunchCooperativeKernel(const void *function, dim3 grid, dim3 bl
                                         size_t shared_bytes, cudaStream_t stream)
 {
     CUkernel kernel;
-    return CUDART_IN_CONTEXT(registry_kernel(function, &kernel)
+    return CUDART_IN_CONTEXT(cudart_registry_kernel(function, &kernel)
                                  ?: DRV(cuLaunchCooperativeKernel)((CUfunction)kernel, grid.x, grid.y, grid.z,
                                                                    block.x, block.y, block.z,
                                                                    (unsigned)shared_bytes, stream, args));

@@ -190,7 +190,7 @@ static CUresult load(struct kernel *kernel)
     return result;
 }
 
-CUresult registry_kernel(const void *host_function, CUkernel *out)
+CUresult cudart_registry_kernel(const void *host_function, CUkernel *out)
 {
     CUresult result = CUDA_SUCCESS;
     pthread_mutex_lock(&registry_lock);
@@ -205,10 +205,10 @@ CUresult registry_kernel(const void *host_function, CUkernel *out)
     return result;
 }
 
-CUresult registry_function(const void *host_function, CUfunction *out)
+CUresult cudart_registry_function(const void *host_function, CUfunction *out)
 {
     CUkernel kernel;
-    return registry_kernel(host_function, &kernel) ?: DRV(cuKernelGetFunction)(out, kernel);
+    return cudart_registry_kernel(host_function, &kernel) ?: DRV(cuKernelGetFunction)(out, kernel);
 }
 
 /* The handle is our own, so that asking for it does not need the driver. */

@@ -12,7 +12,7 @@
 
 /* The driver's kernel for a host function of the program, or for the handle that __cudaGetKernel gave:
  * cudaErrorInvalidDeviceFunction if it is not registered or has no host function. Needs a context. */
-CUresult registry_kernel(const void *host_function, CUkernel *out);
-CUresult registry_function(const void *host_function, CUfunction *out);
+CUresult cudart_registry_kernel(const void *host_function, CUkernel *out);
+CUresult cudart_registry_function(const void *host_function, CUfunction *out);
 
 #endif
