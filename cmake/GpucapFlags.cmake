@@ -21,7 +21,7 @@ endif()
 # One search for leaks takes over 4 s of processor time on aarch64 (gcc 12's runtime walks its whole region table).
 # So it is off in tests that run other programs, which would pay it for each of them, and in tests of the simulated GPU,
 # which counts its own objects (simgpu_leaks()).
-set(GPUCAP_TESTS_OF_SIM "^(card|cudart|nvml|sim)_")
+set(GPUCAP_TESTS_OF_SIM "^simgpu_")
 set(GPUCAP_TEST_ENV "GPUCAP_BUILD=${CMAKE_BINARY_DIR}")
 set(GPUCAP_TEST_SIM_ENV "LD_LIBRARY_PATH=${CMAKE_BINARY_DIR}/sim")
 if(GPUCAP_SANITIZE MATCHES "undefined")

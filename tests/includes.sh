@@ -26,6 +26,11 @@ harness/model: kernels harness/base harness/memory harness/data
 harness/train: kernels harness/base harness/memory harness/data harness/model
 harness/fleet: interpose/settings tools/gpucap
 harness/scenario: harness/base harness/fleet interpose/settings tools/gpucap
+tools/simgpu:
+tools/simgpu/engine: tools/simgpu
+tools/simgpu/bridge: tools/simgpu tools/simgpu/engine
+tools/simgpu/nvml: tools/simgpu/engine
+tools/simgpu/cudart:
 '
 
 wrong=$(printf '%s' "$layers" | while IFS=: read -r folder allowed; do
@@ -43,7 +48,7 @@ wrong=$(printf '%s' "$layers" | while IFS=: read -r folder allowed; do
         done
     done
 done)
-for folder in interpose/*/ harness/*/; do
+for folder in interpose/*/ harness/*/ tools/simgpu/*/; do
     case "$layers" in
     *"
 ${folder%/}:"*) ;;
@@ -54,9 +59,9 @@ done
 
 # "A B" for each module A that includes B. A_PART is a part of A, which may include it and be included by it.
 edges() {
-    for file in harness/*/*.[ch]; do
+    for file in harness/*/*.[ch] tools/simgpu/engine/*.[ch]; do
         module=${file%.*}
-        sed -n 's/^#include "\(harness\/[^"]*\)\.h".*/\1/p' "$file" | while read -r included; do
+        sed -n 's/^#include "\(.*\)\.h".*/\1/p' "$file" | while read -r included; do
             case $included in
             "$module" | "$module"_*) ;;
             *) echo "$module $included" ;;

@@ -22,7 +22,7 @@ bool fleet_place_simulated(void);
  * loads no driver. */
 bool fleet_place_has_gpu(void);
 
-/* Children started later see simulated cards as `spec` says (tools/simgpu/engine/card_spec.h), on a new,
+/* Children started later see simulated cards as `spec` says (tools/simgpu/engine/sim_card_spec.h), on a new,
  * empty simulated machine. NULL leaves both to the environment. Returns 0, or -1 after a message on stderr.
  */
 int fleet_place_simulate(const char *spec);

@@ -1,13 +1,13 @@
 /* Descriptions of simulated cards: at most as many as there is room for, each of a sensible size. */
 #include "fuzz.h"
-#include "tools/simgpu/engine/card_spec.h"
+#include "tools/simgpu/engine/sim_card_spec.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t count)
 {
     char why[128] = "";
-    struct card_spec spec;
+    struct sim_card_spec spec;
     char *text = fuzz_text(bytes, count);
-    if (card_spec_parse(text, &spec, why, sizeof(why)) != 0) {
+    if (sim_card_spec_parse(text, &spec, why, sizeof(why)) != 0) {
         FUZZ_PROMISE(*why && strnlen(why, sizeof(why)) < sizeof(why));
     } else {
         FUZZ_PROMISE(spec.count >= 0 && spec.count <= CARD_MAX_DEVICES);

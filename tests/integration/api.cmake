@@ -1,7 +1,6 @@
 # gpucap.h under a program that asks, on simgpu. Included by CMakeLists.txt of this folder.
 add_executable(prog_api prog_api.c prog_check.c)
 target_link_libraries(prog_api PRIVATE gpucap_flags gpucap_cuda_headers Threads::Threads ${CMAKE_DL_LIBS} simgpu_cuda)
-target_include_directories(prog_api PRIVATE ${CMAKE_SOURCE_DIR}/tools/simgpu)
 
 gpucap_test(api TIMEOUT 300 LIBS test_support SOURCES api.c)
 add_dependencies(api prog_api gpucap_library simgpu_cuda simgpu_nvml)

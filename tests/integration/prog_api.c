@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "interpose/gpucap.h"
-#include "simgpu.h"
+#include "tools/simgpu/simgpu.h"
 
 static struct gpucap_stats stats(void)
 {

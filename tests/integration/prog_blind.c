@@ -10,7 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "simgpu.h"
+#include "tools/simgpu/simgpu.h"
 
 #define STEP   (16 * MIB)
 #define ALLOCS 256 /* more than fit */

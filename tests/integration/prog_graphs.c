@@ -12,7 +12,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "simgpu.h"
+#include "tools/simgpu/simgpu.h"
 
 #define FULL 2 /* CUDA_ERROR_OUT_OF_MEMORY */
 

@@ -10,7 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "simgpu.h"
+#include "tools/simgpu/simgpu.h"
 
 /* On a real card nobody else knows these figures: there the cap is watched from outside. */
 #pragma weak simgpu_used

@@ -1,7 +1,7 @@
 /* cli: see cli.h. */
 #include "cli.h"
 
-#include "tools/simgpu/engine/card_spec.h"
+#include "tools/simgpu/engine/sim_card_spec.h"
 #include "place.h"
 
 #include <stdarg.h>
@@ -74,13 +74,13 @@ int cli_unknown(const char *where, const char *what, const char *word, const cha
 
 int cli_use_sim(const char *where, const char *spec, char *path, size_t size)
 {
-    struct card_spec cards;
+    struct sim_card_spec cards;
     char why[256];
     if (!spec)
         spec = getenv("GPUCAP_SIM");
     if (!spec)
         spec = CARD_SPEC_DEFAULT;
-    if (card_spec_parse(spec, &cards, why, sizeof(why)))
+    if (sim_card_spec_parse(spec, &cards, why, sizeof(why)))
         return cli_fail("%s--sim='%s' is not valid (%s); accepted: cards such as 2x16G", where, spec, why);
     if (place_sim(path, size))
         return cli_fail("%sthe simulated GPU (sim/libcuda.so.1) is not beside this executable", where);

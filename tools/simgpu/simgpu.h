@@ -23,8 +23,8 @@ unsigned long simgpu_calls(const char *symbol);
 unsigned long simgpu_calls_total(void);
 void simgpu_reset_calls(void);
 
-/* Replaces the fault script (grammar: engine/fault.h); NULL or "" ends it. 0, or -1 for a bad one (said on
- * stderr, the old one stays). Counting for ":N" starts anew with simgpu_reset_calls(). */
+/* Replaces the fault script (grammar: engine/sim_fault.h); NULL or "" ends it. 0, or -1 for a bad one (said
+ * on stderr, the old one stays). Counting for ":N" starts anew with simgpu_reset_calls(). */
 int simgpu_set_fault(const char *script);
 
 /* Bytes of a device that this process has, contexts and all the driver holds for it included, by the card's

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tests/unit/cudart_support.h"
+#include "tests/unit/simgpu/simgpu_cudart_support.h"
 #include "harness/data/feed.h"
 
 enum { BATCH = 16, SIDE = 12, STEPS = 60, SETS = 2, BYTES = BATCH * SIDE * SIDE * 3 };

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tests/unit/cudart_support.h"
+#include "tests/unit/simgpu/simgpu_cudart_support.h"
 #include "harness/memory/pinned.h"
 
 enum { BLOCKS = 8, THREADS = 4, ROUNDS = 300 };

@@ -1,8 +1,8 @@
 /* nvml_device: which cards there are and what they are called. NVML sees all cards of the machine, whatever
  * CUDA_VISIBLE_DEVICES says. The PCI address is made from the index: bus index + 1 in domain 0. No lock.
  */
-#include "nvml_session.h"
-#include "card_spec.h"
+#include "tools/simgpu/nvml/nvml_session.h"
+#include "tools/simgpu/engine/sim_card.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,7 +23,7 @@ nvmlReturn_t nvmlDeviceGetCount_v2(unsigned int *count)
         return result;
     if (!count)
         return NVML_ERROR_INVALID_ARGUMENT;
-    *count = (unsigned)card_count();
+    *count = (unsigned)sim_card_count();
     return NVML_SUCCESS;
 }
 
@@ -37,7 +37,7 @@ nvmlReturn_t nvmlDeviceGetHandleByIndex_v2(unsigned int index, nvmlDevice_t *dev
     nvmlReturn_t result = nvml_session_check();
     if (result != NVML_SUCCESS)
         return result;
-    if (!device || index >= (unsigned)card_count())
+    if (!device || index >= (unsigned)sim_card_count())
         return NVML_ERROR_INVALID_ARGUMENT;
     *device = nvml_session_handle((int)index);
     return NVML_SUCCESS;
@@ -55,9 +55,9 @@ nvmlReturn_t nvmlDeviceGetHandleByUUID(const char *uuid, nvmlDevice_t *device)
         return result;
     if (!uuid || !device)
         return NVML_ERROR_INVALID_ARGUMENT;
-    for (int i = 0; i < card_count(); i++) {
+    for (int i = 0; i < sim_card_count(); i++) {
         char text[CARD_UUID_TEXT];
-        card_spec_uuid_text(card_info(i), text);
+        sim_card_spec_uuid_text(sim_card_info(i), text);
         if (!strcasecmp(uuid, text)) {
             *device = nvml_session_handle(i);
             return NVML_SUCCESS;
@@ -77,7 +77,7 @@ nvmlReturn_t nvmlDeviceGetHandleByPciBusId_v2(const char *bus_id, nvmlDevice_t *
         return NVML_ERROR_INVALID_ARGUMENT;
     if (sscanf(bus_id, "%8x:%2x:%2x%n.%1x%n", &domain, &bus, &slot, &end, &function, &end) < 3 || bus_id[end])
         return NVML_ERROR_INVALID_ARGUMENT;
-    for (int i = 0; i < card_count(); i++) {
+    for (int i = 0; i < sim_card_count(); i++) {
         if (domain == 0 && bus == PCI_BUS(i) && slot == 0 && function == 0) {
             *device = nvml_session_handle(i);
             return NVML_SUCCESS;
@@ -115,7 +115,7 @@ nvmlReturn_t nvmlDeviceGetUUID(nvmlDevice_t device, char *uuid, unsigned int len
     nvmlReturn_t result = nvml_session_card(device, &card);
     if (result != NVML_SUCCESS)
         return result;
-    card_spec_uuid_text(card_info(card), text);
+    sim_card_spec_uuid_text(sim_card_info(card), text);
     return nvml_session_text(text, uuid, length);
 }
 

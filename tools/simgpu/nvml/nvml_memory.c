@@ -2,9 +2,9 @@
  * The three versions of the process list differ only in the layout of an element, so that one function fills
  * them all.
  */
-#include "nvml_session.h"
-#include "card.h"
-#include "nvml_view.h"
+#include "tools/simgpu/nvml/nvml_session.h"
+#include "tools/simgpu/engine/sim_card.h"
+#include "tools/simgpu/nvml/nvml_view.h"
 
 #include <string.h>
 #include <unistd.h>
@@ -21,8 +21,8 @@ nvmlReturn_t nvmlDeviceGetMemoryInfo(nvmlDevice_t device, nvmlMemory_t *memory)
         return result;
     if (!memory)
         return NVML_ERROR_INVALID_ARGUMENT;
-    memory->total = card_info(card)->capacity;
-    memory->used = card_used(card);
+    memory->total = sim_card_info(card)->capacity;
+    memory->used = sim_card_used(card);
     memory->free = memory->total - memory->used;
     return NVML_SUCCESS;
 }
@@ -48,10 +48,10 @@ nvmlReturn_t nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t device, nvmlMemory_v2_t *me
     return NVML_SUCCESS;
 }
 
-static nvmlProcessInfo_v2_t describe(const struct card_process *process, int card,
+static nvmlProcessInfo_v2_t describe(const struct sim_card_process *process, int card,
                                      const struct nvml_view *view)
 {
-    const unsigned int instance = card_info(card)->mig ? 0 : NO_INSTANCE;
+    const unsigned int instance = sim_card_info(card)->mig ? 0 : NO_INSTANCE;
     return (nvmlProcessInfo_v2_t){.pid = (unsigned)process->pid + view->pids,
                                   .usedGpuMemory = view->no_bytes ? NOT_AVAILABLE : process->bytes,
                                   .gpuInstanceId = instance,
@@ -72,9 +72,9 @@ static unsigned int add_newcomers(nvmlProcessInfo_v2_t *out, unsigned int count,
 /* All that the list shows, PROCESSES_MAX at most. Newcomers stand before and behind the process itself. */
 static unsigned int collect(int card, const struct nvml_view *view, nvmlProcessInfo_v2_t *out)
 {
-    struct card_process found[PROCESSES_MAX];
+    struct sim_card_process found[PROCESSES_MAX];
     unsigned int count = 0;
-    int processes = card_processes(card, found, PROCESSES_MAX);
+    int processes = sim_card_processes(card, found, PROCESSES_MAX);
     for (int i = 0; i < processes && count < PROCESSES_MAX; i++) {
         const unsigned int newcomers = found[i].pid == getpid() ? view->newcomers : 0;
         nvmlProcessInfo_v2_t info = describe(&found[i], card, view);

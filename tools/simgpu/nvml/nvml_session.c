@@ -1,9 +1,9 @@
 /* nvml_session: initialization, versions and error texts of the simulated NVML. Works in a process that never
  * uses CUDA: it opens the cards itself. Owns no lock; the count of initializations is atomic.
  */
-#include "nvml_session.h"
-#include "card.h"
-#include "nvml_view.h"
+#include "tools/simgpu/nvml/nvml_session.h"
+#include "tools/simgpu/engine/sim_card.h"
+#include "tools/simgpu/nvml/nvml_view.h"
 
 #include <stdatomic.h>
 #include <string.h>
@@ -24,7 +24,7 @@ nvmlReturn_t nvml_session_check(void)
     if (atomic_load(&initialized) <= 0)
         return NVML_ERROR_UNINITIALIZED;
     /* Opened already, except in a child forked after nvmlInit, which gets a view of its own. */
-    return card_open() ? NVML_ERROR_DRIVER_NOT_LOADED : NVML_SUCCESS;
+    return sim_card_open() ? NVML_ERROR_DRIVER_NOT_LOADED : NVML_SUCCESS;
 }
 
 nvmlReturn_t nvml_session_card(nvmlDevice_t device, int *card)
@@ -32,7 +32,7 @@ nvmlReturn_t nvml_session_card(nvmlDevice_t device, int *card)
     nvmlReturn_t result = nvml_session_check();
     if (result != NVML_SUCCESS)
         return result;
-    for (int i = 0; i < card_count(); i++) {
+    for (int i = 0; i < sim_card_count(); i++) {
         if (device == &handles[i]) {
             *card = i;
             return NVML_SUCCESS;
@@ -61,7 +61,7 @@ nvmlReturn_t nvmlInitWithFlags(unsigned int flags)
 {
     if (flags & ~(unsigned)(NVML_INIT_FLAG_NO_GPUS | NVML_INIT_FLAG_NO_ATTACH))
         return NVML_ERROR_INVALID_ARGUMENT;
-    if (nvml_view_read() || nvml_view_now().absent || card_open())
+    if (nvml_view_read() || nvml_view_now().absent || sim_card_open())
         return NVML_ERROR_DRIVER_NOT_LOADED;
     atomic_fetch_add(&initialized, 1);
     return NVML_SUCCESS;

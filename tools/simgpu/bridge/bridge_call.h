@@ -1,0 +1,49 @@
+/* bridge_call: the way into the driver that every entry point takes: counted, faulted on demand, refused when
+ * the driver is not ready.
+ *
+ * An entry point is one line: return CALL(cuMemAlloc_v2, sim_alloc_device(dptr, bytesize));
+ */
+#ifndef SIMGPU_CALL_H
+#define SIMGPU_CALL_H
+
+#include "tools/simgpu/engine/sim_abi.h"
+#include "tools/simgpu/engine/sim_fault.h"
+
+#include <stdbool.h>
+
+/* One number for each exported entry point. */
+enum sim_entry {
+#define ENTRY(base, symbol, version)                                ENTRY_##symbol,
+#define ENTRY_PT(base, symbol, version, per_thread, thread_version) ENTRY_##symbol, ENTRY_##per_thread,
+#define ALIAS(base, symbol, version)
+#include "tools/simgpu/bridge/entries.def"
+#undef ENTRY
+#undef ENTRY_PT
+#undef ALIAS
+    ENTRY_COUNT
+};
+
+/* The one entry point that cuda.h does not have: see entries.def. */
+CUresult cuSimgpuUnlisted(void);
+
+struct sim_call {
+    CUresult refused; /* not SUCCESS: answer this and do nothing */
+    bool kill_after;
+};
+
+struct sim_call sim_call_enter(enum sim_entry entry, bool anytime);
+CUresult sim_call_leave(const struct sim_call *call, CUresult result);
+
+const char *sim_call_symbol(enum sim_entry entry);
+int sim_call_entry(const char *symbol, size_t length); /* -1: none */
+bool sim_call_script_is_bad(void); /* GPUCAP_SIM_FAULT cannot be read: cuInit must say so */
+
+#define CALL_WHEN(symbol, anytime, work)                                                                     \
+    ({                                                                                                       \
+        struct sim_call call_ = sim_call_enter(ENTRY_##symbol, anytime);                                     \
+        call_.refused != CUDA_SUCCESS ? call_.refused : sim_call_leave(&call_, (work));                      \
+    })
+#define CALL(symbol, work)         CALL_WHEN(symbol, false, work)
+#define CALL_ANYTIME(symbol, work) CALL_WHEN(symbol, true, work) /* also before cuInit and after a fork */
+
+#endif

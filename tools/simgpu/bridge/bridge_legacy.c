@@ -1,0 +1,128 @@
+/* bridge_legacy: entry points of before CUDA 4.0 that the driver still exports.
+ *
+ * Those with 32-bit addresses and sizes: no memory of this driver has an address that fits, so they can give
+ * none out, and answer for an address as for one that is not theirs. Sizes that do not fit are cut to the
+ * largest that does.
+ */
+#include "tools/simgpu/bridge/bridge_call.h"
+
+#include "tools/simgpu/engine/sim_alloc_calls.h"
+#include "tools/simgpu/engine/sim_context_life.h"
+#include "tools/simgpu/engine/sim_device.h"
+#include "tools/simgpu/engine/sim_event.h"
+#include "tools/simgpu/engine/sim_stream_calls.h"
+
+#include <limits.h>
+
+static unsigned int fitting(size_t bytes)
+{
+    return bytes > UINT_MAX ? UINT_MAX : (unsigned int)bytes;
+}
+
+static CUresult alloc_small(const CUdeviceptr_v1 *out, unsigned int size)
+{
+    CUresult result = sim_context_check_current();
+
+    if (result != CUDA_SUCCESS)
+        return result;
+    return !out || size == 0 ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+CUresult cuMemAlloc(CUdeviceptr_v1 *out, unsigned int size)
+{
+    return CALL(cuMemAlloc, alloc_small(out, size));
+}
+
+CUresult cuMemAllocPitch(CUdeviceptr_v1 *out, unsigned int *pitch, unsigned int width, unsigned int height,
+                         unsigned int element)
+{
+    (void)pitch, (void)element;
+    return CALL(cuMemAllocPitch, alloc_small(out, width && height ? 1 : 0));
+}
+
+CUresult cuMemFree(CUdeviceptr_v1 address)
+{
+    return CALL(cuMemFree, sim_alloc_free(address));
+}
+
+static CUresult range(CUdeviceptr_v1 *base, unsigned int *size, CUdeviceptr_v1 address)
+{
+    CUdeviceptr found;
+    size_t bytes;
+    CUresult result = sim_alloc_range(&found, &bytes, address);
+
+    if (result == CUDA_SUCCESS && base)
+        *base = (CUdeviceptr_v1)found;
+    if (result == CUDA_SUCCESS && size)
+        *size = fitting(bytes);
+    return result;
+}
+
+CUresult cuMemGetAddressRange(CUdeviceptr_v1 *base, unsigned int *size, CUdeviceptr_v1 address)
+{
+    return CALL(cuMemGetAddressRange, range(base, size, address));
+}
+
+static CUresult info(unsigned int *free_bytes, unsigned int *total_bytes)
+{
+    size_t free_now, total;
+    CUresult result = sim_alloc_info(&free_now, &total);
+
+    if (result == CUDA_SUCCESS && free_bytes)
+        *free_bytes = fitting(free_now);
+    if (result == CUDA_SUCCESS && total_bytes)
+        *total_bytes = fitting(total);
+    return result;
+}
+
+CUresult cuMemGetInfo(unsigned int *free_bytes, unsigned int *total_bytes)
+{
+    return CALL(cuMemGetInfo, info(free_bytes, total_bytes));
+}
+
+static CUresult total_of(unsigned int *bytes, CUdevice device)
+{
+    if (!bytes)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (!sim_device_get(device))
+        return CUDA_ERROR_INVALID_DEVICE;
+    *bytes = fitting(sim_device_info(device)->capacity);
+    return CUDA_SUCCESS;
+}
+
+CUresult cuDeviceTotalMem(unsigned int *bytes, CUdevice device)
+{
+    return CALL(cuDeviceTotalMem, total_of(bytes, device));
+}
+
+/* ---- the same as their successors ---- */
+
+CUresult cuCtxCreate(CUcontext *out, unsigned int flags, CUdevice device)
+{
+    return CALL(cuCtxCreate, sim_context_create(out, flags, device));
+}
+
+CUresult cuCtxDestroy(CUcontext context)
+{
+    return CALL(cuCtxDestroy, sim_context_destroy(context));
+}
+
+CUresult cuCtxPushCurrent(CUcontext context)
+{
+    return CALL(cuCtxPushCurrent, sim_context_push(context));
+}
+
+CUresult cuCtxPopCurrent(CUcontext *out)
+{
+    return CALL(cuCtxPopCurrent, sim_context_pop(out));
+}
+
+CUresult cuStreamDestroy(CUstream stream)
+{
+    return CALL(cuStreamDestroy, sim_stream_destroy(stream));
+}
+
+CUresult cuEventDestroy(CUevent event)
+{
+    return CALL(cuEventDestroy, sim_event_destroy(event));
+}

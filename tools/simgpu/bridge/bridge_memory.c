@@ -1,0 +1,259 @@
+/* bridge_memory: entry points that allocate, free and describe memory of a context. Only checks arguments;
+ * see engine/sim_alloc_calls.h, sim_host.h, sim_pointer.h, sim_ipc.h, sim_array.h.
+ */
+#include "tools/simgpu/bridge/bridge_call.h"
+
+#include "tools/simgpu/engine/sim_alloc_calls.h"
+#include "tools/simgpu/engine/sim_array.h"
+#include "tools/simgpu/engine/sim_device.h"
+#include "tools/simgpu/engine/sim_host.h"
+#include "tools/simgpu/engine/sim_ipc.h"
+#include "tools/simgpu/engine/sim_pointer.h"
+
+CUresult cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes)
+{
+    return CALL(cuMemGetInfo_v2, sim_alloc_info(free_bytes, total_bytes));
+}
+
+CUresult cuMemAlloc_v2(CUdeviceptr *out, size_t size)
+{
+    return CALL(cuMemAlloc_v2, sim_alloc_device(out, size));
+}
+
+CUresult cuMemAllocPitch_v2(CUdeviceptr *out, size_t *pitch, size_t width, size_t height,
+                            unsigned int element)
+{
+    return CALL(cuMemAllocPitch_v2, sim_alloc_pitch(out, pitch, width, height, element));
+}
+
+CUresult cuMemAllocManaged(CUdeviceptr *out, size_t size, unsigned int flags)
+{
+    return CALL(cuMemAllocManaged, sim_alloc_managed(out, size, flags));
+}
+
+CUresult cuMemFree_v2(CUdeviceptr address)
+{
+    return CALL(cuMemFree_v2, sim_alloc_free(address));
+}
+
+CUresult cuMemGetAddressRange_v2(CUdeviceptr *base, size_t *size, CUdeviceptr address)
+{
+    return CALL(cuMemGetAddressRange_v2, sim_alloc_range(base, size, address));
+}
+
+/* ---- host ---- */
+
+CUresult cuMemAllocHost_v2(void **out, size_t size)
+{
+    return CALL(cuMemAllocHost_v2, sim_host_alloc(out, size, 0));
+}
+
+CUresult cuMemHostAlloc(void **out, size_t size, unsigned int flags)
+{
+    return CALL(cuMemHostAlloc, sim_host_alloc(out, size, flags));
+}
+
+CUresult cuMemFreeHost(void *address)
+{
+    return CALL(cuMemFreeHost, sim_host_free(address));
+}
+
+CUresult cuMemHostRegister_v2(void *address, size_t size, unsigned int flags)
+{
+    return CALL(cuMemHostRegister_v2, sim_host_register(address, size, flags));
+}
+
+CUresult cuMemHostUnregister(void *address)
+{
+    return CALL(cuMemHostUnregister, sim_host_unregister(address));
+}
+
+CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr *out, void *address, unsigned int flags)
+{
+    return CALL(cuMemHostGetDevicePointer_v2, sim_host_device_pointer(out, address, flags));
+}
+
+CUresult cuMemHostGetFlags(unsigned int *out, void *address)
+{
+    return CALL(cuMemHostGetFlags, sim_host_flags(out, address));
+}
+
+/* ---- managed memory: hints, which move nothing here ---- */
+
+static CUresult check_managed(CUdeviceptr address, size_t size)
+{
+    CUdeviceptr base;
+    size_t whole;
+    CUresult result;
+    unsigned int managed = 0;
+
+    if (size == 0)
+        return CUDA_ERROR_INVALID_VALUE;
+    result = sim_alloc_range(&base, &whole, address);
+    if (result == CUDA_ERROR_NOT_FOUND)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (result != CUDA_SUCCESS)
+        return result;
+    if (sim_pointer_get(&managed, CU_POINTER_ATTRIBUTE_IS_MANAGED, address) != CUDA_SUCCESS || !managed ||
+        size > whole - (address - base))
+        return CUDA_ERROR_INVALID_VALUE;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuMemAdvise(CUdeviceptr address, size_t size, CUmem_advise advice, CUdevice device)
+{
+    (void)advice, (void)device;
+    return CALL(cuMemAdvise, check_managed(address, size));
+}
+
+CUresult cuMemAdvise_v2(CUdeviceptr address, size_t size, CUmem_advise advice, CUmemLocation location)
+{
+    (void)advice, (void)location;
+    return CALL(cuMemAdvise_v2, check_managed(address, size));
+}
+
+CUresult cuMemPrefetchAsync(CUdeviceptr address, size_t size, CUdevice device, CUstream stream)
+{
+    (void)device, (void)stream;
+    return CALL(cuMemPrefetchAsync, check_managed(address, size));
+}
+
+CUresult cuMemPrefetchAsync_ptsz(CUdeviceptr address, size_t size, CUdevice device, CUstream stream)
+{
+    (void)device, (void)stream;
+    return CALL(cuMemPrefetchAsync_ptsz, check_managed(address, size));
+}
+
+CUresult cuMemPrefetchAsync_v2(CUdeviceptr address, size_t size, CUmemLocation location, unsigned int flags,
+                               CUstream stream)
+{
+    (void)location, (void)flags, (void)stream;
+    return CALL(cuMemPrefetchAsync_v2, check_managed(address, size));
+}
+
+CUresult cuMemPrefetchAsync_v2_ptsz(CUdeviceptr address, size_t size, CUmemLocation location,
+                                    unsigned int flags, CUstream stream)
+{
+    (void)location, (void)flags, (void)stream;
+    return CALL(cuMemPrefetchAsync_v2_ptsz, check_managed(address, size));
+}
+
+/* ---- addresses ---- */
+
+CUresult cuPointerGetAttribute(void *out, CUpointer_attribute attribute, CUdeviceptr address)
+{
+    return CALL(cuPointerGetAttribute, sim_pointer_get(out, attribute, address));
+}
+
+CUresult cuPointerGetAttributes(unsigned int count, CUpointer_attribute *attributes, void **out,
+                                CUdeviceptr address)
+{
+    return CALL(cuPointerGetAttributes, sim_pointer_get_all(count, attributes, out, address));
+}
+
+CUresult cuPointerSetAttribute(const void *value, CUpointer_attribute attribute, CUdeviceptr address)
+{
+    return CALL(cuPointerSetAttribute, sim_pointer_set(value, attribute, address));
+}
+
+CUresult cuIpcGetMemHandle(CUipcMemHandle *out, CUdeviceptr address)
+{
+    return CALL(cuIpcGetMemHandle, sim_ipc_get_handle(out, address));
+}
+
+CUresult cuIpcOpenMemHandle_v2(CUdeviceptr *out, CUipcMemHandle handle, unsigned int flags)
+{
+    return CALL(cuIpcOpenMemHandle_v2, sim_ipc_open_handle(out, handle, flags));
+}
+
+CUresult cuIpcOpenMemHandle(CUdeviceptr *out, CUipcMemHandle handle, unsigned int flags)
+{
+    return CALL(cuIpcOpenMemHandle, sim_ipc_open_handle(out, handle, flags));
+}
+
+CUresult cuIpcCloseMemHandle(CUdeviceptr address)
+{
+    return CALL(cuIpcCloseMemHandle, sim_ipc_close_handle(address));
+}
+
+/* ---- arrays ---- */
+
+static CUresult create_2d(CUarray *out, const CUDA_ARRAY_DESCRIPTOR *desc)
+{
+    if (!desc)
+        return CUDA_ERROR_INVALID_VALUE;
+    return sim_array_create(out, &(CUDA_ARRAY3D_DESCRIPTOR){.Width = desc->Width,
+                                                            .Height = desc->Height,
+                                                            .Format = desc->Format,
+                                                            .NumChannels = desc->NumChannels});
+}
+
+CUresult cuArrayCreate_v2(CUarray *out, const CUDA_ARRAY_DESCRIPTOR *desc)
+{
+    return CALL(cuArrayCreate_v2, create_2d(out, desc));
+}
+
+/* Sizes were 32 bits wide once. */
+static CUresult create_small(CUarray *out, const CUDA_ARRAY_DESCRIPTOR_v1 *desc)
+{
+    if (!desc)
+        return CUDA_ERROR_INVALID_VALUE;
+    return sim_array_create(out, &(CUDA_ARRAY3D_DESCRIPTOR){.Width = desc->Width,
+                                                            .Height = desc->Height,
+                                                            .Format = desc->Format,
+                                                            .NumChannels = desc->NumChannels});
+}
+
+CUresult cuArrayCreate(CUarray *out, const CUDA_ARRAY_DESCRIPTOR_v1 *desc)
+{
+    return CALL(cuArrayCreate, create_small(out, desc));
+}
+
+CUresult cuArray3DCreate_v2(CUarray *out, const CUDA_ARRAY3D_DESCRIPTOR *desc)
+{
+    return CALL(cuArray3DCreate_v2, sim_array_create(out, desc));
+}
+
+CUresult cuArrayDestroy(CUarray array)
+{
+    return CALL(cuArrayDestroy, sim_array_destroy(array));
+}
+
+static CUresult descriptor_2d(CUDA_ARRAY_DESCRIPTOR *out, CUarray array)
+{
+    CUDA_ARRAY3D_DESCRIPTOR desc;
+    CUresult result = out ? sim_array_descriptor(&desc, array) : CUDA_ERROR_INVALID_VALUE;
+
+    if (result == CUDA_SUCCESS)
+        *out = (CUDA_ARRAY_DESCRIPTOR){.Width = desc.Width,
+                                       .Height = desc.Height,
+                                       .Format = desc.Format,
+                                       .NumChannels = desc.NumChannels};
+    return result;
+}
+
+CUresult cuArrayGetDescriptor_v2(CUDA_ARRAY_DESCRIPTOR *out, CUarray array)
+{
+    return CALL(cuArrayGetDescriptor_v2, descriptor_2d(out, array));
+}
+
+CUresult cuArray3DGetDescriptor_v2(CUDA_ARRAY3D_DESCRIPTOR *out, CUarray array)
+{
+    return CALL(cuArray3DGetDescriptor_v2, sim_array_descriptor(out, array));
+}
+
+CUresult cuMipmappedArrayCreate(CUmipmappedArray *out, const CUDA_ARRAY3D_DESCRIPTOR *desc,
+                                unsigned int levels)
+{
+    return CALL(cuMipmappedArrayCreate, sim_mipmap_create(out, desc, levels));
+}
+
+CUresult cuMipmappedArrayGetLevel(CUarray *out, CUmipmappedArray mipmap, unsigned int level)
+{
+    return CALL(cuMipmappedArrayGetLevel, sim_mipmap_level(out, mipmap, level));
+}
+
+CUresult cuMipmappedArrayDestroy(CUmipmappedArray mipmap)
+{
+    return CALL(cuMipmappedArrayDestroy, sim_mipmap_destroy(mipmap));
+}

@@ -1,0 +1,129 @@
+/* bridge_pool: entry points of stream-ordered memory. See engine/sim_pool.h. */
+#include "tools/simgpu/engine/sim_pool.h"
+
+#include "tools/simgpu/bridge/bridge_call.h"
+#include "tools/simgpu/bridge/bridge_per_thread.h"
+
+CUresult cuMemPoolCreate(CUmemoryPool *out, const CUmemPoolProps *props)
+{
+    return CALL(cuMemPoolCreate, sim_pool_create(out, props));
+}
+
+CUresult cuMemPoolDestroy(CUmemoryPool pool)
+{
+    return CALL(cuMemPoolDestroy, sim_pool_destroy(pool));
+}
+
+CUresult cuMemPoolTrimTo(CUmemoryPool pool, size_t keep)
+{
+    return CALL(cuMemPoolTrimTo, sim_pool_trim(pool, keep));
+}
+
+CUresult cuMemPoolSetAttribute(CUmemoryPool pool, CUmemPool_attribute attribute, void *value)
+{
+    return CALL(cuMemPoolSetAttribute, sim_pool_set_attribute(pool, attribute, value));
+}
+
+CUresult cuMemPoolGetAttribute(CUmemoryPool pool, CUmemPool_attribute attribute, void *value)
+{
+    return CALL(cuMemPoolGetAttribute, sim_pool_get_attribute(pool, attribute, value));
+}
+
+CUresult cuMemPoolSetAccess(CUmemoryPool pool, const CUmemAccessDesc *list, size_t count)
+{
+    return CALL(cuMemPoolSetAccess, sim_pool_set_access(pool, list, count));
+}
+
+CUresult cuMemPoolGetAccess(CUmemAccess_flags *flags, CUmemoryPool pool, CUmemLocation *location)
+{
+    return CALL(cuMemPoolGetAccess, sim_pool_get_access(flags, pool, location));
+}
+
+CUresult cuDeviceGetDefaultMemPool(CUmemoryPool *out, CUdevice device)
+{
+    return CALL(cuDeviceGetDefaultMemPool, sim_pool_default(out, device));
+}
+
+CUresult cuDeviceGetMemPool(CUmemoryPool *out, CUdevice device)
+{
+    return CALL(cuDeviceGetMemPool, sim_pool_current(out, device));
+}
+
+CUresult cuDeviceSetMemPool(CUdevice device, CUmemoryPool pool)
+{
+    return CALL(cuDeviceSetMemPool, sim_pool_set_current(device, pool));
+}
+
+/* Pools of the host's memory do not exist here. */
+static CUresult check_location(const CUmemLocation *location, CUmemAllocationType type)
+{
+    if (!location || type != CU_MEM_ALLOCATION_TYPE_PINNED)
+        return CUDA_ERROR_INVALID_VALUE;
+    return location->type == CU_MEM_LOCATION_TYPE_DEVICE ? CUDA_SUCCESS : CUDA_ERROR_NOT_SUPPORTED;
+}
+
+static CUresult default_at(CUmemoryPool *out, const CUmemLocation *location, CUmemAllocationType type)
+{
+    CUresult result = check_location(location, type);
+
+    return result ? result : sim_pool_default(out, location->id);
+}
+
+static CUresult current_at(CUmemoryPool *out, const CUmemLocation *location, CUmemAllocationType type)
+{
+    CUresult result = check_location(location, type);
+
+    return result ? result : sim_pool_current(out, location->id);
+}
+
+static CUresult set_current_at(const CUmemLocation *location, CUmemAllocationType type, CUmemoryPool pool)
+{
+    CUresult result = check_location(location, type);
+
+    return result ? result : sim_pool_set_current(location->id, pool);
+}
+
+CUresult cuMemGetDefaultMemPool(CUmemoryPool *out, CUmemLocation *location, CUmemAllocationType type)
+{
+    return CALL(cuMemGetDefaultMemPool, default_at(out, location, type));
+}
+
+CUresult cuMemGetMemPool(CUmemoryPool *out, CUmemLocation *location, CUmemAllocationType type)
+{
+    return CALL(cuMemGetMemPool, current_at(out, location, type));
+}
+
+CUresult cuMemSetMemPool(CUmemLocation *location, CUmemAllocationType type, CUmemoryPool pool)
+{
+    return CALL(cuMemSetMemPool, set_current_at(location, type, pool));
+}
+
+CUresult cuMemAllocAsync(CUdeviceptr *out, size_t size, CUstream stream)
+{
+    return CALL(cuMemAllocAsync, sim_pool_alloc_default(out, size, stream));
+}
+
+CUresult cuMemAllocAsync_ptsz(CUdeviceptr *out, size_t size, CUstream stream)
+{
+    return CALL(cuMemAllocAsync_ptsz, sim_pool_alloc_default(out, size, sim_per_thread(stream)));
+}
+
+CUresult cuMemAllocFromPoolAsync(CUdeviceptr *out, size_t size, CUmemoryPool pool, CUstream stream)
+{
+    return CALL(cuMemAllocFromPoolAsync, sim_pool_alloc(out, size, pool, stream));
+}
+
+CUresult cuMemAllocFromPoolAsync_ptsz(CUdeviceptr *out, size_t size, CUmemoryPool pool, CUstream stream)
+{
+    return CALL(cuMemAllocFromPoolAsync_ptsz, sim_pool_alloc(out, size, pool, sim_per_thread(stream)));
+}
+
+CUresult cuMemFreeAsync(CUdeviceptr address, CUstream stream)
+{
+    return CALL(cuMemFreeAsync, sim_pool_free(address, stream));
+}
+
+CUresult cuMemFreeAsync_ptsz(CUdeviceptr address, CUstream stream)
+{
+    return CALL(cuMemFreeAsync_ptsz, sim_pool_free(address, sim_per_thread(stream)));
+}

@@ -1,0 +1,284 @@
+/* sim_array: CUDA arrays and mipmapped arrays. See sim_array.h. */
+#include "tools/simgpu/engine/sim_array.h"
+
+#include "tools/simgpu/engine/sim_alloc.h"
+#include "tools/simgpu/engine/sim_capture.h"
+#include "tools/simgpu/engine/sim_lock.h"
+#include "tools/simgpu/engine/sim_object.h"
+#include "tools/simgpu/engine/sim_stream.h"
+
+#include <stdlib.h>
+
+struct CUmipmappedArray_st {
+    struct sim_link link; /* in context->arrays, as a CUarray's: told apart by the object's kind */
+    struct sim_block *memory;
+    unsigned int count;
+    struct CUarray_st *levels;
+};
+
+static unsigned int format_bytes(CUarray_format format)
+{
+    switch (format) {
+    case CU_AD_FORMAT_UNSIGNED_INT8:
+    case CU_AD_FORMAT_SIGNED_INT8:
+        return 1;
+    case CU_AD_FORMAT_UNSIGNED_INT16:
+    case CU_AD_FORMAT_SIGNED_INT16:
+    case CU_AD_FORMAT_HALF:
+        return 2;
+    case CU_AD_FORMAT_UNSIGNED_INT32:
+    case CU_AD_FORMAT_SIGNED_INT32:
+    case CU_AD_FORMAT_FLOAT:
+        return 4;
+    default:
+        return 0;
+    }
+}
+
+static size_t at_least_one(size_t value)
+{
+    return value ? value : 1;
+}
+
+/* Sets the shape; the bytes of it, or 0 when the description is not good. */
+static uint64_t shape(struct CUarray_st *array, const CUDA_ARRAY3D_DESCRIPTOR *desc)
+{
+    uint64_t element = (uint64_t)format_bytes(desc->Format) * desc->NumChannels, bytes;
+
+    if (element == 0 || desc->Width == 0 || (desc->NumChannels & (desc->NumChannels - 1)) ||
+        desc->NumChannels > 4)
+        return 0;
+    array->desc = *desc;
+    array->rows = at_least_one(desc->Height);
+    if (__builtin_mul_overflow(element, desc->Width, &array->pitch) ||
+        __builtin_mul_overflow(array->pitch, array->rows, &bytes) ||
+        __builtin_mul_overflow(bytes, at_least_one(desc->Depth), &bytes))
+        return 0;
+    return bytes;
+}
+
+static CUresult take_memory(struct CUctx_st *context, uint64_t bytes, struct sim_block **out)
+{
+    struct sim_block *block = sim_block_new(BLOCK_DEVICE, context, context->device);
+    CUresult result;
+
+    if (!block)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    result = sim_alloc_take(block, bytes);
+    if (result != CUDA_SUCCESS)
+        sim_block_delete(block);
+    else
+        *out = block;
+    return result;
+}
+
+CUresult sim_array_create(CUarray *out, const CUDA_ARRAY3D_DESCRIPTOR *desc)
+{
+    struct CUarray_st *array;
+    struct CUctx_st *context;
+    CUresult result;
+    uint64_t bytes;
+
+    if (!out || !desc)
+        return CUDA_ERROR_INVALID_VALUE;
+    array = calloc(1, sizeof(*array));
+    if (!array)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    bytes = shape(array, desc);
+    sim_lock_take();
+    result = sim_context_current(&context);
+    if (result == CUDA_SUCCESS)
+        result = bytes ? sim_capture_check_unsafe() : CUDA_ERROR_INVALID_VALUE;
+    if (result == CUDA_SUCCESS)
+        result = take_memory(context, bytes, &array->memory);
+    if (result == CUDA_SUCCESS && !sim_object_add(array, OBJECT_ARRAY)) {
+        sim_alloc_give_back(array->memory);
+        result = CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    if (result == CUDA_SUCCESS) {
+        array->start = array->memory->range.start;
+        sim_list_append(&context->arrays, &array->link);
+        *out = array;
+    } else {
+        free(array);
+    }
+    sim_lock_drop();
+    return result;
+}
+
+static void free_array(struct CUarray_st *array)
+{
+    sim_object_remove(array);
+    sim_list_remove(&array->link);
+    sim_alloc_give_back(array->memory);
+    free(array);
+}
+
+CUresult sim_array_destroy(CUarray array)
+{
+    CUresult result =
+        CUDA_ERROR_CONTEXT_IS_DESTROYED; /* what the driver says of a handle that is gone (measured) */
+
+    sim_lock_take();
+    if (sim_object_is(array, OBJECT_ARRAY) && !array->memory) {
+        result = CUDA_SUCCESS; /* a level of a mipmapped array: goes with the whole (measured) */
+    } else if (sim_object_is(array, OBJECT_ARRAY)) {
+        struct CUctx_st *context = array->memory->context;
+
+        sim_stream_wait_context(context);
+        if (sim_object_is(array, OBJECT_ARRAY)) /* no other thread came first while we waited */
+            free_array(array);
+        result = CUDA_SUCCESS;
+    }
+    sim_lock_drop();
+    return result;
+}
+
+CUresult sim_array_descriptor(CUDA_ARRAY3D_DESCRIPTOR *out, CUarray array)
+{
+    CUresult result = CUDA_ERROR_INVALID_HANDLE;
+
+    if (!out)
+        return CUDA_ERROR_INVALID_VALUE;
+    sim_lock_take();
+    if (sim_object_is(array, OBJECT_ARRAY)) {
+        *out = array->desc;
+        result = CUDA_SUCCESS;
+    }
+    sim_lock_drop();
+    return result;
+}
+
+/* ---- mipmapped ---- */
+
+static void free_mipmap(struct CUmipmappedArray_st *mipmap)
+{
+    unsigned int i;
+
+    for (i = 0; i < mipmap->count; i++)
+        sim_object_remove(&mipmap->levels[i]);
+    sim_object_remove(mipmap);
+    sim_list_remove(&mipmap->link);
+    if (mipmap->memory)
+        sim_alloc_give_back(mipmap->memory);
+    free(mipmap->levels);
+    free(mipmap);
+}
+
+static size_t halved(size_t size, unsigned int level)
+{
+    return size ? at_least_one(size >> level) : 0;
+}
+
+/* Shapes all levels, one behind the other; the bytes of all, or 0. */
+static uint64_t shape_levels(struct CUmipmappedArray_st *mipmap, const CUDA_ARRAY3D_DESCRIPTOR *desc)
+{
+    uint64_t total = 0, bytes;
+    unsigned int i;
+
+    for (i = 0; i < mipmap->count; i++) {
+        CUDA_ARRAY3D_DESCRIPTOR level = *desc;
+
+        level.Width = halved(desc->Width, i);
+        level.Height = halved(desc->Height, i);
+        level.Depth = halved(desc->Depth, i);
+        bytes = shape(&mipmap->levels[i], &level);
+        mipmap->levels[i].start = total; /* moved to where the memory is once there is some */
+        if (bytes == 0 || __builtin_add_overflow(total, bytes, &total))
+            return 0;
+    }
+    return total;
+}
+
+static CUresult fill_mipmap(struct CUmipmappedArray_st *mipmap, struct CUctx_st *context, uint64_t bytes)
+{
+    CUresult result = take_memory(context, bytes, &mipmap->memory);
+    unsigned int i;
+
+    if (result != CUDA_SUCCESS)
+        return result;
+    if (!sim_object_add(mipmap, OBJECT_MIPMAP))
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    for (i = 0; i < mipmap->count; i++) {
+        mipmap->levels[i].start += mipmap->memory->range.start;
+        if (!sim_object_add(&mipmap->levels[i], OBJECT_ARRAY))
+            return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    return CUDA_SUCCESS;
+}
+
+CUresult sim_mipmap_create(CUmipmappedArray *out, const CUDA_ARRAY3D_DESCRIPTOR *desc, unsigned int levels)
+{
+    struct CUmipmappedArray_st *mipmap;
+    struct CUctx_st *context;
+    CUresult result;
+    uint64_t bytes;
+
+    if (!out || !desc || levels == 0 || levels > 32)
+        return CUDA_ERROR_INVALID_VALUE;
+    mipmap = calloc(1, sizeof(*mipmap));
+    if (mipmap)
+        mipmap->levels = calloc(levels, sizeof(*mipmap->levels));
+    if (!mipmap || !mipmap->levels) {
+        free(mipmap);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    mipmap->count = levels;
+    sim_list_init(&mipmap->link);
+    bytes = shape_levels(mipmap, desc);
+    sim_lock_take();
+    result = sim_context_current(&context);
+    if (result == CUDA_SUCCESS)
+        result = bytes ? sim_capture_check_unsafe() : CUDA_ERROR_INVALID_VALUE;
+    if (result == CUDA_SUCCESS)
+        result = fill_mipmap(mipmap, context, bytes);
+    if (result == CUDA_SUCCESS) {
+        sim_list_append(&context->arrays, &mipmap->link);
+        *out = mipmap;
+    } else {
+        free_mipmap(mipmap);
+    }
+    sim_lock_drop();
+    return result;
+}
+
+CUresult sim_mipmap_level(CUarray *out, CUmipmappedArray mipmap, unsigned int level)
+{
+    CUresult result = CUDA_ERROR_INVALID_HANDLE;
+
+    sim_lock_take();
+    if (sim_object_is(mipmap, OBJECT_MIPMAP)) {
+        result = out && level < mipmap->count ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+        if (result == CUDA_SUCCESS)
+            *out = &mipmap->levels[level];
+    }
+    sim_lock_drop();
+    return result;
+}
+
+CUresult sim_mipmap_destroy(CUmipmappedArray mipmap)
+{
+    CUresult result = CUDA_ERROR_INVALID_HANDLE;
+
+    sim_lock_take();
+    if (sim_object_is(mipmap, OBJECT_MIPMAP)) {
+        sim_stream_wait_context(mipmap->memory->context);
+        if (sim_object_is(mipmap, OBJECT_MIPMAP))
+            free_mipmap(mipmap);
+        result = CUDA_SUCCESS;
+    }
+    sim_lock_drop();
+    return result;
+}
+
+void sim_array_end_context(struct CUctx_st *context)
+{
+    while (!sim_list_empty(&context->arrays)) {
+        struct sim_link *first = context->arrays.next;
+
+        if (sim_object_is(LIST_ITEM(first, struct CUmipmappedArray_st, link), OBJECT_MIPMAP))
+            free_mipmap(LIST_ITEM(first, struct CUmipmappedArray_st, link));
+        else
+            free_array(LIST_ITEM(first, struct CUarray_st, link));
+    }
+}

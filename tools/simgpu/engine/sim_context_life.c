@@ -1,0 +1,521 @@
+/* sim_context_life: contexts, primary and made: how they begin, end and are set up. See sim_context_life.h.
+ */
+#include "tools/simgpu/engine/sim_context_life.h"
+
+#include "tools/simgpu/engine/sim_alloc_calls.h"
+#include "tools/simgpu/engine/sim_array.h"
+#include "tools/simgpu/engine/sim_capture.h"
+#include "tools/simgpu/engine/sim_device.h"
+#include "tools/simgpu/engine/sim_event.h"
+#include "tools/simgpu/engine/sim_kernel.h"
+#include "tools/simgpu/engine/sim_local.h"
+#include "tools/simgpu/engine/sim_lock.h"
+#include "tools/simgpu/engine/sim_object.h"
+#include "tools/simgpu/engine/sim_pool.h"
+#include "tools/simgpu/engine/sim_stream.h"
+#include "tools/simgpu/engine/sim_stream_work.h"
+
+#include <stdlib.h>
+
+#define API_VERSION 3020
+
+static uint64_t last_id;
+
+/* What an H200 answers before anyone sets a limit. */
+static const size_t default_limits[CU_LIMIT_MAX] = {
+    [CU_LIMIT_STACK_SIZE] = LOCAL_FIRST,
+    [CU_LIMIT_PRINTF_FIFO_SIZE] = 7340032,
+    [CU_LIMIT_MALLOC_HEAP_SIZE] = 8388608,
+    [CU_LIMIT_DEV_RUNTIME_SYNC_DEPTH] = 2,
+    [CU_LIMIT_DEV_RUNTIME_PENDING_LAUNCH_COUNT] = 2048,
+    [CU_LIMIT_MAX_L2_FETCH_GRANULARITY] = 64,
+};
+
+/* NULL stands for the current one. A green one stays one. */
+static CUresult resolve(CUcontext context, struct CUctx_st **out)
+{
+    if (!context)
+        return sim_context_current_itself(out);
+    *out = context;
+    return sim_context_is_valid(context) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
+}
+
+/* ---- life ---- */
+
+static struct CUctx_st *new_context(CUdevice ordinal)
+{
+    struct CUctx_st *context = calloc(1, sizeof(*context));
+
+    if (!context)
+        return NULL;
+    context->device = ordinal;
+    sim_list_init(&context->streams);
+    sim_list_init(&context->blocks);
+    sim_list_init(&context->slabs);
+    sim_list_init(&context->arrays);
+    sim_list_init(&context->modules);
+    sim_list_init(&context->events);
+    sim_list_append(sim_context_all(), &context->all);
+    return context;
+}
+
+/* Charges the card and makes what every context has. */
+static CUresult begin(struct CUctx_st *context, unsigned int flags)
+{
+    int card = sim_device_get(context->device)->card;
+    int i;
+
+    if (sim_card_charge(card, sim_device_info(context->device)->context_bytes) != 0)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    context->legacy = sim_stream_new(context, CU_STREAM_DEFAULT, 0);
+    if (!context->legacy) {
+        sim_card_uncharge(card, sim_device_info(context->device)->context_bytes);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    context->legacy->legacy = true;
+    context->id = ++last_id;
+    context->flags = flags;
+    for (i = 0; i < CU_LIMIT_MAX; i++)
+        context->limits[i] = default_limits[i];
+    for (i = 0; i < CONTEXT_PEERS; i++)
+        context->peers[i] = false;
+    context->local_bytes = LOCAL_FIRST;
+    context->cache_config = CU_FUNC_CACHE_PREFER_NONE;
+    context->alive = true;
+    return CUDA_SUCCESS;
+}
+
+/* ---- green contexts ---- */
+
+struct CUctx_st *sim_context_new_green(struct CUctx_st *primary, struct CUgreenCtx_st *green)
+{
+    struct CUctx_st *context = new_context(primary->device);
+
+    if (!context)
+        return NULL;
+    context->base = primary;
+    context->green = green;
+    context->legacy = sim_stream_new(context, CU_STREAM_DEFAULT, 0);
+    if (!context->legacy || !sim_object_add(context, OBJECT_CONTEXT)) {
+        if (context->legacy)
+            sim_stream_end(context->legacy);
+        sim_list_remove(&context->all);
+        free(context);
+        return NULL;
+    }
+    context->legacy->legacy = true;
+    context->id = ++last_id;
+    context->alive = true;
+    return context;
+}
+
+void sim_context_end_green(struct CUctx_st *context)
+{
+    if (!context->alive)
+        return;
+    context->alive = false;
+    context->green = NULL;
+    sim_object_remove(context);
+    sim_capture_forget_green(context);
+    sim_event_drop_barrier(context);
+    if (context->legacy)
+        sim_stream_end(context->legacy);
+    context->legacy = NULL;
+}
+
+/* With their primary context. */
+static void end_greens(struct CUctx_st *primary)
+{
+    struct sim_link *at;
+
+    for (at = sim_context_all()->next; at != sim_context_all(); at = at->next) {
+        struct CUctx_st *context = LIST_ITEM(at, struct CUctx_st, all);
+
+        if (context->base == primary)
+            sim_context_end_green(context);
+    }
+}
+
+/* ---- the end of a context ---- */
+
+/* Waits for its work and gives back all that it owns; memory by handle (cuMemCreate) belongs to no context.
+ */
+static void end(struct CUctx_st *context)
+{
+    context->alive = false;
+    context->ending = true;
+    sim_stream_wait_context(context);
+    end_greens(context);
+    sim_kernel_end_context(context);
+    sim_array_end_context(context);
+    sim_event_end_context(context);
+    sim_stream_end_context(context);
+    sim_alloc_end_context(context);
+    sim_local_end_context(context);
+    sim_card_uncharge(sim_device_get(context->device)->card, sim_device_info(context->device)->context_bytes);
+    context->ending = false;
+    sim_lock_wake();
+}
+
+CUresult sim_context_create(CUcontext *out, unsigned int flags, CUdevice ordinal)
+{
+    struct CUctx_st *context;
+    CUresult result;
+
+    if (!out || (flags & ~(unsigned int)CU_CTX_FLAGS_MASK))
+        return CUDA_ERROR_INVALID_VALUE;
+    if (!sim_device_get(ordinal))
+        return CUDA_ERROR_INVALID_DEVICE;
+    sim_lock_take();
+    context = sim_context_has_room() ? new_context(ordinal) : NULL;
+    result =
+        context && sim_object_add(context, OBJECT_CONTEXT) ? begin(context, flags) : CUDA_ERROR_OUT_OF_MEMORY;
+    if (result == CUDA_SUCCESS) {
+        sim_context_enter(context);
+        *out = context;
+    } else if (context) {
+        sim_object_remove(context);
+        sim_list_remove(&context->all);
+        free(context);
+    }
+    sim_lock_drop();
+    return result;
+}
+
+/* With the lock. */
+static void end_made(struct CUctx_st *context)
+{
+    sim_object_remove(context);
+    end(context);
+    sim_context_leave(context);
+}
+
+CUresult sim_context_destroy(CUcontext context)
+{
+    CUresult result = CUDA_SUCCESS;
+
+    if (!context)
+        return CUDA_ERROR_INVALID_VALUE;
+    sim_lock_take();
+    if (!sim_context_is_valid(context) || context->primary || context->base) {
+        result = CUDA_ERROR_INVALID_CONTEXT;
+    } else {
+        end_made(context);
+    }
+    sim_lock_drop();
+    return result;
+}
+
+CUresult sim_context_attach(CUcontext *out, unsigned int flags)
+{
+    struct CUctx_st *context;
+    CUresult result;
+
+    if (!out || flags != 0)
+        return CUDA_ERROR_INVALID_VALUE;
+    sim_lock_take();
+    result = sim_context_current(&context);
+    if (result == CUDA_SUCCESS) {
+        context->attached += !context->primary;
+        *out = context;
+    }
+    sim_lock_drop();
+    return result;
+}
+
+/* Only of the current one; the primary one it leaves as it is (measured). */
+CUresult sim_context_detach(CUcontext context)
+{
+    struct CUctx_st *current;
+    CUresult result;
+
+    sim_lock_take();
+    result = sim_context_current(&current);
+    if (result == CUDA_SUCCESS && current != context)
+        result = CUDA_ERROR_INVALID_CONTEXT;
+    if (result == CUDA_SUCCESS && !context->primary && context->attached-- == 0)
+        end_made(context);
+    sim_lock_drop();
+    return result;
+}
+
+/* ---- questions and settings ---- */
+
+CUresult sim_context_device(CUdevice *out, CUcontext context)
+{
+    struct CUctx_st *found;
+    CUresult result;
+
+    if (!out)
+        return CUDA_ERROR_INVALID_VALUE;
+    sim_lock_take();
+    result = resolve(context, &found);
+    if (result == CUDA_SUCCESS)
+        *out = found->device;
+    sim_lock_drop();
+    return result;
+}
+
+CUresult sim_context_id(CUcontext context, unsigned long long *out)
+{
+    struct CUctx_st *found;
+    CUresult result;
+
+    if (!out)
+        return CUDA_ERROR_INVALID_VALUE;
+    sim_lock_take();
+    result = resolve(context, &found);
+    if (result == CUDA_SUCCESS)
+        *out = found->id;
+    sim_lock_drop();
+    return result;
+}
+
+CUresult sim_context_api_version(CUcontext context, unsigned int *out)
+{
+    struct CUctx_st *found;
+    CUresult result;
+
+    if (!out)
+        return CUDA_ERROR_INVALID_VALUE;
+    sim_lock_take();
+    result = resolve(context, &found);
+    sim_lock_drop();
+    *out = API_VERSION;
+    return result;
+}
+
+CUresult sim_context_get_flags(unsigned int *out)
+{
+    struct CUctx_st *context;
+    CUresult result;
+
+    if (!out)
+        return CUDA_ERROR_INVALID_VALUE;
+    sim_lock_take();
+    result = sim_context_current(&context);
+    if (result == CUDA_SUCCESS)
+        *out = context->flags;
+    sim_lock_drop();
+    return result;
+}
+
+CUresult sim_context_set_flags(unsigned int flags)
+{
+    struct CUctx_st *context;
+    CUresult result;
+
+    if (flags & ~(unsigned int)CU_CTX_FLAGS_MASK)
+        return CUDA_ERROR_INVALID_VALUE;
+    sim_lock_take();
+    result = sim_context_current(&context);
+    if (result == CUDA_SUCCESS)
+        context->flags = flags;
+    sim_lock_drop();
+    return result;
+}
+
+CUresult sim_context_get_limit(size_t *out, CUlimit limit)
+{
+    struct CUctx_st *context;
+    CUresult result;
+
+    if (!out)
+        return CUDA_ERROR_INVALID_VALUE;
+    if ((unsigned int)limit >= CU_LIMIT_MAX)
+        return CUDA_ERROR_INVALID_VALUE;
+    sim_lock_take();
+    result = sim_context_current(&context);
+    if (result == CUDA_SUCCESS)
+        *out = context->limits[limit];
+    sim_lock_drop();
+    return result;
+}
+
+CUresult sim_context_set_limit(CUlimit limit, size_t value)
+{
+    struct CUctx_st *context;
+    CUresult result;
+
+    if ((unsigned int)limit >= CU_LIMIT_MAX)
+        return CUDA_ERROR_INVALID_VALUE;
+    sim_lock_take();
+    result = sim_context_current(&context);
+    if (result == CUDA_SUCCESS && limit == CU_LIMIT_STACK_SIZE)
+        result = sim_local_grow(context, value);
+    if (result == CUDA_SUCCESS)
+        context->limits[limit] = value;
+    sim_lock_drop();
+    return result;
+}
+
+CUresult sim_context_get_cache_config(CUfunc_cache *out)
+{
+    struct CUctx_st *context;
+    CUresult result;
+
+    if (!out)
+        return CUDA_ERROR_INVALID_VALUE;
+    sim_lock_take();
+    result = sim_context_current(&context);
+    if (result == CUDA_SUCCESS)
+        *out = context->cache_config;
+    sim_lock_drop();
+    return result;
+}
+
+CUresult sim_context_set_cache_config(CUfunc_cache config)
+{
+    struct CUctx_st *context;
+    CUresult result;
+
+    sim_lock_take();
+    result = sim_context_current(&context);
+    if (result == CUDA_SUCCESS)
+        context->cache_config = config;
+    sim_lock_drop();
+    return result;
+}
+
+CUresult sim_context_synchronize(CUcontext context)
+{
+    struct CUctx_st *found;
+    CUresult result;
+
+    sim_lock_take();
+    result = resolve(context, &found);
+    if (result == CUDA_SUCCESS)
+        result = sim_capture_check_context(found);
+    if (result == CUDA_SUCCESS) {
+        sim_stream_wait_context(found);
+        sim_pool_settle_all(0);
+    }
+    sim_lock_drop();
+    return result;
+}
+
+static CUresult change_peer(CUcontext peer, bool enable)
+{
+    struct CUctx_st *context;
+    CUresult result;
+
+    sim_lock_take();
+    result = sim_context_current(&context);
+    if (result == CUDA_SUCCESS && !sim_context_is_valid(peer))
+        result = CUDA_ERROR_INVALID_CONTEXT;
+    if (result == CUDA_SUCCESS && peer->device == context->device)
+        result = CUDA_ERROR_INVALID_DEVICE;
+    if (result == CUDA_SUCCESS && context->peers[peer->device] == enable)
+        result = enable ? CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED : CUDA_ERROR_PEER_ACCESS_NOT_ENABLED;
+    if (result == CUDA_SUCCESS)
+        context->peers[peer->device] = enable;
+    sim_lock_drop();
+    return result;
+}
+
+CUresult sim_context_enable_peer(CUcontext peer)
+{
+    return change_peer(peer, true);
+}
+
+CUresult sim_context_disable_peer(CUcontext peer)
+{
+    return change_peer(peer, false);
+}
+
+/* ---- primary ---- */
+
+static CUresult make_primary(struct sim_device *device, CUdevice ordinal)
+{
+    struct CUctx_st *context = new_context(ordinal);
+
+    if (!context || !sim_object_add(context, OBJECT_CONTEXT))
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    context->primary = true;
+    device->primary = context;
+    return CUDA_SUCCESS;
+}
+
+CUresult sim_primary_retain(CUcontext *out, CUdevice ordinal)
+{
+    struct sim_device *device = sim_device_get(ordinal);
+    CUresult result = CUDA_SUCCESS;
+
+    if (!out)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (!device)
+        return CUDA_ERROR_INVALID_DEVICE;
+    sim_lock_take();
+    if (!device->primary)
+        result = make_primary(device, ordinal);
+    while (result == CUDA_SUCCESS && device->primary->ending)
+        sim_lock_wait();
+    if (result == CUDA_SUCCESS && !device->primary->alive)
+        result = begin(device->primary, device->primary_flags);
+    if (result == CUDA_SUCCESS) {
+        device->primary->retained++;
+        *out = device->primary;
+    }
+    sim_lock_drop();
+    return result;
+}
+
+CUresult sim_primary_release(CUdevice ordinal)
+{
+    struct sim_device *device = sim_device_get(ordinal);
+    CUresult result = CUDA_SUCCESS;
+
+    if (!device)
+        return CUDA_ERROR_INVALID_DEVICE;
+    sim_lock_take();
+    if (!device->primary || device->primary->retained == 0)
+        result = CUDA_ERROR_INVALID_CONTEXT;
+    else if (--device->primary->retained == 0 && device->primary->alive)
+        end(device->primary);
+    sim_lock_drop();
+    return result;
+}
+
+CUresult sim_primary_reset(CUdevice ordinal)
+{
+    struct sim_device *device = sim_device_get(ordinal);
+
+    if (!device)
+        return CUDA_ERROR_INVALID_DEVICE;
+    sim_lock_take();
+    if (device->primary && device->primary->alive)
+        end(device->primary);
+    sim_lock_drop();
+    return CUDA_SUCCESS;
+}
+
+CUresult sim_primary_state(CUdevice ordinal, unsigned int *flags, int *active)
+{
+    struct sim_device *device = sim_device_get(ordinal);
+
+    if (!flags || !active)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (!device)
+        return CUDA_ERROR_INVALID_DEVICE;
+    sim_lock_take();
+    *active = device->primary && device->primary->alive;
+    *flags = *active ? device->primary->flags : device->primary_flags;
+    sim_lock_drop();
+    return CUDA_SUCCESS;
+}
+
+CUresult sim_primary_set_flags(CUdevice ordinal, unsigned int flags)
+{
+    struct sim_device *device = sim_device_get(ordinal);
+
+    if (!device)
+        return CUDA_ERROR_INVALID_DEVICE;
+    if (flags & ~(unsigned int)CU_CTX_FLAGS_MASK)
+        return CUDA_ERROR_INVALID_VALUE;
+    sim_lock_take();
+    device->primary_flags = flags;
+    if (device->primary && device->primary->alive)
+        device->primary->flags = flags;
+    sim_lock_drop();
+    return CUDA_SUCCESS;
+}

@@ -1,0 +1,39 @@
+/* sim_object: which handles are alive, and of what kind.
+ *
+ * A program may hand any pointer to the driver; the engine looks it up here before it follows it. The counts
+ * also answer simgpu_leaks(). Guarded by the engine's lock.
+ */
+#ifndef SIMGPU_OBJECT_H
+#define SIMGPU_OBJECT_H
+
+#include <stdbool.h>
+
+enum sim_object_kind {
+    OBJECT_NONE,
+    OBJECT_CONTEXT,
+    OBJECT_GREEN, /* a green context; what cuCtxFromGreenCtx makes of it is an OBJECT_CONTEXT */
+    OBJECT_STREAM,
+    OBJECT_EVENT,
+    OBJECT_BLOCK,       /* memory by pointer: device, pooled, managed, host, imported */
+    OBJECT_HANDLE,      /* cuMemCreate */
+    OBJECT_RESERVATION, /* cuMemAddressReserve */
+    OBJECT_MAPPING,     /* cuMemMap */
+    OBJECT_ARRAY,
+    OBJECT_MIPMAP,
+    OBJECT_POOL,
+    OBJECT_MODULE,
+    OBJECT_FUNCTION,
+    OBJECT_LIBRARY,
+    OBJECT_KERNEL,
+    OBJECT_GRAPH,
+    OBJECT_NODE,
+    OBJECT_EXEC,
+    OBJECT_KINDS
+};
+
+bool sim_object_add(const void *handle, enum sim_object_kind kind); /* false: no memory */
+void sim_object_remove(const void *handle);
+bool sim_object_is(const void *handle, enum sim_object_kind kind);
+unsigned long sim_object_count(enum sim_object_kind kind);
+
+#endif

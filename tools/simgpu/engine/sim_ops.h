@@ -1,0 +1,41 @@
+/* sim_ops: pieces of work in the queues of streams, and sets of them to wait for.
+ *
+ * What wants to know when an op is done holds it: an event, a later op of another stream, a thread of the
+ * program. Guarded by the engine's lock.
+ */
+#ifndef SIMGPU_OPS_H
+#define SIMGPU_OPS_H
+
+#include "tools/simgpu/engine/sim_list.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct sim_work;
+
+struct sim_op {
+    struct sim_link link;
+    unsigned int refs;
+    bool is_kernel, begun, done;
+    uint64_t done_ns;
+    struct sim_op *beside; /* must have begun first; NULL: none */
+    struct sim_op **after; /* must be done first */
+    unsigned int after_count;
+    struct sim_work *work;
+};
+
+struct sim_ops { /* a set of ops held */
+    struct sim_op **items;
+    unsigned int count;
+};
+
+void sim_op_drop(struct sim_op *op); /* gives up one hold; NULL is allowed */
+
+bool sim_ops_done(const struct sim_ops *ops);
+void sim_ops_wait(const struct sim_ops *ops);
+void sim_ops_clear(struct sim_ops *ops);
+bool sim_ops_copy(struct sim_ops *out, const struct sim_ops *ops);
+bool sim_ops_join(struct sim_ops *into,
+                  const struct sim_ops *more); /* drops those that are done; false: no memory */
+
+#endif

@@ -1,0 +1,51 @@
+/* sim_phys: the memory of the simulated cards: ranges of memory files, charged to their card.
+ *
+ * Ordinary memory is a range of one file of the process; ranges are never used twice, so that fresh memory
+ * reads as zero. Memory that may be exported has a file of its own. Guarded by the engine's lock.
+ */
+#ifndef SIMGPU_PHYS_H
+#define SIMGPU_PHYS_H
+
+#include "tools/simgpu/engine/sim_abi.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#define PHYS_GRANULE (UINT64_C(2) << 20) /* the driver's granularity on an H200 */
+#define PHYS_HOST    (-1)                /* as a device: memory of the host, charged to no card */
+
+struct sim_phys {
+    CUdevice device; /* whose card is charged, or PHYS_HOST */
+    bool foreign;    /* another process's memory: not ours to charge or clear */
+    bool own_file;
+    bool paid; /* somebody else answers for the charge */
+    int fd;
+    off_t offset;
+    uint64_t size;
+    uint64_t given; /* of it: bytes given back already (sim_phys_give_part) */
+    unsigned int refs;
+};
+
+/* size is rounded up to the granule. CUDA_ERROR_OUT_OF_MEMORY when the card has not that much free. */
+CUresult sim_phys_create(CUdevice device, uint64_t size, bool exportable, struct sim_phys **out);
+/* The same of a card that has been charged with `paid` bytes of it already. */
+CUresult sim_phys_create_paid(CUdevice device, uint64_t size, uint64_t paid, struct sim_phys **out);
+/* Takes over the file descriptor: memory that another process has exported. */
+CUresult sim_phys_adopt(CUdevice device, int fd, off_t offset, uint64_t size, struct sim_phys **out);
+void sim_phys_hold(struct sim_phys *phys);
+void sim_phys_drop(struct sim_phys *phys);      /* the last one frees the memory and uncharges the card */
+void sim_phys_drop_paid(struct sim_phys *phys); /* the same, and the card stays charged */
+/* Gives back a part of it, whole granules, to the card; nothing may be mapped there any more. Only of
+ * ordinary memory. */
+void sim_phys_give_part(struct sim_phys *phys, uint64_t inside, uint64_t size);
+uint64_t sim_phys_held(const struct sim_phys *phys); /* what it still has of its size */
+
+/* A mark beside any place in the process's file (never in an exportable one): tells another process that
+ * opens the file whether what it was told of is still there. */
+bool sim_phys_mark(const struct sim_phys *phys, uint64_t inside, uint64_t mark);
+uint64_t sim_phys_read_mark(int fd, off_t offset);
+
+uint64_t sim_phys_round(uint64_t size); /* up to the granule; 0 when that overflows */
+
+#endif

@@ -1,0 +1,154 @@
+/* sim_pool_extent: what is free in one chunk of a pool. See sim_pool_extent.h. */
+#include "tools/simgpu/engine/sim_pool_extent.h"
+
+#include <stdlib.h>
+
+struct sim_extent *sim_extent_of(struct sim_link *link)
+{
+    return LIST_ITEM(link, struct sim_extent, link);
+}
+
+static void drop(struct sim_extent *extent)
+{
+    sim_list_remove(&extent->link);
+    sim_ops_clear(&extent->after);
+    free(extent);
+}
+
+static bool joins(const struct sim_extent *low, const struct sim_extent *high)
+{
+    return low->start + low->size == high->start && low->stream == high->stream;
+}
+
+/* Joins the extent with its neighbours. It is the newest one of its stream, so its ops cover theirs. */
+static void join(struct sim_link *extents, struct sim_extent *extent)
+{
+    struct sim_link *low = extent->link.prev, *high = extent->link.next;
+
+    if (low != extents && joins(sim_extent_of(low), extent)) {
+        extent->start = sim_extent_of(low)->start;
+        extent->size += sim_extent_of(low)->size;
+        drop(sim_extent_of(low));
+    }
+    if (high != extents && joins(extent, sim_extent_of(high))) {
+        extent->size += sim_extent_of(high)->size;
+        drop(sim_extent_of(high));
+    }
+}
+
+bool sim_extent_add(struct sim_link *extents, uint64_t start, uint64_t size, uint64_t stream,
+                    struct sim_ops *after)
+{
+    struct sim_link *next = extents->next;
+    struct sim_extent *extent = calloc(1, sizeof(*extent));
+
+    if (!extent)
+        return false;
+    while (next != extents && sim_extent_of(next)->start < start)
+        next = next->next;
+    extent->start = start;
+    extent->size = size;
+    extent->stream = stream;
+    if (stream)
+        extent->after = *after;
+    sim_list_append(next,
+                    &extent->link); /* appended to the list whose head is the next item: before that item */
+    join(extents, extent);
+    return true;
+}
+
+static bool usable(const struct sim_extent *extent, uint64_t stream)
+{
+    return extent->stream == 0 || extent->stream == stream;
+}
+
+/* The longest run that begins here. */
+static struct sim_extent_run run_from(struct sim_link *extents, struct sim_extent *first, uint64_t stream)
+{
+    struct sim_extent_run run = {first, first->size};
+    struct sim_link *at;
+
+    for (at = first->link.next; at != extents && usable(sim_extent_of(at), stream) &&
+                                sim_extent_of(at)->start == first->start + run.size;
+         at = at->next)
+        run.size += sim_extent_of(at)->size;
+    return run;
+}
+
+bool sim_extent_find(struct sim_link *extents, uint64_t size, uint64_t stream, struct sim_extent_run *best)
+{
+    uint64_t end = 0; /* of the last run: what lies in it begins no run of its own */
+    bool found = false;
+    struct sim_link *at;
+
+    for (at = extents->next; at != extents; at = at->next) {
+        struct sim_extent_run run;
+
+        if (sim_extent_of(at)->start < end || !usable(sim_extent_of(at), stream))
+            continue;
+        run = run_from(extents, sim_extent_of(at), stream);
+        end = run.first->start + run.size;
+        if (run.size < size || (best->first && run.size >= best->size))
+            continue;
+        *best = run;
+        found = true;
+    }
+    return found;
+}
+
+uint64_t sim_extent_take(struct sim_extent *first, uint64_t size)
+{
+    const uint64_t start = first->start;
+
+    while (size > 0) {
+        struct sim_extent *next = sim_extent_of(first->link.next);
+        const uint64_t part = first->size < size ? first->size : size;
+
+        first->start += part;
+        first->size -= part;
+        size -= part;
+        if (first->size == 0)
+            drop(first);
+        first = next;
+    }
+    return start;
+}
+
+void sim_extent_settle(struct sim_link *extents, uint64_t stream)
+{
+    struct sim_link *at, *next;
+
+    for (at = extents->next; at != extents; at = next) {
+        struct sim_extent *extent = sim_extent_of(at);
+
+        if (extent->stream && (stream == 0 || extent->stream == stream) && sim_ops_done(&extent->after)) {
+            sim_ops_clear(&extent->after);
+            extent->stream = 0;
+            join(extents, extent);
+        }
+        next = extent->link.next;
+    }
+}
+
+bool sim_extent_cut(struct sim_extent *extent, uint64_t start, uint64_t size)
+{
+    const uint64_t behind = extent->start + extent->size - (start + size);
+    struct sim_extent *rest = behind > 0 && start > extent->start ? calloc(1, sizeof(*rest)) : NULL;
+
+    if (behind > 0 && start > extent->start && !rest)
+        return false;
+    if (rest) {
+        rest->start = start + size;
+        rest->size = behind;
+        sim_list_append(extent->link.next, &rest->link);
+    }
+    if (start > extent->start) {
+        extent->size = start - extent->start;
+    } else {
+        extent->start += size;
+        extent->size -= size;
+    }
+    if (extent->size == 0)
+        drop(extent);
+    return true;
+}
