@@ -8,7 +8,7 @@
  * a time, and no block is larger than `largest`. One line: "pattern blocks=... bytes=... refused=...
  * wrong=...". Exit status 1 if a word was wrong or nothing was done, 77 without a driver.
  */
-#include "transcript/driver.h"
+#include "transcript/tx_driver.h"
 
 #include <getopt.h>
 #include <pthread.h>

@@ -100,7 +100,8 @@ static void test_ps_shows_jobs_and_their_processes(void)
     cli_expect_out("   \"", &result); /* the second process shares the first one's limit */
     cli_expect_out("none", &result);
     cli_expect_out("prog_member", &result);
-    TEST_ASSERT_NULL_MESSAGE(strstr(result.out, "STATE"), "no process has a state to show, so there is no such column");
+    TEST_ASSERT_NULL_MESSAGE(strstr(result.out, "STATE"),
+                             "no process has a state to show, so there is no such column");
     spawn_result_free(&result);
 }
 

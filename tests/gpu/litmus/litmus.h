@@ -11,7 +11,7 @@
 #ifndef TESTS_GPU_LITMUS_H
 #define TESTS_GPU_LITMUS_H
 
-#include "../transcript/driver.h"
+#include "../transcript/tx_driver.h"
 
 #include <pthread.h>
 #include <semaphore.h>

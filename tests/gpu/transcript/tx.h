@@ -2,7 +2,7 @@
 #ifndef TESTS_GPU_TRANSCRIPT_TX_H
 #define TESTS_GPU_TRANSCRIPT_TX_H
 
-#include "driver.h"
+#include "tx_driver.h"
 #include "runner.h"
 
 #include <stddef.h>

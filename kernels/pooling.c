@@ -1,7 +1,7 @@
 /* Pooling, CPU reference. Images are [n][h][w][c].
  *     maxpool: y = the largest of a window, where = its place in the window; the gradient gathers: a pixel
  * adds up dy of the windows whose largest it was, in the order of the windows avgpool: y[n][c] = the mean
- * over h and w Threads share rows of results. The CUDA side is pool.cu. */
+ * over h and w Threads share rows of results. The CUDA side is pooling.cu. */
 #include <math.h>
 #include <string.h>
 

@@ -1,4 +1,4 @@
-/* Pooling on the device; the expressions are in pool.c, the CPU reference. Images are [n][h][w][c]. A thread
+/* Pooling on the device; the expressions are in pooling.c, the CPU reference. Images are [n][h][w][c]. A thread
  * treats V neighbouring channels of one result (16 bytes of them where rows are aligned, else one). The
  * gradient of maxpool gathers from the windows that a pixel is in, in their order: no atomics, the same bits
  * every time. */

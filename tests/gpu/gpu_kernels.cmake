@@ -1,5 +1,5 @@
 # The CUDA table of operations against the CPU reference, and train on a real GPU. Skipped (77) without one. One test
-# per family: kernels_cuda_FAMILY.c (those of images are in kernels_images.cmake). kernels_speed is no test: it prints how fast the operations
+# per family: kernels_cuda_FAMILY.c (those of images are in gpu_kernels_images.cmake). kernels_speed is no test: it prints how fast the operations
 # of one training step are.
 if(GPUCAP_NVCC AND GPUCAP_CUDART_SHARED AND TARGET train_cuda)
   add_library(kernels_support STATIC kernels_support.c)

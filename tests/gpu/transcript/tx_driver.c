@@ -1,6 +1,6 @@
 /* driver: fills the table of driver.h. Must never link the driver nor call it for more than look-ups. Owns no
  * lock. */
-#include "driver.h"
+#include "tx_driver.h"
 
 #include <dlfcn.h>
 #include <stdio.h>
