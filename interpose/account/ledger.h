@@ -46,7 +46,7 @@ int ledger_folder(const char *asked, char *path, size_t size);
  * another user (except root's, or one that an administrator made for a group), a link, and a file of another
  * version. Replaces a damaged file that no process uses. Returns 0, or -errno with a sentence in `why`. */
 int ledger_open(struct ledger **ledger, const char *folder, const char *uuid, char why[LEDGER_WHY]);
-/* The same for an existing ledger: makes nothing. */
+/* The same for an existing ledger: makes nothing. Root may open those of all users. */
 int ledger_open_existing(struct ledger **ledger, const char *folder, const char *uuid, char why[LEDGER_WHY]);
 /* Gives up the slot and unmaps the file. */
 void ledger_close(struct ledger *ledger);

@@ -46,10 +46,11 @@ __attribute__((format(printf, 3, 4))) static int fail(int error, char why[LEDGER
     return -error;
 }
 
-/* Returns true for a file of ours, or one that root has made for several users. */
-static bool is_trusted(const struct stat *file)
+/* Returns true for a file of ours, or one that root has made for several users. Root may look into a ledger
+ * of any user, but does not join it. */
+static bool is_trusted(const struct stat *file, bool make)
 {
-    return file->st_uid == geteuid() || file->st_uid == 0;
+    return file->st_uid == geteuid() || file->st_uid == 0 || (!make && geteuid() == 0);
 }
 
 static int open_folder(const char *path, bool make, char why[LEDGER_WHY])
@@ -61,7 +62,7 @@ static int open_folder(const char *path, bool make, char why[LEDGER_WHY])
     const int fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (fd < 0)
         return fail(errno, why, "the folder %.150s cannot be opened: %s", path, strerror(errno));
-    if (fstat(fd, &folder) || !is_trusted(&folder) || (folder.st_mode & S_IWOTH)) {
+    if (fstat(fd, &folder) || !is_trusted(&folder, make) || (folder.st_mode & S_IWOTH)) {
         close(fd);
         return fail(EACCES, why, "the folder %.150s belongs to another user, or others may write to it",
                     path);
@@ -96,7 +97,7 @@ static int open_file(int folder, const char *uuid, bool make, char why[LEDGER_WH
     if (fd < 0)
         return fail(errno, why, "the ledger %.60s cannot be opened: %s", name, strerror(errno));
     if (fstat(fd, &file) || !S_ISREG(file.st_mode) || file.st_nlink != 1 ||
-        (!is_trusted(&file) && around.st_uid != 0)) {
+        (!is_trusted(&file, make) && around.st_uid != 0)) {
         close(fd);
         return fail(EACCES, why, "the ledger %.60s belongs to another user, is a link, or is no plain file",
                     name);

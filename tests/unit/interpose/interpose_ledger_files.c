@@ -440,6 +440,8 @@ static void test_folder_of_another_user_is_refused(void)
     TEST_ASSERT_NOT_NULL(strstr(why, "another user"));
     TEST_ASSERT_EQUAL_INT(-EACCES, as_user(ANOTHER_USER, try_open));
     TEST_ASSERT_EQUAL_INT(0, as_user(ONE_USER, try_open));
+    TEST_ASSERT_EQUAL_INT_MESSAGE(0, try_look(), "root may look");
+    TEST_ASSERT_EQUAL_INT(-EACCES, as_user(ANOTHER_USER, try_look));
 }
 
 static void test_file_of_another_user_is_refused(void)
