@@ -9,6 +9,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "interpose/settings/people.h"
+
+#define NEEDS_UUID "an administrator's limit names a device by its UUID (nvidia-smi -L shows it)"
+
 const struct options_entry options_table[OPTIONS_COUNT] = {
 #define X(id, name, variable, standard, form, help) {name, variable, standard, form, help},
     OPTIONS_TABLE(X)
@@ -38,7 +42,7 @@ static int set_max(struct options *options, const char *value, enum options_sour
     if (source == OPTIONS_ADMIN) {
         /* A user can renumber devices with CUDA_VISIBLE_DEVICES; a ceiling must not move with that. */
         if (rules_use_ordinals(&limits)) {
-            *why = "an administrator's limit names a device by its UUID (nvidia-smi -L shows it)";
+            *why = NEEDS_UUID;
             return -EINVAL;
         }
         options->ceiling = limits;
@@ -271,13 +275,68 @@ static bool is_blank(char c)
     return c == ' ' || c == '\t' || c == '\r';
 }
 
+/* For whom a section of the administrator's file is, the most exact last. */
+enum section { SECTION_NOT_OURS, SECTION_ALL, SECTION_GROUP, SECTION_USER };
+
 /* A file that is being parsed. */
 struct file {
     const char *name;
     enum options_source source;
     int line;               /* number of the current line */
-    int set[OPTIONS_COUNT]; /* the line that has set an option; 0: none */
+    int set[OPTIONS_COUNT]; /* the line of this section that has set an option; 0: none */
+    enum section section;
+    enum section max_from; /* the section whose max applies so far */
 };
+
+/* Parses "[user NAME]" or "[group NAME]". */
+static int parse_section(const char *line, size_t length, struct file *file, const char *where,
+                         char error[OPTIONS_ERROR_MAX])
+{
+    char text[80], kind[8], name[64];
+    int end = -1;
+
+    memset(file->set, 0, sizeof file->set);
+    file->section = SECTION_NOT_OURS;
+    snprintf(text, sizeof text, "%.*s", (int)(length < sizeof text ? length : sizeof text), line);
+    if (file->source == OPTIONS_ADMIN && sscanf(text, "[%7[a-z] %63[^] \t]]%n", kind, name, &end) == 2 &&
+        end == (int)length) {
+        if (!strcmp(kind, "user")) {
+            file->section = people_is_user(name) ? SECTION_USER : SECTION_NOT_OURS;
+            return 0;
+        }
+        if (!strcmp(kind, "group")) {
+            file->section = people_is_in_group(name) ? SECTION_GROUP : SECTION_NOT_OURS;
+            return 0;
+        }
+    }
+    snprintf(error, OPTIONS_ERROR_MAX,
+             "%s: '%.*s' is no section; accepted, in " OPTIONS_ADMIN_FILE ": [user NAME] and [group NAME]",
+             where, (int)(length < 60 ? length : 60), line);
+    return -EINVAL;
+}
+
+/* Sets an option of a file. In a section there is only max; that of the most exact section applies. */
+static int set_from_file(struct options *options, int id, const char *value, struct file *file,
+                         const char **why)
+{
+    struct rules unused;
+
+    if (file->section == SECTION_ALL && id != OPTIONS_MAX)
+        return set_value(options, id, value, file->source, why);
+    if (id != OPTIONS_MAX) {
+        *why = "a section sets only max";
+        return -EINVAL;
+    }
+    if (file->section <= file->max_from && file->section != SECTION_ALL) {
+        const int rc = rules_parse(value, &unused, why);
+
+        if (rc == 0 && rules_use_ordinals(&unused))
+            *why = NEEDS_UUID;
+        return rc || rules_use_ordinals(&unused) ? -EINVAL : 0;
+    }
+    file->max_from = file->section;
+    return set_value(options, id, value, file->source, why);
+}
 
 /* Parses one line without its newline: blank, a comment, or "name = value". */
 static int parse_line(struct options *options, const char *line, size_t length, struct file *file,
@@ -296,6 +355,8 @@ static int parse_line(struct options *options, const char *line, size_t length, 
         length--;
     if (length == 0)
         return 0;
+    if (*line == '[')
+        return parse_section(line, length, file, where, error);
     const char *equals = memchr(line, '=', length);
     size_t name_length = equals ? (size_t)(equals - line) : length;
     while (name_length && is_blank(line[name_length - 1]))
@@ -321,7 +382,7 @@ static int parse_line(struct options *options, const char *line, size_t length, 
         text_length = OPTIONS_VALUE_MAX + 1;
     memcpy(value, text, text_length);
     value[text_length] = '\0';
-    if (set_value(options, id, value, file->source, &why))
+    if (set_from_file(options, id, value, file, &why))
         return bad_value(where, id, value, why, error);
     return 0;
 }
@@ -329,7 +390,7 @@ static int parse_line(struct options *options, const char *line, size_t length, 
 int options_parse_file(struct options *options, const char *text, const char *name,
                        enum options_source source, char error[OPTIONS_ERROR_MAX])
 {
-    struct file file = {.name = name, .source = source};
+    struct file file = {.name = name, .source = source, .section = SECTION_ALL};
 
     while (*text) {
         size_t length = strcspn(text, "\n");

@@ -111,7 +111,10 @@ void options_init(struct options *options);
  * half-loaded result that is less strict. */
 int options_load(struct options *options, const struct options_places *places, char error[OPTIONS_ERROR_MAX]);
 
-/* Parses the text of a configuration file ("name = value" lines, # comments). `file` is for messages. */
+/* Parses the text of a configuration file ("name = value" lines, # comments). `file` is for messages. In the
+ * administrator's, the max of a section "[user NAME]" or "[group NAME]" replaces that of the lines before the
+ * first section, for those people; a user's section counts before a group's, and the first group's before
+ * later ones. */
 int options_parse_file(struct options *options, const char *text, const char *file,
                        enum options_source source, char error[OPTIONS_ERROR_MAX]);
 

@@ -131,9 +131,10 @@ int cmd_help(int argc, char **argv)
     help_settings();
     puts("\noptions of run on the command line alone:");
     help_options(run_options());
-    printf("\nA value comes from the command line, else the environment, else ~/%s, else %s;\n"
-           "max in the last is a ceiling for everyone.\n",
-           OPTIONS_USER_FILE, OPTIONS_ADMIN_FILE);
+    printf(
+        "\nA value comes from the command line, else the environment, else ~/%s, else %s;\n"
+        "max in the last is a ceiling for everyone, or in a section [user NAME] or [group NAME] for some.\n",
+        OPTIONS_USER_FILE, OPTIONS_ADMIN_FILE);
     return 0;
 }
 
@@ -212,8 +213,8 @@ int cmd_man(int argc, char **argv)
     man_options();
     printf(".SH FILES\n.TP\n.I ~/%s\nOptions of this user, as \\fIname\\fR = \\fIvalue\\fR lines; # begins a "
            "comment.\n.TP\n.I %s\nThe administrator's: \\fBmax\\fR here is a ceiling that no user can pass; "
-           "in it "
-           "cards are named by UUID, as\nusers can change their numbers.\n",
+           "in it cards are named by UUID, as\nusers can change their numbers. Below a line [user NAME] or "
+           "[group NAME], \\fBmax\\fR replaces the general one for\nthese people.\n",
            OPTIONS_USER_FILE, OPTIONS_ADMIN_FILE);
     printf(
         ".SH ENVIRONMENT\nThe variables named under OPTIONS, and \\fB%s\\fR: the library to preload, instead "

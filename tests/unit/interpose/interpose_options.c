@@ -207,6 +207,53 @@ static void test_the_administrators_ceiling_holds_whatever_the_user_asks_for(voi
     TEST_ASSERT_EQUAL_UINT64(4 * G, limit());
 }
 
+static void test_people_can_have_ceilings_of_their_own(void)
+{
+    char text[512];
+    const unsigned uid = getuid(), gid = getgid();
+
+    snprintf(text, sizeof text, "max = 10G\n[user %u]\nmax = 12G\n[group %u] # ours\nmax = 14G\n", uid, gid);
+    write_text(admin_file, text);
+    environment[OPTIONS_MAX] = "none";
+    must_load();
+    TEST_ASSERT_EQUAL_UINT64(12 * G, limit()); /* the user's own, also if it is more */
+    snprintf(text, sizeof text,
+             "max = 10G\n[group %u]\nmax = 14G\n[group %u]\nmax = 3G\n[user %u]\nmax = 1G\n", gid, gid,
+             uid + 1);
+    write_text(admin_file, text);
+    must_load();
+    TEST_ASSERT_EQUAL_UINT64(14 * G, limit()); /* the first group's; another user's is not ours */
+    write_text(admin_file, "[group no-such-group]\nmax = 1G\n[user no-such-user]\nmax = 1G\n");
+    must_load();
+    TEST_ASSERT_EQUAL_UINT64(RULES_UNLIMITED, limit());
+    if (uid == 0) {
+        write_text(admin_file, "[user root]\nmax = 5G\n");
+        must_load();
+        TEST_ASSERT_EQUAL_UINT64(5 * G, limit());
+    }
+}
+
+static void test_sections_that_cannot_be_right_are_refused(void)
+{
+    write_text(admin_file, "max = 10G\n[user 5]\nreserve = 1M\n");
+    must_refuse(":3:", "reserve", "a section sets only max");
+    write_text(admin_file, "[user 5]\nmax = 1G\nmax = 2G\n");
+    must_refuse(":3:", "max", "second time");
+    write_text(admin_file, "[user 5]\nmax = lots\n");
+    must_refuse(":2:", "max='lots'", "not valid");
+    write_text(admin_file, "[user 5]\nmax = 0=1G\n");
+    must_refuse(":2:", "max", "UUID");
+    static const char *const wrong[] = {"[user]",      "[users 5]", "[user 5",          "[user 5] x",
+                                        "[user 5] x]", "[]",        "[user 5][group 5]"};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        write_text(admin_file, wrong[i]);
+        must_refuse(":1:", "is no section", "[user NAME]");
+    }
+    unlink(admin_file);
+    write_text(user_file, "[user 5]\nmax = 1G\n");
+    must_refuse(":1:", "is no section", OPTIONS_ADMIN_FILE);
+}
+
 static void test_a_ceiling_on_one_card_leaves_the_others_alone(void)
 {
     write_text(admin_file, "max = " UUID "=10G\n");
@@ -377,7 +424,7 @@ static void test_what_is_not_an_option_is_refused_not_skipped(void)
 {
     static const char *const bad[] = {
         "maximum = 8G", "max",      "max 8G",    "= 8G",       "MAX = 8G", "max8G", "\xef\xbb\xbfmax = 8G",
-        "[gpu]",        "max : 8G", "ma x = 8G", "\vmax = 8G", "=",        "max\0"};
+        "gpu]",         "max : 8G", "ma x = 8G", "\vmax = 8G", "=",        "max\0"};
 
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         write_text(user_file, bad[i]);
@@ -525,6 +572,8 @@ int main(void)
     RUN_TEST(test_an_option_that_a_file_sets_twice_is_refused);
     RUN_TEST(test_a_reserve_that_leaves_nothing_of_a_limit_is_refused);
     RUN_TEST(test_the_administrators_ceiling_holds_whatever_the_user_asks_for);
+    RUN_TEST(test_people_can_have_ceilings_of_their_own);
+    RUN_TEST(test_sections_that_cannot_be_right_are_refused);
     RUN_TEST(test_a_ceiling_on_one_card_leaves_the_others_alone);
     RUN_TEST(test_device_numbers_are_refused_in_the_administrators_file);
     RUN_TEST(test_a_bad_value_is_named_with_its_place_and_the_accepted_form);

@@ -11,7 +11,7 @@ endfunction()
 
 interpose_unit(interpose_size MODULES settings/size.c)
 interpose_unit(interpose_rules MODULES settings/rules.c settings/size.c)
-interpose_unit(interpose_options MODULES settings/options.c settings/rules.c settings/size.c)
+interpose_unit(interpose_options MODULES settings/options.c settings/people.c settings/rules.c settings/size.c)
 interpose_unit(interpose_limit MODULES account/limit.c)
 interpose_unit(interpose_account MODULES account/account.c account/limit.c account/ledger.c account/ledger_ask.c
   account/ledger_open.c account/ledger_read.c base/lock.c base/process.c)
