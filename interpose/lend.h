@@ -23,7 +23,7 @@ struct loan {
     uint64_t need;         /* bytes, as the account counts them */
     uint64_t (*missing)(struct account *account, uint64_t need);
     int tries;   /* 0 at first */
-    bool waited; /* and this process has the queue's turn until the next call */
+    bool waited; /* the last lend_more waited and got a lease, kept for this request until the next call */
 };
 
 /* Asks the other processes of the job for what is missing; if they give none, waits as the option `wait` says

@@ -14,8 +14,8 @@ enum library_mode {
     LIBRARY_REFUSE,   /* limits were asked for but cannot be enforced: CUDA does not start */
 };
 
-/* Points to the mode, which is negative until the options are read. Once CUDA has started, the mode lies in
- * memory that reads 0 (LIBRARY_PASS) in every copy of the process. */
+/* Points to the mode, which is negative until the options are read. Once CUDA has started, the mode is in
+ * a page that the kernel clears on fork, so that a child reads LIBRARY_PASS. */
 extern _Atomic(atomic_int *) library_state;
 enum library_mode library_begin(void);
 

@@ -101,9 +101,9 @@ void route_grow_end(const struct route_growth *growth);
 
 #define ROUTE_STACK 1024 /* bytes of stack per thread that a fresh context has room for (CUDA's default) */
 
-/* The same for the memory of graphs, whose caller makes room itself, because giving memory back changes the
- * need. `borrow`: also borrows from the job's other processes. True: make the driver call, then
- * route_grow_graph_end. */
+/* The same for the memory of graphs. Does not make room: the caller does, because trimming the memory of
+ * graphs changes how much the launch needs. `borrow`: also borrows from the job's other processes. True: make
+ * the driver call, then route_grow_graph_end. */
 bool route_grow_graph_begin(struct route_growth *growth, CUdevice ordinal, uint64_t bytes, bool borrow);
 void route_grow_graph_end(const struct route_growth *growth);
 /* Makes room for `bytes` of growth on a card: gives idle memory back, and waits for the work on freed memory

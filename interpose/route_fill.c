@@ -1,4 +1,4 @@
-/* fill: see route_fill.h. */
+/* route_fill: see route_fill.h. */
 #include "interpose/route_fill.h"
 
 #include "interpose/pool/capture.h"

@@ -1,7 +1,7 @@
-/* fill: sets the bytes of pooled blocks for zero=on and fill=on. Uses a stream of its own, so it waits for no
- * other work and disturbs no capture. Owns no lock. */
-#ifndef GPUCAP_FILL_H
-#define GPUCAP_FILL_H
+/* route_fill: sets the bytes of pooled blocks for zero=on and fill=on. Uses a stream of its own, so it waits
+ * for no other work and disturbs no capture. Owns no lock. */
+#ifndef GPUCAP_ROUTE_FILL_H
+#define GPUCAP_ROUTE_FILL_H
 
 #include "interpose/pool/pool.h"
 

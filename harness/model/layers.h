@@ -16,7 +16,7 @@ struct dense_config {
 };
 int layer_dense(struct model *model, int x, const struct dense_config *config);
 
-/* Square filters; no bias unless act is given, which comes with one. */
+/* Square filters, no bias: layer_bias_act adds bias and activation. */
 int layer_conv(struct model *model, int x, int filters, int size, int stride, int pad);
 int layer_bias_act(struct model *model, int x, enum ops_act act);
 

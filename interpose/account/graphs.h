@@ -3,10 +3,10 @@
  * The driver gives allocation nodes their addresses when they are created, and memory when the graph is
  * launched or uploaded. Nodes of a graph share memory only by having the same addresses, so the pages behind
  * all its addresses are a graph's footprint on a card. The memory comes from what the driver holds for graphs
- * on that card, and stays there. Graphs that cannot run at the same time may share it; they get memory of
- * their own once they are launched so that they could. So a launch is known to need nothing more only if
- * nothing has changed since the last launch of the same graph, or if all graphs together need no more than is
- * held.
+ * on that card, and stays there. Graphs share it as long as their launches cannot overlap; the first
+ * launch that could overlap another one gives the graph memory of its own. So a launch is known to need
+ * nothing more only if nothing has changed since the last launch of the same graph, or if all graphs together
+ * need no more than is held.
  *
  * Launches that only repeat earlier ones run side by side. A launch that may take memory on a card runs alone
  * there, because the unused memory that it counts on must not go to another launch meanwhile.
@@ -61,7 +61,7 @@ struct graphs_pool {
 struct graphs_ask {
     const void *exec; /* NULL: no handle yet */
     struct graphs_part part;
-    uintptr_t stream; /* fence.h's key */
+    uintptr_t stream; /* a key of streams.h */
     uint64_t need;    /* bytes that the driver may take beyond what it holds */
     bool again;       /* repeats the last launch: needs nothing more */
     bool alone;       /* no other launch takes or gives back graph memory of this card */

@@ -17,8 +17,8 @@ bool measure_knows_pid(void);
 /* Starts the loading thread. Later calls do nothing. */
 void measure_start(void);
 
-/* Waits until NVML is loaded. Call it after cuInit and before the first context: then every process that NVML
- * lists is another one. */
+/* Waits until NVML is loaded. Call it after cuInit and before the first context: without a context this
+ * process is not on NVML's list, so all that are listed then are others. */
 void measure_ready(void);
 
 /* A card as NVML identifies it. */

@@ -12,8 +12,8 @@
 
 extern atomic_bool memops_synchronous; /* set once, never cleared */
 
-/* Waits for the default stream that the operation used (a key of fence.h), if it succeeded. Returns `result`
- * or the error of the wait. */
+/* Waits for the default stream that the operation used (a key of streams.h), if it succeeded. Returns
+ * `result` or the error of the wait. */
 CUresult memops_wait(CUresult result, uintptr_t stream);
 
 static inline CUresult memops_finish(CUresult result, uintptr_t stream)

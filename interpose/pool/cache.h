@@ -37,7 +37,8 @@ struct cache {
     _Atomic(struct pool *) pool; /* NULL: the pool is closed; written under caches_lock */
     struct cache *next;          /* next cache of the pool; guarded by the pool's lock */
     struct cache *others;        /* next cache of the thread, or next spare one */
-    /* Cached blocks minus small blocks handed out (small.h) by this thread; modulo 2^64. */
+    /* Rises by each block that this thread caches, falls by each small block (small.h) that it hands out; may
+     * wrap below 0. Only the sum over all threads has a meaning. */
     _Atomic uint64_t bytes, count;
     _Atomic uint64_t taken_bytes, taken_count; /* taken back by the pool, under its lock */
     _Atomic uint64_t least;                    /* least value of bytes since the pool last read it */

@@ -4,7 +4,8 @@
  * library's malloc, and it reads neither the environment nor a file (MALLOC_CONF belongs to the host
  * program). A build without jemalloc has no heap; then the pool's own index serves all sizes.
  *
- * Owns no lock. jemalloc's own locks rank before a pool's, because the extent callbacks take that one.
+ * Owns a mutex, held for a few instructions. jemalloc's own locks rank before a pool's, because the extent
+ * callbacks take that one.
  */
 #ifndef GPUCAP_HEAP_H
 #define GPUCAP_HEAP_H

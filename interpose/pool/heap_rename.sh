@@ -1,5 +1,5 @@
 #!/bin/sh
-# heap_rename.sh NM OBJCOPY LIBRARY.a OUT.a: a private copy of jemalloc for interpose/heap.c.
+# heap_rename.sh NM OBJCOPY LIBRARY.a OUT.a: a private copy of jemalloc for interpose/pool/heap.c.
 #
 # Every name that it defines without its je_ prefix (malloc, free, mallocx, ...) gets the prefix heap_je_, so that it
 # is nobody's malloc; and what it would read of the host's settings, or do at a fork, goes to functions of heap.c that do

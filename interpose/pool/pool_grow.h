@@ -33,8 +33,9 @@ bool pool_empty_caches(struct pool *pool, uint64_t least);
 /* Makes pending blocks free whose epochs are usable. Returns true if there were any. */
 bool pool_reclaim(struct pool *pool);
 
-/* Makes pending memory usable, by a join if need be, when a large block would otherwise split a range that
- * fits it badly. Splitting it would cost a later request that range, and chunks would have to move. */
+/* Call before a large block is cut from a much larger free range: makes pending memory usable first, by a
+ * join if need be, because it may fit better. Cutting the range would cost a later request that range, and
+ * chunks would have to move. */
 void pool_prefer_fit(struct pool *pool, uint64_t size);
 
 /* Returns the bytes of whole chunks in free ranges. Stops counting at `enough`. */

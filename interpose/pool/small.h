@@ -1,9 +1,9 @@
 /* small: blocks of at most HEAP_LARGEST bytes, from a heap whose extents are ranges of the pool.
  *
  * The heap finds room. Which addresses begin a live block is recorded here, out of band: 24 bytes for each
- * 512 bytes of address space in use, changed by compare-and-swap like a larger block's word (cache.h). So a
- * second free, or an address inside a block, never reaches the heap, and neither allocation nor free needs a
- * lock.
+ * 512 bytes of address space in use, changed by compare-and-swap like a larger block's word (base/mark.h). So
+ * a second free, or an address inside a block, never reaches the heap, and neither allocation nor free needs
+ * a lock.
  *
  * Not to be called with the pool's lock except where noted: the heap's own locks rank before it.
  */

@@ -153,7 +153,8 @@ static void take_the_walk(void)
 
     say("# A first walk\n\nTwo trainings share one budget on a card of 8 GiB. Every line below was printed "
         "by the "
-        "command above it, on a simulated card (`tests/integration/walk --write` wrote this page, and a test "
+        "command above it, on a simulated card (`build/tests/integration/walk --write` wrote this page, and "
+        "a test "
         "takes the walk again); on a GPU the commands are the same.\n\n## Start\n\nAll that runs in a group "
         "shares the group's `max`. The second training joins the group that the first one made.");
     struct training *first = start("gpucap run --max=4G --group=vision -- ./train", "take 1500");

@@ -1,6 +1,6 @@
 /* symbols: which entry points of a driver library hand out memory, and which of them gpucap counts.
  *
- * The hooked names come from interpose/hooks.def, the one list of them. Pure. Owns no lock.
+ * The hooked names come from interpose/driver/hooks.def, the one list of them. Pure. Owns no lock.
  */
 #ifndef GPUCAP_SYMBOLS_H
 #define GPUCAP_SYMBOLS_H
