@@ -6,6 +6,7 @@
 #include <time.h>
 
 #include "interpose/account/drivers_pools.h"
+#include "interpose/base/lock.h"
 #include "interpose/base/process.h"
 #include "interpose/base/thread.h"
 #include "interpose/library.h"
@@ -149,30 +150,57 @@ static unsigned patience_ms(uint64_t bytes)
     return ASK_MS + (unsigned)((bytes < most ? bytes : most) >> 30) * ASK_MS_PER_GIB;
 }
 
+/* Waits in the job's queue as the option `wait` says. */
+static bool stand_in_queue(struct loan *loan)
+{
+    const double wait = library_options()->wait;
+
+    if (wait <= 0 || capture_any())
+        return false;
+    loan->waited = account_wait_for_budget(&loan->device->account, loan->need, (uint64_t)(wait * 1000)) == 0;
+    return loan->waited;
+}
+
 static bool borrow(struct loan *loan)
 {
     struct device *device = loan->device;
     const uint64_t missing = loan->missing(&device->account, loan->need);
-    const double wait = library_options()->wait;
 
-    if (missing == 0) /* the budget has room now, or the card is full */
-        return loan->tries == 1;
-    if (ledger_ask(device->ledger, missing, patience_ms(missing)))
+    if (missing == 0) { /* twice in a row: the budget is not what is short */
+        const bool again = !loan->had_room;
+
+        loan->had_room = true;
+        return again;
+    }
+    loan->had_room = false;
+    /* If others are always faster, the queue is the fair way. */
+    if (loan->tries > TRIES / 2 && stand_in_queue(loan))
         return true;
-    if (wait <= 0 || capture_any())
-        return false;
-    loan->waited = account_wait_for_budget(&device->account, loan->need, (uint64_t)(wait * 1000)) == 0;
-    return loan->waited;
+    return ledger_ask(device->ledger, missing, patience_ms(missing)) || stand_in_queue(loan);
+}
+
+/* Returns true if the limit can hold `need` beside what this process has live: else no loan helps. */
+static bool can_fit(struct device *device, uint64_t need)
+{
+    const uint64_t used = account_glance(&device->account).used, idle = route_idle_on(device->ordinal);
+    const uint64_t live = used > idle ? used - idle : 0, limit = atomic_load(&device->limit);
+
+    return need <= limit && live <= limit - need;
 }
 
 bool lend_more(struct loan *loan)
 {
-    const struct device *device = loan->device;
+    struct device *device = loan->device;
 
     lend_end(loan);
     loan->waited = false;
-    return device && device->ledger && ledger_shares(device->ledger) &&
-           loan->need <= atomic_load(&device->limit) && loan->tries++ < TRIES && borrow(loan);
+    if (!device || !device->ledger || !ledger_shares(device->ledger) || loan->tries++ == TRIES ||
+        !can_fit(device, loan->need))
+        return false;
+    lock_disable_cancel(); /* a cancelled thread would stay in the queue */
+    const bool again = borrow(loan);
+    lock_restore_cancel();
+    return again;
 }
 
 void lend_end(const struct loan *loan)
@@ -181,14 +209,17 @@ void lend_end(const struct loan *loan)
         account_end_wait(&loan->device->account, loan->need);
 }
 
-/* Returns what is missing on the card for `need` bytes, or `need` if the driver does not say. */
-static uint64_t missing_on_card(uint64_t need)
+/* Returns what the card lacks for `need` bytes beside our own idle memory; `need` if that is not known. */
+static uint64_t missing_on_card(CUdevice ordinal, uint64_t need)
 {
+    const uint64_t idle = route_idle_on(ordinal);
     size_t free_bytes, total;
+    CUdevice current;
 
-    if (driver.cuMemGetInfo_v2(&free_bytes, &total) != CUDA_SUCCESS || free_bytes >= need)
+    if (driver.cuCtxGetDevice(&current) != CUDA_SUCCESS || current != ordinal ||
+        driver.cuMemGetInfo_v2(&free_bytes, &total) != CUDA_SUCCESS || free_bytes >= need)
         return need; /* free memory may be in pieces that do not serve */
-    return need - free_bytes;
+    return need - free_bytes > idle ? need - free_bytes - idle : need - free_bytes;
 }
 
 bool lend_on_card(CUdevice ordinal, uint64_t bytes)
@@ -198,6 +229,6 @@ bool lend_on_card(CUdevice ordinal, uint64_t bytes)
 
     if (!device || !device->ledger || need > device->total)
         return false;
-    const uint64_t missing = missing_on_card(need);
-    return ledger_ask_card(device->ledger, missing, patience_ms(missing));
+    const uint64_t missing = missing_on_card(ordinal, need);
+    return ledger_ask_card(device->ledger, missing, bytes ? missing : 1, patience_ms(missing));
 }

@@ -22,13 +22,15 @@ struct loan {
     struct device *device; /* NULL: nothing can be borrowed */
     uint64_t need;         /* bytes, as the account counts them */
     uint64_t (*missing)(struct account *account, uint64_t need);
-    int tries;   /* 0 at first */
-    bool waited; /* the last lend_more waited and got a lease, kept for this request until the next call */
+    int tries;     /* 0 at first */
+    bool had_room; /* at the last try */
+    bool waited;   /* the last lend_more waited and got a lease, kept for this request until the next call */
 };
 
 /* Asks the other processes of the job for what is missing; if they give none, waits as the option `wait` says
  * until the job's budget has room for `need`. Returns true if it is worth trying the request again. Never
- * waits during a capture, or for more than the limit. Call lend_end after the last try. */
+ * waits during a capture, or for what the limit cannot hold beside the live memory of this process. Call
+ * lend_end after the last try. */
 bool lend_more(struct loan *loan);
 void lend_end(const struct loan *loan);
 

@@ -153,7 +153,10 @@ bool route_retry(struct route_attempt *attempt)
         if (give_up_cache(ordinal, attempt->bytes, attempt->before))
             return true;
     }
-    return attempt->ways++ == 1 && lend_on_card(ordinal, attempt->bytes);
+    if (attempt->ways++ > ROUTE_TRIES || !lend_on_card(ordinal, attempt->bytes))
+        return false;
+    give_up_cache(ordinal, attempt->bytes, attempt->before); /* together it may be enough now */
+    return true;
 }
 
 void route_await_stream(CUstream stream)

@@ -11,6 +11,8 @@
 #include "interpose/account/device.h"
 #include "interpose/account/drivers_pools.h"
 
+#define ROUTE_CURRENT (-1) /* instead of a card's number: the current context's card */
+
 /* A request between its grant and the driver's answer. */
 struct route_ticket {
     struct device *device; /* NULL: not counted */
@@ -39,6 +41,12 @@ CUresult route_enter_async(struct route_ticket *ticket, uint64_t bytes, CUmemory
  * the driver gave. */
 CUresult route_leave(struct route_ticket *ticket, CUresult result, uint64_t key);
 
+/* Returns the card that a request is counted on, or ROUTE_CURRENT. */
+static inline CUdevice route_card_of(const struct route_ticket *ticket)
+{
+    return ticket->device ? ticket->device->ordinal : ROUTE_CURRENT;
+}
+
 /* Declares the ticket of a stream-ordered request. If the thread is cancelled in the driver's call, unwinding
  * its stack takes the promise back. The other requests disable cancellation instead, which would cost a tenth
  * of this call. */
@@ -50,12 +58,11 @@ uint64_t route_given_back(void);
 
 /* A driver call that takes memory of a card and is made again if the card is full. */
 struct route_attempt {
-    CUdevice ordinal; /* ROUTE_CURRENT: the current context's card */
+    CUdevice ordinal; /* or ROUTE_CURRENT */
     uint64_t bytes;   /* 0: not known */
     uint64_t before;  /* route_given_back before the first call */
     int ways;         /* of making room that were tried */
 };
-#define ROUTE_CURRENT (-1)
 
 /* Makes room after the driver has refused: first all idle memory of this process is given back, unless the
  * card could not serve the request even then; then other processes on the card are asked for theirs. Returns

@@ -93,12 +93,15 @@ static int alloc_borrowed(struct pool *pool, uint64_t bytes, uint64_t *start)
 static int alloc_on_full_card(struct pool *pool, uint64_t bytes, uint64_t *start)
 {
     struct device *device = pool->budget.owner;
+    int rc = -ENOMEM;
 
     /* At a limit, the card's free memory is of no use. */
-    if (!device || account_short_to_take(&device->account, limit_round(bytes)) ||
-        !lend_on_card(pool->ordinal, bytes))
-        return -ENOMEM;
-    return alloc(pool, bytes, start);
+    for (int i = 0; i < ROUTE_TRIES && rc && device &&
+                    account_short_to_take(&device->account, limit_round(bytes)) == 0 &&
+                    lend_on_card(pool->ordinal, bytes);
+         i++)
+        rc = alloc(pool, bytes, start);
+    return rc;
 }
 
 /* Sets the bytes of a new block. Frees it again if that fails. */

@@ -116,7 +116,7 @@ static void leave(struct account *account)
 {
     atomic_store(&account->quick, quick_room(account));
     if (account->ledger)
-        ledger_publish_used(account->ledger, taken(&account->state));
+        ledger_publish_used(account->ledger, add(account->state.measured, account->state.unmeasured));
     pthread_mutex_unlock(&account->lock);
 }
 

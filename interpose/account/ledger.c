@@ -217,7 +217,7 @@ struct ledger_job *ledger_job_of(const struct ledger *ledger, const struct ledge
     return number == 0 || number > LEDGER_JOBS ? NULL : &ledger->file->jobs[number - 1];
 }
 
-static bool is_used(const struct ledger *ledger, const struct ledger_job *job)
+bool ledger_job_is_used(const struct ledger *ledger, const struct ledger_job *job)
 {
     for (int i = 0; i < ledger_slots(ledger); i++) {
         const struct ledger_slot *slot = &ledger->file->slots[i];
@@ -242,6 +242,7 @@ static void make_job(struct ledger_job *job, const char *name, uint64_t max)
     atomic_store(&job->sum, 0);
     atomic_store(&job->given, 0);
     atomic_store(&job->waiting, 0);
+    job->preset = 0;
     atomic_store(&job->peak, 0);
     atomic_store(&job->refused, 0);
     atomic_store(&job->lent, 0);
@@ -266,7 +267,7 @@ struct ledger_job *ledger_find_job(struct ledger *ledger, const char *name, uint
     if (make && !unused)
         ledger_recount(ledger); /* frees the jobs of dead processes */
     for (int i = 0; make && !unused && i < LEDGER_JOBS; i++) {
-        if (!is_used(ledger, &jobs[i]))
+        if (!ledger_job_is_used(ledger, &jobs[i]))
             unused = &jobs[i];
     }
     if (!make || !unused)
@@ -298,6 +299,18 @@ static void wipe(struct ledger_slot *slot)
     zero(slot, offsetof(struct ledger_slot, wanted_bytes), sizeof *slot);
 }
 
+/* Repairs the number of slots to look at, if a process holds one above it. */
+static void check_taken(struct ledger *ledger)
+{
+    const int from = ledger_slots(ledger);
+    struct flock rest = slot_lock(from);
+
+    rest.l_len = LEDGER_SLOTS - from;
+    if (ledger->slot >= from || (from < LEDGER_SLOTS && fcntl(ledger->fd, F_OFD_GETLK, &rest) == 0 &&
+                                 rest.l_type != F_UNLCK && ledger_is_open(ledger)))
+        note_taken(ledger, LEDGER_SLOTS);
+}
+
 void ledger_recount(struct ledger *ledger)
 {
     struct ledger_file *file = ledger->file;
@@ -305,6 +318,7 @@ void ledger_recount(struct ledger *ledger)
     int others = 0;
 
     ledger_mend(ledger);
+    check_taken(ledger);
     for (int i = 0; i < ledger_slots(ledger); i++) {
         struct ledger_slot *slot = &file->slots[i];
         const struct ledger_job *job = ledger_job_of(ledger, slot);
@@ -389,6 +403,8 @@ int ledger_join(struct ledger *ledger, const char *job, uint64_t max)
         ledger->job = ledger_find_job(ledger, job, max, true);
         rc = ledger->job ? 0 : -ENOSPC;
     }
+    if (ledger->job)
+        ledger->job->preset = 0;
     enter(ledger);
     ledger_unlock(ledger);
     return rc;

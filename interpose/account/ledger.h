@@ -112,9 +112,9 @@ void ledger_set_context_bytes(struct ledger *ledger, uint64_t bytes);
  * Does not wait for a process that still owes an earlier answer. Returns true if the job has gained room. */
 bool ledger_ask(struct ledger *ledger, uint64_t bytes, unsigned timeout_ms);
 
-/* The same for all other processes of the ledger, whatever their job: the card itself is full. Returns true
- * if any process was asked. */
-bool ledger_ask_card(struct ledger *ledger, uint64_t bytes, unsigned timeout_ms);
+/* The same for all other processes of the ledger, whatever their job: the card itself is full. They are asked
+ * for `bytes` together, and not if they have less than `least` idle. Returns true if they gave any back. */
+bool ledger_ask_card(struct ledger *ledger, uint64_t bytes, uint64_t least, unsigned timeout_ms);
 
 /* Sleeps until another process asks for memory or a limit has changed. Writes how many bytes are asked for
  * (0: only check the limit and publish figures); ledger_answer must follow, with what was given back. Returns
@@ -183,6 +183,9 @@ bool ledger_poke(struct ledger *ledger, int slot, uint64_t bytes, unsigned timeo
 /* Changes the max of a job for all its processes, and makes the job if it does not exist. Returns 0, -ENOSPC,
  * -ETIMEDOUT, or -EINVAL for an empty or too long name. */
 int ledger_set_max(struct ledger *ledger, const char *job, uint64_t max);
+
+/* Forgets max and totals of a job that has no process, unless its max was set for the next one to come. */
+void ledger_forget_job(struct ledger *ledger, const char *job);
 
 /* Calls visit(uuid) for each ledger in the folder. Returns 0, or -errno if the folder cannot be read. */
 int ledger_each_card(const char *folder, void (*visit)(const char *uuid, void *argument), void *argument);

@@ -108,13 +108,48 @@ static void hear_answers(struct ledger *ledger, const struct asked *asked, unsig
     }
 }
 
-bool ledger_ask_card(struct ledger *ledger, uint64_t bytes, unsigned timeout_ms)
+/* Puts a question to each of the asked processes: for its part of the bytes that it has idle, until `bytes`
+ * are asked for. Those that have none are asked no more. */
+static void share_out(struct ledger *ledger, uint64_t bytes, struct asked *asked)
+{
+    int kept = 0;
+
+    for (int i = 0; i < asked->count && bytes; i++) {
+        struct ledger_slot *slot = &ledger->file->slots[asked->of[i].slot];
+        const uint64_t idle = atomic_load(&slot->cached), part = idle < bytes ? idle : bytes;
+
+        if (!part)
+            continue;
+        asked->of[kept].slot = asked->of[i].slot;
+        asked->of[kept++].question = put(slot, part);
+        bytes -= part;
+    }
+    asked->count = kept;
+}
+
+/* Returns what the asked processes have idle, as they last said. */
+static uint64_t add_idle(const struct ledger *ledger, const struct asked *asked)
+{
+    uint64_t sum = 0;
+
+    for (int i = 0; i < asked->count; i++)
+        sum += atomic_load(&ledger->file->slots[asked->of[i].slot].cached);
+    return sum;
+}
+
+bool ledger_ask_card(struct ledger *ledger, uint64_t bytes, uint64_t least, unsigned timeout_ms)
 {
     struct asked asked = {0};
 
-    ask_others(ledger, is_other, bytes, &asked);
+    ask_others(ledger, is_other, 0, &asked); /* they publish what they have idle */
     hear_answers(ledger, &asked, timeout_ms);
-    return asked.count > 0;
+    const uint64_t before = add_idle(ledger, &asked);
+    if (before < least || before == 0)
+        return false;
+    struct asked givers = asked;
+    share_out(ledger, bytes, &givers);
+    hear_answers(ledger, &givers, timeout_ms);
+    return add_idle(ledger, &asked) < before;
 }
 
 bool ledger_ask(struct ledger *ledger, uint64_t bytes, unsigned timeout_ms)

@@ -52,6 +52,7 @@ struct ledger_job {
     _Atomic uint64_t given;   /* total by which leases were ever lowered */
     uint64_t tickets;         /* last ticket handed out */
     _Atomic uint64_t waiting; /* processes in the queue; changed under the lock word */
+    uint64_t preset;          /* 1: max was set while the job had no process, and none has joined since */
     /* for people: since the job was made, also of processes that have ended */
     _Atomic uint64_t peak; /* of what its processes used together */
     _Atomic uint64_t refused, lent, borrowed, waited_ms;
@@ -102,6 +103,9 @@ struct ledger {
 
 /* Returns the number of slots to look at. */
 int ledger_slots(const struct ledger *ledger);
+
+/* Returns true if a process is in the job; it may have died since the last recount. */
+bool ledger_job_is_used(const struct ledger *ledger, const struct ledger_job *job);
 
 /* Takes the mutex and the lock word. Returns 0, or -ETIMEDOUT with neither held. The ledger must have a
  * slot. */

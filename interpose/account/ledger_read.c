@@ -19,8 +19,9 @@ static uint64_t add_used(const struct ledger *ledger, bool living)
         const struct ledger_slot *slot = &ledger->file->slots[i];
 
         if (atomic_load(&slot->state) == LEDGER_MEMBER && ledger_job_of(ledger, slot) == ledger->job &&
-            (!living || ledger_alive(ledger, i)))
-            sum += atomic_load(&slot->used);
+            (!living || ledger_alive(ledger, i)) &&
+            __builtin_add_overflow(sum, atomic_load(&slot->used), &sum))
+            return UINT64_MAX;
     }
     return sum;
 }
@@ -28,11 +29,11 @@ static uint64_t add_used(const struct ledger *ledger, bool living)
 /* Raises the job's peak. Leases are raised before memory is used: if their sum is no new peak, nothing is. */
 static void note_peak(const struct ledger *ledger)
 {
-    uint64_t before = atomic_load(&ledger->job->peak);
+    uint64_t before = atomic_load(&ledger->job->peak), leased = atomic_load(&ledger->job->sum);
 
-    if (atomic_load(&ledger->job->sum) <= before || add_used(ledger, false) <= before)
+    if (leased <= before || add_used(ledger, false) <= before)
         return;
-    const uint64_t now = add_used(ledger, true);
+    const uint64_t used = add_used(ledger, true), now = used < leased ? used : leased;
     while (before < now && !atomic_compare_exchange_weak(&ledger->job->peak, &before, now))
         ;
 }
@@ -43,10 +44,12 @@ void ledger_publish_used(struct ledger *ledger, uint64_t used)
 
     if (!slot)
         return;
-    const bool grows = used > atomic_load_explicit(&slot->used, memory_order_relaxed);
-    atomic_store_explicit(&slot->used, used, memory_order_relaxed);
-    if (grows && ledger->job)
+    if (used > atomic_load_explicit(&slot->used, memory_order_relaxed) && ledger->job) {
+        atomic_store(&slot->used, used); /* two that grow at the same time must not both miss the other */
         note_peak(ledger);
+    } else {
+        atomic_store_explicit(&slot->used, used, memory_order_relaxed);
+    }
     if (used > atomic_load_explicit(&slot->peak, memory_order_relaxed))
         atomic_store_explicit(&slot->peak, used, memory_order_relaxed);
 }
@@ -183,17 +186,36 @@ bool ledger_read_job(const struct ledger *ledger, const char *name, struct ledge
     return false;
 }
 
+/* Takes the lock, as a visitor if this process has no slot. */
+static int lock_for_a_tool(struct ledger *ledger)
+{
+    const int rc = ledger->slot < 0 ? ledger_claim(ledger, LEDGER_VISITOR) : 0;
+
+    return rc ? rc : ledger_lock(ledger);
+}
+
+void ledger_forget_job(struct ledger *ledger, const char *name)
+{
+    if (!ledger_is_job_name(name) || lock_for_a_tool(ledger))
+        return;
+    ledger_recount(ledger);
+    struct ledger_job *job = ledger_find_job(ledger, name, 0, false);
+    if (job && !job->preset && !ledger_job_is_used(ledger, job))
+        job->name[0] = '\0';
+    ledger_unlock(ledger);
+}
+
 int ledger_set_max(struct ledger *ledger, const char *name, uint64_t max)
 {
-    int rc = !ledger_is_job_name(name) ? -EINVAL
-             : ledger->slot < 0        ? ledger_claim(ledger, LEDGER_VISITOR)
-                                       : 0;
+    const int rc = ledger_is_job_name(name) ? lock_for_a_tool(ledger) : -EINVAL;
 
-    if (rc || (rc = ledger_lock(ledger)))
+    if (rc)
         return rc;
     struct ledger_job *job = ledger_find_job(ledger, name, max, true);
-    if (job)
+    if (job) {
+        job->preset = !ledger_job_is_used(ledger, job);
         atomic_store(&job->max, max);
+    }
     ledger_unlock(ledger);
     if (!job)
         return -ENOSPC;

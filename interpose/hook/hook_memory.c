@@ -83,7 +83,8 @@ CUresult cuMemFree_v2(CUdeviceptr address)
                 *address = 0; /* as the driver leaves it */                                                  \
             return result;                                                                                   \
         }                                                                                                    \
-        result = ROUTE_TRY(driver.cuMemAllocAsync##suffix(address, bytes, stream), ROUTE_CURRENT, bytes);    \
+        result = ROUTE_TRY(driver.cuMemAllocAsync##suffix(address, bytes, stream), route_card_of(&ticket),   \
+                           bytes);                                                                           \
         return route_leave(&ticket, result, result == CUDA_SUCCESS ? *address : 0);                          \
     }                                                                                                        \
                                                                                                              \
@@ -99,7 +100,7 @@ CUresult cuMemFree_v2(CUdeviceptr address)
             return result;                                                                                   \
         }                                                                                                    \
         result = ROUTE_TRY(driver.cuMemAllocFromPoolAsync##suffix(address, bytes, pool, stream),             \
-                           ROUTE_CURRENT, bytes);                                                            \
+                           route_card_of(&ticket), bytes);                                                   \
         return route_leave(&ticket, result, result == CUDA_SUCCESS ? *address : 0);                          \
     }                                                                                                        \
                                                                                                              \
@@ -127,8 +128,9 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t bytes,
 
     if (result != CUDA_SUCCESS)
         return result;
-    result = ROUTE_TRY(driver.cuMemCreate(handle, bytes, properties, flags),
-                       on_device ? properties->location.id : ROUTE_CURRENT, bytes);
+    result = on_device ? ROUTE_TRY(driver.cuMemCreate(handle, bytes, properties, flags),
+                                   properties->location.id, bytes)
+                       : driver.cuMemCreate(handle, bytes, properties, flags);
     return route_leave(&ticket, result, result == CUDA_SUCCESS ? *handle : 0);
 }
 

@@ -6,6 +6,7 @@
 #include "adopt.h"
 #include "cli.h"
 #include "elfscan.h"
+#include "interpose/account/ledger.h"
 #include "interpose/settings/options.h"
 #include "place.h"
 #include "preload.h"
@@ -58,7 +59,8 @@ struct run {
     bool help, summary;
     const char *sim_spec;
     char sim_folder[PATH_MAX];
-    char **program; /* argv of the program */
+    char ledger[OPTIONS_PATH_MAX]; /* folder of the ledgers, as the options have it */
+    char **program;                /* argv of the program */
 };
 
 /* One "--name=value" or "--name value". Sets *used to the number of arguments taken. */
@@ -137,6 +139,7 @@ static int check_settings(struct run *run)
     if (options_load(&options, &places, error))
         return cli_fail("run: %s", error);
     run->limited = options_any_limit(&options);
+    snprintf(run->ledger, sizeof(run->ledger), "%s", options.ledger);
     return 0;
 }
 
@@ -162,12 +165,41 @@ static int limit_each(const struct run *run)
     return status ? status : set_variable(OPTIONS_MAX, run->outer_max);
 }
 
+struct group {
+    char folder[LEDGER_PATH];
+    const char *name;
+};
+
+static void forget_in(const char *uuid, void *argument)
+{
+    const struct group *group = argument;
+    char why[LEDGER_WHY];
+    struct ledger *ledger;
+
+    if (ledger_open_existing(&ledger, group->folder, uuid, why))
+        return;
+    ledger_forget_job(ledger, group->name);
+    ledger_close(ledger);
+}
+
+/* A group whose processes have all ended begins anew: with this run's max and totals. */
+static void begin_group(const struct run *run)
+{
+    struct group group = {.name = getenv(options_table[OPTIONS_GROUP].variable)};
+
+    if (strcmp(run->ledger, "off") != 0 &&
+        ledger_folder(run->ledger, group.folder, sizeof(group.folder)) == 0)
+        ledger_each_card(group.folder, forget_in, &group);
+}
+
 /* All that the program starts is one job, whose processes share max. */
 static int use_job(const struct run *run)
 {
     char name[OPTIONS_NAME_MAX];
     unsigned number;
 
+    if (run->group && is_in_a_job())
+        begin_group(run);
     if (run->group || !run->limited)
         return 0;
     if (is_in_a_job())
@@ -274,6 +306,8 @@ int cmd_run(int argc, char **argv)
     status = check_settings(&run);
     if (!status)
         status = use_job(&run);
+    if (!status)
+        status = check_settings(&run); /* in a job, max has become each */
     if (!status)
         status = use_library();
     if (!status && run.sim)

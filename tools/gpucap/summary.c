@@ -10,35 +10,61 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 /* ---- signals ---- */
 
-static volatile sig_atomic_t child;
+static const int passed_on[] = {SIGINT, SIGQUIT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2};
+enum { PASSED_ON = sizeof passed_on / sizeof *passed_on };
 
-static void pass_on(int signal)
+static volatile sig_atomic_t child; /* 0: none */
+
+/* What the terminal sends has reached the child already. */
+static void pass_on(int signal, siginfo_t *info, void *context)
 {
     const int before = errno;
 
-    kill((pid_t)child, signal);
+    (void)context;
+    if (child && info->si_code != SI_KERNEL)
+        kill((pid_t)child, signal);
     errno = before;
 }
 
-static void set_signals(const int *signals, size_t count, void (*handler)(int))
+static void pass_signals_on(void)
 {
-    const struct sigaction action = {.sa_handler = handler, .sa_flags = SA_RESTART};
+    const struct sigaction action = {.sa_sigaction = pass_on, .sa_flags = SA_RESTART | SA_SIGINFO};
 
-    for (size_t i = 0; i < count; i++)
-        sigaction(signals[i], &action, NULL);
+    for (int i = 0; i < PASSED_ON; i++)
+        sigaction(passed_on[i], &action, NULL);
 }
 
-static void leave_signals_to_child(void)
+static void pass_no_signals_on(void)
 {
-    static const int of_terminal[] = {SIGINT, SIGQUIT}, others[] = {SIGTERM, SIGHUP, SIGUSR1, SIGUSR2};
+    child = 0;
+    for (int i = 0; i < PASSED_ON; i++)
+        signal(passed_on[i], SIG_DFL);
+}
 
-    set_signals(of_terminal, sizeof of_terminal / sizeof *of_terminal, SIG_IGN);
-    set_signals(others, sizeof others / sizeof *others, pass_on);
+/* Waits for the end of the child, and of orphans meanwhile: in a container they are ours to wait for. Returns
+ * false if the child's end cannot be known. */
+static bool await(pid_t pid, int *end)
+{
+    siginfo_t info;
+
+    for (;;) {
+        if (waitid(P_ALL, 0, &info, WEXITED | WNOWAIT)) {
+            if (errno == EINTR)
+                continue;
+            return false;
+        }
+        if (info.si_pid == pid)
+            pass_no_signals_on(); /* before its number can be another process's */
+        const pid_t got = waitpid(info.si_pid, end, 0);
+        if (info.si_pid == pid)
+            return got == pid;
+    }
 }
 
 /* ---- the line ---- */
@@ -63,7 +89,7 @@ static void print_summary(const char *job, const char *driver)
 
     if (look_folder("run", NULL, folder) || ledgers_open(&ledgers, "run", folder, driver))
         return; /* it was said why */
-    ledgers_look(&ledgers);
+    ledgers_read(&ledgers);
     for (int i = 0; i < ledgers.count; i++) {
         if (ledgers.cards[i].ledger && ledger_read_job(ledgers.cards[i].ledger, job, &totals)) {
             print_card(&ledgers.cards[i], job, &totals);
@@ -77,6 +103,7 @@ static void print_summary(const char *job, const char *driver)
 
 bool summary_watch(const char *job, const char *driver, int *status)
 {
+    void (*on_child)(int) = signal(SIGCHLD, SIG_DFL); /* ignored, it would hide how the child ends */
     sigset_t all, before;
     int end;
 
@@ -84,6 +111,8 @@ bool summary_watch(const char *job, const char *driver, int *status)
     sigprocmask(SIG_SETMASK, &all, &before); /* none may come before the handlers are there */
     const pid_t pid = fork();
     if (pid == 0) {
+        signal(SIGCHLD, on_child);
+        prctl(PR_SET_PDEATHSIG, SIGKILL); /* who kills gpucap means the program */
         sigprocmask(SIG_SETMASK, &before, NULL);
         return false;
     }
@@ -92,14 +121,18 @@ bool summary_watch(const char *job, const char *driver, int *status)
         return true;
     }
     child = pid;
-    leave_signals_to_child();
+    pass_signals_on();
     sigprocmask(SIG_SETMASK, &before, NULL);
-    while (waitpid(pid, &end, 0) < 0 && errno == EINTR)
-        ;
+    if (!await(pid, &end)) {
+        *status = cli_fail("run: the end of the program is not known: %s", strerror(errno));
+        return true;
+    }
     *status = WIFSIGNALED(end) ? 128 + WTERMSIG(end) : WEXITSTATUS(end);
-    if (job && *job)
+    if (job && *job && strcmp(job, "none") != 0)
         print_summary(job, driver);
     else
         fputs("gpucap: no limit is set, so there is nothing to sum up\n", stderr);
+    if (WIFSIGNALED(end) && WTERMSIG(end) == SIGINT)
+        raise(SIGINT); /* a shell's loop ends with it */
     return true;
 }

@@ -33,9 +33,9 @@ static void test_layout_is_frozen(void)
 {
     TEST_ASSERT_EQUAL(2, LEDGER_VERSION);
     TEST_ASSERT_EQUAL_HEX64(UINT64_C(0x72656764656c6367), LEDGER_MAGIC);
-    TEST_ASSERT_EQUAL(280672, sizeof(struct ledger_file));
+    TEST_ASSERT_EQUAL(281696, sizeof(struct ledger_file));
     TEST_ASSERT_EQUAL(64, sizeof(struct ledger_head));
-    TEST_ASSERT_EQUAL(144, sizeof(struct ledger_job));
+    TEST_ASSERT_EQUAL(152, sizeof(struct ledger_job));
     TEST_ASSERT_EQUAL(512, sizeof(struct ledger_slot));
     TEST_ASSERT_EQUAL(40, sizeof(struct ledger_refusal));
     TEST_ASSERT_EQUAL_INT64(INT64_C(1099511627776), LEDGER_SETUP_BYTE);
@@ -59,18 +59,19 @@ static void test_offsets_are_frozen(void)
     TEST_ASSERT_EQUAL(84, offsetof(struct ledger_file, taken));
     TEST_ASSERT_EQUAL(88, offsetof(struct ledger_file, context_bytes));
     TEST_ASSERT_EQUAL(96, offsetof(struct ledger_file, jobs));
-    TEST_ASSERT_EQUAL(18528, offsetof(struct ledger_file, slots));
+    TEST_ASSERT_EQUAL(19552, offsetof(struct ledger_file, slots));
     TEST_ASSERT_EQUAL(0, offsetof(struct ledger_job, name));
     TEST_ASSERT_EQUAL(64, offsetof(struct ledger_job, max));
     TEST_ASSERT_EQUAL(72, offsetof(struct ledger_job, sum));
     TEST_ASSERT_EQUAL(80, offsetof(struct ledger_job, given));
     TEST_ASSERT_EQUAL(88, offsetof(struct ledger_job, tickets));
     TEST_ASSERT_EQUAL(96, offsetof(struct ledger_job, waiting));
-    TEST_ASSERT_EQUAL(104, offsetof(struct ledger_job, peak));
-    TEST_ASSERT_EQUAL(112, offsetof(struct ledger_job, refused));
-    TEST_ASSERT_EQUAL(120, offsetof(struct ledger_job, lent));
-    TEST_ASSERT_EQUAL(128, offsetof(struct ledger_job, borrowed));
-    TEST_ASSERT_EQUAL(136, offsetof(struct ledger_job, waited_ms));
+    TEST_ASSERT_EQUAL(104, offsetof(struct ledger_job, preset));
+    TEST_ASSERT_EQUAL(112, offsetof(struct ledger_job, peak));
+    TEST_ASSERT_EQUAL(120, offsetof(struct ledger_job, refused));
+    TEST_ASSERT_EQUAL(128, offsetof(struct ledger_job, lent));
+    TEST_ASSERT_EQUAL(136, offsetof(struct ledger_job, borrowed));
+    TEST_ASSERT_EQUAL(144, offsetof(struct ledger_job, waited_ms));
     TEST_ASSERT_EQUAL(0, offsetof(struct ledger_slot, state));
     TEST_ASSERT_EQUAL(4, offsetof(struct ledger_slot, job));
     TEST_ASSERT_EQUAL(8, offsetof(struct ledger_slot, pid));
@@ -264,6 +265,46 @@ static void test_max_of_a_job_can_be_set_before_it_starts(void)
     TEST_ASSERT_EQUAL_INT(0, ledger_join(visitor, JOB, 0));
     TEST_ASSERT_EQUAL_INT(slot, visitor->slot);
     TEST_ASSERT_EQUAL_INT(0, ledger_extend(visitor, 70));
+}
+
+static void test_job_without_a_process_can_begin_anew(void)
+{
+    struct ledger *tool = test_open();
+    struct ledger_totals totals;
+    struct member first = member_start(JOB, 1000);
+
+    member_do(&first, ORDER_EXTEND, 600, 0);
+    member_do(&first, ORDER_PUBLISH, 600, 0);
+    TEST_ASSERT_EQUAL_INT(0, ledger_set_max(tool, JOB, 700));
+    ledger_forget_job(tool, JOB); /* not while it has a process */
+    TEST_ASSERT_EQUAL_INT64(700, member_do(&first, ORDER_MAX, 0, 0));
+    member_kill(&first);
+    struct ledger *next = test_join(JOB, 2000); /* the next process of the same run */
+    TEST_ASSERT_EQUAL_UINT64(700, ledger_max(next));
+    TEST_ASSERT_TRUE(ledger_read_job(next, JOB, &totals));
+    TEST_ASSERT_EQUAL_UINT64(600, totals.peak);
+    test_close(next);
+    ledger_forget_job(tool, JOB); /* another run */
+    TEST_ASSERT_FALSE(ledger_read_job(tool, JOB, &totals));
+    next = test_join(JOB, 2000);
+    TEST_ASSERT_EQUAL_UINT64(2000, ledger_max(next));
+    test_close(next);
+    TEST_ASSERT_EQUAL_INT(0, ledger_set_max(tool, JOB, 300)); /* for what comes */
+    ledger_forget_job(tool, JOB);
+    TEST_ASSERT_EQUAL_UINT64(300, ledger_max(test_join(JOB, 2000)));
+}
+
+static void test_damaged_number_of_slots_is_repaired(void)
+{
+    struct ledger *ledger = test_join(JOB, 1000);
+    struct member member = member_start(JOB, 0);
+
+    TEST_ASSERT_EQUAL_INT64(0, member_do(&member, ORDER_EXTEND, 600, 0));
+    for (uint32_t taken = 0; taken < 2; taken++) {
+        atomic_store(&ledger->file->taken, taken);
+        TEST_ASSERT_EQUAL_INT(-ENOMEM, ledger_extend(ledger, 500)); /* recounts */
+        TEST_ASSERT_EQUAL_UINT64(600, test_sum(ledger));
+    }
 }
 
 static void fill_jobs(struct ledger *ledger)
@@ -727,6 +768,8 @@ int main(void)
     RUN_TEST(test_process_without_a_job_has_no_limit_and_is_seen);
     RUN_TEST(test_names_that_no_job_can_have_are_refused);
     RUN_TEST(test_max_of_a_job_can_be_set_before_it_starts);
+    RUN_TEST(test_job_without_a_process_can_begin_anew);
+    RUN_TEST(test_damaged_number_of_slots_is_repaired);
     RUN_TEST(test_record_of_a_job_is_reused_only_if_no_process_is_in_it);
     RUN_TEST(test_slots_run_out_and_come_back);
     RUN_TEST(test_slot_of_a_dead_process_is_reused_without_its_figures);
