@@ -62,6 +62,11 @@ static void test_idle_memory_of_one_process_serves_the_other(void)
     with_and_without_pool("lends", "off");
 }
 
+static void test_idle_memory_that_would_not_help_is_not_asked_for(void)
+{
+    with_and_without_pool("vain", "off");
+}
+
 static void test_on_a_full_card_idle_memory_of_one_job_serves_another(void)
 {
     struct spawn_env *env = wrapped("on", "off");
@@ -277,6 +282,7 @@ int main(void)
     UNITY_BEGIN();
     RUN_TEST(test_two_processes_share_one_budget);
     RUN_TEST(test_idle_memory_of_one_process_serves_the_other);
+    RUN_TEST(test_idle_memory_that_would_not_help_is_not_asked_for);
     RUN_TEST(test_on_a_full_card_idle_memory_of_one_job_serves_another);
     RUN_TEST(test_memory_of_a_killed_process_can_be_had_at_once);
     RUN_TEST(test_a_request_waits_for_what_the_other_frees);

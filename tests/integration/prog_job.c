@@ -132,6 +132,33 @@ static void lends(void)
     prog_join(pid);
 }
 
+/* The other's idle memory would not help: this process holds too much itself. */
+static void vain(void)
+{
+    struct memory live, block;
+    size_t before, after, total;
+
+    prog_context(0);
+    if (prog_is_other()) {
+        MUST(0, take(&block, LINEAR, 256 * MIB));
+        give(&block);
+        MUST(0, cuCtxSynchronize());
+        prog_signal();
+        prog_await();
+        return;
+    }
+    const pid_t pid = prog_start(false);
+    prog_await();
+    MUST(0, take(&live, LINEAR, 256 * MIB));
+    MUST(0, cuMemGetInfo(&before, &total));
+    for (enum kind kind = LINEAR; kind < KINDS; kind++)
+        MUST(CUDA_ERROR_OUT_OF_MEMORY, take(&block, kind, BUDGET - CONTEXT - 128 * MIB));
+    MUST(0, cuMemGetInfo(&after, &total));
+    MUST(before / MIB, after / MIB); /* what the other keeps is not free for us */
+    prog_signal();
+    prog_join(pid);
+}
+
 /* What a process held that was killed can be had at once. */
 static void killed(void)
 {
@@ -322,7 +349,7 @@ int main(int argc, char **argv)
 {
     static const struct prog_scenario scenarios[] = {
         {"shared", shared}, {"lends", lends}, {"killed", killed},     {"waits", waits},
-        {"cycle", cycle},   {"races", races}, {"hopeless", hopeless},
+        {"cycle", cycle},   {"races", races}, {"hopeless", hopeless}, {"vain", vain},
     };
 
     return prog_main(argc, argv, scenarios, sizeof scenarios / sizeof *scenarios);

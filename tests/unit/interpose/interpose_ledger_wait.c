@@ -518,6 +518,31 @@ static void test_no_wake_up_is_lost_when_memory_goes_to_and_fro(void)
     }
 }
 
+/* ---- the whole card ---- */
+
+static uint64_t wanted_of(const struct ledger *ledger)
+{
+    return atomic_exchange(&ledger->file->slots[ledger->slot].wanted_bytes, 0);
+}
+
+static void test_on_a_full_card_nobody_is_asked_for_more_than_there_is(void)
+{
+    struct ledger *other = test_join("another", 1000), *third = test_join(NULL, 0);
+
+    ledger_publish(other, &(struct ledger_figures){.used = 400, .cached = 100});
+    ledger_publish(third, &(struct ledger_figures){.used = 400, .cached = 60});
+    /* None answers here. Who asks a second time does not wait for them again, so others ask. */
+    TEST_ASSERT_FALSE(ledger_ask_card(test_join(JOB, 1000), 161, 161, 1)); /* all of it would not be enough */
+    TEST_ASSERT_EQUAL_UINT64(0, wanted_of(other));
+    TEST_ASSERT_EQUAL_UINT64(0, wanted_of(third));
+    TEST_ASSERT_FALSE(ledger_ask_card(test_join(JOB, 1000), 130, 130, 1));
+    TEST_ASSERT_EQUAL_UINT64(100, wanted_of(other));
+    TEST_ASSERT_EQUAL_UINT64(30, wanted_of(third));
+    TEST_ASSERT_FALSE(ledger_ask_card(test_join(JOB, 1000), 90, 1, 1));
+    TEST_ASSERT_EQUAL_UINT64(90, wanted_of(other));
+    TEST_ASSERT_EQUAL_UINT64(0, wanted_of(third));
+}
+
 int main(void)
 {
     UNITY_BEGIN();
@@ -545,5 +570,6 @@ int main(void)
     RUN_TEST(test_cycle_that_closes_while_all_wait_is_found);
     RUN_TEST(test_threads_of_a_process_wait_in_turn);
     RUN_TEST(test_no_wake_up_is_lost_when_memory_goes_to_and_fro);
+    RUN_TEST(test_on_a_full_card_nobody_is_asked_for_more_than_there_is);
     return UNITY_END();
 }
