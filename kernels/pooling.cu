@@ -1,7 +1,7 @@
-/* Pooling on the device; the expressions are in pooling.c, the CPU reference. Images are [n][h][w][c]. A thread
- * treats V neighbouring channels of one result (16 bytes of them where rows are aligned, else one). The
- * gradient of maxpool gathers from the windows that a pixel is in, in their order: no atomics, the same bits
- * every time. */
+/* Pooling on the device; the expressions are in pooling.c, the CPU reference. Images are [n][h][w][c]. A
+ * thread treats V neighbouring channels of one result (16 bytes of them where rows are aligned, else one).
+ * The gradient of maxpool gathers from the windows that a pixel is in, in their order: no atomics, the same
+ * bits every time. */
 #include "types.cuh"
 
 template <class T, int V> struct channels {

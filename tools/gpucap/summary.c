@@ -14,56 +14,41 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* ---- signals ---- */
+/* ---- the program ---- */
 
-static const int passed_on[] = {SIGINT, SIGQUIT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2};
-enum { PASSED_ON = sizeof passed_on / sizeof *passed_on };
-
-static volatile sig_atomic_t child; /* 0: none */
-
-/* What the terminal sends has reached the child already. */
-static void pass_on(int signal, siginfo_t *info, void *context)
+/* Signals that are taken one by one while the program runs. */
+static sigset_t awaited(void)
 {
-    const int before = errno;
+    static const int signals[] = {SIGCHLD, SIGINT, SIGQUIT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2};
+    sigset_t set;
 
-    (void)context;
-    if (child && info->si_code != SI_KERNEL)
-        kill((pid_t)child, signal);
-    errno = before;
+    sigemptyset(&set);
+    for (size_t i = 0; i < sizeof signals / sizeof *signals; i++)
+        sigaddset(&set, signals[i]);
+    return set;
 }
 
-static void pass_signals_on(void)
-{
-    const struct sigaction action = {.sa_sigaction = pass_on, .sa_flags = SA_RESTART | SA_SIGINFO};
-
-    for (int i = 0; i < PASSED_ON; i++)
-        sigaction(passed_on[i], &action, NULL);
-}
-
-static void pass_no_signals_on(void)
-{
-    child = 0;
-    for (int i = 0; i < PASSED_ON; i++)
-        signal(passed_on[i], SIG_DFL);
-}
-
-/* Waits for the end of the child, and of orphans meanwhile: in a container they are ours to wait for. Returns
- * false if the child's end cannot be known. */
-static bool await(pid_t pid, int *end)
+/* Waits for the end of the program, passes signals on to it, and takes the ends of orphans: in a container
+ * they are ours. Returns false if its end cannot be known. */
+static bool await(pid_t pid, const sigset_t *signals, int *end)
 {
     siginfo_t info;
+    pid_t ended;
 
     for (;;) {
-        if (waitid(P_ALL, 0, &info, WEXITED | WNOWAIT)) {
-            if (errno == EINTR)
-                continue;
+        const int signal = sigwaitinfo(signals, &info);
+
+        if (signal < 0 && errno != EINTR)
             return false;
+        /* What the terminal sends has reached the program already. */
+        if (signal > 0 && signal != SIGCHLD && info.si_code != SI_KERNEL)
+            kill(pid, signal);
+        while ((ended = waitpid(-1, end, WNOHANG)) > 0) {
+            if (ended == pid)
+                return true;
         }
-        if (info.si_pid == pid)
-            pass_no_signals_on(); /* before its number can be another process's */
-        const pid_t got = waitpid(info.si_pid, end, 0);
-        if (info.si_pid == pid)
-            return got == pid;
+        if (ended < 0 && errno != EINTR)
+            return false;
     }
 }
 
@@ -103,28 +88,23 @@ static void print_summary(const char *job, const char *driver)
 
 bool summary_watch(const char *job, const char *driver, int *status)
 {
-    void (*on_child)(int) = signal(SIGCHLD, SIG_DFL); /* ignored, it would hide how the child ends */
-    sigset_t all, before;
+    void (*on_child)(int) = signal(SIGCHLD, SIG_DFL); /* ignored, it would hide how the program ends */
+    const sigset_t signals = awaited();
+    sigset_t before;
     int end;
 
-    sigfillset(&all);
-    sigprocmask(SIG_SETMASK, &all, &before); /* none may come before the handlers are there */
+    sigprocmask(SIG_BLOCK, &signals, &before);
     const pid_t pid = fork();
     if (pid == 0) {
         signal(SIGCHLD, on_child);
-        prctl(PR_SET_PDEATHSIG, SIGKILL); /* who kills gpucap means the program */
         sigprocmask(SIG_SETMASK, &before, NULL);
+        prctl(PR_SET_PDEATHSIG, SIGKILL); /* who kills gpucap means the program */
         return false;
     }
-    if (pid < 0) {
-        *status = cli_fail("run: no process for --summary: %s", strerror(errno));
-        return true;
-    }
-    child = pid;
-    pass_signals_on();
+    const bool known = pid > 0 && await(pid, &signals, &end);
     sigprocmask(SIG_SETMASK, &before, NULL);
-    if (!await(pid, &end)) {
-        *status = cli_fail("run: the end of the program is not known: %s", strerror(errno));
+    if (!known) {
+        *status = cli_fail("run: --summary: %s", strerror(errno));
         return true;
     }
     *status = WIFSIGNALED(end) ? 128 + WTERMSIG(end) : WEXITSTATUS(end);
