@@ -17,6 +17,7 @@
 
 #define PATIENCE_S 60
 #define POLL_MS    100
+#define AGAIN_S    5
 
 /* ---- the terminal ---- */
 
@@ -304,19 +305,29 @@ void screen_type(struct screen *screen, const char *keys)
     TEST_ASSERT_EQUAL_INT((int)strlen(keys), (int)write(screen->terminal, keys, strlen(keys)));
 }
 
-int screen_end(struct screen *screen)
+int screen_end_by(struct screen *screen, const char *keys)
 {
     const double until = now_s() + PATIENCE_S;
+    double again = 0;
     int status;
 
     while (pump(screen)) {
         if (now_s() > until)
             fail(screen, "waited in vain for the end of", "the program");
+        if (now_s() < again)
+            continue;
+        (void)!write(screen->terminal, keys, strlen(keys)); /* it may just have ended */
+        again = now_s() + AGAIN_S;
     }
     TEST_ASSERT_EQUAL_INT(screen->pid, waitpid(screen->pid, &status, 0));
     close(screen->terminal);
     screen->pid = 0;
     return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+int screen_end(struct screen *screen)
+{
+    return screen_end_by(screen, "");
 }
 
 void screen_kill(struct screen *screen)

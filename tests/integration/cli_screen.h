@@ -39,6 +39,8 @@ int screen_line_of(const struct screen *screen, const char *text);
 void screen_type(struct screen *screen, const char *keys);
 /* Reads until the program has ended; returns its exit status. */
 int screen_end(struct screen *screen);
+/* The same, and types the keys every five seconds until then: ThreadSanitizer loses a signal now and then. */
+int screen_end_by(struct screen *screen, const char *keys);
 /* Kills a program that still runs. */
 void screen_kill(struct screen *screen);
 

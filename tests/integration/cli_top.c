@@ -218,8 +218,7 @@ static void test_interrupt_leaves_the_terminal_as_it_was(void)
     start_top("xterm-256color");
     screen_await(&screen, "? help", true);
     TEST_ASSERT_TRUE(screen.alternate);
-    screen_type(&screen, "\x03");
-    TEST_ASSERT_EQUAL_INT(0, screen_end(&screen));
+    TEST_ASSERT_EQUAL_INT(0, screen_end_by(&screen, "\x03"));
     TEST_ASSERT_FALSE(screen.alternate);
 }
 
@@ -230,8 +229,7 @@ static void test_interrupt_ends_a_question_too(void)
     screen_await(&screen, "train-a", true);
     screen_type(&screen, "m");
     screen_await(&screen, "new limit", true);
-    screen_type(&screen, "\x03");
-    TEST_ASSERT_EQUAL_INT(0, screen_end(&screen));
+    TEST_ASSERT_EQUAL_INT(0, screen_end_by(&screen, "\x03"));
 }
 
 static void test_unknown_terminal_is_refused(void)
