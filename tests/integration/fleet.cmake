@@ -7,6 +7,7 @@ add_dependencies(scenarios_run scenarios fleet)
 if(NOT GPUCAP_SANITIZE)
   gpucap_test(find_batch TIMEOUT 900 LIBS cli_support SOURCES find_batch.c)
   add_dependencies(find_batch train gpucap_command gpucap_library simgpu_cuda simgpu_cudart)
+  set_tests_properties(find_batch PROPERTIES COST 1000) # the longest: it begins first
 endif()
 gpucap_test(manual_pages LIBS cli_support SOURCES manual_pages.c)
 add_dependencies(manual_pages gpucap_man train_man fleet_man scenarios_man simgpu_cuda)
