@@ -173,9 +173,9 @@ static bool borrow(struct loan *loan)
         return again;
     }
     loan->had_room = false;
-    /* If others are always faster, the queue is the fair way. */
-    if (loan->tries > TRIES / 2 && stand_in_queue(loan))
-        return true;
+    /* If others are always faster, the queue is the fair way. A wait in vain is the last word. */
+    if (loan->tries > TRIES / 2 && library_options()->wait > 0)
+        return stand_in_queue(loan);
     return ledger_ask(device->ledger, missing, patience_ms(missing)) || stand_in_queue(loan);
 }
 

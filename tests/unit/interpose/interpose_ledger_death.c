@@ -368,7 +368,7 @@ static void test_death_after_any_instruction_leaves_a_ledger_that_works(void)
 #define QUESTIONS 12 /* more than a wait asks before it ends */
 
 static pid_t doomed;
-static int questions_left = -1; /* until `doomed` dies; -1: nobody dies */
+static int questions_left = -1; /* until `doomed` dies; -1: it is not to die */
 
 /* The ledger asks the kernel who lives. Before one of these questions a process dies. */
 int fcntl(int fd, int command, ...)

@@ -172,7 +172,8 @@ static void test_a_reserve_that_leaves_nothing_of_a_limit_is_refused(void)
     must_refuse("reserve leaves nothing of a limit", "each", "64M");
     environment[OPTIONS_EACH] = NULL;
     environment[OPTIONS_RESERVE] = NULL;
-    environment[OPTIONS_MAX] = "32M"; /* less than the default reserve, which nobody asked for */
+    environment[OPTIONS_MAX] =
+        "32M"; /* less than the default reserve: only a reserve that was set is refused */
     must_load();
 }
 

@@ -233,7 +233,7 @@ int sim_card_file_open(struct sim_card_file *file, const char *machine, const st
     err = map_shared(file, hash);
     if (!err)
         err = claim_slot(file);
-    bool first = !err && sim_card_file_slots(file) == 1; /* exact: nobody else opens the file now */
+    bool first = !err && sim_card_file_slots(file) == 1; /* we hold the lock under which the file is opened */
     stop_opening(file);
     if (err)
         sim_card_file_close(file);

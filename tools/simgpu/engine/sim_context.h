@@ -23,7 +23,7 @@ struct CUctx_st {
     CUdevice device;
     uint64_t id;
     bool alive;
-    bool ending; /* waits for its work, then gives everything back: nobody may begin it again meanwhile */
+    bool ending; /* its end waits for its work; it must not be started again meanwhile */
     bool primary;
     struct CUgreenCtx_st *green; /* whose context this is, or NULL */
     struct CUctx_st *base;       /* of a green one: the primary context that has its memory; else NULL */

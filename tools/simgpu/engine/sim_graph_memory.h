@@ -21,7 +21,7 @@ struct sim_graph_memory {
     struct sim_block *block;
     struct sim_phys *phys;                 /* NULL: only addresses yet */
     const struct CUgraphNode_st *freed_by; /* the owner's node, until a later one allocates it again */
-    bool live;                             /* a launch has allocated it, and nobody has freed it since */
+    bool live;                             /* a launch has allocated it, and it was not freed since */
     struct sim_ops busy;                   /* what may still touch it */
 };
 

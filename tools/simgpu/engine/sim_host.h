@@ -1,6 +1,6 @@
 /* sim_host: page-locked memory of the host: allocated by the driver, or the program's own, registered.
  *
- * Not on the card: charged to nobody. Guarded by the engine's lock.
+ * Host memory takes nothing of a card. Guarded by the engine's lock.
  */
 #ifndef SIMGPU_HOST_H
 #define SIMGPU_HOST_H

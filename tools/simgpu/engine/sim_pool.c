@@ -321,7 +321,7 @@ void sim_pool_give(struct sim_block *block)
 
     sim_chunk_give(pool, block->range.start, block->extent);
     sim_block_delete(block);
-    sim_chunk_trim(pool, pool->threshold); /* whoever calls this has waited for the context */
+    sim_chunk_trim(pool, pool->threshold); /* the caller has waited for the context */
     free_if_over(pool);
 }
 
