@@ -1,0 +1,137 @@
+/* recording: the format of a recording (`gpucap run --record=FILE`), as written by the library and read by
+ * the command. docs/recording.md describes it for other readers.
+ *
+ * A file is one struct recording_head, then blocks. A block is one struct recording_block and `stored` bytes,
+ * which hold `plain` bytes of records, compressed as `codec` says. Blocks stand alone: a file that was cut
+ * off is good up to its last whole block. All numbers are little-endian. Each record begins with its type and
+ * its size, so that a reader can skip types that it does not know.
+ *
+ * Events of one thread are in order of time; those of several threads are mixed, so a reader sorts by time.
+ * An allocation is stamped after the memory was had, a release before the memory is given up: sorted, a
+ * release comes before the next allocation of the same address. A name is defined (records RECORDING_OWNER to
+ * RECORDING_MODULE) in the same block as its first use, or in an earlier one.
+ *
+ * A change of the layout needs a new RECORDING_VERSION; a new type of record does not.
+ */
+#ifndef GPUCAP_RECORDING_H
+#define GPUCAP_RECORDING_H
+
+#include <stdint.h>
+
+#define RECORDING_MAGIC   "GPUCAPR"   /* with the terminating zero: 8 bytes */
+#define RECORDING_BLOCK   0x4b4c4247u /* "GBLK" */
+#define RECORDING_VERSION 1
+
+struct recording_head {
+    char magic[8];
+    uint32_t version;
+    uint32_t head_bytes;    /* of this structure; blocks begin there */
+    uint64_t began_unix_ns; /* CLOCK_REALTIME at the moment 0 of the events */
+    uint64_t
+        began_mono_ns; /* CLOCK_MONOTONIC at the same moment: equal clocks for the processes of one machine */
+    uint32_t pid;
+    uint32_t flags; /* RECORDING_STACKS */
+};
+
+#define RECORDING_STACKS 1u /* events have call stacks */
+
+enum { RECORDING_PLAIN = 0, RECORDING_ZSTD = 1 };
+
+struct recording_block {
+    uint32_t magic;
+    uint32_t codec;
+    uint32_t stored;
+    uint32_t plain;    /* at most RECORDING_BLOCK_MAX */
+    uint64_t checksum; /* FNV-1a, 64 bits, of the stored bytes */
+};
+
+#define RECORDING_BLOCK_MAX (1u << 20)
+
+struct recording_record {
+    uint16_t type;
+    uint16_t size; /* bytes of the record, this head included; a multiple of 8 */
+};
+
+enum recording_type {
+    /* Events: struct recording_event. What `bytes` and `other` mean stands behind each. */
+    RECORDING_ALLOC = 1, /* a block: its size; the stream where known, else 0 */
+    RECORDING_FREE,      /* the same block is released by the program: its size; the stream where known */
+    RECORDING_GROW,      /* a pool took memory from the driver: bytes taken; bytes that all pools hold now */
+    RECORDING_TRIM,   /* a pool gave memory back to the driver: bytes given; bytes that all pools hold now */
+    RECORDING_STITCH, /* free chunks were joined for a request: bytes joined; number of chunks */
+    RECORDING_USED, /* the driver's figure for this process (NVML or the context's own): bytes; idle in pools
+                     */
+    RECORDING_LEND, /* idle memory was given back because others asked: bytes; the asker's pid, 0 unknown */
+    RECORDING_BORROW, /* memory that others gave back for a request of ours: bytes; the giver's pid, 0 unknown
+                       */
+    RECORDING_WAIT,   /* a request waited: bytes asked for; nanoseconds waited, ending at `time_ns` */
+    RECORDING_REFUSAL, /* a request was refused: bytes asked for; the largest that would have fitted */
+    RECORDING_LIMIT,   /* the limit that applies: bytes (UINT64_MAX: none); enum recording_limit */
+    RECORDING_CONTEXT, /* bytes that a context holds for itself now (0: it ended); the context */
+    RECORDING_DROPPED, /* events that were lost since the last such record: number in `bytes` */
+    RECORDING_END,     /* the recording ended as it should (last record) */
+    /* Names: struct recording_name. */
+    RECORDING_OWNER = 64, /* id -> name such as "cuDNN", and after its zero the path of the library */
+    RECORDING_TAG,        /* id -> name */
+    RECORDING_THREAD,     /* id -> the thread's name */
+    RECORDING_PROGRAM, /* text: host name, zero, job's name, zero, command line with spaces between arguments
+                        */
+    RECORDING_DEVICE,  /* id = device; text: name, zero, UUID, zero, total bytes as decimal digits */
+    RECORDING_MODULE,  /* text: start address, end, file offset (hexadecimal, spaces), space, path: for stacks
+                        */
+    /* Stacks: struct recording_stack. */
+    RECORDING_STACK = 96, /* id -> return addresses, innermost first */
+};
+
+/* What sort of memory a block is. */
+enum recording_kind {
+    RECORDING_MALLOC = 1, /* cudaMalloc, cuMemAlloc, pitched memory */
+    RECORDING_ASYNC,      /* cudaMallocAsync, cuMemAllocFromPoolAsync */
+    RECORDING_VMM,        /* cuMemCreate */
+    RECORDING_ARRAY,
+    RECORDING_GRAPH, /* allocated by a graph's nodes */
+    RECORDING_MANAGED,
+    RECORDING_IMPORT, /* opened from another process: counts there, not here */
+};
+
+/* Which limit a RECORDING_LIMIT or RECORDING_REFUSAL speaks of. */
+enum recording_limit {
+    RECORDING_LIMIT_PROCESS = 1,
+    RECORDING_LIMIT_JOB,
+    RECORDING_LIMIT_ADMIN, /* /etc/gpucap.conf */
+    RECORDING_LIMIT_CARD,  /* the card itself is full */
+};
+
+struct recording_event {
+    struct recording_record head;
+    uint16_t device;  /* as the program numbers them */
+    uint8_t kind;     /* enum recording_kind, 0: does not apply */
+    uint8_t limit;    /* enum recording_limit, for limits and refusals */
+    uint64_t time_ns; /* since the recording began */
+    uint64_t address; /* 0: does not apply; for handles (RECORDING_VMM, arrays) any unique number */
+    uint64_t bytes;
+    uint64_t other;
+    uint32_t thread;
+    uint16_t owner; /* 0: the program itself, or not known */
+    uint16_t tag;   /* 0: none */
+    uint32_t stack; /* 0: none */
+    uint32_t spare;
+};
+
+struct recording_name {
+    struct recording_record head;
+    uint32_t id;
+    char text[]; /* to the end of the record, padded with zeros */
+};
+
+struct recording_stack {
+    struct recording_record head;
+    uint32_t id;
+    uint64_t frames[];
+};
+
+_Static_assert(sizeof(struct recording_head) == 40, "the layout of a recording is frozen");
+_Static_assert(sizeof(struct recording_block) == 24, "the layout of a recording is frozen");
+_Static_assert(sizeof(struct recording_event) == 56, "the layout of a recording is frozen");
+
+#endif
