@@ -166,10 +166,14 @@ static bool borrow(struct loan *loan)
     struct device *device = loan->device;
     const uint64_t missing = loan->missing(&device->account, loan->need);
 
-    if (missing == 0) { /* twice in a row: the budget is not what is short */
-        const bool again = !loan->had_room;
+    if (missing == 0) {
+        /* Twice in a row: another thread or process took what was there, or the budget is not what is short:
+         * then nothing was denied since. */
+        const unsigned long denials = account_denials(&device->account);
+        const bool again = !loan->had_room || denials != loan->denials;
 
         loan->had_room = true;
+        loan->denials = denials;
         return again;
     }
     loan->had_room = false;

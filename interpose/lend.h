@@ -22,9 +22,10 @@ struct loan {
     struct device *device; /* NULL: nothing can be borrowed */
     uint64_t need;         /* bytes, as the account counts them */
     uint64_t (*missing)(struct account *account, uint64_t need);
-    int tries;     /* 0 at first */
-    bool had_room; /* at the last try */
-    bool waited;   /* the last lend_more waited and got a lease, kept for this request until the next call */
+    int tries;             /* 0 at first */
+    bool had_room;         /* at the last try */
+    unsigned long denials; /* of the account, at the last try */
+    bool waited; /* the last lend_more waited and got a lease, kept for this request until the next call */
 };
 
 /* Asks the other processes of the job for what is missing; if they give none, waits as the option `wait` says

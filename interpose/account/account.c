@@ -259,7 +259,7 @@ static bool lease_of_the_dead(struct account *account, const struct limit_state 
 
 /* Puts `need` bytes in flight if they fit beside `reserve`. busy: NULL to wait for others in flight, or where
  * to report them instead of waiting. */
-static bool take(struct account *account, uint64_t need, uint64_t reserve, bool *busy)
+static bool decide(struct account *account, uint64_t need, uint64_t reserve, bool *busy)
 {
     bool fresh = false, recounted = false;
 
@@ -314,6 +314,20 @@ static bool take(struct account *account, uint64_t need, uint64_t reserve, bool 
             break;
         }
     }
+}
+
+static bool take(struct account *account, uint64_t need, uint64_t reserve, bool *busy)
+{
+    const bool taken = decide(account, need, reserve, busy);
+
+    if (!taken)
+        atomic_fetch_add_explicit(&account->denials, 1, memory_order_relaxed);
+    return taken;
+}
+
+unsigned long account_denials(const struct account *account)
+{
+    return atomic_load_explicit(&account->denials, memory_order_relaxed);
 }
 
 bool account_take(struct account *account, uint64_t need)

@@ -44,6 +44,7 @@ struct account {
     _Atomic uint64_t promised; /* in flight by account_promise */
     _Atomic uint64_t quick;    /* bytes that may be promised; 0 while a thread has the lock */
     atomic_uint waiters;       /* threads that wait for `settled` */
+    atomic_ulong denials;      /* requests denied, ever */
 };
 
 /* Assumed size of a context where it cannot be measured: 518 MiB seen on an H200, plus growth. */
@@ -58,6 +59,8 @@ bool account_take(struct account *account, uint64_t need);
 /* The same for a caller that holds a lock which threads in flight may need: never waits for them. Returns
  * false with *busy set if they are in the way: release the lock, call account_await and try again. */
 bool account_try(struct account *account, uint64_t need, bool *busy);
+/* Returns how many requests were ever denied by the limit or by the job's budget; a few instructions. */
+unsigned long account_denials(const struct account *account);
 /* Waits until a request in flight is settled, if there is one; 100 ms at most. */
 void account_await(struct account *account);
 

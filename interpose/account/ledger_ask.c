@@ -6,6 +6,7 @@
 #include "interpose/base/clock.h"
 
 #define POLL_MS      50 /* the death of a process wakes no other */
+#define ANSWER_MS    10 /* the same while answers are awaited, which take a millisecond */
 #define LONG_POLLS   40 /* two seconds: then `notice` is called */
 #define REMIND_POLLS 4  /* polls between reminders to other processes: not every free wakes us */
 #define LONGEST_MS   (UINT64_C(1000) * 3600 * 24 * 365)
@@ -68,7 +69,7 @@ static bool await_answers(struct ledger *ledger, const struct asked *asked, unsi
                        ledger_alive(ledger, asked->of[i].slot);
         if (!missing || now >= until)
             return !missing;
-        ledger_sleep(&ledger->file->answers, answers, until - now < POLL_MS ? until - now : POLL_MS);
+        ledger_sleep(&ledger->file->answers, answers, until - now < ANSWER_MS ? until - now : ANSWER_MS);
     }
 }
 

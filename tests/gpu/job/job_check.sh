@@ -8,6 +8,7 @@
 # "figure" are only that. Exit status: 0 when nothing failed. Variables:
 #   JOB_ON_SIM=1        on simgpu, with sizes for it and without PyTorch
 #   JOB_SECONDS         of the race (60), and half of that with kills
+#   JOB_PROCESSES, JOB_THREADS   of the race (16, 8)
 #   JOB_PYTHON_PATH     LD_LIBRARY_PATH for Python's packages, which bring their own CUDA libraries
 set -u
 build=$1
@@ -65,7 +66,8 @@ has_torch() {
 }
 
 run_race() {
-    "$race" --library="$library" --budget="$budget" --context="$context" --largest="$largest" "$@" || failed=1
+    "$race" --library="$library" --budget="$budget" --context="$context" --largest="$largest" \
+        --processes="${JOB_PROCESSES:-16}" --threads="${JOB_THREADS:-8}" "$@" || failed=1
 }
 
 part_race() { run_race --seconds="$seconds"; }
