@@ -6,6 +6,7 @@
 #include <time.h>
 
 #include "interpose/account/drivers_pools.h"
+#include "interpose/base/clock.h"
 #include "interpose/base/lock.h"
 #include "interpose/base/process.h"
 #include "interpose/base/thread.h"
@@ -18,7 +19,9 @@
 #define EXIT_PATIENCE_MS 1000 /* how long an exit waits for an answer in progress */
 #define ASK_MS           200  /* for other processes' answers; giving back takes them about 10 ms/GiB more */
 #define ASK_MS_PER_GIB   10
-#define TRIES            8 /* others may take what was given */
+#define TRIES            4    /* others may take what was given: then the queue is the fair way */
+#define RACE_MS          2000 /* for a request that the budget can hold but that others always forestall */
+#define RACE_TURN_MS     100  /* of it, in the queue at a time */
 
 static atomic_bool started[DEVICE_MAX];
 static atomic_int working;   /* threads that may be in the driver */
@@ -150,15 +153,37 @@ static unsigned patience_ms(uint64_t bytes)
     return ASK_MS + (unsigned)((bytes < most ? bytes : most) >> 30) * ASK_MS_PER_GIB;
 }
 
-/* Waits in the job's queue as the option `wait` says. */
+/* Returns what this process uses on the card beside idle memory. */
+static uint64_t live_bytes(struct device *device)
+{
+    const uint64_t used = account_glance(&device->account).used, idle = route_idle_on(device->ordinal);
+
+    return used > idle ? used - idle : 0;
+}
+
+/* Returns true if the job's budget could hold `need` if all its processes gave back what they have idle.
+ * Right after they were asked: their figures are fresh. */
+static bool job_can_hold(const struct loan *loan)
+{
+    struct device *device = loan->device;
+    const uint64_t own = live_bytes(device), others = ledger_live_of_others(device->ledger);
+    const uint64_t max = ledger_max(device->ledger), reserve = device->account.state.reserve;
+
+    return own <= max && others <= max - own && reserve <= max - own - others &&
+           loan->need <= max - own - others - reserve;
+}
+
+/* Waits in the job's queue, where nobody is forestalled for ever: as the option `wait` says; without it only
+ * for a moment, while the budget can hold the request. Returns true if it is worth trying again. */
 static bool stand_in_queue(struct loan *loan)
 {
     const double wait = library_options()->wait;
+    const uint64_t ms = wait > 0 ? (uint64_t)(wait * 1000) : RACE_TURN_MS;
 
-    if (wait <= 0 || capture_any())
+    if (capture_any() || (wait <= 0 && (clock_ms() >= loan->until || !job_can_hold(loan))))
         return false;
-    loan->waited = account_wait_for_budget(&loan->device->account, loan->need, (uint64_t)(wait * 1000)) == 0;
-    return loan->waited;
+    loan->waited = account_wait_for_budget(&loan->device->account, loan->need, ms) == 0;
+    return loan->waited || wait <= 0;
 }
 
 static bool borrow(struct loan *loan)
@@ -174,22 +199,22 @@ static bool borrow(struct loan *loan)
 
         loan->had_room = true;
         loan->denials = denials;
-        return again;
+        return again && clock_ms() < loan->until;
     }
     loan->had_room = false;
-    /* If others are always faster, the queue is the fair way. A wait in vain is the last word. */
-    if (loan->tries > TRIES / 2 && library_options()->wait > 0)
+    /* With `wait`, a wait in vain is the last word. */
+    if (loan->tries > TRIES && library_options()->wait > 0)
         return stand_in_queue(loan);
-    return ledger_ask(device->ledger, missing, patience_ms(missing)) || stand_in_queue(loan);
+    const bool given = ledger_ask(device->ledger, missing, patience_ms(missing));
+    return (given && loan->tries <= TRIES) || stand_in_queue(loan);
 }
 
 /* Returns true if the limit can hold `need` beside what this process has live: else no loan helps. */
 static bool can_fit(struct device *device, uint64_t need)
 {
-    const uint64_t used = account_glance(&device->account).used, idle = route_idle_on(device->ordinal);
-    const uint64_t live = used > idle ? used - idle : 0, limit = atomic_load(&device->limit);
+    const uint64_t limit = atomic_load(&device->limit);
 
-    return need <= limit && live <= limit - need;
+    return need <= limit && live_bytes(device) <= limit - need;
 }
 
 bool lend_more(struct loan *loan)
@@ -198,9 +223,10 @@ bool lend_more(struct loan *loan)
 
     lend_end(loan);
     loan->waited = false;
-    if (!device || !device->ledger || !ledger_shares(device->ledger) || loan->tries++ == TRIES ||
-        !can_fit(device, loan->need))
+    if (!device || !device->ledger || !ledger_shares(device->ledger) || !can_fit(device, loan->need))
         return false;
+    if (loan->tries++ == 0)
+        loan->until = clock_ms() + RACE_MS;
     lock_disable_cancel(); /* a cancelled thread would stay in the queue */
     const bool again = borrow(loan);
     lock_restore_cancel();

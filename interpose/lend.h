@@ -23,15 +23,17 @@ struct loan {
     uint64_t need;         /* bytes, as the account counts them */
     uint64_t (*missing)(struct account *account, uint64_t need);
     int tries;             /* 0 at first */
+    uint64_t until;        /* clock_ms() at which it stops trying against others that are faster */
     bool had_room;         /* at the last try */
     unsigned long denials; /* of the account, at the last try */
     bool waited; /* the last lend_more waited and got a lease, kept for this request until the next call */
 };
 
 /* Asks the other processes of the job for what is missing; if they give none, waits as the option `wait` says
- * until the job's budget has room for `need`. Returns true if it is worth trying the request again. Never
- * waits during a capture, or for what the limit cannot hold beside the live memory of this process. Call
- * lend_end after the last try. */
+ * until the job's budget has room for `need`. Without `wait` it tries for two seconds at most while the
+ * budget could hold the request, but other requests take what is given. Returns true if it is worth trying
+ * the request again. Never waits during a capture, or for what the limit cannot hold beside the live memory
+ * of this process. Call lend_end after the last try. */
 bool lend_more(struct loan *loan);
 void lend_end(const struct loan *loan);
 

@@ -78,6 +78,11 @@ static uint64_t in_vain_at(const struct ledger_slot *slot)
     return UINT64_C(1) << 32 | atomic_load(&slot->answered);
 }
 
+static bool is_deaf(const struct ledger *ledger, int slot)
+{
+    return atomic_load(&ledger->in_vain[slot]) == in_vain_at(&ledger->file->slots[slot]);
+}
+
 /* Asks the other processes that `may_ask` chooses. Those that still owe this process an answer are not waited
  * for. */
 static void ask_others(struct ledger *ledger, bool (*may_ask)(const struct ledger *ledger, int slot),
@@ -88,9 +93,9 @@ static void ask_others(struct ledger *ledger, bool (*may_ask)(const struct ledge
 
         if (!may_ask(ledger, i) || !ledger_alive(ledger, i))
             continue;
-        const bool is_deaf = atomic_load(&ledger->in_vain[i]) == in_vain_at(slot);
+        const bool answers = !is_deaf(ledger, i);
         const uint32_t question = put(slot, bytes);
-        if (!is_deaf) {
+        if (answers) {
             asked->of[asked->count].slot = i;
             asked->of[asked->count++].question = question;
         }
@@ -172,6 +177,24 @@ bool ledger_ask(struct ledger *ledger, uint64_t bytes, unsigned timeout_ms)
         atomic_fetch_add(&ledger->job->borrowed, given < bytes ? given : bytes);
     }
     return given != 0 || ledger_room(ledger) > room; /* a process that died also gives room */
+}
+
+uint64_t ledger_live_of_others(const struct ledger *ledger)
+{
+    uint64_t sum = 0;
+
+    for (int i = 0; i < ledger_slots(ledger); i++) {
+        const struct ledger_slot *slot = &ledger->file->slots[i];
+
+        if (!ledger_is_neighbour(ledger, i))
+            continue;
+        const uint64_t used = atomic_load(&slot->used), cached = atomic_load(&slot->cached);
+        const uint64_t live = is_deaf(ledger, i) ? atomic_load(&slot->lease)
+                              : used > cached    ? used - cached
+                                                 : 0;
+        sum = live > UINT64_MAX - sum ? UINT64_MAX : sum + live;
+    }
+    return sum;
 }
 
 bool ledger_ask_slot(struct ledger *ledger, int slot, uint64_t bytes, uint32_t *question)

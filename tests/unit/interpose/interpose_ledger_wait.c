@@ -543,6 +543,21 @@ static void test_on_a_full_card_nobody_is_asked_for_more_than_there_is(void)
     TEST_ASSERT_EQUAL_UINT64(0, wanted_of(third));
 }
 
+static void test_idle_memory_of_the_job_counts_as_free_unless_its_owner_is_silent(void)
+{
+    struct ledger *ledger = test_join(JOB, 1000), *other = test_join(JOB, 1000),
+                  *third = test_join("another", 500);
+
+    TEST_ASSERT_EQUAL_INT(0, ledger_extend(other, 600));
+    ledger_publish(other, &(struct ledger_figures){.used = 500, .cached = 400});
+    ledger_publish(third, &(struct ledger_figures){.used = 300});
+    TEST_ASSERT_EQUAL_UINT64(100, ledger_live_of_others(ledger));
+    ledger_publish(other, &(struct ledger_figures){.used = 0, .cached = 400}); /* it may lie */
+    TEST_ASSERT_EQUAL_UINT64(0, ledger_live_of_others(ledger));
+    TEST_ASSERT_FALSE(ledger_ask(ledger, 10, 1));
+    TEST_ASSERT_EQUAL_UINT64(ledger_lease(other), ledger_live_of_others(ledger));
+}
+
 int main(void)
 {
     UNITY_BEGIN();
@@ -571,5 +586,6 @@ int main(void)
     RUN_TEST(test_threads_of_a_process_wait_in_turn);
     RUN_TEST(test_no_wake_up_is_lost_when_memory_goes_to_and_fro);
     RUN_TEST(test_on_a_full_card_nobody_is_asked_for_more_than_there_is);
+    RUN_TEST(test_idle_memory_of_the_job_counts_as_free_unless_its_owner_is_silent);
     return UNITY_END();
 }
