@@ -324,36 +324,6 @@ static enum status step_batch(struct trainer *trainer, bool first, bool last)
     return status;
 }
 
-static bool reports_now(const struct trainer *trainer)
-{
-    enum { LINES = 10 };
-    const struct train_options *options = &trainer->options;
-    uint64_t every = options->report_every;
-
-    if (!every)
-        every = options->steps > LINES ? options->steps / LINES : 1;
-    return trainer->step == trainer->first_step + 1 || trainer->step == options->steps ||
-           trainer->step % every == 0;
-}
-
-static enum status queue_report(struct trainer *trainer)
-{
-    struct trainer_report *report = &trainer->report[trainer->reports++ % TRAINER_REPORTS];
-    enum status status = report->waiting ? trainer_read_reports(trainer, true) : STATUS_OK;
-
-    if (!status)
-        status =
-            cuda_device_status(cudaMemcpyAsync(report->totals, trainer->totals.data, TOTALS * sizeof(float),
-                                               cudaMemcpyDeviceToHost, trainer->device->stream),
-                               "copying the losses");
-    if (!status)
-        status =
-            cuda_device_status(cudaEventRecord(report->done, trainer->device->stream), "recording an event");
-    report->step = trainer->step;
-    report->waiting = true;
-    return status;
-}
-
 enum status trainer_step(struct trainer *trainer)
 {
     uint64_t parts = trainer->options.accumulate;
@@ -369,5 +339,5 @@ enum status trainer_step(struct trainer *trainer)
         return status;
     trainer->step++;
     trainer->timed_steps += trainer->timing;
-    return reports_now(trainer) ? queue_report(trainer) : STATUS_OK;
+    return trainer_reports_now(trainer) ? trainer_queue_report(trainer) : STATUS_OK;
 }

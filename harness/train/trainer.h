@@ -79,6 +79,12 @@ enum status trainer_forget_steps(struct trainer *trainer);
 /* Queues one update. */
 enum status trainer_step(struct trainer *trainer);
 
+/* Returns true if the step that was queued last is one whose loss the host wants. */
+bool trainer_reports_now(const struct trainer *trainer);
+
+/* Queues the copy of the last step's losses to the host. */
+enum status trainer_queue_report(struct trainer *trainer);
+
 /* Call after a step: prints and stores the losses that have arrived. `wait`: waits for all of them. */
 enum status trainer_read_reports(struct trainer *trainer, bool wait);
 
