@@ -8,9 +8,10 @@
 
 enum status {
     STATUS_OK = 0,
-    STATUS_FAILED = 1,    /* bad data, no device, and everything else */
-    STATUS_USAGE = 2,     /* a bad option, or options that exclude each other */
-    STATUS_NO_MEMORY = 3, /* out of device memory or of host memory */
+    STATUS_FAILED = 1,     /* bad data, no device, and everything else */
+    STATUS_USAGE = 2,      /* a bad option, or options that exclude each other */
+    STATUS_NO_MEMORY = 3,  /* out of device memory or of host memory */
+    STATUS_NOT_FINITE = 4, /* a loss or gradient is infinite or not a number, and --on-nan=stop */
 };
 
 /* Prints "train: MESSAGE" to stderr and returns `status`, so that a failure is one statement: return

@@ -30,6 +30,7 @@ enum schedule_name { SCHEDULE_CONSTANT, SCHEDULE_COSINE, SCHEDULE_STEP };
 enum pair_mode { PAIR_INTERLEAVED, PAIR_STREAMS, PAIR_THREADS };
 enum pair_memory { PAIR_SHARED, PAIR_PRIVATE };
 enum quantize_mode { QUANTIZE_NONE, QUANTIZE_INT8 };
+enum on_nan { ON_NAN_STOP, ON_NAN_SKIP, ON_NAN_GO };
 enum augment { AUGMENT_OFF, AUGMENT_GPU, AUGMENT_CPU };
 enum preprocess { PREPROCESS_GPU, PREPROCESS_CPU };
 
@@ -57,6 +58,7 @@ struct train_options {
     uint64_t schedule, warmup;
     uint64_t precision;
     double loss_scale;
+    uint64_t on_nan;
     bool checkpoint_activations, graph, deterministic;
     uint64_t seed;
     bool vary;

@@ -39,6 +39,8 @@ const struct option_entry train_options_table[] = {
     {"precision", OPTION_CHOICE, AT(precision), "fp32|tf32|bf16|fp16", "fp32", 0, 0,
      "type of activations and products; master weights stay fp32"},
     {"loss-scale", OPTION_REAL, AT(loss_scale), "R", "65536", 1, 1e9, "fp16: loss scale to start from"},
+    {"on-nan", OPTION_CHOICE, AT(on_nan), "stop|skip|go", "stop", 0, 0,
+     "a loss or gradient that is not finite: end with status 4, leave the update out, or go on"},
     {"checkpoint-activations", OPTION_FLAG, AT(checkpoint_activations), NULL, NULL, 0, 0,
      "keep what lies between blocks only and compute the rest again backward"},
     {"graph", OPTION_FLAG, AT(graph), NULL, NULL, 0, 0,

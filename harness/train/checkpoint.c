@@ -91,7 +91,21 @@ static uint32_t arrays_of(struct param *param, struct tensor *out[COPIES])
     return count;
 }
 
-/* Copies a tensor between the device and the file, chunk by chunk. */
+static bool all_finite(const uint8_t *bytes, size_t count)
+{
+    const uint32_t exponent = 0x7f800000u; /* all ones: infinite or not a number */
+    uint32_t bad = 0;
+    uint32_t bits;
+
+    for (size_t at = 0; at < count; at += sizeof(bits)) {
+        memcpy(&bits, bytes + at, sizeof(bits));
+        bad |= (bits & exponent) == exponent;
+    }
+    return !bad;
+}
+
+/* Copies a tensor between the device and the file, chunk by chunk. An update can overflow though its loss and
+ * gradients are finite: that is found here, before the file is put into its place. */
 static enum status move_tensor(struct trainer *trainer, struct file *file, const struct tensor *tensor,
                                size_t bytes, bool save)
 {
@@ -110,6 +124,10 @@ static enum status move_tensor(struct trainer *trainer, struct file *file, const
             "copying a checkpoint");
         if (!status)
             status = cuda_device_status(cudaStreamSynchronize(stream), "copying a checkpoint");
+        if (!status && save && trainer->options.on_nan != ON_NAN_GO && !all_finite(file->buffer, part))
+            status = status_fail(STATUS_NOT_FINITE,
+                                 "a weight or moment at step %llu is not finite: no checkpoint of it is kept",
+                                 (unsigned long long)trainer->step);
         if (!status && save) {
             checkpoint_sum_add(&file->sum, file->buffer, part);
             status = write_all(file, file->buffer, part);

@@ -1,6 +1,7 @@
 /* One training session, and the line that reports it. */
 #include "harness/train/session.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -44,10 +45,11 @@ void session_print_result(const struct session_result *result)
            (unsigned long long)options->steps, result->step_ms, result->samples_per_s, result->data_wait_ms,
            (double)result->loss_first, (double)result->loss_last);
     if (result->evaluation.rows)
-        printf(" val_loss=%.6g val_best=%.6g", result->evaluation.loss, result->val_best);
+        printf(" val_loss=%.6g val_best=%.6g", result->evaluation.loss,
+               result->val_best > 0.0 ? result->val_best : (double)NAN);
     if (result->evaluation.accuracy >= 0.0)
         printf(" accuracy=%.5f", result->evaluation.accuracy);
-    if (options->precision == PRECISION_FP16)
+    if (options->precision == PRECISION_FP16 || options->on_nan == ON_NAN_SKIP)
         printf(" skipped=%.0f", (double)result->skipped);
     printf(" peak_bytes=%zu", result->peak_bytes);
     for (int kind = 0; kind < MEM_KIND_COUNT; kind++)

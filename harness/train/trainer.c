@@ -94,7 +94,7 @@ static enum status open_reports(struct trainer *trainer)
     for (int i = 0; i < TRAINER_REPORTS && !status; i++) {
         struct trainer_report *report = &trainer->report[i];
 
-        status = cuda_device_status(cudaMallocHost((void **)&report->totals, TOTALS * sizeof(float)),
+        status = cuda_device_status(cudaMallocHost((void **)&report->figures, sizeof(*report->figures)),
                                     "pinned memory for the losses");
         if (!status)
             status = cuda_device_status(cudaEventCreateWithFlags(&report->done, cudaEventDisableTiming),
@@ -116,6 +116,10 @@ static enum status open_run(struct trainer *trainer)
         status = optim_open(&trainer->optim, &trainer->options, &trainer->model);
     if (!status)
         status = mem_need(&trainer->mem, &trainer->totals, TOTALS * sizeof(float), MEM_OPTIMIZER);
+    /* The averaged gradients are the same for all replicas, the losses are not: they must not decide about an
+     * update. */
+    trainer->optim.loss = trainer->totals.data;
+    trainer->optim.skip_loss = trainer->options.on_nan == ON_NAN_SKIP && trainer->shards <= 1;
     if (!status)
         status = open_reports(trainer);
     return status ? status : open_input(trainer);
@@ -126,8 +130,8 @@ static void close_reports(struct trainer *trainer)
     for (int i = 0; i < TRAINER_REPORTS; i++) {
         if (trainer->report[i].done)
             cudaEventDestroy(trainer->report[i].done);
-        if (trainer->report[i].totals)
-            cudaFreeHost(trainer->report[i].totals);
+        if (trainer->report[i].figures)
+            cudaFreeHost(trainer->report[i].figures);
     }
     if (trainer->start)
         cudaEventDestroy(trainer->start);

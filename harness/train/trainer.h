@@ -12,9 +12,15 @@
 enum { TOTAL_LOSS, TOTAL_RIGHT, TOTAL_ROWS, TOTALS };
 enum { TRAINER_REPORTS = 8, TRAINER_GRAPHS = 8 };
 
-/* The totals of a step, being copied to the host. */
+/* What the host learns of a step. */
+struct trainer_figures {
+    float totals[TOTALS];
+    struct ops_scalars scalars;
+};
+
+/* The figures of a step, being copied to the host. */
 struct trainer_report {
-    float *totals; /* pinned */
+    struct trainer_figures *figures; /* pinned */
     cudaEvent_t done;
     uint64_t step;
     bool waiting;
@@ -49,10 +55,14 @@ struct trainer {
     uint64_t step;  /* updates done */
     uint64_t micro; /* batches taken */
     float loss_first, loss_last;
-    double val_best;     /* the lowest loss of any validation, 0 before the first */
+    double val_best;     /* the lowest finite loss of any validation, 0 before the first */
     uint64_t first_step; /* of this run */
     double started;      /* host seconds at the last progress line; started_step is its step */
     uint64_t started_step;
+    double reported;                  /* host seconds when a report was queued last */
+    float skipped;                    /* updates left out, by the last report, whose step is checked_step */
+    uint64_t checked_step, good_step; /* good_step: the last report after which an update was done */
+    uint64_t bad_step; /* the first update whose loss or gradients were not finite; 0: none is known */
 
     cudaEvent_t start, stop;
     uint64_t timed_steps;
@@ -85,7 +95,8 @@ bool trainer_reports_now(const struct trainer *trainer);
 /* Queues the copy of the last step's losses to the host. */
 enum status trainer_queue_report(struct trainer *trainer);
 
-/* Call after a step: prints and stores the losses that have arrived. `wait`: waits for all of them. */
+/* Call after a step: prints and stores the losses that have arrived. `wait`: waits for all of them. Returns
+ * STATUS_NOT_FINITE if a loss or gradient was not finite and --on-nan=stop. */
 enum status trainer_read_reports(struct trainer *trainer, bool wait);
 
 /* Starts or stops the clock of step_ms. Stopping waits for the device. */
@@ -101,6 +112,15 @@ enum status trainer_try_batch(struct trainer *trainer, uint64_t batch, uint64_t 
 
 /* Runs all steps that the options ask for, with validations and checkpoints. */
 enum status trainer_run(struct trainer *trainer);
+
+/* The parts of trainer_run, for a caller that runs several in turn: trainer_begin, then trainer_advance (one
+ * step) and trainer_between (a validation or a checkpoint, if it is time for one) until all steps are done,
+ * then trainer_end. trainer_due says beforehand whether trainer_between will do something. */
+void trainer_begin(struct trainer *trainer);
+enum status trainer_advance(struct trainer *trainer);
+bool trainer_due(const struct trainer *trainer);
+enum status trainer_between(struct trainer *trainer);
+enum status trainer_end(struct trainer *trainer);
 
 double trainer_step_ms(const struct trainer *trainer);
 double trainer_samples_per_s(const struct trainer *trainer);

@@ -1,9 +1,11 @@
-/* The losses of steps on their way to the host, the progress lines made of them, and the clock. The host
- * never waits for a loss while steps are queued: a loss is copied when its step is done, and read when it has
- * arrived. */
+/* The figures of steps on their way to the host, the progress lines made of them, and the clock. The host
+ * never waits for a figure while steps are queued: it is copied when its step is done, and read when it has
+ * arrived. That a loss or gradient was not finite is kept on the device until then (ops_scalars.bad_step). */
 #include "harness/train/trainer.h"
 
 #include <stdio.h>
+
+static const double report_seconds = 0.1; /* between two reports, so that a bad step is soon noticed */
 
 /* ---- reports ---- */
 
@@ -13,38 +15,52 @@ bool trainer_reports_now(const struct trainer *trainer)
     const struct train_options *options = &trainer->options;
     uint64_t every = options->report_every;
 
+    if (trainer->step == trainer->first_step + 1 || trainer->step == options->steps || trainer_due(trainer))
+        return true;
     if (!every)
         every = options->steps > LINES ? options->steps / LINES : 1;
-    return trainer->step == trainer->first_step + 1 || trainer->step == options->steps ||
-           trainer->step % every == 0;
+    return trainer->step % every == 0 || trainer_now() - trainer->reported >= report_seconds;
 }
 
 enum status trainer_queue_report(struct trainer *trainer)
 {
     struct trainer_report *report = &trainer->report[trainer->reports++ % TRAINER_REPORTS];
+    cudaStream_t stream = trainer->device->stream;
     enum status status = report->waiting ? trainer_read_reports(trainer, true) : STATUS_OK;
 
     if (!status)
-        status =
-            cuda_device_status(cudaMemcpyAsync(report->totals, trainer->totals.data, TOTALS * sizeof(float),
-                                               cudaMemcpyDeviceToHost, trainer->device->stream),
-                               "copying the losses");
+        status = cuda_device_status(cudaMemcpyAsync(report->figures->totals, trainer->totals.data,
+                                                    sizeof(report->figures->totals), cudaMemcpyDeviceToHost,
+                                                    stream),
+                                    "copying the losses");
     if (!status)
-        status =
-            cuda_device_status(cudaEventRecord(report->done, trainer->device->stream), "recording an event");
+        status = cuda_device_status(cudaMemcpyAsync(&report->figures->scalars, trainer->optim.scalars.data,
+                                                    sizeof(report->figures->scalars), cudaMemcpyDeviceToHost,
+                                                    stream),
+                                    "copying the losses");
+    if (!status)
+        status = cuda_device_status(cudaEventRecord(report->done, stream), "recording an event");
     report->step = trainer->step;
     report->waiting = true;
+    trainer->reported = trainer_now();
     return status;
 }
 
 static void print_report(struct trainer *trainer, const struct trainer_report *report)
 {
+    enum { LINES = 10 };
+    const struct train_options *options = &trainer->options;
     const double mib = 1024.0 * 1024.0;
     double now = trainer_now();
     double seconds = now - trainer->started;
     double steps = (double)(report->step - trainer->started_step);
+    uint64_t every = options->report_every;
     char model[16];
 
+    if (!every)
+        every = options->steps > LINES ? options->steps / LINES : 1;
+    if (report->step != trainer->first_step + 1 && report->step != options->steps && report->step % every)
+        return;
     /* The time of the steps since the previous line. */
     trainer->started = now;
     trainer->started_step = report->step;
@@ -57,10 +73,60 @@ static void print_report(struct trainer *trainer, const struct trainer_report *r
             (double)supply_held(trainer->supply) / mib);
 }
 
+/* Says what happened and what can be done. */
+static enum status stop_for_bad_step(struct trainer *trainer)
+{
+    const char *save = trainer->options.save;
+
+    if (!trainer->shard)
+        status_fail(STATUS_NOT_FINITE,
+                    "the loss or a gradient of step %llu is not finite: the training stops%s%s%s",
+                    (unsigned long long)trainer->bad_step, save ? "; " : "", save ? save : "",
+                    save ? " is as it was last saved" : "");
+    if (!trainer->shard)
+        status_fail(STATUS_NOT_FINITE,
+                    "a lower --rate, --warmup or --clip may help; --on-nan=skip leaves such updates out");
+    return STATUS_NOT_FINITE;
+}
+
+/* --on-nan=skip: a training whose every update is left out has ended, whatever it says. */
+static enum status check_skips(struct trainer *trainer, const struct trainer_report *report)
+{
+    enum { MOST_IN_A_ROW = 100 };
+    float skipped = report->figures->scalars.skipped;
+    uint64_t since = report->step - trainer->checked_step;
+
+    if (skipped - trainer->skipped < (float)since)
+        trainer->good_step = report->step;
+    trainer->checked_step = report->step;
+    trainer->skipped = skipped;
+    if (trainer->options.on_nan != ON_NAN_SKIP || report->step - trainer->good_step < MOST_IN_A_ROW)
+        return STATUS_OK;
+    return status_fail(STATUS_NOT_FINITE,
+                       "no update since step %llu had a finite loss and finite gradients: the training stops",
+                       (unsigned long long)trainer->good_step);
+}
+
+static enum status take_report(struct trainer *trainer, const struct trainer_report *report)
+{
+    const struct trainer_figures *figures = report->figures;
+
+    trainer->loss_last = figures->totals[TOTAL_LOSS] / figures->totals[TOTAL_ROWS];
+    if (report->step == trainer->first_step + 1)
+        trainer->loss_first = trainer->loss_last;
+    trainer->bad_step = figures->scalars.bad_step;
+    print_report(trainer, report);
+    if (trainer->bad_step && trainer->options.on_nan == ON_NAN_STOP && !trainer->trial)
+        return stop_for_bad_step(trainer);
+    return check_skips(trainer, report);
+}
+
 enum status trainer_read_reports(struct trainer *trainer, bool wait)
 {
+    enum status status = STATUS_OK;
+
     /* The oldest first. */
-    for (unsigned i = 0; i < TRAINER_REPORTS; i++) {
+    for (unsigned i = 0; i < TRAINER_REPORTS && !status; i++) {
         struct trainer_report *report = &trainer->report[(trainer->reports + i) % TRAINER_REPORTS];
         cudaError_t error;
 
@@ -72,12 +138,9 @@ enum status trainer_read_reports(struct trainer *trainer, bool wait)
         if (error)
             return cuda_device_status(error, "waiting for a step");
         report->waiting = false;
-        trainer->loss_last = report->totals[TOTAL_LOSS] / report->totals[TOTAL_ROWS];
-        if (report->step == trainer->first_step + 1)
-            trainer->loss_first = trainer->loss_last;
-        print_report(trainer, report);
+        status = take_report(trainer, report);
     }
-    return STATUS_OK;
+    return status;
 }
 
 /* ---- the clock ---- */

@@ -1,6 +1,8 @@
 /* Validation with the current weights. */
 #include "harness/train/trainer.h"
 
+#include <math.h>
+
 enum {
     SYNTHETIC_VAL_BATCHES = 4,
     TRIAL_VAL_BATCHES = INPUT_SETS + 1 /* each set of buffers once, and the last, shorter batch */
@@ -82,6 +84,20 @@ static uint64_t validation_batch(const struct train_options *options)
     return options->val_batch;
 }
 
+/* Keeps the best loss. One that is not finite ends the training as a step's does. */
+static enum status note_loss(struct trainer *trainer, double loss)
+{
+    if (isfinite(loss)) {
+        if (trainer->val_best <= 0.0 || loss < trainer->val_best)
+            trainer->val_best = loss;
+        return STATUS_OK;
+    }
+    if (trainer->options.on_nan != ON_NAN_STOP || trainer->trial)
+        return STATUS_OK;
+    return status_fail(STATUS_NOT_FINITE, "the validation loss at step %llu is not finite (see --on-nan)",
+                       (unsigned long long)trainer->step);
+}
+
 enum status trainer_evaluate(struct trainer *trainer, struct trainer_evaluation *evaluation)
 {
     const struct train_options *options = &trainer->options;
@@ -113,8 +129,8 @@ enum status trainer_evaluate(struct trainer *trainer, struct trainer_evaluation 
         status = evaluate_all(trainer, &input, config.batch, &totals);
     if (!status)
         status = read_totals(trainer, &totals, evaluation);
-    if (!status && evaluation->rows && (trainer->val_best <= 0.0 || evaluation->loss < trainer->val_best))
-        trainer->val_best = evaluation->loss;
+    if (!status && evaluation->rows)
+        status = note_loss(trainer, evaluation->loss);
     if (status)
         cudaStreamSynchronize(trainer->device->stream);
     input_close(&input);
