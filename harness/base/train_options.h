@@ -66,7 +66,8 @@ struct train_options {
     uint64_t validate_every, val_batches, val_batch;
     /* checkpoints */
     const char *save;
-    uint64_t save_every;
+    uint64_t save_every, keep;
+    bool save_best;
     const char *resume;
     /* memory */
     uint64_t alloc;

@@ -58,8 +58,13 @@ const struct option_entry train_options_table[] = {
     {"val-batch", OPTION_COUNT, AT(val_batch), "N", "0", 0, 1 << 20,
      "samples at once there; 0 is as --batch"},
 
-    {"save", OPTION_TEXT, AT(save), "FILE", NULL, 0, 0, "checkpoint to write, at the end and every so often"},
+    {"save", OPTION_TEXT, AT(save), "FILE", NULL, 0, 0,
+     "checkpoint to write, at the end, every so often, and on SIGTERM and SIGINT"},
     {"save-every", OPTION_COUNT, AT(save_every), "N", "0", 0, 1e9, "steps between checkpoints; 0 is none"},
+    {"keep", OPTION_COUNT, AT(keep), "N", "1", 1, 1000,
+     "checkpoints to keep: FILE is the newest, FILE.1 the one before, and so on"},
+    {"save-best", OPTION_FLAG, AT(save_best), NULL, NULL, 0, 0,
+     "keep the checkpoint with the lowest validation loss as FILE.best"},
     {"resume", OPTION_TEXT, AT(resume), "FILE", NULL, 0, 0, "checkpoint to go on from"},
 
     {"alloc", OPTION_CHOICE, AT(alloc), "naive|cache|arena|async|static", "naive", 0, 0,

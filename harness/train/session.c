@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "harness/train/checkpoint.h"
+#include "harness/train/stop.h"
 
 void session_read_result(struct trainer *trainer, struct session_result *result)
 {
@@ -71,7 +72,11 @@ enum status session_run(struct trainer *trainer, struct session_result *result)
     if (!status)
         status = trainer_run(trainer);
     if (!status)
-        status = trainer_evaluate(trainer, &result->evaluation);
+        status = trainer_validate(trainer, &result->evaluation);
+    if (!status && stop_signal() && !trainer->shard)
+        status =
+            status_fail(STATUS_STOPPED, "ended by a signal before the last validation was done%s%s",
+                        options->save ? "; go on with --resume=" : "", options->save ? options->save : "");
     if (!status)
         session_read_result(trainer, result);
     return status;

@@ -10,6 +10,7 @@
 #include "harness/train/replicas.h"
 #include "harness/train/session.h"
 #include "harness/train/shrink_model.h"
+#include "harness/train/stop.h"
 
 /* Refuses options that exclude each other, before anything is opened. */
 static enum status check_options(const struct train_options *options)
@@ -32,8 +33,8 @@ static enum status check_options(const struct train_options *options)
     if (options->format != DATA_AUTO && options->format != DATA_SYNTHETIC && !options->data)
         return status_fail(STATUS_USAGE, "--format=%s needs --data=PATH",
                            train_options_choice("format", options->format, format, sizeof(format)));
-    if (options->save_every && !options->save)
-        return status_fail(STATUS_USAGE, "--save-every needs --save=FILE");
+    if ((options->save_every || options->keep > 1 || options->save_best) && !options->save)
+        return status_fail(STATUS_USAGE, "--save-every, --keep and --save-best need --save=FILE");
     if (options->pair.given &&
         (options->replicas || options->find_batch || options->auto_accum || options->save || options->resume))
         return status_fail(STATUS_USAGE,
@@ -109,6 +110,8 @@ enum status train_run(const struct train_options *options)
         status = checkpoint_can_save(options->save);
     if (status)
         return status;
+    if (options->save)
+        stop_watch();
     /* Every operation is deterministic, but the choice of the fastest convolution is not: it is switched
      * off. */
     if (options->deterministic)

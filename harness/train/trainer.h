@@ -29,6 +29,7 @@ struct trainer_report {
 struct trainer_evaluation {
     double loss, accuracy; /* accuracy is negative where there are no classes */
     uint64_t rows;
+    bool best; /* lower than all before */
 };
 
 /* Averages gradients over replicas, between backward pass and update. `run` is NULL without replicas. */
@@ -57,6 +58,7 @@ struct trainer {
     float loss_first, loss_last;
     double val_best;     /* the lowest finite loss of any validation, 0 before the first */
     uint64_t first_step; /* of this run */
+    uint64_t saved_step; /* of the newest checkpoint; UINT64_MAX: none of this run */
     double started;      /* host seconds at the last progress line; started_step is its step */
     uint64_t started_step;
     double reported;                  /* host seconds when a report was queued last */
@@ -102,15 +104,20 @@ enum status trainer_read_reports(struct trainer *trainer, bool wait);
 /* Starts or stops the clock of step_ms. Stopping waits for the device. */
 enum status trainer_time(struct trainer *trainer, bool on);
 
-/* Validates with the current weights. Waits for the device. */
+/* Validates with the current weights. Waits for the device. When a signal has asked for the end, *evaluation
+ * has no rows. */
 enum status trainer_evaluate(struct trainer *trainer, struct trainer_evaluation *evaluation);
+
+/* The same as a part of the training: prints the result, and keeps the best checkpoint for --save-best. */
+enum status trainer_validate(struct trainer *trainer, struct trainer_evaluation *evaluation);
 
 /* Finds out whether a batch fits: reopens the trainer and does, `rounds` times and in a few steps,
  * everything that a training does with device memory. Returns STATUS_NO_MEMORY without a message.
  * Afterwards only another trial or trainer_close is valid. */
 enum status trainer_try_batch(struct trainer *trainer, uint64_t batch, uint64_t accumulate, int rounds);
 
-/* Runs all steps that the options ask for, with validations and checkpoints. */
+/* Runs all steps that the options ask for, with validations and checkpoints. Returns STATUS_STOPPED, after a
+ * checkpoint, when a signal has asked for the end (stop.h). */
 enum status trainer_run(struct trainer *trainer);
 
 /* The parts of trainer_run, for a caller that runs several in turn: trainer_begin, then trainer_advance (one

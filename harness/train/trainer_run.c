@@ -1,10 +1,12 @@
 /* The loop around the step: validations and checkpoints between steps. */
 #include "harness/train/trainer.h"
 
-#include <math.h>
+#include <limits.h>
+#include <signal.h>
 #include <stdio.h>
 
 #include "harness/train/checkpoint.h"
+#include "harness/train/stop.h"
 
 static bool validates_now(const struct trainer *trainer)
 {
@@ -23,18 +25,64 @@ static bool saves_now(const struct trainer *trainer)
            (end || (options->save_every && trainer->step % options->save_every == 0));
 }
 
-static enum status validate_now(struct trainer *trainer)
+static enum status save(struct trainer *trainer)
 {
-    struct trainer_evaluation evaluation;
-    enum status status = trainer_evaluate(trainer, &evaluation);
+    enum status status = STATUS_OK;
 
-    if (!status && evaluation.rows && !trainer->options.quiet && !trainer->shard) {
-        fprintf(stderr, "step %llu validation loss %.4f", (unsigned long long)trainer->step, evaluation.loss);
-        if (evaluation.accuracy >= 0.0)
-            fprintf(stderr, " accuracy %.4f", evaluation.accuracy);
+    if (trainer->saved_step != trainer->step)
+        status = checkpoint_save(trainer, trainer->options.save, trainer->options.keep);
+    if (!status)
+        trainer->saved_step = trainer->step;
+    return status;
+}
+
+static enum status save_best(struct trainer *trainer)
+{
+    char path[PATH_MAX];
+
+    if (snprintf(path, sizeof(path), "%s.best", trainer->options.save) >= (int)sizeof(path))
+        return status_fail(STATUS_FAILED, "--save: the path is too long");
+    return checkpoint_save(trainer, path, 1);
+}
+
+enum status trainer_validate(struct trainer *trainer, struct trainer_evaluation *evaluation)
+{
+    const struct train_options *options = &trainer->options;
+    enum status status = trainer_evaluate(trainer, evaluation);
+
+    if (status || !evaluation->rows || trainer->shard)
+        return status;
+    if (!options->quiet) {
+        fprintf(stderr, "step %llu validation loss %.4f", (unsigned long long)trainer->step,
+                evaluation->loss);
+        if (evaluation->accuracy >= 0.0)
+            fprintf(stderr, " accuracy %.4f", evaluation->accuracy);
         fputc('\n', stderr);
     }
-    return status;
+    return options->save && options->save_best && evaluation->best ? save_best(trainer) : STATUS_OK;
+}
+
+/* A signal has asked for the end. Only replica 0 listens: the others end with it. */
+static enum status stop(struct trainer *trainer)
+{
+    const struct train_options *options = &trainer->options;
+    enum status status;
+
+    if (trainer->trial)
+        return status_fail(STATUS_STOPPED, "ended by a signal before the training began");
+    status = trainer_time(trainer, false);
+    if (!status)
+        status = trainer_queue_report(trainer);
+    if (!status)
+        status = trainer_read_reports(trainer, true);
+    if (!status && options->save)
+        status = save(trainer);
+    if (status)
+        return status;
+    return status_fail(STATUS_STOPPED, "ended by %s at step %llu of %llu%s%s",
+                       stop_signal() == SIGINT ? "SIGINT" : "SIGTERM", (unsigned long long)trainer->step,
+                       (unsigned long long)options->steps, options->save ? "; go on with --resume=" : "",
+                       options->save ? options->save : "");
 }
 
 bool trainer_due(const struct trainer *trainer)
@@ -44,6 +92,7 @@ bool trainer_due(const struct trainer *trainer)
 
 enum status trainer_between(struct trainer *trainer)
 {
+    struct trainer_evaluation evaluation;
     enum status status = STATUS_OK;
 
     if (!trainer_due(trainer))
@@ -52,9 +101,9 @@ enum status trainer_between(struct trainer *trainer)
     if (!status)
         status = trainer_read_reports(trainer, true);
     if (!status && validates_now(trainer))
-        status = validate_now(trainer);
+        status = trainer_validate(trainer, &evaluation);
     if (!status && saves_now(trainer))
-        status = checkpoint_save(trainer, trainer->options.save);
+        status = save(trainer);
     return status;
 }
 
@@ -62,6 +111,7 @@ void trainer_begin(struct trainer *trainer)
 {
     trainer->started = trainer->reported = trainer_now();
     trainer->first_step = trainer->started_step = trainer->step;
+    trainer->saved_step = UINT64_MAX;
     trainer->checked_step = trainer->good_step = trainer->step;
 }
 
@@ -95,6 +145,8 @@ enum status trainer_run(struct trainer *trainer)
         status = trainer_advance(trainer);
         if (!status)
             status = trainer_between(trainer);
+        if (!status && stop_signal() && !trainer->shard && trainer->step < trainer->options.steps)
+            status = stop(trainer);
     }
     return status ? status : trainer_end(trainer);
 }

@@ -3,6 +3,8 @@
 
 #include <math.h>
 
+#include "harness/train/stop.h"
+
 enum {
     SYNTHETIC_VAL_BATCHES = 4,
     TRIAL_VAL_BATCHES = INPUT_SETS + 1 /* each set of buffers once, and the last, shorter batch */
@@ -40,7 +42,7 @@ static enum status evaluate_all(struct trainer *trainer, struct input *input, ui
         most = options->data ? UINT64_MAX : SYNTHETIC_VAL_BATCHES;
     if (trainer->trial && most > TRIAL_VAL_BATCHES)
         most = TRIAL_VAL_BATCHES;
-    for (uint64_t i = 0; i < most && !status; i++) {
+    for (uint64_t i = 0; i < most && !status && !stop_signal(); i++) {
         struct input_part part = {.count = trainer->trial && i + 1 == TRIAL_VAL_BATCHES ? rest : 0};
         struct input_set *set = NULL;
 
@@ -85,11 +87,12 @@ static uint64_t validation_batch(const struct train_options *options)
 }
 
 /* Keeps the best loss. One that is not finite ends the training as a step's does. */
-static enum status note_loss(struct trainer *trainer, double loss)
+static enum status note_loss(struct trainer *trainer, struct trainer_evaluation *evaluation)
 {
-    if (isfinite(loss)) {
-        if (trainer->val_best <= 0.0 || loss < trainer->val_best)
-            trainer->val_best = loss;
+    if (isfinite(evaluation->loss)) {
+        evaluation->best = trainer->val_best <= 0.0 || evaluation->loss < trainer->val_best;
+        if (evaluation->best)
+            trainer->val_best = evaluation->loss;
         return STATUS_OK;
     }
     if (trainer->options.on_nan != ON_NAN_STOP || trainer->trial)
@@ -129,8 +132,10 @@ enum status trainer_evaluate(struct trainer *trainer, struct trainer_evaluation 
         status = evaluate_all(trainer, &input, config.batch, &totals);
     if (!status)
         status = read_totals(trainer, &totals, evaluation);
+    if (stop_signal()) /* it may not have seen all samples */
+        evaluation->rows = 0;
     if (!status && evaluation->rows)
-        status = note_loss(trainer, evaluation->loss);
+        status = note_loss(trainer, evaluation);
     if (status)
         cudaStreamSynchronize(trainer->device->stream);
     input_close(&input);

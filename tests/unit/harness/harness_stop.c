@@ -1,6 +1,7 @@
 /* `train` ends when it must: a loss or gradient that is not finite stops it and never reaches a checkpoint.
  */
 #include <math.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -102,6 +103,60 @@ static void test_a_training_that_skips_every_update_ends(void)
     ends_with(TRAIN_NOT_FINITE, "no update since step ");
 }
 
+/* Starts a long training, sends it signals once it has begun to save, and stores its status in train_said. */
+static void run_and_signal(const char *signals)
+{
+    char line[LINE];
+
+    snprintf(line, sizeof(line),
+             "(until [ -e %s ]; do sleep 0.01; done; for signal in %s; do kill -$signal $$; done) & "
+             "exec \"$TRAIN\" --hidden=16 --batch=4 --steps=1000000000 --save-every=5 --quiet %s",
+             path, signals, save);
+    train_shell("1x256M", line, 30);
+}
+
+static void test_sigterm_and_sigint_save_and_end_with_a_status_of_their_own(void)
+{
+    static const char *const names[] = {"TERM", "INT"};
+    char text[64];
+    unsigned long long step;
+
+    for (int i = 0; i < 2; i++) {
+        run_and_signal(names[i]);
+        snprintf(text, sizeof(text), "ended by SIG%s at step ", names[i]);
+        ends_with(TRAIN_STOPPED, text);
+        step = strtoull(strstr(train_said.err, text) + strlen(text), NULL, 10);
+        TEST_ASSERT_EQUAL_STRING("", train_said.out);
+        TRAIN("1x256M", "--hidden=16", "--steps=1", "--val-batches=1", resume);
+        train_went_well();
+        snprintf(text, sizeof(text), "run.ckpt is at step %llu:", step);
+        TEST_ASSERT_NOT_NULL_MESSAGE(strstr(train_said.err, text), train_said.err);
+        TEST_ASSERT_EQUAL_INT(0, remove(path));
+    }
+}
+
+/* While it is halted, both become pending: the second is delivered before it can have saved. */
+static void test_a_second_signal_ends_it_at_once(void)
+{
+    run_and_signal("STOP INT TERM CONT");
+    TEST_ASSERT_EQUAL_INT_MESSAGE(128 + SIGTERM, train_said.status, train_said.err);
+    TEST_ASSERT_EQUAL_STRING("", train_said.err);
+    TRAIN("1x256M", "--hidden=16", "--steps=1", "--val-batches=1", resume);
+    train_went_well();
+}
+
+static void test_a_signal_that_was_ignored_stays_so(void)
+{
+    char line[LINE];
+
+    snprintf(line, sizeof(line),
+             "trap '' INT; \"$TRAIN\" --hidden=16 --batch=4 --steps=300 --save-every=5 --quiet %s & run=$!; "
+             "until [ -e %s ]; do sleep 0.01; done; kill -INT $run; wait $run",
+             save, path);
+    train_shell("1x256M", line, 30);
+    train_went_well();
+}
+
 int main(void)
 {
     UNITY_BEGIN();
@@ -109,5 +164,8 @@ int main(void)
     RUN_TEST(test_a_good_checkpoint_is_not_overwritten_after_a_bad_step);
     RUN_TEST(test_bad_updates_are_left_out_or_made_where_that_is_asked_for);
     RUN_TEST(test_a_training_that_skips_every_update_ends);
+    RUN_TEST(test_sigterm_and_sigint_save_and_end_with_a_status_of_their_own);
+    RUN_TEST(test_a_second_signal_ends_it_at_once);
+    RUN_TEST(test_a_signal_that_was_ignored_stays_so);
     return UNITY_END();
 }

@@ -142,6 +142,37 @@ static void test_a_budget_is_kept_to(void)
     TEST_ASSERT_TRUE(atoll(train_field("peak_bytes")) <= 8 << 20);
 }
 
+/* On a small simulated card a context takes a sixteenth of it. */
+static void test_a_cap_below_the_size_of_the_context_is_said(void)
+{
+    struct spawn_env *env = spawn_env_new();
+    const char *const argv[] = {spawn_build_path("train"), "--hidden=16", "--steps=1", NULL};
+
+    spawn_sim(env, "1x1G", NULL);
+    spawn_wrapped(env);
+    spawn_cap(env, "10M");
+    train_forget();
+    train_said = spawn_run(env, argv, NULL);
+    spawn_env_free(env);
+    TEST_ASSERT_EQUAL_INT_MESSAGE(TRAIN_NO_MEMORY, train_said.status, train_said.err);
+    TEST_ASSERT_NOT_NULL_MESSAGE(strstr(train_said.err, "the CUDA context itself does not fit"),
+                                 train_said.err);
+}
+
+static void test_without_a_gpu_the_simulated_one_is_named(void)
+{
+    struct spawn_env *env = spawn_env_new();
+    const char *const argv[] = {spawn_build_path("train"), "--hidden=16", "--steps=1", NULL};
+
+    spawn_sim(env, "1x256M", NULL);
+    spawn_env_set(env, "CUDA_VISIBLE_DEVICES", "-1");
+    train_forget();
+    train_said = spawn_run(env, argv, NULL);
+    spawn_env_free(env);
+    TEST_ASSERT_EQUAL_INT_MESSAGE(TRAIN_FAILED, train_said.status, train_said.err);
+    TEST_ASSERT_NOT_NULL_MESSAGE(strstr(train_said.err, "gpucap run --sim=1x8G -- train"), train_said.err);
+}
+
 static void test_idx_files_are_learned(void)
 {
     /* Four images of 2 x 2 pixels, one bright pixel each. */
@@ -191,6 +222,8 @@ int main(void)
     RUN_TEST(test_an_impossible_batch_is_said);
     RUN_TEST(test_a_budget_is_kept_to);
     RUN_TEST(test_a_closed_stream_costs_what_is_said_and_no_more);
+    RUN_TEST(test_a_cap_below_the_size_of_the_context_is_said);
+    RUN_TEST(test_without_a_gpu_the_simulated_one_is_named);
     RUN_TEST(test_idx_files_are_learned);
     return UNITY_END();
 }
