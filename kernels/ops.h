@@ -11,10 +11,9 @@
  * otherwise it replaces it. Results do not depend on scheduling: the same inputs give the same bits on the
  * same device.
  *
- * Returns 0 or the CUDA runtime's error number. Operations never allocate device memory and never wait for
- * the device (the first call of a shape may try several algorithms on the caller's buffers and wait for them,
- * except in a capture). Where a structure has `workspace`, any size is enough for a right result, 0 too;
- * ops->workspace_bytes is what is worth giving. */
+ * Returns 0 or the CUDA runtime's error number. Operations never allocate device memory, never wait for the
+ * device and never choose an algorithm by a measurement. Where a structure has `workspace`, any size is
+ * enough for a right result, 0 too; ops->workspace_bytes is what is worth giving. */
 #ifndef KERNELS_OPS_H
 #define KERNELS_OPS_H
 

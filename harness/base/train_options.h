@@ -59,7 +59,7 @@ struct train_options {
     uint64_t precision;
     double loss_scale;
     uint64_t on_nan;
-    bool checkpoint_activations, graph, deterministic;
+    bool checkpoint_activations, graph;
     uint64_t seed;
     bool vary;
     /* validation */

@@ -45,8 +45,6 @@ const struct option_entry train_options_table[] = {
      "keep what lies between blocks only and compute the rest again backward"},
     {"graph", OPTION_FLAG, AT(graph), NULL, NULL, 0, 0,
      "capture a step in a CUDA graph and replay it (cache, arena and static)"},
-    {"deterministic", OPTION_FLAG, AT(deterministic), NULL, NULL, 0, 0,
-     "the same bits in every run on the same device: no convolution is chosen by its time"},
     {"seed", OPTION_COUNT, AT(seed), "N", "1", 0, 1e15, "start of every random number"},
     {"vary", OPTION_FLAG, AT(vary), NULL, NULL, 0, 0,
      "batch and length change every step, from a quarter to all: a workload that fragments"},

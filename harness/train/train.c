@@ -2,7 +2,6 @@
 #include "harness/train/train.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 
 #include "harness/train/checkpoint.h"
 #include "harness/train/fit.h"
@@ -112,10 +111,6 @@ enum status train_run(const struct train_options *options)
         return status;
     if (options->save)
         stop_watch();
-    /* Every operation is deterministic, but the choice of the fastest convolution is not: it is switched
-     * off. */
-    if (options->deterministic)
-        setenv("TRAIN_CONV_TUNE", "0", 1);
     if (options->pair.given)
         status = pair_run(options);
     else if (options->replicas)

@@ -69,6 +69,49 @@ static void test_a_stopped_run_goes_on_with_the_same_bits(void)
     RESUME("--model=resnet18", "--width=4", "--image=32", "--precision=bf16", "--vary");
 }
 
+/* Copies the checkpoint to a file of that name in the folder. */
+static void copy_file(const char *name)
+{
+    char line[LINE];
+
+    snprintf(line, sizeof(line), "cp %s %s/%s", path, folder, name);
+    TEST_ASSERT_EQUAL_INT(0, system(line));
+}
+
+/* Compares the checkpoint with that ending to a copy. */
+static bool same_file(const char *ending, const char *copy)
+{
+    char line[LINE];
+
+    snprintf(line, sizeof(line), "cmp -s %s%s %s/%s", path, ending, folder, copy);
+    return system(line) == 0;
+}
+
+#define TWICE(...)                                                                                           \
+    do {                                                                                                     \
+        TRAIN("1x256M", __VA_ARGS__, "--steps=4", "--quiet", save);                                          \
+        train_went_well();                                                                                   \
+        strcpy(loss, train_field("loss_last"));                                                              \
+        copy_file("first");                                                                                  \
+        TRAIN("1x256M", __VA_ARGS__, "--steps=4", "--quiet", save);                                          \
+        train_went_well();                                                                                   \
+        TEST_ASSERT_EQUAL_STRING(loss, train_field("loss_last"));                                            \
+        TEST_ASSERT_TRUE(same_file("", "first"));                                                            \
+    } while (0)
+
+/* Always, without an option for it: with threads for data and for operations, pictures cropped at random. */
+static void test_two_runs_give_the_same_losses_and_weights_to_the_bit(void)
+{
+    char loss[32];
+
+    TWICE("--model=cnn", "--batch=33", "--augment=cpu", "--workers=3", "--val-batches=1");
+    TWICE("--model=gpt", "--layers=2", "--width=24", "--heads=2", "--length=32", "--dropout=0.2", "--batch=9",
+          "--precision=bf16", "--alloc=cache", "--vary", "--val-batches=1");
+    TWICE("--model=unet", "--width=4", "--image=16", "--batch=5", "--accumulate=2", "--workers=2",
+          "--val-batches=1");
+    TWICE("--hidden=32", "--replicas=3", "--batch=8", "--val-batches=1");
+}
+
 #define PRECISE(precision, ...)                                                                              \
     do {                                                                                                     \
         TRAIN("1x256M", "--hidden=24", "--rate=0.1", "--quiet", "--precision=" precision, __VA_ARGS__);      \
@@ -163,24 +206,6 @@ static void test_a_finished_run_says_that_nothing_is_left(void)
     train_went_well();
     TEST_ASSERT_NOT_NULL_MESSAGE(strstr(train_said.err, "is at step 4: nothing is left"), train_said.err);
     TEST_ASSERT_EQUAL_STRING("4", train_field("steps"));
-}
-
-/* Copies the checkpoint to a file of that name in the folder. */
-static void copy_file(const char *name)
-{
-    char line[LINE];
-
-    snprintf(line, sizeof(line), "cp %s %s/%s", path, folder, name);
-    TEST_ASSERT_EQUAL_INT(0, system(line));
-}
-
-/* Compares the checkpoint with that ending to a copy. */
-static bool same_file(const char *ending, const char *copy)
-{
-    char line[LINE];
-
-    snprintf(line, sizeof(line), "cmp -s %s%s %s/%s", path, ending, folder, copy);
-    return system(line) == 0;
 }
 
 static int count_files(void)
@@ -335,6 +360,7 @@ int main(void)
 {
     UNITY_BEGIN();
     RUN_TEST(test_a_stopped_run_goes_on_with_the_same_bits);
+    RUN_TEST(test_two_runs_give_the_same_losses_and_weights_to_the_bit);
     RUN_TEST(test_a_run_goes_on_in_another_precision);
     RUN_TEST(test_a_bad_file_is_refused_with_a_reason);
     RUN_TEST(test_another_models_checkpoint_is_refused);
