@@ -49,12 +49,14 @@ enum status trainer_validate(struct trainer *trainer, struct trainer_evaluation 
 {
     const struct train_options *options = &trainer->options;
     enum status status = trainer_evaluate(trainer, evaluation);
+    char model[16];
 
     if (status || !evaluation->rows || trainer->shard)
         return status;
     if (!options->quiet) {
-        fprintf(stderr, "step %llu validation loss %.4f", (unsigned long long)trainer->step,
-                evaluation->loss);
+        fprintf(stderr, "%s step %llu validation loss %.4f",
+                train_options_choice("model", options->model, model, sizeof(model)),
+                (unsigned long long)trainer->step, evaluation->loss);
         if (evaluation->accuracy >= 0.0)
             fprintf(stderr, " accuracy %.4f", evaluation->accuracy);
         fputc('\n', stderr);
