@@ -84,7 +84,7 @@ struct train_options {
     const char *data;
     uint64_t format, augment, val_preprocess, raw, samples, shuffle, workers, prefetch;
     double validation;
-    uint64_t data_budget, data_cache, corrupt;
+    uint64_t data_budget, data_cache, val_cache, corrupt;
     /* the rest */
     uint64_t device;
     uint64_t report_every;

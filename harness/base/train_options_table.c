@@ -108,6 +108,8 @@ const struct option_entry train_options_table[] = {
     {"prefetch", OPTION_COUNT, AT(prefetch), "N", "2", 1, 64, "batches prepared ahead"},
     {"data-budget", OPTION_SIZE, AT(data_budget), "SIZE", "1G", 1, 1e15, "host memory for batches"},
     {"data-cache", OPTION_SIZE, AT(data_cache), "SIZE", "0", 0, 1e15, "host memory for decoded samples"},
+    {"val-cache", OPTION_SIZE, AT(val_cache), "SIZE", "1G", 0, 1e15,
+     "host memory for decoded validation samples, from one validation to the next"},
     {"corrupt", OPTION_CHOICE, AT(corrupt), "skip|refuse", "refuse", 0, 0, "what to do about a broken file"},
 
     {"device", OPTION_COUNT, AT(device), "N", "0", 0, 1023, "CUDA device"},

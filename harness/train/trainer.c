@@ -156,6 +156,7 @@ static void close_run(struct trainer *trainer)
     /* After a failure, queued work may still use the buffers. */
     cudaStreamSynchronize(trainer->device->stream);
     drop_graphs(trainer);
+    input_close(&trainer->val_input);
     input_close(&trainer->input);
     close_reports(trainer);
     optim_close(&trainer->optim);

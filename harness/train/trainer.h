@@ -47,6 +47,8 @@ struct trainer {
     struct model model;
     struct optim optim;
     struct input input;
+    struct input
+        val_input; /* opened by the first validation; its threads and pinned buffers stay until the end */
     struct tensor totals;
     struct trainer_report report[TRAINER_REPORTS];
     unsigned reports;

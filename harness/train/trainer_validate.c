@@ -101,9 +101,12 @@ static enum status note_loss(struct trainer *trainer, struct trainer_evaluation 
                        (unsigned long long)trainer->step);
 }
 
-enum status trainer_evaluate(struct trainer *trainer, struct trainer_evaluation *evaluation)
+/* Opens the data of validations, or goes back to its start. A second validation finds decoded samples in the
+ * cache. */
+static enum status begin_pass(struct trainer *trainer)
 {
     const struct train_options *options = &trainer->options;
+    bool again = options->validate_every || options->prune > 0.0 || options->quantize != QUANTIZE_NONE;
     struct pipeline_config config = {
         .split = DATA_VALIDATION,
         .batch = validation_batch(options),
@@ -113,8 +116,17 @@ enum status trainer_evaluate(struct trainer *trainer, struct trainer_evaluation 
         .workers = (int)options->workers,
         .prefetch = (int)options->prefetch,
         .budget = options->data_budget,
+        .cache = again ? options->val_cache : 0,
     };
-    struct input input = {0};
+
+    if (trainer->val_input.feed)
+        return input_seek(&trainer->val_input, &(struct pipeline_position){.seed = options->seed});
+    return input_open(&trainer->val_input, &trainer->model, trainer->dataset, &config);
+}
+
+enum status trainer_evaluate(struct trainer *trainer, struct trainer_evaluation *evaluation)
+{
+    struct input *input = &trainer->val_input;
     struct tensor totals = {0};
     enum status status = STATUS_OK;
 
@@ -123,22 +135,25 @@ enum status trainer_evaluate(struct trainer *trainer, struct trainer_evaluation 
         return STATUS_OK;
     trainer->model.training = false;
     trainer->model.micro = 0;
-    status = input_open(&input, &trainer->model, trainer->dataset, &config);
+    status = begin_pass(trainer);
     if (!status)
         status = mem_need(&trainer->mem, &totals, TOTALS * sizeof(float), MEM_WORKSPACE);
     if (!status)
         status = MODEL_OP(&trainer->model, fill, .out = totals.data, .type = OPS_F32, .count = TOTALS);
     if (!status)
-        status = evaluate_all(trainer, &input, config.batch, &totals);
+        status = evaluate_all(trainer, input, validation_batch(&trainer->options), &totals);
     if (!status)
         status = read_totals(trainer, &totals, evaluation);
     if (stop_signal()) /* it may not have seen all samples */
         evaluation->rows = 0;
     if (!status && evaluation->rows)
         status = note_loss(trainer, evaluation);
-    if (status)
+    if (status) {
         cudaStreamSynchronize(trainer->device->stream);
-    input_close(&input);
+        input_close(input);
+    } else {
+        input_drop(input); /* the device memory; threads, pinned buffers and cache stay */
+    }
     mem_drop(&trainer->mem, &totals);
     return status;
 }
