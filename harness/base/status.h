@@ -19,6 +19,12 @@ enum status {
  * status_fail(...). */
 enum status status_fail(enum status status, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
+/* A line of the terminal that is rewritten is open: the next message first ends it. status_line_end ends it
+ * now, status_line_forget says that it has been overwritten. Any thread. */
+void status_line_open(void);
+void status_line_end(void);
+void status_line_forget(void);
+
 /* Switches the message of STATUS_NO_MEMORY off or on for the calling thread. The search for a batch size
  * runs out of memory on purpose. */
 void status_expect_no_memory(bool expected);

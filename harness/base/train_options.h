@@ -88,6 +88,7 @@ struct train_options {
     /* the rest */
     uint64_t device;
     uint64_t report_every;
+    const char *log;
     bool quiet, help, man;
 };
 

@@ -114,7 +114,9 @@ const struct option_entry train_options_table[] = {
 
     {"device", OPTION_COUNT, AT(device), "N", "0", 0, 1023, "CUDA device"},
     {"report-every", OPTION_COUNT, AT(report_every), "N", "0", 0, 1e9,
-     "steps between progress lines; 0 is ten lines in all"},
+     "steps between progress lines; 0 is by time: every 5 seconds, on a terminal a line that is rewritten"},
+    {"log", OPTION_TEXT, AT(log), "FILE", NULL, 0, 0,
+     "append progress, validations and the end to this file as lines of JSON"},
     {"quiet", OPTION_FLAG, AT(quiet), NULL, NULL, 0, 0, "no progress on stderr"},
     {"help", OPTION_FLAG, AT(help), NULL, NULL, 0, 0, "this text"},
     {"man", OPTION_FLAG, AT(man), NULL, NULL, 0, 0, "the same as a manual page"},

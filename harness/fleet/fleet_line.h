@@ -30,7 +30,7 @@ struct fleet_progress {
     double loss;          /* last reported; NAN: none yet */
 };
 
-/* Reads "step A/B" from a line, and then also "loss X" or "loss=X". Returns false and changes nothing if
+/* Reads "step A/B" or "step=A/B" from a line, and then also "loss X" or "loss=X". Returns false and changes nothing if
  * the line has no step. */
 bool fleet_line_progress(const char *line, struct fleet_progress *progress);
 

@@ -40,7 +40,10 @@ static enum status open_half(struct half *half, const struct train_options *opti
     if (!status && own_memory)
         status =
             supply_open(&half->own_supply, (enum alloc_mode)options->alloc, half->options.fraction, budget);
-    return status ? status : trainer_open(&half->trainer, &half->options, half->device, half->supply, 0, 0);
+    if (!status)
+        status = trainer_open(&half->trainer, &half->options, half->device, half->supply, 0, 0);
+    half->trainer.shares_terminal = true;
+    return status;
 }
 
 /* A validation of one must not count as time of the other's steps, so both clocks stop before it. */

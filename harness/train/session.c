@@ -31,6 +31,27 @@ void session_read_result(struct trainer *trainer, struct session_result *result)
         result->skipped = scalars.skipped;
 }
 
+/* For people, on a terminal: what a run comes to. */
+static void print_summary(const struct session_result *result, double seconds)
+{
+    const double gib = 1024.0 * 1024.0 * 1024.0;
+
+    fprintf(stderr, "\n  time        %.1f s, %llu steps\n", seconds,
+            (unsigned long long)result->options.steps);
+    fprintf(stderr, "  speed       %.2f ms a step, %.0f samples/s, %.2f ms a step waiting for data\n",
+            result->step_ms, result->samples_per_s, result->data_wait_ms);
+    if (result->evaluation.rows)
+        fprintf(stderr, "  validation  loss %.4f, best %.4f", result->evaluation.loss, result->val_best);
+    if (result->evaluation.accuracy >= 0.0)
+        fprintf(stderr, ", accuracy %.2f %%", 100.0 * result->evaluation.accuracy);
+    fprintf(stderr, "%s  memory      peak %.3f GiB\n", result->evaluation.rows ? "\n" : "",
+            (double)result->peak_bytes / gib);
+    for (int kind = 0; kind < MEM_KIND_COUNT; kind++)
+        fprintf(stderr, "    %-12s %9.3f GiB\n", mem_kind_name((enum mem_kind)kind),
+                (double)result->peak_kind[kind] / gib);
+    fputc('\n', stderr);
+}
+
 void session_print_result(const struct session_result *result)
 {
     const struct train_options *options = &result->options;
@@ -61,6 +82,7 @@ void session_print_result(const struct session_result *result)
 enum status session_run(struct trainer *trainer, struct session_result *result)
 {
     const struct train_options *options = &trainer->options;
+    double start = trainer_now();
     enum status status = STATUS_OK;
 
     if (options->resume)
@@ -79,5 +101,7 @@ enum status session_run(struct trainer *trainer, struct session_result *result)
                         options->save ? "; go on with --resume=" : "", options->save ? options->save : "");
     if (!status)
         session_read_result(trainer, result);
+    if (!status && trainer->progress.terminal)
+        print_summary(result, trainer_now() - start);
     return status;
 }

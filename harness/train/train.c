@@ -6,6 +6,7 @@
 #include "harness/train/checkpoint.h"
 #include "harness/train/fit.h"
 #include "harness/train/pair.h"
+#include "harness/train/progress.h"
 #include "harness/train/replicas.h"
 #include "harness/train/session.h"
 #include "harness/train/shrink_model.h"
@@ -104,6 +105,7 @@ static enum status run_single(const struct train_options *wanted)
 enum status train_run(const struct train_options *options)
 {
     enum status status = check_options(options);
+    enum status logged;
 
     if (!status && options->save)
         status = checkpoint_can_save(options->save);
@@ -111,6 +113,10 @@ enum status train_run(const struct train_options *options)
         return status;
     if (options->save)
         stop_watch();
+    if (options->log)
+        status = progress_log_open(options->log);
+    if (status)
+        return status;
     if (options->pair.given)
         status = pair_run(options);
     else if (options->replicas)
@@ -119,5 +125,7 @@ enum status train_run(const struct train_options *options)
         status = run_single(options);
     if (!status && fflush(stdout))
         status = status_fail(STATUS_FAILED, "the result could not be written");
-    return status;
+    progress_log("end", ",\"status\":%d", (int)status);
+    logged = progress_log_close();
+    return status ? status : logged;
 }

@@ -97,8 +97,7 @@ static enum status open_reports(struct trainer *trainer)
         status = cuda_device_status(cudaMallocHost((void **)&report->figures, sizeof(*report->figures)),
                                     "pinned memory for the losses");
         if (!status)
-            status = cuda_device_status(cudaEventCreateWithFlags(&report->done, cudaEventDisableTiming),
-                                        "creating an event");
+            status = cuda_device_status(cudaEventCreate(&report->done), "creating an event");
     }
     if (!status)
         status = cuda_device_status(cudaEventCreate(&trainer->start), "creating an event");
@@ -138,7 +137,7 @@ static void close_reports(struct trainer *trainer)
     if (trainer->stop)
         cudaEventDestroy(trainer->stop);
     memset(trainer->report, 0, sizeof(trainer->report));
-    trainer->start = trainer->stop = NULL;
+    trainer->start = trainer->stop = trainer->mark = NULL;
 }
 
 static void drop_graphs(struct trainer *trainer)

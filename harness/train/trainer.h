@@ -5,6 +5,7 @@
 #define HARNESS_TRAINER_H
 
 #include "harness/train/input.h"
+#include "harness/train/progress.h"
 #include "harness/model/net.h"
 #include "harness/model/optim.h"
 
@@ -61,14 +62,16 @@ struct trainer {
     double val_best;     /* the lowest finite loss of any validation, 0 before the first */
     uint64_t first_step; /* of this run */
     uint64_t saved_step; /* of the newest checkpoint; UINT64_MAX: none of this run */
-    double started;      /* host seconds at the last progress line; started_step is its step */
-    uint64_t started_step;
+    struct progress progress;
+    bool shares_terminal;             /* another training of this process prints progress too */
     double reported;                  /* host seconds when a report was queued last */
     float skipped;                    /* updates left out, by the last report, whose step is checked_step */
     uint64_t checked_step, good_step; /* good_step: the last report after which an update was done */
     uint64_t bad_step; /* the first update whose loss or gradients were not finite; 0: none is known */
 
     cudaEvent_t start, stop;
+    cudaEvent_t mark; /* start, or a report's `done`: when mark_step was done; NULL: not timed */
+    uint64_t mark_step;
     uint64_t timed_steps;
     double timed_ms;
     bool timing;
@@ -99,8 +102,8 @@ bool trainer_reports_now(const struct trainer *trainer);
 /* Queues the copy of the last step's losses to the host. */
 enum status trainer_queue_report(struct trainer *trainer);
 
-/* Call after a step: prints and stores the losses that have arrived. `wait`: waits for all of them. Returns
- * STATUS_NOT_FINITE if a loss or gradient was not finite and --on-nan=stop. */
+/* Call after a step: stores the losses that have arrived, and prints them if it is time to. `wait`: waits for
+ * all of them. Returns STATUS_NOT_FINITE if a loss or gradient was not finite and --on-nan=stop. */
 enum status trainer_read_reports(struct trainer *trainer, bool wait);
 
 /* Starts or stops the clock of step_ms. Stopping waits for the device. */
@@ -134,7 +137,7 @@ enum status trainer_end(struct trainer *trainer);
 double trainer_step_ms(const struct trainer *trainer);
 double trainer_samples_per_s(const struct trainer *trainer);
 
-/* Returns host seconds, for progress lines. */
+/* Returns host seconds. */
 double trainer_now(void);
 
 #endif

@@ -3,30 +3,27 @@
  * arrived. That a loss or gradient was not finite is kept on the device until then (ops_scalars.bad_step). */
 #include "harness/train/trainer.h"
 
-#include <stdio.h>
-
 static const double report_seconds = 0.1; /* between two reports, so that a bad step is soon noticed */
 
 /* ---- reports ---- */
 
 bool trainer_reports_now(const struct trainer *trainer)
 {
-    enum { LINES = 10 };
     const struct train_options *options = &trainer->options;
-    uint64_t every = options->report_every;
 
     if (trainer->step == trainer->first_step + 1 || trainer->step == options->steps || trainer_due(trainer))
         return true;
-    if (!every)
-        every = options->steps > LINES ? options->steps / LINES : 1;
-    return trainer->step % every == 0 || trainer_now() - trainer->reported >= report_seconds;
+    return (options->report_every && trainer->step % options->report_every == 0) ||
+           trainer_now() - trainer->reported >= report_seconds;
 }
 
 enum status trainer_queue_report(struct trainer *trainer)
 {
     struct trainer_report *report = &trainer->report[trainer->reports++ % TRAINER_REPORTS];
     cudaStream_t stream = trainer->device->stream;
-    enum status status = report->waiting ? trainer_read_reports(trainer, true) : STATUS_OK;
+    /* The event of the report before the oldest unread one is still needed to time that one. */
+    bool full = trainer->report[trainer->reports % TRAINER_REPORTS].waiting;
+    enum status status = report->waiting || full ? trainer_read_reports(trainer, true) : STATUS_OK;
 
     if (!status)
         status = cuda_device_status(cudaMemcpyAsync(report->figures->totals, trainer->totals.data,
@@ -46,31 +43,48 @@ enum status trainer_queue_report(struct trainer *trainer)
     return status;
 }
 
+/* Milliseconds of each step since the mark, by the device's clock; 0 if they are not known. *steps says how
+ * many they are. Moves the mark to this report. */
+static double step_ms(struct trainer *trainer, const struct trainer_report *report, uint64_t *steps)
+{
+    float ms = 0.0f;
+
+    *steps = 0;
+    if (!trainer->mark || report->step <= trainer->mark_step)
+        return 0.0;
+    *steps = report->step - trainer->mark_step;
+    if (cudaEventElapsedTime(&ms, trainer->mark, report->done) != cudaSuccess)
+        *steps = 0;
+    trainer->mark = report->done;
+    trainer->mark_step = report->step;
+    return *steps ? (double)ms / (double)*steps : 0.0;
+}
+
 static void print_report(struct trainer *trainer, const struct trainer_report *report)
 {
-    enum { LINES = 10 };
     const struct train_options *options = &trainer->options;
-    const double mib = 1024.0 * 1024.0;
-    double now = trainer_now();
-    double seconds = now - trainer->started;
-    double steps = (double)(report->step - trainer->started_step);
-    uint64_t every = options->report_every;
-    char model[16];
+    uint64_t length = (uint64_t)dataset_spec(trainer->dataset)->length;
+    uint64_t samples = options->batch * options->accumulate * (trainer->shards ? trainer->shards : 1);
+    char model[16], precision[16];
+    struct progress_figures figures = {
+        .model = train_options_choice("model", options->model, model, sizeof(model)),
+        .precision = train_options_choice("precision", options->precision, precision, sizeof(precision)),
+        .step = report->step,
+        .steps = options->steps,
+        .loss = (double)trainer->loss_last,
+        .rate = (double)report->figures->scalars.rate,
+        .tokens = length > 0,
+        .per_s = (double)(length ? samples * length : samples),
+        .held = supply_held(trainer->supply),
+        .peak = atomic_load(&trainer->supply->budget->peak),
+        .skipped = (double)report->figures->scalars.skipped,
+    };
+    uint64_t timed;
 
-    if (!every)
-        every = options->steps > LINES ? options->steps / LINES : 1;
-    if (report->step != trainer->first_step + 1 && report->step != options->steps && report->step % every)
-        return;
-    /* The time of the steps since the previous line. */
-    trainer->started = now;
-    trainer->started_step = report->step;
-    if (trainer->options.quiet || trainer->shard)
-        return;
-    fprintf(stderr, "%s step %llu/%llu loss %.4f %.1f ms %.1f MiB\n",
-            train_options_choice("model", trainer->options.model, model, sizeof(model)),
-            (unsigned long long)report->step, (unsigned long long)trainer->options.steps,
-            (double)trainer->loss_last, steps > 0.0 ? 1e3 * seconds / steps : 0.0,
-            (double)supply_held(trainer->supply) / mib);
+    figures.ms = step_ms(trainer, report, &timed);
+    if (!trainer->shard && !trainer->trial)
+        progress_step(&trainer->progress, &figures, timed,
+                      report->step == trainer->first_step + 1 || report->step == options->steps);
 }
 
 /* Says what happened and what can be done. */
@@ -154,6 +168,8 @@ enum status trainer_time(struct trainer *trainer, bool on)
     if (on == trainer->timing)
         return STATUS_OK;
     trainer->timing = on;
+    trainer->mark = on ? trainer->start : trainer->mark;
+    trainer->mark_step = on ? trainer->step : trainer->mark_step;
     if (on)
         return cuda_device_status(cudaEventRecord(trainer->start, stream), "recording an event");
     status = cuda_device_status(cudaEventRecord(trainer->stop, stream), "recording an event");

@@ -53,14 +53,9 @@ enum status trainer_validate(struct trainer *trainer, struct trainer_evaluation 
 
     if (status || !evaluation->rows || trainer->shard)
         return status;
-    if (!options->quiet) {
-        fprintf(stderr, "%s step %llu validation loss %.4f",
-                train_options_choice("model", options->model, model, sizeof(model)),
-                (unsigned long long)trainer->step, evaluation->loss);
-        if (evaluation->accuracy >= 0.0)
-            fprintf(stderr, " accuracy %.4f", evaluation->accuracy);
-        fputc('\n', stderr);
-    }
+    progress_validated(&trainer->progress,
+                       train_options_choice("model", options->model, model, sizeof(model)), trainer->step,
+                       evaluation->loss, evaluation->accuracy);
     return options->save && options->save_best && evaluation->best ? save_best(trainer) : STATUS_OK;
 }
 
@@ -109,10 +104,32 @@ enum status trainer_between(struct trainer *trainer)
     return status;
 }
 
+static void log_start(const struct trainer *trainer)
+{
+    const struct train_options *options = &trainer->options;
+    char model[16], alloc[16], precision[16];
+
+    if (trainer->shard || trainer->trial)
+        return;
+    progress_log("start",
+                 ",\"model\":\"%s\",\"alloc\":\"%s\",\"precision\":\"%s\",\"batch\":%llu,\"accumulate\":%llu,"
+                 "\"step\":%llu,\"steps\":%llu,\"device\":\"%s\"",
+                 train_options_choice("model", options->model, model, sizeof(model)),
+                 train_options_choice("alloc", options->alloc, alloc, sizeof(alloc)),
+                 train_options_choice("precision", options->precision, precision, sizeof(precision)),
+                 (unsigned long long)options->batch, (unsigned long long)options->accumulate,
+                 (unsigned long long)trainer->step, (unsigned long long)options->steps,
+                 trainer->device->name);
+}
+
 void trainer_begin(struct trainer *trainer)
 {
-    trainer->started = trainer->reported = trainer_now();
-    trainer->first_step = trainer->started_step = trainer->step;
+    trainer->reported = trainer_now();
+    trainer->first_step = trainer->step;
+    trainer->mark = NULL;
+    progress_open(&trainer->progress, trainer->options.quiet || trainer->shard || trainer->trial,
+                  trainer->shares_terminal, trainer->options.report_every);
+    log_start(trainer);
     trainer->saved_step = UINT64_MAX;
     trainer->checked_step = trainer->good_step = trainer->step;
 }

@@ -34,7 +34,9 @@ static enum status evaluate_all(struct trainer *trainer, struct input *input, ui
                                 const struct tensor *totals)
 {
     const struct train_options *options = &trainer->options;
-    uint64_t rest = dataset_spec(trainer->dataset)->count[DATA_VALIDATION] % batch;
+    uint64_t samples = dataset_spec(trainer->dataset)->count[DATA_VALIDATION];
+    uint64_t rest = samples % batch;
+    uint64_t all = (samples + batch - 1) / batch;
     uint64_t most = options->val_batches;
     enum status status = STATUS_OK;
 
@@ -52,6 +54,8 @@ static enum status evaluate_all(struct trainer *trainer, struct input *input, ui
         if (status || !set)
             break;
         status = evaluate_batch(trainer, input, set, totals);
+        if (!trainer->shard && !trainer->trial)
+            progress_validating(&trainer->progress, i + 1, most < all ? most : all);
     }
     return status;
 }
