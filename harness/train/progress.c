@@ -27,9 +27,13 @@ static double now_s(clockid_t clock)
 
 void progress_open(struct progress *progress, bool quiet, bool shared, uint64_t every)
 {
+    double now = now_s(CLOCK_MONOTONIC);
+
     *progress = (struct progress){.on = !quiet,
                                   .terminal = !quiet && !shared && isatty(STDERR_FILENO),
                                   .every = every,
+                                  .printed = now,
+                                  .logged = now,
                                   .first_s = -1.0};
 }
 

@@ -3,6 +3,8 @@
  * arrived. That a loss or gradient was not finite is kept on the device until then (ops_scalars.bad_step). */
 #include "harness/train/trainer.h"
 
+#include <stdio.h>
+
 static const double report_seconds = 0.1; /* between two reports, so that a bad step is soon noticed */
 
 /* ---- reports ---- */
@@ -91,16 +93,16 @@ static void print_report(struct trainer *trainer, const struct trainer_report *r
 static enum status stop_for_bad_step(struct trainer *trainer)
 {
     const char *save = trainer->options.save;
+    char replica[32] = "";
 
-    if (!trainer->shard)
-        status_fail(STATUS_NOT_FINITE,
-                    "the loss or a gradient of step %llu is not finite: the training stops%s%s%s",
-                    (unsigned long long)trainer->bad_step, save ? "; " : "", save ? save : "",
-                    save ? " is as it was last saved" : "");
-    if (!trainer->shard)
-        status_fail(STATUS_NOT_FINITE,
-                    "a lower --rate, --warmup or --clip may help; --on-nan=skip leaves such updates out");
-    return STATUS_NOT_FINITE;
+    if (trainer->shards > 1)
+        snprintf(replica, sizeof(replica), " (replica %llu)", (unsigned long long)trainer->shard);
+    status_fail(STATUS_NOT_FINITE,
+                "the loss or a gradient of step %llu%s is not finite: the training stops%s%s%s",
+                (unsigned long long)trainer->bad_step, replica, save ? "; " : "", save ? save : "",
+                save ? " is as it was last saved" : "");
+    return status_fail(STATUS_NOT_FINITE,
+                       "a lower --rate, --warmup or --clip may help; --on-nan=skip leaves such updates out");
 }
 
 /* --on-nan=skip: a training whose every update is left out has ended, whatever it says. */

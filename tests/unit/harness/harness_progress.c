@@ -1,8 +1,10 @@
 /* Progress lines: what people see fits their window, what programs read can be parsed, the log is JSON. */
+#include <fcntl.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include "harness/fleet/fleet_line.h"
@@ -129,6 +131,54 @@ static void test_the_log_has_a_line_for_each_report_that_is_due(void)
     TEST_ASSERT_EQUAL_INT(0, strncmp(text, "{\"event\":\"step\",\"time\":", 23));
 }
 
+/* What a terminal of 80 columns gets while two steps are reported. */
+static void read_terminal(char *text, size_t size)
+{
+    const struct winsize window = {.ws_row = 24, .ws_col = 80};
+    int terminal = posix_openpt(O_RDWR | O_NOCTTY);
+    int before = dup(STDERR_FILENO);
+    struct progress progress;
+    ssize_t got;
+    int end;
+
+    TEST_ASSERT_TRUE(terminal >= 0 && grantpt(terminal) == 0 && unlockpt(terminal) == 0);
+    end = open(ptsname(terminal), O_RDWR | O_NOCTTY);
+    TEST_ASSERT_TRUE(end >= 0 && ioctl(end, TIOCSWINSZ, &window) == 0);
+    dup2(end, STDERR_FILENO);
+    progress_open(&progress, false, false, 0);
+    for (uint64_t step = 4999; step <= 5000; step++) {
+        struct progress_figures figures = usual;
+
+        figures.step = step;
+        progress_step(&progress, &figures, 1, true);
+        if (step == 4999)
+            status_fail(STATUS_FAILED, "a message");
+    }
+    fflush(stderr);
+    dup2(before, STDERR_FILENO);
+    got = read(terminal, text, size - 1);
+    TEST_ASSERT_TRUE(got > 0);
+    text[got] = '\0';
+    close(before);
+    close(end);
+    close(terminal);
+}
+
+static void test_a_terminal_has_one_line_that_is_rewritten_and_messages_get_their_own(void)
+{
+    char text[4096];
+    const char *second;
+
+    read_terminal(text, sizeof(text));
+    TEST_ASSERT_EQUAL_INT('\r', text[0]);
+    TEST_ASSERT_TRUE(strcspn(text + 1, "\033") <= 80);
+    TEST_ASSERT_NOT_NULL_MESSAGE(strstr(text, "step 4,999/5,000"), text);
+    TEST_ASSERT_NOT_NULL_MESSAGE(strstr(text, "\033[K\r\ntrain: a message\r\n\r"), text);
+    second = strstr(text, "step 5,000/5,000");
+    TEST_ASSERT_NOT_NULL_MESSAGE(second, text);
+    TEST_ASSERT_EQUAL_STRING("\033[K\r\n", strchr(second, '\033')); /* the last one stays */
+}
+
 int main(void)
 {
     UNITY_BEGIN();
@@ -138,5 +188,6 @@ int main(void)
     RUN_TEST(test_a_plain_line_is_read_by_fleet);
     RUN_TEST(test_a_number_that_json_does_not_know_is_null);
     RUN_TEST(test_the_log_has_a_line_for_each_report_that_is_due);
+    RUN_TEST(test_a_terminal_has_one_line_that_is_rewritten_and_messages_get_their_own);
     return UNITY_END();
 }
