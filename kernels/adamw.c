@@ -4,6 +4,7 @@
  * With decoupled 0 it is Adam: decay * weight is added to g instead. The copy is the weight in the model's
  * type. Nothing happens if the gradients are bad (grad_check). The kernel beside it is adamw.cu. */
 #include "cpu_threads.h"
+#include "grad_check.h"
 #include "ops_cpu.h"
 #include "types.h"
 
@@ -28,6 +29,7 @@ static void update(const void *arg, size_t begin, size_t end)
     float decay = a->decay * p->decay, coupled = a->decoupled ? 0.0f : decay;
     float apart = a->decoupled ? decay : 0.0f;
 
+    grad_check_note_bad(grad + begin, end - begin, a->scalars);
     for (size_t i = begin; i < end; i++) {
         float g = grad[i] * multiplier + coupled * weight[i];
 

@@ -21,9 +21,11 @@ static __device__ __forceinline__ void update(const struct adamw_step &s, float 
 }
 
 template <class T>
-static __device__ void update_chunk(const struct adamw_step &s, const struct ops_param &p, uint64_t begin,
+static __device__ bool update_chunk(const struct adamw_step &s, const struct ops_param &p, uint64_t begin,
                                     uint64_t end)
 {
+    bool bad = false;
+
     if (params_packed<T>(p)) {
 #pragma unroll 2
         for (uint64_t i = begin + threadIdx.x * 4; i + 4 <= end; i += PARAMS_BLOCK * 4) {
@@ -34,8 +36,10 @@ static __device__ void update_chunk(const struct adamw_step &s, const struct ops
             params_load4(v, p.second + i);
             params_load4(g, p.grad + i);
 #pragma unroll
-            for (int j = 0; j < 4; j++)
+            for (int j = 0; j < 4; j++) {
                 update(s, &w[j], &m[j], &v[j], g[j]);
+                bad |= !isfinite(g[j]);
+            }
             params_store4(p.weight + i, w);
             params_store4(p.first + i, m);
             params_store4(p.second + i, v);
@@ -46,9 +50,11 @@ static __device__ void update_chunk(const struct adamw_step &s, const struct ops
     }
     for (uint64_t i = begin + threadIdx.x; i < end; i += PARAMS_BLOCK) {
         update(s, p.weight + i, p.first + i, p.second + i, p.grad[i]);
+        bad |= !isfinite(p.grad[i]);
         if (p.copy)
             ((T *)p.copy)[i] = from_float<T>(p.weight[i]);
     }
+    return bad;
 }
 
 template <class T> static __global__ void adamw_kernel(struct op_adamw args)
@@ -64,12 +70,14 @@ template <class T> static __global__ void adamw_kernel(struct op_adamw args)
                            args.epsilon,
                            1.0f / scalars->correction1,
                            1.0f / scalars->correction2};
+    bool bad = false;
 
     params_walk(args.params, args.count, [&](const struct ops_param &p, uint64_t begin, uint64_t end) {
         s.coupled = args.decoupled ? 0.0f : args.decay * p.decay;
         s.apart = args.decoupled ? args.decay * p.decay : 0.0f;
-        update_chunk<T>(s, p, begin, end);
+        bad |= update_chunk<T>(s, p, begin, end);
     });
+    params_note_bad(args.scalars, bad);
 }
 
 int cuda_adamw(struct cuda_ops *ops, ops_stream stream, const struct op_adamw *args)

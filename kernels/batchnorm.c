@@ -113,6 +113,9 @@ static void statistics(const struct op_batchnorm_forward *a)
         double unbiased = a->rows > 1 ? variance * a->rows / (a->rows - 1) : variance;
 
         a->rstd[c] = (float)(1.0 / sqrt(variance + (double)a->epsilon));
+        /* A batch that is not finite would spoil them for good, even if its update is left out. */
+        if (!isfinite(a->mean[c]) || !isfinite(unbiased))
+            continue;
         a->running_mean[c] = (1.0f - a->momentum) * a->running_mean[c] + a->momentum * a->mean[c];
         a->running_variance[c] =
             (1.0f - a->momentum) * a->running_variance[c] + a->momentum * (float)unbiased;

@@ -51,6 +51,9 @@ static __device__ void finish_forward(const struct op_batchnorm_forward &a, int 
 
     a.mean[c] = mean;
     a.rstd[c] = rsqrtf(variance + a.epsilon);
+    /* A batch that is not finite would spoil them for good, even if its update is left out. */
+    if (!isfinite(mean) || !isfinite(unbiased))
+        return;
     a.running_mean[c] = (1.0f - a.momentum) * a.running_mean[c] + a.momentum * mean;
     a.running_variance[c] = (1.0f - a.momentum) * a.running_variance[c] + a.momentum * unbiased;
 }

@@ -1,11 +1,16 @@
 /* Embedding of tokens and positions. Shapes: tokens [rows], tables [vocabulary][cols] and [length][cols], out
- * and dout [rows][cols]. forward:  out[row] = tokens_table[tokens[row]] + positions_table[row % length]
+ * and dout [rows][cols].
+ *     forward:  out[row] = tokens_table[tokens[row]] + positions_table[row % length]
  *     backward: the sums of dout over the rows of each token and of each position
- * Backward puts the rows in the order of (token, row) by counting, for each, those that come before; blocks
- * then sum segments of that order. A token within one segment is added to the table at once; the parts of one
- * that goes over several are put into the workspace and added up, in order, by the block where it begins. So
- * nothing is summed by two, and the time does not depend on how often a token occurs. Without workspace, a
- * thread per column goes through all rows. The CPU reference is embedding.c. */
+ * Backward sorts the rows by token with CUB's radix sort, which is stable: rows of one token stay in their
+ * order, so the result depends on the input alone. Blocks then sum segments of that order. A token within one
+ * segment is added to the table at once; the parts of one that goes over several are put into the workspace
+ * and added up, in order, by the block where it begins. So nothing is summed by two, and the time does not
+ * depend on how often a token occurs. More rows than the workspace can sort are taken in slices, one after
+ * the other. Without workspace, a thread per column goes through all rows. The CPU reference is embedding.c.
+ */
+#include <cub/device/device_radix_sort.cuh>
+
 #include "types.cuh"
 
 template <class T, bool PACKED> static __global__ void forward_kernel(struct op_embedding_forward args)
@@ -79,54 +84,41 @@ template <class T> static __global__ void plain_kernel(struct op_embedding_backw
             to_float(((const T *)args.dout)[(size_t)row * args.cols + col]);
 }
 
-static const int RANK_WARPS = 8;
-
-/* order[rank] = row, where rank is the number of rows before it by (token, row). A block ranks 32 rows; its
- * warps share the rows to compare with. */
-static __global__ void order_kernel(const int32_t *tokens, int rows, int32_t *order)
-{
-    __shared__ int partial[RANK_WARPS][CUDA_WARP];
-    int lane = threadIdx.x, warp = threadIdx.y;
-    int row = blockIdx.x * CUDA_WARP + lane;
-    int token = row < rows ? tokens[row] : 0;
-    int share = (rows + RANK_WARPS - 1) / RANK_WARPS;
-    int begin = warp * share, end = min(begin + share, rows);
-    int before = 0;
-
-#pragma unroll 8
-    for (int other = begin; other < end; other++) {
-        int t = __ldg(tokens + other);
-
-        before += t < token || (t == token && other < row);
-    }
-    partial[warp][lane] = before;
-    __syncthreads();
-    if (warp == 0 && row < rows) {
-        for (int w = 1; w < RANK_WARPS; w++)
-            before += partial[w][lane];
-        order[before] = row;
-    }
-}
-
 static const int SEGMENT = 32;
+
+/* A slice of the rows, and its place in the workspace. */
+struct slice {
+    int first, count;      /* rows */
+    const int32_t *tokens; /* [count], sorted */
+    const int32_t *order;  /* [count], the row of each */
+    float *parts;          /* [segments][2][cols] */
+};
+
+static __global__ void number_kernel(int32_t *out, int first, int count)
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+
+    if (i < count)
+        out[i] = first + i;
+}
 
 /* Where the first and the last token of a segment also occur outside of it, their sums go to
  * parts[segment][0] (it began before) and parts[segment][1] (it begins here and goes on). */
 template <class T, bool PACKED>
-static __global__ void segments_kernel(struct op_embedding_backward args, const int32_t *order, float *parts)
+static __global__ void segments_kernel(struct op_embedding_backward args, struct slice slice)
 {
     __shared__ int rows[SEGMENT], tokens[SEGMENT + 2];
     size_t cols = args.cols;
     size_t col = ((size_t)blockIdx.y * blockDim.x + threadIdx.x) * CUDA_GROUP;
     int first = blockIdx.x * SEGMENT;
-    int count = min(SEGMENT, args.rows - first);
+    int count = min(SEGMENT, slice.count - first);
 
     for (int i = threadIdx.x; i < count + 2; i += blockDim.x) {
         int at = first + i - 1;
 
-        tokens[i] = at >= 0 && at < args.rows ? args.tokens[order[at]] : -1;
+        tokens[i] = at >= 0 && at < slice.count ? slice.tokens[at] : -1;
         if (i >= 1 && i <= count)
-            rows[i - 1] = order[at];
+            rows[i - 1] = slice.order[at];
     }
     __syncthreads();
     if (col >= cols)
@@ -144,7 +136,7 @@ static __global__ void segments_kernel(struct op_embedding_backward args, const 
         bool goes_on = i + 1 == count && tokens[i + 2] == tokens[i + 1];
 
         if (began_before || goes_on) {
-            float *part = parts + ((size_t)blockIdx.x * 2 + (began_before ? 0 : 1)) * cols;
+            float *part = slice.parts + ((size_t)blockIdx.x * 2 + (began_before ? 0 : 1)) * cols;
 
             write_row<PACKED>(part, sum, col, cols);
         } else {
@@ -165,29 +157,28 @@ static __global__ void segments_kernel(struct op_embedding_backward args, const 
 
 /* Adds up the parts of the token that begins in this segment and goes on, if there is one. */
 template <bool PACKED>
-static __global__ void join_kernel(struct op_embedding_backward args, const int32_t *order,
-                                   const float *parts)
+static __global__ void join_kernel(struct op_embedding_backward args, struct slice slice)
 {
     size_t cols = args.cols;
     size_t col = ((size_t)blockIdx.y * blockDim.x + threadIdx.x) * CUDA_GROUP;
     int end = (blockIdx.x + 1) * SEGMENT;
-    int segments = (args.rows + SEGMENT - 1) / SEGMENT;
+    int segments = (slice.count + SEGMENT - 1) / SEGMENT;
     float sum[CUDA_GROUP], v[CUDA_GROUP];
 
-    if (end >= args.rows || col >= cols)
+    if (end >= slice.count || col >= cols)
         return;
-    int token = args.tokens[order[end - 1]];
+    int token = slice.tokens[end - 1];
     int start = end - SEGMENT;
 
-    if (args.tokens[order[end]] != token ||
-        (start > 0 && args.tokens[order[start - 1]] == token && args.tokens[order[start]] == token))
+    if (slice.tokens[end] != token ||
+        (start > 0 && slice.tokens[start - 1] == token && slice.tokens[start] == token))
         return; /* it ends here, or it began before and its sum is taken along by the segment where it began
                  */
     float *to = args.dtokens_table + token * cols;
 
-    read_row<PACKED>(sum, parts + ((size_t)blockIdx.x * 2 + 1) * cols, col, cols);
-    for (int s = blockIdx.x + 1; s < segments && args.tokens[order[s * SEGMENT]] == token; s++) {
-        read_row<PACKED>(v, parts + (size_t)s * 2 * cols, col, cols);
+    read_row<PACKED>(sum, slice.parts + ((size_t)blockIdx.x * 2 + 1) * cols, col, cols);
+    for (int s = blockIdx.x + 1; s < segments && slice.tokens[s * SEGMENT] == token; s++) {
+        read_row<PACKED>(v, slice.parts + (size_t)s * 2 * cols, col, cols);
 #pragma unroll
         for (int i = 0; i < CUDA_GROUP; i++)
             sum[i] += v[i];
@@ -199,26 +190,108 @@ static __global__ void join_kernel(struct op_embedding_backward args, const int3
     write_row<PACKED>(to, v, col, cols);
 }
 
-template <class T, bool PACKED>
-static void tokens_backward(ops_stream stream, const struct op_embedding_backward *args)
-{
-    size_t segments = ((size_t)args->rows + SEGMENT - 1) / SEGMENT;
-    size_t parts_bytes = segments * 2 * args->cols * sizeof(float);
-    size_t order_bytes = (size_t)args->rows * sizeof(int32_t);
-    uintptr_t start = ((uintptr_t)args->workspace + CUDA_PACK_BYTES - 1) / CUDA_PACK_BYTES * CUDA_PACK_BYTES;
-    float *parts = (float *)start;
-    int32_t *order = (int32_t *)(start + parts_bytes);
-    int threads = 2 * CUDA_WARP;
-    dim3 grid(segments, (args->cols + threads * CUDA_GROUP - 1) / (threads * CUDA_GROUP));
+/* The workspace of a slice: parts, sorted tokens, rows before and after sorting, and CUB's own. */
+struct layout {
+    size_t parts, tokens, rows, order, sort, sort_bytes, total;
+};
 
-    if (!args->workspace || parts_bytes + order_bytes + CUDA_PACK_BYTES > args->workspace_bytes) {
-        plain_kernel<T><<<(args->cols + CUDA_WARP - 1) / CUDA_WARP, CUDA_WARP, 0, stream>>>(*args);
-        return;
+static size_t aligned(size_t bytes)
+{
+    const size_t alignment = 256; /* as CUB wants it, and more than a pack */
+
+    return (bytes + alignment - 1) / alignment * alignment;
+}
+
+static int token_bits(int vocabulary)
+{
+    int bits = 1;
+
+    while (bits < 31 && vocabulary - 1 >> bits)
+        bits++;
+    return bits;
+}
+
+static int layout_of(const struct op_embedding_backward *args, int count, struct layout *out)
+{
+    size_t segments = ((size_t)count + SEGMENT - 1) / SEGMENT, list = aligned(count * sizeof(int32_t));
+    int status = cub::DeviceRadixSort::SortPairs(nullptr, out->sort_bytes, (const uint32_t *)nullptr,
+                                                 (uint32_t *)nullptr, (const int32_t *)nullptr,
+                                                 (int32_t *)nullptr, count, 0, token_bits(args->vocabulary));
+
+    out->parts = 0;
+    out->tokens = aligned(segments * 2 * args->cols * sizeof(float));
+    out->rows = out->tokens + list;
+    out->order = out->rows + list;
+    out->sort = out->order + list;
+    out->total = out->sort + aligned(out->sort_bytes);
+    return status;
+}
+
+/* Finds the largest equal slices that fit `bytes`. *count is 0 if the workspace is too small to be worth it.
+ */
+static int choose_slices(const struct op_embedding_backward *args, size_t bytes, int *count,
+                         struct layout *layout)
+{
+    const size_t fewest = 1024; /* rows of a slice: fewer would be launches without work */
+    size_t rows = args->rows, slices = 1, size = rows;
+    int status = bytes ? layout_of(args, args->rows, layout) : OPS_OK;
+
+    *count = 0;
+    if (!bytes)
+        return OPS_OK;
+    while (!status && layout->total > bytes) {
+        slices = slices == 1 && layout->total / bytes > 1 ? layout->total / bytes : slices + 1;
+        size = (rows + slices - 1) / slices;
+        size = (size + SEGMENT - 1) / SEGMENT * SEGMENT;
+        if (size < fewest)
+            return OPS_OK;
+        status = layout_of(args, (int)size, layout);
     }
-    order_kernel<<<(args->rows + CUDA_WARP - 1) / CUDA_WARP, dim3(CUDA_WARP, RANK_WARPS), 0, stream>>>(
-        args->tokens, args->rows, order);
-    segments_kernel<T, PACKED><<<grid, threads, 0, stream>>>(*args, order, parts);
-    join_kernel<PACKED><<<grid, threads, 0, stream>>>(*args, order, parts);
+    *count = (int)size;
+    return status;
+}
+
+template <class T, bool PACKED>
+static int slice_backward(ops_stream stream, const struct op_embedding_backward *args, char *workspace,
+                          const struct layout *layout, int first, int count)
+{
+    struct slice slice = {first, count, (int32_t *)(workspace + layout->tokens),
+                          (int32_t *)(workspace + layout->order), (float *)(workspace + layout->parts)};
+    int32_t *rows = (int32_t *)(workspace + layout->rows);
+    size_t sort_bytes = layout->sort_bytes;
+    int threads = 2 * CUDA_WARP;
+    dim3 grid((count + SEGMENT - 1) / SEGMENT,
+              (args->cols + threads * CUDA_GROUP - 1) / (threads * CUDA_GROUP));
+    int status;
+
+    number_kernel<<<(count + CUDA_BLOCK - 1) / CUDA_BLOCK, CUDA_BLOCK, 0, stream>>>(rows, first, count);
+    status = cub::DeviceRadixSort::SortPairs(workspace + layout->sort, sort_bytes,
+                                             (const uint32_t *)args->tokens + first, (uint32_t *)slice.tokens,
+                                             (const int32_t *)rows, (int32_t *)slice.order, count, 0,
+                                             token_bits(args->vocabulary), stream);
+    if (status)
+        return status;
+    segments_kernel<T, PACKED><<<grid, threads, 0, stream>>>(*args, slice);
+    join_kernel<PACKED><<<grid, threads, 0, stream>>>(*args, slice);
+    return OPS_OK;
+}
+
+template <class T, bool PACKED>
+static int tokens_backward(ops_stream stream, const struct op_embedding_backward *args)
+{
+    uintptr_t start = aligned((uintptr_t)args->workspace);
+    size_t lost = start - (uintptr_t)args->workspace;
+    size_t bytes = args->workspace && args->workspace_bytes > lost ? args->workspace_bytes - lost : 0;
+    struct layout layout = {};
+    int count = 0;
+    int status = choose_slices(args, bytes, &count, &layout);
+
+    if (!status && count == 0)
+        plain_kernel<T><<<(args->cols + CUDA_WARP - 1) / CUDA_WARP, CUDA_WARP, 0, stream>>>(*args);
+    for (int first = 0; !status && count > 0 && first < args->rows; first += count)
+        status = slice_backward<T, PACKED>(stream, args, (char *)start, &layout, first,
+                                           args->rows - first < count ? args->rows - first : count);
+    return status;
 }
 
 int cuda_embedding_backward(struct cuda_ops *, ops_stream stream, const struct op_embedding_backward *args)
@@ -236,10 +309,10 @@ int cuda_embedding_backward(struct cuda_ops *, ops_stream stream, const struct o
         return status;
     CUDA_BY_TYPE(args->type, T, {
         CUDA_BY_PACKED(packed, P, {
-            tokens_backward<T, P>(stream, args);
-            if (args->dpositions_table && args->length > 0)
+            status = tokens_backward<T, P>(stream, args);
+            if (!status && args->dpositions_table && args->length > 0)
                 positions_kernel<T, P><<<args->length, 2 * CUDA_WARP, 0, stream>>>(*args);
         });
     });
-    return cudaGetLastError();
+    return status ? status : cudaGetLastError();
 }

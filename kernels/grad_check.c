@@ -3,6 +3,7 @@
  * a sum of sums of fixed pieces, so it does not depend on the number of threads. The kernels beside it are
  * grad_check.cu. */
 #include "cpu_threads.h"
+#include "grad_check.h"
 #include "ops_cpu.h"
 #include "types.h"
 
@@ -55,6 +56,17 @@ void cpu_grad_check(const struct op_grad_check *args)
     args->scalars->found_bad = isfinite(total) ? 0.0f : 1.0f;
 }
 
+void grad_check_note_bad(const float *grad, size_t count, struct ops_scalars *scalars)
+{
+    const uint32_t exponent = 0x7f800000u; /* all ones: infinite or not a number */
+    uint32_t bad = 0;
+
+    for (size_t i = 0; i < count; i++)
+        bad |= (types_bits(grad[i]) & exponent) == exponent;
+    if (bad && !__atomic_load_n(&scalars->bad_step, __ATOMIC_RELAXED))
+        __atomic_store_n(&scalars->bad_step, scalars->step + (uint64_t)scalars->skipped, __ATOMIC_RELAXED);
+}
+
 static void change_scale(const struct op_step_begin *args)
 {
     struct ops_scalars *s = args->scalars;
@@ -71,7 +83,13 @@ static void change_scale(const struct op_step_begin *args)
 void cpu_step_begin(const struct op_step_begin *args)
 {
     struct ops_scalars *s = args->scalars;
+    int bad_loss = args->loss && !isfinite(*args->loss);
+    int bad_grads = s->found_bad != 0.0f && (!args->dynamic || s->scale <= 1.0f);
 
+    if (bad_loss && args->skip_loss)
+        s->found_bad = 1.0f;
+    if (!s->bad_step && (bad_loss || bad_grads))
+        s->bad_step = s->step + (uint64_t)s->skipped + 1;
     s->multiplier = 1.0f / s->scale;
     if (args->clip > 0.0f && s->norm > args->clip)
         s->multiplier *= args->clip / s->norm;

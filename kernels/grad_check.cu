@@ -98,7 +98,13 @@ int cuda_grad_check(struct cuda_ops *ops, ops_stream stream, const struct op_gra
 static __global__ void step_begin_kernel(struct op_step_begin args)
 {
     struct ops_scalars s = *args.scalars;
+    bool bad_loss = args.loss && !isfinite(*args.loss);
+    bool bad_grads = s.found_bad != 0.0f && (!args.dynamic || s.scale <= 1.0f);
 
+    if (bad_loss && args.skip_loss)
+        s.found_bad = 1.0f;
+    if (!s.bad_step && (bad_loss || bad_grads))
+        s.bad_step = s.step + (uint64_t)s.skipped + 1;
     s.multiplier = 1.0f / s.scale;
     if (args.clip > 0.0f && s.norm > args.clip)
         s.multiplier *= args.clip / s.norm;
@@ -125,6 +131,8 @@ static __global__ void step_begin_kernel(struct op_step_begin args)
     args.scalars->skipped = s.skipped;
     args.scalars->correction1 = s.correction1;
     args.scalars->correction2 = s.correction2;
+    args.scalars->found_bad = s.found_bad;
+    args.scalars->bad_step = s.bad_step;
 }
 
 int cuda_step_begin(struct cuda_ops *, ops_stream stream, const struct op_step_begin *args)

@@ -11,10 +11,9 @@
  * otherwise it replaces it. Results do not depend on scheduling: the same inputs give the same bits on the
  * same device.
  *
- * Returns 0 or the CUDA runtime's error number. Operations never allocate device memory and never wait for
- * the device (the first call of a shape may try several algorithms on the caller's buffers and wait for them,
- * except in a capture). Where a structure has `workspace`, any size is enough for a right result, 0 too;
- * ops->workspace_bytes is what is worth giving. */
+ * Returns 0 or the CUDA runtime's error number. Operations never allocate device memory, never wait for the
+ * device and never choose an algorithm by a measurement. Where a structure has `workspace`, any size is
+ * enough for a right result, 0 too; ops->workspace_bytes is what is worth giving. */
 #ifndef KERNELS_OPS_H
 #define KERNELS_OPS_H
 
@@ -508,6 +507,8 @@ struct ops_scalars {
     float skipped;                  /* updates left out so far */
     float correction1, correction2; /* 1 - beta^step */
     float reserved;
+    uint64_t
+        bad_step; /* step + skipped of the first update whose loss or gradients were not finite; 0: none */
 };
 
 /* scalars->norm = the norm of all gradients / scale, scalars->found_bad. */
@@ -522,20 +523,24 @@ struct op_grad_check {
 
 /* Decides about this update: multiplier = 1 / scale, less if the norm is above clip (0: no clipping), or the
  * update is left out. dynamic: the loss scale halves when a gradient is bad and doubles after `growth` good
- * steps. Then step and the corrections. */
+ * steps. Then step and the corrections. `loss` (or NULL) is the sum of the losses: if it is not finite, or a
+ * gradient is bad that no smaller loss scale would mend, bad_step is set; skip_loss also leaves the update
+ * out for the loss alone. */
 struct op_step_begin {
     struct ops_scalars *scalars;
     float clip;
     int dynamic;
     int growth;
     float beta1, beta2;
+    const float *loss;
+    int skip_loss;
 };
 
 /* g = grad * multiplier + decay * weight; first = momentum * first + g; weight -= rate * first; copy =
- * weight. */
+ * weight. Sets scalars->bad_step if a gradient is not finite, which costs nothing here. */
 struct op_sgd {
     const struct ops_param *params;
-    const struct ops_scalars *scalars;
+    struct ops_scalars *scalars;
     int count;
     uint64_t largest;
     enum ops_type copy_type;
@@ -543,10 +548,11 @@ struct op_sgd {
 };
 
 /* AdamW: g = grad * multiplier; the moments; weight -= rate * (corrected first / (sqrt(corrected second) +
- * epsilon) + decay * weight); copy = weight. decoupled 0: Adam, with the decay added to g. */
+ * epsilon) + decay * weight); copy = weight. decoupled 0: Adam, with the decay added to g. Sets bad_step as
+ * sgd does. */
 struct op_adamw {
     const struct ops_param *params;
-    const struct ops_scalars *scalars;
+    struct ops_scalars *scalars;
     int count;
     uint64_t largest;
     enum ops_type copy_type;

@@ -111,6 +111,15 @@ static __device__ __forceinline__ void params_copy4(void *copy, uint64_t at, con
     *(four *)((T *)copy + at) = out;
 }
 
+/* Notes that a gradient of this update was not finite. All threads that call it write the same value. */
+static __device__ __forceinline__ void params_note_bad(struct ops_scalars *scalars, bool bad)
+{
+    volatile uint64_t *bad_step = &scalars->bad_step;
+
+    if (bad && *bad_step == 0)
+        *bad_step = scalars->step + (uint64_t)scalars->skipped;
+}
+
 /* Every value is used once and the whole does not fit the cache: loads and stores say so. */
 static __device__ __forceinline__ void params_load4(float (&v)[4], const float *from)
 {

@@ -3,6 +3,7 @@
  * and the copy is the weight in the model's type. Nothing happens if the gradients are bad (grad_check). The
  * kernel beside it is sgd.cu. */
 #include "cpu_threads.h"
+#include "grad_check.h"
 #include "ops_cpu.h"
 #include "types.h"
 
@@ -23,6 +24,7 @@ static void update(const void *arg, size_t begin, size_t end)
     float rate = job->args->scalars->rate, multiplier = job->args->scalars->multiplier;
     float momentum = job->args->momentum, decay = job->args->decay * p->decay;
 
+    grad_check_note_bad(grad + begin, end - begin, job->args->scalars);
     for (size_t i = begin; i < end; i++) {
         first[i] = momentum * first[i] + (grad[i] * multiplier + decay * weight[i]);
         weight[i] -= rate * first[i];

@@ -16,9 +16,11 @@ static __device__ __forceinline__ void update(const struct sgd_step &s, float *w
 }
 
 template <class T>
-static __device__ void update_chunk(const struct sgd_step &s, const struct ops_param &p, uint64_t begin,
+static __device__ bool update_chunk(const struct sgd_step &s, const struct ops_param &p, uint64_t begin,
                                     uint64_t end)
 {
+    bool bad = false;
+
     if (params_packed<T>(p)) {
         for (uint64_t i = begin + threadIdx.x * 4; i + 4 <= end; i += PARAMS_BLOCK * 4) {
             float w[4], m[4], g[4];
@@ -27,8 +29,10 @@ static __device__ void update_chunk(const struct sgd_step &s, const struct ops_p
             params_load4(m, p.first + i);
             params_load4(g, p.grad + i);
 #pragma unroll
-            for (int j = 0; j < 4; j++)
+            for (int j = 0; j < 4; j++) {
                 update(s, &w[j], &m[j], g[j]);
+                bad |= !isfinite(g[j]);
+            }
             params_store4(p.weight + i, w);
             params_store4(p.first + i, m);
             if (p.copy)
@@ -38,9 +42,11 @@ static __device__ void update_chunk(const struct sgd_step &s, const struct ops_p
     }
     for (uint64_t i = begin + threadIdx.x; i < end; i += PARAMS_BLOCK) {
         update(s, p.weight + i, p.first + i, p.grad[i]);
+        bad |= !isfinite(p.grad[i]);
         if (p.copy)
             ((T *)p.copy)[i] = from_float<T>(p.weight[i]);
     }
+    return bad;
 }
 
 template <class T> static __global__ void sgd_kernel(struct op_sgd args)
@@ -48,11 +54,13 @@ template <class T> static __global__ void sgd_kernel(struct op_sgd args)
     if (args.scalars->found_bad != 0.0f)
         return;
     struct sgd_step s = {args.scalars->rate, args.scalars->multiplier, args.momentum, 0.0f};
+    bool bad = false;
 
     params_walk(args.params, args.count, [&](const struct ops_param &p, uint64_t begin, uint64_t end) {
         s.decay = args.decay * p.decay;
-        update_chunk<T>(s, p, begin, end);
+        bad |= update_chunk<T>(s, p, begin, end);
     });
+    params_note_bad(args.scalars, bad);
 }
 
 int cuda_sgd(struct cuda_ops *ops, ops_stream stream, const struct op_sgd *args)

@@ -57,11 +57,34 @@ static enum status open_table(struct cuda_device *device)
     return STATUS_OK;
 }
 
+static enum status count_devices(int *count)
+{
+    cudaError_t error = cudaGetDeviceCount(count);
+    enum status status = cuda_device_status(error, "looking for CUDA devices");
+
+    if (error == cudaErrorNoDevice || error == cudaErrorInsufficientDriver)
+        status_fail(status,
+                    "without a GPU, train runs on a simulated one: gpucap run --sim=1x8G -- train ...");
+    return status;
+}
+
+/* The calls that make the context are the first ones to take device memory. */
+static enum status context_status(cudaError_t error, const char *what)
+{
+    enum status status = cuda_device_status(error, what);
+
+    if (status == STATUS_NO_MEMORY)
+        status_fail(status,
+                    "the CUDA context itself does not fit: it takes some hundred MiB of a GPU before the "
+                    "first allocation; a larger cap (gpucap run --max) or more free memory is needed");
+    return status;
+}
+
 static enum status read_name(struct cuda_device *device, uint64_t index)
 {
     struct cudaDeviceProp properties;
     int count = 0;
-    enum status status = cuda_device_status(cudaGetDeviceCount(&count), "looking for CUDA devices");
+    enum status status = count_devices(&count);
 
     if (status)
         return status;
@@ -74,7 +97,7 @@ static enum status read_name(struct cuda_device *device, uint64_t index)
     snprintf(device->name, sizeof(device->name), "%s", properties.name);
     for (char *c = device->name; *c; c++)
         *c = *c == ' ' ? '_' : *c;
-    return cuda_device_status(cudaSetDevice((int)index), "cudaSetDevice");
+    return context_status(cudaSetDevice((int)index), "cudaSetDevice");
 }
 
 bool cuda_device_is_simulated(int index)
@@ -92,8 +115,8 @@ enum status cuda_device_open(struct cuda_device *device, uint64_t index)
     memset(device, 0, sizeof(*device));
     status = read_name(device, index);
     if (!status)
-        status = cuda_device_status(cudaStreamCreateWithFlags(&device->stream, cudaStreamNonBlocking),
-                                    "creating a stream");
+        status = context_status(cudaStreamCreateWithFlags(&device->stream, cudaStreamNonBlocking),
+                                "creating a stream");
     if (!status)
         status = open_table(device);
     if (status)

@@ -2,9 +2,27 @@
 #include "harness/base/status.h"
 
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdio.h>
 
 static _Thread_local bool no_memory_expected;
+static atomic_bool line_open;
+
+void status_line_open(void)
+{
+    atomic_store(&line_open, true);
+}
+
+void status_line_end(void)
+{
+    if (atomic_exchange(&line_open, false))
+        fputc('\n', stderr);
+}
+
+void status_line_forget(void)
+{
+    atomic_store(&line_open, false);
+}
 
 void status_expect_no_memory(bool expected)
 {
@@ -17,6 +35,7 @@ enum status status_fail(enum status status, const char *format, ...)
 
     if (no_memory_expected && status == STATUS_NO_MEMORY)
         return status;
+    status_line_end();
     va_start(list, format);
     fputs("train: ", stderr);
     vfprintf(stderr, format, list);

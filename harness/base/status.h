@@ -8,14 +8,22 @@
 
 enum status {
     STATUS_OK = 0,
-    STATUS_FAILED = 1,    /* bad data, no device, and everything else */
-    STATUS_USAGE = 2,     /* a bad option, or options that exclude each other */
-    STATUS_NO_MEMORY = 3, /* out of device memory or of host memory */
+    STATUS_FAILED = 1,     /* bad data, no device, and everything else */
+    STATUS_USAGE = 2,      /* a bad option, or options that exclude each other */
+    STATUS_NO_MEMORY = 3,  /* out of device memory or of host memory */
+    STATUS_NOT_FINITE = 4, /* a loss or gradient is infinite or not a number, and --on-nan=stop */
+    STATUS_STOPPED = 5,    /* SIGTERM or SIGINT ended the training, after a checkpoint */
 };
 
 /* Prints "train: MESSAGE" to stderr and returns `status`, so that a failure is one statement: return
  * status_fail(...). */
 enum status status_fail(enum status status, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* A line of the terminal that is rewritten is open: the next message first ends it. status_line_end ends it
+ * now, status_line_forget says that it has been overwritten. Any thread. */
+void status_line_open(void);
+void status_line_end(void);
+void status_line_forget(void);
 
 /* Switches the message of STATUS_NO_MEMORY off or on for the calling thread. The search for a batch size
  * runs out of memory on purpose. */

@@ -221,8 +221,9 @@ enum status train_options_parse(struct train_options *options, int argc, char **
 static const char description[] =
     "Trains a model on the CUDA device, or on simgpu under `gpucap run --sim`.\n"
     "Prints progress on stderr and one line of key=value results on stdout.\n";
-static const char exit_status[] =
-    "0 done, 1 bad data or device or a failure, 2 bad option, 3 out of memory.\n";
+static const char exit_status[] = "0 done, 1 bad data or device or a failure, 2 bad option, 3 out of "
+                                  "memory,\n4 a loss or gradient is not finite (--on-nan),\n5 ended by "
+                                  "SIGTERM or SIGINT after a checkpoint (--save).\n";
 
 void train_options_print_help(FILE *out)
 {

@@ -30,6 +30,7 @@ enum schedule_name { SCHEDULE_CONSTANT, SCHEDULE_COSINE, SCHEDULE_STEP };
 enum pair_mode { PAIR_INTERLEAVED, PAIR_STREAMS, PAIR_THREADS };
 enum pair_memory { PAIR_SHARED, PAIR_PRIVATE };
 enum quantize_mode { QUANTIZE_NONE, QUANTIZE_INT8 };
+enum on_nan { ON_NAN_STOP, ON_NAN_SKIP, ON_NAN_GO };
 enum augment { AUGMENT_OFF, AUGMENT_GPU, AUGMENT_CPU };
 enum preprocess { PREPROCESS_GPU, PREPROCESS_CPU };
 
@@ -57,14 +58,16 @@ struct train_options {
     uint64_t schedule, warmup;
     uint64_t precision;
     double loss_scale;
-    bool checkpoint_activations, graph, deterministic;
+    uint64_t on_nan;
+    bool checkpoint_activations, graph;
     uint64_t seed;
     bool vary;
     /* validation */
     uint64_t validate_every, val_batches, val_batch;
     /* checkpoints */
     const char *save;
-    uint64_t save_every;
+    uint64_t save_every, keep;
+    bool save_best;
     const char *resume;
     /* memory */
     uint64_t alloc;
@@ -81,10 +84,11 @@ struct train_options {
     const char *data;
     uint64_t format, augment, val_preprocess, raw, samples, shuffle, workers, prefetch;
     double validation;
-    uint64_t data_budget, data_cache, corrupt;
+    uint64_t data_budget, data_cache, val_cache, corrupt;
     /* the rest */
     uint64_t device;
     uint64_t report_every;
+    const char *log;
     bool quiet, help, man;
 };
 

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "harness/fleet/fleet_config.h"
 #include "harness/fleet/fleet_meter.h"
@@ -59,6 +60,21 @@ static int run_all(const struct fleet_plan *plan, struct fleet_member *members, 
     return signal;
 }
 
+/* Caps promise memory: together they may promise more than the card has. */
+static void warn_of_caps(const struct fleet_plan *plan)
+{
+    const uint64_t total = fleet_meter_total();
+    const uint64_t caps = fleet_plan_caps(plan, total);
+    char asked[32], there[32];
+
+    if (plan->quiet || total == 0 || caps <= total)
+        return;
+    fleet_show_bytes(caps, asked, sizeof asked);
+    fleet_show_bytes(total, there, sizeof there);
+    fprintf(stderr, "fleet: the caps add up to %s, but the card has %s: not all members may get theirs\n",
+            asked, there);
+}
+
 static bool all_ok(const struct fleet_member *members, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
@@ -86,7 +102,7 @@ static int run_plan(const struct fleet_plan *plan)
             if (alone && !plan->quiet)
                 fputs("fleet: together\n", stderr);
             signal = run_all(plan, members, 0);
-            fleet_report(stdout, members, alone, plan->count);
+            fleet_report(stdout, members, alone, plan->count, !isatty(STDOUT_FILENO));
         }
         status = signal ? 128 + signal : all_ok(members, plan->count) ? 0 : 1;
     }
@@ -128,8 +144,10 @@ int main(int argc, char **argv)
         status = 1;
     } else {
         status = prepare_place(&plan);
-        if (!status)
+        if (!status) {
+            warn_of_caps(&plan);
             status = run_plan(&plan);
+        }
     }
     fleet_meter_close();
     if (plan.mps)

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "interpose/settings/options.h"
+#include "interpose/settings/size.h"
 #include "tools/gpucap/manual.h"
 
 #define TIMEOUT_MAX 1000000 /* seconds */
@@ -389,6 +390,20 @@ int fleet_plan_parse(struct fleet_plan *plan, int argc, char **argv)
     if (plan->count == 0 && !plan->help && !plan->man)
         return refuse(plan, "nothing to start: give a command behind --, or --config=FILE");
     return 0;
+}
+
+uint64_t fleet_plan_caps(const struct fleet_plan *plan, uint64_t total)
+{
+    uint64_t sum = 0;
+    struct size_value cap;
+
+    for (size_t i = 0; i < plan->count; i++) {
+        const char *text = plan->jobs[i].cap;
+
+        if (text && size_parse(text, strlen(text), &cap) == 0)
+            sum += size_resolve(&cap, total);
+    }
+    return sum;
 }
 
 void fleet_plan_free(struct fleet_plan *plan)

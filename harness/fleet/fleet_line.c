@@ -98,6 +98,8 @@ bool fleet_line_progress(const char *line, struct fleet_progress *progress)
     for (const char *word = line + strspn(line, " "); *word; word = next_word(word)) {
         if (!found && starts_with(word, "step "))
             found = read_steps(next_word(word), &said);
+        else if (!found && starts_with(word, "step="))
+            found = read_steps(word + strlen("step="), &said);
         else if (read_loss(word, &loss))
             said.loss = loss;
     }

@@ -30,8 +30,8 @@ struct fleet_progress {
     double loss;          /* last reported; NAN: none yet */
 };
 
-/* Reads "step A/B" from a line, and then also "loss X" or "loss=X". Returns false and changes nothing if
- * the line has no step. */
+/* Reads "step A/B" or "step=A/B" from a line, and then also "loss X" or "loss=X". Returns false and changes
+ * nothing if the line has no step. */
 bool fleet_line_progress(const char *line, struct fleet_progress *progress);
 
 /* Copies the value of the line's first word "key=value". Returns false and an empty text if there is none

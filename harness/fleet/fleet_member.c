@@ -223,6 +223,15 @@ void fleet_member_read(struct fleet_member *member, int which)
     fleet_lines_feed(&member->lines[which], bytes, (size_t)count, which ? hear_err : hear_out, member);
 }
 
+/* Whether the program is `train`, whose exit statuses are known. */
+static bool is_train(const struct fleet_member *member)
+{
+    const char *name = member->job->argv[0] ? member->job->argv[0] : "";
+    const char *slash = strrchr(name, '/');
+
+    return strcmp(slash ? slash + 1 : name, "train") == 0;
+}
+
 static void judge(struct fleet_member *member, int status)
 {
     const bool ours = member->end == FLEET_STOPPED || member->end == FLEET_TIMED_OUT;
@@ -235,8 +244,9 @@ static void judge(struct fleet_member *member, int status)
     else if (WIFSIGNALED(status))
         member->end = FLEET_KILLED;
     else
-        member->end =
-            member->code == FLEET_NO_MEMORY_STATUS || member->reason_fixed ? FLEET_NO_MEMORY : FLEET_FAILED;
+        member->end = (member->code == FLEET_NO_MEMORY_STATUS && is_train(member)) || member->reason_fixed
+                          ? FLEET_NO_MEMORY
+                          : FLEET_FAILED;
 }
 
 void fleet_member_reap(struct fleet_member *member)
@@ -291,7 +301,8 @@ void fleet_member_ending(const struct fleet_member *member, char *text, size_t s
         snprintf(text, size, "out of memory");
         break;
     case FLEET_FAILED:
-        snprintf(text, size, "exit status %d", member->code);
+        snprintf(text, size, "exit status %d%s", member->code,
+                 member->code == FLEET_NOT_FINITE_STATUS && is_train(member) ? " (loss not finite)" : "");
         break;
     case FLEET_KILLED:
         snprintf(text, size, "killed by signal %d (%s)", member->code, strsignal(member->code));
@@ -316,6 +327,17 @@ double fleet_member_step_ms(const struct fleet_member *member)
     if (isfinite(said) && said > 0)
         return said;
     return steps ? (double)(member->last_ns - member->first_ns) / 1e6 / (double)steps : NAN;
+}
+
+double fleet_member_seconds_left(const struct fleet_member *member)
+{
+    const struct fleet_progress *progress = &member->progress;
+    const uint64_t done = progress->step - member->first_step;
+
+    if (member->end != FLEET_RUNNING || done == 0 || progress->step > progress->steps)
+        return NAN;
+    return (double)(member->last_ns - member->first_ns) / 1e9 / (double)done *
+           (double)(progress->steps - progress->step);
 }
 
 uint64_t fleet_member_steps(const struct fleet_member *member)

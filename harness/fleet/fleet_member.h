@@ -14,7 +14,8 @@
 
 enum {
     FLEET_NAME_MAX = 64,
-    FLEET_NO_MEMORY_STATUS = 3, /* exit status of `train` when memory ran out */
+    FLEET_NO_MEMORY_STATUS = 3,  /* exit statuses of `train`: memory ran out, */
+    FLEET_NOT_FINITE_STATUS = 4, /* a loss or gradient was not finite */
     FLEET_RESULT_MAX = 2 * FLEET_LINE_MAX,
     FLEET_LOG_MAX = 1 << 20, /* most bytes of a member's output in its log */
 };
@@ -73,11 +74,15 @@ void fleet_member_read(struct fleet_member *member, int which);
 void fleet_member_reap(struct fleet_member *member);
 void fleet_member_signal(const struct fleet_member *member, int signal);
 
-/* Writes how it ended: "ok", "out of memory", "exit status 7", "killed by signal 9 (Killed)"... */
+/* Writes how it ended: "ok", "out of memory", "exit status 7", "killed by signal 9 (Killed)"... Statuses
+ * other than 0 have a meaning only for `train` itself. */
 void fleet_member_ending(const struct fleet_member *member, char *text, size_t size);
 
 /* Returns milliseconds per step: from the result line, else by the clock, else NAN. */
 double fleet_member_step_ms(const struct fleet_member *member);
+
+/* Returns the seconds until the last step at the pace so far, or NAN. */
+double fleet_member_seconds_left(const struct fleet_member *member);
 uint64_t fleet_member_steps(const struct fleet_member *member);
 double fleet_member_seconds(const struct fleet_member *member);
 

@@ -6,7 +6,8 @@
 
 #include "harness/fleet/fleet_show.h"
 
-#define NAME_WIDTH 36
+#define NAME_WIDTH  18 /* the table fits 80 columns */
+#define NAME_BESIDE 8  /* the same beside the column of those that ran alone */
 
 struct fleet_totals fleet_totals(const struct fleet_member *members, size_t count)
 {
@@ -35,7 +36,7 @@ struct fleet_totals fleet_totals(const struct fleet_member *members, size_t coun
 static void number(double value, const char *format_unit, char *text, size_t size)
 {
     if (isfinite(value) && value > 0)
-        snprintf(text, size, "%.2f%s", value, format_unit);
+        snprintf(text, size, value < 1000 ? "%.2f%s" : "%.0f%s", value, format_unit);
     else
         snprintf(text, size, "-");
 }
@@ -50,22 +51,19 @@ static double rate(const struct fleet_member *member)
 static void print_row(FILE *out, size_t i, const struct fleet_member *member,
                       const struct fleet_member *alone)
 {
-    char ms[32], alone_ms[32] = "-", per_s[32], alone_s[32] = "-", loss[32] = "-", memory[32], ending[96];
+    const int width = alone ? NAME_BESIDE : NAME_WIDTH;
+    char ms[32], alone_ms[32] = "", loss[32] = "-", memory[32], ending[96];
 
     number(fleet_member_step_ms(member), " ms", ms, sizeof ms);
-    number(rate(member), "", per_s, sizeof per_s);
-    if (alone) {
+    if (alone)
         number(fleet_member_step_ms(alone), " ms", alone_ms, sizeof alone_ms);
-        number(rate(alone), "", alone_s, sizeof alone_s);
-    }
     if (isfinite(member->progress.loss))
         snprintf(loss, sizeof loss, "%.4g", member->progress.loss);
     fleet_show_bytes(member->peak_memory, memory, sizeof memory);
     fleet_member_ending(member, ending, sizeof ending);
-    fprintf(out, "%3zu %-*.*s %8s %7llu %11s %11s %9s %9s %9s %11s  %s\n", i, NAME_WIDTH, NAME_WIDTH,
-            member->job->name, member->job->cap ? member->job->cap : "native",
-            (unsigned long long)fleet_member_steps(member), ms, alone_ms, per_s, alone_s, loss, memory,
-            ending);
+    fprintf(out, "%3zu %-*.*s %6.6s %7llu %9s%s%*s %7s %9s  %.13s\n", i, width, width, member->job->name,
+            member->job->cap ? member->job->cap : "native", (unsigned long long)fleet_member_steps(member),
+            ms, alone ? " " : "", alone ? 9 : 0, alone_ms, loss, memory, ending);
 }
 
 /* Replaces spaces, which separate the key=value words of a line. */
@@ -112,29 +110,57 @@ static void print_deaths(FILE *out, const struct fleet_member *members, size_t c
     }
 }
 
-void fleet_report(FILE *out, const struct fleet_member *members, const struct fleet_member *alone,
-                  size_t count)
+static void print_totals(FILE *out, const struct fleet_member *alone, size_t count,
+                         const struct fleet_totals *totals)
 {
-    const struct fleet_totals totals = fleet_totals(members, count);
-
-    fprintf(out, "%3s %-*s %8s %7s %11s %11s %9s %9s %9s %11s  %s\n", "", NAME_WIDTH, "command", "cap",
-            "steps", "step", "step alone", "steps/s", "alone", "loss", "peak (NVML)", "end");
-    for (size_t i = 0; i < count; i++)
-        print_row(out, i, &members[i], alone ? &alone[i] : NULL);
-    print_deaths(out, members, count);
-    for (size_t i = 0; i < count; i++)
-        print_keys(out, i, &members[i], alone ? &alone[i] : NULL);
     fprintf(out,
             "members=%zu ok=%zu steps=%llu wall_s=%.3f steps_per_s=%.3f training_steps_per_s=%.3f "
             "peak_memory=%llu",
-            totals.count, totals.ok, (unsigned long long)totals.steps, totals.wall_s, totals.steps_per_s,
-            totals.training_steps_per_s, (unsigned long long)totals.peak_memory);
+            totals->count, totals->ok, (unsigned long long)totals->steps, totals->wall_s, totals->steps_per_s,
+            totals->training_steps_per_s, (unsigned long long)totals->peak_memory);
     if (alone) {
         const struct fleet_totals serial = fleet_totals(alone, count);
 
         fprintf(out, " serial_wall_s=%.3f serial_steps_per_s=%.3f throughput_against_serial=%.3f",
                 serial.wall_s, serial.steps_per_s,
-                serial.steps_per_s > 0 ? totals.steps_per_s / serial.steps_per_s : 0);
+                serial.steps_per_s > 0 ? totals->steps_per_s / serial.steps_per_s : 0);
     }
     fputc('\n', out);
+}
+
+/* The totals for people. */
+static void tell_totals(FILE *out, const struct fleet_member *alone, size_t count,
+                        const struct fleet_totals *totals)
+{
+    char memory[32];
+
+    fleet_show_bytes(totals->peak_memory, memory, sizeof memory);
+    fprintf(out, "%zu of %zu ended well: %llu steps in %.1f s, %.1f a second\npeaks add up to %s\n",
+            totals->ok, totals->count, (unsigned long long)totals->steps, totals->wall_s, totals->steps_per_s,
+            memory);
+    if (alone) {
+        const struct fleet_totals serial = fleet_totals(alone, count);
+
+        fprintf(out, "one after the other: %.1f s, %.1f steps a second\n", serial.wall_s, serial.steps_per_s);
+    }
+}
+
+void fleet_report(FILE *out, const struct fleet_member *members, const struct fleet_member *alone,
+                  size_t count, bool keys)
+{
+    const struct fleet_totals totals = fleet_totals(members, count);
+    const int width = alone ? NAME_BESIDE : NAME_WIDTH;
+
+    fprintf(out, "%3s %-*s %6s %7s %9s%s%*s %7s %9s  %s\n", "", width, "command", "cap", "steps", "step",
+            alone ? " " : "", alone ? 9 : 0, alone ? "alone" : "", "loss", "peak", "end");
+    for (size_t i = 0; i < count; i++)
+        print_row(out, i, &members[i], alone ? &alone[i] : NULL);
+    print_deaths(out, members, count);
+    if (!keys) {
+        tell_totals(out, alone, count, &totals);
+        return;
+    }
+    for (size_t i = 0; i < count; i++)
+        print_keys(out, i, &members[i], alone ? &alone[i] : NULL);
+    print_totals(out, alone, count, &totals);
 }

@@ -1,9 +1,10 @@
-/* fleet_report: the results of a fleet, as a table and as key=value lines. Throughput is steps by wall time
- * from a process's start to its end, startup included; step times are what the training measured. Pure
- * except for the output. Owns no lock. */
+/* fleet_report: the results of a fleet, as a table and, for programs, as key=value lines. Throughput is steps
+ * by wall time from a process's start to its end, startup included; step times are what the training
+ * measured. Pure except for the output. Owns no lock. */
 #ifndef HARNESS_FLEET_REPORT_H
 #define HARNESS_FLEET_REPORT_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdio.h>
 
@@ -20,8 +21,10 @@ struct fleet_totals {
 
 struct fleet_totals fleet_totals(const struct fleet_member *members, size_t count);
 
-/* `alone`: the same jobs run one after the other, or NULL. */
+/* Prints the table, in 80 columns, and why members ended that did not end well. `alone`: the same jobs run
+ * one after the other, or NULL. `keys`: then the lines of key=value, for programs; else the totals in words.
+ */
 void fleet_report(FILE *out, const struct fleet_member *members, const struct fleet_member *alone,
-                  size_t count);
+                  size_t count, bool keys);
 
 #endif

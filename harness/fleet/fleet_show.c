@@ -6,12 +6,17 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-#define BAR        20
-#define NAME_WIDTH 28
-#define LINE_BYTES 256
-#define PLAIN_NS   UINT64_C(5000000000) /* between two overviews without a terminal */
-#define MIB        (1024.0 * 1024.0)
-#define SAID_MAX   (sizeof((struct fleet_show *)0)->said_end)
+#define BAR         20
+#define BAR_LEAST   6
+#define BAR_SIDES   3 /* a space and two brackets */
+#define NAME_WIDTH  32
+#define NAME_LEAST  10
+#define FIXED_WIDTH 62 /* of a line without name and bar, with "59 m 59 s left" at its end */
+#define LINE_BYTES  256
+#define PLAIN_WIDTH 100                  /* of a line where no terminal is */
+#define PLAIN_NS    UINT64_C(5000000000) /* between two overviews without a terminal */
+#define MIB         (1024.0 * 1024.0)
+#define SAID_MAX    (sizeof((struct fleet_show *)0)->said_end)
 
 void fleet_show_bytes(uint64_t bytes, char *text, size_t size)
 {
@@ -36,7 +41,7 @@ static void window(unsigned *columns, unsigned *rows)
 {
     struct winsize size;
 
-    *columns = 100;
+    *columns = 80;
     *rows = 24;
     if (ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 && size.ws_row > 0) {
         *columns = size.ws_col;
@@ -44,25 +49,59 @@ static void window(unsigned *columns, unsigned *rows)
     }
 }
 
+static void write_time(double seconds, char *text, size_t size)
+{
+    const unsigned long long s = isfinite(seconds) ? (unsigned long long)(seconds + 0.5) : 0;
+
+    if (!isfinite(seconds) || seconds > 1e9)
+        snprintf(text, size, "running");
+    else if (s < 60)
+        snprintf(text, size, "%llu s left", s);
+    else if (s < 3600)
+        snprintf(text, size, "%llu m %02llu s left", s / 60, s % 60);
+    else
+        snprintf(text, size, "%llu h %02llu m left", s / 3600, s / 60 % 60);
+}
+
+/* Beyond the narrowest line, the first columns go to the name, the next to the bar. */
+static int spread(size_t width, int *bar)
+{
+    const int room = width > FIXED_WIDTH ? (int)(width - FIXED_WIDTH) : 0;
+    const int name = room < NAME_LEAST ? NAME_LEAST : room > NAME_WIDTH ? NAME_WIDTH : room;
+
+    *bar = room - name - BAR_SIDES;
+    *bar = *bar > BAR ? BAR : *bar < BAR_LEAST ? 0 : *bar;
+    return name;
+}
+
 void fleet_show_line(const struct fleet_member *member, size_t number, char *line, size_t width)
 {
     const struct fleet_progress *progress = &member->progress;
-    const double filled = progress->steps ? (double)progress->step / (double)progress->steps * BAR : 0;
-    char bar[BAR + 1], loss[32] = "-", memory[32], step[32] = "-", ending[96];
+    const double done = progress->steps ? (double)progress->step / (double)progress->steps : 0;
+    char bar[BAR + BAR_SIDES + 1] = "", loss[32] = "-", memory[32], step[32] = "-", steps[48] = "-",
+                               ending[96];
     const double ms = fleet_member_step_ms(member);
+    int length;
+    const int name = spread(width, &length);
 
-    for (int i = 0; i < BAR; i++)
-        bar[i] = i + 1 <= filled ? '#' : '.';
-    bar[BAR] = '\0';
+    for (int i = 0; i < length; i++)
+        bar[i + 2] = i + 1 <= done * length ? '#' : '.';
+    if (length)
+        bar[0] = ' ', bar[1] = '[', bar[length + 2] = ']', bar[length + 3] = '\0';
+    if (progress->steps)
+        snprintf(steps, sizeof steps, "%llu/%llu", (unsigned long long)progress->step,
+                 (unsigned long long)progress->steps);
     if (isfinite(progress->loss))
         snprintf(loss, sizeof loss, "%.4g", progress->loss);
     if (isfinite(ms))
-        snprintf(step, sizeof step, "%.1f ms", ms);
+        snprintf(step, sizeof step, ms < 1000 ? "%.1f ms" : "%.0f ms", ms);
     fleet_show_bytes(member->memory ? member->memory : member->peak_memory, memory, sizeof memory);
-    fleet_member_ending(member, ending, sizeof ending);
-    snprintf(line, width, "%3zu %-*.*s [%s] %6llu/%-6llu %9s  loss %-8s %10s  %s", number, NAME_WIDTH,
-             NAME_WIDTH, member->job->name, bar, (unsigned long long)progress->step,
-             (unsigned long long)progress->steps, step, loss, memory, ending);
+    if (member->end == FLEET_RUNNING)
+        write_time(fleet_member_seconds_left(member), ending, sizeof ending);
+    else
+        fleet_member_ending(member, ending, sizeof ending);
+    snprintf(line, width, "%3zu %-*.*s%s %11s %8s %7s %9s  %s", number, name, name, member->job->name, bar,
+             steps, step, loss, memory, ending);
 }
 
 static void draw(struct fleet_show *show, const struct fleet_member *members, size_t count)
@@ -98,7 +137,7 @@ static void tell(struct fleet_show *show, const struct fleet_member *members, si
         if (!news && (!overview || members[i].end != FLEET_RUNNING))
             continue;
         show->said_end[i] = (unsigned char)members[i].end;
-        fleet_show_line(&members[i], i, line, sizeof line);
+        fleet_show_line(&members[i], i, line, PLAIN_WIDTH);
         fprintf(stderr, "%s\n", line);
     }
     if (overview)

@@ -215,16 +215,18 @@ enum status optim_update(struct optim *optim, bool capturing)
     const struct train_options *options = optim->options;
     struct model *model = optim->model;
     bool scaled = options->precision == PRECISION_FP16;
+    bool before = scaled || options->clip > 0.0 || options->on_nan == ON_NAN_SKIP;
     enum status status = upload_table(optim, capturing);
 
-    if (!status && (scaled || options->clip > 0.0))
+    /* Only what must be known before the update is looked for here: the update notices bad gradients too. */
+    if (!status && before)
         status = MODEL_OP(model, grad_check, .params = optim->table.data, .scalars = optim->scalars.data,
                           .count = optim->count, .largest = optim->largest,
                           .workspace = model->workspace.data, .workspace_bytes = model->workspace.bytes);
     if (!status)
         status = MODEL_OP(model, step_begin, .scalars = optim->scalars.data, .clip = (float)options->clip,
                           .dynamic = scaled, .growth = SCALE_GROWTH, .beta1 = (float)options->momentum,
-                          .beta2 = (float)options->beta2);
+                          .beta2 = (float)options->beta2, .loss = optim->loss, .skip_loss = optim->skip_loss);
     if (!status)
         status = apply(optim);
     for (int p = 0; p < model->param_count && !status; p++) {

@@ -27,8 +27,10 @@ struct optim {
     struct ops_param *uploaded;
     struct optim_slot slot[OPTIM_ALL_SLOTS];
     unsigned turn;
-    int graphs;      /* captured */
-    bool keep_grads; /* gradients keep their memory, for graphs */
+    int graphs;        /* captured */
+    bool keep_grads;   /* gradients keep their memory, for graphs */
+    const float *loss; /* in device memory: the sum of the step's losses, watched by the update; or NULL */
+    bool skip_loss;    /* leaves an update out for its loss alone */
 };
 
 /* Allocates the optimizer's state. Call optim_close also after a failure. */

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,6 +12,7 @@
 #include <unistd.h>
 
 #include "harness/train/checkpoint_format.h"
+#include "harness/train/checkpoint_place.h"
 #include "harness/train/trainer.h"
 
 enum { CHUNK = 16 << 20, COPIES = 3 };
@@ -91,7 +93,21 @@ static uint32_t arrays_of(struct param *param, struct tensor *out[COPIES])
     return count;
 }
 
-/* Copies a tensor between the device and the file, chunk by chunk. */
+static bool all_finite(const uint8_t *bytes, size_t count)
+{
+    const uint32_t exponent = 0x7f800000u; /* all ones: infinite or not a number */
+    uint32_t bad = 0;
+    uint32_t bits;
+
+    for (size_t at = 0; at < count; at += sizeof(bits)) {
+        memcpy(&bits, bytes + at, sizeof(bits));
+        bad |= (bits & exponent) == exponent;
+    }
+    return !bad;
+}
+
+/* Copies a tensor between the device and the file, chunk by chunk. An update can overflow though its loss and
+ * gradients are finite: that is found here, before the file is put into its place. */
 static enum status move_tensor(struct trainer *trainer, struct file *file, const struct tensor *tensor,
                                size_t bytes, bool save)
 {
@@ -110,6 +126,10 @@ static enum status move_tensor(struct trainer *trainer, struct file *file, const
             "copying a checkpoint");
         if (!status)
             status = cuda_device_status(cudaStreamSynchronize(stream), "copying a checkpoint");
+        if (!status && save && trainer->options.on_nan != ON_NAN_GO && !all_finite(file->buffer, part))
+            status = status_fail(STATUS_NOT_FINITE,
+                                 "a weight or moment at step %llu is not finite: no checkpoint of it is kept",
+                                 (unsigned long long)trainer->step);
         if (!status && save) {
             checkpoint_sum_add(&file->sum, file->buffer, part);
             status = write_all(file, file->buffer, part);
@@ -158,6 +178,7 @@ static enum status fill_header(struct trainer *trainer, struct checkpoint_header
     header->micro = trainer->micro;
     header->data_seed = position.seed;
     header->data_samples = position.samples;
+    header->val_best = trainer->val_best;
     describe(trainer, header->name, sizeof(header->name));
     status = cuda_device_status(cudaMemcpyAsync(header->scalars, trainer->optim.scalars.data,
                                                 sizeof(struct ops_scalars), cudaMemcpyDeviceToHost,
@@ -205,13 +226,6 @@ static enum status write_contents(struct trainer *trainer, struct file *file)
     return STATUS_OK;
 }
 
-static void folder_of(const char *path, char folder[PATH_MAX])
-{
-    const char *slash = strrchr(path, '/');
-
-    snprintf(folder, PATH_MAX, "%.*s", slash ? (int)(slash - path) + 1 : 1, slash ? path : ".");
-}
-
 enum status checkpoint_can_save(const char *path)
 {
     struct file file = {.path = path};
@@ -220,33 +234,16 @@ enum status checkpoint_can_save(const char *path)
 
     if (!stat(path, &info) && !S_ISREG(info.st_mode))
         return status_fail(STATUS_FAILED, "--save=%s: what is there is not a file, and stays", path);
-    folder_of(path, folder);
+    checkpoint_place_folder(path, folder);
     return access(folder, W_OK | X_OK) ? fail(&file, "the checkpoint cannot be created") : STATUS_OK;
 }
 
-/* Flushes the folder, so that the rename survives a crash. */
-static void sync_folder(const char *path)
-{
-    char folder[PATH_MAX];
-    int fd;
-
-    folder_of(path, folder);
-    fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (fd >= 0) {
-        fsync(fd);
-        close(fd);
-    }
-}
-
-enum status checkpoint_save(struct trainer *trainer, const char *path)
+enum status checkpoint_save(struct trainer *trainer, const char *path, uint64_t keep)
 {
     char temporary[PATH_MAX];
-    struct file file = {.path = path};
+    struct file file = {.path = path, .fd = checkpoint_place_create(path, temporary)};
     enum status status;
 
-    if (snprintf(temporary, sizeof(temporary), "%s.tmp", path) >= (int)sizeof(temporary))
-        return status_fail(STATUS_FAILED, "--save: the path is too long");
-    file.fd = open(temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
     if (file.fd < 0)
         return fail(&file, "the checkpoint cannot be created");
     file.buffer = malloc(CHUNK);
@@ -254,18 +251,15 @@ enum status checkpoint_save(struct trainer *trainer, const char *path)
                          : status_fail(STATUS_NO_MEMORY, "no host memory for a checkpoint");
     if (!status && fsync(file.fd))
         status = fail(&file, "the checkpoint cannot be flushed");
-    if (close(file.fd) && !status)
-        status = fail(&file, "the checkpoint cannot be closed");
-    free(file.buffer);
-    if (!status && rename(temporary, path))
+    if (!status && checkpoint_place_commit(temporary, path, keep))
         status = fail(&file, "the checkpoint cannot be put in its place");
     if (status) {
         unlink(temporary);
         status_fail(status, "%s: the checkpoint that was there before, if any, is untouched", path);
-        return status;
     }
-    sync_folder(path);
-    return STATUS_OK;
+    close(file.fd); /* with it goes the lock, which has to outlive the rename */
+    free(file.buffer);
+    return status;
 }
 
 /* ---- loading ---- */
@@ -377,6 +371,7 @@ static enum status read_contents(struct trainer *trainer, struct file *file,
         return status;
     trainer->step = header->step;
     trainer->micro = header->micro;
+    trainer->val_best = isfinite(header->val_best) && header->val_best > 0.0 ? header->val_best : 0.0;
     return input_seek(&trainer->input, &(struct pipeline_position){.seed = header->data_seed,
                                                                    .samples = header->data_samples});
 }

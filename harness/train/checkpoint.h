@@ -4,6 +4,8 @@
 #ifndef HARNESS_CHECKPOINT_H
 #define HARNESS_CHECKPOINT_H
 
+#include <stdint.h>
+
 #include "harness/base/status.h"
 
 struct trainer;
@@ -12,7 +14,8 @@ struct trainer;
  * something that a rename must not replace, such as a device. */
 enum status checkpoint_can_save(const char *path);
 
-enum status checkpoint_save(struct trainer *trainer, const char *path);
+/* `keep`: how many checkpoints to keep at `path`; the older ones are path.1, path.2, and so on. */
+enum status checkpoint_save(struct trainer *trainer, const char *path, uint64_t keep);
 enum status checkpoint_load(struct trainer *trainer, const char *path);
 
 #endif

@@ -12,7 +12,7 @@
 enum {
     CHECKPOINT_VERSION = 1,
     CHECKPOINT_NAME_BYTES = 256,
-    CHECKPOINT_SCALARS_BYTES = 64,
+    CHECKPOINT_SCALARS_BYTES = 56,
     CHECKPOINT_MAX_PARAMS = 1 << 16
 };
 #define CHECKPOINT_MAGIC "GPUCAPCK"
@@ -26,6 +26,7 @@ struct checkpoint_header {
     uint64_t step, micro;
     uint64_t data_seed, data_samples;
     uint8_t scalars[CHECKPOINT_SCALARS_BYTES]; /* struct ops_scalars (scale 0: not fp16), padded with zeros */
+    double val_best;                           /* lowest validation loss so far; 0: none */
     char name[CHECKPOINT_NAME_BYTES];          /* the model and its sizes, zero-terminated */
 };
 

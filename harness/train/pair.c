@@ -40,7 +40,25 @@ static enum status open_half(struct half *half, const struct train_options *opti
     if (!status && own_memory)
         status =
             supply_open(&half->own_supply, (enum alloc_mode)options->alloc, half->options.fraction, budget);
-    return status ? status : trainer_open(&half->trainer, &half->options, half->device, half->supply, 0, 0);
+    if (!status)
+        status = trainer_open(&half->trainer, &half->options, half->device, half->supply, 0, 0);
+    half->trainer.shares_terminal = true;
+    return status;
+}
+
+/* A validation of one must not count as time of the other's steps, so both clocks stop before it. */
+static enum status between(struct half *halves)
+{
+    enum status status = STATUS_OK;
+    bool due = false;
+
+    for (int i = 0; i < TRAIN_OPTIONS_PAIR; i++)
+        due = due || trainer_due(&halves[i].trainer);
+    for (int i = 0; i < TRAIN_OPTIONS_PAIR && due && !status; i++)
+        status = trainer_time(&halves[i].trainer, false);
+    for (int i = 0; i < TRAIN_OPTIONS_PAIR && due && !status; i++)
+        status = trainer_between(&halves[i].trainer);
+    return status;
 }
 
 static enum status run_in_turn(struct half *halves)
@@ -49,24 +67,15 @@ static enum status run_in_turn(struct half *halves)
     uint64_t steps = halves[0].options.steps;
 
     for (int i = 0; i < TRAIN_OPTIONS_PAIR; i++)
-        halves[i].trainer.started = trainer_now();
+        trainer_begin(&halves[i].trainer);
     for (uint64_t step = 0; step < steps && !status; step++) {
-        for (int i = 0; i < TRAIN_OPTIONS_PAIR && !status; i++) {
-            struct trainer *trainer = &halves[i].trainer;
-
-            if (step == 1 || steps == 1)
-                status = trainer_time(trainer, true);
-            if (!status)
-                status = trainer_step(trainer);
-            if (!status)
-                status = trainer_read_reports(trainer, false);
-        }
-    }
-    for (int i = 0; i < TRAIN_OPTIONS_PAIR && !status; i++) {
-        status = trainer_time(&halves[i].trainer, false);
+        for (int i = 0; i < TRAIN_OPTIONS_PAIR && !status; i++)
+            status = trainer_advance(&halves[i].trainer);
         if (!status)
-            status = trainer_read_reports(&halves[i].trainer, true);
+            status = between(halves);
     }
+    for (int i = 0; i < TRAIN_OPTIONS_PAIR && !status; i++)
+        status = trainer_end(&halves[i].trainer);
     return status;
 }
 
@@ -129,7 +138,7 @@ enum status pair_run(const struct train_options *options)
         status = options->pair_mode == PAIR_THREADS ? run_threads(halves) : run_in_turn(halves);
     seconds = trainer_now() - start;
     for (int i = 0; i < TRAIN_OPTIONS_PAIR && !status; i++) {
-        status = trainer_evaluate(&halves[i].trainer, &halves[i].result.evaluation);
+        status = trainer_validate(&halves[i].trainer, &halves[i].result.evaluation);
         if (!status)
             session_read_result(&halves[i].trainer, &halves[i].result);
     }

@@ -1,10 +1,12 @@
 /* One training session, and the line that reports it. */
 #include "harness/train/session.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "harness/train/checkpoint.h"
+#include "harness/train/stop.h"
 
 void session_read_result(struct trainer *trainer, struct session_result *result)
 {
@@ -29,6 +31,27 @@ void session_read_result(struct trainer *trainer, struct session_result *result)
         result->skipped = scalars.skipped;
 }
 
+/* For people, on a terminal: what a run comes to. */
+static void print_summary(const struct session_result *result, double seconds)
+{
+    const double gib = 1024.0 * 1024.0 * 1024.0;
+
+    fprintf(stderr, "\n  time        %.1f s, %llu steps\n", seconds,
+            (unsigned long long)result->options.steps);
+    fprintf(stderr, "  speed       %.2f ms a step, %.0f samples/s, %.2f ms a step waiting for data\n",
+            result->step_ms, result->samples_per_s, result->data_wait_ms);
+    if (result->evaluation.rows)
+        fprintf(stderr, "  validation  loss %.4f, best %.4f", result->evaluation.loss, result->val_best);
+    if (result->evaluation.accuracy >= 0.0)
+        fprintf(stderr, ", accuracy %.2f %%", 100.0 * result->evaluation.accuracy);
+    fprintf(stderr, "%s  memory      peak %.3f GiB\n", result->evaluation.rows ? "\n" : "",
+            (double)result->peak_bytes / gib);
+    for (int kind = 0; kind < MEM_KIND_COUNT; kind++)
+        fprintf(stderr, "    %-12s %9.3f GiB\n", mem_kind_name((enum mem_kind)kind),
+                (double)result->peak_kind[kind] / gib);
+    fputc('\n', stderr);
+}
+
 void session_print_result(const struct session_result *result)
 {
     const struct train_options *options = &result->options;
@@ -44,10 +67,11 @@ void session_print_result(const struct session_result *result)
            (unsigned long long)options->steps, result->step_ms, result->samples_per_s, result->data_wait_ms,
            (double)result->loss_first, (double)result->loss_last);
     if (result->evaluation.rows)
-        printf(" val_loss=%.6g val_best=%.6g", result->evaluation.loss, result->val_best);
+        printf(" val_loss=%.6g val_best=%.6g", result->evaluation.loss,
+               result->val_best > 0.0 ? result->val_best : (double)NAN);
     if (result->evaluation.accuracy >= 0.0)
         printf(" accuracy=%.5f", result->evaluation.accuracy);
-    if (options->precision == PRECISION_FP16)
+    if (options->precision == PRECISION_FP16 || options->on_nan == ON_NAN_SKIP)
         printf(" skipped=%.0f", (double)result->skipped);
     printf(" peak_bytes=%zu", result->peak_bytes);
     for (int kind = 0; kind < MEM_KIND_COUNT; kind++)
@@ -58,6 +82,7 @@ void session_print_result(const struct session_result *result)
 enum status session_run(struct trainer *trainer, struct session_result *result)
 {
     const struct train_options *options = &trainer->options;
+    double start = trainer_now();
     enum status status = STATUS_OK;
 
     if (options->resume)
@@ -69,8 +94,14 @@ enum status session_run(struct trainer *trainer, struct session_result *result)
     if (!status)
         status = trainer_run(trainer);
     if (!status)
-        status = trainer_evaluate(trainer, &result->evaluation);
+        status = trainer_validate(trainer, &result->evaluation);
+    if (!status && stop_signal() && !trainer->shard)
+        status =
+            status_fail(STATUS_STOPPED, "ended by a signal before the last validation was done%s%s",
+                        options->save ? "; go on with --resume=" : "", options->save ? options->save : "");
     if (!status)
         session_read_result(trainer, result);
+    if (!status && trainer->progress.terminal)
+        print_summary(result, trainer_now() - start);
     return status;
 }

@@ -2,14 +2,15 @@
 #include "harness/train/train.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 
 #include "harness/train/checkpoint.h"
 #include "harness/train/fit.h"
 #include "harness/train/pair.h"
+#include "harness/train/progress.h"
 #include "harness/train/replicas.h"
 #include "harness/train/session.h"
 #include "harness/train/shrink_model.h"
+#include "harness/train/stop.h"
 
 /* Refuses options that exclude each other, before anything is opened. */
 static enum status check_options(const struct train_options *options)
@@ -32,8 +33,8 @@ static enum status check_options(const struct train_options *options)
     if (options->format != DATA_AUTO && options->format != DATA_SYNTHETIC && !options->data)
         return status_fail(STATUS_USAGE, "--format=%s needs --data=PATH",
                            train_options_choice("format", options->format, format, sizeof(format)));
-    if (options->save_every && !options->save)
-        return status_fail(STATUS_USAGE, "--save-every needs --save=FILE");
+    if ((options->save_every || options->keep > 1 || options->save_best) && !options->save)
+        return status_fail(STATUS_USAGE, "--save-every, --keep and --save-best need --save=FILE");
     if (options->pair.given &&
         (options->replicas || options->find_batch || options->auto_accum || options->save || options->resume))
         return status_fail(STATUS_USAGE,
@@ -104,15 +105,18 @@ static enum status run_single(const struct train_options *wanted)
 enum status train_run(const struct train_options *options)
 {
     enum status status = check_options(options);
+    enum status logged;
 
     if (!status && options->save)
         status = checkpoint_can_save(options->save);
     if (status)
         return status;
-    /* Every operation is deterministic, but the choice of the fastest convolution is not: it is switched
-     * off. */
-    if (options->deterministic)
-        setenv("TRAIN_CONV_TUNE", "0", 1);
+    if (options->save)
+        stop_watch();
+    if (options->log)
+        status = progress_log_open(options->log);
+    if (status)
+        return status;
     if (options->pair.given)
         status = pair_run(options);
     else if (options->replicas)
@@ -121,5 +125,7 @@ enum status train_run(const struct train_options *options)
         status = run_single(options);
     if (!status && fflush(stdout))
         status = status_fail(STATUS_FAILED, "the result could not be written");
-    return status;
+    progress_log("end", ",\"status\":%d", (int)status);
+    logged = progress_log_close();
+    return status ? status : logged;
 }

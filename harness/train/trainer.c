@@ -94,11 +94,10 @@ static enum status open_reports(struct trainer *trainer)
     for (int i = 0; i < TRAINER_REPORTS && !status; i++) {
         struct trainer_report *report = &trainer->report[i];
 
-        status = cuda_device_status(cudaMallocHost((void **)&report->totals, TOTALS * sizeof(float)),
+        status = cuda_device_status(cudaMallocHost((void **)&report->figures, sizeof(*report->figures)),
                                     "pinned memory for the losses");
         if (!status)
-            status = cuda_device_status(cudaEventCreateWithFlags(&report->done, cudaEventDisableTiming),
-                                        "creating an event");
+            status = cuda_device_status(cudaEventCreate(&report->done), "creating an event");
     }
     if (!status)
         status = cuda_device_status(cudaEventCreate(&trainer->start), "creating an event");
@@ -116,6 +115,10 @@ static enum status open_run(struct trainer *trainer)
         status = optim_open(&trainer->optim, &trainer->options, &trainer->model);
     if (!status)
         status = mem_need(&trainer->mem, &trainer->totals, TOTALS * sizeof(float), MEM_OPTIMIZER);
+    /* The averaged gradients are the same for all replicas, the losses are not: they must not decide about an
+     * update. */
+    trainer->optim.loss = trainer->totals.data;
+    trainer->optim.skip_loss = trainer->options.on_nan == ON_NAN_SKIP && trainer->shards <= 1;
     if (!status)
         status = open_reports(trainer);
     return status ? status : open_input(trainer);
@@ -126,15 +129,15 @@ static void close_reports(struct trainer *trainer)
     for (int i = 0; i < TRAINER_REPORTS; i++) {
         if (trainer->report[i].done)
             cudaEventDestroy(trainer->report[i].done);
-        if (trainer->report[i].totals)
-            cudaFreeHost(trainer->report[i].totals);
+        if (trainer->report[i].figures)
+            cudaFreeHost(trainer->report[i].figures);
     }
     if (trainer->start)
         cudaEventDestroy(trainer->start);
     if (trainer->stop)
         cudaEventDestroy(trainer->stop);
     memset(trainer->report, 0, sizeof(trainer->report));
-    trainer->start = trainer->stop = NULL;
+    trainer->start = trainer->stop = trainer->mark = NULL;
 }
 
 static void drop_graphs(struct trainer *trainer)
@@ -152,6 +155,7 @@ static void close_run(struct trainer *trainer)
     /* After a failure, queued work may still use the buffers. */
     cudaStreamSynchronize(trainer->device->stream);
     drop_graphs(trainer);
+    input_close(&trainer->val_input);
     input_close(&trainer->input);
     close_reports(trainer);
     optim_close(&trainer->optim);
@@ -324,36 +328,6 @@ static enum status step_batch(struct trainer *trainer, bool first, bool last)
     return status;
 }
 
-static bool reports_now(const struct trainer *trainer)
-{
-    enum { LINES = 10 };
-    const struct train_options *options = &trainer->options;
-    uint64_t every = options->report_every;
-
-    if (!every)
-        every = options->steps > LINES ? options->steps / LINES : 1;
-    return trainer->step == trainer->first_step + 1 || trainer->step == options->steps ||
-           trainer->step % every == 0;
-}
-
-static enum status queue_report(struct trainer *trainer)
-{
-    struct trainer_report *report = &trainer->report[trainer->reports++ % TRAINER_REPORTS];
-    enum status status = report->waiting ? trainer_read_reports(trainer, true) : STATUS_OK;
-
-    if (!status)
-        status =
-            cuda_device_status(cudaMemcpyAsync(report->totals, trainer->totals.data, TOTALS * sizeof(float),
-                                               cudaMemcpyDeviceToHost, trainer->device->stream),
-                               "copying the losses");
-    if (!status)
-        status =
-            cuda_device_status(cudaEventRecord(report->done, trainer->device->stream), "recording an event");
-    report->step = trainer->step;
-    report->waiting = true;
-    return status;
-}
-
 enum status trainer_step(struct trainer *trainer)
 {
     uint64_t parts = trainer->options.accumulate;
@@ -369,5 +343,5 @@ enum status trainer_step(struct trainer *trainer)
         return status;
     trainer->step++;
     trainer->timed_steps += trainer->timing;
-    return reports_now(trainer) ? queue_report(trainer) : STATUS_OK;
+    return trainer_reports_now(trainer) ? trainer_queue_report(trainer) : STATUS_OK;
 }

@@ -5,6 +5,7 @@
 #define HARNESS_TRAINER_H
 
 #include "harness/train/input.h"
+#include "harness/train/progress.h"
 #include "harness/model/net.h"
 #include "harness/model/optim.h"
 
@@ -12,9 +13,15 @@
 enum { TOTAL_LOSS, TOTAL_RIGHT, TOTAL_ROWS, TOTALS };
 enum { TRAINER_REPORTS = 8, TRAINER_GRAPHS = 8 };
 
-/* The totals of a step, being copied to the host. */
+/* What the host learns of a step. */
+struct trainer_figures {
+    float totals[TOTALS];
+    struct ops_scalars scalars;
+};
+
+/* The figures of a step, being copied to the host. */
 struct trainer_report {
-    float *totals; /* pinned */
+    struct trainer_figures *figures; /* pinned */
     cudaEvent_t done;
     uint64_t step;
     bool waiting;
@@ -23,6 +30,7 @@ struct trainer_report {
 struct trainer_evaluation {
     double loss, accuracy; /* accuracy is negative where there are no classes */
     uint64_t rows;
+    bool best; /* lower than all before */
 };
 
 /* Averages gradients over replicas, between backward pass and update. `run` is NULL without replicas. */
@@ -40,6 +48,8 @@ struct trainer {
     struct model model;
     struct optim optim;
     struct input input;
+    struct input
+        val_input; /* opened by the first validation; its threads and pinned buffers stay until the end */
     struct tensor totals;
     struct trainer_report report[TRAINER_REPORTS];
     unsigned reports;
@@ -49,12 +59,19 @@ struct trainer {
     uint64_t step;  /* updates done */
     uint64_t micro; /* batches taken */
     float loss_first, loss_last;
-    double val_best;     /* the lowest loss of any validation, 0 before the first */
+    double val_best;     /* the lowest finite loss of any validation, 0 before the first */
     uint64_t first_step; /* of this run */
-    double started;      /* host seconds at the last progress line; started_step is its step */
-    uint64_t started_step;
+    uint64_t saved_step; /* of the newest checkpoint; UINT64_MAX: none of this run */
+    struct progress progress;
+    bool shares_terminal;             /* another training of this process prints progress too */
+    double reported;                  /* host seconds when a report was queued last */
+    float skipped;                    /* updates left out, by the last report, whose step is checked_step */
+    uint64_t checked_step, good_step; /* good_step: the last report after which an update was done */
+    uint64_t bad_step; /* the first update whose loss or gradients were not finite; 0: none is known */
 
     cudaEvent_t start, stop;
+    cudaEvent_t mark; /* start, or a report's `done`: when mark_step was done; NULL: not timed */
+    uint64_t mark_step;
     uint64_t timed_steps;
     double timed_ms;
     bool timing;
@@ -79,27 +96,48 @@ enum status trainer_forget_steps(struct trainer *trainer);
 /* Queues one update. */
 enum status trainer_step(struct trainer *trainer);
 
-/* Call after a step: prints and stores the losses that have arrived. `wait`: waits for all of them. */
+/* Returns true if the step that was queued last is one whose loss the host wants. */
+bool trainer_reports_now(const struct trainer *trainer);
+
+/* Queues the copy of the last step's losses to the host. */
+enum status trainer_queue_report(struct trainer *trainer);
+
+/* Call after a step: stores the losses that have arrived, and prints them if it is time to. `wait`: waits for
+ * all of them. Returns STATUS_NOT_FINITE if a loss or gradient was not finite and --on-nan=stop. */
 enum status trainer_read_reports(struct trainer *trainer, bool wait);
 
 /* Starts or stops the clock of step_ms. Stopping waits for the device. */
 enum status trainer_time(struct trainer *trainer, bool on);
 
-/* Validates with the current weights. Waits for the device. */
+/* Validates with the current weights. Waits for the device. When a signal has asked for the end, *evaluation
+ * has no rows. */
 enum status trainer_evaluate(struct trainer *trainer, struct trainer_evaluation *evaluation);
+
+/* The same as a part of the training: prints the result, and keeps the best checkpoint for --save-best. */
+enum status trainer_validate(struct trainer *trainer, struct trainer_evaluation *evaluation);
 
 /* Finds out whether a batch fits: reopens the trainer and does, `rounds` times and in a few steps,
  * everything that a training does with device memory. Returns STATUS_NO_MEMORY without a message.
  * Afterwards only another trial or trainer_close is valid. */
 enum status trainer_try_batch(struct trainer *trainer, uint64_t batch, uint64_t accumulate, int rounds);
 
-/* Runs all steps that the options ask for, with validations and checkpoints. */
+/* Runs all steps that the options ask for, with validations and checkpoints. Returns STATUS_STOPPED, after a
+ * checkpoint, when a signal has asked for the end (stop.h). */
 enum status trainer_run(struct trainer *trainer);
+
+/* The parts of trainer_run, for a caller that runs several in turn: trainer_begin, then trainer_advance (one
+ * step) and trainer_between (a validation or a checkpoint, if it is time for one) until all steps are done,
+ * then trainer_end. trainer_due says beforehand whether trainer_between will do something. */
+void trainer_begin(struct trainer *trainer);
+enum status trainer_advance(struct trainer *trainer);
+bool trainer_due(const struct trainer *trainer);
+enum status trainer_between(struct trainer *trainer);
+enum status trainer_end(struct trainer *trainer);
 
 double trainer_step_ms(const struct trainer *trainer);
 double trainer_samples_per_s(const struct trainer *trainer);
 
-/* Returns host seconds, for progress lines. */
+/* Returns host seconds. */
 double trainer_now(void);
 
 #endif

@@ -81,8 +81,9 @@ static void test_layernorm_agrees_in_both_directions(void)
     check_layernorm(20, 768, OPS_BF16, 1, 1);
 }
 
+/* workspace_bytes: of the workspace; 0: none. */
 static void check_embedding(int rows, int length, int cols, int vocabulary, int used, enum ops_type type,
-                            int workspace_used)
+                            size_t workspace_bytes)
 {
     size_t count = (size_t)rows * (size_t)cols, table_count = (size_t)vocabulary * (size_t)cols;
     struct buffer tokens = kernels_tokens((size_t)rows, 0, used - 1);
@@ -99,24 +100,25 @@ static void check_embedding(int rows, int length, int cols, int vocabulary, int 
         struct op_embedding_forward forward = {
             tokens.at[side], table.at[side], positions.at[side], out.at[side], type, rows, cols,
             length,          vocabulary};
-        struct op_embedding_backward backward = {.tokens = tokens.at[side],
-                                                 .dout = dout.at[side],
-                                                 .dtokens_table = dtable.at[side],
-                                                 .dpositions_table = dpositions.at[side],
-                                                 .type = type,
-                                                 .rows = rows,
-                                                 .cols = cols,
-                                                 .length = length,
-                                                 .vocabulary = vocabulary,
-                                                 .accumulate = workspace_used,
-                                                 .workspace = workspace_used ? workspace.at[side] : NULL,
-                                                 .workspace_bytes = workspace_used ? workspace.bytes : 0};
+        struct op_embedding_backward backward = {
+            .tokens = tokens.at[side],
+            .dout = dout.at[side],
+            .dtokens_table = dtable.at[side],
+            .dpositions_table = dpositions.at[side],
+            .type = type,
+            .rows = rows,
+            .cols = cols,
+            .length = length,
+            .vocabulary = vocabulary,
+            .accumulate = workspace_bytes > 0,
+            .workspace = workspace_bytes ? workspace.at[side] : NULL,
+            .workspace_bytes = workspace_bytes < workspace.bytes ? workspace_bytes : workspace.bytes};
 
         KERNELS_RUN(embedding_forward, side, forward);
         KERNELS_RUN(embedding_backward, side, backward);
     }
-    snprintf(what, sizeof(what), "type %d, %d rows of %d, %d of %d tokens, workspace %d", (int)type, rows,
-             cols, used, vocabulary, workspace_used);
+    snprintf(what, sizeof(what), "type %d, %d rows of %d, %d of %d tokens, workspace %zu", (int)type, rows,
+             cols, used, vocabulary, workspace_bytes);
     kernels_expect_close(&out, type, count, kernels_limit(type), what);
     kernels_expect_close(&dtable, OPS_F32, table_count, 1e-4, what);
     kernels_expect_close(&dpositions, OPS_F32, (size_t)length * (size_t)cols, 1e-4, what);
@@ -125,17 +127,64 @@ static void check_embedding(int rows, int length, int cols, int vocabulary, int 
 
 static void test_embedding_agrees_in_both_directions(void)
 {
+    static const size_t workspaces[] = {0, 1, SIZE_MAX};
+
     for (int type = OPS_F32; type <= OPS_F16; type++) {
-        for (int workspace_used = 0; workspace_used < 2; workspace_used++) {
-            check_embedding(1, 1, 1, 1, 1, (enum ops_type)type, workspace_used);
-            check_embedding(33, 11, 7, 5, 5, (enum ops_type)type, workspace_used);
-            check_embedding(500, 100, 64, 1000, 1000, (enum ops_type)type, workspace_used);
-            check_embedding(600, 100, 96, 256, 3, (enum ops_type)type, workspace_used);
-            check_embedding(320, 64, 768, 40, 1, (enum ops_type)type, workspace_used);
+        for (int i = 0; i < 3; i++) {
+            check_embedding(1, 1, 1, 1, 1, (enum ops_type)type, workspaces[i]);
+            check_embedding(33, 11, 7, 5, 5, (enum ops_type)type, workspaces[i]);
+            check_embedding(500, 100, 64, 1000, 1000, (enum ops_type)type, workspaces[i]);
+            check_embedding(600, 100, 96, 256, 3, (enum ops_type)type, workspaces[i]);
+            check_embedding(320, 64, 768, 40, 1, (enum ops_type)type, workspaces[i]);
         }
     }
     if (!kernels_quick())
-        check_embedding(8192, 1024, 768, 5000, 200, OPS_BF16, 1);
+        check_embedding(8192, 1024, 768, 5000, 200, OPS_BF16, SIZE_MAX);
+}
+
+/* A workspace that cannot hold all rows: slices of them, the last one shorter, with tokens that go over
+ * several. */
+static void test_embedding_goes_by_slices_where_the_workspace_is_small(void)
+{
+    check_embedding(10007, 1, 16, 500, 500, OPS_F32, 200000);
+    check_embedding(10007, 100, 24, 3, 2, OPS_BF16, 200000);
+    check_embedding(9000, 50, 8, 1 << 20, 1 << 20, OPS_F32, 150000);
+    if (!kernels_quick())
+        check_embedding(400000, 1024, 64, 50304, 50304, OPS_BF16, (size_t)4 << 20);
+}
+
+/* The same input gives the same bits, whatever the workspace held, also where one token is most of the rows.
+ */
+static void test_embedding_backward_repeats_to_the_bit(void)
+{
+    enum { ROWS = 20000, COLS = 40, VOCABULARY = 300, TIMES = 3 };
+    struct buffer tokens = kernels_tokens(ROWS, 0, VOCABULARY - 1), workspace = kernels_workspace();
+    struct buffer dout = kernels_random(OPS_F32, ROWS * COLS, 1.0f);
+    struct buffer tables = kernels_random(OPS_F32, 2 * VOCABULARY * COLS, 1.0f);
+    size_t bytes = VOCABULARY * COLS * sizeof(float);
+    static float results[TIMES][VOCABULARY * COLS];
+    static int32_t zeros[ROWS / 2];
+
+    TEST_ASSERT_EQUAL_INT(0, kernels_upload(tokens.at[ON_DEVICE], zeros, sizeof(zeros)));
+    for (int i = 0; i < TIMES; i++) {
+        struct op_embedding_backward backward = {.tokens = tokens.at[ON_DEVICE],
+                                                 .dout = dout.at[ON_DEVICE],
+                                                 .dtokens_table = tables.at[ON_DEVICE],
+                                                 .type = OPS_F32,
+                                                 .rows = ROWS,
+                                                 .cols = COLS,
+                                                 .length = ROWS,
+                                                 .vocabulary = VOCABULARY,
+                                                 .workspace = workspace.at[ON_DEVICE],
+                                                 .workspace_bytes = workspace.bytes};
+
+        TEST_ASSERT_EQUAL_INT(0, cudaMemset(workspace.at[ON_DEVICE], 17 * i, workspace.bytes));
+        KERNELS_RUN(embedding_backward, ON_DEVICE, backward);
+        TEST_ASSERT_EQUAL_INT(0, cudaStreamSynchronize(kernels_stream));
+        TEST_ASSERT_EQUAL_INT(0, cudaMemcpy(results[i], tables.at[ON_DEVICE], bytes, cudaMemcpyDeviceToHost));
+        TEST_ASSERT_EQUAL_MEMORY(results[0], results[i], bytes);
+    }
+    kernels_free_all();
 }
 
 static void check_xent(int rows, int cols, enum ops_type type, float spread, int least)
@@ -199,6 +248,8 @@ int main(void)
     UNITY_BEGIN();
     RUN_TEST(test_layernorm_agrees_in_both_directions);
     RUN_TEST(test_embedding_agrees_in_both_directions);
+    RUN_TEST(test_embedding_goes_by_slices_where_the_workspace_is_small);
+    RUN_TEST(test_embedding_backward_repeats_to_the_bit);
     RUN_TEST(test_cross_entropy_and_evaluation_agree);
     return kernels_close(UNITY_END());
 }

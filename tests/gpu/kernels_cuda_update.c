@@ -89,6 +89,7 @@ static void expect_scalars(const struct update *u)
     TEST_ASSERT_EQUAL_FLOAT(host->found_bad, device.found_bad);
     TEST_ASSERT_EQUAL_FLOAT(host->good_steps, device.good_steps);
     TEST_ASSERT_EQUAL_FLOAT(host->skipped, device.skipped);
+    TEST_ASSERT_EQUAL_UINT64(host->bad_step, device.bad_step);
     if (host->found_bad == 0.0f) {
         TEST_ASSERT_FLOAT_WITHIN(1e-5f * host->norm, host->norm, device.norm);
         TEST_ASSERT_FLOAT_WITHIN(1e-5f * host->multiplier, host->multiplier, device.multiplier);
@@ -172,6 +173,67 @@ static void test_a_bad_gradient_leaves_the_update_out(void)
         expect_scalars(&u);
         for (int p = 0; p < PARAMS; p++)
             kernels_expect_same(&u.weight[p], "weight");
+        kernels_free_all();
+    }
+}
+
+/* Without grad_check: the update itself notices it, wherever it is. */
+static void test_the_update_notes_a_gradient_that_is_not_finite(void)
+{
+    static const float bad[] = {NAN, INFINITY, -INFINITY};
+
+    for (int p = 0; p < PARAMS; p++) {
+        struct update u = make_update(OPS_BF16);
+        size_t place = p % 2 ? 0 : param_counts[p] - 1;
+        float value = bad[p % 3];
+
+        ((float *)u.grad[p].at[ON_HOST])[place] = value;
+        TEST_ASSERT_EQUAL_INT(
+            0, kernels_upload((float *)u.grad[p].at[ON_DEVICE] + place, &value, sizeof(value)));
+        for (int side = 0; side < KERNELS_SIDES; side++) {
+            struct op_step_begin begin = {.scalars = u.scalars.at[side], .beta1 = 0.9f, .beta2 = 0.999f};
+            struct op_adamw adamw = {.params = u.params.at[side],
+                                     .scalars = u.scalars.at[side],
+                                     .count = PARAMS,
+                                     .largest = u.largest,
+                                     .copy_type = OPS_BF16};
+            struct op_sgd sgd = {.params = u.params.at[side],
+                                 .scalars = u.scalars.at[side],
+                                 .count = PARAMS,
+                                 .largest = u.largest,
+                                 .copy_type = OPS_BF16};
+
+            KERNELS_RUN(step_begin, side, begin);
+            if (p % 2)
+                KERNELS_RUN(adamw, side, adamw);
+            else
+                KERNELS_RUN(sgd, side, sgd);
+        }
+        TEST_ASSERT_EQUAL_UINT64(3, ((struct ops_scalars *)u.scalars.at[ON_HOST])->bad_step);
+        expect_scalars(&u);
+        kernels_free_all();
+    }
+}
+
+static void test_a_loss_that_is_not_finite_is_noted_and_can_leave_the_update_out(void)
+{
+    static const float losses[] = {1.0f, INFINITY, NAN};
+
+    for (int i = 0; i < 6; i++) {
+        struct update u = make_update(OPS_F32);
+        struct buffer loss = kernels_bytes(&losses[i / 2], sizeof(float));
+
+        for (int side = 0; side < KERNELS_SIDES; side++) {
+            struct op_step_begin begin = {.scalars = u.scalars.at[side],
+                                          .beta1 = 0.9f,
+                                          .beta2 = 0.999f,
+                                          .loss = loss.at[side],
+                                          .skip_loss = i % 2};
+
+            KERNELS_RUN(step_begin, side, begin);
+        }
+        TEST_ASSERT_EQUAL_UINT64(i < 2 ? 0 : 3, ((struct ops_scalars *)u.scalars.at[ON_HOST])->bad_step);
+        expect_scalars(&u);
         kernels_free_all();
     }
 }
@@ -264,5 +326,7 @@ int main(void)
     RUN_TEST(test_averages_pruning_and_bytes_agree_to_the_bit);
     RUN_TEST(test_adamw_and_sgd_agree_over_all_parameters);
     RUN_TEST(test_a_bad_gradient_leaves_the_update_out);
+    RUN_TEST(test_the_update_notes_a_gradient_that_is_not_finite);
+    RUN_TEST(test_a_loss_that_is_not_finite_is_noted_and_can_leave_the_update_out);
     return kernels_close(UNITY_END());
 }

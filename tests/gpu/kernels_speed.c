@@ -244,7 +244,7 @@ static void update(void)
     kernels_upload(device_scalars, &scalars, sizeof(scalars));
     TIME("grad_check", 1, 0, total * 4, grad_check, table, device_scalars, count, ends[0], workspace,
          kernels_ops->workspace_bytes);
-    TIME("step_begin", 1, 0, 0, step_begin, device_scalars, 1.0f, 0, 0, 0.9f, 0.95f);
+    TIME("step_begin", 1, 0, 0, step_begin, device_scalars, 1.0f, 0, 0, 0.9f, 0.95f, NULL, 0);
     TIME("adamw", 1, 0, total * 30, adamw, table, device_scalars, count, ends[0], OPS_BF16, 0.9f, 0.95f,
          1e-8f, 0.1f, 1);
     TIME("fill of all gradients", 0, 0, (double)ends[0] * 4, fill, params[0].grad, OPS_F32, ends[0], 0.0f);

@@ -83,6 +83,33 @@ static void test_every_death_is_named_and_the_others_go_on(void)
     spawn_result_free(&result);
 }
 
+static void test_only_the_status_3_of_train_itself_means_out_of_memory(void)
+{
+    struct spawn_result result =
+        run_script("printf '#!/bin/sh\\nexit $1\\n' >$SCRATCH/train; chmod +x $SCRATCH/train; $FLEET --quiet "
+                   "-- sh -c 'exit 3' "
+                   "-- sh -c 'exit 4' -- $SCRATCH/train 3 -- $SCRATCH/train 4; rm $SCRATCH/train");
+
+    cli_expect_out("member 0: exit status 3\n", &result);
+    cli_expect_out("member 1: exit status 4\n", &result);
+    cli_expect_out("member 2: out of memory\n", &result);
+    cli_expect_out("member 3: exit status 4 (loss not finite)\n", &result);
+    spawn_result_free(&result);
+}
+
+static void test_caps_that_exceed_the_card_are_warned_of(void)
+{
+    struct spawn_result result = FLEET("--sim=1x8G", "--each=3G", "--processes=3", "--", "sh", "-c", TRAINS);
+
+    cli_expect_status(0, &result);
+    cli_expect_err("fleet: the caps add up to 9.00 GiB, but the card has 8.00 GiB", &result);
+    spawn_result_free(&result);
+    result = FLEET("--sim=1x8G", "--each=50%", "--processes=2", "--", "sh", "-c", TRAINS);
+    cli_expect_status(0, &result);
+    TEST_ASSERT_NULL_MESSAGE(strstr(result.err, "the caps add up"), result.err);
+    spawn_result_free(&result);
+}
+
 static void test_output_without_bound_or_sense_changes_nothing(void)
 {
     struct spawn_result result =
@@ -210,6 +237,8 @@ int main(void)
     RUN_TEST(test_a_fleet_of_one_trains);
     RUN_TEST(test_a_fleet_of_thirty_two_trains);
     RUN_TEST(test_every_death_is_named_and_the_others_go_on);
+    RUN_TEST(test_only_the_status_3_of_train_itself_means_out_of_memory);
+    RUN_TEST(test_caps_that_exceed_the_card_are_warned_of);
     RUN_TEST(test_output_without_bound_or_sense_changes_nothing);
     RUN_TEST(test_the_cap_reaches_each_member);
     RUN_TEST(test_a_slow_member_is_ended_by_the_time_limit);

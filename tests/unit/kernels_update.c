@@ -54,8 +54,13 @@ static void check_gradients(void)
 
 static void begin_step(float clip, int dynamic, int growth)
 {
-    TEST_ASSERT_EQUAL_INT(
-        0, ops->step_begin(ops, NULL, &(struct op_step_begin){&scalars, clip, dynamic, growth, 0.9f, 0.99f}));
+    TEST_ASSERT_EQUAL_INT(0, ops->step_begin(ops, NULL,
+                                             &(struct op_step_begin){.scalars = &scalars,
+                                                                     .clip = clip,
+                                                                     .dynamic = dynamic,
+                                                                     .growth = growth,
+                                                                     .beta1 = 0.9f,
+                                                                     .beta2 = 0.99f}));
 }
 
 static void test_the_norm_is_that_of_all_gradients_without_the_scale(void)
@@ -224,6 +229,70 @@ static void test_a_bad_step_changes_nothing(void)
     }
 }
 
+static void begin_with_loss(float loss, int dynamic, int skip_loss)
+{
+    TEST_ASSERT_EQUAL_INT(0, ops->step_begin(ops, NULL,
+                                             &(struct op_step_begin){.scalars = &scalars,
+                                                                     .dynamic = dynamic,
+                                                                     .growth = 10,
+                                                                     .beta1 = 0.9f,
+                                                                     .beta2 = 0.99f,
+                                                                     .loss = &loss,
+                                                                     .skip_loss = skip_loss}));
+}
+
+static void test_the_first_loss_that_is_not_finite_is_noted_with_its_step(void)
+{
+    static const float bad[] = {NAN, INFINITY, -INFINITY};
+
+    for (int b = 0; b < 3; b++) {
+        scalars = (struct ops_scalars){.scale = 1.0f, .step = 4, .skipped = 2.0f};
+        begin_with_loss(FLT_MAX, 0, 0);
+        TEST_ASSERT_EQUAL_UINT64(0, scalars.bad_step);
+        begin_with_loss(bad[b], 0, 0);
+        TEST_ASSERT_EQUAL_UINT64(8, scalars.bad_step);
+        TEST_ASSERT_EQUAL_UINT64(6, scalars.step); /* the update itself is done */
+        begin_with_loss(bad[b], 0, 1);
+        TEST_ASSERT_EQUAL_UINT64(8, scalars.bad_step);
+        TEST_ASSERT_EQUAL_UINT64(6, scalars.step); /* left out */
+        TEST_ASSERT_EQUAL_FLOAT(3.0f, scalars.skipped);
+    }
+}
+
+static void test_an_overflow_that_a_smaller_loss_scale_mends_is_not_noted(void)
+{
+    scalars = (struct ops_scalars){.scale = 2.0f, .found_bad = 1.0f};
+    begin_with_loss(1.0f, 1, 0);
+    TEST_ASSERT_EQUAL_UINT64(0, scalars.bad_step);
+    TEST_ASSERT_EQUAL_FLOAT(1.0f, scalars.scale);
+    begin_with_loss(1.0f, 1, 0);
+    TEST_ASSERT_EQUAL_UINT64(2, scalars.bad_step);
+}
+
+static void test_the_update_notes_a_gradient_that_is_not_finite(void)
+{
+    for (int adam = 0; adam < 2; adam++) {
+        make_parameters(OPS_F32);
+        scalars.step = 5;
+        scalars.skipped = 1.0f;
+        ((float *)grad[2].data)[3] = FLT_MAX;
+        for (int turn = 0; turn < 2; turn++) {
+            begin_step(0.0f, 0, 0);
+            if (adam)
+                TEST_ASSERT_EQUAL_INT(0,
+                                      ops->adamw(ops, NULL,
+                                                 &(struct op_adamw){params, &scalars, PARAMS, LARGEST,
+                                                                    OPS_F32, 0.9f, 0.99f, 1e-6f, 0.1f, 1}));
+            else
+                TEST_ASSERT_EQUAL_INT(
+                    0, ops->sgd(ops, NULL,
+                                &(struct op_sgd){params, &scalars, PARAMS, LARGEST, OPS_F32, 0.9f, 0.01f}));
+            TEST_ASSERT_EQUAL_UINT64(turn ? 8 : 0, scalars.bad_step);
+            ((float *)grad[2].data)[LARGEST - 1] = adam ? NAN : -INFINITY;
+        }
+    }
+}
+
 static void test_a_parameter_without_a_copy_is_updated(void)
 {
     make_parameters(OPS_BF16);
@@ -247,6 +316,9 @@ int main(void)
     RUN_TEST(test_sgd_follows_its_formula_and_writes_the_copies);
     RUN_TEST(test_adam_follows_its_formula_with_both_kinds_of_decay);
     RUN_TEST(test_a_bad_step_changes_nothing);
+    RUN_TEST(test_the_first_loss_that_is_not_finite_is_noted_with_its_step);
+    RUN_TEST(test_an_overflow_that_a_smaller_loss_scale_mends_is_not_noted);
+    RUN_TEST(test_the_update_notes_a_gradient_that_is_not_finite);
     RUN_TEST(test_a_parameter_without_a_copy_is_updated);
     return UNITY_END();
 }

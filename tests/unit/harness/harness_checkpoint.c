@@ -1,6 +1,8 @@
 /* Checkpoints of `train` on the simulated GPU: a run that was stopped goes on with the same bits, the file is
  * the last good one whatever happens to the process or the disk, and a bad one is refused with a reason. */
+#include <dirent.h>
 #include <math.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -65,6 +67,49 @@ static void test_a_stopped_run_goes_on_with_the_same_bits(void)
     RESUME("--model=gpt", "--layers=2", "--width=24", "--heads=2", "--length=16", "--dropout=0.2",
            "--precision=fp16", "--clip=1", "--schedule=constant", "--alloc=cache");
     RESUME("--model=resnet18", "--width=4", "--image=32", "--precision=bf16", "--vary");
+}
+
+/* Copies the checkpoint to a file of that name in the folder. */
+static void copy_file(const char *name)
+{
+    char line[LINE];
+
+    snprintf(line, sizeof(line), "cp %s %s/%s", path, folder, name);
+    TEST_ASSERT_EQUAL_INT(0, system(line));
+}
+
+/* Compares the checkpoint with that ending to a copy. */
+static bool same_file(const char *ending, const char *copy)
+{
+    char line[LINE];
+
+    snprintf(line, sizeof(line), "cmp -s %s%s %s/%s", path, ending, folder, copy);
+    return system(line) == 0;
+}
+
+#define TWICE(...)                                                                                           \
+    do {                                                                                                     \
+        TRAIN("1x256M", __VA_ARGS__, "--steps=4", "--quiet", save);                                          \
+        train_went_well();                                                                                   \
+        strcpy(loss, train_field("loss_last"));                                                              \
+        copy_file("first");                                                                                  \
+        TRAIN("1x256M", __VA_ARGS__, "--steps=4", "--quiet", save);                                          \
+        train_went_well();                                                                                   \
+        TEST_ASSERT_EQUAL_STRING(loss, train_field("loss_last"));                                            \
+        TEST_ASSERT_TRUE(same_file("", "first"));                                                            \
+    } while (0)
+
+/* Always, without an option for it: with threads for data and for operations, pictures cropped at random. */
+static void test_two_runs_give_the_same_losses_and_weights_to_the_bit(void)
+{
+    char loss[32];
+
+    TWICE("--model=cnn", "--batch=33", "--augment=cpu", "--workers=3", "--val-batches=1");
+    TWICE("--model=gpt", "--layers=2", "--width=24", "--heads=2", "--length=32", "--dropout=0.2", "--batch=9",
+          "--precision=bf16", "--alloc=cache", "--vary", "--val-batches=1");
+    TWICE("--model=unet", "--width=4", "--image=16", "--batch=5", "--accumulate=2", "--workers=2",
+          "--val-batches=1");
+    TWICE("--hidden=32", "--replicas=3", "--batch=8", "--val-batches=1");
 }
 
 #define PRECISE(precision, ...)                                                                              \
@@ -163,26 +208,35 @@ static void test_a_finished_run_says_that_nothing_is_left(void)
     TEST_ASSERT_EQUAL_STRING("4", train_field("steps"));
 }
 
+static int count_files(void)
+{
+    DIR *stream = opendir(folder);
+    const struct dirent *entry;
+    int count = 0;
+
+    TEST_ASSERT_NOT_NULL(stream);
+    while ((entry = readdir(stream)))
+        count += entry->d_name[0] != '.';
+    closedir(stream);
+    return count;
+}
+
+/* As on a full disk, a write fails in the midst of a new file: at a limit of file sizes that is set when the
+ * first checkpoint is there. (simgpu's memory is files too, so that it cannot be set earlier.) */
 static void test_a_full_disk_leaves_the_last_good_checkpoint(void)
 {
     char line[LINE];
-    struct stat info;
 
-    TRAIN("1x256M", "--hidden=256", "--steps=2", "--quiet", save);
-    TEST_ASSERT_EQUAL_INT_MESSAGE(0, train_said.status, train_said.err);
-    /* Every write to the file that is to take its place fails as on a full disk. */
-    snprintf(line, sizeof(line), "cp %s %s/before && ln -s /dev/full %s.tmp", path, folder, path);
-    TEST_ASSERT_EQUAL_INT(0, system(line));
-    TRAIN("1x256M", "--hidden=256", "--steps=4", "--quiet", save, resume);
+    snprintf(line, sizeof(line),
+             "(until [ -e %s ]; do sleep 0.01; done; prlimit --pid $$ --fsize=100000) & exec \"$TRAIN\" "
+             "--hidden=256 --batch=4 --alloc=static --steps=1000000000 --save-every=1 --quiet %s",
+             path, save);
+    train_shell("1x256M", line, 30);
     TEST_ASSERT_EQUAL_INT_MESSAGE(TRAIN_FAILED, train_said.status, train_said.err);
-    TEST_ASSERT_NOT_NULL_MESSAGE(strstr(train_said.err, "cannot be written: No space left on device"),
-                                 train_said.err);
+    TEST_ASSERT_NOT_NULL_MESSAGE(strstr(train_said.err, "cannot be written: File too large"), train_said.err);
     TEST_ASSERT_EQUAL_STRING("", train_said.out);
-    snprintf(line, sizeof(line), "cmp %s %s/before", path, folder);
-    TEST_ASSERT_EQUAL_INT(0, system(line));
-    snprintf(line, sizeof(line), "%s.tmp", path);
-    TEST_ASSERT_EQUAL_INT(-1, lstat(line, &info));
-    TRAIN("1x256M", "--hidden=256", "--steps=4", "--quiet", resume);
+    TEST_ASSERT_EQUAL_INT(1, count_files());
+    TRAIN("1x256M", "--hidden=256", "--steps=0", "--quiet", "--val-batches=1", resume);
     TEST_ASSERT_EQUAL_INT_MESSAGE(0, train_said.status, train_said.err);
 }
 
@@ -223,17 +277,98 @@ static void test_death_while_saving_leaves_the_last_good_checkpoint(void)
         TRAIN("1x256M", "--hidden=512", "--batch=1", "--steps=0", "--quiet", "--val-batches=1", resume);
         TEST_ASSERT_EQUAL_INT_MESSAGE(0, train_said.status, train_said.err);
     }
+    /* What the dead left behind is removed by the next that saves. */
+    TRAIN("1x256M", "--hidden=512", "--steps=1", "--quiet", save);
+    train_went_well();
+    TEST_ASSERT_EQUAL_INT(1, count_files());
+}
+
+static void test_the_newest_checkpoints_are_kept_and_rotate(void)
+{
+    static const char *const steps[] = {"2", "4", "6"};
+    char name[32];
+
+    for (int i = 0; i < 3; i++) {
+        snprintf(name, sizeof(name), "--steps=%s", steps[i]);
+        TRAIN("1x256M", "--hidden=16", "--quiet", "--keep=3", save, name, i ? resume : "--seed=1");
+        train_went_well();
+        snprintf(name, sizeof(name), "copy%d", i);
+        copy_file(name);
+    }
+    TEST_ASSERT_TRUE(same_file("", "copy2") && same_file(".1", "copy1") && same_file(".2", "copy0"));
+    TRAIN("1x256M", "--hidden=16", "--quiet", "--keep=3", save, resume, "--steps=12", "--save-every=1");
+    train_went_well();
+    copy_file("copy3");
+    TEST_ASSERT_EQUAL_INT(3 + 4, count_files());
+    TRAIN("1x256M", "--hidden=16", "--quiet", "--keep=1", save, resume, "--steps=13");
+    train_went_well();
+    TEST_ASSERT_FALSE(same_file("", "copy3"));
+    TEST_ASSERT_EQUAL_INT(3 + 4, count_files());
+}
+
+/* The validation loss of the checkpoint with that ending. */
+static double loss_of(const char *ending)
+{
+    char option[800];
+
+    snprintf(option, sizeof(option), "%s%s", resume, ending);
+    TRAIN("1x256M", "--hidden=16", "--quiet", "--steps=0", option);
+    train_went_well();
+    return atof(train_field("val_loss"));
+}
+
+static void test_the_best_validation_is_kept_also_over_a_resume(void)
+{
+    double best, said;
+
+    TRAIN("1x256M", "--hidden=16", "--quiet", "--steps=40", "--validate-every=5", "--save-best", save);
+    train_went_well();
+    said = atof(train_field("val_best"));
+    best = loss_of(".best");
+    TEST_ASSERT_DOUBLE_WITHIN(1e-4, said, best);
+    /* What comes now is worse: it must not take its place. */
+    TRAIN("1x256M", "--hidden=16", "--quiet", "--steps=60", "--validate-every=5", "--save-best", "--rate=3",
+          save, resume);
+    train_went_well();
+    TEST_ASSERT_TRUE_MESSAGE(atof(train_field("val_loss")) > said, train_said.out);
+    TEST_ASSERT_EQUAL_DOUBLE(best, loss_of(".best"));
+    TEST_ASSERT_TRUE(loss_of("") > best);
+    TRAIN("1x256M", "--save-best");
+    TEST_ASSERT_EQUAL_INT(TRAIN_USAGE, train_said.status);
+}
+
+/* Both write all the time; every file that a reader finds is whole, and nothing else is left. */
+static void test_two_runs_that_save_to_one_path_do_not_break_each_other(void)
+{
+    char line[LINE];
+
+    snprintf(line, sizeof(line),
+             "run() { \"$TRAIN\" --hidden=256 --batch=1 --steps=40 --save-every=1 --keep=2 --quiet %s "
+             "--seed=$1 || exit 9; }; run 1 & first=$!; run 2 & second=$!; wait $first && wait $second",
+             save);
+    train_shell("1x256M", line, 0);
+    TEST_ASSERT_EQUAL_INT_MESSAGE(0, train_said.status, train_said.err);
+    TEST_ASSERT_EQUAL_INT(2, count_files());
+    for (int i = 0; i < 2; i++) {
+        snprintf(line, sizeof(line), "%s%s", resume, i ? ".1" : "");
+        TRAIN("1x256M", "--hidden=256", "--steps=0", "--quiet", "--val-batches=1", line);
+        train_went_well();
+    }
 }
 
 int main(void)
 {
     UNITY_BEGIN();
     RUN_TEST(test_a_stopped_run_goes_on_with_the_same_bits);
+    RUN_TEST(test_two_runs_give_the_same_losses_and_weights_to_the_bit);
     RUN_TEST(test_a_run_goes_on_in_another_precision);
     RUN_TEST(test_a_bad_file_is_refused_with_a_reason);
     RUN_TEST(test_another_models_checkpoint_is_refused);
     RUN_TEST(test_a_finished_run_says_that_nothing_is_left);
     RUN_TEST(test_a_full_disk_leaves_the_last_good_checkpoint);
+    RUN_TEST(test_the_newest_checkpoints_are_kept_and_rotate);
+    RUN_TEST(test_the_best_validation_is_kept_also_over_a_resume);
+    RUN_TEST(test_two_runs_that_save_to_one_path_do_not_break_each_other);
     RUN_TEST(test_a_folder_that_is_not_there_is_said_before_the_training);
     RUN_TEST(test_what_is_not_a_file_is_not_replaced);
     RUN_TEST(test_death_while_saving_leaves_the_last_good_checkpoint);

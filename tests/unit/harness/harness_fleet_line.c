@@ -77,6 +77,8 @@ static void test_progress_is_read_from_the_lines_of_train(void)
     TEST_ASSERT_EQUAL_UINT64(12, progress.step);
     TEST_ASSERT_EQUAL_UINT64(100, progress.steps);
     TEST_ASSERT_TRUE(progress.loss > 1.2344 && progress.loss < 1.2346);
+    TEST_ASSERT_TRUE(fleet_line_progress("model=cnn step=12/100 loss=1.5 lr=0.1 ms=3.2", &progress));
+    TEST_ASSERT_TRUE(progress.step == 12 && progress.steps == 100 && progress.loss == 1.5);
     TEST_ASSERT_TRUE(fleet_line_progress("step 13/100 loss=2", &progress));
     TEST_ASSERT_TRUE(progress.loss == 2);
     TEST_ASSERT_TRUE(fleet_line_progress("step 14/100 loss nan", &progress));

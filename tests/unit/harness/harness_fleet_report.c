@@ -81,6 +81,61 @@ static void test_a_line_of_progress_keeps_to_its_width(void)
     TEST_ASSERT_EQUAL_CHAR('x', line[40]);
 }
 
+/* As a user's window is: nothing of it is cut, and there is room for the time left. */
+static void test_a_line_of_progress_fits_80_columns_with_the_time_left(void)
+{
+    char line[256];
+
+    members[0].end = FLEET_RUNNING;
+    members[0].progress = (struct fleet_progress){.step = 1240, .steps = 50000, .loss = 2.1134};
+    members[0].first_ns = SECOND;
+    members[0].first_step = 240;
+    members[0].last_ns = 18 * SECOND;
+    members[0].memory = UINT64_C(9800) << 20;
+    TEST_ASSERT_TRUE(fleet_member_seconds_left(&members[0]) == 17.0 / 1000 * 48760);
+    fleet_show_line(&members[0], 12, line, 80);
+    TEST_ASSERT_EQUAL_STRING(" 12 train --model=mlp   1240/50000  17.0 ms   2.113  9.57 GiB  13 m 49 s left",
+                             line);
+    fleet_show_line(&members[0], 12, line, 120);
+    TEST_ASSERT_NOT_NULL(strstr(line, "[....................]"));
+    members[0].end = FLEET_OK;
+    TEST_ASSERT_TRUE(isnan(fleet_member_seconds_left(&members[0])));
+    fleet_show_line(&members[0], 12, line, 80);
+    TEST_ASSERT_NOT_NULL(strstr(line, "  ok"));
+}
+
+static void write_report(const struct fleet_member *alone, bool keys, char *text, size_t size)
+{
+    FILE *out = fmemopen(text, size, "w");
+
+    TEST_ASSERT_NOT_NULL(out);
+    fleet_report(out, members, alone, 3, keys);
+    fclose(out);
+}
+
+static void test_the_report_fits_80_columns_and_has_keys_for_programs_only(void)
+{
+    char text[8192];
+
+    lived(&members[0], 10, 14, "steps=100000 step_ms=20");
+    lived(&members[1], 11, 20, "steps=300 step_ms=2500.25");
+    lived(&members[2], 12, 15, "steps=600 step_ms=1");
+    members[0].peak_memory = UINT64_C(130) << 30;
+    members[1].end = FLEET_KILLED;
+    members[1].code = 9;
+    for (int alone = 0; alone < 2; alone++) {
+        write_report(alone ? members : NULL, false, text, sizeof text);
+        TEST_ASSERT_NULL_MESSAGE(strstr(text, "member="), text);
+        TEST_ASSERT_NOT_NULL_MESSAGE(strstr(text, "2 of 3 ended well: 100900 steps in 10.0 s"), text);
+        TEST_ASSERT_NOT_NULL_MESSAGE(strstr(text, "member 1: killed by signal 9 (Killed)\n"), text);
+        for (const char *line = text; *line; line += strcspn(line, "\n") + 1)
+            TEST_ASSERT_TRUE_MESSAGE(strcspn(line, "\n") <= 80, line);
+    }
+    write_report(NULL, true, text, sizeof text);
+    TEST_ASSERT_NOT_NULL_MESSAGE(strstr(text, "\nmember=2 "), text);
+    TEST_ASSERT_NOT_NULL_MESSAGE(strstr(text, "\nmembers=3 ok=2 steps=100900 "), text);
+}
+
 static void expect_bytes(const char *expected, uint64_t bytes)
 {
     char text[32];
@@ -103,6 +158,8 @@ int main(void)
     RUN_TEST(test_what_was_not_started_counts_for_nothing);
     RUN_TEST(test_a_steps_time_is_what_was_said_or_what_the_clock_shows);
     RUN_TEST(test_a_line_of_progress_keeps_to_its_width);
+    RUN_TEST(test_a_line_of_progress_fits_80_columns_with_the_time_left);
+    RUN_TEST(test_the_report_fits_80_columns_and_has_keys_for_programs_only);
     RUN_TEST(test_bytes_are_written_as_people_do);
     return UNITY_END();
 }

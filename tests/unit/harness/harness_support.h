@@ -4,7 +4,7 @@
 
 #include "spawn.h"
 
-enum { TRAIN_FAILED = 1, TRAIN_USAGE = 2, TRAIN_NO_MEMORY = 3 };
+enum { TRAIN_FAILED = 1, TRAIN_USAGE = 2, TRAIN_NO_MEMORY = 3, TRAIN_NOT_FINITE = 4, TRAIN_STOPPED = 5 };
 
 /* What the last run said; freed by the next one and by train_forget. */
 extern struct spawn_result train_said;

@@ -52,6 +52,45 @@ static void test_a_pair_trains_as_each_would_alone(void)
     }
 }
 
+/* The line of a model's validation at a step, with its loss; fails the test if there is none. */
+static const char *validation_of(const char *model, int step)
+{
+    static char found[256];
+    char start[64];
+    const char *at;
+
+    snprintf(start, sizeof(start), "%s step %d validation loss ", model, step);
+    at = strstr(train_said.err, start);
+    TEST_ASSERT_NOT_NULL_MESSAGE(at, train_said.err);
+    snprintf(found, sizeof(found), "%.*s", (int)strcspn(at, "\n"), at);
+    return found;
+}
+
+#define PAIR  "--pair", "mlp", "gpt", "--hidden=16", "--layers=2", "--width=16", "--heads=2", "--length=16"
+#define SHORT "--steps=5", "--batch=8", "--validate-every=2", "--val-batches=1"
+
+static void test_a_pair_validates_as_each_would_alone_in_every_mode(void)
+{
+    static const char *const ways[] = {"--pair-mode=interleaved", "--pair-mode=streams",
+                                       "--pair-mode=threads"};
+    char expected[2][3][256];
+
+    TRAIN("1x256M", "--hidden=16", SHORT, "--seed=1");
+    for (int v = 0; v < 3; v++)
+        strcpy(expected[0][v], validation_of("mlp", v < 2 ? 2 * v + 2 : 5));
+    TRAIN("1x256M", GPT, SHORT, "--seed=2");
+    for (int v = 0; v < 3; v++)
+        strcpy(expected[1][v], validation_of("gpt", v < 2 ? 2 * v + 2 : 5));
+    for (size_t i = 0; i < sizeof(ways) / sizeof(ways[0]); i++) {
+        TRAIN("1x256M", PAIR, SHORT, ways[i]);
+        train_went_well();
+        for (int v = 0; v < 3; v++) {
+            TEST_ASSERT_EQUAL_STRING(expected[0][v], validation_of("mlp", v < 2 ? 2 * v + 2 : 5));
+            TEST_ASSERT_EQUAL_STRING(expected[1][v], validation_of("gpt", v < 2 ? 2 * v + 2 : 5));
+        }
+    }
+}
+
 static void test_replicas_are_one_large_batch(void)
 {
     double loss;
@@ -79,6 +118,7 @@ int main(void)
 {
     UNITY_BEGIN();
     RUN_TEST(test_a_pair_trains_as_each_would_alone);
+    RUN_TEST(test_a_pair_validates_as_each_would_alone_in_every_mode);
     RUN_TEST(test_replicas_are_one_large_batch);
     RUN_TEST(test_a_replica_that_runs_out_of_memory_ends_the_run);
     return UNITY_END();

@@ -28,7 +28,28 @@ static void test_loss_goes_down(void)
     TEST_ASSERT_EQUAL_STRING("naive", train_field("alloc"));
     TEST_ASSERT_EQUAL_STRING("simgpu", train_field("device"));
     TEST_ASSERT_TRUE(atof(train_field("step_ms")) > 0.0);
-    TEST_ASSERT_NOT_NULL(strstr(train_said.err, "step 60/60 loss "));
+    TEST_ASSERT_NOT_NULL(strstr(train_said.err, "model=mlp step=60/60 loss="));
+}
+
+static void test_the_log_tells_the_run_from_start_to_end(void)
+{
+    const char *folder = train_make_folder();
+    char option[600], line[800];
+
+    snprintf(option, sizeof(option), "--log=%s/run.log", folder);
+    TRAIN("1x256M", "--steps=6", "--hidden=16", "--validate-every=3", "--report-every=2", "--quiet", option);
+    train_went_well();
+    TEST_ASSERT_EQUAL_STRING("", train_said.err);
+    snprintf(line, sizeof(line),
+             "grep -o '\"event\":\"[a-z]*\"\\|\"step\":[0-9]*' %s/run.log | cut -d: -f2 | tr -d '\n\"'",
+             folder);
+    train_shell("1x256M", line, 0);
+    TEST_ASSERT_EQUAL_STRING("start0step1step2validation3step4step6validation6end", train_said.out);
+    train_remove_folder(folder);
+    TRAIN("1x256M", "--steps=1", "--log=/nonexistent/folder/log");
+    TEST_ASSERT_EQUAL_INT(TRAIN_FAILED, train_said.status);
+    TEST_ASSERT_NOT_NULL_MESSAGE(strstr(train_said.err, "--log=/nonexistent/folder/log: No such file"),
+                                 train_said.err);
 }
 
 static void test_losses_are_equal_to_the_bit_in_every_allocation_mode(void)
@@ -142,6 +163,37 @@ static void test_a_budget_is_kept_to(void)
     TEST_ASSERT_TRUE(atoll(train_field("peak_bytes")) <= 8 << 20);
 }
 
+/* On a small simulated card a context takes a sixteenth of it. */
+static void test_a_cap_below_the_size_of_the_context_is_said(void)
+{
+    struct spawn_env *env = spawn_env_new();
+    const char *const argv[] = {spawn_build_path("train"), "--hidden=16", "--steps=1", NULL};
+
+    spawn_sim(env, "1x1G", NULL);
+    spawn_wrapped(env);
+    spawn_cap(env, "10M");
+    train_forget();
+    train_said = spawn_run(env, argv, NULL);
+    spawn_env_free(env);
+    TEST_ASSERT_EQUAL_INT_MESSAGE(TRAIN_NO_MEMORY, train_said.status, train_said.err);
+    TEST_ASSERT_NOT_NULL_MESSAGE(strstr(train_said.err, "the CUDA context itself does not fit"),
+                                 train_said.err);
+}
+
+static void test_without_a_gpu_the_simulated_one_is_named(void)
+{
+    struct spawn_env *env = spawn_env_new();
+    const char *const argv[] = {spawn_build_path("train"), "--hidden=16", "--steps=1", NULL};
+
+    spawn_sim(env, "1x256M", NULL);
+    spawn_env_set(env, "CUDA_VISIBLE_DEVICES", "-1");
+    train_forget();
+    train_said = spawn_run(env, argv, NULL);
+    spawn_env_free(env);
+    TEST_ASSERT_EQUAL_INT_MESSAGE(TRAIN_FAILED, train_said.status, train_said.err);
+    TEST_ASSERT_NOT_NULL_MESSAGE(strstr(train_said.err, "gpucap run --sim=1x8G -- train"), train_said.err);
+}
+
 static void test_idx_files_are_learned(void)
 {
     /* Four images of 2 x 2 pixels, one bright pixel each. */
@@ -184,6 +236,7 @@ int main(void)
     UNITY_BEGIN();
     RUN_TEST(test_loss_goes_down);
     RUN_TEST(test_losses_are_equal_to_the_bit_in_every_allocation_mode);
+    RUN_TEST(test_the_log_tells_the_run_from_start_to_end);
     RUN_TEST(test_the_seed_decides_the_run);
     RUN_TEST(test_the_arena_takes_its_share_of_what_is_free);
     RUN_TEST(test_out_of_memory_says_what_was_asked_and_free);
@@ -191,6 +244,8 @@ int main(void)
     RUN_TEST(test_an_impossible_batch_is_said);
     RUN_TEST(test_a_budget_is_kept_to);
     RUN_TEST(test_a_closed_stream_costs_what_is_said_and_no_more);
+    RUN_TEST(test_a_cap_below_the_size_of_the_context_is_said);
+    RUN_TEST(test_without_a_gpu_the_simulated_one_is_named);
     RUN_TEST(test_idx_files_are_learned);
     return UNITY_END();
 }

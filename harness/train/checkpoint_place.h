@@ -1,0 +1,21 @@
+/* Where checkpoints lie: a file that is being written beside its target, and the older ones that are kept.
+ * Several processes may save to one path at once: each writes a file of its own, and every file that has its
+ * final name is complete. Returns 0 or -1 with errno. */
+#ifndef HARNESS_CHECKPOINT_PLACE_H
+#define HARNESS_CHECKPOINT_PLACE_H
+
+#include <limits.h>
+#include <stdint.h>
+
+/* Writes the folder of `path`, with a slash at its end, or ".". */
+void checkpoint_place_folder(const char *path, char folder[PATH_MAX]);
+
+/* Creates a file beside `path` under a name that no other process has, and writes that name to `temporary`.
+ * Returns its descriptor, whose lock says that its writer lives. Removes those of writers that have died. */
+int checkpoint_place_create(const char *path, char temporary[PATH_MAX]);
+
+/* Renames `temporary` to `path`. With keep > 1, what was there becomes path.1, that one path.2, and so on up
+ * to path.(keep - 1). At every moment `path` is a complete file, if it was one before. */
+int checkpoint_place_commit(const char *temporary, const char *path, uint64_t keep);
+
+#endif

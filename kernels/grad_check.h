@@ -1,0 +1,13 @@
+/* For the updates of the CPU reference (sgd.c, adamw.c): notices gradients that are not finite while they are
+ * read anyway. Any thread of cpu_threads.h may call it. */
+#ifndef KERNELS_GRAD_CHECK_H
+#define KERNELS_GRAD_CHECK_H
+
+#include <stddef.h>
+
+#include "ops.h"
+
+/* Sets scalars->bad_step, unless it is set, if one of `count` gradients is not finite. */
+void grad_check_note_bad(const float *grad, size_t count, struct ops_scalars *scalars);
+
+#endif

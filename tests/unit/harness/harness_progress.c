@@ -1,0 +1,193 @@
+/* Progress lines: what people see fits their window, what programs read can be parsed, the log is JSON. */
+#include <fcntl.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include "harness/fleet/fleet_line.h"
+#include "harness/train/progress.h"
+#include "unity.h"
+
+void setUp(void) {}
+
+void tearDown(void) {}
+
+static const struct progress_figures usual = {.model = "gpt2-small",
+                                              .precision = "bf16",
+                                              .step = 1240,
+                                              .steps = 5000,
+                                              .loss = 2.1134,
+                                              .rate = 0.0006,
+                                              .ms = 16.52,
+                                              .per_s = 495873.2,
+                                              .tokens = true,
+                                              .eta_s = 62.1,
+                                              .held = (size_t)10035 << 20,
+                                              .peak = (size_t)10650 << 20};
+
+static void test_the_line_of_a_terminal_says_everything_where_there_is_room(void)
+{
+    char line[512];
+
+    progress_terminal_line(&usual, 200, line, sizeof(line));
+    TEST_ASSERT_EQUAL_STRING(
+        "gpt2-small bf16  step 1,240/5,000  [####................]  16.5 ms  495,873 tok/s  "
+        "loss 2.113  lr 0.0006  9.8 GiB (peak 10.4)  ETA 1 m 02 s",
+        line);
+}
+
+static void test_the_line_of_a_terminal_never_exceeds_its_columns(void)
+{
+    char line[512];
+
+    for (unsigned columns = 1; columns < 200; columns++) {
+        progress_terminal_line(&usual, columns, line, sizeof(line));
+        TEST_ASSERT_TRUE(strlen(line) <= columns);
+    }
+    progress_terminal_line(&usual, 80, line, sizeof(line));
+    TEST_ASSERT_NOT_NULL(strstr(line, "step 1,240/5,000"));
+    TEST_ASSERT_NOT_NULL(strstr(line, "loss 2.113"));
+    TEST_ASSERT_NOT_NULL(strstr(line, "ETA 1 m 02 s"));
+    TEST_ASSERT_NOT_NULL(strstr(line, "16.5 ms"));
+    TEST_ASSERT_NOT_NULL(strstr(line, "peak 10.4"));
+}
+
+static void test_what_is_not_known_yet_is_left_out(void)
+{
+    struct progress_figures first = usual;
+    char line[512];
+
+    first.step = 1;
+    first.ms = first.per_s = 0.0;
+    first.eta_s = -1.0;
+    progress_terminal_line(&first, 200, line, sizeof(line));
+    TEST_ASSERT_NULL(strstr(line, " ms"));
+    TEST_ASSERT_NULL(strstr(line, "ETA"));
+    progress_plain_line(&first, line, sizeof(line));
+    TEST_ASSERT_EQUAL_STRING(
+        "model=gpt2-small step=1/5000 loss=2.1134 lr=0.0006 held_mib=10035.0 peak_mib=10650.0", line);
+}
+
+static void test_a_plain_line_is_read_by_fleet(void)
+{
+    struct fleet_progress progress = {.loss = NAN};
+    char line[512];
+
+    progress_plain_line(&usual, line, sizeof(line));
+    TEST_ASSERT_TRUE(fleet_line_progress(line, &progress));
+    TEST_ASSERT_EQUAL_UINT64(1240, progress.step);
+    TEST_ASSERT_EQUAL_UINT64(5000, progress.steps);
+    TEST_ASSERT_EQUAL_DOUBLE(2.1134, progress.loss);
+    TEST_ASSERT_EQUAL_DOUBLE(16.52, fleet_line_number(line, "ms", 0.0));
+    TEST_ASSERT_EQUAL_DOUBLE(62, fleet_line_number(line, "eta_s", 0.0));
+}
+
+static void test_a_number_that_json_does_not_know_is_null(void)
+{
+    char text[32];
+
+    TEST_ASSERT_EQUAL_STRING("null", progress_number(NAN, text));
+    TEST_ASSERT_EQUAL_STRING("null", progress_number(-INFINITY, text));
+    TEST_ASSERT_EQUAL_STRING("-0.25", progress_number(-0.25, text));
+}
+
+/* Steps since the last line of the log are averaged, each with its weight. */
+static void test_the_log_has_a_line_for_each_report_that_is_due(void)
+{
+    char path[] = "/tmp/harness_progress.XXXXXX", text[4096] = "";
+    struct progress progress;
+    int fd = mkstemp(path);
+    FILE *file;
+
+    TEST_ASSERT_TRUE(fd >= 0);
+    close(fd);
+    TEST_ASSERT_EQUAL_INT(STATUS_OK, progress_log_open(path));
+    progress_open(&progress, true, false, 4);
+    for (uint64_t step = 1; step <= 8; step++) {
+        struct progress_figures figures = usual;
+
+        figures.step = step;
+        figures.per_s = 32; /* tokens of a step */
+        figures.ms = step % 4 ? 10.0 : 20.0;
+        figures.loss = step == 8 ? (double)NAN : 1.5;
+        progress_step(&progress, &figures, step % 4 ? 1 : 2, false);
+    }
+    progress_validated(&progress, "gpt", 8, 2.5, -1.0);
+    TEST_ASSERT_EQUAL_INT(STATUS_OK, progress_log_close());
+    file = fopen(path, "r");
+    TEST_ASSERT_NOT_NULL(file);
+    TEST_ASSERT_TRUE(fread(text, 1, sizeof(text) - 1, file) > 0);
+    fclose(file);
+    unlink(path);
+    TEST_ASSERT_NOT_NULL_MESSAGE(strstr(text, "\"step\":4,\"steps\":5000,\"loss\":1.5,"), text);
+    TEST_ASSERT_NOT_NULL_MESSAGE(strstr(text, "\"ms\":14,\"tokens_per_s\":2285.7,"), text);
+    TEST_ASSERT_NOT_NULL_MESSAGE(strstr(text, "\"step\":8,\"steps\":5000,\"loss\":null,"), text);
+    TEST_ASSERT_NULL_MESSAGE(strstr(text, "\"step\":5,"), text);
+    TEST_ASSERT_NOT_NULL_MESSAGE(
+        strstr(text, "\"model\":\"gpt\",\"step\":8,\"loss\":2.5,\"accuracy\":null}\n"), text);
+    TEST_ASSERT_EQUAL_INT(0, strncmp(text, "{\"event\":\"step\",\"time\":", 23));
+}
+
+/* What a terminal of 80 columns gets while two steps are reported. */
+static void read_terminal(char *text, size_t size)
+{
+    const struct winsize window = {.ws_row = 24, .ws_col = 80};
+    int terminal = posix_openpt(O_RDWR | O_NOCTTY);
+    int before = dup(STDERR_FILENO);
+    struct progress progress;
+    ssize_t got;
+    int end;
+
+    TEST_ASSERT_TRUE(terminal >= 0 && grantpt(terminal) == 0 && unlockpt(terminal) == 0);
+    end = open(ptsname(terminal), O_RDWR | O_NOCTTY);
+    TEST_ASSERT_TRUE(end >= 0 && ioctl(end, TIOCSWINSZ, &window) == 0);
+    dup2(end, STDERR_FILENO);
+    progress_open(&progress, false, false, 0);
+    for (uint64_t step = 4999; step <= 5000; step++) {
+        struct progress_figures figures = usual;
+
+        figures.step = step;
+        progress_step(&progress, &figures, 1, true);
+        if (step == 4999)
+            status_fail(STATUS_FAILED, "a message");
+    }
+    fflush(stderr);
+    dup2(before, STDERR_FILENO);
+    got = read(terminal, text, size - 1);
+    TEST_ASSERT_TRUE(got > 0);
+    text[got] = '\0';
+    close(before);
+    close(end);
+    close(terminal);
+}
+
+static void test_a_terminal_has_one_line_that_is_rewritten_and_messages_get_their_own(void)
+{
+    char text[4096];
+    const char *second;
+
+    read_terminal(text, sizeof(text));
+    TEST_ASSERT_EQUAL_INT('\r', text[0]);
+    TEST_ASSERT_TRUE(strcspn(text + 1, "\033") <= 80);
+    TEST_ASSERT_NOT_NULL_MESSAGE(strstr(text, "step 4,999/5,000"), text);
+    TEST_ASSERT_NOT_NULL_MESSAGE(strstr(text, "\033[K\r\ntrain: a message\r\n\r"), text);
+    second = strstr(text, "step 5,000/5,000");
+    TEST_ASSERT_NOT_NULL_MESSAGE(second, text);
+    TEST_ASSERT_EQUAL_STRING("\033[K\r\n", strchr(second, '\033')); /* the last one stays */
+}
+
+int main(void)
+{
+    UNITY_BEGIN();
+    RUN_TEST(test_the_line_of_a_terminal_says_everything_where_there_is_room);
+    RUN_TEST(test_the_line_of_a_terminal_never_exceeds_its_columns);
+    RUN_TEST(test_what_is_not_known_yet_is_left_out);
+    RUN_TEST(test_a_plain_line_is_read_by_fleet);
+    RUN_TEST(test_a_number_that_json_does_not_know_is_null);
+    RUN_TEST(test_the_log_has_a_line_for_each_report_that_is_due);
+    RUN_TEST(test_a_terminal_has_one_line_that_is_rewritten_and_messages_get_their_own);
+    return UNITY_END();
+}

@@ -1,0 +1,171 @@
+/* `train` ends when it must: a loss or gradient that is not finite stops it and never reaches a checkpoint.
+ */
+#include <math.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/unit/harness/harness_support.h"
+#include "unity.h"
+
+enum { LINE = 2048 };
+
+static const char *folder;
+static char path[600], save[700], resume[700];
+
+void setUp(void)
+{
+    folder = train_make_folder();
+    snprintf(path, sizeof(path), "%s/run.ckpt", folder);
+    snprintf(save, sizeof(save), "--save=%s", path);
+    snprintf(resume, sizeof(resume), "--resume=%s", path);
+}
+
+void tearDown(void)
+{
+    train_forget();
+    train_remove_folder(folder);
+}
+
+#define DIVERGES "--hidden=32", "--rate=10", "--momentum=0.99", "--val-batches=1"
+
+static void ends_with(int status, const char *why)
+{
+    TEST_ASSERT_EQUAL_INT_MESSAGE(status, train_said.status, train_said.err);
+    TEST_ASSERT_NOT_NULL_MESSAGE(strstr(train_said.err, why), train_said.err);
+}
+
+static void test_a_loss_that_is_not_finite_stops_with_a_status_of_its_own(void)
+{
+    TRAIN("1x256M", DIVERGES, "--steps=100000", "--quiet");
+    ends_with(TRAIN_NOT_FINITE, "is not finite: the training stops");
+    TEST_ASSERT_EQUAL_STRING("", train_said.out);
+    TRAIN("1x256M", DIVERGES, "--steps=100000", "--quiet", "--graph", "--alloc=static", "--accumulate=2",
+          "--batch=32");
+    ends_with(TRAIN_NOT_FINITE, "is not finite: the training stops");
+    TRAIN("1x256M", DIVERGES, "--steps=100000", "--quiet", "--precision=bf16");
+    ends_with(TRAIN_NOT_FINITE, "is not finite: the training stops");
+}
+
+/* All floats of the checkpoint, which follow its header and table: 2 layers have 4 parameters. */
+static bool all_finite(void)
+{
+    enum { BEFORE = 384 + 4 * 16 };
+    FILE *file = fopen(path, "r");
+    size_t count = 0;
+    bool finite = true;
+    float x;
+
+    TEST_ASSERT_NOT_NULL(file);
+    TEST_ASSERT_EQUAL_INT(0, fseek(file, BEFORE, SEEK_SET));
+    while (fread(&x, sizeof(x), 1, file) == 1) {
+        finite = finite && isfinite(x);
+        count++;
+    }
+    fclose(file);
+    TEST_ASSERT_EQUAL_size_t(2 * (784 * 32 + 32 + 32 * 10 + 10), count);
+    return finite;
+}
+
+/* However steps, reports and checkpoints fall, FILE holds no number that is not finite. */
+static void test_a_good_checkpoint_is_not_overwritten_after_a_bad_step(void)
+{
+    char line[LINE];
+
+    TRAIN("1x256M", "--hidden=32", "--steps=5", "--quiet", save);
+    train_went_well();
+    snprintf(line, sizeof(line), "cp %s %s/before", path, folder);
+    TEST_ASSERT_EQUAL_INT(0, system(line));
+    TRAIN("1x256M", DIVERGES, "--steps=300", "--quiet", save, resume);
+    ends_with(TRAIN_NOT_FINITE, "run.ckpt is as it was last saved");
+    snprintf(line, sizeof(line), "cmp %s %s/before", path, folder);
+    TEST_ASSERT_EQUAL_INT(0, system(line));
+    TRAIN("1x256M", DIVERGES, "--steps=300", "--quiet", "--save-every=1", save, resume);
+    ends_with(TRAIN_NOT_FINITE, "is not finite");
+    TEST_ASSERT_TRUE(all_finite());
+}
+
+static void test_bad_updates_are_left_out_or_made_where_that_is_asked_for(void)
+{
+    TRAIN("1x256M", DIVERGES, "--steps=60", "--quiet", "--on-nan=skip");
+    train_went_well();
+    TEST_ASSERT_TRUE_MESSAGE(atoi(train_field("skipped")) > 10, train_said.out);
+    TRAIN("1x256M", DIVERGES, "--steps=60", "--quiet", "--on-nan=go");
+    train_went_well();
+    TEST_ASSERT_NOT_NULL(strstr(train_said.out, "loss_last=-nan"));
+    TEST_ASSERT_NULL(strstr(train_said.out, "skipped="));
+}
+
+static void test_a_training_that_skips_every_update_ends(void)
+{
+    TRAIN("1x256M", DIVERGES, "--steps=100000", "--quiet", "--on-nan=skip", save);
+    ends_with(TRAIN_NOT_FINITE, "no update since step ");
+}
+
+/* Starts a long training, sends it signals once it has begun to save, and stores its status in train_said. */
+static void run_and_signal(const char *signals)
+{
+    char line[LINE];
+
+    snprintf(line, sizeof(line),
+             "(until [ -e %s ]; do sleep 0.01; done; for signal in %s; do kill -$signal $$; done) & "
+             "exec \"$TRAIN\" --hidden=16 --batch=4 --steps=1000000000 --save-every=5 --quiet %s",
+             path, signals, save);
+    train_shell("1x256M", line, 30);
+}
+
+static void test_sigterm_and_sigint_save_and_end_with_a_status_of_their_own(void)
+{
+    static const char *const names[] = {"TERM", "INT"};
+    char text[64];
+    unsigned long long step;
+
+    for (int i = 0; i < 2; i++) {
+        run_and_signal(names[i]);
+        snprintf(text, sizeof(text), "ended by SIG%s at step ", names[i]);
+        ends_with(TRAIN_STOPPED, text);
+        step = strtoull(strstr(train_said.err, text) + strlen(text), NULL, 10);
+        TEST_ASSERT_EQUAL_STRING("", train_said.out);
+        TRAIN("1x256M", "--hidden=16", "--steps=1", "--val-batches=1", resume);
+        train_went_well();
+        snprintf(text, sizeof(text), "run.ckpt is at step %llu:", step);
+        TEST_ASSERT_NOT_NULL_MESSAGE(strstr(train_said.err, text), train_said.err);
+        TEST_ASSERT_EQUAL_INT(0, remove(path));
+    }
+}
+
+/* While it is halted, both become pending: the second is delivered before it can have saved. */
+static void test_a_second_signal_ends_it_at_once(void)
+{
+    run_and_signal("STOP INT TERM CONT");
+    TEST_ASSERT_EQUAL_INT_MESSAGE(128 + SIGTERM, train_said.status, train_said.err);
+    TEST_ASSERT_EQUAL_STRING("", train_said.err);
+    TRAIN("1x256M", "--hidden=16", "--steps=1", "--val-batches=1", resume);
+    train_went_well();
+}
+
+static void test_a_signal_that_was_ignored_stays_so(void)
+{
+    char line[LINE];
+
+    snprintf(line, sizeof(line),
+             "trap '' INT; \"$TRAIN\" --hidden=16 --batch=4 --steps=300 --save-every=5 --quiet %s & run=$!; "
+             "until [ -e %s ]; do sleep 0.01; done; kill -INT $run; wait $run",
+             save, path);
+    train_shell("1x256M", line, 30);
+    train_went_well();
+}
+
+int main(void)
+{
+    UNITY_BEGIN();
+    RUN_TEST(test_a_loss_that_is_not_finite_stops_with_a_status_of_its_own);
+    RUN_TEST(test_a_good_checkpoint_is_not_overwritten_after_a_bad_step);
+    RUN_TEST(test_bad_updates_are_left_out_or_made_where_that_is_asked_for);
+    RUN_TEST(test_a_training_that_skips_every_update_ends);
+    RUN_TEST(test_sigterm_and_sigint_save_and_end_with_a_status_of_their_own);
+    RUN_TEST(test_a_second_signal_ends_it_at_once);
+    RUN_TEST(test_a_signal_that_was_ignored_stays_so);
+    return UNITY_END();
+}
