@@ -1,0 +1,341 @@
+/* recorder: see recorder.h. Names are in recorder_names.c. */
+#include "interpose/see/recorder.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "interpose/base/clock.h"
+#include "interpose/base/process.h"
+#include "interpose/base/thread.h"
+#include "interpose/see/events.h"
+#include "interpose/see/live.h"
+#include "interpose/see/owner.h"
+#include "interpose/see/recorder_names.h"
+#include "interpose/see/stacks.h"
+#include "interpose/settings/log.h"
+
+#define LOOK_MS     100  /* between two looks at rings that are not half full */
+#define BATCH       1024 /* events after which the threads get their room back */
+#define PATIENCE_MS 2000 /* for the end of a recording */
+#define SYNC_MS     1000
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
+/* guarded by lock */
+static bool running;           /* the thread exists */
+static bool stopping;          /* it is to end */
+static uint64_t asked, served; /* numbers of the requests of recorder_sync */
+static char path[RECORDING_WRITE_PATH];
+
+/* The thread's own. */
+static struct recording_write file = {.fd = -1};
+static uint64_t began; /* CLOCK_MONOTONIC */
+static int failure;    /* -errno that has ended the recording */
+static void (*list_live)(void (*add)(struct recording_event *event));
+
+/* ---- events ---- */
+
+/* Writes an event after the names that it uses. */
+static void write_event(struct recording_event *event)
+{
+    const uint64_t time = event->time_ns;
+
+    if (failure || (failure = recorder_names_of(&file, event)))
+        return;
+    failure = recording_write_reserve(&file, sizeof *event);
+    if (failure)
+        return;
+    event->head.size = sizeof *event;
+    event->time_ns = time > began ? time - began : 0;
+    recording_write_add(&file, event, sizeof *event);
+}
+
+/* Writes the release of every block in a range. */
+static void release_range(const struct recording_event *gone)
+{
+    struct recording_event event = *gone;
+
+    while (live_take_within(gone->address, gone->bytes, &event)) {
+        event.head.type = RECORDING_FREE;
+        event.other = 0;
+        write_event(&event);
+        event = *gone;
+    }
+}
+
+/* Takes one noted event. */
+static void take(const struct recording_event *noted)
+{
+    struct recording_event event = *noted;
+
+    switch (event.head.type) {
+    case RECORDING_ALLOC:
+        live_add(&event);
+        break;
+    case RECORDING_FREE:
+        if (!live_take(&event))
+            return; /* not a block, or one from before the recording */
+        break;
+    case RECORDER_GONE:
+        release_range(&event);
+        return;
+    default:
+        break;
+    }
+    write_event(&event);
+}
+
+static void tell_dropped(uint64_t count, uint32_t thread)
+{
+    struct recording_event event = {.head.type = RECORDING_DROPPED,
+                                    .time_ns = recording_write_system.now(),
+                                    .bytes = count,
+                                    .thread = thread};
+
+    if (count)
+        write_event(&event);
+}
+
+/* Returns the reader whose next event is the oldest, or NULL if all events are newer than `until`. */
+static struct events_reader *oldest(struct events_reader *readers, size_t count, uint64_t until)
+{
+    struct events_reader *first = NULL;
+    uint64_t least = until;
+
+    for (size_t i = 0; i < count; i++) {
+        struct events_reader *reader = &readers[i];
+        const uint64_t time =
+            reader->at != reader->end ? reader->slots[reader->at % EVENTS_RING].time_ns : UINT64_MAX;
+
+        if (time <= least) {
+            least = time;
+            first = reader;
+        }
+    }
+    return first;
+}
+
+/* Reads all rings up to now. Later events stay for the next time: what led to them may not have been seen. */
+static void drain(void)
+{
+    static struct events_reader readers[EVENTS_THREADS];
+    const uint64_t until = recording_write_system.now();
+    const size_t count = events_begin(readers);
+    struct events_reader *next;
+    unsigned batch = 0;
+
+    for (size_t i = 0; i < count; i++) {
+        if (!readers[i].named)
+            recorder_names_forget_thread(readers[i].thread);
+        readers[i].named = true;
+        tell_dropped(readers[i].dropped, readers[i].thread);
+    }
+    tell_dropped(events_lost(), 0);
+    events_end(readers, count);
+    for (size_t i = 0; i < count; i++)
+        readers[i].dropped = 0;
+    while ((next = oldest(readers, count, until))) {
+        const struct recording_event *event = &next->slots[next->at % EVENTS_RING];
+
+        if (event->time_ns >= began) /* else a remainder of an earlier recording */
+            take(event);
+        next->at++;
+        if (++batch % BATCH == 0)
+            events_end(readers, count);
+    }
+    events_end(readers, count);
+}
+
+static void add_live(struct recording_event *event)
+{
+    event->head.type = RECORDING_ALLOC;
+    event->time_ns = began;
+    live_add(event);
+    write_event(event);
+}
+
+/* ---- steps ---- */
+
+int recorder_open(const struct recorder_settings *settings, char why[RECORDING_WRITE_WHY])
+{
+    char name[RECORDING_WRITE_PATH] = "";
+    struct timespec day;
+    int rc = recording_write_name(settings->file, name);
+
+    if (rc) {
+        snprintf(why, RECORDING_WRITE_WHY, "%.160s: %s", settings->file,
+                 rc == -EINVAL ? "only %p, %h and %% may follow a %" : "the name is too long");
+        return rc;
+    }
+    began = recording_write_system.now();
+    clock_gettime(CLOCK_REALTIME, &day);
+    const struct recording_head head = {
+        .magic = RECORDING_MAGIC,
+        .version = RECORDING_VERSION,
+        .head_bytes = sizeof head,
+        .began_unix_ns = (uint64_t)day.tv_sec * 1000000000U + (uint64_t)day.tv_nsec,
+        .began_mono_ns = began,
+        .pid = (uint32_t)getpid(),
+        .flags = settings->stacks ? RECORDING_STACKS : 0,
+    };
+    rc = recording_write_open(&file, name, &head, why);
+    if (rc)
+        return rc;
+    failure = 0;
+    list_live = settings->list_live;
+    memcpy(path, name, sizeof path);
+    live_clear();
+    recorder_names_clear();
+    owner_keep_stacks(settings->stacks);
+    failure = recorder_names_program(&file, settings->job);
+    events_switch(true);
+    return 0;
+}
+
+int recorder_step(bool flush)
+{
+    if (list_live)
+        list_live(add_live);
+    list_live = NULL;
+    drain();
+    if (!failure && file.used &&
+        (flush || recording_write_system.now() - file.since_ns >= RECORDER_FLUSH_MS * UINT64_C(1000000)))
+        failure = recording_write_flush(&file);
+    if (failure && events_are_on()) {
+        events_switch(false);
+        log_error("the recording to %s has ended: %s", path, strerror(-failure));
+    }
+    return failure;
+}
+
+void recorder_close(void)
+{
+    struct recording_event end = {.head.type = RECORDING_END};
+
+    events_switch(false);
+    recorder_step(false);
+    end.time_ns = recording_write_system.now();
+    write_event(&end);
+    recorder_step(true);
+    recording_write_close(&file);
+}
+
+/* ---- the thread ---- */
+
+/* Serves recorder_sync. Returns true if the thread is to go on. */
+static bool serve(uint64_t request)
+{
+    pthread_mutex_lock(&lock);
+    served = request;
+    const bool go_on = !stopping;
+    pthread_cond_broadcast(&changed);
+    pthread_mutex_unlock(&lock);
+    return go_on;
+}
+
+static uint64_t requested(void)
+{
+    pthread_mutex_lock(&lock);
+    const uint64_t request = asked;
+    pthread_mutex_unlock(&lock);
+    return request;
+}
+
+static void *run(void *unused)
+{
+    uint64_t request;
+    int rc;
+
+    do {
+        events_sleep(LOOK_MS);
+        request = requested();
+        rc = recorder_step(request != served);
+    } while (serve(request) && rc == 0);
+    recorder_close();
+    pthread_mutex_lock(&lock);
+    running = false;
+    pthread_cond_broadcast(&changed);
+    pthread_mutex_unlock(&lock);
+    return unused;
+}
+
+int recorder_start(const struct recorder_settings *settings)
+{
+    char why[RECORDING_WRITE_WHY];
+    int rc = -EALREADY;
+
+    pthread_mutex_lock(&lock);
+    if (!running) {
+        stopping = false;
+        rc = recorder_open(settings, why);
+        running = rc == 0 && thread_start(run, NULL);
+        if (rc == 0 && !running) {
+            rc = -EAGAIN;
+            snprintf(why, sizeof why, "no thread can be started");
+            events_switch(false);
+            recording_write_close(&file);
+        }
+        if (rc)
+            log_error("nothing is recorded: %s", why);
+    }
+    pthread_mutex_unlock(&lock);
+    return rc;
+}
+
+static struct timespec deadline(unsigned ms)
+{
+    return clock_after(ms * UINT64_C(1000000));
+}
+
+void recorder_stop(void)
+{
+    const struct timespec until = deadline(PATIENCE_MS);
+
+    /* A signal handler that calls exit may have interrupted a thread that holds the lock. */
+    if (!process_lock_at_exit(&lock))
+        return;
+    stopping = running;
+    events_wake();
+    while (running && pthread_cond_timedwait(&changed, &lock, &until) == 0)
+        continue;
+    pthread_mutex_unlock(&lock);
+}
+
+bool recorder_sync(void)
+{
+    const struct timespec until = deadline(SYNC_MS);
+
+    pthread_mutex_lock(&lock);
+    const uint64_t request = ++asked;
+    events_wake();
+    while (running && served < request && pthread_cond_timedwait(&changed, &lock, &until) == 0)
+        continue;
+    const bool done = running && served >= request;
+    pthread_mutex_unlock(&lock);
+    return done;
+}
+
+bool recorder_runs(char out[RECORDING_WRITE_PATH])
+{
+    pthread_mutex_lock(&lock);
+    const bool runs = running;
+    if (runs)
+        memcpy(out, path, sizeof path);
+    pthread_mutex_unlock(&lock);
+    return runs;
+}
+
+void recorder_after_fork(void)
+{
+    pthread_mutex_init(&lock, NULL);
+    pthread_cond_init(&changed, NULL);
+    running = stopping = false;
+    events_after_fork();
+    owner_after_fork();
+    stacks_after_fork();
+    recording_write_close(&file);
+}
