@@ -6,6 +6,7 @@
 #include <time.h>
 
 #include "interpose/account/drivers_pools.h"
+#include "interpose/base/clock.h"
 #include "interpose/base/lock.h"
 #include "interpose/base/process.h"
 #include "interpose/base/thread.h"
@@ -13,6 +14,7 @@
 #include "interpose/pool/capture.h"
 #include "interpose/pool/pools.h"
 #include "interpose/route.h"
+#include "interpose/see/owner.h"
 #include "interpose/settings/log.h"
 
 #define EXIT_PATIENCE_MS 1000 /* how long an exit waits for an answer in progress */
@@ -59,8 +61,10 @@ static uint64_t answer(struct device *device, uint64_t bytes)
                                            .cached = route_idle_on(device->ordinal),
                                            .limit = atomic_load(&device->limit)};
     ledger_publish(device->ledger, &figures);
-    const uint64_t now = ledger_lease(device->ledger);
-    return bytes && leased > now ? leased - now : 0;
+    const uint64_t now = ledger_lease(device->ledger), given = bytes && leased > now ? leased - now : 0;
+    if (given)
+        events_note_bytes(RECORDING_LEND, device->ordinal, given, 0);
+    return given;
 }
 
 /* stop() sets `stopping` and then reads `working`; here the order is reversed, so that one of the two sees
@@ -150,15 +154,59 @@ static unsigned patience_ms(uint64_t bytes)
     return ASK_MS + (unsigned)((bytes < most ? bytes : most) >> 30) * ASK_MS_PER_GIB;
 }
 
+/* Notes an event of a request for a recording. */
+static void note(enum recording_type type, const struct device *device, uint64_t bytes, uint64_t other)
+{
+    if (events_are_on())
+        events_note(&(struct recording_event){.head.type = (uint16_t)type,
+                                              .device = (uint16_t)device->ordinal,
+                                              .bytes = bytes,
+                                              .other = other,
+                                              .owner = owner_current});
+}
+
 /* Waits in the job's queue as the option `wait` says. */
 static bool stand_in_queue(struct loan *loan)
 {
     const double wait = library_options()->wait;
+    const uint64_t began = clock_ns();
 
     if (wait <= 0 || capture_any())
         return false;
     loan->waited = account_wait_for_budget(&loan->device->account, loan->need, (uint64_t)(wait * 1000)) == 0;
+    note(RECORDING_WAIT, loan->device, loan->need, clock_ns() - began);
     return loan->waited;
+}
+
+/* What the job's other processes have lent so far, by slot; for recordings. */
+struct lenders {
+    uint64_t lent[LEDGER_SLOTS];
+};
+
+static void read_lenders(const struct ledger *ledger, struct lenders *lenders)
+{
+    struct ledger_entry entry;
+
+    for (int i = 0; i < LEDGER_SLOTS; i++)
+        lenders->lent[i] = ledger_is_neighbour(ledger, i) && ledger_read(ledger, i, &entry) ? entry.lent : 0;
+}
+
+/* Asks the neighbours, and notes for a recording who gave how much. */
+static bool ask_and_note(struct device *device, uint64_t missing)
+{
+    struct lenders before;
+    struct ledger_entry entry;
+
+    if (!events_are_on())
+        return ledger_ask(device->ledger, missing, patience_ms(missing));
+    read_lenders(device->ledger, &before);
+    const bool given = ledger_ask(device->ledger, missing, patience_ms(missing));
+    for (int i = 0; i < LEDGER_SLOTS; i++) {
+        if (ledger_is_neighbour(device->ledger, i) && ledger_read(device->ledger, i, &entry) &&
+            entry.lent > before.lent[i])
+            note(RECORDING_BORROW, device, entry.lent - before.lent[i], (uint64_t)entry.pid);
+    }
+    return given;
 }
 
 static bool borrow(struct loan *loan)
@@ -176,7 +224,7 @@ static bool borrow(struct loan *loan)
     /* If others are always faster, the queue is the fair way. A wait in vain is the last word. */
     if (loan->tries > TRIES / 2 && library_options()->wait > 0)
         return stand_in_queue(loan);
-    return ledger_ask(device->ledger, missing, patience_ms(missing)) || stand_in_queue(loan);
+    return ask_and_note(device, missing) || stand_in_queue(loan);
 }
 
 /* Returns true if the limit can hold `need` beside what this process has live: else no loan helps. */

@@ -37,12 +37,13 @@ CUresult cuInit(unsigned int flags)
 {
     const enum library_mode mode = library_mode();
     /* If NVML may list us under another number, it must look at the cards before our context exists. */
+    const bool records = mode == LIBRARY_ON && library_options()->record[0];
     const bool look_first =
-        mode == LIBRARY_ON && options_any_limit(library_options()) && !measure_knows_pid();
+        ((mode == LIBRARY_ON && options_any_limit(library_options())) || records) && !measure_knows_pid();
 
     if (mode == LIBRARY_REFUSE)
         return CUDA_ERROR_NOT_PERMITTED;
-    if (look_first)
+    if (look_first || records)
         measure_start(); /* runs while the driver starts */
     CUresult result = driver.cuInit(flags);
     rebind_check();

@@ -51,6 +51,26 @@ static inline void events_note_free(enum recording_kind kind, uint64_t address, 
                                               .other = (uint64_t)(uintptr_t)stream});
 }
 
+/* Not events of the file: */
+#define EVENTS_GONE 63 /* every block with an address in the `bytes` from `address` on is gone */
+#define EVENTS_KEPT 62 /* the driver has refused the release that this thread noted last: the block stays */
+
+/* Notes that a context has ended, and with it all blocks in a range of addresses. */
+static inline void events_note_gone(int device, uint64_t start, uint64_t bytes)
+{
+    if (events_are_on())
+        events_note(&(struct recording_event){
+            .head.type = EVENTS_GONE, .device = (uint16_t)device, .address = start, .bytes = bytes});
+}
+
+/* Notes that the release was refused. */
+static inline void events_note_kept(enum recording_kind kind, uint64_t address)
+{
+    if (events_are_on())
+        events_note(
+            &(struct recording_event){.head.type = EVENTS_KEPT, .kind = (uint8_t)kind, .address = address});
+}
+
 /* Limits of the calling thread's stack, as far as known: *low is 0 otherwise. Known once the thread has noted
  * an event. */
 void events_stack(uintptr_t *low, uintptr_t *high);

@@ -7,7 +7,7 @@
 #define FIRST_CAPACITY 4096 /* places; a power of two */
 
 /* A number is an address, a handle or an array: separate name spaces. */
-enum { SPACE_NONE, SPACE_ADDRESS, SPACE_HANDLE, SPACE_ARRAY };
+enum { SPACE_NONE, SPACE_ADDRESS, SPACE_HANDLE, SPACE_ARRAY, SPACE_GRAPH };
 
 struct place {
     uint64_t number, bytes;
@@ -24,7 +24,16 @@ static size_t row_count;
 
 static uint32_t space_of(unsigned kind)
 {
-    return kind == RECORDING_VMM ? SPACE_HANDLE : kind == RECORDING_ARRAY ? SPACE_ARRAY : SPACE_ADDRESS;
+    switch (kind) {
+    case RECORDING_VMM:
+        return SPACE_HANDLE;
+    case RECORDING_ARRAY:
+        return SPACE_ARRAY;
+    case RECORDING_GRAPH:
+        return SPACE_GRAPH;
+    default:
+        return SPACE_ADDRESS;
+    }
 }
 
 static uint64_t home(uint32_t space, uint64_t number)

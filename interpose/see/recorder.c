@@ -22,6 +22,8 @@
 #define BATCH       1024 /* events after which the threads get their room back */
 #define PATIENCE_MS 2000 /* for the end of a recording */
 #define SYNC_MS     1000
+#define CARDS       64
+#define RELEASED    64 /* the last releases, in case that the driver refuses one */
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
@@ -35,9 +37,14 @@ static char path[RECORDING_WRITE_PATH];
 static struct recording_write file = {.fd = -1};
 static uint64_t began; /* CLOCK_MONOTONIC */
 static int failure;    /* -errno that has ended the recording */
+static void (*sample)(void (*used)(int device, uint64_t bytes));
+static uint64_t events, sampled_events, sampled_ns; /* events ever taken; when last measured */
+static uint64_t held[CARDS], contexts[CARDS];       /* what our pools hold, and contexts for themselves */
+static struct recording_event released[RELEASED];
+static unsigned released_next;
 static void (*list_live)(void (*add)(struct recording_event *event));
 
-/* ---- events ---- */
+/* ---- the file ---- */
 
 /* Writes an event after the names that it uses. */
 static void write_event(struct recording_event *event)
@@ -54,6 +61,50 @@ static void write_event(struct recording_event *event)
     recording_write_add(&file, event, sizeof *event);
 }
 
+/* ---- the driver's figure ---- */
+
+/* Returns the bytes of live blocks on a card, in our pools or elsewhere. Managed and imported memory is not
+ * in the driver's figure. */
+static uint64_t live_on(int device, bool pooled, bool have_pools)
+{
+    struct live_row row;
+    uint64_t bytes = 0;
+
+    for (size_t i = 0; live_row(i, &row); i++) {
+        if (row.device == device && row.kind != RECORDING_MANAGED && row.kind != RECORDING_IMPORT &&
+            (row.kind == RECORDING_MALLOC && have_pools) == pooled)
+            bytes += row.bytes;
+    }
+    return bytes;
+}
+
+static uint64_t less(uint64_t from, uint64_t bytes)
+{
+    return from > bytes ? from - bytes : 0;
+}
+
+/* Fills in what idles of the driver's figure, and writes what of it the card's contexts hold for themselves:
+ * what no block and no pool has. */
+static void take_used(struct recording_event *used)
+{
+    const uint64_t in_pools = held[used->device % CARDS];
+    struct recording_event context = {
+        .head.type = RECORDING_CONTEXT,
+        .device = used->device,
+        .time_ns = used->time_ns,
+        .bytes = less(less(used->bytes, in_pools), live_on(used->device, false, in_pools)),
+        .other = used->device + 1U,
+        .thread = used->thread,
+    };
+
+    used->other = less(in_pools, live_on(used->device, true, in_pools));
+    if (context.bytes && context.bytes != contexts[used->device % CARDS])
+        write_event(&context);
+    contexts[used->device % CARDS] = context.bytes;
+}
+
+/* ---- events ---- */
+
 /* Writes the release of every block in a range. */
 static void release_range(const struct recording_event *gone)
 {
@@ -67,6 +118,39 @@ static void release_range(const struct recording_event *gone)
     }
 }
 
+/* Writes the release of a block that is still known where another one begins now: its own was lost, or a
+ * graph's memory has another size. */
+static void release_unseen(const struct recording_event *event)
+{
+    struct recording_event before = {.head.type = RECORDING_FREE,
+                                     .kind = event->kind,
+                                     .address = event->address,
+                                     .thread = event->thread,
+                                     .time_ns = event->time_ns};
+
+    if (live_take(&before))
+        write_event(&before);
+}
+
+/* Turns an EVENTS_KEPT into the allocation of the block that was released last under this number. Returns
+ * false if it is not known. */
+static bool find_released(struct recording_event *event)
+{
+    for (unsigned i = 1; i <= RELEASED; i++) {
+        const struct recording_event *before = &released[(released_next - i) % RELEASED];
+
+        if (before->address == event->address && before->thread == event->thread) {
+            const uint64_t time = event->time_ns;
+
+            *event = *before;
+            event->head.type = RECORDING_ALLOC;
+            event->time_ns = time;
+            return true;
+        }
+    }
+    return false;
+}
+
 /* Takes one noted event. */
 static void take(const struct recording_event *noted)
 {
@@ -74,15 +158,32 @@ static void take(const struct recording_event *noted)
 
     switch (event.head.type) {
     case RECORDING_ALLOC:
+        release_unseen(&event);
         live_add(&event);
         break;
     case RECORDING_FREE:
         if (!live_take(&event))
             return; /* not a block, or one from before the recording */
+        released[released_next++ % RELEASED] = event;
         break;
-    case RECORDER_GONE:
+    case EVENTS_GONE:
         release_range(&event);
         return;
+    case EVENTS_KEPT:
+        if (!find_released(&event))
+            return;
+        live_add(&event);
+        break;
+    case RECORDING_GROW:
+    case RECORDING_TRIM:
+        held[event.device % CARDS] = event.other;
+        break;
+    case RECORDING_USED:
+        take_used(&event);
+        break;
+    case RECORDING_CONTEXT: /* has ended */
+        contexts[event.device % CARDS] = 0;
+        break;
     default:
         break;
     }
@@ -143,6 +244,7 @@ static void drain(void)
 
         if (event->time_ns >= began) /* else a remainder of an earlier recording */
             take(event);
+        events++;
         next->at++;
         if (++batch % BATCH == 0)
             events_end(readers, count);
@@ -150,11 +252,41 @@ static void drain(void)
     events_end(readers, count);
 }
 
+/* ---- the driver's figure, by the recorder ---- */
+
+static void add_used(int device, uint64_t bytes)
+{
+    struct recording_event used = {.head.type = RECORDING_USED,
+                                   .device = (uint16_t)device,
+                                   .time_ns = recording_write_system.now(),
+                                   .bytes = bytes};
+
+    take_used(&used);
+    write_event(&used);
+}
+
+/* Measures if it is time to. */
+static void take_sample(bool at_end)
+{
+    const uint64_t now = recording_write_system.now();
+
+    if (!sample || events == sampled_events ||
+        (!at_end && sampled_ns && now - sampled_ns < RECORDER_SAMPLE_MS * UINT64_C(1000000)))
+        return;
+    sampled_events = events;
+    sampled_ns = now;
+    sample(add_used);
+}
+
 static void add_live(struct recording_event *event)
 {
-    event->head.type = RECORDING_ALLOC;
     event->time_ns = began;
-    live_add(event);
+    if (event->head.type == 0)
+        event->head.type = RECORDING_ALLOC;
+    if (event->head.type == RECORDING_ALLOC)
+        live_add(event);
+    if (event->head.type == RECORDING_GROW)
+        held[event->device % CARDS] = event->other;
     write_event(event);
 }
 
@@ -187,8 +319,13 @@ int recorder_open(const struct recorder_settings *settings, char why[RECORDING_W
         return rc;
     failure = 0;
     list_live = settings->list_live;
+    sample = settings->sample;
+    sampled_ns = 0;
+    sampled_events = events;
     memcpy(path, name, sizeof path);
     live_clear();
+    memset(held, 0, sizeof held);
+    memset(contexts, 0, sizeof contexts);
     recorder_names_clear();
     owner_keep_stacks(settings->stacks);
     failure = recorder_names_program(&file, settings->job);
@@ -202,6 +339,7 @@ int recorder_step(bool flush)
         list_live(add_live);
     list_live = NULL;
     drain();
+    take_sample(false);
     if (!failure && file.used &&
         (flush || recording_write_system.now() - file.since_ns >= RECORDER_FLUSH_MS * UINT64_C(1000000)))
         failure = recording_write_flush(&file);
@@ -218,6 +356,7 @@ void recorder_close(void)
 
     events_switch(false);
     recorder_step(false);
+    take_sample(true);
     end.time_ns = recording_write_system.now();
     write_event(&end);
     recorder_step(true);
@@ -251,9 +390,10 @@ static void *run(void *unused)
     int rc;
 
     do {
-        events_sleep(LOOK_MS);
         request = requested();
         rc = recorder_step(request != served);
+        if (rc == 0 && request == served)
+            events_sleep(LOOK_MS);
     } while (serve(request) && rc == 0);
     recorder_close();
     pthread_mutex_lock(&lock);

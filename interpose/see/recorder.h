@@ -11,18 +11,19 @@
 
 #include "interpose/see/recording_write.h"
 
-#define RECORDER_FLUSH_MS 200
-
-/* For events_note: not an event of the file. The context of a pool has ended: every block with an address in
- * the `bytes` from `address` on is released. */
-#define RECORDER_GONE 63
+#define RECORDER_FLUSH_MS  200
+#define RECORDER_SAMPLE_MS 1000 /* a measurement by NVML takes about 1 ms */
 
 struct recorder_settings {
     const char *file; /* with %p and %h */
     const char *job;  /* or "" */
     bool stacks;
-    /* Calls add() for each block that is live already, or NULL. Called by the recorder's thread. */
+    /* Calls add() for each block that is live already (type 0), and for events that tell how things stand
+     * (with their type), or NULL. Called by the recorder's thread. */
     void (*list_live)(void (*add)(struct recording_event *event));
+    /* Measures, and calls used() for each card where that is possible, or NULL. Called by the recorder's
+     * thread, while events come in once per RECORDER_SAMPLE_MS. */
+    void (*sample)(void (*used)(int device, uint64_t bytes));
 };
 
 /* Starts a recording. Returns 0, -EALREADY if one runs, or another -errno after one line on stderr. */

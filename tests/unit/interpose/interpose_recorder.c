@@ -209,7 +209,7 @@ static void test_a_context_that_ends_releases_its_blocks(void)
     note_alloc(0x10000, 1);
     note_alloc(0x10800, 1);
     note_alloc(0x20000, 1);
-    events_note(&(struct recording_event){.head.type = RECORDER_GONE, .address = 0x10000, .bytes = 0x1000});
+    events_note(&(struct recording_event){.head.type = EVENTS_GONE, .address = 0x10000, .bytes = 0x1000});
     recorder_close();
     struct recording_decode r = decode();
     size_t at = 0;
