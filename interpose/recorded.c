@@ -2,10 +2,12 @@
 #include "interpose/recorded.h"
 
 #include <stdatomic.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "interpose/account/blocks.h"
 #include "interpose/account/device.h"
+#include "interpose/base/process.h"
 #include "interpose/library.h"
 #include "interpose/pool/pools.h"
 #include "interpose/see/events.h"
@@ -174,8 +176,15 @@ int recorded_start(const char *file, bool stacks)
     return start(file, stacks, true);
 }
 
+/* Runs before NVML's exit handlers, for one last figure. */
+static void at_exit(void)
+{
+    if (!process_is_copy())
+        recorder_sync();
+}
+
 void recorded_begin(const struct options *options)
 {
-    if (options->record[0])
-        start(options->record, options->stacks, false);
+    if (options->record[0] && start(options->record, options->stacks, false) == 0)
+        atexit(at_exit);
 }

@@ -18,6 +18,8 @@
 #define VALUE_BITS  16
 #define VALUE_OWNER 0x8000 /* the rest is an owner: a return address in its code */
 #define WINDOW      512    /* words of the stack above the hook in which its caller's caller is looked for */
+#define NEAR        64     /* words behind a call by pointer in which a call that is known counts for more */
+#define PASSED_ON   4      /* libraries that pass a call on, at most */
 #define HOOK_WINDOW 128    /* words between owner_enter and the hook's own return address */
 #define SEARCHES    4000   /* at most; later call sites count as the program: a search takes 0.1 to 2 ms */
 #define PATH_MOST   512
@@ -213,49 +215,62 @@ __attribute__((no_sanitize("address", "thread"))) static uint64_t word_of(struct
     return index < stack.count ? *(const volatile uint64_t *)&stack.words[index] : 0;
 }
 
-/* Returns true if a call that returns to `address` is one into a library that passes calls on. *sure: the
- * instruction says so. */
-static bool may_be_caller(uint64_t address, bool *sure)
+/* How likely it is that a word of the stack is the return address of a call into the library `into`. */
+enum likely { NO, BY_POINTER, SURE };
+
+static enum likely calls_into(uint64_t address, const char *into)
 {
     const struct owner_map *map = owner_maps_find(address);
     uint64_t target;
 
-    if (!map || owner_passes_on(map->path))
-        return false;
+    if (!map || map->path == into)
+        return NO;
     switch (owner_maps_call_before(address, &target)) {
     case OWNER_CALL_DIRECT: {
         const struct owner_map *to = owner_maps_find(target);
 
-        *sure = true;
-        return to && owner_passes_on(to->path);
+        return to && to->path == into ? SURE : NO;
     }
     case OWNER_CALL_POINTER:
-        *sure = false;
-        return true;
+        return BY_POINTER;
     default:
-        return false;
+        return NO;
     }
 }
 
-/* Looks for the caller of the library that called the hook: the first return address of a call that is known
- * to lead into such a library, else the first of a call by a pointer. Others are remains of earlier calls.
- * Returns how many words above the frame it is, or 0. */
-static size_t find_caller(struct stack stack, uint64_t return_address)
+/* Looks for the caller of a library above word number `from`: the first return address of a call that is
+ * known to lead into the library; the first of a call by a pointer, if that is far below. Others are remains
+ * of earlier calls. Returns its number, or 0. */
+static size_t find_caller(struct stack stack, size_t from, const char *into)
 {
-    size_t own = 0, by_pointer = 0;
+    size_t by_pointer = 0;
 
-    while (own < HOOK_WINDOW && own < stack.count && word_of(stack, own) != return_address)
-        own++;
-    for (size_t i = own + 1; i < own + WINDOW && i < stack.count; i++) {
-        bool sure;
+    for (size_t i = from; i < from + WINDOW && i < stack.count; i++) {
+        const enum likely likely = calls_into(word_of(stack, i), into);
 
-        if (!may_be_caller(word_of(stack, i), &sure))
-            continue;
-        if (sure)
+        if (likely == SURE)
             return i;
-        by_pointer = by_pointer ? by_pointer : i;
+        if (likely == BY_POINTER && !by_pointer)
+            by_pointer = i;
+        if (by_pointer && i - by_pointer == NEAR)
+            break;
     }
     return by_pointer;
+}
+
+/* The same through all libraries that pass the call on. */
+static size_t find_first_caller(struct stack stack, uint64_t return_address, const char *into)
+{
+    size_t at = 0;
+
+    while (at < HOOK_WINDOW && at < stack.count && word_of(stack, at) != return_address)
+        at++;
+    for (int i = 0; i < PASSED_ON && (at = find_caller(stack, at + 1, into)); i++) {
+        into = owner_maps_find(word_of(stack, at))->path;
+        if (!owner_passes_on(into))
+            return at;
+    }
+    return 0;
 }
 
 /* Looks at a call site for the first time. Returns its owner, and the caller's return address if that is
@@ -270,7 +285,8 @@ static uint16_t search(struct stack stack, uint64_t return_address, uint64_t *ca
         searches++;
         read_maps();
         const struct owner_map *map = owner_maps_find(return_address);
-        const size_t found = map && owner_passes_on(map->path) ? find_caller(stack, return_address) : 0;
+        const size_t found =
+            map && owner_passes_on(map->path) ? find_first_caller(stack, return_address, map->path) : 0;
         if (found) {
             *caller = word_of(stack, found);
             owner = owner_of_file(owner_maps_find(*caller)->path);

@@ -265,17 +265,18 @@ static void add_used(int device, uint64_t bytes)
     write_event(&used);
 }
 
-/* Measures if it is time to. */
-static void take_sample(bool at_end)
+/* Measures if there were events and it is time to, or `now_please`. */
+static void take_sample(bool now_please)
 {
     const uint64_t now = recording_write_system.now();
 
     if (!sample || events == sampled_events ||
-        (!at_end && sampled_ns && now - sampled_ns < RECORDER_SAMPLE_MS * UINT64_C(1000000)))
+        (!now_please && sampled_ns && now - sampled_ns < RECORDER_SAMPLE_MS * UINT64_C(1000000)))
         return;
     sampled_events = events;
     sampled_ns = now;
-    sample(add_used);
+    if (!failure)
+        sample(add_used);
 }
 
 static void add_live(struct recording_event *event)
@@ -339,7 +340,7 @@ int recorder_step(bool flush)
         list_live(add_live);
     list_live = NULL;
     drain();
-    take_sample(false);
+    take_sample(flush);
     if (!failure && file.used &&
         (flush || recording_write_system.now() - file.since_ns >= RECORDER_FLUSH_MS * UINT64_C(1000000)))
         failure = recording_write_flush(&file);
@@ -356,7 +357,6 @@ void recorder_close(void)
 
     events_switch(false);
     recorder_step(false);
-    take_sample(true);
     end.time_ns = recording_write_system.now();
     write_event(&end);
     recorder_step(true);
