@@ -13,6 +13,7 @@
 #include "interpose/library.h"
 #include "interpose/pool/capture.h"
 #include "interpose/pool/pools.h"
+#include "interpose/recorded.h"
 #include "interpose/route.h"
 #include "interpose/see/owner.h"
 #include "interpose/settings/log.h"
@@ -72,11 +73,15 @@ static uint64_t answer(struct device *device, uint64_t bytes)
 static void *serve(void *argument)
 {
     struct device *device = argument;
+    char folder[OPTIONS_PATH_MAX] = "";
     uint64_t bytes, given;
 
+    ledger_folder(library_options()->ledger, folder, sizeof folder);
     while (ledger_listen(device->ledger, &bytes)) {
         atomic_fetch_add(&working, 1);
         given = atomic_load(&stopping) ? 0 : answer(device, bytes);
+        if (bytes == 0 && !atomic_load(&stopping))
+            recorded_serve(folder);
         atomic_fetch_sub(&working, 1);
         ledger_answer(device->ledger, given);
     }

@@ -1,17 +1,25 @@
 /* recorded: see recorded.h. */
 #include "interpose/recorded.h"
 
+#include <errno.h>
+#include <inttypes.h>
+#include <pthread.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "interpose/account/blocks.h"
 #include "interpose/account/device.h"
+#include "interpose/account/inquiry.h"
 #include "interpose/base/process.h"
 #include "interpose/library.h"
 #include "interpose/pool/pools.h"
 #include "interpose/see/events.h"
+#include "interpose/see/live.h"
+#include "interpose/see/owner.h"
 #include "interpose/see/recorder.h"
+#include "interpose/see/tags.h"
 
 /* A card with a context of this process, whether limited or not. */
 static struct seen {
@@ -152,6 +160,129 @@ void recorded_context_ended(CUcontext context)
         atomic_store(&cards[i].context, NULL);
         events_note_bytes(RECORDING_CONTEXT, i, 0, (uint64_t)i + 1);
     }
+}
+
+/* ---- figures ---- */
+
+static const char *const kinds[] = {
+    [0] = "other",
+    [RECORDING_MALLOC] = "malloc",
+    [RECORDING_ASYNC] = "async",
+    [RECORDING_VMM] = "handle",
+    [RECORDING_ARRAY] = "array",
+    [RECORDING_GRAPH] = "graph",
+    [RECORDING_MANAGED] = "managed",
+    [RECORDING_IMPORT] = "imported",
+};
+
+bool recorded_owners(void (*visit)(const struct recorded_owner *row, void *argument), void *argument)
+{
+    uint64_t in_pools[DEVICE_MAX] = {0};
+    struct live_row live;
+
+    if (!recorder_sync())
+        return false;
+    for (size_t i = 0; live_row(i, &live); i++) {
+        const unsigned kind = live.kind < sizeof kinds / sizeof *kinds ? live.kind : 0;
+        const struct recorded_owner row = {
+            live.device, owner_name(live.owner), kinds[kind], tags_name(live.tag), live.bytes, live.blocks,
+            live.peak};
+
+        if (live.bytes || live.blocks)
+            visit(&row, argument);
+        if (live.kind == RECORDING_MALLOC)
+            in_pools[live.device % DEVICE_MAX] += live.bytes;
+    }
+    for (int i = 0; i < DEVICE_MAX; i++) {
+        const uint64_t held = pool_held_on(i), context = recorder_context_bytes(i);
+        const struct recorded_owner idle = {.device = i,
+                                            .owner = "gpucap",
+                                            .kind = "idle",
+                                            .tag = "",
+                                            .bytes = held > in_pools[i] ? held - in_pools[i] : 0};
+        const struct recorded_owner own = {
+            .device = i, .owner = "driver", .kind = "context", .tag = "", .bytes = context};
+
+        if (idle.bytes)
+            visit(&idle, argument);
+        if (own.bytes)
+            visit(&own, argument);
+    }
+    return true;
+}
+
+/* ---- requests of the command ---- */
+
+struct answer {
+    char text[INQUIRY_ANSWER];
+    size_t used;
+};
+
+static void add_line(const struct recorded_owner *row, void *argument)
+{
+    struct answer *answer = argument;
+    const size_t room = sizeof answer->text - answer->used;
+    const int length =
+        snprintf(answer->text + answer->used, room, "%d\t%" PRIu64 "\t%" PRIu64 "\t%" PRIu64 "\t%s\t%s\t%s\n",
+                 row->device, row->bytes, row->blocks, row->peak, row->kind, row->owner, row->tag);
+
+    if (length > 0 && (size_t)length < room)
+        answer->used += (size_t)length;
+    else
+        answer->text[answer->used] = '\0'; /* no room for this one */
+}
+
+/* Starts a recording. The request is "start on|off FILE". */
+static void start_by_request(const char *words, struct answer *answer)
+{
+    char path[RECORDING_WRITE_PATH] = "";
+    const bool stacks = !strncmp(words, "on ", 3);
+    const char *file = strchr(words, ' ');
+    const int rc = file ? recorded_start(file + 1, stacks) : -EINVAL;
+
+    if (rc == 0 && recorder_runs(path))
+        snprintf(answer->text, sizeof answer->text, "recording to %s\n", path);
+    else if (rc == -EALREADY && recorder_runs(path))
+        snprintf(answer->text, sizeof answer->text, "error: it records to %s already\n", path);
+    else
+        snprintf(answer->text, sizeof answer->text, "error: %s\n", recorder_why());
+}
+
+static void stop_by_request(struct answer *answer)
+{
+    char path[RECORDING_WRITE_PATH];
+
+    if (!recorder_runs(path)) {
+        snprintf(answer->text, sizeof answer->text, "error: it does not record\n");
+        return;
+    }
+    recorder_sync(); /* one last figure */
+    recorder_stop();
+    snprintf(answer->text, sizeof answer->text, "recorded to %s\n", path);
+}
+
+void recorded_serve(const char *folder)
+{
+    static struct answer answer; /* guarded by lock: a thread of each card may serve */
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    char text[INQUIRY_QUESTION];
+
+    if (!inquiry_take(folder, text))
+        return;
+    pthread_mutex_lock(&lock);
+    answer.used = 0;
+    snprintf(answer.text, sizeof answer.text, "error: it does not know this request\n");
+    if (!strncmp(text, "start ", 6)) {
+        start_by_request(text + 6, &answer);
+    } else if (!strcmp(text, "stop")) {
+        stop_by_request(&answer);
+    } else if (!strcmp(text, "owners")) {
+        answer.text[0] = '\0';
+        if (!recorded_owners(add_line, &answer))
+            snprintf(answer.text, sizeof answer.text, "error: it does not record\n");
+    }
+    inquiry_answer(folder, answer.text);
+    pthread_mutex_unlock(&lock);
 }
 
 /* ---- begin ---- */

@@ -32,6 +32,7 @@ static bool running;           /* the thread exists */
 static bool stopping;          /* it is to end */
 static uint64_t asked, served; /* numbers of the requests of recorder_sync */
 static char path[RECORDING_WRITE_PATH];
+static char why[RECORDING_WRITE_WHY]; /* the last recorder_start failed */
 
 /* The thread's own. */
 static struct recording_write file = {.fd = -1};
@@ -39,7 +40,8 @@ static uint64_t began; /* CLOCK_MONOTONIC */
 static int failure;    /* -errno that has ended the recording */
 static void (*sample)(void (*used)(int device, uint64_t bytes));
 static uint64_t events, sampled_events, sampled_ns; /* events ever taken; when last measured */
-static uint64_t held[CARDS], contexts[CARDS];       /* what our pools hold, and contexts for themselves */
+static uint64_t held[CARDS];
+static _Atomic uint64_t contexts[CARDS]; /* what our pools hold, and contexts for themselves */
 static struct recording_event released[RELEASED];
 static unsigned released_next;
 static void (*list_live)(void (*add)(struct recording_event *event));
@@ -293,14 +295,14 @@ static void add_live(struct recording_event *event)
 
 /* ---- steps ---- */
 
-int recorder_open(const struct recorder_settings *settings, char why[RECORDING_WRITE_WHY])
+int recorder_open(const struct recorder_settings *settings, char reason[RECORDING_WRITE_WHY])
 {
     char name[RECORDING_WRITE_PATH] = "";
     struct timespec day;
     int rc = recording_write_name(settings->file, name);
 
     if (rc) {
-        snprintf(why, RECORDING_WRITE_WHY, "%.160s: %s", settings->file,
+        snprintf(reason, RECORDING_WRITE_WHY, "%.160s: %s", settings->file,
                  rc == -EINVAL ? "only %p, %h and %% may follow a %" : "the name is too long");
         return rc;
     }
@@ -315,7 +317,7 @@ int recorder_open(const struct recorder_settings *settings, char why[RECORDING_W
         .pid = (uint32_t)getpid(),
         .flags = settings->stacks ? RECORDING_STACKS : 0,
     };
-    rc = recording_write_open(&file, name, &head, why);
+    rc = recording_write_open(&file, name, &head, reason);
     if (rc)
         return rc;
     failure = 0;
@@ -326,7 +328,8 @@ int recorder_open(const struct recorder_settings *settings, char why[RECORDING_W
     memcpy(path, name, sizeof path);
     live_clear();
     memset(held, 0, sizeof held);
-    memset(contexts, 0, sizeof contexts);
+    for (int i = 0; i < CARDS; i++)
+        contexts[i] = 0;
     recorder_names_clear();
     owner_keep_stacks(settings->stacks);
     failure = recorder_names_program(&file, settings->job);
@@ -405,7 +408,6 @@ static void *run(void *unused)
 
 int recorder_start(const struct recorder_settings *settings)
 {
-    char why[RECORDING_WRITE_WHY];
     int rc = -EALREADY;
 
     pthread_mutex_lock(&lock);
@@ -457,6 +459,16 @@ bool recorder_sync(void)
     const bool done = running && served >= request;
     pthread_mutex_unlock(&lock);
     return done;
+}
+
+const char *recorder_why(void)
+{
+    return why;
+}
+
+uint64_t recorder_context_bytes(int device)
+{
+    return device >= 0 && device < CARDS ? atomic_load(&contexts[device]) : 0;
 }
 
 bool recorder_runs(char out[RECORDING_WRITE_PATH])

@@ -40,6 +40,12 @@ bool recorder_sync(void);
 /* Returns true if a recording runs, and copies its path. */
 bool recorder_runs(char path[RECORDING_WRITE_PATH]);
 
+/* Returns why the last recorder_start failed, as a sentence without a full stop. */
+const char *recorder_why(void);
+
+/* Returns what the contexts of a card hold for themselves, as of the last measurement. */
+uint64_t recorder_context_bytes(int device);
+
 /* Names a card. Call before its first event; later calls do nothing. */
 void recorder_name_device(int device, const char *name, const char *uuid, uint64_t total);
 
@@ -48,7 +54,7 @@ void recorder_after_fork(void);
 
 /* ---- the thread's steps, for tests ---- */
 
-int recorder_open(const struct recorder_settings *settings, char why[RECORDING_WRITE_WHY]);
+int recorder_open(const struct recorder_settings *settings, char reason[RECORDING_WRITE_WHY]);
 /* Reads all rings. `flush`: writes what there is, however little. Returns 0, or -errno if the recording has
  * ended because of an error. */
 int recorder_step(bool flush);

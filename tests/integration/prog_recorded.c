@@ -149,6 +149,86 @@ static void forks(void)
     MUST(0, cuMemFree(block));
 }
 
+/* ---- while it runs ---- */
+
+/* Runs the command on this process; its output is ours. */
+static int command(const char *words)
+{
+    char line[1024];
+
+    fflush(stdout);
+    snprintf(line, sizeof line, "exec \"%s/gpucap\" %s", getenv("GPUCAP_BUILD"), words);
+    const int status = system(line);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+static int command_on_me(const char *words, const char *more)
+{
+    char line[512];
+
+    snprintf(line, sizeof line, "%s%ld %s", words, (long)getpid(), more);
+    return command(line);
+}
+
+static const struct gpucap_owner *find_owner(const struct gpucap_owner *list, size_t count, const char *kind,
+                                             const char *tag)
+{
+    for (size_t i = 0; i < count; i++) {
+        if (!strcmp(list[i].kind, kind) && !strcmp(list[i].tag, tag))
+            return &list[i];
+    }
+    printf("no %s\n", kind);
+    exit(1);
+}
+
+/* What gpucap_owners tells adds up to what the driver counts. */
+static void check_owners(uint64_t tagged, uint64_t plain)
+{
+    struct gpucap_owner list[32];
+    struct gpucap_stats stats;
+    size_t count = 1;
+    uint64_t sum = 0;
+
+    MUST(0, gpucap_owners(0, list, sizeof *list, &count));
+    MUST(true, count > 1 && count < 32);
+    MUST(0, gpucap_owners(0, list, sizeof *list, &count));
+    for (size_t i = 0; i < count; i++)
+        sum += list[i].bytes;
+    MUST(tagged, find_owner(list, count, "malloc", "weights")->bytes);
+    MUST(plain, find_owner(list, count, "malloc", "")->bytes);
+    MUST(0, gpucap_stats(0, &stats, sizeof stats));
+    MUST(stats.used, sum);
+    MUST(true, find_owner(list, count, "context", "")->bytes == 128 * MIB);
+}
+
+static void by_command(void)
+{
+    char to[256];
+    CUdeviceptr early, small, late;
+    size_t count = 0;
+
+    snprintf(to, sizeof to, "--to=%s", getenv("TEST_RECORDING"));
+    prog_context(0);
+    gpucap_tag("weights");
+    MUST(0, cuMemAlloc(&early, 3 * MIB));
+    say(RECORDING_MALLOC, early, 3 * MIB);
+    gpucap_tag(NULL);
+    MUST(0, cuMemAlloc(&small, 700));
+    say(RECORDING_MALLOC, small, 700);
+    MUST(-1, gpucap_owners(0, NULL, 0, &count));
+    MUST(1, command_on_me("ps --owners=", ""));
+    MUST(1, command_on_me("record stop ", ""));
+    MUST(0, command_on_me("record start ", to));
+    MUST(1, command_on_me("record start ", to));
+    MUST(0, cuMemAlloc(&late, 5 * MIB));
+    say(RECORDING_MALLOC, late, 5 * MIB);
+    check_owners(3 * MIB, 5 * MIB + 700);
+    MUST(0, command_on_me("ps --owners=", ""));
+    MUST(0, cuMemFree(early));
+    MUST(0, command_on_me("record stop ", ""));
+    MUST(0, cuMemFree(late));
+}
+
 /* ---- who asked ---- */
 
 static void owners(void)
@@ -198,10 +278,11 @@ static void stacks(void)
 int main(int argc, char **argv)
 {
     static const struct prog_scenario all[] = {
-        {"kinds", kinds},     {"ended_context", ended_context},
-        {"refused", refused}, {"threads", threads},
-        {"killed", killed},   {"forks", forks},
-        {"owners", owners},   {"stacks", stacks},
+        {"kinds", kinds},           {"ended_context", ended_context},
+        {"refused", refused},       {"threads", threads},
+        {"killed", killed},         {"forks", forks},
+        {"owners", owners},         {"stacks", stacks},
+        {"by_command", by_command},
     };
 
     return prog_main(argc, argv, all, sizeof all / sizeof *all);

@@ -230,6 +230,34 @@ static void test_a_file_that_cannot_be_written_is_said_once_and_the_program_goes
     spawn_result_free(&result);
 }
 
+/* ---- while it runs ---- */
+
+static void test_a_running_process_is_recorded_from_a_command_on(void)
+{
+    const char *const variables[] = {
+        "GPUCAP_RECORD", "off", "TEST_RECORDING", path, "GPUCAP_MAX", "1G", NULL};
+    struct spawn_result result = run("by_command", "off", variables);
+    size_t at = 0;
+
+    TEST_ASSERT_EQUAL_INT_MESSAGE(0, result.status, result.err);
+    TEST_ASSERT_NOT_NULL_MESSAGE(strstr(result.err, ": it does not record\n"), result.err);
+    TEST_ASSERT_NOT_NULL_MESSAGE(strstr(result.err, " already\n"), result.err);
+    TEST_ASSERT_NOT_NULL_MESSAGE(strstr(result.out, "malloc    program, weights\n"), result.out);
+    TEST_ASSERT_NOT_NULL_MESSAGE(strstr(result.out, "   128 MiB           context   driver\n"), result.out);
+    struct recording_decode r = decode(path);
+    TEST_ASSERT_EQUAL_size_t(3, recording_decode_count(&r, RECORDING_ALLOC));
+    TEST_ASSERT_EQUAL_size_t(1, recording_decode_count(&r, RECORDING_FREE));
+    TEST_ASSERT_EQUAL_size_t(1, recording_decode_count(&r, RECORDING_END));
+    const struct recording_event *limit = recording_decode_next(&r, &at, RECORDING_LIMIT);
+    TEST_ASSERT_EQUAL_UINT64(0, limit->time_ns);
+    char *line = strtok(result.out, "\n");
+    TEST_ASSERT_EQUAL_UINT64(0, find(&r, RECORDING_ALLOC, line)->time_ns);
+    TEST_ASSERT_NOT_EQUAL(0, find(&r, RECORDING_FREE, line)->tag);
+    TEST_ASSERT_EQUAL_UINT64(0, find(&r, RECORDING_ALLOC, strtok(NULL, "\n"))->time_ns);
+    recording_decode_free(&r);
+    spawn_result_free(&result);
+}
+
 /* ---- owners and stacks ---- */
 
 static void test_each_block_has_the_library_that_asked_for_it(void)
@@ -301,6 +329,7 @@ int main(void)
     RUN_TEST(test_what_was_flushed_survives_sigkill);
     RUN_TEST(test_each_process_has_a_file_of_its_own);
     RUN_TEST(test_a_file_that_cannot_be_written_is_said_once_and_the_program_goes_on);
+    RUN_TEST(test_a_running_process_is_recorded_from_a_command_on);
     RUN_TEST(test_each_block_has_the_library_that_asked_for_it);
     RUN_TEST(test_stacks_lead_from_the_call_to_main);
     unlink(path);
