@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "interpose/account/blocks.h"
 #include "interpose/account/device.h"
@@ -279,7 +280,8 @@ void recorded_serve(const char *folder)
     } else if (!strcmp(text, "owners")) {
         answer.text[0] = '\0';
         if (!recorded_owners(add_line, &answer))
-            snprintf(answer.text, sizeof answer.text, "error: it does not record\n");
+            snprintf(answer.text, sizeof answer.text,
+                     "error: it does not record; `gpucap record start %ld` begins\n", (long)getpid());
     }
     inquiry_answer(folder, answer.text);
     pthread_mutex_unlock(&lock);

@@ -44,6 +44,7 @@ static uint64_t held[CARDS];
 static _Atomic uint64_t contexts[CARDS]; /* what our pools hold, and contexts for themselves */
 static struct recording_event released[RELEASED];
 static unsigned released_next;
+static bool flush_soon;
 static void (*list_live)(void (*add)(struct recording_event *event));
 
 /* ---- the file ---- */
@@ -182,6 +183,9 @@ static void take(const struct recording_event *noted)
         break;
     case RECORDING_USED:
         take_used(&event);
+        break;
+    case RECORDING_REFUSAL: /* the program may be about to abort */
+        flush_soon = true;
         break;
     case RECORDING_CONTEXT: /* has ended */
         contexts[event.device % CARDS] = 0;
@@ -345,8 +349,10 @@ int recorder_step(bool flush)
     drain();
     take_sample(flush);
     if (!failure && file.used &&
-        (flush || recording_write_system.now() - file.since_ns >= RECORDER_FLUSH_MS * UINT64_C(1000000)))
+        (flush || flush_soon ||
+         recording_write_system.now() - file.since_ns >= RECORDER_FLUSH_MS * UINT64_C(1000000)))
         failure = recording_write_flush(&file);
+    flush_soon = false;
     if (failure && events_are_on()) {
         events_switch(false);
         log_error("the recording to %s has ended: %s", path, strerror(-failure));

@@ -154,6 +154,7 @@ static void test_a_refusal_says_which_limit_it_was(void)
     TEST_ASSERT_EQUAL_UINT64(UINT64_C(3) << 30, event->bytes);
     TEST_ASSERT_EQUAL_INT(RECORDING_LIMIT_PROCESS, event->limit);
     TEST_ASSERT_LESS_OR_EQUAL_UINT64(UINT64_C(1) << 30, event->other);
+    TEST_ASSERT_NOT_NULL_MESSAGE(strstr(result.refusals, "`gpucap why "), result.refusals);
     at = 0;
     TEST_ASSERT_EQUAL_UINT64(UINT64_C(1) << 30, recording_decode_next(&r, &at, RECORDING_LIMIT)->bytes);
     recording_decode_free(&r);
