@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "interpose/base/clock.h"
+#include "interpose/base/lock.h"
 #include "interpose/see/tags.h"
 
 enum { RING_FREE, RING_USED, RING_ENDED };
@@ -88,7 +89,7 @@ static void find_stack(struct ring *ring)
     pthread_attr_destroy(&attributes);
 }
 
-static struct ring *open_ring(void)
+static struct ring *open_without_cancel(void)
 {
     pthread_once(&once, make_key);
     struct ring *ring = ended || !have_key ? NULL : claim();
@@ -107,6 +108,14 @@ static struct ring *open_ring(void)
     ring->thread = (uint32_t)syscall(SYS_gettid);
     find_stack(ring);
     mine = ring;
+    return ring;
+}
+
+static struct ring *open_ring(void)
+{
+    lock_disable_cancel(); /* a cancelled thread would keep the ring, or a lock of the C library */
+    struct ring *ring = open_without_cancel();
+    lock_restore_cancel();
     return ring;
 }
 

@@ -13,16 +13,18 @@
 #include "interpose/see/owner_maps.h"
 #include "interpose/see/stacks.h"
 
-#define PLACES      8192 /* words of the table; a power of two */
-#define WAYS        4    /* places that an address can be in */
-#define VALUE_BITS  16
-#define VALUE_OWNER 0x8000 /* the rest is an owner: a return address in its code */
-#define WINDOW      512    /* words of the stack above the hook in which its caller's caller is looked for */
-#define NEAR        64     /* words behind a call by pointer in which a call that is known counts for more */
-#define PASSED_ON   4      /* libraries that pass a call on, at most */
-#define HOOK_WINDOW 128    /* words between owner_enter and the hook's own return address */
-#define SEARCHES    4000   /* at most; later call sites count as the program: a search takes 0.1 to 2 ms */
-#define PATH_MOST   512
+#define PLACES       8192 /* words of the table; a power of two */
+#define WAYS         4    /* places that an address can be in */
+#define VALUE_BITS   16
+#define VALUE_OWNER  0x8000 /* the rest is an owner: a return address in its code */
+#define WINDOW       512    /* words of the stack above the hook in which its caller's caller is looked for */
+#define NEAR         64     /* words behind a call by pointer in which a call that is known counts for more */
+#define PASSED_ON    4      /* libraries that pass a call on, at most */
+#define HOOK_WINDOW  128    /* words between owner_enter and the hook's own return address */
+#define FAILED_SITES 64
+#define FAILED_TIMES 16   /* then the call site counts as the program */
+#define SEARCHES     4000 /* at most; later call sites count as the program: a search takes 0.1 to 2 ms */
+#define PATH_MOST    512
 
 _Thread_local uint16_t owner_current;
 _Thread_local uint32_t owner_stack;
@@ -38,6 +40,10 @@ static struct owner {
 } list[OWNER_MAX];
 static atomic_uint owners = 1; /* the first is the program */
 static unsigned searches, turn;
+static struct failed {
+    uint64_t call;
+    unsigned times;
+} failed[FAILED_SITES];   /* searches from these call sites found nothing */
 static atomic_uint reads; /* of the mappings */
 
 /* ---- names ---- */
@@ -273,6 +279,18 @@ static size_t find_first_caller(struct stack stack, uint64_t return_address, con
     return 0;
 }
 
+/* Counts a search in vain, with the lock held: callers in code that is of no file are not looked for again
+ * and again. */
+static void note_failure(uint64_t call)
+{
+    struct failed *site = &failed[call % FAILED_SITES];
+
+    if (site->call != call)
+        *site = (struct failed){.call = call};
+    if (++site->times >= FAILED_TIMES)
+        remember(call, VALUE_OWNER);
+}
+
 /* Looks at a call site for the first time. Returns its owner, and the caller's return address if that is
  * another than the hook's. */
 static uint16_t search(struct stack stack, uint64_t return_address, uint64_t *caller)
@@ -295,6 +313,8 @@ static uint16_t search(struct stack stack, uint64_t return_address, uint64_t *ca
         } else if (map && !owner_passes_on(map->path)) {
             owner = owner_of_file(map->path);
             remember(return_address, VALUE_OWNER | owner);
+        } else {
+            note_failure(return_address);
         }
     }
     pthread_mutex_unlock(&lock);

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "interpose/base/clock.h"
+#include "interpose/base/lock.h"
 #include "interpose/base/process.h"
 #include "interpose/base/thread.h"
 #include "interpose/see/events.h"
@@ -416,6 +417,7 @@ int recorder_start(const struct recorder_settings *settings)
 {
     int rc = -EALREADY;
 
+    lock_disable_cancel();
     pthread_mutex_lock(&lock);
     if (!running) {
         stopping = false;
@@ -431,6 +433,7 @@ int recorder_start(const struct recorder_settings *settings)
             log_error("nothing is recorded: %s", why);
     }
     pthread_mutex_unlock(&lock);
+    lock_restore_cancel();
     return rc;
 }
 
@@ -443,20 +446,23 @@ void recorder_stop(void)
 {
     const struct timespec until = deadline(PATIENCE_MS);
 
+    lock_disable_cancel();
     /* A signal handler that calls exit may have interrupted a thread that holds the lock. */
-    if (!process_lock_at_exit(&lock))
-        return;
-    stopping = running;
-    events_wake();
-    while (running && pthread_cond_timedwait(&changed, &lock, &until) == 0)
-        continue;
-    pthread_mutex_unlock(&lock);
+    if (process_lock_at_exit(&lock)) {
+        stopping = running;
+        events_wake();
+        while (running && pthread_cond_timedwait(&changed, &lock, &until) == 0)
+            continue;
+        pthread_mutex_unlock(&lock);
+    }
+    lock_restore_cancel();
 }
 
 bool recorder_sync(void)
 {
     const struct timespec until = deadline(SYNC_MS);
 
+    lock_disable_cancel();
     pthread_mutex_lock(&lock);
     const uint64_t request = ++asked;
     events_wake();
@@ -464,6 +470,7 @@ bool recorder_sync(void)
         continue;
     const bool done = running && served >= request;
     pthread_mutex_unlock(&lock);
+    lock_restore_cancel();
     return done;
 }
 

@@ -156,11 +156,30 @@ static bool map_buffers(struct recording_write *file)
     return true;
 }
 
+/* Returns true if fd still refers to our file. */
+static bool is_open(const struct recording_write *file)
+{
+    struct stat now;
+
+    return file->fd >= 0 && fstat(file->fd, &now) == 0 && now.st_dev == file->device &&
+           now.st_ino == file->inode;
+}
+
+/* Gives the file up. */
+static void close_file(struct recording_write *file)
+{
+    if (is_open(file))
+        close(file->fd);
+    file->fd = -1;
+}
+
 /* Writes everything, or returns -errno. */
 static int write_all(struct recording_write *file, const void *bytes, size_t count)
 {
     const unsigned char *at = bytes;
 
+    if (!is_open(file))
+        return -EBADF;
     for (size_t left = count; left;) {
         const ssize_t done = recording_write_system.write(file->fd, at, left);
 
@@ -182,7 +201,12 @@ int recording_write_open(struct recording_write *file, const char *path, const s
     const int fd = open_file(path, why);
     if (fd < 0)
         return fd;
+    struct stat kind;
     file->fd = fd;
+    if (fstat(fd, &kind) == 0) {
+        file->device = kind.st_dev;
+        file->inode = kind.st_ino;
+    }
     int rc = map_buffers(file) ? write_all(file, head, sizeof *head) : -ENOMEM;
     if (rc) {
         snprintf(why, RECORDING_WRITE_WHY, "%.160s: %s", path, strerror(-rc));
@@ -254,17 +278,16 @@ int recording_write_flush(struct recording_write *file)
     const int rc = write_all(file, file->stored, sizeof head + stored);
     if (rc) {
         /* If the file cannot be cut either, a reader stops at the half block. */
-        (void)!ftruncate(file->fd, (off_t)file->whole);
-        close(file->fd);
-        file->fd = -1;
+        if (is_open(file))
+            (void)!ftruncate(file->fd, (off_t)file->whole);
+        close_file(file);
     }
     return rc;
 }
 
 void recording_write_close(struct recording_write *file)
 {
-    if (file->fd >= 0)
-        close(file->fd);
+    close_file(file);
     if (file->plain)
         munmap(file->plain, file->mapped);
     *file = (struct recording_write){.fd = -1};

@@ -23,7 +23,9 @@ struct recording_write_system {
 extern struct recording_write_system recording_write_system;
 
 struct recording_write {
-    int fd;            /* -1: none, or given up */
+    int fd;       /* -1: none, or given up */
+    dev_t device; /* of our file: the program may close fd, and the number may become another file's */
+    ino_t inode;
     uint64_t whole;    /* bytes of the file up to the end of its last whole block */
     uint64_t since_ns; /* when the first record of `plain` was added */
     size_t used;       /* bytes in `plain` */

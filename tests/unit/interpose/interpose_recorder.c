@@ -296,6 +296,43 @@ static void test_two_processes_do_not_write_one_file(void)
     recording_decode_free(&r);
 }
 
+/* Returns the descriptor of the recording. */
+static int find_descriptor(void)
+{
+    char link[64], to[128];
+
+    for (int fd = 3; fd < 256; fd++) {
+        snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+        const ssize_t length = readlink(link, to, sizeof to - 1);
+        if (length > 0 && (to[length] = '\0', !strcmp(to, path)))
+            return fd;
+    }
+    TEST_FAIL_MESSAGE("the recording is not open");
+    return -1;
+}
+
+static void test_a_file_of_the_program_is_never_written_to(void)
+{
+    char other[80];
+    struct stat kind;
+
+    begin();
+    TEST_ASSERT_EQUAL_INT(0, recorder_step(true));
+    snprintf(other, sizeof other, "%s/other", folder);
+    const int fd = find_descriptor();
+    const int mine = open(other, O_RDWR | O_CREAT, 0600);
+    TEST_ASSERT_EQUAL_INT(fd,
+                          dup2(mine, fd)); /* the program closes what it does not know, and opens its own */
+    note_alloc(0x1000, 1);
+    TEST_ASSERT_EQUAL_INT(-EBADF, recorder_step(true));
+    recorder_close();
+    TEST_ASSERT_EQUAL_INT(0, fstat(fd, &kind));
+    TEST_ASSERT_EQUAL_INT(0, kind.st_size);
+    close(fd);
+    close(mine);
+    unlink(other);
+}
+
 static void test_names_of_files(void)
 {
     char out[RECORDING_WRITE_PATH], expected[128], host[64] = "";
@@ -454,6 +491,7 @@ int main(void)
     RUN_TEST(test_sums_follow_the_events);
     RUN_TEST(test_only_recordings_are_overwritten);
     RUN_TEST(test_two_processes_do_not_write_one_file);
+    RUN_TEST(test_a_file_of_the_program_is_never_written_to);
     RUN_TEST(test_names_of_files);
     RUN_TEST(test_threads_keep_the_order_of_each_block);
     RUN_TEST(test_rings_of_threads_that_ended_are_used_again);
