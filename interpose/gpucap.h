@@ -69,6 +69,21 @@ GPUCAP_WEAK int gpucap_tag(const char *name);
 /* Writes the live bytes under a tag, and their peak. */
 GPUCAP_WEAK int gpucap_tag_stats(const char *name, uint64_t *live, uint64_t *peak);
 
+/* Memory of one owner, kind and tag on a device. New members are added at the end only. */
+struct gpucap_owner {
+    char owner[64]; /* the library that asked for it, such as "cuDNN" or "NCCL"; "program"; "driver" for what
+                       contexts hold for themselves; "gpucap" for what idles in its pools */
+    char kind[16];  /* malloc, async, handle, array, graph, managed, imported, context or idle */
+    char tag[32];   /* "": none */
+    uint64_t bytes, blocks;
+    uint64_t peak; /* of bytes since the recording began; 0 if it is not known */
+};
+
+/* Writes who holds the memory of a device while a recording runs (option record). `size` is sizeof *list.
+ * *count is how many entries the list has room for, and becomes how many there are. Returns -1 if nothing is
+ * recorded. Takes about a millisecond. */
+GPUCAP_WEAK int gpucap_owners(int device, struct gpucap_owner *list, size_t size, size_t *count);
+
 #ifdef __cplusplus
 }
 #endif

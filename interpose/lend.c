@@ -13,7 +13,9 @@
 #include "interpose/library.h"
 #include "interpose/pool/capture.h"
 #include "interpose/pool/pools.h"
+#include "interpose/recorded.h"
 #include "interpose/route.h"
+#include "interpose/see/owner.h"
 #include "interpose/settings/log.h"
 
 #define EXIT_PATIENCE_MS 1000 /* how long an exit waits for an answer in progress */
@@ -62,8 +64,10 @@ static uint64_t answer(struct device *device, uint64_t bytes)
                                            .cached = route_idle_on(device->ordinal),
                                            .limit = atomic_load(&device->limit)};
     ledger_publish(device->ledger, &figures);
-    const uint64_t now = ledger_lease(device->ledger);
-    return bytes && leased > now ? leased - now : 0;
+    const uint64_t now = ledger_lease(device->ledger), given = bytes && leased > now ? leased - now : 0;
+    if (given)
+        events_note_bytes(RECORDING_LEND, device->ordinal, given, 0);
+    return given;
 }
 
 /* stop() sets `stopping` and then reads `working`; here the order is reversed, so that one of the two sees
@@ -71,11 +75,15 @@ static uint64_t answer(struct device *device, uint64_t bytes)
 static void *serve(void *argument)
 {
     struct device *device = argument;
+    char folder[OPTIONS_PATH_MAX] = "";
     uint64_t bytes, given;
 
+    ledger_folder(library_options()->ledger, folder, sizeof folder);
     while (ledger_listen(device->ledger, &bytes)) {
         atomic_fetch_add(&working, 1);
         given = atomic_load(&stopping) ? 0 : answer(device, bytes);
+        if (bytes == 0 && !atomic_load(&stopping))
+            recorded_serve(folder);
         atomic_fetch_sub(&working, 1);
         ledger_answer(device->ledger, given);
     }
@@ -153,6 +161,17 @@ static unsigned patience_ms(uint64_t bytes)
     return ASK_MS + (unsigned)((bytes < most ? bytes : most) >> 30) * ASK_MS_PER_GIB;
 }
 
+/* Notes an event of a request for a recording. */
+static void note(enum recording_type type, const struct device *device, uint64_t bytes, uint64_t other)
+{
+    if (events_are_on())
+        events_note(&(struct recording_event){.head.type = (uint16_t)type,
+                                              .device = (uint16_t)device->ordinal,
+                                              .bytes = bytes,
+                                              .other = other,
+                                              .owner = owner_current});
+}
+
 /* Returns what this process uses on the card beside idle memory. */
 static uint64_t live_bytes(struct device *device)
 {
@@ -179,11 +198,44 @@ static bool stand_in_queue(struct loan *loan)
 {
     const double wait = library_options()->wait;
     const uint64_t ms = wait > 0 ? (uint64_t)(wait * 1000) : RACE_TURN_MS;
+    const uint64_t began = clock_ns();
 
     if (capture_any() || (wait <= 0 && (clock_ms() >= loan->until || !job_can_hold(loan))))
         return false;
     loan->waited = account_wait_for_budget(&loan->device->account, loan->need, ms) == 0;
+    note(RECORDING_WAIT, loan->device, loan->need, clock_ns() - began);
     return loan->waited || wait <= 0;
+}
+
+/* What the job's other processes have lent so far, by slot; for recordings. */
+struct lenders {
+    uint64_t lent[LEDGER_SLOTS];
+};
+
+static void read_lenders(const struct ledger *ledger, struct lenders *lenders)
+{
+    struct ledger_entry entry;
+
+    for (int i = 0; i < LEDGER_SLOTS; i++)
+        lenders->lent[i] = ledger_is_neighbour(ledger, i) && ledger_read(ledger, i, &entry) ? entry.lent : 0;
+}
+
+/* Asks the neighbours, and notes for a recording who gave how much. */
+static bool ask_and_note(struct device *device, uint64_t missing)
+{
+    struct lenders before;
+    struct ledger_entry entry;
+
+    if (!events_are_on())
+        return ledger_ask(device->ledger, missing, patience_ms(missing));
+    read_lenders(device->ledger, &before);
+    const bool given = ledger_ask(device->ledger, missing, patience_ms(missing));
+    for (int i = 0; i < LEDGER_SLOTS; i++) {
+        if (ledger_is_neighbour(device->ledger, i) && ledger_read(device->ledger, i, &entry) &&
+            entry.lent > before.lent[i])
+            note(RECORDING_BORROW, device, entry.lent - before.lent[i], (uint64_t)entry.pid);
+    }
+    return given;
 }
 
 static bool borrow(struct loan *loan)
@@ -205,7 +257,7 @@ static bool borrow(struct loan *loan)
     /* With `wait`, a wait in vain is the last word. */
     if (loan->tries > TRIES && library_options()->wait > 0)
         return stand_in_queue(loan);
-    const bool given = ledger_ask(device->ledger, missing, patience_ms(missing));
+    const bool given = ask_and_note(device, missing);
     return (given && loan->tries <= TRIES) || stand_in_queue(loan);
 }
 

@@ -13,6 +13,8 @@
 #include "interpose/pool/decay.h"
 #include "interpose/pool/pools.h"
 #include "interpose/pool/streams.h"
+#include "interpose/recorded.h"
+#include "interpose/see/recorder.h"
 #include "interpose/settings/log.h"
 #include "interpose/share/ipc.h"
 
@@ -46,6 +48,7 @@ static void after_fork_child(void)
     capture_after_fork();
     streams_after_fork();
     pools_after_fork();
+    recorder_after_fork();
 }
 
 /* From here on we make no driver call of our own; the program's calls go straight through. */
@@ -56,6 +59,7 @@ static void at_exit(void)
     if (state() == LIBRARY_ON)
         pools_report();
     set_state(LIBRARY_PASS);
+    recorder_stop();
     measure_end(); /* a thread that allocates may be about to load NVML */
 }
 
@@ -83,7 +87,7 @@ static enum library_mode set_up(void)
     log_set(options.log);
     settle_options();
     library_limited = options_any_limit(&options);
-    if (!library_limited && !options.pool)
+    if (!library_limited && !options.pool && !options.record[0])
         return LIBRARY_PASS;
     device_setup(&options);
     pools_setup(&options);
@@ -132,5 +136,7 @@ void library_cuda_started(void)
     if (pthread_atfork(NULL, NULL, after_fork_child)) {
         log_error("no memory to set up; CUDA is refused, so that the program does not run without its limit");
         set_state(LIBRARY_REFUSE);
+        return;
     }
+    recorded_begin(&options);
 }

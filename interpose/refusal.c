@@ -7,6 +7,8 @@
 
 #include "interpose/base/clock.h"
 #include "interpose/library.h"
+#include "interpose/see/owner.h"
+#include "interpose/see/recorder.h"
 #include "interpose/settings/log.h"
 
 #define INTERVAL_MS 1000
@@ -59,6 +61,36 @@ static void say_of_job(const struct device *device, uint64_t used)
               size_format(used, own), size_format(all > lease ? all - lease : 0, others), (long)getpid());
 }
 
+/* ---- recordings ---- */
+
+static void note(int ordinal, uint64_t bytes, uint64_t fits, enum recording_limit limit)
+{
+    if (!events_are_on())
+        return;
+    events_note(&(struct recording_event){.head.type = RECORDING_REFUSAL,
+                                          .device = (uint16_t)ordinal,
+                                          .limit = (uint8_t)limit,
+                                          .bytes = bytes,
+                                          .other = fits,
+                                          .owner = owner_current,
+                                          .stack = owner_stack});
+    events_wake(); /* it is in the file before the program can abort, most likely */
+}
+
+/* Says where the recording is that shows what was live. */
+static void say_of_recording(void)
+{
+    char path[RECORDING_WRITE_PATH];
+
+    if (events_are_on() && recorder_runs(path))
+        log_error("  `gpucap why %s` tells who held the memory", path);
+}
+
+void refusal_note_full(int ordinal, uint64_t bytes)
+{
+    note(ordinal, bytes, 0, RECORDING_LIMIT_CARD);
+}
+
 static uint64_t boottime_ns(void)
 {
     struct timespec now;
@@ -74,6 +106,8 @@ void refusal_say(struct device *device, const char *what, uint64_t bytes)
     char asked[SIZE_TEXT], left[SIZE_TEXT], limit[SIZE_TEXT], where[64], more[48] = "";
     unsigned unsaid = 0;
 
+    note(device->ordinal, bytes, now.room,
+         bytes <= now.room ? RECORDING_LIMIT_CARD : device_limit_kind(device));
     if (device->ledger) {
         const struct ledger_refusal refusal = {.at = boottime_ns(),
                                                .asked = bytes,
@@ -99,4 +133,5 @@ void refusal_say(struct device *device, const char *what, uint64_t bytes)
               limit, origin(device, where), more);
     if (shares && ledger_used(device->ledger) > ledger_lease(device->ledger))
         say_of_job(device, now.used);
+    say_of_recording();
 }

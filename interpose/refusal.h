@@ -9,4 +9,7 @@
  * "the driver needs for itself", "a graph needs". */
 void refusal_say(struct device *device, const char *what, uint64_t bytes);
 
+/* Notes for a recording that the card itself was full; says nothing. */
+void refusal_note_full(int ordinal, uint64_t bytes);
+
 #endif

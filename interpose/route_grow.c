@@ -5,7 +5,9 @@
 #include "interpose/lend.h"
 #include "interpose/pool/capture.h"
 #include "interpose/pool/pools.h"
+#include "interpose/recorded.h"
 #include "interpose/refusal.h"
+#include "interpose/see/events.h"
 #include "interpose/settings/log.h"
 #include "interpose/share/ipc.h"
 
@@ -261,6 +263,7 @@ CUresult route_context_made(CUdevice ordinal, CUcontext context)
         return CUDA_SUCCESS;
     if (!atomic_compare_exchange_strong(&only_context, &before, context) && before != context)
         pools_not_alone();
+    recorded_context_made(ordinal, context);
     if (!(device = device_get(ordinal)))
         return CUDA_SUCCESS;
     atomic_store(&device->card.present, true);
@@ -322,8 +325,13 @@ void route_context_end(CUcontext context)
     if (!route_active())
         return;
     atomic_compare_exchange_strong(&only_context, &ended, NULL);
-    while (context && blocks_take_of_context(context, &block))
+    while (context && blocks_take_of_context(context, &block)) {
+        events_note_free(block.kind == BLOCKS_ARRAY || block.kind == BLOCKS_MIPMAP ? RECORDING_ARRAY
+                                                                                   : RECORDING_MALLOC,
+                         block.key, NULL);
         route_uncharge(&block);
+    }
+    recorded_context_ended(context);
     forget_context(context);
     device_each(forget_context_bytes);
     capture_context_end(context);

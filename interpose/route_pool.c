@@ -11,6 +11,7 @@
 #include "interpose/pool/pools.h"
 #include "interpose/refusal.h"
 #include "interpose/route_fill.h"
+#include "interpose/see/owner.h"
 #include "interpose/settings/log.h"
 #include "interpose/share/ipc.h"
 
@@ -35,10 +36,12 @@ static CUresult refuse(const struct pool *pool, CUdeviceptr *address, uint64_t b
     struct device *device = pool->budget.owner;
     char asked[SIZE_TEXT];
 
-    if (device && result == CUDA_ERROR_OUT_OF_MEMORY)
+    if (device && result == CUDA_ERROR_OUT_OF_MEMORY) {
         refusal_say(device, "asked for", bytes);
-    else
+    } else {
+        refusal_note_full(pool->ordinal, bytes);
         log_info("out of memory on device %d: asked for %s", pool->ordinal, size_format(bytes, asked));
+    }
     return result == CUDA_SUCCESS ? CUDA_ERROR_OUT_OF_MEMORY : result;
 }
 
@@ -165,6 +168,7 @@ static CUresult free_strict(struct pool *pool, CUdeviceptr address)
     if (result != CUDA_SUCCESS)
         return result;
     const bool done = !library_options()->fill || fill_freed(pool, address);
+    events_note_free(RECORDING_MALLOC, address, NULL);
     return pool_free(pool, address, done) ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
 }
 
@@ -177,6 +181,7 @@ static CUresult free_deferred(struct pool *pool, CUdeviceptr address)
         result = ask_about_capture();
     if (result != CUDA_SUCCESS)
         return result;
+    events_note_free(RECORDING_MALLOC, address, NULL);
     return pool_free(pool, address, false) ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
 }
 
@@ -249,6 +254,7 @@ bool route_pool_free_async(CUdeviceptr address, CUstream stream, CUresult *resul
         return false;
     *result = follow(pool, address, stream);
     if (*result == CUDA_SUCCESS) {
+        events_note_free(RECORDING_MALLOC, address, stream);
         *result = pool_free(pool, address, false) ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
         after_free(pool, address);
     }

@@ -14,7 +14,7 @@ interpose/base:
 interpose/settings: interpose/base
 interpose/see: interpose/base interpose/settings
 interpose/driver: interpose/base interpose/settings
-interpose/account: interpose/base interpose/settings interpose/driver
+interpose/account: interpose/base interpose/settings interpose/driver interpose/see
 interpose/pool: interpose/base interpose/settings interpose/driver interpose/account interpose/see
 interpose/share: interpose/base interpose/settings interpose/driver interpose/pool
 interpose: interpose/base interpose/settings interpose/driver interpose/account interpose/pool interpose/share interpose/see

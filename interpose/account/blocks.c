@@ -158,6 +158,16 @@ bool blocks_take_of_context(const void *context, struct block *out)
     return found;
 }
 
+void blocks_each(void (*visit)(const struct block *block, void *argument), void *argument)
+{
+    pthread_mutex_lock(&lock);
+    for (uint64_t i = 0; i < capacity; i++) {
+        if (table[i].kind != BLOCKS_NONE)
+            visit(&table[i], argument);
+    }
+    pthread_mutex_unlock(&lock);
+}
+
 uint64_t blocks_count(void)
 {
     pthread_mutex_lock(&lock);

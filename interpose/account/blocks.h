@@ -46,6 +46,9 @@ bool blocks_take_of_context(const void *context, struct block *out);
 
 uint64_t blocks_count(void);
 
+/* Calls `visit` for each block, with the lock held. */
+void blocks_each(void (*visit)(const struct block *block, void *argument), void *argument);
+
 /* Verifies the table, for tests. Returns the number of faults. */
 int blocks_check(void);
 

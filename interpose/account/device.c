@@ -8,6 +8,7 @@
 
 #include "interpose/account/drivers_pools.h"
 #include "interpose/base/lock.h"
+#include "interpose/see/events.h"
 #include "interpose/settings/log.h"
 
 enum { UNSEEN, LIMITED, UNLIMITED };
@@ -38,6 +39,8 @@ static int measure_device(void *context, uint64_t *bytes)
     struct device *device = context;
     int rc = measure_used(&device->card, bytes);
 
+    if (rc == 0)
+        events_note_bytes(RECORDING_USED, device->ordinal, *bytes, 0);
     if (rc && atomic_load(&device->context_bytes) && log_first(&said_blind)) {
         char text[SIZE_TEXT];
 
@@ -92,6 +95,23 @@ static uint64_t limit_of(const struct device *device)
     const uint64_t own = atomic_load(&device->own), job = device->ledger ? ledger_max(device->ledger) : own;
 
     return own < job ? own : job;
+}
+
+enum recording_limit device_limit_kind(const struct device *device)
+{
+    const uint64_t own = atomic_load(&device->own), limit = atomic_load(&device->limit);
+
+    if (rules_for(&rules->ceiling, device->ordinal, device->uuid, device->total) <= limit)
+        return RECORDING_LIMIT_ADMIN;
+    return device->ledger && ledger_shares(device->ledger) && own >= ledger_max(device->ledger)
+               ? RECORDING_LIMIT_JOB
+               : RECORDING_LIMIT_PROCESS;
+}
+
+static void note_limit(const struct device *device)
+{
+    events_note_bytes(RECORDING_LIMIT, device->ordinal, atomic_load(&device->limit),
+                      device_limit_kind(device));
 }
 
 /* Joins the card's ledger, and the job if there is one. Returns -errno if a job was asked for and cannot be
@@ -153,6 +173,7 @@ static int inspect(struct device *device, CUdevice ordinal)
     driver.cuDeviceGetAttribute(&threads, CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR, ordinal);
     device->threads = (uint64_t)processors * (uint64_t)threads;
     char limit[SIZE_TEXT], whole[SIZE_TEXT];
+    note_limit(device);
     log_info("device %d (%s): limit %s of %s", ordinal, device->uuid, size_format(device->limit, limit),
              size_format(total, whole));
     return LIMITED;
@@ -330,8 +351,10 @@ void device_follow_job(struct device *device)
 {
     const uint64_t limit = limit_of(device);
 
-    if (atomic_exchange(&device->limit, limit) != limit)
+    if (atomic_exchange(&device->limit, limit) != limit) {
         account_set_limit(&device->account, limit);
+        note_limit(device);
+    }
 }
 
 static void leave_ledger(struct device *device)

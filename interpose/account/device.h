@@ -8,6 +8,7 @@
 #include "interpose/account/account.h"
 #include "interpose/account/measure.h"
 #include "interpose/driver/driver.h"
+#include "interpose/see/recording.h"
 #include "interpose/settings/options.h"
 
 #define DEVICE_MAX 64
@@ -48,6 +49,9 @@ bool device_check_rules(void);
 
 /* Changes the limit, within the administrator's. Returns false if that is not possible. */
 bool device_set_limit(struct device *device, uint64_t bytes);
+
+/* Returns whose limit it is that applies. */
+enum recording_limit device_limit_kind(const struct device *device);
 
 /* Adopts the job's max if it has changed. */
 void device_follow_job(struct device *device);

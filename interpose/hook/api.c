@@ -7,6 +7,7 @@
 #include "interpose/hook/hooks.h"
 #include "interpose/library.h"
 #include "interpose/pool/pools.h"
+#include "interpose/recorded.h"
 #include "interpose/route.h"
 #include "interpose/see/tags.h"
 
@@ -108,4 +109,39 @@ API int gpucap_tag(const char *name)
 API int gpucap_tag_stats(const char *name, uint64_t *live, uint64_t *peak)
 {
     return live && peak && tags_read(name, live, peak) ? 0 : -1;
+}
+
+/* ---- owners ---- */
+
+struct listed {
+    int device;
+    char *list; /* entries of `size` bytes */
+    size_t size, room, count;
+};
+
+static void list_owner(const struct recorded_owner *row, void *argument)
+{
+    struct listed *listed = argument;
+    struct gpucap_owner owner = {.bytes = row->bytes, .blocks = row->blocks, .peak = row->peak};
+
+    if (row->device != listed->device)
+        return;
+    strncpy(owner.owner, row->owner, sizeof owner.owner - 1);
+    strncpy(owner.kind, row->kind, sizeof owner.kind - 1);
+    strncpy(owner.tag, row->tag, sizeof owner.tag - 1);
+    if (listed->count < listed->room)
+        memcpy(listed->list + listed->count * listed->size, &owner,
+               listed->size < sizeof owner ? listed->size : sizeof owner);
+    listed->count++;
+}
+
+API int gpucap_owners(int device, struct gpucap_owner *list, size_t size, size_t *count)
+{
+    struct listed listed = {
+        .device = device, .list = (char *)list, .size = size, .room = count && list ? *count : 0};
+
+    if (!count || library_mode() != LIBRARY_ON || !recorded_owners(list_owner, &listed))
+        return -1;
+    *count = listed.count;
+    return 0;
 }

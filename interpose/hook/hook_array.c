@@ -1,5 +1,6 @@
 /* Hooks on arrays. The driver chooses their layout, so their size is computed from the description. */
 #include "interpose/hook/hooks.h"
+#include "interpose/hook/seen.h"
 #include "interpose/route.h"
 
 /* Returns the bytes of one channel; the largest size for unknown formats, so that none is counted too low. */
@@ -47,30 +48,37 @@ CUresult cuArrayCreate_v2(CUarray *array, const CUDA_ARRAY_DESCRIPTOR *d)
 {
     struct route_ticket ticket;
     uint64_t bytes = d ? array_bytes(d->Width, d->Height, 1, d->Format, d->NumChannels) : 0;
+
+    OWNER_CALL();
     CUresult result = route_enter(&ticket, BLOCKS_ARRAY, bytes);
 
     if (result != CUDA_SUCCESS)
         return result;
     result = ROUTE_TRY(driver.cuArrayCreate_v2(array, d), ROUTE_CURRENT, bytes);
-    return route_leave(&ticket, result, result == CUDA_SUCCESS ? (uintptr_t)*array : 0);
+    route_leave(&ticket, result, result == CUDA_SUCCESS ? (uintptr_t)*array : 0);
+    return SEEN(result, RECORDING_ARRAY, route_card_of(&ticket), (uintptr_t)*array, bytes, NULL);
 }
 
 CUresult cuArray3DCreate_v2(CUarray *array, const CUDA_ARRAY3D_DESCRIPTOR *d)
 {
     struct route_ticket ticket;
+
+    OWNER_CALL();
     CUresult result = route_enter(&ticket, BLOCKS_ARRAY, array3d_bytes(d));
 
     if (result != CUDA_SUCCESS)
         return result;
     result = ROUTE_TRY(driver.cuArray3DCreate_v2(array, d), ROUTE_CURRENT, array3d_bytes(d));
-    return route_leave(&ticket, result, result == CUDA_SUCCESS ? (uintptr_t)*array : 0);
+    route_leave(&ticket, result, result == CUDA_SUCCESS ? (uintptr_t)*array : 0);
+    return SEEN(result, RECORDING_ARRAY, route_card_of(&ticket), (uintptr_t)*array, array3d_bytes(d), NULL);
 }
 
 CUresult cuArrayDestroy(CUarray array)
 {
     struct route_release release = route_free_begin(BLOCKS_ARRAY, (uintptr_t)array);
 
-    return route_free_end(&release, driver.cuArrayDestroy(array));
+    return route_free_end(&release,
+                          SEEN_FREE(RECORDING_ARRAY, (uintptr_t)array, NULL, driver.cuArrayDestroy(array)));
 }
 
 CUresult cuMipmappedArrayCreate(CUmipmappedArray *array, const CUDA_ARRAY3D_DESCRIPTOR *d,
@@ -78,17 +86,22 @@ CUresult cuMipmappedArrayCreate(CUmipmappedArray *array, const CUDA_ARRAY3D_DESC
 {
     struct route_ticket ticket;
     /* All smaller levels together take less than the first one. */
-    CUresult result = route_enter(&ticket, BLOCKS_MIPMAP, times(array3d_bytes(d), levels > 1 ? 2 : 1));
+    const uint64_t bytes = times(array3d_bytes(d), levels > 1 ? 2 : 1);
+
+    OWNER_CALL();
+    CUresult result = route_enter(&ticket, BLOCKS_MIPMAP, bytes);
 
     if (result != CUDA_SUCCESS)
         return result;
     result = ROUTE_TRY(driver.cuMipmappedArrayCreate(array, d, levels), ROUTE_CURRENT, array3d_bytes(d));
-    return route_leave(&ticket, result, result == CUDA_SUCCESS ? (uintptr_t)*array : 0);
+    route_leave(&ticket, result, result == CUDA_SUCCESS ? (uintptr_t)*array : 0);
+    return SEEN(result, RECORDING_ARRAY, route_card_of(&ticket), (uintptr_t)*array, bytes, NULL);
 }
 
 CUresult cuMipmappedArrayDestroy(CUmipmappedArray array)
 {
     struct route_release release = route_free_begin(BLOCKS_MIPMAP, (uintptr_t)array);
 
-    return route_free_end(&release, driver.cuMipmappedArrayDestroy(array));
+    return route_free_end(
+        &release, SEEN_FREE(RECORDING_ARRAY, (uintptr_t)array, NULL, driver.cuMipmappedArrayDestroy(array)));
 }

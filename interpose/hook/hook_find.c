@@ -35,18 +35,22 @@ CUresult cuGetProcAddress_v2(const char *symbol, void **function, int version, c
 
 CUresult cuInit(unsigned int flags)
 {
+    static atomic_bool started; /* some programs call cuInit again and again */
     const enum library_mode mode = library_mode();
+    const bool first = !atomic_load_explicit(&started, memory_order_relaxed);
     /* If NVML may list us under another number, it must look at the cards before our context exists. */
-    const bool look_first =
-        mode == LIBRARY_ON && options_any_limit(library_options()) && !measure_knows_pid();
+    const bool records = first && mode == LIBRARY_ON && library_options()->record[0];
+    const bool limited = first && mode == LIBRARY_ON && options_any_limit(library_options());
+    const bool look_first = (limited || records) && !measure_knows_pid();
 
     if (mode == LIBRARY_REFUSE)
         return CUDA_ERROR_NOT_PERMITTED;
-    if (look_first)
+    if (look_first || records)
         measure_start(); /* runs while the driver starts */
     CUresult result = driver.cuInit(flags);
     rebind_check();
     if (result == CUDA_SUCCESS) {
+        atomic_store_explicit(&started, true, memory_order_relaxed);
         library_cuda_started();
         if (look_first)
             measure_ready();

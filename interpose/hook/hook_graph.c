@@ -6,6 +6,7 @@
 #include "interpose/account/graphs.h"
 #include "interpose/hook/growth.h"
 #include "interpose/hook/hooks.h"
+#include "interpose/hook/seen.h"
 #include "interpose/pool/capture.h"
 #include "interpose/pool/pools.h"
 #include "interpose/pool/streams.h"
@@ -202,6 +203,8 @@ static void answered(struct launch *launch, const void *exec, CUresult result)
         ask->exec = exec;
         if (!ask->again) {
             held = held_on(ask->part.card);
+            if (events_are_on())
+                seen_graphs(ask->part.card, held);
             route_grow_graph_end(&launch->cards[i].growth);
             route_touch(ask->part.card);
         }
@@ -247,6 +250,7 @@ static CUresult before(struct launch *launch, CUgraphExec exec, uintptr_t key, C
             result_ = ROUTE_TRY(call, ROUTE_CURRENT, 0);                                                     \
         } else {                                                                                             \
             struct launch launch_;                                                                           \
+            OWNER_CALL();                                                                                    \
             result_ = before(&launch_, exec, key, stream);                                                   \
             if (result_ == CUDA_SUCCESS) {                                                                   \
                 result_ = ROUTE_TRY(call, ROUTE_CURRENT, 0);                                                 \
@@ -362,6 +366,8 @@ CUresult cuDeviceGraphMemTrim(CUdevice card)
     graphs_alone(&ask);
     CUresult result = driver.cuDeviceGraphMemTrim(card);
     graphs_trimmed(&ask);
+    if (events_are_on())
+        seen_graphs(card, held_on(card));
     graphs_end(&ask, false, 0);
     return result;
 }

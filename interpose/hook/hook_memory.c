@@ -1,5 +1,7 @@
 /* Hooks on memory: route_enter, the driver's own call, route_leave. They decide nothing. */
 #include "interpose/hook/hooks.h"
+#include "interpose/hook/seen.h"
+#include "interpose/pool/capture.h"
 #include "interpose/route.h"
 
 CUresult cuMemAlloc_v2(CUdeviceptr *address, size_t bytes)
@@ -7,8 +9,12 @@ CUresult cuMemAlloc_v2(CUdeviceptr *address, size_t bytes)
     struct route_ticket ticket;
     CUresult result;
 
-    if (route_pool_alloc(address, bytes, &result))
+    OWNER_CALL();
+    if (route_pool_alloc(address, bytes, &result)) {
+        if (events_are_on() && result == CUDA_SUCCESS)
+            seen_note(result, RECORDING_MALLOC, ROUTE_CURRENT, *address, bytes, NULL);
         return result;
+    }
     result = route_enter(&ticket, BLOCKS_LINEAR, bytes);
     if (result != CUDA_SUCCESS) {
         if (address)
@@ -16,7 +22,8 @@ CUresult cuMemAlloc_v2(CUdeviceptr *address, size_t bytes)
         return result;
     }
     result = ROUTE_TRY(driver.cuMemAlloc_v2(address, bytes), ROUTE_CURRENT, bytes);
-    return route_leave(&ticket, result, result == CUDA_SUCCESS ? *address : 0);
+    route_leave(&ticket, result, result == CUDA_SUCCESS ? *address : 0);
+    return SEEN(result, RECORDING_MALLOC, route_card_of(&ticket), *address, bytes, NULL);
 }
 
 /* The driver chooses the pitch: it rounds a row up to at most this many bytes. */
@@ -36,6 +43,8 @@ CUresult cuMemAllocPitch_v2(CUdeviceptr *address, size_t *pitch, size_t width, s
                             unsigned int element)
 {
     struct route_ticket ticket;
+
+    OWNER_CALL();
     CUresult result = route_enter(&ticket, BLOCKS_LINEAR, pitched_bytes(width, height));
 
     if (result == CUDA_ERROR_OUT_OF_MEMORY && address && pitch) {
@@ -46,18 +55,23 @@ CUresult cuMemAllocPitch_v2(CUdeviceptr *address, size_t *pitch, size_t width, s
         return result;
     result = ROUTE_TRY(driver.cuMemAllocPitch_v2(address, pitch, width, height, element), ROUTE_CURRENT,
                        pitched_bytes(width, height));
-    return route_leave(&ticket, result, result == CUDA_SUCCESS ? *address : 0);
+    route_leave(&ticket, result, result == CUDA_SUCCESS ? *address : 0);
+    return SEEN(result, RECORDING_MALLOC, route_card_of(&ticket), *address, pitched_bytes(width, height),
+                NULL);
 }
 
 CUresult cuMemAllocManaged(CUdeviceptr *address, size_t bytes, unsigned int flags)
 {
     struct route_ticket ticket;
+
+    OWNER_CALL();
     CUresult result = route_enter(&ticket, BLOCKS_MANAGED, bytes);
 
     if (result != CUDA_SUCCESS)
         return result;
     result = ROUTE_TRY(driver.cuMemAllocManaged(address, bytes, flags), ROUTE_CURRENT, bytes);
-    return route_leave(&ticket, result, result == CUDA_SUCCESS ? *address : 0);
+    route_leave(&ticket, result, result == CUDA_SUCCESS ? *address : 0);
+    return SEEN(result, RECORDING_MANAGED, route_card_of(&ticket), *address, bytes, NULL);
 }
 
 CUresult cuMemFree_v2(CUdeviceptr address)
@@ -68,7 +82,17 @@ CUresult cuMemFree_v2(CUdeviceptr address)
         return result;
     struct route_release release = route_free_begin(BLOCKS_LINEAR, address);
 
-    return route_free_end(&release, driver.cuMemFree_v2(address));
+    return route_free_end(&release, SEEN_FREE(RECORDING_MALLOC, address, NULL, driver.cuMemFree_v2(address)));
+}
+
+/* In a capture a stream-ordered call takes no memory: it adds a node to a graph. */
+static CUresult seen_async(const struct route_ticket *ticket, CUresult result, const CUdeviceptr *address,
+                           size_t bytes, CUstream stream)
+{
+    if (events_are_on() && !capture_takes(stream))
+        seen_note(result, RECORDING_ASYNC, route_card_of(ticket), result == CUDA_SUCCESS ? *address : 0,
+                  bytes, stream);
+    return result;
 }
 
 /* Stream-ordered memory: the per-thread default stream has entry points of its own. */
@@ -76,6 +100,8 @@ CUresult cuMemFree_v2(CUdeviceptr address)
     CUresult cuMemAllocAsync##suffix(CUdeviceptr *address, size_t bytes, CUstream stream)                    \
     {                                                                                                        \
         ROUTE_ASYNC_TICKET(ticket);                                                                          \
+                                                                                                             \
+        OWNER_CALL();                                                                                        \
         CUresult result = route_enter_async(&ticket, bytes, NULL, STREAM##suffix(stream));                   \
                                                                                                              \
         if (result != CUDA_SUCCESS) {                                                                        \
@@ -85,13 +111,16 @@ CUresult cuMemFree_v2(CUdeviceptr address)
         }                                                                                                    \
         result = ROUTE_TRY(driver.cuMemAllocAsync##suffix(address, bytes, stream), route_card_of(&ticket),   \
                            bytes);                                                                           \
-        return route_leave(&ticket, result, result == CUDA_SUCCESS ? *address : 0);                          \
+        route_leave(&ticket, result, result == CUDA_SUCCESS ? *address : 0);                                 \
+        return seen_async(&ticket, result, address, bytes, STREAM##suffix(stream));                          \
     }                                                                                                        \
                                                                                                              \
     CUresult cuMemAllocFromPoolAsync##suffix(CUdeviceptr *address, size_t bytes, CUmemoryPool pool,          \
                                              CUstream stream)                                                \
     {                                                                                                        \
         ROUTE_ASYNC_TICKET(ticket);                                                                          \
+                                                                                                             \
+        OWNER_CALL();                                                                                        \
         CUresult result = route_enter_async(&ticket, bytes, pool, STREAM##suffix(stream));                   \
                                                                                                              \
         if (result != CUDA_SUCCESS) {                                                                        \
@@ -101,7 +130,8 @@ CUresult cuMemFree_v2(CUdeviceptr address)
         }                                                                                                    \
         result = ROUTE_TRY(driver.cuMemAllocFromPoolAsync##suffix(address, bytes, pool, stream),             \
                            route_card_of(&ticket), bytes);                                                   \
-        return route_leave(&ticket, result, result == CUDA_SUCCESS ? *address : 0);                          \
+        route_leave(&ticket, result, result == CUDA_SUCCESS ? *address : 0);                                 \
+        return seen_async(&ticket, result, address, bytes, STREAM##suffix(stream));                          \
     }                                                                                                        \
                                                                                                              \
     CUresult cuMemFreeAsync##suffix(CUdeviceptr address, CUstream stream)                                    \
@@ -112,7 +142,10 @@ CUresult cuMemFree_v2(CUdeviceptr address)
             return result;                                                                                   \
         struct route_release release = route_free_begin(BLOCKS_LINEAR, address);                             \
                                                                                                              \
-        return route_free_end(&release, driver.cuMemFreeAsync##suffix(address, stream));                     \
+        if (capture_takes(STREAM##suffix(stream))) /* adds a node to a graph */                              \
+            return route_free_end(&release, driver.cuMemFreeAsync##suffix(address, stream));                 \
+        return route_free_end(&release, SEEN_FREE(RECORDING_ASYNC, address, STREAM##suffix(stream),          \
+                                                  driver.cuMemFreeAsync##suffix(address, stream)));          \
     }
 
 ASYNC_HOOKS()
@@ -123,6 +156,8 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t bytes,
 {
     const bool on_device = properties && properties->location.type == CU_MEM_LOCATION_TYPE_DEVICE;
     struct route_ticket ticket;
+
+    OWNER_CALL();
     CUresult result = route_enter_on(&ticket, BLOCKS_HANDLE, on_device ? bytes : 0,
                                      on_device ? properties->location.id : 0);
 
@@ -131,14 +166,15 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t bytes,
     result = on_device ? ROUTE_TRY(driver.cuMemCreate(handle, bytes, properties, flags),
                                    properties->location.id, bytes)
                        : driver.cuMemCreate(handle, bytes, properties, flags);
-    return route_leave(&ticket, result, result == CUDA_SUCCESS ? *handle : 0);
+    route_leave(&ticket, result, result == CUDA_SUCCESS ? *handle : 0);
+    return on_device ? SEEN(result, RECORDING_VMM, properties->location.id, *handle, bytes, NULL) : result;
 }
 
 CUresult cuMemRelease(CUmemGenericAllocationHandle handle)
 {
     struct route_release release = route_free_begin(BLOCKS_HANDLE, handle);
 
-    return route_free_end(&release, driver.cuMemRelease(handle));
+    return route_free_end(&release, SEEN_FREE(RECORDING_VMM, handle, NULL, driver.cuMemRelease(handle)));
 }
 
 /* Notes the pool's card: its memory is there, whatever stream asks for it. */

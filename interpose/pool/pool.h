@@ -181,6 +181,18 @@ bool pool_mostly_free(struct pool *pool, uint32_t permille);
 /* Returns the bytes of whole free chunks, which could be stitched or released. */
 uint64_t pool_reclaimable(struct pool *pool);
 
+/* Calls `visit` for each block of the program, with the lock. A block that is allocated or freed meanwhile
+ * may be missed or shown. */
+struct pool_live {
+    uint64_t address, asked;
+    uint16_t tag;
+};
+void pool_each_live(struct pool *pool, void (*visit)(const struct pool_live *block, void *argument),
+                    void *argument);
+
+/* Returns what the pools of a card hold together. No lock. */
+uint64_t pool_held_on(CUdevice ordinal);
+
 /* Polls the fence if freed blocks are pending, and makes those usable whose work is done. */
 void pool_take_in(struct pool *pool);
 

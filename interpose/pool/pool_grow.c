@@ -15,6 +15,7 @@
 #include "interpose/base/clock.h"
 #include "interpose/pool/pool_dead.h"
 #include "interpose/pool/pool_expose.h"
+#include "interpose/see/owner.h"
 
 #define SLACK_LEAST (UINT64_C(32) << 20) /* a small program does not move chunks for a few megabytes */
 #define ROOM_PART   16 /* a pool that could not grow by this part of what it holds counts as near the limit */
@@ -32,10 +33,32 @@
 /* JOIN_PART: when more than this part of what is held is pending, a join is worthwhile for a block that has
  * no good fit. FIT_PART: a good fit leaves over at most this part of the block. Fewer joins cost more moves
  * than they save (engine_replay; a join costs about 5 us on an H200). */
-#define JOIN_PART 128
-#define FIT_PART  8
+#define JOIN_PART  128
+#define FIT_PART   8
+#define HELD_CARDS 64
 
 _Atomic uint64_t pool_given_back;
+static _Atomic uint64_t held[HELD_CARDS]; /* by the pools of each card, for recordings */
+
+/* Notes for a recording that the pools of a card hold `bytes` more, or less. */
+static void note_held(const struct pool *pool, enum recording_type type, uint64_t bytes)
+{
+    _Atomic uint64_t *of_card = &held[(unsigned)pool->ordinal % HELD_CARDS];
+    const uint64_t change = type == RECORDING_GROW ? bytes : 0 - bytes;
+    const uint64_t now = atomic_fetch_add_explicit(of_card, change, memory_order_relaxed) + change;
+
+    if (events_are_on())
+        events_note(&(struct recording_event){.head.type = (uint16_t)type,
+                                              .device = (uint16_t)pool->ordinal,
+                                              .bytes = bytes,
+                                              .other = now,
+                                              .owner = type == RECORDING_GROW ? owner_current : 0});
+}
+
+uint64_t pool_held_on(CUdevice ordinal)
+{
+    return atomic_load_explicit(&held[(unsigned)ordinal % HELD_CARDS], memory_order_relaxed);
+}
 
 uint64_t pool_mapped_end(const struct pool *pool)
 {
@@ -85,6 +108,8 @@ int pool_create_chunk(struct pool *pool, uint64_t bytes, struct vmm_chunk *chunk
         return -ENOMEM;
     const int rc = vmm_create(&pool->vmm, bytes, chunk);
     pool->budget.settle(pool->budget.owner, bytes, rc == 0);
+    if (rc == 0)
+        note_held(pool, RECORDING_GROW, bytes);
     if (rc == 0 && pool->vmm.physical > pool->peak_physical)
         pool->peak_physical = pool->vmm.physical;
     return rc;
@@ -95,6 +120,7 @@ void pool_release_chunk(struct pool *pool, const struct vmm_chunk *chunk)
     if (!vmm_release(&pool->vmm, chunk))
         return;
     pool->budget.give(pool->budget.owner, chunk->bytes);
+    note_held(pool, RECORDING_TRIM, chunk->bytes);
     atomic_fetch_add(&pool_given_back, 1);
 }
 
@@ -105,6 +131,7 @@ void pool_release_left(struct pool *pool)
     if (!bytes)
         return;
     pool->budget.give(pool->budget.owner, bytes);
+    note_held(pool, RECORDING_TRIM, bytes);
     atomic_fetch_add(&pool_given_back, 1);
 }
 
@@ -284,6 +311,21 @@ static bool shed(struct pool *pool, const struct move *move)
     return false;
 }
 
+static void note_stitch(const struct pool *pool, const struct move *move)
+{
+    uint64_t bytes = 0;
+
+    for (uint64_t i = 0; i < move->moved; i++)
+        bytes += pool->chunks[i].bytes;
+    if (move->moved)
+        events_note(&(struct recording_event){.head.type = RECORDING_STITCH,
+                                              .device = (uint16_t)pool->ordinal,
+                                              .address = move->plan.start,
+                                              .bytes = bytes,
+                                              .other = move->moved,
+                                              .owner = owner_current});
+}
+
 /* Maps the moved and new chunks side by side at the planned place. */
 static int place(struct pool *pool, struct move *move)
 {
@@ -301,6 +343,8 @@ static int place(struct pool *pool, struct move *move)
     pool->grows += move->fresh != 0;
     pool->stitches += move->moved != 0;
     pool->stitched += move->moved;
+    if (events_are_on())
+        note_stitch(pool, move);
     return 0;
 }
 
@@ -498,7 +542,9 @@ static enum patience make_usable(struct pool *pool, enum patience patience, stru
     pool->waits += !effort->waited;
     effort->waited = true;
     const int rc = pool_wait_for_work(pool, &more);
-    pool->wait_ns += clock_ns() - began;
+    const uint64_t waited = clock_ns() - began;
+    pool->wait_ns += waited;
+    effort->wait_ns += waited;
     if (rc)
         return NO_WAIT;
     return more ? RATHER_WAIT : RATHER_GROW;
@@ -537,5 +583,12 @@ int pool_make_fit(struct pool *pool, enum ranges_zone zone, uint64_t size, bool 
     if (rc && (*out = ranges_take(&pool->ranges, zone == RANGES_SMALL ? RANGES_LARGE : RANGES_SMALL, size)))
         rc = 0;
     pool->room_ns += clock_ns() - began;
+    if (effort->wait_ns && events_are_on())
+        events_note(&(struct recording_event){.head.type = RECORDING_WAIT,
+                                              .device = (uint16_t)pool->ordinal,
+                                              .bytes = size,
+                                              .other = effort->wait_ns,
+                                              .owner = owner_current});
+    effort->wait_ns = 0;
     return rc;
 }

@@ -6,8 +6,9 @@
 
 /* What an allocation has done so far, so that each kind of effort is counted once per allocation. */
 struct pool_effort {
-    bool made;   /* chunks were moved or created for it */
-    bool waited; /* it waited for work */
+    bool made;        /* chunks were moved or created for it */
+    bool waited;      /* it waited for work */
+    uint64_t wait_ns; /* in pool_make_fit */
 };
 
 /* Makes room for `size` bytes in a zone and takes them: reuses blocks whose work is done, grows, moves

@@ -6,6 +6,7 @@
 
 #include "interpose/account/device.h"
 #include "interpose/base/process.h"
+#include "interpose/see/events.h"
 #include "interpose/settings/log.h"
 
 static struct lock registry_lock = LOCK_INITIALIZER(LOCK_REGISTRY);
@@ -309,6 +310,7 @@ void pools_context_end(CUcontext context)
             atomic_store(&places[i].span, 0);
             atomic_store(&places[i].context, NULL);
             ending[i] = 0;
+            events_note_gone(storage[i].ordinal, storage[i].vmm.base, storage[i].vmm.span);
             pool_close(&storage[i], false);
         }
     }

@@ -127,6 +127,7 @@ static struct small_page *new_page(struct pool *pool)
     if (range && !page && (page = map_zeroed(sizeof *page))) {
         page->made = pool->small.made;
         pool->small.made = page;
+        page->address = range->start;
         atomic_store_explicit(&pool->small.pages[(range->start - pool->vmm.base) / RANGES_PAGE], page,
                               memory_order_release);
     }
@@ -216,6 +217,21 @@ static void untag(const struct small_page *page)
 
         if (mark_word(unit) & MARK_LIVE && unit->tag)
             tags_remove(unit->tag, rounded(unit));
+    }
+}
+
+void small_each_live(struct pool *pool, void (*visit)(const struct pool_live *block, void *argument),
+                     void *argument)
+{
+    for (const struct small_page *page = pool->small.made; page; page = page->made) {
+        for (unsigned i = 0; i < SMALL_PAGE_UNITS; i++) {
+            const struct mark *unit = &page->marks[i];
+
+            if (mark_word(unit) & MARK_LIVE)
+                visit(&(struct pool_live){page->address + (uint64_t)i * RANGES_UNIT, mark_asked(unit),
+                                          unit->tag},
+                      argument);
+        }
     }
 }
 

@@ -32,6 +32,7 @@ struct small_page {
     struct range *range;             /* NULL: no extents here */
     struct small_page *next, **here; /* list of pages with room; the pointer to this one */
     struct small_page *made;         /* the page created before this one */
+    uint64_t address;                /* written once */
     unsigned taken;                  /* pieces */
     uint64_t pieces[SMALL_PIECES / 64];
     struct mark marks[SMALL_PAGE_UNITS]; /* one for each unit at which a block can begin */
@@ -57,6 +58,10 @@ struct small {
  * others. */
 void small_open(struct pool *pool);
 void small_close(struct pool *pool);
+/* The part of pool_each_live for small blocks. The caller holds the pool's lock. */
+struct pool_live;
+void small_each_live(struct pool *pool, void (*visit)(const struct pool_live *block, void *argument),
+                     void *argument);
 
 static inline bool small_fits(uint64_t size)
 {

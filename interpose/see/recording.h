@@ -67,7 +67,7 @@ enum recording_type {
     RECORDING_WAIT,   /* a request waited: bytes asked for; nanoseconds waited, ending at `time_ns` */
     RECORDING_REFUSAL, /* a request was refused: bytes asked for; the largest that would have fitted */
     RECORDING_LIMIT,   /* the limit that applies: bytes (UINT64_MAX: none); enum recording_limit */
-    RECORDING_CONTEXT, /* bytes that a context holds for itself now (0: it ended); the context */
+    RECORDING_CONTEXT, /* bytes that a card's contexts hold for themselves now (0: they ended); card + 1 */
     RECORDING_DROPPED, /* events that were lost since the last such record: number in `bytes` */
     RECORDING_END,     /* the recording ended as it should (last record) */
     /* Names: struct recording_name. */

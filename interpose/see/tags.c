@@ -45,6 +45,11 @@ bool tags_set(const char *name)
     return tag >= 0;
 }
 
+const char *tags_name(uint16_t tag)
+{
+    return tag < atomic_load_explicit(&count, memory_order_acquire) ? names[tag] : "";
+}
+
 void tags_add(uint16_t tag, uint64_t bytes)
 {
     const uint64_t now = atomic_fetch_add_explicit(&live_bytes[tag], bytes, memory_order_relaxed) + bytes;

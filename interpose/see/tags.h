@@ -19,6 +19,9 @@ bool tags_set(const char *name);
 /* The calling thread's tag, which is stored with each block. */
 extern _Thread_local uint16_t tags_current;
 
+/* Returns the name of a tag in use. */
+const char *tags_name(uint16_t tag);
+
 void tags_add(uint16_t tag, uint64_t bytes);
 void tags_remove(uint16_t tag, uint64_t bytes);
 

@@ -178,6 +178,24 @@ static int set_ledger(struct options *options, const char *value, const char **w
     return 0;
 }
 
+static int set_record(struct options *options, const char *value, const char **why)
+{
+    const bool off = !strcmp(value, "off");
+
+    for (const char *percent = strchr(value, '%'); percent; percent = strchr(percent + 2, '%')) {
+        if (!percent[1] || !strchr("ph%", percent[1])) {
+            *why = "only p, h or % may follow a %";
+            return -EINVAL;
+        }
+    }
+    if (!*value || strlen(value) >= sizeof options->record) {
+        *why = *value ? "the path is too long" : "the name is empty";
+        return -EINVAL;
+    }
+    strcpy(options->record, off ? "" : value);
+    return 0;
+}
+
 /* Sets an option. Writes only the reason to *why; the callers know where the value came from. */
 static int set_value(struct options *options, int id, const char *value, enum options_source source,
                      const char **why)
@@ -230,6 +248,12 @@ static int set_value(struct options *options, int id, const char *value, enum op
         break;
     case OPTIONS_FILL:
         rc = set_choice(&options->fill, value, "off", "on", why);
+        break;
+    case OPTIONS_RECORD:
+        rc = set_record(options, value, why);
+        break;
+    case OPTIONS_STACKS:
+        rc = set_choice(&options->stacks, value, "off", "on", why);
         break;
     case OPTIONS_LOG:
         rc = set_log(options, value, why);

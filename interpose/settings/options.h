@@ -54,6 +54,11 @@ enum options_source { OPTIONS_DEFAULT, OPTIONS_ADMIN, OPTIONS_USER, OPTIONS_ENVI
     X(FILL, "fill", "GPUCAP_FILL", "off", "on or off",                                                       \
       "Fill fresh blocks with bytes 0xCB (with zero=on: 0) and freed ones with 0xDF; every free waits, as "  \
       "with free=strict.")                                                                                   \
+    X(RECORD, "record", "GPUCAP_RECORD", "off", "a file such as run-%p.gpucap, or off",                      \
+      "Record what happens to device memory in this file, for gpucap view, page, summary and export; %p is " \
+      "the process, %h the host.")                                                                           \
+    X(STACKS, "stacks", "GPUCAP_STACKS", "off", "on or off",                                                 \
+      "Record the call stack of each allocation too, as far as functions keep frame pointers.")              \
     X(LOG, "log", "GPUCAP_LOG", "error", "quiet, error or info", "What to say on stderr.")
 
 enum options_id {
@@ -84,6 +89,8 @@ struct options {
     bool zero;
     bool guard;
     bool fill;
+    char record[OPTIONS_PATH_MAX]; /* empty: none */
+    bool stacks;
     enum options_log log;
     enum options_source source[OPTIONS_COUNT];
 };

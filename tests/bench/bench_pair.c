@@ -18,6 +18,7 @@
 
 #include "bench_child.h"
 #include "bench_cuda.h"
+#include "recording_decode.h"
 
 #define ROUNDS      9
 #define PASSES      8
@@ -36,6 +37,8 @@ static const struct bench_engine engines[] = {
     {"async", NULL, BENCH_ASYNC},
     {"gpucap-strict", "strict", BENCH_PLAIN},
     {"gpucap-deferred", "deferred", BENCH_PLAIN},
+    {"gpucap-record", "deferred", BENCH_PLAIN},
+    {"gpucap-stacks", "deferred", BENCH_PLAIN},
 };
 #define ENGINES (sizeof engines / sizeof *engines)
 
@@ -50,7 +53,8 @@ static const unsigned thread_counts[] = {2, 4, 8, 16}; /* one: see the sizes */
 
 static const char usage[] =
     "usage: bench_pair [option...]\n"
-    "  --engines=A,B   some of: native async gpucap-strict gpucap-deferred (all)\n"
+    "  --engines=A,B   some of: native async gpucap-strict gpucap-deferred (these by default),\n"
+    "                  gpucap-record, gpucap-stacks (gpucap-deferred with a recording, with stacks)\n"
     "  --live=N        at most so many live blocks (100000)\n"
     "  --by=WHOSE      runtime (cudaMalloc, cudaFree) or driver (cuMemAlloc, cuMemFree): whose\n"
     "                  calls make a pair (runtime)\n"
@@ -342,14 +346,40 @@ static const struct bench_engine *engine_named(const char *name, size_t length)
     bench_fail("\"%.*s\" is no engine", (int)length, name);
 }
 
+/* How much of what happened was recorded: an event that is lost costs less. */
+static void print_recording(const struct bench_engine *engine, const char *path)
+{
+    struct recording_decode recording;
+    const struct recording_event *event;
+    const char *why;
+    uint64_t lost = 0;
+    size_t at = 0, events = 0;
+
+    if (!recording_decode(&recording, path, &why))
+        bench_fail("%s: %s", path, why);
+    while ((event = recording_decode_next(&recording, &at, 0))) {
+        lost += event->head.type == RECORDING_DROPPED ? event->bytes : 0;
+        events++;
+    }
+    printf("engine=%s events=%zu lost=%" PRIu64 "\n", engine->name, events, lost);
+    recording_decode_free(&recording);
+    unlink(path);
+}
+
 static void run_in_child(const struct bench_engine *engine, const struct bench_place *place, uint64_t live)
 {
     char name[64], most[64], passes[64], line[256];
     char by[] = "--by=driver";
     char *arguments[] = {name, most, passes, by_driver ? by : NULL, NULL};
+    char recording[64];
+    const bool stacks = !strcmp(engine->name, "gpucap-stacks");
+    const bool records = stacks || !strcmp(engine->name, "gpucap-record");
     const int kept[] = {-1};
     int from;
 
+    snprintf(recording, sizeof recording, "/tmp/bench_pair-%ld.gpucap", (long)getpid());
+    setenv("GPUCAP_RECORD", records ? recording : "off", 1);
+    setenv("GPUCAP_STACKS", stacks ? "on" : "off", 1);
     snprintf(name, sizeof name, "--child=%s", engine->name);
     snprintf(most, sizeof most, "--live=%" PRIu64, live);
     snprintf(passes, sizeof passes, "--passes=%d", passes_max);
@@ -362,6 +392,8 @@ static void run_in_child(const struct bench_engine *engine, const struct bench_p
     if (!bench_reap(child))
         bench_fail("%s broke off", engine->name);
     fclose(lines);
+    if (records)
+        print_recording(engine, recording);
 }
 
 int main(int argc, char **argv)

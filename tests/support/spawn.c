@@ -160,9 +160,11 @@ static bool open_pipes(struct run *r, const struct spawn_options *o, int ends[PI
 
 static bool is_refusal(const char *line)
 {
-    static const char first[] = "gpucap: out of memory on device ", second[] = "gpucap:   this process uses ";
+    static const char first[] = "gpucap: out of memory on device ", second[] = "gpucap:   this process uses ",
+                      third[] = "gpucap:   `gpucap why ";
 
-    return !strncmp(line, first, sizeof(first) - 1) || !strncmp(line, second, sizeof(second) - 1);
+    return !strncmp(line, first, sizeof(first) - 1) || !strncmp(line, second, sizeof(second) - 1) ||
+           !strncmp(line, third, sizeof(third) - 1);
 }
 
 /* Moves the library's lines about refusals out of err. */

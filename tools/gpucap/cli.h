@@ -46,6 +46,7 @@ int cmd_top(int argc, char **argv);
 int cmd_set(int argc, char **argv);
 int cmd_trim(int argc, char **argv);
 int cmd_why(int argc, char **argv);
+int cmd_record(int argc, char **argv);
 int cmd_completion(int argc, char **argv);
 int cmd_help(int argc, char **argv);
 int cmd_man(int argc, char **argv);

@@ -44,9 +44,19 @@ int cmd_ps(int argc, char **argv)
     if (status || arguments.helped)
         return status;
     const bool json = arguments_value(&arguments, "ps", "json");
+    const char *owners_of = arguments_value(&arguments, "ps", "owners");
     const bool prometheus = arguments_value(&arguments, "ps", "prometheus");
     if (arguments.count)
         return cli_fail("ps: unexpected argument '%s'", arguments.operands[0]);
+    if (owners_of && (json || prometheus))
+        return cli_fail("ps: --owners has no other form");
+    if (owners_of) {
+        if ((status = look_open(&ledgers, "ps", &arguments)))
+            return status;
+        status = ps_owners(&ledgers, owners_of);
+        ledgers_close(&ledgers);
+        return status;
+    }
     if (json && prometheus)
         return cli_fail("ps: --json and --prometheus exclude each other");
     const parts_show show = prometheus ? ps_prometheus : parts_load(json ? PARTS_JSON : PARTS_TABLE, "ps");

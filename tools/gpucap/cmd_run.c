@@ -40,14 +40,36 @@ static int unknown_option(const char *name, size_t length)
     return cli_unknown("run: ", "option", word, names, OPTIONS_COUNT + count);
 }
 
+/* Makes the name of a recording absolute, as the program may change its folder; a % of the folder's own name
+ * is doubled. Returns false if that is too long. */
+static bool make_absolute(const char *name, char path[OPTIONS_PATH_MAX])
+{
+    char folder[PATH_MAX];
+    size_t used = 0;
+    if (name[0] == '/' || !strcmp(name, "off") || !getcwd(folder, sizeof(folder)))
+        folder[0] = '\0';
+    for (const char *c = folder; *c && used < OPTIONS_PATH_MAX - 2; c++) {
+        path[used++] = *c;
+        if (*c == '%')
+            path[used++] = '%';
+    }
+    const int more = snprintf(path + used, OPTIONS_PATH_MAX - used, "%s%s", folder[0] ? "/" : "", name);
+    return used + (size_t)more < OPTIONS_PATH_MAX;
+}
+
 /* Checks one value and puts it where the library will read it. */
 static int set_option(int id, const char *value)
 {
     struct options scratch;
-    char error[OPTIONS_ERROR_MAX];
+    char error[OPTIONS_ERROR_MAX], path[OPTIONS_PATH_MAX];
     options_init(&scratch);
     if (options_set(&scratch, id, value, OPTIONS_DEFAULT, error))
         return cli_fail("run: %s", error);
+    if (id == OPTIONS_RECORD) {
+        if (!make_absolute(value, path))
+            return cli_fail("run: the path of the recording is too long");
+        value = path;
+    }
     return setenv(options_table[id].variable, value, 1) ? out_of_memory() : 0;
 }
 

@@ -38,6 +38,15 @@ static const struct cli_option look_options[] = {LEDGER, SIM, END};
 static const struct cli_option ps_options[] = {
     {"json", NULL, false, "Print JSON: sizes in bytes, null for no limit."},
     {"prometheus", NULL, false, "Print metrics in Prometheus' text format."},
+    {"owners", "PID", false,
+     "Show who within a process that is being recorded holds its memory: libraries, kinds of memory, tags."},
+    LEDGER,
+    SIM,
+    END,
+};
+static const struct cli_option record_options[] = {
+    {"to", "FILE", false, "The file, with %p for the process; else gpucap-%p.gpucap in this folder."},
+    {"stacks", NULL, false, "Record call stacks, too."},
     LEDGER,
     SIM,
     END,
@@ -52,7 +61,7 @@ static const struct cli_option set_options[] = {
 const struct cli_command cli_commands[] = {
     {"run", "[--OPTION=VALUE...] [--] PROGRAM [ARGUMENT...]", "Run a program under a memory cap.", NULL,
      run_options, CLI_PROGRAM, true, cmd_run},
-    {"ps", "[--json | --prometheus]", "Show which processes hold how much of each card.",
+    {"ps", "[--json | --prometheus | --owners=PID]", "Show which processes hold how much of each card.",
      "USED is what a process has of the card, and IDLE the part of it that lies unused in its pool. LIMIT is "
      "the process's own limit or its job's, whichever is less; a quotation mark says that it is shared with "
      "the line above. Each process is asked for fresh figures first.",
@@ -75,6 +84,13 @@ const struct cli_command cli_commands[] = {
      "Shows the last requests that were refused, what the limit was and who held the memory, and what to "
      "try. The process must be alive.",
      look_options, CLI_PROCESS, false, cmd_why},
+    {"record", "start|stop PID", "Record what a running process does with device memory.",
+     "Blocks that are live at the start come first in the recording, without their owners. The process must "
+     "be "
+     "one of `gpucap ps`. To record from the start, give gpucap run --record=FILE. Only the owner of a "
+     "process, "
+     "or root, may do this.",
+     record_options, CLI_PROCESS, false, cmd_record},
     {"doctor", "[--sim[=SPEC]]", "Say what was found here, and what would not work.", NULL, doctor_options,
      CLI_NOTHING, false, cmd_doctor},
     {"help", "[COMMAND]", "Show the commands and options, or all about one command.", NULL, NULL, CLI_COMMAND,

@@ -8,6 +8,9 @@
 /* Writes Prometheus' text to stdout; returns an exit status. */
 int ps_prometheus(struct ledgers *ledgers);
 
+/* Writes who within a process holds its memory; the word is its id. Returns an exit status. */
+int ps_owners(struct ledgers *ledgers, const char *word);
+
 /* Writes what a process is doing, such as "waiting for 512 MiB, lent 0.8 GiB"; "" if nothing is to be said.
  */
 #define PS_STATE 80

@@ -2,7 +2,8 @@
 find_package(Threads REQUIRED)
 add_library(engine_core OBJECT engine_fake.c engine_disturb.c engine_model.c)
 foreach(module pool/ranges pool/vmm pool/capture pool/streams pool/fence pool/pool pool/heap pool/small pool/cache pool/pool_grow
-    pool/pool_trim pool/pool_split pool/pool_dead pool/pool_expose pool/pool_guard share/pool_share base/lock base/process see/tags
+    pool/pool_trim pool/pool_split pool/pool_dead pool/pool_expose pool/pool_guard share/pool_share base/lock base/process see/events
+    see/owner see/owner_maps see/stacks see/tags
     settings/log)
   target_sources(engine_core PRIVATE ${CMAKE_SOURCE_DIR}/interpose/${module}.c)
 endforeach()

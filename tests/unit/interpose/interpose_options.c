@@ -126,6 +126,32 @@ static void test_the_options_that_find_faults_are_off_until_asked_for(void)
     must_refuse("GPUCAP_FILL", "0xCB", "on or off");
 }
 
+static void test_a_recording_has_the_name_of_a_file(void)
+{
+    static char long_name[OPTIONS_PATH_MAX + 1];
+
+    must_load();
+    TEST_ASSERT_EQUAL_STRING("", options.record);
+    TEST_ASSERT_FALSE(options.stacks);
+    environment[OPTIONS_RECORD] = "run-%h-%p-100%%.gpucap";
+    environment[OPTIONS_STACKS] = "on";
+    must_load();
+    TEST_ASSERT_EQUAL_STRING("run-%h-%p-100%%.gpucap", options.record);
+    TEST_ASSERT_TRUE(options.stacks);
+    environment[OPTIONS_RECORD] = "off";
+    must_load();
+    TEST_ASSERT_EQUAL_STRING("", options.record);
+    environment[OPTIONS_RECORD] = "run-%d";
+    must_refuse("GPUCAP_RECORD", "run-%d", "a file such as");
+    environment[OPTIONS_RECORD] = "run-%";
+    must_refuse("GPUCAP_RECORD", "run-%", "a file such as");
+    environment[OPTIONS_RECORD] = "";
+    must_refuse("GPUCAP_RECORD", "", "a file such as");
+    memset(long_name, 'x', OPTIONS_PATH_MAX);
+    environment[OPTIONS_RECORD] = long_name;
+    must_refuse("GPUCAP_RECORD", "xxx", "a file such as");
+}
+
 static void test_the_environment_beats_the_user_and_the_user_beats_the_administrator(void)
 {
     write_text(admin_file, "max = 40G\nreserve = 1M\nlog = quiet\n");
@@ -569,6 +595,7 @@ int main(void)
     RUN_TEST(test_without_any_setting_nothing_is_limited);
     RUN_TEST(test_every_row_of_the_table_is_found_and_its_default_is_valid);
     RUN_TEST(test_the_options_that_find_faults_are_off_until_asked_for);
+    RUN_TEST(test_a_recording_has_the_name_of_a_file);
     RUN_TEST(test_the_environment_beats_the_user_and_the_user_beats_the_administrator);
     RUN_TEST(test_an_option_that_a_file_sets_twice_is_refused);
     RUN_TEST(test_a_reserve_that_leaves_nothing_of_a_limit_is_refused);

@@ -1,0 +1,411 @@
+/* owner: see owner.h.
+ *
+ * The table maps addresses of code to what is known of them, several entries per address if need be. An entry
+ * is one word, read and written whole, so that a look-up needs no lock.
+ */
+#include "interpose/see/owner.h"
+
+#include <pthread.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "interpose/base/lock.h"
+#include "interpose/see/owner_maps.h"
+#include "interpose/see/stacks.h"
+
+#define PLACES       8192 /* words of the table; a power of two */
+#define WAYS         4    /* places that an address can be in */
+#define VALUE_BITS   16
+#define VALUE_OWNER  0x8000 /* the rest is an owner: a return address in its code */
+#define WINDOW       512    /* words of the stack above the hook in which its caller's caller is looked for */
+#define NEAR         64     /* words behind a call by pointer in which a call that is known counts for more */
+#define PASSED_ON    4      /* libraries that pass a call on, at most */
+#define HOOK_WINDOW  128    /* words between owner_enter and the hook's own return address */
+#define FAILED_SITES 64
+#define FAILED_TIMES 16   /* then the call site counts as the program */
+#define SEARCHES     4000 /* at most; later call sites count as the program: a search takes 0.1 to 2 ms */
+#define PATH_MOST    512
+
+_Thread_local uint16_t owner_current;
+_Thread_local uint32_t owner_stack;
+
+static _Atomic uint64_t table[PLACES]; /* address << VALUE_BITS | value; value: VALUE_OWNER, or an offset: how
+                                          many words above owner_enter's frame the caller is found */
+static atomic_bool keep_stacks;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+/* guarded by lock; names are written before `owners` includes them */
+static struct owner {
+    char name[OWNER_NAME];
+    const char *path;
+} list[OWNER_MAX];
+static atomic_uint owners = 1; /* the first is the program */
+static unsigned searches, turn;
+static struct failed {
+    uint64_t call;
+    unsigned times;
+} failed[FAILED_SITES];   /* searches from these call sites found nothing */
+static atomic_uint reads; /* of the mappings */
+
+/* ---- names ---- */
+
+struct pattern {
+    const char *part, *name;
+};
+
+static const char *base_of(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+
+    return slash ? slash + 1 : path;
+}
+
+const char *owner_name_of(const char *path)
+{
+    /* Of the file's name, at its beginning. */
+    static const struct pattern files[] = {
+        {"libcudnn", "cuDNN"},           {"libcublas", "cuBLAS"},     {"libnvblas", "cuBLAS"},
+        {"libcufft", "cuFFT"},           {"libcusparse", "cuSPARSE"}, {"libcusolver", "cuSOLVER"},
+        {"libcurand", "cuRAND"},         {"libcutensor", "cuTENSOR"}, {"libnccl", "NCCL"},
+        {"libnvinfer", "TensorRT"},      {"libtorch", "PyTorch"},     {"libc10", "PyTorch"},
+        {"libtensorflow", "TensorFlow"}, {"libnvrtc", "NVRTC"},       {"libnpp", "NPP"},
+        {"libpython", "program"},        {"xla_cuda_plugin", "XLA"},  {"libxla", "XLA"},
+    };
+    /* Of the path, anywhere. */
+    static const struct pattern folders[] = {
+        {"/jaxlib/", "XLA"},    {"/jax_plugins/", "XLA"},       {"/cupy", "CuPy"},
+        {"/torch/", "PyTorch"}, {"/tensorflow/", "TensorFlow"},
+    };
+    const char *base = base_of(path);
+
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+        if (!strncmp(base, files[i].part, strlen(files[i].part)))
+            return files[i].name;
+    }
+    for (size_t i = 0; i < sizeof folders / sizeof *folders; i++) {
+        if (strstr(path, folders[i].part))
+            return folders[i].name;
+    }
+    return base;
+}
+
+bool owner_passes_on(const char *path)
+{
+    static const char *const names[] = {"libcuda.so", "libcudart", "libgpucap", "libffi",
+                                        "_ctypes.",   "ld-linux",  "libc.so",   "libpthread"};
+    const char *base = base_of(path);
+
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        if (!strncmp(base, names[i], strlen(names[i])))
+            return true;
+    }
+    return false;
+}
+
+static bool is_program(const char *path)
+{
+    char exe[PATH_MOST];
+    const ssize_t length = readlink("/proc/self/exe", exe, sizeof exe - 1);
+
+    return length > 0 && strlen(path) == (size_t)length && !memcmp(path, exe, (size_t)length);
+}
+
+/* With the lock held. */
+static void read_maps(void)
+{
+    owner_maps_read();
+    atomic_fetch_add(&reads, 1);
+}
+
+/* Returns the owner for a file, with the lock held. */
+static uint16_t owner_of_file(const char *path)
+{
+    const unsigned known = atomic_load(&owners);
+    const char *name = owner_name_of(path);
+
+    if (is_program(path) || !strcmp(name, "program"))
+        return 0;
+    for (unsigned i = 1; i < known; i++) {
+        if (!strncmp(list[i].name, name, OWNER_NAME - 1))
+            return (uint16_t)i;
+    }
+    if (known == OWNER_MAX)
+        return 0;
+    strncpy(list[known].name, name, OWNER_NAME - 1);
+    list[known].path = path;
+    atomic_store_explicit(&owners, known + 1, memory_order_release);
+    return (uint16_t)known;
+}
+
+const char *owner_name(uint16_t owner)
+{
+    if (owner == 0)
+        return "program";
+    return owner < atomic_load_explicit(&owners, memory_order_acquire) ? list[owner].name : "";
+}
+
+const char *owner_path(uint16_t owner)
+{
+    const bool known = owner && owner < atomic_load_explicit(&owners, memory_order_acquire);
+
+    return known ? list[owner].path : "";
+}
+
+/* ---- the table ---- */
+
+static _Atomic uint64_t *place(uint64_t address, unsigned way)
+{
+    const uint64_t hash = address * UINT64_C(0x9e3779b97f4a7c15) >> 40;
+
+    return &table[(hash * WAYS + way) & (PLACES - 1)];
+}
+
+/* Returns the value of the address in this place, or -1. */
+static int value_at(uint64_t address, unsigned way)
+{
+    const uint64_t word = atomic_load_explicit(place(address, way), memory_order_relaxed);
+
+    return word >> VALUE_BITS == address ? (int)(word & (UINT64_C(0xffff))) : -1;
+}
+
+/* Returns the owner of a return address that has been looked at, or -1. */
+static int known_owner(uint64_t address)
+{
+    for (unsigned way = 0; way < WAYS; way++) {
+        const int value = value_at(address, way);
+
+        if (value >= VALUE_OWNER)
+            return value - VALUE_OWNER;
+    }
+    return -1;
+}
+
+/* With the lock held. */
+static void remember(uint64_t address, unsigned value)
+{
+    const uint64_t word = address << VALUE_BITS | value;
+    unsigned way = 0;
+
+    if (address >> (64 - VALUE_BITS))
+        return;
+    for (unsigned i = 0; i < WAYS; i++) {
+        if (value_at(address, i) == (int)value)
+            return;
+    }
+    while (way < WAYS && atomic_load_explicit(place(address, way), memory_order_relaxed))
+        way++;
+    atomic_store_explicit(place(address, way < WAYS ? way : turn++ % WAYS), word, memory_order_relaxed);
+}
+
+/* ---- the stack ---- */
+
+/* The stack of the calling thread, from owner_enter's frame upwards. */
+struct stack {
+    const uint64_t *words;
+    size_t count;
+};
+
+static struct stack stack_above(const void *frame)
+{
+    uintptr_t low, high;
+    const uintptr_t here = (uintptr_t)frame;
+
+    events_stack(&low, &high);
+    if (!low || here < low || here >= high) /* a stack that the program has made itself */
+        return (struct stack){.words = frame, .count = 0};
+    return (struct stack){.words = frame, .count = (high - here) / sizeof(uint64_t)};
+}
+
+/* The sanitizers do not expect a read of other functions' frames. */
+__attribute__((no_sanitize("address", "thread"))) static uint64_t word_of(struct stack stack, size_t index)
+{
+    return index < stack.count ? *(const volatile uint64_t *)&stack.words[index] : 0;
+}
+
+/* How likely it is that a word of the stack is the return address of a call into the library `into`. */
+enum likely { NO, BY_POINTER, SURE };
+
+static enum likely calls_into(uint64_t address, const char *into)
+{
+    const struct owner_map *map = owner_maps_find(address);
+    uint64_t target;
+
+    if (!map || map->path == into)
+        return NO;
+    switch (owner_maps_call_before(address, &target)) {
+    case OWNER_CALL_DIRECT: {
+        const struct owner_map *to = owner_maps_find(target);
+
+        return to && to->path == into ? SURE : NO;
+    }
+    case OWNER_CALL_POINTER:
+        return BY_POINTER;
+    default:
+        return NO;
+    }
+}
+
+/* Looks for the caller of a library above word number `from`: the first return address of a call that is
+ * known to lead into the library; the first of a call by a pointer, if that is far below. Others are remains
+ * of earlier calls. Returns its number, or 0. */
+static size_t find_caller(struct stack stack, size_t from, const char *into)
+{
+    size_t by_pointer = 0;
+
+    for (size_t i = from; i < from + WINDOW && i < stack.count; i++) {
+        const enum likely likely = calls_into(word_of(stack, i), into);
+
+        if (likely == SURE)
+            return i;
+        if (likely == BY_POINTER && !by_pointer)
+            by_pointer = i;
+        if (by_pointer && i - by_pointer == NEAR)
+            break;
+    }
+    return by_pointer;
+}
+
+/* The same through all libraries that pass the call on. */
+static size_t find_first_caller(struct stack stack, uint64_t return_address, const char *into)
+{
+    size_t at = 0;
+
+    while (at < HOOK_WINDOW && at < stack.count && word_of(stack, at) != return_address)
+        at++;
+    for (int i = 0; i < PASSED_ON && (at = find_caller(stack, at + 1, into)); i++) {
+        into = owner_maps_find(word_of(stack, at))->path;
+        if (!owner_passes_on(into))
+            return at;
+    }
+    return 0;
+}
+
+/* Counts a search in vain, with the lock held: callers in code that is of no file are not looked for again
+ * and again. */
+static void note_failure(uint64_t call)
+{
+    struct failed *site = &failed[call % FAILED_SITES];
+
+    if (site->call != call)
+        *site = (struct failed){.call = call};
+    if (++site->times >= FAILED_TIMES)
+        remember(call, VALUE_OWNER);
+}
+
+/* Looks at a call site for the first time. Returns its owner, and the caller's return address if that is
+ * another than the hook's. */
+static uint16_t search(struct stack stack, uint64_t return_address, uint64_t *caller)
+{
+    uint16_t owner = 0;
+
+    lock_disable_cancel();
+    pthread_mutex_lock(&lock);
+    if (searches < SEARCHES) {
+        searches++;
+        read_maps();
+        const struct owner_map *map = owner_maps_find(return_address);
+        const size_t found =
+            map && owner_passes_on(map->path) ? find_first_caller(stack, return_address, map->path) : 0;
+        if (found) {
+            *caller = word_of(stack, found);
+            owner = owner_of_file(owner_maps_find(*caller)->path);
+            remember(*caller, VALUE_OWNER | owner);
+            remember(return_address, (unsigned)found);
+        } else if (map && !owner_passes_on(map->path)) {
+            owner = owner_of_file(map->path);
+            remember(return_address, VALUE_OWNER | owner);
+        } else {
+            note_failure(return_address);
+        }
+    }
+    pthread_mutex_unlock(&lock);
+    lock_restore_cancel();
+    return owner;
+}
+
+static uint16_t owner_of_call(struct stack stack, uint64_t return_address, uint64_t *caller)
+{
+    for (unsigned way = 0; way < WAYS; way++) {
+        const int value = value_at(return_address, way);
+
+        if (value >= VALUE_OWNER)
+            return (uint16_t)(value - VALUE_OWNER);
+        const uint64_t word = value > 0 ? word_of(stack, (size_t)value) : 0;
+        const int owner = word ? known_owner(word) : -1;
+        if (owner >= 0) {
+            *caller = word;
+            return (uint16_t)owner;
+        }
+    }
+    return search(stack, return_address, caller);
+}
+
+__attribute__((noinline)) void owner_enter(void *return_address)
+{
+    const struct stack stack = stack_above(__builtin_frame_address(0));
+    const uint64_t call = (uint64_t)(uintptr_t)return_address;
+    uint64_t caller = 0;
+
+    owner_current = owner_of_call(stack, call, &caller);
+    owner_stack = atomic_load_explicit(&keep_stacks, memory_order_relaxed)
+                      ? stacks_take(stack.words, stack.count, call, caller)
+                      : 0;
+}
+
+/* ---- for stacks ---- */
+
+void owner_keep_stacks(bool on)
+{
+    atomic_store(&keep_stacks, on);
+}
+
+bool owner_is_return(uint64_t address)
+{
+    uint64_t target;
+
+    if (known_owner(address) >= 0)
+        return true;
+    lock_disable_cancel();
+    pthread_mutex_lock(&lock);
+    bool is_return = false;
+    if (searches < SEARCHES) {
+        const struct owner_map *map = owner_maps_find(address);
+
+        if (!map) {
+            searches++;
+            read_maps();
+            map = owner_maps_find(address);
+        }
+        is_return = map && owner_maps_call_before(address, &target) != OWNER_NO_CALL;
+        if (is_return)
+            remember(address, VALUE_OWNER | owner_of_file(map->path));
+    }
+    pthread_mutex_unlock(&lock);
+    lock_restore_cancel();
+    return is_return;
+}
+
+bool owner_module(size_t index, struct owner_module *module)
+{
+    size_t count;
+
+    pthread_mutex_lock(&lock);
+    const struct owner_map *maps = owner_maps_all(&count);
+    if (index < count)
+        *module =
+            (struct owner_module){maps[index].start, maps[index].end, maps[index].offset, maps[index].path};
+    pthread_mutex_unlock(&lock);
+    return index < count;
+}
+
+unsigned owner_modules_read(void)
+{
+    return atomic_load(&reads);
+}
+
+void owner_after_fork(void)
+{
+    pthread_mutex_init(&lock, NULL);
+    owner_maps_after_fork();
+    owner_current = 0;
+    owner_stack = 0;
+}

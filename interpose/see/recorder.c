@@ -1,0 +1,506 @@
+/* recorder: see recorder.h. Names are in recorder_names.c. */
+#include "interpose/see/recorder.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "interpose/base/clock.h"
+#include "interpose/base/lock.h"
+#include "interpose/base/process.h"
+#include "interpose/base/thread.h"
+#include "interpose/see/events.h"
+#include "interpose/see/live.h"
+#include "interpose/see/owner.h"
+#include "interpose/see/recorder_names.h"
+#include "interpose/see/stacks.h"
+#include "interpose/settings/log.h"
+
+#define LOOK_MS     100  /* between two looks at rings that are not half full */
+#define BATCH       1024 /* events after which the threads get their room back */
+#define PATIENCE_MS 2000 /* for the end of a recording */
+#define SYNC_MS     1000
+#define CARDS       64
+#define RELEASED    64 /* the last releases, in case that the driver refuses one */
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
+/* guarded by lock */
+static bool running;           /* the thread exists */
+static bool stopping;          /* it is to end */
+static uint64_t asked, served; /* numbers of the requests of recorder_sync */
+static char path[RECORDING_WRITE_PATH];
+static char why[RECORDING_WRITE_WHY]; /* the last recorder_start failed */
+
+/* The thread's own. */
+static struct recording_write file = {.fd = -1};
+static uint64_t began; /* CLOCK_MONOTONIC */
+static int failure;    /* -errno that has ended the recording */
+static void (*sample)(void (*used)(int device, uint64_t bytes));
+static uint64_t events, sampled_events, sampled_ns; /* events ever taken; when last measured */
+static uint64_t held[CARDS];
+static _Atomic uint64_t contexts[CARDS]; /* what our pools hold, and contexts for themselves */
+static struct recording_event released[RELEASED];
+static unsigned released_next;
+static bool flush_soon;
+static void (*list_live)(void (*add)(struct recording_event *event));
+
+/* ---- the file ---- */
+
+/* Writes an event after the names that it uses. */
+static void write_event(struct recording_event *event)
+{
+    const uint64_t time = event->time_ns;
+
+    if (failure || (failure = recorder_names_of(&file, event)))
+        return;
+    failure = recording_write_reserve(&file, sizeof *event);
+    if (failure)
+        return;
+    event->head.size = sizeof *event;
+    event->time_ns = time > began ? time - began : 0;
+    recording_write_add(&file, event, sizeof *event);
+}
+
+/* ---- the driver's figure ---- */
+
+/* Returns the bytes of live blocks on a card, in our pools or elsewhere. Managed and imported memory is not
+ * in the driver's figure. */
+static uint64_t live_on(int device, bool pooled, bool have_pools)
+{
+    struct live_row row;
+    uint64_t bytes = 0;
+
+    for (size_t i = 0; live_row(i, &row); i++) {
+        if (row.device == device && row.kind != RECORDING_MANAGED && row.kind != RECORDING_IMPORT &&
+            (row.kind == RECORDING_MALLOC && have_pools) == pooled)
+            bytes += row.bytes;
+    }
+    return bytes;
+}
+
+static uint64_t less(uint64_t from, uint64_t bytes)
+{
+    return from > bytes ? from - bytes : 0;
+}
+
+/* Fills in what idles of the driver's figure, and writes what of it the card's contexts hold for themselves:
+ * what no block and no pool has. */
+static void take_used(struct recording_event *used)
+{
+    const uint64_t in_pools = held[used->device % CARDS];
+    struct recording_event context = {
+        .head.type = RECORDING_CONTEXT,
+        .device = used->device,
+        .time_ns = used->time_ns,
+        .bytes = less(less(used->bytes, in_pools), live_on(used->device, false, in_pools)),
+        .other = used->device + 1U,
+        .thread = used->thread,
+    };
+
+    used->other = less(in_pools, live_on(used->device, true, in_pools));
+    if (context.bytes && context.bytes != contexts[used->device % CARDS])
+        write_event(&context);
+    contexts[used->device % CARDS] = context.bytes;
+}
+
+/* ---- events ---- */
+
+/* Writes the release of every block in a range. */
+static void release_range(const struct recording_event *gone)
+{
+    struct recording_event event = *gone;
+
+    while (live_take_within(gone->address, gone->bytes, &event)) {
+        event.head.type = RECORDING_FREE;
+        event.other = 0;
+        write_event(&event);
+        event = *gone;
+    }
+}
+
+/* Writes the release of a block that is still known where another one begins now: its own was lost, or a
+ * graph's memory has another size. */
+static void release_unseen(const struct recording_event *event)
+{
+    struct recording_event before = {.head.type = RECORDING_FREE,
+                                     .kind = event->kind,
+                                     .address = event->address,
+                                     .thread = event->thread,
+                                     .time_ns = event->time_ns};
+
+    if (live_take(&before))
+        write_event(&before);
+}
+
+/* Turns an EVENTS_KEPT into the allocation of the block that was released last under this number. Returns
+ * false if it is not known. */
+static bool find_released(struct recording_event *event)
+{
+    for (unsigned i = 1; i <= RELEASED; i++) {
+        const struct recording_event *before = &released[(released_next - i) % RELEASED];
+
+        if (before->address == event->address && before->thread == event->thread) {
+            const uint64_t time = event->time_ns;
+
+            *event = *before;
+            event->head.type = RECORDING_ALLOC;
+            event->time_ns = time;
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Takes one noted event. */
+static void take(const struct recording_event *noted)
+{
+    struct recording_event event = *noted;
+
+    switch (event.head.type) {
+    case RECORDING_ALLOC:
+        release_unseen(&event);
+        live_add(&event);
+        break;
+    case RECORDING_FREE:
+        if (!live_take(&event))
+            return; /* not a block, or one from before the recording */
+        released[released_next++ % RELEASED] = event;
+        break;
+    case EVENTS_GONE:
+        release_range(&event);
+        return;
+    case EVENTS_KEPT:
+        if (!find_released(&event))
+            return;
+        live_add(&event);
+        break;
+    case RECORDING_GROW:
+    case RECORDING_TRIM:
+        held[event.device % CARDS] = event.other;
+        break;
+    case RECORDING_USED:
+        take_used(&event);
+        break;
+    case RECORDING_REFUSAL: /* the program may be about to abort */
+        flush_soon = true;
+        break;
+    case RECORDING_CONTEXT: /* has ended */
+        contexts[event.device % CARDS] = 0;
+        break;
+    default:
+        break;
+    }
+    write_event(&event);
+}
+
+static void tell_dropped(uint64_t count, uint32_t thread)
+{
+    struct recording_event event = {.head.type = RECORDING_DROPPED,
+                                    .time_ns = recording_write_system.now(),
+                                    .bytes = count,
+                                    .thread = thread};
+
+    if (count)
+        write_event(&event);
+}
+
+/* Returns the reader whose next event is the oldest, or NULL if all events are newer than `until`. */
+static struct events_reader *oldest(struct events_reader *readers, size_t count, uint64_t until)
+{
+    struct events_reader *first = NULL;
+    uint64_t least = until;
+
+    for (size_t i = 0; i < count; i++) {
+        struct events_reader *reader = &readers[i];
+        const uint64_t time =
+            reader->at != reader->end ? reader->slots[reader->at % EVENTS_RING].time_ns : UINT64_MAX;
+
+        if (time <= least) {
+            least = time;
+            first = reader;
+        }
+    }
+    return first;
+}
+
+/* Reads all rings up to now. Later events stay for the next time: what led to them may not have been seen. */
+static void drain(void)
+{
+    static struct events_reader readers[EVENTS_THREADS];
+    const uint64_t until = recording_write_system.now();
+    const size_t count = events_begin(readers);
+    struct events_reader *next;
+    unsigned batch = 0;
+
+    for (size_t i = 0; i < count; i++) {
+        if (!readers[i].named)
+            recorder_names_forget_thread(readers[i].thread);
+        readers[i].named = true;
+        tell_dropped(readers[i].dropped, readers[i].thread);
+    }
+    tell_dropped(events_lost(), 0);
+    events_end(readers, count);
+    for (size_t i = 0; i < count; i++)
+        readers[i].dropped = 0;
+    while ((next = oldest(readers, count, until))) {
+        const struct recording_event *event = &next->slots[next->at % EVENTS_RING];
+
+        if (event->time_ns >= began) /* else a remainder of an earlier recording */
+            take(event);
+        events++;
+        next->at++;
+        if (++batch % BATCH == 0)
+            events_end(readers, count);
+    }
+    events_end(readers, count);
+}
+
+/* ---- the driver's figure, by the recorder ---- */
+
+static void add_used(int device, uint64_t bytes)
+{
+    struct recording_event used = {.head.type = RECORDING_USED,
+                                   .device = (uint16_t)device,
+                                   .time_ns = recording_write_system.now(),
+                                   .bytes = bytes};
+
+    take_used(&used);
+    write_event(&used);
+}
+
+/* Measures if there were events and it is time to, or `now_please`. */
+static void take_sample(bool now_please)
+{
+    const uint64_t now = recording_write_system.now();
+
+    if (!sample || events == sampled_events ||
+        (!now_please && sampled_ns && now - sampled_ns < RECORDER_SAMPLE_MS * UINT64_C(1000000)))
+        return;
+    sampled_events = events;
+    sampled_ns = now;
+    if (!failure)
+        sample(add_used);
+}
+
+static void add_live(struct recording_event *event)
+{
+    event->time_ns = began;
+    if (event->head.type == 0)
+        event->head.type = RECORDING_ALLOC;
+    if (event->head.type == RECORDING_ALLOC)
+        live_add(event);
+    if (event->head.type == RECORDING_GROW)
+        held[event->device % CARDS] = event->other;
+    write_event(event);
+}
+
+/* ---- steps ---- */
+
+int recorder_open(const struct recorder_settings *settings, char reason[RECORDING_WRITE_WHY])
+{
+    char name[RECORDING_WRITE_PATH] = "";
+    struct timespec day;
+    int rc = recording_write_name(settings->file, name);
+
+    if (rc) {
+        snprintf(reason, RECORDING_WRITE_WHY, "%.160s: %s", settings->file,
+                 rc == -EINVAL ? "only %p, %h and %% may follow a %" : "the name is too long");
+        return rc;
+    }
+    began = recording_write_system.now();
+    clock_gettime(CLOCK_REALTIME, &day);
+    const struct recording_head head = {
+        .magic = RECORDING_MAGIC,
+        .version = RECORDING_VERSION,
+        .head_bytes = sizeof head,
+        .began_unix_ns = (uint64_t)day.tv_sec * 1000000000U + (uint64_t)day.tv_nsec,
+        .began_mono_ns = began,
+        .pid = (uint32_t)getpid(),
+        .flags = settings->stacks ? RECORDING_STACKS : 0,
+    };
+    rc = recording_write_open(&file, name, &head, reason);
+    if (rc)
+        return rc;
+    failure = 0;
+    list_live = settings->list_live;
+    sample = settings->sample;
+    sampled_ns = 0;
+    sampled_events = events;
+    memcpy(path, name, sizeof path);
+    live_clear();
+    memset(held, 0, sizeof held);
+    for (int i = 0; i < CARDS; i++)
+        contexts[i] = 0;
+    recorder_names_clear();
+    owner_keep_stacks(settings->stacks);
+    failure = recorder_names_program(&file, settings->job);
+    events_switch(true);
+    return 0;
+}
+
+int recorder_step(bool flush)
+{
+    if (list_live)
+        list_live(add_live);
+    list_live = NULL;
+    drain();
+    take_sample(flush);
+    if (!failure && file.used &&
+        (flush || flush_soon ||
+         recording_write_system.now() - file.since_ns >= RECORDER_FLUSH_MS * UINT64_C(1000000)))
+        failure = recording_write_flush(&file);
+    flush_soon = false;
+    if (failure && events_are_on()) {
+        events_switch(false);
+        log_error("the recording to %s has ended: %s", path, strerror(-failure));
+    }
+    return failure;
+}
+
+void recorder_close(void)
+{
+    struct recording_event end = {.head.type = RECORDING_END};
+
+    events_switch(false);
+    recorder_step(false);
+    end.time_ns = recording_write_system.now();
+    write_event(&end);
+    recorder_step(true);
+    recording_write_close(&file);
+}
+
+/* ---- the thread ---- */
+
+/* Serves recorder_sync. Returns true if the thread is to go on. */
+static bool serve(uint64_t request)
+{
+    pthread_mutex_lock(&lock);
+    served = request;
+    const bool go_on = !stopping;
+    pthread_cond_broadcast(&changed);
+    pthread_mutex_unlock(&lock);
+    return go_on;
+}
+
+static uint64_t requested(void)
+{
+    pthread_mutex_lock(&lock);
+    const uint64_t request = asked;
+    pthread_mutex_unlock(&lock);
+    return request;
+}
+
+static void *run(void *unused)
+{
+    uint64_t request;
+    int rc;
+
+    do {
+        request = requested();
+        rc = recorder_step(request != served);
+        if (rc == 0 && request == served)
+            events_sleep(LOOK_MS);
+    } while (serve(request) && rc == 0);
+    recorder_close();
+    pthread_mutex_lock(&lock);
+    running = false;
+    pthread_cond_broadcast(&changed);
+    pthread_mutex_unlock(&lock);
+    return unused;
+}
+
+int recorder_start(const struct recorder_settings *settings)
+{
+    int rc = -EALREADY;
+
+    lock_disable_cancel();
+    pthread_mutex_lock(&lock);
+    if (!running) {
+        stopping = false;
+        rc = recorder_open(settings, why);
+        running = rc == 0 && thread_start(run, NULL);
+        if (rc == 0 && !running) {
+            rc = -EAGAIN;
+            snprintf(why, sizeof why, "no thread can be started");
+            events_switch(false);
+            recording_write_close(&file);
+        }
+        if (rc)
+            log_error("nothing is recorded: %s", why);
+    }
+    pthread_mutex_unlock(&lock);
+    lock_restore_cancel();
+    return rc;
+}
+
+static struct timespec deadline(unsigned ms)
+{
+    return clock_after(ms * UINT64_C(1000000));
+}
+
+void recorder_stop(void)
+{
+    const struct timespec until = deadline(PATIENCE_MS);
+
+    lock_disable_cancel();
+    /* A signal handler that calls exit may have interrupted a thread that holds the lock. */
+    if (process_lock_at_exit(&lock)) {
+        stopping = running;
+        events_wake();
+        while (running && pthread_cond_timedwait(&changed, &lock, &until) == 0)
+            continue;
+        pthread_mutex_unlock(&lock);
+    }
+    lock_restore_cancel();
+}
+
+bool recorder_sync(void)
+{
+    const struct timespec until = deadline(SYNC_MS);
+
+    lock_disable_cancel();
+    pthread_mutex_lock(&lock);
+    const uint64_t request = ++asked;
+    events_wake();
+    while (running && served < request && pthread_cond_timedwait(&changed, &lock, &until) == 0)
+        continue;
+    const bool done = running && served >= request;
+    pthread_mutex_unlock(&lock);
+    lock_restore_cancel();
+    return done;
+}
+
+const char *recorder_why(void)
+{
+    return why;
+}
+
+uint64_t recorder_context_bytes(int device)
+{
+    return device >= 0 && device < CARDS ? atomic_load(&contexts[device]) : 0;
+}
+
+bool recorder_runs(char out[RECORDING_WRITE_PATH])
+{
+    pthread_mutex_lock(&lock);
+    const bool runs = running;
+    if (runs)
+        memcpy(out, path, sizeof path);
+    pthread_mutex_unlock(&lock);
+    return runs;
+}
+
+void recorder_after_fork(void)
+{
+    pthread_mutex_init(&lock, NULL);
+    pthread_cond_init(&changed, NULL);
+    running = stopping = false;
+    events_after_fork();
+    owner_after_fork();
+    stacks_after_fork();
+    recording_write_close(&file);
+}

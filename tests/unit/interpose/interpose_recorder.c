@@ -1,0 +1,504 @@
+/* recorder, events, live, recording_write: what threads note reaches the file, in order and with its names,
+ * whatever happens to the file. The clock is the test's; the recorder's thread is started in the last tests
+ * only. */
+#include "interpose/see/recorder.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <unity.h>
+
+#include "interpose/base/clock.h"
+#include "interpose/see/events.h"
+#include "interpose/see/live.h"
+#include "interpose/see/owner.h"
+#include "interpose/see/tags.h"
+#include "recording_decode.h"
+
+#define MS UINT64_C(1000000)
+
+static char folder[] = "/tmp/interpose_recorder.XXXXXX", path[64], why[RECORDING_WRITE_WHY];
+static uint64_t ahead; /* of the test's clock */
+static int fail_after; /* writes until one fails; -1: none does */
+static int fail_with;  /* errno; 0: half of it is written, and the rest fails with ENOSPC */
+static unsigned writes;
+
+static uint64_t test_now(void)
+{
+    return clock_ns() + ahead;
+}
+
+static ssize_t test_write(int fd, const void *bytes, size_t count)
+{
+    writes++;
+    if (fail_after < 0 || fail_after-- > 0)
+        return write(fd, bytes, count);
+    fail_after = 0;
+    if (fail_with == 0) {
+        fail_with = ENOSPC;
+        return write(fd, bytes, count / 2);
+    }
+    errno = fail_with;
+    return -1;
+}
+
+void setUp(void)
+{
+    recording_write_system.now = test_now;
+    recording_write_system.write = test_write;
+    ahead = 0;
+    fail_after = -1;
+    fail_with = ENOSPC;
+    snprintf(path, sizeof path, "%s/recording", folder);
+    unlink(path);
+}
+
+void tearDown(void)
+{
+    events_switch(false);
+}
+
+static void begin(void)
+{
+    const struct recorder_settings settings = {.file = path, .job = "job"};
+
+    TEST_ASSERT_EQUAL_INT_MESSAGE(0, recorder_open(&settings, why), why);
+}
+
+static struct recording_decode decode(void)
+{
+    struct recording_decode recording;
+    const char *reason;
+
+    TEST_ASSERT_TRUE_MESSAGE(recording_decode(&recording, path, &reason), reason);
+    return recording;
+}
+
+static void note_alloc(uint64_t address, uint64_t bytes)
+{
+    events_note(&(struct recording_event){.head.type = RECORDING_ALLOC,
+                                          .kind = RECORDING_MALLOC,
+                                          .address = address,
+                                          .bytes = bytes,
+                                          .owner = owner_current});
+}
+
+static void note_free(uint64_t address)
+{
+    events_note_free(RECORDING_MALLOC, address, NULL);
+}
+
+static void test_what_is_noted_reaches_the_file(void)
+{
+    size_t at = 0;
+
+    recorder_name_device(0, "card", "GPU-1", 1 << 30);
+    begin();
+    tags_set("weights");
+    note_alloc(0x1000, 300);
+    tags_set(NULL);
+    note_alloc(0x2000, 500);
+    note_free(0x1000);
+    recorder_close();
+    struct recording_decode r = decode();
+    TEST_ASSERT_EQUAL_UINT32((uint32_t)getpid(), r.head.pid);
+    const struct recording_event *event = recording_decode_next(&r, &at, RECORDING_ALLOC);
+    TEST_ASSERT_EQUAL_HEX64(0x1000, event->address);
+    TEST_ASSERT_EQUAL_UINT64(300, event->bytes);
+    TEST_ASSERT_EQUAL_UINT32((uint32_t)getpid(), event->thread); /* the main thread */
+    const size_t here = at - event->head.size;
+    TEST_ASSERT_EQUAL_STRING("weights", recording_decode_name(&r, RECORDING_TAG, event->tag, here));
+    TEST_ASSERT_EQUAL_STRING("program", recording_decode_name(&r, RECORDING_OWNER, event->owner, here));
+    TEST_ASSERT_EQUAL_STRING("card", recording_decode_name(&r, RECORDING_DEVICE, 0, here));
+    TEST_ASSERT_NOT_NULL(recording_decode_name(&r, RECORDING_THREAD, event->thread, here));
+    TEST_ASSERT_NOT_NULL(recording_decode_name(&r, RECORDING_PROGRAM, 0, here));
+    event = recording_decode_next(&r, &at, RECORDING_FREE);
+    TEST_ASSERT_EQUAL_UINT64_MESSAGE(300, event->bytes, "the recorder knows the size of a released block");
+    TEST_ASSERT_NOT_EQUAL(0, event->tag);
+    TEST_ASSERT_NOT_NULL(recording_decode_next(&r, &at, RECORDING_END));
+    TEST_ASSERT_EQUAL_size_t(at, r.bytes);
+    recording_decode_free(&r);
+}
+
+static void test_a_release_of_an_unknown_block_is_left_out(void)
+{
+    begin();
+    note_free(0x5000);
+    recorder_close();
+    struct recording_decode r = decode();
+    TEST_ASSERT_EQUAL_size_t(0, recording_decode_count(&r, RECORDING_FREE));
+    recording_decode_free(&r);
+}
+
+static void test_a_full_ring_drops_events_and_counts_them(void)
+{
+    size_t at = 0;
+
+    begin();
+    for (unsigned i = 0; i < EVENTS_RING + 100; i++)
+        note_alloc(0x1000 + i, 1);
+    recorder_close();
+    struct recording_decode r = decode();
+    TEST_ASSERT_EQUAL_size_t(EVENTS_RING, recording_decode_count(&r, RECORDING_ALLOC));
+    TEST_ASSERT_EQUAL_UINT64(100, recording_decode_next(&r, &at, RECORDING_DROPPED)->bytes);
+    TEST_ASSERT_NULL(recording_decode_next(&r, &at, RECORDING_DROPPED));
+    TEST_ASSERT_GREATER_THAN_UINT(1, r.blocks);
+    recording_decode_free(&r);
+}
+
+static void test_a_ring_has_room_again_once_it_was_read(void)
+{
+    begin();
+    for (unsigned i = 0; i < 3 * EVENTS_RING; i++) {
+        note_alloc(0x1000, 1);
+        if (i % (EVENTS_RING / 2) == 0)
+            TEST_ASSERT_EQUAL_INT(0, recorder_step(false));
+    }
+    recorder_close();
+    struct recording_decode r = decode();
+    TEST_ASSERT_EQUAL_size_t(3 * EVENTS_RING, recording_decode_count(&r, RECORDING_ALLOC));
+    TEST_ASSERT_EQUAL_size_t(0, recording_decode_count(&r, RECORDING_DROPPED));
+    recording_decode_free(&r);
+}
+
+static void test_a_block_is_written_after_200_ms_and_not_before(void)
+{
+    begin();
+    recorder_step(true);
+    note_alloc(0x1000, 1);
+    const unsigned before = writes;
+    recorder_step(false);
+    TEST_ASSERT_EQUAL_UINT(before, writes);
+    ahead += RECORDER_FLUSH_MS * MS;
+    recorder_step(false);
+    TEST_ASSERT_EQUAL_UINT_MESSAGE(before + 1, writes, "one write for a block");
+    struct recording_decode r = decode(); /* as after SIGKILL */
+    TEST_ASSERT_EQUAL_size_t(1, recording_decode_count(&r, RECORDING_ALLOC));
+    TEST_ASSERT_EQUAL_size_t(0, recording_decode_count(&r, RECORDING_END));
+    recording_decode_free(&r);
+    recorder_close();
+}
+
+static void test_a_full_disk_ends_the_recording_and_leaves_whole_blocks(void)
+{
+    begin();
+    note_alloc(0x1000, 1);
+    TEST_ASSERT_EQUAL_INT(0, recorder_step(true));
+    fail_after = 0;
+    fail_with = 0;
+    note_alloc(0x2000, 1);
+    TEST_ASSERT_EQUAL_INT(-ENOSPC, recorder_step(true));
+    TEST_ASSERT_FALSE_MESSAGE(events_are_on(), "nothing more is noted");
+    recorder_close();
+    struct recording_decode r = decode();
+    TEST_ASSERT_FALSE(r.cut);
+    TEST_ASSERT_EQUAL_size_t(1, recording_decode_count(&r, RECORDING_ALLOC));
+    TEST_ASSERT_EQUAL_size_t(0, recording_decode_count(&r, RECORDING_END));
+    recording_decode_free(&r);
+}
+
+static void test_a_context_that_ends_releases_its_blocks(void)
+{
+    begin();
+    note_alloc(0x10000, 1);
+    note_alloc(0x10800, 1);
+    note_alloc(0x20000, 1);
+    events_note(&(struct recording_event){.head.type = EVENTS_GONE, .address = 0x10000, .bytes = 0x1000});
+    recorder_close();
+    struct recording_decode r = decode();
+    size_t at = 0;
+    TEST_ASSERT_EQUAL_size_t(2, recording_decode_count(&r, RECORDING_FREE));
+    for (const struct recording_event *event; (event = recording_decode_next(&r, &at, RECORDING_FREE));)
+        TEST_ASSERT_LESS_THAN_UINT64(0x11000, event->address);
+    recording_decode_free(&r);
+}
+
+static void test_sums_follow_the_events(void)
+{
+    struct live_row row;
+
+    begin();
+    note_alloc(0x1000, 100);
+    note_alloc(0x2000, 50);
+    note_free(0x1000);
+    note_alloc(0x2000, 70); /* its release was lost */
+    recorder_step(false);
+    TEST_ASSERT_TRUE(live_row(0, &row));
+    TEST_ASSERT_EQUAL_UINT64(70, row.bytes);
+    TEST_ASSERT_EQUAL_UINT64(1, row.blocks);
+    TEST_ASSERT_EQUAL_UINT64(150, row.peak);
+    TEST_ASSERT_FALSE(live_row(1, &row));
+    recorder_close();
+}
+
+/* ---- files ---- */
+
+static int try_open(void)
+{
+    const struct recorder_settings settings = {.file = path, .job = ""};
+    const int rc = recorder_open(&settings, why);
+
+    if (rc == 0)
+        recorder_close();
+    return rc;
+}
+
+static void test_only_recordings_are_overwritten(void)
+{
+    char other[80];
+    FILE *file = fopen(path, "w");
+
+    fputs("a letter", file);
+    fclose(file);
+    TEST_ASSERT_NOT_EQUAL(0, try_open());
+    TEST_ASSERT_NOT_NULL_MESSAGE(strstr(why, "not a recording"), why);
+    struct stat kind;
+    stat(path, &kind);
+    TEST_ASSERT_EQUAL_INT(8, kind.st_size);
+    unlink(path);
+    snprintf(other, sizeof other, "%s/other", folder);
+    TEST_ASSERT_EQUAL_INT(0, symlink(other, path));
+    TEST_ASSERT_NOT_EQUAL(0, try_open());
+    TEST_ASSERT_NOT_EQUAL_MESSAGE(0, access(other, F_OK), "a link is not followed");
+    unlink(path);
+    TEST_ASSERT_EQUAL_INT(0, mkfifo(path, 0600));
+    TEST_ASSERT_NOT_EQUAL(0, try_open());
+    unlink(path);
+    TEST_ASSERT_EQUAL_INT(0, try_open());
+    stat(path, &kind);
+    TEST_ASSERT_EQUAL_INT(0600, kind.st_mode & 0777);
+    TEST_ASSERT_EQUAL_INT_MESSAGE(0, try_open(), "an old recording may be replaced");
+    snprintf(path, sizeof path, "%s/no/such/folder", folder);
+    TEST_ASSERT_EQUAL_INT(-ENOENT, try_open());
+}
+
+static void test_two_processes_do_not_write_one_file(void)
+{
+    begin();
+    const pid_t child = fork();
+    if (child == 0) {
+        recorder_after_fork();
+        _exit(try_open() == 0 ? 1 : !strstr(why, "%p"));
+    }
+    int status;
+    waitpid(child, &status, 0);
+    TEST_ASSERT_EQUAL_INT(0, status);
+    note_alloc(0x1000, 1);
+    recorder_close();
+    struct recording_decode r = decode();
+    TEST_ASSERT_EQUAL_size_t(1, recording_decode_count(&r, RECORDING_ALLOC));
+    recording_decode_free(&r);
+}
+
+/* Returns the descriptor of the recording. */
+static int find_descriptor(void)
+{
+    char link[64], to[128];
+
+    for (int fd = 3; fd < 256; fd++) {
+        snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+        const ssize_t length = readlink(link, to, sizeof to - 1);
+        if (length > 0 && (to[length] = '\0', !strcmp(to, path)))
+            return fd;
+    }
+    TEST_FAIL_MESSAGE("the recording is not open");
+    return -1;
+}
+
+static void test_a_file_of_the_program_is_never_written_to(void)
+{
+    char other[80];
+    struct stat kind;
+
+    begin();
+    TEST_ASSERT_EQUAL_INT(0, recorder_step(true));
+    snprintf(other, sizeof other, "%s/other", folder);
+    const int fd = find_descriptor();
+    const int mine = open(other, O_RDWR | O_CREAT, 0600);
+    TEST_ASSERT_EQUAL_INT(fd,
+                          dup2(mine, fd)); /* the program closes what it does not know, and opens its own */
+    note_alloc(0x1000, 1);
+    TEST_ASSERT_EQUAL_INT(-EBADF, recorder_step(true));
+    recorder_close();
+    TEST_ASSERT_EQUAL_INT(0, fstat(fd, &kind));
+    TEST_ASSERT_EQUAL_INT(0, kind.st_size);
+    close(fd);
+    close(mine);
+    unlink(other);
+}
+
+static void test_names_of_files(void)
+{
+    char out[RECORDING_WRITE_PATH], expected[128], host[64] = "";
+    static char long_name[RECORDING_WRITE_PATH + 1];
+
+    gethostname(host, sizeof host - 1);
+    snprintf(expected, sizeof expected, "a-%d-%s-%%", (int)getpid(), host);
+    TEST_ASSERT_EQUAL_INT(0, recording_write_name("a-%p-%h-%%", out));
+    TEST_ASSERT_EQUAL_STRING(expected, out);
+    TEST_ASSERT_EQUAL_INT(-EINVAL, recording_write_name("a%s", out));
+    TEST_ASSERT_EQUAL_INT(-EINVAL, recording_write_name("a%", out));
+    TEST_ASSERT_EQUAL_INT(-EINVAL, recording_write_name("", out));
+    memset(long_name, 'x', RECORDING_WRITE_PATH);
+    TEST_ASSERT_EQUAL_INT(-ENAMETOOLONG, recording_write_name(long_name, out));
+}
+
+/* ---- threads ---- */
+
+#define THREADS 4
+#define PAIRS   5000
+
+/* Blocks change hands: each thread releases what another has allocated. */
+static _Atomic uint64_t passed[THREADS];
+
+static void *pass_on(void *argument)
+{
+    const size_t own = (size_t)(uintptr_t)argument;
+
+    for (uint64_t i = 0; i < PAIRS; i++) {
+        const uint64_t address = (own + 1) << 32 | i;
+
+        note_alloc(address, 8);
+        const uint64_t other = atomic_exchange(&passed[(own + i) % THREADS], address);
+        if (other)
+            note_free(other);
+    }
+    return NULL;
+}
+
+static void test_threads_keep_the_order_of_each_block(void)
+{
+    const struct recorder_settings settings = {.file = path, .job = ""};
+    pthread_t threads[THREADS];
+    size_t at = 0, frees = 0;
+    uint64_t dropped = 0;
+
+    recording_write_system.now = clock_ns;
+    memset((void *)passed, 0, sizeof passed);
+    TEST_ASSERT_EQUAL_INT(0, recorder_start(&settings));
+    for (size_t i = 0; i < THREADS; i++)
+        pthread_create(&threads[i], NULL, pass_on, (void *)i);
+    for (size_t i = 0; i < THREADS; i++)
+        pthread_join(threads[i], NULL);
+    recorder_stop();
+    struct recording_decode r = decode();
+    uint64_t last = 0;
+    for (const struct recording_event *event; (event = recording_decode_next(&r, &at, 0));) {
+        if (event->head.type == RECORDING_DROPPED)
+            dropped += event->bytes;
+        if (event->head.type == RECORDING_ALLOC || event->head.type == RECORDING_FREE) {
+            TEST_ASSERT_GREATER_OR_EQUAL_UINT64(last, event->time_ns);
+            last = event->time_ns;
+        }
+        frees += event->head.type == RECORDING_FREE;
+    }
+    if (dropped == 0) /* each release found its block: it never came before its allocation */
+        TEST_ASSERT_EQUAL_size_t(THREADS * PAIRS - THREADS, frees);
+    TEST_ASSERT_EQUAL_size_t(1, recording_decode_count(&r, RECORDING_END));
+    recording_decode_free(&r);
+}
+
+static void *note_once(void *argument)
+{
+    note_alloc((uint64_t)(uintptr_t)argument, 1);
+    return NULL;
+}
+
+static void test_rings_of_threads_that_ended_are_used_again(void)
+{
+    pthread_t thread;
+
+    begin();
+    for (uintptr_t i = 1; i <= 2 * EVENTS_THREADS; i++) {
+        pthread_create(&thread, NULL, note_once, (void *)i);
+        pthread_join(thread, NULL);
+        if (i % 32 == 0) {
+            recorder_step(false);
+            recorder_step(false);
+        }
+    }
+    recorder_close();
+    struct recording_decode r = decode();
+    TEST_ASSERT_EQUAL_size_t(2 * EVENTS_THREADS, recording_decode_count(&r, RECORDING_ALLOC));
+    TEST_ASSERT_EQUAL_size_t(0, recording_decode_count(&r, RECORDING_DROPPED));
+    recording_decode_free(&r);
+}
+
+static void test_start_and_stop_and_start(void)
+{
+    const struct recorder_settings settings = {.file = path, .job = ""};
+    char runs[RECORDING_WRITE_PATH];
+
+    recording_write_system.now = clock_ns;
+    TEST_ASSERT_FALSE(recorder_runs(runs));
+    TEST_ASSERT_FALSE(recorder_sync());
+    for (int i = 0; i < 2; i++) {
+        TEST_ASSERT_EQUAL_INT(0, recorder_start(&settings));
+        TEST_ASSERT_EQUAL_INT(-EALREADY, recorder_start(&settings));
+        TEST_ASSERT_TRUE(recorder_runs(runs));
+        TEST_ASSERT_EQUAL_STRING(path, runs);
+        note_alloc(0x1000, 1);
+        TEST_ASSERT_TRUE(recorder_sync());
+        struct recording_decode r = decode();
+        TEST_ASSERT_EQUAL_size_t(1, recording_decode_count(&r, RECORDING_ALLOC));
+        recording_decode_free(&r);
+        recorder_stop();
+        TEST_ASSERT_FALSE(events_are_on());
+    }
+}
+
+static void list(void (*add)(struct recording_event *event))
+{
+    struct recording_event event = {.kind = RECORDING_MALLOC, .address = 0x7000, .bytes = 7};
+
+    add(&event);
+}
+
+static void test_blocks_that_are_live_already_come_first(void)
+{
+    const struct recorder_settings settings = {.file = path, .job = "", .list_live = list};
+    size_t at = 0;
+
+    TEST_ASSERT_EQUAL_INT(0, recorder_open(&settings, why));
+    note_free(0x7000);
+    recorder_close();
+    struct recording_decode r = decode();
+    const struct recording_event *event = recording_decode_next(&r, &at, 0);
+    TEST_ASSERT_EQUAL_INT(RECORDING_ALLOC, event->head.type);
+    TEST_ASSERT_EQUAL_UINT64(0, event->time_ns);
+    TEST_ASSERT_EQUAL_UINT64(7, recording_decode_next(&r, &at, RECORDING_FREE)->bytes);
+    recording_decode_free(&r);
+}
+
+int main(void)
+{
+    if (!mkdtemp(folder))
+        return 1;
+    UNITY_BEGIN();
+    RUN_TEST(test_what_is_noted_reaches_the_file);
+    RUN_TEST(test_a_release_of_an_unknown_block_is_left_out);
+    RUN_TEST(test_a_full_ring_drops_events_and_counts_them);
+    RUN_TEST(test_a_ring_has_room_again_once_it_was_read);
+    RUN_TEST(test_a_block_is_written_after_200_ms_and_not_before);
+    RUN_TEST(test_a_full_disk_ends_the_recording_and_leaves_whole_blocks);
+    RUN_TEST(test_a_context_that_ends_releases_its_blocks);
+    RUN_TEST(test_sums_follow_the_events);
+    RUN_TEST(test_only_recordings_are_overwritten);
+    RUN_TEST(test_two_processes_do_not_write_one_file);
+    RUN_TEST(test_a_file_of_the_program_is_never_written_to);
+    RUN_TEST(test_names_of_files);
+    RUN_TEST(test_threads_keep_the_order_of_each_block);
+    RUN_TEST(test_rings_of_threads_that_ended_are_used_again);
+    RUN_TEST(test_start_and_stop_and_start);
+    RUN_TEST(test_blocks_that_are_live_already_come_first);
+    snprintf(path, sizeof path, "%s/recording", folder);
+    unlink(path);
+    rmdir(folder);
+    return UNITY_END();
+}
