@@ -38,3 +38,18 @@ if(EXISTS ${JEMALLOC_DIR}/lib/libjemalloc_pic.a)
     IMPORTED_LOCATION ${JEMALLOC_DIR}/lib/libjemalloc_pic.a
     INTERFACE_INCLUDE_DIRECTORIES ${JEMALLOC_DIR}/include)
 endif()
+
+# zstd compresses recordings. Linked statically, so that programs start where it is not installed; without it they read
+# and write recordings that are not compressed. Users say #if GPUCAP_HAVE_ZSTD.
+find_path(GPUCAP_ZSTD_INCLUDE zstd.h)
+find_library(GPUCAP_ZSTD_STATIC libzstd.a)
+mark_as_advanced(GPUCAP_ZSTD_INCLUDE GPUCAP_ZSTD_STATIC)
+add_library(gpucap_zstd INTERFACE)
+if(GPUCAP_ZSTD_INCLUDE AND GPUCAP_ZSTD_STATIC)
+  target_compile_definitions(gpucap_zstd INTERFACE GPUCAP_HAVE_ZSTD=1)
+  target_include_directories(gpucap_zstd SYSTEM INTERFACE ${GPUCAP_ZSTD_INCLUDE})
+  target_link_libraries(gpucap_zstd INTERFACE ${GPUCAP_ZSTD_STATIC})
+else()
+  target_compile_definitions(gpucap_zstd INTERFACE GPUCAP_HAVE_ZSTD=0)
+  message(STATUS "zstd not found (Debian: libzstd-dev): compressed recordings cannot be read, gpucap will say so")
+endif()
