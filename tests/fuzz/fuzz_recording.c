@@ -1,7 +1,7 @@
-/* Recordings: any bytes are a recording or refused with a reason; events are in order, and the model's sums
- * agree with its blocks. Checksums are put right first, so that what is behind them is reached. */
+/* Recordings: any bytes are a recording or refused with a reason; events are in order, and the timeline's
+ * sums agree with its blocks. Checksums are put right first, so that what is behind them is reached. */
 #include "fuzz.h"
-#include "tools/gpucap/recording_model.h"
+#include "tools/gpucap/timeline.h"
 #include "tools/gpucap/recording_unpack.h"
 
 #define DEVICES 3
@@ -23,29 +23,29 @@ static void put_checksums_right(uint8_t *bytes, size_t count)
     }
 }
 
-static void check_model(const struct recording *recording, uint16_t device)
+static void check_timeline(const struct recording *recording, uint16_t device)
 {
-    struct model model;
-    struct model_share *shares;
+    struct timeline timeline;
+    struct timeline_share *shares;
     uint32_t *live;
     uint64_t bytes = 0;
 
-    FUZZ_PROMISE(model_open(&model, recording, device));
-    const struct model_state state = model_state_after(&model, model.step_count);
-    const size_t count = model_shares(&model, model.step_count, MODEL_BY_OWNER, &shares);
+    FUZZ_PROMISE(timeline_open(&timeline, recording, device));
+    const struct timeline_state state = timeline_state_after(&timeline, timeline.step_count);
+    const size_t count = timeline_shares(&timeline, timeline.step_count, TIMELINE_BY_OWNER, &shares);
     for (size_t i = 0; i < count; i++) {
         bytes += shares[i].bytes;
-        FUZZ_PROMISE(*model_name(recording, MODEL_BY_OWNER, shares[i].id));
+        FUZZ_PROMISE(*timeline_name(recording, TIMELINE_BY_OWNER, shares[i].id));
     }
     FUZZ_PROMISE(bytes == state.live);
     FUZZ_PROMISE(state.live <= RECORDING_BYTES_MAX && state.pool_live <= state.live);
-    FUZZ_PROMISE(model.peak <= model.step_count && model.live_peak <= model.step_count);
-    const size_t blocks = model_live_blocks(&model, model.step_count, &live);
+    FUZZ_PROMISE(timeline.peak <= timeline.step_count && timeline.live_peak <= timeline.step_count);
+    const size_t blocks = timeline_live_blocks(&timeline, timeline.step_count, &live);
     for (size_t i = 0; i < blocks; i++)
-        FUZZ_PROMISE(model.blocks[live[i]].end_ns == MODEL_NEVER);
+        FUZZ_PROMISE(timeline.blocks[live[i]].end_ns == TIMELINE_NEVER);
     free(live);
     free(shares);
-    model_close(&model);
+    timeline_close(&timeline);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t count)
@@ -71,9 +71,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t count)
     FUZZ_PROMISE(recording_program(&recording, RECORDING_COMMAND));
     for (size_t i = 0; i < recording.devices.count; i++)
         FUZZ_PROMISE(recording_text(&recording.devices, recording.devices.entries[i].id, 2));
-    const size_t found = model_devices(&recording, devices, DEVICES);
+    const size_t found = timeline_devices(&recording, devices, DEVICES);
     for (size_t i = 0; i < found; i++)
-        check_model(&recording, devices[i]);
+        check_timeline(&recording, devices[i]);
     recording_close(&recording);
     return 0;
 }

@@ -16,7 +16,7 @@
 #define CONTEXT               (UINT64_C(486) << 20)
 #define PID                   4711U
 #define DAY_NS                UINT64_C(86400000000000)
-#define TRAIN_EVENTS_PER_STEP (LAYERS * 9 + 2)
+#define TRAIN_EVENTS_PER_STEP (LAYERS * 8 + 2)
 
 enum owner { PROGRAM, PYTORCH, CUDNN, CUBLAS, NCCL };
 enum tag { NO_TAG, PARAMETERS, GRADIENTS, OPTIMIZER, ACTIVATIONS, WORKSPACE, INPUT };
@@ -189,7 +189,12 @@ static void lasting(struct training *training, unsigned scale)
         take(training, 2 * bytes, PYTORCH, OPTIMIZER, 3);
         pass_time(training, 400 * US);
     }
-    take(training, 128 * MIB * scale / 16, NCCL, NO_TAG, 4);
+    event(training, RECORDING_ALLOC,
+          (struct recording_event){.address = 1, /* a handle, which is never released */
+                                   .bytes = 128 * MIB * scale / 16,
+                                   .kind = RECORDING_VMM,
+                                   .owner = NCCL,
+                                   .stack = 4});
     take(training, 32 * MIB, CUBLAS, WORKSPACE, 5);
 }
 
@@ -199,29 +204,6 @@ static void scratch(struct training *training, uint64_t bytes, enum owner owner,
 
     pass_time(training, ns);
     give(training, address);
-}
-
-/* One step: what is allocated in the forward pass is released in the backward pass, last first. */
-static void step(struct training *training, unsigned scale)
-{
-    uint64_t kept[LAYERS];
-    const uint64_t input = take(training, 38 * MIB * scale / 16, PYTORCH, INPUT, 7);
-
-    for (unsigned layer = 0; layer < LAYERS; layer++) {
-        kept[layer] = take(training, layer_bytes(layer, scale), PYTORCH, ACTIVATIONS, layer + 1);
-        pass_time(training, 15 * US);
-        scratch(training, layer % 3 ? 24 * MIB : 180 * MIB * scale / 16, CUDNN, 40 * US);
-    }
-    for (unsigned layer = LAYERS; layer-- > 0;) {
-        const uint64_t gradient = take(training, layer_bytes(layer, scale), PYTORCH, GRADIENTS, layer + 2);
-
-        pass_time(training, 20 * US);
-        scratch(training, layer % 4 ? 40 * MIB : 260 * MIB * scale / 16, CUDNN, 60 * US);
-        give(training, kept[layer]);
-        give(training, gradient);
-    }
-    give(training, input);
-    pass_time(training, 30 * US);
 }
 
 static void refusal(struct training *training, uint64_t bytes)
@@ -236,12 +218,35 @@ static void refusal(struct training *training, uint64_t bytes)
                                    .stack = 6});
 }
 
-/* A larger batch for a while, and a refusal at its top; afterwards idle memory is lent to the other process.
- */
+/* One step: what is allocated in the forward pass is released in the backward pass, last first. */
+static void step(struct training *training, unsigned scale, bool refuse)
+{
+    uint64_t kept[LAYERS];
+    const uint64_t input = take(training, 38 * MIB * scale / 16, PYTORCH, INPUT, 7);
+
+    for (unsigned layer = 0; layer < LAYERS; layer++) {
+        kept[layer] = take(training, layer_bytes(layer, scale), PYTORCH, ACTIVATIONS, layer + 1);
+        pass_time(training, 15 * US);
+        scratch(training, layer % 3 ? 24 * MIB : 180 * MIB * scale / 16, CUDNN, 40 * US);
+    }
+    if (refuse && training->process == 0)
+        refusal(training, 147 * MIB);
+    for (unsigned layer = LAYERS; layer-- > 0;) {
+        const uint64_t gradient = take(training, layer_bytes(layer, scale), PYTORCH, GRADIENTS, layer + 2);
+
+        pass_time(training, 20 * US);
+        scratch(training, layer % 4 ? 40 * MIB : 260 * MIB * scale / 16, CUDNN, 60 * US);
+        give(training, kept[layer]);
+        give(training, gradient);
+    }
+    give(training, input);
+    pass_time(training, 30 * US);
+}
+
+/* Idle memory is lent to the other process, which has waited for it. */
 static void special(struct training *training, uint64_t number)
 {
     if (training->process == 0) {
-        refusal(training, 147 * MIB);
         pass_time(training, 100 * US);
         trim(training);
         event(training, RECORDING_LEND,
@@ -287,15 +292,16 @@ void recording_make_training(const char *path, const struct recording_training *
     for (uint64_t i = 0; i < steps; i++) {
         const bool larger = i > steps / 2 && i < steps * 5 / 8;
 
-        step(training, larger ? scale + scale / 4 : scale);
+        step(training, larger ? scale + scale / 4 : scale, larger && (i + 2) * 8 / 5 >= steps);
         if (i == steps * 5 / 8 || i == steps * 3 / 4)
             special(training, i == steps * 3 / 4);
-        if (i % 64 == 63)
-            event(training, RECORDING_USED,
-                  (struct recording_event){.bytes = training->held + CONTEXT + 22 * MIB});
+        if (i % 16 == 15)
+            event(
+                training, RECORDING_USED,
+                (struct recording_event){.bytes = training->held + CONTEXT + (128 * scale / 16 + 22) * MIB});
     }
-    while (training->count > 2) /* two blocks are never released */
-        give(training, training->blocks[training->count - 3].address);
+    while (training->count > 1) /* one block is never released */
+        give(training, training->blocks[training->count - 2].address);
     recording_make_close(&training->make, training->now, !options->killed);
     free(training);
 }

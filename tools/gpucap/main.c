@@ -75,6 +75,11 @@ const struct cli_command cli_commands[] = {
      "Shows the last requests that were refused, what the limit was and who held the memory, and what to "
      "try. The process must be alive.",
      look_options, CLI_PROCESS, false, cmd_why},
+    {"summary", "FILE...", "Say in a screenful what recordings show.",
+     "For each process and card: the peak and what made it up, what was refused, waited for and lent, what "
+     "was never freed, large blocks that live for moments, what idled in the pool, and the limit below which "
+     "the program cannot run.",
+     NULL, CLI_FILE, false, cmd_summary},
     {"doctor", "[--sim[=SPEC]]", "Say what was found here, and what would not work.", NULL, doctor_options,
      CLI_NOTHING, false, cmd_doctor},
     {"help", "[COMMAND]", "Show the commands and options, or all about one command.", NULL, NULL, CLI_COMMAND,

@@ -1,5 +1,5 @@
-/* recording_model: see recording_model.h. */
-#include "recording_model.h"
+/* timeline: see timeline.h. */
+#include "timeline.h"
 
 #include "recording_live.h"
 
@@ -12,9 +12,9 @@
 /* ---- building ---- */
 
 struct builder {
-    struct model *model;
+    struct timeline *timeline;
     struct live_map map;
-    struct model_state state;
+    struct timeline_state state;
     struct {
         uint64_t context, bytes;
     } contexts[CONTEXTS_MAX];
@@ -36,49 +36,50 @@ static void *room_for_one(void **entries, size_t count, size_t *room, size_t siz
     return (char *)*entries + count * size;
 }
 
-static void add_step(struct builder *builder, struct model_step step)
+static void add_step(struct builder *builder, struct timeline_step step)
 {
-    struct model *model = builder->model;
-    struct model_step *to =
-        room_for_one((void **)&model->steps, model->step_count, &model->step_room, sizeof *to);
+    struct timeline *timeline = builder->timeline;
+    struct timeline_step *to =
+        room_for_one((void **)&timeline->steps, timeline->step_count, &timeline->step_room, sizeof *to);
 
     if (!to) {
         builder->failed = true;
         return;
     }
     *to = step;
-    model->step_count++;
-    model_advance(&builder->state, model, to);
+    timeline->step_count++;
+    timeline_advance(&builder->state, timeline, to);
 }
 
 static void end_block(struct builder *builder, uint32_t index, uint64_t time_ns)
 {
-    struct model_block *block = &builder->model->blocks[index];
+    struct timeline_block *block = &builder->timeline->blocks[index];
 
     block->end_ns = time_ns;
-    add_step(builder, (struct model_step){time_ns, block->bytes, index, MODEL_FREE, 0});
+    add_step(builder, (struct timeline_step){time_ns, block->bytes, index, TIMELINE_FREE, 0});
 }
 
 static void add_block(struct builder *builder, const struct recording_event *event)
 {
-    struct model *model = builder->model;
+    struct timeline *timeline = builder->timeline;
     uint32_t before;
 
-    if (event->bytes > RECORDING_BYTES_MAX - builder->state.live || model->block_count >= UINT32_MAX)
+    if (event->bytes > RECORDING_BYTES_MAX - builder->state.live || timeline->block_count >= UINT32_MAX)
         return; /* the sum would be nonsense */
     if (live_map_remove(&builder->map, event->address, event->kind, &before)) {
-        model->lost++;
+        timeline->lost++;
         end_block(builder, before, event->time_ns);
     }
-    struct model_block *block =
-        room_for_one((void **)&model->blocks, model->block_count, &model->block_room, sizeof *block);
-    if (!block || !live_map_add(&builder->map, event->address, event->kind, (uint32_t)model->block_count)) {
+    struct timeline_block *block =
+        room_for_one((void **)&timeline->blocks, timeline->block_count, &timeline->block_room, sizeof *block);
+    if (!block ||
+        !live_map_add(&builder->map, event->address, event->kind, (uint32_t)timeline->block_count)) {
         builder->failed = true;
         return;
     }
-    *block = (struct model_block){
+    *block = (struct timeline_block){
         .start_ns = event->time_ns,
-        .end_ns = MODEL_NEVER,
+        .end_ns = TIMELINE_NEVER,
         .address = event->address,
         .bytes = event->bytes,
         .stream = event->other,
@@ -88,8 +89,8 @@ static void add_block(struct builder *builder, const struct recording_event *eve
         .tag = event->tag,
         .kind = event->kind,
     };
-    add_step(builder, (struct model_step){event->time_ns, event->bytes, (uint32_t)model->block_count++,
-                                          MODEL_ALLOC, 0});
+    add_step(builder, (struct timeline_step){event->time_ns, event->bytes, (uint32_t)timeline->block_count++,
+                                             TIMELINE_ALLOC, 0});
 }
 
 static void free_block(struct builder *builder, const struct recording_event *event)
@@ -99,7 +100,7 @@ static void free_block(struct builder *builder, const struct recording_event *ev
     if (live_map_remove(&builder->map, event->address, event->kind, &index))
         end_block(builder, index, event->time_ns);
     else
-        builder->model->unmatched++;
+        builder->timeline->unmatched++;
 }
 
 /* All contexts together. */
@@ -118,31 +119,31 @@ static void set_context(struct builder *builder, const struct recording_event *e
     for (i = 0; i < builder->context_count; i++)
         sum += builder->contexts[i].bytes;
     if (sum < RECORDING_BYTES_MAX)
-        add_step(builder, (struct model_step){event->time_ns, sum, 0, MODEL_CONTEXT, 0});
+        add_step(builder, (struct timeline_step){event->time_ns, sum, 0, TIMELINE_CONTEXT, 0});
 }
 
 /* The driver's own figure: what it has beyond all that is known. */
 static void set_unnamed(struct builder *builder, const struct recording_event *event)
 {
-    const uint64_t known = model_used(&builder->state) - builder->state.unnamed;
+    const uint64_t known = timeline_used(&builder->state) - builder->state.unnamed;
     const uint64_t beyond = event->bytes > known ? event->bytes - known : 0;
 
     if (beyond != builder->state.unnamed)
-        add_step(builder, (struct model_step){event->time_ns, beyond, 0, MODEL_UNNAMED, 0});
+        add_step(builder, (struct timeline_step){event->time_ns, beyond, 0, TIMELINE_UNNAMED, 0});
 }
 
 static void add_mark(struct builder *builder, const struct recording_event *event)
 {
-    struct model *model = builder->model;
+    struct timeline *timeline = builder->timeline;
     const struct recording_event **to =
-        room_for_one((void **)&model->marks, model->mark_count, &model->mark_room, sizeof *to);
+        room_for_one((void **)&timeline->marks, timeline->mark_count, &timeline->mark_room, sizeof *to);
 
     if (!to) {
         builder->failed = true;
         return;
     }
     *to = event;
-    model->mark_count++;
+    timeline->mark_count++;
 }
 
 static void take_event(struct builder *builder, const struct recording_event *event)
@@ -157,7 +158,7 @@ static void take_event(struct builder *builder, const struct recording_event *ev
     case RECORDING_GROW:
     case RECORDING_TRIM:
         if (event->other < RECORDING_BYTES_MAX)
-            add_step(builder, (struct model_step){event->time_ns, event->other, 0, MODEL_HELD, 0});
+            add_step(builder, (struct timeline_step){event->time_ns, event->other, 0, TIMELINE_HELD, 0});
         break;
     case RECORDING_CONTEXT:
         set_context(builder, event);
@@ -166,9 +167,9 @@ static void take_event(struct builder *builder, const struct recording_event *ev
         set_unnamed(builder, event);
         break;
     case RECORDING_LIMIT:
-        add_step(builder, (struct model_step){event->time_ns,
-                                              event->bytes < RECORDING_BYTES_MAX ? event->bytes : MODEL_NO, 0,
-                                              MODEL_LIMIT, (uint8_t)event->other});
+        add_step(builder, (struct timeline_step){
+                              event->time_ns, event->bytes < RECORDING_BYTES_MAX ? event->bytes : TIMELINE_NO,
+                              0, TIMELINE_LIMIT, (uint8_t)event->other});
         break;
     case RECORDING_STITCH:
     case RECORDING_LEND:
@@ -182,54 +183,54 @@ static void take_event(struct builder *builder, const struct recording_event *ev
     }
 }
 
-static void find_peaks(struct model *model)
+static void find_peaks(struct timeline *timeline)
 {
-    struct model_state state = MODEL_START;
+    struct timeline_state state = TIMELINE_START;
     uint64_t most_used = 0, live_then = 0, most_live = 0;
 
-    for (size_t i = 0; i < model->step_count; i++) {
-        model_advance(&state, model, &model->steps[i]);
-        const uint64_t used = model_used(&state), named = model_named(&state);
+    for (size_t i = 0; i < timeline->step_count; i++) {
+        timeline_advance(&state, timeline, &timeline->steps[i]);
+        const uint64_t used = timeline_used(&state), named = timeline_named(&state);
         if (used > most_used || (used == most_used && named > live_then)) {
             most_used = used;
             live_then = named;
-            model->peak = i + 1;
+            timeline->peak = i + 1;
         }
         if (named > most_live) {
             most_live = named;
-            model->live_peak = i + 1;
+            timeline->live_peak = i + 1;
         }
     }
 }
 
-bool model_open(struct model *model, const struct recording *recording, uint16_t device)
+bool timeline_open(struct timeline *timeline, const struct recording *recording, uint16_t device)
 {
-    struct builder builder = {.model = model, .state = MODEL_START};
+    struct builder builder = {.timeline = timeline, .state = TIMELINE_START};
 
-    memset(model, 0, sizeof *model);
-    model->recording = recording;
-    model->device = device;
+    memset(timeline, 0, sizeof *timeline);
+    timeline->recording = recording;
+    timeline->device = device;
     if (recording->count)
-        model->end_ns = recording->events[recording->count - 1].time_ns;
+        timeline->end_ns = recording->events[recording->count - 1].time_ns;
     for (size_t i = 0; i < recording->count && !builder.failed; i++) {
         if (recording->events[i].device == device)
             take_event(&builder, &recording->events[i]);
     }
     live_map_close(&builder.map);
     if (builder.failed) {
-        model_close(model);
+        timeline_close(timeline);
         return false;
     }
-    find_peaks(model);
+    find_peaks(timeline);
     return true;
 }
 
-void model_close(struct model *model)
+void timeline_close(struct timeline *timeline)
 {
-    free(model->blocks);
-    free(model->steps);
-    free((void *)model->marks);
-    memset(model, 0, sizeof *model);
+    free(timeline->blocks);
+    free(timeline->steps);
+    free((void *)timeline->marks);
+    memset(timeline, 0, sizeof *timeline);
 }
 
 static bool names_device(uint16_t type)
@@ -237,7 +238,7 @@ static bool names_device(uint16_t type)
     return type != RECORDING_END && type != RECORDING_DROPPED;
 }
 
-size_t model_devices(const struct recording *recording, uint16_t *devices, size_t room)
+size_t timeline_devices(const struct recording *recording, uint16_t *devices, size_t room)
 {
     size_t count = 0;
 
@@ -261,36 +262,37 @@ size_t model_devices(const struct recording *recording, uint16_t *devices, size_
 /* ---- stepping ---- */
 
 /* What is opened from another process counts there. */
-static bool counts_here(const struct model_block *block)
+static bool counts_here(const struct timeline_block *block)
 {
     return block->kind != RECORDING_IMPORT;
 }
 
-void model_advance(struct model_state *state, const struct model *model, const struct model_step *step)
+void timeline_advance(struct timeline_state *state, const struct timeline *timeline,
+                      const struct timeline_step *step)
 {
-    const uint64_t pooled = model->blocks && model->block_count > step->block &&
-                                    model->blocks[step->block].kind == RECORDING_MALLOC
+    const uint64_t pooled = timeline->blocks && timeline->block_count > step->block &&
+                                    timeline->blocks[step->block].kind == RECORDING_MALLOC
                                 ? step->value
                                 : 0;
 
     switch (step->change) {
-    case MODEL_ALLOC:
-    case MODEL_FREE:
-        if (!counts_here(&model->blocks[step->block]))
+    case TIMELINE_ALLOC:
+    case TIMELINE_FREE:
+        if (!counts_here(&timeline->blocks[step->block]))
             break;
-        state->live += step->change == MODEL_ALLOC ? step->value : -step->value;
-        state->pool_live += step->change == MODEL_ALLOC ? pooled : -pooled;
+        state->live += step->change == TIMELINE_ALLOC ? step->value : -step->value;
+        state->pool_live += step->change == TIMELINE_ALLOC ? pooled : -pooled;
         break;
-    case MODEL_HELD:
+    case TIMELINE_HELD:
         state->held = step->value;
         break;
-    case MODEL_CONTEXT:
+    case TIMELINE_CONTEXT:
         state->context = step->value;
         break;
-    case MODEL_UNNAMED:
+    case TIMELINE_UNNAMED:
         state->unnamed = step->value;
         break;
-    case MODEL_LIMIT:
+    case TIMELINE_LIMIT:
         state->limit = step->value;
         state->limit_kind = step->limit;
         break;
@@ -299,23 +301,23 @@ void model_advance(struct model_state *state, const struct model *model, const s
     }
 }
 
-struct model_state model_state_after(const struct model *model, size_t steps)
+struct timeline_state timeline_state_after(const struct timeline *timeline, size_t steps)
 {
-    struct model_state state = MODEL_START;
+    struct timeline_state state = TIMELINE_START;
 
-    for (size_t i = 0; i < steps && i < model->step_count; i++)
-        model_advance(&state, model, &model->steps[i]);
+    for (size_t i = 0; i < steps && i < timeline->step_count; i++)
+        timeline_advance(&state, timeline, &timeline->steps[i]);
     return state;
 }
 
-size_t model_steps_until(const struct model *model, uint64_t time_ns)
+size_t timeline_steps_until(const struct timeline *timeline, uint64_t time_ns)
 {
-    size_t low = 0, high = model->step_count;
+    size_t low = 0, high = timeline->step_count;
 
     while (low < high) {
         const size_t middle = low + (high - low) / 2;
 
-        if (model->steps[middle].time_ns <= time_ns)
+        if (timeline->steps[middle].time_ns <= time_ns)
             low = middle + 1;
         else
             high = middle;
@@ -323,56 +325,57 @@ size_t model_steps_until(const struct model *model, uint64_t time_ns)
     return low;
 }
 
-uint64_t model_idle(const struct model_state *state)
+uint64_t timeline_idle(const struct timeline_state *state)
 {
     return state->held > state->pool_live ? state->held - state->pool_live : 0;
 }
 
-uint64_t model_named(const struct model_state *state)
+uint64_t timeline_named(const struct timeline_state *state)
 {
     return state->live + state->context + state->unnamed;
 }
 
-uint64_t model_used(const struct model_state *state)
+uint64_t timeline_used(const struct timeline_state *state)
 {
-    return model_named(state) + model_idle(state);
+    return timeline_named(state) + timeline_idle(state);
 }
 
 /* ---- who holds it ---- */
 
-static uint16_t id_of(const struct model_block *block, enum model_by by)
+static uint16_t id_of(const struct timeline_block *block, enum timeline_by by)
 {
-    return by == MODEL_BY_OWNER ? block->owner : by == MODEL_BY_TAG ? block->tag : block->kind;
+    return by == TIMELINE_BY_OWNER ? block->owner : by == TIMELINE_BY_TAG ? block->tag : block->kind;
 }
 
 static int largest_share(const void *a, const void *b)
 {
-    const struct model_share *x = a, *y = b;
+    const struct timeline_share *x = a, *y = b;
 
     if (x->bytes != y->bytes)
         return x->bytes < y->bytes ? 1 : -1;
     return (x->id > y->id) - (x->id < y->id);
 }
 
-size_t model_shares(const struct model *model, size_t steps, enum model_by by, struct model_share **shares)
+size_t timeline_shares(const struct timeline *timeline, size_t steps, enum timeline_by by,
+                       struct timeline_share **shares)
 {
     size_t last = 0, count = 0;
 
-    for (size_t i = 0; i < model->block_count; i++)
-        last = id_of(&model->blocks[i], by) > last ? id_of(&model->blocks[i], by) : last;
-    struct model_share *all = calloc(last + 1, sizeof *all);
+    for (size_t i = 0; i < timeline->block_count; i++)
+        last = id_of(&timeline->blocks[i], by) > last ? id_of(&timeline->blocks[i], by) : last;
+    struct timeline_share *all = calloc(last + 1, sizeof *all);
 
     *shares = all;
     if (!all)
         return 0;
-    for (size_t i = 0; i < steps && i < model->step_count; i++) {
-        const struct model_step *step = &model->steps[i];
+    for (size_t i = 0; i < steps && i < timeline->step_count; i++) {
+        const struct timeline_step *step = &timeline->steps[i];
 
-        if (step->change > MODEL_FREE || !counts_here(&model->blocks[step->block]))
+        if (step->change > TIMELINE_FREE || !counts_here(&timeline->blocks[step->block]))
             continue;
-        struct model_share *share = &all[id_of(&model->blocks[step->block], by)];
-        share->bytes += step->change == MODEL_ALLOC ? step->value : -step->value;
-        share->blocks += step->change == MODEL_ALLOC ? 1U : -1U;
+        struct timeline_share *share = &all[id_of(&timeline->blocks[step->block], by)];
+        share->bytes += step->change == TIMELINE_ALLOC ? step->value : -step->value;
+        share->blocks += step->change == TIMELINE_ALLOC ? 1U : -1U;
     }
     for (size_t id = 0; id <= last; id++) {
         if (!all[id].bytes)
@@ -386,7 +389,7 @@ size_t model_shares(const struct model *model, size_t steps, enum model_by by, s
 
 static int largest_block(const void *a, const void *b, void *context)
 {
-    const struct model_block *blocks = context;
+    const struct timeline_block *blocks = context;
     const uint32_t i = *(const uint32_t *)a, j = *(const uint32_t *)b;
 
     if (blocks[i].bytes != blocks[j].bytes)
@@ -394,32 +397,29 @@ static int largest_block(const void *a, const void *b, void *context)
     return (i > j) - (i < j);
 }
 
-size_t model_live_blocks(const struct model *model, size_t steps, uint32_t **indices)
+size_t timeline_live_blocks(const struct timeline *timeline, size_t steps, uint32_t **indices)
 {
-    bool *live = calloc(model->block_count + 1, sizeof *live);
+    bool *live = calloc(timeline->block_count + 1, sizeof *live);
     size_t count = 0;
 
     *indices = NULL;
-    for (size_t i = 0; live && i < steps && i < model->step_count; i++) {
-        const struct model_step *step = &model->steps[i];
+    for (size_t i = 0; live && i < steps && i < timeline->step_count; i++) {
+        const struct timeline_step *step = &timeline->steps[i];
 
-        if (step->change > MODEL_FREE)
-            continue;
-        live[step->block] = step->change == MODEL_ALLOC;
-        count += step->change == MODEL_ALLOC ? 1U : (size_t)-1;
+        if (step->change <= TIMELINE_FREE)
+            live[step->block] = step->change == TIMELINE_ALLOC;
     }
-    uint32_t *found = live ? malloc((count + 1) * sizeof *found) : NULL;
+    uint32_t *found = live ? malloc((timeline->block_count + 1) * sizeof *found) : NULL;
     if (!found) {
         free(live);
         return 0;
     }
-    count = 0;
-    for (size_t i = 0; i < model->block_count; i++) {
+    for (size_t i = 0; i < timeline->block_count; i++) {
         if (live[i])
             found[count++] = (uint32_t)i;
     }
     free(live);
-    qsort_r(found, count, sizeof *found, largest_block, model->blocks);
+    qsort_r(found, count, sizeof *found, largest_block, timeline->blocks);
     *indices = found;
     return count;
 }
@@ -440,22 +440,22 @@ static const char *kind_name(uint16_t kind)
     return kind < sizeof names / sizeof *names ? names[kind] : "of a later version";
 }
 
-const char *model_name(const struct recording *recording, enum model_by by, uint16_t id)
+const char *timeline_name(const struct recording *recording, enum timeline_by by, uint16_t id)
 {
-    if (by == MODEL_BY_KIND)
+    if (by == TIMELINE_BY_KIND)
         return kind_name(id);
-    const char *name = recording_text(by == MODEL_BY_OWNER ? &recording->owners : &recording->tags, id, 0);
+    const char *name = recording_text(by == TIMELINE_BY_OWNER ? &recording->owners : &recording->tags, id, 0);
     if (*name)
         return name;
     if (id)
-        return by == MODEL_BY_OWNER ? "unknown library" : "unknown tag";
-    return by == MODEL_BY_OWNER ? "program" : "no tag";
+        return by == TIMELINE_BY_OWNER ? "unknown library" : "unknown tag";
+    return by == TIMELINE_BY_OWNER ? "program" : "no tag";
 }
 
-enum model_by model_best_by(const struct model *model, size_t steps)
+enum timeline_by timeline_best_by(const struct timeline *timeline, size_t steps)
 {
-    struct model_share *shares;
-    const size_t count = model_shares(model, steps, MODEL_BY_TAG, &shares);
+    struct timeline_share *shares;
+    const size_t count = timeline_shares(timeline, steps, TIMELINE_BY_TAG, &shares);
     uint64_t tagged = 0, all = 0;
 
     for (size_t i = 0; i < count; i++) {
@@ -463,5 +463,5 @@ enum model_by model_best_by(const struct model *model, size_t steps)
         tagged += shares[i].id ? shares[i].bytes : 0;
     }
     free(shares);
-    return tagged > all / 2 ? MODEL_BY_TAG : MODEL_BY_OWNER;
+    return tagged > all / 2 ? TIMELINE_BY_TAG : TIMELINE_BY_OWNER;
 }
