@@ -47,6 +47,7 @@ int cmd_set(int argc, char **argv);
 int cmd_trim(int argc, char **argv);
 int cmd_why(int argc, char **argv);
 int cmd_summary(int argc, char **argv);
+int cmd_page(int argc, char **argv);
 int cmd_completion(int argc, char **argv);
 int cmd_help(int argc, char **argv);
 int cmd_man(int argc, char **argv);

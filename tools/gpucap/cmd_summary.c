@@ -5,7 +5,6 @@
 #include "cli.h"
 #include "recording_set.h"
 #include "recording_words.h"
-#include "words.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -45,15 +44,15 @@ static void print_peak(const struct timeline *timeline)
 {
     const struct timeline_state state = timeline_state_after(timeline, timeline->peak);
     struct recording_holder holders[RECORDING_NAMED + 1];
-    char used[RECORDING_TIME], limit[RECORDING_TIME], at[RECORDING_TIME];
+    char used[2 * RECORDING_TIME], at[RECORDING_TIME];
 
     if (!timeline->peak) {
         puts("  peak         nothing was allocated");
         return;
     }
-    printf("  peak         %s", recording_size(timeline_used(&state), used));
+    printf("  peak         %s", recording_of(timeline_used(&state), state.limit, used));
     if (state.limit != TIMELINE_NO)
-        printf(" of %s (%s)", recording_size(state.limit, limit), recording_limit_name(state.limit_kind));
+        printf(" (%s)", recording_limit_name(state.limit_kind));
     printf(" at %s\n", recording_time(timeline->steps[timeline->peak - 1].time_ns, at));
     const int count = recording_holders(timeline, timeline->peak, holders);
     print_list("", holders, count);
@@ -63,7 +62,7 @@ static void print_peak(const struct timeline *timeline)
 
 static void print_refusals(const struct timeline *timeline)
 {
-    char size[WORDS_TEXT], at[RECORDING_TIME];
+    char size[RECORDING_TIME], at[RECORDING_TIME];
     uint64_t count = 0;
 
     for (size_t i = 0; i < timeline->mark_count; i++) {
@@ -71,7 +70,7 @@ static void print_refusals(const struct timeline *timeline)
 
         if (mark->head.type != RECORDING_REFUSAL || count++ >= LINES)
             continue;
-        printf("  %-13s%s for %s at %s", count == 1 ? "refused" : "", words_size(mark->bytes, size),
+        printf("  %-13s%s for %s at %s", count == 1 ? "refused" : "", recording_size(mark->bytes, size),
                timeline_name(timeline->recording, TIMELINE_BY_OWNER, mark->owner),
                recording_time(mark->time_ns, at));
         printf(" (%s)\n", recording_limit_name(mark->limit));
@@ -114,10 +113,10 @@ static void print_waits(const struct timeline *timeline)
         printf("  waited       %" PRIu64 " request%s, %s in all, at most %s\n", waits, waits == 1 ? "" : "s",
                recording_time(all, a), recording_time(longest, b));
     if (lent || borrowed)
-        printf("  loans        lent %s, borrowed %s\n", words_size(lent, a), words_size(borrowed, b));
+        printf("  loans        lent %s, borrowed %s\n", recording_size(lent, a), recording_size(borrowed, b));
     if (stitches)
         printf("  stitched     %" PRIu64 " time%s, %s of free chunks joined\n", stitches,
-               stitches == 1 ? "" : "s", words_size(stitched, a));
+               stitches == 1 ? "" : "s", recording_size(stitched, a));
 }
 
 /* ---- blocks ---- */
@@ -191,7 +190,7 @@ static void print_leaks(const struct timeline *timeline)
 {
     struct group groups[GROUPS_MAX];
     const size_t count = group_blocks(timeline, groups, is_leak);
-    char name[128], size[WORDS_TEXT];
+    char name[128], size[RECORDING_TIME];
 
     if (!count) {
         puts("  never freed  nothing");
@@ -199,7 +198,7 @@ static void print_leaks(const struct timeline *timeline)
     }
     for (size_t i = 0; i < count && i < LINES; i++)
         printf("  %-13s%s in %" PRIu64 " block%s of %s\n", i ? "" : "never freed",
-               words_size(groups[i].bytes, size), groups[i].count, groups[i].count == 1 ? "" : "s",
+               recording_size(groups[i].bytes, size), groups[i].count, groups[i].count == 1 ? "" : "s",
                group_name(timeline, &groups[i], name));
     if (count > LINES)
         printf("  %-13sand blocks of %zu other holders\n", "", count - LINES);
@@ -217,15 +216,15 @@ static void print_short_lived(const struct timeline *timeline)
     struct group groups[GROUPS_MAX];
     const struct timeline_state state = timeline_state_after(timeline, timeline->peak);
     const size_t count = group_blocks(timeline, groups, is_short_lived);
-    char name[128], size[WORDS_TEXT], span[RECORDING_TIME];
+    char name[128], size[RECORDING_TIME], span[RECORDING_TIME];
     int lines = 0;
 
     for (size_t i = 0; i < count && lines < LINES; i++) {
         if (groups[i].largest < timeline_used(&state) / LARGE_SHARE)
             continue;
         printf("  %-13s%s: up to %s, %" PRIu64 " times, at most %s each\n", lines++ ? "" : "short-lived",
-               group_name(timeline, &groups[i], name), words_size(groups[i].largest, size), groups[i].count,
-               recording_time(groups[i].longest_ns, span));
+               group_name(timeline, &groups[i], name), recording_size(groups[i].largest, size),
+               groups[i].count, recording_time(groups[i].longest_ns, span));
     }
 }
 

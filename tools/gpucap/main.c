@@ -48,6 +48,10 @@ static const struct cli_option set_options[] = {
     SIM,
     END,
 };
+static const struct cli_option page_options[] = {
+    {"output", "FILE", false, "Where to write it; also -o FILE."},
+    END,
+};
 
 const struct cli_command cli_commands[] = {
     {"run", "[--OPTION=VALUE...] [--] PROGRAM [ARGUMENT...]", "Run a program under a memory cap.", NULL,
@@ -80,6 +84,11 @@ const struct cli_command cli_commands[] = {
      "was never freed, large blocks that live for moments, what idled in the pool, and the limit below which "
      "the program cannot run.",
      NULL, CLI_FILE, false, cmd_summary},
+    {"page", "FILE... -o OUT.html", "Write recordings as one HTML file: memory over time, to zoom and click.",
+     "The file needs nothing else and loads nothing: open it in a browser, or send it. It shows memory over "
+     "time by owner, tag, kind or process, the limit, refusals, waits and loans; a click on a moment shows "
+     "the address space and its largest blocks. Recordings of several processes share one axis of time.",
+     page_options, CLI_FILE, false, cmd_page},
     {"doctor", "[--sim[=SPEC]]", "Say what was found here, and what would not work.", NULL, doctor_options,
      CLI_NOTHING, false, cmd_doctor},
     {"help", "[COMMAND]", "Show the commands and options, or all about one command.", NULL, NULL, CLI_COMMAND,

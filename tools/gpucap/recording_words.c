@@ -5,11 +5,11 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #define US          UINT64_C(1000)
 #define MS          UINT64_C(1000000)
 #define S           UINT64_C(1000000000)
-#define GIB         (UINT64_C(1) << 30)
 #define IN_SENTENCE 3 /* holders that the sentence names */
 #define SPECIAL     3 /* context, idle, not named */
 
@@ -51,23 +51,38 @@ int recording_holders(const struct timeline *timeline, size_t steps,
     return count;
 }
 
+const char *recording_of(uint64_t bytes, uint64_t limit, char text[2 * RECORDING_TIME])
+{
+    char a[RECORDING_TIME], b[RECORDING_TIME];
+    char *unit;
+
+    recording_size(bytes, a);
+    if (limit == TIMELINE_NO) {
+        snprintf(text, 2 * RECORDING_TIME, "%s", a);
+        return text;
+    }
+    recording_size(limit, b);
+    unit = strchr(a, ' ');
+    if (unit && strchr(b, ' ') && !strcmp(unit, strchr(b, ' ')))
+        *unit = '\0';
+    snprintf(text, 2 * RECORDING_TIME, "%.20s of %.20s", a, b);
+    return text;
+}
+
 const char *recording_sentence(const struct timeline *timeline, char text[RECORDING_SENTENCE])
 {
     const struct timeline_state state = timeline_state_after(timeline, timeline->peak);
     struct recording_holder holders[RECORDING_NAMED + 1];
-    char used[RECORDING_TIME], limit[RECORDING_TIME], at[RECORDING_TIME];
+    char used[RECORDING_TIME], at[RECORDING_TIME], used_of[2 * RECORDING_TIME];
     int length;
 
     if (!timeline->peak) {
         snprintf(text, RECORDING_SENTENCE, "Nothing was allocated");
         return text;
     }
-    length = snprintf(text, RECORDING_SENTENCE, "Peak %s", recording_size(timeline_used(&state), used));
-    if (state.limit != TIMELINE_NO)
-        length += snprintf(text + length, RECORDING_SENTENCE - (size_t)length, " of %s",
-                           recording_size(state.limit, limit));
-    length += snprintf(text + length, RECORDING_SENTENCE - (size_t)length, " at %s",
-                       recording_time(timeline->steps[timeline->peak - 1].time_ns, at));
+    recording_of(timeline_used(&state), state.limit, used_of);
+    length = snprintf(text, RECORDING_SENTENCE, "Peak %s at %s", used_of,
+                      recording_time(timeline->steps[timeline->peak - 1].time_ns, at));
     const int count = recording_holders(timeline, timeline->peak, holders);
     for (int i = 0; i < count && i < IN_SENTENCE && length < RECORDING_SENTENCE - 1; i++)
         length += snprintf(text + length, RECORDING_SENTENCE - (size_t)length, "%s%.80s %s", i ? ", " : ": ",
@@ -88,12 +103,30 @@ const char *recording_time(uint64_t ns, char text[RECORDING_TIME])
     return text;
 }
 
+/* Rounded half up, as the page's script does. */
 const char *recording_size(uint64_t bytes, char text[RECORDING_TIME])
 {
-    if (bytes >= GIB && bytes < 1024 * GIB)
-        snprintf(text, RECORDING_TIME, "%.2f GiB", (double)bytes / (double)GIB);
-    else
-        return words_size(bytes, text);
+    static const struct {
+        const char *name;
+        unsigned shift, digits;
+    } units[] = {{"TiB", 40, 2}, {"GiB", 30, 2}, {"MiB", 20, 0}, {"KiB", 10, 0}};
+
+    for (size_t i = 0; i < sizeof units / sizeof *units; i++) {
+        const uint64_t unit = UINT64_C(1) << units[i].shift;
+        const unsigned digits = units[i].digits ? 2 : bytes < 10 * unit && bytes % unit ? 1 : 0;
+        const unsigned parts = digits == 2 ? 100 : digits ? 10 : 1;
+
+        if (bytes < unit)
+            continue;
+        const uint64_t rounded = bytes / unit * parts + (bytes % unit * parts + unit / 2) / unit;
+        if (digits)
+            snprintf(text, RECORDING_TIME, "%llu.%0*llu %s", (unsigned long long)(rounded / parts),
+                     (int)digits, (unsigned long long)(rounded % parts), units[i].name);
+        else
+            snprintf(text, RECORDING_TIME, "%llu %s", (unsigned long long)rounded, units[i].name);
+        return text;
+    }
+    snprintf(text, RECORDING_TIME, "%u B", (unsigned)bytes);
     return text;
 }
 

@@ -28,6 +28,9 @@ const char *recording_time(uint64_t ns, char text[RECORDING_TIME]);
 /* "7.91 GiB", "147 MiB": one more digit than words_size() for sizes that are compared. Returns text. */
 const char *recording_size(uint64_t bytes, char text[RECORDING_TIME]);
 
+/* "5.62 of 8.00 GiB"; without a limit (TIMELINE_NO) "5.62 GiB". Returns text. */
+const char *recording_of(uint64_t bytes, uint64_t limit, char text[2 * RECORDING_TIME]);
+
 /* "job limit", "the card itself". */
 const char *recording_limit_name(uint8_t limit);
 
