@@ -48,6 +48,13 @@ static const struct cli_option set_options[] = {
     SIM,
     END,
 };
+static const struct cli_option export_options[] = {
+    {"to", "FORMAT", false,
+     "perfetto: a trace for ui.perfetto.dev. pytorch: a snapshot for pytorch.org/memory_viz. csv: a line per "
+     "event. svg: a picture."},
+    {"output", "FILE", false, "Where to write it, instead of stdout; also -o FILE."},
+    END,
+};
 static const struct cli_option page_options[] = {
     {"output", "FILE", false, "Where to write it; also -o FILE."},
     END,
@@ -84,11 +91,18 @@ const struct cli_command cli_commands[] = {
      "was never freed, large blocks that live for moments, what idled in the pool, and the limit below which "
      "the program cannot run.",
      NULL, CLI_FILE, false, cmd_summary},
+    {"view", "FILE...", "Show recordings as a picture in the terminal.",
+     "Memory over time, stacked by tag where the program sets tags and else by owner, with the limit, what "
+     "idles in the pool, and marks where requests were refused or waited. Fits the terminal; without colour "
+     "each part has a character of its own.",
+     NULL, CLI_FILE, false, cmd_view},
     {"page", "FILE... -o OUT.html", "Write recordings as one HTML file: memory over time, to zoom and click.",
      "The file needs nothing else and loads nothing: open it in a browser, or send it. It shows memory over "
      "time by owner, tag, kind or process, the limit, refusals, waits and loans; a click on a moment shows "
      "the address space and its largest blocks. Recordings of several processes share one axis of time.",
      page_options, CLI_FILE, false, cmd_page},
+    {"export", "--to=FORMAT FILE... [-o OUT]", "Write recordings in the formats of other programs.", NULL,
+     export_options, CLI_FILE, false, cmd_export},
     {"doctor", "[--sim[=SPEC]]", "Say what was found here, and what would not work.", NULL, doctor_options,
      CLI_NOTHING, false, cmd_doctor},
     {"help", "[COMMAND]", "Show the commands and options, or all about one command.", NULL, NULL, CLI_COMMAND,

@@ -130,6 +130,19 @@ const char *recording_size(uint64_t bytes, char text[RECORDING_TIME])
     return text;
 }
 
+uint64_t recording_step(uint64_t most, unsigned count)
+{
+    static const uint64_t steps[] = {1, 2, 5, 10, 20, 50, 100, 200, 500};
+
+    for (int shift = 0; shift <= 40; shift += 10) {
+        for (size_t i = 0; i < sizeof steps / sizeof *steps; i++) {
+            if (steps[i] << shift >= most / count)
+                return steps[i] << shift;
+        }
+    }
+    return most ? most : 1;
+}
+
 const char *recording_limit_name(uint8_t limit)
 {
     switch (limit) {
