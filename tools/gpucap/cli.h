@@ -50,6 +50,7 @@ int cmd_summary(int argc, char **argv);
 int cmd_page(int argc, char **argv);
 int cmd_view(int argc, char **argv);
 int cmd_export(int argc, char **argv);
+int cmd_replay(int argc, char **argv);
 int cmd_completion(int argc, char **argv);
 int cmd_help(int argc, char **argv);
 int cmd_man(int argc, char **argv);

@@ -3,8 +3,10 @@
  * what the recording holds or what follows from it. Owns no lock. */
 #include "arguments.h"
 #include "cli.h"
+#include "recording_print.h"
 #include "recording_set.h"
 #include "recording_words.h"
+#include "replay_fit.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -15,28 +17,7 @@
 #define LARGE_SHARE 64 /* a block is large from this part of the peak on */
 #define SHORT_SHARE 20 /* and lives short below this part of the time */
 #define WIDTH       80
-#define LABEL       15
-
-/* "  label        first | second | ...", broken where a line would become longer than WIDTH. */
-static void print_list(const char *label, const struct recording_holder *items, int count)
-{
-    int column = printf("  %-*s", LABEL - 2, label);
-    char size[RECORDING_TIME], item[128];
-
-    for (int i = 0; i < count; i++) {
-        const int length =
-            snprintf(item, sizeof item, "%.90s %s", items[i].name, recording_size(items[i].bytes, size));
-
-        if (i && column + 3 + length > WIDTH) {
-            printf("\n%*s", LABEL, "");
-            column = LABEL;
-        } else if (i) {
-            column += printf(" | ");
-        }
-        column += printf("%s", item);
-    }
-    putchar('\n');
-}
+#define RESERVE     (UINT64_C(64) << 20) /* what the library leaves to the driver by default */
 
 /* ---- peak ---- */
 
@@ -55,7 +36,7 @@ static void print_peak(const struct timeline *timeline)
         printf(" (%s)", recording_limit_name(state.limit_kind));
     printf(" at %s\n", recording_time(timeline->steps[timeline->peak - 1].time_ns, at));
     const int count = recording_holders(timeline, timeline->peak, holders);
-    print_list("", holders, count);
+    recording_print_holders("", holders, count);
 }
 
 /* ---- marks ---- */
@@ -222,7 +203,7 @@ static void print_short_lived(const struct timeline *timeline)
     for (size_t i = 0; i < count && lines < LINES; i++) {
         if (groups[i].largest < timeline_used(&state) / LARGE_SHARE)
             continue;
-        printf("  %-13s%s: up to %s, %" PRIu64 " times, at most %s each\n", lines++ ? "" : "short-lived",
+        printf("  %-13s%s: up to %s, %" PRIu64 " times, %s at most\n", lines++ ? "" : "short-lived",
                group_name(timeline, &groups[i], name), recording_size(groups[i].largest, size),
                groups[i].count, recording_time(groups[i].longest_ns, span));
     }
@@ -258,7 +239,7 @@ static void print_idle(const struct timeline *timeline)
                recording_size(most, size), recording_time(most_at, at));
 }
 
-static void print_fit(const struct timeline *timeline)
+static void print_bound(const struct timeline *timeline)
 {
     const struct timeline_state state = timeline_state_after(timeline, timeline->live_peak);
     char size[RECORDING_TIME], at[RECORDING_TIME];
@@ -270,7 +251,36 @@ static void print_fit(const struct timeline *timeline)
            recording_time(timeline->steps[timeline->live_peak - 1].time_ns, at));
 }
 
-static void print_track(const struct recording_set *set, const struct recording_track *track)
+/* The pool's need from a replay; what contexts need, and the library's reserve, come on top. */
+static void print_fit(const char *path, const struct timeline *timeline)
+{
+    const struct timeline_state state = timeline_state_after(timeline, timeline->live_peak);
+    const uint64_t beside = state.context + state.unnamed + RESERVE;
+    char all[RECORDING_TIME], pool[RECORDING_TIME], rest[RECORDING_TIME], why[RECORDING_WHY];
+    uint64_t bytes;
+
+    if (!timeline->live_peak)
+        return;
+    if (replay_fit(path, timeline, &bytes, why)) {
+        print_bound(timeline);
+        cli_fail("summary: %s: that is only a lower bound: %s", path, why);
+        return;
+    }
+    printf("  would fit    in %s: %s for its blocks (replayed), %s beside them\n",
+           recording_size(bytes + beside, all), recording_size(bytes, pool), recording_size(beside, rest));
+}
+
+/* A replay is of the first device. */
+static const struct recording_track *first_of(const struct recording_set *set, int file)
+{
+    const struct recording_track *track = set->tracks;
+
+    while (track->file != file)
+        track++;
+    return track;
+}
+
+static void print_track(const struct recording_set *set, const struct recording_track *track, bool fit)
 {
     const struct recording *recording = &set->recordings[track->file];
     const char *host = recording_program(recording, RECORDING_HOST_NAME);
@@ -287,7 +297,10 @@ static void print_track(const struct recording_set *set, const struct recording_
     print_leaks(&track->timeline);
     print_short_lived(&track->timeline);
     print_idle(&track->timeline);
-    print_fit(&track->timeline);
+    if (fit && track == first_of(set, track->file))
+        print_fit(set->paths[track->file], &track->timeline);
+    else
+        print_bound(&track->timeline);
     if (recording->dropped)
         printf("  dropped      %" PRIu64 " events: figures may be off\n", recording->dropped);
     if (track->timeline.unmatched)
@@ -308,7 +321,7 @@ int cmd_summary(int argc, char **argv)
     for (int i = 0; i < set.track_count; i++) {
         if (i)
             putchar('\n');
-        print_track(&set, &set.tracks[i]);
+        print_track(&set, &set.tracks[i], arguments_value(&arguments, "summary", "fit") != NULL);
     }
     recording_set_close(&set);
     return 0;

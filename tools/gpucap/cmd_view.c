@@ -4,6 +4,7 @@
 #include "arguments.h"
 #include "cli.h"
 #include "recording_columns.h"
+#include "recording_print.h"
 #include "recording_set.h"
 #include "recording_words.h"
 #include "words.h"
@@ -239,14 +240,6 @@ static void print_legend(const struct picture *picture)
     printf("%s%s\n", refused ? "! refused  " : "", waited ? "~ waited" : "");
 }
 
-/* As much of a list as fits, up to a comma. */
-static void print_cut(char *sentence, int width)
-{
-    for (char *comma; (int)strlen(sentence) > width && (comma = strrchr(sentence, ','));)
-        *comma = '\0';
-    printf("%.*s\n", width, sentence);
-}
-
 static int show_track(const struct recording_set *set, const struct recording_track *track,
                       const struct screen *screen)
 {
@@ -269,7 +262,7 @@ static int show_track(const struct recording_set *set, const struct recording_tr
     printf("%.*s  (%u, %s)\n", screen->width / 2, recording_set_title(set, track->file),
            set->recordings[track->file].head.pid, recording_set_card(track, card));
     recording_sentence(timeline, sentence);
-    print_cut(sentence, screen->width);
+    recording_print_cut(sentence, screen->width);
     print_marks(&picture);
     print_rows(&picture);
     print_times(&picture, timeline->end_ns);

@@ -126,7 +126,7 @@ const char *recording_size(uint64_t bytes, char text[RECORDING_TIME])
             snprintf(text, RECORDING_TIME, "%llu %s", (unsigned long long)rounded, units[i].name);
         return text;
     }
-    snprintf(text, RECORDING_TIME, "%u B", (unsigned)bytes);
+    snprintf(text, RECORDING_TIME, bytes ? "%u B" : "0", (unsigned)bytes);
     return text;
 }
 
