@@ -195,6 +195,14 @@ def take_screenshots(case, folder):
             case.open(case.path("two.html"))
             case.chrome.key("m")
             case.chrome.screenshot(os.path.join(folder, "page-%s-%d.png" % (scheme, width)))
+    # The two of docs/guide.md.
+    case.chrome.size(1280, 1050, "light")
+    case.open(case.path("two.html"), "#by=tag")
+    case.chrome.screenshot(os.path.join(folder, "page-job.png"))
+    case.chrome.size(1280, 980, "dark")
+    case.open(case.path("one.html"), "#by=tag&t=185000000,215000000")
+    case.chrome.click(*case.at(0.62))
+    case.chrome.screenshot(os.path.join(folder, "page-moment.png"))
 
 
 def main():

@@ -38,7 +38,7 @@ int cmd_export(int argc, char **argv)
 {
     struct arguments arguments;
     struct recording_set set;
-    size_t format;
+    size_t format = 0;
     int status = arguments_parse(argc, argv, &arguments);
 
     if (status || arguments.helped)

@@ -117,9 +117,14 @@ function fillBetween(context, left, upper, lower) {
   context.fill();
 }
 
-function strokeTop(context, left, upper) {
+/* Without `whole` only what lies flat: upright lines, one beside the other, would wash the colours out. */
+function strokeTop(context, left, upper, whole) {
   context.beginPath();
-  for (let c = 0; c < upper.length; c++) { context.lineTo(left + c, upper[c]); context.lineTo(left + c + 1, upper[c]); }
+  for (let c = 0; c < upper.length; c++) {
+    if (!whole && c && Math.abs(upper[c] - upper[c - 1]) > 1) context.moveTo(left + c, upper[c]);
+    context.lineTo(left + c, upper[c]);
+    context.lineTo(left + c + 1, upper[c]);
+  }
   context.stroke();
 }
 
@@ -134,13 +139,13 @@ function drawStack(context, lane, page, layout, scale, colours) {
   });
   context.strokeStyle = colours.paper; // a thin gap between neighbours, for those who see colours differently
   context.lineWidth = 0.6;
-  for (let g = 0; g < groups.length - 1; g++) if (groups[g].seen) strokeTop(context, layout.left, tops[g]);
+  for (let g = 0; g < groups.length - 1; g++) if (groups[g].seen) strokeTop(context, layout.left, tops[g], false);
   if (!page.hidden.size) drawLowest(context, layout, tops[groups.length - 1], tops.lows);
   context.fillStyle = hatching(context, colours.hatch, 6);
   fillBetween(context, layout.left, tops[groups.length], tops[groups.length - 1]);
   context.strokeStyle = colours.soft;
   context.lineWidth = 1;
-  strokeTop(context, layout.left, tops[groups.length]);
+  strokeTop(context, layout.left, tops[groups.length], true);
 }
 
 /* Where a column holds highs and lows, the part above its lowest moment is paler: it is not there all the time. */
