@@ -32,7 +32,8 @@ static const char usage[] =
     "                     (all; without async on the simulated device)\n"
     "  --svg=FILE         a plot of live and physical bytes over each trace\n"
     "  --simulated        on the simulated device (always, without an NVIDIA device)\n"
-    "A TRACE is text, \"a ID BYTES STREAM\" and \"f ID\" lines, plain or gzipped.\n";
+    "A TRACE is text, \"a ID BYTES STREAM\" and \"f ID\" lines, plain or gzipped;\n"
+    "or a recording (gpucap run --record), of which the first device counts.\n";
 
 struct settings {
     struct bench_place place;

@@ -11,8 +11,10 @@
 #include <unistd.h>
 
 #include "bench_cuda.h"
+#include "tools/gpucap/timeline.h"
 
-#define IDS_MAX (UINT64_C(1) << 26)
+#define IDS_MAX     (UINT64_C(1) << 26)
+#define STREAMS_MAX 64 /* of a recording */
 
 /* gzip reads it, plain or packed: the name is an argument, never part of a command. */
 static FILE *open_text(const char *path, pid_t *child)
@@ -43,6 +45,8 @@ static void set_name(struct trace *trace, const char *path)
 
     snprintf(trace->name, sizeof trace->name, "%s", base ? base + 1 : path);
     char *end = strstr(trace->name, ".trace");
+    if (!end)
+        end = strstr(trace->name, ".gcr");
     if (end)
         *end = '\0';
 }
@@ -79,6 +83,73 @@ static void add_event(struct trace *trace, struct reader *reader, struct trace_e
     fwrite(&event, sizeof event, 1, reader->out);
 }
 
+/* ---- recordings ---- */
+
+static bool is_recording(const char *path)
+{
+    char magic[sizeof RECORDING_MAGIC] = "";
+    FILE *file = fopen(path, "re");
+
+    if (!file)
+        return false;
+    const size_t got = fread(magic, 1, sizeof magic, file);
+    fclose(file);
+    return got == sizeof magic && !memcmp(magic, RECORDING_MAGIC, sizeof magic);
+}
+
+/* Streams are numbered as they appear; those beyond the table share the last number. */
+static uint32_t number_stream(uint64_t streams[STREAMS_MAX], uint32_t *count, uint64_t stream)
+{
+    uint32_t i = 0;
+
+    while (i < *count && streams[i] != stream)
+        i++;
+    if (i == *count && *count < STREAMS_MAX)
+        streams[(*count)++] = stream;
+    return i < STREAMS_MAX ? i : STREAMS_MAX - 1;
+}
+
+/* The first device's blocks, as far as they are memory of this process. */
+static void take_recording(struct trace *trace, struct reader *reader, const char *path)
+{
+    struct recording recording;
+    struct timeline timeline;
+    char why[RECORDING_WHY];
+    uint64_t streams[STREAMS_MAX] = {0};
+    uint32_t stream_count = 1; /* the first is the default stream */
+    uint16_t device = 0;
+
+    if (recording_open(&recording, path, why))
+        bench_fail("%s %s", path, why);
+    timeline_devices(&recording, &device, 1);
+    if (!timeline_open(&timeline, &recording, device))
+        bench_fail("no memory for %s", path);
+    for (size_t i = 0; i < timeline.step_count; i++) {
+        const struct timeline_step *step = &timeline.steps[i];
+
+        if (step->change > TIMELINE_FREE || !step->value ||
+            timeline.blocks[step->block].kind == RECORDING_IMPORT)
+            continue;
+        add_event(
+            trace, reader,
+            (struct trace_event){step->change == TIMELINE_ALLOC ? step->value : 0, step->block,
+                                 number_stream(streams, &stream_count, timeline.blocks[step->block].stream)},
+            i);
+    }
+    timeline_close(&timeline);
+    recording_close(&recording);
+}
+
+static void finish(struct trace *trace, struct reader *reader, const char *path)
+{
+    if (fclose(reader->out) || !trace->count)
+        bench_fail("%s is no trace", path);
+    free(reader->sizes);
+    const uint64_t blocks = trace->blocks;
+    trace_map(trace, trace->file);
+    trace->blocks = blocks;
+}
+
 void trace_read(struct trace *trace, const char *path)
 {
     struct reader reader = {0};
@@ -90,8 +161,13 @@ void trace_read(struct trace *trace, const char *path)
     memset(trace, 0, sizeof *trace);
     set_name(trace, path);
     trace->file = memfd_create("trace", MFD_CLOEXEC);
-    FILE *in = open_text(path, &child);
     reader.out = fdopen(dup(trace->file), "w");
+    if (reader.out && is_recording(path)) {
+        take_recording(trace, &reader, path);
+        finish(trace, &reader, path);
+        return;
+    }
+    FILE *in = open_text(path, &child);
     if (!in || !reader.out)
         bench_fail("no memory for %s", path);
     while (fgets(line, sizeof line, in)) {
@@ -106,12 +182,9 @@ void trace_read(struct trace *trace, const char *path)
             add_event(trace, &reader, event, number);
     }
     fclose(in);
-    if (fclose(reader.out) || waitpid(child, &status, 0) != child || status || !trace->count)
+    if (waitpid(child, &status, 0) != child || status)
         bench_fail("%s is no trace", path);
-    free(reader.sizes);
-    const uint64_t blocks = trace->blocks;
-    trace_map(trace, trace->file);
-    trace->blocks = blocks;
+    finish(trace, &reader, path);
 }
 
 void trace_map(struct trace *trace, int file)

@@ -1,5 +1,6 @@
 /* bench_trace: the allocations of a program, in its order: `a ID BYTES STREAM` and `f ID` lines, gzipped or
- * plain. Kept in a memory file, so that every child maps the same one and none reads text while it is timed.
+ * plain, or a recording of gpucap's (interpose/see/recording.h). Kept in a memory file, so that every child
+ * maps the same one and none reads text while it is timed.
  */
 #ifndef GPUCAP_BENCH_TRACE_H
 #define GPUCAP_BENCH_TRACE_H

@@ -10,6 +10,10 @@ foreach(name cli_run cli_text cli_parts cli_capped)
   add_dependencies(${name} gpucap_command gpucap_library cli_quiet cli_rival)
 endforeach()
 
+# Tests of the commands that read recordings.
+gpucap_test(cli_recording SOURCES cli_recording.c LIBS cli_support test_recordings)
+add_dependencies(cli_recording gpucap_command gpucap_library cli_quiet simgpu_cuda simgpu_nvml)
+
 # Tests of the commands that read and change ledgers, on processes that only join one.
 find_package(Threads REQUIRED)
 add_executable(prog_member prog_member.c)

@@ -14,8 +14,9 @@
 
 #define NOBODY 65534
 
-static const char *const commands[] = {"run",    "ps",   "top",        "set", "trim",   "why",
-                                       "doctor", "help", "completion", "man", "version"};
+static const char *const commands[] = {"run",    "ps",      "top",        "set",  "trim",
+                                       "why",    "summary", "view",       "page", "export",
+                                       "doctor", "help",    "completion", "man",  "version"};
 enum { COMMANDS = sizeof commands / sizeof *commands };
 
 void setUp(void)
@@ -47,7 +48,8 @@ static void test_every_command_has_its_own_help(void)
 
 static void test_a_command_answers_help_itself(void)
 {
-    static const char *const these[] = {"ps", "top", "set", "trim", "why", "doctor", "completion"};
+    static const char *const these[] = {"ps",   "top",  "set",    "trim",   "why",       "summary",
+                                        "view", "page", "export", "doctor", "completion"};
 
     for (size_t i = 0; i < sizeof these / sizeof *these; i++) {
         struct spawn_result asked = CLI_RUN(NULL, "help", these[i]);
@@ -78,7 +80,8 @@ static void test_mistyped_commands_are_guessed(void)
 
 static void test_help_fits_80_columns_for_the_commands_of_the_ledger(void)
 {
-    static const char *const these[] = {"ps", "top", "set", "trim", "why"};
+    static const char *const these[] = {"ps",      "top",  "set",  "trim",  "why",
+                                        "summary", "view", "page", "export"};
 
     for (size_t i = 0; i < sizeof these / sizeof *these; i++) {
         struct spawn_result result = CLI_RUN(NULL, "help", these[i]);
@@ -179,6 +182,8 @@ static void test_bash_completes_commands_options_and_jobs(void)
     expect_offers("gpucap trim tr", 2, "train-a\n");
     expect_offers("gpucap trim al", 2, "all\n");
     expect_offers("gpucap help do", 2, "doctor\n");
+    expect_offers("gpucap export --t", 2, "--to=\n");
+    expect_offers("gpucap page /proc/self/cmdl", 2, "/proc/self/cmdline\n");
     expect_offers("gpucap completion z", 2, "zsh\n");
 }
 

@@ -67,6 +67,20 @@ static int parse_option(const struct cli_command *command, char **argv, struct a
     return 0;
 }
 
+/* "-o FILE" where the command has --output. */
+static int parse_output(const struct cli_command *command, char **argv, struct arguments *arguments,
+                        int *used)
+{
+    const int row = find_option(command, "output", strlen("output"));
+
+    if (row < 0 || argv[0][1] != 'o')
+        return cli_fail("%s: unknown option '%s' (see 'gpucap help %s')", command->name, argv[0],
+                        command->name);
+    *used = argv[0][2] ? 1 : 2;
+    arguments->values[row] = argv[0][2] ? argv[0] + 2 : argv[1];
+    return arguments->values[row] ? 0 : cli_fail("%s: -o needs a file", command->name);
+}
+
 int arguments_parse(int argc, char **argv, struct arguments *arguments)
 {
     const struct cli_command *command = find_command(argv[0]);
@@ -84,10 +98,9 @@ int arguments_parse(int argc, char **argv, struct arguments *arguments)
             char help[] = "help";
             arguments->helped = true;
             return cmd_help(2, (char *[]){help, argv[0], NULL});
-        } else if (argv[i][1] != '-') {
-            return cli_fail("%s: unknown option '%s' (see 'gpucap help %s')", argv[0], argv[i], argv[0]);
         } else {
-            const int status = parse_option(command, argv + i, arguments, &used);
+            const int status = argv[i][1] == '-' ? parse_option(command, argv + i, arguments, &used)
+                                                 : parse_output(command, argv + i, arguments, &used);
             if (status)
                 return status;
         }

@@ -24,7 +24,7 @@ struct cli_option {
 };
 
 /* What the words behind a command's options are; for completion. */
-enum cli_operands { CLI_NOTHING, CLI_PROGRAM, CLI_PROCESS, CLI_JOB, CLI_COMMAND, CLI_SHELL };
+enum cli_operands { CLI_NOTHING, CLI_PROGRAM, CLI_PROCESS, CLI_JOB, CLI_COMMAND, CLI_SHELL, CLI_FILE };
 
 struct cli_command {
     const char *name;
@@ -47,6 +47,11 @@ int cmd_set(int argc, char **argv);
 int cmd_trim(int argc, char **argv);
 int cmd_why(int argc, char **argv);
 int cmd_record(int argc, char **argv);
+int cmd_summary(int argc, char **argv);
+int cmd_page(int argc, char **argv);
+int cmd_view(int argc, char **argv);
+int cmd_export(int argc, char **argv);
+int cmd_replay(int argc, char **argv);
 int cmd_completion(int argc, char **argv);
 int cmd_help(int argc, char **argv);
 int cmd_man(int argc, char **argv);

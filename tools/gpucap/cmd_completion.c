@@ -70,6 +70,10 @@ static void bash_operands(const struct cli_command *command)
     case CLI_SHELL:
         puts("        words='bash zsh'");
         break;
+    case CLI_FILE:
+        puts("        [[ $word == -* ]] || { compopt -o filenames 2>/dev/null; "
+             "COMPREPLY=($(compgen -f -- \"$word\")); return; }");
+        break;
     case CLI_NOTHING:
         break;
     }
@@ -134,6 +138,8 @@ static const char *zsh_operands(enum cli_operands operands)
         return "'1:command:($names)'";
     case CLI_SHELL:
         return "'1:shell:(bash zsh)'";
+    case CLI_FILE:
+        return "'*:recording:_files'";
     case CLI_NOTHING:
         break;
     }

@@ -1,9 +1,10 @@
-/* gpucap why: the last refusals of a process, and what would have helped. Says only what the ledger holds or
- * what follows from it. Owns no lock. */
+/* gpucap why: the last refusals of a process or a recording, and what would have helped. Says only what the
+ * ledger holds or what follows from it. Owns no lock. */
 #include "arguments.h"
 #include "cli.h"
 #include "interpose/settings/options.h"
 #include "look.h"
+#include "why_file.h"
 #include "words.h"
 
 #include <stdio.h>
@@ -209,8 +210,10 @@ int cmd_why(int argc, char **argv)
 
     if (status || arguments.helped)
         return status;
+    if (arguments.count > 0 && why_names_file(arguments.operands[0]))
+        return why_files(arguments.operands, arguments.count);
     if (arguments.count != 1)
-        return cli_fail("why: usage: gpucap why PID");
+        return cli_fail("why: usage: gpucap why PID, or gpucap why FILE...");
     if ((status = look_open(&ledgers, "why", &arguments)))
         return status;
     if (!ledgers_choose(&ledgers, arguments.operands[0]))

@@ -57,6 +57,22 @@ static const struct cli_option set_options[] = {
     SIM,
     END,
 };
+static const struct cli_option summary_options[] = {
+    {"fit", NULL, false,
+     "Find the smallest limit by replaying the recording against the pool on simulated cards, in seconds."},
+    END,
+};
+static const struct cli_option export_options[] = {
+    {"to", "FORMAT", false,
+     "perfetto: a trace for ui.perfetto.dev. pytorch: a snapshot for pytorch.org/memory_viz. csv: a line per "
+     "event. svg: a picture."},
+    {"output", "FILE", false, "Where to write it, instead of stdout; also -o FILE."},
+    END,
+};
+static const struct cli_option page_options[] = {
+    {"output", "FILE", false, "Where to write it; also -o FILE."},
+    END,
+};
 
 const struct cli_command cli_commands[] = {
     {"run", "[--OPTION=VALUE...] [--] PROGRAM [ARGUMENT...]", "Run a program under a memory cap.", NULL,
@@ -80,17 +96,37 @@ const struct cli_command cli_commands[] = {
      "Memory that lies unused in a process's pool goes back to the card. Nothing that a program holds is "
      "touched. Only the owner of a process, or root, may do this.",
      look_options, CLI_PROCESS, false, cmd_trim},
-    {"why", "PID", "Explain why requests of a process were refused.",
+    {"why", "PID|FILE...", "Explain why requests of a process were refused.",
      "Shows the last requests that were refused, what the limit was and who held the memory, and what to "
-     "try. The process must be alive.",
+     "try. The process must be alive; of one that has ended, its recording tells the same and more: what was "
+     "live by tag, owner and size, and with the recordings of the job's other processes what these had then.",
      look_options, CLI_PROCESS, false, cmd_why},
     {"record", "start|stop PID", "Record what a running process does with device memory.",
      "Blocks that are live at the start come first in the recording, without their owners. The process must "
-     "be "
-     "one of `gpucap ps`. To record from the start, give gpucap run --record=FILE. Only the owner of a "
-     "process, "
-     "or root, may do this.",
+     "be one of `gpucap ps`. To record from the start, give gpucap run --record=FILE. Only the owner of a "
+     "process, or root, may do this.",
      record_options, CLI_PROCESS, false, cmd_record},
+    {"summary", "[--fit] FILE...", "Say in a screenful what recordings show.",
+     "For each process and card: the peak and what made it up, what was refused, waited for and lent, what "
+     "was never freed, large blocks that live for moments, what idled in the pool, and the limit below which "
+     "the program cannot run.",
+     summary_options, CLI_FILE, false, cmd_summary},
+    {"view", "FILE...", "Show recordings as a picture in the terminal.",
+     "Memory over time, stacked by tag where the program sets tags and else by owner, with the limit, what "
+     "idles in the pool, and marks where requests were refused or waited. Fits the terminal; without colour "
+     "each part has a character of its own.",
+     NULL, CLI_FILE, false, cmd_view},
+    {"page", "FILE... -o OUT.html", "Write recordings as one HTML file: memory over time, to zoom and click.",
+     "The file needs nothing else and loads nothing: open it in a browser, or send it. It shows memory over "
+     "time by owner, tag, kind or process, the limit, refusals, waits and loans; a click on a moment shows "
+     "the address space and its largest blocks. Recordings of several processes share one axis of time.",
+     page_options, CLI_FILE, false, cmd_page},
+    {"export", "--to=FORMAT FILE... [-o OUT]", "Write recordings in the formats of other programs.", NULL,
+     export_options, CLI_FILE, false, cmd_export},
+    {"replay", "FILE", "Make the allocations of a recording again, as fast as they go.",
+     "Under 'gpucap run --max=SIZE' it tells whether the program would fit, without the program: exit status "
+     "0 if all fitted, 1 if one was refused. With --sim it needs no GPU.",
+     NULL, CLI_FILE, false, cmd_replay},
     {"doctor", "[--sim[=SPEC]]", "Say what was found here, and what would not work.", NULL, doctor_options,
      CLI_NOTHING, false, cmd_doctor},
     {"help", "[COMMAND]", "Show the commands and options, or all about one command.", NULL, NULL, CLI_COMMAND,

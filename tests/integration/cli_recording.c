@@ -1,0 +1,267 @@
+/* The commands that read recordings: what they say of a training, of two that share a job, of one that was
+ * killed, and of files that are damaged or no recordings at all. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "cli_support.h"
+#include "tests/support/recording_make.h"
+#include "tools/gpucap/recording_unpack.h"
+#include "unity.h"
+
+#define EVENTS 2000
+#define WIDTH  80
+
+static char first[256], second[256];
+
+void setUp(void)
+{
+    cli_set_up();
+    snprintf(first, sizeof first, "%s", cli_path("a.gcr"));
+    snprintf(second, sizeof second, "%s", cli_path("b.gcr"));
+    recording_make_training(first, &(struct recording_training){.events = EVENTS});
+    recording_make_training(second, &(struct recording_training){.events = EVENTS, .process = 1});
+}
+
+void tearDown(void)
+{
+    cli_tear_down();
+}
+
+/* Columns, not bytes: continuation bytes of UTF-8 do not count. */
+static void expect_narrow(const char *text)
+{
+    int columns = 0;
+
+    for (const char *c = text; *c; c++) {
+        columns = *c == '\n' ? 0 : columns + (((unsigned char)*c & 0xc0) != 0x80);
+        TEST_ASSERT_TRUE_MESSAGE(columns <= WIDTH, text);
+    }
+}
+
+static void test_summary_names_peak_refusals_leaks_and_loans(void)
+{
+    struct spawn_result result = CLI_RUN(NULL, "summary", first, second);
+
+    cli_expect_status(0, &result);
+    TEST_ASSERT_EQUAL_STRING("", result.err);
+    cli_expect_out("process 4711 on node7, job train-a, GPU 0 NVIDIA H200", &result);
+    cli_expect_out("peak         5.60 of 8.00 GiB (limit of the job) at ", &result);
+    cli_expect_out("activations 3.05 GiB | optimizer state 767 MiB", &result);
+    cli_expect_out("refused      147 MiB for cuDNN at ", &result);
+    cli_expect_out("never freed  128 MiB in 1 block of NCCL", &result);
+    cli_expect_out("short-lived  cuDNN (workspace): up to ", &result);
+    cli_expect_out("would fit    not below ", &result);
+    cli_expect_out("process 4730", &result);
+    cli_expect_out("refused      nothing", &result);
+    cli_expect_out("waited       2 requests, 76.0 ms in all, at most 38.0 ms", &result);
+    expect_narrow(result.out);
+    spawn_result_free(&result);
+}
+
+#ifndef __SANITIZE_ADDRESS__
+#ifndef __SANITIZE_THREAD__
+/* The blocks of the training need 5.127 GiB at once, and the pool hardly more. */
+static void test_smallest_limit_is_found_by_replaying(void)
+{
+    struct spawn_env *env = cli_env_real();
+    struct spawn_result result = CLI_RUN(env, "summary", "--fit", first);
+    double all = 0, pool = 0, beside = 0;
+
+    cli_expect_status(0, &result);
+    TEST_ASSERT_EQUAL_STRING("", result.err);
+    const char *line = strstr(result.out, "would fit");
+    TEST_ASSERT_NOT_NULL(line);
+    TEST_ASSERT_EQUAL_INT_MESSAGE(3,
+                                  sscanf(line,
+                                         "would fit in %lf GiB: %lf GiB for its blocks (replayed), %lf MiB",
+                                         &all, &pool, &beside),
+                                  line);
+    TEST_ASSERT_DOUBLE_WITHIN(0.02, 5.13, pool);
+    TEST_ASSERT_DOUBLE_WITHIN(0.02, all, pool + beside / 1024);
+    spawn_result_free(&result);
+    spawn_env_free(env);
+}
+
+static void test_replay_tells_whether_a_limit_is_enough(void)
+{
+    static const struct {
+        const char *limit, *says;
+        int status;
+    } cases[] = {{"--max=7G", "fitted: ", 0}, {"--max=4G", "refused: ", 1}};
+
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct spawn_env *env = cli_env_real();
+        struct spawn_result result = CLI_RUN(env, "run", "--sim=1x16G", cases[i].limit, "--",
+                                             spawn_build_path("gpucap"), "replay", first);
+
+        cli_expect_status(cases[i].status, &result);
+        cli_expect_out(cases[i].says, &result);
+        spawn_result_free(&result);
+        spawn_env_free(env);
+    }
+}
+#endif
+#endif
+
+static void test_why_explains_a_refusal_with_its_neighbours(void)
+{
+    struct spawn_result result = CLI_RUN(NULL, "why", first, second);
+
+    cli_expect_status(0, &result);
+    cli_expect_out("4711 python3 train.py --epochs 3 --batch 256: 1 request refused, at ", &result);
+    cli_expect_out("asked        147 MiB by cuDNN (workspace), thread 4711 python3", &result);
+    cli_expect_out("called from  libc10_cuda.so+0x1260", &result);
+    cli_expect_out("limit        8.00 GiB, limit of the job; at most 94 MiB would have fitted", &result);
+    cli_expect_out("neighbours   process 4730 had ", &result);
+    cli_expect_out("would fit    with a limit 53 MiB higher, or with a batch about 2 % smaller", &result);
+    cli_expect_out("Try:  gpucap run --max=9G ...", &result);
+    cli_expect_out("gpucap run --wait=60s ...", &result);
+    cli_expect_out("last.pt: no request was refused", &result);
+    spawn_result_free(&result);
+    result = CLI_RUN(NULL, "why", first);
+    cli_expect_out("give their recordings as well", &result);
+    spawn_result_free(&result);
+}
+
+static void test_view_is_a_picture_of_80_columns_and_24_lines(void)
+{
+    static const char *const locales[] = {"C", "C.UTF-8"};
+
+    for (size_t i = 0; i < 2; i++) {
+        struct spawn_env *env = cli_env();
+        int lines = 0;
+
+        spawn_env_set(env, "LC_ALL", locales[i]);
+        struct spawn_result result = CLI_RUN(env, "view", first);
+        cli_expect_status(0, &result);
+        expect_narrow(result.out);
+        for (const char *c = result.out; *c; c++)
+            lines += *c == '\n';
+        TEST_ASSERT_TRUE_MESSAGE(lines >= 20 && lines <= 24, result.out);
+        TEST_ASSERT_NULL_MESSAGE(strchr(result.out, '\033'), "no colour without a terminal");
+        cli_expect_out("limit 8.0 GiB", &result);
+        cli_expect_out(" activations  ", &result);
+        cli_expect_out("! refused", &result);
+        cli_expect_out(i ? "█" : "####", &result);
+        spawn_result_free(&result);
+        spawn_env_free(env);
+    }
+}
+
+static void test_page_is_one_file_that_loads_nothing(void)
+{
+    const char *path = cli_path("out.html");
+    struct spawn_result result = CLI_RUN(NULL, "page", first, second, "-o", path);
+
+    cli_expect_status(0, &result);
+    TEST_ASSERT_EQUAL_STRING("", result.out);
+    spawn_result_free(&result);
+    result = CLI_RUN(NULL, "page", first, "--output=-");
+    cli_expect_status(0, &result);
+    TEST_ASSERT_EQUAL_INT(0, strncmp(result.out, "<!doctype html>", 15));
+    cli_expect_out("default-src 'none'", &result);
+    cli_expect_out("</html>\n", &result);
+    TEST_ASSERT_NULL(strstr(result.out, "http://"));
+    TEST_ASSERT_NULL(strstr(result.out, "https://"));
+    spawn_result_free(&result);
+}
+
+static void test_page_that_cannot_be_written_leaves_no_file(void)
+{
+    struct stat stat_of;
+    struct spawn_result result = CLI_RUN(NULL, "page", first, "-o", "/nonexistent/page.html");
+
+    cli_expect_status(125, &result);
+    cli_expect_err("/nonexistent/page.html cannot be written: No such file", &result);
+    spawn_result_free(&result);
+    result = CLI_RUN(NULL, "page", first, "-o", "/dev/full");
+    cli_expect_status(125, &result);
+    cli_expect_err("/dev/full cannot be written", &result);
+    spawn_result_free(&result);
+    TEST_ASSERT_EQUAL_INT_MESSAGE(0, stat("/dev/full", &stat_of), "what is no file is left alone");
+    result = CLI_RUN(NULL, "page", first);
+    cli_expect_status(125, &result);
+    cli_expect_err("where to?", &result);
+    spawn_result_free(&result);
+}
+
+static void test_export_wants_a_format_that_it_knows(void)
+{
+    struct spawn_result result = CLI_RUN(NULL, "export", first);
+
+    cli_expect_status(125, &result);
+    cli_expect_err("which format? --to=perfetto, pytorch, csv or svg", &result);
+    spawn_result_free(&result);
+    result = CLI_RUN(NULL, "export", "--to=perfeto", first);
+    cli_expect_status(125, &result);
+    cli_expect_err("did you mean perfetto?", &result);
+    spawn_result_free(&result);
+    result = CLI_RUN(NULL, "export", "--to=pytorch", first, second);
+    cli_expect_status(125, &result);
+    cli_expect_err("give one recording", &result);
+    spawn_result_free(&result);
+    result = CLI_RUN(NULL, "export", "--to=svg", first, second);
+    cli_expect_status(0, &result);
+    cli_expect_out("</svg>", &result);
+    spawn_result_free(&result);
+}
+
+static void test_recording_of_a_killed_program_is_read_with_a_note(void)
+{
+    const struct recording_training killed = {.events = EVENTS, .killed = true};
+    struct stat stat_of;
+
+    recording_make_training(first, &killed);
+    TEST_ASSERT_EQUAL_INT(0, stat(first, &stat_of));
+    TEST_ASSERT_EQUAL_INT(0, truncate(first, stat_of.st_size - 3));
+    struct spawn_result result = CLI_RUN(NULL, "summary", first);
+    cli_expect_status(0, &result);
+    cli_expect_err("note: the recording was not closed: the program was killed, or still runs; the last ",
+                   &result);
+    cli_expect_out("peak         ", &result);
+    spawn_result_free(&result);
+}
+
+static void test_files_that_are_no_recordings_are_refused(void)
+{
+    static const char *const commands[] = {"summary", "view", "why"};
+    char path[256];
+
+    snprintf(path, sizeof path, "%s", cli_path("text.gcr"));
+    cli_write(path, "just some text, longer than the head of a recording would be", 60, 0600);
+    for (size_t i = 0; i < sizeof commands / sizeof *commands; i++) {
+        struct spawn_result result = CLI_RUN(NULL, commands[i], path);
+
+        cli_expect_status(125, &result);
+        cli_expect_err("is no recording of gpucap", &result);
+        TEST_ASSERT_EQUAL_STRING("", result.out);
+        spawn_result_free(&result);
+    }
+    struct spawn_result result = CLI_RUN(NULL, "summary");
+    cli_expect_status(125, &result);
+    cli_expect_err("which recording?", &result);
+    spawn_result_free(&result);
+}
+
+int main(void)
+{
+    UNITY_BEGIN();
+    RUN_TEST(test_summary_names_peak_refusals_leaks_and_loans);
+#ifndef __SANITIZE_ADDRESS__
+#ifndef __SANITIZE_THREAD__
+    RUN_TEST(test_smallest_limit_is_found_by_replaying);
+    RUN_TEST(test_replay_tells_whether_a_limit_is_enough);
+#endif
+#endif
+    RUN_TEST(test_why_explains_a_refusal_with_its_neighbours);
+    RUN_TEST(test_view_is_a_picture_of_80_columns_and_24_lines);
+    RUN_TEST(test_page_is_one_file_that_loads_nothing);
+    RUN_TEST(test_page_that_cannot_be_written_leaves_no_file);
+    RUN_TEST(test_export_wants_a_format_that_it_knows);
+    RUN_TEST(test_recording_of_a_killed_program_is_read_with_a_note);
+    RUN_TEST(test_files_that_are_no_recordings_are_refused);
+    return UNITY_END();
+}

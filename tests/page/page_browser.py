@@ -1,0 +1,234 @@
+#!/usr/bin/env python3
+"""The page of a recording in a real browser: it loads from disk without any request, draws, zooms, answers the
+pointer and the keys, and shows the blocks that were live, as a recount of the recording has them.
+
+usage: page_browser.py BUILD_FOLDER [SCREENSHOT_FOLDER]
+
+Exit status 77 where there is no Chromium. With a folder, screenshots are left there.
+"""
+import os
+import subprocess
+import sys
+import tempfile
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import browser  # noqa: E402
+import recount  # noqa: E402
+
+MILLION = 1000000
+EVENTS = 20000
+GIB, MIB, KIB = 1 << 30, 1 << 20, 1 << 10
+
+
+def check(condition, words):
+    if not condition:
+        raise AssertionError(words)
+
+
+def size_words(size):
+    """As page_data.js writes sizes."""
+    for unit, name, places in ((GIB, "GiB", 2), (MIB, "MiB", 0), (KIB, "KiB", 0)):
+        if size >= unit:
+            digits = places or (1 if size < 10 * unit and size % unit else 0)
+            return "%.*f %s" % (digits, int(size * 10**digits / unit + 0.5) / 10**digits, name)
+    return "%d B" % size
+
+
+class Case:
+    def __init__(self, build, folder, chrome):
+        self.build, self.folder, self.chrome = build, folder, chrome
+
+    def path(self, name):
+        return os.path.join(self.folder, name)
+
+    def record(self, name, events, process):
+        subprocess.run([os.path.join(self.build, "make_recording"), self.path(name), str(events), str(process), "plain"], check=True)
+        return self.path(name)
+
+    def page(self, name, *recordings):
+        subprocess.run([os.path.join(self.build, "gpucap"), "page", *recordings, "-o", self.path(name)], check=True,
+                       stderr=subprocess.PIPE)
+        return self.path(name)
+
+    def open(self, path, fragment=""):
+        took = self.chrome.open(path, fragment)
+        check(self.chrome.errors == [], self.chrome.errors)
+        check(self.chrome.requests == ["file://" + path], "requests: %s" % self.chrome.requests)
+        return took
+
+    def view(self):
+        return self.chrome.run("[page.view.from, page.view.to]")
+
+    def at(self, share, lane=0):
+        """Where a share of the time axis is, in the middle of a lane."""
+        return self.chrome.run(
+            "(box => [box.left + page.layout.left + %g * page.layout.plot, box.top + page.lanes[%d].y + page.lanes[%d].height / 2])"
+            "(page.over.getBoundingClientRect())" % (share, lane, lane))
+
+
+def test_picture_and_sentence(case, recording):
+    case.open(case.page("one.html", recording))
+    most, when = recount.peak(recording)
+    sentence = case.chrome.run("document.querySelector('#sentences p').textContent")
+    check(size_words(most).split()[0] in sentence, "%s is not in: %s" % (size_words(most), sentence))
+    check("%.0f ms" % (when / 1e6) in sentence, "%d is not in: %s" % (when, sentence))
+    check(case.chrome.run("document.querySelector('#sentences .bad').textContent").startswith("Out of memory at "), "the refusal is not said")
+    colours = case.chrome.run(
+        "(data => new Set(Array.from({ length: data.length / 4 }, (_, i) => data[4 * i] << 16 | data[4 * i + 1] << 8 | data[4 * i + 2])).size)"
+        "(page.picture.getContext('2d').getImageData(0, 0, page.picture.width, page.picture.height).data)")
+    check(colours > 20, "the picture is empty: %d colours" % colours)
+    check(len(case.chrome.run("page.picture.getAttribute('aria-label')")) > 60, "the picture has no words")
+
+
+def test_zoom(case):
+    chrome = case.chrome
+    end = chrome.run("page.end")
+    check(case.view() == [0, end], "not all is shown at first")
+    (left, y), (right, _) = case.at(0.25), case.at(0.5)
+    chrome.drag(left, y, right)
+    zoomed = case.view()
+    check(abs(zoomed[0] - end / 4) < end / 100 and abs(zoomed[1] - end / 2) < end / 100, "a drag zooms to %s" % zoomed)
+    chrome.key("ArrowRight")
+    moved = case.view()
+    check(moved[0] > zoomed[0] and abs((moved[1] - moved[0]) - (zoomed[1] - zoomed[0])) < 1, "an arrow moves to %s" % moved)
+    chrome.wheel(*case.at(0.5), -200)
+    check(case.view()[1] - case.view()[0] < moved[1] - moved[0], "the wheel does not zoom in")
+    before = case.view()
+    chrome.key("-")
+    check(case.view()[1] - case.view()[0] > before[1] - before[0], "- does not zoom out")
+    chrome.key("+")
+    chrome.wait("location.hash.includes('t=' + Math.round(page.view.from))")
+    kept, fragment = case.view(), chrome.run("location.hash")
+    chrome.key("0")
+    check(case.view() == [0, end], "0 does not show all")
+    case.open(case.path("one.html"), fragment)
+    check(all(abs(a - b) <= 1 for a, b in zip(case.view(), kept)), "the address shows %s, not %s" % (case.view(), kept))
+    chrome.key("0")
+
+
+def test_hover(case):
+    case.chrome.move(*case.at(0.3))
+    text = case.chrome.run("document.getElementById('tip').hidden ? '' : document.getElementById('tip').innerText")
+    check("activations" in text and "in use" in text and "limit" in text, "the pointer shows: " + text)
+    x, y = case.chrome.run(
+        "(target => [page.over.getBoundingClientRect().left + target.x, page.over.getBoundingClientRect().top + target.y + 30])"
+        "(page.targets.find(target => target.mark.type === REFUSAL))")
+    case.chrome.move(x, y)
+    text = case.chrome.run("document.getElementById('tip').innerText")
+    check("refused: 147 MiB for cuDNN (workspace)" in text, "the refusal shows: " + text)
+
+
+def expect_blocks(case, recording, offset):
+    """The table has the blocks that the recording has at the moment shown."""
+    count = case.chrome.run("page.moment.track.op.subarray(0, page.moment.step + 1).filter(op => op === OP_ALLOC || op === OP_FREE).length")
+    time = case.chrome.run("page.moment.time") - offset
+    rows = case.chrome.run("[...document.querySelectorAll('#blocks tbody tr')].map(row => [row.cells[0].innerText.trim(), row.cells[6].innerText])")
+    last, live = recount.live_after(recording, count)
+    check(0 <= time - last < 1e9, "%d is not the moment after %d" % (time, last))
+    check(rows, "no blocks at %d" % time)
+    check(case.chrome.run("document.getElementById('blocks-title').innerText").startswith("%d block" % len(live)), "%d blocks are live" % len(live))
+    sizes = [size_words(size) for size, _ in live[:len(rows)]]
+    check([row[0] for row in rows] == sizes, "at %d: %s, not %s" % (time, rows, sizes))
+    addresses = {"0x%x" % address for size, address in live if size_words(size) == sizes[0]}
+    check(rows[0][1] in addresses, "at %d: %s is not among %s" % (time, rows[0], addresses))
+
+
+def test_click_shows_the_blocks_of_that_moment(case, recording):
+    for share in (0.02, 0.31, 0.5, 0.77, 0.999):
+        case.chrome.click(*case.at(share))
+        expect_blocks(case, recording, 0)
+    case.chrome.key("m")
+    check(case.chrome.run("page.tracks[0].named[page.moment.step] >= Math.max(...page.tracks[0].named)"), "m is not the highest moment")
+    expect_blocks(case, recording, 0)
+    for key in "nnnppppp":
+        case.chrome.key(key)
+        expect_blocks(case, recording, 0)
+    check(case.chrome.run("document.querySelectorAll('#blocks details li').length") > 0, "no stacks")
+    case.chrome.key("Escape")
+    check(case.chrome.run("document.getElementById('moment').hidden"), "Escape does not close the moment")
+
+
+def test_several_processes(case, recordings):
+    case.open(case.page("two.html", *recordings))
+    offset = case.chrome.run("page.tracks[1].json.offset")
+    check(case.chrome.run("page.lanes.length") == 3, "a lane for all processes, and one for each")
+    check(offset == 5000000, "the second began %d ns later" % offset)
+    check(case.chrome.run("page.targets.some(target => target.mark.type === LEND)"), "no loan is drawn")
+    case.chrome.click(*case.at(0.4, 2))
+    check(case.chrome.run("page.moment.track.index") == 1, "the lane of the second process was clicked")
+    expect_blocks(case, recordings[1], offset)
+    for mode in ("owner", "kind", "process", "tag"):
+        case.chrome.run("document.querySelector('#modes [data-mode=%s]').click()" % mode)
+        case.chrome.settle()
+        sums = case.chrome.run(
+            "(now => (compose(page.joined, page.grouping, 5000, now), [now.reduce((a, b) => a + b), page.joined.named[5000]]))"
+            "(new Float64Array(page.grouping.groups.length))")
+        check(abs(sums[0] - sums[1]) < 1, "by %s the parts are %s" % (mode, sums))
+
+
+def test_hostile_text_is_only_text(case):
+    evil = b"</script><img src=x onerror=window.hacked=1><script>window.hacked=1</script>"
+    names = [(67, 0, evil + b"\0" + evil + b"\0" + evil), (64, 1, evil), (65, 1, evil), (66, 1, evil), (68, 0, evil + b"\0" + evil + b"\0" + evil)]
+    recount.write(case.path("evil.gcr"), names, [(recount.ALLOC, 10, 4096, MIB, 1, 1), (recount.REFUSAL, 15, 0, MIB, 1, 1), (recount.FREE, 20, 4096, MIB, 1, 1)])
+    case.open(case.page("evil.html", case.path("evil.gcr")))
+    case.chrome.key("m")
+    case.chrome.move(*case.at(0.6))
+    check(case.chrome.run("window.hacked") is None, "text of the recording was run")
+    check(case.chrome.run("document.images.length") == 0, "text of the recording became elements")
+    check("<img src=x" in case.chrome.run("document.body.innerText"), "the text is not shown")
+    check("<img" in case.chrome.run("document.title"), "the title is not shown")
+
+
+def test_a_million_events(case):
+    took = case.open(case.page("million.html", case.record("million.gcr", MILLION, 0)))
+    check(case.chrome.run("page.tracks[0].steps") >= MILLION, "not all events are there")
+    check(case.chrome.run("document.querySelector('#facts').innerText").count("1,0") == 1, "the number of events is not said")
+    case.chrome.key("m")
+    check(case.chrome.run("document.querySelectorAll('#blocks tbody tr').length") > 5, "no blocks at the highest moment")
+    print("a million events: drawn after %.0f ms" % took)
+
+
+def take_screenshots(case, folder):
+    for scheme in ("light", "dark"):
+        for width, height in ((1280, 900), (390, 844)):
+            case.chrome.size(width, height, scheme)
+            case.open(case.path("two.html"))
+            case.chrome.key("m")
+            case.chrome.screenshot(os.path.join(folder, "page-%s-%d.png" % (scheme, width)))
+    # The two of docs/guide.md.
+    case.chrome.size(1280, 1050, "light")
+    case.open(case.path("two.html"), "#by=tag")
+    case.chrome.screenshot(os.path.join(folder, "page-job.png"))
+    case.chrome.size(1280, 980, "dark")
+    case.open(case.path("one.html"), "#by=tag&t=185000000,215000000")
+    case.chrome.click(*case.at(0.62))
+    case.chrome.screenshot(os.path.join(folder, "page-moment.png"))
+
+
+def main():
+    if not browser.find():
+        print("there is no chromium here")
+        return 77
+    with tempfile.TemporaryDirectory(prefix="gpucap-page-") as folder:
+        chrome = browser.Browser()
+        try:
+            chrome.size(1280, 1400)
+            case = Case(sys.argv[1], folder, chrome)
+            recordings = [case.record("a.gcr", EVENTS, 0), case.record("b.gcr", EVENTS, 1)]
+            test_picture_and_sentence(case, recordings[0])
+            test_zoom(case)
+            test_hover(case)
+            test_click_shows_the_blocks_of_that_moment(case, recordings[0])
+            test_several_processes(case, recordings)
+            test_hostile_text_is_only_text(case)
+            test_a_million_events(case)
+            if len(sys.argv) > 2:
+                take_screenshots(case, sys.argv[2])
+        finally:
+            chrome.close()
+    print("page_browser: all is as it should be")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,59 @@
+/* gpucap export: recordings in the formats of other programs. Owns no lock. */
+#include "arguments.h"
+#include "cli.h"
+#include "export.h"
+#include "output.h"
+
+#include <string.h>
+#include <unistd.h>
+
+static const struct {
+    const char *name;
+    bool (*write)(FILE *out, const struct recording_set *set);
+    bool one;    /* of one recording only */
+    bool binary; /* not for a terminal */
+} formats[] = {
+    {"perfetto", export_perfetto, false, true},
+    {"pytorch", export_pytorch, true, true},
+    {"csv", export_csv, false, false},
+    {"svg", export_svg, false, false},
+};
+#define FORMATS (sizeof formats / sizeof *formats)
+
+static int find_format(const char *name, size_t *format)
+{
+    const char *names[FORMATS];
+
+    if (!name)
+        return cli_fail("export: which format? --to=perfetto, pytorch, csv or svg");
+    for (*format = 0; *format < FORMATS; ++*format) {
+        names[*format] = formats[*format].name;
+        if (!strcmp(formats[*format].name, name))
+            return 0;
+    }
+    return cli_unknown("export: ", "format", name, names, FORMATS);
+}
+
+int cmd_export(int argc, char **argv)
+{
+    struct arguments arguments;
+    struct recording_set set;
+    size_t format = 0;
+    int status = arguments_parse(argc, argv, &arguments);
+
+    if (status || arguments.helped)
+        return status;
+    if ((status = find_format(arguments_value(&arguments, "export", "to"), &format)))
+        return status;
+    const char *path = arguments_value(&arguments, "export", "output");
+    if (!path && formats[format].binary && isatty(STDOUT_FILENO))
+        return cli_fail("export: %s is no text for a terminal: -o FILE", formats[format].name);
+    if (formats[format].one && arguments.count > 1)
+        return cli_fail("export: %s holds one process: give one recording", formats[format].name);
+    if ((status = recording_set_open(&set, "export", arguments.operands, arguments.count)))
+        return status;
+    FILE *out = output_open("export", path);
+    status = out ? output_close("export", path, out, formats[format].write(out, &set)) : CLI_FAILED;
+    recording_set_close(&set);
+    return status;
+}

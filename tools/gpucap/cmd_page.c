@@ -1,0 +1,24 @@
+/* gpucap page: recordings as one HTML file. Owns no lock. */
+#include "arguments.h"
+#include "cli.h"
+#include "output.h"
+#include "page.h"
+
+int cmd_page(int argc, char **argv)
+{
+    struct arguments arguments;
+    struct recording_set set;
+    int status = arguments_parse(argc, argv, &arguments);
+
+    if (status || arguments.helped)
+        return status;
+    const char *path = arguments_value(&arguments, "page", "output");
+    if (!path)
+        return cli_fail("page: where to? usage: gpucap page FILE... -o OUT.html");
+    if ((status = recording_set_open(&set, "page", arguments.operands, arguments.count)))
+        return status;
+    FILE *out = output_open("page", path);
+    status = out ? output_close("page", path, out, page_write(out, &set)) : CLI_FAILED;
+    recording_set_close(&set);
+    return status;
+}

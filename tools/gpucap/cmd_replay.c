@@ -1,0 +1,114 @@
+/* gpucap replay: makes the allocations of a recording again, through the CUDA driver: under `gpucap run` it
+ * tells whether the program would fit below a limit, without the program. Times are not kept. Owns no lock.
+ */
+#include "arguments.h"
+#include "cli.h"
+#include "recording_set.h"
+#include "recording_words.h"
+
+#include <cuda.h>
+#include <dlfcn.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct driver {
+    CUresult (*init)(unsigned flags);
+    CUresult (*device)(CUdevice *device, int ordinal);
+    CUresult (*retain)(CUcontext *context, CUdevice device);
+    CUresult (*current)(CUcontext context);
+    CUresult (*alloc)(CUdeviceptr *pointer, size_t bytes);
+    CUresult (*free)(CUdeviceptr pointer);
+};
+
+static bool load_driver(struct driver *driver)
+{
+    const struct {
+        const char *name;
+        void *to;
+    } symbols[] = {
+        {"cuInit", &driver->init},
+        {"cuDeviceGet", &driver->device},
+        {"cuDevicePrimaryCtxRetain", &driver->retain},
+        {"cuCtxSetCurrent", &driver->current},
+        {"cuMemAlloc_v2", &driver->alloc},
+        {"cuMemFree_v2", &driver->free},
+    };
+    void *library = dlopen("libcuda.so.1", RTLD_NOW);
+
+    if (!library)
+        return false;
+    for (size_t i = 0; i < sizeof symbols / sizeof *symbols; i++) {
+        void *address = dlsym(library, symbols[i].name);
+
+        if (!address)
+            return false;
+        memcpy(symbols[i].to, &address, sizeof address);
+    }
+    return true;
+}
+
+static bool open_device(const struct driver *driver)
+{
+    CUcontext context;
+    CUdevice device;
+
+    return driver->init(0) == CUDA_SUCCESS && driver->device(&device, 0) == CUDA_SUCCESS &&
+           driver->retain(&context, device) == CUDA_SUCCESS && driver->current(context) == CUDA_SUCCESS;
+}
+
+/* What is opened from another process is no memory of this one. */
+static bool is_replayed(const struct timeline *timeline, const struct timeline_step *step)
+{
+    return step->change <= TIMELINE_FREE && step->value &&
+           timeline->blocks[step->block].kind != RECORDING_IMPORT;
+}
+
+static int replay(const struct driver *driver, const struct timeline *timeline)
+{
+    CUdeviceptr *pointers = calloc(timeline->block_count + 1, sizeof *pointers);
+    char size[RECORDING_TIME], at[RECORDING_TIME];
+    int status = pointers ? 0 : cli_fail("replay: no memory");
+
+    for (size_t i = 0; i < timeline->step_count && status == 0; i++) {
+        const struct timeline_step *step = &timeline->steps[i];
+
+        if (!is_replayed(timeline, step))
+            continue;
+        if (step->change == TIMELINE_FREE) {
+            if (driver->free(pointers[step->block]) != CUDA_SUCCESS)
+                status = cli_fail("replay: a release failed");
+        } else if (driver->alloc(&pointers[step->block], step->value) != CUDA_SUCCESS) {
+            printf("refused: %s, which the recording has at %s\n", recording_size(step->value, size),
+                   recording_time(step->time_ns, at));
+            status = CLI_UNDONE;
+        }
+    }
+    if (status == 0)
+        printf("fitted: %zu blocks\n", timeline->block_count);
+    free(pointers);
+    return status;
+}
+
+int cmd_replay(int argc, char **argv)
+{
+    struct arguments arguments;
+    struct recording_set set;
+    struct driver driver;
+    int status = arguments_parse(argc, argv, &arguments);
+
+    if (status || arguments.helped)
+        return status;
+    if (arguments.count != 1)
+        return cli_fail("replay: usage: gpucap replay FILE");
+    if ((status = recording_set_open(&set, "replay", arguments.operands, 1)))
+        return status;
+    if (!load_driver(&driver) || !open_device(&driver))
+        status =
+            cli_fail("replay: there is no GPU here; gpucap run --sim -- gpucap replay FILE does without");
+    else
+        status = replay(&driver, &set.tracks[0].timeline);
+    recording_set_close(&set);
+    return status;
+}

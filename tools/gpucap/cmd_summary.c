@@ -1,0 +1,328 @@
+/* gpucap summary: what a recording says in a screenful: the peak and what made it up, refusals, waits, what
+ * was never freed, large blocks that live for moments, idle memory over time, and the smallest cap. Says only
+ * what the recording holds or what follows from it. Owns no lock. */
+#include "arguments.h"
+#include "cli.h"
+#include "recording_print.h"
+#include "recording_set.h"
+#include "recording_words.h"
+#include "replay_fit.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define LINES       3  /* of a kind */
+#define LARGE_SHARE 64 /* a block is large from this part of the peak on */
+#define SHORT_SHARE 20 /* and lives short below this part of the time */
+#define WIDTH       80
+#define RESERVE     (UINT64_C(64) << 20) /* what the library leaves to the driver by default */
+
+/* ---- peak ---- */
+
+static void print_peak(const struct timeline *timeline)
+{
+    const struct timeline_state state = timeline_state_after(timeline, timeline->peak);
+    struct recording_holder holders[RECORDING_NAMED + 1];
+    char used[2 * RECORDING_TIME], at[RECORDING_TIME];
+
+    if (!timeline->peak) {
+        puts("  peak         nothing was allocated");
+        return;
+    }
+    printf("  peak         %s", recording_of(timeline_used(&state), state.limit, used));
+    if (state.limit != TIMELINE_NO)
+        printf(" (%s)", recording_limit_name(state.limit_kind));
+    printf(" at %s\n", recording_time(timeline->steps[timeline->peak - 1].time_ns, at));
+    const int count = recording_holders(timeline, timeline->peak, holders);
+    recording_print_holders("", holders, count);
+}
+
+/* ---- marks ---- */
+
+static void print_refusals(const struct timeline *timeline)
+{
+    char size[RECORDING_TIME], at[RECORDING_TIME];
+    uint64_t count = 0;
+
+    for (size_t i = 0; i < timeline->mark_count; i++) {
+        const struct recording_event *mark = timeline->marks[i];
+
+        if (mark->head.type != RECORDING_REFUSAL || count++ >= LINES)
+            continue;
+        printf("  %-13s%s for %s at %s", count == 1 ? "refused" : "", recording_size(mark->bytes, size),
+               timeline_name(timeline->recording, TIMELINE_BY_OWNER, mark->owner),
+               recording_time(mark->time_ns, at));
+        printf(" (%s)\n", recording_limit_name(mark->limit));
+    }
+    if (count > LINES)
+        printf("  %-13sand %" PRIu64 " more\n", "", count - LINES);
+    if (!count)
+        puts("  refused      nothing");
+}
+
+static void print_waits(const struct timeline *timeline)
+{
+    uint64_t waits = 0, all = 0, longest = 0, lent = 0, borrowed = 0, stitches = 0, stitched = 0;
+    char a[RECORDING_TIME], b[RECORDING_TIME];
+
+    for (size_t i = 0; i < timeline->mark_count; i++) {
+        const struct recording_event *mark = timeline->marks[i];
+
+        switch (mark->head.type) {
+        case RECORDING_WAIT:
+            waits++;
+            all += mark->other < RECORDING_BYTES_MAX ? mark->other : 0;
+            longest = mark->other > longest ? mark->other : longest;
+            break;
+        case RECORDING_LEND:
+            lent += mark->bytes;
+            break;
+        case RECORDING_BORROW:
+            borrowed += mark->bytes;
+            break;
+        case RECORDING_STITCH:
+            stitches++;
+            stitched += mark->bytes;
+            break;
+        default:
+            break;
+        }
+    }
+    if (waits)
+        printf("  waited       %" PRIu64 " request%s, %s in all, at most %s\n", waits, waits == 1 ? "" : "s",
+               recording_time(all, a), recording_time(longest, b));
+    if (lent || borrowed)
+        printf("  loans        lent %s, borrowed %s\n", recording_size(lent, a), recording_size(borrowed, b));
+    if (stitches)
+        printf("  stitched     %" PRIu64 " time%s, %s of free chunks joined\n", stitches,
+               stitches == 1 ? "" : "s", recording_size(stitched, a));
+}
+
+/* ---- blocks ---- */
+
+struct group {
+    uint64_t bytes, count, longest_ns, largest;
+    uint16_t owner, tag;
+};
+
+static int same_holder(const struct group *group, const struct timeline_block *block)
+{
+    return group->owner == block->owner && group->tag == block->tag;
+}
+
+static int largest_group(const void *a, const void *b)
+{
+    const struct group *x = a, *y = b;
+
+    return (x->bytes < y->bytes) - (x->bytes > y->bytes);
+}
+
+#define GROUPS_MAX 256
+
+/* Sums up the blocks that `wanted` accepts by owner and tag, largest first. */
+static size_t group_blocks(const struct timeline *timeline, struct group groups[GROUPS_MAX],
+                           bool (*wanted)(const struct timeline *, const struct timeline_block *))
+{
+    size_t count = 0;
+
+    for (size_t i = 0; i < timeline->block_count; i++) {
+        const struct timeline_block *block = &timeline->blocks[i];
+        size_t at = 0;
+
+        if (block->kind == RECORDING_IMPORT || !wanted(timeline, block))
+            continue;
+        while (at < count && !same_holder(&groups[at], block))
+            at++;
+        if (at == GROUPS_MAX)
+            continue;
+        if (at == count)
+            groups[count++] = (struct group){.owner = block->owner, .tag = block->tag};
+        const uint64_t lived = block->end_ns == TIMELINE_NEVER ? 0 : block->end_ns - block->start_ns;
+        groups[at].bytes += block->bytes;
+        groups[at].count++;
+        groups[at].largest = block->bytes > groups[at].largest ? block->bytes : groups[at].largest;
+        groups[at].longest_ns = lived > groups[at].longest_ns ? lived : groups[at].longest_ns;
+    }
+    qsort(groups, count, sizeof *groups, largest_group);
+    return count;
+}
+
+static const char *group_name(const struct timeline *timeline, const struct group *group, char text[128])
+{
+    const char *owner = timeline_name(timeline->recording, TIMELINE_BY_OWNER, group->owner);
+
+    if (group->tag)
+        snprintf(text, 128, "%.40s (%.40s)", owner,
+                 timeline_name(timeline->recording, TIMELINE_BY_TAG, group->tag));
+    else
+        snprintf(text, 128, "%.80s", owner);
+    return text;
+}
+
+static bool is_leak(const struct timeline *timeline, const struct timeline_block *block)
+{
+    (void)timeline;
+    return block->end_ns == TIMELINE_NEVER;
+}
+
+static void print_leaks(const struct timeline *timeline)
+{
+    struct group groups[GROUPS_MAX];
+    const size_t count = group_blocks(timeline, groups, is_leak);
+    char name[128], size[RECORDING_TIME];
+
+    if (!count) {
+        puts("  never freed  nothing");
+        return;
+    }
+    for (size_t i = 0; i < count && i < LINES; i++)
+        printf("  %-13s%s in %" PRIu64 " block%s of %s\n", i ? "" : "never freed",
+               recording_size(groups[i].bytes, size), groups[i].count, groups[i].count == 1 ? "" : "s",
+               group_name(timeline, &groups[i], name));
+    if (count > LINES)
+        printf("  %-13sand blocks of %zu other holders\n", "", count - LINES);
+}
+
+static bool is_short_lived(const struct timeline *timeline, const struct timeline_block *block)
+{
+    if (block->end_ns == TIMELINE_NEVER)
+        return false;
+    return (block->end_ns - block->start_ns) * SHORT_SHARE < timeline->end_ns;
+}
+
+static void print_short_lived(const struct timeline *timeline)
+{
+    struct group groups[GROUPS_MAX];
+    const struct timeline_state state = timeline_state_after(timeline, timeline->peak);
+    const size_t count = group_blocks(timeline, groups, is_short_lived);
+    char name[128], size[RECORDING_TIME], span[RECORDING_TIME];
+    int lines = 0;
+
+    for (size_t i = 0; i < count && lines < LINES; i++) {
+        if (groups[i].largest < timeline_used(&state) / LARGE_SHARE)
+            continue;
+        printf("  %-13s%s: up to %s, %" PRIu64 " times, %s at most\n", lines++ ? "" : "short-lived",
+               group_name(timeline, &groups[i], name), recording_size(groups[i].largest, size),
+               groups[i].count, recording_time(groups[i].longest_ns, span));
+    }
+}
+
+/* ---- over time ---- */
+
+static void print_idle(const struct timeline *timeline)
+{
+    struct timeline_state state = TIMELINE_START;
+    double weighted = 0, span = 0;
+    uint64_t most = 0, most_at = 0;
+    char size[RECORDING_TIME], at[RECORDING_TIME];
+
+    for (size_t i = 0; i < timeline->step_count; i++) {
+        const uint64_t next =
+            i + 1 < timeline->step_count ? timeline->steps[i + 1].time_ns : timeline->end_ns;
+
+        timeline_advance(&state, timeline, &timeline->steps[i]);
+        if (!state.held)
+            continue;
+        const uint64_t idle = timeline_idle(&state);
+        const double ns = (double)(next - timeline->steps[i].time_ns);
+        weighted += ns * (double)idle / (double)state.held;
+        span += ns;
+        if (idle > most) {
+            most = idle;
+            most_at = timeline->steps[i].time_ns;
+        }
+    }
+    if (span > 0)
+        printf("  idle         %.0f %% of the pool in the mean; at most %s, at %s\n", 100 * weighted / span,
+               recording_size(most, size), recording_time(most_at, at));
+}
+
+static void print_bound(const struct timeline *timeline)
+{
+    const struct timeline_state state = timeline_state_after(timeline, timeline->live_peak);
+    char size[RECORDING_TIME], at[RECORDING_TIME];
+
+    if (!timeline->live_peak)
+        return;
+    printf("  would fit    not below %s: so much was live at once, at %s\n",
+           recording_size(timeline_named(&state), size),
+           recording_time(timeline->steps[timeline->live_peak - 1].time_ns, at));
+}
+
+/* The pool's need from a replay; what contexts need, and the library's reserve, come on top. */
+static void print_fit(const char *path, const struct timeline *timeline)
+{
+    const struct timeline_state state = timeline_state_after(timeline, timeline->live_peak);
+    const uint64_t beside = state.context + state.unnamed + RESERVE;
+    char all[RECORDING_TIME], pool[RECORDING_TIME], rest[RECORDING_TIME], why[RECORDING_WHY];
+    uint64_t bytes;
+
+    if (!timeline->live_peak)
+        return;
+    if (replay_fit(path, timeline, &bytes, why)) {
+        print_bound(timeline);
+        cli_fail("summary: %s: that is only a lower bound: %s", path, why);
+        return;
+    }
+    printf("  would fit    in %s: %s for its blocks (replayed), %s beside them\n",
+           recording_size(bytes + beside, all), recording_size(bytes, pool), recording_size(beside, rest));
+}
+
+/* A replay is of the first device. */
+static const struct recording_track *first_of(const struct recording_set *set, int file)
+{
+    const struct recording_track *track = set->tracks;
+
+    while (track->file != file)
+        track++;
+    return track;
+}
+
+static void print_track(const struct recording_set *set, const struct recording_track *track, bool fit)
+{
+    const struct recording *recording = &set->recordings[track->file];
+    const char *host = recording_program(recording, RECORDING_HOST_NAME);
+    const char *job = recording_program(recording, RECORDING_JOB_NAME);
+    char card[RECORDING_CARD], span[RECORDING_TIME];
+
+    printf("%.*s\n", WIDTH, recording_set_title(set, track->file));
+    printf("process %u%s%s%s%s, %s, %s, %zu events\n\n", recording->head.pid, *host ? " on " : "", host,
+           *job ? ", job " : "", job, recording_set_card(track, card),
+           recording_time(track->timeline.end_ns, span), recording->count);
+    print_peak(&track->timeline);
+    print_refusals(&track->timeline);
+    print_waits(&track->timeline);
+    print_leaks(&track->timeline);
+    print_short_lived(&track->timeline);
+    print_idle(&track->timeline);
+    if (fit && track == first_of(set, track->file))
+        print_fit(set->paths[track->file], &track->timeline);
+    else
+        print_bound(&track->timeline);
+    if (recording->dropped)
+        printf("  dropped      %" PRIu64 " events: figures may be off\n", recording->dropped);
+    if (track->timeline.unmatched)
+        printf("  before       %" PRIu64 " blocks were allocated before the recording began\n",
+               track->timeline.unmatched);
+}
+
+int cmd_summary(int argc, char **argv)
+{
+    struct arguments arguments;
+    struct recording_set set;
+    int status = arguments_parse(argc, argv, &arguments);
+
+    if (status || arguments.helped)
+        return status;
+    if ((status = recording_set_open(&set, "summary", arguments.operands, arguments.count)))
+        return status;
+    for (int i = 0; i < set.track_count; i++) {
+        if (i)
+            putchar('\n');
+        print_track(&set, &set.tracks[i], arguments_value(&arguments, "summary", "fit") != NULL);
+    }
+    recording_set_close(&set);
+    return 0;
+}

@@ -1,0 +1,77 @@
+/* recording_read: a recording (interpose/see/recording.h), read into memory: its events in order of time and
+ * its names. Reads files that anybody may have made, or that were cut off or damaged: what cannot be read is
+ * left out and counted, and recording_remark() says so in words. Never trusts a size, an id or a text: texts
+ * are free of control characters. Owns no lock.
+ */
+#ifndef GPUCAP_RECORDING_READ_H
+#define GPUCAP_RECORDING_READ_H
+
+#include "interpose/see/recording.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#define RECORDING_WHY        256
+#define RECORDING_EVENTS_MAX (UINT64_C(1) << 26) /* of one file; 3.5 GiB of memory */
+#define RECORDING_NAMES_MAX  (UINT64_C(1) << 28) /* bytes of names and stacks of one file */
+#define RECORDING_BYTES_MAX                                                                                  \
+    (UINT64_C(1) << 53) /* sizes and times above are nonsense: numbers stay exact as doubles */
+
+/* One or more texts, each ended by a zero byte, and a last zero byte behind them. */
+struct recording_text {
+    uint32_t id;
+    uint32_t bytes; /* without the last zero byte */
+    char *text;
+};
+
+struct recording_names {
+    struct recording_text *entries; /* by id */
+    size_t count, room;
+};
+
+struct recording_frames {
+    uint32_t id, count;
+    uint64_t *frames;
+};
+
+struct recording_stacks {
+    struct recording_frames *entries; /* by id */
+    size_t count, room;
+};
+
+struct recording {
+    struct recording_head head;
+    struct recording_event *events; /* by time; those that are not nonsense */
+    size_t count, room;
+    struct recording_names owners, tags, threads, devices, program, modules;
+    struct recording_stacks stacks;
+    uint64_t names_bytes;
+    uint64_t blocks, damaged, foreign; /* all blocks; those that could not be read */
+    uint64_t missing;                  /* bytes of the file behind the last whole block */
+    uint64_t odd;                      /* records that make no sense and were left out */
+    uint64_t dropped;                  /* events that the recorder lost, as it says itself */
+    bool ended;                        /* the recording was closed as it should be */
+};
+
+/* Reads a file. 0, or -1 with a sentence in `why`; then nothing has to be closed. */
+int recording_open(struct recording *recording, const char *path, char why[RECORDING_WHY]);
+
+/* The same from memory. */
+int recording_parse(struct recording *recording, const void *bytes, size_t count, char why[RECORDING_WHY]);
+
+void recording_close(struct recording *recording);
+
+/* What is missing, as a sentence without a full stop; false if nothing is. */
+bool recording_remark(const struct recording *recording, char text[RECORDING_WHY]);
+
+/* The text at `index` of the names with this id; "" if there is none. */
+const char *recording_text(const struct recording_names *names, uint32_t id, unsigned index);
+
+/* NULL if there is none. */
+const struct recording_frames *recording_stack(const struct recording *recording, uint32_t id);
+
+/* Host name, job's name and command line; "" if they are not known. */
+enum recording_program { RECORDING_HOST_NAME, RECORDING_JOB_NAME, RECORDING_COMMAND };
+const char *recording_program(const struct recording *recording, enum recording_program part);
+
+#endif

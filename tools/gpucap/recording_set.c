@@ -1,0 +1,123 @@
+/* recording_set: see recording_set.h. */
+#include "recording_set.h"
+
+#include "cli.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static int open_files(struct recording_set *set, const char *command, char **paths, int count)
+{
+    char text[RECORDING_WHY];
+
+    for (int i = 0; i < count; i++) {
+        if (recording_open(&set->recordings[i], paths[i], text))
+            return cli_fail("%s: %s %s", command, paths[i], text);
+        set->count++;
+        if (recording_remark(&set->recordings[i], text))
+            cli_fail("%s: %s: note: %s", command, paths[i], text);
+    }
+    return 0;
+}
+
+static bool open_tracks(struct recording_set *set, int file)
+{
+    uint16_t devices[RECORDING_SET_DEVICES];
+    const size_t count = timeline_devices(&set->recordings[file], devices, RECORDING_SET_DEVICES);
+
+    for (size_t i = 0; i < count; i++) {
+        struct recording_track *track = &set->tracks[set->track_count];
+
+        if (!timeline_open(&track->timeline, &set->recordings[file], devices[i]))
+            return false;
+        track->file = file;
+        set->track_count++;
+    }
+    return true;
+}
+
+static bool same_host(const struct recording_set *set)
+{
+    for (int i = 1; i < set->count; i++) {
+        if (strcmp(recording_program(&set->recordings[i], RECORDING_HOST_NAME),
+                   recording_program(&set->recordings[0], RECORDING_HOST_NAME)) != 0)
+            return false;
+    }
+    return true;
+}
+
+/* On one machine the monotonic clock, which nobody sets; else the time of day. */
+static uint64_t began(const struct recording_set *set, int file, bool monotonic)
+{
+    const struct recording_head *head = &set->recordings[file].head;
+
+    return monotonic ? head->began_mono_ns : head->began_unix_ns;
+}
+
+static void align(struct recording_set *set)
+{
+    const bool monotonic = same_host(set);
+    uint64_t first = UINT64_MAX;
+
+    for (int i = 0; i < set->count; i++)
+        first = began(set, i, monotonic) < first ? began(set, i, monotonic) : first;
+    for (int i = 0; i < set->track_count; i++) {
+        struct recording_track *track = &set->tracks[i];
+        const uint64_t offset = began(set, track->file, monotonic) - first;
+
+        /* A start that is months away from the others' is nonsense. */
+        track->offset_ns = offset < RECORDING_BYTES_MAX ? offset : 0;
+        if (track->offset_ns + track->timeline.end_ns > set->end_ns)
+            set->end_ns = track->offset_ns + track->timeline.end_ns;
+    }
+}
+
+int recording_set_open(struct recording_set *set, const char *command, char **paths, int count)
+{
+    memset(set, 0, sizeof *set);
+    if (count < 1)
+        return cli_fail("%s: which recording? usage: gpucap %s FILE...", command, command);
+    set->paths = paths;
+    set->recordings = calloc((size_t)count, sizeof *set->recordings);
+    set->tracks = calloc((size_t)count * RECORDING_SET_DEVICES, sizeof *set->tracks);
+    int status = set->recordings && set->tracks ? open_files(set, command, paths, count) : CLI_FAILED;
+    for (int i = 0; status == 0 && i < count; i++) {
+        if (!open_tracks(set, i))
+            status = cli_fail("%s: %s does not fit into memory", command, paths[i]);
+    }
+    if (status == 0 && set->track_count == 0)
+        status = cli_fail("%s: %s has no events", command, paths[0]);
+    if (status) {
+        recording_set_close(set);
+        return status;
+    }
+    align(set);
+    return 0;
+}
+
+void recording_set_close(struct recording_set *set)
+{
+    for (int i = 0; i < set->track_count; i++)
+        timeline_close(&set->tracks[i].timeline);
+    for (int i = 0; i < set->count; i++)
+        recording_close(&set->recordings[i]);
+    free(set->tracks);
+    free(set->recordings);
+    memset(set, 0, sizeof *set);
+}
+
+const char *recording_set_title(const struct recording_set *set, int file)
+{
+    const char *command = recording_program(&set->recordings[file], RECORDING_COMMAND);
+
+    return *command ? command : set->paths[file];
+}
+
+const char *recording_set_card(const struct recording_track *track, char text[RECORDING_CARD])
+{
+    const char *name = recording_text(&track->timeline.recording->devices, track->timeline.device, 0);
+
+    snprintf(text, RECORDING_CARD, "GPU %u%s%.80s", track->timeline.device, *name ? " " : "", name);
+    return text;
+}

@@ -1,0 +1,38 @@
+/* recording_set: the recordings that a command was given, with a timeline for each device of each, on one
+ * axis of time. Owns no lock.
+ */
+#ifndef GPUCAP_RECORDING_SET_H
+#define GPUCAP_RECORDING_SET_H
+
+#include "timeline.h"
+
+#define RECORDING_SET_DEVICES 16 /* of one recording; more are nonsense */
+
+struct recording_track {
+    int file; /* index into recordings */
+    struct timeline timeline;
+    uint64_t offset_ns; /* moment 0 of its recording on the common axis, which begins at the earliest one */
+};
+
+struct recording_set {
+    struct recording *recordings;
+    char **paths;
+    int count;
+    struct recording_track *tracks; /* in the order of the files, then by device */
+    int track_count;
+    uint64_t end_ns; /* on the common axis */
+};
+
+/* Opens the files. Says on stderr what is wrong with them; what is only missing in one does not stop it. 0,
+ * or CLI_FAILED after a message; then nothing has to be closed. */
+int recording_set_open(struct recording_set *set, const char *command, char **paths, int count);
+void recording_set_close(struct recording_set *set);
+
+/* The program, or the file's name if the recording does not say; never empty. */
+const char *recording_set_title(const struct recording_set *set, int file);
+
+/* The card: "GPU 0 NVIDIA H200". Returns text. */
+#define RECORDING_CARD 96
+const char *recording_set_card(const struct recording_track *track, char text[RECORDING_CARD]);
+
+#endif

@@ -1,0 +1,112 @@
+/* timeline: what a recording says of one device: its blocks, and step by step what was live, idle and
+ * allowed. Pure: computed once from the events, no state beside the timeline, no locks.
+ *
+ * Bytes in use are the sum of: live blocks (each with owner, tag and kind), what contexts hold for
+ * themselves, what idles in gpucap's pools, and what the driver counts beyond that (unnamed).
+ */
+#ifndef GPUCAP_TIMELINE_H
+#define GPUCAP_TIMELINE_H
+
+#include "recording_read.h"
+
+#define TIMELINE_NEVER UINT64_MAX /* end_ns of a block that was never freed */
+#define TIMELINE_NO    UINT64_MAX /* limit that is none */
+
+struct timeline_block {
+    uint64_t start_ns, end_ns;
+    uint64_t address; /* or any number, for kinds without addresses */
+    uint64_t bytes, stream;
+    uint32_t stack, thread;
+    uint16_t owner, tag;
+    uint8_t kind; /* enum recording_kind */
+};
+
+enum timeline_change {
+    TIMELINE_ALLOC,
+    TIMELINE_FREE,
+    TIMELINE_HELD,
+    TIMELINE_CONTEXT,
+    TIMELINE_UNNAMED,
+    TIMELINE_LIMIT
+};
+
+struct timeline_step {
+    uint64_t time_ns;
+    uint64_t value; /* bytes: of the block, or the new figure */
+    uint32_t block; /* TIMELINE_ALLOC and TIMELINE_FREE: which one */
+    uint8_t change; /* enum timeline_change */
+    uint8_t limit;  /* TIMELINE_LIMIT: enum recording_limit */
+};
+
+struct timeline_state {
+    uint64_t live;      /* in blocks, without what was imported from other processes */
+    uint64_t pool_live; /* the part of it that lies in gpucap's pools */
+    uint64_t held;      /* by gpucap's pools */
+    uint64_t context, unnamed;
+    uint64_t limit; /* TIMELINE_NO: none */
+    uint8_t limit_kind;
+};
+
+struct timeline {
+    const struct recording *recording;
+    uint16_t device;
+    struct timeline_block *blocks;
+    size_t block_count, block_room;
+    struct timeline_step *steps;
+    size_t step_count, step_room;
+    const struct recording_event **marks; /* refusals, waits, loans, stitches: in order of time */
+    size_t mark_count, mark_room;
+    uint64_t end_ns;  /* the last event of the recording */
+    size_t peak;      /* number of steps until the most was in use; of equal ones, until the most was live */
+    size_t live_peak; /* the same for what was live */
+    uint64_t unmatched; /* releases of blocks that were allocated before the recording began */
+    uint64_t lost;      /* blocks whose release the recording does not have */
+};
+
+/* Devices of the events, ascending; returns their number, at most `room`. */
+size_t timeline_devices(const struct recording *recording, uint16_t *devices, size_t room);
+
+/* False without memory; then nothing has to be closed. The recording must outlive the timeline. */
+bool timeline_open(struct timeline *timeline, const struct recording *recording, uint16_t device);
+void timeline_close(struct timeline *timeline);
+
+/* Takes one step. Begin with TIMELINE_START. */
+#define TIMELINE_START ((struct timeline_state){.limit = TIMELINE_NO})
+void timeline_advance(struct timeline_state *state, const struct timeline *timeline,
+                      const struct timeline_step *step);
+
+/* The state after `steps` steps. */
+struct timeline_state timeline_state_after(const struct timeline *timeline, size_t steps);
+
+/* The number of steps that happened until `time_ns`, inclusive. */
+size_t timeline_steps_until(const struct timeline *timeline, uint64_t time_ns);
+
+uint64_t timeline_idle(const struct timeline_state *state);
+uint64_t timeline_named(const struct timeline_state *state); /* live, contexts and unnamed */
+uint64_t timeline_used(const struct timeline_state *state);  /* the same and what idles */
+
+/* ---- who holds it ---- */
+
+enum timeline_by { TIMELINE_BY_OWNER, TIMELINE_BY_KIND, TIMELINE_BY_TAG };
+
+struct timeline_share {
+    uint16_t id; /* of the owner, kind or tag */
+    uint32_t blocks;
+    uint64_t bytes;
+};
+
+/* Live bytes after `steps` steps, largest first. Returns the number of shares, written to a new array in
+ * *shares, which the caller frees; 0 also without memory. */
+size_t timeline_shares(const struct timeline *timeline, size_t steps, enum timeline_by by,
+                       struct timeline_share **shares);
+
+/* Indices of the blocks that are live after `steps` steps, largest first, as timeline_shares(). */
+size_t timeline_live_blocks(const struct timeline *timeline, size_t steps, uint32_t **indices);
+
+/* "cuDNN", "activations", "cudaMallocAsync"; for id 0 "program" or "no tag". */
+const char *timeline_name(const struct recording *recording, enum timeline_by by, uint16_t id);
+
+/* By tag if the program sets tags for most of what is live then, else by owner. */
+enum timeline_by timeline_best_by(const struct timeline *timeline, size_t steps);
+
+#endif

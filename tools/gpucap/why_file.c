@@ -1,0 +1,330 @@
+/* why_file: see why_file.h. Says only what the recordings hold or what follows from it. */
+#include "why_file.h"
+
+#include "interpose/settings/options.h"
+#include "recording_frames.h"
+#include "recording_print.h"
+#include "recording_set.h"
+#include "recording_words.h"
+#include "cli.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#define GIB        (UINT64_C(1) << 30)
+#define MIB        (UINT64_C(1) << 20)
+#define RESERVE    (64 * MIB) /* what the library leaves to the driver by default, beside every request */
+#define WIDTH      80
+#define FRAMES     3 /* of the call stack that are shown */
+#define EARLIER    3 /* refusals that are named beside the last one */
+#define NEIGHBOURS 4
+
+bool why_names_file(const char *word)
+{
+    struct stat stat_of;
+
+    if (!word[strspn(word, "0123456789")])
+        return false;
+    return strchr(word, '/') || stat(word, &stat_of) == 0;
+}
+
+/* ---- one refusal ---- */
+
+struct refusal {
+    const struct recording_set *set;
+    const struct recording_track *track;
+    const struct timeline *timeline;
+    const struct recording_event *event;
+    size_t steps; /* until it */
+    struct timeline_state state;
+};
+
+static uint64_t shortage(const struct refusal *refusal)
+{
+    const uint64_t fitted = refusal->event->other;
+
+    return refusal->event->bytes > fitted ? refusal->event->bytes - fitted : refusal->event->bytes;
+}
+
+static void print_asked(const struct refusal *refusal)
+{
+    const struct recording *recording = refusal->timeline->recording;
+    const struct recording_event *event = refusal->event;
+    const char *thread = recording_text(&recording->threads, event->thread, 0);
+    const struct recording_frames *stack = event->stack ? recording_stack(recording, event->stack) : NULL;
+    struct frames frames;
+    char size[RECORDING_TIME], text[FRAMES_TEXT];
+
+    printf("  asked        %s by %.30s", recording_size(event->bytes, size),
+           timeline_name(recording, TIMELINE_BY_OWNER, event->owner));
+    if (event->tag)
+        printf(" (%.20s)", timeline_name(recording, TIMELINE_BY_TAG, event->tag));
+    printf(", thread %u%s%.16s\n", event->thread, *thread ? " " : "", thread);
+    if (!stack || !frames_open(&frames, recording))
+        return;
+    for (uint32_t i = 0; i < stack->count && i < FRAMES; i++)
+        printf("  %-13s%.64s\n", i ? "" : "called from", frames_text(&frames, stack->frames[i], text));
+    frames_close(&frames);
+}
+
+static void print_limit(const struct refusal *refusal)
+{
+    char limit[RECORDING_TIME], used[RECORDING_TIME], left[RECORDING_TIME];
+
+    if (refusal->event->limit == RECORDING_LIMIT_CARD)
+        printf("  limit        the card itself was full");
+    else
+        printf(
+            "  limit        %s, %s", recording_size(refusal->state.limit, limit),
+            recording_limit_name(refusal->event->limit ? refusal->event->limit : refusal->state.limit_kind));
+    printf("; at most %s would have fitted\n", recording_size(refusal->event->other, left));
+    printf("  in use       %s by this process\n", recording_size(timeline_used(&refusal->state), used));
+}
+
+static void print_owners(const struct refusal *refusal)
+{
+    const struct recording *recording = refusal->timeline->recording;
+    struct recording_holder items[RECORDING_NAMED];
+    struct timeline_share *shares;
+    const size_t count = timeline_shares(refusal->timeline, refusal->steps, TIMELINE_BY_OWNER, &shares);
+    int used = 0;
+
+    for (size_t i = 0; i < count && used < RECORDING_NAMED; i++)
+        items[used++] = (struct recording_holder){timeline_name(recording, TIMELINE_BY_OWNER, shares[i].id),
+                                                  shares[i].bytes};
+    if (used)
+        recording_print_holders("owners", items, used);
+    free(shares);
+}
+
+/* Live blocks by size: where the bytes are, and whether many small ones or a few large ones hold them. */
+static void print_sizes(const struct refusal *refusal)
+{
+    static const struct {
+        const char *name;
+        uint64_t from;
+    } classes[] = {{"of 64 MiB and more", 64 * MIB}, {"of 1 to 64 MiB", MIB}, {"below 1 MiB", 0}};
+    uint64_t bytes[3] = {0}, blocks[3] = {0};
+    char names[3][48];
+    struct recording_holder items[3];
+    uint32_t *live;
+    const size_t count = timeline_live_blocks(refusal->timeline, refusal->steps, &live);
+    int used = 0;
+
+    for (size_t i = 0; i < count; i++) {
+        const uint64_t size = refusal->timeline->blocks[live[i]].bytes;
+        const int class = size >= classes[0].from ? 0 : size >= classes[1].from ? 1 : 2;
+
+        bytes[class] += size;
+        blocks[class]++;
+    }
+    free(live);
+    for (int i = 0; i < 3; i++) {
+        if (!blocks[i])
+            continue;
+        snprintf(names[used], sizeof names[used], "%" PRIu64 " %s", blocks[i], classes[i].name);
+        items[used] = (struct recording_holder){names[used], bytes[i]};
+        used++;
+    }
+    if (used)
+        recording_print_holders("blocks", items, used);
+}
+
+static int by_address(const void *a, const void *b, void *context)
+{
+    const struct timeline_block *blocks = context;
+    const uint64_t x = blocks[*(const uint32_t *)a].address, y = blocks[*(const uint32_t *)b].address;
+
+    return (x > y) - (x < y);
+}
+
+/* The largest range between two live blocks of the pool that is not larger than all that idles: what is
+ * larger is address space without memory. */
+static uint64_t largest_hole(const struct refusal *refusal, uint64_t idle)
+{
+    struct timeline_block *blocks = refusal->timeline->blocks;
+    uint32_t *live;
+    const size_t count = timeline_live_blocks(refusal->timeline, refusal->steps, &live);
+    uint64_t end = UINT64_MAX, largest = 0;
+
+    if (count)
+        qsort_r(live, count, sizeof *live, by_address, blocks);
+    for (size_t i = 0; i < count; i++) {
+        const struct timeline_block *block = &blocks[live[i]];
+
+        if (block->kind != RECORDING_MALLOC)
+            continue;
+        if (block->address > end && block->address - end <= idle && block->address - end > largest)
+            largest = block->address - end;
+        end = block->address + block->bytes;
+    }
+    free(live);
+    return largest;
+}
+
+static void print_idle(const struct refusal *refusal)
+{
+    const uint64_t idle = timeline_idle(&refusal->state);
+    char size[RECORDING_TIME], hole[RECORDING_TIME];
+
+    if (idle < MIB) {
+        puts("  idle         nothing: nothing could be given back");
+        return;
+    }
+    printf("  idle         %s in its pool", recording_size(idle, size));
+    const uint64_t largest = largest_hole(refusal, idle);
+    if (largest)
+        printf("; the largest hole between blocks is %s", recording_size(largest, hole));
+    putchar('\n');
+}
+
+/* The other processes whose recordings were given, at that moment. */
+static void print_neighbours(const struct refusal *refusal)
+{
+    const uint64_t now = refusal->track->offset_ns + refusal->event->time_ns;
+    int shown = 0;
+
+    for (int i = 0; i < refusal->set->track_count; i++) {
+        const struct recording_track *other = &refusal->set->tracks[i];
+        char used[RECORDING_TIME], idle[RECORDING_TIME];
+
+        if (other->file == refusal->track->file || other->offset_ns > now ||
+            other->timeline.device != refusal->timeline->device || shown == NEIGHBOURS)
+            continue;
+        const struct timeline_state state = timeline_state_after(
+            &other->timeline, timeline_steps_until(&other->timeline, now - other->offset_ns));
+        printf("  %-13sprocess %u had %s, of which %s idled\n", shown++ ? "" : "neighbours",
+               refusal->set->recordings[other->file].head.pid, recording_size(timeline_used(&state), used),
+               timeline_idle(&state) ? recording_size(timeline_idle(&state), idle) : "nothing");
+    }
+    if (!shown && refusal->event->limit == RECORDING_LIMIT_JOB)
+        puts("  neighbours   the job's others count too: give their recordings as well");
+}
+
+/* ---- what to try ---- */
+
+static uint64_t tagged(const struct refusal *refusal, const char *part)
+{
+    struct timeline_share *shares;
+    const size_t count = timeline_shares(refusal->timeline, refusal->steps, TIMELINE_BY_TAG, &shares);
+    uint64_t bytes = 0;
+
+    for (size_t i = 0; i < count; i++) {
+        if (strstr(timeline_name(refusal->timeline->recording, TIMELINE_BY_TAG, shares[i].id), part))
+            bytes += shares[i].bytes;
+    }
+    free(shares);
+    return bytes;
+}
+
+static void print_remedy(const struct refusal *refusal)
+{
+    const uint64_t short_of = shortage(refusal), activations = tagged(refusal, "activation");
+    char size[RECORDING_TIME];
+
+    printf("  would fit    with a limit %s higher", recording_size(short_of, size));
+    if (activations > short_of)
+        printf(", or with a batch about %.0f %% smaller",
+               100.0 * (double)short_of / (double)activations + 0.5);
+    putchar('\n');
+}
+
+static void print_max(uint64_t limit)
+{
+    const uint64_t step = limit >= 4 * GIB ? GIB : 128 * MIB;
+    const uint64_t round = (limit + step - 1) / step * step;
+
+    if (round % GIB == 0)
+        printf("--max=%" PRIu64 "G", round / GIB);
+    else
+        printf("--max=%" PRIu64 "M", round / MIB);
+}
+
+static void print_advice(const struct refusal *refusal)
+{
+    const char *path = refusal->set->paths[refusal->track->file];
+
+    fputs("\n  Try:  ", stdout);
+    if (refusal->state.limit != TIMELINE_NO && refusal->event->limit != RECORDING_LIMIT_CARD) {
+        fputs("gpucap run ", stdout);
+        print_max(refusal->state.limit + shortage(refusal) + RESERVE);
+        fputs(" ...\n        ", stdout);
+    }
+    if (refusal->event->limit == RECORDING_LIMIT_JOB && options_find("wait", 4) >= 0)
+        fputs("gpucap run --wait=60s ...   (waits until others of the job free memory)\n        ", stdout);
+    printf("gpucap page %.40s -o page.html   (shows each block)\n", path);
+}
+
+/* ---- all of them ---- */
+
+static void print_earlier(const struct timeline *timeline, const struct recording_event *last)
+{
+    char size[RECORDING_TIME], at[RECORDING_TIME];
+    int shown = 0;
+
+    for (size_t i = 0; i < timeline->mark_count && shown < EARLIER; i++) {
+        const struct recording_event *event = timeline->marks[i];
+
+        if (event->head.type == RECORDING_REFUSAL && event != last)
+            printf("  %-13s%s for %.40s at %s\n", shown++ ? "" : "before that",
+                   recording_size(event->bytes, size),
+                   timeline_name(timeline->recording, TIMELINE_BY_OWNER, event->owner),
+                   recording_time(event->time_ns, at));
+    }
+}
+
+static void explain(const struct recording_set *set, const struct recording_track *track)
+{
+    const struct timeline *timeline = &track->timeline;
+    struct refusal refusal = {.set = set, .track = track, .timeline = timeline};
+    struct recording_holder holders[RECORDING_NAMED + 1];
+    char sentence[RECORDING_SENTENCE], at[RECORDING_TIME];
+    unsigned long long count = 0;
+
+    for (size_t i = 0; i < timeline->mark_count; i++) {
+        if (timeline->marks[i]->head.type == RECORDING_REFUSAL) {
+            refusal.event = timeline->marks[i];
+            count++;
+        }
+    }
+    printf("%u %.40s: ", set->recordings[track->file].head.pid, recording_set_title(set, track->file));
+    if (!count) {
+        fputs("no request was refused\n  ", stdout);
+        recording_sentence(timeline, sentence);
+        recording_print_cut(sentence, WIDTH - 2);
+        return;
+    }
+    printf(count == 1 ? "%llu request refused, at %s\n\n" : "%llu requests refused, the last at %s\n\n",
+           count, recording_time(refusal.event->time_ns, at));
+    refusal.steps = timeline_steps_until(timeline, refusal.event->time_ns);
+    refusal.state = timeline_state_after(timeline, refusal.steps);
+    print_asked(&refusal);
+    print_limit(&refusal);
+    recording_print_holders("held by", holders, recording_holders(timeline, refusal.steps, holders));
+    print_owners(&refusal);
+    print_sizes(&refusal);
+    print_idle(&refusal);
+    print_neighbours(&refusal);
+    print_remedy(&refusal);
+    print_earlier(timeline, refusal.event);
+    print_advice(&refusal);
+}
+
+int why_files(char **paths, int count)
+{
+    struct recording_set set;
+    const int status = recording_set_open(&set, "why", paths, count);
+
+    if (status)
+        return status;
+    for (int i = 0; i < set.track_count; i++) {
+        if (i)
+            putchar('\n');
+        explain(&set, &set.tracks[i]);
+    }
+    recording_set_close(&set);
+    return 0;
+}
