@@ -104,7 +104,8 @@ static void test_two_runs_give_the_same_losses_and_weights_to_the_bit(void)
 {
     char loss[32];
 
-    TWICE("--model=cnn", "--batch=33", "--augment=cpu", "--workers=3", "--val-batches=1");
+    TWICE("--model=cnn", "--width=4", "--image=16", "--batch=33", "--augment=cpu", "--workers=3",
+          "--val-batches=1");
     TWICE("--model=gpt", "--layers=2", "--width=24", "--heads=2", "--length=32", "--dropout=0.2", "--batch=9",
           "--precision=bf16", "--alloc=cache", "--vary", "--val-batches=1");
     TWICE("--model=unet", "--width=4", "--image=16", "--batch=5", "--accumulate=2", "--workers=2",
@@ -228,7 +229,8 @@ static void test_a_full_disk_leaves_the_last_good_checkpoint(void)
     char line[LINE];
 
     snprintf(line, sizeof(line),
-             "(until [ -e %s ]; do sleep 0.01; done; prlimit --pid $$ --fsize=100000) & exec \"$TRAIN\" "
+             "(until [ -e %s ]; do kill -0 $$ || exit; sleep 0.01; done; prlimit --pid $$ --fsize=100000) & "
+             "exec \"$TRAIN\" "
              "--hidden=256 --batch=4 --alloc=static --steps=1000000000 --save-every=1 --quiet %s",
              path, save);
     train_shell("1x256M", line, 30);
@@ -327,7 +329,7 @@ static void test_the_best_validation_is_kept_also_over_a_resume(void)
     best = loss_of(".best");
     TEST_ASSERT_DOUBLE_WITHIN(1e-4, said, best);
     /* What comes now is worse: it must not take its place. */
-    TRAIN("1x256M", "--hidden=16", "--quiet", "--steps=60", "--validate-every=5", "--save-best", "--rate=3",
+    TRAIN("1x256M", "--hidden=16", "--quiet", "--steps=50", "--validate-every=5", "--save-best", "--rate=3",
           save, resume);
     train_went_well();
     TEST_ASSERT_TRUE_MESSAGE(atof(train_field("val_loss")) > said, train_said.out);
@@ -343,7 +345,7 @@ static void test_two_runs_that_save_to_one_path_do_not_break_each_other(void)
     char line[LINE];
 
     snprintf(line, sizeof(line),
-             "run() { \"$TRAIN\" --hidden=256 --batch=1 --steps=40 --save-every=1 --keep=2 --quiet %s "
+             "run() { \"$TRAIN\" --hidden=256 --batch=1 --steps=15 --save-every=1 --keep=2 --quiet %s "
              "--seed=$1 || exit 9; }; run 1 & first=$!; run 2 & second=$!; wait $first && wait $second",
              save);
     train_shell("1x256M", line, 0);

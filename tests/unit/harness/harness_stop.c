@@ -109,7 +109,8 @@ static void run_and_signal(const char *signals)
     char line[LINE];
 
     snprintf(line, sizeof(line),
-             "(until [ -e %s ]; do sleep 0.01; done; for signal in %s; do kill -$signal $$; done) & "
+             "(until [ -e %s ]; do kill -0 $$ || exit; sleep 0.01; done; for signal in %s; do kill -$signal "
+             "$$; done) & "
              "exec \"$TRAIN\" --hidden=16 --batch=4 --steps=1000000000 --save-every=5 --quiet %s",
              path, signals, save);
     train_shell("1x256M", line, 30);
@@ -135,6 +136,7 @@ static void test_sigterm_and_sigint_save_and_end_with_a_status_of_their_own(void
     }
 }
 
+#ifndef __SANITIZE_THREAD__
 /* While it is halted, both become pending: the second is delivered before it can have saved. */
 static void test_a_second_signal_ends_it_at_once(void)
 {
@@ -144,6 +146,7 @@ static void test_a_second_signal_ends_it_at_once(void)
     TRAIN("1x256M", "--hidden=16", "--steps=1", "--val-batches=1", resume);
     train_went_well();
 }
+#endif
 
 static void test_a_signal_that_was_ignored_stays_so(void)
 {
@@ -151,7 +154,7 @@ static void test_a_signal_that_was_ignored_stays_so(void)
 
     snprintf(line, sizeof(line),
              "trap '' INT; \"$TRAIN\" --hidden=16 --batch=4 --steps=300 --save-every=5 --quiet %s & run=$!; "
-             "until [ -e %s ]; do sleep 0.01; done; kill -INT $run; wait $run",
+             "until [ -e %s ]; do kill -0 $run || exit; sleep 0.01; done; kill -INT $run; wait $run",
              save, path);
     train_shell("1x256M", line, 30);
     train_went_well();
@@ -165,7 +168,9 @@ int main(void)
     RUN_TEST(test_bad_updates_are_left_out_or_made_where_that_is_asked_for);
     RUN_TEST(test_a_training_that_skips_every_update_ends);
     RUN_TEST(test_sigterm_and_sigint_save_and_end_with_a_status_of_their_own);
+#ifndef __SANITIZE_THREAD__ /* which delivers signals later, both before the handler */
     RUN_TEST(test_a_second_signal_ends_it_at_once);
+#endif
     RUN_TEST(test_a_signal_that_was_ignored_stays_so);
     return UNITY_END();
 }
