@@ -80,6 +80,7 @@ struct train_options {
     struct option_pair pair;
     uint64_t pair_mode, pair_memory;
     const char *replicas;
+    uint64_t bucket;
     /* data; format and corrupt are enums of harness/data/dataset.h */
     const char *data;
     uint64_t format, augment, val_preprocess, raw, samples, shuffle, workers, prefetch;

@@ -87,6 +87,8 @@ const struct option_entry train_options_table[] = {
      "one cache or arena for both, or one each"},
     {"replicas", OPTION_TEXT, AT(replicas), "N|all|mpi", NULL, 0, 0,
      "data-parallel: N on this device, one per visible device, or one per MPI process"},
+    {"bucket", OPTION_SIZE, AT(bucket), "SIZE", "8M", 1, 1e12,
+     "replicas: gradients that NCCL averages at once, while the backward pass goes on"},
 
     {"data", OPTION_TEXT, AT(data), "PATH", NULL, 0, 0,
      "folder of IDX files, of CIFAR-10's files or of pictures by class, or a text (default: synthetic)"},

@@ -93,7 +93,10 @@ enum status session_run(struct trainer *trainer, struct session_result *result)
                 (unsigned long long)trainer->step, (unsigned long long)options->steps);
     if (!status)
         status = trainer_run(trainer);
-    if (!status)
+    if (!status && !trainer_is_good(trainer))
+        status = STATUS_FAILED;
+    /* Replicas are equal: one validates. */
+    if (!status && !trainer->shard)
         status = trainer_validate(trainer, &result->evaluation);
     if (!status && stop_signal() && !trainer->shard)
         status =

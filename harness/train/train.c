@@ -44,8 +44,8 @@ static enum status check_options(const struct train_options *options)
         (options->prune > 0.0 || options->quantize != QUANTIZE_NONE))
         return status_fail(STATUS_USAGE, "--prune and --quantize go with one model: not with --pair or "
                                          "--replicas");
-    if (options->replicas && (options->find_batch || options->auto_accum || options->graph))
-        return status_fail(STATUS_USAGE, "--replicas does not go with --find-batch, --auto-accum or --graph");
+    if (options->replicas && (options->find_batch || options->auto_accum))
+        return status_fail(STATUS_USAGE, "--replicas does not go with --find-batch or --auto-accum");
     return STATUS_OK;
 }
 

@@ -7,7 +7,7 @@
 
 #include "tests/unit/simgpu/simgpu_cudart_support.h"
 
-enum { COUNT = 100000, RANKS = 4 };
+enum { COUNT = 100000, RANKS = 4, SUM = RANKS * (RANKS + 1) / 2 };
 
 /* In a child: ends it, saying where. */
 #define MUST(condition)                                                                                      \
@@ -53,7 +53,7 @@ static void add_up(struct rank *rank)
     sum(rank);
     MUST(!cudaMemcpyAsync(&last, rank->data + COUNT - 1, sizeof(last), cudaMemcpyDeviceToHost, rank->stream));
     MUST(!cudaStreamSynchronize(rank->stream));
-    MUST(last == (float)(RANKS * (RANKS + 1) / 2));
+    MUST(last == (float)SUM);
     MUST(!ncclCommDestroy(rank->comm));
 }
 
