@@ -69,6 +69,7 @@ struct train_options {
     uint64_t save_every, keep;
     bool save_best;
     const char *resume;
+    const char *load_weights, *save_weights, *dump;
     /* memory */
     uint64_t alloc;
     double fraction;

@@ -64,6 +64,12 @@ const struct option_entry train_options_table[] = {
     {"save-best", OPTION_FLAG, AT(save_best), NULL, NULL, 0, 0,
      "keep the checkpoint with the lowest validation loss as FILE.best"},
     {"resume", OPTION_TEXT, AT(resume), "FILE", NULL, 0, 0, "checkpoint to go on from"},
+    {"load-weights", OPTION_TEXT, AT(load_weights), "FILE", NULL, 0, 0,
+     "safetensors file with the weights to start from, named as in PyTorch"},
+    {"save-weights", OPTION_TEXT, AT(save_weights), "FILE", NULL, 0, 0,
+     "safetensors file for the weights at the end; with --steps=0 for those at the start"},
+    {"dump", OPTION_TEXT, AT(dump), "FOLDER", NULL, 0, 0,
+     "write each step's batch and loss to safetensors files there, for a comparison"},
 
     {"alloc", OPTION_CHOICE, AT(alloc), "naive|cache|arena|async|static", "naive", 0, 0,
      "memory: cudaMalloc as needed, a cache as PyTorch's, one large block, stream-ordered, everything once"},

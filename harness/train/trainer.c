@@ -359,7 +359,7 @@ static enum status step_batch(struct trainer *trainer, bool first, bool last)
     if (!status)
         status = trainer->options.graph ? run_graph(trainer, set, first, last)
                                         : run_batch(trainer, set, first, last, false);
-    if (!status && !trainer->options.graph)
+    if (!status && !trainer->options.graph && !trainer->keep_input)
         status = input_done(&trainer->input, set);
     trainer->micro++;
     return status;

@@ -90,6 +90,7 @@ struct trainer {
     bool timing;
     cudaGraphExec_t graph[TRAINER_GRAPHS];
     uint64_t graph_from; /* micro batches before the first capture */
+    bool keep_input;     /* a step does not release its batch: dump_step does */
     bool trial; /* weights stay zero, and a validation is a few batches, the shorter last one among them */
 };
 

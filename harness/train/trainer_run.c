@@ -6,6 +6,7 @@
 #include <stdio.h>
 
 #include "harness/train/checkpoint.h"
+#include "harness/train/dump.h"
 #include "harness/train/stop.h"
 
 static bool validates_now(const struct trainer *trainer)
@@ -165,9 +166,12 @@ enum status trainer_run(struct trainer *trainer)
 {
     enum status status = STATUS_OK;
 
+    trainer->keep_input = trainer->options.dump;
     trainer_begin(trainer);
     while (trainer->step < trainer->options.steps && !status) {
         status = trainer_advance(trainer);
+        if (!status && trainer->keep_input)
+            status = dump_step(trainer);
         if (!status)
             status = trainer_between(trainer);
         if (!status && stop_signal() && !trainer->shard && trainer->step < trainer->options.steps)
