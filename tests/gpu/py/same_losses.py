@@ -79,7 +79,7 @@ def set_values(path, suffix, value):
 def run_train(arguments, model, precision, folder):
     options, small, _, _, rate, start_values = MODELS[model]
     command = [arguments.train, f"--model={model}", f"--precision={precision}", "--quiet", "--alloc=cache",
-               "--deterministic", "--val-batches=1", f"--rate={rate}"]
+               "--val-batches=1", f"--rate={rate}"]
     command += small if arguments.small else options
     environment = dict(os.environ)
     if arguments.library_path is not None:
