@@ -58,10 +58,15 @@ static void load(void)
         nccl.library = library;
 }
 
-static enum status need_library(void)
+bool nccl_is_there(void)
 {
     pthread_once(&nccl.once, load);
-    return nccl.library
+    return nccl.library;
+}
+
+static enum status need_library(void)
+{
+    return nccl_is_there()
                ? STATUS_OK
                : status_fail(STATUS_FAILED,
                              "replicas on several cards need NCCL, but libnccl.so.2 cannot be loaded");

@@ -23,6 +23,9 @@ struct nccl_part {
     size_t count;
 };
 
+/* Returns true if the library can be loaded. Prints nothing. */
+bool nccl_is_there(void);
+
 enum status nccl_new_id(struct nccl_id *id);
 
 /* Joins a communicator and waits for all ranks. The current device is this rank's. */

@@ -378,12 +378,8 @@ static enum status count_replicas(const struct train_options *options, int *coun
     long number = strtol(options->replicas, &end, 10);
 
     *one_card = strcmp(options->replicas, "all") != 0;
-    if (!*one_card) {
-        enum status status = cuda_device_status(cudaGetDeviceCount(count), "looking for CUDA devices");
-
-        *one_card = !status && *count == 1;
-        return status;
-    }
+    if (!*one_card)
+        return cuda_device_status(cudaGetDeviceCount(count), "looking for CUDA devices");
     if (end == options->replicas || *end || number < 1 || number > OPS_PARTS)
         return status_fail(STATUS_USAGE, "--replicas=%s: expected a number from 1 to %d, all, or mpi",
                            options->replicas, OPS_PARTS);
@@ -403,7 +399,8 @@ enum status replicas_run(const struct train_options *options)
         return status;
     if (job.count < 1)
         return status_fail(STATUS_FAILED, "--replicas=%s: there is no CUDA device", options->replicas);
-    job.by_operation = job.one_card;
+    /* One card of one card needs no NCCL, but goes its way where it can be: the same as on several. */
+    job.by_operation = job.one_card || (job.count == 1 && !nccl_is_there());
     job.replica = calloc((size_t)job.count, sizeof(*job.replica));
     if (!job.replica)
         return status_fail(STATUS_NO_MEMORY, "no host memory for %d replicas", job.count);
