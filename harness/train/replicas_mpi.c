@@ -110,8 +110,14 @@ static bool is_good(void *owner)
 static enum status open_nccl(struct rank *rank)
 {
     struct nccl_id id = {{0}};
-    enum status status = rank->comm.rank == 0 ? nccl_new_id(&id) : STATUS_OK;
+    enum status status = STATUS_OK;
+    float ready = 1.0f;
 
+    /* Joining waits for all ranks without an end: begins when each has come so far. */
+    if (rank->comm.sum(&ready, 1))
+        status = status_fail(STATUS_FAILED, "MPI could not bring the replicas together");
+    if (!status && rank->comm.rank == 0)
+        status = nccl_new_id(&id);
     if (!status && rank->comm.broadcast(&id, sizeof(id)))
         status = status_fail(STATUS_FAILED, "MPI could not pass on NCCL's identity");
     if (!status)
