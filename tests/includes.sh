@@ -31,6 +31,7 @@ tools/simgpu/engine: tools/simgpu
 tools/simgpu/bridge: tools/simgpu tools/simgpu/engine
 tools/simgpu/nvml: tools/simgpu/engine
 tools/simgpu/cudart:
+tools/simgpu/nccl:
 '
 
 wrong=$(printf '%s' "$layers" | while IFS=: read -r folder allowed; do

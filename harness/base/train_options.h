@@ -69,6 +69,7 @@ struct train_options {
     uint64_t save_every, keep;
     bool save_best;
     const char *resume;
+    const char *load_weights, *save_weights, *dump;
     /* memory */
     uint64_t alloc;
     double fraction;
@@ -80,6 +81,7 @@ struct train_options {
     struct option_pair pair;
     uint64_t pair_mode, pair_memory;
     const char *replicas;
+    uint64_t bucket;
     /* data; format and corrupt are enums of harness/data/dataset.h */
     const char *data;
     uint64_t format, augment, val_preprocess, raw, samples, shuffle, workers, prefetch;

@@ -64,6 +64,12 @@ const struct option_entry train_options_table[] = {
     {"save-best", OPTION_FLAG, AT(save_best), NULL, NULL, 0, 0,
      "keep the checkpoint with the lowest validation loss as FILE.best"},
     {"resume", OPTION_TEXT, AT(resume), "FILE", NULL, 0, 0, "checkpoint to go on from"},
+    {"load-weights", OPTION_TEXT, AT(load_weights), "FILE", NULL, 0, 0,
+     "safetensors file with the weights to start from, named as in PyTorch"},
+    {"save-weights", OPTION_TEXT, AT(save_weights), "FILE", NULL, 0, 0,
+     "safetensors file for the weights at the end; with --steps=0 for those at the start"},
+    {"dump", OPTION_TEXT, AT(dump), "FOLDER", NULL, 0, 0,
+     "write each step's batch and loss to safetensors files there, for a comparison"},
 
     {"alloc", OPTION_CHOICE, AT(alloc), "naive|cache|arena|async|static", "naive", 0, 0,
      "memory: cudaMalloc as needed, a cache as PyTorch's, one large block, stream-ordered, everything once"},
@@ -87,6 +93,8 @@ const struct option_entry train_options_table[] = {
      "one cache or arena for both, or one each"},
     {"replicas", OPTION_TEXT, AT(replicas), "N|all|mpi", NULL, 0, 0,
      "data-parallel: N on this device, one per visible device, or one per MPI process"},
+    {"bucket", OPTION_SIZE, AT(bucket), "SIZE", "8M", 1, 1e12,
+     "replicas: gradients that NCCL averages at once, while the backward pass goes on"},
 
     {"data", OPTION_TEXT, AT(data), "PATH", NULL, 0, 0,
      "folder of IDX files, of CIFAR-10's files or of pictures by class, or a text (default: synthetic)"},

@@ -265,6 +265,8 @@ enum status model_backward(struct model *model, const struct model_targets *targ
         }
         if (!status)
             status = backward_layer(model, &model->layers[l]);
+        if (!status && model->listener.layer_done)
+            status = model->listener.layer_done(model->listener.owner, model, l);
     }
     return status;
 }

@@ -60,6 +60,13 @@ struct layer {
 
 enum model_loss { LOSS_CLASSES, LOSS_PICTURE };
 
+/* Is told during the backward pass when a layer's part of it has been queued. The gradient of a parameter is
+ * complete after the first layer that reads it. `layer_done` may be NULL. */
+struct model_listener {
+    enum status (*layer_done)(void *owner, struct model *model, int layer);
+    void *owner;
+};
+
 struct model {
     struct cuda_device *device;
     struct mem *mem;
@@ -90,6 +97,7 @@ struct model {
     struct tensor unpacked[LAYER_PARAMS]; /* the running layer's weights, unpacked */
     struct tensor losses, lse;
     const int32_t *tokens; /* the input, if it is tokens */
+    struct model_listener listener;
 };
 
 struct model_config {

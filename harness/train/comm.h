@@ -11,6 +11,8 @@ struct comm {
     int local_rank, local_size; /* among the processes on this machine */
     /* Copies rank 0's bytes to all ranks. */
     int (*broadcast)(void *bytes, size_t count);
+    /* Copies every rank's bytes to all ranks, in the order of the ranks. */
+    int (*gather)(const void *bytes, size_t count, void *all);
     /* Replaces each value by its sum over the ranks; host memory. */
     int (*sum)(float *values, size_t count);
     /* Ends every process of the job. */

@@ -9,6 +9,13 @@ static int broadcast(void *bytes, size_t count)
     return count > INT_MAX ? MPI_ERR_COUNT : MPI_Bcast(bytes, (int)count, MPI_BYTE, 0, MPI_COMM_WORLD);
 }
 
+static int gather(const void *bytes, size_t count, void *all)
+{
+    return count > INT_MAX
+               ? MPI_ERR_COUNT
+               : MPI_Allgather(bytes, (int)count, MPI_BYTE, all, (int)count, MPI_BYTE, MPI_COMM_WORLD);
+}
+
 static int sum(float *values, size_t count)
 {
     const size_t most = INT_MAX;
@@ -48,7 +55,8 @@ int comm_mpi_open(size_t table_size, struct comm *out)
     error = MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &provided);
     if (error)
         return error;
-    *out = (struct comm){.broadcast = broadcast, .sum = sum, .abort = end_all, .close = end};
+    *out =
+        (struct comm){.broadcast = broadcast, .gather = gather, .sum = sum, .abort = end_all, .close = end};
     MPI_Comm_rank(MPI_COMM_WORLD, &out->rank);
     MPI_Comm_size(MPI_COMM_WORLD, &out->size);
     error = MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, out->rank, MPI_INFO_NULL, &local);

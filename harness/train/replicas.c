@@ -1,15 +1,25 @@
-/* Replicas as threads. They meet at a gate before every update. On one card, replica 0's stream waits for
- * the others' gradients and averages them in place in a fixed order, and the other streams wait for that.
- * Between cards NCCL averages. The host never waits for a device. */
+/* Replicas as threads. On one card they meet at a gate before every update: replica 0's stream waits for the
+ * others' gradients and averages them in place in a fixed order, and the other streams wait for that. Between
+ * cards NCCL averages. The host never waits for a device. A replica that fails aborts the others'
+ * communicators, so that none waits for it. Owns the job's lock. */
 #include "harness/train/replicas.h"
 
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
+#include <unistd.h>
 
+#include "harness/train/buckets.h"
 #include "harness/train/gate.h"
 #include "harness/train/nccl.h"
 #include "harness/train/session.h"
+
+enum {
+    LOOK_MS = 200,   /* between two looks for errors of NCCL */
+    GRACE_MS = 10000 /* for replicas to end once the job is broken */
+};
 
 struct job;
 
@@ -21,7 +31,8 @@ struct replica {
     struct supply supply;
     struct trainer trainer;
     struct session_result result;
-    struct nccl_comm *comm;
+    struct nccl_comm *comm; /* set with the job's lock held */
+    struct buckets buckets;
     cudaEvent_t ready; /* recorded when its gradients are complete */
     pthread_t thread;
     enum status status;
@@ -34,7 +45,12 @@ struct job {
     int count;
     bool one_card;
     bool by_operation; /* averaged by an operation, else by NCCL */
+    struct dataset *dataset;
     struct nccl_id id;
+    atomic_bool broken;
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    int ended; /* threads; guarded by lock */
     cudaEvent_t averaged;
     struct replica *replica;
 };
@@ -90,34 +106,60 @@ static enum status reduce_by_operation(struct replica *replica)
                               "waiting for the average");
 }
 
-static enum status reduce_nccl(struct replica *replica, struct model *model)
-{
-    enum status status = nccl_group_start();
-
-    for (int p = 0; p < model->param_count && !status; p++) {
-        struct param *param = &model->params[p];
-
-        if (param->trained)
-            status =
-                nccl_average(replica->comm, param->grad.data, param_count(param), replica->device.stream);
-    }
-    return status ? status : nccl_group_end();
-}
-
 static enum status reduce(void *owner, struct model *model)
 {
     struct replica *replica = owner;
 
-    return replica->job->by_operation ? reduce_by_operation(replica) : reduce_nccl(replica, model);
+    return replica->job->by_operation ? reduce_by_operation(replica) : buckets_join(&replica->buckets, model);
+}
+
+static enum status layer_done(void *owner, struct model *model, int layer)
+{
+    struct replica *replica = owner;
+
+    return buckets_layer_done(&replica->buckets, model, layer);
+}
+
+static bool is_good(void *owner)
+{
+    struct replica *replica = owner;
+
+    return !atomic_load(&replica->job->broken);
+}
+
+/* ---- the end of a job ---- */
+
+/* Ends the others' waits. Returns true for the first caller. Needs the job's lock. */
+static bool break_job(struct job *job)
+{
+    bool first = !atomic_exchange(&job->broken, true);
+
+    gate_break(&job->gate);
+    for (int i = 0; i < job->count; i++)
+        if (job->replica[i].comm)
+            nccl_abort(job->replica[i].comm);
+    return first;
+}
+
+static void end_replica(struct replica *replica, enum status status)
+{
+    struct job *job = replica->job;
+
+    pthread_mutex_lock(&job->lock);
+    replica->status = status;
+    if (status && break_job(job) && status != STATUS_STOPPED)
+        status_fail(status, "replica %d of %d failed: the run ends", replica->number, job->count);
+    job->ended++;
+    pthread_cond_broadcast(&job->changed);
+    pthread_mutex_unlock(&job->lock);
 }
 
 /* ---- one replica ---- */
 
-static enum status open_replica(struct replica *replica)
+static struct train_options options_of(const struct replica *replica)
 {
-    struct job *job = replica->job;
+    const struct job *job = replica->job;
     struct train_options options = *job->options;
-    enum status status = cuda_device_open(&replica->device, replica->device_index);
 
     options.device = replica->device_index;
     if (replica->number > 0)
@@ -126,19 +168,65 @@ static enum status open_replica(struct replica *replica)
      * of the rest, and so on. */
     if (job->one_card)
         options.fraction /= job->count - replica->number;
+    return options;
+}
+
+static enum status open_card(struct replica *replica)
+{
+    struct train_options options = options_of(replica);
+    enum status status = cuda_device_open(&replica->device, replica->device_index);
+
     if (!status)
-        status =
-            supply_open(&replica->supply, (enum alloc_mode)options.alloc, options.fraction, &job->budget);
+        status = supply_open(&replica->supply, (enum alloc_mode)options.alloc, options.fraction,
+                             &replica->job->budget);
     if (!status)
         status = cuda_device_status(cudaEventCreateWithFlags(&replica->ready, cudaEventDisableTiming),
                                     "creating an event");
-    if (!status && !job->by_operation)
-        status = nccl_open(&replica->comm, &job->id, replica->number, job->count);
-    if (!status)
-        status = trainer_open(&replica->trainer, &options, &replica->device, &replica->supply,
-                              (uint64_t)replica->number, (uint64_t)job->count);
-    replica->trainer.reduce = (struct trainer_reduce){reduce, replica};
     return status;
+}
+
+static enum status open_trainer(struct replica *replica)
+{
+    struct job *job = replica->job;
+    struct train_options options = options_of(replica);
+    struct trainer_shard shard = {(uint64_t)replica->number, (uint64_t)job->count, job->dataset};
+    enum status status =
+        trainer_open_shard(&replica->trainer, &options, &replica->device, &replica->supply, &shard);
+
+    replica->trainer.reduce = (struct trainer_reduce){.run = reduce,
+                                                      .layer_done = job->by_operation ? NULL : layer_done,
+                                                      .good = is_good,
+                                                      .captures = !job->by_operation,
+                                                      .owner = replica};
+    return status;
+}
+
+/* Joins the communicator, for which all replicas are needed: they must have met at the gate. */
+static enum status open_comm(struct replica *replica)
+{
+    struct job *job = replica->job;
+    struct nccl_comm *comm = NULL;
+    enum status status = nccl_open(&comm, &job->id, replica->number, job->count);
+
+    pthread_mutex_lock(&job->lock);
+    replica->comm = comm;
+    if (comm && atomic_load(&job->broken))
+        nccl_abort(comm);
+    pthread_mutex_unlock(&job->lock);
+    return status ? status
+                  : buckets_open(&replica->buckets, &replica->trainer.model, comm, job->options->bucket);
+}
+
+/* On cards of their own, replicas open in parallel. */
+static enum status open_in_thread(struct replica *replica)
+{
+    enum status status = open_card(replica);
+
+    if (!status)
+        status = open_trainer(replica);
+    if (!status && !gate_pass(&replica->job->gate))
+        status = STATUS_FAILED;
+    return status ? status : open_comm(replica);
 }
 
 static void *run_replica(void *arg)
@@ -147,21 +235,15 @@ static void *run_replica(void *arg)
     struct job *job = replica->job;
     enum status status = STATUS_OK;
 
-    /* One after the other, so that each arena sees what the others left. NCCL needs all at once. */
     if (!job->by_operation)
-        status = open_replica(replica);
+        status = open_in_thread(replica);
     if (!status)
         status = cuda_device_status(cudaSetDevice((int)replica->device_index), "cudaSetDevice");
-    if (status)
-        gate_break(&job->gate);
-    else if (!gate_pass(&job->gate))
+    if (!status && !gate_pass(&job->gate))
         status = STATUS_FAILED;
-    if (!status) {
+    if (!status)
         status = session_run(&replica->trainer, &replica->result);
-        if (status && gate_break(&job->gate))
-            status_fail(status, "replica %d of %d failed: the run ends", replica->number, job->count);
-    }
-    replica->status = status;
+    end_replica(replica, status);
     return NULL;
 }
 
@@ -184,21 +266,70 @@ static void print_job(struct job *job)
     session_print_result(result);
 }
 
-static enum status run_job(struct job *job)
+/* Opens what all replicas share, and on one card the replicas too: one after the other, so that each arena
+ * sees what the others left. */
+static enum status open_job(struct job *job)
 {
-    enum status status = STATUS_OK;
-    int started = 0;
+    enum status status = trainer_open_dataset(&job->dataset, job->options);
 
-    for (int i = 0; i < job->count && job->by_operation && !status; i++)
-        status = open_replica(&job->replica[i]);
+    if (!job->by_operation)
+        return status ? status : nccl_new_id(&job->id);
+    for (int i = 0; i < job->count && !status; i++) {
+        status = open_card(&job->replica[i]);
+        if (!status)
+            status = open_trainer(&job->replica[i]);
+    }
     /* The event belongs to the card of the stream that records it. */
-    if (!status && job->by_operation)
+    if (!status)
         status = cuda_device_status(cudaSetDevice((int)job->replica[0].device_index), "cudaSetDevice");
-    if (!status && job->by_operation)
+    if (!status)
         status = cuda_device_status(cudaEventCreateWithFlags(&job->averaged, cudaEventDisableTiming),
                                     "creating an event");
-    if (!status && !job->by_operation)
-        status = nccl_new_id(&job->id);
+    return status;
+}
+
+static bool nccl_of_any_failed(struct job *job)
+{
+    for (int i = 0; i < job->count; i++)
+        if (job->replica[i].comm && nccl_has_failed(job->replica[i].comm))
+            return true;
+    return false;
+}
+
+/* Waits for `started` threads. Looks for errors of NCCL, which no replica notices: its streams hang. Ends the
+ * process if a replica still hangs long after the job was broken. */
+static void wait_for_replicas(struct job *job, int started)
+{
+    const long ns_per_ms = 1000000;
+    int waited_ms = 0;
+    bool failed = false;
+
+    pthread_mutex_lock(&job->lock);
+    while (job->ended < started) {
+        struct timespec until;
+
+        clock_gettime(CLOCK_REALTIME, &until);
+        until.tv_nsec += LOOK_MS * ns_per_ms;
+        until.tv_sec += until.tv_nsec / (1000 * ns_per_ms);
+        until.tv_nsec %= 1000 * ns_per_ms;
+        pthread_cond_timedwait(&job->changed, &job->lock, &until);
+        failed = !atomic_load(&job->broken) && nccl_of_any_failed(job);
+        if (failed && break_job(job))
+            status_fail(STATUS_FAILED, "NCCL has failed between replicas: the run ends");
+        waited_ms += atomic_load(&job->broken) ? LOOK_MS : 0;
+        if (waited_ms > GRACE_MS && job->ended < started) {
+            status_fail(STATUS_FAILED, "a replica hangs and cannot be ended");
+            _exit(STATUS_FAILED);
+        }
+    }
+    pthread_mutex_unlock(&job->lock);
+}
+
+static enum status run_job(struct job *job)
+{
+    enum status status = open_job(job);
+    int started = 0;
+
     if (status)
         return status;
     while (started < job->count &&
@@ -206,13 +337,16 @@ static enum status run_job(struct job *job)
         started++;
     if (started < job->count) {
         status = status_fail(STATUS_FAILED, "a thread for replica %d cannot be started", started);
-        gate_break(&job->gate);
+        pthread_mutex_lock(&job->lock);
+        break_job(job);
+        pthread_mutex_unlock(&job->lock);
     }
+    wait_for_replicas(job, started);
     for (int i = 0; i < started; i++)
         pthread_join(job->replica[i].thread, NULL);
     for (int i = 0; i < started; i++)
         status = job->replica[i].status > status ? job->replica[i].status : status;
-    return status;
+    return status || !atomic_load(&job->broken) ? status : STATUS_FAILED;
 }
 
 static void close_job(struct job *job)
@@ -224,6 +358,7 @@ static void close_job(struct job *job)
     for (int i = 0; i < job->count; i++) {
         struct replica *replica = &job->replica[i];
 
+        buckets_close(&replica->buckets);
         trainer_close(&replica->trainer);
         nccl_close(replica->comm);
         if (replica->ready)
@@ -233,6 +368,8 @@ static void close_job(struct job *job)
     }
     if (job->averaged)
         cudaEventDestroy(job->averaged);
+    if (job->dataset)
+        dataset_close(job->dataset);
 }
 
 static enum status count_replicas(const struct train_options *options, int *count, bool *one_card)
@@ -241,12 +378,8 @@ static enum status count_replicas(const struct train_options *options, int *coun
     long number = strtol(options->replicas, &end, 10);
 
     *one_card = strcmp(options->replicas, "all") != 0;
-    if (!*one_card) {
-        enum status status = cuda_device_status(cudaGetDeviceCount(count), "looking for CUDA devices");
-
-        *one_card = !status && *count == 1;
-        return status;
-    }
+    if (!*one_card)
+        return cuda_device_status(cudaGetDeviceCount(count), "looking for CUDA devices");
     if (end == options->replicas || *end || number < 1 || number > OPS_PARTS)
         return status_fail(STATUS_USAGE, "--replicas=%s: expected a number from 1 to %d, all, or mpi",
                            options->replicas, OPS_PARTS);
@@ -266,11 +399,14 @@ enum status replicas_run(const struct train_options *options)
         return status;
     if (job.count < 1)
         return status_fail(STATUS_FAILED, "--replicas=%s: there is no CUDA device", options->replicas);
-    job.by_operation = job.one_card || cuda_device_is_simulated(0);
+    /* One card of one card needs no NCCL, but goes its way where it can be: the same as on several. */
+    job.by_operation = job.one_card || (job.count == 1 && !nccl_is_there());
     job.replica = calloc((size_t)job.count, sizeof(*job.replica));
     if (!job.replica)
         return status_fail(STATUS_NO_MEMORY, "no host memory for %d replicas", job.count);
     gate_open(&job.gate, job.count);
+    pthread_mutex_init(&job.lock, NULL);
+    pthread_cond_init(&job.changed, NULL);
     for (int i = 0; i < job.count; i++) {
         job.replica[i].job = &job;
         job.replica[i].number = i;
@@ -280,6 +416,8 @@ enum status replicas_run(const struct train_options *options)
     if (!status)
         print_job(&job);
     close_job(&job);
+    pthread_cond_destroy(&job.changed);
+    pthread_mutex_destroy(&job.lock);
     gate_close(&job.gate);
     free(job.replica);
     return status;

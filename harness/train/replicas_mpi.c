@@ -1,21 +1,26 @@
 /* Replicas as processes of an MPI job. Between cards NCCL averages the gradients; where ranks share a card,
- * which NCCL refuses, and on simgpu, MPI does it in host memory. A rank that fails aborts the job, and MPI
- * ends it when a rank is killed. */
+ * which NCCL refuses, MPI does it in host memory. A rank that fails aborts the job; one that is killed is
+ * noticed by the others (watch.h), before MPI ends them. */
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "harness/train/buckets.h"
 #include "harness/train/comm.h"
 #include "harness/train/nccl.h"
 #include "harness/train/replicas.h"
 #include "harness/train/session.h"
+#include "harness/train/watch.h"
 
 #define MPI_TABLE "libtrain_mpi.so"
 
 struct rank {
     struct comm comm;
     struct nccl_comm *nccl; /* NULL: through host memory */
+    struct buckets buckets;
+    struct watch *watch;
+    bool said; /* why the run ends */
     struct trainer *trainer;
     float *host; /* pinned, room for all gradients */
     size_t room;
@@ -30,8 +35,8 @@ static enum status open_comm(struct comm *comm)
         status_fail(STATUS_FAILED, "--replicas=mpi: %s (was it built? Open MPI is needed)", dlerror());
         return STATUS_FAILED;
     }
-    if (!open_table || open_table(sizeof(*comm), comm) || !comm->broadcast || !comm->sum || !comm->abort ||
-        !comm->close) {
+    if (!open_table || open_table(sizeof(*comm), comm) || !comm->broadcast || !comm->gather || !comm->sum ||
+        !comm->abort || !comm->close) {
         status_fail(STATUS_FAILED, "--replicas=mpi: MPI cannot be started");
         return STATUS_FAILED;
     }
@@ -84,35 +89,62 @@ static enum status reduce_host(struct rank *rank, struct model *model)
 static enum status reduce(void *owner, struct model *model)
 {
     struct rank *rank = owner;
-    enum status status;
 
-    if (!rank->nccl)
-        return reduce_host(rank, model);
-    status = nccl_group_start();
-    for (int p = 0; p < model->param_count && !status; p++) {
-        struct param *param = &model->params[p];
-
-        if (param->trained)
-            status = nccl_average(rank->nccl, param->grad.data, param_count(param), model->device->stream);
-    }
-    return status ? status : nccl_group_end();
+    return rank->nccl ? buckets_join(&rank->buckets, model) : reduce_host(rank, model);
 }
 
-static enum status open_reduce(struct rank *rank, bool simulated, int devices)
+static enum status layer_done(void *owner, struct model *model, int layer)
+{
+    struct rank *rank = owner;
+
+    return buckets_layer_done(&rank->buckets, model, layer);
+}
+
+static bool is_good(void *owner)
+{
+    struct rank *rank = owner;
+
+    return !watch_has_seen_the_end(rank->watch);
+}
+
+static enum status open_nccl(struct rank *rank)
 {
     struct nccl_id id = {{0}};
     enum status status = STATUS_OK;
+    float ready = 1.0f;
 
-    if (!simulated && rank->comm.local_size <= devices) {
-        if (rank->comm.rank == 0)
-            status = nccl_new_id(&id);
-        if (!status && rank->comm.broadcast(&id, sizeof(id)))
-            status = status_fail(STATUS_FAILED, "MPI could not pass on NCCL's identity");
-        return status ? status : nccl_open(&rank->nccl, &id, rank->comm.rank, rank->comm.size);
+    /* Joining waits for all ranks without an end: begins when each has come so far. */
+    if (rank->comm.sum(&ready, 1))
+        status = status_fail(STATUS_FAILED, "MPI could not bring the replicas together");
+    if (!status && rank->comm.rank == 0)
+        status = nccl_new_id(&id);
+    if (!status && rank->comm.broadcast(&id, sizeof(id)))
+        status = status_fail(STATUS_FAILED, "MPI could not pass on NCCL's identity");
+    if (!status)
+        status = nccl_open(&rank->nccl, &id, rank->comm.rank, rank->comm.size);
+    return status ? status
+                  : buckets_open(&rank->buckets, &rank->trainer->model, rank->nccl,
+                                 rank->trainer->options.bucket);
+}
+
+static enum status open_reduce(struct rank *rank, int devices)
+{
+    bool by_nccl = rank->comm.local_size <= devices;
+    enum status status = STATUS_OK;
+
+    if (by_nccl) {
+        status = open_nccl(rank);
+    } else {
+        rank->room = count_gradients(&rank->trainer->model);
+        status = cuda_device_status(cudaMallocHost((void **)&rank->host, rank->room * sizeof(float)),
+                                    "pinned memory for the gradients");
     }
-    rank->room = count_gradients(&rank->trainer->model);
-    return cuda_device_status(cudaMallocHost((void **)&rank->host, rank->room * sizeof(float)),
-                              "pinned memory for the gradients");
+    rank->trainer->reduce = (struct trainer_reduce){.run = reduce,
+                                                    .layer_done = by_nccl ? layer_done : NULL,
+                                                    .good = is_good,
+                                                    .captures = by_nccl,
+                                                    .owner = rank};
+    return status ? status : watch_open(&rank->watch, &rank->comm, rank->nccl);
 }
 
 static enum status run_rank(struct rank *rank, const struct train_options *wanted)
@@ -140,21 +172,29 @@ static enum status run_rank(struct rank *rank, const struct train_options *wante
         status = trainer_open(&trainer, &options, &device, &supply, (uint64_t)rank->comm.rank,
                               (uint64_t)rank->comm.size);
     rank->trainer = &trainer;
-    trainer.reduce = (struct trainer_reduce){reduce, rank};
     if (!status)
-        status = open_reduce(rank, !device.kernels, devices);
+        status = open_reduce(rank, devices);
     if (!status)
         status = session_run(&trainer, &result);
     losses[0] = result.loss_first;
     losses[1] = result.loss_last;
     if (!status && rank->comm.sum(losses, 2))
         status = status_fail(STATUS_FAILED, "MPI could not add up the losses");
+    /* From here on a rank may end: all have trained to the end. */
+    rank->said = watch_has_seen_the_end(rank->watch);
+    if (rank->said && !status)
+        status = STATUS_FAILED;
+    watch_close(rank->watch);
+    rank->watch = NULL;
+    if (status && rank->nccl)
+        nccl_abort(rank->nccl);
     result.loss_first = losses[0] / (float)rank->comm.size;
     result.loss_last = losses[1] / (float)rank->comm.size;
     if (!status && rank->comm.rank == 0) {
         printf("replicas=%d ", rank->comm.size);
         session_print_result(&result);
     }
+    buckets_close(&rank->buckets);
     trainer_close(&trainer);
     nccl_close(rank->nccl);
     if (rank->host)
@@ -173,7 +213,8 @@ enum status replicas_run_mpi(const struct train_options *options)
         return status;
     status = run_rank(&rank, options);
     if (status) {
-        status_fail(status, "replica %d of %d failed: the run ends", rank.comm.rank, rank.comm.size);
+        if (!rank.said && status != STATUS_STOPPED)
+            status_fail(status, "replica %d of %d failed: the run ends", rank.comm.rank, rank.comm.size);
         rank.comm.abort(status);
     }
     rank.comm.close();

@@ -7,6 +7,7 @@
 
 #include "harness/train/checkpoint.h"
 #include "harness/train/stop.h"
+#include "harness/train/weights.h"
 
 void session_read_result(struct trainer *trainer, struct session_result *result)
 {
@@ -85,6 +86,8 @@ enum status session_run(struct trainer *trainer, struct session_result *result)
     double start = trainer_now();
     enum status status = STATUS_OK;
 
+    if (options->load_weights)
+        status = weights_load(trainer, options->load_weights);
     if (options->resume)
         status = checkpoint_load(trainer, options->resume);
     if (!status && options->resume && options->steps && trainer->step >= options->steps && !options->quiet &&
@@ -93,7 +96,12 @@ enum status session_run(struct trainer *trainer, struct session_result *result)
                 (unsigned long long)trainer->step, (unsigned long long)options->steps);
     if (!status)
         status = trainer_run(trainer);
-    if (!status)
+    if (!status && !trainer_is_good(trainer))
+        status = STATUS_FAILED;
+    if (!status && options->save_weights && !trainer->shard)
+        status = weights_save(trainer, options->save_weights);
+    /* Replicas are equal: one validates. */
+    if (!status && !trainer->shard)
         status = trainer_validate(trainer, &result->evaluation);
     if (!status && stop_signal() && !trainer->shard)
         status =

@@ -11,6 +11,7 @@
 #include "harness/train/session.h"
 #include "harness/train/shrink_model.h"
 #include "harness/train/stop.h"
+#include "harness/train/weights.h"
 
 /* Refuses options that exclude each other, before anything is opened. */
 static enum status check_options(const struct train_options *options)
@@ -33,6 +34,15 @@ static enum status check_options(const struct train_options *options)
     if (options->format != DATA_AUTO && options->format != DATA_SYNTHETIC && !options->data)
         return status_fail(STATUS_USAGE, "--format=%s needs --data=PATH",
                            train_options_choice("format", options->format, format, sizeof(format)));
+    if (options->load_weights && options->resume)
+        return status_fail(STATUS_USAGE, "--load-weights and --resume exclude each other");
+    if ((options->load_weights || options->save_weights) && options->pair.given)
+        return status_fail(STATUS_USAGE,
+                           "--load-weights and --save-weights go with one model: not with --pair");
+    if (options->dump && (options->pair.given || options->replicas || options->find_batch ||
+                          options->auto_accum || options->graph || options->accumulate > 1))
+        return status_fail(STATUS_USAGE, "--dump goes with plain steps: not with --pair, --replicas, "
+                                         "--find-batch, --auto-accum, --graph or --accumulate");
     if ((options->save_every || options->keep > 1 || options->save_best) && !options->save)
         return status_fail(STATUS_USAGE, "--save-every, --keep and --save-best need --save=FILE");
     if (options->pair.given &&
@@ -44,8 +54,8 @@ static enum status check_options(const struct train_options *options)
         (options->prune > 0.0 || options->quantize != QUANTIZE_NONE))
         return status_fail(STATUS_USAGE, "--prune and --quantize go with one model: not with --pair or "
                                          "--replicas");
-    if (options->replicas && (options->find_batch || options->auto_accum || options->graph))
-        return status_fail(STATUS_USAGE, "--replicas does not go with --find-batch, --auto-accum or --graph");
+    if (options->replicas && (options->find_batch || options->auto_accum))
+        return status_fail(STATUS_USAGE, "--replicas does not go with --find-batch or --auto-accum");
     return STATUS_OK;
 }
 
@@ -109,6 +119,8 @@ enum status train_run(const struct train_options *options)
 
     if (!status && options->save)
         status = checkpoint_can_save(options->save);
+    if (!status && options->save_weights)
+        status = weights_can_save(options->save_weights);
     if (status)
         return status;
     if (options->save)

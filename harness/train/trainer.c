@@ -14,9 +14,8 @@ double trainer_now(void)
 
 /* ---- opening ---- */
 
-static enum status open_dataset(struct trainer *trainer)
+static enum status open_dataset(struct dataset **out, const struct train_options *options)
 {
-    const struct train_options *options = &trainer->options;
     struct data_config config = {
         .path = options->data,
         .format = (enum data_format)options->format,
@@ -32,7 +31,15 @@ static enum status open_dataset(struct trainer *trainer)
         .corrupt = (enum data_corrupt)options->corrupt,
     };
 
-    return dataset_open(&trainer->dataset, &config);
+    return dataset_open(out, &config);
+}
+
+enum status trainer_open_dataset(struct dataset **out, const struct train_options *options)
+{
+    struct train_options filled = *options;
+    enum status status = net_fill_options(&filled);
+
+    return status ? status : open_dataset(out, &filled);
 }
 
 static enum status open_model(struct trainer *trainer)
@@ -166,18 +173,28 @@ static void close_run(struct trainer *trainer)
 enum status trainer_open(struct trainer *trainer, const struct train_options *options,
                          struct cuda_device *device, struct supply *supply, uint64_t shard, uint64_t shards)
 {
+    return trainer_open_shard(trainer, options, device, supply,
+                              &(struct trainer_shard){.index = shard, .count = shards});
+}
+
+enum status trainer_open_shard(struct trainer *trainer, const struct train_options *options,
+                               struct cuda_device *device, struct supply *supply,
+                               const struct trainer_shard *shard)
+{
     enum status status;
 
     memset(trainer, 0, sizeof(*trainer));
     trainer->options = *options;
     trainer->device = device;
     trainer->supply = supply;
-    trainer->shard = shard;
-    trainer->shards = shards;
+    trainer->shard = shard->index;
+    trainer->shards = shard->count;
+    trainer->dataset = shard->dataset;
+    trainer->shares_dataset = shard->dataset;
     mem_open(&trainer->mem, supply, device->stream);
     status = net_fill_options(&trainer->options);
-    if (!status)
-        status = open_dataset(trainer);
+    if (!status && !trainer->dataset)
+        status = open_dataset(&trainer->dataset, &trainer->options);
     return status ? status : open_run(trainer);
 }
 
@@ -209,7 +226,7 @@ void trainer_close(struct trainer *trainer)
     if (!trainer->device)
         return;
     close_run(trainer);
-    if (trainer->dataset)
+    if (trainer->dataset && !trainer->shares_dataset)
         dataset_close(trainer->dataset);
     memset(trainer, 0, sizeof(*trainer));
 }
@@ -231,6 +248,22 @@ static struct input_part part_of(const struct trainer *trainer, uint64_t micro)
         .count = batch / QUARTERS + rng_below(&rng, batch - batch / QUARTERS) + 1,
         .length = length ? (int)(length / QUARTERS + rng_below(&rng, length - length / QUARTERS) + 1) : 0,
     };
+}
+
+/* Queues the average over replicas and the update. */
+static enum status end_step(struct trainer *trainer, bool capturing)
+{
+    enum status status = STATUS_OK;
+
+    if (trainer->reduce.run)
+        status = trainer->reduce.run(trainer->reduce.owner, &trainer->model);
+    return status ? status : optim_update(&trainer->optim, capturing);
+}
+
+/* Returns true if the end of a step is part of its graph. */
+static bool captures_end(const struct trainer *trainer)
+{
+    return !trainer->reduce.run || trainer->reduce.captures;
 }
 
 /* Queues all work on one batch, including the update if it is the last of a step. */
@@ -257,15 +290,17 @@ static enum status run_batch(struct trainer *trainer, struct input_set *set, boo
         status = MODEL_OP(model, evaluate, .losses = model->losses.data, .labels = targets.labels,
                           .total = trainer->totals.data, .type = model->type, .rows = model_loss_rows(model),
                           .cols = model->values[model->output].c);
+    model->listener =
+        (struct model_listener){last ? trainer->reduce.layer_done : NULL, trainer->reduce.owner};
     scale = 1.0f / ((float)model_loss_rows(model) * (float)trainer->options.accumulate);
     if (!status)
         status =
             model_backward(model, &targets, scale, scaled ? &optim_scalars(&trainer->optim)->scale : NULL);
     if (!status)
         status = model_end(model);
-    if (!status && last && trainer->reduce.run)
-        status = trainer->reduce.run(trainer->reduce.owner, model);
-    return status || !last ? status : optim_update(&trainer->optim, capturing);
+    if (!status && last && (!capturing || captures_end(trainer)))
+        status = end_step(trainer, capturing);
+    return status;
 }
 
 static enum status capture(struct trainer *trainer, struct input_set *set, bool first, bool last,
@@ -304,6 +339,8 @@ static enum status run_graph(struct trainer *trainer, struct input_set *set, boo
     if (!status)
         status = cuda_device_status(cudaGraphLaunch(trainer->graph[which], trainer->device->stream),
                                     "starting a graph");
+    if (!status && last && !captures_end(trainer))
+        status = end_step(trainer, false);
     return status;
 }
 
@@ -322,7 +359,7 @@ static enum status step_batch(struct trainer *trainer, bool first, bool last)
     if (!status)
         status = trainer->options.graph ? run_graph(trainer, set, first, last)
                                         : run_batch(trainer, set, first, last, false);
-    if (!status && !trainer->options.graph)
+    if (!status && !trainer->options.graph && !trainer->keep_input)
         status = input_done(&trainer->input, set);
     trainer->micro++;
     return status;
@@ -333,6 +370,8 @@ enum status trainer_step(struct trainer *trainer)
     uint64_t parts = trainer->options.accumulate;
     enum status status = optim_set_rate(&trainer->optim, optim_rate(&trainer->options, trainer->step));
 
+    if (!trainer_is_good(trainer))
+        return STATUS_FAILED;
     if (trainer->options.graph) {
         trainer->graph_from = INPUT_SETS * parts;
         trainer->optim.keep_grads = true;

@@ -33,10 +33,22 @@ struct trainer_evaluation {
     bool best; /* lower than all before */
 };
 
-/* Averages gradients over replicas, between backward pass and update. `run` is NULL without replicas. */
+/* Averages gradients over replicas. `run` is NULL without replicas. */
 struct trainer_reduce {
+    /* After the backward pass and before the update: queues the rest. */
     enum status (*run)(void *owner, struct model *model);
+    /* During the backward pass, as a model_listener. May be NULL. */
+    enum status (*layer_done)(void *owner, struct model *model, int layer);
+    /* Returns false if the replicas have lost each other: the weights may be wrong, and must not be saved. */
+    bool (*good)(void *owner);
+    bool captures; /* `run` and `layer_done` only queue work on streams, and may be part of a graph */
     void *owner;
+};
+
+/* The share of one replica. */
+struct trainer_shard {
+    uint64_t index, count;
+    struct dataset *dataset; /* of trainer_open_dataset, shared and not closed; NULL: opens its own */
 };
 
 struct trainer {
@@ -54,6 +66,7 @@ struct trainer {
     struct trainer_report report[TRAINER_REPORTS];
     unsigned reports;
     uint64_t shard, shards; /* of replicas */
+    bool shares_dataset;
     struct trainer_reduce reduce;
 
     uint64_t step;  /* updates done */
@@ -77,13 +90,26 @@ struct trainer {
     bool timing;
     cudaGraphExec_t graph[TRAINER_GRAPHS];
     uint64_t graph_from; /* micro batches before the first capture */
+    bool keep_input;     /* a step does not release its batch: dump_step does */
     bool trial; /* weights stay zero, and a validation is a few batches, the shorter last one among them */
 };
 
 /* `device` and `supply` must outlive the trainer. Call trainer_close also after a failure. */
 enum status trainer_open(struct trainer *trainer, const struct train_options *options,
                          struct cuda_device *device, struct supply *supply, uint64_t shard, uint64_t shards);
+enum status trainer_open_shard(struct trainer *trainer, const struct train_options *options,
+                               struct cuda_device *device, struct supply *supply,
+                               const struct trainer_shard *shard);
 void trainer_close(struct trainer *trainer);
+
+/* Opens the dataset that the options ask for. Any thread may read it. */
+enum status trainer_open_dataset(struct dataset **out, const struct train_options *options);
+
+/* Returns true unless replicas have lost each other. Wait for the device before you rely on it. */
+static inline bool trainer_is_good(const struct trainer *trainer)
+{
+    return !trainer->reduce.good || trainer->reduce.good(trainer->reduce.owner);
+}
 
 /* Starts over with another batch: closes everything but the dataset, gives the supply's unused memory back
  * to the device, and opens everything again. */

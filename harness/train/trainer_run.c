@@ -6,13 +6,15 @@
 #include <stdio.h>
 
 #include "harness/train/checkpoint.h"
+#include "harness/train/dump.h"
 #include "harness/train/stop.h"
 
 static bool validates_now(const struct trainer *trainer)
 {
     const struct train_options *options = &trainer->options;
 
-    return options->validate_every && trainer->step < options->steps &&
+    /* Replicas are equal: one validates, and the others wait for it in the next step. */
+    return !trainer->shard && options->validate_every && trainer->step < options->steps &&
            trainer->step % options->validate_every == 0;
 }
 
@@ -29,6 +31,8 @@ static enum status save(struct trainer *trainer)
 {
     enum status status = STATUS_OK;
 
+    if (!trainer_is_good(trainer))
+        return STATUS_FAILED;
     if (trainer->saved_step != trainer->step)
         status = checkpoint_save(trainer, trainer->options.save, trainer->options.keep);
     if (!status)
@@ -97,6 +101,9 @@ enum status trainer_between(struct trainer *trainer)
     status = trainer_time(trainer, false);
     if (!status)
         status = trainer_read_reports(trainer, true);
+    /* What was waited for may have ended because a replica is gone. */
+    if (!status && !trainer_is_good(trainer))
+        status = STATUS_FAILED;
     if (!status && validates_now(trainer))
         status = trainer_validate(trainer, &evaluation);
     if (!status && saves_now(trainer))
@@ -159,9 +166,12 @@ enum status trainer_run(struct trainer *trainer)
 {
     enum status status = STATUS_OK;
 
+    trainer->keep_input = trainer->options.dump;
     trainer_begin(trainer);
     while (trainer->step < trainer->options.steps && !status) {
         status = trainer_advance(trainer);
+        if (!status && trainer->keep_input)
+            status = dump_step(trainer);
         if (!status)
             status = trainer_between(trainer);
         if (!status && stop_signal() && !trainer->shard && trainer->step < trainer->options.steps)

@@ -165,6 +165,23 @@ static void test_accumulation_is_the_large_batch(void)
     TEST_ASSERT_TRUE_MESSAGE(fabs(atof(field("loss_last=")) - expected) <= 1e-4 * expected, result.out);
 }
 
+/* By NCCL, where it is installed, with a stream of its own and in a graph. */
+static void test_a_replica_on_each_card_is_the_large_batch(void)
+{
+    enum { EACH = 32 };
+    char batch[32];
+    double loss, graph;
+
+    RUN(perceptron, "--steps=8", "--batch=32", "--alloc=cache", "--bucket=1K", "--replicas=all");
+    loss = atof(field("loss_last="));
+    snprintf(batch, sizeof(batch), "--batch=%d", EACH * atoi(field("replicas=")));
+    RUN(perceptron, "--steps=8", "--batch=32", "--alloc=cache", "--bucket=1K", "--replicas=all", "--graph");
+    graph = atof(field("loss_last="));
+    RUN(perceptron, "--steps=8", batch, "--alloc=cache");
+    TEST_ASSERT_TRUE_MESSAGE(fabs(atof(field("loss_last=")) - loss) <= 1e-4 * loss, result.out);
+    TEST_ASSERT_TRUE_MESSAGE(fabs(graph - loss) <= 1e-4 * loss, result.out);
+}
+
 int main(void)
 {
     struct spawn_result probe;
@@ -185,6 +202,7 @@ int main(void)
     RUN_TEST(test_two_runs_give_the_same_losses_and_weights_to_the_bit);
     RUN_TEST(test_a_resumed_run_gives_the_same_bits);
     RUN_TEST(test_accumulation_is_the_large_batch);
+    RUN_TEST(test_a_replica_on_each_card_is_the_large_batch);
     status = UNITY_END();
     spawn_env_free(env);
     return status;

@@ -1,5 +1,6 @@
-/* Replicas under MPI on the simulated GPU: they are one large batch, and when one of them fails or is killed
- * the whole run ends and says so. Nothing leaves this machine: MPI keeps to the loopback. */
+/* Replicas under MPI on the simulated GPU, with a card each (by NCCL) or one for all (through host memory):
+ * they are one large batch, and when one of them fails or is killed the whole run ends and says so. Nothing
+ * leaves this machine: MPI keeps to the loopback. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,48 +22,86 @@ void tearDown(void)
     train_forget();
 }
 
-static void test_replicas_of_four_processes_are_one_large_batch(void)
+/* The same training by one process, and by four on these cards. */
+static void four_are_one_large_batch(const char *cards, const char *options)
 {
+    char line[1024];
     double loss;
 
     TRAIN("1x256M", "--hidden=32", "--steps=5", "--batch=32", "--quiet");
     TEST_ASSERT_EQUAL_INT_MESSAGE(0, train_said.status, train_said.err);
     loss = atof(train_field("loss_last"));
-    train_shell("1x256M", MPIRUN "-np 4 \"$TRAIN\" --hidden=32 --steps=5 --batch=8 --replicas=mpi --quiet",
-                0);
+    snprintf(line, sizeof(line),
+             MPIRUN "-np 4 \"$TRAIN\" --hidden=32 --steps=5 --batch=8 --replicas=mpi --quiet %s", options);
+    train_shell(cards, line, 0);
     TEST_ASSERT_EQUAL_INT_MESSAGE(0, train_said.status, train_said.err);
     TEST_ASSERT_EQUAL_STRING("4", train_field("replicas"));
     TEST_ASSERT_TRUE_MESSAGE(fabs(atof(train_field("loss_last")) - loss) <= 1e-5 * loss, train_said.out);
 }
 
-static void test_a_replica_that_fails_ends_the_job(void)
+static void test_replicas_of_four_processes_are_one_large_batch(void)
 {
-    train_shell("1x256M",
-                MPIRUN "-np 1 \"$TRAIN\" --hidden=32 --steps=1000000 --replicas=mpi --quiet "
-                       ": -np 1 \"$TRAIN\" --hidden=32 --steps=1000000 --replicas=mpi --quiet --budget=1K",
-                0);
+    four_are_one_large_batch("1x256M", "");
+}
+
+static void test_replicas_with_a_card_each_are_one_large_batch(void)
+{
+    four_are_one_large_batch("4x256M", "--bucket=1K --alloc=cache --graph");
+}
+
+#define ENDLESS "\"$TRAIN\" --hidden=32 --steps=1000000 --replicas=mpi --quiet"
+
+static void failing_ends_the_job(const char *cards)
+{
+    train_shell(cards, MPIRUN "-np 1 " ENDLESS " : -np 1 " ENDLESS " --budget=1K", 0);
     TEST_ASSERT_TRUE_MESSAGE(train_said.status != 0 && train_said.status != 124, train_said.err);
     TEST_ASSERT_NOT_NULL_MESSAGE(strstr(train_said.err, "replica 1 of 2 failed: the run ends"),
                                  train_said.err);
 }
 
+static void test_a_replica_that_fails_ends_the_job(void)
+{
+    failing_ends_the_job("1x256M");
+    failing_ends_the_job("2x256M");
+}
+
+/* The call that fails is one in the middle of a training: the other ranks wait for it on their streams. */
+static void test_a_replica_that_fails_on_the_way_ends_the_job(void)
+{
+    train_shell("2x256M",
+                MPIRUN "-np 1 " ENDLESS " : -np 1 env GPUCAP_SIM_FAULT=cuLaunchHostFunc:500=2 " ENDLESS, 0);
+    TEST_ASSERT_TRUE_MESSAGE(train_said.status != 0 && train_said.status != 124, train_said.err);
+    TEST_ASSERT_NOT_NULL_MESSAGE(strstr(train_said.err, "replica 1 of 2 failed: the run ends"),
+                                 train_said.err);
+}
+
+/* Rank 1 is killed when rank 0 has saved a step, behind a shell that MPI sees live on: that the job ends is
+ * the other ranks' doing. */
 static void test_a_killed_replica_ends_the_job(void)
 {
-    train_shell("1x256M",
-                MPIRUN "-np 1 \"$TRAIN\" --hidden=32 --steps=1000000 --replicas=mpi --quiet "
-                       ": -np 1 sh -c '\"$TRAIN\" --hidden=32 --steps=1000000 --replicas=mpi --quiet & "
-                       "sleep 1; kill -9 $!; wait $!'",
-                0);
+    const char *folder = train_make_folder();
+    char line[2048];
+
+    snprintf(line, sizeof(line),
+             MPIRUN "-np 1 " ENDLESS " --save=%s/saved --save-every=1 : "
+                    "-np 1 sh -c '" ENDLESS " & while [ ! -e %s/saved ]; do sleep 0.1; done; kill -9 $!; "
+                    "sleep 60' : -np 2 " ENDLESS,
+             folder, folder);
+    train_shell("4x256M", line, 0);
+    train_remove_folder(folder);
     TEST_ASSERT_TRUE_MESSAGE(train_said.status != 0 && train_said.status != 124, train_said.err);
     TEST_ASSERT_EQUAL_STRING("", train_said.out);
-    TEST_ASSERT_TRUE_MESSAGE(strlen(train_said.err) > 0, "nothing was said");
+    TEST_ASSERT_NOT_NULL_MESSAGE(strstr(train_said.err, "train: replica 1 of 4 "), train_said.err);
+    TEST_ASSERT_NOT_NULL_MESSAGE(strstr(train_said.err, "is gone: the run ends"), train_said.err);
 }
 
 int main(void)
 {
     UNITY_BEGIN();
     RUN_TEST(test_replicas_of_four_processes_are_one_large_batch);
+    RUN_TEST(test_replicas_with_a_card_each_are_one_large_batch);
     RUN_TEST(test_a_replica_that_fails_ends_the_job);
+    RUN_TEST(test_a_replica_that_fails_on_the_way_ends_the_job);
     RUN_TEST(test_a_killed_replica_ends_the_job);
     return UNITY_END();
 }

@@ -107,11 +107,66 @@ static void test_replicas_are_one_large_batch(void)
     TEST_ASSERT_EQUAL_STRING("2", train_field("replicas"));
 }
 
+#define PICTURES "--model=cnn", "--image=16", "--width=8", "--steps=6", "--batch=8", "--quiet"
+
+/* Two and four cards, by NCCL: whatever the size of the buckets, eagerly or in graphs, the bits are the same.
+ */
+static void test_replicas_give_the_same_bits_in_every_way(void)
+{
+    static const char *const cards[] = {"2x256M", "4x256M"};
+
+    for (size_t i = 0; i < sizeof(cards) / sizeof(cards[0]); i++) {
+        double loss;
+
+        TRAIN(cards[i], PICTURES, "--replicas=all");
+        train_went_well();
+        loss = loss_of(0);
+        TRAIN(cards[i], PICTURES, "--replicas=all", "--bucket=1");
+        TEST_ASSERT_TRUE_MESSAGE(loss_of(0) == loss, train_said.out);
+        TRAIN(cards[i], PICTURES, "--replicas=all", "--bucket=4K", "--alloc=cache", "--graph");
+        TEST_ASSERT_TRUE_MESSAGE(loss_of(0) == loss, train_said.out);
+        TRAIN("1x256M", PICTURES, i ? "--replicas=4" : "--replicas=2", "--alloc=cache", "--graph");
+        TEST_ASSERT_TRUE_MESSAGE(loss_of(0) == loss, train_said.out);
+    }
+}
+
+static void test_replicas_accumulate_as_one_does(void)
+{
+    double loss;
+
+    TRAIN("1x256M", PICTURES, "--accumulate=4");
+    loss = loss_of(0);
+    TRAIN("2x256M", PICTURES, "--replicas=all", "--bucket=4K", "--accumulate=2", "--alloc=arena", "--graph");
+    train_went_well();
+    train_is_near(loss, "loss_last");
+}
+
 static void test_a_replica_that_runs_out_of_memory_ends_the_run(void)
 {
     TRAIN("1x24M", "--hidden=512,512", "--steps=3", "--batch=64", "--replicas=3", "--quiet");
     TEST_ASSERT_EQUAL_INT_MESSAGE(TRAIN_NO_MEMORY, train_said.status, train_said.err);
     TEST_ASSERT_EQUAL_STRING("", train_said.out);
+    /* The others' cards are large enough: they wait for the last one to join them. */
+    TRAIN("64M,64M,64M,12M", "--hidden=1024,512", "--steps=3", "--batch=64", "--replicas=all", "--quiet");
+    TEST_ASSERT_EQUAL_INT_MESSAGE(TRAIN_NO_MEMORY, train_said.status, train_said.err);
+    TEST_ASSERT_NOT_NULL_MESSAGE(strstr(train_said.err, "replica 3 of 4 failed: the run ends"),
+                                 train_said.err);
+}
+
+/* One call in the middle of a training fails: the other replicas wait for it on their streams. */
+static void test_a_replica_that_fails_on_the_way_ends_the_others(void)
+{
+    static const char *const cards[] = {"2x256M", "4x256M"};
+
+    for (size_t i = 0; i < sizeof(cards) / sizeof(cards[0]); i++) {
+        train_shell(cards[i],
+                    "GPUCAP_SIM_FAULT=cuLaunchHostFunc:2000=2 timeout 60 \"$TRAIN\" --hidden=32 "
+                    "--steps=1000000 --replicas=all --quiet",
+                    0);
+        TEST_ASSERT_TRUE_MESSAGE(train_said.status != 0 && train_said.status != 124, train_said.err);
+        TEST_ASSERT_NOT_NULL_MESSAGE(strstr(train_said.err, "failed: the run ends"), train_said.err);
+        TEST_ASSERT_EQUAL_STRING("", train_said.out);
+    }
 }
 
 int main(void)
@@ -120,6 +175,9 @@ int main(void)
     RUN_TEST(test_a_pair_trains_as_each_would_alone);
     RUN_TEST(test_a_pair_validates_as_each_would_alone_in_every_mode);
     RUN_TEST(test_replicas_are_one_large_batch);
+    RUN_TEST(test_replicas_give_the_same_bits_in_every_way);
+    RUN_TEST(test_replicas_accumulate_as_one_does);
     RUN_TEST(test_a_replica_that_runs_out_of_memory_ends_the_run);
+    RUN_TEST(test_a_replica_that_fails_on_the_way_ends_the_others);
     return UNITY_END();
 }

@@ -1,0 +1,254 @@
+/* nccl_call: all-reduce and broadcast, as host functions on the program's streams: simgpu's device memory is
+ * the process's own. Like NCCL's kernels they wait on the device until all ranks have come, so that a rank
+ * that is gone makes the others' streams hang until ncclCommAbort. Must never call the runtime from a stream.
+ *
+ * Unlike NCCL: arguments that differ between ranks end the call with an asynchronous ncclInvalidUsage, where
+ * NCCL hangs or writes what it likes; pointers are always checked, as with NCCL_CHECK_POINTERS=1; reductions
+ * other than sums and means of 16 and 32 bit floating point are refused. */
+#include "tools/simgpu/nccl/nccl_call.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "tools/simgpu/nccl/nccl_error.h"
+#include "tools/simgpu/nccl/nccl_group.h"
+#include "tools/simgpu/nccl/nccl_number.h"
+
+enum { ALL_REDUCE = 1, BROADCAST = 2 };
+
+/* ---- on the stream ---- */
+
+static bool same_calls(struct ncclComm *comm, uint64_t stage)
+{
+    const struct nccl_seat *seat = comm->room->seat;
+
+    for (int i = 1; i < comm->size; i++)
+        if (memcmp(&seat[i].call[stage % 2], &seat[0].call[stage % 2], sizeof(seat[0].call[0])) != 0)
+            return false;
+    return true;
+}
+
+/* Makes the result of one slot's worth of data from all ranks' slots. */
+static void combine(const struct nccl_op *op, uint64_t stage, char *to, size_t count, size_t bytes)
+{
+    struct ncclComm *comm = op->comm;
+    const void *from[NCCL_ROOM_RANKS];
+
+    for (int i = 0; i < comm->size; i++)
+        from[i] = nccl_room_slot(comm->room, i, stage);
+    if (op->call.kind == BROADCAST)
+        memcpy(to, from[op->call.root], count * bytes);
+    else
+        nccl_number_reduce(to, from, comm->size, count, (ncclDataType_t)op->call.type,
+                           (ncclRedOp_t)op->call.op);
+}
+
+static void exchange(const struct nccl_op *op)
+{
+    struct ncclComm *comm = op->comm;
+    size_t bytes = nccl_number_bytes((ncclDataType_t)op->call.type);
+    size_t most = NCCL_ROOM_SLOT / bytes;
+
+    for (size_t at = 0; at < op->call.count; at += most) {
+        size_t count = op->call.count - at < most ? op->call.count - at : most;
+        uint64_t stage = ++comm->stage;
+
+        if (op->call.kind == ALL_REDUCE || op->call.root == comm->rank)
+            memcpy(nccl_room_slot(comm->room, comm->rank, stage), (const char *)op->from + at * bytes,
+                   count * bytes);
+        comm->room->seat[comm->rank].call[stage % 2] = op->call;
+        nccl_room_publish(comm->room, comm->rank, stage);
+        if (!nccl_room_wait_stage(comm->room, stage, &comm->aborted))
+            return;
+        if (!same_calls(comm, stage)) {
+            atomic_store(&comm->async_error, (int)ncclInvalidUsage);
+            return;
+        }
+        combine(op, stage, (char *)op->to + at * bytes, count, bytes);
+    }
+}
+
+/* Waits for the calls before this one. */
+static void begin_call(struct nccl_op *op)
+{
+    struct ncclComm *comm = op->comm;
+
+    pthread_mutex_lock(&comm->lock);
+    while (comm->running || (!op->captured && op->number != comm->served && !atomic_load(&comm->aborted)))
+        pthread_cond_wait(&comm->changed, &comm->lock);
+    comm->running = true;
+    pthread_mutex_unlock(&comm->lock);
+}
+
+static void end_call(struct nccl_op *op)
+{
+    struct ncclComm *comm = op->comm;
+
+    pthread_mutex_lock(&comm->lock);
+    comm->running = false;
+    comm->served += !op->captured;
+    pthread_cond_broadcast(&comm->changed);
+    pthread_mutex_unlock(&comm->lock);
+}
+
+static void run_call(void *arg)
+{
+    struct nccl_op *op = arg;
+    struct ncclComm *comm = op->comm;
+    bool captured = op->captured;
+
+    begin_call(op);
+    if (!atomic_load(&comm->aborted))
+        exchange(op);
+    end_call(op);
+    if (captured)
+        return; /* the graph may run it again */
+    free(op);
+    nccl_comm_drop(comm);
+}
+
+/* ---- on the host ---- */
+
+void nccl_call_free_captured(struct nccl_op *op)
+{
+    while (op) {
+        struct nccl_op *next = op->next;
+
+        free(op);
+        op = next;
+    }
+}
+
+/* Gives the call its number, or puts it with those of graphs. False: the communicator has ended. */
+static bool enter(struct nccl_op *op)
+{
+    struct ncclComm *comm = op->comm;
+    bool open;
+
+    pthread_mutex_lock(&comm->lock);
+    open = !comm->finalized && !atomic_load(&comm->aborted);
+    if (open && op->captured) {
+        op->next = comm->captured;
+        comm->captured = op;
+    } else if (open) {
+        op->number = comm->issued++;
+        comm->refs++;
+    }
+    pthread_mutex_unlock(&comm->lock);
+    return open;
+}
+
+static ncclResult_t put_on_stream(struct nccl_op *op)
+{
+    enum cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+    ncclResult_t result = nccl_cuda(cudaStreamIsCapturing(op->stream, &status), "cudaStreamIsCapturing");
+
+    op->captured = status != cudaStreamCaptureStatusNone;
+    if (result == ncclSuccess && !enter(op))
+        result = nccl_fail(ncclInvalidUsage, "the communicator has been finalized");
+    if (result != ncclSuccess) {
+        free(op);
+        return result;
+    }
+    result = nccl_cuda(cudaLaunchHostFunc(op->stream, run_call, op), "launching a collective");
+    /* The number is taken: the calls behind this one wait for it. */
+    if (result != ncclSuccess && !op->captured)
+        run_call(op);
+    return result;
+}
+
+ncclResult_t nccl_call_launch(struct nccl_op *op)
+{
+    int before = 0;
+    ncclResult_t result = nccl_comm_check(op->comm, "a collective");
+
+    if (result == ncclSuccess)
+        result = nccl_cuda(cudaGetDevice(&before), "cudaGetDevice");
+    if (result == ncclSuccess)
+        result = nccl_cuda(cudaSetDevice(op->comm->device), "cudaSetDevice");
+    if (result != ncclSuccess) {
+        free(op);
+        return result;
+    }
+    result = put_on_stream(op);
+    cudaSetDevice(before);
+    return result;
+}
+
+static ncclResult_t check_pointer(const struct ncclComm *comm, const void *pointer, const char *caller)
+{
+    struct cudaPointerAttributes attributes;
+
+    if (cudaPointerGetAttributes(&attributes, pointer) != cudaSuccess || !attributes.devicePointer)
+        return nccl_fail(ncclInvalidArgument, "%s: %p is not device memory", caller, pointer);
+    if (attributes.type == cudaMemoryTypeDevice && attributes.device != comm->device)
+        return nccl_fail(ncclInvalidArgument, "%s: %p is on device %d, the communicator on %d", caller,
+                         pointer, attributes.device, comm->device);
+    return ncclSuccess;
+}
+
+static ncclResult_t check_call(const struct nccl_op *op, const char *caller)
+{
+    const struct nccl_call *call = &op->call;
+    ncclResult_t result = nccl_comm_check(op->comm, caller);
+
+    if (result != ncclSuccess)
+        return result;
+    if (!nccl_number_bytes((ncclDataType_t)call->type))
+        return nccl_fail(ncclInvalidArgument, "%s: there is no type %d", caller, call->type);
+    if (call->root < 0 || call->root >= op->comm->size)
+        return nccl_fail(ncclInvalidArgument, "%s: there is no rank %d", caller, call->root);
+    if (call->op < 0 || call->op >= (int)ncclNumOps)
+        return nccl_fail(ncclInvalidArgument, "%s: there is no operation %d", caller, call->op);
+    if (call->count == 0)
+        return ncclSuccess;
+    if (call->count > SIZE_MAX / 8)
+        return nccl_fail(ncclInvalidArgument, "%s: %llu elements", caller, (unsigned long long)call->count);
+    if (call->kind == ALL_REDUCE &&
+        !nccl_number_can_reduce((ncclDataType_t)call->type, (ncclRedOp_t)call->op))
+        return nccl_fail(ncclInvalidUsage, "%s: simgpu has no operation %d for type %d", caller, call->op,
+                         call->type);
+    if (call->kind == ALL_REDUCE || call->root == op->comm->rank)
+        result = check_pointer(op->comm, op->from, caller);
+    return result == ncclSuccess ? check_pointer(op->comm, op->to, caller) : result;
+}
+
+static ncclResult_t make_call(const struct nccl_op *wanted, const char *caller)
+{
+    ncclResult_t result = check_call(wanted, caller);
+    struct nccl_op *op;
+
+    if (result != ncclSuccess)
+        return nccl_group_failed(result);
+    if (wanted->call.count == 0)
+        return ncclSuccess;
+    op = malloc(sizeof(*op));
+    if (!op)
+        return nccl_group_failed(nccl_fail(ncclSystemError, "%s: no memory", caller));
+    *op = *wanted;
+    return nccl_group_call(op);
+}
+
+ncclResult_t ncclAllReduce(const void *sendbuff, void *recvbuff, size_t count, ncclDataType_t datatype,
+                           ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream)
+{
+    struct nccl_op wanted = {.comm = comm, .from = sendbuff, .to = recvbuff, .stream = stream};
+
+    wanted.call = (struct nccl_call){ALL_REDUCE, (int32_t)datatype, (int32_t)op, 0, count};
+    return make_call(&wanted, "ncclAllReduce");
+}
+
+ncclResult_t ncclBroadcast(const void *sendbuff, void *recvbuff, size_t count, ncclDataType_t datatype,
+                           int root, ncclComm_t comm, cudaStream_t stream)
+{
+    struct nccl_op wanted = {.comm = comm, .from = sendbuff, .to = recvbuff, .stream = stream};
+
+    wanted.call = (struct nccl_call){BROADCAST, (int32_t)datatype, 0, root, count};
+    return make_call(&wanted, "ncclBroadcast");
+}
+
+ncclResult_t ncclBcast(void *buff, size_t count, ncclDataType_t datatype, int root, ncclComm_t comm,
+                       cudaStream_t stream)
+{
+    return ncclBroadcast(buff, buff, count, datatype, root, comm, stream);
+}

@@ -1,0 +1,24 @@
+/* nccl_call: collective calls, and their way onto a stream. */
+#ifndef SIMGPU_NCCL_CALL_H
+#define SIMGPU_NCCL_CALL_H
+
+#include "tools/simgpu/nccl/nccl_comm.h"
+
+struct nccl_op {
+    struct nccl_op *next;
+    ncclComm_t comm;
+    struct nccl_call call;
+    const void *from;
+    void *to;
+    cudaStream_t stream;
+    uint64_t number;
+    bool captured;
+};
+
+/* Puts a call on its stream and takes it over, also when that fails. */
+ncclResult_t nccl_call_launch(struct nccl_op *op);
+
+/* Frees the calls that graphs hold: the graphs must not run any more. */
+void nccl_call_free_captured(struct nccl_op *op);
+
+#endif

@@ -1,0 +1,21 @@
+/* nccl_number: sizes of NCCL's types, and sums over ranks. Pure, no lock. */
+#ifndef SIMGPU_NCCL_NUMBER_H
+#define SIMGPU_NCCL_NUMBER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "tools/simgpu/nccl/nccl_abi.h"
+
+size_t nccl_number_bytes(ncclDataType_t type); /* 0: not a type */
+
+/* Can nccl_number_reduce do this? Sums and means of 16 and 32 bit floating point can be made. */
+bool nccl_number_can_reduce(ncclDataType_t type, ncclRedOp_t op);
+
+/* Writes the sum or the mean over `ranks` arrays, added up in the order of the ranks in 32 bits, so that
+ * every rank gets the same bits. For a mean each value is multiplied by 1 / ranks first, as NCCL does. `out`
+ * may be one of the arrays. */
+void nccl_number_reduce(void *out, const void *const *from, int ranks, size_t count, ncclDataType_t type,
+                        ncclRedOp_t op);
+
+#endif
