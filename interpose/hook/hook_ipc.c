@@ -3,6 +3,7 @@
 
 #include "interpose/hook/hooks.h"
 #include "interpose/hook/pointer.h"
+#include "interpose/hook/seen.h"
 #include "interpose/pool/pools.h"
 #include "interpose/share/ipc.h"
 
@@ -69,25 +70,41 @@ static bool open_ours(CUdeviceptr *address, const CUipcMemHandle *handle, unsign
     return true;
 }
 
+/* Notes for a recording what was opened. */
+static CUresult seen_open(CUresult result, const CUdeviceptr *address)
+{
+    CUdeviceptr start;
+    size_t bytes;
+
+    if (events_are_on() && result == CUDA_SUCCESS &&
+        cuMemGetAddressRange_v2(&start, &bytes, *address) == CUDA_SUCCESS)
+        seen_note(result, RECORDING_IMPORT, ROUTE_CURRENT, *address, bytes, NULL);
+    return result;
+}
+
 CUresult cuIpcOpenMemHandle(CUdeviceptr *address, CUipcMemHandle handle, unsigned int flags)
 {
     CUresult result;
 
-    return open_ours(address, &handle, flags, &result) ? result
-                                                       : driver.cuIpcOpenMemHandle(address, handle, flags);
+    OWNER_CALL();
+    if (!open_ours(address, &handle, flags, &result))
+        result = driver.cuIpcOpenMemHandle(address, handle, flags);
+    return seen_open(result, address);
 }
 
 CUresult cuIpcOpenMemHandle_v2(CUdeviceptr *address, CUipcMemHandle handle, unsigned int flags)
 {
     CUresult result;
 
-    return open_ours(address, &handle, flags, &result) ? result
-                                                       : driver.cuIpcOpenMemHandle_v2(address, handle, flags);
+    OWNER_CALL();
+    if (!open_ours(address, &handle, flags, &result))
+        result = driver.cuIpcOpenMemHandle_v2(address, handle, flags);
+    return seen_open(result, address);
 }
 
 CUresult cuIpcCloseMemHandle(CUdeviceptr address)
 {
-    if (current() && ipc_close(address) == 0)
-        return CUDA_SUCCESS;
-    return driver.cuIpcCloseMemHandle(address);
+    return SEEN_FREE(RECORDING_IMPORT, address, NULL,
+                     current() && ipc_close(address) == 0 ? CUDA_SUCCESS
+                                                          : driver.cuIpcCloseMemHandle(address));
 }

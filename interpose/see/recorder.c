@@ -141,16 +141,18 @@ static void release_unseen(const struct recording_event *event)
 static bool find_released(struct recording_event *event)
 {
     for (unsigned i = 1; i <= RELEASED; i++) {
-        const struct recording_event *before = &released[(released_next - i) % RELEASED];
+        struct recording_event *before = &released[(released_next - i) % RELEASED];
+        const uint64_t time = event->time_ns;
 
-        if (before->address == event->address && before->thread == event->thread) {
-            const uint64_t time = event->time_ns;
-
-            *event = *before;
-            event->head.type = RECORDING_ALLOC;
-            event->time_ns = time;
-            return true;
-        }
+        if (before->address != event->address || before->thread != event->thread)
+            continue;
+        if (before->head.type != RECORDING_FREE)
+            return false;
+        *event = *before;
+        event->head.type = RECORDING_ALLOC;
+        event->time_ns = time;
+        before->head.type = 0;
+        return true;
     }
     return false;
 }
@@ -166,8 +168,11 @@ static void take(const struct recording_event *noted)
         live_add(&event);
         break;
     case RECORDING_FREE:
-        if (!live_take(&event))
-            return; /* not a block, or one from before the recording */
+        if (!live_take(&event)) {
+            event.head.type = 0; /* not a block, or one from before the recording: nothing can be kept */
+            released[released_next++ % RELEASED] = event;
+            return;
+        }
         released[released_next++ % RELEASED] = event;
         break;
     case EVENTS_GONE:

@@ -22,8 +22,9 @@ void setUp(void)
 
 void tearDown(void) {}
 
-/* Runs a scenario. variables: name, value, ..., NULL. */
-static struct spawn_result run(const char *scenario, const char *file, const char *const *variables)
+/* Runs a scenario of a program. variables: name, value, ..., NULL. */
+static struct spawn_result run_program(const char *program, const char *scenario, const char *file,
+                                       const char *const *variables)
 {
     struct spawn_env *env = spawn_env_new();
 
@@ -33,10 +34,14 @@ static struct spawn_result run(const char *scenario, const char *file, const cha
     spawn_env_set(env, "GPUCAP_RECORD", file);
     for (; variables && *variables; variables += 2)
         spawn_env_set(env, variables[0], variables[1]);
-    struct spawn_result r = spawn_run(
-        env, (const char *[]){spawn_build_path("tests/integration/prog_recorded"), scenario, NULL}, NULL);
+    struct spawn_result r = spawn_run(env, (const char *[]){spawn_build_path(program), scenario, NULL}, NULL);
     spawn_env_free(env);
     return r;
+}
+
+static struct spawn_result run(const char *scenario, const char *file, const char *const *variables)
+{
+    return run_program("tests/integration/prog_recorded", scenario, file, variables);
 }
 
 static struct recording_decode decode(const char *file)
@@ -193,32 +198,73 @@ static void test_what_was_flushed_survives_sigkill(void)
 
 /* ---- files ---- */
 
-static void test_each_process_has_a_file_of_its_own(void)
+/* Calls check() for each recording "of-PID", removes it, and returns how many there were. */
+static unsigned each_recording(void (*check)(const struct recording_decode *r, uint32_t pid))
 {
-    char pattern[160], file[512];
+    char file[512];
     struct dirent *entry;
     unsigned files = 0;
-
-    snprintf(pattern, sizeof pattern, "%s/of-%%p", folder);
-    struct spawn_result result = run("forks", pattern, NULL);
-    TEST_ASSERT_EQUAL_STRING("", result.err);
-    TEST_ASSERT_EQUAL_INT(0, result.status);
-    spawn_result_free(&result);
     DIR *all = opendir(folder);
+
     while ((entry = readdir(all))) {
         if (strncmp(entry->d_name, "of-", 3) != 0)
             continue;
         files++;
         snprintf(file, sizeof file, "%s/%s", folder, entry->d_name);
         struct recording_decode r = decode(file);
-        TEST_ASSERT_EQUAL_UINT32((uint32_t)atoi(entry->d_name + 3), r.head.pid);
-        TEST_ASSERT_EQUAL_size_t(1, recording_decode_count(&r, RECORDING_ALLOC));
-        TEST_ASSERT_EQUAL_size_t(1, recording_decode_count(&r, RECORDING_END));
+        check(&r, (uint32_t)atoi(entry->d_name + 3));
         recording_decode_free(&r);
         unlink(file);
     }
     closedir(all);
-    TEST_ASSERT_EQUAL_UINT(2, files);
+    return files;
+}
+
+static void run_processes(const char *program, const char *scenario)
+{
+    char pattern[160];
+
+    snprintf(pattern, sizeof pattern, "%s/of-%%p", folder);
+    struct spawn_result result = run_program(program, scenario, pattern, NULL);
+    TEST_ASSERT_EQUAL_STRING("", result.err);
+    TEST_ASSERT_EQUAL_INT(0, result.status);
+    spawn_result_free(&result);
+}
+
+static void check_one_block(const struct recording_decode *r, uint32_t pid)
+{
+    TEST_ASSERT_EQUAL_UINT32(pid, r->head.pid);
+    TEST_ASSERT_EQUAL_size_t(1, recording_decode_count(r, RECORDING_ALLOC));
+    TEST_ASSERT_EQUAL_size_t(1, recording_decode_count(r, RECORDING_END));
+}
+
+static void test_each_process_has_a_file_of_its_own(void)
+{
+    run_processes("tests/integration/prog_recorded", "forks");
+    TEST_ASSERT_EQUAL_UINT(2, each_recording(check_one_block));
+}
+
+static unsigned imported, given_up;
+
+static void count_imports(const struct recording_decode *r, uint32_t pid)
+{
+    const struct recording_event *event;
+    size_t at = 0;
+
+    (void)pid;
+    while ((event = recording_decode_next(r, &at, 0))) {
+        imported += event->kind == RECORDING_IMPORT && event->head.type == RECORDING_ALLOC;
+        given_up += event->kind == RECORDING_IMPORT && event->head.type == RECORDING_FREE;
+    }
+}
+
+static void test_memory_of_other_processes_is_recorded_as_such(void)
+{
+    imported = given_up = 0;
+    run_processes("tests/integration/prog_ipc", "share");
+    TEST_ASSERT_EQUAL_UINT(2, each_recording(count_imports));
+    TEST_ASSERT_EQUAL_UINT(5, imported);
+    TEST_ASSERT_EQUAL_UINT(5, given_up);
 }
 
 static void test_a_file_that_cannot_be_written_is_said_once_and_the_program_goes_on(void)
@@ -329,6 +375,7 @@ int main(void)
     RUN_TEST(test_all_threads_are_recorded);
     RUN_TEST(test_what_was_flushed_survives_sigkill);
     RUN_TEST(test_each_process_has_a_file_of_its_own);
+    RUN_TEST(test_memory_of_other_processes_is_recorded_as_such);
     RUN_TEST(test_a_file_that_cannot_be_written_is_said_once_and_the_program_goes_on);
     RUN_TEST(test_a_running_process_is_recorded_from_a_command_on);
     RUN_TEST(test_each_block_has_the_library_that_asked_for_it);

@@ -11,6 +11,16 @@ int ps_prometheus(struct ledgers *ledgers);
 /* Writes who within a process holds its memory; the word is its id. Returns an exit status. */
 int ps_owners(struct ledgers *ledgers, const char *word);
 
+/* One line of a process's answer. */
+struct ps_owner {
+    int device;
+    uint64_t bytes, blocks;
+    char kind[16], owner[64], tag[32]; /* free of control characters */
+};
+/* Reads the answer, largest first on each device. What is not a line of an answer is left out. Returns how
+ * many rows there are, at most `room`. */
+size_t ps_owners_read(const char *answer, struct ps_owner *rows, size_t room);
+
 /* Writes what a process is doing, such as "waiting for 512 MiB, lent 0.8 GiB"; "" if nothing is to be said.
  */
 #define PS_STATE 80
