@@ -153,7 +153,7 @@ struct snapshot {
 
 static bool has_address(const struct timeline_block *block)
 {
-    return block->kind != RECORDING_VMM && block->kind != RECORDING_ARRAY;
+    return block->kind != RECORDING_VMM && block->kind != RECORDING_ARRAY && block->kind != RECORDING_GRAPH;
 }
 
 static bool place_blocks(struct snapshot *snapshot)
