@@ -194,8 +194,7 @@ static void put_frames(struct snapshot *snapshot, uint32_t id)
         put_key(pickle, "name");
         put_text(pickle, name);
         put_key(pickle, "filename");
-        text[strcspn(text, "+")] = '\0';
-        put_text(pickle, name);
+        put_text(pickle, frames_path(&snapshot->frames, stack->frames[i]));
         put_pair(pickle, "line", 0);
         end_dict(pickle);
     }

@@ -202,7 +202,7 @@ function bytesText(bytes) {
     const digits = places || (bytes < 10 * size && bytes % size ? 1 : 0), parts = 10 ** digits;
     return (Math.floor(bytes * parts / size + 0.5) / parts).toFixed(digits) + ' ' + unit;
   }
-  return bytes + ' B';
+  return bytes ? bytes + ' B' : '0';
 }
 
 function spanText(ns) {

@@ -208,7 +208,7 @@ function markText(mark) {
   const track = mark.track, tag = mark.tag ? ' (' + tagText(track, mark.tag) + ')' : '', who = ownerText(track, mark.owner) + tag;
   const pid = mark.other && mark.other < 2 ** 31 ? 'process ' + mark.other : 'another process';
   switch (mark.type) {
-    case REFUSAL: return 'refused: ' + bytesText(mark.bytes) + ' for ' + who + ', ' + bytesText(mark.other) + ' would have fitted (' + LIMITS[mark.limit < 5 ? mark.limit : 0] + ')';
+    case REFUSAL: return 'refused: ' + bytesText(mark.bytes) + ' for ' + who + ', ' + (mark.other ? bytesText(mark.other) + ' would have fitted' : 'nothing was left') + ' (' + LIMITS[mark.limit < 5 ? mark.limit : 0] + ')';
     case WAIT: return 'waited ' + spanText(mark.other) + ' for ' + bytesText(mark.bytes) + ' for ' + who;
     case LEND: return 'lent ' + bytesText(mark.bytes) + ' to ' + pid;
     case BORROW: return 'borrowed ' + bytesText(mark.bytes) + ' from ' + pid;
