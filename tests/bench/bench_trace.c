@@ -46,7 +46,7 @@ static void set_name(struct trace *trace, const char *path)
     snprintf(trace->name, sizeof trace->name, "%s", base ? base + 1 : path);
     char *end = strstr(trace->name, ".trace");
     if (!end)
-        end = strstr(trace->name, ".gcr");
+        end = strstr(trace->name, ".gpucap");
     if (end)
         *end = '\0';
 }

@@ -19,8 +19,8 @@ static char first[256], second[256];
 void setUp(void)
 {
     cli_set_up();
-    snprintf(first, sizeof first, "%s", cli_path("a.gcr"));
-    snprintf(second, sizeof second, "%s", cli_path("b.gcr"));
+    snprintf(first, sizeof first, "%s", cli_path("a.gpucap"));
+    snprintf(second, sizeof second, "%s", cli_path("b.gpucap"));
     recording_make_training(first, &(struct recording_training){.events = EVENTS});
     recording_make_training(second, &(struct recording_training){.events = EVENTS, .process = 1});
 }
@@ -230,7 +230,7 @@ static void test_files_that_are_no_recordings_are_refused(void)
     static const char *const commands[] = {"summary", "view", "why"};
     char path[256];
 
-    snprintf(path, sizeof path, "%s", cli_path("text.gcr"));
+    snprintf(path, sizeof path, "%s", cli_path("text.gpucap"));
     cli_write(path, "just some text, longer than the head of a recording would be", 60, 0600);
     for (size_t i = 0; i < sizeof commands / sizeof *commands; i++) {
         struct spawn_result result = CLI_RUN(NULL, commands[i], path);

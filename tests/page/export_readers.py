@@ -164,7 +164,7 @@ def test_svg(data):
 def main():
     build = sys.argv[1]
     with tempfile.TemporaryDirectory(prefix="gpucap-export-") as folder:
-        recording = os.path.join(folder, "a.gcr")
+        recording = os.path.join(folder, "a.gpucap")
         subprocess.run([os.path.join(build, "make_recording"), recording, str(EVENTS), "0", "plain"], check=True)
         written = {}
         for form in ("perfetto", "pytorch", "csv", "svg"):

@@ -17,6 +17,7 @@ import recount  # noqa: E402
 
 MILLION = 1000000
 EVENTS = 20000
+ACTIVATIONS = 4  # the tag, in make_recording
 GIB, MIB, KIB = 1 << 30, 1 << 20, 1 << 10
 
 
@@ -148,6 +149,26 @@ def test_click_shows_the_blocks_of_that_moment(case, recording):
     check(case.chrome.run("document.getElementById('moment').hidden"), "Escape does not close the moment")
 
 
+def test_left_out_groups(case, recording):
+    """Without activations the picture's peak is that of the rest."""
+    case.chrome.run("[...document.querySelectorAll('#legend button')].find(button => button.innerText === 'activations').click()")
+    case.chrome.settle()
+    live = most = 0
+    for event in recount.events(recording):
+        if event["type"] == recount.CONTEXT:
+            context = event["bytes"]
+        if event["type"] in (recount.ALLOC, recount.FREE) and event["tag"] != ACTIVATIONS:
+            live += event["bytes"] if event["type"] == recount.ALLOC else -event["bytes"]
+        most = max(most, live + context if event["time"] else 0)
+    shown = case.chrome.run("page.lanes[0].series.peakUsed - Math.max(...page.tracks[0].value.filter((_, i) => page.tracks[0].op[i] === OP_UNNAMED))")
+    check(abs(shown - most) < 64 * MIB and shown < case.chrome.run("page.tracks[0].peakUsed") - GIB, "%d is shown, not %d" % (shown, most))
+    case.chrome.click(*case.at(0.5))
+    expect_blocks(case, recording, 0)
+    case.chrome.run("[...document.querySelectorAll('#legend button')].find(button => button.innerText === 'activations').click()")
+    case.chrome.settle()
+    check(case.chrome.run("page.lanes[0].series === page.tracks[0]"), "all is shown again")
+
+
 def test_several_processes(case, recordings):
     case.open(case.page("two.html", *recordings))
     offset = case.chrome.run("page.tracks[1].json.offset")
@@ -169,8 +190,8 @@ def test_several_processes(case, recordings):
 def test_hostile_text_is_only_text(case):
     evil = b"</script><img src=x onerror=window.hacked=1><script>window.hacked=1</script>"
     names = [(67, 0, evil + b"\0" + evil + b"\0" + evil), (64, 1, evil), (65, 1, evil), (66, 1, evil), (68, 0, evil + b"\0" + evil + b"\0" + evil)]
-    recount.write(case.path("evil.gcr"), names, [(recount.ALLOC, 10, 4096, MIB, 1, 1), (recount.REFUSAL, 15, 0, MIB, 1, 1), (recount.FREE, 20, 4096, MIB, 1, 1)])
-    case.open(case.page("evil.html", case.path("evil.gcr")))
+    recount.write(case.path("evil.gpucap"), names, [(recount.ALLOC, 10, 4096, MIB, 1, 1), (recount.REFUSAL, 15, 0, MIB, 1, 1), (recount.FREE, 20, 4096, MIB, 1, 1)])
+    case.open(case.page("evil.html", case.path("evil.gpucap")))
     case.chrome.key("m")
     case.chrome.move(*case.at(0.6))
     check(case.chrome.run("window.hacked") is None, "text of the recording was run")
@@ -180,7 +201,7 @@ def test_hostile_text_is_only_text(case):
 
 
 def test_a_million_events(case):
-    took = case.open(case.page("million.html", case.record("million.gcr", MILLION, 0)))
+    took = case.open(case.page("million.html", case.record("million.gpucap", MILLION, 0)))
     check(case.chrome.run("page.tracks[0].steps") >= MILLION, "not all events are there")
     check(case.chrome.run("document.querySelector('#facts').innerText").count("1,0") == 1, "the number of events is not said")
     case.chrome.key("m")
@@ -214,11 +235,12 @@ def main():
         try:
             chrome.size(1280, 1400)
             case = Case(sys.argv[1], folder, chrome)
-            recordings = [case.record("a.gcr", EVENTS, 0), case.record("b.gcr", EVENTS, 1)]
+            recordings = [case.record("a.gpucap", EVENTS, 0), case.record("b.gpucap", EVENTS, 1)]
             test_picture_and_sentence(case, recordings[0])
             test_zoom(case)
             test_hover(case)
             test_click_shows_the_blocks_of_that_moment(case, recordings[0])
+            test_left_out_groups(case, recordings[0])
             test_several_processes(case, recordings)
             test_hostile_text_is_only_text(case)
             test_a_million_events(case)

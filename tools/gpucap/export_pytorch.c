@@ -153,7 +153,7 @@ struct snapshot {
 
 static bool has_address(const struct timeline_block *block)
 {
-    return block->kind != RECORDING_VMM && block->kind != RECORDING_ARRAY;
+    return block->kind != RECORDING_VMM && block->kind != RECORDING_ARRAY && block->kind != RECORDING_GRAPH;
 }
 
 static bool place_blocks(struct snapshot *snapshot)
@@ -194,8 +194,7 @@ static void put_frames(struct snapshot *snapshot, uint32_t id)
         put_key(pickle, "name");
         put_text(pickle, name);
         put_key(pickle, "filename");
-        text[strcspn(text, "+")] = '\0';
-        put_text(pickle, name);
+        put_text(pickle, frames_path(&snapshot->frames, stack->frames[i]));
         put_pair(pickle, "line", 0);
         end_dict(pickle);
     }

@@ -202,7 +202,7 @@ static void write_marks(FILE *out, const struct timeline *timeline)
     fprintf(out, "],\"marksLeft\":%zu", timeline->mark_count - written);
 }
 
-static void write_stacks(FILE *out, const struct recording *recording, const struct frames *frames)
+static void write_stacks(FILE *out, const struct recording *recording, struct frames *frames)
 {
     char text[FRAMES_TEXT];
 

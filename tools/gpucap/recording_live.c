@@ -11,7 +11,7 @@
 
 static uint32_t space_of(uint8_t kind)
 {
-    return kind == RECORDING_VMM || kind == RECORDING_ARRAY ? kind : 0;
+    return kind == RECORDING_VMM || kind == RECORDING_ARRAY || kind == RECORDING_GRAPH ? kind : 0;
 }
 
 static size_t home_of(const struct live_map *map, uint64_t address, uint32_t space)

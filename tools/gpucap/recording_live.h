@@ -1,5 +1,5 @@
 /* recording_live: which block of a recording is live at which address. Device addresses and the numbers of
- * handles (cuMemCreate, arrays) may be equal and mean different blocks. Owns no lock.
+ * handles (cuMemCreate, arrays, graphs) may be equal and mean different blocks. Owns no lock.
  */
 #ifndef GPUCAP_RECORDING_LIVE_H
 #define GPUCAP_RECORDING_LIVE_H

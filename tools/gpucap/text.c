@@ -224,7 +224,8 @@ int cmd_man(int argc, char **argv)
         ".SH EXIT STATUS\nThat of the program. %d: gpucap itself failed. %d: the program cannot be executed. "
         "%d: it was not\nfound. \\fBdoctor\\fR: 0 healthy, 1 a problem or something to be warned of was "
         "found. \\fBps\\fR, \\fBset\\fR, \\fBtrim\\fR and \\fBwhy\\fR: 0 done,\n1 the process or job is "
-        "not there, or something could not be read or changed.\n",
+        "not there, or something could not be read or changed. \\fBreplay\\fR: 0 all fitted, 1 a request was "
+        "refused.\n",
         CLI_FAILED, CLI_CANNOT_EXECUTE, CLI_NOT_FOUND);
     return 0;
 }

@@ -65,8 +65,11 @@ static void print_asked(const struct refusal *refusal)
     printf(", thread %u%s%.16s\n", event->thread, *thread ? " " : "", thread);
     if (!stack || !frames_open(&frames, recording))
         return;
-    for (uint32_t i = 0; i < stack->count && i < FRAMES; i++)
-        printf("  %-13s%.64s\n", i ? "" : "called from", frames_text(&frames, stack->frames[i], text));
+    for (uint32_t i = 0, shown = 0; i < stack->count && shown < FRAMES; i++) {
+        frames_text(&frames, stack->frames[i], text);
+        if (!frames_is_runtime(text))
+            printf("  %-13s%.64s\n", shown++ ? "" : "called from", text);
+    }
     frames_close(&frames);
 }
 
@@ -80,7 +83,10 @@ static void print_limit(const struct refusal *refusal)
         printf(
             "  limit        %s, %s", recording_size(refusal->state.limit, limit),
             recording_limit_name(refusal->event->limit ? refusal->event->limit : refusal->state.limit_kind));
-    printf("; at most %s would have fitted\n", recording_size(refusal->event->other, left));
+    if (refusal->event->other)
+        printf("; at most %s would have fitted\n", recording_size(refusal->event->other, left));
+    else
+        puts("; nothing was left");
     printf("  in use       %s by this process\n", recording_size(timeline_used(&refusal->state), used));
 }
 

@@ -5,7 +5,7 @@ const CHUNK = 256;
 const OP_ALLOC = 0, OP_HELD = 1, OP_CONTEXT = 2, OP_UNNAMED = 3, OP_LIMIT = 4, FIRST_FREE = 5, OP_FREE = 5;
 const KIND_MALLOC = 1, KIND_IMPORT = 7;
 const KINDS = ['other', 'cudaMalloc', 'cudaMallocAsync', 'cuMemCreate', 'array', 'graph', 'managed', 'imported'];
-const HAS_ADDRESS = kind => kind !== 3 && kind !== 4; // the others have handles
+const HAS_ADDRESS = kind => kind !== 3 && kind !== 4 && kind !== 5; // these have handles
 const STITCH = 5, LEND = 7, BORROW = 8, WAIT = 9, REFUSAL = 10;
 const LIMITS = ['limit', 'limit of the process', 'limit of the job', "administrator's limit", 'size of the card'];
 
@@ -202,7 +202,7 @@ function bytesText(bytes) {
     const digits = places || (bytes < 10 * size && bytes % size ? 1 : 0), parts = 10 ** digits;
     return (Math.floor(bytes * parts / size + 0.5) / parts).toFixed(digits) + ' ' + unit;
   }
-  return bytes + ' B';
+  return bytes ? bytes + ' B' : '0';
 }
 
 function spanText(ns) {

@@ -58,9 +58,9 @@ function topOf(page, lane) {
   return most * 1.06;
 }
 
-/* A limit of the job is drawn where all processes are. */
+/* A limit of the job is drawn where all processes are, and none where not all is shown. */
 function hasLimit(page, lane) {
-  return !page.sharedLimit || Boolean(lane.series.tracks);
+  return !page.hidden.size && (!page.sharedLimit || Boolean(lane.series.tracks));
 }
 
 function sizeTicks(most, count) {
@@ -103,7 +103,7 @@ function stackColumns(lane, page, layout, scale) {
       if (!page.hidden.has(grouping.groups[g].name)) sum += now[g];
       tops[g][c] = lane.y + lane.height - sum * scale;
     }
-    tops[width][c] = page.hidden.size ? tops[width - 1][c] : lane.y + lane.height - Math.max(sum, used) * scale;
+    tops[width][c] = lane.y + lane.height - Math.max(sum, used) * scale;
   }
   return tops;
 }
@@ -140,7 +140,7 @@ function drawStack(context, lane, page, layout, scale, colours) {
   context.strokeStyle = colours.paper; // a thin gap between neighbours, for those who see colours differently
   context.lineWidth = 0.6;
   for (let g = 0; g < groups.length - 1; g++) if (groups[g].seen) strokeTop(context, layout.left, tops[g], false);
-  if (!page.hidden.size) drawLowest(context, layout, tops[groups.length - 1], tops.lows);
+  drawLowest(context, layout, tops[groups.length - 1], tops.lows);
   context.fillStyle = hatching(context, colours.hatch, 6);
   fillBetween(context, layout.left, tops[groups.length], tops[groups.length - 1]);
   context.strokeStyle = colours.soft;
@@ -208,7 +208,7 @@ function markText(mark) {
   const track = mark.track, tag = mark.tag ? ' (' + tagText(track, mark.tag) + ')' : '', who = ownerText(track, mark.owner) + tag;
   const pid = mark.other && mark.other < 2 ** 31 ? 'process ' + mark.other : 'another process';
   switch (mark.type) {
-    case REFUSAL: return 'refused: ' + bytesText(mark.bytes) + ' for ' + who + ', ' + bytesText(mark.other) + ' would have fitted (' + LIMITS[mark.limit < 5 ? mark.limit : 0] + ')';
+    case REFUSAL: return 'refused: ' + bytesText(mark.bytes) + ' for ' + who + ', ' + (mark.other ? bytesText(mark.other) + ' would have fitted' : 'nothing was left') + ' (' + LIMITS[mark.limit < 5 ? mark.limit : 0] + ')';
     case WAIT: return 'waited ' + spanText(mark.other) + ' for ' + bytesText(mark.bytes) + ' for ' + who;
     case LEND: return 'lent ' + bytesText(mark.bytes) + ' to ' + pid;
     case BORROW: return 'borrowed ' + bytesText(mark.bytes) + ' from ' + pid;
@@ -390,7 +390,7 @@ function drawOver(page) {
     context.stroke();
   };
   if (page.moment) {
-    const x = layout.x(page.moment.time), lane = page.lanes.find(one => one.series === page.moment.series) || page.lanes[0];
+    const x = layout.x(page.moment.time), lane = page.lanes.find(one => one.full === page.moment.track) || page.lanes[0];
     if (x >= layout.left && x <= layout.width - layout.right) {
       upright(x, colours.accent, []);
       context.fillStyle = colours.accent;

@@ -117,3 +117,40 @@ function limitAt(series, time) {
   for (const entry of series.limits) if (entry.time <= time) limit = entry.bytes;
   return limit;
 }
+
+/* ---- without some groups ---- */
+
+/* The same series with only the groups that are shown: its peaks are theirs. */
+function filterTrack(track, grouping, hidden) {
+  const shown = grouping.groups.map(group => !hidden.has(group.name)), { op, block, value, meta, steps } = track;
+  const of = grouping.of[track.index], own = grouping.mode === 'process' ? grouping.ofProcess[track.index] : -1;
+  const countsContext = shown[own < 0 ? 0 : own], countsUnnamed = shown[own < 0 ? grouping.unnamed : own];
+  const series = Object.create(track), named = new Float64Array(steps);
+  let live = 0, context = 0, unnamed = 0;
+  for (let i = 0; i < steps; i++) {
+    switch (op[i]) {
+      case OP_ALLOC: case OP_FREE: {
+        const g = of[meta[block[i]]];
+        if (g !== NOT_COUNTED && shown[g]) live += op[i] === OP_FREE ? -value[i] : value[i];
+        break;
+      }
+      case OP_CONTEXT: if (countsContext) context = value[i]; break;
+      case OP_UNNAMED: if (countsUnnamed) unnamed = value[i]; break;
+    }
+    named[i] = live + context + unnamed;
+  }
+  series.named = series.used = named;
+  return buildIndex(series);
+}
+
+function filterJoined(joined, tracks) {
+  const series = Object.create(joined), named = new Float64Array(joined.times.length), at = tracks.map(() => 0);
+  let sum = 0;
+  for (let i = 0; i < named.length; i++) {
+    const track = tracks[joined.from[i]], j = at[joined.from[i]]++;
+    sum += track.named[j] - (j ? track.named[j - 1] : 0);
+    named[i] = sum;
+  }
+  series.named = series.used = named;
+  return buildIndex(series);
+}

@@ -71,11 +71,16 @@ function showLegend() {
   const legend = document.getElementById('legend'), items = [];
   const entries = page.grouping.groups.filter(group => group.seen).map(group => [group.name, group.colour]);
   if (page.mode === 'process') entries.splice(0, entries.length, ...page.tracks.map(processName).map(name => [name, (page.grouping.groups.find(g => g.name === name) || {}).colour || OTHERS]));
-  for (const [name, colour] of [...entries, ['idle in the pool', null]]) {
-    const item = element('li'), swatch = element('i');
-    if (colour) swatch.style.background = colour;
-    else swatch.style.background = 'repeating-linear-gradient(135deg, transparent 0 2px, var(--hatch) 2px 3px)';
-    item.append(swatch, element('span', name));
+  for (const [name, colour] of page.hidden.size ? entries : [...entries, ['idle in the pool', null]]) {
+    const item = element('li'), swatch = element('i'), button = element('button');
+    swatch.style.background = colour || 'repeating-linear-gradient(135deg, transparent 0 2px, var(--hatch) 2px 3px)';
+    button.type = 'button';
+    button.append(swatch, element('span', name));
+    button.disabled = !colour;
+    button.setAttribute('aria-pressed', !page.hidden.has(name));
+    button.title = colour ? (page.hidden.has(name) ? 'Show' : 'Leave out') : '';
+    button.addEventListener('click', () => { toggleGroup(name); document.querySelectorAll('#legend button')[items.indexOf(item)].focus(); });
+    item.append(button);
     items.push(item);
   }
   legend.replaceChildren(...items);
@@ -88,6 +93,10 @@ function setMode(mode) {
   page.grouping = page.groupings[mode] ||= makeGrouping(page.tracks, mode);
   page.lanes = page.tracks.map(track => ({ series: track, title: track.json.pid + '  ' + track.json.title + (track.json.device || page.tracks.some(t => t.json.device) ? '  GPU ' + track.json.device : '') }));
   if (page.joined) page.lanes.unshift({ series: page.joined, title: 'All processes' });
+  for (const lane of page.lanes) lane.full = lane.series;
+  if (mode !== page.filteredFor) page.hidden.clear();
+  page.filteredFor = mode;
+  filterLanes();
   for (const button of document.querySelectorAll('#modes button')) {
     const chosen = button.dataset.mode === mode;
     button.setAttribute('aria-checked', chosen);
@@ -96,6 +105,20 @@ function setMode(mode) {
   showLegend();
   redraw();
   showMoment(page);
+}
+
+/* Shows only what is not hidden. */
+function filterLanes() {
+  const filtered = page.hidden.size ? page.tracks.map(track => filterTrack(track, page.grouping, page.hidden)) : page.tracks;
+  for (const lane of page.lanes)
+    lane.series = !lane.full.tracks ? filtered[lane.full.index] : page.hidden.size ? filterJoined(lane.full, filtered) : lane.full;
+}
+
+function toggleGroup(name) {
+  if (!page.hidden.delete(name)) page.hidden.add(name);
+  filterLanes();
+  showLegend();
+  redraw();
 }
 
 function setView(from, to) {
@@ -134,7 +157,7 @@ const pan = share => setView(page.view.from + share * (page.view.to - page.view.
 
 /* The moment of a step: what is live after it. */
 function chooseStep(track, step, time) {
-  page.moment = { track, series: track, step, time: time ?? (step < 0 ? 0 : track.times[step]) };
+  page.moment = { track, step, time: time ?? (step < 0 ? 0 : track.times[step]) };
   showMoment(page);
   drawOver(page);
   keepAddress();
@@ -158,7 +181,7 @@ function chooseAt(x, y) {
   const target = nearTarget(x, y);
   if (target) return chooseTime(target.mark.track, target.mark.time);
   const { step, empty } = stepAt(lane, x), time = empty ? page.layout.time(x) : lane.series.times[Math.max(0, step)];
-  if (!lane.series.tracks) return chooseStep(lane.series, step, time);
+  if (!lane.full.tracks) return chooseStep(lane.full, step, time);
   const largest = [...page.tracks].sort((a, b) => usedAt(b, time) - usedAt(a, time))[0];
   chooseTime(largest, time);
 }
@@ -225,12 +248,12 @@ function showTip(x, y, clientX, clientY) {
     line.append(cell, element('td', bytesText(bytes), 'number'));
     table.append(line);
   };
-  groups.map((group, g) => [group, now[g]]).filter(entry => entry[1] > 0).sort((a, b) => b[1] - a[1]).forEach(([group, bytes]) => row(group.name, bytes, group.colour));
+  groups.map((group, g) => [group, now[g]]).filter(entry => entry[1] > 0 && !page.hidden.has(entry[0].name)).sort((a, b) => b[1] - a[1]).forEach(([group, bytes]) => row(group.name, bytes, group.colour));
   const named = step < 0 ? 0 : lane.series.named[step];
   if (used > named) row('idle in the pool', used - named, 'repeating-linear-gradient(135deg, transparent 0 2px, var(--hatch) 2px 3px)');
-  row('in use', Math.max(used, named), null, 'sum');
+  row(page.hidden.size ? 'shown' : 'in use', Math.max(used, named), null, 'sum');
   const limit = limitAt(lane.series, page.layout.time(x));
-  if (limit !== Infinity) row('limit', limit);
+  if (limit !== Infinity && !page.hidden.size) row('limit', limit);
   const time = empty || step < 0 ? page.layout.time(x) : lane.series.times[step];
   const head = [element('div', momentText(time, page.view.to - page.view.from))];
   if (target) head.push(element('div', markText(target.mark), target.mark.type === REFUSAL ? 'bad' : ''));

@@ -100,7 +100,7 @@ function stackCell(track, id) {
   const cell = element('td'), frames = track.json.stacks[id];
   if (!frames || !frames.length) return cell;
   const details = element('details'), list = element('ol');
-  details.append(element('summary', frames[0]));
+  details.append(element('summary', frames.find(frame => !/libcudart|libcuda\.so|libgpucap/.test(frame)) || frames[0])); // who asked
   for (const frame of frames) list.append(element('li', frame));
   details.append(list);
   cell.append(details);
