@@ -1,6 +1,7 @@
 /* lend: see lend.h. */
 #include "interpose/lend.h"
 
+#include <errno.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <time.h>
@@ -24,6 +25,7 @@
 #define TRIES            4    /* others may take what was given: then the queue is the fair way */
 #define RACE_MS          2000 /* for a request that the budget can hold but that others always forestall */
 #define RACE_TURN_MS     100  /* of it, in the queue at a time */
+#define LONG_WAIT_MS     2000
 
 static atomic_bool started[DEVICE_MAX];
 static atomic_int working;   /* threads that may be in the driver */
@@ -151,7 +153,9 @@ void lend_start(struct device *device)
 void lend_freed(struct device *device)
 {
     if (device && device->ledger && __builtin_expect(ledger_is_waited_for(device->ledger), 0))
-        ledger_ask_self(device->ledger);
+        ledger_ask_self(device->ledger, UINT64_MAX);
+    else if (device && device->ledger && __builtin_expect(ledger_above_high(device->ledger) != 0, 0))
+        ledger_ask_self(device->ledger, ledger_above_high(device->ledger));
 }
 
 static unsigned patience_ms(uint64_t bytes)
@@ -238,22 +242,32 @@ static bool ask_and_note(struct device *device, uint64_t missing)
     return given;
 }
 
+/* The limit leaves room. Another thread or process may have taken what was there, or other jobs' guarantees
+ * are in the way, or the budget is not what is short: then nothing was denied since the last try. */
+static bool try_with_room(struct loan *loan)
+{
+    struct device *device = loan->device;
+    const unsigned long denials = account_denials(&device->account);
+    const bool again = !loan->had_room || denials != loan->denials;
+
+    loan->had_room = true;
+    loan->denials = denials;
+    if (!again || !ledger_is_guarded(device->ledger))
+        return again && clock_ms() < loan->until;
+    return (loan->tries <= TRIES && lend_on_card(device->ordinal, loan->need)) ||
+           lend_wait_on_card(&loan->wait, device->ordinal, loan->need);
+}
+
 static bool borrow(struct loan *loan)
 {
     struct device *device = loan->device;
     const uint64_t missing = loan->missing(&device->account, loan->need);
 
-    if (missing == 0) {
-        /* Twice in a row: another thread or process took what was there, or the budget is not what is short:
-         * then nothing was denied since. */
-        const unsigned long denials = account_denials(&device->account);
-        const bool again = !loan->had_room || denials != loan->denials;
-
-        loan->had_room = true;
-        loan->denials = denials;
-        return again && clock_ms() < loan->until;
-    }
+    if (missing == 0)
+        return try_with_room(loan);
     loan->had_room = false;
+    if (!ledger_shares(device->ledger))
+        return false;
     /* With `wait`, a wait in vain is the last word. */
     if (loan->tries > TRIES && library_options()->wait > 0)
         return stand_in_queue(loan);
@@ -275,7 +289,8 @@ bool lend_more(struct loan *loan)
 
     lend_end(loan);
     loan->waited = false;
-    if (!device || !device->ledger || !ledger_shares(device->ledger) || !can_fit(device, loan->need))
+    if (!device || !device->ledger || !(ledger_shares(device->ledger) || ledger_is_guarded(device->ledger)) ||
+        !can_fit(device, loan->need))
         return false;
     if (loan->tries++ == 0)
         loan->until = clock_ms() + RACE_MS;
@@ -291,26 +306,103 @@ void lend_end(const struct loan *loan)
         account_end_wait(&loan->device->account, loan->need);
 }
 
-/* Returns what the card lacks for `need` bytes beside our own idle memory; `need` if that is not known. */
-static uint64_t missing_on_card(CUdevice ordinal, uint64_t need)
+/* Writes what is free on the card. Returns 0, or -errno if the thread has no context there. */
+static int free_on_card(struct device *device, uint64_t *bytes)
 {
-    const uint64_t idle = route_idle_on(ordinal);
-    size_t free_bytes, total;
-    CUdevice current;
+    return device->account.free_on_card ? device->account.free_on_card(device, bytes) : -ENODATA;
+}
 
-    if (driver.cuCtxGetDevice(&current) != CUDA_SUCCESS || current != ordinal ||
-        driver.cuMemGetInfo_v2(&free_bytes, &total) != CUDA_SUCCESS || free_bytes >= need)
+/* Returns what the card lacks for `need` bytes beside our own idle memory; `need` if that is not known. */
+static uint64_t missing_on_card(struct device *device, uint64_t need)
+{
+    const uint64_t idle = route_idle_on(device->ordinal), kept = ledger_kept(device->ledger);
+    uint64_t free_bytes;
+
+    if (free_on_card(device, &free_bytes) || free_bytes >= need + kept)
         return need; /* free memory may be in pieces that do not serve */
+    need += kept;    /* for other jobs, which will not lend it */
     return need - free_bytes > idle ? need - free_bytes - idle : need - free_bytes;
 }
 
 bool lend_on_card(CUdevice ordinal, uint64_t bytes)
 {
-    const struct device *device = device_get(ordinal);
+    struct device *device = device_get(ordinal);
     const uint64_t need = bytes ? limit_round(bytes) : ACCOUNT_CONTEXT_GUESS;
 
     if (!device || !device->ledger || need > device->total)
         return false;
-    const uint64_t missing = missing_on_card(ordinal, need);
+    const uint64_t missing = missing_on_card(device, need);
     return ledger_ask_card(device->ledger, missing, bytes ? missing : 1, patience_ms(missing));
+}
+
+/* ---- waiting for a full card ---- */
+
+/* A request that waits. */
+struct need {
+    struct device *device;
+    uint64_t bytes;
+    uint64_t say_at; /* clock_ms; 0: said */
+};
+
+/* Returns what programs outside the ledger hold on the card, as far as NVML names their processes. */
+static uint64_t held_outside(struct device *device)
+{
+    uint64_t all;
+    const uint64_t managed = ledger_managed(device->ledger);
+
+    return measure_all(&device->card, &all) == 0 && all > managed ? all - managed : 0;
+}
+
+static void say_card_wait(struct need *need)
+{
+    char wanted[SIZE_TEXT], managed[SIZE_TEXT], outside[SIZE_TEXT];
+
+    need->say_at = 0;
+    log_error("waiting for %s on device %d: the card is full; programs under gpucap hold %s of it, others %s",
+              size_format(need->bytes, wanted), need->device->ordinal,
+              size_format(ledger_managed(need->device->ledger), managed),
+              size_format(held_outside(need->device), outside));
+}
+
+/* See ledger_wait_card. */
+static int look_at_card(void *argument)
+{
+    struct need *need = argument;
+    struct device *device = need->device;
+    const uint64_t idle = route_idle_on(device->ordinal), used = account_glance(&device->account).used;
+    const uint64_t live = used > idle ? used - idle : 0, kept = ledger_kept(device->ledger);
+    uint64_t free_bytes;
+
+    if (need->say_at && clock_ms() >= need->say_at)
+        say_card_wait(need);
+    if (free_on_card(device, &free_bytes) || need->bytes > device->total ||
+        live > device->total - need->bytes)
+        return -ENOMEM;
+    const uint64_t have = free_bytes + idle,
+                   missing = need->bytes + kept > have ? need->bytes + kept - have : 0;
+    if (missing == 0)
+        return 0;
+    return missing <= held_outside(device) ? -EAGAIN : -EBUSY;
+}
+
+bool lend_wait_on_card(struct lend_wait *wait, CUdevice ordinal, uint64_t bytes)
+{
+    struct device *device = device_get(ordinal);
+    const double seconds = library_options()->wait;
+    struct need need = {.device = device, .bytes = bytes ? limit_round(bytes) : ACCOUNT_CONTEXT_GUESS};
+
+    if (seconds <= 0 || !device || !device->ledger || capture_any())
+        return false;
+    const uint64_t now = clock_ms();
+    if (!wait->until)
+        wait->until = now + (uint64_t)(seconds * 1000);
+    if (wait->until <= now || wait->vain > 2 * TRIES)
+        return false;
+    need.say_at = now + LONG_WAIT_MS;
+    lock_disable_cancel(); /* a cancelled thread would stay in the queue */
+    const int rc =
+        ledger_wait_card(device->ledger, need.bytes, &wait->ticket, wait->until, look_at_card, &need);
+    lock_restore_cancel();
+    wait->vain = clock_ms() > now ? 0 : wait->vain + 1;
+    return rc == 0;
 }

@@ -9,6 +9,7 @@
 #include "interpose/base/lock.h"
 
 #define WAIT_FOR_OTHERS_MS 100 /* only a safety net: settling a request signals */
+#define ADMISSIONS         64  /* attempts to read the card's free memory while no other process takes any */
 
 static atomic_bool unseen; /* memory may be taken past the hooks; never reset */
 
@@ -26,6 +27,13 @@ void account_init(struct account *account, uint64_t limit, uint64_t reserve,
     account->state = (struct limit_state){.limit = limit, .reserve = reserve, .stale = true};
     account->measure = measure;
     account->context = context;
+}
+
+/* The driver has answered: the bytes are in its figures, or were not taken. */
+static void end_claim(struct account *account, uint64_t need)
+{
+    if (account->ledger)
+        ledger_end_claim(account->ledger, need);
 }
 
 /* ---- without the lock ----
@@ -104,7 +112,8 @@ static uint64_t quick_room(const struct account *account)
     const struct limit_state state = limited_state(account);
     const uint64_t trusted = limit_trusted(&state);
 
-    if (atomic_load_explicit(&unseen, memory_order_relaxed) || account->measuring)
+    if (atomic_load_explicit(&unseen, memory_order_relaxed) || account->measuring ||
+        (account->ledger && ledger_is_guarded(account->ledger)))
         return 0;
     if (!shares(account))
         return trusted;
@@ -316,10 +325,31 @@ static bool decide(struct account *account, uint64_t need, uint64_t reserve, boo
     }
 }
 
+/* Claims `need` bytes of the card beside what is guaranteed to other jobs. Where the card's free memory is
+ * not known (there is no context yet), nothing can be kept for others. */
+static bool admit(struct account *account, uint64_t need)
+{
+    uint64_t free_bytes;
+    int rc = -EAGAIN;
+
+    for (int i = 0; i < ADMISSIONS && rc == -EAGAIN; i++) {
+        const uint32_t seen = ledger_admitted(account->ledger);
+
+        if (account->free_on_card(account->context, &free_bytes))
+            return true;
+        rc = ledger_admit(account->ledger, need, free_bytes, seen);
+    }
+    return rc == 0;
+}
+
 static bool take(struct account *account, uint64_t need, uint64_t reserve, bool *busy)
 {
-    const bool taken = decide(account, need, reserve, busy);
+    const bool guarded = account->ledger && account->free_on_card && ledger_is_guarded(account->ledger);
+    const bool admitted = !guarded || admit(account, need);
+    const bool taken = admitted && decide(account, need, reserve, busy);
 
+    if (admitted && !taken)
+        end_claim(account, need);
     if (!taken)
         atomic_fetch_add_explicit(&account->denials, 1, memory_order_relaxed);
     return taken;
@@ -351,6 +381,7 @@ void account_await(struct account *account)
 
 void account_settle(struct account *account, uint64_t need, bool success, bool hidden)
 {
+    end_claim(account, need);
     enter(account);
     account->state.in_flight -= need;
     if (success) {
@@ -372,6 +403,7 @@ static void count_growth(struct account *account, uint64_t growth)
 
 void account_settle_pooled(struct account *account, uint64_t need, uint64_t growth)
 {
+    end_claim(account, need);
     enter(account);
     account->state.in_flight -= need;
     count_growth(account, growth);
@@ -412,6 +444,7 @@ bool account_grow(struct account *account, uint64_t bytes)
 
 void account_grown(struct account *account, uint64_t bytes, bool lasting)
 {
+    end_claim(account, bytes);
     enter(account);
     account->state.in_flight -= bytes;
     account->grown += lasting ? bytes : 0;

@@ -35,6 +35,8 @@ struct account {
     uint64_t (*held)(void *context);
     /* likewise: notes what those pools have given back unseen, so that taking it again counts as growth */
     void (*look_again)(void *context);
+    /* likewise: returns the card's free bytes; 0 or -errno */
+    int (*free_on_card)(void *context, uint64_t *bytes);
     /* likewise: the ledger with the job's shared budget, where other processes read our figures */
     struct ledger *ledger;
     uint64_t awaited;   /* guarded by lock: bytes that threads have waited for and not yet taken */

@@ -66,6 +66,17 @@ static int estimate_device(void *context, uint64_t *bytes)
     return 0;
 }
 
+/* Writes what is free on the card. Works only if the calling thread has a context there. */
+static int free_on_device(void *context, uint64_t *bytes)
+{
+    const struct device *device = context;
+    uint64_t used;
+    const int rc = estimate_device(context, &used);
+
+    *bytes = rc || used > device->total ? 0 : device->total - used;
+    return rc;
+}
+
 /* Returns what the driver holds for this process in its own pools. */
 static uint64_t held_by_driver(void *context)
 {
@@ -114,6 +125,14 @@ static void note_limit(const struct device *device)
                       device_limit_kind(device));
 }
 
+/* Returns a min or high in bytes; 0: none. */
+static uint64_t bound_for(const struct rules *bounds, const struct device *device)
+{
+    const uint64_t bytes = rules_for(bounds, device->ordinal, device->uuid, device->total);
+
+    return bytes == RULES_UNLIMITED ? 0 : bytes;
+}
+
 /* Joins the card's ledger, and the job if there is one. Returns -errno if a job was asked for and cannot be
  * joined. */
 static int join_ledger(struct device *device)
@@ -126,8 +145,11 @@ static int join_ledger(struct device *device)
         snprintf(why, sizeof why, "ledger=off");
     else if (ledger_folder(rules->ledger, folder, sizeof folder) == 0 &&
              ledger_open(&device->ledger, folder, device->uuid, why) == 0) {
-        const int rc = ledger_join(device->ledger, job,
-                                   options_job_limit(rules, device->ordinal, device->uuid, device->total));
+        const struct ledger_limits limits = {
+            .max = options_job_limit(rules, device->ordinal, device->uuid, device->total),
+            .min = bound_for(&rules->min, device),
+            .high = bound_for(&rules->high, device)};
+        const int rc = ledger_join_within(device->ledger, job, &limits);
         if (rc == 0)
             return 0;
         snprintf(why, sizeof why, "%s", strerror(-rc));
@@ -154,6 +176,8 @@ static int inspect(struct device *device, CUdevice ordinal)
     device->total = total;
     device_format_uuid(&uuid, device->uuid);
     uint64_t bytes = options_own_limit(rules, ordinal, device->uuid, total);
+    if (bytes == RULES_UNLIMITED && (bound_for(&rules->min, device) || bound_for(&rules->high, device)))
+        bytes = total; /* what has a min or a high is counted */
     if (bytes == RULES_UNLIMITED) {
         atomic_store(&device->limit, bytes);
         return UNLIMITED;
@@ -166,6 +190,7 @@ static int inspect(struct device *device, CUdevice ordinal)
     uint64_t reserve = size_resolve(&rules->reserve, device->limit);
     account_init(&device->account, device->limit, reserve, measure_device, device);
     device->account.estimate = estimate_device;
+    device->account.free_on_card = free_on_device;
     device->account.held = held_by_driver;
     device->account.look_again = look_again_at_pools;
     device->account.ledger = device->ledger;

@@ -359,3 +359,25 @@ int measure_used(struct measure_card *card, uint64_t *bytes)
     pthread_setcancelstate(cancel, NULL);
     return rc;
 }
+
+int measure_all(struct measure_card *card, uint64_t *bytes)
+{
+    const int cancel = no_cancel();
+    nvml_device device = make_ready() ? handle_of(card) : NULL;
+    struct list list;
+    int rc = -ENODATA;
+
+    *bytes = 0;
+    if (device && read_list(device, &list) == 0) {
+        rc = list.count ? 0 : -ENODATA;
+        for (unsigned i = 0; i < list.count; i++) {
+            if (list.entries[i].used == NVML_NOT_AVAILABLE)
+                rc = -ENODATA;
+            else
+                *bytes += list.entries[i].used;
+        }
+        free_list(&list);
+    }
+    pthread_setcancelstate(cancel, NULL);
+    return rc;
+}

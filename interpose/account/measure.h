@@ -33,6 +33,9 @@ struct measure_card {
  * where it should, or -ENODATA without NVML or an answer from it. */
 int measure_used(struct measure_card *card, uint64_t *bytes);
 
+/* Writes the bytes that all processes use on the card. Returns 0 or -ENODATA. */
+int measure_all(struct measure_card *card, uint64_t *bytes);
+
 /* Waits for the thread of measure_start to end, 3 s at most. */
 void measure_finish(void);
 

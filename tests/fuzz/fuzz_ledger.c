@@ -117,6 +117,12 @@ static void read_all(const struct ledger *ledger)
     }
 }
 
+static int full(void *unused)
+{
+    (void)unused;
+    return -EBUSY;
+}
+
 static void work(struct ledger *ledger)
 {
     const struct ledger_figures figures = {1, 2, 3};
@@ -140,6 +146,16 @@ static void work(struct ledger *ledger)
         FUZZ_PROMISE(ledger_listen(ledger, &bytes));
         ledger_answer(ledger, 1);
     }
+    rc = ledger_admit(ledger, 100, 1000, ledger_admitted(ledger));
+    FUZZ_PROMISE(rc == 0 || rc == -ENOMEM);
+    ledger_end_claim(ledger, 100);
+    ledger_ask_card(ledger, 100, 1, 0);
+    uint64_t ticket = 0;
+    rc = ledger_wait_card(ledger, 100, &ticket, 0, full, NULL);
+    FUZZ_PROMISE(rc == -ETIMEDOUT || rc == -EDEADLK);
+    (void)ledger_above_high(ledger);
+    rc = ledger_set_limit(ledger, JOB, LEDGER_MIN, 100);
+    FUZZ_PROMISE(rc == 0 || rc == -ENOSPC);
     rc = ledger_set_max(ledger, JOB, 1000);
     FUZZ_PROMISE(rc == 0 || rc == -ENOSPC);
     read_all(ledger);
