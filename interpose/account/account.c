@@ -36,6 +36,12 @@ static void end_claim(struct account *account, uint64_t need)
         ledger_end_claim(account->ledger, need);
 }
 
+/* Returns true if other jobs have guarantees on the card. */
+static bool is_guarded(const struct account *account)
+{
+    return account->ledger && account->free_on_card && ledger_is_guarded(account->ledger);
+}
+
 /* ---- without the lock ----
  *
  * Far from the limit a promise needs no lock: it is added to `promised`, and is valid if all promises
@@ -44,6 +50,8 @@ static void end_claim(struct account *account, uint64_t need)
 
 bool account_promise(struct account *account, uint64_t need)
 {
+    if (is_guarded(account)) /* beside guarantees each request is looked at */
+        return false;
     const uint64_t before = atomic_fetch_add(&account->promised, need);
     const uint64_t quick = atomic_load(&account->quick);
 
@@ -112,8 +120,7 @@ static uint64_t quick_room(const struct account *account)
     const struct limit_state state = limited_state(account);
     const uint64_t trusted = limit_trusted(&state);
 
-    if (atomic_load_explicit(&unseen, memory_order_relaxed) || account->measuring ||
-        (account->ledger && ledger_is_guarded(account->ledger)))
+    if (atomic_load_explicit(&unseen, memory_order_relaxed) || account->measuring)
         return 0;
     if (!shares(account))
         return trusted;
@@ -124,8 +131,11 @@ static uint64_t quick_room(const struct account *account)
 static void leave(struct account *account)
 {
     atomic_store(&account->quick, quick_room(account));
-    if (account->ledger)
-        ledger_publish_used(account->ledger, add(account->state.measured, account->state.unmeasured));
+    if (account->ledger) {
+        const uint64_t used = add(account->state.measured, account->state.unmeasured);
+
+        ledger_publish_used(account->ledger, used > account->freed ? used - account->freed : 0);
+    }
     pthread_mutex_unlock(&account->lock);
 }
 
@@ -138,6 +148,7 @@ struct question {
     uint64_t held;     /* without a figure: what the driver's own pools hold */
     uint64_t bound;    /* and what is used on the card, or UINT64_MAX */
     uint64_t promised; /* when it began */
+    uint64_t freed;    /* likewise */
 };
 
 /* Enters a measurement into the state, with the lock held. What was granted since it began may or may not be
@@ -215,6 +226,7 @@ static void measure(struct account *account, enum purpose purpose)
     question.pooled = account->pooled;
     question.touches = account->touches;
     question.promised = atomic_load(&account->promised);
+    question.freed = account->freed;
     account->measuring++;
     leave(account);
     const bool exact = ask_beside_pools(account, purpose, &question);
@@ -223,6 +235,7 @@ static void measure(struct account *account, enum purpose purpose)
     /* A later measurement may have ended first; an older figure must not hide what was freed in between. */
     if (question.number > account->newest) {
         account->newest = question.number;
+        account->freed -= smaller(question.freed, account->freed);
         account->exact = exact;
         take_in(account, &question);
         account->state.unmeasured += question.promised;
@@ -344,8 +357,7 @@ static bool admit(struct account *account, uint64_t need)
 
 static bool take(struct account *account, uint64_t need, uint64_t reserve, bool *busy)
 {
-    const bool guarded = account->ledger && account->free_on_card && ledger_is_guarded(account->ledger);
-    const bool admitted = !guarded || admit(account, need);
+    const bool admitted = !is_guarded(account) || admit(account, need);
     const bool taken = admitted && decide(account, need, reserve, busy);
 
     if (admitted && !taken)
@@ -425,6 +437,7 @@ void account_give(struct account *account, uint64_t bytes, bool hidden)
 {
     enter(account);
     account->charged -= bytes;
+    account->freed += bytes;
     account->hidden -= hidden ? bytes : 0;
     leave(account);
 }

@@ -41,7 +41,7 @@ static int measure_device(void *context, uint64_t *bytes)
 
     if (rc == 0)
         events_note_bytes(RECORDING_USED, device->ordinal, *bytes, 0);
-    if (rc && atomic_load(&device->context_bytes) && log_first(&said_blind)) {
+    if (rc && atomic_load(&device->context_bytes) && !measure_is_over() && log_first(&said_blind)) {
         char text[SIZE_TEXT];
 
         log_error("NVML does not tell this process's memory (%s); the CUDA context is counted as %s",

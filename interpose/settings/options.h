@@ -33,7 +33,7 @@ enum options_source { OPTIONS_DEFAULT, OPTIONS_ADMIN, OPTIONS_USER, OPTIONS_ENVI
     X(LEDGER, "ledger", "GPUCAP_LEDGER", "auto", "a folder such as /run/gpucap, auto or off",                \
       "Where the processes of a job find each other; auto is a private folder of the user's.")               \
     X(WAIT, "wait", "GPUCAP_WAIT", "0", "seconds such as 30 or 30s, or off",                                 \
-      "How long a request waits for memory of its job before it is refused.")                                \
+      "How long a request waits for memory of its job, or of a full card, before it is refused.")                                \
     X(MIN, "min", "GPUCAP_MIN", "none", RULES_FORM,                                                          \
       "Part of a card that other jobs leave to this one while it uses less; their idle memory may lie "      \
       "there "                                                                                               \

@@ -257,6 +257,83 @@ static void hopeless(void)
         MUST(CUDA_ERROR_OUT_OF_MEMORY, take(&block, kind, BUDGET));
 }
 
+/* On a card of 1 GiB this process has too much itself: no other could free what is missing. */
+static void alone(void)
+{
+    struct memory block, held;
+
+    prog_context(0);
+    MUST(0, take(&held, LINEAR, 256 * MIB));
+    for (enum kind kind = LINEAR; kind < MANAGED; kind++)
+        MUST(CUDA_ERROR_OUT_OF_MEMORY, take(&block, kind, 656 * MIB));
+}
+
+/* ---- min and high ---- */
+
+#define MIN (768 * MIB) /* of each, as the test sets it */
+
+/* Two jobs on a card of 2 GiB. The other one gets what is beside the first one's min, and no more; the first
+ * one then gets its min. */
+static void guaranteed(void)
+{
+    const size_t beside = 2048 * MIB - 2 * CONTEXT - (MIN - CONTEXT);
+    struct memory block;
+
+    prog_context(0);
+    const pid_t pid = prog_is_other() ? 0 : prog_start(false);
+    prog_signal();
+    prog_await(); /* both have a context */
+    for (enum kind kind = LINEAR; kind < MANAGED; kind++) {
+        if (prog_is_other()) {
+            MUST(CUDA_ERROR_OUT_OF_MEMORY, take(&block, kind, beside + 32 * MIB));
+            MUST(0, take(&block, kind, beside));
+            prog_signal();
+            prog_await();
+            give(&block);
+            MUST(0, cuCtxSynchronize());
+            give_up_idle();
+            prog_signal();
+            continue;
+        }
+        prog_await();
+        MUST(0, take(&block, LINEAR, MIN - CONTEXT));
+        give(&block);
+        MUST(0, cuCtxSynchronize());
+        prog_signal();
+        prog_await();
+    }
+    if (!prog_is_other())
+        prog_join(pid);
+}
+
+/* A job above its high does not keep idle memory: a process outside sees it come free. */
+static void gives_early(void)
+{
+    struct memory block;
+    size_t free_bytes = 0, total = 1;
+    CUcontext own;
+
+    if (prog_is_other()) {
+        MUST(0, cuInit(0));
+        MUST(0, cuCtxCreate(&own, NULL, 0, 0));
+        prog_signal();
+        prog_await();
+        for (int tries = 0; tries < 6000 && total - free_bytes > 2 * CONTEXT + 256 * MIB; tries++) {
+            MUST(0, cuMemGetInfo(&free_bytes, &total));
+            usleep(10000);
+        }
+        MUST(true, total - free_bytes <= 2 * CONTEXT + 256 * MIB);
+        return;
+    }
+    prog_context(0);
+    const pid_t pid = prog_start(true);
+    prog_await();
+    MUST(0, take(&block, LINEAR, HALF));
+    give(&block);
+    prog_signal();
+    prog_join(pid);
+}
+
 /* ---- many at once ---- */
 
 #define PROCESSES 4
@@ -348,8 +425,9 @@ static void races(void)
 int main(int argc, char **argv)
 {
     static const struct prog_scenario scenarios[] = {
-        {"shared", shared}, {"lends", lends}, {"killed", killed},     {"waits", waits},
-        {"cycle", cycle},   {"races", races}, {"hopeless", hopeless}, {"vain", vain},
+        {"shared", shared}, {"lends", lends},           {"killed", killed},           {"waits", waits},
+        {"cycle", cycle},   {"races", races},           {"hopeless", hopeless},       {"vain", vain},
+        {"alone", alone},   {"guaranteed", guaranteed}, {"gives_early", gives_early},
     };
 
     return prog_main(argc, argv, scenarios, sizeof scenarios / sizeof *scenarios);
