@@ -49,6 +49,16 @@ static void give_back(struct pool *pool, void *argument)
     driver.cuCtxPopCurrent_v2(&before);
 }
 
+/* Measures what this process uses on the card, and lowers its lease to that. */
+static uint64_t used_now(struct device *device)
+{
+    uint64_t used = 0;
+
+    if (!device_is_unlimited(device))
+        return account_settle_lease(&device->account);
+    return measure_used(&device->card, &used) == 0 ? used : route_idle_on(device->ordinal);
+}
+
 /* Gives back up to `bytes` of idle memory, follows the limit and publishes figures. Returns by how much the
  * lease was lowered. */
 static uint64_t answer(struct device *device, uint64_t bytes)
@@ -61,8 +71,9 @@ static uint64_t answer(struct device *device, uint64_t bytes)
         if (wanted.given < bytes)
             drivers_pools_trim(device->ordinal);
     }
-    device_follow_job(device);
-    const struct ledger_figures figures = {.used = account_settle_lease(&device->account),
+    if (!device_is_unlimited(device))
+        device_follow_job(device);
+    const struct ledger_figures figures = {.used = used_now(device),
                                            .cached = route_idle_on(device->ordinal),
                                            .limit = atomic_load(&device->limit)};
     ledger_publish(device->ledger, &figures);
@@ -105,7 +116,7 @@ static void stop(void)
     if (process_is_copy())
         return;
     atomic_store(&stopping, true);
-    device_each(wake);
+    device_each_listed(wake);
     for (int ms = 0; ms < EXIT_PATIENCE_MS && atomic_load(&working); ms++)
         nanosleep(&pause, NULL);
 }
@@ -179,7 +190,9 @@ static void note(enum recording_type type, const struct device *device, uint64_t
 /* Returns what this process uses on the card beside idle memory. */
 static uint64_t live_bytes(struct device *device)
 {
-    const uint64_t used = account_glance(&device->account).used, idle = route_idle_on(device->ordinal);
+    const uint64_t idle = route_idle_on(device->ordinal);
+    const uint64_t used =
+        device_is_unlimited(device) ? used_now(device) : account_glance(&device->account).used;
 
     return used > idle ? used - idle : 0;
 }
@@ -306,19 +319,13 @@ void lend_end(const struct loan *loan)
         account_end_wait(&loan->device->account, loan->need);
 }
 
-/* Writes what is free on the card. Returns 0, or -errno if the thread has no context there. */
-static int free_on_card(struct device *device, uint64_t *bytes)
-{
-    return device->account.free_on_card ? device->account.free_on_card(device, bytes) : -ENODATA;
-}
-
 /* Returns what the card lacks for `need` bytes beside our own idle memory; `need` if that is not known. */
 static uint64_t missing_on_card(struct device *device, uint64_t need)
 {
     const uint64_t idle = route_idle_on(device->ordinal), kept = ledger_kept(device->ledger);
     uint64_t free_bytes;
 
-    if (free_on_card(device, &free_bytes) || free_bytes >= need + kept)
+    if (device_free_bytes(device, &free_bytes) || free_bytes >= need + kept)
         return need; /* free memory may be in pieces that do not serve */
     need += kept;    /* for other jobs, which will not lend it */
     return need - free_bytes > idle ? need - free_bytes - idle : need - free_bytes;
@@ -326,7 +333,7 @@ static uint64_t missing_on_card(struct device *device, uint64_t need)
 
 bool lend_on_card(CUdevice ordinal, uint64_t bytes)
 {
-    struct device *device = device_get(ordinal);
+    struct device *device = device_listed(ordinal);
     const uint64_t need = bytes ? limit_round(bytes) : ACCOUNT_CONTEXT_GUESS;
 
     if (!device || !device->ledger || need > device->total)
@@ -369,13 +376,13 @@ static int look_at_card(void *argument)
 {
     struct need *need = argument;
     struct device *device = need->device;
-    const uint64_t idle = route_idle_on(device->ordinal), used = account_glance(&device->account).used;
-    const uint64_t live = used > idle ? used - idle : 0, kept = ledger_kept(device->ledger);
+    const uint64_t idle = route_idle_on(device->ordinal), live = live_bytes(device);
+    const uint64_t kept = ledger_kept(device->ledger);
     uint64_t free_bytes;
 
     if (need->say_at && clock_ms() >= need->say_at)
         say_card_wait(need);
-    if (free_on_card(device, &free_bytes) || need->bytes > device->total ||
+    if (device_free_bytes(device, &free_bytes) || need->bytes > device->total ||
         live > device->total - need->bytes)
         return -ENOMEM;
     const uint64_t have = free_bytes + idle,
@@ -387,7 +394,7 @@ static int look_at_card(void *argument)
 
 bool lend_wait_on_card(struct lend_wait *wait, CUdevice ordinal, uint64_t bytes)
 {
-    struct device *device = device_get(ordinal);
+    struct device *device = device_listed(ordinal);
     const double seconds = library_options()->wait;
     struct need need = {.device = device, .bytes = bytes ? limit_round(bytes) : ACCOUNT_CONTEXT_GUESS};
 

@@ -99,7 +99,7 @@ static int alloc_on_full_card(struct pool *pool, uint64_t bytes, uint64_t *start
     int rc = -ENOMEM;
 
     /* At a limit, the card's free memory is of no use. */
-    for (int i = 0; rc && device && account_short_to_take(&device->account, limit_round(bytes)) == 0 &&
+    for (int i = 0; rc && (!device || account_short_to_take(&device->account, limit_round(bytes)) == 0) &&
                     ((i < ROUTE_TRIES && lend_on_card(pool->ordinal, bytes)) ||
                      lend_wait_on_card(&wait, pool->ordinal, bytes));
          i++)

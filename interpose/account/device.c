@@ -16,6 +16,8 @@ enum { UNSEEN, LIMITED, UNLIMITED };
 static pthread_mutex_t table_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct device devices[DEVICE_MAX]; /* filled under table_lock, read once `seen` is set */
 static atomic_int seen[DEVICE_MAX];
+static atomic_int
+    listed[DEVICE_MAX]; /* of an unlimited card: 0 not tried, 1 in its ledger, -1 there is none */
 static const struct options *rules;
 static atomic_flag said_blind = ATOMIC_FLAG_INIT;
 
@@ -204,6 +206,23 @@ static int inspect(struct device *device, CUdevice ordinal)
     return LIMITED;
 }
 
+/* Joins the ledger of a card that has no limit. The caller holds table_lock. Returns 1 or -1. */
+static int enter_unlimited(struct device *device)
+{
+    const struct ledger_limits none = {.max = LEDGER_UNLIMITED};
+    char folder[OPTIONS_PATH_MAX], why[LEDGER_WHY];
+
+    if (!strcmp(rules->ledger, "off") || ledger_folder(rules->ledger, folder, sizeof folder) ||
+        ledger_open(&device->ledger, folder, device->uuid, why))
+        return -1;
+    device->card.uuid = device->uuid;
+    if (ledger_join_within(device->ledger, NULL, &none) == 0)
+        return 1;
+    ledger_close(device->ledger);
+    device->ledger = NULL;
+    return -1;
+}
+
 /* Returns the state of a card; asks the driver the first time. */
 static int state_of(CUdevice ordinal)
 {
@@ -285,6 +304,37 @@ struct device *device_get(CUdevice ordinal)
     struct device *device;
 
     return device_find(ordinal, &device) == 0 ? device : NULL;
+}
+
+struct device *device_list(CUdevice ordinal)
+{
+    if (state_of(ordinal) == UNLIMITED && atomic_load(&listed[ordinal]) == 0) {
+        lock_disable_cancel();
+        pthread_mutex_lock(&table_lock);
+        if (atomic_load(&listed[ordinal]) == 0)
+            atomic_store(&listed[ordinal], enter_unlimited(&devices[ordinal]));
+        pthread_mutex_unlock(&table_lock);
+        lock_restore_cancel();
+    }
+    return device_listed(ordinal);
+}
+
+struct device *device_listed(CUdevice ordinal)
+{
+    const int state = state_of(ordinal);
+
+    return state == LIMITED || (state == UNLIMITED && atomic_load(&listed[ordinal]) == 1) ? &devices[ordinal]
+                                                                                          : NULL;
+}
+
+bool device_is_unlimited(const struct device *device)
+{
+    return atomic_load(&seen[device->ordinal]) == UNLIMITED;
+}
+
+int device_free_bytes(struct device *device, uint64_t *bytes)
+{
+    return free_on_device(device, bytes);
 }
 
 /* ---- rules that name cards ---- */
@@ -390,7 +440,17 @@ static void leave_ledger(struct device *device)
 
 void device_after_fork(void)
 {
-    device_each(leave_ledger);
+    device_each_listed(leave_ledger);
+}
+
+void device_each_listed(void (*visit)(struct device *device))
+{
+    for (int i = 0; i < DEVICE_MAX; i++) {
+        const int state = atomic_load_explicit(&seen[i], memory_order_acquire);
+
+        if (state == LIMITED || (state == UNLIMITED && atomic_load(&listed[i]) == 1))
+            visit(&devices[i]);
+    }
 }
 
 void device_each(void (*visit)(struct device *device))
@@ -415,6 +475,7 @@ void device_forget(void)
 {
     for (int i = 0; i < DEVICE_MAX; i++) {
         atomic_store(&seen[i], UNSEEN);
+        atomic_store(&listed[i], 0);
         memset((void *)&devices[i], 0, sizeof devices[i]);
     }
 }
