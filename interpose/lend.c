@@ -12,6 +12,7 @@
 #include "interpose/base/process.h"
 #include "interpose/base/thread.h"
 #include "interpose/library.h"
+#include "interpose/nudge.h"
 #include "interpose/pool/capture.h"
 #include "interpose/pool/pools.h"
 #include "interpose/recorded.h"
@@ -70,6 +71,8 @@ static uint64_t answer(struct device *device, uint64_t bytes)
         pools_each(give_back, &wanted);
         if (wanted.given < bytes)
             drivers_pools_trim(device->ordinal);
+        if (wanted.given == 0 && nudge_python(device->ordinal))
+            pools_each(give_back, &wanted);
     }
     if (!device_is_unlimited(device))
         device_follow_job(device);

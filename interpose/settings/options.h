@@ -33,7 +33,7 @@ enum options_source { OPTIONS_DEFAULT, OPTIONS_ADMIN, OPTIONS_USER, OPTIONS_ENVI
     X(LEDGER, "ledger", "GPUCAP_LEDGER", "auto", "a folder such as /run/gpucap, auto or off",                \
       "Where the processes of a job find each other; auto is a private folder of the user's.")               \
     X(WAIT, "wait", "GPUCAP_WAIT", "0", "seconds such as 30 or 30s, or off",                                 \
-      "How long a request waits for memory of its job, or of a full card, before it is refused.")                                \
+      "How long a request waits for memory of its job, or of a full card, before it is refused.")            \
     X(MIN, "min", "GPUCAP_MIN", "none", RULES_FORM,                                                          \
       "Part of a card that other jobs leave to this one while it uses less; their idle memory may lie "      \
       "there "                                                                                               \
@@ -65,6 +65,10 @@ enum options_source { OPTIONS_DEFAULT, OPTIONS_ADMIN, OPTIONS_USER, OPTIONS_ENVI
       "the process, %h the host.")                                                                           \
     X(STACKS, "stacks", "GPUCAP_STACKS", "off", "on or off",                                                 \
       "Record the call stack of each allocation too, as far as functions keep frame pointers.")              \
+    X(NUDGE, "nudge", "GPUCAP_NUDGE", "off", "on or off",                                                    \
+      "When another process is short of memory and nothing is idle here, have a PyTorch of this process "    \
+      "call "                                                                                                \
+      "torch.cuda.empty_cache().")                                                                           \
     X(LOG, "log", "GPUCAP_LOG", "error", "quiet, error or info", "What to say on stderr.")
 
 enum options_id {
@@ -98,6 +102,7 @@ struct options {
     bool fill;
     char record[OPTIONS_PATH_MAX]; /* empty: none */
     bool stacks;
+    bool nudge;
     enum options_log log;
     enum options_source source[OPTIONS_COUNT];
 };
