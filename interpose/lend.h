@@ -50,8 +50,8 @@ void lend_end(const struct loan *loan);
 bool lend_on_card(CUdevice ordinal, uint64_t bytes);
 
 /* Waits as the option `wait` says until the card has room for `bytes` (0: size not known). Returns true if it
- * is worth trying again; the whole request then still waits no longer than the option says. Never waits
- * during a capture, without a context, or for memory that no other program can free. */
+ * is worth trying again; all waits of one request for the card together take no longer than the option says.
+ * Never waits during a capture, without a context, or for memory that no other program can free. */
 bool lend_wait_on_card(struct lend_wait *wait, CUdevice ordinal, uint64_t bytes);
 
 #endif
