@@ -1,5 +1,5 @@
-/* nudge_python: with nudge=on a PyTorch that keeps its cache empties it when another process of its job is short,
- * and only then. tests/integration/nudge_torch.py stands in for PyTorch.
+/* nudge_python: with nudge=on a PyTorch that keeps its cache empties it when another process of its job is
+ * short, and only then. tests/integration/nudge_torch.py stands in for PyTorch.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -30,6 +30,8 @@ static struct spawn_result run(const char *nudge, const char *wanted, const char
     spawn_env_set(env, "GPUCAP_GROUP", "both");
     if (nudge)
         spawn_env_set(env, "GPUCAP_NUDGE", nudge);
+    if (nudge && !how)
+        spawn_env_set(env, "GPUCAP_WAIT", "60s"); /* the interpreter of a busy machine may take its time */
     struct spawn_result r =
         spawn_run(env, (const char *[]){"python3", NUDGE_TORCH, "512", wanted, how, NULL}, NULL);
     spawn_env_free(env);
