@@ -1,6 +1,7 @@
 /* lend: see lend.h. */
 #include "interpose/lend.h"
 
+#include <errno.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <time.h>
@@ -11,6 +12,7 @@
 #include "interpose/base/process.h"
 #include "interpose/base/thread.h"
 #include "interpose/library.h"
+#include "interpose/nudge.h"
 #include "interpose/pool/capture.h"
 #include "interpose/pool/pools.h"
 #include "interpose/recorded.h"
@@ -24,6 +26,7 @@
 #define TRIES            4    /* others may take what was given: then the queue is the fair way */
 #define RACE_MS          2000 /* for a request that the budget can hold but that others always forestall */
 #define RACE_TURN_MS     100  /* of it, in the queue at a time */
+#define LONG_WAIT_MS     2000
 
 static atomic_bool started[DEVICE_MAX];
 static atomic_int working;   /* threads that may be in the driver */
@@ -47,6 +50,16 @@ static void give_back(struct pool *pool, void *argument)
     driver.cuCtxPopCurrent_v2(&before);
 }
 
+/* Measures what this process uses on the card, and lowers its lease to that. */
+static uint64_t used_now(struct device *device)
+{
+    uint64_t used = 0;
+
+    if (!device_is_unlimited(device))
+        return account_settle_lease(&device->account);
+    return measure_used(&device->card, &used) == 0 ? used : route_idle_on(device->ordinal);
+}
+
 /* Gives back up to `bytes` of idle memory, follows the limit and publishes figures. Returns by how much the
  * lease was lowered. */
 static uint64_t answer(struct device *device, uint64_t bytes)
@@ -58,9 +71,12 @@ static uint64_t answer(struct device *device, uint64_t bytes)
         pools_each(give_back, &wanted);
         if (wanted.given < bytes)
             drivers_pools_trim(device->ordinal);
+        if (wanted.given == 0 && nudge_python(device->ordinal))
+            pools_each(give_back, &wanted);
     }
-    device_follow_job(device);
-    const struct ledger_figures figures = {.used = account_settle_lease(&device->account),
+    if (!device_is_unlimited(device))
+        device_follow_job(device);
+    const struct ledger_figures figures = {.used = used_now(device),
                                            .cached = route_idle_on(device->ordinal),
                                            .limit = atomic_load(&device->limit)};
     ledger_publish(device->ledger, &figures);
@@ -103,7 +119,7 @@ static void stop(void)
     if (process_is_copy())
         return;
     atomic_store(&stopping, true);
-    device_each(wake);
+    device_each_listed(wake);
     for (int ms = 0; ms < EXIT_PATIENCE_MS && atomic_load(&working); ms++)
         nanosleep(&pause, NULL);
 }
@@ -151,7 +167,9 @@ void lend_start(struct device *device)
 void lend_freed(struct device *device)
 {
     if (device && device->ledger && __builtin_expect(ledger_is_waited_for(device->ledger), 0))
-        ledger_ask_self(device->ledger);
+        ledger_ask_self(device->ledger, UINT64_MAX);
+    else if (device && device->ledger && __builtin_expect(ledger_above_high(device->ledger) != 0, 0))
+        ledger_ask_self(device->ledger, ledger_above_high(device->ledger));
 }
 
 static unsigned patience_ms(uint64_t bytes)
@@ -175,7 +193,9 @@ static void note(enum recording_type type, const struct device *device, uint64_t
 /* Returns what this process uses on the card beside idle memory. */
 static uint64_t live_bytes(struct device *device)
 {
-    const uint64_t used = account_glance(&device->account).used, idle = route_idle_on(device->ordinal);
+    const uint64_t idle = route_idle_on(device->ordinal);
+    const uint64_t used =
+        device_is_unlimited(device) ? used_now(device) : account_glance(&device->account).used;
 
     return used > idle ? used - idle : 0;
 }
@@ -238,22 +258,32 @@ static bool ask_and_note(struct device *device, uint64_t missing)
     return given;
 }
 
+/* The limit leaves room. Another thread or process may have taken what was there, or other jobs' guarantees
+ * are in the way, or the budget is not what is short: then nothing was denied since the last try. */
+static bool try_with_room(struct loan *loan)
+{
+    struct device *device = loan->device;
+    const unsigned long denials = account_denials(&device->account);
+    const bool again = !loan->had_room || denials != loan->denials;
+
+    loan->had_room = true;
+    loan->denials = denials;
+    if (!again || !ledger_is_guarded(device->ledger))
+        return again && clock_ms() < loan->until;
+    return (loan->tries <= TRIES && lend_on_card(device->ordinal, loan->need)) ||
+           lend_wait_on_card(&loan->wait, device->ordinal, loan->need);
+}
+
 static bool borrow(struct loan *loan)
 {
     struct device *device = loan->device;
     const uint64_t missing = loan->missing(&device->account, loan->need);
 
-    if (missing == 0) {
-        /* Twice in a row: another thread or process took what was there, or the budget is not what is short:
-         * then nothing was denied since. */
-        const unsigned long denials = account_denials(&device->account);
-        const bool again = !loan->had_room || denials != loan->denials;
-
-        loan->had_room = true;
-        loan->denials = denials;
-        return again && clock_ms() < loan->until;
-    }
+    if (missing == 0)
+        return try_with_room(loan);
     loan->had_room = false;
+    if (!ledger_shares(device->ledger))
+        return false;
     /* With `wait`, a wait in vain is the last word. */
     if (loan->tries > TRIES && library_options()->wait > 0)
         return stand_in_queue(loan);
@@ -275,7 +305,8 @@ bool lend_more(struct loan *loan)
 
     lend_end(loan);
     loan->waited = false;
-    if (!device || !device->ledger || !ledger_shares(device->ledger) || !can_fit(device, loan->need))
+    if (!device || !device->ledger || !(ledger_shares(device->ledger) || ledger_is_guarded(device->ledger)) ||
+        !can_fit(device, loan->need))
         return false;
     if (loan->tries++ == 0)
         loan->until = clock_ms() + RACE_MS;
@@ -292,25 +323,96 @@ void lend_end(const struct loan *loan)
 }
 
 /* Returns what the card lacks for `need` bytes beside our own idle memory; `need` if that is not known. */
-static uint64_t missing_on_card(CUdevice ordinal, uint64_t need)
+static uint64_t missing_on_card(struct device *device, uint64_t need)
 {
-    const uint64_t idle = route_idle_on(ordinal);
-    size_t free_bytes, total;
-    CUdevice current;
+    const uint64_t idle = route_idle_on(device->ordinal), kept = ledger_kept(device->ledger);
+    uint64_t free_bytes;
 
-    if (driver.cuCtxGetDevice(&current) != CUDA_SUCCESS || current != ordinal ||
-        driver.cuMemGetInfo_v2(&free_bytes, &total) != CUDA_SUCCESS || free_bytes >= need)
+    if (device_free_bytes(device, &free_bytes) || free_bytes >= need + kept)
         return need; /* free memory may be in pieces that do not serve */
+    need += kept;    /* for other jobs, which will not lend it */
     return need - free_bytes > idle ? need - free_bytes - idle : need - free_bytes;
 }
 
 bool lend_on_card(CUdevice ordinal, uint64_t bytes)
 {
-    const struct device *device = device_get(ordinal);
+    struct device *device = device_listed(ordinal);
     const uint64_t need = bytes ? limit_round(bytes) : ACCOUNT_CONTEXT_GUESS;
 
     if (!device || !device->ledger || need > device->total)
         return false;
-    const uint64_t missing = missing_on_card(ordinal, need);
+    const uint64_t missing = missing_on_card(device, need);
     return ledger_ask_card(device->ledger, missing, bytes ? missing : 1, patience_ms(missing));
+}
+
+/* ---- waiting for a full card ---- */
+
+/* A request that waits. */
+struct need {
+    struct device *device;
+    uint64_t bytes;
+    uint64_t say_at; /* clock_ms; 0: said */
+};
+
+/* Returns what programs outside the ledger hold on the card, as far as NVML names their processes. */
+static uint64_t held_outside(struct device *device)
+{
+    uint64_t all;
+    const uint64_t managed = ledger_managed(device->ledger);
+
+    return measure_all(&device->card, &all) == 0 && all > managed ? all - managed : 0;
+}
+
+static void say_card_wait(struct need *need)
+{
+    char wanted[SIZE_TEXT], managed[SIZE_TEXT], outside[SIZE_TEXT];
+
+    need->say_at = 0;
+    log_error("waiting for %s on device %d: the card is full; programs under gpucap hold %s of it, others %s",
+              size_format(need->bytes, wanted), need->device->ordinal,
+              size_format(ledger_managed(need->device->ledger), managed),
+              size_format(held_outside(need->device), outside));
+}
+
+/* See ledger_wait_card. */
+static int look_at_card(void *argument)
+{
+    struct need *need = argument;
+    struct device *device = need->device;
+    const uint64_t idle = route_idle_on(device->ordinal), live = live_bytes(device);
+    const uint64_t kept = ledger_kept(device->ledger);
+    uint64_t free_bytes;
+
+    if (need->say_at && clock_ms() >= need->say_at)
+        say_card_wait(need);
+    if (device_free_bytes(device, &free_bytes) || need->bytes > device->total ||
+        live > device->total - need->bytes)
+        return -ENOMEM;
+    const uint64_t have = free_bytes + idle,
+                   missing = need->bytes + kept > have ? need->bytes + kept - have : 0;
+    if (missing == 0)
+        return 0;
+    return missing <= held_outside(device) ? -EAGAIN : -EBUSY;
+}
+
+bool lend_wait_on_card(struct lend_wait *wait, CUdevice ordinal, uint64_t bytes)
+{
+    struct device *device = device_listed(ordinal);
+    const double seconds = library_options()->wait;
+    struct need need = {.device = device, .bytes = bytes ? limit_round(bytes) : ACCOUNT_CONTEXT_GUESS};
+
+    if (seconds <= 0 || !device || !device->ledger || capture_any())
+        return false;
+    const uint64_t now = clock_ms();
+    if (!wait->until)
+        wait->until = now + (uint64_t)(seconds * 1000);
+    if (wait->until <= now || wait->vain > 2 * TRIES)
+        return false;
+    need.say_at = now + LONG_WAIT_MS;
+    lock_disable_cancel(); /* a cancelled thread would stay in the queue */
+    const int rc =
+        ledger_wait_card(device->ledger, need.bytes, &wait->ticket, wait->until, look_at_card, &need);
+    lock_restore_cancel();
+    wait->vain = clock_ms() > now ? 0 : wait->vain + 1;
+    return rc == 0;
 }

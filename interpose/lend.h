@@ -17,6 +17,13 @@ void lend_start(struct device *device);
  * Costs a few instructions if none does. */
 void lend_freed(struct device *device);
 
+/* A request that waits for a full card. All zero at first. */
+struct lend_wait {
+    uint64_t until; /* clock_ms; 0: not yet */
+    uint64_t ticket;
+    int vain; /* tries that followed no wait, because the card seemed to have room */
+};
+
 /* A request that asks the job's other processes for memory. */
 struct loan {
     struct device *device; /* NULL: nothing can be borrowed */
@@ -27,6 +34,7 @@ struct loan {
     bool had_room;         /* at the last try */
     unsigned long denials; /* of the account, at the last try */
     bool waited; /* the last lend_more waited and got a lease, kept for this request until the next call */
+    struct lend_wait wait; /* for the card */
 };
 
 /* Asks the other processes of the job for what is missing; if they give none, waits as the option `wait` says
@@ -40,5 +48,10 @@ void lend_end(const struct loan *loan);
 /* The driver has refused `bytes` (0: size not known) because the card is full: asks all processes of its
  * ledger for idle memory, also those of other jobs. Returns true if it is worth trying again. */
 bool lend_on_card(CUdevice ordinal, uint64_t bytes);
+
+/* Waits as the option `wait` says until the card has room for `bytes` (0: size not known). Returns true if it
+ * is worth trying again; all waits of one request for the card together take no longer than the option says.
+ * Never waits during a capture, without a context, or for memory that no other program can free. */
+bool lend_wait_on_card(struct lend_wait *wait, CUdevice ordinal, uint64_t bytes);
 
 #endif

@@ -123,6 +123,12 @@ void refusal_say(struct device *device, const char *what, uint64_t bytes)
     size_format(bytes, asked);
     size_format(now.room, left);
     size_format(atomic_load(&device->limit), limit);
+    const uint64_t kept = device->ledger ? ledger_kept(device->ledger) : 0;
+    if (bytes <= now.room && kept) {
+        log_error("out of memory on device %d: %s %s; %s of the card are kept for other jobs (their min)%s",
+                  device->ordinal, what, asked, size_format(kept, left), more);
+        return;
+    }
     if (bytes <= now.room) {
         log_error("out of memory on device %d: %s %s; the card is full, or memory came free too late: %s "
                   "leaves %s%s",

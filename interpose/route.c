@@ -7,7 +7,6 @@
 
 #include "interpose/base/clock.h"
 #include "interpose/base/lock.h"
-#include "interpose/lend.h"
 #include "interpose/library.h"
 #include "interpose/pool/capture.h"
 #include "interpose/pool/pools.h"
@@ -153,7 +152,8 @@ bool route_retry(struct route_attempt *attempt)
         if (give_up_cache(ordinal, attempt->bytes, attempt->before))
             return true;
     }
-    if (attempt->ways++ > ROUTE_TRIES || !lend_on_card(ordinal, attempt->bytes))
+    if ((attempt->ways++ > ROUTE_TRIES || !lend_on_card(ordinal, attempt->bytes)) &&
+        !lend_wait_on_card(&attempt->wait, ordinal, attempt->bytes))
         return false;
     give_up_cache(ordinal, attempt->bytes, attempt->before); /* together it may be enough now */
     return true;

@@ -10,6 +10,7 @@
 #include "interpose/account/blocks.h"
 #include "interpose/account/device.h"
 #include "interpose/account/drivers_pools.h"
+#include "interpose/lend.h"
 
 #define ROUTE_CURRENT (-1) /* instead of a card's number: the current context's card */
 
@@ -62,17 +63,18 @@ struct route_attempt {
     uint64_t bytes;   /* 0: not known */
     uint64_t before;  /* route_given_back before the first call */
     int ways;         /* of making room that were tried */
+    struct lend_wait wait;
 };
 
 /* Makes room after the driver has refused: first all idle memory of this process is given back, unless the
- * card could not serve the request even then; then other processes on the card are asked for theirs. Returns
- * true if the call is worth making again. */
+ * card could not serve the request even then; then other processes on the card are asked for theirs; then it
+ * waits as the option `wait` says. Returns true if the call is worth making again. */
 bool route_retry(struct route_attempt *attempt);
 
 /* Makes a driver call that takes `bytes` of a card. If the card is full, makes room and calls again. */
 #define ROUTE_TRY(call, ordinal, bytes)                                                                      \
     ({                                                                                                       \
-        struct route_attempt attempt_ = {ordinal, bytes, route_given_back(), 0};                             \
+        struct route_attempt attempt_ = {ordinal, bytes, route_given_back(), 0, {0, 0, 0}};                  \
         CUresult tried_;                                                                                     \
         do                                                                                                   \
             tried_ = (call);                                                                                 \

@@ -264,8 +264,13 @@ CUresult route_context_made(CUdevice ordinal, CUcontext context)
     if (!atomic_compare_exchange_strong(&only_context, &before, context) && before != context)
         pools_not_alone();
     recorded_context_made(ordinal, context);
-    if (!(device = device_get(ordinal)))
+    if (!(device = device_get(ordinal))) {
+        if ((device = device_list(ordinal))) {
+            atomic_store(&device->card.present, true);
+            lend_start(device);
+        }
         return CUDA_SUCCESS;
+    }
     atomic_store(&device->card.present, true);
     account_touch(&device->account);
     lend_start(device);

@@ -4,7 +4,6 @@
 #include <errno.h>
 
 #include "interpose/base/lock.h"
-#include "interpose/lend.h"
 #include "interpose/library.h"
 #include "interpose/pool/capture.h"
 #include "interpose/pool/decay.h"
@@ -92,16 +91,17 @@ static int alloc_borrowed(struct pool *pool, uint64_t bytes, uint64_t *start)
     return rc;
 }
 
-/* Allocates on a full card with idle memory of all other processes there. */
+/* Allocates on a full card with idle memory of all other processes there, or waits until they free some. */
 static int alloc_on_full_card(struct pool *pool, uint64_t bytes, uint64_t *start)
 {
     struct device *device = pool->budget.owner;
+    struct lend_wait wait = {0};
     int rc = -ENOMEM;
 
     /* At a limit, the card's free memory is of no use. */
-    for (int i = 0; i < ROUTE_TRIES && rc && device &&
-                    account_short_to_take(&device->account, limit_round(bytes)) == 0 &&
-                    lend_on_card(pool->ordinal, bytes);
+    for (int i = 0; rc && (!device || account_short_to_take(&device->account, limit_round(bytes)) == 0) &&
+                    ((i < ROUTE_TRIES && lend_on_card(pool->ordinal, bytes)) ||
+                     lend_wait_on_card(&wait, pool->ordinal, bytes));
          i++)
         rc = alloc(pool, bytes, start);
     return rc;

@@ -9,6 +9,7 @@
 #include "interpose/base/lock.h"
 
 #define WAIT_FOR_OTHERS_MS 100 /* only a safety net: settling a request signals */
+#define ADMISSIONS         64  /* attempts to read the card's free memory while no other process takes any */
 
 static atomic_bool unseen; /* memory may be taken past the hooks; never reset */
 
@@ -28,6 +29,19 @@ void account_init(struct account *account, uint64_t limit, uint64_t reserve,
     account->context = context;
 }
 
+/* The driver has answered: the bytes are in its figures, or were not taken. */
+static void end_claim(struct account *account, uint64_t need)
+{
+    if (account->ledger)
+        ledger_end_claim(account->ledger, need);
+}
+
+/* Returns true if other jobs have guarantees on the card. */
+static bool is_guarded(const struct account *account)
+{
+    return account->ledger && account->free_on_card && ledger_is_guarded(account->ledger);
+}
+
 /* ---- without the lock ----
  *
  * Far from the limit a promise needs no lock: it is added to `promised`, and is valid if all promises
@@ -36,6 +50,8 @@ void account_init(struct account *account, uint64_t limit, uint64_t reserve,
 
 bool account_promise(struct account *account, uint64_t need)
 {
+    if (is_guarded(account)) /* beside guarantees each request is looked at */
+        return false;
     const uint64_t before = atomic_fetch_add(&account->promised, need);
     const uint64_t quick = atomic_load(&account->quick);
 
@@ -115,8 +131,11 @@ static uint64_t quick_room(const struct account *account)
 static void leave(struct account *account)
 {
     atomic_store(&account->quick, quick_room(account));
-    if (account->ledger)
-        ledger_publish_used(account->ledger, add(account->state.measured, account->state.unmeasured));
+    if (account->ledger) {
+        const uint64_t used = add(account->state.measured, account->state.unmeasured);
+
+        ledger_publish_used(account->ledger, used > account->freed ? used - account->freed : 0);
+    }
     pthread_mutex_unlock(&account->lock);
 }
 
@@ -129,6 +148,7 @@ struct question {
     uint64_t held;     /* without a figure: what the driver's own pools hold */
     uint64_t bound;    /* and what is used on the card, or UINT64_MAX */
     uint64_t promised; /* when it began */
+    uint64_t freed;    /* likewise */
 };
 
 /* Enters a measurement into the state, with the lock held. What was granted since it began may or may not be
@@ -206,6 +226,7 @@ static void measure(struct account *account, enum purpose purpose)
     question.pooled = account->pooled;
     question.touches = account->touches;
     question.promised = atomic_load(&account->promised);
+    question.freed = account->freed;
     account->measuring++;
     leave(account);
     const bool exact = ask_beside_pools(account, purpose, &question);
@@ -214,6 +235,7 @@ static void measure(struct account *account, enum purpose purpose)
     /* A later measurement may have ended first; an older figure must not hide what was freed in between. */
     if (question.number > account->newest) {
         account->newest = question.number;
+        account->freed -= smaller(question.freed, account->freed);
         account->exact = exact;
         take_in(account, &question);
         account->state.unmeasured += question.promised;
@@ -316,10 +338,30 @@ static bool decide(struct account *account, uint64_t need, uint64_t reserve, boo
     }
 }
 
+/* Claims `need` bytes of the card beside what is guaranteed to other jobs. Where the card's free memory is
+ * not known (there is no context yet), nothing can be kept for others. */
+static bool admit(struct account *account, uint64_t need)
+{
+    uint64_t free_bytes;
+    int rc = -EAGAIN;
+
+    for (int i = 0; i < ADMISSIONS && rc == -EAGAIN; i++) {
+        const uint32_t seen = ledger_admitted(account->ledger);
+
+        if (account->free_on_card(account->context, &free_bytes))
+            return true;
+        rc = ledger_admit(account->ledger, need, free_bytes, seen);
+    }
+    return rc == 0;
+}
+
 static bool take(struct account *account, uint64_t need, uint64_t reserve, bool *busy)
 {
-    const bool taken = decide(account, need, reserve, busy);
+    const bool admitted = !is_guarded(account) || admit(account, need);
+    const bool taken = admitted && decide(account, need, reserve, busy);
 
+    if (admitted && !taken)
+        end_claim(account, need);
     if (!taken)
         atomic_fetch_add_explicit(&account->denials, 1, memory_order_relaxed);
     return taken;
@@ -351,6 +393,7 @@ void account_await(struct account *account)
 
 void account_settle(struct account *account, uint64_t need, bool success, bool hidden)
 {
+    end_claim(account, need);
     enter(account);
     account->state.in_flight -= need;
     if (success) {
@@ -372,6 +415,7 @@ static void count_growth(struct account *account, uint64_t growth)
 
 void account_settle_pooled(struct account *account, uint64_t need, uint64_t growth)
 {
+    end_claim(account, need);
     enter(account);
     account->state.in_flight -= need;
     count_growth(account, growth);
@@ -393,6 +437,7 @@ void account_give(struct account *account, uint64_t bytes, bool hidden)
 {
     enter(account);
     account->charged -= bytes;
+    account->freed += bytes;
     account->hidden -= hidden ? bytes : 0;
     leave(account);
 }
@@ -412,6 +457,7 @@ bool account_grow(struct account *account, uint64_t bytes)
 
 void account_grown(struct account *account, uint64_t bytes, bool lasting)
 {
+    end_claim(account, bytes);
     enter(account);
     account->state.in_flight -= bytes;
     account->grown += lasting ? bytes : 0;

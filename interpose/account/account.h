@@ -20,6 +20,7 @@ struct account {
     struct limit_state state;
     uint64_t charged; /* live blocks as we count them, rounded as the driver rounds */
     uint64_t hidden;  /* the part of charged that the driver does not report: managed memory */
+    uint64_t freed;   /* blocks that are gone and that the last measurement still had; for the ledger only */
     uint64_t granted; /* total ever granted: what is added during a measurement it may have missed */
     uint64_t pooled;  /* total growth ever of the driver's own pools, for the same purpose */
     uint64_t grown;   /* lasting growth of the driver, as requested; counts where nothing can be measured */
@@ -35,6 +36,8 @@ struct account {
     uint64_t (*held)(void *context);
     /* likewise: notes what those pools have given back unseen, so that taking it again counts as growth */
     void (*look_again)(void *context);
+    /* likewise: returns the card's free bytes; 0 or -errno */
+    int (*free_on_card)(void *context, uint64_t *bytes);
     /* likewise: the ledger with the job's shared budget, where other processes read our figures */
     struct ledger *ledger;
     uint64_t awaited;   /* guarded by lock: bytes that threads have waited for and not yet taken */

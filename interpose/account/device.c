@@ -16,6 +16,8 @@ enum { UNSEEN, LIMITED, UNLIMITED };
 static pthread_mutex_t table_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct device devices[DEVICE_MAX]; /* filled under table_lock, read once `seen` is set */
 static atomic_int seen[DEVICE_MAX];
+static atomic_int
+    listed[DEVICE_MAX]; /* of an unlimited card: 0 not tried, 1 in its ledger, -1 there is none */
 static const struct options *rules;
 static atomic_flag said_blind = ATOMIC_FLAG_INIT;
 
@@ -41,7 +43,7 @@ static int measure_device(void *context, uint64_t *bytes)
 
     if (rc == 0)
         events_note_bytes(RECORDING_USED, device->ordinal, *bytes, 0);
-    if (rc && atomic_load(&device->context_bytes) && log_first(&said_blind)) {
+    if (rc && atomic_load(&device->context_bytes) && !measure_is_over() && log_first(&said_blind)) {
         char text[SIZE_TEXT];
 
         log_error("NVML does not tell this process's memory (%s); the CUDA context is counted as %s",
@@ -64,6 +66,17 @@ static int estimate_device(void *context, uint64_t *bytes)
         return -ENODATA;
     *bytes = total - free_bytes;
     return 0;
+}
+
+/* Writes what is free on the card. Works only if the calling thread has a context there. */
+static int free_on_device(void *context, uint64_t *bytes)
+{
+    const struct device *device = context;
+    uint64_t used;
+    const int rc = estimate_device(context, &used);
+
+    *bytes = rc || used > device->total ? 0 : device->total - used;
+    return rc;
 }
 
 /* Returns what the driver holds for this process in its own pools. */
@@ -114,6 +127,14 @@ static void note_limit(const struct device *device)
                       device_limit_kind(device));
 }
 
+/* Returns a min or high in bytes; 0: none. */
+static uint64_t bound_for(const struct rules *bounds, const struct device *device)
+{
+    const uint64_t bytes = rules_for(bounds, device->ordinal, device->uuid, device->total);
+
+    return bytes == RULES_UNLIMITED ? 0 : bytes;
+}
+
 /* Joins the card's ledger, and the job if there is one. Returns -errno if a job was asked for and cannot be
  * joined. */
 static int join_ledger(struct device *device)
@@ -126,8 +147,11 @@ static int join_ledger(struct device *device)
         snprintf(why, sizeof why, "ledger=off");
     else if (ledger_folder(rules->ledger, folder, sizeof folder) == 0 &&
              ledger_open(&device->ledger, folder, device->uuid, why) == 0) {
-        const int rc = ledger_join(device->ledger, job,
-                                   options_job_limit(rules, device->ordinal, device->uuid, device->total));
+        const struct ledger_limits limits = {
+            .max = options_job_limit(rules, device->ordinal, device->uuid, device->total),
+            .min = bound_for(&rules->min, device),
+            .high = bound_for(&rules->high, device)};
+        const int rc = ledger_join_within(device->ledger, job, &limits);
         if (rc == 0)
             return 0;
         snprintf(why, sizeof why, "%s", strerror(-rc));
@@ -154,6 +178,8 @@ static int inspect(struct device *device, CUdevice ordinal)
     device->total = total;
     device_format_uuid(&uuid, device->uuid);
     uint64_t bytes = options_own_limit(rules, ordinal, device->uuid, total);
+    if (bytes == RULES_UNLIMITED && (bound_for(&rules->min, device) || bound_for(&rules->high, device)))
+        bytes = total; /* what has a min or a high is counted */
     if (bytes == RULES_UNLIMITED) {
         atomic_store(&device->limit, bytes);
         return UNLIMITED;
@@ -166,6 +192,7 @@ static int inspect(struct device *device, CUdevice ordinal)
     uint64_t reserve = size_resolve(&rules->reserve, device->limit);
     account_init(&device->account, device->limit, reserve, measure_device, device);
     device->account.estimate = estimate_device;
+    device->account.free_on_card = free_on_device;
     device->account.held = held_by_driver;
     device->account.look_again = look_again_at_pools;
     device->account.ledger = device->ledger;
@@ -177,6 +204,23 @@ static int inspect(struct device *device, CUdevice ordinal)
     log_info("device %d (%s): limit %s of %s", ordinal, device->uuid, size_format(device->limit, limit),
              size_format(total, whole));
     return LIMITED;
+}
+
+/* Joins the ledger of a card that has no limit. The caller holds table_lock. Returns 1 or -1. */
+static int enter_unlimited(struct device *device)
+{
+    const struct ledger_limits none = {.max = LEDGER_UNLIMITED};
+    char folder[OPTIONS_PATH_MAX], why[LEDGER_WHY];
+
+    if (!strcmp(rules->ledger, "off") || ledger_folder(rules->ledger, folder, sizeof folder) ||
+        ledger_open(&device->ledger, folder, device->uuid, why))
+        return -1;
+    device->card.uuid = device->uuid;
+    if (ledger_join_within(device->ledger, NULL, &none) == 0)
+        return 1;
+    ledger_close(device->ledger);
+    device->ledger = NULL;
+    return -1;
 }
 
 /* Returns the state of a card; asks the driver the first time. */
@@ -260,6 +304,37 @@ struct device *device_get(CUdevice ordinal)
     struct device *device;
 
     return device_find(ordinal, &device) == 0 ? device : NULL;
+}
+
+struct device *device_list(CUdevice ordinal)
+{
+    if (state_of(ordinal) == UNLIMITED && atomic_load(&listed[ordinal]) == 0) {
+        lock_disable_cancel();
+        pthread_mutex_lock(&table_lock);
+        if (atomic_load(&listed[ordinal]) == 0)
+            atomic_store(&listed[ordinal], enter_unlimited(&devices[ordinal]));
+        pthread_mutex_unlock(&table_lock);
+        lock_restore_cancel();
+    }
+    return device_listed(ordinal);
+}
+
+struct device *device_listed(CUdevice ordinal)
+{
+    const int state = state_of(ordinal);
+
+    return state == LIMITED || (state == UNLIMITED && atomic_load(&listed[ordinal]) == 1) ? &devices[ordinal]
+                                                                                          : NULL;
+}
+
+bool device_is_unlimited(const struct device *device)
+{
+    return atomic_load(&seen[device->ordinal]) == UNLIMITED;
+}
+
+int device_free_bytes(struct device *device, uint64_t *bytes)
+{
+    return free_on_device(device, bytes);
 }
 
 /* ---- rules that name cards ---- */
@@ -365,7 +440,17 @@ static void leave_ledger(struct device *device)
 
 void device_after_fork(void)
 {
-    device_each(leave_ledger);
+    device_each_listed(leave_ledger);
+}
+
+void device_each_listed(void (*visit)(struct device *device))
+{
+    for (int i = 0; i < DEVICE_MAX; i++) {
+        const int state = atomic_load_explicit(&seen[i], memory_order_acquire);
+
+        if (state == LIMITED || (state == UNLIMITED && atomic_load(&listed[i]) == 1))
+            visit(&devices[i]);
+    }
 }
 
 void device_each(void (*visit)(struct device *device))
@@ -390,6 +475,7 @@ void device_forget(void)
 {
     for (int i = 0; i < DEVICE_MAX; i++) {
         atomic_store(&seen[i], UNSEEN);
+        atomic_store(&listed[i], 0);
         memset((void *)&devices[i], 0, sizeof devices[i]);
     }
 }

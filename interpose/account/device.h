@@ -43,6 +43,18 @@ int device_find_current(struct device **device);
 /* Returns the card if it is known and limited, else NULL. For figures, not for decisions. */
 struct device *device_get(CUdevice ordinal);
 
+/* Enters a process without a limit into the card's ledger, so that it is seen and lends on a full card. Call
+ * once it has a context there; later calls do nothing. Returns the card, limited or not, or NULL if there is
+ * no ledger; that is not an error. */
+struct device *device_list(CUdevice ordinal);
+/* Returns the card if it is limited or device_list has entered it, else NULL. */
+struct device *device_listed(CUdevice ordinal);
+/* Returns true if this process has no limit on the card: its account is not used. */
+bool device_is_unlimited(const struct device *device);
+
+/* Writes what is free on the card. Returns 0, or -ENODATA if the calling thread has no context there. */
+int device_free_bytes(struct device *device, uint64_t *bytes);
+
 /* Checks that the cards named by max and each exist. Call after CUDA has started. Returns false, and lists
  * the cards on stderr, if a limit would hold for no card or names one that cannot exist. */
 bool device_check_rules(void);
@@ -61,6 +73,8 @@ void device_after_fork(void);
 
 /* Calls visit(device) for every limited card seen so far. */
 void device_each(void (*visit)(struct device *device));
+/* The same for every card that has a ledger, limited or not. */
+void device_each_listed(void (*visit)(struct device *device));
 
 /* Returns the number under which the program sees the card "GPU-..." or the slice "MIG-...", or
  * RULES_NO_ORDINAL if it has not been looked at. */

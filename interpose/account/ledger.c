@@ -234,11 +234,13 @@ bool ledger_is_job_name(const char *name)
 }
 
 /* Writes a job record. It has no name meanwhile: a process that dies here leaves it unused. */
-static void make_job(struct ledger_job *job, const char *name, uint64_t max)
+static void make_job(struct ledger_job *job, const char *name, const struct ledger_limits *limits)
 {
     job->name[0] = '\0';
     atomic_thread_fence(memory_order_seq_cst);
-    atomic_store(&job->max, max);
+    atomic_store(&job->max, limits->max);
+    atomic_store(&job->min, limits->min);
+    atomic_store(&job->high, limits->high);
     atomic_store(&job->sum, 0);
     atomic_store(&job->given, 0);
     atomic_store(&job->waiting, 0);
@@ -254,7 +256,8 @@ static void make_job(struct ledger_job *job, const char *name, uint64_t max)
     job->name[0] = name[0];
 }
 
-struct ledger_job *ledger_find_job(struct ledger *ledger, const char *name, uint64_t max, bool make)
+struct ledger_job *ledger_find_job(struct ledger *ledger, const char *name,
+                                   const struct ledger_limits *limits, bool make)
 {
     struct ledger_job *jobs = ledger->file->jobs, *unused = NULL;
 
@@ -272,7 +275,7 @@ struct ledger_job *ledger_find_job(struct ledger *ledger, const char *name, uint
     }
     if (!make || !unused)
         return NULL;
-    make_job(unused, name, max);
+    make_job(unused, name, limits);
     return unused;
 }
 
@@ -314,7 +317,9 @@ static void check_taken(struct ledger *ledger)
 void ledger_recount(struct ledger *ledger)
 {
     struct ledger_file *file = ledger->file;
-    uint64_t sums[LEDGER_JOBS] = {0}, waiting[LEDGER_JOBS] = {0};
+    uint64_t sums[LEDGER_JOBS] = {0}, waiting[LEDGER_JOBS] = {0}, on_card = 0;
+    bool has_process[LEDGER_JOBS] = {false};
+    uint32_t guards = 0;
     int others = 0;
 
     ledger_mend(ledger);
@@ -331,9 +336,15 @@ void ledger_recount(struct ledger *ledger)
         others += alive && i != ledger->slot;
         if (!alive) {
             wipe(slot);
-        } else if (job) {
+            continue;
+        }
+        on_card += atomic_load(&slot->card_ticket) != 0;
+        if (!job) {
+            guards += atomic_load(&slot->min) != 0;
+        } else {
             const ptrdiff_t number = job - file->jobs;
 
+            has_process[number] = true;
             if (__builtin_add_overflow(sums[number], atomic_load(&slot->lease), &sums[number]))
                 sums[number] = UINT64_MAX;
             waiting[number] += atomic_load(&slot->ticket) != 0;
@@ -342,7 +353,10 @@ void ledger_recount(struct ledger *ledger)
     for (int i = 0; i < LEDGER_JOBS; i++) {
         atomic_store(&file->jobs[i].sum, sums[i]);
         atomic_store(&file->jobs[i].waiting, waiting[i]);
+        guards += has_process[i] && atomic_load(&file->jobs[i].min) != 0;
     }
+    atomic_store(&file->guards, guards);
+    atomic_store(&file->card_waiting, on_card);
     if (others == 0) /* the driver or its settings may change before the next process */
         atomic_store(&file->context_bytes, 0);
     ledger->dirty = false;
@@ -389,7 +403,24 @@ static uint64_t boottime_ns(void)
     return (uint64_t)now.tv_sec * 1000000000U + (uint64_t)now.tv_nsec;
 }
 
+/* The first process of a job whose limits were set before it came adds those that were not. */
+static void complete(struct ledger_job *job, const struct ledger_limits *limits)
+{
+    if (job->preset && atomic_load(&job->max) == LEDGER_UNLIMITED)
+        atomic_store(&job->max, limits->max);
+    if (job->preset && !atomic_load(&job->min))
+        atomic_store(&job->min, limits->min);
+    if (job->preset && !atomic_load(&job->high))
+        atomic_store(&job->high, limits->high);
+    job->preset = 0;
+}
+
 int ledger_join(struct ledger *ledger, const char *job, uint64_t max)
+{
+    return ledger_join_within(ledger, job, &(struct ledger_limits){.max = max});
+}
+
+int ledger_join_within(struct ledger *ledger, const char *job, const struct ledger_limits *limits)
 {
     int rc = job && !ledger_is_job_name(job) ? -EINVAL : ledger_claim(ledger, LEDGER_MEMBER);
 
@@ -397,15 +428,19 @@ int ledger_join(struct ledger *ledger, const char *job, uint64_t max)
         return rc;
     struct ledger_slot *slot = &ledger->file->slots[ledger->slot];
     slot->started = boottime_ns();
-    atomic_store(&slot->limit, max);
+    atomic_store(&slot->limit, limits->max);
     read_command(slot->command);
     if (job) {
-        ledger->job = ledger_find_job(ledger, job, max, true);
+        ledger->job = ledger_find_job(ledger, job, limits, true);
         rc = ledger->job ? 0 : -ENOSPC;
     }
     if (ledger->job)
-        ledger->job->preset = 0;
+        complete(ledger->job, limits);
+    atomic_store(&slot->min, job ? 0 : limits->min);
+    atomic_store(&slot->high, job ? 0 : limits->high);
     enter(ledger);
+    if (limits->min)
+        ledger_recount(ledger);
     ledger_unlock(ledger);
     return rc;
 }
@@ -440,6 +475,8 @@ int ledger_raise(struct ledger *ledger, uint64_t least, uint64_t spare)
         return -ENOMEM;
     uint64_t extra = (room - more - spare) / EXTRA_PART;
     extra = (extra < EXTRA_MAX ? extra : EXTRA_MAX) & ~(PAGE - 1);
+    if (atomic_load(&ledger->job->high)) /* unused leases must not count against it */
+        extra = 0;
     set_lease(ledger, extra > UINT64_MAX - least ? least : least + extra);
     return 0;
 }
@@ -451,12 +488,14 @@ int ledger_extend_beside(struct ledger *ledger, uint64_t least, uint64_t spare)
     int rc = ledger_lock(ledger);
     if (rc)
         return rc;
+    const uint64_t before = atomic_load(&ledger->job->sum);
     rc = ledger_raise(ledger, least, spare);
     if (rc) {
         ledger_recount(ledger); /* a process may have died */
         rc = ledger_raise(ledger, least, spare);
     }
     ledger_unlock(ledger);
+    ledger_ask_above_high(ledger, before);
     return rc;
 }
 

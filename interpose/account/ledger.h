@@ -53,9 +53,18 @@ void ledger_close(struct ledger *ledger);
 
 /* ---- this process ---- */
 
-/* Takes a slot, and joins the job (NULL: none). A job that is new to the ledger starts with `max`. Returns 0,
- * -ENOSPC if all slots or job records are in use, -EINVAL for an empty or too long name, or another
- * -errno. */
+/* What holds for the processes of a job together, or for one that has no job. */
+struct ledger_limits {
+    uint64_t max;  /* LEDGER_UNLIMITED: none */
+    uint64_t min;  /* what other jobs leave to it; 0: none; counts up to max */
+    uint64_t high; /* above it, idle memory goes back early; 0: none */
+};
+
+/* Takes a slot, and joins the job (NULL: none). A job that is new to the ledger starts with these limits.
+ * Returns 0, -ENOSPC if all slots or job records are in use, -EINVAL for an empty or too long name, or
+ * another -errno. */
+int ledger_join_within(struct ledger *ledger, const char *job, const struct ledger_limits *limits);
+/* The same with max alone. */
 int ledger_join(struct ledger *ledger, const char *job, uint64_t max);
 
 /* Gives up file and mapping in a child after fork: they would keep the parent's slot alive after its death.
@@ -128,11 +137,32 @@ void ledger_answer(struct ledger *ledger, uint64_t given);
 void ledger_wake(struct ledger *ledger);
 
 /* Puts a question to this process, as another process would. */
-void ledger_ask_self(struct ledger *ledger);
+void ledger_ask_self(struct ledger *ledger, uint64_t bytes);
+
+/* ---- guarantees: a job's min on the card ----
+ *
+ * While a job's processes use less than its min, the others leave the rest of it free on the card: their
+ * requests are admitted only beside it. What they hold idle may lie there, and goes back when they are asked.
+ */
+
+/* Returns true if a job other than ours has a min; a few instructions. */
+bool ledger_is_guarded(const struct ledger *ledger);
+/* Returns what the guarantees of other jobs still keep free. */
+uint64_t ledger_kept(const struct ledger *ledger);
+/* Admits a request for `need` bytes of a card that has `free_bytes`, read after `seen` = ledger_admitted().
+ * Returns 0: ledger_end_claim must follow when the driver has answered. -EAGAIN: read both again. -ENOMEM: a
+ * guarantee would be touched. -ETIMEDOUT. */
+uint32_t ledger_admitted(const struct ledger *ledger);
+int ledger_admit(struct ledger *ledger, uint64_t need, uint64_t free_bytes, uint32_t seen);
+/* Ends a claim; without one it does nothing. */
+void ledger_end_claim(struct ledger *ledger, uint64_t need);
+
+/* Returns by how much our job, or this process without a job, is above its `high`; a few instructions. */
+uint64_t ledger_above_high(const struct ledger *ledger);
 
 /* ---- waiting ---- */
 
-/* Returns true if a process of the job waits for memory; a few instructions. */
+/* Returns true if a process waits for memory of our job or of the card; a few instructions. */
 bool ledger_is_waited_for(const struct ledger *ledger);
 
 /* Sets a function that is called once in each wait longer than two seconds, with the bytes waited for. Call
@@ -145,6 +175,20 @@ void ledger_on_long_wait(struct ledger *ledger, void (*notice)(void *argument, u
  * hold memory would be waiting, or -ENOMEM if the job's max is less. */
 int ledger_wait(struct ledger *ledger, uint64_t least, uint64_t timeout_ms);
 
+/* Returns true if a process waits for memory of the card; a few instructions. */
+bool ledger_is_card_waited_for(const struct ledger *ledger);
+/* Returns what all processes of the ledger use, as they last said. */
+uint64_t ledger_managed(const struct ledger *ledger);
+
+/* Waits in the queue of the card, until `until` (clock_ms) at most, until this process is first and look()
+ * returns 0: the request fits now. look() returns -EAGAIN if programs outside the ledger may free enough,
+ * -EBUSY if only processes of the ledger can, -ENOMEM if none can. It is called without a lock, every 100 ms
+ * and when a process has given memory back. *ticket is 0 at first; a second wait for the same request keeps
+ * its place. Returns 0, -ETIMEDOUT, -ENOMEM, or -EDEADLK if all processes that hold memory would be
+ * waiting. */
+int ledger_wait_card(struct ledger *ledger, uint64_t bytes, uint64_t *ticket, uint64_t until,
+                     int (*look)(void *argument), void *argument);
+
 /* ---- for people ---- */
 
 struct ledger_entry {
@@ -154,6 +198,7 @@ struct ledger_entry {
     char job[LEDGER_NAME];
     char command[LEDGER_COMMAND];
     uint64_t used, cached, peak, lease, limit, job_max, job_used, asked, waited_ms, refused;
+    uint64_t min, high;      /* of the job, or of a process without one; 0: none */
     uint64_t lent, borrowed; /* bytes, ever */
     uint64_t started;        /* CLOCK_BOOTTIME, ns */
 };
@@ -183,8 +228,10 @@ bool ledger_await_slot(struct ledger *ledger, int slot, uint32_t question, unsig
 /* Both. */
 bool ledger_poke(struct ledger *ledger, int slot, uint64_t bytes, unsigned timeout_ms);
 
-/* Changes the max of a job for all its processes, and makes the job if it does not exist. Returns 0, -ENOSPC,
+/* Changes a limit of a job for all its processes, and makes the job if it does not exist. Returns 0, -ENOSPC,
  * -ETIMEDOUT, or -EINVAL for an empty or too long name. */
+enum ledger_limit { LEDGER_MAX, LEDGER_MIN, LEDGER_HIGH };
+int ledger_set_limit(struct ledger *ledger, const char *job, enum ledger_limit limit, uint64_t bytes);
 int ledger_set_max(struct ledger *ledger, const char *job, uint64_t max);
 
 /* Forgets max and totals of a job that has no process, unless its max was set for the next one to come. */

@@ -15,14 +15,14 @@
 
 /* Return true if the slot names another process, or another process of our job. It may have died since the
  * last recount. */
-static bool is_other(const struct ledger *ledger, int slot)
+bool ledger_is_other(const struct ledger *ledger, int slot)
 {
     return slot != ledger->slot && atomic_load(&ledger->file->slots[slot].state) == LEDGER_MEMBER;
 }
 
 static bool is_listed(const struct ledger *ledger, int slot)
 {
-    return is_other(ledger, slot) && ledger_job_of(ledger, &ledger->file->slots[slot]) == ledger->job;
+    return ledger_is_other(ledger, slot) && ledger_job_of(ledger, &ledger->file->slots[slot]) == ledger->job;
 }
 
 bool ledger_is_neighbour(const struct ledger *ledger, int slot)
@@ -32,7 +32,7 @@ bool ledger_is_neighbour(const struct ledger *ledger, int slot)
 
 /* Puts a question and returns its number. The bytes are written first: the owner reads them after the
  * number. */
-static uint32_t put(struct ledger_slot *slot, uint64_t bytes)
+uint32_t ledger_put(struct ledger_slot *slot, uint64_t bytes)
 {
     uint64_t before = atomic_load(&slot->wanted_bytes);
 
@@ -94,7 +94,7 @@ static void ask_others(struct ledger *ledger, bool (*may_ask)(const struct ledge
         if (!may_ask(ledger, i) || !ledger_alive(ledger, i))
             continue;
         const bool answers = !is_deaf(ledger, i);
-        const uint32_t question = put(slot, bytes);
+        const uint32_t question = ledger_put(slot, bytes);
         if (answers) {
             asked->of[asked->count].slot = i;
             asked->of[asked->count++].question = question;
@@ -114,7 +114,17 @@ static void hear_answers(struct ledger *ledger, const struct asked *asked, unsig
     }
 }
 
-/* Puts a question to each of the asked processes: for its part of the bytes that it has idle, until `bytes`
+/* Returns what the process of a slot has idle, as it last said, and may lend to other jobs: it keeps its
+ * job's min. */
+static uint64_t lendable(const struct ledger *ledger, int slot)
+{
+    const uint64_t idle = atomic_load(&ledger->file->slots[slot].cached),
+                   spare = ledger_above_min(ledger, slot);
+
+    return idle < spare ? idle : spare;
+}
+
+/* Puts a question to each of the asked processes: for its part of the bytes that it may lend, until `bytes`
  * are asked for. Those that have none are asked no more. */
 static void share_out(struct ledger *ledger, uint64_t bytes, struct asked *asked)
 {
@@ -122,24 +132,24 @@ static void share_out(struct ledger *ledger, uint64_t bytes, struct asked *asked
 
     for (int i = 0; i < asked->count && bytes; i++) {
         struct ledger_slot *slot = &ledger->file->slots[asked->of[i].slot];
-        const uint64_t idle = atomic_load(&slot->cached), part = idle < bytes ? idle : bytes;
+        const uint64_t idle = lendable(ledger, asked->of[i].slot), part = idle < bytes ? idle : bytes;
 
         if (!part)
             continue;
         asked->of[kept].slot = asked->of[i].slot;
-        asked->of[kept++].question = put(slot, part);
+        asked->of[kept++].question = ledger_put(slot, part);
         bytes -= part;
     }
     asked->count = kept;
 }
 
-/* Returns what the asked processes have idle, as they last said. */
+/* Returns what the asked processes may lend. */
 static uint64_t add_idle(const struct ledger *ledger, const struct asked *asked)
 {
     uint64_t sum = 0;
 
     for (int i = 0; i < asked->count; i++)
-        sum += atomic_load(&ledger->file->slots[asked->of[i].slot].cached);
+        sum += lendable(ledger, asked->of[i].slot);
     return sum;
 }
 
@@ -147,7 +157,7 @@ bool ledger_ask_card(struct ledger *ledger, uint64_t bytes, uint64_t least, unsi
 {
     struct asked asked = {0};
 
-    ask_others(ledger, is_other, 0, &asked); /* they publish what they have idle */
+    ask_others(ledger, ledger_is_other, 0, &asked); /* they publish what they have idle */
     hear_answers(ledger, &asked, timeout_ms);
     const uint64_t before = add_idle(ledger, &asked);
     if (before < least || before == 0)
@@ -202,7 +212,7 @@ bool ledger_ask_slot(struct ledger *ledger, int slot, uint64_t bytes, uint32_t *
     if (slot < 0 || slot >= LEDGER_SLOTS || atomic_load(&ledger->file->slots[slot].state) != LEDGER_MEMBER ||
         !ledger_alive(ledger, slot))
         return false;
-    *question = put(&ledger->file->slots[slot], bytes);
+    *question = ledger_put(&ledger->file->slots[slot], bytes);
     return true;
 }
 
@@ -250,11 +260,13 @@ void ledger_answer(struct ledger *ledger, uint64_t given)
         atomic_fetch_add(&ledger->job->lent, given);
     atomic_store(&slot->answered, ledger->hearing);
     ledger_rouse(&ledger->file->answers);
+    if (ledger_is_card_waited_for(ledger))
+        ledger_tell_freed(ledger);
 }
 
-void ledger_ask_self(struct ledger *ledger)
+void ledger_ask_self(struct ledger *ledger, uint64_t bytes)
 {
-    put(&ledger->file->slots[ledger->slot], UINT64_MAX);
+    ledger_put(&ledger->file->slots[ledger->slot], bytes);
 }
 
 void ledger_wake(struct ledger *ledger)
@@ -322,7 +334,8 @@ static int try_wait(struct ledger *ledger, uint64_t least, uint64_t ticket)
 
 bool ledger_is_waited_for(const struct ledger *ledger)
 {
-    return ledger->job && atomic_load_explicit(&ledger->job->waiting, memory_order_relaxed) != 0;
+    return ledger_is_card_waited_for(ledger) ||
+           (ledger->job && atomic_load_explicit(&ledger->job->waiting, memory_order_relaxed) != 0);
 }
 
 void ledger_on_long_wait(struct ledger *ledger, void (*notice)(void *argument, uint64_t bytes),
@@ -337,7 +350,7 @@ static void remind(const struct ledger *ledger, uint64_t bytes)
 {
     for (int i = 0; i < ledger_slots(ledger); i++) {
         if (ledger_is_neighbour(ledger, i))
-            put(&ledger->file->slots[i], bytes);
+            ledger_put(&ledger->file->slots[i], bytes);
     }
 }
 

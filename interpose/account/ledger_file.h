@@ -11,7 +11,7 @@
 #include "interpose/account/ledger.h"
 
 #define LEDGER_MAGIC   UINT64_C(0x72656764656c6367) /* "gcledger", little-endian */
-#define LEDGER_VERSION 2
+#define LEDGER_VERSION 3
 
 /* Bytes of the file that carry the kernel's locks; beyond its end, so never read or written. */
 #define LEDGER_SETUP_BYTE (INT64_C(1) << 40)
@@ -41,6 +41,11 @@ struct ledger_slot {
     /* in the queue */
     _Atomic uint64_t ticket; /* 0: not waiting */
     _Atomic uint64_t waits_for;
+    _Atomic uint64_t card_ticket; /* the same in the queue of the card; 0: not waiting */
+    _Atomic uint64_t card_waits_for;
+    /* of a process without a job; 0: none */
+    _Atomic uint64_t min, high;
+    _Atomic uint64_t claim; /* bytes admitted beside guarantees, and not yet in the driver's figures */
     char command[LEDGER_COMMAND];
     struct ledger_refusal refusals[LEDGER_REFUSALS];
 };
@@ -56,6 +61,7 @@ struct ledger_job {
     /* for people: since the job was made, also of processes that have ended */
     _Atomic uint64_t peak; /* of what its processes used together */
     _Atomic uint64_t refused, lent, borrowed, waited_ms;
+    _Atomic uint64_t min, high; /* 0: none */
 };
 
 struct ledger_head {
@@ -73,6 +79,10 @@ struct ledger_file {
     _Atomic uint32_t sizing;        /* slot + 1 of the process that measures what a context takes; 0: none */
     _Atomic uint32_t taken;         /* slots from this number on were never taken */
     _Atomic uint64_t context_bytes; /* what a context takes on this card; 0: not known yet */
+    _Atomic uint32_t guards;       /* jobs, and processes without one, that have a min; may count dead ones */
+    _Atomic uint32_t admitted;     /* counts claims that have ended */
+    _Atomic uint64_t card_tickets; /* last ticket of the card's queue; changed under the lock word */
+    _Atomic uint64_t card_waiting; /* processes in that queue; likewise; may count dead ones */
     struct ledger_job jobs[LEDGER_JOBS];
     struct ledger_slot slots[LEDGER_SLOTS];
 };
@@ -112,7 +122,7 @@ bool ledger_job_is_used(const struct ledger *ledger, const struct ledger_job *jo
 int ledger_lock(struct ledger *ledger);
 void ledger_unlock(struct ledger *ledger);
 
-/* Frees the slots of dead processes and recomputes the sums. The caller holds the lock. */
+/* Frees the slots of dead processes, and recomputes the sums and who has a min. The caller holds the lock. */
 void ledger_recount(struct ledger *ledger);
 /* Raises the lease to `least`, and by up to a part of the remaining room, if that leaves `spare` bytes of the
  * job's max unleased. The caller holds the lock. Returns 0 or -ENOMEM. */
@@ -135,9 +145,21 @@ int ledger_claim(struct ledger *ledger, uint32_t state);
 bool ledger_is_job_name(const char *name);
 /* Finds the job; with `make` adds it if needed. Returns NULL if it is not there or no record is free. The
  * caller holds the lock. */
-struct ledger_job *ledger_find_job(struct ledger *ledger, const char *name, uint64_t max, bool make);
+struct ledger_job *ledger_find_job(struct ledger *ledger, const char *name,
+                                   const struct ledger_limits *limits, bool make);
 /* Returns the job of a slot, or NULL. */
 struct ledger_job *ledger_job_of(const struct ledger *ledger, const struct ledger_slot *slot);
+
+/* Puts a question to a slot and returns its number. */
+uint32_t ledger_put(struct ledger_slot *slot, uint64_t bytes);
+/* Returns true if the slot names another process. It may have died since the last recount. */
+bool ledger_is_other(const struct ledger *ledger, int slot);
+/* Returns by how much the job of a slot, or its process without a job, is above its min; LEDGER_UNLIMITED
+ * without one. */
+uint64_t ledger_above_min(const struct ledger *ledger, int slot);
+/* Has the job's processes give back what is above `high`, if a lease that was raised from `before` has passed
+ * it. */
+void ledger_ask_above_high(struct ledger *ledger, uint64_t before);
 
 /* Sleeps while the word has this value, timeout_ms at most. May return early for no reason. */
 void ledger_sleep(const _Atomic uint32_t *word, uint32_t value, uint64_t timeout_ms);

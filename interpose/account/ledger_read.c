@@ -44,6 +44,7 @@ void ledger_publish_used(struct ledger *ledger, uint64_t used)
 
     if (!slot)
         return;
+    const bool was_low = ledger_above_high(ledger) == 0;
     if (used > atomic_load_explicit(&slot->used, memory_order_relaxed) && ledger->job) {
         atomic_store(&slot->used, used); /* two that grow at the same time must not both miss the other */
         note_peak(ledger);
@@ -52,6 +53,8 @@ void ledger_publish_used(struct ledger *ledger, uint64_t used)
     }
     if (used > atomic_load_explicit(&slot->peak, memory_order_relaxed))
         atomic_store_explicit(&slot->peak, used, memory_order_relaxed);
+    if (!ledger->job && __builtin_expect(was_low && ledger_above_high(ledger), 0))
+        ledger_put(slot, ledger_above_high(ledger));
 }
 
 void ledger_publish(struct ledger *ledger, const struct ledger_figures *figures)
@@ -146,6 +149,8 @@ bool ledger_read(const struct ledger *ledger, int number, struct ledger_entry *e
     copy_text(entry->command, slot->command, sizeof entry->command);
     const struct ledger_job *job = ledger_job_of(ledger, slot);
     entry->job_max = LEDGER_UNLIMITED;
+    entry->min = atomic_load(job ? &job->min : &slot->min);
+    entry->high = atomic_load(job ? &job->high : &slot->high);
     if (job) {
         copy_text(entry->job, job->name, sizeof entry->job);
         entry->job_max = atomic_load(&job->max);
@@ -199,7 +204,7 @@ void ledger_forget_job(struct ledger *ledger, const char *name)
     if (!ledger_is_job_name(name) || lock_for_a_tool(ledger))
         return;
     ledger_recount(ledger);
-    struct ledger_job *job = ledger_find_job(ledger, name, 0, false);
+    struct ledger_job *job = ledger_find_job(ledger, name, NULL, false);
     if (job && !job->preset && !ledger_job_is_used(ledger, job))
         job->name[0] = '\0';
     ledger_unlock(ledger);
@@ -207,22 +212,34 @@ void ledger_forget_job(struct ledger *ledger, const char *name)
 
 int ledger_set_max(struct ledger *ledger, const char *name, uint64_t max)
 {
+    return ledger_set_limit(ledger, name, LEDGER_MAX, max);
+}
+
+int ledger_set_limit(struct ledger *ledger, const char *name, enum ledger_limit limit, uint64_t bytes)
+{
+    const struct ledger_limits limits = {.max = limit == LEDGER_MAX ? bytes : LEDGER_UNLIMITED,
+                                         .min = limit == LEDGER_MIN ? bytes : 0,
+                                         .high = limit == LEDGER_HIGH ? bytes : 0};
     const int rc = ledger_is_job_name(name) ? lock_for_a_tool(ledger) : -EINVAL;
 
     if (rc)
         return rc;
-    struct ledger_job *job = ledger_find_job(ledger, name, max, true);
+    struct ledger_job *job = ledger_find_job(ledger, name, &limits, true);
     if (job) {
         job->preset = !ledger_job_is_used(ledger, job);
-        atomic_store(&job->max, max);
+        atomic_store(limit == LEDGER_MAX ? &job->max : limit == LEDGER_MIN ? &job->min : &job->high, bytes);
+        if (limit == LEDGER_MIN)
+            ledger_recount(ledger);
     }
     ledger_unlock(ledger);
     if (!job)
         return -ENOSPC;
     ledger_tell_freed(ledger);
+    const uint64_t sum = atomic_load(&job->sum),
+                   above = limit == LEDGER_HIGH && bytes && sum > bytes ? sum - bytes : 0;
     for (int i = 0; i < ledger_slots(ledger); i++) {
         if (ledger_job_of(ledger, &ledger->file->slots[i]) == job)
-            ledger_poke(ledger, i, 0, 0);
+            ledger_poke(ledger, i, above, 0);
     }
     return 0;
 }

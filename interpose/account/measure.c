@@ -31,6 +31,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
 static atomic_int state = IDLE;   /* written with lock held */
 static atomic_uint listed_pid;    /* number under which NVML lists us; 0: not known yet */
+static atomic_bool over;          /* measure_end was called */
 static atomic_bool forking;       /* the forking thread has waited already, and holds lock */
 static atomic_bool early_is_sure; /* the list below was made before any context of ours */
 static struct timespec patience;  /* until when threads wait for the current step; guarded by lock */
@@ -187,9 +188,15 @@ void measure_finish(void)
     pthread_setcancelstate(cancel, NULL);
 }
 
+bool measure_is_over(void)
+{
+    return atomic_load(&over);
+}
+
 /* NVML's exit handlers must not run while it is being started, nor may it be loaded while they run. */
 void measure_end(void)
 {
+    atomic_store(&over, true);
     nvml_end();
     if (is_settled())
         return;
@@ -354,6 +361,28 @@ int measure_used(struct measure_card *card, uint64_t *bytes)
 
     if (device && read_list(device, &list) == 0) {
         rc = find_own(list.entries, list.count, atomic_load(&card->present), bytes);
+        free_list(&list);
+    }
+    pthread_setcancelstate(cancel, NULL);
+    return rc;
+}
+
+int measure_all(struct measure_card *card, uint64_t *bytes)
+{
+    const int cancel = no_cancel();
+    nvml_device device = make_ready() ? handle_of(card) : NULL;
+    struct list list;
+    int rc = -ENODATA;
+
+    *bytes = 0;
+    if (device && read_list(device, &list) == 0) {
+        rc = list.count ? 0 : -ENODATA;
+        for (unsigned i = 0; i < list.count; i++) {
+            if (list.entries[i].used == NVML_NOT_AVAILABLE)
+                rc = -ENODATA;
+            else
+                *bytes += list.entries[i].used;
+        }
         free_list(&list);
     }
     pthread_setcancelstate(cancel, NULL);

@@ -33,8 +33,14 @@ struct measure_card {
  * where it should, or -ENODATA without NVML or an answer from it. */
 int measure_used(struct measure_card *card, uint64_t *bytes);
 
+/* Writes the bytes that all processes use on the card. Returns 0 or -ENODATA. */
+int measure_all(struct measure_card *card, uint64_t *bytes);
+
 /* Waits for the thread of measure_start to end, 3 s at most. */
 void measure_finish(void);
+
+/* Returns true after measure_end: the program is exiting, and there are no figures any more. */
+bool measure_is_over(void);
 
 /* For exit handlers: stops NVML from being loaded or started from now on. Waits for threads that are doing
  * that, 3 s at most for loading and for starting each. */

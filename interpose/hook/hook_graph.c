@@ -240,6 +240,18 @@ static CUresult before(struct launch *launch, CUgraphExec exec, uintptr_t key, C
     return ask(launch, exec, parts, count, key, stream);
 }
 
+/* The card on which the driver may take memory for a launch, and how much: known if it is one card. 0: not
+ * known. */
+static CUdevice card_of(const struct launch *launch)
+{
+    return launch->count == 1 ? launch->cards[0].ask.part.card : ROUTE_CURRENT;
+}
+
+static uint64_t bytes_of(const struct launch *launch)
+{
+    return launch->count == 1 && !launch->cards[0].ask.again ? launch->cards[0].ask.need : 0;
+}
+
 /* ---- the hooks ---- */
 
 /* Asks for memory, and then runs `call`, which launches or uploads a graph. */
@@ -253,7 +265,7 @@ static CUresult before(struct launch *launch, CUgraphExec exec, uintptr_t key, C
             OWNER_CALL();                                                                                    \
             result_ = before(&launch_, exec, key, stream);                                                   \
             if (result_ == CUDA_SUCCESS) {                                                                   \
-                result_ = ROUTE_TRY(call, ROUTE_CURRENT, 0);                                                 \
+                result_ = ROUTE_TRY(call, card_of(&launch_), bytes_of(&launch_));                            \
                 answered(&launch_, exec, result_);                                                           \
             }                                                                                                \
         }                                                                                                    \

@@ -43,7 +43,7 @@ static void look_at(struct pool *pool, void *argument)
         return;
     pool_sweep(pool);
     sweep_imports(&pool->fence);
-    if (look % LOOKS_PER_PERIOD == 0 || pool_mostly_free(pool, settings->high.permille)) {
+    if (look % LOOKS_PER_PERIOD == 0 || pool_mostly_free(pool, settings->early.permille)) {
         const uint64_t idle = pool_idle_bytes(pool);
 
         if (idle)

@@ -127,13 +127,13 @@ static int set_seconds(double *out, const char *value, double off, const char **
     return 0;
 }
 
-static int set_each(struct options *options, const char *value, const char **why)
+static int set_rules(struct rules *out, const char *value, const char **why)
 {
     struct rules limits;
 
     if (rules_parse(value, &limits, why))
         return -EINVAL;
-    options->each = limits;
+    *out = limits;
     return 0;
 }
 
@@ -211,7 +211,13 @@ static int set_value(struct options *options, int id, const char *value, enum op
         rc = set_max(options, value, source, why);
         break;
     case OPTIONS_EACH:
-        rc = set_each(options, value, why);
+        rc = set_rules(&options->each, value, why);
+        break;
+    case OPTIONS_MIN:
+        rc = set_rules(&options->min, value, why);
+        break;
+    case OPTIONS_HIGH:
+        rc = set_rules(&options->high, value, why);
         break;
     case OPTIONS_GROUP:
         rc = set_group(options, value, why);
@@ -237,8 +243,8 @@ static int set_value(struct options *options, int id, const char *value, enum op
     case OPTIONS_DECAY:
         rc = set_seconds(&options->decay, value, -1, why);
         break;
-    case OPTIONS_HIGH:
-        rc = set_percent(&options->high, value, why);
+    case OPTIONS_EARLY:
+        rc = set_percent(&options->early, value, why);
         break;
     case OPTIONS_ZERO:
         rc = set_choice(&options->zero, value, "off", "on", why);
@@ -254,6 +260,9 @@ static int set_value(struct options *options, int id, const char *value, enum op
         break;
     case OPTIONS_STACKS:
         rc = set_choice(&options->stacks, value, "off", "on", why);
+        break;
+    case OPTIONS_NUDGE:
+        rc = set_choice(&options->nudge, value, "off", "on", why);
         break;
     case OPTIONS_LOG:
         rc = set_log(options, value, why);
@@ -609,5 +618,6 @@ static bool rules_anything(const struct rules *limits)
 bool options_any_limit(const struct options *options)
 {
     return rules_anything(&options->max) || rules_anything(&options->each) ||
-           rules_anything(&options->ceiling) || options->group[0];
+           rules_anything(&options->ceiling) || rules_anything(&options->min) ||
+           rules_anything(&options->high) || options->group[0];
 }

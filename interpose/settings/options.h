@@ -33,7 +33,13 @@ enum options_source { OPTIONS_DEFAULT, OPTIONS_ADMIN, OPTIONS_USER, OPTIONS_ENVI
     X(LEDGER, "ledger", "GPUCAP_LEDGER", "auto", "a folder such as /run/gpucap, auto or off",                \
       "Where the processes of a job find each other; auto is a private folder of the user's.")               \
     X(WAIT, "wait", "GPUCAP_WAIT", "0", "seconds such as 30 or 30s, or off",                                 \
-      "How long a request waits for memory of its job before it is refused.")                                \
+      "How long a request waits for memory of its job, or of a full card, before it is refused.")            \
+    X(MIN, "min", "GPUCAP_MIN", "none", RULES_FORM,                                                          \
+      "Part of a card that other jobs leave to this one while it uses less; their idle memory may lie "      \
+      "there "                                                                                               \
+      "and goes back when it is needed.")                                                                    \
+    X(HIGH, "high", "GPUCAP_HIGH", "none", RULES_FORM,                                                       \
+      "While the job, or a program without one, uses more than this, its idle memory goes back at once.")    \
     X(RESERVE, "reserve", "GPUCAP_RESERVE", "64M", SIZE_FORM,                                                \
       "Part of max that allocations leave to the driver's own growth: modules, streams, stacks.")            \
     X(POOL, "pool", "GPUCAP_POOL", "on", "on or off",                                                        \
@@ -45,7 +51,7 @@ enum options_source { OPTIONS_DEFAULT, OPTIONS_ADMIN, OPTIONS_USER, OPTIONS_ENVI
       "Of what is live: how much more a pool may hold before it waits for work instead of growing.")         \
     X(DECAY, "decay", "GPUCAP_DECAY", "5", "seconds such as 5 or 0.5, 0 for at once, or off",                \
       "How long free memory stays in the pool before it goes back to the driver.")                           \
-    X(HIGH, "high", "GPUCAP_HIGH", "90%", "a percentage such as 90%",                                        \
+    X(EARLY, "early", "GPUCAP_EARLY", "90%", "a percentage such as 90%",                                     \
       "Above this free share of what a pool holds, memory goes back after a quarter of decay.")              \
     X(ZERO, "zero", "GPUCAP_ZERO", "off", "on or off", "Clear reused memory before a program gets it.")      \
     X(GUARD, "guard", "GPUCAP_GUARD", "off", "on or off",                                                    \
@@ -59,6 +65,10 @@ enum options_source { OPTIONS_DEFAULT, OPTIONS_ADMIN, OPTIONS_USER, OPTIONS_ENVI
       "the process, %h the host.")                                                                           \
     X(STACKS, "stacks", "GPUCAP_STACKS", "off", "on or off",                                                 \
       "Record the call stack of each allocation too, as far as functions keep frame pointers.")              \
+    X(NUDGE, "nudge", "GPUCAP_NUDGE", "off", "on or off",                                                    \
+      "When another process is short of memory and nothing is idle here, have a PyTorch of this process "    \
+      "call "                                                                                                \
+      "torch.cuda.empty_cache().")                                                                           \
     X(LOG, "log", "GPUCAP_LOG", "error", "quiet, error or info", "What to say on stderr.")
 
 enum options_id {
@@ -77,6 +87,7 @@ struct options {
     struct rules max;
     struct rules ceiling; /* the administrator's max */
     struct rules each;
+    struct rules min, high;
     char group[OPTIONS_NAME_MAX];  /* empty: none */
     char ledger[OPTIONS_PATH_MAX]; /* empty: the user's own; "off": none */
     double wait;                   /* seconds */
@@ -85,12 +96,13 @@ struct options {
     bool deferred;
     struct size_value slack; /* a percentage */
     double decay;            /* seconds; negative: off */
-    struct size_value high;  /* a percentage */
+    struct size_value early; /* a percentage */
     bool zero;
     bool guard;
     bool fill;
     char record[OPTIONS_PATH_MAX]; /* empty: none */
     bool stacks;
+    bool nudge;
     enum options_log log;
     enum options_source source[OPTIONS_COUNT];
 };

@@ -147,6 +147,27 @@ static void work(struct ledger *ledger)
     (void)ledger_max(ledger);
 }
 
+static int full(void *unused)
+{
+    (void)unused;
+    return -EBUSY;
+}
+
+static void work_on_card(struct ledger *ledger)
+{
+    uint64_t ticket = 0;
+    int rc = ledger_admit(ledger, 100, 1000, ledger_admitted(ledger));
+
+    FUZZ_PROMISE(rc == 0 || rc == -ENOMEM);
+    ledger_end_claim(ledger, 100);
+    ledger_ask_card(ledger, 100, 1, 0);
+    rc = ledger_wait_card(ledger, 100, &ticket, 0, full, NULL);
+    FUZZ_PROMISE(rc == -ETIMEDOUT || rc == -EDEADLK);
+    (void)ledger_above_high(ledger);
+    rc = ledger_set_limit(ledger, JOB, LEDGER_MIN, 100);
+    FUZZ_PROMISE(rc == 0 || rc == -ENOSPC);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t count)
 {
     char why[LEDGER_WHY];
@@ -167,6 +188,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t count)
         work(ledger);
         patch(bytes + 2, bytes[1] % (count - 1)); /* not all of it */
         work(ledger);
+        if (bytes[0] & 4)
+            work_on_card(ledger);
         ledger_close(ledger);
     }
     lock_slot(false);

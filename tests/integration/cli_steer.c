@@ -84,6 +84,36 @@ static void test_set_by_name_and_separate_value(void)
     spawn_env_free(env);
 }
 
+static void test_set_changes_min_and_high_of_a_job(void)
+{
+    const struct member *member = members_start(MEMBERS_UUID, "train-a", 8192, 1024, 0);
+    struct spawn_env *env = cli_env();
+    struct spawn_result result = CLI_RUN(env, "set", "train-a", "--high=6G", "--min=2G");
+
+    spawn_env_free(env);
+    cli_expect_status(0, &result);
+    TEST_ASSERT_EQUAL_STRING("train-a on GPU-00000000: min was none, is 2.0 GiB now\n"
+                             "train-a on GPU-00000000: high was none, is 6.0 GiB now\n",
+                             result.out);
+    const struct ledger_entry entry = look_up(MEMBERS_UUID, member);
+    TEST_ASSERT_EQUAL_UINT64(2048 * MIB, entry.min);
+    TEST_ASSERT_EQUAL_UINT64(6144 * MIB, entry.high);
+    TEST_ASSERT_EQUAL_UINT64(8192 * MIB, entry.job_max);
+    spawn_result_free(&result);
+    env = cli_env();
+    result = CLI_RUN(env, "ps", "--json");
+    spawn_env_free(env);
+#if GPUCAP_HAS_JSON
+    TEST_ASSERT_NOT_NULL_MESSAGE(strstr(result.out, "\"min\":\t2147483648"), result.out);
+    TEST_ASSERT_NOT_NULL_MESSAGE(strstr(result.out, "\"high\":\t6442450944"), result.out);
+#endif
+    spawn_result_free(&result);
+    result = run("set", "train-a", "--min=none");
+    TEST_ASSERT_EQUAL_STRING("train-a on GPU-00000000: min was 2.0 GiB, is none now\n", result.out);
+    TEST_ASSERT_EQUAL_UINT64(0, look_up(MEMBERS_UUID, member).min);
+    spawn_result_free(&result);
+}
+
 static void test_set_below_what_is_in_use_gives_idle_memory_back(void)
 {
     const struct member *member = members_start(MEMBERS_UUID, "train-a", 8192, 5120, 1024);
@@ -186,7 +216,7 @@ static void test_bad_words_are_refused(void)
         {"set", "train-a", "--max=lots", "--max='lots' is not valid (not a size)", 125},
         {"set", "train-a", "--max=101%", "a share is from 0.1% to 100%", 125},
         {"set", "train-a", "--mex=3G", "did you mean --max?", 125},
-        {"set", "train-a", NULL, "usage: gpucap set PID|JOB|GROUP --max=SIZE", 125},
+        {"set", "train-a", NULL, "usage: gpucap set PID|JOB|GROUP [--max=SIZE] [--min=SIZE]", 125},
         {"set", "a name", "--max=3G", "a name has other characters", 125},
         {"set", "2147483647", "--max=3G", "no process or job '2147483647'", 1},
         {"set", "all", "--max=3G", "no process or job 'all'", 1},
@@ -301,6 +331,7 @@ int main(void)
     UNITY_BEGIN();
     RUN_TEST(test_set_by_process_changes_the_job);
     RUN_TEST(test_set_by_name_and_separate_value);
+    RUN_TEST(test_set_changes_min_and_high_of_a_job);
     RUN_TEST(test_set_below_what_is_in_use_gives_idle_memory_back);
     RUN_TEST(test_set_below_what_programs_hold_says_that_requests_are_refused);
     RUN_TEST(test_set_changes_the_job_on_each_card_where_it_is);

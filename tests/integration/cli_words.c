@@ -177,7 +177,7 @@ static void test_bash_completes_commands_options_and_jobs(void)
     members_start(MEMBERS_UUID, "$(echo train-b)", 8192, 1, 0);
     expect_offers("gpucap t", 1, "top trim\n");
     expect_offers("gpucap ps --j", 2, "--json\n");
-    expect_offers("gpucap set --m", 2, "--max=\n");
+    expect_offers("gpucap set --ma", 2, "--max=\n");
     expect_offers("gpucap run --res", 2, "--reserve=\n");
     expect_offers("gpucap trim tr", 2, "train-a\n");
     expect_offers("gpucap trim al", 2, "all\n");

@@ -77,6 +77,36 @@ static void test_on_a_full_card_idle_memory_of_one_job_serves_another(void)
     expect_success(env, "lends");
 }
 
+static void test_on_a_full_card_processes_without_any_limit_lend_too(void)
+{
+    struct spawn_env *env = wrapped("on", "off");
+
+    spawn_sim(env, "1x1G;ctx=128M", NULL);
+    spawn_env_unset(env, "GPUCAP_MAX");
+    spawn_env_unset(env, "GPUCAP_GROUP");
+    expect_success(env, "lends");
+}
+
+static void test_processes_without_any_limit_wait_for_a_full_card(void)
+{
+    struct spawn_env *env = wrapped("on", "30s");
+
+    spawn_sim(env, "1x1G;ctx=128M", NULL);
+    spawn_env_unset(env, "GPUCAP_MAX");
+    spawn_env_unset(env, "GPUCAP_GROUP");
+    expect_success(env, "waits");
+}
+
+static void test_a_graph_borrows_what_it_lacks_and_no_more(void)
+{
+    struct spawn_env *env = wrapped("on", "off");
+
+    spawn_sim(env, "1x1G;ctx=128M", NULL);
+    spawn_cap(env, "900M");
+    spawn_env_unset(env, "GPUCAP_GROUP");
+    expect_success(env, "lends_to_a_graph");
+}
+
 static void test_memory_of_a_killed_process_can_be_had_at_once(void)
 {
     with_and_without_pool("killed", "off");
@@ -95,6 +125,71 @@ static void test_of_two_that_wait_for_each_other_one_is_refused(void)
 static void test_what_can_never_fit_is_not_waited_for(void)
 {
     with_and_without_pool("hopeless", "90s"); /* longer than the test may take */
+}
+
+/* As above, for a card that other jobs have filled. */
+static void test_a_request_waits_for_what_another_job_frees_on_a_full_card(void)
+{
+    struct spawn_env *env = wrapped("on", "30s");
+
+    spawn_sim(env, "1x1G;ctx=128M", NULL);
+    spawn_cap(env, "900M");
+    spawn_env_unset(env, "GPUCAP_GROUP");
+    expect_success(env, "waits");
+}
+
+static void test_a_full_card_is_not_waited_for_if_no_other_can_free_it(void)
+{
+    struct spawn_env *env = wrapped("on", "90s");
+
+    spawn_sim(env, "1x1G;ctx=128M", NULL);
+    spawn_cap(env, "1000M");
+    spawn_env_set(env, "GPUCAP_RESERVE", "2M");
+    expect_success(env, "alone");
+}
+
+/* ---- min and high ---- */
+
+static void test_a_min_is_left_to_its_job(void)
+{
+    for (int pool = 0; pool < 2; pool++) {
+        struct spawn_env *env = wrapped(pool ? "on" : "off", "off");
+
+        spawn_cap(env, "1900M");
+        spawn_env_set(env, "GPUCAP_MIN", "768M");
+        spawn_env_set(env, "GPUCAP_RESERVE", "2M");
+        spawn_env_unset(env, "GPUCAP_GROUP");
+        expect_success(env, "guaranteed");
+    }
+}
+
+static void test_a_refusal_names_what_is_kept_for_other_jobs(void)
+{
+    struct spawn_env *env = wrapped("on", "off");
+
+    spawn_cap(env, "1900M");
+    spawn_env_set(env, "GPUCAP_MIN", "768M");
+    spawn_env_set(env, "GPUCAP_RESERVE", "2M");
+    spawn_env_unset(env, "GPUCAP_GROUP");
+    struct spawn_result r = spawn_run(
+        env, (const char *[]){spawn_build_path("tests/integration/prog_job"), "guaranteed", NULL}, NULL);
+    spawn_env_free(env);
+    TEST_ASSERT_NOT_NULL_MESSAGE(strstr(r.refusals, "; 640M of the card are kept for other jobs (their min)"),
+                                 r.refusals);
+    spawn_result_free(&r);
+}
+
+static void test_above_its_high_a_job_keeps_no_idle_memory(void)
+{
+    for (int job = 0; job < 2; job++) {
+        struct spawn_env *env = wrapped("on", "off");
+
+        spawn_env_set(env, "GPUCAP_HIGH", "384M");
+        spawn_env_set(env, "GPUCAP_DECAY", "off");
+        if (!job)
+            spawn_env_unset(env, "GPUCAP_GROUP");
+        expect_success(env, "gives_early");
+    }
 }
 
 static void test_processes_that_race_never_pass_the_budget(void)
@@ -284,10 +379,18 @@ int main(void)
     RUN_TEST(test_idle_memory_of_one_process_serves_the_other);
     RUN_TEST(test_idle_memory_that_would_not_help_is_not_asked_for);
     RUN_TEST(test_on_a_full_card_idle_memory_of_one_job_serves_another);
+    RUN_TEST(test_on_a_full_card_processes_without_any_limit_lend_too);
+    RUN_TEST(test_processes_without_any_limit_wait_for_a_full_card);
+    RUN_TEST(test_a_graph_borrows_what_it_lacks_and_no_more);
     RUN_TEST(test_memory_of_a_killed_process_can_be_had_at_once);
     RUN_TEST(test_a_request_waits_for_what_the_other_frees);
     RUN_TEST(test_of_two_that_wait_for_each_other_one_is_refused);
     RUN_TEST(test_what_can_never_fit_is_not_waited_for);
+    RUN_TEST(test_a_request_waits_for_what_another_job_frees_on_a_full_card);
+    RUN_TEST(test_a_full_card_is_not_waited_for_if_no_other_can_free_it);
+    RUN_TEST(test_a_min_is_left_to_its_job);
+    RUN_TEST(test_a_refusal_names_what_is_kept_for_other_jobs);
+    RUN_TEST(test_above_its_high_a_job_keeps_no_idle_memory);
     RUN_TEST(test_processes_that_race_never_pass_the_budget);
     RUN_TEST(test_free_memory_is_the_same_alone_and_beside_other_jobs);
     RUN_TEST(test_the_first_refusal_is_said_with_what_was_asked_and_what_was_there);

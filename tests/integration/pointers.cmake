@@ -22,6 +22,12 @@ foreach(name pointers waits captures room pointers_ipc)
 endforeach()
 gpucap_test(job TIMEOUT 600 LIBS cli_support SOURCES job.c)
 add_dependencies(job prog_job fill_dl gpucap_library gpucap_command simgpu_cuda simgpu_nvml)
+# Python is not built with a sanitizer.
+if(NOT GPUCAP_SANITIZE)
+  gpucap_test(nudge_python TIMEOUT 120 LIBS cli_support SOURCES nudge_python.c)
+  target_compile_definitions(nudge_python PRIVATE NUDGE_TORCH="${CMAKE_CURRENT_SOURCE_DIR}/nudge_torch.py")
+  add_dependencies(nudge_python gpucap_library simgpu_cuda simgpu_nvml)
+endif()
 
 # The transcripts of tests/gpu over the pool (transcript.cmake has them without it).
 gpucap_test(pointers_transcript ONE_THREAD TIMEOUT 1200 LIBS transcript_support SOURCES pointers_transcript.c)

@@ -4,6 +4,7 @@
  */
 #include "prog_check.h"
 
+#include <dlfcn.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
@@ -132,6 +133,48 @@ static void lends(void)
     prog_join(pid);
 }
 
+/* On a card of 1 GiB, a graph that lacks 64 MiB takes no more than that from what the other keeps idle. */
+static void lends_to_a_graph(void)
+{
+    CUDA_MEM_ALLOC_NODE_PARAMS node = {
+        .poolProps = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
+                      .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0}},
+        .bytesize = 448 * MIB};
+    struct memory block;
+    CUgraphNode nodes[2];
+    CUgraph graph;
+    CUgraphExec exec;
+
+    prog_context(0);
+    if (prog_is_other()) {
+        MUST(0, take(&block, LINEAR, 128 * MIB));
+        struct memory more[2];
+        MUST(0, take(&more[0], LINEAR, 128 * MIB));
+        MUST(0, take(&more[1], LINEAR, 128 * MIB));
+        give(&block);
+        give(&more[0]);
+        give(&more[1]);
+        MUST(0, cuCtxSynchronize());
+        prog_signal();
+        prog_await();
+        unsigned long long (*used)(int) = NULL; /* of this process, by simgpu's books */
+        void *library = dlopen("libcuda.so.1", RTLD_NOW);
+        if (library && (*(void **)&used = dlsym(library, "simgpu_used")))
+            MUST(true, used(0) >= CONTEXT + 256 * MIB && used(0) < CONTEXT + 384 * MIB);
+        return;
+    }
+    const pid_t pid = prog_start(false);
+    prog_await();
+    MUST(0, cuGraphCreate(&graph, 0));
+    MUST(0, cuGraphAddMemAllocNode(&nodes[0], graph, NULL, 0, &node));
+    MUST(0, cuGraphAddMemFreeNode(&nodes[1], graph, &nodes[0], 1, node.dptr));
+    MUST(0, cuGraphInstantiateWithFlags(&exec, graph, 0));
+    MUST(0, cuGraphLaunch(exec, NULL));
+    MUST(0, cuCtxSynchronize());
+    prog_signal();
+    prog_join(pid);
+}
+
 /* The other's idle memory would not help: this process holds too much itself. */
 static void vain(void)
 {
@@ -257,6 +300,83 @@ static void hopeless(void)
         MUST(CUDA_ERROR_OUT_OF_MEMORY, take(&block, kind, BUDGET));
 }
 
+/* On a card of 1 GiB this process has too much itself: no other could free what is missing. */
+static void alone(void)
+{
+    struct memory block, held;
+
+    prog_context(0);
+    MUST(0, take(&held, LINEAR, 256 * MIB));
+    for (enum kind kind = LINEAR; kind < MANAGED; kind++)
+        MUST(CUDA_ERROR_OUT_OF_MEMORY, take(&block, kind, 656 * MIB));
+}
+
+/* ---- min and high ---- */
+
+#define MIN (768 * MIB) /* of each, as the test sets it */
+
+/* Two jobs on a card of 2 GiB. The other one gets what is beside the first one's min, and no more; the first
+ * one then gets its min. */
+static void guaranteed(void)
+{
+    const size_t beside = 2048 * MIB - 2 * CONTEXT - (MIN - CONTEXT);
+    struct memory block;
+
+    prog_context(0);
+    const pid_t pid = prog_is_other() ? 0 : prog_start(false);
+    prog_signal();
+    prog_await(); /* both have a context */
+    for (enum kind kind = LINEAR; kind < MANAGED; kind++) {
+        if (prog_is_other()) {
+            MUST(CUDA_ERROR_OUT_OF_MEMORY, take(&block, kind, beside + 32 * MIB));
+            MUST(0, take(&block, kind, beside));
+            prog_signal();
+            prog_await();
+            give(&block);
+            MUST(0, cuCtxSynchronize());
+            give_up_idle();
+            prog_signal();
+            continue;
+        }
+        prog_await();
+        MUST(0, take(&block, LINEAR, MIN - CONTEXT));
+        give(&block);
+        MUST(0, cuCtxSynchronize());
+        prog_signal();
+        prog_await();
+    }
+    if (!prog_is_other())
+        prog_join(pid);
+}
+
+/* A job above its high does not keep idle memory: a process outside sees it come free. */
+static void gives_early(void)
+{
+    struct memory block;
+    size_t free_bytes = 0, total = 1;
+    CUcontext own;
+
+    if (prog_is_other()) {
+        MUST(0, cuInit(0));
+        MUST(0, cuCtxCreate(&own, NULL, 0, 0));
+        prog_signal();
+        prog_await();
+        for (int tries = 0; tries < 6000 && total - free_bytes > 2 * CONTEXT + 256 * MIB; tries++) {
+            MUST(0, cuMemGetInfo(&free_bytes, &total));
+            usleep(10000);
+        }
+        MUST(true, total - free_bytes <= 2 * CONTEXT + 256 * MIB);
+        return;
+    }
+    prog_context(0);
+    const pid_t pid = prog_start(true);
+    prog_await();
+    MUST(0, take(&block, LINEAR, HALF));
+    give(&block);
+    prog_signal();
+    prog_join(pid);
+}
+
 /* ---- many at once ---- */
 
 #define PROCESSES 4
@@ -348,8 +468,12 @@ static void races(void)
 int main(int argc, char **argv)
 {
     static const struct prog_scenario scenarios[] = {
-        {"shared", shared}, {"lends", lends}, {"killed", killed},     {"waits", waits},
-        {"cycle", cycle},   {"races", races}, {"hopeless", hopeless}, {"vain", vain},
+        {"shared", shared},         {"lends", lends},
+        {"killed", killed},         {"waits", waits},
+        {"cycle", cycle},           {"races", races},
+        {"hopeless", hopeless},     {"vain", vain},
+        {"alone", alone},           {"lends_to_a_graph", lends_to_a_graph},
+        {"guaranteed", guaranteed}, {"gives_early", gives_early},
     };
 
     return prog_main(argc, argv, scenarios, sizeof scenarios / sizeof *scenarios);

@@ -18,7 +18,10 @@ void ps_state(const struct ledger_entry *entry, char state[PS_STATE])
     if (entry->waiting)
         used = (size_t)snprintf(state, PS_STATE, "waiting for %s", words_size(entry->asked, size));
     if (entry->lent)
-        snprintf(state + used, PS_STATE - used, "%slent %s", used ? ", " : "", words_size(entry->lent, size));
+        used += (size_t)snprintf(state + used, PS_STATE - used, "%slent %s", used ? ", " : "",
+                                 words_size(entry->lent, size));
+    if (entry->min)
+        snprintf(state + used, PS_STATE - used, "%smin %s", used ? ", " : "", words_size(entry->min, size));
 }
 
 void ps_figures(const struct ledgers_card *card, char figures[PS_FIGURES])

@@ -1,4 +1,4 @@
-/* gpucap set: changes the max of a running job, for all its processes at once. Owns no lock. */
+/* gpucap set: changes max, min and high of a running job, for all its processes at once. Owns no lock. */
 #include "arguments.h"
 #include "cli.h"
 #include "interpose/settings/options.h"
@@ -50,28 +50,56 @@ static int set_absent(struct ledgers *ledgers, const char *word, const struct st
     return steer_make(ledgers, word, max, stdout, stderr);
 }
 
+/* Sets one limit of what the word means. */
+static int set_one(struct ledgers *ledgers, const char *word, const struct steer_max *max)
+{
+    if (strcmp(word, "all") != 0 && ledgers_choose(ledgers, word))
+        return steer_set(ledgers, max, stdout, stderr);
+    return set_absent(ledgers, word, max);
+}
+
+/* Reads the limits that were given. Returns how many, or -1 after a message. */
+static int parse_limits(const struct arguments *arguments, struct steer_max limits[])
+{
+    int count = 0;
+
+    for (enum ledger_limit limit = LEDGER_MAX; limit <= LEDGER_HIGH; limit++) {
+        const char *name = steer_name(limit), *value = arguments_value(arguments, "set", name);
+
+        if (!value)
+            continue;
+        const int rc = steer_parse_max(value, &limits[count]);
+        if (rc) {
+            cli_fail("set: --%s='%s' is not valid (%s); accepted: %s, or none", name, value, size_why(rc),
+                     SIZE_FORM);
+            return -1;
+        }
+        limits[count++].limit = limit;
+    }
+    return count;
+}
+
 int cmd_set(int argc, char **argv)
 {
     struct arguments arguments;
     struct ledgers ledgers;
-    struct steer_max max;
+    struct steer_max limits[LEDGER_HIGH + 1];
     int status = arguments_parse(argc, argv, &arguments);
 
     if (status || arguments.helped)
         return status;
-    const char *value = arguments_value(&arguments, "set", "max");
-    if (arguments.count != 1 || !value)
-        return cli_fail("set: usage: gpucap set PID|JOB|GROUP --max=SIZE");
-    const int rc = steer_parse_max(value, &max);
-    if (rc)
-        return cli_fail("set: --max='%s' is not valid (%s); accepted: %s, or none", value, size_why(rc),
-                        SIZE_FORM);
+    const int count = parse_limits(&arguments, limits);
+    if (count < 0)
+        return CLI_FAILED;
+    if (arguments.count != 1 || !count)
+        return cli_fail("set: usage: gpucap set PID|JOB|GROUP [--max=SIZE] [--min=SIZE] [--high=SIZE]");
     if ((status = look_open(&ledgers, "set", &arguments)))
         return status;
-    if (strcmp(arguments.operands[0], "all") != 0 && ledgers_choose(&ledgers, arguments.operands[0]))
-        status = steer_set(&ledgers, &max, stdout, stderr);
-    else
-        status = set_absent(&ledgers, arguments.operands[0], &max);
+    for (int i = 0; i < count; i++) {
+        const int rc = set_one(&ledgers, arguments.operands[0], &limits[i]);
+
+        status = status ? status : rc;
+    }
     ledgers_close(&ledgers);
     return status;
 }

@@ -53,6 +53,8 @@ static const struct cli_option record_options[] = {
 };
 static const struct cli_option set_options[] = {
     {"max", "SIZE", false, "The new limit: a size such as 12G, a share of the card such as 50%, or none."},
+    {"min", "SIZE", false, "What other jobs leave of the card to this one while it uses less."},
+    {"high", "SIZE", false, "Above this, the job's idle memory goes back at once."},
     LEDGER,
     SIM,
     END,
@@ -86,7 +88,7 @@ const struct cli_command cli_commands[] = {
      "Keys: arrows select, s changes the order, g groups by job, t gives idle memory of the selected process "
      "back, m changes the limit of its job, k sends it a signal, ? shows help, q quits.",
      look_options, CLI_NOTHING, false, cmd_top},
-    {"set", "PID|JOB|GROUP --max=SIZE", "Change the limit of a running job.",
+    {"set", "PID|JOB|GROUP [--max=SIZE] [--min=SIZE] [--high=SIZE]", "Change the limits of a running job.",
      "A process id means the job of that process; the limit holds for all its processes, on each card where "
      "they are. If the job uses more than the new limit, idle memory goes back and new requests are refused "
      "until enough is free; no memory is taken from a program. Only the owner of the processes, or root, may "

@@ -28,6 +28,10 @@ static cJSON *process_object(const struct ledgers_process *process)
         add_bytes(object, "job_limit", entry->job_max);
         add_bytes(object, "job_lease", entry->job_used);
     }
+    if (entry->min)
+        add_bytes(object, "min", entry->min);
+    if (entry->high)
+        add_bytes(object, "high", entry->high);
     add_bytes(object, "used", entry->used);
     add_bytes(object, "idle", entry->cached);
     add_bytes(object, "peak", entry->peak);

@@ -68,7 +68,8 @@ static void hide_empty(struct libscols_table *table, const struct ledgers_card *
     bool states = false, jobs = false;
 
     for (int i = 0; i < card->count; i++) {
-        states = states || card->processes[i].entry.waiting || card->processes[i].entry.lent;
+        states = states || card->processes[i].entry.waiting || card->processes[i].entry.lent ||
+                 card->processes[i].entry.min;
         jobs = jobs || *card->processes[i].entry.job;
     }
     scols_column_set_flags(scols_table_get_column(table, STATE),

@@ -23,7 +23,18 @@ int steer_parse_max(const char *text, struct steer_max *max)
     return max->none ? 0 : size_parse(text, strlen(text), &max->size);
 }
 
-/* The max in bytes for one card; false, after a message, if it is a part of a total that is not known, or
+const char *steer_name(enum ledger_limit limit)
+{
+    return limit == LEDGER_MAX ? "max" : limit == LEDGER_MIN ? "min" : "high";
+}
+
+/* Returns a min or a high as words_size shows it: none as no limit. */
+static uint64_t shown(enum ledger_limit limit, uint64_t bytes)
+{
+    return limit != LEDGER_MAX && bytes == 0 ? LEDGER_UNLIMITED : bytes;
+}
+
+/* The limit in bytes for one card; false, after a message, if it is a part of a total that is not known, or
  * above the administrator's ceiling. */
 static bool resolve(const struct ledgers_card *card, const struct steer_max *max, uint64_t *bytes, FILE *err)
 {
@@ -34,7 +45,11 @@ static bool resolve(const struct ledgers_card *card, const struct steer_max *max
                 ledgers_card_name(card));
         return false;
     }
-    *bytes = max->none ? LEDGER_UNLIMITED : size_resolve(&max->size, card->facts.total);
+    *bytes = !max->none                 ? size_resolve(&max->size, card->facts.total)
+             : max->limit == LEDGER_MAX ? LEDGER_UNLIMITED
+                                        : 0;
+    if (max->limit == LEDGER_HIGH)
+        return true; /* asks for nothing that others have */
     const uint64_t ceiling = rules_for(&max->ceiling, RULES_NO_ORDINAL, card->uuid,
                                        card->facts.known ? card->facts.total : UINT64_MAX);
     if (*bytes > ceiling) {
@@ -49,7 +64,7 @@ static bool resolve(const struct ledgers_card *card, const struct steer_max *max
 
 struct job {
     const char *name;
-    uint64_t max, used;
+    uint64_t max, min, high, used;
     int processes, foreign; /* how many there are, and how many of them the caller may not change */
     bool chosen;            /* one of them is */
 };
@@ -57,7 +72,8 @@ struct job {
 /* Sums up the job of the process number `first`; the processes are sorted by job. */
 static struct job sum_up(const struct ledgers_card *card, int first)
 {
-    struct job job = {.name = card->processes[first].entry.job, .max = card->processes[first].entry.job_max};
+    const struct ledger_entry *entry = &card->processes[first].entry;
+    struct job job = {.name = entry->job, .max = entry->job_max, .min = entry->min, .high = entry->high};
 
     for (int i = first; i < card->count && !strcmp(card->processes[i].entry.job, job.name); i++) {
         job.processes++;
@@ -121,15 +137,19 @@ static int set_job(const struct ledgers_card *card, const struct job *job, const
     }
     if (!resolve(card, max, &bytes, err))
         return CLI_UNDONE;
-    const int rc = ledger_set_max(card->ledger, job->name, bytes);
+    const uint64_t old = max->limit == LEDGER_MAX   ? job->max
+                         : max->limit == LEDGER_MIN ? job->min
+                                                    : job->high;
+    const int rc = ledger_set_limit(card->ledger, job->name, max->limit, bytes);
     if (rc) {
         fprintf(err, "gpucap: %s on %s: the ledger cannot be changed: %s\n", job->name,
                 ledgers_card_name(card), strerror(-rc));
         return CLI_UNDONE;
     }
-    fprintf(out, "%s on %s: max was %s, is %s now\n", job->name, ledgers_card_name(card),
-            words_size(job->max, before), words_size(bytes, after));
-    if (job->used > bytes)
+    fprintf(out, "%s on %s: %s was %s, is %s now\n", job->name, ledgers_card_name(card),
+            steer_name(max->limit), words_size(shown(max->limit, old), before),
+            words_size(shown(max->limit, bytes), after));
+    if (max->limit == LEDGER_MAX && job->used > bytes)
         shrink(card, job, bytes, out);
     return 0;
 }
@@ -170,13 +190,13 @@ int steer_make(struct ledgers *ledgers, const char *name, const struct steer_max
 
         if (!card->ledger || !resolve(card, max, &bytes, err))
             continue;
-        if ((rc = ledger_set_max(card->ledger, name, bytes))) {
+        if ((rc = ledger_set_limit(card->ledger, name, max->limit, bytes))) {
             fprintf(err, "gpucap: %s on %s: the ledger cannot be changed: %s\n", name,
                     ledgers_card_name(card), strerror(-rc));
             continue;
         }
-        fprintf(out, "%s on %s: max is %s now; it has no process yet\n", name, ledgers_card_name(card),
-                words_size(bytes, text));
+        fprintf(out, "%s on %s: %s is %s now; it has no process yet\n", name, ledgers_card_name(card),
+                steer_name(max->limit), words_size(shown(max->limit, bytes), text));
         made++;
     }
     return made && made == ledgers->count ? 0 : CLI_UNDONE;

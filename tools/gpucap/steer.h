@@ -12,19 +12,23 @@
 #define STEER_TRIM_MS 5000 /* gpucap measured about 10 ms per GiB; the largest cards have below 300 GiB */
 
 struct steer_max {
-    bool none; /* no limit */
+    enum ledger_limit limit; /* which one is set */
+    bool none;               /* no limit */
     struct size_value size;
     struct rules ceiling; /* the administrator's, which no limit may pass */
 };
 
-/* Reads "12G", "50%" or "none", and the administrator's ceiling. 0, or -errno, for size_why. */
+/* Reads "12G", "50%" or "none", for max, and the administrator's ceiling. 0, or -errno, for size_why. */
 int steer_parse_max(const char *text, struct steer_max *max);
+/* Returns the limit's name: "max", "min" or "high". */
+const char *steer_name(enum ledger_limit limit);
 
-/* Sets the max of the chosen processes' jobs, on each card where such a process is. Reads the ledgers again.
- * 0, or CLI_UNDONE if anything was not done. `out` gets what was changed, `err` what was not and why. */
+/* Sets the limit of the chosen processes' jobs, on each card where such a process is. Reads the ledgers
+ * again. 0, or CLI_UNDONE if anything was not done. `out` gets what was changed, `err` what was not and why.
+ */
 int steer_set(struct ledgers *ledgers, const struct steer_max *max, FILE *out, FILE *err);
 
-/* Makes the job `name`, which has no process yet, on every card, with this max. The same returns. */
+/* Makes the job `name`, which has no process yet, on every card, with this limit. The same returns. */
 int steer_make(struct ledgers *ledgers, const char *name, const struct steer_max *max, FILE *out, FILE *err);
 
 /* Makes the chosen processes give idle memory back. The same returns; with `brief` only one line. */

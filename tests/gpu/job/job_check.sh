@@ -2,7 +2,7 @@
 # What the processes of one job may rely on, shown on a card: one budget under a race and under kills, loans of idle
 # memory, trainings whose peaks alternate, and what programs are told. tools/gpu-check --only job runs it.
 #
-# usage: job_check.sh BUILD WORK [PART...]     parts: race kills deaths loans trainings peaks told (default: all)
+# usage: job_check.sh BUILD WORK [PART...]     parts: race kills deaths loans trainings nudge peaks told (default: all)
 #
 # BUILD is a build folder, WORK one for files. Prints one line for each promise: PASS or FAIL, then a figure; lines with
 # "figure" are only that. Exit status: 0 when nothing failed. Variables:
@@ -14,7 +14,7 @@ set -u
 build=$1
 work=$2
 shift 2
-parts=${*:-race kills deaths loans trainings peaks told}
+parts=${*:-race kills deaths loans trainings nudge peaks told}
 here=$(cd "$(dirname "$0")" && pwd)
 library=$build/libgpucap.so
 gpucap=$build/gpucap
@@ -139,6 +139,20 @@ part_trainings() {
         verdict $? "step after the loan: $(value "$work/lends.log" "step_${after}_ms") ms, before ${before:-?} ms (bound +3 %)," \
             "alone $(value "$work/alone.log" step_before_ms) and $(value "$work/alone.log" "step_${after}_ms")"
     done
+}
+
+# An unchanged PyTorch holds what it has cached; nudged, it gives it up.
+part_nudge() {
+    local trainer status=0
+    has_torch || { echo "figure nudge: skipped, no PyTorch here"; return; }
+    new_meeting
+    for_python timeout 150 env LD_PRELOAD="$library" GPUCAP_MAX="${loan_budget}M" GPUCAP_GROUP="$group" GPUCAP_NUDGE=on \
+        python3 "$here/../py/job_torch.py" cached "$meet" "$loan_mib" >"$work/nudge.log" 2>"$work/nudge.err" &
+    trainer=$!
+    ask 1 malloc "PyTorch's own cache, nudged"
+    wait "$trainer" || status=$?
+    [ "$status" = 0 ] && grep -q 'torch.cuda.empty_cache() was called' "$work/nudge.err"
+    verdict $? "the nudged training went on, status $status, and said: $(grep -m 1 nudge: "$work/nudge.err" || echo nothing)"
 }
 
 # two_trainings LOG OPTION...: two whose peaks alternate, as one job. Prints how many ended well.

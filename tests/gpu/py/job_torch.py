@@ -1,6 +1,7 @@
 """Trainings for tests/gpu/job/job_check.sh: programs of one job on one card. Knows nothing of gpucap.
 
 usage: job_torch.py idle FOLDER MIB [--alone]     trains, keeps MIB idle in whatever serves cudaMalloc
+       job_torch.py cached FOLDER MIB             the same once, for a PyTorch that keeps MIB in its own cache
        job_torch.py peaks FIRST SECONDS PARTS     trains in turns of little and much memory
 
 idle: takes and frees MIB, writes FOLDER/ready.N, trains on until FOLDER/done.N is there and some steps more; twice.
@@ -90,6 +91,17 @@ def idle(folder, mib, alone):
     return 0
 
 
+def cached(folder, mib):
+    training, batch = Training(), 1024
+    torch.empty(mib << 20, dtype=torch.uint8, device="cuda")  # freed at once, to PyTorch's cache
+    with open(os.path.join(folder, "ready.1"), "w", encoding="utf-8"):
+        pass
+    timed_steps(training, batch, lambda n: not os.path.exists(os.path.join(folder, "done.1")))
+    timed_steps(training, batch, lambda n: n < SKIP)
+    print(f"reserved={torch.cuda.memory_reserved()}")
+    return 0
+
+
 def peaks(first, seconds, parts):
     training, large, small = Training(), 0, 0
     training.step(256)
@@ -110,6 +122,8 @@ def peaks(first, seconds, parts):
 def main(arguments):
     if len(arguments) >= 3 and arguments[0] == "idle":
         return idle(arguments[1], int(arguments[2]), "--alone" in arguments)
+    if len(arguments) == 3 and arguments[0] == "cached":
+        return cached(arguments[1], int(arguments[2]))
     if len(arguments) == 4 and arguments[0] == "peaks":
         return peaks(int(arguments[1]), float(arguments[2]), int(arguments[3]))
     sys.stderr.write(__doc__)

@@ -24,7 +24,7 @@
 #define HIGH       900 /* permille */
 #define IDLE       UINT64_C(12345)
 
-static struct options settings = {.decay = PERIOD_S, .high = {.is_percent = true, .permille = HIGH}};
+static struct options settings = {.decay = PERIOD_S, .early = {.is_percent = true, .permille = HIGH}};
 static struct pool pool = {.context = (CUcontext)0x1000};
 static pthread_t tester, helper;
 static void (*at_exit)(void);

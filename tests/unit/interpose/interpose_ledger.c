@@ -31,12 +31,12 @@ void tearDown(void)
 /* A change here is a change of LEDGER_VERSION. */
 static void test_layout_is_frozen(void)
 {
-    TEST_ASSERT_EQUAL(2, LEDGER_VERSION);
+    TEST_ASSERT_EQUAL(3, LEDGER_VERSION);
     TEST_ASSERT_EQUAL_HEX64(UINT64_C(0x72656764656c6367), LEDGER_MAGIC);
-    TEST_ASSERT_EQUAL(281696, sizeof(struct ledger_file));
+    TEST_ASSERT_EQUAL(304248, sizeof(struct ledger_file));
     TEST_ASSERT_EQUAL(64, sizeof(struct ledger_head));
-    TEST_ASSERT_EQUAL(152, sizeof(struct ledger_job));
-    TEST_ASSERT_EQUAL(512, sizeof(struct ledger_slot));
+    TEST_ASSERT_EQUAL(168, sizeof(struct ledger_job));
+    TEST_ASSERT_EQUAL(552, sizeof(struct ledger_slot));
     TEST_ASSERT_EQUAL(40, sizeof(struct ledger_refusal));
     TEST_ASSERT_EQUAL_INT64(INT64_C(1099511627776), LEDGER_SETUP_BYTE);
     TEST_ASSERT_EQUAL_INT64(INT64_C(1099511627777), LEDGER_SLOT_BYTE);
@@ -58,8 +58,12 @@ static void test_offsets_are_frozen(void)
     TEST_ASSERT_EQUAL(80, offsetof(struct ledger_file, sizing));
     TEST_ASSERT_EQUAL(84, offsetof(struct ledger_file, taken));
     TEST_ASSERT_EQUAL(88, offsetof(struct ledger_file, context_bytes));
-    TEST_ASSERT_EQUAL(96, offsetof(struct ledger_file, jobs));
-    TEST_ASSERT_EQUAL(19552, offsetof(struct ledger_file, slots));
+    TEST_ASSERT_EQUAL(96, offsetof(struct ledger_file, guards));
+    TEST_ASSERT_EQUAL(100, offsetof(struct ledger_file, admitted));
+    TEST_ASSERT_EQUAL(104, offsetof(struct ledger_file, card_tickets));
+    TEST_ASSERT_EQUAL(112, offsetof(struct ledger_file, card_waiting));
+    TEST_ASSERT_EQUAL(120, offsetof(struct ledger_file, jobs));
+    TEST_ASSERT_EQUAL(21624, offsetof(struct ledger_file, slots));
     TEST_ASSERT_EQUAL(0, offsetof(struct ledger_job, name));
     TEST_ASSERT_EQUAL(64, offsetof(struct ledger_job, max));
     TEST_ASSERT_EQUAL(72, offsetof(struct ledger_job, sum));
@@ -72,6 +76,8 @@ static void test_offsets_are_frozen(void)
     TEST_ASSERT_EQUAL(128, offsetof(struct ledger_job, lent));
     TEST_ASSERT_EQUAL(136, offsetof(struct ledger_job, borrowed));
     TEST_ASSERT_EQUAL(144, offsetof(struct ledger_job, waited_ms));
+    TEST_ASSERT_EQUAL(152, offsetof(struct ledger_job, min));
+    TEST_ASSERT_EQUAL(160, offsetof(struct ledger_job, high));
     TEST_ASSERT_EQUAL(0, offsetof(struct ledger_slot, state));
     TEST_ASSERT_EQUAL(4, offsetof(struct ledger_slot, job));
     TEST_ASSERT_EQUAL(8, offsetof(struct ledger_slot, pid));
@@ -91,8 +97,13 @@ static void test_offsets_are_frozen(void)
     TEST_ASSERT_EQUAL(104, offsetof(struct ledger_slot, wanted_bytes));
     TEST_ASSERT_EQUAL(112, offsetof(struct ledger_slot, ticket));
     TEST_ASSERT_EQUAL(120, offsetof(struct ledger_slot, waits_for));
-    TEST_ASSERT_EQUAL(128, offsetof(struct ledger_slot, command));
-    TEST_ASSERT_EQUAL(192, offsetof(struct ledger_slot, refusals));
+    TEST_ASSERT_EQUAL(128, offsetof(struct ledger_slot, card_ticket));
+    TEST_ASSERT_EQUAL(136, offsetof(struct ledger_slot, card_waits_for));
+    TEST_ASSERT_EQUAL(144, offsetof(struct ledger_slot, min));
+    TEST_ASSERT_EQUAL(152, offsetof(struct ledger_slot, high));
+    TEST_ASSERT_EQUAL(160, offsetof(struct ledger_slot, claim));
+    TEST_ASSERT_EQUAL(168, offsetof(struct ledger_slot, command));
+    TEST_ASSERT_EQUAL(232, offsetof(struct ledger_slot, refusals));
 }
 
 /* ---- leases ---- */

@@ -12,6 +12,7 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stdarg.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -108,6 +109,25 @@ static void run_wait(struct ledger *ledger)
     ledger_wait(ledger, 400, 1000);
 }
 
+static void run_admit(struct ledger *ledger)
+{
+    if (ledger_admit(ledger, 100, 1000, ledger_admitted(ledger)) == 0)
+        ledger_end_claim(ledger, 100);
+}
+
+static int full_card(void *unused)
+{
+    (void)unused;
+    return -EBUSY;
+}
+
+static void run_wait_for_card(struct ledger *ledger)
+{
+    uint64_t ticket = 0;
+
+    ledger_wait_card(ledger, 100, &ticket, 0, full_card, NULL);
+}
+
 static void run_refusal(struct ledger *ledger)
 {
     ledger_note_refusal(ledger, &(struct ledger_refusal){1, 2, 3, 4, 5});
@@ -129,6 +149,8 @@ static const struct operation operations[] = {
     {"set_max, in another job's record", 200, 0, true, true, run_set_max_new},
     {"join", 200, 0, true, false, run_join},
     {"join, a new job", 200, 0, true, false, run_join_new},
+    {"admit", 200, 300, false, false, run_admit},
+    {"wait for the card", 200, 300, false, false, run_wait_for_card},
     {"note_refusal", 200, 300, false, false, run_refusal},
     {"close", 200, 300, false, false, run_close},
 };
@@ -192,7 +214,7 @@ static void kill_victim(pid_t victim)
 
 /* The part of a ledger's file that the operations change: the tests of the race cover the rest. */
 struct window {
-    unsigned char words[4 * sizeof(uint32_t)];
+    unsigned char words[offsetof(struct ledger_file, jobs) - sizeof(struct ledger_head)];
     unsigned char jobs[2 * sizeof(struct ledger_job)];
     unsigned char slots[3 * sizeof(struct ledger_slot)];
 };
@@ -224,6 +246,10 @@ static void check_survivor(struct ledger *survivor, const struct operation *oper
     TEST_ASSERT_EQUAL_UINT64_MESSAGE(max, test_sum(survivor), operation->name);
     TEST_ASSERT_EQUAL_UINT64_MESSAGE(max, test_living(survivor), operation->name);
     ledger_settle(survivor, operation->others);
+    /* nothing is claimed by the dead, and no dead process stands in the card's queue */
+    TEST_ASSERT_EQUAL_INT_MESSAGE(0, ledger_admit(survivor, 50, 50, ledger_admitted(survivor)),
+                                  operation->name);
+    ledger_end_claim(survivor, 50);
     TEST_ASSERT_EQUAL_INT_MESSAGE(0, ledger_open(&next, survivor->folder, CARD, why), why);
     TEST_ASSERT_EQUAL_INT_MESSAGE(0, ledger_join(next, JOB, MAX), operation->name);
     TEST_ASSERT_EQUAL_INT(1, next->slot);
@@ -237,6 +263,7 @@ static void check_survivor(struct ledger *survivor, const struct operation *oper
     TEST_ASSERT_TRUE(ledger_max(next) == NEW_MAX || ledger_max(next) == NEW_MAX + 1);
     TEST_ASSERT_EQUAL_UINT64(0, test_sum(next));
     ledger_close(next);
+    TEST_ASSERT_FALSE_MESSAGE(ledger_is_card_waited_for(survivor), operation->name);
     TEST_ASSERT_EQUAL_UINT64_MESSAGE(operation->others, test_sum(survivor), operation->name);
 }
 

@@ -14,7 +14,7 @@ interpose_unit(interpose_rules MODULES settings/rules.c settings/size.c)
 interpose_unit(interpose_options MODULES settings/options.c settings/people.c settings/rules.c settings/size.c)
 interpose_unit(interpose_limit MODULES account/limit.c)
 interpose_unit(interpose_account MODULES account/account.c account/limit.c account/ledger.c account/ledger_ask.c
-  account/ledger_open.c account/ledger_read.c base/lock.c base/process.c)
+  account/ledger_card.c account/ledger_open.c account/ledger_read.c base/lock.c base/process.c)
 interpose_unit(interpose_blocks MODULES account/blocks.c)
 interpose_unit(interpose_graphs MODULES account/graphs.c account/limit.c base/lock.c base/process.c)
 interpose_unit(interpose_measure MODULES account/measure.c base/thread.c)
@@ -37,8 +37,8 @@ target_link_libraries(interpose_recorder PRIVATE recording_decode gpucap_zstd)
 interpose_unit(interpose_ipc_page MODULES share/ipc_page.c)
 
 # The ledger, in several processes.
-foreach(part "" _wait _files _death)
-  interpose_unit(interpose_ledger${part} TIMEOUT 120 MODULES account/ledger.c account/ledger_ask.c account/ledger_open.c
+foreach(part "" _card _wait _files _death)
+  interpose_unit(interpose_ledger${part} TIMEOUT 120 MODULES account/ledger.c account/ledger_ask.c account/ledger_card.c account/ledger_open.c
     account/ledger_read.c)
   target_sources(interpose_ledger${part} PRIVATE ledger_support.c)
 endforeach()

@@ -1,0 +1,306 @@
+/* ledger_card: what concerns the whole card: guarantees of jobs, `high`, and the queue of processes that wait
+ * for a full card. See ledger.h. */
+#include "interpose/account/ledger_file.h"
+
+#include <errno.h>
+#include <stddef.h>
+
+#include "interpose/base/clock.h"
+
+/* ---- guarantees ---- */
+
+static uint64_t minus(uint64_t a, uint64_t b)
+{
+    return a > b ? a - b : 0;
+}
+
+static uint64_t add(uint64_t a, uint64_t b)
+{
+    return a > UINT64_MAX - b ? UINT64_MAX : a + b;
+}
+
+/* Returns a job's min, which counts up to its max. */
+static uint64_t min_of(const struct ledger_job *job)
+{
+    const uint64_t min = atomic_load(&job->min), max = atomic_load(&job->max);
+
+    return min < max ? min : max;
+}
+
+static bool is_member(const struct ledger *ledger, int slot)
+{
+    return atomic_load(&ledger->file->slots[slot].state) == LEDGER_MEMBER;
+}
+
+/* What the processes of each job use together, what is on its way to them included. */
+struct uses {
+    uint64_t of[LEDGER_JOBS];
+    bool has_process[LEDGER_JOBS];
+};
+
+static void add_uses(const struct ledger *ledger, struct uses *uses)
+{
+    *uses = (struct uses){0};
+    for (int i = 0; i < ledger_slots(ledger); i++) {
+        const struct ledger_slot *slot = &ledger->file->slots[i];
+        const struct ledger_job *job = ledger_job_of(ledger, slot);
+
+        if (!is_member(ledger, i) || !job)
+            continue;
+        const ptrdiff_t number = job - ledger->file->jobs;
+        uses->has_process[number] = true;
+        uses->of[number] = add(uses->of[number], add(atomic_load(&slot->used), atomic_load(&slot->claim)));
+    }
+}
+
+bool ledger_is_guarded(const struct ledger *ledger)
+{
+    const uint32_t guards = atomic_load_explicit(&ledger->file->guards, memory_order_relaxed);
+    const struct ledger_slot *slot = ledger_own_slot(ledger);
+
+    if (__builtin_expect(guards == 0, 1) || !slot)
+        return false;
+    return guards > (ledger->job ? min_of(ledger->job) != 0 : atomic_load(&slot->min) != 0);
+}
+
+uint64_t ledger_kept(const struct ledger *ledger)
+{
+    struct uses uses;
+    uint64_t kept = 0;
+
+    if (!ledger_is_guarded(ledger))
+        return 0;
+    add_uses(ledger, &uses);
+    for (int i = 0; i < LEDGER_JOBS; i++) {
+        const struct ledger_job *job = &ledger->file->jobs[i];
+
+        if (job != ledger->job && uses.has_process[i])
+            kept = add(kept, minus(min_of(job), uses.of[i]));
+    }
+    for (int i = 0; i < ledger_slots(ledger); i++) {
+        const struct ledger_slot *slot = &ledger->file->slots[i];
+
+        if (ledger_is_other(ledger, i) && !ledger_job_of(ledger, slot))
+            kept = add(kept, minus(atomic_load(&slot->min),
+                                   add(atomic_load(&slot->used), atomic_load(&slot->claim))));
+    }
+    return kept;
+}
+
+uint64_t ledger_above_min(const struct ledger *ledger, int number)
+{
+    const struct ledger_slot *slot = &ledger->file->slots[number];
+    const struct ledger_job *job = ledger_job_of(ledger, slot);
+    const uint64_t min = job ? min_of(job) : atomic_load(&slot->min);
+    struct uses uses;
+
+    if (min == 0)
+        return LEDGER_UNLIMITED;
+    if (!job)
+        return minus(atomic_load(&slot->used), min);
+    add_uses(ledger, &uses);
+    return minus(uses.of[job - ledger->file->jobs], min);
+}
+
+uint32_t ledger_admitted(const struct ledger *ledger)
+{
+    return atomic_load(&ledger->file->admitted);
+}
+
+static bool leaves_guarantees(const struct ledger *ledger, uint64_t need, uint64_t free_bytes)
+{
+    uint64_t claimed = 0;
+
+    for (int i = 0; i < ledger_slots(ledger); i++) {
+        if (is_member(ledger, i))
+            claimed = add(claimed, atomic_load(&ledger->file->slots[i].claim));
+    }
+    return add(add(need, claimed), ledger_kept(ledger)) <= free_bytes;
+}
+
+int ledger_admit(struct ledger *ledger, uint64_t need, uint64_t free_bytes, uint32_t seen)
+{
+    struct ledger_slot *slot = ledger_own_slot(ledger);
+    int rc = slot ? ledger_lock(ledger) : 0;
+
+    if (rc || !slot)
+        return rc;
+    if (atomic_load(&ledger->file->admitted) != seen) {
+        rc = -EAGAIN; /* the claim that ended may be missing in free_bytes */
+    } else if (!leaves_guarantees(ledger, need, free_bytes)) {
+        ledger_recount(ledger); /* a process may have died */
+        rc = leaves_guarantees(ledger, need, free_bytes) ? 0 : -ENOMEM;
+    }
+    if (rc == 0)
+        atomic_fetch_add(&slot->claim, need);
+    ledger_unlock(ledger);
+    return rc;
+}
+
+void ledger_end_claim(struct ledger *ledger, uint64_t need)
+{
+    struct ledger_slot *slot = ledger_own_slot(ledger);
+    uint64_t before = slot ? atomic_load_explicit(&slot->claim, memory_order_relaxed) : 0;
+
+    if (__builtin_expect(before == 0, 1))
+        return;
+    while (!atomic_compare_exchange_weak(&slot->claim, &before, minus(before, need)))
+        ;
+    atomic_fetch_add(&ledger->file->admitted, 1);
+}
+
+/* ---- high ---- */
+
+uint64_t ledger_above_high(const struct ledger *ledger)
+{
+    const struct ledger_job *job = ledger->job;
+    const struct ledger_slot *slot = ledger_own_slot(ledger);
+
+    if (!slot)
+        return 0;
+    const uint64_t high = atomic_load_explicit(job ? &job->high : &slot->high, memory_order_relaxed);
+    if (__builtin_expect(high == 0, 1))
+        return 0;
+    return minus(atomic_load_explicit(job ? &job->sum : &slot->used, memory_order_relaxed), high);
+}
+
+void ledger_ask_above_high(struct ledger *ledger, uint64_t before)
+{
+    const uint64_t above = ledger_above_high(ledger);
+
+    if (__builtin_expect(above == 0, 1) || !ledger->job || before > atomic_load(&ledger->job->high))
+        return;
+    for (int i = 0; i < ledger_slots(ledger); i++) {
+        struct ledger_slot *slot = &ledger->file->slots[i];
+
+        if (is_member(ledger, i) && ledger_job_of(ledger, slot) == ledger->job)
+            ledger_put(slot, above);
+    }
+}
+
+/* ---- waiting for a full card ---- */
+
+#define CARD_POLL_MS      100 /* programs outside the ledger wake no process */
+#define CARD_REMIND_POLLS 2   /* polls between reminders to give idle memory back */
+
+bool ledger_is_card_waited_for(const struct ledger *ledger)
+{
+    return atomic_load_explicit(&ledger->file->card_waiting, memory_order_relaxed) != 0;
+}
+
+uint64_t ledger_managed(const struct ledger *ledger)
+{
+    uint64_t sum = 0;
+
+    for (int i = 0; i < ledger_slots(ledger); i++) {
+        if (is_member(ledger, i))
+            sum = add(sum, atomic_load(&ledger->file->slots[i].used));
+    }
+    return sum;
+}
+
+/* The card's queue as seen by this process, after a recount. */
+struct card_queue {
+    bool first, last;
+    bool all_wait; /* every other process that holds memory waits, for this card or in the queue of its job */
+};
+
+static struct card_queue look_at_card(const struct ledger *ledger, uint64_t ticket)
+{
+    struct card_queue queue = {true, true, true};
+
+    for (int i = 0; i < ledger_slots(ledger); i++) {
+        const struct ledger_slot *slot = &ledger->file->slots[i];
+        const uint64_t theirs = atomic_load(&slot->card_ticket);
+
+        if (!ledger_is_other(ledger, i))
+            continue;
+        queue.first = queue.first && (theirs == 0 || theirs > ticket);
+        queue.last = queue.last && theirs < ticket;
+        queue.all_wait =
+            queue.all_wait && (theirs || atomic_load(&slot->ticket) || !atomic_load(&slot->used));
+    }
+    return queue;
+}
+
+/* Looks at the queue under the lock; enters it first if `ticket` is 0. */
+static int take_turn(struct ledger *ledger, uint64_t bytes, uint64_t *ticket, struct card_queue *queue)
+{
+    struct ledger_slot *slot = ledger_own_slot(ledger);
+    const int rc = ledger_lock(ledger);
+
+    if (rc)
+        return rc;
+    if (!*ticket)
+        *ticket = atomic_fetch_add(&ledger->file->card_tickets, 1) + 1;
+    atomic_store(&slot->card_waits_for, bytes);
+    atomic_store(&slot->card_ticket, *ticket);
+    ledger_recount(ledger); /* a process may have died */
+    *queue = look_at_card(ledger, *ticket);
+    ledger_unlock(ledger);
+    return 0;
+}
+
+static void leave_card_queue(struct ledger *ledger)
+{
+    struct ledger_slot *slot = ledger_own_slot(ledger);
+
+    atomic_store(&slot->card_ticket, 0);
+    atomic_store(&slot->card_waits_for, 0);
+    if (ledger_lock(ledger) == 0) {
+        ledger_recount(ledger);
+        ledger_unlock(ledger);
+    }
+    ledger_tell_freed(ledger); /* another process may be first now */
+}
+
+static void remind_card(const struct ledger *ledger, uint64_t bytes)
+{
+    for (int i = 0; i < ledger_slots(ledger); i++) {
+        if (ledger_is_other(ledger, i))
+            ledger_put(&ledger->file->slots[i], bytes);
+    }
+}
+
+/* Waits until it is our turn and look() says that the request fits. */
+static int stand_in_card_queue(struct ledger *ledger, uint64_t bytes, uint64_t *ticket, uint64_t until,
+                               int (*look)(void *argument), void *argument)
+{
+    for (unsigned polls = 0;; polls++) {
+        const uint32_t freed = atomic_load(&ledger->file->freed);
+        const uint64_t now = clock_ms();
+        struct card_queue queue;
+        int rc = take_turn(ledger, bytes, ticket, &queue);
+
+        if (rc || (rc = look(argument)) == -ENOMEM || (rc == 0 && queue.first))
+            return rc;
+        if (rc == -EBUSY && queue.all_wait && queue.last)
+            return -EDEADLK;
+        if (now >= until)
+            return -ETIMEDOUT;
+        if (polls % CARD_REMIND_POLLS == 0)
+            remind_card(ledger, bytes);
+        ledger_await_freed(ledger, freed, until - now < CARD_POLL_MS ? until - now : CARD_POLL_MS);
+    }
+}
+
+int ledger_wait_card(struct ledger *ledger, uint64_t bytes, uint64_t *ticket, uint64_t until,
+                     int (*look)(void *argument), void *argument)
+{
+    const uint64_t start = clock_ms();
+    const struct timespec last = clock_after((until > start ? until - start : 0) * 1000000U);
+    struct ledger_slot *slot = ledger_own_slot(ledger);
+    int rc = -ETIMEDOUT;
+
+    if (!slot)
+        return -ENOMEM;
+    if (pthread_mutex_timedlock(&ledger->queue, &last) == 0) {
+        rc = stand_in_card_queue(ledger, bytes, ticket, until, look, argument);
+        leave_card_queue(ledger);
+        pthread_mutex_unlock(&ledger->queue);
+    }
+    atomic_fetch_add(&slot->waited_ms, clock_ms() - start);
+    if (ledger->job)
+        atomic_fetch_add(&ledger->job->waited_ms, clock_ms() - start);
+    return rc;
+}

@@ -1,0 +1,21 @@
+/* nudge: asks a PyTorch in this process that keeps its own cache to empty it, because another process is
+ * short.
+ *
+ * Off unless the option `nudge` is on. The Python interpreter runs a function of ours at a safe point of its
+ * own, in its main thread (Py_AddPendingCall); that calls torch.cuda.empty_cache(), if torch has been
+ * imported and has started CUDA. Imports nothing, runs no text as Python, and leaves no name in the program.
+ * Never during a capture, never in an interpreter that is ending. Owns one mutex, held for a few
+ * instructions.
+ */
+#ifndef GPUCAP_NUDGE_H
+#define GPUCAP_NUDGE_H
+
+#include <stdbool.h>
+
+/* Asks, and waits until the cache was emptied, NUDGE_MS at most: the interpreter may be busy for longer, and
+ * then empties it later. Returns true if memory came free. Says the first time how much. Call without locks,
+ * from a thread that Python does not know. */
+#define NUDGE_MS 150
+bool nudge_python(int ordinal);
+
+#endif

@@ -1,0 +1,335 @@
+/* ledger: what concerns the whole card: guarantees, `high`, and the queue of those that wait for a full card.
+ */
+#include "ledger_support.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <sched.h>
+#include <unity.h>
+
+#include "interpose/base/clock.h"
+
+#define LONG_MS 60000 /* a test that waits so long has failed */
+
+void setUp(void)
+{
+    test_begin();
+}
+
+void tearDown(void)
+{
+    test_end();
+}
+
+/* A process of a job with these limits that uses so much. */
+static struct ledger *join(const char *job, struct ledger_limits limits, uint64_t used)
+{
+    struct ledger *ledger = test_open();
+
+    TEST_ASSERT_EQUAL_INT(0, ledger_join_within(ledger, job, &limits));
+    TEST_ASSERT_EQUAL_INT(0, ledger_extend(ledger, used));
+    ledger_settle(ledger, used);
+    ledger_publish_used(ledger, used);
+    return ledger;
+}
+
+static struct ledger_limits with_min(uint64_t min)
+{
+    return (struct ledger_limits){.max = 10000, .min = min};
+}
+
+static int admit(struct ledger *ledger, uint64_t need, uint64_t free_bytes)
+{
+    return ledger_admit(ledger, need, free_bytes, ledger_admitted(ledger));
+}
+
+/* ---- guarantees ---- */
+
+static void test_without_a_min_nothing_is_kept(void)
+{
+    struct ledger *one = join("a", with_min(0), 100);
+
+    join("b", with_min(0), 0);
+    TEST_ASSERT_FALSE(ledger_is_guarded(one));
+    TEST_ASSERT_EQUAL_UINT64(0, ledger_kept(one));
+}
+
+static void test_the_unused_part_of_a_min_is_kept_from_others_and_not_from_its_owner(void)
+{
+    struct ledger *owner = join("owner", with_min(1000), 300), *other = join("other", with_min(0), 0);
+
+    TEST_ASSERT_FALSE(ledger_is_guarded(owner));
+    TEST_ASSERT_TRUE(ledger_is_guarded(other));
+    TEST_ASSERT_EQUAL_UINT64(700, ledger_kept(other));
+    TEST_ASSERT_EQUAL_INT(-ENOMEM, admit(other, 301, 1000));
+    TEST_ASSERT_EQUAL_INT(0, admit(other, 300, 1000));
+    ledger_publish_used(owner, 1200);
+    TEST_ASSERT_EQUAL_UINT64(0, ledger_kept(other));
+}
+
+static void test_processes_of_the_owners_job_use_its_min_together(void)
+{
+    struct ledger *other = join("other", with_min(0), 0);
+
+    join("owner", with_min(1000), 300);
+    join("owner", with_min(0), 400);
+    TEST_ASSERT_EQUAL_UINT64(300, ledger_kept(other));
+}
+
+static void test_a_process_without_a_job_has_a_min_of_its_own(void)
+{
+    struct ledger *owner = join(NULL, with_min(1000), 100), *other = join(NULL, with_min(0), 0);
+
+    ledger_publish_used(owner, 100);
+    TEST_ASSERT_EQUAL_UINT64(900, ledger_kept(other));
+    TEST_ASSERT_EQUAL_UINT64(0, ledger_kept(owner));
+}
+
+static void test_a_min_counts_up_to_max(void)
+{
+    struct ledger *other = join("other", with_min(0), 0);
+
+    join("owner", (struct ledger_limits){.max = 500, .min = 1000}, 0);
+    TEST_ASSERT_EQUAL_UINT64(500, ledger_kept(other));
+}
+
+static void test_two_that_ask_at_once_do_not_touch_a_min_together(void)
+{
+    struct ledger *one = join("one", with_min(0), 0), *two = join("two", with_min(0), 0);
+
+    join("owner", with_min(500), 0);
+    const uint32_t seen = ledger_admitted(two);
+    TEST_ASSERT_EQUAL_INT(0, admit(one, 400, 1000)); /* the driver has not answered yet */
+    TEST_ASSERT_EQUAL_INT(-ENOMEM, admit(two, 400, 1000));
+    ledger_end_claim(one, 400);
+    /* What was free before that answer is not free now. */
+    TEST_ASSERT_EQUAL_INT(-EAGAIN, ledger_admit(two, 400, 1000, seen));
+    TEST_ASSERT_EQUAL_INT(-ENOMEM, admit(two, 400, 600));
+    TEST_ASSERT_EQUAL_INT(0, admit(two, 100, 600));
+}
+
+static void test_the_end_of_an_owner_ends_its_min_and_the_end_of_a_claimer_its_claim(void)
+{
+    struct ledger *other = join("other", with_min(0), 0);
+    struct ledger *owner = join("owner", with_min(500), 0), *claimer = join("claimer", with_min(0), 0);
+
+    TEST_ASSERT_EQUAL_INT(0, admit(claimer, 400, 1000));
+    TEST_ASSERT_EQUAL_INT(-ENOMEM, admit(other, 200, 1000));
+    test_close(claimer);
+    TEST_ASSERT_EQUAL_INT(0, admit(other, 200, 1000));
+    ledger_end_claim(other, 200);
+    TEST_ASSERT_EQUAL_INT(-ENOMEM, admit(other, 600, 1000));
+    test_close(owner);
+    TEST_ASSERT_EQUAL_INT(0, admit(other, 600, 1000));
+}
+
+static void test_a_min_can_be_set_and_taken_back(void)
+{
+    struct ledger *other = join("other", with_min(0), 0);
+
+    join("owner", with_min(0), 100);
+    TEST_ASSERT_EQUAL_INT(0, ledger_set_limit(other, "owner", LEDGER_MIN, 300));
+    TEST_ASSERT_EQUAL_UINT64(200, ledger_kept(other));
+    TEST_ASSERT_EQUAL_INT(0, ledger_set_limit(other, "owner", LEDGER_MIN, 0));
+    TEST_ASSERT_FALSE(ledger_is_guarded(other));
+}
+
+static void test_limits_that_were_set_before_a_job_came_stay_and_the_others_are_its_own(void)
+{
+    struct ledger *tool = test_open();
+    struct ledger_entry entry;
+
+    TEST_ASSERT_EQUAL_INT(0, ledger_set_limit(tool, "late", LEDGER_MIN, 300));
+    struct ledger *late = join("late", (struct ledger_limits){.max = 1000, .min = 50, .high = 700}, 0);
+    TEST_ASSERT_TRUE(ledger_read(tool, late->slot, &entry));
+    TEST_ASSERT_EQUAL_UINT64(1000, entry.job_max);
+    TEST_ASSERT_EQUAL_UINT64(300, entry.min);
+    TEST_ASSERT_EQUAL_UINT64(700, entry.high);
+}
+
+/* Idle memory that a job's min covers is not lent to other jobs; what is above it is. */
+static void test_a_lender_keeps_its_min(void)
+{
+    struct ledger *asker = join("asker", with_min(0), 0), *lender = join("lender", with_min(600), 1000);
+
+    ledger_publish(lender, &(struct ledger_figures){.used = 1000, .cached = 900});
+    TEST_ASSERT_EQUAL_UINT64(400, ledger_above_min(asker, lender->slot));
+    TEST_ASSERT_EQUAL_UINT64(LEDGER_UNLIMITED, ledger_above_min(asker, asker->slot));
+}
+
+/* ---- high ---- */
+
+static void test_a_job_above_its_high_asks_its_processes_once_for_what_is_above(void)
+{
+    const struct ledger_limits limits = {.max = 10000, .high = 1000};
+    struct ledger *one = join("a", limits, 600), *two = join("a", limits, 300);
+
+    TEST_ASSERT_EQUAL_UINT64(0, ledger_above_high(one));
+    TEST_ASSERT_EQUAL_INT(0, ledger_extend(two, 500));
+    TEST_ASSERT_EQUAL_UINT64(100, ledger_above_high(one));
+    TEST_ASSERT_EQUAL_UINT64(100, atomic_load(&one->file->slots[one->slot].wanted_bytes));
+    TEST_ASSERT_EQUAL_UINT64(100, atomic_load(&two->file->slots[two->slot].wanted_bytes));
+    const uint32_t asked = atomic_load(&one->file->slots[one->slot].wanted);
+    TEST_ASSERT_EQUAL_INT(0, ledger_extend(two, 700));
+    TEST_ASSERT_EQUAL_UINT32(asked, atomic_load(&one->file->slots[one->slot].wanted));
+}
+
+static void test_a_process_without_a_job_has_a_high_of_its_own(void)
+{
+    struct ledger *one = join(NULL, (struct ledger_limits){.max = 10000, .high = 1000}, 900);
+
+    TEST_ASSERT_EQUAL_UINT64(0, ledger_above_high(one));
+    ledger_publish_used(one, 1300);
+    TEST_ASSERT_EQUAL_UINT64(300, ledger_above_high(one));
+    TEST_ASSERT_EQUAL_UINT64(300, atomic_load(&one->file->slots[one->slot].wanted_bytes));
+}
+
+static void test_a_high_that_is_set_below_what_is_used_asks_at_once(void)
+{
+    struct ledger *one = join("a", with_min(0), 800);
+
+    TEST_ASSERT_EQUAL_INT(0, ledger_set_limit(one, "a", LEDGER_HIGH, 500));
+    TEST_ASSERT_EQUAL_UINT64(300, atomic_load(&one->file->slots[one->slot].wanted_bytes));
+}
+
+/* ---- a full card ---- */
+
+struct waiter {
+    struct ledger *ledger;
+    _Atomic int answer; /* of look() */
+    int rc;
+    pthread_t thread;
+};
+
+static int look(void *argument)
+{
+    struct waiter *waiter = argument;
+
+    return atomic_load(&waiter->answer);
+}
+
+static void *wait_for_card(void *argument)
+{
+    struct waiter *waiter = argument;
+    uint64_t ticket = 0;
+
+    waiter->rc = ledger_wait_card(waiter->ledger, 100, &ticket, clock_ms() + LONG_MS, look, waiter);
+    return NULL;
+}
+
+static void start(struct waiter *waiter, struct ledger *ledger, int answer)
+{
+    waiter->ledger = ledger;
+    atomic_store(&waiter->answer, answer);
+    TEST_ASSERT_EQUAL_INT(0, pthread_create(&waiter->thread, NULL, wait_for_card, waiter));
+    while (!atomic_load(&ledger->file->slots[ledger->slot].card_ticket))
+        sched_yield();
+    TEST_ASSERT_EQUAL_INT(0, ledger_lock(ledger)); /* it has entered the queue under the lock */
+    ledger_unlock(ledger);
+}
+
+static void test_what_fits_or_can_never_fit_is_not_waited_for(void)
+{
+    struct waiter waiter = {.ledger = join("a", with_min(0), 100)};
+
+    join("b", with_min(0), 100);
+    wait_for_card(&waiter);
+    TEST_ASSERT_EQUAL_INT(0, waiter.rc);
+    atomic_store(&waiter.answer, -ENOMEM);
+    wait_for_card(&waiter);
+    TEST_ASSERT_EQUAL_INT(-ENOMEM, waiter.rc);
+    TEST_ASSERT_FALSE(ledger_is_card_waited_for(waiter.ledger));
+}
+
+static void test_a_process_that_gives_back_wakes_the_one_that_waits(void)
+{
+    struct ledger *holder = join("holder", with_min(0), 100);
+    struct waiter waiter;
+
+    start(&waiter, join("a", with_min(0), 100), -EBUSY);
+    TEST_ASSERT_TRUE(ledger_is_card_waited_for(holder));
+    TEST_ASSERT_TRUE(ledger_is_waited_for(holder));
+    atomic_store(&waiter.answer, 0);
+    ledger_answer(holder, 100);
+    pthread_join(waiter.thread, NULL);
+    TEST_ASSERT_EQUAL_INT(0, waiter.rc);
+    TEST_ASSERT_FALSE(ledger_is_card_waited_for(holder));
+}
+
+/* Alone on the card, or beside processes that hold nothing, nothing will come free. */
+static void test_nothing_is_waited_for_that_nobody_holds(void)
+{
+    struct waiter waiter = {.ledger = join("a", with_min(0), 100), .answer = -EBUSY};
+
+    join("b", with_min(0), 0);
+    wait_for_card(&waiter);
+    TEST_ASSERT_EQUAL_INT(-EDEADLK, waiter.rc);
+}
+
+static void test_of_two_that_wait_for_each_other_the_second_is_refused(void)
+{
+    struct ledger *two = join("two", with_min(0), 100);
+    struct waiter first, second = {.ledger = two, .answer = -EBUSY};
+
+    start(&first, join("one", with_min(0), 100), -EBUSY);
+    wait_for_card(&second);
+    TEST_ASSERT_EQUAL_INT(-EDEADLK, second.rc);
+    atomic_store(&first.answer, 0); /* the second has freed what it held */
+    ledger_answer(two, 100);
+    pthread_join(first.thread, NULL);
+    TEST_ASSERT_EQUAL_INT(0, first.rc);
+}
+
+/* Programs outside the ledger may free what is missing: that is waited for, and looked for again and again.
+ */
+static void test_programs_outside_are_waited_for(void)
+{
+    struct waiter waiter;
+
+    start(&waiter, join("a", with_min(0), 100), -EAGAIN);
+    atomic_store(&waiter.answer, 0); /* nothing wakes it */
+    pthread_join(waiter.thread, NULL);
+    TEST_ASSERT_EQUAL_INT(0, waiter.rc);
+}
+
+static void test_first_come_first_served_on_the_card(void)
+{
+    struct waiter first, second;
+    struct ledger *holder = join("holder", with_min(0), 100);
+
+    start(&first, join("one", with_min(0), 0), -EBUSY);
+    start(&second, join("two", with_min(0), 0), 0); /* it would fit, but another one came first */
+    ledger_answer(holder, 0);
+    TEST_ASSERT_NOT_EQUAL(0, atomic_load(&second.ledger->file->slots[second.ledger->slot].card_ticket));
+    atomic_store(&first.answer, -ENOMEM); /* gives up */
+    ledger_answer(holder, 0);
+    pthread_join(first.thread, NULL);
+    pthread_join(second.thread, NULL);
+    TEST_ASSERT_EQUAL_INT(-ENOMEM, first.rc);
+    TEST_ASSERT_EQUAL_INT(0, second.rc);
+}
+
+int main(void)
+{
+    UNITY_BEGIN();
+    RUN_TEST(test_without_a_min_nothing_is_kept);
+    RUN_TEST(test_the_unused_part_of_a_min_is_kept_from_others_and_not_from_its_owner);
+    RUN_TEST(test_processes_of_the_owners_job_use_its_min_together);
+    RUN_TEST(test_a_process_without_a_job_has_a_min_of_its_own);
+    RUN_TEST(test_a_min_counts_up_to_max);
+    RUN_TEST(test_two_that_ask_at_once_do_not_touch_a_min_together);
+    RUN_TEST(test_the_end_of_an_owner_ends_its_min_and_the_end_of_a_claimer_its_claim);
+    RUN_TEST(test_a_min_can_be_set_and_taken_back);
+    RUN_TEST(test_limits_that_were_set_before_a_job_came_stay_and_the_others_are_its_own);
+    RUN_TEST(test_a_lender_keeps_its_min);
+    RUN_TEST(test_a_job_above_its_high_asks_its_processes_once_for_what_is_above);
+    RUN_TEST(test_a_process_without_a_job_has_a_high_of_its_own);
+    RUN_TEST(test_a_high_that_is_set_below_what_is_used_asks_at_once);
+    RUN_TEST(test_what_fits_or_can_never_fit_is_not_waited_for);
+    RUN_TEST(test_a_process_that_gives_back_wakes_the_one_that_waits);
+    RUN_TEST(test_nothing_is_waited_for_that_nobody_holds);
+    RUN_TEST(test_of_two_that_wait_for_each_other_the_second_is_refused);
+    RUN_TEST(test_programs_outside_are_waited_for);
+    RUN_TEST(test_first_come_first_served_on_the_card);
+    return UNITY_END();
+}
