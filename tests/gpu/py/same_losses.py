@@ -29,7 +29,7 @@ SGD, ADAMW = "sgd", "adamw"  # what train chooses for these models
 # name: (train's options, options with --small, heads of both, optimizer, rate, weights that start with a value of
 # their own and that value)
 MODELS = {
-    "mlp": (["--hidden=256,128", "--batch=64"], ["--hidden=16,8", "--image=4", "--batch=4"], None, SGD, 0.01, None),
+    "mlp": (["--hidden=256,128", "--batch=64"], ["--hidden=16,8", "--image=4", "--batch=4"], None, SGD, 0.005, None),
     "cnn": (["--image=28", "--batch=64"], ["--width=4", "--image=8", "--batch=4"], None, SGD, 0.001, None),
     "resnet18": (["--image=32", "--batch=64"], ["--width=2", "--image=16", "--batch=4"], None, SGD, 1e-4, None),
     # The branches of its blocks start smaller than what they are added to, as usual for this depth (Goyal et al. 2017
