@@ -206,6 +206,24 @@ bool live_take_within(uint64_t start, uint64_t bytes, struct recording_event *ev
     return false;
 }
 
+void live_each(void (*visit)(struct recording_event *event))
+{
+    for (uint64_t i = 0; i < capacity; i++) {
+        if (table[i].space == SPACE_NONE)
+            continue;
+        const struct live_row row = rows[table[i].row]; /* only this thread writes the rows */
+        struct recording_event event = {.head.type = RECORDING_ALLOC,
+                                        .device = row.device,
+                                        .kind = row.kind,
+                                        .address = table[i].number,
+                                        .bytes = table[i].bytes,
+                                        .owner = row.owner,
+                                        .tag = row.tag};
+
+        visit(&event);
+    }
+}
+
 bool live_row(size_t index, struct live_row *row)
 {
     pthread_mutex_lock(&lock);

@@ -31,6 +31,9 @@ bool live_take(struct recording_event *event);
 /* Removes one block whose address lies in a range, and fills in its event. Returns false if none is left. */
 bool live_take_within(uint64_t start, uint64_t bytes, struct recording_event *event);
 
+/* Calls `visit` with the allocation of each block, without its time. For the recorder's thread. */
+void live_each(void (*visit)(struct recording_event *event));
+
 /* Copies row number `index`. Returns false behind the last. */
 bool live_row(size_t index, struct live_row *row);
 

@@ -291,15 +291,23 @@ static void take_sample(bool now_please)
         sample(add_used);
 }
 
+/* Takes a block that is live when the recording begins, or an event that tells how things stand. The caller
+ * holds locks that the program's threads need, so blocks are written later. */
 static void add_live(struct recording_event *event)
 {
     event->time_ns = began;
-    if (event->head.type == 0)
-        event->head.type = RECORDING_ALLOC;
-    if (event->head.type == RECORDING_ALLOC)
+    if (event->head.type == 0) {
         live_add(event);
+        return;
+    }
     if (event->head.type == RECORDING_GROW)
         held[event->device % CARDS] = event->other;
+    write_event(event);
+}
+
+static void write_live(struct recording_event *event)
+{
+    event->time_ns = began;
     write_event(event);
 }
 
@@ -349,8 +357,10 @@ int recorder_open(const struct recorder_settings *settings, char reason[RECORDIN
 
 int recorder_step(bool flush)
 {
-    if (list_live)
+    if (list_live) {
         list_live(add_live);
+        live_each(write_live);
+    }
     list_live = NULL;
     drain();
     take_sample(flush);

@@ -220,12 +220,12 @@ static unsigned each_recording(void (*check)(const struct recording_decode *r, u
     return files;
 }
 
-static void run_processes(const char *program, const char *scenario)
+static void run_processes(const char *program, const char *scenario, const char *const *variables)
 {
     char pattern[160];
 
     snprintf(pattern, sizeof pattern, "%s/of-%%p", folder);
-    struct spawn_result result = run_program(program, scenario, pattern, NULL);
+    struct spawn_result result = run_program(program, scenario, pattern, variables);
     TEST_ASSERT_EQUAL_STRING("", result.err);
     TEST_ASSERT_EQUAL_INT(0, result.status);
     spawn_result_free(&result);
@@ -240,7 +240,7 @@ static void check_one_block(const struct recording_decode *r, uint32_t pid)
 
 static void test_each_process_has_a_file_of_its_own(void)
 {
-    run_processes("tests/integration/prog_recorded", "forks");
+    run_processes("tests/integration/prog_recorded", "forks", NULL);
     TEST_ASSERT_EQUAL_UINT(2, each_recording(check_one_block));
 }
 
@@ -261,10 +261,49 @@ static void count_imports(const struct recording_decode *r, uint32_t pid)
 static void test_memory_of_other_processes_is_recorded_as_such(void)
 {
     imported = given_up = 0;
-    run_processes("tests/integration/prog_ipc", "share");
+    run_processes("tests/integration/prog_ipc", "share", NULL);
     TEST_ASSERT_EQUAL_UINT(2, each_recording(count_imports));
     TEST_ASSERT_EQUAL_UINT(5, imported);
     TEST_ASSERT_EQUAL_UINT(5, given_up);
+}
+
+static struct loans {
+    uint32_t pid;
+    uint64_t lent, borrowed, lender;
+} loans[2];
+static unsigned loan_count;
+
+static void sum_loans(const struct recording_decode *r, uint32_t pid)
+{
+    const struct recording_event *event;
+    size_t at = 0;
+
+    TEST_ASSERT_LESS_THAN_UINT(2, loan_count);
+    struct loans *own = &loans[loan_count++];
+    *own = (struct loans){.pid = pid};
+    while ((event = recording_decode_next(r, &at, 0))) {
+        if (event->head.type == RECORDING_LEND)
+            own->lent += event->bytes;
+        if (event->head.type == RECORDING_BORROW) {
+            own->borrowed += event->bytes;
+            own->lender = event->other;
+        }
+    }
+}
+
+static void test_a_loan_is_in_the_recordings_of_both_processes(void)
+{
+    loan_count = 0;
+    run_processes("tests/integration/prog_job", "lends",
+                  (const char *const[]){"GPUCAP_MAX", "1G", "GPUCAP_GROUP", "both", NULL});
+    TEST_ASSERT_EQUAL_UINT(2, each_recording(sum_loans));
+    TEST_ASSERT_NOT_EQUAL(0, loans[0].borrowed + loans[1].borrowed);
+    for (int i = 0; i < 2; i++) {
+        /* an answer that came too late for the one who asked was lent all the same */
+        TEST_ASSERT_LESS_OR_EQUAL_UINT64(loans[1 - i].lent, loans[i].borrowed);
+        if (loans[i].borrowed)
+            TEST_ASSERT_EQUAL_UINT64(loans[1 - i].pid, loans[i].lender);
+    }
 }
 
 static void test_a_file_that_cannot_be_written_is_said_once_and_the_program_goes_on(void)
@@ -376,6 +415,7 @@ int main(void)
     RUN_TEST(test_what_was_flushed_survives_sigkill);
     RUN_TEST(test_each_process_has_a_file_of_its_own);
     RUN_TEST(test_memory_of_other_processes_is_recorded_as_such);
+    RUN_TEST(test_a_loan_is_in_the_recordings_of_both_processes);
     RUN_TEST(test_a_file_that_cannot_be_written_is_said_once_and_the_program_goes_on);
     RUN_TEST(test_a_running_process_is_recorded_from_a_command_on);
     RUN_TEST(test_each_block_has_the_library_that_asked_for_it);

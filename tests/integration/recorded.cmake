@@ -17,4 +17,4 @@ target_link_libraries(prog_recorded PRIVATE gpucap_flags gpucap_cuda_headers Thr
 target_compile_options(prog_recorded PRIVATE -fno-omit-frame-pointer)
 
 gpucap_test(recorded TIMEOUT 300 LIBS test_support recording_decode SOURCES recorded.c)
-add_dependencies(recorded prog_recorded prog_ipc gpucap_library gpucap_command simgpu_cuda simgpu_cudart simgpu_nvml)
+add_dependencies(recorded prog_recorded prog_ipc prog_job gpucap_library gpucap_command simgpu_cuda simgpu_cudart simgpu_nvml)

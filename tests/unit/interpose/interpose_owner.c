@@ -1,0 +1,107 @@
+/* owner, owner_maps, stacks: names of libraries, and what the bytes before a return address say. */
+#include "interpose/see/owner.h"
+
+#include <stdlib.h>
+#include <unity.h>
+
+#include "interpose/see/owner_maps.h"
+#include "interpose/see/stacks.h"
+
+void setUp(void) {}
+
+void tearDown(void) {}
+
+static void test_libraries_have_the_names_that_people_know(void)
+{
+    static const struct {
+        const char *path, *name;
+    } known[] = {
+        {"/x/nvidia/cudnn/lib/libcudnn_ops.so.9", "cuDNN"},
+        {"/usr/lib/libcublasLt.so.13", "cuBLAS"},
+        {"/usr/lib/libcufft.so.12", "cuFFT"},
+        {"/usr/lib/libcusparse.so.12", "cuSPARSE"},
+        {"/usr/lib/libcusolver.so.12", "cuSOLVER"},
+        {"/usr/lib/libnccl.so.2", "NCCL"},
+        {"/v/site-packages/torch/lib/libtorch_cuda.so", "PyTorch"},
+        {"/v/site-packages/torch/lib/libc10_cuda.so", "PyTorch"},
+        {"/v/site-packages/torch/_C.cpython-312-x86_64-linux-gnu.so", "PyTorch"},
+        {"/v/site-packages/jax_plugins/xla_cuda13/xla_cuda_plugin.so", "XLA"},
+        {"/v/site-packages/jaxlib/libjax_common.so", "XLA"},
+        {"/v/site-packages/cupy_backends/cuda/api/runtime.cpython-312.so", "CuPy"},
+        {"/v/site-packages/tensorflow/libtensorflow_cc.so.2", "TensorFlow"},
+        {"/usr/lib/libpython3.12.so.1.0", "program"},
+        {"/opt/their/libsolver.so", "libsolver.so"},
+    };
+
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+        TEST_ASSERT_EQUAL_STRING(known[i].name, owner_name_of(known[i].path));
+    TEST_ASSERT_TRUE(owner_passes_on("/usr/local/cuda/lib64/libcudart.so.13"));
+    TEST_ASSERT_TRUE(owner_passes_on("/usr/lib/x86_64-linux-gnu/libcuda.so.1"));
+    TEST_ASSERT_FALSE(owner_passes_on("/usr/lib/libcublas.so.13"));
+}
+
+static void *volatile returned_to;
+
+__attribute__((noinline)) static void note_return(void)
+{
+    returned_to = __builtin_return_address(0);
+}
+
+static void (*volatile by_pointer)(void) = note_return;
+
+static void test_calls_are_recognized_by_their_instructions(void)
+{
+    uint64_t target = 0;
+
+    TEST_ASSERT_TRUE(owner_maps_read());
+    note_return();
+    const uint64_t direct = (uint64_t)(uintptr_t)returned_to;
+    TEST_ASSERT_EQUAL_INT(OWNER_CALL_DIRECT, owner_maps_call_before(direct, &target));
+    TEST_ASSERT_EQUAL_HEX64((uint64_t)(uintptr_t)note_return, target);
+    TEST_ASSERT_NOT_NULL(owner_maps_find(direct));
+    void (*const called)(void) = by_pointer;
+    called();
+    const uint64_t pointer = (uint64_t)(uintptr_t)returned_to;
+    const enum owner_call call = owner_maps_call_before(pointer, &target);
+    TEST_ASSERT_TRUE(call != OWNER_NO_CALL);
+    TEST_ASSERT_TRUE(owner_is_return(direct));
+    TEST_ASSERT_TRUE(owner_is_return(pointer));
+}
+
+static void test_what_is_no_code_is_no_return_address(void)
+{
+    uint64_t target;
+    void *heap = malloc(64);
+
+    TEST_ASSERT_FALSE(owner_is_return(0));
+    TEST_ASSERT_FALSE(owner_is_return(8));
+    TEST_ASSERT_FALSE(owner_is_return((uint64_t)(uintptr_t)heap));
+    TEST_ASSERT_FALSE(owner_is_return(UINT64_MAX - 7));
+    TEST_ASSERT_NULL(owner_maps_find((uint64_t)(uintptr_t)&target));
+    TEST_ASSERT_EQUAL_INT(OWNER_NO_CALL, owner_maps_call_before(UINT64_C(0x123456780000), &target));
+    free(heap);
+}
+
+static void test_a_stack_of_nonsense_has_the_call_alone(void)
+{
+    uint64_t words[64], frames[STACKS_FRAMES];
+
+    for (size_t i = 0; i < 64; i++)
+        words[i] = (uint64_t)(uintptr_t)&words[63 - i]; /* frame pointers without return addresses */
+    const uint32_t stack = stacks_take(words, 64, 0x1234, 0);
+    TEST_ASSERT_EQUAL_UINT32(stack, stacks_take(words, 64, 0x1234, 0));
+    TEST_ASSERT_EQUAL_size_t(1, stacks_read(stack, frames));
+    TEST_ASSERT_EQUAL_HEX64(0x1234, frames[0]);
+    TEST_ASSERT_EQUAL_size_t(0, stacks_read(0, frames));
+    TEST_ASSERT_EQUAL_size_t(0, stacks_read(STACKS_MAX, frames));
+}
+
+int main(void)
+{
+    UNITY_BEGIN();
+    RUN_TEST(test_libraries_have_the_names_that_people_know);
+    RUN_TEST(test_calls_are_recognized_by_their_instructions);
+    RUN_TEST(test_what_is_no_code_is_no_return_address);
+    RUN_TEST(test_a_stack_of_nonsense_has_the_call_alone);
+    return UNITY_END();
+}
