@@ -12,7 +12,7 @@ endforeach()
 
 # Tests of the commands that read recordings.
 gpucap_test(cli_recording SOURCES cli_recording.c LIBS cli_support test_recordings)
-add_dependencies(cli_recording gpucap_command gpucap_library cli_quiet simgpu_cuda simgpu_nvml)
+add_dependencies(cli_recording gpucap_command gpucap_library cli_quiet simgpu_cuda simgpu_nvml prog_recorded)
 
 # Tests of the commands that read and change ledgers, on processes that only join one.
 find_package(Threads REQUIRED)

@@ -103,6 +103,54 @@ static void test_replay_tells_whether_a_limit_is_enough(void)
         spawn_env_free(env);
     }
 }
+
+/* From the library's recorder to what people see. */
+static void test_a_refusal_of_a_real_program_is_explained_by_its_recording(void)
+{
+    struct spawn_env *env = cli_env_real();
+    char path[256], record[300];
+
+    snprintf(path, sizeof path, "%s", cli_path("real.gpucap"));
+    snprintf(record, sizeof record, "--record=%s", path);
+    struct spawn_result result =
+        CLI_RUN(env, "run", "--sim=1x4G;ctx=256M", "--max=1G", record, "--stacks=on", "--",
+                spawn_build_path("tests/integration/prog_recorded"), "refused");
+    cli_expect_status(0, &result);
+    spawn_result_free(&result);
+    result = CLI_RUN(env, "why", path);
+    cli_expect_status(0, &result);
+    TEST_ASSERT_EQUAL_STRING("", result.err);
+    cli_expect_out("asked        3.00 GiB by program, thread ", &result);
+    cli_expect_out("called from  refused (prog_recorded)", &result);
+    cli_expect_out("limit        1.00 GiB, limit of the job; at most 704 MiB would have fitted", &result);
+    cli_expect_out("held by      CUDA context 256 MiB", &result);
+    cli_expect_out("neighbours   none", &result);
+    TEST_ASSERT_NULL_MESSAGE(strstr(result.out, "--wait"), "nobody could free anything");
+    spawn_result_free(&result);
+    result = CLI_RUN(env, "export", "--to=csv", path);
+    cli_expect_status(0, &result);
+    cli_expect_out(",0,refusal,", &result);
+    spawn_result_free(&result);
+    spawn_env_free(env);
+}
+
+static void test_recording_of_a_program_that_was_killed_opens(void)
+{
+    struct spawn_env *env = cli_env_real();
+    char path[256], record[300];
+
+    snprintf(path, sizeof path, "%s", cli_path("killed.gpucap"));
+    snprintf(record, sizeof record, "--record=%s", path);
+    struct spawn_result result = CLI_RUN(env, "run", "--sim=1x4G", record, "--",
+                                         spawn_build_path("tests/integration/prog_recorded"), "killed");
+    spawn_result_free(&result);
+    result = CLI_RUN(env, "summary", path);
+    cli_expect_status(0, &result);
+    cli_expect_err("note: the recording was not closed: the program was killed", &result);
+    cli_expect_out("peak         ", &result);
+    spawn_result_free(&result);
+    spawn_env_free(env);
+}
 #endif
 #endif
 
@@ -122,7 +170,8 @@ static void test_why_explains_a_refusal_with_its_neighbours(void)
     cli_expect_out("last.pt: no request was refused", &result);
     spawn_result_free(&result);
     result = CLI_RUN(NULL, "why", first);
-    cli_expect_out("give their recordings as well", &result);
+    cli_expect_out("neighbours   the job's others had about 2.37 GiB: give their recordings as well",
+                   &result);
     spawn_result_free(&result);
 }
 
@@ -254,6 +303,8 @@ int main(void)
 #ifndef __SANITIZE_THREAD__
     RUN_TEST(test_smallest_limit_is_found_by_replaying);
     RUN_TEST(test_replay_tells_whether_a_limit_is_enough);
+    RUN_TEST(test_a_refusal_of_a_real_program_is_explained_by_its_recording);
+    RUN_TEST(test_recording_of_a_program_that_was_killed_opens);
 #endif
 #endif
     RUN_TEST(test_why_explains_a_refusal_with_its_neighbours);

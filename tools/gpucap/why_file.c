@@ -21,6 +21,7 @@
 #define FRAMES     3 /* of the call stack that are shown */
 #define EARLIER    3 /* refusals that are named beside the last one */
 #define NEIGHBOURS 4
+#define LITTLE     (16 * MIB)
 
 bool why_names_file(const char *word)
 {
@@ -187,15 +188,27 @@ static void print_idle(const struct refusal *refusal)
     putchar('\n');
 }
 
+/* What is missing of the job's limit, beside this process, what was left and the reserve; 0 if it is little.
+ */
+static uint64_t others_have(const struct refusal *refusal)
+{
+    const uint64_t known = timeline_used(&refusal->state) + refusal->event->other + RESERVE + LITTLE;
+
+    return refusal->state.limit != TIMELINE_NO && refusal->state.limit > known
+               ? refusal->state.limit - known + LITTLE
+               : 0;
+}
+
 /* The other processes whose recordings were given, at that moment. */
 static void print_neighbours(const struct refusal *refusal)
 {
     const uint64_t now = refusal->track->offset_ns + refusal->event->time_ns;
+    char used[RECORDING_TIME];
     int shown = 0;
 
     for (int i = 0; i < refusal->set->track_count; i++) {
         const struct recording_track *other = &refusal->set->tracks[i];
-        char used[RECORDING_TIME], idle[RECORDING_TIME];
+        char idle[RECORDING_TIME];
 
         if (other->file == refusal->track->file || other->offset_ns > now ||
             other->timeline.device != refusal->timeline->device || shown == NEIGHBOURS)
@@ -206,8 +219,13 @@ static void print_neighbours(const struct refusal *refusal)
                refusal->set->recordings[other->file].head.pid, recording_size(timeline_used(&state), used),
                timeline_idle(&state) ? recording_size(timeline_idle(&state), idle) : "nothing");
     }
-    if (!shown && refusal->event->limit == RECORDING_LIMIT_JOB)
-        puts("  neighbours   the job's others count too: give their recordings as well");
+    if (shown || refusal->event->limit != RECORDING_LIMIT_JOB)
+        return;
+    if (others_have(refusal))
+        printf("  neighbours   the job's others had about %s: give their recordings as well\n",
+               recording_size(others_have(refusal), used));
+    else
+        puts("  neighbours   none: the job's others had nothing");
 }
 
 /* ---- what to try ---- */
@@ -259,7 +277,8 @@ static void print_advice(const struct refusal *refusal)
         print_max(refusal->state.limit + shortage(refusal) + RESERVE);
         fputs(" ...\n        ", stdout);
     }
-    if (refusal->event->limit == RECORDING_LIMIT_JOB && options_find("wait", 4) >= 0)
+    if (refusal->event->limit == RECORDING_LIMIT_JOB && others_have(refusal) >= shortage(refusal) &&
+        options_find("wait", 4) >= 0)
         fputs("gpucap run --wait=60s ...   (waits until others of the job free memory)\n        ", stdout);
     printf("gpucap page %.40s -o page.html   (shows each block)\n", path);
 }
