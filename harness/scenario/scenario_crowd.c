@@ -187,9 +187,11 @@ static void judge(struct scenario *scenario, const struct crowd *crowd)
     describe(crowd, ours, count, result->gpucap, sizeof result->gpucap);
     for (unsigned i = 0; i < WAYS; i++) {
         const bool as_good = ours >= 0 && crowd->all_from[i] && crowd->all_from[i] <= crowd->all_from[ours];
-        char *list = ways[i].cap == NATIVE && as_good               ? without
-                     : ways[i].cap != NATIVE && !crowd->all_from[i] ? useless
-                                                                    : NULL;
+        const bool worse =
+            native >= 0 && (!crowd->all_from[i] || crowd->all_from[i] > crowd->all_from[native]);
+        char *list = ways[i].cap == NATIVE && as_good ? without
+                     : ways[i].cap != NATIVE && worse ? useless
+                                                      : NULL;
 
         if (list)
             snprintf(list + strlen(list), sizeof without - strlen(list), "%s%s", *list ? "; " : "",
@@ -199,7 +201,7 @@ static void judge(struct scenario *scenario, const struct crowd *crowd)
              "gpucap does not help programs that take no more than they need%s%s%s%s%s.",
              *without ? ": without it all train on as small a card with " : "", without,
              *useless ? "; nor does " : "", useless,
-             *useless ? ": the first process takes what is free, and nothing of that is idle" : "");
+             *useless ? ", where a process takes all that it is told is free and nothing of it is idle" : "");
     if (!*without && !*useless)
         snprintf(result->verdict, sizeof result->verdict, "No native way trains all on as small a card.");
     scenario_note(result, "%s", result->verdict);

@@ -89,6 +89,7 @@ void docs_origin_here(struct docs_origin *origin, const struct card_choice *card
     struct utsname system;
     struct tm date;
     char processor[96];
+    double load = 0;
     size_t used;
 
     memset(origin, 0, sizeof *origin);
@@ -103,6 +104,8 @@ void docs_origin_here(struct docs_origin *origin, const struct card_choice *card
     if (uname(&system) == 0)
         snprintf(origin->machine, sizeof origin->machine, "%.80s, %ld cores, %.20s %.20s", processor,
                  sysconf(_SC_NPROCESSORS_ONLN), system.sysname, system.machine);
+    if (getloadavg(&load, 1) == 1 && load > (double)sysconf(_SC_NPROCESSORS_ONLN))
+        origin->busy = load;
     strftime(origin->date, sizeof origin->date, "%Y-%m-%d %H:%M UTC", gmtime_r(&now, &date));
     const char *slash = strrchr(argv[0], '/');
     used = (size_t)snprintf(origin->command, sizeof origin->command, "build/%s", slash ? slash + 1 : argv[0]);
@@ -136,6 +139,11 @@ static char *section_of(const struct docs_origin *origin, const struct scenario_
         fprintf(out, "%s\n", result->note[i]);
     if (origin->simulated)
         fprintf(out, "%s\n", simulated_note);
+    if (origin->busy > 0)
+        fprintf(out,
+                "Other programs kept the processors busy (load average %.1f before the run): sizes count, "
+                "times do not.\n",
+                origin->busy);
     fprintf(out, "`%s`, %s, on %s; took %.0f s.\n", origin->command, origin->date, origin->machine,
             result->seconds);
     return fclose(out) ? NULL : text;

@@ -295,8 +295,8 @@ static void describe(const struct climb *climb, int i, int rung, char *text, siz
              rung > 0 ? "one of " : "", there);
 }
 
-static void list_as_good(const struct climb *climb, const struct ladder_verdict *verdict, int rung,
-                         char *text, size_t size)
+static void list_as_good(const struct climb *climb, const struct ladder_verdict *verdict, char *text,
+                         size_t size)
 {
     size_t used = 0;
 
@@ -306,7 +306,8 @@ static void list_as_good(const struct climb *climb, const struct ladder_verdict 
 
         if (!verdict->as_good[i])
             continue;
-        describe(climb, (int)i, rung, one, sizeof one);
+        describe(climb, (int)i, ladder_common_rung(&climb->figures[i], &climb->figures[verdict->gpucap]), one,
+                 sizeof one);
         used += (size_t)snprintf(text + used, size - used, "%s%s", used ? ", " : "", one);
     }
 }
@@ -340,7 +341,7 @@ static void judge(struct climb *climb)
     const int rung = ladder_common_rung(ours, &climb->figures[verdict.native]);
     describe(climb, verdict.native, rung, result->native, sizeof result->native);
     describe(climb, verdict.gpucap, rung, result->gpucap, sizeof result->gpucap);
-    list_as_good(climb, &verdict, rung, list, sizeof list);
+    list_as_good(climb, &verdict, list, sizeof list);
     scenario_cell_bytes(climb->grain, grain, sizeof grain);
     if (verdict.as_good_count)
         snprintf(result->verdict, sizeof result->verdict,
