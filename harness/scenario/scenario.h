@@ -26,7 +26,8 @@ enum { COLOUR_GPUCAP, COLOUR_NATIVE };
 
 /* A part of the picture: the same quantity of every row, as bars. */
 struct scenario_panel {
-    char title[64]; /* quantity and unit */
+    char title[48]; /* quantity and unit */
+    char where[48]; /* "card of 64.0 MiB"; may be empty */
     bool more;      /* is more better? */
     bool shared;    /* has the scale of the panel before it */
     double value[SCENARIO_ROWS];

@@ -219,7 +219,9 @@ void scenario_arenas(struct scenario *scenario)
     for (unsigned i = 0; i < crowd.rungs; i++) {
         scenario_cell_bytes(crowd.size[i], card, sizeof card);
         snprintf(heads + strlen(heads), sizeof heads - strlen(heads), "|%s", card);
-        result->panels[scenario_panel(result, true, "that train, card of %s", card)].shared = i > 0;
+        struct scenario_panel *panel = &result->panels[scenario_panel(result, true, "processes that train")];
+        snprintf(panel->where, sizeof panel->where, "card of %s", card);
+        panel->shared = i > 0;
     }
     snprintf(heads + strlen(heads), sizeof heads - strlen(heads), "|steps/s there");
     table_begin(&result->table, heads);

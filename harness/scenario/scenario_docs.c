@@ -267,7 +267,7 @@ enum {
     LEFT = 230, /* labels of the rows */
     RIGHT = 10,
     TOP = 56,
-    TITLE = 62, /* title of a result, and headings of its panels */
+    TITLE = 72, /* title of a result, and headings of its panels */
     ROW = 22,
     FOOT = 40, /* scale, and a gap */
     GAP = 14,  /* between panels */
@@ -298,7 +298,8 @@ static void draw_panel(struct plot *plot, const struct scenario_result *result, 
     for (unsigned i = 0; i < result->rows; i++)
         bars[i] = (struct plot_bar){number == 0 ? result->row[i] : NULL, panel->value[i], panel->note[i],
                                     result->colour[i]};
-    plot_text(plot, frame->left, frame->top - 22, "start", panel->title);
+    plot_text(plot, frame->left, frame->top - (panel->where[0] ? 37 : 22), "start", panel->title);
+    plot_text(plot, frame->left, frame->top - 22, "start", panel->where);
     plot_remark(plot, frame->left, frame->top - 8, "start",
                 panel->more ? "higher is better" : "lower is better");
     plot_bars(plot, frame, bars, result->rows);

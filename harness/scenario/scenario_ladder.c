@@ -253,8 +253,9 @@ static void fill_picture(struct climb *climb)
     const unsigned smallest = scenario_panel(result, false, "smallest card, %s", large ? "GiB" : "MiB");
     for (unsigned rung = 0; rung < climb->rungs; rung++) {
         scenario_cell_bytes(climb->rung[rung], size, sizeof size);
-        const unsigned panel = scenario_panel(result, false, "%s, card of %s",
-                                              climb->plan->whole_run ? "run, s" : "step, ms", size);
+        const unsigned panel =
+            scenario_panel(result, false, climb->plan->whole_run ? "whole run, s" : "step, ms");
+        snprintf(result->panels[panel].where, sizeof result->panels[panel].where, "card of %s", size);
         result->panels[panel].shared = rung > 0;
     }
     for (unsigned i = 0; i < climb->plan->count; i++) {
