@@ -169,17 +169,16 @@ static double grid_step(double end)
 static void draw_scale(struct plot *plot, const struct plot_frame *frame, double room)
 {
     const double bottom = frame->top + frame->height, step = frame->x_end > 0 ? grid_step(frame->x_end) : 0;
+    const int lines = step > 0 ? (int)(frame->x_end / step * 1.001) : 0;
 
-    for (double value = 0; value <= frame->x_end * 1.001; value += step) {
-        const double x = frame->left + (step > 0 ? room * value / frame->x_end : 0);
+    for (int i = 0; i <= lines; i++) {
+        const double x = frame->left + (i ? room * i * step / frame->x_end : 0);
         char label[32];
 
         emit(plot, "<line x1=\"%.1f\" x2=\"%.1f\" y1=\"%.1f\" y2=\"%.1f\" stroke=\"%s\"/>\n", x, x,
-             frame->top, bottom, value > 0 ? "#ddd" : "#888");
-        snprintf(label, sizeof label, "%g", value);
+             frame->top, bottom, i ? "#ddd" : "#888");
+        snprintf(label, sizeof label, "%g", i * step);
         plot_remark(plot, x, bottom + REMARK + 2, "middle", label);
-        if (step <= 0)
-            break;
     }
 }
 
