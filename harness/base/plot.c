@@ -157,13 +157,14 @@ void plot_curve_end(struct plot *plot)
     emit(plot, "\"/>\n");
 }
 
-/* Returns 1, 2 or 5 times a power of ten, about half of `end`. */
+/* Returns 1, 2, 5 or 10 times a power of ten: at least a third of `end`, so that there are four lines at
+ * most. */
 static double grid_step(double end)
 {
-    const double power = pow(10, floor(log10(end / 2)));
-    const double first = end / 2 / power;
+    const double power = pow(10, floor(log10(end / 3)));
+    const double first = end / 3 / power;
 
-    return power * (first >= 5 ? 5 : first >= 2 ? 2 : 1);
+    return power * (first > 5 ? 10 : first > 2 ? 5 : first > 1 ? 2 : 1);
 }
 
 static void draw_scale(struct plot *plot, const struct plot_frame *frame, double room)

@@ -283,8 +283,8 @@ static void print_summary(const struct docs_origin *origin, const struct scenari
     printf("\non %s\n", origin->device);
     for (unsigned i = 0; i < count; i++)
         if (results[i].verdict[0])
-            printf("(%c) without gpucap: %s\n    under gpucap: %s\n    %s\n", results[i].letter,
-                   results[i].native, results[i].gpucap, results[i].verdict);
+            printf("(%c) without gpucap: %s\n    under gpucap: %s\n    where it does not help: %s\n",
+                   results[i].letter, results[i].native, results[i].gpucap, results[i].verdict);
         else
             printf("(%c) not complete: see its table\n", results[i].letter);
     if (origin->simulated)

@@ -197,14 +197,19 @@ static void judge(struct scenario *scenario, const struct crowd *crowd)
             snprintf(list + strlen(list), sizeof without - strlen(list), "%s%s", *list ? "; " : "",
                      ways[i].name);
     }
-    snprintf(result->verdict, sizeof result->verdict,
-             "gpucap does not help programs that take no more than they need%s%s%s%s%s.",
-             *without ? ": without it all train on as small a card with " : "", without,
-             *useless ? "; nor does " : "", useless,
-             *useless ? ", where a process takes all that it is told is free and nothing of it is idle" : "");
-    if (!*without && !*useless)
-        snprintf(result->verdict, sizeof result->verdict, "No native way trains all on as small a card.");
-    scenario_note(result, "%s", result->verdict);
+    if (*without)
+        snprintf(result->verdict, sizeof result->verdict,
+                 "programs that take no more than they need; without it all train on as small a card: %s",
+                 without);
+    else
+        snprintf(result->verdict, sizeof result->verdict,
+                 "nowhere here: no native way trains all on as small a card");
+    scenario_note(result, "Where gpucap does not help: %s.", result->verdict);
+    if (*useless)
+        scenario_note(
+            result,
+            "Nor here, where a process takes all that it is told is free and nothing of it is idle: %s.",
+            useless);
 }
 
 void scenario_arenas(struct scenario *scenario)

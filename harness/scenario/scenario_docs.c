@@ -124,6 +124,15 @@ void docs_print(const struct scenario_result *result, FILE *out)
         fprintf(out, "%s\n", result->note[i]);
 }
 
+static void say_busy(FILE *out, const struct docs_origin *origin)
+{
+    if (origin->busy > 0)
+        fprintf(out,
+                "Other programs kept the processors busy (load average %.1f before the run): sizes count, "
+                "times do not.\n",
+                origin->busy);
+}
+
 static char *section_of(const struct docs_origin *origin, const struct scenario_result *result)
 {
     char *text = NULL;
@@ -139,11 +148,7 @@ static char *section_of(const struct docs_origin *origin, const struct scenario_
         fprintf(out, "%s\n", result->note[i]);
     if (origin->simulated)
         fprintf(out, "%s\n", simulated_note);
-    if (origin->busy > 0)
-        fprintf(out,
-                "Other programs kept the processors busy (load average %.1f before the run): sizes count, "
-                "times do not.\n",
-                origin->busy);
+    say_busy(out, origin);
     fprintf(out, "`%s`, %s, on %s; took %.0f s.\n", origin->command, origin->date, origin->machine,
             result->seconds);
     return fclose(out) ? NULL : text;
@@ -169,6 +174,7 @@ static char *summary_of(const struct docs_origin *origin, const struct scenario_
     }
     if (origin->simulated)
         fprintf(out, "\n%s\n", simulated_note);
+    say_busy(out, origin);
     fprintf(out, "\n[Pictures](docs/scenarios-%s.svg): every way on every card.\n", origin->slug);
     return fclose(out) ? NULL : text;
 }

@@ -345,13 +345,14 @@ static void judge(struct climb *climb)
     list_as_good(climb, &verdict, list, sizeof list);
     scenario_cell_bytes(climb->grain, grain, sizeof grain);
     if (verdict.as_good_count)
-        snprintf(result->verdict, sizeof result->verdict,
-                 "gpucap does not help where the program can use what does as well: %s.", list);
+        snprintf(result->verdict, sizeof result->verdict, "as good without it: %s", list);
     else
         snprintf(result->verdict, sizeof result->verdict,
-                 "No native way needs as small a card and as little time.");
-    scenario_note(result, "%s (As well: a card at most %s larger, a step at most 5 %% longer.)",
-                  result->verdict, grain);
+                 "nowhere here: no native way needs as small a card and as little time");
+    scenario_note(
+        result,
+        "Where gpucap does not help: %s. (As good: a card at most %s larger, a time at most 5 %% longer.)",
+        result->verdict, grain);
     if (fastest >= 0 && isfinite(ours->time[0]) && climb->figures[fastest].time[0] > 0) {
         char ours_time[32], native_time[32];
 

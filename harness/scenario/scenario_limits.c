@@ -17,6 +17,9 @@ static const struct {
     {"bf16, checkpointing", {"--precision=bf16", "--checkpoint-activations", NULL}},
 };
 
+#define CAP_SIM   (UINT64_C(64) << 20) /* contexts have 16 MiB of it */
+#define CAP_QUICK (UINT64_C(42) << 20)
+
 /* The same update from less memory: a batch that does not fit, halved until it does and accumulated. Three
  * times the largest one, so that a quarter of it leaves some room. */
 static void accumulation_row(struct scenario *scenario, scenario_work_list base, const char *cap,
@@ -86,7 +89,7 @@ static uint64_t cap_of(const struct scenario *scenario)
     if (scenario->size)
         return scenario->size;
     if (scenario->card.simulated) /* the smaller one, because a step takes as long as its batch is large */
-        return UINT64_C(1) << 20 << (scenario->quick ? 5 : 6);
+        return scenario->quick ? CAP_QUICK : CAP_SIM;
     return scenario->card.whole >> 34 ? UINT64_C(16) << 30 : scenario->card.whole / 2;
 }
 
@@ -127,9 +130,9 @@ void scenario_batch(struct scenario *scenario)
              "batch of %llu under a cap of %s, %llu with checkpointing and bf16",
              (unsigned long long)largest[0], card, (unsigned long long)largest[3]);
     snprintf(result->verdict, sizeof result->verdict,
-             "%s: %llu against %llu in fp32; the rest is what checkpointing and bf16 buy with or without it.",
-             largest[0] <= natively ? "gpucap does not help to a larger batch"
-                                    : "gpucap's pool makes room for a larger batch",
+             "%s: %llu in fp32 against %llu; checkpointing and bf16 buy the rest with or without it",
+             largest[0] <= natively ? "no larger batch"
+                                    : "nowhere here: its pool makes room for a larger batch",
              (unsigned long long)largest[0], (unsigned long long)natively);
-    scenario_note(result, "%s", result->verdict);
+    scenario_note(result, "Where gpucap does not help: %s.", result->verdict);
 }

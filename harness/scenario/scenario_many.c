@@ -111,10 +111,9 @@ static void judge_throughput(struct scenario_result *result, const struct measur
     snprintf(result->gpucap, sizeof result->gpucap, "%s: %.1f steps/s", manners[ours].name,
              figures[ours].training_rate);
     const double ratio = figures[ours].training_rate / figures[native].training_rate;
-    snprintf(result->verdict, sizeof result->verdict, "%s: %.2f times the steps of the best native way.",
-             ratio > 1.05 ? "gpucap's best way is faster" : "gpucap does not help throughput where all fits",
-             ratio);
-    scenario_note(result, "%s", result->verdict);
+    snprintf(result->verdict, sizeof result->verdict, "%s: %.2f times the steps of the best native way",
+             ratio > 1.05 ? "nowhere here: its best way is faster" : "throughput, where all fits", ratio);
+    scenario_note(result, "Where gpucap does not help: %s.", result->verdict);
 }
 
 void scenario_throughput(struct scenario *scenario)

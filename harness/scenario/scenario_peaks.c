@@ -201,13 +201,12 @@ static void judge(struct peaks *peaks, const char *const names[ROWS])
              ours->total.trained, ours->total.count, ours->total.wall_s, peak, sum,
              (double)ours->job.waited_ms / 1000);
     if (*others)
-        snprintf(
-            result->verdict, sizeof result->verdict,
-            "gpucap does not help where another way is open that takes no longer than one job (%.1f s): %s.",
-            ours->total.wall_s, others);
+        snprintf(result->verdict, sizeof result->verdict, "as fast without one job (%.1f s): %s",
+                 ours->total.wall_s, others);
     else
-        snprintf(result->verdict, sizeof result->verdict, "No other way trains all in as little time.");
-    scenario_note(result, "%s", result->verdict);
+        snprintf(result->verdict, sizeof result->verdict,
+                 "nowhere here: no other way trains all in as little time");
+    scenario_note(result, "Where gpucap does not help: %s.", result->verdict);
 }
 
 void scenario_peaks(struct scenario *scenario)

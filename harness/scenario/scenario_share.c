@@ -14,7 +14,7 @@ static const struct ladder_way pair_ways[] = {
     {"one arena", {"--alloc=arena", "--pair-memory=shared"}, false, NULL},
     {"static", {"--alloc=static"}, false, NULL},
     {"naive under gpucap", {"--alloc=naive"}, true, NULL},
-    {"the same, free = deferred", {"--alloc=naive"}, true, deferred},
+    {"naive under gpucap, deferred", {"--alloc=naive"}, true, deferred},
 };
 
 void scenario_pair(struct scenario *scenario)
@@ -35,7 +35,7 @@ static const struct ladder_way spike_ways[] = {
     {"arena", {"--alloc=arena", "--val-preprocess=gpu"}, false, NULL},
     {"static", {"--alloc=static", "--val-preprocess=gpu"}, false, NULL},
     {"naive under gpucap", {"--alloc=naive", "--val-preprocess=gpu"}, true, NULL},
-    {"the same, free = deferred", {"--alloc=naive", "--val-preprocess=gpu"}, true, deferred},
+    {"naive under gpucap, deferred", {"--alloc=naive", "--val-preprocess=gpu"}, true, deferred},
 };
 
 /* Where the pictures are prepared shows in the time of the run, not in that of a step. */
@@ -57,7 +57,7 @@ static const struct ladder_way fragment_ways[] = {
     {"arena", {"--alloc=arena"}, false, NULL},
     {"static", {"--alloc=static"}, false, NULL},
     {"naive under gpucap", {"--alloc=naive"}, true, NULL},
-    {"the same, free = deferred", {"--alloc=naive"}, true, deferred},
+    {"naive under gpucap, deferred", {"--alloc=naive"}, true, deferred},
 };
 
 /* A run needs some steps to fragment, also where only the size of the card is searched. */
