@@ -425,10 +425,12 @@ uint64_t fleet_plan_caps(const struct fleet_plan *plan, uint64_t total)
 {
     uint64_t sum = 0;
     struct size_value cap;
+    bool counted = false; /* the job */
 
     for (size_t i = 0; i < plan->count; i++) {
-        const char *text = plan->jobs[i].cap;
+        const char *text = counted && plan->jobs[i].run ? NULL : plan->jobs[i].cap;
 
+        counted = counted || plan->jobs[i].run;
         if (text && size_parse(text, strlen(text), &cap) == 0)
             sum += size_resolve(&cap, total);
     }

@@ -67,6 +67,7 @@ static void test_with_a_job_all_share_its_max_and_keep_their_own_cap_as_each(voi
         TEST_ASSERT_EQUAL_STRING("2G", plan.jobs[i].each);
         TEST_ASSERT_EQUAL_PTR(plan.budget.words, plan.jobs[i].run);
     }
+    TEST_ASSERT_EQUAL_UINT64(UINT64_C(8) << 30, fleet_plan_caps(&plan, UINT64_C(16) << 30));
     TEST_ASSERT_EQUAL_INT(0, PARSE("--job=8G", "--", "train"));
     TEST_ASSERT_NULL(plan.jobs[0].each);
     TEST_ASSERT_EQUAL_INT(-EINVAL, PARSE("--job=8G", "--native", "--", "train"));
