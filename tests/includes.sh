@@ -24,7 +24,7 @@ harness/memory: harness/base interpose
 harness/data: kernels harness/base harness/memory
 harness/model: kernels harness/base harness/memory harness/data
 harness/train: kernels harness/base harness/memory harness/data harness/model
-harness/fleet: interpose/settings tools/gpucap
+harness/fleet: interpose/account interpose/settings tools/gpucap
 harness/scenario: harness/base harness/fleet interpose/settings tools/gpucap
 tools/simgpu:
 tools/simgpu/engine: tools/simgpu

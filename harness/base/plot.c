@@ -9,6 +9,7 @@
 #define ROW       18 /* height of a line of the legend */
 #define BAR_GAP   0.3
 #define NOTE_ROOM 0.66 /* fraction of the frame for the longest bar; the rest is for its note */
+#define REMARK    10   /* height of the letters of what matters less */
 
 static const char *const colours[] = {"#0b7a3b", "#3b6fd4", "#b3261e", "#d98200", "#7a3fb0", "#00838f"};
 
@@ -59,9 +60,10 @@ int plot_open(struct plot *plot, const char *path, unsigned width, unsigned heig
     if (!plot->file)
         return -errno;
     emit(plot,
-         "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%u\" height=\"%u\" font-family=\"sans-serif\" "
+         "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%u\" height=\"%u\" viewBox=\"0 0 %u %u\" "
+         "font-family=\"sans-serif\" "
          "font-size=\"12\">\n<rect width=\"100%%\" height=\"100%%\" fill=\"white\"/>\n",
-         width, height);
+         width, height, width, height);
     return 0;
 }
 
@@ -84,10 +86,23 @@ double plot_y(const struct plot_frame *frame, double y)
     return frame->top + frame->height * (frame->y_end > 0 ? 1 - sound(y) / frame->y_end : 1);
 }
 
+void plot_heading(struct plot *plot, double x, double y, const char *text)
+{
+    emit(plot, "<text x=\"%.0f\" y=\"%.0f\" font-weight=\"bold\">", sound(x), sound(y));
+    emit_escaped(plot, text);
+    emit(plot, "</text>\n");
+}
+
 void plot_title(struct plot *plot, const struct plot_frame *frame, const char *title)
 {
-    emit(plot, "<text x=\"%.0f\" y=\"%.0f\" font-weight=\"bold\">", frame->left, frame->top - 12);
-    emit_escaped(plot, title);
+    plot_heading(plot, frame->left, frame->top - 12, title);
+}
+
+void plot_remark(struct plot *plot, double x, double y, const char *anchor, const char *text)
+{
+    emit(plot, "<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"%s\" font-size=\"%d\" fill=\"#555\">", sound(x),
+         sound(y), anchor, REMARK);
+    emit_escaped(plot, text);
     emit(plot, "</text>\n");
 }
 
@@ -142,21 +157,51 @@ void plot_curve_end(struct plot *plot)
     emit(plot, "\"/>\n");
 }
 
+/* Returns 1, 2, 5 or 10 times a power of ten: at least a third of `end`, so that there are four lines at
+ * most. */
+static double grid_step(double end)
+{
+    const double power = pow(10, floor(log10(end / 3)));
+    const double first = end / 3 / power;
+
+    return power * (first > 5 ? 10 : first > 2 ? 5 : first > 1 ? 2 : 1);
+}
+
+static void draw_scale(struct plot *plot, const struct plot_frame *frame, double room)
+{
+    const double bottom = frame->top + frame->height, step = frame->x_end > 0 ? grid_step(frame->x_end) : 0;
+    const int lines = step > 0 ? (int)(frame->x_end / step * 1.001) : 0;
+
+    for (int i = 0; i <= lines; i++) {
+        const double x = frame->left + (i ? room * i * step / frame->x_end : 0);
+        char label[32];
+
+        emit(plot, "<line x1=\"%.1f\" x2=\"%.1f\" y1=\"%.1f\" y2=\"%.1f\" stroke=\"%s\"/>\n", x, x,
+             frame->top, bottom, i ? "#ddd" : "#888");
+        snprintf(label, sizeof label, "%g", i * step);
+        plot_remark(plot, x, bottom + REMARK + 2, "middle", label);
+    }
+}
+
 void plot_bars(struct plot *plot, struct plot_frame *frame, const struct plot_bar *bars, unsigned count)
 {
     const double row = frame->height / (count ? count : 1);
+    const double room = frame->note > 0 ? fmax(frame->width - frame->note, 0) : NOTE_ROOM * frame->width;
 
-    frame->x_end = 0;
+    frame->x_end = fmax(sound(frame->x_end), 0);
     for (unsigned i = 0; i < count; i++)
         frame->x_end = fmax(frame->x_end, sound(bars[i].value));
+    if (frame->scale)
+        draw_scale(plot, frame, room);
     for (unsigned i = 0; i < count; i++) {
         const double y = frame->top + row * i, middle = y + row / 2 + 4;
-        const double length = NOTE_ROOM * (plot_x(frame, bars[i].value) - frame->left);
+        const double length = frame->x_end > 0 ? room * sound(bars[i].value) / frame->x_end : 0;
 
-        plot_text(plot, frame->left - 8, middle, "end", bars[i].label);
+        if (bars[i].label)
+            plot_text(plot, frame->left - 8, middle, "end", bars[i].label);
         plot_rect(plot, frame->left, y + row * BAR_GAP / 2, length, row * (1 - BAR_GAP),
                   plot_colour(bars[i].colour));
         if (bars[i].note)
-            plot_text(plot, frame->left + length + 8, middle, "start", bars[i].note);
+            plot_text(plot, frame->left + length + 5, middle, "start", bars[i].note);
     }
 }

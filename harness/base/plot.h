@@ -6,6 +6,7 @@
 #ifndef HARNESS_PLOT_H
 #define HARNESS_PLOT_H
 
+#include <stdbool.h>
 #include <stdio.h>
 
 struct plot {
@@ -17,10 +18,12 @@ struct plot {
 struct plot_frame {
     double left, top, width, height;
     double x_end, y_end;
+    double note; /* plot_bars: width left to the notes behind the bars; 0: a third */
+    bool scale;  /* plot_bars: draw grid lines, with their values below the frame */
 };
 
 struct plot_bar {
-    const char *label;
+    const char *label; /* to the left of the frame; NULL: none */
     double value;
     const char *note; /* text to the right of the bar; NULL: none */
     unsigned colour;
@@ -28,7 +31,8 @@ struct plot_bar {
 
 #define PLOT_GREY "#cfd8dc"
 
-/* Creates the file. Returns 0 or a negative errno. */
+/* Creates the file, with a viewBox, so that the picture can be shown at any size. Returns 0 or a negative
+ * errno. */
 int plot_open(struct plot *plot, const char *path, unsigned width, unsigned height);
 
 /* Ends and closes the file. Returns 0, or the first error since plot_open. */
@@ -42,6 +46,10 @@ double plot_x(const struct plot_frame *frame, double x);
 double plot_y(const struct plot_frame *frame, double y);
 
 void plot_title(struct plot *plot, const struct plot_frame *frame, const char *title);
+
+/* Writes a heading at (x, y), and text of lesser weight. */
+void plot_heading(struct plot *plot, double x, double y, const char *text);
+void plot_remark(struct plot *plot, double x, double y, const char *anchor, const char *text);
 
 /* Writes text at (x, y). `anchor` says which part of it is at x: "start", "middle" or "end". */
 void plot_text(struct plot *plot, double x, double y, const char *anchor, const char *text);
@@ -58,8 +66,8 @@ void plot_curve_begin(struct plot *plot, const char *stroke, const char *fill);
 void plot_curve_point(struct plot *plot, const struct plot_frame *frame, double x, double y);
 void plot_curve_end(struct plot *plot);
 
-/* Draws horizontal bars below each other, with labels to their left. Sets frame->x_end to the largest
- * value. */
+/* Draws horizontal bars below each other, with labels to their left. Raises frame->x_end to the largest
+ * value; one that is larger already makes several frames comparable. */
 void plot_bars(struct plot *plot, struct plot_frame *frame, const struct plot_bar *bars, unsigned count);
 
 #endif

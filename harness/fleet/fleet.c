@@ -1,5 +1,6 @@
-/* `fleet`: starts many trainings at once, each under its own cap, watches them to their end and reports. See
- * fleet_plan_help for its use. stdout gets the report, stderr the progress and the messages. */
+/* `fleet`: starts many trainings at once, each under its own cap or all under one, watches them to their end
+ * and reports. See fleet_plan_help for its use. stdout gets the report, stderr the progress and the messages.
+ */
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
@@ -103,6 +104,7 @@ static int run_plan(const struct fleet_plan *plan)
                 fputs("fleet: together\n", stderr);
             signal = run_all(plan, members, 0);
             fleet_report(stdout, members, alone, plan->count, !isatty(STDOUT_FILENO));
+            fleet_budget_report(stdout, &plan->budget);
         }
         status = signal ? 128 + signal : all_ok(members, plan->count) ? 0 : 1;
     }
@@ -114,7 +116,7 @@ static int run_plan(const struct fleet_plan *plan)
 }
 
 /* The exit status. */
-static int prepare_place(const struct fleet_plan *plan)
+static int prepare_place(struct fleet_plan *plan)
 {
     if (plan->sim && fleet_place_simulate(plan->sim_spec))
         return USAGE;
@@ -124,6 +126,8 @@ static int prepare_place(const struct fleet_plan *plan)
     }
     if (plan->mps && fleet_mps_start())
         return 1;
+    if (plan->job)
+        fleet_budget_begin(&plan->budget, plan->wait);
     if (!fleet_meter_open() && !plan->quiet)
         fputs("fleet: no NVML here: memory is not shown\n", stderr);
     return 0;

@@ -16,6 +16,8 @@
 
 enum option_id {
     EACH,
+    JOB,
+    WAIT,
     PROCESSES,
     CONFIG,
     NATIVE,
@@ -34,6 +36,8 @@ static const struct {
     const char *name, *form, *help;
 } table[OPTIONS] = {
     [EACH] = {"each", "SIZE", "cap of each process, as for gpucap run --max; else they run without gpucap"},
+    [JOB] = {"job", "SIZE", "one budget for all, as for gpucap run --max; --each and max= then bound each"},
+    [WAIT] = {"wait", "SECONDS", "with --job: how long a request waits for memory that others will free"},
     [PROCESSES] = {"processes", "N", "how many of each command that follows (1)"},
     [CONFIG] = {"config", "FILE", "lines of the form [Nx] [max=SIZE|native] PROGRAM [ARGUMENT...]"},
     [NATIVE] = {"native", NULL, "without gpucap"},
@@ -99,13 +103,13 @@ void fleet_plan_manual(FILE *out)
     fputs(".BR gpucap (1),\n.BR train (1)\n", out);
 }
 
-static bool cap_is_valid(const char *cap)
+static bool is_valid(int id, const char *value)
 {
     struct options scratch;
     char error[OPTIONS_ERROR_MAX];
 
     options_init(&scratch);
-    return options_set(&scratch, OPTIONS_MAX, cap, OPTIONS_DEFAULT, error) == 0;
+    return options_set(&scratch, id, value, OPTIONS_DEFAULT, error) == 0;
 }
 
 static bool read_number(const char *text, unsigned least, unsigned most, unsigned *number)
@@ -134,7 +138,7 @@ static void name_job(struct fleet_job *job)
         *c = (char)(*c < ' ' || *c >= 0x7f ? '?' : *c);
 }
 
-static int add_jobs(struct fleet_plan *plan, unsigned count, const char *cap, char *const *argv)
+static int add_jobs(struct fleet_plan *plan, unsigned count, const char *cap, bool native, char *const *argv)
 {
     if (plan->count + count > FLEET_MEMBERS_MAX)
         return refuse(plan, "more than %d processes", FLEET_MEMBERS_MAX);
@@ -143,7 +147,7 @@ static int add_jobs(struct fleet_plan *plan, unsigned count, const char *cap, ch
         return refuse(plan, "no memory for %u processes", count);
     plan->jobs = jobs;
     for (; count > 0; count--) {
-        jobs[plan->count] = (struct fleet_job){.argv = argv, .cap = cap};
+        jobs[plan->count] = (struct fleet_job){.argv = argv, .cap = cap, .native = native};
         name_job(&jobs[plan->count++]);
     }
     return 0;
@@ -188,18 +192,18 @@ static bool is_count(const char *word, unsigned *count)
 
 static int read_line(struct fleet_plan *plan, char *line, const char *file, unsigned number)
 {
-    static const char native[] = "native", max[] = "max=";
+    static const char max[] = "max=";
     char *words[FLEET_WORDS_MAX + 1], *word;
     const char *cap = plan->native ? NULL : plan->each;
     unsigned count = 1;
     size_t used = 0;
-    bool bad = false;
+    bool bad = false, native = plan->native;
 
     while ((word = cut_word(&line, &bad)) && !bad) {
         if (used == 0 && is_count(word, &count))
             continue;
-        if (used == 0 && !strcmp(word, native))
-            cap = NULL;
+        if (used == 0 && !strcmp(word, "native"))
+            native = true;
         else if (used == 0 && !strncmp(word, max, strlen(max)))
             cap = word + strlen(max);
         else if (used == FLEET_WORDS_MAX)
@@ -209,7 +213,7 @@ static int read_line(struct fleet_plan *plan, char *line, const char *file, unsi
     }
     if (bad)
         return refuse(plan, "%s:%u: a quote is not closed", file, number);
-    if (cap && !cap_is_valid(cap))
+    if (cap && !is_valid(OPTIONS_MAX, cap))
         return refuse(plan, "%s:%u: max=%s is not valid; accepted: %s", file, number, cap,
                       options_table[OPTIONS_MAX].form);
     if (used == 0)
@@ -222,7 +226,7 @@ static int read_line(struct fleet_plan *plan, char *line, const char *file, unsi
     }
     memcpy(argv, words, used * sizeof *argv);
     plan->text[plan->text_count++] = (char *)argv;
-    return add_jobs(plan, count, cap, argv);
+    return add_jobs(plan, count, native ? NULL : cap, native, argv);
 }
 
 int fleet_plan_read(struct fleet_plan *plan, const char *text, const char *file)
@@ -296,12 +300,14 @@ static int set_baseline(struct fleet_plan *plan, const char *value)
                : refuse(plan, "--baseline=%s: expected %s", value, table[BASELINE].form);
 }
 
-static int set_each(struct fleet_plan *plan, const char *value)
+/* A value that gpucap run will read: its own parser says whether it is one. */
+static int set_limit(struct fleet_plan *plan, enum option_id id, int option, const char *value,
+                     const char **out)
 {
-    plan->each = value;
-    return cap_is_valid(value)
-               ? 0
-               : refuse(plan, "--each=%s is not valid; accepted: %s", value, options_table[OPTIONS_MAX].form);
+    *out = value;
+    return is_valid(option, value) ? 0
+                                   : refuse(plan, "--%s=%s is not valid; accepted: %s", table[id].name, value,
+                                            options_table[option].form);
 }
 
 static int set_option(struct fleet_plan *plan, enum option_id id, const char *value, unsigned *processes)
@@ -310,7 +316,11 @@ static int set_option(struct fleet_plan *plan, enum option_id id, const char *va
 
     switch (id) {
     case EACH:
-        return set_each(plan, value);
+        return set_limit(plan, id, OPTIONS_EACH, value, &plan->each);
+    case JOB:
+        return set_limit(plan, id, OPTIONS_MAX, value, &plan->job);
+    case WAIT:
+        return set_limit(plan, id, OPTIONS_WAIT, value, &plan->wait);
     case PROCESSES:
         return set_number(plan, id, value, FLEET_MEMBERS_MAX, processes);
     case CONFIG:
@@ -366,6 +376,25 @@ static int parse_option(struct fleet_plan *plan, const char *argument, unsigned 
     return set_option(plan, (enum option_id)id, value, processes);
 }
 
+/* With --job every member that is not native gets the job's max, and keeps its own cap as --each. */
+static int make_job(struct fleet_plan *plan)
+{
+    if (!plan->job)
+        return plan->wait ? refuse(plan, "--wait needs --job: a process alone has nobody to wait for") : 0;
+    if (plan->native)
+        return refuse(plan, "--job and --native exclude each other");
+    for (size_t i = 0; i < plan->count; i++) {
+        struct fleet_job *job = &plan->jobs[i];
+
+        if (job->native)
+            continue;
+        job->each = job->cap;
+        job->cap = plan->job;
+        job->run = plan->budget.words;
+    }
+    return 0;
+}
+
 int fleet_plan_parse(struct fleet_plan *plan, int argc, char **argv)
 {
     unsigned processes = 1;
@@ -384,22 +413,24 @@ int fleet_plan_parse(struct fleet_plan *plan, int argc, char **argv)
         if (command == argv + i)
             return refuse(plan, "a command is missing behind --");
         argv[i] = NULL; /* terminates the words at "--", or where argv ends anyway */
-        if (add_jobs(plan, processes, plan->native ? NULL : plan->each, command))
+        if (add_jobs(plan, processes, plan->native ? NULL : plan->each, plan->native, command))
             return -EINVAL;
     }
     if (plan->count == 0 && !plan->help && !plan->man)
         return refuse(plan, "nothing to start: give a command behind --, or --config=FILE");
-    return 0;
+    return make_job(plan);
 }
 
 uint64_t fleet_plan_caps(const struct fleet_plan *plan, uint64_t total)
 {
     uint64_t sum = 0;
     struct size_value cap;
+    bool counted = false; /* the job */
 
     for (size_t i = 0; i < plan->count; i++) {
-        const char *text = plan->jobs[i].cap;
+        const char *text = counted && plan->jobs[i].run ? NULL : plan->jobs[i].cap;
 
+        counted = counted || plan->jobs[i].run;
         if (text && size_parse(text, strlen(text), &cap) == 0)
             sum += size_resolve(&cap, total);
     }

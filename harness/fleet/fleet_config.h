@@ -8,6 +8,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
+#include "harness/fleet/fleet_budget.h"
 #include "harness/fleet/fleet_member.h"
 
 enum { FLEET_MEMBERS_MAX = 256, FLEET_WORDS_MAX = 128, FLEET_TEXT_MAX = 1 << 16 };
@@ -15,7 +16,10 @@ enum { FLEET_MEMBERS_MAX = 256, FLEET_WORDS_MAX = 128, FLEET_TEXT_MAX = 1 << 16 
 struct fleet_plan {
     struct fleet_job *jobs; /* [count] */
     size_t count;
-    const char *each; /* cap of members without one of their own; NULL: none */
+    const char *each;           /* cap of members without one of their own; NULL: none */
+    const char *job;            /* what all members under gpucap may use together; NULL: no job */
+    const char *wait;           /* how long a request of the job waits; NULL: not */
+    struct fleet_budget budget; /* named by whoever runs the plan, if it has a job */
     bool native, mps, quiet, help, man;
     bool serial; /* run them also one after the other, to compare */
     bool sim;
@@ -36,8 +40,8 @@ void fleet_plan_free(struct fleet_plan *plan);
  * may be quoted with ' or ". Returns 0, or -EINVAL with the reason and the line in plan->error. */
 int fleet_plan_read(struct fleet_plan *plan, const char *text, const char *file);
 
-/* Returns the sum of the caps, with a percentage as that part of a card of `total` bytes. Caps that name
- * cards do not count. */
+/* Returns the sum of the caps, a job's once, with a percentage as that part of a card of `total` bytes. Caps
+ * that name cards do not count. */
 uint64_t fleet_plan_caps(const struct fleet_plan *plan, uint64_t total);
 
 void fleet_plan_help(FILE *out);

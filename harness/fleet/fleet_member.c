@@ -71,21 +71,35 @@ static void become_member(const struct fleet_job *job, pid_t parent, int out, in
 
 /* `gpucap run` checks the cap, preloads the library and executes the program; members use it like users do.
  */
-static void execute(const struct fleet_job *job, int report)
+static int begin_command(const struct fleet_job *job, int report, char **all)
 {
-    char program[PATH_MAX], gpucap[PATH_MAX], maximum[128], run[] = "run", dashes[] = "--";
-    char *all[ARGUMENTS_MAX];
+    static char gpucap[PATH_MAX], maximum[128], each[128], run[] = "run", dashes[] = "--";
     int count = 0;
 
-    if (job->cap) {
-        if (!fleet_beside("gpucap", gpucap))
-            write_error(report, ENOENT);
-        snprintf(maximum, sizeof maximum, "--max=%s", job->cap);
-        all[count++] = gpucap;
-        all[count++] = run;
-        all[count++] = maximum;
-        all[count++] = dashes;
+    if (!fleet_beside("gpucap", gpucap))
+        write_error(report, ENOENT);
+    snprintf(maximum, sizeof maximum, "--max=%s", job->cap);
+    snprintf(each, sizeof each, "--each=%s", job->each ? job->each : "");
+    all[count++] = gpucap;
+    all[count++] = run;
+    all[count++] = maximum;
+    if (job->each)
+        all[count++] = each;
+    for (const char *const *word = job->run; word && *word; word++) {
+        if (count == ARGUMENTS_MAX / 2)
+            write_error(report, E2BIG);
+        all[count++] = (char *)(uintptr_t)*word;
     }
+    all[count++] = dashes;
+    return count;
+}
+
+static void execute(const struct fleet_job *job, int report)
+{
+    char program[PATH_MAX];
+    char *all[ARGUMENTS_MAX];
+    int count = job->cap ? begin_command(job, report, all) : 0;
+
     all[count++] = (char *)(uintptr_t)fleet_program(job->argv[0], program);
     for (char *const *argument = job->argv + 1; *argument; argument++) {
         if (count == ARGUMENTS_MAX - 1)

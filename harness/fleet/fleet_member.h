@@ -36,6 +36,9 @@ struct fleet_job {
     char name[FLEET_NAME_MAX];
     char *const *argv;      /* ended by NULL */
     const char *cap;        /* as for `gpucap run --max`; NULL: without gpucap */
+    const char *each;       /* as for `gpucap run --each`, for a member of a job; NULL: none */
+    bool native;            /* without gpucap although others have a cap or a job */
+    const char *const *run; /* further arguments of `gpucap run` (fleet_budget.h); may be NULL */
     const char *const *env; /* "NAME=value", ended by NULL; may be NULL. Only for this job */
 };
 

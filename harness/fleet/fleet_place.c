@@ -4,6 +4,7 @@
 #include <dirent.h>
 #include <dlfcn.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,6 +17,7 @@
 #define ID_SIZE       64
 
 static char machine[ID_SIZE]; /* simulated machine made here; empty: none */
+static bool own_ledger;       /* its ledgers are in a folder made for it */
 
 bool fleet_beside(const char *name, char path[PATH_MAX])
 {
@@ -77,6 +79,18 @@ static int prefer_libraries(const char *folder)
     return error;
 }
 
+/* Simulated cards of all machines have the same UUIDs: a ledger of another machine would tell wrong sizes. */
+static int use_own_ledger(void)
+{
+    char folder[sizeof SHARED_MEMORY + ID_SIZE + 16];
+
+    if (getenv("GPUCAP_LEDGER") && !own_ledger)
+        return 0;
+    own_ledger = true;
+    snprintf(folder, sizeof folder, SHARED_MEMORY "/gpucap-%s", machine);
+    return setenv("GPUCAP_LEDGER", folder, 1);
+}
+
 int fleet_place_simulate(const char *spec)
 {
     static unsigned made;
@@ -90,7 +104,23 @@ int fleet_place_simulate(const char *spec)
     if (!spec && getenv("GPUCAP_SIM_ID"))
         return 0;
     snprintf(machine, sizeof machine, "fleet-%d-%u", (int)getpid(), made++);
-    return setenv("GPUCAP_SIM_ID", machine, 1);
+    return setenv("GPUCAP_SIM_ID", machine, 1) || use_own_ledger() ? -1 : 0;
+}
+
+/* Removes a file, or a folder that has only files. */
+static void remove_entry(int folder, const char *name)
+{
+    if (unlinkat(folder, name, 0) == 0)
+        return;
+    const int inside = openat(folder, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    DIR *dir = inside < 0 ? NULL : fdopendir(inside);
+    for (struct dirent *entry = dir ? readdir(dir) : NULL; entry; entry = readdir(dir))
+        unlinkat(inside, entry->d_name, 0);
+    if (dir)
+        closedir(dir);
+    else if (inside >= 0)
+        close(inside);
+    unlinkat(folder, name, AT_REMOVEDIR);
 }
 
 void fleet_place_clean(void)
@@ -101,7 +131,7 @@ void fleet_place_clean(void)
         return;
     for (struct dirent *entry = readdir(dir); entry; entry = readdir(dir)) {
         if (strstr(entry->d_name, machine))
-            unlinkat(dirfd(dir), entry->d_name, 0);
+            remove_entry(dirfd(dir), entry->d_name);
     }
     closedir(dir);
     machine[0] = '\0';

@@ -23,11 +23,13 @@ bool fleet_place_simulated(void);
 bool fleet_place_has_gpu(void);
 
 /* Children started later see simulated cards as `spec` says (tools/simgpu/engine/sim_card_spec.h), on a new,
- * empty simulated machine. NULL leaves both to the environment. Returns 0, or -1 after a message on stderr.
+ * empty simulated machine, which has its own ledgers unless GPUCAP_LEDGER names a folder. NULL leaves this to
+ * the environment. Returns 0, or -1 after a message on stderr.
  */
 int fleet_place_simulate(const char *spec);
 
-/* Removes the shared memory of the machine that fleet_place_simulate made. Its processes must have ended. */
+/* Removes the shared memory and the ledgers of the machine that fleet_place_simulate made. Its processes must
+ * have ended. */
 void fleet_place_clean(void);
 
 #endif

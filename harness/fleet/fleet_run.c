@@ -131,6 +131,8 @@ static void look(struct loop *loop)
     if (now - loop->looked_ns < LOOK_NS)
         return;
     loop->looked_ns = now;
+    if (loop->watch->card_peak && card_used > loop->card_before + *loop->watch->card_peak)
+        *loop->watch->card_peak = card_used - loop->card_before;
     fleet_meter_look();
     for (size_t i = 0; i < loop->started; i++) {
         struct fleet_member *member = &loop->members[i];

@@ -16,6 +16,7 @@ struct fleet_watch {
     /* Called a few times a second and whenever a member starts or ends; may be NULL. */
     void (*show)(const struct fleet_member *members, size_t count, void *arg);
     void *arg;
+    uint64_t *card_peak; /* most bytes in use on the first card meanwhile, less those before; may be NULL */
 };
 
 /* Blocks the signals that the loop reads. Call once, before the first member starts. Returns 0 or a

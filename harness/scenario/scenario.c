@@ -14,8 +14,7 @@
 #include "tools/gpucap/manual.h"
 #include "harness/scenario/scenario_docs.h"
 
-#define USAGE         2 /* exit status */
-#define PROCESSES_MAX 64
+#define USAGE 2 /* exit status */
 
 static const struct {
     char letter;
@@ -23,17 +22,26 @@ static const struct {
     const char *title, *question;
 } scenarios[] = {
     {'a', scenario_pair, "Two models in one process",
-     "Both fit the card in turn. What does it cost that neither keeps its memory, or that both do?"},
+     "Both train in turns. How small may the card be, and what does a step take, if neither keeps its "
+     "memory, "
+     "both do, or one pool serves both?"},
     {'b', scenario_arenas, "Many processes that each take what they see",
-     "Each program takes 90 % of the memory that it is told is free. How many of them train?"},
+     "Most of them take 90 % of the memory that they are told is free. How many of them train, and on which "
+     "card?"},
     {'c', scenario_spike, "A validation that needs memory for a moment",
-     "Pictures of a validation are prepared on the GPU, beside a cache that keeps what training freed."},
+     "Pictures of a validation are prepared on the GPU, beside what holds the training's memory. How small "
+     "may "
+     "the card be, and how long does the run take?"},
     {'d', scenario_fragments, "A workload that fragments",
-     "Batch and sequence length change every step. How small may the card be?"},
+     "Batch and sequence length change every step. How small may the card be, and what does a step take?"},
     {'e', scenario_batch, "The largest batch under a cap",
      "What do accumulation, checkpointing and bf16 buy, when memory is what there is not enough of?"},
     {'f', scenario_throughput, "Throughput of several processes",
      "What do several processes on one card do together, against one after the other?"},
+    {'g', scenario_peaks, "Peaks that alternate",
+     "Trainings that need much for a moment share a budget smaller than the sum of their peaks. Which of "
+     "them "
+     "train?"},
 };
 enum { SCENARIOS = sizeof scenarios / sizeof *scenarios };
 
@@ -44,7 +52,7 @@ static const struct {
     const char *name, *form, *help;
 } options[OPTIONS] = {
     [CARD] = {"card", "SIZE", "the size of the card; the default is chosen by what the workload needs"},
-    [PROCESSES] = {"processes", "N", "of b and f (4)"},
+    [PROCESSES] = {"processes", "N", "of b, f and g (4)"},
     [QUICK] = {"quick", NULL, "fewer steps, coarser searches"},
     [TINY] = {"tiny", NULL, "the smallest trainings, to see that all works"},
     [SIM] = {"sim", NULL, "on simgpu even where there is a GPU"},
@@ -145,7 +153,7 @@ static int set_processes(struct settings *settings, const char *text)
     char *end;
     const unsigned long count = strtoul(text, &end, 10);
 
-    if (*end || count < 1 || count > PROCESSES_MAX)
+    if (*end || count < 1 || count > SCENARIO_PROCESSES)
         return refuse(text);
     settings->scenario.processes = (unsigned)count;
     return 0;
@@ -264,7 +272,7 @@ static int run_wanted(struct settings *settings, struct scenario_result *results
         (*count)++;
         snprintf(path, sizeof path, "%s/scenario-%c.svg", settings->out, result->letter);
         error |= docs_plot(path, origin, result, 1);
-        error |= result->bar_count == 0;
+        error |= result->rows == 0;
     }
     return error;
 }
@@ -274,8 +282,11 @@ static void print_summary(const struct docs_origin *origin, const struct scenari
 {
     printf("\non %s\n", origin->device);
     for (unsigned i = 0; i < count; i++)
-        printf("(%c) %s\n", results[i].letter,
-               results[i].summary[0] ? results[i].summary : "not complete: see its table");
+        if (results[i].verdict[0])
+            printf("(%c) without gpucap: %s\n    under gpucap: %s\n    where it does not help: %s\n",
+                   results[i].letter, results[i].native, results[i].gpucap, results[i].verdict);
+        else
+            printf("(%c) not complete: see its table\n", results[i].letter);
     if (origin->simulated)
         printf("Times are those of a simulated device, whose operations the processor computes and whose "
                "allocations\ncost little: build/scenarios on a GPU measures a GPU's.\n");

@@ -12,41 +12,61 @@
 #include "harness/scenario/scenario_card.h"
 #include "harness/scenario/scenario_table.h"
 
-enum { SCENARIO_ARGUMENTS = 64, SCENARIO_BARS = 16, SCENARIO_NOTES = 6 };
+enum {
+    SCENARIO_ARGUMENTS = 64,
+    SCENARIO_ROWS = 12,  /* of a picture */
+    SCENARIO_PANELS = 6, /* of a picture, side by side */
+    SCENARIO_NOTES = 8,
+    SCENARIO_NOTE = 512,
+    SCENARIO_PROCESSES = 64,
+};
 
 /* Colours of bars: with gpucap, and without. */
 enum { COLOUR_GPUCAP, COLOUR_NATIVE };
+
+/* A part of the picture: the same quantity of every row, as bars. */
+struct scenario_panel {
+    char title[48]; /* quantity and unit */
+    char where[48]; /* "card of 64.0 MiB"; may be empty */
+    bool more;      /* is more better? */
+    bool shared;    /* has the scale of the panel before it */
+    double value[SCENARIO_ROWS];
+    char note[SCENARIO_ROWS][32]; /* the figure, or why there is none */
+};
 
 struct scenario_result {
     char letter;
     const char *title;
     const char *question; /* that the figures answer, one sentence */
     struct table table;
-    const char *bar_title; /* of the plot: the quantity that the bars show */
-    struct plot_bar bars[SCENARIO_BARS];
-    char bar_note[SCENARIO_BARS][TABLE_CELL];
-    unsigned bar_count;
-    char note[SCENARIO_NOTES][256]; /* chosen sizes, limits of the figures */
+    const char *row[SCENARIO_ROWS]; /* of the picture */
+    unsigned colour[SCENARIO_ROWS], rows;
+    struct scenario_panel panels[SCENARIO_PANELS];
+    unsigned panel_count;
+    char note[SCENARIO_NOTES][SCENARIO_NOTE]; /* chosen sizes, limits of the figures */
     unsigned notes;
-    char summary[640]; /* one line for README */
-    double seconds;    /* duration of the scenario */
+    /* For README's table: the best without gpucap, with it, and where gpucap does not help. */
+    char native[256], gpucap[256], verdict[SCENARIO_NOTE];
+    double seconds; /* duration of the scenario */
 };
 
 struct scenario {
     struct card_choice card;
     bool quick, tiny, verbose;
     uint64_t size;      /* --card; 0: derived from the workload */
-    unsigned processes; /* of scenarios b and f */
+    unsigned processes; /* of scenarios b, f and g */
     struct scenario_result *result;
 };
 
 /* One way of running a training. */
 struct scenario_way {
     const char *name;             /* name of the row */
-    const char *cap;              /* as for gpucap run; NULL: without gpucap */
+    const char *cap;              /* as for gpucap run --max; NULL: without gpucap */
     const char *const *base;      /* arguments of train, ended by NULL */
     const char *const *arguments; /* further arguments; may be NULL */
     const char *const *env;       /* "NAME=value", ended by NULL; may be NULL */
+    const char *each;             /* as for gpucap run --each; NULL: none */
+    const char *const *run;       /* further arguments of gpucap run (fleet_budget.h); may be NULL */
 };
 
 struct scenario_outcome {
@@ -64,17 +84,40 @@ struct scenario_outcome {
 bool scenario_train(struct scenario *scenario, const struct scenario_way *way,
                     struct scenario_outcome *outcome);
 
-/* Runs `count` trainings at once, or one after the other, into outcomes[count]. *wall_s is the time from
- * the first start to the last end. */
+/* What several trainings did together. */
+struct scenario_total {
+    unsigned count, trained, without_memory;
+    double wall_s;         /* from the first start to the last end */
+    uint64_t sum_of_peaks; /* by NVML, for each process by itself */
+    uint64_t peak_of_sum;  /* of the whole card, by NVML */
+    uint64_t largest_peak; /* of one process */
+    uint64_t steps;        /* of those that trained */
+};
+
+/* Runs `count` trainings at once, or one after the other, into outcomes[count]. */
 bool scenario_train_many(struct scenario *scenario, const struct scenario_way *way, unsigned count,
-                         bool together, struct scenario_outcome *outcomes, double *wall_s);
+                         bool together, struct scenario_outcome *outcomes, struct scenario_total *total);
+
+/* Returns what a run held at its peak: what NVML saw, or more if the training's own count says so. NVML is
+ * asked now and then, and memory that is taken for a moment may come and go in between. */
+uint64_t scenario_held(const struct scenario *scenario, const struct scenario_outcome *outcome);
+
+/* Runs one training on the whole card, to find out what it needs. Adds a row that says so if it fails. */
+bool scenario_needs(struct scenario *scenario, const struct scenario_way *way,
+                    struct scenario_outcome *outcome);
 
 /* Writes the text of a cell for step times: "3.2 ms", or "out of memory" and the like. */
 void scenario_cell_ms(const struct scenario_outcome *outcome, char *text, size_t size);
 void scenario_cell_bytes(uint64_t bytes, char *text, size_t size);
 
-void scenario_bar(struct scenario_result *result, const char *label, double value, unsigned colour,
-                  const char *format, ...) __attribute__((format(printf, 5, 6)));
+/* Adds a panel to the picture. Returns its number. */
+unsigned scenario_panel(struct scenario_result *result, bool more, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+/* Adds a row to the picture. */
+void scenario_row(struct scenario_result *result, const char *label, unsigned colour);
+/* Sets the bar of the last row in a panel, and the text behind it. */
+void scenario_bar(struct scenario_result *result, unsigned panel, double value, const char *format, ...)
+    __attribute__((format(printf, 4, 5)));
 void scenario_note(struct scenario_result *result, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
@@ -92,5 +135,6 @@ void scenario_spike(struct scenario *scenario);      /* c */
 void scenario_fragments(struct scenario *scenario);  /* d */
 void scenario_batch(struct scenario *scenario);      /* e */
 void scenario_throughput(struct scenario *scenario); /* f */
+void scenario_peaks(struct scenario *scenario);      /* g */
 
 #endif

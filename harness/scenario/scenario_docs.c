@@ -4,6 +4,7 @@
 #include <ctype.h>
 #include <errno.h>
 #include <limits.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -88,6 +89,7 @@ void docs_origin_here(struct docs_origin *origin, const struct card_choice *card
     struct utsname system;
     struct tm date;
     char processor[96];
+    double load = 0;
     size_t used;
 
     memset(origin, 0, sizeof *origin);
@@ -102,6 +104,8 @@ void docs_origin_here(struct docs_origin *origin, const struct card_choice *card
     if (uname(&system) == 0)
         snprintf(origin->machine, sizeof origin->machine, "%.80s, %ld cores, %.20s %.20s", processor,
                  sysconf(_SC_NPROCESSORS_ONLN), system.sysname, system.machine);
+    if (getloadavg(&load, 1) == 1 && load > (double)sysconf(_SC_NPROCESSORS_ONLN))
+        origin->busy = load;
     strftime(origin->date, sizeof origin->date, "%Y-%m-%d %H:%M UTC", gmtime_r(&now, &date));
     const char *slash = strrchr(argv[0], '/');
     used = (size_t)snprintf(origin->command, sizeof origin->command, "build/%s", slash ? slash + 1 : argv[0]);
@@ -120,6 +124,15 @@ void docs_print(const struct scenario_result *result, FILE *out)
         fprintf(out, "%s\n", result->note[i]);
 }
 
+static void say_busy(FILE *out, const struct docs_origin *origin)
+{
+    if (origin->busy > 0)
+        fprintf(out,
+                "Other programs kept the processors busy (load average %.1f before the run): sizes count, "
+                "times do not.\n",
+                origin->busy);
+}
+
 static char *section_of(const struct docs_origin *origin, const struct scenario_result *result)
 {
     char *text = NULL;
@@ -135,6 +148,7 @@ static char *section_of(const struct docs_origin *origin, const struct scenario_
         fprintf(out, "%s\n", result->note[i]);
     if (origin->simulated)
         fprintf(out, "%s\n", simulated_note);
+    say_busy(out, origin);
     fprintf(out, "`%s`, %s, on %s; took %.0f s.\n", origin->command, origin->date, origin->machine,
             result->seconds);
     return fclose(out) ? NULL : text;
@@ -149,14 +163,19 @@ static char *summary_of(const struct docs_origin *origin, const struct scenario_
 
     if (!out)
         return NULL;
-    fprintf(out, "| | on %s, `%s`, %s |\n|---|---|\n", origin->device, origin->command, origin->date);
+    fprintf(out, "`%s` on %s, %s:\n\n", origin->command, origin->device, origin->date);
+    fputs("| | without gpucap, the best way | under gpucap, the best way | where it does not help |\n"
+          "|---|---|---|---|\n",
+          out);
     for (unsigned i = 0; i < count; i++) {
-        if (results[i].summary[0])
-            fprintf(out, "| (%c) | %s |\n", results[i].letter, results[i].summary);
+        if (results[i].verdict[0])
+            fprintf(out, "| (%c) %s | %s | %s | %s |\n", results[i].letter, results[i].title,
+                    results[i].native, results[i].gpucap, results[i].verdict);
     }
     if (origin->simulated)
         fprintf(out, "\n%s\n", simulated_note);
-    fprintf(out, "\n![scenarios](docs/scenarios-%s.svg)\n", origin->slug);
+    say_busy(out, origin);
+    fprintf(out, "\n[Pictures](docs/scenarios-%s.svg): every way on every card.\n", origin->slug);
     return fclose(out) ? NULL : text;
 }
 
@@ -249,36 +268,108 @@ int docs_write(const char *root, const struct docs_origin *origin, const struct 
 
 /* ---- the picture ---- */
 
-enum { WIDTH = 960, LEFT = 250, RIGHT = 20, TITLE = 56, ROW = 26, FOOT = 14 };
+enum {
+    WIDTH = 1180,
+    LEFT = 230, /* labels of the rows */
+    RIGHT = 10,
+    TOP = 56,
+    TITLE = 72, /* title of a result, and headings of its panels */
+    ROW = 22,
+    FOOT = 40, /* scale, and a gap */
+    GAP = 14,  /* between panels */
+    NOTE = 68, /* behind a bar */
+    PANEL_MOST = 420,
+};
+
+static void draw_legend(struct plot *plot)
+{
+    static const struct {
+        const char *name;
+        unsigned colour;
+    } entries[] = {{"under gpucap", COLOUR_GPUCAP}, {"without gpucap", COLOUR_NATIVE}};
+    double x = 10;
+
+    for (unsigned i = 0; i < sizeof entries / sizeof *entries; i++, x += 130) {
+        plot_rect(plot, x, 31, 12, 12, plot_colour(entries[i].colour));
+        plot_text(plot, x + 18, 41, "start", entries[i].name);
+    }
+}
+
+static void draw_panel(struct plot *plot, const struct scenario_result *result, unsigned number,
+                       struct plot_frame *frame)
+{
+    const struct scenario_panel *panel = &result->panels[number];
+    struct plot_bar bars[SCENARIO_ROWS];
+
+    for (unsigned i = 0; i < result->rows; i++)
+        bars[i] = (struct plot_bar){number == 0 ? result->row[i] : NULL, panel->value[i], panel->note[i],
+                                    result->colour[i]};
+    plot_text(plot, frame->left, frame->top - (panel->where[0] ? 37 : 22), "start", panel->title);
+    plot_text(plot, frame->left, frame->top - 22, "start", panel->where);
+    plot_remark(plot, frame->left, frame->top - 8, "start",
+                panel->more ? "higher is better" : "lower is better");
+    plot_bars(plot, frame, bars, result->rows);
+}
+
+/* The largest value of the panels that have one scale with this one. */
+static double end_of_scale(const struct scenario_result *result, unsigned number)
+{
+    unsigned first = number, last = number;
+    double end = 0;
+
+    while (first > 0 && result->panels[first].shared)
+        first--;
+    while (last + 1 < result->panel_count && result->panels[last + 1].shared)
+        last++;
+    for (unsigned i = first; i <= last; i++) {
+        for (unsigned row = 0; row < result->rows; row++)
+            end = fmax(end, result->panels[i].value[row]);
+    }
+    return end;
+}
+
+static double draw_result(struct plot *plot, const struct scenario_result *result, double top)
+{
+    const unsigned count = result->panel_count ? result->panel_count : 1;
+    const double each = (double)(WIDTH - LEFT - RIGHT) / count;
+    const double width = (each < PANEL_MOST ? each : PANEL_MOST) - GAP;
+    char title[160];
+
+    snprintf(title, sizeof title, "(%c) %s", result->letter, result->title);
+    plot_heading(plot, 10, top + 14, title);
+    for (unsigned i = 0; i < result->panel_count; i++) {
+        struct plot_frame frame = {.left = LEFT + i * (width + GAP),
+                                   .top = top + TITLE,
+                                   .width = width,
+                                   .height = (double)ROW * result->rows,
+                                   .x_end = end_of_scale(result, i),
+                                   .note = NOTE,
+                                   .scale = true};
+
+        draw_panel(plot, result, i, &frame);
+    }
+    return top + TITLE + (double)ROW * result->rows + FOOT;
+}
 
 int docs_plot(const char *path, const struct docs_origin *origin, const struct scenario_result *results,
               unsigned count)
 {
-    unsigned height = 30;
+    unsigned height = TOP;
     struct plot plot;
     char title[512];
 
     for (unsigned i = 0; i < count; i++)
-        height += TITLE + ROW * results[i].bar_count + FOOT;
+        height += TITLE + ROW * results[i].rows + FOOT;
     int error = plot_open(&plot, path, WIDTH, height);
     if (!error) {
-        double top = 20;
+        double top = TOP;
 
         snprintf(title, sizeof title, "%s, %s, %s%s", origin->device, origin->date, origin->command,
                  origin->simulated ? " (times of a simulated device)" : "");
-        plot_text(&plot, 10, top, "start", title);
-        for (unsigned i = 0; i < count; i++) {
-            struct plot_frame frame = {.left = LEFT,
-                                       .top = top + TITLE,
-                                       .width = WIDTH - LEFT - RIGHT,
-                                       .height = (double)ROW * results[i].bar_count};
-
-            snprintf(title, sizeof title, "(%c) %s: %s", results[i].letter, results[i].title,
-                     results[i].bar_title ? results[i].bar_title : "");
-            plot_text(&plot, 10, top + TITLE - 14, "start", title);
-            plot_bars(&plot, &frame, results[i].bars, results[i].bar_count);
-            top += TITLE + frame.height + FOOT;
-        }
+        plot_text(&plot, 10, 20, "start", title);
+        draw_legend(&plot);
+        for (unsigned i = 0; i < count; i++)
+            top = draw_result(&plot, &results[i], top);
         error = plot_close(&plot);
     }
     if (error)

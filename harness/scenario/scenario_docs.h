@@ -16,6 +16,7 @@ struct docs_origin {
     char machine[160]; /* processor, cores, system */
     char date[32];
     char command[160];
+    double busy; /* load average before the run, if there was more to do than processors; else 0 */
     bool simulated;
 };
 

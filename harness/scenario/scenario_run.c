@@ -34,19 +34,56 @@ void scenario_note(struct scenario_result *result, const char *format, ...)
     va_end(arguments);
 }
 
-void scenario_bar(struct scenario_result *result, const char *label, double value, unsigned colour,
-                  const char *format, ...)
+unsigned scenario_panel(struct scenario_result *result, bool more, const char *format, ...)
 {
-    const unsigned i = result->bar_count;
+    const unsigned i = result->panel_count < SCENARIO_PANELS ? result->panel_count++ : SCENARIO_PANELS - 1;
     va_list arguments;
 
-    if (i == SCENARIO_BARS)
-        return;
+    result->panels[i].more = more;
     va_start(arguments, format);
-    vsnprintf(result->bar_note[i], sizeof result->bar_note[i], format, arguments);
+    vsnprintf(result->panels[i].title, sizeof result->panels[i].title, format, arguments);
     va_end(arguments);
-    result->bars[i] = (struct plot_bar){label, value, result->bar_note[i], colour};
-    result->bar_count++;
+    return i;
+}
+
+void scenario_row(struct scenario_result *result, const char *label, unsigned colour)
+{
+    if (result->rows == SCENARIO_ROWS)
+        return;
+    result->row[result->rows] = label;
+    result->colour[result->rows++] = colour;
+}
+
+void scenario_bar(struct scenario_result *result, unsigned panel, double value, const char *format, ...)
+{
+    va_list arguments;
+
+    if (result->rows == 0 || panel >= result->panel_count)
+        return;
+    result->panels[panel].value[result->rows - 1] = value;
+    va_start(arguments, format);
+    vsnprintf(result->panels[panel].note[result->rows - 1], sizeof result->panels[panel].note[0], format,
+              arguments);
+    va_end(arguments);
+}
+
+uint64_t scenario_held(const struct scenario *scenario, const struct scenario_outcome *outcome)
+{
+    const uint64_t counted = scenario->card.context + outcome->peak_bytes;
+
+    return outcome->peak > counted ? outcome->peak : counted;
+}
+
+bool scenario_needs(struct scenario *scenario, const struct scenario_way *way,
+                    struct scenario_outcome *outcome)
+{
+    if (!scenario_card(scenario, scenario->card.whole) || !scenario_train(scenario, way, outcome))
+        return false;
+    if (outcome->end == FLEET_OK)
+        return true;
+    table_row(&scenario->result->table, "%s, to find out what it needs: %s (%.60s)", way->name,
+              outcome->ending, outcome->reason);
+    return false;
 }
 
 void scenario_cell_bytes(uint64_t bytes, char *text, size_t size)
@@ -127,19 +164,40 @@ static void announce(const struct scenario *scenario, const struct scenario_way 
         return;
     for (; *argv && used < sizeof text; argv++)
         used += (size_t)snprintf(text + used, sizeof text - used, " %s", *argv);
-    scenario_say(scenario, "%s%s%s%s%s%s", way->env ? way->env[0] : "", way->env ? " " : "",
-                 way->cap ? "gpucap run --max=" : "", way->cap ? way->cap : "", way->cap ? " --" : "", text);
+    scenario_say(scenario, "%s%s%s%s%s%s%s%s", way->env ? way->env[0] : "", way->env ? " " : "",
+                 way->cap ? "gpucap run --max=" : "", way->cap ? way->cap : "", way->each ? " --each=" : "",
+                 way->each ? way->each : "", way->cap ? " --" : "", text);
+}
+
+static void add_up(const struct scenario_outcome *outcomes, unsigned count, double wall_s, uint64_t card_peak,
+                   struct scenario_total *total)
+{
+    *total = (struct scenario_total){.count = count, .wall_s = wall_s, .peak_of_sum = card_peak};
+    for (unsigned i = 0; i < count; i++) {
+        const struct scenario_outcome *outcome = &outcomes[i];
+
+        total->trained += outcome->end == FLEET_OK;
+        total->without_memory += outcome->end == FLEET_NO_MEMORY;
+        total->steps += outcome->end == FLEET_OK ? outcome->steps : 0;
+        total->sum_of_peaks += outcome->peak;
+        total->largest_peak = outcome->peak > total->largest_peak ? outcome->peak : total->largest_peak;
+    }
 }
 
 bool scenario_train_many(struct scenario *scenario, const struct scenario_way *way, unsigned count,
-                         bool together, struct scenario_outcome *outcomes, double *wall_s)
+                         bool together, struct scenario_outcome *outcomes, struct scenario_total *total)
 {
     char *argv[SCENARIO_ARGUMENTS];
-    struct fleet_job job = {.argv = argv, .cap = way->cap, .env = way->env};
+    struct fleet_job job = {
+        .argv = argv, .cap = way->cap, .env = way->env, .each = way->each, .run = way->run};
     struct fleet_member *members = calloc(count, sizeof *members);
     struct fleet_show show;
-    const struct fleet_watch watch = {
-        .timeout_s = TIMEOUT_S, .at_once = together ? 0 : 1, .show = fleet_show_all, .arg = &show};
+    uint64_t card_peak = 0;
+    const struct fleet_watch watch = {.timeout_s = TIMEOUT_S,
+                                      .at_once = together ? 0 : 1,
+                                      .show = fleet_show_all,
+                                      .arg = &show,
+                                      .card_peak = &card_peak};
 
     if (!members)
         return false;
@@ -153,8 +211,8 @@ bool scenario_train_many(struct scenario *scenario, const struct scenario_way *w
     const int stopped = fleet_run(members, count, &watch);
     for (unsigned i = 0; i < count; i++)
         judge(&members[i], &outcomes[i]);
-    if (wall_s)
-        *wall_s = fleet_totals(members, count).wall_s;
+    if (total)
+        add_up(outcomes, count, fleet_totals(members, count).wall_s, card_peak, total);
     free(members);
     return !stopped;
 }

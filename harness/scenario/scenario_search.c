@@ -69,8 +69,16 @@ int search_run(struct search *search, uint64_t low, uint64_t high, search_fn *tr
         return -1;
     if (!search->fails && !find_failing(search, low, try, arg))
         return -1;
+    return search_narrow(search, try, arg);
+}
+
+int search_narrow(struct search *search, search_fn *try, void *arg)
+{
     while (search->fails && search->works - search->fails > (search->grain ? search->grain : 1)) {
-        const uint64_t middle = rounded(search, search->fails + (search->works - search->fails) / 2);
+        /* Where the gap is wide, the border is likely near the size that is known to fail. */
+        const bool wide = search->works / 4 > search->fails && search->fails / 4 > search->grain;
+        const uint64_t gap = wide ? search->fails : search->works - search->fails;
+        const uint64_t middle = rounded(search, search->fails + gap / 2);
 
         if (middle <= search->fails || middle >= search->works)
             break;

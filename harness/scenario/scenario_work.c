@@ -16,10 +16,10 @@ static const char *const pair[PLACES][16] = {
     {"--pair", "mlp", "mlp", "--hidden=16", "--batch=512", "--val-batches=1"},
 };
 static const char *const arenas[PLACES][16] = {
-    {"--model=mlp", "--hidden=64", "--batch=4096", "--alloc=arena", "--val-batches=1"},
-    {"--model=resnet50", "--precision=bf16", "--batch=64", "--alloc=arena", "--val-batches=1",
-     "--val-batch=1", "--samples=2048", "--workers=4"},
-    {"--model=mlp", "--hidden=8", "--batch=1024", "--alloc=arena", "--val-batches=1"},
+    {"--model=mlp", "--hidden=64", "--batch=4096", "--val-batches=1"},
+    {"--model=resnet50", "--precision=bf16", "--batch=64", "--val-batches=1", "--val-batch=1",
+     "--samples=2048", "--workers=4"},
+    {"--model=mlp", "--hidden=8", "--batch=1024", "--val-batches=1"},
 };
 static const char *const spike[PLACES][16] = {
     {"--model=cnn", "--width=8", "--image=32", "--raw=256", "--batch=64", "--augment=cpu", "--val-batch=128",
@@ -50,6 +50,16 @@ static const char *const throughput[PLACES][16] = {
      "--samples=4096", "--workers=3"},
     {"--model=mlp", "--hidden=16", "--batch=16", "--val-batches=1"},
 };
+/* The size of the validation's batch and how many there are of them come from the scenario. Its activations
+ * are no more than those of a training's step, so that the raw pictures are the peak. */
+static const char *const peaks[PLACES][16] = {
+    {"--model=cnn", "--width=8", "--image=32", "--raw=256", "--batch=96", "--augment=cpu", "--alloc=naive",
+     "--val-preprocess=gpu", "--validate-every=4"},
+    {"--model=resnet50", "--precision=bf16", "--raw=2048", "--batch=32", "--augment=cpu", "--alloc=naive",
+     "--val-preprocess=gpu", "--validate-every=5", "--samples=512", "--workers=3", "--data-budget=4G"},
+    {"--model=cnn", "--width=2", "--image=16", "--raw=128", "--batch=16", "--augment=cpu", "--alloc=naive",
+     "--val-preprocess=gpu", "--validate-every=2"},
+};
 
 scenario_work_list scenario_work(const struct scenario *scenario)
 {
@@ -66,6 +76,8 @@ scenario_work_list scenario_work(const struct scenario *scenario)
         return fragments[place];
     case 'e':
         return batch[place];
+    case 'g':
+        return peaks[place];
     default:
         return throughput[place];
     }
@@ -76,12 +88,16 @@ const char *scenario_steps(const struct scenario *scenario)
     const bool few = scenario->quick;
 
     if (scenario->tiny) /* those of (b) must still be there when the last one has started */
-        return scenario->result->letter == 'b' ? "--steps=40" : "--steps=3";
+        return scenario->result->letter == 'b'   ? "--steps=40"
+               : scenario->result->letter == 'g' ? "--steps=6"
+                                                 : "--steps=3";
     switch (scenario->result->letter) {
     case 'a':
-        return scenario->card.simulated ? few ? "--steps=30" : "--steps=100"
+        return scenario->card.simulated ? few ? "--steps=10" : "--steps=60"
                : few                    ? "--steps=20"
                                         : "--steps=60";
+    case 'g':
+        return few ? "--steps=8" : "--steps=40";
     case 'f':
         return scenario->card.simulated ? few ? "--steps=30" : "--steps=100"
                : few                    ? "--steps=300"
@@ -96,6 +112,6 @@ const char *scenario_steps(const struct scenario *scenario)
 const char *scenario_few_steps(const struct scenario *scenario)
 {
     if (scenario->result->letter == 'd' && !scenario->tiny) /* one that varies needs some to fragment */
-        return scenario->quick ? "--steps=10" : "--steps=20";
+        return scenario->quick ? "--steps=8" : "--steps=20";
     return "--steps=3";
 }

@@ -143,6 +143,20 @@ static void test_the_cap_reaches_each_member(void)
     spawn_result_free(&result);
 }
 
+static void test_members_of_a_job_share_its_max_and_its_name(void)
+{
+    struct spawn_result result =
+        run_script("$FLEET --job=3G --each=2G --wait=7 --quiet --logs=$SCRATCH/l --processes=2 -- sh -c "
+                   "'echo max=$GPUCAP_MAX each=$GPUCAP_EACH wait=$GPUCAP_WAIT $GPUCAP_GROUP' &&"
+                   "cat $SCRATCH/l/0.log $SCRATCH/l/1.log | sort -u");
+
+    cli_expect_status(0, &result);
+    const char *line = strstr(result.out, "max=3G each=2G wait=7 fleet-");
+    TEST_ASSERT_NOT_NULL_MESSAGE(line, result.out);
+    TEST_ASSERT_NULL_MESSAGE(strstr(line + 1, "max=3G"), "two members, one job");
+    spawn_result_free(&result);
+}
+
 static void test_a_slow_member_is_ended_by_the_time_limit(void)
 {
     struct spawn_result result =
@@ -241,6 +255,7 @@ int main(void)
     RUN_TEST(test_caps_that_exceed_the_card_are_warned_of);
     RUN_TEST(test_output_without_bound_or_sense_changes_nothing);
     RUN_TEST(test_the_cap_reaches_each_member);
+    RUN_TEST(test_members_of_a_job_share_its_max_and_its_name);
     RUN_TEST(test_a_slow_member_is_ended_by_the_time_limit);
     RUN_TEST(test_serial_comes_first_where_it_is_asked_for);
     RUN_TEST(test_a_signal_ends_all_and_leaves_no_process);

@@ -144,6 +144,91 @@ static void freed_elsewhere(void)
     MUST(0, cuCtxSynchronize());
 }
 
+/* ---- stream-ordered memory on a small card ---- */
+
+#define ROOM   (128 * MIB)
+#define WEIGHT MIB        /* lives as long as the training does */
+#define SCRAP  (31 * MIB) /* taken and freed behind each weight: together one step by which a pool grows */
+enum { WEIGHTS = 4, PIECES = 3, STEPS = 12 };
+
+static uint64_t of_pool(CUmemoryPool pool, CUmemPool_attribute which)
+{
+    cuuint64_t value = 0;
+
+    MUST(0, cuMemPoolGetAttribute(pool, which, &value));
+    return value;
+}
+
+/* Of one step of a training whose batch changes: 96 MiB at most, with the weights 100 of 128. */
+static size_t size_of_piece(unsigned step, unsigned i)
+{
+    static const size_t largest[PIECES] = {52, 28, 16};
+
+    return (largest[(i + step) % PIECES] - step % 5) * MIB;
+}
+
+/* Takes all pieces, writes them, and frees them in another order. */
+static void varying_step(CUmemoryPool pool, unsigned step)
+{
+    CUdeviceptr pieces[PIECES];
+
+    for (unsigned i = 0; i < PIECES; i++) {
+        MUST(0, cuMemAllocAsync(&pieces[i], size_of_piece(step, i), here));
+        MUST(0, cuMemsetD8Async(pieces[i], (unsigned char)i, size_of_piece(step, i), here));
+    }
+    MUST(0, cuStreamSynchronize(here));
+    MUST(true, of_pool(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT) <= ROOM);
+    for (unsigned i = 0; i < PIECES; i++) {
+        const unsigned next = (i * 2 + step) % PIECES; /* each once: 2 and PIECES have no common divisor */
+
+        MUST(0, prog_wrong(pieces[next], (unsigned char)next, size_of_piece(step, next)));
+        MUST(0, cuMemFreeAsync(pieces[next], here));
+    }
+    MUST(0, cuStreamSynchronize(here));
+    MUST(WEIGHTS * WEIGHT, of_pool(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT));
+}
+
+static void take_weights(CUdeviceptr weights[WEIGHTS])
+{
+    CUdeviceptr scraps[WEIGHTS];
+
+    for (unsigned i = 0; i < WEIGHTS; i++) {
+        MUST(0, cuMemAllocAsync(&weights[i], WEIGHT, here));
+        MUST(0, cuMemsetD8Async(weights[i], (unsigned char)(100 + i), WEIGHT, here));
+        MUST(0, cuMemAllocAsync(&scraps[i], SCRAP, here));
+    }
+    for (unsigned i = 0; i < WEIGHTS; i++)
+        MUST(0, cuMemFreeAsync(scraps[i], here));
+    MUST(0, cuStreamSynchronize(here));
+}
+
+/* A pool that keeps what is freed serves sizes that change every step on a card not much larger than what is
+ * live at once, although what is free lies between blocks that stay. */
+static void varying_on_a_small_card(void)
+{
+    CUdeviceptr ballast, weights[WEIGHTS];
+    cuuint64_t all = UINT64_MAX;
+    CUmemoryPool pool;
+
+    own = prog_context(0);
+    MUST(0, cuStreamCreate(&here, CU_STREAM_NON_BLOCKING));
+    MUST(0, cuDeviceGetDefaultMemPool(&pool, 0));
+    MUST(0, cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &all));
+    MUST(0, cuMemAlloc(&ballast, (told_free() - ROOM) / (2 * MIB) * (2 * MIB)));
+    take_weights(weights);
+    for (unsigned step = 0; step < STEPS; step++)
+        varying_step(pool, step);
+    for (unsigned i = 0; i < WEIGHTS; i++) {
+        MUST(0, prog_wrong(weights[i], (unsigned char)(100 + i), WEIGHT));
+        MUST(0, cuMemFreeAsync(weights[i], here));
+    }
+    MUST(0, cuStreamSynchronize(here));
+    MUST(true, of_pool(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT) > 0);
+    MUST(0, cuMemPoolTrimTo(pool, 0));
+    MUST(0, of_pool(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT));
+    MUST(0, cuMemFree(ballast));
+}
+
 int main(int argc, char **argv)
 {
     static const struct prog_scenario all[] = {
@@ -151,6 +236,7 @@ int main(int argc, char **argv)
         {"ordered_by_none", ordered_by_none},
         {"after_growth", after_growth},
         {"freed_elsewhere", freed_elsewhere},
+        {"varying_on_a_small_card", varying_on_a_small_card},
     };
 
     return prog_main(argc, argv, all, sizeof all / sizeof *all);

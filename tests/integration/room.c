@@ -36,6 +36,11 @@ static void test_what_another_context_has_freed_behind_work_can_be_had(void)
     run("freed_elsewhere", DEFERRED, CAP);
 }
 
+static void test_stream_ordered_sizes_that_change_fit_a_card_little_larger_than_what_is_live(void)
+{
+    every_way("varying_on_a_small_card");
+}
+
 int main(void)
 {
     UNITY_BEGIN();
@@ -43,5 +48,6 @@ int main(void)
     RUN_TEST(test_only_a_stream_that_is_one_frees);
     RUN_TEST(test_memory_of_every_kind_can_be_had_after_the_driver_has_grown);
     RUN_TEST(test_what_another_context_has_freed_behind_work_can_be_had);
+    RUN_TEST(test_stream_ordered_sizes_that_change_fit_a_card_little_larger_than_what_is_live);
     return UNITY_END();
 }

@@ -57,6 +57,25 @@ static void test_native_means_no_cap(void)
     TEST_ASSERT_NULL(plan.jobs[0].cap);
 }
 
+static void test_with_a_job_all_share_its_max_and_keep_their_own_cap_as_each(void)
+{
+    TEST_ASSERT_EQUAL_INT(
+        0, PARSE("--each=2G", "--job=8G", "--wait=30s", "--processes=2", "--", "train", "--steps=5"));
+    TEST_ASSERT_EQUAL_size_t(2, plan.count);
+    for (int i = 0; i < 2; i++) {
+        TEST_ASSERT_EQUAL_STRING("8G", plan.jobs[i].cap);
+        TEST_ASSERT_EQUAL_STRING("2G", plan.jobs[i].each);
+        TEST_ASSERT_EQUAL_PTR(plan.budget.words, plan.jobs[i].run);
+    }
+    TEST_ASSERT_EQUAL_UINT64(UINT64_C(8) << 30, fleet_plan_caps(&plan, UINT64_C(16) << 30));
+    TEST_ASSERT_EQUAL_INT(0, PARSE("--job=8G", "--", "train"));
+    TEST_ASSERT_NULL(plan.jobs[0].each);
+    TEST_ASSERT_EQUAL_INT(-EINVAL, PARSE("--job=8G", "--native", "--", "train"));
+    TEST_ASSERT_EQUAL_INT(-EINVAL, PARSE("--wait=30s", "--", "train"));
+    TEST_ASSERT_EQUAL_INT(-EINVAL, PARSE("--job=lots", "--", "train"));
+    TEST_ASSERT_EQUAL_INT(-EINVAL, PARSE("--job=8G", "--wait=soon", "--", "train"));
+}
+
 static void test_bad_arguments_are_refused(void)
 {
     TEST_ASSERT_EQUAL_INT(-EINVAL, PARSE("--processes=0", "--", "train"));
@@ -111,6 +130,7 @@ int main(void)
     UNITY_BEGIN();
     RUN_TEST(test_each_command_is_started_as_often_as_asked);
     RUN_TEST(test_native_means_no_cap);
+    RUN_TEST(test_with_a_job_all_share_its_max_and_keep_their_own_cap_as_each);
     RUN_TEST(test_bad_arguments_are_refused);
     RUN_TEST(test_a_file_has_a_command_on_each_line);
     RUN_TEST(test_bad_lines_are_refused);

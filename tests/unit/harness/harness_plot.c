@@ -129,6 +129,26 @@ static void test_bars_are_as_long_as_their_values(void)
     TEST_ASSERT_TRUE(fabs(whole - 2 * half) < 0.2 && whole > 100);
 }
 
+static void test_frames_with_one_scale_can_be_compared_and_the_picture_has_a_viewbox(void)
+{
+    struct plot plot;
+    struct plot_frame frame = {
+        .left = 0, .top = 0, .width = 1000, .height = 100, .x_end = 20, .note = 200, .scale = true};
+    const struct plot_bar bar = {NULL, 10, "10", 0};
+    double width;
+
+    TEST_ASSERT_EQUAL_INT(0, plot_open(&plot, path, 640, 480));
+    plot_bars(&plot, &frame, &bar, 1);
+    TEST_ASSERT_EQUAL_INT(0, plot_close(&plot));
+    const char *text = read_back();
+    expect_well_formed(text);
+    TEST_ASSERT_NOT_NULL(strstr(text, "viewBox=\"0 0 640 480\""));
+    TEST_ASSERT_NOT_NULL_MESSAGE(strstr(text, ">20</text>"), "the end of the scale");
+    const char *rect = strstr(strstr(text, "<rect") + 1, "<rect"); /* the first one is the ground */
+    TEST_ASSERT_EQUAL_INT(1, sscanf(strstr(rect, "width=\"") + 7, "%lf", &width));
+    TEST_ASSERT_TRUE(fabs(width - 400) < 1); /* half of the 800 that the note leaves */
+}
+
 static void test_a_file_that_cannot_be_written_is_an_error(void)
 {
     struct plot plot;
@@ -143,6 +163,7 @@ int main(void)
     UNITY_BEGIN();
     RUN_TEST(test_hostile_names_and_numbers_stay_data);
     RUN_TEST(test_bars_are_as_long_as_their_values);
+    RUN_TEST(test_frames_with_one_scale_can_be_compared_and_the_picture_has_a_viewbox);
     RUN_TEST(test_a_file_that_cannot_be_written_is_an_error);
     return UNITY_END();
 }

@@ -4,7 +4,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <math.h>
+
 #include "harness/scenario/scenario_docs.h"
+#include "harness/scenario/scenario_ladder.h"
 #include "harness/scenario/scenario_search.h"
 #include "harness/scenario/scenario_table.h"
 #include "unity.h"
@@ -126,6 +129,60 @@ static void test_tables_take_no_more_than_they_hold(void)
     TEST_ASSERT_EQUAL_UINT(TABLE_CELL - 1, strlen(table.cell[TABLE_ROWS - 1][0]));
 }
 
+/* ---- the ladder ---- */
+
+#define MIB (UINT64_C(1) << 20)
+
+static void test_rungs_fall_in_even_ratios_and_do_not_coincide(void)
+{
+    uint64_t sizes[4];
+
+    TEST_ASSERT_EQUAL_UINT(3, ladder_sizes(25 * MIB, 100 * MIB, 2 * MIB, 3, sizes));
+    TEST_ASSERT_EQUAL_UINT64(100 * MIB, sizes[0]);
+    TEST_ASSERT_EQUAL_UINT64(50 * MIB, sizes[1]);
+    TEST_ASSERT_EQUAL_UINT64(26 * MIB, sizes[2]); /* no smaller than asked for */
+    TEST_ASSERT_EQUAL_UINT(2, ladder_sizes(98 * MIB, 100 * MIB, 2 * MIB, 4, sizes));
+    TEST_ASSERT_EQUAL_UINT(1, ladder_sizes(100 * MIB, 100 * MIB, 2 * MIB, 4, sizes));
+}
+
+static const struct ladder_figures figures[] = {
+    {.smallest = 80 * MIB, .time = {50, 50, 50, NAN, NAN}},                /* needs a larger card */
+    {.smallest = 64 * MIB, .time = {30, 30, 31, 31, NAN}},                 /* as good */
+    {.smallest = 60 * MIB, .time = {45, 45, 45, 45, 45}},                  /* a smaller card, but slow */
+    {.smallest = 62 * MIB, .time = {40, 36, 33, 30, 35}, .capped = true},  /* gpucap's best */
+    {.smallest = 64 * MIB, .time = {20, 20, 20, 20, NAN}, .capped = true}, /* gpucap, a larger card */
+    {.smallest = 0, .time = {NAN, NAN, NAN, NAN, NAN}},                    /* does not train */
+    {.smallest = 64 * MIB, .time = {30, 30, 30, 33, NAN}},                 /* too slow where both train */
+};
+enum { FIGURES = sizeof figures / sizeof *figures };
+
+static void test_a_native_way_does_as_well_only_in_card_and_time(void)
+{
+    struct ladder_verdict verdict;
+
+    ladder_judge(figures, FIGURES, 2 * MIB, &verdict);
+    TEST_ASSERT_EQUAL_INT(3, verdict.gpucap);
+    TEST_ASSERT_EQUAL_INT(2, verdict.native);
+    TEST_ASSERT_EQUAL_UINT(1, verdict.as_good_count);
+    TEST_ASSERT_TRUE(verdict.as_good[1]);
+    TEST_ASSERT_EQUAL_INT(3, ladder_common_rung(&figures[1], &figures[3]));
+    TEST_ASSERT_EQUAL_INT(-1, ladder_common_rung(&figures[5], &figures[3]));
+    ladder_judge(figures, 3, 2 * MIB, &verdict);
+    TEST_ASSERT_EQUAL_INT(-1, verdict.gpucap);
+    TEST_ASSERT_EQUAL_UINT(0, verdict.as_good_count);
+}
+
+static void test_a_search_goes_on_from_what_is_known(void)
+{
+    struct border border = {.least = 150};
+    struct search search = {.grain = 2, .most = 64, .fails = 100, .works = 200};
+
+    TEST_ASSERT_EQUAL_INT(0, search_narrow(&search, ask, &border));
+    TEST_ASSERT_EQUAL_UINT64(150, search.works);
+    TEST_ASSERT_EQUAL_UINT64(148, search.fails);
+    TEST_ASSERT_LESS_OR_EQUAL_UINT(6, search.tries);
+}
+
 /* ---- sections ---- */
 
 static void expect_text(const char *expected, char *text)
@@ -161,6 +218,9 @@ int main(void)
     RUN_TEST(test_search_that_nothing_works_ends_at_the_limit);
     RUN_TEST(test_search_keeps_what_it_found_when_it_is_stopped);
     RUN_TEST(test_search_makes_no_more_tries_than_allowed);
+    RUN_TEST(test_a_search_goes_on_from_what_is_known);
+    RUN_TEST(test_rungs_fall_in_even_ratios_and_do_not_coincide);
+    RUN_TEST(test_a_native_way_does_as_well_only_in_card_and_time);
     RUN_TEST(test_tables_align_and_escape);
     RUN_TEST(test_tables_take_no_more_than_they_hold);
     RUN_TEST(test_a_section_replaces_only_its_own);

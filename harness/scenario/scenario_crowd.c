@@ -1,0 +1,246 @@
+/* scenario_crowd: (b) many processes on one card, most of which take what they are told is free: how many of
+ * them train, on a ladder of card sizes. See scenario.h. */
+#include "harness/scenario/scenario.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "harness/fleet/fleet_budget.h"
+#include "harness/scenario/scenario_work.h"
+
+#define ARENA_LEAST (UINT64_C(48) << 20) /* a tenth of it is some pages, which streams and copies need */
+#define MARGIN      (UINT64_C(4) << 20)  /* two pages: what rounding takes */
+#define RESERVE     (UINT64_C(64) << 20) /* what gpucap leaves to the driver; 0 on simgpu */
+
+enum { RUNGS = 4 };
+
+enum crowd_cap {
+    NATIVE,
+    SHARE_EACH, /* a `gpucap run --max` for each */
+    JOB_EACH,   /* one job with the card's size, and `each` */
+    JOB,        /* one job, no `each` */
+};
+
+struct crowd_way {
+    const char *name, *alloc;
+    bool fraction; /* told by its own option to take a share */
+    enum crowd_cap cap;
+    bool tiny; /* also with --tiny */
+};
+
+static const struct crowd_way ways[] = {
+    {"arena", "--alloc=arena", false, NATIVE, true},
+    {"arena, told to take its share", "--alloc=arena", true, NATIVE, false},
+    {"naive", "--alloc=naive", false, NATIVE, false},
+    {"cache", "--alloc=cache", false, NATIVE, true},
+    {"async", "--alloc=async", false, NATIVE, false},
+    {"static", "--alloc=static", false, NATIVE, false},
+    {"arena, gpucap, a share each", "--alloc=arena", false, SHARE_EACH, true},
+    {"arena, gpucap, one job with each", "--alloc=arena", false, JOB_EACH, true},
+    {"arena, gpucap, one job", "--alloc=arena", false, JOB, false},
+    {"naive, gpucap, one job", "--alloc=naive", false, JOB, false},
+};
+enum { WAYS = sizeof ways / sizeof *ways };
+
+struct crowd {
+    uint64_t size[RUNGS]; /* falling */
+    unsigned rungs;
+    unsigned trained[WAYS][RUNGS];
+    uint64_t all_from[WAYS]; /* smallest rung on which all train; 0: none */
+};
+
+/* The card on which a share each is comfortable: the context, what gpucap leaves to the driver, and the arena
+ * with a third to spare. Below and above it the other rungs. */
+static bool choose_rungs(struct scenario *scenario, struct crowd *crowd)
+{
+    const char *const few[] = {"--alloc=naive", scenario_few_steps(scenario), NULL};
+    const struct scenario_way way = {
+        .name = "needs: naive", .base = scenario_work(scenario), .arguments = few};
+    const uint64_t reserve = scenario->card.simulated ? 0 : RESERVE;
+    const uint64_t count = scenario->processes;
+    struct scenario_outcome outcome;
+
+    if (scenario->size) {
+        crowd->size[crowd->rungs++] = scenario->size;
+        return true;
+    }
+    if (!scenario_needs(scenario, &way, &outcome))
+        return false;
+    const uint64_t need = scenario_held(scenario, &outcome);
+    const uint64_t least = scenario->card.context + reserve + ARENA_LEAST;
+    uint64_t share = need + need / 2 + reserve + MARGIN;
+    share = share > least ? share : least;
+    if (!scenario->tiny)
+        crowd->size[crowd->rungs++] = scenario->card.whole;
+    crowd->size[crowd->rungs++] = share * count;
+    if (!scenario->tiny) {
+        crowd->size[crowd->rungs++] = (need + need / 8 + MARGIN) * count;
+        crowd->size[crowd->rungs++] = need * count / 4 * 3;
+    }
+    return true;
+}
+
+static bool run_way(struct scenario *scenario, const struct crowd_way *crowd_way,
+                    struct scenario_total *total)
+{
+    const unsigned count = scenario->processes;
+    char whole[32], share[32], fraction[32];
+    const char *const arguments[] = {scenario_steps(scenario), crowd_way->alloc,
+                                     crowd_way->fraction ? fraction : NULL, NULL};
+    struct scenario_outcome outcomes[SCENARIO_PROCESSES];
+    struct fleet_budget budget;
+    struct scenario_way way = {
+        .name = crowd_way->name, .base = scenario_work(scenario), .arguments = arguments};
+
+    snprintf(whole, sizeof whole, "%llu", (unsigned long long)scenario->card.set);
+    snprintf(share, sizeof share, "%llu", (unsigned long long)(scenario->card.set / count));
+    snprintf(fraction, sizeof fraction, "--fraction=%.3f", 0.9 / count);
+    if (crowd_way->cap != NATIVE)
+        way.cap = crowd_way->cap == SHARE_EACH ? share : whole;
+    if (crowd_way->cap == JOB_EACH)
+        way.each = share;
+    if (crowd_way->cap == JOB_EACH || crowd_way->cap == JOB) {
+        fleet_budget_begin(&budget, NULL);
+        way.run = budget.words;
+    }
+    return scenario_train_many(scenario, &way, count, true, outcomes, total);
+}
+
+static void cell_of(const struct scenario_total *total, char *text, size_t size)
+{
+    const unsigned otherwise = total->count - total->trained - total->without_memory;
+
+    if (otherwise)
+        snprintf(text, size, "%u of %u, %u died otherwise", total->trained, total->count, otherwise);
+    else
+        snprintf(text, size, "%u of %u", total->trained, total->count);
+}
+
+/* One row: all rungs of a way. The steps per second are those of the smallest card on which all train. */
+static bool climb_row(struct scenario *scenario, unsigned i, struct crowd *crowd)
+{
+    struct scenario_result *result = scenario->result;
+    struct scenario_total total;
+    char cell[64], card[32];
+    double rate = NAN;
+
+    table_row(&result->table, "%s", ways[i].name);
+    scenario_row(result, ways[i].name, ways[i].cap == NATIVE ? COLOUR_NATIVE : COLOUR_GPUCAP);
+    for (unsigned rung = 0; rung < crowd->rungs; rung++) {
+        if (!scenario_card(scenario, crowd->size[rung]))
+            return false;
+        if (!run_way(scenario, &ways[i], &total))
+            return false;
+        cell_of(&total, cell, sizeof cell);
+        scenario_cell_bytes(scenario->card.set, card, sizeof card);
+        scenario_say(scenario, "%-32s card %-10s %s train, %.1f s", ways[i].name, card, cell, total.wall_s);
+        table_set(&result->table, 2 + rung, "%s", cell);
+        scenario_bar(result, rung, total.trained, "%u of %u", total.trained, total.count);
+        crowd->trained[i][rung] = total.trained;
+        if (total.trained < total.count)
+            continue;
+        crowd->all_from[i] = crowd->size[rung];
+        rate = total.wall_s > 0 ? (double)total.steps / total.wall_s : NAN;
+    }
+    scenario_cell_bytes(crowd->all_from[i], card, sizeof card);
+    table_set(&result->table, 1, "%s", card);
+    if (isfinite(rate))
+        table_set(&result->table, 2 + crowd->rungs, "%.1f", rate);
+    table_fill(&result->table, "-");
+    return true;
+}
+
+static int best_of(const struct crowd *crowd, bool native)
+{
+    int best = -1;
+
+    for (unsigned i = 0; i < WAYS; i++) {
+        if ((ways[i].cap == NATIVE) == native && crowd->all_from[i] &&
+            (best < 0 || crowd->all_from[i] < crowd->all_from[best]))
+            best = (int)i;
+    }
+    return best;
+}
+
+static void describe(const struct crowd *crowd, int i, unsigned count, char *text, size_t size)
+{
+    char card[32];
+
+    if (i < 0) {
+        snprintf(text, size, "nowhere all %u", count);
+        return;
+    }
+    scenario_cell_bytes(crowd->all_from[i], card, sizeof card);
+    snprintf(text, size, "all %u train from a card of %s (%s)", count, card, ways[i].name);
+}
+
+/* The line where gpucap does not help: ways that need no larger card without it, and ways under it that are
+ * no better than without. */
+static void judge(struct scenario *scenario, const struct crowd *crowd)
+{
+    struct scenario_result *result = scenario->result;
+    const unsigned count = scenario->processes;
+    const int native = best_of(crowd, true), ours = best_of(crowd, false);
+    char without[160] = "", useless[160] = "";
+
+    describe(crowd, native, count, result->native, sizeof result->native);
+    describe(crowd, ours, count, result->gpucap, sizeof result->gpucap);
+    for (unsigned i = 0; i < WAYS; i++) {
+        const bool as_good = ours >= 0 && crowd->all_from[i] && crowd->all_from[i] <= crowd->all_from[ours];
+        const bool worse =
+            native >= 0 && (!crowd->all_from[i] || crowd->all_from[i] > crowd->all_from[native]);
+        char *list = ways[i].cap == NATIVE && as_good ? without
+                     : ways[i].cap != NATIVE && worse ? useless
+                                                      : NULL;
+
+        if (list)
+            snprintf(list + strlen(list), sizeof without - strlen(list), "%s%s", *list ? "; " : "",
+                     ways[i].name);
+    }
+    if (*without)
+        snprintf(result->verdict, sizeof result->verdict,
+                 "programs that take no more than they need; without it all train on as small a card: %s",
+                 without);
+    else
+        snprintf(result->verdict, sizeof result->verdict,
+                 "nowhere here: no native way trains all on as small a card");
+    scenario_note(result, "Where gpucap does not help: %s.", result->verdict);
+    if (*useless)
+        scenario_note(
+            result,
+            "Nor here, where a process takes all that it is told is free and nothing of it is idle: %s.",
+            useless);
+}
+
+void scenario_arenas(struct scenario *scenario)
+{
+    struct scenario_result *result = scenario->result;
+    struct crowd crowd = {0};
+    char heads[TABLE_COLUMNS * 64] = "together|all train from", card[32];
+
+    table_begin(&result->table, heads);
+    if (!choose_rungs(scenario, &crowd))
+        return;
+    for (unsigned i = 0; i < crowd.rungs; i++) {
+        scenario_cell_bytes(crowd.size[i], card, sizeof card);
+        snprintf(heads + strlen(heads), sizeof heads - strlen(heads), "|%s", card);
+        struct scenario_panel *panel = &result->panels[scenario_panel(result, true, "processes that train")];
+        snprintf(panel->where, sizeof panel->where, "card of %s", card);
+        panel->shared = i > 0;
+    }
+    snprintf(heads + strlen(heads), sizeof heads - strlen(heads), "|steps/s there");
+    table_begin(&result->table, heads);
+    scenario_note(
+        result,
+        "%u processes. An arena takes 90 %% of what it is told is free; told to take its share: 90 %% / "
+        "%u of it. A share each or each: the card's size / %u; one job: the card's size. Steps/s: on the "
+        "smallest card on which all train.",
+        scenario->processes, scenario->processes, scenario->processes);
+    for (unsigned i = 0; i < WAYS; i++) {
+        if (scenario->tiny && !ways[i].tiny)
+            continue;
+        if (!climb_row(scenario, i, &crowd))
+            return;
+    }
+    judge(scenario, &crowd);
+}

@@ -1,0 +1,60 @@
+/* scenario_ladder: several ways of running one training, each on a ladder of card sizes: on which of them it
+ * trains and how fast, and the smallest card that it trains on. Says, from these figures, where gpucap does
+ * not help. Owns no lock. */
+#ifndef HARNESS_SCENARIO_LADDER_H
+#define HARNESS_SCENARIO_LADDER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "harness/scenario/scenario.h"
+
+enum { LADDER_WAYS = 10, LADDER_RUNGS = 5 /* the whole card included */ };
+
+struct ladder_way {
+    const char *name;
+    const char *arguments[4]; /* of `train`, ended by NULL */
+    bool capped;              /* under gpucap, with the card's size as max */
+    const char *const *env;   /* may be NULL */
+};
+
+struct ladder_plan {
+    const struct ladder_way *ways;
+    unsigned count;
+    const char *steps;     /* "--steps=N" of a run that is timed */
+    const char *few_steps; /* the same where only the size of the card is searched */
+    bool whole_run;        /* time is the seconds of the whole run; else the milliseconds of a step */
+};
+
+/* Figures of one way. */
+struct ladder_figures {
+    uint64_t smallest;         /* card that it trains on; 0: none found */
+    double time[LADDER_RUNGS]; /* NAN: does not train there, or not tried */
+    uint64_t peak;             /* held on the whole card */
+    bool capped;
+};
+
+struct ladder_verdict {
+    int gpucap;                /* the best way under gpucap; -1: none trains */
+    int native;                /* the native way on the smallest card; -1: none */
+    bool as_good[LADDER_WAYS]; /* native ways that need no larger card and no more time than `gpucap` */
+    unsigned as_good_count;
+};
+
+/* Sizes from `high` down to `low`, in even ratios, as multiples of `grain`. Returns how many there are; fewer
+ * than asked for if they would coincide. */
+unsigned ladder_sizes(uint64_t low, uint64_t high, uint64_t grain, unsigned wanted, uint64_t *sizes);
+
+/* Compares: a card is as small if it is at most `grain` larger, a time as good up to LADDER_SAME more, on the
+ * smallest rung on which both train. Pure. */
+#define LADDER_SAME 1.05
+void ladder_judge(const struct ladder_figures *figures, unsigned count, uint64_t grain,
+                  struct ladder_verdict *verdict);
+
+/* Returns the smallest rung (the last one) on which both train, or -1. */
+int ladder_common_rung(const struct ladder_figures *one, const struct ladder_figures *other);
+
+/* Runs all ways and fills the scenario's result. */
+void ladder_run(struct scenario *scenario, const struct ladder_plan *plan);
+
+#endif
