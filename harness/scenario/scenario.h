@@ -17,7 +17,7 @@ enum {
     SCENARIO_ROWS = 12,  /* of a picture */
     SCENARIO_PANELS = 6, /* of a picture, side by side */
     SCENARIO_NOTES = 8,
-    SCENARIO_NOTE = 512,
+    SCENARIO_NOTE = 768,
     SCENARIO_PROCESSES = 64,
 };
 

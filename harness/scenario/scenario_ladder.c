@@ -73,10 +73,10 @@ void ladder_judge(const struct ladder_figures *figures, unsigned count, uint64_t
         const struct ladder_figures *native = &figures[i], *ours = &figures[verdict->gpucap];
         const int rung = ladder_common_rung(native, ours);
 
-        verdict->as_good[i] = !native->capped && native->smallest &&
-                              native->smallest <= ours->smallest + grain && rung >= 0 &&
-                              native->time[rung] <= ours->time[rung] * LADDER_SAME;
-        verdict->as_good_count += verdict->as_good[i];
+        const bool small = !native->capped && native->smallest && native->smallest <= ours->smallest + grain;
+
+        verdict->as_good[i] = small && rung >= 0 && native->time[rung] <= ours->time[rung] * LADDER_SAME;
+        verdict->as_small[i] = small && !verdict->as_good[i];
     }
 }
 
@@ -296,20 +296,23 @@ static void describe(const struct climb *climb, int i, int rung, char *text, siz
              rung > 0 ? "one of " : "", there);
 }
 
-static void list_as_good(const struct climb *climb, const struct ladder_verdict *verdict, char *text,
-                         size_t size)
+/* The ways of one kind, behind its words; nothing if there are none. */
+static void list_ways(const struct climb *climb, const struct ladder_verdict *verdict, const bool *wanted,
+                      const char *words, char *text, size_t size)
 {
-    size_t used = 0;
+    const char *gap = words;
+    size_t used = strlen(text);
 
-    text[0] = '\0';
     for (unsigned i = 0; i < climb->plan->count && used < size; i++) {
         char one[128];
 
-        if (!verdict->as_good[i])
+        if (!wanted[i])
             continue;
         describe(climb, (int)i, ladder_common_rung(&climb->figures[i], &climb->figures[verdict->gpucap]), one,
                  sizeof one);
-        used += (size_t)snprintf(text + used, size - used, "%s%s", used ? ", " : "", one);
+        used +=
+            (size_t)snprintf(text + used, size - used, "%s%s%s", gap == words && used ? "; " : "", gap, one);
+        gap = ", ";
     }
 }
 
@@ -333,7 +336,7 @@ static void judge(struct climb *climb)
     struct scenario_result *result = climb->scenario->result;
     const int fastest = fastest_with_room(climb);
     struct ladder_verdict verdict;
-    char list[384], grain[32];
+    char grain[32];
 
     ladder_judge(climb->figures, climb->plan->count, climb->grain, &verdict);
     if (verdict.gpucap < 0 || verdict.native < 0)
@@ -342,13 +345,14 @@ static void judge(struct climb *climb)
     const int rung = ladder_common_rung(ours, &climb->figures[verdict.native]);
     describe(climb, verdict.native, rung, result->native, sizeof result->native);
     describe(climb, verdict.gpucap, rung, result->gpucap, sizeof result->gpucap);
-    list_as_good(climb, &verdict, list, sizeof list);
+    list_ways(climb, &verdict, verdict.as_good, "as good without it: ", result->verdict,
+              sizeof result->verdict);
+    list_ways(climb, &verdict, verdict.as_small,
+              "as small a card without it, in more time: ", result->verdict, sizeof result->verdict);
     scenario_cell_bytes(climb->grain, grain, sizeof grain);
-    if (verdict.as_good_count)
-        snprintf(result->verdict, sizeof result->verdict, "as good without it: %s", list);
-    else
+    if (!result->verdict[0])
         snprintf(result->verdict, sizeof result->verdict,
-                 "nowhere here: no native way needs as small a card and as little time");
+                 "nowhere here: no native way needs as small a card");
     scenario_note(
         result,
         "Where gpucap does not help: %s. (As good: a card at most %s larger, a time at most 5 %% longer.)",

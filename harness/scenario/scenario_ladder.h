@@ -35,10 +35,10 @@ struct ladder_figures {
 };
 
 struct ladder_verdict {
-    int gpucap;                /* the best way under gpucap; -1: none trains */
-    int native;                /* the native way on the smallest card; -1: none */
-    bool as_good[LADDER_WAYS]; /* native ways that need no larger card and no more time than `gpucap` */
-    unsigned as_good_count;
+    int gpucap;                 /* the best way under gpucap; -1: none trains */
+    int native;                 /* the native way on the smallest card; -1: none */
+    bool as_good[LADDER_WAYS];  /* native ways that need no larger card and no more time than `gpucap` */
+    bool as_small[LADDER_WAYS]; /* native ways that need no larger card, but more time */
 };
 
 /* Sizes from `high` down to `low`, in even ratios, as multiples of `grain`. Returns how many there are; fewer

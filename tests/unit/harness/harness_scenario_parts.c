@@ -163,13 +163,15 @@ static void test_a_native_way_does_as_well_only_in_card_and_time(void)
     ladder_judge(figures, FIGURES, 2 * MIB, &verdict);
     TEST_ASSERT_EQUAL_INT(3, verdict.gpucap);
     TEST_ASSERT_EQUAL_INT(2, verdict.native);
-    TEST_ASSERT_EQUAL_UINT(1, verdict.as_good_count);
-    TEST_ASSERT_TRUE(verdict.as_good[1]);
+    for (unsigned i = 0; i < FIGURES; i++) {
+        TEST_ASSERT_EQUAL_INT(i == 1, verdict.as_good[i]);
+        TEST_ASSERT_EQUAL_INT(i == 2 || i == 6, verdict.as_small[i]);
+    }
     TEST_ASSERT_EQUAL_INT(3, ladder_common_rung(&figures[1], &figures[3]));
     TEST_ASSERT_EQUAL_INT(-1, ladder_common_rung(&figures[5], &figures[3]));
     ladder_judge(figures, 3, 2 * MIB, &verdict);
     TEST_ASSERT_EQUAL_INT(-1, verdict.gpucap);
-    TEST_ASSERT_EQUAL_UINT(0, verdict.as_good_count);
+    TEST_ASSERT_FALSE(verdict.as_good[1] || verdict.as_small[2]);
 }
 
 static void test_a_search_goes_on_from_what_is_known(void)
