@@ -88,17 +88,29 @@ const char *owner_name_of(const char *path)
     return base;
 }
 
-bool owner_passes_on(const char *path)
+/* Returns true if the file's name begins with one of the names, ended by NULL. */
+static bool begins_with_any(const char *path, const char *const *names)
 {
-    static const char *const names[] = {"libcuda.so", "libcudart", "libgpucap", "libffi",
-                                        "_ctypes.",   "ld-linux",  "libc.so",   "libpthread"};
     const char *base = base_of(path);
 
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        if (!strncmp(base, names[i], strlen(names[i])))
-            return true;
-    }
-    return false;
+    while (*names && strncmp(base, *names, strlen(*names)) != 0)
+        names++;
+    return *names != NULL;
+}
+
+bool owner_passes_on(const char *path)
+{
+    static const char *const names[] = {"libcuda.so", "libcudart", "libgpucap",  "libffi", "_ctypes.",
+                                        "ld-linux",   "libc.so",   "libpthread", NULL};
+
+    return begins_with_any(path, names);
+}
+
+bool owner_never_calls(const char *path)
+{
+    static const char *const names[] = {"libstdc++", "libgcc_s", "libm.so", NULL};
+
+    return begins_with_any(path, names);
 }
 
 static bool is_program(const char *path)
@@ -229,7 +241,7 @@ static enum likely calls_into(uint64_t address, const char *into)
     const struct owner_map *map = owner_maps_find(address);
     uint64_t target;
 
-    if (!map || map->path == into)
+    if (!map || map->path == into || owner_never_calls(map->path))
         return NO;
     switch (owner_maps_call_before(address, &target)) {
     case OWNER_CALL_DIRECT: {

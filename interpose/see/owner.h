@@ -37,6 +37,9 @@ const char *owner_path(uint16_t owner);
 const char *owner_name_of(const char *path);
 /* Returns true for a library that only passes calls on. */
 bool owner_passes_on(const char *path);
+/* Returns true for a language's own library: it never asks for device memory, so return addresses in it are
+ * remains of earlier calls. */
+bool owner_never_calls(const char *path);
 
 /* Turns call stacks on or off. */
 void owner_keep_stacks(bool on);

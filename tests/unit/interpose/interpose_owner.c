@@ -38,6 +38,8 @@ static void test_libraries_have_the_names_that_people_know(void)
     TEST_ASSERT_TRUE(owner_passes_on("/usr/local/cuda/lib64/libcudart.so.13"));
     TEST_ASSERT_TRUE(owner_passes_on("/usr/lib/x86_64-linux-gnu/libcuda.so.1"));
     TEST_ASSERT_FALSE(owner_passes_on("/usr/lib/libcublas.so.13"));
+    TEST_ASSERT_TRUE(owner_never_calls("/usr/lib/x86_64-linux-gnu/libstdc++.so.6.0.33"));
+    TEST_ASSERT_FALSE(owner_never_calls("/v/site-packages/torch/lib/libc10_cuda.so"));
 }
 
 static void *volatile returned_to;
