@@ -320,6 +320,11 @@ static bool holds(void)
     return atomic_load(&page->step) == 1 && atomic_load(&page->of[0].started);
 }
 
+static bool is_refused(void)
+{
+    return atomic_load(&page->of[0].refused) != 0;
+}
+
 static bool is_served(void)
 {
     return atomic_load(&page->step) == 3;
@@ -337,7 +342,7 @@ static double one_death(void)
     const pid_t holder = start("holder", 0), taker = start("taker", 0);
     if (holder > 0 && taker > 0 && await(holds)) {
         atomic_store(&page->step, 2);
-        usleep(20000); /* the taker is refused meanwhile */
+        await(is_refused); /* so that it asks again and again */
         kill(holder, SIGKILL);
         waitpid(holder, NULL, 0);
         const uint64_t gone = now_ns();

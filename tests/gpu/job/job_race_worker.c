@@ -196,8 +196,10 @@ int job_race_take(struct job_race_page *shared)
     atomic_store(&shared->of[0].started, true);
     while (atomic_load(&shared->step) < 2)
         usleep(1000);
-    while (cuMemAlloc(&block, atomic_load(&shared->hold_bytes)))
+    while (cuMemAlloc(&block, atomic_load(&shared->hold_bytes))) {
         refused = true;
+        atomic_fetch_add(&shared->of[0].refused, 1);
+    }
     atomic_store(&shared->got_at, now_ns());
     atomic_store(&shared->step, 3);
     return refused ? 0 : 2; /* 2: the holder did not fill the budget */
