@@ -71,7 +71,7 @@ static uint64_t answer(struct device *device, uint64_t bytes)
         pools_each(give_back, &wanted);
         if (wanted.given < bytes)
             drivers_pools_trim(device->ordinal);
-        if (wanted.given == 0 && nudge_python(device->ordinal))
+        if (wanted.given < bytes && nudge_python(device->ordinal, bytes - wanted.given))
             pools_each(give_back, &wanted);
     }
     if (!device_is_unlimited(device))

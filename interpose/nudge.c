@@ -152,9 +152,11 @@ static bool ask_python(void)
     return true;
 }
 
-bool nudge_python(int ordinal)
+bool nudge_python(int ordinal, uint64_t bytes)
 {
-    const struct timespec until = clock_after(NUDGE_MS * UINT64_C(1000000));
+    const uint64_t most = UINT64_C(1) << 40;
+    const uint64_t ms = NUDGE_MS + ((bytes < most ? bytes : most) >> 30) * NUDGE_MS_PER_GIB;
+    const struct timespec until = clock_after(ms * 1000000U);
     bool came = false;
 
     if (!library_options()->nudge || capture_any())
