@@ -21,7 +21,7 @@ struct transfer {
 static enum status open_transfer(struct transfer *transfer, struct trainer *trainer)
 {
     struct model *model = &trainer->model;
-    size_t most = 0;
+    size_t most = 1; /* floats */
 
     *transfer = (struct transfer){.trainer = trainer};
     for (int p = 0; p < model->param_count; p++)
