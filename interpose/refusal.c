@@ -31,7 +31,7 @@ static bool is_due(unsigned *unsaid)
 }
 
 /* Writes which setting the limit comes from, and where that was set. */
-static const char *origin(const struct device *device, char text[64])
+static const char *origin(const struct device *device, bool is_job, char text[64])
 {
     static const char *const places[] = {
         [OPTIONS_DEFAULT] = "the default",
@@ -40,11 +40,10 @@ static const char *origin(const struct device *device, char text[64])
         [OPTIONS_ENVIRONMENT] = "the environment or the command line",
     };
     const struct options *options = library_options();
-    const bool shares = device->ledger && ledger_shares(device->ledger);
-    const bool is_job = shares && atomic_load(&device->own) >= ledger_max(device->ledger);
-    const int id = rules_for(&options->each, device->ordinal, device->uuid, device->total) == device->limit
-                       ? OPTIONS_EACH
-                       : OPTIONS_MAX;
+    const int id =
+        !is_job && rules_for(&options->each, device->ordinal, device->uuid, device->total) == device->limit
+            ? OPTIONS_EACH
+            : OPTIONS_MAX;
 
     snprintf(text, 64, "%s%s, from %s", is_job ? "job's " : "", options_table[id].name,
              places[options->source[id]]);
@@ -102,12 +101,14 @@ static uint64_t boottime_ns(void)
 void refusal_say(struct device *device, const char *what, uint64_t bytes)
 {
     const struct account_view now = account_glance(&device->account);
-    const bool shares = device->ledger && ledger_shares(device->ledger);
+    const bool shares = device->ledger && ledger_shares(device->ledger), is_job = device_job_binds(device);
     char asked[SIZE_TEXT], left[SIZE_TEXT], limit[SIZE_TEXT], where[64], more[48] = "";
     unsigned unsaid = 0;
 
-    note(device->ordinal, bytes, now.room,
-         bytes <= now.room ? RECORDING_LIMIT_CARD : device_limit_kind(device));
+    const enum recording_limit own = device_limit_kind(device);
+    const enum recording_limit bound = is_job && own == RECORDING_LIMIT_PROCESS ? RECORDING_LIMIT_JOB : own;
+
+    note(device->ordinal, bytes, now.room, bytes <= now.room ? RECORDING_LIMIT_CARD : bound);
     if (device->ledger) {
         const struct ledger_refusal refusal = {.at = boottime_ns(),
                                                .asked = bytes,
@@ -122,7 +123,7 @@ void refusal_say(struct device *device, const char *what, uint64_t bytes)
         snprintf(more, sizeof more, " (and %u refusals before)", unsaid);
     size_format(bytes, asked);
     size_format(now.room, left);
-    size_format(atomic_load(&device->limit), limit);
+    size_format(is_job ? ledger_max(device->ledger) : atomic_load(&device->limit), limit);
     const uint64_t kept = device->ledger ? ledger_kept(device->ledger) : 0;
     if (bytes <= now.room && kept) {
         log_error("out of memory on device %d: %s %s; %s of the card are kept for other jobs (their min)%s",
@@ -132,11 +133,11 @@ void refusal_say(struct device *device, const char *what, uint64_t bytes)
     if (bytes <= now.room) {
         log_error("out of memory on device %d: %s %s; the card is full, or memory came free too late: %s "
                   "leaves %s%s",
-                  device->ordinal, what, asked, origin(device, where), left, more);
+                  device->ordinal, what, asked, origin(device, is_job, where), left, more);
         return;
     }
     log_error("out of memory on device %d: %s %s, %s left of %s (%s)%s", device->ordinal, what, asked, left,
-              limit, origin(device, where), more);
+              limit, origin(device, is_job, where), more);
     if (shares && ledger_used(device->ledger) > ledger_lease(device->ledger))
         say_of_job(device, now.used);
     say_of_recording();

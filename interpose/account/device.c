@@ -110,6 +110,16 @@ static uint64_t limit_of(const struct device *device)
     return own < job ? own : job;
 }
 
+bool device_job_binds(const struct device *device)
+{
+    if (!device->ledger || !ledger_shares(device->ledger))
+        return false;
+    const uint64_t max = ledger_max(device->ledger), all = ledger_used(device->ledger);
+    const uint64_t lease = ledger_lease(device->ledger), others = all > lease ? all - lease : 0;
+
+    return others >= max || atomic_load(&device->own) >= max - others;
+}
+
 enum recording_limit device_limit_kind(const struct device *device)
 {
     const uint64_t own = atomic_load(&device->own), limit = atomic_load(&device->limit);

@@ -62,6 +62,9 @@ bool device_check_rules(void);
 /* Changes the limit, within the administrator's. Returns false if that is not possible. */
 bool device_set_limit(struct device *device, uint64_t bytes);
 
+/* Returns true if the job's max leaves this process less than its own limit does, beside what the job's other
+ * processes use now. */
+bool device_job_binds(const struct device *device);
 /* Returns whose limit it is that applies. */
 enum recording_limit device_limit_kind(const struct device *device);
 

@@ -286,6 +286,10 @@ static void test_a_refusal_names_what_the_others_of_the_job_use(void)
                                         "`gpucap why "),
                                  r.refusals);
     spawn_result_free(&r);
+    /* What the others leave of the job's max is less than the process's own limit: that is what binds. */
+    r = say("shared", "1G", "768M");
+    TEST_ASSERT_NOT_NULL_MESSAGE(strstr(r.refusals, " left of 1G (job's max, from "), r.refusals);
+    spawn_result_free(&r);
 }
 
 static void test_a_limit_for_a_card_that_is_not_there_refuses_cuda_and_lists_the_cards(void)
