@@ -175,6 +175,8 @@ def test_several_processes(case, recordings):
     check(case.chrome.run("page.lanes.length") == 3, "a lane for all processes, and one for each")
     check(offset == 5000000, "the second began %d ns later" % offset)
     check(case.chrome.run("page.targets.some(target => target.mark.type === LEND)"), "no loan is drawn")
+    ends = case.chrome.run("[page.joined.used, page.joined.named].map(sums => sums[sums.length - 1])")
+    check(ends == [0, 0], "processes that have ended hold nothing, not %s" % ends)
     case.chrome.click(*case.at(0.4, 2))
     check(case.chrome.run("page.moment.track.index") == 1, "the lane of the second process was clicked")
     expect_blocks(case, recordings[1], offset)

@@ -211,6 +211,7 @@ static void print_neighbours(const struct refusal *refusal)
         char idle[RECORDING_TIME];
 
         if (other->file == refusal->track->file || other->offset_ns > now ||
+            other->offset_ns + other->timeline.end_ns < now ||
             other->timeline.device != refusal->timeline->device || shown == NEIGHBOURS)
             continue;
         const struct timeline_state state = timeline_state_after(

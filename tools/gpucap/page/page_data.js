@@ -2,7 +2,7 @@
  * for each step what was named (live blocks, contexts, the driver's own) and what was used (the same and what idled).
  * An index over every CHUNK steps finds the highest one of any range without looking at each. */
 const CHUNK = 256;
-const OP_ALLOC = 0, OP_HELD = 1, OP_CONTEXT = 2, OP_UNNAMED = 3, OP_LIMIT = 4, FIRST_FREE = 5, OP_FREE = 5;
+const OP_ALLOC = 0, OP_HELD = 1, OP_CONTEXT = 2, OP_UNNAMED = 3, OP_LIMIT = 4, FIRST_FREE = 5, OP_FREE = 5, OP_OVER = 6;
 const KIND_MALLOC = 1, KIND_IMPORT = 7;
 const KINDS = ['other', 'cudaMalloc', 'cudaMallocAsync', 'cuMemCreate', 'array', 'graph', 'managed', 'imported'];
 const HAS_ADDRESS = kind => kind !== 3 && kind !== 4 && kind !== 5; // these have handles
@@ -42,20 +42,21 @@ function lowerBound(times, t) {
   return low;
 }
 
-function readTrack(json, bytes, index) {
+/* Beside others a track has one more step, OP_OVER, at its end: a process that has ended holds nothing. */
+function readTrack(json, bytes, index, several) {
   const part = [];
   json.columns.reduce((at, length) => (part.push([at, length]), at + length), 0);
   const column = (i, room) => numbers(bytes, part[i][0], part[i][1], room);
-  const steps = json.steps, blocks = json.blocks;
+  const recorded = json.steps, steps = recorded + (several ? 1 : 0), blocks = json.blocks;
   const times = column(0, steps), codes = column(1, steps), figures = column(2, steps);
   const track = {
     json, index, steps, blocks, times, size: column(3, blocks), place: column(4, blocks), meta: column(5, blocks),
     op: new Uint8Array(steps), block: new Int32Array(steps), value: new Float64Array(steps),
-    born: new Int32Array(blocks), died: new Int32Array(blocks).fill(steps), limits: [],
+    born: new Int32Array(blocks), died: new Int32Array(blocks).fill(recorded), limits: [],
   };
   let now = json.offset, place = 0, newest = -1, figure = 0;
   const scale = 2 ** json.shift;
-  for (let i = 0; i < steps; i++) {
+  for (let i = 0; i < recorded; i++) {
     times[i] = now += times[i];
     const code = codes[i];
     if (code === OP_ALLOC) {
@@ -76,6 +77,10 @@ function readTrack(json, bytes, index) {
       track.value[i] = figures[figure++];
       if (code === OP_LIMIT) track.limits.push({ time: now, bytes: track.value[i] ? track.value[i] - 1 : Infinity });
     }
+  }
+  if (several) {
+    times[recorded] = Math.max(now, json.offset + json.end);
+    track.op[recorded] = OP_OVER;
   }
   track.marks = json.marks.map(m => ({
     type: m[0], time: m[1] + json.offset, bytes: m[2], other: m[3], owner: m[4], tag: m[5], limit: m[6], thread: m[7], stack: m[8], track,
@@ -104,6 +109,7 @@ function sumUp(track) {
       case OP_HELD: held = bytes; break;
       case OP_CONTEXT: context = bytes; break;
       case OP_UNNAMED: unnamed = bytes; break;
+      case OP_OVER: live = pooled = held = context = unnamed = 0; break;
     }
     const named = live + context + unnamed;
     track.named[i] = named;
@@ -187,7 +193,7 @@ function joinTracks(tracks) {
 
 function readPage() {
   const json = [...document.querySelectorAll('script.track')], columns = [...document.querySelectorAll('script.columns')];
-  const tracks = json.map((element, i) => readTrack(JSON.parse(element.textContent), fromBase64(columns[i].textContent), i));
+  const tracks = json.map((element, i) => readTrack(JSON.parse(element.textContent), fromBase64(columns[i].textContent), i, json.length > 1));
   for (const element of columns) element.remove(); // the text is as large as the arrays
   return tracks;
 }

@@ -82,6 +82,7 @@ function replay(track, grouping, now, from, to) {
       }
       case OP_CONTEXT: now[0] = value[i]; break;
       case OP_UNNAMED: now[grouping.unnamed] = value[i]; break;
+      case OP_OVER: now.fill(0); break;
     }
   }
 }
@@ -136,6 +137,7 @@ function filterTrack(track, grouping, hidden) {
       }
       case OP_CONTEXT: if (countsContext) context = value[i]; break;
       case OP_UNNAMED: if (countsUnnamed) unnamed = value[i]; break;
+      case OP_OVER: live = context = unnamed = 0; break;
     }
     named[i] = live + context + unnamed;
   }

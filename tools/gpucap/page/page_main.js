@@ -20,7 +20,7 @@ function addFact(name, text) {
 
 function jobSentence() {
   const { joined } = page, peak = joined.used.reduce((best, used, i) => used > joined.used[best] ? i : best, 0), limit = limitAt(joined, joined.times[peak]);
-  const parts = page.tracks.map(track => [track, usedAt(track, joined.times[peak])]).sort((a, b) => b[1] - a[1]).slice(0, 4);
+  const parts = page.tracks.map(track => [track, usedAt(track, joined.times[peak])]).filter(part => part[1] > 0).sort((a, b) => b[1] - a[1]).slice(0, 4);
   return 'Peak ' + bytesText(joined.used[peak]) + (limit === Infinity ? '' : ' of ' + bytesText(limit)) + ' at ' + momentText(joined.times[peak], page.end) + ': ' +
     parts.map(([track, bytes]) => 'process ' + track.json.pid + ' ' + bytesText(bytes)).join(', ') + '.';
 }

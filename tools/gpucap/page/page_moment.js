@@ -116,7 +116,7 @@ function blockRow(page, track, b, time, largest) {
   const size = element('td', bytesText(track.size[b]), 'number'), who = element('td', ownerText(track, owner));
   size.append(bar);
   who.prepend(swatch);
-  const died = track.died[b] < track.steps ? track.times[track.died[b]] : null;
+  const died = track.died[b] < track.json.steps ? track.times[track.died[b]] : null;
   const thread_name = track.json.threads[thread];
   row.append(size, who, element('td', tag ? tagText(track, tag) : ''), element('td', KINDS[kind] || ''),
     element('td', spanText(time - track.times[track.born[b]]), 'number'),
