@@ -24,7 +24,7 @@
 #define ASK_MS           200  /* for other processes' answers; giving back takes them about 10 ms/GiB more */
 #define ASK_MS_PER_GIB   10
 #define TRIES            4    /* others may take what was given: then the queue is the fair way */
-#define RACE_MS          2000 /* for a request that the budget can hold but that others always forestall */
+#define RACE_MS          2000 /* for a request that the budget can hold while others take what is given */
 #define RACE_TURN_MS     100  /* of it, in the queue at a time */
 #define LONG_WAIT_MS     2000
 
@@ -212,8 +212,8 @@ static bool job_can_hold(const struct loan *loan)
            loan->need <= max - own - others - reserve;
 }
 
-/* Waits in the job's queue, where nobody is forestalled for ever: as the option `wait` says; without it only
- * for a moment, while the budget can hold the request. Returns true if it is worth trying again. */
+/* Waits in the job's queue, in which requests are served in order: as long as the option `wait` says; without
+ * it for a moment, while the budget can hold the request. Returns true if it is worth trying again. */
 static bool stand_in_queue(struct loan *loan)
 {
     const double wait = library_options()->wait;

@@ -81,19 +81,19 @@ runs() {
 }
 
 # --- install, use, uninstall
-"$cmake" --install "$build" --prefix "$scratch/root" --strip >/dev/null
+"$cmake" --install "$build" --prefix "$scratch/place" --strip >/dev/null
 mv "$build/install_manifest.txt" "$scratch/record/"
-same "an installation" "$ours" "$(files "$scratch/root")"
-knows_nothing_of_the_build "$scratch/root"
-runs "$scratch/root"
+same "an installation" "$ours" "$(files "$scratch/place")"
+knows_nothing_of_the_build "$scratch/place"
+runs "$scratch/place"
 for shell in bash zsh; do
-    "$scratch/root/bin/gpucap" completion $shell >"$scratch/completion.$shell"
+    "$scratch/place/bin/gpucap" completion $shell >"$scratch/completion.$shell"
 done
-cmp "$scratch/completion.bash" "$scratch/root/share/bash-completion/completions/gpucap"
-cmp "$scratch/completion.zsh" "$scratch/root/share/zsh/site-functions/_gpucap"
+cmp "$scratch/completion.bash" "$scratch/place/share/bash-completion/completions/gpucap"
+cmp "$scratch/completion.zsh" "$scratch/place/share/zsh/site-functions/_gpucap"
 "$cmake" -DBUILD="$scratch/record" -P "$source/cmake/uninstall.cmake" >/dev/null
-same "an uninstalled folder" "" "$(files "$scratch/root")"
-[ ! -e "$scratch/root/share/doc/gpucap" ] || fail "share/doc/gpucap is still there"
+same "an uninstalled folder" "" "$(files "$scratch/place")"
+[ ! -e "$scratch/place/share/doc/gpucap" ] || fail "share/doc/gpucap is still there"
 
 # --- packages
 (cd "$build" && "$cpack" -B "$scratch/packages" >"$scratch/cpack.log" 2>&1) || fail "cpack: $(cat "$scratch/cpack.log")"

@@ -380,7 +380,9 @@ static int parse_option(struct fleet_plan *plan, const char *argument, unsigned 
 static int make_job(struct fleet_plan *plan)
 {
     if (!plan->job)
-        return plan->wait ? refuse(plan, "--wait needs --job: a process alone has nobody to wait for") : 0;
+        return plan->wait
+                   ? refuse(plan, "--wait needs --job: a process alone has no other process to wait for")
+                   : 0;
     if (plan->native)
         return refuse(plan, "--job and --native exclude each other");
     for (size_t i = 0; i < plan->count; i++) {

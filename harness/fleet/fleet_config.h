@@ -19,7 +19,7 @@ struct fleet_plan {
     const char *each;           /* cap of members without one of their own; NULL: none */
     const char *job;            /* what all members under gpucap may use together; NULL: no job */
     const char *wait;           /* how long a request of the job waits; NULL: not */
-    struct fleet_budget budget; /* named by whoever runs the plan, if it has a job */
+    struct fleet_budget budget; /* fleet_budget_begin names it, if the plan has a job */
     bool native, mps, quiet, help, man;
     bool serial; /* run them also one after the other, to compare */
     bool sim;

@@ -29,7 +29,7 @@ static int open_folder(const char *path)
     return open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 }
 
-/* Removes a temporary file whose writer has died: nobody holds its lock. */
+/* Removes a temporary file if its lock is free: its writer has died. */
 static void remove_if_dead(int folder, const char *name)
 {
     int fd = openat(folder, name, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW);

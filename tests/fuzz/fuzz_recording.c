@@ -1,27 +1,10 @@
 /* Recordings: any bytes are a recording or refused with a reason; events are in order, and the timeline's
  * sums agree with its blocks. Checksums are put right first, so that what is behind them is reached. */
 #include "fuzz.h"
+#include "fuzz_recording.h"
 #include "tools/gpucap/timeline.h"
-#include "tools/gpucap/recording_unpack.h"
 
 #define DEVICES 3
-
-static void put_checksums_right(uint8_t *bytes, size_t count)
-{
-    struct recording_block head;
-
-    for (size_t at = sizeof(struct recording_head); at + sizeof head <= count;
-         at += sizeof head + head.stored) {
-        memcpy(&head, bytes + at, sizeof head);
-        if (head.stored > count - at - sizeof head)
-            head.stored = (uint32_t)(count - at - sizeof head);
-        head.magic = RECORDING_BLOCK;
-        head.checksum = recording_checksum(bytes + at + sizeof head, head.stored);
-        if (head.codec == RECORDING_PLAIN)
-            head.plain = head.stored;
-        memcpy(bytes + at, &head, sizeof head);
-    }
-}
 
 static void check_timeline(const struct recording *recording, uint16_t device)
 {

@@ -1,30 +1,13 @@
 /* What is shown of recordings: from any recording that can be read, every output can be written, and text
  * from it never ends a script or a line. */
 #include "fuzz.h"
+#include "fuzz_recording.h"
 #include "tools/gpucap/export.h"
 #include "tools/gpucap/page.h"
 #include "tools/gpucap/recording_columns.h"
-#include "tools/gpucap/recording_unpack.h"
 #include "tools/gpucap/recording_words.h"
 
 #define WIDTH 60
-
-static void put_checksums_right(uint8_t *bytes, size_t count)
-{
-    struct recording_block head;
-
-    for (size_t at = sizeof(struct recording_head); at + sizeof head <= count;
-         at += sizeof head + head.stored) {
-        memcpy(&head, bytes + at, sizeof head);
-        if (head.stored > count - at - sizeof head)
-            head.stored = (uint32_t)(count - at - sizeof head);
-        head.magic = RECORDING_BLOCK;
-        head.checksum = recording_checksum(bytes + at + sizeof head, head.stored);
-        if (head.codec == RECORDING_PLAIN)
-            head.plain = head.stored;
-        memcpy(bytes + at, &head, sizeof head);
-    }
-}
 
 /* Writes with `write` into memory; the caller frees. */
 static char *written(bool (*write)(FILE *, const struct recording_set *), const struct recording_set *set,

@@ -125,7 +125,7 @@ static void test_a_refusal_of_a_real_program_is_explained_by_its_recording(void)
     cli_expect_out("limit        1.00 GiB, limit of the job; at most 704 MiB would have fitted", &result);
     cli_expect_out("held by      CUDA context 256 MiB", &result);
     cli_expect_out("neighbours   none", &result);
-    TEST_ASSERT_NULL_MESSAGE(strstr(result.out, "--wait"), "nobody could free anything");
+    TEST_ASSERT_NULL_MESSAGE(strstr(result.out, "--wait"), "no other process could free memory");
     spawn_result_free(&result);
     result = CLI_RUN(env, "export", "--to=csv", path);
     cli_expect_status(0, &result);

@@ -47,7 +47,7 @@ static bool same_host(const struct recording_set *set)
     return true;
 }
 
-/* On one machine the monotonic clock, which nobody sets; else the time of day. */
+/* On one machine the monotonic clock, which is never set; else the time of day. */
 static uint64_t began(const struct recording_set *set, int file, bool monotonic)
 {
     const struct recording_head *head = &set->recordings[file].head;

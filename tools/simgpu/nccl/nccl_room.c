@@ -55,7 +55,7 @@ static void remove_name(const char *name)
     unlink(path);
 }
 
-/* Removes the rooms of processes that are gone: nobody can come any more. */
+/* Removes the rooms of processes that have ended: no rank can join them any more. */
 static void remove_abandoned(void)
 {
     DIR *folder = opendir(DIRECTORY);
