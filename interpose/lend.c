@@ -28,9 +28,10 @@
 #define RACE_TURN_MS     100  /* of it, in the queue at a time */
 #define LONG_WAIT_MS     2000
 
-static atomic_bool started[DEVICE_MAX];
-static atomic_int working;   /* threads that may be in the driver */
-static atomic_bool stopping; /* for good */
+static atomic_bool listens[DEVICE_MAX];  /* there is a thread for the card */
+static atomic_bool may_lend[DEVICE_MAX]; /* and it may call the driver */
+static atomic_int working;               /* threads that may be in the driver */
+static atomic_bool stopping;             /* for good */
 
 struct wanted {
     CUdevice ordinal;
@@ -67,6 +68,11 @@ static uint64_t answer(struct device *device, uint64_t bytes)
     struct wanted wanted = {.ordinal = device->ordinal, .bytes = bytes};
     const uint64_t leased = ledger_lease(device->ledger);
 
+    if (!atomic_load(&may_lend[device->ordinal])) { /* its first context is being made */
+        if (!device_is_unlimited(device))
+            device_follow_job(device);
+        return 0;
+    }
     if (bytes) {
         pools_each(give_back, &wanted);
         if (wanted.given < bytes)
@@ -151,17 +157,25 @@ static void say_long_wait(void *argument, uint64_t bytes)
               device->ordinal, (long)pid, size_format(most, held));
 }
 
+void lend_listen(struct device *device)
+{
+    if (!device->ledger || atomic_exchange(&listens[device->ordinal], true))
+        return;
+    ledger_on_long_wait(device->ledger, say_long_wait, device);
+    /* Without the thread this process lends nothing; the others wait only a limited time for its answers. */
+    thread_start(serve, device);
+}
+
 void lend_start(struct device *device)
 {
     static atomic_flag registered = ATOMIC_FLAG_INIT;
 
-    if (!device->ledger || atomic_exchange(&started[device->ordinal], true))
+    if (!device->ledger || atomic_load(&may_lend[device->ordinal]))
         return;
-    ledger_on_long_wait(device->ledger, say_long_wait, device);
     if (!atomic_flag_test_and_set(&registered) && atexit(stop))
         return;
-    /* Without the thread this process lends nothing; the others wait only a limited time for its answers. */
-    thread_start(serve, device);
+    atomic_store(&may_lend[device->ordinal], true);
+    lend_listen(device);
 }
 
 void lend_freed(struct device *device)

@@ -10,7 +10,12 @@
 
 #include "interpose/account/device.h"
 
-/* Starts the thread of a card on the first call. The card must have a context. */
+/* Starts the thread of a card on the first call. It answers that there is nothing to lend, and follows a
+ * changed limit, without calling the driver. So others need not wait for a process that is starting. */
+void lend_listen(struct device *device);
+
+/* From now on the thread lends. Call when the card has a context: what the driver does at exit must come
+ * after our own exit handler, which is registered here. */
 void lend_start(struct device *device);
 
 /* Call after memory became free: has the card's thread lend it if a process of the job waits for memory.

@@ -108,11 +108,11 @@ static void say(uint64_t bytes)
     static atomic_flag said = ATOMIC_FLAG_INIT;
     char text[SIZE_TEXT];
 
-    if (bytes && log_first(&said))
+    if (log_first(&said))
         log_error(
             "nudge: another process is short of memory: torch.cuda.empty_cache() was called here, and %s "
             "came free; this is said once",
-            size_format(bytes, text));
+            bytes ? size_format(bytes, text) : "nothing");
 }
 
 /* Runs in Python's main thread, between two instructions of the program. */
@@ -128,8 +128,8 @@ static int empty_cache(void *unused)
         call_torch("empty_cache");
         const uint64_t after = spare_bytes();
         bytes = after > before ? after - before : 0;
+        say(bytes);
     }
-    say(bytes);
     pthread_mutex_lock(&lock);
     freed = bytes;
     rests_until = clock_ms() + (bytes ? 0 : REST_MS);

@@ -111,6 +111,8 @@ CUresult route_grow_context_begin(struct route_growth *growth, CUdevice ordinal)
         route_refuse_unknown(BLOCKS_ASYNC);
         return CUDA_ERROR_NOT_PERMITTED;
     }
+    if (device)
+        lend_listen(device);
     return grow(growth, device, device ? context_need(device) : 0);
 }
 

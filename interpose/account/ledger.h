@@ -90,8 +90,8 @@ bool ledger_shares(const struct ledger *ledger);
 uint64_t ledger_lease(const struct ledger *ledger);
 uint64_t ledger_room(const struct ledger *ledger);
 uint64_t ledger_max(const struct ledger *ledger);
-/* Returns what the job's other living processes use beside idle memory, as they last said. One that does not
- * answer counts with its whole lease. */
+/* Returns what the job's other living processes use beside idle memory, as they last said. One that is slow
+ * to answer may have all idle; after two seconds it counts with its whole lease. */
 uint64_t ledger_live_of_others(const struct ledger *ledger);
 /* Returns the sum of the job's leases. */
 uint64_t ledger_used(const struct ledger *ledger);

@@ -5,10 +5,12 @@
 
 #include "interpose/base/clock.h"
 
-#define POLL_MS      50 /* the death of a process wakes no other */
-#define ANSWER_MS    10 /* the same while answers are awaited, which take a millisecond */
-#define LONG_POLLS   40 /* two seconds: then `notice` is called */
-#define REMIND_POLLS 4  /* polls between reminders to other processes: not every free wakes us */
+#define POLL_MS      50         /* the death of a process wakes no other */
+#define ANSWER_MS    10         /* the same while answers are awaited, which take a millisecond */
+#define LONG_POLLS   40         /* two seconds: then `notice` is called */
+#define REMIND_POLLS 4          /* polls between reminders to other processes: not every free wakes us */
+#define NOT_ENOUGH   UINT64_MAX /* no room is: all answers are awaited */
+#define SLOW_MS      2000       /* a process that has owed an answer for longer is not expected to lend */
 #define LONGEST_MS   (UINT64_C(1000) * 3600 * 24 * 365)
 
 /* ---- asking ---- */
@@ -54,8 +56,15 @@ struct asked {
     } of[LEDGER_SLOTS];
 };
 
-/* Waits until all have answered or died, timeout_ms at most. Returns true if all have. */
-static bool await_answers(struct ledger *ledger, const struct asked *asked, unsigned timeout_ms)
+static bool has_room(const struct ledger *ledger, uint64_t enough)
+{
+    return enough != NOT_ENOUGH && ledger_room(ledger) >= enough;
+}
+
+/* Waits until all have answered or died or the job has `enough` room, timeout_ms at most. Returns true if all
+ * have answered or died. */
+static bool await_answers(struct ledger *ledger, const struct asked *asked, uint64_t enough,
+                          unsigned timeout_ms)
 {
     const uint64_t until = clock_ms() + timeout_ms;
 
@@ -67,7 +76,7 @@ static bool await_answers(struct ledger *ledger, const struct asked *asked, unsi
         for (int i = 0; i < asked->count; i++)
             missing += !has_answered(&ledger->file->slots[asked->of[i].slot], asked->of[i].question) &&
                        ledger_alive(ledger, asked->of[i].slot);
-        if (!missing || now >= until)
+        if (!missing || now >= until || has_room(ledger, enough))
             return !missing;
         ledger_sleep(&ledger->file->answers, answers, until - now < ANSWER_MS ? until - now : ANSWER_MS);
     }
@@ -81,6 +90,20 @@ static uint64_t in_vain_at(const struct ledger_slot *slot)
 static bool is_deaf(const struct ledger *ledger, int slot)
 {
     return atomic_load(&ledger->in_vain[slot]) == in_vain_at(&ledger->file->slots[slot]);
+}
+
+static void note_silence(struct ledger *ledger, int slot)
+{
+    if (is_deaf(ledger, slot))
+        return;
+    atomic_store(&ledger->silent_since[slot], clock_ms());
+    atomic_store(&ledger->in_vain[slot], in_vain_at(&ledger->file->slots[slot]));
+}
+
+/* Returns true if the process of a slot has owed an answer for so long that it may have been stopped. */
+static bool is_silent(const struct ledger *ledger, int slot)
+{
+    return is_deaf(ledger, slot) && clock_ms() >= atomic_load(&ledger->silent_since[slot]) + SLOW_MS;
 }
 
 /* Asks the other processes that `may_ask` chooses. Those that still owe this process an answer are not waited
@@ -102,15 +125,19 @@ static void ask_others(struct ledger *ledger, bool (*may_ask)(const struct ledge
     }
 }
 
-/* Waits for the answers, and notes who has not answered in time. */
-static void hear_answers(struct ledger *ledger, const struct asked *asked, unsigned timeout_ms)
+/* Waits for the answers, or until the job has `enough` room, and notes who has not answered in time. */
+static void hear_answers(struct ledger *ledger, const struct asked *asked, uint64_t enough,
+                         unsigned timeout_ms)
 {
-    await_answers(ledger, asked, timeout_ms);
+    if (!await_answers(ledger, asked, enough, timeout_ms) && has_room(ledger, enough))
+        return; /* those that are missing had less time */
     for (int i = 0; i < asked->count; i++) {
         const int slot = asked->of[i].slot;
-        const bool answered = has_answered(&ledger->file->slots[slot], asked->of[i].question);
 
-        atomic_store(&ledger->in_vain[slot], answered ? 0 : in_vain_at(&ledger->file->slots[slot]));
+        if (has_answered(&ledger->file->slots[slot], asked->of[i].question))
+            atomic_store(&ledger->in_vain[slot], 0);
+        else
+            note_silence(ledger, slot);
     }
 }
 
@@ -158,13 +185,13 @@ bool ledger_ask_card(struct ledger *ledger, uint64_t bytes, uint64_t least, unsi
     struct asked asked = {0};
 
     ask_others(ledger, ledger_is_other, 0, &asked); /* they publish what they have idle */
-    hear_answers(ledger, &asked, timeout_ms);
+    hear_answers(ledger, &asked, NOT_ENOUGH, timeout_ms);
     const uint64_t before = add_idle(ledger, &asked);
     if (before < least || before == 0)
         return false;
     struct asked givers = asked;
     share_out(ledger, bytes, &givers);
-    hear_answers(ledger, &givers, timeout_ms);
+    hear_answers(ledger, &givers, NOT_ENOUGH, timeout_ms);
     return add_idle(ledger, &asked) < before;
 }
 
@@ -176,7 +203,7 @@ bool ledger_ask(struct ledger *ledger, uint64_t bytes, unsigned timeout_ms)
         return false;
     const uint64_t before = atomic_load(&ledger->job->given), room = ledger_room(ledger);
     ask_others(ledger, is_listed, bytes, &asked);
-    hear_answers(ledger, &asked, timeout_ms);
+    hear_answers(ledger, &asked, bytes < UINT64_MAX - room ? room + bytes : NOT_ENOUGH, timeout_ms);
     if (ledger_lock(ledger) == 0) { /* a neighbour may have died instead of answering */
         ledger_recount(ledger);
         ledger_unlock(ledger);
@@ -199,9 +226,10 @@ uint64_t ledger_live_of_others(const struct ledger *ledger)
         if (!ledger_is_neighbour(ledger, i))
             continue;
         const uint64_t used = atomic_load(&slot->used), cached = atomic_load(&slot->cached);
-        const uint64_t live = is_deaf(ledger, i) ? atomic_load(&slot->lease)
-                              : used > cached    ? used - cached
-                                                 : 0;
+        uint64_t live = used > cached ? used - cached : 0;
+
+        if (is_deaf(ledger, i)) /* its figures are old */
+            live = is_silent(ledger, i) ? atomic_load(&slot->lease) : 0;
         sum = live > UINT64_MAX - sum ? UINT64_MAX : sum + live;
     }
     return sum;
@@ -220,7 +248,7 @@ bool ledger_await_slot(struct ledger *ledger, int slot, uint32_t question, unsig
 {
     const struct asked asked = {.count = 1, .of = {{slot, question}}};
 
-    return await_answers(ledger, &asked, timeout_ms);
+    return await_answers(ledger, &asked, NOT_ENOUGH, timeout_ms);
 }
 
 bool ledger_poke(struct ledger *ledger, int slot, uint64_t bytes, unsigned timeout_ms)

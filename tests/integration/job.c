@@ -62,6 +62,15 @@ static void test_idle_memory_of_one_process_serves_the_other(void)
     with_and_without_pool("lends", "off");
 }
 
+/* Giving back takes the other process longer than its answer is awaited. */
+static void test_idle_memory_of_a_slow_process_serves_the_other(void)
+{
+    struct spawn_env *env = wrapped("on", "off");
+
+    spawn_env_set(env, "GPUCAP_SIM_FAULT", "cuMemUnmap:*=ms60");
+    expect_success(env, "lends");
+}
+
 static void test_idle_memory_that_would_not_help_is_not_asked_for(void)
 {
     with_and_without_pool("vain", "off");
@@ -381,6 +390,7 @@ int main(void)
     UNITY_BEGIN();
     RUN_TEST(test_two_processes_share_one_budget);
     RUN_TEST(test_idle_memory_of_one_process_serves_the_other);
+    RUN_TEST(test_idle_memory_of_a_slow_process_serves_the_other);
     RUN_TEST(test_idle_memory_that_would_not_help_is_not_asked_for);
     RUN_TEST(test_on_a_full_card_idle_memory_of_one_job_serves_another);
     RUN_TEST(test_on_a_full_card_processes_without_any_limit_lend_too);

@@ -555,7 +555,28 @@ static void test_idle_memory_of_the_job_counts_as_free_unless_its_owner_is_silen
     ledger_publish(other, &(struct ledger_figures){.used = 0, .cached = 400}); /* it may lie */
     TEST_ASSERT_EQUAL_UINT64(0, ledger_live_of_others(ledger));
     TEST_ASSERT_FALSE(ledger_ask(ledger, 10, 1));
+    TEST_ASSERT_EQUAL_UINT64(0, ledger_live_of_others(ledger)); /* it may be slow, and have all of it idle */
+    atomic_store(&ledger->silent_since[other->slot], 0);        /* for longer than anybody is slow */
     TEST_ASSERT_EQUAL_UINT64(ledger_lease(other), ledger_live_of_others(ledger));
+}
+
+/* Or the test waits for a minute. */
+static void test_who_has_enough_room_does_not_wait_for_a_slow_neighbour(void)
+{
+    struct ledger *ledger = test_join(JOB, 1000), *slow = test_join(JOB, 1000);
+    const struct member member = start_listening(800);
+    struct asking asking = {.ledger = ledger, .bytes = 300};
+    pthread_t thread;
+
+    TEST_ASSERT_EQUAL_INT(0, ledger_extend(slow, 200));
+    pthread_create(&thread, NULL, ask, &asking);
+    member_answer(&member);
+    member_do(&member, ORDER_SETTLE, 500, 0);
+    member_do(&member, ORDER_ANSWER, 300, 0);
+    pthread_join(thread, NULL);
+    TEST_ASSERT_TRUE(asking.given);
+    TEST_ASSERT_EQUAL_INT(0, ledger_extend(ledger, 300));
+    TEST_ASSERT_EQUAL_UINT64(0, atomic_load(&ledger->in_vain[slow->slot])); /* it had little time */
 }
 
 int main(void)
@@ -587,5 +608,6 @@ int main(void)
     RUN_TEST(test_no_wake_up_is_lost_when_memory_goes_to_and_fro);
     RUN_TEST(test_on_a_full_card_nobody_is_asked_for_more_than_there_is);
     RUN_TEST(test_idle_memory_of_the_job_counts_as_free_unless_its_owner_is_silent);
+    RUN_TEST(test_who_has_enough_room_does_not_wait_for_a_slow_neighbour);
     return UNITY_END();
 }

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 void setUp(void)
 {
@@ -45,6 +46,20 @@ static void test_every_call_can_fail(void)
     OK(cuMemFree(p));
 }
 
+static void test_a_call_can_be_slow_and_does_its_work(void)
+{
+    struct timespec begin, end;
+    CUdeviceptr p;
+
+    TEST_ASSERT_EQUAL_INT(0, simgpu_set_fault("cuMemAlloc_v2:1=ms20"));
+    clock_gettime(CLOCK_MONOTONIC, &begin);
+    OK(cuMemAlloc(&p, 4096));
+    clock_gettime(CLOCK_MONOTONIC, &end);
+    TEST_ASSERT_GREATER_OR_EQUAL_INT64(20000000, (end.tv_sec - begin.tv_sec) * INT64_C(1000000000) +
+                                                     (end.tv_nsec - begin.tv_nsec));
+    OK(cuMemFree(p));
+}
+
 static void test_a_star_counts_all_calls_together(void)
 {
     CUdeviceptr p;
@@ -71,6 +86,9 @@ static void test_bad_scripts_are_refused_and_the_old_one_stays(void)
         "cuMemAlloc_v2:1=0",
         "cuMemAlloc_v2:1=1000",
         "cuMemAlloc_v2:1=killer",
+        "cuMemAlloc_v2:1=ms",
+        "cuMemAlloc_v2:1=ms0",
+        "cuMemAlloc_v2:1=ms10001",
         "cuMemAlloc_v2:1=2,",
         ",",
         "cuMemAlloc_v2:99999999999999999999999=2",
@@ -135,6 +153,7 @@ int main(void)
     UNITY_BEGIN();
     RUN_TEST(test_the_nth_call_fails_and_does_nothing);
     RUN_TEST(test_every_call_can_fail);
+    RUN_TEST(test_a_call_can_be_slow_and_does_its_work);
     RUN_TEST(test_a_star_counts_all_calls_together);
     RUN_TEST(test_bad_scripts_are_refused_and_the_old_one_stays);
     RUN_TEST(test_blanks_are_allowed);

@@ -19,6 +19,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 static const char *const symbols[ENTRY_COUNT] = {
@@ -110,6 +111,13 @@ static void cancel(void)
     pthread_testcancel();
 }
 
+static void be_slow(int ms)
+{
+    const struct timespec pause = {.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000L};
+
+    nanosleep(&pause, NULL);
+}
+
 struct sim_call sim_call_enter(enum sim_entry entry, bool anytime)
 {
     struct sim_call call = {.refused = CUDA_SUCCESS};
@@ -125,6 +133,8 @@ struct sim_call sim_call_enter(enum sim_entry entry, bool anytime)
             die();
         if (rule.action == FAULT_CANCEL)
             cancel();
+        if (rule.action == FAULT_SLOW)
+            be_slow(rule.code);
         if (rule.action == FAULT_RETURN)
             call.refused = (CUresult)rule.code;
         call.kill_after = rule.action == FAULT_KILL_AFTER;

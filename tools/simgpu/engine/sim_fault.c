@@ -8,6 +8,7 @@
 #include <string.h>
 
 #define CODE_MAX   999
+#define MS_MAX     10000
 #define SHOWN      60 /* characters of a bad rule in the message */
 #define NTH_DIGITS 18 /* fits 64 bits */
 
@@ -61,6 +62,12 @@ static bool number(struct part part, uint64_t *out)
     return true;
 }
 
+static bool is_slow(struct part part, uint64_t *ms)
+{
+    return part.length > 2 && memcmp(part.text, "ms", 2) == 0 &&
+           number((struct part){part.text + 2, part.length - 2}, ms) && *ms >= 1 && *ms <= MS_MAX;
+}
+
 static const char *parse_rule(struct part part, sim_fault_lookup *lookup, struct sim_fault_rule *rule)
 {
     struct part name, when;
@@ -84,8 +91,11 @@ static const char *parse_rule(struct part part, sim_fault_lookup *lookup, struct
     } else if (number(part, &code) && code >= 1 && code <= CODE_MAX) {
         rule->action = FAULT_RETURN;
         rule->code = (int)code;
+    } else if (is_slow(part, &code)) {
+        rule->action = FAULT_SLOW;
+        rule->code = (int)code;
     } else {
-        return "needs an error code (1 to 999), kill, kill-after or cancel behind the equals sign";
+        return "needs an error code (1 to 999), kill, kill-after, cancel or msN behind the equals sign";
     }
     return NULL;
 }

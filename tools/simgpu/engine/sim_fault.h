@@ -1,5 +1,5 @@
-/* sim_fault: the fault script: which call of which entry point fails, kills the process or cancels its
- * thread.
+/* sim_fault: the fault script: which call of which entry point fails, is slow, kills the process or
+ * cancels its thread.
  *
  * Grammar (GPUCAP_SIM_FAULT, simgpu_set_fault()):
  *   script := [ rule { "," rule } ]
@@ -10,6 +10,7 @@
  *           | "kill" (SIGKILL on entry)
  *           | "kill-after" (SIGKILL when the call has done its work, before it returns)
  *           | "cancel" (pthread_cancel of the calling thread; the call is a place where that takes effect)
+ *           | "ms" N (1..10000: the call takes so many milliseconds longer)
  *
  * Blanks around the parts are allowed. The first rule that fits a call decides.
  *
@@ -24,13 +25,13 @@
 #define FAULT_MAX_RULES 64
 #define FAULT_ANY       (-1)
 
-enum sim_fault_action { FAULT_NONE, FAULT_RETURN, FAULT_KILL, FAULT_KILL_AFTER, FAULT_CANCEL };
+enum sim_fault_action { FAULT_NONE, FAULT_RETURN, FAULT_KILL, FAULT_KILL_AFTER, FAULT_CANCEL, FAULT_SLOW };
 
 struct sim_fault_rule {
     int entry;    /* or FAULT_ANY */
     uint64_t nth; /* 0: every call */
     enum sim_fault_action action;
-    int code; /* of FAULT_RETURN */
+    int code; /* of FAULT_RETURN; milliseconds of FAULT_SLOW */
 };
 
 struct sim_fault_script {
