@@ -1,38 +1,9 @@
-/* export_perfetto: TrackEvent packets, written by hand from Perfetto's published schema
- * (protos/perfetto/trace/trace_packet.proto, track_event/track_event.proto, track_descriptor.proto,
- * counter_descriptor.proto, process_descriptor.proto): the few fields that are needed. See export.h. */
+/* export_perfetto: a recording as a trace of Perfetto's (trace_write.h). See export.h. */
 #include "export.h"
-#include "page_bytes.h"
 #include "recording_words.h"
+#include "trace_write.h"
 
 #include <stdlib.h>
-#include <string.h>
-
-/* Field numbers of the messages. */
-enum {
-    TRACE_PACKET = 1,
-    PACKET_TIMESTAMP = 8,
-    PACKET_SEQUENCE = 10,
-    PACKET_TRACK_EVENT = 11,
-    PACKET_FLAGS = 13,
-    PACKET_DESCRIPTOR = 60,
-    DESCRIPTOR_UUID = 1,
-    DESCRIPTOR_NAME = 2,
-    DESCRIPTOR_PROCESS = 3,
-    DESCRIPTOR_PARENT = 5,
-    DESCRIPTOR_COUNTER = 8,
-    PROCESS_PID = 1,
-    PROCESS_CMDLINE = 2,
-    PROCESS_NAME = 6,
-    COUNTER_UNIT = 3,
-    EVENT_TYPE = 9,
-    EVENT_TRACK = 11,
-    EVENT_CATEGORY = 22,
-    EVENT_NAME = 23,
-    EVENT_COUNTER = 30,
-};
-enum { UNIT_BYTES = 3, SLICE_BEGIN = 1, SLICE_END = 2, INSTANT = 3, COUNTER = 4, STATE_CLEARED = 1 };
-enum { VARINT = 0, BYTES = 2 }; /* wire types */
 
 /* Tracks of one process and device, by what is added to its first number. */
 enum { PROCESS_TRACK, WAITS_TRACK, USED_TRACK, LIMIT_TRACK, CONTEXT_TRACK, OWNER_TRACKS };
@@ -40,81 +11,19 @@ enum { PROCESS_TRACK, WAITS_TRACK, USED_TRACK, LIMIT_TRACK, CONTEXT_TRACK, OWNER
 #define TRACKS_OF_IT (TAG_TRACKS + UINT16_MAX + 1)
 
 struct trace {
-    FILE *out;
-    struct page_bytes packet, inner, text; /* used again for each packet */
-    uint64_t first;                        /* number of the first track of this process and device */
-    uint64_t origin_ns;                    /* moment 0 of this recording on the machine's clock */
-    uint32_t sequence;
-    bool begun;
+    struct trace_write out;
+    uint64_t first; /* number of the first track of this process and device */
     bool failed;
 };
 
-static void put_number(struct page_bytes *to, unsigned field, uint64_t number)
-{
-    page_bytes_number(to, field << 3 | VARINT);
-    page_bytes_number(to, number);
-}
-
-static void put_bytes(struct page_bytes *to, unsigned field, const void *bytes, size_t count)
-{
-    page_bytes_number(to, field << 3 | BYTES);
-    page_bytes_number(to, count);
-    page_bytes_add(to, bytes, count);
-}
-
-static void put_text(struct page_bytes *to, unsigned field, const char *text)
-{
-    put_bytes(to, field, text, strlen(text));
-}
-
-/* Writes a packet with `inner` as its field. */
-static void write_packet(struct trace *trace, unsigned field, bool timed, uint64_t time_ns)
-{
-    trace->packet.count = trace->text.count = 0;
-    if (timed)
-        put_number(&trace->packet, PACKET_TIMESTAMP, trace->origin_ns + time_ns);
-    put_number(&trace->packet, PACKET_SEQUENCE, trace->sequence);
-    if (!trace->begun)
-        put_number(&trace->packet, PACKET_FLAGS, STATE_CLEARED);
-    trace->begun = true;
-    put_bytes(&trace->packet, field, trace->inner.bytes, trace->inner.count);
-    put_bytes(&trace->text, TRACE_PACKET, trace->packet.bytes, trace->packet.count);
-    fwrite(trace->text.bytes, 1, trace->text.count, trace->out);
-    trace->failed = trace->failed || trace->packet.failed || trace->inner.failed || trace->text.failed;
-    trace->inner.count = 0;
-}
-
 /* ---- tracks ---- */
 
-static void describe_process(struct trace *trace, const struct recording_set *set,
-                             const struct recording_track *track)
+static void describe_counter(struct trace *trace, uint64_t track, const char *before, const char *name)
 {
-    struct page_bytes process = {0};
-    const char *title = recording_set_title(set, track->file);
-
-    put_number(&process, PROCESS_PID, set->recordings[track->file].head.pid);
-    put_text(&process, PROCESS_CMDLINE, title);
-    put_text(&process, PROCESS_NAME, title);
-    put_number(&trace->inner, DESCRIPTOR_UUID, trace->first + PROCESS_TRACK);
-    put_bytes(&trace->inner, DESCRIPTOR_PROCESS, process.bytes, process.count);
-    trace->failed = trace->failed || process.failed;
-    page_bytes_free(&process);
-    write_packet(trace, PACKET_DESCRIPTOR, false, 0);
-}
-
-static void describe_track(struct trace *trace, uint64_t track, const char *before, const char *name,
-                           bool counter)
-{
-    static const unsigned char bytes_unit[] = {COUNTER_UNIT << 3 | VARINT, UNIT_BYTES};
     char text[RECORDING_SENTENCE];
 
     snprintf(text, sizeof text, "%s%.400s", before, name);
-    put_number(&trace->inner, DESCRIPTOR_UUID, trace->first + track);
-    put_number(&trace->inner, DESCRIPTOR_PARENT, trace->first + PROCESS_TRACK);
-    put_text(&trace->inner, DESCRIPTOR_NAME, text);
-    if (counter)
-        put_bytes(&trace->inner, DESCRIPTOR_COUNTER, bytes_unit, sizeof bytes_unit);
-    write_packet(trace, PACKET_DESCRIPTOR, false, 0);
+    trace_write_counter(&trace->out, trace->first + track, trace->first + PROCESS_TRACK, text);
 }
 
 static void describe_groups(struct trace *trace, const struct timeline *timeline, enum timeline_by by,
@@ -130,7 +39,7 @@ static void describe_groups(struct trace *trace, const struct timeline *timeline
         const uint16_t id = by == TIMELINE_BY_OWNER ? timeline->blocks[i].owner : timeline->blocks[i].tag;
 
         if (!seen[id])
-            describe_track(trace, first + id, before, timeline_name(timeline->recording, by, id), true);
+            describe_counter(trace, first + id, before, timeline_name(timeline->recording, by, id));
         seen[id] = true;
     }
     free(seen);
@@ -140,21 +49,12 @@ static void describe_groups(struct trace *trace, const struct timeline *timeline
 
 static void count(struct trace *trace, uint64_t track, uint64_t time_ns, uint64_t bytes)
 {
-    put_number(&trace->inner, EVENT_TYPE, COUNTER);
-    put_number(&trace->inner, EVENT_TRACK, trace->first + track);
-    put_number(&trace->inner, EVENT_COUNTER, bytes);
-    write_packet(trace, PACKET_TRACK_EVENT, true, time_ns);
+    trace_write_count(&trace->out, trace->first + track, time_ns, bytes);
 }
 
-static void mark(struct trace *trace, uint64_t track, unsigned type, uint64_t time_ns, const char *name)
+static void say(struct trace *trace, uint64_t time_ns, const char *name)
 {
-    put_number(&trace->inner, EVENT_TYPE, type);
-    put_number(&trace->inner, EVENT_TRACK, trace->first + track);
-    if (name) {
-        put_text(&trace->inner, EVENT_CATEGORY, "memory");
-        put_text(&trace->inner, EVENT_NAME, name);
-    }
-    write_packet(trace, PACKET_TRACK_EVENT, true, time_ns);
+    trace_write_instant(&trace->out, trace->first + PROCESS_TRACK, time_ns, "memory", name);
 }
 
 static void write_mark(struct trace *trace, const struct timeline *timeline,
@@ -168,22 +68,22 @@ static void write_mark(struct trace *trace, const struct timeline *timeline,
     case RECORDING_REFUSAL:
         snprintf(text, sizeof text, "refused %s for %.100s (%s)", size, owner,
                  recording_limit_name(event->limit));
-        mark(trace, PROCESS_TRACK, INSTANT, event->time_ns, text);
+        say(trace, event->time_ns, text);
         break;
     case RECORDING_WAIT:
         snprintf(text, sizeof text, "waits for %s for %.100s", size, owner);
-        mark(trace, WAITS_TRACK, SLICE_BEGIN,
-             event->time_ns > event->other ? event->time_ns - event->other : 0, text);
-        mark(trace, WAITS_TRACK, SLICE_END, event->time_ns, NULL);
+        trace_write_begin(&trace->out, trace->first + WAITS_TRACK,
+                          event->time_ns > event->other ? event->time_ns - event->other : 0, "memory", text);
+        trace_write_end(&trace->out, trace->first + WAITS_TRACK, event->time_ns);
         break;
     case RECORDING_LEND:
     case RECORDING_BORROW:
         snprintf(text, sizeof text, event->head.type == RECORDING_LEND ? "lends %s" : "borrows %s", size);
-        mark(trace, PROCESS_TRACK, INSTANT, event->time_ns, text);
+        say(trace, event->time_ns, text);
         break;
     default:
         snprintf(text, sizeof text, "joins free chunks, %s", size);
-        mark(trace, PROCESS_TRACK, INSTANT, event->time_ns, text);
+        say(trace, event->time_ns, text);
         break;
     }
 }
@@ -216,17 +116,19 @@ static void write_track(struct trace *trace, const struct recording_set *set,
     const struct timeline *timeline = &track->timeline;
     struct timeline_state state = TIMELINE_START;
     struct sums *sums = calloc(1, sizeof *sums);
+    const uint64_t process = trace->first + PROCESS_TRACK;
     uint64_t used = 0;
 
     if (!sums) {
         trace->failed = true;
         return;
     }
-    describe_process(trace, set, track);
-    describe_track(trace, WAITS_TRACK, "", "waits", false);
-    describe_track(trace, USED_TRACK, "", "in use", true);
-    describe_track(trace, LIMIT_TRACK, "", "limit", true);
-    describe_track(trace, CONTEXT_TRACK, "", "CUDA context", true);
+    trace_write_process(&trace->out, process, set->recordings[track->file].head.pid,
+                        recording_set_title(set, track->file));
+    trace_write_track(&trace->out, trace->first + WAITS_TRACK, process, "waits");
+    describe_counter(trace, USED_TRACK, "", "in use");
+    describe_counter(trace, LIMIT_TRACK, "", "limit");
+    describe_counter(trace, CONTEXT_TRACK, "", "CUDA context");
     describe_groups(trace, timeline, TIMELINE_BY_OWNER, OWNER_TRACKS, "owner: ");
     describe_groups(trace, timeline, TIMELINE_BY_TAG, TAG_TRACKS, "tag: ");
     for (size_t i = 0; i < timeline->step_count; i++) {
@@ -242,18 +144,14 @@ static void write_track(struct trace *trace, const struct recording_set *set,
 
 bool export_perfetto(FILE *out, const struct recording_set *set)
 {
-    struct trace trace = {.out = out};
+    struct trace trace = {.out = {.out = out}};
 
-    for (int i = 0; i < set->track_count && !trace.failed; i++) {
-        trace.sequence = (uint32_t)i + 1;
+    for (int i = 0; i < set->track_count && !trace.failed && !trace.out.failed; i++) {
         trace.first = 1 + (uint64_t)i * TRACKS_OF_IT;
-        trace.origin_ns =
-            set->recordings[0].head.began_mono_ns % RECORDING_BYTES_MAX + set->tracks[i].offset_ns;
-        trace.begun = false;
+        trace_write_sequence(&trace.out, (uint32_t)i + 1,
+                             set->recordings[0].head.began_mono_ns % RECORDING_BYTES_MAX +
+                                 set->tracks[i].offset_ns);
         write_track(&trace, set, &set->tracks[i]);
     }
-    page_bytes_free(&trace.packet);
-    page_bytes_free(&trace.inner);
-    page_bytes_free(&trace.text);
-    return !trace.failed;
+    return trace_write_close(&trace.out) && !trace.failed;
 }
