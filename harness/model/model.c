@@ -91,6 +91,7 @@ static enum status forward_layer(struct model *model, struct layer *layer)
 {
     enum status status = STATUS_OK;
 
+    model->place.layer = (int)(layer - model->layers);
     for (int i = 0; i < LAYER_OUTPUTS && !status; i++) {
         if (layer->out[i] != NO_VALUE)
             status = model_need_value(model, layer->out[i]);
@@ -128,6 +129,7 @@ static enum status forward_loss(struct model *model, const struct model_targets 
     size_t bytes = (size_t)model_loss_rows(model) * sizeof(float);
     enum status status = mem_need(model->mem, &model->losses, bytes, MEM_ACTIVATIONS);
 
+    model->place.layer = model->layer_count;
     if (status)
         return status;
     if (model->loss == LOSS_PICTURE)
@@ -147,6 +149,7 @@ enum status model_forward(struct model *model, const struct model_targets *targe
     enum status status =
         mem_need(model->mem, &model->workspace, model->device->ops->workspace_bytes, MEM_WORKSPACE);
 
+    model->place.pass = PASS_FORWARD;
     for (int v = 0; v < model->value_count; v++) {
         model->values[v].readers_left = model->values[v].readers;
         model->values[v].grad = NULL;
@@ -167,6 +170,7 @@ static enum status backward_loss(struct model *model, const struct model_targets
 {
     struct value *output = &model->values[model->output];
 
+    model->place = (struct model_place){PASS_BACKWARD, model->layer_count};
     output->grad = &output->data;
     mem_share(output->grad);
     if (model->loss == LOSS_PICTURE)
@@ -210,6 +214,7 @@ static enum status repeat_segment(struct model *model, int last)
 
     while (first > 0 && model->layers[first - 1].segment == segment)
         first--;
+    model->place.pass = PASS_REPEAT;
     model->frozen_statistics = true;
     for (int l = first; l <= last; l++)
         for (int i = 0; i < LAYER_OUTPUTS; i++)
@@ -234,8 +239,10 @@ static enum status repeat_segment(struct model *model, int last)
 
 static enum status backward_layer(struct model *model, struct layer *layer)
 {
-    enum status status = layer->type->backward(model, layer);
+    enum status status;
 
+    model->place = (struct model_place){PASS_BACKWARD, (int)(layer - model->layers)};
+    status = layer->type->backward(model, layer);
     for (int i = 0; i < LAYER_OUTPUTS && !status; i++) {
         struct value *value = layer->out[i] == NO_VALUE ? NULL : &model->values[layer->out[i]];
 

@@ -60,6 +60,23 @@ struct layer {
 
 enum model_loss { LOSS_CLASSES, LOSS_PICTURE };
 
+/* What the work that is queued now belongs to, for profiles. Written before the work is queued, and read by
+ * nothing else. */
+enum model_pass {
+    PASS_INPUT,
+    PASS_FORWARD,
+    PASS_REPEAT,
+    PASS_BACKWARD,
+    PASS_AVERAGE,
+    PASS_UPDATE,
+    PASS_COUNT
+};
+
+struct model_place {
+    enum model_pass pass;
+    int layer; /* layer_count: the loss; NO_VALUE: none */
+};
+
 /* Is told during the backward pass when a layer's part of it has been queued. The gradient of a parameter is
  * complete after the first layer that reads it. `layer_done` may be NULL. */
 struct model_listener {
@@ -98,6 +115,7 @@ struct model {
     struct tensor losses, lse;
     const int32_t *tokens; /* the input, if it is tokens */
     struct model_listener listener;
+    struct model_place place;
 };
 
 struct model_config {

@@ -254,13 +254,17 @@ static void print_job(struct job *job)
     struct session_result *result = &job->replica[0].result;
     float first = 0.0f;
     float last = 0.0f;
+    double flops_per_s = 0.0;
 
     for (int i = 0; i < job->count; i++) {
+        flops_per_s += job->replica[i].result.flops_per_s;
         first += job->replica[i].result.loss_first / (float)job->count;
         last += job->replica[i].result.loss_last / (float)job->count;
     }
     result->loss_first = first;
     result->loss_last = last;
+    result->flops_per_s = flops_per_s;
+    result->cards = job->one_card ? 1 : job->count;
     result->peak_bytes = atomic_load(&job->budget.peak);
     printf("replicas=%d ", job->count);
     session_print_result(result);

@@ -188,6 +188,9 @@ static enum status run_rank(struct rank *rank, const struct train_options *wante
     rank->watch = NULL;
     if (status && rank->nccl)
         nccl_abort(rank->nccl);
+    /* Ranks that share cards: how many cards there are is not known here. */
+    result.flops_per_s *= rank->comm.size;
+    result.cards = rank->nccl ? rank->comm.size : 0;
     result.loss_first = losses[0] / (float)rank->comm.size;
     result.loss_last = losses[1] / (float)rank->comm.size;
     if (!status && rank->comm.rank == 0) {

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "harness/base/card_peak.h"
 #include "harness/train/checkpoint.h"
 #include "harness/train/stop.h"
 #include "harness/train/weights.h"
@@ -25,6 +26,9 @@ void session_read_result(struct trainer *trainer, struct session_result *result)
     result->val_best = trainer->val_best;
     result->step_ms = trainer_step_ms(trainer);
     result->samples_per_s = trainer_samples_per_s(trainer);
+    /* simgpu has no kernels: how fast the host is says nothing of a card. */
+    result->flops_per_s = trainer->device->kernels ? trainer_flops_per_s(trainer) : 0.0;
+    result->cards = 1;
     result->peak_bytes = atomic_load(&trainer->supply->budget->peak);
     memcpy(result->peak_kind, trainer->mem.peak, sizeof(result->peak_kind));
     if (cudaMemcpy(&scalars, trainer->optim.scalars.data, sizeof(scalars), cudaMemcpyDeviceToHost) ==
@@ -56,7 +60,7 @@ static void print_summary(const struct session_result *result, double seconds)
 void session_print_result(const struct session_result *result)
 {
     const struct train_options *options = &result->options;
-    char model[16], alloc[16], precision[16];
+    char model[16], alloc[16], precision[16], speed[64];
 
     /* Nine digits give a float back exactly: two runs can be compared by the bits of their losses. */
     printf("model=%s alloc=%s precision=%s batch=%llu accumulate=%llu steps=%llu step_ms=%.3f "
@@ -67,6 +71,10 @@ void session_print_result(const struct session_result *result)
            (unsigned long long)options->batch, (unsigned long long)options->accumulate,
            (unsigned long long)options->steps, result->step_ms, result->samples_per_s, result->data_wait_ms,
            (double)result->loss_first, (double)result->loss_last);
+    if (result->flops_per_s > 0.0)
+        fputs(card_peak_words(result->device, (enum precision)options->precision, result->flops_per_s,
+                              result->cards, speed),
+              stdout);
     if (result->evaluation.rows)
         printf(" val_loss=%.6g val_best=%.6g", result->evaluation.loss,
                result->val_best > 0.0 ? result->val_best : (double)NAN);

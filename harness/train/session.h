@@ -16,6 +16,8 @@ struct session_result {
     float loss_first, loss_last;
     double step_ms; /* by the device's clock, without the first steps (warm-up) */
     double samples_per_s;
+    double flops_per_s;                   /* that the model needed; 0: not by a card */
+    int cards;                            /* that did them */
     double data_wait_ms;                  /* per step, that the host waited for samples */
     struct trainer_evaluation evaluation; /* at the end */
     double val_best;                      /* lowest loss of all validations */

@@ -4,6 +4,8 @@
 #include <string.h>
 #include <time.h>
 
+#include "harness/model/flops.h"
+
 double trainer_now(void)
 {
     struct timespec now;
@@ -344,6 +346,18 @@ static enum status run_graph(struct trainer *trainer, struct input_set *set, boo
     return status;
 }
 
+/* Counts what this batch needs; what a sample needs changes only with its length. */
+static void count_flops(struct trainer *trainer, const struct input_set *set)
+{
+    if (trainer->sample_flops <= 0.0 || trainer->flops_length != set->length) {
+        struct flops flops = flops_of_sample(&trainer->model, set->length);
+
+        trainer->sample_flops = (double)flops.forward + (double)flops.backward;
+        trainer->flops_length = set->length;
+    }
+    trainer->step_flops += trainer->sample_flops * (double)set->count;
+}
+
 static enum status step_batch(struct trainer *trainer, bool first, bool last)
 {
     struct input_part part = part_of(trainer, trainer->micro);
@@ -353,6 +367,8 @@ static enum status step_batch(struct trainer *trainer, bool first, bool last)
 
     if (!status)
         status = input_take(&trainer->input, &set);
+    if (!status)
+        count_flops(trainer, set);
     /* The copy of the next batch overlaps the work on this one. */
     if (!status)
         status = input_prefetch(&trainer->input, &next);
@@ -376,11 +392,13 @@ enum status trainer_step(struct trainer *trainer)
         trainer->graph_from = INPUT_SETS * parts;
         trainer->optim.keep_grads = true;
     }
+    trainer->step_flops = 0.0;
     for (uint64_t i = 0; i < parts && !status; i++)
         status = step_batch(trainer, i == 0, i + 1 == parts);
     if (status)
         return status;
     trainer->step++;
     trainer->timed_steps += trainer->timing;
+    trainer->timed_flops += trainer->timing ? trainer->step_flops : 0.0;
     return trainer_reports_now(trainer) ? trainer_queue_report(trainer) : STATUS_OK;
 }

@@ -87,6 +87,9 @@ struct trainer {
     uint64_t mark_step;
     uint64_t timed_steps;
     double timed_ms;
+    double sample_flops; /* of one sample of flops_length tokens, forward and backward */
+    int flops_length;
+    double step_flops, timed_flops; /* of the last step queued, and of the timed ones */
     bool timing;
     cudaGraphExec_t graph[TRAINER_GRAPHS];
     uint64_t graph_from; /* micro batches before the first capture */
@@ -162,6 +165,9 @@ enum status trainer_end(struct trainer *trainer);
 
 double trainer_step_ms(const struct trainer *trainer);
 double trainer_samples_per_s(const struct trainer *trainer);
+
+/* Returns the floating point operations per second that the model needed in the timed steps (flops.h). */
+double trainer_flops_per_s(const struct trainer *trainer);
 
 /* Returns host seconds. */
 double trainer_now(void);

@@ -197,3 +197,8 @@ double trainer_samples_per_s(const struct trainer *trainer)
 
     return ms > 0.0 ? 1e3 * (double)(options->batch * options->accumulate * shards) / ms : 0.0;
 }
+
+double trainer_flops_per_s(const struct trainer *trainer)
+{
+    return trainer->timed_ms > 0.0 ? 1e3 * trainer->timed_flops / trainer->timed_ms : 0.0;
+}

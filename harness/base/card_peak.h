@@ -1,0 +1,17 @@
+/* How fast cards can be: the floating point operations per second of NVIDIA's data sheets, for matrix
+ * products without sparsity. Pure. */
+#ifndef HARNESS_CARD_PEAK_H
+#define HARNESS_CARD_PEAK_H
+
+#include "harness/base/train_options.h"
+
+/* Returns the peak of the card of that name (with blanks or underscores), in operations per second; 0 if the
+ * card is not known, is a part of one (MIG), or does not have the precision. */
+double card_peak(const char *name, enum precision precision);
+
+/* Writes the part of a result line that says how many operations per second were done, and as a share of the
+ * peak of so many cards if that is known: " tflops=391.20 mfu=0.3956". Returns text. */
+const char *card_peak_words(const char *name, enum precision precision, double flops_per_s, int cards,
+                            char text[64]);
+
+#endif

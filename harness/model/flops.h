@@ -1,0 +1,21 @@
+/* The floating point operations that a model needs, counted from its layers: those of convolutions, dense
+ * layers and attention, two for each multiply-add. The rest (norms, activations, biases, the update) is left
+ * out, as it is where shares of a card's peak are compared. Counts what has to be computed, not what an
+ * implementation computes: a causal attention's half, and nothing twice (--checkpoint-activations). Pure. */
+#ifndef HARNESS_FLOPS_H
+#define HARNESS_FLOPS_H
+
+#include "harness/model/model.h"
+
+struct flops {
+    uint64_t forward;
+    uint64_t backward; /* twice as many, but for a layer whose input needs no gradient */
+};
+
+/* Returns those of one sample; `length` tokens of it, where there are tokens. */
+struct flops flops_of_sample(const struct model *model, int length);
+
+/* Returns those of one layer. */
+struct flops flops_of_layer(const struct model *model, const struct layer *layer, int length);
+
+#endif
