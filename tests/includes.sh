@@ -23,7 +23,8 @@ harness/base: kernels tools/gpucap
 harness/memory: harness/base interpose
 harness/data: kernels harness/base harness/memory
 harness/model: kernels harness/base harness/memory harness/data
-harness/train: kernels harness/base harness/memory harness/data harness/model
+harness/profile: kernels harness/base harness/memory harness/model tools/gpucap
+harness/train: kernels harness/base harness/memory harness/data harness/model harness/profile
 harness/fleet: interpose/account interpose/settings tools/gpucap
 harness/scenario: harness/base harness/fleet interpose/settings tools/gpucap
 tools/simgpu:

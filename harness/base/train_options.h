@@ -91,6 +91,9 @@ struct train_options {
     uint64_t device;
     uint64_t report_every;
     const char *log;
+    const char *profile;
+    uint64_t profile_steps;
+    bool nvtx;
     bool quiet, help, man;
 };
 

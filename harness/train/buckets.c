@@ -102,16 +102,23 @@ static enum status queue_bucket(struct buckets *buckets, struct model *model, co
 {
     enum status status =
         cuda_device_status(cudaEventRecord(bucket->ready, model->device->stream), "recording an event");
+    size_t bytes = 0;
 
     for (int i = 0; i < bucket->count; i++) {
         struct param *param = &model->params[buckets->order[bucket->first + i]];
 
         buckets->parts[i] = (struct nccl_part){param->grad.data, param_count(param)};
+        bytes += param_count(param) * sizeof(float);
     }
     if (!status)
         status = cuda_device_status(cudaStreamWaitEvent(buckets->stream, bucket->ready, 0),
                                     "waiting for gradients");
-    return status ? status : nccl_average(buckets->comm, buckets->parts, bucket->count, buckets->stream);
+    if (!status)
+        status =
+            profile_begin_average(buckets->profile, buckets->stream, (int)(bucket - buckets->bucket), bytes);
+    if (!status)
+        status = nccl_average(buckets->comm, buckets->parts, bucket->count, buckets->stream);
+    return status ? status : profile_end_average(buckets->profile, buckets->stream);
 }
 
 enum status buckets_layer_done(struct buckets *buckets, struct model *model, int layer)

@@ -5,6 +5,7 @@
 #define HARNESS_BUCKETS_H
 
 #include "harness/model/model.h"
+#include "harness/profile/profile.h"
 #include "harness/train/nccl.h"
 
 struct bucket {
@@ -21,7 +22,8 @@ struct buckets {
     struct nccl_part *parts;
     struct bucket *bucket;
     int bucket_count;
-    int next; /* bucket to queue */
+    int next;                /* bucket to queue */
+    struct profile *profile; /* that watches, or NULL; set by the owner */
 };
 
 /* Plans buckets of about `bytes` for an open model on the current device. Call buckets_close also after a

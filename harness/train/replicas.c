@@ -213,8 +213,10 @@ static enum status open_comm(struct replica *replica)
     if (comm && atomic_load(&job->broken))
         nccl_abort(comm);
     pthread_mutex_unlock(&job->lock);
-    return status ? status
-                  : buckets_open(&replica->buckets, &replica->trainer.model, comm, job->options->bucket);
+    if (!status)
+        status = buckets_open(&replica->buckets, &replica->trainer.model, comm, job->options->bucket);
+    replica->buckets.profile = replica->trainer.profile;
+    return status;
 }
 
 /* On cards of their own, replicas open in parallel. */
@@ -268,6 +270,20 @@ static void print_job(struct job *job)
     result->peak_bytes = atomic_load(&job->budget.peak);
     printf("replicas=%d ", job->count);
     session_print_result(result);
+}
+
+static enum status end_profiles(struct job *job)
+{
+    struct profile **profiles = calloc((size_t)job->count, sizeof(struct profile *));
+    enum status status;
+
+    if (!profiles)
+        return status_fail(STATUS_NO_MEMORY, "out of host memory");
+    for (int i = 0; i < job->count; i++)
+        profiles[i] = job->replica[i].trainer.profile;
+    status = session_end_profile(job->options, profiles, job->count);
+    free(profiles);
+    return status;
 }
 
 /* Opens what all replicas share, and on one card the replicas too: one after the other, so that each arena
@@ -419,6 +435,8 @@ enum status replicas_run(const struct train_options *options)
     status = run_job(&job);
     if (!status)
         print_job(&job);
+    if (!status)
+        status = end_profiles(&job);
     close_job(&job);
     pthread_cond_destroy(&job.changed);
     pthread_mutex_destroy(&job.lock);

@@ -122,9 +122,11 @@ static enum status open_nccl(struct rank *rank)
         status = status_fail(STATUS_FAILED, "MPI could not pass on NCCL's identity");
     if (!status)
         status = nccl_open(&rank->nccl, &id, rank->comm.rank, rank->comm.size);
-    return status ? status
-                  : buckets_open(&rank->buckets, &rank->trainer->model, rank->nccl,
-                                 rank->trainer->options.bucket);
+    if (!status)
+        status =
+            buckets_open(&rank->buckets, &rank->trainer->model, rank->nccl, rank->trainer->options.bucket);
+    rank->buckets.profile = rank->trainer->profile;
+    return status;
 }
 
 static enum status open_reduce(struct rank *rank, int devices)
@@ -162,8 +164,9 @@ static enum status run_rank(struct rank *rank, const struct train_options *wante
     if (!status && devices > 0)
         options.device = (uint64_t)(rank->comm.local_rank % devices);
     options.quiet = options.quiet || rank->comm.rank > 0;
+    /* Replicas are equal: one saves, and one is profiled. */
     if (rank->comm.rank > 0)
-        options.save = NULL;
+        options.save = options.profile = NULL;
     if (!status)
         status = cuda_device_open(&device, options.device);
     if (!status)
@@ -196,6 +199,7 @@ static enum status run_rank(struct rank *rank, const struct train_options *wante
     if (!status && rank->comm.rank == 0) {
         printf("replicas=%d ", rank->comm.size);
         session_print_result(&result);
+        status = session_end_profile(&options, &trainer.profile, 1);
     }
     buckets_close(&rank->buckets);
     trainer_close(&trainer);

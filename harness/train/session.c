@@ -88,6 +88,21 @@ void session_print_result(const struct session_result *result)
     printf(" device=%s\n", result->device);
 }
 
+enum status session_end_profile(const struct train_options *options, struct profile *const *profiles,
+                                int count)
+{
+    char model[16], precision[16], title[64];
+    enum status status;
+
+    if (!options->profile)
+        return STATUS_OK;
+    snprintf(title, sizeof(title), "train %s %s",
+             train_options_choice("model", options->model, model, sizeof(model)),
+             train_options_choice("precision", options->precision, precision, sizeof(precision)));
+    status = profile_write(options->profile, title, profiles, count);
+    return status || options->quiet ? status : profile_print(profiles[0], stderr);
+}
+
 enum status session_run(struct trainer *trainer, struct session_result *result)
 {
     const struct train_options *options = &trainer->options;

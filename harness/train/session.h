@@ -35,4 +35,9 @@ void session_read_result(struct trainer *trainer, struct session_result *result)
 /* Prints the result line on stdout. */
 void session_print_result(const struct session_result *result);
 
+/* Writes the file of --profile from the profiles of a job's replicas, and prints the first one's table on
+ * stderr. Does nothing without --profile. */
+enum status session_end_profile(const struct train_options *options, struct profile *const *profiles,
+                                int count);
+
 #endif

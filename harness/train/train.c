@@ -54,6 +54,10 @@ static enum status check_options(const struct train_options *options)
         (options->prune > 0.0 || options->quantize != QUANTIZE_NONE))
         return status_fail(STATUS_USAGE, "--prune and --quantize go with one model: not with --pair or "
                                          "--replicas");
+    if ((options->profile || options->nvtx) && options->pair.given)
+        return status_fail(STATUS_USAGE, "--profile and --nvtx go with one model: not with --pair");
+    if (options->profile && !options->steps)
+        return status_fail(STATUS_USAGE, "--profile needs steps to measure: --steps is 0");
     if (options->replicas && (options->find_batch || options->auto_accum))
         return status_fail(STATUS_USAGE, "--replicas does not go with --find-batch or --auto-accum");
     return STATUS_OK;
@@ -75,6 +79,8 @@ static enum status run_with_batch(const struct train_options *options, struct cu
     *trained = !status;
     if (!status)
         session_print_result(&result);
+    if (!status)
+        status = session_end_profile(options, &trainer.profile, 1);
     if (!status)
         status = shrink_model_evaluate(&trainer);
     trainer_close(&trainer);
@@ -121,6 +127,8 @@ enum status train_run(const struct train_options *options)
         status = checkpoint_can_save(options->save);
     if (!status && options->save_weights)
         status = weights_can_save(options->save_weights);
+    if (!status && options->profile)
+        status = profile_can_write(options->profile);
     if (status)
         return status;
     if (options->save)

@@ -197,6 +197,8 @@ enum status trainer_open_shard(struct trainer *trainer, const struct train_optio
     status = net_fill_options(&trainer->options);
     if (!status && !trainer->dataset)
         status = open_dataset(&trainer->dataset, &trainer->options);
+    if (!status)
+        status = profile_open(&trainer->profile, &trainer->options, &trainer->model, trainer->shard);
     return status ? status : open_run(trainer);
 }
 
@@ -227,6 +229,9 @@ void trainer_close(struct trainer *trainer)
 {
     if (!trainer->device)
         return;
+    /* Queued work may still record its events. */
+    cudaStreamSynchronize(trainer->device->stream);
+    profile_close(trainer->profile);
     close_run(trainer);
     if (trainer->dataset && !trainer->shares_dataset)
         dataset_close(trainer->dataset);
@@ -257,8 +262,10 @@ static enum status end_step(struct trainer *trainer, bool capturing)
 {
     enum status status = STATUS_OK;
 
+    trainer->model.place = (struct model_place){PASS_AVERAGE, NO_VALUE};
     if (trainer->reduce.run)
         status = trainer->reduce.run(trainer->reduce.owner, &trainer->model);
+    trainer->model.place.pass = PASS_UPDATE;
     return status ? status : optim_update(&trainer->optim, capturing);
 }
 
@@ -278,6 +285,7 @@ static enum status run_batch(struct trainer *trainer, struct input_set *set, boo
     float scale;
     enum status status = STATUS_OK;
 
+    model->place = (struct model_place){PASS_INPUT, NO_VALUE};
     if (first)
         status = MODEL_OP(model, fill, .out = trainer->totals.data, .type = OPS_F32, .count = TOTALS);
     model->training = true;
@@ -334,7 +342,7 @@ static enum status run_graph(struct trainer *trainer, struct input_set *set, boo
     size_t which = (size_t)(set - trainer->input.set) + (first ? 2u : 0u) + (last ? 4u : 0u);
     enum status status = STATUS_OK;
 
-    if (trainer->micro < trainer->graph_from)
+    if (trainer->micro < trainer->graph_from || profile_is_pending(trainer->profile))
         return run_batch(trainer, set, first, last, false);
     if (!trainer->graph[which])
         status = capture(trainer, set, first, last, &trainer->graph[which]);
@@ -384,8 +392,12 @@ static enum status step_batch(struct trainer *trainer, bool first, bool last)
 enum status trainer_step(struct trainer *trainer)
 {
     uint64_t parts = trainer->options.accumulate;
-    enum status status = optim_set_rate(&trainer->optim, optim_rate(&trainer->options, trainer->step));
+    struct profile *profile = trainer->trial ? NULL : trainer->profile;
+    uint64_t left = trainer->options.steps - trainer->step;
+    enum status status = profile_begin_step(profile, trainer->step, left);
 
+    if (!status)
+        status = optim_set_rate(&trainer->optim, optim_rate(&trainer->options, trainer->step));
     if (!trainer_is_good(trainer))
         return STATUS_FAILED;
     if (trainer->options.graph) {
@@ -395,6 +407,8 @@ enum status trainer_step(struct trainer *trainer)
     trainer->step_flops = 0.0;
     for (uint64_t i = 0; i < parts && !status; i++)
         status = step_batch(trainer, i == 0, i + 1 == parts);
+    if (!status)
+        status = profile_end_step(profile, left - 1);
     if (status)
         return status;
     trainer->step++;

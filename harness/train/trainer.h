@@ -8,6 +8,7 @@
 #include "harness/train/progress.h"
 #include "harness/model/net.h"
 #include "harness/model/optim.h"
+#include "harness/profile/profile.h"
 
 /* The sums that op_evaluate computes. */
 enum { TOTAL_LOSS, TOTAL_RIGHT, TOTAL_ROWS, TOTALS };
@@ -92,8 +93,9 @@ struct trainer {
     double step_flops, timed_flops; /* of the last step queued, and of the timed ones */
     bool timing;
     cudaGraphExec_t graph[TRAINER_GRAPHS];
-    uint64_t graph_from; /* micro batches before the first capture */
-    bool keep_input;     /* a step does not release its batch: dump_step does */
+    uint64_t graph_from;     /* micro batches before the first capture */
+    struct profile *profile; /* NULL: none is asked for */
+    bool keep_input;         /* a step does not release its batch: dump_step does */
     bool trial; /* weights stay zero, and a validation is a few batches, the shorter last one among them */
 };
 

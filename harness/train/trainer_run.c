@@ -144,11 +144,13 @@ void trainer_begin(struct trainer *trainer)
 enum status trainer_advance(struct trainer *trainer)
 {
     const struct train_options *options = &trainer->options;
-    /* Not timed: the first steps, which choose algorithms, and those before the graphs are captured. */
+    /* Not timed: the first steps, which choose algorithms, those before the graphs are captured, and those of
+     * a profile. */
     uint64_t warm = trainer->first_step + (options->graph ? 2 * INPUT_SETS : 1);
     enum status status = STATUS_OK;
 
-    if (trainer->step >= warm || trainer->step + 1 == options->steps)
+    if ((trainer->step >= warm && !profile_is_pending(trainer->profile)) ||
+        trainer->step + 1 == options->steps)
         status = trainer_time(trainer, true);
     if (!status)
         status = trainer_step(trainer);

@@ -1,0 +1,45 @@
+/* Where the time and the memory of a training go: --profile and --nvtx. For some steps, each operation is put
+ * between two CUDA events on the stream where it runs, and what is held of each kind of memory is noted when
+ * it is queued. The events are made before those steps and read after them, so that the host runs ahead of
+ * the device as in any other step. On simgpu, events tell the time of the host's clock. Before and after
+ * those steps, and without a profile, operations are called as ever.
+ *
+ * A profile belongs to the thread of its trainer. Functions accept NULL and then do nothing. */
+#ifndef HARNESS_PROFILE_H
+#define HARNESS_PROFILE_H
+
+#include "harness/base/train_options.h"
+#include "harness/model/model.h"
+
+struct profile;
+
+/* Makes a profile for replica `replica` if the options ask for one, else leaves *out NULL. All must outlive
+ * the profile. */
+enum status profile_open(struct profile **out, const struct train_options *options, struct model *model,
+                         uint64_t replica);
+void profile_close(struct profile *profile);
+
+/* Call before anything of a step is queued, and after all of it has been. `step` counts from 0; `left` steps
+ * are to be done, this one included. */
+enum status profile_begin_step(struct profile *profile, uint64_t step, uint64_t left);
+enum status profile_end_step(struct profile *profile, uint64_t left);
+
+/* Returns true until the last step of the profile is done: steps must not be captured, nor be timed. */
+bool profile_is_pending(const struct profile *profile);
+
+/* Call on both sides of the average of a bucket, with the stream where it runs. */
+enum status profile_begin_average(struct profile *profile, cudaStream_t stream, int bucket, size_t bytes);
+enum status profile_end_average(struct profile *profile, cudaStream_t stream);
+
+/* ---- afterwards ---- */
+
+/* Fails if a file cannot be written there. */
+enum status profile_can_write(const char *path);
+
+/* Writes the profiles of a job's replicas as one trace for ui.perfetto.dev. `title` names the training. */
+enum status profile_write(const char *path, const char *title, struct profile *const *profiles, int count);
+
+/* Prints the most expensive operations and the memory at its peak, in 80 columns. */
+enum status profile_print(const struct profile *profile, FILE *out);
+
+#endif
