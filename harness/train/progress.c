@@ -88,17 +88,20 @@ static void print_step(const struct progress *progress, const struct progress_fi
 
 static void log_step(const struct progress_figures *figures)
 {
-    char loss[32], rate[32], ms[32], eta[32];
+    char loss[32], rate[32], ms[32], mfu[32], eta[32];
+    bool known = figures->peak_ms > 0.0 && figures->ms > 0.0;
 
-    progress_log("step",
-                 ",\"model\":\"%s\",\"step\":%llu,\"steps\":%llu,\"loss\":%s,\"rate\":%s,\"ms\":%s,"
-                 "\"%s_per_s\":%.1f,\"held_bytes\":%zu,\"peak_bytes\":%zu,\"skipped\":%.0f,\"eta_s\":%s",
-                 figures->model, (unsigned long long)figures->step, (unsigned long long)figures->steps,
-                 progress_number(figures->loss, loss), progress_number(figures->rate, rate),
-                 progress_number(figures->ms > 0.0 ? figures->ms : (double)NAN, ms),
-                 figures->tokens ? "tokens" : "samples", figures->per_s, figures->held, figures->peak,
-                 figures->skipped,
-                 progress_number(figures->eta_s >= 0.0 ? figures->eta_s : (double)NAN, eta));
+    progress_log(
+        "step",
+        ",\"model\":\"%s\",\"step\":%llu,\"steps\":%llu,\"loss\":%s,\"rate\":%s,\"ms\":%s,"
+        "\"%s_per_s\":%.1f,\"mfu\":%s,\"held_bytes\":%zu,\"peak_bytes\":%zu,\"skipped\":%.0f,\"eta_s\":%s",
+        figures->model, (unsigned long long)figures->step, (unsigned long long)figures->steps,
+        progress_number(figures->loss, loss), progress_number(figures->rate, rate),
+        progress_number(figures->ms > 0.0 ? figures->ms : (double)NAN, ms),
+        figures->tokens ? "tokens" : "samples", figures->per_s,
+        progress_number(known ? figures->peak_ms / figures->ms : (double)NAN, mfu), figures->held,
+        figures->peak, figures->skipped,
+        progress_number(figures->eta_s >= 0.0 ? figures->eta_s : (double)NAN, eta));
 }
 
 void progress_step(struct progress *progress, struct progress_figures *figures, uint64_t timed, bool must)

@@ -19,7 +19,8 @@ struct progress_figures {
     double ms;    /* per step by the device's clock, without validations and checkpoints; 0: not known yet */
     double per_s; /* samples a second, or tokens */
     bool tokens;
-    double eta_s; /* until the last step, validations and checkpoints included; negative: not known yet */
+    double peak_ms; /* that a step would take at the card's peak of operations; 0: not known */
+    double eta_s;   /* until the last step, validations and checkpoints included; negative: not known yet */
     size_t held, peak; /* bytes taken from the device */
     double skipped;    /* updates left out */
 };

@@ -51,7 +51,7 @@ struct part {
     char text[96];
 };
 
-enum { PARTS = 9, BAR = 20 };
+enum { PARTS = 10, BAR = 20 };
 
 static void write_memory(const struct progress_figures *figures, char *text, size_t size)
 {
@@ -64,7 +64,7 @@ static void write_memory(const struct progress_figures *figures, char *text, siz
 
 static void write_parts(const struct progress_figures *figures, struct part parts[PARTS])
 {
-    static const int drop[PARTS] = {6, 0, 7, 3, 5, 1, 8, 4, 2};
+    static const int drop[PARTS] = {6, 0, 7, 3, 5, 1, 9, 4, 8, 2};
     double done = figures->steps ? (double)figures->step / (double)figures->steps * BAR : 0.0;
     char a[32], b[32];
     size_t size = sizeof(parts[0].text);
@@ -85,8 +85,10 @@ static void write_parts(const struct progress_figures *figures, struct part part
     snprintf(parts[5].text, size, "loss %.4g", figures->loss);
     snprintf(parts[6].text, size, "lr %.3g", figures->rate);
     write_memory(figures, parts[7].text, size);
+    if (figures->peak_ms > 0.0 && figures->ms > 0.0)
+        snprintf(parts[8].text, size, "%.0f %% of peak FLOP/s", 100.0 * figures->peak_ms / figures->ms);
     if (figures->eta_s >= 0.0 && figures->step < figures->steps)
-        snprintf(parts[8].text, size, "ETA %s", duration(figures->eta_s, a));
+        snprintf(parts[9].text, size, "ETA %s", duration(figures->eta_s, a));
 }
 
 static size_t join(const struct part parts[PARTS], int least, char *line, size_t size)
@@ -125,6 +127,9 @@ void progress_plain_line(const struct progress_figures *figures, char *line, siz
     if (figures->ms > 0.0)
         snprintf(line + used, size - used, " ms=%.3f %s_per_s=%.1f", figures->ms,
                  figures->tokens ? "tokens" : "samples", figures->per_s);
+    used = strlen(line);
+    if (figures->peak_ms > 0.0 && figures->ms > 0.0)
+        snprintf(line + used, size - used, " mfu=%.4f", figures->peak_ms / figures->ms);
     used = strlen(line);
     snprintf(line + used, size - used, " held_mib=%.1f peak_mib=%.1f", (double)figures->held / mib,
              (double)figures->peak / mib);

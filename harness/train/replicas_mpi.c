@@ -164,9 +164,8 @@ static enum status run_rank(struct rank *rank, const struct train_options *wante
     if (!status && devices > 0)
         options.device = (uint64_t)(rank->comm.local_rank % devices);
     options.quiet = options.quiet || rank->comm.rank > 0;
-    /* Replicas are equal: one saves, and one is profiled. */
     if (rank->comm.rank > 0)
-        options.save = options.profile = NULL;
+        options.save = NULL;
     if (!status)
         status = cuda_device_open(&device, options.device);
     if (!status)
@@ -199,6 +198,7 @@ static enum status run_rank(struct rank *rank, const struct train_options *wante
     if (!status && rank->comm.rank == 0) {
         printf("replicas=%d ", rank->comm.size);
         session_print_result(&result);
+        /* All are profiled, so that all capture their graphs in the same step. */
         status = session_end_profile(&options, &trainer.profile, 1);
     }
     buckets_close(&rank->buckets);

@@ -39,12 +39,19 @@ void session_read_result(struct trainer *trainer, struct session_result *result)
 /* For people, on a terminal: what a run comes to. */
 static void print_summary(const struct session_result *result, double seconds)
 {
-    const double gib = 1024.0 * 1024.0 * 1024.0;
+    const double gib = 1024.0 * 1024.0 * 1024.0, tera = 1e12;
+    double peak = card_peak(result->device, (enum precision)result->options.precision);
 
     fprintf(stderr, "\n  time        %.1f s, %llu steps\n", seconds,
             (unsigned long long)result->options.steps);
     fprintf(stderr, "  speed       %.2f ms a step, %.0f samples/s, %.2f ms a step waiting for data\n",
             result->step_ms, result->samples_per_s, result->data_wait_ms);
+    if (result->flops_per_s > 0.0)
+        fprintf(stderr, "              %.1f TFLOP/s", result->flops_per_s / tera);
+    if (result->flops_per_s > 0.0 && peak > 0.0)
+        fprintf(stderr, ", %.1f %% of the card's peak", 100.0 * result->flops_per_s / peak);
+    if (result->flops_per_s > 0.0)
+        fputc('\n', stderr);
     if (result->evaluation.rows)
         fprintf(stderr, "  validation  loss %.4f, best %.4f", result->evaluation.loss, result->val_best);
     if (result->evaluation.accuracy >= 0.0)

@@ -342,7 +342,7 @@ static enum status run_graph(struct trainer *trainer, struct input_set *set, boo
     size_t which = (size_t)(set - trainer->input.set) + (first ? 2u : 0u) + (last ? 4u : 0u);
     enum status status = STATUS_OK;
 
-    if (trainer->micro < trainer->graph_from || profile_is_pending(trainer->profile))
+    if (trainer->micro < trainer->graph_from || trainer_is_profiled(trainer))
         return run_batch(trainer, set, first, last, false);
     if (!trainer->graph[which])
         status = capture(trainer, set, first, last, &trainer->graph[which]);

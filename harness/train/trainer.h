@@ -86,6 +86,7 @@ struct trainer {
     cudaEvent_t start, stop;
     cudaEvent_t mark; /* start, or a report's `done`: when mark_step was done; NULL: not timed */
     uint64_t mark_step;
+    uint64_t timed_from; /* step */
     uint64_t timed_steps;
     double timed_ms;
     double sample_flops; /* of one sample of flops_length tokens, forward and backward */
@@ -114,6 +115,12 @@ enum status trainer_open_dataset(struct dataset **out, const struct train_option
 static inline bool trainer_is_good(const struct trainer *trainer)
 {
     return !trainer->reduce.good || trainer->reduce.good(trainer->reduce.owner);
+}
+
+/* Returns true until the steps of --profile are done. Trials have none. */
+static inline bool trainer_is_profiled(const struct trainer *trainer)
+{
+    return !trainer->trial && profile_is_pending(trainer->profile);
 }
 
 /* Starts over with another batch: closes everything but the dataset, gives the supply's unused memory back

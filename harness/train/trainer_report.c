@@ -5,6 +5,8 @@
 
 #include <stdio.h>
 
+#include "harness/base/card_peak.h"
+
 static const double report_seconds = 0.1; /* between two reports, so that a bad step is soon noticed */
 
 /* ---- reports ---- */
@@ -62,6 +64,16 @@ static double step_ms(struct trainer *trainer, const struct trainer_report *repo
     return *steps ? (double)ms / (double)*steps : 0.0;
 }
 
+/* Milliseconds that a step would take at the peak of the card. 0 if steps differ, or replicas share it. */
+static double peak_ms(const struct trainer *trainer)
+{
+    const struct train_options *options = &trainer->options;
+    double peak = card_peak(trainer->device->name, (enum precision)options->precision);
+    bool alone = trainer->shards <= 1 || trainer->reduce.captures;
+
+    return peak > 0.0 && alone && !options->vary ? 1e3 * trainer->step_flops / peak : 0.0;
+}
+
 static void print_report(struct trainer *trainer, const struct trainer_report *report)
 {
     const struct train_options *options = &trainer->options;
@@ -80,6 +92,7 @@ static void print_report(struct trainer *trainer, const struct trainer_report *r
         .held = supply_held(trainer->supply),
         .peak = atomic_load(&trainer->supply->budget->peak),
         .skipped = (double)report->figures->scalars.skipped,
+        .peak_ms = peak_ms(trainer),
     };
     uint64_t timed;
 

@@ -134,6 +134,8 @@ void trainer_begin(struct trainer *trainer)
     trainer->reported = trainer_now();
     trainer->first_step = trainer->step;
     trainer->mark = NULL;
+    /* Not timed: the first steps, which choose algorithms, and those before the graphs are captured. */
+    trainer->timed_from = trainer->step + (trainer->options.graph ? 2 * INPUT_SETS : 1);
     progress_open(&trainer->progress, trainer->options.quiet || trainer->shard || trainer->trial,
                   trainer->shares_terminal, trainer->options.report_every);
     log_start(trainer);
@@ -144,13 +146,13 @@ void trainer_begin(struct trainer *trainer)
 enum status trainer_advance(struct trainer *trainer)
 {
     const struct train_options *options = &trainer->options;
-    /* Not timed: the first steps, which choose algorithms, those before the graphs are captured, and those of
-     * a profile. */
-    uint64_t warm = trainer->first_step + (options->graph ? 2 * INPUT_SETS : 1);
+    /* Nor are the steps of a profile, after which graphs are yet to be captured. */
+    uint64_t next = trainer->step + 1 + (options->graph ? INPUT_SETS : 0);
     enum status status = STATUS_OK;
 
-    if ((trainer->step >= warm && !profile_is_pending(trainer->profile)) ||
-        trainer->step + 1 == options->steps)
+    if (trainer_is_profiled(trainer) && trainer->timed_from < next)
+        trainer->timed_from = next;
+    if (trainer->step >= trainer->timed_from || trainer->step + 1 == options->steps)
         status = trainer_time(trainer, true);
     if (!status)
         status = trainer_step(trainer);

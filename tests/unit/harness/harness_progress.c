@@ -39,6 +39,20 @@ static void test_the_line_of_a_terminal_says_everything_where_there_is_room(void
         line);
 }
 
+static void test_share_of_the_peak_is_shown_where_it_is_known(void)
+{
+    struct progress_figures figures = usual;
+    char line[512];
+
+    figures.peak_ms = figures.ms / 4.0;
+    progress_terminal_line(&figures, 200, line, sizeof(line));
+    TEST_ASSERT_NOT_NULL_MESSAGE(strstr(line, "(peak 10.4)  25 % of peak FLOP/s  ETA"), line);
+    progress_plain_line(&figures, line, sizeof(line));
+    TEST_ASSERT_NOT_NULL_MESSAGE(strstr(line, " mfu=0.2500 "), line);
+    progress_plain_line(&usual, line, sizeof(line));
+    TEST_ASSERT_NULL_MESSAGE(strstr(line, "mfu"), line);
+}
+
 static void test_the_line_of_a_terminal_never_exceeds_its_columns(void)
 {
     char line[512];
@@ -185,6 +199,7 @@ int main(void)
 {
     UNITY_BEGIN();
     RUN_TEST(test_the_line_of_a_terminal_says_everything_where_there_is_room);
+    RUN_TEST(test_share_of_the_peak_is_shown_where_it_is_known);
     RUN_TEST(test_the_line_of_a_terminal_never_exceeds_its_columns);
     RUN_TEST(test_what_is_not_known_yet_is_left_out);
     RUN_TEST(test_a_plain_line_is_read_by_fleet);
