@@ -3,11 +3,13 @@
 
 #if defined(__has_include) && __has_include(<nvtx3/nvToolsExt.h>)
 
+#include <stddef.h>
+
 #include <nvtx3/nvToolsExt.h>
 
-bool profile_nvtx_is_there(void)
+void profile_nvtx_open(void)
 {
-    return true;
+    nvtxInitialize(NULL);
 }
 
 void profile_nvtx_push(const char *name)
@@ -22,10 +24,7 @@ void profile_nvtx_pop(void)
 
 #else
 
-bool profile_nvtx_is_there(void)
-{
-    return false;
-}
+void profile_nvtx_open(void) {}
 
 void profile_nvtx_push(const char *name)
 {

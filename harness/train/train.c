@@ -3,6 +3,7 @@
 
 #include <stdio.h>
 
+#include "harness/profile/profile_nvtx.h"
 #include "harness/train/checkpoint.h"
 #include "harness/train/fit.h"
 #include "harness/train/pair.h"
@@ -131,6 +132,8 @@ enum status train_run(const struct train_options *options)
         status = profile_can_write(options->profile);
     if (status)
         return status;
+    if (options->profile || options->nvtx)
+        profile_nvtx_open();
     if (options->save)
         stop_watch();
     if (options->log)
