@@ -4,6 +4,7 @@ publishes: slices lie within each other, every pass and layer is there, memory i
 cards the all-reduce of a bucket begins before the backward pass has ended.
 
 usage: profile_reader.py BUILD_FOLDER
+       profile_reader.py --file FILE     only reads FILE, and prints what its steps come to
 """
 import collections
 import os
@@ -116,7 +117,20 @@ def test_overlap(replicas):
     check(early > 0, "no all-reduce begins before the backward pass has ended")
 
 
+def show(path):
+    with open(path, "rb") as file:
+        replicas = read(file.read())
+    for replica in replicas:
+        steps, operations = replica.of("step"), replica.of("operation")
+        whole, busy = (sum(s.end - s.begin for s in slices) for slices in (steps, operations))
+        check(steps and busy <= whole, "operations take no longer than their steps")
+        print("steps=%d operations=%d ms=%.3f busy=%.4f" % (len(steps), len(operations), whole / len(steps) / 1e6, busy / whole))
+
+
 def main():
+    if sys.argv[1] == "--file":
+        show(sys.argv[2])
+        return 0
     build = sys.argv[1]
     with tempfile.TemporaryDirectory(prefix="gpucap-profile-") as folder:
         path = os.path.join(folder, "a.pftrace")
