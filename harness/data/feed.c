@@ -4,8 +4,6 @@
 
 #include <stdlib.h>
 
-#include "harness/memory/pinned.h"
-
 enum { MAX_FLIGHTS = 128 };
 
 struct flight {
@@ -15,7 +13,6 @@ struct flight {
 
 struct feed {
     struct pipeline *pipeline;
-    struct pinned *pinned;
     cudaStream_t copies;
     cudaEvent_t computed;
     struct flight flight[MAX_FLIGHTS]; /* a ring; events are created when first needed */
@@ -31,23 +28,23 @@ static enum status check(cudaError_t error, const char *what)
                        cudaGetErrorString(error));
 }
 
+/* A pipeline takes its buffers once, all of one size, and gives them back when it is closed: no allocator
+ * in front of the runtime would save a call (docs/decisions/080). */
 static void *take_pinned(void *owner, size_t bytes)
 {
-    return pinned_alloc(owner, bytes);
+    void *block = NULL;
+
+    (void)owner;
+    if (cudaHostAlloc(&block, bytes, cudaHostAllocPortable) == cudaSuccess)
+        return block;
+    cudaGetLastError(); /* clears the error, so that the next call does not report it */
+    return NULL;
 }
 
 static void give_pinned(void *owner, void *block)
 {
-    pinned_free(owner, block);
-}
-
-/* The limit of the pinned arena: the budget, and room for jemalloc's rounding and alignment. */
-static size_t pinned_limit(size_t budget)
-{
-    const size_t usual = (size_t)1 << 30, slack = (size_t)16 << 20;
-
-    budget = budget ? budget : usual;
-    return budget + budget / 4 + slack;
+    (void)owner;
+    cudaFreeHost(block);
 }
 
 enum status feed_open(struct feed **out, struct dataset *dataset, const struct pipeline_config *config)
@@ -60,12 +57,10 @@ enum status feed_open(struct feed **out, struct dataset *dataset, const struct p
     *out = NULL;
     if (!feed)
         return status_fail(STATUS_NO_MEMORY, "no host memory for the feed of data");
-    status = pinned_open(&feed->pinned, pinned_limit(config->budget));
-    if (!status)
-        status = check(cudaStreamCreateWithFlags(&feed->copies, cudaStreamNonBlocking), "making a stream");
+    status = check(cudaStreamCreateWithFlags(&feed->copies, cudaStreamNonBlocking), "making a stream");
     if (!status)
         status = check(cudaEventCreateWithFlags(&feed->computed, cudaEventDisableTiming), "making an event");
-    own.memory = (struct pipeline_memory){take_pinned, give_pinned, feed->pinned};
+    own.memory = (struct pipeline_memory){take_pinned, give_pinned, NULL};
     if (!status)
         status = pipeline_open(&feed->pipeline, dataset, &own);
     if (status) {
@@ -93,7 +88,6 @@ void feed_close(struct feed *feed)
     if (feed->computed)
         cudaEventDestroy(feed->computed);
     pipeline_close(feed->pipeline);
-    pinned_close(feed->pinned);
     free(feed);
 }
 

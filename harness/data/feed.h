@@ -1,4 +1,4 @@
-/* Copies batches to the device from pinned buffers (pinned.h), on a stream of its own, so that the copy of
+/* Copies batches to the device from pinned buffers, on a stream of its own, so that the copy of
  * the next batch overlaps the computing of this one. Belongs to one thread. With two sets of device buffers
  * in turn, a step is:
  *

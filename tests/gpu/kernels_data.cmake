@@ -1,14 +1,12 @@
-# The data side on a real GPU: pictures prepared there and on the host, pinned memory, copies. The last two are the unit
-# tests that simgpu passes, with the toolkit's runtime.
+# The data side on a real GPU: pictures prepared there and on the host, copies. The last is the unit test that simgpu
+# passes, with the toolkit's runtime.
 if(GPUCAP_NVCC AND GPUCAP_CUDART_SHARED AND TARGET train_cuda)
   find_package(Threads REQUIRED)
   gpucap_test(kernels_data LABEL gpu LIBS train_feed kernels_support SOURCES kernels_data.c)
-  foreach(part pinned feed)
-    gpucap_test(kernels_data_${part} LABEL gpu LIBS train_feed gpucap_cuda_headers ${GPUCAP_CUDART_SHARED}
-      Threads::Threads SOURCES ${CMAKE_SOURCE_DIR}/tests/unit/harness/harness_${part}.c)
-    target_compile_definitions(kernels_data_${part} PRIVATE TEST_ON_GPU)
-  endforeach()
-  foreach(program kernels_data kernels_data_pinned kernels_data_feed)
+  gpucap_test(kernels_data_feed LABEL gpu LIBS train_feed gpucap_cuda_headers ${GPUCAP_CUDART_SHARED}
+    Threads::Threads SOURCES ${CMAKE_SOURCE_DIR}/tests/unit/harness/harness_feed.c)
+  target_compile_definitions(kernels_data_feed PRIVATE TEST_ON_GPU)
+  foreach(program kernels_data kernels_data_feed)
     target_link_options(${program} PRIVATE -Wl,--enable-new-dtags)
   endforeach()
   add_dependencies(kernels_data train_cuda)

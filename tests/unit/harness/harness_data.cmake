@@ -1,4 +1,4 @@
-# The data side of the harness: formats, pictures, pipeline; then pinned memory and copies on the simulated GPU.
+# The data side of the harness: formats, pictures, pipeline; then copies on the simulated GPU.
 find_package(Threads REQUIRED)
 find_package(JPEG QUIET)
 find_package(PNG QUIET)
@@ -25,13 +25,5 @@ else()
   message(STATUS "libjpeg or libpng not found: the tests of image files are left out")
 endif()
 
-# MALLOC_CONF: no jemalloc of ours may look at it.
-gpucap_test(harness_pinned LIBS train_feed simgpu_cudart Threads::Threads SOURCES harness_pinned.c
-  ENV ${no_leaks} "MALLOC_CONF=abort_conf:true,nonsense:1")
-gpucap_test(harness_pinned_odd LIBS train_feed simgpu_cudart Threads::Threads SOURCES harness_pinned.c ENV ${no_leaks})
-target_compile_definitions(harness_pinned_odd PRIVATE ODD_ALIGNMENT)
-target_link_options(harness_pinned_odd PRIVATE -Wl,--wrap=cudaHostAlloc,--wrap=cudaFreeHost)
 gpucap_test(harness_feed LIBS train_feed simgpu_cudart SOURCES harness_feed.c ENV ${no_leaks})
-add_dependencies(harness_pinned simgpu_cuda)
-add_dependencies(harness_pinned_odd simgpu_cuda)
 add_dependencies(harness_feed simgpu_cuda)

@@ -100,6 +100,19 @@ static void test_copies_go_on_while_the_device_computes(void)
     OK(cudaStreamDestroy(compute));
 }
 
+static void test_batches_lie_in_pinned_memory(void)
+{
+    struct cudaPointerAttributes attributes;
+    struct feed *feed;
+    struct batch *batch;
+
+    TEST_ASSERT_EQUAL_INT(STATUS_OK, feed_open(&feed, dataset, &config));
+    TEST_ASSERT_EQUAL_INT(STATUS_OK, feed_next(feed, &batch));
+    OK(cudaPointerGetAttributes(&attributes, batch->bytes + BYTES - 1));
+    TEST_ASSERT_EQUAL_INT(cudaMemoryTypeHost, attributes.type);
+    feed_close(feed);
+}
+
 static void test_the_fewest_buffers_are_enough(void)
 {
     struct pipeline_stats stats;
@@ -177,6 +190,7 @@ int main(void)
     UNITY_BEGIN();
     RUN_TEST(test_the_device_sees_every_batch_unharmed);
     RUN_TEST(test_copies_go_on_while_the_device_computes);
+    RUN_TEST(test_batches_lie_in_pinned_memory);
     RUN_TEST(test_the_fewest_buffers_are_enough);
     RUN_TEST(test_closing_with_copies_under_way_is_clean);
     RUN_TEST(test_a_pass_ends_for_the_device_too);
