@@ -2,7 +2,8 @@
  *     g = grad * multiplier; first = beta1 first + (1 - beta1) g; second = beta2 second + (1 - beta2) g^2
  *     weight -= rate * (first / correction1 / (sqrt(second / correction2) + epsilon) + decay * weight)
  * With decoupled 0 it is Adam: decay * weight is added to g instead. The copy is the weight in the model's
- * type. Nothing happens if the gradients are bad (grad_check). The kernel beside it is adamw.cu. */
+ * type. Nothing happens if the gradients are bad (grad_check), and a zero stays one where keep_zeros is set.
+ * The kernel beside it is adamw.cu. */
 #include "cpu_threads.h"
 #include "grad_check.h"
 #include "ops_cpu.h"
@@ -35,8 +36,9 @@ static void update(const void *arg, size_t begin, size_t end)
 
         first[i] = a->beta1 * first[i] + (1.0f - a->beta1) * g;
         second[i] = a->beta2 * second[i] + (1.0f - a->beta2) * g * g;
-        weight[i] -=
-            rate * (first[i] * inverse1 / (sqrtf(second[i] * inverse2) + a->epsilon) + apart * weight[i]);
+        if (!(p->keep_zeros && weight[i] == 0.0f))
+            weight[i] -=
+                rate * (first[i] * inverse1 / (sqrtf(second[i] * inverse2) + a->epsilon) + apart * weight[i]);
     }
     if (p->copy)
         types_write(p->copy, a->copy_type, begin, end - begin, weight + begin);

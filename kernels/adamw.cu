@@ -2,12 +2,14 @@
  *     g = grad * multiplier; first = beta1 first + (1 - beta1) g; second = beta2 second + (1 - beta2) g^2
  *     weight -= rate * (first / correction1 / (sqrt(second / correction2) + epsilon) + decay * weight)
  * With decoupled 0 it is Adam: decay * weight is added to g instead. The copy is the weight in the model's
- * type. Nothing happens if the gradients are bad. The CPU reference is adamw.c. */
+ * type. Nothing happens if the gradients are bad, and a zero stays one where keep_zeros is set. The CPU
+ * reference is adamw.c. */
 #include "params.cuh"
 
 struct adamw_step {
     float rate, multiplier, beta1, beta2, epsilon, inverse1, inverse2;
     float coupled, apart; /* the decay, by the one way or the other */
+    bool keep_zeros;
 };
 
 static __device__ __forceinline__ void update(const struct adamw_step &s, float *weight, float *first,
@@ -17,7 +19,9 @@ static __device__ __forceinline__ void update(const struct adamw_step &s, float 
 
     *first = s.beta1 * *first + (1.0f - s.beta1) * g;
     *second = s.beta2 * *second + (1.0f - s.beta2) * g * g;
-    *weight -= s.rate * (*first * s.inverse1 / (sqrtf(*second * s.inverse2) + s.epsilon) + s.apart * *weight);
+    if (!(s.keep_zeros && *weight == 0.0f))
+        *weight -=
+            s.rate * (*first * s.inverse1 / (sqrtf(*second * s.inverse2) + s.epsilon) + s.apart * *weight);
 }
 
 template <class T>
@@ -75,6 +79,7 @@ template <class T> static __global__ void adamw_kernel(struct op_adamw args)
     params_walk(args.params, args.count, [&](const struct ops_param &p, uint64_t begin, uint64_t end) {
         s.coupled = args.decoupled ? 0.0f : args.decay * p.decay;
         s.apart = args.decoupled ? args.decay * p.decay : 0.0f;
+        s.keep_zeros = p.keep_zeros;
         bad |= update_chunk<T>(s, p, begin, end);
     });
     params_note_bad(args.scalars, bad);

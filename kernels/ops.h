@@ -490,8 +490,8 @@ struct ops_param {
     float *grad;
     void *copy; /* the weight as the model reads it, in copy_type; or NULL */
     uint64_t count;
-    float decay; /* factor of the weight decay: 1, or 0 for biases and norms */
-    int32_t reserved;
+    float decay;        /* factor of the weight decay: 1, or 0 for biases and norms */
+    int32_t keep_zeros; /* not 0: a weight that is 0 stays 0, as after pruning */
 };
 
 /* What changes from step to step, in device memory, so that a captured step can be replayed. The host writes

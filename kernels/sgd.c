@@ -1,7 +1,7 @@
 /* SGD with momentum, CPU reference: for each weight of each parameter
  *     g = grad * multiplier + decay * weight; first = momentum * first + g; weight -= rate * first
- * and the copy is the weight in the model's type. Nothing happens if the gradients are bad (grad_check). The
- * kernel beside it is sgd.cu. */
+ * and the copy is the weight in the model's type. Nothing happens if the gradients are bad (grad_check), and
+ * a zero stays one where keep_zeros is set. The kernel beside it is sgd.cu. */
 #include "cpu_threads.h"
 #include "grad_check.h"
 #include "ops_cpu.h"
@@ -27,7 +27,8 @@ static void update(const void *arg, size_t begin, size_t end)
     grad_check_note_bad(grad + begin, end - begin, job->args->scalars);
     for (size_t i = begin; i < end; i++) {
         first[i] = momentum * first[i] + (grad[i] * multiplier + decay * weight[i]);
-        weight[i] -= rate * first[i];
+        if (!(p->keep_zeros && weight[i] == 0.0f))
+            weight[i] -= rate * first[i];
     }
     if (p->copy)
         types_write(p->copy, job->args->copy_type, begin, end - begin, weight + begin);

@@ -1,18 +1,20 @@
 /* SGD with momentum over all parameters in one launch (params.cuh):
  *     g = grad * multiplier + decay * weight; first = momentum * first + g; weight -= rate * first
- * and the copy is the weight in the model's type. Nothing happens if the gradients are bad. The CPU reference
- * is sgd.c. */
+ * and the copy is the weight in the model's type. Nothing happens if the gradients are bad, and a zero stays
+ * one where keep_zeros is set. The CPU reference is sgd.c. */
 #include "params.cuh"
 
 struct sgd_step {
     float rate, multiplier, momentum, decay;
+    bool keep_zeros;
 };
 
 static __device__ __forceinline__ void update(const struct sgd_step &s, float *weight, float *first,
                                               float grad)
 {
     *first = s.momentum * *first + (grad * s.multiplier + s.decay * *weight);
-    *weight -= s.rate * *first;
+    if (!(s.keep_zeros && *weight == 0.0f))
+        *weight -= s.rate * *first;
 }
 
 template <class T>
@@ -53,11 +55,12 @@ template <class T> static __global__ void sgd_kernel(struct op_sgd args)
 {
     if (args.scalars->found_bad != 0.0f)
         return;
-    struct sgd_step s = {args.scalars->rate, args.scalars->multiplier, args.momentum, 0.0f};
+    struct sgd_step s = {args.scalars->rate, args.scalars->multiplier, args.momentum, 0.0f, false};
     bool bad = false;
 
     params_walk(args.params, args.count, [&](const struct ops_param &p, uint64_t begin, uint64_t end) {
         s.decay = args.decay * p.decay;
+        s.keep_zeros = p.keep_zeros;
         bad |= update_chunk<T>(s, p, begin, end);
     });
     params_note_bad(args.scalars, bad);

@@ -30,6 +30,7 @@ enum schedule_name { SCHEDULE_CONSTANT, SCHEDULE_COSINE, SCHEDULE_STEP };
 enum pair_mode { PAIR_INTERLEAVED, PAIR_STREAMS, PAIR_THREADS };
 enum pair_memory { PAIR_SHARED, PAIR_PRIVATE };
 enum quantize_mode { QUANTIZE_NONE, QUANTIZE_INT8 };
+enum prune_pattern { PRUNE_ANY, PRUNE_TWO_OF_FOUR };
 enum on_nan { ON_NAN_STOP, ON_NAN_SKIP, ON_NAN_GO };
 enum augment { AUGMENT_OFF, AUGMENT_GPU, AUGMENT_CPU };
 enum preprocess { PREPROCESS_GPU, PREPROCESS_CPU };
@@ -76,6 +77,7 @@ struct train_options {
     uint64_t budget;
     bool find_batch, auto_accum;
     double prune;
+    uint64_t prune_pattern, prune_steps;
     uint64_t quantize;
     /* several at once */
     struct option_pair pair;

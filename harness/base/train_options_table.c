@@ -82,9 +82,15 @@ const struct option_entry train_options_table[] = {
     {"auto-accum", OPTION_FLAG, AT(auto_accum), NULL, NULL, 0, 0,
      "if --batch does not fit, halve it and accumulate, so that the update sees as many samples"},
     {"prune", OPTION_REAL, AT(prune), "R", "0", 0, 0.999,
-     "after training, set this share of the weights to zero and evaluate"},
+     "a study: after training, set this share of the weights to zero and evaluate; with --save to "
+     "FILE.pruned"},
+    {"prune-pattern", OPTION_CHOICE, AT(prune_pattern), "any|2:4", "any", 0, 0,
+     "which: the smallest of a matrix, or two of every four, as sparse tensor cores want; products stay "
+     "dense"},
+    {"prune-steps", OPTION_COUNT, AT(prune_steps), "N", "0", 0, 1e9,
+     "train on for so many steps after pruning, with the zeros kept"},
     {"quantize", OPTION_CHOICE, AT(quantize), "none|int8", "none", 0, 0,
-     "after training, evaluate with weights of this type"},
+     "after training, keep the weights in this type and evaluate; with --save write them to FILE.int8"},
 
     {"pair", OPTION_PAIR, AT(pair), "A B", NULL, 0, 0, "train two models in this process"},
     {"pair-mode", OPTION_CHOICE, AT(pair_mode), "interleaved|streams|threads", "interleaved", 0, 0,

@@ -158,7 +158,8 @@ static void fill_wanted(struct optim *optim)
                                       .grad = param->grad.data,
                                       .copy = param->copy.data,
                                       .count = param_count(param),
-                                      .decay = param->decays ? 1.0f : 0.0f};
+                                      .decay = param->decays ? 1.0f : 0.0f,
+                                      .keep_zeros = param->keep_zeros};
     }
 }
 

@@ -34,7 +34,8 @@ struct param {
     bool plain;           /* see struct param_init; scales and shifts of norms */
     bool trained;         /* false for running statistics */
     bool decays;
-    bool has_grad; /* grad was written since the last update */
+    bool keep_zeros; /* updates leave weights that are zero alone: it was pruned */
+    bool has_grad;   /* grad was written since the last update */
 };
 
 static inline size_t param_count(const struct param *param)

@@ -1,4 +1,4 @@
-/* Saving and loading. Device memory goes through one buffer of bounded size. See checkpoint.h. */
+/* Saving and loading: the file as a whole. checkpoint_param.c has one parameter of it. See checkpoint.h. */
 #include "harness/train/checkpoint.h"
 
 #include <errno.h>
@@ -11,21 +11,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "harness/train/checkpoint_format.h"
+#include "harness/train/checkpoint_param.h"
 #include "harness/train/checkpoint_place.h"
-#include "harness/train/trainer.h"
-
-enum { CHUNK = 16 << 20, COPIES = 3 };
 
 _Static_assert(sizeof(struct ops_scalars) <= CHECKPOINT_SCALARS_BYTES,
                "the scalars have a place of fixed size");
-
-struct file {
-    const char *path;
-    int fd;
-    struct checkpoint_sum sum;
-    uint8_t *buffer; /* CHUNK bytes */
-};
 
 static void describe(const struct trainer *trainer, char *name, size_t size)
 {
@@ -37,105 +27,6 @@ static void describe(const struct trainer *trainer, char *name, size_t size)
              (unsigned long long)options->layers, (unsigned long long)options->width,
              (unsigned long long)options->heads, (unsigned long long)options->length,
              (unsigned long long)options->vocabulary, options->optimizer == OPTIMIZER_SGD ? "sgd" : "adam");
-}
-
-static enum status fail(const struct file *file, const char *what)
-{
-    return status_fail(STATUS_FAILED, "%s: %s: %s", file->path, what, strerror(errno));
-}
-
-static enum status write_all(struct file *file, const void *bytes, size_t count)
-{
-    const uint8_t *at = bytes;
-
-    while (count > 0) {
-        ssize_t written = write(file->fd, at, count);
-
-        if (written < 0 && errno == EINTR)
-            continue;
-        if (written <= 0) {
-            errno = written < 0 ? errno : ENOSPC;
-            return fail(file, "the checkpoint cannot be written");
-        }
-        at += written;
-        count -= (size_t)written;
-    }
-    return STATUS_OK;
-}
-
-/* False at the end of the file and on an error. */
-static bool read_all(struct file *file, void *bytes, size_t count)
-{
-    uint8_t *at = bytes;
-
-    while (count > 0) {
-        ssize_t got = read(file->fd, at, count);
-
-        if (got < 0 && errno == EINTR)
-            continue;
-        if (got <= 0)
-            return false;
-        at += got;
-        count -= (size_t)got;
-    }
-    return true;
-}
-
-static uint32_t arrays_of(struct param *param, struct tensor *out[COPIES])
-{
-    uint32_t count = 0;
-
-    out[count++] = &param->weight;
-    if (param->first.data)
-        out[count++] = &param->first;
-    if (param->second.data)
-        out[count++] = &param->second;
-    return count;
-}
-
-static bool all_finite(const uint8_t *bytes, size_t count)
-{
-    const uint32_t exponent = 0x7f800000u; /* all ones: infinite or not a number */
-    uint32_t bad = 0;
-    uint32_t bits;
-
-    for (size_t at = 0; at < count; at += sizeof(bits)) {
-        memcpy(&bits, bytes + at, sizeof(bits));
-        bad |= (bits & exponent) == exponent;
-    }
-    return !bad;
-}
-
-/* Copies a tensor between the device and the file, chunk by chunk. An update can overflow though its loss and
- * gradients are finite: that is found here, before the file is put into its place. */
-static enum status move_tensor(struct trainer *trainer, struct file *file, const struct tensor *tensor,
-                               size_t bytes, bool save)
-{
-    cudaStream_t stream = trainer->device->stream;
-    enum status status = STATUS_OK;
-
-    for (size_t done = 0; done < bytes && !status; done += CHUNK) {
-        size_t part = bytes - done < CHUNK ? bytes - done : CHUNK;
-        char *device = (char *)tensor->data + done;
-
-        if (!save && !read_all(file, file->buffer, part))
-            return fail(file, "the checkpoint cannot be read");
-        status = cuda_device_status(
-            save ? cudaMemcpyAsync(file->buffer, device, part, cudaMemcpyDeviceToHost, stream)
-                 : cudaMemcpyAsync(device, file->buffer, part, cudaMemcpyHostToDevice, stream),
-            "copying a checkpoint");
-        if (!status)
-            status = cuda_device_status(cudaStreamSynchronize(stream), "copying a checkpoint");
-        if (!status && save && trainer->options.on_nan != ON_NAN_GO && !all_finite(file->buffer, part))
-            status = status_fail(STATUS_NOT_FINITE,
-                                 "a weight or moment at step %llu is not finite: no checkpoint of it is kept",
-                                 (unsigned long long)trainer->step);
-        if (!status && save) {
-            checkpoint_sum_add(&file->sum, file->buffer, part);
-            status = write_all(file, file->buffer, part);
-        }
-    }
-    return status;
 }
 
 /* The loss scale is for fp16, but a run may resume in another precision. A file of a run without scaling
@@ -158,19 +49,19 @@ static void fit_scale(const struct train_options *options, uint8_t scalars[CHECK
 
 /* ---- saving ---- */
 
-static enum status fill_header(struct trainer *trainer, struct checkpoint_header *header)
+static enum status fill_header(struct trainer *trainer, const struct checkpoint_entry *entries,
+                               struct checkpoint_header *header)
 {
     struct model *model = &trainer->model;
     struct pipeline_position position = {0};
     uint64_t bytes = sizeof(*header) + (uint64_t)model->param_count * sizeof(struct checkpoint_entry);
-    struct tensor *arrays[COPIES];
     enum status status;
 
     memset(header, 0, sizeof(*header));
     memcpy(header->magic, CHECKPOINT_MAGIC, sizeof(header->magic));
     input_tell(&trainer->input, &position);
     for (int p = 0; p < model->param_count; p++)
-        bytes += param_count(&model->params[p]) * sizeof(float) * arrays_of(&model->params[p], arrays);
+        bytes += checkpoint_entry_bytes(&entries[p]);
     header->version = CHECKPOINT_VERSION;
     header->param_count = (uint32_t)model->param_count;
     header->file_bytes = bytes;
@@ -191,86 +82,111 @@ static enum status fill_header(struct trainer *trainer, struct checkpoint_header
     return status;
 }
 
-static enum status write_contents(struct trainer *trainer, struct file *file)
+static enum status write_contents(struct trainer *trainer, struct checkpoint_file *file,
+                                  const struct checkpoint_entry *entries)
 {
     struct model *model = &trainer->model;
     const size_t unsummed = offsetof(struct checkpoint_header, version);
     struct checkpoint_header header;
-    struct tensor *arrays[COPIES];
-    enum status status = fill_header(trainer, &header);
+    enum status status = fill_header(trainer, entries, &header);
 
     checkpoint_sum_open(&file->sum);
     checkpoint_sum_add(&file->sum, (uint8_t *)&header + unsummed, sizeof(header) - unsummed);
     if (!status)
-        status = write_all(file, &header, sizeof(header));
-    for (int p = 0; p < model->param_count && !status; p++) {
-        struct param *param = &model->params[p];
-        struct checkpoint_entry entry = {
-            .rows = (uint32_t)param->rows, .cols = (uint32_t)param->cols, .copies = arrays_of(param, arrays)};
-
-        checkpoint_sum_add(&file->sum, &entry, sizeof(entry));
-        status = write_all(file, &entry, sizeof(entry));
-    }
-    for (int p = 0; p < model->param_count && !status; p++) {
-        struct param *param = &model->params[p];
-        uint32_t count = arrays_of(param, arrays);
-
-        for (uint32_t i = 0; i < count && !status; i++)
-            status = move_tensor(trainer, file, arrays[i], param_count(param) * sizeof(float), true);
-    }
+        status = checkpoint_file_write(file, &header, sizeof(header));
+    if (!status)
+        status = checkpoint_file_add(file, entries, (size_t)model->param_count * sizeof(*entries));
+    for (int p = 0; p < model->param_count && !status; p++)
+        status = checkpoint_param_save(trainer, file, &model->params[p], &entries[p]);
     if (status)
         return status;
     header.checksum = checkpoint_sum_close(&file->sum);
     if (pwrite(file->fd, &header, sizeof(header), 0) != (ssize_t)sizeof(header))
-        return fail(file, "the checkpoint cannot be written");
+        return checkpoint_file_fail(file, "the checkpoint cannot be written");
     return STATUS_OK;
+}
+
+static enum status write_kind(struct trainer *trainer, struct checkpoint_file *file,
+                              enum checkpoint_kind kind)
+{
+    struct model *model = &trainer->model;
+    struct checkpoint_entry *entries = calloc((size_t)model->param_count + 1, sizeof(*entries));
+    enum status status = STATUS_OK;
+
+    file->buffer = malloc(CHECKPOINT_CHUNK);
+    if (!entries || !file->buffer)
+        status = status_fail(STATUS_NO_MEMORY, "no host memory for a checkpoint");
+    for (int p = 0; p < model->param_count && !status; p++)
+        status = checkpoint_param_entry(trainer, &model->params[p], kind, &entries[p]);
+    if (!status)
+        status = write_contents(trainer, file, entries);
+    free(file->buffer);
+    free(entries);
+    return status;
 }
 
 enum status checkpoint_can_save(const char *path)
 {
-    struct file file = {.path = path};
+    struct checkpoint_file file = {.path = path};
     char folder[PATH_MAX];
     struct stat info;
 
     if (!stat(path, &info) && !S_ISREG(info.st_mode))
         return status_fail(STATUS_FAILED, "--save=%s: what is there is not a file, and stays", path);
     checkpoint_place_folder(path, folder);
-    return access(folder, W_OK | X_OK) ? fail(&file, "the checkpoint cannot be created") : STATUS_OK;
+    return access(folder, W_OK | X_OK) ? checkpoint_file_fail(&file, "the checkpoint cannot be created")
+                                       : STATUS_OK;
 }
 
-enum status checkpoint_save(struct trainer *trainer, const char *path, uint64_t keep)
+static enum status save(struct trainer *trainer, const char *path, uint64_t keep, enum checkpoint_kind kind)
 {
     char temporary[PATH_MAX];
-    struct file file = {.path = path, .fd = checkpoint_place_create(path, temporary)};
+    struct checkpoint_file file = {.path = path, .fd = checkpoint_place_create(path, temporary)};
     enum status status;
 
     if (file.fd < 0)
-        return fail(&file, "the checkpoint cannot be created");
-    file.buffer = malloc(CHUNK);
-    status = file.buffer ? write_contents(trainer, &file)
-                         : status_fail(STATUS_NO_MEMORY, "no host memory for a checkpoint");
+        return checkpoint_file_fail(&file, "the checkpoint cannot be created");
+    status = write_kind(trainer, &file, kind);
     if (!status && fsync(file.fd))
-        status = fail(&file, "the checkpoint cannot be flushed");
+        status = checkpoint_file_fail(&file, "the checkpoint cannot be flushed");
     if (!status && checkpoint_place_commit(temporary, path, keep))
-        status = fail(&file, "the checkpoint cannot be put in its place");
+        status = checkpoint_file_fail(&file, "the checkpoint cannot be put in its place");
     if (status) {
         unlink(temporary);
         status_fail(status, "%s: the checkpoint that was there before, if any, is untouched", path);
     }
     close(file.fd); /* with it goes the lock, which has to outlive the rename */
-    free(file.buffer);
+    return status;
+}
+
+enum status checkpoint_save(struct trainer *trainer, const char *path, uint64_t keep)
+{
+    return save(trainer, path, keep, CHECKPOINT_FULL);
+}
+
+enum status checkpoint_save_small(struct trainer *trainer, bool sparse, uint64_t *bytes)
+{
+    char path[PATH_MAX];
+    struct stat info;
+    enum status status;
+
+    if (snprintf(path, sizeof(path), "%s%s", trainer->options.save, sparse ? ".pruned" : ".int8") >=
+        (int)sizeof(path))
+        return status_fail(STATUS_FAILED, "--save=%s: the path is too long", trainer->options.save);
+    status = save(trainer, path, 1, sparse ? CHECKPOINT_SMALL_SPARSE : CHECKPOINT_SMALL_INT8);
+    *bytes = !status && !stat(path, &info) ? (uint64_t)info.st_size : 0;
     return status;
 }
 
 /* ---- loading ---- */
 
-static enum status refuse(const struct file *file, const char *what)
+static enum status refuse(const struct checkpoint_file *file, const char *what)
 {
     return status_fail(STATUS_FAILED, "--resume=%s: %s", file->path, what);
 }
 
 /* Checks header, table and checksum. Changes nothing. */
-static enum status check_file(struct file *file, struct checkpoint_header *header,
+static enum status check_file(struct checkpoint_file *file, struct checkpoint_header *header,
                               struct checkpoint_entry **entries)
 {
     const size_t unsummed = offsetof(struct checkpoint_header, version);
@@ -280,10 +196,10 @@ static enum status check_file(struct file *file, struct checkpoint_header *heade
     size_t table;
 
     if (fstat(file->fd, &info))
-        return fail(file, "fstat");
+        return checkpoint_file_fail(file, "fstat");
     if (!S_ISREG(info.st_mode))
         return refuse(file, "it is not a file");
-    if (!read_all(file, header, sizeof(*header)))
+    if (!checkpoint_file_read(file, header, sizeof(*header)))
         return refuse(file, "it is too short for a checkpoint");
     wrong = checkpoint_check_header(header, (uint64_t)info.st_size);
     if (wrong)
@@ -292,7 +208,7 @@ static enum status check_file(struct file *file, struct checkpoint_header *heade
     *entries = calloc(1, table);
     if (!*entries)
         return status_fail(STATUS_NO_MEMORY, "no host memory for the table of a checkpoint");
-    if (!read_all(file, *entries, table))
+    if (!checkpoint_file_read(file, *entries, table))
         return refuse(file, "it is truncated");
     wrong = checkpoint_check_entries(header, *entries);
     if (wrong)
@@ -301,9 +217,9 @@ static enum status check_file(struct file *file, struct checkpoint_header *heade
     checkpoint_sum_add(&file->sum, (uint8_t *)header + unsummed, sizeof(*header) - unsummed);
     checkpoint_sum_add(&file->sum, *entries, table);
     for (left = header->file_bytes - sizeof(*header) - table; left > 0;) {
-        size_t part = left < CHUNK ? (size_t)left : CHUNK;
+        size_t part = left < CHECKPOINT_CHUNK ? (size_t)left : CHECKPOINT_CHUNK;
 
-        if (!read_all(file, file->buffer, part))
+        if (!checkpoint_file_read(file, file->buffer, part))
             return refuse(file, "it cannot be read to its end");
         checkpoint_sum_add(&file->sum, file->buffer, part);
         left -= part;
@@ -313,12 +229,12 @@ static enum status check_file(struct file *file, struct checkpoint_header *heade
     return STATUS_OK;
 }
 
-static enum status check_model(struct trainer *trainer, struct file *file,
+static enum status check_model(struct trainer *trainer, struct checkpoint_file *file,
                                const struct checkpoint_header *header, const struct checkpoint_entry *entries)
 {
     struct model *model = &trainer->model;
+    bool small = checkpoint_is_small(header, entries);
     char name[CHECKPOINT_NAME_BYTES];
-    struct tensor *arrays[COPIES];
 
     describe(trainer, name, sizeof(name));
     if (strcmp(name, header->name) != 0)
@@ -331,35 +247,36 @@ static enum status check_model(struct trainer *trainer, struct file *file,
     for (int p = 0; p < model->param_count; p++) {
         struct param *param = &model->params[p];
 
-        if (entries[p].rows != (uint32_t)param->rows || entries[p].cols != (uint32_t)param->cols ||
-            entries[p].copies != arrays_of(param, arrays))
+        if (!checkpoint_param_fits(param, &entries[p], small))
             return status_fail(
                 STATUS_FAILED,
                 "--resume=%s: it is of another model: parameter %d is %u x %u, but here %u x %u", file->path,
                 p, entries[p].rows, entries[p].cols, (uint32_t)param->rows, (uint32_t)param->cols);
     }
+    if (small && trainer->options.steps > header->step)
+        return status_fail(STATUS_FAILED,
+                           "--resume=%s: it holds weights without the optimizer's state, for evaluation: "
+                           "use --steps=0, or go on from the checkpoint beside it",
+                           file->path);
     return STATUS_OK;
 }
 
-static enum status read_contents(struct trainer *trainer, struct file *file,
-                                 const struct checkpoint_header *header)
+static enum status read_contents(struct trainer *trainer, struct checkpoint_file *file,
+                                 const struct checkpoint_header *header,
+                                 const struct checkpoint_entry *entries)
 {
     struct model *model = &trainer->model;
-    off_t start = (off_t)(sizeof(*header) + header->param_count * sizeof(struct checkpoint_entry));
-    struct tensor *arrays[COPIES];
+    off_t start = (off_t)(sizeof(*header) + header->param_count * sizeof(*entries));
+    bool small = checkpoint_is_small(header, entries);
     enum status status = STATUS_OK;
 
     if (lseek(file->fd, start, SEEK_SET) != start)
-        return fail(file, "lseek");
-    for (int p = 0; p < model->param_count && !status; p++) {
-        struct param *param = &model->params[p];
-        uint32_t count = arrays_of(param, arrays);
-
-        for (uint32_t i = 0; i < count && !status; i++)
-            status = move_tensor(trainer, file, arrays[i], param_count(param) * sizeof(float), false);
-        if (!status)
-            status = param_refresh(param, trainer->device, model->type);
-    }
+        return checkpoint_file_fail(file, "lseek");
+    for (int p = 0; p < model->param_count && !status; p++)
+        status = checkpoint_param_load(trainer, file, &model->params[p], &entries[p], small);
+    if (!status && small)
+        status = supply_trim(trainer->supply, trainer->device->stream);
+    trainer->small = small;
     if (!status)
         status = cuda_device_status(cudaMemcpyAsync(trainer->optim.scalars.data, header->scalars,
                                                     sizeof(struct ops_scalars), cudaMemcpyHostToDevice,
@@ -379,21 +296,21 @@ static enum status read_contents(struct trainer *trainer, struct file *file,
 enum status checkpoint_load(struct trainer *trainer, const char *path)
 {
     /* O_NONBLOCK: opening a pipe by mistake must not hang. */
-    struct file file = {.path = path, .fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK)};
+    struct checkpoint_file file = {.path = path, .fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK)};
     struct checkpoint_entry *entries = NULL;
     struct checkpoint_header header = {0};
     enum status status;
 
     if (file.fd < 0)
         return status_fail(STATUS_FAILED, "--resume=%s: %s", path, strerror(errno));
-    file.buffer = malloc(CHUNK);
+    file.buffer = malloc(CHECKPOINT_CHUNK);
     status = file.buffer ? check_file(&file, &header, &entries)
                          : status_fail(STATUS_NO_MEMORY, "no host memory for a checkpoint");
     if (!status && entries)
         status = check_model(trainer, &file, &header, entries);
     if (!status) {
         fit_scale(&trainer->options, header.scalars);
-        status = read_contents(trainer, &file, &header);
+        status = read_contents(trainer, &file, &header, entries);
     }
     free(entries);
     free(file.buffer);

@@ -4,6 +4,7 @@
 #ifndef HARNESS_CHECKPOINT_H
 #define HARNESS_CHECKPOINT_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "harness/base/status.h"
@@ -16,6 +17,13 @@ enum status checkpoint_can_save(const char *path);
 
 /* `keep`: how many checkpoints to keep at `path`; the older ones are path.1, path.2, and so on. */
 enum status checkpoint_save(struct trainer *trainer, const char *path, uint64_t keep);
+
+/* After pruning or packing: writes the weights alone, for evaluation, to the file of --save with the ending
+ * .pruned (`sparse`: matrices without their zeros) or .int8. Sets *bytes to its size. */
+enum status checkpoint_save_small(struct trainer *trainer, bool sparse, uint64_t *bytes);
+
+/* Loads any of these. After a small one only evaluation is possible (trainer->small): the optimizer's state,
+ * and for bytes the floats, are given back. */
 enum status checkpoint_load(struct trainer *trainer, const char *path);
 
 #endif

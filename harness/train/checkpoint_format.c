@@ -68,6 +68,23 @@ const char *checkpoint_check_header(const struct checkpoint_header *header, uint
     return NULL;
 }
 
+/* Returns false if the entry cannot be, whatever the file's size. */
+static bool can_be(const struct checkpoint_entry *entry)
+{
+    uint64_t elements = (uint64_t)entry->rows * entry->cols;
+
+    switch (entry->form) {
+    case CHECKPOINT_FLOATS:
+        return elements > 0 && entry->copies >= 1 && entry->copies <= 3;
+    case CHECKPOINT_INT8:
+        return elements > 0 && entry->copies == 1;
+    case CHECKPOINT_SPARSE:
+        return elements > 0 && entry->copies <= elements;
+    default:
+        return false;
+    }
+}
+
 const char *checkpoint_check_entries(const struct checkpoint_header *header,
                                      const struct checkpoint_entry *entries)
 {
@@ -77,11 +94,21 @@ const char *checkpoint_check_entries(const struct checkpoint_header *header,
         const struct checkpoint_entry *entry = &entries[i];
         uint64_t elements = (uint64_t)entry->rows * entry->cols;
 
-        if (entry->copies < 1 || entry->copies > 3 || elements == 0)
-            return "its table is damaged (an entry of no size)";
-        if (elements > left / sizeof(float) / entry->copies)
+        if (!can_be(entry))
+            return "its table is damaged (an entry of no size or of an unknown form)";
+        /* A weight takes a bit or more; so the sizes below do not overflow. */
+        if (elements / 8 > left || checkpoint_entry_bytes(entry) > left)
             return "its table is damaged (more contents than the file has)";
         left -= checkpoint_entry_bytes(entry);
     }
     return left ? "its table is damaged (less contents than the file has)" : NULL;
+}
+
+bool checkpoint_is_small(const struct checkpoint_header *header, const struct checkpoint_entry *entries)
+{
+    bool small = false;
+
+    for (uint32_t i = 0; i < header->param_count; i++)
+        small |= entries[i].form != CHECKPOINT_FLOATS;
+    return small;
 }

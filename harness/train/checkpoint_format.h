@@ -1,7 +1,8 @@
 /* The checkpoint file: a header of fixed size, a table with one entry per parameter, then the parameters'
- * contents in that order (the weight, and for trained ones the optimizer's state). Numbers are
- * little-endian. The checksum covers everything after it. Files are untrusted: the parser never reads
- * beyond the bytes it got, and checks every size against the file's. */
+ * contents in that order (the weight, and for trained ones the optimizer's state). A small checkpoint, for
+ * evaluation, has weights only, and at least one of another form than floats. Numbers are little-endian. The
+ * checksum covers everything after it. Files are untrusted: the parser never reads beyond the bytes it got,
+ * and checks every size against the file's. */
 #ifndef HARNESS_CHECKPOINT_FORMAT_H
 #define HARNESS_CHECKPOINT_FORMAT_H
 
@@ -30,10 +31,14 @@ struct checkpoint_header {
     char name[CHECKPOINT_NAME_BYTES];          /* the model and its sizes, zero-terminated */
 };
 
+/* floats: arrays of rows * cols floats. int8: rows * cols bytes, then a float per row, the scale. sparse: a
+ * bit per weight, the first one lowest, then the weights whose bit is set, as floats. */
+enum checkpoint_form { CHECKPOINT_FLOATS, CHECKPOINT_INT8, CHECKPOINT_SPARSE };
+
 struct checkpoint_entry {
     uint32_t rows, cols;
-    uint32_t copies; /* number of arrays of rows * cols floats: 1 to 3 */
-    uint32_t reserved;
+    uint32_t copies; /* floats: number of arrays, 1 to 3; int8: 1; sparse: weights whose bit is set */
+    uint32_t form;   /* enum checkpoint_form */
 };
 
 struct checkpoint_sum {
@@ -53,9 +58,19 @@ const char *checkpoint_check_header(const struct checkpoint_header *header, uint
 const char *checkpoint_check_entries(const struct checkpoint_header *header,
                                      const struct checkpoint_entry *entries);
 
+/* Returns true for a checkpoint that has no optimizer state: it is for evaluation only. */
+bool checkpoint_is_small(const struct checkpoint_header *header, const struct checkpoint_entry *entries);
+
+/* Returns the size of the contents. The caller has checked that rows * cols is no more than a file has. */
 static inline uint64_t checkpoint_entry_bytes(const struct checkpoint_entry *entry)
 {
-    return (uint64_t)entry->rows * entry->cols * entry->copies * sizeof(float);
+    uint64_t elements = (uint64_t)entry->rows * entry->cols;
+
+    if (entry->form == CHECKPOINT_INT8)
+        return elements + entry->rows * (uint64_t)sizeof(float);
+    if (entry->form == CHECKPOINT_SPARSE)
+        return (elements + 7) / 8 + entry->copies * (uint64_t)sizeof(float);
+    return elements * entry->copies * sizeof(float);
 }
 
 #endif

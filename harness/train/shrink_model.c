@@ -1,16 +1,15 @@
-/* Pruning and quantization for evaluation, of matrices only: biases and norms are small and sensitive.
- * Pruned weights stay floats on the device; their reported size is what storing them would take. Quantized
- * ones are bytes on the device (param_pack); their size is from the memory accounting. The trained weights
- * are lost: this runs last. */
+/* Pruning and quantization, of matrices only: biases and norms are small and sensitive. Pruned weights stay
+ * floats on the device, zeros included, and products compute with them; their reported size is what the file
+ * takes. Quantized ones are bytes on the device (param_pack) and in the file; their size is from the memory
+ * accounting. The trained weights are lost: this runs last. */
 #include "harness/train/shrink_model.h"
 
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
+#include "harness/train/checkpoint.h"
+#include "harness/train/prune_model.h"
+#include "harness/train/stop.h"
 #include "harness/train/trainer.h"
-
-enum { HIGH_BITS = 16, LOW_BITS = 15, BUCKETS = 1 << HIGH_BITS };
 
 struct footprint {
     struct trainer_evaluation evaluation;
@@ -19,104 +18,6 @@ struct footprint {
     size_t workspace;    /* peak during the evaluation, including unpacked weights */
 };
 
-/* The bits of |x| without the sign: larger numbers have larger bits. */
-static uint32_t magnitude(float x)
-{
-    uint32_t bits;
-
-    memcpy(&bits, &x, sizeof(bits));
-    return bits & 0x7fffffffu;
-}
-
-/* Returns the magnitude below which `fraction` of the numbers are, by a histogram of the upper bits, then
- * one of the lower bits within the bucket found. */
-static float threshold_of(const float *x, size_t count, double fraction, uint64_t *histogram)
-{
-    uint64_t wanted = (uint64_t)((double)count * fraction);
-    uint32_t high = 0;
-    uint32_t low = 0;
-    uint32_t bits;
-    uint64_t below = 0;
-    float threshold;
-
-    memset(histogram, 0, BUCKETS * sizeof(*histogram));
-    for (size_t i = 0; i < count; i++)
-        histogram[magnitude(x[i]) >> LOW_BITS]++;
-    while (high + 1 < BUCKETS && below + histogram[high] <= wanted)
-        below += histogram[high++];
-    memset(histogram, 0, BUCKETS * sizeof(*histogram));
-    for (size_t i = 0; i < count; i++) {
-        if (magnitude(x[i]) >> LOW_BITS == high)
-            histogram[magnitude(x[i]) & ((1u << LOW_BITS) - 1)]++;
-    }
-    while (low + 1 < 1u << LOW_BITS && below + histogram[low] <= wanted)
-        below += histogram[low++];
-    bits = high << LOW_BITS | low;
-    memcpy(&threshold, &bits, sizeof(threshold));
-    return threshold;
-}
-
-static enum status read_weight(struct trainer *trainer, const struct param *param, float *host)
-{
-    cudaStream_t stream = trainer->device->stream;
-    enum status status =
-        cuda_device_status(cudaMemcpyAsync(host, param->weight.data, param_count(param) * sizeof(float),
-                                           cudaMemcpyDeviceToHost, stream),
-                           "copying weights");
-
-    return status ? status : cuda_device_status(cudaStreamSynchronize(stream), "copying weights");
-}
-
-/* Bytes to store the weights without zeros, with one bit per weight that marks those left. */
-static enum status prune_param(struct trainer *trainer, struct param *param, uint64_t *histogram,
-                               uint64_t *bytes)
-{
-    struct model *model = &trainer->model;
-    size_t count = param_count(param);
-    float *host = malloc(count * sizeof(float));
-    uint64_t left = 0;
-    enum status status;
-
-    if (!host)
-        return status_fail(STATUS_NO_MEMORY, "no host memory for %zu weights", count);
-    status = read_weight(trainer, param, host);
-    if (!status)
-        status = MODEL_OP(model, prune, .x = param->weight.data, .count = count,
-                          .threshold = threshold_of(host, count, trainer->options.prune, histogram));
-    if (!status)
-        status = param_refresh(param, trainer->device, model->type);
-    if (!status)
-        status = read_weight(trainer, param, host);
-    for (size_t i = 0; i < count; i++)
-        left += host[i] != 0.0f;
-    *bytes += left * sizeof(float) + (count + 7) / 8;
-    free(host);
-    return status;
-}
-
-/* Sets the fraction of weights given by --prune to zero in every matrix. */
-static enum status prune_all(struct trainer *trainer, struct footprint *before, struct footprint *after)
-{
-    struct model *model = &trainer->model;
-    uint64_t *histogram = malloc(BUCKETS * sizeof(*histogram));
-    enum status status = STATUS_OK;
-
-    if (!histogram)
-        return status_fail(STATUS_NO_MEMORY, "no host memory for a histogram");
-    before->parameters = after->parameters = 0;
-    for (int p = 0; p < model->param_count && !status; p++) {
-        struct param *param = &model->params[p];
-
-        before->parameters += param_count(param) * sizeof(float);
-        if (param_can_pack(param))
-            status = prune_param(trainer, param, histogram, &after->parameters);
-        else
-            after->parameters += param_count(param) * sizeof(float);
-    }
-    free(histogram);
-    return status;
-}
-
 /* Packs every matrix and gives the freed memory back to the device. */
 static enum status pack_all(struct trainer *trainer)
 {
@@ -124,7 +25,7 @@ static enum status pack_all(struct trainer *trainer)
     enum status status = STATUS_OK;
 
     for (int p = 0; p < model->param_count && !status; p++) {
-        if (param_can_pack(&model->params[p]))
+        if (param_can_pack(&model->params[p]) && !model->params[p].bytes.data)
             status = param_pack(&model->params[p], trainer->device, model->mem);
     }
     return status ? status : trainer_forget_steps(trainer);
@@ -158,21 +59,93 @@ static void print_rest(const struct footprint *before, const struct footprint *a
                after->evaluation.accuracy);
 }
 
+/* Ends the result line with the size of the file that was written, if one was. */
+static void print_file(const struct trainer *trainer, uint64_t bytes)
+{
+    if (trainer->options.save)
+        printf(" file_bytes=%llu", (unsigned long long)bytes);
+    putchar('\n');
+}
+
+/* Trains on for --prune-steps steps; updates keep the zeros. Without a graph: those of the training were
+ * captured with other tables of parameters. */
+static enum status tune(struct trainer *trainer)
+{
+    enum status status = trainer_forget_steps(trainer);
+
+    trainer->options.graph = false;
+    trainer->options.steps = trainer->step + trainer->options.prune_steps;
+    while (trainer->step < trainer->options.steps && !status && !stop_signal()) {
+        status = trainer_step(trainer);
+        if (!status)
+            status = trainer_read_reports(trainer, false);
+    }
+    if (!status)
+        status = trainer_read_reports(trainer, true);
+    if (!status && stop_signal())
+        status = status_fail(STATUS_STOPPED, "ended by a signal while the pruned weights were trained");
+    return status;
+}
+
+static void print_tuned(const struct trainer *trainer, const struct trainer_evaluation *tuned)
+{
+    printf(" tune_steps=%llu", (unsigned long long)trainer->options.prune_steps);
+    if (tuned->rows)
+        printf(" val_loss_tuned=%.6g", tuned->loss);
+    if (tuned->accuracy >= 0.0)
+        printf(" accuracy_tuned=%.5f", tuned->accuracy);
+}
+
+static void say_pruned(const struct trainer *trainer, const struct prune_model_sizes *sizes,
+                       const struct footprint *before, const struct footprint *after,
+                       const struct trainer_evaluation *tuned)
+{
+    if (trainer->options.quiet)
+        return;
+    say(trainer, "prune", before, after);
+    if (trainer->options.prune_steps && tuned->rows)
+        fprintf(stderr, "prune: loss %.4f after %llu more steps with the zeros kept\n", tuned->loss,
+                (unsigned long long)trainer->options.prune_steps);
+    fprintf(
+        stderr,
+        "prune: %.1f %% of the matrices are zero. This is a study of what that costs: memory and products "
+        "on the device stay dense, only a file is smaller\n",
+        sizes->weights ? 100.0 * (double)sizes->zeros / (double)sizes->weights : 0.0);
+}
+
 static enum status prune(struct trainer *trainer)
 {
-    struct footprint before, after;
+    struct trainer_evaluation tuned = {.accuracy = -1.0};
+    struct footprint before = {0}, after = {0};
+    struct prune_model_sizes sizes = {0};
+    uint64_t file_bytes = 0;
+    char pattern[16];
     enum status status = trainer_evaluate(trainer, &before.evaluation);
 
     if (!status)
-        status = prune_all(trainer, &before, &after);
+        status = prune_model(trainer);
     if (!status)
         status = trainer_evaluate(trainer, &after.evaluation);
+    if (!status && trainer->options.prune_steps)
+        status = tune(trainer);
+    if (!status && trainer->options.prune_steps)
+        status = trainer_evaluate(trainer, &tuned);
+    if (!status)
+        status = prune_model_count(trainer, &sizes);
+    if (!status && trainer->options.save)
+        status = checkpoint_save_small(trainer, true, &file_bytes);
     if (status)
         return status;
-    printf("shrink=prune fraction=%g", trainer->options.prune);
+    before.parameters = sizes.dense;
+    after.parameters = sizes.sparse;
+    printf("shrink=prune pattern=%s fraction=%g zeros=%.4f products=dense",
+           train_options_choice("prune-pattern", trainer->options.prune_pattern, pattern, sizeof(pattern)),
+           trainer->options.prune, sizes.weights ? (double)sizes.zeros / (double)sizes.weights : 0.0);
     print_rest(&before, &after);
-    putchar('\n');
-    say(trainer, "prune", &before, &after);
+    if (trainer->options.prune_steps)
+        print_tuned(trainer, &tuned);
+    print_file(trainer, file_bytes);
+    say_pruned(trainer, &sizes, &before, &after, &tuned);
     return STATUS_OK;
 }
 
@@ -192,6 +165,7 @@ static enum status measure(struct trainer *trainer, struct footprint *footprint)
 static enum status quantize(struct trainer *trainer)
 {
     struct footprint before, after;
+    uint64_t file_bytes = 0;
     /* The graphs of the steps read the weights, and pin the memory that is to be given back. */
     enum status status = trainer_forget_steps(trainer);
 
@@ -201,14 +175,17 @@ static enum status quantize(struct trainer *trainer)
         status = pack_all(trainer);
     if (!status)
         status = measure(trainer, &after);
+    if (!status && trainer->options.save)
+        status = checkpoint_save_small(trainer, false, &file_bytes);
     if (status == STATUS_NO_MEMORY)
         status_fail(status, "--quantize=int8: the training is done, but its evaluation ran out of memory");
     if (status)
         return status;
     printf("shrink=int8");
     print_rest(&before, &after);
-    printf(" held_before=%zu held_after=%zu workspace_before=%zu workspace_after=%zu\n", before.held,
+    printf(" held_before=%zu held_after=%zu workspace_before=%zu workspace_after=%zu", before.held,
            after.held, before.workspace, after.workspace);
+    print_file(trainer, file_bytes);
     say(trainer, "int8", &before, &after);
     return STATUS_OK;
 }
@@ -217,6 +194,9 @@ enum status shrink_model_evaluate(struct trainer *trainer)
 {
     enum status status = STATUS_OK;
 
+    if (trainer->options.prune > 0.0 && trainer->small)
+        return status_fail(STATUS_FAILED, "--prune starts from a full checkpoint, not from --resume=%s",
+                           trainer->options.resume);
     if (trainer->options.prune > 0.0)
         status = prune(trainer);
     if (!status && trainer->options.quantize == QUANTIZE_INT8)

@@ -59,6 +59,11 @@ static enum status check_options(const struct train_options *options)
         return status_fail(STATUS_USAGE, "--profile and --nvtx go with one model: not with --pair");
     if (options->profile && !options->steps)
         return status_fail(STATUS_USAGE, "--profile needs steps to measure: --steps is 0");
+    if (options->prune_pattern == PRUNE_TWO_OF_FOUR && options->prune != 0.5)
+        return status_fail(STATUS_USAGE, "--prune-pattern=2:4 keeps two of every four weights: it needs "
+                                         "--prune=0.5");
+    if (options->prune_steps && options->prune <= 0.0)
+        return status_fail(STATUS_USAGE, "--prune-steps needs --prune=R");
     if (options->replicas && (options->find_batch || options->auto_accum))
         return status_fail(STATUS_USAGE, "--replicas does not go with --find-batch or --auto-accum");
     return STATUS_OK;

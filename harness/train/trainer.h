@@ -96,6 +96,7 @@ struct trainer {
     cudaGraphExec_t graph[TRAINER_GRAPHS];
     uint64_t graph_from;     /* micro batches before the first capture */
     struct profile *profile; /* NULL: none is asked for */
+    bool small;              /* loaded from a small checkpoint: no update is possible */
     bool keep_input;         /* a step does not release its batch: dump_step does */
     bool trial; /* weights stay zero, and a validation is a few batches, the shorter last one among them */
 };

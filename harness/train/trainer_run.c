@@ -60,7 +60,8 @@ enum status trainer_validate(struct trainer *trainer, struct trainer_evaluation 
     progress_validated(&trainer->progress,
                        train_options_choice("model", options->model, model, sizeof(model)), trainer->step,
                        evaluation->loss, evaluation->accuracy);
-    return options->save && options->save_best && evaluation->best ? save_best(trainer) : STATUS_OK;
+    return options->save && options->save_best && evaluation->best && !trainer->small ? save_best(trainer)
+                                                                                      : STATUS_OK;
 }
 
 /* A signal has asked for the end. Only replica 0 listens: the others end with it. */

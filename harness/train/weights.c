@@ -91,6 +91,11 @@ enum status weights_save(struct trainer *trainer, const char *path)
 
     if (!status && !tensors)
         status = status_fail(STATUS_NO_MEMORY, "no host memory for the weights");
+    for (int p = 0; p < model->param_count && !status; p++) {
+        if (model->params[p].bytes.data)
+            status = status_fail(STATUS_FAILED,
+                                 "--save-weights=%s: it takes floats, and the weights are int8", path);
+    }
     for (int p = 0; p < model->param_count && !status; p++)
         fill_tensor(&transfer.names[p], &tensors[p]);
     if (!status)

@@ -40,7 +40,7 @@ static struct update make_update(enum ops_type copy_type)
                                      p == 4 ? NULL : u.copy[p].at[0],
                                      count,
                                      p % 2 ? 1.0f : 0.0f,
-                                     0};
+                                     p % 2};
         device[p] = (struct ops_param){u.weight[p].at[1],
                                        u.first[p].at[1],
                                        u.second[p].at[1],
@@ -48,7 +48,7 @@ static struct update make_update(enum ops_type copy_type)
                                        p == 4 ? NULL : u.copy[p].at[1],
                                        count,
                                        p % 2 ? 1.0f : 0.0f,
-                                       0};
+                                       p % 2};
     }
     kernels_shift = 0;
     u.params = kernels_bytes(host, sizeof(host));
@@ -133,6 +133,11 @@ static void test_adamw_and_sgd_agree_over_all_parameters(void)
                                  .momentum = 0.9f,
                                  .decay = 0.01f};
 
+            for (int p = 0; p < PARAMS; p++) {
+                struct op_prune prune = {u.weight[p].at[side], param_counts[p], 0.3f};
+
+                KERNELS_RUN(prune, side, prune); /* zeros, which stay where keep_zeros is set */
+            }
             run_begin(&u, side, 1.0f, &workspace);
             KERNELS_RUN(adamw, side, adamw);
             adamw.decoupled = 0;

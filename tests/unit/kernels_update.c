@@ -210,6 +210,31 @@ static void test_adam_follows_its_formula_with_both_kinds_of_decay(void)
     }
 }
 
+/* Every third weight of the first parameter was pruned; the others of it, and zeros elsewhere, move. */
+static void test_pruned_weights_stay_zero(void)
+{
+    for (int adam = 0; adam < 2; adam++) {
+        make_parameters(OPS_BF16);
+        params[0].keep_zeros = 1;
+        for (size_t i = 0; i < counts[0]; i += 3)
+            ((float *)weight[0].data)[i] = 0.0f;
+        ((float *)weight[1].data)[0] = 0.0f;
+        check_gradients();
+        begin_step(0.0f, 0, 0);
+        TEST_ASSERT_EQUAL_INT(
+            0, adam ? ops->adamw(ops, NULL,
+                                 &(struct op_adamw){params, &scalars, PARAMS, LARGEST, OPS_BF16, 0.9f, 0.99f,
+                                                    1e-6f, 0.1f, 1})
+                    : ops->sgd(ops, NULL,
+                               &(struct op_sgd){params, &scalars, PARAMS, LARGEST, OPS_BF16, 0.9f, 0.01f}));
+        for (size_t i = 0; i < counts[0]; i++) {
+            TEST_ASSERT_EQUAL_INT(i % 3 == 0, ((float *)weight[0].data)[i] == 0.0f);
+            TEST_ASSERT_EQUAL_INT(i % 3 == 0, types_load(copy[0].data, OPS_BF16, i) == 0.0f);
+        }
+        TEST_ASSERT_TRUE(((float *)weight[1].data)[0] != 0.0f);
+    }
+}
+
 static void test_a_bad_step_changes_nothing(void)
 {
     make_parameters(OPS_BF16);
@@ -315,6 +340,7 @@ int main(void)
     RUN_TEST(test_the_loss_scale_halves_on_a_bad_step_and_doubles_after_good_ones);
     RUN_TEST(test_sgd_follows_its_formula_and_writes_the_copies);
     RUN_TEST(test_adam_follows_its_formula_with_both_kinds_of_decay);
+    RUN_TEST(test_pruned_weights_stay_zero);
     RUN_TEST(test_a_bad_step_changes_nothing);
     RUN_TEST(test_the_first_loss_that_is_not_finite_is_noted_with_its_step);
     RUN_TEST(test_an_overflow_that_a_smaller_loss_scale_mends_is_not_noted);
