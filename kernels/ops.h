@@ -71,6 +71,7 @@ static inline size_t ops_type_bytes(enum ops_type type)
     X(upsample_forward)                                                                                      \
     X(upsample_backward)                                                                                     \
     X(channels_copy)                                                                                         \
+    X(image_fit)                                                                                             \
     X(image_prepare)                                                                                         \
     X(grad_check)                                                                                            \
     X(step_begin)                                                                                            \
@@ -460,6 +461,22 @@ struct op_channels_copy {
     int x_cols, x_from;
     int out_cols, out_from;
     int accumulate;
+};
+
+/* A decoded picture of h x w pixels in device memory, rows without gaps, and the size to which it is to
+ * shrink: at most its own. x NULL: there is none. */
+struct ops_picture {
+    const uint8_t *x;
+    int32_t h, w, fit_h, fit_w;
+};
+
+/* Shrinks pictures [h][w][c] of any size into out[n][h][w][c], each into the top left of its place: a pixel
+ * is the mean over the area that it covers, rounded, in integers. The rest of the place repeats the nearest
+ * pixel. Where there is no picture, its place is not touched. */
+struct op_image_fit {
+    const struct ops_picture *pictures;
+    uint8_t *out;
+    int n, h, w, c;
 };
 
 /* From bytes [n][h][w][c] to a normalized picture [n][oh][ow][c] of `type`: sample i is cut from the

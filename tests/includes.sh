@@ -33,6 +33,7 @@ tools/simgpu/bridge: tools/simgpu tools/simgpu/engine
 tools/simgpu/nvml: tools/simgpu/engine
 tools/simgpu/cudart:
 tools/simgpu/nccl:
+tools/simgpu/nvjpeg:
 '
 
 wrong=$(printf '%s' "$layers" | while IFS=: read -r folder allowed; do

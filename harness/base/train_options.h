@@ -33,6 +33,7 @@ enum quantize_mode { QUANTIZE_NONE, QUANTIZE_INT8 };
 enum prune_pattern { PRUNE_ANY, PRUNE_TWO_OF_FOUR };
 enum on_nan { ON_NAN_STOP, ON_NAN_SKIP, ON_NAN_GO };
 enum augment { AUGMENT_OFF, AUGMENT_GPU, AUGMENT_CPU };
+enum decode_place { DECODE_AUTO, DECODE_CPU, DECODE_GPU };
 enum preprocess { PREPROCESS_GPU, PREPROCESS_CPU };
 
 struct option_list {
@@ -86,7 +87,7 @@ struct train_options {
     uint64_t bucket;
     /* data; format and corrupt are enums of harness/data/dataset.h */
     const char *data;
-    uint64_t format, augment, val_preprocess, raw, samples, shuffle, workers, prefetch;
+    uint64_t format, decode, augment, val_preprocess, raw, samples, shuffle, workers, prefetch;
     double validation;
     uint64_t data_budget, data_cache, val_cache, corrupt;
     /* the rest */

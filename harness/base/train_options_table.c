@@ -106,6 +106,8 @@ const struct option_entry train_options_table[] = {
      "folder of IDX files, of CIFAR-10's files or of pictures by class, or a text (default: synthetic)"},
     {"format", OPTION_CHOICE, AT(format), "auto|synthetic|idx|cifar|folder|text", "auto", 0, 0,
      "what is at --data; auto looks"},
+    {"decode", OPTION_CHOICE, AT(decode), "auto|cpu|gpu", "auto", 0, 0,
+     "where JPEG files are decoded: gpu needs nvJPEG; auto takes it where the GPU has JPEG engines"},
     {"augment", OPTION_CHOICE, AT(augment), "off|gpu|cpu", "off", 0, 0,
      "random crops and mirroring, and where; off: whole pictures, prepared on the GPU"},
     {"val-preprocess", OPTION_CHOICE, AT(val_preprocess), "gpu|cpu", "gpu", 0, 0,

@@ -12,10 +12,14 @@
 
 #include "harness/data/file.h"
 #include "harness/data/image_decode.h"
+#include "harness/data/image_header.h"
 #include "harness/data/listing.h"
 #include "harness/data/shuffle.h"
 
-enum { DEFAULT_SIDE = 64 };
+enum {
+    DEFAULT_SIDE = 64,
+    CODED_MAX_PIXELS = 1 << 22 /* of a picture that the device decodes whole: 12 MiB of its memory */
+};
 
 static const double default_validation = 0.1;
 
@@ -83,6 +87,24 @@ static enum source_result decode(const struct data_spec *spec, const struct scra
     }
 }
 
+/* Hands the file over as it is, if the device can decode it and it fits. */
+static bool leave_coded(const struct data_spec *spec, const struct scratch *scratch, size_t bytes,
+                        struct sample *sample)
+{
+    struct image_header header;
+    uint32_t h, w;
+
+    if (!sample->coded || bytes > sample->room || !image_header_read(scratch->data, bytes, &header) ||
+        (uint64_t)header.h * header.w > CODED_MAX_PIXELS)
+        return false;
+    memcpy(sample->bytes, scratch->data, bytes);
+    *sample->coded = (struct coded_picture){(uint32_t)bytes, header.h, header.w};
+    dataset_fit(spec, header.h, header.w, &h, &w);
+    sample->h = (int)h;
+    sample->w = (int)w;
+    return true;
+}
+
 static enum source_result folder_read(struct dataset *dataset, enum data_split split, uint64_t index,
                                       struct rng *rng, struct sample *sample, struct scratch *scratch,
                                       char message[SOURCE_MESSAGE_BYTES])
@@ -95,10 +117,12 @@ static enum source_result folder_read(struct dataset *dataset, enum data_split s
     const struct folder_split *from = find((struct folder *)dataset, split, index, &file);
 
     (void)rng;
+    if (sample->coded)
+        *sample->coded = (struct coded_picture){0};
     if (snprintf(path, sizeof(path), "%s/%s", from->path, listing_name(&from->listing, file)) <
         (int)sizeof(path))
         result = load(path, scratch, &bytes, &reason);
-    if (result == SOURCE_OK)
+    if (result == SOURCE_OK && !leave_coded(&dataset->spec, scratch, bytes, sample))
         result = decode(&dataset->spec, scratch, bytes, sample, wrong);
     if (result == SOURCE_OK)
         *sample->labels = from->listing.file[file].label;
@@ -194,6 +218,7 @@ enum status data_open_folder(struct dataset **out, const struct data_config *con
     source->dataset.read = folder_read;
     source->dataset.close = folder_close;
     source->dataset.worth_caching = true;
+    source->dataset.has_files = true;
     source->dataset.augment = (struct source_augment){.min_area = 0.35f, .mirror = true};
     status = list_files(source, config);
     if (!status)

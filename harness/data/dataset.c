@@ -9,6 +9,8 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "harness/data/image_shrink.h"
+
 typedef enum status (*open_fn)(struct dataset **out, const struct data_config *config);
 
 /* In the order of enum data_format, without auto. `mark` is the file by which a folder of this format is
@@ -152,4 +154,14 @@ const struct data_spec *dataset_spec(const struct dataset *dataset)
 const char *dataset_format_name(const struct dataset *dataset)
 {
     return dataset->format;
+}
+
+void dataset_fit(const struct data_spec *spec, uint32_t h, uint32_t w, uint32_t *fit_h, uint32_t *fit_w)
+{
+    image_shrink_fit(h, w, (uint32_t)spec->raw_h, (uint32_t)spec->raw_w, fit_h, fit_w);
+}
+
+bool dataset_has_files(const struct dataset *dataset)
+{
+    return dataset->has_files && dataset->spec.kind == DATA_IMAGES;
 }

@@ -4,6 +4,7 @@
 #ifndef HARNESS_DATASET_H
 #define HARNESS_DATASET_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -55,12 +56,24 @@ struct data_config {
     enum data_corrupt corrupt;
 };
 
+/* A JPEG file that is left to the device to decode. */
+struct coded_picture {
+    uint32_t bytes; /* of the file; 0: the sample was decoded */
+    uint32_t h, w;  /* of the picture in it */
+};
+
 struct dataset;
 
 /* On failure prints the path and what was expected there. */
 enum status dataset_open(struct dataset **out, const struct data_config *config);
 void dataset_close(struct dataset *dataset);
 const struct data_spec *dataset_spec(const struct dataset *dataset);
+
+/* Sets the size to which a picture of h x w is shrunk before it is prepared. */
+void dataset_fit(const struct data_spec *spec, uint32_t h, uint32_t w, uint32_t *fit_h, uint32_t *fit_w);
+
+/* Returns true if the samples are picture files, which can be left coded (struct pipeline_config). */
+bool dataset_has_files(const struct dataset *dataset);
 
 /* Returns the name of the format in use, such as "cifar": what `auto` has found. */
 const char *dataset_format_name(const struct dataset *dataset);

@@ -21,10 +21,12 @@ struct scratch {
 /* The destination of one sample. A source writes the members that its kind has. */
 struct sample {
     uint8_t *bytes; /* images, and the target of pairs: [raw_h][raw_w][c], filled from the top left */
+    struct coded_picture *coded; /* not NULL: `bytes` may get a JPEG file instead, of up to `room` bytes */
+    size_t room;
     float *floats;
     int32_t *tokens;
     int32_t *labels;
-    int h, w; /* size of the picture, at most raw_h x raw_w */
+    int h, w; /* size of the picture, at most raw_h x raw_w; of a coded one, after it was shrunk to that */
 };
 
 /* How far a picture may be changed and still match its label. */
@@ -42,6 +44,7 @@ struct dataset {
     const char *format;
     enum data_corrupt corrupt;
     struct source_augment augment;
+    bool has_files;     /* samples are picture files: `read` serves sample->coded */
     bool worth_caching; /* reading costs more than copying */
     bool never_corrupt; /* read cannot fail */
     /* Reads sample `index` of the split. `rng` is this sample's own in this epoch, for random windows of

@@ -163,3 +163,8 @@ struct pipeline *feed_pipeline(struct feed *feed)
 {
     return feed->pipeline;
 }
+
+cudaStream_t feed_stream(struct feed *feed)
+{
+    return feed->copies;
+}

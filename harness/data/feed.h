@@ -41,6 +41,9 @@ enum status feed_end(struct feed *feed, struct batch *batch, cudaEvent_t *copied
 /* Makes later work on `compute` wait for those copies. */
 enum status feed_wait(struct feed *feed, cudaEvent_t copied, cudaStream_t compute);
 
+/* Returns the stream of the copies, for work between feed_begin and feed_end that goes with them. */
+cudaStream_t feed_stream(struct feed *feed);
+
 /* Returns the pipeline, for its position and statistics. */
 struct pipeline *feed_pipeline(struct feed *feed);
 

@@ -9,8 +9,9 @@
 
 enum {
     BITS = 8,
-    ALIGNMENT = 256, /* of each part of a batch, as device memory is aligned */
-    SUBSTITUTES = 64 /* samples tried in place of a corrupt one */
+    ALIGNMENT = 256,       /* of each part of a batch, as device memory is aligned */
+    SUBSTITUTES = 64,      /* samples tried in place of a corrupt one */
+    CODED_ROOM = 192 << 10 /* least room for a JPEG file: most photographs of half a megapixel are smaller */
 };
 
 /* Keeps the random numbers of samples apart from those of their order. */
@@ -40,7 +41,9 @@ enum status mapper_open(struct mapper *mapper, struct dataset *dataset, const st
     mapper->count = count;
     if (!dataset->never_corrupt)
         status = source_alloc((void **)&mapper->bad, count / BITS + 1, "the list of corrupt samples");
-    if (!status && config->cache && dataset->worth_caching)
+    mapper->coded = config->coded && dataset->has_files && dataset->spec.kind == DATA_IMAGES &&
+                    config->prepare == PREPARE_GPU;
+    if (!status && config->cache && dataset->worth_caching && !mapper->coded)
         status = sample_cache_open(&mapper->cache, config->cache, count);
     return status;
 }
@@ -70,12 +73,21 @@ static void *part(uint8_t *block, size_t *used, size_t bytes)
     return at;
 }
 
+/* Bytes from one picture of a batch to the next. */
+static size_t picture_stride(const struct mapper *mapper)
+{
+    const struct data_spec *spec = &mapper->dataset->spec;
+    size_t bytes = (size_t)spec->raw_h * (size_t)spec->raw_w * (size_t)spec->c;
+
+    return mapper->coded && bytes < CODED_ROOM ? CODED_ROOM : bytes;
+}
+
 size_t mapper_layout(const struct mapper *mapper, size_t count, uint8_t *block, struct batch *batch)
 {
     const struct data_spec *spec = &mapper->dataset->spec;
     bool picture = is_picture(mapper), pairs = spec->kind == DATA_PAIRS;
     bool on_gpu = picture && mapper->prepare == PREPARE_GPU;
-    size_t bytes = on_gpu ? count * (size_t)spec->raw_h * (size_t)spec->raw_w * (size_t)spec->c : 0;
+    size_t bytes = on_gpu ? count * picture_stride(mapper) : 0;
     size_t floats = on_gpu || spec->kind == DATA_TOKENS
                         ? 0
                         : count * (size_t)spec->h * (size_t)spec->w * (size_t)spec->c * sizeof(float);
@@ -83,6 +95,9 @@ size_t mapper_layout(const struct mapper *mapper, size_t count, uint8_t *block, 
     size_t used = 0;
 
     batch->bytes = part(block, &used, bytes);
+    batch->stride = picture_stride(mapper);
+    batch->coded = part(block, &used, mapper->coded ? count * sizeof(*batch->coded) : 0);
+    batch->pictures = part(block, &used, mapper->coded ? count * sizeof(*batch->pictures) : 0);
     batch->target_bytes = part(block, &used, pairs ? bytes : 0);
     batch->crops = part(block, &used, on_gpu ? count * sizeof(*batch->crops) : 0);
     batch->floats = part(block, &used, floats);
@@ -182,28 +197,36 @@ static enum status fetch_good(struct mapper *mapper, struct mapper_scratch *scra
 }
 
 static enum status make_picture(struct mapper *mapper, struct mapper_scratch *scratch, uint64_t index,
-                                struct rng rng, struct batch *batch, size_t place)
+                                struct rng rng, const struct mapper_target *target)
 {
     const struct data_spec *spec = &mapper->dataset->spec;
-    size_t bytes = (size_t)spec->raw_h * (size_t)spec->raw_w * (size_t)spec->c;
+    struct batch *batch = target->batch;
+    size_t bytes = (size_t)spec->raw_h * (size_t)spec->raw_w * (size_t)spec->c, place = target->place;
     size_t floats = (size_t)spec->h * (size_t)spec->w * (size_t)spec->c;
     bool pairs = spec->kind == DATA_PAIRS, on_gpu = mapper->prepare == PREPARE_GPU;
-    uint8_t *clean = on_gpu ? (pairs ? batch->target_bytes : batch->bytes) + place * bytes
+    uint8_t *clean = on_gpu ? (pairs ? batch->target_bytes : batch->bytes) + place * batch->stride
                             : scratch_need(&scratch->picture, bytes);
     uint8_t *worse = !pairs   ? NULL
-                     : on_gpu ? batch->bytes + place * bytes
+                     : on_gpu ? batch->bytes + place * batch->stride
                               : scratch_need(&scratch->worse, bytes);
+    struct coded_picture *coded = batch->coded ? &batch->coded[place] : NULL;
     int32_t label = 0;
-    struct sample sample = {.bytes = clean, .labels = pairs ? &label : batch->labels + place};
+    struct sample sample = {.bytes = clean,
+                            .coded = target->decoded ? NULL : coded,
+                            .room = batch->stride,
+                            .labels = pairs ? &label : batch->labels + place};
     struct ops_crop crop;
     enum status status;
 
     if (!clean || (pairs && !worse))
         return status_fail(STATUS_NO_MEMORY, "no host memory for a picture of %zu bytes", bytes);
+    if (coded)
+        *coded = (struct coded_picture){0};
     status = fetch_good(mapper, scratch, index, rng, &sample);
     if (status)
         return status;
-    augment_extend(spec, clean, sample.h, sample.w);
+    if (!coded || !coded->bytes)
+        augment_extend(spec, clean, sample.h, sample.w);
     crop = mapper->augment ? augment_random(spec, &mapper->dataset->augment, sample.h, sample.w, &rng)
                            : augment_middle(spec, sample.h, sample.w);
     if (pairs)
@@ -219,24 +242,26 @@ static enum status make_picture(struct mapper *mapper, struct mapper_scratch *sc
 }
 
 enum status mapper_make(struct mapper *mapper, struct mapper_scratch *scratch, uint64_t seed, uint64_t number,
-                        struct batch *batch, size_t place)
+                        const struct mapper_target *target)
 {
     const struct data_spec *spec = &mapper->dataset->spec;
+    struct batch *batch = target->batch;
     uint64_t epoch = number / mapper->count;
     uint64_t index = shuffle_sample(seed, epoch, number % mapper->count, mapper->count, mapper->shuffle);
     struct rng rng = rng_derive(seed ^ sample_salt, number);
 
-    atomic_fetch_add_explicit(&mapper->made, 1, memory_order_relaxed);
+    if (!target->decoded)
+        atomic_fetch_add_explicit(&mapper->made, 1, memory_order_relaxed);
     if (is_picture(mapper))
-        return make_picture(mapper, scratch, index, rng, batch, place);
+        return make_picture(mapper, scratch, index, rng, target);
     if (spec->kind == DATA_TOKENS) {
-        size_t at = place * (size_t)spec->length;
+        size_t at = target->place * (size_t)spec->length;
         struct sample sample = {.tokens = batch->tokens + at, .labels = batch->labels + at};
 
         return fetch_good(mapper, scratch, index, rng, &sample);
     }
-    struct sample sample = {.floats = batch->floats + place * (size_t)spec->c,
-                            .labels = batch->labels + place};
+    struct sample sample = {.floats = batch->floats + target->place * (size_t)spec->c,
+                            .labels = batch->labels + target->place};
 
     return fetch_good(mapper, scratch, index, rng, &sample);
 }

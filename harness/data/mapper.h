@@ -14,6 +14,7 @@ struct mapper {
     enum data_split split;
     enum pipeline_prepare prepare;
     bool augment;
+    bool coded; /* JPEG files may be left to the device */
     uint64_t shuffle;
     uint64_t count; /* samples in an epoch */
     struct sample_cache *cache;
@@ -36,8 +37,15 @@ void mapper_free_scratch(struct mapper_scratch *scratch);
 /* Sets the members of `batch` to their places in `block`. Returns the bytes of a batch of `count` samples. */
 size_t mapper_layout(const struct mapper *mapper, size_t count, uint8_t *block, struct batch *batch);
 
-/* Makes sample `number` and writes it to place `place` of the batch. */
+/* Where a sample goes: place `place` of the batch. `decoded`: a JPEG file is decoded in any case. */
+struct mapper_target {
+    struct batch *batch;
+    size_t place;
+    bool decoded;
+};
+
+/* Makes sample `number`. */
 enum status mapper_make(struct mapper *mapper, struct mapper_scratch *scratch, uint64_t seed, uint64_t number,
-                        struct batch *batch, size_t place);
+                        const struct mapper_target *target);
 
 #endif

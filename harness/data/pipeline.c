@@ -200,6 +200,25 @@ void pipeline_release(struct pipeline *pipeline, struct batch *batch)
     pthread_mutex_unlock(&pipeline->lock);
 }
 
+enum status pipeline_decode(struct pipeline *pipeline, struct batch *batch)
+{
+    const struct slot *slot = (const struct slot *)batch;
+    struct mapper_scratch scratch = {0};
+    enum status status = STATUS_OK;
+    uint64_t seed;
+
+    pthread_mutex_lock(&pipeline->lock);
+    seed = pipeline->seed;
+    pthread_mutex_unlock(&pipeline->lock);
+    for (size_t i = 0; i < batch->count && !status; i++) {
+        if (batch->coded && batch->coded[i].bytes)
+            status = mapper_make(&pipeline->mapper, &scratch, seed, slot->first + i,
+                                 &(struct mapper_target){batch, i, true});
+    }
+    mapper_free_scratch(&scratch);
+    return status;
+}
+
 void pipeline_tell(struct pipeline *pipeline, struct pipeline_position *position)
 {
     pthread_mutex_lock(&pipeline->lock);

@@ -48,6 +48,10 @@ void pipeline_close(struct pipeline *pipeline);
 enum status pipeline_next(struct pipeline *pipeline, struct batch **out);
 void pipeline_release(struct pipeline *pipeline, struct batch *batch);
 
+/* Makes the coded samples of a batch again, decoded: what to do when the device could not decode them. A file
+ * that cannot be decoded is treated as always: named, and replaced or refused. */
+enum status pipeline_decode(struct pipeline *pipeline, struct batch *batch);
+
 /* Get and set the position: how much pipeline_next has returned. pipeline_seek discards batches filled
  * ahead; batches that the caller holds stay valid. */
 void pipeline_tell(struct pipeline *pipeline, struct pipeline_position *position);

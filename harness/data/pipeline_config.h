@@ -16,16 +16,19 @@ enum pipeline_prepare { PREPARE_GPU, PREPARE_CPU };
 
 /* A batch, in one block of memory. Members that do not apply are NULL. */
 struct batch {
-    uint64_t number;        /* count of this pipeline's batches, from 0 */
-    uint64_t epoch;         /* of its first sample */
-    size_t count;           /* samples; fewer than configured only at the end of a single pass */
-    uint8_t *bytes;         /* PREPARE_GPU: [count][raw_h][raw_w][c] */
-    uint8_t *target_bytes;  /* pairs: the target, with the same crops */
-    struct ops_crop *crops; /* [count] */
-    float *floats;          /* PREPARE_CPU, and floats: [count][h][w][c] */
-    float *target_floats;   /* pairs: the target */
-    int32_t *labels;        /* [count]; tokens: [count][length], the token after each */
-    int32_t *tokens;        /* [count][length] */
+    uint64_t number; /* count of this pipeline's batches, from 0 */
+    uint64_t epoch;  /* of its first sample */
+    size_t count;    /* samples; fewer than configured only at the end of a single pass */
+    uint8_t *bytes;  /* PREPARE_GPU: [count][raw_h][raw_w][c], each at a multiple of `stride` */
+    size_t stride;
+    struct coded_picture *coded;  /* [count]: which of them are JPEG files for the device to decode */
+    struct ops_picture *pictures; /* [count], with `coded`: room for the decoder's table */
+    uint8_t *target_bytes;        /* pairs: the target, with the same crops */
+    struct ops_crop *crops;       /* [count] */
+    float *floats;                /* PREPARE_CPU, and floats: [count][h][w][c] */
+    float *target_floats;         /* pairs: the target */
+    int32_t *labels;              /* [count]; tokens: [count][length], the token after each */
+    int32_t *tokens;              /* [count][length] */
 };
 
 /* Allocates batch buffers. alloc returns NULL when there is no memory. */
@@ -42,11 +45,12 @@ struct pipeline_config {
     bool augment; /* random crops and mirroring */
     bool once;    /* a single pass in order; else endless */
     enum pipeline_prepare prepare;
+    bool coded; /* leave JPEG files that the device can decode as they are: pictures of files, PREPARE_GPU */
     uint64_t shuffle; /* size of the windows that are shuffled: 0: no shuffling, UINT64_MAX: everything */
     int workers;      /* threads (0: one per processor, at most 16) */
     int prefetch;     /* batches filled ahead (0: 2) */
     size_t budget;    /* bytes for all batch buffers (0: 1 GiB); reduces prefetch, down to 1 */
-    size_t cache;     /* bytes for the cache of decoded samples (0: none) */
+    size_t cache;     /* bytes for the cache of decoded samples (0: none; none with `coded`) */
     uint64_t shard, shards;        /* this replica's number, and how many there are (0: one) */
     struct pipeline_memory memory; /* all zero: malloc */
 };

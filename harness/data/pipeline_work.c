@@ -63,7 +63,8 @@ static enum status make_samples(struct pipeline *pipeline, struct mapper_scratch
     enum status status = STATUS_OK;
 
     for (size_t i = from; i < to && !status; i++)
-        status = mapper_make(&pipeline->mapper, scratch, seed, slot->first + i, &slot->batch, i);
+        status = mapper_make(&pipeline->mapper, scratch, seed, slot->first + i,
+                             &(struct mapper_target){&slot->batch, i, false});
     return status;
 }
 

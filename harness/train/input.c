@@ -3,12 +3,15 @@
 
 #include <string.h>
 
-enum { RAW_TENSORS = 2 }; /* raw and raw_target come first in every list here */
+#include "harness/train/input_decode.h"
+
+enum { RAW_TENSORS = 3 }; /* raw, raw_target and decoded come first in every list here */
 
 enum status input_open(struct input *input, struct model *model, struct dataset *dataset,
-                       const struct pipeline_config *config)
+                       const struct pipeline_config *config, enum decode_place decode)
 {
-    enum status status = STATUS_OK;
+    struct pipeline_config own = *config;
+    enum status status;
 
     memset(input, 0, sizeof(*input));
     input->model = model;
@@ -16,18 +19,20 @@ enum status input_open(struct input *input, struct model *model, struct dataset 
     input->spec = dataset_spec(dataset);
     input->prepared_on_host = config->prepare == PREPARE_CPU || input->spec->kind == DATA_FLOATS;
     input->shards = config->shards ? config->shards : 1;
-    if (config->split == DATA_VALIDATION && !input->prepared_on_host) {
+    status = input_decode_open(input, dataset, config, decode);
+    own.coded = input->decoder;
+    if (!status && config->split == DATA_VALIDATION && !input->prepared_on_host) {
         status = supply_open(&input->own, ALLOC_NAIVE, 0, model->mem->supply->budget);
         mem_open(&input->beside, &input->own, model->mem->stream);
         input->raw_mem = &input->beside;
     }
-    return status ? status : feed_open(&input->feed, dataset, config);
+    return status ? status : feed_open(&input->feed, dataset, &own);
 }
 
 static void drop_set(struct input *input, struct input_set *set)
 {
-    struct tensor *all[] = {&set->raw,    &set->raw_target, &set->crops, &set->labels,
-                            &set->tokens, &set->x,          &set->target};
+    struct tensor *all[] = {&set->raw,    &set->raw_target, &set->decoded, &set->pictures, &set->crops,
+                            &set->labels, &set->tokens,     &set->x,       &set->target};
 
     for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
         mem_drop(i < RAW_TENSORS ? input->raw_mem : input->model->mem, all[i]);
@@ -59,6 +64,7 @@ void input_close(struct input *input)
 {
     if (input->feed)
         feed_close(input->feed); /* waits for the copies */
+    input_decode_close(input);
     input->ahead = false;
     if (input->model)
         input_drop(input);
@@ -78,6 +84,7 @@ struct piece {
     struct tensor *to;
     const void *from; /* NULL: the batch has none of it */
     size_t bytes;
+    bool coded; /* input_decode writes it */
 };
 
 enum { PIECES = 5 };
@@ -92,13 +99,14 @@ static void list_pieces(const struct input *input, struct input_set *set, const 
     struct mem *mem = input->model->mem;
     struct mem *raw = input->raw_mem;
 
-    pieces[0] = (struct piece){mem, &set->labels, batch->labels, labels};
-    pieces[1] = (struct piece){mem, &set->tokens, batch->tokens, labels};
-    pieces[2] = (struct piece){mem, &set->crops, batch->crops, set->count * sizeof(*batch->crops)};
-    pieces[3] = batch->bytes ? (struct piece){raw, &set->raw, batch->bytes, bytes}
-                             : (struct piece){raw, &set->raw, batch->floats, floats};
-    pieces[4] = batch->target_bytes ? (struct piece){raw, &set->raw_target, batch->target_bytes, bytes}
-                                    : (struct piece){raw, &set->raw_target, batch->target_floats, floats};
+    pieces[0] = (struct piece){mem, &set->labels, batch->labels, labels, false};
+    pieces[1] = (struct piece){mem, &set->tokens, batch->tokens, labels, false};
+    pieces[2] = (struct piece){mem, &set->crops, batch->crops, set->count * sizeof(*batch->crops), false};
+    pieces[3] = batch->bytes ? (struct piece){raw, &set->raw, batch->bytes, bytes, batch->coded}
+                             : (struct piece){raw, &set->raw, batch->floats, floats, false};
+    pieces[4] = batch->target_bytes
+                    ? (struct piece){raw, &set->raw_target, batch->target_bytes, bytes, false}
+                    : (struct piece){raw, &set->raw_target, batch->target_floats, floats, false};
 }
 
 /* Takes all memory before the copies begin: taking may make the stream wait, and the copies must wait for
@@ -117,10 +125,14 @@ static enum status copy_batch(struct input *input, struct input_set *set, struct
         if (pieces[i].from)
             status = mem_need(pieces[i].mem, pieces[i].to, pieces[i].bytes, MEM_INPUT);
     }
+    if (!status && batch->coded)
+        status = input_decode_need(input, set, batch);
     if (!status)
         status = feed_begin(input->feed, input->model->device->stream);
+    if (!status && batch->coded)
+        status = input_decode(input, set, batch);
     for (int i = 0; i < PIECES && !status; i++) {
-        if (pieces[i].from)
+        if (pieces[i].from && !pieces[i].coded)
             status = feed_copy(input->feed, pieces[i].to->data, pieces[i].from, pieces[i].bytes);
     }
     return status;
@@ -224,8 +236,8 @@ enum status input_prepare(struct input *input, struct input_set *set, struct mod
 
 enum status input_done(struct input *input, struct input_set *set)
 {
-    struct tensor *all[] = {&set->raw,    &set->raw_target, &set->crops, &set->labels,
-                            &set->tokens, &set->x,          &set->target};
+    struct tensor *all[] = {&set->raw,    &set->raw_target, &set->decoded, &set->pictures, &set->crops,
+                            &set->labels, &set->tokens,     &set->x,       &set->target};
     enum status status = STATUS_OK;
 
     for (size_t i = 0; i < sizeof(all) / sizeof(all[0]) && !status; i++)

@@ -6,13 +6,17 @@
 #define HARNESS_INPUT_H
 
 #include "harness/data/dataset.h"
+#include "harness/base/train_options.h"
 #include "harness/data/feed.h"
+#include "harness/data/nvjpeg.h"
 #include "harness/model/model.h"
 
 enum { INPUT_SETS = 2 };
 
 struct input_set {
     struct tensor raw, raw_target; /* bytes, or floats */
+    struct tensor decoded;         /* pictures that the device has decoded, each of its own size */
+    struct tensor pictures;        /* where they are: struct ops_picture, one for each sample */
     struct tensor crops;
     struct tensor labels, tokens;
     struct tensor x, target; /* prepared, in the model's type */
@@ -26,6 +30,9 @@ struct input {
     struct model *model;
     const struct data_spec *spec;
     struct feed *feed;
+    struct nvjpeg *decoder;       /* NULL: the host decodes */
+    struct nvjpeg_picture *coded; /* of the batch being decoded */
+    uint64_t decoded;             /* pictures that the device has decoded */
     bool prepared_on_host;
     struct mem *raw_mem; /* for raw pictures: the model's mem, or `beside` */
     struct mem beside;
@@ -42,8 +49,9 @@ struct input_part {
     int length;
 };
 
+/* `decode`: where JPEG files are decoded. */
 enum status input_open(struct input *input, struct model *model, struct dataset *dataset,
-                       const struct pipeline_config *config);
+                       const struct pipeline_config *config, enum decode_place decode);
 void input_close(struct input *input);
 
 /* Starts copying the next batch, unless that was already done. */

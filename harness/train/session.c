@@ -17,6 +17,9 @@ void session_read_result(struct trainer *trainer, struct session_result *result)
     uint64_t steps = trainer->step - trainer->first_step;
 
     pipeline_get_stats(feed_pipeline(trainer->input.feed), &stats);
+    result->format = dataset_format_name(trainer->dataset);
+    result->decoder = trainer->input.decoder;
+    result->decoded = trainer->input.decoded;
     result->data_wait_ms = steps ? 1e3 * stats.wait_seconds / (double)steps : 0.0;
     result->options = trainer->options;
     result->options.steps = trainer->step; /* a checkpoint may be further than --steps */
@@ -89,6 +92,9 @@ void session_print_result(const struct session_result *result)
         printf(" accuracy=%.5f", result->evaluation.accuracy);
     if (options->precision == PRECISION_FP16 || options->on_nan == ON_NAN_SKIP)
         printf(" skipped=%.0f", (double)result->skipped);
+    if (result->format && !strcmp(result->format, "folder"))
+        printf(" decode=%s decoded_on_gpu=%llu", result->decoder ? "gpu" : "cpu",
+               (unsigned long long)result->decoded);
     printf(" peak_bytes=%zu", result->peak_bytes);
     for (int kind = 0; kind < MEM_KIND_COUNT; kind++)
         printf(" peak_%s=%zu", mem_kind_name((enum mem_kind)kind), result->peak_kind[kind]);

@@ -23,7 +23,10 @@ struct session_result {
     double val_best;                      /* lowest loss of all validations */
     size_t peak_bytes;                    /* taken from the device by this process */
     size_t peak_kind[MEM_KIND_COUNT];
-    float skipped; /* updates skipped because of the loss scale */
+    const char *format; /* of the data */
+    uint64_t decoded;   /* pictures that the device has decoded, in training */
+    bool decoder;       /* it decodes JPEG files */
+    float skipped;      /* updates skipped because of the loss scale */
 };
 
 /* Loads the checkpoint of --resume, trains, validates, and fills *result. */

@@ -35,6 +35,9 @@ static enum status check_options(const struct train_options *options)
     if (options->format != DATA_AUTO && options->format != DATA_SYNTHETIC && !options->data)
         return status_fail(STATUS_USAGE, "--format=%s needs --data=PATH",
                            train_options_choice("format", options->format, format, sizeof(format)));
+    if (options->decode == DECODE_GPU && options->data_cache)
+        return status_fail(STATUS_USAGE, "--data-cache keeps pictures that the host has decoded: not with "
+                                         "--decode=gpu");
     if (options->load_weights && options->resume)
         return status_fail(STATUS_USAGE, "--load-weights and --resume exclude each other");
     if ((options->load_weights || options->save_weights) && options->pair.given)

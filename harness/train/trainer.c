@@ -93,7 +93,8 @@ static enum status open_input(struct trainer *trainer)
         .shards = trainer->shards,
     };
 
-    return input_open(&trainer->input, &trainer->model, trainer->dataset, &config);
+    return input_open(&trainer->input, &trainer->model, trainer->dataset, &config,
+                      (enum decode_place)options->decode);
 }
 
 static enum status open_reports(struct trainer *trainer)

@@ -125,7 +125,8 @@ static enum status begin_pass(struct trainer *trainer)
 
     if (trainer->val_input.feed)
         return input_seek(&trainer->val_input, &(struct pipeline_position){.seed = options->seed});
-    return input_open(&trainer->val_input, &trainer->model, trainer->dataset, &config);
+    return input_open(&trainer->val_input, &trainer->model, trainer->dataset, &config,
+                      (enum decode_place)options->decode);
 }
 
 enum status trainer_evaluate(struct trainer *trainer, struct trainer_evaluation *evaluation)

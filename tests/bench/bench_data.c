@@ -14,18 +14,19 @@
 enum { FILES = 64, CLASSES = 2, PHOTO_H = 375, PHOTO_W = 500, PATH_BYTES = 300 };
 
 static const char usage[] =
-    "usage: bench_data [--seconds=S] [--image=N] [--batch=N] [--workers=N] [--data=PATH]\n"
+    "usage: bench_data [--seconds=S] [--image=N] [--batch=N] [--workers=N] [--data=PATH | --make=PATH]\n"
     "  --seconds=S  for each measurement (1)\n"
     "  --image=N    side of the pictures that a model would see (224)\n"
     "  --batch=N    samples of a batch (64)\n"
     "  --workers=N  most threads (one per processor); measured at 1, 2, 4, ...\n"
-    "  --data=PATH  pictures to read in place of generated ones\n";
+    "  --data=PATH  pictures to read in place of generated ones\n"
+    "  --make=PATH  only write the generated pictures into this folder, for train --data\n";
 
 struct settings {
     double seconds;
     int image, workers;
     size_t batch;
-    const char *data;
+    const char *data, *make;
 };
 
 struct subject {
@@ -115,16 +116,14 @@ static int measure_all(const struct settings *settings, const struct subject *su
 
 static int parse(struct settings *settings, int argc, char **argv)
 {
-    static const struct option options[] = {{"seconds", required_argument, NULL, 's'},
-                                            {"image", required_argument, NULL, 'i'},
-                                            {"batch", required_argument, NULL, 'b'},
-                                            {"workers", required_argument, NULL, 'w'},
-                                            {"data", required_argument, NULL, 'd'},
-                                            {"help", no_argument, NULL, 'h'},
-                                            {NULL, 0, NULL, 0}};
+    static const struct option options[] = {
+        {"seconds", required_argument, NULL, 's'}, {"image", required_argument, NULL, 'i'},
+        {"batch", required_argument, NULL, 'b'},   {"workers", required_argument, NULL, 'w'},
+        {"data", required_argument, NULL, 'd'},    {"make", required_argument, NULL, 'm'},
+        {"help", no_argument, NULL, 'h'},          {NULL, 0, NULL, 0}};
     int option;
 
-    *settings = (struct settings){1.0, 224, (int)sysconf(_SC_NPROCESSORS_ONLN), 64, NULL};
+    *settings = (struct settings){1.0, 224, (int)sysconf(_SC_NPROCESSORS_ONLN), 64, NULL, NULL};
     while ((option = getopt_long(argc, argv, "", options, NULL)) >= 0) {
         switch (option) {
         case 's':
@@ -141,6 +140,9 @@ static int parse(struct settings *settings, int argc, char **argv)
             break;
         case 'd':
             settings->data = optarg;
+            break;
+        case 'm':
+            settings->make = optarg;
             break;
         case 'h':
             fputs(usage, stdout);
@@ -162,6 +164,8 @@ int main(int argc, char **argv)
         fputs(usage, stderr);
         return 2;
     }
+    if (settings.make)
+        return bench_jpeg_fill_folder(settings.make, CLASSES, FILES, PHOTO_H, PHOTO_W) ? 1 : 0;
     if (!settings.data && bench_jpeg_make_folder(folder, sizeof(folder), CLASSES, FILES, PHOTO_H, PHOTO_W))
         folder[0] = 0;
     struct subject subjects[] = {

@@ -9,10 +9,9 @@
 
 #ifndef HARNESS_HAVE_JPEG
 
-int bench_jpeg_make_folder(char *folder, size_t bytes, int classes, int files, int h, int w)
+int bench_jpeg_fill_folder(const char *folder, int classes, int files, int h, int w)
 {
     (void)folder;
-    (void)bytes;
     (void)classes;
     (void)files;
     (void)h;
@@ -74,15 +73,12 @@ static void draw(unsigned char *rgb, int h, int w, struct rng *rng)
     }
 }
 
-int bench_jpeg_make_folder(char *folder, size_t bytes, int classes, int files, int h, int w)
+int bench_jpeg_fill_folder(const char *folder, int classes, int files, int h, int w)
 {
-    const char *base = getenv("TMPDIR");
     unsigned char *rgb = malloc((size_t)h * (size_t)w * RGB);
     struct rng rng = rng_derive(1, 1);
-    int failed;
+    int failed = !rgb;
 
-    snprintf(folder, bytes, "%s/bench_data.XXXXXX", base ? base : "/tmp");
-    failed = !rgb || !mkdtemp(folder);
     for (int i = 0; i < files && !failed; i++) {
         char path[NAME_BYTES];
 
@@ -97,6 +93,14 @@ int bench_jpeg_make_folder(char *folder, size_t bytes, int classes, int files, i
 }
 
 #endif
+
+int bench_jpeg_make_folder(char *folder, size_t bytes, int classes, int files, int h, int w)
+{
+    const char *base = getenv("TMPDIR");
+
+    snprintf(folder, bytes, "%s/bench_data.XXXXXX", base ? base : "/tmp");
+    return mkdtemp(folder) ? bench_jpeg_fill_folder(folder, classes, files, h, w) : -1;
+}
 
 static int remove_one(const char *path, const struct stat *info, int type, struct FTW *place)
 {
