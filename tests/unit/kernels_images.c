@@ -368,6 +368,56 @@ static void test_gradients_agree_with_finite_differences(void)
     check_gradient("chain", chain_loss, target.exact, x.exact, x.count, dx);
 }
 
+/* The mean over the area of pixel (y, x), in double precision. */
+static double mean_of_area(const struct ops_picture *p, int c, int channels, int y, int x)
+{
+    double top = (double)y * p->h / p->fit_h, bottom = (double)(y + 1) * p->h / p->fit_h, sum = 0.0;
+    double left = (double)x * p->w / p->fit_w, right = (double)(x + 1) * p->w / p->fit_w;
+
+    for (int row = 0; row < p->h; row++) {
+        double down = fmin(bottom, row + 1) - fmax(top, row);
+
+        for (int column = 0; column < p->w && down > 0.0; column++) {
+            double across = fmin(right, column + 1) - fmax(left, column);
+
+            sum += across > 0.0 ? down * across * p->x[(row * p->w + column) * channels + c] : 0.0;
+        }
+    }
+    return sum / (bottom - top) / (right - left);
+}
+
+static void test_pictures_of_any_size_fit_their_places(void)
+{
+    enum { COUNT = 4, PLACE_H = 9, PLACE_W = 11, RGB = 3 };
+    struct ops_picture pictures[COUNT] = {
+        {NULL, 23, 28, 9, 10}, {NULL, 5, 7, 5, 7}, {NULL, 1, 1, 1, 1}, {NULL, 3, 3, 3, 3}};
+    uint8_t *out = check_bytes(COUNT * PLACE_H * PLACE_W * RGB);
+
+    for (int n = 0; n + 1 < COUNT; n++) { /* the last place has no picture */
+        size_t bytes = (size_t)pictures[n].h * (size_t)pictures[n].w * RGB;
+        uint8_t *x = check_bytes(bytes);
+
+        for (size_t i = 0; i < bytes; i++)
+            x[i] = (uint8_t)(127.5 + 127.5 * check_random());
+        pictures[n].x = x;
+    }
+    memset(out, 0xa5, COUNT * PLACE_H * PLACE_W * RGB);
+    TEST_ASSERT_EQUAL_INT(
+        0, ops->image_fit(ops, NULL, &(struct op_image_fit){pictures, out, COUNT, PLACE_H, PLACE_W, RGB}));
+    for (int i = 0; i < COUNT * PLACE_H * PLACE_W * RGB; i++) {
+        const struct ops_picture *p = &pictures[i / RGB / PLACE_W / PLACE_H];
+        int y = i / RGB / PLACE_W % PLACE_H, x = i / RGB % PLACE_W;
+
+        if (p->x)
+            TEST_ASSERT_DOUBLE_WITHIN(0.5001,
+                                      mean_of_area(p, i % RGB, RGB, y < p->fit_h ? y : p->fit_h - 1,
+                                                   x < p->fit_w ? x : p->fit_w - 1),
+                                      (double)out[i]);
+        else
+            TEST_ASSERT_EQUAL_UINT8(0xa5, out[i]);
+    }
+}
+
 int main(void)
 {
     UNITY_BEGIN();
@@ -380,5 +430,6 @@ int main(void)
     RUN_TEST(test_an_uncut_picture_of_the_same_size_is_only_normalized);
     RUN_TEST(test_mean_squared_error_agrees_in_both_directions_and_in_place);
     RUN_TEST(test_gradients_agree_with_finite_differences);
+    RUN_TEST(test_pictures_of_any_size_fit_their_places);
     return UNITY_END();
 }

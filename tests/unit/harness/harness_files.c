@@ -59,7 +59,7 @@ void files_write(const char *folder, const char *name, const void *bytes, size_t
     TEST_ASSERT_EQUAL_INT(0, fclose(file));
 }
 
-uint8_t *files_jpeg(const uint8_t *rgb, int h, int w, int interlaced, size_t *bytes)
+uint8_t *files_jpeg(const uint8_t *rgb, int h, int w, enum files_form form, size_t *bytes)
 {
     struct jpeg_compress_struct info;
     struct jpeg_error_mgr errors;
@@ -75,8 +75,18 @@ uint8_t *files_jpeg(const uint8_t *rgb, int h, int w, int interlaced, size_t *by
     info.in_color_space = JCS_RGB;
     jpeg_set_defaults(&info);
     jpeg_set_quality(&info, 95, TRUE);
-    if (interlaced)
+    if (form == FILES_PROGRESSIVE)
         jpeg_simple_progression(&info);
+    if (form == FILES_GREY)
+        jpeg_set_colorspace(&info, JCS_GRAYSCALE);
+    if (form == FILES_RGB)
+        jpeg_set_colorspace(&info, JCS_RGB);
+    if (form == FILES_RGB)
+        info.write_Adobe_marker = TRUE;
+    if (form == FILES_FULL_CHROMA)
+        info.comp_info[0].h_samp_factor = info.comp_info[0].v_samp_factor = 1;
+    if (form == FILES_RESTARTS)
+        info.restart_interval = 2;
     jpeg_start_compress(&info, TRUE);
     while (info.next_scanline < info.image_height) {
         JSAMPROW row = (JSAMPROW)(rgb + (size_t)info.next_scanline * (size_t)w * RGB);

@@ -15,8 +15,12 @@ void files_remove_folder(const char *folder);
 const char *files_path(char path[FILES_PATH], const char *folder, const char *name);
 void files_write(const char *folder, const char *name, const void *bytes, size_t count);
 
-/* Pictures as files in memory, to be freed: rgb[h][w][3]. interlaced also means progressive. */
-uint8_t *files_jpeg(const uint8_t *rgb, int h, int w, int interlaced, size_t *bytes);
+/* How a JPEG file is coded: colour with halved chroma; in several scans; grey; chroma of full size; with
+ * restart marks; as RGB, marked by Adobe's segment. */
+enum files_form { FILES_PLAIN, FILES_PROGRESSIVE, FILES_GREY, FILES_FULL_CHROMA, FILES_RESTARTS, FILES_RGB };
+
+/* Pictures as files in memory, to be freed: rgb[h][w][3]. */
+uint8_t *files_jpeg(const uint8_t *rgb, int h, int w, enum files_form form, size_t *bytes);
 uint8_t *files_png(const uint8_t *rgb, int h, int w, int interlaced, size_t *bytes);
 
 /* A picture of one colour as a file in the folder. */

@@ -7,6 +7,7 @@
 
 #include "tests/unit/harness/harness_files.h"
 #include "harness/data/image_decode.h"
+#include "harness/data/image_header.h"
 #include "harness/data/image_shrink.h"
 #include "unity.h"
 
@@ -314,6 +315,59 @@ static void test_a_fitted_size_is_never_empty_and_never_larger(void)
     TEST_ASSERT_EQUAL_UINT32(20, w);
 }
 
+/* In a buffer of its exact size, so that a sanitizer sees a step beyond. */
+static bool header_of(const uint8_t *file, size_t bytes, struct image_header *header)
+{
+    uint8_t *exact = malloc(bytes ? bytes : 1);
+    bool result;
+
+    TEST_ASSERT_NOT_NULL(exact);
+    memcpy(exact, file, bytes);
+    result = image_header_read(exact, bytes, header);
+    free(exact);
+    return result;
+}
+
+static void test_a_header_tells_which_files_a_jpeg_engine_decodes(void)
+{
+    static const bool can[] = {[FILES_PLAIN] = true,       [FILES_PROGRESSIVE] = false, [FILES_GREY] = true,
+                               [FILES_FULL_CHROMA] = true, [FILES_RESTARTS] = true,     [FILES_RGB] = false};
+    struct image_header header;
+    uint8_t *file;
+    size_t bytes;
+
+    for (int form = FILES_PLAIN; form <= FILES_RGB; form++) {
+        file = files_jpeg(rgb, H, W, (enum files_form)form, &bytes);
+        TEST_ASSERT_EQUAL_INT(can[form], header_of(file, bytes, &header));
+        if (can[form]) {
+            TEST_ASSERT_EQUAL_UINT32(H, header.h);
+            TEST_ASSERT_EQUAL_UINT32(W, header.w);
+        }
+        free(file);
+    }
+    file = files_png(rgb, H, W, 0, &bytes);
+    TEST_ASSERT_FALSE(header_of(file, bytes, &header));
+    free(file);
+}
+
+/* A cut anywhere, and restarts out of their order, are for the host to judge. */
+static void test_an_incomplete_file_is_not_for_an_engine(void)
+{
+    struct image_header header;
+    size_t bytes, restart = 0;
+    uint8_t *file = files_jpeg(rgb, H, W, FILES_RESTARTS, &bytes);
+
+    for (size_t cut = 0; cut < bytes; cut++)
+        TEST_ASSERT_FALSE(header_of(file, cut, &header));
+    TEST_ASSERT_TRUE(header_of(file, bytes, &header));
+    for (size_t i = bytes - 2; i > 0 && !restart; i--)
+        restart = file[i] == 0xff && file[i + 1] >= 0xd0 && file[i + 1] <= 0xd7 ? i + 1 : 0;
+    TEST_ASSERT_TRUE(restart > 0);
+    file[restart] ^= 1;
+    TEST_ASSERT_FALSE(header_of(file, bytes, &header));
+    free(file);
+}
+
 int main(void)
 {
     UNITY_BEGIN();
@@ -328,5 +382,7 @@ int main(void)
     RUN_TEST(test_other_files_are_named_as_such);
     RUN_TEST(test_shrinking_is_the_mean_over_the_area);
     RUN_TEST(test_a_fitted_size_is_never_empty_and_never_larger);
+    RUN_TEST(test_a_header_tells_which_files_a_jpeg_engine_decodes);
+    RUN_TEST(test_an_incomplete_file_is_not_for_an_engine);
     return UNITY_END();
 }

@@ -190,6 +190,97 @@ static void test_no_share_for_validation_means_no_validation(void)
     TEST_ASSERT_NULL_MESSAGE(strstr(train_said.out, "val_loss"), train_said.out);
 }
 
+#define DECODED(...)                                                                                         \
+    TRAIN("1x256M", data, "--model=cnn", "--width=2", "--image=16", "--batch=6", "--steps=8",                \
+          "--augment=gpu", "--quiet", __VA_ARGS__)
+
+static void test_the_device_decodes_in_every_allocation_mode_with_the_same_losses(void)
+{
+    static const char *const modes[][2] = {{"--alloc=naive", "--workers=1"},
+                                           {"--alloc=cache", "--graph"},
+                                           {"--alloc=async", "--workers=4"},
+                                           {"--alloc=static", "--graph"},
+                                           {"--alloc=arena", "--prefetch=5"}};
+    char loss[32] = "", val[32];
+
+    make_pictures(10);
+    for (size_t i = 0; i < sizeof(modes) / sizeof(modes[0]); i++) {
+        DECODED("--decode=gpu", modes[i][0], modes[i][1]);
+        assert_learned();
+        TEST_ASSERT_EQUAL_STRING("gpu", train_field("decode"));
+        TEST_ASSERT_TRUE_MESSAGE(atoi(train_field("decoded_on_gpu")) > 8, train_said.out);
+        if (i > 0) {
+            TEST_ASSERT_EQUAL_STRING(loss, train_field("loss_last"));
+            TEST_ASSERT_EQUAL_STRING(val, train_field("val_loss"));
+        }
+        strcpy(loss, train_field("loss_last"));
+        strcpy(val, train_field("val_loss"));
+    }
+}
+
+static void shell_decode(const char *before, const char *option)
+{
+    char line[1024];
+
+    snprintf(line, sizeof(line),
+             "%s $TRAIN %s --model=cnn --width=2 --image=16 --batch=6 --steps=2 --quiet %s", before, data,
+             option);
+    train_shell("1x256M", line, 0.0);
+}
+
+static void test_auto_decodes_on_the_device_where_it_has_jpeg_engines(void)
+{
+    make_pictures(10);
+    shell_decode("", "");
+    train_went_well();
+    TEST_ASSERT_EQUAL_STRING("cpu", train_field("decode"));
+    shell_decode("GPUCAP_SIM_NVJPEG=hardware", "");
+    train_went_well();
+    TEST_ASSERT_EQUAL_STRING("gpu", train_field("decode"));
+    /* Decoded pictures that are kept on the host are worth more. */
+    shell_decode("GPUCAP_SIM_NVJPEG=hardware", "--data-cache=1M");
+    train_went_well();
+    TEST_ASSERT_EQUAL_STRING("cpu", train_field("decode"));
+}
+
+static void test_decoding_that_cannot_be_had_is_said(void)
+{
+    make_pictures(4);
+    shell_decode("LD_LIBRARY_PATH=$GPUCAP_BUILD/sim-without-nvml", "--decode=gpu");
+    assert_refused("--decode=gpu: ");
+    TEST_ASSERT_NOT_NULL_MESSAGE(strstr(train_said.err, "use --decode=cpu"), train_said.err);
+    shell_decode("LD_LIBRARY_PATH=$GPUCAP_BUILD/sim-without-nvml", "--decode=auto");
+    train_went_well();
+    DECODED("--decode=gpu", "--augment=cpu");
+    TEST_ASSERT_EQUAL_INT_MESSAGE(TRAIN_USAGE, train_said.status, train_said.err);
+    DECODED("--decode=gpu", "--data-cache=1M");
+    TEST_ASSERT_EQUAL_INT_MESSAGE(TRAIN_USAGE, train_said.status, train_said.err);
+    TRAIN("1x256M", "--decode=gpu", "--steps=1");
+    TEST_ASSERT_EQUAL_INT_MESSAGE(TRAIN_USAGE, train_said.status, train_said.err);
+}
+
+static void test_a_damaged_file_is_named_wherever_it_is_decoded(void)
+{
+    static const char *const places[] = {"--decode=cpu", "--decode=gpu"};
+    uint8_t rgb[48 * 48 * 3], *file;
+    size_t bytes;
+
+    make_pictures(4);
+    for (size_t i = 0; i < sizeof(rgb); i++)
+        rgb[i] = (uint8_t)(i * 37 % 251);
+    file = files_jpeg(rgb, 48, 48, FILES_PLAIN, &bytes);
+    memcpy(file + bytes / 2, file + bytes - 2, 2); /* half of it is missing, and no marker shows that */
+    files_write(folder, "dark/lame.jpg", file, bytes / 2 + 2);
+    free(file);
+    for (int i = 0; i < 2; i++) {
+        DECODED(places[i], "--validation=0");
+        assert_refused("dark/lame.jpg: ");
+        DECODED(places[i], "--validation=0", "--corrupt=skip");
+        train_went_well();
+        TEST_ASSERT_NOT_NULL_MESSAGE(strstr(train_said.err, "dark/lame.jpg: "), train_said.err);
+    }
+}
+
 int main(void)
 {
     UNITY_BEGIN();
@@ -203,5 +294,9 @@ int main(void)
     RUN_TEST(test_a_broken_picture_ends_the_run_or_is_skipped);
     RUN_TEST(test_bad_data_is_named_before_anything_runs);
     RUN_TEST(test_a_batch_beyond_the_budget_is_refused);
+    RUN_TEST(test_the_device_decodes_in_every_allocation_mode_with_the_same_losses);
+    RUN_TEST(test_auto_decodes_on_the_device_where_it_has_jpeg_engines);
+    RUN_TEST(test_decoding_that_cannot_be_had_is_said);
+    RUN_TEST(test_a_damaged_file_is_named_wherever_it_is_decoded);
     return UNITY_END();
 }
