@@ -10,4 +10,13 @@ if(GPUCAP_NVCC AND GPUCAP_CUDART_SHARED AND TARGET train_cuda)
     target_link_options(${program} PRIVATE -Wl,--enable-new-dtags)
   endforeach()
   add_dependencies(kernels_data train_cuda)
+  # nvJPEG itself, where the machine has it, against libjpeg.
+  if(TARGET harness_files)
+    gpucap_test(kernels_data_decode LABEL gpu LIBS train_models ${GPUCAP_CUDART_SHARED} harness_files
+      SOURCES ${CMAKE_SOURCE_DIR}/tests/unit/harness/harness_decode.c)
+    target_compile_definitions(kernels_data_decode PRIVATE TEST_ON_GPU)
+    target_link_options(kernels_data_decode PRIVATE -Wl,--enable-new-dtags)
+    set_target_properties(kernels_data_decode PROPERTIES BUILD_RPATH ${CMAKE_BINARY_DIR}) # libtrain_cuda.so
+    add_dependencies(kernels_data_decode train_cuda)
+  endif()
 endif()

@@ -359,6 +359,31 @@ static void test_pictures_are_prepared_alike(void)
     }
 }
 
+/* In integers: the same to the bit. */
+static void test_pictures_fit_their_places_alike(void)
+{
+    enum { N = 3, H = 33, W = 29, C = 3, BYTES = N * H * W * C };
+    struct ops_picture host[N] = {{NULL, 375, 500, 21, 29}, {NULL, 17, 9, 17, 9}, {NULL, 1, 1, 1, 1}};
+    struct ops_picture device[N];
+    struct buffer out = kernels_bytes(NULL, BYTES), table;
+
+    memcpy(device, host, sizeof(host));
+    for (int i = 0; i + 1 < N; i++) { /* the last place has no picture */
+        uint8_t *x;
+
+        host[i].x = mirror_bytes((size_t)host[i].h * (size_t)host[i].w * C, &x);
+        device[i].x = x;
+    }
+    table = kernels_bytes(device, sizeof(device));
+    cpu_image_fit(&(struct op_image_fit){host, out.at[ON_HOST], N, H, W, C});
+    TEST_ASSERT_EQUAL_INT(0, mirror_cuda->image_fit(
+                                 mirror_cuda, mirror_stream,
+                                 &(struct op_image_fit){table.at[ON_DEVICE], out.at[ON_DEVICE], N, H, W, C}));
+    TEST_ASSERT_EQUAL_INT(0, cudaStreamSynchronize(mirror_stream));
+    kernels_expect_same(&out, "image_fit");
+    mirror_release();
+}
+
 static void check_mse(enum ops_type type, int rows, int cols)
 {
     struct mirror x = mirror_values(type, (size_t)rows * cols), target = mirror_values(type, x.count);
@@ -404,6 +429,7 @@ int main(void)
     RUN_TEST(test_upsample_agrees_in_both_directions);
     RUN_TEST(test_channels_are_copied_and_added);
     RUN_TEST(test_pictures_are_prepared_alike);
+    RUN_TEST(test_pictures_fit_their_places_alike);
     RUN_TEST(test_mean_squared_error_agrees_in_both_directions);
     return UNITY_END();
 }

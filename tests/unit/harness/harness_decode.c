@@ -259,8 +259,10 @@ static void test_a_damaged_file_is_skipped_as_on_the_host(void)
 
 int main(void)
 {
-    if (!nvjpeg_is_there()) {
-        puts("no nvJPEG here");
+    int devices = 0;
+
+    if (!nvjpeg_is_there() || cudaGetDeviceCount(&devices) || !devices) {
+        puts("no nvJPEG or no device here");
         return 77;
     }
     UNITY_BEGIN();
