@@ -7,7 +7,12 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-enum { BACKEND_DEFAULT = 0, BACKEND_HARDWARE = 3, OUTPUT_RGBI = 5, PLANES = 4, RGB = 3, MOST_THREADS = 16 };
+enum { BACKEND_DEFAULT = 0, BACKEND_HARDWARE = 3, OUTPUT_RGBI = 5, PLANES = 4 };
+enum {
+    RGB = 3,
+    MOST_THREADS = 16,
+    MOST_REFUSALS = 4 /* batches in a row, then the engines are left alone */
+};
 
 struct nvjpeg_image {
     unsigned char *channel[PLANES];
@@ -17,12 +22,18 @@ struct nvjpeg_image {
 struct nvjpegHandle; /* nvJPEG's own */
 struct nvjpegJpegState;
 
-struct nvjpeg {
+/* nvJPEG with one way to decode. */
+struct backend {
     struct nvjpegHandle *handle;
-    struct nvjpegJpegState *state;
-    bool engine;
-    size_t count; /* pictures of the batches that `state` is set up for */
-    size_t room;  /* of these three: */
+    struct nvjpegJpegState *state; /* NULL: it is not open */
+    size_t count;                  /* pictures of the batches that `state` is set up for */
+};
+
+struct nvjpeg {
+    struct backend engines; /* the card's JPEG engines, if it has any */
+    struct backend units;   /* its other units: without engines, and for batches that those refuse */
+    int refused;            /* batches in a row that the engines have refused */
+    size_t room;            /* of these three: */
     const unsigned char **files;
     size_t *lengths;
     struct nvjpeg_image *images;
@@ -72,6 +83,30 @@ bool nvjpeg_is_there(void)
     return lib.library;
 }
 
+static void close_backend(struct backend *backend)
+{
+    if (backend->state)
+        lib.state_destroy(backend->state);
+    if (backend->handle)
+        lib.destroy(backend->handle);
+    *backend = (struct backend){0};
+}
+
+static bool open_backend(struct backend *backend, int kind)
+{
+    if (backend->state)
+        return true;
+    if (lib.create(kind, NULL, NULL, 0, &backend->handle)) {
+        backend->handle = NULL;
+        return false;
+    }
+    if (lib.state_create(backend->handle, &backend->state)) {
+        backend->state = NULL;
+        close_backend(backend);
+    }
+    return backend->state;
+}
+
 enum status nvjpeg_open(struct nvjpeg **out, bool any)
 {
     struct nvjpeg *nvjpeg;
@@ -82,12 +117,8 @@ enum status nvjpeg_open(struct nvjpeg **out, bool any)
     nvjpeg = calloc(1, sizeof(*nvjpeg));
     if (!nvjpeg)
         return status_fail(STATUS_NO_MEMORY, "no host memory for a decoder of pictures");
-    nvjpeg->engine = !lib.create(BACKEND_HARDWARE, NULL, NULL, 0, &nvjpeg->handle);
-    if (!nvjpeg->engine && (!any || lib.create(BACKEND_DEFAULT, NULL, NULL, 0, &nvjpeg->handle)))
-        nvjpeg->handle = NULL;
-    if (nvjpeg->handle && lib.state_create(nvjpeg->handle, &nvjpeg->state))
-        nvjpeg->state = NULL;
-    if (nvjpeg->state)
+    if (open_backend(&nvjpeg->engines, BACKEND_HARDWARE) ||
+        (any && open_backend(&nvjpeg->units, BACKEND_DEFAULT)))
         *out = nvjpeg;
     else
         nvjpeg_close(nvjpeg);
@@ -98,19 +129,12 @@ void nvjpeg_close(struct nvjpeg *nvjpeg)
 {
     if (!nvjpeg)
         return;
-    if (nvjpeg->state)
-        lib.state_destroy(nvjpeg->state);
-    if (nvjpeg->handle)
-        lib.destroy(nvjpeg->handle);
+    close_backend(&nvjpeg->engines);
+    close_backend(&nvjpeg->units);
     free(nvjpeg->files);
     free(nvjpeg->lengths);
     free(nvjpeg->images);
     free(nvjpeg);
-}
-
-bool nvjpeg_has_engine(const struct nvjpeg *nvjpeg)
-{
-    return nvjpeg->engine;
 }
 
 static bool need_room(struct nvjpeg *nvjpeg, size_t count)
@@ -128,18 +152,27 @@ static bool need_room(struct nvjpeg *nvjpeg, size_t count)
 }
 
 /* A state is set up for batches of one size, and anew after a failure. */
-static bool set_up(struct nvjpeg *nvjpeg, size_t count)
+static bool set_up(struct backend *backend, size_t count)
 {
     long processors = sysconf(_SC_NPROCESSORS_ONLN);
     int threads = processors < 1 ? 1 : processors > MOST_THREADS ? MOST_THREADS : (int)processors;
 
-    if (nvjpeg->count == count)
+    if (backend->count == count)
         return true;
-    nvjpeg->count = 0;
-    if (lib.initialize(nvjpeg->handle, nvjpeg->state, (int)count, threads, OUTPUT_RGBI))
+    backend->count = 0;
+    if (lib.initialize(backend->handle, backend->state, (int)count, threads, OUTPUT_RGBI))
         return false;
-    nvjpeg->count = count;
+    backend->count = count;
     return true;
+}
+
+static bool decode_by(struct nvjpeg *nvjpeg, struct backend *backend, size_t count, cudaStream_t stream)
+{
+    if (set_up(backend, count) &&
+        !lib.decode(backend->handle, backend->state, nvjpeg->files, nvjpeg->lengths, nvjpeg->images, stream))
+        return true;
+    backend->count = 0;
+    return false;
 }
 
 bool nvjpeg_decode(struct nvjpeg *nvjpeg, const struct nvjpeg_picture *pictures, size_t count,
@@ -147,7 +180,7 @@ bool nvjpeg_decode(struct nvjpeg *nvjpeg, const struct nvjpeg_picture *pictures,
 {
     if (count == 0)
         return true;
-    if (!need_room(nvjpeg, count) || !set_up(nvjpeg, count))
+    if (!need_room(nvjpeg, count))
         return false;
     for (size_t i = 0; i < count; i++) {
         nvjpeg->files[i] = pictures[i].file;
@@ -155,10 +188,14 @@ bool nvjpeg_decode(struct nvjpeg *nvjpeg, const struct nvjpeg_picture *pictures,
         nvjpeg->images[i] =
             (struct nvjpeg_image){.channel = {pictures[i].out}, .pitch = {(size_t)pictures[i].w * RGB}};
     }
-    if (!lib.decode(nvjpeg->handle, nvjpeg->state, nvjpeg->files, nvjpeg->lengths, nvjpeg->images, stream))
-        return true;
-    nvjpeg->count = 0;
-    return false;
+    if (nvjpeg->engines.state && nvjpeg->refused < MOST_REFUSALS) {
+        if (decode_by(nvjpeg, &nvjpeg->engines, count, stream)) {
+            nvjpeg->refused = 0;
+            return true;
+        }
+        nvjpeg->refused++;
+    }
+    return open_backend(&nvjpeg->units, BACKEND_DEFAULT) && decode_by(nvjpeg, &nvjpeg->units, count, stream);
 }
 
 #if __has_include(<nvjpeg.h>)

@@ -32,9 +32,6 @@ enum status nvjpeg_open(struct nvjpeg **out, bool any);
 /* Waits for nothing: the caller has. */
 void nvjpeg_close(struct nvjpeg *nvjpeg);
 
-/* Returns true if the card's JPEG engines decode. */
-bool nvjpeg_has_engine(const struct nvjpeg *nvjpeg);
-
 /* Queues the decoding of all pictures. The files must stay until the stream has done it. Returns false if
  * nvJPEG refuses one of them: then none is decoded, but work may be queued that writes to any `out`. */
 bool nvjpeg_decode(struct nvjpeg *nvjpeg, const struct nvjpeg_picture *pictures, size_t count,

@@ -4,7 +4,8 @@
  * own.
  *
  * Unlike nvJPEG: any damage to a file is found, where the real one may not look; a grey picture becomes RGB
- * by libjpeg. The card has JPEG engines (NVJPEG_BACKEND_HARDWARE) if GPUCAP_SIM_NVJPEG is "hardware". */
+ * by libjpeg. The card has JPEG engines (NVJPEG_BACKEND_HARDWARE) if GPUCAP_SIM_NVJPEG is "hardware"; they
+ * refuse pictures below 32 pixels a side, as an example of what engines may refuse. */
 #include "tools/simgpu/nvjpeg/nvjpeg_abi.h"
 
 #include <setjmp.h>
@@ -15,7 +16,7 @@
 
 #include <jpeglib.h>
 
-enum { RGB = 3 };
+enum { RGB = 3, LEAST_SIDE = 32 /* of what the engines decode */ };
 
 struct nvjpegHandle {
     nvjpegBackend_t backend;
@@ -121,15 +122,18 @@ static void CUDART_CB write_picture(void *argument)
     forget(picture);
 }
 
-static nvjpegStatus_t decode(const unsigned char *data, size_t length, const nvjpegImage_t *to,
-                             cudaStream_t stream)
+static nvjpegStatus_t decode(nvjpegHandle_t handle, const unsigned char *data, size_t length,
+                             const nvjpegImage_t *to, cudaStream_t stream)
 {
     struct picture *picture = calloc(1, sizeof(*picture));
     nvjpegStatus_t status = picture ? read_picture(data, length, picture) : NVJPEG_STATUS_ALLOCATOR_FAILURE;
 
     if (!status) {
         picture->to = *to;
-        if (!to->channel[0] || to->pitch[0] < picture->w * RGB)
+        if (handle->backend == NVJPEG_BACKEND_HARDWARE &&
+            (picture->h < LEAST_SIDE || picture->w < LEAST_SIDE))
+            status = NVJPEG_STATUS_JPEG_NOT_SUPPORTED;
+        else if (!to->channel[0] || to->pitch[0] < picture->w * RGB)
             status = NVJPEG_STATUS_INVALID_PARAMETER;
         else if (cudaLaunchHostFunc(stream, write_picture, picture))
             status = NVJPEG_STATUS_EXECUTION_FAILED;
@@ -203,7 +207,7 @@ nvjpegStatus_t nvjpegDecodeBatched(nvjpegHandle_t handle, nvjpegJpegState_t jpeg
     if (!jpeg_handle->batch)
         return NVJPEG_STATUS_NOT_INITIALIZED;
     for (int i = 0; i < jpeg_handle->batch && !status; i++)
-        status = decode(data[i], lengths[i], &destinations[i], stream);
+        status = decode(handle, data[i], lengths[i], &destinations[i], stream);
     if (status)
         jpeg_handle->batch = 0; /* a failed batch needs another initialization */
     return status;
