@@ -3,11 +3,7 @@
 
 #include <stdlib.h>
 
-enum {
-    RGB = 3,
-    ALIGNMENT = 256,    /* of each decoded picture */
-    ROUNDING = 16 << 20 /* of all together: batches differ in size, and an allocator should see few sizes */
-};
+enum { RGB = 3, ALIGNMENT = 256 /* of each decoded picture */, LEAST_STEP = 64 << 10, STEPS = 8 };
 
 enum status input_decode_open(struct input *input, const struct dataset *dataset,
                               const struct pipeline_config *config, enum decode_place decode)
@@ -50,6 +46,16 @@ static size_t decoded_bytes(const struct coded_picture *coded)
     return (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
 }
 
+/* Batches differ in size, and an allocator should see few sizes: eight for each power of two. */
+static size_t round_up(size_t bytes)
+{
+    size_t step = LEAST_STEP;
+
+    while (step * STEPS < bytes)
+        step *= 2;
+    return (bytes + step - 1) / step * step;
+}
+
 enum status input_decode_need(struct input *input, struct input_set *set, const struct batch *batch)
 {
     size_t bytes = 0;
@@ -60,7 +66,7 @@ enum status input_decode_need(struct input *input, struct input_set *set, const 
     status = mem_need(input->model->mem, &set->pictures, set->count * sizeof(*batch->pictures), MEM_INPUT);
     if (status || !bytes)
         return status;
-    return mem_need(input->raw_mem, &set->decoded, (bytes + ROUNDING - 1) / ROUNDING * ROUNDING, MEM_INPUT);
+    return mem_need(input->raw_mem, &set->decoded, round_up(bytes), MEM_INPUT);
 }
 
 /* Lists the files and where each picture goes. Returns how many there are. */
