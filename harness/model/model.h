@@ -99,7 +99,7 @@ struct model {
     int length_limit; /* most tokens of a sample; 0 without tokens */
     enum model_loss loss;
     bool checkpointing;
-    bool blank;
+    bool blank, packed;
     struct rng rng;
     enum status build_status;
     struct layer nowhere; /* returned by model_begin_layer after a failure, for the caller to write to */
@@ -123,7 +123,9 @@ struct model_config {
     struct mem *mem;
     enum ops_type type;
     bool tf32, checkpointing;
-    bool blank; /* weights start as zeros: a trial need not draw them */
+    bool blank;  /* weights start as zeros: a trial need not draw them */
+    bool packed; /* matrices are bytes from the start, without contents: a small checkpoint brings them. For
+                  * evaluation only; the optimizer has no state. */
     uint64_t seed;
 };
 

@@ -14,6 +14,7 @@ void model_open(struct model *model, const struct model_config *config)
     model->tf32 = config->tf32;
     model->checkpointing = config->checkpointing;
     model->blank = config->blank;
+    model->packed = config->packed;
     model->rng = rng_derive(config->seed, UINT64_MAX);
     model->input = model->output = NO_VALUE;
 }
@@ -130,7 +131,10 @@ int model_add_param(struct model *model, int rows, int cols, const struct param_
                             .decays = init->deviation > 0.0f};
     model->param_count++;
     start.deviation = model->blank ? 0.0f : init->deviation;
-    model->build_status = param_open(param, model->device, model->mem, model->type, &start, &model->rng);
+    model->build_status =
+        model->packed && param_can_pack(param)
+            ? param_hold_bytes(param, model->mem)
+            : param_open(param, model->device, model->mem, model->type, &start, &model->rng);
     return model->param_count - 1;
 }
 

@@ -53,6 +53,8 @@ static enum status open_states(struct optim *optim)
             continue;
         optim->count++;
         optim->largest = param_count(param) > optim->largest ? param_count(param) : optim->largest;
+        if (model->packed)
+            continue;
         status = mem_need(model->mem, &param->first, param_count(param) * sizeof(float), MEM_OPTIMIZER);
         if (!status)
             status = zero(optim, &param->first);

@@ -68,6 +68,18 @@ void param_close(struct param *param, struct mem *mem)
         mem_drop(mem, all[i]);
 }
 
+enum status param_hold_bytes(struct param *param, struct mem *mem)
+{
+    enum status status = mem_drop(mem, &param->weight);
+
+    if (!status)
+        status = mem_drop(mem, &param->copy);
+    if (!status)
+        status = mem_need(mem, &param->bytes, param_count(param), MEM_PARAMETERS);
+    return status ? status
+                  : mem_need(mem, &param->scale, (size_t)param->rows * sizeof(float), MEM_PARAMETERS);
+}
+
 enum status param_pack(struct param *param, struct cuda_device *device, struct mem *mem)
 {
     enum status status = mem_need(mem, &param->bytes, param_count(param), MEM_PARAMETERS);

@@ -65,6 +65,9 @@ static inline bool param_can_pack(const struct param *param)
     return param->rows > 1 && param->trained && !param->plain;
 }
 
+/* Takes memory for bytes, without contents, and gives back weight and copy, if there are any. */
+enum status param_hold_bytes(struct param *param, struct mem *mem);
+
 /* Rounds the weight to bytes and frees weight and copy. Afterwards no update, checkpoint or backward pass
  * is possible. */
 enum status param_pack(struct param *param, struct cuda_device *device, struct mem *mem);

@@ -317,3 +317,23 @@ enum status checkpoint_load(struct trainer *trainer, const char *path)
     close(file.fd);
     return status;
 }
+
+bool checkpoint_is_int8(const char *path)
+{
+    struct checkpoint_file file = {.path = path, .fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK)};
+    struct checkpoint_header header;
+    struct checkpoint_entry entry;
+    struct stat info;
+    bool found = false;
+    bool good = file.fd >= 0 && !fstat(file.fd, &info) &&
+                checkpoint_file_read(&file, &header, sizeof(header)) &&
+                !checkpoint_check_header(&header, (uint64_t)info.st_size);
+
+    for (uint32_t i = 0; good && i < header.param_count; i++) {
+        good = checkpoint_file_read(&file, &entry, sizeof(entry));
+        found |= good && entry.form == CHECKPOINT_INT8;
+    }
+    if (file.fd >= 0)
+        close(file.fd);
+    return good && found;
+}

@@ -22,6 +22,9 @@ enum status checkpoint_save(struct trainer *trainer, const char *path, uint64_t 
  * .pruned (`sparse`: matrices without their zeros) or .int8. Sets *bytes to its size. */
 enum status checkpoint_save_small(struct trainer *trainer, bool sparse, uint64_t *bytes);
 
+/* Returns true if there is a checkpoint at `path` whose matrices are bytes. Says nothing if there is none. */
+bool checkpoint_is_int8(const char *path);
+
 /* Loads any of these. After a small one only evaluation is possible (trainer->small): the optimizer's state,
  * and for bytes the floats, are given back. */
 enum status checkpoint_load(struct trainer *trainer, const char *path);

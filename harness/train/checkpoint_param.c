@@ -228,22 +228,11 @@ bool checkpoint_param_fits(const struct param *param, const struct checkpoint_en
 {
     if (entry->rows != (uint32_t)param->rows || entry->cols != (uint32_t)param->cols)
         return false;
+    if (param->bytes.data) /* the model was opened for bytes */
+        return entry->form == CHECKPOINT_INT8;
     if (entry->form != CHECKPOINT_FLOATS)
         return param_can_pack(param);
     return entry->copies == (small ? 1 : states_of(param));
-}
-
-/* Makes room for bytes in place of floats. */
-static enum status hold_bytes(struct mem *mem, struct param *param)
-{
-    enum status status = mem_drop(mem, &param->weight);
-
-    if (!status)
-        status = mem_drop(mem, &param->copy);
-    if (!status)
-        status = mem_need(mem, &param->bytes, param_count(param), MEM_PARAMETERS);
-    return status ? status
-                  : mem_need(mem, &param->scale, (size_t)param->rows * sizeof(float), MEM_PARAMETERS);
 }
 
 enum status checkpoint_param_load(struct trainer *trainer, struct checkpoint_file *file, struct param *param,
@@ -259,7 +248,7 @@ enum status checkpoint_param_load(struct trainer *trainer, struct checkpoint_fil
     if (!status && small)
         status = mem_drop(mem, &param->second);
     if (!status && entry->form == CHECKPOINT_INT8)
-        status = hold_bytes(mem, param);
+        status = param_hold_bytes(param, mem);
     if (!status && entry->form == CHECKPOINT_SPARSE)
         status = load_sparse(trainer, file, param, entry->copies);
     if (!status && entry->form != CHECKPOINT_SPARSE) {

@@ -5,6 +5,7 @@
 #include <time.h>
 
 #include "harness/model/flops.h"
+#include "harness/train/checkpoint.h"
 
 double trainer_now(void)
 {
@@ -44,6 +45,15 @@ enum status trainer_open_dataset(struct dataset **out, const struct train_option
     return status ? status : open_dataset(out, &filled);
 }
 
+/* Nothing is trained, and the weights will come as bytes: no room is needed for floats. */
+static bool comes_packed(const struct trainer *trainer)
+{
+    const struct train_options *options = &trainer->options;
+
+    return options->resume && !options->steps && !options->find_batch && !options->auto_accum &&
+           trainer->shards <= 1 && checkpoint_is_int8(options->resume);
+}
+
 static enum status open_model(struct trainer *trainer)
 {
     const struct train_options *options = &trainer->options;
@@ -55,6 +65,7 @@ static enum status open_model(struct trainer *trainer)
         .tf32 = options->precision == PRECISION_TF32,
         .checkpointing = options->checkpoint_activations,
         .blank = trainer->trial,
+        .packed = comes_packed(trainer),
         .seed = options->seed,
     };
     struct data_spec spec = *dataset_spec(trainer->dataset);

@@ -97,6 +97,23 @@ static void test_int8_stays_int8_in_the_file_and_comes_back_the_same(void)
     check_bytes_in_the_file(models[2], "--precision=fp16");
 }
 
+/* Weights of 3.2 MB, and as much for moments: the budget holds neither, but the bytes and one layer's floats.
+ */
+static void test_int8_weights_are_evaluated_where_floats_and_moments_do_not_fit(void)
+{
+    char loss[32];
+
+    SAVED("--hidden=1024", "--steps=1", "--batch=4", "--quantize=int8", save);
+    strcpy(loss, train_field("val_loss_after"));
+    resume_from("run");
+    TRAIN(CARD, "--hidden=1024", "--steps=0", "--batch=4", "--budget=5M", "--quiet", resume);
+    TEST_ASSERT_EQUAL_INT_MESSAGE(TRAIN_NO_MEMORY, train_said.status, train_said.err);
+    resume_from("run.int8");
+    SAVED("--hidden=1024", "--steps=0", "--batch=4", "--budget=5M", resume);
+    TEST_ASSERT_EQUAL_STRING(loss, train_field("val_loss"));
+    TEST_ASSERT_TRUE_MESSAGE(number("peak_parameters") < 1e6, train_said.out);
+}
+
 static void test_a_small_checkpoint_is_for_evaluation(void)
 {
     char weights[600];
@@ -182,6 +199,7 @@ int main(void)
 {
     UNITY_BEGIN();
     RUN_TEST(test_int8_stays_int8_in_the_file_and_comes_back_the_same);
+    RUN_TEST(test_int8_weights_are_evaluated_where_floats_and_moments_do_not_fit);
     RUN_TEST(test_a_small_checkpoint_is_for_evaluation);
     RUN_TEST(test_a_damaged_small_checkpoint_is_refused);
     RUN_TEST(test_pruned_weights_stay_zero_while_the_rest_is_trained);
