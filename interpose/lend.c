@@ -5,6 +5,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "interpose/account/drivers_pools.h"
 #include "interpose/base/clock.h"
@@ -88,7 +89,7 @@ static uint64_t answer(struct device *device, uint64_t bytes)
     ledger_publish(device->ledger, &figures);
     const uint64_t now = ledger_lease(device->ledger), given = bytes && leased > now ? leased - now : 0;
     if (given)
-        events_note_bytes(RECORDING_LEND, device->ordinal, given, 0);
+        events_note_bytes(RECORDING_LEND, device->ordinal, given, (uint64_t)ledger_asker(device->ledger));
     return given;
 }
 
@@ -241,34 +242,39 @@ static bool stand_in_queue(struct loan *loan)
     return loan->waited || wait <= 0;
 }
 
-/* What the job's other processes have lent so far, by slot; for recordings. */
+/* What other processes have lent so far, by slot; for recordings. */
 struct lenders {
+    bool known;
     uint64_t lent[LEDGER_SLOTS];
 };
 
-static void read_lenders(const struct ledger *ledger, struct lenders *lenders)
+static void read_lenders(const struct device *device, struct lenders *lenders)
 {
     struct ledger_entry entry;
 
-    for (int i = 0; i < LEDGER_SLOTS; i++)
-        lenders->lent[i] = ledger_is_neighbour(ledger, i) && ledger_read(ledger, i, &entry) ? entry.lent : 0;
+    lenders->known = events_are_on();
+    for (int i = 0; lenders->known && i < LEDGER_SLOTS; i++)
+        lenders->lent[i] = ledger_read(device->ledger, i, &entry) ? entry.lent : 0;
 }
 
-/* Asks the neighbours, and notes for a recording who gave how much. */
-static bool ask_and_note(struct device *device, uint64_t missing)
+/* Notes for a recording which processes have given memory back since, and how much. */
+static void note_lenders(const struct device *device, const struct lenders *before)
 {
-    struct lenders before;
     struct ledger_entry entry;
 
-    if (!events_are_on())
-        return ledger_ask(device->ledger, missing, patience_ms(missing));
-    read_lenders(device->ledger, &before);
-    const bool given = ledger_ask(device->ledger, missing, patience_ms(missing));
-    for (int i = 0; i < LEDGER_SLOTS; i++) {
-        if (ledger_is_neighbour(device->ledger, i) && ledger_read(device->ledger, i, &entry) &&
-            entry.lent > before.lent[i])
-            note(RECORDING_BORROW, device, entry.lent - before.lent[i], (uint64_t)entry.pid);
+    for (int i = 0; before->known && i < LEDGER_SLOTS; i++) {
+        if (ledger_read(device->ledger, i, &entry) && entry.lent > before->lent[i] && entry.pid != getpid())
+            note(RECORDING_BORROW, device, entry.lent - before->lent[i], (uint64_t)entry.pid);
     }
+}
+
+static bool ask_neighbours(struct device *device, uint64_t missing)
+{
+    struct lenders before;
+
+    read_lenders(device, &before);
+    const bool given = ledger_ask(device->ledger, missing, patience_ms(missing));
+    note_lenders(device, &before);
     return given;
 }
 
@@ -301,7 +307,7 @@ static bool borrow(struct loan *loan)
     /* With `wait`, a wait in vain is the last word. */
     if (loan->tries > TRIES && library_options()->wait > 0)
         return stand_in_queue(loan);
-    const bool given = ask_and_note(device, missing);
+    const bool given = ask_neighbours(device, missing);
     return (given && loan->tries <= TRIES) || stand_in_queue(loan);
 }
 
@@ -356,7 +362,11 @@ bool lend_on_card(CUdevice ordinal, uint64_t bytes)
     if (!device || !device->ledger || need > device->total)
         return false;
     const uint64_t missing = missing_on_card(device, need);
-    return ledger_ask_card(device->ledger, missing, bytes ? missing : 1, patience_ms(missing));
+    struct lenders before;
+    read_lenders(device, &before);
+    const bool given = ledger_ask_card(device->ledger, missing, bytes ? missing : 1, patience_ms(missing));
+    note_lenders(device, &before);
+    return given;
 }
 
 /* ---- waiting for a full card ---- */

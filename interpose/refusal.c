@@ -2,11 +2,15 @@
 #include "interpose/refusal.h"
 
 #include <stdio.h>
+#include <string.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "interpose/account/drivers_pools.h"
 #include "interpose/base/clock.h"
 #include "interpose/library.h"
+#include "interpose/pool/pool_apart.h"
+#include "interpose/pool/pools.h"
 #include "interpose/see/owner.h"
 #include "interpose/see/recorder.h"
 #include "interpose/settings/log.h"
@@ -50,22 +54,73 @@ static const char *origin(const struct device *device, bool is_job, char text[64
     return text;
 }
 
+/* Returns what the job's other processes have leased. */
+static uint64_t used_by_others(const struct ledger *ledger)
+{
+    const uint64_t all = ledger_used(ledger), lease = ledger_lease(ledger);
+
+    return all > lease ? all - lease : 0;
+}
+
 /* Prints how the job's memory divides between this process and the others. */
 static void say_of_job(const struct device *device, uint64_t used)
 {
     char own[SIZE_TEXT], others[SIZE_TEXT];
-    const uint64_t all = ledger_used(device->ledger), lease = ledger_lease(device->ledger);
 
     log_error("  this process uses %s, the others of its job %s; `gpucap why %ld` tells more",
-              size_format(used, own), size_format(all > lease ? all - lease : 0, others), (long)getpid());
+              size_format(used, own), size_format(used_by_others(device->ledger), others), (long)getpid());
+}
+
+/* ---- what idled ---- */
+
+struct look {
+    CUdevice ordinal;
+    uint64_t request;
+    struct pool_apart here, elsewhere;
+};
+
+static void look_at(struct pool *pool, void *argument)
+{
+    struct look *look = argument;
+
+    pool_apart_add(pool->ordinal == look->ordinal ? &look->here : &look->elsewhere, pool, look->request);
+}
+
+/* Fills in what idles on a card, and what keeps it from serving `bytes`. */
+static void find_apart(int ordinal, uint64_t bytes, uint64_t apart[RECORDING_APART_COUNT])
+{
+    struct look look = {.ordinal = ordinal, .request = bytes};
+
+    pools_each(look_at, &look);
+    pool_apart_end(&look.here);
+    memcpy(apart, look.here.of, sizeof look.here.of);
+    apart[RECORDING_APART_DRIVER] = drivers_pools_idle_on(ordinal);
+    apart[RECORDING_APART_CARDS] = look.elsewhere.of[RECORDING_APART_IDLE];
 }
 
 /* ---- recordings ---- */
 
-static void note(int ordinal, uint64_t bytes, uint64_t fits, enum recording_limit limit)
+/* Notes what idled, before the refusal itself. */
+static void note_apart(int ordinal, const uint64_t apart[RECORDING_APART_COUNT])
+{
+    for (int i = RECORDING_APART_IDLE; i < RECORDING_APART_COUNT; i++) {
+        const bool is_first = i == RECORDING_APART_IDLE;
+
+        if (is_first || apart[i])
+            events_note(&(struct recording_event){.head.type = RECORDING_APART,
+                                                  .device = (uint16_t)ordinal,
+                                                  .limit = (uint8_t)i,
+                                                  .bytes = apart[i],
+                                                  .other = is_first ? apart[RECORDING_APART_PIECES] : 0});
+    }
+}
+
+static void note(int ordinal, uint64_t bytes, uint64_t fits, enum recording_limit limit,
+                 const uint64_t apart[RECORDING_APART_COUNT])
 {
     if (!events_are_on())
         return;
+    note_apart(ordinal, apart);
     events_note(&(struct recording_event){.head.type = RECORDING_REFUSAL,
                                           .device = (uint16_t)ordinal,
                                           .limit = (uint8_t)limit,
@@ -87,7 +142,12 @@ static void say_of_recording(void)
 
 void refusal_note_full(int ordinal, uint64_t bytes)
 {
-    note(ordinal, bytes, 0, RECORDING_LIMIT_CARD);
+    uint64_t apart[RECORDING_APART_COUNT];
+
+    if (!events_are_on())
+        return;
+    find_apart(ordinal, bytes, apart);
+    note(ordinal, bytes, 0, RECORDING_LIMIT_CARD, apart);
 }
 
 static uint64_t boottime_ns(void)
@@ -108,14 +168,16 @@ void refusal_say(struct device *device, const char *what, uint64_t bytes)
     const enum recording_limit own = device_limit_kind(device);
     const enum recording_limit bound = is_job && own == RECORDING_LIMIT_PROCESS ? RECORDING_LIMIT_JOB : own;
 
-    note(device->ordinal, bytes, now.room, bytes <= now.room ? RECORDING_LIMIT_CARD : bound);
+    struct ledger_refusal refusal = {.asked = bytes};
+    uint64_t apart[RECORDING_APART_COUNT];
+    find_apart(device->ordinal, bytes, apart);
+    note(device->ordinal, bytes, now.room, bytes <= now.room ? RECORDING_LIMIT_CARD : bound, apart);
     if (device->ledger) {
-        const struct ledger_refusal refusal = {.at = boottime_ns(),
-                                               .asked = bytes,
-                                               .used = now.used,
-                                               .job_used = shares ? ledger_used(device->ledger) : now.used,
-                                               .limit = atomic_load(&device->limit)};
-        ledger_note_refusal(device->ledger, &refusal);
+        refusal.at = boottime_ns();
+        refusal.used = now.used;
+        refusal.job_used = now.used + (shares ? used_by_others(device->ledger) : 0);
+        refusal.limit = atomic_load(&device->limit);
+        ledger_note_refusal(device->ledger, &refusal, apart);
     }
     if (!is_due(&unsaid))
         return;
@@ -138,7 +200,7 @@ void refusal_say(struct device *device, const char *what, uint64_t bytes)
     }
     log_error("out of memory on device %d: %s %s, %s left of %s (%s)%s", device->ordinal, what, asked, left,
               limit, origin(device, is_job, where), more);
-    if (shares && ledger_used(device->ledger) > ledger_lease(device->ledger))
+    if (shares && used_by_others(device->ledger))
         say_of_job(device, now.used);
     say_of_recording();
 }

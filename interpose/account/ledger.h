@@ -23,6 +23,8 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "interpose/see/recording.h"
+
 #define LEDGER_SLOTS       512
 #define LEDGER_JOBS        128
 #define LEDGER_NAME        64 /* of a job, terminated */
@@ -110,7 +112,9 @@ struct ledger_refusal {
     uint64_t at; /* CLOCK_BOOTTIME, ns */
     uint64_t asked, used, job_used, limit;
 };
-void ledger_note_refusal(struct ledger *ledger, const struct ledger_refusal *refusal);
+/* Enters a refusal. `apart` says what idled, and why it did not serve (enum recording_apart). */
+void ledger_note_refusal(struct ledger *ledger, const struct ledger_refusal *refusal,
+                         const uint64_t apart[RECORDING_APART_COUNT]);
 
 /* Returns what a CUDA context takes on this card, as measured by a process of the ledger. Waits while another
  * process measures it. 0: not known, and this process must measure it and call ledger_set_context_bytes (with
@@ -133,6 +137,9 @@ bool ledger_ask_card(struct ledger *ledger, uint64_t bytes, uint64_t least, unsi
  * false after ledger_wake. One thread of the process listens. */
 bool ledger_listen(struct ledger *ledger, uint64_t *bytes);
 void ledger_answer(struct ledger *ledger, uint64_t given);
+/* Between the two: returns the process that asked for most, or that waits longest if this process put the
+ * question to itself. 0: a command, or none. */
+pid_t ledger_asker(const struct ledger *ledger);
 /* Makes ledger_listen return false for good. */
 void ledger_wake(struct ledger *ledger);
 
@@ -209,6 +216,8 @@ bool ledger_is_neighbour(const struct ledger *ledger, int slot);
 /* Reads the last refusals of a slot, newest first. Returns how many. */
 int ledger_read_refusals(const struct ledger *ledger, int slot,
                          struct ledger_refusal refusals[LEDGER_REFUSALS]);
+/* Reads what idled at the last of them. */
+void ledger_read_apart(const struct ledger *ledger, int slot, uint64_t apart[RECORDING_APART_COUNT]);
 
 /* What a job has done since it was made, including its processes that have ended. */
 struct ledger_totals {

@@ -32,13 +32,16 @@ bool ledger_is_neighbour(const struct ledger *ledger, int slot)
     return is_listed(ledger, slot) && ledger_alive(ledger, slot);
 }
 
-/* Puts a question and returns its number. The bytes are written first: the owner reads them after the
- * number. */
-uint32_t ledger_put(struct ledger_slot *slot, uint64_t bytes)
+/* Puts a question and returns its number. The bytes are written first: the owner reads them after the number.
+ * Of several askers the one that wants most is named. */
+uint32_t ledger_put(const struct ledger *ledger, struct ledger_slot *slot, uint64_t bytes)
 {
+    const uint64_t most = bytes < LEDGER_WANTED_ALL ? bytes : LEDGER_WANTED_ALL;
+    const uint64_t word = most | (uint64_t)(ledger->slot + 1) << LEDGER_ASKER_SHIFT;
     uint64_t before = atomic_load(&slot->wanted_bytes);
 
-    while (bytes > before && !atomic_compare_exchange_weak(&slot->wanted_bytes, &before, bytes))
+    while (most > (before & LEDGER_WANTED_ALL) &&
+           !atomic_compare_exchange_weak(&slot->wanted_bytes, &before, word))
         ;
     return ledger_rouse(&slot->wanted);
 }
@@ -117,7 +120,7 @@ static void ask_others(struct ledger *ledger, bool (*may_ask)(const struct ledge
         if (!may_ask(ledger, i) || !ledger_alive(ledger, i))
             continue;
         const bool answers = !is_deaf(ledger, i);
-        const uint32_t question = ledger_put(slot, bytes);
+        const uint32_t question = ledger_put(ledger, slot, bytes);
         if (answers) {
             asked->of[asked->count].slot = i;
             asked->of[asked->count++].question = question;
@@ -164,7 +167,7 @@ static void share_out(struct ledger *ledger, uint64_t bytes, struct asked *asked
         if (!part)
             continue;
         asked->of[kept].slot = asked->of[i].slot;
-        asked->of[kept++].question = ledger_put(slot, part);
+        asked->of[kept++].question = ledger_put(ledger, slot, part);
         bytes -= part;
     }
     asked->count = kept;
@@ -240,7 +243,7 @@ bool ledger_ask_slot(struct ledger *ledger, int slot, uint64_t bytes, uint32_t *
     if (slot < 0 || slot >= LEDGER_SLOTS || atomic_load(&ledger->file->slots[slot].state) != LEDGER_MEMBER ||
         !ledger_alive(ledger, slot))
         return false;
-    *question = ledger_put(&ledger->file->slots[slot], bytes);
+    *question = ledger_put(ledger, &ledger->file->slots[slot], bytes);
     return true;
 }
 
@@ -272,8 +275,40 @@ bool ledger_listen(struct ledger *ledger, uint64_t *bytes)
         ledger_sleep(&slot->wanted, wanted, 1000);
     }
     ledger->hearing = atomic_load(&slot->wanted);
-    *bytes = atomic_exchange(&slot->wanted_bytes, 0);
+    const uint64_t word = atomic_exchange(&slot->wanted_bytes, 0), most = word & LEDGER_WANTED_ALL;
+    *bytes = most == LEDGER_WANTED_ALL ? UINT64_MAX : most;
+    ledger->asker = (int)(word >> LEDGER_ASKER_SHIFT) - 1;
     return true;
+}
+
+/* Returns the slot that has waited longest for memory of our job, or with `card` of the card; -1: none. */
+static int first_in_queue(const struct ledger *ledger, bool card)
+{
+    uint64_t lowest = UINT64_MAX;
+    int first = -1;
+
+    for (int i = 0; i < ledger_slots(ledger); i++) {
+        const struct ledger_slot *slot = &ledger->file->slots[i];
+        const uint64_t ticket = atomic_load(card ? &slot->card_ticket : &slot->ticket);
+
+        if (ticket && ticket < lowest && (card ? ledger_is_other(ledger, i) : is_listed(ledger, i))) {
+            lowest = ticket;
+            first = i;
+        }
+    }
+    return first;
+}
+
+pid_t ledger_asker(const struct ledger *ledger)
+{
+    int slot = ledger->asker;
+
+    if (slot == ledger->slot)
+        slot = ledger->job ? first_in_queue(ledger, false) : -1;
+    if (slot < 0 && ledger->asker == ledger->slot)
+        slot = first_in_queue(ledger, true);
+    return slot >= 0 && slot < LEDGER_SLOTS && ledger_is_other(ledger, slot) ? ledger->file->slots[slot].pid
+                                                                             : 0;
 }
 
 void ledger_answer(struct ledger *ledger, uint64_t given)
@@ -294,7 +329,7 @@ void ledger_answer(struct ledger *ledger, uint64_t given)
 
 void ledger_ask_self(struct ledger *ledger, uint64_t bytes)
 {
-    ledger_put(&ledger->file->slots[ledger->slot], bytes);
+    ledger_put(ledger, &ledger->file->slots[ledger->slot], bytes);
 }
 
 void ledger_wake(struct ledger *ledger)
@@ -378,7 +413,7 @@ static void remind(const struct ledger *ledger, uint64_t bytes)
 {
     for (int i = 0; i < ledger_slots(ledger); i++) {
         if (ledger_is_neighbour(ledger, i))
-            ledger_put(&ledger->file->slots[i], bytes);
+            ledger_put(ledger, &ledger->file->slots[i], bytes);
     }
 }
 

@@ -174,7 +174,7 @@ void ledger_ask_above_high(struct ledger *ledger, uint64_t before)
         struct ledger_slot *slot = &ledger->file->slots[i];
 
         if (is_member(ledger, i) && ledger_job_of(ledger, slot) == ledger->job)
-            ledger_put(slot, above);
+            ledger_put(ledger, slot, above);
     }
 }
 
@@ -258,7 +258,7 @@ static void remind_card(const struct ledger *ledger, uint64_t bytes)
 {
     for (int i = 0; i < ledger_slots(ledger); i++) {
         if (ledger_is_other(ledger, i))
-            ledger_put(&ledger->file->slots[i], bytes);
+            ledger_put(ledger, &ledger->file->slots[i], bytes);
     }
 }
 

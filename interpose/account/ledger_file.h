@@ -11,7 +11,7 @@
 #include "interpose/account/ledger.h"
 
 #define LEDGER_MAGIC   UINT64_C(0x72656764656c6367) /* "gcledger", little-endian */
-#define LEDGER_VERSION 3
+#define LEDGER_VERSION 4
 
 /* Bytes of the file that carry the kernel's locks; beyond its end, so never read or written. */
 #define LEDGER_SETUP_BYTE (INT64_C(1) << 40)
@@ -22,6 +22,10 @@
 #define LEDGER_OWNER_BITS 10
 #define LEDGER_OWNER_MASK ((UINT32_C(1) << LEDGER_OWNER_BITS) - 1)
 _Static_assert(LEDGER_SLOTS < LEDGER_OWNER_MASK, "a slot's number fits into the lock word");
+
+/* Bytes and their asker are one word, so that they always belong together. */
+#define LEDGER_ASKER_SHIFT (64 - LEDGER_OWNER_BITS)
+#define LEDGER_WANTED_ALL  ((UINT64_C(1) << LEDGER_ASKER_SHIFT) - 1) /* stands for all larger numbers too */
 
 enum { LEDGER_FREE, LEDGER_MEMBER, LEDGER_VISITOR /* a tool, with a slot only to take the lock */ };
 
@@ -35,9 +39,9 @@ struct ledger_slot {
     _Atomic uint64_t refused, lent, borrowed, waited_ms;
     uint64_t started;
     /* questions of other processes */
-    _Atomic uint32_t wanted;   /* counts questions; the owner sleeps on it */
-    _Atomic uint32_t answered; /* number of the last question answered */
-    _Atomic uint64_t wanted_bytes;
+    _Atomic uint32_t wanted;       /* counts questions; the owner sleeps on it */
+    _Atomic uint32_t answered;     /* number of the last question answered */
+    _Atomic uint64_t wanted_bytes; /* LEDGER_ASKER_SHIFT: the most bytes; above: slot + 1 of who wants them */
     /* in the queue */
     _Atomic uint64_t ticket; /* 0: not waiting */
     _Atomic uint64_t waits_for;
@@ -48,6 +52,7 @@ struct ledger_slot {
     _Atomic uint64_t claim; /* bytes admitted beside guarantees, and not yet in the driver's figures */
     char command[LEDGER_COMMAND];
     struct ledger_refusal refusals[LEDGER_REFUSALS];
+    _Atomic uint64_t apart[RECORDING_APART_COUNT]; /* at the last refusal */
 };
 
 struct ledger_job {
@@ -104,6 +109,7 @@ struct ledger {
     uint64_t patience_ms;   /* LEDGER_PATIENCE_MS, less in tests */
     bool dirty;             /* the lock was taken over from a dead owner: sums must be recomputed */
     uint32_t hearing;       /* number of the question that the listening thread works on */
+    int asker;              /* slot of the process that asked it; -1: not known */
     void (*notice)(void *argument, uint64_t bytes); /* called in a long wait; NULL: none */
     void *notice_argument;
     /* Per slot: 0, or 1 << 32 plus its `answered` when this process last waited for its answer in vain. */
@@ -151,8 +157,8 @@ struct ledger_job *ledger_find_job(struct ledger *ledger, const char *name,
 /* Returns the job of a slot, or NULL. */
 struct ledger_job *ledger_job_of(const struct ledger *ledger, const struct ledger_slot *slot);
 
-/* Puts a question to a slot and returns its number. */
-uint32_t ledger_put(struct ledger_slot *slot, uint64_t bytes);
+/* Puts a question of this process to a slot and returns its number. */
+uint32_t ledger_put(const struct ledger *ledger, struct ledger_slot *slot, uint64_t bytes);
 /* Returns true if the slot names another process. It may have died since the last recount. */
 bool ledger_is_other(const struct ledger *ledger, int slot);
 /* Returns by how much the job of a slot, or its process without a job, is above its min; LEDGER_UNLIMITED

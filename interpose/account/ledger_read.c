@@ -54,7 +54,7 @@ void ledger_publish_used(struct ledger *ledger, uint64_t used)
     if (used > atomic_load_explicit(&slot->peak, memory_order_relaxed))
         atomic_store_explicit(&slot->peak, used, memory_order_relaxed);
     if (!ledger->job && __builtin_expect(was_low && ledger_above_high(ledger), 0))
-        ledger_put(slot, ledger_above_high(ledger));
+        ledger_put(ledger, slot, ledger_above_high(ledger));
 }
 
 void ledger_publish(struct ledger *ledger, const struct ledger_figures *figures)
@@ -98,7 +98,8 @@ void ledger_set_context_bytes(struct ledger *ledger, uint64_t bytes)
     atomic_compare_exchange_strong(&ledger->file->sizing, &own, 0);
 }
 
-void ledger_note_refusal(struct ledger *ledger, const struct ledger_refusal *refusal)
+void ledger_note_refusal(struct ledger *ledger, const struct ledger_refusal *refusal,
+                         const uint64_t apart[RECORDING_APART_COUNT])
 {
     struct ledger_slot *slot = ledger_own_slot(ledger);
 
@@ -106,6 +107,8 @@ void ledger_note_refusal(struct ledger *ledger, const struct ledger_refusal *ref
         return;
     pthread_mutex_lock(&ledger->mutex);
     slot->refusals[atomic_load(&slot->refused) % LEDGER_REFUSALS] = *refusal;
+    for (int i = 0; i < RECORDING_APART_COUNT; i++)
+        atomic_store_explicit(&slot->apart[i], apart[i], memory_order_relaxed);
     atomic_fetch_add(&slot->refused, 1); /* the count is written second: this process may die in between */
     pthread_mutex_unlock(&ledger->mutex);
     if (ledger->job)
@@ -157,6 +160,13 @@ bool ledger_read(const struct ledger *ledger, int number, struct ledger_entry *e
         entry->job_used = atomic_load(&job->sum);
     }
     return true;
+}
+
+void ledger_read_apart(const struct ledger *ledger, int number, uint64_t apart[RECORDING_APART_COUNT])
+{
+    for (int i = 0; i < RECORDING_APART_COUNT; i++)
+        apart[i] =
+            number >= 0 && number < LEDGER_SLOTS ? atomic_load(&ledger->file->slots[number].apart[i]) : 0;
 }
 
 int ledger_read_refusals(const struct ledger *ledger, int number,

@@ -70,6 +70,8 @@ enum recording_type {
     RECORDING_CONTEXT, /* bytes that a card's contexts hold for themselves now (0: they ended); card + 1 */
     RECORDING_DROPPED, /* events that were lost since the last such record: number in `bytes` */
     RECORDING_END,     /* the recording ended as it should (last record) */
+    RECORDING_APART, /* what idled when the thread's next RECORDING_REFUSAL was noted: bytes; for the first of
+                      * them the number of pieces; `limit` is enum recording_apart */
     /* Names: struct recording_name. */
     RECORDING_OWNER = 64, /* id -> name such as "cuDNN", and after its zero the path of the library */
     RECORDING_TAG,        /* id -> name */
@@ -102,11 +104,30 @@ enum recording_limit {
     RECORDING_LIMIT_CARD,  /* the card itself is full */
 };
 
+/* What idle memory at a refusal was, and what kept it from being one block. IDLE is the sum of JOINED and of
+ * WORK to STUCK; what follows is beside it. */
+enum recording_apart {
+    RECORDING_APART_PIECES,  /* a number, not bytes; in a file it is in IDLE's `other` */
+    RECORDING_APART_IDLE,    /* all that gpucap's pools of the card held idle */
+    RECORDING_APART_JOINED,  /* of it, the largest block that could be made */
+    RECORDING_APART_WORK,    /* freed, and work on a stream may still use it */
+    RECORDING_APART_CAPTURE, /* the same, and an open capture keeps the end of that work from being known */
+    RECORDING_APART_PINNED,  /* freed, and another process or device may still reach it (IPC, dma-buf) */
+    RECORDING_APART_SMALL,   /* between small blocks, in pages that they share */
+    RECORDING_APART_PARTS,   /* parts of chunks that also hold live blocks: a chunk moves only whole */
+    RECORDING_APART_SIZES,   /* chunks larger than the request, which could not be released yet */
+    RECORDING_APART_STUCK,   /* the driver refused to unmap or release it */
+    RECORDING_APART_DRIVER,  /* idle in the driver's own stream-ordered pools, which keep it for their streams
+                              */
+    RECORDING_APART_CARDS,   /* idle in gpucap's pools of other cards */
+    RECORDING_APART_COUNT
+};
+
 struct recording_event {
     struct recording_record head;
     uint16_t device;  /* as the program numbers them */
     uint8_t kind;     /* enum recording_kind, 0: does not apply */
-    uint8_t limit;    /* enum recording_limit, for limits and refusals */
+    uint8_t limit;    /* enum recording_limit, for refusals; enum recording_apart */
     uint64_t time_ns; /* since the recording began */
     uint64_t address; /* 0: does not apply; for handles (RECORDING_VMM, arrays) any unique number */
     uint64_t bytes;

@@ -104,11 +104,13 @@ static bool is_clean(const char *text, size_t size)
 static void read_all(const struct ledger *ledger)
 {
     struct ledger_refusal refusals[LEDGER_REFUSALS];
+    uint64_t apart[RECORDING_APART_COUNT];
     struct ledger_entry entry;
 
     for (int i = -1; i <= LEDGER_SLOTS; i++) {
         const int count = ledger_read_refusals(ledger, i, refusals);
 
+        ledger_read_apart(ledger, i, apart);
         FUZZ_PROMISE(count >= 0 && count <= LEDGER_REFUSALS);
         if (ledger_read(ledger, i, &entry)) {
             FUZZ_PROMISE(i == ledger->slot || i == ALIVE_SLOT);
@@ -121,6 +123,7 @@ static void work(struct ledger *ledger)
 {
     const struct ledger_figures figures = {1, 2, 3};
     const struct ledger_refusal refusal = {1, 2, 3, 4, 5};
+    const uint64_t apart[RECORDING_APART_COUNT] = {6};
     uint64_t bytes;
     int rc;
 
@@ -131,13 +134,14 @@ static void work(struct ledger *ledger)
     rc = ledger_wait(ledger, 300, 0);
     FUZZ_PROMISE(rc == 0 || rc == -ENOMEM || rc == -ETIMEDOUT || rc == -EDEADLK);
     ledger_publish(ledger, &figures);
-    ledger_note_refusal(ledger, &refusal);
+    ledger_note_refusal(ledger, &refusal, apart);
     ledger_ask(ledger, 100, 0);
     ledger_poke(ledger, ALIVE_SLOT, 1, 0);
     ledger_poke(ledger, ledger->slot, 1, 0);
     const struct ledger_slot *slot = ledger_own_slot(ledger);
     if (slot && atomic_load(&slot->wanted) != atomic_load(&slot->answered)) { /* or it sleeps for ever */
         FUZZ_PROMISE(ledger_listen(ledger, &bytes));
+        (void)ledger_asker(ledger);
         ledger_answer(ledger, 1);
     }
     rc = ledger_set_max(ledger, JOB, 1000);

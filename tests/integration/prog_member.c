@@ -69,7 +69,7 @@ static void note_refusal(uint64_t asked)
         .job_used = ledger_max(ledger) == LEDGER_UNLIMITED ? 0 : ledger_max(ledger) - ledger_room(ledger),
         .limit = ledger_max(ledger) == LEDGER_UNLIMITED ? figures.limit : ledger_max(ledger),
     };
-    ledger_note_refusal(ledger, &refusal);
+    ledger_note_refusal(ledger, &refusal, (const uint64_t[RECORDING_APART_COUNT]){0});
 }
 
 static void obey(const char *line)

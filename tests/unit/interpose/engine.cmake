@@ -2,7 +2,7 @@
 find_package(Threads REQUIRED)
 add_library(engine_core OBJECT engine_fake.c engine_disturb.c engine_model.c)
 foreach(module pool/ranges pool/vmm pool/capture pool/streams pool/fence pool/pool pool/heap pool/small pool/cache pool/pool_grow
-    pool/pool_trim pool/pool_split pool/pool_dead pool/pool_expose pool/pool_guard share/pool_share base/lock base/process see/events
+    pool/pool_trim pool/pool_apart pool/pool_split pool/pool_dead pool/pool_expose pool/pool_guard share/pool_share base/lock base/process see/events
     see/owner see/owner_maps see/stacks see/tags
     settings/log)
   target_sources(engine_core PRIVATE ${CMAKE_SOURCE_DIR}/interpose/${module}.c)
@@ -15,7 +15,7 @@ endif()
 foreach(name engine_streams engine_fence engine_threads engine_small engine_cache engine_swarm)
   gpucap_test(${name} LIBS engine_core SOURCES ${name}.c)
 endforeach()
-foreach(name engine_ranges engine_pool engine_faults engine_replay engine_programs engine_dead engine_guard engine_release)
+foreach(name engine_ranges engine_pool engine_faults engine_replay engine_programs engine_dead engine_guard engine_release engine_apart)
   gpucap_test(${name} ONE_THREAD LIBS engine_core SOURCES ${name}.c)
 endforeach()
 gpucap_test(engine_family ONE_THREAD LIBS engine_core bench_programs SOURCES engine_family.c engine_price.c)

@@ -26,17 +26,19 @@ void tearDown(void)
     test_end();
 }
 
+static const uint64_t apart[RECORDING_APART_COUNT] = {5, 300, 40, [RECORDING_APART_PARTS] = 260};
+
 /* ---- layout ---- */
 
 /* A change here is a change of LEDGER_VERSION. */
 static void test_layout_is_frozen(void)
 {
-    TEST_ASSERT_EQUAL(3, LEDGER_VERSION);
+    TEST_ASSERT_EQUAL(4, LEDGER_VERSION);
     TEST_ASSERT_EQUAL_HEX64(UINT64_C(0x72656764656c6367), LEDGER_MAGIC);
-    TEST_ASSERT_EQUAL(304248, sizeof(struct ledger_file));
+    TEST_ASSERT_EQUAL(353400, sizeof(struct ledger_file));
     TEST_ASSERT_EQUAL(64, sizeof(struct ledger_head));
     TEST_ASSERT_EQUAL(168, sizeof(struct ledger_job));
-    TEST_ASSERT_EQUAL(552, sizeof(struct ledger_slot));
+    TEST_ASSERT_EQUAL(648, sizeof(struct ledger_slot));
     TEST_ASSERT_EQUAL(40, sizeof(struct ledger_refusal));
     TEST_ASSERT_EQUAL_INT64(INT64_C(1099511627776), LEDGER_SETUP_BYTE);
     TEST_ASSERT_EQUAL_INT64(INT64_C(1099511627777), LEDGER_SLOT_BYTE);
@@ -104,6 +106,7 @@ static void test_offsets_are_frozen(void)
     TEST_ASSERT_EQUAL(160, offsetof(struct ledger_slot, claim));
     TEST_ASSERT_EQUAL(168, offsetof(struct ledger_slot, command));
     TEST_ASSERT_EQUAL(232, offsetof(struct ledger_slot, refusals));
+    TEST_ASSERT_EQUAL(552, offsetof(struct ledger_slot, apart));
 }
 
 /* ---- leases ---- */
@@ -595,7 +598,7 @@ static void test_ledger_of_a_child_after_fork_does_no_harm(void)
 
         ledger_after_fork(ledger);
         ledger_publish(ledger, &figures);
-        ledger_note_refusal(ledger, &refusal);
+        ledger_note_refusal(ledger, &refusal, apart);
         ledger_settle(ledger, 1);
         ledger_answer(ledger, 1);
         ledger_wake(ledger);
@@ -703,7 +706,7 @@ static void test_totals_of_a_job_outlive_its_processes(void)
     TEST_ASSERT_EQUAL_INT(0, ledger_extend(ledger, 300));
     ledger_publish_used(ledger, 300);
     ledger_publish_used(ledger, 100);
-    ledger_note_refusal(ledger, &(struct ledger_refusal){.asked = 5});
+    ledger_note_refusal(ledger, &(struct ledger_refusal){.asked = 5}, apart);
     TEST_ASSERT_EQUAL_INT(-ETIMEDOUT, ledger_wait(ledger, 1000, 20));
     member_kill(&member);
     /* The killed process's figures are still in its slot, but it uses nothing any more. */
@@ -746,11 +749,12 @@ static void test_last_refusals_are_kept_newest_first(void)
 {
     struct ledger *ledger = test_join(JOB, 1000);
     struct ledger_refusal refusals[LEDGER_REFUSALS];
+    uint64_t last[RECORDING_APART_COUNT];
     struct ledger_entry entry;
 
     TEST_ASSERT_EQUAL_INT(0, ledger_read_refusals(ledger, 0, refusals));
     for (uint64_t i = 1; i <= LEDGER_REFUSALS + 3; i++) {
-        ledger_note_refusal(ledger, &(struct ledger_refusal){i, 10 * i, 100 * i, 1000 * i, 10000 * i});
+        ledger_note_refusal(ledger, &(struct ledger_refusal){i, 10 * i, 100 * i, 1000 * i, 10000 * i}, apart);
         const int kept = i < LEDGER_REFUSALS ? (int)i : LEDGER_REFUSALS;
 
         TEST_ASSERT_EQUAL_INT(kept, ledger_read_refusals(ledger, 0, refusals));
@@ -761,6 +765,10 @@ static void test_last_refusals_are_kept_newest_first(void)
     }
     TEST_ASSERT_TRUE(ledger_read(ledger, 0, &entry));
     TEST_ASSERT_EQUAL_UINT64(LEDGER_REFUSALS + 3, entry.refused);
+    ledger_read_apart(ledger, 0, last);
+    TEST_ASSERT_EQUAL_UINT64_ARRAY(apart, last, RECORDING_APART_COUNT);
+    ledger_read_apart(ledger, LEDGER_SLOTS, last);
+    TEST_ASSERT_EQUAL_UINT64(0, last[RECORDING_APART_IDLE]);
 }
 
 int main(void)

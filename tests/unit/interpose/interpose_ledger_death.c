@@ -130,7 +130,9 @@ static void run_wait_for_card(struct ledger *ledger)
 
 static void run_refusal(struct ledger *ledger)
 {
-    ledger_note_refusal(ledger, &(struct ledger_refusal){1, 2, 3, 4, 5});
+    const uint64_t apart[RECORDING_APART_COUNT] = {6};
+
+    ledger_note_refusal(ledger, &(struct ledger_refusal){1, 2, 3, 4, 5}, apart);
 }
 
 static void run_close(struct ledger *ledger)

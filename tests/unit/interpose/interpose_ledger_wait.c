@@ -148,6 +148,32 @@ static void test_questions_of_several_are_heard_as_the_largest(void)
     TEST_ASSERT_EQUAL_UINT64(0, bytes);
 }
 
+static void test_the_listener_knows_which_process_asked_for_most(void)
+{
+    struct ledger *ledger = test_join(JOB, 1000);
+    const struct member little = member_start(JOB, 0), much = member_start(JOB, 0);
+    uint64_t bytes;
+
+    member_do(&little, ORDER_ASK, 20, 0);
+    member_do(&much, ORDER_ASK, 50, 0);
+    member_do(&little, ORDER_ASK, 30, 0);
+    TEST_ASSERT_TRUE(ledger_listen(ledger, &bytes));
+    TEST_ASSERT_EQUAL_UINT64(50, bytes);
+    TEST_ASSERT_EQUAL_INT(read_entry(ledger, much.slot).pid, ledger_asker(ledger));
+    ledger_answer(ledger, 0);
+    /* A process that gives back by itself does so for the one that waits. */
+    ledger_ask_self(ledger, UINT64_MAX);
+    TEST_ASSERT_TRUE(ledger_listen(ledger, &bytes));
+    TEST_ASSERT_EQUAL_UINT64(UINT64_MAX, bytes);
+    TEST_ASSERT_EQUAL_INT(0, ledger_asker(ledger));
+    atomic_store(&ledger->file->slots[little.slot].ticket, 7);
+    TEST_ASSERT_EQUAL_INT(read_entry(ledger, little.slot).pid, ledger_asker(ledger));
+    atomic_store(&ledger->file->slots[little.slot].ticket, 0);
+    atomic_store(&ledger->file->slots[much.slot].card_ticket, 3);
+    TEST_ASSERT_EQUAL_INT(read_entry(ledger, much.slot).pid, ledger_asker(ledger));
+    ledger_answer(ledger, 0);
+}
+
 static void test_question_during_an_answer_is_heard_next(void)
 {
     struct ledger *ledger = test_join(JOB, 1000), *other = test_join(JOB, 0);
@@ -522,7 +548,7 @@ static void test_no_wake_up_is_lost_when_memory_goes_to_and_fro(void)
 
 static uint64_t wanted_of(const struct ledger *ledger)
 {
-    return atomic_exchange(&ledger->file->slots[ledger->slot].wanted_bytes, 0);
+    return atomic_exchange(&ledger->file->slots[ledger->slot].wanted_bytes, 0) & LEDGER_WANTED_ALL;
 }
 
 static void test_on_a_full_card_nobody_is_asked_for_more_than_there_is(void)
@@ -588,6 +614,7 @@ int main(void)
     RUN_TEST(test_stopped_neighbour_is_not_waited_for_twice);
     RUN_TEST(test_neighbour_that_dies_over_a_question_is_not_waited_for);
     RUN_TEST(test_questions_of_several_are_heard_as_the_largest);
+    RUN_TEST(test_the_listener_knows_which_process_asked_for_most);
     RUN_TEST(test_question_during_an_answer_is_heard_next);
     RUN_TEST(test_counters_of_questions_may_wrap);
     RUN_TEST(test_poke_reaches_a_process_of_another_job);
