@@ -115,7 +115,7 @@ struct ledger {
     /* Per slot: 0, or 1 << 32 plus its `answered` when this process last waited for its answer in vain. */
     _Atomic uint64_t in_vain[LEDGER_SLOTS];
     _Atomic uint64_t silent_since[LEDGER_SLOTS]; /* clock_ms, when that was first noted */
-    atomic_bool stopped; /* set by ledger_wake */
+    atomic_bool stopped;                         /* set by ledger_wake */
 };
 
 /* Returns the number of slots to look at. */

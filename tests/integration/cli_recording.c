@@ -57,6 +57,8 @@ static void test_summary_names_peak_refusals_leaks_and_loans(void)
     cli_expect_out("process 4730", &result);
     cli_expect_out("refused      nothing", &result);
     cli_expect_out("waited       2 requests, 76.0 ms in all, at most 38.0 ms", &result);
+    cli_expect_out("loans        lent to 4730 1.37 GiB\n", &result);
+    cli_expect_out("loans        borrowed from 4711 1.37 GiB\n", &result);
     expect_narrow(result.out);
     spawn_result_free(&result);
 }
@@ -164,6 +166,11 @@ static void test_why_explains_a_refusal_with_its_neighbours(void)
     cli_expect_out("called from  libc10_cuda.so+0x1260", &result);
     cli_expect_out("limit        8.00 GiB, limit of the job; at most 94 MiB would have fitted", &result);
     cli_expect_out("neighbours   process 4730 had ", &result);
+    cli_expect_out("idle         263 MiB in its pool, in 31 pieces; at most 60 MiB in one block\n"
+                   "  kept apart   in chunks with live blocks 173 MiB\n"
+                   "               freed, work on a stream not done 30 MiB\n"
+                   "  also idle    in the driver's stream-ordered pools 16 MiB\n",
+                   &result);
     cli_expect_out("would fit    with a limit 53 MiB higher, or with a batch about 2 % smaller", &result);
     cli_expect_out("Try:  gpucap run --max=9G ...", &result);
     cli_expect_out("gpucap run --wait=60s ...", &result);

@@ -170,6 +170,14 @@ static int command_on_me(const char *words, const char *more)
     return command(line);
 }
 
+static int command_on_file(const char *words)
+{
+    char line[512];
+
+    snprintf(line, sizeof line, "%s%s", words, getenv("GPUCAP_RECORD"));
+    return command(line);
+}
+
 static const struct gpucap_owner *find_owner(const struct gpucap_owner *list, size_t count, const char *kind,
                                              const char *tag)
 {
@@ -229,6 +237,24 @@ static void by_command(void)
     MUST(0, cuMemFree(late));
 }
 
+/* Every other one of blocks that share chunks is freed: 300 MiB idle that no request of more than a block can
+ * have. Then the command explains the refusal, from the ledger and from the recording. */
+static void apart(void)
+{
+    static CUdeviceptr blocks[400];
+    CUdeviceptr more;
+
+    prog_context(0);
+    for (int i = 0; i < 400; i++)
+        MUST(0, cuMemAlloc(&blocks[i], 3 * MIB / 2));
+    for (int i = 0; i < 400; i += 2)
+        MUST(0, cuMemFree(blocks[i]));
+    MUST(CUDA_ERROR_OUT_OF_MEMORY, cuMemAlloc(&more, 512 * MIB));
+    MUST(0, command_on_me("why ", ""));
+    MUST(0, command_on_me("record stop ", ""));
+    MUST(0, command_on_file("why "));
+}
+
 /* ---- who asked ---- */
 
 static void owners(void)
@@ -282,7 +308,7 @@ int main(int argc, char **argv)
         {"refused", refused},       {"threads", threads},
         {"killed", killed},         {"forks", forks},
         {"owners", owners},         {"stacks", stacks},
-        {"by_command", by_command},
+        {"by_command", by_command}, {"apart", apart},
     };
 
     return prog_main(argc, argv, all, sizeof all / sizeof *all);

@@ -172,6 +172,40 @@ static void test_a_refusal_says_which_limit_it_was(void)
     spawn_result_free(&result);
 }
 
+static uint64_t apart_of(const struct recording_decode *r, enum recording_apart reason)
+{
+    const struct recording_event *event;
+    size_t at = 0;
+
+    while ((event = recording_decode_next(r, &at, RECORDING_APART))) {
+        if (event->limit == reason)
+            return event->bytes;
+    }
+    return 0;
+}
+
+static void test_why_says_what_kept_idle_memory_from_being_one_block(void)
+{
+    struct spawn_result result = run("apart", path, (const char *const[]){"GPUCAP_MAX", "1G", NULL});
+
+    TEST_ASSERT_EQUAL_INT_MESSAGE(0, result.status, result.out);
+    struct recording_decode r = decode(path);
+    const uint64_t idle = apart_of(&r, RECORDING_APART_IDLE), parts = apart_of(&r, RECORDING_APART_PARTS);
+    TEST_ASSERT_GREATER_OR_EQUAL_UINT64(UINT64_C(300) << 20, idle);
+    TEST_ASSERT_EQUAL_UINT64(idle, parts + apart_of(&r, RECORDING_APART_JOINED));
+    TEST_ASSERT_LESS_THAN_UINT64(UINT64_C(8) << 20, apart_of(&r, RECORDING_APART_JOINED));
+    recording_decode_free(&r);
+    const char *live = strstr(result.out, "  idle then    300 MiB in its pool, in 200 pieces; at most ");
+    TEST_ASSERT_NOT_NULL_MESSAGE(live, result.out);
+    TEST_ASSERT_NOT_NULL_MESSAGE(strstr(live, "\n  kept apart   in chunks with live blocks 29"), live);
+    TEST_ASSERT_NOT_NULL_MESSAGE(strstr(live, "gpucap record start "), live);
+    const char *file = strstr(result.out, "  idle         300 MiB in its pool, in 200 pieces; at most ");
+    TEST_ASSERT_NOT_NULL_MESSAGE(file, result.out);
+    TEST_ASSERT_NOT_NULL_MESSAGE(strstr(file, "\n  kept apart   in chunks with live blocks 29"), file);
+    TEST_ASSERT_NOT_NULL_MESSAGE(strstr(file, "   (its map has the gaps)\n"), file);
+    spawn_result_free(&result);
+}
+
 static void test_all_threads_are_recorded(void)
 {
     struct spawn_result result;
@@ -269,7 +303,7 @@ static void test_memory_of_other_processes_is_recorded_as_such(void)
 
 static struct loans {
     uint32_t pid;
-    uint64_t lent, borrowed, lender;
+    uint64_t lent, borrowed, lender, borrower;
 } loans[2];
 static unsigned loan_count;
 
@@ -282,8 +316,10 @@ static void sum_loans(const struct recording_decode *r, uint32_t pid)
     struct loans *own = &loans[loan_count++];
     *own = (struct loans){.pid = pid};
     while ((event = recording_decode_next(r, &at, 0))) {
-        if (event->head.type == RECORDING_LEND)
+        if (event->head.type == RECORDING_LEND) {
             own->lent += event->bytes;
+            own->borrower = event->other;
+        }
         if (event->head.type == RECORDING_BORROW) {
             own->borrowed += event->bytes;
             own->lender = event->other;
@@ -303,6 +339,8 @@ static void test_a_loan_is_in_the_recordings_of_both_processes(void)
         TEST_ASSERT_LESS_OR_EQUAL_UINT64(loans[1 - i].lent, loans[i].borrowed);
         if (loans[i].borrowed)
             TEST_ASSERT_EQUAL_UINT64(loans[1 - i].pid, loans[i].lender);
+        if (loans[i].lent)
+            TEST_ASSERT_EQUAL_UINT64(loans[1 - i].pid, loans[i].borrower);
     }
 }
 
@@ -411,6 +449,7 @@ int main(void)
     RUN_TEST(test_the_drivers_figure_is_recorded_and_named);
     RUN_TEST(test_the_end_of_a_context_releases_its_blocks);
     RUN_TEST(test_a_refusal_says_which_limit_it_was);
+    RUN_TEST(test_why_says_what_kept_idle_memory_from_being_one_block);
     RUN_TEST(test_all_threads_are_recorded);
     RUN_TEST(test_what_was_flushed_survives_sigkill);
     RUN_TEST(test_each_process_has_a_file_of_its_own);

@@ -174,7 +174,11 @@ def test_several_processes(case, recordings):
     offset = case.chrome.run("page.tracks[1].json.offset")
     check(case.chrome.run("page.lanes.length") == 3, "a lane for all processes, and one for each")
     check(offset == 5000000, "the second began %d ns later" % offset)
-    check(case.chrome.run("page.targets.some(target => target.mark.type === LEND)"), "no loan is drawn")
+    loans = case.chrome.run("page.targets.filter(target => target.mark.type === LEND || target.mark.type === BORROW)"
+                            ".map(target => [target.mark.type === LEND, target.lane.series.json.pid, target.mark.other])")
+    check(loans and all(loan == [True, 4711, 4730] for loan in loans), "loans are drawn once, from lender to borrower, not %s" % loans)
+    text = case.chrome.run("document.getElementById('sentences').innerText")
+    check("263 MiB idled in 31 pieces, at most 60 MiB in one block: 173 MiB in chunks with live blocks" in text, "the page says %s" % text)
     ends = case.chrome.run("[page.joined.used, page.joined.named].map(sums => sums[sums.length - 1])")
     check(ends == [0, 0], "processes that have ended hold nothing, not %s" % ends)
     case.chrome.click(*case.at(0.4, 2))

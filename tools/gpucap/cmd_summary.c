@@ -17,6 +17,7 @@
 #define LARGE_SHARE 64 /* a block is large from this part of the peak on */
 #define SHORT_SHARE 20 /* and lives short below this part of the time */
 #define WIDTH       80
+#define PARTNERS    4                    /* processes that memory was lent to, or borrowed from */
 #define RESERVE     (UINT64_C(64) << 20) /* what the library leaves to the driver by default */
 
 /* ---- peak ---- */
@@ -62,9 +63,44 @@ static void print_refusals(const struct timeline *timeline)
         puts("  refused      nothing");
 }
 
+/* "lent to 4730 700 MiB | borrowed from 4711 96 MiB": PARTNERS at most, the others together. */
+static void print_loans(const struct timeline *timeline)
+{
+    struct recording_holder items[PARTNERS + 1] = {{NULL, 0}};
+    char names[PARTNERS][48];
+    uint64_t others = 0;
+    int count = 0;
+
+    for (size_t i = 0; i < timeline->mark_count; i++) {
+        const struct recording_event *mark = timeline->marks[i];
+        const bool lent = mark->head.type == RECORDING_LEND;
+        char name[48];
+        int at = 0;
+
+        if (!lent && mark->head.type != RECORDING_BORROW)
+            continue;
+        snprintf(name, sizeof name, lent ? "lent" : "borrowed");
+        if (mark->other && mark->other <= INT32_MAX)
+            snprintf(name, sizeof name, lent ? "lent to %u" : "borrowed from %u", (unsigned)mark->other);
+        while (at < count && strcmp(names[at], name) != 0)
+            at++;
+        if (at == PARTNERS) {
+            others += mark->bytes;
+            continue;
+        }
+        if (at == count)
+            items[count++] = (struct recording_holder){strcpy(names[at], name), 0};
+        items[at].bytes += mark->bytes;
+    }
+    if (others)
+        items[count++] = (struct recording_holder){"with others", others};
+    if (count)
+        recording_print_holders("loans", items, count);
+}
+
 static void print_waits(const struct timeline *timeline)
 {
-    uint64_t waits = 0, all = 0, longest = 0, lent = 0, borrowed = 0, stitches = 0, stitched = 0;
+    uint64_t waits = 0, all = 0, longest = 0, stitches = 0, stitched = 0;
     char a[RECORDING_TIME], b[RECORDING_TIME];
 
     for (size_t i = 0; i < timeline->mark_count; i++) {
@@ -75,12 +111,6 @@ static void print_waits(const struct timeline *timeline)
             waits++;
             all += mark->other < RECORDING_BYTES_MAX ? mark->other : 0;
             longest = mark->other > longest ? mark->other : longest;
-            break;
-        case RECORDING_LEND:
-            lent += mark->bytes;
-            break;
-        case RECORDING_BORROW:
-            borrowed += mark->bytes;
             break;
         case RECORDING_STITCH:
             stitches++;
@@ -93,8 +123,7 @@ static void print_waits(const struct timeline *timeline)
     if (waits)
         printf("  waited       %" PRIu64 " request%s, %s in all, at most %s\n", waits, waits == 1 ? "" : "s",
                recording_time(all, a), recording_time(longest, b));
-    if (lent || borrowed)
-        printf("  loans        lent %s, borrowed %s\n", recording_size(lent, a), recording_size(borrowed, b));
+    print_loans(timeline);
     if (stitches)
         printf("  stitched     %" PRIu64 " time%s, %s of free chunks joined\n", stitches,
                stitches == 1 ? "" : "s", recording_size(stitched, a));

@@ -4,6 +4,7 @@
 #include "cli.h"
 #include "interpose/settings/options.h"
 #include "look.h"
+#include "why_apart.h"
 #include "why_file.h"
 #include "words.h"
 
@@ -21,6 +22,7 @@
 struct refusals {
     int count; /* of those that the ledger still has */
     struct ledger_refusal last[LEDGER_REFUSALS];
+    uint64_t apart[RECORDING_APART_COUNT]; /* at the last one */
 };
 
 static uint64_t ago_ms(uint64_t at)
@@ -102,7 +104,7 @@ static void print_idle(const struct ledgers_card *card, const struct ledgers_pro
             idle = add(idle, card->processes[i].entry.cached);
     }
     if (idle)
-        printf("  idle now     %s, which the next request can have\n", words_size(idle, text));
+        printf("  idle now     %s, for requests that fit into it\n", words_size(idle, text));
     else
         puts("  idle now     none: nothing can be given back");
 }
@@ -143,28 +145,43 @@ static uint64_t round_limit(uint64_t needed)
     return needed > UINT64_MAX - step ? needed : (needed + step - 1) / step * step;
 }
 
-static void print_max(const char *before, uint64_t limit)
+static void try_max(int *count, const char *before, uint64_t limit, const char *after)
 {
     if (limit % GIB == 0)
-        printf("%s --max=%lluG", before, (unsigned long long)(limit / GIB));
+        why_try(count, "%s --max=%lluG%s", before, (unsigned long long)(limit / GIB), after);
     else
-        printf("%s --max=%lluM", before, (unsigned long long)(limit / MIB));
+        why_try(count, "%s --max=%lluM%s", before, (unsigned long long)(limit / MIB), after);
+}
+
+/* What would have helped if idle memory had been in one piece, or free. */
+static void advise_on_idle(int *count, const struct ledgers_process *process, const struct refusals *refusals)
+{
+    const struct ledger_refusal *refusal = &refusals->last[0];
+    const uint64_t left = refusal->limit > in_use(refusal) ? refusal->limit - in_use(refusal) : 0;
+    const uint64_t missing = refusal->asked > left ? refusal->asked - left : refusal->asked;
+
+    why_apart_advise(count, refusals->apart, missing);
+    if (why_apart_is_between(refusals->apart, missing))
+        why_try(count, "gpucap record start %d   (`gpucap page` then has a map of the gaps)",
+                (int)process->entry.pid);
 }
 
 static void print_advice(const struct ledgers_card *card, const struct ledgers_process *process,
-                         const struct ledger_refusal *refusal)
+                         const struct refusals *refusals)
 {
+    const struct ledger_refusal *refusal = &refusals->last[0];
     const uint64_t needed = add(in_use(refusal), refusal->asked);
     char before[LEDGER_NAME + 16];
+    int count = 0;
 
-    if (needed <= refusal->limit || (card->facts.known && needed > card->facts.total))
-        return;
-    snprintf(before, sizeof before, "gpucap set %s", process->entry.job);
-    fputs("\n  Try:  ", stdout);
-    print_max(*process->entry.job ? before : "gpucap run", round_limit(add(needed, RESERVE)));
-    puts(*process->entry.job ? "" : " ...");
-    if (options_find("wait", 4) >= 0 && *process->entry.job)
-        puts("        gpucap run --wait=60s ...   (waits until others of the job free memory)");
+    if (needed > refusal->limit && !(card->facts.known && needed > card->facts.total)) {
+        snprintf(before, sizeof before, "gpucap set %s", process->entry.job);
+        try_max(&count, *process->entry.job ? before : "gpucap run", round_limit(add(needed, RESERVE)),
+                *process->entry.job ? "" : " ...");
+        if (options_find("wait", 4) >= 0 && *process->entry.job)
+            why_try(&count, "gpucap run --wait=60s ...   (waits until others of the job free memory)");
+    }
+    advise_on_idle(&count, process, refusals);
 }
 
 /* ---- the command ---- */
@@ -185,6 +202,7 @@ static void explain(const struct ledgers_card *card, const struct ledgers_proces
     const unsigned long long refused = process->entry.refused;
 
     refusals.count = ledger_read_refusals(card->ledger, process->slot, refusals.last);
+    ledger_read_apart(card->ledger, process->slot, refusals.apart);
     print_command(process);
     if (!refusals.count) {
         printf("no request was refused on %s\n", ledgers_card_name(card));
@@ -196,10 +214,11 @@ static void explain(const struct ledgers_card *card, const struct ledgers_proces
     printf("  asked        %s on %s\n", words_size(last->asked, size), ledgers_card_name(card));
     print_limit(process, last);
     print_holders(card, process, last);
+    why_apart_print("idle then", refusals.apart);
     print_idle(card, process);
     print_remedy(card, last);
     print_earlier(&refusals);
-    print_advice(card, process, last);
+    print_advice(card, process, &refusals);
 }
 
 int cmd_why(int argc, char **argv)

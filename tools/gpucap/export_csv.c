@@ -1,6 +1,8 @@
 /* export_csv: a line per event. Names stand in quotes; a quote in them is doubled. See export.h. */
 #include "export.h"
 
+#include "why_apart.h"
+
 #include <inttypes.h>
 
 static const char *event_name(uint16_t type)
@@ -10,7 +12,7 @@ static const char *event_name(uint16_t type)
         [RECORDING_TRIM] = "trim",       [RECORDING_STITCH] = "stitch", [RECORDING_USED] = "used",
         [RECORDING_LEND] = "lend",       [RECORDING_BORROW] = "borrow", [RECORDING_WAIT] = "wait",
         [RECORDING_REFUSAL] = "refusal", [RECORDING_LIMIT] = "limit",   [RECORDING_CONTEXT] = "context",
-        [RECORDING_DROPPED] = "dropped", [RECORDING_END] = "end",
+        [RECORDING_DROPPED] = "dropped", [RECORDING_END] = "end",       [RECORDING_APART] = "apart",
     };
 
     return type < sizeof names / sizeof *names && names[type] ? names[type] : "unknown";
@@ -27,14 +29,21 @@ static void write_quoted(FILE *out, const char *text)
     putc('"', out);
 }
 
+/* What the column `kind` says. */
+static const char *kind_name(const struct recording *recording, const struct recording_event *event)
+{
+    if (event->head.type == RECORDING_APART)
+        return why_apart_word(event->limit);
+    return event->kind ? timeline_name(recording, TIMELINE_BY_KIND, event->kind) : "";
+}
+
 static void write_event(FILE *out, const struct recording_track *track, const struct recording_event *event,
                         const struct timeline_state *state)
 {
     const struct recording *recording = track->timeline.recording;
 
     fprintf(out, "%" PRIu64 ",%u,%u,%s,%s,", track->offset_ns + event->time_ns, recording->head.pid,
-            event->device, event_name(event->head.type),
-            event->kind ? timeline_name(recording, TIMELINE_BY_KIND, event->kind) : "");
+            event->device, event_name(event->head.type), kind_name(recording, event));
     write_quoted(out, timeline_name(recording, TIMELINE_BY_OWNER, event->owner));
     putc(',', out);
     write_quoted(out, event->tag ? timeline_name(recording, TIMELINE_BY_TAG, event->tag) : "");

@@ -60,7 +60,7 @@ static void say(struct trace *trace, uint64_t time_ns, const char *name)
 static void write_mark(struct trace *trace, const struct timeline *timeline,
                        const struct recording_event *event)
 {
-    char text[RECORDING_SENTENCE], size[RECORDING_TIME];
+    char text[RECORDING_SENTENCE], size[RECORDING_TIME], who[32] = "";
     const char *owner = timeline_name(timeline->recording, TIMELINE_BY_OWNER, event->owner);
 
     recording_size(event->bytes, size);
@@ -78,7 +78,12 @@ static void write_mark(struct trace *trace, const struct timeline *timeline,
         break;
     case RECORDING_LEND:
     case RECORDING_BORROW:
-        snprintf(text, sizeof text, event->head.type == RECORDING_LEND ? "lends %s" : "borrows %s", size);
+        if (event->other && event->other <= INT32_MAX)
+            snprintf(who, sizeof who,
+                     event->head.type == RECORDING_LEND ? " to process %u" : " from process %u",
+                     (unsigned)event->other);
+        snprintf(text, sizeof text, "%s %s%s", event->head.type == RECORDING_LEND ? "lends" : "borrows", size,
+                 who);
         say(trace, event->time_ns, text);
         break;
     default:

@@ -15,6 +15,7 @@
 #include "page_bytes.h"
 #include "recording_frames.h"
 #include "recording_words.h"
+#include "why_apart.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -189,15 +190,22 @@ static void write_metas(FILE *out, const struct metas *metas)
 
 static void write_marks(FILE *out, const struct timeline *timeline)
 {
+    uint64_t apart[RECORDING_APART_COUNT];
+    char sentence[WHY_APART_SENTENCE];
     size_t written = 0;
 
     fputs(",\n\"marks\":[", out);
     for (size_t i = 0; i < timeline->mark_count && written < MARKS_MAX; i++) {
         const struct recording_event *mark = timeline->marks[i];
 
-        fprintf(out, "%s[%u,%" PRIu64 ",%" PRIu64 ",%" PRIu64 ",%u,%u,%u,%u,%u]", written++ ? "," : "",
+        fprintf(out, "%s[%u,%" PRIu64 ",%" PRIu64 ",%" PRIu64 ",%u,%u,%u,%u,%u", written++ ? "," : "",
                 mark->head.type, mark->time_ns, mark->bytes, mark->other, mark->owner, mark->tag, mark->limit,
                 mark->thread, mark->stack);
+        if (mark->head.type == RECORDING_REFUSAL && why_apart_read(timeline->recording, mark, apart)) {
+            putc(',', out);
+            page_string(out, why_apart_sentence(apart, sentence));
+        }
+        putc(']', out);
     }
     fprintf(out, "],\"marksLeft\":%zu", timeline->mark_count - written);
 }

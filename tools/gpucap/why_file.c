@@ -6,6 +6,7 @@
 #include "recording_print.h"
 #include "recording_set.h"
 #include "recording_words.h"
+#include "why_apart.h"
 #include "cli.h"
 
 #include <inttypes.h>
@@ -41,6 +42,8 @@ struct refusal {
     const struct recording_event *event;
     size_t steps; /* until it */
     struct timeline_state state;
+    bool explained; /* the recording says why idle memory did not serve */
+    uint64_t apart[RECORDING_APART_COUNT];
 };
 
 static uint64_t shortage(const struct refusal *refusal)
@@ -177,6 +180,10 @@ static void print_idle(const struct refusal *refusal)
     const uint64_t idle = timeline_idle(&refusal->state);
     char size[RECORDING_TIME], hole[RECORDING_TIME];
 
+    if (refusal->explained) {
+        why_apart_print("idle", refusal->apart);
+        return;
+    }
     if (idle < MIB) {
         puts("  idle         nothing: nothing could be given back");
         return;
@@ -257,31 +264,30 @@ static void print_remedy(const struct refusal *refusal)
     putchar('\n');
 }
 
-static void print_max(uint64_t limit)
+static void try_max(int *count, uint64_t limit)
 {
     const uint64_t step = limit >= 4 * GIB ? GIB : 128 * MIB;
     const uint64_t round = (limit + step - 1) / step * step;
 
     if (round % GIB == 0)
-        printf("--max=%" PRIu64 "G", round / GIB);
+        why_try(count, "gpucap run --max=%" PRIu64 "G ...", round / GIB);
     else
-        printf("--max=%" PRIu64 "M", round / MIB);
+        why_try(count, "gpucap run --max=%" PRIu64 "M ...", round / MIB);
 }
 
 static void print_advice(const struct refusal *refusal)
 {
-    const char *path = refusal->set->paths[refusal->track->file];
+    const uint64_t missing = shortage(refusal);
+    int count = 0;
 
-    fputs("\n  Try:  ", stdout);
-    if (refusal->state.limit != TIMELINE_NO && refusal->event->limit != RECORDING_LIMIT_CARD) {
-        fputs("gpucap run ", stdout);
-        print_max(refusal->state.limit + shortage(refusal) + RESERVE);
-        fputs(" ...\n        ", stdout);
-    }
-    if (refusal->event->limit == RECORDING_LIMIT_JOB && others_have(refusal) >= shortage(refusal) &&
+    if (refusal->state.limit != TIMELINE_NO && refusal->event->limit != RECORDING_LIMIT_CARD)
+        try_max(&count, refusal->state.limit + missing + RESERVE);
+    if (refusal->event->limit == RECORDING_LIMIT_JOB && others_have(refusal) >= missing &&
         options_find("wait", 4) >= 0)
-        fputs("gpucap run --wait=60s ...   (waits until others of the job free memory)\n        ", stdout);
-    printf("gpucap page %.40s -o page.html   (shows each block)\n", path);
+        why_try(&count, "gpucap run --wait=60s ...   (waits until others of the job free memory)");
+    why_apart_advise(&count, refusal->apart, missing);
+    why_try(&count, "gpucap page %.36s -o page.html   (%s)", refusal->set->paths[refusal->track->file],
+            why_apart_is_between(refusal->apart, missing) ? "its map has the gaps" : "shows each block");
 }
 
 /* ---- all of them ---- */
@@ -327,6 +333,7 @@ static void explain(const struct recording_set *set, const struct recording_trac
            count, recording_time(refusal.event->time_ns, at));
     refusal.steps = timeline_steps_until(timeline, refusal.event->time_ns);
     refusal.state = timeline_state_after(timeline, refusal.steps);
+    refusal.explained = why_apart_read(timeline->recording, refusal.event, refusal.apart);
     print_asked(&refusal);
     print_limit(&refusal);
     recording_print_holders("held by", holders, recording_holders(timeline, refusal.steps, holders));

@@ -206,9 +206,9 @@ function drawLimit(context, lane, page, layout, scale, most, colours) {
 
 function markText(mark) {
   const track = mark.track, tag = mark.tag ? ' (' + tagText(track, mark.tag) + ')' : '', who = ownerText(track, mark.owner) + tag;
-  const pid = mark.other && mark.other < 2 ** 31 ? 'process ' + mark.other : 'another process';
+  const pid = mark.other && mark.other < 2 ** 31 ? 'process ' + mark.other : mark.type === LEND ? 'a process or command that is not known' : 'another process';
   switch (mark.type) {
-    case REFUSAL: return 'refused: ' + bytesText(mark.bytes) + ' for ' + who + ', ' + (mark.other ? bytesText(mark.other) + ' would have fitted' : 'nothing was left') + ' (' + LIMITS[mark.limit < 5 ? mark.limit : 0] + ')';
+    case REFUSAL: return 'refused: ' + bytesText(mark.bytes) + ' for ' + who + ', ' + (mark.other ? bytesText(mark.other) + ' would have fitted' : 'nothing was left') + ' (' + LIMITS[mark.limit < 5 ? mark.limit : 0] + ')' + (mark.idle ? '; ' + mark.idle : '');
     case WAIT: return 'waited ' + spanText(mark.other) + ' for ' + bytesText(mark.bytes) + ' for ' + who;
     case LEND: return 'lent ' + bytesText(mark.bytes) + ' to ' + pid;
     case BORROW: return 'borrowed ' + bytesText(mark.bytes) + ' from ' + pid;
@@ -264,21 +264,23 @@ function drawRefusals(context, lane, page, layout, colours) {
 
 /* From the lane that lent to the lane that got it; towards the edge if that one is not here. */
 function drawLoans(context, page, layout, colours) {
-  const laneOf = pid => page.lanes.find(lane => !lane.series.tracks && lane.series.json.pid === pid);
+  const laneOf = (pid, here) => page.lanes.find(lane => !lane.series.tracks && lane.series.json.pid === pid && lane.series.json.uuid === here.series.json.uuid);
+  const names = (lane, pid) => lane.series.marks.some(mark => mark.type === LEND && mark.other === pid);
   let before = null, labelled = -Infinity;
   for (const lane of page.lanes) {
     if (lane.series.tracks) continue;
     for (const mark of lane.series.marks) {
       const x = layout.x(mark.time);
       if ((mark.type !== LEND && mark.type !== BORROW) || x < layout.left || x > layout.width - layout.right) continue;
-      const other = laneOf(mark.other);
-      if (mark.type === BORROW && other) continue; // the lender's mark draws it
+      const other = laneOf(mark.other, lane);
+      if (mark.type === BORROW && other && names(other, lane.series.json.pid)) continue; // the lender's mark draws it
       page.targets.push({ x, y: lane.y + lane.height, reach: 6, lane, mark });
       if (before && Math.abs(before.x - x) < 3 && before.lane === lane) continue;
       before = { x, lane };
       const inner = lane.y + lane.height - 26, edge = lane.y + lane.height + 12;
-      const from = other ? heightAt(page, lane, mark.time) : mark.type === LEND ? inner : edge;
-      const to = other ? heightAt(page, other, mark.time) - 3 : mark.type === LEND ? edge : inner;
+      const [lender, borrower] = mark.type === LEND ? [lane, other] : [other, lane];
+      const from = other ? heightAt(page, lender, mark.time) : mark.type === LEND ? inner : edge;
+      const to = other ? heightAt(page, borrower, mark.time) - 3 : mark.type === LEND ? edge : inner;
       const text = bytesText(mark.bytes) + (mark.type === LEND ? ' lent' : ' borrowed');
       const room = x - labelled > context.measureText(text).width + 24;
       if (room) labelled = x;

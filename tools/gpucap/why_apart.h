@@ -1,0 +1,33 @@
+/* why_apart: what idled at a refusal, what kept it from being one block, and what to do about it, in words.
+ * For processes and recordings alike. Owns no lock. */
+#ifndef GPUCAP_WHY_APART_H
+#define GPUCAP_WHY_APART_H
+
+#include "timeline.h"
+
+/* Reads what idled at a refusal of the recording. Returns false if it does not say: an older library wrote
+ * it. */
+bool why_apart_read(const struct recording *recording, const struct recording_event *refusal,
+                    uint64_t apart[RECORDING_APART_COUNT]);
+
+/* Prints it, in lines of at most 80 columns that begin with `label` and "kept apart". */
+void why_apart_print(const char *label, const uint64_t apart[RECORDING_APART_COUNT]);
+
+/* Writes the same as a part of a sentence: "263 MiB idled in 31 pieces, at most 60 MiB in one block: ...".
+ * Empty if nothing idled. */
+#define WHY_APART_SENTENCE 480
+const char *why_apart_sentence(const uint64_t apart[RECORDING_APART_COUNT], char text[WHY_APART_SENTENCE]);
+
+/* Prints one more command to try, under "Try:". `count` is how many there were before. */
+__attribute__((format(printf, 2, 3))) void why_try(int *count, const char *format, ...);
+
+/* Prints the commands that help where `missing` bytes lay idle. */
+void why_apart_advise(int *count, const uint64_t apart[RECORDING_APART_COUNT], uint64_t missing);
+
+/* Returns true if the memory between live blocks would have been enough: then a picture of them helps. */
+bool why_apart_is_between(const uint64_t apart[RECORDING_APART_COUNT], uint64_t missing);
+
+/* "work", "chunks": the word for a reason in tables. */
+const char *why_apart_word(unsigned reason);
+
+#endif
