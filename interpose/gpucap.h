@@ -72,7 +72,8 @@ GPUCAP_WEAK int gpucap_tag_stats(const char *name, uint64_t *live, uint64_t *pea
 /* Memory of one owner, kind and tag on a device. New members are added at the end only. */
 struct gpucap_owner {
     char owner[64]; /* the library that asked for it, such as "cuDNN" or "NCCL"; "program"; "driver" for what
-                       contexts hold for themselves; "gpucap" for what idles in its pools */
+                       contexts hold for themselves and for what idles in the driver's stream-ordered pools;
+                       "gpucap" for what idles in its pools */
     char kind[16];  /* malloc, async, handle, array, graph, managed, imported, context or idle */
     char tag[32];   /* "": none */
     uint64_t bytes, blocks;

@@ -12,6 +12,7 @@
 
 #include "interpose/account/blocks.h"
 #include "interpose/account/device.h"
+#include "interpose/account/drivers_pools.h"
 #include "interpose/account/inquiry.h"
 #include "interpose/base/process.h"
 #include "interpose/library.h"
@@ -113,14 +114,29 @@ static void list_live(void (*add)(struct recording_event *event))
 
 /* ---- the driver's figure ---- */
 
-static void sample(void (*used)(int device, uint64_t bytes))
+static pthread_mutex_t driver_lock = PTHREAD_MUTEX_INITIALIZER; /* held while the recorder asks the driver */
+static bool exiting; /* the driver must not be called any more; guarded by driver_lock */
+
+/* Returns what idles in the driver's own pools of a card. */
+static uint64_t driver_idle_on(int ordinal)
+{
+    uint64_t idle = RECORDER_UNKNOWN;
+
+    pthread_mutex_lock(&driver_lock);
+    if (!exiting)
+        idle = drivers_pools_idle_on(ordinal);
+    pthread_mutex_unlock(&driver_lock);
+    return idle;
+}
+
+static void sample(void (*used)(int device, uint64_t bytes, uint64_t idle))
 {
     for (int i = 0; i < DEVICE_MAX; i++) {
         uint64_t bytes;
 
         if (atomic_load(&cards[i].context) && atomic_load(&cards[i].named) &&
             measure_used(&cards[i].card, &bytes) == 0)
-            used(i, bytes);
+            used(i, bytes, driver_idle_on(i));
     }
 }
 
@@ -203,9 +219,13 @@ bool recorded_owners(void (*visit)(const struct recorded_owner *row, void *argum
                                             .bytes = held > in_pools[i] ? held - in_pools[i] : 0};
         const struct recorded_owner own = {
             .device = i, .owner = "driver", .kind = "context", .tag = "", .bytes = context};
+        const struct recorded_owner drivers = {
+            .device = i, .owner = "driver", .kind = "idle", .tag = "", .bytes = recorder_driver_idle(i)};
 
         if (idle.bytes)
             visit(&idle, argument);
+        if (drivers.bytes)
+            visit(&drivers, argument);
         if (own.bytes)
             visit(&own, argument);
     }
@@ -289,14 +309,32 @@ void recorded_serve(const char *folder)
 
 /* ---- begin ---- */
 
+/* Runs before the driver's and NVML's exit handlers, for one last figure. */
+static void at_exit(void)
+{
+    if (process_is_copy())
+        return;
+    recorder_sync();
+    if (process_lock_at_exit(&driver_lock)) {
+        exiting = true;
+        pthread_mutex_unlock(&driver_lock);
+    }
+}
+
 static int start(const char *file, bool stacks, bool late)
 {
+    static atomic_flag registered = ATOMIC_FLAG_INIT;
     const struct recorder_settings settings = {.file = file,
                                                .job = library_options()->group,
                                                .stacks = stacks,
                                                .list_live = late ? list_live : NULL,
                                                .sample = sample};
 
+    if (!atomic_flag_test_and_set(&registered) && atexit(at_exit)) {
+        pthread_mutex_lock(&driver_lock);
+        exiting = true; /* without the handler, the driver could be called after its end */
+        pthread_mutex_unlock(&driver_lock);
+    }
     for (int i = 0; i < DEVICE_MAX; i++) {
         if (atomic_load(&cards[i].context))
             name_card(i);
@@ -309,15 +347,8 @@ int recorded_start(const char *file, bool stacks)
     return start(file, stacks, true);
 }
 
-/* Runs before NVML's exit handlers, for one last figure. */
-static void at_exit(void)
-{
-    if (!process_is_copy())
-        recorder_sync();
-}
-
 void recorded_begin(const struct options *options)
 {
-    if (options->record[0] && start(options->record, options->stacks, false) == 0)
-        atexit(at_exit);
+    if (options->record[0])
+        start(options->record, options->stacks, false);
 }

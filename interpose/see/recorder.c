@@ -39,10 +39,12 @@ static char why[RECORDING_WRITE_WHY]; /* the last recorder_start failed */
 static struct recording_write file = {.fd = -1};
 static uint64_t began; /* CLOCK_MONOTONIC */
 static int failure;    /* -errno that has ended the recording */
-static void (*sample)(void (*used)(int device, uint64_t bytes));
+static void (*sample)(void (*used)(int device, uint64_t bytes, uint64_t idle));
 static uint64_t events, sampled_events, sampled_ns; /* events ever taken; when last measured */
 static uint64_t held[CARDS];
 static _Atomic uint64_t contexts[CARDS]; /* what our pools hold, and contexts for themselves */
+static uint64_t driver_held[CARDS];      /* by the driver's stream-ordered pools, at the last look at them */
+static _Atomic uint64_t driver_idle[CARDS]; /* and what of it is no live block, as last written */
 static struct recording_event released[RELEASED];
 static unsigned released_next;
 static bool flush_soon;
@@ -87,16 +89,45 @@ static uint64_t less(uint64_t from, uint64_t bytes)
     return from > bytes ? from - bytes : 0;
 }
 
+/* Returns the live bytes of the driver's stream-ordered pools. */
+static uint64_t live_async(int device)
+{
+    struct live_row row;
+    uint64_t bytes = 0;
+
+    for (size_t i = 0; live_row(i, &row); i++)
+        bytes += row.device == device && row.kind == RECORDING_ASYNC ? row.bytes : 0;
+    return bytes;
+}
+
+/* Writes what idles in the driver's stream-ordered pools, if it has changed: what they held at the last look
+ * and is no live block now. Returns it. */
+static uint64_t take_driver_idle(const struct recording_event *used)
+{
+    const unsigned card = used->device % CARDS;
+    struct recording_event event = {.head.type = RECORDING_DRIVER,
+                                    .device = used->device,
+                                    .time_ns = used->time_ns,
+                                    .bytes = less(driver_held[card], live_async(used->device)),
+                                    .thread = used->thread};
+
+    const uint64_t idle = event.bytes;
+
+    if (atomic_exchange(&driver_idle[card], idle) != idle)
+        write_event(&event);
+    return idle;
+}
+
 /* Fills in what idles of the driver's figure, and writes what of it the card's contexts hold for themselves:
  * what no block and no pool has. */
 static void take_used(struct recording_event *used)
 {
-    const uint64_t in_pools = held[used->device % CARDS];
+    const uint64_t in_pools = held[used->device % CARDS], in_drivers = take_driver_idle(used);
     struct recording_event context = {
         .head.type = RECORDING_CONTEXT,
         .device = used->device,
         .time_ns = used->time_ns,
-        .bytes = less(less(used->bytes, in_pools), live_on(used->device, false, in_pools)),
+        .bytes = less(less(used->bytes, in_pools), live_on(used->device, false, in_pools) + in_drivers),
         .other = used->device + 1U,
         .thread = used->thread,
     };
@@ -195,6 +226,8 @@ static void take(const struct recording_event *noted)
         break;
     case RECORDING_CONTEXT: /* has ended */
         contexts[event.device % CARDS] = 0;
+        driver_held[event.device % CARDS] = 0;
+        take_driver_idle(&event);
         break;
     default:
         break;
@@ -266,13 +299,15 @@ static void drain(void)
 
 /* ---- the driver's figure, by the recorder ---- */
 
-static void add_used(int device, uint64_t bytes)
+static void add_used(int device, uint64_t bytes, uint64_t idle)
 {
     struct recording_event used = {.head.type = RECORDING_USED,
                                    .device = (uint16_t)device,
                                    .time_ns = recording_write_system.now(),
                                    .bytes = bytes};
 
+    if (idle != RECORDER_UNKNOWN)
+        driver_held[device % CARDS] = idle + live_async(device);
     take_used(&used);
     write_event(&used);
 }
@@ -346,8 +381,9 @@ int recorder_open(const struct recorder_settings *settings, char reason[RECORDIN
     memcpy(path, name, sizeof path);
     live_clear();
     memset(held, 0, sizeof held);
+    memset(driver_held, 0, sizeof driver_held);
     for (int i = 0; i < CARDS; i++)
-        contexts[i] = 0;
+        contexts[i] = driver_idle[i] = 0;
     recorder_names_clear();
     owner_keep_stacks(settings->stacks);
     failure = recorder_names_program(&file, settings->job);
@@ -497,6 +533,11 @@ const char *recorder_why(void)
 uint64_t recorder_context_bytes(int device)
 {
     return device >= 0 && device < CARDS ? atomic_load(&contexts[device]) : 0;
+}
+
+uint64_t recorder_driver_idle(int device)
+{
+    return device >= 0 && device < CARDS ? atomic_load(&driver_idle[device]) : 0;
 }
 
 bool recorder_runs(char out[RECORDING_WRITE_PATH])

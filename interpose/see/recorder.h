@@ -13,6 +13,7 @@
 
 #define RECORDER_FLUSH_MS  200
 #define RECORDER_SAMPLE_MS 1000 /* a measurement by NVML takes about 1 ms */
+#define RECORDER_UNKNOWN   UINT64_MAX
 
 struct recorder_settings {
     const char *file; /* with %p and %h */
@@ -21,9 +22,10 @@ struct recorder_settings {
     /* Calls add() for each block that is live already (type 0), and for events that tell how things stand
      * (with their type), or NULL. Called by the recorder's thread. */
     void (*list_live)(void (*add)(struct recording_event *event));
-    /* Measures, and calls used() for each card where that is possible, or NULL. Called by the recorder's
-     * thread, while events come in once per RECORDER_SAMPLE_MS. */
-    void (*sample)(void (*used)(int device, uint64_t bytes));
+    /* Measures, and calls used() for each card where that is possible, or NULL: the driver's figure, and what
+     * of it idles in the driver's own stream-ordered pools (RECORDER_UNKNOWN: as before). Called by the
+     * recorder's thread, while events come in once per RECORDER_SAMPLE_MS. */
+    void (*sample)(void (*used)(int device, uint64_t bytes, uint64_t idle));
 };
 
 /* Starts a recording. Returns 0, -EALREADY if one runs, or another -errno after one line on stderr. */
@@ -45,6 +47,8 @@ const char *recorder_why(void);
 
 /* Returns what the contexts of a card hold for themselves, as of the last measurement. */
 uint64_t recorder_context_bytes(int device);
+/* Returns what idles in the driver's own stream-ordered pools of a card, likewise. */
+uint64_t recorder_driver_idle(int device);
 
 /* Names a card. Call before its first event; later calls do nothing. */
 void recorder_name_device(int device, const char *name, const char *uuid, uint64_t total);

@@ -72,6 +72,7 @@ enum recording_type {
     RECORDING_END,     /* the recording ended as it should (last record) */
     RECORDING_APART, /* what idled when the thread's next RECORDING_REFUSAL was noted: bytes; for the first of
                       * them the number of pieces; `limit` is enum recording_apart */
+    RECORDING_DRIVER, /* what the driver's own stream-ordered pools of the card hold idle now: bytes */
     /* Names: struct recording_name. */
     RECORDING_OWNER = 64, /* id -> name such as "cuDNN", and after its zero the path of the library */
     RECORDING_TAG,        /* id -> name */

@@ -59,6 +59,7 @@ static void test_summary_names_peak_refusals_leaks_and_loans(void)
     cli_expect_out("waited       2 requests, 76.0 ms in all, at most 38.0 ms", &result);
     cli_expect_out("loans        lent to 4730 1.37 GiB\n", &result);
     cli_expect_out("loans        borrowed from 4711 1.37 GiB\n", &result);
+    cli_expect_out("idle in the driver's pools 24 MiB", &result);
     expect_narrow(result.out);
     spawn_result_free(&result);
 }

@@ -237,6 +237,45 @@ static void by_command(void)
     MUST(0, cuMemFree(late));
 }
 
+static uint64_t owned_by(const char *owner, const char *kind)
+{
+    struct gpucap_owner list[32];
+    size_t count = 32;
+
+    MUST(0, gpucap_owners(0, list, sizeof *list, &count));
+    for (size_t i = 0; i < count; i++) {
+        if (!strcmp(list[i].owner, owner) && !strcmp(list[i].kind, kind))
+            return list[i].bytes;
+    }
+    return 0;
+}
+
+/* The driver's own pool keeps what is freed, and gives it back when it is told to. */
+static void drivers_pool(void)
+{
+    cuuint64_t all = UINT64_MAX;
+    CUmemoryPool pool;
+    CUdeviceptr first, second;
+
+    prog_context(0);
+    MUST(0, cuDeviceGetDefaultMemPool(&pool, 0));
+    MUST(0, cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &all));
+    MUST(0, cuMemAllocAsync(&first, 64 * MIB, NULL));
+    MUST(0, cuMemAllocAsync(&second, 32 * MIB, NULL));
+    MUST(0, owned_by("driver", "idle"));
+    MUST(128 * MIB, owned_by("driver", "context"));
+    MUST(0, cuMemFreeAsync(first, NULL));
+    MUST(0, cuCtxSynchronize());
+    MUST(64 * MIB, owned_by("driver", "idle"));
+    MUST(128 * MIB, owned_by("driver", "context"));
+    MUST(0, command_on_me("ps --owners=", ""));
+    MUST(0, cuMemPoolTrimTo(pool, 0));
+    MUST(0, cuMemFreeAsync(second, NULL));
+    MUST(0, cuCtxSynchronize());
+    MUST(32 * MIB, owned_by("driver", "idle"));
+    MUST(128 * MIB, owned_by("driver", "context"));
+}
+
 /* Every other one of blocks that share chunks is freed: 300 MiB idle that no request of more than a block can
  * have. Then the command explains the refusal, from the ledger and from the recording. */
 static void apart(void)
@@ -304,11 +343,17 @@ static void stacks(void)
 int main(int argc, char **argv)
 {
     static const struct prog_scenario all[] = {
-        {"kinds", kinds},           {"ended_context", ended_context},
-        {"refused", refused},       {"threads", threads},
-        {"killed", killed},         {"forks", forks},
-        {"owners", owners},         {"stacks", stacks},
-        {"by_command", by_command}, {"apart", apart},
+        {"kinds", kinds},
+        {"ended_context", ended_context},
+        {"refused", refused},
+        {"threads", threads},
+        {"killed", killed},
+        {"forks", forks},
+        {"owners", owners},
+        {"stacks", stacks},
+        {"by_command", by_command},
+        {"apart", apart},
+        {"drivers_pool", drivers_pool},
     };
 
     return prog_main(argc, argv, all, sizeof all / sizeof *all);

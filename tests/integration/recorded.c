@@ -137,6 +137,26 @@ static void test_the_drivers_figure_is_recorded_and_named(void)
     spawn_result_free(&result);
 }
 
+static void test_what_idles_in_the_drivers_own_pools_is_not_the_context(void)
+{
+    struct spawn_result result;
+    struct recording_decode r =
+        run_well("drivers_pool", (const char *const[]){"GPUCAP_MAX", "1G", NULL}, &result);
+    const struct recording_event *event;
+    uint64_t most = 0;
+    size_t at = 0;
+
+    TEST_ASSERT_NOT_NULL_MESSAGE(strstr(result.out, "    64 MiB           idle      driver\n"), result.out);
+    while ((event = recording_decode_next(&r, &at, RECORDING_DRIVER)))
+        most = event->bytes > most ? event->bytes : most;
+    TEST_ASSERT_EQUAL_UINT64(UINT64_C(64) << 20, most);
+    at = 0;
+    while ((event = recording_decode_next(&r, &at, RECORDING_CONTEXT)))
+        TEST_ASSERT_LESS_OR_EQUAL_UINT64(UINT64_C(128) << 20, event->bytes);
+    recording_decode_free(&r);
+    spawn_result_free(&result);
+}
+
 static void test_the_end_of_a_context_releases_its_blocks(void)
 {
     struct spawn_result result;
@@ -447,6 +467,7 @@ int main(void)
     UNITY_BEGIN();
     RUN_TEST(test_every_kind_of_memory_is_recorded);
     RUN_TEST(test_the_drivers_figure_is_recorded_and_named);
+    RUN_TEST(test_what_idles_in_the_drivers_own_pools_is_not_the_context);
     RUN_TEST(test_the_end_of_a_context_releases_its_blocks);
     RUN_TEST(test_a_refusal_says_which_limit_it_was);
     RUN_TEST(test_why_says_what_kept_idle_memory_from_being_one_block);

@@ -9,7 +9,7 @@ HEAD = struct.Struct("<8sIIQQII")
 BLOCK = struct.Struct("<IIIIQ")
 EVENT = struct.Struct("<HHHBBQQQQIHHII")
 MAGIC, BLOCK_MAGIC = b"GPUCAPR\0", 0x4B4C4247
-ALLOC, FREE, GROW, TRIM, USED, REFUSAL, CONTEXT = 1, 2, 3, 4, 6, 10, 12
+ALLOC, FREE, GROW, TRIM, USED, REFUSAL, CONTEXT, DRIVER = 1, 2, 3, 4, 6, 10, 12, 16
 MALLOC, IMPORT = 1, 7
 
 
@@ -48,7 +48,7 @@ def live_after(path, count):
 
 def peak(path):
     """(bytes, time) when most is in use."""
-    live = pooled = held = context = beyond = 0
+    live = pooled = held = context = beyond = driver = 0
     most, when = 0, 0
     for event in events(path):
         kind, size = event["type"], event["bytes"]
@@ -60,9 +60,11 @@ def peak(path):
             held = event["other"]
         elif kind == CONTEXT:
             context = size
+        elif kind == DRIVER:
+            driver = size
         elif kind == USED:
-            beyond = max(0, size - live - context - max(0, held - pooled))
-        used = live + context + beyond + max(0, held - pooled)
+            beyond = max(0, size - live - context - driver - max(0, held - pooled))
+        used = live + context + beyond + driver + max(0, held - pooled)
         if used > most:
             most, when = used, event["time"]
     return most, when

@@ -299,6 +299,8 @@ void recording_make_training(const char *path, const struct recording_training *
     event(training, RECORDING_LIMIT,
           (struct recording_event){.bytes = training->limit, .other = RECORDING_LIMIT_JOB});
     event(training, RECORDING_CONTEXT, (struct recording_event){.bytes = CONTEXT, .other = 0x5500});
+    if (options->process == 1)
+        event(training, RECORDING_DRIVER, (struct recording_event){.bytes = 24 * MIB});
     lasting(training, scale);
     const uint64_t steps = options->events / TRAIN_EVENTS_PER_STEP + 3;
     for (uint64_t i = 0; i < steps; i++) {

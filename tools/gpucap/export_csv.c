@@ -13,6 +13,7 @@ static const char *event_name(uint16_t type)
         [RECORDING_LEND] = "lend",       [RECORDING_BORROW] = "borrow", [RECORDING_WAIT] = "wait",
         [RECORDING_REFUSAL] = "refusal", [RECORDING_LIMIT] = "limit",   [RECORDING_CONTEXT] = "context",
         [RECORDING_DROPPED] = "dropped", [RECORDING_END] = "end",       [RECORDING_APART] = "apart",
+        [RECORDING_DRIVER] = "driver",
     };
 
     return type < sizeof names / sizeof *names && names[type] ? names[type] : "unknown";

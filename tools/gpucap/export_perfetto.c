@@ -6,7 +6,7 @@
 #include <stdlib.h>
 
 /* Tracks of one process and device, by what is added to its first number. */
-enum { PROCESS_TRACK, WAITS_TRACK, USED_TRACK, LIMIT_TRACK, CONTEXT_TRACK, OWNER_TRACKS };
+enum { PROCESS_TRACK, WAITS_TRACK, USED_TRACK, LIMIT_TRACK, CONTEXT_TRACK, DRIVER_TRACK, OWNER_TRACKS };
 #define TAG_TRACKS   (OWNER_TRACKS + UINT16_MAX + 1)
 #define TRACKS_OF_IT (TAG_TRACKS + UINT16_MAX + 1)
 
@@ -102,6 +102,8 @@ static void write_step(struct trace *trace, const struct timeline *timeline, con
 {
     if (step->change == TIMELINE_CONTEXT)
         count(trace, CONTEXT_TRACK, step->time_ns, step->value);
+    if (step->change == TIMELINE_DRIVER)
+        count(trace, DRIVER_TRACK, step->time_ns, step->value);
     if (step->change == TIMELINE_LIMIT && step->value != TIMELINE_NO)
         count(trace, LIMIT_TRACK, step->time_ns, step->value);
     if (step->change > TIMELINE_FREE || timeline->blocks[step->block].kind == RECORDING_IMPORT)
@@ -134,6 +136,7 @@ static void write_track(struct trace *trace, const struct recording_set *set,
     describe_counter(trace, USED_TRACK, "", "in use");
     describe_counter(trace, LIMIT_TRACK, "", "limit");
     describe_counter(trace, CONTEXT_TRACK, "", "CUDA context");
+    describe_counter(trace, DRIVER_TRACK, "", "idle in the driver's pools");
     describe_groups(trace, timeline, TIMELINE_BY_OWNER, OWNER_TRACKS, "owner: ");
     describe_groups(trace, timeline, TIMELINE_BY_TAG, TAG_TRACKS, "tag: ");
     for (size_t i = 0; i < timeline->step_count; i++) {

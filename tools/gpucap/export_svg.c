@@ -123,7 +123,7 @@ static void write_legend(const struct panel *panel)
     double x = LEFT, y = panel->top + HEIGHT + 42;
 
     for (int g = 0; g <= COLUMNS_GROUPS; g++) {
-        const char *name = g < COLUMNS_GROUPS ? panel->columns->names[g] : "idle in the pool";
+        const char *name = g < COLUMNS_GROUPS ? panel->columns->names[g] : "idle in pools";
         size_t length = 0;
 
         if (!name || (g < COLUMNS_GROUPS && !panel->columns->most[g]))

@@ -3,12 +3,11 @@
  * Two elements: a JSON object with names, marks and sizes of columns, and the columns one behind another, in
  * base64. Numbers in columns are of variable length (page_bytes.h):
  *   times    per step: nanoseconds since the step before
- *   codes    per step: 0 a new block, 1 held, 2 context, 3 unnamed, 4 limit; from FIRST_FREE on a release: of
- *            the block that came so many blocks before the newest
- *   figures  per step with code 1 to 4: bytes; a limit is one more than it is, 0 means none
- *   sizes    per block: bytes
- *   places   per block: signed difference to the address of the block before, shifted by `shift`
- *   metas    per block: index into `metas`, a list of [owner, tag, kind, stack, thread, stream]
+ *   codes    per step: 0 a new block, 1 held, 2 context, 3 unnamed, 4 limit, 5 idle in the driver's pools;
+ * from FIRST_FREE on a release: of the block that came so many blocks before the newest figures  per step
+ * with code 1 to 5: bytes; a limit is one more than it is, 0 means none sizes    per block: bytes places per
+ * block: signed difference to the address of the block before, shifted by `shift` metas    per block: index
+ * into `metas`, a list of [owner, tag, kind, stack, thread, stream]
  */
 #include "page.h"
 
@@ -21,7 +20,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define FIRST_FREE 5
+#define FIRST_FREE 6
 #define MARKS_MAX                                                                                            \
     20000 /* of one track: more cannot be told apart, and the page says how many are left out                \
            */

@@ -152,7 +152,7 @@ static enum outcome take_record(struct recording *recording, uint16_t type, cons
         return take_name(recording, names, bytes, size);
     if (type == RECORDING_STACK)
         return take_stack(recording, bytes, size);
-    if (type >= RECORDING_ALLOC && type <= RECORDING_APART)
+    if (type >= RECORDING_ALLOC && type <= RECORDING_DRIVER)
         return take_event(recording, bytes, size);
     return TAKEN; /* a type of a later version */
 }

@@ -11,7 +11,7 @@
 #define MS          UINT64_C(1000000)
 #define S           UINT64_C(1000000000)
 #define IN_SENTENCE 3 /* holders that the sentence names */
-#define SPECIAL     3 /* context, idle, not named */
+#define SPECIAL     4 /* context, idle twice, not named */
 
 static int largest_holder(const void *a, const void *b)
 {
@@ -26,6 +26,7 @@ int recording_holders(const struct timeline *timeline, size_t steps,
     const struct timeline_state state = timeline_state_after(timeline, steps);
     const struct recording_holder special[SPECIAL] = {{"CUDA context", state.context},
                                                       {"idle in the pool", timeline_idle(&state)},
+                                                      {"idle in the driver's pools", state.driver},
                                                       {"not named", state.unnamed}};
     const enum timeline_by by = timeline_best_by(timeline, steps);
     struct timeline_share *shares;

@@ -163,6 +163,9 @@ static void take_event(struct builder *builder, const struct recording_event *ev
     case RECORDING_CONTEXT:
         set_context(builder, event);
         break;
+    case RECORDING_DRIVER:
+        add_step(builder, (struct timeline_step){event->time_ns, event->bytes, 0, TIMELINE_DRIVER, 0});
+        break;
     case RECORDING_USED:
         set_unnamed(builder, event);
         break;
@@ -292,6 +295,9 @@ void timeline_advance(struct timeline_state *state, const struct timeline *timel
     case TIMELINE_UNNAMED:
         state->unnamed = step->value;
         break;
+    case TIMELINE_DRIVER:
+        state->driver = step->value;
+        break;
     case TIMELINE_LIMIT:
         state->limit = step->value;
         state->limit_kind = step->limit;
@@ -337,7 +343,7 @@ uint64_t timeline_named(const struct timeline_state *state)
 
 uint64_t timeline_used(const struct timeline_state *state)
 {
-    return timeline_named(state) + timeline_idle(state);
+    return timeline_named(state) + timeline_idle(state) + state->driver;
 }
 
 /* ---- who holds it ---- */

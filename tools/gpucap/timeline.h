@@ -2,7 +2,8 @@
  * allowed. Pure: computed once from the events, no state beside the timeline, no locks.
  *
  * Bytes in use are the sum of: live blocks (each with owner, tag and kind), what contexts hold for
- * themselves, what idles in gpucap's pools, and what the driver counts beyond that (unnamed).
+ * themselves, what idles in gpucap's pools and in the driver's own, and what the driver counts beyond that
+ * (unnamed).
  */
 #ifndef GPUCAP_TIMELINE_H
 #define GPUCAP_TIMELINE_H
@@ -27,7 +28,8 @@ enum timeline_change {
     TIMELINE_HELD,
     TIMELINE_CONTEXT,
     TIMELINE_UNNAMED,
-    TIMELINE_LIMIT
+    TIMELINE_LIMIT,
+    TIMELINE_DRIVER
 };
 
 struct timeline_step {
@@ -43,7 +45,8 @@ struct timeline_state {
     uint64_t pool_live; /* the part of it that lies in gpucap's pools */
     uint64_t held;      /* by gpucap's pools */
     uint64_t context, unnamed;
-    uint64_t limit; /* TIMELINE_NO: none */
+    uint64_t driver; /* idle in the driver's own stream-ordered pools */
+    uint64_t limit;  /* TIMELINE_NO: none */
     uint8_t limit_kind;
 };
 
@@ -81,9 +84,9 @@ struct timeline_state timeline_state_after(const struct timeline *timeline, size
 /* The number of steps that happened until `time_ns`, inclusive. */
 size_t timeline_steps_until(const struct timeline *timeline, uint64_t time_ns);
 
-uint64_t timeline_idle(const struct timeline_state *state);
+uint64_t timeline_idle(const struct timeline_state *state);  /* in gpucap's pools */
 uint64_t timeline_named(const struct timeline_state *state); /* live, contexts and unnamed */
-uint64_t timeline_used(const struct timeline_state *state);  /* the same and what idles */
+uint64_t timeline_used(const struct timeline_state *state);  /* the same and all that idles */
 
 /* ---- who holds it ---- */
 

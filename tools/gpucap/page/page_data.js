@@ -2,7 +2,7 @@
  * for each step what was named (live blocks, contexts, the driver's own) and what was used (the same and what idled).
  * An index over every CHUNK steps finds the highest one of any range without looking at each. */
 const CHUNK = 256;
-const OP_ALLOC = 0, OP_HELD = 1, OP_CONTEXT = 2, OP_UNNAMED = 3, OP_LIMIT = 4, FIRST_FREE = 5, OP_FREE = 5, OP_OVER = 6;
+const OP_ALLOC = 0, OP_HELD = 1, OP_CONTEXT = 2, OP_UNNAMED = 3, OP_LIMIT = 4, OP_DRIVER = 5, FIRST_FREE = 6, OP_FREE = 6, OP_OVER = 7;
 const KIND_MALLOC = 1, KIND_IMPORT = 7;
 const KINDS = ['other', 'cudaMalloc', 'cudaMallocAsync', 'cuMemCreate', 'array', 'graph', 'managed', 'imported'];
 const HAS_ADDRESS = kind => kind !== 3 && kind !== 4 && kind !== 5; // these have handles
@@ -95,7 +95,8 @@ function sumUp(track) {
   const kinds = Uint8Array.from(json.metas, m => m[2]);
   track.named = new Float64Array(steps);
   track.used = new Float64Array(steps);
-  let live = 0, pooled = 0, held = 0, context = 0, unnamed = 0;
+  let live = 0, pooled = 0, held = 0, context = 0, unnamed = 0, driver = 0;
+  track.driver = new Float64Array(steps);
   for (let i = 0; i < steps; i++) {
     const bytes = value[i];
     switch (op[i]) {
@@ -109,11 +110,13 @@ function sumUp(track) {
       case OP_HELD: held = bytes; break;
       case OP_CONTEXT: context = bytes; break;
       case OP_UNNAMED: unnamed = bytes; break;
-      case OP_OVER: live = pooled = held = context = unnamed = 0; break;
+      case OP_DRIVER: driver = bytes; break;
+      case OP_OVER: live = pooled = held = context = unnamed = driver = 0; break;
     }
     const named = live + context + unnamed;
     track.named[i] = named;
-    track.used[i] = held > pooled ? named + held - pooled : named;
+    track.driver[i] = driver;
+    track.used[i] = named + driver + Math.max(0, held - pooled);
   }
 }
 

@@ -71,7 +71,7 @@ function showLegend() {
   const legend = document.getElementById('legend'), items = [];
   const entries = page.grouping.groups.filter(group => group.seen).map(group => [group.name, group.colour]);
   if (page.mode === 'process') entries.splice(0, entries.length, ...page.tracks.map(processName).map(name => [name, (page.grouping.groups.find(g => g.name === name) || {}).colour || OTHERS]));
-  for (const [name, colour] of page.hidden.size ? entries : [...entries, ['idle in the pool', null]]) {
+  for (const [name, colour] of page.hidden.size ? entries : [...entries, ['idle in pools', null]]) {
     const item = element('li'), swatch = element('i'), button = element('button');
     swatch.style.background = colour || 'repeating-linear-gradient(135deg, transparent 0 2px, var(--hatch) 2px 3px)';
     button.type = 'button';
@@ -250,7 +250,7 @@ function showTip(x, y, clientX, clientY) {
   };
   groups.map((group, g) => [group, now[g]]).filter(entry => entry[1] > 0 && !page.hidden.has(entry[0].name)).sort((a, b) => b[1] - a[1]).forEach(([group, bytes]) => row(group.name, bytes, group.colour));
   const named = step < 0 ? 0 : lane.series.named[step];
-  if (used > named) row('idle in the pool', used - named, 'repeating-linear-gradient(135deg, transparent 0 2px, var(--hatch) 2px 3px)');
+  if (used > named) row('idle in pools', used - named, 'repeating-linear-gradient(135deg, transparent 0 2px, var(--hatch) 2px 3px)');
   row(page.hidden.size ? 'shown' : 'in use', Math.max(used, named), null, 'sum');
   const limit = limitAt(lane.series, page.layout.time(x));
   if (limit !== Infinity && !page.hidden.size) row('limit', limit);

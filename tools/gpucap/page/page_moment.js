@@ -136,7 +136,9 @@ function showMoment(page) {
   document.getElementById('moment-title').textContent = 'At ' + momentText(time, page.end) + (page.tracks.length > 1 ? ', process ' + track.json.pid : '');
   compose(track, page.grouping, step, now);
   const parts = page.grouping.groups.map((group, g) => [group.name, now[g]]).filter(part => part[1] > 0).sort((a, b) => b[1] - a[1]);
-  if (step >= 0 && track.used[step] > track.named[step]) parts.push(['idle in the pool', track.used[step] - track.named[step]]);
+  const driver = step >= 0 ? track.driver[step] : 0, pool = step >= 0 ? track.used[step] - track.named[step] - driver : 0;
+  if (pool > 0) parts.push(['idle in the pool', pool]);
+  if (driver > 0) parts.push(['idle in the driver\'s pools', driver]);
   document.getElementById('moment-words').textContent = (step < 0 ? 'Nothing is in use.' : bytesText(track.used[step]) + ' in use: ' +
     parts.map(([name, bytes]) => name + ' ' + bytesText(bytes)).join(', ') + '.');
   const most = page.allRows ? MORE_ROWS : ROWS;
