@@ -9,12 +9,18 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define TAGS_MAX  64
-#define TAGS_NAME 32 /* bytes of a name, terminated */
+#define TAGS_MAX    512
+#define TAGS_RANGES 448 /* names that ranges may take, so that some are left for gpucap_tag */
+#define TAGS_NAME   32  /* bytes of a name, terminated */
 
 /* Sets the tag of what the calling thread allocates from now on; NULL or "": none. Returns false if there are
  * too many names. */
 bool tags_set(const char *name);
+
+/* Returns the tag for the name of a range (NVTX); 0 for "" or if there are too many names. */
+uint16_t tags_of_range(const char *name);
+/* Sets the tag for what the calling thread allocates while tags_set has set none; 0: none. */
+void tags_set_range(uint16_t tag);
 
 /* The calling thread's tag, which is stored with each block. */
 extern _Thread_local uint16_t tags_current;

@@ -261,6 +261,9 @@ static int set_value(struct options *options, int id, const char *value, enum op
     case OPTIONS_STACKS:
         rc = set_choice(&options->stacks, value, "off", "on", why);
         break;
+    case OPTIONS_NVTX:
+        rc = set_choice(&options->nvtx, value, "off", "on", why);
+        break;
     case OPTIONS_NUDGE:
         rc = set_choice(&options->nudge, value, "off", "on", why);
         break;

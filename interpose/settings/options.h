@@ -65,6 +65,9 @@ enum options_source { OPTIONS_DEFAULT, OPTIONS_ADMIN, OPTIONS_USER, OPTIONS_ENVI
       "the process, %h the host.")                                                                           \
     X(STACKS, "stacks", "GPUCAP_STACKS", "off", "on or off",                                                 \
       "Record the call stack of each allocation too, as far as functions keep frame pointers.")              \
+    X(NVTX, "nvtx", "GPUCAP_NVTX", "off", "on or off",                                                       \
+      "Tag what a thread allocates with the innermost NVTX range that it has pushed, unless gpucap_tag set " \
+      "a tag; gpucap run sets NVTX_INJECTION64_PATH for it.")                                                \
     X(NUDGE, "nudge", "GPUCAP_NUDGE", "off", "on or off",                                                    \
       "When another process is short of memory and nothing is idle here, have a PyTorch of this process "    \
       "call "                                                                                                \
@@ -102,6 +105,7 @@ struct options {
     bool fill;
     char record[OPTIONS_PATH_MAX]; /* empty: none */
     bool stacks;
+    bool nvtx;
     bool nudge;
     enum options_log log;
     enum options_source source[OPTIONS_COUNT];

@@ -18,3 +18,16 @@ target_compile_options(prog_recorded PRIVATE -fno-omit-frame-pointer)
 
 gpucap_test(recorded TIMEOUT 300 LIBS test_support recording_decode SOURCES recorded.c)
 add_dependencies(recorded prog_recorded prog_ipc prog_job gpucap_library gpucap_command simgpu_cuda simgpu_cudart simgpu_nvml)
+
+# NVTX is a header of the toolkit's.
+find_path(nvtx_include nvtx3/nvToolsExt.h PATHS ${CUDA_INCLUDE_DIR})
+mark_as_advanced(nvtx_include)
+if(nvtx_include)
+  add_executable(prog_nvtx prog_nvtx.c prog_check.c)
+  target_include_directories(prog_nvtx SYSTEM PRIVATE ${nvtx_include})
+  target_link_libraries(prog_nvtx PRIVATE gpucap_flags gpucap_cuda_headers Threads::Threads ${CMAKE_DL_LIBS} simgpu_cuda)
+  gpucap_test(nvtx_tags LIBS test_support recording_decode SOURCES nvtx_tags.c)
+  add_dependencies(nvtx_tags prog_nvtx gpucap_library gpucap_command simgpu_cuda simgpu_nvml)
+else()
+  message(STATUS "nvtx3/nvToolsExt.h not found: the test nvtx_tags is left out")
+endif()

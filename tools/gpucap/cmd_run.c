@@ -22,6 +22,8 @@
 #include <sys/random.h>
 #include <unistd.h>
 
+#define NVTX_VARIABLE "NVTX_INJECTION64_PATH" /* NVTX loads the library that it names */
+
 static int out_of_memory(void)
 {
     return cli_fail("run: no memory for the environment");
@@ -76,6 +78,7 @@ static int set_option(int id, const char *value)
 struct run {
     bool max, group; /* were given */
     bool limited;    /* by whatever setting */
+    bool nvtx;       /* likewise: ranges are to be tags */
     char *outer_max; /* of the job that this runs in; NULL: none */
     bool sim;
     bool help, summary;
@@ -110,6 +113,8 @@ static int parse_option(struct run *run, char **argv, int *used)
     int id = options_find(name, length);
     if (id < 0)
         return unknown_option(name, length);
+    if (!value && id == OPTIONS_NVTX && !(argv[1] && (!strcmp(argv[1], "on") || !strcmp(argv[1], "off"))))
+        value = "on";
     if (!value) {
         value = argv[1];
         *used = 2;
@@ -161,6 +166,7 @@ static int check_settings(struct run *run)
     if (options_load(&options, &places, error))
         return cli_fail("run: %s", error);
     run->limited = options_any_limit(&options);
+    run->nvtx = options.nvtx;
     snprintf(run->ledger, sizeof(run->ledger), "%s", options.ledger);
     return 0;
 }
@@ -251,7 +257,21 @@ static int check_library(const char *library)
     return 0;
 }
 
-static int use_library(void)
+/* Has the program's NVTX load the library. A profiler that wants NVTX for itself keeps it. */
+static int use_nvtx(const char *library)
+{
+    const char *other = getenv(NVTX_VARIABLE);
+
+    if (other && *other && strcmp(other, library) != 0) {
+        fprintf(stderr,
+                "gpucap: run: note: %s is '%s': that tool gets the NVTX ranges, and they are no tags\n",
+                NVTX_VARIABLE, other);
+        return 0;
+    }
+    return setenv(NVTX_VARIABLE, library, 1) ? out_of_memory() : 0;
+}
+
+static int use_library(const struct run *run)
 {
     char library[PATH_MAX];
     int error = place_library(library, sizeof(library));
@@ -271,7 +291,7 @@ static int use_library(void)
     char *list = preload_append(getenv("LD_PRELOAD"), library);
     status = list && !setenv("LD_PRELOAD", list, 1) ? 0 : out_of_memory();
     free(list);
-    return status;
+    return status || !run->nvtx ? status : use_nvtx(library);
 }
 
 static int use_sim(struct run *run)
@@ -331,7 +351,7 @@ int cmd_run(int argc, char **argv)
     if (!status)
         status = check_settings(&run); /* in a job, max has become each */
     if (!status)
-        status = use_library();
+        status = use_library(&run);
     if (!status && run.sim)
         status = use_sim(&run);
     if (!status)

@@ -133,11 +133,12 @@ static void test_a_recording_has_the_name_of_a_file(void)
     must_load();
     TEST_ASSERT_EQUAL_STRING("", options.record);
     TEST_ASSERT_FALSE(options.stacks);
+    TEST_ASSERT_FALSE(options.nvtx);
     environment[OPTIONS_RECORD] = "run-%h-%p-100%%.gpucap";
-    environment[OPTIONS_STACKS] = "on";
+    environment[OPTIONS_STACKS] = environment[OPTIONS_NVTX] = "on";
     must_load();
     TEST_ASSERT_EQUAL_STRING("run-%h-%p-100%%.gpucap", options.record);
-    TEST_ASSERT_TRUE(options.stacks);
+    TEST_ASSERT_TRUE(options.stacks && options.nvtx);
     environment[OPTIONS_RECORD] = "off";
     must_load();
     TEST_ASSERT_EQUAL_STRING("", options.record);
