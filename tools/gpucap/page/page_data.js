@@ -78,6 +78,10 @@ function readTrack(json, bytes, index, several) {
       if (code === OP_LIMIT) track.limits.push({ time: now, bytes: track.value[i] ? track.value[i] - 1 : Infinity });
     }
   }
+  if (!track.limits.some(limit => limit.bytes !== Infinity) && json.cardBytes) { // then the card is the limit
+    track.limits = [{ time: json.offset, bytes: json.cardBytes }];
+    track.limitIsCard = true;
+  }
   if (several) {
     times[recorded] = Math.max(now, json.offset + json.end);
     track.op[recorded] = OP_OVER;
@@ -209,6 +213,12 @@ function bytesText(bytes) {
     return (Math.floor(bytes * parts / size + 0.5) / parts).toFixed(digits) + ' ' + unit;
   }
   return bytes ? bytes + ' B' : '0';
+}
+
+/* "58 of 62 MiB" */
+function ofText(bytes, limit) {
+  const part = bytesText(bytes), whole = bytesText(limit), unit = whole.replace(/^[^ ]*/, '');
+  return limit === Infinity ? part : (part.endsWith(unit) ? part.slice(0, part.length - unit.length) : part) + ' of ' + whole;
 }
 
 function spanText(ns) {

@@ -54,6 +54,8 @@ function layOut(page) {
 /* One scale for all lanes, so that heights compare. A limit far above everything is not worth the room. */
 function topOf(page, lane) {
   let most = Math.max(1, lane.series.peakUsed);
+  for (const mark of lane.series.marks) // what was asked for is drawn above what was in use, if it is not far above
+    if (mark.type === REFUSAL && !page.hidden.size) most = Math.max(most, Math.min(usedAt(lane.full, mark.time) + mark.bytes, 1.5 * lane.full.peakUsed));
   if (hasLimit(page, lane)) for (const limit of lane.series.limits) if (limit.bytes < most * 1.7) most = Math.max(most, limit.bytes);
   return most * 1.06;
 }
@@ -199,7 +201,7 @@ function drawLimit(context, lane, page, layout, scale, most, colours) {
   context.fillStyle = colours.ink;
   context.textAlign = 'right';
   context.textBaseline = 'bottom';
-  context.fillText('limit ' + bytesText(now) + (now > most ? ', far above' : ''), layout.width - layout.right, now > most ? lane.y - 4 : y - 3);
+  context.fillText((lane.series.limitIsCard ? 'card ' : 'limit ') + bytesText(now) + (now > most ? ', far above' : ''), layout.width - layout.right, now > most ? lane.y - 4 : y - 3);
 }
 
 /* ---- what happened ---- */
@@ -240,6 +242,7 @@ function drawRefusals(context, lane, page, layout, colours) {
     page.targets.push({ x, y: lane.y, reach: 6, lane, mark });
     if (x - before < 2) continue; // no room for a second one here; hovering finds it
     before = x;
+    if (!page.hidden.size) drawRequest(context, lane, page, layout, mark, x, colours);
     context.strokeStyle = context.fillStyle = colours.bad;
     context.lineWidth = 1.5;
     context.beginPath();
@@ -260,6 +263,25 @@ function drawRefusals(context, lane, page, layout, colours) {
     context.textBaseline = 'middle';
     context.fillText(text, x + 10 * side, lane.y - 7);
   }
+}
+
+/* What was asked for, on top of what was in use: it passes the limit. */
+function drawRequest(context, lane, page, layout, mark, x, colours) {
+  const bottom = heightAt(page, lane, mark.time), top = Math.max(lane.y, bottom - mark.bytes * page.scale), width = 12;
+  const left = Math.min(x, layout.width - layout.right - width);
+  if (bottom - top < 2) return;
+  context.save();
+  context.fillStyle = colours.paper;
+  context.fillRect(left, top, width, bottom - top);
+  context.fillStyle = colours.bad;
+  context.globalAlpha = 0.45;
+  context.fillRect(left, top, width, bottom - top);
+  context.globalAlpha = 1;
+  context.strokeStyle = colours.bad;
+  context.lineWidth = 1;
+  context.setLineDash([3, 2]);
+  context.strokeRect(left + 0.5, top + 0.5, width - 1, bottom - top - 1);
+  context.restore();
 }
 
 /* From the lane that lent to the lane that got it; towards the edge if that one is not here. */

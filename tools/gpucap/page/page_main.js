@@ -21,27 +21,46 @@ function addFact(name, text) {
 function jobSentence() {
   const { joined } = page, peak = joined.used.reduce((best, used, i) => used > joined.used[best] ? i : best, 0), limit = limitAt(joined, joined.times[peak]);
   const parts = page.tracks.map(track => [track, usedAt(track, joined.times[peak])]).filter(part => part[1] > 0).sort((a, b) => b[1] - a[1]).slice(0, 4);
-  return 'Peak ' + bytesText(joined.used[peak]) + (limit === Infinity ? '' : ' of ' + bytesText(limit)) + ' at ' + momentText(joined.times[peak], page.end) + ': ' +
+  return 'Peak ' + ofText(joined.used[peak], limit) + ' at ' + momentText(joined.times[peak], page.end) + ': ' +
     parts.map(([track, bytes]) => 'process ' + track.json.pid + ' ' + bytesText(bytes)).join(', ') + '.';
 }
 
+/* Why a request was refused, in words: what was asked for, what was in use of which limit, and by whom. Of a job that
+ * shares its limit the parts are its processes. */
+function refusalSentence(mark, count) {
+  const series = page.joined && page.sharedLimit ? page.joined : mark.track, { groups } = groupingOf(page.mode);
+  const limit = limitAt(series, mark.time), used = usedAt(series, mark.time), now = new Float64Array(groups.length);
+  let parts;
+  if (series.tracks) parts = page.tracks.map(track => ['process ' + track.json.pid, usedAt(track, mark.time)]);
+  else {
+    const step = stepAfter(series, mark.time);
+    compose(series, groupingOf(page.mode), step, now);
+    parts = groups.map((group, g) => [group.name, now[g]]);
+    if (step >= 0) parts.push(['idle in the pool', series.used[step] - series.named[step]]);
+  }
+  parts = parts.filter(part => part[1] > 0).sort((a, b) => b[1] - a[1]).slice(0, 4).map(([name, bytes]) => name + ' ' + bytesText(bytes));
+  const who = mark.tag ? tagText(mark.track, mark.tag) : ownerText(mark.track, mark.owner);
+  const which = LIMITS[mark.limit < LIMITS.length ? mark.limit : 0];
+  const words = 'Out of memory at ' + momentText(mark.time, page.end) + ': ' + (page.tracks.length > 1 ? 'process ' + mark.track.json.pid + ' asked for ' : 'asked for ') + bytesText(mark.bytes) +
+    ' (' + who + '), and ' + (mark.other ? 'at most ' + bytesText(mark.other) + ' would have fitted' : 'nothing was left') + '. In use: ' + ofText(used, limit) + ' (' + which + ')' + (parts.length ? ': ' + parts.join(', ') : '') + '.' +
+    (count > 1 ? ' ' + count + ' requests were refused; this is the last.' : '');
+  return words.replace(/ ([KMGT]iB|B|m?s)\b/g, '\u00a0$1'); // a figure and its unit stay in one line
+}
+
 function showFacts() {
-  const first = page.tracks[0].json, refusals = page.tracks.flatMap(track => track.marks.filter(mark => mark.type === REFUSAL));
+  const first = page.tracks[0].json, refusals = page.refusals;
   const several = page.tracks.length > 1, box = document.getElementById('sentences');
-  document.getElementById('title').textContent = several && first.job ? 'Job ' + first.job : first.title;
+  document.getElementById('title').textContent = document.getElementById('title').title = several && first.job ? 'Job ' + first.job : first.title;
+  if (refusals.length) box.append(element('p', refusalSentence(refusals[refusals.length - 1], refusals.length), 'bad'));
   if (several) box.append(element('p', jobSentence()));
   for (const track of page.tracks) {
     const line = element('p', track.json.sentence + '.');
     if (several) line.prepend(element('span', track.json.pid + ' ' + track.json.title + ': ', 'who'));
     box.append(line);
   }
-  if (refusals.length) {
-    const mark = refusals[0], more = refusals.length > 1 ? ' and ' + (refusals.length - 1) + ' more' : '';
-    box.append(element('p', 'Out of memory at ' + momentText(mark.time, page.end) + ': ' + markText(mark).replace(/^refused: /, 'refused ') + more + '.', 'bad'));
-  }
   const limit = limitAt(page.tracks[0], Infinity), peak = Math.max(...page.tracks.map(track => track.peakUsed));
   addFact('card', [...new Set(page.tracks.map(track => track.json.card))].join(', '));
-  addFact('limit', bytesText(limit));
+  addFact('limit', page.tracks[0].limitIsCard ? 'the card, ' + bytesText(limit) : bytesText(limit));
   if (!several) addFact('peak', bytesText(peak));
   addFact('refusals', String(refusals.length));
   addFact('length', spanText(page.end));
@@ -88,9 +107,13 @@ function showLegend() {
 
 /* ---- state ---- */
 
+function groupingOf(mode) {
+  return page.groupings[mode] ||= makeGrouping(page.tracks, mode);
+}
+
 function setMode(mode) {
   page.mode = mode;
-  page.grouping = page.groupings[mode] ||= makeGrouping(page.tracks, mode);
+  page.grouping = groupingOf(mode);
   page.lanes = page.tracks.map(track => ({ series: track, title: track.json.pid + '  ' + track.json.title + (track.json.device || page.tracks.some(t => t.json.device) ? '  GPU ' + track.json.device : '') }));
   if (page.joined) page.lanes.unshift({ series: page.joined, title: 'All processes' });
   for (const lane of page.lanes) lane.full = lane.series;
@@ -164,7 +187,7 @@ function chooseStep(track, step, time) {
 }
 
 function chooseTime(track, time, show) {
-  chooseStep(track, lowerBound(track.times, time + 0.5) - 1, time);
+  chooseStep(track, stepAfter(track, time), time);
   if (show && (time < page.view.from || time > page.view.to)) setView(time - (page.view.to - page.view.from) / 2, time + (page.view.to - page.view.from) / 2);
   if (show) document.getElementById('moment-title').focus({ preventScroll: false });
 }
@@ -186,9 +209,14 @@ function chooseAt(x, y) {
   chooseTime(largest, time);
 }
 
-function usedAt(track, time) {
-  const step = lowerBound(track.times, time + 0.5) - 1;
-  return step < 0 ? 0 : track.used[step];
+/* The last step at a moment; -1: none yet. */
+function stepAfter(series, time) {
+  return lowerBound(series.times, time + 0.5) - 1;
+}
+
+function usedAt(series, time) {
+  const step = stepAfter(series, time);
+  return step < 0 ? 0 : series.used[step];
 }
 
 function choosePeak() {
@@ -224,6 +252,10 @@ function followAddress() {
   setMode(mode);
   setView(to > from ? from : 0, to > from ? to : page.end);
   if (track && step >= 0 && step < track.steps) requestAnimationFrame(() => chooseStep(track, step));
+  else if (page.refusals.length && !location.hash) { // who held the memory when it ran out
+    const mark = page.refusals[page.refusals.length - 1];
+    requestAnimationFrame(() => chooseTime(mark.track, mark.time));
+  }
 }
 
 /* ---- pointer ---- */
@@ -388,8 +420,11 @@ function main() {
   page.tracks = readPage();
   page.end = Math.max(1, ...page.tracks.map(track => track.json.offset + track.json.end));
   if (page.tracks.length > 1) page.joined = joinTracks(page.tracks);
-  page.sharedLimit = page.joined && page.tracks.every(track => track.json.limit === LIMIT_JOB);
+  page.sharedLimit = page.joined && (page.tracks.every(track => track.json.limit === LIMIT_JOB) ||
+    page.tracks.every(track => track.limitIsCard && track.json.uuid === page.tracks[0].json.uuid));
+  if (page.joined && page.tracks[0].limitIsCard) page.joined.limitIsCard = true;
   if (page.joined && !page.sharedLimit) page.joined.limits = [];
+  page.refusals = page.tracks.flatMap(track => track.marks.filter(mark => mark.type === REFUSAL)).sort((a, b) => a.time - b.time);
   page.mode = page.tracks.some(track => track.json.by === 'tag') ? 'tag' : 'owner';
   showFacts();
   showEvents();
