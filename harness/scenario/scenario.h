@@ -18,6 +18,7 @@ enum {
     SCENARIO_PANELS = 6, /* of a picture, side by side */
     SCENARIO_NOTES = 8,
     SCENARIO_NOTE = 768,
+    SCENARIO_BRIEF = 48,
     SCENARIO_PROCESSES = 64,
 };
 
@@ -37,6 +38,7 @@ struct scenario_panel {
 struct scenario_result {
     char letter;
     const char *title;
+    const char *subject;  /* the title in a few words */
     const char *question; /* that the figures answer, one sentence */
     struct table table;
     const char *row[SCENARIO_ROWS]; /* of the picture */
@@ -45,8 +47,10 @@ struct scenario_result {
     unsigned panel_count;
     char note[SCENARIO_NOTES][SCENARIO_NOTE]; /* chosen sizes, limits of the figures */
     unsigned notes;
-    /* For README's table: the best without gpucap, with it, and where gpucap does not help. */
+    /* In one line each: the best without gpucap, with it, and where gpucap does not help. */
     char native[256], gpucap[256], verdict[SCENARIO_NOTE];
+    /* The same in a few words, for README's table. */
+    char brief_native[SCENARIO_BRIEF], brief_gpucap[SCENARIO_BRIEF], brief_verdict[SCENARIO_BRIEF];
     double seconds; /* duration of the scenario */
 };
 
@@ -54,6 +58,7 @@ struct scenario {
     struct card_choice card;
     bool quick, tiny, verbose;
     uint64_t size;      /* --card; 0: derived from the workload */
+    const char *record; /* --record; NULL: no recordings */
     unsigned processes; /* of scenarios b, f and g */
     struct scenario_result *result;
 };
@@ -67,6 +72,7 @@ struct scenario_way {
     const char *const *env;       /* "NAME=value", ended by NULL; may be NULL */
     const char *each;             /* as for gpucap run --each; NULL: none */
     const char *const *run;       /* further arguments of gpucap run (fleet_budget.h); may be NULL */
+    double apart_s;               /* between the starts of two; 0: all start at once */
 };
 
 struct scenario_outcome {

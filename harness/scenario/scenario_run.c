@@ -195,6 +195,7 @@ bool scenario_train_many(struct scenario *scenario, const struct scenario_way *w
     uint64_t card_peak = 0;
     const struct fleet_watch watch = {.timeout_s = TIMEOUT_S,
                                       .at_once = together ? 0 : 1,
+                                      .apart_s = way->apart_s,
                                       .show = fleet_show_all,
                                       .arg = &show,
                                       .card_peak = &card_peak};

@@ -94,10 +94,11 @@ def test_the_refusal_is_explained_first(case):
 
 def test_without_a_limit_the_card_is_it(case):
     names = [(67, 0, b"vm\0\0/opt/bin/train --steps=3"), (68, 0, b"simgpu\0GPU-1\0%d" % (8 * MIB))]
-    recount.write(case.path("card.gpucap"), names, [(recount.ALLOC, 10, 4096, 6 * MIB, 0, 0), (recount.REFUSAL, 15, 0, 3 * MIB, 0, 0)])
+    recount.write(case.path("card.gpucap"), names, [(recount.CONTEXT, 5, 0, MIB, 0, 0), (recount.ALLOC, 10, 4096, 5 * MIB, 0, 0), (recount.REFUSAL, 15, 0, 3 * MIB, 0, 0)])
     case.open(case.page("card.html", case.path("card.gpucap")))
     check("the card, 8 MiB" in case.chrome.run("document.getElementById('facts').innerText"), "the card's size is not said")
     check("6 of 8 MiB" in case.chrome.run("document.querySelector('#sentences p').innerText").replace("\u00a0", " "), "6 of 8 MiB were in use")
+    check("CUDA context" in case.chrome.run("document.getElementById('legend').innerText"), "the legend lacks the context")
     check(case.chrome.run("topOf(page, page.lanes[0])") >= 9 * MIB, "the request does not fit the picture")
     check(case.chrome.run("document.getElementById('title').innerText") == "train --steps=3", "the title has the program's folder")
 
@@ -198,6 +199,8 @@ def test_several_processes(case, recordings):
     check(case.chrome.run("page.targets.some(target => target.mark.type === LEND)"), "no loan is drawn")
     ends = case.chrome.run("[page.joined.used, page.joined.named].map(sums => sums[sums.length - 1])")
     check(ends == [0, 0], "processes that have ended hold nothing, not %s" % ends)
+    check(case.chrome.run("limitAt(page.joined, 0) === page.tracks[0].limits[0].bytes"), "the job has its limit from the first event on")
+    check(case.chrome.run("document.querySelectorAll('#sentences details p').length") == 2, "a sentence for each process")
     case.chrome.click(*case.at(0.4, 2))
     check(case.chrome.run("page.moment.track.index") == 1, "the lane of the second process was clicked")
     expect_blocks(case, recordings[1], offset)

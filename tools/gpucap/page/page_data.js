@@ -111,8 +111,8 @@ function sumUp(track) {
         break;
       }
       case OP_HELD: held = bytes; break;
-      case OP_CONTEXT: context = bytes; break;
-      case OP_UNNAMED: unnamed = bytes; break;
+      case OP_CONTEXT: context = bytes; track.hasContext ||= bytes > 0; break;
+      case OP_UNNAMED: unnamed = bytes; track.hasUnnamed ||= bytes > 0; break;
       case OP_OVER: live = pooled = held = context = unnamed = 0; break;
     }
     const named = live + context + unnamed;
@@ -168,12 +168,13 @@ function highestOf(series, from, to) {
   return found;
 }
 
-/* All tracks as one. The limit is the first one's: it is the job's, or it is drawn in each lane. */
+/* All tracks as one. The limit is that of the one that began first: it is the job's, or it is drawn in each lane. */
 function joinTracks(tracks) {
+  const began = track => track.limits.length ? track.limits[0].time : Infinity;
   const steps = tracks.reduce((sum, track) => sum + track.steps, 0);
   const joined = {
     tracks, times: new Float64Array(steps), named: new Float64Array(steps), used: new Float64Array(steps),
-    limits: tracks[0].limits, marks: tracks.flatMap(track => track.marks.filter(mark => mark.type === REFUSAL)),
+    limits: [...tracks].sort((a, b) => began(a) - began(b))[0].limits, marks: tracks.flatMap(track => track.marks.filter(mark => mark.type === REFUSAL)),
   };
   const at = tracks.map(() => 0);
   joined.from = new Uint16Array(steps);                                                // which track a step is of

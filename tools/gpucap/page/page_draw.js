@@ -34,7 +34,7 @@ function hatching(context, colour, gap) {
 
 /* Where everything goes. A lane is {series, title, y, height}; x of a time and back. */
 function layOut(page) {
-  const width = page.chart.clientWidth, left = width < 600 ? 46 : 64, right = 8;
+  const width = page.chart.clientWidth, left = width < 600 ? 54 : 64, right = 8;
   const lanes = page.lanes, tops = lanes.map(lane => topOf(page, lane));
   const room = lanes.length === 1 ? Math.max(240, Math.min(420, window.innerHeight * 0.46)) : Math.min(900, 380 + 60 * lanes.length);
   page.scale = room / tops.reduce((sum, top) => sum + top, 0);
@@ -199,9 +199,10 @@ function drawLimit(context, lane, page, layout, scale, most, colours) {
   if (now === Infinity) return;
   const y = lane.y + lane.height - now * scale;
   context.fillStyle = colours.ink;
-  context.textAlign = 'right';
+  context.textAlign = now > most ? 'right' : 'left'; // refused requests are mostly at the right end
   context.textBaseline = 'bottom';
-  context.fillText((lane.series.limitIsCard ? 'card ' : 'limit ') + bytesText(now) + (now > most ? ', far above' : ''), layout.width - layout.right, now > most ? lane.y - 4 : y - 3);
+  context.fillText((lane.series.limitIsCard ? 'card ' : 'limit ') + bytesText(now) + (now > most ? ', far above' : ''),
+    now > most ? layout.width - layout.right : layout.left + 6, now > most ? lane.y - 4 : y - 3);
 }
 
 /* ---- what happened ---- */
@@ -237,8 +238,9 @@ function drawWaits(context, lane, page, layout, colours) {
 function drawRefusals(context, lane, page, layout, colours) {
   const refusals = lane.series.marks.filter(mark => mark.type === REFUSAL && mark.time >= page.view.from && mark.time <= page.view.to);
   let before = -Infinity, labelled = -Infinity;
-  for (const mark of refusals) {
-    const x = layout.x(mark.time);
+  for (const [i, mark] of refusals.entries()) {
+    const x = layout.x(mark.time), next = i + 1 < refusals.length ? layout.x(refusals[i + 1].time) : Infinity;
+    const last = i ? layout.x(refusals[i - 1].time) : -Infinity;
     page.targets.push({ x, y: lane.y, reach: 6, lane, mark });
     if (x - before < 2) continue; // no room for a second one here; hovering finds it
     before = x;
@@ -256,8 +258,9 @@ function drawRefusals(context, lane, page, layout, colours) {
     context.closePath();
     context.fill();
     const text = 'refused ' + bytesText(mark.bytes), width = context.measureText(text).width + 12;
-    const side = x + 10 + width > layout.width - layout.right - 130 && x - width > layout.left ? -1 : 1;
-    if (x - labelled < width + 20) continue;
+    const side = x + 10 + width > layout.width - layout.right && x - width > layout.left ? -1 : 1;
+    const gap = side > 0 ? next - x : x - last; // to the neighbour on that side
+    if (x - labelled < width + 20 || (gap < width + 10 && gap > 2)) continue;
     labelled = x;
     context.textAlign = side > 0 ? 'left' : 'right';
     context.textBaseline = 'middle';

@@ -29,16 +29,21 @@ function jobSentence() {
  * shares its limit the parts are its processes. */
 function refusalSentence(mark, count) {
   const series = page.joined && page.sharedLimit ? page.joined : mark.track, { groups } = groupingOf(page.mode);
-  const limit = limitAt(series, mark.time), used = usedAt(series, mark.time), now = new Float64Array(groups.length);
-  let parts;
-  if (series.tracks) parts = page.tracks.map(track => ['process ' + track.json.pid, usedAt(track, mark.time)]);
-  else {
+  const limit = limitAt(series, mark.time), used = usedAt(series, mark.time);
+  let parts, now = new Float64Array(groups.length);
+  if (series.tracks) {
+    parts = page.tracks.map(track => ['process ' + track.json.pid, usedAt(track, mark.time), track]);
+    const [, , most] = parts.reduce((best, part) => part[1] > best[1] ? part : best), tags = groupingOf(page.tags);
+    compose(most, tags, stepAfter(most, mark.time), now = new Float64Array(tags.groups.length));
+    const largest = now.indexOf(Math.max(...now));
+    if (now[largest] > 0) parts[most.index].push(' (' + tags.groups[largest].name + ' ' + bytesText(now[largest]) + ')');
+  } else {
     const step = stepAfter(series, mark.time);
     compose(series, groupingOf(page.mode), step, now);
     parts = groups.map((group, g) => [group.name, now[g]]);
     if (step >= 0) parts.push(['idle in the pool', series.used[step] - series.named[step]]);
   }
-  parts = parts.filter(part => part[1] > 0).sort((a, b) => b[1] - a[1]).slice(0, 4).map(([name, bytes]) => name + ' ' + bytesText(bytes));
+  parts = parts.filter(part => part[1] > 0).sort((a, b) => b[1] - a[1]).slice(0, 4).map(([name, bytes, , more]) => name + ' ' + bytesText(bytes) + (more || ''));
   const who = mark.tag ? tagText(mark.track, mark.tag) : ownerText(mark.track, mark.owner);
   const which = LIMITS[mark.limit < LIMITS.length ? mark.limit : 0];
   const words = 'Out of memory at ' + momentText(mark.time, page.end) + ': ' + (page.tracks.length > 1 ? 'process ' + mark.track.json.pid + ' asked for ' : 'asked for ') + bytesText(mark.bytes) +
@@ -53,11 +58,16 @@ function showFacts() {
   document.getElementById('title').textContent = document.getElementById('title').title = several && first.job ? 'Job ' + first.job : first.title;
   if (refusals.length) box.append(element('p', refusalSentence(refusals[refusals.length - 1], refusals.length), 'bad'));
   if (several) box.append(element('p', jobSentence()));
-  for (const track of page.tracks) {
+  const lines = page.tracks.map(track => {
     const line = element('p', track.json.sentence + '.');
     if (several) line.prepend(element('span', track.json.pid + ' ' + track.json.title + ': ', 'who'));
-    box.append(line);
-  }
+    return line;
+  });
+  if (several) { // the picture comes first: it has a lane for each
+    const each = element('details');
+    each.append(element('summary', 'Each of the ' + page.tracks.length), ...lines);
+    box.append(each);
+  } else box.append(...lines);
   const limit = limitAt(page.tracks[0], Infinity), peak = Math.max(...page.tracks.map(track => track.peakUsed));
   addFact('card', [...new Set(page.tracks.map(track => track.json.card))].join(', '));
   addFact('limit', page.tracks[0].limitIsCard ? 'the card, ' + bytesText(limit) : bytesText(limit));
@@ -425,7 +435,8 @@ function main() {
   if (page.joined && page.tracks[0].limitIsCard) page.joined.limitIsCard = true;
   if (page.joined && !page.sharedLimit) page.joined.limits = [];
   page.refusals = page.tracks.flatMap(track => track.marks.filter(mark => mark.type === REFUSAL)).sort((a, b) => a.time - b.time);
-  page.mode = page.tracks.some(track => track.json.by === 'tag') ? 'tag' : 'owner';
+  page.tags = page.mode = page.tracks.some(track => track.json.by === 'tag') ? 'tag' : 'owner';
+  if (page.joined && new Set(page.tracks.flatMap(track => track.json.metas.map(meta => groupName(track, meta, page.tags)))).size < 2) page.mode = 'process';
   showFacts();
   showEvents();
   listenToButtons();
