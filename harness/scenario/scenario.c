@@ -19,9 +19,11 @@
 static const struct {
     char letter;
     void (*run)(struct scenario *scenario);
-    const char *title, *subject, *question;
+    const char *title;
+    char subject[SCENARIO_SUBJECT];
+    const char *question;
 } scenarios[] = {
-    {'a', scenario_pair, "Two models in one process", "two models in one process",
+    {'a', scenario_pair, "Two models in one process", "two models together",
      "Both train in turns. How small may the card be, and what does a step take, if neither keeps its "
      "memory, "
      "both do, or one pool serves both?"},

@@ -18,7 +18,11 @@ enum {
     SCENARIO_PANELS = 6, /* of a picture, side by side */
     SCENARIO_NOTES = 8,
     SCENARIO_NOTE = 768,
-    SCENARIO_BRIEF = 48,
+    /* Cells of README's table, whose rows have at most 100 columns. */
+    SCENARIO_SUBJECT = 22,
+    SCENARIO_BRIEF_NATIVE = 24,
+    SCENARIO_BRIEF_GPUCAP = 13,
+    SCENARIO_BRIEF_VERDICT = 28,
     SCENARIO_PROCESSES = 64,
 };
 
@@ -38,7 +42,7 @@ struct scenario_panel {
 struct scenario_result {
     char letter;
     const char *title;
-    const char *subject;  /* the title in a few words */
+    const char *subject;  /* the title in less than SCENARIO_SUBJECT bytes */
     const char *question; /* that the figures answer, one sentence */
     struct table table;
     const char *row[SCENARIO_ROWS]; /* of the picture */
@@ -50,7 +54,8 @@ struct scenario_result {
     /* In one line each: the best without gpucap, with it, and where gpucap does not help. */
     char native[256], gpucap[256], verdict[SCENARIO_NOTE];
     /* The same in a few words, for README's table. */
-    char brief_native[SCENARIO_BRIEF], brief_gpucap[SCENARIO_BRIEF], brief_verdict[SCENARIO_BRIEF];
+    char brief_native[SCENARIO_BRIEF_NATIVE], brief_gpucap[SCENARIO_BRIEF_GPUCAP];
+    char brief_verdict[SCENARIO_BRIEF_VERDICT];
     double seconds; /* duration of the scenario */
 };
 
@@ -115,6 +120,9 @@ bool scenario_needs(struct scenario *scenario, const struct scenario_way *way,
 /* Writes the text of a cell for step times: "3.2 ms", or "out of memory" and the like. */
 void scenario_cell_ms(const struct scenario_outcome *outcome, char *text, size_t size);
 void scenario_cell_bytes(uint64_t bytes, char *text, size_t size);
+
+/* Adds a name to the list in a cell: "naive, cache". Where there is no room, the list ends with dots. */
+void scenario_list(char *cell, size_t size, const char *name);
 
 /* Adds a panel to the picture. Returns its number. */
 unsigned scenario_panel(struct scenario_result *result, bool more, const char *format, ...)

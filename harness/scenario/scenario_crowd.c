@@ -175,18 +175,20 @@ static void describe(const struct crowd *crowd, int i, unsigned count, char *tex
     snprintf(text, size, "all %u train from a card of %s (%s)", count, card, ways[i].name);
 }
 
-/* For README's table: from which card on all arenas train, and which native ways need no larger one. */
-static void say_briefly(struct scenario_result *result, const struct crowd *crowd, const char *without)
+/* For README's table: from which card on all arenas train; the native ways that need no larger one are there
+ * already. */
+static void say_briefly(struct scenario_result *result, const struct crowd *crowd)
 {
     const int ours = best_of(crowd, false);
     char card[32];
 
     scenario_cell_bytes(crowd->all_from[0], card, sizeof card);
-    snprintf(result->brief_native, sizeof result->brief_native, "arenas: %s",
+    snprintf(result->brief_native, sizeof result->brief_native, "arenas: %.15s",
              crowd->all_from[0] ? card : "never all");
     scenario_cell_bytes(ours < 0 ? 0 : crowd->all_from[ours], card, sizeof card);
-    snprintf(result->brief_gpucap, sizeof result->brief_gpucap, "%s", ours < 0 ? "never all" : card);
-    snprintf(result->brief_verdict, sizeof result->brief_verdict, "%.47s", *without ? without : "none");
+    snprintf(result->brief_gpucap, sizeof result->brief_gpucap, "%.12s", ours < 0 ? "never all" : card);
+    if (!result->brief_verdict[0])
+        snprintf(result->brief_verdict, sizeof result->brief_verdict, "none");
 }
 
 /* The line where gpucap does not help: ways that need no larger card without it, and ways under it that are
@@ -211,6 +213,8 @@ static void judge(struct scenario *scenario, const struct crowd *crowd)
         if (list)
             snprintf(list + strlen(list), sizeof without - strlen(list), "%s%s", *list ? "; " : "",
                      ways[i].name);
+        if (list == without)
+            scenario_list(result->brief_verdict, sizeof result->brief_verdict, ways[i].name);
     }
     if (*without)
         snprintf(result->verdict, sizeof result->verdict,
@@ -219,7 +223,7 @@ static void judge(struct scenario *scenario, const struct crowd *crowd)
     else
         snprintf(result->verdict, sizeof result->verdict,
                  "nowhere here: no native way trains all on as small a card");
-    say_briefly(result, crowd, without);
+    say_briefly(result, crowd);
     scenario_note(result, "Where gpucap does not help: %s.", result->verdict);
     if (*useless)
         scenario_note(

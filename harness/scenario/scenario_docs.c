@@ -154,8 +154,7 @@ static char *section_of(const struct docs_origin *origin, const struct scenario_
     return fclose(out) ? NULL : text;
 }
 
-static char *summary_of(const struct docs_origin *origin, const struct scenario_result *results,
-                        unsigned count)
+char *docs_summary(const struct docs_origin *origin, const struct scenario_result *results, unsigned count)
 {
     char *text = NULL;
     size_t size = 0;
@@ -240,7 +239,7 @@ static int write_readme(const char *root, const struct docs_origin *origin,
         fprintf(stderr, "scenarios: %s cannot be read: %s\n", path, strerror(errno));
         return -1;
     }
-    text = put_section(text, key, summary_of(origin, results, count), false);
+    text = put_section(text, key, docs_summary(origin, results, count), false);
     int error = write_whole(path, text);
     free(text);
     snprintf(path, sizeof path, "%s/docs/scenarios-%s.svg", root, origin->slug);

@@ -335,25 +335,25 @@ static void list_ways(const struct climb *climb, const struct ladder_verdict *ve
     }
 }
 
-/* Joins the names of the ways that are wanted. Returns how many there are. */
-static unsigned join_names(const struct climb *climb, const bool *wanted, char *text, size_t size)
+/* Joins the names of the ways that are wanted. Returns true if there is one. */
+static bool join_names(const struct climb *climb, const bool *wanted, char *text, size_t size)
 {
-    unsigned count = 0;
-    size_t used = strlen(text);
+    bool any = false;
 
-    for (unsigned i = 0; i < climb->plan->count && used < size; i++) {
+    for (unsigned i = 0; i < climb->plan->count; i++) {
         if (wanted[i])
-            used += (size_t)snprintf(text + used, size - used, "%s%s", count++ ? ", " : "",
-                                     climb->plan->ways[i].name);
+            scenario_list(text, size, climb->plan->ways[i].name);
+        any |= wanted[i];
     }
-    return count;
+    return any;
 }
 
 /* For README's table: the smallest cards, and the native ways that do as well. */
 static void say_briefly(const struct climb *climb, const struct ladder_verdict *verdict)
 {
     struct scenario_result *result = climb->scenario->result;
-    uint64_t best = climb->figures[verdict->native].smallest, worst = best;
+    const uint64_t best = climb->figures[verdict->native].smallest;
+    uint64_t worst = best;
     char low[32], high[32];
 
     for (unsigned i = 0; i < climb->plan->count; i++) {
@@ -362,7 +362,9 @@ static void say_briefly(const struct climb *climb, const struct ladder_verdict *
     }
     scenario_cell_bytes(best, low, sizeof low);
     scenario_cell_bytes(worst, high, sizeof high);
-    snprintf(result->brief_native, sizeof result->brief_native, "%.16s to %.16s", low, high);
+    if (!(best >> 30) == !(worst >> 30)) /* one unit for both */
+        low[strcspn(low, " ")] = '\0';
+    snprintf(result->brief_native, sizeof result->brief_native, "%.10s to %.9s", low, high);
     scenario_cell_bytes(climb->figures[verdict->gpucap].smallest, result->brief_gpucap,
                         sizeof result->brief_gpucap);
     if (join_names(climb, verdict->as_good, result->brief_verdict, sizeof result->brief_verdict))

@@ -135,9 +135,9 @@ void scenario_batch(struct scenario *scenario)
              largest[0] <= natively ? "no larger batch"
                                     : "nowhere here: its pool makes room for a larger batch",
              (unsigned long long)largest[0], (unsigned long long)natively);
-    snprintf(result->brief_native, sizeof result->brief_native, "%llu", (unsigned long long)natively);
-    snprintf(result->brief_gpucap, sizeof result->brief_gpucap, "%llu", (unsigned long long)largest[0]);
+    snprintf(result->brief_native, sizeof result->brief_native, "batch of %u", (unsigned)natively);
+    snprintf(result->brief_gpucap, sizeof result->brief_gpucap, "%u", (unsigned)largest[0]);
     snprintf(result->brief_verdict, sizeof result->brief_verdict, "%s",
-             largest[0] <= natively ? "yes" : "none");
+             largest[0] <= natively ? "a card of that size" : "none");
     scenario_note(result, "Where gpucap does not help: %s.", result->verdict);
 }

@@ -208,7 +208,7 @@ static void judge(struct peaks *peaks, const char *const names[ROWS])
              native->total.count);
     snprintf(result->brief_gpucap, sizeof result->brief_gpucap, "%u of %u train", ours->total.trained,
              ours->total.count);
-    snprintf(result->brief_verdict, sizeof result->brief_verdict, "%.47s", as_good);
+    snprintf(result->brief_verdict, sizeof result->brief_verdict, "%.27s", as_good);
     if (*others)
         snprintf(result->verdict, sizeof result->verdict, "as fast without one job (%.1f s): %s",
                  ours->total.wall_s, others);
