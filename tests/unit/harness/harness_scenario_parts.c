@@ -229,7 +229,7 @@ static void test_a_list_of_names_ends_with_dots_where_there_is_no_room(void)
 
 static void test_rows_of_the_readme_have_at_most_100_columns(void)
 {
-    static const char subject[SCENARIO_SUBJECT] = "a subject of 21 letter";
+    static const char subject[SCENARIO_SUBJECT] = "a subject 21 bytes ok";
     static struct scenario_result result = {.letter = 'a', .subject = subject};
     const struct docs_origin origin = {.device = "simgpu", .slug = "simgpu"};
 
