@@ -18,6 +18,7 @@ import recount  # noqa: E402
 MILLION = 1000000
 EVENTS = 20000
 ACTIVATIONS = 4  # the tag, in make_recording
+PAGES = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", "..", "docs", "pages"))
 GIB, MIB, KIB = 1 << 30, 1 << 20, 1 << 10
 
 
@@ -235,6 +236,18 @@ def test_a_million_events(case):
     print("a million events: drawn after %.0f ms" % took)
 
 
+def test_pages_of_the_scenarios(case):
+    """Those in docs/ say in their first sentence why memory ran out, or that it did not."""
+    for letter in "abcd":
+        for name, refused in (("scenario-%s.html" % letter, True), ("scenario-%s-gpucap.html" % letter, False)):
+            path = os.path.join(PAGES, name)
+            check(os.path.getsize(path) < 300000, "%s is large" % name)
+            case.open(path)
+            words = case.chrome.run("document.querySelector('#sentences p').innerText")
+            check(words.startswith("Out of memory at " if refused else "Peak "), "%s: %s" % (name, words))
+            check(not refused or "In use: " in words, "%s: %s" % (name, words))
+
+
 def take_screenshots(case, folder):
     for scheme in ("light", "dark"):
         for width, height in ((1280, 900), (390, 844)):
@@ -272,6 +285,7 @@ def main():
             test_without_a_limit_the_card_is_it(case)
             test_hostile_text_is_only_text(case)
             test_a_million_events(case)
+            test_pages_of_the_scenarios(case)
             if len(sys.argv) > 2:
                 take_screenshots(case, sys.argv[2])
         finally:
