@@ -87,6 +87,7 @@ def test_the_refusal_is_explained_first(case):
     used, asked = case.chrome.run("[usedAt(page.tracks[0], page.refusals[0].time), page.refusals[0].bytes]")
     check(asked == 147 * MIB and "asked for 147 MiB (workspace)" in words, "what was asked for: " + words)
     check("In use: %s of 8.00 GiB (limit of the job): activations " % size_words(used).split()[0] in words, "what was in use: " + words)
+    check("Other processes of the job had about 2.22 GiB" in words, "what others had: " + words)
     case.chrome.wait("page.moment !== null")
     check(case.chrome.run("page.moment.time === page.refusals[0].time && !document.getElementById('moment').hidden"), "its blocks are not shown")
     check(case.chrome.run("page.lanes[0].most") >= used + asked, "the request does not fit the picture")

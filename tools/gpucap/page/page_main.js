@@ -1,5 +1,6 @@
 /* page_main: the page's state, and what people do with it: modes, zoom, pointer, keys, the address bar. */
 const LIMIT_JOB = 2;
+const RESERVE = 64 * 2 ** 20, LITTLE = 16 * 2 ** 20; // what the library leaves to the driver by default; not worth a word
 const LEAST_SPAN = 1000, ZOOM = 1.35, EVENTS_SHOWN = 50;
 
 const page = {
@@ -30,7 +31,7 @@ function jobSentence() {
 function refusalSentence(mark, count) {
   const series = page.joined && page.sharedLimit ? page.joined : mark.track, { groups } = groupingOf(page.mode);
   const limit = limitAt(series, mark.time), used = usedAt(series, mark.time);
-  let parts, now = new Float64Array(groups.length);
+  let parts, others = 0, now = new Float64Array(groups.length);
   if (series.tracks) {
     parts = page.tracks.map(track => ['process ' + track.json.pid, usedAt(track, mark.time), track]);
     const [, , most] = parts.reduce((best, part) => part[1] > best[1] ? part : best), tags = groupingOf(page.tags);
@@ -42,12 +43,15 @@ function refusalSentence(mark, count) {
     compose(series, groupingOf(page.mode), step, now);
     parts = groups.map((group, g) => [group.name, now[g]]);
     if (step >= 0) parts.push(['idle in the pool', series.used[step] - series.named[step]]);
+    const known = used + mark.other + RESERVE + LITTLE; // as why_file.c has it
+    if (mark.limit === LIMIT_JOB && limit !== Infinity && limit > known) others = limit - known + LITTLE;
   }
   parts = parts.filter(part => part[1] > 0).sort((a, b) => b[1] - a[1]).slice(0, 4).map(([name, bytes, , more]) => name + ' ' + bytesText(bytes) + (more || ''));
   const who = mark.tag ? tagText(mark.track, mark.tag) : ownerText(mark.track, mark.owner);
   const which = LIMITS[mark.limit < LIMITS.length ? mark.limit : 0];
   const words = 'Out of memory at ' + momentText(mark.time, page.end) + ': ' + (page.tracks.length > 1 ? 'process ' + mark.track.json.pid + ' asked for ' : 'asked for ') + bytesText(mark.bytes) +
     ' (' + who + '), and ' + (mark.other ? 'at most ' + bytesText(mark.other) + ' would have fitted' : 'nothing was left') + '. In use: ' + ofText(used, limit) + ' (' + which + ')' + (parts.length ? ': ' + parts.join(', ') : '') + '.' +
+    (others ? ' Other processes of the job had about ' + bytesText(others) + '.' : '') +
     (count > 1 ? ' ' + count + ' requests were refused; this is the last.' : '');
   return words.replace(/ ([KMGT]iB|B|m?s)\b/g, '\u00a0$1'); // a figure and its unit stay in one line
 }
