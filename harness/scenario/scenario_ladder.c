@@ -364,7 +364,10 @@ static void say_briefly(const struct climb *climb, const struct ladder_verdict *
     scenario_cell_bytes(worst, high, sizeof high);
     if (!(best >> 30) == !(worst >> 30)) /* one unit for both */
         low[strcspn(low, " ")] = '\0';
-    snprintf(result->brief_native, sizeof result->brief_native, "%.10s to %.9s", low, high);
+    if (best == worst)
+        snprintf(result->brief_native, sizeof result->brief_native, "%.10s", high);
+    else
+        snprintf(result->brief_native, sizeof result->brief_native, "%.10s to %.9s", low, high);
     scenario_cell_bytes(climb->figures[verdict->gpucap].smallest, result->brief_gpucap,
                         sizeof result->brief_gpucap);
     if (join_names(climb, verdict->as_good, result->brief_verdict, sizeof result->brief_verdict))
