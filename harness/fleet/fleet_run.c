@@ -63,11 +63,19 @@ static unsigned living(const struct loop *loop)
     return count;
 }
 
+/* Returns true if the last start is long enough ago. */
+static bool is_apart(const struct loop *loop)
+{
+    const uint64_t apart_ns = (uint64_t)(loop->watch->apart_s * 1e9);
+
+    return loop->started == 0 || fleet_now() - loop->members[loop->started - 1].started_ns >= apart_ns;
+}
+
 static void start_next(struct loop *loop)
 {
     const unsigned room = loop->watch->at_once ? loop->watch->at_once : (unsigned)loop->count;
 
-    while (!stopped_by && loop->started < loop->count && living(loop) < room) {
+    while (!stopped_by && loop->started < loop->count && living(loop) < room && is_apart(loop)) {
         fleet_member_start(&loop->members[loop->started++]);
         loop->shown_ns = 0;
     }

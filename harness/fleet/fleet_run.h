@@ -13,6 +13,7 @@
 struct fleet_watch {
     double timeout_s; /* for each member; 0: none */
     unsigned at_once; /* members that run at a time; 0: all */
+    double apart_s;   /* least time between two starts; 0: none */
     /* Called a few times a second and whenever a member starts or ends; may be NULL. */
     void (*show)(const struct fleet_member *members, size_t count, void *arg);
     void *arg;

@@ -56,8 +56,13 @@ static cudaError_t device_give(struct supply *supply, void *data, size_t bytes)
     return cudaFree(data);
 }
 
-static cudaError_t cache_take(void *supply, void **data, size_t bytes)
+/* A segment serves tensors of all kinds, one after the other, so that it has the cache's name. */
+static cudaError_t cache_take(void *owner, void **data, size_t bytes)
 {
+    struct supply *supply = owner;
+
+    if (gpucap_tag)
+        gpucap_tag(supply->tag);
     return device_take(supply, data, bytes);
 }
 
@@ -89,7 +94,11 @@ static enum status open_arena(struct supply *supply, double fraction)
     if (supply->budget->limit && supply->budget->limit < free_bytes)
         free_bytes = supply->budget->limit;
     bytes = (size_t)((double)free_bytes * fraction) / ARENA_ALIGN * ARENA_ALIGN;
+    if (gpucap_tag)
+        gpucap_tag("arena");
     error = bytes ? device_take(supply, (void **)&supply->base, bytes) : cudaErrorMemoryAllocation;
+    if (gpucap_tag)
+        gpucap_tag(NULL);
     if (error == cudaErrorMemoryAllocation) {
         supply_explain(supply, bytes, "the arena");
         return STATUS_NO_MEMORY;
@@ -127,6 +136,7 @@ enum status supply_open(struct supply *supply, enum alloc_mode mode, double frac
 {
     memset(supply, 0, sizeof(*supply));
     supply->mode = mode;
+    supply->tag = "cache";
     supply->budget = budget;
     pthread_mutex_init(&supply->lock, NULL);
     if (mode == ALLOC_ARENA)

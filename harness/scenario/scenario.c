@@ -19,33 +19,35 @@
 static const struct {
     char letter;
     void (*run)(struct scenario *scenario);
-    const char *title, *question;
+    const char *title;
+    char subject[SCENARIO_SUBJECT];
+    const char *question;
 } scenarios[] = {
-    {'a', scenario_pair, "Two models in one process",
+    {'a', scenario_pair, "Two models in one process", "two models together",
      "Both train in turns. How small may the card be, and what does a step take, if neither keeps its "
      "memory, "
      "both do, or one pool serves both?"},
-    {'b', scenario_arenas, "Many processes that each take what they see",
+    {'b', scenario_arenas, "Many processes that each take what they see", "many greedy processes",
      "Most of them take 90 % of the memory that they are told is free. How many of them train, and on which "
      "card?"},
-    {'c', scenario_spike, "A validation that needs memory for a moment",
+    {'c', scenario_spike, "A validation that needs memory for a moment", "a validation's peak",
      "Pictures of a validation are prepared on the GPU, beside what holds the training's memory. How small "
      "may "
      "the card be, and how long does the run take?"},
-    {'d', scenario_fragments, "A workload that fragments",
+    {'d', scenario_fragments, "A workload that fragments", "sizes that change",
      "Batch and sequence length change every step. How small may the card be, and what does a step take?"},
-    {'e', scenario_batch, "The largest batch under a cap",
+    {'e', scenario_batch, "The largest batch under a cap", "largest batch",
      "What do accumulation, checkpointing and bf16 buy, when memory is what there is not enough of?"},
-    {'f', scenario_throughput, "Throughput of several processes",
+    {'f', scenario_throughput, "Throughput of several processes", "throughput",
      "What do several processes on one card do together, against one after the other?"},
-    {'g', scenario_peaks, "Peaks that alternate",
+    {'g', scenario_peaks, "Peaks that alternate", "peaks that alternate",
      "Trainings that need much for a moment share a budget smaller than the sum of their peaks. Which of "
      "them "
      "train?"},
 };
 enum { SCENARIOS = sizeof scenarios / sizeof *scenarios };
 
-enum option_id { CARD, PROCESSES, QUICK, TINY, SIM, OUT, WRITE_DOCS, VERBOSE, HELP, MAN, OPTIONS };
+enum option_id { CARD, PROCESSES, QUICK, TINY, SIM, OUT, RECORD, WRITE_DOCS, VERBOSE, HELP, MAN, OPTIONS };
 
 /* One table for the parser, the help and the manual page. A form in brackets may be left out. */
 static const struct {
@@ -57,6 +59,9 @@ static const struct {
     [TINY] = {"tiny", NULL, "the smallest trainings, to see that all works"},
     [SIM] = {"sim", NULL, "on simgpu even where there is a GPU"},
     [OUT] = {"out", "DIR", "where the pictures go (scenarios-out beside this program)"},
+    [RECORD] =
+        {"record", "DIR",
+         "of a to d, records a way that runs out of memory and gpucap's there, and writes their pages"},
     [WRITE_DOCS] = {"write-docs", "[ROOT]",
                     "also writes ROOT/docs/benchmarks.md and, with several letters, README.md's table"},
     [VERBOSE] = {"verbose", NULL, "shows every command"},
@@ -178,6 +183,9 @@ static int set_option(struct settings *settings, enum option_id id, const char *
     case OUT:
         settings->out = value;
         break;
+    case RECORD:
+        settings->scenario.record = value;
+        break;
     case WRITE_DOCS:
         settings->docs = value ? value : ".";
         break;
@@ -232,7 +240,15 @@ static int prepare_environment(const struct settings *settings)
     return 0;
 }
 
-static int make_out_folder(struct settings *settings, char path[PATH_MAX])
+static int make_folder(const char *option, const char *path)
+{
+    if (mkdir(path, 0777) == 0 || errno == EEXIST)
+        return 0;
+    fprintf(stderr, "scenarios: --%s=%s: %s\n", option, path, strerror(errno));
+    return -1;
+}
+
+static int make_folders(struct settings *settings, char path[PATH_MAX])
 {
     if (!settings->out) {
         if (!fleet_beside("", path))
@@ -240,11 +256,9 @@ static int make_out_folder(struct settings *settings, char path[PATH_MAX])
         strncat(path, "scenarios-out", PATH_MAX - strlen(path) - 1);
         settings->out = path;
     }
-    if (mkdir(settings->out, 0777) && errno != EEXIST) {
-        fprintf(stderr, "scenarios: --out=%s: %s\n", settings->out, strerror(errno));
+    if (make_folder("out", settings->out))
         return -1;
-    }
-    return 0;
+    return settings->scenario.record ? make_folder("record", settings->scenario.record) : 0;
 }
 
 static int run_wanted(struct settings *settings, struct scenario_result *results, unsigned *count,
@@ -259,8 +273,10 @@ static int run_wanted(struct settings *settings, struct scenario_result *results
 
         if (!settings->wanted[i])
             continue;
-        *result = (struct scenario_result){
-            .letter = scenarios[i].letter, .title = scenarios[i].title, .question = scenarios[i].question};
+        *result = (struct scenario_result){.letter = scenarios[i].letter,
+                                           .title = scenarios[i].title,
+                                           .subject = scenarios[i].subject,
+                                           .question = scenarios[i].question};
         settings->scenario.result = result;
         scenario_say(&settings->scenario, "%s", result->title);
         scenarios[i].run(&settings->scenario);
@@ -303,7 +319,7 @@ static int run(struct settings *settings, int argc, char **argv)
         fprintf(stderr, "scenarios: %s\n", settings->scenario.card.problem);
         return 1;
     }
-    if (prepare_environment(settings) || make_out_folder(settings, folder))
+    if (prepare_environment(settings) || make_folders(settings, folder))
         return 1;
     docs_origin_here(&origin, &settings->scenario.card, argc, argv);
     fprintf(stderr, "scenarios: on %s\n", origin.device);

@@ -18,6 +18,11 @@ enum {
     SCENARIO_PANELS = 6, /* of a picture, side by side */
     SCENARIO_NOTES = 8,
     SCENARIO_NOTE = 768,
+    /* Cells of README's table, whose rows have at most 100 columns. */
+    SCENARIO_SUBJECT = 22,
+    SCENARIO_BRIEF_NATIVE = 24,
+    SCENARIO_BRIEF_GPUCAP = 13,
+    SCENARIO_BRIEF_VERDICT = 28,
     SCENARIO_PROCESSES = 64,
 };
 
@@ -37,6 +42,7 @@ struct scenario_panel {
 struct scenario_result {
     char letter;
     const char *title;
+    const char *subject;  /* the title in less than SCENARIO_SUBJECT bytes */
     const char *question; /* that the figures answer, one sentence */
     struct table table;
     const char *row[SCENARIO_ROWS]; /* of the picture */
@@ -45,8 +51,11 @@ struct scenario_result {
     unsigned panel_count;
     char note[SCENARIO_NOTES][SCENARIO_NOTE]; /* chosen sizes, limits of the figures */
     unsigned notes;
-    /* For README's table: the best without gpucap, with it, and where gpucap does not help. */
+    /* In one line each: the best without gpucap, with it, and where gpucap does not help. */
     char native[256], gpucap[256], verdict[SCENARIO_NOTE];
+    /* The same in a few words, for README's table. */
+    char brief_native[SCENARIO_BRIEF_NATIVE], brief_gpucap[SCENARIO_BRIEF_GPUCAP];
+    char brief_verdict[SCENARIO_BRIEF_VERDICT];
     double seconds; /* duration of the scenario */
 };
 
@@ -54,6 +63,7 @@ struct scenario {
     struct card_choice card;
     bool quick, tiny, verbose;
     uint64_t size;      /* --card; 0: derived from the workload */
+    const char *record; /* --record; NULL: no recordings */
     unsigned processes; /* of scenarios b, f and g */
     struct scenario_result *result;
 };
@@ -67,6 +77,7 @@ struct scenario_way {
     const char *const *env;       /* "NAME=value", ended by NULL; may be NULL */
     const char *each;             /* as for gpucap run --each; NULL: none */
     const char *const *run;       /* further arguments of gpucap run (fleet_budget.h); may be NULL */
+    double apart_s;               /* between the starts of two; 0: all start at once */
 };
 
 struct scenario_outcome {
@@ -109,6 +120,9 @@ bool scenario_needs(struct scenario *scenario, const struct scenario_way *way,
 /* Writes the text of a cell for step times: "3.2 ms", or "out of memory" and the like. */
 void scenario_cell_ms(const struct scenario_outcome *outcome, char *text, size_t size);
 void scenario_cell_bytes(uint64_t bytes, char *text, size_t size);
+
+/* Adds a name to the list in a cell: "naive, cache". Where there is no room, the list ends with dots. */
+void scenario_list(char *cell, size_t size, const char *name);
 
 /* Adds a panel to the picture. Returns its number. */
 unsigned scenario_panel(struct scenario_result *result, bool more, const char *format, ...)

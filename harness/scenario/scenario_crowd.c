@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "harness/fleet/fleet_budget.h"
+#include "harness/scenario/scenario_record.h"
 #include "harness/scenario/scenario_work.h"
 
 #define ARENA_LEAST (UINT64_C(48) << 20) /* a tenth of it is some pages, which streams and copies need */
@@ -174,6 +175,22 @@ static void describe(const struct crowd *crowd, int i, unsigned count, char *tex
     snprintf(text, size, "all %u train from a card of %s (%s)", count, card, ways[i].name);
 }
 
+/* For README's table: from which card on all arenas train; the native ways that need no larger one are there
+ * already. */
+static void say_briefly(struct scenario_result *result, const struct crowd *crowd)
+{
+    const int ours = best_of(crowd, false);
+    char card[32];
+
+    scenario_cell_bytes(crowd->all_from[0], card, sizeof card);
+    snprintf(result->brief_native, sizeof result->brief_native, "arenas: %.15s",
+             crowd->all_from[0] ? card : "never all");
+    scenario_cell_bytes(ours < 0 ? 0 : crowd->all_from[ours], card, sizeof card);
+    snprintf(result->brief_gpucap, sizeof result->brief_gpucap, "%.12s", ours < 0 ? "never all" : card);
+    if (!result->brief_verdict[0])
+        snprintf(result->brief_verdict, sizeof result->brief_verdict, "none");
+}
+
 /* The line where gpucap does not help: ways that need no larger card without it, and ways under it that are
  * no better than without. */
 static void judge(struct scenario *scenario, const struct crowd *crowd)
@@ -196,6 +213,8 @@ static void judge(struct scenario *scenario, const struct crowd *crowd)
         if (list)
             snprintf(list + strlen(list), sizeof without - strlen(list), "%s%s", *list ? "; " : "",
                      ways[i].name);
+        if (list == without)
+            scenario_list(result->brief_verdict, sizeof result->brief_verdict, ways[i].name);
     }
     if (*without)
         snprintf(result->verdict, sizeof result->verdict,
@@ -204,12 +223,36 @@ static void judge(struct scenario *scenario, const struct crowd *crowd)
     else
         snprintf(result->verdict, sizeof result->verdict,
                  "nowhere here: no native way trains all on as small a card");
+    say_briefly(result, crowd);
     scenario_note(result, "Where gpucap does not help: %s.", result->verdict);
     if (*useless)
         scenario_note(
             result,
             "Nor here, where a process takes all that it is told is free and nothing of it is idle: %s.",
             useless);
+}
+
+/* Arenas on a card on which all train under gpucap and not natively, the comfortable one if possible:
+ * natively, and as one job with `each`. */
+static void record(struct scenario *scenario, const struct crowd *crowd)
+{
+    const char *const arguments[] = {scenario_steps(scenario), "--alloc=arena", NULL};
+    const int ours = best_of(crowd, false);
+    const uint64_t size = crowd->size[crowd->rungs > 1];
+    char whole[32], share[32];
+    struct scenario_way way = {
+        .name = "arena", .base = scenario_work(scenario), .arguments = arguments, .cap = NULL};
+
+    if (ours < 0 || crowd->all_from[ours] > size || !scenario_card(scenario, size) ||
+        !scenario_record(scenario, &way, scenario->processes))
+        return;
+    snprintf(whole, sizeof whole, "%llu", (unsigned long long)scenario->card.set);
+    snprintf(share, sizeof share, "%llu", (unsigned long long)(scenario->card.set / scenario->processes));
+    way.name = "arena, gpucap, one job with each";
+    way.cap = whole;
+    way.each = share;
+    if (scenario_card(scenario, size))
+        scenario_record(scenario, &way, scenario->processes);
 }
 
 void scenario_arenas(struct scenario *scenario)
@@ -243,4 +286,6 @@ void scenario_arenas(struct scenario *scenario)
             return;
     }
     judge(scenario, &crowd);
+    if (scenario->record)
+        record(scenario, &crowd);
 }

@@ -79,7 +79,7 @@ static void processor_name(char *name, size_t size)
 static bool changes_figures(const char *argument)
 {
     return strncmp(argument, "--out=", 6) != 0 && strncmp(argument, "--write-docs", 12) != 0 &&
-           strcmp(argument, "--verbose") != 0;
+           strncmp(argument, "--record=", 9) != 0 && strcmp(argument, "--verbose") != 0;
 }
 
 void docs_origin_here(struct docs_origin *origin, const struct card_choice *card, int argc, char **argv)
@@ -154,8 +154,7 @@ static char *section_of(const struct docs_origin *origin, const struct scenario_
     return fclose(out) ? NULL : text;
 }
 
-static char *summary_of(const struct docs_origin *origin, const struct scenario_result *results,
-                        unsigned count)
+char *docs_summary(const struct docs_origin *origin, const struct scenario_result *results, unsigned count)
 {
     char *text = NULL;
     size_t size = 0;
@@ -164,18 +163,19 @@ static char *summary_of(const struct docs_origin *origin, const struct scenario_
     if (!out)
         return NULL;
     fprintf(out, "`%s` on %s, %s:\n\n", origin->command, origin->device, origin->date);
-    fputs("| | without gpucap, the best way | under gpucap, the best way | where it does not help |\n"
-          "|---|---|---|---|\n",
-          out);
+    fputs("| scenario | native ways | under gpucap | as good natively |\n|---|---|---|---|\n", out);
     for (unsigned i = 0; i < count; i++) {
         if (results[i].verdict[0])
-            fprintf(out, "| (%c) %s | %s | %s | %s |\n", results[i].letter, results[i].title,
-                    results[i].native, results[i].gpucap, results[i].verdict);
+            fprintf(out, "| (%c) %s | %s | %s | %s |\n", results[i].letter, results[i].subject,
+                    results[i].brief_native, results[i].brief_gpucap, results[i].brief_verdict);
     }
+    fputs("\nA size is the smallest card that trains; of the native ways those of the best and the worst.\n",
+          out);
     if (origin->simulated)
-        fprintf(out, "\n%s\n", simulated_note);
+        fprintf(out, "%s\n", simulated_note);
     say_busy(out, origin);
-    fprintf(out, "\n[Pictures](docs/scenarios-%s.svg): every way on every card.\n", origin->slug);
+    fprintf(out, "[All ways on all cards](docs/benchmarks.md), [pictures](docs/scenarios-%s.svg).\n",
+            origin->slug);
     return fclose(out) ? NULL : text;
 }
 
@@ -239,7 +239,7 @@ static int write_readme(const char *root, const struct docs_origin *origin,
         fprintf(stderr, "scenarios: %s cannot be read: %s\n", path, strerror(errno));
         return -1;
     }
-    text = put_section(text, key, summary_of(origin, results, count), false);
+    text = put_section(text, key, docs_summary(origin, results, count), false);
     int error = write_whole(path, text);
     free(text);
     snprintf(path, sizeof path, "%s/docs/scenarios-%s.svg", root, origin->slug);

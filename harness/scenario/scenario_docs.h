@@ -35,6 +35,10 @@ void docs_print(const struct scenario_result *result, FILE *out);
 int docs_write(const char *root, const struct docs_origin *origin, const struct scenario_result *results,
                unsigned count);
 
+/* Returns README's table of all results, whose rows have at most 100 columns. NULL without memory; the caller
+ * frees it. */
+char *docs_summary(const struct docs_origin *origin, const struct scenario_result *results, unsigned count);
+
 /* Draws all results into one picture, one panel below the other. Returns 0, or -1 after a message. */
 int docs_plot(const char *path, const struct docs_origin *origin, const struct scenario_result *results,
               unsigned count);

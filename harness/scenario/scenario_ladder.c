@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "harness/fleet/fleet_run.h"
+#include "harness/scenario/scenario_record.h"
 #include "harness/scenario/scenario_search.h"
 #include "harness/scenario/scenario_work.h"
 
@@ -91,6 +92,7 @@ struct climb {
     struct ladder_figures figures[LADDER_WAYS];
     uint64_t least; /* a smaller card cannot do: the context, and what the thriftiest way has live at once */
     char cell[LADDER_WAYS][LADDER_RUNGS][48];
+    int best;                     /* the best way under gpucap; -1: none */
     const struct ladder_way *way; /* of the search */
     struct scenario_outcome last; /* of the search */
 };
@@ -107,22 +109,38 @@ static void say_time(const struct climb *climb, double time, char *text, size_t 
     snprintf(text, size, climb->plan->whole_run ? "%.2f s" : time >= 100 ? "%.0f ms" : "%.1f ms", time);
 }
 
+/* A way with all its arguments. */
+struct full_way {
+    const char *arguments[8];
+    char cap[32];
+    struct scenario_way way; /* points into this structure */
+};
+
+/* Makes a card of that size and says how to train on it. Returns false if there is no such card. */
+static bool prepare(struct climb *climb, const struct ladder_way *way, uint64_t size, const char *steps,
+                    struct full_way *full)
+{
+    *full = (struct full_way){.arguments = {steps},
+                              .way = {.name = way->name,
+                                      .base = scenario_work(climb->scenario),
+                                      .arguments = full->arguments,
+                                      .env = way->env}};
+    for (unsigned i = 0; i < 4 && way->arguments[i]; i++)
+        full->arguments[1 + i] = way->arguments[i];
+    if (!scenario_card(climb->scenario, size))
+        return false;
+    snprintf(full->cap, sizeof full->cap, "%llu", (unsigned long long)climb->scenario->card.set);
+    full->way.cap = way->capped ? full->cap : NULL;
+    return true;
+}
+
 /* Returns false if a signal asked to stop, or if there is no such card. */
 static bool train_on(struct climb *climb, const struct ladder_way *way, uint64_t size, const char *steps,
                      struct scenario_outcome *outcome)
 {
-    const char *arguments[8] = {steps};
-    char cap[32];
-    struct scenario_way full = {
-        .name = way->name, .base = scenario_work(climb->scenario), .arguments = arguments, .env = way->env};
+    struct full_way full;
 
-    for (unsigned i = 0; way->arguments[i] && i < 4; i++)
-        arguments[1 + i] = way->arguments[i];
-    if (!scenario_card(climb->scenario, size))
-        return false;
-    snprintf(cap, sizeof cap, "%llu", (unsigned long long)climb->scenario->card.set);
-    full.cap = way->capped ? cap : NULL;
-    return scenario_train(climb->scenario, &full, outcome);
+    return prepare(climb, way, size, steps, &full) && scenario_train(climb->scenario, &full.way, outcome);
 }
 
 static bool stand_on(struct climb *climb, unsigned i, unsigned rung, struct scenario_outcome *outcome)
@@ -214,6 +232,7 @@ static bool descend(struct climb *climb, unsigned i)
     climb->way = &climb->plan->ways[i];
     search_narrow(&search, try_card, climb);
     figures->smallest = search.works;
+    figures->fails = search.fails;
     return !fleet_run_stopped();
 }
 
@@ -316,6 +335,48 @@ static void list_ways(const struct climb *climb, const struct ladder_verdict *ve
     }
 }
 
+/* Joins the names of the ways that are wanted. Returns true if there is one. */
+static bool join_names(const struct climb *climb, const bool *wanted, char *text, size_t size)
+{
+    bool any = false;
+
+    for (unsigned i = 0; i < climb->plan->count; i++) {
+        if (wanted[i])
+            scenario_list(text, size, climb->plan->ways[i].name);
+        any |= wanted[i];
+    }
+    return any;
+}
+
+/* For README's table: the smallest cards, and the native ways that do as well. */
+static void say_briefly(const struct climb *climb, const struct ladder_verdict *verdict)
+{
+    struct scenario_result *result = climb->scenario->result;
+    const uint64_t best = climb->figures[verdict->native].smallest;
+    uint64_t worst = best;
+    char low[32], high[32];
+
+    for (unsigned i = 0; i < climb->plan->count; i++) {
+        if (!climb->figures[i].capped && climb->figures[i].smallest > worst)
+            worst = climb->figures[i].smallest;
+    }
+    scenario_cell_bytes(best, low, sizeof low);
+    scenario_cell_bytes(worst, high, sizeof high);
+    if (!(best >> 30) == !(worst >> 30)) /* one unit for both */
+        low[strcspn(low, " ")] = '\0';
+    if (best == worst)
+        snprintf(result->brief_native, sizeof result->brief_native, "%.10s", high);
+    else
+        snprintf(result->brief_native, sizeof result->brief_native, "%.10s to %.9s", low, high);
+    scenario_cell_bytes(climb->figures[verdict->gpucap].smallest, result->brief_gpucap,
+                        sizeof result->brief_gpucap);
+    if (join_names(climb, verdict->as_good, result->brief_verdict, sizeof result->brief_verdict))
+        return;
+    snprintf(result->brief_verdict, sizeof result->brief_verdict, "slower: ");
+    if (!join_names(climb, verdict->as_small, result->brief_verdict, sizeof result->brief_verdict))
+        snprintf(result->brief_verdict, sizeof result->brief_verdict, "none");
+}
+
 /* The fastest native way where memory is plenty. */
 static int fastest_with_room(const struct climb *climb)
 {
@@ -339,6 +400,7 @@ static void judge(struct climb *climb)
     char grain[32];
 
     ladder_judge(climb->figures, climb->plan->count, climb->grain, &verdict);
+    climb->best = verdict.gpucap;
     if (verdict.gpucap < 0 || verdict.native < 0)
         return;
     const struct ladder_figures *ours = &climb->figures[verdict.gpucap];
@@ -349,6 +411,7 @@ static void judge(struct climb *climb)
               sizeof result->verdict);
     list_ways(climb, &verdict, verdict.as_small,
               "as small a card without it, in more time: ", result->verdict, sizeof result->verdict);
+    say_briefly(climb, &verdict);
     scenario_cell_bytes(climb->grain, grain, sizeof grain);
     if (!result->verdict[0])
         snprintf(result->verdict, sizeof result->verdict,
@@ -365,6 +428,25 @@ static void judge(struct climb *climb)
         scenario_note(result, "With room to spare: %s %s, %s %s (%.2f times as long).",
                       climb->plan->ways[verdict.gpucap].name, ours_time, climb->plan->ways[fastest].name,
                       native_time, ours->time[0] / climb->figures[fastest].time[0]);
+    }
+}
+
+/* On the largest card that is too small for the way of the recording, it and the best one under gpucap. */
+static void record(struct climb *climb)
+{
+    const struct ladder_figures *shown = &climb->figures[climb->plan->shown];
+    const unsigned ways[] = {climb->plan->shown, (unsigned)climb->best};
+    struct full_way full;
+
+    if (climb->best < 0 || shown->fails < climb->figures[climb->best].smallest) {
+        scenario_note(climb->scenario->result, "Nothing to record: gpucap needs as large a card as %s.",
+                      climb->plan->ways[climb->plan->shown].name);
+        return;
+    }
+    for (unsigned i = 0; i < 2; i++) {
+        if (!prepare(climb, &climb->plan->ways[ways[i]], shown->fails, climb->plan->few_steps, &full) ||
+            !scenario_record(climb->scenario, &full.way, 1))
+            return;
     }
 }
 
@@ -389,4 +471,6 @@ void ladder_run(struct scenario *scenario, const struct ladder_plan *plan)
     fill_picture(&climb);
     scenario_note(scenario->result, "A dash: a larger card was too small already.");
     judge(&climb);
+    if (scenario->record)
+        record(&climb);
 }

@@ -24,11 +24,13 @@ struct ladder_plan {
     const char *steps;     /* "--steps=N" of a run that is timed */
     const char *few_steps; /* the same where only the size of the card is searched */
     bool whole_run;        /* time is the seconds of the whole run; else the milliseconds of a step */
+    unsigned shown;        /* the native way of the recording: one that people use */
 };
 
 /* Figures of one way. */
 struct ladder_figures {
     uint64_t smallest;         /* card that it trains on; 0: none found */
+    uint64_t fails;            /* largest card that it does not train on; 0: unknown */
     double time[LADDER_RUNGS]; /* NAN: does not train there, or not tried */
     uint64_t peak;             /* held on the whole card */
     bool capped;

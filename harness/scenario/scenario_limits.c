@@ -29,7 +29,7 @@ static void accumulation_row(struct scenario *scenario, scenario_work_list base,
     const char *work[SCENARIO_ARGUMENTS];
     char batch[32], peak[32];
     const char *const more[] = {batch, "--auto-accum", scenario_few_steps(scenario), NULL};
-    const struct scenario_way way = {"fp32, accumulation", cap, work, more, NULL, NULL, NULL};
+    const struct scenario_way way = {"fp32, accumulation", cap, work, more, NULL, NULL, NULL, 0};
     struct scenario_outcome outcome;
     unsigned count = 0;
 
@@ -99,7 +99,7 @@ void scenario_batch(struct scenario *scenario)
     const uint64_t size = cap_of(scenario);
     const char *const plain[] = {scenario_few_steps(scenario), NULL};
     const struct scenario_way native = {
-        "fp32, a card of that size", NULL, scenario_work(scenario), plain, NULL, NULL, NULL};
+        "fp32, a card of that size", NULL, scenario_work(scenario), plain, NULL, NULL, NULL, 0};
     uint64_t largest[sizeof fits / sizeof *fits] = {0};
     char cap[32], card[32];
 
@@ -118,7 +118,8 @@ void scenario_batch(struct scenario *scenario)
     for (unsigned i = 0; i < sizeof fits / sizeof *fits && !fleet_run_stopped(); i++) {
         const char *const more[] = {scenario_few_steps(scenario), fits[i].arguments[0],
                                     fits[i].arguments[0] ? fits[i].arguments[1] : NULL, NULL};
-        const struct scenario_way way = {fits[i].name, cap, scenario_work(scenario), more, NULL, NULL, NULL};
+        const struct scenario_way way = {fits[i].name, cap, scenario_work(scenario), more, NULL, NULL,
+                                         NULL,         0};
 
         largest[i] = batch_row(scenario, &way);
         if (i == 0 && largest[0])
@@ -134,5 +135,9 @@ void scenario_batch(struct scenario *scenario)
              largest[0] <= natively ? "no larger batch"
                                     : "nowhere here: its pool makes room for a larger batch",
              (unsigned long long)largest[0], (unsigned long long)natively);
+    snprintf(result->brief_native, sizeof result->brief_native, "batch of %u", (unsigned)natively);
+    snprintf(result->brief_gpucap, sizeof result->brief_gpucap, "%u", (unsigned)largest[0]);
+    snprintf(result->brief_verdict, sizeof result->brief_verdict, "%s",
+             largest[0] <= natively ? "a card of that size" : "none");
     scenario_note(result, "Where gpucap does not help: %s.", result->verdict);
 }

@@ -113,6 +113,11 @@ static void judge_throughput(struct scenario_result *result, const struct measur
     const double ratio = figures[ours].training_rate / figures[native].training_rate;
     snprintf(result->verdict, sizeof result->verdict, "%s: %.2f times the steps of the best native way",
              ratio > 1.05 ? "nowhere here: its best way is faster" : "throughput, where all fits", ratio);
+    snprintf(result->brief_native, sizeof result->brief_native, "%.0f steps/s",
+             figures[native].training_rate);
+    snprintf(result->brief_gpucap, sizeof result->brief_gpucap, "%.0f/s", figures[ours].training_rate);
+    snprintf(result->brief_verdict, sizeof result->brief_verdict, "%s",
+             ratio > 1.05 ? "none" : manners[native].name);
     scenario_note(result, "Where gpucap does not help: %s.", result->verdict);
 }
 

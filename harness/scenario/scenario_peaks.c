@@ -182,14 +182,18 @@ static void judge(struct peaks *peaks, const char *const names[ROWS])
 {
     struct scenario_result *result = peaks->scenario->result;
     const struct figures *ours = &peaks->figures[JOB_WAITS], *native = &peaks->figures[NATIVE];
+    const char *as_good = "none"; /* natively */
     char others[256] = "", sum[32], peak[32];
 
     for (unsigned row = 0; row < JOB; row++) {
         const struct figures *other = &peaks->figures[row];
 
-        if (all_train(other) && (!all_train(ours) || other->total.wall_s <= ours->total.wall_s * SAME))
-            snprintf(others + strlen(others), sizeof others - strlen(others), "%s%s (%.1f s)",
-                     *others ? ", " : "", names[row], other->total.wall_s);
+        if (!all_train(other) || (all_train(ours) && other->total.wall_s > ours->total.wall_s * SAME))
+            continue;
+        if (row < SHARE)
+            as_good = names[row];
+        snprintf(others + strlen(others), sizeof others - strlen(others), "%s%s (%.1f s)",
+                 *others ? ", " : "", names[row], other->total.wall_s);
     }
     scenario_cell_bytes(ours->total.sum_of_peaks, sum, sizeof sum);
     scenario_cell_bytes(ours->total.peak_of_sum, peak, sizeof peak);
@@ -200,6 +204,11 @@ static void judge(struct peaks *peaks, const char *const names[ROWS])
              "waited %.1f s",
              ours->total.trained, ours->total.count, ours->total.wall_s, peak, sum,
              (double)ours->job.waited_ms / 1000);
+    snprintf(result->brief_native, sizeof result->brief_native, "%u of %u train", native->total.trained,
+             native->total.count);
+    snprintf(result->brief_gpucap, sizeof result->brief_gpucap, "%u of %u train", ours->total.trained,
+             ours->total.count);
+    snprintf(result->brief_verdict, sizeof result->brief_verdict, "%.27s", as_good);
     if (*others)
         snprintf(result->verdict, sizeof result->verdict, "as fast without one job (%.1f s): %s",
                  ours->total.wall_s, others);

@@ -34,6 +34,26 @@ void scenario_note(struct scenario_result *result, const char *format, ...)
     va_end(arguments);
 }
 
+void scenario_list(char *cell, size_t size, const char *name)
+{
+    static const char more[] = ", ...";
+    size_t used = strlen(cell);
+    const char *gap = used && cell[used - 1] != ' ' ? ", " : "";
+
+    if (used >= sizeof more && !strcmp(cell + used - (sizeof more - 1), more))
+        return;
+    if (used + strlen(gap) + strlen(name) < size) {
+        snprintf(cell + used, size - used, "%s%s", gap, name);
+        return;
+    }
+    while (used + sizeof more > size) { /* without the last name */
+        cell[used] = '\0';
+        const char *comma = strrchr(cell, ',');
+        used = comma ? (size_t)(comma - cell) : 0;
+    }
+    snprintf(cell + used, size - used, "%s", used ? more : more + 2);
+}
+
 unsigned scenario_panel(struct scenario_result *result, bool more, const char *format, ...)
 {
     const unsigned i = result->panel_count < SCENARIO_PANELS ? result->panel_count++ : SCENARIO_PANELS - 1;
@@ -195,6 +215,7 @@ bool scenario_train_many(struct scenario *scenario, const struct scenario_way *w
     uint64_t card_peak = 0;
     const struct fleet_watch watch = {.timeout_s = TIMEOUT_S,
                                       .at_once = together ? 0 : 1,
+                                      .apart_s = way->apart_s,
                                       .show = fleet_show_all,
                                       .arg = &show,
                                       .card_peak = &card_peak};

@@ -40,6 +40,8 @@ static enum status open_half(struct half *half, const struct train_options *opti
     if (!status && own_memory)
         status =
             supply_open(&half->own_supply, (enum alloc_mode)options->alloc, half->options.fraction, budget);
+    if (options->pair_memory == PAIR_PRIVATE)
+        half->own_supply.tag = number == 0 ? "first model's cache" : "second model's cache";
     if (!status)
         status = trainer_open(&half->trainer, &half->options, half->device, half->supply, 0, 0);
     half->trainer.shares_terminal = true;

@@ -22,19 +22,20 @@ void tearDown(void)
 static struct spawn_result run_scenario(const char *letter)
 {
     struct spawn_env *env = cli_env_real();
-    char out[512];
+    char out[512], record[512];
 
     snprintf(out, sizeof out, "--out=%s", cli_path("plots"));
+    snprintf(record, sizeof record, "--record=%s", cli_path("plots"));
     struct spawn_result result =
         spawn_run(env,
                   (const char *[]){spawn_build_path("scenarios"), letter, "--sim", "--tiny", "--verbose",
-                                   "--processes=3", out, NULL},
+                                   "--processes=3", out, *letter == 'b' ? record : NULL, NULL},
                   NULL);
     spawn_env_free(env);
     return result;
 }
 
-static void expect_picture(const char *name)
+static void expect_file(const char *name)
 {
     char path[512];
 
@@ -67,9 +68,13 @@ static void test_arenas_starve_each_other_natively_and_share_under_gpucap(void)
         TEST_ASSERT_EQUAL_INT_MESSAGE(3, trained(&result, "\narena, gpucap, one job with each "), result.out);
         cli_expect_out("Where gpucap does not help: ", &result);
         cli_expect_out("plots: ", &result);
+        cli_expect_out("Recorded: arena on a card of ", &result);
+        cli_expect_out(" 3 of 3 train (scenario-b-gpucap.html)", &result);
         spawn_result_free(&result);
-        expect_picture("scenario-b.svg");
-        expect_picture("scenarios.svg");
+        expect_file("scenario-b.html");
+        expect_file("scenario-b-gpucap.html");
+        expect_file("scenario-b.svg");
+        expect_file("scenarios.svg");
     }
     TEST_ASSERT_TRUE(natively < 3);
 }
@@ -96,7 +101,7 @@ static void test_every_way_goes_down_the_ladder_and_the_verdict_follows(void)
     for (size_t i = 0; i < sizeof ways / sizeof *ways; i++)
         smallest_card(&result, ways[i]);
     cli_expect_out("Where gpucap does not help: ", &result);
-    expect_picture("scenario-d.svg");
+    expect_file("scenario-d.svg");
     spawn_result_free(&result);
 }
 

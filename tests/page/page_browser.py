@@ -18,6 +18,7 @@ import recount  # noqa: E402
 MILLION = 1000000
 EVENTS = 20000
 ACTIVATIONS = 4  # the tag, in make_recording
+PAGES = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", "..", "docs", "pages"))
 GIB, MIB, KIB = 1 << 30, 1 << 20, 1 << 10
 
 
@@ -70,7 +71,7 @@ class Case:
 def test_picture_and_sentence(case, recording):
     case.open(case.page("one.html", recording))
     most, when = recount.peak(recording)
-    sentence = case.chrome.run("document.querySelector('#sentences p').textContent")
+    sentence = case.chrome.run("document.querySelector('#sentences p:not(.bad)').textContent")
     check(size_words(most).split()[0] in sentence, "%s is not in: %s" % (size_words(most), sentence))
     check("%.0f ms" % (when / 1e6) in sentence, "%d is not in: %s" % (when, sentence))
     check(case.chrome.run("document.querySelector('#sentences .bad').textContent").startswith("Out of memory at "), "the refusal is not said")
@@ -79,6 +80,29 @@ def test_picture_and_sentence(case, recording):
         "(page.picture.getContext('2d').getImageData(0, 0, page.picture.width, page.picture.height).data)")
     check(colours > 20, "the picture is empty: %d colours" % colours)
     check(len(case.chrome.run("page.picture.getAttribute('aria-label')")) > 60, "the picture has no words")
+
+
+def test_the_refusal_is_explained_first(case):
+    words = case.chrome.run("document.querySelector('#sentences p').innerText").replace("\u00a0", " ")
+    used, asked = case.chrome.run("[usedAt(page.tracks[0], page.refusals[0].time), page.refusals[0].bytes]")
+    check(asked == 147 * MIB and "asked for 147 MiB (workspace)" in words, "what was asked for: " + words)
+    check("In use: %s of 8.00 GiB (limit of the job): activations " % size_words(used).split()[0] in words, "what was in use: " + words)
+    check("Other processes of the job had about 2.22 GiB" in words, "what others had: " + words)
+    case.chrome.wait("page.moment !== null")
+    check(case.chrome.run("page.moment.time === page.refusals[0].time && !document.getElementById('moment').hidden"), "its blocks are not shown")
+    check(case.chrome.run("page.lanes[0].most") >= used + asked, "the request does not fit the picture")
+    case.chrome.key("Escape")
+
+
+def test_without_a_limit_the_card_is_it(case):
+    names = [(67, 0, b"vm\0\0/opt/bin/train --steps=3"), (68, 0, b"simgpu\0GPU-1\0%d" % (8 * MIB))]
+    recount.write(case.path("card.gpucap"), names, [(recount.CONTEXT, 5, 0, MIB, 0, 0), (recount.ALLOC, 10, 4096, 5 * MIB, 0, 0), (recount.REFUSAL, 15, 0, 3 * MIB, 0, 0)])
+    case.open(case.page("card.html", case.path("card.gpucap")))
+    check("the card, 8 MiB" in case.chrome.run("document.getElementById('facts').innerText"), "the card's size is not said")
+    check("6 of 8 MiB" in case.chrome.run("document.querySelector('#sentences p').innerText").replace("\u00a0", " "), "6 of 8 MiB were in use")
+    check("CUDA context" in case.chrome.run("document.getElementById('legend').innerText"), "the legend lacks the context")
+    check(case.chrome.run("topOf(page, page.lanes[0])") >= 9 * MIB, "the request does not fit the picture")
+    check(case.chrome.run("document.getElementById('title').innerText") == "train --steps=3", "the title has the program's folder")
 
 
 def test_zoom(case):
@@ -181,6 +205,8 @@ def test_several_processes(case, recordings):
     check("263 MiB idled in 31 pieces, at most 60 MiB in one block: 173 MiB in chunks with live blocks" in text, "the page says %s" % text)
     ends = case.chrome.run("[page.joined.used, page.joined.named].map(sums => sums[sums.length - 1])")
     check(ends == [0, 0], "processes that have ended hold nothing, not %s" % ends)
+    check(case.chrome.run("limitAt(page.joined, 0) === page.tracks[0].limits[0].bytes"), "the job has its limit from the first event on")
+    check(case.chrome.run("document.querySelectorAll('#sentences details p').length") == 2, "a sentence for each process")
     case.chrome.click(*case.at(0.4, 2))
     check(case.chrome.run("page.moment.track.index") == 1, "the lane of the second process was clicked")
     expect_blocks(case, recordings[1], offset)
@@ -215,6 +241,18 @@ def test_a_million_events(case):
     print("a million events: drawn after %.0f ms" % took)
 
 
+def test_pages_of_the_scenarios(case):
+    """Those in docs/ say in their first sentence why memory ran out, or that it did not."""
+    for letter in "abcd":
+        for name, refused in (("scenario-%s.html" % letter, True), ("scenario-%s-gpucap.html" % letter, False)):
+            path = os.path.join(PAGES, name)
+            check(os.path.getsize(path) < 300000, "%s is large" % name)
+            case.open(path)
+            words = case.chrome.run("document.querySelector('#sentences p').innerText")
+            check(words.startswith("Out of memory at " if refused else "Peak "), "%s: %s" % (name, words))
+            check(not refused or "In use: " in words, "%s: %s" % (name, words))
+
+
 def take_screenshots(case, folder):
     for scheme in ("light", "dark"):
         for width, height in ((1280, 900), (390, 844)):
@@ -243,13 +281,16 @@ def main():
             case = Case(sys.argv[1], folder, chrome)
             recordings = [case.record("a.gpucap", EVENTS, 0), case.record("b.gpucap", EVENTS, 1)]
             test_picture_and_sentence(case, recordings[0])
+            test_the_refusal_is_explained_first(case)
             test_zoom(case)
             test_hover(case)
             test_click_shows_the_blocks_of_that_moment(case, recordings[0])
             test_left_out_groups(case, recordings[0])
             test_several_processes(case, recordings)
+            test_without_a_limit_the_card_is_it(case)
             test_hostile_text_is_only_text(case)
             test_a_million_events(case)
+            test_pages_of_the_scenarios(case)
             if len(sys.argv) > 2:
                 take_screenshots(case, sys.argv[2])
         finally:

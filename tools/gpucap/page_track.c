@@ -228,6 +228,14 @@ static void write_stacks(FILE *out, const struct recording *recording, struct fr
     putc('}', out);
 }
 
+/* The size of the card as the recording has it; 0: it does not say. */
+static uint64_t card_bytes(const char *digits)
+{
+    const unsigned long long bytes = strtoull(digits, NULL, 10);
+
+    return bytes < RECORDING_BYTES_MAX ? bytes : 0;
+}
+
 static void write_program(FILE *out, const struct recording_set *set, const struct recording_track *track)
 {
     const struct recording *recording = &set->recordings[track->file];
@@ -247,6 +255,8 @@ static void write_program(FILE *out, const struct recording_set *set, const stru
     page_string(out, recording_sentence(&track->timeline, text));
     fputs(",\"remark\":", out);
     page_string(out, recording_remark(recording, remark) ? remark : "");
+    fprintf(out, ",\"cardBytes\":%" PRIu64,
+            card_bytes(recording_text(&recording->devices, track->timeline.device, 2)));
     fprintf(out, ",\"pid\":%u,\"device\":%u,\"offset\":%" PRIu64 ",\"end\":%" PRIu64, recording->head.pid,
             track->timeline.device, track->offset_ns, track->timeline.end_ns);
     fprintf(out, ",\"limit\":%u",

@@ -111,7 +111,13 @@ const char *recording_set_title(const struct recording_set *set, int file)
 {
     const char *command = recording_program(&set->recordings[file], RECORDING_COMMAND);
 
-    return *command ? command : set->paths[file];
+    if (!*command)
+        return set->paths[file];
+    for (const char *at = command; *at && *at != ' '; at++) { /* the folder of the program tells little */
+        if (*at == '/' && at[1] && at[1] != ' ')
+            command = at + 1;
+    }
+    return command;
 }
 
 const char *recording_set_card(const struct recording_track *track, char text[RECORDING_CARD])

@@ -28,7 +28,8 @@ struct recording_set {
 int recording_set_open(struct recording_set *set, const char *command, char **paths, int count);
 void recording_set_close(struct recording_set *set);
 
-/* The program, or the file's name if the recording does not say; never empty. */
+/* The program without its folder and its arguments, or the file's name if the recording does not say; never
+ * empty. */
 const char *recording_set_title(const struct recording_set *set, int file);
 
 /* The card: "GPU 0 NVIDIA H200". Returns text. */

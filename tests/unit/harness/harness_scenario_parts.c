@@ -212,6 +212,39 @@ static void test_a_new_section_goes_to_the_end_where_that_is_wanted(void)
     TEST_ASSERT_NULL(docs_replace("<!-- begin k -->\nno end\n", "k", "s\n", false));
 }
 
+static void test_a_list_of_names_ends_with_dots_where_there_is_no_room(void)
+{
+    char cell[20] = "";
+
+    scenario_list(cell, sizeof cell, "naive");
+    scenario_list(cell, sizeof cell, "cache");
+    TEST_ASSERT_EQUAL_STRING("naive, cache", cell);
+    scenario_list(cell, sizeof cell, "async");
+    TEST_ASSERT_EQUAL_STRING("naive, cache, async", cell);
+    scenario_list(cell, sizeof cell, "arena");
+    TEST_ASSERT_EQUAL_STRING("naive, cache, ...", cell);
+    scenario_list(cell, sizeof cell, "static");
+    TEST_ASSERT_EQUAL_STRING("naive, cache, ...", cell);
+}
+
+static void test_rows_of_the_readme_have_at_most_100_columns(void)
+{
+    static const char subject[SCENARIO_SUBJECT] = "a subject 21 bytes ok";
+    static struct scenario_result result = {.letter = 'a', .subject = subject};
+    const struct docs_origin origin = {.device = "simgpu", .slug = "simgpu"};
+
+    memset(result.verdict, 'x', sizeof result.verdict - 1);
+    memset(result.brief_native, 'x', sizeof result.brief_native - 1);
+    memset(result.brief_gpucap, 'x', sizeof result.brief_gpucap - 1);
+    memset(result.brief_verdict, 'x', sizeof result.brief_verdict - 1);
+    char *text = docs_summary(&origin, &result, 1);
+    TEST_ASSERT_NOT_NULL(text);
+    const char *row = strstr(text, "| (a) ");
+    TEST_ASSERT_NOT_NULL_MESSAGE(row, text);
+    TEST_ASSERT_TRUE_MESSAGE(strcspn(row, "\n") <= 100, row);
+    free(text);
+}
+
 int main(void)
 {
     UNITY_BEGIN();
@@ -225,6 +258,8 @@ int main(void)
     RUN_TEST(test_a_native_way_does_as_well_only_in_card_and_time);
     RUN_TEST(test_tables_align_and_escape);
     RUN_TEST(test_tables_take_no_more_than_they_hold);
+    RUN_TEST(test_a_list_of_names_ends_with_dots_where_there_is_no_room);
+    RUN_TEST(test_rows_of_the_readme_have_at_most_100_columns);
     RUN_TEST(test_a_section_replaces_only_its_own);
     RUN_TEST(test_a_new_section_goes_to_the_end_where_that_is_wanted);
     return UNITY_END();

@@ -78,6 +78,10 @@ function readTrack(json, bytes, index, several) {
       if (code === OP_LIMIT) track.limits.push({ time: now, bytes: track.value[i] ? track.value[i] - 1 : Infinity });
     }
   }
+  if (!track.limits.some(limit => limit.bytes !== Infinity) && json.cardBytes) { // then the card is the limit
+    track.limits = [{ time: json.offset, bytes: json.cardBytes }];
+    track.limitIsCard = true;
+  }
   if (several) {
     times[recorded] = Math.max(now, json.offset + json.end);
     track.op[recorded] = OP_OVER;
@@ -108,8 +112,8 @@ function sumUp(track) {
         break;
       }
       case OP_HELD: held = bytes; break;
-      case OP_CONTEXT: context = bytes; break;
-      case OP_UNNAMED: unnamed = bytes; break;
+      case OP_CONTEXT: context = bytes; track.hasContext ||= bytes > 0; break;
+      case OP_UNNAMED: unnamed = bytes; track.hasUnnamed ||= bytes > 0; break;
       case OP_DRIVER: driver = bytes; break;
       case OP_OVER: live = pooled = held = context = unnamed = driver = 0; break;
     }
@@ -167,12 +171,13 @@ function highestOf(series, from, to) {
   return found;
 }
 
-/* All tracks as one. The limit is the first one's: it is the job's, or it is drawn in each lane. */
+/* All tracks as one. The limit is that of the one that began first: it is the job's, or it is drawn in each lane. */
 function joinTracks(tracks) {
+  const began = track => track.limits.length ? track.limits[0].time : Infinity;
   const steps = tracks.reduce((sum, track) => sum + track.steps, 0);
   const joined = {
     tracks, times: new Float64Array(steps), named: new Float64Array(steps), used: new Float64Array(steps),
-    limits: tracks[0].limits, marks: tracks.flatMap(track => track.marks.filter(mark => mark.type === REFUSAL)),
+    limits: [...tracks].sort((a, b) => began(a) - began(b))[0].limits, marks: tracks.flatMap(track => track.marks.filter(mark => mark.type === REFUSAL)),
   };
   const at = tracks.map(() => 0);
   joined.from = new Uint16Array(steps);                                                // which track a step is of
@@ -212,6 +217,12 @@ function bytesText(bytes) {
     return (Math.floor(bytes * parts / size + 0.5) / parts).toFixed(digits) + ' ' + unit;
   }
   return bytes ? bytes + ' B' : '0';
+}
+
+/* "58 of 62 MiB" */
+function ofText(bytes, limit) {
+  const part = bytesText(bytes), whole = bytesText(limit), unit = whole.replace(/^[^ ]*/, '');
+  return limit === Infinity ? part : (part.endsWith(unit) ? part.slice(0, part.length - unit.length) : part) + ' of ' + whole;
 }
 
 function spanText(ns) {

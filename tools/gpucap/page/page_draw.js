@@ -34,7 +34,7 @@ function hatching(context, colour, gap) {
 
 /* Where everything goes. A lane is {series, title, y, height}; x of a time and back. */
 function layOut(page) {
-  const width = page.chart.clientWidth, left = width < 600 ? 46 : 64, right = 8;
+  const width = page.chart.clientWidth, left = width < 600 ? 54 : 64, right = 8;
   const lanes = page.lanes, tops = lanes.map(lane => topOf(page, lane));
   const room = lanes.length === 1 ? Math.max(240, Math.min(420, window.innerHeight * 0.46)) : Math.min(900, 380 + 60 * lanes.length);
   page.scale = room / tops.reduce((sum, top) => sum + top, 0);
@@ -54,6 +54,8 @@ function layOut(page) {
 /* One scale for all lanes, so that heights compare. A limit far above everything is not worth the room. */
 function topOf(page, lane) {
   let most = Math.max(1, lane.series.peakUsed);
+  for (const mark of lane.series.marks) // what was asked for is drawn above what was in use, if it is not far above
+    if (mark.type === REFUSAL && !page.hidden.size) most = Math.max(most, Math.min(usedAt(lane.full, mark.time) + mark.bytes, 1.5 * lane.full.peakUsed));
   if (hasLimit(page, lane)) for (const limit of lane.series.limits) if (limit.bytes < most * 1.7) most = Math.max(most, limit.bytes);
   return most * 1.06;
 }
@@ -197,9 +199,10 @@ function drawLimit(context, lane, page, layout, scale, most, colours) {
   if (now === Infinity) return;
   const y = lane.y + lane.height - now * scale;
   context.fillStyle = colours.ink;
-  context.textAlign = 'right';
+  context.textAlign = now > most ? 'right' : 'left'; // refused requests are mostly at the right end
   context.textBaseline = 'bottom';
-  context.fillText('limit ' + bytesText(now) + (now > most ? ', far above' : ''), layout.width - layout.right, now > most ? lane.y - 4 : y - 3);
+  context.fillText((lane.series.limitIsCard ? 'card ' : 'limit ') + bytesText(now) + (now > most ? ', far above' : ''),
+    now > most ? layout.width - layout.right : layout.left + 6, now > most ? lane.y - 4 : y - 3);
 }
 
 /* ---- what happened ---- */
@@ -235,11 +238,13 @@ function drawWaits(context, lane, page, layout, colours) {
 function drawRefusals(context, lane, page, layout, colours) {
   const refusals = lane.series.marks.filter(mark => mark.type === REFUSAL && mark.time >= page.view.from && mark.time <= page.view.to);
   let before = -Infinity, labelled = -Infinity;
-  for (const mark of refusals) {
-    const x = layout.x(mark.time);
+  for (const [i, mark] of refusals.entries()) {
+    const x = layout.x(mark.time), next = i + 1 < refusals.length ? layout.x(refusals[i + 1].time) : Infinity;
+    const last = i ? layout.x(refusals[i - 1].time) : -Infinity;
     page.targets.push({ x, y: lane.y, reach: 6, lane, mark });
     if (x - before < 2) continue; // no room for a second one here; hovering finds it
     before = x;
+    if (!page.hidden.size) drawRequest(context, lane, page, layout, mark, x, colours);
     context.strokeStyle = context.fillStyle = colours.bad;
     context.lineWidth = 1.5;
     context.beginPath();
@@ -253,13 +258,33 @@ function drawRefusals(context, lane, page, layout, colours) {
     context.closePath();
     context.fill();
     const text = 'refused ' + bytesText(mark.bytes), width = context.measureText(text).width + 12;
-    const side = x + 10 + width > layout.width - layout.right - 130 && x - width > layout.left ? -1 : 1;
-    if (x - labelled < width + 20) continue;
+    const side = x + 10 + width > layout.width - layout.right && x - width > layout.left ? -1 : 1;
+    const gap = side > 0 ? next - x : x - last; // to the neighbour on that side
+    if (x - labelled < width + 20 || (gap < width + 10 && gap > 2)) continue;
     labelled = x;
     context.textAlign = side > 0 ? 'left' : 'right';
     context.textBaseline = 'middle';
     context.fillText(text, x + 10 * side, lane.y - 7);
   }
+}
+
+/* What was asked for, on top of what was in use: it passes the limit. */
+function drawRequest(context, lane, page, layout, mark, x, colours) {
+  const bottom = heightAt(page, lane, mark.time), top = Math.max(lane.y, bottom - mark.bytes * page.scale), width = 12;
+  const left = Math.min(x, layout.width - layout.right - width);
+  if (bottom - top < 2) return;
+  context.save();
+  context.fillStyle = colours.paper;
+  context.fillRect(left, top, width, bottom - top);
+  context.fillStyle = colours.bad;
+  context.globalAlpha = 0.45;
+  context.fillRect(left, top, width, bottom - top);
+  context.globalAlpha = 1;
+  context.strokeStyle = colours.bad;
+  context.lineWidth = 1;
+  context.setLineDash([3, 2]);
+  context.strokeRect(left + 0.5, top + 0.5, width - 1, bottom - top - 1);
+  context.restore();
 }
 
 /* From the lane that lent to the lane that got it; towards the edge if that one is not here. */

@@ -54,9 +54,8 @@ function makeGrouping(tracks, mode) {
     }));
     grouping.states.push(chunkStates(track, grouping));
   }
-  const seen = new Float64Array(groups.length);
-  for (const states of grouping.states) for (let i = 0; i < states.length; i++) if (states[i]) seen[i % groups.length] = 1;
-  groups.forEach((group, g) => group.seen = seen[g] > 0 || (g > 0 && g < others));
+  const has = { 0: tracks.some(track => track.hasContext), [others]: names.length > shown.length, [grouping.unnamed]: tracks.some(track => track.hasUnnamed) };
+  groups.forEach((group, g) => group.seen = has[g] ?? true);
   return grouping;
 }
 

@@ -1,5 +1,6 @@
 /* page_main: the page's state, and what people do with it: modes, zoom, pointer, keys, the address bar. */
 const LIMIT_JOB = 2;
+const RESERVE = 64 * 2 ** 20, LITTLE = 16 * 2 ** 20; // what the library leaves to the driver by default; not worth a word
 const LEAST_SPAN = 1000, ZOOM = 1.35, EVENTS_SHOWN = 50;
 
 const page = {
@@ -21,27 +22,59 @@ function addFact(name, text) {
 function jobSentence() {
   const { joined } = page, peak = joined.used.reduce((best, used, i) => used > joined.used[best] ? i : best, 0), limit = limitAt(joined, joined.times[peak]);
   const parts = page.tracks.map(track => [track, usedAt(track, joined.times[peak])]).filter(part => part[1] > 0).sort((a, b) => b[1] - a[1]).slice(0, 4);
-  return 'Peak ' + bytesText(joined.used[peak]) + (limit === Infinity ? '' : ' of ' + bytesText(limit)) + ' at ' + momentText(joined.times[peak], page.end) + ': ' +
+  return 'Peak ' + ofText(joined.used[peak], limit) + ' at ' + momentText(joined.times[peak], page.end) + ': ' +
     parts.map(([track, bytes]) => 'process ' + track.json.pid + ' ' + bytesText(bytes)).join(', ') + '.';
 }
 
+/* Why a request was refused, in words: what was asked for, what was in use of which limit, and by whom. Of a job that
+ * shares its limit the parts are its processes. */
+function refusalSentence(mark, count) {
+  const series = page.joined && page.sharedLimit ? page.joined : mark.track, { groups } = groupingOf(page.mode);
+  const limit = limitAt(series, mark.time), used = usedAt(series, mark.time);
+  let parts, others = 0, now = new Float64Array(groups.length);
+  if (series.tracks) {
+    parts = page.tracks.map(track => ['process ' + track.json.pid, usedAt(track, mark.time), track]);
+    const [, , most] = parts.reduce((best, part) => part[1] > best[1] ? part : best), tags = groupingOf(page.tags);
+    compose(most, tags, stepAfter(most, mark.time), now = new Float64Array(tags.groups.length));
+    const largest = now.indexOf(Math.max(...now));
+    if (now[largest] > 0) parts[most.index].push(' (' + tags.groups[largest].name + ' ' + bytesText(now[largest]) + ')');
+  } else {
+    const step = stepAfter(series, mark.time);
+    compose(series, groupingOf(page.mode), step, now);
+    parts = groups.map((group, g) => [group.name, now[g]]);
+    if (step >= 0) parts.push(['idle in the pool', series.used[step] - series.named[step]]);
+    const known = used + mark.other + RESERVE + LITTLE; // as why_file.c has it
+    if (mark.limit === LIMIT_JOB && limit !== Infinity && limit > known) others = limit - known + LITTLE;
+  }
+  parts = parts.filter(part => part[1] > 0).sort((a, b) => b[1] - a[1]).slice(0, 4).map(([name, bytes, , more]) => name + ' ' + bytesText(bytes) + (more || ''));
+  const who = mark.tag ? tagText(mark.track, mark.tag) : ownerText(mark.track, mark.owner);
+  const which = LIMITS[mark.limit < LIMITS.length ? mark.limit : 0];
+  const words = 'Out of memory at ' + momentText(mark.time, page.end) + ': ' + (page.tracks.length > 1 ? 'process ' + mark.track.json.pid + ' asked for ' : 'asked for ') + bytesText(mark.bytes) +
+    ' (' + who + '), and ' + (mark.other ? 'at most ' + bytesText(mark.other) + ' would have fitted' : 'nothing was left') + '. In use: ' + ofText(used, limit) + ' (' + which + ')' + (parts.length ? ': ' + parts.join(', ') : '') + '.' +
+    (others ? ' Other processes of the job had about ' + bytesText(others) + '.' : '') +
+    (count > 1 ? ' ' + count + ' requests were refused; this is the last.' : '');
+  return words.replace(/ ([KMGT]iB|B|m?s)\b/g, '\u00a0$1'); // a figure and its unit stay in one line
+}
+
 function showFacts() {
-  const first = page.tracks[0].json, refusals = page.tracks.flatMap(track => track.marks.filter(mark => mark.type === REFUSAL));
+  const first = page.tracks[0].json, refusals = page.refusals;
   const several = page.tracks.length > 1, box = document.getElementById('sentences');
-  document.getElementById('title').textContent = several && first.job ? 'Job ' + first.job : first.title;
+  document.getElementById('title').textContent = document.getElementById('title').title = several && first.job ? 'Job ' + first.job : first.title;
+  if (refusals.length) box.append(element('p', refusalSentence(refusals[refusals.length - 1], refusals.length), 'bad'));
   if (several) box.append(element('p', jobSentence()));
-  for (const track of page.tracks) {
+  const lines = page.tracks.map(track => {
     const line = element('p', track.json.sentence + '.');
     if (several) line.prepend(element('span', track.json.pid + ' ' + track.json.title + ': ', 'who'));
-    box.append(line);
-  }
-  if (refusals.length) {
-    const mark = refusals[0], more = refusals.length > 1 ? ' and ' + (refusals.length - 1) + ' more' : '';
-    box.append(element('p', 'Out of memory at ' + momentText(mark.time, page.end) + ': ' + markText(mark).replace(/^refused: /, 'refused ') + more + '.', 'bad'));
-  }
+    return line;
+  });
+  if (several) { // the picture comes first: it has a lane for each
+    const each = element('details');
+    each.append(element('summary', 'Each of the ' + page.tracks.length), ...lines);
+    box.append(each);
+  } else box.append(...lines);
   const limit = limitAt(page.tracks[0], Infinity), peak = Math.max(...page.tracks.map(track => track.peakUsed));
   addFact('card', [...new Set(page.tracks.map(track => track.json.card))].join(', '));
-  addFact('limit', bytesText(limit));
+  addFact('limit', page.tracks[0].limitIsCard ? 'the card, ' + bytesText(limit) : bytesText(limit));
   if (!several) addFact('peak', bytesText(peak));
   addFact('refusals', String(refusals.length));
   addFact('length', spanText(page.end));
@@ -88,9 +121,13 @@ function showLegend() {
 
 /* ---- state ---- */
 
+function groupingOf(mode) {
+  return page.groupings[mode] ||= makeGrouping(page.tracks, mode);
+}
+
 function setMode(mode) {
   page.mode = mode;
-  page.grouping = page.groupings[mode] ||= makeGrouping(page.tracks, mode);
+  page.grouping = groupingOf(mode);
   page.lanes = page.tracks.map(track => ({ series: track, title: track.json.pid + '  ' + track.json.title + (track.json.device || page.tracks.some(t => t.json.device) ? '  GPU ' + track.json.device : '') }));
   if (page.joined) page.lanes.unshift({ series: page.joined, title: 'All processes' });
   for (const lane of page.lanes) lane.full = lane.series;
@@ -164,7 +201,7 @@ function chooseStep(track, step, time) {
 }
 
 function chooseTime(track, time, show) {
-  chooseStep(track, lowerBound(track.times, time + 0.5) - 1, time);
+  chooseStep(track, stepAfter(track, time), time);
   if (show && (time < page.view.from || time > page.view.to)) setView(time - (page.view.to - page.view.from) / 2, time + (page.view.to - page.view.from) / 2);
   if (show) document.getElementById('moment-title').focus({ preventScroll: false });
 }
@@ -186,9 +223,14 @@ function chooseAt(x, y) {
   chooseTime(largest, time);
 }
 
-function usedAt(track, time) {
-  const step = lowerBound(track.times, time + 0.5) - 1;
-  return step < 0 ? 0 : track.used[step];
+/* The last step at a moment; -1: none yet. */
+function stepAfter(series, time) {
+  return lowerBound(series.times, time + 0.5) - 1;
+}
+
+function usedAt(series, time) {
+  const step = stepAfter(series, time);
+  return step < 0 ? 0 : series.used[step];
 }
 
 function choosePeak() {
@@ -224,6 +266,10 @@ function followAddress() {
   setMode(mode);
   setView(to > from ? from : 0, to > from ? to : page.end);
   if (track && step >= 0 && step < track.steps) requestAnimationFrame(() => chooseStep(track, step));
+  else if (page.refusals.length && !location.hash) { // who held the memory when it ran out
+    const mark = page.refusals[page.refusals.length - 1];
+    requestAnimationFrame(() => chooseTime(mark.track, mark.time));
+  }
 }
 
 /* ---- pointer ---- */
@@ -388,9 +434,13 @@ function main() {
   page.tracks = readPage();
   page.end = Math.max(1, ...page.tracks.map(track => track.json.offset + track.json.end));
   if (page.tracks.length > 1) page.joined = joinTracks(page.tracks);
-  page.sharedLimit = page.joined && page.tracks.every(track => track.json.limit === LIMIT_JOB);
+  page.sharedLimit = page.joined && (page.tracks.every(track => track.json.limit === LIMIT_JOB) ||
+    page.tracks.every(track => track.limitIsCard && track.json.uuid === page.tracks[0].json.uuid));
+  if (page.joined && page.tracks[0].limitIsCard) page.joined.limitIsCard = true;
   if (page.joined && !page.sharedLimit) page.joined.limits = [];
-  page.mode = page.tracks.some(track => track.json.by === 'tag') ? 'tag' : 'owner';
+  page.refusals = page.tracks.flatMap(track => track.marks.filter(mark => mark.type === REFUSAL)).sort((a, b) => a.time - b.time);
+  page.tags = page.mode = page.tracks.some(track => track.json.by === 'tag') ? 'tag' : 'owner';
+  if (page.joined && new Set(page.tracks.flatMap(track => track.json.metas.map(meta => groupName(track, meta, page.tags)))).size < 2) page.mode = 'process';
   showFacts();
   showEvents();
   listenToButtons();
