@@ -201,7 +201,7 @@ def test_several_processes(case, recordings):
     loans = case.chrome.run("page.targets.filter(target => target.mark.type === LEND || target.mark.type === BORROW)"
                             ".map(target => [target.mark.type === LEND, target.lane.series.json.pid, target.mark.other])")
     check(loans and all(loan == [True, 4711, 4730] for loan in loans), "loans are drawn once, from lender to borrower, not %s" % loans)
-    text = case.chrome.run("document.getElementById('sentences').innerText")
+    text = case.chrome.run("document.getElementById('sentences').innerText").replace("\u00a0", " ")
     check("263 MiB idled in 31 pieces, at most 60 MiB in one block: 173 MiB in chunks with live blocks" in text, "the page says %s" % text)
     ends = case.chrome.run("[page.joined.used, page.joined.named].map(sums => sums[sums.length - 1])")
     check(ends == [0, 0], "processes that have ended hold nothing, not %s" % ends)

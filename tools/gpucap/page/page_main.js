@@ -52,6 +52,7 @@ function refusalSentence(mark, count) {
   const words = 'Out of memory at ' + momentText(mark.time, page.end) + ': ' + (page.tracks.length > 1 ? 'process ' + mark.track.json.pid + ' asked for ' : 'asked for ') + bytesText(mark.bytes) +
     ' (' + who + '), and ' + (mark.other ? 'at most ' + bytesText(mark.other) + ' would have fitted' : 'nothing was left') + '. In use: ' + ofText(used, limit) + ' (' + which + ')' + (parts.length ? ': ' + parts.join(', ') : '') + '.' +
     (others ? ' Other processes of the job had about ' + bytesText(others) + '.' : '') +
+    (mark.idle ? ' ' + mark.idle + '.' : '') +
     (count > 1 ? ' ' + count + ' requests were refused; this is the last.' : '');
   return words.replace(/ ([KMGT]iB|B|m?s)\b/g, '\u00a0$1'); // a figure and its unit stay in one line
 }
