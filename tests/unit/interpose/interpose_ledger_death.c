@@ -33,7 +33,7 @@
 #define OLD_MAX   7
 #define NEW_MAX   50
 #define STEPS_MAX 2000000 /* of one operation */
-#define STEPS     8000    /* on the way to all real deaths in an operation */
+#define STEPS     6000    /* on the way to all real deaths in an operation */
 
 static char copy_folder[LEDGER_PATH + 8];
 
@@ -62,6 +62,7 @@ struct operation {
     bool outside;    /* the victim has not joined */
     bool full;       /* all records of jobs are taken; the second one's has no process */
     void (*run)(struct ledger *ledger);
+    void (*prepare)(struct ledger *ledger); /* or NULL: what the victim does before */
 };
 
 static void run_extend(struct ledger *ledger)
@@ -135,26 +136,59 @@ static void run_refusal(struct ledger *ledger)
     ledger_note_refusal(ledger, &(struct ledger_refusal){1, 2, 3, 4, 5}, apart);
 }
 
+static void run_set_min(struct ledger *ledger)
+{
+    ledger_set_limit(ledger, JOB, LEDGER_MIN, MAX / 2);
+}
+
+/* With a dead process its job's min ends. */
+static void run_join_with_min(struct ledger *ledger)
+{
+    ledger_join_within(ledger, NEW_JOB, &(struct ledger_limits){.max = NEW_MAX, .min = NEW_MAX});
+}
+
+/* Leaves a job that has no process and that no tool has made. */
+static void pass_through_new_job(struct ledger *ledger)
+{
+    ledger_join(ledger, NEW_JOB, NEW_MAX);
+    ledger_join(ledger, JOB, MAX);
+}
+
+static void run_forget_job(struct ledger *ledger)
+{
+    ledger_forget_job(ledger, NEW_JOB);
+}
+
+static void run_context_bytes(struct ledger *ledger)
+{
+    if (ledger_context_bytes(ledger) == 0)
+        ledger_set_context_bytes(ledger, 5);
+}
+
 static void run_close(struct ledger *ledger)
 {
     ledger_close(ledger);
 }
 
 static const struct operation operations[] = {
-    {"extend", 200, 300, false, false, run_extend},
-    {"settle", 200, 300, false, false, run_settle},
-    {"extend, refused", 200, 300, false, false, run_extend_too_far},
-    {"wait, served", 200, 300, false, false, run_wait},
-    {"wait, in vain", 700, 300, false, false, run_wait_in_vain},
-    {"set_max", 200, 300, false, false, run_set_max},
-    {"set_max, as a visitor", 200, 0, true, false, run_set_max_new},
-    {"set_max, in another job's record", 200, 0, true, true, run_set_max_new},
-    {"join", 200, 0, true, false, run_join},
-    {"join, a new job", 200, 0, true, false, run_join_new},
-    {"admit", 200, 300, false, false, run_admit},
-    {"wait for the card", 200, 300, false, false, run_wait_for_card},
-    {"note_refusal", 200, 300, false, false, run_refusal},
-    {"close", 200, 300, false, false, run_close},
+    {"extend", 200, 300, false, false, run_extend, NULL},
+    {"settle", 200, 300, false, false, run_settle, NULL},
+    {"extend, refused", 200, 300, false, false, run_extend_too_far, NULL},
+    {"wait, served", 200, 300, false, false, run_wait, NULL},
+    {"wait, in vain", 700, 300, false, false, run_wait_in_vain, NULL},
+    {"set_max", 200, 300, false, false, run_set_max, NULL},
+    {"set_max, as a visitor", 200, 0, true, false, run_set_max_new, NULL},
+    {"set_max, in another job's record", 200, 0, true, true, run_set_max_new, NULL},
+    {"join", 200, 0, true, false, run_join, NULL},
+    {"join, a new job", 200, 0, true, false, run_join_new, NULL},
+    {"admit", 200, 300, false, false, run_admit, NULL},
+    {"wait for the card", 200, 300, false, false, run_wait_for_card, NULL},
+    {"note_refusal", 200, 300, false, false, run_refusal, NULL},
+    {"set_min", 200, 300, false, false, run_set_min, NULL},
+    {"join, with a min", 200, 0, true, false, run_join_with_min, NULL},
+    {"forget_job", 200, 0, true, false, run_forget_job, pass_through_new_job},
+    {"context_bytes", 200, 300, false, false, run_context_bytes, NULL},
+    {"close", 200, 300, false, false, run_close, NULL},
 };
 #define OPERATIONS (sizeof operations / sizeof *operations)
 
@@ -170,6 +204,8 @@ static void be_victim(const struct operation *operation)
         _exit(1);
     if (!operation->outside && (ledger_join(ledger, JOB, MAX) || ledger_extend(ledger, operation->own)))
         _exit(1);
+    if (operation->prepare)
+        operation->prepare(ledger);
     if (ptrace(PTRACE_TRACEME, 0, NULL, NULL))
         _exit(77);
     raise(SIGSTOP);
