@@ -57,10 +57,14 @@ static void free_list(struct list *list)
 /* Reads the processes of a card. Returns 0 (free_list must follow) or -ENODATA. */
 static int read_list(nvml_device device, struct list *list)
 {
+    static atomic_bool was_long; /* then the short list is not tried: NVML looks at every process each time */
+    nvml_return rc = NVML_INSUFFICIENT_SIZE;
+
     list->entries = list->few;
     list->mapped = 0;
     list->count = LIST_SHORT;
-    nvml_return rc = nvml.processes(device, &list->count, list->few);
+    if (!atomic_load_explicit(&was_long, memory_order_relaxed))
+        rc = nvml.processes(device, &list->count, list->few);
     if (rc == NVML_INSUFFICIENT_SIZE) {
         const size_t bytes = LIST_MAX * sizeof *list->entries;
         void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -71,6 +75,7 @@ static int read_list(nvml_device device, struct list *list)
         list->mapped = bytes;
         list->count = LIST_MAX;
         rc = nvml.processes(device, &list->count, list->entries);
+        atomic_store_explicit(&was_long, rc == NVML_OK && list->count > LIST_SHORT, memory_order_relaxed);
     }
     if (rc == NVML_OK)
         return 0;
@@ -139,7 +144,7 @@ static void load(void)
     if (!advance(LOADING, STARTING))
         return;
     const bool ready = nvml.init() == NVML_OK;
-    if (ready)
+    if (ready && !measure_knows_pid()) /* else NVML lists us under our own number */
         note_early_processes();
     advance(STARTING, ready ? READY : FAILED);
 }
