@@ -49,12 +49,31 @@ static void move_to(struct screen *screen, int line, int column)
 
 static void line_feed(struct screen *screen)
 {
-    if (screen->line < SCREEN_LINES - 1) {
-        screen->line++;
+    if (screen->line != screen->bottom) {
+        screen->line = clamp(screen->line + 1, SCREEN_LINES - 1);
         return;
     }
-    memmove(screen->cells[0], screen->cells[1], sizeof screen->cells - sizeof screen->cells[0]);
-    blank(screen, SCREEN_LINES - 1, 0, SCREEN_COLUMNS);
+    memmove(screen->cells[screen->top], screen->cells[screen->top + 1],
+            sizeof screen->cells[0] * (size_t)(screen->bottom - screen->top));
+    blank(screen, screen->bottom, 0, SCREEN_COLUMNS);
+}
+
+static void reverse_line_feed(struct screen *screen)
+{
+    if (screen->line != screen->top) {
+        screen->line = clamp(screen->line - 1, SCREEN_LINES - 1);
+        return;
+    }
+    memmove(screen->cells[screen->top + 1], screen->cells[screen->top],
+            sizeof screen->cells[0] * (size_t)(screen->bottom - screen->top));
+    blank(screen, screen->top, 0, SCREEN_COLUMNS);
+}
+
+static void set_region(struct screen *screen, int from, int to)
+{
+    screen->top = clamp(from, SCREEN_LINES - 1);
+    screen->bottom = to > from ? clamp(to, SCREEN_LINES - 1) : SCREEN_LINES - 1;
+    move_to(screen, 0, 0);
 }
 
 static void put_letter(struct screen *screen, char letter)
@@ -143,7 +162,9 @@ static void obey(struct screen *screen, char final)
         if (!strncmp(numbers, "?1049", 5))
             screen->alternate = final == 'h';
         break;
-    case 'r': /* scrolling region */
+    case 'r':
+        set_region(screen, steps - 1, second && atoi(second + 1) ? atoi(second + 1) - 1 : SCREEN_LINES - 1);
+        break;
     case 't':
         break;
     default:
@@ -160,6 +181,8 @@ static void follow(struct screen *screen, char byte)
     if (screen->length == 2 && strchr("[()", byte))
         return;
     if (screen->sequence[1] != '[') {
+        if (byte == 'M' && screen->length == 2)
+            reverse_line_feed(screen);
         screen->length = 0; /* ESC ( B, ESC =, ESC 7 and the like */
     } else if (isalpha((unsigned char)byte)) {
         obey(screen, byte);
@@ -202,6 +225,7 @@ void screen_start(struct screen *screen, struct spawn_env *env, const char *term
 
     memset(screen, 0, sizeof *screen);
     erase_all(screen);
+    set_region(screen, 0, SCREEN_LINES - 1);
     screen->pid = forkpty(&screen->terminal, NULL, NULL, &size);
     TEST_ASSERT_TRUE(screen->pid >= 0);
     if (screen->pid == 0) {

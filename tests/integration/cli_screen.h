@@ -17,7 +17,8 @@ struct screen {
     int terminal;
     char cells[SCREEN_LINES][SCREEN_COLUMNS + 1]; /* a letter of several bytes is one '~' */
     int line, column;
-    bool wrapped; /* a letter has been written to the last column */
+    int top, bottom; /* lines of the scrolling region */
+    bool wrapped;    /* a letter has been written to the last column */
     char sequence[64];
     int length;     /* of the unfinished escape sequence */
     int bytes;      /* that are missing of a letter */

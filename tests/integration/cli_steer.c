@@ -108,6 +108,18 @@ static void test_set_changes_min_and_high_of_a_job(void)
     TEST_ASSERT_NOT_NULL_MESSAGE(strstr(result.out, "\"high\":\t6442450944"), result.out);
 #endif
     spawn_result_free(&result);
+    env = cli_env();
+    result = CLI_RUN(env, "ps", "--prometheus");
+    TEST_ASSERT_NOT_NULL_MESSAGE(strstr(result.out, "job=\"train-a\"} 2147483648\n"), result.out);
+    TEST_ASSERT_NOT_NULL_MESSAGE(strstr(result.out, "\ngpucap_job_high_bytes{"), result.out);
+    spawn_result_free(&result);
+    spawn_env_set(env, "COLUMNS", "80");
+    result = CLI_RUN(env, "ps");
+    spawn_env_free(env);
+#if GPUCAP_HAS_TABLE
+    cli_expect_out("\ntrain-a: min 2.0 GiB (1.0 GiB kept free), high 6.0 GiB\n", &result);
+#endif
+    spawn_result_free(&result);
     result = run("set", "train-a", "--min=none");
     TEST_ASSERT_EQUAL_STRING("train-a on GPU-00000000: min was 2.0 GiB, is none now\n", result.out);
     TEST_ASSERT_EQUAL_UINT64(0, look_up(MEMBERS_UUID, member).min);

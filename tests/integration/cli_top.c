@@ -69,6 +69,30 @@ static void test_screen_has_cards_processes_and_keys(void)
     quit();
 }
 
+/* A line below the card's bar, which takes its place only while there is something to say. */
+static void test_min_and_high_of_jobs_have_a_line(void)
+{
+    const struct member *first = members_start(members_sim_uuid(), "train-a", 8192, 1024, 0);
+
+    members_start(members_sim_uuid(), "train-a", 8192, 512, 0);
+    members_start(members_sim_uuid(), "serve", 8192, 512, 0);
+    start_top("vt100");
+    screen_await(&screen, members_pid(first), true);
+    TEST_ASSERT_EQUAL_INT(3, screen_line_of(&screen, "PID USER"));
+    struct spawn_result result = CLI_RUN(env, "set", "train-a", "--min=2G", "--high=6G");
+    cli_expect_status(0, &result);
+    spawn_result_free(&result);
+    result = CLI_RUN(env, "set", "serve", "--high=4G");
+    cli_expect_status(0, &result);
+    spawn_result_free(&result);
+    screen_await(&screen, "serve: high 4.0 GiB; train-a: min 2.0 GiB (512 MiB kept free), high 6.0 GiB",
+                 true);
+    TEST_ASSERT_EQUAL_INT(3, screen_line_of(&screen, "serve: high"));
+    screen_await(&screen, "PID USER", true);
+    TEST_ASSERT_EQUAL_INT(4, screen_line_of(&screen, "PID USER"));
+    quit();
+}
+
 static void test_figures_and_processes_follow(void)
 {
     struct member *member = members_start(MEMBERS_UUID, "train-a", 8192, 1024, 0);
@@ -252,6 +276,7 @@ int main(void)
 {
     UNITY_BEGIN();
     RUN_TEST(test_screen_has_cards_processes_and_keys);
+    RUN_TEST(test_min_and_high_of_jobs_have_a_line);
     RUN_TEST(test_figures_and_processes_follow);
     RUN_TEST(test_last_minute_is_drawn_with_what_the_terminal_has);
     RUN_TEST(test_keys_sort_and_select);

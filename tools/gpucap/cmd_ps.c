@@ -18,10 +18,7 @@ void ps_state(const struct ledger_entry *entry, char state[PS_STATE])
     if (entry->waiting)
         used = (size_t)snprintf(state, PS_STATE, "waiting for %s", words_size(entry->asked, size));
     if (entry->lent)
-        used += (size_t)snprintf(state + used, PS_STATE - used, "%slent %s", used ? ", " : "",
-                                 words_size(entry->lent, size));
-    if (entry->min)
-        snprintf(state + used, PS_STATE - used, "%smin %s", used ? ", " : "", words_size(entry->min, size));
+        snprintf(state + used, PS_STATE - used, "%slent %s", used ? ", " : "", words_size(entry->lent, size));
 }
 
 void ps_figures(const struct ledgers_card *card, char figures[PS_FIGURES])
@@ -36,6 +33,49 @@ void ps_figures(const struct ledgers_card *card, char figures[PS_FIGURES])
                          words_size(other, text));
     if (card->facts.known)
         snprintf(figures + used, PS_FIGURES - (size_t)used, ", free %s", words_size(card->facts.free, text));
+}
+
+static bool same_job(const struct ledger_entry *a, const struct ledger_entry *b)
+{
+    return *a->job && !strcmp(a->job, b->job);
+}
+
+/* Returns what other jobs leave free for this one now. */
+static uint64_t kept_for(const struct ledgers_card *card, const struct ledger_entry *entry)
+{
+    uint64_t kept = entry->min < entry->job_max ? entry->min : entry->job_max;
+
+    for (int i = 0; i < card->count; i++) {
+        const struct ledger_entry *other = &card->processes[i].entry;
+
+        if (other == entry || same_job(entry, other))
+            kept -= other->used < kept ? other->used : kept;
+    }
+    return kept;
+}
+
+bool ps_bounds(const struct ledgers_card *card, int row, char bounds[PS_BOUNDS])
+{
+    const struct ledger_entry *entry = &card->processes[row].entry;
+    const uint64_t kept = kept_for(card, entry);
+    char size[WORDS_TEXT];
+    int used;
+
+    bounds[0] = '\0';
+    if ((!entry->min && !entry->high) || (row > 0 && same_job(entry, &card->processes[row - 1].entry)))
+        return false;
+    if (*entry->job)
+        used = snprintf(bounds, PS_BOUNDS, "%s:", entry->job);
+    else
+        used = snprintf(bounds, PS_BOUNDS, "%d:", (int)entry->pid);
+    if (entry->min)
+        used += snprintf(bounds + used, PS_BOUNDS - (size_t)used, " min %s", words_size(entry->min, size));
+    if (kept)
+        used += snprintf(bounds + used, PS_BOUNDS - (size_t)used, " (%s kept free)", words_size(kept, size));
+    if (entry->high)
+        snprintf(bounds + used, PS_BOUNDS - (size_t)used, "%shigh %s", entry->min ? ", " : " ",
+                 words_size(entry->high, size));
+    return true;
 }
 
 int cmd_ps(int argc, char **argv)

@@ -17,6 +17,8 @@ enum id {
     CARD_IDLE,
     CARD_OTHER,
     JOB_LIMIT,
+    JOB_MIN,
+    JOB_HIGH,
     USED,
     IDLE,
     PEAK,
@@ -40,6 +42,9 @@ static const struct metric {
     [CARD_OTHER] = {CARD, "gpucap_card_other_bytes", "gauge",
                     "Memory that other programs and the driver have."},
     [JOB_LIMIT] = {JOB, "gpucap_job_limit_bytes", "gauge", "Limit that the processes of a job share."},
+    [JOB_MIN] = {JOB, "gpucap_job_min_bytes", "gauge", "Memory that other jobs leave free for a job."},
+    [JOB_HIGH] = {JOB, "gpucap_job_high_bytes", "gauge",
+                  "Use above which a job gives idle memory back at once."},
     [USED] = {PROCESS, "gpucap_process_used_bytes", "gauge", "Memory that the process has."},
     [IDLE] = {PROCESS, "gpucap_process_idle_bytes", "gauge", "The part of it that idles in its pool."},
     [PEAK] = {PROCESS, "gpucap_process_peak_bytes", "gauge", "The most that the process has had."},
@@ -81,6 +86,10 @@ static uint64_t process_value(enum id id, const struct ledgers_process *process)
     switch (id) {
     case JOB_LIMIT:
         return *entry->job ? entry->job_max : LEDGER_UNLIMITED;
+    case JOB_MIN:
+        return *entry->job && entry->min ? entry->min : LEDGER_UNLIMITED;
+    case JOB_HIGH:
+        return *entry->job && entry->high ? entry->high : LEDGER_UNLIMITED;
     case USED:
         return entry->used;
     case IDLE:

@@ -68,8 +68,7 @@ static void hide_empty(struct libscols_table *table, const struct ledgers_card *
     bool states = false, jobs = false;
 
     for (int i = 0; i < card->count; i++) {
-        states = states || card->processes[i].entry.waiting || card->processes[i].entry.lent ||
-                 card->processes[i].entry.min;
+        states = states || card->processes[i].entry.waiting || card->processes[i].entry.lent;
         jobs = jobs || *card->processes[i].entry.job;
     }
     scols_column_set_flags(scols_table_get_column(table, STATE),
@@ -97,13 +96,17 @@ static int print_processes(const struct ledgers_card *card)
 
 static void print_card(const struct ledgers_card *card)
 {
-    char text[WORDS_TEXT], figures[PS_FIGURES];
+    char text[WORDS_TEXT], figures[PS_FIGURES], bounds[PS_BOUNDS];
 
     ps_figures(card, figures);
     fputs(card->facts.number < 0 ? card->uuid : ledgers_card_name(card), stdout);
     if (card->facts.known)
         printf("  %s  %s", card->facts.name, words_size(card->facts.total, text));
     printf("\n%s\n", figures);
+    for (int i = 0; i < card->count; i++) {
+        if (ps_bounds(card, i, bounds))
+            puts(bounds);
+    }
 }
 
 int part_show(struct ledgers *ledgers)

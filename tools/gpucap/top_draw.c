@@ -2,6 +2,7 @@
  * mark, so that nothing depends on colour. See top.h. */
 #include "top.h"
 
+#include "ps.h"
 #include "words.h"
 
 #include <langinfo.h>
@@ -133,6 +134,19 @@ static void draw_bar(const struct top *top, int y, const struct ledgers_card *ca
     mvaddch(y, COLS - 1, ']');
 }
 
+/* Writes min and high of all jobs of a card that have one. Returns false if none has. */
+static bool list_bounds(const struct ledgers_card *card, char *line, size_t size)
+{
+    char bounds[PS_BOUNDS];
+    size_t used = 0;
+
+    for (int i = 0; i < card->count && used < size; i++) {
+        if (ps_bounds(card, i, bounds))
+            used += (size_t)snprintf(line + used, size - used, "%s%s", used ? "; " : "", bounds);
+    }
+    return used > 0;
+}
+
 /* Draws the cards from line y on, as many as leave room for the table; returns the next line. */
 static int draw_cards(const struct top *top, int y)
 {
@@ -140,9 +154,10 @@ static int draw_cards(const struct top *top, int y)
 
     for (int i = 0; i < top->ledgers->count; i++) {
         const struct ledgers_card *card = &top->ledgers->cards[i];
-        const bool bar = card->facts.known;
+        char bounds[LINE_MAX_BYTES];
+        const bool bar = card->facts.known, bounded = list_bounds(card, bounds, sizeof bounds);
 
-        if (y + bar >= end) {
+        if (y + bar + bounded >= end) {
             mvprintw(y++, 0, "and %d more card%s", top->ledgers->count - i,
                      top->ledgers->count - i == 1 ? "" : "s");
             break;
@@ -154,6 +169,8 @@ static int draw_cards(const struct top *top, int y)
         draw_figures(y++, card);
         if (bar)
             draw_bar(top, y++, card);
+        if (bounded)
+            put(y++, 0, COLS, bounds);
     }
     return y;
 }
@@ -303,6 +320,8 @@ static void draw_help(void)
         "USED    what the process has of the card, with what idles in its pool",
         "IDLE    the part of it that lies unused in its pool",
         "LIMIT   the process's own limit or its job's, whichever is less",
+        "min     what other jobs leave free on the card for a job, as far as it uses less",
+        "high    above it, a job gives idle memory back at once",
         "LAST MIN  USED over the last minute, as a share of the limit",
         "",
         "In a bar: # used   = idle   : other programs   . free",
