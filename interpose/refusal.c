@@ -158,11 +158,45 @@ static uint64_t boottime_ns(void)
     return (uint64_t)now.tv_sec * 1000000000U + (uint64_t)now.tv_nsec;
 }
 
+/* Says that memory is there, but kept for other jobs. */
+static void say_kept(const struct device *device, const char *what, uint64_t bytes, uint64_t kept,
+                     const char *more)
+{
+    char asked[SIZE_TEXT], left[SIZE_TEXT];
+
+    log_error("out of memory on device %d: %s %s; %s of the card are kept for other jobs (their min)%s",
+              device->ordinal, what, size_format(bytes, asked), size_format(kept, left), more);
+}
+
+static const char *count_unsaid(unsigned unsaid, char more[48])
+{
+    more[0] = '\0';
+    if (unsaid)
+        snprintf(more, 48, " (and %u refusals before)", unsaid);
+    return more;
+}
+
+void refusal_say_kept(struct device *device, uint64_t bytes)
+{
+    const uint64_t kept = ledger_kept(device->ledger);
+    uint64_t free_bytes;
+    unsigned unsaid = 0;
+    char more[48];
+
+    const struct ledger_refusal refusal = {.at = boottime_ns(), .asked = bytes, .limit = LEDGER_UNLIMITED};
+    uint64_t apart[RECORDING_APART_COUNT];
+    find_apart(device->ordinal, bytes, apart);
+    note(device->ordinal, bytes, 0, RECORDING_LIMIT_CARD, apart);
+    ledger_note_refusal(device->ledger, &refusal, apart);
+    if (device_free_bytes(device, &free_bytes) == 0 && bytes <= free_bytes && is_due(&unsaid))
+        say_kept(device, "asked for", bytes, kept, count_unsaid(unsaid, more));
+}
+
 void refusal_say(struct device *device, const char *what, uint64_t bytes)
 {
     const struct account_view now = account_glance(&device->account);
     const bool shares = device->ledger && ledger_shares(device->ledger), is_job = device_job_binds(device);
-    char asked[SIZE_TEXT], left[SIZE_TEXT], limit[SIZE_TEXT], where[64], more[48] = "";
+    char asked[SIZE_TEXT], left[SIZE_TEXT], limit[SIZE_TEXT], where[64], more[48];
     unsigned unsaid = 0;
 
     const enum recording_limit own = device_limit_kind(device);
@@ -181,15 +215,13 @@ void refusal_say(struct device *device, const char *what, uint64_t bytes)
     }
     if (!is_due(&unsaid))
         return;
-    if (unsaid)
-        snprintf(more, sizeof more, " (and %u refusals before)", unsaid);
+    count_unsaid(unsaid, more);
     size_format(bytes, asked);
     size_format(now.room, left);
     size_format(is_job ? ledger_max(device->ledger) : atomic_load(&device->limit), limit);
     const uint64_t kept = device->ledger ? ledger_kept(device->ledger) : 0;
     if (bytes <= now.room && kept) {
-        log_error("out of memory on device %d: %s %s; %s of the card are kept for other jobs (their min)%s",
-                  device->ordinal, what, asked, size_format(kept, left), more);
+        say_kept(device, what, bytes, kept, more);
         return;
     }
     if (bytes <= now.room) {

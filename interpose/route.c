@@ -187,7 +187,7 @@ static bool grant(struct route_ticket *ticket, struct device *device, enum block
 
 static CUresult first_word(struct route_ticket *ticket)
 {
-    ticket->device = NULL;
+    ticket->device = ticket->beside = NULL;
     return library_mode() == LIBRARY_REFUSE ? CUDA_ERROR_NOT_PERMITTED : CUDA_SUCCESS;
 }
 
@@ -202,6 +202,28 @@ static bool grant_borrowed(struct route_ticket *ticket, struct device *device, e
         granted = grant(ticket, device, kind, bytes);
     lend_end(&loan);
     return granted;
+}
+
+/* Admits a request of a process without a limit beside what is kept for other jobs, once idle memory has been
+ * given back, ours and that of others. */
+static CUresult enter_beside(struct route_ticket *ticket, struct device *device, enum blocks_kind kind,
+                             uint64_t bytes)
+{
+    const uint64_t need = limit_round(bytes);
+    struct route_attempt attempt = {.ordinal = device->ordinal, .bytes = bytes, .before = route_given_back()};
+
+    do {
+        if (device_admit(device, need)) {
+            ticket->beside = device;
+            ticket->bytes = need;
+            lock_disable_cancel(); /* until route_leave: the claim would stay */
+            return CUDA_SUCCESS;
+        }
+    } while (route_retry(&attempt));
+    const CUresult result = native_refusal(kind);
+    if (result == CUDA_ERROR_OUT_OF_MEMORY)
+        refusal_say_kept(device, bytes);
+    return result;
 }
 
 /* Counts a request if it is for a limited card and the driver could grant it. */
@@ -240,6 +262,9 @@ CUresult route_enter(struct route_ticket *ticket, enum blocks_kind kind, uint64_
     if (result != CUDA_SUCCESS || !route_active())
         return result;
     const int rc = device_find_current(&device);
+    struct device *guarded = rc == 0 && !device && bytes ? device_guarded_current() : NULL;
+    if (__builtin_expect(guarded != NULL, 0))
+        return enter_beside(ticket, guarded, kind, bytes);
     return enter_found(ticket, rc, device, kind, bytes);
 }
 
@@ -251,6 +276,9 @@ CUresult route_enter_on(struct route_ticket *ticket, enum blocks_kind kind, uint
     if (result != CUDA_SUCCESS || !route_active() || bytes == 0)
         return result;
     const int rc = device_find(ordinal, &device);
+    struct device *guarded = rc == 0 && !device ? device_guarded(ordinal) : NULL;
+    if (__builtin_expect(guarded != NULL, 0))
+        return enter_beside(ticket, guarded, kind, bytes);
     return enter_found(ticket, rc, device, kind, bytes);
 }
 
@@ -290,6 +318,11 @@ static void settle(const struct route_ticket *ticket, bool success, uint64_t key
 
 CUresult route_leave(struct route_ticket *ticket, CUresult result, uint64_t key)
 {
+    if (__builtin_expect(ticket->beside != NULL, 0)) {
+        device_end_admission(ticket->beside, ticket->bytes);
+        ticket->beside = NULL;
+        lock_restore_cancel();
+    }
     if (!ticket->device)
         return result;
     if (ticket->promised) {
@@ -408,13 +441,36 @@ static CUresult enter_async_at_limit(struct route_ticket *ticket, const struct s
     return granted ? CUDA_SUCCESS : refuse(source->device, BLOCKS_ASYNC, bytes);
 }
 
+/* The same for a process without a limit on the card of `pool` or `stream`. A pool that holds enough idle
+ * memory need not grow. */
+static CUresult enter_async_beside(struct route_ticket *ticket, uint64_t bytes, CUmemoryPool pool,
+                                   CUstream stream)
+{
+    CUdevice ordinal = pool ? drivers_pools_card(pool) : DRIVERS_POOLS_UNKNOWN;
+    CUmemoryPool current = pool;
+    struct device *device;
+
+    if (!device_any_guarded() || capture_takes(stream) || ordinal == DRIVERS_POOLS_HOST ||
+        (ordinal == DRIVERS_POOLS_UNKNOWN && card_of_stream(stream, &ordinal)) ||
+        !(device = device_guarded(ordinal)))
+        return CUDA_SUCCESS;
+    if (!pool && driver.cuDeviceGetMemPool(&current, ordinal) != CUDA_SUCCESS)
+        return CUDA_SUCCESS;
+    struct drivers_pool *known = drivers_pools_find(current, ordinal);
+    if (known && drivers_pools_idle(known) >= bytes)
+        return CUDA_SUCCESS;
+    return enter_beside(ticket, device, BLOCKS_ASYNC, bytes);
+}
+
 CUresult route_enter_async(struct route_ticket *ticket, uint64_t bytes, CUmemoryPool pool, CUstream stream)
 {
     const CUresult result = first_word(ticket);
     struct source source;
 
-    if (result != CUDA_SUCCESS || bytes == 0 || !route_limited())
+    if (result != CUDA_SUCCESS || bytes == 0)
         return result;
+    if (!route_limited())
+        return enter_async_beside(ticket, bytes, pool, stream);
     /* In a capture the call allocates nothing: it adds a node to a graph. */
     if (capture_takes(stream))
         return CUDA_SUCCESS;
@@ -427,7 +483,7 @@ CUresult route_enter_async(struct route_ticket *ticket, uint64_t bytes, CUmemory
         return route_refuse_unknown(BLOCKS_ASYNC);
     }
     if (!source.device)
-        return CUDA_SUCCESS;
+        return enter_async_beside(ticket, bytes, pool, stream);
     const uint64_t step = limit_round_step(bytes);
     if (account_promise(&source.device->account, step)) {
         *ticket = (struct route_ticket){.device = source.device,

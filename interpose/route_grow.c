@@ -111,8 +111,10 @@ CUresult route_grow_context_begin(struct route_growth *growth, CUdevice ordinal)
         route_refuse_unknown(BLOCKS_ASYNC);
         return CUDA_ERROR_NOT_PERMITTED;
     }
-    if (device)
-        lend_listen(device);
+    /* Without a limit too, so that it can ask others for idle memory if the card is full. */
+    struct device *listed = device || !route_active() ? device : device_list(ordinal);
+    if (listed)
+        lend_listen(listed);
     return grow(growth, device, device ? context_need(device) : 0);
 }
 
@@ -243,6 +245,34 @@ static uint64_t card_used(CUcontext context)
     return used;
 }
 
+#define CONTEXT_TRIES 4 /* of having others give idle memory back */
+
+/* Returns true if the card has what is kept for other jobs beside a context that was just made. If not, other
+ * processes give idle memory back first. */
+static bool leaves_guarantees(struct device *device, CUcontext context)
+{
+    bool leaves = true;
+    int tries = 0;
+
+    if (!device->ledger || !ledger_is_guarded(device->ledger) ||
+        driver.cuCtxPushCurrent_v2(context) != CUDA_SUCCESS)
+        return true;
+    do {
+        uint64_t free_bytes;
+
+        leaves = device_free_bytes(device, &free_bytes) != 0 || free_bytes >= ledger_kept(device->ledger);
+    } while (!leaves && tries++ < CONTEXT_TRIES && lend_on_card(device->ordinal, LIMIT_PAGE));
+    driver.cuCtxPopCurrent_v2(&context);
+    if (!leaves) {
+        char kept[SIZE_TEXT];
+
+        log_error("out of memory on device %d: a CUDA context would leave less than the %s that are kept for "
+                  "other jobs (their min)",
+                  device->ordinal, size_format(ledger_kept(device->ledger), kept));
+    }
+    return leaves;
+}
+
 void route_context_failed(CUdevice ordinal)
 {
     struct device *device = route_limited() ? device_get(ordinal) : NULL;
@@ -267,16 +297,25 @@ CUresult route_context_made(CUdevice ordinal, CUcontext context)
         pools_not_alone();
     recorded_context_made(ordinal, context);
     if (!(device = device_get(ordinal))) {
-        if ((device = device_list(ordinal))) {
-            atomic_store(&device->card.present, true);
-            lend_start(device);
-        }
+        if (!(device = device_list(ordinal)))
+            return CUDA_SUCCESS;
+        if (!leaves_guarantees(device, context))
+            return CUDA_ERROR_OUT_OF_MEMORY;
+        atomic_store(&device->card.present, true);
+        lend_start(device);
         return CUDA_SUCCESS;
+    }
+    if (!leaves_guarantees(device, context)) {
+        account_touch(&device->account);
+        route_context_failed(ordinal);
+        return CUDA_ERROR_OUT_OF_MEMORY;
     }
     atomic_store(&device->card.present, true);
     account_touch(&device->account);
     lend_start(device);
     const bool shares = device->ledger && ledger_shares(device->ledger);
+    if (device->ledger && !shares && ledger_has_min(device->ledger))
+        account_view(&device->account); /* publishes what it uses: so much less is kept for it */
     used = card_used(context);
     if (used > device->limit || shares) {
         const uint64_t own = account_view(&device->account).used;

@@ -32,11 +32,13 @@ static CUresult ask_about_capture(void)
 static CUresult refuse(const struct pool *pool, CUdeviceptr *address, uint64_t bytes)
 {
     const CUresult result = driver.cuMemAlloc_v2(address, NEVER_FITS);
-    struct device *device = pool->budget.owner;
+    struct device *device = pool->budget.owner, *guarded = device ? NULL : device_guarded(pool->ordinal);
     char asked[SIZE_TEXT];
 
     if (device && result == CUDA_ERROR_OUT_OF_MEMORY) {
         refusal_say(device, "asked for", bytes);
+    } else if (guarded && result == CUDA_ERROR_OUT_OF_MEMORY) {
+        refusal_say_kept(guarded, bytes);
     } else {
         refusal_note_full(pool->ordinal, bytes);
         log_info("out of memory on device %d: asked for %s", pool->ordinal, size_format(bytes, asked));

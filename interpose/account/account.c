@@ -9,7 +9,6 @@
 #include "interpose/base/lock.h"
 
 #define WAIT_FOR_OTHERS_MS 100 /* only a safety net: settling a request signals */
-#define ADMISSIONS         64  /* attempts to read the card's free memory while no other process takes any */
 
 static atomic_bool unseen; /* memory may be taken past the hooks; never reset */
 
@@ -338,21 +337,10 @@ static bool decide(struct account *account, uint64_t need, uint64_t reserve, boo
     }
 }
 
-/* Claims `need` bytes of the card beside what is guaranteed to other jobs. Where the card's free memory is
- * not known (there is no context yet), nothing can be kept for others. */
+/* Claims `need` bytes of the card beside what is guaranteed to other jobs. */
 static bool admit(struct account *account, uint64_t need)
 {
-    uint64_t free_bytes;
-    int rc = -EAGAIN;
-
-    for (int i = 0; i < ADMISSIONS && rc == -EAGAIN; i++) {
-        const uint32_t seen = ledger_admitted(account->ledger);
-
-        if (account->free_on_card(account->context, &free_bytes))
-            return true;
-        rc = ledger_admit(account->ledger, need, free_bytes, seen);
-    }
-    return rc == 0;
+    return ledger_admit_beside(account->ledger, need, account->free_on_card, account->context) != -ENOMEM;
 }
 
 static bool take(struct account *account, uint64_t need, uint64_t reserve, bool *busy)

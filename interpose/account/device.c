@@ -17,7 +17,8 @@ static pthread_mutex_t table_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct device devices[DEVICE_MAX]; /* filled under table_lock, read once `seen` is set */
 static atomic_int seen[DEVICE_MAX];
 static atomic_int
-    listed[DEVICE_MAX]; /* of an unlimited card: 0 not tried, 1 in its ledger, -1 there is none */
+    listed[DEVICE_MAX];       /* of an unlimited card: 0 not tried, 1 in its ledger, -1 there is none */
+static atomic_int listed_end; /* no card with this number or above is in its ledger without a limit */
 static const struct options *rules;
 static atomic_flag said_blind = ATOMIC_FLAG_INIT;
 
@@ -68,15 +69,16 @@ static int estimate_device(void *context, uint64_t *bytes)
     return 0;
 }
 
-/* Writes what is free on the card. Works only if the calling thread has a context there. */
+/* Writes what is free on the card, by NVML if the calling thread has no context there. */
 static int free_on_device(void *context, uint64_t *bytes)
 {
-    const struct device *device = context;
+    struct device *device = context;
     uint64_t used;
-    const int rc = estimate_device(context, &used);
 
-    *bytes = rc || used > device->total ? 0 : device->total - used;
-    return rc;
+    if (estimate_device(context, &used))
+        return measure_free(&device->card, bytes);
+    *bytes = used > device->total ? 0 : device->total - used;
+    return 0;
 }
 
 /* Returns what the driver holds for this process in its own pools. */
@@ -323,6 +325,8 @@ struct device *device_list(CUdevice ordinal)
         pthread_mutex_lock(&table_lock);
         if (atomic_load(&listed[ordinal]) == 0)
             atomic_store(&listed[ordinal], enter_unlimited(&devices[ordinal]));
+        if (atomic_load(&listed[ordinal]) == 1 && ordinal >= atomic_load(&listed_end))
+            atomic_store(&listed_end, ordinal + 1);
         pthread_mutex_unlock(&table_lock);
         lock_restore_cancel();
     }
@@ -345,6 +349,47 @@ bool device_is_unlimited(const struct device *device)
 int device_free_bytes(struct device *device, uint64_t *bytes)
 {
     return free_on_device(device, bytes);
+}
+
+/* ---- beside the guarantees of other jobs, without a limit ---- */
+
+struct device *device_guarded(CUdevice ordinal)
+{
+    if (ordinal < 0 || ordinal >= atomic_load_explicit(&listed_end, memory_order_relaxed) ||
+        atomic_load(&listed[ordinal]) != 1 || !ledger_is_guarded(devices[ordinal].ledger))
+        return NULL;
+    return &devices[ordinal];
+}
+
+bool device_any_guarded(void)
+{
+    const int end = atomic_load_explicit(&listed_end, memory_order_relaxed);
+
+    for (int i = 0; i < end; i++) {
+        if (device_guarded(i))
+            return true;
+    }
+    return false;
+}
+
+struct device *device_guarded_current(void)
+{
+    CUdevice ordinal;
+
+    if (__builtin_expect(atomic_load_explicit(&listed_end, memory_order_relaxed) == 0, 0) ||
+        device_current(&ordinal))
+        return NULL;
+    return device_guarded(ordinal);
+}
+
+bool device_admit(struct device *device, uint64_t bytes)
+{
+    return ledger_admit_beside(device->ledger, bytes, free_on_device, device) != -ENOMEM;
+}
+
+void device_end_admission(struct device *device, uint64_t bytes)
+{
+    ledger_end_claim(device->ledger, bytes);
 }
 
 /* ---- rules that name cards ---- */
@@ -486,6 +531,7 @@ void device_forget(void)
     for (int i = 0; i < DEVICE_MAX; i++) {
         atomic_store(&seen[i], UNSEEN);
         atomic_store(&listed[i], 0);
+        atomic_store(&listed_end, 0);
         memset((void *)&devices[i], 0, sizeof devices[i]);
     }
 }

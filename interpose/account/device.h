@@ -44,16 +44,29 @@ int device_find_current(struct device **device);
 struct device *device_get(CUdevice ordinal);
 
 /* Enters a process without a limit into the card's ledger, so that it is seen and lends on a full card. Call
- * once it has a context there; later calls do nothing. Returns the card, limited or not, or NULL if there is
- * no ledger; that is not an error. */
+ * when it makes a context there; later calls do nothing. Returns the card, limited or not, or NULL if there
+ * is no ledger; that is not an error. */
 struct device *device_list(CUdevice ordinal);
 /* Returns the card if it is limited or device_list has entered it, else NULL. */
 struct device *device_listed(CUdevice ordinal);
 /* Returns true if this process has no limit on the card: its account is not used. */
 bool device_is_unlimited(const struct device *device);
 
-/* Writes what is free on the card. Returns 0, or -ENODATA if the calling thread has no context there. */
+/* Writes what is free on the card, by NVML if the calling thread has no context there. Returns 0 or
+ * -ENODATA. */
 int device_free_bytes(struct device *device, uint64_t *bytes);
+
+/* Returns the card if this process has no limit there and another job has a min on it: then each request must
+ * be admitted. Else NULL, after a few instructions. */
+struct device *device_guarded(CUdevice ordinal);
+/* The same for the current context's card. */
+struct device *device_guarded_current(void);
+/* Returns true if there is such a card. */
+bool device_any_guarded(void);
+/* Admits a request beside what is kept for other jobs, on a card of device_guarded. True:
+ * device_end_admission must follow when the driver has answered. */
+bool device_admit(struct device *device, uint64_t bytes);
+void device_end_admission(struct device *device, uint64_t bytes);
 
 /* Checks that the cards named by max and each exist. Call after CUDA has started. Returns false, and lists
  * the cards on stderr, if a limit would hold for no card or names one that cannot exist. */

@@ -154,6 +154,8 @@ void ledger_ask_self(struct ledger *ledger, uint64_t bytes);
 
 /* Returns true if a job other than ours has a min; a few instructions. */
 bool ledger_is_guarded(const struct ledger *ledger);
+/* Returns true if our job, or this process without a job, has a min. */
+bool ledger_has_min(const struct ledger *ledger);
 /* Returns what the guarantees of other jobs still keep free. */
 uint64_t ledger_kept(const struct ledger *ledger);
 /* Admits a request for `need` bytes of a card that has `free_bytes`, read after `seen` = ledger_admitted().
@@ -161,6 +163,10 @@ uint64_t ledger_kept(const struct ledger *ledger);
  * guarantee would be touched. -ETIMEDOUT. */
 uint32_t ledger_admitted(const struct ledger *ledger);
 int ledger_admit(struct ledger *ledger, uint64_t need, uint64_t free_bytes, uint32_t seen);
+/* The same with a function that writes the card's free memory. Returns 0, -ENODATA if it fails (nothing can
+ * be kept for others then), or -ENOMEM. */
+int ledger_admit_beside(struct ledger *ledger, uint64_t need,
+                        int (*free_on_card)(void *context, uint64_t *bytes), void *context);
 /* Ends a claim; without one it does nothing. */
 void ledger_end_claim(struct ledger *ledger, uint64_t need);
 

@@ -9,6 +9,8 @@
 
 /* ---- guarantees ---- */
 
+#define ADMISSIONS 64 /* attempts to read the card's free memory while no other process takes any */
+
 static uint64_t minus(uint64_t a, uint64_t b)
 {
     return a > b ? a - b : 0;
@@ -53,14 +55,20 @@ static void add_uses(const struct ledger *ledger, struct uses *uses)
     }
 }
 
+bool ledger_has_min(const struct ledger *ledger)
+{
+    const struct ledger_slot *slot = ledger_own_slot(ledger);
+
+    return slot && (ledger->job ? min_of(ledger->job) : atomic_load(&slot->min)) != 0;
+}
+
 bool ledger_is_guarded(const struct ledger *ledger)
 {
     const uint32_t guards = atomic_load_explicit(&ledger->file->guards, memory_order_relaxed);
-    const struct ledger_slot *slot = ledger_own_slot(ledger);
 
-    if (__builtin_expect(guards == 0, 1) || !slot)
+    if (__builtin_expect(guards == 0, 1) || !ledger_own_slot(ledger))
         return false;
-    return guards > (ledger->job ? min_of(ledger->job) != 0 : atomic_load(&slot->min) != 0);
+    return guards > ledger_has_min(ledger);
 }
 
 uint64_t ledger_kept(const struct ledger *ledger)
@@ -135,6 +143,22 @@ int ledger_admit(struct ledger *ledger, uint64_t need, uint64_t free_bytes, uint
         atomic_fetch_add(&slot->claim, need);
     ledger_unlock(ledger);
     return rc;
+}
+
+int ledger_admit_beside(struct ledger *ledger, uint64_t need,
+                        int (*free_on_card)(void *context, uint64_t *bytes), void *context)
+{
+    uint64_t free_bytes;
+    int rc = -EAGAIN;
+
+    for (int i = 0; i < ADMISSIONS && rc == -EAGAIN; i++) {
+        const uint32_t seen = ledger_admitted(ledger);
+
+        if (free_on_card(context, &free_bytes))
+            return -ENODATA;
+        rc = ledger_admit(ledger, need, free_bytes, seen);
+    }
+    return rc ? -ENOMEM : 0;
 }
 
 void ledger_end_claim(struct ledger *ledger, uint64_t need)

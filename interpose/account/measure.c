@@ -393,3 +393,15 @@ int measure_all(struct measure_card *card, uint64_t *bytes)
     pthread_setcancelstate(cancel, NULL);
     return rc;
 }
+
+int measure_free(struct measure_card *card, uint64_t *bytes)
+{
+    const int cancel = no_cancel();
+    nvml_device device = make_ready() ? handle_of(card) : NULL;
+    struct nvml_memory memory;
+    const int rc = device && nvml.memory(device, &memory) == NVML_OK ? 0 : -ENODATA;
+
+    *bytes = rc ? 0 : memory.free;
+    pthread_setcancelstate(cancel, NULL);
+    return rc;
+}

@@ -36,6 +36,9 @@ int measure_used(struct measure_card *card, uint64_t *bytes);
 /* Writes the bytes that all processes use on the card. Returns 0 or -ENODATA. */
 int measure_all(struct measure_card *card, uint64_t *bytes);
 
+/* Writes what is free on the card as NVML says. Returns 0 or -ENODATA. */
+int measure_free(struct measure_card *card, uint64_t *bytes);
+
 /* Waits for the thread of measure_start to end, 3 s at most. */
 void measure_finish(void);
 

@@ -99,12 +99,22 @@ bool pools_await(const struct pool *pool)
     return true;
 }
 
+/* Returns what this process, which has no limit, leaves free for other jobs; at most `free_bytes`. */
+static uint64_t kept_from_us(uint64_t free_bytes)
+{
+    const struct device *device = device_guarded_current();
+    const uint64_t kept = device ? ledger_kept(device->ledger) : 0;
+
+    return kept < free_bytes ? kept : free_bytes;
+}
+
 static bool budget_fits(void *owner, uint64_t bytes)
 {
     struct device *device = owner;
     size_t free_bytes, total;
 
-    if (driver.cuMemGetInfo_v2(&free_bytes, &total) == CUDA_SUCCESS && bytes > free_bytes)
+    if (driver.cuMemGetInfo_v2(&free_bytes, &total) == CUDA_SUCCESS &&
+        (bytes > free_bytes || (!device && bytes > free_bytes - kept_from_us(free_bytes))))
         return false;
     if (!device)
         return true;
@@ -121,15 +131,21 @@ static uint64_t budget_room(void *owner)
     uint64_t room = device ? account_room(&device->account) : UINT64_MAX;
 
     if (driver.cuMemGetInfo_v2(&free_bytes, &total) == CUDA_SUCCESS && free_bytes < room)
-        room = free_bytes;
+        room = device ? free_bytes : free_bytes - kept_from_us(free_bytes);
     return room;
 }
+
+/* The card on which this thread's request without a limit was admitted; NULL: none needed to be. */
+static _Thread_local struct device *admitted_on;
 
 static bool budget_take(void *owner, uint64_t bytes)
 {
     struct device *device = owner;
 
-    return !device || try_take(device, bytes);
+    if (device)
+        return try_take(device, bytes);
+    admitted_on = device_guarded_current();
+    return !admitted_on || device_admit(admitted_on, bytes);
 }
 
 static void budget_settle(void *owner, uint64_t bytes, bool success)
@@ -138,6 +154,8 @@ static void budget_settle(void *owner, uint64_t bytes, bool success)
 
     if (device)
         account_settle(&device->account, bytes, success, false);
+    else if (admitted_on)
+        device_end_admission(admitted_on, bytes);
 }
 
 static void budget_give(void *owner, uint64_t bytes)

@@ -159,33 +159,48 @@ static void test_a_full_card_is_not_waited_for_if_no_other_can_free_it(void)
 
 /* ---- min and high ---- */
 
-static void test_a_min_is_left_to_its_job(void)
+static struct spawn_env *with_min(const char *pool)
 {
-    for (int pool = 0; pool < 2; pool++) {
-        struct spawn_env *env = wrapped(pool ? "on" : "off", "off");
-
-        spawn_cap(env, "1900M");
-        spawn_env_set(env, "GPUCAP_MIN", "768M");
-        spawn_env_set(env, "GPUCAP_RESERVE", "2M");
-        spawn_env_unset(env, "GPUCAP_GROUP");
-        expect_success(env, "guaranteed");
-    }
-}
-
-static void test_a_refusal_names_what_is_kept_for_other_jobs(void)
-{
-    struct spawn_env *env = wrapped("on", "off");
+    struct spawn_env *env = wrapped(pool, "off");
 
     spawn_cap(env, "1900M");
     spawn_env_set(env, "GPUCAP_MIN", "768M");
     spawn_env_set(env, "GPUCAP_RESERVE", "2M");
     spawn_env_unset(env, "GPUCAP_GROUP");
-    struct spawn_result r = spawn_run(
-        env, (const char *[]){spawn_build_path("tests/integration/prog_job"), "guaranteed", NULL}, NULL);
-    spawn_env_free(env);
-    TEST_ASSERT_NOT_NULL_MESSAGE(strstr(r.refusals, "; 640M of the card are kept for other jobs (their min)"),
-                                 r.refusals);
-    spawn_result_free(&r);
+    return env;
+}
+
+static void test_a_min_is_left_to_its_job(void)
+{
+    expect_success(with_min("on"), "guaranteed");
+    expect_success(with_min("off"), "guaranteed");
+}
+
+static void test_a_min_is_left_by_processes_without_a_limit(void)
+{
+    expect_success(with_min("on"),
+                   "guaranteed_from_unlimited"); /* with neither limit nor pool it is not ours */
+}
+
+static void test_a_min_is_left_by_new_contexts(void)
+{
+    expect_success(with_min("on"), "no_context_in_a_min");
+}
+
+static void test_a_refusal_names_what_is_kept_for_other_jobs(void)
+{
+    static const char *const scenarios[] = {"guaranteed", "guaranteed_from_unlimited"};
+
+    for (int i = 0; i < 2; i++) {
+        struct spawn_env *env = with_min("on");
+        struct spawn_result r = spawn_run(
+            env, (const char *[]){spawn_build_path("tests/integration/prog_job"), scenarios[i], NULL}, NULL);
+
+        spawn_env_free(env);
+        TEST_ASSERT_NOT_NULL_MESSAGE(
+            strstr(r.refusals, "; 640M of the card are kept for other jobs (their min)"), r.refusals);
+        spawn_result_free(&r);
+    }
 }
 
 static void test_above_its_high_a_job_keeps_no_idle_memory(void)
@@ -403,6 +418,8 @@ int main(void)
     RUN_TEST(test_a_request_waits_for_what_another_job_frees_on_a_full_card);
     RUN_TEST(test_a_full_card_is_not_waited_for_if_no_other_can_free_it);
     RUN_TEST(test_a_min_is_left_to_its_job);
+    RUN_TEST(test_a_min_is_left_by_processes_without_a_limit);
+    RUN_TEST(test_a_min_is_left_by_new_contexts);
     RUN_TEST(test_a_refusal_names_what_is_kept_for_other_jobs);
     RUN_TEST(test_above_its_high_a_job_keeps_no_idle_memory);
     RUN_TEST(test_processes_that_race_never_pass_the_budget);

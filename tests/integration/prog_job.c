@@ -313,13 +313,14 @@ static void alone(void)
 
 /* ---- min and high ---- */
 
-#define MIN (768 * MIB) /* of each, as the test sets it */
+#define MIN    (768 * MIB) /* of each, as the test sets it */
+#define BESIDE (2048 * MIB - 2 * CONTEXT - (MIN - CONTEXT))
 
 /* Two jobs on a card of 2 GiB. The other one gets what is beside the first one's min, and no more; the first
  * one then gets its min. */
 static void guaranteed(void)
 {
-    const size_t beside = 2048 * MIB - 2 * CONTEXT - (MIN - CONTEXT);
+    const size_t beside = BESIDE;
     struct memory block;
 
     prog_context(0);
@@ -347,6 +348,76 @@ static void guaranteed(void)
     }
     if (!prog_is_other())
         prog_join(pid);
+}
+
+/* Processes that this one starts have no limit, and nothing is kept for them. */
+static void start_without_limits(void)
+{
+    unsetenv("GPUCAP_MAX");
+    unsetenv("GPUCAP_MIN");
+    unsetenv("GPUCAP_RESERVE");
+}
+
+/* The same, but the other process has no limit. */
+static void guaranteed_from_unlimited(void)
+{
+    prog_context(0); /* before: it has limits itself */
+    start_without_limits();
+    guaranteed();
+}
+
+/* A third process makes a context and ends; `expected` is the driver's answer. max NULL: it has no limit. */
+static void run_late(const char *expected, const char *max)
+{
+    const pid_t pid = fork();
+
+    if (pid == 0) {
+        setenv("LATE", expected, 1);
+        if (max)
+            setenv("GPUCAP_MAX", max, 1);
+        execl("/proc/self/exe", "prog_job", "no_context_in_a_min", (char *)NULL);
+        _exit(127);
+    }
+    prog_join(pid);
+}
+
+/* The other process fills what is beside the min of the first. Then there is room for a context only where
+ * memory is kept: a third process, with a limit or without, gets none, and the first one gets its min. What
+ * the other has idle is given back for a context. */
+static void no_context_in_a_min(void)
+{
+    struct memory block, held;
+    CUcontext made;
+
+    if (getenv("LATE")) {
+        MUST(0, cuInit(0));
+        MUST(atoi(getenv("LATE")), cuDevicePrimaryCtxRetain(&made, 0));
+        return;
+    }
+    prog_context(0);
+    if (prog_is_other()) {
+        MUST(0, take(&held, LINEAR, BESIDE - 2 * CONTEXT));
+        MUST(0, take(&block, LINEAR, CONTEXT + CONTEXT / 2));
+        prog_signal();
+        prog_await();
+        give(&block);
+        prog_signal();
+        prog_await();
+        return;
+    }
+    start_without_limits();
+    const pid_t other = prog_start(false);
+    prog_await();
+    run_late("2", NULL); /* CUDA_ERROR_OUT_OF_MEMORY */
+    run_late("2", "1G");
+    MUST(0, take(&block, LINEAR, MIN - CONTEXT));
+    give(&block);
+    prog_signal();
+    prog_await();
+    run_late("0", NULL);
+    run_late("0", "1G");
+    prog_signal();
+    prog_join(other);
 }
 
 /* A job above its high does not keep idle memory: a process outside sees it come free. */
@@ -468,12 +539,20 @@ static void races(void)
 int main(int argc, char **argv)
 {
     static const struct prog_scenario scenarios[] = {
-        {"shared", shared},         {"lends", lends},
-        {"killed", killed},         {"waits", waits},
-        {"cycle", cycle},           {"races", races},
-        {"hopeless", hopeless},     {"vain", vain},
-        {"alone", alone},           {"lends_to_a_graph", lends_to_a_graph},
-        {"guaranteed", guaranteed}, {"gives_early", gives_early},
+        {"shared", shared},
+        {"lends", lends},
+        {"killed", killed},
+        {"waits", waits},
+        {"cycle", cycle},
+        {"races", races},
+        {"hopeless", hopeless},
+        {"vain", vain},
+        {"alone", alone},
+        {"lends_to_a_graph", lends_to_a_graph},
+        {"guaranteed", guaranteed},
+        {"gives_early", gives_early},
+        {"guaranteed_from_unlimited", guaranteed_from_unlimited},
+        {"no_context_in_a_min", no_context_in_a_min},
     };
 
     return prog_main(argc, argv, scenarios, sizeof scenarios / sizeof *scenarios);
