@@ -27,6 +27,9 @@ if(NOT GPUCAP_SANITIZE)
   gpucap_test(nudge_python TIMEOUT 120 LIBS cli_support SOURCES nudge_python.c)
   target_compile_definitions(nudge_python PRIVATE NUDGE_TORCH="${CMAKE_CURRENT_SOURCE_DIR}/nudge_torch.py")
   add_dependencies(nudge_python gpucap_library simgpu_cuda simgpu_nvml)
+  gpucap_test(launch TIMEOUT 120 LIBS cli_support SOURCES launch.c)
+  target_compile_definitions(launch PRIVATE LAUNCH_WORKERS="${CMAKE_CURRENT_SOURCE_DIR}/launch_workers.py")
+  add_dependencies(launch gpucap_library gpucap_command simgpu_cuda simgpu_nvml)
 endif()
 
 # The transcripts of tests/gpu over the pool (transcript.cmake has them without it).
