@@ -2,7 +2,8 @@
 # What the processes of one job may rely on, shown on a card: one budget under a race and under kills, loans of idle
 # memory, trainings whose peaks alternate, and what programs are told. tools/gpu-check --only job runs it.
 #
-# usage: job_check.sh BUILD WORK [PART...]     parts: race kills deaths loans trainings nudge peaks told (default: all)
+# usage: job_check.sh BUILD WORK [PART...]     parts: race kills deaths loans trainings nudge peaks
+#                                              torchrun adopt told (default: all)
 #
 # BUILD is a build folder, WORK one for files. Prints one line for each promise: PASS or FAIL, then a figure; lines with
 # "figure" are only that. Exit status: 0 when nothing failed. Variables:
@@ -14,7 +15,7 @@ set -u
 build=$1
 work=$2
 shift 2
-parts=${*:-race kills deaths loans trainings nudge peaks told}
+parts=${*:-race kills deaths loans trainings nudge peaks torchrun adopt told}
 here=$(cd "$(dirname "$0")" && pwd)
 library=$build/libgpucap.so
 gpucap=$build/gpucap
@@ -186,6 +187,26 @@ part_peaks() {
     verdict $? "the same without: ${without:-0} of 2 finish"
     below "${sum:-}" "$((max * 1048576))"
     verdict $? "peak of the sum $((${sum:-0} / 1048576)) MiB, sum of the peaks $((2 * peak / 1048576)) MiB, budget $max MiB"
+}
+
+# Two ranks that torchrun has started, in sessions of their own, on one card.
+part_torchrun() {
+    local log=$work/torchrun.log status=0 max=8192 held peak
+    has_torch || { echo "figure torchrun: skipped, no PyTorch here"; return; }
+    for_python timeout 100 "$build/tests/gpu/nvml_watch" -- "$gpucap" run "--max=${max}M" -- \
+        python3 -m torch.distributed.run --standalone --nproc-per-node=2 "$here/../py/job_ranks.py" >"$log" 2>&1 || status=$?
+    held=$(value "$log" mib)
+    peak=$(value "$log" nvml_tree_peak)
+    [ "$status" = 0 ] && [ "${held:-0}" -ge $((max - 2 * context - 512)) ]
+    verdict $? "torchrun: two ranks fill the job's $max MiB: ${held:-?} MiB in blocks ($(value "$log" each)), status $status"
+    below "${peak:-}" "$((max * 1048576))"
+    verdict $? "torchrun: most by NVML $((${peak:-0} / 1048576)) MiB, budget $max MiB"
+}
+
+# Which of PyTorch's ways to leave caching to others is better.
+part_adopt() {
+    has_torch || { echo "figure adopt: skipped, no PyTorch here"; return; }
+    "$here/adopt_ways.sh" "$build" "$work/adopt" || failed=1
 }
 
 # told NUMBER: free memory as program NUMBER was told when it started.
