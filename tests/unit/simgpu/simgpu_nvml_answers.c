@@ -232,6 +232,22 @@ static void test_bytes_and_numbers_of_processes_can_be_hidden(void)
     TEST_ASSERT_EQUAL_INT(NVML_SUCCESS, start_with(NULL));
 }
 
+static void test_a_context_that_takes_no_memory_is_listed(void)
+{
+    nvmlProcessInfo_t list[8];
+    unsigned count = 8;
+    TEST_ASSERT_EQUAL_INT(0, sim_card_open());
+    sim_card_enter(1);
+    TEST_ASSERT_EQUAL_INT(NVML_SUCCESS, nvmlDeviceGetComputeRunningProcesses_v3(device(1), &count, list));
+    TEST_ASSERT_EQUAL_UINT(1, count);
+    TEST_ASSERT_EQUAL_UINT(getpid(), list[0].pid);
+    TEST_ASSERT_EQUAL_UINT64(0, list[0].usedGpuMemory);
+    sim_card_leave(1);
+    count = 8;
+    TEST_ASSERT_EQUAL_INT(NVML_SUCCESS, nvmlDeviceGetComputeRunningProcesses_v3(device(1), &count, list));
+    TEST_ASSERT_EQUAL_UINT(0, count);
+}
+
 static void test_others_can_appear_together_with_this_process(void)
 {
     nvmlProcessInfo_t list[8];
@@ -295,6 +311,7 @@ int main(void)
     RUN_TEST(test_absent_it_does_not_start);
     RUN_TEST(test_without_a_list_memory_is_still_told);
     RUN_TEST(test_bytes_and_numbers_of_processes_can_be_hidden);
+    RUN_TEST(test_a_context_that_takes_no_memory_is_listed);
     RUN_TEST(test_others_can_appear_together_with_this_process);
     RUN_TEST(test_a_view_that_cannot_be_read_is_refused);
     return UNITY_END();

@@ -199,6 +199,23 @@ void sim_card_uncharge(int card, uint64_t bytes)
     end();
 }
 
+void sim_card_enter(int card)
+{
+    if (begin(card))
+        return;
+    state.file.shared->slot[state.file.slot].contexts[card]++;
+    end();
+}
+
+void sim_card_leave(int card)
+{
+    if (begin(card))
+        return;
+    uint64_t *contexts = &state.file.shared->slot[state.file.slot].contexts[card];
+    *contexts -= *contexts > 0;
+    end();
+}
+
 uint64_t sim_card_used(int card)
 {
     if (begin(card))
@@ -227,7 +244,7 @@ int sim_card_processes(int card, struct sim_card_process *out, int max)
     sim_card_file_reap(&state.file);
     for (int i = 0; i < sim_card_file_slots(&state.file); i++) {
         const struct sim_card_slot *slot = &state.file.shared->slot[i];
-        if (!slot->pid || !slot->bytes[card])
+        if (!slot->pid || (!slot->bytes[card] && !slot->contexts[card]))
             continue;
         if (found < max)
             out[found] = (struct sim_card_process){.pid = (pid_t)slot->pid, .bytes = slot->bytes[card]};

@@ -32,6 +32,10 @@ const struct sim_card_info *sim_card_info(int card);
 int sim_card_charge(int card, uint64_t bytes);
 void sim_card_uncharge(int card, uint64_t bytes);
 
+/* Counts the contexts that this process has on a card. */
+void sim_card_enter(int card);
+void sim_card_leave(int card);
+
 uint64_t sim_card_used(int card);                /* by all living processes */
 uint64_t sim_card_own(int card, uint64_t *most); /* by this process, and the most it ever had */
 int sim_card_processes(int card, struct sim_card_process *out,

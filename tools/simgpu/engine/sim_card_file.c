@@ -16,7 +16,7 @@
 #include <unistd.h>
 
 #define CARD_FILE_MAGIC   0x7570676d69736e75u
-#define CARD_FILE_VERSION 1u
+#define CARD_FILE_VERSION 2u
 #define DIRECTORY         "/dev/shm"
 #define FILE_PREFIX       "simgpu-"
 #define OPEN_BYTE         0
@@ -294,16 +294,16 @@ int sim_card_file_slots(const struct sim_card_file *file)
     return seen < CARD_SLOTS ? (int)seen : CARD_SLOTS;
 }
 
-static bool holds_memory(const struct sim_card_slot *slot)
+static bool holds_anything(const struct sim_card_slot *slot)
 {
     for (int card = 0; card < CARD_MAX_DEVICES; card++) {
-        if (slot->bytes[card])
+        if (slot->bytes[card] || slot->contexts[card])
             return true;
     }
     return false;
 }
 
-/* Asks only about slots that hold memory: a question costs the kernel a look at every lock of the file. */
+/* Asks only about slots that hold something: a question costs the kernel a look at every lock of the file. */
 void sim_card_file_reap(struct sim_card_file *file)
 {
     struct stat st;
@@ -313,7 +313,7 @@ void sim_card_file_reap(struct sim_card_file *file)
     file->opening = fd;
     bool same = !fstat(fd, &st) && st.st_dev == file->dev && st.st_ino == file->ino;
     for (int i = 0; i < sim_card_file_slots(file) && same; i++) {
-        if (file->shared->slot[i].pid && i != file->slot && holds_memory(&file->shared->slot[i]) &&
+        if (file->shared->slot[i].pid && i != file->slot && holds_anything(&file->shared->slot[i]) &&
             !anyone_holds(fd, SLOT_BYTE(i), 1))
             file->shared->slot[i] = (struct sim_card_slot){0};
     }

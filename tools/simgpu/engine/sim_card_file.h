@@ -17,8 +17,9 @@
 #define CARD_MACHINE_NAME 64
 
 struct sim_card_slot {
-    int64_t pid;                      /* 0: never used or given back */
-    uint64_t bytes[CARD_MAX_DEVICES]; /* what the process holds; meaningful only while its lock is held */
+    int64_t pid;                         /* 0: never used or given back */
+    uint64_t bytes[CARD_MAX_DEVICES];    /* what the process holds; meaningful only while its lock is held */
+    uint64_t contexts[CARD_MAX_DEVICES]; /* that it has: NVML lists it, even if they take no memory */
 };
 
 /* The layout of the file. A change needs a new CARD_FILE_VERSION. */

@@ -72,6 +72,7 @@ static CUresult begin(struct CUctx_st *context, unsigned int flags)
         sim_card_uncharge(card, sim_device_info(context->device)->context_bytes);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
+    sim_card_enter(card);
     context->legacy->legacy = true;
     context->id = ++last_id;
     context->flags = flags;
@@ -153,6 +154,7 @@ static void end(struct CUctx_st *context)
     sim_alloc_end_context(context);
     sim_local_end_context(context);
     sim_card_uncharge(sim_device_get(context->device)->card, sim_device_info(context->device)->context_bytes);
+    sim_card_leave(sim_device_get(context->device)->card);
     context->ending = false;
     sim_lock_wake();
 }
