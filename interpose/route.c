@@ -414,7 +414,17 @@ static bool grant_async(struct route_ticket *ticket, const struct source *source
 
 /* Grants at the limit. A pool that holds enough idle bytes may serve the request without growing; if it must
  * grow, the reserve has room for that. It is trusted no further: holding bytes does not mean that it can use
- * them. */
+ * them, and the driver makes one block of idle pieces only on a full card. */
+static bool grant_async_at_limit(struct route_ticket *ticket, const struct source *source, uint64_t bytes)
+{
+    const uint64_t step = limit_round_step(bytes);
+
+    return (drivers_pools_idle(source->pool) >= bytes && grant_async(ticket, source, step, account_grow)) ||
+           grant_async(ticket, source, step, account_take);
+}
+
+/* Makes room at the limit: idle memory of this process goes back, the driver's pools are trimmed, and others
+ * of the job are asked. */
 static CUresult enter_async_at_limit(struct route_ticket *ticket, const struct source *source, uint64_t bytes,
                                      CUstream stream)
 {
@@ -422,21 +432,21 @@ static CUresult enter_async_at_limit(struct route_ticket *ticket, const struct s
     const CUdevice ordinal = source->device->ordinal;
     const uint64_t before = route_given_back();
 
-    if (drivers_pools_idle(source->pool) >= bytes && grant_async(ticket, source, step, account_grow))
+    if (grant_async_at_limit(ticket, source, bytes))
         return CUDA_SUCCESS;
     if (route_make_room_for(ordinal, step, account_short_to_take) || route_given_back() != before) {
-        if (grant_async(ticket, source, step, account_take))
+        if (grant_async_at_limit(ticket, source, bytes))
             return CUDA_SUCCESS;
         /* What this stream has freed can be given back once its work is done. */
         route_await_stream(stream);
         drivers_pools_trim(ordinal);
-        if (grant_async(ticket, source, step, account_take))
+        if (grant_async_at_limit(ticket, source, bytes))
             return CUDA_SUCCESS;
     }
     struct loan loan = {.device = source->device, .need = step, .missing = account_short_to_take};
     bool granted = false;
     while (!granted && lend_more(&loan))
-        granted = grant_async(ticket, source, step, account_take);
+        granted = grant_async_at_limit(ticket, source, bytes);
     lend_end(&loan);
     return granted ? CUDA_SUCCESS : refuse(source->device, BLOCKS_ASYNC, bytes);
 }

@@ -229,6 +229,28 @@ static void varying_on_a_small_card(void)
     MUST(0, cuMemFree(ballast));
 }
 
+/* Under a cap the driver's pool has grown into the reserve. A piece that fits what the pool has idle is
+ * served once our own idle memory has gone back, although the reserve is not whole again by that. Meant for a
+ * cap of 1 GiB with a reserve of 64 MiB. */
+static void within_what_is_idle(void)
+{
+    CUdeviceptr ballast, cached, weights[WEIGHTS], large, piece;
+    cuuint64_t all = UINT64_MAX;
+    CUmemoryPool pool;
+
+    own = prog_context(0);
+    MUST(0, cuStreamCreate(&here, CU_STREAM_NON_BLOCKING));
+    MUST(0, cuDeviceGetDefaultMemPool(&pool, 0));
+    MUST(0, cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &all));
+    MUST(0, cuMemAlloc(&ballast, (told_free() - ROOM - 48 * MIB) / (2 * MIB) * (2 * MIB)));
+    MUST(0, cuMemAlloc(&cached, 48 * MIB));
+    take_weights(weights);
+    MUST(0, cuMemAllocAsync(&large, 52 * MIB, here)); /* fits into no piece that is idle: 64 MiB of growth */
+    MUST(0, cuMemFree(cached));
+    MUST(0, cuMemAllocAsync(&piece, 28 * MIB, here));
+    MUST(0, cuStreamSynchronize(here));
+}
+
 int main(int argc, char **argv)
 {
     static const struct prog_scenario all[] = {
@@ -237,6 +259,7 @@ int main(int argc, char **argv)
         {"after_growth", after_growth},
         {"freed_elsewhere", freed_elsewhere},
         {"varying_on_a_small_card", varying_on_a_small_card},
+        {"within_what_is_idle", within_what_is_idle},
     };
 
     return prog_main(argc, argv, all, sizeof all / sizeof *all);

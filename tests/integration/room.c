@@ -41,6 +41,12 @@ static void test_stream_ordered_sizes_that_change_fit_a_card_little_larger_than_
     every_way("varying_on_a_small_card");
 }
 
+static void test_at_a_limit_a_pool_serves_what_it_has_idle_once_room_is_made(void)
+{
+    run("within_what_is_idle", STRICT, CAP);
+    run("within_what_is_idle", DEFERRED, CAP);
+}
+
 int main(void)
 {
     UNITY_BEGIN();
@@ -49,5 +55,6 @@ int main(void)
     RUN_TEST(test_memory_of_every_kind_can_be_had_after_the_driver_has_grown);
     RUN_TEST(test_what_another_context_has_freed_behind_work_can_be_had);
     RUN_TEST(test_stream_ordered_sizes_that_change_fit_a_card_little_larger_than_what_is_live);
+    RUN_TEST(test_at_a_limit_a_pool_serves_what_it_has_idle_once_room_is_made);
     return UNITY_END();
 }
