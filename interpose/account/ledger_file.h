@@ -32,7 +32,7 @@ enum { LEDGER_FREE, LEDGER_MEMBER, LEDGER_VISITOR /* a tool, with a slot only to
 struct ledger_slot {
     _Atomic uint32_t state;
     _Atomic uint32_t job; /* number + 1; 0: none */
-    int32_t pid;
+    _Atomic int32_t pid;
     uint32_t uid;
     _Atomic uint64_t lease; /* changed under the lock word, by the owner */
     _Atomic uint64_t used, cached, limit, peak;
