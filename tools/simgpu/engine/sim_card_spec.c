@@ -1,5 +1,5 @@
-/* sim_card_spec: reads GPUCAP_SIM (grammar in sim_card_spec.h). Pure, no lock. The text may be hostile: every
- * number is checked before it is used, and nothing is read past the terminating zero.
+/* sim_card_spec: reads GPUCAP_SIM (grammar in sim_card_spec.h). Pure, no lock. The text may be anything:
+ * every number is checked before it is used, and nothing is read past the terminating zero.
  */
 #include "tools/simgpu/engine/sim_card_spec.h"
 
@@ -17,7 +17,7 @@ struct reader {
 
 static int refuse(struct reader *r, const char *reason)
 {
-    const int shown = 24; /* enough of the text to find the place, however long it is */
+    const int shown = 24; /* characters of the text in the message */
     snprintf(r->why, r->why_size, "%s at \"%.*s\"", reason, shown, r->at);
     return -EINVAL;
 }
@@ -66,7 +66,7 @@ static bool read_size(struct reader *r, uint64_t *out)
 
 static void name_card(struct sim_card_info *card, int index)
 {
-    /* "simgpu" or "simmig" in ASCII, then the bits of a random-style UUID; the index is the last byte. */
+    /* "simgpu" or "simmig" in ASCII, then the version bits of a random UUID; the last byte is the index. */
     static const uint8_t gpu[16] = {'s', 'i', 'm', 'g', 'p', 'u', 0x40, 0, 0x80};
     static const uint8_t mig[16] = {'s', 'i', 'm', 'm', 'i', 'g', 0x40, 0, 0x80};
     memcpy(card->gpu_uuid, gpu, sizeof card->gpu_uuid);

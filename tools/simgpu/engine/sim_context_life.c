@@ -1,5 +1,4 @@
-/* sim_context_life: contexts, primary and made: how they begin, end and are set up. See sim_context_life.h.
- */
+/* sim_context_life: creates, destroys and configures contexts. See sim_context_life.h. */
 #include "tools/simgpu/engine/sim_context_life.h"
 
 #include "tools/simgpu/engine/sim_alloc_calls.h"
@@ -21,7 +20,7 @@
 
 static uint64_t last_id;
 
-/* What an H200 answers before anyone sets a limit. */
+/* The limits of a fresh context on an H200 (measured). */
 static const size_t default_limits[CU_LIMIT_MAX] = {
     [CU_LIMIT_STACK_SIZE] = LOCAL_FIRST,
     [CU_LIMIT_PRINTF_FIFO_SIZE] = 7340032,
@@ -31,7 +30,7 @@ static const size_t default_limits[CU_LIMIT_MAX] = {
     [CU_LIMIT_MAX_L2_FETCH_GRANULARITY] = 64,
 };
 
-/* NULL stands for the current one. A green one stays one. */
+/* Finds a context by its handle; NULL is the current one, which may be green. Lock held. */
 static CUresult resolve(CUcontext context, struct CUctx_st **out)
 {
     if (!context)
@@ -40,7 +39,7 @@ static CUresult resolve(CUcontext context, struct CUctx_st **out)
     return sim_context_is_valid(context) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
 }
 
-/* ---- life ---- */
+/* ---- creating ---- */
 
 static struct CUctx_st *new_context(CUdevice ordinal)
 {
@@ -59,7 +58,7 @@ static struct CUctx_st *new_context(CUdevice ordinal)
     return context;
 }
 
-/* Charges the card and makes what every context has. */
+/* Charges the card for a context and gives it its initial state. */
 static CUresult begin(struct CUctx_st *context, unsigned int flags)
 {
     int card = sim_device_get(context->device)->card;
@@ -123,7 +122,7 @@ void sim_context_end_green(struct CUctx_st *context)
     context->legacy = NULL;
 }
 
-/* With their primary context. */
+/* Ends the green contexts of a primary context. */
 static void end_greens(struct CUctx_st *primary)
 {
     struct sim_link *at;
@@ -136,10 +135,10 @@ static void end_greens(struct CUctx_st *primary)
     }
 }
 
-/* ---- the end of a context ---- */
+/* ---- destroying ---- */
 
-/* Waits for its work and gives back all that it owns; memory by handle (cuMemCreate) belongs to no context.
- */
+/* Waits for the context's work and frees all that it owns. Memory of cuMemCreate belongs to no context and
+ * stays. */
 static void end(struct CUctx_st *context)
 {
     context->alive = false;
@@ -182,7 +181,7 @@ CUresult sim_context_create(CUcontext *out, unsigned int flags, CUdevice ordinal
     return result;
 }
 
-/* With the lock. */
+/* Ends a context of cuCtxCreate. Lock held. */
 static void end_made(struct CUctx_st *context)
 {
     sim_object_remove(context);
@@ -223,7 +222,7 @@ CUresult sim_context_attach(CUcontext *out, unsigned int flags)
     return result;
 }
 
-/* Only of the current one; the primary one it leaves as it is (measured). */
+/* Works only on the current context, and does nothing to a primary one (measured). */
 CUresult sim_context_detach(CUcontext context)
 {
     struct CUctx_st *current;
@@ -239,7 +238,7 @@ CUresult sim_context_detach(CUcontext context)
     return result;
 }
 
-/* ---- questions and settings ---- */
+/* ---- attributes ---- */
 
 CUresult sim_context_device(CUdevice *out, CUcontext context)
 {
@@ -423,7 +422,7 @@ CUresult sim_context_disable_peer(CUcontext peer)
     return change_peer(peer, false);
 }
 
-/* ---- primary ---- */
+/* ---- primary contexts ---- */
 
 static CUresult make_primary(struct sim_device *device, CUdevice ordinal)
 {
