@@ -1,10 +1,10 @@
-/* nccl_call: all-reduce and broadcast, as host functions on the program's streams: simgpu's device memory is
- * the process's own. Like NCCL's kernels they wait on the device until all ranks have come, so that a rank
- * that is gone makes the others' streams hang until ncclCommAbort. Must never call the runtime from a stream.
+/* nccl_call: all-reduce and broadcast, as host functions on the program's streams; they can read simgpu's
+ * device memory directly. See nccl_call.h. Like NCCL's kernels they wait on the stream for all ranks, so that
+ * the streams hang until ncclCommAbort if a rank has ended. Never calls the CUDA runtime from a stream.
  *
- * Unlike NCCL: arguments that differ between ranks end the call with an asynchronous ncclInvalidUsage, where
- * NCCL hangs or writes what it likes; pointers are always checked, as with NCCL_CHECK_POINTERS=1; reductions
- * other than sums and means of 16 and 32 bit floating point are refused. */
+ * Differences from NCCL: if arguments differ between ranks, the call ends with an asynchronous
+ * ncclInvalidUsage, where NCCL hangs or writes anything; pointers are always checked, as with
+ * NCCL_CHECK_POINTERS=1; only sums and means of 16 and 32 bit floating point are supported. */
 #include "tools/simgpu/nccl/nccl_call.h"
 
 #include <stdlib.h>
@@ -20,22 +20,22 @@ enum { ALL_REDUCE = 1, BROADCAST = 2 };
 
 static bool same_calls(struct ncclComm *comm, uint64_t stage)
 {
-    const struct nccl_seat *seat = comm->room->seat;
+    const struct nccl_rank_state *ranks = comm->shared->rank;
 
     for (int i = 1; i < comm->size; i++)
-        if (memcmp(&seat[i].call[stage % 2], &seat[0].call[stage % 2], sizeof(seat[0].call[0])) != 0)
+        if (memcmp(&ranks[i].call[stage % 2], &ranks[0].call[stage % 2], sizeof(ranks[0].call[0])) != 0)
             return false;
     return true;
 }
 
-/* Makes the result of one slot's worth of data from all ranks' slots. */
+/* Computes the result of one stage from the slots of all ranks. */
 static void combine(const struct nccl_op *op, uint64_t stage, char *to, size_t count, size_t bytes)
 {
     struct ncclComm *comm = op->comm;
-    const void *from[NCCL_ROOM_RANKS];
+    const void *from[NCCL_SHARED_RANKS];
 
     for (int i = 0; i < comm->size; i++)
-        from[i] = nccl_room_slot(comm->room, i, stage);
+        from[i] = nccl_shared_slot(comm->shared, i, stage);
     if (op->call.kind == BROADCAST)
         memcpy(to, from[op->call.root], count * bytes);
     else
@@ -47,18 +47,18 @@ static void exchange(const struct nccl_op *op)
 {
     struct ncclComm *comm = op->comm;
     size_t bytes = nccl_number_bytes((ncclDataType_t)op->call.type);
-    size_t most = NCCL_ROOM_SLOT / bytes;
+    size_t most = NCCL_SHARED_SLOT / bytes;
 
     for (size_t at = 0; at < op->call.count; at += most) {
         size_t count = op->call.count - at < most ? op->call.count - at : most;
         uint64_t stage = ++comm->stage;
 
         if (op->call.kind == ALL_REDUCE || op->call.root == comm->rank)
-            memcpy(nccl_room_slot(comm->room, comm->rank, stage), (const char *)op->from + at * bytes,
+            memcpy(nccl_shared_slot(comm->shared, comm->rank, stage), (const char *)op->from + at * bytes,
                    count * bytes);
-        comm->room->seat[comm->rank].call[stage % 2] = op->call;
-        nccl_room_publish(comm->room, comm->rank, stage);
-        if (!nccl_room_wait_stage(comm->room, stage, &comm->aborted))
+        comm->shared->rank[comm->rank].call[stage % 2] = op->call;
+        nccl_shared_publish(comm->shared, comm->rank, stage);
+        if (!nccl_shared_wait_stage(comm->shared, stage, &comm->aborted))
             return;
         if (!same_calls(comm, stage)) {
             atomic_store(&comm->async_error, (int)ncclInvalidUsage);
@@ -68,7 +68,7 @@ static void exchange(const struct nccl_op *op)
     }
 }
 
-/* Waits for the calls before this one. */
+/* Waits for the earlier calls of the communicator. */
 static void begin_call(struct nccl_op *op)
 {
     struct ncclComm *comm = op->comm;
@@ -119,7 +119,8 @@ void nccl_call_free_captured(struct nccl_op *op)
     }
 }
 
-/* Gives the call its number, or puts it with those of graphs. False: the communicator has ended. */
+/* Gives the call a number, or adds it to the list of captured ones. Returns false if the communicator has
+ * ended. */
 static bool enter(struct nccl_op *op)
 {
     struct ncclComm *comm = op->comm;
@@ -151,7 +152,7 @@ static ncclResult_t put_on_stream(struct nccl_op *op)
         return result;
     }
     result = nccl_cuda(cudaLaunchHostFunc(op->stream, run_call, op), "launching a collective");
-    /* The number is taken: the calls behind this one wait for it. */
+    /* Run it here: later calls wait for this number. */
     if (result != ncclSuccess && !op->captured)
         run_call(op);
     return result;
@@ -195,19 +196,19 @@ static ncclResult_t check_call(const struct nccl_op *op, const char *caller)
     if (result != ncclSuccess)
         return result;
     if (!nccl_number_bytes((ncclDataType_t)call->type))
-        return nccl_fail(ncclInvalidArgument, "%s: there is no type %d", caller, call->type);
+        return nccl_fail(ncclInvalidArgument, "%s: unknown type %d", caller, call->type);
     if (call->root < 0 || call->root >= op->comm->size)
-        return nccl_fail(ncclInvalidArgument, "%s: there is no rank %d", caller, call->root);
+        return nccl_fail(ncclInvalidArgument, "%s: unknown rank %d", caller, call->root);
     if (call->op < 0 || call->op >= (int)ncclNumOps)
-        return nccl_fail(ncclInvalidArgument, "%s: there is no operation %d", caller, call->op);
+        return nccl_fail(ncclInvalidArgument, "%s: unknown operation %d", caller, call->op);
     if (call->count == 0)
         return ncclSuccess;
     if (call->count > SIZE_MAX / 8)
         return nccl_fail(ncclInvalidArgument, "%s: %llu elements", caller, (unsigned long long)call->count);
     if (call->kind == ALL_REDUCE &&
         !nccl_number_can_reduce((ncclDataType_t)call->type, (ncclRedOp_t)call->op))
-        return nccl_fail(ncclInvalidUsage, "%s: simgpu has no operation %d for type %d", caller, call->op,
-                         call->type);
+        return nccl_fail(ncclInvalidUsage, "%s: simgpu does not support operation %d for type %d", caller,
+                         call->op, call->type);
     if (call->kind == ALL_REDUCE || call->root == op->comm->rank)
         result = check_pointer(op->comm, op->from, caller);
     return result == ncclSuccess ? check_pointer(op->comm, op->to, caller) : result;

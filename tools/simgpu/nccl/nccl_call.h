@@ -1,4 +1,4 @@
-/* nccl_call: collective calls, and their way onto a stream. */
+/* nccl_call: collective calls, run as host functions on the program's streams. */
 #ifndef SIMGPU_NCCL_CALL_H
 #define SIMGPU_NCCL_CALL_H
 
@@ -15,10 +15,10 @@ struct nccl_op {
     bool captured;
 };
 
-/* Puts a call on its stream and takes it over, also when that fails. */
+/* Puts a call on its stream. Takes ownership of it, even when it fails. */
 ncclResult_t nccl_call_launch(struct nccl_op *op);
 
-/* Frees the calls that graphs hold: the graphs must not run any more. */
+/* Frees the calls in captured graphs, which must not run any more. */
 void nccl_call_free_captured(struct nccl_op *op);
 
 #endif

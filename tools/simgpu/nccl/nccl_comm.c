@@ -1,6 +1,6 @@
-/* nccl_comm: communicators from their first rank to their end. See nccl_comm.h. Must never touch a handle
- * before it has found it in the list: programs pass old ones. Owns the list's lock, and each communicator's
- * own, which is taken inside of no other. */
+/* nccl_comm: creates and destroys communicators. See nccl_comm.h. Never dereferences a handle before it has
+ * found it in the list, since programs pass old ones. Owns the list's lock and each communicator's lock; no
+ * thread holds both. */
 #include "tools/simgpu/nccl/nccl_comm.h"
 
 #include <stdlib.h>
@@ -12,7 +12,8 @@
 
 static pthread_mutex_t list_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct ncclComm *comms;
-static struct ncclComm *kept; /* aborted, and a graph may still run their calls: reachable, never freed */
+static struct ncclComm
+    *kept; /* aborted ones whose calls a graph may still run: reachable for leak checkers, never freed */
 
 /* ---- the list ---- */
 
@@ -24,7 +25,7 @@ static void enlist(struct ncclComm **list, ncclComm_t comm)
     pthread_mutex_unlock(&list_lock);
 }
 
-/* Takes a communicator from the program. Only the first of two callers gets it. */
+/* Removes a communicator from the list. Returns true for only one of several callers. */
 static bool delist(ncclComm_t comm)
 {
     struct ncclComm **at = &comms;
@@ -69,17 +70,17 @@ void nccl_comm_drop(ncclComm_t comm)
     if (!last)
         return;
     nccl_call_free_captured(comm->captured);
-    nccl_room_leave(comm->room);
+    nccl_shared_leave(comm->shared);
     pthread_cond_destroy(&comm->changed);
     pthread_mutex_destroy(&comm->lock);
     free(comm);
 }
 
-/* ---- the beginning ---- */
+/* ---- creating ---- */
 
 ncclResult_t ncclGetUniqueId(ncclUniqueId *uniqueId)
 {
-    return uniqueId ? nccl_room_create(uniqueId) : nccl_fail(ncclInvalidArgument, "ncclGetUniqueId: NULL");
+    return uniqueId ? nccl_shared_create(uniqueId) : nccl_fail(ncclInvalidArgument, "ncclGetUniqueId: NULL");
 }
 
 static ncclResult_t find_card(int *device, unsigned char *card)
@@ -90,20 +91,20 @@ static ncclResult_t find_card(int *device, unsigned char *card)
     if (result == ncclSuccess)
         result = nccl_cuda(cudaGetDeviceProperties(&properties, *device), "cudaGetDeviceProperties");
     if (result == ncclSuccess)
-        memcpy(card, properties.uuid.bytes, NCCL_ROOM_CARD);
+        memcpy(card, properties.uuid.bytes, NCCL_SHARED_CARD);
     return result;
 }
 
 ncclResult_t nccl_comm_join(ncclComm_t *out, int size, const ncclUniqueId *id, int rank)
 {
-    unsigned char card[NCCL_ROOM_CARD];
+    unsigned char card[NCCL_SHARED_CARD];
     struct ncclComm *comm;
     ncclResult_t result;
     int device;
 
-    if (!out || size < 1 || size > NCCL_ROOM_RANKS || rank < 0 || rank >= size)
+    if (!out || size < 1 || size > NCCL_SHARED_RANKS || rank < 0 || rank >= size)
         return nccl_fail(ncclInvalidArgument, "rank %d of %d ranks (at most %d)", rank, size,
-                         NCCL_ROOM_RANKS);
+                         NCCL_SHARED_RANKS);
     *out = NULL;
     result = find_card(&device, card);
     if (result != ncclSuccess)
@@ -112,7 +113,7 @@ ncclResult_t nccl_comm_join(ncclComm_t *out, int size, const ncclUniqueId *id, i
     if (!comm)
         return nccl_fail(ncclSystemError, "no memory for a communicator");
     *comm = (struct ncclComm){.rank = rank, .size = size, .device = device, .refs = 1};
-    result = nccl_room_enter(id, size, rank, card, &comm->room);
+    result = nccl_shared_enter(id, size, rank, card, &comm->shared);
     if (result != ncclSuccess) {
         free(comm);
         return result;
@@ -126,20 +127,20 @@ ncclResult_t nccl_comm_join(ncclComm_t *out, int size, const ncclUniqueId *id, i
 
 static ncclResult_t check_cards(const struct ncclComm *comm)
 {
-    const struct nccl_seat *seat = comm->room->seat;
+    const struct nccl_rank_state *ranks = comm->shared->rank;
 
     for (int i = 0; i < comm->size; i++)
         for (int j = 0; j < i; j++)
-            if (memcmp(seat[i].card, seat[j].card, NCCL_ROOM_CARD) == 0)
+            if (memcmp(ranks[i].card, ranks[j].card, NCCL_SHARED_CARD) == 0)
                 return nccl_fail(ncclInvalidUsage, "Duplicate GPU detected : rank %d and rank %d", j, i);
     return ncclSuccess;
 }
 
 ncclResult_t nccl_comm_meet(ncclComm_t comm)
 {
-    ncclResult_t result = nccl_room_wait_joined(comm->room, &comm->aborted)
+    ncclResult_t result = nccl_shared_wait_joined(comm->shared, &comm->aborted)
                               ? check_cards(comm)
-                              : nccl_fail(ncclInternalError, "aborted before all ranks had come");
+                              : nccl_fail(ncclInternalError, "aborted before all ranks had joined");
 
     if (result != ncclSuccess && delist(comm))
         nccl_comm_drop(comm);
@@ -178,7 +179,7 @@ ncclResult_t ncclCommInitAll(ncclComm_t *comm, int ndev, const int *devlist)
     int cards = 0;
     ncclResult_t result = nccl_cuda(cudaGetDeviceCount(&cards), "cudaGetDeviceCount");
 
-    if (!comm || ndev < 1 || ndev > NCCL_ROOM_RANKS)
+    if (!comm || ndev < 1 || ndev > NCCL_SHARED_RANKS)
         return nccl_fail(ncclInvalidArgument, "ncclCommInitAll: %d devices", ndev);
     for (int i = 0; i < ndev && result == ncclSuccess; i++) {
         int number = devlist ? devlist[i] : i;
@@ -187,13 +188,13 @@ ncclResult_t ncclCommInitAll(ncclComm_t *comm, int ndev, const int *devlist)
             return nccl_fail(ncclInvalidArgument, "ncclCommInitAll: there is no device %d", number);
         for (int j = 0; j < i && devlist; j++)
             if (devlist[j] == number)
-                return nccl_fail(ncclInvalidUsage, "ncclCommInitAll: device %d is there twice", number);
+                return nccl_fail(ncclInvalidUsage, "ncclCommInitAll: device %d is listed twice", number);
     }
     memset(comm, 0, (size_t)ndev * sizeof(*comm));
     if (result == ncclSuccess)
         result = nccl_cuda(cudaGetDevice(&device), "cudaGetDevice");
     if (result == ncclSuccess)
-        result = nccl_room_create(&id);
+        result = nccl_shared_create(&id);
     if (result == ncclSuccess) {
         result = join_all(comm, ndev, devlist, &id);
         cudaSetDevice(device);
@@ -204,9 +205,9 @@ ncclResult_t ncclCommInitAll(ncclComm_t *comm, int ndev, const int *devlist)
     return result;
 }
 
-/* ---- the end ---- */
+/* ---- destroying ---- */
 
-/* Waits for the calls that are queued. */
+/* Waits for the queued calls. */
 static void flush(ncclComm_t comm)
 {
     pthread_mutex_lock(&comm->lock);
@@ -243,7 +244,7 @@ ncclResult_t ncclCommDestroy(ncclComm_t comm)
     return ncclSuccess;
 }
 
-/* Does not wait: calls that are still queued hold the communicator until the streams come to them. */
+/* Does not wait: queued calls hold a reference until their streams reach them. */
 ncclResult_t ncclCommAbort(ncclComm_t comm)
 {
     bool in_graphs;
@@ -257,7 +258,7 @@ ncclResult_t ncclCommAbort(ncclComm_t comm)
     in_graphs = comm->captured;
     pthread_cond_broadcast(&comm->changed);
     pthread_mutex_unlock(&comm->lock);
-    nccl_room_wake(comm->room);
+    nccl_shared_wake(comm->shared);
     if (in_graphs)
         enlist(&kept, comm);
     else
@@ -265,7 +266,7 @@ ncclResult_t ncclCommAbort(ncclComm_t comm)
     return ncclSuccess;
 }
 
-/* ---- questions ---- */
+/* ---- attributes ---- */
 
 static ncclResult_t check_question(ncclComm_t comm, const void *out, const char *caller)
 {

@@ -1,8 +1,7 @@
-/* nccl_comm: a communicator as one rank sees it: its seat in the room, the calls that it has queued, and its
- * end.
+/* nccl_comm: a communicator of one rank: its shared memory, its queued calls, and its end.
  *
- * Calls run on the streams that they were given to, one at a time, in the order in which they were made: each
- * has a number. A call in a captured graph has none and runs when the graph comes to it.
+ * Calls run on the program's streams, one at a time, in the order in which they were made, which their
+ * numbers give. A call in a captured graph has no number and runs when the graph reaches it.
  */
 #ifndef SIMGPU_NCCL_COMM_H
 #define SIMGPU_NCCL_COMM_H
@@ -11,35 +10,35 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 
-#include "tools/simgpu/nccl/nccl_room.h"
+#include "tools/simgpu/nccl/nccl_shared.h"
 
 struct nccl_op;
 
 struct ncclComm {
-    struct ncclComm *next;        /* of all that the program has; guarded by the list's lock */
-    struct ncclComm *next_joined; /* in the group that it was made in */
-    struct nccl_room *room;
+    struct ncclComm *next;        /* in the list of the program's communicators; guarded by the list's lock */
+    struct ncclComm *next_joined; /* in the list of the group that it was made in */
+    struct nccl_shared *shared;
     int rank, size, device;
     atomic_bool aborted;
     _Atomic int async_error;
     pthread_mutex_t lock;
     pthread_cond_t changed;
     /* guarded by lock */
-    unsigned refs; /* the program's handle, and each queued call */
+    unsigned refs; /* one for the program's handle, one for each queued call */
     uint64_t issued, served;
     bool running;
     bool finalized;
     struct nccl_op *captured; /* calls that graphs hold */
-    /* of the running call */
+    /* owned by the running call */
     uint64_t stage;
 };
 
-/* Takes a rank's seat, without waiting for the others: nccl_comm_meet does. */
+/* Joins as one rank, without waiting for the others; nccl_comm_meet() waits. */
 ncclResult_t nccl_comm_join(ncclComm_t *out, int size, const ncclUniqueId *id, int rank);
-/* Waits for all ranks, and refuses a card that two of them use. Ends the communicator when it fails. */
+/* Waits for all ranks. Fails if two of them use the same card. Destroys the communicator on failure. */
 ncclResult_t nccl_comm_meet(ncclComm_t comm);
 
-/* ncclInvalidArgument if the program has no such communicator. */
+/* Returns ncclInvalidArgument if the handle is not a communicator of this program. */
 ncclResult_t nccl_comm_check(ncclComm_t comm, const char *caller);
 
 /* A queued call holds a reference. */

@@ -1,4 +1,4 @@
-/* nccl_error: codes and reasons. See nccl_error.h. */
+/* nccl_error: texts of error codes, and the last failure. See nccl_error.h. */
 #include "tools/simgpu/nccl/nccl_error.h"
 
 #include <stdarg.h>
@@ -23,7 +23,7 @@ ncclResult_t nccl_cuda(cudaError_t error, const char *what)
                : nccl_fail(ncclUnhandledCudaError, "%s: %s", what, cudaGetErrorString(error));
 }
 
-/* NCCL's own words. */
+/* The texts are NCCL's. */
 const char *ncclGetErrorString(ncclResult_t result)
 {
     switch (result) {

@@ -8,8 +8,8 @@
 static _Thread_local struct {
     int depth;
     ncclResult_t failed;
-    struct nccl_op *first, *last; /* in order */
-    ncclComm_t joined;            /* the newest first */
+    struct nccl_op *first, *last; /* calls, in order */
+    ncclComm_t joined;            /* new communicators, the newest first */
 } group;
 
 ncclResult_t nccl_group_failed(ncclResult_t result)

@@ -50,13 +50,13 @@ static float float_of(uint32_t bits)
     return value;
 }
 
-/* Rounds to nearest, ties to even, as all below. */
+/* Rounds to nearest, ties to even, as do all conversions below. */
 static uint16_t to_bf16(float value)
 {
     uint32_t bits = bits_of(value);
 
     if ((bits & 0x7fffffffu) > 0x7f800000u)
-        return (uint16_t)(bits >> 16 | 0x40u); /* stays not a number */
+        return (uint16_t)(bits >> 16 | 0x40u); /* keep it a NaN */
     return (uint16_t)((bits + 0x7fffu + (bits >> 16 & 1u)) >> 16);
 }
 
@@ -83,7 +83,7 @@ static uint16_t to_half(float value)
         return (uint16_t)(sign | 0x7e00u);
     if (size >= 0x477ff000u) /* 65520 and more round to infinity */
         return (uint16_t)(sign | 0x7c00u);
-    if (size < 0x38800000u) /* below 2^-14: in steps of 2^-24, which the addition rounds to */
+    if (size < 0x38800000u) /* below 2^-14: subnormal, in steps of 2^-24; the addition rounds to one */
         return (uint16_t)(sign | (bits_of(float_of(size) + 0.5f) - bits_of(0.5f)));
     size += 0xfffu + (size >> 13 & 1u);
     return (uint16_t)(sign | ((size >> 13) - (112u << 10)));

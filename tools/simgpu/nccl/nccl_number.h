@@ -7,14 +7,14 @@
 
 #include "tools/simgpu/nccl/nccl_abi.h"
 
-size_t nccl_number_bytes(ncclDataType_t type); /* 0: not a type */
+size_t nccl_number_bytes(ncclDataType_t type); /* 0: unknown type */
 
-/* Can nccl_number_reduce do this? Sums and means of 16 and 32 bit floating point can be made. */
+/* Does nccl_number_reduce() support this? It does sums and means of 16 and 32 bit floating point. */
 bool nccl_number_can_reduce(ncclDataType_t type, ncclRedOp_t op);
 
-/* Writes the sum or the mean over `ranks` arrays, added up in the order of the ranks in 32 bits, so that
- * every rank gets the same bits. For a mean each value is multiplied by 1 / ranks first, as NCCL does. `out`
- * may be one of the arrays. */
+/* Writes the sum or mean over `ranks` arrays. Adds in 32 bits and in the order of the ranks, so that every
+ * rank gets the same bits. For a mean each value is multiplied by 1 / ranks first, as in NCCL. `out` may be
+ * one of the arrays. */
 void nccl_number_reduce(void *out, const void *const *from, int ranks, size_t count, ncclDataType_t type,
                         ncclRedOp_t op);
 
