@@ -1,5 +1,4 @@
-/* cudart_function: attributes of registered kernels and how many of their blocks fit. No lock.
- */
+/* cudart_function: attributes and occupancy of registered kernels. No lock. */
 #include "tools/simgpu/cudart/cudart_registry.h"
 
 #include <string.h>
@@ -47,7 +46,7 @@ cudaError_t cudaFuncSetAttribute(const void *function, enum cudaFuncAttribute at
 cudaError_t cudaFuncSetCacheConfig(const void *function, enum cudaFuncCache config)
 {
     CUfunction f;
-    (void)config; /* a preference; there is no cache */
+    (void)config; /* a hint: simgpu has no cache */
     return CUDART_IN_CONTEXT(cudart_registry_function(function, &f));
 }
 

@@ -1,6 +1,5 @@
-/* cudart_pointer: what the runtime says about an address. Memory that CUDA does not know is
- * cudaMemoryTypeUnregistered, and no error. No lock.
- */
+/* cudart_pointer: cudaPointerGetAttributes. Memory that CUDA does not know is cudaMemoryTypeUnregistered,
+ * which is no error. No lock. */
 #include "tools/simgpu/cudart/cudart_runtime.h"
 
 #include <string.h>

@@ -1,5 +1,5 @@
-/* cudart_properties: cudaGetDeviceProperties, made of the driver's attributes (properties.def). An attribute
- * that the driver does not know stays 0. No lock.
+/* cudart_properties: cudaGetDeviceProperties, made of the driver's attributes (properties.def). A field whose
+ * attribute the driver does not know is 0. No lock.
  */
 #include "tools/simgpu/cudart/cudart_runtime.h"
 

@@ -1,5 +1,6 @@
-/* nvml_device: which cards there are and what they are called. NVML sees all cards of the machine, whatever
- * CUDA_VISIBLE_DEVICES says. The PCI address is made from the index: bus index + 1 in domain 0. No lock.
+/* nvml_device: the list of cards, their names and attributes. NVML shows all cards of the machine,
+ * independent of CUDA_VISIBLE_DEVICES. The PCI address is made from the index: bus index + 1 in domain 0. No
+ * lock.
  */
 #include "tools/simgpu/nvml/nvml_session.h"
 #include "tools/simgpu/engine/sim_card.h"
@@ -154,7 +155,7 @@ nvmlReturn_t nvmlDeviceGetCudaComputeCapability(nvmlDevice_t device, int *major,
     return NVML_SUCCESS;
 }
 
-/* A simulated card has no clock that could tell how busy it is: it says idle. */
+/* simgpu does not measure utilization and always reports 0. */
 nvmlReturn_t nvmlDeviceGetUtilizationRates(nvmlDevice_t device, nvmlUtilization_t *utilization)
 {
     int card;

@@ -1,6 +1,5 @@
-/* nvml_memory: what is used on a card and by which process, as the shared cards know it. No lock.
- * The three versions of the process list differ only in the layout of an element, so that one function fills
- * them all.
+/* nvml_memory: memory used on a card and by each process, from engine/sim_card.h. No lock. The three versions
+ * of the process list differ only in the layout of an element, so that one function fills them all.
  */
 #include "tools/simgpu/nvml/nvml_session.h"
 #include "tools/simgpu/engine/sim_card.h"
@@ -9,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#define PROCESSES_MAX 1024 /* slots that the cards have */
+#define PROCESSES_MAX 1024 /* CARD_SLOTS */
 #define NO_INSTANCE   0xFFFFFFFFu
 #define NOT_AVAILABLE 0xFFFFFFFFFFFFFFFFull /* NVML_VALUE_NOT_AVAILABLE */
 
@@ -58,7 +57,7 @@ static nvmlProcessInfo_v2_t describe(const struct sim_card_process *process, int
                                   .computeInstanceId = instance};
 }
 
-/* Newcomers from `from` to `to`, each like the process that they came with; returns the new count. */
+/* Adds newcomers number `from` to `to`, each with the bytes in `info`. Returns the new count. */
 static unsigned int add_newcomers(nvmlProcessInfo_v2_t *out, unsigned int count, nvmlProcessInfo_v2_t info,
                                   unsigned int from, unsigned int to)
 {
@@ -69,7 +68,7 @@ static unsigned int add_newcomers(nvmlProcessInfo_v2_t *out, unsigned int count,
     return count;
 }
 
-/* All that the list shows, PROCESSES_MAX at most. Newcomers stand before and behind the process itself. */
+/* Collects the list, at most PROCESSES_MAX entries. Newcomers come before and after the process itself. */
 static unsigned int collect(int card, const struct nvml_view *view, nvmlProcessInfo_v2_t *out)
 {
     struct sim_card_process found[PROCESSES_MAX];
@@ -86,7 +85,7 @@ static unsigned int collect(int card, const struct nvml_view *view, nvmlProcessI
     return count;
 }
 
-/* size is that of the caller's element; an element begins with the fields of _v1 in every version. */
+/* size is the size of the caller's element, which begins with the fields of _v1 in every version. */
 static nvmlReturn_t list_processes(nvmlDevice_t device, unsigned int *count, void *infos, size_t size)
 {
     nvmlProcessInfo_v2_t shown[PROCESSES_MAX];

@@ -1,5 +1,5 @@
-/* nvml_session: initialization, versions and error texts of the simulated NVML. Works in a process that never
- * uses CUDA: it opens the cards itself. Owns no lock; the count of initializations is atomic.
+/* nvml_session: initialization, versions and error texts of the simulated NVML. Opens the cards itself, so
+ * that it works in a process that never uses CUDA. Owns no lock; the count of initializations is atomic.
  */
 #include "tools/simgpu/nvml/nvml_session.h"
 #include "tools/simgpu/engine/sim_card.h"
@@ -23,7 +23,7 @@ nvmlReturn_t nvml_session_check(void)
 {
     if (atomic_load(&initialized) <= 0)
         return NVML_ERROR_UNINITIALIZED;
-    /* Opened already, except in a child forked after nvmlInit, which gets a view of its own. */
+    /* Does nothing, except in a child that was forked after nvmlInit. */
     return sim_card_open() ? NVML_ERROR_DRIVER_NOT_LOADED : NVML_SUCCESS;
 }
 

@@ -8,9 +8,9 @@
 #include <string.h>
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static struct nvml_view current; /* lock */
+static struct nvml_view current; /* guarded by lock */
 
-/* Digits up to the end of the part, at most `most`. */
+/* Reads a number that fills the part and is at most `most`. */
 static bool read_number(const char *text, size_t length, unsigned int most, unsigned int *out)
 {
     unsigned long long value = 0;
@@ -32,7 +32,7 @@ static bool is(const char *text, size_t length, const char *name)
     return length == strlen(name) && !memcmp(text, name, length);
 }
 
-/* "name=N" */
+/* Reads "name=N". */
 static bool is_number(const char *text, size_t length, const char *name, unsigned int most, unsigned int *out)
 {
     size_t prefix = strlen(name);
