@@ -1,14 +1,14 @@
-/* The CPU table: one queue function per operation, all made from OPS_LIST. The arguments are copied into a
- * job, so a caller may reuse its structure at once. The host function frees the job after it ran; a job that
- * was captured runs at every launch of the graph and is freed with the table. No lock: the stream orders, and
- * one thread submits to a table. */
+/* The CPU table: one function per operation that queues a job, generated from OPS_LIST. The arguments are
+ * copied into the job, so that the caller may reuse its structure at once. The host function frees the job
+ * after it ran; a captured job runs at every launch of the graph and is freed with the table. No lock: one
+ * thread submits to a table, and the stream keeps the order. */
 #include "ops_cpu.h"
 
 #include <stdlib.h>
 
 struct cpu_job {
     void (*run)(const struct cpu_job *job);
-    struct cpu_job *next; /* of the captured ones */
+    struct cpu_job *next; /* in the list of captured jobs */
     union {
 #define CPU_JOB_FIELD(name) struct op_##name name;
         OPS_LIST(CPU_JOB_FIELD)

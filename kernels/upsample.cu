@@ -1,9 +1,8 @@
-/* Doubling an image, and moving channels between images, on the device; the expressions are in upsample.c,
- * the CPU reference. A thread treats V neighbouring channels: 16 bytes of them where everything is aligned,
- * else one. */
+/* upsample and channels_copy on the device; the expressions are in upsample.c, the CPU reference. A thread
+ * moves V neighbouring channels: 16 bytes if everything is aligned, else one. */
 #include "types.cuh"
 
-/* V elements as they lie in memory. */
+/* V elements, for one access. */
 template <class T, int V> struct alignas(V * sizeof(T)) raw {
     T v[V];
 };
@@ -94,7 +93,7 @@ int cuda_upsample_backward(struct cuda_ops *ops, ops_stream stream, const struct
 int cuda_channels_copy(struct cuda_ops *ops, ops_stream stream, const struct op_channels_copy *args)
 {
     size_t count = args->rows * args->cols, bytes = ops_type_bytes(args->type);
-    /* Every row of both, and where the channels begin in it. */
+    /* Multiple of 16 if that holds for each row, its part that is copied, and where that begins. */
     size_t rows = (args->x_cols | args->out_cols | args->x_from | args->out_from | args->cols) * bytes;
 
     (void)ops;
