@@ -1,4 +1,4 @@
-/* plot: see plot.h. */
+/* plot: small SVG files. See plot.h. */
 #include "harness/base/plot.h"
 
 #include <errno.h>

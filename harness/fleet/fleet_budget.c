@@ -1,4 +1,4 @@
-/* fleet_budget: see fleet_budget.h. */
+/* fleet_budget: one budget for all members of a fleet. See fleet_budget.h. */
 #include "harness/fleet/fleet_budget.h"
 
 #include <string.h>

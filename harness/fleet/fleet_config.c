@@ -1,5 +1,5 @@
-/* fleet_config: see fleet_config.h. One table of options serves the parser, the help and the manual
- * page. */
+/* fleet_config: parses the list of programs that a fleet starts. See fleet_config.h. One table of options
+ * serves the parser, the help and the manual page. */
 #include "harness/fleet/fleet_config.h"
 
 #include <ctype.h>

@@ -1,4 +1,4 @@
-/* fleet_line: see fleet_line.h. */
+/* fleet_line: lines, progress and results in the output of a program. See fleet_line.h. */
 #include "harness/fleet/fleet_line.h"
 
 #include <math.h>

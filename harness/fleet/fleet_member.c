@@ -1,4 +1,4 @@
-/* fleet_member: see fleet_member.h. */
+/* fleet_member: starts, reads and ends one program of a fleet. See fleet_member.h. */
 #include "harness/fleet/fleet_member.h"
 
 #include <errno.h>

@@ -1,5 +1,5 @@
-/* fleet_meter: see fleet_meter.h. Declares the few NVML functions it uses, because NVML's header may be
- * missing. */
+/* fleet_meter: device memory of each process, from NVML. See fleet_meter.h. Declares the few NVML functions
+ * it uses, because NVML's header may be missing. */
 #include "harness/fleet/fleet_meter.h"
 
 #include <dlfcn.h>

@@ -1,4 +1,4 @@
-/* fleet_mps: see fleet_mps.h. */
+/* fleet_mps: runs a CUDA MPS server for the children. See fleet_mps.h. */
 #include "harness/fleet/fleet_mps.h"
 
 #include <dirent.h>

@@ -1,4 +1,4 @@
-/* fleet_place: see fleet_place.h. */
+/* fleet_place: finds the programs of this build and the card that children see. See fleet_place.h. */
 #include "harness/fleet/fleet_place.h"
 
 #include <dirent.h>

@@ -1,4 +1,4 @@
-/* fleet_report: see fleet_report.h. */
+/* fleet_report: the results of a fleet as a table or key=value lines. See fleet_report.h. */
 #include "harness/fleet/fleet_report.h"
 
 #include <math.h>

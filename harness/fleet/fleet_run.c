@@ -1,4 +1,4 @@
-/* fleet_run: see fleet_run.h. */
+/* fleet_run: runs the members of a fleet to their end. See fleet_run.h. */
 #include "harness/fleet/fleet_run.h"
 
 #include <errno.h>

@@ -1,4 +1,4 @@
-/* fleet_show: see fleet_show.h. */
+/* fleet_show: progress of a fleet on stderr. See fleet_show.h. */
 #include "harness/fleet/fleet_show.h"
 
 #include <math.h>

@@ -1,4 +1,4 @@
-/* scenario_card: see scenario_card.h. */
+/* scenario_card: a card of a given size, simulated or real. See scenario_card.h. */
 #include "harness/scenario/scenario_card.h"
 
 #include <fcntl.h>

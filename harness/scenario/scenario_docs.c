@@ -1,4 +1,4 @@
-/* scenario_docs: see scenario_docs.h. */
+/* scenario_docs: writes results as Markdown and SVG. See scenario_docs.h. */
 #include "harness/scenario/scenario_docs.h"
 
 #include <ctype.h>

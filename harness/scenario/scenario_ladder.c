@@ -1,7 +1,8 @@
-/* scenario_ladder: see scenario_ladder.h. The whole card comes first and says what each way holds; the other
- * rungs lie between the least that any way must have and the most that one holds. A way goes down the ladder
- * until it fails. The smallest card is then searched between that rung and the one above; a card with less
- * than the context and what is live at once is known to fail. */
+/* scenario_ladder: runs several ways of one training on a ladder of card sizes. See scenario_ladder.h. The
+ * whole card comes first and says what each way holds; the other rungs lie between the least that any way
+ * must have and the most that one holds. A way goes down the ladder until it fails. The smallest card is then
+ * searched between that rung and the one above; a card with less than the context and what is live at once is
+ * known to fail. */
 #include "harness/scenario/scenario_ladder.h"
 
 #include <math.h>

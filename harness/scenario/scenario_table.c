@@ -1,4 +1,4 @@
-/* scenario_table: see scenario_table.h. */
+/* scenario_table: a table of texts, aligned or as Markdown. See scenario_table.h. */
 #include "harness/scenario/scenario_table.h"
 
 #include <stdarg.h>

@@ -1,4 +1,5 @@
-/* bench_caching: see bench_caching.h. The numbers are those of PyTorch's c10/cuda/CUDACachingAllocator. */
+/* bench_caching: a caching allocator with PyTorch's default policy. See bench_caching.h. The numbers are
+ * those of PyTorch's c10/cuda/CUDACachingAllocator. */
 #include "bench_caching.h"
 
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* bench_child: see bench_child.h. */
+/* bench_child: runs this program again, once per engine. See bench_child.h. */
 #include "bench_child.h"
 
 #include <errno.h>

@@ -1,4 +1,4 @@
-/* bench_cuda: see bench_cuda.h. */
+/* bench_cuda: loads the CUDA runtime by name. See bench_cuda.h. */
 #include "bench_cuda.h"
 
 #include <ctype.h>

@@ -1,4 +1,5 @@
-/* bench_expandable: see bench_expandable.h. */
+/* bench_expandable: estimates what PyTorch's cache with expandable segments would hold. See
+ * bench_expandable.h. */
 #include "bench_expandable.h"
 
 #include <stdio.h>

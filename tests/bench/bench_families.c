@@ -1,4 +1,4 @@
-/* bench_families: see bench_families.h. */
+/* bench_families: programs whose sizes vary. See bench_families.h. */
 #include "bench_families.h"
 
 #include <string.h>

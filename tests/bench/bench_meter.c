@@ -1,4 +1,5 @@
-/* bench_meter: see bench_meter.h. The few declarations of NVML that are needed; its header is not everywhere.
+/* bench_meter: memory in use on the card, measured from another process. See bench_meter.h. The few
+ * declarations of NVML that are needed; its header is not everywhere.
  */
 #include "bench_meter.h"
 

@@ -1,4 +1,4 @@
-/* bench_program: see bench_program.h. */
+/* bench_program: writes the allocations of a training. See bench_program.h. */
 #include "bench_program.h"
 
 #include <math.h>

@@ -1,4 +1,4 @@
-/* bench_run: see bench_run.h. */
+/* bench_run: one replay of one trace with one engine. See bench_run.h. */
 #include "bench_run.h"
 
 #include <inttypes.h>

@@ -1,4 +1,4 @@
-/* bench_svg: see bench_svg.h. */
+/* bench_svg: live and physical bytes over the course of each trace, as SVG. See bench_svg.h. */
 #include "bench_svg.h"
 
 #include <inttypes.h>

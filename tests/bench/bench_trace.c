@@ -1,4 +1,4 @@
-/* bench_trace: see bench_trace.h. */
+/* bench_trace: reads the allocations of a program from a file. See bench_trace.h. */
 #include "bench_trace.h"
 
 #include <inttypes.h>

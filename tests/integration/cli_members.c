@@ -1,4 +1,4 @@
-/* cli_members: see cli_members.h. */
+/* cli_members: processes of a ledger, for tests of commands. See cli_members.h. */
 #include "cli_members.h"
 
 #include <fcntl.h>

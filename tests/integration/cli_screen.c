@@ -1,4 +1,4 @@
-/* cli_screen: see cli_screen.h. */
+/* cli_screen: a program in a pseudo-terminal, and the contents of its screen. See cli_screen.h. */
 #include "cli_screen.h"
 
 #include <ctype.h>

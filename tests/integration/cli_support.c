@@ -1,4 +1,4 @@
-/* cli_support: see cli_support.h. */
+/* cli_support: runs gpucap in a private home and scratch folder. See cli_support.h. */
 #include "cli_support.h"
 
 #include <dirent.h>

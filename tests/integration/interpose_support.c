@@ -1,4 +1,5 @@
-/* interpose_support: see interpose_support.h. */
+/* interpose_support: runs test programs under libgpucap.so and checks each line of their output. See
+ * interpose_support.h. */
 #include "interpose_support.h"
 
 #include <stdio.h>

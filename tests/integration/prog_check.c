@@ -1,4 +1,4 @@
-/* prog_check: see prog_check.h. */
+/* prog_check: steps and scenarios of programs that check themselves. See prog_check.h. */
 #include "prog_check.h"
 
 #include <dlfcn.h>

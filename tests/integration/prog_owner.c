@@ -1,4 +1,4 @@
-/* prog_owner: see prog_owner.h. */
+/* prog_owner: two libraries that allocate through the CUDA runtime. See prog_owner.h. */
 #include "prog_owner.h"
 
 #include <cuda_runtime_api.h>

@@ -1,4 +1,4 @@
-/* recording_decode: see recording_decode.h. */
+/* recording_decode: reads a recording strictly: every fault ends the test. See recording_decode.h. */
 #include "recording_decode.h"
 
 #include <stdio.h>

@@ -1,4 +1,4 @@
-/* recording_make: see recording_make.h. */
+/* recording_make: writes recordings for tests. See recording_make.h. */
 #include "recording_make.h"
 
 #include "tools/gpucap/recording_unpack.h"

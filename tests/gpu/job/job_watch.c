@@ -1,4 +1,4 @@
-/* job_watch: see job_watch.h. */
+/* job_watch: the memory that a job uses, by NVML and by the ledger. See job_watch.h. */
 #include "job_watch.h"
 
 #include <dlfcn.h>

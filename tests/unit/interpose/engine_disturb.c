@@ -1,4 +1,4 @@
-/* engine_disturb: see engine_disturb.h. */
+/* engine_disturb: interrupts threads at arbitrary instructions. See engine_disturb.h. */
 #include "tests/unit/interpose/engine_disturb.h"
 
 #include <errno.h>

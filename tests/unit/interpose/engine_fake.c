@@ -1,4 +1,4 @@
-/* engine_fake: see engine_fake.h. */
+/* engine_fake: a fake driver that checks the rules of the real one. See engine_fake.h. */
 #include "tests/unit/interpose/engine_fake.h"
 
 #include <pthread.h>

@@ -1,4 +1,5 @@
-/* engine_model: see engine_model.h. */
+/* engine_model: a pool over the fake driver, and a list of live blocks to compare it with. See
+ * engine_model.h. */
 #include "tests/unit/interpose/engine_model.h"
 
 #include <errno.h>

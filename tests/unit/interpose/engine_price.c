@@ -1,4 +1,5 @@
-/* engine_price: see engine_price.h. */
+/* engine_price: counts the driver calls of a program through the pool, and what they cost on an H200. See
+ * engine_price.h. */
 #include "tests/unit/interpose/engine_price.h"
 
 #include <stdlib.h>

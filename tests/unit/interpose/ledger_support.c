@@ -1,4 +1,4 @@
-/* ledger_support: see ledger_support.h. */
+/* ledger_support: a private folder for ledgers, and processes that use one. See ledger_support.h. */
 #include "ledger_support.h"
 
 #include <dirent.h>
