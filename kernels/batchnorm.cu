@@ -214,9 +214,6 @@ int cuda_batchnorm_forward(struct cuda_ops *ops, ops_stream stream, const struct
         return OPS_OK;
     if ((uintptr_t)args->workspace % sizeof(float))
         return OPS_INVALID;
-    if (packs)
-        CUDA_BY_TYPE(args->type, T, (forward<T, pack<T>::size>(ops, stream, args)));
-    else
-        CUDA_BY_TYPE(args->type, T, (forward<T, 1>(ops, stream, args)));
+    CUDA_BY_WIDTH(packs, args->type, T, V, (forward<T, V>(ops, stream, args)));
     return cudaGetLastError();
 }

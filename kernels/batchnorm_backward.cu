@@ -252,9 +252,6 @@ int cuda_batchnorm_backward(struct cuda_ops *ops, ops_stream stream, const struc
         return OPS_OK;
     if ((uintptr_t)args->workspace % sizeof(float))
         return OPS_INVALID;
-    if (packs)
-        CUDA_BY_TYPE(args->type, T, (backward_masked<T, pack<T>::size>(ops, stream, args)));
-    else
-        CUDA_BY_TYPE(args->type, T, (backward_masked<T, 1>(ops, stream, args)));
+    CUDA_BY_WIDTH(packs, args->type, T, V, (backward_masked<T, V>(ops, stream, args)));
     return cudaGetLastError();
 }

@@ -236,10 +236,8 @@ int cuda_maxpool_forward(struct cuda_ops *ops, ops_stream stream, const struct o
     (void)ops;
     if (args->n <= 0 || args->c <= 0)
         return OPS_OK;
-    if (cuda_aligned(args->c * ops_type_bytes(args->type), args->x, args->y, args->where))
-        CUDA_BY_TYPE(args->type, T, (max_forward<T, pack<T>::size>(stream, args, oh, ow)));
-    else
-        CUDA_BY_TYPE(args->type, T, (max_forward<T, 1>(stream, args, oh, ow)));
+    CUDA_BY_WIDTH(cuda_aligned(args->c * ops_type_bytes(args->type), args->x, args->y, args->where),
+                  args->type, T, V, (max_forward<T, V>(stream, args, oh, ow)));
     return cudaGetLastError();
 }
 
@@ -264,10 +262,8 @@ int cuda_maxpool_backward(struct cuda_ops *ops, ops_stream stream, const struct 
     (void)ops;
     if (args->n <= 0 || args->c <= 0)
         return OPS_OK;
-    if (cuda_aligned(args->c * ops_type_bytes(args->type), args->dx, args->dy, args->where))
-        CUDA_BY_TYPE(args->type, T, (max_backward<T, pack<T>::size>(stream, args, oh, ow)));
-    else
-        CUDA_BY_TYPE(args->type, T, (max_backward<T, 1>(stream, args, oh, ow)));
+    CUDA_BY_WIDTH(cuda_aligned(args->c * ops_type_bytes(args->type), args->dx, args->dy, args->where),
+                  args->type, T, V, (max_backward<T, V>(stream, args, oh, ow)));
     return cudaGetLastError();
 }
 
@@ -283,10 +279,8 @@ int cuda_avgpool_forward(struct cuda_ops *ops, ops_stream stream, const struct o
     (void)ops;
     if (args->n <= 0 || args->c <= 0)
         return OPS_OK;
-    if (cuda_aligned(args->c * ops_type_bytes(args->type), args->x, args->y))
-        CUDA_BY_TYPE(args->type, T, (avg<T, pack<T>::size>(stream, args)));
-    else
-        CUDA_BY_TYPE(args->type, T, (avg<T, 1>(stream, args)));
+    CUDA_BY_WIDTH(cuda_aligned(args->c * ops_type_bytes(args->type), args->x, args->y), args->type, T, V,
+                  (avg<T, V>(stream, args)));
     return cudaGetLastError();
 }
 
@@ -297,12 +291,7 @@ int cuda_avgpool_backward(struct cuda_ops *ops, ops_stream stream, const struct 
     (void)ops;
     if (count == 0)
         return OPS_OK;
-    if (cuda_aligned(args->c * ops_type_bytes(args->type), args->dx, args->dy))
-        CUDA_BY_TYPE(args->type, T,
-                     (avg_back_kernel<T, pack<T>::size>
-                      <<<cuda_grid(count / pack<T>::size), CUDA_BLOCK, 0, stream>>>(*args)));
-    else
-        CUDA_BY_TYPE(args->type, T,
-                     (avg_back_kernel<T, 1><<<cuda_grid(count), CUDA_BLOCK, 0, stream>>>(*args)));
+    CUDA_BY_WIDTH(cuda_aligned(args->c * ops_type_bytes(args->type), args->dx, args->dy), args->type, T, V,
+                  (avg_back_kernel<T, V><<<cuda_grid(count / V), CUDA_BLOCK, 0, stream>>>(*args)));
     return cudaGetLastError();
 }

@@ -197,6 +197,14 @@ template <class... P> static inline bool cuda_packed(int cols, P... pointers)
         }                                                                                                    \
     } while (0)
 
+/* CUDA_BY_WIDTH(aligned, type, T, V, statement): runs the statement with T defined as the element type and V
+ * as the elements that a thread accesses at once: a pack if aligned (cuda_aligned), else 1. */
+#define CUDA_BY_WIDTH(aligned, type, T, V, ...)                                                              \
+    CUDA_BY_PACKED(aligned, WIDTH_IS_PACK, CUDA_BY_TYPE(type, T, {                                           \
+                       constexpr int V = WIDTH_IS_PACK ? pack<T>::size : 1;                                  \
+                       __VA_ARGS__;                                                                          \
+                   }))
+
 /* Returns the number of groups for count elements. */
 static inline size_t cuda_groups(size_t count)
 {

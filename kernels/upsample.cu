@@ -64,12 +64,8 @@ int cuda_upsample_forward(struct cuda_ops *ops, ops_stream stream, const struct 
     (void)ops;
     if (count == 0)
         return OPS_OK;
-    if (cuda_aligned(args->c * ops_type_bytes(args->type), args->x, args->y))
-        CUDA_BY_TYPE(args->type, T,
-                     (up_kernel<T, pack<T>::size>
-                      <<<cuda_grid(count / pack<T>::size), CUDA_BLOCK, 0, stream>>>(*args)));
-    else
-        CUDA_BY_TYPE(args->type, T, (up_kernel<T, 1><<<cuda_grid(count), CUDA_BLOCK, 0, stream>>>(*args)));
+    CUDA_BY_WIDTH(cuda_aligned(args->c * ops_type_bytes(args->type), args->x, args->y), args->type, T, V,
+                  (up_kernel<T, V><<<cuda_grid(count / V), CUDA_BLOCK, 0, stream>>>(*args)));
     return cudaGetLastError();
 }
 
@@ -80,13 +76,8 @@ int cuda_upsample_backward(struct cuda_ops *ops, ops_stream stream, const struct
     (void)ops;
     if (count == 0)
         return OPS_OK;
-    if (cuda_aligned(args->c * ops_type_bytes(args->type), args->dx, args->dy))
-        CUDA_BY_TYPE(args->type, T,
-                     (up_back_kernel<T, pack<T>::size>
-                      <<<cuda_grid(count / pack<T>::size), CUDA_BLOCK, 0, stream>>>(*args)));
-    else
-        CUDA_BY_TYPE(args->type, T,
-                     (up_back_kernel<T, 1><<<cuda_grid(count), CUDA_BLOCK, 0, stream>>>(*args)));
+    CUDA_BY_WIDTH(cuda_aligned(args->c * ops_type_bytes(args->type), args->dx, args->dy), args->type, T, V,
+                  (up_back_kernel<T, V><<<cuda_grid(count / V), CUDA_BLOCK, 0, stream>>>(*args)));
     return cudaGetLastError();
 }
 
@@ -99,11 +90,7 @@ int cuda_channels_copy(struct cuda_ops *ops, ops_stream stream, const struct op_
     (void)ops;
     if (count == 0)
         return OPS_OK;
-    if (cuda_aligned(rows, args->x, args->out))
-        CUDA_BY_TYPE(args->type, T,
-                     (copy_kernel<T, pack<T>::size>
-                      <<<cuda_grid(count / pack<T>::size), CUDA_BLOCK, 0, stream>>>(*args)));
-    else
-        CUDA_BY_TYPE(args->type, T, (copy_kernel<T, 1><<<cuda_grid(count), CUDA_BLOCK, 0, stream>>>(*args)));
+    CUDA_BY_WIDTH(cuda_aligned(rows, args->x, args->out), args->type, T, V,
+                  (copy_kernel<T, V><<<cuda_grid(count / V), CUDA_BLOCK, 0, stream>>>(*args)));
     return cudaGetLastError();
 }
