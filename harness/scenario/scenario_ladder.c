@@ -91,7 +91,7 @@ struct climb {
     unsigned rungs;
     uint64_t grain;
     struct ladder_figures figures[LADDER_WAYS];
-    uint64_t least; /* a smaller card cannot do: the context, and what the thriftiest way has live at once */
+    uint64_t least; /* no way fits a smaller card: the context, and the least live bytes of any way */
     char cell[LADDER_WAYS][LADDER_RUNGS][48];
     int best;                     /* the best way under gpucap; -1: none */
     const struct ladder_way *way; /* of the search */

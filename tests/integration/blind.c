@@ -117,7 +117,7 @@ static void test_a_process_among_strangers_is_held_to_the_cap(void)
 }
 
 /* Where it should know our number and does not list it, NVML is blind too. */
-static void test_a_process_that_is_not_listed_holds_something_all_the_same(void)
+static void test_a_process_that_nvml_does_not_list_still_counts(void)
 {
     run("async", &(struct setting){.nvml = "pids=100000", .line = "gpucap: NVML does not tell"});
 }
@@ -158,7 +158,7 @@ int main(void)
     RUN_TEST(test_what_is_freed_can_be_had_again_without_nvml);
     RUN_TEST(test_threads_do_not_pass_the_cap_together_without_nvml);
     RUN_TEST(test_a_process_among_strangers_is_held_to_the_cap);
-    RUN_TEST(test_a_process_that_is_not_listed_holds_something_all_the_same);
+    RUN_TEST(test_a_process_that_nvml_does_not_list_still_counts);
     RUN_TEST(test_another_process_is_not_taken_for_this_one);
     RUN_TEST(test_a_rule_that_names_a_slice_holds_for_it);
     RUN_TEST(test_nothing_is_granted_on_a_card_that_has_no_name);

@@ -81,7 +81,7 @@ static void test_a_plugin_that_is_searched_for_is_found_and_bound_to_us(void)
     expect("deep", "libprog_deep_runtime.so", "late", REFUSED, NULL);
 }
 
-static void test_what_cannot_be_bound_to_us_is_said_and_found_by_measuring(void)
+static void test_calls_that_bypass_the_hooks_are_reported_and_measured(void)
 {
     expect("sealed", now(), "memory", FOUND,
            "libprog_deep_now.so is loaded with RTLD_DEEPBIND and cannot be bound");
@@ -90,7 +90,7 @@ static void test_what_cannot_be_bound_to_us_is_said_and_found_by_measuring(void)
     expect("sealed", lazy(), "late", REFUSED, NULL); /* its slots are writable */
 }
 
-static void test_a_namespace_with_its_own_driver_is_said_and_found_by_measuring(void)
+static void test_a_driver_in_another_namespace_is_reported_and_measured(void)
 {
     expect("apart", now(), "memory", FOUND, "libprog_deep_now.so is loaded into a namespace of its own");
     expect("apart", now(), "late", FOUND, "libprog_deep_now.so is loaded into a namespace of its own");
@@ -171,8 +171,8 @@ int main(void)
     RUN_TEST(test_a_plugin_with_the_static_runtime_is_bound_to_us);
     RUN_TEST(test_a_plugin_that_another_one_loads_is_bound_to_us);
     RUN_TEST(test_a_plugin_that_is_searched_for_is_found_and_bound_to_us);
-    RUN_TEST(test_what_cannot_be_bound_to_us_is_said_and_found_by_measuring);
-    RUN_TEST(test_a_namespace_with_its_own_driver_is_said_and_found_by_measuring);
+    RUN_TEST(test_calls_that_bypass_the_hooks_are_reported_and_measured);
+    RUN_TEST(test_a_driver_in_another_namespace_is_reported_and_measured);
     RUN_TEST(test_what_a_constructor_takes_is_counted);
     RUN_TEST(test_a_plugin_whose_constructor_may_have_looked_the_driver_up_is_found_by_measuring);
     RUN_TEST(test_a_plugin_that_is_bound_to_us_ends_no_shortcut);

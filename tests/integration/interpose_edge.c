@@ -92,7 +92,7 @@ static void test_threads_that_start_together_all_start(void)
         interpose_expect(&run, "", "wrong=0\n");
 }
 
-/* Without a cap the pool may keep the whole card; nobody must notice. */
+/* Without a cap the pool may hold the whole card, and the program must not notice. */
 static void test_a_card_full_of_our_cache_is_not_full(void)
 {
     static const char *const kinds[] = {"create:1G:0", "async:1G", "array:16384:4096", "pitch:1048576:1024"};
@@ -130,7 +130,7 @@ static void test_cached_memory_is_given_up_for_other_kinds(void)
 }
 
 /* Also if work that a native free would have waited for is not done. */
-static void test_freed_memory_behind_work_is_given_up_too(void)
+static void test_freed_memory_with_pending_work_is_released_too(void)
 {
     static const char *const kinds[] = {"create:512M:0", "async:512M", "array:16384:2048",
                                         "pitch:1048576:512", "streams:1"};
@@ -248,7 +248,7 @@ int main(void)
     RUN_TEST(test_threads_that_start_together_all_start);
     RUN_TEST(test_a_card_full_of_our_cache_is_not_full);
     RUN_TEST(test_cached_memory_is_given_up_for_other_kinds);
-    RUN_TEST(test_freed_memory_behind_work_is_given_up_too);
+    RUN_TEST(test_freed_memory_with_pending_work_is_released_too);
     RUN_TEST(test_a_users_file_sets_the_cap_and_the_environment_wins);
     RUN_TEST(test_a_bad_users_file_refuses_cuda_even_beside_a_good_environment);
     RUN_TEST(test_a_driver_that_is_closed_and_opened_again_stays_capped);

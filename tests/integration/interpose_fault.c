@@ -217,7 +217,7 @@ static void test_a_process_killed_in_a_call_leaves_all_memory_to_the_next(void)
 }
 
 /* A folder with the driver alone: no NVML. */
-static void test_without_nvml_the_cap_is_kept_by_our_own_books(void)
+static void test_without_nvml_the_cap_holds_by_the_librarys_own_count(void)
 {
     char folder[] = "/tmp/gpucap-no-nvml-XXXXXX", link[64];
 
@@ -253,6 +253,6 @@ int main(void)
     RUN_TEST(test_out_of_memory_of_the_card_itself_is_passed_on);
     RUN_TEST(test_a_question_that_fails_does_not_open_the_cap);
     RUN_TEST(test_a_process_killed_in_a_call_leaves_all_memory_to_the_next);
-    RUN_TEST(test_without_nvml_the_cap_is_kept_by_our_own_books);
+    RUN_TEST(test_without_nvml_the_cap_holds_by_the_librarys_own_count);
     return UNITY_END();
 }

@@ -50,7 +50,7 @@ static void test_the_drivers_entry_points_are_ours_by_every_look_up(void)
         "in nvmlInit_v2: libnvidia-ml.so.1\n");
 }
 
-static void test_names_that_are_not_ours_come_from_where_they_are(void)
+static void test_other_names_resolve_as_without_the_library(void)
 {
     char steps[1024];
 
@@ -293,12 +293,12 @@ static void test_a_library_preloaded_before_us_is_led_to_us(void)
     beside_a_rival(true);
 }
 
-static void test_a_library_preloaded_behind_us_is_not_led_back_to_itself(void)
+static void test_a_library_preloaded_after_gpucap_does_not_call_itself(void)
 {
     beside_a_rival(false);
 }
 
-static void test_a_rival_behind_us_that_is_called_by_name_is_capped(void)
+static void test_a_second_preloaded_library_that_is_called_by_name_is_capped(void)
 {
     struct spawn_env *env = interpose_env(&wrapped);
     const char *argv[] = {interpose_program("prog_lookup"),
@@ -367,7 +367,7 @@ int main(void)
     interpose_need_sim();
     UNITY_BEGIN();
     RUN_TEST(test_the_drivers_entry_points_are_ours_by_every_look_up);
-    RUN_TEST(test_names_that_are_not_ours_come_from_where_they_are);
+    RUN_TEST(test_other_names_resolve_as_without_the_library);
     RUN_TEST(test_without_a_driver_there_is_none);
     RUN_TEST(test_a_driver_loaded_for_one_library_alone_is_not_there_for_the_program);
     RUN_TEST(test_a_library_with_its_own_driver_finds_it);
@@ -381,8 +381,8 @@ int main(void)
     RUN_TEST(test_another_librarys_name_ends_no_shortcut);
     RUN_TEST(test_an_entry_point_that_we_do_not_know_ends_the_shortcut);
     RUN_TEST(test_a_library_preloaded_before_us_is_led_to_us);
-    RUN_TEST(test_a_library_preloaded_behind_us_is_not_led_back_to_itself);
-    RUN_TEST(test_a_rival_behind_us_that_is_called_by_name_is_capped);
+    RUN_TEST(test_a_library_preloaded_after_gpucap_does_not_call_itself);
+    RUN_TEST(test_a_second_preloaded_library_that_is_called_by_name_is_capped);
     RUN_TEST(test_another_preloads_constructor_may_look_up_before_ours);
     RUN_TEST(test_cuda_in_a_constructor_inside_dlopen_does_not_hang);
     RUN_TEST(test_exit_in_a_constructor_inside_dlopen_does_not_hang);

@@ -26,7 +26,7 @@ static void test_a_child_that_never_uses_cuda_leaves_the_account_alone(void)
             "before info 0 free=348 total=1024\nchild 7\nafter info 0 free=348 total=1024\nfill 21\n");
 }
 
-static void test_a_child_of_a_cuda_process_hears_what_it_hears_without_us(void)
+static void test_a_child_of_a_cuda_process_gets_the_same_errors_as_without_the_library(void)
 {
     for (size_t i = 0; i < WAYS; i++)
         interpose_expect(
@@ -102,7 +102,7 @@ static void test_nvml_is_not_loaded_any_more_when_exit_has_begun(void)
     spawn_result_free(&r);
 }
 
-static void test_a_thread_without_a_context_hears_what_it_hears_without_us(void)
+static void test_a_thread_without_a_context_gets_the_same_errors_as_without_the_library(void)
 {
     struct interpose_run native = ways[0];
 
@@ -199,14 +199,14 @@ int main(void)
     interpose_need_sim();
     UNITY_BEGIN();
     RUN_TEST(test_a_child_that_never_uses_cuda_leaves_the_account_alone);
-    RUN_TEST(test_a_child_of_a_cuda_process_hears_what_it_hears_without_us);
+    RUN_TEST(test_a_child_of_a_cuda_process_gets_the_same_errors_as_without_the_library);
     RUN_TEST(test_a_child_may_be_the_first_to_use_cuda);
     RUN_TEST(test_programs_that_a_cuda_program_starts_have_their_own_account);
     RUN_TEST(test_a_raw_clone_leaves_the_account_alone);
     RUN_TEST(test_forks_while_others_allocate_do_not_hang);
     RUN_TEST(test_exit_while_threads_allocate_is_clean);
     RUN_TEST(test_nvml_is_not_loaded_any_more_when_exit_has_begun);
-    RUN_TEST(test_a_thread_without_a_context_hears_what_it_hears_without_us);
+    RUN_TEST(test_a_thread_without_a_context_gets_the_same_errors_as_without_the_library);
     RUN_TEST(test_memory_freed_at_the_end_of_a_thread_comes_back);
     RUN_TEST(test_an_exit_handler_does_not_escape_the_cap);
     RUN_TEST(test_a_helper_that_cannot_be_started_is_not_missed);

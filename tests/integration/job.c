@@ -370,7 +370,7 @@ static void test_a_run_inside_a_run_stays_in_its_job(void)
 }
 
 /* Without a ledger each process has the cap by itself: the scenario finds out, and one line says so. */
-static void test_without_a_ledger_the_cap_holds_for_each_process_and_it_is_said(void)
+static void test_without_a_ledger_the_cap_holds_for_each_process_and_that_is_reported(void)
 {
     struct spawn_env *env = plain();
     struct spawn_result r = run_command(env, (const char *[]){"--max=1G", "--ledger=off", NULL}, "hopeless");
@@ -412,6 +412,6 @@ int main(void)
     RUN_TEST(test_a_limit_for_a_card_that_is_not_there_refuses_cuda_and_lists_the_cards);
     RUN_TEST(test_what_one_run_starts_is_one_job);
     RUN_TEST(test_a_run_inside_a_run_stays_in_its_job);
-    RUN_TEST(test_without_a_ledger_the_cap_holds_for_each_process_and_it_is_said);
+    RUN_TEST(test_without_a_ledger_the_cap_holds_for_each_process_and_that_is_reported);
     return UNITY_END();
 }

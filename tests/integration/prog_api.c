@@ -189,7 +189,7 @@ static void be_late(void *unused)
     usleep(20000);
 }
 
-/* With decay=0 they are the driver's again then, though nobody frees or asks for anything. */
+/* With decay=0 the bytes then go back to the driver, without another allocation or free. */
 static void given_back_when_waited(void)
 {
     CUstream first, second;
@@ -235,7 +235,7 @@ static void failed_wait(void)
     MUST(before, told_free());
 }
 
-/* The helper thread gives back what nobody uses. */
+/* The helper thread gives idle memory back. */
 static void given_back_in_time(void)
 {
     CUdeviceptr block;

@@ -1,5 +1,5 @@
-/* prog_captures: programs that capture, and that take and free memory meanwhile, in other threads and into
- * the graph itself. Natively nobody notices the other. One scenario a run. */
+/* prog_captures: programs that capture a stream and meanwhile allocate and free memory, in other threads and
+ * in the graph itself. Natively the two do not affect each other. One scenario per run. */
 #include "prog_check.h"
 
 #include <pthread.h>
@@ -217,7 +217,7 @@ static void begin_streams(void)
     MUST(0, cuMemAlloc(&word, 4096));
 }
 
-/* The main stream works until it is let go, and a block has been freed behind it. */
+/* The main stream works until go_on(), and a block has been freed behind that work. */
 static void begin_work(bool several_streams)
 {
     CUdeviceptr block;
@@ -240,7 +240,7 @@ static void *begins(void *stream)
     return NULL;
 }
 
-/* What the thread does that will let the work go. Whoever waits meanwhile, it does not. */
+/* Ends the work of the main stream. The thread that calls this must not be made to wait for it. */
 static void go_on(void)
 {
     size_t free_bytes, total;
@@ -480,7 +480,8 @@ static void *ends_when_it_can(void *unused)
     return unused;
 }
 
-/* One thread begins and two end the captures of one stream. When all have ended nobody thinks one is open. */
+/* One thread begins and two end the captures of one stream. When all have ended, the library knows that none
+ * is open. */
 static void handed_over(void)
 {
     void *(*const parts[])(void *) = {begins_when_it_can, ends_when_it_can, ends_when_it_can};

@@ -320,7 +320,7 @@ static void gives_back(void)
     MUST(0, cuGraphExecDestroy(exec));
 }
 
-/* Two that have room beside each other, in any streams; then two of which one must let go. */
+/* Two graphs that fit beside each other, in any streams; then two of which one must release its memory. */
 static void several(void)
 {
     CUstream other;
@@ -413,7 +413,7 @@ static void forked(void)
     MUST(0, cuGraphExecDestroy(unused));
 }
 
-/* Nobody looks into graphs where there is no cap. */
+/* Without a cap the library does not look into graphs. */
 static void unseen(void)
 {
     begin();

@@ -1,5 +1,5 @@
-/* prog_ipc: memory of one process in another one, by cuIpcGetMemHandle and its kin. One scenario a run; both
- * processes are this program (prog_is_other). */
+/* prog_ipc: memory of one process in another, by cuIpcGetMemHandle and cuIpcOpenMemHandle. One scenario per
+ * run; both processes are this program (prog_is_other). */
 #include "prog_share.h"
 
 #include <pthread.h>
@@ -129,8 +129,8 @@ static void gate(void *unused)
     usleep(GATE_US);
 }
 
-/* Freed while a stream is still to fill it, and an equal block is taken: nobody's work but that of the other
- * process may show in what it shares. */
+/* A block is freed while a stream has yet to fill it, and a block of the same size is allocated and shared.
+ * Only the other process's work may show in it. */
 static void share_again(size_t bytes, CUstream stream)
 {
     CUdeviceptr block;
@@ -251,8 +251,8 @@ static long wrong_in_big(CUdeviceptr block, unsigned char byte)
     return wrong;
 }
 
-/* Freed by its owner, it stays what it was for whoever has it open, and comes back when that one closes it.
- */
+/* A block that its owner has freed stays valid for the process that has it open, and is released when that
+ * closes it. */
 static void freed_while_open(void)
 {
     CUdeviceptr block, others[4];
@@ -299,7 +299,7 @@ static void never_opened(void)
     }
 }
 
-/* Whoever has it open is killed: the memory comes back. */
+/* The process that has it open is killed: the memory is released. */
 static void killed(void)
 {
     CUdeviceptr block;

@@ -12,7 +12,7 @@
 
 #include "tools/simgpu/simgpu.h"
 
-/* On a real card nobody else knows these figures: there the cap is watched from outside. */
+/* Only simgpu has these figures. On a real card another process watches the cap. */
 #pragma weak simgpu_used
 #pragma weak simgpu_most_used
 #pragma weak simgpu_reset_calls

@@ -151,7 +151,7 @@ static void attributes(void)
     expect_native_attributes(block, bytes, context, 0);
 }
 
-/* The driver writes as much as the attribute is wide, and nobody may write more or less. */
+/* The library must write exactly as many bytes as the driver does for an attribute. */
 static void widths(void)
 {
     static const struct {
@@ -337,7 +337,7 @@ static void expect_synchronous(CUdeviceptr a, CUdeviceptr b)
     }
 }
 
-/* Whoever asks for the tokens is about to let another device in. */
+/* Asking for tokens sets SYNC_MEMOPS: the program is about to let another device access the block. */
 static void sync_memops_by_tokens(void)
 {
     CUDA_POINTER_ATTRIBUTE_P2P_TOKENS tokens;
@@ -373,7 +373,8 @@ static void sync_memops(void)
     MUST(CUDA_ERROR_INVALID_VALUE, cuPointerSetAttribute(NULL, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, a));
 }
 
-/* It is set for devices that know nothing of streams: by then nobody's earlier work is under way there. */
+/* SYNC_MEMOPS is for devices that do not know streams: when it is set, earlier work on the block has ended.
+ */
 static void sync_memops_at_rest(void)
 {
     CUstream streams[2];

@@ -374,7 +374,7 @@ static void no_helper(void)
     atomic_store(&no_threads, false);
 }
 
-/* Nobody but the program may call a driver that has ended. */
+/* The library must not call a driver that has shut down, even if the program does. */
 static void stay_a_while(void)
 {
     prog_driver_fault("*:*=kill");
@@ -395,7 +395,7 @@ static void after_driver(void)
 static void leave_now(int signal)
 {
     (void)signal;
-    usleep(100000); /* whoever else wants what this thread holds waits for it now */
+    usleep(100000); /* threads that need what this one holds wait for it now */
     exit(5);
 }
 

@@ -180,7 +180,7 @@ static void on_timer(int number)
     (void)number;
 }
 
-/* Without SA_RESTART: whoever waits is woken. */
+/* Without SA_RESTART, so that the signal interrupts waits. */
 static void start_timer(void)
 {
     struct sigaction action = {.sa_handler = on_timer};

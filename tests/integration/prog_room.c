@@ -26,8 +26,8 @@ static void be_late(void *unused)
 
 /* ---- freed in the order of a stream ---- */
 
-/* A stream of another context is behind with its work on a block that it frees. Whoever gets those bytes next
- * comes after it. */
+/* A block of another context is freed while a stream still works on it. Work on the next block at those bytes
+ * must come behind that. */
 static void free_elsewhere(CUcontext current)
 {
     CUdeviceptr block, next[4];

@@ -1,6 +1,6 @@
 /* prog_small: a host program with many small device blocks and a heap of its own: the C library's, or, built
- * with PROG_JEMALLOC, a jemalloc that is linked in. prog_small SCENARIO. Checks itself, prints what may not
- * depend on anybody's settings. Knows nothing of gpucap. */
+ * with PROG_JEMALLOC, a jemalloc that is linked in. prog_small SCENARIO. Checks itself, and prints what must
+ * not depend on settings of either heap. Knows nothing of gpucap. */
 #include "prog_check.h"
 
 #include <fcntl.h>
@@ -68,7 +68,8 @@ static void free_blocks(void)
     MUST(CUDA_ERROR_INVALID_VALUE, cuMemFree(blocks[0]));
 }
 
-/* Bytes of blocks that come back after a free: nobody but the program writes to device memory. */
+/* The heap must never write to device memory: counts bytes that are unchanged in blocks allocated again after
+ * a free. */
 static unsigned long kept_bytes(void)
 {
     unsigned char *host = malloc(LARGEST);

@@ -119,9 +119,9 @@ static void make_way(void)
     MUST(0, cuMemRelease(handle));
 }
 
-/* A stream waits for a flag that is set when an allocation has been refused: nobody waits for what comes
- * behind it. A small block was freed before, which would not be enough, or one is freed behind it, and all
- * would not be. */
+/* A stream waits for a flag that the program sets after an allocation has been refused, so that the library
+ * must not wait for work behind that. A small block was freed before, or is freed behind it; neither would
+ * make the request fit. */
 static void refuse_before_the_flag(bool behind, size_t bytes)
 {
     CUdeviceptr large, block;
@@ -411,7 +411,8 @@ static void *retains_and_releases(void *unused)
     return unused;
 }
 
-/* The last to release the primary context ends it, and the next makes it anew: nobody has it taken away. */
+/* The last release of the primary context ends it and the next retain starts it again. No thread may lose a
+ * context that it has retained. */
 static void primaries_end(void)
 {
     pthread_t ids_[3];
@@ -438,7 +439,7 @@ static void *counts(void *unused)
     return unused;
 }
 
-/* A release that is not the last one keeps nobody from what has been freed in the context. */
+/* A release that is not the last does not delay the reuse of memory freed in the context. */
 static void releases_beside(void)
 {
     const CUmemAllocationProp here = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
@@ -518,7 +519,7 @@ static void *makes_a_context(void *unused)
     return unused;
 }
 
-/* Another thread waits for work, as far as anybody does, when the process forks. */
+/* The process forks while another thread may be waiting for work. */
 static void fork_beside(void *(*waits)(void *))
 {
     CUdeviceptr block;

@@ -364,7 +364,7 @@ static void test_a_loan_is_in_the_recordings_of_both_processes(void)
     }
 }
 
-static void test_a_file_that_cannot_be_written_is_said_once_and_the_program_goes_on(void)
+static void test_a_file_that_cannot_be_written_is_reported_once_and_the_program_goes_on(void)
 {
     struct spawn_result result = run("kinds", "/nonexistent/recording", NULL);
 
@@ -476,7 +476,7 @@ int main(void)
     RUN_TEST(test_each_process_has_a_file_of_its_own);
     RUN_TEST(test_memory_of_other_processes_is_recorded_as_such);
     RUN_TEST(test_a_loan_is_in_the_recordings_of_both_processes);
-    RUN_TEST(test_a_file_that_cannot_be_written_is_said_once_and_the_program_goes_on);
+    RUN_TEST(test_a_file_that_cannot_be_written_is_reported_once_and_the_program_goes_on);
     RUN_TEST(test_a_running_process_is_recorded_from_a_command_on);
     RUN_TEST(test_each_block_has_the_library_that_asked_for_it);
     RUN_TEST(test_stacks_lead_from_the_call_to_main);

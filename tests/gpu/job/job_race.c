@@ -4,9 +4,9 @@
  *              [--largest=MIB] [--part=70] [--kill-ms=0] [--deaths=0]
  *
  * --context is what the context of one process takes, --part how much of the rest all may want together while
- * nothing may be refused, in percent. With --kill-ms a random worker is killed so often and another one
- * started; what the dead one held may be wanted by the others FREE_MS after it is gone. With --deaths a
- * holder of nearly all is killed so many times while another process asks for that. Prints a line with PASS
+ * nothing may be refused, in percent. With --kill-ms, a random worker is killed and replaced every so many
+ * milliseconds; FREE_MS after its end, the others may want what it held. With --deaths, a process that holds
+ * nearly everything is killed so many times while another one asks for that memory. Prints a line with PASS
  * or FAIL for each promise. Exit status: 0, 1 if one failed, 77 without NVML. */
 #include "job_race.h"
 
@@ -48,7 +48,7 @@ static int page_fd;
 static char folder[FOLDER_MAX], self[4096];
 static struct worker {
     pid_t pid;
-    uint64_t gone_at;    /* ms; the bytes of the dead one are not to be wanted yet; 0: none */
+    uint64_t gone_at;    /* ms when a killed worker ended: its bytes may not be wanted yet; 0: none */
     unsigned long asked; /* when last looked at */
     uint64_t asked_at;   /* ms, when that number last changed */
 } workers[JOB_RACE_WORKERS];

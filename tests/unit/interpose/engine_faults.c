@@ -264,7 +264,7 @@ static void behind_work_in_order(void)
     three_rounds();
     const struct pool_stats s = pool_stats(&model.pool);
     CHECK(s.joins >= 3 && s.waits == 0);
-    CHECK(fake_backlog(0) + fake_backlog(1) > 0); /* nobody has waited for it */
+    CHECK(fake_backlog(0) + fake_backlog(1) > 0); /* the pool has not waited for it */
     model_close(&model);
 }
 

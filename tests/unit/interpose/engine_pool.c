@@ -528,7 +528,7 @@ static void waits(void)
     }
     CHECK(pool_wait(&model.pool, &more) == 0 && more);
     struct pool_stats s = pool_stats(&model.pool);
-    CHECK(s.waits == 0 && s.wait_ns <= s.room_ns); /* nobody has asked for a block */
+    CHECK(s.waits == 0 && s.wait_ns <= s.room_ns); /* no block was asked for */
     CHECK(model_alloc(&model, 64 * MIB) == 0);
     s = pool_stats(&model.pool);
     CHECK(s.waits == 1 && s.wait_ns && s.wait_ns <= s.room_ns);
@@ -540,7 +540,7 @@ static void test_an_allocation_that_waits_counts_once(void)
     TEST_ASSERT_TRUE(fake_child(waits));
 }
 
-/* Freed, and held by somebody else: no longer the program's, and not free either. */
+/* A freed block whose memory another holder keeps belongs to the program no more, but is not free either. */
 static void held_by_others(void)
 {
     static const uint64_t sizes[] = {700, MIB, 8 * MIB};

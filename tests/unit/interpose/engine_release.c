@@ -119,7 +119,7 @@ static void test_beside_a_capture_chunks_that_are_worked_on_do_not_move(void)
 
 /* ---- blocks that other devices may reach ---- */
 
-/* Its chunks go back to the driver, when its work is done and not before, and are nobody's meanwhile. */
+/* Its chunks go back to the driver when its work is done, not before, and are not used meanwhile. */
 static void exposed_behind_work(void)
 {
     uint64_t other;

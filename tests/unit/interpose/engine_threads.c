@@ -223,7 +223,7 @@ static void test_threads_that_come_and_go_never_share_bytes(void)
 #define FAULTS (1U << FAKE_RECORD | 1U << FAKE_EVENT_CREATE | 1U << FAKE_WAIT | 1U << FAKE_SYNCHRONIZE)
 
 static struct {
-    pthread_mutex_t lock; /* whoever takes the block from here has seen what was submitted before */
+    pthread_mutex_t lock; /* a thread that takes the block from here sees what was submitted before */
     uint64_t address, bytes, name;
 } places[PLACES];
 
@@ -299,7 +299,7 @@ static void *roam(void *argument)
         pthread_mutex_lock(&places[place].lock);
         if (!places[place].address)
             take(place, &random);
-        else if (fake_below(&random, 4) == 0 && i / 256 % 2) /* and now and then nobody works for a while */
+        else if (fake_below(&random, 4) == 0 && i / 256 % 2) /* sometimes no stream works for a while */
             submit(worker, &random, place);
         else
             release(worker, place);

@@ -248,7 +248,7 @@ static void check_survivor(struct ledger *survivor, const struct operation *oper
     TEST_ASSERT_EQUAL_UINT64_MESSAGE(max, test_sum(survivor), operation->name);
     TEST_ASSERT_EQUAL_UINT64_MESSAGE(max, test_living(survivor), operation->name);
     ledger_settle(survivor, operation->others);
-    /* nothing is claimed by the dead, and no dead process stands in the card's queue */
+    /* dead processes have no claim and no place in the card's queue */
     TEST_ASSERT_EQUAL_INT_MESSAGE(0, ledger_admit(survivor, 50, 50, ledger_admitted(survivor)),
                                   operation->name);
     ledger_end_claim(survivor, 50);
@@ -470,7 +470,7 @@ static uint64_t random_below(uint64_t *state, uint64_t limit)
     return limit ? *state % limit : 0;
 }
 
-/* With the lock: what the living processes of the job hold. */
+/* Returns the sum of the leases of the job's living processes. Lock held. */
 static uint64_t add_leases(const struct ledger *ledger)
 {
     uint64_t sum = 0;
@@ -492,7 +492,7 @@ static void extend_with_a_look(struct ledger *ledger, uint64_t more)
         score->failures++;
         return;
     }
-    /* Others may die meanwhile, but no lease is raised: what the living hold can only become less. */
+    /* Other processes may die meanwhile, but no lease is raised, so that the sum can only fall. */
     const uint64_t before = add_leases(ledger), least = ledger->lease + more;
     score->sums_wrong += atomic_load(&ledger->job->sum) < before;
     score->overshoots += before > RACE_MAX;

@@ -113,7 +113,7 @@ static void test_folder_and_file_are_made_for_the_user_alone(void)
     TEST_ASSERT_GREATER_OR_EQUAL_INT64(status.st_size, status.st_blocks * 512);
 }
 
-static void test_folder_that_cannot_be_made_is_said(void)
+static void test_folder_that_cannot_be_created_is_reported(void)
 {
     struct ledger *ledger;
     char longer[LEDGER_PATH + 10];
@@ -473,7 +473,7 @@ int main(void)
     UNITY_BEGIN();
     RUN_TEST(test_folder_is_the_one_asked_for_or_the_users);
     RUN_TEST(test_folder_and_file_are_made_for_the_user_alone);
-    RUN_TEST(test_folder_that_cannot_be_made_is_said);
+    RUN_TEST(test_folder_that_cannot_be_created_is_reported);
     RUN_TEST(test_looking_makes_nothing);
     RUN_TEST(test_names_that_are_no_uuid_are_refused);
     RUN_TEST(test_each_card_of_a_folder_is_visited);

@@ -24,7 +24,8 @@ void test_close(struct ledger *ledger);
 /* In a child: gives up the ledgers of the test's process, and ends with it. */
 void test_after_fork(void);
 
-/* Under the lock: the job's sum as the file has it, and as the leases of the living are. */
+/* Take the lock and return the job's sum: as stored in the file, and as the sum of the leases of living
+ * processes. */
 uint64_t test_sum(struct ledger *ledger);
 uint64_t test_living(struct ledger *ledger);
 

@@ -1,4 +1,4 @@
-/* Reading recordings: whole ones, cut-off ones, damaged ones, and ones that somebody made up. */
+/* Reading recordings: complete, cut off, damaged and malicious ones. */
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -245,7 +245,7 @@ static void test_texts_have_no_control_characters(void)
 }
 
 /* A frame that says one size and unpacks to another, and a block that claims more than a block may have. */
-static void test_bombs_do_not_go_off(void)
+static void test_decompression_bombs_are_refused(void)
 {
     const size_t first = sizeof(struct recording_head);
 
@@ -277,6 +277,6 @@ int main(void)
     RUN_TEST(test_what_is_no_recording_is_refused_in_words);
     RUN_TEST(test_records_with_nonsense_are_left_out);
     RUN_TEST(test_texts_have_no_control_characters);
-    RUN_TEST(test_bombs_do_not_go_off);
+    RUN_TEST(test_decompression_bombs_are_refused);
     return UNITY_END();
 }

@@ -1,6 +1,6 @@
-/* The cards as several processes share them: exact sums, and nothing lost or wedged by a process that dies
- * anywhere. Each test is a machine of its own (GPUCAP_SIM_ID) whose file the test removes. The test process
- * itself forks before it opens the cards, as they are opened once in a process.
+/* The cards as several processes share them: sums are exact, and a process that dies at any point loses and
+ * blocks nothing. Each test is a machine of its own (GPUCAP_SIM_ID) whose file the test removes. The test
+ * process forks and never opens the cards itself, since a process opens them only once.
  */
 #include "tools/simgpu/engine/sim_card.h"
 #include "tools/simgpu/engine/sim_card_file.h"
@@ -49,7 +49,7 @@ static pid_t spawn(int (*body)(void *), void *arg)
     pid_t pid = fork();
     TEST_ASSERT_TRUE(pid >= 0);
     if (!pid) {
-        prctl(PR_SET_PDEATHSIG, SIGKILL); /* a failed test leaves nobody behind */
+        prctl(PR_SET_PDEATHSIG, SIGKILL); /* a failed test leaves no process behind */
         _exit(body(arg));
     }
     return pid;
@@ -124,7 +124,7 @@ static int see_neighbour_and_its_death(void *arg)
     CHECK(sim_card_charge(0, CAPACITY - 11 * MIB + 1) == -ENOMEM);
     kill(other, SIGKILL);
     CHECK(waitpid(other, NULL, 0) == other);
-    /* A charge finds the dead one's memory by itself. */
+    /* A charge frees the memory of the dead process by itself. */
     CHECK(sim_card_charge(0, CAPACITY - MIB) == 0 && sim_card_used(0) == CAPACITY &&
           sim_card_processes(0, list, 4) == 1);
     return 0;
@@ -200,7 +200,7 @@ static int whole_card_is_free(void *arg)
     return 0;
 }
 
-static void test_kills_at_any_point_wedge_nobody_and_lose_no_capacity(void)
+static void test_kills_at_any_point_block_no_process_and_lose_no_capacity(void)
 {
     enum { CHURNERS = 4, KILLS = 120, LOOK_EVERY = 10 };
     pid_t pid[CHURNERS];
@@ -244,7 +244,7 @@ static int survive_owner_of_the_lock(void *arg)
     return 0;
 }
 
-static void test_a_process_killed_with_the_lock_in_hand_wedges_nobody(void)
+static void test_a_process_killed_with_the_lock_held_blocks_no_other(void)
 {
     in_child(survive_owner_of_the_lock, NULL);
 }
@@ -415,7 +415,7 @@ static int die_at_once(void *arg)
     return 1;
 }
 
-static void test_the_file_goes_with_its_last_user(void)
+static void test_the_last_process_removes_the_file(void)
 {
     char left[sizeof path];
     TEST_ASSERT_EQUAL_INT(128 + SIGKILL, ended(spawn(die_at_once, NULL)));
@@ -433,8 +433,8 @@ int main(void)
     RUN_TEST(test_a_card_gives_its_capacity_to_the_byte_and_no_more);
     RUN_TEST(test_memory_of_a_killed_process_is_free_again);
     RUN_TEST(test_processes_that_race_never_pass_the_capacity);
-    RUN_TEST(test_kills_at_any_point_wedge_nobody_and_lose_no_capacity);
-    RUN_TEST(test_a_process_killed_with_the_lock_in_hand_wedges_nobody);
+    RUN_TEST(test_kills_at_any_point_block_no_process_and_lose_no_capacity);
+    RUN_TEST(test_a_process_killed_with_the_lock_held_blocks_no_other);
     RUN_TEST(test_a_garbage_short_or_long_file_is_made_new);
     RUN_TEST(test_a_link_or_a_file_that_others_can_write_is_refused);
     RUN_TEST(test_a_damaged_file_is_not_made_new_under_a_living_owner);
@@ -442,6 +442,6 @@ int main(void)
     RUN_TEST(test_a_forked_child_leaves_the_parents_account_alone);
     RUN_TEST(test_a_child_that_outlives_its_parent_does_not_keep_the_parents_memory);
     RUN_TEST(test_a_program_that_closes_every_descriptor_keeps_its_slot);
-    RUN_TEST(test_the_file_goes_with_its_last_user);
+    RUN_TEST(test_the_last_process_removes_the_file);
     return UNITY_END();
 }

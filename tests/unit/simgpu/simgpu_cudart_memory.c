@@ -1,4 +1,4 @@
-/* Manners of the simulated runtime: allocation, devices, the last error, threads, reset and fork. */
+/* The simulated runtime: allocation, devices, the last error, threads, reset and fork. */
 #include "tests/unit/simgpu/simgpu_cudart_support.h"
 
 #include <pthread.h>

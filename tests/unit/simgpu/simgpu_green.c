@@ -211,7 +211,7 @@ static void test_memory_is_the_primary_contexts_and_outlives_it(void)
     OK(cuMemFree(p));
 }
 
-static void test_what_is_left_of_a_destroyed_one_answers_so(void)
+static void test_what_a_destroyed_green_context_leaves_returns_its_error(void)
 {
     CUcontext current;
     CUdevice device;
@@ -421,7 +421,7 @@ int main(void)
     RUN_TEST(test_a_stream_tells_its_contexts);
     RUN_TEST(test_a_stream_made_while_it_is_current_is_its_own);
     RUN_TEST(test_memory_is_the_primary_contexts_and_outlives_it);
-    RUN_TEST(test_what_is_left_of_a_destroyed_one_answers_so);
+    RUN_TEST(test_what_a_destroyed_green_context_leaves_returns_its_error);
     RUN_TEST(test_a_green_one_waits_for_its_own_streams_only);
     RUN_TEST(test_a_green_one_waits_for_its_streams);
     RUN_TEST(test_a_free_waits_for_all_whichever_is_current);

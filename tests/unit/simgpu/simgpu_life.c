@@ -325,7 +325,7 @@ static int attached_contexts(void)
     MUST(0, cuCtxSetCurrent(primary));
     MUST(0, cuCtxCreate(&made, NULL, 0, 0));
     MUST(0, cuCtxAttach(&seen, 0));
-    MUST(0, cuCtxDestroy(made)); /* whoever has attached to it */
+    MUST(0, cuCtxDestroy(made)); /* however often it was attached */
     MUST(0, cuCtxGetCurrent(&seen));
     MUST(1, seen == primary);
     return 0;
