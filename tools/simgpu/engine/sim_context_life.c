@@ -240,62 +240,92 @@ CUresult sim_context_detach(CUcontext context)
 
 /* ---- attributes ---- */
 
-CUresult sim_context_device(CUdevice *out, CUcontext context)
+/* Copies a context found by its handle (NULL: the current one, which may be green), for its fields. */
+static CUresult look(CUcontext context, struct CUctx_st *out)
 {
     struct CUctx_st *found;
     CUresult result;
 
-    if (!out)
-        return CUDA_ERROR_INVALID_VALUE;
     sim_lock_take();
     result = resolve(context, &found);
     if (result == CUDA_SUCCESS)
-        *out = found->device;
+        *out = *found;
     sim_lock_drop();
+    return result;
+}
+
+/* The same for the current context, or the primary context of a green one. */
+static CUresult look_at_current(struct CUctx_st *out)
+{
+    struct CUctx_st *found;
+    CUresult result;
+
+    sim_lock_take();
+    result = sim_context_current(&found);
+    if (result == CUDA_SUCCESS)
+        *out = *found;
+    sim_lock_drop();
+    return result;
+}
+
+CUresult sim_context_device(CUdevice *out, CUcontext context)
+{
+    struct CUctx_st seen;
+    CUresult result = out ? look(context, &seen) : CUDA_ERROR_INVALID_VALUE;
+
+    if (result == CUDA_SUCCESS)
+        *out = seen.device;
     return result;
 }
 
 CUresult sim_context_id(CUcontext context, unsigned long long *out)
 {
-    struct CUctx_st *found;
-    CUresult result;
+    struct CUctx_st seen;
+    CUresult result = out ? look(context, &seen) : CUDA_ERROR_INVALID_VALUE;
 
-    if (!out)
-        return CUDA_ERROR_INVALID_VALUE;
-    sim_lock_take();
-    result = resolve(context, &found);
     if (result == CUDA_SUCCESS)
-        *out = found->id;
-    sim_lock_drop();
+        *out = seen.id;
     return result;
 }
 
 CUresult sim_context_api_version(CUcontext context, unsigned int *out)
 {
-    struct CUctx_st *found;
-    CUresult result;
+    struct CUctx_st seen;
 
     if (!out)
         return CUDA_ERROR_INVALID_VALUE;
-    sim_lock_take();
-    result = resolve(context, &found);
-    sim_lock_drop();
     *out = API_VERSION;
-    return result;
+    return look(context, &seen);
 }
 
 CUresult sim_context_get_flags(unsigned int *out)
 {
-    struct CUctx_st *context;
-    CUresult result;
+    struct CUctx_st seen;
+    CUresult result = out ? look_at_current(&seen) : CUDA_ERROR_INVALID_VALUE;
 
-    if (!out)
-        return CUDA_ERROR_INVALID_VALUE;
-    sim_lock_take();
-    result = sim_context_current(&context);
     if (result == CUDA_SUCCESS)
-        *out = context->flags;
-    sim_lock_drop();
+        *out = seen.flags;
+    return result;
+}
+
+CUresult sim_context_get_limit(size_t *out, CUlimit limit)
+{
+    struct CUctx_st seen;
+    CUresult result =
+        out && (unsigned int)limit < CU_LIMIT_MAX ? look_at_current(&seen) : CUDA_ERROR_INVALID_VALUE;
+
+    if (result == CUDA_SUCCESS)
+        *out = seen.limits[limit];
+    return result;
+}
+
+CUresult sim_context_get_cache_config(CUfunc_cache *out)
+{
+    struct CUctx_st seen;
+    CUresult result = out ? look_at_current(&seen) : CUDA_ERROR_INVALID_VALUE;
+
+    if (result == CUDA_SUCCESS)
+        *out = seen.cache_config;
     return result;
 }
 
@@ -314,23 +344,6 @@ CUresult sim_context_set_flags(unsigned int flags)
     return result;
 }
 
-CUresult sim_context_get_limit(size_t *out, CUlimit limit)
-{
-    struct CUctx_st *context;
-    CUresult result;
-
-    if (!out)
-        return CUDA_ERROR_INVALID_VALUE;
-    if ((unsigned int)limit >= CU_LIMIT_MAX)
-        return CUDA_ERROR_INVALID_VALUE;
-    sim_lock_take();
-    result = sim_context_current(&context);
-    if (result == CUDA_SUCCESS)
-        *out = context->limits[limit];
-    sim_lock_drop();
-    return result;
-}
-
 CUresult sim_context_set_limit(CUlimit limit, size_t value)
 {
     struct CUctx_st *context;
@@ -344,21 +357,6 @@ CUresult sim_context_set_limit(CUlimit limit, size_t value)
         result = sim_local_grow(context, value);
     if (result == CUDA_SUCCESS)
         context->limits[limit] = value;
-    sim_lock_drop();
-    return result;
-}
-
-CUresult sim_context_get_cache_config(CUfunc_cache *out)
-{
-    struct CUctx_st *context;
-    CUresult result;
-
-    if (!out)
-        return CUDA_ERROR_INVALID_VALUE;
-    sim_lock_take();
-    result = sim_context_current(&context);
-    if (result == CUDA_SUCCESS)
-        *out = context->cache_config;
     sim_lock_drop();
     return result;
 }
