@@ -40,6 +40,21 @@ void *conv_scratch(size_t bytes)
     return p;
 }
 
+struct conv_window conv_window_of(const struct ops_conv *s, const void *x)
+{
+    return (struct conv_window){.type = s->type,
+                                .source = x,
+                                .h = s->h,
+                                .w = s->w,
+                                .c = s->c,
+                                .tall = s->r,
+                                .wide = s->s,
+                                .step = s->stride,
+                                .top = s->pad,
+                                .left = s->pad,
+                                .count = conv_out(s->w, s->s, s->stride, s->pad)};
+}
+
 size_t conv_row_floats(const struct conv_window *window)
 {
     size_t columns = (size_t)conv_round_up(window->count, TILE_ROWS) * window->step + window->wide;
@@ -172,17 +187,7 @@ void cpu_conv_forward(const struct op_conv_forward *args)
 {
     const struct ops_conv *s = &args->shape;
     struct pass p = {
-        .window = {.type = s->type,
-                   .source = args->x,
-                   .h = s->h,
-                   .w = s->w,
-                   .c = s->c,
-                   .tall = s->r,
-                   .wide = s->s,
-                   .step = s->stride,
-                   .top = s->pad,
-                   .left = s->pad,
-                   .count = conv_out(s->w, s->s, s->stride, s->pad)},
+        .window = conv_window_of(s, args->x),
         .out = args->y,
         .rows = conv_out(s->h, s->r, s->stride, s->pad),
         .channels = s->k,

@@ -115,17 +115,7 @@ void cpu_conv_backward_filter(const struct op_conv_backward_filter *args)
     const struct ops_conv *s = &args->shape;
     struct job job = {
         .args = args,
-        .window = {.type = s->type,
-                   .source = args->x,
-                   .h = s->h,
-                   .w = s->w,
-                   .c = s->c,
-                   .tall = s->r,
-                   .wide = s->s,
-                   .step = s->stride,
-                   .top = s->pad,
-                   .left = s->pad,
-                   .count = conv_out(s->w, s->s, s->stride, s->pad)},
+        .window = conv_window_of(s, args->x),
         .rows = conv_out(s->h, s->r, s->stride, s->pad),
         .blocks = (s->k + BLOCK_FILTERS - 1) / BLOCK_FILTERS,
         .columns = conv_round_up(s->s * s->c, TILE_ROWS),

@@ -33,6 +33,9 @@ struct conv_window {
     int count;
 };
 
+/* Returns the window of a forward pass over x, which is also that of the gradient of the filters. */
+struct conv_window conv_window_of(const struct ops_conv *shape, const void *x);
+
 /* Returns the floats in one row of the window, with room for a tile that extends past the end. */
 size_t conv_row_floats(const struct conv_window *window);
 
