@@ -176,20 +176,27 @@ uint64_t blocks_count(void)
     return n;
 }
 
-int blocks_check(void)
+/* Lock held. */
+static const char *check_table(void)
 {
-    int wrong = 0;
     uint64_t seen = 0;
 
-    pthread_mutex_lock(&lock);
     for (uint64_t i = 0; i < capacity; i++) {
         if (table[i].kind == BLOCKS_NONE)
             continue;
         seen++;
-        wrong += find(table[i].kind, table[i].key) != &table[i];
+        if (find(table[i].kind, table[i].key) != &table[i])
+            return "a block is not found where it is";
     }
-    wrong += seen != count;
-    wrong += 4 * (count + reserved) > 3 * capacity;
+    if (seen != count)
+        return "the count of blocks is wrong";
+    return 4 * (count + reserved) > 3 * capacity ? "the table is too full" : NULL;
+}
+
+const char *blocks_check(void)
+{
+    pthread_mutex_lock(&lock);
+    const char *wrong = check_table();
     pthread_mutex_unlock(&lock);
     return wrong;
 }
