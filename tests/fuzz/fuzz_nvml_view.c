@@ -1,6 +1,6 @@
 /* What the simulated NVML shows: a text is read whole or refused with a reason. */
 #include "fuzz.h"
-#include "tools/simgpu/nvml/nvml_view.h"
+#include "tools/simgpu/nvml/sim_nvml_view.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t count)
 {

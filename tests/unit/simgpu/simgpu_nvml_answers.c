@@ -1,8 +1,8 @@
 /* The simulated NVML in a process that never uses CUDA: codes, layouts and what it says about other
  * processes. */
 #include "tools/simgpu/engine/sim_card.h"
-#include "tools/simgpu/nvml/nvml_abi.h"
-#include "tools/simgpu/nvml/nvml_view.h"
+#include "tools/simgpu/nvml/sim_nvml_abi.h"
+#include "tools/simgpu/nvml/sim_nvml_view.h"
 #include "unity.h"
 
 #include <errno.h>

@@ -1,7 +1,7 @@
 /* nccl_shared: the memory that the ranks of one communicator share. See nccl_shared.h. Never trusts a unique
  * id, since it comes from the program. Owns one mutex, for the list of files that this process has made and
  * that still have a name. */
-#include "tools/simgpu/nccl/nccl_shared.h"
+#include "tools/simgpu/nccl/sim_nccl_shared.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -18,7 +18,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "tools/simgpu/nccl/nccl_error.h"
+#include "tools/simgpu/nccl/sim_nccl_error.h"
 
 #define DIRECTORY "/dev/shm/"
 #define PREFIX    "simgpu-nccl-"

@@ -6,7 +6,7 @@
 #define SIMGPU_NVML_SESSION_H
 
 #include <stddef.h>
-#include "tools/simgpu/nvml/nvml_abi.h"
+#include "tools/simgpu/nvml/sim_nvml_abi.h"
 
 /* Returns NVML_SUCCESS between the first nvmlInit and the last nvmlShutdown. */
 nvmlReturn_t nvml_session_check(void);

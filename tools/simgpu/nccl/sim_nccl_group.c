@@ -1,9 +1,9 @@
 /* nccl_group: calls between ncclGroupStart and ncclGroupEnd. See nccl_group.h. */
-#include "tools/simgpu/nccl/nccl_group.h"
+#include "tools/simgpu/nccl/sim_nccl_group.h"
 
 #include <stdlib.h>
 
-#include "tools/simgpu/nccl/nccl_error.h"
+#include "tools/simgpu/nccl/sim_nccl_error.h"
 
 static _Thread_local struct {
     int depth;

@@ -2,7 +2,7 @@
 #ifndef SIMGPU_NCCL_CALL_H
 #define SIMGPU_NCCL_CALL_H
 
-#include "tools/simgpu/nccl/nccl_comm.h"
+#include "tools/simgpu/nccl/sim_nccl_comm.h"
 
 struct nccl_op {
     struct nccl_op *next;

@@ -1,14 +1,14 @@
 /* nccl_comm: creates and destroys communicators. See nccl_comm.h. Never dereferences a handle before it has
  * found it in the list, since programs pass old ones. Owns the list's lock and each communicator's lock; no
  * thread holds both. */
-#include "tools/simgpu/nccl/nccl_comm.h"
+#include "tools/simgpu/nccl/sim_nccl_comm.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "tools/simgpu/nccl/nccl_call.h"
-#include "tools/simgpu/nccl/nccl_error.h"
-#include "tools/simgpu/nccl/nccl_group.h"
+#include "tools/simgpu/nccl/sim_nccl_call.h"
+#include "tools/simgpu/nccl/sim_nccl_error.h"
+#include "tools/simgpu/nccl/sim_nccl_group.h"
 
 static pthread_mutex_t list_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct ncclComm *comms;

@@ -1,5 +1,5 @@
 /* nvml_view: how much the simulated NVML shows. See nvml_view.h. */
-#include "tools/simgpu/nvml/nvml_view.h"
+#include "tools/simgpu/nvml/sim_nvml_view.h"
 
 #include <errno.h>
 #include <pthread.h>

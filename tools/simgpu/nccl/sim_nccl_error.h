@@ -2,7 +2,7 @@
 #ifndef SIMGPU_NCCL_ERROR_H
 #define SIMGPU_NCCL_ERROR_H
 
-#include "tools/simgpu/nccl/nccl_abi.h"
+#include "tools/simgpu/nccl/sim_nccl_abi.h"
 
 /* Stores the reason for ncclGetLastError() and returns the code. */
 __attribute__((format(printf, 2, 3))) ncclResult_t nccl_fail(ncclResult_t result, const char *format, ...);

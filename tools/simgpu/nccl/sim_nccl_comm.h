@@ -10,7 +10,7 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 
-#include "tools/simgpu/nccl/nccl_shared.h"
+#include "tools/simgpu/nccl/sim_nccl_shared.h"
 
 struct nccl_op;
 

@@ -1,5 +1,5 @@
 /* nccl_number: sums over ranks. See nccl_number.h. */
-#include "tools/simgpu/nccl/nccl_number.h"
+#include "tools/simgpu/nccl/sim_nccl_number.h"
 
 #include <stdint.h>
 #include <string.h>

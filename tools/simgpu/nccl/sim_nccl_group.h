@@ -3,7 +3,7 @@
 #ifndef SIMGPU_NCCL_GROUP_H
 #define SIMGPU_NCCL_GROUP_H
 
-#include "tools/simgpu/nccl/nccl_call.h"
+#include "tools/simgpu/nccl/sim_nccl_call.h"
 
 /* In a group: keep the call, or the new communicator, until the group ends. Otherwise: do it now. */
 ncclResult_t nccl_group_call(struct nccl_op *op);

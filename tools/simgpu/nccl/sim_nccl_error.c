@@ -1,5 +1,5 @@
 /* nccl_error: texts of error codes, and the last failure. See nccl_error.h. */
-#include "tools/simgpu/nccl/nccl_error.h"
+#include "tools/simgpu/nccl/sim_nccl_error.h"
 
 #include <stdarg.h>
 #include <stdio.h>

@@ -13,7 +13,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "tools/simgpu/nccl/nccl_abi.h"
+#include "tools/simgpu/nccl/sim_nccl_abi.h"
 
 enum { NCCL_SHARED_RANKS = 64, NCCL_SHARED_SLOT = 256 * 1024, NCCL_SHARED_CARD = 16 };
 

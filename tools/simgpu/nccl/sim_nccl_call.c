@@ -5,14 +5,14 @@
  * Differences from NCCL: if arguments differ between ranks, the call ends with an asynchronous
  * ncclInvalidUsage, where NCCL hangs or writes anything; pointers are always checked, as with
  * NCCL_CHECK_POINTERS=1; only sums and means of 16 and 32 bit floating point are supported. */
-#include "tools/simgpu/nccl/nccl_call.h"
+#include "tools/simgpu/nccl/sim_nccl_call.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "tools/simgpu/nccl/nccl_error.h"
-#include "tools/simgpu/nccl/nccl_group.h"
-#include "tools/simgpu/nccl/nccl_number.h"
+#include "tools/simgpu/nccl/sim_nccl_error.h"
+#include "tools/simgpu/nccl/sim_nccl_group.h"
+#include "tools/simgpu/nccl/sim_nccl_number.h"
 
 enum { ALL_REDUCE = 1, BROADCAST = 2 };
 

@@ -1,9 +1,9 @@
 /* nvml_session: initialization, versions and error texts of the simulated NVML. Opens the cards itself, so
  * that it works in a process that never uses CUDA. Owns no lock; the count of initializations is atomic.
  */
-#include "tools/simgpu/nvml/nvml_session.h"
+#include "tools/simgpu/nvml/sim_nvml_session.h"
 #include "tools/simgpu/engine/sim_card.h"
-#include "tools/simgpu/nvml/nvml_view.h"
+#include "tools/simgpu/nvml/sim_nvml_view.h"
 
 #include <stdatomic.h>
 #include <string.h>

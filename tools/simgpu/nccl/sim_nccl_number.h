@@ -5,7 +5,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "tools/simgpu/nccl/nccl_abi.h"
+#include "tools/simgpu/nccl/sim_nccl_abi.h"
 
 size_t nccl_number_bytes(ncclDataType_t type); /* 0: unknown type */
 

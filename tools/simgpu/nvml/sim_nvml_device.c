@@ -2,7 +2,7 @@
  * independent of CUDA_VISIBLE_DEVICES. The PCI address is made from the index: bus index + 1 in domain 0. No
  * lock.
  */
-#include "tools/simgpu/nvml/nvml_session.h"
+#include "tools/simgpu/nvml/sim_nvml_session.h"
 #include "tools/simgpu/engine/sim_card.h"
 
 #include <stdio.h>

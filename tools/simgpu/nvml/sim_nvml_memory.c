@@ -1,9 +1,9 @@
 /* nvml_memory: memory used on a card and by each process, from engine/sim_card.h. No lock. The three versions
  * of the process list differ only in the layout of an element, so that one function fills them all.
  */
-#include "tools/simgpu/nvml/nvml_session.h"
+#include "tools/simgpu/nvml/sim_nvml_session.h"
 #include "tools/simgpu/engine/sim_card.h"
-#include "tools/simgpu/nvml/nvml_view.h"
+#include "tools/simgpu/nvml/sim_nvml_view.h"
 
 #include <string.h>
 #include <unistd.h>
