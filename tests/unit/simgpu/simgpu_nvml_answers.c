@@ -270,9 +270,9 @@ static void test_a_view_that_cannot_be_read_is_refused(void)
                                       "pids=1000000001",
                                       "newcomers=99999999999999999999"};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
-        struct nvml_view view = {.pids = 7};
+        struct sim_nvml_view view = {.pids = 7};
         char why[96] = "";
-        TEST_ASSERT_EQUAL_INT_MESSAGE(-EINVAL, nvml_view_parse(bad[i], &view, why, sizeof why), bad[i]);
+        TEST_ASSERT_EQUAL_INT_MESSAGE(-EINVAL, sim_nvml_view_parse(bad[i], &view, why, sizeof why), bad[i]);
         TEST_ASSERT_TRUE_MESSAGE(why[0] && view.pids == 7, bad[i]);
     }
     TEST_ASSERT_EQUAL_INT(NVML_ERROR_DRIVER_NOT_LOADED, start_with("blind"));

@@ -2,11 +2,11 @@
  *
  * GPUCAP_SIM names the cards ("2x16G", "16G", "1x24G,1x8G"; default "1x16G"), with optional settings after a
  * semicolon ("2x16G;ctx=64M"); "8G/mig" is a MIG instance, which CUDA and NVML know by a UUID "MIG-...".
- * GPUCAP_SIM_NVML can restrict what NVML shows of the cards (../nvml/sim_nvml_view.h), and GPUCAP_SIM_FAULT makes
- * driver calls fail (sim_fault.h). GPUCAP_SIM_ID (default: the user's id) names the machine: processes with
- * the same id and the same cards share them through one file in /dev/shm, mode 0600. Each process owns one
- * slot and holds a file lock on it that ends with the process, so that the next call of any process frees the
- * memory of a killed one. Owns one lock (in the shared file), which is never held across anything that
+ * GPUCAP_SIM_NVML can restrict what NVML shows of the cards (../nvml/sim_nvml_view.h), and GPUCAP_SIM_FAULT
+ * makes driver calls fail (sim_fault.h). GPUCAP_SIM_ID (default: the user's id) names the machine: processes
+ * with the same id and the same cards share them through one file in /dev/shm, mode 0600. Each process owns
+ * one slot and holds a file lock on it that ends with the process, so that the next call of any process frees
+ * the memory of a killed one. Owns one lock (in the shared file), which is never held across anything that
  * blocks.
  */
 #ifndef SIMGPU_CARD_H

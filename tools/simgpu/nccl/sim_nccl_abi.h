@@ -1,4 +1,4 @@
-/* nccl_abi: the part of NCCL's interface that simgpu implements. Includes the toolkit's nccl.h if it is
+/* sim_nccl_abi: the part of NCCL's interface that simgpu implements. Includes the toolkit's nccl.h if it is
  * installed, so that the compiler checks this library against it; otherwise declares the same here.
  * Declarations only; never contains anything that NCCL does not have.
  */

@@ -1,13 +1,13 @@
-/* nccl_call: collective calls, run as host functions on the program's streams. */
+/* sim_nccl_call: collective calls, run as host functions on the program's streams. */
 #ifndef SIMGPU_NCCL_CALL_H
 #define SIMGPU_NCCL_CALL_H
 
 #include "tools/simgpu/nccl/sim_nccl_comm.h"
 
-struct nccl_op {
-    struct nccl_op *next;
+struct sim_nccl_op {
+    struct sim_nccl_op *next;
     ncclComm_t comm;
-    struct nccl_call call;
+    struct sim_nccl_call call;
     const void *from;
     void *to;
     cudaStream_t stream;
@@ -16,9 +16,9 @@ struct nccl_op {
 };
 
 /* Puts a call on its stream. Takes ownership of it, even when it fails. */
-ncclResult_t nccl_call_launch(struct nccl_op *op);
+ncclResult_t sim_nccl_call_launch(struct sim_nccl_op *op);
 
 /* Frees the calls in captured graphs, which must not run any more. */
-void nccl_call_free_captured(struct nccl_op *op);
+void sim_nccl_call_free_captured(struct sim_nccl_op *op);
 
 #endif

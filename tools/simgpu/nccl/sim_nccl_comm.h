@@ -1,4 +1,4 @@
-/* nccl_comm: a communicator of one rank: its shared memory, its queued calls, and its end.
+/* sim_nccl_comm: a communicator of one rank: its shared memory, its queued calls, and its end.
  *
  * Calls run on the program's streams, one at a time, in the order in which they were made, which their
  * numbers give. A call in a captured graph has no number and runs when the graph reaches it.
@@ -12,12 +12,12 @@
 
 #include "tools/simgpu/nccl/sim_nccl_shared.h"
 
-struct nccl_op;
+struct sim_nccl_op;
 
 struct ncclComm {
     struct ncclComm *next;        /* in the list of the program's communicators; guarded by the list's lock */
     struct ncclComm *next_joined; /* in the list of the group that it was made in */
-    struct nccl_shared *shared;
+    struct sim_nccl_shared *shared;
     int rank, size, device;
     atomic_bool aborted;
     _Atomic int async_error;
@@ -28,21 +28,21 @@ struct ncclComm {
     uint64_t issued, served;
     bool running;
     bool finalized;
-    struct nccl_op *captured; /* calls that graphs hold */
+    struct sim_nccl_op *captured; /* calls that graphs hold */
     /* owned by the running call */
     uint64_t stage;
 };
 
-/* Joins as one rank, without waiting for the others; nccl_comm_meet() waits. */
-ncclResult_t nccl_comm_join(ncclComm_t *out, int size, const ncclUniqueId *id, int rank);
+/* Joins as one rank, without waiting for the others; sim_nccl_comm_meet() waits. */
+ncclResult_t sim_nccl_comm_join(ncclComm_t *out, int size, const ncclUniqueId *id, int rank);
 /* Waits for all ranks. Fails if two of them use the same card. Destroys the communicator on failure. */
-ncclResult_t nccl_comm_meet(ncclComm_t comm);
+ncclResult_t sim_nccl_comm_meet(ncclComm_t comm);
 
 /* Returns ncclInvalidArgument if the handle is not a communicator of this program. */
-ncclResult_t nccl_comm_check(ncclComm_t comm, const char *caller);
+ncclResult_t sim_nccl_comm_check(ncclComm_t comm, const char *caller);
 
 /* A queued call holds a reference. */
-void nccl_comm_keep(ncclComm_t comm);
-void nccl_comm_drop(ncclComm_t comm);
+void sim_nccl_comm_keep(ncclComm_t comm);
+void sim_nccl_comm_drop(ncclComm_t comm);
 
 #endif

@@ -1,4 +1,4 @@
-/* nccl_error: texts of error codes, and the last failure. See nccl_error.h. */
+/* sim_nccl_error: texts of error codes, and the last failure. See sim_nccl_error.h. */
 #include "tools/simgpu/nccl/sim_nccl_error.h"
 
 #include <stdarg.h>
@@ -6,7 +6,7 @@
 
 static _Thread_local char reason[256];
 
-ncclResult_t nccl_fail(ncclResult_t result, const char *format, ...)
+ncclResult_t sim_nccl_fail(ncclResult_t result, const char *format, ...)
 {
     va_list values;
 
@@ -16,11 +16,11 @@ ncclResult_t nccl_fail(ncclResult_t result, const char *format, ...)
     return result;
 }
 
-ncclResult_t nccl_cuda(cudaError_t error, const char *what)
+ncclResult_t sim_nccl_cuda(cudaError_t error, const char *what)
 {
     return error == cudaSuccess
                ? ncclSuccess
-               : nccl_fail(ncclUnhandledCudaError, "%s: %s", what, cudaGetErrorString(error));
+               : sim_nccl_fail(ncclUnhandledCudaError, "%s: %s", what, cudaGetErrorString(error));
 }
 
 /* The texts are NCCL's. */
@@ -57,7 +57,7 @@ const char *ncclGetLastError(ncclComm_t comm)
 ncclResult_t ncclGetVersion(int *version)
 {
     if (!version)
-        return nccl_fail(ncclInvalidArgument, "ncclGetVersion: NULL");
+        return sim_nccl_fail(ncclInvalidArgument, "ncclGetVersion: NULL");
     *version = NCCL_VERSION_CODE;
     return ncclSuccess;
 }

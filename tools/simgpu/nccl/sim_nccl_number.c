@@ -1,10 +1,10 @@
-/* nccl_number: sums over ranks. See nccl_number.h. */
+/* sim_nccl_number: sums over ranks. See sim_nccl_number.h. */
 #include "tools/simgpu/nccl/sim_nccl_number.h"
 
 #include <stdint.h>
 #include <string.h>
 
-size_t nccl_number_bytes(ncclDataType_t type)
+size_t sim_nccl_number_bytes(ncclDataType_t type)
 {
     switch (type) {
     case ncclInt8:
@@ -28,7 +28,7 @@ size_t nccl_number_bytes(ncclDataType_t type)
     }
 }
 
-bool nccl_number_can_reduce(ncclDataType_t type, ncclRedOp_t op)
+bool sim_nccl_number_can_reduce(ncclDataType_t type, ncclRedOp_t op)
 {
     return (type == ncclFloat32 || type == ncclBfloat16 || type == ncclFloat16) &&
            (op == ncclSum || op == ncclAvg);
@@ -106,8 +106,8 @@ static void write_number(void *to, size_t i, ncclDataType_t type, float value)
         ((uint16_t *)to)[i] = type == ncclBfloat16 ? to_bf16(value) : to_half(value);
 }
 
-void nccl_number_reduce(void *out, const void *const *from, int ranks, size_t count, ncclDataType_t type,
-                        ncclRedOp_t op)
+void sim_nccl_number_reduce(void *out, const void *const *from, int ranks, size_t count, ncclDataType_t type,
+                            ncclRedOp_t op)
 {
     float scale = op == ncclAvg ? 1.0f / (float)ranks : 1.0f;
 

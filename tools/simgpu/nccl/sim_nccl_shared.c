@@ -1,6 +1,6 @@
-/* nccl_shared: the memory that the ranks of one communicator share. See nccl_shared.h. Never trusts a unique
- * id, since it comes from the program. Owns one mutex, for the list of files that this process has made and
- * that still have a name. */
+/* sim_nccl_shared: the memory that the ranks of one communicator share. See sim_nccl_shared.h. Never trusts a
+ * unique id, since it comes from the program. Owns one mutex, for the list of files that this process has
+ * made and that still have a name. */
 #include "tools/simgpu/nccl/sim_nccl_shared.h"
 
 #include <dirent.h>
@@ -25,12 +25,13 @@
 
 enum { NAME_BYTES = 64, SLOTS = 2 };
 
-static const uint64_t magic = 0x6c63636e6d6973ull;  /* "simnccl" */
-static const size_t slots_from = 64 * (size_t)1024; /* offset of the first slot, behind struct nccl_shared */
-static const size_t rank_bytes = (size_t)SLOTS * NCCL_SHARED_SLOT;
-static const size_t file_bytes = 64 * (size_t)1024 + (size_t)NCCL_SHARED_RANKS * SLOTS * NCCL_SHARED_SLOT;
+static const uint64_t magic = 0x6c63636e6d6973ull; /* "simnccl" */
+static const size_t slots_from =
+    64 * (size_t)1024; /* offset of the first slot, behind struct sim_nccl_shared */
+static const size_t rank_bytes = (size_t)SLOTS * SIM_NCCL_SLOT;
+static const size_t file_bytes = 64 * (size_t)1024 + (size_t)SIM_NCCL_RANKS * SLOTS * SIM_NCCL_SLOT;
 
-_Static_assert(sizeof(struct nccl_shared) <= 64 * 1024, "the structure must fit in front of the slots");
+_Static_assert(sizeof(struct sim_nccl_shared) <= 64 * 1024, "the structure must fit in front of the slots");
 _Static_assert(NAME_BYTES < NCCL_UNIQUE_ID_BYTES, "a file name must fit into an id");
 
 /* A file of this process that still waits for ranks. */
@@ -107,7 +108,7 @@ static bool remember(const char *name)
 
 /* ---- creating and joining ---- */
 
-static struct nccl_shared *map_file(int fd)
+static struct sim_nccl_shared *map_file(int fd)
 {
     void *shared = mmap(NULL, file_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 
@@ -127,27 +128,27 @@ static int open_new(char *name)
     return open(path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
 }
 
-ncclResult_t nccl_shared_create(ncclUniqueId *id)
+ncclResult_t sim_nccl_shared_create(ncclUniqueId *id)
 {
-    struct nccl_shared *shared = NULL;
+    struct sim_nccl_shared *shared = NULL;
     int fd;
 
     memset(id, 0, sizeof(*id));
     remove_abandoned();
     fd = open_new(id->internal);
     if (fd < 0)
-        return nccl_fail(ncclSystemError, "cannot create a file in " DIRECTORY ": %s", strerror(errno));
+        return sim_nccl_fail(ncclSystemError, "cannot create a file in " DIRECTORY ": %s", strerror(errno));
     /* Allocate the pages now, so that a full /dev/shm is an error here and not a SIGBUS later. */
     if (!posix_fallocate(fd, 0, (off_t)slots_from) && !ftruncate(fd, (off_t)file_bytes))
         shared = map_file(fd);
     close(fd);
     if (!shared || !remember(id->internal)) {
         remove_name(id->internal);
-        nccl_shared_leave(shared);
-        return nccl_fail(ncclSystemError, "no shared memory for a communicator");
+        sim_nccl_shared_leave(shared);
+        return sim_nccl_fail(ncclSystemError, "no shared memory for a communicator");
     }
     shared->magic = magic;
-    nccl_shared_leave(shared);
+    sim_nccl_shared_leave(shared);
     return ncclSuccess;
 }
 
@@ -159,55 +160,55 @@ static bool is_name(const char *name)
            strspn(name, allowed) == strlen(name);
 }
 
-static ncclResult_t claim_rank(struct nccl_shared *shared, int size, int rank, const unsigned char *card)
+static ncclResult_t claim_rank(struct sim_nccl_shared *shared, int size, int rank, const unsigned char *card)
 {
     uint32_t none = 0;
-    struct nccl_rank_state *state = &shared->rank[rank];
+    struct sim_nccl_rank_state *state = &shared->rank[rank];
 
     if (!atomic_compare_exchange_strong(&shared->size, &none, (uint32_t)size) && none != (uint32_t)size)
-        return nccl_fail(ncclInvalidArgument, "this rank says %d ranks, another one says %u", size, none);
+        return sim_nccl_fail(ncclInvalidArgument, "this rank says %d ranks, another one says %u", size, none);
     if (atomic_exchange(&state->taken, 1))
-        return nccl_fail(ncclInvalidUsage, "rank %d of %d has already joined", rank, size);
-    memcpy(state->card, card, NCCL_SHARED_CARD);
+        return sim_nccl_fail(ncclInvalidUsage, "rank %d of %d has already joined", rank, size);
+    memcpy(state->card, card, SIM_NCCL_CARD);
     return ncclSuccess;
 }
 
-ncclResult_t nccl_shared_enter(const ncclUniqueId *id, int size, int rank, const unsigned char *card,
-                               struct nccl_shared **out)
+ncclResult_t sim_nccl_shared_enter(const ncclUniqueId *id, int size, int rank, const unsigned char *card,
+                                   struct sim_nccl_shared **out)
 {
     char path[sizeof(DIRECTORY) + NAME_MAX];
-    struct nccl_shared *shared = NULL;
+    struct sim_nccl_shared *shared = NULL;
     ncclResult_t result;
     int fd;
 
     if (!is_name(id->internal))
-        return nccl_fail(ncclInvalidArgument, "the unique id is not from ncclGetUniqueId");
+        return sim_nccl_fail(ncclInvalidArgument, "the unique id is not from ncclGetUniqueId");
     path_of(id->internal, path, sizeof(path));
     fd = open(path, O_RDWR | O_NOFOLLOW | O_CLOEXEC);
     if (fd < 0)
-        return nccl_fail(ncclSystemError, "cannot open the communicator of this unique id: %s",
-                         strerror(errno));
+        return sim_nccl_fail(ncclSystemError, "cannot open the communicator of this unique id: %s",
+                             strerror(errno));
     if (lseek(fd, 0, SEEK_END) == (off_t)file_bytes &&
         !posix_fallocate(fd, (off_t)(slots_from + (size_t)rank * rank_bytes), (off_t)rank_bytes))
         shared = map_file(fd);
     close(fd);
     if (!shared)
-        return nccl_fail(ncclSystemError, "no shared memory for rank %d", rank);
+        return sim_nccl_fail(ncclSystemError, "no shared memory for rank %d", rank);
     result = shared->magic == magic
                  ? claim_rank(shared, size, rank, card)
-                 : nccl_fail(ncclInvalidArgument, "the unique id names a file of another kind");
+                 : sim_nccl_fail(ncclInvalidArgument, "the unique id names a file of another kind");
     if (result != ncclSuccess) {
-        nccl_shared_leave(shared);
+        sim_nccl_shared_leave(shared);
         return result;
     }
     if (atomic_fetch_add(&shared->joined, 1) + 1 == (uint32_t)size)
         remove_name(id->internal);
-    nccl_shared_wake(shared);
+    sim_nccl_shared_wake(shared);
     *out = shared;
     return ncclSuccess;
 }
 
-void nccl_shared_leave(struct nccl_shared *shared)
+void sim_nccl_shared_leave(struct sim_nccl_shared *shared)
 {
     if (shared)
         munmap(shared, file_bytes);
@@ -215,18 +216,18 @@ void nccl_shared_leave(struct nccl_shared *shared)
 
 /* ---- waiting ---- */
 
-void nccl_shared_wake(struct nccl_shared *shared)
+void sim_nccl_shared_wake(struct sim_nccl_shared *shared)
 {
     atomic_fetch_add(&shared->changes, 1);
     syscall(SYS_futex, &shared->changes, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
 }
 
-static void wait_for_change(struct nccl_shared *shared, uint32_t seen)
+static void wait_for_change(struct sim_nccl_shared *shared, uint32_t seen)
 {
     syscall(SYS_futex, &shared->changes, FUTEX_WAIT, seen, NULL, NULL, 0);
 }
 
-bool nccl_shared_wait_joined(struct nccl_shared *shared, const atomic_bool *stop)
+bool sim_nccl_shared_wait_joined(struct sim_nccl_shared *shared, const atomic_bool *stop)
 {
     for (;;) {
         uint32_t seen = atomic_load(&shared->changes);
@@ -239,13 +240,13 @@ bool nccl_shared_wait_joined(struct nccl_shared *shared, const atomic_bool *stop
     }
 }
 
-void nccl_shared_publish(struct nccl_shared *shared, int rank, uint64_t stage)
+void sim_nccl_shared_publish(struct sim_nccl_shared *shared, int rank, uint64_t stage)
 {
     atomic_store(&shared->rank[rank].stage, stage);
-    nccl_shared_wake(shared);
+    sim_nccl_shared_wake(shared);
 }
 
-static bool all_reached(struct nccl_shared *shared, uint64_t stage)
+static bool all_reached(struct sim_nccl_shared *shared, uint64_t stage)
 {
     uint32_t size = atomic_load(&shared->size);
 
@@ -255,7 +256,7 @@ static bool all_reached(struct nccl_shared *shared, uint64_t stage)
     return true;
 }
 
-bool nccl_shared_wait_stage(struct nccl_shared *shared, uint64_t stage, const atomic_bool *stop)
+bool sim_nccl_shared_wait_stage(struct sim_nccl_shared *shared, uint64_t stage, const atomic_bool *stop)
 {
     for (;;) {
         uint32_t seen = atomic_load(&shared->changes);
@@ -268,7 +269,7 @@ bool nccl_shared_wait_stage(struct nccl_shared *shared, uint64_t stage, const at
     }
 }
 
-char *nccl_shared_slot(struct nccl_shared *shared, int rank, uint64_t stage)
+char *sim_nccl_shared_slot(struct sim_nccl_shared *shared, int rank, uint64_t stage)
 {
-    return (char *)shared + slots_from + (size_t)rank * rank_bytes + (stage % SLOTS) * NCCL_SHARED_SLOT;
+    return (char *)shared + slots_from + (size_t)rank * rank_bytes + (stage % SLOTS) * SIM_NCCL_SLOT;
 }

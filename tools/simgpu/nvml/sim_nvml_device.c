@@ -1,4 +1,4 @@
-/* nvml_device: the list of cards, their names and attributes. NVML shows all cards of the machine,
+/* sim_nvml_device: the list of cards, their names and attributes. NVML shows all cards of the machine,
  * independent of CUDA_VISIBLE_DEVICES. The PCI address is made from the index: bus index + 1 in domain 0. No
  * lock.
  */
@@ -19,7 +19,7 @@
 
 nvmlReturn_t nvmlDeviceGetCount_v2(unsigned int *count)
 {
-    nvmlReturn_t result = nvml_session_check();
+    nvmlReturn_t result = sim_nvml_session_check();
     if (result != NVML_SUCCESS)
         return result;
     if (!count)
@@ -35,12 +35,12 @@ nvmlReturn_t nvmlDeviceGetCount(unsigned int *count)
 
 nvmlReturn_t nvmlDeviceGetHandleByIndex_v2(unsigned int index, nvmlDevice_t *device)
 {
-    nvmlReturn_t result = nvml_session_check();
+    nvmlReturn_t result = sim_nvml_session_check();
     if (result != NVML_SUCCESS)
         return result;
     if (!device || index >= (unsigned)sim_card_count())
         return NVML_ERROR_INVALID_ARGUMENT;
-    *device = nvml_session_handle((int)index);
+    *device = sim_nvml_session_handle((int)index);
     return NVML_SUCCESS;
 }
 
@@ -51,7 +51,7 @@ nvmlReturn_t nvmlDeviceGetHandleByIndex(unsigned int index, nvmlDevice_t *device
 
 nvmlReturn_t nvmlDeviceGetHandleByUUID(const char *uuid, nvmlDevice_t *device)
 {
-    nvmlReturn_t result = nvml_session_check();
+    nvmlReturn_t result = sim_nvml_session_check();
     if (result != NVML_SUCCESS)
         return result;
     if (!uuid || !device)
@@ -60,7 +60,7 @@ nvmlReturn_t nvmlDeviceGetHandleByUUID(const char *uuid, nvmlDevice_t *device)
         char text[CARD_UUID_TEXT];
         sim_card_spec_uuid_text(sim_card_info(i), text);
         if (!strcasecmp(uuid, text)) {
-            *device = nvml_session_handle(i);
+            *device = sim_nvml_session_handle(i);
             return NVML_SUCCESS;
         }
     }
@@ -69,7 +69,7 @@ nvmlReturn_t nvmlDeviceGetHandleByUUID(const char *uuid, nvmlDevice_t *device)
 
 nvmlReturn_t nvmlDeviceGetHandleByPciBusId_v2(const char *bus_id, nvmlDevice_t *device)
 {
-    nvmlReturn_t result = nvml_session_check();
+    nvmlReturn_t result = sim_nvml_session_check();
     unsigned domain, bus, slot, function = 0;
     int end = 0;
     if (result != NVML_SUCCESS)
@@ -80,7 +80,7 @@ nvmlReturn_t nvmlDeviceGetHandleByPciBusId_v2(const char *bus_id, nvmlDevice_t *
         return NVML_ERROR_INVALID_ARGUMENT;
     for (int i = 0; i < sim_card_count(); i++) {
         if (domain == 0 && bus == PCI_BUS(i) && slot == 0 && function == 0) {
-            *device = nvml_session_handle(i);
+            *device = sim_nvml_session_handle(i);
             return NVML_SUCCESS;
         }
     }
@@ -95,7 +95,7 @@ nvmlReturn_t nvmlDeviceGetHandleByPciBusId(const char *bus_id, nvmlDevice_t *dev
 nvmlReturn_t nvmlDeviceGetIndex(nvmlDevice_t device, unsigned int *index)
 {
     int card;
-    nvmlReturn_t result = nvml_session_card(device, &card);
+    nvmlReturn_t result = sim_nvml_session_card(device, &card);
     if (result != NVML_SUCCESS)
         return result;
     if (!index)
@@ -113,24 +113,24 @@ nvmlReturn_t nvmlDeviceGetUUID(nvmlDevice_t device, char *uuid, unsigned int len
 {
     int card;
     char text[CARD_UUID_TEXT];
-    nvmlReturn_t result = nvml_session_card(device, &card);
+    nvmlReturn_t result = sim_nvml_session_card(device, &card);
     if (result != NVML_SUCCESS)
         return result;
     sim_card_spec_uuid_text(sim_card_info(card), text);
-    return nvml_session_text(text, uuid, length);
+    return sim_nvml_session_text(text, uuid, length);
 }
 
 nvmlReturn_t nvmlDeviceGetName(nvmlDevice_t device, char *name, unsigned int length)
 {
     int card;
-    nvmlReturn_t result = nvml_session_card(device, &card);
-    return result == NVML_SUCCESS ? nvml_session_text(DEVICE_NAME, name, length) : result;
+    nvmlReturn_t result = sim_nvml_session_card(device, &card);
+    return result == NVML_SUCCESS ? sim_nvml_session_text(DEVICE_NAME, name, length) : result;
 }
 
 nvmlReturn_t nvmlDeviceGetPciInfo_v3(nvmlDevice_t device, nvmlPciInfo_t *pci)
 {
     int card;
-    nvmlReturn_t result = nvml_session_card(device, &card);
+    nvmlReturn_t result = sim_nvml_session_card(device, &card);
     if (result != NVML_SUCCESS)
         return result;
     if (!pci)
@@ -145,7 +145,7 @@ nvmlReturn_t nvmlDeviceGetPciInfo_v3(nvmlDevice_t device, nvmlPciInfo_t *pci)
 nvmlReturn_t nvmlDeviceGetCudaComputeCapability(nvmlDevice_t device, int *major, int *minor)
 {
     int card;
-    nvmlReturn_t result = nvml_session_card(device, &card);
+    nvmlReturn_t result = sim_nvml_session_card(device, &card);
     if (result != NVML_SUCCESS)
         return result;
     if (!major || !minor)
@@ -159,7 +159,7 @@ nvmlReturn_t nvmlDeviceGetCudaComputeCapability(nvmlDevice_t device, int *major,
 nvmlReturn_t nvmlDeviceGetUtilizationRates(nvmlDevice_t device, nvmlUtilization_t *utilization)
 {
     int card;
-    nvmlReturn_t result = nvml_session_card(device, &card);
+    nvmlReturn_t result = sim_nvml_session_card(device, &card);
     if (result != NVML_SUCCESS)
         return result;
     if (!utilization)

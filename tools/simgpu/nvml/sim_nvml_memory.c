@@ -1,5 +1,5 @@
-/* nvml_memory: memory used on a card and by each process, from engine/sim_card.h. No lock. The three versions
- * of the process list differ only in the layout of an element, so that one function fills them all.
+/* sim_nvml_memory: memory used on a card and by each process, from engine/sim_card.h. No lock. The three
+ * versions of the process list differ only in the layout of an element, so that one function fills them all.
  */
 #include "tools/simgpu/nvml/sim_nvml_session.h"
 #include "tools/simgpu/engine/sim_card.h"
@@ -15,7 +15,7 @@
 nvmlReturn_t nvmlDeviceGetMemoryInfo(nvmlDevice_t device, nvmlMemory_t *memory)
 {
     int card;
-    nvmlReturn_t result = nvml_session_card(device, &card);
+    nvmlReturn_t result = sim_nvml_session_card(device, &card);
     if (result != NVML_SUCCESS)
         return result;
     if (!memory)
@@ -30,7 +30,7 @@ nvmlReturn_t nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t device, nvmlMemory_v2_t *me
 {
     nvmlMemory_t plain;
     int card;
-    nvmlReturn_t result = nvml_session_card(device, &card);
+    nvmlReturn_t result = sim_nvml_session_card(device, &card);
     if (result != NVML_SUCCESS)
         return result;
     if (!memory)
@@ -48,7 +48,7 @@ nvmlReturn_t nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t device, nvmlMemory_v2_t *me
 }
 
 static nvmlProcessInfo_v2_t describe(const struct sim_card_process *process, int card,
-                                     const struct nvml_view *view)
+                                     const struct sim_nvml_view *view)
 {
     const unsigned int instance = sim_card_info(card)->mig ? 0 : NO_INSTANCE;
     return (nvmlProcessInfo_v2_t){.pid = (unsigned)process->pid + view->pids,
@@ -62,14 +62,14 @@ static unsigned int add_newcomers(nvmlProcessInfo_v2_t *out, unsigned int count,
                                   unsigned int from, unsigned int to)
 {
     for (; from < to && count < PROCESSES_MAX; from++) {
-        info.pid = NVML_VIEW_NEWCOMER + from;
+        info.pid = SIM_NVML_VIEW_NEWCOMER + from;
         out[count++] = info;
     }
     return count;
 }
 
 /* Collects the list, at most PROCESSES_MAX entries. Newcomers come before and after the process itself. */
-static unsigned int collect(int card, const struct nvml_view *view, nvmlProcessInfo_v2_t *out)
+static unsigned int collect(int card, const struct sim_nvml_view *view, nvmlProcessInfo_v2_t *out)
 {
     struct sim_card_process found[PROCESSES_MAX];
     unsigned int count = 0;
@@ -89,9 +89,9 @@ static unsigned int collect(int card, const struct nvml_view *view, nvmlProcessI
 static nvmlReturn_t list_processes(nvmlDevice_t device, unsigned int *count, void *infos, size_t size)
 {
     nvmlProcessInfo_v2_t shown[PROCESSES_MAX];
-    const struct nvml_view view = nvml_view_now();
+    const struct sim_nvml_view view = sim_nvml_view_now();
     int card;
-    nvmlReturn_t result = nvml_session_card(device, &card);
+    nvmlReturn_t result = sim_nvml_session_card(device, &card);
     if (result != NVML_SUCCESS)
         return result;
     if (view.no_list)
@@ -110,7 +110,7 @@ static nvmlReturn_t list_processes(nvmlDevice_t device, unsigned int *count, voi
 static nvmlReturn_t list_nothing(nvmlDevice_t device, unsigned int *count)
 {
     int card;
-    nvmlReturn_t result = nvml_session_card(device, &card);
+    nvmlReturn_t result = sim_nvml_session_card(device, &card);
     if (result != NVML_SUCCESS)
         return result;
     if (!count)

@@ -1,4 +1,4 @@
-/* nvml_view: how much the simulated NVML shows. In containers and on MIG slices the real one shows only a
+/* sim_nvml_view: how much the simulated NVML shows. In containers and on MIG slices the real one shows only a
  * part.
  *
  * GPUCAP_SIM_NVML has any of these, separated by commas; without it NVML shows everything:
@@ -12,26 +12,26 @@
  *
  * The parser is pure and safe on any text. The view is read at each nvmlInit; one lock guards it.
  */
-#ifndef SIMGPU_NVML_VIEW_H
-#define SIMGPU_NVML_VIEW_H
+#ifndef SIMGPU_SIM_NVML_VIEW_H
+#define SIMGPU_SIM_NVML_VIEW_H
 
 #include <stdbool.h>
 #include <stddef.h>
 
-#define NVML_VIEW_MAX_NEWCOMERS 64u
-#define NVML_VIEW_MAX_PIDS      1000000000u
-#define NVML_VIEW_NEWCOMER      4000000000u /* number of the first one: larger than that of any process */
+#define SIM_NVML_VIEW_MAX_NEWCOMERS 64u
+#define SIM_NVML_VIEW_MAX_PIDS      1000000000u
+#define SIM_NVML_VIEW_NEWCOMER      4000000000u /* number of the first one: larger than that of any process */
 
-struct nvml_view {
+struct sim_nvml_view {
     bool absent, no_list, no_bytes;
     unsigned int pids, newcomers;
 };
 
 /* Parses a text. Returns 0, or -EINVAL with the reason in why and *out unchanged. */
-int nvml_view_parse(const char *text, struct nvml_view *out, char *why, size_t why_size);
+int sim_nvml_view_parse(const char *text, struct sim_nvml_view *out, char *why, size_t why_size);
 
 /* Reads the environment variable. Returns 0, or -EINVAL if it does not parse (the reason goes to stderr). */
-int nvml_view_read(void);
-struct nvml_view nvml_view_now(void);
+int sim_nvml_view_read(void);
+struct sim_nvml_view sim_nvml_view_now(void);
 
 #endif
