@@ -1,12 +1,11 @@
 /* bench_docs: puts the lines of a benchmark into docs/benchmarks.md.
  *
- *     build/bench_replay TRACE... | build/bench_docs --key=replay --title=... --command=...
- * docs/benchmarks.md
+ *     build/bench_replay TRACE... | build/bench_docs --key=replay --title=... --command=... FILE
  *
- * Reads lines of key=value from its input and writes them as a table, one line a row, between the marks of
- * the key, in the place of what was there. With --pivot=NAME the values of that key become columns, each with
- * the
- * --value of its line. Other lines are left out. The file is written beside the old one and renamed. */
+ * Reads lines of key=value from its input and writes them as a table, one line per row, between the marks of
+ * the key in FILE (docs/benchmarks.md), in place of what was there. With --pivot=NAME the values of that key
+ * become columns, each with the --value of its line. Other lines are ignored. Writes a new file beside the
+ * old one and renames it. */
 #include <errno.h>
 #include <getopt.h>
 #include <stdio.h>

@@ -13,8 +13,8 @@
 
 #define SLOW_NS       2000 /* an allocation that took longer has called the driver, and may have made it grow */
 #define SAMPLES       1000 /* at least, over a trace */
-#define PLAIN_NEAR    8    /* the driver is called every time: looked at within an eighth of the peak, */
-#define PLAIN_EVERY   64   /* and here and there */
+#define PLAIN_NEAR    8    /* with cudaMalloc each time: sample within an eighth of the peak, */
+#define PLAIN_EVERY   64   /* and every so many events elsewhere */
 #define DONE_FORMAT   "done %d %" SCNu64 " %" SCNu64 " %" SCNu64 " %" SCNu64 " %" SCNu64
 #define PROBE_CAP     (UINT64_C(16) << 30)
 #define ARGUMENT_SIZE 64

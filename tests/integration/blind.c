@@ -1,6 +1,6 @@
-/* blind: a cap holds where little is known: without NVML, in a container, on a slice of a card, on a card
- * that the driver does not name. Each promise is a scenario of prog_blind, which compares what the card has
- * given it with what it was told. */
+/* blind: a cap holds even if the library knows little: without NVML, in a container, on a MIG slice, on a
+ * card whose name the driver does not tell. Each promise is a scenario of prog_blind, which compares what the
+ * card has given it with what it was told. */
 #include <string.h>
 
 #include "spawn.h"
@@ -63,14 +63,14 @@ static void run(const char *scenario, const struct setting *setting)
     spawn_result_free(&r);
 }
 
-/* All that NVML can lack, one after the other. */
+/* Runs the scenario with each thing that NVML can lack. */
 static void every_blindness(const char *scenario)
 {
     static const char *const views[] = {"absent", "no-list", "no-bytes"};
     struct setting setting = {.line = "gpucap: NVML does not tell"};
 
     run(scenario, &(struct setting){.native = true});
-    run(scenario, &(struct setting){.cap = CAP}); /* nothing is lacking */
+    run(scenario, &(struct setting){.cap = CAP}); /* with a complete NVML */
     for (size_t i = 0; i < sizeof views / sizeof *views; i++) {
         setting.nvml = views[i];
         run(scenario, &setting);
@@ -116,7 +116,7 @@ static void test_a_process_among_strangers_is_held_to_the_cap(void)
     run("again", &several);
 }
 
-/* Where it should know our number and does not list it, NVML is blind too. */
+/* NVML also counts as blind if it should list our process and does not. */
 static void test_a_process_that_nvml_does_not_list_still_counts(void)
 {
     run("async", &(struct setting){.nvml = "pids=100000", .line = "gpucap: NVML does not tell"});

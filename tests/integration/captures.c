@@ -1,5 +1,5 @@
-/* captures: a program captures, and takes and frees memory meanwhile. Each promise is a scenario of
- * prog_captures, which checks itself and holds natively as well.
+/* captures: a program allocates and frees memory during a stream capture. Each promise is a scenario of
+ * prog_captures, which checks itself and also holds natively.
  */
 #define PROGRAM "prog_captures"
 #include "every_way.h"

@@ -18,7 +18,7 @@
 
 #define MIB          1048576.0
 #define PATIENCE_S   60
-#define QUICK_S      5.0 /* a look waits for 50 ms at most; the rest is a slow machine */
+#define QUICK_S      5.0 /* a query waits for 50 ms at most; the rest is for slow machines */
 #define LINE_COLUMNS 80
 
 void setUp(void)
@@ -165,7 +165,7 @@ static void test_ps_on_a_narrow_terminal_stays_within_it(void)
     spawn_env_free(env);
 }
 
-/* The library would tell the command that the card is as large as the limit. */
+/* Under the library, NVML would report a card as large as the limit. */
 static void test_ps_under_a_limit_shows_the_card_as_it_is(void)
 {
     struct spawn_env *env = cli_env_real();
@@ -232,8 +232,8 @@ static void test_ledger_is_found_by_its_settings(void)
     spawn_env_free(env);
 }
 
-/* Whatever a faulty process writes into the ledger, the commands end in order and print nothing that could
- * steer a terminal. */
+/* Whatever a faulty process writes into the ledger, the commands end normally and print nothing that a
+ * terminal would interpret. */
 static void test_commands_survive_a_ledger_of_noise(void)
 {
     static const char *const commands[][3] = {

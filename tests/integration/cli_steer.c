@@ -289,8 +289,8 @@ static void test_trim_names_a_process_that_does_not_answer(void)
 
 /* ---- owners ---- */
 
-/* A folder that root has made for a group of users: there the ledger's own permissions do not protect one
- * user from another. */
+/* In a folder that root has made for a group of users, the ledger's permissions do not protect one user from
+ * another. */
 static void test_only_the_owner_changes_a_process(void)
 {
     if (geteuid() != 0)

@@ -1,6 +1,6 @@
-/* The cap under whole programs: every way to the driver, every kind of memory, every way to ask how much
- * there is. Cards of 8 GiB, on which simgpu's context takes 512 MiB; the default reserve is 64 MiB: with a
- * cap of 1 GiB, 448 MiB are left to the program. */
+/* The cap under whole programs: every way to find the driver, every kind of memory, every way to ask how much
+ * is free. Cards of 8 GiB, on which simgpu's context takes 512 MiB; the default reserve is 64 MiB: with a cap
+ * of 1 GiB, 448 MiB are left to the program. */
 #include "interpose_support.h"
 
 #include <stdio.h>

@@ -1,6 +1,5 @@
-/* Objects that are loaded so that they are bound past the library: with RTLD_DEEPBIND they are bound to it
- * after all, and where that cannot be done what they take is found by measuring, and their work is waited
- * for. */
+/* Objects that the loader binds past the library's hooks: with RTLD_DEEPBIND the library binds them to its
+ * hooks afterwards. Where it cannot, it finds their memory by measuring, and waits for their work. */
 #include "interpose_support.h"
 
 #include <stdio.h>
@@ -71,7 +70,7 @@ static void test_a_plugin_that_another_one_loads_is_bound_to_us(void)
     expect("nested", now(), "late", REFUSED, NULL);
 }
 
-/* By the program's own RUNPATH, which the real dlopen only looks at for a caller in the program. */
+/* Found by the program's RUNPATH, which the real dlopen uses only for a caller in the program. */
 static void test_a_plugin_that_is_searched_for_is_found_and_bound_to_us(void)
 {
     expect("plain", "libprog_deep_now.so", "memory", REFUSED, NULL);
@@ -114,13 +113,14 @@ static void test_what_a_constructor_takes_is_counted(void)
     expect_early(lazy(), "alone", "program 2\n");
 }
 
-/* It has the driver's own addresses, and nothing shows that. */
+/* It has addresses of the driver's functions, which the library cannot detect. */
 static void test_a_plugin_whose_constructor_may_have_looked_the_driver_up_is_found_by_measuring(void)
 {
     expect_early(runtime(), "late", FOUND);
 }
 
-/* A plugin that is bound to us hides nothing: `deferred` keeps its shortcuts. */
+/* The library sees all work of a plugin that is bound to its hooks, so that `deferred` keeps its shortcuts.
+ */
 static void test_a_plugin_that_is_bound_to_us_ends_no_shortcut(void)
 {
     static const char *const variables[] = {"GPUCAP_FREE", "deferred", "GPUCAP_LOG", "info", NULL};

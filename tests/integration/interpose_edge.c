@@ -1,5 +1,5 @@
-/* The edges: arguments that make no sense, threads that race with every kind of memory under a storm of
- * signals, settings from files, a driver that is closed and opened again. */
+/* Edge cases: senseless arguments, threads that race with every kind of memory while signals arrive, settings
+ * from files, a driver that is closed and opened again. */
 #include "interpose_support.h"
 
 #include <stdio.h>
@@ -111,7 +111,7 @@ static void test_a_card_full_of_our_cache_is_not_full(void)
     }
 }
 
-/* Freed blocks that the pool keeps are memory that any other kind may have. */
+/* Memory of freed blocks that the pool keeps can be had as any other kind. */
 static void test_cached_memory_is_given_up_for_other_kinds(void)
 {
     static const char *const kinds[] = {"create:32M:0", "async:32M", "array:1024:2048", "pitch:65536:512"};

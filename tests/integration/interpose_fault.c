@@ -1,7 +1,6 @@
-/* Each driver call of the path made to fail in turn, and the process killed in the middle: the program gets
- * the driver's own code, the account is as before, nothing leaks, and the next process has all the memory.
- * Without the pool, so that each call of the program is one of the driver's: engine_faults has the pool's own
- * path. */
+/* Each driver call is made to fail in turn, and the process is killed at each: the program gets the driver's
+ * code, the account is as before, nothing leaks, and the next process can use all memory. Without the pool,
+ * so that each call of the program is one of the driver; engine_faults does the same for the pool. */
 #include "interpose_support.h"
 
 #include <signal.h>
@@ -19,7 +18,7 @@ void tearDown(void) {}
 
 static const struct interpose_run capped = {.cap = "1G", .unpooled = true};
 
-/* Calls `visit` with each line of a text; the text is cut up. */
+/* Calls `visit` with each line of a text, which it modifies. */
 static void each_line(char *text, void (*visit)(const char *line))
 {
     for (char *line = strtok(text, "\n"); line; line = strtok(NULL, "\n"))
@@ -29,8 +28,7 @@ static void each_line(char *text, void (*visit)(const char *line))
 static const char *step_name; /* of the step that is made to fail */
 static int faulted, answered;
 
-/* After a fault: success because the call that failed was one of our own questions, or the driver's own code.
- */
+/* After a fault: success, if the call that failed was a query of the library itself, or the driver's code. */
 static void check_line(const char *line)
 {
     const size_t length = strlen(step_name);

@@ -1,5 +1,5 @@
-/* What a program gets when it looks a name up: our hook for the driver's own entry points, and for everything
- * else exactly what it gets without us, dlerror included. */
+/* What a program gets when it looks a name up: our hook for an entry point of the driver, and for anything
+ * else the same as without the library, dlerror included. */
 #include "interpose_support.h"
 
 #include <stdio.h>
@@ -72,7 +72,7 @@ static void test_other_names_resolve_as_without_the_library(void)
 
 static void test_without_a_driver_there_is_none(void)
 {
-    /* Where glibc names the asking library in its message, it now names us: the rest is the same. */
+    /* glibc's message names the calling library, which is now ours; the rest is the same. */
     struct spawn_result r = interpose_take(
         &wrapped, "default:cuMemAlloc_v2 next:cuInit self:cuInit default:nvmlDeviceGetMemoryInfo old:cuInit");
 
@@ -181,8 +181,8 @@ static void test_a_look_up_that_succeeds_clears_an_earlier_dlerror(void)
     spawn_result_free(&got);
 }
 
-/* Whether the library says at level info that it takes work to go unseen after these steps; only deferred
- * frees rely on what is seen. */
+/* Does the library say at level info that work may go unseen after these steps? Only deferred frees rely on
+ * seeing all work. */
 static bool trusts_no_more(const char *steps)
 {
     static const char *const wordy[] = {"GPUCAP_LOG", "info", "GPUCAP_FREE", "deferred", NULL};
@@ -232,7 +232,8 @@ static void test_an_entry_point_that_we_do_not_know_ends_the_shortcut(void)
     as_native(CUDA "in:" IN_THE_DRIVER " proc:" IN_THE_DRIVER " in:" IN_THE_DRIVER ":V1");
 }
 
-/* dlopen is ours too. What it leaves in dlerror is the program's own, whichever way it went through us. */
+/* dlopen is hooked, too. Whatever the library does in it, dlerror afterwards is that of the program's call.
+ */
 static void test_dlerror_after_dlopen_is_the_programs_own(void)
 {
     char steps[1024];
@@ -263,7 +264,7 @@ static void test_a_library_loaded_with_deepbind_looks_up_through_us(void)
                      "plugin-default cuMemAlloc_v2: libgpucap.so\nplugin-next cuMemAlloc_v2: libgpucap.so\n");
 }
 
-/* Another library that defines an entry point too, before us or behind us. */
+/* With another library that also defines an entry point, preloaded before ours or after it. */
 static void beside_a_rival(bool rival_first)
 {
     const struct interpose_run run = {.program = "prog_steps_direct", .way = "direct", .cap = "1G"};

@@ -1,6 +1,6 @@
-/* Processes that fork, start others, end in the middle, or have threads without a context: the parent's
- * account is its own, children hear what they hear without us, and nothing hangs (ctest's time limit is the
- * assertion). */
+/* Processes that fork, start others, end in the middle of something, or have threads without a context: the
+ * parent's account is not affected, children get the same errors as without the library, and nothing hangs
+ * (ctest's time limit is the assertion). */
 #include "interpose_support.h"
 
 #include <stdio.h>
@@ -72,7 +72,7 @@ static void leave(const char *mode)
         TEST_ASSERT_FALSE(r.timed_out);
         TEST_ASSERT_EQUAL_INT_MESSAGE(5, r.status, r.err);
         TEST_ASSERT_EQUAL_STRING("leaving\n", r.out);
-        /* A thread may still ask NVML when the driver has taken leave of it; nothing else may be said. */
+        /* A thread may still query NVML when the driver has shut it down; no other message is allowed. */
         TEST_ASSERT_TRUE_MESSAGE(!*r.err || strstr(r.err, "gpucap: NVML does not tell") == r.err, r.err);
         spawn_result_free(&r);
     }
@@ -84,8 +84,8 @@ static void test_exit_while_threads_allocate_is_clean(void)
     leave("leave-hard");
 }
 
-/* The thread that loads NVML aside comes to run when exit is in the middle of the destructors: the dynamic
- * loader would run the constructors of libraries again that have ended already. */
+/* The thread that loads NVML starts running while exit runs destructors: the dynamic loader would run the
+ * constructors of libraries that have already been destroyed. */
 static void test_nvml_is_not_loaded_any_more_when_exit_has_begun(void)
 {
     char folders[512];
@@ -174,7 +174,7 @@ static void test_no_call_reaches_a_driver_that_has_ended(void)
 static void test_an_exit_that_interrupts_an_allocation_does_not_hang(void)
 {
     expect_end("exit-inside", busy_helper, false, 5, "pair 0\n");
-    /* What is said at the end is left out then. */
+    /* The messages at exit are missing then. */
     struct interpose_run wordy = ways[0];
     wordy.variables = busy_and_wordy;
     struct spawn_result r = interpose_take(&wordy, "exit-inside");

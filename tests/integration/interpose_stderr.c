@@ -1,5 +1,5 @@
-/* Where the library's lines go when the program has done something to its standard error: to the new one, or
- * nowhere, and never into a file of the program's that has got its number. */
+/* Where the library's messages go when the program has changed its standard error: to the new one, or
+ * nowhere, and never into a file that got the same descriptor number. */
 #include "interpose_support.h"
 
 #include <stdio.h>

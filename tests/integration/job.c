@@ -62,7 +62,7 @@ static void test_idle_memory_of_one_process_serves_the_other(void)
     with_and_without_pool("lends", "off");
 }
 
-/* Giving back takes the other process longer than its answer is awaited. */
+/* The other process takes longer to give memory back than its answer is awaited. */
 static void test_idle_memory_of_a_slow_process_serves_the_other(void)
 {
     struct spawn_env *env = wrapped("on", "off");
@@ -369,7 +369,7 @@ static void test_a_run_inside_a_run_stays_in_its_job(void)
     spawn_env_free(env);
 }
 
-/* Without a ledger each process has the cap by itself: the scenario finds out, and one line says so. */
+/* Without a ledger each process has the whole cap for itself, and one line says so. */
 static void test_without_a_ledger_the_cap_holds_for_each_process_and_that_is_reported(void)
 {
     struct spawn_env *env = plain();

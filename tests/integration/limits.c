@@ -1,6 +1,6 @@
-/* limits: a cap holds for memory that is taken in ways that are easily overlooked, and none of them makes the
- * program wait where CUDA does not. Each promise is a scenario of prog_limits, which checks itself; natively
- * it says what CUDA does. */
+/* limits: a cap holds for memory that is allocated in unusual ways, and never makes a program wait where CUDA
+ * does not. Each promise is a scenario of prog_limits, which checks itself; run natively, it shows what CUDA
+ * does. */
 #include "spawn.h"
 #include "unity.h"
 

@@ -35,7 +35,7 @@ static void *frees_behind_work(void *context)
     return NULL;
 }
 
-/* One thread captures, others free blocks without a pause: none of them notices. */
+/* One thread captures while others free blocks all the time: neither affects the other. */
 static void captures_beside_frees(void)
 {
     pthread_t ids_[2];
@@ -92,7 +92,7 @@ static void freed_beside_a_capture(void)
 
 /* ---- what a capture takes and frees ---- */
 
-/* The thread's own default stream has entry points of its own, which mean it by NULL. */
+/* Entry points of per-thread default streams, which mean that stream by NULL. */
 static void *own_entry(const char *name)
 {
     void *found = NULL;
@@ -117,7 +117,7 @@ static void free_into(CUstream stream, free_async *give, CUstream named)
     MUST(true, give(block, named) != CUDA_SUCCESS);
     MUST(0, cuStreamIsCapturing(stream, &status));
     MUST(true, status != CU_STREAM_CAPTURE_STATUS_NONE);
-    /* Whether the refusal has spoilt the capture is the driver's affair: the end says the same. */
+    /* The driver decides whether the refusal invalidates the capture; ending it must agree. */
     MUST(status == CU_STREAM_CAPTURE_STATUS_ACTIVE, cuStreamEndCapture(stream, &graph) == CUDA_SUCCESS);
     if (graph)
         MUST(0, cuGraphDestroy(graph));
@@ -141,7 +141,7 @@ static void freed_into_a_graph(void)
     free_into(CU_STREAM_PER_THREAD, own, NULL);
 }
 
-/* A captured allocation takes nothing: it is neither refused for lack of memory nor waited for. */
+/* A captured allocation takes no memory: it is neither refused nor waited for. */
 static void alloc_into(CUstream stream, alloc_async *take, CUstream named, size_t bytes)
 {
     CUdeviceptr block;
@@ -433,7 +433,7 @@ static void take_until_it_ends(void *(*takes)(void *))
     MUST(0, pthread_join(ender, NULL));
 }
 
-/* The thread that began it has gone; another one may lie where it lay. */
+/* The thread that began it has ended, and another may have its address. */
 static void begun_by_the_dead(void)
 {
     pthread_t dead;

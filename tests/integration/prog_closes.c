@@ -76,7 +76,7 @@ static void forks_beside_a_close(void)
     MUST(0, pthread_join(closer, NULL));
 }
 
-/* And it is the same block: what is opened again stays. */
+/* The same block is opened again meanwhile, and stays valid. */
 static void opens_beside_a_close(void)
 {
     prog_context(0);
@@ -135,7 +135,7 @@ static void *open_and_close(void *unused)
     return unused;
 }
 
-#define CAPTURES_S 2 /* in most runs a close that does not look destroys one sooner */
+#define CAPTURES_S 2 /* in most runs, a close that ignores captures destroys one sooner */
 
 static void captures_beside_closes(void)
 {

@@ -1,6 +1,6 @@
-/* prog_forger: a process that lies to the library as an exporter of memory does: forged handles, and
- * exporters that answer with nonsense. Each must cost the liar an error code, and the library nothing: no
- * crash, no hang, no descriptor. Speaks the library's own words (interpose/ipc_wire.h). */
+/* prog_forger: a process that deceives the library in the role of an exporter: forged handles, and exporters
+ * that answer with nonsense. The library must return an error code, and not crash, hang or leak a descriptor.
+ * Speaks the library's protocol (interpose/share/ipc_wire.h). */
 #include "prog_share.h"
 
 #include <errno.h>
@@ -88,9 +88,9 @@ static void handles(void)
 #define SLOW_PARTS 10
 
 enum lie {
-    NONE,            /* shows that the lies below are what is refused */
-    BOARD_NO_SOCKET, /* likewise: then it is asked */
-    HONEST,          /* how many are no lies */
+    NONE,            /* a correct exporter: shows that the lies below are the reason for refusals */
+    BOARD_NO_SOCKET, /* also correct: the importer then asks the exporter */
+    HONEST,          /* number of correct ones */
     /* in its greeting */
     HANGS_UP = HONEST,
     SAYS_LITTLE,
@@ -140,11 +140,11 @@ enum lie {
     NO_MEMORY_BEHIND,
     OTHER_FILES,
     LIES,
-    SLOW = LIES /* no lie, but each chunk takes a while */
+    SLOW = LIES /* correct, but each chunk takes a while */
 };
 
 static enum lie lie;
-static bool on_board; /* it tells them there as well, and not only when it is asked */
+static bool on_board; /* lies on the board as well, and not only in answers */
 static struct ipc_ticket ticket;
 static CUuuid card;
 static CUmemGenericAllocationHandle memory[PARTS];
@@ -455,8 +455,7 @@ static void *open_in_vain(void *silent)
     return NULL;
 }
 
-/* One answers nothing at all, and does not even accept. Another one always says something, and is never done.
- */
+/* One exporter never accepts a connection. Another one keeps sending and never finishes. */
 static void slow_exporters(void)
 {
     pthread_t opener, thread;

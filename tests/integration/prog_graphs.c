@@ -1,6 +1,6 @@
-/* prog_graphs: graphs that allocate, and what there is for them. Sizes are parts of what the program is told
- * is free, so that each scenario says the same with a cap, without one and natively: a graph that is larger
- * than the card is refused, whichever card that is. See prog_check.h.
+/* prog_graphs: graphs that allocate memory. Sizes are parts of what the program is told is free, so that each
+ * scenario behaves the same with a cap, without one and natively: a graph that is larger than the card is
+ * refused. See prog_check.h.
  */
 #include "prog_check.h"
 
@@ -429,7 +429,7 @@ static void unseen(void)
     MUST(0, cuGraphExecDestroy(exec));
 }
 
-/* A graph without allocations is looked at once, and its launches ask nothing. */
+/* A graph without allocations is inspected once, and its launches query nothing. */
 static void plain(void)
 {
     CUdeviceptr block;
@@ -548,7 +548,7 @@ static void threads(void)
 
 static pthread_barrier_t together;
 
-/* Of graphs that have room beside each other, and not much more, none is refused, however they meet. */
+/* Graphs that just fit beside each other are never refused, however their launches overlap. */
 static void *launches_fitting(void *argument)
 {
     CUstream *const own = argument;

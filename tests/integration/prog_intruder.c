@@ -1,6 +1,6 @@
-/* prog_intruder: a process that lies to the library as an importer of memory does. Whatever it says, the
- * exporter must not crash, hang or lose a descriptor, and must serve honest importers. Speaks the library's
- * own words (interpose/ipc_wire.h). */
+/* prog_intruder: a process that deceives the library in the role of an importer. Whatever it sends, the
+ * exporter must not crash, hang or leak a descriptor, and must serve other importers. Speaks the library's
+ * protocol (interpose/share/ipc_wire.h). */
 #include "prog_share.h"
 
 #include <errno.h>
@@ -119,7 +119,7 @@ static void flood(const struct ipc_ticket *to)
         connect_to(to);
 }
 
-/* Writes anything into its page, and tells of blocks that it never had open. */
+/* Writes random words into its page, and reports closes of blocks that it never had open. */
 static void scribble(const struct ipc_ticket *to)
 {
     const int fd = connect_to(to);

@@ -51,7 +51,7 @@ static void share(void)
     }
     pid_t pid = prog_start(false);
     for (size_t i = 0; i < SIZES; i++) {
-        MUST(0, cuMemAlloc(&neighbour, 1000)); /* so that blocks begin in the midst of something */
+        MUST(0, cuMemAlloc(&neighbour, 1000)); /* so that blocks begin in the middle of a page */
         prog_fill(neighbour, 77, 1000);
         MUST(0, cuMemAlloc(&block, sizes[i]));
         prog_fill(block, (unsigned char)i, sizes[i]);
@@ -72,7 +72,7 @@ static uint64_t attribute(CUpointer_attribute which, CUdeviceptr at)
     return word[0];
 }
 
-/* What was opened is almost a block like others, and its context is the one it was opened in. */
+/* An opened block behaves almost as any other; its context is the one it was opened in. */
 static void opened(void)
 {
     CUcontext context = prog_context(0);
@@ -113,7 +113,7 @@ static void opened(void)
     MUST(CUDA_ERROR_INVALID_VALUE, cuPointerGetAttribute(&word, CU_POINTER_ATTRIBUTE_MAPPED, block));
 }
 
-/* ---- work of before ---- */
+/* ---- earlier work ---- */
 
 #define GATE_US 700000 /* the other process writes before the gate opens, also with sanitizers */
 
@@ -285,7 +285,7 @@ static void freed_while_open(void)
     prog_join(pid);
 }
 
-/* Exported again and again and never opened: nothing stays behind. */
+/* Blocks that are exported again and again and never opened leave nothing behind. */
 static void never_opened(void)
 {
     CUipcMemHandle handle;
@@ -323,7 +323,7 @@ static void killed(void)
     await_room();
 }
 
-/* What is opened belongs to the other process: a small cap does not mind. */
+/* An opened block is charged to its owner and fits under a small cap. */
 static void not_charged(void)
 {
     CUdeviceptr block;
@@ -509,7 +509,7 @@ static void forks(void)
     prog_join(pid);
 }
 
-/* A child of the exporter that no handler of fork knows of ends as any program does. */
+/* A child of the exporter by raw clone(), without fork handlers, ends normally. */
 static void clones(void)
 {
     CUdeviceptr block;

@@ -1,5 +1,4 @@
-/* prog_pointers: what the driver says of a block of cuMemAlloc, and what it does with one. One scenario a
- * run. */
+/* prog_pointers: attributes of blocks of cuMemAlloc, and operations on them. One scenario per run. */
 #include "prog_check.h"
 
 #include <pthread.h>
@@ -16,8 +15,8 @@
 #define PIECES 96
 #define PIECE  (2 * MIB)
 
-/* A block that a pool puts together from memory all over the place: many come, every other one goes, one of
- * all their bytes takes their place. */
+/* Returns a block that a pool has to stitch: allocates many blocks, frees every other one, and asks for one
+ * of all their bytes. */
 static CUdeviceptr stitched(size_t *bytes)
 {
     CUdeviceptr pieces[PIECES], block;
@@ -70,7 +69,7 @@ static void ranges(void)
     MUST(0, cuMemFree(block));
 }
 
-/* The last bytes of a block and the first ones behind it may stand in one unit of the allocator. */
+/* The last bytes of a block and the first ones behind it may be in one unit of the allocator. */
 static void ends(void)
 {
     CUdeviceptr a, b, base;
@@ -220,7 +219,7 @@ static void several_attributes(void)
     MUST(-2, card);
 }
 
-/* Each of them is what it is alone; but tokens are only given alone. */
+/* Each attribute is the same as when asked for alone; tokens can only be asked for alone. */
 static void several_as_alone(void)
 {
     CUpointer_attribute which[CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE];

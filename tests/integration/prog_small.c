@@ -24,7 +24,7 @@ static CUdeviceptr blocks[BLOCKS];
 #ifndef PROG_JEMALLOC
 static int asked; /* for /etc/malloc.conf */
 
-/* What a machine would say whose administrator wants the worst of every jemalloc. */
+/* Pretends that /etc/malloc.conf has settings that would break any jemalloc. */
 ssize_t readlink(const char *restrict path, char *restrict text, size_t size)
 {
     static const char worst[] = "junk:true,stats_print:true,abort:true,confirm_conf:true";
@@ -92,7 +92,7 @@ static unsigned long kept_bytes(void)
     return kept;
 }
 
-/* Memory that the C library took, and memory from every door of the heap. */
+/* Uses memory that the C library allocated, and every entry point of the heap. */
 static void use_host_heap(void)
 {
     char *line = NULL, *text = strdup("a block of the C library's own"), *path = realpath("/", NULL);
@@ -166,7 +166,7 @@ static pthread_key_t key_before, key_between,
     key_after; /* made before, beside and after what the library makes */
 static CUcontext context;
 
-/* Device memory in a destructor, in each round of them that there is, the last one included. */
+/* Uses device memory in a thread destructor, in every round of destructors. */
 static void use_at_the_end(void *value)
 {
     static _Thread_local unsigned calls;

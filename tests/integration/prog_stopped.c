@@ -206,7 +206,7 @@ static void closes_many(void)
 
 /* ---- an exporter that dies ---- */
 
-/* Nothing here keeps its memory: neither blocks that were at hand here, nor the socket that they were in. */
+/* Its memory is released: neither descriptors kept here nor those in a socket's queue hold it. */
 static void dead_exporter(void)
 {
     CUdeviceptr small, big;

@@ -1,5 +1,5 @@
-/* prog_waits: programs whose streams, threads and contexts wait for each other. Natively they end, and no
- * wait of the library's may come in between. One scenario a run. */
+/* prog_waits: programs whose streams, threads and contexts wait for each other. They end natively, and no
+ * wait of the library may make them hang. One scenario per run. */
 #define CUDA_ENABLE_DEPRECATED /* cuCtxDetach */
 #include "prog_check.h"
 
@@ -95,8 +95,8 @@ static void flags_then_ordered(void)
     raise_flag_ordered(true);
 }
 
-/* What has been freed behind work of two streams makes way for other kinds, on a card that is full of it; and
- * what comes behind that work is not waited for: the first stream waits for a flag that only then is set. */
+/* On a full card, memory freed behind work of two streams is released for other kinds of memory. Work
+ * submitted later must not be waited for: the first stream waits for a flag that is set only afterwards. */
 static void make_way(void)
 {
     const CUmemAllocationProp here = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,

@@ -1,5 +1,5 @@
-/* waits: streams, threads and contexts of a program wait for each other, and no wait of the library's comes
- * in between. Each promise is a scenario of prog_waits, which checks itself and holds natively as well.
+/* waits: streams, threads and contexts of a program wait for each other, and no wait of the library makes
+ * them hang. Each promise is a scenario of prog_waits, which checks itself and also holds natively.
  */
 #define PROGRAM "prog_waits"
 #include "every_way.h"
