@@ -108,8 +108,8 @@ static void reference(const double *x, const double *add, const double *gamma, c
     }
 }
 
-/* What was summed into each element, for the rounding that is allowed: the mean and rstd are some roundings
- * off, times the largest x. */
+/* The size of the sum behind each element, for the allowed rounding: mean and rstd are off by some roundings,
+ * times the largest x. */
 static double *sizes(size_t count, double size)
 {
     double *all = check_doubles(count);

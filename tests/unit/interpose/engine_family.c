@@ -1,5 +1,5 @@
-/* pool, under programs whose sizes vary from step to step (tests/bench/bench_families.h): none is refused
- * with hardly more memory than it has live, and with room to spare few chunks move. Counts of driver calls
+/* The pool under programs whose sizes vary from step to step (tests/bench/bench_families.h): none is refused
+ * with little more memory than it has live, and with room to spare few chunks move. Counts of driver calls
  * and their price, not times: the same in every run. `bench_generate --table=SEEDS` prints the figures. */
 #include "tests/bench/bench_families.h"
 

@@ -1,6 +1,6 @@
-/* pool, when the driver or the limit says no: every call of a scene fails in turn, then every call from it
- * on. The answer must be "out of memory", nothing may be lost or leaked, and afterwards all must work as
- * before. */
+/* The pool when driver calls or the limit fail: in each scene every driver call fails in turn, then every
+ * call from it on. The answer must be "out of memory", nothing may be lost or leaked, and afterwards
+ * everything must work as before. */
 #include "tests/unit/interpose/engine_model.h"
 
 #include <errno.h>

@@ -1,5 +1,5 @@
-/* pool: what it promises to a program, against a model, over a driver that knows the rules. Each case is a
- * process of its own, because the fence remembers who has worked for as long as a process lives. */
+/* pool: its promises to a program, compared with a model, over the fake driver. Each case is a process of its
+ * own, because the fence remembers which streams have worked. */
 #include "interpose/pool/capture.h"
 #include "tests/unit/interpose/engine_model.h"
 
@@ -625,8 +625,8 @@ static uint64_t longest_run(const struct pool *pool)
     return longest;
 }
 
-/* Side by side, of sizes whose multiples clustered under one multiplication: runs of hundreds to thousands
- * then. */
+/* Blocks side by side whose addresses clustered with a hash of one multiplication, in runs of hundreds to
+ * thousands. */
 static void in_a_row(void)
 {
     const uint64_t sizes[] = {114176, 1940992, 3881984};

@@ -1,5 +1,5 @@
-/* What has been freed, pinned or shown to other devices: when it is used again, and when it goes back to the
- * driver. Each case is a process of its own, as in engine_pool.c. */
+/* When freed, pinned and exposed blocks are used again, and when they go back to the driver. Each case is a
+ * process of its own, as in engine_pool.c. */
 #include "interpose/pool/capture.h"
 #include "tests/unit/interpose/engine_model.h"
 
@@ -169,7 +169,7 @@ static void test_a_chunk_with_a_live_block_stays_though_its_other_block_was_show
     TEST_ASSERT_TRUE(fake_child(exposed_beside_another));
 }
 
-/* ---- what a block was told is forgotten with it ---- */
+/* ---- attributes end with their block ---- */
 
 static bool is_synchronous(uint64_t address)
 {

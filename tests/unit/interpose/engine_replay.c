@@ -1,6 +1,5 @@
-/* pool, fed with the allocations of training runs: how much of what it holds do the blocks fill?
- * Training-like traces are made here; recorded ones are replayed too if GPUCAP_TRACES names a folder with
- * *.trace.gz.
+/* The pool with the allocations of training runs: how much of its memory do the blocks fill? Training-like
+ * traces are made here; recorded ones are replayed, too, if GPUCAP_TRACES names a folder with *.trace.gz.
  *
  * A trace is text, `a ID BYTES STREAM` and `f ID`, in program order. */
 #include <dirent.h>

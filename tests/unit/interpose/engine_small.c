@@ -1,5 +1,5 @@
-/* pool, small blocks: from a heap of our own over the fake driver, as any other block to the program. Each
- * case is a process of its own, because the fence remembers who has worked. */
+/* Small blocks of the pool, which come from its heap, over the fake driver. Each case is a process of its
+ * own, because the fence remembers which streams have worked. */
 #include "tests/unit/interpose/engine_owners.h"
 
 #include <errno.h>
@@ -30,7 +30,7 @@ static void begin(uint64_t limit)
     owners_open(&owners, &pool);
 }
 
-/* Nothing is held any more: whatever was freed can be given back. */
+/* Closes the pool after everything was freed: all memory must go back to the driver. */
 static void end_empty(void)
 {
     const struct pool_stats s = pool_stats(&pool);
@@ -485,7 +485,7 @@ static void test_the_last_pin_of_a_small_block_waits_for_work_of_after_the_free(
     TEST_ASSERT_TRUE(fake_child(unpinned_later));
 }
 
-/* ---- a heap that is wrong ---- */
+/* ---- a faulty heap ---- */
 
 /* The mark of a block that is in the heap says that it is live. */
 static void handed_out_twice(void)

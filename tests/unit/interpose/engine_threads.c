@@ -1,4 +1,5 @@
-/* pool under several threads: the same promises, kept by a list of live blocks that all threads share. */
+/* The pool under several threads: the same promises, checked with a list of live blocks that all threads
+ * share. */
 #include <errno.h>
 #include <sched.h>
 #include <string.h>
@@ -25,7 +26,7 @@ static struct pool pool;
 static atomic_uint_fast64_t held, granted;
 static bool disturbed;
 
-/* In peace, where most happens, and interrupted all the time. */
+/* Runs once undisturbed, which does most steps, and once with constant interruptions. */
 static bool holds(void (*run)(void))
 {
     disturbed = false;
@@ -273,7 +274,7 @@ static void take(unsigned place, struct fake_random *random)
     places[place].name = atomic_fetch_add(&names, 1) + 1;
 }
 
-/* Work that is written down, and is not for now. */
+/* Captures work, which does not run now. */
 static void capture(uintptr_t stream)
 {
     capture_begin(stream, streams_thread_key(), FAKE_CONTEXT);

@@ -30,7 +30,7 @@ void simgpu_kernel_add(void **args, const struct simgpu_dim *grid, const struct 
         data[i] += value;
 }
 
-/* Stand for the stubs that nvcc makes; only their addresses matter. */
+/* In place of the stubs that nvcc generates; only their addresses matter. */
 static char add_stub, unknown_stub;
 static void **binary;
 

@@ -101,7 +101,7 @@ static void test_bad_descriptions_are_refused(void)
        cuGreenCtxCreate(&none, (CUdevResourceDesc)&count, 0, CU_GREEN_CTX_DEFAULT_STREAM));
 }
 
-/* ---- life ---- */
+/* ---- creating and destroying ---- */
 
 static int retains_the_primary_context(void)
 {
@@ -235,7 +235,7 @@ static void test_what_a_destroyed_green_context_leaves_returns_its_error(void)
     OK(cuStreamCreate(&on_primary, CU_STREAM_NON_BLOCKING));
 }
 
-/* ---- what waits for what ---- */
+/* ---- waits ---- */
 
 /* The call returns while the gate is closed. */
 #define DOES_NOT_WAIT(call)                                                                                  \
@@ -243,7 +243,7 @@ static void test_what_a_destroyed_green_context_leaves_returns_its_error(void)
         OK(call);                                                                                            \
         TEST_ASSERT_FALSE(gate_passed(&gate));                                                               \
     } while (0)
-/* The gate is opened by another thread, and the call returns behind it. */
+/* Another thread opens the gate, and the call returns only then. */
 #define WAITS(call)                                                                                          \
     do {                                                                                                     \
         gate_open_soon(&gate);                                                                               \

@@ -1,7 +1,7 @@
-/* simgpu_life: the simulated driver's start, its end, fork, contexts, threads and devices.
+/* simgpu_life: initialization and shutdown of the simulated driver, fork, contexts, threads and devices.
  *
- * The test's own process never calls the driver: each test runs in a child, because a process starts it only
- * once.
+ * The test's own process never calls the driver: each test runs in a child, because a process initializes it
+ * only once.
  */
 #define CUDA_ENABLE_DEPRECATED /* cuCtxDetach */
 #include "tests/unit/simgpu/simgpu_support.h"

@@ -141,7 +141,7 @@ static void test_unmap_waits_for_nothing(void)
     gate_end(&gate);
 }
 
-/* Writing to a pipe from an address that faults gives EFAULT: a touch that does not end the test. */
+/* write() to a pipe from an address that faults returns EFAULT instead of a signal. */
 static bool readable(CUdeviceptr p)
 {
     int pipes[2];
