@@ -210,6 +210,21 @@ static void closed_without_a_pool(void)
     close_beside_a_capture();
 }
 
+/* The process that shares a block until the other one has closed it, and then gets its memory back. */
+static void share_until_closed(void)
+{
+    const pid_t pid = prog_start(false);
+    CUdeviceptr block;
+
+    MUST(0, cuMemAlloc(&block, BIG));
+    send_handle(block);
+    prog_await();
+    MUST(0, cuMemFree(block));
+    await_room();
+    prog_signal();
+    prog_join(pid);
+}
+
 /* ---- in a green context ---- */
 
 static CUgreenCtx make_green(void)
@@ -234,14 +249,7 @@ static void closed_after_a_green_context(void)
     CUdeviceptr block;
 
     if (!prog_is_other()) {
-        const pid_t pid = prog_start(false);
-        MUST(0, cuMemAlloc(&block, BIG));
-        send_handle(block);
-        prog_await();
-        MUST(0, cuMemFree(block));
-        await_room();
-        prog_signal();
-        prog_join(pid);
+        share_until_closed();
         return;
     }
     const CUgreenCtx green = make_green();
@@ -274,14 +282,7 @@ static void closed_beside_a_failure(void)
 
     prog_context(0);
     if (!prog_is_other()) {
-        const pid_t pid = prog_start(false);
-        MUST(0, cuMemAlloc(&block, BIG));
-        send_handle(block);
-        prog_await();
-        MUST(0, cuMemFree(block));
-        await_room();
-        prog_signal();
-        prog_join(pid);
+        share_until_closed();
         return;
     }
     MUST(0, cuMemAlloc(&own, MIB));
