@@ -45,10 +45,10 @@ static const struct {
     [BASELINE] = {"baseline", "serial|none", "also run them one after the other, to compare (none)"},
     [SIM] = {"sim", "[SPEC]", "on simulated cards, such as --sim=1x16G"},
     [TIMEOUT] = {"timeout", "SECONDS", "end a process that runs longer"},
-    [LOGS] = {"logs", "DIR", "write what each process says to DIR/N.log, at most 1 MiB"},
+    [LOGS] = {"logs", "DIR", "write the output of each process to DIR/N.log, at most 1 MiB"},
     [QUIET] = {"quiet", NULL, "no progress on stderr"},
     [HELP] = {"help", NULL, "this text"},
-    [MAN] = {"man", NULL, "the same as a manual page"},
+    [MAN] = {"man", NULL, "print the manual page"},
 };
 
 static int refuse(struct fleet_plan *plan, const char *format, ...) __attribute__((format(printf, 2, 3)));

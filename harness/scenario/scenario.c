@@ -56,17 +56,17 @@ static const struct {
     [CARD] = {"card", "SIZE", "the size of the card; the default is chosen by what the workload needs"},
     [PROCESSES] = {"processes", "N", "of b, f and g (4)"},
     [QUICK] = {"quick", NULL, "fewer steps, coarser searches"},
-    [TINY] = {"tiny", NULL, "the smallest trainings, to see that all works"},
+    [TINY] = {"tiny", NULL, "the smallest trainings, to check that everything works"},
     [SIM] = {"sim", NULL, "on simgpu even where there is a GPU"},
     [OUT] = {"out", "DIR", "where the pictures go (scenarios-out beside this program)"},
     [RECORD] =
         {"record", "DIR",
          "of a to d, records a way that runs out of memory and gpucap's there, and writes their pages"},
     [WRITE_DOCS] = {"write-docs", "[ROOT]",
-                    "also writes ROOT/docs/benchmarks.md and, with several letters, README.md's table"},
+                    "also writes ROOT/docs/benchmarks.md and, with several letters, the table in README.md"},
     [VERBOSE] = {"verbose", NULL, "shows every command"},
     [HELP] = {"help", NULL, "this text"},
-    [MAN] = {"man", NULL, "the same as a manual page"},
+    [MAN] = {"man", NULL, "print the manual page"},
 };
 
 static const char synopsis[] = "[option...] all | LETTER...\n";
