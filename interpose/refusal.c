@@ -93,7 +93,7 @@ static void find_apart(int ordinal, uint64_t bytes, uint64_t apart[RECORDING_APA
 
     pools_each(look_at, &look);
     pool_apart_end(&look.here);
-    memcpy(apart, look.here.of, sizeof look.here.of);
+    memcpy(apart, look.here.of, sizeof(look.here.of));
     apart[RECORDING_APART_DRIVER] = drivers_pools_idle_on(ordinal);
     apart[RECORDING_APART_CARDS] = look.elsewhere.of[RECORDING_APART_IDLE];
 }
@@ -182,7 +182,7 @@ void refusal_say(struct device *device, const char *what, uint64_t bytes)
     if (!is_due(&unsaid))
         return;
     if (unsaid)
-        snprintf(more, sizeof more, " (and %u refusals before)", unsaid);
+        snprintf(more, sizeof(more), " (and %u refusals before)", unsaid);
     size_format(bytes, asked);
     size_format(now.room, left);
     size_format(is_job ? ledger_max(device->ledger) : atomic_load(&device->limit), limit);

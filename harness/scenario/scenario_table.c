@@ -6,7 +6,7 @@
 
 void table_begin(struct table *table, const char *heads)
 {
-    memset(table, 0, sizeof *table);
+    memset(table, 0, sizeof(*table));
     while (*heads && table->columns < TABLE_COLUMNS) {
         const size_t length = strcspn(heads, "|");
 

@@ -60,7 +60,7 @@ static int grow(void)
             insert(&old[i]);
     }
     if (old)
-        munmap(old, old_capacity * sizeof *old);
+        munmap(old, old_capacity * sizeof(*old));
     return 0;
 }
 
@@ -205,7 +205,7 @@ void blocks_clear(void)
 {
     pthread_mutex_lock(&lock);
     if (table)
-        munmap(table, capacity * sizeof *table);
+        munmap(table, capacity * sizeof(*table));
     table = NULL;
     capacity = count = reserved = 0;
     pthread_mutex_unlock(&lock);

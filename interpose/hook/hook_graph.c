@@ -42,7 +42,7 @@ static void note(struct found *found, const CUDA_MEM_ALLOC_NODE_PARAMS *params)
         return;
     if (found->count == found->capacity) {
         const size_t capacity = found->capacity ? 2 * found->capacity : 16;
-        struct graphs_range *larger = realloc(found->items, capacity * sizeof *larger);
+        struct graphs_range *larger = realloc(found->items, capacity * sizeof(*larger));
 
         if (!larger) {
             found->incomplete = true;
@@ -81,7 +81,7 @@ static void walk(struct found *found, CUgraph graph)
 
     if (driver.cuGraphGetNodes(graph, NULL, &count) != CUDA_SUCCESS || count == 0)
         return;
-    nodes = malloc(count * sizeof *nodes);
+    nodes = malloc(count * sizeof(*nodes));
     if (!nodes) {
         found->incomplete = true;
         return;

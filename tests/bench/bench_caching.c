@@ -94,7 +94,7 @@ static void take_block(struct caching_block *block)
 
 static struct caching_block *new_block(struct caching_block values)
 {
-    struct caching_block *block = malloc(sizeof *block);
+    struct caching_block *block = malloc(sizeof(*block));
 
     if (!block)
         bench_fail("no memory");

@@ -180,7 +180,7 @@ static int write_file(const char *path, const char *text)
 {
     char fresh[4096];
 
-    if ((size_t)snprintf(fresh, sizeof fresh, "%s.new", path) >= sizeof fresh)
+    if ((size_t)snprintf(fresh, sizeof(fresh), "%s.new", path) >= sizeof(fresh))
         return -1;
     FILE *out = fopen(fresh, "w");
     if (!out)
@@ -250,7 +250,7 @@ int main(int argc, char **argv)
         fputs("bench_docs: no line of key=value in the input; nothing is written\n", stderr);
         return 1;
     }
-    strftime(date, sizeof date, "%Y-%m-%d %H:%M UTC", gmtime(&now));
+    strftime(date, sizeof(date), "%Y-%m-%d %H:%M UTC", gmtime(&now));
     FILE *out = open_memstream(&section, &section_size);
     if (!out)
         return 1;

@@ -550,7 +550,7 @@ static const struct family {
     {"graph", graph, MEDIAN_RATE},
     {"serve", serve, MEDIAN_RATE},
 };
-#define FAMILIES (sizeof families / sizeof *families)
+#define FAMILIES (sizeof(families) / sizeof(*families))
 
 unsigned families_count(void)
 {

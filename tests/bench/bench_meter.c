@@ -14,7 +14,7 @@ void meter_open(const struct bench_place *place)
 {
     char path[PATH_MAX];
 
-    bench_library(place, "libnvidia-ml.so.1", path, sizeof path);
+    bench_library(place, "libnvidia-ml.so.1", path, sizeof(path));
     void *library = dlopen(path, RTLD_NOW);
     if (!library)
         bench_fail("%s", dlerror());

@@ -190,7 +190,7 @@ static void open_card(void)
     OK(drv.cuDeviceGet(&card, 0));
     OK(drv.cuDevicePrimaryCtxRetain(&context, card));
     OK(drv.cuCtxSetCurrent(context));
-    OK(drv.cuMemHostAlloc((void **)&mismatches, sizeof *mismatches,
+    OK(drv.cuMemHostAlloc((void **)&mismatches, sizeof(*mismatches),
                           CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP));
     *mismatches = 0;
     OK(drv.cuModuleLoadData(&module, pattern_ptx));

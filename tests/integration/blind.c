@@ -71,7 +71,7 @@ static void every_blindness(const char *scenario)
 
     run(scenario, &(struct setting){.native = true});
     run(scenario, &(struct setting){.cap = CAP}); /* with a complete NVML */
-    for (size_t i = 0; i < sizeof views / sizeof *views; i++) {
+    for (size_t i = 0; i < sizeof(views) / sizeof(*views); i++) {
         setting.nvml = views[i];
         run(scenario, &setting);
     }
@@ -143,7 +143,7 @@ static void test_nothing_is_granted_on_a_card_that_has_no_name(void)
     static const char *const faults[] = {"cuCtxGetDevice:*=999", "cuDeviceGetUuid_v2:*=999",
                                          "cuDeviceTotalMem_v2:*=999"};
 
-    for (size_t i = 0; i < sizeof faults / sizeof *faults; i++)
+    for (size_t i = 0; i < sizeof(faults) / sizeof(*faults); i++)
         run("unnamed", &(struct setting){.fault = faults[i],
                                          .line = "gpucap: the driver does not say which card",
                                          .must_say = true});

@@ -59,7 +59,7 @@ static void test_group_starts_over_when_all_its_processes_have_ended(void)
     static const char *const caps[] = {"--max=2G", "--max=3G", "--max=1G"};
     static const char *const totals[] = {"2147483648", "3221225472", "1073741824"};
 
-    for (size_t i = 0; i < sizeof caps / sizeof *caps; i++) {
+    for (size_t i = 0; i < sizeof(caps) / sizeof(*caps); i++) {
         struct spawn_env *env = capped_env();
         struct spawn_result result = CLI_RUN(env, "run", "--sim=1x16G", caps[i], "--group=again", "--",
                                              spawn_build_path("tests/gpu/fill_dl"), "--mode=greedy");

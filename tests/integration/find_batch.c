@@ -17,7 +17,7 @@
 enum mode { NAIVE = 1, CACHE = 2, ARENA = 4, STATIC = 8 };
 
 static const char *const modes[] = {"--alloc=naive", "--alloc=cache", "--alloc=arena", "--alloc=static"};
-enum { MODES = sizeof modes / sizeof *modes };
+enum { MODES = sizeof(modes) / sizeof(*modes) };
 
 static struct spawn_result said;
 
@@ -29,7 +29,7 @@ void setUp(void)
 void tearDown(void)
 {
     spawn_result_free(&said);
-    memset(&said, 0, sizeof said);
+    memset(&said, 0, sizeof(said));
     cli_tear_down();
 }
 

@@ -35,7 +35,7 @@ static struct spawn_result run_in(struct spawn_env *env, const char *program, co
 {
     char path[128];
 
-    snprintf(path, sizeof path, "tests/integration/%s", program);
+    snprintf(path, sizeof(path), "tests/integration/%s", program);
     struct spawn_result r = spawn_run(env, (const char *[]){spawn_build_path(path), scenario, NULL}, NULL);
     spawn_env_free(env);
     spawn_sim_clean(spawn_sim_id());

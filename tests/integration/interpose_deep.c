@@ -18,7 +18,7 @@ static struct spawn_result run(const char *mode, const char *how, const char *pl
         .program = "prog_deep", .way = how, .cap = "1G", .variables = variables};
     char steps[512];
 
-    snprintf(steps, sizeof steps, "%s %s", plugin, what);
+    snprintf(steps, sizeof(steps), "%s %s", plugin, what);
     struct spawn_result r = interpose_take(&settings, steps);
     TEST_ASSERT_EQUAL_INT_MESSAGE(0, r.status, r.err);
     return r;
@@ -103,7 +103,7 @@ static void expect_early(const char *plugin, const char *what, const char *out)
         .program = "prog_deep", .way = "deep", .cap = "1G", .variables = variables};
     char steps[512];
 
-    snprintf(steps, sizeof steps, "%s %s", plugin, what);
+    snprintf(steps, sizeof(steps), "%s %s", plugin, what);
     interpose_expect(&settings, steps, out);
 }
 
@@ -128,12 +128,13 @@ static void test_a_plugin_that_is_bound_to_us_ends_no_shortcut(void)
         .program = "prog_deep", .way = "deep", .cap = "1G", .variables = variables};
     char steps[512];
 
-    snprintf(steps, sizeof steps, "%s late", now());
+    snprintf(steps, sizeof(steps), "%s late", now());
     struct spawn_result r = interpose_take(&settings, steps);
     TEST_ASSERT_EQUAL_STRING(REFUSED, r.out);
     TEST_ASSERT_NULL_MESSAGE(strstr(r.err, "is not known to gpucap"), r.err);
     spawn_result_free(&r);
-    snprintf(steps, sizeof steps, "%s late", "libprog_deep_now.so"); /* not bound to us when dlopen returns */
+    snprintf(steps, sizeof(steps), "%s late",
+             "libprog_deep_now.so"); /* not bound to us when dlopen returns */
     r = interpose_take(&settings, steps);
     TEST_ASSERT_NOT_NULL_MESSAGE(strstr(r.err, "libprog_deep_now.so is not known to gpucap"), r.err);
     spawn_result_free(&r);
@@ -151,7 +152,7 @@ static void test_no_plugin_writes_to_a_block_that_was_freed_and_handed_out_again
 {
     static const char *const modes[] = {"strict", "deferred"};
 
-    for (size_t i = 0; i < sizeof modes / sizeof *modes; i++) {
+    for (size_t i = 0; i < sizeof(modes) / sizeof(*modes); i++) {
         works(modes[i], "deep", lazy());
         works(modes[i], "deep", now());
         works(modes[i], "deep", "libprog_deep_now.so");

@@ -61,7 +61,7 @@ static void test_other_names_resolve_as_without_the_library(void)
     as_native("default:cuNoSuchThing next:cuNoSuchThing self:cuNoSuchThing default:cu default:c default:nv "
               "default:nvml next:n");
     snprintf(
-        steps, sizeof steps,
+        steps, sizeof(steps),
         "load:%s in:cudnnCreate in:cublasCreate_v2 in:cudaMalloc in:cuSomethingOfOurOwn "
         "in:nvmlSomethingOfOurOwn "
         "in:nvshmem_init in:cudnnDestroy default:cudnnCreate next:cudnnCreate plugin-default:cudnnCreate "
@@ -101,7 +101,7 @@ static void test_a_library_with_its_own_driver_finds_it(void)
 {
     char steps[512];
 
-    snprintf(steps, sizeof steps,
+    snprintf(steps, sizeof(steps),
              "load:%s plugin-default:cuMemAlloc_v2 plugin-next:cuMemAlloc_v2 in:cuMemAlloc_v2 "
              "default:cuDeviceGetCount",
              plugin());
@@ -120,12 +120,12 @@ static void test_a_library_that_only_uses_our_names_keeps_its_own(void)
 {
     char steps[512];
 
-    snprintf(steps, sizeof steps, "load:%s in:cuMemAlloc_v2", interpose_program("libprog_rival.so"));
+    snprintf(steps, sizeof(steps), "load:%s in:cuMemAlloc_v2", interpose_program("libprog_rival.so"));
     struct spawn_result r = interpose_take(&wrapped, steps);
     TEST_ASSERT_EQUAL_STRING("in cuMemAlloc_v2: libprog_rival.so\n", r.out);
     spawn_result_free(&r);
     /* and it is not taken for the driver afterwards */
-    snprintf(steps, sizeof steps, "load:%s in:cuMemAlloc_v2 " CUDA "in:cuMemAlloc_v2 in:cuMemFree_v2",
+    snprintf(steps, sizeof(steps), "load:%s in:cuMemAlloc_v2 " CUDA "in:cuMemAlloc_v2 in:cuMemFree_v2",
              interpose_program("libprog_rival.so"));
     r = interpose_take(&wrapped, steps);
     TEST_ASSERT_EQUAL_STRING(
@@ -168,7 +168,7 @@ static void test_a_look_up_that_succeeds_clears_an_earlier_dlerror(void)
 {
     char steps[512];
 
-    snprintf(steps, sizeof steps, "load:%s in:cuInit plugin-stale:getppid plugin-stale:cuMemAlloc_v2",
+    snprintf(steps, sizeof(steps), "load:%s in:cuInit plugin-stale:getppid plugin-stale:cuMemAlloc_v2",
              plugin());
     struct spawn_result want = interpose_take(&native, steps), got = interpose_take(&wrapped, steps);
     TEST_ASSERT_EQUAL_STRING("in cuInit: libcuda.so.1\nplugin-stale getppid: libc.so.6\nplugin-stale "
@@ -211,7 +211,7 @@ static void test_another_librarys_name_ends_no_shortcut(void)
 {
     char steps[512];
 
-    snprintf(steps, sizeof steps, START "load:%s in:cuSomethingOfOurOwn plugin-next:cuSomethingOfOurOwn",
+    snprintf(steps, sizeof(steps), START "load:%s in:cuSomethingOfOurOwn plugin-next:cuSomethingOfOurOwn",
              plugin());
     TEST_ASSERT_FALSE(trusts_no_more(steps));
 }
@@ -220,12 +220,12 @@ static void test_an_entry_point_that_we_do_not_know_ends_the_shortcut(void)
 {
     static const char *const ways[] = {"in", "default", "next", "self", "old", "proc"};
 
-    for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
+    for (size_t i = 0; i < sizeof(ways) / sizeof(*ways); i++) {
         char steps[256];
 
-        snprintf(steps, sizeof steps, START "%s:" IN_THE_DRIVER, ways[i]);
+        snprintf(steps, sizeof(steps), START "%s:" IN_THE_DRIVER, ways[i]);
         TEST_ASSERT_TRUE_MESSAGE(trusts_no_more(steps), ways[i]);
-        snprintf(steps, sizeof steps, CUDA "call:cuInit %s:" IN_THE_DRIVER, ways[i]);
+        snprintf(steps, sizeof(steps), CUDA "call:cuInit %s:" IN_THE_DRIVER, ways[i]);
         if (strcmp(ways[i], "default") && strcmp(ways[i], "next") && strcmp(ways[i], "self"))
             TEST_ASSERT_TRUE_MESSAGE(trusts_no_more(steps), ways[i]);
     }
@@ -244,10 +244,10 @@ static void test_dlerror_after_dlopen_is_the_programs_own(void)
     as_native(
         "load:libno_such_thing.so load:/no/such/thing.so deep:libno_such_thing.so deep:/no/such/thing.so "
         "apart:libno_such_thing.so apart:/no/such/thing.so");
-    snprintf(steps, sizeof steps,
+    snprintf(steps, sizeof(steps),
              "missing:no_such_name deep:%s error: in:cudnnCreate in:no_such_name error:", plugin());
     as_native(steps);
-    snprintf(steps, sizeof steps, "missing:no_such_name deep:%s error: plugin-stale:getppid", plugin());
+    snprintf(steps, sizeof(steps), "missing:no_such_name deep:%s error: plugin-stale:getppid", plugin());
     as_native(steps);
 }
 
@@ -259,7 +259,8 @@ static void test_a_library_loaded_with_deepbind_looks_up_through_us(void)
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
     TEST_IGNORE_MESSAGE("sanitizers refuse RTLD_DEEPBIND");
 #endif
-    snprintf(steps, sizeof steps, "deep:%s plugin-default:cuMemAlloc_v2 plugin-next:cuMemAlloc_v2", plugin());
+    snprintf(steps, sizeof(steps), "deep:%s plugin-default:cuMemAlloc_v2 plugin-next:cuMemAlloc_v2",
+             plugin());
     interpose_expect(&wrapped, steps,
                      "plugin-default cuMemAlloc_v2: libgpucap.so\nplugin-next cuMemAlloc_v2: libgpucap.so\n");
 }
@@ -347,7 +348,7 @@ static void constructor(bool exits)
         .program = "prog_lookup", .way = EMPTY, .cap = "1G", .variables = exits ? leaves : uses};
     char steps[512];
 
-    snprintf(steps, sizeof steps, "load:%s in:cudnnCreate", plugin());
+    snprintf(steps, sizeof(steps), "load:%s in:cudnnCreate", plugin());
     interpose_expect(&run, steps,
                      exits ? "constructor 0 0 0 total=1024\n"
                            : "constructor 0 0 0 total=1024\nin cudnnCreate: libprog_plugin.so\n");

@@ -16,7 +16,7 @@ static const struct interpose_run ways[] = {
     {.program = "prog_process", .way = "proc", .cap = "1G"},
     {.program = "prog_process_direct", .way = "direct", .cap = "1G"},
 };
-#define WAYS (sizeof ways / sizeof *ways)
+#define WAYS (sizeof(ways) / sizeof(*ways))
 
 static void test_a_child_that_never_uses_cuda_leaves_the_account_alone(void)
 {
@@ -94,7 +94,7 @@ static void test_nvml_is_not_loaded_any_more_when_exit_has_begun(void)
         "LD_LIBRARY_PATH", folders, "GPUCAP_DECAY", "off", "GPUCAP_LEDGER", "off", NULL};
     const struct interpose_run run = {.program = "prog_leaves", .cap = "1G", .variables = variables};
 
-    snprintf(folders, sizeof folders, "%s:%s", interpose_program("bare"), spawn_build_path("sim"));
+    snprintf(folders, sizeof(folders), "%s:%s", interpose_program("bare"), spawn_build_path("sim"));
     struct spawn_result r = interpose_take(&run, "");
     TEST_ASSERT_FALSE(r.timed_out);
     TEST_ASSERT_EQUAL_STRING_MESSAGE("loaded\nleaving\nended\n", r.out, r.err);

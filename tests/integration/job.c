@@ -215,7 +215,7 @@ static struct spawn_result ask_free(struct spawn_env *env, const char *programs)
     static const char script[] = "for i in $1; do \"$0\" --mode=greedy > out.$i & done; wait; cat out.*";
     char folder[256];
 
-    snprintf(folder, sizeof folder, "cd %s && %s", cli_folder(), script);
+    snprintf(folder, sizeof(folder), "cd %s && %s", cli_folder(), script);
     return spawn_run(
         env, (const char *[]){"sh", "-c", folder, spawn_build_path("tests/gpu/fill_dl"), programs, NULL},
         NULL);
@@ -310,7 +310,7 @@ static void test_a_limit_for_a_card_that_is_not_there_refuses_cuda_and_lists_the
         {"0=1G,1=1G", "gpucap: max names device 1, and there is none; CUDA is refused\n"},
         {"GPU-abcd=1G", "gpucap: max names the card GPU-abcd, and it is not here; CUDA is refused\n"}};
 
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
         struct spawn_result r = say("hopeless", cases[i].cap, NULL);
 
         TEST_ASSERT_NOT_NULL_MESSAGE(strstr(r.err, cases[i].line), r.err);

@@ -130,7 +130,7 @@ static void test_a_chunk_that_could_not_be_made_does_not_end_exports(void)
 {
     static const char *const faults[] = {"cuMemCreate:1=999", "cuMemCreate:2=999", "cuMemCreate:3=999"};
 
-    for (size_t i = 0; i < sizeof faults / sizeof *faults; i++) {
+    for (size_t i = 0; i < sizeof(faults) / sizeof(*faults); i++) {
         run_with_fault("create_again", NATIVE, faults[i]);
         run_with_fault("create_again", STRICT, faults[i]);
     }

@@ -21,7 +21,7 @@ static void run_freeing(const char *program, const char *scenario, const char *c
     struct spawn_env *env = spawn_env_new();
     char path[64];
 
-    snprintf(path, sizeof path, "tests/integration/%s", program);
+    snprintf(path, sizeof(path), "tests/integration/%s", program);
     spawn_sim(env, cards, NULL);
     spawn_env_set(env, "HOME", "/nonexistent"); /* no user's own settings */
     spawn_env_set(env, "PROG_OTHER_MAX", "600M");

@@ -13,7 +13,7 @@ static struct gpucap_stats stats(void)
 {
     struct gpucap_stats s;
 
-    MUST(0, gpucap_stats(0, &s, sizeof s));
+    MUST(0, gpucap_stats(0, &s, sizeof(s)));
     return s;
 }
 
@@ -120,7 +120,7 @@ static void cleared_or_refused(void)
 
     prog_context(0);
     refuses_dirty("cuStreamCreate:*=2", CUDA_ERROR_OUT_OF_MEMORY, 8 * MIB); /* before there is a stream */
-    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+    for (size_t i = 0; i < sizeof(sizes) / sizeof(*sizes); i++) {
         refuses_dirty("cuMemsetD8Async:*=1", CUDA_ERROR_INVALID_VALUE, sizes[i]);
         refuses_dirty("cuStreamSynchronize:*=999", CUDA_ERROR_UNKNOWN, sizes[i]);
     }
@@ -132,7 +132,7 @@ static void cleared_or_refused(void)
 static void free_behind_work(CUstream first, CUstream second)
 {
     static const size_t sizes[] = {1000, 100000, 8 * MIB, 64 * MIB};
-    enum { SIZES = sizeof sizes / sizeof *sizes };
+    enum { SIZES = sizeof(sizes) / sizeof(*sizes) };
     CUdeviceptr blocks[SIZES];
 
     for (int i = 0; i < SIZES; i++)
@@ -385,8 +385,8 @@ static void no_answers(void)
     uint64_t given = 1;
 
     prog_context(0);
-    MUST(-1, gpucap_stats(77, &s, sizeof s));
-    MUST(-1, gpucap_stats(-1, &s, sizeof s));
+    MUST(-1, gpucap_stats(77, &s, sizeof(s)));
+    MUST(-1, gpucap_stats(-1, &s, sizeof(s)));
     MUST(-1, gpucap_trim(77, 1, &given));
     MUST(-1, gpucap_trim(0, 1, &given)); /* no pool yet */
     MUST(-1, gpucap_set_limit(77, MIB));
@@ -413,5 +413,5 @@ int main(int argc, char **argv)
         {"no_answers", no_answers},
     };
 
-    return prog_main(argc, argv, all, sizeof all / sizeof *all);
+    return prog_main(argc, argv, all, sizeof(all) / sizeof(*all));
 }

@@ -299,5 +299,5 @@ int main(int argc, char **argv)
         {"slice", slice},   {"unnamed", unnamed},
     };
 
-    return prog_main(argc, argv, all, sizeof all / sizeof *all);
+    return prog_main(argc, argv, all, sizeof(all) / sizeof(*all));
 }

@@ -340,7 +340,7 @@ static void exported_beside_a_beginning(void)
 
     if (prog_is_other()) {
         prog_context(0);
-        prog_receive(&handle, sizeof handle);
+        prog_receive(&handle, sizeof(handle));
         MUST(0, cuIpcOpenMemHandle(&block, handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS));
         prog_fill(block, 7, 2 * MIB);
         prog_signal();
@@ -360,7 +360,7 @@ static void exported_beside_a_beginning(void)
     usleep(50000);
     MUST(0, pthread_create(&waker, NULL, lets_go_later, (void *)300));
     MUST(0, cuIpcGetMemHandle(&handle, again));
-    prog_send(&handle, sizeof handle);
+    prog_send(&handle, sizeof(handle));
     prog_await();
     MUST(0, pthread_join(waker, NULL));
     MUST(0, pthread_join(beginner, NULL));
@@ -519,5 +519,5 @@ int main(int argc, char **argv)
         {"handed_over", handed_over},
     };
 
-    return prog_main(argc, argv, all, sizeof all / sizeof *all);
+    return prog_main(argc, argv, all, sizeof(all) / sizeof(*all));
 }

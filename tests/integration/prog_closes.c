@@ -149,7 +149,7 @@ static void captures_beside_closes(void)
         share_often(1);
         return;
     }
-    prog_receive(&sent, sizeof sent);
+    prog_receive(&sent, sizeof(sent));
     MUST(0, cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
     MUST(0, pthread_create(&closer, NULL, open_and_close, NULL));
     while (time(NULL) < until) {
@@ -313,5 +313,5 @@ int main(int argc, char **argv)
         {"closed_beside_a_failure", closed_beside_a_failure},
     };
 
-    return prog_main(argc, argv, all, sizeof all / sizeof *all);
+    return prog_main(argc, argv, all, sizeof(all) / sizeof(*all));
 }

@@ -45,7 +45,7 @@ static void *load_nested(const char *file)
 {
     char outer[1024];
 
-    snprintf(outer, sizeof outer, "%.*s/libprog_deep_lazy.so", (int)(strrchr(file, '/') - file), file);
+    snprintf(outer, sizeof(outer), "%.*s/libprog_deep_lazy.so", (int)(strrchr(file, '/') - file), file);
     void *(*load)(const char *) =
         (void *(*)(const char *))dlsym(must_load(dlopen(outer, RTLD_LAZY | RTLD_DEEPBIND)), "plugin_load");
     MUST(true, load != NULL);

@@ -16,13 +16,13 @@
 #define FREED 0xDF
 
 static const size_t sizes[] = {1, 1000, 100000, 5 * MIB + 1, 16 * MIB};
-enum { SIZES = sizeof sizes / sizeof *sizes };
+enum { SIZES = sizeof(sizes) / sizeof(*sizes) };
 
 static struct gpucap_stats stats(void)
 {
     struct gpucap_stats s;
 
-    MUST(0, gpucap_stats(0, &s, sizeof s));
+    MUST(0, gpucap_stats(0, &s, sizeof(s)));
     return s;
 }
 
@@ -296,5 +296,5 @@ int main(int argc, char **argv)
         {"exported_blocks", exported_blocks}, {"captures_live", captures_live},
     };
 
-    return prog_main(argc, argv, all, sizeof all / sizeof *all);
+    return prog_main(argc, argv, all, sizeof(all) / sizeof(*all));
 }

@@ -618,5 +618,5 @@ int main(int argc, char **argv)
         {"two_cards", two_cards},
     };
 
-    return prog_main(argc, argv, all, sizeof all / sizeof *all);
+    return prog_main(argc, argv, all, sizeof(all) / sizeof(*all));
 }

@@ -21,7 +21,7 @@
 /* ---- data ---- */
 
 static const size_t sizes[] = {1, 4096, MIB, ODD_BYTES, 130 * MIB + 3};
-#define SIZES (sizeof sizes / sizeof *sizes)
+#define SIZES (sizeof(sizes) / sizeof(*sizes))
 
 static void share_other(void)
 {
@@ -174,7 +174,7 @@ static void at_rest(void)
         prog_signal();
     }
     for (int several = 0; several < 2; several++) {
-        for (size_t i = 0; i < sizeof shared / sizeof *shared; i++) {
+        for (size_t i = 0; i < sizeof(shared) / sizeof(*shared); i++) {
             if (prog_is_other()) {
                 fill_sent(shared[i]);
                 continue;
@@ -199,13 +199,13 @@ static void codes(void)
         MUST(0, cuMemAlloc(&block, ODD_BYTES));
         MUST(0, cuIpcGetMemHandle(&handle, block));
         MUST(0, cuIpcGetMemHandle(&again, block));
-        MUST(0, memcmp(&handle, &again, sizeof handle));
+        MUST(0, memcmp(&handle, &again, sizeof(handle)));
         MUST(0, cuIpcGetMemHandle(&inside, block + 4096));
         MUST(CUDA_ERROR_INVALID_VALUE, cuIpcGetMemHandle(NULL, block));
         MUST(CUDA_ERROR_INVALID_CONTEXT, cuIpcOpenMemHandle(&p, handle, OPEN_FLAGS));
         MUST(CUDA_ERROR_INVALID_VALUE, cuIpcCloseMemHandle(block));
         pid_t pid = prog_start(false);
-        prog_send(&handle, sizeof handle);
+        prog_send(&handle, sizeof(handle));
         prog_await();
         MUST(0, cuMemFree(block));
         MUST(CUDA_ERROR_INVALID_VALUE, cuIpcGetMemHandle(&handle, block));
@@ -213,7 +213,7 @@ static void codes(void)
         prog_join(pid);
         return;
     }
-    prog_receive(&handle, sizeof handle);
+    prog_receive(&handle, sizeof(handle));
     MUST(CUDA_ERROR_INVALID_VALUE, cuIpcOpenMemHandle(&p, handle, 0));
     MUST(CUDA_ERROR_INVALID_VALUE, cuIpcOpenMemHandle(NULL, handle, OPEN_FLAGS));
     MUST(0, cuIpcOpenMemHandle(&p, handle, OPEN_FLAGS));
@@ -358,7 +358,7 @@ static void exporter_dies(void)
         pause();
     }
     pid_t pid = prog_start(false);
-    prog_receive(&handle, sizeof handle);
+    prog_receive(&handle, sizeof(handle));
     MUST(0, cuIpcOpenMemHandle(&block, handle, OPEN_FLAGS));
     MUST(0, kill(pid, SIGKILL));
     prog_reap(pid);
@@ -381,7 +381,7 @@ static void context_ends(void)
         MUST(0, cuCtxDestroy(context)); /* with something open in it */
         prog_context(0);
         prog_signal();
-        prog_receive(&handle, sizeof handle);
+        prog_receive(&handle, sizeof(handle));
         prog_await();
         MUST(CUDA_ERROR_INVALID_VALUE, cuIpcOpenMemHandle(&block, handle, OPEN_FLAGS));
         return;
@@ -543,7 +543,7 @@ static void unwrapped(void)
 
     prog_context(0);
     if (prog_is_other()) {
-        prog_receive(&handle, sizeof handle);
+        prog_receive(&handle, sizeof(handle));
         MUST(CUDA_ERROR_INVALID_VALUE, cuIpcOpenMemHandle(&block, handle, OPEN_FLAGS));
         return;
     }
@@ -593,7 +593,7 @@ static void threads(void)
         return;
     }
     for (int i = 0; i < MANY; i++)
-        prog_receive(&many[i], sizeof many[i]);
+        prog_receive(&many[i], sizeof(many[i]));
     for (uintptr_t i = 0; i < THREADS; i++)
         MUST(0, pthread_create(&ids[i], NULL, open_many, (void *)i));
     for (int i = 0; i < THREADS; i++)
@@ -623,7 +623,7 @@ static void cards(void)
         return;
     }
     if (getenv("PROG_BLIND")) {
-        prog_receive(&handle, sizeof handle);
+        prog_receive(&handle, sizeof(handle));
         MUST(CUDA_ERROR_INVALID_DEVICE, cuIpcOpenMemHandle(&block, handle, OPEN_FLAGS));
         return;
     }
@@ -674,5 +674,5 @@ int main(int argc, char **argv)
         {"leave", leave},
     };
 
-    return prog_main(argc, argv, all, sizeof all / sizeof *all);
+    return prog_main(argc, argv, all, sizeof(all) / sizeof(*all));
 }

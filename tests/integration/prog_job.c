@@ -283,8 +283,8 @@ static void cycle(void)
         MUST(CUDA_ERROR_OUT_OF_MEMORY, mine);
         give(&first);
     }
-    prog_send(&mine, sizeof mine);
-    prog_receive(&theirs, sizeof theirs);
+    prog_send(&mine, sizeof(mine));
+    prog_receive(&theirs, sizeof(theirs));
     MUST(true, (mine == CUDA_SUCCESS) != (theirs == CUDA_SUCCESS));
     if (!prog_is_other())
         prog_join(pid);
@@ -476,5 +476,5 @@ int main(int argc, char **argv)
         {"guaranteed", guaranteed}, {"gives_early", gives_early},
     };
 
-    return prog_main(argc, argv, scenarios, sizeof scenarios / sizeof *scenarios);
+    return prog_main(argc, argv, scenarios, sizeof(scenarios) / sizeof(*scenarios));
 }

@@ -652,5 +652,5 @@ int main(int argc, char **argv)
         {"create_again", create_again},
     };
 
-    return prog_main(argc, argv, all, sizeof all / sizeof *all);
+    return prog_main(argc, argv, all, sizeof(all) / sizeof(*all));
 }

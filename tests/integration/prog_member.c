@@ -125,7 +125,7 @@ int main(int argc, char **argv)
         return 1;
     puts("ready");
     fflush(stdout);
-    while (fgets(line, sizeof line, stdin))
+    while (fgets(line, sizeof(line), stdin))
         obey(line);
     _Exit(0); /* as a program that is killed: the kernel gives the slot up */
 }

@@ -30,7 +30,7 @@ int owner_shared_take_deep(void **block, size_t bytes)
 {
     volatile char room[300];
 
-    memset((char *)room, 1, sizeof room);
+    memset((char *)room, 1, sizeof(room));
     const int result = by_pointer(block, bytes);
     return result + room[7] - 1;
 }

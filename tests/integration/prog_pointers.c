@@ -51,7 +51,7 @@ static void ranges(void)
     size_t bytes = 0;
 
     prog_context(0);
-    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+    for (size_t i = 0; i < sizeof(sizes) / sizeof(*sizes); i++) {
         MUST(0, cuMemAlloc(&block, sizes[i]));
         expect_range(block, block, sizes[i]);
         expect_range(block + sizes[i] / 2, block, sizes[i]);
@@ -142,7 +142,7 @@ static void attributes(void)
     CUdeviceptr block;
     size_t bytes;
 
-    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+    for (size_t i = 0; i < sizeof(sizes) / sizeof(*sizes); i++) {
         MUST(0, cuMemAlloc(&block, sizes[i]));
         expect_native_attributes(block, sizes[i], context, 0);
     }
@@ -175,12 +175,12 @@ static void widths(void)
 
     prog_context(0);
     MUST(0, cuMemAlloc(&block, ODD_BYTES));
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+    for (size_t i = 0; i < sizeof(all) / sizeof(*all); i++) {
         unsigned char room[2][16];
-        size_t written = sizeof *room;
+        size_t written = sizeof(*room);
 
         for (int turn = 0; turn < 2; turn++) {
-            memset(room[turn], turn ? 0xa5 : 0x5a, sizeof *room);
+            memset(room[turn], turn ? 0xa5 : 0x5a, sizeof(*room));
             MUST(0, cuPointerGetAttribute(room[turn], all[i].which, block));
         }
         while (written && room[0][written - 1] == 0x5a && room[1][written - 1] == 0xa5)
@@ -223,15 +223,15 @@ static void several_attributes(void)
 static void several_as_alone(void)
 {
     CUpointer_attribute which[CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE];
-    const unsigned count = sizeof which / sizeof *which - 1;
-    uint64_t alone[sizeof which / sizeof *which][2], together[sizeof which / sizeof *which][2];
-    void *into[sizeof which / sizeof *which];
+    const unsigned count = sizeof(which) / sizeof(*which) - 1;
+    uint64_t alone[sizeof(which) / sizeof(*which)][2], together[sizeof(which) / sizeof(*which)][2];
+    void *into[sizeof(which) / sizeof(*which)];
     CUdeviceptr block;
 
     prog_context(0);
     MUST(0, cuMemAlloc(&block, ODD_BYTES));
-    memset(alone, 0, sizeof alone);
-    memset(together, 0, sizeof together);
+    memset(alone, 0, sizeof(alone));
+    memset(together, 0, sizeof(together));
     for (unsigned i = 0; i < count; i++) {
         which[i] = (CUpointer_attribute)(i + 1 + (i + 1 >= CU_POINTER_ATTRIBUTE_P2P_TOKENS));
         into[i] = together[i];
@@ -243,7 +243,7 @@ static void several_as_alone(void)
     MUST(0, attribute(CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, block));
     for (unsigned i = 0; i < count; i++) {
         cuPointerGetAttribute(alone[i], which[i], block + 1000);
-        MUST(0, memcmp(alone[i], together[i], sizeof *alone));
+        MUST(0, memcmp(alone[i], together[i], sizeof(*alone)));
     }
 }
 
@@ -505,9 +505,9 @@ static void peers(void)
     MUST(0, cuCtxEnablePeerAccess(second, 0));
     MUST(CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED, cuCtxEnablePeerAccess(second, 0));
     MUST(CUDA_ERROR_INVALID_DEVICE, cuCtxEnablePeerAccess(first, 0));
-    MUST(0, cuMemcpyHtoD(block + 9 * MIB, bytes, sizeof bytes));
-    memset(bytes, 0, sizeof bytes);
-    MUST(0, cuMemcpyDtoH(bytes, block + 9 * MIB, sizeof bytes));
+    MUST(0, cuMemcpyHtoD(block + 9 * MIB, bytes, sizeof(bytes)));
+    memset(bytes, 0, sizeof(bytes));
+    MUST(0, cuMemcpyDtoH(bytes, block + 9 * MIB, sizeof(bytes)));
     MUST(0, strcmp(bytes, "from the other!"));
     MUST((uintptr_t)second, attribute(CU_POINTER_ATTRIBUTE_CONTEXT, block));
     MUST(1, attribute(CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, block));
@@ -614,5 +614,5 @@ int main(int argc, char **argv)
         {"threads", threads},
     };
 
-    return prog_main(argc, argv, all, sizeof all / sizeof *all);
+    return prog_main(argc, argv, all, sizeof(all) / sizeof(*all));
 }

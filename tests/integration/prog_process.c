@@ -334,7 +334,7 @@ int pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*
     static int (*real)(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *);
 
     if (atomic_load(&no_threads)) {
-        memset(thread, 0x5a, sizeof *thread);
+        memset(thread, 0x5a, sizeof(*thread));
         return EAGAIN;
     }
     if (!real)
@@ -515,7 +515,7 @@ int main(int argc, char **argv)
     way = argv[1];
     if (!strncmp(argv[2], "leave-", 6))
         leave_racing(!strcmp(argv[2], "leave-hard"));
-    for (size_t i = 0; i < sizeof modes / sizeof *modes; i++) {
+    for (size_t i = 0; i < sizeof(modes) / sizeof(*modes); i++) {
         if (!strcmp(modes[i].name, argv[2]))
             modes[i].run();
     }

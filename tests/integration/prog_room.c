@@ -239,5 +239,5 @@ int main(int argc, char **argv)
         {"varying_on_a_small_card", varying_on_a_small_card},
     };
 
-    return prog_main(argc, argv, all, sizeof all / sizeof *all);
+    return prog_main(argc, argv, all, sizeof(all) / sizeof(*all));
 }

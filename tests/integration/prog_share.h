@@ -15,7 +15,7 @@ static inline void send_handle(CUdeviceptr block)
     CUipcMemHandle handle;
 
     MUST(0, cuIpcGetMemHandle(&handle, block));
-    prog_send(&handle, sizeof handle);
+    prog_send(&handle, sizeof(handle));
 }
 
 static inline CUdeviceptr open_sent(void)
@@ -23,7 +23,7 @@ static inline CUdeviceptr open_sent(void)
     CUipcMemHandle handle;
     CUdeviceptr block = 0;
 
-    prog_receive(&handle, sizeof handle);
+    prog_receive(&handle, sizeof(handle));
     MUST(0, cuIpcOpenMemHandle(&block, handle, OPEN_FLAGS));
     return block;
 }

@@ -32,7 +32,7 @@ ssize_t readlink(const char *restrict path, char *restrict text, size_t size)
     if (strcmp(path, "/etc/malloc.conf") != 0)
         return readlinkat(AT_FDCWD, path, text, size);
     asked++;
-    const size_t length = sizeof worst - 1 < size ? sizeof worst - 1 : size;
+    const size_t length = sizeof(worst) - 1 < size ? sizeof(worst) - 1 : size;
     memcpy(text, worst, length);
     return (ssize_t)length;
 }
@@ -233,9 +233,9 @@ static void settings(void)
 static size_t allocated(void)
 {
     uint64_t epoch = 1;
-    size_t bytes = 0, size = sizeof bytes;
+    size_t bytes = 0, size = sizeof(bytes);
 
-    MUST(0, mallctl("epoch", NULL, NULL, &epoch, sizeof epoch));
+    MUST(0, mallctl("epoch", NULL, NULL, &epoch, sizeof(epoch)));
     MUST(0, mallctl("stats.allocated", &bytes, &size, NULL, 0));
     return bytes;
 }
@@ -243,7 +243,7 @@ static size_t allocated(void)
 static unsigned arenas(void)
 {
     unsigned count = 0;
-    size_t size = sizeof count;
+    size_t size = sizeof(count);
 
     MUST(0, mallctl("arenas.narenas", &count, &size, NULL, 0));
     return count;
@@ -253,7 +253,7 @@ static unsigned arenas(void)
 static void own_heap(void)
 {
     const char *junk = NULL;
-    size_t size = sizeof junk;
+    size_t size = sizeof(junk);
 
     MUST(0, mallctl("opt.junk", &junk, &size, NULL, 0));
     printf("junk %s\n", junk);
@@ -285,5 +285,5 @@ int main(int argc, char **argv)
 #endif
     };
 
-    return prog_main(argc, argv, scenarios, sizeof scenarios / sizeof *scenarios);
+    return prog_main(argc, argv, scenarios, sizeof(scenarios) / sizeof(*scenarios));
 }

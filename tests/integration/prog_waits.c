@@ -626,5 +626,5 @@ int main(int argc, char **argv)
         {"forks_beside_contexts", forks_beside_contexts},
     };
 
-    return prog_main(argc, argv, all, sizeof all / sizeof *all);
+    return prog_main(argc, argv, all, sizeof(all) / sizeof(*all));
 }

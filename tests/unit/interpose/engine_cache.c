@@ -13,7 +13,7 @@
 static struct pool pool;
 static struct owners_budget budget;
 static const uint64_t sizes[] = {300, 9000, 20000, MIB, 2 * MIB, 20 * MIB}; /* of each kind */
-#define SIZES (sizeof sizes / sizeof *sizes)
+#define SIZES (sizeof(sizes) / sizeof(*sizes))
 
 void setUp(void) {}
 
@@ -132,7 +132,7 @@ static void refuse_all(uint64_t address, uint64_t bytes)
     const uint64_t wrong[] = {0, 1, 256, RANGES_UNIT, bytes / 2, bytes - 1};
     struct pool_block block;
 
-    for (unsigned i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+    for (unsigned i = 0; i < sizeof(wrong) / sizeof(*wrong); i++) {
         CHECK(pool_free(&pool, address + wrong[i], true) == -EINVAL);
         CHECK(pool_block(&pool, address + wrong[i], true, &block) == -EINVAL);
     }

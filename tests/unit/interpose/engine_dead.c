@@ -208,7 +208,7 @@ static bool undone(uint64_t nth)
     if (failed) {
         const struct picture after = look();
 
-        CHECK(memcmp(&before, &after, sizeof before) == 0);
+        CHECK(memcmp(&before, &after, sizeof(before)) == 0);
         CHECK(places_left() == BLOCKS / 2 && fake_backlog(0) == BLOCKS);
         /* The places are free still, not just mapped. */
         for (unsigned i = 0; i < BLOCKS / 2; i++)

@@ -95,7 +95,7 @@ static void play_all(const struct scene *scenes, size_t count)
     for (playing = scenes; playing < scenes + count; playing++) {
         char text[64];
 
-        snprintf(text, sizeof text, "scene %d", (int)(playing - scenes));
+        snprintf(text, sizeof(text), "scene %d", (int)(playing - scenes));
         TEST_ASSERT_TRUE_MESSAGE(fake_child(play), text);
     }
 }
@@ -110,7 +110,7 @@ static void test_any_one_call_may_fail(void)
         {scene_trim, all, 0, true},
     };
 
-    play_all(scenes, sizeof scenes / sizeof *scenes);
+    play_all(scenes, sizeof(scenes) / sizeof(*scenes));
 }
 
 /* The way back fails too. What can be neither used nor unmapped is held until it can be. */
@@ -134,7 +134,7 @@ static void test_all_calls_from_one_on_may_fail(void)
         {scene_alloc, mapping, 4, false},
     };
 
-    play_all(scenes, sizeof scenes / sizeof *scenes);
+    play_all(scenes, sizeof(scenes) / sizeof(*scenes));
 }
 
 static bool take_any(void *owner, uint64_t bytes)

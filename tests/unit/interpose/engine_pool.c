@@ -545,7 +545,7 @@ static void held_by_others(void)
 {
     static const uint64_t sizes[] = {700, MIB, 8 * MIB};
 
-    for (unsigned i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+    for (unsigned i = 0; i < sizeof(sizes) / sizeof(*sizes); i++) {
         const uint64_t bytes = (sizes[i] + RANGES_UNIT - 1) & ~(RANGES_UNIT - 1);
         uint64_t address;
 
@@ -631,7 +631,7 @@ static void in_a_row(void)
 {
     const uint64_t sizes[] = {114176, 1940992, 3881984};
 
-    for (unsigned k = 0; k < sizeof sizes / sizeof *sizes; k++) {
+    for (unsigned k = 0; k < sizeof(sizes) / sizeof(*sizes); k++) {
         model_open(&model, 16 * GIB, 16 * GIB);
         for (unsigned i = 0; i < IN_A_ROW; i++)
             CHECK(model_alloc(&model, sizes[k]) == 0);

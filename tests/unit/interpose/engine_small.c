@@ -107,7 +107,7 @@ static void every_size(void)
     const struct pool_stats s = pool_stats(&pool);
     CHECK(s.live == live && s.peak_live == live && s.live_count == LARGEST);
     CHECK(s.live + s.cached + s.pending == s.physical && s.physical == fake_physical());
-    qsort(ids + 1, LARGEST, sizeof *ids, compare);
+    qsort(ids + 1, LARGEST, sizeof(*ids), compare);
     for (unsigned i = 2; i <= LARGEST; i++)
         CHECK(ids[i] != ids[i - 1]);
     for (uint64_t bytes = 1; bytes <= LARGEST; bytes++)
@@ -126,7 +126,7 @@ static void refuse_all(uint64_t address)
     const uint64_t wrong[] = {0, 1, RANGES_UNIT - 1, RANGES_UNIT, 2 * RANGES_UNIT, 3 * RANGES_UNIT};
     struct pool_block block;
 
-    for (unsigned i = 0; i < sizeof wrong / sizeof *wrong; i++)
+    for (unsigned i = 0; i < sizeof(wrong) / sizeof(*wrong); i++)
         CHECK(pool_free(&pool, address + wrong[i], true) == -EINVAL);
     CHECK(pool_block(&pool, address, false, &block) == -EINVAL);
     CHECK(pool_block(&pool, address, true, &block) == -EINVAL);

@@ -21,7 +21,7 @@ static uint64_t live;
 void setUp(void)
 {
     blocks_clear();
-    memset(model, 0, sizeof model);
+    memset(model, 0, sizeof(model));
     live = 0;
 }
 

@@ -254,7 +254,7 @@ static void test_names_that_no_job_can_have_are_refused(void)
     struct ledger *ledger = test_open();
     char name[LEDGER_NAME + 1];
 
-    memset(name, 'a', sizeof name);
+    memset(name, 'a', sizeof(name));
     name[LEDGER_NAME] = '\0';
     TEST_ASSERT_EQUAL_INT(-EINVAL, ledger_join(ledger, "", 1));
     TEST_ASSERT_EQUAL_INT(-EINVAL, ledger_join(ledger, name, 1));
@@ -326,7 +326,7 @@ static void fill_jobs(struct ledger *ledger)
     char name[LEDGER_NAME];
 
     for (int i = 0; i < LEDGER_JOBS; i++) {
-        snprintf(name, sizeof name, "job %d", i);
+        snprintf(name, sizeof(name), "job %d", i);
         TEST_ASSERT_EQUAL_INT(0, ledger_set_max(ledger, name, 100 + (uint64_t)i));
     }
 }
@@ -340,7 +340,7 @@ static void test_record_of_a_job_is_reused_only_if_no_process_is_in_it(void)
 
     fill_jobs(visitor);
     for (int i = 1; i < LEDGER_JOBS; i++) {
-        snprintf(name, sizeof name, "job %d", i);
+        snprintf(name, sizeof(name), "job %d", i);
         joined[i] = test_join(name, 0);
         TEST_ASSERT_EQUAL_UINT64(100 + (uint64_t)i, ledger_max(joined[i]));
     }
@@ -725,7 +725,7 @@ static void test_slots_that_are_none_read_as_nothing(void)
     struct ledger_refusal refusals[LEDGER_REFUSALS];
     struct ledger_entry entry;
 
-    for (size_t i = 0; i < sizeof none / sizeof *none; i++) {
+    for (size_t i = 0; i < sizeof(none) / sizeof(*none); i++) {
         TEST_ASSERT_FALSE(ledger_read(ledger, none[i], &entry));
         TEST_ASSERT_EQUAL_INT(0, ledger_read_refusals(ledger, none[i], refusals));
         TEST_ASSERT_FALSE(ledger_poke(ledger, none[i], 1, 0));

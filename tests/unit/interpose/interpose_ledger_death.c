@@ -40,14 +40,14 @@ static char copy_folder[LEDGER_PATH + 8];
 void setUp(void)
 {
     test_begin();
-    snprintf(copy_folder, sizeof copy_folder, "%s-copy", test_folder);
+    snprintf(copy_folder, sizeof(copy_folder), "%s-copy", test_folder);
 }
 
 void tearDown(void)
 {
     char path[2 * LEDGER_PATH];
 
-    snprintf(path, sizeof path, "%s/" CARD ".ledger", copy_folder);
+    snprintf(path, sizeof(path), "%s/" CARD ".ledger", copy_folder);
     unlink(path);
     rmdir(copy_folder);
     test_end();
@@ -156,7 +156,7 @@ static const struct operation operations[] = {
     {"note_refusal", 200, 300, false, false, run_refusal},
     {"close", 200, 300, false, false, run_close},
 };
-#define OPERATIONS (sizeof operations / sizeof *operations)
+#define OPERATIONS (sizeof(operations) / sizeof(*operations))
 
 /* ---- the victim ---- */
 
@@ -225,9 +225,9 @@ static struct window look(const struct ledger *ledger)
 {
     struct window window;
 
-    memcpy(window.words, (const char *)ledger->file + sizeof(struct ledger_head), sizeof window.words);
-    memcpy(window.jobs, ledger->file->jobs, sizeof window.jobs);
-    memcpy(window.slots, ledger->file->slots, sizeof window.slots);
+    memcpy(window.words, (const char *)ledger->file + sizeof(struct ledger_head), sizeof(window.words));
+    memcpy(window.jobs, ledger->file->jobs, sizeof(window.jobs));
+    memcpy(window.slots, ledger->file->slots, sizeof(window.slots));
     return window;
 }
 
@@ -285,13 +285,13 @@ static void reset_jobs(struct ledger *ledger, const struct operation *operation)
 {
     char name[LEDGER_NAME];
 
-    memset(&ledger->file->jobs[1], 0, sizeof ledger->file->jobs[1]);
+    memset(&ledger->file->jobs[1], 0, sizeof(ledger->file->jobs[1]));
     TEST_ASSERT_EQUAL_INT(0, ledger_set_max(ledger, JOB, MAX));
     if (!operation->full)
         return;
     TEST_ASSERT_EQUAL_INT(0, ledger_set_max(ledger, OLD_JOB, OLD_MAX));
     for (int i = 2; i < LEDGER_JOBS; i++) {
-        snprintf(name, sizeof name, "job %d", i);
+        snprintf(name, sizeof(name), "job %d", i);
         TEST_ASSERT_EQUAL_INT(0, ledger_set_max(ledger, name, 1));
     }
 }
@@ -326,11 +326,11 @@ static struct course enumerate(const struct operation *operation, const struct l
         const struct window now = look(original);
 
         TEST_ASSERT_LESS_THAN_UINT(STEPS_MAX, ++course.steps);
-        if (!memcmp(&now, &last, sizeof now))
+        if (!memcmp(&now, &last, sizeof(now)))
             continue;
         last = now;
         course.changes++;
-        memcpy(copy->file, original->file, sizeof *copy->file);
+        memcpy(copy->file, original->file, sizeof(*copy->file));
         check_survivor(copy, operation);
     }
     kill_victim(victim);
@@ -348,7 +348,7 @@ static void kill_after(const struct operation *operation, struct ledger *survivo
         const struct window now = look(survivor);
 
         steps--;
-        changes -= memcmp(&now, &last, sizeof now) != 0;
+        changes -= memcmp(&now, &last, sizeof(now)) != 0;
         last = now;
     }
     kill_victim(victim);
@@ -386,7 +386,7 @@ static void test_death_after_any_instruction_leaves_a_ledger_that_works(void)
         check_survivor(original, &operations[i]);
         reset_jobs(original, &operations[i]);
         kill_at_many_places(&operations[i], original, course);
-        memset(original->file->jobs + 1, 0, (LEDGER_JOBS - 1) * sizeof *original->file->jobs);
+        memset(original->file->jobs + 1, 0, (LEDGER_JOBS - 1) * sizeof(*original->file->jobs));
         ledger_close(original);
         ledger_close(copy);
     }
@@ -580,7 +580,7 @@ static void test_race_with_random_deaths_keeps_the_budget(void)
     pid_t racers[PROCESSES];
     unsigned kills = 0;
 
-    score = mmap(NULL, sizeof *score, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    score = mmap(NULL, sizeof(*score), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     for (int i = 0; i < PROCESSES; i++)
         racers[i] = start_racing();
     for (until = clock_ms() + RACE_MS; clock_ms() < until; kills++) {
@@ -601,7 +601,7 @@ static void test_race_with_random_deaths_keeps_the_budget(void)
     struct ledger *ledger = test_join(JOB, 0);
     TEST_ASSERT_EQUAL_INT(0, ledger_extend(ledger, RACE_MAX));
     TEST_ASSERT_EQUAL_UINT64(RACE_MAX, test_sum(ledger));
-    munmap(score, sizeof *score);
+    munmap(score, sizeof(*score));
 }
 
 int main(void)

@@ -23,7 +23,7 @@ static void fail_with(const char *what, const struct limit_state *s, uint64_t ne
 {
     char text[400];
 
-    snprintf(text, sizeof text,
+    snprintf(text, sizeof(text),
              "%s: limit %llx reserve %llx measured %llx unmeasured %llx in_flight %llx stale %d need %llx "
              "fresh %d",
              what, (unsigned long long)s->limit, (unsigned long long)s->reserve,

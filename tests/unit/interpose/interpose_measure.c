@@ -95,7 +95,7 @@ static nvml_return fake_processes(nvml_device device, unsigned *count, struct nv
         return NVML_NOT_SUPPORTED;
     if (room < listed)
         return NVML_INSUFFICIENT_SIZE;
-    memcpy(out, list, listed * sizeof *list);
+    memcpy(out, list, listed * sizeof(*list));
     return NVML_OK;
 }
 
@@ -395,16 +395,16 @@ static bool small_stack(void)
 
     measure_ready();
     add((unsigned)getpid(), 100 * MB);
-    memset(stack, mark, sizeof stack);
+    memset(stack, mark, sizeof(stack));
     getcontext(&aside);
     aside.uc_stack.ss_sp = stack;
-    aside.uc_stack.ss_size = sizeof stack;
+    aside.uc_stack.ss_size = sizeof(stack);
     aside.uc_link = &back;
     makecontext(&aside, on_small_stack, 0);
     swapcontext(&back, &aside);
-    while (untouched < sizeof stack && (unsigned char)stack[untouched] == mark)
+    while (untouched < sizeof(stack) && (unsigned char)stack[untouched] == mark)
         untouched++;
-    return small_stack_answer && untouched > sizeof stack / 2;
+    return small_stack_answer && untouched > sizeof(stack) / 2;
 }
 
 #define CASE(name, scenario)                                                                                 \

@@ -88,7 +88,7 @@ static void test_compressed_says_the_same_as_plain(void)
     make_training(RECORDING_ZSTD, false);
     TEST_ASSERT_EQUAL_INT_MESSAGE(0, recording_open(&recording, path, why), why);
     TEST_ASSERT_EQUAL_size_t(plain.count, recording.count);
-    TEST_ASSERT_EQUAL_MEMORY(plain.events, recording.events, plain.count * sizeof *plain.events);
+    TEST_ASSERT_EQUAL_MEMORY(plain.events, recording.events, plain.count * sizeof(*plain.events));
     recording_close(&plain);
 }
 
@@ -186,8 +186,8 @@ static void test_what_is_no_recording_is_refused_in_words(void)
     head->version = RECORDING_VERSION;
     head->head_bytes = 0xfffffff0;
     expect_refused("first block would begin at byte 4294967280");
-    head->head_bytes = sizeof *head;
-    block_at(sizeof *head)->magic = 0;
+    head->head_bytes = sizeof(*head);
+    block_at(sizeof(*head))->magic = 0;
     expect_refused("not one of its blocks can be read");
     head->magic[0] = 'X';
     expect_refused("no recording");

@@ -30,11 +30,11 @@ void setUp(void)
 {
     char id[64], why[64];
     struct sim_card_spec spec;
-    snprintf(id, sizeof id, "card-test-%d-%d", (int)getpid(), machine++);
+    snprintf(id, sizeof(id), "card-test-%d-%d", (int)getpid(), machine++);
     setenv("GPUCAP_SIM_ID", id, 1);
     setenv("GPUCAP_SIM", "2x64M", 1);
-    TEST_ASSERT_EQUAL_INT(0, sim_card_spec_parse("2x64M", &spec, why, sizeof why));
-    snprintf(path, sizeof path, "/dev/shm/simgpu-%u-%s-%016llx", (unsigned)geteuid(), id,
+    TEST_ASSERT_EQUAL_INT(0, sim_card_spec_parse("2x64M", &spec, why, sizeof(why)));
+    snprintf(path, sizeof(path), "/dev/shm/simgpu-%u-%s-%016llx", (unsigned)geteuid(), id,
              (unsigned long long)sim_card_spec_hash(&spec));
 }
 
@@ -159,13 +159,13 @@ static void test_processes_that_race_never_pass_the_capacity(void)
     enum { RACERS = 6 };
     pid_t pid[RACERS];
     uint64_t *witness =
-        mmap(NULL, sizeof *witness, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+        mmap(NULL, sizeof(*witness), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     TEST_ASSERT_TRUE(witness != MAP_FAILED);
     for (int i = 0; i < RACERS; i++)
         pid[i] = spawn(count_to_a_thousand, witness);
     for (int i = 0; i < RACERS; i++)
         TEST_ASSERT_EQUAL_INT(0, ended(pid[i]));
-    munmap(witness, sizeof *witness);
+    munmap(witness, sizeof(*witness));
 }
 
 /* Charges and gives back until it is killed. */
@@ -229,7 +229,7 @@ static int die_with_the_lock(void *arg)
     struct sim_card_spec spec;
     char why[64];
     (void)arg;
-    CHECK(sim_card_spec_parse("2x64M", &spec, why, sizeof why) == 0);
+    CHECK(sim_card_spec_parse("2x64M", &spec, why, sizeof(why)) == 0);
     CHECK(sim_card_file_open(&file, getenv("GPUCAP_SIM_ID"), &spec) == 0 && sim_card_file_lock(&file) == 0);
     file.shared->slot[file.slot].bytes[0] = CAPACITY;
     raise(SIGKILL);
@@ -264,9 +264,9 @@ static void test_a_garbage_short_or_long_file_is_made_new(void)
     static char garbage[sizeof(struct sim_card_shared)];
     static const off_t sizes[] = {0, 1, 4096, sizeof(struct sim_card_shared),
                                   sizeof(struct sim_card_shared) + 8192};
-    memset(garbage, 0xa5, sizeof garbage);
-    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
-        size_t count = (size_t)sizes[i] < sizeof garbage ? (size_t)sizes[i] : sizeof garbage;
+    memset(garbage, 0xa5, sizeof(garbage));
+    for (size_t i = 0; i < sizeof(sizes) / sizeof(*sizes); i++) {
+        size_t count = (size_t)sizes[i] < sizeof(garbage) ? (size_t)sizes[i] : sizeof(garbage);
         put_file(garbage, count, sizes[i], 0600);
         in_child(whole_card_is_free, NULL);
     }
@@ -401,7 +401,7 @@ static int open_and_close(void *arg)
     struct sim_card_spec spec;
     char why[64];
     (void)arg;
-    CHECK(sim_card_spec_parse("2x64M", &spec, why, sizeof why) == 0);
+    CHECK(sim_card_spec_parse("2x64M", &spec, why, sizeof(why)) == 0);
     CHECK(sim_card_file_open(&file, getenv("GPUCAP_SIM_ID"), &spec) == 0);
     sim_card_file_close(&file);
     return 0;
@@ -417,9 +417,9 @@ static int die_at_once(void *arg)
 
 static void test_the_last_process_removes_the_file(void)
 {
-    char left[sizeof path];
+    char left[sizeof(path)];
     TEST_ASSERT_EQUAL_INT(128 + SIGKILL, ended(spawn(die_at_once, NULL)));
-    memcpy(left, path, sizeof left);
+    memcpy(left, path, sizeof(left));
     setUp(); /* another machine: its first process removes what the killed one left, its last one its own file
               */
     in_child(open_and_close, NULL);

@@ -31,7 +31,7 @@ static CUresult format_of(const struct cudaChannelFormatDesc *desc, CUarray_form
         if (bits[*channels] != desc->x)
             return (CUresult)cudaErrorInvalidChannelDescriptor;
     }
-    for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
+    for (size_t i = 0; i < sizeof(known) / sizeof(*known); i++) {
         if (known[i].kind == desc->f && known[i].bits == desc->x) {
             *format = known[i].format;
             return CUDA_SUCCESS;

@@ -16,7 +16,7 @@ static CUresult attributes(struct cudaFuncAttributes *out, const void *function)
     CUresult result = cudart_registry_function(function, &f);
     if (result)
         return result;
-    memset(out, 0, sizeof *out);
+    memset(out, 0, sizeof(*out));
     result = ask(f, CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK, &out->maxThreadsPerBlock)
                  ?: ask(f, CU_FUNC_ATTRIBUTE_NUM_REGS, &out->numRegs)
                  ?: ask(f, CU_FUNC_ATTRIBUTE_PTX_VERSION, &out->ptxVersion)

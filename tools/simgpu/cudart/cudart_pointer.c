@@ -21,7 +21,7 @@ static CUresult ask(struct facts *facts, CUdeviceptr address)
     };
     void *data[] = {&facts->type, &facts->managed, &facts->device, &facts->device_address,
                     &facts->host_address};
-    return DRV(cuPointerGetAttributes)(sizeof data / sizeof *data, attributes, data, address);
+    return DRV(cuPointerGetAttributes)(sizeof(data) / sizeof(*data), attributes, data, address);
 }
 
 static enum cudaMemoryType type_of(const struct facts *facts)
@@ -41,7 +41,7 @@ cudaError_t cudaPointerGetAttributes(struct cudaPointerAttributes *out, const vo
     cudaError_t error = CUDART_IN_CONTEXT(ask(&facts, cudart_address(p)));
     if (error)
         return error;
-    memset(out, 0, sizeof *out);
+    memset(out, 0, sizeof(*out));
     out->type = type_of(&facts);
     if (out->type == cudaMemoryTypeUnregistered) {
         out->device = cudaInvalidDeviceId;

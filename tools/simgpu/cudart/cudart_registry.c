@@ -44,7 +44,7 @@ cudaError_t __cudaGetKernel(cudaKernel_t *out, const void *host_function);
 
 void **__cudaRegisterFatBinary(void *image)
 {
-    struct binary *binary = calloc(1, sizeof *binary);
+    struct binary *binary = calloc(1, sizeof(*binary));
     if (!binary)
         return NULL;
     binary->image = image;
@@ -65,7 +65,7 @@ void __cudaRegisterFunction(void **handle, const char *host_function, char *devi
 {
     (void)device_function, (void)thread_limit, (void)tid, (void)bid, (void)block, (void)grid, (void)warp;
     struct binary *binary = (struct binary *)handle;
-    struct kernel *kernel = calloc(1, sizeof *kernel);
+    struct kernel *kernel = calloc(1, sizeof(*kernel));
     if (kernel)
         kernel->name = strdup(name);
     if (!binary || !kernel || !kernel->name) {
@@ -146,8 +146,8 @@ static struct kernel *find(const void *host_function)
 static void *program_symbol(const char *prefix, const char *name)
 {
     char symbol[512];
-    int length = snprintf(symbol, sizeof symbol, "%s%s", prefix, name);
-    return length > 0 && (size_t)length < sizeof symbol ? dlsym(RTLD_DEFAULT, symbol) : NULL;
+    int length = snprintf(symbol, sizeof(symbol), "%s%s", prefix, name);
+    return length > 0 && (size_t)length < sizeof(symbol) ? dlsym(RTLD_DEFAULT, symbol) : NULL;
 }
 
 /* Writes the part of a kernel's PTX that simgpu reads. The caller frees it. */

@@ -89,7 +89,7 @@ static int open_locked(void)
     }
     if (!text || !*text)
         text = CARD_SPEC_DEFAULT;
-    if (sim_card_spec_parse(text, &state.spec, why, sizeof why)) {
+    if (sim_card_spec_parse(text, &state.spec, why, sizeof(why))) {
         fprintf(stderr, "simgpu: GPUCAP_SIM: %s; expected for example 2x16G or 24G,8G;ctx=64M\n", why);
         return -EINVAL;
     }

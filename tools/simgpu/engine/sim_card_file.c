@@ -100,12 +100,12 @@ static int make_room(int fd, off_t size)
 
 static int make_header(struct sim_card_shared *shared, uint64_t spec_hash)
 {
-    memset(shared, 0, sizeof *shared);
+    memset(shared, 0, sizeof(*shared));
     int err = make_lock(&shared->lock);
     if (err)
         return err;
     shared->version = CARD_FILE_VERSION;
-    shared->size = sizeof *shared;
+    shared->size = sizeof(*shared);
     shared->spec_hash = spec_hash;
     shared->magic = CARD_FILE_MAGIC;
     return 0;
@@ -114,7 +114,7 @@ static int make_header(struct sim_card_shared *shared, uint64_t spec_hash)
 static bool header_fits(const struct sim_card_shared *shared, uint64_t spec_hash)
 {
     return shared->magic == CARD_FILE_MAGIC && shared->version == CARD_FILE_VERSION &&
-           shared->size == sizeof *shared && shared->spec_hash == spec_hash;
+           shared->size == sizeof(*shared) && shared->spec_hash == spec_hash;
 }
 
 static int map_shared(struct sim_card_file *file, uint64_t spec_hash)
@@ -131,17 +131,17 @@ static int map_shared(struct sim_card_file *file, uint64_t spec_hash)
     if (err)
         return err;
 
-    struct sim_card_shared *shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    struct sim_card_shared *shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     if (shared == MAP_FAILED)
         return -errno;
-    if (madvise(shared, sizeof *shared, MADV_DONTFORK))
+    if (madvise(shared, sizeof(*shared), MADV_DONTFORK))
         err = -errno;
     else if (!in_use)
         err = make_header(shared, spec_hash);
     else if (!header_fits(shared, spec_hash))
         err = -EBADMSG;
     if (err)
-        munmap(shared, sizeof *shared);
+        munmap(shared, sizeof(*shared));
     else
         file->shared = shared;
     return err;
@@ -206,16 +206,16 @@ static void remove_if_unused(struct sim_card_file *file, const char *path)
 /* Removes the files of killed processes. Called by the process that makes a new machine. */
 static void remove_leftovers(struct sim_card_file *file)
 {
-    char prefix[48], path[sizeof DIRECTORY + NAME_MAX + 1];
+    char prefix[48], path[sizeof(DIRECTORY) + NAME_MAX + 1];
     struct dirent *entry;
     DIR *directory = opendir(DIRECTORY);
     if (!directory)
         return;
-    snprintf(prefix, sizeof prefix, FILE_PREFIX "%u-", (unsigned)geteuid());
+    snprintf(prefix, sizeof(prefix), FILE_PREFIX "%u-", (unsigned)geteuid());
     while ((entry = readdir(directory))) {
         if (strncmp(entry->d_name, prefix, strlen(prefix)))
             continue;
-        snprintf(path, sizeof path, DIRECTORY "/%s", entry->d_name);
+        snprintf(path, sizeof(path), DIRECTORY "/%s", entry->d_name);
         remove_if_unused(file, path);
     }
     closedir(directory);
@@ -225,7 +225,7 @@ int sim_card_file_open(struct sim_card_file *file, const char *machine, const st
 {
     uint64_t hash = sim_card_spec_hash(spec);
     *file = (struct sim_card_file)CARD_FILE_CLOSED;
-    snprintf(file->path, sizeof file->path, DIRECTORY "/" FILE_PREFIX "%u-%.*s-%016llx", (unsigned)geteuid(),
+    snprintf(file->path, sizeof(file->path), DIRECTORY "/" FILE_PREFIX "%u-%.*s-%016llx", (unsigned)geteuid(),
              CARD_MACHINE_NAME, machine, (unsigned long long)hash);
 
     int err = open_alone(file);
@@ -251,7 +251,7 @@ void sim_card_file_close(struct sim_card_file *file)
         sim_card_file_unlock(file);
     }
     if (file->shared)
-        munmap(file->shared, sizeof *file->shared);
+        munmap(file->shared, sizeof(*file->shared));
     if (claimed)
         remove_if_unused(file, file->path);
     *file = (struct sim_card_file)CARD_FILE_CLOSED;

@@ -69,8 +69,8 @@ static void name_card(struct sim_card_info *card, int index)
     /* "simgpu" or "simmig" in ASCII, then the version bits of a random UUID; the last byte is the index. */
     static const uint8_t gpu[16] = {'s', 'i', 'm', 'g', 'p', 'u', 0x40, 0, 0x80};
     static const uint8_t mig[16] = {'s', 'i', 'm', 'm', 'i', 'g', 0x40, 0, 0x80};
-    memcpy(card->gpu_uuid, gpu, sizeof card->gpu_uuid);
-    memcpy(card->uuid, card->mig ? mig : gpu, sizeof card->uuid);
+    memcpy(card->gpu_uuid, gpu, sizeof(card->gpu_uuid));
+    memcpy(card->uuid, card->mig ? mig : gpu, sizeof(card->uuid));
     card->gpu_uuid[15] = card->uuid[15] = (uint8_t)index;
 }
 
@@ -85,9 +85,9 @@ void sim_card_spec_uuid_text(const struct sim_card_info *card, char out[CARD_UUI
 static bool read_mig(struct reader *r)
 {
     static const char suffix[] = "/mig";
-    if (strncasecmp(r->at, suffix, sizeof suffix - 1))
+    if (strncasecmp(r->at, suffix, sizeof(suffix) - 1))
         return false;
-    r->at += sizeof suffix - 1;
+    r->at += sizeof(suffix) - 1;
     return true;
 }
 
@@ -139,9 +139,9 @@ static int read_cards(struct reader *r, struct sim_card_spec *spec)
 static int read_setting(struct reader *r, uint64_t *context_bytes)
 {
     static const char key[] = "ctx=";
-    if (strncmp(r->at, key, sizeof key - 1))
+    if (strncmp(r->at, key, sizeof(key) - 1))
         return refuse(r, "the only setting is ctx=SIZE");
-    r->at += sizeof key - 1;
+    r->at += sizeof(key) - 1;
     const char *start = r->at;
     if (!read_size(r, context_bytes) || *context_bytes > CARD_MAX_CAPACITY) {
         r->at = start;

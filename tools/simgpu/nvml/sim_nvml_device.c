@@ -137,8 +137,8 @@ nvmlReturn_t nvmlDeviceGetPciInfo_v3(nvmlDevice_t device, nvmlPciInfo_t *pci)
         return NVML_ERROR_INVALID_ARGUMENT;
     *pci = (nvmlPciInfo_t){
         .bus = PCI_BUS(card), .pciDeviceId = PCI_DEVICE_ID, .pciSubSystemId = PCI_SUBSYSTEM_ID};
-    snprintf(pci->busIdLegacy, sizeof pci->busIdLegacy, "0000:%02X:00.0", PCI_BUS(card) & 0xff);
-    snprintf(pci->busId, sizeof pci->busId, "00000000:%02X:00.0", PCI_BUS(card) & 0xff);
+    snprintf(pci->busIdLegacy, sizeof(pci->busIdLegacy), "0000:%02X:00.0", PCI_BUS(card) & 0xff);
+    snprintf(pci->busId, sizeof(pci->busId), "00000000:%02X:00.0", PCI_BUS(card) & 0xff);
     return NVML_SUCCESS;
 }
 

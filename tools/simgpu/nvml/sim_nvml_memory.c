@@ -122,19 +122,19 @@ static nvmlReturn_t list_nothing(nvmlDevice_t device, unsigned int *count)
 nvmlReturn_t nvmlDeviceGetComputeRunningProcesses(nvmlDevice_t device, unsigned int *count,
                                                   nvmlProcessInfo_v1_t *infos)
 {
-    return list_processes(device, count, infos, sizeof *infos);
+    return list_processes(device, count, infos, sizeof(*infos));
 }
 
 nvmlReturn_t nvmlDeviceGetComputeRunningProcesses_v2(nvmlDevice_t device, unsigned int *count,
                                                      nvmlProcessInfo_v2_t *infos)
 {
-    return list_processes(device, count, infos, sizeof *infos);
+    return list_processes(device, count, infos, sizeof(*infos));
 }
 
 nvmlReturn_t nvmlDeviceGetComputeRunningProcesses_v3(nvmlDevice_t device, unsigned int *count,
                                                      nvmlProcessInfo_t *infos)
 {
-    return list_processes(device, count, infos, sizeof *infos);
+    return list_processes(device, count, infos, sizeof(*infos));
 }
 
 nvmlReturn_t nvmlDeviceGetGraphicsRunningProcesses(nvmlDevice_t device, unsigned int *count,

@@ -123,7 +123,7 @@ const char *nvmlErrorString(nvmlReturn_t result)
         [NVML_ERROR_RESET_TYPE_NOT_SUPPORTED] = "Reset Type Not Supported",
     };
     unsigned code = (unsigned)result;
-    return code < sizeof texts / sizeof *texts ? texts[code] : "Unknown Error";
+    return code < sizeof(texts) / sizeof(*texts) ? texts[code] : "Unknown Error";
 }
 
 /* The version queries work before nvmlInit too, as in the real library. */

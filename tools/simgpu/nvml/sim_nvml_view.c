@@ -79,7 +79,7 @@ int sim_nvml_view_read(void)
     const char *text = getenv("GPUCAP_SIM_NVML");
     struct sim_nvml_view view = {0};
     char why[128];
-    if (text && sim_nvml_view_parse(text, &view, why, sizeof why)) {
+    if (text && sim_nvml_view_parse(text, &view, why, sizeof(why))) {
         fprintf(stderr, "simgpu: GPUCAP_SIM_NVML: %s\n", why);
         return -EINVAL;
     }
