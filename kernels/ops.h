@@ -463,16 +463,16 @@ struct op_channels_copy {
     int accumulate;
 };
 
-/* A decoded picture of h x w pixels in device memory, rows without gaps, and the size to which it is to
- * shrink: at most its own. x NULL: there is none. */
+/* A decoded picture of h x w pixels in device memory, without gaps between rows, and the size to shrink it
+ * to, which is at most its own. x is NULL if there is no picture. */
 struct ops_picture {
     const uint8_t *x;
     int32_t h, w, fit_h, fit_w;
 };
 
-/* Shrinks pictures [h][w][c] of any size into out[n][h][w][c], each into the top left of its place: a pixel
- * is the mean over the area that it covers, rounded, in integers. The rest of the place repeats the nearest
- * pixel. Where there is no picture, its place is not touched. */
+/* Shrinks pictures [h][w][c] of any size into out[n][h][w][c], each into the top left of out[i]: a pixel is
+ * the rounded mean of the area that it covers, in integer arithmetic. The rest of out[i] repeats the nearest
+ * pixel. Without a picture, out[i] is not written. */
 struct op_image_fit {
     const struct ops_picture *pictures;
     uint8_t *out;
