@@ -80,7 +80,7 @@ struct gpucap_owner {
     uint64_t peak; /* of bytes since the recording began; 0 if it is not known */
 };
 
-/* Writes who holds the memory of a device while a recording runs (option record). `size` is sizeof *list.
+/* Writes who holds the memory of a device while a recording runs (option record). `size` is sizeof(*list).
  * *count is how many entries the list has room for, and becomes how many there are. Returns -1 if nothing is
  * recorded. Takes about a millisecond. */
 GPUCAP_WEAK int gpucap_owners(int device, struct gpucap_owner *list, size_t size, size_t *count);

@@ -101,7 +101,7 @@ static void *serve(void *argument)
     char folder[OPTIONS_PATH_MAX] = "";
     uint64_t bytes, given;
 
-    ledger_folder(library_options()->ledger, folder, sizeof folder);
+    ledger_folder(library_options()->ledger, folder, sizeof(folder));
     while (ledger_listen(device->ledger, &bytes)) {
         atomic_fetch_add(&working, 1);
         given = atomic_load(&stopping) ? 0 : answer(device, bytes);

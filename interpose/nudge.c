@@ -56,7 +56,7 @@ static bool find_python(void)
                   {(void **)&python.clear_error, "PyErr_Clear"},
                   {(void **)&python.add_pending, "Py_AddPendingCall"}};
 
-    for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++) {
+    for (size_t i = 0; i < sizeof(wanted) / sizeof(*wanted); i++) {
         if (!(*wanted[i].to = real_symbol(RTLD_DEFAULT, wanted[i].name)))
             return false;
     }

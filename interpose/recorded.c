@@ -149,12 +149,12 @@ static void name_card(CUdevice ordinal)
     if (atomic_load(&cards[ordinal].named) || driver.cuDeviceGetUuid_v2(&uuid, ordinal) != CUDA_SUCCESS)
         return;
     driver.cuDeviceTotalMem_v2(&total, ordinal);
-    driver.cuDeviceGetName(name, sizeof name, ordinal);
+    driver.cuDeviceGetName(name, sizeof(name), ordinal);
     device_format_uuid(&uuid, text);
     recorder_name_device(ordinal, name, text, total);
     if (atomic_flag_test_and_set(&cards[ordinal].naming))
         return;
-    memcpy(cards[ordinal].uuid, text, sizeof text);
+    memcpy(cards[ordinal].uuid, text, sizeof(text));
     cards[ordinal].card.uuid = cards[ordinal].uuid;
     atomic_store(&cards[ordinal].named, true);
 }
@@ -200,7 +200,7 @@ bool recorded_owners(void (*visit)(const struct recorded_owner *row, void *argum
     if (!recorder_sync())
         return false;
     for (size_t i = 0; live_row(i, &live); i++) {
-        const unsigned kind = live.kind < sizeof kinds / sizeof *kinds ? live.kind : 0;
+        const unsigned kind = live.kind < sizeof(kinds) / sizeof(*kinds) ? live.kind : 0;
         const struct recorded_owner row = {
             live.device, owner_name(live.owner), kinds[kind], tags_name(live.tag), live.bytes, live.blocks,
             live.peak};
@@ -242,7 +242,7 @@ struct answer {
 static void add_line(const struct recorded_owner *row, void *argument)
 {
     struct answer *answer = argument;
-    const size_t room = sizeof answer->text - answer->used;
+    const size_t room = sizeof(answer->text) - answer->used;
     const int length =
         snprintf(answer->text + answer->used, room, "%d\t%" PRIu64 "\t%" PRIu64 "\t%" PRIu64 "\t%s\t%s\t%s\n",
                  row->device, row->bytes, row->blocks, row->peak, row->kind, row->owner, row->tag);
@@ -262,11 +262,11 @@ static void start_by_request(const char *words, struct answer *answer)
     const int rc = file ? recorded_start(file + 1, stacks) : -EINVAL;
 
     if (rc == 0 && recorder_runs(path))
-        snprintf(answer->text, sizeof answer->text, "recording to %s\n", path);
+        snprintf(answer->text, sizeof(answer->text), "recording to %s\n", path);
     else if (rc == -EALREADY && recorder_runs(path))
-        snprintf(answer->text, sizeof answer->text, "error: it records to %s already\n", path);
+        snprintf(answer->text, sizeof(answer->text), "error: it records to %s already\n", path);
     else
-        snprintf(answer->text, sizeof answer->text, "error: %s\n", recorder_why());
+        snprintf(answer->text, sizeof(answer->text), "error: %s\n", recorder_why());
 }
 
 static void stop_by_request(struct answer *answer)
@@ -274,12 +274,12 @@ static void stop_by_request(struct answer *answer)
     char path[RECORDING_WRITE_PATH];
 
     if (!recorder_runs(path)) {
-        snprintf(answer->text, sizeof answer->text, "error: it does not record\n");
+        snprintf(answer->text, sizeof(answer->text), "error: it does not record\n");
         return;
     }
     recorder_sync(); /* one last figure */
     recorder_stop();
-    snprintf(answer->text, sizeof answer->text, "recorded to %s\n", path);
+    snprintf(answer->text, sizeof(answer->text), "recorded to %s\n", path);
 }
 
 void recorded_serve(const char *folder)
@@ -292,7 +292,7 @@ void recorded_serve(const char *folder)
         return;
     pthread_mutex_lock(&lock);
     answer.used = 0;
-    snprintf(answer.text, sizeof answer.text, "error: it does not know this request\n");
+    snprintf(answer.text, sizeof(answer.text), "error: it does not know this request\n");
     if (!strncmp(text, "start ", 6)) {
         start_by_request(text + 6, &answer);
     } else if (!strcmp(text, "stop")) {
@@ -300,7 +300,7 @@ void recorded_serve(const char *folder)
     } else if (!strcmp(text, "owners")) {
         answer.text[0] = '\0';
         if (!recorded_owners(add_line, &answer))
-            snprintf(answer.text, sizeof answer.text,
+            snprintf(answer.text, sizeof(answer.text),
                      "error: it does not record; `gpucap record start %ld` begins\n", (long)getpid());
     }
     inquiry_answer(folder, answer.text);

@@ -93,7 +93,7 @@ static void find_apart(int ordinal, uint64_t bytes, uint64_t apart[RECORDING_APA
 
     pools_each(look_at, &look);
     pool_apart_end(&look.here);
-    memcpy(apart, look.here.of, sizeof look.here.of);
+    memcpy(apart, look.here.of, sizeof(look.here.of));
     apart[RECORDING_APART_DRIVER] = drivers_pools_idle_on(ordinal);
     apart[RECORDING_APART_CARDS] = look.elsewhere.of[RECORDING_APART_IDLE];
 }

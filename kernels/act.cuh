@@ -1,4 +1,4 @@
-/* The activations on the device; act.h is the CPU's. gelu is the tanh form. */
+/* Activations on the device; act.h has those of the CPU. gelu is the tanh form. */
 #ifndef KERNELS_ACT_CUH
 #define KERNELS_ACT_CUH
 
@@ -7,8 +7,8 @@
 #define ACT_GELU_SCALE 0.79788456080286536f /* sqrt(2 / pi) */
 #define ACT_GELU_CUBE  0.044715f
 
-/* 1 - r is (1 + tanh(scale * (x + cube * x^3))) / 2: by the exponential, within 2e-7 of tanhf, and cheaper.
- */
+/* Returns r with 1 - r = (1 + tanh(scale * (x + cube * x^3))) / 2. Uses the exponential, which is within 2e-7
+ * of tanhf and cheaper. */
 static __device__ __forceinline__ float act_gelu_rest(float x)
 {
     float inner = ACT_GELU_SCALE * (x + ACT_GELU_CUBE * x * x * x);
@@ -25,7 +25,7 @@ static __device__ __forceinline__ float act_forward(float x, enum ops_act act)
     return x;
 }
 
-/* The slope, from the result for relu and from what went in for gelu. */
+/* Returns the derivative; saved is the result for relu, the argument for gelu. */
 static __device__ __forceinline__ float act_slope(float saved, enum ops_act act)
 {
     if (act == OPS_ACT_RELU)

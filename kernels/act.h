@@ -1,4 +1,4 @@
-/* The activations of the CPU reference, shared by gemm.c and bias_act.c. gelu is the tanh form:
+/* Activations of the CPU reference, used by gemm.c and bias_act.c. gelu is the tanh form:
  * 0.5 x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))). */
 #ifndef KERNELS_ACT_H
 #define KERNELS_ACT_H

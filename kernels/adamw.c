@@ -2,8 +2,8 @@
  *     g = grad * multiplier; first = beta1 first + (1 - beta1) g; second = beta2 second + (1 - beta2) g^2
  *     weight -= rate * (first / correction1 / (sqrt(second / correction2) + epsilon) + decay * weight)
  * With decoupled 0 it is Adam: decay * weight is added to g instead. The copy is the weight in the model's
- * type. Nothing happens if the gradients are bad (grad_check), and a zero stays one where keep_zeros is set.
- * The kernel beside it is adamw.cu. */
+ * type. If scalars->found_bad is set (grad_check), nothing is changed. With keep_zeros, a weight that is 0
+ * stays 0. The kernel beside it is adamw.cu. */
 #include "cpu_threads.h"
 #include "grad_check.h"
 #include "ops_cpu.h"

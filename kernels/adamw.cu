@@ -2,13 +2,13 @@
  *     g = grad * multiplier; first = beta1 first + (1 - beta1) g; second = beta2 second + (1 - beta2) g^2
  *     weight -= rate * (first / correction1 / (sqrt(second / correction2) + epsilon) + decay * weight)
  * With decoupled 0 it is Adam: decay * weight is added to g instead. The copy is the weight in the model's
- * type. Nothing happens if the gradients are bad, and a zero stays one where keep_zeros is set. The CPU
- * reference is adamw.c. */
+ * type. If scalars->found_bad is set, nothing is changed. With keep_zeros, a weight that is 0 stays 0. The
+ * CPU reference is adamw.c. */
 #include "params.cuh"
 
 struct adamw_step {
     float rate, multiplier, beta1, beta2, epsilon, inverse1, inverse2;
-    float coupled, apart; /* the decay, by the one way or the other */
+    float coupled, apart; /* the decay: of Adam or of AdamW; the other is 0 */
     bool keep_zeros;
 };
 

@@ -1,9 +1,11 @@
 /* Attention, CPU reference. Shapes: qkv and dqkv [batch][length][3][heads][dim], out and dout
  * [batch][length][heads][dim], lse and delta [batch][heads][length].
- *     forward:  s = q k' / sqrt(dim); p = softmax(s) over the keys seen; out = p v; lse = log of the sum of
- * exp(s) backward: delta = sum of dout * out; dv = p' dout; ds = p (dout v' - delta); dq = ds k, dk = ds' q,
- * both / sqrt(dim); p is computed again from lse One row at a time: forward and dq go by queries, dk and dv
- * by keys, so that nothing is summed by two threads. The kernels beside it are attention.cu. */
+ *     forward:  s = q k' / sqrt(dim); p = softmax(s) over the keys that the query sees; out = p v;
+ *               lse = log of the sum of exp(s)
+ *     backward: p is computed again from lse; delta = sum of dout * out; dv = p' dout;
+ *               ds = p (dout v' - delta) / sqrt(dim); dq = ds k; dk = ds' q
+ * Threads share rows: of queries for forward and dq, of keys for dk and dv, so that each sum belongs to one
+ * thread. The kernels beside it are attention.cu. */
 #include "cpu_threads.h"
 #include "ops_cpu.h"
 #include "types.h"
@@ -14,7 +16,7 @@ enum { MOST_DIM = 128, ROWS_OF_A_PIECE = 16, KEYS = 64, LANES = 4 };
 
 typedef float lanes __attribute__((vector_size(LANES * sizeof(float)), aligned(sizeof(float)), may_alias));
 
-/* Which row of which head a loop is at, and where its vectors are. */
+/* One row of one head, and where its vectors are. */
 struct place {
     const void *qkv;
     enum ops_type type;
@@ -74,7 +76,7 @@ static const float *vector(const struct place *p, size_t row, enum part part, fl
     return types_read(p->qkv, p->type, qkv_at(p, row, part), p->dim, scratch);
 }
 
-/* One step of the softmax that goes along the keys: adds keys [from, to) to acc, sum and max. */
+/* One step of the online softmax: adds keys [from, to) to acc, sum and max. */
 static void forward_keys(const struct place *p, const float *q, size_t from, size_t to, float *acc,
                          float *max, float *sum)
 {
@@ -142,7 +144,7 @@ static struct place backward_place(const struct op_attention_backward *args)
                           .scale = 1.0f / sqrtf((float)args->dim)};
 }
 
-/* By queries: delta and dq. */
+/* Computes delta and dq for a range of queries. */
 static void query_rows(const void *arg, size_t begin, size_t end)
 {
     const struct op_attention_backward *args = arg;
@@ -170,7 +172,7 @@ static void query_rows(const void *arg, size_t begin, size_t end)
     }
 }
 
-/* By keys: dk and dv. */
+/* Computes dk and dv for a range of keys. */
 static void key_rows(const void *arg, size_t begin, size_t end)
 {
     const struct op_attention_backward *args = arg;

@@ -1,7 +1,7 @@
-/* What the files of attention share: the three ways of computing it, and where the rows of a head are.
+/* Shared by the files of attention: declares the three implementations, and finds the rows of a head.
  * attention_flash*.cu use the tensor cores and need 16-bit types; attention_tiled*.cu are for floats; both
- * need dim 32, 64 or 128 and addresses that are multiples of 16 bytes. attention_plain.cu does the rest, one
- * warp per row. */
+ * need dim 32, 64 or 128 and addresses that are multiples of 16 bytes. attention_plain.cu is for everything
+ * else, with one warp per row. */
 #ifndef KERNELS_ATTENTION_CUH
 #define KERNELS_ATTENTION_CUH
 
@@ -16,10 +16,10 @@ int attention_flash_backward(ops_stream stream, const struct op_attention_backwa
 int attention_tiled_forward(ops_stream stream, const struct op_attention_forward *args);
 int attention_tiled_backward(ops_stream stream, const struct op_attention_backward *args);
 
-/* What a head's rows are, for a block of the flash and tiled kernels: q, k, v, and how far apart rows are. */
+/* Where the rows of a head are, for a block of the flash and tiled kernels. */
 template <class T> struct attention_head {
     const T *q;
-    size_t part; /* from q to k, and from k to v */
+    size_t part; /* elements from q to k, and from k to v */
     size_t step;
     size_t out; /* the head's first element in out and dout */
     size_t out_step;
@@ -67,7 +67,7 @@ static __device__ __forceinline__ void copies_wait(void)
     asm volatile("cp.async.wait_group 0;" ::: "memory");
 }
 
-/* The kernels ask for more shared memory than a launch may take unless it is allowed. */
+/* Allows a kernel to use more shared memory than the default limit of a launch. */
 template <class K> static int attention_allow_shared(K kernel, size_t bytes)
 {
     return cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes);

@@ -2,8 +2,8 @@
  * one head, each warp 16 of them with its part of q in registers, and goes over the keys in steps of KEYS,
  * from the last to the first, keeping a running maximum and sum for each row. The next step's k and v are
  * copied while this one is computed, into the other half of a double buffer, so one barrier per step is
- * enough: it says both that this step's copies have arrived and that nobody reads the previous step's. Keys
- * after all of a warp's queries are skipped when causal. Probabilities are exp2 of scores scaled by log2 e.
+ * enough: after it, this step's copies have arrived and no warp reads the previous step's any more. With
+ * causal, keys after all of a warp's queries are skipped. Probabilities are exp2 of scores scaled by log2 e.
  */
 #include "attention_mma.cuh"
 
@@ -14,7 +14,7 @@ template <int D> static constexpr size_t shared_bytes(void)
     return (size_t)(ROWS + 4 * KEYS) * D * 2;
 }
 
-/* Sets to -inf what a row must not see. */
+/* Sets the scores of keys that a row must not see to -inf. */
 static __device__ __forceinline__ void mask(float (&s)[KEYS / 8][4], int row, int key0, int length,
                                             bool causal)
 {
@@ -73,7 +73,7 @@ static __global__ void __launch_bounds__(THREADS, D <= 64 ? 2 : 1)
     uint32_t tile_k = tile_q + ROWS * D * 2, tile_v = tile_k + 2 * KEYS * D * 2;
     const uint32_t stage = KEYS * D * 2;
     struct attention_head<T> h = attention_find_head<T>(args.qkv, blockIdx.x, args.length, args.heads, D);
-    int row0 = (gridDim.y - 1 - blockIdx.y) * ROWS; /* the longest first */
+    int row0 = (gridDim.y - 1 - blockIdx.y) * ROWS; /* the blocks with most keys first */
     int warp_row = threadIdx.x / CUDA_WARP * 16, row = row0 + warp_row;
     int lane = threadIdx.x % CUDA_WARP;
     int last_key = args.causal ? min(row0 + ROWS, args.length) : args.length;

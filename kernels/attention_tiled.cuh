@@ -4,8 +4,8 @@
  * A block of four warps takes a number of rows of one side (queries or keys) and goes along the other side in
  * steps of TILED_STEP, the columns of the scores. A warp has its own rows; its lanes are 4 down by 8 across.
  * A lane has every fourth of the warp's rows and every eighth of the columns: a piece of the scores of
- * 8 x 4 (4 x 4 for dim 128), and of those rows of the result every eighth group of four elements. What is
- * loaded from shared memory is so used four to eight times.
+ * 8 x 4 (4 x 4 for dim 128), and of those rows of the result every eighth group of four elements. Each value
+ * loaded from shared memory is thus used four to eight times.
  *
  * Rows of a tile are 4 floats longer than dim, and rows of scores 8 floats longer than a step: thus the
  * addresses that the lanes of a warp access at once lie in different banks. */
@@ -79,7 +79,7 @@ static __device__ __forceinline__ void tiled_load(float *tile, const float *from
     }
 }
 
-/* The tiles that every thread has begun to copy are there for all of the block. */
+/* Waits until the copies that all threads of the block have begun are visible to the whole block. */
 static __device__ __forceinline__ void tiled_wait(void)
 {
     copies_close();

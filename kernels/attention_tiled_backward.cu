@@ -188,7 +188,7 @@ template <int D> static int launch(ops_stream stream, const struct op_attention_
     dim3 grid(args->batch * args->heads, (args->length + rows - 1) / rows);
     float scale = 1.0f / sqrtf((float)D);
 
-    /* Cards that let a block have less shared memory (sm_86) take the plain kernels. */
+    /* GPUs with less shared memory per block (sm_86) use the plain kernels. */
     if (attention_allow_shared(query_kernel<D>, shared_bytes<D>()) ||
         attention_allow_shared(key_kernel<D>, shared_bytes<D>())) {
         cudaGetLastError();

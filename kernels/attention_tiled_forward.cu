@@ -1,6 +1,6 @@
 /* The forward pass of attention in floats. A block takes a tile of queries of one head and goes over the keys
- * in steps, keeping a running maximum and sum for each row, as FlashAttention does; no more of the scores
- * than one step's ever exists. Steps after all of a warp's queries are skipped when causal. Copies are not
+ * in steps, keeping a running maximum and sum for each row, as FlashAttention does; only the scores of one
+ * step exist at a time. With causal, steps after all of a warp's queries are skipped. Copies are not
  * double-buffered: several blocks on a multiprocessor compute while one waits. See attention_tiled.cuh. */
 #include "attention_tiled.cuh"
 
@@ -85,7 +85,8 @@ static __global__ void __launch_bounds__(TILED_THREADS, blocks(D))
         sum[i] = 0.0f;
     }
     tiled_load<tiled<D>::rows, D>(q, h.q + row0 * h.step, h.step, count);
-    /* From the first key on, which every row sees: a maximum is finite before anything is masked wholly. */
+    /* Start at the first key, which every row sees, so that the maximum is finite before a step is masked
+     * entirely. */
     for (int key0 = 0; key0 < keys; key0 += TILED_STEP) {
         const float *from = h.q + h.part + key0 * h.step;
         float s[down][TILED_COLS];
@@ -117,7 +118,7 @@ template <int D> static int launch(ops_stream stream, const struct op_attention_
     const int rows = tiled<D>::rows;
     dim3 grid(args->batch * args->heads, (args->length + rows - 1) / rows);
 
-    /* Cards that let a block have less shared memory (sm_86) take the plain kernels. */
+    /* GPUs with less shared memory per block (sm_86) use the plain kernels. */
     if (attention_allow_shared(forward_kernel<D>, shared_bytes<D>())) {
         cudaGetLastError();
         return attention_plain_forward(stream, args);

@@ -1,5 +1,5 @@
-/* average: every parts[p][i] = the mean over p, summed in the order of p. One thread per element, stepping by
- * the grid. The CPU reference is average.c. */
+/* average: every parts[p][i] = the mean over p, summed in the order of p. One thread per element, in a
+ * grid-stride loop. The CPU reference is average.c. */
 #include "types.cuh"
 
 static __global__ void average_kernel(struct op_average args, bool packed)

@@ -2,8 +2,9 @@
  *     forward:  y = act(gamma * (x - mean) * rstd + beta + residual)
  *     backward: g = dy * act'; dbeta = sum g; dgamma = sum g * xhat;
  *               dx = gamma * rstd * (g - dbeta / rows - xhat * dgamma / rows), xhat = (x - mean) * rstd
- * The rows are cut into parts by their number alone; each part has sums of its own, in double, which are
- * added in order: the result does not depend on the number of threads. The CUDA side is batchnorm.cu. */
+ * The rows are divided into parts, whose number depends on the shape only. Each part has its own sums, in
+ * double, which are added in order, so that the result does not depend on the number of threads. The CUDA
+ * side is batchnorm.cu. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,10 +14,10 @@
 #include "ops_cpu.h"
 #include "types.h"
 
-/* Parts at most, rows of a part at least, and elements of a piece of the passes that only map. */
+/* The most parts, the fewest rows in a part, and the elements in a piece of an elementwise pass. */
 enum { MOST_PARTS = 16, LEAST_ROWS = 64, PIECE = 1 << 15 };
 
-/* What one pass over the rows adds up for every column: one or two sums. */
+/* A pass over the rows that computes one or two sums for every column. */
 struct sums {
     enum ops_type type;
     int rows, cols, parts;
@@ -81,7 +82,7 @@ static void run_parts(const void *arg, size_t begin, size_t end)
     }
 }
 
-/* Leaves the totals in the first part's place. */
+/* Adds the sums of all parts to those of the first. */
 static void add_up(struct sums *s)
 {
     s->parts = parts_of(s->rows);
@@ -96,7 +97,7 @@ static void add_up(struct sums *s)
     }
 }
 
-/* The batch's mean, then the squares of the distances from it: no cancellation. */
+/* Computes the mean first, then the sum of squared distances from it, to avoid cancellation. */
 static void statistics(const struct op_batchnorm_forward *a)
 {
     struct sums s = {.type = a->type, .rows = a->rows, .cols = a->cols, .x = a->x};
@@ -108,12 +109,13 @@ static void statistics(const struct op_batchnorm_forward *a)
     s.mean = a->mean;
     add_up(&s);
     for (int c = 0; c < a->cols; c++) {
-        double rest = s.first[c] / a->rows; /* what rounding the mean left */
+        double rest = s.first[c] / a->rows; /* rounding error of the mean */
         double variance = s.second[c] / a->rows - rest * rest;
         double unbiased = a->rows > 1 ? variance * a->rows / (a->rows - 1) : variance;
 
         a->rstd[c] = (float)(1.0 / sqrt(variance + (double)a->epsilon));
-        /* A batch that is not finite would spoil them for good, even if its update is left out. */
+        /* A batch that is not finite would make the running statistics NaN for good, even if its update is
+         * skipped. */
         if (!isfinite(a->mean[c]) || !isfinite(unbiased))
             continue;
         a->running_mean[c] = (1.0f - a->momentum) * a->running_mean[c] + a->momentum * a->mean[c];

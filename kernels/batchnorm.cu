@@ -1,14 +1,14 @@
 /* Batch normalization on the device, forward, fused with the residual and the rectifier:
  *     y = act(gamma * (x - mean) * rstd + beta + residual)
- * How the work is laid out is in batchnorm.cuh. The sums are of x less the first row, so that a large mean
- * does not eat the variance. The CPU reference is batchnorm.c. */
+ * batchnorm.cuh describes the kernels. The sums are of x minus the first row, so that a large mean does not
+ * cancel the variance. The CPU reference is batchnorm.c. */
 #include "batchnorm.cuh"
 
-/* Rows that a thread has asked for at a time. */
+/* Rows that a thread loads at a time. */
 enum { UNROLL = 4 };
 
-/* The sums of x - shift and its square over this thread's rows, from the last row to the first: what was
- * written last is read first. */
+/* Sums x - shift and its square over this thread's rows, from the last row to the first, because what was
+ * written last is still in the cache. */
 template <class T, int V>
 static __device__ void sum_forward(const struct op_batchnorm_forward &a, const struct shape &s, int col,
                                    int stripe, const float *shift, float *first, float *second)
@@ -40,7 +40,7 @@ static __device__ void sum_forward(const struct op_batchnorm_forward &a, const s
     }
 }
 
-/* From the sums to what is stored: the batch's mean and rstd, and the running statistics. */
+/* Computes the batch's mean and rstd from the sums, and updates the running statistics. */
 static __device__ void finish_forward(const struct op_batchnorm_forward &a, int c, float shift, float first,
                                       float second)
 {
@@ -51,14 +51,15 @@ static __device__ void finish_forward(const struct op_batchnorm_forward &a, int 
 
     a.mean[c] = mean;
     a.rstd[c] = rsqrtf(variance + a.epsilon);
-    /* A batch that is not finite would spoil them for good, even if its update is left out. */
+    /* A batch that is not finite would make the running statistics NaN for good, even if its update is
+     * skipped. */
     if (!isfinite(mean) || !isfinite(unbiased))
         return;
     a.running_mean[c] = (1.0f - a.momentum) * a.running_mean[c] + a.momentum * mean;
     a.running_variance[c] = (1.0f - a.momentum) * a.running_variance[c] + a.momentum * unbiased;
 }
 
-/* y of this thread's rows, from the first row on. */
+/* Computes y of this thread's rows, from the first row on. */
 template <class T, int V>
 static __device__ void apply_forward(const struct op_batchnorm_forward &a, const struct shape &s, int col,
                                      int stripe)
@@ -104,7 +105,7 @@ static __device__ void apply_forward(const struct op_batchnorm_forward &a, const
     }
 }
 
-/* The first row of the input, which the sums are taken from. */
+/* Reads the first row of the input, which is subtracted before summing. */
 template <class T, int V>
 static __device__ void first_row(const struct op_batchnorm_forward &a, int col, float *shift)
 {
@@ -180,7 +181,7 @@ static __global__ void __launch_bounds__(THREADS) forward_small(struct op_batchn
         for (int i = 0; i < V; i++)
             finish_forward(a, col + i, shift[i], first[i], second[i]);
     }
-    __syncthreads(); /* and what thread row 0 wrote to global memory is seen by its block */
+    __syncthreads(); /* also makes what thread row 0 wrote to global memory visible to the block */
     if (col < s.cols)
         apply_forward<T, V>(a, s, col, 0);
 }
@@ -213,9 +214,6 @@ int cuda_batchnorm_forward(struct cuda_ops *ops, ops_stream stream, const struct
         return OPS_OK;
     if ((uintptr_t)args->workspace % sizeof(float))
         return OPS_INVALID;
-    if (packs)
-        CUDA_BY_TYPE(args->type, T, (forward<T, pack<T>::size>(ops, stream, args)));
-    else
-        CUDA_BY_TYPE(args->type, T, (forward<T, 1>(ops, stream, args)));
+    CUDA_BY_WIDTH(packs, args->type, T, V, (forward<T, V>(ops, stream, args)));
     return cudaGetLastError();
 }

@@ -1,10 +1,10 @@
-/* What the two directions of batch normalization share (batchnorm.cu, batchnorm_backward.cu).
+/* Shared by the two directions of batch normalization (batchnorm.cu, batchnorm_backward.cu).
  *
- * A block is wide x tall threads: a thread holds V neighbouring channels (16 bytes, or one channel where rows
- * are not aligned) and every tall-th row of what its block treats. Large inputs take three kernels: sums of
- * stripes of rows into the workspace, their total in a fixed order, and the pass that applies it; the second
- * pass goes through memory in the other direction than the first, so that it begins with what the cache still
- * holds. Small inputs, and any without workspace, take one kernel with one block for each group of channels.
+ * A block has wide x tall threads. A thread has V neighbouring channels (16 bytes, or one channel if rows are
+ * not aligned) of every tall-th row of its block. Large inputs take three kernels: sums of stripes of rows
+ * into the workspace, their total in a fixed order, and the pass that applies it. The two passes go through
+ * memory in opposite directions, so that the second begins with what is still in the cache. Small inputs, and
+ * any without workspace, take one kernel with one block for each group of channels.
  */
 #ifndef KERNELS_BATCHNORM_CUH
 #define KERNELS_BATCHNORM_CUH
@@ -13,12 +13,12 @@
 
 #include "types.cuh"
 
-/* Threads of a block, and most of them beside each other. */
+/* Threads of a block, and the most of them in one row of threads. */
 enum { THREADS = 256, MOST_WIDE = 16, MOST_WIDE_SINGLES = 32 };
-/* Blocks that a multiprocessor holds at once: the kernels are compiled for it, and there are no more stripes
- * than that, because a last wave with a few blocks takes as long as a full one. */
+/* Blocks that a multiprocessor runs at once. The kernels are compiled for that, and there are no more
+ * stripes, because a last wave of a few blocks takes as long as a full one. */
 enum { BLOCKS_EACH = 3 };
-/* Below this many rows the launches cost more than one block for each group of channels does. */
+/* With fewer rows, three launches cost more than one kernel with a block for each group of channels. */
 enum { FEW_ROWS = 512 };
 
 struct shape {
@@ -27,8 +27,8 @@ struct shape {
     int stripes;    /* gridDim.y */
 };
 
-/* V elements as they lie in memory. They are kept so until they are used, because as floats they would take
- * twice the registers, and what a thread has asked for is what hides the time that memory takes. */
+/* V elements in their type in memory. They are converted only when used: as floats they would take twice the
+ * registers, and fewer loads could be in flight to hide the latency of memory. */
 template <class T, int V> struct raw {
     uint32_t word[V == 1 ? 1 : CUDA_PACK_BYTES / 4];
 };
@@ -103,8 +103,8 @@ template <int V> static __device__ void add_over_rows(float *first, float *secon
     }
 }
 
-/* A block adds the stripes of 8 channels: tall threads of each take every tall-th stripe, then their sums are
- * added. The same order every time. */
+/* A block adds the stripes of 8 channels: each of TOTAL_TALL threads per channel takes every TOTAL_TALL-th
+ * stripe, then their sums are added, always in the same order. */
 enum { TOTAL_WIDE = 8, TOTAL_TALL = THREADS / TOTAL_WIDE };
 
 static __device__ void total_of(const float *partial, int stripes, int cols, int c, float *first,
@@ -126,7 +126,8 @@ static inline int smaller(int a, int b)
     return a < b ? a : b;
 }
 
-/* Threads and stripes for V channels each; stripes 1 where the workspace holds no partial sums. */
+/* Returns the numbers of threads and stripes for V channels per thread; stripes is 1 if the workspace has no
+ * room for partial sums. */
 static inline struct shape shape_of(const struct cuda_ops *ops, int rows, int cols, int v,
                                     size_t workspace_bytes)
 {
@@ -138,7 +139,7 @@ static inline struct shape shape_of(const struct cuda_ops *ops, int rows, int co
         s.wide *= 2;
     s.tall = THREADS / s.wide;
     groups = (cols + s.wide * v - 1) / (s.wide * v);
-    if (rows >= FEW_ROWS && room > 1) { /* one place is for the totals */
+    if (rows >= FEW_ROWS && room > 1) { /* one stripe's room is for the totals */
         s.stripes = smaller(ops->multiprocessors * BLOCKS_EACH / groups, rows / s.tall);
         s.stripes = room - 1 < (size_t)s.stripes ? (int)(room - 1) : s.stripes;
         s.stripes = s.stripes < 1 ? 1 : s.stripes;
@@ -151,10 +152,10 @@ static inline dim3 grid_of(const struct shape &s, int v)
     return dim3((s.cols + s.wide * v - 1) / (s.wide * v), s.stripes);
 }
 
-/* The kernels of one call follow each other closely: the next one's blocks may take their places while the
- * last of the one before are still at work, and wait there (Hopper and later; before, the stream's order is
- * enough). let_next_start is called once a block is in place, wait_for_previous before the first look at what
- * the kernel before has written. */
+/* Programmatic dependent launch (Hopper and later; on older GPUs the order of the stream is enough): blocks
+ * of the next kernel of a call may start, and wait, while the last blocks of the previous one still run. A
+ * block calls let_next_start() when it has started, and wait_for_previous() before it reads what the previous
+ * kernel has written. */
 static __device__ __forceinline__ void let_next_start()
 {
 #if __CUDA_ARCH__ >= 900
@@ -169,7 +170,7 @@ static __device__ __forceinline__ void wait_for_previous()
 #endif
 }
 
-/* Launches a kernel that waits for the one before by itself. */
+/* Launches a kernel that itself waits for the previous one. */
 template <class... P, class... A>
 static inline void launch_close(const struct cuda_ops *ops, ops_stream stream, dim3 grid, dim3 block,
                                 void (*kernel)(P...), A... args)

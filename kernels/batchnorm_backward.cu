@@ -1,17 +1,17 @@
 /* Batch normalization on the device, backward, fused with the rectifier and the residual's gradient:
  *     g = dy * act'; dbeta = sum g; dgamma = sum g * xhat; dresidual = g
  *     dx = gamma * rstd * (g - dbeta / rows - xhat * dgamma / rows), xhat = (x - mean) * rstd
- * How the work is laid out is in batchnorm.cuh. The CPU reference is batchnorm.c. */
+ * batchnorm.cuh describes the kernels. The CPU reference is batchnorm.c. */
 #include "batchnorm.cuh"
 
-/* Rows that a thread has asked for at a time; each is three loads. */
+/* Rows that a thread loads at a time; each is three loads. */
 enum { UNROLL = 2 };
 
-/* How a kernel learns what relu let through: there is none or g is known, y says it, or x does by the forward
- * pass's own expression. */
+/* How a kernel computes the mask of relu: not at all (no relu, or g is known), from y, or from x with the
+ * expression of the forward pass. */
 enum mask { MASK_NONE, MASK_Y, MASK_X };
 
-/* What one row of one thread is made of. */
+/* The loads of one row of one thread. */
 template <class T, int V> struct row_of {
     raw<T, V> dy, y, x;
 };
@@ -26,7 +26,7 @@ static __device__ __forceinline__ void load_row(const struct op_batchnorm_backwa
         r->y = load<T, V>(a.y, at);
 }
 
-/* The forward pass's factor and summand of each channel. */
+/* Scale and shift of each channel in the forward pass. */
 template <int V, int MASK> struct forward_of {
     float scale[V], shift[V];
 
@@ -40,7 +40,7 @@ template <int V, int MASK> struct forward_of {
     }
 };
 
-/* dy * act' of one element. */
+/* Returns dy * act' of one element. */
 template <class T, int V, int MASK>
 static __device__ __forceinline__ float gradient(const row_of<T, V> &r, const forward_of<V, MASK> &forward,
                                                  int i)
@@ -54,7 +54,7 @@ static __device__ __forceinline__ float gradient(const row_of<T, V> &r, const fo
     return dy;
 }
 
-/* The sums of g and of g * xhat over this thread's rows; dresidual = g. */
+/* Sums g and g * xhat over this thread's rows, and writes dresidual = g. */
 template <class T, int V, int MASK>
 static __device__ void sum_backward(const struct op_batchnorm_backward &a, const struct shape &s, int col,
                                     int stripe, float *first, float *second)
@@ -103,8 +103,8 @@ static __device__ void finish_backward(const struct op_batchnorm_backward &a, in
     a.dgamma[c] = second + (a.accumulate ? a.dgamma[c] : 0.0f);
 }
 
-/* dx = g * scale + (x - mean) * slope + shift of this thread's rows. Where there is a dresidual, it holds g.
- */
+/* Computes dx = g * scale + (x - mean) * slope + shift of this thread's rows. g is read from dresidual if
+ * there is one. */
 template <class T, int V, int MASK>
 static __device__ void apply_backward(const struct op_batchnorm_backward &a, const struct shape &s, int col,
                                       int stripe, const float *first, const float *second)
@@ -163,7 +163,7 @@ static __global__ void __launch_bounds__(THREADS, BLOCKS_EACH)
     }
 }
 
-/* totals[2][cols], for the pass that applies them. */
+/* Writes totals[2][cols] for the pass that applies them. */
 static __global__ void __launch_bounds__(THREADS)
     backward_total(struct op_batchnorm_backward a, const float *partial, int stripes, float *totals)
 {
@@ -212,7 +212,7 @@ static __global__ void __launch_bounds__(THREADS)
 template <class T, int V, int MASK>
 static void backward(struct cuda_ops *ops, ops_stream stream, const struct op_batchnorm_backward *a)
 {
-    /* Where there is a dresidual, the second pass finds g in it. */
+    /* If there is a dresidual, the second pass reads g from it. */
     constexpr int SECOND = MASK == MASK_X ? MASK_X : MASK_NONE;
     struct shape s = shape_of(ops, a->rows, a->cols, V, a->workspace ? a->workspace_bytes : 0);
     dim3 block(s.wide, s.tall), total(TOTAL_WIDE, TOTAL_TALL);
@@ -252,9 +252,6 @@ int cuda_batchnorm_backward(struct cuda_ops *ops, ops_stream stream, const struc
         return OPS_OK;
     if ((uintptr_t)args->workspace % sizeof(float))
         return OPS_INVALID;
-    if (packs)
-        CUDA_BY_TYPE(args->type, T, (backward_masked<T, pack<T>::size>(ops, stream, args)));
-    else
-        CUDA_BY_TYPE(args->type, T, (backward_masked<T, 1>(ops, stream, args)));
+    CUDA_BY_WIDTH(packs, args->type, T, V, (backward_masked<T, V>(ops, stream, args)));
     return cudaGetLastError();
 }

@@ -1,8 +1,10 @@
 /* Bias and activation, CPU reference. Shapes: x, y, dx, dy, saved are [rows][cols], bias and dbias are
- * [cols]. forward:  y = act(x + bias) backward: dx = dy * act'; dbias = the sum of dx over the rows For relu
- * the slope comes from y, so that the pre-activation need not be kept; for gelu from x + bias. Forward goes
- * by rows, backward by strips of columns, so that each column is summed by one thread in the order of the
- * rows. The kernels beside it are bias_act.cu. */
+ * [cols].
+ *     forward:  y = act(x + bias)
+ *     backward: dx = dy * act'; dbias = the sum of dx over the rows
+ * For relu the derivative is computed from y, so that the argument need not be kept; for gelu from x + bias.
+ * Threads share rows in forward and strips of columns in backward, so that one thread sums a column in the
+ * order of the rows. The kernels beside it are bias_act.cu. */
 #include "act.h"
 #include "cpu_threads.h"
 #include "ops_cpu.h"
@@ -50,7 +52,7 @@ void cpu_bias_act_forward(const struct op_bias_act_forward *args)
         cpu_threads_for((size_t)args->rows, rows_of_a_piece(args->cols), forward_rows, args);
 }
 
-/* dx of one part of a row, which is then also added to sum. */
+/* Computes dx of a part of a row and adds it to sum. */
 static void backward_part(const struct op_bias_act_backward *args, size_t at, size_t count, float *sum)
 {
     float scratch_dy[STRIP], scratch_saved[STRIP], scratch_dx[STRIP];

@@ -1,6 +1,6 @@
 /* Sums over the rows of a matrix, in a fixed order: blocks sum chunks of rows into partial[chunks][cols] in
- * the workspace, then columns_finish adds the chunks up. With one chunk there is no workspace and no second
- * kernel. Used by bias_act.cu and layernorm.cu. */
+ * the workspace, then columns_finish adds the chunks. One chunk needs no workspace and no second kernel. Used
+ * by bias_act.cu and layernorm_backward.cu. */
 #ifndef KERNELS_COLUMNS_CUH
 #define KERNELS_COLUMNS_CUH
 
@@ -60,7 +60,8 @@ static inline int columns_finish(ops_stream stream, const float *partial, int ch
     return cudaGetLastError();
 }
 
-/* How many chunks: enough blocks for the device, no more than rows or workspace allow, at least one. */
+/* Returns the number of chunks: enough blocks for the device, no more than rows or workspace allow, at least
+ * one. */
 static inline int columns_chunks(const struct cuda_ops *ops, int rows, int cols, int width,
                                  const void *workspace, size_t workspace_bytes)
 {

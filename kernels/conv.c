@@ -2,10 +2,10 @@
  * row of results is a product of the rows of pixels around it (laid out with their padding, so that what one
  * result needs of a row is contiguous) and the filters, packed so that the inner kernel runs along channels.
  * The gradient of a strided convolution is stride * stride such passes, one for each remainder of the
- * position, each with the filter taps that meet it: no product with a zero that the stride put in.
- *     forward:       y[n][oh][ow][k] = sum over r, s, c of x * w
- *     backward_data: dx[n][h][w][c] = sum over r, s, k of dy * w
- * Threads share the rows of results. The gradient of the filters is conv_filter.c, the CUDA side conv.cu. */
+ * position, each with the filter taps that contribute to it, so that nothing is multiplied by the zeros that
+ * the stride would insert. forward:       y[n][oh][ow][k] = sum over r, s, c of x * w backward_data:
+ * dx[n][h][w][c] = sum over r, s, k of dy * w Threads share the rows of results. The gradient of the filters
+ * is conv_filter.c, the CUDA side conv.cu. */
 #include "conv_pass.h"
 
 #include <stdio.h>
@@ -15,7 +15,7 @@
 #include "cpu_threads.h"
 #include "ops_cpu.h"
 
-/* A piece of work that is worth handing to a thread, in products: some hundred microseconds. */
+/* Multiplications in a piece of work for one thread: some hundred microseconds. */
 static const double piece_products = 2e6;
 
 struct pass {
@@ -40,6 +40,21 @@ void *conv_scratch(size_t bytes)
     return p;
 }
 
+struct conv_window conv_window_of(const struct ops_conv *s, const void *x)
+{
+    return (struct conv_window){.type = s->type,
+                                .source = x,
+                                .h = s->h,
+                                .w = s->w,
+                                .c = s->c,
+                                .tall = s->r,
+                                .wide = s->s,
+                                .step = s->stride,
+                                .top = s->pad,
+                                .left = s->pad,
+                                .count = conv_out(s->w, s->s, s->stride, s->pad)};
+}
+
 size_t conv_row_floats(const struct conv_window *window)
 {
     size_t columns = (size_t)conv_round_up(window->count, TILE_ROWS) * window->step + window->wide;
@@ -51,8 +66,8 @@ void conv_fill_rows(const struct conv_window *window, int n, int y, float *rows)
 {
     size_t floats = conv_row_floats(window);
     int columns = (int)((floats - TILE_COLS) / window->c);
-    int from = window->left > 0 ? window->left : 0; /* the first column that has a source */
-    int skip = from - window->left;                 /* the source's column there */
+    int from = window->left > 0 ? window->left : 0; /* the first column inside the image */
+    int skip = from - window->left;                 /* its column in the image */
     int count = window->w - skip < columns - from ? window->w - skip : columns - from;
 
     for (int t = 0; t < window->tall; t++, rows += floats) {
@@ -71,8 +86,8 @@ void conv_fill_rows(const struct conv_window *window, int n, int y, float *rows)
     }
 }
 
-/* out[i][j] = the sums of TILE_ROWS neighbouring results for TILE_COLS channels; from is where the first
- * result's pixels begin in the first of the rows. */
+/* out[i][j] = TILE_ROWS neighbouring results for TILE_COLS channels; from is the first pixel of the first
+ * result in the first row. */
 static void tile(const struct pass *p, const float *from, const float *weights, float *out)
 {
     size_t floats = conv_row_floats(&p->window);
@@ -91,7 +106,7 @@ static void tile(const struct pass *p, const float *from, const float *weights, 
     memcpy(out, acc, sizeof(acc));
 }
 
-/* Puts count results of a row, from column x on, where they belong. */
+/* Stores count results of a row, from column x on. */
 static void store_tile(const struct pass *p, int n, int y, int x, int count, int channel, float *sums)
 {
     int channels = p->channels - channel < TILE_COLS ? p->channels - channel : TILE_COLS;
@@ -172,17 +187,7 @@ void cpu_conv_forward(const struct op_conv_forward *args)
 {
     const struct ops_conv *s = &args->shape;
     struct pass p = {
-        .window = {.type = s->type,
-                   .source = args->x,
-                   .h = s->h,
-                   .w = s->w,
-                   .c = s->c,
-                   .tall = s->r,
-                   .wide = s->s,
-                   .step = s->stride,
-                   .top = s->pad,
-                   .left = s->pad,
-                   .count = conv_out(s->w, s->s, s->stride, s->pad)},
+        .window = conv_window_of(s, args->x),
         .out = args->y,
         .rows = conv_out(s->h, s->r, s->stride, s->pad),
         .channels = s->k,
@@ -197,8 +202,9 @@ void cpu_conv_forward(const struct op_conv_forward *args)
     free(p.weights);
 }
 
-/* One direction of the gradient's pass for the positions q = position + pad with q % stride == phase: the
- * taps phase, phase + stride, ... meet them; the last tap belongs to the first of the rows of dy. */
+/* One dimension (rows or columns) of a gradient pass: the positions with (position + pad) % stride == phase.
+ * Only the filter taps phase, phase + stride, ... contribute to them; the last tap belongs to the first row
+ * of dy. */
 struct phase {
     int taps, top, first, count;
 };
@@ -215,8 +221,8 @@ static struct phase phase_of(int size, int filter, int stride, int pad, int phas
     return result;
 }
 
-/* weights[c / TILE_COLS][t][u][k][c % TILE_COLS] = w[k][r][s][c] of the taps r, s that row t and column u of
- * the window meet. */
+/* weights[c / TILE_COLS][t][u][k][c % TILE_COLS] = w[k][r][s][c], where taps r, s belong to row t, column u
+ * of the window. */
 static void pack_backward(const struct ops_conv *s, const void *w, int phase_r, int phase_s,
                           const struct pass *p)
 {

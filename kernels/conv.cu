@@ -1,11 +1,11 @@
-/* Convolutions on the device. What to do for a shape is settled once and kept in the table: a plan of
- * cuDNN's, the first that its heuristics name (measured on an H200 with the shapes of ResNet-50: trying
- * several and timing them gained 1 %, and would let noise choose, so that two runs differ in their bits); or
- * the kernels of conv_direct.cu, where cuDNN has no plan that fits.
+/* Convolutions on the device. The recipe for a shape is chosen once and kept in the table: the first plan of
+ * cuDNN's heuristics that fits, or else the kernels of conv_direct.cu. Timing several plans gained 1 %
+ * (measured on an H200 with the shapes of ResNet-50), and the choice would depend on noise, so that two runs
+ * would differ in their bits.
  *
- * The gradient of the filters is float. Of 16-bit operands cuDNN's fast kernels write it in their type, so it
- * goes through the workspace; its kernels that write float are up to 40 times slower there. Images of few
- * channels go to the plan in another arrangement (conv_recipe.h). The CPU reference is conv.c. */
+ * The gradient of the filters is float. For 16-bit operands cuDNN's fast kernels write it in 16 bits, so that
+ * it goes through the workspace; cuDNN's kernels that write float are up to 40 times slower. Images with few
+ * channels are rearranged first (conv_recipe.h). The CPU reference is conv.c. */
 #include "conv_direct.h"
 #include "conv_recipe.h"
 
@@ -18,7 +18,7 @@
 
 enum { MOST_WAYS = 4, FEW_CHANNELS = 8, FOLDED_CHANNELS = 4 };
 
-/* Zeroed before it is filled: compared as bytes. */
+/* Compared as bytes, so zero it before filling it. */
 struct key {
     enum conv_direction direction;
     struct ops_conv shape;
@@ -33,7 +33,7 @@ struct entry {
 
 struct cuda_conv {
     cudnnHandle_t handle;
-    bool broken; /* cuDNN does not start here */
+    bool broken; /* cuDNN cannot be initialized */
     struct entry *entries;
     int count, room;
 };
@@ -107,7 +107,7 @@ static bool ready(struct cuda_conv *conv)
     return !conv->broken;
 }
 
-/* The recipe of a request, found now or before; NULL without memory to keep it. */
+/* Returns the recipe of a request, and chooses it at first use; NULL if the host is out of memory. */
 static struct conv_recipe *recipe_of(struct cuda_conv *conv, const struct conv_request *q)
 {
     struct key key;
@@ -145,7 +145,7 @@ static int run(struct cuda_ops *ops, ops_stream stream, struct conv_request *q)
     q->workspace_bytes = q->workspace && q->workspace_bytes > skip ? q->workspace_bytes - skip : 0;
     q->workspace += skip;
     if (addresses % CUDA_PACK_BYTES == 0) {
-        /* Making a handle or a plan may allocate, which a capture in this thread must not see. */
+        /* Making a handle or a plan may allocate, which the capture mode of this thread may forbid. */
         cudaThreadExchangeStreamCaptureMode(&mode);
         recipe = recipe_of(ops->conv, q);
         cudaThreadExchangeStreamCaptureMode(&mode);
@@ -153,7 +153,7 @@ static int run(struct cuda_ops *ops, ops_stream stream, struct conv_request *q)
     if (recipe && recipe->plan.plan) {
         if (conv_recipe_run(ops->conv->handle, stream, q, recipe) == 0)
             return OPS_OK;
-        /* A plan that does not run has written nothing; it is not tried again. */
+        /* A plan that fails has written nothing; do not try it again. */
         conv_plan_destroy(&recipe->plan);
         cudaGetLastError();
     }

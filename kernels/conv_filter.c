@@ -1,8 +1,8 @@
 /* Convolution, CPU reference: the gradient of the filters, dw[k][r][s][c] = sum over n, oh, ow of x * dy,
- * always float. The rows of results are cut into parts, by the shape alone; each part of each block of
- * filters is a piece of work with sums of its own, and these are added in order: the result does not depend
- * on the number of threads. The inner kernel runs along filters, because images with one channel are common
- * and layers with one filter are not. */
+ * always float. The rows of results are divided into parts, whose number depends on the shape only. Each part
+ * of each block of filters is a piece of work with its own sums, which are added in order, so that the result
+ * does not depend on the number of threads. The inner loop runs over filters, because images with one channel
+ * are common and layers with one filter are not. */
 #include "conv_pass.h"
 
 #include <stdlib.h>
@@ -11,7 +11,7 @@
 #include "cpu_threads.h"
 #include "ops_cpu.h"
 
-/* Filters of a block; parts at most; and the bytes that the sums of all parts may take together. */
+/* Filters in a block, the most parts, and the most bytes that the sums of all parts may take. */
 enum { BLOCK_FILTERS = 64, MOST_PARTS = 8, PARTS_BYTES = 32 << 20 };
 
 struct job {
@@ -40,7 +40,7 @@ static void tile(const float *pixels, size_t step, const float *dy, int count, f
     }
 }
 
-/* dy[x][0 ... filters - 1] of the block, as float, for one row of results. */
+/* Reads dy[x][0 ... filters - 1] of a block, as float, for one row of results. */
 static void read_dy(const struct job *job, size_t row, int block, int filters, float *dy)
 {
     const struct ops_conv *s = &job->args->shape;
@@ -88,7 +88,7 @@ static void run_pieces(const void *arg, size_t begin, size_t end)
         run_piece(job, (int)(i / job->blocks), (int)(i % job->blocks));
 }
 
-/* dw = the parts' sums, in order, for filters begin ... end - 1. */
+/* Adds the sums of all parts, in order, to dw for filters begin ... end - 1. */
 static void add_parts(const void *arg, size_t begin, size_t end)
 {
     const struct job *job = arg;
@@ -115,17 +115,7 @@ void cpu_conv_backward_filter(const struct op_conv_backward_filter *args)
     const struct ops_conv *s = &args->shape;
     struct job job = {
         .args = args,
-        .window = {.type = s->type,
-                   .source = args->x,
-                   .h = s->h,
-                   .w = s->w,
-                   .c = s->c,
-                   .tall = s->r,
-                   .wide = s->s,
-                   .step = s->stride,
-                   .top = s->pad,
-                   .left = s->pad,
-                   .count = conv_out(s->w, s->s, s->stride, s->pad)},
+        .window = conv_window_of(s, args->x),
         .rows = conv_out(s->h, s->r, s->stride, s->pad),
         .blocks = (s->k + BLOCK_FILTERS - 1) / BLOCK_FILTERS,
         .columns = conv_round_up(s->s * s->c, TILE_ROWS),

@@ -1,6 +1,6 @@
-/* What the three convolutions of the CPU table share (conv.c, conv_filter.c): rows of an image with their
- * padding as float, and the shape of the register tile. Every sum runs in an order that follows from the
- * shapes alone, so a result does not depend on the number of threads. Included by these two files only. */
+/* Shared by the three convolutions of the CPU table (conv.c, conv_filter.c): reads rows of an image as padded
+ * floats, and defines the shape of the register tile. Every sum runs in an order that follows from the shapes
+ * alone, so a result does not depend on the number of threads. Included by these two files only. */
 #ifndef KERNELS_CONV_PASS_H
 #define KERNELS_CONV_PASS_H
 
@@ -33,14 +33,17 @@ struct conv_window {
     int count;
 };
 
-/* Floats of one row of the window, with room for a tile that hangs over the end. */
+/* Returns the window of a forward pass over x, which is also that of the gradient of the filters. */
+struct conv_window conv_window_of(const struct ops_conv *shape, const void *x);
+
+/* Returns the floats in one row of the window, with room for a tile that extends past the end. */
 size_t conv_row_floats(const struct conv_window *window);
 
-/* rows[t][...] = row y of image n as above, zero where there is no source. rows has tall * conv_row_floats.
- */
+/* Fills rows[t][...] for row y of image n as described above, with zeros outside of the image. rows has tall
+ * * conv_row_floats() floats. */
 void conv_fill_rows(const struct conv_window *window, int n, int y, float *rows);
 
-/* count elements from number `at` on into floats of our own. */
+/* Copies count elements from index `at` on into `to`, as floats. */
 static inline void conv_read(const void *from, enum ops_type type, size_t at, size_t count, float *to)
 {
     const float *floats = types_read(from, type, at, count, to);
@@ -59,8 +62,8 @@ static inline int conv_round_up(int value, int unit)
     return (value + unit - 1) / unit * unit;
 }
 
-/* malloc; ends the program with a message where the machine has no memory left: the operations have no way to
- * report it. */
+/* malloc. Ends the program with a message if the machine is out of memory: operations have no way to report
+ * that. */
 void *conv_scratch(size_t bytes);
 
 #endif

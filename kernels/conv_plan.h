@@ -25,11 +25,12 @@ struct conv_plan {
     size_t workspace_bytes;
 };
 
-/* The first plan of the heuristics' that fits the workspace, repeats to the bit, keeps sums in float and,
- * without tf32, computes in float. False if there is none. It is to be destroyed. */
+/* Finds the first plan of cuDNN's heuristics that fits the workspace, is deterministic, keeps sums in float
+ * and, without tf32, computes in float. Returns false if there is none. Destroy it with conv_plan_destroy().
+ */
 bool conv_plan_find(cudnnHandle_t handle, const struct conv_plan_request *request, struct conv_plan *plan);
 
-/* Queues the plan on the handle's stream. x, w, y are the tensors of the shape, whichever is the result. */
+/* Queues the plan on the handle's stream. x, w, y are the tensors of the shape; one of them is the result. */
 cudnnStatus_t conv_plan_run(cudnnHandle_t handle, const struct conv_plan *plan, const void *x, const void *w,
                             const void *y, void *workspace);
 

@@ -1,6 +1,6 @@
-/* The thread pool behind cpu_threads_for. Loops wait in a list, guarded by one mutex that is held only to
- * take a piece; the caller works on its own loop too, so that progress never depends on a pool thread (there
- * may be none: no memory, one processor, a loop inside a loop). No piece runs under the mutex. */
+/* The thread pool of cpu_threads_for(). Loops are in a list, guarded by one mutex that is held only to take a
+ * piece, never while one runs. The caller works on its own loop too, so that progress never depends on a pool
+ * thread. There may be none: with one processor, without memory, or in a loop inside a loop. */
 #include "cpu_threads.h"
 
 #include <pthread.h>
@@ -24,7 +24,7 @@ static struct {
     pthread_mutex_t lock;
     pthread_cond_t work; /* a loop was added */
     pthread_cond_t done; /* a loop's last piece ended */
-    struct loop *loops;  /* those with pieces to take */
+    struct loop *loops;  /* loops with pieces to take */
     int threads;         /* 0: not started yet */
 } pool = {
     .lock = PTHREAD_MUTEX_INITIALIZER, .work = PTHREAD_COND_INITIALIZER, .done = PTHREAD_COND_INITIALIZER};
@@ -42,7 +42,8 @@ static void after_fork_in_parent(void)
     pthread_mutex_unlock(&pool.lock);
 }
 
-/* Only the forking thread is left: the pool's threads and the other callers' loops are gone. */
+/* The child has only the forking thread: the pool's threads and the loops of other callers do not exist in
+ * it. */
 static void after_fork_in_child(void)
 {
     pthread_mutex_init(&pool.lock, NULL);
@@ -78,7 +79,8 @@ static void unlink_loop(const struct loop *loop)
         *link = loop->after;
 }
 
-/* Takes one piece of the loop and runs it. Called and left with the lock held. */
+/* Takes one piece of the loop and runs it. The lock is held on entry and on return, but not during the piece.
+ */
 static void run_piece(struct loop *loop)
 {
     size_t begin = loop->next;
@@ -108,7 +110,7 @@ static void *serve(void *unused)
     return unused;
 }
 
-/* Called with the lock held. A thread that cannot be started is done without. */
+/* Lock held. Continues with fewer threads if one cannot be started. */
 static void start_threads(void)
 {
     sigset_t all, before;

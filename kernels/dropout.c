@@ -1,5 +1,5 @@
-/* dropout, CPU reference: y[i] = x[i] / (1 - rate) where element i is kept, else 0. dropout.h has the choice;
- * the kernel beside it is dropout.cu. */
+/* dropout, CPU reference: y[i] = x[i] / (1 - rate) where element i is kept, else 0. dropout.h decides which
+ * elements are kept; the kernel beside it is dropout.cu. */
 #include "dropout.h"
 
 #include "cpu_threads.h"
@@ -7,7 +7,8 @@
 #include "types.h"
 
 enum { PIECE = 1 << 16 };
-_Static_assert(TYPES_CHUNK % DROPOUT_GROUP == 0 && PIECE % TYPES_CHUNK == 0, "a piece holds whole groups");
+_Static_assert(TYPES_CHUNK % DROPOUT_GROUP == 0 && PIECE % TYPES_CHUNK == 0,
+               "a piece must consist of whole groups");
 
 static void drop_chunk(const float *x, float *y, size_t at, size_t count, uint64_t key, float rate)
 {

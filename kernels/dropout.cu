@@ -1,5 +1,6 @@
-/* dropout: y[i] = x[i] / (1 - rate) where element i is kept, else 0. dropout.h has the choice, common to both
- * tables. A group of elements per thread, stepping by the grid. The CPU reference is dropout.c. */
+/* dropout: y[i] = x[i] / (1 - rate) where element i is kept, else 0. dropout.h decides which elements are
+ * kept, for both tables. A group of elements per thread, in a grid-stride loop. The CPU reference is
+ * dropout.c. */
 #include "dropout.h"
 
 #include "types.cuh"

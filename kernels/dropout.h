@@ -1,6 +1,6 @@
-/* The choice of dropout, the same on both tables: 64 random bits for each four elements, from the seed, the
- * step and the number of the four alone (the finalizer of splitmix64 over a counter), 16 of them for each
- * element. So the rate is kept to 1 / 65536. Included from C and from CUDA C. */
+/* Which elements dropout keeps, the same on both tables. Each group of four elements has 64 random bits,
+ * which depend only on the seed, the step and the index of the group (splitmix64 of a counter). Each element
+ * uses 16 of them, so that the rate is exact to 1 / 65536. Included from C and from CUDA C. */
 #ifndef KERNELS_DROPOUT_H
 #define KERNELS_DROPOUT_H
 
@@ -21,7 +21,7 @@ static inline DROPOUT_HOST_DEVICE uint64_t dropout_mix(uint64_t x)
     return x ^ (x >> 31);
 }
 
-/* What a call's groups are counted from. */
+/* The start of the counter for one call. */
 static inline DROPOUT_HOST_DEVICE uint64_t dropout_key(uint64_t seed, uint64_t step)
 {
     return dropout_mix(dropout_mix(seed + 0x9e3779b97f4a7c15u) + step);
@@ -32,7 +32,7 @@ static inline DROPOUT_HOST_DEVICE uint64_t dropout_bits(uint64_t key, uint64_t g
     return dropout_mix(key + (group + 1) * 0x9e3779b97f4a7c15u);
 }
 
-/* An element is kept where its 16 bits are at least this. */
+/* An element is kept if its 16 bits are at least this. */
 static inline DROPOUT_HOST_DEVICE uint32_t dropout_threshold(float rate)
 {
     return (uint32_t)(rate * 65536.0f + 0.5f);

@@ -2,13 +2,12 @@
  * and dout [rows][cols].
  *     forward:  out[row] = tokens_table[tokens[row]] + positions_table[row % length]
  *     backward: the sums of dout over the rows of each token and of each position
- * Backward sorts the rows by token with CUB's radix sort, which is stable: rows of one token stay in their
- * order, so the result depends on the input alone. Blocks then sum segments of that order. A token within one
- * segment is added to the table at once; the parts of one that goes over several are put into the workspace
- * and added up, in order, by the block where it begins. So nothing is summed by two, and the time does not
- * depend on how often a token occurs. More rows than the workspace can sort are taken in slices, one after
- * the other. Without workspace, a thread per column goes through all rows. The CPU reference is embedding.c.
- */
+ * Backward sorts the rows by token with CUB's radix sort, which is stable: rows of one token keep their
+ * order, so that the result depends on the input only. Blocks then sum segments of the sorted rows. If a
+ * token is within one segment, its sum is added to the table at once. If it spans several, the parts go to
+ * the workspace, and the block of its first segment adds them in order. So the time does not depend on how
+ * often a token occurs. If the workspace cannot hold all rows, they are processed in slices. Without
+ * workspace, a thread per column goes through all rows. The CPU reference is embedding.c. */
 #include <cub/device/device_radix_sort.cuh>
 
 #include "types.cuh"
@@ -51,7 +50,7 @@ int cuda_embedding_forward(struct cuda_ops *, ops_stream stream, const struct op
     return cudaGetLastError();
 }
 
-/* dpositions_table: a thread sums the rows of one position, one after the other. */
+/* Computes dpositions_table: a thread sums the rows of one position, in order. */
 template <class T, bool PACKED> static __global__ void positions_kernel(struct op_embedding_backward args)
 {
     size_t cols = args.cols;
@@ -86,11 +85,11 @@ template <class T> static __global__ void plain_kernel(struct op_embedding_backw
 
 static const int SEGMENT = 32;
 
-/* A slice of the rows, and its place in the workspace. */
+/* A slice of the rows, and its arrays in the workspace. */
 struct slice {
     int first, count;      /* rows */
     const int32_t *tokens; /* [count], sorted */
-    const int32_t *order;  /* [count], the row of each */
+    const int32_t *order;  /* [count], the row of each token */
     float *parts;          /* [segments][2][cols] */
 };
 
@@ -102,8 +101,8 @@ static __global__ void number_kernel(int32_t *out, int first, int count)
         out[i] = first + i;
 }
 
-/* Where the first and the last token of a segment also occur outside of it, their sums go to
- * parts[segment][0] (it began before) and parts[segment][1] (it begins here and goes on). */
+/* Sums a segment. The sum of a token that began in an earlier segment goes to parts[segment][0], that of one
+ * that begins here and continues in the next to parts[segment][1]. */
 template <class T, bool PACKED>
 static __global__ void segments_kernel(struct op_embedding_backward args, struct slice slice)
 {
@@ -155,7 +154,7 @@ static __global__ void segments_kernel(struct op_embedding_backward args, struct
     }
 }
 
-/* Adds up the parts of the token that begins in this segment and goes on, if there is one. */
+/* Adds the parts of the token that begins in this segment and continues in the next, if there is one. */
 template <bool PACKED>
 static __global__ void join_kernel(struct op_embedding_backward args, struct slice slice)
 {
@@ -172,8 +171,7 @@ static __global__ void join_kernel(struct op_embedding_backward args, struct sli
 
     if (slice.tokens[end] != token ||
         (start > 0 && slice.tokens[start - 1] == token && slice.tokens[start] == token))
-        return; /* it ends here, or it began before and its sum is taken along by the segment where it began
-                 */
+        return; /* it ends here, or began earlier, and then the segment where it began adds it */
     float *to = args.dtokens_table + token * cols;
 
     read_row<PACKED>(sum, slice.parts + ((size_t)blockIdx.x * 2 + 1) * cols, col, cols);
@@ -190,14 +188,15 @@ static __global__ void join_kernel(struct op_embedding_backward args, struct sli
     write_row<PACKED>(to, v, col, cols);
 }
 
-/* The workspace of a slice: parts, sorted tokens, rows before and after sorting, and CUB's own. */
+/* Offsets in the workspace of a slice: parts, sorted tokens, rows before and after sorting, CUB's workspace.
+ */
 struct layout {
     size_t parts, tokens, rows, order, sort, sort_bytes, total;
 };
 
 static size_t aligned(size_t bytes)
 {
-    const size_t alignment = 256; /* as CUB wants it, and more than a pack */
+    const size_t alignment = 256; /* required by CUB, and more than a pack needs */
 
     return (bytes + alignment - 1) / alignment * alignment;
 }
@@ -227,12 +226,12 @@ static int layout_of(const struct op_embedding_backward *args, int count, struct
     return status;
 }
 
-/* Finds the largest equal slices that fit `bytes`. *count is 0 if the workspace is too small to be worth it.
- */
+/* Finds the largest equal slices that fit `bytes`. Sets *count to 0 if the workspace is too small to be
+ * useful. */
 static int choose_slices(const struct op_embedding_backward *args, size_t bytes, int *count,
                          struct layout *layout)
 {
-    const size_t fewest = 1024; /* rows of a slice: fewer would be launches without work */
+    const size_t fewest = 1024; /* rows of a slice: with fewer, launches would dominate */
     size_t rows = args->rows, slices = 1, size = rows;
     int status = bytes ? layout_of(args, args->rows, layout) : OPS_OK;
 

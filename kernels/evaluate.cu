@@ -1,7 +1,7 @@
 /* evaluate: total[0] += the sum of losses[rows]; total[1] += the rows whose largest logit, the first of
- * several, is the label's; total[2] += the rows. A negative label leaves the row out. One block sums the
- * losses in a fixed order; a warp per row finds the largest logit, and counts are added by atomics, which are
- * exact for whole numbers below 2^24. The CPU reference is evaluate.c. */
+ * several, is the label's; total[2] += the rows. A row with a negative label does not count. One block sums
+ * the losses in a fixed order; a warp per row finds the largest logit, and counts are added by atomics, which
+ * are exact for whole numbers below 2^24. The CPU reference is evaluate.c. */
 #include "types.cuh"
 
 enum { SUM_BLOCK = 1024 };
@@ -24,7 +24,7 @@ static __global__ void losses_kernel(struct op_evaluate args)
     }
 }
 
-/* The larger of two logits, or the first of two equal ones; not-a-number never wins. */
+/* Keeps the larger of two logits, the first of two equal ones, and never NaN. */
 static __device__ __forceinline__ void keep_larger(float *best, int *at, float value, int where)
 {
     if (value > *best || (value == *best && where < *at)) {

@@ -1,4 +1,4 @@
-/* fill: out[count] = value, a group of elements per thread, stepping by the grid. The CPU reference is
+/* fill: out[count] = value. A group of elements per thread, in a grid-stride loop. The CPU reference is
  * fill.c. */
 #include "types.cuh"
 

@@ -1,6 +1,6 @@
 /* Matrix product, CPU reference: c[m][n] = act(alpha * op(a) op(b) + beta * c + bias), all row-major; a
  * transposed operand is stored as [k][m] or [n][k]. Blocks of op(a) and op(b) are packed as floats into
- * panels on the stack, which makes one inner kernel serve all transposes and types; it runs over columns, so
+ * panels on the stack, so that one inner kernel works for all transposes and types. It runs over columns, so
  * that it vectorizes without reordering a sum: the result depends on the shapes only, not on addresses or
  * threads. Each block of c is summed in floats and written once. The kernel beside it is gemm.cu. */
 #include "act.h"
@@ -8,8 +8,8 @@
 #include "ops_cpu.h"
 #include "types.h"
 
-/* The panels take 96 KiB each, which stays in the second-level cache, and are small enough for any stack. A
- * tile fills the vector registers: 32 of them on aarch64, 16 on x86-64. */
+/* A panel takes 96 KiB, which fits the second-level cache and any stack. A tile fills the vector registers:
+ * 32 on aarch64, 16 on x86-64. */
 enum { LANES = 4, PANEL_K = 256, PANEL_N = 96, PANEL_M = 96 };
 #ifdef __aarch64__
 enum { TILE_M = 8, TILE_N = 12 };
@@ -17,7 +17,7 @@ enum { TILE_M = 8, TILE_N = 12 };
 enum { TILE_M = 4, TILE_N = 8 };
 #endif
 enum { TILE_VECTORS = TILE_N / LANES, PANEL_TILES = (PANEL_N + TILE_N - 1) / TILE_N };
-_Static_assert(PANEL_M % TILE_M == 0, "a panel of a holds whole tiles");
+_Static_assert(PANEL_M % TILE_M == 0, "a panel of a must consist of whole tiles");
 
 typedef float lanes __attribute__((vector_size(LANES * sizeof(float)), aligned(sizeof(float)), may_alias));
 
@@ -32,7 +32,8 @@ static size_t smaller(size_t a, size_t b)
     return a < b ? a : b;
 }
 
-/* One strip: out[d][i] = element (i, d) of a matrix with the given steps. The inner loop is along memory. */
+/* Packs one strip: out[d][i] = element (i, d) of a matrix with the given steps. The inner loop runs over
+ * neighbouring addresses. */
 static void pack_floats(const float *x, size_t step_i, size_t step_k, size_t depth, size_t width, float *out)
 {
     if (step_i == 1) {
@@ -48,8 +49,8 @@ static void pack_floats(const float *x, size_t step_i, size_t step_k, size_t dep
     }
 }
 
-/* The same for a whole panel, in strips of `width` items of i: out is [strips][depth][width], zero beyond
- * count, so that the inner kernel never sees an edge. */
+/* Packs a whole panel in strips of `width` values of i: out is [strips][depth][width], with zeros beyond
+ * count, so that the inner kernel handles no edges. */
 static void pack(const void *from, enum ops_type type, size_t step_i, size_t step_k, size_t count,
                  size_t depth, size_t width, float *out)
 {
@@ -90,7 +91,7 @@ static void tile(const float *restrict a, const float *restrict b, size_t depth,
     }
 }
 
-/* One row of the block: alpha, beta, bias, activation, and into c's type. */
+/* Finishes one row of a block: applies alpha, beta, bias and activation, and converts to c's type. */
 static void finish_row(const struct block *block, size_t row, size_t n0, size_t cols, float *sum)
 {
     const struct op_gemm *g = block->g;

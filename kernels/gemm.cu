@@ -1,10 +1,9 @@
-/* Matrix product by cuBLASLt: c[m][n] = act(alpha * op(a) op(b) + beta * c + bias), all row-major. cuBLASLt
- * thinks in columns, where the same memory is the transpose, so it is asked for c' = op(b)' op(a)'. What a
- * shape needs (descriptors and the algorithm that the library's heuristics put first) is kept in the table.
- * The choice depends on shape, types, alignment and workspace only, never on a measurement, so that a run
- * repeats to the bit. What cuBLASLt cannot do is done by gemm_plain.cu: an epilogue it lacks, or a whole
- * product that it has no algorithm for. The only device memory used is the caller's workspace. The CPU
- * reference is gemm.c. */
+/* Matrix product by cuBLASLt: c[m][n] = act(alpha * op(a) op(b) + beta * c + bias), all row-major. cuBLASLt's
+ * matrices are column-major, where the same memory is the transpose, so it computes c' = op(b)' op(a)'. The
+ * plan of a shape (descriptors and the first algorithm of the library's heuristics) is kept in the table. The
+ * choice depends on shape, types, alignment and workspace only, never on a measurement, so that a run repeats
+ * to the bit. gemm_plain.cu does what cuBLASLt cannot: an epilogue it lacks, or a whole product that it has
+ * no algorithm for. The only device memory used is the caller's workspace. The CPU reference is gemm.c. */
 #include "gemm.cuh"
 
 #include <cublasLt.h>
@@ -13,7 +12,7 @@
 
 enum { BUCKETS = 256 };
 
-/* What the algorithm depends on. Compared as bytes: cleared before it is filled. */
+/* What the algorithm depends on. Compared as bytes, so zero it before filling it. */
 struct gemm_key {
     int type, c_type, m, n, k, trans_a, trans_b, batch, tf32, reads_c, epilogue, aligned;
     size_t stride_a, stride_b, stride_c, workspace_bytes;
@@ -88,7 +87,7 @@ static cudaDataType_t data_type(int type)
     return type == OPS_F32 ? CUDA_R_32F : type == OPS_BF16 ? CUDA_R_16BF : CUDA_R_16F;
 }
 
-/* The epilogue that gives bias, activation and aux in one, or -1: gemm_plain.cu's kernel must follow.
+/* Returns the epilogue for bias, activation and aux, or -1 if gemm_epilogue() has to follow the product.
  * cuBLASLt takes the bias in c's type and writes aux of gelu only, in rows of a multiple of 8 elements. */
 static int choose_epilogue(const struct op_gemm *g)
 {
@@ -235,7 +234,7 @@ static cublasStatus_t choose_algorithm(struct cuda_gemm *gemm, struct gemm_plan 
                : status;
 }
 
-/* The plan of a key, made at its first use. */
+/* Finds the plan of a key; makes it at first use. */
 static int find_plan(struct cuda_gemm *gemm, const struct gemm_key *key, struct gemm_plan **out)
 {
     struct gemm_plan **bucket = &gemm->plans[bucket_of(key)];

@@ -4,11 +4,12 @@
 
 #include "types.cuh"
 
-/* The whole product by own kernels: slow, for what cuBLASLt has no algorithm for. */
+/* Computes the whole product with a kernel of our own. Slow; for shapes that cuBLASLt has no algorithm for.
+ */
 int gemm_plain(ops_stream stream, const struct op_gemm *args);
 
-/* c = act(c + bias), and aux = c + bias: what follows a product without them. With aux of 16 bits the sum
- * passes through c's type once more than in one kernel. */
+/* Computes c = act(c + bias) and aux = c + bias after a product without them. With a 16-bit type this rounds
+ * once more than a fused kernel. */
 int gemm_epilogue(ops_stream stream, const struct op_gemm *args);
 
 #endif

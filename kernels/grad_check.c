@@ -1,7 +1,7 @@
-/* grad_check and step_begin, CPU reference: the norm of all gradients and whether one is not finite; then
- * what this update does about it: multiplier, loss scale, number of the step, Adam's corrections. The norm is
- * a sum of sums of fixed pieces, so it does not depend on the number of threads. The kernels beside it are
- * grad_check.cu. */
+/* grad_check and step_begin, CPU reference. grad_check computes the norm of all gradients and whether one is
+ * not finite; step_begin then sets the multiplier, loss scale, step number and Adam's corrections for this
+ * update. The norm is a sum of sums over fixed pieces, so that it does not depend on the number of threads.
+ * The kernels beside it are grad_check.cu. */
 #include "cpu_threads.h"
 #include "grad_check.h"
 #include "ops_cpu.h"
@@ -26,7 +26,7 @@ static void sum_piece(const void *arg, size_t begin, size_t end)
     sum->pieces[begin / PIECE] = total;
 }
 
-/* The pieces of a batch of at most this many are summed before the next, so that no memory is allocated. */
+/* At most this many pieces are summed at a time, so that their sums fit on the stack. */
 enum { BATCH_PIECES = 256 };
 
 static double sum_of_squares(const float *x, size_t count)
@@ -45,7 +45,7 @@ static double sum_of_squares(const float *x, size_t count)
     return total;
 }
 
-/* A value that is not finite makes the sum not finite; finite floats cannot overflow a double's sum. */
+/* The sum is not finite exactly if a value is not: squares of finite floats cannot overflow a double. */
 void cpu_grad_check(const struct op_grad_check *args)
 {
     double total = 0.0;

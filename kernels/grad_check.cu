@@ -1,10 +1,10 @@
-/* grad_check and step_begin: the norm of all gradients and whether one is not finite; then what this update
- * does about it: multiplier, loss scale, number of the step, Adam's corrections. Blocks sum squares in
- * double, so that no finite gradient overflows, into the workspace; one block adds those up in a fixed order.
- * The CPU reference is grad_check.c. */
+/* grad_check and step_begin. grad_check computes the norm of all gradients and whether one is not finite;
+ * step_begin then sets the multiplier, loss scale, step number and Adam's corrections for this update. Blocks
+ * sum squares into the workspace, in double, so that no finite gradient overflows; one block adds these in a
+ * fixed order. The CPU reference is grad_check.c. */
 #include "params.cuh"
 
-/* The sum over the block, in thread 0. */
+/* Returns the sum over the block, in thread 0 only. */
 static __device__ double block_sum_double(double v)
 {
     __shared__ double all[PARAMS_BLOCK];
@@ -19,7 +19,7 @@ static __device__ double block_sum_double(double v)
     return all[0];
 }
 
-/* bad and norm from the sum of all squares. */
+/* Sets found_bad and norm from the sum of all squares. */
 static __device__ void conclude(struct ops_scalars *scalars, double total)
 {
     scalars->norm = (float)(sqrt(total) / scalars->scale);
@@ -47,7 +47,7 @@ static __device__ double squares(const struct ops_param &p, uint64_t begin, uint
     return sum;
 }
 
-/* partial[blockIdx.x] = this block's part; NULL: there is one block, which concludes. */
+/* partial[blockIdx.x] = this block's sum. With NULL there is one block, which also sets the results. */
 static __global__ void squares_kernel(const struct ops_param *params, int count, double *partial,
                                       struct ops_scalars *scalars)
 {
@@ -123,7 +123,7 @@ static __global__ void step_begin_kernel(struct op_step_begin args)
         s.correction1 = (float)(1.0 - pow((double)args.beta1, (double)s.step));
         s.correction2 = (float)(1.0 - pow((double)args.beta2, (double)s.step));
     }
-    /* rate belongs to the host, which may be writing it. */
+    /* Do not write rate: the host may be writing it. */
     args.scalars->step = s.step;
     args.scalars->scale = s.scale;
     args.scalars->multiplier = s.multiplier;

@@ -1,5 +1,5 @@
-/* For the updates of the CPU reference (sgd.c, adamw.c): notices gradients that are not finite while they are
- * read anyway. Any thread of cpu_threads.h may call it. */
+/* For the updates of the CPU reference (sgd.c, adamw.c): detects gradients that are not finite. Any thread of
+ * cpu_threads.h may call it. */
 #ifndef KERNELS_GRAD_CHECK_H
 #define KERNELS_GRAD_CHECK_H
 
@@ -7,7 +7,7 @@
 
 #include "ops.h"
 
-/* Sets scalars->bad_step, unless it is set, if one of `count` gradients is not finite. */
+/* Sets scalars->bad_step, if it is 0 and one of `count` gradients is not finite. */
 void grad_check_note_bad(const float *grad, size_t count, struct ops_scalars *scalars);
 
 #endif

@@ -1,17 +1,16 @@
-/* From bytes to a normalized picture, CPU reference: out[n][oh][ow][c] is cut from the rectangle crops[n] of
- * x[n][h][w][c] by bilinear interpolation (pixel centres aligned, edges repeated), mirrored on demand, and
- * becomes (byte / 255 - mean[c]) / deviation[c]. Threads share rows of results. The CUDA side, which computes
- * the same expressions in the same order, is image.cu. */
+/* image_prepare, CPU reference: crops, scales, mirrors and normalizes images; see op_image_prepare in ops.h.
+ * Threads share rows of results. The CUDA side, which computes the same expressions in the same order, is
+ * image.cu. */
 #include <math.h>
 
 #include "cpu_threads.h"
 #include "ops_cpu.h"
 #include "types.h"
 
-/* Elements of a piece of work that is worth handing to a thread. */
+/* Elements in a piece of work for one thread. */
 enum { PIECE = 1 << 13 };
 
-/* The two source pixels around a position, and the weight of the second. */
+/* The two source pixels next to a position, and the weight of the second. */
 struct between {
     int low, high;
     float weight;

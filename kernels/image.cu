@@ -1,5 +1,5 @@
-/* From bytes to a normalized picture on the device; the expressions, and their order, are those of image.c,
- * the CPU reference. A thread makes one pixel. */
+/* image_prepare on the device: crops, scales, mirrors and normalizes images. The expressions, and their
+ * order, are those of image.c, the CPU reference. A thread per pixel of the result. */
 #include "types.cuh"
 
 struct between {
@@ -7,7 +7,7 @@ struct between {
     float weight;
 };
 
-/* Each step rounded by itself, as the reference does: no multiply-add. */
+/* Rounds each step as the reference does: no fused multiply-add. */
 static __device__ struct between between_of(float from, float length, int index, int count, int size)
 {
     float each = length / (float)count;

@@ -2,9 +2,9 @@
  * [rows][cols], gamma, beta, dgamma, dbeta [cols], mean and rstd [rows].
  *     forward:  sum = x + residual; xhat = (sum - mean) * rstd; y = xhat * gamma + beta
  *     backward: g = dy * gamma; dx = rstd * (g - mean(g) - xhat * mean(g * xhat)) + dsum
- * The statistics are those of the stored sum, which is what backward reads. dgamma and dbeta go by strips of
- * columns, in the order of the rows, and before dx, which may overwrite dy. The kernels beside it are
- * layernorm.cu. */
+ * The statistics are computed from the sum as it is stored, since backward reads that. dgamma and dbeta are
+ * computed by strips of columns, in the order of the rows, and before dx, which may overwrite dy. The kernels
+ * beside it are layernorm.cu. */
 #include "cpu_threads.h"
 #include "ops_cpu.h"
 #include "types.h"
@@ -112,7 +112,7 @@ static void parameter_columns(const void *arg, size_t begin, size_t end)
     }
 }
 
-/* The means over a row of g and of g * xhat. */
+/* Computes the means of g and of g * xhat over a row. */
 static void row_means(const struct op_layernorm_backward *args, size_t row, float *mean_g, float *mean_gx)
 {
     float scratch_x[TYPES_CHUNK], scratch_dy[TYPES_CHUNK];

@@ -1,8 +1,9 @@
-/* Layer norm, with the residual sum before it: the forward pass (layernorm_backward.cu has the other).
- * Shapes: x, residual, sum, y are [rows][cols], gamma and beta [cols], mean and rstd [rows]. sum = x +
- * residual; xhat = (sum - mean) * rstd; y = xhat * gamma + beta A warp takes a row and keeps it in registers,
- * up to 1024 columns; for wider rows a block takes one and reads it again. The statistics are those of the
- * sum as it is stored, which is what backward reads. The CPU reference is layernorm.c. */
+/* Layer norm with the residual sum before it: the forward pass (layernorm_backward.cu has the other).
+ * Shapes: x, residual, sum, y are [rows][cols], gamma and beta [cols], mean and rstd [rows].
+ *     sum = x + residual; xhat = (sum - mean) * rstd; y = xhat * gamma + beta
+ * Up to 1024 columns, a warp keeps a row in registers; for wider rows a block takes one and reads it twice.
+ * The statistics are computed from the sum as it is stored, since backward reads that. The CPU reference is
+ * layernorm.c. */
 #include "layernorm.cuh"
 
 template <class T> static __device__ __forceinline__ float stored(float v)

@@ -6,7 +6,7 @@
 #include "ops_cpu.h"
 #include "types.h"
 
-/* Elements of a piece of work that is worth handing to a thread. */
+/* Elements in a piece of work for one thread. */
 enum { PIECE = 1 << 15 };
 
 static void loss_rows(const void *arg, size_t begin, size_t end)

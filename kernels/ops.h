@@ -1,19 +1,18 @@
 /* The table of operations that a model is written against, so that the same training code runs on a GPU and
  * on simgpu. Each operation is one structure of arguments, one CPU reference and one CUDA implementation, in
- * files of the same name (NAME.c, NAME.cu). To add one: a line in OPS_LIST, a structure here, the two
- * functions; both tables and the job queue follow.
+ * files of the same name (NAME.c, NAME.cu). To add one, add a line to OPS_LIST, a structure here and the two
+ * functions; both tables and the job queue are generated from the list.
  *
  * Contract of every operation: it is queued on the stream and runs in stream order; pointers are device
  * pointers; matrices are dense and row-major, images are [n][h][w][c]; the arguments are copied before the
- * call returns. `type` is how activations and weight copies are stored (void pointers); sums are kept in
- * float whatever the type, and what is declared float is always float: statistics, losses, gradients of
- * parameters, master weights. Where a structure has `accumulate`, the result is added to what is there,
- * otherwise it replaces it. Results do not depend on scheduling: the same inputs give the same bits on the
- * same device.
+ * call returns. `type` is the type of activations and weight copies (void pointers); sums are computed in
+ * float for every type, and what is declared float is always float: statistics, losses, gradients of
+ * parameters, master weights. With `accumulate` the result is added to what the output holds; without, it
+ * replaces that. Results do not depend on scheduling: the same inputs give the same bits on the same device.
  *
  * Returns 0 or the CUDA runtime's error number. Operations never allocate device memory, never wait for the
- * device and never choose an algorithm by a measurement. Where a structure has `workspace`, any size is
- * enough for a right result, 0 too; ops->workspace_bytes is what is worth giving. */
+ * device and never choose an algorithm by a measurement. An operation with a `workspace` gives the right
+ * result for any size of it, even 0; with ops->workspace_bytes it is fastest. */
 #ifndef KERNELS_OPS_H
 #define KERNELS_OPS_H
 
@@ -27,8 +26,8 @@ extern "C" {
 /* The same type as cudaStream_t and CUstream, without their headers. */
 typedef struct CUstream_st *ops_stream;
 
-/* The codes of the CUDA runtime that the tables themselves return (cudaErrorInvalidValue,
- * cudaErrorMemoryAllocation). */
+/* Error numbers that the tables themselves return; they equal cudaErrorInvalidValue and
+ * cudaErrorMemoryAllocation. */
 enum ops_status { OPS_OK = 0, OPS_INVALID = 1, OPS_OUT_OF_MEMORY = 2 };
 
 enum ops_type { OPS_F32, OPS_BF16, OPS_F16 };
@@ -109,9 +108,8 @@ struct op_add {
     size_t count;
 };
 
-/* y[i] = x[i] / (1 - rate) with probability 1 - rate, else 0. The choice follows from seed, *step and i
- * alone, so the same call with dy in the place of x is the backward pass. step may be NULL (0). y may be x.
- */
+/* y[i] = x[i] / (1 - rate) with probability 1 - rate, else 0. The choice depends on seed, *step and i only,
+ * so that the same call with dy as x is the backward pass. step may be NULL (0). y may be x. */
 struct op_dropout {
     const void *x;
     void *y;
@@ -127,8 +125,9 @@ struct op_dropout {
 /* c[m][n] = act(alpha * op(a) op(b) + beta * c + bias), where op(a) is m x k and op(b) is k x n. A transposed
  * operand is stored as its transpose: a is [k][m] if trans_a, b is [n][k] if trans_b. With beta 0, c is not
  * read. a, b and bias[n] (or NULL) are of `type`, c of `c_type` (the same, or OPS_F32). `aux` (or NULL, of
- * c_type) receives what goes into act. batch products, each the given number of elements after the one
- * before; bias is common to them. tf32 allows OPS_F32 operands to be rounded to 10 bits of mantissa. */
+ * c_type) receives the argument of act. There are `batch` products, whose operands are stride_a, stride_b and
+ * stride_c elements apart; bias is the same for all. tf32 allows OPS_F32 operands to be rounded to 10 bits of
+ * mantissa. */
 struct op_gemm {
     const void *a;
     const void *b;
@@ -159,8 +158,7 @@ struct op_bias_act_forward {
 };
 
 /* dx = dy * act'; dbias[cols] = the column sums of dx (dbias may be NULL). `saved` is the forward result for
- * relu, x + bias for gelu, and not read without an activation. dx may be dy. Needs no workspace, but is
- * faster with one. */
+ * relu, x + bias for gelu, and is not read without an activation. dx may be dy. */
 struct op_bias_act_backward {
     const void *dy;
     const void *saved;
@@ -176,7 +174,8 @@ struct op_bias_act_backward {
 
 /* ---- transformers ---- */
 
-/* sum = x + residual (both NULL: sum is x); y = (sum - mean) * rstd * gamma + beta for each row of cols. */
+/* sum = x + residual; y = (sum - mean) * rstd * gamma + beta, over each row. If residual and sum are NULL, x
+ * itself is the sum. */
 struct op_layernorm_forward {
     const void *x;
     const void *residual;
@@ -191,8 +190,8 @@ struct op_layernorm_forward {
     float epsilon;
 };
 
-/* dx = the gradient of the norm, plus dsum where that is given (what reaches the sum by the other way). x is
- * the forward pass's sum. dx may be dy or dsum. */
+/* dx = the gradient of the norm, plus dsum (or NULL), the gradient that reaches the sum through the residual
+ * branch. x is the sum of the forward pass. dx may be dy or dsum. */
 struct op_layernorm_backward {
     const void *dy;
     const void *dsum;
@@ -233,9 +232,9 @@ struct op_embedding_backward {
     size_t workspace_bytes;
 };
 
-/* out[b][t][h][d] = softmax(q k' / sqrt(dim)) v of each head; qkv is [batch][length][3][heads][dim]. causal:
- * a row sees itself and what is before it. lse[batch][heads][length] is for the backward pass. dim is at most
- * 128. */
+/* out[b][t][h][d] = softmax(q k' / sqrt(dim)) v of each head; qkv is [batch][length][3][heads][dim]. With
+ * causal, a query sees only its own position and those before it. lse[batch][heads][length] is for the
+ * backward pass. dim is at most 128. */
 struct op_attention_forward {
     const void *qkv;
     void *out;
@@ -260,7 +259,7 @@ struct op_attention_backward {
 /* ---- losses ---- */
 
 /* losses[row] = -log softmax(logits[row])[labels[row]], lse[row] = log of the sum of the exponentials. Labels
- * are in [0, cols); a negative label is left out: its loss is 0. */
+ * are in [0, cols); for a negative label, loss and gradient are 0. */
 struct op_softmax_xent_forward {
     const void *logits;
     const int32_t *labels;
@@ -355,9 +354,9 @@ struct op_conv_backward_filter {
 };
 
 /* y = act(gamma * (x - mean) * rstd + beta + residual); residual may be NULL, act is none or relu. In
- * training, mean and variance are those of the rows (n * h * w) of each column (channel), are stored in mean
- * and rstd, and running = (1 - momentum) * running + momentum * batch's (unbiased variance); otherwise the
- * running ones are used and nothing else is written. */
+ * training, mean and variance are computed over the rows (n * h * w) of each column (channel) and stored in
+ * mean and rstd, and running = (1 - momentum) * running + momentum * the batch's, with the unbiased variance.
+ * Otherwise the running statistics are used and only y is written. */
 struct op_batchnorm_forward {
     const void *x;
     const void *residual;
@@ -378,8 +377,8 @@ struct op_batchnorm_forward {
 };
 
 /* y is the forward result (read for relu only). dresidual (or NULL) receives dy * act'. dx may be dy. beta
- * (or NULL) may be given where the forward pass had no residual: whether relu let an element through then
- * follows from x, and y need not be read. */
+ * (or NULL) may be given if the forward pass had no residual: the mask of relu is then computed from x, and y
+ * is not read. */
 struct op_batchnorm_backward {
     const void *dy;
     const void *x;
@@ -400,8 +399,8 @@ struct op_batchnorm_backward {
     size_t workspace_bytes;
 };
 
-/* y[n][oh][ow][c] = the largest of a window; where[...] = its place in the window, for the backward pass.
- * What is padded never wins. size * size is at most 255. */
+/* y[n][oh][ow][c] = the largest value of a window; where[...] = its index in the window, for the backward
+ * pass. Padding is never chosen. size * size is at most 255. */
 struct op_maxpool_forward {
     const void *x;
     void *y;
@@ -420,7 +419,7 @@ struct op_maxpool_backward {
     int size, stride, pad;
 };
 
-/* y[n][c] = the mean over h and w; and back: dx = dy / (h * w). */
+/* y[n][c] = the mean over h and w; backward: dx = dy / (h * w). */
 struct op_avgpool_forward {
     const void *x;
     void *y;
@@ -435,7 +434,8 @@ struct op_avgpool_backward {
     int n, h, w, c;
 };
 
-/* y[n][2h][2w][c]: each pixel four times; and back: dx = the sum of the four. n, h, w, c are x's. */
+/* y[n][2h][2w][c] = each pixel of x four times; backward: dx = the sum of the four. n, h, w, c are the shape
+ * of x. */
 struct op_upsample_forward {
     const void *x;
     void *y;
@@ -450,8 +450,8 @@ struct op_upsample_backward {
     int n, h, w, c;
 };
 
-/* out[row][out_from + i] = x[row][x_from + i] for i < cols: puts two images' channels together and takes them
- * apart. accumulate adds. */
+/* out[row][out_from + i] = x[row][x_from + i] for i < cols: concatenates the channels of two images, or
+ * splits them. */
 struct op_channels_copy {
     const void *x;
     void *out;
@@ -463,26 +463,26 @@ struct op_channels_copy {
     int accumulate;
 };
 
-/* A decoded picture of h x w pixels in device memory, rows without gaps, and the size to which it is to
- * shrink: at most its own. x NULL: there is none. */
+/* A decoded picture of h x w pixels in device memory, without gaps between rows, and the size to shrink it
+ * to, which is at most its own. x is NULL if there is no picture. */
 struct ops_picture {
     const uint8_t *x;
     int32_t h, w, fit_h, fit_w;
 };
 
-/* Shrinks pictures [h][w][c] of any size into out[n][h][w][c], each into the top left of its place: a pixel
- * is the mean over the area that it covers, rounded, in integers. The rest of the place repeats the nearest
- * pixel. Where there is no picture, its place is not touched. */
+/* Shrinks pictures [h][w][c] of any size into out[n][h][w][c], each into the top left of out[i]: a pixel is
+ * the rounded mean of the area that it covers, in integer arithmetic. The rest of out[i] repeats the nearest
+ * pixel. Without a picture, out[i] is not written. */
 struct op_image_fit {
     const struct ops_picture *pictures;
     uint8_t *out;
     int n, h, w, c;
 };
 
-/* From bytes [n][h][w][c] to a normalized picture [n][oh][ow][c] of `type`: sample i is cut from the
- * rectangle crops[i] of its source (bilinear, pixel centres aligned, edges repeated), mirrored if `mirror`,
- * and becomes (byte / 255 - mean[channel]) / deviation[channel]. c is at most 4. crops NULL: the whole
- * picture. */
+/* Converts bytes [n][h][w][c] to normalized images [n][oh][ow][c] of `type`. Image i is cropped to the
+ * rectangle crops[i] (NULL: not cropped) and scaled to oh x ow (bilinear, pixel centres aligned, edges
+ * repeated), mirrored if `mirror`, and normalized to (byte / 255 - mean[channel]) / deviation[channel]. c is
+ * at most 4. */
 struct ops_crop {
     float top, left, height, width;
     int32_t mirror;
@@ -499,36 +499,37 @@ struct op_image_prepare {
 
 /* ---- the update ---- */
 
-/* One parameter, in an array in device memory: all of them are updated by one call. */
+/* One parameter (a tensor of weights). They are in an array in device memory, so that one call updates all.
+ */
 struct ops_param {
     float *weight;
     float *first;  /* momentum, or Adam's first moment */
     float *second; /* Adam's second moment, or NULL */
     float *grad;
-    void *copy; /* the weight as the model reads it, in copy_type; or NULL */
+    void *copy; /* the weight in copy_type, which the model reads; or NULL */
     uint64_t count;
     float decay;        /* factor of the weight decay: 1, or 0 for biases and norms */
     int32_t keep_zeros; /* not 0: a weight that is 0 stays 0, as after pruning */
 };
 
-/* What changes from step to step, in device memory, so that a captured step can be replayed. The host writes
- * rate; the rest belongs to the operations. scale starts at the loss scale (1 without one). */
+/* State that changes from step to step, in device memory, so that a captured step can be replayed. The host
+ * writes rate, and sets scale to the initial loss scale (1 without one); operations write the rest. */
 struct ops_scalars {
     uint64_t step;                  /* updates done */
     float rate;                     /* learning rate of this step */
-    float scale;                    /* loss scale: gradients come multiplied by it */
-    float norm;                     /* of all gradients, without the scale, by grad_check */
-    float multiplier;               /* what step_begin found: gradients are multiplied by this */
-    float found_bad;                /* 1: a gradient is not finite, and the update is left out */
-    float good_steps;               /* since scale last changed */
-    float skipped;                  /* updates left out so far */
+    float scale;                    /* loss scale: a factor in all gradients */
+    float norm;                     /* of all gradients, without the scale; set by grad_check */
+    float multiplier;               /* factor for gradients in this update; set by step_begin */
+    float found_bad;                /* 1: a gradient is not finite, so this update is skipped */
+    float good_steps;               /* steps since scale last changed */
+    float skipped;                  /* updates skipped so far */
     float correction1, correction2; /* 1 - beta^step */
     float reserved;
-    uint64_t
-        bad_step; /* step + skipped of the first update whose loss or gradients were not finite; 0: none */
+    /* step + skipped of the first update whose loss or gradients were not finite; 0: none */
+    uint64_t bad_step;
 };
 
-/* scalars->norm = the norm of all gradients / scale, scalars->found_bad. */
+/* Sets scalars->norm to the norm of all gradients / scale, and scalars->found_bad. */
 struct op_grad_check {
     const struct ops_param *params;
     struct ops_scalars *scalars;
@@ -538,11 +539,11 @@ struct op_grad_check {
     size_t workspace_bytes;
 };
 
-/* Decides about this update: multiplier = 1 / scale, less if the norm is above clip (0: no clipping), or the
- * update is left out. dynamic: the loss scale halves when a gradient is bad and doubles after `growth` good
- * steps. Then step and the corrections. `loss` (or NULL) is the sum of the losses: if it is not finite, or a
- * gradient is bad that no smaller loss scale would mend, bad_step is set; skip_loss also leaves the update
- * out for the loss alone. */
+/* Decides whether this update is done, and with which multiplier: 1 / scale, or less if the norm is above
+ * clip (0: no clipping). An update with a bad gradient is skipped; with dynamic, the loss scale is then
+ * halved, and doubled after `growth` good steps. Also advances step and sets the corrections. `loss` (or
+ * NULL) is the sum of the losses. Sets bad_step if the loss is not finite, or if a gradient is bad and a
+ * smaller loss scale would not help. With skip_loss, a loss that is not finite also skips the update. */
 struct op_step_begin {
     struct ops_scalars *scalars;
     float clip;
@@ -554,7 +555,7 @@ struct op_step_begin {
 };
 
 /* g = grad * multiplier + decay * weight; first = momentum * first + g; weight -= rate * first; copy =
- * weight. Sets scalars->bad_step if a gradient is not finite, which costs nothing here. */
+ * weight. Sets scalars->bad_step if a gradient is not finite. */
 struct op_sgd {
     const struct ops_param *params;
     struct ops_scalars *scalars;
@@ -564,9 +565,9 @@ struct op_sgd {
     float momentum, decay;
 };
 
-/* AdamW: g = grad * multiplier; the moments; weight -= rate * (corrected first / (sqrt(corrected second) +
- * epsilon) + decay * weight); copy = weight. decoupled 0: Adam, with the decay added to g. Sets bad_step as
- * sgd does. */
+/* AdamW: g = grad * multiplier; updates both moments; weight -= rate * (corrected first / (sqrt(corrected
+ * second) + epsilon) + decay * weight); copy = weight. With decoupled 0 it is Adam: decay * weight is added
+ * to g instead. Sets bad_step as sgd does. */
 struct op_adamw {
     const struct ops_param *params;
     struct ops_scalars *scalars;
@@ -577,8 +578,8 @@ struct op_adamw {
     int decoupled;
 };
 
-/* Replicas on one card: every parts[p][i] = the mean over p, in a fixed order. parts is host memory, at most
- * OPS_PARTS. */
+/* For replicas on one card: sets every parts[p][i] to the mean over p, summed in a fixed order. The array
+ * parts is in host memory; count is at most OPS_PARTS. */
 #define OPS_PARTS 16
 struct op_average {
     float *parts[OPS_PARTS];
@@ -595,8 +596,8 @@ struct op_prune {
     float threshold;
 };
 
-/* Rows of weights as bytes: scale[row] = max |x| / 127, q = round(x / scale) to nearest, halves to even; and
- * back into `type`. */
+/* Stores rows of weights as bytes: scale[row] = max |x| / 127, q = x / scale, rounded to nearest, halves to
+ * even. dequantize converts them back, to `type`. */
 struct op_quantize {
     const float *x;
     int8_t *q;
@@ -628,9 +629,10 @@ struct ops {
 #undef OPS_DECLARE_ENTRY
 };
 
-/* The CUDA table lives in a shared object of its own (libtrain_cuda.so), loaded only where there is a GPU.
- * This is the one name that it exports. table_size is sizeof(struct ops) of the caller: a stale object is
- * refused. A table belongs to the device that is current at open; one table per thread that submits work. */
+/* The CUDA table is in a shared object of its own (libtrain_cuda.so), loaded only where there is a GPU. This
+ * is the only name that it exports. table_size is sizeof(struct ops) of the caller: an object built for
+ * another table is refused. A table belongs to the device that is current at open; each thread that submits
+ * work needs its own. */
 #define OPS_CUDA_OPEN_NAME "ops_cuda_open"
 typedef int (*ops_cuda_open_fn)(size_t table_size, struct ops **out);
 

@@ -1,14 +1,15 @@
-/* The CPU table: one queue function per operation, all made from OPS_LIST. The arguments are copied into a
- * job, so a caller may reuse its structure at once. The host function frees the job after it ran; a job that
- * was captured runs at every launch of the graph and is freed with the table. No lock: the stream orders, and
- * one thread submits to a table. */
+/* The CPU table: one function per operation that queues a job, generated from OPS_LIST. The arguments are
+ * copied into the job, so that the caller may reuse its structure at once. The host function frees the job
+ * after it ran; a captured job runs at every launch of the graph and is freed with the table. No lock: one
+ * thread submits to a table, and the stream keeps the order. */
 #include "ops_cpu.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 struct cpu_job {
     void (*run)(const struct cpu_job *job);
-    struct cpu_job *next; /* of the captured ones */
+    struct cpu_job *next; /* in the list of captured jobs */
     union {
 #define CPU_JOB_FIELD(name) struct op_##name name;
         OPS_LIST(CPU_JOB_FIELD)
@@ -36,11 +37,19 @@ static void cpu_job_run_and_free(void *arg)
     free(arg);
 }
 
-static int cpu_queue(struct cpu_ops *cpu, ops_stream stream, struct cpu_job *job)
+/* Queues a job with a copy of its arguments. Returns OPS_OUT_OF_MEMORY or the status of the launch. */
+static int cpu_queue(struct cpu_ops *cpu, ops_stream stream, void (*run)(const struct cpu_job *job),
+                     const void *args, size_t bytes)
 {
     int captured = cpu->capturing && cpu->capturing(stream);
-    int status = cpu->launch(stream, captured ? cpu_job_run : cpu_job_run_and_free, job);
+    struct cpu_job *job = malloc(sizeof(*job));
+    int status;
 
+    if (!job)
+        return OPS_OUT_OF_MEMORY;
+    job->run = run;
+    memcpy(&job->args, args, bytes);
+    status = cpu->launch(stream, captured ? cpu_job_run : cpu_job_run_and_free, job);
     if (status) {
         free(job);
     } else if (captured) {
@@ -58,13 +67,7 @@ static int cpu_queue(struct cpu_ops *cpu, ops_stream stream, struct cpu_job *job
                                                                                                              \
     static int cpu_queue_##name(struct ops *ops, ops_stream stream, const struct op_##name *args)            \
     {                                                                                                        \
-        struct cpu_job *job = malloc(sizeof(*job));                                                          \
-                                                                                                             \
-        if (!job)                                                                                            \
-            return OPS_OUT_OF_MEMORY;                                                                        \
-        job->run = cpu_run_##name;                                                                           \
-        job->args.name = *args;                                                                              \
-        return cpu_queue((struct cpu_ops *)ops, stream, job);                                                \
+        return cpu_queue((struct cpu_ops *)ops, stream, cpu_run_##name, args, sizeof(*args));                \
     }
 OPS_LIST(CPU_DEFINE_QUEUE)
 #undef CPU_DEFINE_QUEUE

@@ -1,11 +1,10 @@
-/* The CUDA table, and the one name that libtrain_cuda.so exports. A table holds the state of the families
- * that need some (cuBLASLt, cuDNN); kernels are launched on the caller's stream with the caller's current
- * device. */
+/* The CUDA table, and ops_cuda_open(), the only name that libtrain_cuda.so exports. A table holds the state
+ * of cuBLASLt and cuDNN; kernels are launched on the caller's stream and current device. */
 #include "ops_cuda.h"
 
 #include <new>
 
-/* What cuBLASLt's fastest products on an H200 ask for; NVIDIA's recommendation for Hopper is 32 MiB. */
+/* The workspace of cuBLASLt's fastest products on an H200; NVIDIA recommends 32 MiB for Hopper. */
 static const size_t WORKSPACE_BYTES = (size_t)32 << 20;
 
 #define CUDA_DEFINE_QUEUE(name)                                                                              \

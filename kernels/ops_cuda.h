@@ -1,7 +1,7 @@
 /* The CUDA side of the table of operations: one function per operation, each in the .cu file beside its CPU
- * reference, each queuing its kernels on the stream and returning the error number of the launch. What must
- * live between calls (handles of libraries, algorithms found) belongs to the table, never to a global
- * variable: two threads may use two tables. Included by .cu files only. */
+ * reference, each queuing its kernels on the stream and returning the error number of the launch. State that
+ * lives between calls (library handles, chosen algorithms) belongs to the table, never to a global variable,
+ * because two threads may use two tables. Included by .cu files only. */
 #ifndef KERNELS_OPS_CUDA_H
 #define KERNELS_OPS_CUDA_H
 
@@ -26,13 +26,13 @@ struct cuda_ops {
 OPS_LIST(OPS_DECLARE_KERNEL)
 #undef OPS_DECLARE_KERNEL
 
-/* 0 and the state of a family, or an error number. They allocate host memory only. */
+/* Return 0 and the state of a family of operations, or an error number. They allocate host memory only. */
 int cuda_gemm_open(struct cuda_ops *ops, struct cuda_gemm **out);
 void cuda_gemm_close(struct cuda_gemm *gemm);
 int cuda_conv_open(struct cuda_ops *ops, struct cuda_conv **out);
 void cuda_conv_close(struct cuda_conv *conv);
 
-/* Whether work on this stream is being recorded: nothing may then be tried out or waited for. */
+/* Is the stream being captured? Then nothing may be tried out or waited for. */
 static inline bool cuda_capturing(ops_stream stream)
 {
     enum cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
@@ -40,12 +40,12 @@ static inline bool cuda_capturing(ops_stream stream)
     return cudaStreamIsCapturing(stream, &status) != cudaSuccess || status != cudaStreamCaptureStatusNone;
 }
 
-/* Threads of a block of the kernels that treat one element each: enough to fill a multiprocessor, small
- * enough for many blocks. */
+/* Threads per block of kernels with a thread per element: enough to fill a multiprocessor, few enough for
+ * many blocks. */
 enum { CUDA_BLOCK = 256 };
 
-/* Blocks for count items of one thread each. Kernels step by the whole grid, so a bounded grid serves any
- * count. */
+/* Returns the number of blocks for count threads. Kernels loop with the size of the grid as the step, so that
+ * a bounded grid works for any count. */
 static inline unsigned cuda_grid(size_t count)
 {
     const size_t most = 65535;

@@ -1,5 +1,5 @@
-/* One launch over all parameters, whose sizes only the device knows: every block adds up how many chunks the
- * parameters have and takes each gridDim.x-th of them. More than PARAMS_BATCH parameters take several
+/* One launch over all parameters, whose sizes are only in device memory: every block computes how many chunks
+ * the parameters have and takes each gridDim.x-th of them. More than PARAMS_BATCH parameters take several
  * launches. Used by grad_check.cu, sgd.cu and adamw.cu. */
 #ifndef KERNELS_PARAMS_CUH
 #define KERNELS_PARAMS_CUH
@@ -41,7 +41,7 @@ static __device__ __forceinline__ void params_scan(const struct ops_param *param
     __syncthreads();
 }
 
-/* The parameter that the chunk belongs to. */
+/* Returns the index of the parameter that a chunk belongs to. */
 static __device__ __forceinline__ int params_find(const uint32_t (&ends)[PARAMS_BATCH], int count,
                                                   uint32_t chunk)
 {
@@ -79,7 +79,7 @@ static __device__ __forceinline__ void params_walk(const struct ops_param *param
     }
 }
 
-/* Blocks: a few for each multiprocessor, no more than chunks can be. */
+/* Returns the number of blocks: a few for each multiprocessor, at most as many as there can be chunks. */
 static inline unsigned params_grid(const struct cuda_ops *ops, int count, uint64_t largest)
 {
     const unsigned blocks_per_multiprocessor = 6;
@@ -89,7 +89,7 @@ static inline unsigned params_grid(const struct cuda_ops *ops, int count, uint64
     return most < grid ? (unsigned)most : grid;
 }
 
-/* Whether all arrays, the copy of type T too, can be accessed four elements at a time. */
+/* Can all arrays, and the copy of type T, be accessed four elements at a time? */
 template <class T> static __device__ __forceinline__ bool params_packed(const struct ops_param &p)
 {
     uintptr_t floats = (uintptr_t)p.weight | (uintptr_t)p.first | (uintptr_t)p.second | (uintptr_t)p.grad;
@@ -111,7 +111,7 @@ static __device__ __forceinline__ void params_copy4(void *copy, uint64_t at, con
     *(four *)((T *)copy + at) = out;
 }
 
-/* Notes that a gradient of this update was not finite. All threads that call it write the same value. */
+/* Sets bad_step if a gradient of this update is not finite. All threads write the same value. */
 static __device__ __forceinline__ void params_note_bad(struct ops_scalars *scalars, bool bad)
 {
     volatile uint64_t *bad_step = &scalars->bad_step;
@@ -120,7 +120,7 @@ static __device__ __forceinline__ void params_note_bad(struct ops_scalars *scala
         *bad_step = scalars->step + (uint64_t)scalars->skipped;
 }
 
-/* Every value is used once and the whole does not fit the cache: loads and stores say so. */
+/* Loads and stores with a streaming hint: every value is used once, and all of them do not fit the cache. */
 static __device__ __forceinline__ void params_load4(float (&v)[4], const float *from)
 {
     float4 f = __ldcs((const float4 *)from);

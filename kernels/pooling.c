@@ -1,7 +1,8 @@
 /* Pooling, CPU reference. Images are [n][h][w][c].
- *     maxpool: y = the largest of a window, where = its place in the window; the gradient gathers: a pixel
- * adds up dy of the windows whose largest it was, in the order of the windows avgpool: y[n][c] = the mean
- * over h and w Threads share rows of results. The CUDA side is pooling.cu. */
+ *     maxpool: y = the largest value of a window, where = its index in the window
+ *     avgpool: y[n][c] = the mean over h and w
+ * The gradient of maxpool gathers: each pixel adds up dy of the windows that chose it, in their order.
+ * Threads share rows of results. The CUDA side is pooling.cu. */
 #include <math.h>
 #include <string.h>
 
@@ -9,7 +10,7 @@
 #include "ops_cpu.h"
 #include "types.h"
 
-/* Elements of a piece of work that is worth handing to a thread. */
+/* Elements in a piece of work for one thread. */
 enum { PIECE = 1 << 14 };
 
 static int out_size(int size, int window, int stride, int pad)
@@ -17,8 +18,9 @@ static int out_size(int size, int window, int stride, int pad)
     return (size + 2 * pad - window) / stride + 1;
 }
 
-/* One chunk of channels of one result. The first of several largest wins, and what is not a number wins over
- * all. Places are kept as floats until the end, so that the loop is of one width and vectorizes. */
+/* Computes one chunk of channels of one result. The first of several equal values is chosen, and NaN is
+ * chosen over any number. Indices are kept as floats until the end, so that the loop has one element width
+ * and vectorizes. */
 static void max_chunk(const struct op_maxpool_forward *a, size_t image, int top, int left, int channel,
                       size_t at, int count)
 {
@@ -69,7 +71,7 @@ void cpu_maxpool_forward(const struct op_maxpool_forward *args)
     cpu_threads_for(args->n * oh, PIECE / (ow * args->c + 1) + 1, max_rows, args);
 }
 
-/* One chunk of channels of one pixel: the windows that it is in, from the first on. */
+/* Computes one chunk of channels of one pixel: adds up the windows that contain it, in order. */
 static void max_back_chunk(const struct op_maxpool_backward *a, size_t image, int y, int x, int channel,
                            int count)
 {

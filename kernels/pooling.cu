@@ -1,7 +1,7 @@
 /* Pooling on the device; the expressions are in pooling.c, the CPU reference. Images are [n][h][w][c]. A
- * thread treats V neighbouring channels of one result (16 bytes of them where rows are aligned, else one).
- * The gradient of maxpool gathers from the windows that a pixel is in, in their order: no atomics, the same
- * bits every time. */
+ * thread computes V neighbouring channels of one result: 16 bytes if rows are aligned, else one. The gradient
+ * of maxpool gathers from the windows that contain a pixel, in their order, without atomics, so that results
+ * repeat to the bit. */
 #include "types.cuh"
 
 template <class T, int V> struct channels {
@@ -38,7 +38,7 @@ template <class T, int V> static __device__ __forceinline__ void store(T *to, co
     }
 }
 
-/* V places in windows, as one access. */
+/* V indices in windows, for one access. */
 template <int V> struct alignas(V) places {
     uint8_t v[V];
 };
@@ -48,9 +48,9 @@ static __host__ __device__ __forceinline__ int out_size(int size, int window, in
     return (size + 2 * pad - window) / stride + 1;
 }
 
-/* The kernels of maxpool: a thread for V channels of a pixel of one row; a block has neighbours of a row, and
- * blockIdx.y is the row of all images, so that an index takes one short division. SIZE is the window's, if it
- * is known: all its loads are then asked for before the first is used. */
+/* In the kernels of maxpool a thread has V channels of a pixel, a block has neighbouring pixels of a row, and
+ * blockIdx.y is the row in all images, so that an index takes one short division. SIZE is the size of the
+ * window, or 0 for any; with a known size all loads are issued before the first is used. */
 template <class T, int V, int SIZE>
 static __global__ void __launch_bounds__(CUDA_BLOCK) max_kernel(struct op_maxpool_forward a, int oh, int ow)
 {
@@ -80,7 +80,7 @@ static __global__ void __launch_bounds__(CUDA_BLOCK) max_kernel(struct op_maxpoo
 
 #pragma unroll
                 for (int s = 0; s < LINE; s++) {
-                    /* Outside of the image: the nearest pixel, which is not looked at. */
+                    /* Outside of the image, load the nearest pixel, which is ignored below. */
                     int y = min(max(top + r, 0), a.h - 1), w = min(max(left + s0 + s, 0), a.w - 1);
 
                     p[s] = load<T, V>(x + ((size_t)y * a.w + w) * a.c);
@@ -107,15 +107,14 @@ static __global__ void __launch_bounds__(CUDA_BLOCK) max_kernel(struct op_maxpoo
     }
 }
 
-/* A pixel is in at most SIDE x SIDE windows (SIDE 0: any number), the last of which begins at or before it.
- */
+/* A pixel is in at most SIDE x SIDE windows (0: any number). The last of them begins at or before it. */
 template <class T, int V, int SIDE>
 static __global__ void __launch_bounds__(CUDA_BLOCK)
     max_back_kernel(struct op_maxpool_backward a, int oh, int ow)
 {
     int groups = a.c / V, t = blockIdx.x * blockDim.x + threadIdx.x;
     int side = SIDE ? SIDE : (a.size + a.stride - 1) / a.stride;
-    constexpr int TOGETHER = SIDE ? SIDE * SIDE : 1; /* windows whose loads are asked for at once */
+    constexpr int TOGETHER = SIDE ? SIDE * SIDE : 1; /* windows loaded together */
     int x = t / groups, c = (t - x * groups) * V, last_x = (x + a.pad) / a.stride;
 
     if (x >= a.w)
@@ -135,7 +134,7 @@ static __global__ void __launch_bounds__(CUDA_BLOCK)
                 int down = y + a.pad - wy * a.stride, across = x + a.pad - wx * a.stride;
                 bool inside = (unsigned)wy < (unsigned)oh && (unsigned)wx < (unsigned)ow && down < a.size &&
                               across < a.size;
-                /* No such window: any one, of which no place is looked for. */
+                /* Without such a window, load any other; place -1 then matches nothing. */
                 size_t at = inside ? (((size_t)image * oh + wy) * ow + wx) * a.c + c : c;
 
                 place[i] = inside ? down * a.size + across : -1;
@@ -153,7 +152,7 @@ static __global__ void __launch_bounds__(CUDA_BLOCK)
     }
 }
 
-/* Blocks for rows of so many threads each. */
+/* Returns the grid for rows of so many threads. */
 static dim3 row_grid(int threads, size_t rows)
 {
     const size_t most = 65535;
@@ -161,8 +160,8 @@ static dim3 row_grid(int threads, size_t rows)
     return dim3((threads + CUDA_BLOCK - 1) / CUDA_BLOCK, (unsigned)(rows < most ? rows : most));
 }
 
-/* A block of wide x tall threads for V * wide channels of one image: the thread rows take every tall-th
- * pixel, and their sums are added in order. */
+/* A block of AVG_WIDE x AVG_TALL threads has V * AVG_WIDE channels of one image. Each row of threads takes
+ * every AVG_TALL-th pixel; their sums are added in order. */
 enum { AVG_WIDE = 32, AVG_TALL = 8 };
 
 template <class T, int V> static __global__ void avg_kernel(struct op_avgpool_forward a)
@@ -237,10 +236,8 @@ int cuda_maxpool_forward(struct cuda_ops *ops, ops_stream stream, const struct o
     (void)ops;
     if (args->n <= 0 || args->c <= 0)
         return OPS_OK;
-    if (cuda_aligned(args->c * ops_type_bytes(args->type), args->x, args->y, args->where))
-        CUDA_BY_TYPE(args->type, T, (max_forward<T, pack<T>::size>(stream, args, oh, ow)));
-    else
-        CUDA_BY_TYPE(args->type, T, (max_forward<T, 1>(stream, args, oh, ow)));
+    CUDA_BY_WIDTH(cuda_aligned(args->c * ops_type_bytes(args->type), args->x, args->y, args->where),
+                  args->type, T, V, (max_forward<T, V>(stream, args, oh, ow)));
     return cudaGetLastError();
 }
 
@@ -265,10 +262,8 @@ int cuda_maxpool_backward(struct cuda_ops *ops, ops_stream stream, const struct 
     (void)ops;
     if (args->n <= 0 || args->c <= 0)
         return OPS_OK;
-    if (cuda_aligned(args->c * ops_type_bytes(args->type), args->dx, args->dy, args->where))
-        CUDA_BY_TYPE(args->type, T, (max_backward<T, pack<T>::size>(stream, args, oh, ow)));
-    else
-        CUDA_BY_TYPE(args->type, T, (max_backward<T, 1>(stream, args, oh, ow)));
+    CUDA_BY_WIDTH(cuda_aligned(args->c * ops_type_bytes(args->type), args->dx, args->dy, args->where),
+                  args->type, T, V, (max_backward<T, V>(stream, args, oh, ow)));
     return cudaGetLastError();
 }
 
@@ -284,10 +279,8 @@ int cuda_avgpool_forward(struct cuda_ops *ops, ops_stream stream, const struct o
     (void)ops;
     if (args->n <= 0 || args->c <= 0)
         return OPS_OK;
-    if (cuda_aligned(args->c * ops_type_bytes(args->type), args->x, args->y))
-        CUDA_BY_TYPE(args->type, T, (avg<T, pack<T>::size>(stream, args)));
-    else
-        CUDA_BY_TYPE(args->type, T, (avg<T, 1>(stream, args)));
+    CUDA_BY_WIDTH(cuda_aligned(args->c * ops_type_bytes(args->type), args->x, args->y), args->type, T, V,
+                  (avg<T, V>(stream, args)));
     return cudaGetLastError();
 }
 
@@ -298,12 +291,7 @@ int cuda_avgpool_backward(struct cuda_ops *ops, ops_stream stream, const struct 
     (void)ops;
     if (count == 0)
         return OPS_OK;
-    if (cuda_aligned(args->c * ops_type_bytes(args->type), args->dx, args->dy))
-        CUDA_BY_TYPE(args->type, T,
-                     (avg_back_kernel<T, pack<T>::size>
-                      <<<cuda_grid(count / pack<T>::size), CUDA_BLOCK, 0, stream>>>(*args)));
-    else
-        CUDA_BY_TYPE(args->type, T,
-                     (avg_back_kernel<T, 1><<<cuda_grid(count), CUDA_BLOCK, 0, stream>>>(*args)));
+    CUDA_BY_WIDTH(cuda_aligned(args->c * ops_type_bytes(args->type), args->dx, args->dy), args->type, T, V,
+                  (avg_back_kernel<T, V><<<cuda_grid(count / V), CUDA_BLOCK, 0, stream>>>(*args)));
     return cudaGetLastError();
 }

@@ -1,6 +1,6 @@
-/* Smaller models, CPU reference: prune sets small weights to 0; quantize stores rows of weights as bytes with
- * one scale a row (max |x| / 127, halves to even), dequantize gives them back. The kernels beside it are
- * quantize.cu. */
+/* prune, quantize and dequantize, CPU reference: prune sets small weights to 0; quantize stores rows of
+ * weights as bytes with one scale per row (max |x| / 127, halves to even); dequantize converts them back. The
+ * kernels beside it are quantize.cu. */
 #include "cpu_threads.h"
 #include "ops_cpu.h"
 #include "types.h"
@@ -26,7 +26,7 @@ static int8_t to_byte(float v)
 {
     float rounded = rintf(v);
 
-    if (!(rounded > (float)-LARGEST_BYTE)) /* not a number too */
+    if (!(rounded > (float)-LARGEST_BYTE)) /* also true for NaN */
         return -LARGEST_BYTE;
     return rounded < (float)LARGEST_BYTE ? (int8_t)rounded : LARGEST_BYTE;
 }

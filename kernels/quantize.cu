@@ -1,6 +1,6 @@
-/* Smaller models: prune sets small weights to 0; quantize stores rows of weights as bytes with one scale a
- * row (max |x| / 127, halves to even), dequantize gives them back. A block per row for quantize, else one
- * thread per element. The CPU reference is quantize.c. */
+/* prune sets small weights to 0; quantize stores rows of weights as bytes with one scale per row (max |x| /
+ * 127, halves to even); dequantize converts them back. A block per row for quantize, else one thread per
+ * element. The CPU reference is quantize.c. */
 #include "types.cuh"
 
 static __global__ void prune_kernel(struct op_prune args)

@@ -1,7 +1,7 @@
 /* SGD with momentum, CPU reference: for each weight of each parameter
  *     g = grad * multiplier + decay * weight; first = momentum * first + g; weight -= rate * first
- * and the copy is the weight in the model's type. Nothing happens if the gradients are bad (grad_check), and
- * a zero stays one where keep_zeros is set. The kernel beside it is sgd.cu. */
+ * and the copy is the weight in the model's type. If scalars->found_bad is set (grad_check), nothing is
+ * changed. With keep_zeros, a weight that is 0 stays 0. The kernel beside it is sgd.cu. */
 #include "cpu_threads.h"
 #include "grad_check.h"
 #include "ops_cpu.h"

@@ -1,7 +1,7 @@
 /* SGD with momentum over all parameters in one launch (params.cuh):
  *     g = grad * multiplier + decay * weight; first = momentum * first + g; weight -= rate * first
- * and the copy is the weight in the model's type. Nothing happens if the gradients are bad, and a zero stays
- * one where keep_zeros is set. The CPU reference is sgd.c. */
+ * and the copy is the weight in the model's type. If scalars->found_bad is set, nothing is changed. With
+ * keep_zeros, a weight that is 0 stays 0. The CPU reference is sgd.c. */
 #include "params.cuh"
 
 struct sgd_step {

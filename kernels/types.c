@@ -1,5 +1,5 @@
-/* Conversions of whole pieces between float and the types of the table; see types.h. The loops have no
- * branch on the type inside, so that the compiler vectorizes them. */
+/* Conversions of whole pieces between float and the types of the table. See types.h. The loops have no branch
+ * on the type inside, so that the compiler vectorizes them. */
 #include "types.h"
 
 const float *types_read(const void *from, enum ops_type type, size_t at, size_t count, float *scratch)

@@ -1,6 +1,6 @@
-/* The types of the table on the device: float, __nv_bfloat16 and __half, read and written as floats one by
- * one or in packs of 16 bytes; sums over warps and blocks in a fixed order. CUDA_BY_TYPE chooses the instance
- * of a template by an enum ops_type. */
+/* The types of the table on the device: float, __nv_bfloat16 and __half, read and written as floats, singly
+ * or in packs of 16 bytes; sums over warps and blocks in a fixed order; and macros that select the instance
+ * of a template by type, by packing or by both. */
 #ifndef KERNELS_TYPES_CUH
 #define KERNELS_TYPES_CUH
 
@@ -12,7 +12,7 @@
 
 enum { CUDA_WARP = 32, CUDA_PACK_BYTES = 16 };
 
-/* CUDA_BY_TYPE(type, T, statement): runs the statement with T naming the element type. */
+/* CUDA_BY_TYPE(type, T, statement): runs the statement with T defined as the element type. */
 #define CUDA_BY_TYPE(type, T, ...)                                                                           \
     do {                                                                                                     \
         if ((type) == OPS_F32) {                                                                             \
@@ -59,7 +59,7 @@ template <> __device__ __forceinline__ __half from_float<__half>(float v)
     return __float2half_rn(v);
 }
 
-/* What one 16-byte access moves: 4 floats or 8 halves. */
+/* The elements of one 16-byte access: 4 floats or 8 elements of 16 bits. */
 template <class T> struct alignas(CUDA_PACK_BYTES) pack {
     static constexpr int size = CUDA_PACK_BYTES / (int)sizeof(T);
     T v[size];
@@ -85,8 +85,7 @@ template <class T> static __device__ __forceinline__ void store_pack(T *to, cons
     *reinterpret_cast<uint4 *>(to) = u.raw;
 }
 
-/* Whether packs can be used: every address (NULL counts) and the length of a row are multiples of 16 bytes.
- */
+/* Can packs be used? True if the length of a row and every address (NULL too) are multiples of 16 bytes. */
 template <class... P> static inline bool cuda_aligned(size_t row_bytes, P... pointers)
 {
     uintptr_t all = row_bytes;
@@ -95,11 +94,11 @@ template <class... P> static inline bool cuda_aligned(size_t row_bytes, P... poi
     return all % CUDA_PACK_BYTES == 0;
 }
 
-/* Elements that a thread of the plain kernels treats together, as floats: one or two packs. */
+/* Elements that a thread of an elementwise kernel processes at a time, as floats: one or two packs. */
 enum { CUDA_GROUP = 8 };
 
-/* v = elements [at, at + CUDA_GROUP) of an array of count; what is beyond reads as 0. packed: cuda_aligned()
- * of the array, and at is a multiple of the group. */
+/* v = elements [at, at + CUDA_GROUP) of an array of count, 0 beyond its end. packed may be true if
+ * cuda_aligned() is for the array and at is a multiple of CUDA_GROUP. */
 template <class T>
 static __device__ __forceinline__ void read_group(float (&v)[CUDA_GROUP], const T *from, size_t at,
                                                   size_t count, bool packed)
@@ -143,8 +142,8 @@ static __device__ __forceinline__ void write_group(T *to, const float (&v)[CUDA_
     }
 }
 
-/* The same for rows, where it is known when compiling whether packs can be used (cuda_packed): then there is
- * no branch, and the loads of several groups can be under way together. */
+/* The same for rows, with packed (cuda_packed) known at compile time: without the branch, the loads of
+ * several groups can be in flight together. */
 template <bool PACKED, class T>
 static __device__ __forceinline__ void read_row(float (&v)[CUDA_GROUP], const T *row, size_t at, size_t cols)
 {
@@ -180,13 +179,13 @@ static __device__ __forceinline__ void write_row(T *row, const float (&v)[CUDA_G
     }
 }
 
-/* Whether rows of cols elements at these addresses (NULL counts) can be accessed in whole groups. */
+/* Can rows of cols elements at these addresses (NULL too) be accessed in whole groups? */
 template <class... P> static inline bool cuda_packed(int cols, P... pointers)
 {
     return cols % CUDA_GROUP == 0 && cuda_aligned(0, pointers...);
 }
 
-/* CUDA_BY_PACKED(packed, P, statement): runs the statement with P a constant. */
+/* CUDA_BY_PACKED(packed, P, statement): runs the statement with P defined as a constant. */
 #define CUDA_BY_PACKED(packed, P, ...)                                                                       \
     do {                                                                                                     \
         if (packed) {                                                                                        \
@@ -198,7 +197,15 @@ template <class... P> static inline bool cuda_packed(int cols, P... pointers)
         }                                                                                                    \
     } while (0)
 
-/* Groups for count elements. */
+/* CUDA_BY_WIDTH(aligned, type, T, V, statement): runs the statement with T defined as the element type and V
+ * as the elements that a thread accesses at once: a pack if aligned (cuda_aligned), else 1. */
+#define CUDA_BY_WIDTH(aligned, type, T, V, ...)                                                              \
+    CUDA_BY_PACKED(aligned, WIDTH_IS_PACK, CUDA_BY_TYPE(type, T, {                                           \
+                       constexpr int V = WIDTH_IS_PACK ? pack<T>::size : 1;                                  \
+                       __VA_ARGS__;                                                                          \
+                   }))
+
+/* Returns the number of groups for count elements. */
 static inline size_t cuda_groups(size_t count)
 {
     return (count + CUDA_GROUP - 1) / CUDA_GROUP;

@@ -1,7 +1,7 @@
-/* How the CPU reference reads and writes the three types of the table: bf16 and f16 as their 16 bits, rounded
- * to nearest, halves to even. Operations work on pieces of at most TYPES_CHUNK elements as floats: types_read
- * and types_target give the memory itself where that is floats, and else a scratch buffer on the caller's
- * stack, so that one code serves all types. Nothing here allocates. */
+/* Conversions between float and the three types of the table, for the CPU reference: bf16 and f16 are stored
+ * as 16 bits, rounded to nearest, halves to even. Operations work on pieces of at most TYPES_CHUNK floats:
+ * for OPS_F32, types_read and types_target return the memory itself, else a scratch buffer on the caller's
+ * stack, so that the same code works for all types. Nothing here allocates. */
 #ifndef KERNELS_TYPES_H
 #define KERNELS_TYPES_H
 
@@ -92,10 +92,10 @@ static inline void types_store(void *to, enum ops_type type, size_t at, float va
         ((uint16_t *)to)[at] = types_to_f16(value);
 }
 
-/* count elements from number `at` on, as floats. Read-only: it may be the memory itself. */
+/* Returns count elements from index `at` on, as floats. Read-only, since it may be the memory itself. */
 const float *types_read(const void *from, enum ops_type type, size_t at, size_t count, float *scratch);
 
-/* Where to put count floats that types_write will then store at the same place. */
+/* Returns where to put floats that types_write() then stores at index `at`. */
 float *types_target(void *to, enum ops_type type, size_t at, float *scratch);
 void types_write(void *to, enum ops_type type, size_t at, size_t count, const float *from);
 

@@ -1,4 +1,4 @@
-/* Doubling an image, and moving channels between images, CPU reference. Images are [n][h][w][c].
+/* upsample and channels_copy, CPU reference. Images are [n][h][w][c].
  *     upsample:      y[n][2h][2w][c]: each pixel four times; the gradient is the sum of the four
  *     channels_copy: out[row][out_from + i] = or += x[row][x_from + i] for i < cols
  * Threads share rows. The CUDA side is upsample.cu. */
@@ -8,10 +8,10 @@
 #include "ops_cpu.h"
 #include "types.h"
 
-/* Elements of a piece of work that is worth handing to a thread. */
+/* Elements in a piece of work for one thread. */
 enum { PIECE = 1 << 15 };
 
-/* Row `row` of y is row row / 2 of x (the heights are even, so images do not mix). */
+/* Row `row` of y is row row / 2 of x, over all images, since the height of y is even. */
 static void up_rows(const void *arg, size_t begin, size_t end)
 {
     const struct op_upsample_forward *a = arg;

@@ -1,9 +1,8 @@
-/* Doubling an image, and moving channels between images, on the device; the expressions are in upsample.c,
- * the CPU reference. A thread treats V neighbouring channels: 16 bytes of them where everything is aligned,
- * else one. */
+/* upsample and channels_copy on the device; the expressions are in upsample.c, the CPU reference. A thread
+ * moves V neighbouring channels: 16 bytes if everything is aligned, else one. */
 #include "types.cuh"
 
-/* V elements as they lie in memory. */
+/* V elements, for one access. */
 template <class T, int V> struct alignas(V * sizeof(T)) raw {
     T v[V];
 };
@@ -65,12 +64,8 @@ int cuda_upsample_forward(struct cuda_ops *ops, ops_stream stream, const struct 
     (void)ops;
     if (count == 0)
         return OPS_OK;
-    if (cuda_aligned(args->c * ops_type_bytes(args->type), args->x, args->y))
-        CUDA_BY_TYPE(args->type, T,
-                     (up_kernel<T, pack<T>::size>
-                      <<<cuda_grid(count / pack<T>::size), CUDA_BLOCK, 0, stream>>>(*args)));
-    else
-        CUDA_BY_TYPE(args->type, T, (up_kernel<T, 1><<<cuda_grid(count), CUDA_BLOCK, 0, stream>>>(*args)));
+    CUDA_BY_WIDTH(cuda_aligned(args->c * ops_type_bytes(args->type), args->x, args->y), args->type, T, V,
+                  (up_kernel<T, V><<<cuda_grid(count / V), CUDA_BLOCK, 0, stream>>>(*args)));
     return cudaGetLastError();
 }
 
@@ -81,30 +76,21 @@ int cuda_upsample_backward(struct cuda_ops *ops, ops_stream stream, const struct
     (void)ops;
     if (count == 0)
         return OPS_OK;
-    if (cuda_aligned(args->c * ops_type_bytes(args->type), args->dx, args->dy))
-        CUDA_BY_TYPE(args->type, T,
-                     (up_back_kernel<T, pack<T>::size>
-                      <<<cuda_grid(count / pack<T>::size), CUDA_BLOCK, 0, stream>>>(*args)));
-    else
-        CUDA_BY_TYPE(args->type, T,
-                     (up_back_kernel<T, 1><<<cuda_grid(count), CUDA_BLOCK, 0, stream>>>(*args)));
+    CUDA_BY_WIDTH(cuda_aligned(args->c * ops_type_bytes(args->type), args->dx, args->dy), args->type, T, V,
+                  (up_back_kernel<T, V><<<cuda_grid(count / V), CUDA_BLOCK, 0, stream>>>(*args)));
     return cudaGetLastError();
 }
 
 int cuda_channels_copy(struct cuda_ops *ops, ops_stream stream, const struct op_channels_copy *args)
 {
     size_t count = args->rows * args->cols, bytes = ops_type_bytes(args->type);
-    /* Every row of both, and where the channels begin in it. */
+    /* Multiple of 16 if that holds for each row, its part that is copied, and where that begins. */
     size_t rows = (args->x_cols | args->out_cols | args->x_from | args->out_from | args->cols) * bytes;
 
     (void)ops;
     if (count == 0)
         return OPS_OK;
-    if (cuda_aligned(rows, args->x, args->out))
-        CUDA_BY_TYPE(args->type, T,
-                     (copy_kernel<T, pack<T>::size>
-                      <<<cuda_grid(count / pack<T>::size), CUDA_BLOCK, 0, stream>>>(*args)));
-    else
-        CUDA_BY_TYPE(args->type, T, (copy_kernel<T, 1><<<cuda_grid(count), CUDA_BLOCK, 0, stream>>>(*args)));
+    CUDA_BY_WIDTH(cuda_aligned(rows, args->x, args->out), args->type, T, V,
+                  (copy_kernel<T, V><<<cuda_grid(count / V), CUDA_BLOCK, 0, stream>>>(*args)));
     return cudaGetLastError();
 }

@@ -25,7 +25,7 @@ harness/data: kernels harness/base harness/memory
 harness/model: kernels harness/base harness/memory harness/data
 harness/profile: kernels harness/base harness/memory harness/model tools/gpucap
 harness/train: kernels harness/base harness/memory harness/data harness/model harness/profile
-harness/fleet: interpose/account interpose/settings tools/gpucap
+harness/fleet: interpose/account interpose/driver interpose/settings tools/gpucap
 harness/scenario: harness/base harness/fleet interpose/settings tools/gpucap
 tools/simgpu:
 tools/simgpu/engine: tools/simgpu

@@ -1,4 +1,4 @@
-/* plot: see plot.h. */
+/* plot: small SVG files. See plot.h. */
 #include "harness/base/plot.h"
 
 #include <errno.h>
@@ -15,7 +15,7 @@ static const char *const colours[] = {"#0b7a3b", "#3b6fd4", "#b3261e", "#d98200"
 
 const char *plot_colour(unsigned number)
 {
-    return colours[number % (sizeof colours / sizeof *colours)];
+    return colours[number % (sizeof(colours) / sizeof(*colours))];
 }
 
 static void emit(struct plot *plot, const char *format, ...) __attribute__((format(printf, 2, 3)));
@@ -127,7 +127,7 @@ void plot_axis(struct plot *plot, const struct plot_frame *frame, double scale, 
 
         emit(plot, "<line x1=\"%.0f\" x2=\"%.0f\" y1=\"%.1f\" y2=\"%.1f\" stroke=\"#ddd\"/>\n", frame->left,
              frame->left + frame->width, y, y);
-        snprintf(label, sizeof label, "%.1f %s", sound(frame->y_end * i / STEPS * scale), unit);
+        snprintf(label, sizeof(label), "%.1f %s", sound(frame->y_end * i / STEPS * scale), unit);
         plot_text(plot, frame->left - 6, y + 4, "end", label);
     }
 }
@@ -178,7 +178,7 @@ static void draw_scale(struct plot *plot, const struct plot_frame *frame, double
 
         emit(plot, "<line x1=\"%.1f\" x2=\"%.1f\" y1=\"%.1f\" y2=\"%.1f\" stroke=\"%s\"/>\n", x, x,
              frame->top, bottom, i ? "#ddd" : "#888");
-        snprintf(label, sizeof label, "%g", i * step);
+        snprintf(label, sizeof(label), "%g", i * step);
         plot_remark(plot, x, bottom + REMARK + 2, "middle", label);
     }
 }

@@ -1,5 +1,5 @@
-/* The IDX source (MNIST and its relatives): images and labels in two files that must fit each other, for
- * training and, where they are there, for validation (t10k-...). Read whole at start. */
+/* The IDX source (MNIST, Fashion-MNIST and the like): images and labels in two files of the same count, for
+ * training and, if they exist, for validation (t10k-...). Read as a whole at the start. */
 #include "harness/data/dataset_source.h"
 
 #include <limits.h>

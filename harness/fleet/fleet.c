@@ -28,7 +28,7 @@ static int open_logs(struct fleet_member *members, size_t count, const char *fol
         return -1;
     }
     for (size_t i = 0; i < count; i++) {
-        snprintf(path, sizeof path, "%s/%zu.log", folder, i);
+        snprintf(path, sizeof(path), "%s/%zu.log", folder, i);
         members[i].log = fopen(path, "we");
         if (!members[i].log) {
             fprintf(stderr, "fleet: %s: %s\n", path, strerror(errno));
@@ -70,8 +70,8 @@ static void warn_of_caps(const struct fleet_plan *plan)
 
     if (plan->quiet || total == 0 || caps <= total)
         return;
-    fleet_show_bytes(caps, asked, sizeof asked);
-    fleet_show_bytes(total, there, sizeof there);
+    fleet_show_bytes(caps, asked, sizeof(asked));
+    fleet_show_bytes(total, there, sizeof(there));
     fprintf(stderr, "fleet: the caps add up to %s, but the card has %s: not all members may get theirs\n",
             asked, there);
 }
@@ -87,8 +87,8 @@ static bool all_ok(const struct fleet_member *members, size_t count)
 
 static int run_plan(const struct fleet_plan *plan)
 {
-    struct fleet_member *members = calloc(plan->count, sizeof *members);
-    struct fleet_member *alone = plan->serial ? calloc(plan->count, sizeof *alone) : NULL;
+    struct fleet_member *members = calloc(plan->count, sizeof(*members));
+    struct fleet_member *alone = plan->serial ? calloc(plan->count, sizeof(*alone)) : NULL;
     int status = 1, signal = 0;
 
     if (!members || (plan->serial && !alone))

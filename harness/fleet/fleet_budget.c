@@ -1,4 +1,4 @@
-/* fleet_budget: see fleet_budget.h. */
+/* fleet_budget: one budget for all members of a fleet. See fleet_budget.h. */
 #include "harness/fleet/fleet_budget.h"
 
 #include <string.h>
@@ -11,8 +11,8 @@ void fleet_budget_begin(struct fleet_budget *budget, const char *wait)
     static unsigned made;
     unsigned count = 0;
 
-    memset(budget, 0, sizeof *budget);
-    snprintf(budget->job, sizeof budget->job, "fleet-%ld-%u", (long)getpid(), made++);
+    memset(budget, 0, sizeof(*budget));
+    snprintf(budget->job, sizeof(budget->job), "fleet-%ld-%u", (long)getpid(), made++);
     snprintf(budget->text[count++], FLEET_BUDGET_WORD, "--group=%s", budget->job);
     if (wait)
         snprintf(budget->text[count++], FLEET_BUDGET_WORD, "--wait=%s", wait);
@@ -63,7 +63,7 @@ bool fleet_budget_read(const struct fleet_budget *budget, struct ledger_totals *
     char folder[LEDGER_PATH];
     struct sum sum = {.folder = folder, .job = budget->job, .totals = totals};
 
-    memset(totals, 0, sizeof *totals);
+    memset(totals, 0, sizeof(*totals));
     if (!budget->job[0] || !find_ledgers(folder) || ledger_each_card(folder, add_card, &sum))
         return false;
     return sum.found;

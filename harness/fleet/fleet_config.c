@@ -1,5 +1,5 @@
-/* fleet_config: see fleet_config.h. One table of options serves the parser, the help and the manual
- * page. */
+/* fleet_config: parses the list of programs that a fleet starts. See fleet_config.h. One table of options
+ * serves the parser, the help and the manual page. */
 #include "harness/fleet/fleet_config.h"
 
 #include <ctype.h>
@@ -45,10 +45,10 @@ static const struct {
     [BASELINE] = {"baseline", "serial|none", "also run them one after the other, to compare (none)"},
     [SIM] = {"sim", "[SPEC]", "on simulated cards, such as --sim=1x16G"},
     [TIMEOUT] = {"timeout", "SECONDS", "end a process that runs longer"},
-    [LOGS] = {"logs", "DIR", "write what each process says to DIR/N.log, at most 1 MiB"},
+    [LOGS] = {"logs", "DIR", "write the output of each process to DIR/N.log, at most 1 MiB"},
     [QUIET] = {"quiet", NULL, "no progress on stderr"},
     [HELP] = {"help", NULL, "this text"},
-    [MAN] = {"man", NULL, "the same as a manual page"},
+    [MAN] = {"man", NULL, "print the manual page"},
 };
 
 static int refuse(struct fleet_plan *plan, const char *format, ...) __attribute__((format(printf, 2, 3)));
@@ -58,7 +58,7 @@ static int refuse(struct fleet_plan *plan, const char *format, ...)
     va_list arguments;
 
     va_start(arguments, format);
-    vsnprintf(plan->error, sizeof plan->error, format, arguments);
+    vsnprintf(plan->error, sizeof(plan->error), format, arguments);
     va_end(arguments);
     return -EINVAL;
 }
@@ -77,7 +77,7 @@ void fleet_plan_help(FILE *out)
     for (int i = 0; i < OPTIONS; i++) {
         char name[64];
 
-        snprintf(name, sizeof name, "--%s%s%s", table[i].name, table[i].form ? "=" : "",
+        snprintf(name, sizeof(name), "--%s%s%s", table[i].name, table[i].form ? "=" : "",
                  table[i].form ? table[i].form : "");
         fprintf(out, "  %-26s %s\n", name, table[i].help);
     }
@@ -130,10 +130,10 @@ static bool read_number(const char *text, unsigned least, unsigned most, unsigne
 static void name_job(struct fleet_job *job)
 {
     const char *slash = strrchr(job->argv[0], '/');
-    size_t used = (size_t)snprintf(job->name, sizeof job->name, "%s", slash ? slash + 1 : job->argv[0]);
+    size_t used = (size_t)snprintf(job->name, sizeof(job->name), "%s", slash ? slash + 1 : job->argv[0]);
 
-    for (char *const *word = job->argv + 1; *word && used < sizeof job->name; word++)
-        used += (size_t)snprintf(job->name + used, sizeof job->name - used, " %s", *word);
+    for (char *const *word = job->argv + 1; *word && used < sizeof(job->name); word++)
+        used += (size_t)snprintf(job->name + used, sizeof(job->name) - used, " %s", *word);
     for (char *c = job->name; *c; c++)
         *c = (char)(*c < ' ' || *c >= 0x7f ? '?' : *c);
 }
@@ -142,7 +142,7 @@ static int add_jobs(struct fleet_plan *plan, unsigned count, const char *cap, bo
 {
     if (plan->count + count > FLEET_MEMBERS_MAX)
         return refuse(plan, "more than %d processes", FLEET_MEMBERS_MAX);
-    struct fleet_job *jobs = realloc(plan->jobs, (plan->count + count) * sizeof *jobs);
+    struct fleet_job *jobs = realloc(plan->jobs, (plan->count + count) * sizeof(*jobs));
     if (!jobs)
         return refuse(plan, "no memory for %u processes", count);
     plan->jobs = jobs;
@@ -183,7 +183,7 @@ static bool is_count(const char *word, unsigned *count)
     char digits[8];
     const size_t length = strlen(word);
 
-    if (length < 2 || length > sizeof digits || word[length - 1] != 'x')
+    if (length < 2 || length > sizeof(digits) || word[length - 1] != 'x')
         return false;
     memcpy(digits, word, length - 1);
     digits[length - 1] = '\0';
@@ -219,19 +219,19 @@ static int read_line(struct fleet_plan *plan, char *line, const char *file, unsi
     if (used == 0)
         return 0;
     words[used++] = NULL;
-    char **argv = malloc(used * sizeof *argv);
-    if (!argv || plan->text_count == sizeof plan->text / sizeof *plan->text) {
+    char **argv = malloc(used * sizeof(*argv));
+    if (!argv || plan->text_count == sizeof(plan->text) / sizeof(*plan->text)) {
         free(argv);
         return refuse(plan, "%s:%u: too many lines", file, number);
     }
-    memcpy(argv, words, used * sizeof *argv);
+    memcpy(argv, words, used * sizeof(*argv));
     plan->text[plan->text_count++] = (char *)argv;
     return add_jobs(plan, count, native ? NULL : cap, native, argv);
 }
 
 int fleet_plan_read(struct fleet_plan *plan, const char *text, const char *file)
 {
-    char *copy = plan->text_count < sizeof plan->text / sizeof *plan->text ? strdup(text) : NULL;
+    char *copy = plan->text_count < sizeof(plan->text) / sizeof(*plan->text) ? strdup(text) : NULL;
 
     if (!copy)
         return refuse(plan, "%s: no memory to read it", file);
@@ -402,7 +402,7 @@ int fleet_plan_parse(struct fleet_plan *plan, int argc, char **argv)
     unsigned processes = 1;
     int i = 1;
 
-    memset(plan, 0, sizeof *plan);
+    memset(plan, 0, sizeof(*plan));
     for (; i < argc && strcmp(argv[i], "--") != 0; i++) {
         if (parse_option(plan, argv[i], &processes))
             return -EINVAL;
@@ -444,5 +444,5 @@ void fleet_plan_free(struct fleet_plan *plan)
     for (size_t i = 0; i < plan->text_count; i++)
         free(plan->text[i]);
     free(plan->jobs);
-    memset(plan, 0, sizeof *plan);
+    memset(plan, 0, sizeof(*plan));
 }

@@ -1,4 +1,4 @@
-/* fleet_line: see fleet_line.h. */
+/* fleet_line: lines, progress and results in the output of a program. See fleet_line.h. */
 #include "harness/fleet/fleet_line.h"
 
 #include <math.h>
@@ -55,7 +55,7 @@ static bool read_number(const char *text, double *number)
     const size_t length = strcspn(text, " ");
     char copy[NUMBER_MAX], *end;
 
-    if (length == 0 || length >= sizeof copy || strcspn(text, "xXnN") < length)
+    if (length == 0 || length >= sizeof(copy) || strcspn(text, "xXnN") < length)
         return false;
     memcpy(copy, text, length);
     copy[length] = '\0';

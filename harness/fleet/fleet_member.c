@@ -1,4 +1,4 @@
-/* fleet_member: see fleet_member.h. */
+/* fleet_member: starts, reads and ends one program of a fleet. See fleet_member.h. */
 #include "harness/fleet/fleet_member.h"
 
 #include <errno.h>
@@ -32,7 +32,7 @@ void fleet_member_prepare(struct fleet_member *member, const struct fleet_job *j
 {
     FILE *log = member->log;
 
-    memset(member, 0, sizeof *member);
+    memset(member, 0, sizeof(*member));
     member->job = job;
     member->log = log;
     member->pipe[0] = member->pipe[1] = -1;
@@ -44,7 +44,7 @@ void fleet_member_prepare(struct fleet_member *member, const struct fleet_job *j
 static void write_error(int report, int error)
 {
     /* If this fails, the parent still sees that the child has ended. */
-    if (write(report, &error, sizeof error) < 0)
+    if (write(report, &error, sizeof(error)) < 0)
         _exit(127);
     _exit(127);
 }
@@ -78,8 +78,8 @@ static int begin_command(const struct fleet_job *job, int report, char **all)
 
     if (!fleet_beside("gpucap", gpucap))
         write_error(report, ENOENT);
-    snprintf(maximum, sizeof maximum, "--max=%s", job->cap);
-    snprintf(each, sizeof each, "--each=%s", job->each ? job->each : "");
+    snprintf(maximum, sizeof(maximum), "--max=%s", job->cap);
+    snprintf(each, sizeof(each), "--each=%s", job->each ? job->each : "");
     all[count++] = gpucap;
     all[count++] = run;
     all[count++] = maximum;
@@ -133,7 +133,7 @@ static void not_started(struct fleet_member *member, int error)
     member->pid = 0;
     member->code = error;
     member->ended_ns = fleet_now();
-    snprintf(member->reason, sizeof member->reason, "%.900s: %s", member->job->argv[0], strerror(error));
+    snprintf(member->reason, sizeof(member->reason), "%.900s: %s", member->job->argv[0], strerror(error));
 }
 
 static void close_pipes(struct fleet_member *member)
@@ -172,7 +172,7 @@ void fleet_member_start(struct fleet_member *member)
         setpgid(member->pid, member->pid); /* the child does this too; one of the two is first */
         fcntl(member->pipe[0], F_SETFL, O_NONBLOCK);
         fcntl(member->pipe[1], F_SETFL, O_NONBLOCK);
-        if (read(pipes[2][0], &error, sizeof error) != sizeof error)
+        if (read(pipes[2][0], &error, sizeof(error)) != sizeof(error))
             error = 0; /* the pipe was closed by exec */
     }
     close(pipes[2][0]);
@@ -192,9 +192,9 @@ static void hear_out(const char *line, void *arg)
 
     const size_t used = strlen(member->result), length = strlen(line);
 
-    if (!strchr(line, '=') || used + length + 2 > sizeof member->result)
+    if (!strchr(line, '=') || used + length + 2 > sizeof(member->result))
         return;
-    snprintf(member->result + used, sizeof member->result - used, "%s%s", used ? " " : "", line);
+    snprintf(member->result + used, sizeof(member->result) - used, "%s%s", used ? " " : "", line);
 }
 
 static void hear_err(const char *line, void *arg)
@@ -211,14 +211,14 @@ static void hear_err(const char *line, void *arg)
     }
     if (member->reason_fixed)
         return;
-    snprintf(member->reason, sizeof member->reason, "%s", line);
+    snprintf(member->reason, sizeof(member->reason), "%s", line);
     member->reason_fixed = strcasestr(line, OUT_OF_MEMORY) != NULL;
 }
 
 void fleet_member_read(struct fleet_member *member, int which)
 {
     char bytes[READ_BYTES];
-    const ssize_t count = read(member->pipe[which], bytes, sizeof bytes);
+    const ssize_t count = read(member->pipe[which], bytes, sizeof(bytes));
 
     if (count < 0 && (errno == EAGAIN || errno == EINTR))
         return;

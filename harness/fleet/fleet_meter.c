@@ -1,26 +1,15 @@
-/* fleet_meter: see fleet_meter.h. Declares the few NVML functions it uses, because NVML's header may be
- * missing. */
+/* fleet_meter: device memory of each process, from NVML. See fleet_meter.h. */
 #include "harness/fleet/fleet_meter.h"
 
 #include <dlfcn.h>
 #include <stddef.h>
 
 #include "harness/fleet/fleet_place.h"
+#include "interpose/driver/nvml_types.h"
 
 #define LIBRARY       "libnvidia-ml.so.1"
 #define PROCESSES_MAX 256
 #define DEVICES_MAX   16
-#define UNKNOWN       UINT64_MAX /* NVML_VALUE_NOT_AVAILABLE */
-
-struct nvml_process { /* nvmlProcessInfo_t of the _v3 call */
-    unsigned pid;
-    unsigned long long used;
-    unsigned gpu_instance, compute_instance;
-};
-
-struct nvml_memory { /* nvmlMemory_t */
-    unsigned long long total, free, used;
-};
 
 static struct {
     void *library;
@@ -109,7 +98,7 @@ uint64_t fleet_meter_of(pid_t pid)
     uint64_t used = 0;
 
     for (unsigned i = 0; i < seen_count; i++) {
-        if (pid > 0 && seen[i].pid == (unsigned)pid && seen[i].used != UNKNOWN)
+        if (pid > 0 && seen[i].pid == (unsigned)pid && seen[i].used != NVML_NOT_AVAILABLE)
             used += seen[i].used;
     }
     return used;

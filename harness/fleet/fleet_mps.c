@@ -1,4 +1,4 @@
-/* fleet_mps: see fleet_mps.h. */
+/* fleet_mps: runs a CUDA MPS server for the children. See fleet_mps.h. */
 #include "harness/fleet/fleet_mps.h"
 
 #include <dirent.h>
@@ -29,7 +29,7 @@ static bool installed(void)
     char file[PATH_MAX];
 
     for (; path && *path; path += strcspn(path, ":"), path += *path == ':') {
-        snprintf(file, sizeof file, "%.*s/%s", (int)strcspn(path, ":"), path, CONTROL);
+        snprintf(file, sizeof(file), "%.*s/%s", (int)strcspn(path, ":"), path, CONTROL);
         if (access(file, X_OK) == 0)
             return true;
     }
@@ -68,7 +68,7 @@ static bool is_up(void)
 {
     char control[PATH_MAX];
 
-    snprintf(control, sizeof control, "%s/control", folder);
+    snprintf(control, sizeof(control), "%s/control", folder);
     for (int i = 0; i < WAIT_STEPS; i++) {
         if (access(control, F_OK) == 0)
             return true;
@@ -86,7 +86,7 @@ int fleet_mps_start(void)
     const char *base = getenv("TMPDIR");
     const pid_t parent = getpid();
 
-    snprintf(folder, sizeof folder, "%s/fleet-mps.XXXXXX", base && *base ? base : "/tmp");
+    snprintf(folder, sizeof(folder), "%s/fleet-mps.XXXXXX", base && *base ? base : "/tmp");
     if (!mkdtemp(folder)) {
         fprintf(stderr, "fleet: no folder for MPS: %s\n", strerror(errno));
         return -1;

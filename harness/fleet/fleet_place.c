@@ -1,4 +1,4 @@
-/* fleet_place: see fleet_place.h. */
+/* fleet_place: finds the programs of this build and the card that children see. See fleet_place.h. */
 #include "harness/fleet/fleet_place.h"
 
 #include <dirent.h>
@@ -22,7 +22,7 @@ static bool own_ledger;       /* its ledgers are in a folder made for it */
 bool fleet_beside(const char *name, char path[PATH_MAX])
 {
     char folder[PATH_MAX];
-    const ssize_t length = readlink("/proc/self/exe", folder, sizeof folder - 1);
+    const ssize_t length = readlink("/proc/self/exe", folder, sizeof(folder) - 1);
 
     if (length < 0)
         return false;
@@ -82,12 +82,12 @@ static int prefer_libraries(const char *folder)
 /* Simulated cards of all machines have the same UUIDs: a ledger of another machine would tell wrong sizes. */
 static int use_own_ledger(void)
 {
-    char folder[sizeof SHARED_MEMORY + ID_SIZE + 16];
+    char folder[sizeof(SHARED_MEMORY) + ID_SIZE + 16];
 
     if (getenv("GPUCAP_LEDGER") && !own_ledger)
         return 0;
     own_ledger = true;
-    snprintf(folder, sizeof folder, SHARED_MEMORY "/gpucap-%s", machine);
+    snprintf(folder, sizeof(folder), SHARED_MEMORY "/gpucap-%s", machine);
     return setenv("GPUCAP_LEDGER", folder, 1);
 }
 
@@ -97,13 +97,13 @@ int fleet_place_simulate(const char *spec)
     char folder[PATH_MAX];
 
     fleet_place_clean();
-    if (cli_use_sim("sim: ", spec, folder, sizeof folder))
+    if (cli_use_sim("sim: ", spec, folder, sizeof(folder)))
         return -1;
     if (prefer_libraries(folder))
         return -1;
     if (!spec && getenv("GPUCAP_SIM_ID"))
         return 0;
-    snprintf(machine, sizeof machine, "fleet-%d-%u", (int)getpid(), made++);
+    snprintf(machine, sizeof(machine), "fleet-%d-%u", (int)getpid(), made++);
     return setenv("GPUCAP_SIM_ID", machine, 1) || use_own_ledger() ? -1 : 0;
 }
 

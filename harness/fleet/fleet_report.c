@@ -1,4 +1,4 @@
-/* fleet_report: see fleet_report.h. */
+/* fleet_report: the results of a fleet as a table or key=value lines. See fleet_report.h. */
 #include "harness/fleet/fleet_report.h"
 
 #include <math.h>
@@ -54,13 +54,13 @@ static void print_row(FILE *out, size_t i, const struct fleet_member *member,
     const int width = alone ? NAME_BESIDE : NAME_WIDTH;
     char ms[32], alone_ms[32] = "", loss[32] = "-", memory[32], ending[96];
 
-    number(fleet_member_step_ms(member), " ms", ms, sizeof ms);
+    number(fleet_member_step_ms(member), " ms", ms, sizeof(ms));
     if (alone)
-        number(fleet_member_step_ms(alone), " ms", alone_ms, sizeof alone_ms);
+        number(fleet_member_step_ms(alone), " ms", alone_ms, sizeof(alone_ms));
     if (isfinite(member->progress.loss))
-        snprintf(loss, sizeof loss, "%.4g", member->progress.loss);
-    fleet_show_bytes(member->peak_memory, memory, sizeof memory);
-    fleet_member_ending(member, ending, sizeof ending);
+        snprintf(loss, sizeof(loss), "%.4g", member->progress.loss);
+    fleet_show_bytes(member->peak_memory, memory, sizeof(memory));
+    fleet_member_ending(member, ending, sizeof(ending));
     fprintf(out, "%3zu %-*.*s %6.6s %7llu %9s%s%*s %7s %9s  %.13s\n", i, width, width, member->job->name,
             member->job->cap ? member->job->cap : "native", (unsigned long long)fleet_member_steps(member),
             ms, alone ? " " : "", alone ? 9 : 0, alone_ms, loss, memory, ending);
@@ -80,9 +80,9 @@ static void print_keys(FILE *out, size_t i, const struct fleet_member *member,
     char ending[96], text[96], name[FLEET_NAME_MAX];
     const double ms = fleet_member_step_ms(member);
 
-    fleet_member_ending(member, text, sizeof text);
-    word(text, ending, sizeof ending);
-    word(member->job->name, name, sizeof name);
+    fleet_member_ending(member, text, sizeof(text));
+    word(text, ending, sizeof(ending));
+    word(member->job->name, name, sizeof(name));
     fprintf(out, "member=%zu name=%s cap=%s end=%s code=%d steps=%llu seconds=%.3f steps_per_s=%.3f", i, name,
             member->job->cap ? member->job->cap : "native", ending, member->code,
             (unsigned long long)fleet_member_steps(member), fleet_member_seconds(member), rate(member));
@@ -104,7 +104,7 @@ static void print_deaths(FILE *out, const struct fleet_member *members, size_t c
 
         if (members[i].end == FLEET_OK)
             continue;
-        fleet_member_ending(&members[i], ending, sizeof ending);
+        fleet_member_ending(&members[i], ending, sizeof(ending));
         fprintf(out, "member %zu: %s%s%.200s\n", i, ending, members[i].reason[0] ? ": " : "",
                 members[i].reason);
     }
@@ -134,7 +134,7 @@ static void tell_totals(FILE *out, const struct fleet_member *alone, size_t coun
 {
     char memory[32];
 
-    fleet_show_bytes(totals->peak_memory, memory, sizeof memory);
+    fleet_show_bytes(totals->peak_memory, memory, sizeof(memory));
     fprintf(out, "%zu of %zu ended well: %llu steps in %.1f s, %.1f a second\npeaks add up to %s\n",
             totals->ok, totals->count, (unsigned long long)totals->steps, totals->wall_s, totals->steps_per_s,
             memory);

@@ -1,4 +1,4 @@
-/* fleet_run: see fleet_run.h. */
+/* fleet_run: runs the members of a fleet to their end. See fleet_run.h. */
 #include "harness/fleet/fleet_run.h"
 
 #include <errno.h>
@@ -99,7 +99,7 @@ static void read_signals(struct loop *loop)
 {
     struct signalfd_siginfo info;
 
-    while (read(signals, &info, sizeof info) == sizeof info) {
+    while (read(signals, &info, sizeof(info)) == sizeof(info)) {
         if (info.ssi_signo == SIGCHLD)
             continue;
         signal_all(loop, stopped_by ? SIGKILL : (int)info.ssi_signo);
@@ -201,7 +201,7 @@ int fleet_run(struct fleet_member *members, size_t count, const struct fleet_wat
 {
     struct loop loop = {.members = members, .count = count, .watch = watch};
 
-    loop.polls = calloc(2 * count + 1, sizeof *loop.polls);
+    loop.polls = calloc(2 * count + 1, sizeof(*loop.polls));
     if (!loop.polls)
         return SIGABRT;
     loop.card_before = fleet_meter_used();

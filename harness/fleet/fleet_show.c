@@ -1,4 +1,4 @@
-/* fleet_show: see fleet_show.h. */
+/* fleet_show: progress of a fleet on stderr. See fleet_show.h. */
 #include "harness/fleet/fleet_show.h"
 
 #include <math.h>
@@ -32,7 +32,7 @@ void fleet_show_bytes(uint64_t bytes, char *text, size_t size)
 
 void fleet_show_open(struct fleet_show *show, bool quiet)
 {
-    memset(show, 0, sizeof *show);
+    memset(show, 0, sizeof(*show));
     show->quiet = quiet;
     show->terminal = isatty(STDERR_FILENO);
 }
@@ -89,17 +89,17 @@ void fleet_show_line(const struct fleet_member *member, size_t number, char *lin
     if (length)
         bar[0] = ' ', bar[1] = '[', bar[length + 2] = ']', bar[length + 3] = '\0';
     if (progress->steps)
-        snprintf(steps, sizeof steps, "%llu/%llu", (unsigned long long)progress->step,
+        snprintf(steps, sizeof(steps), "%llu/%llu", (unsigned long long)progress->step,
                  (unsigned long long)progress->steps);
     if (isfinite(progress->loss))
-        snprintf(loss, sizeof loss, "%.4g", progress->loss);
+        snprintf(loss, sizeof(loss), "%.4g", progress->loss);
     if (isfinite(ms))
-        snprintf(step, sizeof step, ms < 1000 ? "%.1f ms" : "%.0f ms", ms);
-    fleet_show_bytes(member->memory ? member->memory : member->peak_memory, memory, sizeof memory);
+        snprintf(step, sizeof(step), ms < 1000 ? "%.1f ms" : "%.0f ms", ms);
+    fleet_show_bytes(member->memory ? member->memory : member->peak_memory, memory, sizeof(memory));
     if (member->end == FLEET_RUNNING)
-        write_time(fleet_member_seconds_left(member), ending, sizeof ending);
+        write_time(fleet_member_seconds_left(member), ending, sizeof(ending));
     else
-        fleet_member_ending(member, ending, sizeof ending);
+        fleet_member_ending(member, ending, sizeof(ending));
     snprintf(line, width, "%3zu %-*.*s%s %11s %8s %7s %9s  %s", number, name, name, member->job->name, bar,
              steps, step, loss, memory, ending);
 }
@@ -114,7 +114,7 @@ static void draw(struct fleet_show *show, const struct fleet_member *members, si
     if (show->of == members && show->drawn)
         fprintf(stderr, "\033[%uA", show->drawn);
     for (size_t i = 0; i < lines; i++) {
-        fleet_show_line(&members[i], i, line, columns < sizeof line ? columns : sizeof line);
+        fleet_show_line(&members[i], i, line, columns < sizeof(line) ? columns : sizeof(line));
         fprintf(stderr, "\r%s\033[K\n", line);
     }
     show->drawn = (unsigned)lines;
@@ -129,7 +129,7 @@ static void tell(struct fleet_show *show, const struct fleet_member *members, si
     char line[LINE_BYTES];
 
     if (show->of != members)
-        memset(show->said_end, 0, sizeof show->said_end);
+        memset(show->said_end, 0, sizeof(show->said_end));
     show->of = members;
     for (size_t i = 0; i < count && i < SAID_MAX; i++) {
         const bool news = show->said_end[i] != members[i].end;

@@ -125,7 +125,7 @@ size_t arena_largest_free(const struct arena *arena)
     return largest;
 }
 
-bool arena_check(const struct arena *arena)
+const char *arena_check(const struct arena *arena)
 {
     const struct arena_block *previous = NULL;
     size_t end = 0;
@@ -133,12 +133,14 @@ bool arena_check(const struct arena *arena)
 
     for (const struct arena_block *block = arena->first; block; block = block->next) {
         if (block->previous != previous || block->offset != end || block->bytes == 0)
-            return false;
+            return "blocks are not adjacent";
         if (previous && previous->free && block->free)
-            return false;
+            return "two free blocks are adjacent";
         end += block->bytes;
         taken += block->free ? 0 : block->bytes;
         previous = block;
     }
-    return end == arena->size && taken == arena->taken;
+    if (end != arena->size)
+        return "the blocks do not cover the arena";
+    return taken != arena->taken ? "the sum of taken blocks is wrong" : NULL;
 }

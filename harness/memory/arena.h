@@ -32,7 +32,7 @@ bool arena_give(struct arena *arena, size_t offset);
 size_t arena_largest_free(const struct arena *arena);
 
 /* Checks the structure, for tests: blocks are adjacent and cover the arena, no two free blocks are
- * adjacent, `taken` is their sum. */
-bool arena_check(const struct arena *arena);
+ * adjacent, `taken` is their sum. Returns NULL, or what is wrong. */
+const char *arena_check(const struct arena *arena);
 
 #endif

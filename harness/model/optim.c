@@ -1,5 +1,5 @@
-/* The optimizer. The table of parameters is copied to the device only when an address in it has changed:
- * every step where gradients are allocated anew, once where they stay. */
+/* The optimizer. The table of parameters is copied to the device only when an address in it has changed: once
+ * if gradients keep their memory, every step otherwise. */
 #include "harness/model/optim.h"
 
 #include <math.h>

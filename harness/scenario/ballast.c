@@ -97,7 +97,7 @@ int main(void)
     size_t leave;
 
     prctl(PR_SET_PDEATHSIG, SIGKILL);
-    while (fgets(line, sizeof line, stdin)) {
+    while (fgets(line, sizeof(line), stdin)) {
         if (read_request(line, &leave)) {
             answer(leave);
         } else {

@@ -45,7 +45,7 @@ static const struct {
      "them "
      "train?"},
 };
-enum { SCENARIOS = sizeof scenarios / sizeof *scenarios };
+enum { SCENARIOS = sizeof(scenarios) / sizeof(*scenarios) };
 
 enum option_id { CARD, PROCESSES, QUICK, TINY, SIM, OUT, RECORD, WRITE_DOCS, VERBOSE, HELP, MAN, OPTIONS };
 
@@ -56,17 +56,17 @@ static const struct {
     [CARD] = {"card", "SIZE", "the size of the card; the default is chosen by what the workload needs"},
     [PROCESSES] = {"processes", "N", "of b, f and g (4)"},
     [QUICK] = {"quick", NULL, "fewer steps, coarser searches"},
-    [TINY] = {"tiny", NULL, "the smallest trainings, to see that all works"},
+    [TINY] = {"tiny", NULL, "the smallest trainings, to check that everything works"},
     [SIM] = {"sim", NULL, "on simgpu even where there is a GPU"},
     [OUT] = {"out", "DIR", "where the pictures go (scenarios-out beside this program)"},
     [RECORD] =
         {"record", "DIR",
          "of a to d, records a way that runs out of memory and gpucap's there, and writes their pages"},
     [WRITE_DOCS] = {"write-docs", "[ROOT]",
-                    "also writes ROOT/docs/benchmarks.md and, with several letters, README.md's table"},
+                    "also writes ROOT/docs/benchmarks.md and, with several letters, the table in README.md"},
     [VERBOSE] = {"verbose", NULL, "shows every command"},
     [HELP] = {"help", NULL, "this text"},
-    [MAN] = {"man", NULL, "the same as a manual page"},
+    [MAN] = {"man", NULL, "print the manual page"},
 };
 
 static const char synopsis[] = "[option...] all | LETTER...\n";
@@ -85,7 +85,7 @@ static void print_help(FILE *out)
     for (int i = 0; i < OPTIONS; i++) {
         char name[64];
 
-        snprintf(name, sizeof name, "--%s%s%s", options[i].name, options[i].form ? "=" : "",
+        snprintf(name, sizeof(name), "--%s%s%s", options[i].name, options[i].form ? "=" : "",
                  options[i].form ? options[i].form : "");
         fprintf(out, "  %-20s %s\n", name, options[i].help);
     }
@@ -233,7 +233,7 @@ static int prepare_environment(const struct settings *settings)
         fputs("scenarios: runs under gpucap already; start it without\n", stderr);
         return -1;
     }
-    for (unsigned i = 0; i < sizeof inherited / sizeof *inherited; i++)
+    for (unsigned i = 0; i < sizeof(inherited) / sizeof(*inherited); i++)
         unsetenv(inherited[i]);
     if (settings->scenario.card.simulated) /* a simulated context does not grow: nothing to leave for it */
         setenv("GPUCAP_RESERVE", "0", 1);
@@ -286,7 +286,7 @@ static int run_wanted(struct settings *settings, struct scenario_result *results
         docs_print(result, stdout);
         fflush(stdout);
         (*count)++;
-        snprintf(path, sizeof path, "%s/scenario-%c.svg", settings->out, result->letter);
+        snprintf(path, sizeof(path), "%s/scenario-%c.svg", settings->out, result->letter);
         error |= docs_plot(path, origin, result, 1);
         error |= result->rows == 0;
     }
@@ -328,7 +328,7 @@ static int run(struct settings *settings, int argc, char **argv)
         return 128 + fleet_run_stopped();
     if (settings->docs && docs_write(settings->docs, &origin, results, count))
         error = 1;
-    snprintf(path, sizeof path, "%s/scenarios.svg", settings->out);
+    snprintf(path, sizeof(path), "%s/scenarios.svg", settings->out);
     error |= docs_plot(path, &origin, results, count);
     print_summary(&origin, results, count);
     printf("\nplots: %s\n", path);

@@ -1,4 +1,4 @@
-/* scenario_card: see scenario_card.h. */
+/* scenario_card: a card of a given size, simulated or real. See scenario_card.h. */
 #include "harness/scenario/scenario_card.h"
 
 #include <fcntl.h>
@@ -34,10 +34,10 @@ int card_choose(struct card_choice *card, bool simulated)
 {
     static struct probe probe;
 
-    memset(card, 0, sizeof *card);
+    memset(card, 0, sizeof(*card));
     card->simulated = simulated || fleet_place_simulated() || !fleet_place_has_gpu();
     if (card->simulated) {
-        snprintf(card->name, sizeof card->name, "simgpu");
+        snprintf(card->name, sizeof(card->name), "simgpu");
         card->whole = SIM_WHOLE;
         card->context = SIM_CONTEXT;
         return card_resize(card, card->whole);
@@ -47,7 +47,7 @@ int card_choose(struct card_choice *card, bool simulated)
         return problem(card, "the driver finds no device");
     if (!fleet_meter_open())
         return problem(card, "NVML does not start");
-    snprintf(card->name, sizeof card->name, "%s", probe.devices[0].name);
+    snprintf(card->name, sizeof(card->name), "%s", probe.devices[0].name);
     card->whole = (fleet_meter_total() - fleet_meter_used()) / PAGE * PAGE;
     card->context = GPU_CONTEXT;
     card->set = card->whole;
@@ -61,7 +61,7 @@ static int resize_simulated(struct card_choice *card, uint64_t bytes)
     char spec[96];
 
     fleet_meter_close();
-    snprintf(spec, sizeof spec, "1x%llu;ctx=%llu", (unsigned long long)bytes,
+    snprintf(spec, sizeof(spec), "1x%llu;ctx=%llu", (unsigned long long)bytes,
              (unsigned long long)card->context);
     if (fleet_place_simulate(spec))
         return problem(card, "the simulated card cannot be made");
@@ -79,7 +79,7 @@ static void end_ballast(void)
         fclose(ballast.from);
     if (ballast.pid > 0)
         waitpid(ballast.pid, NULL, 0);
-    memset(&ballast, 0, sizeof ballast);
+    memset(&ballast, 0, sizeof(ballast));
 }
 
 static void become_ballast(const int in[2], const int out[2], const char *path, pid_t parent)
@@ -136,7 +136,7 @@ static int resize_gpu(struct card_choice *card, uint64_t bytes)
         return -1;
     fprintf(ballast.to, "leave %llu\n", (unsigned long long)bytes);
     fflush(ballast.to);
-    if (!fgets(answer, sizeof answer, ballast.from)) {
+    if (!fgets(answer, sizeof(answer), ballast.from)) {
         end_ballast();
         return problem(card, "ballast ended; is there room for its context?");
     }

@@ -41,7 +41,7 @@ static const struct crowd_way ways[] = {
     {"arena, gpucap, one job", "--alloc=arena", false, JOB, false},
     {"naive, gpucap, one job", "--alloc=naive", false, JOB, false},
 };
-enum { WAYS = sizeof ways / sizeof *ways };
+enum { WAYS = sizeof(ways) / sizeof(*ways) };
 
 struct crowd {
     uint64_t size[RUNGS]; /* falling */
@@ -93,9 +93,9 @@ static bool run_way(struct scenario *scenario, const struct crowd_way *crowd_way
     struct scenario_way way = {
         .name = crowd_way->name, .base = scenario_work(scenario), .arguments = arguments};
 
-    snprintf(whole, sizeof whole, "%llu", (unsigned long long)scenario->card.set);
-    snprintf(share, sizeof share, "%llu", (unsigned long long)(scenario->card.set / count));
-    snprintf(fraction, sizeof fraction, "--fraction=%.3f", 0.9 / count);
+    snprintf(whole, sizeof(whole), "%llu", (unsigned long long)scenario->card.set);
+    snprintf(share, sizeof(share), "%llu", (unsigned long long)(scenario->card.set / count));
+    snprintf(fraction, sizeof(fraction), "--fraction=%.3f", 0.9 / count);
     if (crowd_way->cap != NATIVE)
         way.cap = crowd_way->cap == SHARE_EACH ? share : whole;
     if (crowd_way->cap == JOB_EACH)
@@ -132,8 +132,8 @@ static bool climb_row(struct scenario *scenario, unsigned i, struct crowd *crowd
             return false;
         if (!run_way(scenario, &ways[i], &total))
             return false;
-        cell_of(&total, cell, sizeof cell);
-        scenario_cell_bytes(scenario->card.set, card, sizeof card);
+        cell_of(&total, cell, sizeof(cell));
+        scenario_cell_bytes(scenario->card.set, card, sizeof(card));
         scenario_say(scenario, "%-32s card %-10s %s train, %.1f s", ways[i].name, card, cell, total.wall_s);
         table_set(&result->table, 2 + rung, "%s", cell);
         scenario_bar(result, rung, total.trained, "%u of %u", total.trained, total.count);
@@ -143,7 +143,7 @@ static bool climb_row(struct scenario *scenario, unsigned i, struct crowd *crowd
         crowd->all_from[i] = crowd->size[rung];
         rate = total.wall_s > 0 ? (double)total.steps / total.wall_s : NAN;
     }
-    scenario_cell_bytes(crowd->all_from[i], card, sizeof card);
+    scenario_cell_bytes(crowd->all_from[i], card, sizeof(card));
     table_set(&result->table, 1, "%s", card);
     if (isfinite(rate))
         table_set(&result->table, 2 + crowd->rungs, "%.1f", rate);
@@ -171,7 +171,7 @@ static void describe(const struct crowd *crowd, int i, unsigned count, char *tex
         snprintf(text, size, "nowhere all %u", count);
         return;
     }
-    scenario_cell_bytes(crowd->all_from[i], card, sizeof card);
+    scenario_cell_bytes(crowd->all_from[i], card, sizeof(card));
     snprintf(text, size, "all %u train from a card of %s (%s)", count, card, ways[i].name);
 }
 
@@ -182,13 +182,13 @@ static void say_briefly(struct scenario_result *result, const struct crowd *crow
     const int ours = best_of(crowd, false);
     char card[32];
 
-    scenario_cell_bytes(crowd->all_from[0], card, sizeof card);
-    snprintf(result->brief_native, sizeof result->brief_native, "arenas: %.15s",
+    scenario_cell_bytes(crowd->all_from[0], card, sizeof(card));
+    snprintf(result->brief_native, sizeof(result->brief_native), "arenas: %.15s",
              crowd->all_from[0] ? card : "never all");
-    scenario_cell_bytes(ours < 0 ? 0 : crowd->all_from[ours], card, sizeof card);
-    snprintf(result->brief_gpucap, sizeof result->brief_gpucap, "%.12s", ours < 0 ? "never all" : card);
+    scenario_cell_bytes(ours < 0 ? 0 : crowd->all_from[ours], card, sizeof(card));
+    snprintf(result->brief_gpucap, sizeof(result->brief_gpucap), "%.12s", ours < 0 ? "never all" : card);
     if (!result->brief_verdict[0])
-        snprintf(result->brief_verdict, sizeof result->brief_verdict, "none");
+        snprintf(result->brief_verdict, sizeof(result->brief_verdict), "none");
 }
 
 /* The line where gpucap does not help: ways that need no larger card without it, and ways under it that are
@@ -200,8 +200,8 @@ static void judge(struct scenario *scenario, const struct crowd *crowd)
     const int native = best_of(crowd, true), ours = best_of(crowd, false);
     char without[160] = "", useless[160] = "";
 
-    describe(crowd, native, count, result->native, sizeof result->native);
-    describe(crowd, ours, count, result->gpucap, sizeof result->gpucap);
+    describe(crowd, native, count, result->native, sizeof(result->native));
+    describe(crowd, ours, count, result->gpucap, sizeof(result->gpucap));
     for (unsigned i = 0; i < WAYS; i++) {
         const bool as_good = ours >= 0 && crowd->all_from[i] && crowd->all_from[i] <= crowd->all_from[ours];
         const bool worse =
@@ -211,17 +211,17 @@ static void judge(struct scenario *scenario, const struct crowd *crowd)
                                                       : NULL;
 
         if (list)
-            snprintf(list + strlen(list), sizeof without - strlen(list), "%s%s", *list ? "; " : "",
+            snprintf(list + strlen(list), sizeof(without) - strlen(list), "%s%s", *list ? "; " : "",
                      ways[i].name);
         if (list == without)
-            scenario_list(result->brief_verdict, sizeof result->brief_verdict, ways[i].name);
+            scenario_list(result->brief_verdict, sizeof(result->brief_verdict), ways[i].name);
     }
     if (*without)
-        snprintf(result->verdict, sizeof result->verdict,
+        snprintf(result->verdict, sizeof(result->verdict),
                  "programs that take no more than they need; without it all train on as small a card: %s",
                  without);
     else
-        snprintf(result->verdict, sizeof result->verdict,
+        snprintf(result->verdict, sizeof(result->verdict),
                  "nowhere here: no native way trains all on as small a card");
     say_briefly(result, crowd);
     scenario_note(result, "Where gpucap does not help: %s.", result->verdict);
@@ -246,8 +246,8 @@ static void record(struct scenario *scenario, const struct crowd *crowd)
     if (ours < 0 || crowd->all_from[ours] > size || !scenario_card(scenario, size) ||
         !scenario_record(scenario, &way, scenario->processes))
         return;
-    snprintf(whole, sizeof whole, "%llu", (unsigned long long)scenario->card.set);
-    snprintf(share, sizeof share, "%llu", (unsigned long long)(scenario->card.set / scenario->processes));
+    snprintf(whole, sizeof(whole), "%llu", (unsigned long long)scenario->card.set);
+    snprintf(share, sizeof(share), "%llu", (unsigned long long)(scenario->card.set / scenario->processes));
     way.name = "arena, gpucap, one job with each";
     way.cap = whole;
     way.each = share;
@@ -265,13 +265,13 @@ void scenario_arenas(struct scenario *scenario)
     if (!choose_rungs(scenario, &crowd))
         return;
     for (unsigned i = 0; i < crowd.rungs; i++) {
-        scenario_cell_bytes(crowd.size[i], card, sizeof card);
-        snprintf(heads + strlen(heads), sizeof heads - strlen(heads), "|%s", card);
+        scenario_cell_bytes(crowd.size[i], card, sizeof(card));
+        snprintf(heads + strlen(heads), sizeof(heads) - strlen(heads), "|%s", card);
         struct scenario_panel *panel = &result->panels[scenario_panel(result, true, "processes that train")];
-        snprintf(panel->where, sizeof panel->where, "card of %s", card);
+        snprintf(panel->where, sizeof(panel->where), "card of %s", card);
         panel->shared = i > 0;
     }
-    snprintf(heads + strlen(heads), sizeof heads - strlen(heads), "|steps/s there");
+    snprintf(heads + strlen(heads), sizeof(heads) - strlen(heads), "|steps/s there");
     table_begin(&result->table, heads);
     scenario_note(
         result,

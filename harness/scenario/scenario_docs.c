@@ -1,4 +1,4 @@
-/* scenario_docs: see scenario_docs.h. */
+/* scenario_docs: writes results as Markdown and SVG. See scenario_docs.h. */
 #include "harness/scenario/scenario_docs.h"
 
 #include <ctype.h>
@@ -34,8 +34,8 @@ char *docs_replace(const char *text, const char *key, const char *section, bool 
 {
     char begin[160], end[160], *result = NULL;
 
-    snprintf(begin, sizeof begin, "<!-- begin %s -->\n", key);
-    snprintf(end, sizeof end, "<!-- end %s -->\n", key);
+    snprintf(begin, sizeof(begin), "<!-- begin %s -->\n", key);
+    snprintf(end, sizeof(end), "<!-- end %s -->\n", key);
     const char *from = strstr(text, begin), *to = from ? strstr(from, end) : NULL;
     if (!to && !append)
         return NULL;
@@ -63,7 +63,7 @@ static void processor_name(char *name, size_t size)
     char line[256];
 
     snprintf(name, size, "processor");
-    while (file && fgets(line, sizeof line, file)) {
+    while (file && fgets(line, sizeof(line), file)) {
         const char *colon = strchr(line, ':');
 
         if (strncmp(line, "model name", 10) == 0 && colon && colon[1]) {
@@ -92,27 +92,28 @@ void docs_origin_here(struct docs_origin *origin, const struct card_choice *card
     double load = 0;
     size_t used;
 
-    memset(origin, 0, sizeof *origin);
+    memset(origin, 0, sizeof(*origin));
     origin->simulated = card->simulated;
-    slug_of(card->name, origin->slug, sizeof origin->slug);
-    snprintf(origin->device, sizeof origin->device, "%s", card->name);
+    slug_of(card->name, origin->slug, sizeof(origin->slug));
+    snprintf(origin->device, sizeof(origin->device), "%s", card->name);
     if (!card->simulated) {
         probe_driver(&probe, NULL);
-        snprintf(origin->device, sizeof origin->device, "%.60s, driver %.24s", card->name, probe.release);
+        snprintf(origin->device, sizeof(origin->device), "%.60s, driver %.24s", card->name, probe.release);
     }
-    processor_name(processor, sizeof processor);
+    processor_name(processor, sizeof(processor));
     if (uname(&system) == 0)
-        snprintf(origin->machine, sizeof origin->machine, "%.80s, %ld cores, %.20s %.20s", processor,
+        snprintf(origin->machine, sizeof(origin->machine), "%.80s, %ld cores, %.20s %.20s", processor,
                  sysconf(_SC_NPROCESSORS_ONLN), system.sysname, system.machine);
     if (getloadavg(&load, 1) == 1 && load > (double)sysconf(_SC_NPROCESSORS_ONLN))
         origin->busy = load;
-    strftime(origin->date, sizeof origin->date, "%Y-%m-%d %H:%M UTC", gmtime_r(&now, &date));
+    strftime(origin->date, sizeof(origin->date), "%Y-%m-%d %H:%M UTC", gmtime_r(&now, &date));
     const char *slash = strrchr(argv[0], '/');
-    used = (size_t)snprintf(origin->command, sizeof origin->command, "build/%s", slash ? slash + 1 : argv[0]);
-    for (int i = 1; i < argc && used < sizeof origin->command; i++) {
+    used =
+        (size_t)snprintf(origin->command, sizeof(origin->command), "build/%s", slash ? slash + 1 : argv[0]);
+    for (int i = 1; i < argc && used < sizeof(origin->command); i++) {
         if (!changes_figures(argv[i]))
             continue;
-        used += (size_t)snprintf(origin->command + used, sizeof origin->command - used, " %s", argv[i]);
+        used += (size_t)snprintf(origin->command + used, sizeof(origin->command) - used, " %s", argv[i]);
     }
 }
 
@@ -202,8 +203,8 @@ static char *read_whole(const char *path)
 static int write_whole(const char *path, const char *text)
 {
     char fresh[PATH_MAX];
-    const int length = snprintf(fresh, sizeof fresh, "%s.new", path);
-    FILE *file = length > 0 && (size_t)length < sizeof fresh ? fopen(fresh, "we") : NULL;
+    const int length = snprintf(fresh, sizeof(fresh), "%s.new", path);
+    FILE *file = length > 0 && (size_t)length < sizeof(fresh) ? fopen(fresh, "we") : NULL;
 
     bool good = file && fputs(text, file) >= 0;
     if (file && fclose(file))
@@ -232,8 +233,8 @@ static int write_readme(const char *root, const struct docs_origin *origin,
 {
     char path[PATH_MAX], key[96];
 
-    snprintf(path, sizeof path, "%s/README.md", root);
-    snprintf(key, sizeof key, "scenarios %s", origin->slug);
+    snprintf(path, sizeof(path), "%s/README.md", root);
+    snprintf(key, sizeof(key), "scenarios %s", origin->slug);
     char *text = read_whole(path);
     if (!text) {
         fprintf(stderr, "scenarios: %s cannot be read: %s\n", path, strerror(errno));
@@ -242,7 +243,7 @@ static int write_readme(const char *root, const struct docs_origin *origin,
     text = put_section(text, key, docs_summary(origin, results, count), false);
     int error = write_whole(path, text);
     free(text);
-    snprintf(path, sizeof path, "%s/docs/scenarios-%s.svg", root, origin->slug);
+    snprintf(path, sizeof(path), "%s/docs/scenarios-%s.svg", root, origin->slug);
     return error ? error : docs_plot(path, origin, results, count);
 }
 
@@ -251,14 +252,14 @@ int docs_write(const char *root, const struct docs_origin *origin, const struct 
 {
     char path[PATH_MAX], key[96];
 
-    snprintf(path, sizeof path, "%s/docs/benchmarks.md", root);
+    snprintf(path, sizeof(path), "%s/docs/benchmarks.md", root);
     char *text = read_whole(path);
     if (!text)
         text = strdup(intro);
     if (!text)
         return -1;
     for (unsigned i = 0; i < count; i++) {
-        snprintf(key, sizeof key, "scenario %c %s", results[i].letter, origin->slug);
+        snprintf(key, sizeof(key), "scenario %c %s", results[i].letter, origin->slug);
         text = put_section(text, key, section_of(origin, &results[i]), true);
     }
     const int error = write_whole(path, text);
@@ -289,7 +290,7 @@ static void draw_legend(struct plot *plot)
     } entries[] = {{"under gpucap", COLOUR_GPUCAP}, {"without gpucap", COLOUR_NATIVE}};
     double x = 10;
 
-    for (unsigned i = 0; i < sizeof entries / sizeof *entries; i++, x += 130) {
+    for (unsigned i = 0; i < sizeof(entries) / sizeof(*entries); i++, x += 130) {
         plot_rect(plot, x, 31, 12, 12, plot_colour(entries[i].colour));
         plot_text(plot, x + 18, 41, "start", entries[i].name);
     }
@@ -335,7 +336,7 @@ static double draw_result(struct plot *plot, const struct scenario_result *resul
     const double width = (each < PANEL_MOST ? each : PANEL_MOST) - GAP;
     char title[160];
 
-    snprintf(title, sizeof title, "(%c) %s", result->letter, result->title);
+    snprintf(title, sizeof(title), "(%c) %s", result->letter, result->title);
     plot_heading(plot, 10, top + 14, title);
     for (unsigned i = 0; i < result->panel_count; i++) {
         struct plot_frame frame = {.left = LEFT + i * (width + GAP),
@@ -364,7 +365,7 @@ int docs_plot(const char *path, const struct docs_origin *origin, const struct s
     if (!error) {
         double top = TOP;
 
-        snprintf(title, sizeof title, "%s, %s, %s%s", origin->device, origin->date, origin->command,
+        snprintf(title, sizeof(title), "%s, %s, %s%s", origin->device, origin->date, origin->command,
                  origin->simulated ? " (times of a simulated device)" : "");
         plot_text(&plot, 10, 20, "start", title);
         draw_legend(&plot);

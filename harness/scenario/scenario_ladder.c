@@ -1,7 +1,8 @@
-/* scenario_ladder: see scenario_ladder.h. The whole card comes first and says what each way holds; the other
- * rungs lie between the least that any way must have and the most that one holds. A way goes down the ladder
- * until it fails. The smallest card is then searched between that rung and the one above; a card with less
- * than the context and what is live at once is known to fail. */
+/* scenario_ladder: runs several ways of one training on a ladder of card sizes. See scenario_ladder.h. The
+ * whole card comes first and says what each way holds; the other rungs lie between the least that any way
+ * must have and the most that one holds. A way goes down the ladder until it fails. The smallest card is then
+ * searched between that rung and the one above; a card with less than the context and what is live at once is
+ * known to fail. */
 #include "harness/scenario/scenario_ladder.h"
 
 #include <math.h>
@@ -67,7 +68,7 @@ static int best_of(const struct ladder_figures *figures, unsigned count, bool ca
 void ladder_judge(const struct ladder_figures *figures, unsigned count, uint64_t grain,
                   struct ladder_verdict *verdict)
 {
-    memset(verdict, 0, sizeof *verdict);
+    memset(verdict, 0, sizeof(*verdict));
     verdict->gpucap = best_of(figures, count, true);
     verdict->native = best_of(figures, count, false);
     for (unsigned i = 0; verdict->gpucap >= 0 && i < count; i++) {
@@ -90,7 +91,7 @@ struct climb {
     unsigned rungs;
     uint64_t grain;
     struct ladder_figures figures[LADDER_WAYS];
-    uint64_t least; /* a smaller card cannot do: the context, and what the thriftiest way has live at once */
+    uint64_t least; /* no way fits a smaller card: the context, and the least live bytes of any way */
     char cell[LADDER_WAYS][LADDER_RUNGS][48];
     int best;                     /* the best way under gpucap; -1: none */
     const struct ladder_way *way; /* of the search */
@@ -129,7 +130,7 @@ static bool prepare(struct climb *climb, const struct ladder_way *way, uint64_t 
         full->arguments[1 + i] = way->arguments[i];
     if (!scenario_card(climb->scenario, size))
         return false;
-    snprintf(full->cap, sizeof full->cap, "%llu", (unsigned long long)climb->scenario->card.set);
+    snprintf(full->cap, sizeof(full->cap), "%llu", (unsigned long long)climb->scenario->card.set);
     full->way.cap = way->capped ? full->cap : NULL;
     return true;
 }
@@ -152,9 +153,9 @@ static bool stand_on(struct climb *climb, unsigned i, unsigned rung, struct scen
     figures->time[rung] = time_of(climb, outcome);
     if (outcome->end == FLEET_OK) {
         figures->smallest = climb->rung[rung];
-        say_time(climb, figures->time[rung], climb->cell[i][rung], sizeof climb->cell[i][rung]);
+        say_time(climb, figures->time[rung], climb->cell[i][rung], sizeof(climb->cell[i][rung]));
     } else {
-        snprintf(climb->cell[i][rung], sizeof climb->cell[i][rung], "%.47s", outcome->ending);
+        snprintf(climb->cell[i][rung], sizeof(climb->cell[i][rung]), "%.47s", outcome->ending);
     }
     return true;
 }
@@ -243,21 +244,21 @@ static void fill_table(struct climb *climb)
     struct scenario_result *result = climb->scenario->result;
     const char *what = climb->plan->whole_run ? "whole run" : "step";
     char heads[TABLE_COLUMNS * 64], size[32];
-    size_t used = (size_t)snprintf(heads, sizeof heads, "memory|smallest card|%s, large card", what);
+    size_t used = (size_t)snprintf(heads, sizeof(heads), "memory|smallest card|%s, large card", what);
 
     for (unsigned rung = 1; rung < climb->rungs; rung++) {
-        scenario_cell_bytes(climb->rung[rung], size, sizeof size);
-        used += (size_t)snprintf(heads + used, sizeof heads - used, "|%s", size);
+        scenario_cell_bytes(climb->rung[rung], size, sizeof(size));
+        used += (size_t)snprintf(heads + used, sizeof(heads) - used, "|%s", size);
     }
-    snprintf(heads + used, sizeof heads - used, "|held, large card");
+    snprintf(heads + used, sizeof(heads) - used, "|held, large card");
     table_begin(&result->table, heads);
     for (unsigned i = 0; i < climb->plan->count; i++) {
         table_row(&result->table, "%s", climb->plan->ways[i].name);
-        scenario_cell_bytes(climb->figures[i].smallest, size, sizeof size);
+        scenario_cell_bytes(climb->figures[i].smallest, size, sizeof(size));
         table_set(&result->table, 1, "%s", size);
         for (unsigned rung = 0; rung < climb->rungs; rung++)
             table_set(&result->table, 2 + rung, "%s", climb->cell[i][rung]);
-        scenario_cell_bytes(climb->figures[i].peak, size, sizeof size);
+        scenario_cell_bytes(climb->figures[i].peak, size, sizeof(size));
         table_set(&result->table, 2 + climb->rungs, "%s", size);
         table_fill(&result->table, "-");
     }
@@ -271,10 +272,10 @@ static void fill_picture(struct climb *climb)
 
     const unsigned smallest = scenario_panel(result, false, "smallest card, %s", large ? "GiB" : "MiB");
     for (unsigned rung = 0; rung < climb->rungs; rung++) {
-        scenario_cell_bytes(climb->rung[rung], size, sizeof size);
+        scenario_cell_bytes(climb->rung[rung], size, sizeof(size));
         const unsigned panel =
             scenario_panel(result, false, climb->plan->whole_run ? "whole run, s" : "step, ms");
-        snprintf(result->panels[panel].where, sizeof result->panels[panel].where, "card of %s", size);
+        snprintf(result->panels[panel].where, sizeof(result->panels[panel].where), "card of %s", size);
         result->panels[panel].shared = rung > 0;
     }
     for (unsigned i = 0; i < climb->plan->count; i++) {
@@ -303,14 +304,14 @@ static void describe(const struct climb *climb, int i, int rung, char *text, siz
 {
     char card[32], time[32], there[32] = "the large card";
 
-    scenario_cell_bytes(climb->figures[i].smallest, card, sizeof card);
+    scenario_cell_bytes(climb->figures[i].smallest, card, sizeof(card));
     if (rung < 0) {
         snprintf(text, size, "%s (card of %s)", climb->plan->ways[i].name, card);
         return;
     }
-    say_time(climb, climb->figures[i].time[rung], time, sizeof time);
+    say_time(climb, climb->figures[i].time[rung], time, sizeof(time));
     if (rung > 0)
-        scenario_cell_bytes(climb->rung[rung], there, sizeof there);
+        scenario_cell_bytes(climb->rung[rung], there, sizeof(there));
     snprintf(text, size, "%s (card of %s; %s on %s%s)", climb->plan->ways[i].name, card, time,
              rung > 0 ? "one of " : "", there);
 }
@@ -328,7 +329,7 @@ static void list_ways(const struct climb *climb, const struct ladder_verdict *ve
         if (!wanted[i])
             continue;
         describe(climb, (int)i, ladder_common_rung(&climb->figures[i], &climb->figures[verdict->gpucap]), one,
-                 sizeof one);
+                 sizeof(one));
         used +=
             (size_t)snprintf(text + used, size - used, "%s%s%s", gap == words && used ? "; " : "", gap, one);
         gap = ", ";
@@ -360,21 +361,21 @@ static void say_briefly(const struct climb *climb, const struct ladder_verdict *
         if (!climb->figures[i].capped && climb->figures[i].smallest > worst)
             worst = climb->figures[i].smallest;
     }
-    scenario_cell_bytes(best, low, sizeof low);
-    scenario_cell_bytes(worst, high, sizeof high);
+    scenario_cell_bytes(best, low, sizeof(low));
+    scenario_cell_bytes(worst, high, sizeof(high));
     if (!(best >> 30) == !(worst >> 30)) /* one unit for both */
         low[strcspn(low, " ")] = '\0';
     if (best == worst)
-        snprintf(result->brief_native, sizeof result->brief_native, "%.10s", high);
+        snprintf(result->brief_native, sizeof(result->brief_native), "%.10s", high);
     else
-        snprintf(result->brief_native, sizeof result->brief_native, "%.10s to %.9s", low, high);
+        snprintf(result->brief_native, sizeof(result->brief_native), "%.10s to %.9s", low, high);
     scenario_cell_bytes(climb->figures[verdict->gpucap].smallest, result->brief_gpucap,
-                        sizeof result->brief_gpucap);
-    if (join_names(climb, verdict->as_good, result->brief_verdict, sizeof result->brief_verdict))
+                        sizeof(result->brief_gpucap));
+    if (join_names(climb, verdict->as_good, result->brief_verdict, sizeof(result->brief_verdict)))
         return;
-    snprintf(result->brief_verdict, sizeof result->brief_verdict, "slower: ");
-    if (!join_names(climb, verdict->as_small, result->brief_verdict, sizeof result->brief_verdict))
-        snprintf(result->brief_verdict, sizeof result->brief_verdict, "none");
+    snprintf(result->brief_verdict, sizeof(result->brief_verdict), "slower: ");
+    if (!join_names(climb, verdict->as_small, result->brief_verdict, sizeof(result->brief_verdict)))
+        snprintf(result->brief_verdict, sizeof(result->brief_verdict), "none");
 }
 
 /* The fastest native way where memory is plenty. */
@@ -405,16 +406,16 @@ static void judge(struct climb *climb)
         return;
     const struct ladder_figures *ours = &climb->figures[verdict.gpucap];
     const int rung = ladder_common_rung(ours, &climb->figures[verdict.native]);
-    describe(climb, verdict.native, rung, result->native, sizeof result->native);
-    describe(climb, verdict.gpucap, rung, result->gpucap, sizeof result->gpucap);
+    describe(climb, verdict.native, rung, result->native, sizeof(result->native));
+    describe(climb, verdict.gpucap, rung, result->gpucap, sizeof(result->gpucap));
     list_ways(climb, &verdict, verdict.as_good, "as good without it: ", result->verdict,
-              sizeof result->verdict);
+              sizeof(result->verdict));
     list_ways(climb, &verdict, verdict.as_small,
-              "as small a card without it, in more time: ", result->verdict, sizeof result->verdict);
+              "as small a card without it, in more time: ", result->verdict, sizeof(result->verdict));
     say_briefly(climb, &verdict);
-    scenario_cell_bytes(climb->grain, grain, sizeof grain);
+    scenario_cell_bytes(climb->grain, grain, sizeof(grain));
     if (!result->verdict[0])
-        snprintf(result->verdict, sizeof result->verdict,
+        snprintf(result->verdict, sizeof(result->verdict),
                  "nowhere here: no native way needs as small a card");
     scenario_note(
         result,
@@ -423,8 +424,8 @@ static void judge(struct climb *climb)
     if (fastest >= 0 && isfinite(ours->time[0]) && climb->figures[fastest].time[0] > 0) {
         char ours_time[32], native_time[32];
 
-        say_time(climb, ours->time[0], ours_time, sizeof ours_time);
-        say_time(climb, climb->figures[fastest].time[0], native_time, sizeof native_time);
+        say_time(climb, ours->time[0], ours_time, sizeof(ours_time));
+        say_time(climb, climb->figures[fastest].time[0], native_time, sizeof(native_time));
         scenario_note(result, "With room to spare: %s %s, %s %s (%.2f times as long).",
                       climb->plan->ways[verdict.gpucap].name, ours_time, climb->plan->ways[fastest].name,
                       native_time, ours->time[0] / climb->figures[fastest].time[0]);

@@ -39,7 +39,7 @@ static void accumulation_row(struct scenario *scenario, scenario_work_list base,
     }
     work[count] = NULL;
     const unsigned long long wanted = largest > 4 ? 3 * largest / 4 * 4 : 4 * largest;
-    snprintf(batch, sizeof batch, "--batch=%llu", wanted);
+    snprintf(batch, sizeof(batch), "--batch=%llu", wanted);
     if (!scenario_train(scenario, &way, &outcome))
         return;
     table_row(&result->table, "%s of %llu", way.name, wanted);
@@ -47,7 +47,7 @@ static void accumulation_row(struct scenario *scenario, scenario_work_list base,
         table_set(&result->table, 1, "%llu x %llu", (unsigned long long)outcome.accumulate,
                   (unsigned long long)outcome.batch);
         table_set(&result->table, 2, "%.1f", outcome.samples_per_s);
-        scenario_cell_bytes(outcome.peak, peak, sizeof peak);
+        scenario_cell_bytes(outcome.peak, peak, sizeof(peak));
         table_set(&result->table, 3, "%s", peak);
         scenario_row(result, way.name, COLOUR_GPUCAP);
         scenario_bar(result, 0, (double)(outcome.batch * outcome.accumulate), "%llu x %llu",
@@ -70,7 +70,7 @@ static uint64_t batch_row(struct scenario *scenario, const struct scenario_way *
         return 0;
     table_row(&result->table, "%s", way->name);
     if (outcome.end == FLEET_OK) {
-        scenario_cell_bytes(outcome.peak, peak, sizeof peak);
+        scenario_cell_bytes(outcome.peak, peak, sizeof(peak));
         table_set(&result->table, 1, "%llu", (unsigned long long)outcome.batch);
         table_set(&result->table, 2, "%.1f", outcome.samples_per_s);
         table_set(&result->table, 3, "%s", peak);
@@ -100,14 +100,14 @@ void scenario_batch(struct scenario *scenario)
     const char *const plain[] = {scenario_few_steps(scenario), NULL};
     const struct scenario_way native = {
         "fp32, a card of that size", NULL, scenario_work(scenario), plain, NULL, NULL, NULL, 0};
-    uint64_t largest[sizeof fits / sizeof *fits] = {0};
+    uint64_t largest[sizeof(fits) / sizeof(*fits)] = {0};
     char cap[32], card[32];
 
     table_begin(&result->table, "training|largest batch|samples/s|peak by NVML");
     scenario_panel(result, true, "largest batch, samples");
     scenario_panel(result, true, "samples/s");
-    snprintf(cap, sizeof cap, "%llu", (unsigned long long)size);
-    scenario_cell_bytes(size, card, sizeof card);
+    snprintf(cap, sizeof(cap), "%llu", (unsigned long long)size);
+    scenario_cell_bytes(size, card, sizeof(card));
     scenario_note(result, "Under gpucap with a cap of %s, --alloc=naive; the first row without gpucap.",
                   card);
     if (!scenario_card(scenario, size))
@@ -115,7 +115,7 @@ void scenario_batch(struct scenario *scenario)
     const uint64_t natively = batch_row(scenario, &native);
     if (!scenario_card(scenario, scenario->card.whole))
         return;
-    for (unsigned i = 0; i < sizeof fits / sizeof *fits && !fleet_run_stopped(); i++) {
+    for (unsigned i = 0; i < sizeof(fits) / sizeof(*fits) && !fleet_run_stopped(); i++) {
         const char *const more[] = {scenario_few_steps(scenario), fits[i].arguments[0],
                                     fits[i].arguments[0] ? fits[i].arguments[1] : NULL, NULL};
         const struct scenario_way way = {fits[i].name, cap, scenario_work(scenario), more, NULL, NULL,
@@ -125,19 +125,19 @@ void scenario_batch(struct scenario *scenario)
         if (i == 0 && largest[0])
             accumulation_row(scenario, scenario_work(scenario), cap, largest[0]);
     }
-    snprintf(result->native, sizeof result->native, "batch of %llu on a card of %s",
+    snprintf(result->native, sizeof(result->native), "batch of %llu on a card of %s",
              (unsigned long long)natively, card);
-    snprintf(result->gpucap, sizeof result->gpucap,
+    snprintf(result->gpucap, sizeof(result->gpucap),
              "batch of %llu under a cap of %s, %llu with checkpointing and bf16",
              (unsigned long long)largest[0], card, (unsigned long long)largest[3]);
-    snprintf(result->verdict, sizeof result->verdict,
+    snprintf(result->verdict, sizeof(result->verdict),
              "%s: %llu in fp32 against %llu; checkpointing and bf16 buy the rest with or without it",
              largest[0] <= natively ? "no larger batch"
                                     : "nowhere here: its pool makes room for a larger batch",
              (unsigned long long)largest[0], (unsigned long long)natively);
-    snprintf(result->brief_native, sizeof result->brief_native, "batch of %u", (unsigned)natively);
-    snprintf(result->brief_gpucap, sizeof result->brief_gpucap, "%u", (unsigned)largest[0]);
-    snprintf(result->brief_verdict, sizeof result->brief_verdict, "%s",
+    snprintf(result->brief_native, sizeof(result->brief_native), "batch of %u", (unsigned)natively);
+    snprintf(result->brief_gpucap, sizeof(result->brief_gpucap), "%u", (unsigned)largest[0]);
+    snprintf(result->brief_verdict, sizeof(result->brief_verdict), "%s",
              largest[0] <= natively ? "a card of that size" : "none");
     scenario_note(result, "Where gpucap does not help: %s.", result->verdict);
 }

@@ -20,7 +20,7 @@ static const struct manner manners[] = {
     {"together, MPS", true, BARE, true},         {"gpucap, a share each", true, SHARE_EACH, false},
     {"gpucap, one job", true, ONE_JOB, false},   {"gpucap, one job, and MPS", true, ONE_JOB, true},
 };
-enum { MANNERS = sizeof manners / sizeof *manners };
+enum { MANNERS = sizeof(manners) / sizeof(*manners) };
 
 struct measured {
     unsigned trained;
@@ -80,7 +80,7 @@ static bool run_manner(struct scenario *scenario, const struct manner *manner, s
     char cap[32];
     struct scenario_way way = {.name = manner->name, .base = scenario_work(scenario), .arguments = steps};
 
-    snprintf(cap, sizeof cap, "%llu",
+    snprintf(cap, sizeof(cap), "%llu",
              (unsigned long long)(scenario->card.set / (manner->cap == SHARE_EACH ? count : 1)));
     way.cap = manner->cap == BARE ? NULL : cap;
     if (manner->cap == ONE_JOB) {
@@ -106,17 +106,17 @@ static void judge_throughput(struct scenario_result *result, const struct measur
     }
     if (ours < 0 || figures[native].training_rate <= 0)
         return;
-    snprintf(result->native, sizeof result->native, "%s: %.1f steps/s", manners[native].name,
+    snprintf(result->native, sizeof(result->native), "%s: %.1f steps/s", manners[native].name,
              figures[native].training_rate);
-    snprintf(result->gpucap, sizeof result->gpucap, "%s: %.1f steps/s", manners[ours].name,
+    snprintf(result->gpucap, sizeof(result->gpucap), "%s: %.1f steps/s", manners[ours].name,
              figures[ours].training_rate);
     const double ratio = figures[ours].training_rate / figures[native].training_rate;
-    snprintf(result->verdict, sizeof result->verdict, "%s: %.2f times the steps of the best native way",
+    snprintf(result->verdict, sizeof(result->verdict), "%s: %.2f times the steps of the best native way",
              ratio > 1.05 ? "nowhere here: its best way is faster" : "throughput, where all fits", ratio);
-    snprintf(result->brief_native, sizeof result->brief_native, "%.0f steps/s",
+    snprintf(result->brief_native, sizeof(result->brief_native), "%.0f steps/s",
              figures[native].training_rate);
-    snprintf(result->brief_gpucap, sizeof result->brief_gpucap, "%.0f/s", figures[ours].training_rate);
-    snprintf(result->brief_verdict, sizeof result->brief_verdict, "%s",
+    snprintf(result->brief_gpucap, sizeof(result->brief_gpucap), "%.0f/s", figures[ours].training_rate);
+    snprintf(result->brief_verdict, sizeof(result->brief_verdict), "%s",
              ratio > 1.05 ? "none" : manners[native].name);
     scenario_note(result, "Where gpucap does not help: %s.", result->verdict);
 }

@@ -48,8 +48,8 @@ struct arguments {
 static void set_arguments(struct arguments *arguments, const struct peaks *peaks, unsigned batch,
                           const char *steps)
 {
-    snprintf(arguments->batch, sizeof arguments->batch, "--val-batch=%u", batch);
-    snprintf(arguments->batches, sizeof arguments->batches, "--val-batches=%u",
+    snprintf(arguments->batch, sizeof(arguments->batch), "--val-batch=%u", batch);
+    snprintf(arguments->batches, sizeof(arguments->batches), "--val-batches=%u",
              (peaks->batch + batch - 1) / batch);
     arguments->list[0] = steps;
     arguments->list[1] = arguments->batch;
@@ -105,7 +105,7 @@ static bool run_row(struct peaks *peaks, enum row row, const char *name, unsigne
     const bool job = row == JOB || row == JOB_WAITS, share = row == SHARE || row == SHARE_SMALLER;
 
     set_arguments(&arguments, peaks, batch, scenario_steps(scenario));
-    snprintf(cap, sizeof cap, "%llu",
+    snprintf(cap, sizeof(cap), "%llu",
              (unsigned long long)(scenario->card.set / (share ? scenario->processes : 1)));
     way.cap = job || share ? cap : NULL;
     if (job) {
@@ -151,9 +151,9 @@ static void fill_row(struct peaks *peaks, enum row row, const char *name)
 
     if (!figures->done)
         return;
-    scenario_cell_bytes(total->sum_of_peaks, sum, sizeof sum);
-    scenario_cell_bytes(total->peak_of_sum, peak, sizeof peak);
-    scenario_cell_bytes(figures->job.lent, lent, sizeof lent);
+    scenario_cell_bytes(total->sum_of_peaks, sum, sizeof(sum));
+    scenario_cell_bytes(total->peak_of_sum, peak, sizeof(peak));
+    scenario_cell_bytes(figures->job.lent, lent, sizeof(lent));
     table_row(&result->table, "%s", name);
     table_set(&result->table, 1, "%u of %u", total->trained, total->count);
     table_set(&result->table, 2, "%u", total->without_memory);
@@ -192,28 +192,28 @@ static void judge(struct peaks *peaks, const char *const names[ROWS])
             continue;
         if (row < SHARE)
             as_good = names[row];
-        snprintf(others + strlen(others), sizeof others - strlen(others), "%s%s (%.1f s)",
+        snprintf(others + strlen(others), sizeof(others) - strlen(others), "%s%s (%.1f s)",
                  *others ? ", " : "", names[row], other->total.wall_s);
     }
-    scenario_cell_bytes(ours->total.sum_of_peaks, sum, sizeof sum);
-    scenario_cell_bytes(ours->total.peak_of_sum, peak, sizeof peak);
-    snprintf(result->native, sizeof result->native, "%u of %u train together", native->total.trained,
+    scenario_cell_bytes(ours->total.sum_of_peaks, sum, sizeof(sum));
+    scenario_cell_bytes(ours->total.peak_of_sum, peak, sizeof(peak));
+    snprintf(result->native, sizeof(result->native), "%u of %u train together", native->total.trained,
              native->total.count);
-    snprintf(result->gpucap, sizeof result->gpucap,
+    snprintf(result->gpucap, sizeof(result->gpucap),
              "one job that lends and waits: %u of %u in %.1f s; peak of the sum %s, sum of the peaks %s; "
              "waited %.1f s",
              ours->total.trained, ours->total.count, ours->total.wall_s, peak, sum,
              (double)ours->job.waited_ms / 1000);
-    snprintf(result->brief_native, sizeof result->brief_native, "%u of %u train", native->total.trained,
+    snprintf(result->brief_native, sizeof(result->brief_native), "%u of %u train", native->total.trained,
              native->total.count);
-    snprintf(result->brief_gpucap, sizeof result->brief_gpucap, "%u of %u train", ours->total.trained,
+    snprintf(result->brief_gpucap, sizeof(result->brief_gpucap), "%u of %u train", ours->total.trained,
              ours->total.count);
-    snprintf(result->brief_verdict, sizeof result->brief_verdict, "%.27s", as_good);
+    snprintf(result->brief_verdict, sizeof(result->brief_verdict), "%.27s", as_good);
     if (*others)
-        snprintf(result->verdict, sizeof result->verdict, "as fast without one job (%.1f s): %s",
+        snprintf(result->verdict, sizeof(result->verdict), "as fast without one job (%.1f s): %s",
                  ours->total.wall_s, others);
     else
-        snprintf(result->verdict, sizeof result->verdict,
+        snprintf(result->verdict, sizeof(result->verdict),
                  "nowhere here: no other way trains all in as little time");
     scenario_note(result, "Where gpucap does not help: %s.", result->verdict);
 }
@@ -238,7 +238,7 @@ void scenario_peaks(struct scenario *scenario)
     peaks.budget = budget_for(&peaks);
     if (!scenario_card(scenario, peaks.budget))
         return;
-    for (unsigned i = 0; i < sizeof order / sizeof *order; i++) {
+    for (unsigned i = 0; i < sizeof(order) / sizeof(*order); i++) {
         if (scenario->tiny && order[i] == SERIAL)
             continue;
         if (!run_row(&peaks, order[i], names[order[i]], peaks.batch))
@@ -248,9 +248,9 @@ void scenario_peaks(struct scenario *scenario)
         return;
     for (unsigned row = 0; row < ROWS; row++)
         fill_row(&peaks, (enum row)row, names[row]);
-    scenario_cell_bytes(peaks.base, base, sizeof base);
-    scenario_cell_bytes(peaks.peak, peak, sizeof peak);
-    scenario_cell_bytes(scenario->card.set, budget, sizeof budget);
+    scenario_cell_bytes(peaks.base, base, sizeof(base));
+    scenario_cell_bytes(peaks.peak, peak, sizeof(peak));
+    scenario_cell_bytes(scenario->card.set, budget, sizeof(budget));
     scenario_note(
         result,
         "%u trainings on a card of %s. One holds %s, and %s while it validates %u pictures at once. A "

@@ -42,7 +42,7 @@ static bool remove_old(const char *pattern)
 static bool run_page(char *gpucap, const glob_t *found, char *page)
 {
     static char verb[] = "page", to[] = "-o";
-    char **argv = calloc(found->gl_pathc + PAGE_WORDS + 1, sizeof *argv);
+    char **argv = calloc(found->gl_pathc + PAGE_WORDS + 1, sizeof(*argv));
     size_t count = 0;
     pid_t child;
     int status = -1;
@@ -81,11 +81,11 @@ static void say_outcome(struct scenario *scenario, const struct scenario_way *wa
     const char *name = strrchr(page, '/') + 1;
     char card[32], outcome[64];
 
-    scenario_cell_bytes(scenario->card.set, card, sizeof card);
+    scenario_cell_bytes(scenario->card.set, card, sizeof(card));
     if (total->count > 1)
-        snprintf(outcome, sizeof outcome, "%u of %u train", total->trained, total->count);
+        snprintf(outcome, sizeof(outcome), "%u of %u train", total->trained, total->count);
     else
-        snprintf(outcome, sizeof outcome, "%s",
+        snprintf(outcome, sizeof(outcome), "%s",
                  total->trained          ? "trains"
                  : total->without_memory ? "out of memory"
                                          : "failed");
@@ -103,12 +103,13 @@ bool scenario_record(struct scenario *scenario, const struct scenario_way *way, 
     struct scenario_total total;
     struct scenario_way recorded = *way;
 
-    snprintf(group, sizeof group, "--group=scenario-%c%s", scenario->result->letter, native ? "" : "-gpucap");
-    snprintf(stem, sizeof stem, "%s/%s", scenario->record, group + strlen("--group="));
-    snprintf(record, sizeof record, "--record=%s.%%p.gpucap", stem);
-    snprintf(pattern, sizeof pattern, "%s.*.gpucap", stem);
-    snprintf(page, sizeof page, "%s.html", stem);
-    snprintf(cap, sizeof cap, "%llu", (unsigned long long)scenario->card.set);
+    snprintf(group, sizeof(group), "--group=scenario-%c%s", scenario->result->letter,
+             native ? "" : "-gpucap");
+    snprintf(stem, sizeof(stem), "%s/%s", scenario->record, group + strlen("--group="));
+    snprintf(record, sizeof(record), "--record=%s.%%p.gpucap", stem);
+    snprintf(pattern, sizeof(pattern), "%s.*.gpucap", stem);
+    snprintf(page, sizeof(page), "%s.html", stem);
+    snprintf(cap, sizeof(cap), "%llu", (unsigned long long)scenario->card.set);
     if (native)
         recorded.cap = cap;
     recorded.run = words;

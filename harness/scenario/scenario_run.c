@@ -30,7 +30,7 @@ void scenario_note(struct scenario_result *result, const char *format, ...)
     if (result->notes == SCENARIO_NOTES)
         return;
     va_start(arguments, format);
-    vsnprintf(result->note[result->notes++], sizeof result->note[0], format, arguments);
+    vsnprintf(result->note[result->notes++], sizeof(result->note[0]), format, arguments);
     va_end(arguments);
 }
 
@@ -40,13 +40,13 @@ void scenario_list(char *cell, size_t size, const char *name)
     size_t used = strlen(cell);
     const char *gap = used && cell[used - 1] != ' ' ? ", " : "";
 
-    if (used >= sizeof more && !strcmp(cell + used - (sizeof more - 1), more))
+    if (used >= sizeof(more) && !strcmp(cell + used - (sizeof(more) - 1), more))
         return;
     if (used + strlen(gap) + strlen(name) < size) {
         snprintf(cell + used, size - used, "%s%s", gap, name);
         return;
     }
-    while (used + sizeof more > size) { /* without the last name */
+    while (used + sizeof(more) > size) { /* without the last name */
         cell[used] = '\0';
         const char *comma = strrchr(cell, ',');
         used = comma ? (size_t)(comma - cell) : 0;
@@ -61,7 +61,7 @@ unsigned scenario_panel(struct scenario_result *result, bool more, const char *f
 
     result->panels[i].more = more;
     va_start(arguments, format);
-    vsnprintf(result->panels[i].title, sizeof result->panels[i].title, format, arguments);
+    vsnprintf(result->panels[i].title, sizeof(result->panels[i].title), format, arguments);
     va_end(arguments);
     return i;
 }
@@ -82,7 +82,7 @@ void scenario_bar(struct scenario_result *result, unsigned panel, double value, 
         return;
     result->panels[panel].value[result->rows - 1] = value;
     va_start(arguments, format);
-    vsnprintf(result->panels[panel].note[result->rows - 1], sizeof result->panels[panel].note[0], format,
+    vsnprintf(result->panels[panel].note[result->rows - 1], sizeof(result->panels[panel].note[0]), format,
               arguments);
     va_end(arguments);
 }
@@ -127,7 +127,7 @@ bool scenario_card(struct scenario *scenario, uint64_t bytes)
 
     if (card_resize(&scenario->card, bytes) == 0)
         return true;
-    scenario_cell_bytes(bytes, text, sizeof text);
+    scenario_cell_bytes(bytes, text, sizeof(text));
     scenario_say(scenario, "a card of %s cannot be had: %s", text, scenario->card.problem);
     table_row(&scenario->result->table, "skipped: no card of %s (%s)", text, scenario->card.problem);
     return false;
@@ -160,10 +160,10 @@ static void judge(const struct fleet_member *member, struct scenario_outcome *ou
     /* Two models in one process have a line each, whose step is the pair's, and then one together. */
     const char *pair = strstr(member->result, "pair=");
 
-    memset(outcome, 0, sizeof *outcome);
+    memset(outcome, 0, sizeof(*outcome));
     outcome->end = member->end;
-    fleet_member_ending(member, outcome->ending, sizeof outcome->ending);
-    snprintf(outcome->reason, sizeof outcome->reason, "%.250s", member->reason);
+    fleet_member_ending(member, outcome->ending, sizeof(outcome->ending));
+    snprintf(outcome->reason, sizeof(outcome->reason), "%.250s", member->reason);
     outcome->step_ms = fleet_member_step_ms(member);
     outcome->samples_per_s = fleet_line_number(pair ? pair : member->result, "samples_per_s", NAN);
     outcome->loss = fleet_line_number(member->result, "loss_last", NAN);
@@ -182,8 +182,8 @@ static void announce(const struct scenario *scenario, const struct scenario_way 
 
     if (!scenario->verbose)
         return;
-    for (; *argv && used < sizeof text; argv++)
-        used += (size_t)snprintf(text + used, sizeof text - used, " %s", *argv);
+    for (; *argv && used < sizeof(text); argv++)
+        used += (size_t)snprintf(text + used, sizeof(text) - used, " %s", *argv);
     scenario_say(scenario, "%s%s%s%s%s%s%s%s", way->env ? way->env[0] : "", way->env ? " " : "",
                  way->cap ? "gpucap run --max=" : "", way->cap ? way->cap : "", way->each ? " --each=" : "",
                  way->each ? way->each : "", way->cap ? " --" : "", text);
@@ -210,7 +210,7 @@ bool scenario_train_many(struct scenario *scenario, const struct scenario_way *w
     char *argv[SCENARIO_ARGUMENTS];
     struct fleet_job job = {
         .argv = argv, .cap = way->cap, .env = way->env, .each = way->each, .run = way->run};
-    struct fleet_member *members = calloc(count, sizeof *members);
+    struct fleet_member *members = calloc(count, sizeof(*members));
     struct fleet_show show;
     uint64_t card_peak = 0;
     const struct fleet_watch watch = {.timeout_s = TIMEOUT_S,
@@ -224,7 +224,7 @@ bool scenario_train_many(struct scenario *scenario, const struct scenario_way *w
         return false;
     compose(way, argv);
     announce(scenario, way, argv);
-    snprintf(job.name, sizeof job.name, "%s", way->name);
+    snprintf(job.name, sizeof(job.name), "%s", way->name);
     fleet_show_open(&show, false);
     show.quiet = !show.terminal;
     for (unsigned i = 0; i < count; i++)
@@ -245,9 +245,9 @@ bool scenario_train(struct scenario *scenario, const struct scenario_way *way,
 
     if (!scenario_train_many(scenario, way, 1, true, outcome, NULL))
         return false;
-    scenario_cell_bytes(scenario->card.set, card, sizeof card);
-    scenario_cell_bytes(outcome->peak, peak, sizeof peak);
-    scenario_cell_ms(outcome, time, sizeof time);
+    scenario_cell_bytes(scenario->card.set, card, sizeof(card));
+    scenario_cell_bytes(outcome->peak, peak, sizeof(peak));
+    scenario_cell_ms(outcome, time, sizeof(time));
     scenario_say(scenario, "%-28s card %-10s %-16s peak %-10s %.1f s%s%.120s", way->name, card, time, peak,
                  outcome->seconds, outcome->end == FLEET_FAILED ? "  " : "",
                  outcome->end == FLEET_FAILED ? outcome->reason : "");

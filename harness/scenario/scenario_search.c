@@ -1,4 +1,4 @@
-/* scenario_search: see scenario_search.h. */
+/* scenario_search: finds the smallest size that works. See scenario_search.h. */
 #include "harness/scenario/scenario_search.h"
 
 #include <stdbool.h>

@@ -23,7 +23,7 @@ static const struct ladder_way pair_ways[] = {
 void scenario_pair(struct scenario *scenario)
 {
     const struct ladder_plan plan = {.ways = pair_ways,
-                                     .count = sizeof pair_ways / sizeof *pair_ways,
+                                     .count = sizeof(pair_ways) / sizeof(*pair_ways),
                                      .steps = scenario_steps(scenario),
                                      .few_steps = scenario_few_steps(scenario),
                                      .shown = PRIVATE_CACHES};
@@ -46,7 +46,7 @@ static const struct ladder_way spike_ways[] = {
 void scenario_spike(struct scenario *scenario)
 {
     const struct ladder_plan plan = {.ways = spike_ways,
-                                     .count = sizeof spike_ways / sizeof *spike_ways,
+                                     .count = sizeof(spike_ways) / sizeof(*spike_ways),
                                      .steps = scenario_steps(scenario),
                                      .few_steps = scenario_few_steps(scenario),
                                      .shown = CACHE,
@@ -69,7 +69,7 @@ static const struct ladder_way fragment_ways[] = {
 void scenario_fragments(struct scenario *scenario)
 {
     const struct ladder_plan plan = {.ways = fragment_ways,
-                                     .count = sizeof fragment_ways / sizeof *fragment_ways,
+                                     .count = sizeof(fragment_ways) / sizeof(*fragment_ways),
                                      .steps = scenario_few_steps(scenario),
                                      .few_steps = scenario_few_steps(scenario),
                                      .shown = CACHE};

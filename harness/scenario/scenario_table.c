@@ -1,4 +1,4 @@
-/* scenario_table: see scenario_table.h. */
+/* scenario_table: a table of texts, aligned or as Markdown. See scenario_table.h. */
 #include "harness/scenario/scenario_table.h"
 
 #include <stdarg.h>
@@ -6,7 +6,7 @@
 
 void table_begin(struct table *table, const char *heads)
 {
-    memset(table, 0, sizeof *table);
+    memset(table, 0, sizeof(*table));
     while (*heads && table->columns < TABLE_COLUMNS) {
         const size_t length = strcspn(heads, "|");
 

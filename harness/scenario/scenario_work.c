@@ -1,4 +1,4 @@
-/* scenario_work: see scenario_work.h. */
+/* scenario_work: the trainings that the scenarios run. See scenario_work.h. */
 #include "harness/scenario/scenario_work.h"
 
 #include <stddef.h>

@@ -132,7 +132,8 @@ enum status checkpoint_can_save(const char *path)
     struct stat info;
 
     if (!stat(path, &info) && !S_ISREG(info.st_mode))
-        return status_fail(STATUS_FAILED, "--save=%s: what is there is not a file, and stays", path);
+        return status_fail(STATUS_FAILED,
+                           "--save=%s: it exists and is not a regular file, so it is not replaced", path);
     checkpoint_place_folder(path, folder);
     return access(folder, W_OK | X_OK) ? checkpoint_file_fail(&file, "the checkpoint cannot be created")
                                        : STATUS_OK;

@@ -63,8 +63,8 @@ static void remove_dead(const char *path)
     closedir(folder);
 }
 
-/* Returns a new file with its lock held, or -1. EAGAIN: another process took it for a dead one and removed it
- * before it was locked. */
+/* Returns a new file with its lock held, or -1. EAGAIN: another process removed it before it was locked,
+ * because it looked like that of a dead writer. */
 static int create_locked(const char *name)
 {
     int fd = open(name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);

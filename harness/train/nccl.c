@@ -81,7 +81,7 @@ enum status nccl_new_id(struct nccl_id *id)
 {
     enum status status = need_library();
 
-    return status ? status : check(nccl.get_unique_id(id), "making an identity");
+    return status ? status : check(nccl.get_unique_id(id), "creating an id");
 }
 
 enum status nccl_open(struct nccl_comm **out, const struct nccl_id *id, int rank, int size)

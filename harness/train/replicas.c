@@ -419,7 +419,7 @@ enum status replicas_run(const struct train_options *options)
         return status;
     if (job.count < 1)
         return status_fail(STATUS_FAILED, "--replicas=%s: there is no CUDA device", options->replicas);
-    /* One card of one card needs no NCCL, but goes its way where it can be: the same as on several. */
+    /* A single replica needs no NCCL, but uses it if it is installed, so that it runs as several would. */
     job.by_operation = job.one_card || (job.count == 1 && !nccl_is_there());
     job.replica = calloc((size_t)job.count, sizeof(*job.replica));
     if (!job.replica)

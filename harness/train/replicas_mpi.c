@@ -115,11 +115,11 @@ static enum status open_nccl(struct rank *rank)
 
     /* Joining waits for all ranks without an end: begins when each has come so far. */
     if (rank->comm.sum(&ready, 1))
-        status = status_fail(STATUS_FAILED, "MPI could not bring the replicas together");
+        status = status_fail(STATUS_FAILED, "MPI could not synchronize the replicas");
     if (!status && rank->comm.rank == 0)
         status = nccl_new_id(&id);
     if (!status && rank->comm.broadcast(&id, sizeof(id)))
-        status = status_fail(STATUS_FAILED, "MPI could not pass on NCCL's identity");
+        status = status_fail(STATUS_FAILED, "MPI could not broadcast NCCL's id");
     if (!status)
         status = nccl_open(&rank->nccl, &id, rank->comm.rank, rank->comm.size);
     if (!status)

@@ -115,7 +115,7 @@ static enum status stop_for_bad_step(struct trainer *trainer)
                 (unsigned long long)trainer->bad_step, replica, save ? "; " : "", save ? save : "",
                 save ? " is as it was last saved" : "");
     return status_fail(STATUS_NOT_FINITE,
-                       "a lower --rate, --warmup or --clip may help; --on-nan=skip leaves such updates out");
+                       "a lower --rate, --warmup or --clip may help; --on-nan=skip skips such updates");
 }
 
 /* --on-nan=skip: a training whose every update is left out has ended, whatever it says. */

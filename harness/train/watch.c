@@ -122,7 +122,7 @@ enum status watch_open(struct watch **out, struct comm *comm, struct nccl_comm *
         watch->fd[i] = (struct pollfd){.fd = -1, .events = POLLIN};
     find_place(&place);
     if (comm->gather(&place, sizeof(place), watch->place))
-        return status_fail(STATUS_FAILED, "MPI could not tell the replicas of each other");
+        return status_fail(STATUS_FAILED, "MPI could not exchange the process ids of the replicas");
     open_descriptors(watch);
     if (watch->fd[watch->size].fd >= 0)
         watch->started = pthread_create(&watch->thread, NULL, run_watch, watch) == 0;

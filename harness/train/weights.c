@@ -115,7 +115,9 @@ enum status weights_can_save(const char *path)
     enum status status;
 
     if (!stat(path, &info) && !S_ISREG(info.st_mode))
-        return status_fail(STATUS_FAILED, "--save-weights=%s: what is there is not a file, and stays", path);
+        return status_fail(STATUS_FAILED,
+                           "--save-weights=%s: it exists and is not a regular file, so it is not replaced",
+                           path);
     status = tensor_file_open(&file, path, NULL, 0);
     if (file.file) {
         fclose(file.file);

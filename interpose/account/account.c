@@ -20,7 +20,7 @@ void account_expect_unseen(void)
 void account_init(struct account *account, uint64_t limit, uint64_t reserve,
                   int (*measure)(void *context, uint64_t *bytes), void *context)
 {
-    memset(account, 0, sizeof *account);
+    memset(account, 0, sizeof(*account));
     pthread_mutex_init(&account->lock, NULL);
     pthread_cond_init(&account->settled, NULL);
     account->state = (struct limit_state){.limit = limit, .reserve = reserve, .stale = true};

@@ -60,7 +60,7 @@ static int grow(void)
             insert(&old[i]);
     }
     if (old)
-        munmap(old, old_capacity * sizeof *old);
+        munmap(old, old_capacity * sizeof(*old));
     return 0;
 }
 
@@ -176,20 +176,27 @@ uint64_t blocks_count(void)
     return n;
 }
 
-int blocks_check(void)
+/* Lock held. */
+static const char *check_table(void)
 {
-    int wrong = 0;
     uint64_t seen = 0;
 
-    pthread_mutex_lock(&lock);
     for (uint64_t i = 0; i < capacity; i++) {
         if (table[i].kind == BLOCKS_NONE)
             continue;
         seen++;
-        wrong += find(table[i].kind, table[i].key) != &table[i];
+        if (find(table[i].kind, table[i].key) != &table[i])
+            return "a block is not found where it is";
     }
-    wrong += seen != count;
-    wrong += 4 * (count + reserved) > 3 * capacity;
+    if (seen != count)
+        return "the count of blocks is wrong";
+    return 4 * (count + reserved) > 3 * capacity ? "the table is too full" : NULL;
+}
+
+const char *blocks_check(void)
+{
+    pthread_mutex_lock(&lock);
+    const char *wrong = check_table();
     pthread_mutex_unlock(&lock);
     return wrong;
 }
@@ -198,7 +205,7 @@ void blocks_clear(void)
 {
     pthread_mutex_lock(&lock);
     if (table)
-        munmap(table, capacity * sizeof *table);
+        munmap(table, capacity * sizeof(*table));
     table = NULL;
     capacity = count = reserved = 0;
     pthread_mutex_unlock(&lock);

@@ -49,8 +49,8 @@ uint64_t blocks_count(void);
 /* Calls `visit` for each block, with the lock held. */
 void blocks_each(void (*visit)(const struct block *block, void *argument), void *argument);
 
-/* Verifies the table, for tests. Returns the number of faults. */
-int blocks_check(void);
+/* Verifies the table, for tests. Returns NULL, or what is wrong. */
+const char *blocks_check(void);
 
 void blocks_clear(void); /* tests, and a child after fork */
 

@@ -156,8 +156,8 @@ static int join_ledger(struct device *device)
 
     device->ledger = NULL;
     if (!strcmp(rules->ledger, "off"))
-        snprintf(why, sizeof why, "ledger=off");
-    else if (ledger_folder(rules->ledger, folder, sizeof folder) == 0 &&
+        snprintf(why, sizeof(why), "ledger=off");
+    else if (ledger_folder(rules->ledger, folder, sizeof(folder)) == 0 &&
              ledger_open(&device->ledger, folder, device->uuid, why) == 0) {
         const struct ledger_limits limits = {
             .max = options_job_limit(rules, device->ordinal, device->uuid, device->total),
@@ -166,7 +166,7 @@ static int join_ledger(struct device *device)
         const int rc = ledger_join_within(device->ledger, job, &limits);
         if (rc == 0)
             return 0;
-        snprintf(why, sizeof why, "%s", strerror(-rc));
+        snprintf(why, sizeof(why), "%s", strerror(-rc));
         ledger_close(device->ledger);
         device->ledger = NULL;
     }
@@ -224,7 +224,7 @@ static int enter_unlimited(struct device *device)
     const struct ledger_limits none = {.max = LEDGER_UNLIMITED};
     char folder[OPTIONS_PATH_MAX], why[LEDGER_WHY];
 
-    if (!strcmp(rules->ledger, "off") || ledger_folder(rules->ledger, folder, sizeof folder) ||
+    if (!strcmp(rules->ledger, "off") || ledger_folder(rules->ledger, folder, sizeof(folder)) ||
         ledger_open(&device->ledger, folder, device->uuid, why))
         return -1;
     device->card.uuid = device->uuid;
@@ -532,6 +532,6 @@ void device_forget(void)
         atomic_store(&seen[i], UNSEEN);
         atomic_store(&listed[i], 0);
         atomic_store(&listed_end, 0);
-        memset((void *)&devices[i], 0, sizeof devices[i]);
+        memset((void *)&devices[i], 0, sizeof(devices[i]));
     }
 }

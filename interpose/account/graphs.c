@@ -77,7 +77,7 @@ size_t graphs_footprint(struct graphs_range *ranges, size_t count, struct graphs
     uint64_t end = 0;
 
     if (count)
-        qsort(ranges, count, sizeof *ranges, by_place);
+        qsort(ranges, count, sizeof(*ranges), by_place);
     for (size_t i = 0; i < count; i++) {
         if (i == 0 || ranges[i].card != ranges[i - 1].card) {
             if (cards == GRAPHS_CARDS)
@@ -128,7 +128,7 @@ static bool make_room(size_t count)
 
     if (wanted <= capacity)
         return true;
-    struct row *larger = realloc(rows, 2 * wanted * sizeof *rows);
+    struct row *larger = realloc(rows, 2 * wanted * sizeof(*rows));
     if (!larger)
         return false;
     rows = larger;
@@ -149,7 +149,7 @@ static void forget(const void *exec)
         if (rows[i].launched)
             card->left = add(card->left, rows[i].part.bytes);
     }
-    memmove(&rows[at], &rows[at + count], (graphs_known - at - count) * sizeof *rows);
+    memmove(&rows[at], &rows[at + count], (graphs_known - at - count) * sizeof(*rows));
     graphs_known -= count;
 }
 
@@ -171,7 +171,7 @@ int graphs_remember(const void *exec, const struct graphs_part *parts, size_t co
     } else if (count) {
         const size_t at = place_of(exec);
 
-        memmove(&rows[at + count], &rows[at], (graphs_known - at) * sizeof *rows);
+        memmove(&rows[at + count], &rows[at], (graphs_known - at) * sizeof(*rows));
         for (size_t i = 0; i < count; i++)
             rows[at + i] = (struct row){.exec = exec, .part = parts[i]};
         graphs_known += count;

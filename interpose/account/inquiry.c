@@ -23,7 +23,7 @@ static int put(const char *path, uid_t uid, const char *text)
     char other[PATH_MOST + 32];
     const size_t length = strlen(text);
 
-    snprintf(other, sizeof other, "%s.%ld.new", path, (long)getpid());
+    snprintf(other, sizeof(other), "%s.%ld.new", path, (long)getpid());
     unlink(other);
     const int fd = open(other, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, S_IRUSR | S_IWUSR);
     if (fd < 0)

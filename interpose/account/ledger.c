@@ -299,7 +299,7 @@ static void wipe(struct ledger_slot *slot)
     atomic_store(&slot->state, LEDGER_FREE);
     zero(slot, offsetof(struct ledger_slot, job), offsetof(struct ledger_slot, wanted));
     atomic_store(&slot->answered, atomic_load(&slot->wanted));
-    zero(slot, offsetof(struct ledger_slot, wanted_bytes), sizeof *slot);
+    zero(slot, offsetof(struct ledger_slot, wanted_bytes), sizeof(*slot));
 }
 
 /* Repairs the number of slots to look at, if a process holds one above it. */
@@ -383,7 +383,7 @@ static void read_command(char command[LEDGER_COMMAND])
 {
     char line[PATH_MAX + LEDGER_COMMAND];
     const int fd = open("/proc/self/cmdline", O_RDONLY | O_CLOEXEC);
-    const ssize_t got = fd < 0 ? -1 : read(fd, line, sizeof line - 1);
+    const ssize_t got = fd < 0 ? -1 : read(fd, line, sizeof(line) - 1);
 
     if (fd >= 0)
         close(fd);

@@ -83,14 +83,14 @@ static bool is_uuid(const char *text)
 
 static int open_file(int folder, const char *uuid, bool make, char why[LEDGER_WHY])
 {
-    char name[LEDGER_UUID + sizeof SUFFIX];
+    char name[LEDGER_UUID + sizeof(SUFFIX)];
     struct stat file, around;
 
     if (!is_uuid(uuid))
         return fail(EINVAL, why, "'%.60s' is no UUID of a card", uuid);
     if (fstat(folder, &around))
         return fail(errno, why, "the folder of the ledgers cannot be read: %s", strerror(errno));
-    snprintf(name, sizeof name, "%s" SUFFIX, uuid);
+    snprintf(name, sizeof(name), "%s" SUFFIX, uuid);
     const mode_t mode = around.st_mode & S_IWGRP ? 0660 : 0600;
     const int fd =
         openat(folder, name, O_RDWR | (make ? O_CREAT : 0) | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK, mode);
@@ -141,9 +141,9 @@ static bool is_whole(int fd, const char *uuid)
     struct stat file;
 
     return fstat(fd, &file) == 0 && file.st_size == (off_t)sizeof(struct ledger_file) &&
-           pread(fd, &head, sizeof head, 0) == (ssize_t)sizeof head && head.magic == LEDGER_MAGIC &&
+           pread(fd, &head, sizeof(head), 0) == (ssize_t)sizeof(head) && head.magic == LEDGER_MAGIC &&
            head.version == LEDGER_VERSION && head.bytes == sizeof(struct ledger_file) &&
-           memchr(head.uuid, '\0', sizeof head.uuid) && !strcmp(head.uuid, uuid);
+           memchr(head.uuid, '\0', sizeof(head.uuid)) && !strcmp(head.uuid, uuid);
 }
 
 /* Writes zeros over the whole file, so that it has all its pages: if memory is short, a later access to a
@@ -159,7 +159,7 @@ static bool clear_file(int fd)
     errno = ENOSPC; /* if a write is cut short */
     for (off_t at = 0; at < size;) {
         const off_t left = size - at;
-        const ssize_t put = pwrite(fd, zeros, left < (off_t)sizeof zeros ? (size_t)left : sizeof zeros, at);
+        const ssize_t put = pwrite(fd, zeros, left < (off_t)sizeof(zeros) ? (size_t)left : sizeof(zeros), at);
 
         if (put <= 0)
             return false;
@@ -180,9 +180,9 @@ static int set_up(int fd, const char *uuid, char why[LEDGER_WHY])
         return fail(EPROTONOSUPPORT, why,
                     "the ledger of %.48s is damaged or of another version of gpucap, and programs use it",
                     uuid);
-    strncpy(head.uuid, uuid, sizeof head.uuid - 1);
+    strncpy(head.uuid, uuid, sizeof(head.uuid) - 1);
     /* The head is written last: a file without one is set up again. */
-    if (!clear_file(fd) || pwrite(fd, &head, sizeof head, 0) != (ssize_t)sizeof head)
+    if (!clear_file(fd) || pwrite(fd, &head, sizeof(head), 0) != (ssize_t)sizeof(head))
         return fail(errno, why, "the ledger of %.48s cannot be written: %s", uuid, strerror(errno));
     return 0;
 }
@@ -224,12 +224,12 @@ static int open_ledger(struct ledger **ledger, const char *folder, const char *u
     const int fd = open_checked(folder, uuid, make, why);
     if (fd < 0)
         return fd;
-    struct ledger *made = calloc(1, sizeof *made);
-    void *file = mmap(NULL, sizeof *made->file, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    struct ledger *made = calloc(1, sizeof(*made));
+    void *file = mmap(NULL, sizeof(*made->file), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     if (!made || file == MAP_FAILED || fstat(fd, &status)) {
         free(made);
         if (file != MAP_FAILED)
-            munmap(file, sizeof *made->file);
+            munmap(file, sizeof(*made->file));
         close(fd);
         return fail(ENOMEM, why, "no memory for the ledger of %.48s", uuid);
     }
@@ -298,7 +298,7 @@ void ledger_close(struct ledger *ledger)
     }
     if (ledger_is_open(ledger))
         close(ledger->fd);
-    munmap(ledger->file, sizeof *ledger->file); /* this releases the lock on the slot */
+    munmap(ledger->file, sizeof(*ledger->file)); /* this releases the lock on the slot */
     pthread_mutex_destroy(&ledger->mutex);
     pthread_mutex_destroy(&ledger->queue);
     free(ledger);
@@ -309,7 +309,7 @@ void ledger_after_fork(struct ledger *ledger)
     if (ledger_is_open(ledger))
         close(ledger->fd);
     /* The mapping holds the parent's lock on its slot as the descriptor does. */
-    (void)mmap(ledger->file, sizeof *ledger->file, PROT_READ | PROT_WRITE,
+    (void)mmap(ledger->file, sizeof(*ledger->file), PROT_READ | PROT_WRITE,
                MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
     ledger->fd = -1;
     ledger->slot = -1;
@@ -327,10 +327,10 @@ int ledger_each_card(const char *folder, void (*visit)(const char *uuid, void *a
     if (!listing)
         return -errno;
     while ((entry = readdir(listing))) {
-        const size_t length = strlen(entry->d_name), suffix = sizeof SUFFIX - 1;
+        const size_t length = strlen(entry->d_name), suffix = sizeof(SUFFIX) - 1;
         char uuid[LEDGER_UUID];
 
-        if (length <= suffix || length - suffix >= sizeof uuid ||
+        if (length <= suffix || length - suffix >= sizeof(uuid) ||
             strcmp(entry->d_name + length - suffix, SUFFIX) != 0)
             continue;
         memcpy(uuid, entry->d_name, length - suffix);

@@ -133,7 +133,7 @@ bool ledger_read(const struct ledger *ledger, int number, struct ledger_entry *e
     const struct ledger_slot *slot = &ledger->file->slots[number];
     if (atomic_load(&slot->state) != LEDGER_MEMBER || !ledger_alive(ledger, number))
         return false;
-    memset(entry, 0, sizeof *entry);
+    memset(entry, 0, sizeof(*entry));
     entry->pid = slot->pid;
     entry->uid = slot->uid;
     entry->alive = true;
@@ -149,13 +149,13 @@ bool ledger_read(const struct ledger *ledger, int number, struct ledger_entry *e
     entry->lent = atomic_load(&slot->lent);
     entry->borrowed = atomic_load(&slot->borrowed);
     entry->started = slot->started;
-    copy_text(entry->command, slot->command, sizeof entry->command);
+    copy_text(entry->command, slot->command, sizeof(entry->command));
     const struct ledger_job *job = ledger_job_of(ledger, slot);
     entry->job_max = LEDGER_UNLIMITED;
     entry->min = atomic_load(job ? &job->min : &slot->min);
     entry->high = atomic_load(job ? &job->high : &slot->high);
     if (job) {
-        copy_text(entry->job, job->name, sizeof entry->job);
+        copy_text(entry->job, job->name, sizeof(entry->job));
         entry->job_max = atomic_load(&job->max);
         entry->job_used = atomic_load(&job->sum);
     }

@@ -66,7 +66,7 @@ static int read_list(nvml_device device, struct list *list)
     if (!atomic_load_explicit(&was_long, memory_order_relaxed))
         rc = nvml.processes(device, &list->count, list->few);
     if (rc == NVML_INSUFFICIENT_SIZE) {
-        const size_t bytes = LIST_MAX * sizeof *list->entries;
+        const size_t bytes = LIST_MAX * sizeof(*list->entries);
         void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
         if (memory == MAP_FAILED)
@@ -235,10 +235,10 @@ static void after_fork_child(void)
 bool measure_knows_pid(void)
 {
     static const char first[] = "pid:[4026531836]"; /* the kernel's fixed number of the first namespace */
-    char link[sizeof first];
+    char link[sizeof(first)];
 
-    return readlink("/proc/self/ns/pid", link, sizeof link) == (ssize_t)sizeof first - 1 &&
-           !memcmp(link, first, sizeof first - 1);
+    return readlink("/proc/self/ns/pid", link, sizeof(link)) == (ssize_t)sizeof(first) - 1 &&
+           !memcmp(link, first, sizeof(first) - 1);
 }
 
 void measure_start(void)
@@ -323,7 +323,7 @@ static bool find_slice(const char *uuid, nvml_device *device)
 {
     char name[NVML_UUID_TEXT];
 
-    if (strncmp(uuid, "GPU-", 4) || snprintf(name, sizeof name, "MIG-%s", uuid + 4) >= (int)sizeof name)
+    if (strncmp(uuid, "GPU-", 4) || snprintf(name, sizeof(name), "MIG-%s", uuid + 4) >= (int)sizeof(name))
         return false;
     return nvml.handle_by_uuid(name, device) == NVML_OK;
 }

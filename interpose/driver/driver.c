@@ -119,7 +119,7 @@ void driver_use(const struct driver_table *table)
     void *const *from = (void *const *)table;
     void **to = (void **)&driver_entries;
 
-    for (size_t i = 0; i < sizeof driver_entries / sizeof *to; i++)
+    for (size_t i = 0; i < sizeof(driver_entries) / sizeof(*to); i++)
         to[i] = from[i] ? from[i] : (void *)missing;
     atomic_flag_test_and_set(&publishing);
     atomic_store_explicit(&driver_bound, true, memory_order_release);

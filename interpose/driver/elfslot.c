@@ -89,7 +89,7 @@ static bool is_slot(const ElfW(Rela) * relocation, const ElfW(Sym) * symbol)
 static void each_of(const struct dl_phdr_info *object, const struct dynamic *t, struct relocations table,
                     void (*visit)(const struct elfslot *slot, void *context), void *context)
 {
-    for (size_t i = 0; table.first && i < table.bytes / sizeof *table.first; i++) {
+    for (size_t i = 0; table.first && i < table.bytes / sizeof(*table.first); i++) {
         const ElfW(Rela) *relocation = &table.first[i];
         const ElfW(Sym) *symbol = &t->symbols[ELF64_R_SYM(relocation->r_info)];
 
@@ -144,7 +144,7 @@ static int next_of(struct maps *maps)
     if (maps->at == maps->have) {
         maps->at = 0;
         do
-            maps->have = read(maps->file, maps->text, sizeof maps->text);
+            maps->have = read(maps->file, maps->text, sizeof(maps->text));
         while (maps->have < 0 && errno == EINTR);
         if (maps->have <= 0) {
             maps->have = 0;

@@ -69,7 +69,7 @@ API int gpucap_stats(int device, struct gpucap_stats *stats, size_t size)
         g.stats.limit = view.limit;
         g.stats.used = view.used;
     }
-    memcpy(stats, &g.stats, size < sizeof g.stats ? size : sizeof g.stats);
+    memcpy(stats, &g.stats, size < sizeof(g.stats) ? size : sizeof(g.stats));
     return g.any || limited ? 0 : -1;
 }
 
@@ -126,12 +126,12 @@ static void list_owner(const struct recorded_owner *row, void *argument)
 
     if (row->device != listed->device)
         return;
-    strncpy(owner.owner, row->owner, sizeof owner.owner - 1);
-    strncpy(owner.kind, row->kind, sizeof owner.kind - 1);
-    strncpy(owner.tag, row->tag, sizeof owner.tag - 1);
+    strncpy(owner.owner, row->owner, sizeof(owner.owner) - 1);
+    strncpy(owner.kind, row->kind, sizeof(owner.kind) - 1);
+    strncpy(owner.tag, row->tag, sizeof(owner.tag) - 1);
     if (listed->count < listed->room)
         memcpy(listed->list + listed->count * listed->size, &owner,
-               listed->size < sizeof owner ? listed->size : sizeof owner);
+               listed->size < sizeof(owner) ? listed->size : sizeof(owner));
     listed->count++;
 }
 

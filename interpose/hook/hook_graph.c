@@ -42,7 +42,7 @@ static void note(struct found *found, const CUDA_MEM_ALLOC_NODE_PARAMS *params)
         return;
     if (found->count == found->capacity) {
         const size_t capacity = found->capacity ? 2 * found->capacity : 16;
-        struct graphs_range *larger = realloc(found->items, capacity * sizeof *larger);
+        struct graphs_range *larger = realloc(found->items, capacity * sizeof(*larger));
 
         if (!larger) {
             found->incomplete = true;
@@ -81,7 +81,7 @@ static void walk(struct found *found, CUgraph graph)
 
     if (driver.cuGraphGetNodes(graph, NULL, &count) != CUDA_SUCCESS || count == 0)
         return;
-    nodes = malloc(count * sizeof *nodes);
+    nodes = malloc(count * sizeof(*nodes));
     if (!nodes) {
         found->incomplete = true;
         return;
@@ -310,37 +310,12 @@ CUresult cuGraphInstantiateWithFlags(CUgraphExec *exec, CUgraph graph, unsigned 
     return INSTANTIATE(exec, graph, driver.cuGraphInstantiateWithFlags(exec, graph, flags));
 }
 
-/* The only instantiation that can also upload. */
-#define WITH_PARAMS(suffix)                                                                                  \
-    CUresult cuGraphInstantiateWithParams##suffix(CUgraphExec *exec, CUgraph graph,                          \
-                                                  CUDA_GRAPH_INSTANTIATE_PARAMS *params)                     \
-    {                                                                                                        \
-        struct graphs_part parts[GRAPHS_CARDS];                                                              \
-        uint64_t stack;                                                                                      \
-        const size_t count = parts_of(graph, parts, &stack);                                                 \
-        struct launch launch = {.count = 0};                                                                 \
-        struct route_growth growth;                                                                          \
-        CUresult result = route_grow_stack_begin(&growth, stack);                                            \
-                                                                                                             \
-        route_grow_end(&growth);                                                                             \
-        if (result == CUDA_SUCCESS && count && exec && params &&                                             \
-            params->flags & CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD)                                              \
-            result = ask(&launch, NULL, parts, count, streams_key##suffix(params->hUploadStream),            \
-                         STREAM##suffix(params->hUploadStream));                                             \
-        if (result != CUDA_SUCCESS && params) {                                                              \
-            params->hErrNode_out = NULL;                                                                     \
-            params->result_out = CUDA_GRAPH_INSTANTIATE_ERROR;                                               \
-        }                                                                                                    \
-        if (result != CUDA_SUCCESS)                                                                          \
-            return result;                                                                                   \
-        result =                                                                                             \
-            remember(exec, parts, count, driver.cuGraphInstantiateWithParams##suffix(exec, graph, params));  \
-        answered(&launch, result == CUDA_SUCCESS ? *exec : NULL, result);                                    \
-        return result;                                                                                       \
-    }
-
-WITH_PARAMS()
-WITH_PARAMS(_ptsz)
+#define SUFFIX
+#include "interpose/hook/hook_graph_params.inc"
+#undef SUFFIX
+#define SUFFIX _ptsz
+#include "interpose/hook/hook_graph_params.inc"
+#undef SUFFIX
 
 #define LAUNCH_HOOKS(suffix)                                                                                 \
     CUresult cuGraphLaunch##suffix(CUgraphExec exec, CUstream stream)                                        \

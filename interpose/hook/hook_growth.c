@@ -53,36 +53,12 @@ static void look_at_attributes(const CUlaunchConfig *config)
     }
 }
 
-#define LAUNCH_HOOKS(suffix)                                                                                 \
-    CUresult cuLaunchKernel##suffix(CUfunction f, unsigned int gx, unsigned int gy, unsigned int gz,         \
-                                    unsigned int bx, unsigned int by, unsigned int bz, unsigned int shared,  \
-                                    CUstream stream, void **arguments, void **extra)                         \
-    {                                                                                                        \
-        return LAUNCH(                                                                                       \
-            f, streams_key##suffix(stream),                                                                  \
-            driver.cuLaunchKernel##suffix(f, gx, gy, gz, bx, by, bz, shared, stream, arguments, extra));     \
-    }                                                                                                        \
-                                                                                                             \
-    CUresult cuLaunchKernelEx##suffix(const CUlaunchConfig *config, CUfunction f, void **arguments,          \
-                                      void **extra)                                                          \
-    {                                                                                                        \
-        if (config && config->numAttrs)                                                                      \
-            look_at_attributes(config);                                                                      \
-        return LAUNCH(f, config ? streams_key##suffix(config->hStream) : 1,                                  \
-                      driver.cuLaunchKernelEx##suffix(config, f, arguments, extra));                         \
-    }                                                                                                        \
-                                                                                                             \
-    CUresult cuLaunchCooperativeKernel##suffix(                                                              \
-        CUfunction f, unsigned int gx, unsigned int gy, unsigned int gz, unsigned int bx, unsigned int by,   \
-        unsigned int bz, unsigned int shared, CUstream stream, void **arguments)                             \
-    {                                                                                                        \
-        return LAUNCH(                                                                                       \
-            f, streams_key##suffix(stream),                                                                  \
-            driver.cuLaunchCooperativeKernel##suffix(f, gx, gy, gz, bx, by, bz, shared, stream, arguments)); \
-    }
-
-LAUNCH_HOOKS()
-LAUNCH_HOOKS(_ptsz)
+#define SUFFIX
+#include "interpose/hook/hook_growth_launch.inc"
+#undef SUFFIX
+#define SUFFIX _ptsz
+#include "interpose/hook/hook_growth_launch.inc"
+#undef SUFFIX
 
 /* Runs a driver call that makes the context grow by `bytes`; 0: by an amount that is not known beforehand. */
 #define GROWING(bytes, call)                                                                                 \

@@ -96,60 +96,12 @@ static CUresult seen_async(const struct route_ticket *ticket, CUresult result, c
 }
 
 /* Stream-ordered memory: the per-thread default stream has entry points of its own. */
-#define ASYNC_HOOKS(suffix)                                                                                  \
-    CUresult cuMemAllocAsync##suffix(CUdeviceptr *address, size_t bytes, CUstream stream)                    \
-    {                                                                                                        \
-        ROUTE_ASYNC_TICKET(ticket);                                                                          \
-                                                                                                             \
-        OWNER_CALL();                                                                                        \
-        CUresult result = route_enter_async(&ticket, bytes, NULL, STREAM##suffix(stream));                   \
-                                                                                                             \
-        if (result != CUDA_SUCCESS) {                                                                        \
-            if (address)                                                                                     \
-                *address = 0; /* as the driver leaves it */                                                  \
-            return result;                                                                                   \
-        }                                                                                                    \
-        result = ROUTE_TRY(driver.cuMemAllocAsync##suffix(address, bytes, stream), route_card_of(&ticket),   \
-                           bytes);                                                                           \
-        route_leave(&ticket, result, result == CUDA_SUCCESS ? *address : 0);                                 \
-        return seen_async(&ticket, result, address, bytes, STREAM##suffix(stream));                          \
-    }                                                                                                        \
-                                                                                                             \
-    CUresult cuMemAllocFromPoolAsync##suffix(CUdeviceptr *address, size_t bytes, CUmemoryPool pool,          \
-                                             CUstream stream)                                                \
-    {                                                                                                        \
-        ROUTE_ASYNC_TICKET(ticket);                                                                          \
-                                                                                                             \
-        OWNER_CALL();                                                                                        \
-        CUresult result = route_enter_async(&ticket, bytes, pool, STREAM##suffix(stream));                   \
-                                                                                                             \
-        if (result != CUDA_SUCCESS) {                                                                        \
-            if (address)                                                                                     \
-                *address = 0; /* as the driver leaves it */                                                  \
-            return result;                                                                                   \
-        }                                                                                                    \
-        result = ROUTE_TRY(driver.cuMemAllocFromPoolAsync##suffix(address, bytes, pool, stream),             \
-                           route_card_of(&ticket), bytes);                                                   \
-        route_leave(&ticket, result, result == CUDA_SUCCESS ? *address : 0);                                 \
-        return seen_async(&ticket, result, address, bytes, STREAM##suffix(stream));                          \
-    }                                                                                                        \
-                                                                                                             \
-    CUresult cuMemFreeAsync##suffix(CUdeviceptr address, CUstream stream)                                    \
-    {                                                                                                        \
-        CUresult result;                                                                                     \
-                                                                                                             \
-        if (route_pool_free_async(address, STREAM##suffix(stream), &result))                                 \
-            return result;                                                                                   \
-        struct route_release release = route_free_begin(BLOCKS_LINEAR, address);                             \
-                                                                                                             \
-        if (capture_takes(STREAM##suffix(stream))) /* adds a node to a graph */                              \
-            return route_free_end(&release, driver.cuMemFreeAsync##suffix(address, stream));                 \
-        return route_free_end(&release, SEEN_FREE(RECORDING_ASYNC, address, STREAM##suffix(stream),          \
-                                                  driver.cuMemFreeAsync##suffix(address, stream)));          \
-    }
-
-ASYNC_HOOKS()
-ASYNC_HOOKS(_ptsz)
+#define SUFFIX
+#include "interpose/hook/hook_memory_async.inc"
+#undef SUFFIX
+#define SUFFIX _ptsz
+#include "interpose/hook/hook_memory_async.inc"
+#undef SUFFIX
 
 CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t bytes,
                      const CUmemAllocationProp *properties, unsigned long long flags)

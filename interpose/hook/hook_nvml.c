@@ -29,7 +29,7 @@ static const struct {
 
 void *hooks_find_nvml(const char *name)
 {
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+    for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
         if (!strcmp(rows[i].name, name))
             return rows[i].hook;
     }
@@ -92,7 +92,7 @@ static bool view_of(nvml_device card, uint64_t card_total, struct view *view)
     char uuid[NVML_UUID_TEXT];
     struct measure_card self = {.uuid = uuid};
 
-    if (library_mode() != LIBRARY_ON || nvml.uuid(card, uuid, sizeof uuid) != NVML_OK)
+    if (library_mode() != LIBRARY_ON || nvml.uuid(card, uuid, sizeof(uuid)) != NVML_OK)
         return false;
     const int ordinal = device_ordinal_of(uuid);
     if (ordinal == RULES_NO_ORDINAL) {

@@ -67,7 +67,7 @@ static uint16_t tag_of_wide(const wchar_t *wide)
 
 static uint16_t tag_of_event(const struct nvtx_event *event)
 {
-    if (!event || event->size < sizeof *event)
+    if (!event || event->size < sizeof(*event))
         return 0;
     switch (event->message_type) {
     case NVTX_ASCII:
@@ -78,7 +78,7 @@ static uint16_t tag_of_event(const struct nvtx_event *event)
         const struct registered *string = event->message.registered;
         const uintptr_t at = (uintptr_t)string - (uintptr_t)registered;
 
-        return at < sizeof registered && at % sizeof *string == 0 ? string->tag : 0;
+        return at < sizeof(registered) && at % sizeof(*string) == 0 ? string->tag : 0;
     }
     default:
         return 0;
@@ -189,8 +189,8 @@ EXPORT int InitializeInjectionNvtx2(nvtx_get_export_table get_table)
     const struct nvtx_callbacks *callbacks =
         get_table && library_options()->nvtx ? get_table(NVTX_CALLBACKS) : NULL;
 
-    if (!callbacks || callbacks->struct_size < sizeof *callbacks)
+    if (!callbacks || callbacks->struct_size < sizeof(*callbacks))
         return 0;
-    const bool first = attach(callbacks, NVTX_CORE, core, sizeof core / sizeof *core);
-    return attach(callbacks, NVTX_CORE2, core2, sizeof core2 / sizeof *core2) || first;
+    const bool first = attach(callbacks, NVTX_CORE, core, sizeof(core) / sizeof(*core));
+    return attach(callbacks, NVTX_CORE2, core2, sizeof(core2) / sizeof(*core2)) || first;
 }

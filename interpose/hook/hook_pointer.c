@@ -134,9 +134,9 @@ static void repeat(void *data, CUpointer_attribute attribute, CUdeviceptr addres
 
     if (attribute != CU_POINTER_ATTRIBUTE_HOST_POINTER && attribute != CU_POINTER_ATTRIBUTE_DEVICE_POINTER)
         return;
-    memcpy(&repeated, data, sizeof repeated);
+    memcpy(&repeated, data, sizeof(repeated));
     if (repeated == POINTER_NOWHERE)
-        put(data, address, sizeof address);
+        put(data, address, sizeof(address));
 }
 
 static CUresult attribute_of_nothing(void *data, CUpointer_attribute attribute, CUdeviceptr address)
@@ -195,7 +195,7 @@ CUresult cuPointerSetAttribute(const void *value, CUpointer_attribute attribute,
         return driver.cuPointerSetAttribute(value, attribute, address);
     if (attribute != CU_POINTER_ATTRIBUTE_SYNC_MEMOPS)
         return CUDA_ERROR_INVALID_VALUE; /* only this one can be set; for a chunk the driver returns 801 */
-    memcpy(&on, value, sizeof on);
+    memcpy(&on, value, sizeof(on));
     return set_sync_memops(&block, on != 0);
 }
 

@@ -47,43 +47,16 @@ static uintptr_t every_stream(void)
         result_;                                                                                             \
     })
 
-#define CAPTURE_HOOKS(suffix)                                                                                \
-    CUresult cuStreamBeginCapture##suffix(CUstream stream)                                                   \
-    {                                                                                                        \
-        return BEGIN(suffix, stream, driver.cuStreamBeginCapture##suffix(stream));                           \
-    }                                                                                                        \
-                                                                                                             \
-    CUresult cuStreamBeginCapture_v2##suffix(CUstream stream, CUstreamCaptureMode mode)                      \
-    {                                                                                                        \
-        return BEGIN(suffix, stream, driver.cuStreamBeginCapture_v2##suffix(stream, mode));                  \
-    }                                                                                                        \
-                                                                                                             \
-    CUresult cuStreamBeginCaptureToGraph##suffix(                                                            \
-        CUstream stream, CUgraph graph, const CUgraphNode *dependencies, const CUgraphEdgeData *edges,       \
-        size_t count, CUstreamCaptureMode mode)                                                              \
-    {                                                                                                        \
-        return BEGIN(                                                                                        \
-            suffix, stream,                                                                                  \
-            driver.cuStreamBeginCaptureToGraph##suffix(stream, graph, dependencies, edges, count, mode));    \
-    }                                                                                                        \
-                                                                                                             \
-    CUresult cuStreamEndCapture##suffix(CUstream stream, CUgraph *graph)                                     \
-    {                                                                                                        \
-        CUstreamCaptureStatus before = CU_STREAM_CAPTURE_STATUS_NONE, after = CU_STREAM_CAPTURE_STATUS_NONE; \
-                                                                                                             \
-        driver.cuStreamIsCapturing##suffix(stream, &before);                                                 \
-        CUresult result = driver.cuStreamEndCapture##suffix(stream, graph);                                  \
-        /* An error also ends an invalidated capture, but not from the wrong thread or a second caller. */   \
-        if (result == CUDA_SUCCESS ||                                                                        \
-            (result != CUDA_ERROR_ILLEGAL_STATE && before != CU_STREAM_CAPTURE_STATUS_NONE &&                \
-             driver.cuStreamIsCapturing##suffix(stream, &after) == CUDA_SUCCESS &&                           \
-             after == CU_STREAM_CAPTURE_STATUS_NONE))                                                        \
-            capture_end(streams_key##suffix(stream), streams_thread_key());                                  \
-        return result;                                                                                       \
-    }
+/* The same, with SUFFIX. */
+#define BEGIN_SUFFIX(suffix, stream, call) BEGIN(suffix, stream, call)
+#define BEGIN_NAMED(stream, call)          BEGIN_SUFFIX(SUFFIX, stream, call)
 
-CAPTURE_HOOKS()
-CAPTURE_HOOKS(_ptsz)
+#define SUFFIX
+#include "interpose/hook/hook_work_capture.inc"
+#undef SUFFIX
+#define SUFFIX _ptsz
+#include "interpose/hook/hook_work_capture.inc"
+#undef SUFFIX
 
 /* Destroys a stream. If it is capturing, the capture that it began ends with it. */
 #define DESTROY(stream, call)                                                                                \

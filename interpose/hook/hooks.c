@@ -17,7 +17,7 @@ static const struct row {
 #undef CALL
 };
 
-#define ROWS (sizeof rows / sizeof *rows)
+#define ROWS (sizeof(rows) / sizeof(*rows))
 
 void *hooks_find(const char *name)
 {
@@ -35,7 +35,7 @@ void *hooks_for(void *address)
     for (size_t i = 0; i < ROWS; i++) {
         void *real;
 
-        memcpy(&real, table + rows[i].real, sizeof real);
+        memcpy(&real, table + rows[i].real, sizeof(real));
         if (real == address)
             return rows[i].hook;
     }
@@ -65,5 +65,5 @@ static int compare(const void *name, const void *entry)
 
 bool hooks_quiet(const char *name)
 {
-    return bsearch(name, quiet, sizeof quiet / sizeof *quiet, sizeof *quiet, compare) != NULL;
+    return bsearch(name, quiet, sizeof(quiet) / sizeof(*quiet), sizeof(*quiet), compare) != NULL;
 }

@@ -18,6 +18,12 @@
 #define STREAM(stream)      (stream)
 #define STREAM_ptsz(stream) ((stream) ? (stream) : CU_STREAM_PER_THREAD)
 
+/* Adds SUFFIX to a name. For the .inc files, which define a group of entry points twice: with SUFFIX empty,
+ * and with _ptsz. */
+#define NAMED_PASTE(name, suffix)  name##suffix
+#define NAMED_EXPAND(name, suffix) NAMED_PASTE(name, suffix)
+#define NAMED(name)                NAMED_EXPAND(name, SUFFIX)
+
 /* Returns our hook of exactly this name, or NULL. */
 void *hooks_find(const char *name);
 

@@ -279,7 +279,7 @@ static struct cache *new_cache(void)
         struct cache *slab =
             mmap(NULL, SLAB_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
-        for (size_t i = 0; slab != MAP_FAILED && i < SLAB_BYTES / sizeof *slab; i++) {
+        for (size_t i = 0; slab != MAP_FAILED && i < SLAB_BYTES / sizeof(*slab); i++) {
             slab[i].others = spare;
             spare = &slab[i];
         }
@@ -309,7 +309,7 @@ static void thread_ends(void *unused)
             flush(cache);
             pool_drop_cache(pool, cache);
         }
-        memset(cache, 0, sizeof *cache);
+        memset(cache, 0, sizeof(*cache));
         cache->others = spare;
         spare = cache;
     }
@@ -338,7 +338,7 @@ static struct cache *open_cache(struct pool *pool)
     if (cache) {
         struct cache *const others = cache->others;
 
-        memset(cache, 0, sizeof *cache);
+        memset(cache, 0, sizeof(*cache));
         cache->others = others;
         cache->tcache = HEAP_LATER;
         atomic_store(&cache->pool, pool);

@@ -268,6 +268,6 @@ void capture_after_fork(void)
     lock_init(&captures_lock, LOCK_CAPTURES);
     atomic_store(&captures, 0);
     atomic_store(&excluded, 0);
-    memset(names, 0, sizeof names);
+    memset(names, 0, sizeof(names));
     nameless = 0;
 }

@@ -31,7 +31,7 @@ void fence_expect_flags(void)
 
 int fence_open(struct fence *fence, CUcontext context)
 {
-    memset(fence, 0, sizeof *fence);
+    memset(fence, 0, sizeof(*fence));
     fence->context = context;
     atomic_store(&fence->open, 1);
     lock_init(&fence->lock, LOCK_FENCE);
@@ -45,7 +45,7 @@ void fence_close(struct fence *fence, bool context_lives)
             driver.cuEventDestroy_v2(fence->events[i].event);
     }
     lock_destroy(&fence->lock);
-    memset(fence, 0, sizeof *fence);
+    memset(fence, 0, sizeof(*fence));
 }
 
 uint64_t fence_reached(struct fence *fence)

@@ -109,7 +109,7 @@ int heap_open(const struct heap_source *source, unsigned *arena)
         extent_hooks_t *hooks;
         bool metadata_use_hooks;
     } config = {.metadata_use_hooks = false};
-    size_t size = sizeof *arena;
+    size_t size = sizeof(*arena);
     struct heap_hooks *own = NULL;
 
     pthread_mutex_lock(&lock);
@@ -121,14 +121,14 @@ int heap_open(const struct heap_source *source, unsigned *arena)
     own->hooks = (extent_hooks_t){.alloc = extent_alloc, .dalloc = extent_dalloc, .split = extent_split};
     own->source = source;
     config.hooks = &own->hooks;
-    return heap_je_mallctl("experimental.arenas_create_ext", arena, &size, &config, sizeof config) ? -ENOTSUP
-                                                                                                   : 0;
+    return heap_je_mallctl("experimental.arenas_create_ext", arena, &size, &config, sizeof(config)) ? -ENOTSUP
+                                                                                                    : 0;
 }
 
 unsigned heap_tcache_open(void)
 {
     unsigned tcache;
-    size_t size = sizeof tcache;
+    size_t size = sizeof(tcache);
 
     return heap_je_mallctl("tcache.create", &tcache, &size, NULL, 0) ? HEAP_NO_TCACHE : tcache;
 }
@@ -136,14 +136,14 @@ unsigned heap_tcache_open(void)
 void heap_tcache_close(unsigned tcache)
 {
     if (tcache != HEAP_NO_TCACHE && tcache != HEAP_LATER)
-        heap_je_mallctl("tcache.destroy", NULL, NULL, &tcache, sizeof tcache);
+        heap_je_mallctl("tcache.destroy", NULL, NULL, &tcache, sizeof(tcache));
 }
 
 void heap_purge(unsigned arena)
 {
-    char name[sizeof "arena.4294967295.purge"];
+    char name[sizeof("arena.4294967295.purge")];
 
-    snprintf(name, sizeof name, "arena.%u.purge", arena);
+    snprintf(name, sizeof(name), "arena.%u.purge", arena);
     heap_je_mallctl(name, NULL, NULL, NULL, 0);
 }
 

@@ -62,7 +62,7 @@ static int table_prepare(struct pool *pool)
     if (2 * (pool->table_count + 1) <= old_capacity)
         return 0;
     const uint64_t capacity = old ? old_capacity * 2 : FIRST_CAPACITY;
-    struct pool_entry *bigger = map_zeroed(capacity * sizeof *bigger);
+    struct pool_entry *bigger = map_zeroed(capacity * sizeof(*bigger));
     if (!bigger)
         return -ENOMEM;
     pool->table = bigger;
@@ -72,7 +72,7 @@ static int table_prepare(struct pool *pool)
             table_put(pool, old[i].range);
     }
     if (old)
-        munmap(old, old_capacity * sizeof *old);
+        munmap(old, old_capacity * sizeof(*old));
     return 0;
 }
 
@@ -121,7 +121,7 @@ static int try_out(struct pool *pool)
 int pool_open(struct pool *pool, CUcontext context, CUdevice ordinal, const struct pool_budget *budget,
               uint32_t slack_permille)
 {
-    memset(pool, 0, sizeof *pool);
+    memset(pool, 0, sizeof(*pool));
     pool->context = context;
     pool->ordinal = ordinal;
     pool->budget = *budget;
@@ -189,11 +189,11 @@ void pool_close(struct pool *pool, bool context_lives)
     vmm_close(&pool->vmm);
     ranges_destroy(&pool->ranges);
     if (pool->table)
-        munmap(pool->table, pool->table_capacity * sizeof *pool->table);
+        munmap(pool->table, pool->table_capacity * sizeof(*pool->table));
     if (pool->chunks)
-        munmap(pool->chunks, pool->chunk_capacity * sizeof *pool->chunks);
+        munmap(pool->chunks, pool->chunk_capacity * sizeof(*pool->chunks));
     lock_destroy(&pool->lock);
-    memset(pool, 0, sizeof *pool);
+    memset(pool, 0, sizeof(*pool));
 }
 
 /* ---- allocation ---- */

@@ -20,12 +20,12 @@ int pool_dead_prepare(struct pool *pool, uint64_t count)
     while (capacity < pool->dead_count + count)
         capacity *= 2;
     struct pool_dead *dead =
-        mmap(NULL, capacity * sizeof *dead, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        mmap(NULL, capacity * sizeof(*dead), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (dead == MAP_FAILED)
         return -ENOMEM;
     if (pool->dead) {
-        memcpy(dead, pool->dead, pool->dead_count * sizeof *dead);
-        munmap(pool->dead, pool->dead_capacity * sizeof *dead);
+        memcpy(dead, pool->dead, pool->dead_count * sizeof(*dead));
+        munmap(pool->dead, pool->dead_capacity * sizeof(*dead));
     }
     pool->dead = dead;
     pool->dead_capacity = capacity;
@@ -147,5 +147,5 @@ void pool_dead_close(struct pool *pool)
 {
     unmap_wanted(pool, UINT64_MAX, UINT64_MAX, any, 0);
     if (pool->dead)
-        munmap(pool->dead, pool->dead_capacity * sizeof *pool->dead);
+        munmap(pool->dead, pool->dead_capacity * sizeof(*pool->dead));
 }

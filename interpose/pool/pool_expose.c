@@ -20,12 +20,12 @@ static int prepare(struct pool *pool, uint64_t count)
     while (capacity < pool->exposed_count + count)
         capacity *= 2;
     struct pool_exposed *list =
-        mmap(NULL, capacity * sizeof *list, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        mmap(NULL, capacity * sizeof(*list), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (list == MAP_FAILED)
         return -ENOMEM;
     if (pool->exposed) {
-        memcpy(list, pool->exposed, pool->exposed_count * sizeof *list);
-        munmap(pool->exposed, pool->exposed_capacity * sizeof *list);
+        memcpy(list, pool->exposed, pool->exposed_count * sizeof(*list));
+        munmap(pool->exposed, pool->exposed_capacity * sizeof(*list));
     }
     pool->exposed = list;
     pool->exposed_capacity = capacity;
@@ -115,12 +115,12 @@ void pool_expose_sweep(struct pool *pool)
             give_back(pool, &part);
     }
     parts = pool->exposed;
-    memmove(parts, parts + count, (pool->exposed_count - count) * sizeof *parts);
+    memmove(parts, parts + count, (pool->exposed_count - count) * sizeof(*parts));
     pool->exposed_count -= count;
 }
 
 void pool_expose_close(struct pool *pool)
 {
     if (pool->exposed)
-        munmap(pool->exposed, pool->exposed_capacity * sizeof *pool->exposed);
+        munmap(pool->exposed, pool->exposed_capacity * sizeof(*pool->exposed));
 }

@@ -175,11 +175,11 @@ struct vmm_chunk *pool_scratch(struct pool *pool, uint64_t count)
     while (capacity < count)
         capacity *= 2;
     struct vmm_chunk *chunks =
-        mmap(NULL, capacity * sizeof *chunks, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        mmap(NULL, capacity * sizeof(*chunks), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (chunks == MAP_FAILED)
         return NULL;
     if (pool->chunks)
-        munmap(pool->chunks, pool->chunk_capacity * sizeof *pool->chunks);
+        munmap(pool->chunks, pool->chunk_capacity * sizeof(*pool->chunks));
     pool->chunks = chunks;
     pool->chunk_capacity = capacity;
     return chunks;

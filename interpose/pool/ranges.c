@@ -198,7 +198,7 @@ static unsigned bin_next(const struct ranges *r, enum ranges_zone zone, unsigned
         return RANGES_BINS;
     bits = map[word] & ~UINT64_C(0) << bin % 64;
     while (!bits) {
-        if (++word == sizeof r->bin_map[zone] / sizeof *map)
+        if (++word == sizeof(r->bin_map[zone]) / sizeof(*map))
             return RANGES_BINS;
         bits = map[word];
     }
@@ -552,7 +552,7 @@ static int map_hints(struct ranges *r)
 
 int ranges_init(struct ranges *r, uint64_t base, uint64_t span)
 {
-    memset(r, 0, sizeof *r);
+    memset(r, 0, sizeof(*r));
     r->base = base;
     r->span = span;
     if (map_hints(r))
@@ -580,7 +580,7 @@ void ranges_destroy(struct ranges *r)
     }
     if (r->hints)
         munmap(r->hints, hint_bytes(r->span));
-    memset(r, 0, sizeof *r);
+    memset(r, 0, sizeof(*r));
 }
 
 struct range *ranges_at(const struct ranges *r, uint64_t address)

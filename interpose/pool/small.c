@@ -124,7 +124,7 @@ static struct small_page *new_page(struct pool *pool)
     struct range *range = pool_take_extent(pool, RANGES_PAGE, RANGES_PAGE, &effort);
     struct small_page *page = range ? page_of(pool, range->start) : NULL;
 
-    if (range && !page && (page = map_zeroed(sizeof *page))) {
+    if (range && !page && (page = map_zeroed(sizeof(*page)))) {
         page->made = pool->small.made;
         pool->small.made = page;
         page->address = range->start;
@@ -201,7 +201,7 @@ static void extent_give(void *owner, uint64_t address, uint64_t bytes)
 void small_open(struct pool *pool)
 {
     struct small *small = &pool->small;
-    const uint64_t bytes = pool->vmm.span / RANGES_PAGE * sizeof *small->pages;
+    const uint64_t bytes = pool->vmm.span / RANGES_PAGE * sizeof(*small->pages);
 
     if (!heap_exists() || !(small->pages = map_zeroed(bytes)))
         return;
@@ -246,12 +246,12 @@ void small_close(struct pool *pool)
 
         small->made = page->made;
         untag(page);
-        munmap(page, sizeof *page);
+        munmap(page, sizeof(*page));
     }
     if (small->pages)
-        munmap((void *)small->pages, pool->vmm.span / RANGES_PAGE * sizeof *small->pages);
+        munmap((void *)small->pages, pool->vmm.span / RANGES_PAGE * sizeof(*small->pages));
     if (small->pending)
-        munmap(small->pending, small->pending_capacity * sizeof *small->pending);
+        munmap(small->pending, small->pending_capacity * sizeof(*small->pending));
 }
 
 /* ---- blocks ---- */
@@ -314,14 +314,14 @@ static bool ring_put(struct small *small, struct small_pending block)
 {
     if (small->pending_count == small->pending_capacity) {
         const uint64_t old = small->pending_capacity, capacity = old ? old * 2 : FIRST_CAPACITY;
-        struct small_pending *ring = map_zeroed(capacity * sizeof *ring);
+        struct small_pending *ring = map_zeroed(capacity * sizeof(*ring));
 
         if (!ring)
             return false;
         for (uint64_t i = 0; i < small->pending_count; i++)
             ring[i] = small->pending[(small->pending_first + i) & (old - 1)];
         if (small->pending)
-            munmap(small->pending, old * sizeof *ring);
+            munmap(small->pending, old * sizeof(*ring));
         small->pending = ring;
         small->pending_first = 0;
         small->pending_capacity = capacity;

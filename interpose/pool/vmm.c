@@ -24,7 +24,7 @@ static bool has(CUdevice ordinal, CUdevice_attribute attribute)
  * nothing (measured). */
 static void describe(struct vmm *vmm, CUdevice ordinal)
 {
-    memset(&vmm->properties, 0, sizeof vmm->properties);
+    memset(&vmm->properties, 0, sizeof(vmm->properties));
     vmm->properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
     vmm->properties.location = (CUmemLocation){.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = ordinal};
     if (has(ordinal, CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED))
@@ -59,7 +59,7 @@ int vmm_open(struct vmm *vmm, CUdevice ordinal)
     size_t granularity = 0;
     CUdeviceptr base = 0;
 
-    memset(vmm, 0, sizeof *vmm);
+    memset(vmm, 0, sizeof(*vmm));
     if (!has(ordinal, CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED))
         return -ENOTSUP;
     describe(vmm, ordinal);
@@ -134,7 +134,7 @@ void vmm_close(struct vmm *vmm)
     vmm_release_left(vmm);
     driver.cuMemAddressFree(vmm->base, vmm->span);
     munmap(vmm->slots, table_bytes(vmm));
-    memset(vmm, 0, sizeof *vmm);
+    memset(vmm, 0, sizeof(*vmm));
 }
 
 int vmm_create(struct vmm *vmm, uint64_t bytes, struct vmm_chunk *chunk)
@@ -243,7 +243,7 @@ int vmm_unmap(struct vmm *vmm, uint64_t start, struct vmm_chunk *chunk)
     *chunk = (struct vmm_chunk){.handle = slot->handle, .bytes = pages * VMM_PAGE};
     if (driver.cuMemUnmap(start, chunk->bytes) != CUDA_SUCCESS)
         return -EIO;
-    memset(slot, 0, pages * sizeof *slot);
+    memset(slot, 0, pages * sizeof(*slot));
     vmm->calls++;
     return 0;
 }
@@ -252,7 +252,7 @@ struct vmm_chunk vmm_leave(struct vmm *vmm, uint64_t start)
 {
     const struct vmm_chunk chunk = vmm_chunk_from(vmm, start);
 
-    memset(slot_of(vmm, start), 0, chunk.bytes / VMM_PAGE * sizeof *vmm->slots);
+    memset(slot_of(vmm, start), 0, chunk.bytes / VMM_PAGE * sizeof(*vmm->slots));
     return chunk;
 }
 

@@ -96,7 +96,7 @@ static struct ring *open_without_cancel(void)
     if (!ring)
         return NULL;
     if (!ring->slots) {
-        void *memory = mmap(NULL, EVENTS_RING * sizeof *ring->slots, PROT_READ | PROT_WRITE,
+        void *memory = mmap(NULL, EVENTS_RING * sizeof(*ring->slots), PROT_READ | PROT_WRITE,
                             MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
         ring->slots = memory == MAP_FAILED ? NULL : memory;
@@ -143,7 +143,7 @@ void events_note(const struct recording_event *event)
     }
     struct recording_event *slot = &ring->slots[head % EVENTS_RING];
     *slot = *event;
-    slot->head.size = sizeof *slot;
+    slot->head.size = sizeof(*slot);
     slot->thread = ring->thread;
     slot->tag = tags_current;
     slot->time_ns = clock_ns();
@@ -235,7 +235,7 @@ void events_after_fork(void)
         struct recording_event *slots = rings[i].slots;
 
         if (slots)
-            munmap(slots, EVENTS_RING * sizeof *slots);
+            munmap(slots, EVENTS_RING * sizeof(*slots));
         rings[i] = (struct ring){.slots = NULL};
     }
 }

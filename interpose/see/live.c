@@ -61,7 +61,7 @@ static bool make_room(void)
     if (2 * (count + 1) <= capacity)
         return true;
     void *memory =
-        mmap(NULL, wanted * sizeof *table, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        mmap(NULL, wanted * sizeof(*table), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (memory == MAP_FAILED)
         return false;
     table = memory;
@@ -71,7 +71,7 @@ static bool make_room(void)
             insert(&old[i]);
     }
     if (old)
-        munmap(old, old_capacity * sizeof *old);
+        munmap(old, old_capacity * sizeof(*old));
     return true;
 }
 
@@ -240,7 +240,7 @@ void live_clear(void)
     row_count = 0;
     pthread_mutex_unlock(&lock);
     if (table)
-        munmap(table, capacity * sizeof *table);
+        munmap(table, capacity * sizeof(*table));
     table = NULL;
     capacity = count = 0;
 }

@@ -57,7 +57,7 @@ int nvtx_pop(const void *domain)
         i--;
     if (!i)
         return -1;
-    memmove(&ranges[i - 1], &ranges[i], (size_t)(depth - i) * sizeof *ranges);
+    memmove(&ranges[i - 1], &ranges[i], (size_t)(depth - i) * sizeof(*ranges));
     depth--;
     use_innermost();
     return level_of(domain, i - 1);

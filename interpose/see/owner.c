@@ -77,11 +77,11 @@ const char *owner_name_of(const char *path)
     };
     const char *base = base_of(path);
 
-    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+    for (size_t i = 0; i < sizeof(files) / sizeof(*files); i++) {
         if (!strncmp(base, files[i].part, strlen(files[i].part)))
             return files[i].name;
     }
-    for (size_t i = 0; i < sizeof folders / sizeof *folders; i++) {
+    for (size_t i = 0; i < sizeof(folders) / sizeof(*folders); i++) {
         if (strstr(path, folders[i].part))
             return folders[i].name;
     }
@@ -116,7 +116,7 @@ bool owner_never_calls(const char *path)
 static bool is_program(const char *path)
 {
     char exe[PATH_MOST];
-    const ssize_t length = readlink("/proc/self/exe", exe, sizeof exe - 1);
+    const ssize_t length = readlink("/proc/self/exe", exe, sizeof(exe) - 1);
 
     return length > 0 && strlen(path) == (size_t)length && !memcmp(path, exe, (size_t)length);
 }

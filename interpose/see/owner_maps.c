@@ -28,8 +28,8 @@ static void *map_zeroed(size_t bytes)
 
 static bool have_memory(void)
 {
-    maps = maps ? maps : map_zeroed(MAPS_MAX * sizeof *maps);
-    spare = spare ? spare : map_zeroed(MAPS_MAX * sizeof *spare);
+    maps = maps ? maps : map_zeroed(MAPS_MAX * sizeof(*maps));
+    spare = spare ? spare : map_zeroed(MAPS_MAX * sizeof(*spare));
     text = text ? text : map_zeroed(TEXT_MAX);
     paths = paths ? paths : map_zeroed(PATHS_MAX);
     return maps && spare && text && paths;
@@ -152,7 +152,7 @@ static int32_t read32(const unsigned char *at)
 {
     int32_t value;
 
-    memcpy(&value, at, sizeof value);
+    memcpy(&value, at, sizeof(value));
     return value;
 }
 
@@ -164,31 +164,32 @@ static uint64_t through_table(uint64_t target)
     uint64_t slot, to;
     size_t at = 0;
 
-    if (!peek(target, code, sizeof code))
+    if (!peek(target, code, sizeof(code)))
         return target;
-    if (!memcmp(code, endbr64, sizeof endbr64))
-        at = sizeof endbr64;
+    if (!memcmp(code, endbr64, sizeof(endbr64)))
+        at = sizeof(endbr64);
     if (code[at] == 0xf2)
         at++;
     if (code[at] != 0xff || code[at + 1] != 0x25)
         return target;
     slot = target + at + 6 + (uint64_t)(int64_t)read32(code + at + 2);
-    return peek(slot, &to, sizeof to) ? to : target;
+    return peek(slot, &to, sizeof(to)) ? to : target;
 }
 
 enum owner_call owner_maps_call_before(uint64_t address, uint64_t *target)
 {
     unsigned char code[8]; /* the bytes before the address; its end is the instruction's */
 
-    if (address < sizeof code || !peek(address - sizeof code, code, sizeof code))
+    if (address < sizeof(code) || !peek(address - sizeof(code), code, sizeof(code)))
         return OWNER_NO_CALL;
     if (code[3] == 0xe8) { /* call rel32 */
         *target = through_table(address + (uint64_t)(int64_t)read32(code + 4));
         return OWNER_CALL_DIRECT;
     }
     if (code[2] == 0xff && code[3] == 0x15) /* call *slot(%rip) */
-        return peek(address + (uint64_t)(int64_t)read32(code + 4), target, sizeof *target) ? OWNER_CALL_DIRECT
-                                                                                           : OWNER_NO_CALL;
+        return peek(address + (uint64_t)(int64_t)read32(code + 4), target, sizeof(*target))
+                   ? OWNER_CALL_DIRECT
+                   : OWNER_NO_CALL;
     /* call *REGISTER, call *D8(REGISTER), call *D32(REGISTER), and those with an index */
     if ((code[6] == 0xff && (code[7] & 0x38) == 0x10 && ((code[7] & 0xc0) == 0xc0 || code[7] < 0x40)) ||
         (code[5] == 0xff && ((code[6] & 0xf8) == 0x50 || code[6] == 0x14)) ||
@@ -206,7 +207,7 @@ static uint64_t through_table(uint64_t target)
     uint32_t code[3];
     uint64_t to;
 
-    if (!peek(target, code, sizeof code))
+    if (!peek(target, code, sizeof(code)))
         return target;
     const uint32_t *at = code[0] == 0xd503245f ? code + 1 : code;
     const uint64_t place = target + (uint64_t)((const char *)at - (const char *)code);
@@ -216,14 +217,14 @@ static uint64_t through_table(uint64_t target)
     page = (page ^ 0x100000) - 0x100000;
     const uint64_t slot =
         (place & ~UINT64_C(0xfff)) + (uint64_t)page * 4096 + (uint64_t)(at[1] >> 10 & 0xfff) * 8;
-    return peek(slot, &to, sizeof to) ? to : target;
+    return peek(slot, &to, sizeof(to)) ? to : target;
 }
 
 enum owner_call owner_maps_call_before(uint64_t address, uint64_t *target)
 {
     uint32_t code;
 
-    if (address % 4 || address < 4 || !peek(address - 4, &code, sizeof code))
+    if (address % 4 || address < 4 || !peek(address - 4, &code, sizeof(code)))
         return OWNER_NO_CALL;
     if ((code & 0xfc000000) == 0x94000000) { /* bl */
         int64_t words = code & 0x3ffffff;

@@ -59,12 +59,12 @@ static void write_event(struct recording_event *event)
 
     if (failure || (failure = recorder_names_of(&file, event)))
         return;
-    failure = recording_write_reserve(&file, sizeof *event);
+    failure = recording_write_reserve(&file, sizeof(*event));
     if (failure)
         return;
-    event->head.size = sizeof *event;
+    event->head.size = sizeof(*event);
     event->time_ns = time > began ? time - began : 0;
-    recording_write_add(&file, event, sizeof *event);
+    recording_write_add(&file, event, sizeof(*event));
 }
 
 /* ---- the driver's figure ---- */
@@ -364,7 +364,7 @@ int recorder_open(const struct recorder_settings *settings, char reason[RECORDIN
     const struct recording_head head = {
         .magic = RECORDING_MAGIC,
         .version = RECORDING_VERSION,
-        .head_bytes = sizeof head,
+        .head_bytes = sizeof(head),
         .began_unix_ns = (uint64_t)day.tv_sec * 1000000000U + (uint64_t)day.tv_nsec,
         .began_mono_ns = began,
         .pid = (uint32_t)getpid(),
@@ -378,10 +378,10 @@ int recorder_open(const struct recorder_settings *settings, char reason[RECORDIN
     sample = settings->sample;
     sampled_ns = 0;
     sampled_events = events;
-    memcpy(path, name, sizeof path);
+    memcpy(path, name, sizeof(path));
     live_clear();
-    memset(held, 0, sizeof held);
-    memset(driver_held, 0, sizeof driver_held);
+    memset(held, 0, sizeof(held));
+    memset(driver_held, 0, sizeof(driver_held));
     for (int i = 0; i < CARDS; i++)
         contexts[i] = driver_idle[i] = 0;
     recorder_names_clear();
@@ -476,7 +476,7 @@ int recorder_start(const struct recorder_settings *settings)
         running = rc == 0 && thread_start(run, NULL);
         if (rc == 0 && !running) {
             rc = -EAGAIN;
-            snprintf(why, sizeof why, "no thread can be started");
+            snprintf(why, sizeof(why), "no thread can be started");
             events_switch(false);
             recording_write_close(&file);
         }
@@ -545,7 +545,7 @@ bool recorder_runs(char out[RECORDING_WRITE_PATH])
     pthread_mutex_lock(&lock);
     const bool runs = running;
     if (runs)
-        memcpy(out, path, sizeof path);
+        memcpy(out, path, sizeof(path));
     pthread_mutex_unlock(&lock);
     return runs;
 }

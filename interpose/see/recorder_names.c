@@ -35,10 +35,10 @@ static struct card {
 
 void recorder_names_clear(void)
 {
-    memset(owner_written, 0, sizeof owner_written);
-    memset(tag_written, 0, sizeof tag_written);
-    memset(stack_written, 0, sizeof stack_written);
-    memset(threads_written, 0, sizeof threads_written);
+    memset(owner_written, 0, sizeof(owner_written));
+    memset(tag_written, 0, sizeof(tag_written));
+    memset(stack_written, 0, sizeof(stack_written));
+    memset(threads_written, 0, sizeof(threads_written));
     module_count = modules_as_of = last_thread = 0;
     for (int i = 0; i < DEVICES_MAX; i++)
         cards[i].written = false;
@@ -52,7 +52,7 @@ static int add_name(struct recording_write *file, enum recording_type type, uint
         char text[TEXT_MAX + 8];
     } record;
     const size_t bytes = length < TEXT_MAX ? length : TEXT_MAX;
-    const size_t size = (sizeof record.name + bytes + 1 + 7) & ~(size_t)7;
+    const size_t size = (sizeof(record.name) + bytes + 1 + 7) & ~(size_t)7;
     const int rc = recording_write_reserve(file, size);
 
     if (rc)
@@ -87,7 +87,7 @@ int recorder_names_program(struct recording_write *file, const char *job)
     text[255] = '\0';
     used = strlen(text) + 1;
     used += (size_t)snprintf(text + used, 256, "%.200s", job) + 1;
-    const size_t length = read_proc("/proc/self/cmdline", text + used, sizeof text - used);
+    const size_t length = read_proc("/proc/self/cmdline", text + used, sizeof(text) - used);
     for (size_t i = 0; i + 1 < length; i++) {
         if (!text[used + i])
             text[used + i] = ' ';
@@ -104,8 +104,8 @@ static int name_owner(struct recording_write *file, uint16_t owner)
     owner_written[owner] = true;
     const int name = snprintf(text, OWNER_NAME, "%s", owner_name(owner));
     const size_t used = (size_t)name + 1;
-    const int more = snprintf(text + used, sizeof text - used, "%s", owner_path(owner));
-    const size_t most = sizeof text - used - 1;
+    const int more = snprintf(text + used, sizeof(text) - used, "%s", owner_path(owner));
+    const size_t most = sizeof(text) - used - 1;
     return add_name(file, RECORDING_OWNER, owner, text, used + ((size_t)more < most ? (size_t)more : most));
 }
 
@@ -129,8 +129,8 @@ static int name_thread(struct recording_write *file, uint32_t thread)
             return 0;
     }
     threads_written[thread_turn++ % EVENTS_THREADS] = thread;
-    snprintf(place, sizeof place, "/proc/self/task/%" PRIu32 "/comm", thread);
-    size_t length = read_proc(place, text, sizeof text);
+    snprintf(place, sizeof(place), "/proc/self/task/%" PRIu32 "/comm", thread);
+    size_t length = read_proc(place, text, sizeof(text));
     if (length && text[length - 1] == '\n')
         length--;
     return length ? add_name(file, RECORDING_THREAD, thread, text, length) : 0;
@@ -191,10 +191,10 @@ static int name_modules(struct recording_write *file)
         if (written)
             continue;
         modules_written[module_count++] = module.start;
-        const int length = snprintf(text, sizeof text, "%" PRIx64 " %" PRIx64 " %" PRIx64 " %s", module.start,
-                                    module.end, module.offset, module.path);
+        const int length = snprintf(text, sizeof(text), "%" PRIx64 " %" PRIx64 " %" PRIx64 " %s",
+                                    module.start, module.end, module.offset, module.path);
         rc = add_name(file, RECORDING_MODULE, 0, text,
-                      (size_t)length < sizeof text ? (size_t)length : sizeof text - 1);
+                      (size_t)length < sizeof(text) ? (size_t)length : sizeof(text) - 1);
     }
     return rc;
 }
@@ -210,7 +210,7 @@ static int name_stack(struct recording_write *file, uint32_t stack)
         return 0;
     stack_written[stack] = true;
     const size_t frames = stacks_read(stack, record.frames);
-    const size_t size = sizeof record.head + frames * sizeof *record.frames;
+    const size_t size = sizeof(record.head) + frames * sizeof(*record.frames);
     record.head.head.size = (uint16_t)size;
     int rc = name_modules(file);
     if (rc == 0)

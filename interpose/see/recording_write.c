@@ -64,7 +64,7 @@ int recording_write_name(const char *name, char path[RECORDING_WRITE_PATH])
 
     for (; *name; name++) {
         char part[256] = {*name, '\0'};
-        const int count = *name == '%' ? expand(*++name, part, sizeof part) : 1;
+        const int count = *name == '%' ? expand(*++name, part, sizeof(part)) : 1;
 
         if (count < 0)
             return -EINVAL;
@@ -82,10 +82,10 @@ int recording_write_name(const char *name, char path[RECORDING_WRITE_PATH])
 /* Returns true if the file is empty or an old recording. */
 static bool may_be_emptied(int fd)
 {
-    char magic[sizeof RECORDING_MAGIC];
-    const ssize_t got = pread(fd, magic, sizeof magic, 0);
+    char magic[sizeof(RECORDING_MAGIC)];
+    const ssize_t got = pread(fd, magic, sizeof(magic), 0);
 
-    return got == 0 || (got == (ssize_t)sizeof magic && !memcmp(magic, RECORDING_MAGIC, sizeof magic));
+    return got == 0 || (got == (ssize_t)sizeof(magic) && !memcmp(magic, RECORDING_MAGIC, sizeof(magic)));
 }
 
 static int say(char why[RECORDING_WRITE_WHY], const char *path, const char *what)
@@ -207,7 +207,7 @@ int recording_write_open(struct recording_write *file, const char *path, const s
         file->device = kind.st_dev;
         file->inode = kind.st_ino;
     }
-    int rc = map_buffers(file) ? write_all(file, head, sizeof *head) : -ENOMEM;
+    int rc = map_buffers(file) ? write_all(file, head, sizeof(*head)) : -ENOMEM;
     if (rc) {
         snprintf(why, RECORDING_WRITE_WHY, "%.160s: %s", path, strerror(-rc));
         recording_write_close(file);
@@ -271,11 +271,11 @@ int recording_write_flush(struct recording_write *file)
         .codec = codec,
         .stored = (uint32_t)stored,
         .plain = (uint32_t)file->used,
-        .checksum = checksum(file->stored + sizeof head, stored),
+        .checksum = checksum(file->stored + sizeof(head), stored),
     };
-    memcpy(file->stored, &head, sizeof head);
+    memcpy(file->stored, &head, sizeof(head));
     file->used = 0;
-    const int rc = write_all(file, file->stored, sizeof head + stored);
+    const int rc = write_all(file, file->stored, sizeof(head) + stored);
     if (rc) {
         /* If the file cannot be cut either, a reader stops at the half block. */
         if (is_open(file))

@@ -129,14 +129,14 @@ static uint32_t add(uint64_t hash, const uint64_t *frames, size_t found)
     if (word)
         return (uint32_t)(word & ((1u << NUMBER_BITS) - 1));
     if (!kept) {
-        void *memory = mmap(NULL, (STACKS_MAX + 1) * sizeof *kept, PROT_READ | PROT_WRITE,
+        void *memory = mmap(NULL, (STACKS_MAX + 1) * sizeof(*kept), PROT_READ | PROT_WRITE,
                             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 
         kept = memory == MAP_FAILED ? NULL : memory;
     }
     if (!kept || number > STACKS_MAX)
         return 0;
-    memcpy(kept[number].frames, frames, found * sizeof *frames);
+    memcpy(kept[number].frames, frames, found * sizeof(*frames));
     atomic_store_explicit(&count, number, memory_order_release);
     atomic_store_explicit(place, (hash >> NUMBER_BITS) << NUMBER_BITS | number, memory_order_release);
     return number;
@@ -166,7 +166,7 @@ size_t stacks_read(uint32_t stack, uint64_t frames[STACKS_FRAMES])
 
     if (stack == 0 || stack > atomic_load_explicit(&count, memory_order_acquire))
         return 0;
-    memcpy(frames, kept[stack].frames, sizeof kept[stack].frames);
+    memcpy(frames, kept[stack].frames, sizeof(kept[stack].frames));
     while (found < STACKS_FRAMES && frames[found])
         found++;
     return found;

@@ -124,12 +124,12 @@ static void say(enum options_log level, const char *format, va_list arguments)
 
     if ((int)level > atomic_load_explicit(&threshold, memory_order_relaxed))
         return;
-    int length = vsnprintf(line + prefix, sizeof line - prefix - 1, format, arguments);
+    int length = vsnprintf(line + prefix, sizeof(line) - prefix - 1, format, arguments);
     if (length < 0)
         return;
     size_t end = prefix + (size_t)length;
-    if (end > sizeof line - 2)
-        end = sizeof line - 2;
+    if (end > sizeof(line) - 2)
+        end = sizeof(line) - 2;
     line[end++] = '\n';
     if (is_standard_error(STDERR_FILENO))
         write_quietly(line, end);

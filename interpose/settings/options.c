@@ -154,7 +154,7 @@ static int set_group(struct options *options, const char *value, const char **wh
             return -EINVAL;
         }
     }
-    if (length == 0 || length >= sizeof options->group) {
+    if (length == 0 || length >= sizeof(options->group)) {
         *why = "a name has 1 to 63 characters";
         return -EINVAL;
     }
@@ -170,7 +170,7 @@ static int set_ledger(struct options *options, const char *value, const char **w
         *why = "not the path of a folder from the root";
         return -EINVAL;
     }
-    if (strlen(value) >= sizeof options->ledger) {
+    if (strlen(value) >= sizeof(options->ledger)) {
         *why = "the path is too long";
         return -EINVAL;
     }
@@ -188,7 +188,7 @@ static int set_record(struct options *options, const char *value, const char **w
             return -EINVAL;
         }
     }
-    if (!*value || strlen(value) >= sizeof options->record) {
+    if (!*value || strlen(value) >= sizeof(options->record)) {
         *why = *value ? "the path is too long" : "the name is empty";
         return -EINVAL;
     }
@@ -301,7 +301,7 @@ void options_init(struct options *options)
 {
     const char *why;
 
-    memset(options, 0, sizeof *options);
+    memset(options, 0, sizeof(*options));
     for (int id = 0; id < OPTIONS_COUNT; id++)
         set_value(options, id, options_table[id].standard, OPTIONS_DEFAULT, &why);
 }
@@ -331,9 +331,9 @@ static int parse_section(const char *line, size_t length, struct file *file, con
     char text[80], kind[8], name[64];
     int end = -1;
 
-    memset(file->set, 0, sizeof file->set);
+    memset(file->set, 0, sizeof(file->set));
     file->section = SECTION_NOT_OURS;
-    snprintf(text, sizeof text, "%.*s", (int)(length < sizeof text ? length : sizeof text), line);
+    snprintf(text, sizeof(text), "%.*s", (int)(length < sizeof(text) ? length : sizeof(text)), line);
     if (file->source == OPTIONS_ADMIN && sscanf(text, "[%7[a-z] %63[^] \t]]%n", kind, name, &end) == 2 &&
         end == (int)length) {
         if (!strcmp(kind, "user")) {
@@ -382,7 +382,7 @@ static int parse_line(struct options *options, const char *line, size_t length, 
     const char *end = memchr(line, '#', length);
     const char *why = "";
 
-    snprintf(where, sizeof where, "%.100s:%d", file->name, file->line);
+    snprintf(where, sizeof(where), "%.100s:%d", file->name, file->line);
     if (end)
         length = (size_t)(end - line);
     while (length && is_blank(*line))
@@ -500,7 +500,7 @@ static int check_variable(const char *entry, char error[OPTIONS_ERROR_MAX])
 
     if (strncmp(entry, "GPUCAP_", prefix) != 0)
         return 0;
-    for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
+    for (size_t i = 0; i < sizeof(others) / sizeof(*others); i++) {
         if (!strncmp(entry + prefix, others[i], strlen(others[i])))
             return 0;
     }
@@ -573,7 +573,7 @@ struct options_places options_places_here(char path[OPTIONS_PATH_MAX])
         .getenv = real_getenv, .admin_file = OPTIONS_ADMIN_FILE, .variables = environ};
     const char *home = getenv("HOME");
 
-    if (home && *home && strlen(home) + sizeof OPTIONS_USER_FILE + 1 <= OPTIONS_PATH_MAX) {
+    if (home && *home && strlen(home) + sizeof(OPTIONS_USER_FILE) + 1 <= OPTIONS_PATH_MAX) {
         snprintf(path, OPTIONS_PATH_MAX, "%s/%s", home, OPTIONS_USER_FILE);
         places.user_file = path;
     }

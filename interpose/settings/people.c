@@ -29,7 +29,7 @@ static bool find_user(const char *name, unsigned *uid)
     struct passwd entry, *found = NULL;
     bool is_there = false;
 
-    while (file && !is_there && fgetpwent_r(file, &entry, line, sizeof line, &found) == 0) {
+    while (file && !is_there && fgetpwent_r(file, &entry, line, sizeof(line), &found) == 0) {
         is_there = !strcmp(entry.pw_name, name);
         *uid = entry.pw_uid;
     }
@@ -45,7 +45,7 @@ static bool find_group(const char *name, unsigned *gid)
     struct group entry, *found = NULL;
     bool is_there = false;
 
-    while (file && !is_there && fgetgrent_r(file, &entry, line, sizeof line, &found) == 0) {
+    while (file && !is_there && fgetgrent_r(file, &entry, line, sizeof(line), &found) == 0) {
         is_there = !strcmp(entry.gr_name, name);
         *gid = entry.gr_gid;
     }

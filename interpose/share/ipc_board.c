@@ -45,12 +45,12 @@ int ipc_board_fd(void)
  * it cannot be sent, importers ask. */
 static void post(void)
 {
-    const bool sent = board.held.count && ipc_wire_send(board.in, &board.held, sizeof board.held, board.fds,
+    const bool sent = board.held.count && ipc_wire_send(board.in, &board.held, sizeof(board.held), board.fds,
                                                         board.held.count) == 0;
     char byte;
 
     if (board.posted)
-        recv(board.out, &byte, sizeof byte, MSG_DONTWAIT);
+        recv(board.out, &byte, sizeof(byte), MSG_DONTWAIT);
     board.posted = sent;
 }
 
@@ -78,8 +78,8 @@ static void drop(unsigned at)
 
     while (end < board.held.count && list[end].id == id)
         close(board.fds[end++]);
-    memmove(list + at, list + end, (board.held.count - end) * sizeof *list);
-    memmove(board.fds + at, board.fds + end, (board.held.count - end) * sizeof *board.fds);
+    memmove(list + at, list + end, (board.held.count - end) * sizeof(*list));
+    memmove(board.fds + at, board.fds + end, (board.held.count - end) * sizeof(*board.fds));
     board.held.count -= end - at;
 }
 
@@ -87,8 +87,8 @@ void ipc_board_add(const struct ipc_chunks *chunks, const int *fds)
 {
     while (board.held.count && board.held.count + chunks->count > ipc_board_room())
         drop(0);
-    memcpy(board.held.list + board.held.count, chunks->list, chunks->count * sizeof *chunks->list);
-    memcpy(board.fds + board.held.count, fds, chunks->count * sizeof *fds);
+    memcpy(board.held.list + board.held.count, chunks->list, chunks->count * sizeof(*chunks->list));
+    memcpy(board.fds + board.held.count, fds, chunks->count * sizeof(*fds));
     board.held.count += chunks->count;
     post();
 }

@@ -191,7 +191,7 @@ static bool greet(struct peer *peer)
         return false;
     greeting.error = -prepare(peer, fds);
     const int rc =
-        ipc_wire_send(peer->fd, &greeting, sizeof greeting, fds, greeting.error ? 0 : IPC_GREETING_FDS);
+        ipc_wire_send(peer->fd, &greeting, sizeof(greeting), fds, greeting.error ? 0 : IPC_GREETING_FDS);
     if (fds[IPC_GREETING_PAGE] >= 0)
         close(fds[IPC_GREETING_PAGE]);
     return rc == 0 && !greeting.error;
@@ -208,7 +208,7 @@ static bool answer(const struct peer *peer, const struct ipc_request *request)
     int fds[IPC_BATCH];
 
     chunks.error = e && !e->ending ? export_chunks(e, request->first, IPC_BATCH, &chunks, fds) : ENOENT;
-    const int rc = ipc_wire_send(peer->fd, &chunks, sizeof chunks, fds, chunks.count);
+    const int rc = ipc_wire_send(peer->fd, &chunks, sizeof(chunks), fds, chunks.count);
     ipc_wire_close(fds, chunks.count);
     if (!chunks.error)
         post(e);
@@ -220,7 +220,7 @@ static bool converse(struct peer *peer)
 {
     struct ipc_request request;
     unsigned none = 0;
-    int rc = ipc_wire_receive(peer->fd, &request, sizeof request, NULL, &none);
+    int rc = ipc_wire_receive(peer->fd, &request, sizeof(request), NULL, &none);
 
     if (rc == -EAGAIN)
         return true;
@@ -260,7 +260,7 @@ static bool admit(void)
 
     if (fd < 0)
         return errno != EMFILE && errno != ENFILE && errno != ENOBUFS && errno != ENOMEM;
-    if (peer_count == IPC_PEERS_MAX || !ipc_wire_trusts(fd, &pid) || !(peer = calloc(1, sizeof *peer))) {
+    if (peer_count == IPC_PEERS_MAX || !ipc_wire_trusts(fd, &pid) || !(peer = calloc(1, sizeof(*peer)))) {
         close(fd);
         return true;
     }
@@ -320,7 +320,7 @@ static int listen_at(int fd)
     struct sockaddr_un name;
     socklen_t length;
 
-    if (getrandom(key, sizeof key, 0) != sizeof key)
+    if (getrandom(key, sizeof(key), 0) != sizeof(key))
         return -EIO;
     length = ipc_wire_name(&name, key);
     if (bind(fd, (struct sockaddr *)&name, length) || listen(fd, BACKLOG))

@@ -186,7 +186,7 @@ static int fill_in(struct ipc_exported *e)
 
 static int add(struct pool *pool, uint64_t address, struct ipc_exported **out)
 {
-    struct ipc_exported *e = calloc(1, sizeof *e);
+    struct ipc_exported *e = calloc(1, sizeof(*e));
 
     if (!e)
         return -ENOMEM;
@@ -230,7 +230,7 @@ static void write_ticket(const struct ipc_exported *e, CUipcMemHandle *handle)
                                 .offset = e->offset};
 
     memcpy(ticket.key, ipc_broker_key(), IPC_KEY);
-    memcpy(handle, &ticket, sizeof ticket);
+    memcpy(handle, &ticket, sizeof(ticket));
 }
 
 int ipc_export(struct pool *pool, uint64_t address, CUipcMemHandle *handle)
@@ -249,7 +249,7 @@ bool ipc_is_own(const CUipcMemHandle *handle)
 {
     struct ipc_ticket ticket;
 
-    memcpy(&ticket, handle, sizeof ticket);
+    memcpy(&ticket, handle, sizeof(ticket));
     lock_take(&ipc_export_lock);
     const unsigned char *key = ipc_broker_key();
     const bool own = key && memcmp(ticket.key, key, IPC_KEY) == 0;

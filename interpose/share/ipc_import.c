@@ -52,7 +52,7 @@ static int card_of(const CUuuid *card, CUdevice *ordinal)
     driver.cuDeviceGetCount(&count);
     for (*ordinal = 0; *ordinal < count; ++*ordinal) {
         if (driver.cuDeviceGetUuid_v2(&uuid, *ordinal) == CUDA_SUCCESS &&
-            memcmp(&uuid, card, sizeof uuid) == 0)
+            memcmp(&uuid, card, sizeof(uuid)) == 0)
             return 0;
     }
     return -ENODEV;
@@ -72,7 +72,7 @@ static int check(const struct import *import, const struct ipc_chunk *chunk)
         chunk->chunk_bytes > VMM_SPAN - import->span)
         return -EPROTO;
     if (import->count)
-        return memcmp(&chunk->card, &import->card, sizeof import->card) == 0 ? 0 : -EPROTO;
+        return memcmp(&chunk->card, &import->card, sizeof(import->card)) == 0 ? 0 : -EPROTO;
     return chunk->offset < chunk->chunk_bytes ? 0 : -EPROTO;
 }
 
@@ -83,7 +83,7 @@ static bool make_room(struct import *import)
 
     if (import->count < import->room)
         return true;
-    more = realloc(import->chunks, room * sizeof *more);
+    more = realloc(import->chunks, room * sizeof(*more));
     if (!more)
         return false;
     import->chunks = more;
@@ -293,14 +293,14 @@ bool ipc_is_ours(const CUipcMemHandle *handle)
 {
     struct ipc_ticket ticket;
 
-    memcpy(&ticket, handle, sizeof ticket);
+    memcpy(&ticket, handle, sizeof(ticket));
     return ticket.magic == IPC_TICKET_MAGIC;
 }
 
 /* Fetches and maps a block. Returns 0 or -errno. Without the lock. */
 static int open_new(const struct ipc_ticket *ticket, CUcontext context, struct import **out)
 {
-    struct import *import = calloc(1, sizeof *import);
+    struct import *import = calloc(1, sizeof(*import));
     CUdevice current;
 
     if (!import)
@@ -388,7 +388,7 @@ int ipc_open(const CUipcMemHandle *handle, CUcontext context, CUdeviceptr *addre
     struct ipc_ticket ticket;
     int rc = -EPROTONOSUPPORT;
 
-    memcpy(&ticket, handle, sizeof ticket);
+    memcpy(&ticket, handle, sizeof(ticket));
     if (ticket.version == IPC_TICKET_VERSION) {
         if (ipc_is_own(handle))
             return -EXDEV;

@@ -28,7 +28,7 @@ static bool is_of(uint64_t word, uint64_t id)
 
 static int map(int fd, struct ipc_page **page)
 {
-    void *memory = mmap(NULL, sizeof **page, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    void *memory = mmap(NULL, sizeof(**page), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 
     if (memory == MAP_FAILED)
         return -errno;
@@ -42,7 +42,7 @@ int ipc_page_make(struct ipc_page **page)
 
     if (fd < 0)
         return -errno;
-    int rc = ftruncate(fd, sizeof **page) || fcntl(fd, F_ADD_SEALS, SEALS) ? -errno : map(fd, page);
+    int rc = ftruncate(fd, sizeof(**page)) || fcntl(fd, F_ADD_SEALS, SEALS) ? -errno : map(fd, page);
     if (rc == 0)
         return fd;
     close(fd);
@@ -54,7 +54,7 @@ int ipc_page_map(int fd, struct ipc_page **page)
     const int seals = fcntl(fd, F_GET_SEALS);
     struct stat file;
 
-    if (seals < 0 || !(seals & F_SEAL_SHRINK) || fstat(fd, &file) || file.st_size != sizeof **page)
+    if (seals < 0 || !(seals & F_SEAL_SHRINK) || fstat(fd, &file) || file.st_size != sizeof(**page))
         return -EPROTO;
     return map(fd, page);
 }
@@ -62,7 +62,7 @@ int ipc_page_map(int fd, struct ipc_page **page)
 void ipc_page_unmap(struct ipc_page *page)
 {
     if (page)
-        munmap(page, sizeof *page);
+        munmap(page, sizeof(*page));
 }
 
 void ipc_page_offer(struct ipc_page *page, uint64_t id)

@@ -88,7 +88,7 @@ static int connect_link(struct ipc_link *link, const unsigned char key[IPC_KEY])
 /* Sends a request and waits for an answer to arrive. */
 static int ask(const struct ipc_link *link, const struct ipc_request *request)
 {
-    const int rc = ipc_wire_send(link->fd, request, sizeof *request, NULL, 0);
+    const int rc = ipc_wire_send(link->fd, request, sizeof(*request), NULL, 0);
 
     return rc ? rc : ipc_wire_wait(link->fd, link->until);
 }
@@ -154,7 +154,7 @@ static int take_greeting(struct ipc_source *source)
     struct ipc_greeting greeting;
     int fds[IPC_GREETING_FDS];
     unsigned count = IPC_GREETING_FDS;
-    int rc = ipc_wire_receive(source->link.fd, &greeting, sizeof greeting, fds, &count);
+    int rc = ipc_wire_receive(source->link.fd, &greeting, sizeof(greeting), fds, &count);
 
     if (rc)
         return rc;
@@ -177,7 +177,7 @@ static int take_greeting(struct ipc_source *source)
 static int connect_to(const unsigned char key[IPC_KEY], struct ipc_source **out)
 {
     const struct ipc_request hello = {.magic = IPC_PACKET_MAGIC, .what = IPC_HELLO};
-    struct ipc_source *source = calloc(1, sizeof *source);
+    struct ipc_source *source = calloc(1, sizeof(*source));
 
     if (!source)
         return -ENOMEM;
@@ -258,7 +258,7 @@ void ipc_source_drop(struct ipc_source *source, uint64_t id)
     const struct ipc_request closed = {.magic = IPC_PACKET_MAGIC, .what = IPC_CLOSED};
 
     if (ipc_page_drop(source->page, id))
-        ipc_wire_send(source->link.fd, &closed, sizeof closed, NULL, 0);
+        ipc_wire_send(source->link.fd, &closed, sizeof(closed), NULL, 0);
 }
 
 /* Receives one packet of chunks without waiting and imports them. */

@@ -50,7 +50,7 @@ static void *serve(void *room)
 /* Starts the thread with all signals blocked: they belong to the host program. */
 static int start_quietly(void)
 {
-    struct pollfd *list = calloc(1 + IPC_BROKER_POLLS + IPC_SOURCES_POLLS, sizeof *list);
+    struct pollfd *list = calloc(1 + IPC_BROKER_POLLS + IPC_SOURCES_POLLS, sizeof(*list));
     sigset_t all, before;
 
     if (!list)

@@ -22,7 +22,7 @@ socklen_t ipc_wire_name(struct sockaddr_un *name, const unsigned char key[IPC_KE
 {
     char *at = name->sun_path + 1; /* after the zero byte of the abstract namespace */
 
-    memset(name, 0, sizeof *name);
+    memset(name, 0, sizeof(*name));
     name->sun_family = AF_UNIX;
     at += sprintf(at, NAME_PREFIX);
     for (int i = 0; i < IPC_KEY; i++)
@@ -43,7 +43,7 @@ int ipc_wire_send(int fd, const void *packet, size_t bytes, const int *fds, unsi
     union control control;
 
     if (count) {
-        memset(&control, 0, sizeof control);
+        memset(&control, 0, sizeof(control));
         message.msg_control = control.room;
         message.msg_controllen = CMSG_SPACE(count * sizeof(int));
         struct cmsghdr *header = CMSG_FIRSTHDR(&message);
@@ -73,7 +73,7 @@ static unsigned take_descriptors(struct msghdr *message, int *fds, unsigned room
         for (size_t i = 0; i < here; i++) {
             int one;
 
-            memcpy(&one, CMSG_DATA(h) + i * sizeof one, sizeof one);
+            memcpy(&one, CMSG_DATA(h) + i * sizeof(one), sizeof(one));
             if (count < room) {
                 fds[count++] = one;
             } else {
@@ -90,7 +90,7 @@ static int receive(int fd, void *packet, size_t bytes, int *fds, unsigned *count
     struct iovec part = {.iov_base = packet, .iov_len = bytes};
     union control control;
     struct msghdr message = {
-        .msg_iov = &part, .msg_iovlen = 1, .msg_control = control.room, .msg_controllen = sizeof control};
+        .msg_iov = &part, .msg_iovlen = 1, .msg_control = control.room, .msg_controllen = sizeof(control)};
     const unsigned room = *count;
     bool bad = false;
     ssize_t got;
@@ -144,7 +144,7 @@ static int check(const struct ipc_chunks *chunks, unsigned descriptors)
 int ipc_wire_chunks(int fd, struct ipc_chunks *chunks, int fds[IPC_CHUNKS], unsigned *count, bool peek)
 {
     *count = IPC_CHUNKS;
-    int rc = receive(fd, chunks, sizeof *chunks, fds, count, peek ? MSG_PEEK : 0);
+    int rc = receive(fd, chunks, sizeof(*chunks), fds, count, peek ? MSG_PEEK : 0);
 
     if (rc == 0 && (rc = check(chunks, *count)))
         ipc_wire_close(fds, *count);
@@ -156,9 +156,9 @@ int ipc_wire_chunks(int fd, struct ipc_chunks *chunks, int fds[IPC_CHUNKS], unsi
 bool ipc_wire_trusts(int fd, pid_t *pid)
 {
     struct ucred other;
-    socklen_t bytes = sizeof other;
+    socklen_t bytes = sizeof(other);
 
-    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &other, &bytes) || bytes != sizeof other ||
+    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &other, &bytes) || bytes != sizeof(other) ||
         other.uid != geteuid())
         return false;
     *pid = other.pid;

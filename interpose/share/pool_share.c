@@ -35,7 +35,7 @@ static int list_chunks(struct pool *pool, uint64_t address, uint64_t size, struc
 
     if (!vmm_chunk_at(&pool->vmm, address, &first, &bytes))
         return -EINVAL;
-    *chunks = calloc((end - first + VMM_PAGE - 1) / VMM_PAGE, sizeof **chunks);
+    *chunks = calloc((end - first + VMM_PAGE - 1) / VMM_PAGE, sizeof(**chunks));
     if (!*chunks)
         return -ENOMEM;
     for (uint64_t at = first; at < end; at += (*chunks)[n++].bytes)

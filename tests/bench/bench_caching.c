@@ -1,4 +1,5 @@
-/* bench_caching: see bench_caching.h. The numbers are those of PyTorch's c10/cuda/CUDACachingAllocator. */
+/* bench_caching: a caching allocator with PyTorch's default policy. See bench_caching.h. The numbers are
+ * those of PyTorch's c10/cuda/CUDACachingAllocator. */
 #include "bench_caching.h"
 
 #include <stdlib.h>
@@ -93,7 +94,7 @@ static void take_block(struct caching_block *block)
 
 static struct caching_block *new_block(struct caching_block values)
 {
-    struct caching_block *block = malloc(sizeof *block);
+    struct caching_block *block = malloc(sizeof(*block));
 
     if (!block)
         bench_fail("no memory");

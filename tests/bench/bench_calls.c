@@ -32,7 +32,7 @@
 #define PAIRS       64  /* likewise */
 #define RELOADS     16
 #define PTX_KERNEL  64 /* bytes of one empty kernel's text, at most */
-#define COUNT(list) (sizeof(list) / sizeof *(list))
+#define COUNT(list) (sizeof(list) / sizeof(*(list)))
 
 static const struct engine {
     struct bench_engine bench;
@@ -133,7 +133,7 @@ static void start_driver(void)
 
         if (!address)
             bench_fail("there is no %s", entries[i].name);
-        memcpy(entries[i].where, &address, sizeof address);
+        memcpy(entries[i].where, &address, sizeof(address));
     }
     MUST(cuda.init(0));
     MUST(cuda.retain(&context, 0));
@@ -185,10 +185,11 @@ TEN_KERNELS(9)
 static const char *image(unsigned kernels)
 {
     static char text[128 + KERNELS * PTX_KERNEL];
-    int at = snprintf(text, sizeof text, ".version 7.0\n.target sm_75\n.address_size 64\n");
+    int at = snprintf(text, sizeof(text), ".version 7.0\n.target sm_75\n.address_size 64\n");
 
     for (unsigned i = 0; i < kernels; i++)
-        at += snprintf(text + at, sizeof text - (size_t)at, ".visible .entry empty_%02u()\n{\n ret;\n}\n", i);
+        at +=
+            snprintf(text + at, sizeof(text) - (size_t)at, ".visible .entry empty_%02u()\n{\n ret;\n}\n", i);
     return text;
 }
 
@@ -220,7 +221,7 @@ static void add_module(unsigned kernels)
         CUfunction function;
         char name[32];
 
-        snprintf(name, sizeof name, "empty_%02u", i);
+        snprintf(name, sizeof(name), "empty_%02u", i);
         MUST(cuda.function(&function, module, name));
         add_kernel(&of_modules, function);
     }
@@ -236,7 +237,7 @@ static void add_library(unsigned kernels)
         CUkernel kernel;
         char name[32];
 
-        snprintf(name, sizeof name, "empty_%02u", i);
+        snprintf(name, sizeof(name), "empty_%02u", i);
         MUST(cuda.kernel(&kernel, library, name));
         MUST(cuda.kernel_function(&function, kernel));
         add_kernel(&of_libraries, function);
@@ -412,7 +413,7 @@ static void move_to_processor_of(unsigned round, const cpu_set_t *given)
 
             CPU_ZERO(&one);
             CPU_SET(cpu, &one);
-            sched_setaffinity(0, sizeof one, &one);
+            sched_setaffinity(0, sizeof(one), &one);
             return;
         }
     }
@@ -424,11 +425,11 @@ static int run_rounds(int orders)
     struct order order;
     cpu_set_t given;
 
-    if (sched_getaffinity(0, sizeof given, &given))
+    if (sched_getaffinity(0, sizeof(given), &given))
         CPU_ZERO(&given);
     start_driver();
     start_kernels();
-    while (read(orders, &order, sizeof order) == sizeof order) {
+    while (read(orders, &order, sizeof(order)) == sizeof(order)) {
         const struct figure *figure = &figures[order.figure];
 
         if (figure->many)
@@ -482,7 +483,7 @@ static int by_value(const void *a, const void *b)
 
 static double median(double *values, uint64_t count)
 {
-    qsort(values, count, sizeof *values, by_value);
+    qsort(values, count, sizeof(*values), by_value);
     return values[count / 2];
 }
 
@@ -530,8 +531,8 @@ static struct child start_child(const struct engine *engine, const struct bench_
     struct child child = {.orders = -1};
     int from;
 
-    snprintf(name, sizeof name, "--child=%s", engine->bench.name);
-    snprintf(modules, sizeof modules, "--modules=%" PRIu64, many_modules);
+    snprintf(name, sizeof(name), "--child=%s", engine->bench.name);
+    snprintf(modules, sizeof(modules), "--modules=%" PRIu64, many_modules);
     if (engine->capped)
         setenv("GPUCAP_MAX", CAP, 1);
     else
@@ -550,7 +551,7 @@ static struct child start_measuring(const struct engine *engine, const struct be
 
     if (pipe2(orders, O_CLOEXEC))
         bench_fail("no pipe");
-    snprintf(what, sizeof what, "--orders=%d", orders[0]);
+    snprintf(what, sizeof(what), "--orders=%d", orders[0]);
     struct child child = start_child(engine, place, what, orders[0]);
     close(orders[0]);
     child.orders = orders[1];
@@ -571,7 +572,8 @@ static double ask(const struct engine *engine, struct child *child, size_t figur
     const struct order order = {(unsigned char)figure, (unsigned char)round};
     double ns;
 
-    if (write(child->orders, &order, sizeof order) != sizeof order || fscanf(child->answers, "%lf", &ns) != 1)
+    if (write(child->orders, &order, sizeof(order)) != sizeof(order) ||
+        fscanf(child->answers, "%lf", &ns) != 1)
         bench_fail("%s broke off", engine->bench.name);
     return ns;
 }
@@ -605,7 +607,7 @@ static void measure_first(const struct bench_place *place, uint64_t bytes)
     struct samples allocs, frees;
     char what[64];
 
-    snprintf(what, sizeof what, "--first=%" PRIu64, bytes);
+    snprintf(what, sizeof(what), "--first=%" PRIu64, bytes);
     for (allocs.count = 0; allocs.count < rounds && allocs.count < FIRST_MAX; allocs.count++) {
         for (size_t e = 0; e < ENGINES; e++) {
             struct child child = start_child(&engines[e], place, what, -1);

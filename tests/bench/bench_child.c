@@ -1,4 +1,4 @@
-/* bench_child: see bench_child.h. */
+/* bench_child: runs this program again, once per engine. See bench_child.h. */
 #include "bench_child.h"
 
 #include <errno.h>
@@ -38,9 +38,9 @@ static void set_libraries(bool simulated)
 
     folder(path);
     if (simulated)
-        snprintf(all, sizeof all, "%s/sim", path);
+        snprintf(all, sizeof(all), "%s/sim", path);
     else
-        snprintf(all, sizeof all, "%s%s%s", given ? given : "", given && *given ? ":" : "",
+        snprintf(all, sizeof(all), "%s%s%s", given ? given : "", given && *given ? ":" : "",
                  BENCH_TOOLKIT_LIBRARIES);
     setenv("LD_LIBRARY_PATH", all, 1);
 }
@@ -52,12 +52,12 @@ static void set_machine(const struct bench_place *place, pid_t parent)
 
     if (!place->simulated)
         return;
-    snprintf(text, sizeof text, "1x%llu;ctx=0", (unsigned long long)place->capacity);
+    snprintf(text, sizeof(text), "1x%llu;ctx=0", (unsigned long long)place->capacity);
     if (place->capacity)
         setenv("GPUCAP_SIM", text, 1);
     else
         setenv("GPUCAP_SIM", "1x" SIM_CARD, 0);
-    snprintf(text, sizeof text, "bench-%d-%llu", (int)parent, (unsigned long long)place->capacity);
+    snprintf(text, sizeof(text), "bench-%d-%llu", (int)parent, (unsigned long long)place->capacity);
     setenv("GPUCAP_SIM_ID", text, 1);
 }
 
@@ -66,7 +66,7 @@ static void set_limit(const struct bench_place *place)
 {
     char text[64];
 
-    snprintf(text, sizeof text, "%llu", (unsigned long long)(place->capacity + place->overhead));
+    snprintf(text, sizeof(text), "%llu", (unsigned long long)(place->capacity + place->overhead));
     setenv("GPUCAP_MAX", text, 1);
     setenv("GPUCAP_RESERVE", "0", 1);
 }
@@ -97,7 +97,7 @@ static void set_environment(const struct bench_engine *engine, const struct benc
     if (!engine->free && !limited)
         return;
     folder(path);
-    snprintf(library, sizeof library, "%s/libgpucap.so", path);
+    snprintf(library, sizeof(library), "%s/libgpucap.so", path);
     if (access(library, R_OK) != 0)
         bench_fail("%s is not there: build it first", library);
     setenv("LD_PRELOAD", library, 1);

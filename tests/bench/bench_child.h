@@ -1,5 +1,5 @@
-/* bench_child: the same program again, once per engine, each with its own environment: what stands in front
- * of the driver is decided before a process starts. */
+/* bench_child: runs this program again, once per engine, each time with another environment, because
+ * preloading is decided before a process starts. */
 #ifndef GPUCAP_BENCH_CHILD_H
 #define GPUCAP_BENCH_CHILD_H
 

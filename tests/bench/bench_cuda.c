@@ -1,4 +1,4 @@
-/* bench_cuda: see bench_cuda.h. */
+/* bench_cuda: loads the CUDA runtime by name. See bench_cuda.h. */
 #include "bench_cuda.h"
 
 #include <ctype.h>
@@ -147,7 +147,7 @@ struct bench_stats bench_stats(void)
     int (*ask)(int, struct gpucap_stats *, size_t) = dlsym(RTLD_DEFAULT, "gpucap_stats");
     struct gpucap_stats stats = {0};
 
-    if (!ask || ask(0, &stats, sizeof stats))
+    if (!ask || ask(0, &stats, sizeof(stats)))
         return (struct bench_stats){0};
     return (struct bench_stats){stats.stitches, stats.driver_calls};
 }

@@ -1,6 +1,6 @@
-/* bench_cuda: the CUDA runtime as a program sees it, loaded by name, so that what the environment says
- * decides whether it is the real one or simgpu's, and whether gpucap stands in front of it. Memory is the
- * runtime's or, once asked for, the driver's own. */
+/* bench_cuda: the CUDA runtime, loaded by name, so that the environment decides whether it is the real one or
+ * simgpu's, and whether gpucap is in front of it. Allocates through the runtime or, after
+ * bench_cuda_by_driver(), through the driver. */
 #ifndef GPUCAP_BENCH_CUDA_H
 #define GPUCAP_BENCH_CUDA_H
 

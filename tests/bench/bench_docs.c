@@ -1,12 +1,11 @@
 /* bench_docs: puts the lines of a benchmark into docs/benchmarks.md.
  *
- *     build/bench_replay TRACE... | build/bench_docs --key=replay --title=... --command=...
- * docs/benchmarks.md
+ *     build/bench_replay TRACE... | build/bench_docs --key=replay --title=... --command=... FILE
  *
- * Reads lines of key=value from its input and writes them as a table, one line a row, between the marks of
- * the key, in the place of what was there. With --pivot=NAME the values of that key become columns, each with
- * the
- * --value of its line. Other lines are left out. The file is written beside the old one and renamed. */
+ * Reads lines of key=value from its input and writes them as a table, one line per row, between the marks of
+ * the key in FILE (docs/benchmarks.md), in place of what was there. With --pivot=NAME the values of that key
+ * become columns, each with the --value of its line. Other lines are ignored. Writes a new file beside the
+ * old one and renames it. */
 #include <errno.h>
 #include <getopt.h>
 #include <stdio.h>
@@ -181,7 +180,7 @@ static int write_file(const char *path, const char *text)
 {
     char fresh[4096];
 
-    if ((size_t)snprintf(fresh, sizeof fresh, "%s.new", path) >= sizeof fresh)
+    if ((size_t)snprintf(fresh, sizeof(fresh), "%s.new", path) >= sizeof(fresh))
         return -1;
     FILE *out = fopen(fresh, "w");
     if (!out)
@@ -251,7 +250,7 @@ int main(int argc, char **argv)
         fputs("bench_docs: no line of key=value in the input; nothing is written\n", stderr);
         return 1;
     }
-    strftime(date, sizeof date, "%Y-%m-%d %H:%M UTC", gmtime(&now));
+    strftime(date, sizeof(date), "%Y-%m-%d %H:%M UTC", gmtime(&now));
     FILE *out = open_memstream(&section, &section_size);
     if (!out)
         return 1;

@@ -1,4 +1,5 @@
-/* bench_expandable: see bench_expandable.h. */
+/* bench_expandable: estimates what PyTorch's cache with expandable segments would hold. See
+ * bench_expandable.h. */
 #include "bench_expandable.h"
 
 #include <stdio.h>
@@ -22,7 +23,7 @@ struct segment {
 
 static struct piece *new_piece(uint64_t bytes)
 {
-    struct piece *piece = calloc(1, sizeof *piece);
+    struct piece *piece = calloc(1, sizeof(*piece));
 
     if (!piece) {
         fputs("no memory for a segment\n", stderr);
@@ -102,7 +103,7 @@ uint64_t expandable_held(const struct program *program)
 {
     struct segment segments[] = {{.page = 2 * MIB}, {.page = 20 * MIB}};
     struct piece **pieces = calloc(program->ids + 1, sizeof(struct piece *));
-    bool *large = calloc(program->ids + 1, sizeof *large);
+    bool *large = calloc(program->ids + 1, sizeof(*large));
 
     if (!pieces || !large)
         return 0;

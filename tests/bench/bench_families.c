@@ -1,4 +1,4 @@
-/* bench_families: see bench_families.h. */
+/* bench_families: programs whose sizes vary. See bench_families.h. */
 #include "bench_families.h"
 
 #include <string.h>
@@ -550,7 +550,7 @@ static const struct family {
     {"graph", graph, MEDIAN_RATE},
     {"serve", serve, MEDIAN_RATE},
 };
-#define FAMILIES (sizeof families / sizeof *families)
+#define FAMILIES (sizeof(families) / sizeof(*families))
 
 unsigned families_count(void)
 {

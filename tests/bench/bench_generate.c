@@ -98,7 +98,7 @@ static void print_row(const struct row *row)
 
 static void add_row(struct rows *rows, const struct row *row)
 {
-    rows->rows = realloc(rows->rows, (rows->count + 1) * sizeof *rows->rows);
+    rows->rows = realloc(rows->rows, (rows->count + 1) * sizeof(*rows->rows));
     if (!rows->rows)
         bench_fail("no memory");
     rows->rows[rows->count++] = *row;
@@ -128,7 +128,7 @@ static void run_trace(const char *path, bool quick)
     struct trace trace;
 
     trace_read(&trace, path);
-    uint32_t *ids = calloc(trace.blocks, sizeof *ids);
+    uint32_t *ids = calloc(trace.blocks, sizeof(*ids));
     if (!ids)
         bench_fail("no memory");
     for (uint64_t i = 0; i < trace.count; i++) {
@@ -159,13 +159,13 @@ static int by_value(const void *a, const void *b)
 /* Prints the worst and the median of one column; `over`: the largest is the worst. */
 static void print_column(const char *name, const struct rows *rows, size_t offset, bool over, double unit)
 {
-    double *values = calloc(rows->count, sizeof *values);
+    double *values = calloc(rows->count, sizeof(*values));
 
     if (!values)
         bench_fail("no memory");
     for (uint64_t i = 0; i < rows->count; i++)
-        memcpy(&values[i], (const char *)&rows->rows[i] + offset, sizeof *values);
-    qsort(values, rows->count, sizeof *values, by_value);
+        memcpy(&values[i], (const char *)&rows->rows[i] + offset, sizeof(*values));
+    qsort(values, rows->count, sizeof(*values), by_value);
     printf(" %s_worst=%.4f %s_median=%.4f", name, unit * values[over ? rows->count - 1 : 0], name,
            unit * values[rows->count / 2]);
     free(values);

@@ -27,7 +27,7 @@
 #define BATCH         16 /* operations between two looks at the clock */
 #define BYTES         4096
 #define CARD          "GPU-be9c"
-#define COUNT(list)   (sizeof(list) / sizeof *(list))
+#define COUNT(list)   (sizeof(list) / sizeof(*(list)))
 
 static const char usage[] = "usage: bench_ledger [option...]\n"
                             "  --rounds=N     rounds of each figure (9)\n"
@@ -35,7 +35,7 @@ static const char usage[] = "usage: bench_ledger [option...]\n"
                             "  --processes=N  processes that compete (16)\n";
 
 static unsigned rounds = 9, ms = 100, processes = 16;
-static char folder[] = "/dev/shm/gpucap-bench-XXXXXX", path[sizeof folder + 16];
+static char folder[] = "/dev/shm/gpucap-bench-XXXXXX", path[sizeof(folder) + 16];
 
 /* What all processes share. */
 static struct shared {
@@ -191,10 +191,10 @@ static void measure_all(unsigned count)
 
 static void remove_folder(void)
 {
-    char name[sizeof folder + 32];
+    char name[sizeof(folder) + 32];
 
     unlink(path);
-    snprintf(name, sizeof name, "%s/" CARD ".ledger", folder);
+    snprintf(name, sizeof(name), "%s/" CARD ".ledger", folder);
     unlink(name);
     rmdir(folder);
 }
@@ -238,10 +238,10 @@ int main(int argc, char **argv)
             return option == 'h' ? 0 : 2;
         }
     }
-    shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (shared == MAP_FAILED || sem_init(&shared->semaphore, 1, 1) || !mkdtemp(folder))
         fail("start");
-    snprintf(path, sizeof path, "%s/flock", folder);
+    snprintf(path, sizeof(path), "%s/flock", folder);
     measure_all(1);
     measure_all(processes);
     remove_folder();

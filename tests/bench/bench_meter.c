@@ -1,15 +1,11 @@
-/* bench_meter: see bench_meter.h. The few declarations of NVML that are needed; its header is not everywhere.
- */
+/* bench_meter: memory in use on the card, measured from another process. See bench_meter.h. */
 #include "bench_meter.h"
 
 #include <dlfcn.h>
 #include <limits.h>
 
 #include "bench_cuda.h"
-
-struct nvml_memory {
-    unsigned long long total, free, used;
-};
+#include "interpose/driver/nvml_types.h"
 
 static int (*memory_info)(void *device, struct nvml_memory *memory);
 static void *card;
@@ -18,7 +14,7 @@ void meter_open(const struct bench_place *place)
 {
     char path[PATH_MAX];
 
-    bench_library(place, "libnvidia-ml.so.1", path, sizeof path);
+    bench_library(place, "libnvidia-ml.so.1", path, sizeof(path));
     void *library = dlopen(path, RTLD_NOW);
     if (!library)
         bench_fail("%s", dlerror());

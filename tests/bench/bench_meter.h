@@ -1,5 +1,5 @@
-/* bench_meter: how much memory of the card is in use, asked from outside the measured process, where nothing
- * stands between the question and the driver. */
+/* bench_meter: how much memory of the card is in use, by NVML, asked from outside the measured process,
+ * without gpucap in between. */
 #ifndef GPUCAP_BENCH_METER_H
 #define GPUCAP_BENCH_METER_H
 

@@ -40,7 +40,7 @@ static const struct bench_engine engines[] = {
     {"gpucap-record", "deferred", BENCH_PLAIN},
     {"gpucap-stacks", "deferred", BENCH_PLAIN},
 };
-#define ENGINES (sizeof engines / sizeof *engines)
+#define ENGINES (sizeof(engines) / sizeof(*engines))
 
 static const uint64_t sizes[] = {512,      4096,     65536,     1 << 20,    2 << 20,
                                  16 << 20, 64 << 20, 512 << 20, 1ULL << 30, 4ULL << 30};
@@ -48,7 +48,7 @@ static const uint64_t lives[] = {1, 100, 1000, 10000, 100000};
 static const uint64_t live_sizes[] = {4096, 1 << 20};
 static const unsigned thread_counts[] = {2, 4, 8, 16}; /* one: see the sizes */
 
-#define COUNT(array) (sizeof(array) / sizeof *(array))
+#define COUNT(array) (sizeof(array) / sizeof(*(array)))
 #define SIZES_MAX    COUNT(sizes)
 
 static const char usage[] =
@@ -150,7 +150,7 @@ static bool is_quiet(void)
 /* Sorts the rounds. */
 static void add_pass(struct figure *figure, double *ns)
 {
-    qsort(ns, ROUNDS, sizeof *ns, by_value);
+    qsort(ns, ROUNDS, sizeof(*ns), by_value);
     if (!figure->median || ns[ROUNDS / 2] < figure->median)
         figure->median = ns[ROUNDS / 2];
     if (!figure->best || ns[0] < figure->best)
@@ -189,7 +189,7 @@ static void move_to_processor_of(int pass, const cpu_set_t *given)
 
             CPU_ZERO(&one);
             CPU_SET(cpu, &one);
-            sched_setaffinity(0, sizeof one, &one);
+            sched_setaffinity(0, sizeof(one), &one);
         }
     }
 }
@@ -207,7 +207,7 @@ static void measure_all(const uint64_t *of, size_t count, uint64_t live)
     size_t free_bytes = 0, total;
     cpu_set_t given;
 
-    if (sched_getaffinity(0, sizeof given, &given))
+    if (sched_getaffinity(0, sizeof(given), &given))
         CPU_ZERO(&given);
     for (int pass = 0; pass < passes_max; pass++) {
         move_to_processor_of(pass, &given);
@@ -217,7 +217,7 @@ static void measure_all(const uint64_t *of, size_t count, uint64_t live)
                 measure(of[i], &figures[i]);
         }
     }
-    sched_setaffinity(0, sizeof given, &given);
+    sched_setaffinity(0, sizeof(given), &given);
     for (size_t i = 0; i < count; i++) {
         if (figures[i].best)
             print_pair(of[i], live, 1, &figures[i]);
@@ -240,7 +240,7 @@ static void work_once(void)
 
 static void measure_live(uint64_t most)
 {
-    void **blocks = calloc(most * LIVE_GAP / (LIVE_GAP - 1) + LIVE_GAP, sizeof *blocks);
+    void **blocks = calloc(most * LIVE_GAP / (LIVE_GAP - 1) + LIVE_GAP, sizeof(*blocks));
     uint64_t count = 0, live = 0, state = 1;
 
     if (!blocks)
@@ -377,15 +377,15 @@ static void run_in_child(const struct bench_engine *engine, const struct bench_p
     const int kept[] = {-1};
     int from;
 
-    snprintf(recording, sizeof recording, "/tmp/bench_pair-%ld.gpucap", (long)getpid());
+    snprintf(recording, sizeof(recording), "/tmp/bench_pair-%ld.gpucap", (long)getpid());
     setenv("GPUCAP_RECORD", records ? recording : "off", 1);
     setenv("GPUCAP_STACKS", stacks ? "on" : "off", 1);
-    snprintf(name, sizeof name, "--child=%s", engine->name);
-    snprintf(most, sizeof most, "--live=%" PRIu64, live);
-    snprintf(passes, sizeof passes, "--passes=%d", passes_max);
+    snprintf(name, sizeof(name), "--child=%s", engine->name);
+    snprintf(most, sizeof(most), "--live=%" PRIu64, live);
+    snprintf(passes, sizeof(passes), "--passes=%d", passes_max);
     const pid_t child = bench_spawn(engine, place, arguments, kept, &from);
     FILE *lines = fdopen(from, "r");
-    while (lines && fgets(line, sizeof line, lines)) {
+    while (lines && fgets(line, sizeof(line), lines)) {
         fputs(line, stdout);
         fflush(stdout);
     }

@@ -1,4 +1,4 @@
-/* bench_program: see bench_program.h. */
+/* bench_program: writes the allocations of a training. See bench_program.h. */
 #include "bench_program.h"
 
 #include <math.h>
@@ -59,7 +59,7 @@ static void add_event(struct program *program, uint64_t bytes, uint32_t id)
 {
     if (program->count == program->capacity) {
         program->capacity = 2 * program->capacity + 1024;
-        program->events = grown(program->events, program->capacity, sizeof *program->events);
+        program->events = grown(program->events, program->capacity, sizeof(*program->events));
     }
     program->events[program->count++] = (struct program_event){bytes, id};
 }
@@ -69,7 +69,7 @@ uint32_t program_alloc(struct program *program, uint64_t bytes)
     bytes = bytes < SMALLEST ? SMALLEST : bytes;
     if (program->ids == program->ids_capacity) {
         program->ids_capacity = 2 * program->ids_capacity + 1024;
-        program->sizes = grown(program->sizes, program->ids_capacity, sizeof *program->sizes);
+        program->sizes = grown(program->sizes, program->ids_capacity, sizeof(*program->sizes));
     }
     program->sizes[program->ids] = bytes;
     program->live += bytes;
@@ -103,7 +103,7 @@ static uint64_t bias_of(uint64_t weight)
 void program_make_model(struct program *program, struct program_model *model, const struct program_op *ops,
                         unsigned count, unsigned states_each)
 {
-    memset(model, 0, sizeof *model);
+    memset(model, 0, sizeof(*model));
     model->states_each = states_each;
     for (unsigned i = 0; i < count; i++) {
         if (!ops[i].weight)

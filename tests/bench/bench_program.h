@@ -1,7 +1,7 @@
 /* bench_program: writes the allocations of a training, operation by operation, as a framework without a cache
  * of its own would make them: activations kept for the backward pass, workspaces, gradients that live until
- * the next step's backward pass, the optimizer's state after the first step. Knows nothing of networks: what
- * an operation allocates is said by its caller (bench_families). */
+ * the next step's backward pass, the optimizer's state after the first step. Knows nothing of networks: its
+ * caller (bench_families) says what each operation allocates. */
 #ifndef GPUCAP_BENCH_PROGRAM_H
 #define GPUCAP_BENCH_PROGRAM_H
 

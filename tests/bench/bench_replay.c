@@ -22,7 +22,7 @@ static const struct bench_engine engines[] = {
     {"driver", NULL, BENCH_PLAIN},     {"caching", NULL, BENCH_CACHING},
     {"async", NULL, BENCH_ASYNC},
 };
-#define ENGINES (sizeof engines / sizeof *engines)
+#define ENGINES (sizeof(engines) / sizeof(*engines))
 
 static const char usage[] =
     "usage: bench_replay [option...] TRACE...\n"
@@ -54,7 +54,7 @@ static const struct bench_engine *engine_named(const char *name, size_t length)
 
 static void choose_engines(struct settings *settings, const char *list)
 {
-    memset(settings->wanted, 0, sizeof settings->wanted);
+    memset(settings->wanted, 0, sizeof(settings->wanted));
     for (const char *name = list; *name;) {
         const size_t length = strcspn(name, ",");
 

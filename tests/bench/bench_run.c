@@ -1,4 +1,4 @@
-/* bench_run: see bench_run.h. */
+/* bench_run: one replay of one trace with one engine. See bench_run.h. */
 #include "bench_run.h"
 
 #include <inttypes.h>
@@ -13,8 +13,8 @@
 
 #define SLOW_NS       2000 /* an allocation that took longer has called the driver, and may have made it grow */
 #define SAMPLES       1000 /* at least, over a trace */
-#define PLAIN_NEAR    8    /* the driver is called every time: looked at within an eighth of the peak, */
-#define PLAIN_EVERY   64   /* and here and there */
+#define PLAIN_NEAR    8    /* with cudaMalloc each time: sample within an eighth of the peak, */
+#define PLAIN_EVERY   64   /* and every so many events elsewhere */
 #define DONE_FORMAT   "done %d %" SCNu64 " %" SCNu64 " %" SCNu64 " %" SCNu64 " %" SCNu64
 #define PROBE_CAP     (UINT64_C(16) << 30)
 #define ARGUMENT_SIZE 64
@@ -126,8 +126,8 @@ int run_child(const struct bench_engine *engine, int trace_file, int reply)
 
     trace_map(&trace, trace_file);
     struct replay replay = {.policy = engine->policy, .trace = &trace, .reply = reply};
-    replay.blocks = calloc(trace.blocks, sizeof *replay.blocks);
-    replay.sizes = calloc(trace.blocks, sizeof *replay.sizes);
+    replay.blocks = calloc(trace.blocks, sizeof(*replay.blocks));
+    replay.sizes = calloc(trace.blocks, sizeof(*replay.sizes));
     if (!replay.blocks || !replay.sizes)
         bench_fail("no memory");
     bench_cuda_start();
@@ -164,7 +164,7 @@ int run_probe_child(void)
 static void add_sample(struct run_result *result, struct run_sample sample)
 {
     if (result->sample_count % 1024 == 0) {
-        result->samples = realloc(result->samples, (result->sample_count + 1024) * sizeof *result->samples);
+        result->samples = realloc(result->samples, (result->sample_count + 1024) * sizeof(*result->samples));
         if (!result->samples)
             bench_fail("no memory");
     }
@@ -180,7 +180,7 @@ static bool listen_to(FILE *child, int reply, struct run_result *result)
     bool done = false;
     char line[256];
 
-    while (fgets(line, sizeof line, child)) {
+    while (fgets(line, sizeof(line), child)) {
         struct run_sample sample;
         int completes;
 
@@ -212,9 +212,9 @@ struct run_result run_replay(const struct bench_engine *engine, const struct ben
 
     if (pipe(answers))
         bench_fail("no pipe");
-    snprintf(name, sizeof name, "--child=%s", engine->name);
-    snprintf(file, sizeof file, "--trace-file=%d", trace->file);
-    snprintf(reply, sizeof reply, "--reply=%d", pass == RUN_MEASURED ? answers[0] : -1);
+    snprintf(name, sizeof(name), "--child=%s", engine->name);
+    snprintf(file, sizeof(file), "--trace-file=%d", trace->file);
+    snprintf(reply, sizeof(reply), "--reply=%d", pass == RUN_MEASURED ? answers[0] : -1);
     const int kept[] = {trace->file, answers[0], -1};
     const pid_t child = bench_spawn(engine, place, arguments, kept, &from);
     close(answers[0]);

@@ -103,7 +103,7 @@ static int run_child(int gate)
     must(set_current(context), "cuCtxSetCurrent");
     must(alloc(&block, BLOCK), "cuMemAlloc");
     const struct start start = {.at = bench_now(), .cpu = cpu_ns()};
-    if (write(STDOUT_FILENO, &start, sizeof start) != sizeof start || read(gate, &none, 1) != 0)
+    if (write(STDOUT_FILENO, &start, sizeof(start)) != sizeof(start) || read(gate, &none, 1) != 0)
         return 1;
     return 0;
 }
@@ -143,7 +143,7 @@ static int begin_start(struct crowd *crowd, int engine)
     const int kept[] = {crowd->gate[0], -1};
     int from;
 
-    snprintf(gate, sizeof gate, "%d", crowd->gate[0]);
+    snprintf(gate, sizeof(gate), "%d", crowd->gate[0]);
     if (place.simulated)
         setenv("GPUCAP_SIM", machines[engine], 1);
     crowd->pids[crowd->count++] = bench_spawn(&engines[engine], &place, arguments, kept, &from);
@@ -154,7 +154,7 @@ static struct start started(int from)
 {
     struct start start;
 
-    if (read(from, &start, sizeof start) != sizeof start)
+    if (read(from, &start, sizeof(start)) != sizeof(start))
         bench_fail("a process did not start");
     close(from);
     return start;
@@ -174,7 +174,7 @@ static int compare(const void *a, const void *b)
 
 static double median(double *values, unsigned count)
 {
-    qsort(values, count, sizeof *values, compare);
+    qsort(values, count, sizeof(*values), compare);
     return values[count / 2];
 }
 

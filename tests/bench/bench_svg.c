@@ -1,4 +1,4 @@
-/* bench_svg: see bench_svg.h. */
+/* bench_svg: live and physical bytes over the course of each trace, as SVG. See bench_svg.h. */
 #include "bench_svg.h"
 
 #include <inttypes.h>
@@ -34,7 +34,7 @@ static void physical(struct plot *svg, const struct plot_frame *frame, const str
 
 static void live(struct plot *svg, const struct plot_frame *frame, const struct trace *trace)
 {
-    uint64_t *sizes = calloc(trace->blocks, sizeof *sizes), bytes = 0, most = 0;
+    uint64_t *sizes = calloc(trace->blocks, sizeof(*sizes)), bytes = 0, most = 0;
     const uint64_t step = trace->count / (uint64_t)(2 * frame->width) + 1;
 
     if (!sizes)
@@ -72,7 +72,7 @@ void svg_panel(struct plot *svg, unsigned number, const struct trace *trace, con
         if ((double)lines[i].result->peak_physical > frame.y_end)
             frame.y_end = (double)lines[i].result->peak_physical;
     }
-    snprintf(title, sizeof title, "%s: %" PRIu64 " allocations and frees", trace->name, trace->count);
+    snprintf(title, sizeof(title), "%s: %" PRIu64 " allocations and frees", trace->name, trace->count);
     plot_title(svg, &frame, title);
     plot_axis(svg, &frame, GIB, "GiB");
     live(svg, &frame, trace);

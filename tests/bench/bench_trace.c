@@ -1,4 +1,4 @@
-/* bench_trace: see bench_trace.h. */
+/* bench_trace: reads the allocations of a program from a file. See bench_trace.h. */
 #include "bench_trace.h"
 
 #include <inttypes.h>
@@ -43,7 +43,7 @@ static void set_name(struct trace *trace, const char *path)
 {
     const char *base = strrchr(path, '/');
 
-    snprintf(trace->name, sizeof trace->name, "%s", base ? base + 1 : path);
+    snprintf(trace->name, sizeof(trace->name), "%s", base ? base + 1 : path);
     char *end = strstr(trace->name, ".trace");
     if (!end)
         end = strstr(trace->name, ".gpucap");
@@ -65,10 +65,10 @@ static void add_event(struct trace *trace, struct reader *reader, struct trace_e
     if (event.block >= reader->ids) {
         const uint64_t ids = 2 * (uint64_t)event.block + 1024;
 
-        reader->sizes = realloc(reader->sizes, ids * sizeof *reader->sizes);
+        reader->sizes = realloc(reader->sizes, ids * sizeof(*reader->sizes));
         if (!reader->sizes)
             bench_fail("no memory");
-        memset(reader->sizes + reader->ids, 0, (ids - reader->ids) * sizeof *reader->sizes);
+        memset(reader->sizes + reader->ids, 0, (ids - reader->ids) * sizeof(*reader->sizes));
         reader->ids = ids;
     }
     uint64_t *size = &reader->sizes[event.block];
@@ -80,21 +80,21 @@ static void add_event(struct trace *trace, struct reader *reader, struct trace_e
     trace->peak_live = reader->live > trace->peak_live ? reader->live : trace->peak_live;
     trace->blocks = event.block >= trace->blocks ? event.block + UINT64_C(1) : trace->blocks;
     trace->count++;
-    fwrite(&event, sizeof event, 1, reader->out);
+    fwrite(&event, sizeof(event), 1, reader->out);
 }
 
 /* ---- recordings ---- */
 
 static bool is_recording(const char *path)
 {
-    char magic[sizeof RECORDING_MAGIC] = "";
+    char magic[sizeof(RECORDING_MAGIC)] = "";
     FILE *file = fopen(path, "re");
 
     if (!file)
         return false;
-    const size_t got = fread(magic, 1, sizeof magic, file);
+    const size_t got = fread(magic, 1, sizeof(magic), file);
     fclose(file);
-    return got == sizeof magic && !memcmp(magic, RECORDING_MAGIC, sizeof magic);
+    return got == sizeof(magic) && !memcmp(magic, RECORDING_MAGIC, sizeof(magic));
 }
 
 /* Streams are numbered as they appear; those beyond the table share the last number. */
@@ -158,7 +158,7 @@ void trace_read(struct trace *trace, const char *path)
     pid_t child;
     int status;
 
-    memset(trace, 0, sizeof *trace);
+    memset(trace, 0, sizeof(*trace));
     set_name(trace, path);
     trace->file = memfd_create("trace", MFD_CLOEXEC);
     reader.out = fdopen(dup(trace->file), "w");
@@ -170,7 +170,7 @@ void trace_read(struct trace *trace, const char *path)
     FILE *in = open_text(path, &child);
     if (!in || !reader.out)
         bench_fail("no memory for %s", path);
-    while (fgets(line, sizeof line, in)) {
+    while (fgets(line, sizeof(line), in)) {
         struct trace_event event = {0};
 
         number++;
@@ -194,7 +194,7 @@ void trace_map(struct trace *trace, int file)
     if (fstat(file, &stat))
         bench_fail("no trace");
     trace->file = file;
-    trace->count = (uint64_t)stat.st_size / sizeof *trace->events;
+    trace->count = (uint64_t)stat.st_size / sizeof(*trace->events);
     trace->events = mmap(NULL, (size_t)stat.st_size, PROT_READ, MAP_SHARED | MAP_POPULATE, file, 0);
     if (trace->events == MAP_FAILED)
         bench_fail("no memory for the trace");
@@ -206,6 +206,6 @@ void trace_map(struct trace *trace, int file)
 
 void trace_close(struct trace *trace)
 {
-    munmap((void *)(uintptr_t)trace->events, trace->count * sizeof *trace->events);
+    munmap((void *)(uintptr_t)trace->events, trace->count * sizeof(*trace->events));
     close(trace->file);
 }

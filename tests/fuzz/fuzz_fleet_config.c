@@ -7,7 +7,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t count)
     static struct fleet_plan plan;
     char *text = fuzz_text(bytes, count);
 
-    memset(&plan, 0, sizeof plan);
+    memset(&plan, 0, sizeof(plan));
     if (fleet_plan_read(&plan, text, "file") == 0) {
         FUZZ_PROMISE(plan.count <= FLEET_MEMBERS_MAX);
         for (size_t i = 0; i < plan.count; i++) {

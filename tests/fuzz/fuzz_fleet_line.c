@@ -20,9 +20,9 @@ static void look(const char *line, void *arg)
         FUZZ_PROMISE(progress->steps > 0 && progress->step <= progress->steps);
     FUZZ_PROMISE(isnan(progress->loss) || isfinite(progress->loss));
     FUZZ_PROMISE(isfinite(fleet_line_number(line, "step_ms", 0)));
-    if (!fleet_line_value(line, "alloc", value, sizeof value))
+    if (!fleet_line_value(line, "alloc", value, sizeof(value)))
         FUZZ_PROMISE(value[0] == '\0');
-    FUZZ_PROMISE(strnlen(value, sizeof value) < sizeof value && !strchr(value, ' '));
+    FUZZ_PROMISE(strnlen(value, sizeof(value)) < sizeof(value) && !strchr(value, ' '));
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t count)

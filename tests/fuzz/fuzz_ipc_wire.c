@@ -22,13 +22,13 @@ static void send_packet(int fd, const uint8_t *bytes, size_t count)
     static struct ipc_chunks packet;
     int fds[MOST];
 
-    memset(&packet, 0, sizeof packet);
-    memcpy(&packet, bytes + 2, count - 2 < sizeof packet ? count - 2 : sizeof packet);
+    memset(&packet, 0, sizeof(packet));
+    memcpy(&packet, bytes + 2, count - 2 < sizeof(packet) ? count - 2 : sizeof(packet));
     if (bytes[1] & 2) /* past the first check */
         packet.magic = IPC_PACKET_MAGIC;
     for (int i = 0; i < MOST; i++)
         fds[i] = 0;
-    ipc_wire_send(fd, &packet, bytes[1] & 1 ? sizeof packet : count - 2, fds, bytes[0] % (MOST + 1));
+    ipc_wire_send(fd, &packet, bytes[1] & 1 ? sizeof(packet) : count - 2, fds, bytes[0] % (MOST + 1));
 }
 
 static void receive_chunks(int fd, bool peek)
@@ -47,7 +47,7 @@ static void receive_request(int fd)
 {
     struct ipc_request request;
     unsigned none = 0;
-    const int rc = ipc_wire_receive(fd, &request, sizeof request, NULL, &none);
+    const int rc = ipc_wire_receive(fd, &request, sizeof(request), NULL, &none);
 
     FUZZ_PROMISE(rc <= 0 && none == 0);
 }

@@ -15,7 +15,7 @@
 #define ALIVE_SLOT 5
 
 static char folder[] = "/tmp/gpucap-fuzz-ledger-XXXXXX";
-static char path[sizeof folder + 32];
+static char path[sizeof(folder) + 32];
 static struct ledger_file *file, fresh;
 static int fd;
 
@@ -32,14 +32,14 @@ static void start(void)
     struct ledger *ledger;
 
     FUZZ_PROMISE(mkdtemp(folder));
-    snprintf(path, sizeof path, "%s/" CARD ".ledger", folder);
+    snprintf(path, sizeof(path), "%s/" CARD ".ledger", folder);
     atexit(remove_folder);
     FUZZ_PROMISE(ledger_open(&ledger, folder, CARD, why) == 0);
     ledger_close(ledger);
     fd = open(path, O_RDWR | O_CLOEXEC);
-    file = mmap(NULL, sizeof *file, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    file = mmap(NULL, sizeof(*file), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     FUZZ_PROMISE(file != MAP_FAILED);
-    memcpy(&fresh, file, sizeof fresh);
+    memcpy(&fresh, file, sizeof(fresh));
 }
 
 static void lock_slot(bool lock)
@@ -60,13 +60,13 @@ static unsigned char *record(unsigned where, unsigned index, size_t *size)
         *size = offsetof(struct ledger_file, jobs);
         return (unsigned char *)file;
     case 1:
-        *size = sizeof *file->jobs;
+        *size = sizeof(*file->jobs);
         return (unsigned char *)&file->jobs[index % LEDGER_JOBS];
     case 2:
-        *size = sizeof *file->slots;
+        *size = sizeof(*file->slots);
         return (unsigned char *)&file->slots[index % (ALIVE_SLOT + 3)];
     default:
-        *size = sizeof *file->slots;
+        *size = sizeof(*file->slots);
         return (unsigned char *)&file->slots[2 * index];
     }
 }
@@ -181,7 +181,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t count)
         return 0;
     if (!file)
         start();
-    memcpy(file, &fresh, sizeof fresh);
+    memcpy(file, &fresh, sizeof(fresh));
     patch(bytes + 2, count - 2);
     lock_slot(bytes[0] & 1);
     int rc = ledger_open(&ledger, folder, CARD, why);

@@ -23,9 +23,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t count)
 
     FUZZ_PROMISE(found <= ROWS);
     for (size_t i = 0; i < found; i++) {
-        FUZZ_PROMISE(is_clean(rows[i].owner, sizeof rows[i].owner));
-        FUZZ_PROMISE(is_clean(rows[i].kind, sizeof rows[i].kind));
-        FUZZ_PROMISE(is_clean(rows[i].tag, sizeof rows[i].tag));
+        FUZZ_PROMISE(is_clean(rows[i].owner, sizeof(rows[i].owner)));
+        FUZZ_PROMISE(is_clean(rows[i].kind, sizeof(rows[i].kind)));
+        FUZZ_PROMISE(is_clean(rows[i].tag, sizeof(rows[i].tag)));
         FUZZ_PROMISE(i == 0 || rows[i].device > rows[i - 1].device ||
                      (rows[i].device == rows[i - 1].device && rows[i].bytes <= rows[i - 1].bytes));
     }

@@ -68,7 +68,7 @@ static void check_set(const struct recording_set *set)
     size_t count;
 
     check_page(set);
-    for (size_t i = 0; i < sizeof writers / sizeof *writers; i++)
+    for (size_t i = 0; i < sizeof(writers) / sizeof(*writers); i++)
         free(written(writers[i], set, &count));
     for (int i = 0; i < set->track_count; i++)
         check_words(&set->tracks[i].timeline);

@@ -1,6 +1,6 @@
-/* Headers of safetensors files: what is accepted describes exactly the bytes that were given, and is accepted
- * again when it is written anew. The input is the file's beginning; the data is as long as its last two bytes
- * say. */
+/* Headers of safetensors files: what is accepted describes exactly the bytes that were given, and can be
+ * written and read again. The input is the file's beginning; the data is as long as its last two bytes say.
+ */
 #include "fuzz.h"
 #include "harness/train/safetensors.h"
 

@@ -84,7 +84,7 @@ static struct op_batchnorm_backward backward_of(const struct norm *t, int side, 
     };
 }
 
-/* The backward pass is given the same y, mean and rstd on both sides: the rectifier must decide alike. */
+/* Gives the backward pass the same y, mean and rstd on both sides, so that the rectifier decides alike. */
 static void same_forward_results(struct norm *t)
 {
     struct mirror *results[] = {&t->y, &t->mean, &t->rstd};
@@ -94,8 +94,8 @@ static void same_forward_results(struct norm *t)
                                                 results[i]->count * ops_type_bytes(results[i]->type)));
 }
 
-/* Where the rectifier's decision hangs on the last bits of its argument, no gradient may come: it would be
- * taken differently by the two sides, which is not wrong. */
+/* Clears the gradient where the argument of the rectifier is close to 0: there the two tables may rightly
+ * decide differently. */
 static void no_gradient_at_the_kink(struct norm *t, int cols)
 {
     const float *mean = t->mean.host, *rstd = t->rstd.host, *gamma = t->gamma.host, *beta = t->beta.host;

@@ -1,4 +1,4 @@
-/* See kernels_mirror.h. */
+/* kernels_mirror: tensors that exist on the host and on the device. See kernels_mirror.h. */
 #include "kernels_mirror.h"
 
 #include <float.h>

@@ -1,4 +1,4 @@
-/* Buffers on both sides, and comparisons; see kernels_support.h. */
+/* kernels_support: buffers on the host and the device, and comparisons of them. See kernels_support.h. */
 #include "kernels_support.h"
 
 #include <dlfcn.h>

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "spawn.h"
+#include "train_probe.h"
 #include "unity.h"
 
 enum { MAX_ARGUMENTS = 32 };
@@ -184,17 +185,11 @@ static void test_a_replica_on_each_card_is_the_large_batch(void)
 
 int main(void)
 {
-    struct spawn_result probe;
     int status;
 
     env = spawn_env_new();
-    probe =
-        spawn_run(env, (const char *const[]){spawn_build_path("train"), "--steps=1", "--quiet", NULL}, NULL);
-    if (probe.status && strstr(probe.err, "looking for CUDA devices")) {
-        printf("no GPU: skipped\n");
+    if (!train_probe_gpu(env))
         return SPAWN_SKIP;
-    }
-    spawn_result_free(&probe);
     UNITY_BEGIN();
     RUN_TEST(test_every_model_learns_in_half_precision);
     RUN_TEST(test_losses_are_equal_to_the_bit_in_every_allocation_mode);

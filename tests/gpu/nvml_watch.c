@@ -26,23 +26,12 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "interpose/driver/nvml_types.h"
+
 #define POLL_NS        1000000
 #define MOST_DEVICES   16
 #define MOST_PROCESSES 128
 #define NO_NVML        77
-#define NVML_UNKNOWN   UINT64_MAX /* NVML_VALUE_NOT_AVAILABLE */
-
-typedef void *nvml_device;
-
-struct nvml_process { /* nvmlProcessInfo_t of the _v2 and _v3 calls */
-    unsigned pid;
-    unsigned long long used;
-    unsigned gpu_instance, compute_instance;
-};
-
-struct nvml_memory { /* nvmlMemory_t */
-    unsigned long long total, free, used;
-};
 
 static struct {
     int (*init)(void);
@@ -163,7 +152,7 @@ static void sample(pid_t root)
         struct nvml_process p[MOST_PROCESSES];
         unsigned n = list(d, p);
         for (unsigned i = 0; i < n; i++) {
-            enum relation r = p[i].used == NVML_UNKNOWN ? STRANGER : relation_of(p[i].pid, root);
+            enum relation r = p[i].used == NVML_NOT_AVAILABLE ? STRANGER : relation_of(p[i].pid, root);
             if (r == STRANGER)
                 continue;
             *(r == IN_TREE ? &seen.in_tree : &seen.elsewhere) += 1;

@@ -26,7 +26,7 @@
 #define MIB         ((uint64_t)1 << 20)
 #define THREADS_MAX 64
 #define STREAMS_MAX 16
-#define PLACES      512 /* where blocks lie until somebody frees them */
+#define PLACES      512 /* slots for blocks until a thread frees them */
 #define GRID        64
 #define BLOCK       256
 #define AHEAD       64 /* steps of a thread between waits for its own work: streams have a limited depth */
@@ -190,7 +190,7 @@ static void open_card(void)
     OK(drv.cuDeviceGet(&card, 0));
     OK(drv.cuDevicePrimaryCtxRetain(&context, card));
     OK(drv.cuCtxSetCurrent(context));
-    OK(drv.cuMemHostAlloc((void **)&mismatches, sizeof *mismatches,
+    OK(drv.cuMemHostAlloc((void **)&mismatches, sizeof(*mismatches),
                           CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP));
     *mismatches = 0;
     OK(drv.cuModuleLoadData(&module, pattern_ptx));

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "spawn.h"
+#include "train_probe.h"
 #include "unity.h"
 
 static struct spawn_env *env;
@@ -64,17 +65,11 @@ static void test_the_transformer_reads_text_at_one_and_a_half_nats(void)
 
 int main(void)
 {
-    struct spawn_result probe;
     int status;
 
     env = spawn_env_new();
-    probe =
-        spawn_run(env, (const char *const[]){spawn_build_path("train"), "--steps=1", "--quiet", NULL}, NULL);
-    if (probe.status && strstr(probe.err, "looking for CUDA devices")) {
-        printf("no GPU: skipped\n");
+    if (!train_probe_gpu(env))
         return SPAWN_SKIP;
-    }
-    spawn_result_free(&probe);
     UNITY_BEGIN();
     RUN_TEST(test_the_cnn_reads_99_percent_of_the_digits);
     RUN_TEST(test_the_transformer_reads_text_at_one_and_a_half_nats);

@@ -1,6 +1,6 @@
-/* blind: a cap holds where little is known: without NVML, in a container, on a slice of a card, on a card
- * that the driver does not name. Each promise is a scenario of prog_blind, which compares what the card has
- * given it with what it was told. */
+/* blind: a cap holds even if the library knows little: without NVML, in a container, on a MIG slice, on a
+ * card whose name the driver does not tell. Each promise is a scenario of prog_blind, which compares what the
+ * card has given it with what it was told. */
 #include <string.h>
 
 #include "spawn.h"
@@ -63,15 +63,15 @@ static void run(const char *scenario, const struct setting *setting)
     spawn_result_free(&r);
 }
 
-/* All that NVML can lack, one after the other. */
+/* Runs the scenario with each thing that NVML can lack. */
 static void every_blindness(const char *scenario)
 {
     static const char *const views[] = {"absent", "no-list", "no-bytes"};
     struct setting setting = {.line = "gpucap: NVML does not tell"};
 
     run(scenario, &(struct setting){.native = true});
-    run(scenario, &(struct setting){.cap = CAP}); /* nothing is lacking */
-    for (size_t i = 0; i < sizeof views / sizeof *views; i++) {
+    run(scenario, &(struct setting){.cap = CAP}); /* with a complete NVML */
+    for (size_t i = 0; i < sizeof(views) / sizeof(*views); i++) {
         setting.nvml = views[i];
         run(scenario, &setting);
     }
@@ -116,8 +116,8 @@ static void test_a_process_among_strangers_is_held_to_the_cap(void)
     run("again", &several);
 }
 
-/* Where it should know our number and does not list it, NVML is blind too. */
-static void test_a_process_that_is_not_listed_holds_something_all_the_same(void)
+/* NVML also counts as blind if it should list our process and does not. */
+static void test_a_process_that_nvml_does_not_list_still_counts(void)
 {
     run("async", &(struct setting){.nvml = "pids=100000", .line = "gpucap: NVML does not tell"});
 }
@@ -143,7 +143,7 @@ static void test_nothing_is_granted_on_a_card_that_has_no_name(void)
     static const char *const faults[] = {"cuCtxGetDevice:*=999", "cuDeviceGetUuid_v2:*=999",
                                          "cuDeviceTotalMem_v2:*=999"};
 
-    for (size_t i = 0; i < sizeof faults / sizeof *faults; i++)
+    for (size_t i = 0; i < sizeof(faults) / sizeof(*faults); i++)
         run("unnamed", &(struct setting){.fault = faults[i],
                                          .line = "gpucap: the driver does not say which card",
                                          .must_say = true});
@@ -158,7 +158,7 @@ int main(void)
     RUN_TEST(test_what_is_freed_can_be_had_again_without_nvml);
     RUN_TEST(test_threads_do_not_pass_the_cap_together_without_nvml);
     RUN_TEST(test_a_process_among_strangers_is_held_to_the_cap);
-    RUN_TEST(test_a_process_that_is_not_listed_holds_something_all_the_same);
+    RUN_TEST(test_a_process_that_nvml_does_not_list_still_counts);
     RUN_TEST(test_another_process_is_not_taken_for_this_one);
     RUN_TEST(test_a_rule_that_names_a_slice_holds_for_it);
     RUN_TEST(test_nothing_is_granted_on_a_card_that_has_no_name);

@@ -1,5 +1,5 @@
-/* captures: a program captures, and takes and frees memory meanwhile. Each promise is a scenario of
- * prog_captures, which checks itself and holds natively as well.
+/* captures: a program allocates and frees memory during a stream capture. Each promise is a scenario of
+ * prog_captures, which checks itself and also holds natively.
  */
 #define PROGRAM "prog_captures"
 #include "every_way.h"
@@ -35,7 +35,7 @@ static void test_a_capture_ends_with_its_context(void)
     every_way("capture_ends_with_context");
 }
 
-static void test_a_capture_that_waits_to_begin_keeps_nobody_waiting(void)
+static void test_a_capture_that_waits_to_begin_blocks_no_other_thread(void)
 {
     every_way("begins_beside_work");
     every_way("begins_beside_another_stream");
@@ -49,7 +49,7 @@ static void test_memory_is_had_and_shared_while_a_capture_waits_to_begin(void)
     every_way("room_beside_a_beginning");
 }
 
-static void test_captures_end_whoever_began_and_ended_them(void)
+static void test_captures_may_begin_and_end_in_different_threads(void)
 {
     every_way("begun_by_the_dead");
     every_way("begun_twice");
@@ -64,8 +64,8 @@ int main(void)
     RUN_TEST(test_a_graph_does_not_free_what_no_graph_has_allocated);
     RUN_TEST(test_a_captured_allocation_is_not_refused_at_the_limit);
     RUN_TEST(test_a_capture_ends_with_its_context);
-    RUN_TEST(test_a_capture_that_waits_to_begin_keeps_nobody_waiting);
+    RUN_TEST(test_a_capture_that_waits_to_begin_blocks_no_other_thread);
     RUN_TEST(test_memory_is_had_and_shared_while_a_capture_waits_to_begin);
-    RUN_TEST(test_captures_end_whoever_began_and_ended_them);
+    RUN_TEST(test_captures_may_begin_and_end_in_different_threads);
     return UNITY_END();
 }

@@ -54,12 +54,12 @@ static void test_program_without_a_cap_sees_the_card(void)
 }
 
 /* The group's record is still in the ledger when the second run begins. */
-static void test_group_begins_anew_when_all_its_processes_have_ended(void)
+static void test_group_starts_over_when_all_its_processes_have_ended(void)
 {
     static const char *const caps[] = {"--max=2G", "--max=3G", "--max=1G"};
     static const char *const totals[] = {"2147483648", "3221225472", "1073741824"};
 
-    for (size_t i = 0; i < sizeof caps / sizeof *caps; i++) {
+    for (size_t i = 0; i < sizeof(caps) / sizeof(*caps); i++) {
         struct spawn_env *env = capped_env();
         struct spawn_result result = CLI_RUN(env, "run", "--sim=1x16G", caps[i], "--group=again", "--",
                                              spawn_build_path("tests/gpu/fill_dl"), "--mode=greedy");
@@ -120,7 +120,7 @@ int main(void)
     RUN_TEST(test_program_sees_its_cap_and_goes_on_after_a_refusal);
     RUN_TEST(test_percentage_is_of_the_card);
     RUN_TEST(test_program_without_a_cap_sees_the_card);
-    RUN_TEST(test_group_begins_anew_when_all_its_processes_have_ended);
+    RUN_TEST(test_group_starts_over_when_all_its_processes_have_ended);
     RUN_TEST(test_summary_says_what_the_job_needed);
     RUN_TEST(test_with_a_summary_the_end_of_the_program_is_that_of_the_command);
     return UNITY_END();

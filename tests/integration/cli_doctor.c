@@ -1,5 +1,5 @@
-/* What `gpucap doctor` promises: it finds what is there, names what is wrong, and its exit status says which.
- */
+/* What `gpucap doctor` promises: it finds what is installed, names what is wrong, and its exit status tells
+ * the two apart. */
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -19,7 +19,7 @@ void tearDown(void)
     cli_tear_down();
 }
 
-/* A machine with the real library and nothing else in the way. */
+/* The environment of a healthy machine, with the real library. */
 static struct spawn_env *healthy_env(void)
 {
     struct spawn_env *env = cli_env();

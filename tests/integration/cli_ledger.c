@@ -18,7 +18,7 @@
 
 #define MIB          1048576.0
 #define PATIENCE_S   60
-#define QUICK_S      5.0 /* a look waits for 50 ms at most; the rest is a slow machine */
+#define QUICK_S      5.0 /* a query waits for 50 ms at most; the rest is for slow machines */
 #define LINE_COLUMNS 80
 
 void setUp(void)
@@ -165,7 +165,7 @@ static void test_ps_on_a_narrow_terminal_stays_within_it(void)
     spawn_env_free(env);
 }
 
-/* The library would tell the command that the card is as large as the limit. */
+/* Under the library, NVML would report a card as large as the limit. */
 static void test_ps_under_a_limit_shows_the_card_as_it_is(void)
 {
     struct spawn_env *env = cli_env_real();
@@ -212,7 +212,7 @@ static void test_ledger_is_found_by_its_settings(void)
     char option[4096];
 
     members_start(MEMBERS_UUID, "job", 4096, 1024, 0);
-    snprintf(option, sizeof option, "--ledger=%s", members_folder());
+    snprintf(option, sizeof(option), "--ledger=%s", members_folder());
     spawn_env_set(env, "GPUCAP_LEDGER", "off");
     struct spawn_result result = CLI_RUN(env, "ps", "--prometheus");
     cli_expect_status(1, &result);
@@ -222,7 +222,7 @@ static void test_ledger_is_found_by_its_settings(void)
     cli_expect_status(0, &result);
     cli_expect_out("job=\"job\"", &result);
     spawn_result_free(&result);
-    snprintf(option, sizeof option, "ledger = %s\n", members_folder());
+    snprintf(option, sizeof(option), "ledger = %s\n", members_folder());
     spawn_env_unset(env, "GPUCAP_LEDGER");
     TEST_ASSERT_EQUAL_INT(0, mkdir(cli_path(".config"), 0700));
     cli_write(cli_path(".config/gpucap.conf"), option, strlen(option), 0600);
@@ -232,8 +232,8 @@ static void test_ledger_is_found_by_its_settings(void)
     spawn_env_free(env);
 }
 
-/* Whatever a faulty process writes into the ledger, the commands end in order and print nothing that could
- * steer a terminal. */
+/* Whatever a faulty process writes into the ledger, the commands end normally and print nothing that a
+ * terminal would interpret. */
 static void test_commands_survive_a_ledger_of_noise(void)
 {
     static const char *const commands[][3] = {
@@ -242,7 +242,7 @@ static void test_commands_survive_a_ledger_of_noise(void)
     unsigned seed = 1;
 
     members_start_deaf(MEMBERS_UUID, "noise", 4096, 1024, 0);
-    snprintf(path, sizeof path, "%s/" MEMBERS_UUID ".ledger", members_folder());
+    snprintf(path, sizeof(path), "%s/" MEMBERS_UUID ".ledger", members_folder());
     const int fd = open(path, O_RDWR);
     TEST_ASSERT_TRUE(fd >= 0);
     for (int round = 0; round < 12; round++) {
@@ -251,13 +251,13 @@ static void test_commands_survive_a_ledger_of_noise(void)
         const off_t jobs = (off_t)offsetof(struct ledger_file, jobs);
         unsigned char noise[sizeof(struct ledger_slot) - sizeof(uint32_t)];
 
-        for (size_t i = 0; i < sizeof noise; i++)
+        for (size_t i = 0; i < sizeof(noise); i++)
             noise[i] = (unsigned char)(rand_r(&seed) >> 8);
         if (round % 2)
             memcpy(noise, &(uint32_t){1}, sizeof(uint32_t)); /* the first job */
-        TEST_ASSERT_EQUAL_INT(sizeof noise, pwrite(fd, noise, sizeof noise, slot));
+        TEST_ASSERT_EQUAL_INT(sizeof(noise), pwrite(fd, noise, sizeof(noise), slot));
         TEST_ASSERT_EQUAL_INT(256, pwrite(fd, noise, 256, jobs));
-        for (size_t i = 0; i < sizeof commands / sizeof *commands; i++) {
+        for (size_t i = 0; i < sizeof(commands) / sizeof(*commands); i++) {
             struct spawn_result result = CLI_RUN(NULL, commands[i][0], commands[i][1]);
 
             TEST_ASSERT_TRUE_MESSAGE(result.status <= 1 || result.status == 125, result.err);
@@ -274,7 +274,7 @@ static void test_ledger_that_cannot_be_read_is_named_and_is_status_1(void)
     char path[4096];
 
     TEST_ASSERT_EQUAL_INT(0, mkdir(members_folder(), 0700));
-    snprintf(path, sizeof path, "%s/" MEMBERS_UUID ".ledger", members_folder());
+    snprintf(path, sizeof(path), "%s/" MEMBERS_UUID ".ledger", members_folder());
     cli_write(path, "older", 5, 0600);
     struct spawn_result result = run_ps("--prometheus");
     cli_expect_status(1, &result);
@@ -383,11 +383,11 @@ static void test_prometheus_has_labels_as_exporters_have_them(void)
     const struct member *member = members_start(members_sim_uuid(), "a\"b\\c", 8192, 5222, 1946);
     char expected[512], host[256] = "";
 
-    gethostname(host, sizeof host - 1);
+    gethostname(host, sizeof(host) - 1);
     struct spawn_result result = run_ps("--prometheus");
     cli_expect_status(0, &result);
     snprintf(
-        expected, sizeof expected,
+        expected, sizeof(expected),
         "\ngpucap_process_used_bytes{gpu=\"0\",UUID=\"%s\",Hostname=\"%s\",pid=\"%s\",job=\"a\\\"b\\\\c\"} "
         "5475663872\n",
         members_sim_uuid(), host, members_pid(member));
@@ -453,7 +453,7 @@ static void test_why_explains_the_last_refusal(void)
     cli_expect_out("asked        147 MiB on GPU 0\n", &result);
     cli_expect_out("limit        8.0 GiB for job train-a; in use 7.9 GiB\n", &result);
     cli_expect_out("held by      this process 5.1 GiB, others of the job 2.8 GiB\n", &result);
-    snprintf(expected, sizeof expected, "others now   %s 2.8 GiB\n", members_pid(other));
+    snprintf(expected, sizeof(expected), "others now   %s 2.8 GiB\n", members_pid(other));
     cli_expect_out(expected, &result);
     cli_expect_out("idle now     none", &result);
     cli_expect_out("would fit    with a limit at least 44 MiB higher\n", &result);

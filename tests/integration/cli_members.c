@@ -1,4 +1,4 @@
-/* cli_members: see cli_members.h. */
+/* cli_members: processes of a ledger, for tests of commands. See cli_members.h. */
 #include "cli_members.h"
 
 #include <fcntl.h>
@@ -27,7 +27,7 @@ static void expect_line(struct member *member, const char *expected)
 {
     char line[LINE_BYTES] = "";
 
-    TEST_ASSERT_NOT_NULL_MESSAGE(fgets(line, sizeof line, member->out), "the member has ended");
+    TEST_ASSERT_NOT_NULL_MESSAGE(fgets(line, sizeof(line), member->out), "the member has ended");
     TEST_ASSERT_EQUAL_STRING(expected, line);
 }
 
@@ -62,9 +62,9 @@ static struct member *start_with(const char *uuid, const char *job, unsigned max
 {
     char sizes[3][16];
 
-    snprintf(sizes[0], sizeof sizes[0], "%u", max);
-    snprintf(sizes[1], sizeof sizes[1], "%u", used);
-    snprintf(sizes[2], sizeof sizes[2], "%u", cached);
+    snprintf(sizes[0], sizeof(sizes[0]), "%u", max);
+    snprintf(sizes[1], sizeof(sizes[1]), "%u", used);
+    snprintf(sizes[2], sizeof(sizes[2]), "%u", cached);
     return start((const char *[]){"prog_member", members_folder(), uuid, job, sizes[0], sizes[1], sizes[2],
                                   deaf, NULL});
 }
@@ -98,7 +98,7 @@ const char *members_pid(const struct member *member)
     static int next;
     char *text = texts[next++ % PID_TEXTS];
 
-    snprintf(text, sizeof texts[0], "%d", (int)member->pid);
+    snprintf(text, sizeof(texts[0]), "%d", (int)member->pid);
     return text;
 }
 
@@ -122,7 +122,7 @@ const char *members_sim_uuid(void)
     struct spawn_result result = CLI_RUN(env, "doctor", MEMBERS_SIM);
     const char *found = strstr(result.out, "GPU-");
     TEST_ASSERT_NOT_NULL_MESSAGE(found, result.out);
-    snprintf(uuid, sizeof uuid, "%.*s", (int)strcspn(found, ",\n "), found);
+    snprintf(uuid, sizeof(uuid), "%.*s", (int)strcspn(found, ",\n "), found);
     spawn_result_free(&result);
     spawn_env_free(env);
     return uuid;

@@ -20,12 +20,12 @@ const char *members_folder(void);
 
 /* Starts a member of `job` ("-": none) on the card, with sizes in MiB; returns when it has joined. */
 struct member *members_start(const char *uuid, const char *job, unsigned max, unsigned used, unsigned cached);
-/* The same for one that answers no question. */
+/* The same for one that never answers a question. */
 struct member *members_start_deaf(const char *uuid, const char *job, unsigned max, unsigned used,
                                   unsigned cached);
 /* Gives a member a command, and waits until it has done it. */
 void members_tell(struct member *member, const char *format, ...) __attribute__((format(printf, 2, 3)));
-/* The process id as text, in a buffer that lives until the next call but three. */
+/* The process id as text, in one of four static buffers. */
 const char *members_pid(const struct member *member);
 /* Ends all members. */
 void members_end(void);

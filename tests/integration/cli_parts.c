@@ -1,4 +1,4 @@
-/* The parts of the command line that read what others wrote: libraries, lists, names. */
+/* The parts of the command line that parse outside data: libraries, lists, names. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -60,8 +60,8 @@ static void test_files_that_are_no_library_are_refused(void)
     TEST_ASSERT_EQUAL_INT(-ENOENT, elfscan_open(&scan, cli_path("absent")));
 }
 
-/* Cut at every length, then with each byte of the header and of the section table made all ones: no crash
- * (the sanitizer builds watch), whatever the answer is. */
+/* Truncates a library at every length, then sets each byte of the header and the section table to 0xff: the
+ * parser may answer anything, but not crash (sanitizer builds check that). */
 static void test_damaged_libraries_do_no_harm(void)
 {
     struct elfscan scan;

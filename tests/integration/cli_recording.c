@@ -19,8 +19,8 @@ static char first[256], second[256];
 void setUp(void)
 {
     cli_set_up();
-    snprintf(first, sizeof first, "%s", cli_path("a.gpucap"));
-    snprintf(second, sizeof second, "%s", cli_path("b.gpucap"));
+    snprintf(first, sizeof(first), "%s", cli_path("a.gpucap"));
+    snprintf(second, sizeof(second), "%s", cli_path("b.gpucap"));
     recording_make_training(first, &(struct recording_training){.events = EVENTS});
     recording_make_training(second, &(struct recording_training){.events = EVENTS, .process = 1});
 }
@@ -95,7 +95,7 @@ static void test_replay_tells_whether_a_limit_is_enough(void)
         int status;
     } cases[] = {{"--max=7G", "fitted: ", 0}, {"--max=4G", "refused: ", 1}};
 
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
         struct spawn_env *env = cli_env_real();
         struct spawn_result result = CLI_RUN(env, "run", "--sim=1x16G", cases[i].limit, "--",
                                              spawn_build_path("gpucap"), "replay", first);
@@ -113,8 +113,8 @@ static void test_a_refusal_of_a_real_program_is_explained_by_its_recording(void)
     struct spawn_env *env = cli_env_real();
     char path[256], record[300];
 
-    snprintf(path, sizeof path, "%s", cli_path("real.gpucap"));
-    snprintf(record, sizeof record, "--record=%s", path);
+    snprintf(path, sizeof(path), "%s", cli_path("real.gpucap"));
+    snprintf(record, sizeof(record), "--record=%s", path);
     struct spawn_result result =
         CLI_RUN(env, "run", "--sim=1x4G;ctx=256M", "--max=1G", record, "--stacks=on", "--",
                 spawn_build_path("tests/integration/prog_recorded"), "refused");
@@ -142,8 +142,8 @@ static void test_recording_of_a_program_that_was_killed_opens(void)
     struct spawn_env *env = cli_env_real();
     char path[256], record[300];
 
-    snprintf(path, sizeof path, "%s", cli_path("killed.gpucap"));
-    snprintf(record, sizeof record, "--record=%s", path);
+    snprintf(path, sizeof(path), "%s", cli_path("killed.gpucap"));
+    snprintf(record, sizeof(record), "--record=%s", path);
     struct spawn_result result = CLI_RUN(env, "run", "--sim=1x4G", record, "--",
                                          spawn_build_path("tests/integration/prog_recorded"), "killed");
     spawn_result_free(&result);
@@ -287,9 +287,9 @@ static void test_files_that_are_no_recordings_are_refused(void)
     static const char *const commands[] = {"summary", "view", "why"};
     char path[256];
 
-    snprintf(path, sizeof path, "%s", cli_path("text.gpucap"));
+    snprintf(path, sizeof(path), "%s", cli_path("text.gpucap"));
     cli_write(path, "just some text, longer than the head of a recording would be", 60, 0600);
-    for (size_t i = 0; i < sizeof commands / sizeof *commands; i++) {
+    for (size_t i = 0; i < sizeof(commands) / sizeof(*commands); i++) {
         struct spawn_result result = CLI_RUN(NULL, commands[i], path);
 
         cli_expect_status(125, &result);

@@ -144,7 +144,7 @@ static void test_library_that_cannot_be_preloaded_is_refused(void)
     spawn_env_free(env);
 }
 
-/* The loader would say so on stderr, and start the program without it. */
+/* The loader would only print a message on stderr, and start the program without the library. */
 static void test_library_for_another_architecture_is_refused(void)
 {
     struct spawn_env *env = cli_env();
@@ -224,7 +224,7 @@ static void write_script(const char *path, const char *before, const char *inter
     cli_write(path, text, (size_t)length, 0755);
 }
 
-/* The kernel gives a script its interpreter's rights, and asks for none of its own. */
+/* The kernel uses the rights of a script's interpreter and ignores those of the script. */
 static void test_a_script_counts_as_its_interpreter(void)
 {
     if (getuid() != 0)

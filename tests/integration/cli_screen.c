@@ -1,4 +1,4 @@
-/* cli_screen: see cli_screen.h. */
+/* cli_screen: a program in a pseudo-terminal, and the contents of its screen. See cli_screen.h. */
 #include "cli_screen.h"
 
 #include <ctype.h>
@@ -54,7 +54,7 @@ static void line_feed(struct screen *screen)
         return;
     }
     memmove(screen->cells[screen->top], screen->cells[screen->top + 1],
-            sizeof screen->cells[0] * (size_t)(screen->bottom - screen->top));
+            sizeof(screen->cells[0]) * (size_t)(screen->bottom - screen->top));
     blank(screen, screen->bottom, 0, SCREEN_COLUMNS);
 }
 
@@ -65,7 +65,7 @@ static void reverse_line_feed(struct screen *screen)
         return;
     }
     memmove(screen->cells[screen->top + 1], screen->cells[screen->top],
-            sizeof screen->cells[0] * (size_t)(screen->bottom - screen->top));
+            sizeof(screen->cells[0]) * (size_t)(screen->bottom - screen->top));
     blank(screen, screen->top, 0, SCREEN_COLUMNS);
 }
 
@@ -175,7 +175,7 @@ static void obey(struct screen *screen, char final)
 /* One byte of an escape sequence. */
 static void follow(struct screen *screen, char byte)
 {
-    if (screen->length + 1 < (int)sizeof screen->sequence)
+    if (screen->length + 1 < (int)sizeof(screen->sequence))
         screen->sequence[screen->length++] = byte;
     screen->sequence[screen->length] = '\0';
     if (screen->length == 2 && strchr("[()", byte))
@@ -223,13 +223,13 @@ void screen_start(struct screen *screen, struct spawn_env *env, const char *term
     static const char *const names[] = {"HOME",         "GPUCAP_LEDGER", "GPUCAP_LIB", "GPUCAP_SIM_ID",
                                         "ASAN_OPTIONS", "UBSAN_OPTIONS", "LC_ALL",     "NO_COLOR"};
 
-    memset(screen, 0, sizeof *screen);
+    memset(screen, 0, sizeof(*screen));
     erase_all(screen);
     set_region(screen, 0, SCREEN_LINES - 1);
     screen->pid = forkpty(&screen->terminal, NULL, NULL, &size);
     TEST_ASSERT_TRUE(screen->pid >= 0);
     if (screen->pid == 0) {
-        for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++) {
             const char *value = spawn_env_get(env, names[i]);
 
             if (value)
@@ -251,7 +251,7 @@ static bool pump(struct screen *screen)
 
     if (poll(&terminal, 1, POLL_MS) <= 0)
         return true;
-    const ssize_t got = read(screen->terminal, bytes, sizeof bytes);
+    const ssize_t got = read(screen->terminal, bytes, sizeof(bytes));
     for (ssize_t i = 0; i < got; i++)
         take(screen, bytes[i]);
     return got > 0;
@@ -274,10 +274,10 @@ bool screen_shows(const struct screen *screen, const char *text)
 static void fail(const struct screen *screen, const char *what, const char *text)
 {
     char message[SCREEN_LINES * (SCREEN_COLUMNS + 2) + 256];
-    size_t used = (size_t)snprintf(message, sizeof message, "%s '%.100s':\n", what, text);
+    size_t used = (size_t)snprintf(message, sizeof(message), "%s '%.100s':\n", what, text);
 
     for (int i = 0; i < SCREEN_LINES; i++)
-        used += (size_t)snprintf(message + used, sizeof message - used, "%s\n", screen->cells[i]);
+        used += (size_t)snprintf(message + used, sizeof(message) - used, "%s\n", screen->cells[i]);
     TEST_FAIL_MESSAGE(message);
 }
 

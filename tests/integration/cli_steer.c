@@ -241,7 +241,7 @@ static void test_bad_words_are_refused(void)
     };
 
     members_start(MEMBERS_UUID, "train-a", 8192, 1024, 0);
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
         struct spawn_result result = run(cases[i].command, cases[i].word, cases[i].option);
 
         cli_expect_status(cases[i].status, &result);
@@ -292,7 +292,7 @@ static void test_trim_names_a_process_that_does_not_answer(void)
     char expected[128];
 
     cli_expect_status(1, &result);
-    snprintf(expected, sizeof expected, "%7s  GPU-00000000  did not answer", members_pid(deaf));
+    snprintf(expected, sizeof(expected), "%7s  GPU-00000000  did not answer", members_pid(deaf));
     cli_expect_out(expected, &result);
     cli_expect_out("256 MiB given back by 1 process; 1 did not answer\n", &result);
     TEST_ASSERT_EQUAL_UINT64(0, look_up(MEMBERS_UUID, member).cached);
@@ -301,8 +301,8 @@ static void test_trim_names_a_process_that_does_not_answer(void)
 
 /* ---- owners ---- */
 
-/* A folder that root has made for a group of users: there the ledger's own permissions do not protect one
- * user from another. */
+/* In a folder that root has made for a group of users, the ledger's permissions do not protect one user from
+ * another. */
 static void test_only_the_owner_changes_a_process(void)
 {
     if (geteuid() != 0)

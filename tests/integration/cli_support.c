@@ -1,4 +1,4 @@
-/* cli_support: see cli_support.h. */
+/* cli_support: runs gpucap in a private home and scratch folder. See cli_support.h. */
 #include "cli_support.h"
 
 #include <dirent.h>
@@ -102,7 +102,7 @@ struct spawn_env *cli_env_real(void)
 
     spawn_env_unset(env, "GPUCAP_LIB");
     spawn_wrapped(env);
-    snprintf(runtime, sizeof runtime, "%s", spawn_env_get(env, "LD_PRELOAD"));
+    snprintf(runtime, sizeof(runtime), "%s", spawn_env_get(env, "LD_PRELOAD"));
     char *colon = strrchr(runtime, ':');
     if (colon) {
         *colon = '\0';

@@ -11,7 +11,7 @@ void cli_set_up(void);
 void cli_tear_down(void);
 const char *cli_folder(void);
 
-/* A path in the scratch folder, in a buffer that lives until the next call but two. */
+/* A path in the scratch folder, in one of three static buffers. */
 const char *cli_path(const char *name);
 void cli_write(const char *path, const void *bytes, size_t count, int mode);
 void cli_copy(const char *from, const char *to, int mode);

@@ -140,11 +140,11 @@ static void test_keys_sort_and_select(void)
     screen_type(&screen, "s");
     screen_await(&screen, "sorted by idle", true);
     char marked[32];
-    snprintf(marked, sizeof marked, ">%7s", members_pid(large));
+    snprintf(marked, sizeof(marked), ">%7s", members_pid(large));
     screen_await(&screen, marked, true); /* the selection stays with its process */
     screen_await_above(&screen, members_pid(small), members_pid(large));
     screen_type(&screen, "\x1bOA"); /* up */
-    snprintf(marked, sizeof marked, ">%7s", members_pid(small));
+    snprintf(marked, sizeof(marked), ">%7s", members_pid(small));
     screen_await(&screen, marked, true);
     quit();
 }

@@ -17,7 +17,7 @@
 static const char *const commands[] = {"run",    "ps",      "top",        "set",  "trim",
                                        "why",    "summary", "view",       "page", "export",
                                        "doctor", "help",    "completion", "man",  "version"};
-enum { COMMANDS = sizeof commands / sizeof *commands };
+enum { COMMANDS = sizeof(commands) / sizeof(*commands) };
 
 void setUp(void)
 {
@@ -40,7 +40,7 @@ static void test_every_command_has_its_own_help(void)
         struct spawn_result result = CLI_RUN(NULL, "help", commands[i]);
 
         cli_expect_status(0, &result);
-        snprintf(usage, sizeof usage, "usage: gpucap %s", commands[i]);
+        snprintf(usage, sizeof(usage), "usage: gpucap %s", commands[i]);
         TEST_ASSERT_EQUAL_INT_MESSAGE(0, strncmp(result.out, usage, strlen(usage)), result.out);
         spawn_result_free(&result);
     }
@@ -51,7 +51,7 @@ static void test_a_command_answers_help_itself(void)
     static const char *const these[] = {"ps",   "top",  "set",    "trim",   "why",       "summary",
                                         "view", "page", "export", "doctor", "completion"};
 
-    for (size_t i = 0; i < sizeof these / sizeof *these; i++) {
+    for (size_t i = 0; i < sizeof(these) / sizeof(*these); i++) {
         struct spawn_result asked = CLI_RUN(NULL, "help", these[i]);
         struct spawn_result answered = CLI_RUN(NULL, these[i], "--help");
 
@@ -83,7 +83,7 @@ static void test_help_fits_80_columns_for_the_commands_of_the_ledger(void)
     static const char *const these[] = {"ps",      "top",  "set",  "trim",  "why",
                                         "summary", "view", "page", "export"};
 
-    for (size_t i = 0; i < sizeof these / sizeof *these; i++) {
+    for (size_t i = 0; i < sizeof(these) / sizeof(*these); i++) {
         struct spawn_result result = CLI_RUN(NULL, "help", these[i]);
 
         for (const char *line = strtok(result.out, "\n"); line; line = strtok(NULL, "\n"))
@@ -110,7 +110,7 @@ static void test_command_without_its_parts_says_what_is_missing(void)
     struct spawn_env *env = cli_env();
 
     spawn_env_set(env, "CLI", spawn_build_path("gpucap"));
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
         spawn_env_set(env, "WORDS", cases[i].words);
         struct spawn_result result = spawn_run(
             env,
@@ -134,7 +134,7 @@ static void expect_all_words(const char *shell, const char *dashes)
     for (int i = 0; i < COMMANDS; i++)
         cli_expect_out(commands[i], &result);
     for (int id = 0; id < OPTIONS_COUNT; id++) {
-        snprintf(word, sizeof word, "%s%s=", dashes, options_table[id].name);
+        snprintf(word, sizeof(word), "%s%s=", dashes, options_table[id].name);
         cli_expect_out(word, &result);
     }
     cli_expect_out("--prometheus", &result);
@@ -159,7 +159,7 @@ static void expect_offers(const char *words, int index, const char *offers)
 
     spawn_env_set(env, "CLI", spawn_build_path("gpucap"));
     snprintf(
-        script, sizeof script,
+        script, sizeof(script),
         "gpucap() { \"$CLI\" \"$@\"; }; source <(gpucap completion bash); COMP_WORDS=(%s); COMP_CWORD=%d; "
         "_gpucap; echo \"${COMPREPLY[*]}\"",
         words, index);
@@ -229,10 +229,10 @@ static void test_text_of_others_is_made_harmless(void)
         {"", ""},
     };
 
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
         char text[64];
 
-        snprintf(text, sizeof text, "%s", cases[i].given);
+        snprintf(text, sizeof(text), "%s", cases[i].given);
         words_clean(text);
         TEST_ASSERT_EQUAL_STRING(cases[i].clean, text);
     }
@@ -266,7 +266,7 @@ static int look_as_nobody(uid_t uid, const char *expected)
 
         if (geteuid() == 0 && (setgid(NOBODY) || setuid(NOBODY)))
             _exit(2);
-        who_command(INT32_MAX, uid, "/opt/bin/serve --token=secret", command, sizeof command);
+        who_command(INT32_MAX, uid, "/opt/bin/serve --token=secret", command, sizeof(command));
         _exit(strcmp(command, expected) != 0);
     }
     TEST_ASSERT_EQUAL_INT(child, waitpid(child, &status, 0));
@@ -286,7 +286,7 @@ static void test_process_of_another_command_is_not_mistaken(void)
     char command[256];
 
     /* This process's number, but not its command: as if the ledger came from another PID namespace. */
-    who_command(getpid(), geteuid(), "python3 train.py", command, sizeof command);
+    who_command(getpid(), geteuid(), "python3 train.py", command, sizeof(command));
     TEST_ASSERT_EQUAL_STRING("python3 train.py", command);
     TEST_ASSERT_FALSE(who_owns(0, geteuid()));
     TEST_ASSERT_FALSE(who_owns(-1, geteuid()));

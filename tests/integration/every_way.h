@@ -1,5 +1,5 @@
 /* every_way: runs a scenario of PROGRAM, which checks itself, on simgpu: natively and under the library,
- * strict and deferred. Whoever includes this says which program.
+ * strict and deferred. The including file defines PROGRAM.
  */
 #ifndef GPUCAP_TESTS_EVERY_WAY_H
 #define GPUCAP_TESTS_EVERY_WAY_H

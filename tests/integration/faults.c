@@ -39,8 +39,8 @@ static void run_one(const char *program, const char *scenario, int options, cons
 
     if (cap)
         spawn_cap(env, cap);
-    snprintf(path, sizeof path, "tests/integration/%s", program);
-    snprintf(what, sizeof what, "%s, %s, options %d", scenario, freeing, options);
+    snprintf(path, sizeof(path), "tests/integration/%s", program);
+    snprintf(what, sizeof(what), "%s, %s, options %d", scenario, freeing, options);
     struct spawn_result r = spawn_run(env, (const char *[]){spawn_build_path(path), scenario, NULL}, NULL);
     spawn_env_free(env);
     TEST_ASSERT_EQUAL_STRING_MESSAGE("", r.err, what);
@@ -111,7 +111,7 @@ static void test_guarded_blocks_look_like_the_drivers_own(void)
     static const char *const scenarios[] = {"ranges", "ends",    "attributes", "freed",
                                             "ids",    "backing", "threads"};
 
-    for (size_t i = 0; i < sizeof scenarios / sizeof *scenarios; i++)
+    for (size_t i = 0; i < sizeof(scenarios) / sizeof(*scenarios); i++)
         run_one("prog_pointers", scenarios[i], GUARD | FILL, "strict", NULL);
 }
 

@@ -17,7 +17,7 @@
 enum mode { NAIVE = 1, CACHE = 2, ARENA = 4, STATIC = 8 };
 
 static const char *const modes[] = {"--alloc=naive", "--alloc=cache", "--alloc=arena", "--alloc=static"};
-enum { MODES = sizeof modes / sizeof *modes };
+enum { MODES = sizeof(modes) / sizeof(*modes) };
 
 static struct spawn_result said;
 
@@ -29,7 +29,7 @@ void setUp(void)
 void tearDown(void)
 {
     spawn_result_free(&said);
-    memset(&said, 0, sizeof said);
+    memset(&said, 0, sizeof(said));
     cli_tear_down();
 }
 
@@ -137,7 +137,7 @@ static void test_batches_that_vary_are_part_of_the_trial(void)
 }
 
 /* The device cannot even be opened: that is one message, and no search. */
-static void test_a_card_without_room_for_a_context_is_said_once(void)
+static void test_a_card_without_room_for_a_context_is_reported_once(void)
 {
     train("--max=16M", modes[0], (const char *const[]){CNN, SEARCH, NULL});
     cli_expect_status(3, &said);
@@ -157,6 +157,6 @@ int main(void)
     RUN_TEST(test_accumulated_gradients_are_part_of_the_trial);
     RUN_TEST(test_graphs_are_part_of_the_trial);
     RUN_TEST(test_batches_that_vary_are_part_of_the_trial);
-    RUN_TEST(test_a_card_without_room_for_a_context_is_said_once);
+    RUN_TEST(test_a_card_without_room_for_a_context_is_reported_once);
     return UNITY_END();
 }

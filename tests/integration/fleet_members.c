@@ -1,5 +1,5 @@
-/* A fleet outlives every kind of death among its members, names it, believes nothing that they say, and
- * leaves none of them behind. The members are shell scripts. */
+/* A fleet survives every way in which a member can end, reports it, treats the members' output as untrusted,
+ * and leaves no process behind. The members are shell scripts. */
 #include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -180,11 +180,11 @@ static void test_serial_comes_first_where_it_is_asked_for(void)
     spawn_result_free(&result);
 }
 
-/* Members that write their numbers down, will not be talked to, and have a child of their own. */
+/* Members that record their process ids, ignore signals, and have a child of their own. */
 #define STUBBORN                                                                                             \
     "-- sh -c 'trap \"\" TERM INT; sleep 1000 & echo $! >>$SCRATCH/pids; echo $$ >>$SCRATCH/pids; wait'"
 #define WAIT_FOR_6 "while [ \"$(wc -l <$SCRATCH/pids 2>/dev/null || echo 0)\" -lt 6 ]; do sleep 0.05; done;"
-/* A process that has ended but was not reaped by init yet is no process any more. */
+/* A zombie that init has not reaped yet does not count. */
 #define COUNT_LIVING                                                                                         \
     "sleep 0.2; for p in $(cat $SCRATCH/pids 2>/dev/null); do "                                              \
     "case $(sed 's/.*) //' /proc/$p/stat 2>/dev/null) in ''|Z*) ;; *) echo alive $p; kill -9 $p;; esac; "    \

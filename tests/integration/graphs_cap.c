@@ -70,12 +70,12 @@ static void test_an_upload_counts_as_a_launch(void)
     all_ways("upload");
 }
 
-static void test_a_graph_that_is_gone_gives_room_back(void)
+static void test_a_destroyed_graph_gives_its_memory_back(void)
 {
     all_ways("gives_back");
 }
 
-static void test_several_graphs_share_what_there_is(void)
+static void test_several_graphs_share_the_cap(void)
 {
     all_ways("several");
 }
@@ -85,7 +85,7 @@ static void test_blocks_that_a_graph_leaves_count_until_they_are_freed(void)
     all_ways("left");
 }
 
-static void test_a_graph_that_is_updated_counts_anew(void)
+static void test_an_updated_graph_is_counted_again(void)
 {
     all_ways("update");
 }
@@ -95,7 +95,7 @@ static void test_a_forked_child_does_not_hang(void)
     all_ways("forked");
 }
 
-static void test_without_a_cap_nobody_looks_into_graphs(void)
+static void test_without_a_cap_graphs_are_not_inspected(void)
 {
     run("unseen", NATIVE);
     run("unseen", UNCAPPED);
@@ -130,12 +130,12 @@ int main(void)
     RUN_TEST(test_memory_freed_in_a_graph_is_used_again_in_it);
     RUN_TEST(test_nodes_added_by_hand_and_those_of_children_count);
     RUN_TEST(test_an_upload_counts_as_a_launch);
-    RUN_TEST(test_a_graph_that_is_gone_gives_room_back);
-    RUN_TEST(test_several_graphs_share_what_there_is);
+    RUN_TEST(test_a_destroyed_graph_gives_its_memory_back);
+    RUN_TEST(test_several_graphs_share_the_cap);
     RUN_TEST(test_blocks_that_a_graph_leaves_count_until_they_are_freed);
-    RUN_TEST(test_a_graph_that_is_updated_counts_anew);
+    RUN_TEST(test_an_updated_graph_is_counted_again);
     RUN_TEST(test_a_forked_child_does_not_hang);
-    RUN_TEST(test_without_a_cap_nobody_looks_into_graphs);
+    RUN_TEST(test_without_a_cap_graphs_are_not_inspected);
     RUN_TEST(test_launches_of_graphs_without_memory_ask_nothing);
     RUN_TEST(test_threads_that_launch_and_allocate_never_pass_the_cap);
     RUN_TEST(test_threads_whose_graphs_fit_together_are_never_refused);

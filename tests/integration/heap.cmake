@@ -5,13 +5,13 @@ function(heap_program name)
   set_target_properties(${name} PROPERTIES ENABLE_EXPORTS ON) # so that the library would find its readlink and its malloc
 endfunction()
 heap_program(prog_small)
-gpucap_test(heap_guest TIMEOUT 300 LIBS test_support SOURCES heap_guest.c)
-add_dependencies(heap_guest prog_small gpucap_library simgpu_cuda simgpu_nvml)
+gpucap_test(heap_isolation TIMEOUT 300 LIBS test_support SOURCES heap_isolation.c)
+add_dependencies(heap_isolation prog_small gpucap_library simgpu_cuda simgpu_nvml)
 
 # A sanitizer has a malloc of its own.
 if(TARGET jemalloc_pic AND NOT GPUCAP_SANITIZE)
   heap_program(prog_small_jemalloc jemalloc_pic m ${CMAKE_DL_LIBS})
   target_compile_definitions(prog_small_jemalloc PRIVATE PROG_JEMALLOC)
-  target_compile_definitions(heap_guest PRIVATE GPUCAP_TEST_JEMALLOC)
-  add_dependencies(heap_guest prog_small_jemalloc)
+  target_compile_definitions(heap_isolation PRIVATE GPUCAP_TEST_JEMALLOC)
+  add_dependencies(heap_isolation prog_small_jemalloc)
 endif()

@@ -65,7 +65,7 @@ set_target_properties(prog_bare_nvml PROPERTIES PREFIX "" OUTPUT_NAME libnvidia-
 add_library(interpose_support STATIC interpose_support.c)
 target_link_libraries(interpose_support PUBLIC test_support unity PRIVATE gpucap_flags)
 
-foreach(name interpose_cap interpose_lookup interpose_fault interpose_process interpose_guest interpose_edge
+foreach(name interpose_cap interpose_lookup interpose_fault interpose_process interpose_footprint interpose_edge
     interpose_stderr interpose_deep)
   gpucap_test(${name} TIMEOUT 600 LIBS interpose_support SOURCES ${name}.c)
   add_dependencies(${name} ${interpose_programs} gpucap_library simgpu_cuda simgpu_cudart simgpu_nvml)

@@ -1,5 +1,4 @@
-/* api: what a program that knows of gpucap is told, and what its wishes do. Each promise is a scenario of
- * prog_api, which checks itself.
+/* interpose_api: the functions of gpucap.h. Each promise is a scenario of prog_api, which checks itself.
  */
 #include <stdio.h>
 

@@ -1,6 +1,6 @@
-/* The cap under whole programs: every way to the driver, every kind of memory, every way to ask how much
- * there is. Cards of 8 GiB, on which simgpu's context takes 512 MiB; the default reserve is 64 MiB: with a
- * cap of 1 GiB, 448 MiB are left to the program. */
+/* The cap under whole programs: every way to find the driver, every kind of memory, every way to ask how much
+ * is free. Cards of 8 GiB, on which simgpu's context takes 512 MiB; the default reserve is 64 MiB: with a cap
+ * of 1 GiB, 448 MiB are left to the program. */
 #include "interpose_support.h"
 
 #include <stdio.h>
@@ -88,8 +88,8 @@ static void fill_kind(const char *kind, int least, int most)
     const struct interpose_run run = {.cap = "1G", .unpooled = true};
     char steps[256], line[64];
 
-    snprintf(steps, sizeof steps, "init watch ctx:0 fill:%s held free-all sync info peak leaks fill:%s", kind,
-             kind);
+    snprintf(steps, sizeof(steps), "init watch ctx:0 fill:%s held free-all sync info peak leaks fill:%s",
+             kind, kind);
     struct spawn_result r = interpose_take(&run, steps);
     const char *n = strstr(r.out, " 2 n=");
     const char *peak = strstr(r.out, "peak ");
@@ -102,7 +102,7 @@ static void fill_kind(const char *kind, int least, int most)
     TEST_ASSERT_NOT_NULL_MESSAGE(peak, r.out);
     TEST_ASSERT_TRUE_MESSAGE(atoi(peak + 5) <= 1024, r.out);
     /* and as much can be had again */
-    snprintf(line, sizeof line, " 2 n=%d\n", atoi(n + 5));
+    snprintf(line, sizeof(line), " 2 n=%d\n", atoi(n + 5));
     const char *again = strstr(n + 1, line);
     TEST_ASSERT_NOT_NULL_MESSAGE(again, r.out);
     spawn_result_free(&r);
@@ -200,13 +200,13 @@ static void test_nvml_does_not_count_what_a_pool_keeps_idle(void)
     static const char steps[] =
         "init ctx:0 nvml:0 alloc:512M nvml:0 free nvml:0 nvml-v2:0 held alloc:512M nvml:0 nvml-v2:0 held";
 
-    for (size_t i = 0; i < sizeof caps / sizeof *caps; i++) {
+    for (size_t i = 0; i < sizeof(caps) / sizeof(*caps); i++) {
         const struct interpose_run run = {.cap = caps[i], .variables = keep};
         const int total = i == 2 ? 4096 : 8192, less = total - 512, least = total - 1024;
         char want[1024];
 
         snprintf(
-            want, sizeof want,
+            want, sizeof(want),
             "init 0\nctx 0\nnvml 0 total=%d free=%d used=512\n"
             "alloc 0\nnvml 0 total=%d free=%d used=1024\n"
             "free 0\nnvml 0 total=%d free=%d used=512\nnvml-v2 0 total=%d reserved=0 free=%d used=512\n"
@@ -274,7 +274,7 @@ static void uuid_of(int card, char text[64])
     char step[16];
     const struct interpose_run run = {.program = "prog_uuid", .way = step, .native = true, .cards = "3x8G"};
 
-    snprintf(step, sizeof step, "%d", card);
+    snprintf(step, sizeof(step), "%d", card);
     struct spawn_result r = interpose_take(&run, "");
     TEST_ASSERT_EQUAL_INT_MESSAGE(0, r.status, r.err);
     snprintf(text, 64, "%.*s", (int)strcspn(r.out, "\n"), r.out);
@@ -287,7 +287,7 @@ static void test_each_card_has_its_own_rule(void)
     char uuid[64], cap[128];
 
     uuid_of(1, uuid);
-    snprintf(cap, sizeof cap, "0=1G,%s=2G", uuid);
+    snprintf(cap, sizeof(cap), "0=1G,%s=2G", uuid);
     /* A sanitizer leaves too little address space for three pools. */
     const struct interpose_run run = {.cap = cap, .cards = "3x8G", .unpooled = true};
     interpose_expect(&run,
@@ -305,8 +305,8 @@ static void test_a_uuid_rule_follows_the_card_and_a_number_follows_the_program(v
 
     uuid_of(1, uuid);
     uuid_of(0, other);
-    snprintf(by_uuid, sizeof by_uuid, "%s=2G", uuid);
-    snprintf(by_other, sizeof by_other, "%s=2G", other);
+    snprintf(by_uuid, sizeof(by_uuid), "%s=2G", uuid);
+    snprintf(by_other, sizeof(by_other), "%s=2G", other);
     const char *const named[] = {"CUDA_VISIBLE_DEVICES", uuid, NULL};
     const struct interpose_run runs[] = {
         {.cap = by_uuid, .cards = "3x8G", .variables = second_only},
@@ -314,7 +314,7 @@ static void test_a_uuid_rule_follows_the_card_and_a_number_follows_the_program(v
         {.cap = "0=2G", .cards = "3x8G", .variables = second_only},
         {.cap = "0=2G", .cards = "3x8G", .variables = named},
     };
-    for (size_t i = 0; i < sizeof runs / sizeof *runs; i++)
+    for (size_t i = 0; i < sizeof(runs) / sizeof(*runs); i++)
         interpose_expect(&runs[i], "init total:0 total:1 ctx:0 info nvml:1 nvml:0",
                          "init 0\ntotal 0 2048\ntotal 101 0\nctx 0\ninfo 0 free=1472 total=2048\n"
                          "nvml 0 total=2048 free=1536 used=512\nnvml 0 total=8192 free=8192 used=0\n");
@@ -327,13 +327,13 @@ static void test_a_bad_cap_refuses_cuda_and_says_why_on_stderr(void)
     static const char *const bad[] = {
         "10GG", "", "0", "lots", "0=", "x=8G", "8G,4G", "101%", "99999999999999999999"};
 
-    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+    for (size_t i = 0; i < sizeof(bad) / sizeof(*bad); i++) {
         const struct interpose_run run = {.cap = bad[i]};
         struct spawn_result r =
             interpose_take(&run, "init ctx:0 primary:0 alloc:1M managed:1M create:2M:0 async:1M array:64:64");
         char value[64];
 
-        snprintf(value, sizeof value, "'%s'", bad[i]);
+        snprintf(value, sizeof(value), "'%s'", bad[i]);
         TEST_ASSERT_EQUAL_STRING_MESSAGE(
             "init 800\nctx 800\nprimary 800\nalloc 800\nmanaged 800\ncreate 800\nasync 800\narray 800\n",
             r.out, bad[i]);
@@ -367,7 +367,7 @@ static void test_without_a_cap_and_a_pool_everything_is_as_without_the_library(v
     struct spawn_result want = interpose_take(&native, steps);
 
     TEST_ASSERT_EQUAL_INT_MESSAGE(0, want.status, want.err);
-    for (size_t i = 0; i < sizeof caps / sizeof *caps; i++) {
+    for (size_t i = 0; i < sizeof(caps) / sizeof(*caps); i++) {
         const struct interpose_run run = {.cap = caps[i], .unpooled = true};
 
         interpose_expect(&run, steps, want.out);

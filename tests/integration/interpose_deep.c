@@ -1,6 +1,5 @@
-/* Objects that are loaded so that they are bound past the library: with RTLD_DEEPBIND they are bound to it
- * after all, and where that cannot be done what they take is found by measuring, and their work is waited
- * for. */
+/* Objects that the loader binds past the library's hooks: with RTLD_DEEPBIND the library binds them to its
+ * hooks afterwards. Where it cannot, it finds their memory by measuring, and waits for their work. */
 #include "interpose_support.h"
 
 #include <stdio.h>
@@ -19,7 +18,7 @@ static struct spawn_result run(const char *mode, const char *how, const char *pl
         .program = "prog_deep", .way = how, .cap = "1G", .variables = variables};
     char steps[512];
 
-    snprintf(steps, sizeof steps, "%s %s", plugin, what);
+    snprintf(steps, sizeof(steps), "%s %s", plugin, what);
     struct spawn_result r = interpose_take(&settings, steps);
     TEST_ASSERT_EQUAL_INT_MESSAGE(0, r.status, r.err);
     return r;
@@ -71,7 +70,7 @@ static void test_a_plugin_that_another_one_loads_is_bound_to_us(void)
     expect("nested", now(), "late", REFUSED, NULL);
 }
 
-/* By the program's own RUNPATH, which the real dlopen only looks at for a caller in the program. */
+/* Found by the program's RUNPATH, which the real dlopen uses only for a caller in the program. */
 static void test_a_plugin_that_is_searched_for_is_found_and_bound_to_us(void)
 {
     expect("plain", "libprog_deep_now.so", "memory", REFUSED, NULL);
@@ -81,7 +80,7 @@ static void test_a_plugin_that_is_searched_for_is_found_and_bound_to_us(void)
     expect("deep", "libprog_deep_runtime.so", "late", REFUSED, NULL);
 }
 
-static void test_what_cannot_be_bound_to_us_is_said_and_found_by_measuring(void)
+static void test_calls_that_bypass_the_hooks_are_reported_and_measured(void)
 {
     expect("sealed", now(), "memory", FOUND,
            "libprog_deep_now.so is loaded with RTLD_DEEPBIND and cannot be bound");
@@ -90,7 +89,7 @@ static void test_what_cannot_be_bound_to_us_is_said_and_found_by_measuring(void)
     expect("sealed", lazy(), "late", REFUSED, NULL); /* its slots are writable */
 }
 
-static void test_a_namespace_with_its_own_driver_is_said_and_found_by_measuring(void)
+static void test_a_driver_in_another_namespace_is_reported_and_measured(void)
 {
     expect("apart", now(), "memory", FOUND, "libprog_deep_now.so is loaded into a namespace of its own");
     expect("apart", now(), "late", FOUND, "libprog_deep_now.so is loaded into a namespace of its own");
@@ -104,7 +103,7 @@ static void expect_early(const char *plugin, const char *what, const char *out)
         .program = "prog_deep", .way = "deep", .cap = "1G", .variables = variables};
     char steps[512];
 
-    snprintf(steps, sizeof steps, "%s %s", plugin, what);
+    snprintf(steps, sizeof(steps), "%s %s", plugin, what);
     interpose_expect(&settings, steps, out);
 }
 
@@ -114,13 +113,14 @@ static void test_what_a_constructor_takes_is_counted(void)
     expect_early(lazy(), "alone", "program 2\n");
 }
 
-/* It has the driver's own addresses, and nothing shows that. */
+/* It has addresses of the driver's functions, which the library cannot detect. */
 static void test_a_plugin_whose_constructor_may_have_looked_the_driver_up_is_found_by_measuring(void)
 {
     expect_early(runtime(), "late", FOUND);
 }
 
-/* A plugin that is bound to us hides nothing: `deferred` keeps its shortcuts. */
+/* The library sees all work of a plugin that is bound to its hooks, so that `deferred` keeps its shortcuts.
+ */
 static void test_a_plugin_that_is_bound_to_us_ends_no_shortcut(void)
 {
     static const char *const variables[] = {"GPUCAP_FREE", "deferred", "GPUCAP_LOG", "info", NULL};
@@ -128,12 +128,13 @@ static void test_a_plugin_that_is_bound_to_us_ends_no_shortcut(void)
         .program = "prog_deep", .way = "deep", .cap = "1G", .variables = variables};
     char steps[512];
 
-    snprintf(steps, sizeof steps, "%s late", now());
+    snprintf(steps, sizeof(steps), "%s late", now());
     struct spawn_result r = interpose_take(&settings, steps);
     TEST_ASSERT_EQUAL_STRING(REFUSED, r.out);
     TEST_ASSERT_NULL_MESSAGE(strstr(r.err, "is not known to gpucap"), r.err);
     spawn_result_free(&r);
-    snprintf(steps, sizeof steps, "%s late", "libprog_deep_now.so"); /* not bound to us when dlopen returns */
+    snprintf(steps, sizeof(steps), "%s late",
+             "libprog_deep_now.so"); /* not bound to us when dlopen returns */
     r = interpose_take(&settings, steps);
     TEST_ASSERT_NOT_NULL_MESSAGE(strstr(r.err, "libprog_deep_now.so is not known to gpucap"), r.err);
     spawn_result_free(&r);
@@ -151,7 +152,7 @@ static void test_no_plugin_writes_to_a_block_that_was_freed_and_handed_out_again
 {
     static const char *const modes[] = {"strict", "deferred"};
 
-    for (size_t i = 0; i < sizeof modes / sizeof *modes; i++) {
+    for (size_t i = 0; i < sizeof(modes) / sizeof(*modes); i++) {
         works(modes[i], "deep", lazy());
         works(modes[i], "deep", now());
         works(modes[i], "deep", "libprog_deep_now.so");
@@ -171,8 +172,8 @@ int main(void)
     RUN_TEST(test_a_plugin_with_the_static_runtime_is_bound_to_us);
     RUN_TEST(test_a_plugin_that_another_one_loads_is_bound_to_us);
     RUN_TEST(test_a_plugin_that_is_searched_for_is_found_and_bound_to_us);
-    RUN_TEST(test_what_cannot_be_bound_to_us_is_said_and_found_by_measuring);
-    RUN_TEST(test_a_namespace_with_its_own_driver_is_said_and_found_by_measuring);
+    RUN_TEST(test_calls_that_bypass_the_hooks_are_reported_and_measured);
+    RUN_TEST(test_a_driver_in_another_namespace_is_reported_and_measured);
     RUN_TEST(test_what_a_constructor_takes_is_counted);
     RUN_TEST(test_a_plugin_whose_constructor_may_have_looked_the_driver_up_is_found_by_measuring);
     RUN_TEST(test_a_plugin_that_is_bound_to_us_ends_no_shortcut);

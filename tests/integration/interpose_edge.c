@@ -1,5 +1,5 @@
-/* The edges: arguments that make no sense, threads that race with every kind of memory under a storm of
- * signals, settings from files, a driver that is closed and opened again. */
+/* Edge cases: senseless arguments, threads that race with every kind of memory while signals arrive, settings
+ * from files, a driver that is closed and opened again. */
 #include "interpose_support.h"
 
 #include <stdio.h>
@@ -42,7 +42,7 @@ static void race_with(const char *way, const char *kinds, bool unpooled)
     const struct interpose_run run = {.program = "prog_race", .way = way, .cap = "1G", .unpooled = unpooled};
     char steps[64];
 
-    snprintf(steps, sizeof steps, "8 200 %s", kinds);
+    snprintf(steps, sizeof(steps), "8 200 %s", kinds);
     struct spawn_result r = interpose_take(&run, steps);
     const char *peak = strstr(r.out, "peak=");
     TEST_ASSERT_EQUAL_INT_MESSAGE(0, r.status, r.err);
@@ -92,18 +92,18 @@ static void test_threads_that_start_together_all_start(void)
         interpose_expect(&run, "", "wrong=0\n");
 }
 
-/* Without a cap the pool may keep the whole card; nobody must notice. */
+/* Without a cap the pool may hold the whole card, and the program must not notice. */
 static void test_a_card_full_of_our_cache_is_not_full(void)
 {
     static const char *const kinds[] = {"create:1G:0", "async:1G", "array:16384:4096", "pitch:1048576:1024"};
     const struct interpose_run run = {.cap = NULL};
 
-    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+    for (size_t i = 0; i < sizeof(kinds) / sizeof(*kinds); i++) {
         char steps[128], want[256];
 
-        snprintf(steps, sizeof steps, "init ctx:0 fill:alloc:1G free-all fill:%s free-all sync ctx:0",
+        snprintf(steps, sizeof(steps), "init ctx:0 fill:alloc:1G free-all fill:%s free-all sync ctx:0",
                  kinds[i]);
-        snprintf(want, sizeof want,
+        snprintf(want, sizeof(want),
                  "init 0\nctx 0\nfill alloc 2 n=7\nfree-all n=7 failed=0\nfill %.*s 2 n=7\n"
                  "free-all n=7 failed=0\nsync 0\nctx 0\n",
                  (int)strcspn(kinds[i], ":"), kinds[i]);
@@ -111,17 +111,17 @@ static void test_a_card_full_of_our_cache_is_not_full(void)
     }
 }
 
-/* Freed blocks that the pool keeps are memory that any other kind may have. */
+/* Memory of freed blocks that the pool keeps can be had as any other kind. */
 static void test_cached_memory_is_given_up_for_other_kinds(void)
 {
     static const char *const kinds[] = {"create:32M:0", "async:32M", "array:1024:2048", "pitch:65536:512"};
     const struct interpose_run run = {.cap = "1G"};
 
-    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+    for (size_t i = 0; i < sizeof(kinds) / sizeof(*kinds); i++) {
         char steps[128], want[256];
 
-        snprintf(steps, sizeof steps, "init ctx:0 fill:alloc:16M free-all info fill:%s held", kinds[i]);
-        snprintf(want, sizeof want,
+        snprintf(steps, sizeof(steps), "init ctx:0 fill:alloc:16M free-all info fill:%s held", kinds[i]);
+        snprintf(want, sizeof(want),
                  "init 0\nctx 0\nfill alloc 2 n=28\nfree-all n=28 failed=0\ninfo 0 free=448 total=1024\n"
                  "fill %.*s 2 n=14\nheld 960\n",
                  (int)strcspn(kinds[i], ":"), kinds[i]);
@@ -130,18 +130,18 @@ static void test_cached_memory_is_given_up_for_other_kinds(void)
 }
 
 /* Also if work that a native free would have waited for is not done. */
-static void test_freed_memory_behind_work_is_given_up_too(void)
+static void test_freed_memory_with_pending_work_is_released_too(void)
 {
     static const char *const kinds[] = {"create:512M:0", "async:512M", "array:16384:2048",
                                         "pitch:1048576:512", "streams:1"};
     static const char *const deferred[] = {"GPUCAP_FREE", "deferred", "GPUCAP_RESERVE", "0", NULL};
     const struct interpose_run run = {.cap = "1G", .variables = deferred};
 
-    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+    for (size_t i = 0; i < sizeof(kinds) / sizeof(*kinds); i++) {
         char steps[128], want[256];
 
-        snprintf(steps, sizeof steps, "init ctx:0 alloc:512M busy:100 free %s", kinds[i]);
-        snprintf(want, sizeof want, "init 0\nctx 0\nalloc 0\nbusy 0\nfree 0\n%.*s 0\n",
+        snprintf(steps, sizeof(steps), "init ctx:0 alloc:512M busy:100 free %s", kinds[i]);
+        snprintf(want, sizeof(want), "init 0\nctx 0\nalloc 0\nbusy 0\nfree 0\n%.*s 0\n",
                  (int)strcspn(kinds[i], ":"), kinds[i]);
         interpose_expect(&run, steps, want);
     }
@@ -153,8 +153,8 @@ static void with_home(const char *text, void (*check)(const char *home))
     char home[] = "/tmp/gpucap-home-XXXXXX", folder[64], file[96];
 
     TEST_ASSERT_NOT_NULL(mkdtemp(home));
-    snprintf(folder, sizeof folder, "%s/.config", home);
-    snprintf(file, sizeof file, "%s/gpucap.conf", folder);
+    snprintf(folder, sizeof(folder), "%s/.config", home);
+    snprintf(file, sizeof(file), "%s/gpucap.conf", folder);
     mkdir(folder, 0700);
     FILE *f = fopen(file, "w");
     TEST_ASSERT_NOT_NULL(f);
@@ -212,7 +212,7 @@ static void test_the_library_named_twice_is_one_library(void)
     const char *argv[] = {interpose_program("prog_steps"), "dlsym", "init", "ctx:0", "fill:alloc:16M", NULL};
     char twice[2048];
 
-    snprintf(twice, sizeof twice, "%s:%s", spawn_env_get(env, "LD_PRELOAD"),
+    snprintf(twice, sizeof(twice), "%s:%s", spawn_env_get(env, "LD_PRELOAD"),
              spawn_build_path("libgpucap.so"));
     spawn_env_set(env, "LD_PRELOAD", twice);
     struct spawn_result r = spawn_run(env, argv, NULL);
@@ -227,7 +227,7 @@ static void test_a_closed_stderr_and_stdout_are_no_reason_to_fail(void)
     struct spawn_env *env = interpose_env(&run);
     char command[512];
 
-    snprintf(command, sizeof command, "%s dlsym init ctx:0 2>&- >&-; echo $?",
+    snprintf(command, sizeof(command), "%s dlsym init ctx:0 2>&- >&-; echo $?",
              interpose_program("prog_steps"));
     const char *argv[] = {"sh", "-c", command, NULL};
     struct spawn_result r = spawn_run(env, argv, NULL);
@@ -248,7 +248,7 @@ int main(void)
     RUN_TEST(test_threads_that_start_together_all_start);
     RUN_TEST(test_a_card_full_of_our_cache_is_not_full);
     RUN_TEST(test_cached_memory_is_given_up_for_other_kinds);
-    RUN_TEST(test_freed_memory_behind_work_is_given_up_too);
+    RUN_TEST(test_freed_memory_with_pending_work_is_released_too);
     RUN_TEST(test_a_users_file_sets_the_cap_and_the_environment_wins);
     RUN_TEST(test_a_bad_users_file_refuses_cuda_even_beside_a_good_environment);
     RUN_TEST(test_a_driver_that_is_closed_and_opened_again_stays_capped);

@@ -1,7 +1,6 @@
-/* Each driver call of the path made to fail in turn, and the process killed in the middle: the program gets
- * the driver's own code, the account is as before, nothing leaks, and the next process has all the memory.
- * Without the pool, so that each call of the program is one of the driver's: engine_faults has the pool's own
- * path. */
+/* Each driver call is made to fail in turn, and the process is killed at each: the program gets the driver's
+ * code, the account is as before, nothing leaks, and the next process can use all memory. Without the pool,
+ * so that each call of the program is one of the driver; engine_faults does the same for the pool. */
 #include "interpose_support.h"
 
 #include <signal.h>
@@ -19,7 +18,7 @@ void tearDown(void) {}
 
 static const struct interpose_run capped = {.cap = "1G", .unpooled = true};
 
-/* Calls `visit` with each line of a text; the text is cut up. */
+/* Calls `visit` with each line of a text, which it modifies. */
 static void each_line(char *text, void (*visit)(const char *line))
 {
     for (char *line = strtok(text, "\n"); line; line = strtok(NULL, "\n"))
@@ -29,8 +28,7 @@ static void each_line(char *text, void (*visit)(const char *line))
 static const char *step_name; /* of the step that is made to fail */
 static int faulted, answered;
 
-/* After a fault: success because the call that failed was one of our own questions, or the driver's own code.
- */
+/* After a fault: success, if the call that failed was a query of the library itself, or the driver's code. */
 static void check_line(const char *line)
 {
     const size_t length = strlen(step_name);
@@ -56,11 +54,11 @@ static void fail_each_call(const char *step)
 {
     char steps[256], name[32];
 
-    snprintf(name, sizeof name, "%.*s", (int)strcspn(step, ":"), step);
+    snprintf(name, sizeof(name), "%.*s", (int)strcspn(step, ":"), step);
     step_name = name;
     faulted = answered = 0;
     for (int n = 1; n <= CALLS_MAX; n++) {
-        snprintf(steps, sizeof steps, "init ctx:0 fault:*:%d=%d %s fault: free-all info held leaks", n, CODE,
+        snprintf(steps, sizeof(steps), "init ctx:0 fault:*:%d=%d %s fault: free-all info held leaks", n, CODE,
                  step);
         struct spawn_result r = interpose_take(&capped, steps);
         TEST_ASSERT_EQUAL_INT_MESSAGE(0, r.status, r.err);
@@ -78,7 +76,7 @@ static void test_every_call_under_an_allocation_may_fail(void)
                                         "async:16M",          "create:16M:0",    "array:1024:1024",
                                         "array3d:128:128:16", "mipmap:512:512:3"};
 
-    for (size_t i = 0; i < sizeof steps / sizeof *steps; i++)
+    for (size_t i = 0; i < sizeof(steps) / sizeof(*steps); i++)
         fail_each_call(steps[i]);
 }
 
@@ -89,16 +87,16 @@ static void cancel_in_each_call(const struct interpose_run *run, const char *ste
 {
     char steps[256], name[32];
 
-    snprintf(name, sizeof name, "%.*s", (int)strcspn(step, ":"), step);
+    snprintf(name, sizeof(name), "%.*s", (int)strcspn(step, ":"), step);
     for (int n = 2; n <= CANCELS_MAX; n++) { /* the first call is the thread's own */
         char granted[48];
 
-        snprintf(steps, sizeof steps, "init ctx:0 fault:*:%d=cancel lost:%s fault: %s free-all info held", n,
+        snprintf(steps, sizeof(steps), "init ctx:0 fault:*:%d=cancel lost:%s fault: %s free-all info held", n,
                  step, step);
         struct spawn_result r = interpose_take(run, steps);
         TEST_ASSERT_EQUAL_INT_MESSAGE(0, r.status, r.err);
         TEST_ASSERT_EQUAL_STRING_MESSAGE("", r.err, steps);
-        snprintf(granted, sizeof granted, "\n%s 0\n", name);
+        snprintf(granted, sizeof(granted), "\n%s 0\n", name);
         TEST_ASSERT_NOT_NULL_MESSAGE(strstr(r.out, granted), r.out);
         TEST_ASSERT_NOT_NULL_MESSAGE(strstr(r.out, "failed=0\ninfo 0 free=448 total=1024\n"), r.out);
         spawn_result_free(&r);
@@ -115,7 +113,7 @@ static void test_a_thread_may_be_cancelled_in_every_call_under_an_allocation(voi
     TEST_IGNORE_MESSAGE("AddressSanitizer takes the end of a cancelled thread for an error");
 #endif
     cancel_in_each_call(&pooled, "alloc:16M");
-    for (size_t i = 0; i < sizeof steps / sizeof *steps; i++)
+    for (size_t i = 0; i < sizeof(steps) / sizeof(*steps); i++)
         cancel_in_each_call(&capped, steps[i]);
 }
 
@@ -131,13 +129,13 @@ static void test_a_free_that_fails_keeps_the_block_and_its_bytes(void)
         {"array3d:256:256:100", "cuArrayDestroy", "free"},
     };
 
-    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+    for (size_t i = 0; i < sizeof(kinds) / sizeof(*kinds); i++) {
         char steps[512], want[512], name[32];
 
-        snprintf(name, sizeof name, "%.*s", (int)strcspn(kinds[i].take, ":"), kinds[i].take);
-        snprintf(steps, sizeof steps, "init ctx:0 %s info fault:%s:1=%d %s fault: info %s info leaks",
+        snprintf(name, sizeof(name), "%.*s", (int)strcspn(kinds[i].take, ":"), kinds[i].take);
+        snprintf(steps, sizeof(steps), "init ctx:0 %s info fault:%s:1=%d %s fault: info %s info leaks",
                  kinds[i].take, kinds[i].call, CODE, kinds[i].give, kinds[i].give);
-        snprintf(want, sizeof want,
+        snprintf(want, sizeof(want),
                  "init 0\nctx 0\n%s 0\ninfo 0 free=348 total=1024\nfault 0\nfree %d\nfault 0\ninfo 0 "
                  "free=348 total=1024\n"
                  "free 0\ninfo 0 free=448 total=1024\nleaks 0\n",
@@ -193,13 +191,13 @@ static void killed_at(const char *fault)
     const struct interpose_run native = {.native = true};
     char script[64];
 
-    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+    for (size_t i = 0; i < sizeof(kinds) / sizeof(*kinds); i++) {
         static const char *const calls[] = {"cuMemAlloc_v2", "cuMemAllocManaged", "cuMemAllocAsync",
                                             "cuMemCreate", "cuArrayCreate_v2"};
         char steps[256];
 
-        snprintf(script, sizeof script, "fault:%s:1=%s", calls[i], fault);
-        snprintf(steps, sizeof steps, "init ctx:0 alloc:100M %s %s info", script, kinds[i]);
+        snprintf(script, sizeof(script), "fault:%s:1=%s", calls[i], fault);
+        snprintf(steps, sizeof(steps), "init ctx:0 alloc:100M %s %s info", script, kinds[i]);
         struct spawn_result r = interpose_take(&capped, steps);
         TEST_ASSERT_EQUAL_INT_MESSAGE(SIGKILL, r.signal, r.out);
         TEST_ASSERT_NULL_MESSAGE(strstr(r.out, "info"), r.out);
@@ -217,12 +215,12 @@ static void test_a_process_killed_in_a_call_leaves_all_memory_to_the_next(void)
 }
 
 /* A folder with the driver alone: no NVML. */
-static void test_without_nvml_the_cap_is_kept_by_our_own_books(void)
+static void test_without_nvml_the_cap_holds_by_the_librarys_own_count(void)
 {
     char folder[] = "/tmp/gpucap-no-nvml-XXXXXX", link[64];
 
     TEST_ASSERT_NOT_NULL(mkdtemp(folder));
-    snprintf(link, sizeof link, "%s/libcuda.so.1", folder);
+    snprintf(link, sizeof(link), "%s/libcuda.so.1", folder);
     TEST_ASSERT_EQUAL_INT(0, symlink(spawn_build_path("sim/libcuda.so.1"), link));
     const char *const blind[] = {"LD_LIBRARY_PATH", folder, NULL};
     const struct interpose_run run = {.cap = "2G", .unpooled = true, .variables = blind};
@@ -253,6 +251,6 @@ int main(void)
     RUN_TEST(test_out_of_memory_of_the_card_itself_is_passed_on);
     RUN_TEST(test_a_question_that_fails_does_not_open_the_cap);
     RUN_TEST(test_a_process_killed_in_a_call_leaves_all_memory_to_the_next);
-    RUN_TEST(test_without_nvml_the_cap_is_kept_by_our_own_books);
+    RUN_TEST(test_without_nvml_the_cap_holds_by_the_librarys_own_count);
     return UNITY_END();
 }

@@ -1,5 +1,5 @@
-/* What a program gets when it looks a name up: our hook for the driver's own entry points, and for everything
- * else exactly what it gets without us, dlerror included. */
+/* What a program gets when it looks a name up: our hook for an entry point of the driver, and for anything
+ * else the same as without the library, dlerror included. */
 #include "interpose_support.h"
 
 #include <stdio.h>
@@ -50,7 +50,7 @@ static void test_the_drivers_entry_points_are_ours_by_every_look_up(void)
         "in nvmlInit_v2: libnvidia-ml.so.1\n");
 }
 
-static void test_names_that_are_not_ours_come_from_where_they_are(void)
+static void test_other_names_resolve_as_without_the_library(void)
 {
     char steps[1024];
 
@@ -61,7 +61,7 @@ static void test_names_that_are_not_ours_come_from_where_they_are(void)
     as_native("default:cuNoSuchThing next:cuNoSuchThing self:cuNoSuchThing default:cu default:c default:nv "
               "default:nvml next:n");
     snprintf(
-        steps, sizeof steps,
+        steps, sizeof(steps),
         "load:%s in:cudnnCreate in:cublasCreate_v2 in:cudaMalloc in:cuSomethingOfOurOwn "
         "in:nvmlSomethingOfOurOwn "
         "in:nvshmem_init in:cudnnDestroy default:cudnnCreate next:cudnnCreate plugin-default:cudnnCreate "
@@ -72,7 +72,7 @@ static void test_names_that_are_not_ours_come_from_where_they_are(void)
 
 static void test_without_a_driver_there_is_none(void)
 {
-    /* Where glibc names the asking library in its message, it now names us: the rest is the same. */
+    /* glibc's message names the calling library, which is now ours; the rest is the same. */
     struct spawn_result r = interpose_take(
         &wrapped, "default:cuMemAlloc_v2 next:cuInit self:cuInit default:nvmlDeviceGetMemoryInfo old:cuInit");
 
@@ -101,7 +101,7 @@ static void test_a_library_with_its_own_driver_finds_it(void)
 {
     char steps[512];
 
-    snprintf(steps, sizeof steps,
+    snprintf(steps, sizeof(steps),
              "load:%s plugin-default:cuMemAlloc_v2 plugin-next:cuMemAlloc_v2 in:cuMemAlloc_v2 "
              "default:cuDeviceGetCount",
              plugin());
@@ -120,12 +120,12 @@ static void test_a_library_that_only_uses_our_names_keeps_its_own(void)
 {
     char steps[512];
 
-    snprintf(steps, sizeof steps, "load:%s in:cuMemAlloc_v2", interpose_program("libprog_rival.so"));
+    snprintf(steps, sizeof(steps), "load:%s in:cuMemAlloc_v2", interpose_program("libprog_rival.so"));
     struct spawn_result r = interpose_take(&wrapped, steps);
     TEST_ASSERT_EQUAL_STRING("in cuMemAlloc_v2: libprog_rival.so\n", r.out);
     spawn_result_free(&r);
     /* and it is not taken for the driver afterwards */
-    snprintf(steps, sizeof steps, "load:%s in:cuMemAlloc_v2 " CUDA "in:cuMemAlloc_v2 in:cuMemFree_v2",
+    snprintf(steps, sizeof(steps), "load:%s in:cuMemAlloc_v2 " CUDA "in:cuMemAlloc_v2 in:cuMemFree_v2",
              interpose_program("libprog_rival.so"));
     r = interpose_take(&wrapped, steps);
     TEST_ASSERT_EQUAL_STRING(
@@ -168,7 +168,7 @@ static void test_a_look_up_that_succeeds_clears_an_earlier_dlerror(void)
 {
     char steps[512];
 
-    snprintf(steps, sizeof steps, "load:%s in:cuInit plugin-stale:getppid plugin-stale:cuMemAlloc_v2",
+    snprintf(steps, sizeof(steps), "load:%s in:cuInit plugin-stale:getppid plugin-stale:cuMemAlloc_v2",
              plugin());
     struct spawn_result want = interpose_take(&native, steps), got = interpose_take(&wrapped, steps);
     TEST_ASSERT_EQUAL_STRING("in cuInit: libcuda.so.1\nplugin-stale getppid: libc.so.6\nplugin-stale "
@@ -181,8 +181,8 @@ static void test_a_look_up_that_succeeds_clears_an_earlier_dlerror(void)
     spawn_result_free(&got);
 }
 
-/* Whether the library says at level info that it takes work to go unseen after these steps; only deferred
- * frees rely on what is seen. */
+/* Does the library say at level info that work may go unseen after these steps? Only deferred frees rely on
+ * seeing all work. */
 static bool trusts_no_more(const char *steps)
 {
     static const char *const wordy[] = {"GPUCAP_LOG", "info", "GPUCAP_FREE", "deferred", NULL};
@@ -211,7 +211,7 @@ static void test_another_librarys_name_ends_no_shortcut(void)
 {
     char steps[512];
 
-    snprintf(steps, sizeof steps, START "load:%s in:cuSomethingOfOurOwn plugin-next:cuSomethingOfOurOwn",
+    snprintf(steps, sizeof(steps), START "load:%s in:cuSomethingOfOurOwn plugin-next:cuSomethingOfOurOwn",
              plugin());
     TEST_ASSERT_FALSE(trusts_no_more(steps));
 }
@@ -220,19 +220,20 @@ static void test_an_entry_point_that_we_do_not_know_ends_the_shortcut(void)
 {
     static const char *const ways[] = {"in", "default", "next", "self", "old", "proc"};
 
-    for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
+    for (size_t i = 0; i < sizeof(ways) / sizeof(*ways); i++) {
         char steps[256];
 
-        snprintf(steps, sizeof steps, START "%s:" IN_THE_DRIVER, ways[i]);
+        snprintf(steps, sizeof(steps), START "%s:" IN_THE_DRIVER, ways[i]);
         TEST_ASSERT_TRUE_MESSAGE(trusts_no_more(steps), ways[i]);
-        snprintf(steps, sizeof steps, CUDA "call:cuInit %s:" IN_THE_DRIVER, ways[i]);
+        snprintf(steps, sizeof(steps), CUDA "call:cuInit %s:" IN_THE_DRIVER, ways[i]);
         if (strcmp(ways[i], "default") && strcmp(ways[i], "next") && strcmp(ways[i], "self"))
             TEST_ASSERT_TRUE_MESSAGE(trusts_no_more(steps), ways[i]);
     }
     as_native(CUDA "in:" IN_THE_DRIVER " proc:" IN_THE_DRIVER " in:" IN_THE_DRIVER ":V1");
 }
 
-/* dlopen is ours too. What it leaves in dlerror is the program's own, whichever way it went through us. */
+/* dlopen is hooked, too. Whatever the library does in it, dlerror afterwards is that of the program's call.
+ */
 static void test_dlerror_after_dlopen_is_the_programs_own(void)
 {
     char steps[1024];
@@ -243,10 +244,10 @@ static void test_dlerror_after_dlopen_is_the_programs_own(void)
     as_native(
         "load:libno_such_thing.so load:/no/such/thing.so deep:libno_such_thing.so deep:/no/such/thing.so "
         "apart:libno_such_thing.so apart:/no/such/thing.so");
-    snprintf(steps, sizeof steps,
+    snprintf(steps, sizeof(steps),
              "missing:no_such_name deep:%s error: in:cudnnCreate in:no_such_name error:", plugin());
     as_native(steps);
-    snprintf(steps, sizeof steps, "missing:no_such_name deep:%s error: plugin-stale:getppid", plugin());
+    snprintf(steps, sizeof(steps), "missing:no_such_name deep:%s error: plugin-stale:getppid", plugin());
     as_native(steps);
 }
 
@@ -258,12 +259,13 @@ static void test_a_library_loaded_with_deepbind_looks_up_through_us(void)
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
     TEST_IGNORE_MESSAGE("sanitizers refuse RTLD_DEEPBIND");
 #endif
-    snprintf(steps, sizeof steps, "deep:%s plugin-default:cuMemAlloc_v2 plugin-next:cuMemAlloc_v2", plugin());
+    snprintf(steps, sizeof(steps), "deep:%s plugin-default:cuMemAlloc_v2 plugin-next:cuMemAlloc_v2",
+             plugin());
     interpose_expect(&wrapped, steps,
                      "plugin-default cuMemAlloc_v2: libgpucap.so\nplugin-next cuMemAlloc_v2: libgpucap.so\n");
 }
 
-/* Another library that defines an entry point too, before us or behind us. */
+/* With another library that also defines an entry point, preloaded before ours or after it. */
 static void beside_a_rival(bool rival_first)
 {
     const struct interpose_run run = {.program = "prog_steps_direct", .way = "direct", .cap = "1G"};
@@ -293,12 +295,12 @@ static void test_a_library_preloaded_before_us_is_led_to_us(void)
     beside_a_rival(true);
 }
 
-static void test_a_library_preloaded_behind_us_is_not_led_back_to_itself(void)
+static void test_a_library_preloaded_after_gpucap_does_not_call_itself(void)
 {
     beside_a_rival(false);
 }
 
-static void test_a_rival_behind_us_that_is_called_by_name_is_capped(void)
+static void test_a_second_preloaded_library_that_is_called_by_name_is_capped(void)
 {
     struct spawn_env *env = interpose_env(&wrapped);
     const char *argv[] = {interpose_program("prog_lookup"),
@@ -346,7 +348,7 @@ static void constructor(bool exits)
         .program = "prog_lookup", .way = EMPTY, .cap = "1G", .variables = exits ? leaves : uses};
     char steps[512];
 
-    snprintf(steps, sizeof steps, "load:%s in:cudnnCreate", plugin());
+    snprintf(steps, sizeof(steps), "load:%s in:cudnnCreate", plugin());
     interpose_expect(&run, steps,
                      exits ? "constructor 0 0 0 total=1024\n"
                            : "constructor 0 0 0 total=1024\nin cudnnCreate: libprog_plugin.so\n");
@@ -367,7 +369,7 @@ int main(void)
     interpose_need_sim();
     UNITY_BEGIN();
     RUN_TEST(test_the_drivers_entry_points_are_ours_by_every_look_up);
-    RUN_TEST(test_names_that_are_not_ours_come_from_where_they_are);
+    RUN_TEST(test_other_names_resolve_as_without_the_library);
     RUN_TEST(test_without_a_driver_there_is_none);
     RUN_TEST(test_a_driver_loaded_for_one_library_alone_is_not_there_for_the_program);
     RUN_TEST(test_a_library_with_its_own_driver_finds_it);
@@ -381,8 +383,8 @@ int main(void)
     RUN_TEST(test_another_librarys_name_ends_no_shortcut);
     RUN_TEST(test_an_entry_point_that_we_do_not_know_ends_the_shortcut);
     RUN_TEST(test_a_library_preloaded_before_us_is_led_to_us);
-    RUN_TEST(test_a_library_preloaded_behind_us_is_not_led_back_to_itself);
-    RUN_TEST(test_a_rival_behind_us_that_is_called_by_name_is_capped);
+    RUN_TEST(test_a_library_preloaded_after_gpucap_does_not_call_itself);
+    RUN_TEST(test_a_second_preloaded_library_that_is_called_by_name_is_capped);
     RUN_TEST(test_another_preloads_constructor_may_look_up_before_ours);
     RUN_TEST(test_cuda_in_a_constructor_inside_dlopen_does_not_hang);
     RUN_TEST(test_exit_in_a_constructor_inside_dlopen_does_not_hang);

@@ -1,6 +1,6 @@
-/* Processes that fork, start others, end in the middle, or have threads without a context: the parent's
- * account is its own, children hear what they hear without us, and nothing hangs (ctest's time limit is the
- * assertion). */
+/* Processes that fork, start others, end in the middle of something, or have threads without a context: the
+ * parent's account is not affected, children get the same errors as without the library, and nothing hangs
+ * (ctest's time limit is the assertion). */
 #include "interpose_support.h"
 
 #include <stdio.h>
@@ -16,7 +16,7 @@ static const struct interpose_run ways[] = {
     {.program = "prog_process", .way = "proc", .cap = "1G"},
     {.program = "prog_process_direct", .way = "direct", .cap = "1G"},
 };
-#define WAYS (sizeof ways / sizeof *ways)
+#define WAYS (sizeof(ways) / sizeof(*ways))
 
 static void test_a_child_that_never_uses_cuda_leaves_the_account_alone(void)
 {
@@ -26,7 +26,7 @@ static void test_a_child_that_never_uses_cuda_leaves_the_account_alone(void)
             "before info 0 free=348 total=1024\nchild 7\nafter info 0 free=348 total=1024\nfill 21\n");
 }
 
-static void test_a_child_of_a_cuda_process_hears_what_it_hears_without_us(void)
+static void test_a_child_of_a_cuda_process_gets_the_same_errors_as_without_the_library(void)
 {
     for (size_t i = 0; i < WAYS; i++)
         interpose_expect(
@@ -72,7 +72,7 @@ static void leave(const char *mode)
         TEST_ASSERT_FALSE(r.timed_out);
         TEST_ASSERT_EQUAL_INT_MESSAGE(5, r.status, r.err);
         TEST_ASSERT_EQUAL_STRING("leaving\n", r.out);
-        /* A thread may still ask NVML when the driver has taken leave of it; nothing else may be said. */
+        /* A thread may still query NVML when the driver has shut it down; no other message is allowed. */
         TEST_ASSERT_TRUE_MESSAGE(!*r.err || strstr(r.err, "gpucap: NVML does not tell") == r.err, r.err);
         spawn_result_free(&r);
     }
@@ -84,8 +84,8 @@ static void test_exit_while_threads_allocate_is_clean(void)
     leave("leave-hard");
 }
 
-/* The thread that loads NVML aside comes to run when exit is in the middle of the destructors: the dynamic
- * loader would run the constructors of libraries again that have ended already. */
+/* The thread that loads NVML starts running while exit runs destructors: the dynamic loader would run the
+ * constructors of libraries that have already been destroyed. */
 static void test_nvml_is_not_loaded_any_more_when_exit_has_begun(void)
 {
     char folders[512];
@@ -94,7 +94,7 @@ static void test_nvml_is_not_loaded_any_more_when_exit_has_begun(void)
         "LD_LIBRARY_PATH", folders, "GPUCAP_DECAY", "off", "GPUCAP_LEDGER", "off", NULL};
     const struct interpose_run run = {.program = "prog_leaves", .cap = "1G", .variables = variables};
 
-    snprintf(folders, sizeof folders, "%s:%s", interpose_program("bare"), spawn_build_path("sim"));
+    snprintf(folders, sizeof(folders), "%s:%s", interpose_program("bare"), spawn_build_path("sim"));
     struct spawn_result r = interpose_take(&run, "");
     TEST_ASSERT_FALSE(r.timed_out);
     TEST_ASSERT_EQUAL_STRING_MESSAGE("loaded\nleaving\nended\n", r.out, r.err);
@@ -102,7 +102,7 @@ static void test_nvml_is_not_loaded_any_more_when_exit_has_begun(void)
     spawn_result_free(&r);
 }
 
-static void test_a_thread_without_a_context_hears_what_it_hears_without_us(void)
+static void test_a_thread_without_a_context_gets_the_same_errors_as_without_the_library(void)
 {
     struct interpose_run native = ways[0];
 
@@ -174,7 +174,7 @@ static void test_no_call_reaches_a_driver_that_has_ended(void)
 static void test_an_exit_that_interrupts_an_allocation_does_not_hang(void)
 {
     expect_end("exit-inside", busy_helper, false, 5, "pair 0\n");
-    /* What is said at the end is left out then. */
+    /* The messages at exit are missing then. */
     struct interpose_run wordy = ways[0];
     wordy.variables = busy_and_wordy;
     struct spawn_result r = interpose_take(&wordy, "exit-inside");
@@ -199,14 +199,14 @@ int main(void)
     interpose_need_sim();
     UNITY_BEGIN();
     RUN_TEST(test_a_child_that_never_uses_cuda_leaves_the_account_alone);
-    RUN_TEST(test_a_child_of_a_cuda_process_hears_what_it_hears_without_us);
+    RUN_TEST(test_a_child_of_a_cuda_process_gets_the_same_errors_as_without_the_library);
     RUN_TEST(test_a_child_may_be_the_first_to_use_cuda);
     RUN_TEST(test_programs_that_a_cuda_program_starts_have_their_own_account);
     RUN_TEST(test_a_raw_clone_leaves_the_account_alone);
     RUN_TEST(test_forks_while_others_allocate_do_not_hang);
     RUN_TEST(test_exit_while_threads_allocate_is_clean);
     RUN_TEST(test_nvml_is_not_loaded_any_more_when_exit_has_begun);
-    RUN_TEST(test_a_thread_without_a_context_hears_what_it_hears_without_us);
+    RUN_TEST(test_a_thread_without_a_context_gets_the_same_errors_as_without_the_library);
     RUN_TEST(test_memory_freed_at_the_end_of_a_thread_comes_back);
     RUN_TEST(test_an_exit_handler_does_not_escape_the_cap);
     RUN_TEST(test_a_helper_that_cannot_be_started_is_not_missed);

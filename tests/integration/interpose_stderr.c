@@ -1,5 +1,5 @@
-/* Where the library's lines go when the program has done something to its standard error: to the new one, or
- * nowhere, and never into a file of the program's that has got its number. */
+/* Where the library's messages go when the program has changed its standard error: to the new one, or
+ * nowhere, and never into a file that got the same descriptor number. */
 #include "interpose_support.h"
 
 #include <stdio.h>
@@ -16,9 +16,9 @@ static char folder[] = "/tmp/gpucap-stderr.XXXXXX", file[64];
 
 void setUp(void)
 {
-    strcpy(folder + sizeof folder - 7, "XXXXXX");
+    strcpy(folder + sizeof(folder) - 7, "XXXXXX");
     TEST_ASSERT_NOT_NULL(mkdtemp(folder));
-    snprintf(file, sizeof file, "%s/file", folder);
+    snprintf(file, sizeof(file), "%s/file", folder);
 }
 
 void tearDown(void)
@@ -31,7 +31,7 @@ static struct spawn_result take(const char *mode)
 {
     char steps[128];
 
-    snprintf(steps, sizeof steps, "%s %s", mode, file);
+    snprintf(steps, sizeof(steps), "%s %s", mode, file);
     struct spawn_result r = interpose_take(&run, steps);
     TEST_ASSERT_EQUAL_INT_MESSAGE(0, r.status, r.err);
     TEST_ASSERT_NOT_NULL_MESSAGE(strstr(r.out, ANSWER), r.out);
@@ -43,7 +43,7 @@ static void untouched(const char *mode, const char *content)
 {
     char want[64];
 
-    snprintf(want, sizeof want, ANSWER "file: %s", content);
+    snprintf(want, sizeof(want), ANSWER "file: %s", content);
     struct spawn_result r = take(mode);
     TEST_ASSERT_EQUAL_STRING_MESSAGE(want, r.out, mode);
     TEST_ASSERT_EQUAL_STRING_MESSAGE("", r.err, mode);
@@ -89,7 +89,7 @@ static void test_lines_go_to_a_log_that_the_program_puts_in_place(void)
 {
     static const char *const modes[] = {"dup2", "dup3", "freopen", "freopen64"};
 
-    for (size_t i = 0; i < sizeof modes / sizeof *modes; i++) {
+    for (size_t i = 0; i < sizeof(modes) / sizeof(*modes); i++) {
         logged(modes[i]);
         tearDown(), setUp();
     }
@@ -121,7 +121,7 @@ static void test_a_program_started_without_stderr_has_none(void)
     struct spawn_env *env = interpose_env(&run);
     char command[512];
 
-    snprintf(command, sizeof command, "exec %s dlsym append %s 2>&-", interpose_program(run.program), file);
+    snprintf(command, sizeof(command), "exec %s dlsym append %s 2>&-", interpose_program(run.program), file);
     const char *argv[] = {"sh", "-c", command, NULL};
     struct spawn_result r = spawn_run(env, argv, NULL);
     TEST_ASSERT_EQUAL_STRING_MESSAGE(ANSWER "file: data\n", r.out, r.err);

@@ -1,4 +1,5 @@
-/* interpose_support: see interpose_support.h. */
+/* interpose_support: runs test programs under libgpucap.so and checks each line of their output. See
+ * interpose_support.h. */
 #include "interpose_support.h"
 
 #include <stdio.h>
@@ -12,7 +13,7 @@ const char *interpose_program(const char *name)
 {
     char relative[128];
 
-    snprintf(relative, sizeof relative, "tests/integration/%s", name);
+    snprintf(relative, sizeof(relative), "tests/integration/%s", name);
     return spawn_build_path(relative);
 }
 
@@ -20,7 +21,7 @@ void interpose_need_sim(void)
 {
     static const char *const needed[] = {"sim/libcuda.so.1", "sim/libnvidia-ml.so.1", "libgpucap.so"};
 
-    for (size_t i = 0; i < sizeof needed / sizeof *needed; i++) {
+    for (size_t i = 0; i < sizeof(needed) / sizeof(*needed); i++) {
         if (access(spawn_build_path(needed[i]), R_OK)) {
             fprintf(stderr, "skipped: %s is not built\n", needed[i]);
             exit(SPAWN_SKIP);
@@ -51,7 +52,7 @@ void interpose_preload(struct spawn_env *env, const char *library, bool before)
     char both[2048];
 
     TEST_ASSERT_NOT_NULL(at);
-    snprintf(both, sizeof both, "%.*s%s:%s%s", (int)(at - all), all,
+    snprintf(both, sizeof(both), "%.*s%s:%s%s", (int)(at - all), all,
              before ? interpose_program(library) : own, before ? own : interpose_program(library),
              at + strlen(own));
     spawn_env_set(env, "LD_PRELOAD", both);

@@ -1,5 +1,5 @@
-/* interpose_support: runs prog_steps and friends under libgpucap.so on a simulated machine of their own, and
- * checks every line they say. Owns no lock. */
+/* interpose_support: runs prog_steps and other programs under libgpucap.so on a simulated machine of their
+ * own, and checks every line of their output. Owns no lock. */
 #ifndef TESTS_INTEGRATION_INTERPOSE_SUPPORT_H
 #define TESTS_INTEGRATION_INTERPOSE_SUPPORT_H
 

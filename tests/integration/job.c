@@ -62,7 +62,7 @@ static void test_idle_memory_of_one_process_serves_the_other(void)
     with_and_without_pool("lends", "off");
 }
 
-/* Giving back takes the other process longer than its answer is awaited. */
+/* The other process takes longer to give memory back than its answer is awaited. */
 static void test_idle_memory_of_a_slow_process_serves_the_other(void)
 {
     struct spawn_env *env = wrapped("on", "off");
@@ -230,7 +230,7 @@ static struct spawn_result ask_free(struct spawn_env *env, const char *programs)
     static const char script[] = "for i in $1; do \"$0\" --mode=greedy > out.$i & done; wait; cat out.*";
     char folder[256];
 
-    snprintf(folder, sizeof folder, "cd %s && %s", cli_folder(), script);
+    snprintf(folder, sizeof(folder), "cd %s && %s", cli_folder(), script);
     return spawn_run(
         env, (const char *[]){"sh", "-c", folder, spawn_build_path("tests/gpu/fill_dl"), programs, NULL},
         NULL);
@@ -325,7 +325,7 @@ static void test_a_limit_for_a_card_that_is_not_there_refuses_cuda_and_lists_the
         {"0=1G,1=1G", "gpucap: max names device 1, and there is none; CUDA is refused\n"},
         {"GPU-abcd=1G", "gpucap: max names the card GPU-abcd, and it is not here; CUDA is refused\n"}};
 
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
         struct spawn_result r = say("hopeless", cases[i].cap, NULL);
 
         TEST_ASSERT_NOT_NULL_MESSAGE(strstr(r.err, cases[i].line), r.err);
@@ -384,8 +384,8 @@ static void test_a_run_inside_a_run_stays_in_its_job(void)
     spawn_env_free(env);
 }
 
-/* Without a ledger each process has the cap by itself: the scenario finds out, and one line says so. */
-static void test_without_a_ledger_the_cap_holds_for_each_process_and_it_is_said(void)
+/* Without a ledger each process has the whole cap for itself, and one line says so. */
+static void test_without_a_ledger_the_cap_holds_for_each_process_and_that_is_reported(void)
 {
     struct spawn_env *env = plain();
     struct spawn_result r = run_command(env, (const char *[]){"--max=1G", "--ledger=off", NULL}, "hopeless");
@@ -429,6 +429,6 @@ int main(void)
     RUN_TEST(test_a_limit_for_a_card_that_is_not_there_refuses_cuda_and_lists_the_cards);
     RUN_TEST(test_what_one_run_starts_is_one_job);
     RUN_TEST(test_a_run_inside_a_run_stays_in_its_job);
-    RUN_TEST(test_without_a_ledger_the_cap_holds_for_each_process_and_it_is_said);
+    RUN_TEST(test_without_a_ledger_the_cap_holds_for_each_process_and_that_is_reported);
     return UNITY_END();
 }

@@ -1,6 +1,6 @@
-/* limits: a cap holds for memory that is taken in ways that are easily overlooked, and none of them makes the
- * program wait where CUDA does not. Each promise is a scenario of prog_limits, which checks itself; natively
- * it says what CUDA does. */
+/* limits: a cap holds for memory that is allocated in unusual ways, and never makes a program wait where CUDA
+ * does not. Each promise is a scenario of prog_limits, which checks itself; run natively, it shows what CUDA
+ * does. */
 #include "spawn.h"
 #include "unity.h"
 
@@ -130,7 +130,7 @@ static void test_a_chunk_that_could_not_be_made_does_not_end_exports(void)
 {
     static const char *const faults[] = {"cuMemCreate:1=999", "cuMemCreate:2=999", "cuMemCreate:3=999"};
 
-    for (size_t i = 0; i < sizeof faults / sizeof *faults; i++) {
+    for (size_t i = 0; i < sizeof(faults) / sizeof(*faults); i++) {
         run_with_fault("create_again", NATIVE, faults[i]);
         run_with_fault("create_again", STRICT, faults[i]);
     }

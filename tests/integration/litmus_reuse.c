@@ -1,8 +1,8 @@
-/* litmus_reuse: no kernel ever sees that the block it reads has been freed and handed out again.
+/* litmus_reuse: no kernel reads wrong bytes because the block it reads was freed and handed out again.
  *
- * Runs tests/gpu/litmus on simgpu: over a list of freed blocks without fences, where every scenario must be
- * seen to fail (otherwise it would show nothing), and under libgpucap.so in both modes of free, where none
- * may. tools/gpu-check runs the same on a real card.
+ * Runs tests/gpu/litmus on simgpu: over a list of freed blocks without fences, where every scenario must fail
+ * (otherwise it would prove nothing), and under libgpucap.so in both modes of free, where none may.
+ * tools/gpu-check runs the same on a real card.
  */
 #include "spawn.h"
 #include "unity.h"

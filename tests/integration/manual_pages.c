@@ -18,7 +18,7 @@ static const struct page {
     {"fleet", "--man", "--help"},
     {"scenarios", "--man", "--help"},
 };
-enum { PAGES = sizeof pages / sizeof *pages };
+enum { PAGES = sizeof(pages) / sizeof(*pages) };
 
 void setUp(void)
 {
@@ -71,7 +71,7 @@ static void test_a_page_has_every_option_of_the_help(void)
             if (!option_of_line(line, name))
                 continue;
             options++;
-            snprintf(message, sizeof message, "%s: %s", pages[i].program, name);
+            snprintf(message, sizeof(message), "%s: %s", pages[i].program, name);
             TEST_ASSERT_NOT_NULL_MESSAGE(strstr(page.out, name), message);
         }
         TEST_ASSERT_TRUE_MESSAGE(options > 5, pages[i].program);
@@ -84,7 +84,7 @@ static const char *page_file(const char *program)
 {
     char name[NAME_ROOM];
 
-    snprintf(name, sizeof name, "%s.1", program);
+    snprintf(name, sizeof(name), "%s.1", program);
     return spawn_build_path(name);
 }
 

@@ -47,7 +47,7 @@ static void expect(const char *code, const char *blocks, struct spawn_result *r)
     TEST_ASSERT_EQUAL_STRING_MESSAGE(blocks, spawn_value(r->out, "blocks"), r->err);
 }
 
-static void test_a_nudged_cache_serves_the_other_process_and_it_is_said(void)
+static void test_a_nudged_cache_serves_the_other_process_and_the_log_says_so(void)
 {
     struct spawn_result r = run("on", "400", NULL);
 
@@ -59,7 +59,7 @@ static void test_a_nudged_cache_serves_the_other_process_and_it_is_said(void)
     spawn_result_free(&r);
 }
 
-static void test_without_the_option_nobody_is_nudged(void)
+static void test_without_the_option_no_process_is_nudged(void)
 {
     struct spawn_result r = run(NULL, "400", NULL);
 
@@ -76,7 +76,7 @@ static void test_a_program_in_a_capture_is_not_nudged(void)
     spawn_result_free(&r);
 }
 
-static void test_nobody_is_nudged_while_there_is_room(void)
+static void test_no_process_is_nudged_while_there_is_room(void)
 {
     struct spawn_result r = run("on", "100", NULL);
 
@@ -88,9 +88,9 @@ static void test_nobody_is_nudged_while_there_is_room(void)
 int main(void)
 {
     UNITY_BEGIN();
-    RUN_TEST(test_a_nudged_cache_serves_the_other_process_and_it_is_said);
-    RUN_TEST(test_without_the_option_nobody_is_nudged);
+    RUN_TEST(test_a_nudged_cache_serves_the_other_process_and_the_log_says_so);
+    RUN_TEST(test_without_the_option_no_process_is_nudged);
     RUN_TEST(test_a_program_in_a_capture_is_not_nudged);
-    RUN_TEST(test_nobody_is_nudged_while_there_is_room);
+    RUN_TEST(test_no_process_is_nudged_while_there_is_room);
     return UNITY_END();
 }

@@ -13,7 +13,7 @@ static char folder[] = "/tmp/nvtx.XXXXXX", path[128];
 
 void setUp(void)
 {
-    snprintf(path, sizeof path, "%s/recording", folder);
+    snprintf(path, sizeof(path), "%s/recording", folder);
     unlink(path);
 }
 
@@ -116,7 +116,7 @@ static struct spawn_result command(const char *option, const char *tool)
     spawn_env_set(env, "HOME", "/nonexistent");
     if (tool)
         spawn_env_set(env, "NVTX_INJECTION64_PATH", tool);
-    snprintf(record, sizeof record, "--record=%s", path);
+    snprintf(record, sizeof(record), "--record=%s", path);
     const char *argv[] = {spawn_build_path("gpucap"),
                           "run",
                           record,

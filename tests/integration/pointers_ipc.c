@@ -21,7 +21,7 @@ static void run_freeing(const char *program, const char *scenario, const char *c
     struct spawn_env *env = spawn_env_new();
     char path[64];
 
-    snprintf(path, sizeof path, "tests/integration/%s", program);
+    snprintf(path, sizeof(path), "tests/integration/%s", program);
     spawn_sim(env, cards, NULL);
     spawn_env_set(env, "HOME", "/nonexistent"); /* no user's own settings */
     spawn_env_set(env, "PROG_OTHER_MAX", "600M");
@@ -86,7 +86,7 @@ static void test_a_block_freed_while_open_stays_and_comes_back(void)
     run("prog_ipc", "freed_while_open", TIGHT, true);
 }
 
-static void test_a_handle_nobody_opens_holds_nothing_back(void)
+static void test_a_handle_that_is_never_opened_holds_no_memory(void)
 {
     both("never_opened", TIGHT);
 }
@@ -111,7 +111,7 @@ static void test_the_end_of_a_context_ends_what_it_shared(void)
     both("context_ends", CARD);
 }
 
-static void test_nobody_uses_a_context_that_is_being_destroyed(void)
+static void test_the_library_never_uses_a_context_that_is_being_destroyed(void)
 {
     both("closed_while_context_ends", CARD);
     both("closes_while_context_ends", CARD);
@@ -133,7 +133,7 @@ static void test_threads_open_and_close_at_once(void)
     both("threads", CARD);
 }
 
-static void test_nobody_waits_for_a_close_that_waits_for_the_device(void)
+static void test_no_thread_waits_for_a_close_that_waits_for_the_device(void)
 {
     each_way("prog_closes", "forks_beside_a_close", CARD);
     each_way("prog_closes", "opens_beside_a_close", CARD);
@@ -237,16 +237,16 @@ int main(void)
     RUN_TEST(test_work_of_before_a_block_was_taken_is_not_seen_by_who_opens_it);
     RUN_TEST(test_every_code_is_the_native_one);
     RUN_TEST(test_a_block_freed_while_open_stays_and_comes_back);
-    RUN_TEST(test_a_handle_nobody_opens_holds_nothing_back);
+    RUN_TEST(test_a_handle_that_is_never_opened_holds_no_memory);
     RUN_TEST(test_a_killed_process_gives_back_what_it_had_open);
     RUN_TEST(test_opened_memory_is_not_charged);
     RUN_TEST(test_a_dead_exporter_is_an_error_and_no_hang);
     RUN_TEST(test_the_end_of_a_context_ends_what_it_shared);
-    RUN_TEST(test_nobody_uses_a_context_that_is_being_destroyed);
+    RUN_TEST(test_the_library_never_uses_a_context_that_is_being_destroyed);
     RUN_TEST(test_forked_children_change_nothing);
     RUN_TEST(test_an_unwrapped_process_gets_the_drivers_own_error);
     RUN_TEST(test_threads_open_and_close_at_once);
-    RUN_TEST(test_nobody_waits_for_a_close_that_waits_for_the_device);
+    RUN_TEST(test_no_thread_waits_for_a_close_that_waits_for_the_device);
     RUN_TEST(test_a_close_destroys_no_capture);
     RUN_TEST(test_a_block_closed_beside_a_capture_goes_back);
     RUN_TEST(test_a_block_opened_in_a_green_context_goes_back);

@@ -23,7 +23,7 @@ static char *take(const char *program, const char *lookup, bool pooled)
     struct spawn_env *env = spawn_env_new();
     char machine[128];
 
-    snprintf(machine, sizeof machine, "%s-%u", spawn_sim_id(), turn++);
+    snprintf(machine, sizeof(machine), "%s-%u", spawn_sim_id(), turn++);
     spawn_env_set(env, "ASAN_OPTIONS", "detect_leaks=0"); /* the same for both kinds of run */
     spawn_env_prepend(env, "TSAN_OPTIONS", "atexit_sleep_ms=0", ' ');
     spawn_sim(env, CARD, machine);

@@ -1,5 +1,5 @@
-/* prog_api: programs that know of gpucap and ask it (gpucap.h). One scenario a run; see prog_check.h. Not for
- * a run without the library. */
+/* prog_api: programs that use gpucap.h. One scenario per run; see prog_check.h. Runs only under the library.
+ */
 #include "prog_check.h"
 
 #include <dlfcn.h>
@@ -13,7 +13,7 @@ static struct gpucap_stats stats(void)
 {
     struct gpucap_stats s;
 
-    MUST(0, gpucap_stats(0, &s, sizeof s));
+    MUST(0, gpucap_stats(0, &s, sizeof(s)));
     return s;
 }
 
@@ -27,7 +27,7 @@ static size_t told_free(void)
 
 /* ---- the limit ---- */
 
-/* What is cached makes way for a lower limit, what is live stays, and what does not fit is refused. */
+/* A lower limit releases cached memory, keeps live blocks, and refuses what does not fit. */
 static void lowered(void)
 {
     CUdeviceptr live, freed, more;
@@ -80,7 +80,7 @@ static void nvml_tells(uint64_t limit)
     MUST(true, memory.used + memory.free <= limit);
 }
 
-/* Both ways of asking tell the limit as it is. */
+/* The driver and NVML both report the current limit. */
 static void nvml_knows(void)
 {
     CUdeviceptr block;
@@ -120,7 +120,7 @@ static void cleared_or_refused(void)
 
     prog_context(0);
     refuses_dirty("cuStreamCreate:*=2", CUDA_ERROR_OUT_OF_MEMORY, 8 * MIB); /* before there is a stream */
-    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+    for (size_t i = 0; i < sizeof(sizes) / sizeof(*sizes); i++) {
         refuses_dirty("cuMemsetD8Async:*=1", CUDA_ERROR_INVALID_VALUE, sizes[i]);
         refuses_dirty("cuStreamSynchronize:*=999", CUDA_ERROR_UNKNOWN, sizes[i]);
     }
@@ -132,7 +132,7 @@ static void cleared_or_refused(void)
 static void free_behind_work(CUstream first, CUstream second)
 {
     static const size_t sizes[] = {1000, 100000, 8 * MIB, 64 * MIB};
-    enum { SIZES = sizeof sizes / sizeof *sizes };
+    enum { SIZES = sizeof(sizes) / sizeof(*sizes) };
     CUdeviceptr blocks[SIZES];
 
     for (int i = 0; i < SIZES; i++)
@@ -144,7 +144,7 @@ static void free_behind_work(CUstream first, CUstream second)
     }
 }
 
-/* They are told to be free when the program has waited. */
+/* Their bytes are reported as free when the program has waited. */
 static void free_when_waited(void)
 {
     CUstream first, second;
@@ -159,8 +159,8 @@ static void free_when_waited(void)
     MUST(0, stats().pending);
 }
 
-/* What is told to be free can be had, whatever still waits for work; and so can what the driver needs for a
- * stream, out of what has just been freed. */
+/* What is reported as free can be allocated, even if work is pending on it; so can the memory that the driver
+ * needs for a stream, from what was just freed. */
 static void told_can_be_had(void)
 {
     CUstream first, second, more;
@@ -189,7 +189,7 @@ static void be_late(void *unused)
     usleep(20000);
 }
 
-/* With decay=0 they are the driver's again then, though nobody frees or asks for anything. */
+/* With decay=0 the bytes then go back to the driver, without another allocation or free. */
 static void given_back_when_waited(void)
 {
     CUstream first, second;
@@ -235,7 +235,7 @@ static void failed_wait(void)
     MUST(before, told_free());
 }
 
-/* The helper thread gives back what nobody uses. */
+/* The helper thread gives idle memory back. */
 static void given_back_in_time(void)
 {
     CUdeviceptr block;
@@ -262,7 +262,7 @@ static uint64_t stitches_for_96_mib(void)
     return stats().stitches;
 }
 
-/* With much slack a pool rather grows than moves chunks, and with little moves them. */
+/* With much slack a pool grows rather than moving chunks; with little it moves them. */
 static void much_slack(void)
 {
     MUST(0, stitches_for_96_mib());
@@ -328,7 +328,7 @@ static void refused_peer(void)
         MUST(3, access_of(blocks[i], 0));
 }
 
-/* A request that cannot be met costs nothing that is held for others that can. */
+/* A request that cannot be met does not release memory that is held for others. */
 static void refused_in_vain(void)
 {
     CUdeviceptr blocks[16], never;
@@ -368,7 +368,7 @@ static void names_end(void)
     MUST(12 * MIB + 1024, under("weights"));
     MUST(0, cuMemAlloc(&large, 2 * MIB));
     MUST(0, cuMemAlloc(&small, 512));
-    MUST(0, cuMemFree(large)); /* kept by the thread: under no name */
+    MUST(0, cuMemFree(large)); /* cached by the thread: no longer under a tag */
     MUST(0, cuMemFree(small));
     MUST(0, cuCtxDestroy(other));
     MUST(4 * MIB, under("weights"));
@@ -377,7 +377,7 @@ static void names_end(void)
     MUST(0, under("weights"));
 }
 
-/* ---- what there is no answer to ---- */
+/* ---- calls without an answer ---- */
 
 static void no_answers(void)
 {
@@ -385,8 +385,8 @@ static void no_answers(void)
     uint64_t given = 1;
 
     prog_context(0);
-    MUST(-1, gpucap_stats(77, &s, sizeof s));
-    MUST(-1, gpucap_stats(-1, &s, sizeof s));
+    MUST(-1, gpucap_stats(77, &s, sizeof(s)));
+    MUST(-1, gpucap_stats(-1, &s, sizeof(s)));
     MUST(-1, gpucap_trim(77, 1, &given));
     MUST(-1, gpucap_trim(0, 1, &given)); /* no pool yet */
     MUST(-1, gpucap_set_limit(77, MIB));
@@ -413,5 +413,5 @@ int main(int argc, char **argv)
         {"no_answers", no_answers},
     };
 
-    return prog_main(argc, argv, all, sizeof all / sizeof *all);
+    return prog_main(argc, argv, all, sizeof(all) / sizeof(*all));
 }

@@ -1,5 +1,5 @@
-/* prog_bare_nvml: an NVML that says when it is loaded. It has none of NVML's names, so it serves for nothing
- * and each thread that wants it loads it anew. */
+/* prog_bare_nvml: an NVML that says when it is loaded. It has none of NVML's names, so that it is useless and
+ * each thread that needs NVML loads it again. */
 #include <string.h>
 #include <unistd.h>
 

@@ -106,7 +106,7 @@ static int take_all(CUresult (*take)(CUdeviceptr *block), CUdeviceptr *blocks)
     return count;
 }
 
-/* All of it in one way, and then none is left for the others. */
+/* Takes everything in one way; then nothing is left for the others. */
 static void fill(CUresult (*take)(CUdeviceptr *block))
 {
     static CUdeviceptr blocks[ALLOCS + 1];
@@ -145,7 +145,7 @@ static void arrays(void)
     fill(take_array);
 }
 
-/* What is freed can be had again, all of it and in any way. */
+/* Everything that is freed can be allocated again, in any way. */
 static void again(void)
 {
     static CUdeviceptr blocks[ALLOCS + 1];
@@ -168,7 +168,7 @@ static void again(void)
 #define THREADS 4
 #define ROUNDS  30
 
-/* Takes what it gets in one way, and gives it back where that is quickly done, again and again. */
+/* Allocates in one way, and frees where that is quick, again and again. */
 static void *race(void *argument)
 {
     CUresult (*const ways[])(CUdeviceptr *) = {take_async, take_graph, take_block, take_async};
@@ -299,5 +299,5 @@ int main(int argc, char **argv)
         {"slice", slice},   {"unnamed", unnamed},
     };
 
-    return prog_main(argc, argv, all, sizeof all / sizeof *all);
+    return prog_main(argc, argv, all, sizeof(all) / sizeof(*all));
 }

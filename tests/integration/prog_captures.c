@@ -1,5 +1,5 @@
-/* prog_captures: programs that capture, and that take and free memory meanwhile, in other threads and into
- * the graph itself. Natively nobody notices the other. One scenario a run. */
+/* prog_captures: programs that capture a stream and meanwhile allocate and free memory, in other threads and
+ * in the graph itself. Natively the two do not affect each other. One scenario per run. */
 #include "prog_check.h"
 
 #include <pthread.h>
@@ -35,7 +35,7 @@ static void *frees_behind_work(void *context)
     return NULL;
 }
 
-/* One thread captures, others free blocks without a pause: none of them notices. */
+/* One thread captures while others free blocks all the time: neither affects the other. */
 static void captures_beside_frees(void)
 {
     pthread_t ids_[2];
@@ -92,7 +92,7 @@ static void freed_beside_a_capture(void)
 
 /* ---- what a capture takes and frees ---- */
 
-/* The thread's own default stream has entry points of its own, which mean it by NULL. */
+/* Entry points of per-thread default streams, which mean that stream by NULL. */
 static void *own_entry(const char *name)
 {
     void *found = NULL;
@@ -117,7 +117,7 @@ static void free_into(CUstream stream, free_async *give, CUstream named)
     MUST(true, give(block, named) != CUDA_SUCCESS);
     MUST(0, cuStreamIsCapturing(stream, &status));
     MUST(true, status != CU_STREAM_CAPTURE_STATUS_NONE);
-    /* Whether the refusal has spoilt the capture is the driver's affair: the end says the same. */
+    /* The driver decides whether the refusal invalidates the capture; ending it must agree. */
     MUST(status == CU_STREAM_CAPTURE_STATUS_ACTIVE, cuStreamEndCapture(stream, &graph) == CUDA_SUCCESS);
     if (graph)
         MUST(0, cuGraphDestroy(graph));
@@ -141,7 +141,7 @@ static void freed_into_a_graph(void)
     free_into(CU_STREAM_PER_THREAD, own, NULL);
 }
 
-/* A captured allocation takes nothing: it is neither refused for lack of memory nor waited for. */
+/* A captured allocation takes no memory: it is neither refused nor waited for. */
 static void alloc_into(CUstream stream, alloc_async *take, CUstream named, size_t bytes)
 {
     CUdeviceptr block;
@@ -217,7 +217,7 @@ static void begin_streams(void)
     MUST(0, cuMemAlloc(&word, 4096));
 }
 
-/* The main stream works until it is let go, and a block has been freed behind it. */
+/* The main stream works until go_on(), and a block has been freed behind that work. */
 static void begin_work(bool several_streams)
 {
     CUdeviceptr block;
@@ -240,7 +240,7 @@ static void *begins(void *stream)
     return NULL;
 }
 
-/* What the thread does that will let the work go. Whoever waits meanwhile, it does not. */
+/* Ends the work of the main stream. The thread that calls this must not be made to wait for it. */
 static void go_on(void)
 {
     size_t free_bytes, total;
@@ -340,7 +340,7 @@ static void exported_beside_a_beginning(void)
 
     if (prog_is_other()) {
         prog_context(0);
-        prog_receive(&handle, sizeof handle);
+        prog_receive(&handle, sizeof(handle));
         MUST(0, cuIpcOpenMemHandle(&block, handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS));
         prog_fill(block, 7, 2 * MIB);
         prog_signal();
@@ -360,7 +360,7 @@ static void exported_beside_a_beginning(void)
     usleep(50000);
     MUST(0, pthread_create(&waker, NULL, lets_go_later, (void *)300));
     MUST(0, cuIpcGetMemHandle(&handle, again));
-    prog_send(&handle, sizeof handle);
+    prog_send(&handle, sizeof(handle));
     prog_await();
     MUST(0, pthread_join(waker, NULL));
     MUST(0, pthread_join(beginner, NULL));
@@ -433,7 +433,7 @@ static void take_until_it_ends(void *(*takes)(void *))
     MUST(0, pthread_join(ender, NULL));
 }
 
-/* The thread that began it has gone; another one may lie where it lay. */
+/* The thread that began it has ended, and another may have its address. */
 static void begun_by_the_dead(void)
 {
     pthread_t dead;
@@ -480,7 +480,8 @@ static void *ends_when_it_can(void *unused)
     return unused;
 }
 
-/* One thread begins and two end the captures of one stream. When all have ended nobody thinks one is open. */
+/* One thread begins and two end the captures of one stream. When all have ended, the library knows that none
+ * is open. */
 static void handed_over(void)
 {
     void *(*const parts[])(void *) = {begins_when_it_can, ends_when_it_can, ends_when_it_can};
@@ -518,5 +519,5 @@ int main(int argc, char **argv)
         {"handed_over", handed_over},
     };
 
-    return prog_main(argc, argv, all, sizeof all / sizeof *all);
+    return prog_main(argc, argv, all, sizeof(all) / sizeof(*all));
 }

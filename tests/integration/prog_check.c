@@ -1,4 +1,4 @@
-/* prog_check: see prog_check.h. */
+/* prog_check: steps and scenarios of programs that check themselves. See prog_check.h. */
 #include "prog_check.h"
 
 #include <dlfcn.h>
@@ -69,9 +69,9 @@ long prog_wrong(CUdeviceptr block, unsigned char byte, size_t bytes)
 
     MUST(true, host != NULL);
     MUST(0, cuMemcpyDtoH(host, block, bytes));
-    memset(right, byte, sizeof right);
-    for (size_t at = 0; at < bytes; at += sizeof right) {
-        const size_t count = bytes - at < sizeof right ? bytes - at : sizeof right;
+    memset(right, byte, sizeof(right));
+    for (size_t at = 0; at < bytes; at += sizeof(right)) {
+        const size_t count = bytes - at < sizeof(right) ? bytes - at : sizeof(right);
 
         if (memcmp(host + at, right, count) == 0)
             continue;
@@ -110,7 +110,7 @@ pid_t prog_start(bool bare)
     const pid_t pid = fork();
     if (pid == 0) {
         close(ends[0]);
-        snprintf(end, sizeof end, "%d", ends[1]);
+        snprintf(end, sizeof(end), "%d", ends[1]);
         if (bare)
             unsetenv("LD_PRELOAD");
         execl(self, self, scenario, end, (char *)NULL);

@@ -1,6 +1,6 @@
 /* prog_check: what the programs that check themselves share: steps that must hold, a table of scenarios, and
- * another process of the same program. They are linked with the driver and know nothing of gpucap, so each
- * scenario is also run natively: it says what CUDA does. Owns no lock.
+ * another process of the same program. They are linked with the driver and know nothing of gpucap, so that
+ * each scenario also runs natively and shows what CUDA does. Owns no lock.
  */
 #ifndef TESTS_INTEGRATION_PROG_CHECK_H
 #define TESTS_INTEGRATION_PROG_CHECK_H
@@ -31,7 +31,7 @@ int prog_main(int argc, char **argv, const struct prog_scenario *scenarios, size
 CUcontext prog_context(int card);
 
 void prog_fill(CUdeviceptr block, unsigned char byte, size_t bytes);
-/* Bytes that are not so. */
+/* Returns the number of bytes that differ. */
 long prog_wrong(CUdeviceptr block, unsigned char byte, size_t bytes);
 
 /* Starts NVML: its handle of the first card, and where to find more of it. */
@@ -43,7 +43,8 @@ bool prog_is_other(void);
 bool prog_is_bare(void);
 /* A process that runs the same scenario, without the library if `bare`. */
 pid_t prog_start(bool bare);
-/* Between the two: whole messages, and a number as a sign. They end the program when the other is gone. */
+/* Messages between the two processes, and a number as a signal. They end the program if the other process has
+ * ended. */
 void prog_send(const void *data, size_t bytes);
 void prog_receive(void *data, size_t bytes);
 void prog_signal(void);
@@ -52,7 +53,7 @@ void prog_await(void);
 bool prog_poll(void);
 /* Waits for the other process, which must end well. */
 void prog_join(pid_t pid);
-/* Waits for its end, however it came. */
+/* Waits for its end, whatever its status. */
 void prog_reap(pid_t pid);
 
 #endif

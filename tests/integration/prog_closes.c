@@ -76,7 +76,7 @@ static void forks_beside_a_close(void)
     MUST(0, pthread_join(closer, NULL));
 }
 
-/* And it is the same block: what is opened again stays. */
+/* The same block is opened again meanwhile, and stays valid. */
 static void opens_beside_a_close(void)
 {
     prog_context(0);
@@ -135,7 +135,7 @@ static void *open_and_close(void *unused)
     return unused;
 }
 
-#define CAPTURES_S 2 /* in most runs a close that does not look destroys one sooner */
+#define CAPTURES_S 2 /* in most runs, a close that ignores captures destroys one sooner */
 
 static void captures_beside_closes(void)
 {
@@ -149,7 +149,7 @@ static void captures_beside_closes(void)
         share_often(1);
         return;
     }
-    prog_receive(&sent, sizeof sent);
+    prog_receive(&sent, sizeof(sent));
     MUST(0, cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
     MUST(0, pthread_create(&closer, NULL, open_and_close, NULL));
     while (time(NULL) < until) {
@@ -210,6 +210,21 @@ static void closed_without_a_pool(void)
     close_beside_a_capture();
 }
 
+/* The process that shares a block until the other one has closed it, and then gets its memory back. */
+static void share_until_closed(void)
+{
+    const pid_t pid = prog_start(false);
+    CUdeviceptr block;
+
+    MUST(0, cuMemAlloc(&block, BIG));
+    send_handle(block);
+    prog_await();
+    MUST(0, cuMemFree(block));
+    await_room();
+    prog_signal();
+    prog_join(pid);
+}
+
 /* ---- in a green context ---- */
 
 static CUgreenCtx make_green(void)
@@ -234,14 +249,7 @@ static void closed_after_a_green_context(void)
     CUdeviceptr block;
 
     if (!prog_is_other()) {
-        const pid_t pid = prog_start(false);
-        MUST(0, cuMemAlloc(&block, BIG));
-        send_handle(block);
-        prog_await();
-        MUST(0, cuMemFree(block));
-        await_room();
-        prog_signal();
-        prog_join(pid);
+        share_until_closed();
         return;
     }
     const CUgreenCtx green = make_green();
@@ -274,14 +282,7 @@ static void closed_beside_a_failure(void)
 
     prog_context(0);
     if (!prog_is_other()) {
-        const pid_t pid = prog_start(false);
-        MUST(0, cuMemAlloc(&block, BIG));
-        send_handle(block);
-        prog_await();
-        MUST(0, cuMemFree(block));
-        await_room();
-        prog_signal();
-        prog_join(pid);
+        share_until_closed();
         return;
     }
     MUST(0, cuMemAlloc(&own, MIB));
@@ -312,5 +313,5 @@ int main(int argc, char **argv)
         {"closed_beside_a_failure", closed_beside_a_failure},
     };
 
-    return prog_main(argc, argv, all, sizeof all / sizeof *all);
+    return prog_main(argc, argv, all, sizeof(all) / sizeof(*all));
 }

@@ -1,6 +1,7 @@
-/* prog_deep: loads a plugin so that it is bound past what is preloaded, and uses it: prog_deep HOW FILE WHAT.
+/* prog_deep: loads a plugin so that the loader binds it past preloaded libraries, and uses it: prog_deep HOW
+ * FILE WHAT.
  *
- * HOW: "plain" is by nothing special, "deep" is RTLD_DEEPBIND, "sealed" the same where memory cannot be made
+ * HOW: "plain" is a plain dlopen, "deep" is RTLD_DEEPBIND, "sealed" the same where memory cannot be made
  * writable, "apart" a namespace of its own, "nested" RTLD_DEEPBIND by another such plugin. WHAT: "memory":
  * the plugin takes 800 MiB, then the program 100 MiB; "late": the same, with CUDA started first; "alone":
  * only the program takes; "work": the plugin still writes to blocks that the program frees; prints how many
@@ -44,7 +45,7 @@ static void *load_nested(const char *file)
 {
     char outer[1024];
 
-    snprintf(outer, sizeof outer, "%.*s/libprog_deep_lazy.so", (int)(strrchr(file, '/') - file), file);
+    snprintf(outer, sizeof(outer), "%.*s/libprog_deep_lazy.so", (int)(strrchr(file, '/') - file), file);
     void *(*load)(const char *) =
         (void *(*)(const char *))dlsym(must_load(dlopen(outer, RTLD_LAZY | RTLD_DEEPBIND)), "plugin_load");
     MUST(true, load != NULL);

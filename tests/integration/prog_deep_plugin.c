@@ -1,7 +1,7 @@
-/* prog_deep_plugin: a library that a program loads past everything that is preloaded: it takes memory and
- * submits work on a stream of its own. Linked with the driver, or with PLUGIN_RUNTIME with the static
- * runtime, which finds the driver itself by dlopen and dlsym. With PLUGIN_EARLY in the environment a
- * constructor does so, or takes 400 MiB. */
+/* prog_deep_plugin: a library that a program loads past preloaded libraries. It allocates memory and submits
+ * work on a stream of its own. Linked with the driver, or with PLUGIN_RUNTIME with the static runtime, which
+ * finds the driver itself by dlopen and dlsym. With PLUGIN_EARLY in the environment a constructor does so, or
+ * takes 400 MiB. */
 #include "prog_deep.h"
 
 #include <dlfcn.h>

@@ -1,4 +1,5 @@
-/* prog_driver: see prog_driver.h. Compiled twice: with PROG_DIRECT the program is linked with libcuda. */
+/* prog_driver: how test programs find the driver. See prog_driver.h. Compiled twice: with PROG_DIRECT the
+ * program is linked with libcuda. */
 #include "prog_driver.h"
 
 #include <dlfcn.h>

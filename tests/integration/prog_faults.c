@@ -1,5 +1,5 @@
-/* prog_faults: programs with faults that guard=on and fill=on show, and what stays right meanwhile. One
- * scenario a run; see prog_check.h. Not for a run without the library.
+/* prog_faults: programs with faults that guard=on and fill=on reveal, and correct ones that they must not
+ * affect. One scenario per run; see prog_check.h. Runs only under the library.
  *
  * simgpu refuses copies and fills of unmapped memory with CUDA_ERROR_INVALID_VALUE; a kernel of a real card
  * would get CUDA_ERROR_ILLEGAL_ADDRESS. Natively simgpu knows the exact ends of blocks, which a real card
@@ -16,13 +16,13 @@
 #define FREED 0xDF
 
 static const size_t sizes[] = {1, 1000, 100000, 5 * MIB + 1, 16 * MIB};
-enum { SIZES = sizeof sizes / sizeof *sizes };
+enum { SIZES = sizeof(sizes) / sizeof(*sizes) };
 
 static struct gpucap_stats stats(void)
 {
     struct gpucap_stats s;
 
-    MUST(0, gpucap_stats(0, &s, sizeof s));
+    MUST(0, gpucap_stats(0, &s, sizeof(s)));
     return s;
 }
 
@@ -62,7 +62,7 @@ static void overruns_fail(void)
     }
 }
 
-/* The same without guard: the fault shows nowhere. */
+/* The same without guard: the fault goes unnoticed. */
 static void overruns_pass(void)
 {
     CUdeviceptr block;
@@ -161,7 +161,8 @@ static void within_the_cap(void)
     MUST(before, stats().used);
 }
 
-/* As many pages as are told to be free can be had, and again when they have been freed behind work. */
+/* All pages that are reported as free can be allocated, and again when they have been freed with work
+ * pending. */
 static void told_can_be_had(void)
 {
     static CUdeviceptr blocks[512];
@@ -247,7 +248,7 @@ static void freed_in_stream_order(void)
     }
 }
 
-/* What another process may hold keeps its bytes: the block's own address shows them. */
+/* A block that another process may have open keeps its bytes. */
 static void exported_blocks(void)
 {
     CUipcMemHandle handle;
@@ -295,5 +296,5 @@ int main(int argc, char **argv)
         {"exported_blocks", exported_blocks}, {"captures_live", captures_live},
     };
 
-    return prog_main(argc, argv, all, sizeof all / sizeof *all);
+    return prog_main(argc, argv, all, sizeof(all) / sizeof(*all));
 }

@@ -1,6 +1,6 @@
-/* prog_forger: a process that lies to the library as an exporter of memory does: forged handles, and
- * exporters that answer with nonsense. Each must cost the liar an error code, and the library nothing: no
- * crash, no hang, no descriptor. Speaks the library's own words (interpose/ipc_wire.h). */
+/* prog_forger: a process that deceives the library in the role of an exporter: forged handles, and exporters
+ * that answer with nonsense. The library must return an error code, and not crash, hang or leak a descriptor.
+ * Speaks the library's protocol (interpose/share/ipc_wire.h). */
 #include "prog_share.h"
 
 #include <errno.h>
@@ -24,7 +24,7 @@ static CUresult try_open(const struct ipc_ticket *ticket)
     CUdeviceptr block = 0;
     CUresult result;
 
-    memcpy(&handle, ticket, sizeof handle);
+    memcpy(&handle, ticket, sizeof(handle));
     result = cuIpcOpenMemHandle(&block, handle, OPEN_FLAGS);
     MUST(result == CUDA_SUCCESS, block != 0);
     if (result == CUDA_SUCCESS)
@@ -49,21 +49,21 @@ static void handles(void)
         MUST(0, cuMemAlloc(&block, 1000));
         MUST(0, cuMemAlloc(&block, 10000));
         MUST(0, cuIpcGetMemHandle(&handle, block));
-        prog_send(&handle, sizeof handle);
+        prog_send(&handle, sizeof(handle));
         prog_join(pid);
         return;
     }
-    prog_receive(&good, sizeof good);
-    for (size_t i = 0; i < sizeof good; i++) {
+    prog_receive(&good, sizeof(good));
+    for (size_t i = 0; i < sizeof(good); i++) {
         bad = good;
         ((unsigned char *)&bad)[i] ^= 0x81;
-        if (i - offsetof(struct ipc_ticket, pid) < sizeof bad.pid) /* for messages only */
+        if (i - offsetof(struct ipc_ticket, pid) < sizeof(bad.pid)) /* for messages only */
             continue;
         MUST(i - offsetof(struct ipc_ticket, key) < IPC_KEY ? NO_SUCH_KEY : CUDA_ERROR_INVALID_VALUE,
              try_open(&bad));
     }
     for (int i = 0; i < 200; i++) {
-        MUST(sizeof bad, getrandom(&bad, sizeof bad, 0));
+        MUST(sizeof(bad), getrandom(&bad, sizeof(bad), 0));
         if (i % 2) {
             bad.magic = good.magic;
             bad.version = good.version;
@@ -71,7 +71,7 @@ static void handles(void)
         }
         MUST(i % 2 ? NO_SUCH_KEY : CUDA_ERROR_INVALID_VALUE, try_open(&bad));
     }
-    memcpy(&handle, &good, sizeof handle);
+    memcpy(&handle, &good, sizeof(handle));
     MUST(0, cuIpcOpenMemHandle(&block, handle, OPEN_FLAGS));
     MUST(0, cuMemGetAddressRange(NULL, &bytes, block));
     MUST(10000, bytes);
@@ -88,9 +88,9 @@ static void handles(void)
 #define SLOW_PARTS 10
 
 enum lie {
-    NONE,            /* shows that the lies below are what is refused */
-    BOARD_NO_SOCKET, /* likewise: then it is asked */
-    HONEST,          /* how many are no lies */
+    NONE,            /* a correct exporter: shows that the lies below are the reason for refusals */
+    BOARD_NO_SOCKET, /* also correct: the importer then asks the exporter */
+    HONEST,          /* number of correct ones */
     /* in its greeting */
     HANGS_UP = HONEST,
     SAYS_LITTLE,
@@ -140,11 +140,11 @@ enum lie {
     NO_MEMORY_BEHIND,
     OTHER_FILES,
     LIES,
-    SLOW = LIES /* no lie, but each chunk takes a while */
+    SLOW = LIES /* correct, but each chunk takes a while */
 };
 
 static enum lie lie;
-static bool on_board; /* it tells them there as well, and not only when it is asked */
+static bool on_board; /* lies on the board as well, and not only in answers */
 static struct ipc_ticket ticket;
 static CUuuid card;
 static CUmemGenericAllocationHandle memory[PARTS];
@@ -258,11 +258,11 @@ static bool send_chunks(int fd, uint64_t first)
     for (uint64_t i = first; i < number_of_chunks() && lie != NO_CHUNKS; i++)
         chunks.list[chunks.count++] = (struct ipc_chunk){ticket.id, ticket.bytes, ticket.offset, PART, card};
     lie_about_chunk(&chunks);
-    count = chunks.count + (unsigned)(lie < sizeof much / sizeof *much && chunks.count ? much[lie] : 0);
+    count = chunks.count + (unsigned)(lie < sizeof(much) / sizeof(*much) && chunks.count ? much[lie] : 0);
     lie_about_packet(&chunks);
     for (unsigned i = 0; i < count; i++)
         fds[i] = chunk_fd(i);
-    const int rc = ipc_wire_send(fd, &chunks, lie == CHUNKS_LITTLE ? 100 : sizeof chunks, fds, count);
+    const int rc = ipc_wire_send(fd, &chunks, lie == CHUNKS_LITTLE ? 100 : sizeof(chunks), fds, count);
     ipc_wire_close(fds, count);
     return rc == 0;
 }
@@ -349,8 +349,8 @@ static bool send_greeting(int fd)
         count = 0;
     if (lie == ONE_DESCRIPTOR || lie == THREE_DESCRIPTORS)
         count = lie == ONE_DESCRIPTOR ? 1 : 3;
-    const int rc = ipc_wire_send(fd, &greeting, sizeof greeting, fds, count);
-    ipc_wire_close(fds, sizeof fds / sizeof *fds);
+    const int rc = ipc_wire_send(fd, &greeting, sizeof(greeting), fds, count);
+    ipc_wire_close(fds, sizeof(fds) / sizeof(*fds));
     return rc == 0;
 }
 
@@ -362,7 +362,7 @@ static bool answer_falsely(int fd, const struct ipc_request *request)
     if (lie == HANGS_UP)
         return false;
     if (lie == SAYS_LITTLE || lie == SAYS_TOO_MUCH)
-        return send(fd, much, lie == SAYS_LITTLE ? 3 : sizeof much, MSG_NOSIGNAL) > 0;
+        return send(fd, much, lie == SAYS_LITTLE ? 3 : sizeof(much), MSG_NOSIGNAL) > 0;
     return request->what == IPC_HELLO ? send_greeting(fd) : send_chunks(fd, request->first);
 }
 
@@ -381,7 +381,7 @@ static void *exporter(void *listener)
         for (nfds_t i = 2; i < n; i++) {
             unsigned none = 0;
 
-            if (list[i].revents && (ipc_wire_receive(list[i].fd, &request, sizeof request, NULL, &none) ||
+            if (list[i].revents && (ipc_wire_receive(list[i].fd, &request, sizeof(request), NULL, &none) ||
                                     !answer_falsely(list[i].fd, &request))) {
                 close(list[i].fd);
                 list[i].fd = -1;
@@ -455,8 +455,7 @@ static void *open_in_vain(void *silent)
     return NULL;
 }
 
-/* One answers nothing at all, and does not even accept. Another one always says something, and is never done.
- */
+/* One exporter never accepts a connection. Another one keeps sending and never finishes. */
 static void slow_exporters(void)
 {
     pthread_t opener, thread;
@@ -512,12 +511,12 @@ static void users_exporter(void)
         if (setresuid(OTHER_USER, OTHER_USER, OTHER_USER))
             _exit(2);
         listener = listen_falsely();
-        if (send(ready[1], &ticket, sizeof ticket, 0) != sizeof ticket)
+        if (send(ready[1], &ticket, sizeof(ticket), 0) != sizeof(ticket))
             _exit(1);
         _exit(is_spoken_to(listener) ? 1 : 0);
     }
     close(ready[1]);
-    if (recv(ready[0], &ticket, sizeof ticket, 0) == sizeof ticket)
+    if (recv(ready[0], &ticket, sizeof(ticket), 0) == sizeof(ticket))
         MUST(CUDA_ERROR_INVALID_VALUE, try_open(&ticket));
     int status;
     MUST(child, waitpid(child, &status, 0));
@@ -534,5 +533,5 @@ int main(int argc, char **argv)
         {"users_exporter", users_exporter},
     };
 
-    return prog_main(argc, argv, all, sizeof all / sizeof *all);
+    return prog_main(argc, argv, all, sizeof(all) / sizeof(*all));
 }

@@ -1,6 +1,6 @@
-/* prog_graphs: graphs that allocate, and what there is for them. Sizes are parts of what the program is told
- * is free, so that each scenario says the same with a cap, without one and natively: a graph that is larger
- * than the card is refused, whichever card that is. See prog_check.h.
+/* prog_graphs: graphs that allocate memory. Sizes are parts of what the program is told is free, so that each
+ * scenario behaves the same with a cap, without one and natively: a graph that is larger than the card is
+ * refused. See prog_check.h.
  */
 #include "prog_check.h"
 
@@ -320,7 +320,7 @@ static void gives_back(void)
     MUST(0, cuGraphExecDestroy(exec));
 }
 
-/* Two that have room beside each other, in any streams; then two of which one must let go. */
+/* Two graphs that fit beside each other, in any streams; then two of which one must release its memory. */
 static void several(void)
 {
     CUstream other;
@@ -413,7 +413,7 @@ static void forked(void)
     MUST(0, cuGraphExecDestroy(unused));
 }
 
-/* Nobody looks into graphs where there is no cap. */
+/* Without a cap the library does not look into graphs. */
 static void unseen(void)
 {
     begin();
@@ -429,7 +429,7 @@ static void unseen(void)
     MUST(0, cuGraphExecDestroy(exec));
 }
 
-/* A graph without allocations is looked at once, and its launches ask nothing. */
+/* A graph without allocations is inspected once, and its launches query nothing. */
 static void plain(void)
 {
     CUdeviceptr block;
@@ -548,7 +548,7 @@ static void threads(void)
 
 static pthread_barrier_t together;
 
-/* Of graphs that have room beside each other, and not much more, none is refused, however they meet. */
+/* Graphs that just fit beside each other are never refused, however their launches overlap. */
 static void *launches_fitting(void *argument)
 {
     CUstream *const own = argument;
@@ -618,5 +618,5 @@ int main(int argc, char **argv)
         {"two_cards", two_cards},
     };
 
-    return prog_main(argc, argv, all, sizeof all / sizeof *all);
+    return prog_main(argc, argv, all, sizeof(all) / sizeof(*all));
 }

@@ -35,7 +35,7 @@ static void *from_arena(size_t bytes, size_t alignment)
     size_t at = atomic_fetch_add(&used, bytes + alignment + sizeof(struct head));
 
     atomic_fetch_add(&calls, 1);
-    if (at + bytes + alignment + sizeof(struct head) > sizeof arena)
+    if (at + bytes + alignment + sizeof(struct head) > sizeof(arena))
         return NULL;
     uintptr_t p = ((uintptr_t)arena + at + sizeof(struct head) + alignment - 1) & ~(uintptr_t)(alignment - 1);
     ((struct head *)p)[-1].bytes = bytes;
@@ -44,7 +44,7 @@ static void *from_arena(size_t bytes, size_t alignment)
 
 static int in_arena(const void *p)
 {
-    return (const char *)p >= arena && (const char *)p < arena + sizeof arena;
+    return (const char *)p >= arena && (const char *)p < arena + sizeof(arena);
 }
 
 void *malloc(size_t bytes)
@@ -82,7 +82,7 @@ void free(void *p)
     if (p && !in_arena(p)) {
         static const char foreign[] = "freed a pointer that is not ours\n";
 
-        (void)!write(STDOUT_FILENO, foreign, sizeof foreign - 1);
+        (void)!write(STDOUT_FILENO, foreign, sizeof(foreign) - 1);
     }
 }
 #endif
@@ -102,17 +102,17 @@ static void remember(void)
 {
     for (int i = 1; i < SIGNALS; i++)
         sigaction(i, NULL, &actions[i]);
-    copy_environment(environment, sizeof environment);
+    copy_environment(environment, sizeof(environment));
 }
 
 static void compare(void)
 {
-    static char now[sizeof environment];
+    static char now[sizeof(environment)];
     sigset_t blocked;
     mode_t mask = umask(0);
 
     umask(mask);
-    copy_environment(now, sizeof now);
+    copy_environment(now, sizeof(now));
     if (strcmp(now, environment))
         printf("the environment changed\n");
     for (int i = 1; i < SIGNALS; i++) {

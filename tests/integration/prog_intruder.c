@@ -1,6 +1,6 @@
-/* prog_intruder: a process that lies to the library as an importer of memory does. Whatever it says, the
- * exporter must not crash, hang or lose a descriptor, and must serve honest importers. Speaks the library's
- * own words (interpose/ipc_wire.h). */
+/* prog_intruder: a process that deceives the library in the role of an importer. Whatever it sends, the
+ * exporter must not crash, hang or leak a descriptor, and must serve other importers. Speaks the library's
+ * protocol (interpose/share/ipc_wire.h). */
 #include "prog_share.h"
 
 #include <errno.h>
@@ -32,7 +32,7 @@ static void ask(int fd, uint32_t what, uint64_t id, uint64_t first)
 {
     const struct ipc_request request = {.magic = IPC_PACKET_MAGIC, .what = what, .id = id, .first = first};
 
-    ipc_wire_send(fd, &request, sizeof request, NULL, 0);
+    ipc_wire_send(fd, &request, sizeof(request), NULL, 0);
 }
 
 /* Waits until the exporter has hung up, and drops what it says before that. */
@@ -57,7 +57,7 @@ static struct ipc_page *greet(int fd)
 
     ask(fd, IPC_HELLO, 0, 0);
     MUST(1, poll(&(struct pollfd){.fd = fd, .events = POLLIN}, 1, 20000));
-    MUST(0, ipc_wire_receive(fd, &greeting, sizeof greeting, fds, &count));
+    MUST(0, ipc_wire_receive(fd, &greeting, sizeof(greeting), fds, &count));
     MUST(IPC_GREETING_FDS, count);
     MUST(0, ipc_page_map(fds[IPC_GREETING_PAGE], &page));
     ipc_wire_close(fds, count);
@@ -76,16 +76,16 @@ static void send_wrong_packets(const struct ipc_ticket *to)
     send(fd, much, 1, MSG_NOSIGNAL);
     await_hang_up(fd);
     fd = connect_to(to);
-    send(fd, much, sizeof much, MSG_NOSIGNAL);
+    send(fd, much, sizeof(much), MSG_NOSIGNAL);
     await_hang_up(fd);
     fd = connect_to(to);
-    send(fd, &wrong, sizeof wrong, MSG_NOSIGNAL); /* of another version */
+    send(fd, &wrong, sizeof(wrong), MSG_NOSIGNAL); /* of another version */
     await_hang_up(fd);
     fd = connect_to(to);
     wrong.magic = IPC_PACKET_MAGIC;
     for (int i = 0; i < IPC_CHUNKS; i++)
         fds[i] = open("/dev/null", O_RDONLY | O_CLOEXEC);
-    ipc_wire_send(fd, &wrong, sizeof wrong, fds, IPC_CHUNKS);
+    ipc_wire_send(fd, &wrong, sizeof(wrong), fds, IPC_CHUNKS);
     ipc_wire_close(fds, IPC_CHUNKS);
     await_hang_up(fd);
 }
@@ -119,18 +119,18 @@ static void flood(const struct ipc_ticket *to)
         connect_to(to);
 }
 
-/* Writes anything into its page, and tells of blocks that it never had open. */
+/* Writes random words into its page, and reports closes of blocks that it never had open. */
 static void scribble(const struct ipc_ticket *to)
 {
     const int fd = connect_to(to);
     struct ipc_page *page = greet(fd);
 
-    memset(page, 0xff, sizeof *page);
+    memset(page, 0xff, sizeof(*page));
     for (int i = 0; i < 100; i++)
         ask(fd, IPC_CLOSED, 0, 0);
-    memset(page, 0, sizeof *page);
+    memset(page, 0, sizeof(*page));
     ask(fd, IPC_CLOSED, 0, 0);
-    munmap(page, sizeof *page);
+    munmap(page, sizeof(*page));
     close(fd);
 }
 
@@ -142,8 +142,8 @@ static void packets(void)
 
     prog_context(0);
     if (prog_is_other()) {
-        prog_receive(&handle, sizeof handle);
-        memcpy(&to, &handle, sizeof to);
+        prog_receive(&handle, sizeof(handle));
+        memcpy(&to, &handle, sizeof(to));
         send_wrong_packets(&to);
         ask_nonsense(&to);
         scribble(&to);
@@ -158,7 +158,7 @@ static void packets(void)
     MUST(0, cuIpcGetMemHandle(&handle, block));
     const pid_t pid = prog_start(false);
     const int before = open_descriptors();
-    prog_send(&handle, sizeof handle);
+    prog_send(&handle, sizeof(handle));
     prog_join(pid);
     await_descriptors(before);
 }
@@ -179,7 +179,7 @@ static int as_other_user(const struct ipc_ticket *to)
         return 2;
     if (connect(fd, (struct sockaddr *)&name, length))
         return 1;
-    ipc_wire_send(fd, &hello, sizeof hello, NULL, 0);
+    ipc_wire_send(fd, &hello, sizeof(hello), NULL, 0);
     return recv(fd, &byte, 1, 0) > 0;
 }
 
@@ -193,7 +193,7 @@ static void other_user(void)
     prog_context(0);
     MUST(0, cuMemAlloc(&block, BYTES));
     MUST(0, cuIpcGetMemHandle(&handle, block));
-    memcpy(&to, &handle, sizeof to);
+    memcpy(&to, &handle, sizeof(to));
     const pid_t child = fork();
     if (child == 0)
         _exit(as_other_user(&to));
@@ -208,5 +208,5 @@ int main(int argc, char **argv)
         {"other_user", other_user},
     };
 
-    return prog_main(argc, argv, all, sizeof all / sizeof *all);
+    return prog_main(argc, argv, all, sizeof(all) / sizeof(*all));
 }

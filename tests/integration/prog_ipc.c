@@ -1,5 +1,5 @@
-/* prog_ipc: memory of one process in another one, by cuIpcGetMemHandle and its kin. One scenario a run; both
- * processes are this program (prog_is_other). */
+/* prog_ipc: memory of one process in another, by cuIpcGetMemHandle and cuIpcOpenMemHandle. One scenario per
+ * run; both processes are this program (prog_is_other). */
 #include "prog_share.h"
 
 #include <pthread.h>
@@ -21,7 +21,7 @@
 /* ---- data ---- */
 
 static const size_t sizes[] = {1, 4096, MIB, ODD_BYTES, 130 * MIB + 3};
-#define SIZES (sizeof sizes / sizeof *sizes)
+#define SIZES (sizeof(sizes) / sizeof(*sizes))
 
 static void share_other(void)
 {
@@ -51,7 +51,7 @@ static void share(void)
     }
     pid_t pid = prog_start(false);
     for (size_t i = 0; i < SIZES; i++) {
-        MUST(0, cuMemAlloc(&neighbour, 1000)); /* so that blocks begin in the midst of something */
+        MUST(0, cuMemAlloc(&neighbour, 1000)); /* so that blocks begin in the middle of a page */
         prog_fill(neighbour, 77, 1000);
         MUST(0, cuMemAlloc(&block, sizes[i]));
         prog_fill(block, (unsigned char)i, sizes[i]);
@@ -72,7 +72,7 @@ static uint64_t attribute(CUpointer_attribute which, CUdeviceptr at)
     return word[0];
 }
 
-/* What was opened is almost a block like others, and its context is the one it was opened in. */
+/* An opened block behaves almost as any other; its context is the one it was opened in. */
 static void opened(void)
 {
     CUcontext context = prog_context(0);
@@ -113,7 +113,7 @@ static void opened(void)
     MUST(CUDA_ERROR_INVALID_VALUE, cuPointerGetAttribute(&word, CU_POINTER_ATTRIBUTE_MAPPED, block));
 }
 
-/* ---- work of before ---- */
+/* ---- earlier work ---- */
 
 #define GATE_US 700000 /* the other process writes before the gate opens, also with sanitizers */
 
@@ -129,8 +129,8 @@ static void gate(void *unused)
     usleep(GATE_US);
 }
 
-/* Freed while a stream is still to fill it, and an equal block is taken: nobody's work but that of the other
- * process may show in what it shares. */
+/* A block is freed while a stream has yet to fill it, and a block of the same size is allocated and shared.
+ * Only the other process's work may show in it. */
 static void share_again(size_t bytes, CUstream stream)
 {
     CUdeviceptr block;
@@ -174,7 +174,7 @@ static void at_rest(void)
         prog_signal();
     }
     for (int several = 0; several < 2; several++) {
-        for (size_t i = 0; i < sizeof shared / sizeof *shared; i++) {
+        for (size_t i = 0; i < sizeof(shared) / sizeof(*shared); i++) {
             if (prog_is_other()) {
                 fill_sent(shared[i]);
                 continue;
@@ -199,13 +199,13 @@ static void codes(void)
         MUST(0, cuMemAlloc(&block, ODD_BYTES));
         MUST(0, cuIpcGetMemHandle(&handle, block));
         MUST(0, cuIpcGetMemHandle(&again, block));
-        MUST(0, memcmp(&handle, &again, sizeof handle));
+        MUST(0, memcmp(&handle, &again, sizeof(handle)));
         MUST(0, cuIpcGetMemHandle(&inside, block + 4096));
         MUST(CUDA_ERROR_INVALID_VALUE, cuIpcGetMemHandle(NULL, block));
         MUST(CUDA_ERROR_INVALID_CONTEXT, cuIpcOpenMemHandle(&p, handle, OPEN_FLAGS));
         MUST(CUDA_ERROR_INVALID_VALUE, cuIpcCloseMemHandle(block));
         pid_t pid = prog_start(false);
-        prog_send(&handle, sizeof handle);
+        prog_send(&handle, sizeof(handle));
         prog_await();
         MUST(0, cuMemFree(block));
         MUST(CUDA_ERROR_INVALID_VALUE, cuIpcGetMemHandle(&handle, block));
@@ -213,7 +213,7 @@ static void codes(void)
         prog_join(pid);
         return;
     }
-    prog_receive(&handle, sizeof handle);
+    prog_receive(&handle, sizeof(handle));
     MUST(CUDA_ERROR_INVALID_VALUE, cuIpcOpenMemHandle(&p, handle, 0));
     MUST(CUDA_ERROR_INVALID_VALUE, cuIpcOpenMemHandle(NULL, handle, OPEN_FLAGS));
     MUST(0, cuIpcOpenMemHandle(&p, handle, OPEN_FLAGS));
@@ -251,8 +251,8 @@ static long wrong_in_big(CUdeviceptr block, unsigned char byte)
     return wrong;
 }
 
-/* Freed by its owner, it stays what it was for whoever has it open, and comes back when that one closes it.
- */
+/* A block that its owner has freed stays valid for the process that has it open, and is released when that
+ * closes it. */
 static void freed_while_open(void)
 {
     CUdeviceptr block, others[4];
@@ -285,7 +285,7 @@ static void freed_while_open(void)
     prog_join(pid);
 }
 
-/* Exported again and again and never opened: nothing stays behind. */
+/* Blocks that are exported again and again and never opened leave nothing behind. */
 static void never_opened(void)
 {
     CUipcMemHandle handle;
@@ -299,7 +299,7 @@ static void never_opened(void)
     }
 }
 
-/* Whoever has it open is killed: the memory comes back. */
+/* The process that has it open is killed: the memory is released. */
 static void killed(void)
 {
     CUdeviceptr block;
@@ -323,7 +323,7 @@ static void killed(void)
     await_room();
 }
 
-/* What is opened belongs to the other process: a small cap does not mind. */
+/* An opened block is charged to its owner and fits under a small cap. */
 static void not_charged(void)
 {
     CUdeviceptr block;
@@ -358,7 +358,7 @@ static void exporter_dies(void)
         pause();
     }
     pid_t pid = prog_start(false);
-    prog_receive(&handle, sizeof handle);
+    prog_receive(&handle, sizeof(handle));
     MUST(0, cuIpcOpenMemHandle(&block, handle, OPEN_FLAGS));
     MUST(0, kill(pid, SIGKILL));
     prog_reap(pid);
@@ -381,7 +381,7 @@ static void context_ends(void)
         MUST(0, cuCtxDestroy(context)); /* with something open in it */
         prog_context(0);
         prog_signal();
-        prog_receive(&handle, sizeof handle);
+        prog_receive(&handle, sizeof(handle));
         prog_await();
         MUST(CUDA_ERROR_INVALID_VALUE, cuIpcOpenMemHandle(&block, handle, OPEN_FLAGS));
         return;
@@ -509,7 +509,7 @@ static void forks(void)
     prog_join(pid);
 }
 
-/* A child of the exporter that no handler of fork knows of ends as any program does. */
+/* A child of the exporter by raw clone(), without fork handlers, ends normally. */
 static void clones(void)
 {
     CUdeviceptr block;
@@ -543,7 +543,7 @@ static void unwrapped(void)
 
     prog_context(0);
     if (prog_is_other()) {
-        prog_receive(&handle, sizeof handle);
+        prog_receive(&handle, sizeof(handle));
         MUST(CUDA_ERROR_INVALID_VALUE, cuIpcOpenMemHandle(&block, handle, OPEN_FLAGS));
         return;
     }
@@ -593,7 +593,7 @@ static void threads(void)
         return;
     }
     for (int i = 0; i < MANY; i++)
-        prog_receive(&many[i], sizeof many[i]);
+        prog_receive(&many[i], sizeof(many[i]));
     for (uintptr_t i = 0; i < THREADS; i++)
         MUST(0, pthread_create(&ids[i], NULL, open_many, (void *)i));
     for (int i = 0; i < THREADS; i++)
@@ -623,7 +623,7 @@ static void cards(void)
         return;
     }
     if (getenv("PROG_BLIND")) {
-        prog_receive(&handle, sizeof handle);
+        prog_receive(&handle, sizeof(handle));
         MUST(CUDA_ERROR_INVALID_DEVICE, cuIpcOpenMemHandle(&block, handle, OPEN_FLAGS));
         return;
     }
@@ -674,5 +674,5 @@ int main(int argc, char **argv)
         {"leave", leave},
     };
 
-    return prog_main(argc, argv, all, sizeof all / sizeof *all);
+    return prog_main(argc, argv, all, sizeof(all) / sizeof(*all));
 }

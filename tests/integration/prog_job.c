@@ -78,7 +78,7 @@ static void give_up_idle(void)
 
 /* ---- one budget ---- */
 
-/* The other holds a half; this process does not get what is beyond the budget, and all that is within it. */
+/* The other process holds a half. This one gets everything within the budget and nothing beyond. */
 static void shared(void)
 {
     struct memory block;
@@ -104,7 +104,7 @@ static void shared(void)
     MUST(0, take(&block, LINEAR, HALF));
 }
 
-/* The other has freed its half and keeps it for later: this process gets it, in whatever form it asks. */
+/* The other process has freed its half and keeps it cached: this one gets it, as any kind of memory. */
 static void lends(void)
 {
     struct memory block;
@@ -157,7 +157,7 @@ static void lends_to_a_graph(void)
         MUST(0, cuCtxSynchronize());
         prog_signal();
         prog_await();
-        unsigned long long (*used)(int) = NULL; /* of this process, by simgpu's books */
+        unsigned long long (*used)(int) = NULL; /* simgpu_used() */
         void *library = dlopen("libcuda.so.1", RTLD_NOW);
         if (library && (*(void **)&used = dlsym(library, "simgpu_used")))
             MUST(true, used(0) >= CONTEXT + 256 * MIB && used(0) < CONTEXT + 384 * MIB);
@@ -175,7 +175,7 @@ static void lends_to_a_graph(void)
     prog_join(pid);
 }
 
-/* The other's idle memory would not help: this process holds too much itself. */
+/* The other process's idle memory would not be enough: this one holds too much itself. */
 static void vain(void)
 {
     struct memory live, block;
@@ -202,7 +202,7 @@ static void vain(void)
     prog_join(pid);
 }
 
-/* What a process held that was killed can be had at once. */
+/* The memory of a killed process is available at once. */
 static void killed(void)
 {
     struct memory block;
@@ -283,8 +283,8 @@ static void cycle(void)
         MUST(CUDA_ERROR_OUT_OF_MEMORY, mine);
         give(&first);
     }
-    prog_send(&mine, sizeof mine);
-    prog_receive(&theirs, sizeof theirs);
+    prog_send(&mine, sizeof(mine));
+    prog_receive(&theirs, sizeof(theirs));
     MUST(true, (mine == CUDA_SUCCESS) != (theirs == CUDA_SUCCESS));
     if (!prog_is_other())
         prog_join(pid);
@@ -493,7 +493,7 @@ static void watch(void)
     MUST(true, total - least - CONTEXT <= BUDGET);
 }
 
-/* The others may just have all that is left. */
+/* Other processes may have all that is left at the moment. */
 static CUcontext context_when_it_fits(void)
 {
     CUcontext made;
@@ -555,5 +555,5 @@ int main(int argc, char **argv)
         {"no_context_in_a_min", no_context_in_a_min},
     };
 
-    return prog_main(argc, argv, scenarios, sizeof scenarios / sizeof *scenarios);
+    return prog_main(argc, argv, scenarios, sizeof(scenarios) / sizeof(*scenarios));
 }

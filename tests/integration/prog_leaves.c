@@ -1,6 +1,6 @@
-/* prog_leaves: a program that ends while a thread which a library has started has not come to run yet, as
- * happens on a busy machine: prog_leaves WAY. That thread runs when exit is in the middle of the destructors.
- * Knows nothing of gpucap; its libnvidia-ml.so.1 is prog_bare_nvml. */
+/* prog_leaves: a program that exits before a thread that a library has started gets to run, as happens on a
+ * busy machine: prog_leaves WAY. That thread runs while exit runs destructors. Knows nothing of gpucap; its
+ * libnvidia-ml.so.1 is prog_bare_nvml. */
 #include "prog_driver.h"
 
 #include <dlfcn.h>

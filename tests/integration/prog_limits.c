@@ -1,4 +1,4 @@
-/* prog_limits: a program that takes memory in ways that are easily overlooked: behind a flag, on another
+/* prog_limits: a program that allocates memory in unusual ways: behind a flag, on another
  * card's stream, without a context, by a kernel's stack, by a descriptor, in a green context. It compares
  * what the card itself has given it with what it was told the card has, which a cap makes less. See
  * prog_check.h. */
@@ -12,7 +12,7 @@
 
 #include "tools/simgpu/simgpu.h"
 
-/* On a real card nobody else knows these figures: there the cap is watched from outside. */
+/* Only simgpu has these figures. On a real card another process watches the cap. */
 #pragma weak simgpu_used
 #pragma weak simgpu_most_used
 #pragma weak simgpu_reset_calls
@@ -20,7 +20,7 @@
 
 #define STEP    (16 * MIB)
 #define ALLOCS  256 /* more than fit */
-#define AT_ONCE 10  /* seconds: far more than any answer takes, and less than for ever */
+#define AT_ONCE 10  /* seconds: far more than any answer takes */
 
 static CUstream stream;
 
@@ -302,7 +302,7 @@ static CUgraph graph_with_kernel(void)
     return graph;
 }
 
-/* Where a kernel is refused, is the program's to bear; that it is refused, the cap's to see to. */
+/* A kernel whose stack exceeds the cap must be refused, at the instantiation or at the launch. */
 static void stack_in_graph(void)
 {
     CUgraph graph, parent;
@@ -363,7 +363,7 @@ static void stack_after_reset(void)
     within(0);
 }
 
-/* ---- orders that are none ---- */
+/* ---- work that does not run in stream order ---- */
 
 static const char pair_image[] =
     ".version 7.0\n.target sm_90\n.address_size 64\n"
@@ -467,7 +467,7 @@ static int exported(CUdeviceptr block, size_t bytes)
     return fd;
 }
 
-/* Memory that was exported does not pile up. */
+/* Exported memory does not accumulate. */
 static void exports(void)
 {
     const size_t bytes = 64 * MIB;
@@ -652,5 +652,5 @@ int main(int argc, char **argv)
         {"create_again", create_again},
     };
 
-    return prog_main(argc, argv, all, sizeof all / sizeof *all);
+    return prog_main(argc, argv, all, sizeof(all) / sizeof(*all));
 }

@@ -1,5 +1,5 @@
-/* prog_lookup: looks names up in every way a program can, and says in which library it found each, and what
- * dlerror says after. prog_lookup STEP..., a step is "how:name" or "how:name:version" or "load:file". Knows
+/* prog_lookup: looks names up in every way a program can, and prints in which library it found each, and the
+ * dlerror after it. prog_lookup STEP..., a step is "how:name" or "how:name:version" or "load:file". Knows
  * nothing of gpucap. */
 #include <dlfcn.h>
 #include <link.h>

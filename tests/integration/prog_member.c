@@ -4,9 +4,11 @@
  * usage: prog_member FOLDER UUID JOB MAX USED CACHED [deaf]
  *
  * JOB is - for none, MAX 0 for no limit; sizes are in MiB. Then it reads commands from stdin, answers each
- * with a line, and ends with the input: use USED CACHED    new figures later USED CACHED  the same, but
- * published only when a question comes refuse ASKED       notes a refusal wait BYTES         waits for so
- * much, beyond its lease, in a thread of its own
+ * with a line, and ends with the input:
+ *     use USED CACHED      publishes new figures
+ *     later USED CACHED    the same, but only when a question comes
+ *     refuse ASKED         notes a refusal
+ *     wait BYTES           waits for so much, beyond its lease, in a thread of its own
  */
 #include <pthread.h>
 #include <stdatomic.h>
@@ -123,7 +125,7 @@ int main(int argc, char **argv)
         return 1;
     puts("ready");
     fflush(stdout);
-    while (fgets(line, sizeof line, stdin))
+    while (fgets(line, sizeof(line), stdin))
         obey(line);
     _Exit(0); /* as a program that is killed: the kernel gives the slot up */
 }

@@ -123,7 +123,7 @@ static void many(void)
 
     prog_context(0);
     for (int i = 0; i < 2000; i++) {
-        snprintf(name, sizeof name, "range %d", i);
+        snprintf(name, sizeof(name), "range %d", i);
         nvtxRangePushA(name);
         if (i % 2)
             nvtxRangePop();
@@ -141,5 +141,5 @@ int main(int argc, char **argv)
 {
     static const struct prog_scenario all[] = {{"ranges", ranges}, {"domains", domains}, {"many", many}};
 
-    return prog_main(argc, argv, all, sizeof all / sizeof *all);
+    return prog_main(argc, argv, all, sizeof(all) / sizeof(*all));
 }

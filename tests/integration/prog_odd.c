@@ -20,7 +20,7 @@ static void linear(void)
     CUdeviceptr address;
     size_t pitch;
 
-    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+    for (size_t i = 0; i < sizeof(sizes) / sizeof(*sizes); i++) {
         address = 0;
         say("alloc", cu.cuMemAlloc(&address, sizes[i]));
         say("free", cu.cuMemFree(address));

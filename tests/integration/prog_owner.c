@@ -1,4 +1,4 @@
-/* prog_owner: see prog_owner.h. */
+/* prog_owner: two libraries that allocate through the CUDA runtime. See prog_owner.h. */
 #include "prog_owner.h"
 
 #include <cuda_runtime_api.h>
@@ -30,7 +30,7 @@ int owner_shared_take_deep(void **block, size_t bytes)
 {
     volatile char room[300];
 
-    memset((char *)room, 1, sizeof room);
+    memset((char *)room, 1, sizeof(room));
     const int result = by_pointer(block, bytes);
     return result + room[7] - 1;
 }

@@ -1,5 +1,4 @@
-/* prog_pointers: what the driver says of a block of cuMemAlloc, and what it does with one. One scenario a
- * run. */
+/* prog_pointers: attributes of blocks of cuMemAlloc, and operations on them. One scenario per run. */
 #include "prog_check.h"
 
 #include <pthread.h>
@@ -16,8 +15,8 @@
 #define PIECES 96
 #define PIECE  (2 * MIB)
 
-/* A block that a pool puts together from memory all over the place: many come, every other one goes, one of
- * all their bytes takes their place. */
+/* Returns a block that a pool has to stitch: allocates many blocks, frees every other one, and asks for one
+ * of all their bytes. */
 static CUdeviceptr stitched(size_t *bytes)
 {
     CUdeviceptr pieces[PIECES], block;
@@ -52,7 +51,7 @@ static void ranges(void)
     size_t bytes = 0;
 
     prog_context(0);
-    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+    for (size_t i = 0; i < sizeof(sizes) / sizeof(*sizes); i++) {
         MUST(0, cuMemAlloc(&block, sizes[i]));
         expect_range(block, block, sizes[i]);
         expect_range(block + sizes[i] / 2, block, sizes[i]);
@@ -70,7 +69,7 @@ static void ranges(void)
     MUST(0, cuMemFree(block));
 }
 
-/* The last bytes of a block and the first ones behind it may stand in one unit of the allocator. */
+/* The last bytes of a block and the first ones behind it may be in one unit of the allocator. */
 static void ends(void)
 {
     CUdeviceptr a, b, base;
@@ -143,7 +142,7 @@ static void attributes(void)
     CUdeviceptr block;
     size_t bytes;
 
-    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+    for (size_t i = 0; i < sizeof(sizes) / sizeof(*sizes); i++) {
         MUST(0, cuMemAlloc(&block, sizes[i]));
         expect_native_attributes(block, sizes[i], context, 0);
     }
@@ -151,7 +150,7 @@ static void attributes(void)
     expect_native_attributes(block, bytes, context, 0);
 }
 
-/* The driver writes as much as the attribute is wide, and nobody may write more or less. */
+/* The library must write exactly as many bytes as the driver does for an attribute. */
 static void widths(void)
 {
     static const struct {
@@ -176,12 +175,12 @@ static void widths(void)
 
     prog_context(0);
     MUST(0, cuMemAlloc(&block, ODD_BYTES));
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+    for (size_t i = 0; i < sizeof(all) / sizeof(*all); i++) {
         unsigned char room[2][16];
-        size_t written = sizeof *room;
+        size_t written = sizeof(*room);
 
         for (int turn = 0; turn < 2; turn++) {
-            memset(room[turn], turn ? 0xa5 : 0x5a, sizeof *room);
+            memset(room[turn], turn ? 0xa5 : 0x5a, sizeof(*room));
             MUST(0, cuPointerGetAttribute(room[turn], all[i].which, block));
         }
         while (written && room[0][written - 1] == 0x5a && room[1][written - 1] == 0xa5)
@@ -220,19 +219,19 @@ static void several_attributes(void)
     MUST(-2, card);
 }
 
-/* Each of them is what it is alone; but tokens are only given alone. */
+/* Each attribute is the same as when asked for alone; tokens can only be asked for alone. */
 static void several_as_alone(void)
 {
     CUpointer_attribute which[CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE];
-    const unsigned count = sizeof which / sizeof *which - 1;
-    uint64_t alone[sizeof which / sizeof *which][2], together[sizeof which / sizeof *which][2];
-    void *into[sizeof which / sizeof *which];
+    const unsigned count = sizeof(which) / sizeof(*which) - 1;
+    uint64_t alone[sizeof(which) / sizeof(*which)][2], together[sizeof(which) / sizeof(*which)][2];
+    void *into[sizeof(which) / sizeof(*which)];
     CUdeviceptr block;
 
     prog_context(0);
     MUST(0, cuMemAlloc(&block, ODD_BYTES));
-    memset(alone, 0, sizeof alone);
-    memset(together, 0, sizeof together);
+    memset(alone, 0, sizeof(alone));
+    memset(together, 0, sizeof(together));
     for (unsigned i = 0; i < count; i++) {
         which[i] = (CUpointer_attribute)(i + 1 + (i + 1 >= CU_POINTER_ATTRIBUTE_P2P_TOKENS));
         into[i] = together[i];
@@ -244,7 +243,7 @@ static void several_as_alone(void)
     MUST(0, attribute(CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, block));
     for (unsigned i = 0; i < count; i++) {
         cuPointerGetAttribute(alone[i], which[i], block + 1000);
-        MUST(0, memcmp(alone[i], together[i], sizeof *alone));
+        MUST(0, memcmp(alone[i], together[i], sizeof(*alone)));
     }
 }
 
@@ -337,7 +336,7 @@ static void expect_synchronous(CUdeviceptr a, CUdeviceptr b)
     }
 }
 
-/* Whoever asks for the tokens is about to let another device in. */
+/* Asking for tokens sets SYNC_MEMOPS: the program is about to let another device access the block. */
 static void sync_memops_by_tokens(void)
 {
     CUDA_POINTER_ATTRIBUTE_P2P_TOKENS tokens;
@@ -373,7 +372,8 @@ static void sync_memops(void)
     MUST(CUDA_ERROR_INVALID_VALUE, cuPointerSetAttribute(NULL, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, a));
 }
 
-/* It is set for devices that know nothing of streams: by then nobody's earlier work is under way there. */
+/* SYNC_MEMOPS is for devices that do not know streams: when it is set, earlier work on the block has ended.
+ */
 static void sync_memops_at_rest(void)
 {
     CUstream streams[2];
@@ -505,9 +505,9 @@ static void peers(void)
     MUST(0, cuCtxEnablePeerAccess(second, 0));
     MUST(CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED, cuCtxEnablePeerAccess(second, 0));
     MUST(CUDA_ERROR_INVALID_DEVICE, cuCtxEnablePeerAccess(first, 0));
-    MUST(0, cuMemcpyHtoD(block + 9 * MIB, bytes, sizeof bytes));
-    memset(bytes, 0, sizeof bytes);
-    MUST(0, cuMemcpyDtoH(bytes, block + 9 * MIB, sizeof bytes));
+    MUST(0, cuMemcpyHtoD(block + 9 * MIB, bytes, sizeof(bytes)));
+    memset(bytes, 0, sizeof(bytes));
+    MUST(0, cuMemcpyDtoH(bytes, block + 9 * MIB, sizeof(bytes)));
     MUST(0, strcmp(bytes, "from the other!"));
     MUST((uintptr_t)second, attribute(CU_POINTER_ATTRIBUTE_CONTEXT, block));
     MUST(1, attribute(CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, block));
@@ -614,5 +614,5 @@ int main(int argc, char **argv)
         {"threads", threads},
     };
 
-    return prog_main(argc, argv, all, sizeof all / sizeof *all);
+    return prog_main(argc, argv, all, sizeof(all) / sizeof(*all));
 }

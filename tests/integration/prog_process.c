@@ -86,7 +86,7 @@ static void fork_idle(void)
     printf("fill %d\n", fill());
 }
 
-/* A child of a process that has started CUDA, and that tries all the same. */
+/* A child that tries to use CUDA although its parent has started it. */
 static void fork_use(void)
 {
     CUdeviceptr address;
@@ -160,7 +160,7 @@ static void start_others(void)
     printf("fill %d\n", fill());
 }
 
-/* A child that no handler knows of. */
+/* A child by raw clone(), without fork handlers. */
 static void raw_clone(void)
 {
     begin();
@@ -328,13 +328,13 @@ static void exit_handler(void)
 
 static atomic_bool no_threads; /* none can be started */
 
-/* As a C library whose kernel refuses: it has written down which thread it would have been. */
+/* Fails as the C library does when the kernel refuses, with *thread already written. */
 int pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*run)(void *), void *argument)
 {
     static int (*real)(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *);
 
     if (atomic_load(&no_threads)) {
-        memset(thread, 0x5a, sizeof *thread);
+        memset(thread, 0x5a, sizeof(*thread));
         return EAGAIN;
     }
     if (!real)
@@ -343,7 +343,7 @@ int pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*
     return real(thread, attributes, run, argument);
 }
 
-/* What a thread does when it is in the middle of an allocation: who makes room looks at the clock first. */
+/* Called in the middle of an allocation: the code that makes room reads the clock first. */
 static _Thread_local void (*in_the_middle)(void);
 
 int clock_gettime(clockid_t clock, struct timespec *now)
@@ -364,7 +364,7 @@ static int give_one(void)
     return a ? a : b;
 }
 
-/* Idle memory is never given back by itself; that is all. */
+/* Without the helper thread, idle memory is only given back on request. */
 static void no_helper(void)
 {
     begin();
@@ -374,7 +374,7 @@ static void no_helper(void)
     atomic_store(&no_threads, false);
 }
 
-/* Nobody but the program may call a driver that has ended. */
+/* The library must not call a driver that has shut down, even if the program does. */
 static void stay_a_while(void)
 {
     prog_driver_fault("*:*=kill");
@@ -382,7 +382,7 @@ static void stay_a_while(void)
     puts("stayed");
 }
 
-/* A handler that comes behind the driver's and before others that were there early. */
+/* An exit handler that runs after the driver's and before those registered earlier. */
 static void after_driver(void)
 {
     printf("early %d\n", take(MIB));
@@ -395,7 +395,7 @@ static void after_driver(void)
 static void leave_now(int signal)
 {
     (void)signal;
-    usleep(100000); /* whoever else wants what this thread holds waits for it now */
+    usleep(100000); /* threads that need what this one holds wait for it now */
     exit(5);
 }
 
@@ -422,7 +422,7 @@ static pid_t clone_here(void)
     return (pid_t)syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0);
 }
 
-/* A child that no handler knows of ends as any program does. */
+/* A child by raw clone() ends normally. */
 static void clone_exit(void)
 {
     begin();
@@ -453,7 +453,7 @@ static void *stand_inside(void *unused)
     return unused;
 }
 
-/* Children, while another thread is in the middle of an allocation: they come and go all the same. */
+/* Children can be made, and end, while another thread is in the middle of an allocation. */
 static void copy_inside(pid_t (*copy)(void))
 {
     pthread_t thread;
@@ -515,7 +515,7 @@ int main(int argc, char **argv)
     way = argv[1];
     if (!strncmp(argv[2], "leave-", 6))
         leave_racing(!strcmp(argv[2], "leave-hard"));
-    for (size_t i = 0; i < sizeof modes / sizeof *modes; i++) {
+    for (size_t i = 0; i < sizeof(modes) / sizeof(*modes); i++) {
         if (!strcmp(modes[i].name, argv[2]))
             modes[i].run();
     }

@@ -1,5 +1,5 @@
-/* prog_race: threads that take and give back every kind of memory at once, with a timer's signals all over
- * them: prog_race WAY THREADS ROUNDS KINDS. KINDS names what is raced: l(inear) a(sync) h(andles) t(extures)
+/* prog_race: threads that allocate and free every kind of memory at once, interrupted by signals of a timer:
+ * prog_race WAY THREADS ROUNDS KINDS. KINDS names what is raced: l(inear) a(sync) h(andles) t(extures)
  * s(treams). Prints how many answers were wrong, the most that NVML ever showed, and what is left at the end.
  */
 #include "prog_driver.h"
@@ -180,7 +180,7 @@ static void on_timer(int number)
     (void)number;
 }
 
-/* Without SA_RESTART: whoever waits is woken. */
+/* Without SA_RESTART, so that the signal interrupts waits. */
 static void start_timer(void)
 {
     struct sigaction action = {.sa_handler = on_timer};

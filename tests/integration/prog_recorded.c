@@ -157,7 +157,7 @@ static int command(const char *words)
     char line[1024];
 
     fflush(stdout);
-    snprintf(line, sizeof line, "exec \"%s/gpucap\" %s", getenv("GPUCAP_BUILD"), words);
+    snprintf(line, sizeof(line), "exec \"%s/gpucap\" %s", getenv("GPUCAP_BUILD"), words);
     const int status = system(line);
     return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
@@ -166,7 +166,7 @@ static int command_on_me(const char *words, const char *more)
 {
     char line[512];
 
-    snprintf(line, sizeof line, "%s%ld %s", words, (long)getpid(), more);
+    snprintf(line, sizeof(line), "%s%ld %s", words, (long)getpid(), more);
     return command(line);
 }
 
@@ -174,7 +174,7 @@ static int command_on_file(const char *words)
 {
     char line[512];
 
-    snprintf(line, sizeof line, "%s%s", words, getenv("GPUCAP_RECORD"));
+    snprintf(line, sizeof(line), "%s%s", words, getenv("GPUCAP_RECORD"));
     return command(line);
 }
 
@@ -197,14 +197,14 @@ static void check_owners(uint64_t tagged, uint64_t plain)
     size_t count = 1;
     uint64_t sum = 0;
 
-    MUST(0, gpucap_owners(0, list, sizeof *list, &count));
+    MUST(0, gpucap_owners(0, list, sizeof(*list), &count));
     MUST(true, count > 1 && count < 32);
-    MUST(0, gpucap_owners(0, list, sizeof *list, &count));
+    MUST(0, gpucap_owners(0, list, sizeof(*list), &count));
     for (size_t i = 0; i < count; i++)
         sum += list[i].bytes;
     MUST(tagged, find_owner(list, count, "malloc", "weights")->bytes);
     MUST(plain, find_owner(list, count, "malloc", "")->bytes);
-    MUST(0, gpucap_stats(0, &stats, sizeof stats));
+    MUST(0, gpucap_stats(0, &stats, sizeof(stats)));
     MUST(stats.used, sum);
     MUST(true, find_owner(list, count, "context", "")->bytes == 128 * MIB);
 }
@@ -215,7 +215,7 @@ static void by_command(void)
     CUdeviceptr early, small, late;
     size_t count = 0;
 
-    snprintf(to, sizeof to, "--to=%s", getenv("TEST_RECORDING"));
+    snprintf(to, sizeof(to), "--to=%s", getenv("TEST_RECORDING"));
     prog_context(0);
     gpucap_tag("weights");
     MUST(0, cuMemAlloc(&early, 3 * MIB));
@@ -242,7 +242,7 @@ static uint64_t owned_by(const char *owner, const char *kind)
     struct gpucap_owner list[32];
     size_t count = 32;
 
-    MUST(0, gpucap_owners(0, list, sizeof *list, &count));
+    MUST(0, gpucap_owners(0, list, sizeof(*list), &count));
     for (size_t i = 0; i < count; i++) {
         if (!strcmp(list[i].owner, owner) && !strcmp(list[i].kind, kind))
             return list[i].bytes;
@@ -356,5 +356,5 @@ int main(int argc, char **argv)
         {"drivers_pool", drivers_pool},
     };
 
-    return prog_main(argc, argv, all, sizeof all / sizeof *all);
+    return prog_main(argc, argv, all, sizeof(all) / sizeof(*all));
 }

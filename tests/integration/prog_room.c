@@ -26,8 +26,8 @@ static void be_late(void *unused)
 
 /* ---- freed in the order of a stream ---- */
 
-/* A stream of another context is behind with its work on a block that it frees. Whoever gets those bytes next
- * comes after it. */
+/* A block of another context is freed while a stream still works on it. Work on the next block at those bytes
+ * must come behind that. */
 static void free_elsewhere(CUcontext current)
 {
     CUdeviceptr block, next[4];
@@ -58,7 +58,7 @@ static void ordered_elsewhere(void)
     free_elsewhere(own);
 }
 
-/* Nothing is freed by a stream that is none, nor by a thread without a context. */
+/* A free fails with an invalid stream, or in a thread without a context. */
 static void ordered_by_none(void)
 {
     CUdeviceptr block;
@@ -86,7 +86,7 @@ static size_t told_free(void)
     return free_bytes;
 }
 
-/* A graph takes memory that no limit had to grant, out of what is left to the driver. */
+/* A graph takes memory that the limit did not grant, from the driver's reserve. */
 static void let_the_driver_grow(void)
 {
     CUgraphExec launchable;
@@ -103,8 +103,8 @@ static void let_the_driver_grow(void)
     MUST(0, cuStreamSynchronize(here));
 }
 
-/* All that is told to be free is the pool's and idle, and the driver has grown into the rest. Memory of every
- * kind can be had all the same. */
+/* All memory that is reported as free is idle in the pool, and the driver has grown into the rest. Memory of
+ * every kind can still be allocated. */
 static void after_growth(void)
 {
     const CUmemAllocationProp on_card = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
@@ -262,5 +262,5 @@ int main(int argc, char **argv)
         {"within_what_is_idle", within_what_is_idle},
     };
 
-    return prog_main(argc, argv, all, sizeof all / sizeof *all);
+    return prog_main(argc, argv, all, sizeof(all) / sizeof(*all));
 }

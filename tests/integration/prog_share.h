@@ -15,7 +15,7 @@ static inline void send_handle(CUdeviceptr block)
     CUipcMemHandle handle;
 
     MUST(0, cuIpcGetMemHandle(&handle, block));
-    prog_send(&handle, sizeof handle);
+    prog_send(&handle, sizeof(handle));
 }
 
 static inline CUdeviceptr open_sent(void)
@@ -23,12 +23,12 @@ static inline CUdeviceptr open_sent(void)
     CUipcMemHandle handle;
     CUdeviceptr block = 0;
 
-    prog_receive(&handle, sizeof handle);
+    prog_receive(&handle, sizeof(handle));
     MUST(0, cuIpcOpenMemHandle(&block, handle, OPEN_FLAGS));
     return block;
 }
 
-/* The word that a block is closed reaches its owner by itself, in its own time. */
+/* The owner of a block learns asynchronously that it was closed: waits for that. */
 static inline void await_room(void)
 {
     CUdeviceptr big;
@@ -52,7 +52,7 @@ static inline int open_descriptors(void)
     return n;
 }
 
-/* What other threads of the library still have to close, they close soon. */
+/* Waits until threads of the library have closed their descriptors. */
 static inline void await_descriptors(int wanted)
 {
     for (int i = 0; i < 2000 && open_descriptors() != wanted; i++)

@@ -1,6 +1,6 @@
 /* prog_small: a host program with many small device blocks and a heap of its own: the C library's, or, built
- * with PROG_JEMALLOC, a jemalloc that is linked in. prog_small SCENARIO. Checks itself, prints what may not
- * depend on anybody's settings. Knows nothing of gpucap. */
+ * with PROG_JEMALLOC, a jemalloc that is linked in. prog_small SCENARIO. Checks itself, and prints what must
+ * not depend on settings of either heap. Knows nothing of gpucap. */
 #include "prog_check.h"
 
 #include <fcntl.h>
@@ -24,7 +24,7 @@ static CUdeviceptr blocks[BLOCKS];
 #ifndef PROG_JEMALLOC
 static int asked; /* for /etc/malloc.conf */
 
-/* What a machine would say whose administrator wants the worst of every jemalloc. */
+/* Pretends that /etc/malloc.conf has settings that would break any jemalloc. */
 ssize_t readlink(const char *restrict path, char *restrict text, size_t size)
 {
     static const char worst[] = "junk:true,stats_print:true,abort:true,confirm_conf:true";
@@ -32,7 +32,7 @@ ssize_t readlink(const char *restrict path, char *restrict text, size_t size)
     if (strcmp(path, "/etc/malloc.conf") != 0)
         return readlinkat(AT_FDCWD, path, text, size);
     asked++;
-    const size_t length = sizeof worst - 1 < size ? sizeof worst - 1 : size;
+    const size_t length = sizeof(worst) - 1 < size ? sizeof(worst) - 1 : size;
     memcpy(text, worst, length);
     return (ssize_t)length;
 }
@@ -68,7 +68,8 @@ static void free_blocks(void)
     MUST(CUDA_ERROR_INVALID_VALUE, cuMemFree(blocks[0]));
 }
 
-/* Bytes of blocks that come back after a free: nobody but the program writes to device memory. */
+/* The heap must never write to device memory: counts bytes that are unchanged in blocks allocated again after
+ * a free. */
 static unsigned long kept_bytes(void)
 {
     unsigned char *host = malloc(LARGEST);
@@ -91,7 +92,7 @@ static unsigned long kept_bytes(void)
     return kept;
 }
 
-/* Memory that the C library took, and memory from every door of the heap. */
+/* Uses memory that the C library allocated, and every entry point of the heap. */
 static void use_host_heap(void)
 {
     char *line = NULL, *text = strdup("a block of the C library's own"), *path = realpath("/", NULL);
@@ -165,7 +166,7 @@ static pthread_key_t key_before, key_between,
     key_after; /* made before, beside and after what the library makes */
 static CUcontext context;
 
-/* Device memory in a destructor, in each round of them that there is, the last one included. */
+/* Uses device memory in a thread destructor, in every round of destructors. */
 static void use_at_the_end(void *value)
 {
     static _Thread_local unsigned calls;
@@ -232,9 +233,9 @@ static void settings(void)
 static size_t allocated(void)
 {
     uint64_t epoch = 1;
-    size_t bytes = 0, size = sizeof bytes;
+    size_t bytes = 0, size = sizeof(bytes);
 
-    MUST(0, mallctl("epoch", NULL, NULL, &epoch, sizeof epoch));
+    MUST(0, mallctl("epoch", NULL, NULL, &epoch, sizeof(epoch)));
     MUST(0, mallctl("stats.allocated", &bytes, &size, NULL, 0));
     return bytes;
 }
@@ -242,7 +243,7 @@ static size_t allocated(void)
 static unsigned arenas(void)
 {
     unsigned count = 0;
-    size_t size = sizeof count;
+    size_t size = sizeof(count);
 
     MUST(0, mallctl("arenas.narenas", &count, &size, NULL, 0));
     return count;
@@ -252,7 +253,7 @@ static unsigned arenas(void)
 static void own_heap(void)
 {
     const char *junk = NULL;
-    size_t size = sizeof junk;
+    size_t size = sizeof(junk);
 
     MUST(0, mallctl("opt.junk", &junk, &size, NULL, 0));
     printf("junk %s\n", junk);
@@ -284,5 +285,5 @@ int main(int argc, char **argv)
 #endif
     };
 
-    return prog_main(argc, argv, scenarios, sizeof scenarios / sizeof *scenarios);
+    return prog_main(argc, argv, scenarios, sizeof(scenarios) / sizeof(*scenarios));
 }

@@ -131,7 +131,7 @@ static void say_content(void)
 {
     char text[4096];
     int from = open(file, O_RDONLY);
-    ssize_t n = from < 0 ? 0 : read(from, text, sizeof text - 1);
+    ssize_t n = from < 0 ? 0 : read(from, text, sizeof(text) - 1);
 
     text[n > 0 ? n : 0] = '\0';
     printf("file: %s", text);

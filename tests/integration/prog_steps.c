@@ -150,7 +150,7 @@ static CUresult driver_frees(enum kind kind, uint64_t value)
     }
 }
 
-/* The block that was taken last; it stays ours if the driver does not take it back. */
+/* Frees the block that was allocated last; keeps it if the driver refuses. */
 static CUresult give_back(void)
 {
     CUresult result = driver_frees(blocks[count - 1].kind, blocks[count - 1].value);
@@ -159,7 +159,7 @@ static CUresult give_back(void)
     return result;
 }
 
-/* ---- what the card's keeper says: NVML, by its own names ---- */
+/* ---- NVML ---- */
 
 struct process {
     unsigned pid;
@@ -475,7 +475,7 @@ static bool telling_step(const char *name, const uint64_t *a, const char *first)
 static void step_watch(bool start)
 {
     if (start) {
-        open_nvml(); /* before there are two who could */
+        open_nvml(); /* before a second thread could */
         atomic_store(&watching, true);
         pthread_create(&watcher, NULL, watch, NULL);
         return;

@@ -50,7 +50,7 @@ static int open_sockets(void)
 
     MUST(true, folder != NULL);
     while ((entry = readdir(folder)) != NULL) {
-        const ssize_t length = readlinkat(dirfd(folder), entry->d_name, target, sizeof target);
+        const ssize_t length = readlinkat(dirfd(folder), entry->d_name, target, sizeof(target));
 
         n += length > 7 && memcmp(target, "socket:", 7) == 0;
     }
@@ -101,11 +101,11 @@ static void known_exporter(void)
     }
     const pid_t exporter = prog_start(false);
     for (int i = 0; i < FEW / 2; i++)
-        prog_receive(&handles[i], sizeof handles[i]);
+        prog_receive(&handles[i], sizeof(handles[i]));
     MUST(0, cuIpcOpenMemHandle(&first, handles[0], OPEN_FLAGS));
     prog_signal();
     for (int i = FEW / 2; i < FEW; i++)
-        prog_receive(&handles[i], sizeof handles[i]);
+        prog_receive(&handles[i], sizeof(handles[i]));
     stop(exporter);
     use_stopped(handles);
     MUST(0, prog_wrong(first, 0, MIB)); /* freed, and still open here */
@@ -149,7 +149,7 @@ static void unknown_exporter(void)
         return;
     }
     const pid_t exporter = prog_start(false);
-    prog_receive(&sent, sizeof sent);
+    prog_receive(&sent, sizeof(sent));
     MUST(0, cuMemAlloc(&block, MIB));
     stop(exporter);
     const int before = open_descriptors();
@@ -191,7 +191,7 @@ static void closes_many(void)
     }
     const pid_t exporter = prog_start(false);
     for (int i = 0; i < MANY; i++) {
-        prog_receive(&handle, sizeof handle);
+        prog_receive(&handle, sizeof(handle));
         MUST(0, cuIpcOpenMemHandle(&blocks[i], handle, OPEN_FLAGS));
     }
     prog_signal();
@@ -206,7 +206,7 @@ static void closes_many(void)
 
 /* ---- an exporter that dies ---- */
 
-/* Nothing here keeps its memory: neither blocks that were at hand here, nor the socket that they were in. */
+/* Its memory is released: neither descriptors kept here nor those in a socket's queue hold it. */
 static void dead_exporter(void)
 {
     CUdeviceptr small, big;
@@ -221,7 +221,7 @@ static void dead_exporter(void)
     const pid_t exporter = prog_start(false);
     const int sockets = open_sockets();
     small = open_sent();
-    prog_receive(&handle, sizeof handle);
+    prog_receive(&handle, sizeof(handle));
     MUST(0, kill(exporter, SIGKILL));
     prog_reap(exporter);
     await_room();
@@ -278,5 +278,5 @@ int main(int argc, char **argv)
         {"children", children},
     };
 
-    return prog_main(argc, argv, all, sizeof all / sizeof *all);
+    return prog_main(argc, argv, all, sizeof(all) / sizeof(*all));
 }

@@ -15,7 +15,7 @@ int main(int argc, char **argv)
         (int (*)(unsigned, void **))dlsym(library, "nvmlDeviceGetHandleByIndex_v2");
     int (*uuid)(void *, char *, unsigned) =
         (int (*)(void *, char *, unsigned))dlsym(library, "nvmlDeviceGetUUID");
-    if (init() || handle((unsigned)atoi(argv[1]), &device) || uuid(device, text, sizeof text))
+    if (init() || handle((unsigned)atoi(argv[1]), &device) || uuid(device, text, sizeof(text)))
         return 1;
     puts(text);
     return 0;

@@ -1,5 +1,5 @@
-/* prog_waits: programs whose streams, threads and contexts wait for each other. Natively they end, and no
- * wait of the library's may come in between. One scenario a run. */
+/* prog_waits: programs whose streams, threads and contexts wait for each other. They end natively, and no
+ * wait of the library may make them hang. One scenario per run. */
 #define CUDA_ENABLE_DEPRECATED /* cuCtxDetach */
 #include "prog_check.h"
 
@@ -95,8 +95,8 @@ static void flags_then_ordered(void)
     raise_flag_ordered(true);
 }
 
-/* What has been freed behind work of two streams makes way for other kinds, on a card that is full of it; and
- * what comes behind that work is not waited for: the first stream waits for a flag that only then is set. */
+/* On a full card, memory freed behind work of two streams is released for other kinds of memory. Work
+ * submitted later must not be waited for: the first stream waits for a flag that is set only afterwards. */
 static void make_way(void)
 {
     const CUmemAllocationProp here = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
@@ -119,9 +119,9 @@ static void make_way(void)
     MUST(0, cuMemRelease(handle));
 }
 
-/* A stream waits for a flag that is set when an allocation has been refused: nobody waits for what comes
- * behind it. A small block was freed before, which would not be enough, or one is freed behind it, and all
- * would not be. */
+/* A stream waits for a flag that the program sets after an allocation has been refused, so that the library
+ * must not wait for work behind that. A small block was freed before, or is freed behind it; neither would
+ * make the request fit. */
 static void refuse_before_the_flag(bool behind, size_t bytes)
 {
     CUdeviceptr large, block;
@@ -411,7 +411,8 @@ static void *retains_and_releases(void *unused)
     return unused;
 }
 
-/* The last to release the primary context ends it, and the next makes it anew: nobody has it taken away. */
+/* The last release of the primary context ends it and the next retain starts it again. No thread may lose a
+ * context that it has retained. */
 static void primaries_end(void)
 {
     pthread_t ids_[3];
@@ -438,7 +439,7 @@ static void *counts(void *unused)
     return unused;
 }
 
-/* A release that is not the last one keeps nobody from what has been freed in the context. */
+/* A release that is not the last does not delay the reuse of memory freed in the context. */
 static void releases_beside(void)
 {
     const CUmemAllocationProp here = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
@@ -518,7 +519,7 @@ static void *makes_a_context(void *unused)
     return unused;
 }
 
-/* Another thread waits for work, as far as anybody does, when the process forks. */
+/* The process forks while another thread may be waiting for work. */
 static void fork_beside(void *(*waits)(void *))
 {
     CUdeviceptr block;
@@ -625,5 +626,5 @@ int main(int argc, char **argv)
         {"forks_beside_contexts", forks_beside_contexts},
     };
 
-    return prog_main(argc, argv, all, sizeof all / sizeof *all);
+    return prog_main(argc, argv, all, sizeof(all) / sizeof(*all));
 }

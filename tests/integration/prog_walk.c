@@ -31,7 +31,7 @@ int main(void)
     if (cuInit(0) || cuDevicePrimaryCtxRetain(&context, 0) || cuCtxSetCurrent(context))
         return 1;
     setvbuf(stdout, NULL, _IONBF, 0);
-    while (fgets(line, sizeof line, stdin)) {
+    while (fgets(line, sizeof(line), stdin)) {
         if (line[0] == 't')
             take(strtoul(line + 4, NULL, 10));
         while (line[0] == 'f' && count)

@@ -1,6 +1,5 @@
-/* room: what one context, stream or kind of memory holds and does not use makes way for another, and not
- * before its work is done. Each promise is a scenario of prog_room, which checks itself and holds natively as
- * well.
+/* room: idle memory of one context, stream or kind is released for another, but not before its work is done.
+ * Each promise is a scenario of prog_room, which checks itself and also holds natively.
  */
 #define PROGRAM "prog_room"
 #include "every_way.h"

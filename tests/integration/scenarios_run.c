@@ -24,8 +24,8 @@ static struct spawn_result run_scenario(const char *letter)
     struct spawn_env *env = cli_env_real();
     char out[512], record[512];
 
-    snprintf(out, sizeof out, "--out=%s", cli_path("plots"));
-    snprintf(record, sizeof record, "--record=%s", cli_path("plots"));
+    snprintf(out, sizeof(out), "--out=%s", cli_path("plots"));
+    snprintf(record, sizeof(record), "--record=%s", cli_path("plots"));
     struct spawn_result result =
         spawn_run(env,
                   (const char *[]){spawn_build_path("scenarios"), letter, "--sim", "--tiny", "--verbose",
@@ -39,7 +39,7 @@ static void expect_file(const char *name)
 {
     char path[512];
 
-    snprintf(path, sizeof path, "%s/%s", cli_path("plots"), name);
+    snprintf(path, sizeof(path), "%s/%s", cli_path("plots"), name);
     TEST_ASSERT_EQUAL_INT_MESSAGE(0, access(path, R_OK), path);
 }
 
@@ -98,7 +98,7 @@ static void test_every_way_goes_down_the_ladder_and_the_verdict_follows(void)
 
     cli_expect_status(0, &result);
     smallest_card(&result, "\nnaive under gpucap ");
-    for (size_t i = 0; i < sizeof ways / sizeof *ways; i++)
+    for (size_t i = 0; i < sizeof(ways) / sizeof(*ways); i++)
         smallest_card(&result, ways[i]);
     cli_expect_out("Where gpucap does not help: ", &result);
     expect_file("scenario-d.svg");
@@ -179,7 +179,7 @@ static void test_bad_use_runs_nothing(void)
     struct spawn_env *env = cli_env_real();
     static const char *const bad[] = {"h", "--card=huge", "--card=50%", "--processes=0", "--what", "ab"};
 
-    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+    for (size_t i = 0; i < sizeof(bad) / sizeof(*bad); i++) {
         struct spawn_result result =
             spawn_run(env, (const char *[]){spawn_build_path("scenarios"), "b", bad[i], NULL}, NULL);
 

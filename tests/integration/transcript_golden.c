@@ -1,8 +1,7 @@
 /* transcript_golden: simgpu answers as the real driver did.
  *
- * tests/gpu/golden holds the transcripts of a real card (tools/gpu-check --record). A line that differs is a
- * manner of the driver that simgpu does not have: there is no list of exceptions. Skipped (77) while nothing
- * is recorded.
+ * tests/gpu/golden holds the transcripts of a real card (tools/gpu-check --record). Every line must be the
+ * same; there is no list of exceptions. Skipped (77) while nothing is recorded.
  */
 #include "transcript_support.h"
 

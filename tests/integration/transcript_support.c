@@ -1,4 +1,5 @@
-/* transcript_support: see transcript_support.h. */
+/* transcript_support: runs a transcript program on simgpu and compares two transcripts. See
+ * transcript_support.h. */
 #include "transcript_support.h"
 
 #include "spawn.h"

@@ -1,5 +1,5 @@
-/* waits: streams, threads and contexts of a program wait for each other, and no wait of the library's comes
- * in between. Each promise is a scenario of prog_waits, which checks itself and holds natively as well.
+/* waits: streams, threads and contexts of a program wait for each other, and no wait of the library makes
+ * them hang. Each promise is a scenario of prog_waits, which checks itself and also holds natively.
  */
 #define PROGRAM "prog_waits"
 #include "every_way.h"
@@ -49,7 +49,7 @@ static void test_a_free_with_nothing_to_wait_for_makes_no_stream_wait_for_anothe
     as_natively("frees_beside_work");
 }
 
-static void test_nobody_uses_a_context_that_is_being_destroyed(void)
+static void test_the_library_never_uses_a_context_that_is_being_destroyed(void)
 {
     every_way("contexts_end");
 }
@@ -78,7 +78,7 @@ static void test_a_child_does_not_wait_for_what_its_parent_waits_for(void)
     every_way("forks_beside_contexts");
 }
 
-static void test_a_new_context_that_waits_keeps_nobody_waiting(void)
+static void test_a_new_context_that_waits_blocks_no_other_thread(void)
 {
     every_way("context_beside_work");
     every_way("context_beside_an_end");
@@ -93,11 +93,11 @@ int main(void)
     RUN_TEST(test_threads_on_a_card_that_others_fill_do_not_wait_for_each_other_for_ever);
     RUN_TEST(test_an_allocation_makes_no_stream_wait_for_another);
     RUN_TEST(test_a_free_with_nothing_to_wait_for_makes_no_stream_wait_for_another);
-    RUN_TEST(test_nobody_uses_a_context_that_is_being_destroyed);
+    RUN_TEST(test_the_library_never_uses_a_context_that_is_being_destroyed);
     RUN_TEST(test_no_context_gets_what_another_still_works_on);
     RUN_TEST(test_a_context_ends_with_its_last_detach);
     RUN_TEST(test_the_primary_context_ends_with_its_last_release_and_not_before);
-    RUN_TEST(test_a_new_context_that_waits_keeps_nobody_waiting);
+    RUN_TEST(test_a_new_context_that_waits_blocks_no_other_thread);
     RUN_TEST(test_a_child_does_not_wait_for_what_its_parent_waits_for);
     return UNITY_END();
 }

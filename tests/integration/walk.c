@@ -66,10 +66,10 @@ static void show(const char *command)
     char line[512], whole[512];
 
     fprintf(walk, "```\n$ %s\n", command);
-    snprintf(whole, sizeof whole, "%s 2>&1", command);
+    snprintf(whole, sizeof(whole), "%s 2>&1", command);
     FILE *out = popen(whole, "r");
     TEST_ASSERT_NOT_NULL(out);
-    while (fgets(line, sizeof line, out))
+    while (fgets(line, sizeof(line), out))
         fputs(line, walk);
     pclose(out);
     fputs("```\n", walk);
@@ -80,7 +80,7 @@ static void listen_to(struct training *training)
 {
     char line[512];
 
-    while (fgets(line, sizeof line, training->out) && strcmp(line, "done\n") != 0)
+    while (fgets(line, sizeof(line), training->out) && strcmp(line, "done\n") != 0)
         fputs(line, walk);
 }
 
@@ -100,7 +100,7 @@ static struct training *start(const char *command, const char *order)
 
     TEST_ASSERT_EQUAL_INT(0, pipe(in));
     TEST_ASSERT_EQUAL_INT(0, pipe(out));
-    snprintf(line, sizeof line, "exec %s", command);
+    snprintf(line, sizeof(line), "exec %s", command);
     training->pid = fork();
     if (training->pid == 0) {
         dup2(in[0], STDIN_FILENO);
@@ -168,7 +168,7 @@ static void take_the_walk(void)
         "them. It gets the error that it would get on a card of 4 GiB, and one line says why:\n```");
     tell(first, "take 2000");
     say("```\nMore about it, and what to do:");
-    snprintf(command, sizeof command, "gpucap why %d", (int)first->pid);
+    snprintf(command, sizeof(command), "gpucap why %d", (int)first->pid);
     show(command);
     say("\n## Change the limit\n\nIt holds at once, for programs that are running:");
     show("gpucap set vision --max=6G");
@@ -204,7 +204,7 @@ static void hide_names(char *text)
     char host[72] = "  ";
     const struct passwd *user = getpwuid(getuid());
 
-    gethostname(host + 2, sizeof host - 5);
+    gethostname(host + 2, sizeof(host) - 5);
     strcat(host, "  ");
     replace(text, host, "  gpubox  ");
     if (user)
@@ -246,7 +246,7 @@ static void test_page_shows_what_the_commands_print(void)
     walk = open_memstream(&taken, &size);
     take_the_walk();
     fclose(walk);
-    TEST_ASSERT_LESS_THAN_size_t(sizeof text, size);
+    TEST_ASSERT_LESS_THAN_size_t(sizeof(text), size);
     strcpy(text, taken);
     free(taken);
     hide_names(text);
@@ -255,7 +255,7 @@ static void test_page_shows_what_the_commands_print(void)
     if (writes) {
         fputs(text, file);
     } else {
-        expected[fread(expected, 1, sizeof expected - 1, file)] = '\0';
+        expected[fread(expected, 1, sizeof(expected) - 1, file)] = '\0';
         normalize(text);
         normalize(expected);
     }
@@ -269,7 +269,7 @@ static void prepare(void)
 {
     char path[4096];
 
-    snprintf(path, sizeof path, "%s:%s", spawn_build_path("."), getenv("PATH"));
+    snprintf(path, sizeof(path), "%s:%s", spawn_build_path("."), getenv("PATH"));
     setenv("PATH", path, 1);
     setenv("LD_LIBRARY_PATH", spawn_build_path("sim"), 1);
     setenv("GPUCAP_SIM", "1x8G;ctx=512M", 1);

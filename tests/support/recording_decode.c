@@ -1,4 +1,4 @@
-/* recording_decode: see recording_decode.h. */
+/* recording_decode: reads a recording strictly: every fault ends the test. See recording_decode.h. */
 #include "recording_decode.h"
 
 #include <stdio.h>
@@ -76,9 +76,9 @@ static bool check(const struct recording_decode *recording)
     for (size_t at = 0; at < recording->bytes;) {
         struct recording_record head;
 
-        if (recording->bytes - at < sizeof head)
+        if (recording->bytes - at < sizeof(head))
             return false;
-        memcpy(&head, recording->records + at, sizeof head);
+        memcpy(&head, recording->records + at, sizeof(head));
         const size_t least =
             head.type < FIRST_NAME ? sizeof(struct recording_event) : sizeof(struct recording_name);
         if (head.size % 8 || head.size < least || head.size > recording->bytes - at)
@@ -95,25 +95,25 @@ bool recording_decode(struct recording_decode *out, const char *path, const char
 
     *out = (struct recording_decode){.cut = false};
     *why = "it cannot be read";
-    if (!all || bytes < sizeof out->head) {
+    if (!all || bytes < sizeof(out->head)) {
         free(all);
         return false;
     }
-    memcpy(&out->head, all, sizeof out->head);
+    memcpy(&out->head, all, sizeof(out->head));
     *why = "it is not a recording";
-    bool good = !memcmp(out->head.magic, RECORDING_MAGIC, sizeof out->head.magic) &&
+    bool good = !memcmp(out->head.magic, RECORDING_MAGIC, sizeof(out->head.magic)) &&
                 out->head.version == RECORDING_VERSION;
     for (at = out->head.head_bytes; good && at < bytes;) {
         struct recording_block block;
 
-        if (bytes - at < sizeof block)
+        if (bytes - at < sizeof(block))
             break;
-        memcpy(&block, all + at, sizeof block);
-        if (bytes - at - sizeof block < block.stored)
+        memcpy(&block, all + at, sizeof(block));
+        if (bytes - at - sizeof(block) < block.stored)
             break;
         *why = "a block is damaged";
-        good = unpack(out, &block, all + at + sizeof block);
-        at += sizeof block + block.stored;
+        good = unpack(out, &block, all + at + sizeof(block));
+        at += sizeof(block) + block.stored;
     }
     out->cut = at < bytes;
     free(all);

@@ -1,5 +1,5 @@
 /* recording_decode: reads a recording that a test's own program has made, strictly: every fault ends the
- * test. (What other people's files may hold is the business of tools/gpucap.) Owns no lock. */
+ * test. (tools/gpucap reads untrusted files.) Owns no lock. */
 #ifndef TESTS_SUPPORT_RECORDING_DECODE_H
 #define TESTS_SUPPORT_RECORDING_DECODE_H
 

@@ -1,4 +1,4 @@
-/* recording_make: see recording_make.h. */
+/* recording_make: writes recordings for tests. See recording_make.h. */
 #include "recording_make.h"
 
 #include "tools/gpucap/recording_unpack.h"
@@ -23,14 +23,14 @@ bool recording_make_open(struct recording_make *make, const char *path, struct r
 {
     if (codec == RECORDING_ZSTD && !recording_unpack_has_zstd())
         return false;
-    memset(make, 0, sizeof *make);
+    memset(make, 0, sizeof(*make));
     make->codec = codec;
     make->block = need(malloc(RECORDING_BLOCK_MAX));
     make->file = need(fopen(path, "we"));
-    memcpy(head.magic, RECORDING_MAGIC, sizeof head.magic);
+    memcpy(head.magic, RECORDING_MAGIC, sizeof(head.magic));
     head.version = RECORDING_VERSION;
-    head.head_bytes = sizeof head;
-    fwrite(&head, sizeof head, 1, make->file);
+    head.head_bytes = sizeof(head);
+    fwrite(&head, sizeof(head), 1, make->file);
     return true;
 }
 
@@ -53,7 +53,7 @@ void recording_make_flush(struct recording_make *make)
     }
 #endif
     head.checksum = recording_checksum(stored, head.stored);
-    fwrite(&head, sizeof head, 1, make->file);
+    fwrite(&head, sizeof(head), 1, make->file);
     fwrite(stored, head.stored, 1, make->file);
 #if GPUCAP_HAVE_ZSTD
     free(packed);
@@ -70,17 +70,17 @@ static unsigned char *add_record(struct recording_make *make, uint16_t type, siz
         recording_make_flush(make);
     unsigned char *to = make->block + make->block_bytes;
     memset(to, 0, record.size);
-    memcpy(to, &record, sizeof record);
+    memcpy(to, &record, sizeof(record));
     make->block_bytes += record.size;
     return to;
 }
 
 void recording_make_event(struct recording_make *make, uint16_t type, struct recording_event event)
 {
-    unsigned char *to = add_record(make, type, sizeof event);
+    unsigned char *to = add_record(make, type, sizeof(event));
 
-    memcpy(&event.head, to, sizeof event.head);
-    memcpy(to, &event, sizeof event);
+    memcpy(&event.head, to, sizeof(event.head));
+    memcpy(to, &event, sizeof(event));
     make->events++;
 }
 
@@ -89,17 +89,17 @@ void recording_make_name(struct recording_make *make, uint16_t type, uint32_t id
 {
     unsigned char *to = add_record(make, type, sizeof(struct recording_name) + bytes + 1);
 
-    memcpy(to + offsetof(struct recording_name, id), &id, sizeof id);
+    memcpy(to + offsetof(struct recording_name, id), &id, sizeof(id));
     memcpy(to + sizeof(struct recording_name), text, bytes);
 }
 
 void recording_make_stack(struct recording_make *make, uint32_t id, const uint64_t *frames, uint32_t count)
 {
     unsigned char *to =
-        add_record(make, RECORDING_STACK, sizeof(struct recording_stack) + count * sizeof *frames);
+        add_record(make, RECORDING_STACK, sizeof(struct recording_stack) + count * sizeof(*frames));
 
-    memcpy(to + offsetof(struct recording_stack, id), &id, sizeof id);
-    memcpy(to + sizeof(struct recording_stack), frames, count * sizeof *frames);
+    memcpy(to + offsetof(struct recording_stack, id), &id, sizeof(id));
+    memcpy(to + sizeof(struct recording_stack), frames, count * sizeof(*frames));
 }
 
 void recording_make_close(struct recording_make *make, uint64_t time_ns, bool ended)
@@ -112,5 +112,5 @@ void recording_make_close(struct recording_make *make, uint64_t time_ns, bool en
         exit(2);
     }
     free(make->block);
-    memset(make, 0, sizeof *make);
+    memset(make, 0, sizeof(*make));
 }

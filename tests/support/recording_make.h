@@ -18,18 +18,18 @@ struct recording_make {
     uint64_t events;
 };
 
-/* False if this build cannot write that codec. */
+/* Returns false if this build cannot write that codec. */
 bool recording_make_open(struct recording_make *make, const char *path, struct recording_head head,
                          int codec);
-/* Type and size of the record are set here. */
+/* Adds an event; sets the type and size of its record. */
 void recording_make_event(struct recording_make *make, uint16_t type, struct recording_event event);
-/* `bytes` of text, zero bytes between its parts. */
+/* Adds a name: `bytes` of text, with zero bytes between its parts. */
 void recording_make_name(struct recording_make *make, uint16_t type, uint32_t id, const char *text,
                          size_t bytes);
 void recording_make_stack(struct recording_make *make, uint32_t id, const uint64_t *frames, uint32_t count);
 /* Ends a block. */
 void recording_make_flush(struct recording_make *make);
-/* With `ended` a record that the recording ended as it should. */
+/* With `ended`, writes the record of a regular end first. */
 void recording_make_close(struct recording_make *make, uint64_t time_ns, bool ended);
 
 /* Process 0 trains a large model, 1 a small one that waits for memory, which 0 lends. About `events` events.

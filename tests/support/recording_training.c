@@ -77,7 +77,7 @@ static uint64_t take(struct training *training, uint64_t bytes, enum owner owner
     if (training->count == BLOCKS_MAX)
         abort();
     memmove(training->blocks + at + 1, training->blocks + at,
-            (training->count++ - at) * sizeof *training->blocks);
+            (training->count++ - at) * sizeof(*training->blocks));
     training->blocks[at] = (struct block){address, bytes, room, (uint8_t)owner, (uint8_t)tag};
     training->live += bytes;
     grow_to(training, address + room);
@@ -99,7 +99,7 @@ static void give(struct training *training, uint64_t address)
         at++;
     const struct block block = training->blocks[at];
     memmove(training->blocks + at, training->blocks + at + 1,
-            (--training->count - at) * sizeof *training->blocks);
+            (--training->count - at) * sizeof(*training->blocks));
     training->live -= block.bytes;
     event(training, RECORDING_FREE,
           (struct recording_event){.address = address,
@@ -129,8 +129,8 @@ static void name(struct training *training, uint16_t type, uint32_t id, const ch
     char text[512];
     const size_t length = strlen(first);
 
-    snprintf(text, sizeof text, "%s", first);
-    snprintf(text + length + 1, sizeof text - length - 1, "%s", second);
+    snprintf(text, sizeof(text), "%s", first);
+    snprintf(text + length + 1, sizeof(text) - length - 1, "%s", second);
     recording_make_name(&training->make, type, id, text, length + 1 + strlen(second));
 }
 
@@ -141,16 +141,16 @@ static void names(struct training *training, const char *command)
     static const char program[] = "node7\0train-a\0";
     char text[512], modules[128];
 
-    memcpy(text, program, sizeof program);
-    snprintf(text + sizeof program - 1, sizeof text - sizeof program, "%s", command);
-    recording_make_name(&training->make, RECORDING_PROGRAM, 0, text, sizeof program - 1 + strlen(command));
+    memcpy(text, program, sizeof(program));
+    snprintf(text + sizeof(program) - 1, sizeof(text) - sizeof(program), "%s", command);
+    recording_make_name(&training->make, RECORDING_PROGRAM, 0, text, sizeof(program) - 1 + strlen(command));
     recording_make_name(&training->make, RECORDING_DEVICE, 0,
                         "NVIDIA H200\0GPU-3f1c2b7a-0000-4a60-9c11-5d5b1e2a7c01\000150110011392", 66);
     name(training, RECORDING_OWNER, PYTORCH, "PyTorch", "/usr/lib/libc10_cuda.so");
     name(training, RECORDING_OWNER, CUDNN, "cuDNN", "/usr/lib/libcudnn_ops.so.9");
     name(training, RECORDING_OWNER, CUBLAS, "cuBLAS", "/usr/lib/libcublas.so.13");
     name(training, RECORDING_OWNER, NCCL, "NCCL", "/usr/lib/libnccl.so.2");
-    for (uint32_t i = 0; i < sizeof tags / sizeof *tags; i++)
+    for (uint32_t i = 0; i < sizeof(tags) / sizeof(*tags); i++)
         name(training, RECORDING_TAG, i + 1, tags[i], "");
     name(training, RECORDING_THREAD, PID, "python3", "");
     name(training, RECORDING_THREAD, PID + 4, "autograd", "");
@@ -158,7 +158,7 @@ static void names(struct training *training, const char *command)
         static const char *const paths[] = {"/usr/lib/libc10_cuda.so", "/usr/lib/libtorch_cuda.so",
                                             "/usr/bin/python3.11"};
 
-        snprintf(modules, sizeof modules, "%x %x 0 %s", 0x10000000U * (i + 1),
+        snprintf(modules, sizeof(modules), "%x %x 0 %s", 0x10000000U * (i + 1),
                  0x10000000U * (i + 1) + 0x800000, paths[i]);
         name(training, RECORDING_MODULE, 0, modules, "");
     }
@@ -281,7 +281,7 @@ void recording_make_training(const char *path, const struct recording_training *
 {
     static const char *const commands[] = {"python3 train.py --epochs 3 --batch 256",
                                            "python3 evaluate.py --checkpoint last.pt"};
-    struct training *training = calloc(1, sizeof *training);
+    struct training *training = calloc(1, sizeof(*training));
     const unsigned scale = options->process ? 5 : 16;
     const struct recording_head head = {
         .pid = PID + 19 * options->process,

@@ -108,8 +108,8 @@ static void reference(const double *x, const double *add, const double *gamma, c
     }
 }
 
-/* What was summed into each element, for the rounding that is allowed: the mean and rstd are some roundings
- * off, times the largest x. */
+/* The size of the sum behind each element, for the allowed rounding: mean and rstd are off by some roundings,
+ * times the largest x. */
 static double *sizes(size_t count, double size)
 {
     double *all = check_doubles(count);
@@ -176,8 +176,8 @@ static void test_inference_uses_the_running_statistics_and_writes_only_the_resul
     }
 }
 
-/* A mean a thousand times the deviation must not eat it. */
-static void test_a_large_mean_does_not_eat_the_variance(void)
+/* The mean is a thousand times the deviation. */
+static void test_a_large_mean_does_not_cancel_the_variance(void)
 {
     struct norm t = norm_of(OPS_F32, 500, 4, 0, 0);
     struct op_batchnorm_forward args = forward_of(&t, 1);
@@ -315,7 +315,7 @@ int main(void)
     UNITY_BEGIN();
     RUN_TEST(test_training_agrees_for_all_types);
     RUN_TEST(test_inference_uses_the_running_statistics_and_writes_only_the_result);
-    RUN_TEST(test_a_large_mean_does_not_eat_the_variance);
+    RUN_TEST(test_a_large_mean_does_not_cancel_the_variance);
     RUN_TEST(test_backward_agrees_for_all_types_in_place_and_accumulating);
     RUN_TEST(test_gradients_agree_with_finite_differences);
     return UNITY_END();

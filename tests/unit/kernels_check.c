@@ -1,4 +1,4 @@
-/* See kernels_check.h. */
+/* kernels_check: buffers, comparisons and gradients for tests of the CPU table. See kernels_check.h. */
 #include "kernels_check.h"
 
 #include <float.h>
@@ -146,6 +146,6 @@ void check_gradient(const char *what, check_loss_fn loss, const void *context, d
         TEST_ASSERT_TRUE_MESSAGE(
             fabs(difference - (double)gradient[i]) <= gradient_limit * (1.0 + fabs(difference)), message);
     }
-    /* The limit must mean something: the gradients are not all close to 0. */
+    /* Otherwise all gradients would be close to 0 and the limit would prove nothing. */
     TEST_ASSERT_TRUE(largest > 100 * gradient_limit);
 }

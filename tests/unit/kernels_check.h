@@ -1,4 +1,4 @@
-/* What the tests of the table of operations on images share: typed buffers with random contents, comparison
+/* Shared by the tests of the CPU table: typed buffers with random contents, comparison
  * with results in double precision, and gradients against finite differences. A buffer lives until
  * check_release, which tearDown calls. Fails the running test; never prints otherwise. */
 #ifndef TESTS_KERNELS_CHECK_H
@@ -19,7 +19,7 @@ struct check_buffer {
 
 extern const enum ops_type check_types[3];
 
-/* Ends the table and frees the buffers of a test. */
+/* Opens the CPU table; check_release closes it and frees the buffers of a test. */
 struct ops *check_open(void);
 void check_release(void);
 
@@ -29,7 +29,7 @@ double check_random(void); /* in (-1, 1) */
 
 /* Random values in (-1, 1), rounded to the type. */
 struct check_buffer check_values(enum ops_type type, size_t count);
-/* The same, of a type or float, every element a value that no result has: what is not written shows. */
+/* A buffer for results, filled with a value that no result has, so that missing writes are noticed. */
 struct check_buffer check_results(enum ops_type type, size_t count);
 /* exact = the values that are in data now. */
 void check_refresh(struct check_buffer *buffer);

@@ -167,7 +167,7 @@ static void test_gradients_of_layernorm_agree_with_finite_differences(void)
     check_gradient("dbeta", loss_of_beta, &n, beta.exact, COLS, dbeta.data);
 }
 
-static void test_backward_of_layernorm_adds_the_other_way_and_may_overwrite_it(void)
+static void test_layernorm_backward_adds_dsum_and_may_overwrite_it(void)
 {
     enum { ROWS = 6, COLS = 300, COUNT = ROWS * COLS };
     struct check_buffer x = check_values(OPS_BF16, COUNT), dy = check_values(OPS_BF16, COUNT),
@@ -264,7 +264,7 @@ int main(void)
     UNITY_BEGIN();
     RUN_TEST(test_layernorm_normalizes_the_stored_sum);
     RUN_TEST(test_gradients_of_layernorm_agree_with_finite_differences);
-    RUN_TEST(test_backward_of_layernorm_adds_the_other_way_and_may_overwrite_it);
+    RUN_TEST(test_layernorm_backward_adds_dsum_and_may_overwrite_it);
     RUN_TEST(test_embedding_looks_up_and_sums_back);
     return UNITY_END();
 }

@@ -36,8 +36,8 @@ static int unknown_option(const struct cli_command *command, const char *name, s
     for (; command->options && command->options[count].name; count++)
         names[count] = command->options[count].name;
     names[count++] = "help";
-    snprintf(word, sizeof word, "%.*s", (int)(length < sizeof word ? length : sizeof word - 1), name);
-    snprintf(where, sizeof where, "%s: ", command->name);
+    snprintf(word, sizeof(word), "%.*s", (int)(length < sizeof(word) ? length : sizeof(word) - 1), name);
+    snprintf(where, sizeof(where), "%s: ", command->name);
     return cli_unknown(where, "option", word, names, count);
 }
 

@@ -53,7 +53,7 @@ const char *cards_resolve(void *library, const struct cards_lookup *lookups, siz
 
 struct cards *cards_open(const char *folder)
 {
-    struct cards *cards = calloc(1, sizeof *cards);
+    struct cards *cards = calloc(1, sizeof(*cards));
     void *library = cards_load(folder, NVML_LIBRARY);
 
     if (!cards || !library) {
@@ -69,7 +69,7 @@ struct cards *cards_open(const char *folder)
         {"nvmlDeviceGetName", NULL, &cards->name},
         {"nvmlDeviceGetMemoryInfo", NULL, &cards->memory},
     };
-    if (cards_resolve(library, lookups, sizeof lookups / sizeof lookups[0]) || cards->init() != 0) {
+    if (cards_resolve(library, lookups, sizeof(lookups) / sizeof(lookups[0])) || cards->init() != 0) {
         free(cards);
         return NULL;
     }
@@ -97,7 +97,7 @@ void cards_read(const struct cards *cards, const char *uuid, struct cards_facts 
     facts->free = memory.free;
     if (cards->index(device, &index) == 0)
         facts->number = (int)index;
-    if (cards->name(device, facts->name, sizeof facts->name) != 0)
+    if (cards->name(device, facts->name, sizeof(facts->name)) != 0)
         facts->name[0] = '\0';
 }
 

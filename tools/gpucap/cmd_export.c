@@ -18,7 +18,7 @@ static const struct {
     {"csv", export_csv, false, false},
     {"svg", export_svg, false, false},
 };
-#define FORMATS (sizeof formats / sizeof *formats)
+#define FORMATS (sizeof(formats) / sizeof(*formats))
 
 static int find_format(const char *name, size_t *format)
 {

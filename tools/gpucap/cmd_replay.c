@@ -39,12 +39,12 @@ static bool load_driver(struct driver *driver)
 
     if (!library)
         return false;
-    for (size_t i = 0; i < sizeof symbols / sizeof *symbols; i++) {
+    for (size_t i = 0; i < sizeof(symbols) / sizeof(*symbols); i++) {
         void *address = dlsym(library, symbols[i].name);
 
         if (!address)
             return false;
-        memcpy(symbols[i].to, &address, sizeof address);
+        memcpy(symbols[i].to, &address, sizeof(address));
     }
     return true;
 }
@@ -67,7 +67,7 @@ static bool is_replayed(const struct timeline *timeline, const struct timeline_s
 
 static int replay(const struct driver *driver, const struct timeline *timeline)
 {
-    CUdeviceptr *pointers = calloc(timeline->block_count + 1, sizeof *pointers);
+    CUdeviceptr *pointers = calloc(timeline->block_count + 1, sizeof(*pointers));
     char size[RECORDING_TIME], at[RECORDING_TIME];
     int status = pointers ? 0 : cli_fail("replay: no memory");
 

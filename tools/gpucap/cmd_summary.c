@@ -79,9 +79,9 @@ static void print_loans(const struct timeline *timeline)
 
         if (!lent && mark->head.type != RECORDING_BORROW)
             continue;
-        snprintf(name, sizeof name, lent ? "lent" : "borrowed");
+        snprintf(name, sizeof(name), lent ? "lent" : "borrowed");
         if (mark->other && mark->other <= INT32_MAX)
-            snprintf(name, sizeof name, lent ? "lent to %u" : "borrowed from %u", (unsigned)mark->other);
+            snprintf(name, sizeof(name), lent ? "lent to %u" : "borrowed from %u", (unsigned)mark->other);
         while (at < count && strcmp(names[at], name) != 0)
             at++;
         if (at == PARTNERS) {
@@ -174,7 +174,7 @@ static size_t group_blocks(const struct timeline *timeline, struct group groups[
         groups[at].largest = block->bytes > groups[at].largest ? block->bytes : groups[at].largest;
         groups[at].longest_ns = lived > groups[at].longest_ns ? lived : groups[at].longest_ns;
     }
-    qsort(groups, count, sizeof *groups, largest_group);
+    qsort(groups, count, sizeof(*groups), largest_group);
     return count;
 }
 

@@ -189,7 +189,7 @@ static void print_rows(const struct picture *picture)
     for (int row = picture->height - 1; row >= 0; row--) {
         const bool limited = limit_is_here(picture, last, row);
         const int words =
-            limited ? snprintf(limit, sizeof limit, " limit %s", words_size(last->limit, text)) : 0;
+            limited ? snprintf(limit, sizeof(limit), " limit %s", words_size(last->limit, text)) : 0;
 
         printf("%*s ", LABEL - 1, label_of(picture, row, text) ? text : "");
         for (int i = 0; i < width - words; i++)

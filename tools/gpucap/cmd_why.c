@@ -83,7 +83,7 @@ static void print_holders(const struct ledgers_card *card, const struct ledgers_
         if (other != process && *process->entry.job && !strcmp(other->entry.job, process->entry.job))
             others[count++] = other;
     }
-    qsort(others, count, sizeof *others, by_used);
+    qsort(others, count, sizeof(*others), by_used);
     for (size_t i = 0; i < count && i < HOLDERS; i++)
         printf("%s%d %s", i ? " | " : "  others now   ", (int)others[i]->entry.pid,
                words_size(others[i]->entry.used, text));
@@ -175,7 +175,7 @@ static void print_advice(const struct ledgers_card *card, const struct ledgers_p
     int count = 0;
 
     if (needed > refusal->limit && !(card->facts.known && needed > card->facts.total)) {
-        snprintf(before, sizeof before, "gpucap set %s", process->entry.job);
+        snprintf(before, sizeof(before), "gpucap set %s", process->entry.job);
         try_max(&count, *process->entry.job ? before : "gpucap run", round_limit(add(needed, RESERVE)),
                 *process->entry.job ? "" : " ...");
         if (options_find("wait", 4) >= 0 && *process->entry.job)

@@ -16,7 +16,7 @@ static const char *event_name(uint16_t type)
         [RECORDING_DRIVER] = "driver",
     };
 
-    return type < sizeof names / sizeof *names && names[type] ? names[type] : "unknown";
+    return type < sizeof(names) / sizeof(*names) && names[type] ? names[type] : "unknown";
 }
 
 static void write_quoted(FILE *out, const char *text)

@@ -22,14 +22,14 @@ static void describe_counter(struct trace *trace, uint64_t track, const char *be
 {
     char text[RECORDING_SENTENCE];
 
-    snprintf(text, sizeof text, "%s%.400s", before, name);
+    snprintf(text, sizeof(text), "%s%.400s", before, name);
     trace_write_counter(&trace->out, trace->first + track, trace->first + PROCESS_TRACK, text);
 }
 
 static void describe_groups(struct trace *trace, const struct timeline *timeline, enum timeline_by by,
                             uint64_t first, const char *before)
 {
-    bool *seen = calloc(UINT16_MAX + 1, sizeof *seen);
+    bool *seen = calloc(UINT16_MAX + 1, sizeof(*seen));
 
     if (!seen) {
         trace->failed = true;
@@ -66,12 +66,12 @@ static void write_mark(struct trace *trace, const struct timeline *timeline,
     recording_size(event->bytes, size);
     switch (event->head.type) {
     case RECORDING_REFUSAL:
-        snprintf(text, sizeof text, "refused %s for %.100s (%s)", size, owner,
+        snprintf(text, sizeof(text), "refused %s for %.100s (%s)", size, owner,
                  recording_limit_name(event->limit));
         say(trace, event->time_ns, text);
         break;
     case RECORDING_WAIT:
-        snprintf(text, sizeof text, "waits for %s for %.100s", size, owner);
+        snprintf(text, sizeof(text), "waits for %s for %.100s", size, owner);
         trace_write_begin(&trace->out, trace->first + WAITS_TRACK,
                           event->time_ns > event->other ? event->time_ns - event->other : 0, "memory", text);
         trace_write_end(&trace->out, trace->first + WAITS_TRACK, event->time_ns);
@@ -79,15 +79,15 @@ static void write_mark(struct trace *trace, const struct timeline *timeline,
     case RECORDING_LEND:
     case RECORDING_BORROW:
         if (event->other && event->other <= INT32_MAX)
-            snprintf(who, sizeof who,
+            snprintf(who, sizeof(who),
                      event->head.type == RECORDING_LEND ? " to process %u" : " from process %u",
                      (unsigned)event->other);
-        snprintf(text, sizeof text, "%s %s%s", event->head.type == RECORDING_LEND ? "lends" : "borrows", size,
-                 who);
+        snprintf(text, sizeof(text), "%s %s%s", event->head.type == RECORDING_LEND ? "lends" : "borrows",
+                 size, who);
         say(trace, event->time_ns, text);
         break;
     default:
-        snprintf(text, sizeof text, "joins free chunks, %s", size);
+        snprintf(text, sizeof(text), "joins free chunks, %s", size);
         say(trace, event->time_ns, text);
         break;
     }
@@ -122,7 +122,7 @@ static void write_track(struct trace *trace, const struct recording_set *set,
 {
     const struct timeline *timeline = &track->timeline;
     struct timeline_state state = TIMELINE_START;
-    struct sums *sums = calloc(1, sizeof *sums);
+    struct sums *sums = calloc(1, sizeof(*sums));
     const uint64_t process = trace->first + PROCESS_TRACK;
     uint64_t used = 0;
 

@@ -97,7 +97,7 @@ static void put_key(struct pickle *pickle, const char *text)
         if (pickle->known[i].text == text)
             return;
     }
-    if (pickle->known_count == sizeof pickle->known / sizeof *pickle->known)
+    if (pickle->known_count == sizeof(pickle->known) / sizeof(*pickle->known))
         return;
     pickle->known[pickle->known_count].text = text;
     pickle->known[pickle->known_count++].memo = memoize(pickle);
@@ -161,7 +161,7 @@ static bool place_blocks(struct snapshot *snapshot)
     const struct timeline *timeline = snapshot->timeline;
     uint64_t next = HANDLES_AT;
 
-    snapshot->places = calloc(timeline->block_count + 1, sizeof *snapshot->places);
+    snapshot->places = calloc(timeline->block_count + 1, sizeof(*snapshot->places));
     if (!snapshot->places)
         return false;
     for (size_t i = 0; i < timeline->block_count; i++) {
@@ -364,7 +364,7 @@ static void put_segment(struct snapshot *snapshot, const uint32_t *order, size_t
 static bool put_segments(struct snapshot *snapshot, size_t *entries)
 {
     const struct timeline *timeline = snapshot->timeline;
-    uint32_t *order = calloc(timeline->block_count + 1, sizeof *order);
+    uint32_t *order = calloc(timeline->block_count + 1, sizeof(*order));
     size_t count = 0;
 
     if (!order)
@@ -373,7 +373,7 @@ static bool put_segments(struct snapshot *snapshot, size_t *entries)
         if (timeline->blocks[i].kind != RECORDING_IMPORT)
             order[count++] = (uint32_t)i;
     }
-    qsort_r(order, count, sizeof *order, by_place, snapshot->places);
+    qsort_r(order, count, sizeof(*order), by_place, snapshot->places);
     for (size_t i = 0; i < count;) {
         const uint64_t from = snapshot->places[order[i]];
         uint64_t to = from;
@@ -442,7 +442,7 @@ bool export_pytorch(FILE *out, const struct recording_set *set)
     struct snapshot snapshot = {.pickle = {.out = out}, .recording = &set->recordings[0]};
     struct pickle *pickle = &snapshot.pickle;
 
-    pickle->stack_memos = calloc(set->recordings[0].stacks.count + 1, sizeof *pickle->stack_memos);
+    pickle->stack_memos = calloc(set->recordings[0].stacks.count + 1, sizeof(*pickle->stack_memos));
     if (!pickle->stack_memos || !frames_open(&snapshot.frames, &set->recordings[0])) {
         free(pickle->stack_memos);
         return false;

@@ -24,9 +24,9 @@ static bool read_header(const struct functions *functions, Elf64_Ehdr *header)
 {
     const unsigned char order = BYTE_ORDER == LITTLE_ENDIAN ? ELFDATA2LSB : ELFDATA2MSB;
 
-    if (!inside(functions, 0, sizeof *header))
+    if (!inside(functions, 0, sizeof(*header)))
         return false;
-    memcpy(header, functions->base, sizeof *header);
+    memcpy(header, functions->base, sizeof(*header));
     return !memcmp(header->e_ident, ELFMAG, SELFMAG) && header->e_ident[EI_CLASS] == ELFCLASS64 &&
            header->e_ident[EI_DATA] == order;
 }
@@ -34,12 +34,12 @@ static bool read_header(const struct functions *functions, Elf64_Ehdr *header)
 static bool section_at(const struct functions *functions, const Elf64_Ehdr *header, unsigned index,
                        Elf64_Shdr *section)
 {
-    const uint64_t at = header->e_shoff + (uint64_t)index * sizeof *section;
+    const uint64_t at = header->e_shoff + (uint64_t)index * sizeof(*section);
 
-    if (header->e_shentsize != sizeof *section || index >= header->e_shnum || at < header->e_shoff ||
-        !inside(functions, at, sizeof *section))
+    if (header->e_shentsize != sizeof(*section) || index >= header->e_shnum || at < header->e_shoff ||
+        !inside(functions, at, sizeof(*section)))
         return false;
-    memcpy(section, functions->base + at, sizeof *section);
+    memcpy(section, functions->base + at, sizeof(*section));
     return section->sh_type == SHT_NOBITS || inside(functions, section->sh_offset, section->sh_size);
 }
 
@@ -76,13 +76,13 @@ static bool take_symbols(struct functions *functions, const Elf64_Shdr *table)
 
     if (count > ENTRIES_MAX)
         return false;
-    functions->entries = calloc(count + 1, sizeof *functions->entries);
+    functions->entries = calloc(count + 1, sizeof(*functions->entries));
     if (!functions->entries)
         return false;
     for (uint64_t i = 0; i < count; i++) {
         Elf64_Sym symbol;
 
-        memcpy(&symbol, functions->base + table->sh_offset + i * sizeof symbol, sizeof symbol);
+        memcpy(&symbol, functions->base + table->sh_offset + i * sizeof(symbol), sizeof(symbol));
         if (ELF64_ST_TYPE(symbol.st_info) != STT_FUNC || symbol.st_shndx == SHN_UNDEF || !symbol.st_size ||
             symbol.st_name >= functions->names_bytes || symbol.st_size > UINT64_MAX - symbol.st_value)
             continue;
@@ -90,7 +90,7 @@ static bool take_symbols(struct functions *functions, const Elf64_Shdr *table)
             (struct functions_entry){symbol.st_value, symbol.st_value + symbol.st_size, symbol.st_name};
     }
     if (functions->count)
-        qsort(functions->entries, functions->count, sizeof *functions->entries, by_start);
+        qsort(functions->entries, functions->count, sizeof(*functions->entries), by_start);
     return functions->count > 0;
 }
 
@@ -99,7 +99,7 @@ bool functions_parse(struct functions *functions, const void *bytes, size_t coun
     Elf64_Ehdr header;
     Elf64_Shdr table = {0}, names;
 
-    memset(functions, 0, sizeof *functions);
+    memset(functions, 0, sizeof(*functions));
     functions->base = bytes;
     functions->bytes = count;
     if (!read_header(functions, &header) || !find_table(functions, &header, &table) ||
@@ -125,7 +125,7 @@ bool functions_open(struct functions *functions, const char *path, uint64_t unti
     struct stat stat;
     void *bytes = MAP_FAILED;
 
-    memset(functions, 0, sizeof *functions);
+    memset(functions, 0, sizeof(*functions));
     if (file < 0)
         return false;
     if (fstat(file, &stat) == 0 && S_ISREG(stat.st_mode) && stat.st_size > 0 &&
@@ -147,7 +147,7 @@ void functions_close(struct functions *functions)
     free(functions->entries);
     if (functions->mapped)
         munmap((void *)(uintptr_t)functions->base, functions->bytes);
-    memset(functions, 0, sizeof *functions);
+    memset(functions, 0, sizeof(*functions));
 }
 
 /* Where the place in the file lies when it is loaded. */
@@ -156,7 +156,7 @@ static bool address_of(const struct functions *functions, uint64_t offset, uint6
     for (unsigned i = 0; i < functions->load_count; i++) {
         Elf64_Phdr load;
 
-        memcpy(&load, functions->base + functions->loads + (uint64_t)i * sizeof load, sizeof load);
+        memcpy(&load, functions->base + functions->loads + (uint64_t)i * sizeof(load), sizeof(load));
         if (load.p_type != PT_LOAD || offset < load.p_offset || offset - load.p_offset >= load.p_filesz)
             continue;
         *address = load.p_vaddr + (offset - load.p_offset);

@@ -36,11 +36,11 @@ static struct ledgers_card *place_for(struct ledgers *ledgers, const char *uuid)
     if (ledgers->count == LEDGERS_CARDS)
         return NULL;
     struct ledgers_card *card = &ledgers->cards[ledgers->count];
-    card->processes = calloc(LEDGER_SLOTS, sizeof *card->processes);
+    card->processes = calloc(LEDGER_SLOTS, sizeof(*card->processes));
     if (!card->processes)
         return NULL;
     ledgers->count++;
-    snprintf(card->uuid, sizeof card->uuid, "%s", uuid);
+    snprintf(card->uuid, sizeof(card->uuid), "%s", uuid);
     return card;
 }
 
@@ -68,10 +68,10 @@ static bool is_wrapped(void)
 
 int ledgers_open(struct ledgers *ledgers, const char *command, const char *folder, const char *driver)
 {
-    *ledgers = (struct ledgers){.cards = calloc(LEDGERS_CARDS, sizeof *ledgers->cards)};
+    *ledgers = (struct ledgers){.cards = calloc(LEDGERS_CARDS, sizeof(*ledgers->cards))};
     if (!ledgers->cards)
         return cli_fail("%s: no memory", command);
-    snprintf(ledgers->folder, sizeof ledgers->folder, "%s", folder);
+    snprintf(ledgers->folder, sizeof(ledgers->folder), "%s", folder);
     const int rc = ledger_each_card(ledgers->folder, open_card, ledgers);
     if (rc && rc != -ENOENT) {
         ledgers_close(ledgers);
@@ -145,21 +145,21 @@ static void read_card(const struct ledgers *ledgers, struct ledgers_card *card)
         process->chosen = process->answered = false;
         words_clean(process->entry.job);
         words_clean(process->entry.command);
-        who_user(process->entry.uid, process->user, sizeof process->user);
+        who_user(process->entry.uid, process->user, sizeof(process->user));
         who_command(process->entry.pid, process->entry.uid, process->entry.command, process->command,
-                    sizeof process->command);
+                    sizeof(process->command));
         card->managed = add(card->managed, process->entry.used);
         card->idle = add(card->idle, process->entry.cached);
         card->count++;
     }
-    qsort(card->processes, (size_t)card->count, sizeof *card->processes, by_job);
+    qsort(card->processes, (size_t)card->count, sizeof(*card->processes), by_job);
 }
 
 void ledgers_read(struct ledgers *ledgers)
 {
     for (int i = 0; i < ledgers->count; i++)
         read_card(ledgers, &ledgers->cards[i]);
-    qsort(ledgers->cards, (size_t)ledgers->count, sizeof *ledgers->cards, by_number);
+    qsort(ledgers->cards, (size_t)ledgers->count, sizeof(*ledgers->cards), by_number);
 }
 
 void ledgers_look(struct ledgers *ledgers)
@@ -268,8 +268,8 @@ const char *ledgers_card_name(const struct ledgers_card *card)
     char *name = names[next++ % 2];
 
     if (card->facts.number >= 0)
-        snprintf(name, sizeof names[0], "GPU %d", card->facts.number);
+        snprintf(name, sizeof(names[0]), "GPU %d", card->facts.number);
     else
-        snprintf(name, sizeof names[0], "%.*s", UUID_BEGINNING, card->uuid);
+        snprintf(name, sizeof(names[0]), "%.*s", UUID_BEGINNING, card->uuid);
     return name;
 }

@@ -35,8 +35,8 @@ int look_open(struct ledgers *ledgers, const char *command, const struct argumen
     if (status)
         return status;
 
-    snprintf(where, sizeof where, "%s: ", command);
-    if (sim && (status = cli_use_sim(where, *sim ? sim : NULL, driver, sizeof driver)))
+    snprintf(where, sizeof(where), "%s: ", command);
+    if (sim && (status = cli_use_sim(where, *sim ? sim : NULL, driver, sizeof(driver))))
         return status;
     if ((status = ledgers_open(ledgers, command, folder, sim ? driver : NULL)))
         return status;

@@ -46,7 +46,7 @@ void page_bytes_signed(struct page_bytes *bytes, int64_t number)
 void page_bytes_free(struct page_bytes *bytes)
 {
     free(bytes->bytes);
-    memset(bytes, 0, sizeof *bytes);
+    memset(bytes, 0, sizeof(*bytes));
 }
 
 void page_base64(FILE *out, const unsigned char *bytes, size_t count)
@@ -61,7 +61,7 @@ void page_base64(FILE *out, const unsigned char *bytes, size_t count)
                               left > 1 ? letters[three >> 6 & 63] : '=',
                               left > 2 ? letters[three & 63] : '='};
 
-        fwrite(four, 1, sizeof four, out);
+        fwrite(four, 1, sizeof(four), out);
     }
 }
 

@@ -72,8 +72,8 @@ static uint32_t *slot_of(const struct metas *metas, const struct meta *meta)
 static bool metas_grow(struct metas *metas)
 {
     const size_t more = metas->slot_count ? 2 * metas->slot_count : METAS_FIRST;
-    struct meta *entries = realloc(metas->entries, more * sizeof *entries);
-    uint32_t *slots = calloc(more, sizeof *slots);
+    struct meta *entries = realloc(metas->entries, more * sizeof(*entries));
+    uint32_t *slots = calloc(more, sizeof(*slots));
 
     if (entries)
         metas->entries = entries;

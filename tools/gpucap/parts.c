@@ -21,7 +21,7 @@ parts_show parts_load(enum parts_part part, const char *command)
     char path[PATH_MAX];
     parts_show show = NULL;
 
-    if (place_part(parts[part].file, path, sizeof path)) {
+    if (place_part(parts[part].file, path, sizeof(path))) {
         cli_fail(
             "%s: %s is neither beside this executable nor in ../lib; it is built where Debian's %s is; %s",
             command, parts[part].file, parts[part].package, parts[part].instead);
@@ -29,7 +29,7 @@ parts_show parts_load(enum parts_part part, const char *command)
     }
     void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     void *address = library ? dlsym(library, "part_show") : NULL;
-    memcpy(&show, &address, sizeof show);
+    memcpy(&show, &address, sizeof(show));
     if (!show)
         cli_fail("%s: %s; %s", command, dlerror(), parts[part].instead);
     return show;

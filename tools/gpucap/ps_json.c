@@ -79,7 +79,7 @@ int part_show(struct ledgers *ledgers)
     char host[HOST_NAME_MAX + 1] = "";
     cJSON *root = cJSON_CreateObject();
 
-    gethostname(host, sizeof host - 1);
+    gethostname(host, sizeof(host) - 1);
     cJSON_AddStringToObject(root, "hostname", host);
     cJSON_AddStringToObject(root, "ledger", ledgers->folder);
     cJSON *gpus = cJSON_AddArrayToObject(root, "gpus");

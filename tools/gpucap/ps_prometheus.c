@@ -132,7 +132,7 @@ static void begin_sample(enum id id, const struct ledgers_card *card, const char
     char number[16] = "";
 
     if (card->facts.number >= 0)
-        snprintf(number, sizeof number, "%d", card->facts.number);
+        snprintf(number, sizeof(number), "%d", card->facts.number);
     printf("%s{", metrics[id].name);
     print_label("gpu", number);
     print_label(",UUID", card->uuid);
@@ -194,7 +194,7 @@ int ps_prometheus(struct ledgers *ledgers)
 {
     char host[HOST_NAME_MAX + 1] = "";
 
-    gethostname(host, sizeof host - 1);
+    gethostname(host, sizeof(host) - 1);
     for (enum id id = 0; id < METRICS; id++)
         print_metric(id, ledgers, host);
     return 0;

@@ -53,7 +53,7 @@ static int add_row(struct libscols_table *table, const struct ledgers_card *card
 
     if (!line)
         return -1;
-    snprintf(pid, sizeof pid, "%d", (int)process->entry.pid);
+    snprintf(pid, sizeof(pid), "%d", (int)process->entry.pid);
     ps_state(&process->entry, state);
     return set(line, PID, pid) || set(line, USER, process->user) || set(line, JOB, process->entry.job) ||
            set_size(line, USED, process->entry.used) || set_size(line, IDLE, process->entry.cached) ||

@@ -76,7 +76,7 @@ static void keep(struct columns *columns, int at, const uint64_t now[COLUMNS_GRO
     if (named < *highest)
         return;
     *highest = named;
-    memcpy(column->bytes, now, sizeof column->bytes);
+    memcpy(column->bytes, now, sizeof(column->bytes));
 }
 
 static void fill(struct columns *columns, const struct timeline *timeline, const struct ids *ids)
@@ -110,9 +110,9 @@ bool columns_open(struct columns *columns, const struct timeline *timeline, enum
 {
     struct ids ids = {.by = by};
 
-    memset(columns, 0, sizeof *columns);
+    memset(columns, 0, sizeof(*columns));
     columns->width = width;
-    columns->columns = calloc((size_t)width, sizeof *columns->columns);
+    columns->columns = calloc((size_t)width, sizeof(*columns->columns));
     if (!columns->columns)
         return false;
     choose_groups(columns, timeline, &ids);
@@ -130,5 +130,5 @@ bool columns_open(struct columns *columns, const struct timeline *timeline, enum
 void columns_close(struct columns *columns)
 {
     free(columns->columns);
-    memset(columns, 0, sizeof *columns);
+    memset(columns, 0, sizeof(*columns));
 }

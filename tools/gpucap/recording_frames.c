@@ -26,10 +26,10 @@ static int file_of(struct frames *frames, const char *path)
 
 bool frames_open(struct frames *frames, const struct recording *recording)
 {
-    memset(frames, 0, sizeof *frames);
+    memset(frames, 0, sizeof(*frames));
     frames->recorded_ns = recording->head.began_unix_ns;
-    frames->modules = calloc(recording->modules.count + 1, sizeof *frames->modules);
-    frames->files = calloc(recording->modules.count + 1, sizeof *frames->files);
+    frames->modules = calloc(recording->modules.count + 1, sizeof(*frames->modules));
+    frames->files = calloc(recording->modules.count + 1, sizeof(*frames->files));
     if (!frames->modules || !frames->files) {
         frames_close(frames);
         return false;
@@ -47,7 +47,7 @@ bool frames_open(struct frames *frames, const struct recording *recording)
         module->file = file_of(frames, module->path);
         frames->count++;
     }
-    qsort(frames->modules, frames->count, sizeof *frames->modules, by_start);
+    qsort(frames->modules, frames->count, sizeof(*frames->modules), by_start);
     return true;
 }
 
@@ -57,7 +57,7 @@ void frames_close(struct frames *frames)
         functions_close(&frames->files[i].functions);
     free(frames->files);
     free(frames->modules);
-    memset(frames, 0, sizeof *frames);
+    memset(frames, 0, sizeof(*frames));
 }
 
 /* A return address lies behind the call, maybe in the next function already. */

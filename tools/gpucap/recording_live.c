@@ -35,7 +35,7 @@ static bool grow(struct live_map *map)
 {
     struct live_map larger = {.room = map->room ? 2 * map->room : FIRST_ROOM, .count = map->count};
 
-    larger.entries = calloc(larger.room, sizeof *larger.entries);
+    larger.entries = calloc(larger.room, sizeof(*larger.entries));
     if (!larger.entries)
         return false;
     for (size_t i = 0; i < map->room; i++) {
@@ -72,7 +72,7 @@ static void close_gap(struct live_map *map, size_t gap)
         map->entries[gap] = map->entries[at];
         gap = at;
     }
-    memset(&map->entries[gap], 0, sizeof map->entries[gap]);
+    memset(&map->entries[gap], 0, sizeof(map->entries[gap]));
 }
 
 bool live_map_remove(struct live_map *map, uint64_t address, uint8_t kind, uint32_t *index)
@@ -91,5 +91,5 @@ bool live_map_remove(struct live_map *map, uint64_t address, uint8_t kind, uint3
 void live_map_close(struct live_map *map)
 {
     free(map->entries);
-    memset(map, 0, sizeof *map);
+    memset(map, 0, sizeof(*map));
 }

@@ -14,7 +14,7 @@ void recording_print_holders(const char *label, const struct recording_holder *h
 
     for (int i = 0; i < count; i++) {
         const int length =
-            snprintf(item, sizeof item, "%.90s %s", holders[i].name, recording_size(holders[i].bytes, size));
+            snprintf(item, sizeof(item), "%.90s %s", holders[i].name, recording_size(holders[i].bytes, size));
 
         if (i && column + 3 + length > WIDTH) {
             printf("\n%*s", LABEL, "");

@@ -55,9 +55,9 @@ static enum outcome take_event(struct recording *recording, const unsigned char 
 {
     struct recording_event event;
 
-    if (size < sizeof event)
+    if (size < sizeof(event))
         return ODD;
-    memcpy(&event, bytes, sizeof event);
+    memcpy(&event, bytes, sizeof(event));
     if (event.time_ns >= RECORDING_BYTES_MAX ||
         (counts_bytes(event.head.type) && event.bytes >= RECORDING_BYTES_MAX))
         return ODD;
@@ -69,7 +69,7 @@ static enum outcome take_event(struct recording *recording, const unsigned char 
     if (event.head.type == RECORDING_END)
         recording->ended = true;
     if (recording->count >= RECORDING_EVENTS_MAX ||
-        !make_room((void **)&recording->events, recording->count, &recording->room, sizeof event))
+        !make_room((void **)&recording->events, recording->count, &recording->room, sizeof(event)))
         return NO_MEMORY;
     recording->events[recording->count++] = event;
     return TAKEN;
@@ -110,9 +110,9 @@ static enum outcome take_name(struct recording *recording, struct recording_name
     struct recording_text entry = {.bytes = (uint32_t)length};
 
     if (recording->names_bytes + size > RECORDING_NAMES_MAX ||
-        !make_room((void **)&names->entries, names->count, &names->room, sizeof entry))
+        !make_room((void **)&names->entries, names->count, &names->room, sizeof(entry)))
         return NO_MEMORY;
-    memcpy(&entry.id, bytes + offsetof(struct recording_name, id), sizeof entry.id);
+    memcpy(&entry.id, bytes + offsetof(struct recording_name, id), sizeof(entry.id));
     entry.text = malloc(length + 2);
     if (!entry.text)
         return NO_MEMORY;
@@ -131,9 +131,9 @@ static enum outcome take_stack(struct recording *recording, const unsigned char 
     struct recording_frames entry = {.count = (uint32_t)(length / sizeof(uint64_t))};
 
     if (recording->names_bytes + size > RECORDING_NAMES_MAX ||
-        !make_room((void **)&stacks->entries, stacks->count, &stacks->room, sizeof entry))
+        !make_room((void **)&stacks->entries, stacks->count, &stacks->room, sizeof(entry)))
         return NO_MEMORY;
-    memcpy(&entry.id, bytes + offsetof(struct recording_stack, id), sizeof entry.id);
+    memcpy(&entry.id, bytes + offsetof(struct recording_stack, id), sizeof(entry.id));
     entry.frames = malloc(length + 1);
     if (!entry.frames)
         return NO_MEMORY;
@@ -165,7 +165,7 @@ static bool take_records(struct recording *recording, const unsigned char *plain
     while (count - at >= sizeof(struct recording_record)) {
         struct recording_record record;
 
-        memcpy(&record, plain + at, sizeof record);
+        memcpy(&record, plain + at, sizeof(record));
         if (record.size < sizeof(struct recording_name) || record.size % 8 || record.size > count - at) {
             recording->odd++; /* where the next one begins is not known */
             return true;
@@ -186,10 +186,10 @@ static void merge(struct recording_event *events, struct recording_event *spare,
 {
     size_t left = 0, right = middle, to = 0;
 
-    memcpy(spare, events, middle * sizeof *events);
+    memcpy(spare, events, middle * sizeof(*events));
     while (left < middle && right < count)
         events[to++] = events[right].time_ns < spare[left].time_ns ? events[right++] : spare[left++];
-    memcpy(events + to, spare + left, (middle - left) * sizeof *events);
+    memcpy(events + to, spare + left, (middle - left) * sizeof(*events));
 }
 
 static void sort_events(struct recording_event *events, struct recording_event *spare, size_t count)
@@ -205,7 +205,7 @@ static void sort_events(struct recording_event *events, struct recording_event *
 
 static bool order_events(struct recording *recording)
 {
-    struct recording_event *spare = malloc((recording->count / 2 + 1) * sizeof *spare);
+    struct recording_event *spare = malloc((recording->count / 2 + 1) * sizeof(*spare));
 
     if (!spare)
         return false;
@@ -227,12 +227,12 @@ static void order_names(struct recording *recording)
     struct recording_names *all[] = {&recording->owners,  &recording->tags,    &recording->threads,
                                      &recording->devices, &recording->program, &recording->modules};
 
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+    for (size_t i = 0; i < sizeof(all) / sizeof(*all); i++) {
         if (all[i]->count && all[i] != &recording->modules) /* which have no ids, and keep their order */
-            qsort(all[i]->entries, all[i]->count, sizeof *all[i]->entries, by_id);
+            qsort(all[i]->entries, all[i]->count, sizeof(*all[i]->entries), by_id);
     }
     if (recording->stacks.count)
-        qsort(recording->stacks.entries, recording->stacks.count, sizeof *recording->stacks.entries, by_id);
+        qsort(recording->stacks.entries, recording->stacks.count, sizeof(*recording->stacks.entries), by_id);
 }
 
 /* ---- a file ---- */
@@ -241,12 +241,12 @@ static int check_head(struct recording *recording, const void *bytes, size_t cou
 {
     struct recording_head *head = &recording->head;
 
-    if (count < sizeof *head || memcmp(bytes, RECORDING_MAGIC, sizeof head->magic) != 0)
+    if (count < sizeof(*head) || memcmp(bytes, RECORDING_MAGIC, sizeof(head->magic)) != 0)
         return fail(why, "is no recording of gpucap");
-    memcpy(head, bytes, sizeof *head);
+    memcpy(head, bytes, sizeof(*head));
     if (head->version != RECORDING_VERSION)
         return fail(why, "is of version %u; this gpucap reads version %d", head->version, RECORDING_VERSION);
-    if (head->head_bytes < sizeof *head || head->head_bytes > count)
+    if (head->head_bytes < sizeof(*head) || head->head_bytes > count)
         return fail(why, "is damaged: its first block would begin at byte %u", head->head_bytes);
     return 0;
 }
@@ -261,11 +261,11 @@ static int read_blocks(struct recording *recording, const unsigned char *bytes, 
     while (status == 0 && count - at >= sizeof(struct recording_block)) {
         struct recording_block head;
 
-        memcpy(&head, bytes + at, sizeof head);
-        if (!recording_block_is_possible(&head) || head.stored > count - at - sizeof head)
+        memcpy(&head, bytes + at, sizeof(head));
+        if (!recording_block_is_possible(&head) || head.stored > count - at - sizeof(head))
             break;
         recording->blocks++;
-        switch (recording_unpack(&head, bytes + at + sizeof head, plain)) {
+        switch (recording_unpack(&head, bytes + at + sizeof(head), plain)) {
         case RECORDING_UNPACK_GOOD:
             status = take_records(recording, plain, head.plain) ? 0 : -1;
             break;
@@ -276,7 +276,7 @@ static int read_blocks(struct recording *recording, const unsigned char *bytes, 
             recording->foreign++;
             break;
         }
-        at += sizeof head + head.stored;
+        at += sizeof(head) + head.stored;
     }
     recording->missing = count - at;
     free(plain);
@@ -294,7 +294,7 @@ static int check_content(const struct recording *recording, char why[RECORDING_W
 
 int recording_parse(struct recording *recording, const void *bytes, size_t count, char why[RECORDING_WHY])
 {
-    memset(recording, 0, sizeof *recording);
+    memset(recording, 0, sizeof(*recording));
     if (check_head(recording, bytes, count, why))
         return -1;
     if (read_blocks(recording, bytes, count) || !order_events(recording)) {
@@ -357,7 +357,7 @@ void recording_close(struct recording *recording)
         free(recording->stacks.entries[i].frames);
     free(recording->stacks.entries);
     free(recording->events);
-    memset(recording, 0, sizeof *recording);
+    memset(recording, 0, sizeof(*recording));
 }
 
 /* ---- questions ---- */
@@ -397,7 +397,7 @@ const char *recording_text(const struct recording_names *names, uint32_t id, uns
     if (!names->count)
         return "";
     const struct recording_text *entry =
-        bsearch(&id, names->entries, names->count, sizeof *names->entries, by_id);
+        bsearch(&id, names->entries, names->count, sizeof(*names->entries), by_id);
     if (!entry)
         return "";
     const char *text = entry->text;
@@ -410,8 +410,8 @@ const struct recording_frames *recording_stack(const struct recording *recording
 {
     if (!recording->stacks.count)
         return NULL;
-    return bsearch(&id, recording->stacks.entries, recording->stacks.count, sizeof *recording->stacks.entries,
-                   by_id);
+    return bsearch(&id, recording->stacks.entries, recording->stacks.count,
+                   sizeof(*recording->stacks.entries), by_id);
 }
 
 const char *recording_program(const struct recording *recording, enum recording_program part)

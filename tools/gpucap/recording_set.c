@@ -75,12 +75,12 @@ static void align(struct recording_set *set)
 
 int recording_set_open(struct recording_set *set, const char *command, char **paths, int count)
 {
-    memset(set, 0, sizeof *set);
+    memset(set, 0, sizeof(*set));
     if (count < 1)
         return cli_fail("%s: which recording? usage: gpucap %s FILE...", command, command);
     set->paths = paths;
-    set->recordings = calloc((size_t)count, sizeof *set->recordings);
-    set->tracks = calloc((size_t)count * RECORDING_SET_DEVICES, sizeof *set->tracks);
+    set->recordings = calloc((size_t)count, sizeof(*set->recordings));
+    set->tracks = calloc((size_t)count * RECORDING_SET_DEVICES, sizeof(*set->tracks));
     int status = set->recordings && set->tracks ? open_files(set, command, paths, count) : CLI_FAILED;
     for (int i = 0; status == 0 && i < count; i++) {
         if (!open_tracks(set, i))
@@ -104,7 +104,7 @@ void recording_set_close(struct recording_set *set)
         recording_close(&set->recordings[i]);
     free(set->tracks);
     free(set->recordings);
-    memset(set, 0, sizeof *set);
+    memset(set, 0, sizeof(*set));
 }
 
 const char *recording_set_title(const struct recording_set *set, int file)

@@ -46,7 +46,7 @@ int recording_holders(const struct timeline *timeline, size_t steps,
             rest += shares[i].bytes;
     }
     free(shares);
-    qsort(holders, (size_t)count, sizeof *holders, largest_holder);
+    qsort(holders, (size_t)count, sizeof(*holders), largest_holder);
     if (rest)
         holders[count++] = (struct recording_holder){"others", rest};
     return count;
@@ -112,7 +112,7 @@ const char *recording_size(uint64_t bytes, char text[RECORDING_TIME])
         unsigned shift, digits;
     } units[] = {{"TiB", 40, 2}, {"GiB", 30, 2}, {"MiB", 20, 0}, {"KiB", 10, 0}};
 
-    for (size_t i = 0; i < sizeof units / sizeof *units; i++) {
+    for (size_t i = 0; i < sizeof(units) / sizeof(*units); i++) {
         const uint64_t unit = UINT64_C(1) << units[i].shift;
         const unsigned digits = units[i].digits ? 2 : bytes < 10 * unit && bytes % unit ? 1 : 0;
         const unsigned parts = digits == 2 ? 100 : digits ? 10 : 1;
@@ -136,7 +136,7 @@ uint64_t recording_step(uint64_t most, unsigned count)
     static const uint64_t steps[] = {1, 2, 5, 10, 20, 50, 100, 200, 500};
 
     for (int shift = 0; shift <= 40; shift += 10) {
-        for (size_t i = 0; i < sizeof steps / sizeof *steps; i++) {
+        for (size_t i = 0; i < sizeof(steps) / sizeof(*steps); i++) {
             if (steps[i] << shift >= most / count)
                 return steps[i] << shift;
         }

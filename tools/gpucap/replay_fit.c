@@ -27,11 +27,11 @@ static void set_environment(const struct place *place, uint64_t capacity)
                                            "GPUCAP_RECORD"};
     char text[64];
 
-    for (size_t i = 0; i < sizeof left_out / sizeof *left_out; i++)
+    for (size_t i = 0; i < sizeof(left_out) / sizeof(*left_out); i++)
         unsetenv(left_out[i]);
-    snprintf(text, sizeof text, "1x%llu;ctx=0", (unsigned long long)capacity);
+    snprintf(text, sizeof(text), "1x%llu;ctx=0", (unsigned long long)capacity);
     setenv("GPUCAP_SIM", text, 1);
-    snprintf(text, sizeof text, "fit-%d-%llu", (int)getpid(), (unsigned long long)capacity);
+    snprintf(text, sizeof(text), "fit-%d-%llu", (int)getpid(), (unsigned long long)capacity);
     setenv("GPUCAP_SIM_ID", text, 1);
     setenv("GPUCAP_RESERVE", "0", 1);
     setenv("GPUCAP_LEDGER", "off", 1);
@@ -79,7 +79,7 @@ int replay_fit(const char *path, const struct timeline *timeline, uint64_t *byte
     struct place place;
     int status = CLI_UNDONE;
 
-    if (place_library(place.library, sizeof place.library) || place_sim(place.sim, sizeof place.sim)) {
+    if (place_library(place.library, sizeof(place.library)) || place_sim(place.sim, sizeof(place.sim))) {
         snprintf(why, RECORDING_WHY, "the simulated GPU is not installed beside this gpucap");
         return -1;
     }

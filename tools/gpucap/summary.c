@@ -23,7 +23,7 @@ static sigset_t awaited(void)
     sigset_t set;
 
     sigemptyset(&set);
-    for (size_t i = 0; i < sizeof signals / sizeof *signals; i++)
+    for (size_t i = 0; i < sizeof(signals) / sizeof(*signals); i++)
         sigaddset(&set, signals[i]);
     return set;
 }

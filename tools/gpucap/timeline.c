@@ -40,7 +40,7 @@ static void add_step(struct builder *builder, struct timeline_step step)
 {
     struct timeline *timeline = builder->timeline;
     struct timeline_step *to =
-        room_for_one((void **)&timeline->steps, timeline->step_count, &timeline->step_room, sizeof *to);
+        room_for_one((void **)&timeline->steps, timeline->step_count, &timeline->step_room, sizeof(*to));
 
     if (!to) {
         builder->failed = true;
@@ -70,8 +70,8 @@ static void add_block(struct builder *builder, const struct recording_event *eve
         timeline->lost++;
         end_block(builder, before, event->time_ns);
     }
-    struct timeline_block *block =
-        room_for_one((void **)&timeline->blocks, timeline->block_count, &timeline->block_room, sizeof *block);
+    struct timeline_block *block = room_for_one((void **)&timeline->blocks, timeline->block_count,
+                                                &timeline->block_room, sizeof(*block));
     if (!block ||
         !live_map_add(&builder->map, event->address, event->kind, (uint32_t)timeline->block_count)) {
         builder->failed = true;
@@ -136,7 +136,7 @@ static void add_mark(struct builder *builder, const struct recording_event *even
 {
     struct timeline *timeline = builder->timeline;
     const struct recording_event **to =
-        room_for_one((void **)&timeline->marks, timeline->mark_count, &timeline->mark_room, sizeof *to);
+        room_for_one((void **)&timeline->marks, timeline->mark_count, &timeline->mark_room, sizeof(*to));
 
     if (!to) {
         builder->failed = true;
@@ -210,7 +210,7 @@ bool timeline_open(struct timeline *timeline, const struct recording *recording,
 {
     struct builder builder = {.timeline = timeline, .state = TIMELINE_START};
 
-    memset(timeline, 0, sizeof *timeline);
+    memset(timeline, 0, sizeof(*timeline));
     timeline->recording = recording;
     timeline->device = device;
     if (recording->count)
@@ -233,7 +233,7 @@ void timeline_close(struct timeline *timeline)
     free(timeline->blocks);
     free(timeline->steps);
     free((void *)timeline->marks);
-    memset(timeline, 0, sizeof *timeline);
+    memset(timeline, 0, sizeof(*timeline));
 }
 
 static bool names_device(uint16_t type)
@@ -255,7 +255,7 @@ size_t timeline_devices(const struct recording *recording, uint16_t *devices, si
             at++;
         if ((at < count && devices[at] == device) || count == room)
             continue;
-        memmove(devices + at + 1, devices + at, (count - at) * sizeof *devices);
+        memmove(devices + at + 1, devices + at, (count - at) * sizeof(*devices));
         devices[at] = device;
         count++;
     }
@@ -369,7 +369,7 @@ size_t timeline_shares(const struct timeline *timeline, size_t steps, enum timel
 
     for (size_t i = 0; i < timeline->block_count; i++)
         last = id_of(&timeline->blocks[i], by) > last ? id_of(&timeline->blocks[i], by) : last;
-    struct timeline_share *all = calloc(last + 1, sizeof *all);
+    struct timeline_share *all = calloc(last + 1, sizeof(*all));
 
     *shares = all;
     if (!all)
@@ -389,7 +389,7 @@ size_t timeline_shares(const struct timeline *timeline, size_t steps, enum timel
         all[count] = all[id];
         all[count++].id = (uint16_t)id;
     }
-    qsort(all, count, sizeof *all, largest_share);
+    qsort(all, count, sizeof(*all), largest_share);
     return count;
 }
 
@@ -405,7 +405,7 @@ static int largest_block(const void *a, const void *b, void *context)
 
 size_t timeline_live_blocks(const struct timeline *timeline, size_t steps, uint32_t **indices)
 {
-    bool *live = calloc(timeline->block_count + 1, sizeof *live);
+    bool *live = calloc(timeline->block_count + 1, sizeof(*live));
     size_t count = 0;
 
     *indices = NULL;
@@ -415,7 +415,7 @@ size_t timeline_live_blocks(const struct timeline *timeline, size_t steps, uint3
         if (step->change <= TIMELINE_FREE)
             live[step->block] = step->change == TIMELINE_ALLOC;
     }
-    uint32_t *found = live ? malloc((timeline->block_count + 1) * sizeof *found) : NULL;
+    uint32_t *found = live ? malloc((timeline->block_count + 1) * sizeof(*found)) : NULL;
     if (!found) {
         free(live);
         return 0;
@@ -425,7 +425,7 @@ size_t timeline_live_blocks(const struct timeline *timeline, size_t steps, uint3
             found[count++] = (uint32_t)i;
     }
     free(live);
-    qsort_r(found, count, sizeof *found, largest_block, timeline->blocks);
+    qsort_r(found, count, sizeof(*found), largest_block, timeline->blocks);
     *indices = found;
     return count;
 }
@@ -443,7 +443,7 @@ static const char *kind_name(uint16_t kind)
         [RECORDING_IMPORT] = "imported",
     };
 
-    return kind < sizeof names / sizeof *names ? names[kind] : "of a later version";
+    return kind < sizeof(names) / sizeof(*names) ? names[kind] : "of a later version";
 }
 
 const char *timeline_name(const struct recording *recording, enum timeline_by by, uint16_t id)

@@ -53,7 +53,7 @@ static void put(int y, int x, int width, const char *text)
     int columns = 0;
     mbstate_t state = {0};
 
-    while (*text && used + MB_LEN_MAX < sizeof line) {
+    while (*text && used + MB_LEN_MAX < sizeof(line)) {
         wchar_t letter;
         const size_t length = mbrtowc(&letter, text, MB_LEN_MAX, &state);
         const bool valid = length != (size_t)-1 && length != (size_t)-2 && wcwidth(letter) >= 0;
@@ -67,7 +67,7 @@ static void put(int y, int x, int width, const char *text)
         } else {
             line[used++] = '?';
             columns++;
-            memset(&state, 0, sizeof state);
+            memset(&state, 0, sizeof(state));
         }
         text += valid ? length : 1;
     }
@@ -99,14 +99,14 @@ static void draw_figures(int y, const struct ledgers_card *card)
 
     figures[0] = '\0';
     if (card->facts.known)
-        used = snprintf(figures, sizeof figures, "%s", words_short(card->facts.total, text));
+        used = snprintf(figures, sizeof(figures), "%s", words_short(card->facts.total, text));
     for (int i = 0; i < PARTS; i++) {
         if ((i == OTHER && !other) || (i == FREE && !card->facts.known))
             continue;
-        used += snprintf(figures + used, sizeof figures - (size_t)used, "  %c %s %s", letters[i], names[i],
+        used += snprintf(figures + used, sizeof(figures) - (size_t)used, "  %c %s %s", letters[i], names[i],
                          words_short(parts[i], text));
     }
-    snprintf(title, sizeof title, "%s  %s", ledgers_card_name(card), card->facts.name);
+    snprintf(title, sizeof(title), "%s  %s", ledgers_card_name(card), card->facts.name);
     put(y, 0, used + 2 < COLS ? COLS - used - 1 : COLS, title);
     put(y, used < COLS ? COLS - used : 0, used < COLS ? used : COLS, figures);
 }
@@ -155,7 +155,7 @@ static int draw_cards(const struct top *top, int y)
     for (int i = 0; i < top->ledgers->count; i++) {
         const struct ledgers_card *card = &top->ledgers->cards[i];
         char bounds[LINE_MAX_BYTES];
-        const bool bar = card->facts.known, bounded = list_bounds(card, bounds, sizeof bounds);
+        const bool bar = card->facts.known, bounded = list_bounds(card, bounds, sizeof(bounds));
 
         if (y + bar + bounded >= end) {
             mvprintw(y++, 0, "and %d more card%s", top->ledgers->count - i,
@@ -265,7 +265,7 @@ static void draw_row(const struct top *top, int y, int number)
     if (row->process->entry.waiting)
         attron(paint(top, PAIR_WAITING) | A_BOLD);
     put(y, 0, COLS, selected ? ">" : "");
-    snprintf(pid, sizeof pid, "%*d", PID_WIDTH, (int)row->process->entry.pid);
+    snprintf(pid, sizeof(pid), "%*d", PID_WIDTH, (int)row->process->entry.pid);
     put(y, PID_AT, PID_WIDTH, group ? "      -" : pid);
     put(y, layout.user, layout.user_width, row->process->user);
     put(y, layout.job, layout.job_width, row->process->entry.job);
@@ -273,7 +273,7 @@ static void draw_row(const struct top *top, int y, int number)
         mvprintw(y, x, " %6s", words_short(sizes[i], text));
     if (layout.command <= COLS)
         draw_spark(top, y, layout.spark, layout.spark_width, row);
-    describe(top, row, line, sizeof line);
+    describe(top, row, line, sizeof(line));
     put(y, layout.command, COLS > layout.command ? COLS - layout.command : 0, line);
     attrset(A_NORMAL);
 }
@@ -286,7 +286,7 @@ static void draw_table(struct top *top, int y)
 
     if (room < 1)
         return;
-    snprintf(title, sizeof title, " %*s %-*s %-*s %6s %6s %6s %6s %-*s %s", PID_WIDTH, "PID",
+    snprintf(title, sizeof(title), " %*s %-*s %-*s %6s %6s %6s %6s %-*s %s", PID_WIDTH, "PID",
              layout.user_width, "USER", layout.job_width, "JOB", "USED", "IDLE", "PEAK", "LIMIT",
              layout.spark_width, "LAST MIN", "COMMAND");
     attron(A_BOLD);
@@ -329,7 +329,7 @@ static void draw_help(void)
         "Any key goes back.",
     };
 
-    for (int i = 0; i < (int)(sizeof lines / sizeof *lines) && i < LINES; i++)
+    for (int i = 0; i < (int)(sizeof(lines) / sizeof(*lines)) && i < LINES; i++)
         put(i, 0, COLS, lines[i]);
 }
 
@@ -339,10 +339,10 @@ static void draw_title(const struct top *top)
     const time_t now = time(NULL);
     struct tm parts;
 
-    gethostname(host, sizeof host - 1);
+    gethostname(host, sizeof(host) - 1);
     if (localtime_r(&now, &parts))
-        strftime(clock, sizeof clock, "%H:%M:%S", &parts);
-    snprintf(line, sizeof line, "gpucap top  %.30s  %s  %d %s  sorted by %s", host, clock, top->count,
+        strftime(clock, sizeof(clock), "%H:%M:%S", &parts);
+    snprintf(line, sizeof(line), "gpucap top  %.30s  %s  %d %s  sorted by %s", host, clock, top->count,
              top->by_job ? "jobs" : "processes", top_order_name(top->order));
     attron(A_BOLD);
     put(0, 0, COLS, line);

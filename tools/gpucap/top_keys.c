@@ -39,7 +39,7 @@ static void catch_signals(void)
     static const int signals[] = {SIGINT, SIGTERM, SIGHUP};
     const struct sigaction action = {.sa_handler = interrupt};
 
-    for (size_t i = 0; i < sizeof signals / sizeof *signals; i++)
+    for (size_t i = 0; i < sizeof(signals) / sizeof(*signals); i++)
         sigaction(signals[i], &action, NULL);
 }
 
@@ -61,7 +61,7 @@ static bool ask(struct top *top, const char *question, char answer[ANSWER])
     timeout(PERIOD_MS);
     answer[0] = '\0';
     do {
-        snprintf(top->prompt, sizeof top->prompt, "%.110s%s", question, answer);
+        snprintf(top->prompt, sizeof(top->prompt), "%.110s%s", question, answer);
         top_draw(top);
         key = getch();
         if ((key == KEY_BACKSPACE || key == 127 || key == '\b') && length)
@@ -84,7 +84,7 @@ static bool choose_selected(struct top *top)
 
     if (!top->count)
         return false;
-    snprintf(pid, sizeof pid, "%d", (int)top->entry.pid);
+    snprintf(pid, sizeof(pid), "%d", (int)top->entry.pid);
     return ledgers_choose(top->ledgers, top->by_job && *top->entry.job ? top->entry.job : pid) > 0;
 }
 
@@ -92,7 +92,7 @@ static bool choose_selected(struct top *top)
 static void show_first_line(struct top *top, char *text)
 {
     text[strcspn(text, "\n")] = '\0';
-    snprintf(top->status, sizeof top->status, "%s", text);
+    snprintf(top->status, sizeof(top->status), "%s", text);
 }
 
 static void trim(struct top *top)
@@ -133,17 +133,17 @@ static void set_max(struct top *top)
     if (!top->count)
         return;
     if (!*top->entry.job) {
-        snprintf(top->status, sizeof top->status, "%d has no job: it keeps the limit that it started with",
+        snprintf(top->status, sizeof(top->status), "%d has no job: it keeps the limit that it started with",
                  (int)top->entry.pid);
         return;
     }
-    snprintf(question, sizeof question, "new limit of %.30s (now %s; 12G, 50%% or none): ", top->entry.job,
+    snprintf(question, sizeof(question), "new limit of %.30s (now %s; 12G, 50%% or none): ", top->entry.job,
              words_size(top->entry.job_max, now));
     if (!ask(top, question, answer))
         return;
     const int rc = steer_parse_max(answer, &max);
     if (rc)
-        snprintf(top->status, sizeof top->status, "'%s': %s", answer, size_why(rc));
+        snprintf(top->status, sizeof(top->status), "'%s': %s", answer, size_why(rc));
     else
         change_max(top, &max);
 }
@@ -173,22 +173,23 @@ static void send_signal(struct top *top)
     if (!top->count)
         return;
     if (top->by_job && *top->entry.job) {
-        snprintf(top->status, sizeof top->status, "a signal goes to one process: press g first");
+        snprintf(top->status, sizeof(top->status), "a signal goes to one process: press g first");
         return;
     }
-    snprintf(question, sizeof question, "signal for %d %.40s (TERM, INT, KILL, ...): ", (int)pid,
+    snprintf(question, sizeof(question), "signal for %d %.40s (TERM, INT, KILL, ...): ", (int)pid,
              top->rows[top->selected].process->command);
     if (!ask(top, question, answer))
         return;
     const int number = parse_signal(answer);
     if (!number)
-        snprintf(top->status, sizeof top->status, "'%s' is no signal", answer);
+        snprintf(top->status, sizeof(top->status), "'%s' is no signal", answer);
     else if (!who_owns(pid, top->entry.uid))
-        snprintf(top->status, sizeof top->status, "%d is not a process that can be seen from here", (int)pid);
+        snprintf(top->status, sizeof(top->status), "%d is not a process that can be seen from here",
+                 (int)pid);
     else if (kill(pid, number))
-        snprintf(top->status, sizeof top->status, "%d: %s", (int)pid, strerror(errno));
+        snprintf(top->status, sizeof(top->status), "%d: %s", (int)pid, strerror(errno));
     else
-        snprintf(top->status, sizeof top->status, "%d was sent %s", (int)pid, sigabbrev_np(number));
+        snprintf(top->status, sizeof(top->status), "%d was sent %s", (int)pid, sigabbrev_np(number));
 }
 
 /* Returns true if the figures should be read again at once. */

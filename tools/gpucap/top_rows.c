@@ -41,7 +41,7 @@ static struct past *find_or_add(struct top_history *history, const struct ledger
         return past;
     if (history->count == history->room) {
         const int room = history->room ? history->room * 2 : 16;
-        struct past *grown = realloc(history->of, (size_t)room * sizeof *grown);
+        struct past *grown = realloc(history->of, (size_t)room * sizeof(*grown));
 
         if (!grown)
             return NULL;
@@ -49,8 +49,8 @@ static struct past *find_or_add(struct top_history *history, const struct ledger
         history->room = room;
     }
     past = &history->of[history->count++];
-    memset(past, 0, sizeof *past);
-    memcpy(past->uuid, card->uuid, sizeof past->uuid);
+    memset(past, 0, sizeof(*past));
+    memcpy(past->uuid, card->uuid, sizeof(past->uuid));
     past->pid = process->entry.pid;
     past->started = process->entry.started;
     return past;
@@ -63,7 +63,7 @@ static bool add_card(struct top_history *history, const struct ledgers_card *car
 
         if (!past)
             return false;
-        memmove(past->used, past->used + 1, sizeof past->used - sizeof past->used[0]);
+        memmove(past->used, past->used + 1, sizeof(past->used) - sizeof(past->used[0]));
         past->used[TOP_SAMPLES - 1] = card->processes[i].entry.used;
         past->seen = true;
     }
@@ -72,7 +72,7 @@ static bool add_card(struct top_history *history, const struct ledgers_card *car
 
 bool top_history_add(struct top_history **history, const struct ledgers *ledgers)
 {
-    if (!*history && !(*history = calloc(1, sizeof **history)))
+    if (!*history && !(*history = calloc(1, sizeof(**history))))
         return false;
     for (int i = 0; i < ledgers->count; i++) {
         if (!add_card(*history, &ledgers->cards[i]))
@@ -184,7 +184,7 @@ void top_select(struct top *top, int row)
     if (!top->count)
         return;
     top->entry = top->rows[top->selected].process->entry;
-    memcpy(top->uuid, top->rows[top->selected].card->uuid, sizeof top->uuid);
+    memcpy(top->uuid, top->rows[top->selected].card->uuid, sizeof(top->uuid));
 }
 
 bool top_rows(struct top *top)
@@ -193,7 +193,7 @@ bool top_rows(struct top *top)
 
     for (int i = 0; i < top->ledgers->count; i++)
         processes += top->ledgers->cards[i].count;
-    struct top_row *rows = calloc((size_t)processes, sizeof *rows);
+    struct top_row *rows = calloc((size_t)processes, sizeof(*rows));
     if (!rows)
         return false;
     free(top->rows);
@@ -203,7 +203,7 @@ bool top_rows(struct top *top)
         for (int j = 0; j < top->ledgers->cards[i].count; j++)
             add_process(top, &top->ledgers->cards[i], &top->ledgers->cards[i].processes[j]);
     }
-    qsort_r(rows, (size_t)top->count, sizeof *rows, compare, &top->order);
+    qsort_r(rows, (size_t)top->count, sizeof(*rows), compare, &top->order);
     top_select(top, find_selected(top));
     return true;
 }

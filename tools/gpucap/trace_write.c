@@ -107,7 +107,7 @@ void trace_write_counter(struct trace_write *trace, uint64_t track, uint64_t par
     static const unsigned char bytes_unit[] = {COUNTER_UNIT << 3 | VARINT, UNIT_BYTES};
 
     describe(trace, track, parent, name);
-    put_bytes(&trace->inner, DESCRIPTOR_COUNTER, bytes_unit, sizeof bytes_unit);
+    put_bytes(&trace->inner, DESCRIPTOR_COUNTER, bytes_unit, sizeof(bytes_unit));
     write_packet(trace, PACKET_DESCRIPTOR, false, 0);
 }
 

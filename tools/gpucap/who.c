@@ -28,7 +28,7 @@ bool who_owns(pid_t pid, uid_t uid)
     char path[PATH_ROOM];
     struct stat folder;
 
-    snprintf(path, sizeof path, "/proc/%d", (int)pid);
+    snprintf(path, sizeof(path), "/proc/%d", (int)pid);
     return pid > 1 && stat(path, &folder) == 0 && folder.st_uid == uid;
 }
 
@@ -37,7 +37,7 @@ static bool read_command(pid_t pid, char *command, size_t size)
 {
     char path[PATH_ROOM];
 
-    snprintf(path, sizeof path, "/proc/%d/cmdline", (int)pid);
+    snprintf(path, sizeof(path), "/proc/%d/cmdline", (int)pid);
     const int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0)
         return false;

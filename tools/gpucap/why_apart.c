@@ -38,7 +38,7 @@ bool why_apart_read(const struct recording *recording, const struct recording_ev
 {
     const size_t at = (size_t)(refusal - recording->events), least = at > BACK ? at - BACK : 0;
 
-    memset(apart, 0, RECORDING_APART_COUNT * sizeof *apart);
+    memset(apart, 0, RECORDING_APART_COUNT * sizeof(*apart));
     for (size_t i = at; i-- > least;) {
         const struct recording_event *event = &recording->events[i];
 

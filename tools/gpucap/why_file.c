@@ -135,7 +135,7 @@ static void print_sizes(const struct refusal *refusal)
     for (int i = 0; i < 3; i++) {
         if (!blocks[i])
             continue;
-        snprintf(names[used], sizeof names[used], "%" PRIu64 " %s", blocks[i], classes[i].name);
+        snprintf(names[used], sizeof(names[used]), "%" PRIu64 " %s", blocks[i], classes[i].name);
         items[used] = (struct recording_holder){names[used], bytes[i]};
         used++;
     }
@@ -161,7 +161,7 @@ static uint64_t largest_hole(const struct refusal *refusal, uint64_t idle)
     uint64_t end = UINT64_MAX, largest = 0;
 
     if (count)
-        qsort_r(live, count, sizeof *live, by_address, blocks);
+        qsort_r(live, count, sizeof(*live), by_address, blocks);
     for (size_t i = 0; i < count; i++) {
         const struct timeline_block *block = &blocks[live[i]];
 

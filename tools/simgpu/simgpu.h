@@ -18,21 +18,24 @@ struct simgpu_dim {
  * driver. */
 typedef void simgpu_kernel(void **args, const struct simgpu_dim *grid, const struct simgpu_dim *block);
 
-/* How often an entry point was called (by its exported symbol, "cuMemAlloc_v2"), failed calls included. */
+/* Number of calls of one entry point, named by its exported symbol ("cuMemAlloc_v2"), and of all of them.
+ * Failed calls count. */
 unsigned long simgpu_calls(const char *symbol);
 unsigned long simgpu_calls_total(void);
 void simgpu_reset_calls(void);
 
-/* Replaces the fault script (grammar: engine/sim_fault.h); NULL or "" ends it. 0, or -1 for a bad one (said
- * on stderr, the old one stays). Counting for ":N" starts anew with simgpu_reset_calls(). */
+/* Replaces the fault script (grammar: engine/sim_fault.h); NULL or "" removes it. Returns 0, or -1 for a
+ * script that does not parse: the reason goes to stderr and the old script stays. simgpu_reset_calls()
+ * restarts the counts that ":N" in a rule refers to. */
 int simgpu_set_fault(const char *script);
 
-/* Bytes of a device that this process has, contexts and all the driver holds for it included, by the card's
- * own books; and the most that it ever had. 0 for a device that there is not. */
+/* Bytes of a device that this process holds, as the simulated card counts them: contexts and the driver's own
+ * memory included. simgpu_most_used() is the highest value so far. Both return 0 for a device that does not
+ * exist. */
 unsigned long long simgpu_used(int device);
 unsigned long long simgpu_most_used(int device);
 
-/* Live driver objects that a clean program would have given back: allocations, handles, reservations,
+/* Number of live driver objects that a clean program would have released: allocations, handles, reservations,
  * mappings, arrays, streams, events, green contexts. */
 unsigned long simgpu_leaks(void);
 

@@ -1,9 +1,9 @@
-/* fill: a program that takes device memory until there is none, goes on, and checks its bytes.
+/* fill: a program that allocates device memory until it is refused, goes on, and checks its bytes.
  *
- * One logic (fill.c), three ways to reach CUDA, as programs do: the driver by dlsym() (fill_dl), the driver
- * linked directly (fill_direct), the runtime, static or shared (fill_rt). Each way fills in this table.
- * Prints "key=value" lines; the exit status is 0 when every promise held. Must never use managed memory
- * beyond the card's.
+ * fill_modes.c has the logic. It uses CUDA in three ways, as programs do: the driver by dlsym() (fill_dl),
+ * the driver linked directly (fill_direct), the runtime, static or shared (fill_rt). Each way fills in this
+ * table. Prints "key=value" lines; the exit status is 0 when every promise held. Must never use managed
+ * memory beyond the card's.
  */
 #ifndef TESTS_GPU_FILL_H
 #define TESTS_GPU_FILL_H

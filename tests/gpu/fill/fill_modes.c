@@ -1,5 +1,5 @@
-/* fill: the logic of fill.h. Blocks belong to the thread that took them; the only shared state is the
- * barrier. */
+/* fill_modes: the logic of fill.h. A block belongs to the thread that allocated it; the only shared state is
+ * the barrier. */
 #include "fill.h"
 
 #include <pthread.h>
@@ -162,13 +162,13 @@ static int mode_fill(size_t total)
     }
     give_all(h);
     if (!h->refused)
-        h->other_codes++; /* it never got full: the cap did not hold, or there were too many blocks */
+        h->other_codes++; /* never refused: the cap did not hold, or there were too many blocks */
     int status = report(h, total);
     free(h);
     return status;
 }
 
-/* Takes all that is told free in one block; asks for a byte more than that; goes on. */
+/* Allocates all that is reported as free in one block, then asks for one byte more, and goes on. */
 static int mode_greedy(size_t total)
 {
     size_t free_bytes = 0, now = 0;

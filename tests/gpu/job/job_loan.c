@@ -37,7 +37,7 @@ static const char *path_of(const char *word, int round)
 {
     static char path[4096];
 
-    snprintf(path, sizeof path, "%s/%s.%d", folder, word, round);
+    snprintf(path, sizeof(path), "%s/%s.%d", folder, word, round);
     return path;
 }
 

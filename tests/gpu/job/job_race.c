@@ -4,9 +4,9 @@
  *              [--largest=MIB] [--part=70] [--kill-ms=0] [--deaths=0]
  *
  * --context is what the context of one process takes, --part how much of the rest all may want together while
- * nothing may be refused, in percent. With --kill-ms a random worker is killed so often and another one
- * started; what the dead one held may be wanted by the others FREE_MS after it is gone. With --deaths a
- * holder of nearly all is killed so many times while another process asks for that. Prints a line with PASS
+ * nothing may be refused, in percent. With --kill-ms, a random worker is killed and replaced every so many
+ * milliseconds; FREE_MS after its end, the others may want what it held. With --deaths, a process that holds
+ * nearly everything is killed so many times while another one asks for that memory. Prints a line with PASS
  * or FAIL for each promise. Exit status: 0, 1 if one failed, 77 without NVML. */
 #include "job_race.h"
 
@@ -48,7 +48,7 @@ static int page_fd;
 static char folder[FOLDER_MAX], self[4096];
 static struct worker {
     pid_t pid;
-    uint64_t gone_at;    /* ms; the bytes of the dead one are not to be wanted yet; 0: none */
+    uint64_t gone_at;    /* ms when a killed worker ended: its bytes may not be wanted yet; 0: none */
     unsigned long asked; /* when last looked at */
     uint64_t asked_at;   /* ms, when that number last changed */
 } workers[JOB_RACE_WORKERS];
@@ -83,7 +83,7 @@ static void set_environment(void)
 {
     char max[32];
 
-    snprintf(max, sizeof max, "%lluM", (unsigned long long)options.budget);
+    snprintf(max, sizeof(max), "%lluM", (unsigned long long)options.budget);
     setenv("LD_PRELOAD", options.library, 1);
     setenv("GPUCAP_MAX", max, 1);
     setenv("GPUCAP_GROUP", "race", 1);
@@ -98,8 +98,8 @@ static pid_t start(const char *role, unsigned number)
     char *argv[] = {self, (char *)role, fd_text, number_text, NULL};
     pid_t pid = -1;
 
-    snprintf(fd_text, sizeof fd_text, "%d", page_fd);
-    snprintf(number_text, sizeof number_text, "%u", number);
+    snprintf(fd_text, sizeof(fd_text), "%d", page_fd);
+    snprintf(number_text, sizeof(number_text), "%u", number);
     if (posix_spawn(&pid, self, NULL, NULL, argv, environ))
         return -1;
     return pid;
@@ -277,9 +277,9 @@ static void report(int stuck, unsigned left)
         odd += atomic_load(&page->of[i].other_codes);
     }
     if (options.kill_ms)
-        snprintf(how, sizeof how, ", %lu killed", kills);
+        snprintf(how, sizeof(how), ", %lu killed", kills);
     snprintf(
-        text, sizeof text,
+        text, sizeof(text),
         "budget: %llu processes x %llu threads, %llu s%s: NVML %llu, ledger %llu of %llu MiB (card %llu, %s, "
         "%lu samples)",
         (unsigned long long)options.processes, (unsigned long long)options.threads,
@@ -290,12 +290,12 @@ static void report(int stuck, unsigned left)
     verdict(watch.nvml_peak <= options.budget * JOB_RACE_MIB &&
                 watch.ledger_peak <= options.budget * JOB_RACE_MIB && watch.ledger_peak,
             text);
-    snprintf(text, sizeof text,
+    snprintf(text, sizeof(text),
              "refusals: %lu while at most %llu MiB were wanted; %lu while more was wanted than there is; %lu "
              "requests%s",
              wrongly, (unsigned long long)(modest() / JOB_RACE_MIB), refused, asked, how);
     verdict(wrongly == 0 && odd == 0 && asked > 0, text);
-    snprintf(text, sizeof text,
+    snprintf(text, sizeof(text),
              "nothing hangs: %d stuck, %u did not end, %lu other answers, %lu died by themselves%s",
              stuck >= 0, left, odd, deaths_of_others, how);
     verdict(stuck < 0 && left == 0 && odd == 0 && deaths_of_others == 0, text);
@@ -337,7 +337,7 @@ static double one_death(void)
     double ms = -1;
     int status = 1;
 
-    memset((void *)page, 0, sizeof *page);
+    memset((void *)page, 0, sizeof(*page));
     atomic_store(&page->hold_bytes, rest * 9 / 10 * JOB_RACE_MIB);
     const pid_t holder = start("holder", 0), taker = start("taker", 0);
     if (holder > 0 && taker > 0 && await(holds)) {
@@ -371,7 +371,7 @@ static void die_often(void)
         all = ms >= 0;
         worst = ms > worst ? ms : worst;
     }
-    snprintf(text, sizeof text,
+    snprintf(text, sizeof(text),
              "death: a killed process's bytes were another's after at most %.1f ms (bound %d), %llu times%s",
              worst, FREE_MS, (unsigned long long)options.deaths, all ? "" : "; one was not served");
     verdict(all && worst <= FREE_MS, text);
@@ -439,15 +439,15 @@ static bool parse(int argc, char **argv)
 static bool make_page(void)
 {
     page_fd = memfd_create("job_race", 0);
-    if (page_fd < 0 || ftruncate(page_fd, sizeof *page))
+    if (page_fd < 0 || ftruncate(page_fd, sizeof(*page)))
         return false;
-    page = mmap(NULL, sizeof *page, PROT_READ | PROT_WRITE, MAP_SHARED, page_fd, 0);
+    page = mmap(NULL, sizeof(*page), PROT_READ | PROT_WRITE, MAP_SHARED, page_fd, 0);
     return page != MAP_FAILED;
 }
 
 static int play(int argc, char **argv)
 {
-    page = argc == 4 ? mmap(NULL, sizeof *page, PROT_READ | PROT_WRITE, MAP_SHARED, atoi(argv[2]), 0)
+    page = argc == 4 ? mmap(NULL, sizeof(*page), PROT_READ | PROT_WRITE, MAP_SHARED, atoi(argv[2]), 0)
                      : MAP_FAILED;
     if (page == MAP_FAILED)
         return 2;
@@ -461,7 +461,7 @@ static void remove_folder(void)
 {
     char command[FOLDER_MAX + 16];
 
-    snprintf(command, sizeof command, "rm -rf '%s'", folder);
+    snprintf(command, sizeof(command), "rm -rf '%s'", folder);
     unsetenv("LD_PRELOAD");
     if (system(command)) /* NOLINT(concurrency-mt-unsafe): one thread */
         fprintf(stderr, "job_race: cannot remove %s\n", folder);
@@ -477,13 +477,13 @@ int main(int argc, char **argv)
                 "[--seconds=60] [--largest=256] [--part=70] [--kill-ms=0] [--deaths=0]\n");
         return 2;
     }
-    if (readlink("/proc/self/exe", self, sizeof self - 1) < 0 || !make_page())
+    if (readlink("/proc/self/exe", self, sizeof(self) - 1) < 0 || !make_page())
         return 2;
     if (!job_watch_start()) {
         fprintf(stderr, "job_race: no NVML\n");
         return NO_NVML;
     }
-    snprintf(folder, sizeof folder, "/dev/shm/job-race-XXXXXX");
+    snprintf(folder, sizeof(folder), "/dev/shm/job-race-XXXXXX");
     if (!mkdtemp(folder))
         return 2;
     set_environment();

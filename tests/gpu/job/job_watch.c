@@ -1,4 +1,4 @@
-/* job_watch: see job_watch.h. */
+/* job_watch: the memory that a job uses, by NVML and by the ledger. See job_watch.h. */
 #include "job_watch.h"
 
 #include <dlfcn.h>
@@ -6,23 +6,13 @@
 #include <stdio.h>
 
 #include "interpose/account/ledger.h"
+#include "interpose/driver/nvml_types.h"
 
 #define MOST_PROCESSES 256
-#define NVML_UNKNOWN   UINT64_MAX /* NVML_VALUE_NOT_AVAILABLE */
-
-struct process { /* nvmlProcessInfo_t of the _v2 and _v3 calls */
-    unsigned pid;
-    unsigned long long used;
-    unsigned gpu_instance, compute_instance;
-};
-
-struct memory { /* nvmlMemory_t */
-    unsigned long long total, free, used;
-};
 
 static struct {
-    int (*memory)(void *, struct memory *);
-    int (*processes)(void *, unsigned *, struct process *);
+    int (*memory)(void *, struct nvml_memory *);
+    int (*processes)(void *, unsigned *, struct nvml_process *);
     void *device;
     unsigned known[MOST_PROCESSES], known_count;
     uint64_t before; /* used on the card */
@@ -30,12 +20,12 @@ static struct {
 
 static uint64_t card_used(void)
 {
-    struct memory memory;
+    struct nvml_memory memory;
 
     return nvml.memory(nvml.device, &memory) ? 0 : memory.used;
 }
 
-static unsigned list(struct process *out)
+static unsigned list(struct nvml_process *out)
 {
     unsigned count = MOST_PROCESSES;
 
@@ -44,7 +34,7 @@ static unsigned list(struct process *out)
 
 bool job_watch_start(void)
 {
-    struct process processes[MOST_PROCESSES];
+    struct nvml_process processes[MOST_PROCESSES];
     void *lib = dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL);
     int (*init)(void), (*by_index)(unsigned, void **);
 
@@ -81,7 +71,7 @@ static uint64_t growth(void)
 
 static void sample_nvml(struct job_watch *watch)
 {
-    struct process processes[MOST_PROCESSES];
+    struct nvml_process processes[MOST_PROCESSES];
     uint64_t sum = 0;
     const uint64_t first = growth();
     const unsigned count = list(processes);
@@ -89,7 +79,7 @@ static void sample_nvml(struct job_watch *watch)
     bool named = false;
 
     for (unsigned i = 0; i < count; i++) {
-        if (processes[i].used == NVML_UNKNOWN || is_known(processes[i].pid))
+        if (processes[i].used == NVML_NOT_AVAILABLE || is_known(processes[i].pid))
             continue;
         sum += processes[i].used;
         named = true;

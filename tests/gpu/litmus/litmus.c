@@ -1,12 +1,12 @@
-/* litmus: see litmus.h. Runs each scenario many times in processes of its own, so that one that dies is one
- * line, and so that what a pool has learned in one does not hide another.
+/* litmus: runs each scenario many times, in processes of its own, so that a crash is one line of output and
+ * what a pool has learned in one scenario does not affect another. See litmus.h.
  *
  *     litmus [--repeat=N] [--only=NAME] [--allocator=driver|unfenced] [--hold-us=N] [--list]
  *
- * driver: cuMemAlloc and cuMemFree as they are found, which may be libgpucap.so's. unfenced: a list of freed
- * blocks in front of them that is seen to fail. hold-us: how long a call that waits may find the gate shut.
- * One line per scenario: "litmus name=... runs=... wrong=...". A process that dies is one wrong run. Exit
- * status 1 if any run was wrong, 77 without a driver. The starting process never touches the driver.
+ * driver: cuMemAlloc and cuMemFree, which may be those of libgpucap.so. unfenced: a list of freed blocks in
+ * front of them, which must fail. hold-us: how long the gate stays shut for a call that waits. One line per
+ * scenario: "litmus name=... runs=... wrong=...". A process that dies is one wrong run. Exit status 1 if any
+ * run was wrong, 77 without a driver. The starting process never touches the driver.
  */
 #include "litmus.h"
 
@@ -22,7 +22,7 @@
 #define USAGE         64
 #define REPEAT        100
 #define HOLD_US       300
-#define PROCESS_LIMIT 300 /* seconds: ends a hang, and no more */
+#define PROCESS_LIMIT 300 /* seconds, to end a process that hangs */
 
 struct options {
     unsigned repeat, hold_us, first;
@@ -39,7 +39,7 @@ static const struct litmus_scenario *find(const char *name)
     return NULL;
 }
 
-/* The process of some runs. */
+/* The child process: does some runs. */
 static int play(const struct options *o)
 {
     static struct litmus l;
@@ -74,7 +74,7 @@ static void become(const struct litmus_scenario *scenario, const struct options 
     _exit(USAGE);
 }
 
-/* Some runs in a process of their own: how many were wrong. */
+/* Does some runs in a process of their own. Returns how many were wrong. */
 static unsigned run_batch(const struct litmus_scenario *scenario, const struct options *o, unsigned first,
                           unsigned runs)
 {

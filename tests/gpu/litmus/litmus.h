@@ -1,12 +1,12 @@
-/* litmus: programs in miniature that go wrong if freed memory is used again too early.
+/* litmus: small programs that read wrong bytes if freed memory is used again too early.
  *
- * Each scenario holds a kernel at a gate while the block it is about to read is freed and an equal one is
- * taken and overwritten. Then the gate opens, and the kernel must still find its own bytes: cuMemFree waits
- * for it natively, and a pool may do anything that cannot be told from that. Nothing here may hang: a guard
- * thread opens the gate after a while, for calls that wait as they may.
+ * Each scenario holds a kernel at a gate while the block that it is about to read is freed and a block of the
+ * same size is allocated and overwritten. Then the gate opens, and the kernel must still read the old bytes:
+ * natively cuMemFree waits for the kernel, and a pool must behave as if it did. Nothing here may hang: a
+ * guard thread opens the gate after a while, for calls that are allowed to wait.
  *
- * litmus_scene.c has the stage (blocks, gate, second thread), litmus_scenarios.c the scenarios, litmus.c the
- * processes that they run in. Owns one lock, of the list of freed blocks, held for a few instructions.
+ * litmus_scene.c has the blocks, the gate and the second thread, litmus_scenarios.c the scenarios, litmus.c
+ * the processes that they run in. Owns one lock, of the list of freed blocks, held for a few instructions.
  */
 #ifndef TESTS_GPU_LITMUS_H
 #define TESTS_GPU_LITMUS_H
@@ -21,7 +21,7 @@
 
 /* What one run works with. */
 struct litmus {
-    bool unfenced;    /* a pool without fences in front of the driver: seen to fail */
+    bool unfenced;    /* use a pool without fences, which must fail */
     unsigned hold_us; /* how long the gate stays shut for a call that waits */
     CUdevice device;
     CUcontext context;
@@ -42,19 +42,19 @@ struct litmus {
 struct litmus_scenario {
     const char *name, *what;
     void (*run)(struct litmus *l);
-    unsigned batch;    /* runs in one process; what a pool learns about streams it may keep for good */
+    unsigned batch;    /* runs in one process; fewer if what a pool has learned about streams matters */
     const char *decay; /* GPUCAP_DECAY of its processes, or NULL */
 };
 
 extern const struct litmus_scenario litmus_scenarios[];
 extern const unsigned litmus_scenario_count;
 
-/* Ends the process with the name of the call if it has failed. */
+/* Ends the process with the name of the call if it fails. */
 #define LITMUS_OK(call) litmus_ok((call), #call)
 void litmus_ok(CUresult result, const char *call);
 
 void litmus_open(struct litmus *l); /* context, streams, kernels, threads */
-/* One run; true if a reader has seen other bytes than its own. */
+/* Does one run. Returns true if a reader has read wrong bytes. */
 bool litmus_run(struct litmus *l, const struct litmus_scenario *scenario, unsigned turn);
 
 CUdeviceptr litmus_take(struct litmus *l, size_t bytes);

@@ -1,25 +1,27 @@
-/* litmus_scenarios: see litmus.h. A block is mine while a kernel reads it, and theirs when it has been taken
- * again. Owns no lock. */
+/* litmus_scenarios: the scenarios. See litmus.h. A block is "mine" while a kernel reads it, and "theirs" when
+ * it has been freed and allocated again. Owns no lock. */
 #include "litmus.h"
 
 #include <dlfcn.h>
 
-#define EAGER        4   /* blocks that the second thread takes without waiting for the free */
-#define LULL_FREES   128 /* enough for a pool to look whether the work of other streams is done */
-#define LULL_BYTES   512
-#define ONE_PROCESS  1000
-#define SOME_VISITS  60 /* a pool may stop taking other streams for guests if they come too often */
+#define EAGER       4   /* blocks that the second thread takes without waiting for the free */
+#define LULL_FREES  128 /* enough frees for a pool to notice that the work of other streams is done */
+#define LULL_BYTES  512
+#define ONE_PROCESS 1000
+#define SOME_VISITS                                                                                          \
+    60 /* runs per process: a pool may change its strategy if other streams are used often                   \
+        */
 #define STITCH_BYTES ((size_t)2 << 20)  /* one piece of a pool's memory */
-#define LARGE_BYTES  ((size_t)96 << 20) /* a pool rather uses these again than take more */
+#define LARGE_BYTES  ((size_t)96 << 20) /* so large that a pool reuses the memory rather than growing */
 
-/* Fills a block, and is done with it: whoever overwrites it comes later. */
+/* Fills a block and waits for that, so that whatever overwrites it comes later. */
 static void fill_mine(struct litmus *l, CUdeviceptr block, CUstream stream)
 {
     litmus_fill(l, block, l->mine, stream);
     LITMUS_OK(drv.cuStreamSynchronize(stream));
 }
 
-/* A new block that the main stream has filled. */
+/* Returns a new block that the main stream has filled. */
 static CUdeviceptr mine(struct litmus *l)
 {
     CUdeviceptr block = litmus_take(l, l->bytes);
@@ -27,7 +29,7 @@ static CUdeviceptr mine(struct litmus *l)
     return block;
 }
 
-/* A kernel that reads the block when the gate opens. */
+/* Launches a kernel that reads the block when the gate opens. */
 static void read_late(struct litmus *l, CUdeviceptr block, CUstream stream)
 {
     litmus_shut(l);
@@ -35,7 +37,8 @@ static void read_late(struct litmus *l, CUdeviceptr block, CUstream stream)
     litmus_check(l, block, l->mine, stream);
 }
 
-/* An equal block, overwritten before the gate opens, if the allocator does not wait for that. */
+/* Allocates a block of the same size and overwrites it, before the gate opens unless the allocator waits for
+ * that. */
 static CUdeviceptr theirs(struct litmus *l, CUstream stream)
 {
     CUdeviceptr block = litmus_take(l, l->bytes);
@@ -44,7 +47,7 @@ static CUdeviceptr theirs(struct litmus *l, CUstream stream)
     return block;
 }
 
-/* A program at rest: all work is done, and small blocks come and go until a pool has noticed. */
+/* Allocates and frees small blocks while no work runs, until a pool has noticed that all is done. */
 static void lull(struct litmus *l)
 {
     for (int i = 0; i < LULL_FREES; i++)
@@ -109,8 +112,8 @@ static void read_in_second(struct litmus *l)
     read_late(l, l->taken[0], l->mine & 2 ? l->other : l->home);
 }
 
-/* One thread reads, and the other frees what is read. They change places, and before every other run both
- * have come to rest. */
+/* One thread reads, and the other frees the block. They swap roles, and every other run begins with all work
+ * done. */
 static void run_freed_elsewhere(struct litmus *l)
 {
     l->taken[0] = mine(l);
@@ -154,8 +157,8 @@ static void run_per_thread(struct litmus *l)
     litmus_give(l, l->taken[0]);
 }
 
-/* A second stream is used for the first time, or again after a lull, when two blocks are in other hands: the
- * main stream may have one of them at once. */
+/* A second stream is used for the first time, or again after a lull, when two blocks have been freed and
+ * allocated again. The main stream may use its block at once. */
 static void run_late_stream(struct litmus *l)
 {
     CUdeviceptr first = mine(l), second = mine(l);
@@ -174,8 +177,8 @@ static void run_late_stream(struct litmus *l)
     lull(l);
 }
 
-/* A guest reads, and the main stream goes on. */
-static void run_guest_reads(struct litmus *l)
+/* Another stream reads once, and the main stream goes on. */
+static void run_other_reads(struct litmus *l)
 {
     CUdeviceptr block = mine(l);
     read_late(l, block, l->other);
@@ -186,8 +189,8 @@ static void run_guest_reads(struct litmus *l)
     lull(l);
 }
 
-/* A guest writes late into what was its block; the main stream's must stay as it was. */
-static void run_guest_writes(struct litmus *l)
+/* Another stream writes late into a freed block; the block that the main stream got must not change. */
+static void run_other_writes(struct litmus *l)
 {
     CUdeviceptr block = mine(l);
     litmus_shut(l);
@@ -219,7 +222,8 @@ static void run_capture(struct litmus *l)
     litmus_give(l, scratch);
 }
 
-/* A capture begins when the block is in other hands, and a second stream is used while it is open. */
+/* A capture begins when the block has been freed and allocated again, and a second stream is used during it.
+ */
 static void run_late_capture(struct litmus *l)
 {
     CUdeviceptr block = mine(l);
@@ -237,7 +241,7 @@ static void run_late_capture(struct litmus *l)
     lull(l);
 }
 
-/* The launch of a graph is still running when its block is freed; in its second run. */
+/* The second launch of a graph still runs when the block that it reads is freed. */
 static void run_graph(struct litmus *l)
 {
     CUdeviceptr block = mine(l);
@@ -260,8 +264,8 @@ static void run_graph(struct litmus *l)
     litmus_give(l, block);
 }
 
-/* What a pool without fences does when it puts free memory together: another piece of memory stands at the
- * address that a kernel is about to read. */
+/* What a pool without fences does when it stitches: it maps other memory at an address that a kernel is about
+ * to read. */
 static void remap_unfenced(struct litmus *l)
 {
     const CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
@@ -286,8 +290,8 @@ static void remap_unfenced(struct litmus *l)
     LITMUS_OK(drv.cuMemAddressFree(at, l->bytes));
 }
 
-/* Two blocks that are read and freed are, together, what the next one needs. Their memory must stay where it
- * is: unmapped, it ends the reader, and elsewhere it is overwritten. */
+/* Two blocks that are read and freed would, stitched together, fit the next request. Their memory must stay
+ * mapped: else the reader faults, or the memory is overwritten at its new place. */
 static void run_unmapped_by(struct litmus *l, CUstream writer)
 {
     l->bytes = STITCH_BYTES;
@@ -358,8 +362,8 @@ static void write_from_host(struct litmus *l, CUdeviceptr block)
     LITMUS_OK(drv.cuMemcpyHtoD(block, words, sizeof(words)));
 }
 
-/* Two streams are at work, and the block is large: a pool that does not want to hold another one has to wait,
- * or to put whatever writes into it behind the reader, however it is submitted. */
+/* Two streams are at work and the block is large. A pool that does not want to hold a second one has to wait,
+ * or to order every write into it behind the reader, however it is submitted. */
 static void run_large(struct litmus *l)
 {
     static void (*const writers[])(struct litmus * l, CUdeviceptr block) = {
@@ -481,13 +485,13 @@ const struct litmus_scenario litmus_scenarios[] = {
      ONE_PROCESS, NULL},
     {"per_thread", "two threads on their own default streams", run_per_thread, ONE_PROCESS, NULL},
     {"late_stream", "a second stream begins after the reuse", run_late_stream, SOME_VISITS, NULL},
-    {"guest_reads", "another stream reads once, the first goes on", run_guest_reads, SOME_VISITS, NULL},
-    {"guest_writes", "another stream writes once, the first goes on", run_guest_writes, SOME_VISITS, NULL},
+    {"other_reads", "another stream reads once, the first goes on", run_other_reads, SOME_VISITS, NULL},
+    {"other_writes", "another stream writes once, the first goes on", run_other_writes, SOME_VISITS, NULL},
     {"capture", "freed and taken during a capture", run_capture, ONE_PROCESS, NULL},
     {"late_capture", "a capture and a second stream begin after the reuse", run_late_capture, SOME_VISITS,
      NULL},
     {"graph", "freed while the launch of a graph reads it", run_graph, ONE_PROCESS, NULL},
-    {"unmapped", "memory that is read could be put together anew", run_unmapped, ONE_PROCESS, "0"},
+    {"unmapped", "memory that is still read could be stitched", run_unmapped, ONE_PROCESS, "0"},
     {"unmapped_cross", "the same, with a second stream", run_unmapped_cross, ONE_PROCESS, "0"},
     {"green_reads", "read on a green context's stream, overwritten on another", run_green_reads, ONE_PROCESS,
      NULL},

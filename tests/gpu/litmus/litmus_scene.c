@@ -1,4 +1,5 @@
-/* litmus_scene: see litmus.h. The stage: blocks, kernels, the gate and its guard, the second thread. */
+/* litmus_scene: blocks, kernels, the gate and its guard, and the second thread of a scenario. See litmus.h.
+ */
 #include "litmus.h"
 
 #include <errno.h>

@@ -24,7 +24,7 @@ static bool from_hex(const char *hex, void *data, size_t len)
     return true;
 }
 
-/* What another process is told when the block is gone; its bytes are nobody's then and not looked at. */
+/* What another process gets when the block has been freed. Its bytes are undefined then and not checked. */
 static int open_only(CUipcMemHandle handle)
 {
     CUdeviceptr p = 0;

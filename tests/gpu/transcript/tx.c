@@ -1,6 +1,6 @@
-/* tx: the tools of tx.h: codes, starting, kernels, data checks, gates.
+/* tx: codes, starting, kernels, data checks and gates for the sections of a transcript. See tx.h.
  *
- * Must never print what differs between machines. The flag of a gate is the only thing that two threads
+ * Never prints what differs between machines. The flag of a gate is the only thing that two threads
  * share.
  */
 #include "tx.h"

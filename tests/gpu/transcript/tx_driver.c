@@ -1,4 +1,4 @@
-/* driver: fills the table of driver.h. Must never link the driver nor call it for more than look-ups. Owns no
+/* tx_driver: fills the table of tx_driver.h. Never links the driver, and calls it only for lookups. Owns no
  * lock. */
 #include "tx_driver.h"
 
@@ -10,7 +10,7 @@ struct driver drv;
 static void *library;
 static PFN_cuGetProcAddress_v12000 get_proc_address;
 
-/* Called through the type of whatever is missing: the arguments are not looked at. */
+/* Called in place of a missing entry point of any type. Ignores its arguments. */
 static CUresult absent(void)
 {
     return DRIVER_ABSENT;

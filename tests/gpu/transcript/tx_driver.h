@@ -1,4 +1,4 @@
-/* driver: the driver's entry points as the transcript programs call them: looked up at run time, never
+/* tx_driver: the driver's entry points as the transcript programs call them: looked up at run time, never
  * linked.
  *
  * One list of names, versions and symbols makes the table, so that the same calls can be resolved in the two

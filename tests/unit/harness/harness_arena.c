@@ -16,7 +16,7 @@ void setUp(void)
 
 void tearDown(void)
 {
-    TEST_ASSERT_TRUE(arena_check(&arena));
+    TEST_ASSERT_EQUAL_STRING(NULL, arena_check(&arena));
     arena_close(&arena);
 }
 
@@ -70,7 +70,7 @@ static void test_freed_neighbours_merge_in_any_order(void)
             TEST_ASSERT_TRUE(arena_take(&arena, (size_t)(i + 1) * ARENA_ALIGN, &offset[i]));
         for (int i = 0; i < 3; i++) {
             TEST_ASSERT_TRUE(arena_give(&arena, offset[orders[o][i]]));
-            TEST_ASSERT_TRUE(arena_check(&arena));
+            TEST_ASSERT_EQUAL_STRING(NULL, arena_check(&arena));
         }
         TEST_ASSERT_EQUAL_size_t(SIZE, arena_largest_free(&arena));
     }
@@ -118,7 +118,7 @@ static void test_random_use_keeps_the_arena_sound(void)
                 TEST_ASSERT_TRUE(arena_largest_free(&arena) < want * ARENA_ALIGN);
             }
         }
-        TEST_ASSERT_TRUE(arena_check(&arena));
+        TEST_ASSERT_EQUAL_STRING(NULL, arena_check(&arena));
     }
 }
 

@@ -14,14 +14,12 @@
 enum { LINE = 2048 };
 
 static const char *folder;
-static char path[600], save[700], resume[700];
+static char path[TRAIN_PATH], save[TRAIN_OPTION], resume[TRAIN_OPTION];
 
 void setUp(void)
 {
     folder = train_make_folder();
-    snprintf(path, sizeof(path), "%s/run.ckpt", folder);
-    snprintf(save, sizeof(save), "--save=%s", path);
-    snprintf(resume, sizeof(resume), "--resume=%s", path);
+    train_name_checkpoint(folder, path, save, resume);
 }
 
 void tearDown(void)
@@ -242,7 +240,7 @@ static void test_a_full_disk_leaves_the_last_good_checkpoint(void)
     TEST_ASSERT_EQUAL_INT_MESSAGE(0, train_said.status, train_said.err);
 }
 
-static void test_a_folder_that_is_not_there_is_said_before_the_training(void)
+static void test_a_missing_folder_is_reported_before_the_training(void)
 {
     TRAIN("1x256M", "--hidden=16", "--steps=1", "--save=/nonexistent/folder/run.ckpt");
     TEST_ASSERT_EQUAL_INT(TRAIN_FAILED, train_said.status);
@@ -279,7 +277,7 @@ static void test_death_while_saving_leaves_the_last_good_checkpoint(void)
         TRAIN("1x256M", "--hidden=512", "--batch=1", "--steps=0", "--quiet", "--val-batches=1", resume);
         TEST_ASSERT_EQUAL_INT_MESSAGE(0, train_said.status, train_said.err);
     }
-    /* What the dead left behind is removed by the next that saves. */
+    /* The next run that saves removes the files of killed runs. */
     TRAIN("1x256M", "--hidden=512", "--steps=1", "--quiet", save);
     train_went_well();
     TEST_ASSERT_EQUAL_INT(1, count_files());
@@ -371,7 +369,7 @@ int main(void)
     RUN_TEST(test_the_newest_checkpoints_are_kept_and_rotate);
     RUN_TEST(test_the_best_validation_is_kept_also_over_a_resume);
     RUN_TEST(test_two_runs_that_save_to_one_path_do_not_break_each_other);
-    RUN_TEST(test_a_folder_that_is_not_there_is_said_before_the_training);
+    RUN_TEST(test_a_missing_folder_is_reported_before_the_training);
     RUN_TEST(test_what_is_not_a_file_is_not_replaced);
     RUN_TEST(test_death_while_saving_leaves_the_last_good_checkpoint);
     return UNITY_END();

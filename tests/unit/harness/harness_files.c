@@ -1,4 +1,4 @@
-/* See harness_files.h. */
+/* harness_files: data files for tests. See harness_files.h. */
 #include "tests/unit/harness/harness_files.h"
 
 #include <ftw.h>

@@ -10,7 +10,7 @@ static struct fleet_plan plan;
 
 void setUp(void)
 {
-    memset(&plan, 0, sizeof plan);
+    memset(&plan, 0, sizeof(plan));
 }
 
 void tearDown(void)
@@ -30,7 +30,7 @@ static int parse(const char *const *texts)
     int argc = 0;
 
     for (; texts[argc] && argc < ARGUMENTS; argc++) {
-        strncpy(copies[argc], texts[argc], sizeof copies[argc] - 1);
+        strncpy(copies[argc], texts[argc], sizeof(copies[argc]) - 1);
         argv[argc] = copies[argc];
     }
     argv[argc] = NULL;

@@ -21,7 +21,7 @@ static void hear(const char *line, void *arg)
     struct heard *heard = arg;
 
     heard->count++;
-    snprintf(heard->last, sizeof heard->last, "%s", line);
+    snprintf(heard->last, sizeof(heard->last), "%s", line);
 }
 
 static void feed(struct fleet_lines *lines, const char *text, struct heard *heard)
@@ -92,7 +92,7 @@ static void test_what_is_not_progress_changes_nothing(void)
         "step 5/4",  "step 0/0", "step -1/4", "step 99999999999999999999/999999999999999999999",
         "steps 1/2", "loss 3"};
 
-    for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
+    for (size_t i = 0; i < sizeof(lines) / sizeof(*lines); i++) {
         struct fleet_progress progress = {.step = 7, .steps = 9, .loss = 1};
 
         TEST_ASSERT_FALSE_MESSAGE(fleet_line_progress(lines[i], &progress), lines[i]);
@@ -111,7 +111,7 @@ static void test_values_are_found_by_whole_keys(void)
     TEST_ASSERT_TRUE(fleet_line_number(line, "step", -1) == -1);
     TEST_ASSERT_TRUE(fleet_line_number(line, "bad", -1) == -1);
     TEST_ASSERT_TRUE(fleet_line_number(line, "worse", -1) == -1);
-    TEST_ASSERT_TRUE(fleet_line_value(line, "alloc", value, sizeof value));
+    TEST_ASSERT_TRUE(fleet_line_value(line, "alloc", value, sizeof(value)));
     TEST_ASSERT_EQUAL_STRING("naive", value);
     TEST_ASSERT_FALSE(fleet_line_value(line, "alloc", value, 5));
     TEST_ASSERT_EQUAL_STRING("", value);

@@ -28,7 +28,7 @@ static void lived(struct fleet_member *member, uint64_t from_s, uint64_t to_s, c
 {
     member->started_ns = from_s * SECOND;
     member->ended_ns = to_s * SECOND;
-    snprintf(member->result, sizeof member->result, "%s", result);
+    snprintf(member->result, sizeof(member->result), "%s", result);
 }
 
 static void test_totals_are_over_the_time_that_all_took(void)
@@ -59,7 +59,7 @@ static void test_what_was_not_started_counts_for_nothing(void)
 
 static void test_a_steps_time_is_what_was_said_or_what_the_clock_shows(void)
 {
-    snprintf(members[0].result, sizeof members[0].result, "step_ms=12.5");
+    snprintf(members[0].result, sizeof(members[0].result), "step_ms=12.5");
     TEST_ASSERT_TRUE(fleet_member_step_ms(&members[0]) == 12.5);
     members[1].first_ns = SECOND;
     members[1].first_step = 10;
@@ -75,7 +75,7 @@ static void test_a_line_of_progress_keeps_to_its_width(void)
 
     members[0].progress = (struct fleet_progress){UINT64_MAX / 20, UINT64_MAX, 1e300};
     members[0].memory = UINT64_MAX;
-    memset(line, 'x', sizeof line);
+    memset(line, 'x', sizeof(line));
     fleet_show_line(&members[0], 255, line, 40);
     TEST_ASSERT_EQUAL_size_t(39, strlen(line));
     TEST_ASSERT_EQUAL_CHAR('x', line[40]);
@@ -124,14 +124,14 @@ static void test_the_report_fits_80_columns_and_has_keys_for_programs_only(void)
     members[1].end = FLEET_KILLED;
     members[1].code = 9;
     for (int alone = 0; alone < 2; alone++) {
-        write_report(alone ? members : NULL, false, text, sizeof text);
+        write_report(alone ? members : NULL, false, text, sizeof(text));
         TEST_ASSERT_NULL_MESSAGE(strstr(text, "member="), text);
         TEST_ASSERT_NOT_NULL_MESSAGE(strstr(text, "2 of 3 ended well: 100900 steps in 10.0 s"), text);
         TEST_ASSERT_NOT_NULL_MESSAGE(strstr(text, "member 1: killed by signal 9 (Killed)\n"), text);
         for (const char *line = text; *line; line += strcspn(line, "\n") + 1)
             TEST_ASSERT_TRUE_MESSAGE(strcspn(line, "\n") <= 80, line);
     }
-    write_report(NULL, true, text, sizeof text);
+    write_report(NULL, true, text, sizeof(text));
     TEST_ASSERT_NOT_NULL_MESSAGE(strstr(text, "\nmember=2 "), text);
     TEST_ASSERT_NOT_NULL_MESSAGE(strstr(text, "\nmembers=3 ok=2 steps=100900 "), text);
 }
@@ -140,7 +140,7 @@ static void expect_bytes(const char *expected, uint64_t bytes)
 {
     char text[32];
 
-    fleet_show_bytes(bytes, text, sizeof text);
+    fleet_show_bytes(bytes, text, sizeof(text));
     TEST_ASSERT_EQUAL_STRING(expected, text);
 }
 

@@ -17,7 +17,7 @@ static char path[64];
 
 void setUp(void)
 {
-    snprintf(path, sizeof path, "plot-%d.svg", (int)getpid());
+    snprintf(path, sizeof(path), "plot-%d.svg", (int)getpid());
 }
 
 void tearDown(void)
@@ -31,7 +31,7 @@ static char *read_back(void)
     FILE *file = fopen(path, "r");
 
     TEST_ASSERT_NOT_NULL(file);
-    text[fread(text, 1, sizeof text - 1, file)] = '\0';
+    text[fread(text, 1, sizeof(text) - 1, file)] = '\0';
     fclose(file);
     return text;
 }

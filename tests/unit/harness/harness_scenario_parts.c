@@ -119,8 +119,8 @@ static void test_tables_take_no_more_than_they_hold(void)
     static struct table table;
     char longer[4 * TABLE_CELL];
 
-    memset(longer, 'x', sizeof longer - 1);
-    longer[sizeof longer - 1] = '\0';
+    memset(longer, 'x', sizeof(longer) - 1);
+    longer[sizeof(longer) - 1] = '\0';
     table_begin(&table, "a|b|c|d|e|f|g|h|i|j");
     TEST_ASSERT_EQUAL_UINT(TABLE_COLUMNS, table.columns);
     for (int i = 0; i < 2 * TABLE_ROWS; i++)
@@ -154,7 +154,7 @@ static const struct ladder_figures figures[] = {
     {.smallest = 0, .time = {NAN, NAN, NAN, NAN, NAN}},                    /* does not train */
     {.smallest = 64 * MIB, .time = {30, 30, 30, 33, NAN}},                 /* too slow where both train */
 };
-enum { FIGURES = sizeof figures / sizeof *figures };
+enum { FIGURES = sizeof(figures) / sizeof(*figures) };
 
 static void test_a_native_way_does_as_well_only_in_card_and_time(void)
 {
@@ -216,14 +216,14 @@ static void test_a_list_of_names_ends_with_dots_where_there_is_no_room(void)
 {
     char cell[20] = "";
 
-    scenario_list(cell, sizeof cell, "naive");
-    scenario_list(cell, sizeof cell, "cache");
+    scenario_list(cell, sizeof(cell), "naive");
+    scenario_list(cell, sizeof(cell), "cache");
     TEST_ASSERT_EQUAL_STRING("naive, cache", cell);
-    scenario_list(cell, sizeof cell, "async");
+    scenario_list(cell, sizeof(cell), "async");
     TEST_ASSERT_EQUAL_STRING("naive, cache, async", cell);
-    scenario_list(cell, sizeof cell, "arena");
+    scenario_list(cell, sizeof(cell), "arena");
     TEST_ASSERT_EQUAL_STRING("naive, cache, ...", cell);
-    scenario_list(cell, sizeof cell, "static");
+    scenario_list(cell, sizeof(cell), "static");
     TEST_ASSERT_EQUAL_STRING("naive, cache, ...", cell);
 }
 
@@ -233,10 +233,10 @@ static void test_rows_of_the_readme_have_at_most_100_columns(void)
     static struct scenario_result result = {.letter = 'a', .subject = subject};
     const struct docs_origin origin = {.device = "simgpu", .slug = "simgpu"};
 
-    memset(result.verdict, 'x', sizeof result.verdict - 1);
-    memset(result.brief_native, 'x', sizeof result.brief_native - 1);
-    memset(result.brief_gpucap, 'x', sizeof result.brief_gpucap - 1);
-    memset(result.brief_verdict, 'x', sizeof result.brief_verdict - 1);
+    memset(result.verdict, 'x', sizeof(result.verdict) - 1);
+    memset(result.brief_native, 'x', sizeof(result.brief_native) - 1);
+    memset(result.brief_gpucap, 'x', sizeof(result.brief_gpucap) - 1);
+    memset(result.brief_verdict, 'x', sizeof(result.brief_verdict) - 1);
     char *text = docs_summary(&origin, &result, 1);
     TEST_ASSERT_NOT_NULL(text);
     const char *row = strstr(text, "| (a) ");

@@ -137,7 +137,7 @@ static void test_shrinking_says_bytes_and_accuracy(void)
 /* Without a step there were no gradients: the budget holds weights and moments, but not the bytes beside
  * them.
  */
-static void test_running_out_while_shrinking_is_said(void)
+static void test_running_out_of_memory_while_shrinking_is_reported(void)
 {
     TRAIN(CARD, "--hidden=1024", "--steps=0", "--batch=4", "--budget=6700K", "--quiet");
     train_went_well();
@@ -169,7 +169,7 @@ int main(void)
     RUN_TEST(test_copies_of_other_types_go_too);
     RUN_TEST(test_a_graph_of_the_training_does_not_hold_the_floats);
     RUN_TEST(test_shrinking_says_bytes_and_accuracy);
-    RUN_TEST(test_running_out_while_shrinking_is_said);
+    RUN_TEST(test_running_out_of_memory_while_shrinking_is_reported);
     RUN_TEST(test_shrinking_goes_with_one_model);
     return UNITY_END();
 }

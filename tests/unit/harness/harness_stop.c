@@ -12,14 +12,12 @@
 enum { LINE = 2048 };
 
 static const char *folder;
-static char path[600], save[700], resume[700];
+static char path[TRAIN_PATH], save[TRAIN_OPTION], resume[TRAIN_OPTION];
 
 void setUp(void)
 {
     folder = train_make_folder();
-    snprintf(path, sizeof(path), "%s/run.ckpt", folder);
-    snprintf(save, sizeof(save), "--save=%s", path);
-    snprintf(resume, sizeof(resume), "--resume=%s", path);
+    train_name_checkpoint(folder, path, save, resume);
 }
 
 void tearDown(void)

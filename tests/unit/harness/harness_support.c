@@ -1,4 +1,4 @@
-/* See harness_support.h. */
+/* harness_support: runs `train` on the simulated GPU for a test. See harness_support.h. */
 #include "tests/unit/harness/harness_support.h"
 
 #include <dirent.h>
@@ -86,6 +86,14 @@ void train_remove_folder(const char *folder)
     }
     closedir(stream);
     rmdir(folder);
+}
+
+void train_name_checkpoint(const char *folder, char path[TRAIN_PATH], char save[TRAIN_OPTION],
+                           char resume[TRAIN_OPTION])
+{
+    snprintf(path, TRAIN_PATH, "%s/run.ckpt", folder);
+    snprintf(save, TRAIN_OPTION, "--save=%s", path);
+    snprintf(resume, TRAIN_OPTION, "--resume=%s", path);
 }
 
 void train_write_file(const char *folder, const char *name, const void *bytes, size_t count)

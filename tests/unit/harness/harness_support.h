@@ -6,6 +6,8 @@
 
 enum { TRAIN_FAILED = 1, TRAIN_USAGE = 2, TRAIN_NO_MEMORY = 3, TRAIN_NOT_FINITE = 4, TRAIN_STOPPED = 5 };
 
+enum { TRAIN_PATH = 600, TRAIN_OPTION = 700 }; /* bytes of a path, and of an option with one */
+
 /* What the last run said; freed by the next one and by train_forget. */
 extern struct spawn_result train_said;
 
@@ -29,6 +31,9 @@ void train_is_near(double expected, const char *key);
 /* A folder of the test's own, removed with all its files by train_remove_folder. */
 const char *train_make_folder(void);
 void train_remove_folder(const char *folder);
+/* Names a checkpoint in the folder: its path, and the options that save to it and resume from it. */
+void train_name_checkpoint(const char *folder, char path[TRAIN_PATH], char save[TRAIN_OPTION],
+                           char resume[TRAIN_OPTION]);
 void train_write_file(const char *folder, const char *name, const void *bytes, size_t count);
 
 #endif

@@ -143,7 +143,7 @@ static void test_bad_options_end_with_a_message(void)
     TEST_ASSERT_EQUAL_STRING("", train_said.out);
 }
 
-static void test_an_impossible_batch_is_said(void)
+static void test_an_impossible_batch_is_reported(void)
 {
     TRAIN("1x256M", "--model=resnet18", "--image=224", "--width=2", "--batch=1048576", "--steps=1");
     TEST_ASSERT_EQUAL_INT(TRAIN_USAGE, train_said.status);
@@ -164,7 +164,7 @@ static void test_a_budget_is_kept_to(void)
 }
 
 /* On a small simulated card a context takes a sixteenth of it. */
-static void test_a_cap_below_the_size_of_the_context_is_said(void)
+static void test_a_cap_below_the_size_of_the_context_is_reported(void)
 {
     struct spawn_env *env = spawn_env_new();
     const char *const argv[] = {spawn_build_path("train"), "--hidden=16", "--steps=1", NULL};
@@ -241,10 +241,10 @@ int main(void)
     RUN_TEST(test_the_arena_takes_its_share_of_what_is_free);
     RUN_TEST(test_out_of_memory_says_what_was_asked_and_free);
     RUN_TEST(test_bad_options_end_with_a_message);
-    RUN_TEST(test_an_impossible_batch_is_said);
+    RUN_TEST(test_an_impossible_batch_is_reported);
     RUN_TEST(test_a_budget_is_kept_to);
     RUN_TEST(test_a_closed_stream_costs_what_is_said_and_no_more);
-    RUN_TEST(test_a_cap_below_the_size_of_the_context_is_said);
+    RUN_TEST(test_a_cap_below_the_size_of_the_context_is_reported);
     RUN_TEST(test_without_a_gpu_the_simulated_one_is_named);
     RUN_TEST(test_idx_files_are_learned);
     return UNITY_END();

@@ -1,5 +1,5 @@
-/* pool, the blocks that threads keep for themselves: had again without a lock, taken back when somebody else
- * needs them, and never anybody's twice. Each case is a process of its own. */
+/* The pool's per-thread caches: blocks are allocated again without a lock, are taken back when another thread
+ * needs them, and never belong to two threads. Each case is a process of its own. */
 #include "tests/unit/interpose/engine_owners.h"
 
 #include <errno.h>
@@ -13,7 +13,7 @@
 static struct pool pool;
 static struct owners_budget budget;
 static const uint64_t sizes[] = {300, 9000, 20000, MIB, 2 * MIB, 20 * MIB}; /* of each kind */
-#define SIZES (sizeof sizes / sizeof *sizes)
+#define SIZES (sizeof(sizes) / sizeof(*sizes))
 
 void setUp(void) {}
 
@@ -64,7 +64,7 @@ static void no_lock(void)
         CHECK(pool_block(&pool, address, false, &first) == 0);
         CHECK(pool_free(&pool, address, true) == 0);
         const uint64_t hits = pool.hits;
-        pthread_mutex_lock(&pool.lock.mutex); /* whoever needs it now waits for ever */
+        pthread_mutex_lock(&pool.lock.mutex); /* a thread that needs it now would hang */
         for (unsigned n = 0; n < 1000; n++) {
             CHECK(take(sizes[i]) == address);
             CHECK(pool_free(&pool, address, true) == 0);
@@ -98,7 +98,7 @@ static void one_stream(void)
         CHECK(take(sizes[i]) == address);
         CHECK(pool_free(&pool, address, false) == 0);
     }
-    CHECK(fake_backlog(0) == SIZES); /* nobody has waited */
+    CHECK(fake_backlog(0) == SIZES); /* the pool has not waited */
     const uint64_t shared = take(MIB);
     CHECK(streams_work(STREAM(1)) && fake_backlog(0) == 0); /* it finds every block at rest */
     fake_work(1, shared, MIB, 100);
@@ -132,7 +132,7 @@ static void refuse_all(uint64_t address, uint64_t bytes)
     const uint64_t wrong[] = {0, 1, 256, RANGES_UNIT, bytes / 2, bytes - 1};
     struct pool_block block;
 
-    for (unsigned i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+    for (unsigned i = 0; i < sizeof(wrong) / sizeof(*wrong); i++) {
         CHECK(pool_free(&pool, address + wrong[i], true) == -EINVAL);
         CHECK(pool_block(&pool, address + wrong[i], true, &block) == -EINVAL);
     }
@@ -250,7 +250,7 @@ static void *keep_and_wait(void *unused)
     CHECK(pool_free(&pool, its_block, true) == 0);
     sem_post(&kept);
     sem_wait(&go_on);
-    CHECK(pool_alloc(&pool, 40 * MIB, &address) == -ENOMEM); /* somebody else has it */
+    CHECK(pool_alloc(&pool, 40 * MIB, &address) == -ENOMEM); /* another thread has it */
     CHECK(its_block == all || pool_free(&pool, its_block, true) == -EINVAL);
     sem_post(&kept);
     sem_wait(&go_on);

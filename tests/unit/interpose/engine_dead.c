@@ -1,6 +1,6 @@
-/* pool, chunks that change their place while the stream still works on them: nobody waits, nothing in use is
- * unmapped, a failure on the way takes everything back, and the old places are gone sooner or later. Each
- * case is a process of its own, because the fence remembers who has worked. */
+/* The pool moves chunks while a stream still works on them: it does not wait, unmaps nothing in use, undoes
+ * everything if a call fails, and unmaps the old places in the end. Each case is a process of its own,
+ * because the fence remembers which streams have worked. */
 #include "tests/unit/interpose/engine_model.h"
 
 #include <errno.h>
@@ -208,7 +208,7 @@ static bool undone(uint64_t nth)
     if (failed) {
         const struct picture after = look();
 
-        CHECK(memcmp(&before, &after, sizeof before) == 0);
+        CHECK(memcmp(&before, &after, sizeof(before)) == 0);
         CHECK(places_left() == BLOCKS / 2 && fake_backlog(0) == BLOCKS);
         /* The places are free still, not just mapped. */
         for (unsigned i = 0; i < BLOCKS / 2; i++)

@@ -1,4 +1,4 @@
-/* engine_disturb: see engine_disturb.h. */
+/* engine_disturb: interrupts threads at arbitrary instructions. See engine_disturb.h. */
 #include "tests/unit/interpose/engine_disturb.h"
 
 #include <errno.h>
@@ -14,7 +14,7 @@
 #define SLEEP_NS    300000 /* and so long a thread is held up */
 
 static struct {
-    pthread_mutex_t lock; /* nobody ends while a signal is on its way to them */
+    pthread_mutex_t lock; /* held while a signal is sent, so that the thread does not end meanwhile */
     pthread_t threads[THREADS_MAX];
     unsigned count;
     bool ending;

@@ -1,4 +1,4 @@
-/* engine_fake: see engine_fake.h. */
+/* engine_fake: a fake driver that checks the rules of the real one. See engine_fake.h. */
 #include "tests/unit/interpose/engine_fake.h"
 
 #include <pthread.h>
@@ -123,7 +123,7 @@ static CUresult fake_reserve(CUdeviceptr *address, size_t bytes, size_t alignmen
     const bool fail = fails(FAKE_RESERVE);
     if (!fail) {
         CHECK(fake.span == 0 && bytes % FAKE_PAGE == 0);
-        fake.pages = mmap(NULL, bytes / FAKE_PAGE * sizeof *fake.pages, PROT_READ | PROT_WRITE,
+        fake.pages = mmap(NULL, bytes / FAKE_PAGE * sizeof(*fake.pages), PROT_READ | PROT_WRITE,
                           MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
         CHECK(fake.pages != MAP_FAILED);
         fake.span = bytes;
@@ -137,7 +137,7 @@ static CUresult fake_address_free(CUdeviceptr address, size_t bytes)
 {
     lock();
     CHECK(address == FAKE_BASE && bytes == fake.span && fake.mapped == 0);
-    munmap(fake.pages, bytes / FAKE_PAGE * sizeof *fake.pages);
+    munmap(fake.pages, bytes / FAKE_PAGE * sizeof(*fake.pages));
     fake.span = 0;
     unlock();
     return CUDA_SUCCESS;
@@ -385,7 +385,7 @@ void fake_work(unsigned stream, uint64_t start, uint64_t bytes, uint64_t block)
         finish(stream, own->done + 1);
     struct fake_use *use = &own->uses[own->submitted++ % WORK_MAX];
     *use = (struct fake_use){.start = start, .end = start + bytes, .block = block};
-    memcpy(use->behind, fake.barrier, sizeof use->behind);
+    memcpy(use->behind, fake.barrier, sizeof(use->behind));
     unlock();
 }
 
@@ -641,15 +641,15 @@ void fake_start(uint64_t capacity)
     void *const *from = (void *const *)&entries;
     void **to = (void **)&driver_entries;
 
-    for (size_t i = 0; i < sizeof driver_entries / sizeof *to; i++)
+    for (size_t i = 0; i < sizeof(driver_entries) / sizeof(*to); i++)
         to[i] = from[i] ? from[i] : (void *)fake_missing;
     atomic_store(&driver_bound, true);
     if (!fake.handles)
-        fake.handles = mmap(NULL, HANDLES_MAX * sizeof *fake.handles, PROT_READ | PROT_WRITE,
+        fake.handles = mmap(NULL, HANDLES_MAX * sizeof(*fake.handles), PROT_READ | PROT_WRITE,
                             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     CHECK(fake.handles != MAP_FAILED);
     fake.capacity = capacity;
-    memset(fake.counts, 0, sizeof fake.counts);
+    memset(fake.counts, 0, sizeof(fake.counts));
     fake_fail(0, 0, 0);
 }
 

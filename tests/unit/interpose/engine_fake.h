@@ -1,9 +1,10 @@
-/* engine_fake: a driver of the engine's own size, which knows the real one's rules and stops the test at the
- * first broken one: a handle is mapped and unmapped whole, nothing overlaps, memory is used only with access
- * and while no work is pending on it, everything comes back. Any call can be told to fail.
+/* engine_fake: a fake driver with only the calls that the pool uses. It checks the rules of the real one and
+ * stops the test at the first violation: a handle is mapped and unmapped as a whole, nothing overlaps, memory
+ * is used only with access and while no work is pending on it, everything is given back. Any call can be made
+ * to fail.
  *
- * Work: the test says which stream works on which bytes; the work of a stream ends in order, when the test
- * says so or somebody waits for it. One lock of its own, so that threads may use it.
+ * Work: the test says which stream works on which bytes. The work of a stream ends in order, when the test
+ * says so or a call waits for it. Has a lock of its own, so that threads may use it.
  */
 #ifndef GPUCAP_TESTS_ENGINE_FAKE_H
 #define GPUCAP_TESTS_ENGINE_FAKE_H
@@ -22,8 +23,8 @@
 #define FAKE_STREAMS 8
 #define FAKE_CAPTURE ((uintptr_t)0x20000) /* for the fence, a stream that captures */
 
-/* Ends this process, which is the child of a test (fake_child). Another thread may be about to say what has
- * gone wrong, as a sanitizer does. */
+/* Ends this process, which is the child of a test (fake_child). First waits a moment, because another thread,
+ * such as a sanitizer's, may be printing what went wrong. */
 #define CHECK(condition)                                                                                     \
     do {                                                                                                     \
         if (!(condition)) {                                                                                  \
@@ -47,42 +48,42 @@ enum fake_call {
     FAKE_CALLS
 };
 
-/* A fresh driver with so much memory. */
+/* Starts a fresh driver with so much memory. */
 void fake_start(uint64_t capacity);
 void fake_set_capacity(uint64_t capacity);
-/* The platform refuses memory that is to be more than memory, whatever the card promises. */
+/* Makes cuMemCreate refuse memory with special properties, whatever the attributes of the card say. */
 void fake_plain_only(void);
-/* Likewise, memory to decompress into is refused. */
+/* The same only for memory to decompress into. */
 void fake_no_decompression(void);
 /* The driver has no room for a small block of its own. */
 void fake_full_of_others(void);
-/* Nothing may be left over. */
+/* Ends the driver. Nothing may be left allocated. */
 void fake_end(void);
 
 /* The n-th call from now (1: the next) of those in `mask` (1 << FAKE_...) fails, and so do the `more` after
  * it. */
 void fake_fail(unsigned mask, uint64_t nth, uint64_t more);
-/* How many calls have been told to fail, and how many calls of a kind there were. */
+/* Number of calls that were made to fail, and of all calls of a kind. */
 uint64_t fake_failed(void);
 uint64_t fake_count(enum fake_call call);
 
 /* Bytes that exist, and bytes that are mapped. */
 uint64_t fake_physical(void);
 uint64_t fake_mapped(void);
-/* Whether all of it is mapped and may be used. */
+/* Is all of it mapped with access? */
 bool fake_usable(uint64_t start, uint64_t bytes);
 
-/* Work on a block is submitted to a stream (0 .. FAKE_STREAMS - 1). `block` names the block: work of one
+/* Submits work on a block to a stream (0 .. FAKE_STREAMS - 1). `block` names the block: work of one
  * block may overlap in time with that of another on the same bytes only in one stream. With 0 bytes it
  * touches nothing, but still takes its time. */
 void fake_work(unsigned stream, uint64_t start, uint64_t bytes, uint64_t block);
-/* The oldest work of a stream ends. False: there is none. */
+/* Ends the oldest work of a stream. Returns false if there is none. */
 bool fake_progress(unsigned stream);
 /* How much work of a stream has not ended. */
 uint64_t fake_backlog(unsigned stream);
-/* Whether any work that has not ended touches these bytes. */
+/* Does unfinished work touch these bytes? */
 bool fake_pending(uint64_t start, uint64_t bytes);
-/* The same, without what all work that is submitted from now on is behind. */
+/* The same, except for work that all later work is ordered behind. */
 bool fake_in_the_way(uint64_t start, uint64_t bytes);
 /* A call that the driver refuses, or that destroys a capture, while one is open, ends the test: context
  * events and waits. Events, and frees of the driver's own memory, are waited for by a thread that has relaxed

@@ -1,5 +1,5 @@
-/* pool, under programs whose sizes vary from step to step (tests/bench/bench_families.h): none is refused
- * with hardly more memory than it has live, and with room to spare few chunks move. Counts of driver calls
+/* The pool under programs whose sizes vary from step to step (tests/bench/bench_families.h): none is refused
+ * with little more memory than it has live, and with room to spare few chunks move. Counts of driver calls
  * and their price, not times: the same in every run. `bench_generate --table=SEEDS` prints the figures. */
 #include "tests/bench/bench_families.h"
 
@@ -31,7 +31,7 @@ static uint64_t tight_permille(unsigned family)
         uint64_t permille;
     } more[] = {{"cnn_batch", 1040}, {"experts", 1040}, {"serve", 1080}};
 
-    for (size_t i = 0; i < sizeof more / sizeof *more; i++) {
+    for (size_t i = 0; i < sizeof(more) / sizeof(*more); i++) {
         if ((int)family == families_find(more[i].name))
             return more[i].permille;
     }
@@ -48,7 +48,7 @@ static void test_hardly_more_memory_than_is_live_is_enough_for_every_family(void
             families_write(family, seed, &program);
             const uint64_t little = program.peak_live / 1000 * tight_permille(family) + 16 * MIB;
             const struct price price = price_run(&program, little / PRICE_PAGE * PRICE_PAGE);
-            snprintf(what, sizeof what, "%s, seed %u", families_name(family), (unsigned)seed);
+            snprintf(what, sizeof(what), "%s, seed %u", families_name(family), (unsigned)seed);
             TEST_ASSERT_TRUE_MESSAGE(price.completes, what);
             program_forget(&program);
         }
@@ -66,7 +66,7 @@ static int by_value(const void *a, const void *b)
 static void test_with_room_moving_chunks_takes_little_of_a_programs_time(void)
 {
     const uint64_t count = families_count() * seeds();
-    double *costs = calloc(count, sizeof *costs);
+    double *costs = calloc(count, sizeof(*costs));
 
     TEST_ASSERT_NOT_NULL(costs);
     for (uint64_t i = 0; i < count; i++) {
@@ -79,7 +79,7 @@ static void test_with_room_moving_chunks_takes_little_of_a_programs_time(void)
         costs[i] = price_seconds(&price) / families_seconds(family, &program);
         program_forget(&program);
     }
-    qsort(costs, count, sizeof *costs, by_value);
+    qsort(costs, count, sizeof(*costs), by_value);
     printf("programs=%u cost_median=%.4f cost_worst=%.4f\n", (unsigned)count, costs[count / 2],
            costs[count - 1]);
     TEST_ASSERT_TRUE(costs[count / 2] <= COST_MEDIAN);

@@ -1,6 +1,6 @@
-/* pool, when the driver or the limit says no: every call of a scene fails in turn, then every call from it
- * on. The answer must be "out of memory", nothing may be lost or leaked, and afterwards all must work as
- * before. */
+/* The pool when driver calls or the limit fail: in each scene every driver call fails in turn, then every
+ * call from it on. The answer must be "out of memory", nothing may be lost or leaked, and afterwards
+ * everything must work as before. */
 #include "tests/unit/interpose/engine_model.h"
 
 #include <errno.h>
@@ -95,7 +95,7 @@ static void play_all(const struct scene *scenes, size_t count)
     for (playing = scenes; playing < scenes + count; playing++) {
         char text[64];
 
-        snprintf(text, sizeof text, "scene %d", (int)(playing - scenes));
+        snprintf(text, sizeof(text), "scene %d", (int)(playing - scenes));
         TEST_ASSERT_TRUE_MESSAGE(fake_child(play), text);
     }
 }
@@ -110,7 +110,7 @@ static void test_any_one_call_may_fail(void)
         {scene_trim, all, 0, true},
     };
 
-    play_all(scenes, sizeof scenes / sizeof *scenes);
+    play_all(scenes, sizeof(scenes) / sizeof(*scenes));
 }
 
 /* The way back fails too. What can be neither used nor unmapped is held until it can be. */
@@ -134,7 +134,7 @@ static void test_all_calls_from_one_on_may_fail(void)
         {scene_alloc, mapping, 4, false},
     };
 
-    play_all(scenes, sizeof scenes / sizeof *scenes);
+    play_all(scenes, sizeof(scenes) / sizeof(*scenes));
 }
 
 static bool take_any(void *owner, uint64_t bytes)
@@ -264,7 +264,7 @@ static void behind_work_in_order(void)
     three_rounds();
     const struct pool_stats s = pool_stats(&model.pool);
     CHECK(s.joins >= 3 && s.waits == 0);
-    CHECK(fake_backlog(0) + fake_backlog(1) > 0); /* nobody has waited for it */
+    CHECK(fake_backlog(0) + fake_backlog(1) > 0); /* the pool has not waited for it */
     model_close(&model);
 }
 

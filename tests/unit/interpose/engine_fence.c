@@ -1,5 +1,5 @@
-/* fence, epochs: what may be reused when. Each case is a process of its own, because the fence remembers for
- * as long as a process lives. */
+/* fence: when freed memory may be reused. Each case is a process of its own, because the state of the fence
+ * belongs to the process. */
 #include <errno.h>
 #include <string.h>
 #include <unity.h>
@@ -63,7 +63,7 @@ static void test_a_free_after_a_wait_is_not_done_by_that_wait(void)
     TEST_ASSERT_TRUE(fake_child(wait_then_free));
 }
 
-/* What a wait has learned is not forgotten because an older event comes in behind it. */
+/* The result of a wait is kept when an older event is found done afterwards. */
 static void wait_over_events(void)
 {
     uint64_t epoch = 0;
@@ -389,7 +389,7 @@ static void test_a_strict_free_that_fails_leaves_its_epoch_open(void)
     TEST_ASSERT_TRUE(fake_child(passes_failing));
 }
 
-/* Native answers: a thread that a capture forbids to free hears so, and one that is relaxed waits. */
+/* As natively, a thread whose frees a capture forbids gets an error, and a relaxed one waits. */
 static void passes_captured(void)
 {
     CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;

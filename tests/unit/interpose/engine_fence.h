@@ -28,7 +28,7 @@ static inline void close_fence(void)
     fake_end();
 }
 
-/* Work that touches no memory of the fake: only its being pending counts. */
+/* Submits work that touches no memory of the fake. */
 static inline void work(unsigned stream, CUstream handle)
 {
     const bool foreign = streams_work(streams_key(handle));
@@ -38,7 +38,7 @@ static inline void work(unsigned stream, CUstream handle)
         streams_worked();
 }
 
-/* A free behind work, elsewhere: from now on blocks may be handed out again before their work is done. */
+/* Frees a block behind work, so that from now on blocks may be handed out again before their work is done. */
 static inline void free_early(void)
 {
     struct fence elsewhere;

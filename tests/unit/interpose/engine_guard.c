@@ -1,5 +1,5 @@
-/* pool_guard: each block in pages of its own, over a driver that knows the rules. Each case is a process of
- * its own, because the fence remembers who has worked for as long as a process lives. */
+/* pool_guard: each block in pages of its own, over the fake driver. Each case is a process of its own,
+ * because the fence remembers which streams have worked. */
 #include "tests/unit/interpose/engine_model.h"
 
 #include <errno.h>

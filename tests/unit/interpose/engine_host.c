@@ -1,6 +1,6 @@
-/* pool, when the host itself has no memory: any mmap of the engine and its heap may fail. An allocation may
- * then be refused; a free never is, nothing is lost, and nothing that work still uses is unmapped. Linked
- * with --wrap=mmap. Each case is a process of its own. */
+/* The pool when the host is out of memory: any mmap of the pool and its heap may fail. An allocation may then
+ * be refused, but a free never is, nothing is lost, and nothing that work still uses is unmapped. Linked with
+ * --wrap=mmap. Each case is a process of its own. */
 #include "tests/unit/interpose/engine_owners.h"
 
 #include <errno.h>

@@ -1,4 +1,5 @@
-/* engine_model: see engine_model.h. */
+/* engine_model: a pool over the fake driver, and a list of live blocks to compare it with. See
+ * engine_model.h. */
 #include "tests/unit/interpose/engine_model.h"
 
 #include <errno.h>
@@ -56,7 +57,7 @@ void model_open(struct model *model, uint64_t capacity, uint64_t allowed)
                                        .settle = budget_settle,
                                        .give = budget_give};
 
-    memset(model, 0, sizeof *model);
+    memset(model, 0, sizeof(*model));
     model->allowed = allowed;
     fake_start(capacity);
     CHECK(pool_open(&model->pool, FAKE_CONTEXT, 0, &budget, MODEL_SLACK) == 0);
@@ -119,7 +120,7 @@ int model_alloc(struct model *model, uint64_t bytes)
      * was freed in the order of one stream before a capture began is used in that order; fake_work checks
      * that. */
     CHECK(streams_in_order() || capture_any() || !fake_in_the_way(address, bytes));
-    memmove(&model->blocks[i + 1], &model->blocks[i], (model->count - i) * sizeof *model->blocks);
+    memmove(&model->blocks[i + 1], &model->blocks[i], (model->count - i) * sizeof(*model->blocks));
     model->blocks[i] = (struct model_block){address, bytes, ++model->next_name};
     model->count++;
     model->live += counted(model, bytes);
@@ -131,7 +132,7 @@ void model_free(struct model *model, size_t i, bool done)
     CHECK(pool_free(&model->pool, model->blocks[i].address, done) == 0);
     model->live -= counted(model, model->blocks[i].bytes);
     model->count--;
-    memmove(&model->blocks[i], &model->blocks[i + 1], (model->count - i) * sizeof *model->blocks);
+    memmove(&model->blocks[i], &model->blocks[i + 1], (model->count - i) * sizeof(*model->blocks));
 }
 
 /* What the driver would not release. */

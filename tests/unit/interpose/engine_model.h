@@ -1,5 +1,5 @@
-/* engine_model: a pool over the fake driver, and beside it the plain truth: a sorted list of the live blocks
- * and a budget that adds up. Every step is compared. Not for threads: each test has one model. */
+/* engine_model: a pool over the fake driver, and a simple model of it: a sorted list of the live blocks and a
+ * budget. Every step compares the two. Not for threads: each test has one model. */
 #ifndef GPUCAP_TESTS_ENGINE_MODEL_H
 #define GPUCAP_TESTS_ENGINE_MODEL_H
 
@@ -28,13 +28,13 @@ void model_open(struct model *model, uint64_t capacity, uint64_t allowed);
 /* Closes the pool; nothing may be left of it. */
 void model_close(struct model *model);
 
-/* What pool_alloc and pool_free answer; the block is entered or leaves. */
+/* Call pool_alloc or pool_free, return the answer, and update the list of blocks. */
 int model_alloc(struct model *model, uint64_t bytes);
 void model_free(struct model *model, size_t i, bool done);
-/* Everything that must always be true. */
+/* Checks everything that must always hold. */
 void model_check(struct model *model);
 
-/* From one byte to hundreds of MiB, each magnitude as often as another. */
+/* Returns a random size from one byte to hundreds of MiB, each magnitude equally often. */
 uint64_t model_size(struct model *model, unsigned bits);
 
 /* The key of a stream of the fake as the fence knows it. */

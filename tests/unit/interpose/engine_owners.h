@@ -1,5 +1,5 @@
-/* engine_owners: for tests with threads: whose each unit of a pool's address space is, without a lock, so
- * that two owners of one byte are seen whatever the threads do. And two threads that meet at a point. */
+/* engine_owners: for tests with threads: records, without a lock, which block owns each unit of a pool's
+ * address space, so that two owners of one byte are noticed. Also lets two threads meet at a point. */
 #ifndef GPUCAP_TESTS_ENGINE_OWNERS_H
 #define GPUCAP_TESTS_ENGINE_OWNERS_H
 

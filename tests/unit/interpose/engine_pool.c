@@ -1,5 +1,5 @@
-/* pool: what it promises to a program, against a model, over a driver that knows the rules. Each case is a
- * process of its own, because the fence remembers who has worked for as long as a process lives. */
+/* pool: its promises to a program, compared with a model, over the fake driver. Each case is a process of its
+ * own, because the fence remembers which streams have worked. */
 #include "interpose/pool/capture.h"
 #include "tests/unit/interpose/engine_model.h"
 
@@ -528,7 +528,7 @@ static void waits(void)
     }
     CHECK(pool_wait(&model.pool, &more) == 0 && more);
     struct pool_stats s = pool_stats(&model.pool);
-    CHECK(s.waits == 0 && s.wait_ns <= s.room_ns); /* nobody has asked for a block */
+    CHECK(s.waits == 0 && s.wait_ns <= s.room_ns); /* no block was asked for */
     CHECK(model_alloc(&model, 64 * MIB) == 0);
     s = pool_stats(&model.pool);
     CHECK(s.waits == 1 && s.wait_ns && s.wait_ns <= s.room_ns);
@@ -540,12 +540,12 @@ static void test_an_allocation_that_waits_counts_once(void)
     TEST_ASSERT_TRUE(fake_child(waits));
 }
 
-/* Freed, and held by somebody else: no longer the program's, and not free either. */
+/* A freed block whose memory another holder keeps belongs to the program no more, but is not free either. */
 static void held_by_others(void)
 {
     static const uint64_t sizes[] = {700, MIB, 8 * MIB};
 
-    for (unsigned i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+    for (unsigned i = 0; i < sizeof(sizes) / sizeof(*sizes); i++) {
         const uint64_t bytes = (sizes[i] + RANGES_UNIT - 1) & ~(RANGES_UNIT - 1);
         uint64_t address;
 
@@ -625,13 +625,13 @@ static uint64_t longest_run(const struct pool *pool)
     return longest;
 }
 
-/* Side by side, of sizes whose multiples clustered under one multiplication: runs of hundreds to thousands
- * then. */
+/* Blocks side by side whose addresses clustered with a hash of one multiplication, in runs of hundreds to
+ * thousands. */
 static void in_a_row(void)
 {
     const uint64_t sizes[] = {114176, 1940992, 3881984};
 
-    for (unsigned k = 0; k < sizeof sizes / sizeof *sizes; k++) {
+    for (unsigned k = 0; k < sizeof(sizes) / sizeof(*sizes); k++) {
         model_open(&model, 16 * GIB, 16 * GIB);
         for (unsigned i = 0; i < IN_A_ROW; i++)
             CHECK(model_alloc(&model, sizes[k]) == 0);

@@ -1,4 +1,5 @@
-/* engine_price: see engine_price.h. */
+/* engine_price: counts the driver calls of a program through the pool, and what they cost on an H200. See
+ * engine_price.h. */
 #include "tests/unit/interpose/engine_price.h"
 
 #include <stdlib.h>
@@ -35,7 +36,7 @@ static CUresult count_create(CUmemGenericAllocationHandle *handle, size_t bytes,
 
 static void replay(const struct program *program, uint64_t capacity)
 {
-    uint64_t *addresses = calloc(program->ids, sizeof *addresses), i;
+    uint64_t *addresses = calloc(program->ids, sizeof(*addresses)), i;
 
     CHECK(addresses);
     model_open(&model, capacity, capacity);
@@ -70,10 +71,10 @@ struct price price_run(const struct program *program, uint64_t capacity)
     CHECK(child >= 0);
     if (child == 0) {
         replay(program, capacity);
-        _exit(write(ends[1], &counted, sizeof counted) != sizeof counted);
+        _exit(write(ends[1], &counted, sizeof(counted)) != sizeof(counted));
     }
     close(ends[1]);
-    CHECK(read(ends[0], &price, sizeof price) == sizeof price);
+    CHECK(read(ends[0], &price, sizeof(price)) == sizeof(price));
     close(ends[0]);
     CHECK(waitpid(child, &status, 0) == child && status == 0);
     return price;

@@ -1,6 +1,6 @@
-/* pool, under programs that do the same again and again with blocks of a few sizes, as trainings do: with
- * hardly more than they need they are never refused, and what they hold is filled. Random programs, the same
- * in every run. Hardly a block is small: many of those would hide what chunks cost. */
+/* The pool under programs that repeat a step with blocks of a few sizes, as trainings do: with little more
+ * than they need they are never refused, and blocks fill what they hold. Random programs, the same in every
+ * run. Few blocks are small, because small blocks would hide the cost of chunks. */
 #include "tests/unit/interpose/engine_model.h"
 
 #include <unity.h>

@@ -25,7 +25,7 @@ static struct fake_random rng;
 void setUp(void)
 {
     TEST_ASSERT_EQUAL_INT(0, ranges_init(&ranges, BASE, SPAN));
-    memset(map, RANGE_HOLE, sizeof map);
+    memset(map, RANGE_HOLE, sizeof(map));
     live_count = 0;
     rng.state = 0;
 }

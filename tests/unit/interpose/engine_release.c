@@ -1,5 +1,5 @@
-/* What has been freed, pinned or shown to other devices: when it is used again, and when it goes back to the
- * driver. Each case is a process of its own, as in engine_pool.c. */
+/* When freed, pinned and exposed blocks are used again, and when they go back to the driver. Each case is a
+ * process of its own, as in engine_pool.c. */
 #include "interpose/pool/capture.h"
 #include "tests/unit/interpose/engine_model.h"
 
@@ -119,7 +119,7 @@ static void test_beside_a_capture_chunks_that_are_worked_on_do_not_move(void)
 
 /* ---- blocks that other devices may reach ---- */
 
-/* Its chunks go back to the driver, when its work is done and not before, and are nobody's meanwhile. */
+/* Its chunks go back to the driver when its work is done, not before, and are not used meanwhile. */
 static void exposed_behind_work(void)
 {
     uint64_t other;
@@ -169,7 +169,7 @@ static void test_a_chunk_with_a_live_block_stays_though_its_other_block_was_show
     TEST_ASSERT_TRUE(fake_child(exposed_beside_another));
 }
 
-/* ---- what a block was told is forgotten with it ---- */
+/* ---- attributes end with their block ---- */
 
 static bool is_synchronous(uint64_t address)
 {

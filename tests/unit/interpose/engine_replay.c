@@ -1,6 +1,5 @@
-/* pool, fed with the allocations of training runs: how much of what it holds do the blocks fill?
- * Training-like traces are made here; recorded ones are replayed too if GPUCAP_TRACES names a folder with
- * *.trace.gz.
+/* The pool with the allocations of training runs: how much of its memory do the blocks fill? Training-like
+ * traces are made here; recorded ones are replayed, too, if GPUCAP_TRACES names a folder with *.trace.gz.
  *
  * A trace is text, `a ID BYTES STREAM` and `f ID`, in program order. */
 #include <dirent.h>
@@ -113,10 +112,10 @@ static bool read_trace(const char *path)
 {
     char command[1024], line[128];
 
-    snprintf(command, sizeof command, "gzip -dc '%s'", path);
+    snprintf(command, sizeof(command), "gzip -dc '%s'", path);
     FILE *file = popen(command, "r");
     event_count = ids = 0;
-    while (file && fgets(line, sizeof line, file)) {
+    while (file && fgets(line, sizeof(line), file)) {
         unsigned id;
         uint64_t bytes;
 
@@ -155,7 +154,7 @@ static uint64_t moved_chunks; /* in the last replay */
 
 static uint64_t peak_live(void)
 {
-    uint64_t *sizes = calloc(EVENTS_MAX, sizeof *sizes), live = 0, peak = 0;
+    uint64_t *sizes = calloc(EVENTS_MAX, sizeof(*sizes)), live = 0, peak = 0;
 
     CHECK(sizes);
     for (size_t i = 0; i < event_count; i++) {
@@ -172,7 +171,7 @@ static uint64_t peak_live(void)
 /* Returns utilization. */
 static double replay(enum manner manner, uint64_t allowed)
 {
-    uint64_t *addresses = calloc(EVENTS_MAX, 2 * sizeof *addresses), *sizes = addresses + EVENTS_MAX;
+    uint64_t *addresses = calloc(EVENTS_MAX, 2 * sizeof(*addresses)), *sizes = addresses + EVENTS_MAX;
     uint64_t live = 0, peak = 0;
 
     CHECK(addresses);
@@ -217,7 +216,7 @@ static const struct network networks[] = {
 
 static void replay_made(enum manner manner)
 {
-    for (size_t i = 0; i < sizeof networks / sizeof *networks; i++) {
+    for (size_t i = 0; i < sizeof(networks) / sizeof(*networks); i++) {
         make_trace(&networks[i]);
         CHECK(replay(manner, PLENTY) >= WANTED);
     }
@@ -242,7 +241,7 @@ static void made_behind_streams(void)
  * costs more than a join. */
 static void made_both_ways(void)
 {
-    for (size_t i = 0; i < sizeof networks / sizeof *networks; i++) {
+    for (size_t i = 0; i < sizeof(networks) / sizeof(*networks); i++) {
         make_trace(&networks[i]);
         const uint64_t tight = peak_live() / 1000 * TIGHT & ~(RANGES_PAGE - 1);
         replay(AT_ONCE, tight);
@@ -282,7 +281,7 @@ static void replay_recorded(void)
     while ((entry = readdir(dir))) {
         if (!strstr(entry->d_name, ".trace.gz"))
             continue;
-        snprintf(path, sizeof path, "%s/%.200s", folder, entry->d_name);
+        snprintf(path, sizeof(path), "%s/%.200s", folder, entry->d_name);
         CHECK(read_trace(path));
         printf("trace=%s ", entry->d_name);
         CHECK(replay(recorded_manner, PLENTY) >= WANTED);
@@ -306,7 +305,7 @@ static void test_blocks_fill_what_is_held_on_recorded_traces(void)
 
 int main(void)
 {
-    events = calloc(EVENTS_MAX, sizeof *events);
+    events = calloc(EVENTS_MAX, sizeof(*events));
     UNITY_BEGIN();
     RUN_TEST(test_blocks_fill_what_is_held_on_training_like_traces);
     RUN_TEST(test_blocks_fill_what_is_held_also_behind_a_lagging_stream);

@@ -1,5 +1,5 @@
-/* pool, small blocks: from a heap of our own over the fake driver, as any other block to the program. Each
- * case is a process of its own, because the fence remembers who has worked. */
+/* Small blocks of the pool, which come from its heap, over the fake driver. Each case is a process of its
+ * own, because the fence remembers which streams have worked. */
 #include "tests/unit/interpose/engine_owners.h"
 
 #include <errno.h>
@@ -30,7 +30,7 @@ static void begin(uint64_t limit)
     owners_open(&owners, &pool);
 }
 
-/* Nothing is held any more: whatever was freed can be given back. */
+/* Closes the pool after everything was freed: all memory must go back to the driver. */
 static void end_empty(void)
 {
     const struct pool_stats s = pool_stats(&pool);
@@ -107,7 +107,7 @@ static void every_size(void)
     const struct pool_stats s = pool_stats(&pool);
     CHECK(s.live == live && s.peak_live == live && s.live_count == LARGEST);
     CHECK(s.live + s.cached + s.pending == s.physical && s.physical == fake_physical());
-    qsort(ids + 1, LARGEST, sizeof *ids, compare);
+    qsort(ids + 1, LARGEST, sizeof(*ids), compare);
     for (unsigned i = 2; i <= LARGEST; i++)
         CHECK(ids[i] != ids[i - 1]);
     for (uint64_t bytes = 1; bytes <= LARGEST; bytes++)
@@ -126,7 +126,7 @@ static void refuse_all(uint64_t address)
     const uint64_t wrong[] = {0, 1, RANGES_UNIT - 1, RANGES_UNIT, 2 * RANGES_UNIT, 3 * RANGES_UNIT};
     struct pool_block block;
 
-    for (unsigned i = 0; i < sizeof wrong / sizeof *wrong; i++)
+    for (unsigned i = 0; i < sizeof(wrong) / sizeof(*wrong); i++)
         CHECK(pool_free(&pool, address + wrong[i], true) == -EINVAL);
     CHECK(pool_block(&pool, address, false, &block) == -EINVAL);
     CHECK(pool_block(&pool, address, true, &block) == -EINVAL);
@@ -151,7 +151,7 @@ static void wrong_frees(void)
     CHECK(pool_block(&pool, live, false, &block) == 0 && pool_stats(&pool).live == bytes);
     CHECK(pool_pin(&pool, live) == 0);
     give(live, bytes, true);
-    for (unsigned i = 0; i < 2; i++) { /* others hold it, so it is nobody's, and no free of it counts */
+    for (unsigned i = 0; i < 2; i++) { /* another holder keeps it: it is not live, and a second free fails */
         CHECK(pool_free(&pool, live, true) == -EINVAL && pool_block(&pool, live, false, &block) == -EINVAL);
         CHECK(pool_pin(&pool, live) == -EINVAL);
     }
@@ -174,8 +174,8 @@ static void test_a_second_free_is_refused_from_every_state_of_a_small_block(void
     TEST_ASSERT_TRUE(fake_child(wrong_frees));
 }
 
-/* What two streams work on is not handed out again, and is given back when they have ended, though nobody
- * allocates or frees any more. */
+/* What two streams work on is not handed out again. It is given back when their work has ended, without
+ * another allocation or free. */
 static void behind_work(void)
 {
     enum { COUNT = 5000, BYTES = 3000 };
@@ -388,8 +388,8 @@ static void test_what_an_idle_thread_keeps_of_the_heap_is_idle(void)
     TEST_ASSERT_TRUE(fake_child(idle_thread));
 }
 
-/* What was freed last, behind work of two streams, is idle some time after the work has ended: nobody need
- * free or ask for anything. */
+/* What was freed last, behind work of two streams, becomes idle some time after the work has ended, without
+ * another allocation or free. */
 static void idle_behind_work(void)
 {
     begin(LIMIT);
@@ -436,7 +436,7 @@ static void pinned(void)
     uint64_t held = take(700);
     CHECK(pool_pin(&pool, held) == 0 && pool_pin(&pool, held) == 0);
     CHECK(pool_block(&pool, held, false, &block) == 0 && block.pins);
-    CHECK(pool_free(&pool, held, true) == 0); /* and stays ours in `owners`: nobody else may have it */
+    CHECK(pool_free(&pool, held, true) == 0); /* stays ours in `owners`: it must not be handed out */
     for (unsigned i = 0; i < 1000; i++)
         addresses[i] = take(700);
     for (unsigned i = 0; i < 1000; i++)
@@ -485,9 +485,9 @@ static void test_the_last_pin_of_a_small_block_waits_for_work_of_after_the_free(
     TEST_ASSERT_TRUE(fake_child(unpinned_later));
 }
 
-/* ---- a heap that is wrong ---- */
+/* ---- a faulty heap ---- */
 
-/* The mark of a block that is in the heap again says that somebody has it. */
+/* The mark of a block that is in the heap says that it is live. */
 static void handed_out_twice(void)
 {
     const uint64_t word = UINT64_C(1) << 40 | MARK_LIVE;

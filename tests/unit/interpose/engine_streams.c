@@ -1,5 +1,5 @@
-/* streams: when the order of one stream is relied upon. Each case is a process of its own, because streams
- * remembers for as long as a process lives. */
+/* streams: when the library relies on the order of one stream. Each case is a process of its own, because the
+ * state of streams belongs to the process. */
 #include <unity.h>
 
 #include "interpose/pool/capture.h"

@@ -1,6 +1,5 @@
-/* pool under a swarm of threads that hand blocks to one another: no byte is anybody's twice, no free is
- * refused, the figures stay within what is there, and when all have gone nothing is left. Each case is a
- * process of its own. */
+/* The pool under many threads that hand blocks to one another: no byte is in two blocks, no free fails, the
+ * figures stay within the budget, and at the end nothing is left. Each case is a process of its own. */
 #include "tests/unit/interpose/engine_owners.h"
 
 #include <errno.h>
@@ -173,7 +172,7 @@ static void small_swarm(void)
     finish();
 }
 
-static void test_small_blocks_of_many_threads_are_nobodys_twice(void)
+static void test_small_blocks_of_many_threads_never_overlap(void)
 {
     TEST_ASSERT_TRUE(fake_child(small_swarm));
 }
@@ -261,7 +260,7 @@ static void test_a_free_succeeds_while_a_pin_is_taken_away(void)
 int main(void)
 {
     UNITY_BEGIN();
-    RUN_TEST(test_small_blocks_of_many_threads_are_nobodys_twice);
+    RUN_TEST(test_small_blocks_of_many_threads_never_overlap);
     RUN_TEST(test_blocks_of_all_kinds_pass_from_thread_to_thread);
     RUN_TEST(test_a_swarm_at_its_limit_loses_nothing);
     RUN_TEST(test_figures_stay_within_what_is_there_while_blocks_pass_between_threads);

@@ -1,4 +1,5 @@
-/* pool under several threads: the same promises, kept by a list of live blocks that all threads share. */
+/* The pool under several threads: the same promises, checked with a list of live blocks that all threads
+ * share. */
 #include <errno.h>
 #include <sched.h>
 #include <string.h>
@@ -25,7 +26,7 @@ static struct pool pool;
 static atomic_uint_fast64_t held, granted;
 static bool disturbed;
 
-/* In peace, where most happens, and interrupted all the time. */
+/* Runs once undisturbed, which does most steps, and once with constant interruptions. */
 static bool holds(void (*run)(void))
 {
     disturbed = false;
@@ -223,7 +224,7 @@ static void test_threads_that_come_and_go_never_share_bytes(void)
 #define FAULTS (1U << FAKE_RECORD | 1U << FAKE_EVENT_CREATE | 1U << FAKE_WAIT | 1U << FAKE_SYNCHRONIZE)
 
 static struct {
-    pthread_mutex_t lock; /* whoever takes the block from here has seen what was submitted before */
+    pthread_mutex_t lock; /* a thread that takes the block from here sees what was submitted before */
     uint64_t address, bytes, name;
 } places[PLACES];
 
@@ -273,7 +274,7 @@ static void take(unsigned place, struct fake_random *random)
     places[place].name = atomic_fetch_add(&names, 1) + 1;
 }
 
-/* Work that is written down, and is not for now. */
+/* Captures work, which does not run now. */
 static void capture(uintptr_t stream)
 {
     capture_begin(stream, streams_thread_key(), FAKE_CONTEXT);
@@ -299,7 +300,7 @@ static void *roam(void *argument)
         pthread_mutex_lock(&places[place].lock);
         if (!places[place].address)
             take(place, &random);
-        else if (fake_below(&random, 4) == 0 && i / 256 % 2) /* and now and then nobody works for a while */
+        else if (fake_below(&random, 4) == 0 && i / 256 % 2) /* sometimes no stream works for a while */
             submit(worker, &random, place);
         else
             release(worker, place);

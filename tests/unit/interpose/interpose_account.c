@@ -1,5 +1,5 @@
-/* account: many threads against a fake driver whose truth is known at every instant. The fake has no lock:
- * one atomic sum is the card, and whoever adds to it checks the limit. */
+/* account: many threads against a fake driver whose use is known at every instant. The fake has no lock: one
+ * atomic sum is the card, and each thread that adds to it checks the limit. */
 #include "interpose/account/account.h"
 
 #include <errno.h>
@@ -226,7 +226,7 @@ static void test_far_from_the_limit_the_driver_is_hardly_asked(void)
     TEST_ASSERT_TRUE_MESSAGE(atomic_load(&questions) - 1 <= 2, "a measurement for every block");
 }
 
-/* Somebody who asks for more than is left while the rest is in flight. */
+/* A thread that asks for more than is left while the rest is in flight. */
 struct asker {
     uint64_t bytes;
     bool granted;
@@ -291,7 +291,7 @@ static void test_who_holds_a_lock_is_told_of_others_in_flight_and_does_not_wait(
     TEST_ASSERT_FALSE(account_try(&account, bytes, &busy));
     TEST_ASSERT_TRUE(busy);
     account_settle(&account, bytes, false, false);
-    account_await(&account); /* nobody is left */
+    account_await(&account); /* no request is in flight */
     TEST_ASSERT_TRUE(account_try(&account, bytes, &busy));
     account_settle(&account, bytes, false, false);
     TEST_ASSERT_FALSE(account_try(&account, LIMIT, &busy));
@@ -496,8 +496,8 @@ static void test_an_estimate_is_good_enough_to_grant_by_and_not_to_refuse_by(voi
     account.estimate = estimate;
     atomic_store(&neighbour, 0);
     TEST_ASSERT_TRUE(allocate(400 * MB, false, &seed));
-    TEST_ASSERT_EQUAL_UINT(1, atomic_load(&questions)); /* nobody asked the slow one */
-    atomic_store(&neighbour, LIMIT);                    /* the card is full of somebody else's memory */
+    TEST_ASSERT_EQUAL_UINT(1, atomic_load(&questions)); /* the slow one was not asked */
+    atomic_store(&neighbour, LIMIT);                    /* other processes fill the card */
     TEST_ASSERT_TRUE(allocate(LIMIT - RESERVE - CONTEXT - 400 * MB, false, &seed));
     TEST_ASSERT_FALSE(allocate(PAGE, false, &seed));
     TEST_ASSERT_EQUAL_UINT64(LIMIT - RESERVE, atomic_load(&truth));

@@ -201,7 +201,7 @@ struct driver_table *driver_bind_now(void)
 
 void setUp(void)
 {
-    memset(&did, 0, sizeof did);
+    memset(&did, 0, sizeof(did));
     idle = IDLE;
     mostly_free = false;
     push_result = CUDA_SUCCESS;

@@ -84,7 +84,7 @@ static void protection_of(const void *address, char text[5])
 
     TEST_ASSERT_NOT_NULL(maps);
     strcpy(text, "none");
-    while (fgets(line, sizeof line, maps)) {
+    while (fgets(line, sizeof(line), maps)) {
         char rights[5];
 
         if (sscanf(line, "%lx-%lx %4s", &start, &end, rights) == 3 && (uintptr_t)address >= start &&

@@ -62,7 +62,7 @@ static void test_the_same_addresses_count_once(void)
     TEST_ASSERT_EQUAL_UINT64(4 * MIB, footprint(one_page, 3));
 }
 
-static void test_addresses_that_nobody_knows_share_nothing(void)
+static void test_unknown_addresses_share_nothing(void)
 {
     struct graphs_range unknown[] = {{0, 0, GIB}, {0, BASE, MIB}, {0, 0, GIB + 1}};
 
@@ -270,7 +270,7 @@ static void test_two_launches_at_once_do_not_count_on_the_same_spare_bytes(void)
     TEST_ASSERT_EQUAL_UINT64(GIB, late.need);
 }
 
-/* Whoever has waited in vain knows nothing of what is spare. */
+/* A launch that gives up waiting assumes that it needs all of its memory. */
 static void test_a_launch_that_is_held_up_holds_up_no_other_for_ever(void)
 {
     held = GIB;
@@ -308,7 +308,7 @@ static void test_cards_do_not_wait_for_each_other(void)
     graphs_end(&ask, true, held);
 }
 
-static void test_a_graph_that_is_gone_may_still_use_its_memory(void)
+static void test_a_destroyed_graph_may_still_use_its_memory(void)
 {
     remember(0, GIB);
     launch(0, GIB, 1);
@@ -385,7 +385,7 @@ int main(void)
     UNITY_BEGIN();
     RUN_TEST(test_each_allocation_has_pages_of_its_own);
     RUN_TEST(test_the_same_addresses_count_once);
-    RUN_TEST(test_addresses_that_nobody_knows_share_nothing);
+    RUN_TEST(test_unknown_addresses_share_nothing);
     RUN_TEST(test_each_card_has_its_own_footprint);
     RUN_TEST(test_no_number_wraps_around);
     RUN_TEST(test_the_footprint_is_the_pages_that_are_touched);
@@ -399,7 +399,7 @@ int main(void)
     RUN_TEST(test_a_launch_that_is_held_up_holds_up_no_other_for_ever);
     RUN_TEST(test_launches_as_before_go_side_by_side);
     RUN_TEST(test_cards_do_not_wait_for_each_other);
-    RUN_TEST(test_a_graph_that_is_gone_may_still_use_its_memory);
+    RUN_TEST(test_a_destroyed_graph_may_still_use_its_memory);
     RUN_TEST(test_a_handle_that_is_used_again_is_another_graph);
     RUN_TEST(test_rows_are_found_in_any_order);
     RUN_TEST(test_threads_keep_the_table_whole);

@@ -22,7 +22,7 @@ static const char *file(const char *what)
 {
     static char path[128];
 
-    snprintf(path, sizeof path, "%s/%s.%ld", folder, what, (long)getpid());
+    snprintf(path, sizeof(path), "%s/%s.%ld", folder, what, (long)getpid());
     return path;
 }
 
@@ -74,7 +74,7 @@ static void test_files_that_others_could_have_made_do_not_count(void)
     write_file(file("ask"), 0666);
     TEST_ASSERT_FALSE_MESSAGE(inquiry_take(folder, text), "others may write to it");
     unlink(file("ask"));
-    snprintf(other, sizeof other, "%s/other", folder);
+    snprintf(other, sizeof(other), "%s/other", folder);
     write_file(other, 0600);
     TEST_ASSERT_EQUAL_INT(0, symlink(other, file("ask")));
     TEST_ASSERT_FALSE_MESSAGE(inquiry_take(folder, text), "a link");

@@ -72,7 +72,7 @@ static void test_a_page_that_could_change_its_size_is_refused(void)
     const int fd = memfd_create("page", MFD_CLOEXEC | MFD_ALLOW_SEALING);
     struct ipc_page *page;
 
-    TEST_ASSERT_EQUAL_INT(0, ftruncate(fd, sizeof *page));
+    TEST_ASSERT_EQUAL_INT(0, ftruncate(fd, sizeof(*page)));
     TEST_ASSERT_EQUAL_INT(-EPROTO, ipc_page_map(fd, &page));
     TEST_ASSERT_EQUAL_INT(0, fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK));
     TEST_ASSERT_EQUAL_INT(0, ipc_page_map(fd, &page));

@@ -254,7 +254,7 @@ static void test_names_that_no_job_can_have_are_refused(void)
     struct ledger *ledger = test_open();
     char name[LEDGER_NAME + 1];
 
-    memset(name, 'a', sizeof name);
+    memset(name, 'a', sizeof(name));
     name[LEDGER_NAME] = '\0';
     TEST_ASSERT_EQUAL_INT(-EINVAL, ledger_join(ledger, "", 1));
     TEST_ASSERT_EQUAL_INT(-EINVAL, ledger_join(ledger, name, 1));
@@ -281,7 +281,7 @@ static void test_max_of_a_job_can_be_set_before_it_starts(void)
     TEST_ASSERT_EQUAL_INT(0, ledger_extend(visitor, 70));
 }
 
-static void test_job_without_a_process_can_begin_anew(void)
+static void test_job_without_a_process_can_start_over(void)
 {
     struct ledger *tool = test_open();
     struct ledger_totals totals;
@@ -326,7 +326,7 @@ static void fill_jobs(struct ledger *ledger)
     char name[LEDGER_NAME];
 
     for (int i = 0; i < LEDGER_JOBS; i++) {
-        snprintf(name, sizeof name, "job %d", i);
+        snprintf(name, sizeof(name), "job %d", i);
         TEST_ASSERT_EQUAL_INT(0, ledger_set_max(ledger, name, 100 + (uint64_t)i));
     }
 }
@@ -340,7 +340,7 @@ static void test_record_of_a_job_is_reused_only_if_no_process_is_in_it(void)
 
     fill_jobs(visitor);
     for (int i = 1; i < LEDGER_JOBS; i++) {
-        snprintf(name, sizeof name, "job %d", i);
+        snprintf(name, sizeof(name), "job %d", i);
         joined[i] = test_join(name, 0);
         TEST_ASSERT_EQUAL_UINT64(100 + (uint64_t)i, ledger_max(joined[i]));
     }
@@ -401,7 +401,7 @@ static void test_slot_of_a_dead_process_is_reused_without_its_figures(void)
     TEST_ASSERT_EQUAL_INT64(0, member_do(&next, ORDER_EXTEND, 1000, 0));
 }
 
-static void test_bytes_of_a_dead_process_go_to_the_next_who_asks(void)
+static void test_bytes_of_a_dead_process_go_to_the_next_that_asks(void)
 {
     struct ledger *ledger = test_join(JOB, 1000);
     struct member dead = member_start(JOB, 0);
@@ -725,7 +725,7 @@ static void test_slots_that_are_none_read_as_nothing(void)
     struct ledger_refusal refusals[LEDGER_REFUSALS];
     struct ledger_entry entry;
 
-    for (size_t i = 0; i < sizeof none / sizeof *none; i++) {
+    for (size_t i = 0; i < sizeof(none) / sizeof(*none); i++) {
         TEST_ASSERT_FALSE(ledger_read(ledger, none[i], &entry));
         TEST_ASSERT_EQUAL_INT(0, ledger_read_refusals(ledger, none[i], refusals));
         TEST_ASSERT_FALSE(ledger_poke(ledger, none[i], 1, 0));
@@ -787,12 +787,12 @@ int main(void)
     RUN_TEST(test_process_without_a_job_has_no_limit_and_is_seen);
     RUN_TEST(test_names_that_no_job_can_have_are_refused);
     RUN_TEST(test_max_of_a_job_can_be_set_before_it_starts);
-    RUN_TEST(test_job_without_a_process_can_begin_anew);
+    RUN_TEST(test_job_without_a_process_can_start_over);
     RUN_TEST(test_damaged_number_of_slots_is_repaired);
     RUN_TEST(test_record_of_a_job_is_reused_only_if_no_process_is_in_it);
     RUN_TEST(test_slots_run_out_and_come_back);
     RUN_TEST(test_slot_of_a_dead_process_is_reused_without_its_figures);
-    RUN_TEST(test_bytes_of_a_dead_process_go_to_the_next_who_asks);
+    RUN_TEST(test_bytes_of_a_dead_process_go_to_the_next_that_asks);
     RUN_TEST(test_closing_gives_everything_back);
     RUN_TEST(test_lock_left_in_a_slot_is_free_for_its_next_owner);
     RUN_TEST(test_lock_word_is_never_the_same_twice_in_a_row);

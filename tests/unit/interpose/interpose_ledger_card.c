@@ -263,7 +263,7 @@ static void test_a_process_that_gives_back_wakes_the_one_that_waits(void)
 }
 
 /* Alone on the card, or beside processes that hold nothing, nothing will come free. */
-static void test_nothing_is_waited_for_that_nobody_holds(void)
+static void test_memory_that_no_process_holds_is_not_waited_for(void)
 {
     struct waiter waiter = {.ledger = join("a", with_min(0), 100), .answer = -EBUSY};
 
@@ -333,7 +333,7 @@ int main(void)
     RUN_TEST(test_a_high_that_is_set_below_what_is_used_asks_at_once);
     RUN_TEST(test_what_fits_or_can_never_fit_is_not_waited_for);
     RUN_TEST(test_a_process_that_gives_back_wakes_the_one_that_waits);
-    RUN_TEST(test_nothing_is_waited_for_that_nobody_holds);
+    RUN_TEST(test_memory_that_no_process_holds_is_not_waited_for);
     RUN_TEST(test_of_two_that_wait_for_each_other_the_second_is_refused);
     RUN_TEST(test_programs_outside_are_waited_for);
     RUN_TEST(test_first_come_first_served_on_the_card);

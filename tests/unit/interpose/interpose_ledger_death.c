@@ -40,14 +40,14 @@ static char copy_folder[LEDGER_PATH + 8];
 void setUp(void)
 {
     test_begin();
-    snprintf(copy_folder, sizeof copy_folder, "%s-copy", test_folder);
+    snprintf(copy_folder, sizeof(copy_folder), "%s-copy", test_folder);
 }
 
 void tearDown(void)
 {
     char path[2 * LEDGER_PATH];
 
-    snprintf(path, sizeof path, "%s/" CARD ".ledger", copy_folder);
+    snprintf(path, sizeof(path), "%s/" CARD ".ledger", copy_folder);
     unlink(path);
     rmdir(copy_folder);
     test_end();
@@ -190,7 +190,7 @@ static const struct operation operations[] = {
     {"context_bytes", 200, 300, false, false, run_context_bytes, NULL},
     {"close", 200, 300, false, false, run_close, NULL},
 };
-#define OPERATIONS (sizeof operations / sizeof *operations)
+#define OPERATIONS (sizeof(operations) / sizeof(*operations))
 
 /* ---- the victim ---- */
 
@@ -261,9 +261,9 @@ static struct window look(const struct ledger *ledger)
 {
     struct window window;
 
-    memcpy(window.words, (const char *)ledger->file + sizeof(struct ledger_head), sizeof window.words);
-    memcpy(window.jobs, ledger->file->jobs, sizeof window.jobs);
-    memcpy(window.slots, ledger->file->slots, sizeof window.slots);
+    memcpy(window.words, (const char *)ledger->file + sizeof(struct ledger_head), sizeof(window.words));
+    memcpy(window.jobs, ledger->file->jobs, sizeof(window.jobs));
+    memcpy(window.slots, ledger->file->slots, sizeof(window.slots));
     return window;
 }
 
@@ -284,7 +284,7 @@ static void check_survivor(struct ledger *survivor, const struct operation *oper
     TEST_ASSERT_EQUAL_UINT64_MESSAGE(max, test_sum(survivor), operation->name);
     TEST_ASSERT_EQUAL_UINT64_MESSAGE(max, test_living(survivor), operation->name);
     ledger_settle(survivor, operation->others);
-    /* nothing is claimed by the dead, and no dead process stands in the card's queue */
+    /* dead processes have no claim and no place in the card's queue */
     TEST_ASSERT_EQUAL_INT_MESSAGE(0, ledger_admit(survivor, 50, 50, ledger_admitted(survivor)),
                                   operation->name);
     ledger_end_claim(survivor, 50);
@@ -321,13 +321,13 @@ static void reset_jobs(struct ledger *ledger, const struct operation *operation)
 {
     char name[LEDGER_NAME];
 
-    memset(&ledger->file->jobs[1], 0, sizeof ledger->file->jobs[1]);
+    memset(&ledger->file->jobs[1], 0, sizeof(ledger->file->jobs[1]));
     TEST_ASSERT_EQUAL_INT(0, ledger_set_max(ledger, JOB, MAX));
     if (!operation->full)
         return;
     TEST_ASSERT_EQUAL_INT(0, ledger_set_max(ledger, OLD_JOB, OLD_MAX));
     for (int i = 2; i < LEDGER_JOBS; i++) {
-        snprintf(name, sizeof name, "job %d", i);
+        snprintf(name, sizeof(name), "job %d", i);
         TEST_ASSERT_EQUAL_INT(0, ledger_set_max(ledger, name, 1));
     }
 }
@@ -362,11 +362,11 @@ static struct course enumerate(const struct operation *operation, const struct l
         const struct window now = look(original);
 
         TEST_ASSERT_LESS_THAN_UINT(STEPS_MAX, ++course.steps);
-        if (!memcmp(&now, &last, sizeof now))
+        if (!memcmp(&now, &last, sizeof(now)))
             continue;
         last = now;
         course.changes++;
-        memcpy(copy->file, original->file, sizeof *copy->file);
+        memcpy(copy->file, original->file, sizeof(*copy->file));
         check_survivor(copy, operation);
     }
     kill_victim(victim);
@@ -384,7 +384,7 @@ static void kill_after(const struct operation *operation, struct ledger *survivo
         const struct window now = look(survivor);
 
         steps--;
-        changes -= memcmp(&now, &last, sizeof now) != 0;
+        changes -= memcmp(&now, &last, sizeof(now)) != 0;
         last = now;
     }
     kill_victim(victim);
@@ -422,7 +422,7 @@ static void test_death_after_any_instruction_leaves_a_ledger_that_works(void)
         check_survivor(original, &operations[i]);
         reset_jobs(original, &operations[i]);
         kill_at_many_places(&operations[i], original, course);
-        memset(original->file->jobs + 1, 0, (LEDGER_JOBS - 1) * sizeof *original->file->jobs);
+        memset(original->file->jobs + 1, 0, (LEDGER_JOBS - 1) * sizeof(*original->file->jobs));
         ledger_close(original);
         ledger_close(copy);
     }
@@ -506,7 +506,7 @@ static uint64_t random_below(uint64_t *state, uint64_t limit)
     return limit ? *state % limit : 0;
 }
 
-/* With the lock: what the living processes of the job hold. */
+/* Returns the sum of the leases of the job's living processes. Lock held. */
 static uint64_t add_leases(const struct ledger *ledger)
 {
     uint64_t sum = 0;
@@ -528,7 +528,7 @@ static void extend_with_a_look(struct ledger *ledger, uint64_t more)
         score->failures++;
         return;
     }
-    /* Others may die meanwhile, but no lease is raised: what the living hold can only become less. */
+    /* Other processes may die meanwhile, but no lease is raised, so that the sum can only fall. */
     const uint64_t before = add_leases(ledger), least = ledger->lease + more;
     score->sums_wrong += atomic_load(&ledger->job->sum) < before;
     score->overshoots += before > RACE_MAX;
@@ -616,7 +616,7 @@ static void test_race_with_random_deaths_keeps_the_budget(void)
     pid_t racers[PROCESSES];
     unsigned kills = 0;
 
-    score = mmap(NULL, sizeof *score, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    score = mmap(NULL, sizeof(*score), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     for (int i = 0; i < PROCESSES; i++)
         racers[i] = start_racing();
     for (until = clock_ms() + RACE_MS; clock_ms() < until; kills++) {
@@ -637,7 +637,7 @@ static void test_race_with_random_deaths_keeps_the_budget(void)
     struct ledger *ledger = test_join(JOB, 0);
     TEST_ASSERT_EQUAL_INT(0, ledger_extend(ledger, RACE_MAX));
     TEST_ASSERT_EQUAL_UINT64(RACE_MAX, test_sum(ledger));
-    munmap(score, sizeof *score);
+    munmap(score, sizeof(*score));
 }
 
 int main(void)

@@ -25,7 +25,7 @@ static char why[LEDGER_WHY];
 void setUp(void)
 {
     test_begin();
-    snprintf(path, sizeof path, "%s/" CARD ".ledger", test_folder);
+    snprintf(path, sizeof(path), "%s/" CARD ".ledger", test_folder);
     why[0] = '\0';
 }
 
@@ -83,16 +83,16 @@ static void test_folder_is_the_one_asked_for_or_the_users(void)
     char folder[LEDGER_PATH], expected[LEDGER_PATH];
 
     setenv("XDG_RUNTIME_DIR", "/run/user/1", 1);
-    TEST_ASSERT_EQUAL_INT(0, ledger_folder("/a/b", folder, sizeof folder));
+    TEST_ASSERT_EQUAL_INT(0, ledger_folder("/a/b", folder, sizeof(folder)));
     TEST_ASSERT_EQUAL_STRING("/a/b", folder);
-    TEST_ASSERT_EQUAL_INT(0, ledger_folder(NULL, folder, sizeof folder));
+    TEST_ASSERT_EQUAL_INT(0, ledger_folder(NULL, folder, sizeof(folder)));
     TEST_ASSERT_EQUAL_STRING("/run/user/1/gpucap", folder);
     setenv("XDG_RUNTIME_DIR", "relative", 1);
-    snprintf(expected, sizeof expected, "/dev/shm/gpucap-%u", (unsigned)geteuid());
-    TEST_ASSERT_EQUAL_INT(0, ledger_folder("", folder, sizeof folder));
+    snprintf(expected, sizeof(expected), "/dev/shm/gpucap-%u", (unsigned)geteuid());
+    TEST_ASSERT_EQUAL_INT(0, ledger_folder("", folder, sizeof(folder)));
     TEST_ASSERT_EQUAL_STRING(expected, folder);
     unsetenv("XDG_RUNTIME_DIR");
-    TEST_ASSERT_EQUAL_INT(0, ledger_folder(NULL, folder, sizeof folder));
+    TEST_ASSERT_EQUAL_INT(0, ledger_folder(NULL, folder, sizeof(folder)));
     TEST_ASSERT_EQUAL_STRING(expected, folder);
     TEST_ASSERT_EQUAL_INT(-ENAMETOOLONG, ledger_folder("/a/b", folder, 4));
     TEST_ASSERT_EQUAL_INT(0, ledger_folder("/a/b", folder, 5));
@@ -113,16 +113,16 @@ static void test_folder_and_file_are_made_for_the_user_alone(void)
     TEST_ASSERT_GREATER_OR_EQUAL_INT64(status.st_size, status.st_blocks * 512);
 }
 
-static void test_folder_that_cannot_be_made_is_said(void)
+static void test_folder_that_cannot_be_created_is_reported(void)
 {
     struct ledger *ledger;
     char longer[LEDGER_PATH + 10];
 
     TEST_ASSERT_EQUAL_INT(-ENOENT, ledger_open(&ledger, "/nowhere/at/all", CARD, why));
     TEST_ASSERT_NOT_NULL(strstr(why, "/nowhere/at/all"));
-    memset(longer, 'a', sizeof longer);
+    memset(longer, 'a', sizeof(longer));
     longer[0] = '/';
-    longer[sizeof longer - 1] = '\0';
+    longer[sizeof(longer) - 1] = '\0';
     TEST_ASSERT_EQUAL_INT(-ENAMETOOLONG, ledger_open(&ledger, longer, CARD, why));
 }
 
@@ -146,7 +146,7 @@ static void test_names_that_are_no_uuid_are_refused(void)
         "a.b", "a\x1b", "0123456789012345678901234567890123456789012345678901234567890123456789"};
     struct ledger *ledger;
 
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+    for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++) {
         TEST_ASSERT_EQUAL_INT(-EINVAL, ledger_open(&ledger, test_folder, names[i], why));
         TEST_ASSERT_NOT_NULL(strstr(why, "UUID"));
     }
@@ -166,8 +166,8 @@ static void test_each_card_of_a_folder_is_visited(void)
     int count = 0;
 
     test_open();
-    for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
-        snprintf(name, sizeof name, "%s/%s", test_folder, others[i]);
+    for (size_t i = 0; i < sizeof(others) / sizeof(*others); i++) {
+        snprintf(name, sizeof(name), "%s/%s", test_folder, others[i]);
         close(open(name, O_RDWR | O_CREAT, 0600));
     }
     TEST_ASSERT_EQUAL_INT(0, ledger_each_card(test_folder, count_card, &count));
@@ -188,7 +188,7 @@ static void test_file_of_any_size_is_replaced_if_no_process_uses_it(void)
                                   sizeof(struct ledger_file) + 1,
                                   8 * (off_t)sizeof(struct ledger_file)};
 
-    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+    for (size_t i = 0; i < sizeof(sizes) / sizeof(*sizes); i++) {
         struct stat status;
 
         TEST_ASSERT_EQUAL_INT(0, try_open());
@@ -218,10 +218,10 @@ static void test_file_with_another_head_is_replaced_if_no_process_uses_it(void)
 {
     char garbage[1000];
 
-    memset(garbage, 'g', sizeof garbage);
-    for (size_t i = 0; i < sizeof damages / sizeof *damages; i++) {
+    memset(garbage, 'g', sizeof(garbage));
+    for (size_t i = 0; i < sizeof(damages) / sizeof(*damages); i++) {
         TEST_ASSERT_EQUAL_INT(0, try_open());
-        overwrite(offsetof(struct ledger_file, jobs), garbage, sizeof garbage);
+        overwrite(offsetof(struct ledger_file, jobs), garbage, sizeof(garbage));
         overwrite(damages[i].at, damages[i].bytes, damages[i].count);
         TEST_ASSERT_EQUAL_INT(-EPROTONOSUPPORT, try_look());
         TEST_ASSERT_NOT_NULL(strstr(why, CARD));
@@ -235,16 +235,16 @@ static void test_file_with_another_head_is_refused_while_a_process_uses_it(void)
     struct ledger_head head;
     const int fd = open(path, O_RDONLY);
 
-    TEST_ASSERT_EQUAL_INT(sizeof head, pread(fd, &head, sizeof head, 0));
+    TEST_ASSERT_EQUAL_INT(sizeof(head), pread(fd, &head, sizeof(head), 0));
     close(fd);
     member_do(&member, ORDER_EXTEND, 700, 0);
-    for (size_t i = 0; i < sizeof damages / sizeof *damages; i++) {
+    for (size_t i = 0; i < sizeof(damages) / sizeof(*damages); i++) {
         overwrite(damages[i].at, damages[i].bytes, damages[i].count);
         TEST_ASSERT_EQUAL_INT(-EPROTONOSUPPORT, try_open());
         TEST_ASSERT_NOT_NULL(strstr(why, CARD));
         TEST_ASSERT_NOT_NULL(strstr(why, "version"));
         TEST_ASSERT_EQUAL_INT(-EPROTONOSUPPORT, try_look());
-        overwrite(0, &head, sizeof head);
+        overwrite(0, &head, sizeof(head));
     }
     /* the process that uses it has not noticed */
     TEST_ASSERT_EQUAL_INT64(700, member_do(&member, ORDER_LEASE, 0, 0));
@@ -319,7 +319,7 @@ static void test_garbage_behind_the_head_is_survived(void)
     struct ledger_entry entry;
 
     memset((char *)ledger->file + sizeof(struct ledger_head), 0xff,
-           sizeof *ledger->file - sizeof(struct ledger_head));
+           sizeof(*ledger->file) - sizeof(struct ledger_head));
     TEST_ASSERT_EQUAL_INT(0, ledger_extend(ledger, 500)); /* a max of all ones is none */
     ledger_settle(ledger, 400);
     TEST_ASSERT_EQUAL_UINT64(400, ledger->lease);
@@ -350,7 +350,7 @@ static void test_links_are_not_followed(void)
 {
     char target[2 * LEDGER_PATH];
 
-    snprintf(target, sizeof target, "%s/target", test_folder);
+    snprintf(target, sizeof(target), "%s/target", test_folder);
     close(open(target, O_RDWR | O_CREAT, 0600));
     TEST_ASSERT_EQUAL_INT(0, symlink(target, path));
     TEST_ASSERT_EQUAL_INT(-ELOOP, try_open());
@@ -366,8 +366,8 @@ static void test_folder_that_is_a_link_is_refused(void)
     char target[2 * LEDGER_PATH], link_path[2 * LEDGER_PATH];
     struct ledger *ledger;
 
-    snprintf(target, sizeof target, "%s/real", test_folder);
-    snprintf(link_path, sizeof link_path, "%s/link", test_folder);
+    snprintf(target, sizeof(target), "%s/real", test_folder);
+    snprintf(link_path, sizeof(link_path), "%s/link", test_folder);
     TEST_ASSERT_EQUAL_INT(0, mkdir(target, 0700));
     TEST_ASSERT_EQUAL_INT(0, symlink(target, link_path));
     TEST_ASSERT_LESS_THAN_INT(0, ledger_open(&ledger, link_path, CARD, why));
@@ -473,7 +473,7 @@ int main(void)
     UNITY_BEGIN();
     RUN_TEST(test_folder_is_the_one_asked_for_or_the_users);
     RUN_TEST(test_folder_and_file_are_made_for_the_user_alone);
-    RUN_TEST(test_folder_that_cannot_be_made_is_said);
+    RUN_TEST(test_folder_that_cannot_be_created_is_reported);
     RUN_TEST(test_looking_makes_nothing);
     RUN_TEST(test_names_that_are_no_uuid_are_refused);
     RUN_TEST(test_each_card_of_a_folder_is_visited);

@@ -551,7 +551,7 @@ static uint64_t wanted_of(const struct ledger *ledger)
     return atomic_exchange(&ledger->file->slots[ledger->slot].wanted_bytes, 0) & LEDGER_WANTED_ALL;
 }
 
-static void test_on_a_full_card_nobody_is_asked_for_more_than_there_is(void)
+static void test_on_a_full_card_no_process_is_asked_for_more_than_it_has(void)
 {
     struct ledger *other = test_join("another", 1000), *third = test_join(NULL, 0);
 
@@ -633,7 +633,7 @@ int main(void)
     RUN_TEST(test_cycle_that_closes_while_all_wait_is_found);
     RUN_TEST(test_threads_of_a_process_wait_in_turn);
     RUN_TEST(test_no_wake_up_is_lost_when_memory_goes_to_and_fro);
-    RUN_TEST(test_on_a_full_card_nobody_is_asked_for_more_than_there_is);
+    RUN_TEST(test_on_a_full_card_no_process_is_asked_for_more_than_it_has);
     RUN_TEST(test_idle_memory_of_the_job_counts_as_free_unless_its_owner_is_silent);
     RUN_TEST(test_who_has_enough_room_does_not_wait_for_a_slow_neighbour);
     return UNITY_END();

@@ -23,7 +23,7 @@ static void fail_with(const char *what, const struct limit_state *s, uint64_t ne
 {
     char text[400];
 
-    snprintf(text, sizeof text,
+    snprintf(text, sizeof(text),
              "%s: limit %llx reserve %llx measured %llx unmeasured %llx in_flight %llx stale %d need %llx "
              "fresh %d",
              what, (unsigned long long)s->limit, (unsigned long long)s->reserve,
@@ -112,7 +112,7 @@ static void test_every_small_state_keeps_the_promises(void)
         s.measured = (uint64_t)(c % N) * PAGE, c /= N;
         s.unmeasured = (uint64_t)(c % N) * PAGE, c /= N;
         s.in_flight = (uint64_t)(c % N) * PAGE, c /= N;
-        check(&s, (uint64_t)(c + 1) * PAGE); /* nobody asks for nothing */
+        check(&s, (uint64_t)(c + 1) * PAGE); /* a request is never 0 */
     }
 }
 
@@ -144,7 +144,7 @@ static uint64_t random_bytes(void)
     }
 }
 
-/* The largest number is "no limit", and then nobody asks limit. */
+/* The largest number means "no limit", for which limit is never asked. */
 static uint64_t random_limit(void)
 {
     return random_bytes() & ~UINT64_C(1);
@@ -171,7 +171,7 @@ static void test_no_hostile_number_wraps_into_a_grant(void)
     }
 }
 
-static void test_with_nobody_else_a_fresh_figure_decides_at_once(void)
+static void test_without_other_processes_a_fresh_figure_decides_at_once(void)
 {
     for (int i = 0; i < RANDOM_RUNS; i++) {
         struct limit_state s = {
@@ -184,7 +184,7 @@ static void test_with_nobody_else_a_fresh_figure_decides_at_once(void)
     }
 }
 
-static void test_far_from_the_limit_nobody_is_asked(void)
+static void test_far_from_the_limit_no_figure_is_asked_for(void)
 {
     struct limit_state s = {.limit = 100 * PAGE, .reserve = 10 * PAGE, .measured = 30 * PAGE};
 
@@ -231,8 +231,8 @@ int main(void)
     UNITY_BEGIN();
     RUN_TEST(test_every_small_state_keeps_the_promises);
     RUN_TEST(test_no_hostile_number_wraps_into_a_grant);
-    RUN_TEST(test_with_nobody_else_a_fresh_figure_decides_at_once);
-    RUN_TEST(test_far_from_the_limit_nobody_is_asked);
+    RUN_TEST(test_without_other_processes_a_fresh_figure_decides_at_once);
+    RUN_TEST(test_far_from_the_limit_no_figure_is_asked_for);
     RUN_TEST(test_what_can_never_fit_is_refused_without_asking);
     RUN_TEST(test_a_request_is_rounded_up_and_never_down);
     return UNITY_END();

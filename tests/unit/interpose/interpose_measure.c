@@ -26,7 +26,7 @@ struct nvml_table nvml;
 static struct nvml_process list[LIST_MAX];
 static unsigned listed;
 static bool library_missing, start_fails;
-static atomic_bool stuck;  /* the thread cannot load the library: somebody holds the loader's lock */
+static atomic_bool stuck;  /* the thread cannot load the library: another one holds the loader's lock */
 static atomic_bool slow;   /* NVML's start takes its time */
 static atomic_int started; /* calls of nvmlInit */
 static pthread_t main_thread;
@@ -95,7 +95,7 @@ static nvml_return fake_processes(nvml_device device, unsigned *count, struct nv
         return NVML_NOT_SUPPORTED;
     if (room < listed)
         return NVML_INSUFFICIENT_SIZE;
-    memcpy(out, list, listed * sizeof *list);
+    memcpy(out, list, listed * sizeof(*list));
     return NVML_OK;
 }
 
@@ -178,7 +178,7 @@ static bool newcomer_outside_containers(void)
     outside_containers = true;
     measure_ready();
     add(5151, 60 * MB);
-    return measures(0); /* somebody else: we would be there under our own number */
+    return measures(0); /* another process: ours would be listed under its own number */
 }
 
 static bool not_listed_with_a_context(void)
@@ -286,7 +286,7 @@ static bool exit_during_start(void)
     exit(0);
 }
 
-/* The library's own exit handler comes also where nobody has asked NVML anything. */
+/* The library's exit handler also runs if NVML was never asked. */
 static bool end_before_the_first_question(void)
 {
     measure_end();
@@ -395,16 +395,16 @@ static bool small_stack(void)
 
     measure_ready();
     add((unsigned)getpid(), 100 * MB);
-    memset(stack, mark, sizeof stack);
+    memset(stack, mark, sizeof(stack));
     getcontext(&aside);
     aside.uc_stack.ss_sp = stack;
-    aside.uc_stack.ss_size = sizeof stack;
+    aside.uc_stack.ss_size = sizeof(stack);
     aside.uc_link = &back;
     makecontext(&aside, on_small_stack, 0);
     swapcontext(&back, &aside);
-    while (untouched < sizeof stack && (unsigned char)stack[untouched] == mark)
+    while (untouched < sizeof(stack) && (unsigned char)stack[untouched] == mark)
         untouched++;
-    return small_stack_answer && untouched > sizeof stack / 2;
+    return small_stack_answer && untouched > sizeof(stack) / 2;
 }
 
 #define CASE(name, scenario)                                                                                 \

@@ -76,7 +76,7 @@ static uint64_t limit(void)
 
 void setUp(void)
 {
-    memset(environment, 0, sizeof environment);
+    memset(environment, 0, sizeof(environment));
 }
 
 void tearDown(void)
@@ -213,9 +213,9 @@ static void test_the_administrators_ceiling_holds_whatever_the_user_asks_for(voi
                                            "max = " UUID "=10G", "max = none," UUID "=10G",
                                            "max = 10G\r",        "\n\n#c\n  max=10G # for all\n"};
 
-    for (size_t c = 0; c < sizeof ceilings / sizeof *ceilings; c++) {
+    for (size_t c = 0; c < sizeof(ceilings) / sizeof(*ceilings); c++) {
         write_text(admin_file, ceilings[c]);
-        for (size_t w = 0; w < sizeof wishes / sizeof *wishes; w++) {
+        for (size_t w = 0; w < sizeof(wishes) / sizeof(*wishes); w++) {
             char text[128];
 
             environment[OPTIONS_MAX] = wishes[w];
@@ -223,7 +223,7 @@ static void test_the_administrators_ceiling_holds_whatever_the_user_asks_for(voi
             TEST_ASSERT_TRUE(options_any_limit(&options));
             TEST_ASSERT_EQUAL_UINT64_MESSAGE(10 * G, limit(), wishes[w]);
             environment[OPTIONS_MAX] = NULL;
-            snprintf(text, sizeof text, "max = %s\n", wishes[w]);
+            snprintf(text, sizeof(text), "max = %s\n", wishes[w]);
             write_text(user_file, text);
             must_load();
             TEST_ASSERT_EQUAL_UINT64_MESSAGE(10 * G, limit(), wishes[w]);
@@ -240,12 +240,12 @@ static void test_people_can_have_ceilings_of_their_own(void)
     char text[512];
     const unsigned uid = getuid(), gid = getgid();
 
-    snprintf(text, sizeof text, "max = 10G\n[user %u]\nmax = 12G\n[group %u] # ours\nmax = 14G\n", uid, gid);
+    snprintf(text, sizeof(text), "max = 10G\n[user %u]\nmax = 12G\n[group %u] # ours\nmax = 14G\n", uid, gid);
     write_text(admin_file, text);
     environment[OPTIONS_MAX] = "none";
     must_load();
     TEST_ASSERT_EQUAL_UINT64(12 * G, limit()); /* the user's own, also if it is more */
-    snprintf(text, sizeof text,
+    snprintf(text, sizeof(text),
              "max = 10G\n[group %u]\nmax = 14G\n[group %u]\nmax = 3G\n[user %u]\nmax = 1G\n", gid, gid,
              uid + 1);
     write_text(admin_file, text);
@@ -273,7 +273,7 @@ static void test_sections_that_cannot_be_right_are_refused(void)
     must_refuse(":2:", "max", "UUID");
     static const char *const wrong[] = {"[user]",      "[users 5]", "[user 5",          "[user 5] x",
                                         "[user 5] x]", "[]",        "[user 5][group 5]"};
-    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+    for (size_t i = 0; i < sizeof(wrong) / sizeof(*wrong); i++) {
         write_text(admin_file, wrong[i]);
         must_refuse(":1:", "is no section", "[user NAME]");
     }
@@ -391,13 +391,13 @@ static void test_every_option_takes_its_own_forms_and_no_others(void)
         {OPTIONS_LEDGER, "", false},
     };
 
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
         const struct options_entry *row = &options_table[cases[i].id];
         char quoted[32];
 
         setUp();
         environment[cases[i].id] = cases[i].value;
-        snprintf(quoted, sizeof quoted, "'%s'", cases[i].value);
+        snprintf(quoted, sizeof(quoted), "'%s'", cases[i].value);
         if (cases[i].good)
             must_load();
         else
@@ -413,12 +413,12 @@ static void test_a_variable_that_is_mistyped_is_refused_not_passed_over(void)
 
     variables = good;
     must_load();
-    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+    for (size_t i = 0; i < sizeof(bad) / sizeof(*bad); i++) {
         char *list[] = {max, bad[i], NULL};
         char name[32];
 
         variables = list;
-        snprintf(name, sizeof name, "%.*s", (int)strcspn(bad[i], "="), bad[i]);
+        snprintf(name, sizeof(name), "%.*s", (int)strcspn(bad[i], "="), bad[i]);
         must_refuse(name, "no such variable", "gpucap help");
     }
     variables = NULL;
@@ -460,7 +460,7 @@ static void test_what_is_not_an_option_is_refused_not_skipped(void)
         "maximum = 8G", "max",      "max 8G",    "= 8G",       "MAX = 8G", "max8G", "\xef\xbb\xbfmax = 8G",
         "gpu]",         "max : 8G", "ma x = 8G", "\vmax = 8G", "=",        "max\0"};
 
-    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+    for (size_t i = 0; i < sizeof(bad) / sizeof(*bad); i++) {
         write_text(user_file, bad[i]);
         TEST_ASSERT_EQUAL_INT_MESSAGE(-EINVAL, load(), bad[i]);
         TEST_ASSERT_NOT_NULL_MESSAGE(strstr(error, "name = value"), error);
@@ -596,8 +596,8 @@ int main(void)
 {
     if (!mkdtemp(folder))
         return 2;
-    snprintf(user_file, sizeof user_file, "%s/user.conf", folder);
-    snprintf(admin_file, sizeof admin_file, "%s/admin.conf", folder);
+    snprintf(user_file, sizeof(user_file), "%s/user.conf", folder);
+    snprintf(admin_file, sizeof(admin_file), "%s/admin.conf", folder);
     UNITY_BEGIN();
     RUN_TEST(test_without_any_setting_nothing_is_limited);
     RUN_TEST(test_every_row_of_the_table_is_found_and_its_default_is_valid);

@@ -33,7 +33,7 @@ static void test_libraries_have_the_names_that_people_know(void)
         {"/opt/their/libsolver.so", "libsolver.so"},
     };
 
-    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+    for (size_t i = 0; i < sizeof(known) / sizeof(*known); i++)
         TEST_ASSERT_EQUAL_STRING(known[i].name, owner_name_of(known[i].path));
     TEST_ASSERT_TRUE(owner_passes_on("/usr/local/cuda/lib64/libcudart.so.13"));
     TEST_ASSERT_TRUE(owner_passes_on("/usr/lib/x86_64-linux-gnu/libcuda.so.1"));

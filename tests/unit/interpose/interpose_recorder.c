@@ -55,7 +55,7 @@ void setUp(void)
     ahead = 0;
     fail_after = -1;
     fail_with = ENOSPC;
-    snprintf(path, sizeof path, "%s/recording", folder);
+    snprintf(path, sizeof(path), "%s/recording", folder);
     unlink(path);
 }
 
@@ -285,7 +285,7 @@ static void test_only_recordings_are_overwritten(void)
     stat(path, &kind);
     TEST_ASSERT_EQUAL_INT(8, kind.st_size);
     unlink(path);
-    snprintf(other, sizeof other, "%s/other", folder);
+    snprintf(other, sizeof(other), "%s/other", folder);
     TEST_ASSERT_EQUAL_INT(0, symlink(other, path));
     TEST_ASSERT_NOT_EQUAL(0, try_open());
     TEST_ASSERT_NOT_EQUAL_MESSAGE(0, access(other, F_OK), "a link is not followed");
@@ -297,7 +297,7 @@ static void test_only_recordings_are_overwritten(void)
     stat(path, &kind);
     TEST_ASSERT_EQUAL_INT(0600, kind.st_mode & 0777);
     TEST_ASSERT_EQUAL_INT_MESSAGE(0, try_open(), "an old recording may be replaced");
-    snprintf(path, sizeof path, "%s/no/such/folder", folder);
+    snprintf(path, sizeof(path), "%s/no/such/folder", folder);
     TEST_ASSERT_EQUAL_INT(-ENOENT, try_open());
 }
 
@@ -325,8 +325,8 @@ static int find_descriptor(void)
     char link[64], to[128];
 
     for (int fd = 3; fd < 256; fd++) {
-        snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
-        const ssize_t length = readlink(link, to, sizeof to - 1);
+        snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
+        const ssize_t length = readlink(link, to, sizeof(to) - 1);
         if (length > 0 && (to[length] = '\0', !strcmp(to, path)))
             return fd;
     }
@@ -341,7 +341,7 @@ static void test_a_file_of_the_program_is_never_written_to(void)
 
     begin();
     TEST_ASSERT_EQUAL_INT(0, recorder_step(true));
-    snprintf(other, sizeof other, "%s/other", folder);
+    snprintf(other, sizeof(other), "%s/other", folder);
     const int fd = find_descriptor();
     const int mine = open(other, O_RDWR | O_CREAT, 0600);
     TEST_ASSERT_EQUAL_INT(fd,
@@ -361,8 +361,8 @@ static void test_names_of_files(void)
     char out[RECORDING_WRITE_PATH], expected[128], host[64] = "";
     static char long_name[RECORDING_WRITE_PATH + 1];
 
-    gethostname(host, sizeof host - 1);
-    snprintf(expected, sizeof expected, "a-%d-%s-%%", (int)getpid(), host);
+    gethostname(host, sizeof(host) - 1);
+    snprintf(expected, sizeof(expected), "a-%d-%s-%%", (int)getpid(), host);
     TEST_ASSERT_EQUAL_INT(0, recording_write_name("a-%p-%h-%%", out));
     TEST_ASSERT_EQUAL_STRING(expected, out);
     TEST_ASSERT_EQUAL_INT(-EINVAL, recording_write_name("a%s", out));
@@ -403,7 +403,7 @@ static void test_threads_keep_the_order_of_each_block(void)
     uint64_t dropped = 0;
 
     recording_write_system.now = clock_ns;
-    memset((void *)passed, 0, sizeof passed);
+    memset((void *)passed, 0, sizeof(passed));
     TEST_ASSERT_EQUAL_INT(0, recorder_start(&settings));
     for (size_t i = 0; i < THREADS; i++)
         pthread_create(&threads[i], NULL, pass_on, (void *)i);
@@ -516,7 +516,7 @@ int main(void)
     RUN_TEST(test_rings_of_threads_that_ended_are_used_again);
     RUN_TEST(test_start_and_stop_and_start);
     RUN_TEST(test_blocks_that_are_live_already_come_first);
-    snprintf(path, sizeof path, "%s/recording", folder);
+    snprintf(path, sizeof(path), "%s/recording", folder);
     unlink(path);
     rmdir(folder);
     return UNITY_END();

@@ -42,7 +42,7 @@ static void test_none_is_no_limit_in_any_case_of_letters(void)
 {
     static const char *const forms[] = {"none", "NONE", "None", " none ", "0=none", UUID0 "=none"};
 
-    for (size_t i = 0; i < sizeof forms / sizeof *forms; i++) {
+    for (size_t i = 0; i < sizeof(forms) / sizeof(*forms); i++) {
         accept(forms[i]);
         TEST_ASSERT_EQUAL_UINT64_MESSAGE(RULES_UNLIMITED, limit(0, UUID0), forms[i]);
     }
@@ -54,13 +54,13 @@ static void test_the_longest_uuid_is_a_rule_and_a_longer_one_is_not(void)
     const char *why = "";
 
     memset(uuid + 4, 'a', RULES_UUID_TEXT - 1 - 4);
-    snprintf(text, sizeof text, "%s=3G", uuid);
+    snprintf(text, sizeof(text), "%s=3G", uuid);
     accept(text);
     TEST_ASSERT_EQUAL_UINT64(3 * G, limit(0, uuid));
     uuid[RULES_UUID_TEXT - 2] = 'b';
     TEST_ASSERT_EQUAL_UINT64(RULES_UNLIMITED, limit(0, uuid));
     uuid[RULES_UUID_TEXT - 1] = 'a';
-    snprintf(text, sizeof text, "%s=3G", uuid);
+    snprintf(text, sizeof(text), "%s=3G", uuid);
     TEST_ASSERT_EQUAL_INT(-EINVAL, rules_parse(text, &rules, &why));
 }
 
@@ -94,7 +94,7 @@ static void test_the_most_exact_rule_wins_in_any_order(void)
         "GPU-09e4f000=9G,1G,0=2G," UUID0 "=3G",
     };
 
-    for (size_t i = 0; i < sizeof orders / sizeof *orders; i++) {
+    for (size_t i = 0; i < sizeof(orders) / sizeof(*orders); i++) {
         accept(orders[i]);
         TEST_ASSERT_EQUAL_UINT64_MESSAGE(3 * G, limit(0, UUID0), orders[i]);
         TEST_ASSERT_EQUAL_UINT64_MESSAGE(2 * G, limit(0, UUID1), orders[i]);
@@ -168,7 +168,7 @@ static void test_what_is_not_a_rule_is_refused_with_the_reason(void)
         {"0=99999999T", "the number is too large"},
     };
 
-    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+    for (size_t i = 0; i < sizeof(bad) / sizeof(*bad); i++) {
         const char *why = "";
 
         TEST_ASSERT_EQUAL_INT_MESSAGE(-EINVAL, rules_parse(bad[i].text, &rules, &why), bad[i].text);

@@ -53,7 +53,7 @@ static void test_every_form_of_a_byte_count_is_read_exactly(void)
         {"16777215T", 16777215 * T},
     };
 
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
         struct size_value v = {.bytes = 42, .is_percent = true};
 
         TEST_ASSERT_EQUAL_INT_MESSAGE(0, parse(cases[i].text, &v), cases[i].text);
@@ -70,7 +70,7 @@ static void test_every_form_of_a_percentage_is_read_exactly(void)
     } cases[] = {{"1%", 10},       {"50%", 500}, {"12.5%", 125}, {"100%", 1000},
                  {"100.0%", 1000}, {"0.1%", 1},  {"99.9%", 999}};
 
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
         struct size_value v = {0};
 
         TEST_ASSERT_EQUAL_INT_MESSAGE(0, parse(cases[i].text, &v), cases[i].text);
@@ -88,7 +88,7 @@ static void test_what_is_not_a_size_is_refused_and_changes_nothing(void)
         "1.2.3G", "1.G",  "1.0000001G", "8G\n", "inf",   "nan",  "none", "8\xc2\xa0G", "\xef\xbc\x98G",
     };
 
-    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+    for (size_t i = 0; i < sizeof(bad) / sizeof(*bad); i++) {
         struct size_value v = {.bytes = 42, .permille = 7};
 
         TEST_ASSERT_EQUAL_INT_MESSAGE(-EINVAL, parse(bad[i], &v), bad[i]);
@@ -101,7 +101,7 @@ static void test_a_percentage_is_more_than_nothing_and_at_most_all(void)
 {
     static const char *const odd[] = {"0%", "0.0%", "100.1%", "101%", "1000%"};
 
-    for (size_t i = 0; i < sizeof odd / sizeof *odd; i++) {
+    for (size_t i = 0; i < sizeof(odd) / sizeof(*odd); i++) {
         struct size_value v = {.permille = 7};
 
         TEST_ASSERT_EQUAL_INT_MESSAGE(-EDOM, parse(odd[i], &v), odd[i]);
@@ -116,7 +116,7 @@ static void test_what_does_not_fit_in_64_bits_is_out_of_range(void)
                                        "18014398509481984K",    "17592186044416M",         "17179869184G",
                                        "18446744073709551615K", "99999999999999999999%"};
 
-    for (size_t i = 0; i < sizeof huge / sizeof *huge; i++) {
+    for (size_t i = 0; i < sizeof(huge) / sizeof(*huge); i++) {
         struct size_value v;
 
         TEST_ASSERT_EQUAL_INT_MESSAGE(-ERANGE, parse(huge[i], &v), huge[i]);
@@ -134,18 +134,18 @@ static void test_reads_no_further_than_it_is_told(void)
     TEST_ASSERT_EQUAL_INT(0, size_parse(text, 1, &v));
     TEST_ASSERT_EQUAL_UINT64(1, v.bytes);
     TEST_ASSERT_EQUAL_INT(-EINVAL, size_parse("8\0G", 3, &v));
-    memset(digits, '0', sizeof digits); /* long, and still zero */
-    TEST_ASSERT_EQUAL_INT(0, size_parse(digits, sizeof digits, &v));
+    memset(digits, '0', sizeof(digits)); /* long, and still zero */
+    TEST_ASSERT_EQUAL_INT(0, size_parse(digits, sizeof(digits), &v));
     TEST_ASSERT_EQUAL_UINT64(0, v.bytes);
-    memset(digits, '9', sizeof digits);
-    TEST_ASSERT_EQUAL_INT(-ERANGE, size_parse(digits, sizeof digits, &v));
+    memset(digits, '9', sizeof(digits));
+    TEST_ASSERT_EQUAL_INT(-ERANGE, size_parse(digits, sizeof(digits), &v));
 }
 
 static void test_a_percentage_never_wraps_and_never_passes_the_whole(void)
 {
     static const uint64_t totals[] = {0, 1, 999, 1000, 1001, G, 80 * G + 7, UINT64_MAX - 1, UINT64_MAX};
 
-    for (size_t i = 0; i < sizeof totals / sizeof *totals; i++) {
+    for (size_t i = 0; i < sizeof(totals) / sizeof(*totals); i++) {
         uint64_t before = 0;
 
         for (uint32_t permille = 1; permille <= 1000; permille++) {
@@ -171,7 +171,7 @@ static void test_a_size_is_shown_as_a_person_would_write_it(void)
                  {G + G / 2, "1.5G"}, {2 * T, "2T"},        {UINT64_MAX, "16777215T"}};
     char text[SIZE_TEXT];
 
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+    for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++)
         TEST_ASSERT_EQUAL_STRING(cases[i].text, size_format(cases[i].bytes, text));
 }
 

@@ -1,4 +1,4 @@
-/* ledger_support: see ledger_support.h. */
+/* ledger_support: a private folder for ledgers, and processes that use one. See ledger_support.h. */
 #include "ledger_support.h"
 
 #include <dirent.h>
@@ -36,7 +36,7 @@ static void remove_folder(void)
     char path[2 * LEDGER_PATH];
 
     while (listing && (entry = readdir(listing))) {
-        snprintf(path, sizeof path, "%s/%.200s", test_folder, entry->d_name);
+        snprintf(path, sizeof(path), "%s/%.200s", test_folder, entry->d_name);
         if (unlink(path))
             rmdir(path);
     }
@@ -142,7 +142,7 @@ static int dup_over(const struct ledger *ledger)
 {
     char path[2 * LEDGER_PATH];
 
-    snprintf(path, sizeof path, "%s/program's", test_folder);
+    snprintf(path, sizeof(path), "%s/program's", test_folder);
     const int fd = open(path, O_RDWR | O_CREAT, 0600);
     own_file = dup2(fd, ledger->fd);
     close(fd);
@@ -155,7 +155,7 @@ static int own_file_is_untouched(void)
     char path[2 * LEDGER_PATH];
     struct stat by_name, by_number;
 
-    snprintf(path, sizeof path, "%s/program's", test_folder);
+    snprintf(path, sizeof(path), "%s/program's", test_folder);
     const int other = open(path, O_RDWR);
     const int free_of_locks = fcntl(other, F_OFD_GETLK, &lock) == 0 && lock.l_type == F_UNLCK;
     const int same = fstat(other, &by_name) == 0 && fstat(own_file, &by_number) == 0 &&
@@ -232,7 +232,7 @@ static int64_t obey(struct ledger *ledger, const struct message *message, int or
 
 static void answer(int answers, int64_t value)
 {
-    if (write(answers, &value, sizeof value) != sizeof value)
+    if (write(answers, &value, sizeof(value)) != sizeof(value))
         _exit(3);
 }
 
@@ -247,7 +247,7 @@ static void run_member(const char *job, uint64_t max, int orders, int answers)
     if (rc == 0)
         rc = ledger_join(ledger, job, max);
     answer(answers, rc ? rc : ledger->slot);
-    while (rc == 0 && read(orders, &message, sizeof message) == sizeof message) {
+    while (rc == 0 && read(orders, &message, sizeof(message)) == sizeof(message)) {
         if (message.order == ORDER_END) {
             ledger_close(ledger);
             _exit(0);
@@ -284,14 +284,14 @@ void member_send(const struct member *member, enum order order, uint64_t a, uint
 {
     const struct message message = {order, a, b};
 
-    TEST_ASSERT_EQUAL_INT(sizeof message, write(member->orders, &message, sizeof message));
+    TEST_ASSERT_EQUAL_INT(sizeof(message), write(member->orders, &message, sizeof(message)));
 }
 
 int64_t member_answer(const struct member *member)
 {
     int64_t value = 0;
 
-    TEST_ASSERT_EQUAL_INT_MESSAGE(sizeof value, read(member->answers, &value, sizeof value),
+    TEST_ASSERT_EQUAL_INT_MESSAGE(sizeof(value), read(member->answers, &value, sizeof(value)),
                                   "the member has ended");
     return value;
 }

@@ -1,5 +1,4 @@
-/* ledger_support: a private folder for ledgers, and processes that do with a ledger what a test tells them.
- */
+/* ledger_support: a private folder for ledgers, and processes that use a ledger as a test tells them. */
 #ifndef GPUCAP_LEDGER_SUPPORT_H
 #define GPUCAP_LEDGER_SUPPORT_H
 
@@ -15,8 +14,7 @@ extern char test_folder[LEDGER_PATH];
 void test_begin(void);
 void test_end(void);
 
-/* A ledger of the test's own process: it fails the test if it cannot be had. Closed by test_end unless by
- * test_close. */
+/* Opens a ledger in the test's process, or fails the test. test_end() closes it unless test_close() has. */
 struct ledger *test_open(void);
 struct ledger *test_join(const char *job, uint64_t max);
 void test_close(struct ledger *ledger);
@@ -24,7 +22,8 @@ void test_close(struct ledger *ledger);
 /* In a child: gives up the ledgers of the test's process, and ends with it. */
 void test_after_fork(void);
 
-/* Under the lock: the job's sum as the file has it, and as the leases of the living are. */
+/* Take the lock and return the job's sum: as stored in the file, and as the sum of the leases of living
+ * processes. */
 uint64_t test_sum(struct ledger *ledger);
 uint64_t test_living(struct ledger *ledger);
 

@@ -35,7 +35,7 @@ static void find_module(uintptr_t address, char module[512])
 
     *module = '\0';
     TEST_ASSERT_NOT_NULL(maps);
-    while (fgets(line, sizeof line, maps)) {
+    while (fgets(line, sizeof(line), maps)) {
         if (sscanf(line, "%lx-%lx %*s %lx %*s %*s %255s", &start, &end, &offset, path) == 4 &&
             address >= start && address < end)
             snprintf(module, 512, "%lx %lx %lx %s", start, end, offset, path);
@@ -108,7 +108,7 @@ static void test_files_that_are_no_elf_files_have_none(void)
 
     TEST_ASSERT_FALSE(functions_open(&functions, "/dev/zero", UINT64_MAX));
     TEST_ASSERT_FALSE(functions_open(&functions, "/etc/passwd", UINT64_MAX));
-    TEST_ASSERT_FALSE(functions_parse(&functions, text, sizeof text));
+    TEST_ASSERT_FALSE(functions_parse(&functions, text, sizeof(text)));
     TEST_ASSERT_FALSE(functions_find(&functions, 0, name));
 }
 

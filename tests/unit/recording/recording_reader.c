@@ -1,4 +1,4 @@
-/* Reading recordings: whole ones, cut-off ones, damaged ones, and ones that somebody made up. */
+/* Reading recordings: complete, cut off, damaged and malicious ones. */
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -88,7 +88,7 @@ static void test_compressed_says_the_same_as_plain(void)
     make_training(RECORDING_ZSTD, false);
     TEST_ASSERT_EQUAL_INT_MESSAGE(0, recording_open(&recording, path, why), why);
     TEST_ASSERT_EQUAL_size_t(plain.count, recording.count);
-    TEST_ASSERT_EQUAL_MEMORY(plain.events, recording.events, plain.count * sizeof *plain.events);
+    TEST_ASSERT_EQUAL_MEMORY(plain.events, recording.events, plain.count * sizeof(*plain.events));
     recording_close(&plain);
 }
 
@@ -186,8 +186,8 @@ static void test_what_is_no_recording_is_refused_in_words(void)
     head->version = RECORDING_VERSION;
     head->head_bytes = 0xfffffff0;
     expect_refused("first block would begin at byte 4294967280");
-    head->head_bytes = sizeof *head;
-    block_at(sizeof *head)->magic = 0;
+    head->head_bytes = sizeof(*head);
+    block_at(sizeof(*head))->magic = 0;
     expect_refused("not one of its blocks can be read");
     head->magic[0] = 'X';
     expect_refused("no recording");
@@ -245,7 +245,7 @@ static void test_texts_have_no_control_characters(void)
 }
 
 /* A frame that says one size and unpacks to another, and a block that claims more than a block may have. */
-static void test_bombs_do_not_go_off(void)
+static void test_decompression_bombs_are_refused(void)
 {
     const size_t first = sizeof(struct recording_head);
 
@@ -277,6 +277,6 @@ int main(void)
     RUN_TEST(test_what_is_no_recording_is_refused_in_words);
     RUN_TEST(test_records_with_nonsense_are_left_out);
     RUN_TEST(test_texts_have_no_control_characters);
-    RUN_TEST(test_bombs_do_not_go_off);
+    RUN_TEST(test_decompression_bombs_are_refused);
     return UNITY_END();
 }

@@ -1,4 +1,4 @@
-/* simgpu_alloc: the manners of cuMemAlloc and its kin on the simulated driver. */
+/* simgpu_alloc: cuMemAlloc, its variants, host memory and arrays on the simulated driver. */
 #include "tests/unit/simgpu/simgpu_support.h"
 
 #include <string.h>
@@ -285,7 +285,7 @@ static void test_mipmapped_arrays_have_levels(void)
     OK(cuArray3DGetDescriptor(&seen, level));
     TEST_ASSERT_EQUAL_UINT64(512, seen.Width);
     IS(1, cuMipmappedArrayGetLevel(&level, mipmap, 3));
-    OK(cuArrayDestroy(level)); /* goes with the whole */
+    OK(cuArrayDestroy(level)); /* does nothing: it is destroyed with the mipmapped array */
     OK(cuArray3DGetDescriptor(&seen, level));
     OK(cuMipmappedArrayDestroy(mipmap));
     TEST_ASSERT_EQUAL_UINT64(before, sim_free());

@@ -1,15 +1,15 @@
-/* simgpu_capture_waits: which waits and questions a stream capture forbids, beside one of another thread and
- * in one's own.
+/* simgpu_capture_waits: which waits and queries a stream capture forbids, for a capture of another thread and
+ * for the thread's own.
  *
- * Every line was measured on an H200 (driver 580). A call that is forbidden answers 900 at once and destroys
- * the capture; one that is allowed waits as it always does, and the capture lives.
+ * Every line was measured on an H200 (driver 580). A forbidden call returns 900 at once and invalidates the
+ * capture; an allowed one waits as usual, and the capture goes on.
  */
 #include "tests/unit/simgpu/simgpu_support.h"
 
 #include <stdio.h>
 
 static CUcontext context;
-static CUstream busy; /* has work behind a gate */
+static CUstream busy; /* its work waits at a gate */
 static CUevent earlier, later;
 static CUdeviceptr block;
 static void *pinned;
@@ -82,7 +82,7 @@ static CUresult alloc_device(void)
     return result;
 }
 
-/* What a call answers where it is allowed, and whether it is forbidden beside any capture of the context. */
+/* A call, what it returns when allowed, and whether any capture of the context forbids it. */
 static const struct call {
     const char *name;
     CUresult (*run)(void);
@@ -136,7 +136,7 @@ static void begin_work(struct gate *gate)
     OK(cuEventRecord(earlier, busy));
 }
 
-/* Makes the call, with the gate opening by itself where it waits. */
+/* Makes the call; if it waits, the gate opens by itself. */
 static void expect_call(const struct call *call, bool forbidden, struct gate *gate, const char *where)
 {
     const bool waits = !forbidden && call->allowed == CUDA_SUCCESS;
@@ -148,7 +148,7 @@ static void expect_call(const struct call *call, bool forbidden, struct gate *ga
     gate_open(gate);
 }
 
-/* ---- another thread's ---- */
+/* ---- a capture of another thread ---- */
 
 struct other {
     CUstreamCaptureMode mode;
@@ -229,7 +229,7 @@ static void test_beside_a_relaxed_capture_only_what_covers_its_stream_is_forbidd
     beside_all(CU_STREAM_CAPTURE_MODE_RELAXED);
 }
 
-/* ---- the thread's own ---- */
+/* ---- the thread's own capture ---- */
 
 static void test_in_its_own_capture_a_thread_may_wait_only_if_that_is_relaxed(void)
 {

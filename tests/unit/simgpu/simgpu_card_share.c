@@ -1,6 +1,6 @@
-/* The cards as several processes share them: exact sums, and nothing lost or wedged by a process that dies
- * anywhere. Each test is a machine of its own (GPUCAP_SIM_ID) whose file the test removes. The test process
- * itself forks before it opens the cards, as they are opened once in a process.
+/* The cards as several processes share them: sums are exact, and a process that dies at any point loses and
+ * blocks nothing. Each test is a machine of its own (GPUCAP_SIM_ID) whose file the test removes. The test
+ * process forks and never opens the cards itself, since a process opens them only once.
  */
 #include "tools/simgpu/engine/sim_card.h"
 #include "tools/simgpu/engine/sim_card_file.h"
@@ -30,11 +30,11 @@ void setUp(void)
 {
     char id[64], why[64];
     struct sim_card_spec spec;
-    snprintf(id, sizeof id, "card-test-%d-%d", (int)getpid(), machine++);
+    snprintf(id, sizeof(id), "card-test-%d-%d", (int)getpid(), machine++);
     setenv("GPUCAP_SIM_ID", id, 1);
     setenv("GPUCAP_SIM", "2x64M", 1);
-    TEST_ASSERT_EQUAL_INT(0, sim_card_spec_parse("2x64M", &spec, why, sizeof why));
-    snprintf(path, sizeof path, "/dev/shm/simgpu-%u-%s-%016llx", (unsigned)geteuid(), id,
+    TEST_ASSERT_EQUAL_INT(0, sim_card_spec_parse("2x64M", &spec, why, sizeof(why)));
+    snprintf(path, sizeof(path), "/dev/shm/simgpu-%u-%s-%016llx", (unsigned)geteuid(), id,
              (unsigned long long)sim_card_spec_hash(&spec));
 }
 
@@ -49,7 +49,7 @@ static pid_t spawn(int (*body)(void *), void *arg)
     pid_t pid = fork();
     TEST_ASSERT_TRUE(pid >= 0);
     if (!pid) {
-        prctl(PR_SET_PDEATHSIG, SIGKILL); /* a failed test leaves nobody behind */
+        prctl(PR_SET_PDEATHSIG, SIGKILL); /* a failed test leaves no process behind */
         _exit(body(arg));
     }
     return pid;
@@ -124,7 +124,7 @@ static int see_neighbour_and_its_death(void *arg)
     CHECK(sim_card_charge(0, CAPACITY - 11 * MIB + 1) == -ENOMEM);
     kill(other, SIGKILL);
     CHECK(waitpid(other, NULL, 0) == other);
-    /* A charge finds the dead one's memory by itself. */
+    /* A charge frees the memory of the dead process by itself. */
     CHECK(sim_card_charge(0, CAPACITY - MIB) == 0 && sim_card_used(0) == CAPACITY &&
           sim_card_processes(0, list, 4) == 1);
     return 0;
@@ -159,13 +159,13 @@ static void test_processes_that_race_never_pass_the_capacity(void)
     enum { RACERS = 6 };
     pid_t pid[RACERS];
     uint64_t *witness =
-        mmap(NULL, sizeof *witness, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+        mmap(NULL, sizeof(*witness), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     TEST_ASSERT_TRUE(witness != MAP_FAILED);
     for (int i = 0; i < RACERS; i++)
         pid[i] = spawn(count_to_a_thousand, witness);
     for (int i = 0; i < RACERS; i++)
         TEST_ASSERT_EQUAL_INT(0, ended(pid[i]));
-    munmap(witness, sizeof *witness);
+    munmap(witness, sizeof(*witness));
 }
 
 /* Charges and gives back until it is killed. */
@@ -200,7 +200,7 @@ static int whole_card_is_free(void *arg)
     return 0;
 }
 
-static void test_kills_at_any_point_wedge_nobody_and_lose_no_capacity(void)
+static void test_kills_at_any_point_block_no_process_and_lose_no_capacity(void)
 {
     enum { CHURNERS = 4, KILLS = 120, LOOK_EVERY = 10 };
     pid_t pid[CHURNERS];
@@ -229,7 +229,7 @@ static int die_with_the_lock(void *arg)
     struct sim_card_spec spec;
     char why[64];
     (void)arg;
-    CHECK(sim_card_spec_parse("2x64M", &spec, why, sizeof why) == 0);
+    CHECK(sim_card_spec_parse("2x64M", &spec, why, sizeof(why)) == 0);
     CHECK(sim_card_file_open(&file, getenv("GPUCAP_SIM_ID"), &spec) == 0 && sim_card_file_lock(&file) == 0);
     file.shared->slot[file.slot].bytes[0] = CAPACITY;
     raise(SIGKILL);
@@ -244,7 +244,7 @@ static int survive_owner_of_the_lock(void *arg)
     return 0;
 }
 
-static void test_a_process_killed_with_the_lock_in_hand_wedges_nobody(void)
+static void test_a_process_killed_with_the_lock_held_blocks_no_other(void)
 {
     in_child(survive_owner_of_the_lock, NULL);
 }
@@ -264,9 +264,9 @@ static void test_a_garbage_short_or_long_file_is_made_new(void)
     static char garbage[sizeof(struct sim_card_shared)];
     static const off_t sizes[] = {0, 1, 4096, sizeof(struct sim_card_shared),
                                   sizeof(struct sim_card_shared) + 8192};
-    memset(garbage, 0xa5, sizeof garbage);
-    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
-        size_t count = (size_t)sizes[i] < sizeof garbage ? (size_t)sizes[i] : sizeof garbage;
+    memset(garbage, 0xa5, sizeof(garbage));
+    for (size_t i = 0; i < sizeof(sizes) / sizeof(*sizes); i++) {
+        size_t count = (size_t)sizes[i] < sizeof(garbage) ? (size_t)sizes[i] : sizeof(garbage);
         put_file(garbage, count, sizes[i], 0600);
         in_child(whole_card_is_free, NULL);
     }
@@ -401,7 +401,7 @@ static int open_and_close(void *arg)
     struct sim_card_spec spec;
     char why[64];
     (void)arg;
-    CHECK(sim_card_spec_parse("2x64M", &spec, why, sizeof why) == 0);
+    CHECK(sim_card_spec_parse("2x64M", &spec, why, sizeof(why)) == 0);
     CHECK(sim_card_file_open(&file, getenv("GPUCAP_SIM_ID"), &spec) == 0);
     sim_card_file_close(&file);
     return 0;
@@ -415,11 +415,11 @@ static int die_at_once(void *arg)
     return 1;
 }
 
-static void test_the_file_goes_with_its_last_user(void)
+static void test_the_last_process_removes_the_file(void)
 {
-    char left[sizeof path];
+    char left[sizeof(path)];
     TEST_ASSERT_EQUAL_INT(128 + SIGKILL, ended(spawn(die_at_once, NULL)));
-    memcpy(left, path, sizeof left);
+    memcpy(left, path, sizeof(left));
     setUp(); /* another machine: its first process removes what the killed one left, its last one its own file
               */
     in_child(open_and_close, NULL);
@@ -433,8 +433,8 @@ int main(void)
     RUN_TEST(test_a_card_gives_its_capacity_to_the_byte_and_no_more);
     RUN_TEST(test_memory_of_a_killed_process_is_free_again);
     RUN_TEST(test_processes_that_race_never_pass_the_capacity);
-    RUN_TEST(test_kills_at_any_point_wedge_nobody_and_lose_no_capacity);
-    RUN_TEST(test_a_process_killed_with_the_lock_in_hand_wedges_nobody);
+    RUN_TEST(test_kills_at_any_point_block_no_process_and_lose_no_capacity);
+    RUN_TEST(test_a_process_killed_with_the_lock_held_blocks_no_other);
     RUN_TEST(test_a_garbage_short_or_long_file_is_made_new);
     RUN_TEST(test_a_link_or_a_file_that_others_can_write_is_refused);
     RUN_TEST(test_a_damaged_file_is_not_made_new_under_a_living_owner);
@@ -442,6 +442,6 @@ int main(void)
     RUN_TEST(test_a_forked_child_leaves_the_parents_account_alone);
     RUN_TEST(test_a_child_that_outlives_its_parent_does_not_keep_the_parents_memory);
     RUN_TEST(test_a_program_that_closes_every_descriptor_keeps_its_slot);
-    RUN_TEST(test_the_file_goes_with_its_last_user);
+    RUN_TEST(test_the_last_process_removes_the_file);
     return UNITY_END();
 }

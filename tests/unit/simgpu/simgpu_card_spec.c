@@ -14,7 +14,7 @@ static char why[96];
 
 void setUp(void)
 {
-    memset(&spec, 0, sizeof spec);
+    memset(&spec, 0, sizeof(spec));
     why[0] = 0;
 }
 
@@ -27,7 +27,7 @@ static int parse(const char *text)
     char *copy = malloc(size);
     TEST_ASSERT_NOT_NULL(copy);
     memcpy(copy, text, size);
-    int err = sim_card_spec_parse(copy, &spec, why, sizeof why);
+    int err = sim_card_spec_parse(copy, &spec, why, sizeof(why));
     free(copy);
     return err;
 }
@@ -100,7 +100,7 @@ static void test_bad_text_is_refused_with_a_reason_and_changes_nothing(void)
         "\xff\xfe",
         "16G;ctx=18446744073709551615",
     };
-    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+    for (size_t i = 0; i < sizeof(bad) / sizeof(*bad); i++) {
         spec.count = -7;
         why[0] = 0;
         TEST_ASSERT_EQUAL_INT_MESSAGE(-EINVAL, parse(bad[i]), bad[i]);
@@ -116,9 +116,9 @@ static void test_uuids_differ_by_index_and_never_change(void)
     other = spec;
     TEST_ASSERT_EQUAL_INT(0, parse("4G,15x2G"));
     for (int i = 0; i < CARD_MAX_DEVICES; i++) {
-        TEST_ASSERT_EQUAL_MEMORY(other.card[i].uuid, spec.card[i].uuid, sizeof spec.card[i].uuid);
+        TEST_ASSERT_EQUAL_MEMORY(other.card[i].uuid, spec.card[i].uuid, sizeof(spec.card[i].uuid));
         for (int j = 0; j < i; j++)
-            TEST_ASSERT_TRUE(memcmp(spec.card[i].uuid, spec.card[j].uuid, sizeof spec.card[i].uuid) != 0);
+            TEST_ASSERT_TRUE(memcmp(spec.card[i].uuid, spec.card[j].uuid, sizeof(spec.card[i].uuid)) != 0);
     }
 }
 

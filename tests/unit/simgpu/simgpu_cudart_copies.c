@@ -11,7 +11,7 @@ void setUp(void)
 {
     for (size_t i = 0; i < BYTES; i++)
         in[i] = (unsigned char)(i * 7 + 1);
-    memset(out, 0, sizeof out);
+    memset(out, 0, sizeof(out));
     OK(cudaSetDevice(0));
 }
 
@@ -29,7 +29,7 @@ static void test_every_kind_of_copy_moves_the_bytes(void)
     OK(cudaMemcpy(b, a, BYTES, cudaMemcpyDeviceToDevice));
     OK(cudaMemcpy(out, b, BYTES, cudaMemcpyDeviceToHost));
     TEST_ASSERT_EQUAL_MEMORY(in, out, BYTES);
-    memset(out, 0, sizeof out);
+    memset(out, 0, sizeof(out));
     OK(cudaMemcpy(b, in, BYTES, cudaMemcpyDefault));
     OK(cudaMemcpyAsync(out, b, BYTES, cudaMemcpyDefault, NULL));
     OK(cudaStreamSynchronize(NULL));

@@ -30,7 +30,7 @@ void simgpu_kernel_add(void **args, const struct simgpu_dim *grid, const struct 
         data[i] += value;
 }
 
-/* Stand for the stubs that nvcc makes; only their addresses matter. */
+/* In place of the stubs that nvcc generates; only their addresses matter. */
 static char add_stub, unknown_stub;
 static void **binary;
 
@@ -57,13 +57,13 @@ static void test_a_kernel_with_a_host_function_runs_in_stream_order(void)
     dim3 grid = {4, 1, 1}, block = {32, 1, 1};
     cudaStream_t s;
     OK(cudaStreamCreate(&s));
-    OK(cudaMalloc((void **)&data, sizeof back));
-    OK(cudaMemsetAsync(data, 0, sizeof back, s));
+    OK(cudaMalloc((void **)&data, sizeof(back)));
+    OK(cudaMemsetAsync(data, 0, sizeof(back), s));
     void *args[] = {&data, &value, &count};
     OK(cudaLaunchKernel(&add_stub, grid, block, args, 0, s));
     value = 0.5f; /* the first launch has its own copy */
     OK(cudaLaunchKernel(&add_stub, grid, block, args, 0, s));
-    OK(cudaMemcpyAsync(back, data, sizeof back, cudaMemcpyDeviceToHost, s));
+    OK(cudaMemcpyAsync(back, data, sizeof(back), cudaMemcpyDeviceToHost, s));
     OK(cudaStreamSynchronize(s));
     for (int i = 0; i < COUNT; i++)
         TEST_ASSERT_EQUAL_FLOAT(3.0f, back[i]);
@@ -79,15 +79,15 @@ static void test_a_launch_by_stub_takes_its_configuration(void)
     size_t shared_bytes = 7;
     cudaStream_t s = (cudaStream_t)1;
     cudaKernel_t kernel;
-    OK(cudaMalloc((void **)&data, sizeof back));
-    OK(cudaMemset(data, 0, sizeof back));
+    OK(cudaMalloc((void **)&data, sizeof(back)));
+    OK(cudaMemset(data, 0, sizeof(back)));
     void *args[] = {&data, &value, &count};
     TEST_ASSERT_EQUAL_UINT(0, __cudaPushCallConfiguration(grid, block, 0, NULL));
     OK(__cudaGetKernel(&kernel, &add_stub));
     OK(__cudaPopCallConfiguration(&got_grid, &got_block, &shared_bytes, &s));
     TEST_ASSERT_NULL(s);
     OK(__cudaLaunchKernel(kernel, got_grid, got_block, args, shared_bytes, s));
-    OK(cudaMemcpy(&back, data, sizeof back, cudaMemcpyDeviceToHost));
+    OK(cudaMemcpy(&back, data, sizeof(back), cudaMemcpyDeviceToHost));
     TEST_ASSERT_EQUAL_FLOAT(1.5f, back);
     FAILS(cudaErrorMissingConfiguration,
           __cudaPopCallConfiguration(&got_grid, &got_block, &shared_bytes, &s));

@@ -1,4 +1,4 @@
-/* Manners of the simulated runtime: allocation, devices, the last error, threads, reset and fork. */
+/* The simulated runtime: allocation, devices, the last error, threads, reset and fork. */
 #include "tests/unit/simgpu/simgpu_cudart_support.h"
 
 #include <pthread.h>
@@ -78,7 +78,7 @@ static void test_devices_are_chosen_by_thread_and_described(void)
     TEST_ASSERT_EQUAL_UINT64(total, prop.totalGlobalMem);
     TEST_ASSERT_EQUAL_INT(9, prop.major);
     TEST_ASSERT_EQUAL_INT(32, prop.warpSize);
-    OK(cudaDeviceGetPCIBusId(bus, sizeof bus, 1));
+    OK(cudaDeviceGetPCIBusId(bus, sizeof(bus), 1));
     OK(cudaDeviceGetByPCIBusId(&device, bus));
     TEST_ASSERT_EQUAL_INT(1, device);
     OK(cudaDeviceGetAttribute(&count, cudaDevAttrMemoryPoolsSupported, 0));
@@ -126,10 +126,11 @@ static void test_registered_memory_is_pinned_until_it_is_unregistered(void)
 {
     static char page[1 << 16] __attribute__((aligned(4096)));
     struct cudaPointerAttributes a;
-    OK(cudaHostRegister(page, sizeof page, cudaHostRegisterDefault));
+    OK(cudaHostRegister(page, sizeof(page), cudaHostRegisterDefault));
     OK(cudaPointerGetAttributes(&a, page));
     TEST_ASSERT_EQUAL_INT(cudaMemoryTypeHost, a.type);
-    FAILS(cudaErrorHostMemoryAlreadyRegistered, cudaHostRegister(page, sizeof page, cudaHostRegisterDefault));
+    FAILS(cudaErrorHostMemoryAlreadyRegistered,
+          cudaHostRegister(page, sizeof(page), cudaHostRegisterDefault));
     OK(cudaHostUnregister(page));
     FAILS(cudaErrorHostMemoryNotRegistered, cudaHostUnregister(page));
     FAILS(cudaErrorHostMemoryNotRegistered, cudaGetLastError());

@@ -179,11 +179,11 @@ static void *use_default_stream(void *arg)
     unsigned char *mine = arg, back[4096];
     void *p;
     for (int i = 0; i < 50; i++) {
-        if (cudaMalloc(&p, sizeof back) || cudaMemsetAsync(p, mine[0], sizeof back, NULL) ||
-            cudaMemcpyAsync(back, p, sizeof back, cudaMemcpyDeviceToHost, NULL) ||
+        if (cudaMalloc(&p, sizeof(back)) || cudaMemsetAsync(p, mine[0], sizeof(back), NULL) ||
+            cudaMemcpyAsync(back, p, sizeof(back), cudaMemcpyDeviceToHost, NULL) ||
             cudaStreamSynchronize(NULL) || cudaFree(p))
             return (void *)(uintptr_t) "a call failed";
-        for (size_t k = 0; k < sizeof back; k++) {
+        for (size_t k = 0; k < sizeof(back); k++) {
             if (back[k] != mine[0])
                 return (void *)(uintptr_t) "another thread's bytes";
         }

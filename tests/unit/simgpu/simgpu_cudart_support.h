@@ -19,7 +19,7 @@
 static inline void cudart_own_machine(const char *cards)
 {
     char id[48];
-    snprintf(id, sizeof id, "cudart-test-%d", (int)getpid());
+    snprintf(id, sizeof(id), "cudart-test-%d", (int)getpid());
     setenv("GPUCAP_SIM_ID", id, 1);
     setenv("GPUCAP_SIM", cards, 1);
 }

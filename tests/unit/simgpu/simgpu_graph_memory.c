@@ -1,5 +1,5 @@
-/* simgpu_graph_memory: when allocation nodes take memory of the card, when they use it again and when it
- * comes back, on the simulated driver. */
+/* simgpu_graph_memory: when allocation nodes take memory of the card, reuse it and give it back, on the
+ * simulated driver. */
 #include "tests/unit/simgpu/simgpu_support.h"
 
 #define BLOCK (64 * MIB)
@@ -233,7 +233,7 @@ static void test_a_trim_leaves_what_is_in_use(void)
     OK(cuDeviceGraphMemTrim(0));
     TEST_ASSERT_EQUAL_UINT64(BLOCK, taken());
     OK(cuGraphExecDestroy(left));
-    OK(cuMemcpyDtoH(&seen, p, 1)); /* the end of a graph frees nothing that it has left */
+    OK(cuMemcpyDtoH(&seen, p, 1)); /* destroying a graph does not free what it left allocated */
     OK(cuMemFreeAsync(p, stream));
     OK(cuStreamSynchronize(stream));
     OK(cuDeviceGraphMemTrim(0));

@@ -1,5 +1,5 @@
-/* simgpu_graph_nodes: nodes of every kind by cuGraphAddNode, what kernel nodes say of themselves, and batches
- * of writes and waits in streams and graphs, on the simulated driver. */
+/* simgpu_graph_nodes: nodes of every kind by cuGraphAddNode, parameters of kernel nodes, and batches of
+ * writes and waits in streams and graphs, on the simulated driver. */
 #include "tests/unit/simgpu/simgpu_support.h"
 
 static CUstream stream;

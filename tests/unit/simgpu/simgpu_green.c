@@ -101,7 +101,7 @@ static void test_bad_descriptions_are_refused(void)
        cuGreenCtxCreate(&none, (CUdevResourceDesc)&count, 0, CU_GREEN_CTX_DEFAULT_STREAM));
 }
 
-/* ---- life ---- */
+/* ---- creating and destroying ---- */
 
 static int retains_the_primary_context(void)
 {
@@ -211,7 +211,7 @@ static void test_memory_is_the_primary_contexts_and_outlives_it(void)
     OK(cuMemFree(p));
 }
 
-static void test_what_is_left_of_a_destroyed_one_answers_so(void)
+static void test_what_a_destroyed_green_context_leaves_returns_its_error(void)
 {
     CUcontext current;
     CUdevice device;
@@ -235,7 +235,7 @@ static void test_what_is_left_of_a_destroyed_one_answers_so(void)
     OK(cuStreamCreate(&on_primary, CU_STREAM_NON_BLOCKING));
 }
 
-/* ---- what waits for what ---- */
+/* ---- waits ---- */
 
 /* The call returns while the gate is closed. */
 #define DOES_NOT_WAIT(call)                                                                                  \
@@ -243,7 +243,7 @@ static void test_what_is_left_of_a_destroyed_one_answers_so(void)
         OK(call);                                                                                            \
         TEST_ASSERT_FALSE(gate_passed(&gate));                                                               \
     } while (0)
-/* The gate is opened by another thread, and the call returns behind it. */
+/* Another thread opens the gate, and the call returns only then. */
 #define WAITS(call)                                                                                          \
     do {                                                                                                     \
         gate_open_soon(&gate);                                                                               \
@@ -421,7 +421,7 @@ int main(void)
     RUN_TEST(test_a_stream_tells_its_contexts);
     RUN_TEST(test_a_stream_made_while_it_is_current_is_its_own);
     RUN_TEST(test_memory_is_the_primary_contexts_and_outlives_it);
-    RUN_TEST(test_what_is_left_of_a_destroyed_one_answers_so);
+    RUN_TEST(test_what_a_destroyed_green_context_leaves_returns_its_error);
     RUN_TEST(test_a_green_one_waits_for_its_own_streams_only);
     RUN_TEST(test_a_green_one_waits_for_its_streams);
     RUN_TEST(test_a_free_waits_for_all_whichever_is_current);

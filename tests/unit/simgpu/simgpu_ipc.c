@@ -1,4 +1,5 @@
-/* simgpu_ipc: memory of one process in another one, on the simulated driver. All of it runs in children. */
+/* simgpu_ipc: memory and events of one process in another, on the simulated driver. All of it runs in child
+ * processes. */
 #include "tests/unit/simgpu/simgpu_support.h"
 
 #include <stdio.h>
@@ -21,7 +22,7 @@ static int make_current(void)
     return 0;
 }
 
-/* Two processes with a socket between them; each is one side. */
+/* Runs exporter and importer in two processes with a socket between them. */
 static int pair(int (*exporter)(int socket), int (*importer)(int socket))
 {
     int sockets[2], status, mine;
@@ -166,7 +167,7 @@ static int open_after_its_end(int socket)
     MUST(0, look_at_opened(block));
     MUST(0, cuIpcCloseMemHandle(block));
     MUST(1, write(socket, "x", 1));
-    MUST(0, read(socket, &byte, 1)); /* the exporter is gone */
+    MUST(0, read(socket, &byte, 1)); /* the exporter has ended */
     MUST(CUDA_ERROR_INVALID_HANDLE, cuIpcOpenMemHandle(&block, handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS));
     return 0;
 }

@@ -1,7 +1,7 @@
-/* simgpu_life: the simulated driver's start, its end, fork, contexts, threads and devices.
+/* simgpu_life: initialization and shutdown of the simulated driver, fork, contexts, threads and devices.
  *
- * The test's own process never calls the driver: each test runs in a child, because a process starts it only
- * once.
+ * The test's own process never calls the driver: each test runs in a child, because a process initializes it
+ * only once.
  */
 #define CUDA_ENABLE_DEPRECATED /* cuCtxDetach */
 #include "tests/unit/simgpu/simgpu_support.h"
@@ -325,7 +325,7 @@ static int attached_contexts(void)
     MUST(0, cuCtxSetCurrent(primary));
     MUST(0, cuCtxCreate(&made, NULL, 0, 0));
     MUST(0, cuCtxAttach(&seen, 0));
-    MUST(0, cuCtxDestroy(made)); /* whoever has attached to it */
+    MUST(0, cuCtxDestroy(made)); /* however often it was attached */
     MUST(0, cuCtxGetCurrent(&seen));
     MUST(1, seen == primary);
     return 0;

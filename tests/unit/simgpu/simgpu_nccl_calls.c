@@ -1,5 +1,5 @@
 /* The NCCL of the simulated machine: sums over cards, on streams, in groups and in graphs; wrong arguments
- * are refused; a rank that does not come makes the others hang until they abort. */
+ * are refused; a rank that does not join a call makes the others hang until they abort. */
 #include <nccl.h>
 #include <stdbool.h>
 #include <stdint.h>

@@ -1,8 +1,8 @@
 /* The simulated NVML in a process that never uses CUDA: codes, layouts and what it says about other
  * processes. */
 #include "tools/simgpu/engine/sim_card.h"
-#include "tools/simgpu/nvml/nvml_abi.h"
-#include "tools/simgpu/nvml/nvml_view.h"
+#include "tools/simgpu/nvml/sim_nvml_abi.h"
+#include "tools/simgpu/nvml/sim_nvml_view.h"
 #include "unity.h"
 
 #include <errno.h>
@@ -66,13 +66,13 @@ static void test_a_card_is_found_by_each_of_its_names(void)
     nvmlPciInfo_t pci;
     nvmlDevice_t handle = NULL;
     unsigned index = 9;
-    TEST_ASSERT_EQUAL_INT(NVML_SUCCESS, nvmlDeviceGetUUID(device(1), uuid, sizeof uuid));
+    TEST_ASSERT_EQUAL_INT(NVML_SUCCESS, nvmlDeviceGetUUID(device(1), uuid, sizeof(uuid)));
     TEST_ASSERT_EQUAL_STRING("GPU-73696d67-7075-4000-8000-000000000001", uuid);
     TEST_ASSERT_EQUAL_INT(NVML_SUCCESS, nvmlDeviceGetHandleByUUID(uuid, &handle));
     TEST_ASSERT_EQUAL_PTR(device(1), handle);
     TEST_ASSERT_EQUAL_INT(NVML_ERROR_NOT_FOUND, nvmlDeviceGetHandleByUUID("GPU-none", &handle));
     TEST_ASSERT_EQUAL_INT(NVML_ERROR_INSUFFICIENT_SIZE, nvmlDeviceGetUUID(handle, uuid, 40));
-    TEST_ASSERT_EQUAL_INT(NVML_SUCCESS, nvmlDeviceGetName(handle, name, sizeof name));
+    TEST_ASSERT_EQUAL_INT(NVML_SUCCESS, nvmlDeviceGetName(handle, name, sizeof(name)));
     TEST_ASSERT_EQUAL_STRING("simgpu", name);
     TEST_ASSERT_EQUAL_INT(NVML_SUCCESS, nvmlDeviceGetPciInfo_v3(handle, &pci));
     TEST_ASSERT_EQUAL_INT(NVML_SUCCESS, nvmlDeviceGetHandleByPciBusId_v2(pci.busId, &handle));
@@ -158,7 +158,7 @@ static void test_a_mig_instance_has_a_uuid_of_its_own_kind(void)
     static const char mig[] = "MIG-73696d6d-6967-4000-8000-000000000002";
     char uuid[NVML_DEVICE_UUID_V2_BUFFER_SIZE];
     nvmlDevice_t handle = NULL;
-    TEST_ASSERT_EQUAL_INT(NVML_SUCCESS, nvmlDeviceGetUUID(device(2), uuid, sizeof uuid));
+    TEST_ASSERT_EQUAL_INT(NVML_SUCCESS, nvmlDeviceGetUUID(device(2), uuid, sizeof(uuid)));
     TEST_ASSERT_EQUAL_STRING(mig, uuid);
     TEST_ASSERT_EQUAL_INT(NVML_SUCCESS, nvmlDeviceGetHandleByUUID(mig, &handle));
     TEST_ASSERT_EQUAL_PTR(device(2), handle);
@@ -285,10 +285,10 @@ static void test_a_view_that_cannot_be_read_is_refused(void)
                                       "no-bytes,,",
                                       "pids=1000000001",
                                       "newcomers=99999999999999999999"};
-    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
-        struct nvml_view view = {.pids = 7};
+    for (size_t i = 0; i < sizeof(bad) / sizeof(*bad); i++) {
+        struct sim_nvml_view view = {.pids = 7};
         char why[96] = "";
-        TEST_ASSERT_EQUAL_INT_MESSAGE(-EINVAL, nvml_view_parse(bad[i], &view, why, sizeof why), bad[i]);
+        TEST_ASSERT_EQUAL_INT_MESSAGE(-EINVAL, sim_nvml_view_parse(bad[i], &view, why, sizeof(why)), bad[i]);
         TEST_ASSERT_TRUE_MESSAGE(why[0] && view.pids == 7, bad[i]);
     }
     TEST_ASSERT_EQUAL_INT(NVML_ERROR_DRIVER_NOT_LOADED, start_with("blind"));
@@ -298,7 +298,7 @@ static void test_a_view_that_cannot_be_read_is_refused(void)
 int main(void)
 {
     char id[48];
-    snprintf(id, sizeof id, "nvml-test-%d", (int)getpid());
+    snprintf(id, sizeof(id), "nvml-test-%d", (int)getpid());
     setenv("GPUCAP_SIM_ID", id, 1);
     setenv("GPUCAP_SIM", "2x64M,64M/mig", 1);
     unsetenv("GPUCAP_SIM_NVML");

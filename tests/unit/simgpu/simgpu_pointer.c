@@ -1,5 +1,5 @@
-/* simgpu_pointer: what the simulated driver says of an address, held to what an H200 says (driver 580): code,
- * width of what is written, value.
+/* simgpu_pointer: pointer attributes of the simulated driver, compared with those of an H200 (driver 580):
+ * code, bytes written, value.
  */
 #include "tests/unit/simgpu/simgpu_support.h"
 
@@ -73,7 +73,7 @@ static void expect_mapping(CUdeviceptr at, CUdeviceptr base, size_t bytes)
     expect(CU_POINTER_ATTRIBUTE_MAPPING_SIZE, at, 0, 8, bytes);
 }
 
-/* Of memory on the card: there are tokens, and whoever has them finds synchronous operations so. */
+/* Memory on the card has tokens, and asking for them sets SYNC_MEMOPS. */
 static void expect_tokens(CUdeviceptr block)
 {
     expect(CU_POINTER_ATTRIBUTE_P2P_TOKENS, block + 100, 0, 12, 0);
@@ -166,7 +166,7 @@ static void test_mapped_memory(void)
     OK(cuMemMap(p, 2 * MIB, 0, handle, 0));
     OK(cuMemSetAccess(p, 2 * MIB, &access, 1));
     expect_flags(p, (struct flags){.rdma = true});
-    expect_tokens(p); /* although nobody can set SYNC_MEMOPS there */
+    expect_tokens(p); /* although a program cannot set SYNC_MEMOPS there */
     OK(cuMemUnmap(p, 2 * MIB));
     OK(cuMemRelease(handle));
     OK(cuMemAddressFree(p, 4 * MIB));
@@ -221,7 +221,7 @@ static void test_a_dma_buf_is_whole_pages_of_a_block(void)
     IS(CUDA_ERROR_INVALID_VALUE, dma_buf(p, page));
     OK(cuMemAlloc(&small, 1000));
     IS(CUDA_ERROR_INVALID_VALUE, dma_buf(small, 1000));
-    OK(dma_buf(small / page * page, page)); /* with what neighbours have on the page */
+    OK(dma_buf(small / page * page, page)); /* includes other blocks on the page */
     OK(cuMemFree(small));
 }
 

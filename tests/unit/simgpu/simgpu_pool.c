@@ -107,7 +107,7 @@ static void test_the_two_kinds_of_free_take_both_kinds_of_memory(void)
     TEST_ASSERT_EQUAL_UINT64(before, sim_free());
 }
 
-static void test_a_native_block_freed_in_a_stream_lives_until_the_stream_comes_there(void)
+static void test_a_native_block_freed_in_a_stream_lives_until_the_stream_reaches_the_free(void)
 {
     struct gate gate;
     CUdeviceptr p;
@@ -156,7 +156,7 @@ static void test_own_pools_can_be_made_and_used(void)
     IS(1, cuMemPoolDestroy(pool));
 }
 
-static void test_what_the_card_has_not_is_out_of_memory(void)
+static void test_more_than_the_card_has_is_out_of_memory(void)
 {
     CUdeviceptr p;
 
@@ -185,7 +185,7 @@ static void test_a_loop_of_alloc_and_free_reuses_one_place(void)
     gate_end(&gate);
 }
 
-static void test_a_trim_leaves_what_a_stream_has_not_come_to(void)
+static void test_a_trim_leaves_what_a_stream_has_not_reached(void)
 {
     struct gate gate;
     CUstream waiting, idle;
@@ -319,7 +319,8 @@ static void test_on_a_full_card_what_is_free_serves_any_size(void)
     for (i = 0; i < count; i += 2)
         OK(cuMemFreeAsync(pieces[i], NULL));
     OK(cuStreamSynchronize(NULL));
-    /* Whole granules of 2 MiB of each hole are taken anew, so that half a piece is lost of each at most. */
+    /* The pool releases whole granules of 2 MiB of each hole, so that at most half a piece of each is lost.
+     */
     OK(cuMemAllocAsync(&large, (size_t)(count / 2) * PIECE / 2, NULL));
     OK(cuMemsetD8Async(large, 0xee, (size_t)(count / 2) * PIECE / 2, NULL));
     for (i = 1; i < count; i += 2)
@@ -374,11 +375,11 @@ int main(void)
     RUN_TEST(test_the_threshold_keeps_memory_and_trimming_returns_it);
     RUN_TEST(test_freed_memory_is_taken_again_at_once_in_its_stream_only);
     RUN_TEST(test_the_two_kinds_of_free_take_both_kinds_of_memory);
-    RUN_TEST(test_a_native_block_freed_in_a_stream_lives_until_the_stream_comes_there);
+    RUN_TEST(test_a_native_block_freed_in_a_stream_lives_until_the_stream_reaches_the_free);
     RUN_TEST(test_own_pools_can_be_made_and_used);
-    RUN_TEST(test_what_the_card_has_not_is_out_of_memory);
+    RUN_TEST(test_more_than_the_card_has_is_out_of_memory);
     RUN_TEST(test_a_loop_of_alloc_and_free_reuses_one_place);
-    RUN_TEST(test_a_trim_leaves_what_a_stream_has_not_come_to);
+    RUN_TEST(test_a_trim_leaves_what_a_stream_has_not_reached);
     RUN_TEST(test_a_synchronization_with_one_stream_gives_back_what_that_stream_freed);
     RUN_TEST(test_another_stream_takes_what_is_done_without_a_synchronization);
     RUN_TEST(test_neighbours_freed_in_one_stream_are_one_place_behind_its_work);

@@ -68,7 +68,7 @@ static void test_the_stream_flags_choose_the_variant(void)
     check("cuMemAlloc", 13000, own, "cuMemAlloc_v2");
 }
 
-static void test_what_is_not_there_is_said_in_the_status(void)
+static void test_a_missing_name_is_reported_in_the_status(void)
 {
     CUdriverProcAddressQueryResult status;
     void *address = &status;
@@ -114,7 +114,7 @@ int main(void)
     UNITY_BEGIN();
     RUN_TEST(test_the_newest_abi_that_the_version_allows_is_given);
     RUN_TEST(test_the_stream_flags_choose_the_variant);
-    RUN_TEST(test_what_is_not_there_is_said_in_the_status);
+    RUN_TEST(test_a_missing_name_is_reported_in_the_status);
     RUN_TEST(test_the_private_tables_do_not_exist);
     RUN_TEST(test_looking_up_is_counted_and_needs_no_start);
     return UNITY_END();

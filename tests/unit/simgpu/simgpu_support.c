@@ -133,8 +133,7 @@ int sim_in_child(int (*function)(void))
 
 /* ---- kernels ---- */
 
-/* One thread per element, 256 a block would be usual; every kernel loops over the grid, so any launch is
- * right. */
+/* Every kernel is a grid-stride loop, so that any launch configuration works. */
 #define HEAD                                                                                                 \
     "    .reg .pred %p<2>; .reg .b32 %r<8>; .reg .b64 %d<8>;\n"                                              \
     "    mov.u32 %r1, %ctaid.x; mov.u32 %r2, %ntid.x; mov.u32 %r3, %tid.x; mov.u32 %r4, %nctaid.x;\n"        \

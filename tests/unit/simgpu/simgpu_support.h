@@ -20,16 +20,16 @@
 #define OK(call)       TEST_ASSERT_EQUAL_INT(CUDA_SUCCESS, (call))
 #define IS(code, call) TEST_ASSERT_EQUAL_INT((code), (call))
 
-/* Names the simulated machine. Before the first driver call. */
+/* Sets up a simulated machine of this test. Call before the first driver call. */
 void sim_machine(const char *cards);
 
-/* A current primary context on device 0 for a test, and its end, with a look for leaks. */
+/* Begin a test with a current primary context on device 0; end it and check for leaks. */
 void sim_begin(void);
 void sim_end(void);
 
 size_t sim_free(void); /* cuMemGetInfo */
 
-/* A gate in a stream: what is put behind it waits until it is opened. */
+/* A gate in a stream: work submitted after it waits until it is opened. */
 struct gate {
     pthread_mutex_t lock;
     pthread_cond_t changed;
@@ -49,7 +49,8 @@ void gate_end(struct gate *gate); /* after all work is done: joins the opener */
  * test's own process must not have called the driver, unless the test is about that. */
 int sim_in_child(int (*function)(void));
 
-/* For children, where Unity's longjmp must not go: leave with the line when a call answers otherwise. */
+/* For children, in which Unity's longjmp must not be used: prints the line and exits if a call returns
+ * another code. */
 #define MUST(code, call)                                                                                     \
     do {                                                                                                     \
         int got_ = (int)(call);                                                                              \

@@ -1,4 +1,4 @@
-/* simgpu_vmm: virtual memory management on the simulated driver keeps the manners measured on an H200. */
+/* simgpu_vmm: virtual memory management on the simulated driver, as measured on an H200. */
 #include "tests/unit/simgpu/simgpu_support.h"
 
 #include <unistd.h>
@@ -141,7 +141,7 @@ static void test_unmap_waits_for_nothing(void)
     gate_end(&gate);
 }
 
-/* Writing to a pipe from an address that faults gives EFAULT: a touch that does not end the test. */
+/* write() to a pipe from an address that faults returns EFAULT instead of a signal. */
 static bool readable(CUdeviceptr p)
 {
     int pipes[2];
@@ -289,7 +289,7 @@ static void test_a_reservation_takes_the_address_that_is_asked_for(void)
     OK(cuMemAddressFree(again, 16 * CHUNK));
 }
 
-static void test_what_the_card_has_not_is_out_of_memory(void)
+static void test_more_than_the_card_has_is_out_of_memory(void)
 {
     CUmemGenericAllocationHandle handle;
 
@@ -349,7 +349,7 @@ int main(void)
     RUN_TEST(test_memory_of_the_host_is_charged_to_no_card);
     RUN_TEST(test_nothing_of_it_needs_a_context);
     RUN_TEST(test_a_reservation_takes_the_address_that_is_asked_for);
-    RUN_TEST(test_what_the_card_has_not_is_out_of_memory);
+    RUN_TEST(test_more_than_the_card_has_is_out_of_memory);
     RUN_TEST(test_an_exported_descriptor_can_be_imported);
     return UNITY_END();
 }

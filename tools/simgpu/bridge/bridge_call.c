@@ -1,6 +1,6 @@
-/* bridge_call: the way into the driver that every entry point takes. See bridge_call.h.
+/* bridge_call: what every entry point does before and after its work. See bridge_call.h.
  *
- * Owns one lock, script_lock, for the fault script only; it is never held while the driver works.
+ * Owns one lock, script_lock, for the fault script only; it is never held during the work of a call.
  */
 #include "tools/simgpu/bridge/bridge_call.h"
 
@@ -36,9 +36,9 @@ static const char *const symbols[ENTRY_COUNT] = {
 static _Atomic uint64_t counts[ENTRY_COUNT];
 static _Atomic uint64_t total;
 static pthread_mutex_t script_lock = PTHREAD_MUTEX_INITIALIZER;
-static struct sim_fault_script script; /* script_lock */
-static _Atomic bool armed;             /* there is a rule: look */
-static bool script_is_bad;             /* written once, before anyone reads it */
+static struct sim_fault_script script; /* guarded by script_lock */
+static _Atomic bool armed;             /* the script has a rule */
+static bool script_is_bad;             /* written once, before the first read */
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
 const char *sim_call_symbol(enum sim_entry entry)

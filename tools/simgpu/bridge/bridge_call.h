@@ -1,5 +1,5 @@
-/* bridge_call: the way into the driver that every entry point takes: counted, faulted on demand, refused when
- * the driver is not ready.
+/* bridge_call: what every entry point does before and after its work: count the call, apply the fault script,
+ * and refuse the call if the driver is not ready.
  *
  * An entry point is one line: return CALL(cuMemAlloc_v2, sim_alloc_device(dptr, bytesize));
  */
@@ -23,20 +23,22 @@ enum sim_entry {
     ENTRY_COUNT
 };
 
-/* The one entry point that cuda.h does not have: see entries.def. */
+/* The only entry point that cuda.h does not declare: see entries.def. */
 CUresult cuSimgpuUnlisted(void);
 
 struct sim_call {
-    CUresult refused; /* not SUCCESS: answer this and do nothing */
+    CUresult refused; /* if not CUDA_SUCCESS: return this and do nothing */
     bool kill_after;
 };
 
+/* Begins a call of an entry point. With anytime it is allowed before cuInit and after a fork. */
 struct sim_call sim_call_enter(enum sim_entry entry, bool anytime);
+/* Ends a call that was not refused. Returns its result. */
 CUresult sim_call_leave(const struct sim_call *call, CUresult result);
 
 const char *sim_call_symbol(enum sim_entry entry);
-int sim_call_entry(const char *symbol, size_t length); /* -1: none */
-bool sim_call_script_is_bad(void); /* GPUCAP_SIM_FAULT cannot be read: cuInit must say so */
+int sim_call_entry(const char *symbol, size_t length); /* -1: no such entry point */
+bool sim_call_script_is_bad(void); /* GPUCAP_SIM_FAULT does not parse: cuInit has to fail */
 
 #define CALL_WHEN(symbol, anytime, work)                                                                     \
     ({                                                                                                       \
@@ -44,6 +46,6 @@ bool sim_call_script_is_bad(void); /* GPUCAP_SIM_FAULT cannot be read: cuInit mu
         call_.refused != CUDA_SUCCESS ? call_.refused : sim_call_leave(&call_, (work));                      \
     })
 #define CALL(symbol, work)         CALL_WHEN(symbol, false, work)
-#define CALL_ANYTIME(symbol, work) CALL_WHEN(symbol, true, work) /* also before cuInit and after a fork */
+#define CALL_ANYTIME(symbol, work) CALL_WHEN(symbol, true, work)
 
 #endif

@@ -1,4 +1,4 @@
-/* bridge_context: entry points about contexts. Only checks arguments and levels ABI versions; see
+/* bridge_context: entry points for contexts. Only checks arguments and adapts older ABI versions; see
  * engine/sim_context_life.h.
  */
 #include "tools/simgpu/engine/sim_context_life.h"
@@ -7,7 +7,7 @@
 
 #include "tools/simgpu/engine/sim_event.h"
 
-/* The first one is the highest. */
+/* Of streams. A lower number is a higher priority. */
 #define LEAST_PRIORITY    0
 #define GREATEST_PRIORITY (-5)
 

@@ -23,7 +23,7 @@ PAIR(cuMemcpyDtoHAsync_v2, (void *to, CUdeviceptr from, size_t size, CUstream st
 PAIR(cuMemcpyDtoDAsync_v2, (CUdeviceptr to, CUdeviceptr from, size_t size, CUstream stream),
      sim_copy_linear(to, SIDE_DEVICE, from, SIDE_DEVICE, size, stream, COPY_ASYNC))
 
-/* With unified addressing the contexts add nothing to the addresses. */
+/* With unified addressing an address alone says where the memory is. */
 static CUresult copy_peer(CUdeviceptr to, CUcontext to_context, CUdeviceptr from, CUcontext from_context,
                           size_t size, CUstream stream, enum sim_copy_wait wait)
 {
@@ -78,7 +78,7 @@ PAIR(cuMemsetD2D32Async,
      (CUdeviceptr to, size_t pitch, unsigned int value, size_t width, size_t height, CUstream stream),
      sim_copy_fill(to, pitch, value, 4, width, height, stream, COPY_ASYNC))
 
-/* ---- arrays by offset: bytes into the array's rows, as one row ---- */
+/* ---- arrays by byte offset: the array is taken as one long row ---- */
 
 static CUresult copy_array(CUarray to_array, uint64_t to, CUarray from_array, uint64_t from, size_t size,
                            CUstream stream, enum sim_copy_wait wait, size_t to_offset, size_t from_offset)

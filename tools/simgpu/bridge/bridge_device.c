@@ -1,5 +1,5 @@
-/* bridge_device: entry points about the driver and its devices. Only checks arguments; see
- * engine/sim_device.h. */
+/* bridge_device: entry points for the driver and its devices. Only checks arguments; see engine/sim_device.h.
+ */
 #include "tools/simgpu/bridge/bridge_call.h"
 
 #include "tools/simgpu/engine/sim_context_life.h"
@@ -79,7 +79,7 @@ CUresult cuDeviceGetName(char *name, int length, CUdevice device)
     return CALL(cuDeviceGetName, name_of(name, length, device));
 }
 
-/* The first version knows nothing of MIG instances: it answers with the UUID of the whole GPU. */
+/* cuDeviceGetUuid (v1) does not know MIG instances: it returns the UUID of the whole GPU. */
 static CUresult uuid_of(CUuuid *uuid, CUdevice device, bool instance)
 {
     if (!uuid)
@@ -220,7 +220,7 @@ static CUresult export_table(const void **table)
 
 CUresult cuGetExportTable(const void **table, const CUuuid *id)
 {
-    (void)id; /* the driver's private tables do not exist here */
+    (void)id; /* simgpu has none of the driver's private tables */
     return CALL_ANYTIME(cuGetExportTable, export_table(table));
 }
 

@@ -1,5 +1,5 @@
-/* bridge_errors: cuGetErrorName and cuGetErrorString. The names are CUDA's own; the words are the driver's
- * for the codes that this driver gives, and the name in words for the others.
+/* bridge_errors: cuGetErrorName and cuGetErrorString. The texts are the driver's for the codes that simgpu
+ * returns, and made from the names for the others.
  */
 #include "tools/simgpu/bridge/bridge_call.h"
 

@@ -1,4 +1,4 @@
-/* bridge_graph: entry points about stream capture and graphs. Only checks arguments; see
+/* bridge_graph: entry points for stream capture and graphs. Only checks arguments; see
  * engine/sim_capture_calls.h, sim_graph.h.
  */
 #include "tools/simgpu/engine/sim_graph.h"
@@ -42,7 +42,7 @@ static CUresult info_v3(CUstream stream, CUstreamCaptureStatus *status, cuuint64
                         const CUgraphNode **after, const CUgraphEdgeData **edges, size_t *count)
 {
     if (edges)
-        *edges = NULL; /* no edge carries data here */
+        *edges = NULL; /* edges have no data in simgpu */
     return sim_capture_status(stream, status, id, graph, after, count);
 }
 
@@ -62,7 +62,7 @@ CUresult cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode *mode)
     return CALL(cuThreadExchangeStreamCaptureMode, sim_capture_exchange_mode(mode));
 }
 
-/* ---- looking ---- */
+/* ---- queries ---- */
 
 CUresult cuGraphGetNodes(CUgraph graph, CUgraphNode *nodes, size_t *count)
 {
@@ -79,7 +79,7 @@ CUresult cuGraphGetEdges(CUgraph graph, CUgraphNode *from, CUgraphNode *to, size
     return CALL(cuGraphGetEdges, sim_graph_get_edges(graph, from, to, count));
 }
 
-/* No edge carries data here: what the caller has room for reads as the default. */
+/* Edges have no data in simgpu: zeroes the entries that the program has room for, which is the default. */
 static void clear_edges(CUgraphEdgeData *edges, size_t room, const size_t *count)
 {
     if (edges && count)
@@ -184,7 +184,7 @@ CUresult cuGraphNodeGetDependencies_v2(CUgraphNode node, CUgraphNode *nodes, CUg
     return CALL(cuGraphNodeGetDependencies_v2, after_v2(node, nodes, edges, count));
 }
 
-/* ---- running ---- */
+/* ---- instantiating and launching ---- */
 
 CUresult cuGraphInstantiate(CUgraphExec *out, CUgraph graph, CUgraphNode *error, char *log, size_t log_size)
 {

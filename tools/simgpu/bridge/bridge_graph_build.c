@@ -69,7 +69,7 @@ static CUresult add_copy(CUgraphNode *out, CUgraph graph, const CUgraphNode *aft
 CUresult cuGraphAddMemcpyNode(CUgraphNode *out, CUgraph graph, const CUgraphNode *after, size_t count,
                               const CUDA_MEMCPY3D *params, CUcontext context)
 {
-    (void)context; /* addresses are the same in all of them */
+    (void)context; /* addresses are the same in all contexts */
     return CALL(cuGraphAddMemcpyNode, add_copy(out, graph, after, count, params));
 }
 
@@ -98,7 +98,7 @@ static CUresult add_kernel(CUgraphNode *out, CUgraph graph, const CUgraphNode *a
     return result ? result : sim_graph_add_work(out, graph, after, count, CU_GRAPH_NODE_TYPE_KERNEL, work);
 }
 
-/* All versions of the parameters name these fields alike. */
+/* All versions of the parameters have these fields. */
 #define LAUNCH_OF(p, kernel)                                                                                 \
     (&(struct sim_kernel_launch){.function = kernel,                                                         \
                                  .grid = {(p)->gridDimX, (p)->gridDimY, (p)->gridDimZ},                      \
@@ -165,7 +165,7 @@ static CUresult add_alloc(CUgraphNode *out, CUgraph graph, const CUgraphNode *af
     return result;
 }
 
-/* A node of any kind that this driver has. */
+/* Adds a node of any type that simgpu supports. */
 static CUresult add_node(CUgraphNode *out, CUgraph graph, const CUgraphNode *after, size_t count,
                          CUgraphNodeParams *params)
 {
@@ -217,7 +217,7 @@ CUresult cuGraphAddNode(CUgraphNode *out, CUgraph graph, const CUgraphNode *afte
 CUresult cuGraphAddNode_v2(CUgraphNode *out, CUgraph graph, const CUgraphNode *after,
                            const CUgraphEdgeData *edges, size_t count, CUgraphNodeParams *params)
 {
-    (void)edges; /* none carries data here */
+    (void)edges; /* edges have no data in simgpu */
     return CALL(cuGraphAddNode_v2, add_node(out, graph, after, count, params));
 }
 

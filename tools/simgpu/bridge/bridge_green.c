@@ -1,4 +1,4 @@
-/* bridge_green: entry points about green contexts. Only checks arguments; see engine/sim_green.h. */
+/* bridge_green: entry points for green contexts. Only checks arguments; see engine/sim_green.h. */
 #include "tools/simgpu/engine/sim_green.h"
 
 #include "tools/simgpu/bridge/bridge_call.h"

@@ -1,4 +1,4 @@
-/* bridge_kernel: entry points about modules, libraries and launches. Only checks arguments; see
+/* bridge_kernel: entry points for modules, libraries and launches. Only checks arguments; see
  * engine/sim_kernel.h. */
 #include "tools/simgpu/engine/sim_kernel.h"
 
@@ -27,11 +27,11 @@ CUresult cuModuleLoadData(CUmodule *out, const void *image)
 CUresult cuModuleLoadDataEx(CUmodule *out, const void *image, unsigned int count, CUjit_option *options,
                             void **values)
 {
-    (void)count, (void)options, (void)values; /* nothing is compiled here */
+    (void)count, (void)options, (void)values; /* simgpu compiles nothing */
     return CALL(cuModuleLoadDataEx, sim_kernel_load_module(out, image));
 }
 
-/* The whole file as text; NULL: cannot be read. */
+/* Reads a whole file as text. Returns NULL if it cannot be read. */
 static char *read_text(const char *path)
 {
     FILE *file = fopen(path, "re");
@@ -238,7 +238,7 @@ static bool is_early(const CUlaunchConfig *config)
     return false;
 }
 
-/* The stream is in the configuration. */
+/* cuLaunchKernelEx: the stream is in the configuration. */
 static CUresult launch_ex(const CUlaunchConfig *config, CUfunction function, void **parameters, void **extra,
                           bool per_thread_stream)
 {

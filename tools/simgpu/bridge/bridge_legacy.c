@@ -1,8 +1,7 @@
-/* bridge_legacy: entry points of before CUDA 4.0 that the driver still exports.
+/* bridge_legacy: entry points from before CUDA 4.0 that the driver still exports.
  *
- * Those with 32-bit addresses and sizes: no memory of this driver has an address that fits, so they can give
- * none out, and answer for an address as for one that is not theirs. Sizes that do not fit are cut to the
- * largest that does.
+ * Many take 32-bit addresses and sizes. No memory of simgpu has an address that fits into 32 bits, so that
+ * allocations fail and every address is unknown. Sizes that do not fit are cut to the largest that does.
  */
 #include "tools/simgpu/bridge/bridge_call.h"
 
@@ -95,7 +94,7 @@ CUresult cuDeviceTotalMem(unsigned int *bytes, CUdevice device)
     return CALL(cuDeviceTotalMem, total_of(bytes, device));
 }
 
-/* ---- the same as their successors ---- */
+/* ---- aliases of newer entry points ---- */
 
 CUresult cuCtxCreate(CUcontext *out, unsigned int flags, CUdevice device)
 {

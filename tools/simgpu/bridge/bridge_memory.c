@@ -78,7 +78,7 @@ CUresult cuMemHostGetFlags(unsigned int *out, void *address)
     return CALL(cuMemHostGetFlags, sim_host_flags(out, address));
 }
 
-/* ---- managed memory: hints, which move nothing here ---- */
+/* ---- managed memory: hints, which have no effect ---- */
 
 static CUresult check_managed(CUdeviceptr address, size_t size)
 {
@@ -193,7 +193,7 @@ CUresult cuArrayCreate_v2(CUarray *out, const CUDA_ARRAY_DESCRIPTOR *desc)
     return CALL(cuArrayCreate_v2, create_2d(out, desc));
 }
 
-/* Sizes were 32 bits wide once. */
+/* cuArrayCreate (v1) has 32-bit sizes. */
 static CUresult create_small(CUarray *out, const CUDA_ARRAY_DESCRIPTOR_v1 *desc)
 {
     if (!desc)

@@ -1,9 +1,9 @@
-/* bridge_per_thread: the _ptsz and _ptds entry points differ from the others only in what the NULL stream
- * means.
+/* bridge_per_thread: defines the _ptsz and _ptds entry points, which differ from the others only in the
+ * meaning of the NULL stream.
  *
  * PAIR(symbol, (parameters), work) defines symbol and symbol_ptsz; a parameter must be `CUstream stream`, and
  * work is an expression over the parameters. PAIR_DS(symbol, (parameters), work) is for calls without a
- * stream parameter: symbol and symbol_ptds, where work uses `stream`, the default stream of the two.
+ * stream parameter: it defines symbol and symbol_ptds, and `stream` in work is the default stream of each.
  */
 #ifndef SIMGPU_PER_THREAD_H
 #define SIMGPU_PER_THREAD_H

@@ -1,4 +1,4 @@
-/* bridge_pool: entry points of stream-ordered memory. See engine/sim_pool.h. */
+/* bridge_pool: entry points for stream-ordered memory. Only checks arguments; see engine/sim_pool.h. */
 #include "tools/simgpu/engine/sim_pool.h"
 
 #include "tools/simgpu/bridge/bridge_call.h"
@@ -54,7 +54,7 @@ CUresult cuDeviceSetMemPool(CUdevice device, CUmemoryPool pool)
     return CALL(cuDeviceSetMemPool, sim_pool_set_current(device, pool));
 }
 
-/* Pools of the host's memory do not exist here. */
+/* simgpu does not support pools of host memory. */
 static CUresult check_location(const CUmemLocation *location, CUmemAllocationType type)
 {
     if (!location || type != CU_MEM_ALLOCATION_TYPE_PINNED)

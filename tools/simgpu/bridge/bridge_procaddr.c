@@ -1,5 +1,5 @@
-/* bridge_procaddr: cuGetProcAddress. See bridge_procaddr.h. One table, generated from entries.def; no other
- * list of names.
+/* bridge_procaddr: cuGetProcAddress. See bridge_procaddr.h. The table is generated from entries.def; there is
+ * no second list of names.
  */
 #include "tools/simgpu/bridge/bridge_procaddr.h"
 
@@ -32,7 +32,7 @@ static const struct address table[] = {
 
 #define KNOWN_FLAGS (CU_GET_PROC_ADDRESS_LEGACY_STREAM | CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM)
 
-/* Has any version of it a variant for per-thread streams? Then, with that flag, only those are given
+/* Has any version of this name a per-thread variant? Then a lookup with that flag finds only such variants
  * (measured). */
 static bool has_variant(const char *name)
 {
@@ -64,7 +64,7 @@ CUresult sim_procaddr_find(const char *name, void **out, int version, cuuint64_t
         if (found == CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND)
             found = CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT;
         if (since > best &&
-            (since <= version || version < 0)) { /* a version below 0 gets the newest (measured) */
+            (since <= version || version < 0)) { /* a negative version gets the newest (measured) */
             found = CU_GET_PROC_ADDRESS_SUCCESS;
             best = since;
             code = variant ? table[i].per_thread : table[i].symbol;
@@ -73,10 +73,10 @@ CUresult sim_procaddr_find(const char *name, void **out, int version, cuuint64_t
     *out = *(void **)&code;
     if (status)
         *status = found;
-    return CUDA_SUCCESS; /* also when there is none: *out and the status say so (measured, and documented) */
+    return CUDA_SUCCESS; /* even if nothing was found: *out and *status say so (measured and documented) */
 }
 
-/* The first version has no status to answer with. */
+/* cuGetProcAddress (v1) has no status, so it returns an error. */
 static CUresult find_or_fail(const char *name, void **out, int version, cuuint64_t flags)
 {
     CUresult result = sim_procaddr_find(name, out, version, flags, NULL);

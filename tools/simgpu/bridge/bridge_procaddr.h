@@ -1,4 +1,5 @@
-/* bridge_procaddr: cuGetProcAddress: one name, several ABIs, picked by version and by the stream flags. */
+/* bridge_procaddr: cuGetProcAddress: finds the symbol of a name by version and by the flags for the default
+ * stream. */
 #ifndef SIMGPU_PROCADDR_H
 #define SIMGPU_PROCADDR_H
 
@@ -6,6 +7,7 @@
 
 #include <stddef.h>
 
+/* Like cuGetProcAddress_v2. Needs no lock. */
 CUresult sim_procaddr_find(const char *name, void **out, int version, cuuint64_t flags,
                            CUdriverProcAddressQueryResult *status);
 

@@ -1,4 +1,4 @@
-/* bridge_stream: entry points about streams and events. Only checks arguments; see engine/sim_stream_calls.h,
+/* bridge_stream: entry points for streams and events. Only checks arguments; see engine/sim_stream_calls.h,
  * sim_event.h.
  */
 #include "tools/simgpu/engine/sim_stream_calls.h"
@@ -119,7 +119,7 @@ PAIR(cuStreamBatchMemOp_v2,
 
 static CUresult attach(CUstream stream, CUdeviceptr address, size_t length, unsigned int flags)
 {
-    (void)address, (void)length, (void)flags; /* a hint about managed memory */
+    (void)address, (void)length, (void)flags; /* a hint for managed memory */
     return sim_stream_check(stream);
 }
 

@@ -1,4 +1,4 @@
-/* bridge_vmm: entry points of virtual memory management. Only checks arguments; see engine/sim_vmm.h. */
+/* bridge_vmm: entry points for virtual memory management. Only checks arguments; see engine/sim_vmm.h. */
 #include "tools/simgpu/engine/sim_vmm.h"
 
 #include "tools/simgpu/bridge/bridge_call.h"
@@ -69,7 +69,7 @@ CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *out, void 
 CUresult cuMemGetAllocationGranularity(size_t *out, const CUmemAllocationProp *props,
                                        CUmemAllocationGranularity_flags option)
 {
-    (void)option; /* the least and the recommended one are the same on an H200 */
+    (void)option; /* minimum and recommended granularity are the same on an H200 */
     return CALL(cuMemGetAllocationGranularity, sim_vmm_granularity(out, props));
 }
 
@@ -86,6 +86,6 @@ CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *out, void *ad
 CUresult cuMemGetHandleForAddressRange(void *out, CUdeviceptr address, size_t size, CUmemRangeHandleType type,
                                        unsigned long long flags)
 {
-    (void)flags; /* which way a device takes to the memory */
+    (void)flags; /* the route of a device to the memory: no difference in simgpu */
     return CALL(cuMemGetHandleForAddressRange, sim_dmabuf_export(out, address, size, type));
 }

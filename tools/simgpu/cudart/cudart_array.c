@@ -1,6 +1,5 @@
-/* cudart_array: CUDA arrays. A runtime array is the driver's; only the description of an element differs. No
- * lock.
- */
+/* cudart_array: CUDA arrays. An array of the runtime is one of the driver; only the description of an element
+ * differs. No lock. */
 #include "tools/simgpu/cudart/cudart_runtime.h"
 
 struct cudaChannelFormatDesc cudaCreateChannelDesc(int x, int y, int z, int w,
@@ -9,7 +8,7 @@ struct cudaChannelFormatDesc cudaCreateChannelDesc(int x, int y, int z, int w,
     return (struct cudaChannelFormatDesc){.x = x, .y = y, .z = z, .w = w, .f = kind};
 }
 
-/* The driver counts channels of one size; the runtime gives the bits of each. */
+/* The driver has a count of channels of one size; the runtime has the bits of each channel. */
 static CUresult format_of(const struct cudaChannelFormatDesc *desc, CUarray_format *format,
                           unsigned *channels)
 {
@@ -32,7 +31,7 @@ static CUresult format_of(const struct cudaChannelFormatDesc *desc, CUarray_form
         if (bits[*channels] != desc->x)
             return (CUresult)cudaErrorInvalidChannelDescriptor;
     }
-    for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
+    for (size_t i = 0; i < sizeof(known) / sizeof(*known); i++) {
         if (known[i].kind == desc->f && known[i].bits == desc->x) {
             *format = known[i].format;
             return CUDA_SUCCESS;

@@ -1,5 +1,6 @@
-/* cudart_call_config: what <<<...>>> leaves for the kernel's stub, which takes it when the arguments are
- * evaluated. A launch among the arguments of another nests. Owns no lock: the stack is the thread's.
+/* cudart_call_config: the launch configuration of <<<...>>>, pushed before and popped after the kernel's
+ * arguments are evaluated. A stack, because an argument may itself launch a kernel. Owns no lock: the stack
+ * is thread-local.
  */
 #include "tools/simgpu/cudart/cudart_runtime.h"
 
@@ -36,6 +37,6 @@ cudaError_t __cudaPopCallConfiguration(dim3 *grid, dim3 *block, size_t *shared_b
     *grid = top->grid;
     *block = top->block;
     *shared_bytes = top->shared_bytes;
-    memcpy(stream, &top->stream, sizeof top->stream);
+    memcpy(stream, &top->stream, sizeof(top->stream));
     return cudaSuccess;
 }

@@ -1,6 +1,5 @@
-/* cudart_capture: recording a stream into a graph, and running graphs. Compiled twice (cudart_runtime.h). No
- * lock.
- */
+/* cudart_capture: captures a stream into a graph, and launches graphs. Compiled twice (cudart_runtime.h). No
+ * lock. */
 #include "tools/simgpu/cudart/cudart_runtime.h"
 
 _Static_assert(sizeof(cudaGraphEdgeData) == sizeof(CUgraphEdgeData), "one layout for both");

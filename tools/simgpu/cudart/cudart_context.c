@@ -1,6 +1,5 @@
-/* cudart_context: which device and which context a thread works with. The primary context of a device is
- * retained at its first use and kept until cudaDeviceReset or the end of the process, as the real runtime
- * does.
+/* cudart_context: the device and context of a thread. The primary context of a device is retained at its
+ * first use and kept until cudaDeviceReset or the end of the process, as in the real runtime.
  *
  * Owns retain_lock, which guards primary[] and is held across cuDevicePrimaryCtxRetain only.
  */
@@ -11,11 +10,11 @@
 
 static pthread_mutex_t retain_lock = PTHREAD_MUTEX_INITIALIZER;
 static CUcontext primary[CUDART_MAX_DEVICES];
-/* Counts resets: a thread that was bound before one must be bound anew. */
+/* Counts calls of cudaDeviceReset: a thread that was bound before the last one must bind again. */
 static atomic_uint reset_count;
 
 static __thread struct {
-    int device;         /* what cudaSetDevice said; 0 at first */
+    int device;         /* set by cudaSetDevice; 0 at first */
     CUcontext bound;    /* the context that we made current */
     unsigned bound_for; /* reset_count at that time */
 } thread;
@@ -61,7 +60,7 @@ static CUresult bind(int device)
     return result;
 }
 
-/* Is this the context that we made current before a reset ended it? */
+/* Is this a context that we made current and that a reset has destroyed since? */
 static bool is_stale(CUcontext context)
 {
     return context == thread.bound && thread.bound_for != atomic_load(&reset_count);
@@ -87,7 +86,7 @@ CUresult cudart_device(int *device)
         result = DRV(cuCtxGetCurrent)(&current);
     if (result)
         return result;
-    /* A context that the program made current by itself decides. */
+    /* A context that the program itself made current has precedence. */
     if (current && current != thread.bound && !DRV(cuCtxGetDevice)(&handle))
         *device = handle;
     else
@@ -154,7 +153,7 @@ cudaError_t cudaDeviceReset(void)
     if (result)
         return cudart_end(result);
     pthread_mutex_lock(&retain_lock);
-    primary[device] = NULL; /* the next use retains it anew */
+    primary[device] = NULL; /* the next use retains it again */
     atomic_fetch_add(&reset_count, 1);
     pthread_mutex_unlock(&retain_lock);
     return cudart_end(DRV(cuDevicePrimaryCtxReset)(handle));

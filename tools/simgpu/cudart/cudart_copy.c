@@ -46,7 +46,7 @@ cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t size, enum cudaMe
                                          : CUDA_SUCCESS);
 }
 
-/* One call of two dimensions: stream NULL with async false is the synchronous one. */
+/* A 2-D copy; synchronous if async is false. */
 static CUresult copy_2d(struct cudart_copy_end to, struct cudart_copy_end from, size_t width, size_t height,
                         enum cudaMemcpyKind kind, bool async, cudaStream_t stream)
 {

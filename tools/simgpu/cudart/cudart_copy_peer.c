@@ -1,5 +1,5 @@
-/* cudart_copy_peer: copies between the primary contexts of two devices. These two have no per-thread form in
- * the real runtime either. No lock.
+/* cudart_copy_peer: copies between the primary contexts of two devices. As in the real runtime, these
+ * functions have no per-thread form. No lock.
  */
 #include "tools/simgpu/cudart/cudart_runtime.h"
 

@@ -1,5 +1,5 @@
-/* cudart_copy_shape: see cudart_copy_shape.h. No lock.
- */
+/* cudart_copy_shape: translates the runtime's descriptions of a copy into the driver's. See
+ * cudart_copy_shape.h. No lock. */
 #include "tools/simgpu/cudart/cudart_copy_shape.h"
 
 CUresult cudart_copy_shape_check(enum cudaMemcpyKind kind)
@@ -23,7 +23,7 @@ static CUmemorytype to_type(enum cudaMemcpyKind kind)
                                                                           : CU_MEMORYTYPE_DEVICE;
 }
 
-/* The same fields exist in the 2-D and the 3-D description, each with src and dst before them. */
+/* The 2-D and the 3-D description have the same fields, prefixed by src and dst. */
 #define PUT_END(out, side, end, kind_type)                                                                   \
     do {                                                                                                     \
         (out)->side##MemoryType = (end).array ? CU_MEMORYTYPE_ARRAY : (kind_type);                           \
@@ -89,7 +89,7 @@ CUresult cudart_copy_shape_3d(CUDA_MEMCPY3D *out, const struct cudaMemcpy3DParms
                                    p->srcPos.x * from_size, p->srcPos.y};
     struct cudart_copy_end to = {(CUarray)p->dstArray, p->dstPtr.ptr, p->dstPtr.pitch, p->dstPos.x * to_size,
                                  p->dstPos.y};
-    /* An extent is in elements as soon as an array takes part. */
+    /* If an array takes part, the extent is in elements. */
     *out = (CUDA_MEMCPY3D){.WidthInBytes = p->extent.width * (p->srcArray ? from_size : to_size),
                            .Height = p->extent.height,
                            .Depth = p->extent.depth,

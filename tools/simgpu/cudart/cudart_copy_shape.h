@@ -1,5 +1,5 @@
-/* cudart_copy_shape: puts the runtime's descriptions of a copy into the driver's. Pure, except that it asks
- * the driver for the element size of an array. Used by both compilations of cudart_copy.c and by
+/* cudart_copy_shape: translates the runtime's descriptions of a copy into the driver's. Pure, except that it
+ * asks the driver for the element size of an array. Used by both compilations of cudart_copy.c and by
  * cudart_graph.c.
  */
 #ifndef SIMGPU_CUDART_COPY_SHAPE_H
@@ -7,7 +7,7 @@
 
 #include "tools/simgpu/cudart/cudart_runtime.h"
 
-/* One end of a copy of rows: an array, or memory of a pitch. */
+/* Source or destination of a 2-D copy: an array, or memory with a pitch. */
 struct cudart_copy_end {
     CUarray array;      /* or NULL */
     const void *memory; /* if array is NULL */
@@ -15,7 +15,7 @@ struct cudart_copy_end {
     size_t x, y; /* offset in bytes and rows, for an array */
 };
 
-/* cudaErrorInvalidMemcpyDirection for a kind that there is not. */
+/* Returns cudaErrorInvalidMemcpyDirection for an unknown kind. */
 CUresult cudart_copy_shape_check(enum cudaMemcpyKind kind);
 CUresult cudart_copy_shape_2d(CUDA_MEMCPY2D *out, struct cudart_copy_end to, struct cudart_copy_end from,
                               size_t width, size_t height, enum cudaMemcpyKind kind);

@@ -89,7 +89,7 @@ cudaError_t cudaDeviceGetP2PAttribute(int *value, enum cudaDeviceP2PAttr attribu
             ?: DRV(cuDeviceGetP2PAttribute)(value, (CUdevice_P2PAttribute)attribute, a, b));
 }
 
-/* Peer access is between contexts: the peer's primary context is made for it, as in the real runtime. */
+/* Peer access is between contexts, so that the peer's primary context is made, as in the real runtime. */
 cudaError_t cudaDeviceEnablePeerAccess(int peer, unsigned int flags)
 {
     CUcontext context;
@@ -109,7 +109,7 @@ cudaError_t cudaChooseDevice(int *device, const struct cudaDeviceProp *wanted)
     int count;
     cudaError_t error = cudaGetDeviceCount(&count);
     if (!error)
-        *device = 0; /* the cards differ only in size */
+        *device = 0; /* any device will do: the cards differ only in size */
     return error;
 }
 

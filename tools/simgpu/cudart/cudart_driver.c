@@ -1,5 +1,5 @@
-/* cudart_driver: finds the driver and all its entry points, once in a process. Must never use another way to
- * the driver than the real runtime does, because that way is what gpucap intercepts. Owns one pthread_once_t.
+/* cudart_driver: finds the driver and all its entry points, once per process. Must find them only as the real
+ * runtime does, because that is what gpucap intercepts. Owns one pthread_once_t.
  */
 #include "tools/simgpu/cudart/cudart_runtime.h"
 
@@ -15,7 +15,7 @@ static CUresult load_result;
 static int driver_version;
 static void *library;
 
-/* Stands for an entry point that this driver does not have; the caller's arguments do not matter. */
+/* Called instead of an entry point that the driver lacks. Ignores the caller's arguments. */
 static CUresult missing(void)
 {
     return (CUresult)cudaErrorCallRequiresNewerDriver;
@@ -65,7 +65,7 @@ static void load(void)
 CUresult cudart_load(void)
 {
     pthread_once(&once, load);
-    /* cuInit is cheap when it was done before, and knows whether this is a forked child. */
+    /* A repeated cuInit is cheap, and fails in a forked child. */
     return load_result ? load_result : DRV(cuInit)(0);
 }
 

@@ -1,5 +1,5 @@
-/* cudart_entrypoint: hands out the driver's entry points. The look-up is the driver's own, so that an
- * interposer sees it. Compiled twice (cudart_runtime.h): "default" means the default stream that the program
+/* cudart_entrypoint: cudaGetDriverEntryPoint. Asks the driver's cuGetProcAddress, so that an interposer sees
+ * the lookup. Compiled twice (cudart_runtime.h): cudaEnableDefault means the default stream that the program
  * was compiled for. No lock.
  */
 #include "tools/simgpu/cudart/cudart_runtime.h"
@@ -23,7 +23,7 @@ cudaError_t cudaGetDriverEntryPointByVersion(const char *symbol, void **function
         result = DRV(cuGetProcAddress)(symbol, function, (int)version, flags ? flags : DEFAULT_FLAGS, &found);
     if (status)
         *status = (enum cudaDriverEntryPointQueryResult)found;
-    /* That there is none is an answer, not an error. */
+    /* "Not found" is reported in the status, not as an error. */
     return cudart_end(result == CUDA_ERROR_NOT_FOUND ? cudaSuccess : (int)result);
 }
 

@@ -14,7 +14,7 @@ cudaError_t cudart_end(int result)
     return (cudaError_t)result;
 }
 
-/* Without a driver these too say so, every time, as the real ones do. */
+/* Without a driver these return its error on every call, as the real ones do. */
 cudaError_t cudaGetLastError(void)
 {
     cudaError_t error = last_error;

@@ -1,5 +1,4 @@
-/* cudart_function: attributes of registered kernels and how many of their blocks fit. No lock.
- */
+/* cudart_function: attributes and occupancy of registered kernels. No lock. */
 #include "tools/simgpu/cudart/cudart_registry.h"
 
 #include <string.h>
@@ -17,7 +16,7 @@ static CUresult attributes(struct cudaFuncAttributes *out, const void *function)
     CUresult result = cudart_registry_function(function, &f);
     if (result)
         return result;
-    memset(out, 0, sizeof *out);
+    memset(out, 0, sizeof(*out));
     result = ask(f, CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK, &out->maxThreadsPerBlock)
                  ?: ask(f, CU_FUNC_ATTRIBUTE_NUM_REGS, &out->numRegs)
                  ?: ask(f, CU_FUNC_ATTRIBUTE_PTX_VERSION, &out->ptxVersion)
@@ -47,7 +46,7 @@ cudaError_t cudaFuncSetAttribute(const void *function, enum cudaFuncAttribute at
 cudaError_t cudaFuncSetCacheConfig(const void *function, enum cudaFuncCache config)
 {
     CUfunction f;
-    (void)config; /* a preference; there is no cache */
+    (void)config; /* a hint: simgpu has no cache */
     return CUDART_IN_CONTEXT(cudart_registry_function(function, &f));
 }
 

@@ -1,5 +1,4 @@
-/* cudart_graph: building, asking and ending graphs; what takes no stream. No lock.
- */
+/* cudart_graph: builds, queries and destroys graphs: the functions without a stream. No lock. */
 #include "tools/simgpu/cudart/cudart_copy_shape.h"
 
 _Static_assert(sizeof(struct cudaMemsetParams) == sizeof(CUDA_MEMSET_NODE_PARAMS), "one layout for both");

@@ -19,7 +19,7 @@ cudaError_t cudaIpcOpenMemHandle(void **out, cudaIpcMemHandle_t handle, unsigned
     CUipcMemHandle native;
     if (!out)
         return cudart_end(cudaErrorInvalidValue);
-    memcpy(&native, &handle, sizeof native);
+    memcpy(&native, &handle, sizeof(native));
     cudaError_t error = CUDART_IN_CONTEXT(DRV(cuIpcOpenMemHandle)(&address, native, flags));
     if (!error)
         *out = cudart_pointer(address);
@@ -39,6 +39,6 @@ cudaError_t cudaIpcGetEventHandle(cudaIpcEventHandle_t *handle, cudaEvent_t even
 cudaError_t cudaIpcOpenEventHandle(cudaEvent_t *event, cudaIpcEventHandle_t handle)
 {
     CUipcEventHandle native;
-    memcpy(&native, &handle, sizeof native);
+    memcpy(&native, &handle, sizeof(native));
     return CUDART_IN_CONTEXT(DRV(cuIpcOpenEventHandle)(event, native));
 }

@@ -20,7 +20,7 @@ static CUresult launch(const void *function, dim3 grid, dim3 block, void **args,
         return result;
     result = DRV(cuLaunchKernel)((CUfunction)kernel, grid.x, grid.y, grid.z, block.x, block.y, block.z,
                                  (unsigned)shared_bytes, stream, args, NULL);
-    /* The runtime has a code of its own for a grid or block that cannot be. */
+    /* The runtime has a code of its own for an invalid grid or block. */
     return result == CUDA_ERROR_INVALID_VALUE ? (CUresult)cudaErrorInvalidConfiguration : result;
 }
 
@@ -46,7 +46,7 @@ cudaError_t cudaLaunchCooperativeKernel(const void *function, dim3 grid, dim3 bl
                                                                    (unsigned)shared_bytes, stream, args));
 }
 
-/* Launch attributes are hints for hardware that is not there. */
+/* Launch attributes are ignored: they are hints for hardware. */
 cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t *config, const void *function, void **args)
 {
     if (!config)

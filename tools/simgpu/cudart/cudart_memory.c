@@ -1,11 +1,10 @@
-/* cudart_memory: cudaMalloc and its relatives that are not ordered by a stream. No lock: the driver has the
- * state.
- */
+/* cudart_memory: cudaMalloc and the other allocations that are not stream-ordered. No lock: the driver has
+ * the state. */
 #include "tools/simgpu/cudart/cudart_runtime.h"
 
 #include <string.h>
 
-/* Sizes of 0 are a success without memory here, though the driver refuses them. */
+/* A size of 0 is a success without memory, although the driver refuses it. */
 cudaError_t cudaMalloc(void **out, size_t size)
 {
     CUdeviceptr address = 0;
@@ -21,7 +20,7 @@ cudaError_t cudaFree(void *p)
     return CUDART_IN_CONTEXT(p ? DRV(cuMemFree)(cudart_address(p)) : CUDA_SUCCESS);
 }
 
-/* Element size 4: the pitch that the runtime asks for does not depend on the type. */
+/* The runtime always asks the driver for a pitch for elements of 4 bytes. */
 static CUresult pitched(CUdeviceptr *address, size_t *pitch, size_t width, size_t height)
 {
     const unsigned element = 4;

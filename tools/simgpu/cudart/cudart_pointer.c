@@ -1,6 +1,5 @@
-/* cudart_pointer: what the runtime says about an address. Memory that CUDA does not know is
- * cudaMemoryTypeUnregistered, and no error. No lock.
- */
+/* cudart_pointer: cudaPointerGetAttributes. Memory that CUDA does not know is cudaMemoryTypeUnregistered,
+ * which is no error. No lock. */
 #include "tools/simgpu/cudart/cudart_runtime.h"
 
 #include <string.h>
@@ -22,7 +21,7 @@ static CUresult ask(struct facts *facts, CUdeviceptr address)
     };
     void *data[] = {&facts->type, &facts->managed, &facts->device, &facts->device_address,
                     &facts->host_address};
-    return DRV(cuPointerGetAttributes)(sizeof data / sizeof *data, attributes, data, address);
+    return DRV(cuPointerGetAttributes)(sizeof(data) / sizeof(*data), attributes, data, address);
 }
 
 static enum cudaMemoryType type_of(const struct facts *facts)
@@ -42,7 +41,7 @@ cudaError_t cudaPointerGetAttributes(struct cudaPointerAttributes *out, const vo
     cudaError_t error = CUDART_IN_CONTEXT(ask(&facts, cudart_address(p)));
     if (error)
         return error;
-    memset(out, 0, sizeof *out);
+    memset(out, 0, sizeof(*out));
     out->type = type_of(&facts);
     if (out->type == cudaMemoryTypeUnregistered) {
         out->device = cudaInvalidDeviceId;

@@ -1,6 +1,5 @@
-/* cudart_pool: memory pools, the part that is not ordered by a stream. The runtime's descriptions have the
- * driver's layout, which is asserted here. No lock.
- */
+/* cudart_pool: memory pools: the functions without a stream. The runtime's structures have the driver's
+ * layout, which is asserted here. No lock. */
 #include "tools/simgpu/cudart/cudart_runtime.h"
 
 _Static_assert(sizeof(struct cudaMemPoolProps) == sizeof(CUmemPoolProps), "one layout for both");

@@ -1,5 +1,4 @@
-/* cudart_pool_async: allocation in the order of a stream. Compiled twice (cudart_runtime.h). No lock.
- */
+/* cudart_pool_async: stream-ordered allocation. Compiled twice (cudart_runtime.h). No lock. */
 #include "tools/simgpu/cudart/cudart_runtime.h"
 
 static cudaError_t hand_out(void **out, CUdeviceptr address, cudaError_t error)

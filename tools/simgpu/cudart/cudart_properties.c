@@ -1,5 +1,5 @@
-/* cudart_properties: cudaGetDeviceProperties, made of the driver's attributes (properties.def). An attribute
- * that the driver does not know stays 0. No lock.
+/* cudart_properties: cudaGetDeviceProperties, made of the driver's attributes (properties.def). A field whose
+ * attribute the driver does not know is 0. No lock.
  */
 #include "tools/simgpu/cudart/cudart_runtime.h"
 
@@ -23,12 +23,12 @@ static CUresult fill(struct cudaDeviceProp *out, int device)
     CUresult result = cudart_device_handle(device, &handle);
     if (result)
         return result;
-    memset(out, 0, sizeof *out);
-    result = DRV(cuDeviceGetName)(out->name, (int)sizeof out->name, handle);
+    memset(out, 0, sizeof(*out));
+    result = DRV(cuDeviceGetName)(out->name, (int)sizeof(out->name), handle);
     if (!result)
         result = DRV(cuDeviceTotalMem)(&out->totalGlobalMem, handle);
     if (!result && !DRV(cuDeviceGetUuid)(&uuid, handle))
-        memcpy(out->uuid.bytes, uuid.bytes, sizeof out->uuid.bytes);
+        memcpy(out->uuid.bytes, uuid.bytes, sizeof(out->uuid.bytes));
     fill_attributes(out, handle);
     return result;
 }

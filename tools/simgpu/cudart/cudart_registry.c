@@ -1,5 +1,5 @@
-/* cudart_registry: see cudart_registry.h. Owns registry_lock, which guards the list and is held while a
- * kernel is first loaded.
+/* cudart_registry: the kernels that a program registers. See cudart_registry.h. Owns registry_lock, which
+ * guards the list and is held while a kernel is first loaded.
  */
 #include "tools/simgpu/cudart/cudart_registry.h"
 
@@ -13,7 +13,7 @@
 #define MAX_PARAMETERS 64
 
 struct binary {
-    void *image; /* what nvcc embedded; its contents are machine code and never read */
+    void *image; /* embedded by nvcc: machine code, which is never read */
     struct binary *next;
     struct kernel *kernels;
 };
@@ -21,7 +21,7 @@ struct binary {
 struct kernel {
     const void *host_function;
     char *name;
-    CUlibrary library; /* made at the first use */
+    CUlibrary library; /* made at first use */
     CUkernel kernel;
     struct kernel *next;
 };
@@ -44,7 +44,7 @@ cudaError_t __cudaGetKernel(cudaKernel_t *out, const void *host_function);
 
 void **__cudaRegisterFatBinary(void *image)
 {
-    struct binary *binary = calloc(1, sizeof *binary);
+    struct binary *binary = calloc(1, sizeof(*binary));
     if (!binary)
         return NULL;
     binary->image = image;
@@ -65,11 +65,11 @@ void __cudaRegisterFunction(void **handle, const char *host_function, char *devi
 {
     (void)device_function, (void)thread_limit, (void)tid, (void)bid, (void)block, (void)grid, (void)warp;
     struct binary *binary = (struct binary *)handle;
-    struct kernel *kernel = calloc(1, sizeof *kernel);
+    struct kernel *kernel = calloc(1, sizeof(*kernel));
     if (kernel)
         kernel->name = strdup(name);
     if (!binary || !kernel || !kernel->name) {
-        free(kernel); /* a launch will say that it does not know the function */
+        free(kernel); /* a launch will fail with cudaErrorInvalidDeviceFunction */
         return;
     }
     kernel->host_function = host_function;
@@ -79,7 +79,7 @@ void __cudaRegisterFunction(void **handle, const char *host_function, char *devi
     pthread_mutex_unlock(&registry_lock);
 }
 
-/* Variables of a device image have no memory here; nothing looks them up. */
+/* Device variables have no memory in simgpu; nothing looks them up. */
 void __cudaRegisterVar(void **handle, char *host, char *device, const char *name, int ext, size_t size,
                        int constant, int global)
 {
@@ -108,7 +108,7 @@ static void free_kernels(struct kernel *kernel)
     while (kernel) {
         struct kernel *next = kernel->next;
         if (kernel->library)
-            DRV(cuLibraryUnload)(kernel->library); /* at exit the driver may be gone: then it says so */
+            DRV(cuLibraryUnload)(kernel->library); /* at exit this may fail because the driver is shut down */
         free(kernel->name);
         free(kernel);
         kernel = next;
@@ -146,12 +146,11 @@ static struct kernel *find(const void *host_function)
 static void *program_symbol(const char *prefix, const char *name)
 {
     char symbol[512];
-    int length = snprintf(symbol, sizeof symbol, "%s%s", prefix, name);
-    return length > 0 && (size_t)length < sizeof symbol ? dlsym(RTLD_DEFAULT, symbol) : NULL;
+    int length = snprintf(symbol, sizeof(symbol), "%s%s", prefix, name);
+    return length > 0 && (size_t)length < sizeof(symbol) ? dlsym(RTLD_DEFAULT, symbol) : NULL;
 }
 
-/* The PTX that a compiler would have made for this kernel, as far as the simulated driver reads it. Free it.
- */
+/* Writes the part of a kernel's PTX that simgpu reads. The caller frees it. */
 static char *make_ptx(const char *name)
 {
     const unsigned *sizes = program_symbol("simgpu_params_", name);
@@ -211,7 +210,7 @@ CUresult cudart_registry_function(const void *host_function, CUfunction *out)
     return cudart_registry_kernel(host_function, &kernel) ?: DRV(cuKernelGetFunction)(out, kernel);
 }
 
-/* The handle is our own, so that asking for it does not need the driver. */
+/* The handle is our own structure, so that this needs no driver. */
 cudaError_t __cudaGetKernel(cudaKernel_t *out, const void *host_function)
 {
     if (!out)

@@ -1,10 +1,10 @@
 /* cudart_runtime: what the files of the simulated CUDA runtime share: the driver's entry points, the calling
- * thread's state and the shape of every entry point.
+ * thread's context and error, and the form of every entry point.
  *
- * The driver is reached as the real runtime reaches it: one dlopen("libcuda.so.1"), one
- * dlsym("cuGetProcAddress_v2"), everything else through that pointer. A file whose functions take a stream is
- * compiled twice, the second time with CUDA_API_PER_THREAD_DEFAULT_STREAM: the header then gives its
- * functions their _ptsz and _ptds names, and DRV() the driver's forms for per-thread default streams.
+ * It finds the driver as the real runtime does: one dlopen("libcuda.so.1"), one dlsym("cuGetProcAddress_v2"),
+ * everything else through that function. A file whose functions take a stream is compiled twice, the second
+ * time with CUDA_API_PER_THREAD_DEFAULT_STREAM: cuda_runtime_api.h then gives its functions their _ptsz and
+ * _ptds names, and DRV() selects the driver's forms for per-thread default streams.
  */
 #ifndef SIMGPU_CUDART_RUNTIME_H
 #define SIMGPU_CUDART_RUNTIME_H
@@ -26,7 +26,7 @@ struct cudart_driver {
 #undef DRIVER_PT
 };
 
-/* [0] with the legacy default stream, [1] with per-thread ones. An entry point that the driver lacks answers
+/* [0] is for the legacy default stream, [1] for per-thread ones. An entry point that the driver lacks returns
  * cudaErrorCallRequiresNewerDriver. Written once, by cudart_load(). */
 extern struct cudart_driver cudart_driver[2];
 
@@ -36,27 +36,27 @@ extern struct cudart_driver cudart_driver[2];
 #define DRV(name) (cudart_driver[0].name)
 #endif
 
-/* Loads and initializes the driver, once: CUDA_SUCCESS, cudaErrorInsufficientDriver, or what cuInit said. */
+/* Loads and initializes the driver, once. Returns CUDA_SUCCESS, cudaErrorInsufficientDriver, or the error of
+ * cuInit. */
 CUresult cudart_load(void);
-/* The driver's version, or 0 without a driver. */
+/* Returns the driver's version, or 0 without a driver. */
 int cudart_driver_version(void);
 
-/* Makes sure that the calling thread has a context: its current one, or else the primary one of its device.
- */
+/* Ensures that the calling thread has a context: its current one, else its device's primary one. */
 CUresult cudart_enter(void);
-/* The primary context of a device, retained once. Needs cudart_load(). */
+/* Finds the primary context of a device, which it retains once. Needs cudart_load(). */
 CUresult cudart_primary(int device, CUcontext *out);
-/* The device that the calling thread uses, without making a context. */
+/* Finds the device that the calling thread uses, without making a context. */
 CUresult cudart_device(int *device);
-/* The driver's handle of a device, or cudaErrorInvalidDevice. Needs cudart_load(). */
+/* Finds the driver's handle of a device, or returns cudaErrorInvalidDevice. Needs cudart_load(). */
 CUresult cudart_device_handle(int device, CUdevice *out);
 
-/* Ends every entry point: keeps an error for cudaGetLastError() of this thread and returns it. The codes of
- * the driver and of the runtime are the same numbers. */
+/* Every entry point ends with this: stores an error for cudaGetLastError() of this thread and returns the
+ * code. The driver and the runtime use the same numbers. */
 cudaError_t cudart_end(int result);
 
-/* An entry point that works in a context, or that needs the driver alone. The call is evaluated only if it
- * can work. */
+/* The body of an entry point that needs a context, or only the driver. The call is evaluated only if there is
+ * one. */
 #define CUDART_IN_CONTEXT(call)  cudart_end((int)cudart_enter() ?: (int)(call))
 #define CUDART_WITH_DRIVER(call) cudart_end((int)cudart_load() ?: (int)(call))
 

@@ -1,4 +1,4 @@
-/* cudart_stream: making and ending streams and events, and what takes no stream. No lock.
+/* cudart_stream: creates and destroys streams and events, and the event functions without a stream. No lock.
  */
 #include "tools/simgpu/cudart/cudart_runtime.h"
 
@@ -59,7 +59,7 @@ cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t start, cudaEvent_t end)
     return CUDART_IN_CONTEXT(DRV(cuEventElapsedTime)(ms, start, end));
 }
 
-/* There is no profiler to switch. */
+/* simgpu has no profiler. */
 cudaError_t cudaProfilerStart(void)
 {
     return CUDART_IN_CONTEXT(CUDA_SUCCESS);

@@ -1,6 +1,5 @@
-/* cudart_stream_order: work and questions in the order of a stream: waiting, events, host functions. Compiled
- * twice (cudart_runtime.h). No lock.
- */
+/* cudart_stream_order: functions that take a stream: waits, queries, events, host functions. Compiled twice
+ * (cudart_runtime.h). No lock. */
 #include "tools/simgpu/cudart/cudart_runtime.h"
 
 cudaError_t cudaStreamQuery(cudaStream_t stream)
@@ -18,7 +17,7 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
     return CUDART_IN_CONTEXT(DRV(cuStreamWaitEvent)(stream, event, flags));
 }
 
-/* The callback gets the driver's code, which is the same number. */
+/* The callback gets the driver's error code, which is the same number. */
 cudaError_t cudaStreamAddCallback(cudaStream_t stream, cudaStreamCallback_t callback, void *data,
                                   unsigned int flags)
 {

@@ -1,4 +1,4 @@
-/* sim_alloc_calls: cuMemAlloc and its kin. See sim_alloc_calls.h. */
+/* sim_alloc_calls: cuMemAlloc, its variants and cuMemFree. See sim_alloc_calls.h. */
 #include "tools/simgpu/engine/sim_alloc_calls.h"
 
 #include "tools/simgpu/engine/sim_alloc.h"
@@ -14,7 +14,7 @@
 
 #define PITCH_ALIGNMENT 512u
 
-/* In the driver's order: the context, the capture, then the arguments. A call that fails leaves 0 in *out. */
+/* Checks in the driver's order: context, capture, arguments. A call that fails leaves 0 in *out. */
 static CUresult alloc_kind(CUdeviceptr *out, size_t size, enum sim_block_kind kind, unsigned int flags)
 {
     struct CUctx_st *context;
@@ -68,8 +68,8 @@ CUresult sim_alloc_managed(CUdeviceptr *out, size_t size, unsigned int flags)
     return alloc_kind(out, size, BLOCK_MANAGED, flags);
 }
 
-/* Finds what cuMemFree may free (nothing: it was a graph's, and is freed), and withdraws it, so that a second
- * free of it fails while the first still waits. */
+/* Finds the block that cuMemFree may free and withdraws it, so that a second free of it fails while the first
+ * still waits. Memory of a graph is freed here: *out is then NULL. */
 static CUresult claim(CUdeviceptr address, struct sim_block **out)
 {
     struct sim_block *block = sim_block_find(address);
@@ -97,7 +97,7 @@ CUresult sim_alloc_free(CUdeviceptr address)
     sim_lock_take();
     result = sim_context_current(&context);
     if (result == CUDA_ERROR_INVALID_CONTEXT)
-        result = CUDA_SUCCESS; /* none is needed: the block knows its own (measured) */
+        result = CUDA_SUCCESS; /* no current context is needed: the block knows its context (measured) */
     if (result == CUDA_SUCCESS)
         result = sim_capture_check_unsafe();
     if (result == CUDA_SUCCESS && address != 0)
@@ -144,7 +144,7 @@ CUresult sim_alloc_range(CUdeviceptr *base, size_t *size, CUdeviceptr address)
     if (result == CUDA_SUCCESS) {
         block = sim_block_find(address);
         if (!block || (block->kind == BLOCK_MAPPED &&
-                       !block->flags)) /* mapped, but no access yet: 500 too (measured) */
+                       !block->flags)) /* mapped without access: also 500, NOT_FOUND (measured) */
             result = CUDA_ERROR_NOT_FOUND;
         if (result == CUDA_SUCCESS && base)
             *base = block->range.start;

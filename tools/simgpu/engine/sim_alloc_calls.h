@@ -1,5 +1,5 @@
-/* sim_alloc_calls: cuMemAlloc and its kin. A free waits for all work of the context (measured). They take the
- * engine's lock.
+/* sim_alloc_calls: cuMemAlloc, its variants, cuMemFree and cuMemGetInfo. A free waits for all work of the
+ * context (measured). The functions take the engine's lock.
  */
 #ifndef SIMGPU_ALLOC_CALLS_H
 #define SIMGPU_ALLOC_CALLS_H
@@ -13,7 +13,7 @@ CUresult sim_alloc_free(CUdeviceptr address);
 CUresult sim_alloc_info(size_t *free_bytes, size_t *total_bytes);
 CUresult sim_alloc_range(CUdeviceptr *base, size_t *size, CUdeviceptr address);
 
-/* Frees whatever memory a context still owns; its work is done; lock held. */
+/* Frees the memory that a context still owns. Its work is done; the caller holds the lock. */
 void sim_alloc_end_context(struct CUctx_st *context);
 
 #endif

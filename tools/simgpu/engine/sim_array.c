@@ -10,7 +10,7 @@
 #include <stdlib.h>
 
 struct CUmipmappedArray_st {
-    struct sim_link link; /* in context->arrays, as a CUarray's: told apart by the object's kind */
+    struct sim_link link; /* in context->arrays, among CUarrays: the object's kind tells which it is */
     struct sim_block *memory;
     unsigned int count;
     struct CUarray_st *levels;
@@ -40,7 +40,7 @@ static size_t at_least_one(size_t value)
     return value ? value : 1;
 }
 
-/* Sets the shape; the bytes of it, or 0 when the description is not good. */
+/* Sets the array's shape from its description. Returns its size in bytes, or 0 for an invalid description. */
 static uint64_t shape(struct CUarray_st *array, const CUDA_ARRAY3D_DESCRIPTOR *desc)
 {
     uint64_t element = (uint64_t)format_bytes(desc->Format) * desc->NumChannels, bytes;
@@ -117,16 +117,16 @@ static void free_array(struct CUarray_st *array)
 CUresult sim_array_destroy(CUarray array)
 {
     CUresult result =
-        CUDA_ERROR_CONTEXT_IS_DESTROYED; /* what the driver says of a handle that is gone (measured) */
+        CUDA_ERROR_CONTEXT_IS_DESTROYED; /* the driver's answer for a destroyed array (measured) */
 
     sim_lock_take();
     if (sim_object_is(array, OBJECT_ARRAY) && !array->memory) {
-        result = CUDA_SUCCESS; /* a level of a mipmapped array: goes with the whole (measured) */
+        result = CUDA_SUCCESS; /* a level of a mipmapped array: it is destroyed with that array (measured) */
     } else if (sim_object_is(array, OBJECT_ARRAY)) {
         struct CUctx_st *context = array->memory->context;
 
         sim_stream_wait_context(context);
-        if (sim_object_is(array, OBJECT_ARRAY)) /* no other thread came first while we waited */
+        if (sim_object_is(array, OBJECT_ARRAY)) /* no other thread has destroyed it while we waited */
             free_array(array);
         result = CUDA_SUCCESS;
     }
@@ -149,7 +149,7 @@ CUresult sim_array_descriptor(CUDA_ARRAY3D_DESCRIPTOR *out, CUarray array)
     return result;
 }
 
-/* ---- mipmapped ---- */
+/* ---- mipmapped arrays ---- */
 
 static void free_mipmap(struct CUmipmappedArray_st *mipmap)
 {
@@ -170,7 +170,7 @@ static size_t halved(size_t size, unsigned int level)
     return size ? at_least_one(size >> level) : 0;
 }
 
-/* Shapes all levels, one behind the other; the bytes of all, or 0. */
+/* Sets the shapes of all levels, which lie one after the other. Returns the bytes of all, or 0 on error. */
 static uint64_t shape_levels(struct CUmipmappedArray_st *mipmap, const CUDA_ARRAY3D_DESCRIPTOR *desc)
 {
     uint64_t total = 0, bytes;
@@ -183,7 +183,7 @@ static uint64_t shape_levels(struct CUmipmappedArray_st *mipmap, const CUDA_ARRA
         level.Height = halved(desc->Height, i);
         level.Depth = halved(desc->Depth, i);
         bytes = shape(&mipmap->levels[i], &level);
-        mipmap->levels[i].start = total; /* moved to where the memory is once there is some */
+        mipmap->levels[i].start = total; /* an offset until the memory is allocated, then its address */
         if (bytes == 0 || __builtin_add_overflow(total, bytes, &total))
             return 0;
     }

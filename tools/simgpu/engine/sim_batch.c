@@ -1,4 +1,4 @@
-/* sim_batch: several writes and waits of values in memory. See sim_batch.h. */
+/* sim_batch: several writes of and waits for values in memory, as one piece of work. See sim_batch.h. */
 #include "tools/simgpu/engine/sim_batch.h"
 
 #include "tools/simgpu/engine/sim_block.h"
@@ -7,9 +7,9 @@
 
 #include <stdlib.h>
 
-#define BATCH_MAX 256 /* as the driver has it */
+#define BATCH_MAX 256 /* the driver's limit */
 
-/* False: there is no such operation. */
+/* Translates one operation. Returns false for an unknown one. */
 static bool read_step(const CUstreamBatchMemOpParams *from, struct sim_work_step *step)
 {
     switch (from->operation) {
@@ -31,14 +31,14 @@ static bool read_step(const CUstreamBatchMemOpParams *from, struct sim_work_step
         return true;
     case CU_STREAM_MEM_OP_BARRIER:
     case CU_STREAM_MEM_OP_FLUSH_REMOTE_WRITES:
-        step->kind = WORK_NOTHING; /* every step is behind the one before */
+        step->kind = WORK_NOTHING; /* a barrier adds nothing: steps run in order anyway */
         return true;
     default:
         return false;
     }
 }
 
-/* Lock held. */
+/* Is the address aligned and in memory of the program? Lock held. */
 static bool is_good(const struct sim_work_step *step)
 {
     const size_t width = step->value.wide ? sizeof(uint64_t) : sizeof(uint32_t);

@@ -70,7 +70,7 @@ bool sim_block_covers(uint64_t address, uint64_t size)
 {
     uint64_t inside;
 
-    for (;;) { /* memory stitched from several mappings is one range to a copy */
+    for (;;) { /* a copy may cross mappings that lie side by side */
         struct sim_block *block = sim_block_find(address);
 
         if (!block || (block->kind == BLOCK_MAPPED && !block->flags))

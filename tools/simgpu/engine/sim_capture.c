@@ -1,4 +1,4 @@
-/* sim_capture: streams that write down their work in a graph instead of running it. See sim_capture.h. */
+/* sim_capture: streams that record their work in a graph instead of running it. See sim_capture.h. */
 #include "tools/simgpu/engine/sim_capture.h"
 
 #include "tools/simgpu/engine/sim_graph_memory.h"
@@ -10,7 +10,7 @@ struct sim_capture {
     struct sim_link link; /* in captures */
     uint64_t id;
     CUstreamCaptureMode mode;
-    uint64_t thread; /* that began it */
+    uint64_t thread; /* the thread that began it */
     struct CUstream_st *origin;
     struct CUgraph_st *graph;
     bool into_users_graph; /* cuStreamBeginCaptureToGraph: the graph is not ours to delete */
@@ -39,8 +39,8 @@ static struct sim_capture *find(uint64_t id)
 
 /* ---- what a capture forbids ---- */
 
-/* Does this capture forbid this thread a call that is unsafe in a capture?
- * (cuThreadExchangeStreamCaptureMode) */
+/* Does this capture forbid unsafe calls of this thread? That depends on the thread's mode
+ * (cuThreadExchangeStreamCaptureMode). */
 static bool forbids_unsafe(const struct sim_capture *capture)
 {
     if (thread_mode == CU_STREAM_CAPTURE_MODE_RELAXED)
@@ -117,7 +117,7 @@ void sim_capture_invalidate(struct CUstream_st *stream)
         stream->capture->invalid = true;
 }
 
-/* ---- writing down ---- */
+/* ---- recording work ---- */
 
 static CUgraphNodeType type_of(const struct sim_work *work)
 {
@@ -297,7 +297,7 @@ fail:
     return CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-/* Has all that other streams captured flown back into the stream where it began? */
+/* Has the origin stream of the capture waited for all that other streams captured? */
 static bool joined(struct sim_capture *capture)
 {
     struct sim_link *streams = &capture->origin->context->streams, *at;
@@ -337,7 +337,7 @@ CUresult sim_capture_finish(struct CUstream_st *stream, CUgraph *out)
     return result;
 }
 
-/* ---- questions ---- */
+/* ---- status ---- */
 
 CUstreamCaptureStatus sim_capture_look(const struct CUstream_st *stream, cuuint64_t *id, CUgraph *graph)
 {

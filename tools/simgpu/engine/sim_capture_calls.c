@@ -1,4 +1,4 @@
-/* sim_capture_calls: what the driver's entry points ask of captures. See sim_capture_calls.h. */
+/* sim_capture_calls: the driver's entry points for stream capture. See sim_capture_calls.h. */
 #include "tools/simgpu/engine/sim_capture_calls.h"
 
 #include "tools/simgpu/engine/sim_capture.h"

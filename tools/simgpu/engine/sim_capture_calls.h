@@ -1,4 +1,4 @@
-/* sim_capture_calls: what the driver's entry points ask of captures. They take the engine's lock. */
+/* sim_capture_calls: the driver's entry points for stream capture. They take the engine's lock. */
 #ifndef SIMGPU_CAPTURE_CALLS_H
 #define SIMGPU_CAPTURE_CALLS_H
 

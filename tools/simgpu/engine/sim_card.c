@@ -1,5 +1,5 @@
-/* sim_card: see sim_card.h. What each living process holds on each card; the sums are made from the slots
- * when asked for, so that there is no total that a killed process could leave wrong.
+/* sim_card: what each living process holds on each card. See sim_card.h. Sums are computed from the slots on
+ * each call, so that there is no stored total that a killed process could leave wrong.
  *
  * Owns one process-local lock (state.lock, guards all of state) that is taken before the shared one of
  * sim_card_file. Neither is held across anything that blocks, except while the file is first opened.
@@ -16,11 +16,12 @@
 static struct {
     pthread_mutex_t lock;
     bool fork_handled;
-    _Atomic pid_t owner; /* who opened: a child sees its parent's id here until it forgets */
+    _Atomic pid_t
+        owner; /* the process that opened; in a forked child the parent's id until sim_card_forget() */
     bool open;
     struct sim_card_spec spec; /* stays valid after closing, as sim_card_info() hands out pointers into it */
     struct sim_card_file file;
-    uint64_t most[CARD_MAX_DEVICES]; /* that this process ever had of a card */
+    uint64_t most[CARD_MAX_DEVICES]; /* highest use of a card by this process */
 } state = {.lock = PTHREAD_MUTEX_INITIALIZER, .file = CARD_FILE_CLOSED};
 
 static void before_fork(void)
@@ -33,7 +34,7 @@ static void after_fork(void)
     pthread_mutex_unlock(&state.lock);
 }
 
-/* The slot is the parent's. In the only thread of a child. */
+/* Runs in the only thread of a forked child, whose slot is the parent's. */
 static void forget(void)
 {
     sim_card_file_forget(&state.file);
@@ -53,7 +54,7 @@ void sim_card_forget(void)
 {
     if (!state.owner || state.owner == getpid())
         return;
-    pthread_mutex_init(&state.lock, NULL); /* a thread that is not here may hold it */
+    pthread_mutex_init(&state.lock, NULL); /* a thread of the parent may have held it */
     forget();
 }
 
@@ -88,7 +89,7 @@ static int open_locked(void)
     }
     if (!text || !*text)
         text = CARD_SPEC_DEFAULT;
-    if (sim_card_spec_parse(text, &state.spec, why, sizeof why)) {
+    if (sim_card_spec_parse(text, &state.spec, why, sizeof(why))) {
         fprintf(stderr, "simgpu: GPUCAP_SIM: %s; expected for example 2x16G or 24G,8G;ctx=64M\n", why);
         return -EINVAL;
     }
@@ -114,7 +115,7 @@ int sim_card_open(void)
     return err;
 }
 
-/* dlclose() gives the slot back; at exit, threads that still run find the cards closed. */
+/* Runs at dlclose() and at exit: releases the slot. Threads that still run then find the cards closed. */
 __attribute__((destructor)) static void close_cards(void)
 {
     pthread_mutex_lock(&state.lock);
@@ -140,7 +141,7 @@ static int begin(int card)
     if (card < 0 || card >= state.spec.count)
         return -ENODEV;
     pthread_mutex_lock(&state.lock);
-    /* A child of a raw clone() comes here without having forgotten. */
+    /* A child of a raw clone() gets here without a call of sim_card_forget(). */
     int err = state.open && state.owner == getpid() ? sim_card_file_lock(&state.file) : -ENODEV;
     if (err)
         pthread_mutex_unlock(&state.lock);
@@ -159,7 +160,7 @@ static uint64_t sum_slots(int card)
     for (int i = 0; i < sim_card_file_slots(&state.file); i++) {
         const struct sim_card_slot *slot = &state.file.shared->slot[i];
         if (slot->pid && __builtin_add_overflow(sum, slot->bytes[card], &sum))
-            return UINT64_MAX; /* only a damaged file can do this: count the card as full */
+            return UINT64_MAX; /* overflow, which only a damaged file can cause: count the card as full */
     }
     return sum;
 }

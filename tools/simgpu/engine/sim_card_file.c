@@ -1,6 +1,6 @@
 /* sim_card_file: see sim_card_file.h. Owns the robust mutex inside the file and the byte locks on it:
  * byte 0 is held while the file is opened and made, byte 1 + i for as long as slot i has a living owner.
- * Must never trust what it finds in a file that no living process vouches for: such a file is made new.
+ * Never trusts the contents of a file that no living process has open: it makes such a file new.
  */
 #include "tools/simgpu/engine/sim_card_file.h"
 
@@ -21,9 +21,9 @@
 #define FILE_PREFIX       "simgpu-"
 #define OPEN_BYTE         0
 #define SLOT_BYTE(slot)   (1 + (slot))
-#define OPEN_TRIES        100    /* times that the file may be unlinked under our hands */
-#define LOCK_YIELDS       20     /* the shared lock is held for microseconds: first only let others run */
-#define LOCK_NAP_NS       50000L /* then sleep */
+#define OPEN_TRIES        100    /* how often another process may unlink the file while we open it */
+#define LOCK_YIELDS       20     /* the shared lock is held for microseconds: yield at first */
+#define LOCK_NAP_NS       50000L /* then sleep this long between tries */
 
 static struct flock byte_lock(off_t start, off_t count)
 {
@@ -33,7 +33,7 @@ static struct flock byte_lock(off_t start, off_t count)
 static bool anyone_holds(int fd, off_t start, off_t count)
 {
     struct flock lock = byte_lock(start, count);
-    /* An error reads as "held": then nobody's memory is taken for free. */
+    /* An error counts as "held", so that memory in use is never taken for free. */
     return fcntl(fd, F_OFD_GETLK, &lock) || lock.l_type != F_UNLCK;
 }
 
@@ -46,7 +46,8 @@ static int check_ours(int fd, struct stat *st)
     return 0;
 }
 
-/* Opens the file and waits for the opening byte. 0 with the descriptor in file->opening. */
+/* Opens the file and waits for the lock on byte 0. Returns 0 with the descriptor in file->opening, or a
+ * negative errno. */
 static int open_alone(struct sim_card_file *file)
 {
     for (int i = 0; i < OPEN_TRIES; i++) {
@@ -91,7 +92,7 @@ static int make_lock(pthread_mutex_t *lock)
 static int make_room(int fd, off_t size)
 {
     const off_t wanted = sizeof(struct sim_card_shared);
-    /* A process that is just ending may still map a file of the right size: never shorten that one. */
+    /* A process that is just ending may still have a file of the right size mapped, so never shorten that. */
     if (size > wanted && ftruncate(fd, wanted))
         return -errno;
     return -posix_fallocate(fd, 0, wanted);
@@ -99,12 +100,12 @@ static int make_room(int fd, off_t size)
 
 static int make_header(struct sim_card_shared *shared, uint64_t spec_hash)
 {
-    memset(shared, 0, sizeof *shared);
+    memset(shared, 0, sizeof(*shared));
     int err = make_lock(&shared->lock);
     if (err)
         return err;
     shared->version = CARD_FILE_VERSION;
-    shared->size = sizeof *shared;
+    shared->size = sizeof(*shared);
     shared->spec_hash = spec_hash;
     shared->magic = CARD_FILE_MAGIC;
     return 0;
@@ -113,7 +114,7 @@ static int make_header(struct sim_card_shared *shared, uint64_t spec_hash)
 static bool header_fits(const struct sim_card_shared *shared, uint64_t spec_hash)
 {
     return shared->magic == CARD_FILE_MAGIC && shared->version == CARD_FILE_VERSION &&
-           shared->size == sizeof *shared && shared->spec_hash == spec_hash;
+           shared->size == sizeof(*shared) && shared->spec_hash == spec_hash;
 }
 
 static int map_shared(struct sim_card_file *file, uint64_t spec_hash)
@@ -130,17 +131,17 @@ static int map_shared(struct sim_card_file *file, uint64_t spec_hash)
     if (err)
         return err;
 
-    struct sim_card_shared *shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    struct sim_card_shared *shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     if (shared == MAP_FAILED)
         return -errno;
-    if (madvise(shared, sizeof *shared, MADV_DONTFORK))
+    if (madvise(shared, sizeof(*shared), MADV_DONTFORK))
         err = -errno;
     else if (!in_use)
         err = make_header(shared, spec_hash);
     else if (!header_fits(shared, spec_hash))
         err = -EBADMSG;
     if (err)
-        munmap(shared, sizeof *shared);
+        munmap(shared, sizeof(*shared));
     else
         file->shared = shared;
     return err;
@@ -163,7 +164,7 @@ static int claim_slot(struct sim_card_file *file)
     int err = sim_card_file_lock(file);
     if (err)
         return err;
-    /* Empty slots first: one system call for each new process, not one for each process before it. */
+    /* Try empty slots first: that is one system call, instead of one for each earlier process. */
     for (int i = 0; i < CARD_SLOTS && file->slot < 0; i++) {
         if (file->shared->slot[i].pid == 0)
             take_slot(file, i);
@@ -184,8 +185,8 @@ static void stop_opening(struct sim_card_file *file)
     close(fd);
 }
 
-/* Takes a file away that no living process uses. Whoever waits to open it sees then that it has no name any
- * more. */
+/* Removes a file that no living process uses. A process that waits to open it then sees that the file has no
+ * name any more and starts over. */
 static void remove_if_unused(struct sim_card_file *file, const char *path)
 {
     struct stat st;
@@ -194,27 +195,27 @@ static void remove_if_unused(struct sim_card_file *file, const char *path)
     if (fd < 0)
         return;
     file->opening = fd;
-    /* Not worth waiting for: someone who opens it now will be the last one out himself. With the lock in
-     * hand, a file that still has a name is the one that the path leads to. */
+    /* Do not wait for the lock: a process that has the file open now removes it later itself. While we hold
+     * the lock, a file that still has a name is the one that the path leads to. */
     if (!check_ours(fd, &st) && !fcntl(fd, F_OFD_SETLK, &lock) && !fstat(fd, &st) && st.st_nlink > 0 &&
         !anyone_holds(fd, SLOT_BYTE(0), CARD_SLOTS))
         unlink(path);
     stop_opening(file);
 }
 
-/* Killed processes cannot clean up after themselves; who makes a new machine does it for them. */
+/* Removes the files of killed processes. Called by the process that makes a new machine. */
 static void remove_leftovers(struct sim_card_file *file)
 {
-    char prefix[48], path[sizeof DIRECTORY + NAME_MAX + 1];
+    char prefix[48], path[sizeof(DIRECTORY) + NAME_MAX + 1];
     struct dirent *entry;
     DIR *directory = opendir(DIRECTORY);
     if (!directory)
         return;
-    snprintf(prefix, sizeof prefix, FILE_PREFIX "%u-", (unsigned)geteuid());
+    snprintf(prefix, sizeof(prefix), FILE_PREFIX "%u-", (unsigned)geteuid());
     while ((entry = readdir(directory))) {
         if (strncmp(entry->d_name, prefix, strlen(prefix)))
             continue;
-        snprintf(path, sizeof path, DIRECTORY "/%s", entry->d_name);
+        snprintf(path, sizeof(path), DIRECTORY "/%s", entry->d_name);
         remove_if_unused(file, path);
     }
     closedir(directory);
@@ -224,7 +225,7 @@ int sim_card_file_open(struct sim_card_file *file, const char *machine, const st
 {
     uint64_t hash = sim_card_spec_hash(spec);
     *file = (struct sim_card_file)CARD_FILE_CLOSED;
-    snprintf(file->path, sizeof file->path, DIRECTORY "/" FILE_PREFIX "%u-%.*s-%016llx", (unsigned)geteuid(),
+    snprintf(file->path, sizeof(file->path), DIRECTORY "/" FILE_PREFIX "%u-%.*s-%016llx", (unsigned)geteuid(),
              CARD_MACHINE_NAME, machine, (unsigned long long)hash);
 
     int err = open_alone(file);
@@ -233,7 +234,7 @@ int sim_card_file_open(struct sim_card_file *file, const char *machine, const st
     err = map_shared(file, hash);
     if (!err)
         err = claim_slot(file);
-    bool first = !err && sim_card_file_slots(file) == 1; /* we hold the lock under which the file is opened */
+    bool first = !err && sim_card_file_slots(file) == 1; /* no race: we hold the lock of byte 0 */
     stop_opening(file);
     if (err)
         sim_card_file_close(file);
@@ -250,7 +251,7 @@ void sim_card_file_close(struct sim_card_file *file)
         sim_card_file_unlock(file);
     }
     if (file->shared)
-        munmap(file->shared, sizeof *file->shared);
+        munmap(file->shared, sizeof(*file->shared));
     if (claimed)
         remove_if_unused(file, file->path);
     *file = (struct sim_card_file)CARD_FILE_CLOSED;
@@ -258,7 +259,7 @@ void sim_card_file_close(struct sim_card_file *file)
 
 void sim_card_file_forget(struct sim_card_file *file)
 {
-    /* The mapping was not inherited; another one may live at its address by now. */
+    /* Do not unmap: the mapping was not inherited, and its address may be in use for another one. */
     if (file->opening >= 0)
         close(file->opening);
     *file = (struct sim_card_file)CARD_FILE_CLOSED;
@@ -266,9 +267,9 @@ void sim_card_file_forget(struct sim_card_file *file)
 
 int sim_card_file_lock(struct sim_card_file *file)
 {
-    /* Nobody sleeps in the lock itself: a waiter that is killed right after it was woken takes the wake-up of
-     * all other waiters to its grave, because the kernel passes it on only if nobody has taken the lock
-     * meanwhile. */
+    /* Do not block in the mutex. If a waiter is killed right after it was woken, its wake-up is lost: the
+     * kernel passes it on only if no thread has taken the mutex meanwhile, and the other waiters then sleep
+     * forever. */
     const struct timespec nap = {.tv_nsec = LOCK_NAP_NS};
     pthread_mutex_t *lock = &file->shared->lock;
     int err;

@@ -1,9 +1,9 @@
 /* sim_card_file: the file in /dev/shm that the processes of one simulated machine share, and the slot that
  * this process owns in it. Used by sim_card.c only.
  *
- * A slot is owned by a lock on one byte of the file, taken on an open file description that nothing but the
- * mapping of the file keeps alive. Such a lock ends with the process (and with nothing earlier: no close() in
- * the program can reach it), and MADV_DONTFORK keeps it from living on in a forked child.
+ * A process owns a slot by a lock on one byte of the file. Only the mapping keeps the lock's open file
+ * description alive, so the lock ends exactly when the process ends: the program has no descriptor to close,
+ * and MADV_DONTFORK keeps forked children from inheriting the mapping.
  */
 #ifndef SIMGPU_CARD_FILE_H
 #define SIMGPU_CARD_FILE_H
@@ -17,7 +17,7 @@
 #define CARD_MACHINE_NAME 64
 
 struct sim_card_slot {
-    int64_t pid;                         /* 0: never used or given back */
+    int64_t pid;                         /* 0: the slot is free */
     uint64_t bytes[CARD_MAX_DEVICES];    /* what the process holds; meaningful only while its lock is held */
     uint64_t contexts[CARD_MAX_DEVICES]; /* that it has: NVML lists it, even if they take no memory */
 };
@@ -40,8 +40,7 @@ struct sim_card_file {
     ino_t ino;
     struct sim_card_shared *shared; /* this mapping also holds the slot's lock */
     int slot;
-    int opening; /* the descriptor in use while the file is opened or asked, else -1: a forked child closes it
-                  */
+    int opening; /* descriptor in use during an operation on the file, else -1; a forked child closes it */
 };
 
 #define CARD_FILE_CLOSED                                                                                     \
@@ -49,21 +48,22 @@ struct sim_card_file {
         .slot = -1, .opening = -1                                                                            \
     }
 
-/* Maps the file (made new when nobody uses it) and claims a slot: 0 or -errno, and then nothing is held. The
- * first one also removes the files that killed processes left. */
+/* Maps the file, or makes a new one if no living process uses it, and claims a slot. Returns 0, or a negative
+ * errno and holds nothing. The first process of a machine also removes the files that killed processes left.
+ */
 int sim_card_file_open(struct sim_card_file *file, const char *machine, const struct sim_card_spec *spec);
-/* Gives the slot back, and removes the file when nobody else uses it. */
+/* Releases the slot, and removes the file if no other process uses it. */
 void sim_card_file_close(struct sim_card_file *file);
-/* In a forked child: drops what was inherited and leaves the parent's slot alone. */
+/* Call in a forked child: drops what it inherited without touching the parent's slot. */
 void sim_card_file_forget(struct sim_card_file *file);
 
-/* The shared lock: 0 or -errno. */
+/* Takes the shared lock. Returns 0 or a negative errno. */
 int sim_card_file_lock(struct sim_card_file *file);
 void sim_card_file_unlock(struct sim_card_file *file);
-/* How many slots are worth a look. Needs the shared lock. */
+/* Returns the number of slots that were ever used. The caller holds the shared lock. */
 int sim_card_file_slots(const struct sim_card_file *file);
 
-/* Zeroes the slots of dead processes. Needs the shared lock. */
+/* Zeroes the slots of dead processes. The caller holds the shared lock. */
 void sim_card_file_reap(struct sim_card_file *file);
 
 #endif

@@ -1,5 +1,5 @@
-/* sim_card_spec: reads GPUCAP_SIM (grammar in sim_card_spec.h). Pure, no lock. The text may be hostile: every
- * number is checked before it is used, and nothing is read past the terminating zero.
+/* sim_card_spec: reads GPUCAP_SIM (grammar in sim_card_spec.h). Pure, no lock. The text may be anything:
+ * every number is checked before it is used, and nothing is read past the terminating zero.
  */
 #include "tools/simgpu/engine/sim_card_spec.h"
 
@@ -17,7 +17,7 @@ struct reader {
 
 static int refuse(struct reader *r, const char *reason)
 {
-    const int shown = 24; /* enough of the text to find the place, however long it is */
+    const int shown = 24; /* characters of the text in the message */
     snprintf(r->why, r->why_size, "%s at \"%.*s\"", reason, shown, r->at);
     return -EINVAL;
 }
@@ -66,11 +66,11 @@ static bool read_size(struct reader *r, uint64_t *out)
 
 static void name_card(struct sim_card_info *card, int index)
 {
-    /* "simgpu" or "simmig" in ASCII, then the bits of a random-style UUID; the index is the last byte. */
+    /* "simgpu" or "simmig" in ASCII, then the version bits of a random UUID; the last byte is the index. */
     static const uint8_t gpu[16] = {'s', 'i', 'm', 'g', 'p', 'u', 0x40, 0, 0x80};
     static const uint8_t mig[16] = {'s', 'i', 'm', 'm', 'i', 'g', 0x40, 0, 0x80};
-    memcpy(card->gpu_uuid, gpu, sizeof card->gpu_uuid);
-    memcpy(card->uuid, card->mig ? mig : gpu, sizeof card->uuid);
+    memcpy(card->gpu_uuid, gpu, sizeof(card->gpu_uuid));
+    memcpy(card->uuid, card->mig ? mig : gpu, sizeof(card->uuid));
     card->gpu_uuid[15] = card->uuid[15] = (uint8_t)index;
 }
 
@@ -85,9 +85,9 @@ void sim_card_spec_uuid_text(const struct sim_card_info *card, char out[CARD_UUI
 static bool read_mig(struct reader *r)
 {
     static const char suffix[] = "/mig";
-    if (strncasecmp(r->at, suffix, sizeof suffix - 1))
+    if (strncasecmp(r->at, suffix, sizeof(suffix) - 1))
         return false;
-    r->at += sizeof suffix - 1;
+    r->at += sizeof(suffix) - 1;
     return true;
 }
 
@@ -139,9 +139,9 @@ static int read_cards(struct reader *r, struct sim_card_spec *spec)
 static int read_setting(struct reader *r, uint64_t *context_bytes)
 {
     static const char key[] = "ctx=";
-    if (strncmp(r->at, key, sizeof key - 1))
+    if (strncmp(r->at, key, sizeof(key) - 1))
         return refuse(r, "the only setting is ctx=SIZE");
-    r->at += sizeof key - 1;
+    r->at += sizeof(key) - 1;
     const char *start = r->at;
     if (!read_size(r, context_bytes) || *context_bytes > CARD_MAX_CAPACITY) {
         r->at = start;

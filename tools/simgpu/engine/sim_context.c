@@ -1,4 +1,4 @@
-/* sim_context: which contexts there are, and which one is current to a thread. See sim_context.h. */
+/* sim_context: the list of contexts, and which one is current to a thread. See sim_context.h. */
 #include "tools/simgpu/engine/sim_context.h"
 
 #include "tools/simgpu/engine/sim_lock.h"
@@ -7,7 +7,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define STACK_DEPTH 64 /* contexts pushed by one thread; the driver has no such limit, programs use two */
+/* Contexts pushed by one thread. The driver has no such limit, but programs use two. */
+#define STACK_DEPTH 64
 
 static struct sim_link all = {&all, &all};
 static _Thread_local struct CUctx_st *stack[STACK_DEPTH];
@@ -45,8 +46,8 @@ bool sim_context_is_valid(CUcontext context)
     return sim_object_is(context, OBJECT_CONTEXT) && context->alive;
 }
 
-/* A real driver may crash where a context comes into use while it is being destroyed: here it always ends the
- * program. With the lock. */
+/* A real driver may crash if a context is used while it is destroyed. simgpu always aborts, so that a test
+ * finds it. Lock held. */
 void sim_context_must_stay(CUcontext context)
 {
     for (struct sim_link *at = all.next; at != &all; at = at->next) {

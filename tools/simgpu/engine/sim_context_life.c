@@ -1,5 +1,4 @@
-/* sim_context_life: contexts, primary and made: how they begin, end and are set up. See sim_context_life.h.
- */
+/* sim_context_life: creates, destroys and configures contexts. See sim_context_life.h. */
 #include "tools/simgpu/engine/sim_context_life.h"
 
 #include "tools/simgpu/engine/sim_alloc_calls.h"
@@ -21,7 +20,7 @@
 
 static uint64_t last_id;
 
-/* What an H200 answers before anyone sets a limit. */
+/* The limits of a fresh context on an H200 (measured). */
 static const size_t default_limits[CU_LIMIT_MAX] = {
     [CU_LIMIT_STACK_SIZE] = LOCAL_FIRST,
     [CU_LIMIT_PRINTF_FIFO_SIZE] = 7340032,
@@ -31,7 +30,7 @@ static const size_t default_limits[CU_LIMIT_MAX] = {
     [CU_LIMIT_MAX_L2_FETCH_GRANULARITY] = 64,
 };
 
-/* NULL stands for the current one. A green one stays one. */
+/* Finds a context by its handle; NULL is the current one, which may be green. Lock held. */
 static CUresult resolve(CUcontext context, struct CUctx_st **out)
 {
     if (!context)
@@ -40,7 +39,7 @@ static CUresult resolve(CUcontext context, struct CUctx_st **out)
     return sim_context_is_valid(context) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
 }
 
-/* ---- life ---- */
+/* ---- creating ---- */
 
 static struct CUctx_st *new_context(CUdevice ordinal)
 {
@@ -59,7 +58,7 @@ static struct CUctx_st *new_context(CUdevice ordinal)
     return context;
 }
 
-/* Charges the card and makes what every context has. */
+/* Charges the card for a context and gives it its initial state. */
 static CUresult begin(struct CUctx_st *context, unsigned int flags)
 {
     int card = sim_device_get(context->device)->card;
@@ -124,7 +123,7 @@ void sim_context_end_green(struct CUctx_st *context)
     context->legacy = NULL;
 }
 
-/* With their primary context. */
+/* Ends the green contexts of a primary context. */
 static void end_greens(struct CUctx_st *primary)
 {
     struct sim_link *at;
@@ -137,10 +136,10 @@ static void end_greens(struct CUctx_st *primary)
     }
 }
 
-/* ---- the end of a context ---- */
+/* ---- destroying ---- */
 
-/* Waits for its work and gives back all that it owns; memory by handle (cuMemCreate) belongs to no context.
- */
+/* Waits for the context's work and frees all that it owns. Memory of cuMemCreate belongs to no context and
+ * stays. */
 static void end(struct CUctx_st *context)
 {
     context->alive = false;
@@ -184,7 +183,7 @@ CUresult sim_context_create(CUcontext *out, unsigned int flags, CUdevice ordinal
     return result;
 }
 
-/* With the lock. */
+/* Ends a context of cuCtxCreate. Lock held. */
 static void end_made(struct CUctx_st *context)
 {
     sim_object_remove(context);
@@ -225,7 +224,7 @@ CUresult sim_context_attach(CUcontext *out, unsigned int flags)
     return result;
 }
 
-/* Only of the current one; the primary one it leaves as it is (measured). */
+/* Works only on the current context, and does nothing to a primary one (measured). */
 CUresult sim_context_detach(CUcontext context)
 {
     struct CUctx_st *current;
@@ -241,64 +240,94 @@ CUresult sim_context_detach(CUcontext context)
     return result;
 }
 
-/* ---- questions and settings ---- */
+/* ---- attributes ---- */
 
-CUresult sim_context_device(CUdevice *out, CUcontext context)
+/* Copies a context found by its handle (NULL: the current one, which may be green), for its fields. */
+static CUresult look(CUcontext context, struct CUctx_st *out)
 {
     struct CUctx_st *found;
     CUresult result;
 
-    if (!out)
-        return CUDA_ERROR_INVALID_VALUE;
     sim_lock_take();
     result = resolve(context, &found);
     if (result == CUDA_SUCCESS)
-        *out = found->device;
+        *out = *found;
     sim_lock_drop();
+    return result;
+}
+
+/* The same for the current context, or the primary context of a green one. */
+static CUresult look_at_current(struct CUctx_st *out)
+{
+    struct CUctx_st *found;
+    CUresult result;
+
+    sim_lock_take();
+    result = sim_context_current(&found);
+    if (result == CUDA_SUCCESS)
+        *out = *found;
+    sim_lock_drop();
+    return result;
+}
+
+CUresult sim_context_device(CUdevice *out, CUcontext context)
+{
+    struct CUctx_st seen;
+    CUresult result = out ? look(context, &seen) : CUDA_ERROR_INVALID_VALUE;
+
+    if (result == CUDA_SUCCESS)
+        *out = seen.device;
     return result;
 }
 
 CUresult sim_context_id(CUcontext context, unsigned long long *out)
 {
-    struct CUctx_st *found;
-    CUresult result;
+    struct CUctx_st seen;
+    CUresult result = out ? look(context, &seen) : CUDA_ERROR_INVALID_VALUE;
 
-    if (!out)
-        return CUDA_ERROR_INVALID_VALUE;
-    sim_lock_take();
-    result = resolve(context, &found);
     if (result == CUDA_SUCCESS)
-        *out = found->id;
-    sim_lock_drop();
+        *out = seen.id;
     return result;
 }
 
 CUresult sim_context_api_version(CUcontext context, unsigned int *out)
 {
-    struct CUctx_st *found;
-    CUresult result;
+    struct CUctx_st seen;
 
     if (!out)
         return CUDA_ERROR_INVALID_VALUE;
-    sim_lock_take();
-    result = resolve(context, &found);
-    sim_lock_drop();
     *out = API_VERSION;
-    return result;
+    return look(context, &seen);
 }
 
 CUresult sim_context_get_flags(unsigned int *out)
 {
-    struct CUctx_st *context;
-    CUresult result;
+    struct CUctx_st seen;
+    CUresult result = out ? look_at_current(&seen) : CUDA_ERROR_INVALID_VALUE;
 
-    if (!out)
-        return CUDA_ERROR_INVALID_VALUE;
-    sim_lock_take();
-    result = sim_context_current(&context);
     if (result == CUDA_SUCCESS)
-        *out = context->flags;
-    sim_lock_drop();
+        *out = seen.flags;
+    return result;
+}
+
+CUresult sim_context_get_limit(size_t *out, CUlimit limit)
+{
+    struct CUctx_st seen;
+    CUresult result =
+        out && (unsigned int)limit < CU_LIMIT_MAX ? look_at_current(&seen) : CUDA_ERROR_INVALID_VALUE;
+
+    if (result == CUDA_SUCCESS)
+        *out = seen.limits[limit];
+    return result;
+}
+
+CUresult sim_context_get_cache_config(CUfunc_cache *out)
+{
+    struct CUctx_st seen;
+    CUresult result = out ? look_at_current(&seen) : CUDA_ERROR_INVALID_VALUE;
+
+    if (result == CUDA_SUCCESS)
+        *out = seen.cache_config;
     return result;
 }
 
@@ -317,23 +346,6 @@ CUresult sim_context_set_flags(unsigned int flags)
     return result;
 }
 
-CUresult sim_context_get_limit(size_t *out, CUlimit limit)
-{
-    struct CUctx_st *context;
-    CUresult result;
-
-    if (!out)
-        return CUDA_ERROR_INVALID_VALUE;
-    if ((unsigned int)limit >= CU_LIMIT_MAX)
-        return CUDA_ERROR_INVALID_VALUE;
-    sim_lock_take();
-    result = sim_context_current(&context);
-    if (result == CUDA_SUCCESS)
-        *out = context->limits[limit];
-    sim_lock_drop();
-    return result;
-}
-
 CUresult sim_context_set_limit(CUlimit limit, size_t value)
 {
     struct CUctx_st *context;
@@ -347,21 +359,6 @@ CUresult sim_context_set_limit(CUlimit limit, size_t value)
         result = sim_local_grow(context, value);
     if (result == CUDA_SUCCESS)
         context->limits[limit] = value;
-    sim_lock_drop();
-    return result;
-}
-
-CUresult sim_context_get_cache_config(CUfunc_cache *out)
-{
-    struct CUctx_st *context;
-    CUresult result;
-
-    if (!out)
-        return CUDA_ERROR_INVALID_VALUE;
-    sim_lock_take();
-    result = sim_context_current(&context);
-    if (result == CUDA_SUCCESS)
-        *out = context->cache_config;
     sim_lock_drop();
     return result;
 }
@@ -425,7 +422,7 @@ CUresult sim_context_disable_peer(CUcontext peer)
     return change_peer(peer, false);
 }
 
-/* ---- primary ---- */
+/* ---- primary contexts ---- */
 
 static CUresult make_primary(struct sim_device *device, CUdevice ordinal)
 {

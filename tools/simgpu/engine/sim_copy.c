@@ -11,7 +11,7 @@
 
 #include <stdlib.h>
 
-/* One end of a copy, in the words of CUDA_MEMCPY3D. */
+/* One end of a copy: source or destination, with the fields of CUDA_MEMCPY3D. */
 struct end {
     CUmemorytype type;
     uint64_t host, device;
@@ -38,7 +38,7 @@ static bool must_sync(uint64_t address)
 
 /* ---- submitting ---- */
 
-/* Where one end of a copy is, as far as waiting goes. */
+/* Where one end of a copy is: decides whether the call waits. */
 enum place { PLACE_DEVICE, PLACE_PINNED, PLACE_PAGEABLE };
 
 static enum place place_of(uint64_t address)
@@ -50,7 +50,8 @@ static enum place place_of(uint64_t address)
     return block->kind == BLOCK_HOST || block->kind == BLOCK_REGISTERED ? PLACE_PINNED : PLACE_DEVICE;
 }
 
-/* Stages, waits and orders as the driver does for this kind of copy. Takes over the work. Lock held. */
+/* Submits a copy; stages its source and waits for it as the driver does for this kind of copy. Takes
+ * ownership of the work. Lock held. */
 static CUresult submit_copy(struct CUstream_st *stream, struct sim_work *work, enum place to, enum place from,
                             enum sim_copy_wait wait)
 {
@@ -107,7 +108,7 @@ CUresult sim_copy_linear(uint64_t to, enum sim_copy_side to_side, uint64_t from,
 
 /* ---- 2-D and 3-D ---- */
 
-/* Where the end begins and how its rows and slices lie. Lock held. */
+/* Computes the address, pitch and slice size of one end. Lock held. */
 static CUresult resolve(const struct end *end, size_t width, size_t height, size_t depth, uint64_t *start,
                         size_t *pitch, size_t *slice)
 {
@@ -146,7 +147,7 @@ static CUresult resolve(const struct end *end, size_t width, size_t height, size
     return CUDA_SUCCESS;
 }
 
-/* Lock held. */
+/* Makes the work of a 2-D or 3-D copy. Lock held. */
 static CUresult make_work(const struct end *to, const struct end *from, size_t width, size_t height,
                           size_t depth, struct sim_work **out)
 {
@@ -168,7 +169,7 @@ static CUresult make_work(const struct end *to, const struct end *from, size_t w
     return CUDA_SUCCESS;
 }
 
-/* An array is on the device, though it has no address that the program knows. */
+/* An array is on the device, although it is in no published block. */
 static enum place place_of_end(const struct end *end, const void *start)
 {
     return end->type == CU_MEMORYTYPE_ARRAY ? PLACE_DEVICE : place_of((uint64_t)(uintptr_t)start);

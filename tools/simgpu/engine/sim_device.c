@@ -1,4 +1,4 @@
-/* sim_device: the cards that this process may see, in its own order. See sim_device.h. */
+/* sim_device: the devices of this process. See sim_device.h. */
 #include "tools/simgpu/engine/sim_device.h"
 
 #include "tools/simgpu/engine/sim_card_spec.h"
@@ -37,7 +37,7 @@ const struct sim_card_info *sim_device_info(CUdevice ordinal)
     return sim_card_info(devices[ordinal].card);
 }
 
-/* The one card whose UUID begins with this text; -1 when there is none or more than one. */
+/* Returns the only card whose UUID begins with this text, or -1 if there is none or more than one. */
 static int card_by_uuid(const char *text, size_t length)
 {
     char uuid[CARD_UUID_TEXT];

@@ -1,5 +1,5 @@
-/* sim_device_attribute: what a simulated card says about itself; an H200's answers where a program could
- * mind. */
+/* sim_device_attribute: device attributes of a simulated card: an H200's values where a program might depend
+ * on them. See sim_device.h. */
 #include "tools/simgpu/engine/sim_device.h"
 
 #define COMPUTE_MAJOR 9

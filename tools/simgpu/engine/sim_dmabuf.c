@@ -17,17 +17,18 @@
 struct export
 {
     struct export *next;
-    int end; /* hangs up when nobody has the descriptor any more */
+    int end; /* reading end of the pipe: hangs up when the last descriptor is closed */
     size_t count;
     struct sim_phys *held[]; /* the same one may be held several times */
 };
 
-static struct export *exports; /* lock */
+static struct export *exports; /* guarded by the engine's lock */
 static _Atomic bool any;
 
-/* ---- what is behind a range ---- */
+/* ---- the memory of a range ---- */
 
-/* The memory of a block of cuMemAlloc, of a pool, of a graph or of cuMemMap; NULL: a graph has none yet. */
+/* Returns the memory of a block of cuMemAlloc, a pool, a graph or cuMemMap; NULL if a graph has not allocated
+ * it yet. */
 static struct sim_phys *memory_of(struct sim_block *block)
 {
     const struct sim_chunk *chunk;
@@ -45,7 +46,7 @@ static struct sim_phys *memory_of(struct sim_block *block)
     return chunk ? chunk->phys : NULL;
 }
 
-/* The memory of cuMemAlloc or of a pool on the granule, whoever has it (measured); NULL: there is none. */
+/* Returns the memory of cuMemAlloc or of a pool on the granule, of any context (measured), or NULL. */
 static struct sim_phys *on_granule(uint64_t granule)
 {
     struct sim_block *block = sim_block_find(granule);
@@ -58,7 +59,7 @@ static struct sim_phys *on_granule(uint64_t granule)
     return memory_of(block);
 }
 
-/* The memory behind one granule of a range that begins in `first`, or NULL. */
+/* Returns the memory of one granule of a range that begins in the block `first`, or NULL. */
 static struct sim_phys *behind(const struct sim_block *first, uint64_t granule, uint64_t address)
 {
     struct sim_block *block;
@@ -69,7 +70,7 @@ static struct sim_phys *behind(const struct sim_block *first, uint64_t granule, 
     return block && block->kind == BLOCK_MAPPED ? memory_of(block) : NULL;
 }
 
-/* Holds all the memory behind a range. False: there is a hole in it. */
+/* Takes a reference on all memory of a range. Returns false if a part of it has no memory. */
 static bool hold(struct export *export, uint64_t address, uint64_t size)
 {
     const struct sim_block *first = sim_block_find(address);
@@ -128,7 +129,7 @@ CUresult sim_dmabuf_export(void *out, CUdeviceptr address, size_t size, CUmemRan
     sim_lock_take();
     if (!sim_block_find(address) && !sim_block_next(address)) {
         sim_lock_drop();
-        return CUDA_ERROR_INVALID_VALUE; /* before room is made for so many granules */
+        return CUDA_ERROR_INVALID_VALUE; /* checked before allocating an entry per granule */
     }
     export = calloc(1, sizeof(*export) + (size / PHYS_GRANULE + 2) * sizeof(struct sim_phys *));
     if (export) {

@@ -1,4 +1,4 @@
-/* sim_event: a point in one or more streams. See sim_event.h. */
+/* sim_event: events. See sim_event.h. */
 #include "tools/simgpu/engine/sim_event.h"
 
 #include "tools/simgpu/engine/sim_event_share.h"
@@ -11,7 +11,7 @@
 
 #define KNOWN_FLAGS (CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING | CU_EVENT_INTERPROCESS)
 
-/* What it was recorded for. Lock held. */
+/* Resets an event to "not recorded". Lock held. */
 static void forget(struct CUevent_st *event)
 {
     sim_ops_clear(&event->ops);
@@ -29,7 +29,7 @@ static void free_event(struct CUevent_st *event)
     free(event);
 }
 
-/* Lock held. */
+/* Creates an event in the current context. Lock held. */
 static CUresult make_event(CUevent *out, unsigned int flags, struct sim_shared_event *shared)
 {
     struct CUctx_st *context;
@@ -85,7 +85,7 @@ CUresult sim_event_destroy(CUevent event)
     return result;
 }
 
-/* Another process cannot see our ops: the stream itself raises the count that both see. */
+/* Another process cannot see our ops, so work in the stream raises the count that both processes map. */
 static CUresult record_shared(struct CUevent_st *event, struct CUstream_st *stream)
 {
     struct sim_work *work = sim_work_new(WORK_RAISE);
@@ -211,7 +211,7 @@ CUresult sim_event_wait(CUstream handle, CUevent event)
     return result;
 }
 
-/* Streams that are made later wait as well (seen on an H200). */
+/* Makes streams that are created later wait as well (measured, H200). */
 static CUresult add_barrier(struct CUctx_st *context, const struct CUevent_st *event)
 {
     if (!context->barrier && !(context->barrier = calloc(1, sizeof(*context->barrier))))
@@ -234,7 +234,7 @@ void sim_event_end_context(struct CUctx_st *context)
         free_event(LIST_ITEM(context->events.next, struct CUevent_st, link));
 }
 
-/* Lock held. */
+/* Makes all streams of a context wait for an event. Lock held. */
 static CUresult keep_back(struct CUctx_st *context, struct CUevent_st *event)
 {
     struct sim_link *streams = &sim_context_base(context)->streams, *at;
@@ -276,7 +276,7 @@ CUresult sim_event_query(CUevent event)
     else if (event->captured.capture)
         result = sim_capture_check_event(&event->captured);
     else if ((result = sim_capture_check_unsafe()) != CUDA_SUCCESS)
-        ; /* a question about any event ends a capture */
+        ; /* a query of any event invalidates a capture */
     else if (event->shared)
         result = sim_share_is_done(event->shared) ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
     else
@@ -298,7 +298,7 @@ CUresult sim_event_synchronize(CUevent event)
     else if (event->captured.capture)
         result = sim_capture_check_event(&event->captured);
     else if ((result = sim_capture_check_unsafe()) != CUDA_SUCCESS)
-        ; /* and so does waiting for one (seen on an H200) */
+        ; /* so does waiting for one (measured, H200) */
     else if (!sim_ops_copy(&waited,
                            &event->ops)) /* another thread may record or destroy the event meanwhile */
         result = CUDA_ERROR_OUT_OF_MEMORY;
@@ -331,7 +331,7 @@ CUresult sim_event_elapsed(float *milliseconds, CUevent from, CUevent to)
     CUresult result = CUDA_SUCCESS;
 
     if (!milliseconds)
-        return CUDA_ERROR_INVALID_HANDLE; /* this, not INVALID_VALUE (measured) */
+        return CUDA_ERROR_INVALID_HANDLE; /* not INVALID_VALUE (measured) */
     sim_lock_take();
     if (!sim_object_is(from, OBJECT_EVENT) || !sim_object_is(to, OBJECT_EVENT) || !from->recorded ||
         !to->recorded || ((from->flags | to->flags) & CU_EVENT_DISABLE_TIMING))
@@ -344,7 +344,7 @@ CUresult sim_event_elapsed(float *milliseconds, CUevent from, CUevent to)
     return result;
 }
 
-/* ---- of other processes ---- */
+/* ---- events of other processes ---- */
 
 CUresult sim_event_export(CUipcEventHandle *out, CUevent event)
 {

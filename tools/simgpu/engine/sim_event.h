@@ -1,7 +1,7 @@
-/* sim_event: a point in one or more streams that others can wait for and read the time of.
+/* sim_event: events: a point in one or more streams to wait for or to take the time of.
  *
- * An event holds the ops that were unfinished when it was recorded; it needs no work of its own in the
- * stream. Guarded by the engine's lock.
+ * An event holds the ops that were unfinished when it was recorded; it puts no work into the stream. Guarded
+ * by the engine's lock.
  */
 #ifndef SIMGPU_EVENT_H
 #define SIMGPU_EVENT_H
@@ -15,20 +15,23 @@ struct CUevent_st {
     unsigned int flags;
     bool recorded;
     uint64_t record_ns;
-    uint64_t stream; /* that it was recorded in, by id; 0: in all of a context, or in its legacy stream */
+    uint64_t stream; /* id of the stream it was recorded in; 0: all of a context, or its legacy stream */
     struct sim_ops ops;
     struct sim_shared_event *shared; /* CU_EVENT_INTERPROCESS: sim_event_share.h; then .ops is not used */
-    int slot;                        /* of our own arena, or -1 */
+    int slot;                        /* in this process's file of shared events, or -1 */
     struct sim_captured captured;    /* the capture that it was last recorded in, if any */
 };
 
+/* Destroys the events of a context; ends the wait of cuCtxWaitEvent for new streams. Lock held. */
 void sim_event_end_context(struct CUctx_st *context);
-void sim_event_drop_barrier(struct CUctx_st *context); /* of cuCtxWaitEvent; lock held */
+void sim_event_drop_barrier(struct CUctx_st *context);
+
+/* The driver's calls; they take the lock. */
 
 CUresult sim_event_create(CUevent *out, unsigned int flags);
 CUresult sim_event_destroy(CUevent event);
 CUresult sim_event_record(CUevent event, CUstream stream);
-/* Of all streams of a context, those of its green contexts among them; of a green one only of its own. */
+/* For all streams of a context, including those of its green contexts; of a green context, only its own. */
 CUresult sim_event_record_context(CUcontext context, CUevent event);
 CUresult sim_event_wait_context(CUcontext context, CUevent event);
 CUresult sim_event_wait(CUstream stream, CUevent event);

@@ -33,7 +33,7 @@ struct ticket {
 
 _Static_assert(sizeof(struct ticket) == CU_IPC_HANDLE_SIZE, "a ticket fills the handle");
 
-struct arena { /* of another process, mapped */
+struct arena { /* the mapped file of another process */
     struct arena *next;
     ino_t inode;
     struct sim_shared_event *events;
@@ -42,7 +42,7 @@ struct arena { /* of another process, mapped */
 static int own_fd = -1;
 static struct sim_shared_event *own; /* SLOTS of them */
 static bool taken[SLOTS];
-static int next_slot; /* goes round, so that a slot rests as long as possible before it is used again */
+static int next_slot; /* advances cyclically, so that a slot is reused as late as possible */
 static struct arena *arenas;
 
 static bool open_own(void)

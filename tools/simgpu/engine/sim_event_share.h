@@ -1,7 +1,8 @@
-/* sim_event_share: interprocess events: two counts in a file that both processes map.
+/* sim_event_share: interprocess events: two counts, of records made and of records done, in a file that both
+ * processes map.
  *
- * An event is done when as many records are done as were made. A process keeps its own events in one file,
- * and what it has mapped of others until it ends: work that is still queued may look there.
+ * An event is done when the counts are equal. A process keeps its own events in one file. It never unmaps the
+ * files of others, because queued work may still read them.
  */
 #ifndef SIMGPU_EVENT_SHARE_H
 #define SIMGPU_EVENT_SHARE_H
@@ -13,19 +14,19 @@
 
 struct sim_shared_event;
 
-/* With the lock held. */
-struct sim_shared_event *sim_share_new(int *slot); /* NULL: no room */
-void sim_share_drop(int slot);                     /* -1 is allowed: another process's */
+/* Lock held. */
+struct sim_shared_event *sim_share_new(int *slot); /* NULL: all slots are in use */
+void sim_share_drop(int slot);                     /* -1 (an event of another process) does nothing */
 void sim_share_export(CUipcEventHandle *out, int slot);
 
-/* Without it, or with it. */
-uint64_t sim_share_record(struct sim_shared_event *event); /* one more; its number */
+/* These need no lock. */
+uint64_t sim_share_record(struct sim_shared_event *event); /* counts a record; returns its number */
 uint64_t sim_share_recorded(const struct sim_shared_event *event);
-uint64_t sim_share_done_address(struct sim_shared_event *event); /* of the count of records done */
+uint64_t sim_share_done_address(struct sim_shared_event *event); /* address of the count of records done */
 bool sim_share_is_done(const struct sim_shared_event *event);
 void sim_share_wait(const struct sim_shared_event *event);
 
-/* Maps another process's event, until this one ends. Takes the lock. */
+/* Maps an event of another process, for the rest of this process's life. Takes the lock. */
 CUresult sim_share_open(struct sim_shared_event **out, CUipcEventHandle handle);
 
 #endif

@@ -10,7 +10,7 @@
 #define CODE_MAX   999
 #define MS_MAX     10000
 #define SHOWN      60 /* characters of a bad rule in the message */
-#define NTH_DIGITS 18 /* fits 64 bits */
+#define NTH_DIGITS 18 /* a number of so many digits fits into 64 bits */
 
 struct part {
     const char *text;
@@ -33,7 +33,8 @@ static bool is(struct part part, const char *word)
     return part.length == strlen(word) && memcmp(part.text, word, part.length) == 0;
 }
 
-/* Cuts at the first `separator`: the part before goes to *head, the rest stays. False: there is none. */
+/* Splits at the first `separator`: *head gets the part before it, *rest the part behind. Returns false if
+ * there is none. */
 static bool cut(struct part *rest, char separator, struct part *head)
 {
     const char *at = memchr(rest->text, separator, rest->length);

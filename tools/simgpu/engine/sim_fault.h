@@ -9,7 +9,7 @@
  *   what   := CODE (1..999: the call returns it and does nothing)
  *           | "kill" (SIGKILL on entry)
  *           | "kill-after" (SIGKILL when the call has done its work, before it returns)
- *           | "cancel" (pthread_cancel of the calling thread; the call is a place where that takes effect)
+ *           | "cancel" (pthread_cancel of the calling thread; the call is a cancellation point)
  *           | "ms" N (1..10000: the call takes so many milliseconds longer)
  *
  * Blanks around the parts are allowed. The first rule that fits a call decides.
@@ -39,14 +39,15 @@ struct sim_fault_script {
     struct sim_fault_rule rules[FAULT_MAX_RULES];
 };
 
-/* Gives the number of the entry point of that name (not terminated), or -1. */
+/* Returns the number of the entry point of that name (not zero-terminated), or -1. */
 typedef int sim_fault_lookup(const char *name, size_t length);
 
-/* 0; or -EINVAL, and `why` says what is wrong in words. On failure *out is not changed. */
+/* Parses a script. Returns 0, or -EINVAL with the reason in `why` and *out unchanged. */
 int sim_fault_parse(struct sim_fault_script *out, const char *text, sim_fault_lookup *lookup, char *why,
                     size_t why_size);
 
-/* The rule for call number nth of an entry point, which is call number nth_of_all; NULL: none. */
+/* Returns the rule for a call, or NULL. It is call number nth of its entry point and number nth_of_all of
+ * all. */
 const struct sim_fault_rule *sim_fault_match(const struct sim_fault_script *script, int entry, uint64_t nth,
                                              uint64_t nth_of_all);
 

@@ -1,4 +1,4 @@
-/* sim_graph: pieces of work and what they depend on. See sim_graph.h. */
+/* sim_graph: CUDA graphs: nodes of work with dependencies. See sim_graph.h. */
 #include "tools/simgpu/engine/sim_graph.h"
 
 #include "tools/simgpu/engine/sim_lock.h"
@@ -114,7 +114,7 @@ static struct CUgraphNode_st *copy_of(const struct CUgraphNode_st *wanted, struc
 
 static struct CUgraph_st *clone_graph(struct CUgraph_st *graph);
 
-/* Dependencies are filled in afterwards, when every node has its copy. */
+/* Copies a node without its dependencies, which are set when every node has a copy. */
 static bool clone_node(struct CUgraph_st *to, const struct CUgraphNode_st *node)
 {
     struct sim_work *work = node->work ? sim_work_clone(node->work) : NULL;

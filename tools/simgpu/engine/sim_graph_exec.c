@@ -1,5 +1,4 @@
-/* sim_graph_exec: executable graphs: a private copy of a graph, in an order that respects its dependencies.
- * See sim_graph.h. */
+/* sim_graph_exec: executable graphs: a private copy of a graph, sorted by dependencies. See sim_graph.h. */
 #include "tools/simgpu/engine/sim_graph.h"
 
 #include "tools/simgpu/engine/sim_graph_memory.h"
@@ -15,7 +14,7 @@ enum { MARK_NEW, MARK_OPEN, MARK_DONE };
 struct CUgraphExec_st {
     struct CUgraph_st *graph;
     struct sim_nodes order;
-    bool has_memory; /* nodes that allocate or free */
+    bool has_memory; /* has nodes that allocate or free */
     bool auto_free;  /* CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH */
 };
 
@@ -35,7 +34,7 @@ static void count_nodes(struct CUgraph_st *graph, size_t *count)
 
 static bool order_graph(struct CUgraph_st *graph, struct sim_nodes *order);
 
-/* False: the dependencies run in a circle. */
+/* Appends a node to the order, behind all that it depends on. Returns false for a cycle. */
 static bool order_node(struct CUgraphNode_st *node, struct sim_nodes *order)
 {
     size_t i;
@@ -131,7 +130,8 @@ CUresult sim_graph_launch(CUgraphExec exec, CUstream handle)
     sim_lock_take();
     result = sim_object_is(exec, OBJECT_EXEC) ? sim_stream_find(handle, &stream) : CUDA_ERROR_INVALID_VALUE;
     if (result == CUDA_SUCCESS && exec->has_memory)
-        result = stream->capture ? CUDA_ERROR_NOT_SUPPORTED /* no child graph may have such nodes */
+        result = stream->capture ? CUDA_ERROR_NOT_SUPPORTED /* a capture would make it a child graph, which
+                                                               may not have memory nodes */
                                  : sim_graph_memory_back(&exec->order, exec->auto_free);
     for (i = 0; result == CUDA_SUCCESS && i < exec->order.count; i++)
         if (exec->order.items[i]->work)
@@ -169,7 +169,7 @@ CUresult sim_graph_exec_destroy(CUgraphExec exec)
     return result;
 }
 
-/* The new graph must look like the old one; only parameters may differ. */
+/* Do two graphs differ only in the parameters of their nodes? An update may change nothing else. */
 static bool same_shape(const struct sim_nodes *a, const struct sim_nodes *b)
 {
     size_t i;

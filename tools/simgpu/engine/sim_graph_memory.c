@@ -21,7 +21,7 @@ static struct sim_graph_pool *pool_of(const struct sim_graph_memory *memory)
     return &sim_device_get(memory->block->device)->graphs;
 }
 
-/* ---- memory behind addresses ---- */
+/* ---- mapping memory ---- */
 
 static CUresult take(struct sim_graph_memory *memory)
 {
@@ -29,7 +29,7 @@ static CUresult take(struct sim_graph_memory *memory)
     const uint64_t size = memory->block->extent, kept = pool->idle < size ? pool->idle : size;
     CUresult result;
 
-    /* The card's figure never goes down for a moment: somebody may look. */
+    /* Reserved bytes stay charged, so that another process never sees the card's use drop for a moment. */
     result = sim_phys_create_paid(memory->block->device, size, kept, &memory->phys);
     if (result == CUDA_SUCCESS)
         pool->idle -= kept;
@@ -50,7 +50,7 @@ static CUresult take(struct sim_graph_memory *memory)
     return CUDA_SUCCESS;
 }
 
-/* `keep`: the bytes stay reserved. */
+/* Unmaps and frees the memory. With `keep` its bytes stay charged, as reserved for other graphs. */
 static void give(struct sim_graph_memory *memory, bool keep)
 {
     struct sim_graph_pool *pool = pool_of(memory);
@@ -100,7 +100,7 @@ static void hold(struct sim_graph_memory *memory)
     memory->refs++;
 }
 
-/* The end of a graph does not free what it has left allocated, nor stop what still runs. */
+/* Memory that a graph has left allocated, or that work still uses, outlives the graph. */
 static void drop(const struct CUgraphNode_st *node)
 {
     struct sim_graph_memory *memory = node->memory;
@@ -159,7 +159,7 @@ static struct sim_graph_memory *new_memory(const struct CUgraph_st *graph, struc
         sim_va_release(block->range.start, block->extent);
         goto fail;
     }
-    sim_list_remove(&block->link); /* not the context's: the graph keeps it */
+    sim_list_remove(&block->link); /* owned by the graph, not by the context */
     block->graph = memory;
     memory->block = block;
     memory->owner = graph;
@@ -172,7 +172,7 @@ fail:
     return NULL;
 }
 
-/* A free that is surely before, of addresses that are large enough and that no later node has taken. */
+/* Finds addresses, large enough and not taken since, whose free the new node depends on. */
 static struct sim_graph_memory *freed_before(struct CUgraph_st *graph, const struct sim_nodes *after,
                                              CUdevice device, size_t size)
 {
@@ -279,7 +279,7 @@ CUresult sim_graph_memory_back(const struct sim_nodes *order, bool auto_free)
     for (i = 0; i < order->count; i++)
         if (order->items[i]->type == CU_GRAPH_NODE_TYPE_MEM_ALLOC && order->items[i]->memory->live &&
             !auto_free)
-            result = CUDA_ERROR_INVALID_VALUE; /* as the documentation of cuGraphLaunch says */
+            result = CUDA_ERROR_INVALID_VALUE; /* documented at cuGraphLaunch */
     if (result == CUDA_SUCCESS)
         result = back_all(order, fresh);
     if (result == CUDA_ERROR_OUT_OF_MEMORY) {

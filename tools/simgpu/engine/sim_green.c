@@ -13,23 +13,23 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Of an H200, compute capability 9.0. */
+/* Values of an H200, compute capability 9.0. */
 #define MULTIPROCESSORS 132
 #define LEAST_PART      8
-#define LEAST_ALONE     2 /* where multiprocessors need not be scheduled together */
+#define LEAST_ALONE     2 /* smallest part if multiprocessors need not be scheduled together */
 #define RESOURCE_MARK   UINT32_C(0x6d756753)
 
-/* In the padding of a resource, where the driver keeps its own notes too. */
+/* What simgpu stores in the padding of a resource, as the driver does. */
 struct note {
     uint32_t mark;
     int32_t device;
-    uint64_t split; /* which split made it; 0: none, it may be split */
+    uint64_t split; /* id of the split that made it; 0: the whole device, which may be split */
 };
 
 _Static_assert(sizeof(struct note) <= sizeof(((CUdevResource *)0)->_internal_padding), "the note has room");
 
 struct CUdevResourceDesc_st {
-    struct sim_link link; /* never given back: the driver has no call for it */
+    struct sim_link link; /* never freed: the driver has no call for that */
     CUdevResource whole;
 };
 
@@ -57,7 +57,7 @@ static CUdevResource make_resource(CUdevice device, unsigned int count, uint64_t
     return resource;
 }
 
-/* Is it one that the driver has made? */
+/* Checks that simgpu made the resource and reads its note. */
 static CUresult read_note(const CUdevResource *resource, struct note *note)
 {
     memcpy(note, resource->_internal_padding, sizeof(*note));
@@ -122,7 +122,7 @@ CUresult sim_green_resource(CUdevResource *out, CUgreenCtx green, CUdevResourceT
     return result;
 }
 
-/* Multiprocessors of each part. */
+/* Returns the number of multiprocessors in each part of a split. */
 static unsigned int part_size(unsigned int least, unsigned int flags)
 {
     const unsigned int unit =
@@ -208,9 +208,9 @@ static bool is_description(CUdevResourceDesc wanted)
     return false;
 }
 
-/* ---- life ---- */
+/* ---- creating and destroying ---- */
 
-/* Lock held; the primary context is retained for it. */
+/* Makes a green context. The caller holds the lock and has retained the primary context for it. */
 static CUresult make_green(CUgreenCtx *out, const CUdevResource *resource, struct CUctx_st *primary)
 {
     struct CUgreenCtx_st *green = calloc(1, sizeof(*green));
@@ -284,7 +284,7 @@ CUresult sim_green_destroy(CUgreenCtx green)
     return result;
 }
 
-/* ---- questions ---- */
+/* ---- attributes ---- */
 
 CUresult sim_green_context(CUcontext *out, CUgreenCtx green)
 {

@@ -1,9 +1,9 @@
 /* sim_green: green contexts: a part of a card's multiprocessors, with streams of its own, inside a primary
  * context.
  *
- * Only streams, and what waits for them, tell a green context from its primary one (measured on an H200):
- * memory, events and modules belong to the primary context, which a green one retains. Multiprocessors are
- * counted and nothing more: a kernel here has no place. Guarded by the engine's lock.
+ * A green context differs from its primary one only in its streams and in what waits for them (measured,
+ * H200): memory, events and modules belong to the primary context, which a green one retains. simgpu counts
+ * multiprocessors, but does not run kernels on particular ones. Guarded by the engine's lock.
  */
 #ifndef SIMGPU_GREEN_H
 #define SIMGPU_GREEN_H
@@ -21,7 +21,8 @@ CUresult sim_green_describe(CUdevResourceDesc *out, const CUdevResource *resourc
 CUresult sim_green_create(CUgreenCtx *out, CUdevResourceDesc description, CUdevice ordinal,
                           unsigned int flags);
 CUresult sim_green_destroy(CUgreenCtx green);
-CUresult sim_green_context(CUcontext *out, CUgreenCtx green); /* what can be made current */
+CUresult sim_green_context(CUcontext *out,
+                           CUgreenCtx green); /* cuCtxFromGreenCtx: the context that can be made current */
 CUresult sim_green_id(CUgreenCtx green, unsigned long long *out);
 CUresult sim_green_stream_create(CUstream *out, CUgreenCtx green, unsigned int flags, int priority);
 

@@ -56,7 +56,7 @@ CUresult sim_host_alloc(void **out, size_t size, unsigned int flags)
     if (result == CUDA_SUCCESS)
         result = sim_capture_check_unsafe();
     if (result == CUDA_SUCCESS && size == 0) {
-        *out = NULL; /* success, and nothing (measured) */
+        *out = NULL; /* size 0: success without memory (measured) */
     } else if (result == CUDA_SUCCESS) {
         memory = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
         if (memory == MAP_FAILED)
@@ -72,7 +72,7 @@ CUresult sim_host_alloc(void **out, size_t size, unsigned int flags)
     return result;
 }
 
-/* Withdraws the block of that kind that starts there, waits for the work that may use it, and ends it. */
+/* Withdraws the block of that kind at that address, waits for work that may use it, and frees it. */
 static CUresult end(void *address, enum sim_block_kind kind, CUresult unknown)
 {
     struct CUctx_st *context;
@@ -161,7 +161,7 @@ CUresult sim_host_flags(unsigned int *out, void *address)
     if (result == CUDA_SUCCESS && !is_host(block))
         result = CUDA_ERROR_INVALID_VALUE;
     if (result == CUDA_SUCCESS)
-        *out = block->flags | CU_MEMHOSTALLOC_DEVICEMAP; /* with unified addressing all of it is mapped */
+        *out = block->flags | CU_MEMHOSTALLOC_DEVICEMAP; /* unified addressing maps all host memory */
     sim_lock_drop();
     return result;
 }

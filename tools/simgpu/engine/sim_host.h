@@ -1,13 +1,17 @@
-/* sim_host: page-locked memory of the host: allocated by the driver, or the program's own, registered.
+/* sim_host: page-locked host memory: allocated by the driver (cuMemHostAlloc), or registered
+ * (cuMemHostRegister).
  *
- * Host memory takes nothing of a card. Guarded by the engine's lock.
+ * It is charged to no card. Guarded by the engine's lock.
  */
 #ifndef SIMGPU_HOST_H
 #define SIMGPU_HOST_H
 
 #include "tools/simgpu/engine/sim_block.h"
 
-void sim_host_end_block(struct sim_block *block); /* withdrawn; lock held */
+/* Frees or unregisters a withdrawn block. Lock held. */
+void sim_host_end_block(struct sim_block *block);
+
+/* The driver's calls; they take the lock. */
 
 CUresult sim_host_alloc(void **out, size_t size, unsigned int flags);
 CUresult sim_host_free(void *address);

@@ -1,4 +1,4 @@
-/* sim_ipc: memory of one process in another one. See sim_ipc.h. */
+/* sim_ipc: opens memory of one process in another. See sim_ipc.h. */
 #include "tools/simgpu/engine/sim_ipc.h"
 
 #include "tools/simgpu/engine/sim_device.h"
@@ -16,8 +16,8 @@
 
 #define TICKET_MAGIC UINT64_C(0x3169706375706773) /* "sgpucpi1" */
 
-/* What a CUipcMemHandle carries. The whole of the memory that was taken from the card is mapped; a small
- * block shares it with others, as in the driver. */
+/* Contents of a CUipcMemHandle. The importer maps a whole allocation from the card, which a small block
+ * shares with others, as in the driver. */
 struct ticket {
     uint64_t magic;
     int32_t pid;
@@ -26,7 +26,7 @@ struct ticket {
     int32_t reserved;
     uint64_t offset; /* of the mapping in the file */
     uint64_t size;   /* of the mapping */
-    uint64_t inside; /* the block in the mapping */
+    uint64_t inside; /* offset of the block in the mapping */
     uint64_t bytes;  /* of the block */
     uint64_t id;     /* BUFFER_ID in the exporter */
 };
@@ -42,7 +42,7 @@ void sim_ipc_end_block(struct sim_block *block)
     sim_block_delete(block);
 }
 
-/* The memory a block is in, and where in it. */
+/* Returns the memory that holds a block, and the block's offset in it. */
 static const struct sim_phys *memory_of(const struct sim_block *block, uint64_t *inside)
 {
     uint64_t start = block->range.start;
@@ -124,7 +124,7 @@ static CUresult map_ticket(const struct ticket *ticket, struct CUctx_st *context
         goto fail;
     }
     if (sim_phys_read_mark(fd, (off_t)(ticket->offset + ticket->inside)) != ticket->id) {
-        result = CUDA_ERROR_INVALID_VALUE; /* it has freed the block */
+        result = CUDA_ERROR_INVALID_VALUE; /* the exporter has freed the block */
         close(fd);
         goto fail;
     }
@@ -159,7 +159,7 @@ fail:
     return result;
 }
 
-/* The same handle opened twice in a context is one mapping. */
+/* Opening the same handle again in a context gives the same mapping. Returns it, or NULL. */
 static struct sim_block *already_open(struct CUctx_st *context, const struct ticket *ticket)
 {
     struct sim_link *at;

@@ -21,7 +21,7 @@
 struct CUfunc_st {
     struct sim_link link; /* in image->functions */
     struct image *image;
-    simgpu_kernel *run; /* NULL: there is none */
+    simgpu_kernel *run; /* NULL: no host function of that name */
     bool loaded;
     struct sim_ptx_entry entry;
 };
@@ -32,7 +32,7 @@ struct global {
     struct sim_block *block;
 };
 
-/* What a CUmodule and a CUlibrary are. */
+/* A CUmodule or a CUlibrary. */
 struct image {
     struct sim_link link;     /* in context->modules; unused for a library */
     struct CUctx_st *context; /* NULL for a library */
@@ -127,7 +127,7 @@ static CUresult unload(void *handle, enum sim_object_kind kind)
 
         if (image->context)
             sim_stream_wait_context(image->context);
-        if (sim_object_is(handle, kind)) /* no other thread came first while we waited */
+        if (sim_object_is(handle, kind)) /* no other thread has unloaded it while we waited */
             free_image(image);
         result = CUDA_SUCCESS;
     }
@@ -345,7 +345,7 @@ static CUresult make_global(struct image *image, const char *name, struct global
             return result;
         }
         sim_object_remove(
-            global->block); /* the module's, not the program's: no leak of its own, not freed by address */
+            global->block); /* owned by the module: does not count as a leak, cannot be freed by address */
         global->block->kind = BLOCK_GLOBAL;
         sim_list_remove(&global->block->link);
         memcpy(global->name, variable.name, sizeof(global->name));
@@ -379,7 +379,7 @@ CUresult sim_kernel_module_global(CUdeviceptr *address, size_t *size, CUmodule m
     return result;
 }
 
-/* ---- questions ---- */
+/* ---- attributes ---- */
 
 static bool is_function(CUfunction function)
 {
@@ -493,7 +493,8 @@ CUresult sim_kernel_parameter(CUfunction function, size_t index, size_t *offset,
 
 /* ---- launching ---- */
 
-/* The list ends with CU_LAUNCH_PARAM_END; the buffer's size is given by address. */
+/* Reads the `extra` list of a launch, which ends with CU_LAUNCH_PARAM_END. It holds a pointer to the buffer's
+ * size. */
 static bool read_extra(void **extra, const char **buffer, size_t *size)
 {
     *buffer = NULL;
@@ -509,7 +510,7 @@ static bool read_extra(void **extra, const char **buffer, size_t *size)
     return *buffer != NULL;
 }
 
-/* The work's buffer: pointers to the arguments, then the arguments. */
+/* Fills the work's buffer: pointers to the arguments, then the arguments. */
 static CUresult copy_arguments(struct sim_work *work, const struct sim_ptx_entry *entry,
                                const struct sim_kernel_launch *launch)
 {
@@ -543,7 +544,7 @@ static bool good_dims(const struct simgpu_dim *grid, const struct simgpu_dim *bl
            (uint64_t)block->x * block->y * block->z <= THREADS_PER_BLOCK;
 }
 
-/* Lock held. */
+/* Makes the work of a launch. Lock held. */
 static CUresult make_work(const struct sim_kernel_launch *launch, struct sim_work **out)
 {
     struct sim_work *work;

@@ -1,8 +1,9 @@
 /* sim_kernel: modules, libraries and kernels. A kernel's name in PTX is bound to a host function.
  *
- * First the program's own simgpu_kernel_NAME, then the built-in ones (sim_kernel_builtin.c). A function that
- * has neither can be listed, and is NOT_FOUND by name and at a launch. A module belongs to a context, a
- * library to none; a CUkernel can stand for its CUfunction, as in the driver. Guarded by the engine's lock.
+ * That is the program's own simgpu_kernel_NAME or, failing that, a built-in one (sim_kernel_builtin.c). A
+ * kernel that has neither is listed, but a lookup by name and a launch return NOT_FOUND. A module belongs to
+ * a context, a library to none; a CUkernel can be used as a CUfunction, as in the driver. Guarded by the
+ * engine's lock.
  */
 #ifndef SIMGPU_KERNEL_H
 #define SIMGPU_KERNEL_H
@@ -10,15 +11,18 @@
 #include "tools/simgpu/engine/sim_context.h"
 #include "tools/simgpu/engine/sim_work.h"
 
-simgpu_kernel *sim_kernel_builtin(const char *name);   /* NULL: there is none */
-void sim_kernel_end_context(struct CUctx_st *context); /* lock held */
+simgpu_kernel *sim_kernel_builtin(const char *name); /* NULL: no such kernel */
+/* Unloads the modules of a context. Lock held. */
+void sim_kernel_end_context(struct CUctx_st *context);
+
+/* The driver's calls; they take the lock. */
 
 CUresult sim_kernel_load_module(CUmodule *out, const void *image);
 CUresult sim_kernel_unload_module(CUmodule module);
 CUresult sim_kernel_module_function(CUfunction *out, CUmodule module, const char *name);
 CUresult sim_kernel_module_global(CUdeviceptr *address, size_t *size, CUmodule module, const char *name);
 CUresult sim_kernel_module_count(unsigned int *out, CUmodule module);
-/* The first `room` functions of a module, in its order, which may not be loaded yet. */
+/* Lists the first `room` functions of a module, in its order. They need not be loaded yet. */
 CUresult sim_kernel_module_functions(CUfunction *out, unsigned int room, CUmodule module);
 
 CUresult sim_kernel_load_library(CUlibrary *out, const void *image);
@@ -32,8 +36,8 @@ CUresult sim_kernel_attribute(int *out, CUfunction_attribute attribute, CUfuncti
 CUresult sim_kernel_name(const char **out, CUfunction function);
 CUresult sim_kernel_module_of(CUmodule *out, CUfunction function);
 CUresult sim_kernel_parameter(CUfunction function, size_t index, size_t *offset, size_t *size);
-CUresult sim_kernel_check(CUfunction function); /* is it one? */
-/* A function is loaded when it is asked for by name, by cuFuncLoad or by its first launch. */
+CUresult sim_kernel_check(CUfunction function); /* is the handle valid? */
+/* A function is loaded by a lookup by name, by cuFuncLoad or by its first launch. */
 CUresult sim_kernel_is_loaded(CUfunctionLoadingState *out, CUfunction function);
 CUresult sim_kernel_load(CUfunction function);
 
@@ -42,7 +46,7 @@ struct sim_kernel_launch {
     struct simgpu_dim grid, block;
     void **parameters;
     void **extra;
-    bool early; /* may begin before the kernel in front of it has ended (sim_stream_work.h) */
+    bool early; /* may begin before the previous kernel has ended (sim_stream_work.h) */
 };
 CUresult sim_kernel_work(const struct sim_kernel_launch *launch, struct sim_work **out);
 CUresult sim_kernel_launch(const struct sim_kernel_launch *launch, CUstream stream);

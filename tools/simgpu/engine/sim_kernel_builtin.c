@@ -1,8 +1,8 @@
 /* sim_kernel_builtin: kernels that every program may name in its PTX, so that one PTX file runs here and on a
  * real GPU.
  *
- *   spin_ns(u64 ns)                                            busy for that long
- *   spin_flag(u64 address)                                     until the u32 there is not 0
+ *   spin_ns(u64 ns)                                            runs for that long
+ *   spin_flag(u64 address)                                     runs until the u32 there is not 0
  *   fill_u32(u64 address, u32 value, u64 count)
  *   copy_u32(u64 to, u64 from, u64 count)
  *   check_u32(u64 address, u32 expected, u64 count, u64 mismatches)   adds to the u32 at mismatches
@@ -42,7 +42,7 @@ static void spin_ns(void **args, const struct simgpu_dim *grid, const struct sim
     struct timespec left = {.tv_sec = (time_t)(ns / 1000000000u), .tv_nsec = (long)(ns % 1000000000u)};
 
     (void)grid, (void)block;
-    while (nanosleep(&left, &left) != 0) /* a real GPU would not take the host's processors either */
+    while (nanosleep(&left, &left) != 0) /* sleep: a real GPU does not use the host's processors either */
         ;
 }
 

@@ -1,5 +1,4 @@
-/* sim_list: an intrusive doubly linked list. A head is a link that points at itself when the list is empty.
- */
+/* sim_list: an intrusive doubly linked list. The head of an empty list points at itself. */
 #ifndef SIMGPU_LIST_H
 #define SIMGPU_LIST_H
 

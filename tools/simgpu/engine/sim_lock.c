@@ -3,7 +3,7 @@
 
 static pthread_mutex_t engine_lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t progress = PTHREAD_COND_INITIALIZER;
-static int cancel_state; /* of the thread that has the lock, before it took it */
+static int cancel_state; /* what the thread that holds the lock had before taking it */
 
 void sim_lock_take(void)
 {

@@ -1,4 +1,4 @@
-/* sim_nodes: a set of nodes of a graph. Never looks into a node. Guarded by the engine's lock. */
+/* sim_nodes: a set of nodes of a graph. Never reads or owns a node. Guarded by the engine's lock. */
 #ifndef SIMGPU_NODES_H
 #define SIMGPU_NODES_H
 
@@ -7,12 +7,13 @@
 
 struct CUgraphNode_st;
 
-struct sim_nodes { /* does not own them */
+struct sim_nodes {
     struct CUgraphNode_st **items;
     size_t count;
 };
 
-bool sim_nodes_add(struct sim_nodes *set, struct CUgraphNode_st *node); /* once; false: no memory */
+bool sim_nodes_add(struct sim_nodes *set,
+                   struct CUgraphNode_st *node); /* no duplicates; false: out of memory */
 bool sim_nodes_add_all(struct sim_nodes *set, const struct sim_nodes *other);
 bool sim_nodes_contain(const struct sim_nodes *set, const struct CUgraphNode_st *node);
 void sim_nodes_clear(struct sim_nodes *set);

@@ -1,4 +1,4 @@
-/* sim_object: an open-addressing hash set of live handles. See sim_object.h. Never follows a handle. */
+/* sim_object: an open-addressing hash set of live handles. See sim_object.h. Never dereferences a handle. */
 #include "tools/simgpu/engine/sim_object.h"
 
 #include <stdint.h>
@@ -80,7 +80,7 @@ void sim_object_remove(const void *handle)
     counts[slot->kind]--;
     used--;
     slot->handle = NULL;
-    /* What was pushed past this slot by a collision must be found again. */
+    /* Entries that a collision pushed past this slot must stay reachable: insert them again. */
     for (i = ((size_t)(slot - slots) + 1) & mask; slots[i].handle; i = (i + 1) & mask) {
         moved = slots[i];
         slots[i].handle = NULL;

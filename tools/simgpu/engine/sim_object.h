@@ -1,7 +1,7 @@
-/* sim_object: which handles are alive, and of what kind.
+/* sim_object: the table of live handles and their kinds.
  *
- * A program may hand any pointer to the driver; the engine looks it up here before it follows it. The counts
- * also answer simgpu_leaks(). Guarded by the engine's lock.
+ * A program may pass any pointer to the driver, so the engine looks a handle up here before it dereferences
+ * it. simgpu_leaks() sums the counts. Guarded by the engine's lock.
  */
 #ifndef SIMGPU_OBJECT_H
 #define SIMGPU_OBJECT_H
@@ -11,10 +11,10 @@
 enum sim_object_kind {
     OBJECT_NONE,
     OBJECT_CONTEXT,
-    OBJECT_GREEN, /* a green context; what cuCtxFromGreenCtx makes of it is an OBJECT_CONTEXT */
+    OBJECT_GREEN, /* a CUgreenCtx; its context from cuCtxFromGreenCtx is an OBJECT_CONTEXT */
     OBJECT_STREAM,
     OBJECT_EVENT,
-    OBJECT_BLOCK,       /* memory by pointer: device, pooled, managed, host, imported */
+    OBJECT_BLOCK,       /* memory with an address: device, pooled, managed, host, imported */
     OBJECT_HANDLE,      /* cuMemCreate */
     OBJECT_RESERVATION, /* cuMemAddressReserve */
     OBJECT_MAPPING,     /* cuMemMap */
@@ -31,7 +31,7 @@ enum sim_object_kind {
     OBJECT_KINDS
 };
 
-bool sim_object_add(const void *handle, enum sim_object_kind kind); /* false: no memory */
+bool sim_object_add(const void *handle, enum sim_object_kind kind); /* false: out of memory */
 void sim_object_remove(const void *handle);
 bool sim_object_is(const void *handle, enum sim_object_kind kind);
 unsigned long sim_object_count(enum sim_object_kind kind);

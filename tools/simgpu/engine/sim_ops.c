@@ -1,4 +1,4 @@
-/* sim_ops: pieces of work in the queues of streams. See sim_ops.h. */
+/* sim_ops: ops in the queues of streams, and sets of them. See sim_ops.h. */
 #include "tools/simgpu/engine/sim_ops.h"
 
 #include "tools/simgpu/engine/sim_lock.h"

@@ -1,6 +1,6 @@
-/* sim_ops: pieces of work in the queues of streams, and sets of them to wait for.
+/* sim_ops: ops (pieces of work in the queues of streams), and sets of ops to wait for.
  *
- * What wants to know when an op is done holds it: an event, a later op of another stream, a thread of the
+ * Whatever waits for an op holds a reference to it: an event, a later op of another stream, a thread of the
  * program. Guarded by the engine's lock.
  */
 #ifndef SIMGPU_OPS_H
@@ -18,24 +18,24 @@ struct sim_op {
     unsigned int refs;
     bool is_kernel, begun, done;
     uint64_t done_ns;
-    struct sim_op *beside; /* must have begun first; NULL: none */
-    struct sim_op **after; /* must be done first */
+    struct sim_op *beside; /* must have begun before this one begins; NULL: none */
+    struct sim_op **after; /* must be done before this one begins */
     unsigned int after_count;
     struct sim_work *work;
 };
 
-struct sim_ops { /* a set of ops held */
+struct sim_ops { /* a set of ops, with a reference to each */
     struct sim_op **items;
     unsigned int count;
 };
 
-void sim_op_drop(struct sim_op *op); /* gives up one hold; NULL is allowed */
+void sim_op_drop(struct sim_op *op); /* drops one reference; NULL is allowed */
 
 bool sim_ops_done(const struct sim_ops *ops);
 void sim_ops_wait(const struct sim_ops *ops);
 void sim_ops_clear(struct sim_ops *ops);
 bool sim_ops_copy(struct sim_ops *out, const struct sim_ops *ops);
-bool sim_ops_join(struct sim_ops *into,
-                  const struct sim_ops *more); /* drops those that are done; false: no memory */
+/* Adds ops to a set and removes those that are done. Returns false if the host is out of memory. */
+bool sim_ops_join(struct sim_ops *into, const struct sim_ops *more);
 
 #endif

@@ -9,10 +9,10 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#define MEMORY_SIZE (INT64_C(1) << 55) /* sparse: a size costs nothing, and ranges are never used twice */
+#define MEMORY_SIZE                                                                                          \
+    (INT64_C(1) << 55) /* sparse, so that the size costs nothing and no range need be reused */
 #define FILE_SIZE                                                                                            \
-    (MEMORY_SIZE + (MEMORY_SIZE >> 6)) /* behind the memory: 8 bytes for the mark of each 512                \
-                                        */
+    (MEMORY_SIZE + (MEMORY_SIZE >> 6)) /* behind the memory: 8 bytes for the mark of each 512 bytes */
 #define MARK_UNIT 512
 
 static int common_fd = -1;

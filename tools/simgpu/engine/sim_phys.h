@@ -13,39 +13,42 @@
 #include <sys/types.h>
 
 #define PHYS_GRANULE (UINT64_C(2) << 20) /* the driver's granularity on an H200 */
-#define PHYS_HOST    (-1)                /* as a device: memory of the host, charged to no card */
+#define PHYS_HOST    (-1)                /* used as a device: host memory, charged to no card */
 
 struct sim_phys {
     CUdevice device; /* whose card is charged, or PHYS_HOST */
     bool foreign;    /* another process's memory: not ours to charge or clear */
     bool own_file;
-    bool paid; /* somebody else answers for the charge */
+    bool paid; /* its charge belongs to another account: do not uncharge */
     int fd;
     off_t offset;
     uint64_t size;
-    uint64_t given; /* of it: bytes given back already (sim_phys_give_part) */
+    uint64_t given; /* bytes of .size already released (sim_phys_give_part) */
     unsigned int refs;
 };
 
-/* size is rounded up to the granule. CUDA_ERROR_OUT_OF_MEMORY when the card has not that much free. */
+/* Allocates memory and charges the card; size is rounded up to the granule. Returns CUDA_ERROR_OUT_OF_MEMORY
+ * if the card has not that much free. */
 CUresult sim_phys_create(CUdevice device, uint64_t size, bool exportable, struct sim_phys **out);
-/* The same of a card that has been charged with `paid` bytes of it already. */
+/* The same, where the card has already been charged for `paid` of the bytes. */
 CUresult sim_phys_create_paid(CUdevice device, uint64_t size, uint64_t paid, struct sim_phys **out);
-/* Takes over the file descriptor: memory that another process has exported. */
+/* Makes a sim_phys of memory that another process has exported. Takes ownership of the file descriptor. */
 CUresult sim_phys_adopt(CUdevice device, int fd, off_t offset, uint64_t size, struct sim_phys **out);
 void sim_phys_hold(struct sim_phys *phys);
-void sim_phys_drop(struct sim_phys *phys);      /* the last one frees the memory and uncharges the card */
-void sim_phys_drop_paid(struct sim_phys *phys); /* the same, and the card stays charged */
-/* Gives back a part of it, whole granules, to the card; nothing may be mapped there any more. Only of
- * ordinary memory. */
+/* Drops a reference; the last one frees the memory and uncharges the card. */
+void sim_phys_drop(struct sim_phys *phys);
+/* The same, but the card stays charged. */
+void sim_phys_drop_paid(struct sim_phys *phys);
+/* Gives whole granules of it back to the card. Nothing may be mapped there any more. Only for memory that is
+ * not exportable. */
 void sim_phys_give_part(struct sim_phys *phys, uint64_t inside, uint64_t size);
-uint64_t sim_phys_held(const struct sim_phys *phys); /* what it still has of its size */
+uint64_t sim_phys_held(const struct sim_phys *phys); /* bytes that were not given back */
 
-/* A mark beside any place in the process's file (never in an exportable one): tells another process that
- * opens the file whether what it was told of is still there. */
+/* Stores a mark for a place in the process's file (never in an exportable one). It tells another process that
+ * opens the file whether the block it was told about is still there. */
 bool sim_phys_mark(const struct sim_phys *phys, uint64_t inside, uint64_t mark);
 uint64_t sim_phys_read_mark(int fd, off_t offset);
 
-uint64_t sim_phys_round(uint64_t size); /* up to the granule; 0 when that overflows */
+uint64_t sim_phys_round(uint64_t size); /* up to the granule; 0 on overflow */
 
 #endif

@@ -9,10 +9,8 @@
 
 #include <string.h>
 
-#define TOKEN_BYTES 12 /* what the driver writes of CUDA_POINTER_ATTRIBUTE_P2P_TOKENS */
-#define UNKNOWN_DEVICE                                                                                       \
-    (-2) /* what cuPointerGetAttributes says of a pointer that the driver does not know                      \
-          */
+#define TOKEN_BYTES    12   /* bytes that the driver writes for CU_POINTER_ATTRIBUTE_P2P_TOKENS (measured) */
+#define UNKNOWN_DEVICE (-2) /* ordinal that cuPointerGetAttributes reports for an unknown pointer */
 
 static bool is_host(const struct sim_block *block)
 {
@@ -25,15 +23,14 @@ static bool has_host_pointer(const struct sim_block *block)
     return is_host(block) || block->kind == BLOCK_MANAGED;
 }
 
-/* Where the attribute speaks of a range: the reservation for mapped memory (measured), else the allocation.
- */
+/* The range of the RANGE attributes: the reservation for mapped memory (measured), else the allocation. */
 static struct sim_range range_of(const struct sim_block *block)
 {
     return block->kind == BLOCK_MAPPED ? sim_vmm_reservation(block->range.start)->range : block->range;
 }
 
-/* A mapping is whole granules, which small blocks share, as those of a pool share its chunk. Pinned memory of
- * the host begins one of its own (measured). */
+/* The range of the MAPPING attributes: whole granules, which small blocks share, or the chunk that blocks of
+ * a pool share. Pinned host memory has a mapping of its own (measured). */
 static struct sim_range mapping_of(const struct sim_block *block)
 {
     const uint64_t start =
@@ -48,7 +45,7 @@ static struct sim_range mapping_of(const struct sim_block *block)
                               .size = sim_phys_round(block->range.start + block->range.size - start)};
 }
 
-/* Flags too: the driver writes four bytes of each (measured). */
+/* Also used for flags: the driver writes four bytes for each (measured). */
 static void put_int(void *out, int value)
 {
     memcpy(out, &value, sizeof(value));
@@ -65,7 +62,7 @@ static unsigned int handle_types(struct sim_block *block)
                                        : CU_MEM_HANDLE_TYPE_NONE;
 }
 
-/* Also on a card that decompresses nothing (measured). */
+/* True even on a card without a decompression engine (measured). */
 static bool is_decompressible(struct sim_block *block)
 {
     return block->kind == BLOCK_MAPPED
@@ -73,8 +70,7 @@ static bool is_decompressible(struct sim_block *block)
                : block->kind == BLOCK_DEVICE;
 }
 
-/* Whoever asks is about to let another device in, and synchronous operations are that from now on (measured).
- */
+/* Asking for tokens also sets SYNC_MEMOPS (measured): they let another device access the block. */
 static CUresult get_tokens(void *out, struct sim_block *block)
 {
     memset(out, 0, TOKEN_BYTES);
@@ -178,7 +174,7 @@ CUresult sim_pointer_get(void *out, CUpointer_attribute attribute, CUdeviceptr a
     return result;
 }
 
-/* What is not known, or has no answer for this memory, is answered with nothing. */
+/* Writes the value for an unknown pointer, or for an attribute that this memory does not have. */
 static void put_nothing(void *out, CUpointer_attribute attribute)
 {
     switch (attribute) {
@@ -197,7 +193,7 @@ static void put_nothing(void *out, CUpointer_attribute attribute)
         break;
     case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
     case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
-        break; /* left as it is (measured) */
+        break; /* the driver writes nothing (measured) */
     default:
         put_address(out, 0);
     }

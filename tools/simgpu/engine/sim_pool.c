@@ -42,7 +42,7 @@ static void free_if_over(struct CUmemPoolHandle_st *pool)
     sim_chunk_settle(pool, 0);
     sim_chunk_trim(pool, 0);
     if (!sim_list_empty(&pool->chunks))
-        return; /* a stream still works; the next settling comes back to it */
+        return; /* a stream has not reached its free yet: the next settle tries again */
     sim_list_remove(&pool->link);
     free(pool);
 }
@@ -135,7 +135,7 @@ static int *switch_of(struct CUmemPoolHandle_st *pool, CUmemPool_attribute attri
     return &pool->reuse[attribute - CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES];
 }
 
-/* High-water marks can only be set to 0, which means: to the current value. */
+/* A high-water mark can only be set to 0, which resets it to the current value. */
 static CUresult set_counter(struct CUmemPoolHandle_st *pool, CUmemPool_attribute attribute, uint64_t value)
 {
     if (attribute == CU_MEMPOOL_ATTR_RELEASE_THRESHOLD)
@@ -194,7 +194,7 @@ CUresult sim_pool_trim(CUmemoryPool pool, size_t keep)
 
     sim_lock_take();
     if (sim_object_is(pool, OBJECT_POOL)) {
-        sim_chunk_settle(pool, 0); /* a trim looks for itself how far streams have come */
+        sim_chunk_settle(pool, 0); /* a trim also takes what streams have reached meanwhile */
         sim_chunk_trim(pool, keep);
         result = CUDA_SUCCESS;
     }
@@ -305,7 +305,7 @@ static CUresult take_block(struct CUmemPoolHandle_st *pool, struct CUstream_st *
     return CUDA_SUCCESS;
 }
 
-/* The block is gone for the program; its bytes come back now or later. */
+/* Removes a freed block from the pool's figures. Its memory becomes free separately. */
 static struct CUmemPoolHandle_st *count_out(struct sim_block *block)
 {
     struct CUmemPoolHandle_st *pool = block->pool;
@@ -321,7 +321,7 @@ void sim_pool_give(struct sim_block *block)
 
     sim_chunk_give(pool, block->range.start, block->extent);
     sim_block_delete(block);
-    sim_chunk_trim(pool, pool->threshold); /* the caller has waited for the context */
+    sim_chunk_trim(pool, pool->threshold); /* safe: the caller has waited for the context */
     free_if_over(pool);
 }
 
@@ -334,7 +334,7 @@ static CUresult alloc_in(CUdeviceptr *out, size_t size, struct CUmemPoolHandle_s
     if (!pool)
         return CUDA_ERROR_OUT_OF_MEMORY;
     *out = 0;
-    if (size == 0) /* success, and nothing (measured) */
+    if (size == 0) /* success without memory (measured) */
         return CUDA_SUCCESS;
     if (stream->capture)
         return sim_capture_add_alloc(stream, pool->device, size, out);
@@ -378,7 +378,7 @@ CUresult sim_pool_alloc_default(CUdeviceptr *out, size_t size, CUstream handle)
     return result;
 }
 
-/* On the worker thread, when the stream has come to the free of a block of cuMemAlloc. */
+/* Runs on the worker thread when the stream reaches the cuMemFreeAsync of a block of cuMemAlloc. */
 static void CUDA_CB free_now(void *data)
 {
     sim_lock_take();

@@ -58,7 +58,7 @@ void sim_chunk_settle(struct CUmemPoolHandle_st *pool, uint64_t stream)
 
 /* ---- growing ---- */
 
-/* size is whole granules. */
+/* Adds a chunk to the pool; size is whole granules. */
 static CUresult grow(struct CUmemPoolHandle_st *pool, uint64_t size)
 {
     struct sim_chunk *chunk = calloc(1, sizeof(*chunk));
@@ -93,7 +93,7 @@ fail:
 
 /* ---- giving back ---- */
 
-/* Is all the memory that the chunk still has free for everybody? */
+/* Is all memory that the chunk still has free for every stream? */
 static bool wholly_free(struct sim_chunk *chunk)
 {
     uint64_t free_bytes = 0;
@@ -126,7 +126,7 @@ void sim_chunk_trim(struct CUmemPoolHandle_st *pool, uint64_t keep)
     }
 }
 
-/* Gives back the whole granules of an extent; their addresses stay the chunk's, with nothing behind them. */
+/* Gives the whole granules of an extent back to the card. The chunk keeps their addresses, unmapped. */
 static void give_back_part(struct CUmemPoolHandle_st *pool, struct sim_chunk *chunk,
                            struct sim_extent *extent)
 {
@@ -140,7 +140,7 @@ static void give_back_part(struct CUmemPoolHandle_st *pool, struct sim_chunk *ch
     pool->reserved -= high - low;
 }
 
-/* Gives back every granule that is free and done. */
+/* Gives every granule that is free for every stream back to the card. */
 static void give_back_granules(struct CUmemPoolHandle_st *pool)
 {
     struct sim_link *at, *e, *next;

@@ -1,4 +1,4 @@
-/* sim_pool_extent: what is free in one chunk of a pool. See sim_pool_extent.h. */
+/* sim_pool_extent: the free ranges of one chunk of a pool. See sim_pool_extent.h. */
 #include "tools/simgpu/engine/sim_pool_extent.h"
 
 #include <stdlib.h>
@@ -20,7 +20,7 @@ static bool joins(const struct sim_extent *low, const struct sim_extent *high)
     return low->start + low->size == high->start && low->stream == high->stream;
 }
 
-/* Joins the extent with its neighbours. It is the newest one of its stream, so its ops cover theirs. */
+/* Merges the extent with its neighbours. It is the newest of its stream, so that its ops cover theirs. */
 static void join(struct sim_link *extents, struct sim_extent *extent)
 {
     struct sim_link *low = extent->link.prev, *high = extent->link.next;
@@ -51,8 +51,7 @@ bool sim_extent_add(struct sim_link *extents, uint64_t start, uint64_t size, uin
     extent->stream = stream;
     if (stream)
         extent->after = *after;
-    sim_list_append(next,
-                    &extent->link); /* appended to the list whose head is the next item: before that item */
+    sim_list_append(next, &extent->link); /* appending to the next item as a head inserts before that item */
     join(extents, extent);
     return true;
 }
@@ -62,7 +61,7 @@ static bool usable(const struct sim_extent *extent, uint64_t stream)
     return extent->stream == 0 || extent->stream == stream;
 }
 
-/* The longest run that begins here. */
+/* Returns the longest run that begins here. */
 static struct sim_extent_run run_from(struct sim_link *extents, struct sim_extent *first, uint64_t stream)
 {
     struct sim_extent_run run = {first, first->size};
@@ -77,7 +76,7 @@ static struct sim_extent_run run_from(struct sim_link *extents, struct sim_exten
 
 bool sim_extent_find(struct sim_link *extents, uint64_t size, uint64_t stream, struct sim_extent_run *best)
 {
-    uint64_t end = 0; /* of the last run: what lies in it begins no run of its own */
+    uint64_t end = 0; /* of the last run: an extent inside it does not begin another run */
     bool found = false;
     struct sim_link *at;
 

@@ -1,8 +1,8 @@
-/* sim_pool_extent: what is free in one chunk of a pool, by address.
+/* sim_pool_extent: the free ranges of one chunk of a pool, by address.
  *
- * An extent is free for everybody, or freed in a stream that may not have come to the free yet: then only
- * that stream may take it, because its later work comes behind anyway. Neighbours of the same kind are one
- * extent. Guarded by the engine's lock.
+ * An extent is free for every stream, or was freed by a stream that may not have reached the free yet. In the
+ * second case only that stream may take it, since its later work runs behind the free anyway. Adjacent
+ * extents of the same kind are merged. Guarded by the engine's lock.
  */
 #ifndef SIMGPU_POOL_EXTENT_H
 #define SIMGPU_POOL_EXTENT_H
@@ -12,32 +12,32 @@
 struct sim_extent {
     struct sim_link link; /* in chunk->free, by address */
     uint64_t start, size;
-    uint64_t stream;      /* id of the stream that freed it; 0: free for everybody */
-    struct sim_ops after; /* with stream: what must be done first */
+    uint64_t stream;      /* id of the stream that freed it; 0: free for every stream */
+    struct sim_ops after; /* if stream is not 0: ops that must be done before other streams may take it */
 };
 
 struct sim_extent *sim_extent_of(struct sim_link *link);
 
-/* Adds a free range. `after` (taken over) is for a stream that is not 0, and is later than what the stream
- * freed before. False: no memory, and nothing has changed. */
+/* Adds a free range. For a stream other than 0, takes ownership of `after`, which must be later than the ops
+ * of the stream's earlier frees. Returns false, with nothing changed, if the host is out of memory. */
 bool sim_extent_add(struct sim_link *extents, uint64_t start, uint64_t size, uint64_t stream,
                     struct sim_ops *after);
 
-/* Extents that lie side by side and that one stream may use. */
+/* Adjacent extents that one stream may use. */
 struct sim_extent_run {
     struct sim_extent *first;
     uint64_t size;
 };
-/* The smallest run of at least `size` bytes that is smaller than *best (or any, if best->first is NULL).
- * stream 0: of what is free for everybody. True: *best is new. */
+/* Finds the smallest run of at least `size` bytes that is smaller than *best (any, if best->first is NULL),
+ * for a stream or, with 0, of what is free for every stream. Returns true if it has set *best. */
 bool sim_extent_find(struct sim_link *extents, uint64_t size, uint64_t stream, struct sim_extent_run *best);
-/* Takes `size` bytes from the beginning of a run; gives their address. */
+/* Takes `size` bytes from the beginning of a run. Returns their address. */
 uint64_t sim_extent_take(struct sim_extent *first, uint64_t size);
 
-/* What this stream freed (0: any stream) and has come to becomes free for everybody. */
+/* Makes extents whose ops are done free for every stream: those that this stream freed, or all (0). */
 void sim_extent_settle(struct sim_link *extents, uint64_t stream);
-/* Takes [start, start + size) out of an extent that has all of it. False: no memory, and nothing has changed.
- */
+/* Removes [start, start + size) from the extent that contains it. Returns false, with nothing changed, if the
+ * host is out of memory. */
 bool sim_extent_cut(struct sim_extent *extent, uint64_t start, uint64_t size);
 
 #endif

@@ -6,14 +6,14 @@
 #include <string.h>
 
 #define MAX_PARAMETER_BYTES (1u << 16)
-#define MAX_LOCAL_BYTES     (512u << 10) /* of a thread, as on every GPU */
+#define MAX_LOCAL_BYTES     (512u << 10) /* per thread, on every GPU */
 
 static bool is_name(char c)
 {
     return isalnum((unsigned char)c) || c == '_' || c == '$' || c == '.' || c == '%';
 }
 
-/* Behind blanks and comments. */
+/* Skips blanks and comments. */
 static const char *skip(const char *p)
 {
     for (;;) {
@@ -30,7 +30,7 @@ static const char *skip(const char *p)
     }
 }
 
-/* One word of name characters; its length, 0 when there is none here. */
+/* Returns the length of the word of name characters at p, or 0. */
 static size_t word(const char *p)
 {
     size_t length = 0;
@@ -67,8 +67,7 @@ static uint32_t type_size(const char *p, size_t length)
     return 0;
 }
 
-/* A declaration ".align 8 .b8 name[16]": its name, element size, element count and alignment; *at moves
- * behind it. */
+/* A declaration like ".align 8 .b8 name[16]": its name, element size, element count and alignment. */
 struct declaration {
     char name[PTX_MAX_NAME];
     uint32_t element;
@@ -109,7 +108,7 @@ static bool read_declaration(const char **at, struct declaration *out)
         if (equals(p, length, ".align")) {
             p = skip(p + length);
             length = word(p);
-            if (!out->element) /* an alignment behind the type is that of what a pointer points at */
+            if (!out->element) /* behind the type it is the alignment of a pointer's target */
                 out->alignment = (uint32_t)strtoul(p, NULL, 10);
         }
         p = skip(p + length);
@@ -140,7 +139,7 @@ static bool add_parameter(struct sim_ptx_entry *entry, const struct declaration 
     return true;
 }
 
-/* Behind ".entry": NAME ( .param ..., .param ... ) */
+/* Reads what follows ".entry": NAME ( .param ..., .param ... ) */
 static bool read_entry(const char **at, struct sim_ptx_entry *out)
 {
     const char *p = skip(*at);
@@ -169,7 +168,7 @@ static bool read_entry(const char **at, struct sim_ptx_entry *out)
     return true;
 }
 
-/* Behind a body { ... } */
+/* Skips a body { ... } */
 static const char *skip_body(const char *p)
 {
     unsigned int depth = 0;
@@ -184,7 +183,7 @@ static const char *skip_body(const char *p)
     return p;
 }
 
-/* The bytes of the .local variables in the body of an entry; p is behind its parameters. */
+/* Returns the bytes of the .local variables in the body of an entry; p is behind its parameters. */
 static uint32_t local_bytes(const char *p)
 {
     const char *start = p + strcspn(p, "{;"), *end;
@@ -208,7 +207,7 @@ static uint32_t local_bytes(const char *p)
     return sum < MAX_LOCAL_BYTES ? (uint32_t)sum : MAX_LOCAL_BYTES;
 }
 
-/* Words outside of bodies, one after the other; NULL at the end. *at moves behind the word. */
+/* Returns the next word outside of bodies, or NULL at the end, and moves *at behind it. */
 static const char *next_word(const char **at, size_t *length)
 {
     const char *p = *at;

@@ -1,7 +1,6 @@
-/* sim_ptx: reads from PTX text what the simulator needs: names of kernels and variables, sizes of parameters
- * and of local variables.
+/* sim_ptx: reads names of kernels and variables, and sizes of parameters and local variables, from PTX text.
  *
- * It reads no instructions: what a kernel does is a host function (sim_kernel.h). Safe on any text.
+ * It ignores instructions: a host function does the kernel's work (sim_kernel.h). Safe on any text.
  */
 #ifndef SIMGPU_PTX_H
 #define SIMGPU_PTX_H
@@ -17,9 +16,9 @@ struct sim_ptx_entry {
     char name[PTX_MAX_NAME];
     unsigned int count;
     uint32_t size[PTX_MAX_PARAMS];
-    uint32_t offset[PTX_MAX_PARAMS]; /* in one buffer of all parameters */
-    uint32_t bytes;                  /* of that buffer */
-    uint32_t local;                  /* bytes of .local variables in its body */
+    uint32_t offset[PTX_MAX_PARAMS]; /* in a buffer that holds all parameters */
+    uint32_t bytes;                  /* size of that buffer */
+    uint32_t local;                  /* bytes of .local variables in the body */
 };
 
 struct sim_ptx_variable {
@@ -27,10 +26,10 @@ struct sim_ptx_variable {
     uint64_t size;
 };
 
-bool sim_ptx_is_text(const char *image); /* does it begin as PTX does? */
+bool sim_ptx_is_text(const char *image); /* does the image begin like PTX? */
 
-/* Finds the next kernel / variable of module scope from *at on, and moves *at behind it. False: no more, or
- * nothing that this reader understands. */
+/* Finds the next kernel, or variable of module scope, from *at on and moves *at behind it. Returns false if
+ * there is none, or if this reader does not understand the text. */
 bool sim_ptx_next_entry(const char **at, struct sim_ptx_entry *out);
 bool sim_ptx_next_variable(const char **at, struct sim_ptx_variable *out);
 

@@ -1,9 +1,9 @@
-/* sim_ranges: disjoint address ranges, found by any address inside. See sim_ranges.h. */
+/* sim_ranges: a set of disjoint address ranges. See sim_ranges.h. */
 #include "tools/simgpu/engine/sim_ranges.h"
 
 static uint32_t next_priority(void)
 {
-    static uint32_t state = 2463534242u; /* xorshift: balance needs spread, not secrecy */
+    static uint32_t state = 2463534242u; /* xorshift is random enough to balance the tree */
 
     state ^= state << 13;
     state ^= state >> 17;

@@ -1,6 +1,6 @@
-/* sim_ranges: disjoint address ranges, found by any address inside.
+/* sim_ranges: a set of disjoint address ranges, found by any address inside.
  *
- * A treap with the node inside the owner's structure; no memory of its own. Guarded by the owner's lock.
+ * A treap whose nodes are inside the owners' structures; it allocates nothing. Guarded by the owner's lock.
  */
 #ifndef SIMGPU_RANGES_H
 #define SIMGPU_RANGES_H
@@ -21,9 +21,9 @@ struct sim_ranges {
 
 void sim_ranges_insert(struct sim_ranges *set, struct sim_range *range); /* must not overlap */
 void sim_ranges_remove(struct sim_ranges *set, struct sim_range *range);
-struct sim_range *sim_ranges_find(const struct sim_ranges *set,
-                                  uint64_t address); /* the range that contains it, or NULL */
-struct sim_range *sim_ranges_next(const struct sim_ranges *set,
-                                  uint64_t address); /* the first with start >= address */
+/* Returns the range that contains the address, or NULL. */
+struct sim_range *sim_ranges_find(const struct sim_ranges *set, uint64_t address);
+/* Returns the first range with start >= address, or NULL. */
+struct sim_range *sim_ranges_next(const struct sim_ranges *set, uint64_t address);
 
 #endif

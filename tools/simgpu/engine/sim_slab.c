@@ -1,4 +1,4 @@
-/* sim_slab: small blocks share 2 MiB at 512 bytes, first fit. See sim_slab.h. */
+/* sim_slab: 2 MiB shared by small blocks. See sim_slab.h. */
 #include "tools/simgpu/engine/sim_slab.h"
 
 #include "tools/simgpu/engine/sim_va.h"
@@ -23,7 +23,7 @@ static unsigned int units_of(uint64_t size)
     return (unsigned int)((size + UNIT - 1) / UNIT);
 }
 
-/* The first run of that many free units, or UNITS. */
+/* Returns the start of the first run of that many free units, or UNITS. */
 static unsigned int find_run(const struct sim_slab *slab, unsigned int wanted)
 {
     unsigned int i, run = 0;
@@ -107,7 +107,7 @@ void sim_slab_give(struct sim_block *block)
     memset(&slab->taken[first], false, count);
     slab->free_units += count;
     if (slab->free_units < UNITS) {
-        memset((void *)(uintptr_t)block->range.start, 0, block->extent); /* the next owner finds zeroes */
+        memset((void *)(uintptr_t)block->range.start, 0, block->extent); /* fresh blocks read as zero */
         return;
     }
     sim_list_remove(&slab->link);

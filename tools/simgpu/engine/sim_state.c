@@ -1,7 +1,7 @@
-/* sim_state: the life of the driver in this process. See sim_state.h.
+/* sim_state: the state of the driver in this process. See sim_state.h.
  *
- * Owns no lock; the state is one atomic word. fork() takes the engine's lock, so that the child never sees
- * the engine half-changed (it only forgets it, but its allocator must not have been caught in the middle).
+ * Owns no lock; the state is one atomic word. fork() takes the engine's lock, so that no other thread of the
+ * parent is inside the engine, or allocating memory for it, at that moment.
  */
 #include "tools/simgpu/engine/sim_state.h"
 

@@ -1,7 +1,7 @@
-/* sim_state: the life of the driver in this process: not yet started, ready, forked away, over.
+/* sim_state: the state of the driver in this process: not initialized, ready, forked, shut down.
  *
- * cuInit starts it once. A child of fork() of a started parent can never use it; at process exit it says so
- * too.
+ * cuInit makes it ready, once. After fork() in a process where it is ready, the child can never use it.
+ * During process exit every call returns CUDA_ERROR_DEINITIALIZED.
  */
 #ifndef SIMGPU_STATE_H
 #define SIMGPU_STATE_H
@@ -9,6 +9,6 @@
 #include "tools/simgpu/engine/sim_abi.h"
 
 CUresult sim_state_init(unsigned int flags); /* cuInit */
-CUresult sim_state_check(void);              /* SUCCESS when ready, else what every call has to answer */
+CUresult sim_state_check(void); /* CUDA_SUCCESS when ready, else the error that every call returns */
 
 #endif

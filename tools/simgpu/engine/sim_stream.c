@@ -1,4 +1,4 @@
-/* sim_stream: what a stream is, and what work it still has. See sim_stream.h. */
+/* sim_stream: streams and their pending work. See sim_stream.h. */
 #include "tools/simgpu/engine/sim_stream.h"
 
 #include <stdatomic.h>
@@ -23,14 +23,14 @@ uint64_t sim_stream_now_ns(void)
     return (uint64_t)now.tv_sec * UINT64_C(1000000000) + (uint64_t)now.tv_nsec;
 }
 
-/* ---- what a stream waits for ---- */
+/* ---- pending work ---- */
 
 bool sim_stream_is_of(const struct CUstream_st *stream, const struct CUctx_st *context)
 {
     return context->base ? stream->green == context : stream->context == context;
 }
 
-/* The unfinished tails of the streams that `wanted` accepts. */
+/* Collects the unfinished tails of the streams that `wanted` accepts. */
 static bool collect(struct CUctx_st *context, struct sim_ops *out,
                     bool (*wanted)(const struct CUstream_st *, const void *), const void *asking)
 {
@@ -60,7 +60,8 @@ static bool is_of(const struct CUstream_st *stream, const void *context)
     return sim_stream_is_of(stream, context);
 }
 
-/* Its own earlier work, and what the legacy rules add: each green context has a legacy stream of its own. */
+/* Must new work of a stream wait for this one? True for its own earlier work and by the rules of the legacy
+ * stream, of which each green context has its own. */
 static bool precedes(const struct CUstream_st *stream, const void *data)
 {
     const struct CUstream_st *asking = data;

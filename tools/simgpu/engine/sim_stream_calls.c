@@ -1,4 +1,4 @@
-/* sim_stream_calls: what the driver's entry points ask of streams. See sim_stream_calls.h. */
+/* sim_stream_calls: the driver's entry points for streams. See sim_stream_calls.h. */
 #include "tools/simgpu/engine/sim_stream_calls.h"
 
 #include "tools/simgpu/engine/sim_block.h"
@@ -48,7 +48,7 @@ CUresult sim_stream_destroy(CUstream handle)
     CUresult result;
 
     sim_lock_take();
-    if (!sim_object_is(handle, OBJECT_STREAM)) /* the default streams are not the program's */
+    if (!sim_object_is(handle, OBJECT_STREAM)) /* default streams are no objects of the program */
         result = CUDA_ERROR_INVALID_HANDLE;
     else
         result = sim_stream_find(handle, &stream);
@@ -58,15 +58,19 @@ CUresult sim_stream_destroy(CUstream handle)
     return result;
 }
 
-/* The stream, if captures allow to wait for it or to ask about it; lock held. A wait or a question for any
- * stream, as for any event, ends a capture that forbids what is unsafe (measured). */
-static CUresult find_to_ask(CUstream handle, struct CUstream_st **out)
+/* Finds a stream to query or to wait for, and its pending work, if captures allow that. A query of any stream
+ * or event invalidates a capture that forbids unsafe calls (measured). Lock held. */
+static CUresult find_to_ask(CUstream handle, struct CUstream_st **out, struct sim_ops *pending)
 {
     CUresult result = sim_stream_find(handle, out);
 
     if (result == CUDA_SUCCESS)
         result = sim_capture_check_stream(*out);
-    return result == CUDA_SUCCESS ? sim_capture_check_unsafe() : result;
+    if (result == CUDA_SUCCESS)
+        result = sim_capture_check_unsafe();
+    if (result == CUDA_SUCCESS && !sim_stream_pending(*out, pending))
+        result = CUDA_ERROR_OUT_OF_MEMORY;
+    return result;
 }
 
 CUresult sim_stream_synchronize(CUstream handle)
@@ -76,9 +80,7 @@ CUresult sim_stream_synchronize(CUstream handle)
     CUresult result;
 
     sim_lock_take();
-    result = find_to_ask(handle, &stream);
-    if (result == CUDA_SUCCESS && !sim_stream_pending(stream, &pending))
-        result = CUDA_ERROR_OUT_OF_MEMORY;
+    result = find_to_ask(handle, &stream, &pending);
     if (result == CUDA_SUCCESS) {
         const uint64_t settled = stream->legacy ? 0 : stream->id; /* the stream may be gone after the wait */
 
@@ -97,9 +99,7 @@ CUresult sim_stream_query(CUstream handle)
     CUresult result;
 
     sim_lock_take();
-    result = find_to_ask(handle, &stream);
-    if (result == CUDA_SUCCESS && !sim_stream_pending(stream, &pending))
-        result = CUDA_ERROR_OUT_OF_MEMORY;
+    result = find_to_ask(handle, &stream, &pending);
     if (result == CUDA_SUCCESS) {
         result = sim_ops_done(&pending) ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
         sim_ops_clear(&pending);
@@ -108,7 +108,7 @@ CUresult sim_stream_query(CUstream handle)
     return result;
 }
 
-/* A copy of what does not change in a stream. */
+/* Copies the fields of a stream that do not change. */
 static CUresult look(CUstream handle, struct CUstream_st *out)
 {
     struct CUstream_st *stream;

@@ -1,4 +1,4 @@
-/* sim_stream_work: puts work into streams and runs it, on a worker thread of each. See sim_stream_work.h. */
+/* sim_stream_work: submits work to streams and runs it on worker threads. See sim_stream_work.h. */
 #include "tools/simgpu/engine/sim_stream_work.h"
 
 #include "tools/simgpu/engine/sim_capture.h"
@@ -104,7 +104,7 @@ static CUresult enqueue(struct CUstream_st *stream, struct sim_work *work, struc
         sim_ops_clear(after);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
-    op->refs = 2; /* the queue and the tail */
+    op->refs = 2; /* one for the queue, one for the tail */
     op->work = work;
     op->is_kernel = work->kind == WORK_KERNEL;
     op->after = after->items;
@@ -117,7 +117,7 @@ static CUresult enqueue(struct CUstream_st *stream, struct sim_work *work, struc
     return CUDA_SUCCESS;
 }
 
-/* May this work begin before what is in front of it has ended? */
+/* May this work begin before the work before it has ended? */
 static bool is_early(const struct CUstream_st *stream, const struct sim_work *work)
 {
     return work->kind == WORK_KERNEL && work->kernel.early && stream->tail && stream->tail->is_kernel &&
@@ -136,7 +136,8 @@ static void forget_op(struct sim_ops *ops, const struct sim_op *op)
         }
 }
 
-/* A kernel beside the one in front of it, on a thread of its own. What comes behind waits for both. */
+/* Submits a kernel that runs at the same time as the previous one, on a thread of its own. Later work waits
+ * for both. */
 static CUresult enqueue_beside(struct CUstream_st *stream, struct sim_work *work, struct sim_ops *after)
 {
     struct sim_op *before = stream->tail, *op;
@@ -155,7 +156,7 @@ static CUresult enqueue_beside(struct CUstream_st *stream, struct sim_work *work
     result = enqueue(stream->beside, work, after, &op);
     if (result != CUDA_SUCCESS)
         return result;
-    op->beside = before; /* before the worker looks: it needs the lock */
+    op->beside = before; /* the worker cannot have seen the op yet: it needs the lock */
     before->refs++;
     if (!sim_ops_copy(&both, &(struct sim_ops){(struct sim_op *[]){op, before}, 2}))
         return CUDA_ERROR_OUT_OF_MEMORY;
@@ -210,9 +211,9 @@ CUresult sim_stream_submit_after(struct CUstream_st *stream, struct sim_ops *aft
     return enqueue(stream, nothing, after, &op);
 }
 
-/* ---- life ---- */
+/* ---- creating and destroying ---- */
 
-/* Puts a new stream behind what its context waits for. False: no memory. */
+/* Makes a new stream wait for what its context waits for. Returns false if the host is out of memory. */
 static bool keep_back(struct CUstream_st *stream, const struct CUctx_st *context)
 {
     struct sim_ops after;
@@ -245,7 +246,7 @@ struct CUstream_st *sim_stream_new(struct CUctx_st *context, unsigned int flags,
 void sim_stream_end(struct CUstream_st *stream)
 {
     if (stream->beside)
-        sim_stream_end(stream->beside); /* it ends what it has */
+        sim_stream_end(stream->beside);
     sim_capture_forget_stream(stream);
     sim_object_remove(stream);
     stream->destroyed = true;
@@ -266,12 +267,12 @@ void sim_stream_end_context(struct CUctx_st *context)
         if (stream->destroyed)
             continue;
         sim_stream_end(stream);
-        at = context->streams.next; /* the one beside it may be gone as well */
+        at = context->streams.next; /* start over: the stream beside it may be deleted as well */
     }
     context->legacy = NULL;
 }
 
-/* A thread's own default stream of a context, made at first use. */
+/* Finds the thread's per-thread default stream in a context, and makes it at first use. */
 static CUresult per_thread(struct CUctx_st *context, struct CUstream_st **out)
 {
     struct sim_link *at;

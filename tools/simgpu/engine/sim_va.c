@@ -1,4 +1,4 @@
-/* sim_va: address space. See sim_va.h. Owns no lock: the kernel's is enough. */
+/* sim_va: address space. See sim_va.h. Owns no lock: mmap needs none. */
 #include "tools/simgpu/engine/sim_va.h"
 
 #include <sys/mman.h>
@@ -51,8 +51,8 @@ bool sim_va_back(uint64_t address, const struct sim_phys *phys, int protection)
 
 void sim_va_unback(uint64_t address, uint64_t size)
 {
-    /* Fails only when the process has too many mappings; then a later touch does not fault, and nothing else
-     * is lost. */
+    /* Fails only if the process has too many mappings. Then a later access does not fault, which harms
+     * nothing else. */
     (void)mmap(at(address), size, PROT_NONE, RESERVED | MAP_FIXED, -1, 0);
 }
 

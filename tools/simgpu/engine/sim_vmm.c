@@ -14,21 +14,21 @@
 #include <unistd.h>
 
 #define TAIL_MAGIC  UINT64_C(0x31306d6d76756773) /* "sguvmm01" */
-#define ACCESS_BITS 4                            /* per device in block->access; room for CARD_MAX_DEVICES */
+#define ACCESS_BITS 4 /* per device in block->access, which has room for CARD_MAX_DEVICES */
 #define ACCESS_MASK 15u
 
 struct sim_handle {
     struct sim_phys *phys;
     CUmemAllocationProp props;
-    unsigned int held;   /* by the program */
-    unsigned int mapped; /* how often */
+    unsigned int held;   /* references of the program */
+    unsigned int mapped; /* number of mappings */
 };
 
-/* Behind the memory in a file that can be exported: what the importer has to know. */
+/* Stored behind the memory in an exportable file: what an importer has to know. */
 struct tail {
     uint64_t magic;
     uint64_t size;
-    int32_t card; /* -1: memory of the host */
+    int32_t card; /* -1: host memory */
     int32_t reserved;
     CUmemAllocationProp props;
 };
@@ -113,7 +113,7 @@ static void free_if_unused(struct sim_handle *handle)
     free(handle);
 }
 
-/* A handle that the program holds once. Takes over phys, also when it fails. */
+/* Makes a handle that the program holds once. Takes ownership of phys, even when it fails. */
 static CUresult new_handle(CUmemGenericAllocationHandle *out, struct sim_phys *phys,
                            const CUmemAllocationProp *props)
 {
@@ -243,7 +243,7 @@ const CUmemAllocationProp *sim_vmm_props(struct sim_block *block)
 
 bool sim_vmm_reaches_bus(struct sim_block *block)
 {
-    /* Memory of another process never does (measured). */
+    /* Memory of another process is never capable (measured). */
     return block->handle->props.allocFlags.gpuDirectRDMACapable && !block->handle->phys->foreign;
 }
 
@@ -294,7 +294,7 @@ CUresult sim_vmm_map(CUdeviceptr address, size_t size, size_t offset, CUmemGener
     return result;
 }
 
-/* Is this range made of whole mappings without a gap? */
+/* Does the range consist of whole mappings without a gap? */
 static bool whole_mappings(uint64_t address, uint64_t size)
 {
     while (size > 0) {
@@ -321,7 +321,7 @@ static void unmap(struct sim_block *block)
     sim_block_delete(block);
 }
 
-/* Whole mappings and nothing, in any order: what is not mapped is no error to unmap (measured), a part is. */
+/* May the range be unmapped? Parts without a mapping are no error (measured), but a part of a mapping is. */
 static bool can_unmap(uint64_t address, uint64_t size)
 {
     struct sim_block *first = sim_block_find(address), *last = sim_block_find(address + size - 1);

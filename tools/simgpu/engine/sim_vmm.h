@@ -1,8 +1,8 @@
-/* sim_vmm: virtual memory management: address reservations, memory by handle, mappings, access.
+/* sim_vmm: virtual memory management: address reservations, memory by handle, mappings, access rights.
  *
- * The measured manners: a handle is mapped whole, a part cannot be unmapped, one handle may be mapped twice,
- * memory lives until it is neither held nor mapped; nothing here waits for running work and nothing needs a
- * context. Guarded by the engine's lock.
+ * As measured on the driver: a handle is mapped and unmapped as a whole, it may be mapped twice, and its
+ * memory is freed when it is neither held nor mapped. Nothing here waits for running work or needs a context.
+ * Guarded by the engine's lock.
  */
 #ifndef SIMGPU_VMM_H
 #define SIMGPU_VMM_H
@@ -14,13 +14,16 @@ struct sim_reservation {
     unsigned int mappings;
 };
 
-struct sim_reservation *sim_vmm_reservation(uint64_t address);     /* that contains it, or NULL; lock held */
-const CUmemAllocationProp *sim_vmm_props(struct sim_block *block); /* of a mapped block; lock held */
-/* Of a mapped block: is it GPUDirect RDMA capable? lock held. */
+/* Returns the reservation that contains an address, or NULL. Lock held. */
+struct sim_reservation *sim_vmm_reservation(uint64_t address);
+/* Properties of a mapped block: those of its handle, whether it is GPUDirect RDMA capable, its memory, and a
+ * device's access rights. Lock held. */
+const CUmemAllocationProp *sim_vmm_props(struct sim_block *block);
 bool sim_vmm_reaches_bus(struct sim_block *block);
-struct sim_phys *sim_vmm_memory(struct sim_block *block); /* of a mapped block; lock held */
+struct sim_phys *sim_vmm_memory(struct sim_block *block);
 CUmemAccess_flags sim_vmm_access(const struct sim_block *block, CUdevice device);
 
+/* The driver's calls; they take the lock. */
 CUresult sim_vmm_granularity(size_t *out, const CUmemAllocationProp *props);
 CUresult sim_vmm_reserve(CUdeviceptr *out, size_t size, size_t alignment, CUdeviceptr hint,
                          unsigned long long flags);

@@ -1,4 +1,4 @@
-/* sim_work: one thing that a stream does. See sim_work.h. Never takes the engine's lock. */
+/* sim_work: a piece of work of a stream. See sim_work.h. Never takes the engine's lock. */
 #include "tools/simgpu/engine/sim_work.h"
 
 #include <stdatomic.h>
@@ -6,7 +6,7 @@
 #include <string.h>
 #include <time.h>
 
-#define POLL_NS 20000 /* between two looks at a value that a stream waits for */
+#define POLL_NS 20000 /* time between two reads of a value that a stream waits for */
 
 struct sim_work *sim_work_new(enum sim_work_kind kind)
 {
@@ -17,7 +17,7 @@ struct sim_work *sim_work_new(enum sim_work_kind kind)
     return work;
 }
 
-/* The pointers at the head of a kernel's buffer point into the buffer itself. */
+/* Adjusts the pointers at the head of a kernel's buffer, which point into the buffer itself. */
 static void move_arguments(struct sim_work *clone, const struct sim_work *work)
 {
     void **to = clone->owned, **from = work->owned;
@@ -124,7 +124,7 @@ static bool reached(const struct sim_work_value *wanted)
         return (now & wanted->value) != 0;
     case CU_STREAM_WAIT_VALUE_NOR:
         return ~(now | wanted->value) != 0;
-    default: /* GEQ, cyclic as the driver says */
+    default: /* GEQ, with wrap-around as cuda.h defines it */
         return wanted->wide ? (int64_t)(now - wanted->value) >= 0 : (int32_t)(now - wanted->value) >= 0;
     }
 }

@@ -1,7 +1,7 @@
-/* sim_work: one thing that a stream does: a copy, a fill, a host function, a kernel, a wait.
+/* sim_work: a piece of work of a stream: a copy, a fill, a host function, a kernel, a wait.
  *
- * A piece of work owns all it needs (also a staged copy of pageable memory and a kernel's arguments), so that
- * it can be run later, or be kept in a graph and run many times. Runs without any lock.
+ * It owns all it needs, such as a staged copy of pageable memory or a kernel's arguments, so that it can run
+ * later, or be kept in a graph and run many times. Runs without any lock.
  */
 #ifndef SIMGPU_WORK_H
 #define SIMGPU_WORK_H
@@ -41,26 +41,27 @@ struct sim_work_fill {
     size_t pitch;
 };
 
-struct sim_work_value { /* cuStreamWriteValue, cuStreamWaitValue; RAISE writes what is larger than what is
-                         * there
-                         */
+/* Of cuStreamWriteValue and cuStreamWaitValue. WORK_RAISE writes the value only if it is larger than the one
+ * in memory. */
+struct sim_work_value {
     CUdeviceptr address;
     uint64_t value;
     unsigned int flags;
     bool wide;
 };
 
-struct sim_work_step { /* one of a batch: WORK_WRITE, WORK_AWAIT or WORK_NOTHING */
+/* One operation of a batch: WORK_WRITE, WORK_AWAIT or WORK_NOTHING. */
+struct sim_work_step {
     enum sim_work_kind kind;
     struct sim_work_value value;
 };
 
 struct sim_work_kernel {
     simgpu_kernel *function;
-    CUfunction handle;  /* that the program launched: only to say it again */
-    bool early;         /* may begin when the kernel before it in its stream has begun */
+    CUfunction handle;  /* that the program launched; only for queries of graph nodes */
+    bool early;         /* may begin as soon as the previous kernel in its stream has begun */
     unsigned int count; /* arguments; they and the pointers to them are in .owned */
-    uint32_t local;     /* bytes of local memory a thread */
+    uint32_t local;     /* bytes of local memory per thread */
     struct simgpu_dim grid, block;
 };
 
@@ -86,9 +87,11 @@ struct sim_work {
     size_t owned_size;
 };
 
-struct sim_work *sim_work_new(enum sim_work_kind kind); /* NULL: no memory; so for the next two */
+/* The next two return NULL if the host is out of memory. */
+struct sim_work *sim_work_new(enum sim_work_kind kind);
 struct sim_work *sim_work_clone(const struct sim_work *work);
-/* Copies what work->copy reads now, so that the caller may change it. False: no memory. */
+/* Copies the source of work->copy now, so that the program may change it. Returns false if the host is out of
+ * memory. */
 bool sim_work_stage(struct sim_work *work);
 void sim_work_delete(struct sim_work *work);
 void sim_work_run(const struct sim_work *work);

@@ -1,6 +1,6 @@
-/* nvjpeg_abi: the part of nvJPEG's interface that simgpu answers. Taken from the toolkit's nvjpeg.h where
- * that is installed, so that the compiler holds this library to it; else the same declarations, written down
- * here. Declarations only: must never gain anything that nvJPEG does not have. */
+/* nvjpeg_abi: the part of nvJPEG's interface that simgpu implements. Includes the toolkit's nvjpeg.h if it is
+ * installed, so that the compiler checks this library against it; otherwise declares the same here.
+ * Declarations only; never contains anything that nvJPEG does not have. */
 #ifndef SIMGPU_NVJPEG_ABI_H
 #define SIMGPU_NVJPEG_ABI_H
 

@@ -1,11 +1,10 @@
-/* nvjpeg_batch: nvJPEG's decoding of batches, by libjpeg and with other arithmetic than `train` uses on the
- * host (a fast inverse transform, chroma repeated), as the real one differs too. Pictures are decoded in the
- * call, and written to the device on the stream by a host function: simgpu's device memory is the process's
- * own.
+/* nvjpeg_batch: nvJPEG's decoding of batches, by libjpeg. It uses other arithmetic than `train` on the host
+ * (a fast inverse transform, chroma repeated), because the real one differs, too. Pictures are decoded in the
+ * call; a host function on the stream writes them to simgpu's device memory.
  *
- * Unlike nvJPEG: any damage to a file is found, where the real one may not look; a grey picture becomes RGB
- * by libjpeg. The card has JPEG engines (NVJPEG_BACKEND_HARDWARE) if GPUCAP_SIM_NVJPEG is "hardware"; they
- * refuse pictures below 32 pixels a side, as an example of what engines may refuse. */
+ * Differences from nvJPEG: any damage to a file is an error, which the real one may miss; libjpeg converts
+ * grey pictures to RGB. The card has JPEG engines (NVJPEG_BACKEND_HARDWARE) if GPUCAP_SIM_NVJPEG is
+ * "hardware"; they refuse pictures below 32 pixels a side, as an example of what engines may refuse. */
 #include "tools/simgpu/nvjpeg/nvjpeg_abi.h"
 
 #include <setjmp.h>
@@ -16,7 +15,7 @@
 
 #include <jpeglib.h>
 
-enum { RGB = 3, LEAST_SIDE = 32 /* of what the engines decode */ };
+enum { RGB = 3, LEAST_SIDE = 32 /* smallest side that the engines decode */ };
 
 struct nvjpegHandle {
     nvjpegBackend_t backend;
@@ -92,7 +91,7 @@ static nvjpegStatus_t read_picture(const unsigned char *data, size_t length, str
 
     if (!reader)
         return NVJPEG_STATUS_ALLOCATOR_FAILURE;
-    reader->status = NVJPEG_STATUS_BAD_JPEG; /* until it is over */
+    reader->status = NVJPEG_STATUS_BAD_JPEG; /* until decoding has succeeded */
     reader->info.err = jpeg_std_error(&reader->errors);
     reader->info.client_data = reader;
     reader->errors.error_exit = give_up;

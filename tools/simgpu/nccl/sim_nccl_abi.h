@@ -1,6 +1,6 @@
-/* nccl_abi: the part of NCCL's interface that simgpu answers. Taken from the toolkit's nccl.h where that is
- * installed, so that the compiler holds this library to it; else the same declarations, written down here.
- * Declarations only: must never gain anything that NCCL does not have.
+/* sim_nccl_abi: the part of NCCL's interface that simgpu implements. Includes the toolkit's nccl.h if it is
+ * installed, so that the compiler checks this library against it; otherwise declares the same here.
+ * Declarations only; never contains anything that NCCL does not have.
  */
 #ifndef SIMGPU_NCCL_ABI_H
 #define SIMGPU_NCCL_ABI_H

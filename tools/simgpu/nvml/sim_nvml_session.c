@@ -1,9 +1,9 @@
-/* nvml_session: initialization, versions and error texts of the simulated NVML. Works in a process that never
- * uses CUDA: it opens the cards itself. Owns no lock; the count of initializations is atomic.
+/* sim_nvml_session: initialization, versions and error texts of the simulated NVML. Opens the cards itself,
+ * so that it works in a process that never uses CUDA. Owns no lock; the count of initializations is atomic.
  */
-#include "tools/simgpu/nvml/nvml_session.h"
+#include "tools/simgpu/nvml/sim_nvml_session.h"
 #include "tools/simgpu/engine/sim_card.h"
-#include "tools/simgpu/nvml/nvml_view.h"
+#include "tools/simgpu/nvml/sim_nvml_view.h"
 
 #include <stdatomic.h>
 #include <string.h>
@@ -19,17 +19,17 @@ struct nvmlDevice_st {
 static struct nvmlDevice_st handles[CARD_MAX_DEVICES];
 static atomic_int initialized;
 
-nvmlReturn_t nvml_session_check(void)
+nvmlReturn_t sim_nvml_session_check(void)
 {
     if (atomic_load(&initialized) <= 0)
         return NVML_ERROR_UNINITIALIZED;
-    /* Opened already, except in a child forked after nvmlInit, which gets a view of its own. */
+    /* Does nothing, except in a child that was forked after nvmlInit. */
     return sim_card_open() ? NVML_ERROR_DRIVER_NOT_LOADED : NVML_SUCCESS;
 }
 
-nvmlReturn_t nvml_session_card(nvmlDevice_t device, int *card)
+nvmlReturn_t sim_nvml_session_card(nvmlDevice_t device, int *card)
 {
-    nvmlReturn_t result = nvml_session_check();
+    nvmlReturn_t result = sim_nvml_session_check();
     if (result != NVML_SUCCESS)
         return result;
     for (int i = 0; i < sim_card_count(); i++) {
@@ -41,12 +41,12 @@ nvmlReturn_t nvml_session_card(nvmlDevice_t device, int *card)
     return NVML_ERROR_INVALID_ARGUMENT;
 }
 
-nvmlDevice_t nvml_session_handle(int card)
+nvmlDevice_t sim_nvml_session_handle(int card)
 {
     return &handles[card];
 }
 
-nvmlReturn_t nvml_session_text(const char *text, char *out, unsigned int length)
+nvmlReturn_t sim_nvml_session_text(const char *text, char *out, unsigned int length)
 {
     size_t size = strlen(text) + 1;
     if (!out)
@@ -61,7 +61,7 @@ nvmlReturn_t nvmlInitWithFlags(unsigned int flags)
 {
     if (flags & ~(unsigned)(NVML_INIT_FLAG_NO_GPUS | NVML_INIT_FLAG_NO_ATTACH))
         return NVML_ERROR_INVALID_ARGUMENT;
-    if (nvml_view_read() || nvml_view_now().absent || sim_card_open())
+    if (sim_nvml_view_read() || sim_nvml_view_now().absent || sim_card_open())
         return NVML_ERROR_DRIVER_NOT_LOADED;
     atomic_fetch_add(&initialized, 1);
     return NVML_SUCCESS;
@@ -123,13 +123,13 @@ const char *nvmlErrorString(nvmlReturn_t result)
         [NVML_ERROR_RESET_TYPE_NOT_SUPPORTED] = "Reset Type Not Supported",
     };
     unsigned code = (unsigned)result;
-    return code < sizeof texts / sizeof *texts ? texts[code] : "Unknown Error";
+    return code < sizeof(texts) / sizeof(*texts) ? texts[code] : "Unknown Error";
 }
 
 /* The version queries work before nvmlInit too, as in the real library. */
 nvmlReturn_t nvmlSystemGetNVMLVersion(char *version, unsigned int length)
 {
-    return nvml_session_text(NVML_VERSION, version, length);
+    return sim_nvml_session_text(NVML_VERSION, version, length);
 }
 
 nvmlReturn_t nvmlSystemGetCudaDriverVersion(int *version)
@@ -147,6 +147,6 @@ nvmlReturn_t nvmlSystemGetCudaDriverVersion_v2(int *version)
 
 nvmlReturn_t nvmlSystemGetDriverVersion(char *version, unsigned int length)
 {
-    nvmlReturn_t result = nvml_session_check();
-    return result == NVML_SUCCESS ? nvml_session_text(DRIVER_VERSION, version, length) : result;
+    nvmlReturn_t result = sim_nvml_session_check();
+    return result == NVML_SUCCESS ? sim_nvml_session_text(DRIVER_VERSION, version, length) : result;
 }

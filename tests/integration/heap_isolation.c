@@ -1,5 +1,5 @@
-/* heap_guest: the library's private jemalloc in programs that have settings for one, or one of their own:
- * nothing of theirs reaches it, and nothing of it reaches them. On simgpu. */
+/* heap_isolation: the library's private jemalloc in programs that configure or contain a jemalloc of their
+ * own: neither affects the other. On simgpu. */
 #include "spawn.h"
 #include "unity.h"
 
@@ -35,7 +35,7 @@ static struct spawn_result run_in(struct spawn_env *env, const char *program, co
 {
     char path[128];
 
-    snprintf(path, sizeof path, "tests/integration/%s", program);
+    snprintf(path, sizeof(path), "tests/integration/%s", program);
     struct spawn_result r = spawn_run(env, (const char *[]){spawn_build_path(path), scenario, NULL}, NULL);
     spawn_env_free(env);
     spawn_sim_clean(spawn_sim_id());
@@ -83,7 +83,7 @@ static void test_memory_is_zero_though_earlier_work_on_it_has_not_begun(void)
     }
 }
 
-/* The heap has notes of its own for each thread, and they may end before the thread's last allocation. */
+/* The heap has per-thread data, which may be destroyed before the thread's last allocation. */
 static void test_the_last_destructors_of_a_thread_may_use_small_blocks(void)
 {
     struct spawn_result native = run("prog_small", "last_destructors", NULL, false),
@@ -109,7 +109,7 @@ static void test_a_host_with_jemalloc_keeps_its_own(void)
     spawn_result_free(&plain);
 }
 
-/* The host's memory is junk, as it asked for; the device's is not. */
+/* The program's settings fill its own memory with junk, but not device memory. */
 static void test_a_hosts_settings_for_its_own_jemalloc_are_only_its_own(void)
 {
     struct spawn_result plain = run("prog_small_jemalloc", "own_heap", NULL, true),

@@ -1,18 +1,19 @@
-/* nccl_comm: communicators from their first rank to their end. See nccl_comm.h. Must never touch a handle
- * before it has found it in the list: programs pass old ones. Owns the list's lock, and each communicator's
- * own, which is taken inside of no other. */
-#include "tools/simgpu/nccl/nccl_comm.h"
+/* sim_nccl_comm: creates and destroys communicators. See sim_nccl_comm.h. Never dereferences a handle before
+ * it has found it in the list, since programs pass old ones. Owns the list's lock and each communicator's
+ * lock; no thread holds both. */
+#include "tools/simgpu/nccl/sim_nccl_comm.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "tools/simgpu/nccl/nccl_call.h"
-#include "tools/simgpu/nccl/nccl_error.h"
-#include "tools/simgpu/nccl/nccl_group.h"
+#include "tools/simgpu/nccl/sim_nccl_call.h"
+#include "tools/simgpu/nccl/sim_nccl_error.h"
+#include "tools/simgpu/nccl/sim_nccl_group.h"
 
 static pthread_mutex_t list_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct ncclComm *comms;
-static struct ncclComm *kept; /* aborted, and a graph may still run their calls: reachable, never freed */
+static struct ncclComm
+    *kept; /* aborted ones whose calls a graph may still run: reachable for leak checkers, never freed */
 
 /* ---- the list ---- */
 
@@ -24,7 +25,7 @@ static void enlist(struct ncclComm **list, ncclComm_t comm)
     pthread_mutex_unlock(&list_lock);
 }
 
-/* Takes a communicator from the program. Only the first of two callers gets it. */
+/* Removes a communicator from the list. Returns true for only one of several callers. */
 static bool delist(ncclComm_t comm)
 {
     struct ncclComm **at = &comms;
@@ -40,7 +41,7 @@ static bool delist(ncclComm_t comm)
     return found;
 }
 
-ncclResult_t nccl_comm_check(ncclComm_t comm, const char *caller)
+ncclResult_t sim_nccl_comm_check(ncclComm_t comm, const char *caller)
 {
     struct ncclComm *at;
 
@@ -48,17 +49,17 @@ ncclResult_t nccl_comm_check(ncclComm_t comm, const char *caller)
     for (at = comms; at && at != comm;)
         at = at->next;
     pthread_mutex_unlock(&list_lock);
-    return at ? ncclSuccess : nccl_fail(ncclInvalidArgument, "%s: not a communicator", caller);
+    return at ? ncclSuccess : sim_nccl_fail(ncclInvalidArgument, "%s: not a communicator", caller);
 }
 
-void nccl_comm_keep(ncclComm_t comm)
+void sim_nccl_comm_keep(ncclComm_t comm)
 {
     pthread_mutex_lock(&comm->lock);
     comm->refs++;
     pthread_mutex_unlock(&comm->lock);
 }
 
-void nccl_comm_drop(ncclComm_t comm)
+void sim_nccl_comm_drop(ncclComm_t comm)
 {
     bool last;
 
@@ -68,51 +69,52 @@ void nccl_comm_drop(ncclComm_t comm)
     pthread_mutex_unlock(&comm->lock);
     if (!last)
         return;
-    nccl_call_free_captured(comm->captured);
-    nccl_room_leave(comm->room);
+    sim_nccl_call_free_captured(comm->captured);
+    sim_nccl_shared_leave(comm->shared);
     pthread_cond_destroy(&comm->changed);
     pthread_mutex_destroy(&comm->lock);
     free(comm);
 }
 
-/* ---- the beginning ---- */
+/* ---- creating ---- */
 
 ncclResult_t ncclGetUniqueId(ncclUniqueId *uniqueId)
 {
-    return uniqueId ? nccl_room_create(uniqueId) : nccl_fail(ncclInvalidArgument, "ncclGetUniqueId: NULL");
+    return uniqueId ? sim_nccl_shared_create(uniqueId)
+                    : sim_nccl_fail(ncclInvalidArgument, "ncclGetUniqueId: NULL");
 }
 
 static ncclResult_t find_card(int *device, unsigned char *card)
 {
     struct cudaDeviceProp properties;
-    ncclResult_t result = nccl_cuda(cudaGetDevice(device), "cudaGetDevice");
+    ncclResult_t result = sim_nccl_cuda(cudaGetDevice(device), "cudaGetDevice");
 
     if (result == ncclSuccess)
-        result = nccl_cuda(cudaGetDeviceProperties(&properties, *device), "cudaGetDeviceProperties");
+        result = sim_nccl_cuda(cudaGetDeviceProperties(&properties, *device), "cudaGetDeviceProperties");
     if (result == ncclSuccess)
-        memcpy(card, properties.uuid.bytes, NCCL_ROOM_CARD);
+        memcpy(card, properties.uuid.bytes, SIM_NCCL_CARD);
     return result;
 }
 
-ncclResult_t nccl_comm_join(ncclComm_t *out, int size, const ncclUniqueId *id, int rank)
+ncclResult_t sim_nccl_comm_join(ncclComm_t *out, int size, const ncclUniqueId *id, int rank)
 {
-    unsigned char card[NCCL_ROOM_CARD];
+    unsigned char card[SIM_NCCL_CARD];
     struct ncclComm *comm;
     ncclResult_t result;
     int device;
 
-    if (!out || size < 1 || size > NCCL_ROOM_RANKS || rank < 0 || rank >= size)
-        return nccl_fail(ncclInvalidArgument, "rank %d of %d ranks (at most %d)", rank, size,
-                         NCCL_ROOM_RANKS);
+    if (!out || size < 1 || size > SIM_NCCL_RANKS || rank < 0 || rank >= size)
+        return sim_nccl_fail(ncclInvalidArgument, "rank %d of %d ranks (at most %d)", rank, size,
+                             SIM_NCCL_RANKS);
     *out = NULL;
     result = find_card(&device, card);
     if (result != ncclSuccess)
         return result;
     comm = calloc(1, sizeof(*comm));
     if (!comm)
-        return nccl_fail(ncclSystemError, "no memory for a communicator");
+        return sim_nccl_fail(ncclSystemError, "no memory for a communicator");
     *comm = (struct ncclComm){.rank = rank, .size = size, .device = device, .refs = 1};
-    result = nccl_room_enter(id, size, rank, card, &comm->room);
+    result = sim_nccl_shared_enter(id, size, rank, card, &comm->shared);
     if (result != ncclSuccess) {
         free(comm);
         return result;
@@ -126,34 +128,34 @@ ncclResult_t nccl_comm_join(ncclComm_t *out, int size, const ncclUniqueId *id, i
 
 static ncclResult_t check_cards(const struct ncclComm *comm)
 {
-    const struct nccl_seat *seat = comm->room->seat;
+    const struct sim_nccl_rank_state *ranks = comm->shared->rank;
 
     for (int i = 0; i < comm->size; i++)
         for (int j = 0; j < i; j++)
-            if (memcmp(seat[i].card, seat[j].card, NCCL_ROOM_CARD) == 0)
-                return nccl_fail(ncclInvalidUsage, "Duplicate GPU detected : rank %d and rank %d", j, i);
+            if (memcmp(ranks[i].card, ranks[j].card, SIM_NCCL_CARD) == 0)
+                return sim_nccl_fail(ncclInvalidUsage, "Duplicate GPU detected : rank %d and rank %d", j, i);
     return ncclSuccess;
 }
 
-ncclResult_t nccl_comm_meet(ncclComm_t comm)
+ncclResult_t sim_nccl_comm_meet(ncclComm_t comm)
 {
-    ncclResult_t result = nccl_room_wait_joined(comm->room, &comm->aborted)
+    ncclResult_t result = sim_nccl_shared_wait_joined(comm->shared, &comm->aborted)
                               ? check_cards(comm)
-                              : nccl_fail(ncclInternalError, "aborted before all ranks had come");
+                              : sim_nccl_fail(ncclInternalError, "aborted before all ranks had joined");
 
     if (result != ncclSuccess && delist(comm))
-        nccl_comm_drop(comm);
+        sim_nccl_comm_drop(comm);
     return result;
 }
 
 ncclResult_t ncclCommInitRank(ncclComm_t *comm, int nranks, ncclUniqueId commId, int rank)
 {
-    ncclResult_t result = nccl_comm_join(comm, nranks, &commId, rank);
+    ncclResult_t result = sim_nccl_comm_join(comm, nranks, &commId, rank);
 
     if (result == ncclSuccess)
-        result = nccl_group_meet(*comm);
+        result = sim_nccl_group_meet(*comm);
     else
-        nccl_group_failed(result);
+        sim_nccl_group_failed(result);
     return result;
 }
 
@@ -162,12 +164,12 @@ static ncclResult_t join_all(ncclComm_t *comm, int count, const int *devices, co
     ncclResult_t result = ncclSuccess;
 
     for (int i = 0; i < count && result == ncclSuccess; i++) {
-        result = nccl_cuda(cudaSetDevice(devices ? devices[i] : i), "cudaSetDevice");
+        result = sim_nccl_cuda(cudaSetDevice(devices ? devices[i] : i), "cudaSetDevice");
         if (result == ncclSuccess)
-            result = nccl_comm_join(&comm[i], count, id, i);
+            result = sim_nccl_comm_join(&comm[i], count, id, i);
     }
     for (int i = 0; i < count && result == ncclSuccess; i++)
-        result = nccl_comm_meet(comm[i]);
+        result = sim_nccl_comm_meet(comm[i]);
     return result;
 }
 
@@ -176,37 +178,37 @@ ncclResult_t ncclCommInitAll(ncclComm_t *comm, int ndev, const int *devlist)
     ncclUniqueId id;
     int device = 0;
     int cards = 0;
-    ncclResult_t result = nccl_cuda(cudaGetDeviceCount(&cards), "cudaGetDeviceCount");
+    ncclResult_t result = sim_nccl_cuda(cudaGetDeviceCount(&cards), "cudaGetDeviceCount");
 
-    if (!comm || ndev < 1 || ndev > NCCL_ROOM_RANKS)
-        return nccl_fail(ncclInvalidArgument, "ncclCommInitAll: %d devices", ndev);
+    if (!comm || ndev < 1 || ndev > SIM_NCCL_RANKS)
+        return sim_nccl_fail(ncclInvalidArgument, "ncclCommInitAll: %d devices", ndev);
     for (int i = 0; i < ndev && result == ncclSuccess; i++) {
         int number = devlist ? devlist[i] : i;
 
         if (number < 0 || number >= cards)
-            return nccl_fail(ncclInvalidArgument, "ncclCommInitAll: there is no device %d", number);
+            return sim_nccl_fail(ncclInvalidArgument, "ncclCommInitAll: there is no device %d", number);
         for (int j = 0; j < i && devlist; j++)
             if (devlist[j] == number)
-                return nccl_fail(ncclInvalidUsage, "ncclCommInitAll: device %d is there twice", number);
+                return sim_nccl_fail(ncclInvalidUsage, "ncclCommInitAll: device %d is listed twice", number);
     }
     memset(comm, 0, (size_t)ndev * sizeof(*comm));
     if (result == ncclSuccess)
-        result = nccl_cuda(cudaGetDevice(&device), "cudaGetDevice");
+        result = sim_nccl_cuda(cudaGetDevice(&device), "cudaGetDevice");
     if (result == ncclSuccess)
-        result = nccl_room_create(&id);
+        result = sim_nccl_shared_create(&id);
     if (result == ncclSuccess) {
         result = join_all(comm, ndev, devlist, &id);
         cudaSetDevice(device);
     }
     for (int i = 0; i < ndev && result != ncclSuccess; i++)
         if (comm[i] && delist(comm[i]))
-            nccl_comm_drop(comm[i]);
+            sim_nccl_comm_drop(comm[i]);
     return result;
 }
 
-/* ---- the end ---- */
+/* ---- destroying ---- */
 
-/* Waits for the calls that are queued. */
+/* Waits for the queued calls. */
 static void flush(ncclComm_t comm)
 {
     pthread_mutex_lock(&comm->lock);
@@ -217,7 +219,7 @@ static void flush(ncclComm_t comm)
 
 ncclResult_t ncclCommFinalize(ncclComm_t comm)
 {
-    ncclResult_t result = nccl_comm_check(comm, "ncclCommFinalize");
+    ncclResult_t result = sim_nccl_comm_check(comm, "ncclCommFinalize");
     bool again;
 
     if (result != ncclSuccess)
@@ -227,7 +229,7 @@ ncclResult_t ncclCommFinalize(ncclComm_t comm)
     comm->finalized = true;
     pthread_mutex_unlock(&comm->lock);
     if (again)
-        return nccl_fail(ncclInvalidArgument, "ncclCommFinalize: called before");
+        return sim_nccl_fail(ncclInvalidArgument, "ncclCommFinalize: called before");
     flush(comm);
     return ncclSuccess;
 }
@@ -237,13 +239,13 @@ ncclResult_t ncclCommDestroy(ncclComm_t comm)
     if (!comm)
         return ncclSuccess;
     if (!delist(comm))
-        return nccl_fail(ncclInvalidArgument, "ncclCommDestroy: not a communicator");
+        return sim_nccl_fail(ncclInvalidArgument, "ncclCommDestroy: not a communicator");
     flush(comm);
-    nccl_comm_drop(comm);
+    sim_nccl_comm_drop(comm);
     return ncclSuccess;
 }
 
-/* Does not wait: calls that are still queued hold the communicator until the streams come to them. */
+/* Does not wait: queued calls hold a reference until their streams reach them. */
 ncclResult_t ncclCommAbort(ncclComm_t comm)
 {
     bool in_graphs;
@@ -251,27 +253,27 @@ ncclResult_t ncclCommAbort(ncclComm_t comm)
     if (!comm)
         return ncclSuccess;
     if (!delist(comm))
-        return nccl_fail(ncclInvalidArgument, "ncclCommAbort: not a communicator");
+        return sim_nccl_fail(ncclInvalidArgument, "ncclCommAbort: not a communicator");
     pthread_mutex_lock(&comm->lock);
     atomic_store(&comm->aborted, true);
     in_graphs = comm->captured;
     pthread_cond_broadcast(&comm->changed);
     pthread_mutex_unlock(&comm->lock);
-    nccl_room_wake(comm->room);
+    sim_nccl_shared_wake(comm->shared);
     if (in_graphs)
         enlist(&kept, comm);
     else
-        nccl_comm_drop(comm);
+        sim_nccl_comm_drop(comm);
     return ncclSuccess;
 }
 
-/* ---- questions ---- */
+/* ---- attributes ---- */
 
 static ncclResult_t check_question(ncclComm_t comm, const void *out, const char *caller)
 {
-    ncclResult_t result = nccl_comm_check(comm, caller);
+    ncclResult_t result = sim_nccl_comm_check(comm, caller);
 
-    return result != ncclSuccess || out ? result : nccl_fail(ncclInvalidArgument, "%s: NULL", caller);
+    return result != ncclSuccess || out ? result : sim_nccl_fail(ncclInvalidArgument, "%s: NULL", caller);
 }
 
 ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *asyncError)

@@ -1,10 +1,10 @@
-/* nccl_number: sums over ranks. See nccl_number.h. */
-#include "tools/simgpu/nccl/nccl_number.h"
+/* sim_nccl_number: sums over ranks. See sim_nccl_number.h. */
+#include "tools/simgpu/nccl/sim_nccl_number.h"
 
 #include <stdint.h>
 #include <string.h>
 
-size_t nccl_number_bytes(ncclDataType_t type)
+size_t sim_nccl_number_bytes(ncclDataType_t type)
 {
     switch (type) {
     case ncclInt8:
@@ -28,7 +28,7 @@ size_t nccl_number_bytes(ncclDataType_t type)
     }
 }
 
-bool nccl_number_can_reduce(ncclDataType_t type, ncclRedOp_t op)
+bool sim_nccl_number_can_reduce(ncclDataType_t type, ncclRedOp_t op)
 {
     return (type == ncclFloat32 || type == ncclBfloat16 || type == ncclFloat16) &&
            (op == ncclSum || op == ncclAvg);
@@ -50,13 +50,13 @@ static float float_of(uint32_t bits)
     return value;
 }
 
-/* Rounds to nearest, ties to even, as all below. */
+/* Rounds to nearest, ties to even, as do all conversions below. */
 static uint16_t to_bf16(float value)
 {
     uint32_t bits = bits_of(value);
 
     if ((bits & 0x7fffffffu) > 0x7f800000u)
-        return (uint16_t)(bits >> 16 | 0x40u); /* stays not a number */
+        return (uint16_t)(bits >> 16 | 0x40u); /* keep it a NaN */
     return (uint16_t)((bits + 0x7fffu + (bits >> 16 & 1u)) >> 16);
 }
 
@@ -83,7 +83,7 @@ static uint16_t to_half(float value)
         return (uint16_t)(sign | 0x7e00u);
     if (size >= 0x477ff000u) /* 65520 and more round to infinity */
         return (uint16_t)(sign | 0x7c00u);
-    if (size < 0x38800000u) /* below 2^-14: in steps of 2^-24, which the addition rounds to */
+    if (size < 0x38800000u) /* below 2^-14: subnormal, in steps of 2^-24; the addition rounds to one */
         return (uint16_t)(sign | (bits_of(float_of(size) + 0.5f) - bits_of(0.5f)));
     size += 0xfffu + (size >> 13 & 1u);
     return (uint16_t)(sign | ((size >> 13) - (112u << 10)));
@@ -106,8 +106,8 @@ static void write_number(void *to, size_t i, ncclDataType_t type, float value)
         ((uint16_t *)to)[i] = type == ncclBfloat16 ? to_bf16(value) : to_half(value);
 }
 
-void nccl_number_reduce(void *out, const void *const *from, int ranks, size_t count, ncclDataType_t type,
-                        ncclRedOp_t op)
+void sim_nccl_number_reduce(void *out, const void *const *from, int ranks, size_t count, ncclDataType_t type,
+                            ncclRedOp_t op)
 {
     float scale = op == ncclAvg ? 1.0f / (float)ranks : 1.0f;
 

@@ -1,6 +1,6 @@
-/* nvml_abi: the part of NVML's binary interface that simgpu answers, written down here because the toolkit's
- * nvml.h is not always installed. Names, values and layouts are those of NVML 12 and 13; the sizes are
- * asserted below. Declarations only: must never gain anything that NVML does not have.
+/* sim_nvml_abi: the part of NVML's binary interface that simgpu implements, declared here because the
+ * toolkit's nvml.h is not always installed. Names, values and layouts are those of NVML 12 and 13; the sizes
+ * are asserted below. Declarations only; never contains anything that NVML does not have.
  */
 #ifndef SIMGPU_NVML_ABI_H
 #define SIMGPU_NVML_ABI_H

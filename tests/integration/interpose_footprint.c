@@ -1,4 +1,4 @@
-/* The library as a guest in a host program: what it exports, and all that it must leave alone. */
+/* The library inside a host program: what it exports, and what it must not change. */
 #include "interpose_support.h"
 
 #include <stdio.h>
@@ -22,7 +22,7 @@ static bool is_allowed(const char *name)
                                         "nvmlDeviceGetMemoryInfo",
                                         "nvmlDeviceGetMemoryInfo_v2"};
 
-    for (size_t i = 0; i < sizeof exact / sizeof *exact; i++) {
+    for (size_t i = 0; i < sizeof(exact) / sizeof(*exact); i++) {
         if (!strcmp(name, exact[i]))
             return true;
     }
@@ -62,7 +62,7 @@ static void host(const char *program)
 {
     static const char *const ways[] = {"dlsym", "proc"};
 
-    for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
+    for (size_t i = 0; i < sizeof(ways) / sizeof(*ways); i++) {
         struct interpose_run run = {.program = program, .way = ways[i], .native = true};
         struct spawn_result want = interpose_take(&run, "");
 

@@ -1,22 +1,21 @@
-/* nvml_memory: what is used on a card and by which process, as the shared cards know it. No lock.
- * The three versions of the process list differ only in the layout of an element, so that one function fills
- * them all.
+/* sim_nvml_memory: memory used on a card and by each process, from engine/sim_card.h. No lock. The three
+ * versions of the process list differ only in the layout of an element, so that one function fills them all.
  */
-#include "tools/simgpu/nvml/nvml_session.h"
+#include "tools/simgpu/nvml/sim_nvml_session.h"
 #include "tools/simgpu/engine/sim_card.h"
-#include "tools/simgpu/nvml/nvml_view.h"
+#include "tools/simgpu/nvml/sim_nvml_view.h"
 
 #include <string.h>
 #include <unistd.h>
 
-#define PROCESSES_MAX 1024 /* slots that the cards have */
+#define PROCESSES_MAX 1024 /* CARD_SLOTS */
 #define NO_INSTANCE   0xFFFFFFFFu
 #define NOT_AVAILABLE 0xFFFFFFFFFFFFFFFFull /* NVML_VALUE_NOT_AVAILABLE */
 
 nvmlReturn_t nvmlDeviceGetMemoryInfo(nvmlDevice_t device, nvmlMemory_t *memory)
 {
     int card;
-    nvmlReturn_t result = nvml_session_card(device, &card);
+    nvmlReturn_t result = sim_nvml_session_card(device, &card);
     if (result != NVML_SUCCESS)
         return result;
     if (!memory)
@@ -31,7 +30,7 @@ nvmlReturn_t nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t device, nvmlMemory_v2_t *me
 {
     nvmlMemory_t plain;
     int card;
-    nvmlReturn_t result = nvml_session_card(device, &card);
+    nvmlReturn_t result = sim_nvml_session_card(device, &card);
     if (result != NVML_SUCCESS)
         return result;
     if (!memory)
@@ -49,7 +48,7 @@ nvmlReturn_t nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t device, nvmlMemory_v2_t *me
 }
 
 static nvmlProcessInfo_v2_t describe(const struct sim_card_process *process, int card,
-                                     const struct nvml_view *view)
+                                     const struct sim_nvml_view *view)
 {
     const unsigned int instance = sim_card_info(card)->mig ? 0 : NO_INSTANCE;
     return (nvmlProcessInfo_v2_t){.pid = (unsigned)process->pid + view->pids,
@@ -58,19 +57,19 @@ static nvmlProcessInfo_v2_t describe(const struct sim_card_process *process, int
                                   .computeInstanceId = instance};
 }
 
-/* Newcomers from `from` to `to`, each like the process that they came with; returns the new count. */
+/* Adds newcomers number `from` to `to`, each with the bytes in `info`. Returns the new count. */
 static unsigned int add_newcomers(nvmlProcessInfo_v2_t *out, unsigned int count, nvmlProcessInfo_v2_t info,
                                   unsigned int from, unsigned int to)
 {
     for (; from < to && count < PROCESSES_MAX; from++) {
-        info.pid = NVML_VIEW_NEWCOMER + from;
+        info.pid = SIM_NVML_VIEW_NEWCOMER + from;
         out[count++] = info;
     }
     return count;
 }
 
-/* All that the list shows, PROCESSES_MAX at most. Newcomers stand before and behind the process itself. */
-static unsigned int collect(int card, const struct nvml_view *view, nvmlProcessInfo_v2_t *out)
+/* Collects the list, at most PROCESSES_MAX entries. Newcomers come before and after the process itself. */
+static unsigned int collect(int card, const struct sim_nvml_view *view, nvmlProcessInfo_v2_t *out)
 {
     struct sim_card_process found[PROCESSES_MAX];
     unsigned int count = 0;
@@ -86,13 +85,13 @@ static unsigned int collect(int card, const struct nvml_view *view, nvmlProcessI
     return count;
 }
 
-/* size is that of the caller's element; an element begins with the fields of _v1 in every version. */
+/* size is the size of the caller's element, which begins with the fields of _v1 in every version. */
 static nvmlReturn_t list_processes(nvmlDevice_t device, unsigned int *count, void *infos, size_t size)
 {
     nvmlProcessInfo_v2_t shown[PROCESSES_MAX];
-    const struct nvml_view view = nvml_view_now();
+    const struct sim_nvml_view view = sim_nvml_view_now();
     int card;
-    nvmlReturn_t result = nvml_session_card(device, &card);
+    nvmlReturn_t result = sim_nvml_session_card(device, &card);
     if (result != NVML_SUCCESS)
         return result;
     if (view.no_list)
@@ -111,7 +110,7 @@ static nvmlReturn_t list_processes(nvmlDevice_t device, unsigned int *count, voi
 static nvmlReturn_t list_nothing(nvmlDevice_t device, unsigned int *count)
 {
     int card;
-    nvmlReturn_t result = nvml_session_card(device, &card);
+    nvmlReturn_t result = sim_nvml_session_card(device, &card);
     if (result != NVML_SUCCESS)
         return result;
     if (!count)
@@ -123,19 +122,19 @@ static nvmlReturn_t list_nothing(nvmlDevice_t device, unsigned int *count)
 nvmlReturn_t nvmlDeviceGetComputeRunningProcesses(nvmlDevice_t device, unsigned int *count,
                                                   nvmlProcessInfo_v1_t *infos)
 {
-    return list_processes(device, count, infos, sizeof *infos);
+    return list_processes(device, count, infos, sizeof(*infos));
 }
 
 nvmlReturn_t nvmlDeviceGetComputeRunningProcesses_v2(nvmlDevice_t device, unsigned int *count,
                                                      nvmlProcessInfo_v2_t *infos)
 {
-    return list_processes(device, count, infos, sizeof *infos);
+    return list_processes(device, count, infos, sizeof(*infos));
 }
 
 nvmlReturn_t nvmlDeviceGetComputeRunningProcesses_v3(nvmlDevice_t device, unsigned int *count,
                                                      nvmlProcessInfo_t *infos)
 {
-    return list_processes(device, count, infos, sizeof *infos);
+    return list_processes(device, count, infos, sizeof(*infos));
 }
 
 nvmlReturn_t nvmlDeviceGetGraphicsRunningProcesses(nvmlDevice_t device, unsigned int *count,

@@ -1,5 +1,5 @@
-/* nvml_view: how much the simulated NVML shows. See nvml_view.h. */
-#include "tools/simgpu/nvml/nvml_view.h"
+/* sim_nvml_view: how much the simulated NVML shows. See sim_nvml_view.h. */
+#include "tools/simgpu/nvml/sim_nvml_view.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -8,9 +8,9 @@
 #include <string.h>
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static struct nvml_view current; /* lock */
+static struct sim_nvml_view current; /* guarded by lock */
 
-/* Digits up to the end of the part, at most `most`. */
+/* Reads a number that fills the part and is at most `most`. */
 static bool read_number(const char *text, size_t length, unsigned int most, unsigned int *out)
 {
     unsigned long long value = 0;
@@ -32,7 +32,7 @@ static bool is(const char *text, size_t length, const char *name)
     return length == strlen(name) && !memcmp(text, name, length);
 }
 
-/* "name=N" */
+/* Reads "name=N". */
 static bool is_number(const char *text, size_t length, const char *name, unsigned int most, unsigned int *out)
 {
     size_t prefix = strlen(name);
@@ -40,7 +40,7 @@ static bool is_number(const char *text, size_t length, const char *name, unsigne
            read_number(text + prefix, length - prefix, most, out);
 }
 
-static bool read_part(const char *text, size_t length, struct nvml_view *view)
+static bool read_part(const char *text, size_t length, struct sim_nvml_view *view)
 {
     if (is(text, length, "absent"))
         view->absent = true;
@@ -49,14 +49,14 @@ static bool read_part(const char *text, size_t length, struct nvml_view *view)
     else if (is(text, length, "no-bytes"))
         view->no_bytes = true;
     else
-        return is_number(text, length, "pids=", NVML_VIEW_MAX_PIDS, &view->pids) ||
-               is_number(text, length, "newcomers=", NVML_VIEW_MAX_NEWCOMERS, &view->newcomers);
+        return is_number(text, length, "pids=", SIM_NVML_VIEW_MAX_PIDS, &view->pids) ||
+               is_number(text, length, "newcomers=", SIM_NVML_VIEW_MAX_NEWCOMERS, &view->newcomers);
     return true;
 }
 
-int nvml_view_parse(const char *text, struct nvml_view *out, char *why, size_t why_size)
+int sim_nvml_view_parse(const char *text, struct sim_nvml_view *out, char *why, size_t why_size)
 {
-    struct nvml_view view = {0};
+    struct sim_nvml_view view = {0};
     while (*text) {
         size_t length = strcspn(text, ",");
         if (!read_part(text, length, &view)) {
@@ -74,12 +74,12 @@ int nvml_view_parse(const char *text, struct nvml_view *out, char *why, size_t w
     return 0;
 }
 
-int nvml_view_read(void)
+int sim_nvml_view_read(void)
 {
     const char *text = getenv("GPUCAP_SIM_NVML");
-    struct nvml_view view = {0};
+    struct sim_nvml_view view = {0};
     char why[128];
-    if (text && nvml_view_parse(text, &view, why, sizeof why)) {
+    if (text && sim_nvml_view_parse(text, &view, why, sizeof(why))) {
         fprintf(stderr, "simgpu: GPUCAP_SIM_NVML: %s\n", why);
         return -EINVAL;
     }
@@ -89,10 +89,10 @@ int nvml_view_read(void)
     return 0;
 }
 
-struct nvml_view nvml_view_now(void)
+struct sim_nvml_view sim_nvml_view_now(void)
 {
     pthread_mutex_lock(&lock);
-    struct nvml_view view = current;
+    struct sim_nvml_view view = current;
     pthread_mutex_unlock(&lock);
     return view;
 }

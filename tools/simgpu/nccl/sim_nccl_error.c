@@ -1,12 +1,12 @@
-/* nccl_error: codes and reasons. See nccl_error.h. */
-#include "tools/simgpu/nccl/nccl_error.h"
+/* sim_nccl_error: texts of error codes, and the last failure. See sim_nccl_error.h. */
+#include "tools/simgpu/nccl/sim_nccl_error.h"
 
 #include <stdarg.h>
 #include <stdio.h>
 
 static _Thread_local char reason[256];
 
-ncclResult_t nccl_fail(ncclResult_t result, const char *format, ...)
+ncclResult_t sim_nccl_fail(ncclResult_t result, const char *format, ...)
 {
     va_list values;
 
@@ -16,14 +16,14 @@ ncclResult_t nccl_fail(ncclResult_t result, const char *format, ...)
     return result;
 }
 
-ncclResult_t nccl_cuda(cudaError_t error, const char *what)
+ncclResult_t sim_nccl_cuda(cudaError_t error, const char *what)
 {
     return error == cudaSuccess
                ? ncclSuccess
-               : nccl_fail(ncclUnhandledCudaError, "%s: %s", what, cudaGetErrorString(error));
+               : sim_nccl_fail(ncclUnhandledCudaError, "%s: %s", what, cudaGetErrorString(error));
 }
 
-/* NCCL's own words. */
+/* The texts are NCCL's. */
 const char *ncclGetErrorString(ncclResult_t result)
 {
     switch (result) {
@@ -57,7 +57,7 @@ const char *ncclGetLastError(ncclComm_t comm)
 ncclResult_t ncclGetVersion(int *version)
 {
     if (!version)
-        return nccl_fail(ncclInvalidArgument, "ncclGetVersion: NULL");
+        return sim_nccl_fail(ncclInvalidArgument, "ncclGetVersion: NULL");
     *version = NCCL_VERSION_CODE;
     return ncclSuccess;
 }

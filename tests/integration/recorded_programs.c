@@ -16,7 +16,7 @@ static char folder[] = "/tmp/recorded.XXXXXX", path[128];
 
 void setUp(void)
 {
-    snprintf(path, sizeof path, "%s/recording", folder);
+    snprintf(path, sizeof(path), "%s/recording", folder);
     unlink(path);
 }
 
@@ -264,7 +264,7 @@ static unsigned each_recording(void (*check)(const struct recording_decode *r, u
         if (strncmp(entry->d_name, "of-", 3) != 0)
             continue;
         files++;
-        snprintf(file, sizeof file, "%s/%s", folder, entry->d_name);
+        snprintf(file, sizeof(file), "%s/%s", folder, entry->d_name);
         struct recording_decode r = decode(file);
         check(&r, (uint32_t)atoi(entry->d_name + 3));
         recording_decode_free(&r);
@@ -278,7 +278,7 @@ static void run_processes(const char *program, const char *scenario, const char 
 {
     char pattern[160];
 
-    snprintf(pattern, sizeof pattern, "%s/of-%%p", folder);
+    snprintf(pattern, sizeof(pattern), "%s/of-%%p", folder);
     struct spawn_result result = run_program(program, scenario, pattern, variables);
     TEST_ASSERT_EQUAL_STRING("", result.err);
     TEST_ASSERT_EQUAL_INT(0, result.status);
@@ -364,7 +364,7 @@ static void test_a_loan_is_in_the_recordings_of_both_processes(void)
     }
 }
 
-static void test_a_file_that_cannot_be_written_is_said_once_and_the_program_goes_on(void)
+static void test_a_file_that_cannot_be_written_is_reported_once_and_the_program_goes_on(void)
 {
     struct spawn_result result = run("kinds", "/nonexistent/recording", NULL);
 
@@ -452,7 +452,7 @@ static void test_stacks_lead_from_the_call_to_main(void)
     TEST_ASSERT_EQUAL_UINT32_MESSAGE(ids[0], ids[1], "equal stacks are kept once");
     TEST_ASSERT_NOT_EQUAL(ids[0], ids[2]);
     const struct recording_stack *stack = recording_decode_stack(&r, ids[0]);
-    const size_t frames = (stack->head.size - sizeof *stack) / sizeof stack->frames[0];
+    const size_t frames = (stack->head.size - sizeof(*stack)) / sizeof(stack->frames[0]);
     TEST_ASSERT_GREATER_OR_EQUAL_size_t(4, frames); /* inner, middle, stacks, prog_main */
     for (int i = 0; i < 4; i++)
         TEST_ASSERT_EQUAL_STRING("prog_recorded", file_of(&r, stack->frames[i]));
@@ -476,7 +476,7 @@ int main(void)
     RUN_TEST(test_each_process_has_a_file_of_its_own);
     RUN_TEST(test_memory_of_other_processes_is_recorded_as_such);
     RUN_TEST(test_a_loan_is_in_the_recordings_of_both_processes);
-    RUN_TEST(test_a_file_that_cannot_be_written_is_said_once_and_the_program_goes_on);
+    RUN_TEST(test_a_file_that_cannot_be_written_is_reported_once_and_the_program_goes_on);
     RUN_TEST(test_a_running_process_is_recorded_from_a_command_on);
     RUN_TEST(test_each_block_has_the_library_that_asked_for_it);
     RUN_TEST(test_stacks_lead_from_the_call_to_main);

@@ -1,29 +1,29 @@
-/* nccl_group: calls between ncclGroupStart and ncclGroupEnd. See nccl_group.h. */
-#include "tools/simgpu/nccl/nccl_group.h"
+/* sim_nccl_group: calls between ncclGroupStart and ncclGroupEnd. See sim_nccl_group.h. */
+#include "tools/simgpu/nccl/sim_nccl_group.h"
 
 #include <stdlib.h>
 
-#include "tools/simgpu/nccl/nccl_error.h"
+#include "tools/simgpu/nccl/sim_nccl_error.h"
 
 static _Thread_local struct {
     int depth;
     ncclResult_t failed;
-    struct nccl_op *first, *last; /* in order */
-    ncclComm_t joined;            /* the newest first */
+    struct sim_nccl_op *first, *last; /* calls, in order */
+    ncclComm_t joined;                /* new communicators, the newest first */
 } group;
 
-ncclResult_t nccl_group_failed(ncclResult_t result)
+ncclResult_t sim_nccl_group_failed(ncclResult_t result)
 {
     if (group.depth > 0 && group.failed == ncclSuccess)
         group.failed = result;
     return result;
 }
 
-ncclResult_t nccl_group_call(struct nccl_op *op)
+ncclResult_t sim_nccl_group_call(struct sim_nccl_op *op)
 {
     op->next = NULL;
     if (group.depth == 0)
-        return nccl_call_launch(op);
+        return sim_nccl_call_launch(op);
     if (group.last)
         group.last->next = op;
     else
@@ -32,10 +32,10 @@ ncclResult_t nccl_group_call(struct nccl_op *op)
     return ncclSuccess;
 }
 
-ncclResult_t nccl_group_meet(ncclComm_t comm)
+ncclResult_t sim_nccl_group_meet(ncclComm_t comm)
 {
     if (group.depth == 0)
-        return nccl_comm_meet(comm);
+        return sim_nccl_comm_meet(comm);
     comm->next_joined = group.joined;
     group.joined = comm;
     return ncclSuccess;
@@ -56,16 +56,16 @@ static ncclResult_t launch_all(void)
 
         group.joined = comm->next_joined;
         if (result == ncclSuccess)
-            result = nccl_comm_meet(comm);
+            result = sim_nccl_comm_meet(comm);
         else
             ncclCommAbort(comm);
     }
     while (group.first) {
-        struct nccl_op *op = group.first;
+        struct sim_nccl_op *op = group.first;
 
         group.first = op->next;
         if (result == ncclSuccess)
-            result = nccl_call_launch(op);
+            result = sim_nccl_call_launch(op);
         else
             free(op);
     }
@@ -77,7 +77,7 @@ ncclResult_t ncclGroupEnd(void)
     ncclResult_t result;
 
     if (group.depth == 0)
-        return nccl_fail(ncclInvalidUsage, "ncclGroupEnd: not in a group call");
+        return sim_nccl_fail(ncclInvalidUsage, "ncclGroupEnd: not in a group call");
     if (--group.depth > 0)
         return ncclSuccess;
     result = launch_all();

@@ -1,7 +1,8 @@
-/* nvml_device: which cards there are and what they are called. NVML sees all cards of the machine, whatever
- * CUDA_VISIBLE_DEVICES says. The PCI address is made from the index: bus index + 1 in domain 0. No lock.
+/* sim_nvml_device: the list of cards, their names and attributes. NVML shows all cards of the machine,
+ * independent of CUDA_VISIBLE_DEVICES. The PCI address is made from the index: bus index + 1 in domain 0. No
+ * lock.
  */
-#include "tools/simgpu/nvml/nvml_session.h"
+#include "tools/simgpu/nvml/sim_nvml_session.h"
 #include "tools/simgpu/engine/sim_card.h"
 
 #include <stdio.h>
@@ -18,7 +19,7 @@
 
 nvmlReturn_t nvmlDeviceGetCount_v2(unsigned int *count)
 {
-    nvmlReturn_t result = nvml_session_check();
+    nvmlReturn_t result = sim_nvml_session_check();
     if (result != NVML_SUCCESS)
         return result;
     if (!count)
@@ -34,12 +35,12 @@ nvmlReturn_t nvmlDeviceGetCount(unsigned int *count)
 
 nvmlReturn_t nvmlDeviceGetHandleByIndex_v2(unsigned int index, nvmlDevice_t *device)
 {
-    nvmlReturn_t result = nvml_session_check();
+    nvmlReturn_t result = sim_nvml_session_check();
     if (result != NVML_SUCCESS)
         return result;
     if (!device || index >= (unsigned)sim_card_count())
         return NVML_ERROR_INVALID_ARGUMENT;
-    *device = nvml_session_handle((int)index);
+    *device = sim_nvml_session_handle((int)index);
     return NVML_SUCCESS;
 }
 
@@ -50,7 +51,7 @@ nvmlReturn_t nvmlDeviceGetHandleByIndex(unsigned int index, nvmlDevice_t *device
 
 nvmlReturn_t nvmlDeviceGetHandleByUUID(const char *uuid, nvmlDevice_t *device)
 {
-    nvmlReturn_t result = nvml_session_check();
+    nvmlReturn_t result = sim_nvml_session_check();
     if (result != NVML_SUCCESS)
         return result;
     if (!uuid || !device)
@@ -59,7 +60,7 @@ nvmlReturn_t nvmlDeviceGetHandleByUUID(const char *uuid, nvmlDevice_t *device)
         char text[CARD_UUID_TEXT];
         sim_card_spec_uuid_text(sim_card_info(i), text);
         if (!strcasecmp(uuid, text)) {
-            *device = nvml_session_handle(i);
+            *device = sim_nvml_session_handle(i);
             return NVML_SUCCESS;
         }
     }
@@ -68,7 +69,7 @@ nvmlReturn_t nvmlDeviceGetHandleByUUID(const char *uuid, nvmlDevice_t *device)
 
 nvmlReturn_t nvmlDeviceGetHandleByPciBusId_v2(const char *bus_id, nvmlDevice_t *device)
 {
-    nvmlReturn_t result = nvml_session_check();
+    nvmlReturn_t result = sim_nvml_session_check();
     unsigned domain, bus, slot, function = 0;
     int end = 0;
     if (result != NVML_SUCCESS)
@@ -79,7 +80,7 @@ nvmlReturn_t nvmlDeviceGetHandleByPciBusId_v2(const char *bus_id, nvmlDevice_t *
         return NVML_ERROR_INVALID_ARGUMENT;
     for (int i = 0; i < sim_card_count(); i++) {
         if (domain == 0 && bus == PCI_BUS(i) && slot == 0 && function == 0) {
-            *device = nvml_session_handle(i);
+            *device = sim_nvml_session_handle(i);
             return NVML_SUCCESS;
         }
     }
@@ -94,7 +95,7 @@ nvmlReturn_t nvmlDeviceGetHandleByPciBusId(const char *bus_id, nvmlDevice_t *dev
 nvmlReturn_t nvmlDeviceGetIndex(nvmlDevice_t device, unsigned int *index)
 {
     int card;
-    nvmlReturn_t result = nvml_session_card(device, &card);
+    nvmlReturn_t result = sim_nvml_session_card(device, &card);
     if (result != NVML_SUCCESS)
         return result;
     if (!index)
@@ -112,39 +113,39 @@ nvmlReturn_t nvmlDeviceGetUUID(nvmlDevice_t device, char *uuid, unsigned int len
 {
     int card;
     char text[CARD_UUID_TEXT];
-    nvmlReturn_t result = nvml_session_card(device, &card);
+    nvmlReturn_t result = sim_nvml_session_card(device, &card);
     if (result != NVML_SUCCESS)
         return result;
     sim_card_spec_uuid_text(sim_card_info(card), text);
-    return nvml_session_text(text, uuid, length);
+    return sim_nvml_session_text(text, uuid, length);
 }
 
 nvmlReturn_t nvmlDeviceGetName(nvmlDevice_t device, char *name, unsigned int length)
 {
     int card;
-    nvmlReturn_t result = nvml_session_card(device, &card);
-    return result == NVML_SUCCESS ? nvml_session_text(DEVICE_NAME, name, length) : result;
+    nvmlReturn_t result = sim_nvml_session_card(device, &card);
+    return result == NVML_SUCCESS ? sim_nvml_session_text(DEVICE_NAME, name, length) : result;
 }
 
 nvmlReturn_t nvmlDeviceGetPciInfo_v3(nvmlDevice_t device, nvmlPciInfo_t *pci)
 {
     int card;
-    nvmlReturn_t result = nvml_session_card(device, &card);
+    nvmlReturn_t result = sim_nvml_session_card(device, &card);
     if (result != NVML_SUCCESS)
         return result;
     if (!pci)
         return NVML_ERROR_INVALID_ARGUMENT;
     *pci = (nvmlPciInfo_t){
         .bus = PCI_BUS(card), .pciDeviceId = PCI_DEVICE_ID, .pciSubSystemId = PCI_SUBSYSTEM_ID};
-    snprintf(pci->busIdLegacy, sizeof pci->busIdLegacy, "0000:%02X:00.0", PCI_BUS(card) & 0xff);
-    snprintf(pci->busId, sizeof pci->busId, "00000000:%02X:00.0", PCI_BUS(card) & 0xff);
+    snprintf(pci->busIdLegacy, sizeof(pci->busIdLegacy), "0000:%02X:00.0", PCI_BUS(card) & 0xff);
+    snprintf(pci->busId, sizeof(pci->busId), "00000000:%02X:00.0", PCI_BUS(card) & 0xff);
     return NVML_SUCCESS;
 }
 
 nvmlReturn_t nvmlDeviceGetCudaComputeCapability(nvmlDevice_t device, int *major, int *minor)
 {
     int card;
-    nvmlReturn_t result = nvml_session_card(device, &card);
+    nvmlReturn_t result = sim_nvml_session_card(device, &card);
     if (result != NVML_SUCCESS)
         return result;
     if (!major || !minor)
@@ -154,11 +155,11 @@ nvmlReturn_t nvmlDeviceGetCudaComputeCapability(nvmlDevice_t device, int *major,
     return NVML_SUCCESS;
 }
 
-/* A simulated card has no clock that could tell how busy it is: it says idle. */
+/* simgpu does not measure utilization and always reports 0. */
 nvmlReturn_t nvmlDeviceGetUtilizationRates(nvmlDevice_t device, nvmlUtilization_t *utilization)
 {
     int card;
-    nvmlReturn_t result = nvml_session_card(device, &card);
+    nvmlReturn_t result = sim_nvml_session_card(device, &card);
     if (result != NVML_SUCCESS)
         return result;
     if (!utilization)
