@@ -216,6 +216,7 @@ static void test_a_file_that_is_too_large_comes_from_the_host(void)
     TEST_ASSERT_EQUAL_UINT64(3 * BATCH - 1, trainer.input.decoded);
 }
 
+#ifndef TEST_ON_GPU
 /* Writes a file that lacks its second half, with the end mark, or but for it: then no marker shows that. */
 static void damage(int number, bool cut)
 {
@@ -269,6 +270,7 @@ static void test_a_damaged_file_is_skipped_as_on_the_host(void)
     pipeline_get_stats(feed_pipeline(trainer.input.feed), &stats);
     TEST_ASSERT_EQUAL_UINT64(2, stats.corrupt);
 }
+#endif
 
 int main(void)
 {
