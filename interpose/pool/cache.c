@@ -4,11 +4,10 @@
 #include <pthread.h>
 #include <sched.h>
 #include <string.h>
-#include <sys/mman.h>
 
+#include "interpose/base/pages.h"
 #include "interpose/base/process.h"
-#include "interpose/pool/heap.h"
-#include "interpose/pool/pool.h"
+#include "interpose/pool/pool_table.h"
 #include "interpose/see/tags.h"
 
 #define IDS_AT_ONCE 4096
@@ -118,9 +117,7 @@ static bool take_slot(struct pool *pool, struct cache *cache, struct cache_slot 
 bool cache_take(struct pool *pool, uint64_t asked, uint64_t size, uint64_t *address)
 {
     struct cache *cache = find(pool);
-    const unsigned from = size >= RANGES_PAGE                  ? CACHE_LARGE
-                          : pool->small.on && small_fits(size) ? 0
-                                                               : CACHE_HEAP;
+    const unsigned from = size >= RANGES_PAGE ? CACHE_LARGE : pool_is_small(pool, size) ? 0 : CACHE_HEAP;
     const unsigned end = from == CACHE_LARGE ? CACHE_SLOTS : from + CACHE_HEAP;
 
     for (unsigned i = from; cache && i < end; i++) {
@@ -216,13 +213,56 @@ static uint64_t empty_slot(const struct cache_slot *slot, uint64_t *bytes)
                : 0;
 }
 
+static void wait_busy(struct cache *cache)
+{
+    while (atomic_exchange_explicit(&cache->busy, true, memory_order_acquire))
+        sched_yield();
+}
+
+/* Call around every use of the tcache, which enter_heap returns. Outside, other threads may flush it. */
+static unsigned enter_heap(struct cache *cache)
+{
+    wait_busy(cache);
+    if (__builtin_expect(cache->tcache == HEAP_LATER, 0))
+        cache->tcache = heap_tcache_open();
+    return cache->tcache;
+}
+
+static void leave_heap(struct cache *cache)
+{
+    atomic_store_explicit(&cache->busy, false, memory_order_release);
+}
+
+uint64_t cache_heap_take(struct pool *pool, struct cache *cache, uint64_t size)
+{
+    const unsigned tcache = enter_heap(cache);
+    const uint64_t block = heap_take(pool->small.arena, tcache, size);
+
+    leave_heap(cache);
+    return block;
+}
+
+void cache_heap_give(struct cache *cache, uint64_t address, uint64_t bytes)
+{
+    if (!cache) {
+        heap_give(HEAP_NO_TCACHE, address, bytes);
+        return;
+    }
+    const unsigned tcache = enter_heap(cache);
+    heap_give(tcache, address, bytes);
+    leave_heap(cache);
+}
+
 void cache_put_small(struct pool *pool, struct cache *cache, struct mark *mark, uint64_t address,
-                     uint64_t bytes, uint64_t *other, uint64_t *other_bytes)
+                     uint64_t bytes)
 {
     struct cache_slot *slot = choose(cache, 0, CACHE_HEAP);
+    uint64_t other_bytes;
+    const uint64_t other = empty_slot(slot, &other_bytes);
 
-    *other = empty_slot(slot, other_bytes);
     fill_slot(pool, cache, slot, NULL, mark, address, bytes);
+    if (other)
+        cache_heap_give(cache, other, other_bytes);
 }
 
 /* ---- with the pool's lock ---- */
@@ -241,15 +281,46 @@ static struct range *take_back(struct cache *cache, struct cache_slot *slot, uin
     return range;
 }
 
-struct range *cache_steal(struct pool *pool, uint64_t least)
+/* Turns a block that has no owner any more into free memory. */
+static void return_block(struct pool *pool, struct range *range)
 {
-    struct range *range = NULL;
+    pool_table_erase(pool, range);
+    ranges_give(&pool->ranges, range, range->epoch);
+}
 
-    for (struct cache *cache = pool->caches; cache && !range; cache = cache->next) {
-        for (unsigned i = least >= RANGES_PAGE ? CACHE_LARGE : CACHE_HEAP; i < CACHE_SLOTS && !range; i++)
-            range = take_back(cache, &cache->slots[i], least);
+bool cache_empty(struct pool *pool, uint64_t least)
+{
+    bool any = false;
+
+    for (struct cache *cache = pool->caches; cache; cache = cache->next) {
+        for (unsigned i = least >= RANGES_PAGE ? CACHE_LARGE : CACHE_HEAP; i < CACHE_SLOTS; i++) {
+            struct range *range = take_back(cache, &cache->slots[i], least);
+
+            if (!range)
+                continue;
+            return_block(pool, range);
+            any = true;
+        }
     }
-    return range;
+    return any;
+}
+
+void cache_put(struct pool *pool, struct range *range, uint64_t epoch)
+{
+    struct cache *cache = pool->guard ? NULL : find(pool);
+
+    range->epoch = epoch;
+    if (!cache) {
+        return_block(pool, range);
+        return;
+    }
+    struct cache_slot *slot =
+        range->bytes >= RANGES_PAGE ? &cache->slots[CACHE_LARGE] : choose(cache, CACHE_HEAP, CACHE_MID);
+    struct range *other = get(&slot->bytes) ? take_back(cache, slot, 0) : NULL;
+    count_in(cache, range->bytes);
+    fill_slot(pool, cache, slot, range, &range->mark, range->start, range->bytes);
+    if (other)
+        return_block(pool, other);
 }
 
 struct cache_figures cache_figures(const struct pool *pool)
@@ -276,10 +347,9 @@ struct cache_figures cache_figures(const struct pool *pool)
 static struct cache *new_cache(void)
 {
     if (!spare) {
-        struct cache *slab =
-            mmap(NULL, SLAB_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        struct cache *slab = pages_map(SLAB_BYTES);
 
-        for (size_t i = 0; slab != MAP_FAILED && i < SLAB_BYTES / sizeof(*slab); i++) {
+        for (size_t i = 0; slab && i < SLAB_BYTES / sizeof(*slab); i++) {
             slab[i].others = spare;
             spare = &slab[i];
         }
@@ -291,6 +361,33 @@ static struct cache *new_cache(void)
 }
 
 static void flush(struct cache *cache);
+
+/* Registers a thread's cache with its pool. */
+static void enter_pool(struct pool *pool, struct cache *cache)
+{
+    lock_take(&pool->lock);
+    cache->next = pool->caches;
+    pool->caches = cache;
+    lock_release(&pool->lock);
+}
+
+/* Undoes it, and takes the cache's blocks back into the pool. */
+static void leave_pool(struct pool *pool, struct cache *cache)
+{
+    struct cache **at = &pool->caches;
+
+    lock_take(&pool->lock);
+    cache_empty(pool, 0); /* of all threads; the others fill theirs again */
+    pool->gone.hits += atomic_load(&cache->hits);
+    pool->gone.bytes += atomic_load(&cache->bytes) - atomic_load(&cache->taken_bytes);
+    pool->gone.least = pool->gone.bytes;
+    pool->gone.count += atomic_load(&cache->count) - atomic_load(&cache->taken_count);
+    while (*at && *at != cache)
+        at = &(*at)->next;
+    if (*at)
+        *at = cache->next;
+    lock_release(&pool->lock);
+}
 
 /* Gives everything that the ending thread cached back to the pools. */
 static void thread_ends(void *unused)
@@ -307,7 +404,7 @@ static void thread_ends(void *unused)
         mine = cache->others;
         if (pool) {
             flush(cache);
-            pool_drop_cache(pool, cache);
+            leave_pool(pool, cache);
         }
         memset(cache, 0, sizeof(*cache));
         cache->others = spare;
@@ -342,7 +439,7 @@ static struct cache *open_cache(struct pool *pool)
         cache->others = others;
         cache->tcache = HEAP_LATER;
         atomic_store(&cache->pool, pool);
-        pool_add_cache(pool, cache);
+        enter_pool(pool, cache);
     }
     lock_release(&caches_lock);
     return cache;
@@ -353,25 +450,6 @@ struct cache *cache_mine(struct pool *pool)
     struct cache *cache = find(pool);
 
     return __builtin_expect(cache != NULL, 1) ? cache : open_cache(pool);
-}
-
-static void wait_busy(struct cache *cache)
-{
-    while (atomic_exchange_explicit(&cache->busy, true, memory_order_acquire))
-        sched_yield();
-}
-
-unsigned cache_enter(struct cache *cache)
-{
-    wait_busy(cache);
-    if (__builtin_expect(cache->tcache == HEAP_LATER, 0))
-        cache->tcache = heap_tcache_open();
-    return cache->tcache;
-}
-
-void cache_leave(struct cache *cache)
-{
-    atomic_store_explicit(&cache->busy, false, memory_order_release);
 }
 
 /* Returns the heap's blocks in the slots to it. Any thread may call it. */
@@ -397,7 +475,7 @@ static void flush(struct cache *cache)
     empty_slots(cache);
     wait_busy(cache);
     empty_tcache(cache);
-    cache_leave(cache);
+    leave_heap(cache);
 }
 
 void cache_flush_small(const struct pool *pool)
@@ -416,7 +494,7 @@ static void flush_another(struct cache *cache)
     if (atomic_exchange_explicit(&cache->busy, true, memory_order_acquire))
         return;
     empty_tcache(cache);
-    cache_leave(cache);
+    leave_heap(cache);
 }
 
 void cache_flush_all(struct pool *pool)
@@ -439,21 +517,6 @@ void cache_flush_idle(struct pool *pool)
         cache->seen_count = count;
     }
     lock_release(&caches_lock);
-}
-
-struct range *cache_put(struct pool *pool, struct range *range, uint64_t epoch)
-{
-    struct cache *cache = find(pool);
-
-    if (!cache)
-        return range;
-    struct cache_slot *slot =
-        range->bytes >= RANGES_PAGE ? &cache->slots[CACHE_LARGE] : choose(cache, CACHE_HEAP, CACHE_MID);
-    struct range *other = get(&slot->bytes) ? take_back(cache, slot, 0) : NULL;
-    range->epoch = epoch;
-    count_in(cache, range->bytes);
-    fill_slot(pool, cache, slot, range, &range->mark, range->start, range->bytes);
-    return other;
 }
 
 void cache_close(struct pool *pool)

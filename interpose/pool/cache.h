@@ -14,9 +14,7 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 
-#include "interpose/pool/ranges.h"
-
-struct pool;
+#include "interpose/pool/pool_state.h"
 
 /* Slots per cache. More would take longer to search. */
 #define CACHE_HEAP  8                        /* for blocks of the heap (small.h) */
@@ -62,9 +60,11 @@ void cache_flush_all(struct pool *pool);
 /* The same for threads that have neither taken nor freed a block since the last call. */
 void cache_flush_idle(struct pool *pool);
 
-/* Call around every use of the tcache, which cache_enter returns. Outside, other threads may flush it. */
-unsigned cache_enter(struct cache *cache);
-void cache_leave(struct cache *cache);
+/* Take a block from the heap, and give one back, through the thread's jemalloc cache. `cache` may be NULL for
+ * cache_heap_give: then the block goes straight to the heap. cache_heap_take returns 0 if there is none. Not
+ * with the pool's lock. */
+uint64_t cache_heap_take(struct pool *pool, struct cache *cache, uint64_t size);
+void cache_heap_give(struct cache *cache, uint64_t address, uint64_t bytes);
 
 /* Returns a new block id. */
 uint64_t cache_new_id(struct pool *pool, struct cache *cache);
@@ -80,25 +80,20 @@ bool cache_take(struct pool *pool, uint64_t asked, uint64_t size, uint64_t *addr
  * the block is unknown or must not be cached; then the pool frees it. */
 bool cache_keep(struct pool *pool, uint64_t address, bool done);
 
-/* Caches a block of the heap whose word the caller has just set to 0. *other and *other_bytes: the block that
- * it replaces, which the caller returns to the heap, or 0. Not with the pool's lock. */
+/* Caches a block of the heap whose word the caller has just set to 0. The block that it replaces goes back to
+ * the heap. Not with the pool's lock. */
 void cache_put_small(struct pool *pool, struct cache *cache, struct mark *mark, uint64_t address,
-                     uint64_t bytes, uint64_t *other, uint64_t *other_bytes);
+                     uint64_t bytes);
 
 /* ---- with the pool's lock ---- */
 
-/* Caches a block whose word the pool has just set to 0, freed in `epoch`. Returns the block that it replaces,
- * which the pool takes back, or NULL; `range` itself if it cannot be cached. */
-struct range *cache_put(struct pool *pool, struct range *range, uint64_t epoch);
+/* Caches a block whose word the pool has just set to 0, freed in `epoch`. The block that it replaces becomes
+ * free memory, and so does the block itself if it cannot be cached. */
+void cache_put(struct pool *pool, struct range *range, uint64_t epoch);
 
-/* Takes back one cached block of at least `least` bytes and sets its word to 0. Returns NULL if there is
- * none. */
-struct range *cache_steal(struct pool *pool, uint64_t least);
+/* Takes cached blocks of at least `least` bytes back into the free ranges. Returns true if there were any. */
+bool cache_empty(struct pool *pool, uint64_t least);
 
-struct cache_figures {
-    uint64_t bytes, count, hits;
-    uint64_t least; /* least value of bytes since the last call, where known */
-};
 struct cache_figures cache_figures(const struct pool *pool);
 
 /* ---- life ---- */

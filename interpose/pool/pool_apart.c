@@ -1,8 +1,10 @@
 /* pool_apart: see pool_apart.h. */
 #include "interpose/pool/pool_apart.h"
 
+#include "interpose/pool/cache.h"
 #include "interpose/pool/capture.h"
-#include "interpose/pool/pool_grow.h"
+#include "interpose/pool/pool_chunks.h"
+#include "interpose/pool/pool_figures.h"
 
 static uint64_t less(uint64_t from, uint64_t bytes)
 {
@@ -64,9 +66,8 @@ void pool_apart_add(struct pool_apart *apart, struct pool *pool, uint64_t reques
 
     cache_flush_small(pool);
     lock_take(&pool->lock);
-    pool_empty_caches(pool, 0);
-    const uint64_t live =
-        less(pool_live_bytes(pool, cache_figures(pool).bytes), pool->pinned_bytes); /* of the program */
+    cache_empty(pool, 0);
+    const uint64_t live = pool_programs_bytes(pool);
     const int64_t small_pinned = (int64_t)atomic_load(&pool->small.pinned_bytes);
     uint64_t stuck = pool->stuck_bytes;
     for (unsigned i = 0; i < pool->vmm.left_count; i++)

@@ -3,7 +3,7 @@
 #ifndef GPUCAP_POOL_APART_H
 #define GPUCAP_POOL_APART_H
 
-#include "interpose/pool/pool.h"
+#include "interpose/pool/pool_state.h"
 #include "interpose/see/recording.h"
 
 struct pool_apart {

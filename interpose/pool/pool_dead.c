@@ -2,10 +2,9 @@
 #include "interpose/pool/pool_dead.h"
 
 #include <errno.h>
-#include <string.h>
-#include <sys/mman.h>
 
-#include "interpose/pool/pool_grow.h"
+#include "interpose/base/pages.h"
+#include "interpose/pool/pool_chunks.h"
 
 #define FIRST_CAPACITY 1024
 #define DEAD_MAX       8192 /* above this, allocations unmap some themselves */
@@ -13,22 +12,15 @@
 
 int pool_dead_prepare(struct pool *pool, uint64_t count)
 {
-    uint64_t capacity = pool->dead_capacity ? pool->dead_capacity : FIRST_CAPACITY;
+    const uint64_t need = pool->dead_count + count;
 
-    if (pool->dead_count + count <= pool->dead_capacity)
+    if (need <= pool->dead_capacity)
         return 0;
-    while (capacity < pool->dead_count + count)
-        capacity *= 2;
     struct pool_dead *dead =
-        mmap(NULL, capacity * sizeof(*dead), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (dead == MAP_FAILED)
+        pages_grow(pool->dead, &pool->dead_capacity, pool->dead_count, need, sizeof(*dead), FIRST_CAPACITY);
+    if (!dead)
         return -ENOMEM;
-    if (pool->dead) {
-        memcpy(dead, pool->dead, pool->dead_count * sizeof(*dead));
-        munmap(pool->dead, pool->dead_capacity * sizeof(*dead));
-    }
     pool->dead = dead;
-    pool->dead_capacity = capacity;
     return 0;
 }
 

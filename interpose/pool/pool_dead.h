@@ -1,4 +1,4 @@
-/* pool_dead: places that chunks have left. All functions but pool_sweep (pool.h) need the pool's lock.
+/* pool_dead: places that chunks have left. All functions but pool_sweep need the pool's lock.
  *
  * A chunk may be mapped at two addresses at once (measured). A free chunk that a stream still uses is mapped
  * at its new place at once: stream order keeps the two uses apart, as it does for any reused block. The old
@@ -9,7 +9,7 @@
 #ifndef GPUCAP_POOL_DEAD_H
 #define GPUCAP_POOL_DEAD_H
 
-#include "interpose/pool/pool.h"
+#include "interpose/pool/pool_state.h"
 
 /* Dead places that stay mapped: an unmap costs 16 us, keeping one costs nothing (H200). */
 #define POOL_DEAD_KEPT 2048
@@ -37,6 +37,9 @@ void pool_unmap_dead(struct pool *pool, uint64_t reached);
 /* Unmaps the dead places of the chunk that is mapped at `start`. Returns true if it is mapped nowhere else
  * now; only then does unmapping and releasing it free memory. */
 bool pool_unmap_dead_of(struct pool *pool, uint64_t start, uint64_t reached);
+
+/* Unmaps dead places when there are many. Called by the helper thread. */
+void pool_sweep(struct pool *pool);
 
 /* Unmaps all dead places, even if their work is not done, and frees the list. */
 void pool_dead_close(struct pool *pool);

@@ -2,33 +2,25 @@
 #include "interpose/pool/pool_expose.h"
 
 #include <errno.h>
-#include <string.h>
-#include <sys/mman.h>
 
+#include "interpose/base/pages.h"
+#include "interpose/pool/pool_chunks.h"
 #include "interpose/pool/pool_dead.h"
-#include "interpose/pool/pool_grow.h"
 
 #define FIRST_CAPACITY 256
 
 /* Makes room for `count` more. Returns 0 or -ENOMEM. */
 static int prepare(struct pool *pool, uint64_t count)
 {
-    uint64_t capacity = pool->exposed_capacity ? pool->exposed_capacity : FIRST_CAPACITY;
+    const uint64_t need = pool->exposed_count + count;
 
-    if (pool->exposed_count + count <= pool->exposed_capacity)
+    if (need <= pool->exposed_capacity)
         return 0;
-    while (capacity < pool->exposed_count + count)
-        capacity *= 2;
-    struct pool_exposed *list =
-        mmap(NULL, capacity * sizeof(*list), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (list == MAP_FAILED)
+    struct pool_exposed *list = pages_grow(pool->exposed, &pool->exposed_capacity, pool->exposed_count, need,
+                                           sizeof(*list), FIRST_CAPACITY);
+    if (!list)
         return -ENOMEM;
-    if (pool->exposed) {
-        memcpy(list, pool->exposed, pool->exposed_count * sizeof(*list));
-        munmap(pool->exposed, pool->exposed_capacity * sizeof(*list));
-    }
     pool->exposed = list;
-    pool->exposed_capacity = capacity;
     return 0;
 }
 

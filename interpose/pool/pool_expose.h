@@ -7,13 +7,7 @@
 #ifndef GPUCAP_POOL_EXPOSE_H
 #define GPUCAP_POOL_EXPOSE_H
 
-#include "interpose/pool/pool.h"
-
-/* A live range without a block: exposed memory that is not released yet. */
-struct pool_exposed {
-    uint64_t start, bytes;
-    uint64_t epoch; /* of the free */
-};
+#include "interpose/pool/pool_state.h"
 
 /* Takes over the range of an exposed block that the program has freed. The block is not in the table any
  * more. */

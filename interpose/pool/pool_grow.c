@@ -9,12 +9,13 @@
 #include "interpose/pool/pool_grow.h"
 
 #include <errno.h>
-#include <string.h>
-#include <sys/mman.h>
 
 #include "interpose/base/clock.h"
+#include "interpose/pool/cache.h"
+#include "interpose/pool/pool_chunks.h"
 #include "interpose/pool/pool_dead.h"
 #include "interpose/pool/pool_expose.h"
+#include "interpose/pool/pool_figures.h"
 #include "interpose/see/owner.h"
 
 #define SLACK_LEAST (UINT64_C(32) << 20) /* a small program does not move chunks for a few megabytes */
@@ -30,124 +31,6 @@
  * blocks. */
 #define ARENA_LEAST  (UINT64_C(512) << 20)
 #define ARENA_CHUNKS 4
-/* JOIN_PART: when more than this part of what is held is pending, a join is worthwhile for a block that has
- * no good fit. FIT_PART: a good fit leaves over at most this part of the block. Fewer joins cost more moves
- * than they save (engine_replay; a join costs about 5 us on an H200). */
-#define JOIN_PART  128
-#define FIT_PART   8
-#define HELD_CARDS 64
-
-_Atomic uint64_t pool_given_back;
-static _Atomic uint64_t held[HELD_CARDS]; /* by the pools of each card, for recordings */
-
-/* Notes for a recording that the pools of a card hold `bytes` more, or less. */
-static void note_held(const struct pool *pool, enum recording_type type, uint64_t bytes)
-{
-    _Atomic uint64_t *of_card = &held[(unsigned)pool->ordinal % HELD_CARDS];
-    const uint64_t change = type == RECORDING_GROW ? bytes : 0 - bytes;
-    const uint64_t now = atomic_fetch_add_explicit(of_card, change, memory_order_relaxed) + change;
-
-    if (events_are_on())
-        events_note(&(struct recording_event){.head.type = (uint16_t)type,
-                                              .device = (uint16_t)pool->ordinal,
-                                              .bytes = bytes,
-                                              .other = now,
-                                              .owner = type == RECORDING_GROW ? owner_current : 0});
-}
-
-uint64_t pool_held_on(CUdevice ordinal)
-{
-    return atomic_load_explicit(&held[(unsigned)ordinal % HELD_CARDS], memory_order_relaxed);
-}
-
-uint64_t pool_mapped_end(const struct pool *pool)
-{
-    const struct range *last = pool->ranges.first;
-
-    while (last->upper)
-        last = last->upper;
-    /* The address space never fills up, so the last range is the hole behind everything. */
-    return last->start;
-}
-
-/* ---- chunks ---- */
-
-bool pool_next_chunk(const struct pool *pool, uint64_t floor, uint64_t *below, uint64_t *start,
-                     uint64_t *bytes)
-{
-    uint64_t end = *below & ~(RANGES_PAGE - 1);
-
-    while (end > floor && vmm_chunk_at(&pool->vmm, end - RANGES_PAGE, start, bytes)) {
-        if (*start < floor)
-            return false;
-        end = *start;
-        if (*start + *bytes <= *below) {
-            *below = *start;
-            return true;
-        }
-    }
-    return false;
-}
-
-uint64_t pool_whole_bytes(struct pool *pool, uint64_t enough)
-{
-    uint64_t total = 0;
-
-    for (struct range *f = pool->ranges.oldest; f && total < enough; f = f->newer) {
-        uint64_t below = f->start + f->bytes, start, bytes;
-
-        while (total < enough && pool_next_chunk(pool, f->start, &below, &start, &bytes))
-            total += bytes;
-    }
-    return total;
-}
-
-int pool_create_chunk(struct pool *pool, uint64_t bytes, struct vmm_chunk *chunk)
-{
-    if (!pool->budget.take(pool->budget.owner, bytes))
-        return -ENOMEM;
-    const int rc = vmm_create(&pool->vmm, bytes, chunk);
-    pool->budget.settle(pool->budget.owner, bytes, rc == 0);
-    if (rc == 0)
-        note_held(pool, RECORDING_GROW, bytes);
-    if (rc == 0 && pool->vmm.physical > pool->peak_physical)
-        pool->peak_physical = pool->vmm.physical;
-    return rc;
-}
-
-void pool_release_chunk(struct pool *pool, const struct vmm_chunk *chunk)
-{
-    if (!vmm_release(&pool->vmm, chunk))
-        return;
-    pool->budget.give(pool->budget.owner, chunk->bytes);
-    note_held(pool, RECORDING_TRIM, chunk->bytes);
-    atomic_fetch_add(&pool_given_back, 1);
-}
-
-void pool_release_left(struct pool *pool)
-{
-    const uint64_t bytes = pool->vmm.left_count ? vmm_release_left(&pool->vmm) : 0;
-
-    if (!bytes)
-        return;
-    pool->budget.give(pool->budget.owner, bytes);
-    note_held(pool, RECORDING_TRIM, bytes);
-    atomic_fetch_add(&pool_given_back, 1);
-}
-
-int pool_give_back(struct pool *pool, uint64_t start)
-{
-    struct vmm_chunk chunk;
-
-    if (ranges_prepare(&pool->ranges, 8))
-        return -ENOMEM;
-    const int rc = vmm_unmap(&pool->vmm, start, &chunk);
-    if (rc)
-        return rc;
-    ranges_unmap(&pool->ranges, start, chunk.bytes);
-    pool_release_chunk(pool, &chunk);
-    return 0;
-}
 
 /* ---- one attempt ---- */
 
@@ -165,25 +48,6 @@ struct move {
     uint64_t fresh;   /* new chunks */
     uint64_t stuck;   /* of these, moved ones first: mapped, but can be neither used nor unmapped */
 };
-
-struct vmm_chunk *pool_scratch(struct pool *pool, uint64_t count)
-{
-    uint64_t capacity = pool->chunk_capacity ? pool->chunk_capacity : 1024;
-
-    if (count <= pool->chunk_capacity)
-        return pool->chunks;
-    while (capacity < count)
-        capacity *= 2;
-    struct vmm_chunk *chunks =
-        mmap(NULL, capacity * sizeof(*chunks), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (chunks == MAP_FAILED)
-        return NULL;
-    if (pool->chunks)
-        munmap(pool->chunks, pool->chunk_capacity * sizeof(*pool->chunks));
-    pool->chunks = chunks;
-    pool->chunk_capacity = capacity;
-    return chunks;
-}
 
 static struct vmm_chunk *fresh_at(const struct pool *pool, uint64_t i)
 {
@@ -392,7 +256,7 @@ static bool fits(const struct pool *pool, uint64_t bytes)
 /* Returns true if the pool may hold `more` without exceeding the slack above the peak of live bytes. */
 static bool within_slack(const struct pool *pool, uint64_t size, uint64_t more)
 {
-    const uint64_t live = pool_live_bytes(pool, cache_figures(pool).bytes) + size;
+    const uint64_t live = pool_live_bytes(pool) + size;
     const uint64_t peak = live > pool->recent_peak ? live : pool->recent_peak;
     const uint64_t slack = peak / 1000 * pool->slack_permille;
 
@@ -427,60 +291,6 @@ bool pool_may_fit(const struct pool *pool, uint64_t size)
 }
 
 /* ---- the steps ---- */
-
-bool pool_reclaim(struct pool *pool)
-{
-    bool any = false;
-
-    while (pool->pending && pool->pending->epoch <= fence_usable(&pool->fence)) {
-        struct range *range = pool->pending;
-        const uint64_t epoch = range->epoch;
-
-        pool->pending = range->newer;
-        if (!pool->pending)
-            pool->pending_last = NULL;
-        pool->pending_bytes -= range->bytes;
-        ranges_give(&pool->ranges, range, fence_done(&pool->fence, epoch) ? 0 : epoch);
-        any = true;
-    }
-    return any;
-}
-
-static bool join(struct pool *pool)
-{
-    if (!fence_join(&pool->fence))
-        return false;
-    pool->joins++;
-    return pool_reclaim(pool);
-}
-
-static bool much_pending(const struct pool *pool)
-{
-    return pool->pending_bytes > pool->vmm.physical / JOIN_PART;
-}
-
-void pool_prefer_fit(struct pool *pool, uint64_t size)
-{
-    if (!much_pending(pool))
-        return;
-    const uint64_t best = ranges_best(&pool->ranges, ranges_zone_for(size), size);
-    if (best && best - size <= size / FIT_PART)
-        return;
-    fence_poll(&pool->fence);
-    pool_reclaim(pool);
-    if (much_pending(pool))
-        join(pool);
-}
-
-int pool_wait_for_work(struct pool *pool, bool *more)
-{
-    lock_release(&pool->lock);
-    const int rc = fence_wait_oldest(&pool->fence, more);
-    lock_take(&pool->lock);
-    pool_empty_caches(pool, 0);
-    pool_reclaim(pool);
-    return rc;
-}
 
 /* What an attempt prefers to other steps. */
 enum patience {
@@ -535,17 +345,10 @@ static enum patience make_usable(struct pool *pool, enum patience patience, stru
     bool more;
 
     if (patience == RATHER_JOIN) {
-        join(pool);
+        pool_join(pool);
         return RATHER_WAIT;
     }
-    const uint64_t began = clock_ns();
-    pool->waits += !effort->waited;
-    effort->waited = true;
-    const int rc = pool_wait_for_work(pool, &more);
-    const uint64_t waited = clock_ns() - began;
-    pool->wait_ns += waited;
-    effort->wait_ns += waited;
-    if (rc)
+    if (pool_wait_counted(pool, effort, &more))
         return NO_WAIT;
     return more ? RATHER_WAIT : RATHER_GROW;
 }
@@ -591,4 +394,24 @@ int pool_make_fit(struct pool *pool, enum ranges_zone zone, uint64_t size, bool 
                                               .owner = owner_current});
     effort->wait_ns = 0;
     return rc;
+}
+
+struct range *pool_take_extent(struct pool *pool, uint64_t bytes, uint64_t alignment,
+                               struct pool_effort *effort)
+{
+    struct ranges *ranges = &pool->ranges;
+    struct range *range;
+
+    if (ranges_prepare(ranges, 8))
+        return NULL;
+    range = ranges_take_aligned(ranges, RANGES_SMALL, bytes, alignment);
+    if (!range && cache_empty(pool, 0))
+        range = ranges_take_aligned(ranges, RANGES_SMALL, bytes, alignment);
+    if (range || pool_make_fit(pool, RANGES_SMALL, bytes + alignment - RANGES_UNIT, false, &range, effort))
+        return range;
+    /* The range has room for every alignment, so this fits. */
+    const enum ranges_zone zone = range->start < ranges->border ? RANGES_SMALL : RANGES_LARGE;
+    const bool prepared = ranges_prepare(ranges, 8) == 0;
+    ranges_give(ranges, range, range->epoch);
+    return prepared ? ranges_take_aligned(ranges, zone, bytes, alignment) : NULL;
 }

@@ -4,7 +4,10 @@
 #include <errno.h>
 
 #include "interpose/base/clock.h"
+#include "interpose/pool/pool_chunks.h"
 #include "interpose/pool/pool_dead.h"
+#include "interpose/pool/pool_grow.h"
+#include "interpose/pool/pool_trim.h"
 
 void pool_guard(struct pool *pool)
 {
@@ -78,27 +81,16 @@ static bool worth_waiting(struct pool *pool, uint64_t pages)
     return any && pool_may_fit(pool, pages);
 }
 
-static int wait_for_work(struct pool *pool, struct pool_effort *effort)
-{
-    const uint64_t began = clock_ns();
-    bool more;
-
-    pool->waits += !effort->waited;
-    effort->waited = true;
-    const int rc = pool_wait_for_work(pool, &more);
-    pool->wait_ns += clock_ns() - began;
-    return rc;
-}
-
 int pool_guard_take(struct pool *pool, uint64_t size, struct range **out, struct pool_effort *effort)
 {
     const uint64_t pages = (size + RANGES_PAGE - 1) & ~(RANGES_PAGE - 1), began = clock_ns();
+    bool more;
     int rc;
 
     lock_assert_held(&pool->lock);
     do
         rc = attempt(pool, size, pages, out);
-    while (rc == -ENOMEM && worth_waiting(pool, pages) && wait_for_work(pool, effort) == 0);
+    while (rc == -ENOMEM && worth_waiting(pool, pages) && pool_wait_counted(pool, effort, &more) == 0);
     effort->made = rc == 0;
     pool->room_ns += clock_ns() - began;
     return rc ? -ENOMEM : 0;

@@ -1,5 +1,5 @@
-/* pool_guard: blocks in pages of their own, for guard=on. All functions but pool_guard (pool.h) need the
- * pool's lock.
+/* pool_guard: blocks in pages of their own, for guard=on. All functions but pool_guard need the pool's
+ * lock.
  *
  * A guarded block is one chunk in fresh address space. It ends where the chunk ends, and at least one page on
  * each side of the chunk is unmapped, so an access behind the block faults on the device. The part of the
@@ -10,7 +10,10 @@
 #ifndef GPUCAP_POOL_GUARD_H
 #define GPUCAP_POOL_GUARD_H
 
-#include "interpose/pool/pool_grow.h"
+#include "interpose/pool/pool_pending.h"
+
+/* Puts every block of a pool into pages of its own. Call before the first pool_alloc. */
+void pool_guard(struct pool *pool);
 
 /* Takes a range of `size` bytes at the end of a new chunk. May drop the lock to wait for work. Returns 0 and
  * *out, or -ENOMEM. */

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 
+#include "interpose/pool/pool_chunks.h"
 #include "interpose/pool/pool_dead.h"
 #include "interpose/pool/pool_grow.h"
 

@@ -7,7 +7,7 @@
 #ifndef GPUCAP_POOL_SPLIT_H
 #define GPUCAP_POOL_SPLIT_H
 
-#include "interpose/pool/pool.h"
+#include "interpose/pool/pool_state.h"
 
 /* Splits the last chunk under the block just taken at `range` if it is too large for that block. Returns the
  * block's range, or NULL if there was no memory for the smaller chunks: then the block is not taken. */

@@ -1,11 +1,14 @@
-/* pool_trim: gives idle memory of a pool back to the driver. See pool.h. */
-#include "interpose/pool/pool.h"
+/* pool_trim: see pool_trim.h. */
+#include "interpose/pool/pool_trim.h"
 
 #include <errno.h>
 
+#include "interpose/pool/pool_chunks.h"
 #include "interpose/pool/pool_dead.h"
 #include "interpose/pool/pool_expose.h"
+#include "interpose/pool/pool_figures.h"
 #include "interpose/pool/pool_grow.h"
+#include "interpose/pool/small.h"
 
 #define TRIM_CHUNKS 32 /* 1 ms in the driver (measured, H200): how long an allocation may wait for a trim */
 
@@ -39,7 +42,7 @@ static uint64_t trim_some(struct pool *pool, uint64_t bytes)
 uint64_t pool_trim_some(struct pool *pool, uint64_t bytes)
 {
     fence_poll(&pool->fence);
-    pool_empty_caches(pool, 0);
+    cache_empty(pool, 0);
     pool_reclaim(pool);
     pool_release_left(pool);
     pool_expose_sweep(pool);
@@ -95,4 +98,30 @@ int pool_wait(struct pool *pool, bool *more)
     const int rc = any ? pool_wait_for_work(pool, more) : -ENOENT;
     lock_release(&pool->lock);
     return rc;
+}
+
+uint64_t pool_idle_bytes(struct pool *pool)
+{
+    pool_take_in(pool);
+    const uint64_t small = small_flush_idle(pool); /* was idle, but not counted as free */
+    lock_take(&pool->lock);
+    cache_empty(pool, 0); /* what is still free at the next call is idle */
+    const uint64_t free_now = pool->ranges.free_bytes, least = pool->least_free + small;
+    const uint64_t idle = least < free_now ? least : free_now;
+    pool->least_free = free_now;
+    pool->recent_peak = pool->period_peak;
+    pool->period_peak = pool_programs_bytes(pool);
+    lock_release(&pool->lock);
+    return idle;
+}
+
+uint64_t pool_reclaimable(struct pool *pool)
+{
+    pool_take_in(pool);
+    cache_flush_all(pool);
+    lock_take(&pool->lock);
+    cache_empty(pool, 0);
+    uint64_t bytes = pool_whole_bytes(pool, UINT64_MAX);
+    lock_release(&pool->lock);
+    return bytes;
 }

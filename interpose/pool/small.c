@@ -2,11 +2,9 @@
 #include "interpose/pool/small.h"
 
 #include <errno.h>
-#include <string.h>
-#include <sys/mman.h>
 
 #include "interpose/base/clock.h"
-#include "interpose/pool/pool.h"
+#include "interpose/base/pages.h"
 #include "interpose/pool/pool_grow.h"
 #include "interpose/see/tags.h"
 #include "interpose/settings/log.h"
@@ -14,14 +12,6 @@
 #define FIRST_CAPACITY 1024 /* of the ring; a power of two */
 #define LOOK_EVERY     32   /* pending frees between two looks at the older ones */
 #define BATCH          64
-
-static void *map_zeroed(uint64_t bytes)
-{
-    void *memory =
-        mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-
-    return memory == MAP_FAILED ? NULL : memory;
-}
 
 static struct small_page *page_of(const struct pool *pool, uint64_t address)
 {
@@ -124,7 +114,7 @@ static struct small_page *new_page(struct pool *pool)
     struct range *range = pool_take_extent(pool, RANGES_PAGE, RANGES_PAGE, &effort);
     struct small_page *page = range ? page_of(pool, range->start) : NULL;
 
-    if (range && !page && (page = map_zeroed(sizeof(*page)))) {
+    if (range && !page && (page = pages_map_sparse(sizeof(*page)))) {
         page->made = pool->small.made;
         pool->small.made = page;
         page->address = range->start;
@@ -203,34 +193,27 @@ void small_open(struct pool *pool)
     struct small *small = &pool->small;
     const uint64_t bytes = pool->vmm.span / RANGES_PAGE * sizeof(*small->pages);
 
-    if (!heap_exists() || !(small->pages = map_zeroed(bytes)))
+    if (!heap_exists() || !(small->pages = pages_map_sparse(bytes)))
         return;
     small->source = (struct heap_source){.owner = pool, .take = extent_take, .give = extent_give};
     small->on = heap_open(&small->source, &small->arena) == 0;
 }
 
-/* Subtracts blocks that the program never freed from the bytes of their tags. */
-static void untag(const struct small_page *page)
+/* Subtracts a block that the program never freed from the bytes of its tag. */
+static void untag(uint64_t address, const struct mark *unit, void *unused)
 {
-    for (unsigned i = 0; i < SMALL_PAGE_UNITS; i++) {
-        const struct mark *unit = &page->marks[i];
-
-        if (mark_word(unit) & MARK_LIVE && unit->tag)
-            tags_remove(unit->tag, rounded(unit));
-    }
+    (void)address, (void)unused;
+    if (unit->tag)
+        tags_remove(unit->tag, rounded(unit));
 }
 
-void small_each_live(struct pool *pool, void (*visit)(const struct pool_live *block, void *argument),
-                     void *argument)
+void small_each(struct pool *pool, void (*visit)(uint64_t address, const struct mark *mark, void *argument),
+                void *argument)
 {
     for (const struct small_page *page = pool->small.made; page; page = page->made) {
         for (unsigned i = 0; i < SMALL_PAGE_UNITS; i++) {
-            const struct mark *unit = &page->marks[i];
-
-            if (mark_word(unit) & MARK_LIVE)
-                visit(&(struct pool_live){page->address + (uint64_t)i * RANGES_UNIT, mark_asked(unit),
-                                          unit->tag},
-                      argument);
+            if (mark_word(&page->marks[i]) & MARK_LIVE)
+                visit(page->address + (uint64_t)i * RANGES_UNIT, &page->marks[i], argument);
         }
     }
 }
@@ -241,11 +224,11 @@ void small_close(struct pool *pool)
 
     if (small->on) /* another pool may get these addresses, so the heap must keep nothing there */
         heap_purge(small->arena);
+    small_each(pool, untag, NULL);
     while (small->made) {
         struct small_page *page = small->made;
 
         small->made = page->made;
-        untag(page);
         munmap(page, sizeof(*page));
     }
     if (small->pages)
@@ -258,12 +241,11 @@ void small_close(struct pool *pool)
 
 bool small_take(struct pool *pool, struct cache *cache, uint64_t asked, uint64_t size, uint64_t *address)
 {
-    const unsigned tcache = cache_enter(cache);
-    const uint64_t block = heap_take(pool->small.arena, tcache, size);
-    cache_leave(cache);
+    const uint64_t block = cache_heap_take(pool, cache, size);
+    struct mark *unit = unit_of(pool, block);
+
     if (!block)
         return false;
-    struct mark *unit = unit_of(pool, block);
     if (__builtin_expect(!unit,
                          0)) { /* host memory: jemalloc frees its data of a thread before our last call */
         heap_give(HEAP_NO_TCACHE, block, size);
@@ -314,7 +296,7 @@ static bool ring_put(struct small *small, struct small_pending block)
 {
     if (small->pending_count == small->pending_capacity) {
         const uint64_t old = small->pending_capacity, capacity = old ? old * 2 : FIRST_CAPACITY;
-        struct small_pending *ring = map_zeroed(capacity * sizeof(*ring));
+        struct small_pending *ring = pages_map_sparse(capacity * sizeof(*ring));
 
         if (!ring)
             return false;
@@ -330,33 +312,18 @@ static bool ring_put(struct small *small, struct small_pending block)
     return true;
 }
 
-static void give_back(struct cache *cache, uint64_t address, uint64_t bytes)
-{
-    if (!cache) {
-        heap_give(HEAP_NO_TCACHE, address, bytes);
-        return;
-    }
-    const unsigned tcache = cache_enter(cache);
-    heap_give(tcache, address, bytes);
-    cache_leave(cache);
-}
-
 /* Returns a freed block to the heap, now or when its work is done. If there is no memory to record it, it is
  * lost until the pool is closed, which is better than handing it out too early. */
 static void release_block(struct pool *pool, struct cache *cache, uint64_t address, uint64_t bytes, bool done)
 {
     const uint64_t epoch = done ? 0 : fence_epoch(&pool->fence);
-    uint64_t other, other_bytes;
     bool look = false;
 
-    if (!cache && (!epoch || streams_in_order())) {
-        give_back(NULL, address, bytes);
-        return;
-    }
     if (!epoch || streams_in_order()) {
-        cache_put_small(pool, cache, unit_of(pool, address), address, bytes, &other, &other_bytes);
-        if (other)
-            give_back(cache, other, other_bytes);
+        if (cache)
+            cache_put_small(pool, cache, unit_of(pool, address), address, bytes);
+        else
+            cache_heap_give(NULL, address, bytes);
         return;
     }
     lock_take(&pool->lock);
@@ -409,8 +376,7 @@ int small_free(struct pool *pool, struct cache *cache, uint64_t address, bool do
     }
     /* Another process holds its memory: small_unpin frees it. */
     atomic_fetch_add(&pool->small.pinned_bytes, bytes);
-    pool_freed_pinned = true;
-    return 0;
+    return 1;
 }
 
 void small_reclaim(struct pool *pool, struct cache *cache)
@@ -436,7 +402,7 @@ void small_reclaim(struct pool *pool, struct cache *cache)
         }
         lock_release(&pool->lock);
         for (unsigned i = 0; i < count; i++)
-            give_back(cache, batch[i].address, batch[i].bytes);
+            cache_heap_give(cache, batch[i].address, batch[i].bytes);
     } while (count == BATCH);
 }
 

@@ -11,19 +11,10 @@
 #define GPUCAP_SMALL_H
 
 #include "interpose/pool/cache.h"
-#include "interpose/pool/heap.h"
 
-struct pool;
-struct pool_block;
-
-/* A freed block whose work is not done. */
-struct small_pending {
-    uint64_t address, bytes, epoch;
-};
-
-#define SMALL_PAGE_UNITS (RANGES_PAGE / RANGES_UNIT)
 #define SMALL_PIECE      4096 /* extents are multiples of this */
 #define SMALL_PIECES     (RANGES_PAGE / SMALL_PIECE)
+#define SMALL_PAGE_UNITS (RANGES_PAGE / RANGES_UNIT)
 
 /* A page of the address space that has or had extents. Created under the pool's lock, and kept until the pool
  * is closed. */
@@ -38,35 +29,14 @@ struct small_page {
     struct mark marks[SMALL_PAGE_UNITS]; /* one for each unit at which a block can begin */
 };
 
-struct small {
-    bool on;
-    unsigned arena;
-    struct heap_source source;
-    _Atomic(struct small_page *) *pages;          /* by page of the pool's address space */
-    _Atomic uint64_t extent_bytes, pending_count; /* written under the pool's lock */
-    _Atomic uint64_t pinned_bytes;                /* freed, but pinned */
-    _Atomic uint64_t wrong; /* times the heap contradicted our marks; not 0: it is damaged */
-    /* guarded by the pool's lock */
-    struct small_page *first;      /* pages with extents and room for more */
-    struct small_page *made;       /* the page created last */
-    struct small_pending *pending; /* a ring, oldest first */
-    uint64_t pending_first, pending_capacity, pending_bytes;
-    uint64_t grown; /* allocations that made the pool grow or move chunks, which caches count as hits */
-};
-
 /* Opens the heap of a pool. If jemalloc or host memory for the table is missing, small blocks are served like
  * others. */
 void small_open(struct pool *pool);
 void small_close(struct pool *pool);
-/* The part of pool_each_live for small blocks. The caller holds the pool's lock. */
-struct pool_live;
-void small_each_live(struct pool *pool, void (*visit)(const struct pool_live *block, void *argument),
-                     void *argument);
 
-static inline bool small_fits(uint64_t size)
-{
-    return size <= HEAP_LARGEST;
-}
+/* Calls `visit` for each live small block, with its address and mark. The caller holds the pool's lock. */
+void small_each(struct pool *pool, void (*visit)(uint64_t address, const struct mark *mark, void *argument),
+                void *argument);
 
 /* Allocates a small block. Returns true and *address, or false: then the pool itself may have room. */
 bool small_take(struct pool *pool, struct cache *cache, uint64_t asked, uint64_t size, uint64_t *address);
@@ -76,8 +46,9 @@ struct mark *small_find(struct pool *pool, uint64_t address, uint64_t *word);
 /* The same for the live block that contains `address`; *start is its beginning. */
 struct mark *small_around(struct pool *pool, uint64_t address, uint64_t *start, uint64_t *word);
 
-/* Frees a small block. Returns 0, -EINVAL if no live block begins there, or -ENOENT if the address is not in
- * an extent. `cache` may be NULL, here and below: then the block goes straight to the heap. */
+/* Frees a small block. Returns 0, 1 if another process has it pinned, -EINVAL if no live block begins there,
+ * or -ENOENT if the address is not in an extent. `cache` may be NULL, here and below: then the block goes
+ * straight to the heap. */
 int small_free(struct pool *pool, struct cache *cache, uint64_t address, bool done);
 
 /* Returns pending blocks to the heap whose epochs are known to be usable. */

@@ -1,8 +1,9 @@
 # The engine (ranges, vmm, fence, pool) over a fake driver that knows the real one's rules.
 find_package(Threads REQUIRED)
 add_library(engine_core OBJECT engine_fake.c engine_disturb.c engine_model.c)
-foreach(module pool/ranges pool/vmm pool/capture pool/streams pool/fence pool/pool pool/heap pool/small pool/cache pool/pool_grow
-    pool/pool_trim pool/pool_apart pool/pool_split pool/pool_dead pool/pool_expose pool/pool_guard share/pool_share base/lock base/process see/events
+foreach(module pool/ranges pool/vmm pool/capture pool/streams pool/fence pool/pool pool/heap pool/small pool/cache pool/pool_apart pool/pool_blocks
+    pool/pool_chunks pool/pool_figures pool/pool_grow pool/pool_pending pool/pool_reach pool/pool_table
+    pool/pool_trim pool/pool_split pool/pool_dead pool/pool_expose pool/pool_guard base/lock base/process see/events
     see/owner see/owner_maps see/stacks see/tags
     settings/log)
   target_sources(engine_core PRIVATE ${CMAKE_SOURCE_DIR}/interpose/${module}.c)

@@ -7,6 +7,8 @@
 #include <string.h>
 #include <unity.h>
 
+#include "interpose/pool/small.h"
+
 #define SECONDS   60 /* ends a process that waits for a lock it holds */
 #define STREAM(n) (0x10000 + (uintptr_t)(n)*0x100)
 

@@ -6,6 +6,8 @@
 #include <errno.h>
 #include <unity.h>
 
+#include "interpose/pool/cache.h"
+
 #define LIMIT   (128 * MIB)
 #define BLOCKS  600
 #define THREADS 96 /* more than the caches that are made at once */

@@ -8,6 +8,8 @@
 #include <string.h>
 #include <unity.h>
 
+#include "interpose/pool/small.h"
+
 #define LIMIT       (256 * MIB)
 #define REST_BLOCK  (RANGES_PAGE / 4) /* too large for the heap, and in the zone of small blocks */
 #define REST_BLOCKS 64
