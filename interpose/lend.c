@@ -17,7 +17,6 @@
 #include "interpose/pool/capture.h"
 #include "interpose/pool/pools.h"
 #include "interpose/recorded.h"
-#include "interpose/route.h"
 #include "interpose/see/owner.h"
 #include "interpose/settings/log.h"
 
@@ -59,7 +58,7 @@ static uint64_t used_now(struct device *device)
 
     if (!device_is_unlimited(device))
         return account_settle_lease(&device->account);
-    return measure_used(&device->card, &used) == 0 ? used : route_idle_on(device->ordinal);
+    return measure_used(&device->card, &used) == 0 ? used : pools_idle_on(device->ordinal);
 }
 
 /* Gives back up to `bytes` of idle memory, follows the limit and publishes figures. Returns by how much the
@@ -84,7 +83,7 @@ static uint64_t answer(struct device *device, uint64_t bytes)
     if (!device_is_unlimited(device))
         device_follow_job(device);
     const struct ledger_figures figures = {.used = used_now(device),
-                                           .cached = route_idle_on(device->ordinal),
+                                           .cached = pools_idle_on(device->ordinal),
                                            .limit = atomic_load(&device->limit)};
     ledger_publish(device->ledger, &figures);
     const uint64_t now = ledger_lease(device->ledger), given = bytes && leased > now ? leased - now : 0;
@@ -208,7 +207,7 @@ static void note(enum recording_type type, const struct device *device, uint64_t
 /* Returns what this process uses on the card beside idle memory. */
 static uint64_t live_bytes(struct device *device)
 {
-    const uint64_t idle = route_idle_on(device->ordinal);
+    const uint64_t idle = pools_idle_on(device->ordinal);
     const uint64_t used =
         device_is_unlimited(device) ? used_now(device) : account_glance(&device->account).used;
 
@@ -345,7 +344,7 @@ void lend_end(const struct loan *loan)
 /* Returns what the card lacks for `need` bytes beside our own idle memory; `need` if that is not known. */
 static uint64_t missing_on_card(struct device *device, uint64_t need)
 {
-    const uint64_t idle = route_idle_on(device->ordinal), kept = ledger_kept(device->ledger);
+    const uint64_t idle = pools_idle_on(device->ordinal), kept = ledger_kept(device->ledger);
     uint64_t free_bytes;
 
     if (device_free_bytes(device, &free_bytes) || free_bytes >= need + kept)
@@ -403,7 +402,7 @@ static int look_at_card(void *argument)
 {
     struct need *need = argument;
     struct device *device = need->device;
-    const uint64_t idle = route_idle_on(device->ordinal), live = live_bytes(device);
+    const uint64_t idle = pools_idle_on(device->ordinal), live = live_bytes(device);
     const uint64_t kept = ledger_kept(device->ledger);
     uint64_t free_bytes;
 

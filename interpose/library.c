@@ -13,7 +13,6 @@
 #include "interpose/pool/decay.h"
 #include "interpose/pool/pools.h"
 #include "interpose/pool/streams.h"
-#include "interpose/recorded.h"
 #include "interpose/see/recorder.h"
 #include "interpose/settings/log.h"
 #include "interpose/share/ipc.h"
@@ -121,13 +120,13 @@ void library_refuse(void)
     set_state(LIBRARY_REFUSE);
 }
 
-void library_cuda_started(void)
+bool library_cuda_started(void)
 {
     static atomic_flag handled = ATOMIC_FLAG_INIT;
 
     atomic_store(&started, true);
     if (state() != LIBRARY_ON || !log_first(&handled))
-        return;
+        return false;
     atomic_int *own = process_mark();
     if (own) {
         atomic_store(own, LIBRARY_ON);
@@ -136,7 +135,7 @@ void library_cuda_started(void)
     if (pthread_atfork(NULL, NULL, after_fork_child)) {
         log_error("no memory to set up; CUDA is refused, so that the program does not run without its limit");
         set_state(LIBRARY_REFUSE);
-        return;
+        return false;
     }
-    recorded_begin(&options);
+    return true;
 }

@@ -38,7 +38,7 @@ const struct options *library_options(void);
 void library_refuse(void);
 
 /* Call when the program has initialized CUDA. From then on a forked child passes all calls through, because
- * it cannot use CUDA. */
-void library_cuda_started(void);
+ * it cannot use CUDA. Returns true once, if the mode is LIBRARY_ON. */
+bool library_cuda_started(void);
 
 #endif

@@ -6,11 +6,12 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
+#include "interpose/account/device.h"
 #include "interpose/base/clock.h"
 #include "interpose/driver/real.h"
 #include "interpose/library.h"
 #include "interpose/pool/capture.h"
-#include "interpose/route.h"
+#include "interpose/pool/pools.h"
 #include "interpose/settings/log.h"
 
 #define REST_MS 1000 /* after a nudge that brought nothing */
@@ -100,7 +101,7 @@ static uint64_t spare_bytes(void)
 
     if (!device || device_free_bytes(device, &bytes))
         bytes = 0;
-    return bytes + (device ? route_idle_on(device->ordinal) : 0);
+    return bytes + (device ? pools_idle_on(device->ordinal) : 0);
 }
 
 static void say(uint64_t bytes)
@@ -121,7 +122,7 @@ static int empty_cache(void *unused)
     uint64_t bytes = 0;
 
     (void)unused;
-    if (is_running() && route_active() && !capture_any() && call_torch("is_initialized") == 1 &&
+    if (is_running() && library_mode() == LIBRARY_ON && !capture_any() && call_torch("is_initialized") == 1 &&
         call_torch("is_current_stream_capturing") == 0) {
         const uint64_t before = spare_bytes();
 

@@ -98,11 +98,6 @@ static uint64_t give_back(CUdevice ordinal, uint64_t bytes, bool wait)
     return room.given;
 }
 
-uint64_t route_idle_on(CUdevice ordinal)
-{
-    return pools_not_live(ordinal) + drivers_pools_idle_on(ordinal);
-}
-
 bool route_make_room_for(CUdevice ordinal, uint64_t bytes,
                          uint64_t (*missing)(struct account *account, uint64_t need))
 {
@@ -110,7 +105,7 @@ bool route_make_room_for(CUdevice ordinal, uint64_t bytes,
     const uint64_t need = limit_round(bytes), more = device ? missing(&device->account, need) : 0;
     const uint64_t wanted = more > need ? more : need;
     /* A request that cannot be met must not drain the pools, and waits for nothing. */
-    if (device && more > route_idle_on(ordinal))
+    if (device && more > pools_idle_on(ordinal))
         return false;
     const bool ours = give_back(ordinal, wanted, true) != 0;
 
@@ -133,7 +128,7 @@ static bool give_up_cache(CUdevice ordinal, uint64_t bytes, uint64_t before)
 {
     size_t free_bytes, total;
     /* First what is idle, then what is free: the helper thread may just be giving the former back. */
-    const uint64_t idle = route_idle_on(ordinal);
+    const uint64_t idle = pools_idle_on(ordinal);
 
     if (bytes && driver.cuMemGetInfo_v2(&free_bytes, &total) == CUDA_SUCCESS && bytes > free_bytes + idle)
         return route_given_back() != before;

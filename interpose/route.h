@@ -151,10 +151,6 @@ bool route_pool_free(CUdeviceptr address, CUresult *result);
 /* The same for a free in the order of `stream`. Waits only for a stream of another context. */
 bool route_pool_free_async(CUdeviceptr address, CUstream stream, CUresult *result);
 
-/* Returns the bytes that our pools and the driver's hold on a card and the program has not allocated,
- * including memory that still has work on it. */
-uint64_t route_idle_on(CUdevice ordinal);
-
 /* Makes room on a card: gives back idle memory, at least `bytes` and at least what `missing` returns, and
  * waits for the work on freed memory. Does nothing if all idle memory would not be enough. Returns true if
  * anything was given back. */

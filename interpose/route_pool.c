@@ -62,7 +62,7 @@ static bool may_be_met(const struct pool *pool, uint64_t bytes)
     bool may;
 
     do {
-        const uint64_t held = route_idle_on(pool->ordinal);
+        const uint64_t held = pools_idle_on(pool->ordinal);
 
         may = bytes <= held || pool->budget.fits(pool->budget.owner, bytes - held);
     } while (!may && pools_await(pool));

@@ -3,9 +3,9 @@
 #include "interpose/account/device.h"
 #include "interpose/account/measure.h"
 #include "interpose/hook/hooks.h"
-#include "interpose/hook/rebind.h"
 #include "interpose/hook/resolve.h"
 #include "interpose/library.h"
+#include "interpose/recorded.h"
 
 /* Replaces *function by our hook. Goes by the address that the driver returned, never by the name: one name
  * has several ABIs. */
@@ -15,7 +15,7 @@ static CUresult hooked(CUresult result, const char *symbol, void **function)
         void *address = *function;
 
         rebind_check();
-        *function = resolve_hook(address);
+        *function = hooks_for(address);
         if (*function == address && !hooks_own(address))
             resolve_passed_on(symbol);
     }
@@ -51,7 +51,8 @@ CUresult cuInit(unsigned int flags)
     rebind_check();
     if (result == CUDA_SUCCESS) {
         atomic_store_explicit(&started, true, memory_order_relaxed);
-        library_cuda_started();
+        if (library_cuda_started())
+            recorded_begin(library_options());
         if (look_first)
             measure_ready();
         if (library_mode() == LIBRARY_ON && !device_check_rules()) {

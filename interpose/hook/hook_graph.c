@@ -169,7 +169,7 @@ static bool can_be_met(const struct graphs_ask *ask)
     struct device *device = device_get(card);
 
     return !device ||
-           account_short_to_grow(&device->account, ask->need) <= route_idle_on(card) + held_on(card);
+           account_short_to_grow(&device->account, ask->need) <= pools_idle_on(card) + held_on(card);
 }
 
 static CUresult ask_card(struct graphs_ask *ask, struct route_growth *growth, CUstream stream)

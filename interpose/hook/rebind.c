@@ -265,14 +265,14 @@ static size_t first_new(const struct objects *before, const struct objects *now)
     return before->removed == now->removed ? before->count : 0;
 }
 
-static struct resolve_answer open_deep(const char *file, int mode)
+static struct trampoline_answer open_deep(const char *file, int mode)
 {
     const struct objects before = objects_now();
     void *handle = rebind_real_dlopen(file, mode);
     struct scan scan = {0};
 
     if (!handle)
-        return (struct resolve_answer){NULL, 1};
+        return (struct trampoline_answer){NULL, 1};
     const struct objects now = objects_now();
     if (now.added != before.added) {
         void *nvml_library = loaded("libnvidia-ml.so.1");
@@ -286,7 +286,7 @@ static struct resolve_answer open_deep(const char *file, int mode)
             device_each(touch); /* a constructor may have allocated */
     }
     dlerror(); /* our own look-ups must not show in the program's dlerror */
-    return (struct resolve_answer){handle, 1};
+    return (struct trampoline_answer){handle, 1};
 }
 
 /* For an object that the real function will load, at a time that we do not know. */
@@ -337,18 +337,18 @@ static bool namespace_has(void *handle, const char *library)
     return false;
 }
 
-static struct resolve_answer open_apart(Lmid_t name_space, const char *file, int mode)
+static struct trampoline_answer open_apart(Lmid_t name_space, const char *file, int mode)
 {
     void *handle = rebind_real_dlmopen(name_space, file, mode);
 
     if (!handle)
-        return (struct resolve_answer){NULL, 1};
+        return (struct trampoline_answer){NULL, 1};
     if (namespace_has(handle, "libcuda.so"))
         cannot_bind(file, "is loaded into a namespace of its own");
     else
         past_us(file); /* it may load the driver later with that namespace's own dlopen */
     dlerror();
-    return (struct resolve_answer){handle, 1};
+    return (struct trampoline_answer){handle, 1};
 }
 
 EARLY static void find_real(void)
@@ -374,28 +374,30 @@ EARLY static bool is_path(const char *file)
     return slash;
 }
 
-EARLY struct resolve_answer rebind_dlopen(const char *file, int mode, const void *unused, const void *caller)
+EARLY struct trampoline_answer rebind_dlopen(const char *file, int mode, const void *unused,
+                                             const void *caller)
 {
     (void)unused, (void)caller;
     find_real();
     rebind_check();
     if (!(mode & RTLD_DEEPBIND) || (mode & RTLD_NOLOAD) || !file)
-        return (struct resolve_answer){0};
+        return (struct trampoline_answer){0};
     if (is_path(file))
         return open_deep(file, mode);
     expect_deep(file);
-    return (struct resolve_answer){0};
+    return (struct trampoline_answer){0};
 }
 
-EARLY struct resolve_answer rebind_dlmopen(Lmid_t name_space, const char *file, int mode, const void *caller)
+EARLY struct trampoline_answer rebind_dlmopen(Lmid_t name_space, const char *file, int mode,
+                                              const void *caller)
 {
     if (name_space == LM_ID_BASE)
         return rebind_dlopen(file, mode, NULL, caller);
     find_real();
     if (!file || (mode & RTLD_NOLOAD))
-        return (struct resolve_answer){0};
+        return (struct trampoline_answer){0};
     if (is_path(file))
         return open_apart(name_space, file, mode);
     past_us(file);
-    return (struct resolve_answer){0};
+    return (struct trampoline_answer){0};
 }

@@ -27,12 +27,17 @@
 #include <dlfcn.h>
 #include <stdatomic.h>
 #include <stdbool.h>
+#include <stdint.h>
 
-#include "interpose/hook/resolve.h"
+/* Returned to the trampoline in two registers, as it expects. */
+struct trampoline_answer {
+    void *address;
+    uintptr_t decided; /* 0: jump to the real function */
+};
 
-/* Called by the trampoline, like resolve_look_up. */
-struct resolve_answer rebind_dlopen(const char *file, int mode, const void *unused, const void *caller);
-struct resolve_answer rebind_dlmopen(Lmid_t name_space, const char *file, int mode, const void *caller);
+/* Called by the trampoline. */
+struct trampoline_answer rebind_dlopen(const char *file, int mode, const void *unused, const void *caller);
+struct trampoline_answer rebind_dlmopen(Lmid_t name_space, const char *file, int mode, const void *caller);
 
 /* True, for good, once an object was loaded whose slots may have to be written. */
 extern atomic_bool rebind_pending;

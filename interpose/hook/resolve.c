@@ -14,7 +14,6 @@
 #include "interpose/driver/nvml.h"
 #include "interpose/driver/real.h"
 #include "interpose/hook/hooks.h"
-#include "interpose/hook/rebind.h"
 #include "interpose/pool/streams.h"
 
 EARLY static bool may_be_ours(const char *name)
@@ -32,7 +31,7 @@ static void *hook_of(const char *name, void *address)
 {
     if (name[0] == 'n')
         return hooks_for_nvml(name, address);
-    return driver_bind(address) ? resolve_hook(address) : address;
+    return driver_bind(address) ? hooks_for(address) : address;
 }
 
 /* Looks up a name in the driver or NVML that the program has loaded for one of its libraries only. */
@@ -71,10 +70,10 @@ static bool look_up_next(const char *name, const char *version, void *own, const
     return *found || !next.start_is_later;
 }
 
-static struct resolve_answer look_up_ours(void *handle, const char *name, const char *version, void *own,
-                                          const void *caller)
+static struct trampoline_answer look_up_ours(void *handle, const char *name, const char *version, void *own,
+                                             const void *caller)
 {
-    const struct resolve_answer not_ours = {0};
+    const struct trampoline_answer not_ours = {0};
     void *found;
 
     if (handle == RTLD_DEFAULT) {
@@ -93,10 +92,10 @@ static struct resolve_answer look_up_ours(void *handle, const char *name, const 
     /* Without us the program would have found nothing, and dlerror says so already. With a version the real
      * function does not find our name either, and sets its own error. */
     if (!found)
-        return (struct resolve_answer){NULL, version == NULL};
+        return (struct trampoline_answer){NULL, version == NULL};
     found = hook_of(name, found);
     dlerror(); /* our own failed look-ups must not show in the program's dlerror */
-    return (struct resolve_answer){found, 1};
+    return (struct trampoline_answer){found, 1};
 }
 
 /* Returns true for a name such as "cuMem..." in none of our lists. "cublas..." and "cudnn..." do not count:
@@ -108,9 +107,9 @@ static bool is_unknown(const char *name)
 
 /* Looks up a name that looks like a driver entry point and is in none of our lists. It counts only if the
  * program gets an address in the driver: many programs try names that do not exist. */
-static struct resolve_answer look_up_unknown(void *handle, const char *name, const char *version)
+static struct trampoline_answer look_up_unknown(void *handle, const char *name, const char *version)
 {
-    const struct resolve_answer not_ours = {0};
+    const struct trampoline_answer not_ours = {0};
 
     if (handle == RTLD_DEFAULT || handle == RTLD_NEXT) {
         /* The result depends on the caller, so we must jump to the real function. */
@@ -124,27 +123,22 @@ static struct resolve_answer look_up_unknown(void *handle, const char *name, con
     if (driver_bind(found) && driver_owns(found))
         resolve_passed_on(name);
     dlerror(); /* driver_bind has looked up names as well */
-    return (struct resolve_answer){found, 1};
+    return (struct trampoline_answer){found, 1};
 }
 
-EARLY struct resolve_answer resolve_look_up(void *handle, const char *name, const char *version,
-                                            const void *caller)
+EARLY struct trampoline_answer resolve_look_up(void *handle, const char *name, const char *version,
+                                               const void *caller)
 {
     void *own;
 
     real_find();
     rebind_check();
     if (!may_be_ours(name))
-        return (struct resolve_answer){0};
+        return (struct trampoline_answer){0};
     own = name[0] == 'c' ? hooks_find(name) : hooks_find_nvml(name);
     if (!own)
-        return is_unknown(name) ? look_up_unknown(handle, name, version) : (struct resolve_answer){0};
+        return is_unknown(name) ? look_up_unknown(handle, name, version) : (struct trampoline_answer){0};
     return look_up_ours(handle, name, version, own, caller);
-}
-
-void *resolve_hook(void *address)
-{
-    return hooks_for(address);
 }
 
 void resolve_passed_on(const char *name)

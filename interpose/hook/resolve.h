@@ -8,21 +8,11 @@
 #ifndef GPUCAP_RESOLVE_H
 #define GPUCAP_RESOLVE_H
 
-#include <stdbool.h>
-#include <stdint.h>
-
-/* Returned in two registers, as the trampoline expects. */
-struct resolve_answer {
-    void *address;
-    uintptr_t decided; /* 0: jump to the real function */
-};
+#include "interpose/hook/rebind.h"
 
 /* Called by the trampoline. `version` is NULL for dlsym; `caller` is the return address of the call. */
-struct resolve_answer resolve_look_up(void *handle, const char *name, const char *version,
-                                      const void *caller);
-
-/* Returns our hook for an address that the driver returned, or the same address. */
-void *resolve_hook(void *address);
+struct trampoline_answer resolve_look_up(void *handle, const char *name, const char *version,
+                                         const void *caller);
 
 /* Call when the program has got the driver's own entry point `name`, which has no hook. If we do not know it,
  * work may go unseen from now on: calls streams_unknown. */

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "interpose/account/device.h"
+#include "interpose/account/drivers_pools.h"
 #include "interpose/base/process.h"
 #include "interpose/see/events.h"
 #include "interpose/settings/log.h"
@@ -438,12 +439,12 @@ static void add_not_live(struct pool *pool, void *argument)
     }
 }
 
-uint64_t pools_not_live(CUdevice ordinal)
+uint64_t pools_idle_on(CUdevice ordinal)
 {
     struct sum sum = {.ordinal = ordinal};
 
     pools_each(add_not_live, &sum);
-    return sum.bytes;
+    return sum.bytes + drivers_pools_idle_on(ordinal);
 }
 
 static void report(struct pool *pool)

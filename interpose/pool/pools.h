@@ -68,8 +68,9 @@ uint64_t pools_trim(CUdevice ordinal, uint64_t bytes);
 /* Returns how much pools_trim could give back at once. */
 uint64_t pools_reclaimable(CUdevice ordinal);
 
-/* Returns what the card's pools hold beyond live blocks, whether or not it could be given back at once. */
-uint64_t pools_not_live(CUdevice ordinal);
+/* Returns the bytes that our pools and the driver's hold on a card and the program has not allocated,
+ * including memory that still has work on it. */
+uint64_t pools_idle_on(CUdevice ordinal);
 
 /* Calls `visit` for every pool whose context is not ending, with registry_lock held. */
 void pools_each(void (*visit)(struct pool *pool, void *argument), void *argument);
