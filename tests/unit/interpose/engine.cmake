@@ -1,7 +1,7 @@
 # The engine (ranges, vmm, fence, pool) over a fake driver that knows the real one's rules.
 find_package(Threads REQUIRED)
 add_library(engine_core OBJECT engine_fake.c engine_disturb.c engine_model.c)
-foreach(module pool/ranges pool/vmm pool/capture pool/streams pool/fence pool/pool pool/heap pool/small pool/cache pool/pool_apart pool/pool_blocks
+foreach(module pool/range_lists pool/range_nodes pool/ranges pool/vmm pool/capture pool/streams pool/fence pool/pool pool/heap pool/small pool/cache pool/pool_apart pool/pool_blocks
     pool/pool_chunks pool/pool_figures pool/pool_grow pool/pool_pending pool/pool_reach pool/pool_table
     pool/pool_trim pool/pool_split pool/pool_dead pool/pool_expose pool/pool_guard base/lock base/process see/events
     see/owner see/owner_maps see/stacks see/tags
