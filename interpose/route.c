@@ -33,16 +33,11 @@ bool route_limited(void)
  * capture, a sticky error) gets exactly the error that it would get without us. */
 static CUresult native_refusal(enum blocks_kind kind)
 {
-    CUdeviceptr address = 0;
-
     /* Handles need no context, and a capture elsewhere forbids neither handles nor pools. */
-    if (kind == BLOCKS_HANDLE || kind == BLOCKS_ASYNC)
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    const CUresult result = driver.cuMemAlloc_v2(&address, NEVER_FITS);
-    if (result != CUDA_SUCCESS)
-        return result;
-    driver.cuMemFree_v2(address);
-    return CUDA_ERROR_OUT_OF_MEMORY;
+    const bool always = kind == BLOCKS_HANDLE || kind == BLOCKS_ASYNC;
+    const CUresult result = always ? CUDA_SUCCESS : driver_may_allocate();
+
+    return result == CUDA_SUCCESS ? CUDA_ERROR_OUT_OF_MEMORY : result;
 }
 
 static CUresult refuse(struct device *device, enum blocks_kind kind, uint64_t bytes)

@@ -20,12 +20,7 @@
  * the capture, as natively. */
 static CUresult ask_about_capture(void)
 {
-    CUdeviceptr address;
-
-    if (!capture_any())
-        return CUDA_SUCCESS;
-    const CUresult result = driver.cuMemAlloc_v2(&address, NEVER_FITS);
-    return result == CUDA_ERROR_OUT_OF_MEMORY ? CUDA_SUCCESS : result;
+    return capture_any() ? driver_may_allocate() : CUDA_SUCCESS;
 }
 
 /* Refuses through the driver, which writes *address as it does on a refusal. */

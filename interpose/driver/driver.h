@@ -40,6 +40,16 @@ static inline struct driver_table *driver_get(void)
  * something else is wrong: no context, an ended context, a capture, a sticky error. */
 #define NEVER_FITS ((size_t)1 << 50)
 
+/* Asks for such a request. Returns CUDA_SUCCESS if only its size is wrong, else the driver's error. In a
+ * capture that forbids memory calls the driver invalidates the capture, as for any request. */
+static inline CUresult driver_may_allocate(void)
+{
+    CUdeviceptr address;
+    const CUresult result = driver.cuMemAlloc_v2(&address, NEVER_FITS);
+
+    return result == CUDA_ERROR_OUT_OF_MEMORY ? CUDA_SUCCESS : result;
+}
+
 /* Binds to the libcuda that defines `symbol`, an address that a look-up of the program returned. Returns
  * false if it does not lie in a driver. */
 bool driver_bind(const void *symbol);

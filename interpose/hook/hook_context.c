@@ -102,11 +102,10 @@ CUresult cuCtxSynchronize_v2(CUcontext context)
 static bool is_gone(CUcontext context)
 {
     CUcontext now = NULL;
-    CUdeviceptr address;
 
     if (driver.cuCtxGetCurrent(&now) == CUDA_SUCCESS && now != context)
         return true;
-    return !capture_any() && driver.cuMemAlloc_v2(&address, NEVER_FITS) == CUDA_ERROR_CONTEXT_IS_DESTROYED;
+    return !capture_any() && driver_may_allocate() == CUDA_ERROR_CONTEXT_IS_DESTROYED;
 }
 
 CUresult cuCtxDetach(CUcontext context)

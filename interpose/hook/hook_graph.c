@@ -7,6 +7,7 @@
 #include "interpose/hook/growth.h"
 #include "interpose/hook/hooks.h"
 #include "interpose/hook/seen.h"
+#include "interpose/hook/submit.h"
 #include "interpose/pool/capture.h"
 #include "interpose/pool/pools.h"
 #include "interpose/pool/streams.h"
@@ -323,7 +324,7 @@ CUresult cuGraphInstantiateWithFlags(CUgraphExec *exec, CUgraph graph, unsigned 
         const uintptr_t key = streams_key##suffix(stream);                                                   \
                                                                                                              \
         return ALLOCATING(exec, key, STREAM##suffix(stream),                                                 \
-                          STREAMS_SUBMIT(key, driver.cuGraphLaunch##suffix(exec, stream)));                  \
+                          SUBMIT(key, driver.cuGraphLaunch##suffix(exec, stream)));                          \
     }                                                                                                        \
                                                                                                              \
     CUresult cuGraphUpload##suffix(CUgraphExec exec, CUstream stream)                                        \

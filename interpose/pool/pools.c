@@ -180,15 +180,6 @@ static struct pool *find(CUcontext context)
     return NULL;
 }
 
-/* Returns true if the current context has not ended. For an ended one the driver returns another error even
- * for a size that never fits. */
-static bool is_alive(void)
-{
-    CUdeviceptr address;
-
-    return driver.cuMemAlloc_v2(&address, NEVER_FITS) == CUDA_ERROR_OUT_OF_MEMORY;
-}
-
 CUcontext pools_owner(CUcontext context)
 {
     CUcontext primary = NULL;
@@ -212,8 +203,9 @@ static struct pool *open_pool(CUcontext context)
     lock_assert_held(&registry_lock);
     while (place < POOLS_MAX && atomic_load(&places[place].context))
         place++;
-    if (place == POOLS_MAX || driver.cuCtxGetDevice(&ordinal) != CUDA_SUCCESS || !is_alive() ||
-        device_find(ordinal, &device))
+    /* An ended context may still be current: the driver allocates nothing in it. */
+    if (place == POOLS_MAX || driver.cuCtxGetDevice(&ordinal) != CUDA_SUCCESS ||
+        driver_may_allocate() != CUDA_SUCCESS || device_find(ordinal, &device))
         return NULL;
     budget.owner = device;
     const int rc = pool_open(&storage[place], context, ordinal, &budget, settings->slack.permille);

@@ -57,16 +57,6 @@ static inline bool streams_work(uintptr_t key)
 
 void streams_worked(void);
 
-/* Submits work by `call`, a driver call, to the stream with key `key`. Returns the driver's answer. */
-#define STREAMS_SUBMIT(key, call)                                                                            \
-    ({                                                                                                       \
-        const bool foreign_ = streams_work(key);                                                             \
-        CUresult submitted_ = (call);                                                                        \
-        if (__builtin_expect(foreign_, 0))                                                                   \
-            streams_worked();                                                                                \
-        submitted_;                                                                                          \
-    })
-
 /* Call before a stream is destroyed: another one may get its handle. */
 void streams_end(CUstream stream);
 

@@ -1,0 +1,17 @@
+/* submit: the driver call of a hook that submits work to a stream. */
+#ifndef GPUCAP_SUBMIT_H
+#define GPUCAP_SUBMIT_H
+
+#include "interpose/pool/streams.h"
+
+/* Submits work by `call`, a driver call, to the stream with key `key`. Returns the driver's answer. */
+#define SUBMIT(key, call)                                                                                    \
+    ({                                                                                                       \
+        const bool foreign_ = streams_work(key);                                                             \
+        CUresult submitted_ = (call);                                                                        \
+        if (__builtin_expect(foreign_, 0))                                                                   \
+            streams_worked();                                                                                \
+        submitted_;                                                                                          \
+    })
+
+#endif
