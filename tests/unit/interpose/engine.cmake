@@ -1,6 +1,6 @@
 # The engine (ranges, vmm, fence, pool) over a fake driver that knows the real one's rules.
 find_package(Threads REQUIRED)
-add_library(engine_core OBJECT engine_fake.c engine_disturb.c engine_model.c)
+add_library(engine_core OBJECT engine_fake.c engine_fake_events.c engine_disturb.c engine_model.c)
 foreach(module pool/range_lists pool/range_nodes pool/ranges pool/vmm pool/capture pool/streams pool/fence pool/pool pool/heap pool/small pool/cache pool/pool_apart pool/pool_blocks
     pool/pool_chunks pool/pool_figures pool/pool_grow pool/pool_pending pool/pool_reach pool/pool_table
     pool/pool_trim pool/pool_split pool/pool_dead pool/pool_expose pool/pool_guard base/lock base/process see/events
@@ -13,7 +13,7 @@ if(TARGET heap_je)
   target_link_libraries(engine_core PUBLIC heap_je)
 endif()
 
-foreach(name engine_streams engine_fence engine_threads engine_small engine_cache engine_swarm)
+foreach(name engine_streams engine_fence engine_strict engine_threads engine_small engine_cache engine_swarm)
   gpucap_test(${name} LIBS engine_core SOURCES ${name}.c)
 endforeach()
 foreach(name engine_ranges engine_pool engine_faults engine_replay engine_programs engine_dead engine_guard engine_release engine_apart)

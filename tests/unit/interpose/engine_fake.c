@@ -1,66 +1,12 @@
 /* engine_fake: a fake driver that checks the rules of the real one. See engine_fake.h. */
-#include "tests/unit/interpose/engine_fake.h"
+#include "tests/unit/interpose/engine_fake_state.h"
 
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 
-#define FAKE_BASE   (UINT64_C(1) << 45)
-#define FAKE_PAGE   (UINT64_C(2) << 20)
-#define FAKE_PLAIN  UINT64_C(0x700000000000) /* the driver's own small block */
-#define HANDLES_MAX (1U << 20)
-#define EVENTS_MAX  256
-#define ALIASES_MAX 64
-#define WORK_MAX    4096 /* submitted and not done, in one stream */
-
-/* A handle may be mapped at several addresses. */
-struct fake_handle {
-    uint64_t bytes; /* 0: none */
-    uint64_t at[ALIASES_MAX];
-    uint32_t mapped; /* so often */
-    uint32_t next_free;
-};
-
-struct fake_page {
-    uint64_t base; /* where the mapping begins */
-    uint32_t handle;
-    bool access;
-};
-
-struct fake_use {
-    uint64_t start, end, block;
-    uint64_t behind[FAKE_STREAMS]; /* begins when so much of each stream has ended */
-};
-
-struct fake_stream {
-    struct fake_use uses[WORK_MAX];
-    uint64_t submitted, done;
-};
-
-struct fake_event {
-    bool exists, recorded;
-    uint64_t behind[FAKE_STREAMS];
-};
-
-static struct {
-    pthread_mutex_t lock;
-    uint64_t capacity, physical, mapped, span;
-    struct fake_handle *handles;
-    uint32_t free_handle, fresh_handle;
-    struct fake_page *pages;
-    struct fake_stream streams[FAKE_STREAMS];
-    struct fake_event events[EVENTS_MAX];
-    uint64_t barrier[FAKE_STREAMS]; /* what all work that comes now is behind */
-    uint64_t counts[FAKE_CALLS];
-    unsigned fail_mask;
-    uint64_t fail_in, fail_more, failed;
-    bool capturing, plain_only, no_decompression, no_plain;
-} fake = {.lock = PTHREAD_MUTEX_INITIALIZER};
-
-void (*fake_on_synchronize)(void);
-static _Thread_local CUstreamCaptureMode thread_mode;
+struct fake_state fake = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 /* The engine's own table of the driver: the fake is all there is. */
 atomic_bool driver_bound;
@@ -71,18 +17,17 @@ struct driver_table *driver_bind_now(void)
     return &driver_entries;
 }
 
-static void lock(void)
+void fake_lock(void)
 {
     pthread_mutex_lock(&fake.lock);
 }
 
-static void unlock(void)
+void fake_unlock(void)
 {
     pthread_mutex_unlock(&fake.lock);
 }
 
-/* Counts a call; true if this one is to fail. With the lock. */
-static bool fails(enum fake_call call)
+bool fake_fails(enum fake_call call)
 {
     fake.counts[call]++;
     if (!(fake.fail_mask >> call & 1) || fake.fail_in == 0)
@@ -119,8 +64,8 @@ static CUresult fake_reserve(CUdeviceptr *address, size_t bytes, size_t alignmen
                              unsigned long long flags)
 {
     (void)alignment, (void)hint, (void)flags;
-    lock();
-    const bool fail = fails(FAKE_RESERVE);
+    fake_lock();
+    const bool fail = fake_fails(FAKE_RESERVE);
     if (!fail) {
         CHECK(fake.span == 0 && bytes % FAKE_PAGE == 0);
         fake.pages = mmap(NULL, bytes / FAKE_PAGE * sizeof(*fake.pages), PROT_READ | PROT_WRITE,
@@ -129,17 +74,17 @@ static CUresult fake_reserve(CUdeviceptr *address, size_t bytes, size_t alignmen
         fake.span = bytes;
         *address = FAKE_BASE;
     }
-    unlock();
+    fake_unlock();
     return fail ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
 }
 
 static CUresult fake_address_free(CUdeviceptr address, size_t bytes)
 {
-    lock();
+    fake_lock();
     CHECK(address == FAKE_BASE && bytes == fake.span && fake.mapped == 0);
     munmap(fake.pages, bytes / FAKE_PAGE * sizeof(*fake.pages));
     fake.span = 0;
-    unlock();
+    fake_unlock();
     return CUDA_SUCCESS;
 }
 
@@ -148,15 +93,15 @@ static CUresult fake_create(CUmemGenericAllocationHandle *handle, size_t bytes,
 {
     (void)flags;
     CHECK(bytes && bytes % FAKE_PAGE == 0 && properties->location.type == CU_MEM_LOCATION_TYPE_DEVICE);
-    lock();
+    fake_lock();
     if ((fake.plain_only &&
          (properties->requestedHandleTypes || properties->allocFlags.gpuDirectRDMACapable)) ||
         ((fake.plain_only || fake.no_decompression) && properties->allocFlags.usage)) {
-        unlock();
+        fake_unlock();
         return CUDA_ERROR_NOT_SUPPORTED;
     }
-    if (fails(FAKE_CREATE) || fake.physical + bytes > fake.capacity) {
-        unlock();
+    if (fake_fails(FAKE_CREATE) || fake.physical + bytes > fake.capacity) {
+        fake_unlock();
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     uint32_t i = fake.free_handle;
@@ -168,7 +113,7 @@ static CUresult fake_create(CUmemGenericAllocationHandle *handle, size_t bytes,
     fake.handles[i] = (struct fake_handle){.bytes = bytes};
     fake.physical += bytes;
     *handle = i;
-    unlock();
+    fake_unlock();
     return CUDA_SUCCESS;
 }
 
@@ -180,17 +125,17 @@ static struct fake_handle *known(CUmemGenericAllocationHandle handle)
 
 static CUresult fake_release(CUmemGenericAllocationHandle handle)
 {
-    lock();
+    fake_lock();
     struct fake_handle *h = known(handle);
     CHECK(!h->mapped); /* allowed by the driver, but then the memory lives on: not what the engine means */
-    if (fails(FAKE_RELEASE)) {
-        unlock();
+    if (fake_fails(FAKE_RELEASE)) {
+        fake_unlock();
         return CUDA_ERROR_UNKNOWN;
     }
     fake.physical -= h->bytes;
     *h = (struct fake_handle){.next_free = fake.free_handle};
     fake.free_handle = (uint32_t)handle;
-    unlock();
+    fake_unlock();
     return CUDA_SUCCESS;
 }
 
@@ -204,11 +149,11 @@ static CUresult fake_map(CUdeviceptr address, size_t bytes, size_t offset,
                          CUmemGenericAllocationHandle handle, unsigned long long flags)
 {
     (void)flags;
-    lock();
+    fake_lock();
     struct fake_handle *h = known(handle);
     CHECK(address % FAKE_PAGE == 0 && offset == 0 && bytes == h->bytes && h->mapped < ALIASES_MAX);
     CHECK(address >= FAKE_BASE && address + bytes <= FAKE_BASE + fake.span);
-    const bool fail = fails(FAKE_MAP);
+    const bool fail = fake_fails(FAKE_MAP);
     for (uint64_t i = 0; i < bytes / FAKE_PAGE && !fail; i++) {
         CHECK(page_of(address)[i].handle == 0);
         page_of(address)[i] = (struct fake_page){.base = address, .handle = (uint32_t)handle};
@@ -217,7 +162,7 @@ static CUresult fake_map(CUdeviceptr address, size_t bytes, size_t offset,
         fake.mapped += h->mapped ? 0 : bytes;
         h->at[h->mapped++] = address;
     }
-    unlock();
+    fake_unlock();
     return fail ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
 }
 
@@ -240,12 +185,12 @@ static CUresult fake_set_access(CUdeviceptr address, size_t bytes, const CUmemAc
                                 size_t count)
 {
     CHECK(count >= 1 && access->flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
-    lock();
+    fake_lock();
     check_whole(address, bytes);
-    const bool fail = fails(FAKE_ACCESS);
+    const bool fail = fake_fails(FAKE_ACCESS);
     for (uint64_t i = 0; i < bytes / FAKE_PAGE && !fail; i++)
         page_of(address)[i].access = true;
-    unlock();
+    fake_unlock();
     return fail ? CUDA_ERROR_UNKNOWN : CUDA_SUCCESS;
 }
 
@@ -305,10 +250,10 @@ static void forget_mapping(struct fake_handle *h, uint64_t address)
 
 static CUresult fake_unmap(CUdeviceptr address, size_t bytes)
 {
-    lock();
+    fake_lock();
     check_whole(address, bytes);
     CHECK(!pending(address, bytes, false, true));
-    const bool fail = fails(FAKE_UNMAP);
+    const bool fail = fake_fails(FAKE_UNMAP);
     for (uint64_t i = 0; i < bytes / FAKE_PAGE && !fail; i++) {
         struct fake_page *page = &page_of(address)[i];
 
@@ -316,23 +261,23 @@ static CUresult fake_unmap(CUdeviceptr address, size_t bytes)
             forget_mapping(&fake.handles[page->handle], page->base);
         *page = (struct fake_page){0};
     }
-    unlock();
+    fake_unlock();
     return fail ? CUDA_ERROR_UNKNOWN : CUDA_SUCCESS;
 }
 
 uint64_t fake_physical(void)
 {
-    lock();
+    fake_lock();
     const uint64_t bytes = fake.physical;
-    unlock();
+    fake_unlock();
     return bytes;
 }
 
 uint64_t fake_mapped(void)
 {
-    lock();
+    fake_lock();
     const uint64_t bytes = fake.mapped;
-    unlock();
+    fake_unlock();
     return bytes;
 }
 
@@ -340,10 +285,10 @@ bool fake_usable(uint64_t start, uint64_t bytes)
 {
     bool usable = true;
 
-    lock();
+    fake_lock();
     for (uint64_t at = start / FAKE_PAGE * FAKE_PAGE; at < start + bytes && usable; at += FAKE_PAGE)
         usable = page_of(at)->handle && page_of(at)->access;
-    unlock();
+    fake_unlock();
     return usable;
 }
 
@@ -351,7 +296,7 @@ bool fake_usable(uint64_t start, uint64_t bytes)
 
 /* A stream's work ends up to a place, and before it what it is behind. What a piece of work is behind was
  * there before it, so this comes to an end. */
-static void finish(unsigned stream, uint64_t upto)
+void fake_finish(unsigned stream, uint64_t upto)
 {
     struct fake_stream *own = &fake.streams[stream];
 
@@ -360,7 +305,7 @@ static void finish(unsigned stream, uint64_t upto)
 
         for (unsigned s = 0; s < FAKE_STREAMS; s++) {
             if (s != stream)
-                finish(s, use->behind[s]);
+                fake_finish(s, use->behind[s]);
         }
         own->done++;
     }
@@ -369,7 +314,7 @@ static void finish(unsigned stream, uint64_t upto)
 void fake_work(unsigned stream, uint64_t start, uint64_t bytes, uint64_t block)
 {
     CHECK(bytes == 0 || fake_usable(start, bytes));
-    lock();
+    fake_lock();
     for (unsigned s = 0; s < FAKE_STREAMS; s++) {
         const struct fake_stream *other = &fake.streams[s];
 
@@ -382,212 +327,53 @@ void fake_work(unsigned stream, uint64_t start, uint64_t bytes, uint64_t block)
     }
     struct fake_stream *own = &fake.streams[stream];
     if (own->submitted - own->done == WORK_MAX)
-        finish(stream, own->done + 1);
+        fake_finish(stream, own->done + 1);
     struct fake_use *use = &own->uses[own->submitted++ % WORK_MAX];
     *use = (struct fake_use){.start = start, .end = start + bytes, .block = block};
     memcpy(use->behind, fake.barrier, sizeof(use->behind));
-    unlock();
+    fake_unlock();
 }
 
 bool fake_progress(unsigned stream)
 {
     struct fake_stream *own = &fake.streams[stream];
 
-    lock();
+    fake_lock();
     const bool any = own->done < own->submitted;
-    finish(stream, own->done + any);
-    unlock();
+    fake_finish(stream, own->done + any);
+    fake_unlock();
     return any;
 }
 
 uint64_t fake_backlog(unsigned stream)
 {
-    lock();
+    fake_lock();
     const uint64_t count = fake.streams[stream].submitted - fake.streams[stream].done;
-    unlock();
+    fake_unlock();
     return count;
 }
 
 bool fake_pending(uint64_t start, uint64_t bytes)
 {
-    lock();
+    fake_lock();
     const bool any = pending(start, bytes, true, true);
-    unlock();
+    fake_unlock();
     return any;
 }
 
 bool fake_in_the_way(uint64_t start, uint64_t bytes)
 {
-    lock();
+    fake_lock();
     const bool any = pending(start, bytes, true, false);
-    unlock();
+    fake_unlock();
     return any;
 }
 
 void fake_set_capturing(bool capturing)
 {
-    lock();
+    fake_lock();
     fake.capturing = capturing;
-    unlock();
-}
-
-static CUresult fake_event_create(CUevent *event, unsigned flags)
-{
-    CUresult result = CUDA_ERROR_UNKNOWN;
-
-    CHECK(flags & CU_EVENT_DISABLE_TIMING);
-    lock();
-    const bool fail = fails(FAKE_EVENT_CREATE);
-    for (uintptr_t i = 1; i < EVENTS_MAX && !fail && result != CUDA_SUCCESS; i++) {
-        if (fake.events[i].exists)
-            continue;
-        fake.events[i] = (struct fake_event){.exists = true};
-        *event = (CUevent)i;
-        result = CUDA_SUCCESS;
-    }
-    unlock();
-    return result;
-}
-
-static struct fake_event *event_of(CUevent event)
-{
-    CHECK((uintptr_t)event < EVENTS_MAX && fake.events[(uintptr_t)event].exists);
-    return &fake.events[(uintptr_t)event];
-}
-
-static CUresult fake_event_destroy(CUevent event)
-{
-    lock();
-    event_of(event)->exists = false;
-    unlock();
-    return CUDA_SUCCESS;
-}
-
-static CUresult fake_record(CUcontext context, CUevent event)
-{
-    CHECK(context == FAKE_CONTEXT);
-    lock();
-    CHECK(!fake.capturing); /* would destroy the capture */
-    const bool fail = fails(FAKE_RECORD);
-    struct fake_event *e = event_of(event);
-    for (unsigned s = 0; s < FAKE_STREAMS && !fail; s++)
-        e->behind[s] = fake.streams[s].submitted;
-    e->recorded |= !fail;
-    unlock();
-    return fail ? CUDA_ERROR_UNKNOWN : CUDA_SUCCESS;
-}
-
-static CUresult fake_wait(CUcontext context, CUevent event)
-{
-    CHECK(context == FAKE_CONTEXT);
-    lock();
-    CHECK(!fake.capturing); /* would destroy the capture */
-    const bool fail = fails(FAKE_WAIT);
-    const struct fake_event *e = event_of(event);
-    for (unsigned s = 0; s < FAKE_STREAMS && e->recorded && !fail; s++) {
-        if (fake.barrier[s] < e->behind[s])
-            fake.barrier[s] = e->behind[s];
-    }
-    unlock();
-    return fail ? CUDA_ERROR_UNKNOWN : CUDA_SUCCESS;
-}
-
-static CUresult fake_event_query(CUevent event)
-{
-    CUresult result = CUDA_SUCCESS;
-
-    lock();
-    CHECK(!fake.capturing || thread_mode == CU_STREAM_CAPTURE_MODE_RELAXED);
-    const struct fake_event *e = event_of(event);
-    for (unsigned s = 0; s < FAKE_STREAMS && e->recorded; s++) {
-        if (fake.streams[s].done < e->behind[s])
-            result = CUDA_ERROR_NOT_READY;
-    }
-    unlock();
-    return result;
-}
-
-static CUresult wait_for_all(bool in_captures)
-{
-    if (fake_on_synchronize)
-        fake_on_synchronize();
-    lock();
-    CHECK(in_captures || !fake.capturing);
-    const bool fail = fails(FAKE_SYNCHRONIZE);
-    for (unsigned s = 0; s < FAKE_STREAMS && !fail; s++)
-        fake.streams[s].done = fake.streams[s].submitted;
-    unlock();
-    return fail ? CUDA_ERROR_UNKNOWN : CUDA_SUCCESS;
-}
-
-static CUresult fake_synchronize(void)
-{
-    return wait_for_all(false);
-}
-
-/* Waiting for an event lets its streams get as far as it. */
-static CUresult fake_event_synchronize(CUevent event)
-{
-    if (fake_on_synchronize)
-        fake_on_synchronize();
-    lock();
-    CHECK(!fake.capturing || thread_mode == CU_STREAM_CAPTURE_MODE_RELAXED);
-    const bool fail = fails(FAKE_SYNCHRONIZE);
-    const struct fake_event *e = event_of(event);
-    for (unsigned s = 0; s < FAKE_STREAMS && e->recorded && !fail; s++) {
-        finish(s, e->behind[s]);
-    }
-    unlock();
-    return fail ? CUDA_ERROR_UNKNOWN : CUDA_SUCCESS;
-}
-
-/* A small block of the driver's own: its free waits for all work, beside a capture only in a relaxed thread.
- */
-static CUresult fake_alloc_plain(CUdeviceptr *address, size_t bytes)
-{
-    lock();
-    const bool full = fake.physical + bytes > fake.capacity || fake.no_plain;
-    unlock();
-    if (full)
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    *address = FAKE_PLAIN;
-    return CUDA_SUCCESS;
-}
-
-static CUresult wait_in_free(void)
-{
-    lock();
-    const bool refused = fake.capturing && thread_mode != CU_STREAM_CAPTURE_MODE_RELAXED;
-    unlock();
-    return refused ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED : wait_for_all(true);
-}
-
-static CUresult fake_free_plain(CUdeviceptr address)
-{
-    CHECK(address == FAKE_PLAIN);
-    return wait_in_free();
-}
-
-static CUresult fake_host_alloc(void **host, size_t bytes, unsigned flags)
-{
-    (void)bytes, (void)flags;
-    *host = &fake;
-    return CUDA_SUCCESS;
-}
-
-static CUresult fake_host_free(void *host)
-{
-    CHECK(host == &fake);
-    return wait_in_free();
-}
-
-static CUresult fake_exchange_mode(CUstreamCaptureMode *mode)
-{
-    const CUstreamCaptureMode before = thread_mode;
-
-    thread_mode = *mode;
-    *mode = before;
-    return CUDA_SUCCESS;
+    fake_unlock();
 }
 
 static CUresult fake_current(CUcontext *context)
@@ -619,18 +405,6 @@ static const struct driver_table entries = {
     .cuMemMap = fake_map,
     .cuMemSetAccess = fake_set_access,
     .cuMemUnmap = fake_unmap,
-    .cuEventCreate = fake_event_create,
-    .cuEventDestroy_v2 = fake_event_destroy,
-    .cuCtxRecordEvent = fake_record,
-    .cuCtxWaitEvent = fake_wait,
-    .cuEventQuery = fake_event_query,
-    .cuEventSynchronize = fake_event_synchronize,
-    .cuMemAlloc_v2 = fake_alloc_plain,
-    .cuMemFree_v2 = fake_free_plain,
-    .cuMemHostAlloc = fake_host_alloc,
-    .cuMemFreeHost = fake_host_free,
-    .cuThreadExchangeStreamCaptureMode = fake_exchange_mode,
-    .cuCtxSynchronize = fake_synchronize,
     .cuCtxGetCurrent = fake_current,
     .cuCtxPushCurrent_v2 = fake_push,
     .cuCtxPopCurrent_v2 = fake_current,
@@ -643,6 +417,7 @@ void fake_start(uint64_t capacity)
 
     for (size_t i = 0; i < sizeof(driver_entries) / sizeof(*to); i++)
         to[i] = from[i] ? from[i] : (void *)fake_missing;
+    fake_events_enter(&driver_entries);
     atomic_store(&driver_bound, true);
     if (!fake.handles)
         fake.handles = mmap(NULL, HANDLES_MAX * sizeof(*fake.handles), PROT_READ | PROT_WRITE,
@@ -655,64 +430,64 @@ void fake_start(uint64_t capacity)
 
 void fake_set_capacity(uint64_t capacity)
 {
-    lock();
+    fake_lock();
     fake.capacity = capacity;
-    unlock();
+    fake_unlock();
 }
 
 void fake_full_of_others(void)
 {
-    lock();
+    fake_lock();
     fake.no_plain = true;
-    unlock();
+    fake_unlock();
 }
 
 void fake_no_decompression(void)
 {
-    lock();
+    fake_lock();
     fake.no_decompression = true;
-    unlock();
+    fake_unlock();
 }
 
 void fake_plain_only(void)
 {
-    lock();
+    fake_lock();
     fake.plain_only = true;
-    unlock();
+    fake_unlock();
 }
 
 void fake_end(void)
 {
-    lock();
+    fake_lock();
     CHECK(fake.physical == 0 && fake.mapped == 0 && fake.span == 0);
     for (unsigned i = 0; i < EVENTS_MAX; i++)
         CHECK(!fake.events[i].exists);
-    unlock();
+    fake_unlock();
 }
 
 void fake_fail(unsigned mask, uint64_t nth, uint64_t more)
 {
-    lock();
+    fake_lock();
     fake.fail_mask = mask;
     fake.fail_in = nth;
     fake.fail_more = more;
     fake.failed = 0;
-    unlock();
+    fake_unlock();
 }
 
 uint64_t fake_failed(void)
 {
-    lock();
+    fake_lock();
     const uint64_t count = fake.failed;
-    unlock();
+    fake_unlock();
     return count;
 }
 
 uint64_t fake_count(enum fake_call call)
 {
-    lock();
+    fake_lock();
     const uint64_t count = fake.counts[call];
-    unlock();
+    fake_unlock();
     return count;
 }
 

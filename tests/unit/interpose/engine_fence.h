@@ -6,6 +6,7 @@
 #include <pthread.h>
 
 #include "tests/unit/interpose/engine_fake.h"
+#include "interpose/pool/capture.h"
 #include "interpose/pool/fence.h"
 
 #define STREAM_A ((CUstream)0x10000)
@@ -53,6 +54,19 @@ static inline void on_thread(void *(*run)(void *), void *argument)
     pthread_t thread;
 
     CHECK(pthread_create(&thread, NULL, run, argument) == 0 && pthread_join(thread, NULL) == 0);
+}
+
+/* A capture of this thread's. */
+static inline void open_capture(void)
+{
+    capture_begin(FAKE_CAPTURE, streams_thread_key(), FAKE_CONTEXT);
+    fake_set_capturing(true);
+}
+
+static inline void close_capture(void)
+{
+    fake_set_capturing(false);
+    capture_end(FAKE_CAPTURE, streams_thread_key());
 }
 
 #endif

@@ -1,0 +1,293 @@
+/* fence, strict frees: each asks the driver and waits as a native free does. Each case is a process of its
+ * own, because the state of the fence belongs to the process. */
+#include <errno.h>
+#include <string.h>
+#include <unity.h>
+
+#include "tests/unit/interpose/engine_fence.h"
+
+void setUp(void) {}
+
+void tearDown(void) {}
+
+static void passes(void)
+{
+    open_fence();
+    CHECK(fence_pass(&fence, NULL) == CUDA_SUCCESS && fake_count(FAKE_RECORD) == 1);
+    fake_work(0, ADDRESS, 0, 1); /* the hooks have not seen it */
+    fake_work(3, ADDRESS, 0, 1);
+    CHECK(fence_pass(&fence, NULL) == CUDA_SUCCESS && fake_backlog(0) + fake_backlog(3) == 0);
+    CHECK(fake_count(FAKE_RECORD) == 2 && fence.waiting == 0);
+    const uint64_t freed = fence_epoch(&fence);
+    CHECK(!fence_done(&fence, freed));
+    CHECK(fence_pass(&fence, NULL) == CUDA_SUCCESS && fence_done(&fence, freed));
+    close_fence();
+}
+
+static void test_a_strict_free_asks_the_driver_each_time_and_sees_unseen_work(void)
+{
+    TEST_ASSERT_TRUE(fake_child(passes));
+}
+
+static int checks;
+
+static CUresult refuse_to_wait(void *answer)
+{
+    checks++;
+    return *(CUresult *)answer;
+}
+
+static void passes_checked(void)
+{
+    CUresult answer = CUDA_ERROR_INVALID_VALUE;
+    const struct fence_check check = {refuse_to_wait, &answer};
+
+    open_fence();
+    CHECK(fence_pass(&fence, &check) == CUDA_SUCCESS && checks == 0); /* it does not block */
+    fake_work(0, ADDRESS, 0, 1);
+    CHECK(fence_pass(&fence, &check) == CUDA_ERROR_INVALID_VALUE && checks == 1 && fake_backlog(0) == 1);
+    open_capture();
+    CHECK(fence_pass(&fence, &check) == CUDA_ERROR_INVALID_VALUE && checks == 2 && fake_backlog(0) == 1);
+    close_capture();
+    answer = CUDA_SUCCESS;
+    CHECK(fence_pass(&fence, &check) == CUDA_SUCCESS && checks == 3 && fake_backlog(0) == 0);
+    close_fence();
+}
+
+static void test_a_strict_free_of_what_is_no_block_does_not_wait(void)
+{
+    TEST_ASSERT_TRUE(fake_child(passes_checked));
+}
+
+static void passes_failing(void)
+{
+    open_fence();
+    for (unsigned call = FAKE_EVENT_CREATE; call <= FAKE_RECORD; call++) {
+        fake_work(0, ADDRESS, 0, 1);
+        const uint64_t freed = fence_epoch(&fence);
+        fake_fail(1U << call, 1, 0);
+        CHECK(fence_pass(&fence, NULL) != CUDA_SUCCESS && !fence_done(&fence, freed));
+        CHECK(fence_pass(&fence, NULL) == CUDA_SUCCESS && fence_done(&fence, freed) && fake_backlog(0) == 0);
+    }
+    fake_work(0, ADDRESS, 0, 1);
+    const uint64_t freed = fence_epoch(&fence);
+    fake_fail(1U << FAKE_SYNCHRONIZE, 1, 0);
+    CHECK(fence_pass(&fence, NULL) != CUDA_SUCCESS && !fence_done(&fence, freed) && fake_backlog(0) == 1);
+    CHECK(fence_pass(&fence, NULL) == CUDA_SUCCESS && fence_done(&fence, freed) && fake_backlog(0) == 0);
+    close_fence();
+}
+
+static void test_a_strict_free_that_fails_leaves_its_epoch_open(void)
+{
+    TEST_ASSERT_TRUE(fake_child(passes_failing));
+}
+
+/* As natively, a thread whose frees a capture forbids gets an error, and a relaxed one waits. */
+static void passes_captured(void)
+{
+    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+
+    open_fence();
+    fake_work(0, ADDRESS, 0, 1);
+    const uint64_t freed = fence_epoch(&fence);
+    open_capture();
+    CHECK(fence_pass(&fence, NULL) == CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED && fake_backlog(0) == 1);
+    CHECK(!fence_done(&fence, freed));
+    driver.cuThreadExchangeStreamCaptureMode(&mode);
+    CHECK(fence_pass(&fence, NULL) == CUDA_SUCCESS && fake_backlog(0) == 0 && fence_done(&fence, freed));
+    CHECK(fake_count(FAKE_RECORD) == 0);
+    close_capture();
+    close_fence();
+}
+
+static void test_a_strict_free_beside_a_capture_waits_and_answers_as_a_native_one(void)
+{
+    TEST_ASSERT_TRUE(fake_child(passes_captured));
+}
+
+/* All events are in use: by epochs whose work does not end, and by threads that wait for them. */
+static void passes_without_events(void)
+{
+    open_fence();
+    for (int i = 0; i < FENCE_EVENTS; i++) {
+        work(0, STREAM_A);
+        CHECK(fence_epoch(&fence));
+        fence_poll(&fence);
+    }
+    CHECK(fence.waiting == FENCE_EVENTS);
+    CHECK(fence_pass(&fence, NULL) == CUDA_SUCCESS && fake_backlog(0) == 0 && fence.waiting == 0);
+    close_fence();
+}
+
+static void test_a_strict_free_needs_no_event(void)
+{
+    TEST_ASSERT_TRUE(fake_child(passes_without_events));
+}
+
+/* The last answers came at once: the context is asked without an event. */
+static void at_rest(void)
+{
+    fence.quick = FENCE_QUICK;
+}
+
+static void passes_at_rest(void)
+{
+    CUresult answer = CUDA_ERROR_INVALID_VALUE;
+    const struct fence_check check = {refuse_to_wait, &answer};
+
+    open_fence();
+    at_rest();
+    fake_work(0, ADDRESS, 0, 1); /* the hooks have not seen it */
+    fake_work(3, ADDRESS, 0, 1);
+    uint64_t freed = fence_epoch(&fence);
+    CHECK(fence_pass(&fence, &check) == CUDA_ERROR_INVALID_VALUE && fake_backlog(0) == 1);
+    CHECK(!fence_done(&fence, freed));
+    CHECK(fence_pass(&fence, NULL) == CUDA_SUCCESS && fake_backlog(0) + fake_backlog(3) == 0);
+    CHECK(fence_done(&fence, freed) && fake_count(FAKE_RECORD) == 0 && !atomic_load(&fence.asking));
+    at_rest();
+    fake_work(0, ADDRESS, 0, 1);
+    freed = fence_epoch(&fence);
+    fake_fail(1U << FAKE_SYNCHRONIZE, 1, 0);
+    CHECK(fence_pass(&fence, NULL) != CUDA_SUCCESS && !fence_done(&fence, freed) && fake_backlog(0) == 1);
+    at_rest();
+    CHECK(fence_pass(&fence, NULL) == CUDA_SUCCESS && fence_done(&fence, freed) && fake_backlog(0) == 0);
+    at_rest();
+    fake_work(0, ADDRESS, 0, 1);
+    open_capture();
+    CHECK(fence_pass(&fence, NULL) == CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED && fake_backlog(0) == 1);
+    close_capture();
+    CHECK(fence_pass(&fence, NULL) == CUDA_SUCCESS && fake_backlog(0) == 0);
+    close_fence();
+}
+
+static void test_a_strict_free_at_rest_asks_the_driver_too(void)
+{
+    TEST_ASSERT_TRUE(fake_child(passes_at_rest));
+}
+
+/* An answer that takes long ends that: a capture could not begin meanwhile. */
+static void answer_late(void)
+{
+    const struct timespec late = {.tv_nsec = 30000000};
+
+    nanosleep(&late, NULL);
+}
+
+static void passes_no_longer_at_rest(void)
+{
+    open_fence();
+    at_rest();
+    fake_on_synchronize = answer_late;
+    CHECK(fence_pass(&fence, NULL) == CUDA_SUCCESS && fence.quick == 0);
+    const uint64_t recorded = fake_count(FAKE_RECORD);
+    CHECK(fence_pass(&fence, NULL) == CUDA_SUCCESS && fake_count(FAKE_RECORD) == recorded + 1);
+    close_fence();
+}
+
+static void test_a_strict_free_that_waits_long_is_followed_by_ones_that_captures_may_begin_beside(void)
+{
+    TEST_ASSERT_TRUE(fake_child(passes_no_longer_at_rest));
+}
+
+#define PASSERS FAKE_STREAMS /* a stream each */
+
+static pthread_barrier_t together;
+
+static void *pass_often(void *argument)
+{
+    const unsigned stream = (unsigned)(uintptr_t)argument;
+
+    pthread_barrier_wait(&together);
+    for (int i = 0; i < 500; i++) {
+        fake_work(stream, ADDRESS + stream * 16, 0, stream + 1);
+        CHECK(fence_pass(&fence, NULL) == CUDA_SUCCESS);
+        CHECK(fake_backlog(stream) == 0);
+    }
+    return NULL;
+}
+
+static void passes_together(void)
+{
+    pthread_t threads[PASSERS];
+
+    open_fence();
+    CHECK(pthread_barrier_init(&together, NULL, PASSERS) == 0);
+    for (uintptr_t i = 0; i < PASSERS; i++)
+        CHECK(pthread_create(&threads[i], NULL, pass_often, (void *)i) == 0);
+    for (int i = 0; i < PASSERS; i++)
+        pthread_join(threads[i], NULL);
+    CHECK(fence.waiting == 0 && fake_count(FAKE_RECORD) <= PASSERS * 500);
+    close_fence();
+}
+
+static void test_threads_that_free_together_each_wait_for_their_own_work(void)
+{
+    TEST_ASSERT_TRUE(fake_child(passes_together));
+}
+
+/* One thread waits for its epoch; a free that began before the event was recorded shares it. */
+static void *pass_once(void *unused)
+{
+    CHECK(fence_pass(&fence, NULL) == CUDA_SUCCESS);
+    return unused;
+}
+
+static pthread_t later_thread;
+
+/* The first thread has recorded its event and waits: a free that begins now is not covered by it. */
+static void pass_meanwhile(void)
+{
+    fake_on_synchronize = NULL;
+    fake_work(1, ADDRESS, 0, 2);
+    CHECK(pthread_create(&later_thread, NULL, pass_once, NULL) == 0 && pthread_join(later_thread, NULL) == 0);
+    CHECK(fake_backlog(1) == 0 && fake_count(FAKE_RECORD) == 2);
+}
+
+static void passes_later(void)
+{
+    open_fence();
+    fake_work(0, ADDRESS, 0, 1);
+    fake_on_synchronize = pass_meanwhile;
+    CHECK(fence_pass(&fence, NULL) == CUDA_SUCCESS && fake_backlog(0) == 0);
+    close_fence();
+}
+
+/* The same while the first thread asks without an event. */
+static void pass_meanwhile_at_rest(void)
+{
+    fake_on_synchronize = NULL;
+    fake_work(1, ADDRESS, 0, 2);
+    CHECK(pthread_create(&later_thread, NULL, pass_once, NULL) == 0 && pthread_join(later_thread, NULL) == 0);
+    CHECK(fake_backlog(1) == 0);
+}
+
+static void passes_later_at_rest(void)
+{
+    open_fence();
+    at_rest();
+    fake_work(0, ADDRESS, 0, 1);
+    fake_on_synchronize = pass_meanwhile_at_rest;
+    CHECK(fence_pass(&fence, NULL) == CUDA_SUCCESS && fake_backlog(0) == 0);
+    close_fence();
+}
+
+static void test_a_free_does_not_share_a_question_that_was_asked_before_it_began(void)
+{
+    TEST_ASSERT_TRUE(fake_child(passes_later));
+    TEST_ASSERT_TRUE(fake_child(passes_later_at_rest));
+}
+
+int main(void)
+{
+    UNITY_BEGIN();
+    RUN_TEST(test_a_strict_free_asks_the_driver_each_time_and_sees_unseen_work);
+    RUN_TEST(test_a_strict_free_of_what_is_no_block_does_not_wait);
+    RUN_TEST(test_a_strict_free_that_fails_leaves_its_epoch_open);
+    RUN_TEST(test_a_strict_free_beside_a_capture_waits_and_answers_as_a_native_one);
+    RUN_TEST(test_a_strict_free_needs_no_event);
+    RUN_TEST(test_a_strict_free_at_rest_asks_the_driver_too);
+    RUN_TEST(test_a_strict_free_that_waits_long_is_followed_by_ones_that_captures_may_begin_beside);
+    RUN_TEST(test_threads_that_free_together_each_wait_for_their_own_work);
+    RUN_TEST(test_a_free_does_not_share_a_question_that_was_asked_before_it_began);
+    return UNITY_END();
+}
