@@ -1,7 +1,6 @@
 /* fence, strict frees: each asks the driver and waits as a native free does. Each case is a process of its
  * own, because the state of the fence belongs to the process. */
 #include <errno.h>
-#include <string.h>
 #include <unity.h>
 
 #include "tests/unit/interpose/engine_fence.h"

@@ -38,7 +38,7 @@ target_link_libraries(interpose_recorder PRIVATE recording_decode gpucap_zstd)
 interpose_unit(interpose_ipc_page MODULES share/ipc_page.c)
 
 # The ledger, in several processes.
-foreach(part "" _card _wait _files _death)
+foreach(part "" _members _card _wait _files _death)
   interpose_unit(interpose_ledger${part} TIMEOUT 120 MODULES account/ledger.c account/ledger_ask.c account/ledger_card.c account/ledger_open.c
     account/ledger_read.c)
   target_sources(interpose_ledger${part} PRIVATE ledger_support.c)
