@@ -525,13 +525,3 @@ int device_ordinal_of(const char *uuid)
     }
     return RULES_NO_ORDINAL;
 }
-
-void device_forget(void)
-{
-    for (int i = 0; i < DEVICE_MAX; i++) {
-        atomic_store(&seen[i], UNSEEN);
-        atomic_store(&listed[i], 0);
-        atomic_store(&listed_end, 0);
-        memset((void *)&devices[i], 0, sizeof(devices[i]));
-    }
-}

@@ -99,6 +99,4 @@ int device_ordinal_of(const char *uuid);
 /* Writes "GPU-xxxxxxxx-..." from the driver's 16 bytes. */
 void device_format_uuid(const CUuuid *uuid, char text[RULES_UUID_TEXT]);
 
-void device_forget(void); /* tests */
-
 #endif

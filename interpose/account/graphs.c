@@ -9,6 +9,7 @@
 #include "interpose/account/limit.h"
 #include "interpose/base/clock.h"
 #include "interpose/base/lock.h"
+#include "interpose/base/sums.h"
 
 #define CARDS_MAX 64
 #define PATIENCE  UINT64_C(1000000000) /* ns; a launch takes microseconds unless the program delays it */
@@ -49,16 +50,11 @@ static int by_place(const void *a, const void *b)
     return x->start < y->start ? -1 : x->start > y->start;
 }
 
-static uint64_t add(uint64_t a, uint64_t b)
-{
-    return a > UINT64_MAX - b ? UINT64_MAX : a + b;
-}
-
 /* Returns the bytes of a range's pages at or above *end, and moves *end behind them. */
 static uint64_t new_pages(const struct graphs_range *range, uint64_t *end)
 {
     const uint64_t first = range->start & ~(LIMIT_PAGE - 1);
-    const uint64_t last = limit_round(add(range->start, range->bytes));
+    const uint64_t last = limit_round(sums_add(range->start, range->bytes));
 
     if (range->bytes == 0)
         return 0;
@@ -85,7 +81,7 @@ size_t graphs_footprint(struct graphs_range *ranges, size_t count, struct graphs
             parts[cards++] = (struct graphs_part){.card = ranges[i].card};
             end = 0;
         }
-        parts[cards - 1].bytes = add(parts[cards - 1].bytes, new_pages(&ranges[i], &end));
+        parts[cards - 1].bytes = sums_add(parts[cards - 1].bytes, new_pages(&ranges[i], &end));
     }
     return cards;
 }
@@ -147,7 +143,7 @@ static void forget(const void *exec)
         struct card *card = card_of(&rows[i].part);
 
         if (rows[i].launched)
-            card->left = add(card->left, rows[i].part.bytes);
+            card->left = sums_add(card->left, rows[i].part.bytes);
     }
     memmove(&rows[at], &rows[at + count], (graphs_known - at - count) * sizeof(*rows));
     graphs_known -= count;
@@ -252,11 +248,6 @@ void graphs_trimmed(const struct graphs_ask *ask)
     pthread_mutex_unlock(&lock);
 }
 
-static uint64_t minus(uint64_t a, uint64_t b)
-{
-    return a > b ? a - b : 0;
-}
-
 /* Returns what the driver may take for this launch, whichever graphs share memory: at most the graph's own
  * bytes beyond the unused ones, and at most what all graphs together need. */
 static uint64_t need_alone(const struct graphs_ask *ask, const struct graphs_pool *pool)
@@ -267,10 +258,10 @@ static uint64_t need_alone(const struct graphs_ask *ask, const struct graphs_poo
     card->left = card->left < pool->used ? card->left : pool->used;
     for (size_t i = 0; i < graphs_known; i++) {
         if (rows[i].launched && rows[i].part.card == ask->part.card && rows[i].exec != ask->exec)
-            all = add(all, rows[i].part.bytes);
+            all = sums_add(all, rows[i].part.bytes);
     }
-    const uint64_t own = minus(ask->part.bytes, minus(pool->held, pool->used));
-    const uint64_t together = minus(add(all, card->left), pool->held);
+    const uint64_t own = sums_minus(ask->part.bytes, sums_minus(pool->held, pool->used));
+    const uint64_t together = sums_minus(sums_add(all, card->left), pool->held);
     return own < together ? own : together;
 }
 

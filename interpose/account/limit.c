@@ -1,17 +1,7 @@
 /* limit: see limit.h. Every sum saturates, so that no hostile number wraps around into a grant. */
 #include "interpose/account/limit.h"
 
-static uint64_t add(uint64_t a, uint64_t b)
-{
-    uint64_t sum;
-
-    return __builtin_add_overflow(a, b, &sum) ? UINT64_MAX : sum;
-}
-
-static uint64_t minus(uint64_t a, uint64_t b)
-{
-    return a > b ? a - b : 0;
-}
+#include "interpose/base/sums.h"
 
 uint64_t limit_round(uint64_t bytes)
 {
@@ -25,25 +15,25 @@ uint64_t limit_round_step(uint64_t bytes)
 
 static uint64_t taken(const struct limit_state *state)
 {
-    return add(state->measured, add(state->unmeasured, state->in_flight));
+    return sums_add(state->measured, sums_add(state->unmeasured, state->in_flight));
 }
 
 static bool fits(const struct limit_state *state, uint64_t need)
 {
-    return add(add(taken(state), need), state->reserve) <= state->limit;
+    return sums_add(sums_add(taken(state), need), state->reserve) <= state->limit;
 }
 
 /* At most half of what the measurement showed to be free is granted. */
 uint64_t limit_trusted(const struct limit_state *state)
 {
-    const uint64_t seen = minus(minus(state->limit, state->reserve), state->measured);
+    const uint64_t seen = sums_minus(sums_minus(state->limit, state->reserve), state->measured);
 
-    return state->stale ? 0 : minus(seen / 2, add(state->unmeasured, state->in_flight));
+    return state->stale ? 0 : sums_minus(seen / 2, sums_add(state->unmeasured, state->in_flight));
 }
 
 enum limit_verdict limit_decide(const struct limit_state *state, uint64_t need, bool fresh)
 {
-    if (add(need, state->reserve) > state->limit)
+    if (sums_add(need, state->reserve) > state->limit)
         return LIMIT_REFUSE; /* can never fit */
     if (!state->stale && need <= limit_trusted(state))
         return LIMIT_GRANT;
@@ -53,7 +43,7 @@ enum limit_verdict limit_decide(const struct limit_state *state, uint64_t need, 
         return LIMIT_GRANT;
     /* Too much by the driver's own figure, however the requests in flight end: a request must not wait for
      * them for ever. */
-    if (add(add(state->measured, need), state->reserve) > state->limit)
+    if (sums_add(sums_add(state->measured, need), state->reserve) > state->limit)
         return LIMIT_REFUSE;
     /* What others were granted during our measurement may be counted twice. */
     return state->in_flight ? LIMIT_WAIT : LIMIT_MEASURE;
@@ -61,10 +51,10 @@ enum limit_verdict limit_decide(const struct limit_state *state, uint64_t need, 
 
 uint64_t limit_short(const struct limit_state *state, uint64_t need)
 {
-    return minus(add(add(taken(state), need), state->reserve), state->limit);
+    return sums_minus(sums_add(sums_add(taken(state), need), state->reserve), state->limit);
 }
 
 uint64_t limit_room(const struct limit_state *state)
 {
-    return minus(minus(state->limit, state->reserve), taken(state)) & ~(LIMIT_PAGE - 1);
+    return sums_minus(sums_minus(state->limit, state->reserve), taken(state)) & ~(LIMIT_PAGE - 1);
 }

@@ -114,17 +114,6 @@ struct driver_table *driver_bind_now(void)
     return bind_to(dlopen("libcuda.so.1", RTLD_LAZY)) ? &driver_entries : &absent;
 }
 
-void driver_use(const struct driver_table *table)
-{
-    void *const *from = (void *const *)table;
-    void **to = (void **)&driver_entries;
-
-    for (size_t i = 0; i < sizeof(driver_entries) / sizeof(*to); i++)
-        to[i] = from[i] ? from[i] : (void *)missing;
-    atomic_flag_test_and_set(&publishing);
-    atomic_store_explicit(&driver_bound, true, memory_order_release);
-}
-
 void driver_after_fork(void)
 {
     if (!atomic_load_explicit(&driver_bound, memory_order_acquire))

@@ -57,9 +57,6 @@ bool driver_bind(const void *symbol);
 /* Returns true if the address lies in the library that we are bound to, or in another driver. */
 bool driver_owns(const void *address);
 
-/* For tests: replaces the table. Entries that are NULL return CUDA_ERROR_NOT_SUPPORTED. */
-void driver_use(const struct driver_table *table);
-
 /* Call in a child after fork: another thread of the parent may have been binding. */
 void driver_after_fork(void);
 

@@ -324,7 +324,7 @@ CUresult cuGraphInstantiateWithFlags(CUgraphExec *exec, CUgraph graph, unsigned 
         const uintptr_t key = streams_key##suffix(stream);                                                   \
                                                                                                              \
         return ALLOCATING(exec, key, STREAM##suffix(stream),                                                 \
-                          SUBMIT(key, driver.cuGraphLaunch##suffix(exec, stream)));                          \
+                          STREAMS_SUBMIT(key, driver.cuGraphLaunch##suffix(exec, stream)));                  \
     }                                                                                                        \
                                                                                                              \
     CUresult cuGraphUpload##suffix(CUgraphExec exec, CUstream stream)                                        \

@@ -34,7 +34,7 @@ uint64_t growth_stack_of(CUfunction kernel)
         if (route_limited() && (kernel))                                                                     \
             result_ = route_grow_stack_begin(&growth_, growth_stack_of(kernel));                             \
         if (result_ == CUDA_SUCCESS)                                                                         \
-            result_ = SUBMIT(stream, call);                                                                  \
+            result_ = STREAMS_SUBMIT(stream, call);                                                          \
         if (__builtin_expect(growth_.device != NULL, 0))                                                     \
             route_grow_end(&growth_);                                                                        \
         result_;                                                                                             \

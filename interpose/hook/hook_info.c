@@ -1,12 +1,8 @@
 /* Hooks that report how much memory there is: the smaller of the card and the limit. */
+#include "interpose/base/sums.h"
 #include "interpose/hook/hooks.h"
 #include "interpose/pool/pools.h"
 #include "interpose/route.h"
-
-static uint64_t smaller(uint64_t a, uint64_t b)
-{
-    return a < b ? a : b;
-}
 
 /* Reports as free what can be allocated: the rest of the card or of the limit, plus what our pools hold
  * idle. */
@@ -19,9 +15,9 @@ CUresult cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes)
         return result;
     struct device *device = device_get(ordinal);
     if (total_bytes && device)
-        *total_bytes = smaller(*total_bytes, device->limit);
+        *total_bytes = sums_smaller(*total_bytes, device->limit);
     if (free_bytes && device)
-        *free_bytes = smaller(*free_bytes, account_view(&device->account).room);
+        *free_bytes = sums_smaller(*free_bytes, account_view(&device->account).room);
     if (free_bytes)
         *free_bytes += pools_reclaimable(ordinal);
     return result;
@@ -33,6 +29,6 @@ CUresult cuDeviceTotalMem_v2(size_t *bytes, CUdevice ordinal)
     struct device *device = result == CUDA_SUCCESS && bytes && route_active() ? device_get(ordinal) : NULL;
 
     if (device)
-        *bytes = smaller(*bytes, device->limit);
+        *bytes = sums_smaller(*bytes, device->limit);
     return result;
 }

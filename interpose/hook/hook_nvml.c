@@ -13,6 +13,7 @@
 #include <strings.h>
 
 #include "interpose/account/device.h"
+#include "interpose/base/sums.h"
 #include "interpose/library.h"
 #include "interpose/pool/pools.h"
 
@@ -111,26 +112,21 @@ static bool view_of(nvml_device card, uint64_t card_total, struct view *view)
     return true;
 }
 
-static uint64_t smaller(uint64_t a, uint64_t b)
-{
-    return a < b ? a : b;
-}
-
 /* Writes the figures that the program gets. They were read one after the other while others allocate, so none
  * may go below zero or above the total. */
 static void tell(const struct view *view, unsigned long long *total, unsigned long long *free_bytes,
                  unsigned long long *used)
 {
     if (view->limit == RULES_UNLIMITED) {
-        const uint64_t idle = smaller(view->idle, *used);
+        const uint64_t idle = sums_smaller(view->idle, *used);
 
         *used -= idle;
         *free_bytes += idle;
         return;
     }
     *total = view->limit;
-    *used = smaller(view->used - smaller(view->idle, view->used), view->limit);
-    *free_bytes = smaller(*free_bytes + view->idle, view->limit - *used);
+    *used = sums_smaller(view->used - sums_smaller(view->idle, view->used), view->limit);
+    *free_bytes = sums_smaller(*free_bytes + view->idle, view->limit - *used);
 }
 
 /* NVML may call one of its own queries by name and reach our hook again: that call gets the card's own

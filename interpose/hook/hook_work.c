@@ -16,19 +16,19 @@ static uintptr_t every_stream(void)
 #define WORK(symbol, stream, parameters, arguments)                                                          \
     CUresult symbol parameters                                                                               \
     {                                                                                                        \
-        return SUBMIT(stream, driver.symbol arguments);                                                      \
+        return STREAMS_SUBMIT(stream, driver.symbol arguments);                                              \
     }
 #define SYNC_WORK(symbol, stream, parameters, arguments)                                                     \
     CUresult symbol parameters                                                                               \
     {                                                                                                        \
         const uintptr_t key_ = stream;                                                                       \
-        return memops_finish(SUBMIT(key_, driver.symbol arguments), key_);                                   \
+        return memops_finish(STREAMS_SUBMIT(key_, driver.symbol arguments), key_);                           \
     }
 #define AWAIT_WORK(symbol, stream, parameters, arguments)                                                    \
     CUresult symbol parameters                                                                               \
     {                                                                                                        \
         pools_before_flag();                                                                                 \
-        return SUBMIT(stream, driver.symbol arguments);                                                      \
+        return STREAMS_SUBMIT(stream, driver.symbol arguments);                                              \
     }
 #include "interpose/driver/work.def"
 #undef AWAIT_WORK
@@ -42,7 +42,7 @@ static uintptr_t every_stream(void)
         CUcontext context_ = NULL;                                                                           \
         driver.cuStreamGetCtx##suffix(stream, &context_);                                                    \
         capture_begin(key_, streams_thread_key(), context_);                                                 \
-        CUresult result_ = SUBMIT(key_, call);                                                               \
+        CUresult result_ = STREAMS_SUBMIT(key_, call);                                                       \
         if (result_ != CUDA_SUCCESS)                                                                         \
             capture_end(key_, streams_thread_key());                                                         \
         result_;                                                                                             \

@@ -5,7 +5,7 @@
 #include "interpose/pool/streams.h"
 
 /* Submits work by `call`, a driver call, to the stream with key `key`. Returns the driver's answer. */
-#define SUBMIT(key, call)                                                                                    \
+#define STREAMS_SUBMIT(key, call)                                                                            \
     ({                                                                                                       \
         const bool foreign_ = streams_work(key);                                                             \
         CUresult submitted_ = (call);                                                                        \

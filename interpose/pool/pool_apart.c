@@ -1,15 +1,11 @@
 /* pool_apart: see pool_apart.h. */
 #include "interpose/pool/pool_apart.h"
 
+#include "interpose/base/sums.h"
 #include "interpose/pool/cache.h"
 #include "interpose/pool/capture.h"
 #include "interpose/pool/pool_chunks.h"
 #include "interpose/pool/pool_figures.h"
-
-static uint64_t less(uint64_t from, uint64_t bytes)
-{
-    return from > bytes ? from - bytes : 0;
-}
 
 /* Which freed memory may be moved, and which may also be released. */
 struct reach {
@@ -72,14 +68,14 @@ void pool_apart_add(struct pool_apart *apart, struct pool *pool, uint64_t reques
     uint64_t stuck = pool->stuck_bytes;
     for (unsigned i = 0; i < pool->vmm.left_count; i++)
         stuck += pool->vmm.left[i].bytes;
-    own.of[RECORDING_APART_IDLE] = less(pool->vmm.physical, live);
+    own.of[RECORDING_APART_IDLE] = sums_minus(pool->vmm.physical, live);
     own.of[RECORDING_APART_WORK] = pool->pending_bytes + pool->small.pending_bytes;
     own.of[RECORDING_APART_PINNED] = pool->pinned_bytes + (small_pinned > 0 ? (uint64_t)small_pinned : 0);
     own.of[RECORDING_APART_STUCK] = stuck;
     /* The rest is neither free nor waiting: it is in the heap of small blocks. */
     own.of[RECORDING_APART_SMALL] =
-        less(own.of[RECORDING_APART_IDLE],
-             pool->ranges.free_bytes + own.of[RECORDING_APART_WORK] + own.of[RECORDING_APART_PINNED] + stuck);
+        sums_minus(own.of[RECORDING_APART_IDLE], pool->ranges.free_bytes + own.of[RECORDING_APART_WORK] +
+                                                     own.of[RECORDING_APART_PINNED] + stuck);
     add_ranges(&own, pool, request);
     own.largest = ranges_largest(&pool->ranges);
     lock_release(&pool->lock);
@@ -102,7 +98,7 @@ void pool_apart_end(struct pool_apart *apart)
     }
     of[RECORDING_APART_PARTS] = 0;
     for (int i = RECORDING_APART_WORK; i <= RECORDING_APART_STUCK; i++)
-        rest = less(rest, of[i]);
+        rest = sums_minus(rest, of[i]);
     of[RECORDING_APART_JOINED] = joined > apart->largest ? joined : apart->largest;
     if (of[RECORDING_APART_JOINED] > rest) /* a free range may have chunks that are counted above */
         of[RECORDING_APART_JOINED] = rest;

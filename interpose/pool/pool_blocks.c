@@ -39,21 +39,25 @@ int pool_block(struct pool *pool, uint64_t address, bool inside, struct pool_blo
     return range ? 0 : -EINVAL;
 }
 
+struct mark *pool_find_mark(struct pool *pool, uint64_t address, struct range **range, uint64_t *word)
+{
+    struct mark *unit = small_find(pool, address, word);
+
+    *range = unit || *word ? NULL : pool_table_live(pool, address, word);
+    return *range ? &(*range)->mark : unit;
+}
+
 int pool_set_sync_memops(struct pool *pool, uint64_t address, bool on)
 {
+    struct range *range;
     uint64_t word;
 
-    struct mark *unit = small_find(pool, address, &word);
-    if (unit) {
-        atomic_store_explicit(&unit->sync_memops, on, memory_order_relaxed);
-        return 0;
-    }
     lock_take(&pool->lock);
-    struct range *range = pool_table_live(pool, address, &word);
-    if (range)
-        atomic_store_explicit(&range->mark.sync_memops, on, memory_order_relaxed);
+    struct mark *mark = pool_find_mark(pool, address, &range, &word);
+    if (mark)
+        atomic_store_explicit(&mark->sync_memops, on, memory_order_relaxed);
     lock_release(&pool->lock);
-    return range ? 0 : -EINVAL;
+    return mark ? 0 : -EINVAL;
 }
 
 /* The function to call for each block. */

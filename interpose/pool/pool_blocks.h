@@ -1,4 +1,4 @@
-/* pool_blocks: looks up a pool's blocks. Callers do not hold the pool's lock. */
+/* pool_blocks: looks up a pool's blocks. Callers do not hold the pool's lock, except for pool_find_mark. */
 #ifndef GPUCAP_POOL_BLOCKS_H
 #define GPUCAP_POOL_BLOCKS_H
 
@@ -12,6 +12,10 @@ struct pool_block {
 /* Looks up the live block that begins at `address`, or, with `inside`, that contains it. Returns 0 or
  * -EINVAL. */
 int pool_block(struct pool *pool, uint64_t address, bool inside, struct pool_block *block);
+
+/* Returns the mark of the live block that begins at `address`, and its word, or NULL. *range: its range, or
+ * NULL for a small block. The caller holds the pool's lock. */
+struct mark *pool_find_mark(struct pool *pool, uint64_t address, struct range **range, uint64_t *word);
 
 /* Stores CU_POINTER_ATTRIBUTE_SYNC_MEMOPS of a block until it is freed. Returns 0 or -EINVAL. */
 int pool_set_sync_memops(struct pool *pool, uint64_t address, bool on);

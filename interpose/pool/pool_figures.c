@@ -1,13 +1,9 @@
 /* pool_figures: see pool_figures.h. */
 #include "interpose/pool/pool_figures.h"
 
+#include "interpose/base/sums.h"
 #include "interpose/pool/cache.h"
 #include "interpose/pool/pool_chunks.h"
-
-static uint64_t less(uint64_t from, uint64_t bytes)
-{
-    return from > bytes ? from - bytes : 0;
-}
 
 /* Returns what is live if caches hold `cached` bytes. */
 static uint64_t live_beside(const struct pool *pool, uint64_t cached)
@@ -22,7 +18,7 @@ static uint64_t live_beside(const struct pool *pool, uint64_t cached)
 /* The same without freed memory that is pinned or exposed. */
 static uint64_t programs_bytes(const struct pool *pool, uint64_t cached)
 {
-    return less(live_beside(pool, cached), pool->pinned_bytes);
+    return sums_minus(live_beside(pool, cached), pool->pinned_bytes);
 }
 
 uint64_t pool_live_bytes(const struct pool *pool)
@@ -63,7 +59,7 @@ static struct pool_stats figures(struct pool *pool)
     s = (struct pool_stats){
         .live = live,
         .live_count = (int64_t)count < 0 ? 0 : count,
-        .cached = less(less(vmm->physical, live), pending),
+        .cached = sums_minus(sums_minus(vmm->physical, live), pending),
         .pending = pending,
         .physical = vmm->physical,
         .peak_live = pool->peak_live,

@@ -4,10 +4,10 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "interpose/pool/pool_blocks.h"
 #include "interpose/pool/pool_chunks.h"
 #include "interpose/pool/pool_expose.h"
 #include "interpose/pool/pool_pending.h"
-#include "interpose/pool/pool_table.h"
 #include "interpose/pool/small.h"
 
 void pool_settle(struct pool *pool)
@@ -68,21 +68,16 @@ int pool_backing(struct pool *pool, uint64_t address, struct vmm_chunk **chunks,
 
 int pool_pin(struct pool *pool, uint64_t address)
 {
+    struct range *range;
     uint64_t word;
 
     lock_take(&pool->lock);
-    const int rc = small_pin(pool, address);
-    if (rc != -ENOENT) {
-        lock_release(&pool->lock);
-        return rc;
-    }
-    struct range *range = pool_table_live(pool, address, &word);
-    if (range && !atomic_compare_exchange_strong(&range->mark.word, &word, word | MARK_PINNED))
-        range = NULL;
-    if (range)
-        range->mark.pins++;
+    struct mark *mark = pool_find_mark(pool, address, &range, &word);
+    const bool pinned = mark && atomic_compare_exchange_strong(&mark->word, &word, word | MARK_PINNED);
+    if (pinned)
+        mark->pins++;
     lock_release(&pool->lock);
-    return range ? 0 : -EINVAL;
+    return pinned ? 0 : -EINVAL;
 }
 
 /* Handles the end of the last pin. With the lock. */
@@ -126,17 +121,18 @@ int pool_unpin(struct pool *pool, uint64_t address)
 
 int pool_expose(struct pool *pool, uint64_t address)
 {
+    struct range *range;
     uint64_t word;
 
     lock_take(&pool->lock);
-    /* A small block shares its chunk with many others: pin it, and never reuse its few bytes. */
-    const int rc = small_pin(pool, address);
-    struct range *range = rc == -ENOENT ? pool_table_live(pool, address, &word) : NULL;
+    struct mark *mark = pool_find_mark(pool, address, &range, &word);
     if (range)
-        atomic_store_explicit(&range->mark.exposed, true, memory_order_relaxed);
+        atomic_store_explicit(&mark->exposed, true, memory_order_relaxed);
     /* Pinned, it is never cached at its free, which would happen without the lock. */
-    if (range && !atomic_compare_exchange_strong(&range->mark.word, &word, word | MARK_PINNED))
-        range = NULL;
+    const bool pinned = mark && atomic_compare_exchange_strong(&mark->word, &word, word | MARK_PINNED);
+    /* A small block shares its chunk with many others: it stays pinned, and its few bytes are not reused. */
+    if (pinned && !range)
+        mark->pins++;
     lock_release(&pool->lock);
-    return rc == 0 || range ? 0 : -EINVAL;
+    return pinned ? 0 : -EINVAL;
 }

@@ -451,19 +451,6 @@ bool small_settle(struct pool *pool, struct cache *cache, uint64_t *wait_ns)
 
 /* ---- pins ---- */
 
-int small_pin(struct pool *pool, uint64_t address)
-{
-    uint64_t word;
-    struct mark *unit = small_find(pool, address, &word);
-
-    if (!unit)
-        return word ? -EINVAL : -ENOENT;
-    if (!atomic_compare_exchange_strong(&unit->word, &word, word | MARK_PINNED))
-        return -EINVAL;
-    unit->pins++;
-    return 0;
-}
-
 int small_unpin(struct pool *pool, uint64_t address)
 {
     struct mark *unit = unit_of(pool, address);

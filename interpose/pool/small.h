@@ -64,9 +64,8 @@ uint64_t small_flush_idle(struct pool *pool);
  * true if the pool got any back. */
 bool small_settle(struct pool *pool, struct cache *cache, uint64_t *wait_ns);
 
-/* Pin and unpin a small block, with the pool's lock. Return 0, -EINVAL or -ENOENT. If small_unpin returns 1,
- * the block has been freed and the caller must call small_free_pinned, without the lock. */
-int small_pin(struct pool *pool, uint64_t address);
+/* Removes one pin of a small block, with the pool's lock. Returns 0, -ENOENT if there is no such pinned
+ * block, or 1 if the block has been freed: then the caller must call small_free_pinned, without the lock. */
 int small_unpin(struct pool *pool, uint64_t address);
 void small_free_pinned(struct pool *pool, uint64_t address);
 

@@ -183,7 +183,7 @@ static struct vmm_slot *slot_of(const struct vmm *vmm, uint64_t address)
     return &vmm->slots[(address - vmm->base) / VMM_PAGE];
 }
 
-static void enter_slots(struct vmm *vmm, uint64_t start, const struct vmm_chunk *chunk)
+void vmm_remember(struct vmm *vmm, uint64_t start, const struct vmm_chunk *chunk)
 {
     struct vmm_slot *slot = slot_of(vmm, start);
     const uint32_t pages = (uint32_t)(chunk->bytes / VMM_PAGE);
@@ -228,7 +228,7 @@ int vmm_map(struct vmm *vmm, uint64_t start, const struct vmm_chunk *chunks, uin
     }
     at = start;
     for (uint64_t i = 0; i < count; i++) {
-        enter_slots(vmm, at, &chunks[i]);
+        vmm_remember(vmm, at, &chunks[i]);
         at += chunks[i].bytes;
     }
     vmm->calls += count + 1;
@@ -254,11 +254,6 @@ struct vmm_chunk vmm_leave(struct vmm *vmm, uint64_t start)
 
     memset(slot_of(vmm, start), 0, chunk.bytes / VMM_PAGE * sizeof(*vmm->slots));
     return chunk;
-}
-
-void vmm_remember(struct vmm *vmm, uint64_t start, const struct vmm_chunk *chunk)
-{
-    enter_slots(vmm, start, chunk);
 }
 
 int vmm_unmap_left(struct vmm *vmm, uint64_t start, uint64_t bytes)

@@ -2,13 +2,13 @@
 #include "interpose/share/ipc_thread.h"
 
 #include <errno.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
 #include "interpose/base/process.h"
+#include "interpose/base/thread.h"
 #include "interpose/share/ipc.h"
 #include "interpose/share/ipc_exports.h"
 #include "interpose/share/ipc_source.h"
@@ -47,30 +47,17 @@ static void *serve(void *room)
     return NULL;
 }
 
-/* Starts the thread with all signals blocked: they belong to the host program. */
-static int start_quietly(void)
-{
-    struct pollfd *list = calloc(1 + IPC_BROKER_POLLS + IPC_SOURCES_POLLS, sizeof(*list));
-    sigset_t all, before;
-
-    if (!list)
-        return -ENOMEM;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    const int rc = pthread_create(&thread, NULL, serve, list);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    if (rc)
-        free(list);
-    return -rc;
-}
-
 static int start(void)
 {
-    wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    const int rc = wake < 0 ? -errno : start_quietly();
+    struct pollfd *list = calloc(1 + IPC_BROKER_POLLS + IPC_SOURCES_POLLS, sizeof(*list));
+    int rc = list ? 0 : -ENOMEM;
 
-    if (rc && wake >= 0)
+    if (rc == 0 && (wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) < 0)
+        rc = -errno;
+    if (rc == 0 && (rc = thread_start_joinable(&thread, serve, list)))
         close(wake);
+    if (rc)
+        free(list);
     running = rc == 0;
     return rc;
 }
