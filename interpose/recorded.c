@@ -39,14 +39,14 @@ struct listing {
     int device;
 };
 
-static void list_block(const struct pool_live *block, void *argument)
+static void list_block(uint64_t address, const struct mark *mark, void *argument)
 {
     const struct listing *listing = argument;
     struct recording_event event = {.device = (uint16_t)listing->device,
                                     .kind = RECORDING_MALLOC,
-                                    .address = block->address,
-                                    .bytes = block->asked,
-                                    .tag = block->tag};
+                                    .address = address,
+                                    .bytes = mark_asked(mark),
+                                    .tag = mark->tag};
 
     listing->add(&event);
 }

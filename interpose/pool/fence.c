@@ -29,13 +29,12 @@ void fence_expect_flags(void)
     atomic_store(&flags_expected, true);
 }
 
-int fence_open(struct fence *fence, CUcontext context)
+void fence_open(struct fence *fence, CUcontext context)
 {
     memset(fence, 0, sizeof(*fence));
     fence->context = context;
     atomic_store(&fence->open, 1);
     lock_init(&fence->lock, LOCK_FENCE);
-    return 0;
 }
 
 void fence_close(struct fence *fence, bool context_lives)

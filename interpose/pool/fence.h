@@ -48,7 +48,7 @@ struct fence {
     struct fence_event events[FENCE_EVENTS];
 };
 
-int fence_open(struct fence *fence, CUcontext context); /* 0 or -errno */
+void fence_open(struct fence *fence, CUcontext context);
 void fence_close(struct fence *fence, bool context_lives);
 
 /* Disables fence_join for good. Call when work that no event of one context covers may touch pooled blocks,

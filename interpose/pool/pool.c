@@ -17,6 +17,11 @@
 _Thread_local bool pool_freed_pinned;
 static _Atomic uint64_t pools_opened;
 
+static uint64_t rounded(uint64_t bytes)
+{
+    return (bytes + RANGES_UNIT - 1) & ~(RANGES_UNIT - 1);
+}
+
 /* ---- life ---- */
 
 /* Tests one page, unless the limit is full, which is not a failure. */
@@ -45,9 +50,7 @@ int pool_open(struct pool *pool, CUcontext context, CUdevice ordinal, const stru
     rc = try_out(pool);
     if (rc)
         goto close_vmm;
-    rc = fence_open(&pool->fence, context);
-    if (rc)
-        goto close_vmm;
+    fence_open(&pool->fence, context);
     rc = ranges_init(&pool->ranges, pool->vmm.base, pool->vmm.span);
     if (rc)
         goto close_fence;
@@ -63,18 +66,17 @@ close_vmm:
 }
 
 /* Subtracts a block that the program never freed from the bytes of its tag. */
-static void untag(struct range *range, void *unused)
+static void untag(uint64_t address, const struct mark *mark, void *unused)
 {
-    (void)unused;
-    if (range->mark.tag)
-        tags_remove(range->mark.tag, range->bytes);
+    (void)address, (void)unused;
+    if (mark->tag)
+        tags_remove(mark->tag, rounded(mark_asked(mark)));
 }
 
 void pool_close(struct pool *pool, bool context_lives)
 {
     cache_close(pool);
-    /* No thread that ends touches the pool any more. */
-    pool_table_each(pool, untag, NULL);
+    pool_each_live(pool, untag, NULL); /* no thread that ends touches the pool any more */
     small_close(pool);
     pool_dead_close(pool);
     pool_expose_close(pool);
@@ -189,7 +191,10 @@ static bool settle_small(struct pool *pool, uint64_t size, struct pool_effort *e
     const uint64_t began = clock_ns();
     uint64_t wait_ns;
 
-    if (!cache || !pool_may_have(pool, size))
+    lock_take(&pool->lock);
+    const bool may_fit = cache && pool_may_fit(pool, size);
+    lock_release(&pool->lock);
+    if (!may_fit)
         return false;
     const bool any = small_settle(pool, cache, &wait_ns);
     lock_take(&pool->lock);
@@ -205,7 +210,7 @@ int pool_alloc(struct pool *pool, uint64_t bytes, uint64_t *address)
 {
     if (bytes == 0 || bytes > pool->vmm.span / 2)
         return bytes ? -ENOMEM : -EINVAL;
-    const uint64_t size = (bytes + RANGES_UNIT - 1) & ~(RANGES_UNIT - 1);
+    const uint64_t size = rounded(bytes);
 
     if (take_fast(pool, bytes, size, address))
         return 0;

@@ -60,31 +60,11 @@ int pool_set_sync_memops(struct pool *pool, uint64_t address, bool on)
     return mark ? 0 : -EINVAL;
 }
 
-/* The function to call for each block. */
-struct visitor {
-    void (*visit)(const struct pool_live *block, void *argument);
-    void *argument;
-};
-
-static void visit_block(uint64_t address, const struct mark *mark, void *argument)
+void pool_each_live(struct pool *pool,
+                    void (*visit)(uint64_t address, const struct mark *mark, void *argument), void *argument)
 {
-    const struct visitor *visitor = argument;
-
-    visitor->visit(&(struct pool_live){address, mark_asked(mark), mark->tag}, visitor->argument);
-}
-
-static void visit_large(struct range *range, void *argument)
-{
-    visit_block(range->start, &range->mark, argument);
-}
-
-void pool_each_live(struct pool *pool, void (*visit)(const struct pool_live *block, void *argument),
-                    void *argument)
-{
-    struct visitor visitor = {visit, argument};
-
     lock_take(&pool->lock);
-    pool_table_each(pool, visit_large, &visitor);
-    small_each(pool, visit_block, &visitor);
+    pool_table_each(pool, visit, argument);
+    small_each(pool, visit, argument);
     lock_release(&pool->lock);
 }

@@ -20,13 +20,9 @@ struct mark *pool_find_mark(struct pool *pool, uint64_t address, struct range **
 /* Stores CU_POINTER_ATTRIBUTE_SYNC_MEMOPS of a block until it is freed. Returns 0 or -EINVAL. */
 int pool_set_sync_memops(struct pool *pool, uint64_t address, bool on);
 
-/* Calls `visit` for each block of the program, with the lock. A block that is allocated or freed meanwhile
- * may be missed or shown. */
-struct pool_live {
-    uint64_t address, asked;
-    uint16_t tag;
-};
-void pool_each_live(struct pool *pool, void (*visit)(const struct pool_live *block, void *argument),
-                    void *argument);
+/* Calls `visit` for each block of the program, with its address and mark, with the lock. A block that is
+ * allocated or freed meanwhile may be missed or shown. */
+void pool_each_live(struct pool *pool,
+                    void (*visit)(uint64_t address, const struct mark *mark, void *argument), void *argument);
 
 #endif

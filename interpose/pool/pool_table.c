@@ -116,14 +116,14 @@ struct range *pool_table_around(const struct pool *pool, uint64_t address, uint6
                : NULL;
 }
 
-void pool_table_each(const struct pool *pool, void (*visit)(struct range *range, void *argument),
-                     void *argument)
+void pool_table_each(const struct pool *pool,
+                     void (*visit)(uint64_t address, const struct mark *mark, void *argument), void *argument)
 {
     for (uint64_t i = 0; i < pool->table_capacity; i++) {
         const struct pool_entry *entry = &pool->table[i];
 
         if (entry->address && mark_word(&entry->range->mark) & MARK_LIVE)
-            visit(entry->range, argument);
+            visit(entry->address, &entry->range->mark, argument);
     }
 }
 

@@ -16,8 +16,9 @@ struct range *pool_table_live(const struct pool *pool, uint64_t address, uint64_
 /* The same for the block that contains the address. */
 struct range *pool_table_around(const struct pool *pool, uint64_t address, uint64_t *word);
 
-/* Calls `visit` for each block of the program. */
-void pool_table_each(const struct pool *pool, void (*visit)(struct range *range, void *argument),
+/* Calls `visit` for each block of the program, with its address and mark. */
+void pool_table_each(const struct pool *pool,
+                     void (*visit)(uint64_t address, const struct mark *mark, void *argument),
                      void *argument);
 
 /* Checks the table against the ranges. Returns NULL, or a message that says what is wrong. */

@@ -83,14 +83,6 @@ void pool_take_in(struct pool *pool)
         small_reclaim(pool, NULL);
 }
 
-bool pool_may_have(struct pool *pool, uint64_t bytes)
-{
-    lock_take(&pool->lock);
-    const bool may_fit = pool_may_fit(pool, bytes);
-    lock_release(&pool->lock);
-    return may_fit;
-}
-
 int pool_wait(struct pool *pool, bool *more)
 {
     lock_take(&pool->lock);

@@ -15,9 +15,6 @@ uint64_t pool_trim_some(struct pool *pool, uint64_t bytes);
 /* Polls the fence if freed blocks are pending, and makes those usable whose work is done. */
 void pool_take_in(struct pool *pool);
 
-/* Returns true if a request of `bytes` might fit once all freed memory is usable. */
-bool pool_may_have(struct pool *pool, uint64_t bytes);
-
 /* Waits for the oldest work that keeps pool_trim from freed memory. *more: there is other such work. Returns
  * 0, -ENOENT if there is no such work, or as fence_wait. The pool's context must be current. */
 int pool_wait(struct pool *pool, bool *more);

@@ -199,14 +199,6 @@ void small_open(struct pool *pool)
     small->on = heap_open(&small->source, &small->arena) == 0;
 }
 
-/* Subtracts a block that the program never freed from the bytes of its tag. */
-static void untag(uint64_t address, const struct mark *unit, void *unused)
-{
-    (void)address, (void)unused;
-    if (unit->tag)
-        tags_remove(unit->tag, rounded(unit));
-}
-
 void small_each(struct pool *pool, void (*visit)(uint64_t address, const struct mark *mark, void *argument),
                 void *argument)
 {
@@ -224,7 +216,6 @@ void small_close(struct pool *pool)
 
     if (small->on) /* another pool may get these addresses, so the heap must keep nothing there */
         heap_purge(small->arena);
-    small_each(pool, untag, NULL);
     while (small->made) {
         struct small_page *page = small->made;
 
