@@ -9,7 +9,6 @@ lent (what a neighbour of the same job gets in the middle), held_middle and live
 in use, then), all in bytes, and at last `graph=` with what became of a CUDA graph: works, differs, or the error.
 """
 import ctypes
-import json
 import os
 import random
 import statistics
@@ -37,12 +36,16 @@ def neighbour():
 
 
 def look(command):
-    """What `gpucap ps` says of this process."""
-    told = json.loads(subprocess.run([command, "ps", "--json"], stdout=subprocess.PIPE, check=True).stdout)
-    rows = [row for gpu in told["gpus"] for row in gpu["processes"] if row["pid"] == os.getpid()]
-    if not rows:
+    """What `gpucap ps` says of this process, in the form that needs no other library."""
+    told = subprocess.run([command, "ps", "--prometheus"], stdout=subprocess.PIPE, check=True, text=True).stdout
+    row = {}
+    for line in told.splitlines():
+        if line.startswith("gpucap_process_") and f'pid="{os.getpid()}"' in line:
+            name, _, rest = line.partition("{")
+            row[name.removeprefix("gpucap_process_").removesuffix("_bytes")] = int(float(rest.rpartition(" ")[2]))
+    if "used" not in row:
         sys.exit("gpucap ps does not show this process")
-    return rows[0]
+    return row
 
 
 def ask_neighbour():

@@ -117,7 +117,7 @@ PY
     for_python "$gpucap" run --group="$group" --max=20G --wait=60s -- python3 "$work/hold.py" "$work/held.a" >"$work/a.out" 2>&1 &
     first=$!
     while [ ! -e "$work/held.a" ] && kill -0 "$first" 2>/dev/null; do sleep 0.1; done
-    "$gpucap" ps >"$work/ps.out" 2>&1 || status=$?
+    "$gpucap" ps --prometheus >"$work/ps.out" 2>&1 || status=$? # the table needs a library that may not be here
     grep -q "$group" "$work/ps.out" || status=1
     [ "$status" = 0 ] || echo "figure ps said, status $status: $(tr '\n' '|' <"$work/ps.out" | cut -c1-400)"
     for_python "$gpucap" run --group="$group" --max=20G --wait=60s --summary -- python3 "$work/hold.py" "$work/held.b" \
