@@ -356,7 +356,9 @@ struct op_conv_backward_filter {
 /* y = act(gamma * (x - mean) * rstd + beta + residual); residual may be NULL, act is none or relu. In
  * training, mean and variance are computed over the rows (n * h * w) of each column (channel) and stored in
  * mean and rstd, and running = (1 - momentum) * running + momentum * the batch's, with the unbiased variance.
- * Otherwise the running statistics are used and only y is written. */
+ * Otherwise the running statistics are used and only y is written.
+ * mask (or NULL) receives a bit for each element of y, in order, lowest bit first: 1 if it is above 0. It
+ * needs a 16-bit type, cols that are a multiple of 8, and addresses that are multiples of 16. */
 struct op_batchnorm_forward {
     const void *x;
     const void *residual;
@@ -374,11 +376,12 @@ struct op_batchnorm_forward {
     int training;
     void *workspace;
     size_t workspace_bytes;
+    uint8_t *mask;
 };
 
 /* y is the forward result (read for relu only). dresidual (or NULL) receives dy * act'. dx may be dy. beta
  * (or NULL) may be given if the forward pass had no residual: the mask of relu is then computed from x, and y
- * is not read. */
+ * is not read. mask (or NULL) is the one of the forward pass, and may be read in place of y. */
 struct op_batchnorm_backward {
     const void *dy;
     const void *x;
@@ -397,6 +400,7 @@ struct op_batchnorm_backward {
     int accumulate; /* of dgamma and dbeta */
     void *workspace;
     size_t workspace_bytes;
+    const uint8_t *mask;
 };
 
 /* y[n][oh][ow][c] = the largest value of a window; where[...] = its index in the window, for the backward
