@@ -10,9 +10,10 @@
  * parameters, master weights. With `accumulate` the result is added to what the output holds; without, it
  * replaces that. Results do not depend on scheduling: the same inputs give the same bits on the same device.
  *
- * Returns 0 or the CUDA runtime's error number. Operations never allocate device memory, never wait for the
- * device and never choose an algorithm by a measurement. An operation with a `workspace` gives the right
- * result for any size of it, even 0; with ops->workspace_bytes it is fastest. */
+ * Returns 0 or the CUDA runtime's error number. Operations never allocate device memory, and unless
+ * ops->tune is set they never wait for the device or choose an algorithm by a measurement. An operation with
+ * a `workspace` gives the right result for any size of it, even 0; with ops->workspace_bytes it is fastest.
+ */
 #ifndef KERNELS_OPS_H
 #define KERNELS_OPS_H
 
@@ -631,6 +632,10 @@ struct ops {
 #define OPS_DECLARE_ENTRY(name) ops_##name##_fn name;
     OPS_LIST(OPS_DECLARE_ENTRY)
 #undef OPS_DECLARE_ENTRY
+    /* Set by the user, at first 0. Otherwise the CUDA table measures which algorithm computes a product
+     * fastest, the first time that a shape is computed with beta 0 and outside of a capture. Two tables may
+     * choose differently, and give results that differ in the last bits. */
+    int tune;
 };
 
 /* The CUDA table is in a shared object of its own (libtrain_cuda.so), loaded only where there is a GPU. This
