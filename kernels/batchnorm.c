@@ -144,6 +144,11 @@ static void apply_chunk(const struct apply *p, size_t at, int col, int count)
         y[j] = a->act == OPS_ACT_RELU && v < 0.0f ? 0.0f : v;
     }
     types_write(a->y, a->type, at, count, y);
+    for (int j = 0; a->mask && j < count; j++) {
+        uint8_t bit = (uint8_t)(1 << (at + j) % 8), *byte = &a->mask[(at + j) / 8];
+
+        *byte = (uint8_t)(types_load(a->y, a->type, at + j) > 0.0f ? *byte | bit : *byte & ~bit);
+    }
 }
 
 static void apply_rows(const void *arg, size_t begin, size_t end)

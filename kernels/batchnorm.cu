@@ -59,8 +59,26 @@ static __device__ void finish_forward(const struct op_batchnorm_forward &a, int 
     a.running_variance[c] = (1.0f - a.momentum) * a.running_variance[c] + a.momentum * unbiased;
 }
 
+/* Stores a row's part and the bits of what is above 0: 16-bit floats compare with 0 as integers do. */
+template <class T>
+static __device__ __forceinline__ void store_with_bits(const struct op_batchnorm_forward &a, size_t at,
+                                                       const float *y)
+{
+    pack<T> p;
+    unsigned bits = 0;
+
+#pragma unroll
+    for (int i = 0; i < pack<T>::size; i++)
+        p.v[i] = from_float<T>(y[i]);
+    store_pack((T *)a.y + at, p);
+#pragma unroll
+    for (int i = 0; i < pack<T>::size; i++)
+        bits |= *(const int16_t *)&p.v[i] > 0 ? 1u << i : 0u;
+    a.mask[at / 8] = (uint8_t)bits;
+}
+
 /* Computes y of this thread's rows, from the first row on. */
-template <class T, int V>
+template <class T, int V, bool BITS>
 static __device__ void apply_forward(const struct op_batchnorm_forward &a, const struct shape &s, int col,
                                      int stripe)
 {
@@ -99,8 +117,12 @@ static __device__ void apply_forward(const struct op_batchnorm_forward &a, const
 
                 y[i] = a.act == OPS_ACT_RELU && v < 0.0f ? 0.0f : v;
             }
-            if (row0 + u * s.tall < s.rows)
-                store<T, V>(a.y, at + u * hop, y);
+            if (row0 + u * s.tall < s.rows) {
+                if constexpr (BITS)
+                    store_with_bits<T>(a, at + u * hop, y);
+                else
+                    store<T, V>(a.y, at + u * hop, y);
+            }
         }
     }
 }
@@ -155,7 +177,7 @@ static __global__ void __launch_bounds__(THREADS)
         finish_forward(a, c, to_float(((const T *)a.x)[c]), first, second);
 }
 
-template <class T, int V>
+template <class T, int V, bool BITS>
 static __global__ void __launch_bounds__(THREADS, BLOCKS_EACH)
     forward_apply(struct op_batchnorm_forward a, struct shape s)
 {
@@ -163,10 +185,10 @@ static __global__ void __launch_bounds__(THREADS, BLOCKS_EACH)
 
     wait_for_previous();
     if (col < s.cols)
-        apply_forward<T, V>(a, s, col, blockIdx.y);
+        apply_forward<T, V, BITS>(a, s, col, blockIdx.y);
 }
 
-template <class T, int V>
+template <class T, int V, bool BITS>
 static __global__ void __launch_bounds__(THREADS) forward_small(struct op_batchnorm_forward a, struct shape s)
 {
     int col = (blockIdx.x * blockDim.x + threadIdx.x) * V;
@@ -183,10 +205,10 @@ static __global__ void __launch_bounds__(THREADS) forward_small(struct op_batchn
     }
     __syncthreads(); /* also makes what thread row 0 wrote to global memory visible to the block */
     if (col < s.cols)
-        apply_forward<T, V>(a, s, col, 0);
+        apply_forward<T, V, BITS>(a, s, col, 0);
 }
 
-template <class T, int V>
+template <class T, int V, bool BITS>
 static void forward(struct cuda_ops *ops, ops_stream stream, const struct op_batchnorm_forward *a)
 {
     struct shape s = shape_of(ops, a->rows, a->cols, V, a->workspace ? a->workspace_bytes : 0);
@@ -195,14 +217,14 @@ static void forward(struct cuda_ops *ops, ops_stream stream, const struct op_bat
 
     if (!a->training) {
         s.stripes = smaller((s.rows + s.tall * UNROLL - 1) / (s.tall * UNROLL), 65535);
-        forward_apply<T, V><<<grid_of(s, V), block, 0, stream>>>(*a, s);
+        forward_apply<T, V, BITS><<<grid_of(s, V), block, 0, stream>>>(*a, s);
     } else if (s.stripes == 1) {
-        forward_small<T, V><<<grid_of(s, V), block, 0, stream>>>(*a, s);
+        forward_small<T, V, BITS><<<grid_of(s, V), block, 0, stream>>>(*a, s);
     } else {
         forward_sums<T, V><<<grid_of(s, V), block, 0, stream>>>(*a, s, partial);
         launch_close(ops, stream, (a->cols + TOTAL_WIDE - 1) / TOTAL_WIDE, total, forward_total<T>, *a,
                      partial, s.stripes);
-        launch_close(ops, stream, grid_of(s, V), block, forward_apply<T, V>, *a, s);
+        launch_close(ops, stream, grid_of(s, V), block, forward_apply<T, V, BITS>, *a, s);
     }
 }
 
@@ -212,8 +234,13 @@ int cuda_batchnorm_forward(struct cuda_ops *ops, ops_stream stream, const struct
 
     if (args->rows <= 0 || args->cols <= 0)
         return OPS_OK;
-    if ((uintptr_t)args->workspace % sizeof(float))
+    if ((uintptr_t)args->workspace % sizeof(float) || (args->mask && !(packs && args->type != OPS_F32)))
         return OPS_INVALID;
-    CUDA_BY_WIDTH(packs, args->type, T, V, (forward<T, V>(ops, stream, args)));
+    if (args->mask && args->type == OPS_BF16)
+        forward<__nv_bfloat16, CUDA_PACK_BYTES / 2, true>(ops, stream, args);
+    else if (args->mask)
+        forward<__half, CUDA_PACK_BYTES / 2, true>(ops, stream, args);
+    else
+        CUDA_BY_WIDTH(packs, args->type, T, V, (forward<T, V, false>(ops, stream, args)));
     return cudaGetLastError();
 }

@@ -7,13 +7,14 @@
 /* Rows that a thread loads at a time; each is three loads. */
 enum { UNROLL = 2 };
 
-/* How a kernel computes the mask of relu: not at all (no relu, or g is known), from y, or from x with the
- * expression of the forward pass. */
-enum mask { MASK_NONE, MASK_Y, MASK_X };
+/* How a kernel computes the mask of relu: not at all (no relu, or g is known), from y, from x with the
+ * expression of the forward pass, or from the bits that the forward pass wrote. */
+enum mask { MASK_NONE, MASK_Y, MASK_X, MASK_BITS };
 
 /* The loads of one row of one thread. */
 template <class T, int V> struct row_of {
     raw<T, V> dy, y, x;
+    uint8_t bits;
 };
 
 template <class T, int V, int MASK>
@@ -24,6 +25,8 @@ static __device__ __forceinline__ void load_row(const struct op_batchnorm_backwa
     r->x = load<T, V>(a.x, at);
     if (MASK == MASK_Y)
         r->y = load<T, V>(a.y, at);
+    if (MASK == MASK_BITS)
+        r->bits = a.mask[at / 8];
 }
 
 /* Scale and shift of each channel in the forward pass. */
@@ -49,6 +52,8 @@ static __device__ __forceinline__ float gradient(const row_of<T, V> &r, const fo
 
     if (MASK == MASK_Y)
         return get<T, V>(r.y, i) > 0.0f ? dy : 0.0f;
+    if (MASK == MASK_BITS)
+        return r.bits >> i & 1 ? dy : 0.0f;
     if (MASK == MASK_X)
         return fmaf(get<T, V>(r.x, i), forward.scale[i], forward.shift[i]) > 0.0f ? dy : 0.0f;
     return dy;
@@ -231,15 +236,17 @@ static void backward(struct cuda_ops *ops, ops_stream stream, const struct op_ba
         launch_close(ops, stream, grid_of(s, V), block, backward_apply<T, V, MASK>, *a, s, totals);
 }
 
-template <class T, int V>
+template <class T, int V, bool BITS>
 static void backward_masked(struct cuda_ops *ops, ops_stream stream, const struct op_batchnorm_backward *a)
 {
     if (a->act != OPS_ACT_RELU)
         backward<T, V, MASK_NONE>(ops, stream, a);
     else if (a->beta)
         backward<T, V, MASK_X>(ops, stream, a);
-    else
+    else if (!BITS)
         backward<T, V, MASK_Y>(ops, stream, a);
+    else if constexpr (BITS)
+        backward<T, V, MASK_BITS>(ops, stream, a);
 }
 
 int cuda_batchnorm_backward(struct cuda_ops *ops, ops_stream stream, const struct op_batchnorm_backward *args)
@@ -252,6 +259,11 @@ int cuda_batchnorm_backward(struct cuda_ops *ops, ops_stream stream, const struc
         return OPS_OK;
     if ((uintptr_t)args->workspace % sizeof(float))
         return OPS_INVALID;
-    CUDA_BY_WIDTH(packs, args->type, T, V, (backward_masked<T, V>(ops, stream, args)));
+    if (packs && args->mask && args->type == OPS_BF16)
+        backward_masked<__nv_bfloat16, CUDA_PACK_BYTES / 2, true>(ops, stream, args);
+    else if (packs && args->mask && args->type == OPS_F16)
+        backward_masked<__half, CUDA_PACK_BYTES / 2, true>(ops, stream, args);
+    else
+        CUDA_BY_WIDTH(packs, args->type, T, V, (backward_masked<T, V, false>(ops, stream, args)));
     return cudaGetLastError();
 }

@@ -1,22 +1,25 @@
 /* Matrix product by cuBLASLt: c[m][n] = act(alpha * op(a) op(b) + beta * c + bias), all row-major. cuBLASLt's
  * matrices are column-major, where the same memory is the transpose, so it computes c' = op(b)' op(a)'. The
  * plan of a shape (descriptors and the first algorithm of the library's heuristics) is kept in the table. The
- * choice depends on shape, types, alignment and workspace only, never on a measurement, so that a run repeats
- * to the bit. gemm_plain.cu does what cuBLASLt cannot: an epilogue it lacks, or a whole product that it has
- * no algorithm for. The only device memory used is the caller's workspace. The CPU reference is gemm.c. */
+ * choice depends on shape, types, alignment and workspace only, so that a run repeats to the bit, unless the
+ * table has `tune` set: then the fastest of the first few is measured (gemm_tune.cu). gemm_plain.cu does what
+ * cuBLASLt cannot: an epilogue it lacks, or a whole product that it has no algorithm for. The only device
+ * memory used is the caller's workspace. The CPU reference is gemm.c. */
 #include "gemm.cuh"
 
 #include <cublasLt.h>
 #include <new>
 #include <string.h>
+#include <type_traits>
 
-enum { BUCKETS = 256 };
+enum { BUCKETS = 256, MOST_TRIED = 8 };
 
-/* What the algorithm depends on. Compared as bytes, so zero it before filling it. */
+/* What the algorithm depends on. Compared as bytes, so it has no padding. */
 struct gemm_key {
-    int type, c_type, m, n, k, trans_a, trans_b, batch, tf32, reads_c, epilogue, aligned;
-    size_t stride_a, stride_b, stride_c, workspace_bytes;
+    int type, c_type, m, n, k, trans_a, trans_b, batch, tf32, epilogue;
+    size_t stride_a, stride_b, stride_c, workspace_bytes, aligned;
 };
+static_assert(std::has_unique_object_representations_v<struct gemm_key>, "padding would be compared");
 
 struct gemm_plan {
     struct gemm_key key;
@@ -25,6 +28,7 @@ struct gemm_plan {
     cublasLtMatrixLayout_t a, b, c;
     cublasLtMatmulAlgo_t algorithm;
     bool usable; /* an algorithm was found */
+    bool tuned;  /* the algorithm was measured */
 };
 
 struct cuda_gemm {
@@ -115,12 +119,10 @@ static struct gemm_key make_key(const struct op_gemm *g, int epilogue)
     int batch = g->batch > 1 ? g->batch : 1;
     struct gemm_key key;
 
-    memset(&key, 0, sizeof(key));
     key.type = g->type, key.c_type = g->c_type;
     key.m = g->m, key.n = g->n, key.k = g->k;
     key.trans_a = g->trans_a != 0, key.trans_b = g->trans_b != 0;
     key.tf32 = g->type == OPS_F32 && g->tf32;
-    key.reads_c = g->beta != 0.0f;
     key.epilogue = epilogue;
     key.batch = batch;
     key.stride_a = batch > 1 ? g->stride_a : 0;
@@ -198,18 +200,20 @@ static cublasStatus_t describe(struct gemm_plan *plan)
     return status;
 }
 
-static cublasStatus_t choose_algorithm(struct cuda_gemm *gemm, struct gemm_plan *plan)
+/* Finds at most `most` algorithms, the most promising first. None is no error. */
+static cublasStatus_t find_algorithms(struct cuda_gemm *gemm, const struct gemm_plan *plan, int most,
+                                      cublasLtMatmulHeuristicResult_t *results, int *found)
 {
     cublasLtMatmulPreference_t preference = NULL;
-    cublasLtMatmulHeuristicResult_t result;
     uint32_t aligned =
         plan->key.aligned ? CUDA_PACK_BYTES : (uint32_t)ops_type_bytes((enum ops_type)plan->key.type);
     uint32_t c_aligned =
         plan->key.aligned ? CUDA_PACK_BYTES : (uint32_t)ops_type_bytes((enum ops_type)plan->key.c_type);
     uint64_t bytes = plan->key.workspace_bytes;
-    int found = 0;
+    uint32_t schemes = CUBLASLT_REDUCTION_SCHEME_NONE | CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
     cublasStatus_t status = cublasLtMatmulPreferenceCreate(&preference);
 
+    *found = 0;
     if (status)
         return status;
     cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &bytes,
@@ -222,16 +226,30 @@ static cublasStatus_t choose_algorithm(struct cuda_gemm *gemm, struct gemm_plan 
                                          sizeof(c_aligned));
     cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, &c_aligned,
                                          sizeof(c_aligned));
+    /* The fastest of several must not be the one that adds up parts in 16 bits. */
+    if (most > 1 && plan->key.c_type != OPS_F32)
+        cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &schemes,
+                                             sizeof(schemes));
     status = cublasLtMatmulAlgoGetHeuristic(gemm->handle, plan->operation, plan->b, plan->a, plan->c, plan->c,
-                                            preference, 1, &result, &found);
+                                            preference, most, results, found);
     cublasLtMatmulPreferenceDestroy(preference);
-    if (status == CUBLAS_STATUS_SUCCESS && found > 0 && result.state == CUBLAS_STATUS_SUCCESS) {
-        plan->algorithm = result.algo;
-        plan->usable = true;
-    }
+    if (status)
+        *found = 0;
     return status == CUBLAS_STATUS_NOT_SUPPORTED || status == CUBLAS_STATUS_INVALID_VALUE
                ? CUBLAS_STATUS_SUCCESS
                : status;
+}
+
+static cublasStatus_t choose_algorithm(struct cuda_gemm *gemm, struct gemm_plan *plan)
+{
+    cublasLtMatmulHeuristicResult_t result;
+    int found;
+    cublasStatus_t status = find_algorithms(gemm, plan, 1, &result, &found);
+
+    plan->usable = found > 0 && result.state == CUBLAS_STATUS_SUCCESS;
+    if (plan->usable)
+        plan->algorithm = result.algo;
+    return status;
 }
 
 /* Finds the plan of a key; makes it at first use. */
@@ -280,11 +298,57 @@ static int run_plan(struct cuda_gemm *gemm, const struct gemm_plan *plan, const 
     return status_of(status);
 }
 
+/* What gemm_tune_fastest runs. */
+struct trial {
+    struct cuda_gemm *gemm;
+    struct gemm_plan *plan;
+    const struct op_gemm *args;
+    cublasLtMatmulHeuristicResult_t results[MOST_TRIED];
+};
+
+static int run_trial(void *arg, int candidate, ops_stream stream)
+{
+    struct trial *trial = (struct trial *)arg;
+
+    if (trial->results[candidate].state != CUBLAS_STATUS_SUCCESS)
+        return cudaErrorUnknown;
+    trial->plan->algorithm = trial->results[candidate].algo;
+    return run_plan(trial->gemm, trial->plan, trial->args, stream);
+}
+
+/* Measures the plan's algorithms and keeps the fastest. A trial writes what the product itself is about to
+ * overwrite, so beta must be 0, and the stream must not be captured. */
+static void tune(struct cuda_gemm *gemm, struct gemm_plan *plan, const struct op_gemm *args,
+                 ops_stream stream)
+{
+    struct trial trial = {gemm, plan, args, {}};
+    cublasLtMatmulAlgo_t first = plan->algorithm;
+    int found = 0, fastest = -1;
+
+    if (find_algorithms(gemm, plan, MOST_TRIED, trial.results, &found) == CUBLAS_STATUS_SUCCESS)
+        fastest = gemm_tune_fastest(run_trial, &trial, found, stream);
+    plan->algorithm = fastest >= 0 ? trial.results[fastest].algo : first;
+    plan->tuned = true;
+}
+
+/* Finds the plan of a product; makes it at first use, and tunes it as soon as it can be. A product that adds
+ * to c is tuned by one of the same shape that does not. */
+static int prepare(struct cuda_ops *ops, ops_stream stream, const struct op_gemm *args, int epilogue,
+                   struct gemm_plan **plan)
+{
+    struct gemm_key key = make_key(args, epilogue);
+    int status = find_plan(ops->gemm, &key, plan);
+
+    if (!status && ops->table.tune && (*plan)->usable && !(*plan)->tuned && args->beta == 0.0f &&
+        !cuda_capturing(stream))
+        tune(ops->gemm, *plan, args, stream);
+    return status;
+}
+
 int cuda_gemm(struct cuda_ops *ops, ops_stream stream, const struct op_gemm *args)
 {
     int epilogue = choose_epilogue(args);
     struct gemm_plan *plan = NULL;
-    struct gemm_key key;
     int status;
 
     if (args->m == 0 || args->n == 0)
@@ -292,15 +356,13 @@ int cuda_gemm(struct cuda_ops *ops, ops_stream stream, const struct op_gemm *arg
     if (args->k == 0)
         return gemm_plain(stream, args);
     if (epilogue >= 0) {
-        key = make_key(args, epilogue);
-        status = find_plan(ops->gemm, &key, &plan);
+        status = prepare(ops, stream, args, epilogue, &plan);
         if (status)
             return status;
         if (plan->usable)
             return run_plan(ops->gemm, plan, args, stream);
     }
-    key = make_key(args, CUBLASLT_EPILOGUE_DEFAULT);
-    status = find_plan(ops->gemm, &key, &plan);
+    status = prepare(ops, stream, args, CUBLASLT_EPILOGUE_DEFAULT, &plan);
     if (status)
         return status;
     if (!plan->usable)

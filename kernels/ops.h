@@ -10,9 +10,10 @@
  * parameters, master weights. With `accumulate` the result is added to what the output holds; without, it
  * replaces that. Results do not depend on scheduling: the same inputs give the same bits on the same device.
  *
- * Returns 0 or the CUDA runtime's error number. Operations never allocate device memory, never wait for the
- * device and never choose an algorithm by a measurement. An operation with a `workspace` gives the right
- * result for any size of it, even 0; with ops->workspace_bytes it is fastest. */
+ * Returns 0 or the CUDA runtime's error number. Operations never allocate device memory, and unless
+ * ops->tune is set they never wait for the device or choose an algorithm by a measurement. An operation with
+ * a `workspace` gives the right result for any size of it, even 0; with ops->workspace_bytes it is fastest.
+ */
 #ifndef KERNELS_OPS_H
 #define KERNELS_OPS_H
 
@@ -356,7 +357,9 @@ struct op_conv_backward_filter {
 /* y = act(gamma * (x - mean) * rstd + beta + residual); residual may be NULL, act is none or relu. In
  * training, mean and variance are computed over the rows (n * h * w) of each column (channel) and stored in
  * mean and rstd, and running = (1 - momentum) * running + momentum * the batch's, with the unbiased variance.
- * Otherwise the running statistics are used and only y is written. */
+ * Otherwise the running statistics are used and only y is written.
+ * mask (or NULL) receives a bit for each element of y, in order, lowest bit first: 1 if it is above 0. It
+ * needs a 16-bit type, cols that are a multiple of 8, and addresses that are multiples of 16. */
 struct op_batchnorm_forward {
     const void *x;
     const void *residual;
@@ -374,11 +377,12 @@ struct op_batchnorm_forward {
     int training;
     void *workspace;
     size_t workspace_bytes;
+    uint8_t *mask;
 };
 
 /* y is the forward result (read for relu only). dresidual (or NULL) receives dy * act'. dx may be dy. beta
  * (or NULL) may be given if the forward pass had no residual: the mask of relu is then computed from x, and y
- * is not read. */
+ * is not read. mask (or NULL) is the one of the forward pass, and may be read in place of y. */
 struct op_batchnorm_backward {
     const void *dy;
     const void *x;
@@ -397,6 +401,7 @@ struct op_batchnorm_backward {
     int accumulate; /* of dgamma and dbeta */
     void *workspace;
     size_t workspace_bytes;
+    const uint8_t *mask;
 };
 
 /* y[n][oh][ow][c] = the largest value of a window; where[...] = its index in the window, for the backward
@@ -627,6 +632,10 @@ struct ops {
 #define OPS_DECLARE_ENTRY(name) ops_##name##_fn name;
     OPS_LIST(OPS_DECLARE_ENTRY)
 #undef OPS_DECLARE_ENTRY
+    /* Set by the user, at first 0. Otherwise the CUDA table measures which algorithm computes a product
+     * fastest, the first time that a shape is computed with beta 0 and outside of a capture. Two tables may
+     * choose differently, and give results that differ in the last bits. */
+    int tune;
 };
 
 /* The CUDA table is in a shared object of its own (libtrain_cuda.so), loaded only where there is a GPU. This

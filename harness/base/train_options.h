@@ -61,7 +61,7 @@ struct train_options {
     uint64_t precision;
     double loss_scale;
     uint64_t on_nan;
-    bool checkpoint_activations, graph;
+    bool checkpoint_activations, graph, tune;
     uint64_t seed;
     bool vary;
     /* validation */

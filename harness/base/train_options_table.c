@@ -45,6 +45,9 @@ const struct option_entry train_options_table[] = {
      "keep only activations between blocks and compute the others again in the backward pass"},
     {"graph", OPTION_FLAG, AT(graph), NULL, NULL, 0, 0,
      "capture a step in a CUDA graph and replay it (cache, arena and static)"},
+    {"tune", OPTION_FLAG, AT(tune), NULL, NULL, 0, 0,
+     "measure at the start which algorithm computes each product fastest; two runs may then differ in the "
+     "last bits"},
     {"seed", OPTION_COUNT, AT(seed), "N", "1", 0, 1e15, "seed of all random numbers"},
     {"vary", OPTION_FLAG, AT(vary), NULL, NULL, 0, 0,
      "batch and length change every step, from a quarter to all: a workload that fragments"},

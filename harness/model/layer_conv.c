@@ -6,7 +6,7 @@
 
 enum { X = 0, RESIDUAL = 1, Y = 0, WEIGHT = 0 };
 enum { GAMMA = 0, BETA = 1, RUNNING_MEAN = 2, RUNNING_VARIANCE = 3 };
-enum { MEAN = 0, RSTD = 1 };
+enum { MEAN = 0, RSTD = 1, MASK = 2 };
 
 static const float epsilon = 1e-5f;
 static const float momentum = 0.1f;
@@ -124,6 +124,16 @@ int layer_bias_act(struct model *model, int x, enum ops_act act)
 
 /* ---- batch normalization ---- */
 
+enum { MASK_BITS = 8 };
+
+/* With a residual, the mask of relu does not follow from x. It is then kept as a bit for each element, so
+ * that the backward pass reads a sixteenth of the bytes of y. */
+static bool wants_mask(const struct model *model, const struct layer *layer)
+{
+    return model->training && model->type != OPS_F32 && layer->act == OPS_ACT_RELU &&
+           layer->in[RESIDUAL] != NO_VALUE && model->values[layer->out[Y]].c % MASK_BITS == 0;
+}
+
 static enum status norm_forward(struct model *model, struct layer *layer)
 {
     const struct value *y = &model->values[layer->out[Y]];
@@ -133,6 +143,9 @@ static enum status norm_forward(struct model *model, struct layer *layer)
 
     if (!status)
         status = mem_need(model->mem, &layer->saved[RSTD], bytes, MEM_ACTIVATIONS);
+    if (!status && wants_mask(model, layer))
+        status = mem_need(model->mem, &layer->saved[MASK],
+                          (size_t)model_rows(model, y) * (size_t)y->c / MASK_BITS, MEM_ACTIVATIONS);
     if (status)
         return status;
     return MODEL_OP(model, batchnorm_forward, .x = model->values[layer->in[X]].data.data,
@@ -144,7 +157,8 @@ static enum status norm_forward(struct model *model, struct layer *layer)
                     .mean = layer->saved[MEAN].data, .rstd = layer->saved[RSTD].data, .type = model->type,
                     .act = layer->act, .rows = model_rows(model, y), .cols = y->c, .epsilon = epsilon,
                     .momentum = model->frozen_statistics ? 0.0f : momentum, .training = model->training,
-                    .workspace = model->workspace.data, .workspace_bytes = model->workspace.bytes);
+                    .workspace = model->workspace.data, .workspace_bytes = model->workspace.bytes,
+                    .mask = wants_mask(model, layer) ? layer->saved[MASK].data : NULL);
 }
 
 static enum status norm_backward(struct model *model, struct layer *layer)
@@ -174,7 +188,8 @@ static enum status norm_backward(struct model *model, struct layer *layer)
             .mean = layer->saved[MEAN].data, .rstd = layer->saved[RSTD].data, .dgamma = dgamma,
             .dbeta = dbeta, .type = model->type, .act = layer->act, .rows = model_rows(model, y),
             .cols = y->c, .accumulate = accumulate, .workspace = model->workspace.data,
-            .workspace_bytes = model->workspace.bytes);
+            .workspace_bytes = model->workspace.bytes,
+            .mask = wants_mask(model, layer) ? layer->saved[MASK].data : NULL);
     if (!status && !in_place)
         status = model_grad_end(model, &dx);
     return status || layer->in[RESIDUAL] == NO_VALUE ? status : model_grad_end(model, &residual);

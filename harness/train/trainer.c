@@ -74,6 +74,7 @@ static enum status open_model(struct trainer *trainer)
     /* The vocabulary may be larger than the text needs: round sizes are faster. */
     if (spec.kind == DATA_TOKENS && (uint64_t)spec.vocabulary < options->vocabulary)
         spec.vocabulary = (int)options->vocabulary;
+    trainer->device->ops->tune = options->tune;
     model_open(&trainer->model, &config);
     status = net_build(&trainer->model, options, &spec);
     if (!status && !(model_can_hold(&trainer->model, options->batch) &&

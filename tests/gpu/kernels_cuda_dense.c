@@ -1,5 +1,6 @@
 /* Matrix products, bias and activation on the GPU against the CPU reference: all transposes, types, odd
- * shapes, batches, epilogues and accumulation; and that a run repeats to the bit. */
+ * shapes, batches, epilogues and accumulation, with algorithms that were measured too; and that a run repeats
+ * to the bit. */
 #include "kernels_support.h"
 
 #include <math.h>
@@ -171,6 +172,78 @@ static void test_gemm_without_depth_only_scales_and_without_beta_reads_nothing(v
     TEST_ASSERT_EQUAL_FLOAT(2.0f, after[1]);
 }
 
+/* The trials must damage neither what a product adds to nor a capture. The first use adds; the last one adds
+ * with what was chosen in between. */
+static void test_tuned_products_agree(void)
+{
+    static const enum ops_act acts[] = {OPS_ACT_NONE, OPS_ACT_GELU};
+
+    kernels_ops->tune = 1;
+    for (int type = OPS_F32; type <= OPS_F16; type++) {
+        struct dense d = {.m = 144,
+                          .n = 136,
+                          .k = 520,
+                          .trans_a = 1,
+                          .type = (enum ops_type)type,
+                          .c_type = OPS_F32,
+                          .alpha = 1.0f};
+
+        d.beta = 1.0f;
+        check_gemm(d);
+        d.beta = 0.0f;
+        check_gemm(d);
+        d.beta = 1.0f;
+        check_gemm(d);
+        for (size_t i = 0; i < sizeof(acts) / sizeof(acts[0]); i++)
+            check_gemm((struct dense){.m = 264,
+                                      .n = 72,
+                                      .k = 136,
+                                      .trans_b = 1,
+                                      .type = (enum ops_type)type,
+                                      .c_type = (enum ops_type)type,
+                                      .act = acts[i],
+                                      .bias = 1,
+                                      .aux = acts[i] == OPS_ACT_GELU,
+                                      .alpha = 1.0f});
+    }
+    kernels_ops->tune = 0;
+}
+
+static void test_a_product_is_not_tuned_in_a_capture(void)
+{
+    enum { SIDE = 88 };
+    struct buffer a = kernels_random(OPS_BF16, (size_t)SIDE * SIDE, 1.0f),
+                  c = kernels_random(OPS_BF16, (size_t)SIDE * SIDE, 1.0f), workspace = kernels_workspace();
+    cudaGraph_t graph = NULL;
+    cudaGraphExec_t ready = NULL;
+
+    kernels_ops->tune = 1;
+    TEST_ASSERT_EQUAL_INT(0, cudaStreamBeginCapture(kernels_stream, cudaStreamCaptureModeRelaxed));
+    for (int side = 0; side < KERNELS_SIDES; side++) {
+        struct op_gemm g = {.a = a.at[side],
+                            .b = a.at[side],
+                            .c = c.at[side],
+                            .type = OPS_BF16,
+                            .c_type = OPS_BF16,
+                            .m = SIDE,
+                            .n = SIDE,
+                            .k = SIDE,
+                            .alpha = 1.0f,
+                            .workspace = workspace.at[side],
+                            .workspace_bytes = workspace.bytes};
+
+        KERNELS_RUN(gemm, side, g);
+    }
+    TEST_ASSERT_EQUAL_INT(0, cudaStreamEndCapture(kernels_stream, &graph));
+    TEST_ASSERT_EQUAL_INT(0, cudaGraphInstantiate(&ready, graph, 0));
+    TEST_ASSERT_EQUAL_INT(0, cudaGraphLaunch(ready, kernels_stream));
+    kernels_expect_close(&c, OPS_BF16, (size_t)SIDE * SIDE, kernels_limit(OPS_BF16), "in a capture");
+    cudaGraphExecDestroy(ready);
+    cudaGraphDestroy(graph);
+    kernels_free_all();
+    kernels_ops->tune = 0;
+}
+
 static void check_bias_act(int rows, int cols, enum ops_type type, enum ops_act act, int workspace_used)
 {
     size_t count = (size_t)rows * (size_t)cols;
@@ -261,6 +334,8 @@ int main(void)
     RUN_TEST(test_gemm_agrees_for_batches_and_tf32);
     RUN_TEST(test_gemm_agrees_at_large_sizes);
     RUN_TEST(test_gemm_without_depth_only_scales_and_without_beta_reads_nothing);
+    RUN_TEST(test_tuned_products_agree);
+    RUN_TEST(test_a_product_is_not_tuned_in_a_capture);
     RUN_TEST(test_bias_and_activation_agree_in_both_directions);
     RUN_TEST(test_a_product_repeats_to_the_bit);
     return kernels_close(UNITY_END());

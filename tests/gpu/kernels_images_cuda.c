@@ -145,6 +145,51 @@ static void check_norm(enum ops_type type, int rows, int cols, int residual, int
     mirror_release();
 }
 
+static void keep_result(struct mirror *m)
+{
+    TEST_ASSERT_EQUAL_INT(0, cudaStreamSynchronize(mirror_stream));
+    TEST_ASSERT_EQUAL_INT(
+        0, cudaMemcpy(m->host, m->device, m->count * ops_type_bytes(m->type), cudaMemcpyDeviceToHost));
+}
+
+/* The bits that the forward pass leaves say what y says: the gradients are the same to the bit. */
+static void check_norm_mask(enum ops_type type, int rows, int cols, size_t bytes)
+{
+    struct norm t = norm_of(type, rows, cols);
+    struct op_batchnorm_forward forward = forward_of(&t, 1, rows, cols, 1, 1, 1, bytes);
+    struct op_batchnorm_backward backward = backward_of(&t, 1, rows, cols, 1, 1, 0, bytes);
+    void *mask = NULL;
+
+    TEST_ASSERT_EQUAL_INT(0, cudaMalloc(&mask, (size_t)rows * (size_t)cols / 8));
+    TEST_ASSERT_EQUAL_INT(0, cudaMemset(mask, 0xa5, (size_t)rows * (size_t)cols / 8));
+    TEST_ASSERT_EQUAL_INT(0, cudaDeviceSynchronize());
+    forward.mask = mask;
+    TEST_ASSERT_EQUAL_INT(0, mirror_cuda->batchnorm_forward(mirror_cuda, mirror_stream, &forward));
+    TEST_ASSERT_EQUAL_INT(0, mirror_cuda->batchnorm_backward(mirror_cuda, mirror_stream, &backward));
+    keep_result(&t.dx);
+    keep_result(&t.dresidual);
+    keep_result(&t.dgamma);
+    backward.mask = mask;
+    TEST_ASSERT_EQUAL_INT(0, mirror_cuda->batchnorm_backward(mirror_cuda, mirror_stream, &backward));
+    mirror_compare("batchnorm dx by bits", &t.dx, 0.0);
+    mirror_compare("batchnorm dresidual by bits", &t.dresidual, 0.0);
+    mirror_compare("batchnorm dgamma by bits", &t.dgamma, 0.0);
+    forward.cols = cols - 1;
+    TEST_ASSERT_EQUAL_INT(OPS_INVALID, mirror_cuda->batchnorm_forward(mirror_cuda, mirror_stream, &forward));
+    TEST_ASSERT_EQUAL_INT(0, cudaFree(mask));
+    mirror_release();
+}
+
+static void test_batchnorm_by_bits_is_the_same(void)
+{
+    static const int shape[][2] = {{7, 8}, {300, 16}, {1000, 24}, {4096, 64}, {777, 256}, {6272, 520}};
+
+    for (size_t i = 0; i < sizeof(shape) / sizeof(shape[0]); i++) {
+        check_norm_mask(OPS_BF16, shape[i][0], shape[i][1], WORKSPACE);
+        check_norm_mask(OPS_F16, shape[i][0], shape[i][1], i % 2 ? 0 : WORKSPACE);
+    }
+}
+
 static void test_batchnorm_agrees_in_both_directions(void)
 {
     static const int shape[][2] = {{16, 5},    {7, 8},     {50, 3},    {300, 16},   {1000, 24},
@@ -421,6 +466,7 @@ int main(void)
         return status;
     UNITY_BEGIN();
     RUN_TEST(test_batchnorm_agrees_in_both_directions);
+    RUN_TEST(test_batchnorm_by_bits_is_the_same);
     RUN_TEST(test_unaligned_batchnorm_agrees);
     RUN_TEST(test_batchnorm_of_resnet50_agrees);
     RUN_TEST(test_batchnorm_uses_the_running_statistics_in_inference);

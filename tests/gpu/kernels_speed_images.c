@@ -111,6 +111,9 @@ static void measure_norm(const struct resnet50_norm *r, double *sums)
     void *x = mirror_device(type, count), *y = mirror_device(type, count),
          *residual = mirror_device(type, count);
     float *columns[8];
+    uint8_t *mask = type != OPS_F32 && r->residual && r->relu && r->c % 8 == 0
+                        ? mirror_device(OPS_F32, count / 32 + 1)
+                        : NULL;
     enum ops_act act = r->relu ? OPS_ACT_RELU : OPS_ACT_NONE;
     double us[2];
 
@@ -119,7 +122,7 @@ static void measure_norm(const struct resnet50_norm *r, double *sums)
     us[0] = measure(run_norm, &(struct op_batchnorm_forward){x, r->residual ? residual : NULL, y, columns[0],
                                                              columns[1], columns[2], columns[3], columns[4],
                                                              columns[5], type, act, rows, r->c, 1e-5f, 0.1f,
-                                                             1, workspace, workspace_bytes});
+                                                             1, workspace, workspace_bytes, mask});
     us[1] = measure(run_norm_back, &(struct op_batchnorm_backward){.dy = residual,
                                                                    .x = x,
                                                                    .y = y,
@@ -131,6 +134,7 @@ static void measure_norm(const struct resnet50_norm *r, double *sums)
                                                                    .rstd = columns[5],
                                                                    .dgamma = columns[6],
                                                                    .dbeta = columns[7],
+                                                                   .mask = mask,
                                                                    .type = type,
                                                                    .act = act,
                                                                    .rows = rows,

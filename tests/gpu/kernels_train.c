@@ -111,6 +111,17 @@ static void test_a_replayed_graph_and_repeated_activations_give_the_same_bits(vo
     }
 }
 
+/* The trials must leave accumulated gradients and a captured step alone. */
+static void test_a_tuned_run_differs_by_rounding_only(void)
+{
+    double expected;
+
+    RUN(gpt, "--steps=8", "--precision=bf16", "--alloc=cache", "--accumulate=2");
+    expected = atof(field("loss_last="));
+    RUN(gpt, "--steps=8", "--precision=bf16", "--alloc=cache", "--accumulate=2", "--graph", "--tune");
+    TEST_ASSERT_TRUE_MESSAGE(fabs(atof(field("loss_last=")) - expected) < 0.01 * expected, result.out);
+}
+
 static void test_two_runs_give_the_same_losses_and_weights_to_the_bit(void)
 {
     char folder[] = "/tmp/kernels_twice.XXXXXX";
@@ -194,6 +205,7 @@ int main(void)
     RUN_TEST(test_every_model_learns_in_half_precision);
     RUN_TEST(test_losses_are_equal_to_the_bit_in_every_allocation_mode);
     RUN_TEST(test_a_replayed_graph_and_repeated_activations_give_the_same_bits);
+    RUN_TEST(test_a_tuned_run_differs_by_rounding_only);
     RUN_TEST(test_two_runs_give_the_same_losses_and_weights_to_the_bit);
     RUN_TEST(test_a_resumed_run_gives_the_same_bits);
     RUN_TEST(test_accumulation_is_the_large_batch);

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "kernels_check.h"
+#include "types.h"
 #include "unity.h"
 
 static const double epsilon = 1e-5, momentum = 0.1;
@@ -310,10 +311,28 @@ static void test_gradients_agree_with_finite_differences(void)
     check_gradient("batchnorm", norm_loss, b.dy.exact, values, 2 * COUNT + 2 * COLS, gradient);
 }
 
+static void test_the_mask_has_a_bit_for_each_element_above_zero(void)
+{
+    enum { TALL = 37, WIDE = 24, BITS = 8 };
+
+    for (int type = OPS_BF16; type <= OPS_F16; type++) {
+        struct norm t = norm_of((enum ops_type)type, TALL, WIDE, 1, 1);
+        struct op_batchnorm_forward args = forward_of(&t, 1);
+        uint8_t mask[TALL * WIDE / BITS];
+
+        memset(mask, 0xa5, sizeof(mask));
+        args.mask = mask;
+        TEST_ASSERT_EQUAL_INT(0, ops->batchnorm_forward(ops, NULL, &args));
+        for (size_t i = 0; i < (size_t)TALL * WIDE; i++)
+            TEST_ASSERT_EQUAL_INT(types_load(t.y.data, t.y.type, i) > 0.0f, mask[i / BITS] >> i % BITS & 1);
+    }
+}
+
 int main(void)
 {
     UNITY_BEGIN();
     RUN_TEST(test_training_agrees_for_all_types);
+    RUN_TEST(test_the_mask_has_a_bit_for_each_element_above_zero);
     RUN_TEST(test_inference_uses_the_running_statistics_and_writes_only_the_result);
     RUN_TEST(test_a_large_mean_does_not_cancel_the_variance);
     RUN_TEST(test_backward_agrees_for_all_types_in_place_and_accumulating);

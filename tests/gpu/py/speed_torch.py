@@ -1,4 +1,4 @@
-"""PyTorch eager on the models that `train` is measured with: ResNet-50 and a Transformer of GPT-2's small size.
+"""PyTorch on the models that `train` is measured with: ResNet-50 and a Transformer of GPT-2's small size.
 
 usage: speed_torch.py [gemm] [resnet50] [gpt2-small] [--quick]
 
@@ -25,10 +25,10 @@ LAYERS, WIDTH, HEADS, VOCABULARY = 12, 768, 12, 50304
 RESNET50_PRODUCTS = 4.089e9
 
 
-def median_step_ms(step):
-    for _ in range(WARM_UP):
+def median_step_ms(step, warm_up=WARM_UP, steps=STEPS):
+    for _ in range(warm_up):
         step()
-    events = [torch.cuda.Event(enable_timing=True) for _ in range(STEPS + 1)]
+    events = [torch.cuda.Event(enable_timing=True) for _ in range(steps + 1)]
     events[0].record()
     for event in events[1:]:
         step()
@@ -75,7 +75,30 @@ def resnet50():
     return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(channels, CLASSES))
 
 
-def measure_resnet50(layout, precision, benchmark):
+def fixed(*tensors):
+    """Lets CUDA graphs read the batch where it lies, instead of copying it every step."""
+    for tensor in tensors:
+        torch._dynamo.mark_static_address(tensor)
+
+
+def make_step(model, loss_of, optimizer, way):
+    """A training step: "eager", "compile" or "graphs" (compiled, and replayed as CUDA graphs). The loss is compiled
+    with the model, because that is the fastest way."""
+    if way != "eager":
+        loss_of = torch.compile(loss_of, mode="reduce-overhead" if way == "graphs" else None, dynamic=False)
+
+    def step():
+        optimizer.zero_grad(set_to_none=True)
+        if way == "graphs":
+            torch.compiler.cudagraph_mark_step_begin()
+        loss_of().backward()
+        optimizer.step()
+
+    step.model = model
+    return step
+
+
+def resnet50_step(layout="channels_last", precision="autocast", benchmark=True, way="eager"):
     torch.backends.cudnn.benchmark = benchmark
     memory_format = torch.channels_last if layout == "channels_last" else torch.contiguous_format
     model = resnet50().cuda().to(memory_format=memory_format)
@@ -83,18 +106,25 @@ def measure_resnet50(layout, precision, benchmark):
     labels = torch.randint(CLASSES, (BATCH,), device="cuda")
     if precision == "bf16":
         model, x = model.bfloat16(), x.bfloat16()
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9, fused=True)
+    if way == "graphs":
+        fixed(x, labels)
 
-    def step():
-        optimizer.zero_grad(set_to_none=True)
+    def loss_of():
         with torch.autocast("cuda", torch.bfloat16, enabled=precision == "autocast"):
-            loss = functional.cross_entropy(model(x), labels)
-        loss.backward()
-        optimizer.step()
+            return functional.cross_entropy(model(x), labels)
 
-    flops = 3 * 2 * RESNET50_PRODUCTS * BATCH
-    ms = median_step_ms(step)
-    report("resnet50", flops, ms, layout=layout, precision=precision, benchmark=int(benchmark), batch=BATCH)
+    return make_step(model, loss_of, torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9, fused=True), way)
+
+
+def resnet50_flops():
+    return 3 * 2 * RESNET50_PRODUCTS * BATCH
+
+
+def measure_resnet50(layout, precision, benchmark):
+    ms = median_step_ms(resnet50_step(layout, precision, benchmark))
+    report(
+        "resnet50", resnet50_flops(), ms, layout=layout, precision=precision, benchmark=int(benchmark), batch=BATCH
+    )
 
 
 class Block(nn.Module):
@@ -127,27 +157,31 @@ class Transformer(nn.Module):
         return functional.linear(self.norm(x), self.tokens.weight)
 
 
-def measure_gpt2(precision):
+def gpt2_step(precision="autocast", way="eager"):
     model = Transformer().cuda()
     tokens = torch.randint(VOCABULARY, TOKENS, device="cuda")
     labels = torch.randint(VOCABULARY, TOKENS, device="cuda")
     if precision == "bf16":
         model = model.bfloat16()
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
+    if way == "graphs":
+        fixed(tokens, labels)
 
-    def step():
-        optimizer.zero_grad(set_to_none=True)
+    def loss_of():
         with torch.autocast("cuda", torch.bfloat16, enabled=precision == "autocast"):
-            logits = model(tokens)
-            loss = functional.cross_entropy(logits.view(-1, VOCABULARY), labels.view(-1))
-        loss.backward()
-        optimizer.step()
+            return functional.cross_entropy(model(tokens).view(-1, VOCABULARY), labels.view(-1))
 
+    return make_step(model, loss_of, torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True), way)
+
+
+def gpt2_flops():
     count = TOKENS[0] * TOKENS[1]
     weights = LAYERS * 12 * WIDTH * WIDTH + VOCABULARY * WIDTH
-    flops = 6 * weights * count + 6 * LAYERS * WIDTH * TOKENS[1] * count  # attention: half of it is masked
-    ms = median_step_ms(step)
-    report("gpt2-small", flops, ms, precision=precision, batch=TOKENS[0], length=TOKENS[1])
+    return 6 * weights * count + 6 * LAYERS * WIDTH * TOKENS[1] * count  # attention: half of it is masked
+
+
+def measure_gpt2(precision):
+    ms = median_step_ms(gpt2_step(precision))
+    report("gpt2-small", gpt2_flops(), ms, precision=precision, batch=TOKENS[0], length=TOKENS[1])
 
 
 def measure_gemm():
