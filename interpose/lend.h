@@ -43,10 +43,10 @@ struct loan {
 };
 
 /* Asks the other processes of the job for what is missing; if they give none, waits as the option `wait` says
- * until the job's budget has room for `need`. Without `wait` it tries for two seconds at most while the
- * budget could hold the request, but other requests take what is given. Returns true if it is worth trying
- * the request again. Never waits during a capture, or for what the limit cannot hold beside the live memory
- * of this process. Call lend_end after the last try. */
+ * until the job's budget has room for `need`. Without `wait`, retries for at most two seconds if the budget
+ * could hold the request but other requests keep taking the freed memory, or a neighbour has not answered
+ * yet. Returns true if it is worth trying the request again. Never waits during a capture, or for what the
+ * limit cannot hold beside the live memory of this process. Call lend_end after the last try. */
 bool lend_more(struct loan *loan);
 void lend_end(const struct loan *loan);
 

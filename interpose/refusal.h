@@ -12,8 +12,8 @@ void refusal_say(struct device *device, const char *what, uint64_t bytes);
 /* Notes for a recording that the card itself was full; says nothing. */
 void refusal_note_full(int ordinal, uint64_t bytes);
 
-/* Says, at most once a second, that a request of a process without a limit was refused for what is kept for
- * other jobs; if the card is full in any case, only notes it. */
+/* Reports, at most once a second, that another job's `min` made us refuse a request of a process without a
+ * limit. If the card is full anyway, only records it. */
 void refusal_say_kept(struct device *device, uint64_t bytes);
 
 #endif

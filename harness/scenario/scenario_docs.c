@@ -170,8 +170,10 @@ char *docs_summary(const struct docs_origin *origin, const struct scenario_resul
             fprintf(out, "| (%c) %s | %s | %s | %s |\n", results[i].letter, results[i].subject,
                     results[i].brief_native, results[i].brief_gpucap, results[i].brief_verdict);
     }
-    fputs("\nA size is the smallest card that trains; of the native ways those of the best and the worst.\n",
-          out);
+    fputs(
+        "\nEach size is the smallest card on which the scenario trains; the native column gives the best and "
+        "the worst native way.\n",
+        out);
     if (origin->simulated)
         fprintf(out, "%s\n", simulated_note);
     say_busy(out, origin);

@@ -21,7 +21,7 @@ struct account {
     uint64_t charged; /* live blocks as we count them, rounded as the driver rounds */
     uint64_t hidden;  /* the part of charged that the driver does not report: managed memory */
     uint64_t freed;   /* blocks that are gone and that the last measurement still had; for the ledger only */
-    uint64_t granted; /* total ever granted: what is added during a measurement it may have missed */
+    uint64_t granted; /* total ever granted; a measurement may have missed what it rose by meanwhile */
     uint64_t pooled;  /* total growth ever of the driver's own pools, for the same purpose */
     uint64_t grown;   /* lasting growth of the driver, as requested; counts where nothing can be measured */
     uint64_t touches; /* times that the state became stale: a measurement under way compares it */

@@ -1,6 +1,7 @@
 /* device: the limited cards of this process, by the driver's number and by UUID.
  *
- * Owns table_lock, held while a card is looked at for the first time (two quick driver queries).
+ * Owns table_lock, held while a card is looked at for the first time: quick driver queries, and the joining
+ * of its ledger.
  */
 #ifndef GPUCAP_DEVICE_H
 #define GPUCAP_DEVICE_H

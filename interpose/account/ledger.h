@@ -12,9 +12,9 @@
  * has died, the next process takes the lock over and recomputes every sum from the slots of living processes.
  *
  * Everything in the file may have been written by a faulty or hostile process: each field is checked before
- * use. Owns one mutex per ledger, held for a few instructions. While other processes use the lock word it is
- * held longer: for LEDGER_PATIENCE_MS if one of them keeps the word, for thirty seconds at most. Never calls
- * the driver.
+ * use. Owns two mutexes per ledger. `queue` is held by the thread that waits for memory. The other is
+ * normally held for a few instructions. It is also held while waiting for the lock word: at most
+ * LEDGER_PATIENCE_MS for one owner, 30 s if owners keep changing. Never calls the driver.
  */
 #ifndef GPUCAP_LEDGER_H
 #define GPUCAP_LEDGER_H

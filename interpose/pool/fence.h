@@ -1,11 +1,14 @@
 /* fence: when freed memory may be reused, unmapped or released.
  *
- * Frees are gathered into epochs. One context event (cuCtxRecordEvent covers every stream of a context)
- * closes the open epoch; when that event is done, so is all work that could touch what was freed in the
- * epoch. `free = strict` closes the epoch at each free and waits for it, as a native free does (fence_pass):
- * it asks the driver each time, so work that the hooks never saw is covered too. `free = deferred` returns at
- * once: a block is usable when its epoch is done, or when all later work is ordered behind it, either by the
- * one stream in use (streams.h) or by the device itself (fence_join).
+ * `free = strict`: each free asks the driver whether all earlier work of the context is done, and waits for
+ * it, as a native free does (fence_pass). So work that the hooks never saw is covered too. The question is an
+ * event or cuCtxSynchronize; threads that free at the same time may share one.
+ *
+ * `free = deferred`: a free returns at once and belongs to the open epoch. One context event
+ * (cuCtxRecordEvent covers every stream of a context) closes the epoch; when that event is done, so is all
+ * work that could touch what was freed in the epoch. A block is usable when its epoch is done, or earlier if
+ * all later work is ordered after it, by the one stream in use (streams.h) or by the device itself
+ * (fence_join).
  *
  * The context is never a green one: an event of a primary context covers its green contexts too, an event of
  * a green context covers only itself (measured). Owns one lock per struct fence.

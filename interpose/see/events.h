@@ -5,9 +5,9 @@
  * nothing is recorded, the cost is one load and a branch (events_are_on). Memory is bounded: EVENTS_THREADS
  * rings of EVENTS_RING events. Owns no lock.
  *
- * Order: a release is noted before the memory is given up, and an allocation after the memory was had. So a
- * reader that takes a time, then looks at all rings, and uses only the events up to that time, has with each
- * event all those that led to it (events_begin).
+ * Order: a release is noted before the memory is given up, an allocation after the memory was obtained. The
+ * reader takes a time, reads all rings, and uses only the events up to that time (events_begin). Then no
+ * event is used without those before it: for an allocation, the release of the same memory.
  */
 #ifndef GPUCAP_EVENTS_H
 #define GPUCAP_EVENTS_H

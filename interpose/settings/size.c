@@ -134,10 +134,15 @@ const char *size_format(uint64_t bytes, char buffer[SIZE_TEXT])
         whole /= 1024;
         unit++;
     }
-    unsigned tenth = (unsigned)(rest * 10 / 1024);
+    const bool has_tenths = whole < 100;
+    unsigned tenth = has_tenths ? (unsigned)((rest * 10 + 512) / 1024) : 0;
+    if (tenth == 10 || (!has_tenths && rest >= 512)) {
+        whole++;
+        tenth = 0;
+    }
     if (unit == 0)
         snprintf(buffer, SIZE_TEXT, "%llu bytes", (unsigned long long)whole);
-    else if (tenth && whole < 100)
+    else if (tenth)
         snprintf(buffer, SIZE_TEXT, "%llu.%u%c", (unsigned long long)whole, tenth, units[unit]);
     else
         snprintf(buffer, SIZE_TEXT, "%llu%c", (unsigned long long)whole, units[unit]);

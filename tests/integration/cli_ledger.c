@@ -456,7 +456,7 @@ static void test_why_explains_the_last_refusal(void)
     snprintf(expected, sizeof(expected), "others now   %s 2.8 GiB\n", members_pid(other));
     cli_expect_out(expected, &result);
     cli_expect_out("idle now     none", &result);
-    cli_expect_out("would fit    with a limit at least 44 MiB higher\n", &result);
+    cli_expect_out("would fit    with a limit about 108 MiB higher\n", &result);
     cli_expect_out("before that  512 MiB ", &result);
     cli_expect_out("gpucap set train-a --max=9G\n", &result);
     spawn_result_free(&result);
@@ -470,6 +470,17 @@ static void test_why_gives_no_advice_that_the_card_cannot_hold(void)
     struct spawn_result result = run_why(members_pid(member));
     cli_expect_out("the card     has only 16.0 GiB in all\n", &result);
     TEST_ASSERT_NULL(strstr(result.out, "Try:"));
+    spawn_result_free(&result);
+}
+
+static void test_why_counts_the_reserve(void)
+{
+    struct member *member = members_start(members_sim_uuid(), "train-a", 8192, 8000, 0);
+
+    members_tell(member, "refuse 150"); /* 192 MiB are left, of which 64 are the reserve */
+    struct spawn_result result = run_why(members_pid(member));
+    cli_expect_out("would fit    with a limit about 22 MiB higher\n", &result);
+    cli_expect_out("gpucap set train-a --max=9G\n", &result);
     spawn_result_free(&result);
 }
 
@@ -529,6 +540,7 @@ int main(void)
     RUN_TEST(test_prometheus_is_well_formed);
     RUN_TEST(test_why_explains_the_last_refusal);
     RUN_TEST(test_why_gives_no_advice_that_the_card_cannot_hold);
+    RUN_TEST(test_why_counts_the_reserve);
     RUN_TEST(test_why_does_not_blame_a_limit_that_left_enough);
     RUN_TEST(test_why_of_a_process_without_refusals_says_so);
     RUN_TEST(test_why_of_a_process_that_is_not_there_is_status_1);

@@ -15,7 +15,7 @@
 
 #define GIB         (UINT64_C(1) << 30)
 #define MIB         (UINT64_C(1) << 20)
-#define RESERVE     (64 * MIB) /* what the library leaves to the driver by default, beside every request */
+#define RESERVE     (64 * MIB) /* the default of `reserve`; the ledger does not say what a process has set */
 #define COMMAND_MAX 30         /* letters of a command line; the line has 80 */
 #define HOLDERS     4          /* other processes that are named */
 
@@ -43,6 +43,12 @@ static uint64_t in_use(const struct ledger_refusal *refusal)
 static uint64_t add(uint64_t a, uint64_t b)
 {
     return a > UINT64_MAX - b ? UINT64_MAX : a + b;
+}
+
+/* The limit below which the request does not fit: beside what is in use, it leaves the reserve free. */
+static uint64_t needed_limit(const struct ledger_refusal *refusal)
+{
+    return add(add(in_use(refusal), refusal->asked), RESERVE);
 }
 
 /* ---- what happened ---- */
@@ -112,16 +118,16 @@ static void print_idle(const struct ledgers_card *card, const struct ledgers_pro
 static void print_remedy(const struct ledgers_card *card, const struct ledger_refusal *refusal)
 {
     char text[WORDS_TEXT], total[WORDS_TEXT];
-    const uint64_t needed = add(in_use(refusal), refusal->asked);
+    const uint64_t needed = needed_limit(refusal);
 
     if (needed <= refusal->limit) {
-        puts("  cause        not the limit alone, which left enough: the reserve, or the card itself");
+        puts("  cause        not the limit alone, which left enough: a larger reserve, or the card itself");
         if (card->facts.known)
             printf("  the card     has %s free of %s now\n", words_size(card->facts.free, text),
                    words_size(card->facts.total, total));
         return;
     }
-    printf("  would fit    with a limit at least %s higher\n", words_size(needed - refusal->limit, text));
+    printf("  would fit    with a limit about %s higher\n", words_size(needed - refusal->limit, text));
     if (card->facts.known && needed > card->facts.total)
         printf("  the card     has only %s in all\n", words_size(card->facts.total, total));
 }
@@ -157,8 +163,9 @@ static void try_max(int *count, const char *before, uint64_t limit, const char *
 static void advise_on_idle(int *count, const struct ledgers_process *process, const struct refusals *refusals)
 {
     const struct ledger_refusal *refusal = &refusals->last[0];
-    const uint64_t left = refusal->limit > in_use(refusal) ? refusal->limit - in_use(refusal) : 0;
-    const uint64_t missing = refusal->asked > left ? refusal->asked - left : refusal->asked;
+    const uint64_t needed = needed_limit(refusal);
+    const uint64_t over = needed > refusal->limit ? needed - refusal->limit : refusal->asked;
+    const uint64_t missing = over < refusal->asked ? over : refusal->asked;
 
     why_apart_advise(count, refusals->apart, missing);
     if (why_apart_is_between(refusals->apart, missing))
@@ -170,13 +177,13 @@ static void print_advice(const struct ledgers_card *card, const struct ledgers_p
                          const struct refusals *refusals)
 {
     const struct ledger_refusal *refusal = &refusals->last[0];
-    const uint64_t needed = add(in_use(refusal), refusal->asked);
+    const uint64_t needed = needed_limit(refusal);
     char before[LEDGER_NAME + 16];
     int count = 0;
 
     if (needed > refusal->limit && !(card->facts.known && needed > card->facts.total)) {
         snprintf(before, sizeof(before), "gpucap set %s", process->entry.job);
-        try_max(&count, *process->entry.job ? before : "gpucap run", round_limit(add(needed, RESERVE)),
+        try_max(&count, *process->entry.job ? before : "gpucap run", round_limit(needed),
                 *process->entry.job ? "" : " ...");
         if (options_find("wait", 4) >= 0 && *process->entry.job)
             why_try(&count, "gpucap run --wait=60s ...   (waits until others of the job free memory)");

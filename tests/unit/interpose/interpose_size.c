@@ -166,9 +166,20 @@ static void test_a_size_is_shown_as_a_person_would_write_it(void)
     static const struct {
         uint64_t bytes;
         const char *text;
-    } cases[] = {{0, "0 bytes"},      {1023, "1023 bytes"}, {K, "1K"},
-                 {123 * K, "123K"},   {518 * M, "518M"},    {4 * G, "4G"},
-                 {G + G / 2, "1.5G"}, {2 * T, "2T"},        {UINT64_MAX, "16777215T"}};
+    } cases[] = {{0, "0 bytes"},
+                 {1023, "1023 bytes"},
+                 {K, "1K"},
+                 {123 * K, "123K"},
+                 {518 * M, "518M"},
+                 {4 * G, "4G"},
+                 {G + G / 2, "1.5G"},
+                 {2 * T, "2T"},
+                 {UINT64_MAX, "16777216T"},
+                 {2000 * M, "2G"},
+                 {1900 * M, "1.9G"},
+                 {1996 * M, "1.9G"},
+                 {150 * M + 600 * K, "151M"},
+                 {99 * M + 1000 * K, "100M"}};
     char text[SIZE_TEXT];
 
     for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++)
