@@ -140,6 +140,12 @@ const char *size_format(uint64_t bytes, char buffer[SIZE_TEXT])
         whole++;
         tenth = 0;
     }
+    if (whole == 1024 && unit < 4) {
+        whole = 1;
+        unit++;
+    }
+    if (whole > UINT64_MAX >> 40 && unit == 4) /* what is printed can be read again */
+        whole--;
     if (unit == 0)
         snprintf(buffer, SIZE_TEXT, "%llu bytes", (unsigned long long)whole);
     else if (tenth)
