@@ -45,10 +45,12 @@ struct ledger;
 int ledger_folder(const char *asked, char *path, size_t size);
 
 /* Opens the card's ledger, and makes folder and file if they do not exist. Refuses a folder or file of
- * another user (except root's, or one that an administrator made for a group), a link, and a file of another
- * version. Replaces a damaged file that no process uses. Returns 0, or -errno with a sentence in `why`. */
+ * another user (except root's, or one that an administrator made for a group), a link, and a damaged file or
+ * one of another version that a process uses. Replaces one that no process uses. Returns 0, or -errno with a
+ * sentence in `why`. */
 int ledger_open(struct ledger **ledger, const char *folder, const char *uuid, char why[LEDGER_WHY]);
-/* The same for an existing ledger: makes nothing. Root may open those of all users. */
+/* The same for an existing ledger: makes and replaces nothing. -ENODATA: it is damaged or of another version,
+ * and no process uses it; the next one that opens it will replace it. Root may open those of all users. */
 int ledger_open_existing(struct ledger **ledger, const char *folder, const char *uuid, char why[LEDGER_WHY]);
 /* Gives up the slot and unmaps the file. */
 void ledger_close(struct ledger *ledger);

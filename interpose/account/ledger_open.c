@@ -187,6 +187,17 @@ static int set_up(int fd, const char *uuid, char why[LEDGER_WHY])
     return 0;
 }
 
+/* Says what is wrong with a file that is not whole, and that may not be replaced. */
+static int judge(int fd, const char *uuid, char why[LEDGER_WHY])
+{
+    if (is_whole(fd, uuid)) /* it was being set up */
+        return 0;
+    return in_use(fd) ? fail(EPROTONOSUPPORT, why,
+                             "the ledger of %.48s is of another version, and programs use it", uuid)
+                      : fail(ENODATA, why,
+                             "the ledger of %.48s is of another version, and no program uses it", uuid);
+}
+
 static int open_checked(const char *folder, const char *uuid, bool make, char why[LEDGER_WHY])
 {
     const int around = open_folder(folder, make, why);
@@ -204,10 +215,7 @@ static int open_checked(const char *folder, const char *uuid, bool make, char wh
     else if (rc)
         fail(-rc, why, "the ledger of %.48s cannot be locked: %s", uuid, strerror(-rc));
     else
-        rc = make ? set_up(fd, uuid, why)
-             : is_whole(fd, uuid)
-                 ? 0
-                 : fail(EPROTONOSUPPORT, why, "the ledger of %.48s is of another version", uuid);
+        rc = make ? set_up(fd, uuid, why) : judge(fd, uuid, why);
     lock_setup(fd, F_UNLCK);
     if (rc)
         close(fd);

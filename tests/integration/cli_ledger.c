@@ -269,7 +269,7 @@ static void test_commands_survive_a_ledger_of_noise(void)
     close(fd);
 }
 
-static void test_ledger_that_cannot_be_read_is_named_and_is_status_1(void)
+static void test_ledger_of_another_version_counts_only_while_it_is_used(void)
 {
     char path[4096];
 
@@ -277,8 +277,14 @@ static void test_ledger_that_cannot_be_read_is_named_and_is_status_1(void)
     snprintf(path, sizeof(path), "%s/" MEMBERS_UUID ".ledger", members_folder());
     cli_write(path, "older", 5, 0600);
     struct spawn_result result = run_ps("--prometheus");
+    cli_expect_status(0, &result);
+    TEST_ASSERT_EQUAL_STRING("", result.err);
+    spawn_result_free(&result);
+    const int fd = members_use(path);
+    result = run_ps("--prometheus");
     cli_expect_status(1, &result);
-    cli_expect_err("the ledger of " MEMBERS_UUID " is of another version", &result);
+    cli_expect_err("the ledger of " MEMBERS_UUID " is of another version, and programs use it", &result);
+    close(fd);
     spawn_result_free(&result);
 }
 
@@ -528,7 +534,7 @@ int main(void)
     RUN_TEST(test_a_process_that_was_killed_is_gone);
     RUN_TEST(test_ledger_is_found_by_its_settings);
     RUN_TEST(test_commands_survive_a_ledger_of_noise);
-    RUN_TEST(test_ledger_that_cannot_be_read_is_named_and_is_status_1);
+    RUN_TEST(test_ledger_of_another_version_counts_only_while_it_is_used);
 #if GPUCAP_HAS_JSON
     RUN_TEST(test_json_has_every_figure_in_bytes);
     RUN_TEST(test_json_survives_any_name_of_a_job);

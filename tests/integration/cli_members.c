@@ -9,6 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "interpose/account/ledger_file.h"
 #include "unity.h"
 
 #define MEMBERS_MAX 32
@@ -21,6 +22,17 @@ static int count;
 const char *members_folder(void)
 {
     return cli_path("ledger");
+}
+
+int members_use(const char *path)
+{
+    struct flock lock = {
+        .l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = LEDGER_SLOT_BYTE, .l_len = LEDGER_SLOTS};
+    const int fd = open(path, O_RDWR | O_CLOEXEC);
+
+    TEST_ASSERT_GREATER_OR_EQUAL_INT(0, fd);
+    TEST_ASSERT_EQUAL_INT(0, fcntl(fd, F_OFD_SETLK, &lock));
+    return fd;
 }
 
 static void expect_line(struct member *member, const char *expected)

@@ -27,6 +27,9 @@ struct member *members_start_deaf(const char *uuid, const char *job, unsigned ma
 void members_tell(struct member *member, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* The process id as text, in one of four static buffers. */
 const char *members_pid(const struct member *member);
+/* Holds the slots of a ledger's file as if programs used it, until the descriptor that is returned is closed.
+ */
+int members_use(const char *path);
 /* Ends all members. */
 void members_end(void);
 

@@ -54,9 +54,18 @@ static void open_card(const char *uuid, void *argument)
     }
     if (is_open(ledgers, uuid))
         return;
+    struct ledger *ledger = NULL;
+    char why[LEDGER_WHY] = "";
+    const int rc = ledger_open_existing(&ledger, ledgers->folder, uuid, why);
+    if (rc == -ENODATA) /* left by another version: as if it were not there */
+        return;
     struct ledgers_card *card = place_for(ledgers, uuid);
-    if (card && ledger_open_existing(&card->ledger, ledgers->folder, uuid, card->why))
-        card->ledger = NULL;
+    if (!card) {
+        ledger_close(ledger);
+        return;
+    }
+    card->ledger = ledger;
+    snprintf(card->why, sizeof(card->why), "%s", why);
 }
 
 /* True if libgpucap.so is preloaded into this very process: then NVML tells it of a card as large as the
