@@ -9,7 +9,7 @@
 #define ANSWER_MS    10         /* the same while answers are awaited, which take a millisecond */
 #define LONG_POLLS   40         /* two seconds: then `notice` is called */
 #define REMIND_POLLS 4          /* polls between reminders to other processes: not every free wakes us */
-#define NOT_ENOUGH   UINT64_MAX /* no room is: all answers are awaited */
+#define NOT_ENOUGH   UINT64_MAX /* waits for all answers, however much room there is */
 #define SLOW_MS      2000       /* a process that has owed an answer for longer is not expected to lend */
 #define LONGEST_MS   (UINT64_C(1000) * 3600 * 24 * 365)
 

@@ -190,7 +190,7 @@ static void test_ledger_that_cannot_be_used_is_a_problem(void)
     snprintf(path, sizeof(path), "%s/" MEMBERS_UUID ".ledger", members_folder());
     cli_write(path, "older", 5, 0600);
     struct spawn_result result = examine(env);
-    cli_expect_status(0, &result); /* nobody uses it: the next program replaces it */
+    cli_expect_status(0, &result); /* no program uses it, so the next one replaces it */
     spawn_result_free(&result);
     const int fd = members_use(path);
     result = examine(env);
