@@ -11,7 +11,8 @@
 enum bench_policy {
     BENCH_PLAIN,   /* cudaMalloc and cudaFree */
     BENCH_CACHING, /* a cache like PyTorch's, over cudaMalloc */
-    BENCH_ASYNC    /* cudaMallocAsync and cudaFreeAsync */
+    BENCH_ASYNC,   /* cudaMallocAsync and cudaFreeAsync */
+    BENCH_WAIT     /* no memory: only cuCtxSynchronize */
 };
 
 struct bench_engine {

@@ -61,6 +61,7 @@ void bench_cuda_start(void)
         .free_async = entry(library, "cudaFreeAsync"),
         .memset_async = entry(library, "cudaMemsetAsync"),
         .synchronize = entry(library, "cudaDeviceSynchronize"),
+        .context_wait = entry(open_library(DRIVER), "cuCtxSynchronize"),
         .last_error = entry(library, "cudaGetLastError"),
         .set_device = entry(library, "cudaSetDevice"),
         .default_pool = entry(library, "cudaDeviceGetDefaultMemPool"),

@@ -15,6 +15,7 @@ struct bench_cuda {
     cudaError_t (*free_async)(void *pointer, cudaStream_t stream);
     cudaError_t (*memset_async)(void *pointer, int value, size_t bytes, cudaStream_t stream);
     cudaError_t (*synchronize)(void);
+    cudaError_t (*context_wait)(void); /* the driver's cuCtxSynchronize */
     cudaError_t (*last_error)(void);
     cudaError_t (*set_device)(int device);
     cudaError_t (*default_pool)(cudaMemPool_t *pool, int device);

@@ -39,6 +39,7 @@ static const struct bench_engine engines[] = {
     {"gpucap-deferred", "deferred", BENCH_PLAIN},
     {"gpucap-record", "deferred", BENCH_PLAIN},
     {"gpucap-stacks", "deferred", BENCH_PLAIN},
+    {"wait", NULL, BENCH_WAIT},
 };
 #define ENGINES (sizeof(engines) / sizeof(*engines))
 
@@ -54,7 +55,8 @@ static const unsigned thread_counts[] = {2, 4, 8, 16}; /* one: see the sizes */
 static const char usage[] =
     "usage: bench_pair [option...]\n"
     "  --engines=A,B   some of: native async gpucap-strict gpucap-deferred (these by default),\n"
-    "                  gpucap-record, gpucap-stacks (gpucap-deferred with a recording, with stacks)\n"
+    "                  gpucap-record, gpucap-stacks (gpucap-deferred with a recording, with stacks),\n"
+    "                  wait (no pair but one cuCtxSynchronize without gpucap: what a strict free must ask)\n"
     "  --live=N        at most so many live blocks (100000)\n"
     "  --by=WHOSE      runtime (cudaMalloc, cudaFree) or driver (cuMemAlloc, cuMemFree): whose\n"
     "                  calls make a pair (runtime)\n"
@@ -70,6 +72,10 @@ static bool by_driver;
 
 static void take(void **block, uint64_t bytes)
 {
+    if (policy == BENCH_WAIT) {
+        *block = NULL;
+        return;
+    }
     const cudaError_t result =
         policy == BENCH_ASYNC ? bench_cuda.malloc_async(block, bytes, NULL) : bench_cuda.malloc(block, bytes);
 
@@ -79,8 +85,9 @@ static void take(void **block, uint64_t bytes)
 
 static void give(void *block)
 {
-    const cudaError_t result =
-        policy == BENCH_ASYNC ? bench_cuda.free_async(block, NULL) : bench_cuda.free(block);
+    const cudaError_t result = policy == BENCH_WAIT    ? bench_cuda.context_wait()
+                               : policy == BENCH_ASYNC ? bench_cuda.free_async(block, NULL)
+                                                       : bench_cuda.free(block);
 
     if (result != cudaSuccess)
         bench_fail("%s: a free failed (error %d)", engine_name, (int)result);
@@ -231,11 +238,10 @@ static void work_once(void)
 {
     void *block;
 
-    take(&block, 4096);
-    if (bench_cuda.memset_async(block, 0, 4096, NULL) != cudaSuccess ||
-        bench_cuda.synchronize() != cudaSuccess)
+    if (bench_cuda.malloc(&block, 4096) != cudaSuccess ||
+        bench_cuda.memset_async(block, 0, 4096, NULL) != cudaSuccess ||
+        bench_cuda.synchronize() != cudaSuccess || bench_cuda.free(block) != cudaSuccess)
         bench_fail("the device does not work");
-    give(block);
 }
 
 static void measure_live(uint64_t most)
