@@ -151,9 +151,8 @@ struct freed {
 static CUresult check_block(void *argument)
 {
     const struct freed *freed = argument;
-    struct pool_block block;
 
-    return pool_block(freed->pool, freed->address, false, &block) ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+    return pool_has_block(freed->pool, freed->address) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
 static CUresult free_strict(struct pool *pool, CUdeviceptr address)

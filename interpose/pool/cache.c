@@ -157,6 +157,17 @@ static bool keep_slot(struct pool *pool, struct cache *cache, struct cache_slot 
     return true;
 }
 
+bool cache_knows_live(const struct pool *pool, uint64_t address)
+{
+    const struct cache *cache = find(pool);
+    const struct cache_slot *slot = cache ? &cache->slots[cache->latest] : NULL;
+
+    if (!slot || get(&slot->address) != address)
+        return false;
+    const uint64_t word = get(&slot->word);
+    return (word & MARK_STATE) == MARK_LIVE && get(&mark_of(slot)->word) == word;
+}
+
 bool cache_keep(struct pool *pool, uint64_t address, bool done)
 {
     struct cache *cache = find(pool);

@@ -76,6 +76,9 @@ void cache_count_small(struct cache *cache, uint64_t bytes);
  * false. */
 bool cache_take(struct pool *pool, uint64_t asked, uint64_t size, uint64_t *address);
 
+/* Returns true if the calling thread's cache knows that a live block begins at the address. */
+bool cache_knows_live(const struct pool *pool, uint64_t address);
+
 /* Caches a freed block that the calling thread's cache knows. `done`: no work is left on it. Returns false if
  * the block is unknown or must not be cached; then the pool frees it. */
 bool cache_keep(struct pool *pool, uint64_t address, bool done);

@@ -108,13 +108,13 @@ static CUresult make_event(const struct fence *fence, struct fence_event *event)
     return result;
 }
 
-/* Begins the next epoch and returns the one that ends. The order matters: a free that still reads the old
- * number did so before the caller asks the driver; a free that reads the new number sees `used` of the new
- * epoch. */
+/* Begins the next epoch and returns the one that ends. Any thread may call it, without the lock. The order
+ * matters: a free that still reads the old number did so before the caller asks the driver; a free that reads
+ * the new number sees `used` of the new epoch. */
 static uint64_t next_epoch(struct fence *fence)
 {
-    lock_assert_held(&fence->lock);
-    atomic_store(&fence->used, false);
+    if (atomic_load(&fence->used))
+        atomic_store(&fence->used, false);
     return atomic_fetch_add(&fence->open, 1);
 }
 
@@ -138,12 +138,20 @@ static CUresult record(struct fence *fence, struct fence_event *event)
     return result;
 }
 
-/* Records that all work up to an epoch is done. */
+/* Records that all work up to an epoch is done, without the lock. */
+static void note_done(struct fence *fence, uint64_t epoch)
+{
+    uint64_t done = atomic_load(&fence->done);
+
+    while (epoch > done && !atomic_compare_exchange_weak(&fence->done, &done, epoch))
+        ;
+}
+
+/* The same, and makes the events of these epochs usable again. */
 static void settle_epoch(struct fence *fence, uint64_t epoch)
 {
     lock_assert_held(&fence->lock);
-    if (epoch > fence->done)
-        atomic_store(&fence->done, epoch);
+    note_done(fence, epoch);
     for (unsigned i = 0, seen = 0, all = fence->waiting; seen < all; i++) {
         struct fence_event *event = &fence->events[i];
 
@@ -244,7 +252,7 @@ static bool ask_at_rest(struct fence *fence, uint64_t epoch, CUresult *result)
         capture_admit();
     }
     if (leads)
-        atomic_store(&fence->asking, false);
+        atomic_store_explicit(&fence->asking, false, memory_order_release);
     return asked;
 }
 
@@ -438,10 +446,7 @@ bool fence_join(struct fence *fence)
 
 uint64_t fence_wait_begin(struct fence *fence)
 {
-    lock_take(&fence->lock);
-    const uint64_t epoch = next_epoch(fence);
-    lock_release(&fence->lock);
-    return epoch;
+    return next_epoch(fence);
 }
 
 void fence_wait_end(struct fence *fence, uint64_t epoch, bool success)
@@ -450,6 +455,9 @@ void fence_wait_end(struct fence *fence, uint64_t epoch, bool success)
         atomic_store(&fence->used, true); /* the next event will cover that epoch too */
         return;
     }
+    note_done(fence, epoch);
+    if (!atomic_load(&fence->waiting))
+        return;
     lock_take(&fence->lock);
     settle_epoch(fence, epoch);
     lock_release(&fence->lock);

@@ -38,16 +38,16 @@ struct fence_event {
 
 struct fence {
     CUcontext context;
-    _Atomic uint64_t open;    /* the epoch of frees that happen now; written with lock */
-    _Atomic uint64_t done;    /* all work of this epoch and those before it is done; written with lock */
+    _Atomic uint64_t open;    /* the epoch of frees that happen now; only rises */
+    _Atomic uint64_t done;    /* all work of this epoch and those before it is done; only rises */
     _Atomic uint64_t ordered; /* all later work is ordered behind this epoch; written with lock */
     atomic_bool used;         /* the open epoch has a free */
     atomic_uint quick;        /* quick answers to strict frees in a row, up to FENCE_QUICK */
     atomic_bool asking;       /* a thread is in cuCtxSynchronize; others wait for its answer */
+    atomic_uint waiting;      /* events with an epoch; written with lock */
     struct lock lock;
     /* guarded by lock */
-    uint64_t closed;  /* the newest epoch that an event has closed */
-    unsigned waiting; /* events with an epoch */
+    uint64_t closed; /* the newest epoch that an event has closed */
     struct fence_event events[FENCE_EVENTS];
 };
 

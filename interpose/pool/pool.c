@@ -266,6 +266,13 @@ static int free_block(struct pool *pool, uint64_t address, bool done)
     return 0;
 }
 
+bool pool_has_block(struct pool *pool, uint64_t address)
+{
+    struct pool_block block;
+
+    return cache_knows_live(pool, address) || !pool_block(pool, address, false, &block);
+}
+
 int pool_free(struct pool *pool, uint64_t address, bool done)
 {
     if (cache_keep(pool, address, done))

@@ -29,6 +29,9 @@ void pool_close(struct pool *pool, bool context_lives);
  * current. May wait for work, without the lock. */
 int pool_alloc(struct pool *pool, uint64_t bytes, uint64_t *address);
 
+/* Returns true if a live block begins at the address. */
+bool pool_has_block(struct pool *pool, uint64_t address);
+
 /* Frees the block at `address`. `done`: all work on it is known to be done. Returns 0 or -EINVAL. */
 int pool_free(struct pool *pool, uint64_t address, bool done);
 /* Set when this thread frees a pinned block. The caller of pool_free then calls ipc_freed and resets it. */

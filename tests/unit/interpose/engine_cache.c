@@ -69,7 +69,9 @@ static void no_lock(void)
         pthread_mutex_lock(&pool.lock.mutex); /* a thread that needs it now would hang */
         for (unsigned n = 0; n < 1000; n++) {
             CHECK(take(sizes[i]) == address);
+            CHECK(pool_has_block(&pool, address) && !cache_knows_live(&pool, address + 512));
             CHECK(pool_free(&pool, address, true) == 0);
+            CHECK(!cache_knows_live(&pool, address));
         }
         CHECK(take(sizes[i]) == address);
         pthread_mutex_unlock(&pool.lock.mutex);
