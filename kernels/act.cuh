@@ -2,7 +2,7 @@
 #ifndef KERNELS_ACT_CUH
 #define KERNELS_ACT_CUH
 
-#include "ops.h"
+#include "kernels/ops.h"
 
 #define ACT_GELU_SCALE 0.79788456080286536f /* sqrt(2 / pi) */
 #define ACT_GELU_CUBE  0.044715f

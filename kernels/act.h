@@ -5,7 +5,7 @@
 
 #include <math.h>
 
-#include "ops.h"
+#include "kernels/ops.h"
 
 #define ACT_GELU_SCALE 0.79788456080286536f /* sqrt(2 / pi) */
 #define ACT_GELU_CUBE  0.044715f

@@ -4,10 +4,10 @@
  * With decoupled 0 it is Adam: decay * weight is added to g instead. The copy is the weight in the model's
  * type. If scalars->found_bad is set (grad_check), nothing is changed. With keep_zeros, a weight that is 0
  * stays 0. The kernel beside it is adamw.cu. */
-#include "cpu_threads.h"
-#include "grad_check.h"
-#include "ops_cpu.h"
-#include "types.h"
+#include "kernels/cpu_threads.h"
+#include "kernels/grad_check.h"
+#include "kernels/ops_cpu.h"
+#include "kernels/types.h"
 
 #include <math.h>
 

@@ -4,7 +4,7 @@
  * With decoupled 0 it is Adam: decay * weight is added to g instead. The copy is the weight in the model's
  * type. If scalars->found_bad is set, nothing is changed. With keep_zeros, a weight that is 0 stays 0. The
  * CPU reference is adamw.c. */
-#include "params.cuh"
+#include "kernels/params.cuh"
 
 struct adamw_step {
     float rate, multiplier, beta1, beta2, epsilon, inverse1, inverse2;

@@ -6,9 +6,9 @@
  *               ds = p (dout v' - delta) / sqrt(dim); dq = ds k; dk = ds' q
  * Threads share rows: of queries for forward and dq, of keys for dk and dv, so that each sum belongs to one
  * thread. The kernels beside it are attention.cu. */
-#include "cpu_threads.h"
-#include "ops_cpu.h"
-#include "types.h"
+#include "kernels/cpu_threads.h"
+#include "kernels/ops_cpu.h"
+#include "kernels/types.h"
 
 #include <math.h>
 

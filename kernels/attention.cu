@@ -1,6 +1,6 @@
 /* Attention: chooses between the tensor-core kernels, the tiled ones and the plain ones. See attention.cuh;
  * the CPU reference, with the formulas, is attention.c. */
-#include "attention.cuh"
+#include "kernels/attention.cuh"
 
 static bool suits_tiles(int dim)
 {

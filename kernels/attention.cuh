@@ -5,7 +5,7 @@
 #ifndef KERNELS_ATTENTION_CUH
 #define KERNELS_ATTENTION_CUH
 
-#include "types.cuh"
+#include "kernels/types.cuh"
 
 enum { ATTENTION_MOST_DIM = 128 };
 

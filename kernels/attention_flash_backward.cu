@@ -4,7 +4,7 @@
  * queries), so that a result of one product is, in registers, the left operand of the next. Copies are
  * double-buffered as in attention_flash_forward.cu. A step is treated in halves, which keeps the registers
  * few enough for several blocks on a multiprocessor. */
-#include "attention_mma.cuh"
+#include "kernels/attention_mma.cuh"
 
 /* A step of the other side, and what of it is treated at once. */
 static const int STEP = 64, HALF = 32;

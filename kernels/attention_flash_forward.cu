@@ -5,7 +5,7 @@
  * enough: after it, this step's copies have arrived and no warp reads the previous step's any more. With
  * causal, keys after all of a warp's queries are skipped. Probabilities are exp2 of scores scaled by log2 e.
  */
-#include "attention_mma.cuh"
+#include "kernels/attention_mma.cuh"
 
 static const int ROWS = 128, KEYS = 64, WARPS = ROWS / 16, THREADS = WARPS * CUDA_WARP;
 

@@ -7,7 +7,7 @@
 #ifndef KERNELS_ATTENTION_MMA_CUH
 #define KERNELS_ATTENTION_MMA_CUH
 
-#include "attention.cuh"
+#include "kernels/attention.cuh"
 
 /* The byte offset of piece `piece` (8 elements) of a row in a tile. */
 template <int D> static __device__ __forceinline__ uint32_t tile_at(int row, int piece)

@@ -1,7 +1,7 @@
 /* Attention for any type and dim: a warp takes a row of q (or, for dk and dv, of k). It goes along the other
  * side in steps of 32: each lane computes the product of the row with one of them, then each lane adds its
  * elements of the result over the 32. Sums are in one fixed order, without atomics. */
-#include "attention.cuh"
+#include "kernels/attention.cuh"
 
 static const int WARPS = 4;
 static const int PARTS = ATTENTION_MOST_DIM / CUDA_WARP; /* elements of a row that a lane has */

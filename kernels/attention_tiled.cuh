@@ -12,7 +12,7 @@
 #ifndef KERNELS_ATTENTION_TILED_CUH
 #define KERNELS_ATTENTION_TILED_CUH
 
-#include "attention.cuh"
+#include "kernels/attention.cuh"
 
 static const int TILED_WARPS = 4, TILED_THREADS = TILED_WARPS * CUDA_WARP;
 static const int TILED_ACROSS = 8, TILED_DOWN = CUDA_WARP / TILED_ACROSS;

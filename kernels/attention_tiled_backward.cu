@@ -2,7 +2,7 @@
  * one takes tiles of queries and gives delta and dq, the other takes tiles of keys and gives dk and dv. Both
  * compute the probabilities again from lse; the second works on the transposed scores (keys by queries). See
  * attention_tiled.cuh. */
-#include "attention_tiled.cuh"
+#include "kernels/attention_tiled.cuh"
 
 /* Blocks on a multiprocessor: what shared memory allows on Hopper. It bounds the registers of a thread. */
 static const int BLOCKS = 2;

@@ -2,7 +2,7 @@
  * in steps, keeping a running maximum and sum for each row, as FlashAttention does; only the scores of one
  * step exist at a time. With causal, steps after all of a warp's queries are skipped. Copies are not
  * double-buffered: several blocks on a multiprocessor compute while one waits. See attention_tiled.cuh. */
-#include "attention_tiled.cuh"
+#include "kernels/attention_tiled.cuh"
 
 /* Blocks on a multiprocessor: what shared memory allows on Hopper. It bounds the registers of a thread. */
 static constexpr int blocks(int dim)

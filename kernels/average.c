@@ -1,7 +1,7 @@
 /* average, CPU reference: every parts[p][i] = the mean over p, summed in the order of p. The kernel beside it
  * is average.cu. */
-#include "cpu_threads.h"
-#include "ops_cpu.h"
+#include "kernels/cpu_threads.h"
+#include "kernels/ops_cpu.h"
 
 enum { PIECE = 1 << 15 };
 

@@ -1,6 +1,6 @@
 /* average: every parts[p][i] = the mean over p, summed in the order of p. One thread per element, in a
  * grid-stride loop. The CPU reference is average.c. */
-#include "types.cuh"
+#include "kernels/types.cuh"
 
 static __global__ void average_kernel(struct op_average args, bool packed)
 {

@@ -10,9 +10,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cpu_threads.h"
-#include "ops_cpu.h"
-#include "types.h"
+#include "kernels/cpu_threads.h"
+#include "kernels/ops_cpu.h"
+#include "kernels/types.h"
 
 /* The most parts, the fewest rows in a part, and the elements in a piece of an elementwise pass. */
 enum { MOST_PARTS = 16, LEAST_ROWS = 64, PIECE = 1 << 15 };

@@ -2,7 +2,7 @@
  *     y = act(gamma * (x - mean) * rstd + beta + residual)
  * batchnorm.cuh describes the kernels. The sums are of x minus the first row, so that a large mean does not
  * cancel the variance. The CPU reference is batchnorm.c. */
-#include "batchnorm.cuh"
+#include "kernels/batchnorm.cuh"
 
 /* Rows that a thread loads at a time. */
 enum { UNROLL = 4 };

@@ -11,7 +11,7 @@
 
 #include <type_traits>
 
-#include "types.cuh"
+#include "kernels/types.cuh"
 
 /* Threads of a block, and the most of them in one row of threads. */
 enum { THREADS = 256, MOST_WIDE = 16, MOST_WIDE_SINGLES = 32 };

@@ -2,7 +2,7 @@
  *     g = dy * act'; dbeta = sum g; dgamma = sum g * xhat; dresidual = g
  *     dx = gamma * rstd * (g - dbeta / rows - xhat * dgamma / rows), xhat = (x - mean) * rstd
  * batchnorm.cuh describes the kernels. The CPU reference is batchnorm.c. */
-#include "batchnorm.cuh"
+#include "kernels/batchnorm.cuh"
 
 /* Rows that a thread loads at a time; each is three loads. */
 enum { UNROLL = 2 };

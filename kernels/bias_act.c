@@ -5,10 +5,10 @@
  * For relu the derivative is computed from y, so that the argument need not be kept; for gelu from x + bias.
  * Threads share rows in forward and strips of columns in backward, so that one thread sums a column in the
  * order of the rows. The kernels beside it are bias_act.cu. */
-#include "act.h"
-#include "cpu_threads.h"
-#include "ops_cpu.h"
-#include "types.h"
+#include "kernels/act.h"
+#include "kernels/cpu_threads.h"
+#include "kernels/ops_cpu.h"
+#include "kernels/types.h"
 
 enum { STRIP = 256, PIECE_ELEMENTS = 1 << 15 };
 

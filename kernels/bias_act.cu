@@ -4,8 +4,8 @@
  * A thread keeps to one group of columns and walks down the rows, so it reads the bias once and sums its
  * columns in registers; the sums of chunks of rows are added by columns.cuh, without atomics. The CPU
  * reference is bias_act.c. */
-#include "act.cuh"
-#include "columns.cuh"
+#include "kernels/act.cuh"
+#include "kernels/columns.cuh"
 
 template <class T, bool PACKED> static __global__ void forward_kernel(struct op_bias_act_forward args)
 {

@@ -1,8 +1,8 @@
 /* cast and add, CPU reference: out[i] = x[i] from one type to another; out[i] = a[i] + b[i]. The kernels
  * beside it are cast.cu. */
-#include "cpu_threads.h"
-#include "ops_cpu.h"
-#include "types.h"
+#include "kernels/cpu_threads.h"
+#include "kernels/ops_cpu.h"
+#include "kernels/types.h"
 
 enum { CAST_GRAIN = 1 << 16 };
 

@@ -1,7 +1,7 @@
 /* cast and add: out[i] = x[i] from one type to another; out[i] = a[i] + b[i]. A group of elements per thread,
  * in a grid-stride loop; out may be a or b, because a group is read before it is written. The CPU reference
  * is cast.c. */
-#include "types.cuh"
+#include "kernels/types.cuh"
 
 template <class X, class T> static __global__ void cast_kernel(const X *x, T *out, size_t count, bool packed)
 {

@@ -4,7 +4,7 @@
 #ifndef KERNELS_COLUMNS_CUH
 #define KERNELS_COLUMNS_CUH
 
-#include "types.cuh"
+#include "kernels/types.cuh"
 
 /* A block of the first kernel: 32 groups of columns, 8 rows at a time. */
 enum { COLUMNS_ACROSS = 32, COLUMNS_DOWN = 8, COLUMNS_OF_BLOCK = COLUMNS_ACROSS * CUDA_GROUP };

@@ -6,14 +6,14 @@
  * the stride would insert. forward:       y[n][oh][ow][k] = sum over r, s, c of x * w backward_data:
  * dx[n][h][w][c] = sum over r, s, k of dy * w Threads share the rows of results. The gradient of the filters
  * is conv_filter.c, the CUDA side conv.cu. */
-#include "conv_pass.h"
+#include "kernels/conv_pass.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "cpu_threads.h"
-#include "ops_cpu.h"
+#include "kernels/cpu_threads.h"
+#include "kernels/ops_cpu.h"
 
 /* Multiplications in a piece of work for one thread: some hundred microseconds. */
 static const double piece_products = 2e6;

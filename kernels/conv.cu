@@ -6,13 +6,13 @@
  * The gradient of the filters is float. For 16-bit operands cuDNN's fast kernels write it in 16 bits, so that
  * it goes through the workspace; cuDNN's kernels that write float are up to 40 times slower. Images with few
  * channels are rearranged first (conv_recipe.h). The CPU reference is conv.c. */
-#include "conv_direct.h"
-#include "conv_recipe.h"
+#include "kernels/conv_direct.h"
+#include "kernels/conv_recipe.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "types.cuh"
+#include "kernels/types.cuh"
 
 #ifdef GPUCAP_HAS_CUDNN
 

@@ -4,9 +4,9 @@
  *     filter:  dw[k][r, s, c] = sum over pixels of dy * x
  * Each block computes a TILE x TILE square of the result in slices of DEPTH staged in shared memory; each
  * thread keeps a WORK x WORK square in registers. The sums have one fixed order. */
-#include "conv_direct.h"
+#include "kernels/conv_direct.h"
 
-#include "types.cuh"
+#include "kernels/types.cuh"
 
 enum { TILE = 64, DEPTH = 16, WORK = 4, SIDE = TILE / WORK, THREADS = SIDE * SIDE };
 

@@ -3,7 +3,7 @@
 #ifndef KERNELS_CONV_DIRECT_H
 #define KERNELS_CONV_DIRECT_H
 
-#include "conv_plan.h"
+#include "kernels/conv_plan.h"
 
 /* x, w, y are the tensors of the shape; the direction decides which of them `result` replaces (dw is float).
  */

@@ -3,13 +3,13 @@
  * of each block of filters is a piece of work with its own sums, which are added in order, so that the result
  * does not depend on the number of threads. The inner loop runs over filters, because images with one channel
  * are common and layers with one filter are not. */
-#include "conv_pass.h"
+#include "kernels/conv_pass.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "cpu_threads.h"
-#include "ops_cpu.h"
+#include "kernels/cpu_threads.h"
+#include "kernels/ops_cpu.h"
 
 /* Filters in a block, the most parts, and the most bytes that the sums of all parts may take. */
 enum { BLOCK_FILTERS = 64, MOST_PARTS = 8, PARTS_BYTES = 32 << 20 };

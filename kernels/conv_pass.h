@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-#include "types.h"
+#include "kernels/types.h"
 
 /* A tile of TILE_ROWS x TILE_COLS sums stays in registers: 16 of aarch64's 32, 8 of x86-64's 16. */
 enum {

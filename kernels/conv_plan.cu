@@ -1,7 +1,7 @@
 /* Plans for a convolution by cuDNN; see conv_plan.h. Descriptors are made, finalized and destroyed here;
  * those that a plan was made from are not needed after it. A step that fails makes the plan missing, never an
  * error: conv.cu has a kernel of its own to fall back on. */
-#include "conv_plan.h"
+#include "kernels/conv_plan.h"
 
 #ifdef GPUCAP_HAS_CUDNN
 

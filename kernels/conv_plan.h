@@ -5,7 +5,7 @@
 #ifndef KERNELS_CONV_PLAN_H
 #define KERNELS_CONV_PLAN_H
 
-#include "ops_cuda.h"
+#include "kernels/ops_cuda.h"
 
 enum conv_direction { CONV_FORWARD, CONV_DATA, CONV_FILTER };
 

@@ -1,11 +1,11 @@
 /* Running a recipe: see conv_recipe.h. A folded picture: row f of squares holds the rows 2 (f - half) and the
  * one below it, where half is the padding in squares; a filter tap t is tap (t + odd) / 2 of the folded
  * filter, in the square's row (t + odd) % 2, where odd is 1 if the padding is. */
-#include "conv_recipe.h"
+#include "kernels/conv_recipe.h"
 
 #ifdef GPUCAP_HAS_CUDNN
 
-#include "types.cuh"
+#include "kernels/types.cuh"
 
 enum { FILLED_CHANNELS = 8, FOLDED_CHANNELS = 16, FOLDED_FROM = 4 };
 

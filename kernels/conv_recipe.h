@@ -4,7 +4,7 @@
 #ifndef KERNELS_CONV_RECIPE_H
 #define KERNELS_CONV_RECIPE_H
 
-#include "conv_plan.h"
+#include "kernels/conv_plan.h"
 
 /* The arguments of one convolution. The direction decides which of x, w, y is the result. */
 struct conv_request {

@@ -1,7 +1,7 @@
 /* The thread pool of cpu_threads_for(). Loops are in a list, guarded by one mutex that is held only to take a
  * piece, never while one runs. The caller works on its own loop too, so that progress never depends on a pool
  * thread. There may be none: with one processor, without memory, or in a loop inside a loop. */
-#include "cpu_threads.h"
+#include "kernels/cpu_threads.h"
 
 #include <pthread.h>
 #include <sched.h>

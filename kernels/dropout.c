@@ -1,10 +1,10 @@
 /* dropout, CPU reference: y[i] = x[i] / (1 - rate) where element i is kept, else 0. dropout.h decides which
  * elements are kept; the kernel beside it is dropout.cu. */
-#include "dropout.h"
+#include "kernels/dropout.h"
 
-#include "cpu_threads.h"
-#include "ops_cpu.h"
-#include "types.h"
+#include "kernels/cpu_threads.h"
+#include "kernels/ops_cpu.h"
+#include "kernels/types.h"
 
 enum { PIECE = 1 << 16 };
 _Static_assert(TYPES_CHUNK % DROPOUT_GROUP == 0 && PIECE % TYPES_CHUNK == 0,

@@ -1,9 +1,9 @@
 /* dropout: y[i] = x[i] / (1 - rate) where element i is kept, else 0. dropout.h decides which elements are
  * kept, for both tables. A group of elements per thread, in a grid-stride loop. The CPU reference is
  * dropout.c. */
-#include "dropout.h"
+#include "kernels/dropout.h"
 
-#include "types.cuh"
+#include "kernels/types.cuh"
 
 template <class T> static __global__ void dropout_kernel(struct op_dropout args, bool packed)
 {

@@ -4,9 +4,9 @@
  *     backward: the sums of dout over the rows of each token and of each position
  * Backward goes by strips of columns, each in the order of the rows. The kernels beside it are embedding.cu.
  */
-#include "cpu_threads.h"
-#include "ops_cpu.h"
-#include "types.h"
+#include "kernels/cpu_threads.h"
+#include "kernels/ops_cpu.h"
+#include "kernels/types.h"
 
 enum { ROWS_OF_A_PIECE = 16, STRIP = 64 };
 

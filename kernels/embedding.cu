@@ -10,7 +10,7 @@
  * workspace, a thread per column goes through all rows. The CPU reference is embedding.c. */
 #include <cub/device/device_radix_sort.cuh>
 
-#include "types.cuh"
+#include "kernels/types.cuh"
 
 template <class T, bool PACKED> static __global__ void forward_kernel(struct op_embedding_forward args)
 {

@@ -1,8 +1,8 @@
 /* evaluate, CPU reference: total[0] += the sum of losses[rows]; total[1] += the rows whose largest logit, the
  * first of several, is the label's; total[2] += the rows. A row with a negative label does not count. The
  * kernel beside it is evaluate.cu. */
-#include "ops_cpu.h"
-#include "types.h"
+#include "kernels/ops_cpu.h"
+#include "kernels/types.h"
 
 static int32_t largest(const struct op_evaluate *args, size_t row)
 {

@@ -2,7 +2,7 @@
  * several, is the label's; total[2] += the rows. A row with a negative label does not count. One block sums
  * the losses in a fixed order; a warp per row finds the largest logit, and counts are added by atomics, which
  * are exact for whole numbers below 2^24. The CPU reference is evaluate.c. */
-#include "types.cuh"
+#include "kernels/types.cuh"
 
 enum { SUM_BLOCK = 1024 };
 

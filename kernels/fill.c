@@ -1,7 +1,7 @@
 /* fill, CPU reference: out[count] = value. The kernel beside it is fill.cu. */
-#include "cpu_threads.h"
-#include "ops_cpu.h"
-#include "types.h"
+#include "kernels/cpu_threads.h"
+#include "kernels/ops_cpu.h"
+#include "kernels/types.h"
 
 enum { FILL_GRAIN = 1 << 18 };
 

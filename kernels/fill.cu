@@ -1,6 +1,6 @@
 /* fill: out[count] = value. A group of elements per thread, in a grid-stride loop. The CPU reference is
  * fill.c. */
-#include "types.cuh"
+#include "kernels/types.cuh"
 
 #include <math.h>
 

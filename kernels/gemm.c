@@ -3,10 +3,10 @@
  * panels on the stack, so that one inner kernel works for all transposes and types. It runs over columns, so
  * that it vectorizes without reordering a sum: the result depends on the shapes only, not on addresses or
  * threads. Each block of c is summed in floats and written once. The kernel beside it is gemm.cu. */
-#include "act.h"
-#include "cpu_threads.h"
-#include "ops_cpu.h"
-#include "types.h"
+#include "kernels/act.h"
+#include "kernels/cpu_threads.h"
+#include "kernels/ops_cpu.h"
+#include "kernels/types.h"
 
 /* A panel takes 96 KiB, which fits the second-level cache and any stack. A tile fills the vector registers:
  * 32 on aarch64, 16 on x86-64. */

@@ -5,7 +5,7 @@
  * table has `tune` set: then the fastest of the first few is measured (gemm_tune.cu). gemm_plain.cu does what
  * cuBLASLt cannot: an epilogue it lacks, or a whole product that it has no algorithm for. The only device
  * memory used is the caller's workspace. The CPU reference is gemm.c. */
-#include "gemm.cuh"
+#include "kernels/gemm.cuh"
 
 #include <cublasLt.h>
 #include <new>

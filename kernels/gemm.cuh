@@ -2,7 +2,7 @@
 #ifndef KERNELS_GEMM_CUH
 #define KERNELS_GEMM_CUH
 
-#include "types.cuh"
+#include "kernels/types.cuh"
 
 /* Computes the whole product with a kernel of our own. Slow; for shapes that cuBLASLt has no algorithm for.
  */

@@ -2,8 +2,8 @@
  * computes a TILE x TILE square of c, walking k in slices of DEPTH that are staged in shared memory as
  * floats; each thread keeps a WORK x WORK square in registers. The operands are reached by two strides, so
  * one kernel serves all four transposes. It sums in one fixed order. gemm.cu decides when it is needed. */
-#include "act.cuh"
-#include "gemm.cuh"
+#include "kernels/act.cuh"
+#include "kernels/gemm.cuh"
 
 enum { TILE = 64, DEPTH = 16, WORK = 4, SIDE = TILE / WORK, THREADS = SIDE * SIDE };
 

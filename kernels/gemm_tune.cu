@@ -1,6 +1,6 @@
 /* Measures ways to compute a product, for a table that has `tune` set. Waits for the device, so it must never
  * be called while the stream is captured. Allocates no device memory. */
-#include "gemm.cuh"
+#include "kernels/gemm.cuh"
 
 enum { ROUNDS = 4, RUNS = 3, MOST_CANDIDATES = 16 };
 

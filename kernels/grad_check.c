@@ -2,10 +2,10 @@
  * not finite; step_begin then sets the multiplier, loss scale, step number and Adam's corrections for this
  * update. The norm is a sum of sums over fixed pieces, so that it does not depend on the number of threads.
  * The kernels beside it are grad_check.cu. */
-#include "cpu_threads.h"
-#include "grad_check.h"
-#include "ops_cpu.h"
-#include "types.h"
+#include "kernels/cpu_threads.h"
+#include "kernels/grad_check.h"
+#include "kernels/ops_cpu.h"
+#include "kernels/types.h"
 
 #include <math.h>
 

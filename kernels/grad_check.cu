@@ -2,7 +2,7 @@
  * step_begin then sets the multiplier, loss scale, step number and Adam's corrections for this update. Blocks
  * sum squares into the workspace, in double, so that no finite gradient overflows; one block adds these in a
  * fixed order. The CPU reference is grad_check.c. */
-#include "params.cuh"
+#include "kernels/params.cuh"
 
 /* Returns the sum over the block, in thread 0 only. */
 static __device__ double block_sum_double(double v)

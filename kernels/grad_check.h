@@ -5,7 +5,7 @@
 
 #include <stddef.h>
 
-#include "ops.h"
+#include "kernels/ops.h"
 
 /* Sets scalars->bad_step, if it is 0 and one of `count` gradients is not finite. */
 void grad_check_note_bad(const float *grad, size_t count, struct ops_scalars *scalars);

@@ -3,9 +3,9 @@
  * image.cu. */
 #include <math.h>
 
-#include "cpu_threads.h"
-#include "ops_cpu.h"
-#include "types.h"
+#include "kernels/cpu_threads.h"
+#include "kernels/ops_cpu.h"
+#include "kernels/types.h"
 
 /* Elements in a piece of work for one thread. */
 enum { PIECE = 1 << 13 };

@@ -1,6 +1,6 @@
 /* image_prepare on the device: crops, scales, mirrors and normalizes images. The expressions, and their
  * order, are those of image.c, the CPU reference. A thread per pixel of the result. */
-#include "types.cuh"
+#include "kernels/types.cuh"
 
 struct between {
     int low, high;

@@ -2,8 +2,8 @@
  * in integers, over the area of the picture that it covers. Along an axis a pixel of the picture is `fit`
  * units long and one of the result `size` units, so that all weights are whole numbers. Threads share rows of
  * results. The kernel beside it is image_fit.cu; harness/data/image_shrink.c does the same while decoding. */
-#include "cpu_threads.h"
-#include "ops_cpu.h"
+#include "kernels/cpu_threads.h"
+#include "kernels/ops_cpu.h"
 
 /* Elements of a piece of work that is worth handing to a thread. */
 enum { PIECE = 1 << 13 };

@@ -1,6 +1,6 @@
 /* Decoded pictures of any size into places of one size, on the device: the mean over the area that a pixel
  * covers, in integers, as in image_fit.c, the CPU reference. A thread makes one pixel of up to 4 channels. */
-#include "types.cuh"
+#include "kernels/types.cuh"
 
 enum { MOST_CHANNELS = 4 };
 

@@ -5,9 +5,9 @@
  * The statistics are computed from the sum as it is stored, since backward reads that. dgamma and dbeta are
  * computed by strips of columns, in the order of the rows, and before dx, which may overwrite dy. The kernels
  * beside it are layernorm.cu. */
-#include "cpu_threads.h"
-#include "ops_cpu.h"
-#include "types.h"
+#include "kernels/cpu_threads.h"
+#include "kernels/ops_cpu.h"
+#include "kernels/types.h"
 
 #include <math.h>
 

@@ -4,7 +4,7 @@
  * Up to 1024 columns, a warp keeps a row in registers; for wider rows a block takes one and reads it twice.
  * The statistics are computed from the sum as it is stored, since backward reads that. The CPU reference is
  * layernorm.c. */
-#include "layernorm.cuh"
+#include "kernels/layernorm.cuh"
 
 template <class T> static __device__ __forceinline__ float stored(float v)
 {

@@ -3,7 +3,7 @@
 #ifndef KERNELS_LAYERNORM_CUH
 #define KERNELS_LAYERNORM_CUH
 
-#include "types.cuh"
+#include "kernels/types.cuh"
 
 static const int LAYERNORM_WARPS = 8; /* per block; each takes a row */
 static const int LAYERNORM_THREADS = LAYERNORM_WARPS * CUDA_WARP;

@@ -5,8 +5,8 @@
  * it meets, which are then added over warps and blocks in a fixed order (no atomics); for wider rows dgamma
  * and dbeta are summed by a kernel of their own, before dx, which may overwrite dy. The CPU reference is
  * layernorm.c. */
-#include "columns.cuh"
-#include "layernorm.cuh"
+#include "kernels/columns.cuh"
+#include "kernels/layernorm.cuh"
 
 /* dy and xhat of a group; the elements beyond the row are 0 in both. */
 template <class T, bool PACKED>

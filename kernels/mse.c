@@ -2,9 +2,9 @@
  *     forward:  losses[row] = the mean of (x - target)^2 over cols
  *     backward: dx = scale * *scale_by * 2 / cols * (x - target)
  * Threads share rows; a row is added up in order, chunk by chunk. The CUDA side is mse.cu. */
-#include "cpu_threads.h"
-#include "ops_cpu.h"
-#include "types.h"
+#include "kernels/cpu_threads.h"
+#include "kernels/ops_cpu.h"
+#include "kernels/types.h"
 
 /* Elements in a piece of work for one thread. */
 enum { PIECE = 1 << 15 };

@@ -1,6 +1,6 @@
 /* Mean squared error on the device; the expressions are in mse.c, the CPU reference. One block sums a row in
  * a fixed order. */
-#include "types.cuh"
+#include "kernels/types.cuh"
 
 template <class T> static __global__ void loss_kernel(struct op_mse_forward a)
 {

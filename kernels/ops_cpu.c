@@ -2,7 +2,7 @@
  * copied into the job, so that the caller may reuse its structure at once. The host function frees the job
  * after it ran; a captured job runs at every launch of the graph and is freed with the table. No lock: one
  * thread submits to a table, and the stream keeps the order. */
-#include "ops_cpu.h"
+#include "kernels/ops_cpu.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -4,7 +4,7 @@
 #ifndef KERNELS_OPS_CPU_H
 #define KERNELS_OPS_CPU_H
 
-#include "ops.h"
+#include "kernels/ops.h"
 
 /* Queues fn(arg) on the stream. If and only if this returns 0, fn runs: once, or, if the stream is being
  * captured, every time the graph is launched. */

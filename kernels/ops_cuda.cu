@@ -1,6 +1,6 @@
 /* The CUDA table, and ops_cuda_open(), the only name that libtrain_cuda.so exports. A table holds the state
  * of cuBLASLt and cuDNN; kernels are launched on the caller's stream and current device. */
-#include "ops_cuda.h"
+#include "kernels/ops_cuda.h"
 
 #include <new>
 

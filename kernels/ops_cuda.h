@@ -7,7 +7,7 @@
 
 #include <cuda_runtime.h>
 
-#include "ops.h"
+#include "kernels/ops.h"
 
 struct cuda_gemm; /* gemm.cu */
 struct cuda_conv; /* conv.cu */

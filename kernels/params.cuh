@@ -4,7 +4,7 @@
 #ifndef KERNELS_PARAMS_CUH
 #define KERNELS_PARAMS_CUH
 
-#include "types.cuh"
+#include "kernels/types.cuh"
 
 enum { PARAMS_BATCH = 1024, PARAMS_BLOCK = 256, PARAMS_CHUNK = 16384 };
 

@@ -2,7 +2,7 @@
  * thread computes V neighbouring channels of one result: 16 bytes if rows are aligned, else one. The gradient
  * of maxpool gathers from the windows that contain a pixel, in their order, without atomics, so that results
  * repeat to the bit. */
-#include "types.cuh"
+#include "kernels/types.cuh"
 
 template <class T, int V> struct channels {
     float v[V];

@@ -1,9 +1,9 @@
 /* prune, quantize and dequantize, CPU reference: prune sets small weights to 0; quantize stores rows of
  * weights as bytes with one scale per row (max |x| / 127, halves to even); dequantize converts them back. The
  * kernels beside it are quantize.cu. */
-#include "cpu_threads.h"
-#include "ops_cpu.h"
-#include "types.h"
+#include "kernels/cpu_threads.h"
+#include "kernels/ops_cpu.h"
+#include "kernels/types.h"
 
 #include <math.h>
 

@@ -1,7 +1,7 @@
 /* prune sets small weights to 0; quantize stores rows of weights as bytes with one scale per row (max |x| /
  * 127, halves to even); dequantize converts them back. A block per row for quantize, else one thread per
  * element. The CPU reference is quantize.c. */
-#include "types.cuh"
+#include "kernels/types.cuh"
 
 static __global__ void prune_kernel(struct op_prune args)
 {

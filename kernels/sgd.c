@@ -2,10 +2,10 @@
  *     g = grad * multiplier + decay * weight; first = momentum * first + g; weight -= rate * first
  * and the copy is the weight in the model's type. If scalars->found_bad is set (grad_check), nothing is
  * changed. With keep_zeros, a weight that is 0 stays 0. The kernel beside it is sgd.cu. */
-#include "cpu_threads.h"
-#include "grad_check.h"
-#include "ops_cpu.h"
-#include "types.h"
+#include "kernels/cpu_threads.h"
+#include "kernels/grad_check.h"
+#include "kernels/ops_cpu.h"
+#include "kernels/types.h"
 
 enum { PIECE = 1 << 16 };
 

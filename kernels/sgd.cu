@@ -2,7 +2,7 @@
  *     g = grad * multiplier + decay * weight; first = momentum * first + g; weight -= rate * first
  * and the copy is the weight in the model's type. If scalars->found_bad is set, nothing is changed. With
  * keep_zeros, a weight that is 0 stays 0. The CPU reference is sgd.c. */
-#include "params.cuh"
+#include "kernels/params.cuh"
 
 struct sgd_step {
     float rate, multiplier, momentum, decay;

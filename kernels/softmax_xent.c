@@ -4,9 +4,9 @@
  *     backward: dlogits = scale * *scale_by * (exp(logits - lse) - onehot(label))
  * The row's maximum is subtracted so that no logit overflows. A negative label: loss and gradient are 0. The
  * kernels beside it are softmax_xent.cu. */
-#include "cpu_threads.h"
-#include "ops_cpu.h"
-#include "types.h"
+#include "kernels/cpu_threads.h"
+#include "kernels/ops_cpu.h"
+#include "kernels/types.h"
 
 #include <math.h>
 

@@ -3,7 +3,7 @@
  *     backward: dlogits = scale * *scale_by * (exp(logits - lse) - onehot(label))
  * Forward reads a row once, with a running maximum and sum per thread that are joined in a fixed order at the
  * end: one block for a long row, one warp for a short one. The CPU reference is softmax_xent.c. */
-#include "types.cuh"
+#include "kernels/types.cuh"
 
 static const int LONG_ROW = 2048, ROW_BLOCK = 512;
 

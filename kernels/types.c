@@ -1,6 +1,6 @@
 /* Conversions of whole pieces between float and the types of the table. See types.h. The loops have no branch
  * on the type inside, so that the compiler vectorizes them. */
-#include "types.h"
+#include "kernels/types.h"
 
 const float *types_read(const void *from, enum ops_type type, size_t at, size_t count, float *scratch)
 {

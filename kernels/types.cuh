@@ -8,7 +8,7 @@
 #include <cuda_fp16.h>
 #include <stdint.h>
 
-#include "ops_cuda.h"
+#include "kernels/ops_cuda.h"
 
 enum { CUDA_WARP = 32, CUDA_PACK_BYTES = 16 };
 

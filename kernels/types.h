@@ -9,7 +9,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "ops.h"
+#include "kernels/ops.h"
 
 enum { TYPES_CHUNK = 1024 };
 

@@ -1,6 +1,6 @@
 /* upsample and channels_copy on the device; the expressions are in upsample.c, the CPU reference. A thread
  * moves V neighbouring channels: 16 bytes if everything is aligned, else one. */
-#include "types.cuh"
+#include "kernels/types.cuh"
 
 /* V elements, for one access. */
 template <class T, int V> struct alignas(V * sizeof(T)) raw {

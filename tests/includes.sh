@@ -1,8 +1,8 @@
 #!/bin/sh
 # Checks the direction of includes: a file may include only files of its own folder and of the folders that its layer
 # allows. The layers stand below, lowest first. Modules (a header and its source) must not include each other in a circle
-# either, in the folders where that has ended; in $strict not even with their parts, and what a header there declares
-# is defined in its own source. Last, only some files speak CUresult.
+# either; in $strict not even with their parts. The sources of interpose/ must not call each other in a circle. Last,
+# only some files speak CUresult.
 #
 # usage: tests/includes.sh [ROOT]
 set -eu
@@ -20,6 +20,8 @@ interpose/pool: interpose/base interpose/settings interpose/driver interpose/acc
 interpose/share: interpose/base interpose/settings interpose/driver interpose/pool
 interpose: interpose/base interpose/settings interpose/driver interpose/account interpose/pool interpose/share interpose/see
 interpose/hook: interpose interpose/base interpose/settings interpose/driver interpose/account interpose/pool interpose/share interpose/see
+kernels:
+tools/gpucap: interpose/base interpose/settings interpose/driver interpose/account interpose/see tools/simgpu/engine
 harness/base: kernels tools/gpucap
 harness/memory: harness/base interpose
 harness/data: kernels harness/base harness/memory
@@ -39,18 +41,16 @@ tools/simgpu/nvjpeg:
 
 wrong=$(printf '%s' "$layers" | while IFS=: read -r folder allowed; do
     [ -n "$folder" ] || continue
-    for file in "$folder"/*.[chS] "$folder"/*.def; do
-        [ -f "$file" ] || continue
-        sed -n 's/^#include "\([^"]*\)\/[^\/"]*".*/\1/p' "$file" | sort -u | while read -r included; do
-            case " $folder $allowed " in
-            *" $included "*) ;;
-            *) echo "$file includes from $included/, which its layer does not allow" ;;
-            esac
-        done
-        sed -n 's/^#include "\([^\/"]*\)".*/\1/p' "$file" | while read -r bare; do
-            echo "$file includes \"$bare\": write the path from the root"
-        done
-    done
+    find "$folder" -maxdepth 1 \( -name '*.[chS]' -o -name '*.def' -o -name '*.cu' -o -name '*.cuh' \) -exec \
+        awk -v folder="$folder" -v allowed=" $folder $allowed " '
+        /^#include "/ {
+            split($0, part, "\"")
+            included = part[2]
+            if (!sub(/\/[^\/]*$/, "", included))
+                print FILENAME " includes \"" included "\": write the path from the root"
+            else if (!index(allowed, " " included " "))
+                print FILENAME " includes from " included "/, which its layer does not allow"
+        }' {} +
 done)
 for folder in interpose/*/ harness/*/ tools/simgpu/*/; do
     case "$layers" in
@@ -67,23 +67,24 @@ strict='interpose/base interpose/settings interpose/driver interpose/pool interp
 # edges FILE...: "A B" for each module A that includes B. A_PART is a part of A, which may include it and be included by
 # it, except in $strict.
 edges() {
-    for file in "$@"; do
-        module=${file%.*}
-        case " $strict " in
-        *" ${file%/*} "*) parts='' ;;
-        *) parts="${module}_*" ;;
-        esac
-        sed -n 's/^#include "\(.*\)\.h".*/\1/p' "$file" | while read -r included; do
-            # shellcheck disable=SC2254 # a pattern
-            case $included in
-            "$module" | $parts) ;;
-            *) echo "$module $included" ;;
-            esac
-        done
-    done
+    awk -v strict=" $(echo "$strict" | tr -s ' \n' '  ') " '
+        FNR == 1 {
+            module = FILENAME
+            sub(/\.[ch]$/, "", module)
+            folder = module
+            sub(/\/[^\/]*$/, "", folder)
+            has_parts = !index(strict, " " folder " ")
+        }
+        /^#include ".*\.h"/ {
+            split($0, part, "\"")
+            included = part[2]
+            sub(/\.h$/, "", included)
+            if (included != module && !(has_parts && index(included, module "_") == 1))
+                print module, included
+        }' "$@"
 }
-# Not yet: interpose/see (owner and stacks), interpose/share (ipc_source and ipc_thread).
-files='harness/*/*.[ch] tools/simgpu/engine/*.[ch] interpose/account/*.[ch]'
+files='harness/*/*.[ch] tools/simgpu/engine/*.[ch] tools/gpucap/*.[ch] interpose/account/*.[ch] interpose/see/*.[ch]
+    interpose/share/*.[ch]'
 for folder in $strict; do
     files="$files $folder/*.[ch]"
 done
@@ -93,16 +94,35 @@ circles=$(edges $files | tsort 2>&1 >/dev/null) || true
 modules that include each other in a circle:
 $circles"
 
-# What a header of the pool declares is defined in its own source: otherwise a circle of calls would not show in includes.
-elsewhere=$(for header in interpose/pool/*.h; do
-    sed -n 's/^[a-z][a-z0-9_ ]*[ *]\([a-z][a-z0-9_]*\)(.*/\1/p' "$header" | while read -r name; do
-        grep -qE "^(static inline )?[a-z][a-z0-9_ ]*[ *]$name\(" "${header%.h}.c" 2>/dev/null ||
-            grep -qE "^static inline [a-z0-9_ ]*[ *]$name\(" "$header" ||
-            echo "$header declares $name(), which ${header%.h}.c does not define"
-    done
-done)
-[ -z "$elsewhere" ] || wrong="$wrong
-$elsewhere"
+# A header may declare what several sources define (ledger.h, ipc.h), so circles of calls are looked for in the sources:
+# "A B" for each source A that calls a function which B defines. Not the hooks: they and the table of them need each other.
+calls=$(find interpose -name '*.c' ! -path 'interpose/hook/*' -exec awk '
+    { sub(/\/\*.*/, ""); sub(/^__attribute__\(\(.*\)\) /, "") }
+    /^ \*/ || /^#/ { next }
+    /^[a-z].*[ *][a-z][a-z0-9_]*\(/ {
+        match($0, /[a-z][a-z0-9_]*\(/)
+        name = substr($0, RSTART, RLENGTH)
+        if (/^static/)
+            own[FILENAME, name]
+        else if (!/;$/)
+            defined_in[name] = FILENAME
+    }
+    {
+        while (match($0, /[a-z][a-z0-9_]*\(/)) {
+            called[FILENAME, substr($0, RSTART, RLENGTH)]
+            $0 = substr($0, RSTART + RLENGTH)
+        }
+    }
+    END {
+        for (call in called) {
+            split(call, part, SUBSEP)
+            if (part[2] in defined_in && defined_in[part[2]] != part[1] && !(call in own))
+                print part[1], defined_in[part[2]]
+        }
+    }' {} + | sort -u | tsort 2>&1 >/dev/null) || true
+[ -z "$calls" ] || wrong="$wrong
+sources that call each other in a circle:
+$calls"
 
 # The driver's answers: hooks and routes give them to the program, fence and capture pass them on for a strict free, vmm
 # and device turn them into an errno. Other modules only compare with CUDA_SUCCESS where they call the driver.

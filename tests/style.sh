@@ -1,6 +1,7 @@
 #!/bin/sh
 # Checks rules of CONTRIBUTING.md ("Write") that no other tool checks: sizeof has parentheses, no two files have one
-# name, and, with BUILD, the global names of simgpu begin with its prefixes.
+# name, the files that documents and comments name exist, and, with BUILD, the global names of simgpu begin with its
+# prefixes.
 #
 # usage: tests/style.sh [--fix] [ROOT [BUILD]]     --fix writes the parentheses of sizeof (then run clang-format -i)
 set -eu
@@ -35,6 +36,19 @@ twice=$({
 [ -z "$twice" ] || wrong="$wrong
 files of one name:
 $twice"
+
+# Headers of others, fields of structures, and files of examples.
+foreign='(cuda|cudaTypedefs|cuda_runtime_api|cudnn|cublasLt|jemalloc|mpi|nvToolsExt|nvtxTypes|stdio|zstd|transformer)\.h|(window|hog|[A-Z]+)\.cu?|unjudged\.def'
+named=$({
+    find "$root" -maxdepth 2 -name '*.md' ! -path '*/third_party/*' ! -path '*/build*' -exec cat {} +
+    find "$root/docs/decisions" -name '*.md' -exec cat {} +
+    sources | xargs grep -hoE '(^ \*|/\*).*' | sed 's/\*\/.*//'
+} | grep -oE '[A-Za-z0-9_-]+\.(c|h|cu|cuh|sh|def|md)\b' | grep -vxE "$foreign" | sort -u)
+there=$(find "$root" \( -path "$root/build*" -o -name third_party -o -name .git \) -prune -o -type f -print | sed 's/.*\///')
+gone=$(echo "$named" | grep -vxF "$there") || true
+[ -z "$gone" ] || wrong="$wrong
+files that documents or comments name, and that do not exist:
+$gone"
 
 # What the simulated libraries export has NVIDIA's names; simgpu.h is for tests.
 exported='cu[A-Z]|_?_?cuda[A-Z]|nvml[A-Z]|nvjpeg[A-Z]|nccl[A-Z]|simgpu_'

@@ -1,76 +1,43 @@
-/* blocks: see blocks.h. An open-addressing table with linear probing and backward-shift deletion: without
- * tombstones the table does not degrade in a long-lived program. */
+/* blocks: see blocks.h. */
 #include "interpose/account/blocks.h"
 
-#include <errno.h>
 #include <pthread.h>
-#include <stddef.h>
-#include <string.h>
-#include <sys/mman.h>
 
-#define FIRST_CAPACITY 4096 /* places; a power of two */
+#include "interpose/base/table.h"
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 /* guarded by lock */
-static struct block *table;
-static uint64_t capacity, count, reserved;
+static struct table table;
+static uint64_t reserved;
 static uint64_t cursor; /* where blocks_take_of_context continues */
 
-static unsigned space(enum blocks_kind kind)
+static unsigned space(const struct block *block)
 {
-    return kind <= BLOCKS_ASYNC ? BLOCKS_LINEAR : kind;
+    return block->kind <= BLOCKS_ASYNC ? BLOCKS_LINEAR : block->kind;
 }
 
-static uint64_t home(enum blocks_kind kind, uint64_t key)
+static bool is_empty(const void *block)
 {
-    uint64_t h = (key ^ ((uint64_t)space(kind) << 56)) * UINT64_C(0x9e3779b97f4a7c15);
-
-    return (h ^ h >> 32) & (capacity - 1);
+    return ((const struct block *)block)->kind == BLOCKS_NONE;
 }
 
-static struct block *map_table(uint64_t places)
+static uint64_t hash_of(const void *block)
 {
-    void *memory =
-        mmap(NULL, places * sizeof(struct block), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-
-    return memory == MAP_FAILED ? NULL : memory;
+    return table_hash(((const struct block *)block)->key ^ (uint64_t)space(block) << 56);
 }
 
-static void insert(const struct block *block)
+static bool is_same(const void *block, const void *other)
 {
-    uint64_t i = home(block->kind, block->key);
-
-    while (table[i].kind != BLOCKS_NONE)
-        i = (i + 1) & (capacity - 1);
-    table[i] = *block;
+    return ((const struct block *)block)->key == ((const struct block *)other)->key &&
+           space(block) == space(other);
 }
 
-static int grow(void)
-{
-    struct block *old = table;
-    const uint64_t old_capacity = capacity;
-    struct block *bigger = map_table(old ? old_capacity * 2 : FIRST_CAPACITY);
-
-    if (!bigger)
-        return -ENOMEM;
-    table = bigger;
-    capacity = old ? old_capacity * 2 : FIRST_CAPACITY;
-    for (uint64_t i = 0; i < old_capacity; i++) {
-        if (old[i].kind != BLOCKS_NONE)
-            insert(&old[i]);
-    }
-    if (old)
-        munmap(old, old_capacity * sizeof(*old));
-    return 0;
-}
+static const struct table_of blocks = {sizeof(struct block), is_empty, hash_of, is_same};
 
 int blocks_reserve(void)
 {
-    int rc = 0;
-
     pthread_mutex_lock(&lock);
-    if (4 * (count + reserved + 1) > 3 * capacity)
-        rc = grow();
+    const int rc = table_prepare(&table, &blocks, reserved + 1);
     if (rc == 0)
         reserved++;
     pthread_mutex_unlock(&lock);
@@ -88,48 +55,17 @@ void blocks_add(const struct block *block)
 {
     pthread_mutex_lock(&lock);
     reserved--;
-    insert(block);
-    count++;
+    table_put(&table, &blocks, block);
     pthread_mutex_unlock(&lock);
-}
-
-static struct block *find(enum blocks_kind kind, uint64_t key)
-{
-    if (!table)
-        return NULL;
-    for (uint64_t i = home(kind, key); table[i].kind != BLOCKS_NONE; i = (i + 1) & (capacity - 1)) {
-        if (table[i].key == key && space(table[i].kind) == space(kind))
-            return &table[i];
-    }
-    return NULL;
-}
-
-/* Empties a place and moves later blocks of the same run back, so that every block can be reached from its
- * home. */
-static void erase(struct block *place)
-{
-    uint64_t hole = (uint64_t)(place - table);
-
-    for (uint64_t i = (hole + 1) & (capacity - 1); table[i].kind != BLOCKS_NONE;
-         i = (i + 1) & (capacity - 1)) {
-        uint64_t h = home(table[i].kind, table[i].key);
-
-        if (((i - h) & (capacity - 1)) >= ((i - hole) & (capacity - 1))) {
-            table[hole] = table[i];
-            hole = i;
-        }
-    }
-    table[hole].kind = BLOCKS_NONE;
-    count--;
 }
 
 bool blocks_take(enum blocks_kind kind, uint64_t key, struct block *out)
 {
     pthread_mutex_lock(&lock);
-    struct block *found = find(kind, key);
+    struct block *found = table_find(&table, &blocks, &(struct block){.key = key, .kind = kind});
     if (found) {
         *out = *found;
-        erase(found);
+        table_erase(&table, &blocks, found);
         reserved++;
     }
     pthread_mutex_unlock(&lock);
@@ -143,13 +79,13 @@ bool blocks_take_of_context(const void *context, struct block *out)
     bool found = false;
 
     pthread_mutex_lock(&lock);
-    for (uint64_t n = 0; n < capacity && !found; n++) {
-        struct block *place = &table[cursor & (capacity - 1)];
+    for (uint64_t n = 0; n < table.capacity && !found; n++) {
+        struct block *place = table_at(&table, &blocks, cursor);
 
-        found = place->kind != BLOCKS_NONE && place->context && place->context == context;
+        found = context && place->context == context;
         if (found) {
             *out = *place;
-            erase(place);
+            table_erase(&table, &blocks, place);
         } else {
             cursor++;
         }
@@ -160,43 +96,28 @@ bool blocks_take_of_context(const void *context, struct block *out)
 
 void blocks_each(void (*visit)(const struct block *block, void *argument), void *argument)
 {
+    const struct block *block;
+
     pthread_mutex_lock(&lock);
-    for (uint64_t i = 0; i < capacity; i++) {
-        if (table[i].kind != BLOCKS_NONE)
-            visit(&table[i], argument);
-    }
+    for (uint64_t at = 0; (block = table_next(&table, &blocks, &at));)
+        visit(block, argument);
     pthread_mutex_unlock(&lock);
 }
 
 uint64_t blocks_count(void)
 {
     pthread_mutex_lock(&lock);
-    uint64_t n = count;
+    const uint64_t n = table.count;
     pthread_mutex_unlock(&lock);
     return n;
-}
-
-/* Lock held. */
-static const char *check_table(void)
-{
-    uint64_t seen = 0;
-
-    for (uint64_t i = 0; i < capacity; i++) {
-        if (table[i].kind == BLOCKS_NONE)
-            continue;
-        seen++;
-        if (find(table[i].kind, table[i].key) != &table[i])
-            return "a block is not found where it is";
-    }
-    if (seen != count)
-        return "the count of blocks is wrong";
-    return 4 * (count + reserved) > 3 * capacity ? "the table is too full" : NULL;
 }
 
 const char *blocks_check(void)
 {
     pthread_mutex_lock(&lock);
-    const char *wrong = check_table();
+    const char *wrong = table_check(&table, &blocks);
+    if (!wrong && 2 * (table.count + reserved) > table.capacity)
+        wrong = "the table is too full";
     pthread_mutex_unlock(&lock);
     return wrong;
 }
@@ -204,9 +125,7 @@ const char *blocks_check(void)
 void blocks_clear(void)
 {
     pthread_mutex_lock(&lock);
-    if (table)
-        munmap(table, capacity * sizeof(*table));
-    table = NULL;
-    capacity = count = reserved = 0;
+    table_close(&table, &blocks);
+    reserved = 0;
     pthread_mutex_unlock(&lock);
 }

@@ -1,5 +1,6 @@
-/* ledger: see ledger.h. The lock word, slots, jobs and leases. Files are in ledger_open.c, questions and
- * waiting in ledger_ask.c, what tools read in ledger_read.c. */
+/* ledger: see ledger.h. The lock word, jobs and leases. Slots are in ledger_slots.c and files in
+ * ledger_open.c, below this one; what concerns the card in ledger_card.c, questions and waiting in
+ * ledger_ask.c, what tools read in ledger_read.c, above it. */
 #include "interpose/account/ledger_file.h"
 
 #include <errno.h>
@@ -7,7 +8,9 @@
 #include <limits.h>
 #include <linux/futex.h>
 #include <stddef.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -20,59 +23,6 @@
 #define PAGE       (UINT64_C(2) << 20)
 #define EXTRA_PART 16 /* a lease is raised by 1/16 of the job's room beyond the need */
 #define EXTRA_MAX  (UINT64_C(256) << 20)
-
-/* ---- the kernel's part ---- */
-
-void ledger_sleep(const _Atomic uint32_t *word, uint32_t value, uint64_t timeout_ms)
-{
-    const struct timespec span = {(time_t)(timeout_ms / 1000), (long)(timeout_ms % 1000) * 1000000L};
-
-    syscall(SYS_futex, word, FUTEX_WAIT, value, &span, NULL, 0);
-}
-
-uint32_t ledger_rouse(_Atomic uint32_t *word)
-{
-    const uint32_t value = atomic_fetch_add(word, 1) + 1;
-
-    syscall(SYS_futex, word, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
-    return value;
-}
-
-void ledger_tell_freed(struct ledger *ledger)
-{
-    _Atomic uint32_t *word = &ledger->file->freed;
-    uint32_t before = atomic_load(word);
-
-    while (!atomic_compare_exchange_weak(word, &before, (before | 1) + 1))
-        ;
-    if (before & 1)
-        syscall(SYS_futex, word, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
-}
-
-void ledger_await_freed(struct ledger *ledger, uint32_t value, uint64_t timeout_ms)
-{
-    _Atomic uint32_t *word = &ledger->file->freed;
-    const uint32_t sleeping = value | 1;
-
-    if (atomic_compare_exchange_strong(word, &value, sleeping) || value == sleeping)
-        ledger_sleep(word, sleeping, timeout_ms);
-}
-
-static struct flock slot_lock(int slot)
-{
-    return (struct flock){
-        .l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = LEDGER_SLOT_BYTE + slot, .l_len = 1};
-}
-
-bool ledger_alive(const struct ledger *ledger, int slot)
-{
-    struct flock lock = slot_lock(slot);
-
-    if (slot == ledger->slot)
-        return true;
-    /* If the descriptor is the ledger's after the query, it was so during the query. */
-    return fcntl(ledger->fd, F_OFD_GETLK, &lock) != 0 || lock.l_type != F_UNLCK || !ledger_is_open(ledger);
-}
 
 /* ---- the lock word ---- */
 
@@ -123,13 +73,6 @@ static bool take_over_or_nap(struct ledger *ledger)
     return false;
 }
 
-int ledger_slots(const struct ledger *ledger)
-{
-    const uint32_t taken = atomic_load(&ledger->file->taken);
-
-    return taken < LEDGER_SLOTS ? (int)taken : LEDGER_SLOTS;
-}
-
 static void note_taken(struct ledger *ledger, uint32_t taken)
 {
     uint32_t before = atomic_load(&ledger->file->taken);
@@ -142,7 +85,7 @@ static void note_taken(struct ledger *ledger, uint32_t taken)
 static int take_slot(struct ledger *ledger)
 {
     for (int i = 0; i < LEDGER_SLOTS; i++) {
-        struct flock lock = slot_lock(i);
+        struct flock lock = ledger_slot_lock(i, 1);
 
         if (fcntl(ledger->fd, F_OFD_SETLK, &lock) == 0) {
             /* The lease of the dead owner must not count as ours. */
@@ -210,19 +153,10 @@ void ledger_unlock(struct ledger *ledger)
 
 /* ---- jobs ---- */
 
-struct ledger_job *ledger_job_of(const struct ledger *ledger, const struct ledger_slot *slot)
-{
-    const uint32_t number = atomic_load(&slot->job);
-
-    return number == 0 || number > LEDGER_JOBS ? NULL : &ledger->file->jobs[number - 1];
-}
-
 bool ledger_job_is_used(const struct ledger *ledger, const struct ledger_job *job)
 {
     for (int i = 0; i < ledger_slots(ledger); i++) {
-        const struct ledger_slot *slot = &ledger->file->slots[i];
-
-        if (atomic_load(&slot->state) == LEDGER_MEMBER && ledger_job_of(ledger, slot) == job)
+        if (ledger_is_member(ledger, i) && ledger_job_of(ledger, &ledger->file->slots[i]) == job)
             return true;
     }
     return false;
@@ -281,11 +215,6 @@ struct ledger_job *ledger_find_job(struct ledger *ledger, const char *name,
 
 /* ---- slots ---- */
 
-struct ledger_slot *ledger_own_slot(const struct ledger *ledger)
-{
-    return ledger->slot < 0 ? NULL : &ledger->file->slots[ledger->slot];
-}
-
 /* Word by word: other threads may be reading the slot without the lock. */
 static void zero(struct ledger_slot *slot, size_t from, size_t to)
 {
@@ -306,9 +235,8 @@ static void wipe(struct ledger_slot *slot)
 static void check_taken(struct ledger *ledger)
 {
     const int from = ledger_slots(ledger);
-    struct flock rest = slot_lock(from);
+    struct flock rest = ledger_slot_lock(from, LEDGER_SLOTS - from);
 
-    rest.l_len = LEDGER_SLOTS - from;
     if (ledger->slot >= from || (from < LEDGER_SLOTS && fcntl(ledger->fd, F_OFD_GETLK, &rest) == 0 &&
                                  rest.l_type != F_UNLCK && ledger_is_open(ledger)))
         note_taken(ledger, LEDGER_SLOTS);
@@ -545,4 +473,20 @@ bool ledger_is_over(const struct ledger *ledger)
 uint64_t ledger_used(const struct ledger *ledger)
 {
     return ledger->job ? atomic_load(&ledger->job->sum) : 0;
+}
+
+void ledger_close(struct ledger *ledger)
+{
+    if (!ledger)
+        return;
+    if (ledger->slot >= 0) {
+        ledger_settle(ledger, 0);
+        atomic_store(&ledger->file->slots[ledger->slot].state, LEDGER_FREE);
+    }
+    if (ledger_is_open(ledger))
+        close(ledger->fd);
+    munmap(ledger->file, sizeof(*ledger->file)); /* this releases the lock on the slot */
+    pthread_mutex_destroy(&ledger->mutex);
+    pthread_mutex_destroy(&ledger->queue);
+    free(ledger);
 }

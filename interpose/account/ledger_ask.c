@@ -15,13 +15,7 @@
 
 /* ---- asking ---- */
 
-/* Return true if the slot names another process, or another process of our job. It may have died since the
- * last recount. */
-bool ledger_is_other(const struct ledger *ledger, int slot)
-{
-    return slot != ledger->slot && atomic_load(&ledger->file->slots[slot].state) == LEDGER_MEMBER;
-}
-
+/* Returns true if the slot names another process of our job. It may have died since the last recount. */
 static bool is_listed(const struct ledger *ledger, int slot)
 {
     return ledger_is_other(ledger, slot) && ledger_job_of(ledger, &ledger->file->slots[slot]) == ledger->job;
@@ -30,20 +24,6 @@ static bool is_listed(const struct ledger *ledger, int slot)
 bool ledger_is_neighbour(const struct ledger *ledger, int slot)
 {
     return is_listed(ledger, slot) && ledger_alive(ledger, slot);
-}
-
-/* Puts a question and returns its number. The bytes are written first: the owner reads them after the number.
- * Of several askers the one that wants most is named. */
-uint32_t ledger_put(const struct ledger *ledger, struct ledger_slot *slot, uint64_t bytes)
-{
-    const uint64_t most = bytes < LEDGER_WANTED_ALL ? bytes : LEDGER_WANTED_ALL;
-    const uint64_t word = most | (uint64_t)(ledger->slot + 1) << LEDGER_ASKER_SHIFT;
-    uint64_t before = atomic_load(&slot->wanted_bytes);
-
-    while (most > (before & LEDGER_WANTED_ALL) &&
-           !atomic_compare_exchange_weak(&slot->wanted_bytes, &before, word))
-        ;
-    return ledger_rouse(&slot->wanted);
 }
 
 static bool has_answered(const struct ledger_slot *slot, uint32_t question)

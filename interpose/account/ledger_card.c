@@ -1,4 +1,4 @@
-/* ledger_card: what concerns the whole card: guarantees of jobs, `high`, and the queue of processes that wait
+/* ledger_card: what concerns the whole card: guarantees of jobs, and the queue of processes that wait
  * for a full card. See ledger.h. */
 #include "interpose/account/ledger_file.h"
 
@@ -6,32 +6,16 @@
 #include <stddef.h>
 
 #include "interpose/base/clock.h"
+#include "interpose/base/sums.h"
 
 /* ---- guarantees ---- */
 
 #define ADMISSIONS 64 /* attempts to read the card's free memory while no other process takes any */
 
-static uint64_t minus(uint64_t a, uint64_t b)
-{
-    return a > b ? a - b : 0;
-}
-
-static uint64_t add(uint64_t a, uint64_t b)
-{
-    return a > UINT64_MAX - b ? UINT64_MAX : a + b;
-}
-
 /* Returns a job's min, which counts up to its max. */
 static uint64_t min_of(const struct ledger_job *job)
 {
-    const uint64_t min = atomic_load(&job->min), max = atomic_load(&job->max);
-
-    return min < max ? min : max;
-}
-
-static bool is_member(const struct ledger *ledger, int slot)
-{
-    return atomic_load(&ledger->file->slots[slot].state) == LEDGER_MEMBER;
+    return sums_smaller(atomic_load(&job->min), atomic_load(&job->max));
 }
 
 /* What the processes of each job use together, what is on its way to them included. */
@@ -47,11 +31,12 @@ static void add_uses(const struct ledger *ledger, struct uses *uses)
         const struct ledger_slot *slot = &ledger->file->slots[i];
         const struct ledger_job *job = ledger_job_of(ledger, slot);
 
-        if (!is_member(ledger, i) || !job)
+        if (!ledger_is_member(ledger, i) || !job)
             continue;
         const ptrdiff_t number = job - ledger->file->jobs;
         uses->has_process[number] = true;
-        uses->of[number] = add(uses->of[number], add(atomic_load(&slot->used), atomic_load(&slot->claim)));
+        uses->of[number] =
+            sums_add(uses->of[number], sums_add(atomic_load(&slot->used), atomic_load(&slot->claim)));
     }
 }
 
@@ -83,14 +68,14 @@ uint64_t ledger_kept(const struct ledger *ledger)
         const struct ledger_job *job = &ledger->file->jobs[i];
 
         if (job != ledger->job && uses.has_process[i])
-            kept = add(kept, minus(min_of(job), uses.of[i]));
+            kept = sums_add(kept, sums_minus(min_of(job), uses.of[i]));
     }
     for (int i = 0; i < ledger_slots(ledger); i++) {
         const struct ledger_slot *slot = &ledger->file->slots[i];
 
         if (ledger_is_other(ledger, i) && !ledger_job_of(ledger, slot))
-            kept = add(kept, minus(atomic_load(&slot->min),
-                                   add(atomic_load(&slot->used), atomic_load(&slot->claim))));
+            kept = sums_add(kept, sums_minus(atomic_load(&slot->min),
+                                             sums_add(atomic_load(&slot->used), atomic_load(&slot->claim))));
     }
     return kept;
 }
@@ -105,9 +90,9 @@ uint64_t ledger_above_min(const struct ledger *ledger, int number)
     if (min == 0)
         return LEDGER_UNLIMITED;
     if (!job)
-        return minus(atomic_load(&slot->used), min);
+        return sums_minus(atomic_load(&slot->used), min);
     add_uses(ledger, &uses);
-    return minus(uses.of[job - ledger->file->jobs], min);
+    return sums_minus(uses.of[job - ledger->file->jobs], min);
 }
 
 uint32_t ledger_admitted(const struct ledger *ledger)
@@ -120,10 +105,10 @@ static bool leaves_guarantees(const struct ledger *ledger, uint64_t need, uint64
     uint64_t claimed = 0;
 
     for (int i = 0; i < ledger_slots(ledger); i++) {
-        if (is_member(ledger, i))
-            claimed = add(claimed, atomic_load(&ledger->file->slots[i].claim));
+        if (ledger_is_member(ledger, i))
+            claimed = sums_add(claimed, atomic_load(&ledger->file->slots[i].claim));
     }
-    return add(add(need, claimed), ledger_kept(ledger)) <= free_bytes;
+    return sums_add(sums_add(need, claimed), ledger_kept(ledger)) <= free_bytes;
 }
 
 int ledger_admit(struct ledger *ledger, uint64_t need, uint64_t free_bytes, uint32_t seen)
@@ -168,38 +153,9 @@ void ledger_end_claim(struct ledger *ledger, uint64_t need)
 
     if (__builtin_expect(before == 0, 1))
         return;
-    while (!atomic_compare_exchange_weak(&slot->claim, &before, minus(before, need)))
+    while (!atomic_compare_exchange_weak(&slot->claim, &before, sums_minus(before, need)))
         ;
     atomic_fetch_add(&ledger->file->admitted, 1);
-}
-
-/* ---- high ---- */
-
-uint64_t ledger_above_high(const struct ledger *ledger)
-{
-    const struct ledger_job *job = ledger->job;
-    const struct ledger_slot *slot = ledger_own_slot(ledger);
-
-    if (!slot)
-        return 0;
-    const uint64_t high = atomic_load_explicit(job ? &job->high : &slot->high, memory_order_relaxed);
-    if (__builtin_expect(high == 0, 1))
-        return 0;
-    return minus(atomic_load_explicit(job ? &job->sum : &slot->used, memory_order_relaxed), high);
-}
-
-void ledger_ask_above_high(struct ledger *ledger, uint64_t before)
-{
-    const uint64_t above = ledger_above_high(ledger);
-
-    if (__builtin_expect(above == 0, 1) || !ledger->job || before > atomic_load(&ledger->job->high))
-        return;
-    for (int i = 0; i < ledger_slots(ledger); i++) {
-        struct ledger_slot *slot = &ledger->file->slots[i];
-
-        if (is_member(ledger, i) && ledger_job_of(ledger, slot) == ledger->job)
-            ledger_put(ledger, slot, above);
-    }
 }
 
 /* ---- waiting for a full card ---- */
@@ -217,8 +173,8 @@ uint64_t ledger_managed(const struct ledger *ledger)
     uint64_t sum = 0;
 
     for (int i = 0; i < ledger_slots(ledger); i++) {
-        if (is_member(ledger, i))
-            sum = add(sum, atomic_load(&ledger->file->slots[i].used));
+        if (ledger_is_member(ledger, i))
+            sum = sums_add(sum, atomic_load(&ledger->file->slots[i].used));
     }
     return sum;
 }

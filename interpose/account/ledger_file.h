@@ -5,6 +5,7 @@
 #ifndef GPUCAP_LEDGER_FILE_H
 #define GPUCAP_LEDGER_FILE_H
 
+#include <fcntl.h>
 #include <pthread.h>
 #include <stdatomic.h>
 
@@ -135,7 +136,8 @@ void ledger_recount(struct ledger *ledger);
  * job's max unleased. The caller holds the lock. Returns 0 or -ENOMEM. */
 int ledger_raise(struct ledger *ledger, uint64_t least, uint64_t spare);
 
-/* Returns true if fd still refers to the ledger's file. */
+/* Return true if fd, or the ledger's own, refers to the ledger's file. */
+bool ledger_is_file(const struct ledger *ledger, int fd);
 bool ledger_is_open(const struct ledger *ledger);
 /* Opens the file again if the program has closed it. If that fails, every slot in use counts as alive. The
  * caller holds the mutex. */
@@ -143,6 +145,8 @@ void ledger_mend(struct ledger *ledger);
 
 /* Returns this process's slot, or NULL. */
 struct ledger_slot *ledger_own_slot(const struct ledger *ledger);
+/* Returns the kernel's lock on slots. */
+struct flock ledger_slot_lock(int first, int count);
 /* Returns true if a living process has the slot, or if the kernel cannot say. */
 bool ledger_alive(const struct ledger *ledger, int slot);
 /* Takes a free slot, or empties the one that this ledger has. Returns 0, -ENOSPC, -ETIMEDOUT, or -EBADF if
@@ -159,7 +163,8 @@ struct ledger_job *ledger_job_of(const struct ledger *ledger, const struct ledge
 
 /* Puts a question of this process to a slot and returns its number. */
 uint32_t ledger_put(const struct ledger *ledger, struct ledger_slot *slot, uint64_t bytes);
-/* Returns true if the slot names another process. It may have died since the last recount. */
+/* Return true if the slot names a process, or another process. It may have died since the last recount. */
+bool ledger_is_member(const struct ledger *ledger, int slot);
 bool ledger_is_other(const struct ledger *ledger, int slot);
 /* Returns by how much the job of a slot, or its process without a job, is above its min; LEDGER_UNLIMITED
  * without one. */

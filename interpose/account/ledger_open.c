@@ -129,8 +129,7 @@ static int lock_setup(int fd, short type)
 
 static bool in_use(int fd)
 {
-    struct flock lock = {
-        .l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = LEDGER_SLOT_BYTE, .l_len = LEDGER_SLOTS};
+    struct flock lock = ledger_slot_lock(0, LEDGER_SLOTS);
 
     return fcntl(fd, F_OFD_GETLK, &lock) || lock.l_type != F_UNLCK;
 }
@@ -255,18 +254,6 @@ static int open_ledger(struct ledger **ledger, const char *folder, const char *u
     return 0;
 }
 
-static bool is_file(const struct ledger *ledger, int fd)
-{
-    struct stat status;
-
-    return fstat(fd, &status) == 0 && status.st_dev == ledger->device && status.st_ino == ledger->inode;
-}
-
-bool ledger_is_open(const struct ledger *ledger)
-{
-    return is_file(ledger, ledger->fd);
-}
-
 void ledger_mend(struct ledger *ledger)
 {
     char why[LEDGER_WHY];
@@ -280,7 +267,7 @@ void ledger_mend(struct ledger *ledger)
     close(around);
     if (fd < 0)
         return;
-    if (is_file(ledger, fd))
+    if (ledger_is_file(ledger, fd))
         ledger->fd = fd; /* the old number now belongs to the program */
     else
         close(fd); /* the path names another file now */
@@ -294,22 +281,6 @@ int ledger_open(struct ledger **ledger, const char *folder, const char *uuid, ch
 int ledger_open_existing(struct ledger **ledger, const char *folder, const char *uuid, char why[LEDGER_WHY])
 {
     return open_ledger(ledger, folder, uuid, false, why);
-}
-
-void ledger_close(struct ledger *ledger)
-{
-    if (!ledger)
-        return;
-    if (ledger->slot >= 0) {
-        ledger_settle(ledger, 0);
-        atomic_store(&ledger->file->slots[ledger->slot].state, LEDGER_FREE);
-    }
-    if (ledger_is_open(ledger))
-        close(ledger->fd);
-    munmap(ledger->file, sizeof(*ledger->file)); /* this releases the lock on the slot */
-    pthread_mutex_destroy(&ledger->mutex);
-    pthread_mutex_destroy(&ledger->queue);
-    free(ledger);
 }
 
 void ledger_after_fork(struct ledger *ledger)

@@ -51,7 +51,7 @@ static struct pool_stats figures(struct pool *pool)
     pool_note_peak(pool);
     cache_empty(pool, 0);
     const struct cache_figures cached = cache_figures(pool); /* other threads may have cached blocks again */
-    const uint64_t count = pool->table_count - cached.count; /* see live_beside */
+    const uint64_t count = pool->table.count - cached.count; /* see live_beside */
     const uint64_t live = programs_bytes(pool, cached.bytes);
     const uint64_t pinned = atomic_load(&pool->small.pinned_bytes); /* < 0 if an unpin was counted first */
     const uint64_t pending = pool->pending_bytes + pool->small.pending_bytes + pool->pinned_bytes +

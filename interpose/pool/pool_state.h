@@ -24,6 +24,7 @@
 #define GPUCAP_POOL_STATE_H
 
 #include "interpose/base/lock.h"
+#include "interpose/base/table.h"
 #include "interpose/pool/fence.h"
 #include "interpose/pool/heap.h"
 #include "interpose/pool/ranges.h"
@@ -106,8 +107,7 @@ struct pool {
     struct lock lock;
     /* guarded by lock */
     struct ranges ranges;
-    struct pool_entry *table; /* live blocks by address */
-    uint64_t table_capacity, table_count;
+    struct table table;                   /* of struct pool_entry: live blocks by address */
     struct range *pending, *pending_last; /* freed, not usable yet; in order of epochs, linked by newer */
     uint64_t pending_bytes;
     uint64_t unclosed, unclosed_bytes; /* frees and bytes of these since the last fence_poll */

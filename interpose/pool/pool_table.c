@@ -1,89 +1,43 @@
 /* pool_table: see pool_table.h. */
 #include "interpose/pool/pool_table.h"
 
-#include <errno.h>
+#define NEAR 64 /* units searched in the table before a walk along the neighbours */
 
-#include "interpose/base/pages.h"
-
-#define FIRST_CAPACITY 4096 /* blocks; a power of two */
-#define NEAR           64   /* units searched in the table before a walk along the neighbours */
-
-/* A single multiplication keeps the equal distances of blocks of one size: a few thousand of an unlucky size
- * would form one run in the table. Mixing with a shift between two multiplications breaks this up: less than
- * one step from its home on average, for every size up to 4 MiB (measured). */
-static uint64_t home_of(const struct pool *pool, uint64_t address)
+static bool is_empty(const void *entry)
 {
-    uint64_t h = address / RANGES_UNIT * UINT64_C(0x9e3779b97f4a7c15);
-
-    h = (h ^ h >> 32) * UINT64_C(0xd6e8feb86659fd93);
-    return h >> 32 & (pool->table_capacity - 1);
+    return ((const struct pool_entry *)entry)->address == 0;
 }
 
-static void enter(struct pool *pool, struct range *range)
+static uint64_t hash_of(const void *entry)
 {
-    uint64_t i = home_of(pool, range->start);
-
-    while (pool->table[i].address)
-        i = (i + 1) & (pool->table_capacity - 1);
-    pool->table[i] = (struct pool_entry){range->start, range};
+    return table_hash(((const struct pool_entry *)entry)->address / RANGES_UNIT);
 }
+
+static bool is_same(const void *entry, const void *other)
+{
+    return ((const struct pool_entry *)entry)->address == ((const struct pool_entry *)other)->address;
+}
+
+static const struct table_of entries = {sizeof(struct pool_entry), is_empty, hash_of, is_same};
 
 int pool_table_prepare(struct pool *pool)
 {
-    struct pool_entry *old = pool->table;
-    const uint64_t old_capacity = pool->table_capacity;
-
-    if (2 * (pool->table_count + 1) <= old_capacity)
-        return 0;
-    const uint64_t capacity = old ? old_capacity * 2 : FIRST_CAPACITY;
-    struct pool_entry *bigger = pages_map(capacity * sizeof(*bigger));
-    if (!bigger)
-        return -ENOMEM;
-    pool->table = bigger;
-    pool->table_capacity = capacity;
-    for (uint64_t i = 0; i < old_capacity; i++) {
-        if (old[i].address)
-            enter(pool, old[i].range);
-    }
-    if (old)
-        munmap(old, old_capacity * sizeof(*old));
-    return 0;
+    return table_prepare(&pool->table, &entries, 1);
 }
 
 void pool_table_put(struct pool *pool, struct range *range)
 {
-    enter(pool, range);
-    pool->table_count++;
+    table_put(&pool->table, &entries, &(struct pool_entry){range->start, range});
 }
 
 static struct pool_entry *find(const struct pool *pool, uint64_t address)
 {
-    if (!pool->table)
-        return NULL;
-    for (uint64_t i = home_of(pool, address); pool->table[i].address;
-         i = (i + 1) & (pool->table_capacity - 1)) {
-        if (pool->table[i].address == address)
-            return &pool->table[i];
-    }
-    return NULL;
+    return table_find(&pool->table, &entries, &(struct pool_entry){.address = address});
 }
 
-/* Backward-shift deletion: no tombstones. */
 void pool_table_erase(struct pool *pool, const struct range *range)
 {
-    const uint64_t mask = pool->table_capacity - 1;
-    uint64_t hole = (uint64_t)(find(pool, range->start) - pool->table);
-
-    for (uint64_t i = (hole + 1) & mask; pool->table[i].address; i = (i + 1) & mask) {
-        uint64_t home = home_of(pool, pool->table[i].address);
-
-        if (((i - home) & mask) >= ((i - hole) & mask)) {
-            pool->table[hole] = pool->table[i];
-            hole = i;
-        }
-    }
-    pool->table[hole].address = 0;
-    pool->table_count--;
+    table_erase(&pool->table, &entries, find(pool, range->start));
 }
 
 struct range *pool_table_live(const struct pool *pool, uint64_t address, uint64_t *word)
@@ -119,33 +73,26 @@ struct range *pool_table_around(const struct pool *pool, uint64_t address, uint6
 void pool_table_each(const struct pool *pool,
                      void (*visit)(uint64_t address, const struct mark *mark, void *argument), void *argument)
 {
-    for (uint64_t i = 0; i < pool->table_capacity; i++) {
-        const struct pool_entry *entry = &pool->table[i];
+    const struct pool_entry *entry;
 
-        if (entry->address && mark_word(&entry->range->mark) & MARK_LIVE)
+    for (uint64_t at = 0; (entry = table_next(&pool->table, &entries, &at));) {
+        if (mark_word(&entry->range->mark) & MARK_LIVE)
             visit(entry->address, &entry->range->mark, argument);
     }
 }
 
 const char *pool_table_check(const struct pool *pool)
 {
-    uint64_t entries = 0;
+    const struct pool_entry *entry;
 
-    for (uint64_t i = 0; i < pool->table_capacity; i++) {
-        const struct pool_entry *entry = &pool->table[i];
-
-        if (!entry->address)
-            continue;
-        entries++;
-        if (entry->range->start != entry->address || entry->range->state != RANGE_LIVE ||
-            find(pool, entry->address) != entry)
+    for (uint64_t at = 0; (entry = table_next(&pool->table, &entries, &at));) {
+        if (entry->range->start != entry->address || entry->range->state != RANGE_LIVE)
             return "the table by address holds what it should not";
     }
-    return entries == pool->table_count ? NULL : "the table by address counts wrong";
+    return table_check(&pool->table, &entries);
 }
 
 void pool_table_close(struct pool *pool)
 {
-    if (pool->table)
-        munmap(pool->table, pool->table_capacity * sizeof(*pool->table));
+    table_close(&pool->table, &entries);
 }

@@ -1,10 +1,9 @@
-/* live: see live.h. Open addressing with linear probing and backward-shift deletion, as blocks.c. */
+/* live: see live.h. */
 #include "interpose/see/live.h"
 
 #include <pthread.h>
-#include <sys/mman.h>
 
-#define FIRST_CAPACITY 4096 /* places; a power of two */
+#include "interpose/base/table.h"
 
 /* A number is an address, a handle or an array: separate name spaces. */
 enum { SPACE_NONE, SPACE_ADDRESS, SPACE_HANDLE, SPACE_ARRAY, SPACE_GRAPH };
@@ -17,8 +16,7 @@ struct place {
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 /* The table belongs to the recorder's thread; the rows are guarded by lock. */
-static struct place *table;
-static uint64_t capacity, count;
+static struct table table;
 static struct live_row rows[LIVE_ROWS];
 static size_t row_count;
 
@@ -36,71 +34,31 @@ static uint32_t space_of(unsigned kind)
     }
 }
 
-static uint64_t home(uint32_t space, uint64_t number)
+static bool is_empty(const void *place)
 {
-    uint64_t h = (number ^ (uint64_t)space << 56) * UINT64_C(0x9e3779b97f4a7c15);
-
-    h = (h ^ h >> 32) * UINT64_C(0xd6e8feb86659fd93);
-    return h >> 32 & (capacity - 1);
+    return ((const struct place *)place)->space == SPACE_NONE;
 }
 
-static void insert(const struct place *place)
+static uint64_t hash_of(const void *place)
 {
-    uint64_t i = home(place->space, place->number);
+    const struct place *p = place;
 
-    while (table[i].space != SPACE_NONE)
-        i = (i + 1) & (capacity - 1);
-    table[i] = *place;
+    return table_hash(p->number ^ (uint64_t)p->space << 56);
 }
 
-static bool make_room(void)
+static bool is_same(const void *place, const void *other)
 {
-    struct place *old = table;
-    const uint64_t old_capacity = capacity, wanted = old ? 2 * old_capacity : FIRST_CAPACITY;
+    const struct place *a = place, *b = other;
 
-    if (2 * (count + 1) <= capacity)
-        return true;
-    void *memory =
-        mmap(NULL, wanted * sizeof(*table), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (memory == MAP_FAILED)
-        return false;
-    table = memory;
-    capacity = wanted;
-    for (uint64_t i = 0; i < old_capacity; i++) {
-        if (old[i].space != SPACE_NONE)
-            insert(&old[i]);
-    }
-    if (old)
-        munmap(old, old_capacity * sizeof(*old));
-    return true;
+    return a->number == b->number && a->space == b->space;
 }
 
-static struct place *find(uint32_t space, uint64_t number)
+static const struct table_of places = {sizeof(struct place), is_empty, hash_of, is_same};
+
+static struct place *find(const struct recording_event *event)
 {
-    if (!table)
-        return NULL;
-    for (uint64_t i = home(space, number); table[i].space != SPACE_NONE; i = (i + 1) & (capacity - 1)) {
-        if (table[i].number == number && table[i].space == space)
-            return &table[i];
-    }
-    return NULL;
-}
-
-static void erase(struct place *place)
-{
-    uint64_t hole = (uint64_t)(place - table);
-
-    for (uint64_t i = (hole + 1) & (capacity - 1); table[i].space != SPACE_NONE;
-         i = (i + 1) & (capacity - 1)) {
-        const uint64_t h = home(table[i].space, table[i].number);
-
-        if (((i - h) & (capacity - 1)) >= ((i - hole) & (capacity - 1))) {
-            table[hole] = table[i];
-            hole = i;
-        }
-    }
-    table[hole].space = SPACE_NONE;
-    count--;
+    return table_find(&table, &places,
+                      &(struct place){.number = event->address, .space = space_of(event->kind)});
 }
 
 static bool is_row(const struct live_row *row, const struct recording_event *event)
@@ -145,10 +103,9 @@ static void remove_from_row(const struct place *place)
 
 void live_add(const struct recording_event *event)
 {
-    const uint32_t space = space_of(event->kind);
-    struct place *known = find(space, event->address);
+    struct place *known = find(event);
 
-    if (!known && !make_room())
+    if (!known && table_prepare(&table, &places, 1))
         return;
     pthread_mutex_lock(&lock);
     const uint32_t row = row_of(event);
@@ -156,13 +113,11 @@ void live_add(const struct recording_event *event)
         remove_from_row(known);
     add_to_row(row, event->bytes);
     pthread_mutex_unlock(&lock);
-    const struct place place = {event->address, event->bytes, row, space};
-    if (known) {
+    const struct place place = {event->address, event->bytes, row, space_of(event->kind)};
+    if (known)
         *known = place;
-    } else {
-        insert(&place);
-        count++;
-    }
+    else
+        table_put(&table, &places, &place);
 }
 
 /* Removes a block and fills in the event of its release. */
@@ -178,12 +133,12 @@ static void take(struct place *place, struct recording_event *event)
     pthread_mutex_unlock(&lock);
     event->address = place->number;
     event->bytes = place->bytes;
-    erase(place);
+    table_erase(&table, &places, place);
 }
 
 bool live_take(struct recording_event *event)
 {
-    struct place *place = find(space_of(event->kind), event->address);
+    struct place *place = find(event);
 
     if (place)
         take(place, event);
@@ -195,8 +150,8 @@ bool live_take_within(uint64_t start, uint64_t bytes, struct recording_event *ev
 {
     static uint64_t cursor;
 
-    for (uint64_t n = 0; n < capacity; n++, cursor++) {
-        struct place *place = &table[cursor & (capacity - 1)];
+    for (uint64_t n = 0; n < table.capacity; n++, cursor++) {
+        struct place *place = table_at(&table, &places, cursor);
 
         if (place->space == SPACE_ADDRESS && place->number - start < bytes) {
             take(place, event); /* may move a later block into this place */
@@ -208,15 +163,15 @@ bool live_take_within(uint64_t start, uint64_t bytes, struct recording_event *ev
 
 void live_each(void (*visit)(struct recording_event *event))
 {
-    for (uint64_t i = 0; i < capacity; i++) {
-        if (table[i].space == SPACE_NONE)
-            continue;
-        const struct live_row row = rows[table[i].row]; /* only this thread writes the rows */
+    const struct place *place;
+
+    for (uint64_t at = 0; (place = table_next(&table, &places, &at));) {
+        const struct live_row row = rows[place->row]; /* only this thread writes the rows */
         struct recording_event event = {.head.type = RECORDING_ALLOC,
                                         .device = row.device,
                                         .kind = row.kind,
-                                        .address = table[i].number,
-                                        .bytes = table[i].bytes,
+                                        .address = place->number,
+                                        .bytes = place->bytes,
                                         .owner = row.owner,
                                         .tag = row.tag};
 
@@ -239,8 +194,5 @@ void live_clear(void)
     pthread_mutex_lock(&lock);
     row_count = 0;
     pthread_mutex_unlock(&lock);
-    if (table)
-        munmap(table, capacity * sizeof(*table));
-    table = NULL;
-    capacity = count = 0;
+    table_close(&table, &places);
 }

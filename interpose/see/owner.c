@@ -210,12 +210,7 @@ static void remember(uint64_t address, unsigned value)
 
 /* ---- the stack ---- */
 
-/* The stack of the calling thread, from owner_enter's frame upwards. */
-struct stack {
-    const uint64_t *words;
-    size_t count;
-};
-
+/* Returns the calling thread's stack from owner_enter's frame upwards. */
 static struct stack stack_above(const void *frame)
 {
     uintptr_t low, high;
@@ -225,12 +220,6 @@ static struct stack stack_above(const void *frame)
     if (!low || here < low || here >= high) /* a stack that the program has made itself */
         return (struct stack){.words = frame, .count = 0};
     return (struct stack){.words = frame, .count = (high - here) / sizeof(uint64_t)};
-}
-
-/* The sanitizers do not expect a read of other functions' frames. */
-__attribute__((no_sanitize("address", "thread"))) static uint64_t word_of(struct stack stack, size_t index)
-{
-    return index < stack.count ? *(const volatile uint64_t *)&stack.words[index] : 0;
 }
 
 /* How likely it is that a word of the stack is the return address of a call into the library `into`. */
@@ -264,7 +253,7 @@ static size_t find_caller(struct stack stack, size_t from, const char *into)
     size_t by_pointer = 0;
 
     for (size_t i = from; i < from + WINDOW && i < stack.count; i++) {
-        const enum likely likely = calls_into(word_of(stack, i), into);
+        const enum likely likely = calls_into(stack_word(stack, i), into);
 
         if (likely == SURE)
             return i;
@@ -281,10 +270,10 @@ static size_t find_first_caller(struct stack stack, uint64_t return_address, con
 {
     size_t at = 0;
 
-    while (at < HOOK_WINDOW && at < stack.count && word_of(stack, at) != return_address)
+    while (at < HOOK_WINDOW && at < stack.count && stack_word(stack, at) != return_address)
         at++;
     for (int i = 0; i < PASSED_ON && (at = find_caller(stack, at + 1, into)); i++) {
-        into = owner_maps_find(word_of(stack, at))->path;
+        into = owner_maps_find(stack_word(stack, at))->path;
         if (!owner_passes_on(into))
             return at;
     }
@@ -318,7 +307,7 @@ static uint16_t search(struct stack stack, uint64_t return_address, uint64_t *ca
         const size_t found =
             map && owner_passes_on(map->path) ? find_first_caller(stack, return_address, map->path) : 0;
         if (found) {
-            *caller = word_of(stack, found);
+            *caller = stack_word(stack, found);
             owner = owner_of_file(owner_maps_find(*caller)->path);
             remember(*caller, VALUE_OWNER | owner);
             remember(return_address, (unsigned)found);
@@ -341,7 +330,7 @@ static uint16_t owner_of_call(struct stack stack, uint64_t return_address, uint6
 
         if (value >= VALUE_OWNER)
             return (uint16_t)(value - VALUE_OWNER);
-        const uint64_t word = value > 0 ? word_of(stack, (size_t)value) : 0;
+        const uint64_t word = value > 0 ? stack_word(stack, (size_t)value) : 0;
         const int owner = word ? known_owner(word) : -1;
         if (owner >= 0) {
             *caller = word;
@@ -359,7 +348,7 @@ __attribute__((noinline)) void owner_enter(void *return_address)
 
     owner_current = owner_of_call(stack, call, &caller);
     owner_stack = atomic_load_explicit(&keep_stacks, memory_order_relaxed)
-                      ? stacks_take(stack.words, stack.count, call, caller)
+                      ? stacks_take(stack, call, caller, owner_is_return)
                       : 0;
 }
 

@@ -3,12 +3,10 @@
 
 #include <pthread.h>
 #include <stdatomic.h>
-#include <stdbool.h>
 #include <string.h>
 #include <sys/mman.h>
 
 #include "interpose/base/lock.h"
-#include "interpose/see/owner.h"
 
 #define PLACES       (4 * STACKS_MAX) /* of the table by hash; a power of two */
 #define START_WINDOW 96 /* words above owner_enter in which the caller's frame pointer is saved */
@@ -31,22 +29,16 @@ static _Atomic uint64_t starts[STARTS];
 /* ---- walking ---- */
 
 struct walk {
-    const uint64_t *words;
-    size_t count;
+    struct stack stack;
+    bool (*is_return)(uint64_t word);
 };
-
-__attribute__((no_sanitize("address", "thread"))) static uint64_t word_of(const struct walk *walk,
-                                                                          size_t index)
-{
-    return index < walk->count ? *(const volatile uint64_t *)&walk->words[index] : 0;
-}
 
 /* Returns the index of the word at an address of the stack, or 0. */
 static size_t index_of(const struct walk *walk, uint64_t address)
 {
-    const uint64_t base = (uint64_t)(uintptr_t)walk->words, offset = address - base;
+    const uint64_t base = (uint64_t)(uintptr_t)walk->stack.words, offset = address - base;
 
-    return address % sizeof(uint64_t) == 0 && offset / sizeof(uint64_t) + 1 < walk->count
+    return address % sizeof(uint64_t) == 0 && offset / sizeof(uint64_t) + 1 < walk->stack.count
                ? offset / sizeof(uint64_t)
                : 0;
 }
@@ -55,9 +47,9 @@ static size_t index_of(const struct walk *walk, uint64_t address)
  * return address behind it. 0 if it is none. */
 static size_t frame_from(const struct walk *walk, size_t index)
 {
-    const size_t frame = index_of(walk, word_of(walk, index));
+    const size_t frame = index_of(walk, stack_word(walk->stack, index));
 
-    return frame > index && owner_is_return(word_of(walk, frame + 1)) ? frame : 0;
+    return frame > index && walk->is_return(stack_word(walk->stack, frame + 1)) ? frame : 0;
 }
 
 /* Finds the frame of the first function that keeps a frame pointer. The hook, and a library without frame
@@ -90,7 +82,7 @@ static size_t walk_up(const struct walk *walk, uint64_t return_address, uint64_t
         frames[found++] = caller;
     for (size_t frame = first_frame(walk, caller ? caller : return_address); frame && found < STACKS_FRAMES;
          frame = frame_from(walk, frame)) {
-        const uint64_t word = word_of(walk, frame + 1);
+        const uint64_t word = stack_word(walk->stack, frame + 1);
 
         if (word != frames[found - 1])
             frames[found++] = word;
@@ -142,9 +134,10 @@ static uint32_t add(uint64_t hash, const uint64_t *frames, size_t found)
     return number;
 }
 
-uint32_t stacks_take(const uint64_t *words, size_t word_count, uint64_t return_address, uint64_t caller)
+uint32_t stacks_take(struct stack stack, uint64_t return_address, uint64_t caller,
+                     bool (*is_return)(uint64_t word))
 {
-    const struct walk walk = {words, word_count};
+    const struct walk walk = {stack, is_return};
     uint64_t frames[STACKS_FRAMES], word;
     const size_t found = walk_up(&walk, return_address, caller, frames);
     const uint64_t hash = hash_of(frames, found);

@@ -76,7 +76,4 @@ void ipc_imports_ending(CUcontext context, bool ending);
 /* Unmaps everything that was open in a context that has ended. */
 void ipc_imports_end(CUcontext context);
 
-void ipc_imports_before_fork(void);
-void ipc_imports_after_fork(bool in_child);
-
 #endif

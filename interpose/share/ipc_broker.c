@@ -1,11 +1,11 @@
-/* ipc_broker: the exporter's end of the connections with importers, see ipc_exports.h and ipc_wire.h.
+/* ipc_broker: the exporter's end of the connections with importers, see ipc_broker.h and ipc_wire.h.
  *
  * Only the thread of ipc_thread.h adds and removes connections, with ipc_export_lock. The driver is asked for
  * descriptors with the lock held, because those calls do not wait for work. Nothing here waits for an
  * importer. If an importer ends without closing a block, the block stays pinned until its process is seen to
  * be dead: the kernel closes the socket before it stops the process's work on the device.
  */
-#include "interpose/share/ipc_exports.h"
+#include "interpose/share/ipc_broker.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -14,9 +14,11 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "interpose/pool/pool_reach.h"
 #include "interpose/share/ipc_board.h"
 #include "interpose/share/ipc_page.h"
 #include "interpose/share/ipc_thread.h"
+#include "interpose/share/ipc_wire.h"
 
 #define BACKLOG     128
 #define BREATHER_MS 100 /* before trying again when descriptors or memory have run out */
@@ -97,6 +99,18 @@ bool ipc_broker_withdraw(const struct ipc_exported *e)
     return held;
 }
 
+/* While its context may be ending, the export stays: pool_unpin would call the driver. */
+void ipc_broker_settle(struct ipc_exported *e)
+{
+    if (!e->freed && ipc_exports_is_live(e))
+        return;
+    e->freed = true;
+    if (!ipc_broker_withdraw(e) && !e->ending) {
+        pool_unpin(e->pool, e->address);
+        ipc_exports_remove(e);
+    }
+}
+
 /* ---- the end of a connection ---- */
 
 static void remove_peer(struct peer *gone)
@@ -119,7 +133,7 @@ static void settle_freed(struct ipc_exported *e, void *unused)
 {
     (void)unused;
     if (e->freed)
-        ipc_exports_settle(e);
+        ipc_broker_settle(e);
 }
 
 struct holding {
@@ -330,12 +344,10 @@ static int listen_at(int fd)
 
 int ipc_broker_start(void)
 {
-    int rc = ipc_thread_prepare();
-
-    if (rc || listener >= 0)
-        return rc;
+    if (listener >= 0)
+        return 0;
     const int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    rc = fd < 0 ? -errno : listen_at(fd);
+    int rc = fd < 0 ? -errno : listen_at(fd);
     if (rc == 0) {
         listener = fd;
         rc = ipc_thread_wake();

@@ -12,7 +12,7 @@
 #include <string.h>
 
 #include "interpose/pool/decay.h"
-#include "interpose/settings/log.h"
+#include "interpose/share/ipc_import.h"
 #include "interpose/share/ipc_source.h"
 
 #define FIRST_ID (UINT64_C(1) << 62) /* BUFFER_IDs of opened blocks: not those of pools or the driver */
@@ -289,14 +289,6 @@ static struct import *find_closed(CUcontext context)
 
 /* ---- open ---- */
 
-bool ipc_is_ours(const CUipcMemHandle *handle)
-{
-    struct ipc_ticket ticket;
-
-    memcpy(&ticket, handle, sizeof(ticket));
-    return ticket.magic == IPC_TICKET_MAGIC;
-}
-
 /* Fetches and maps a block. Returns 0 or -errno. Without the lock. */
 static int open_new(const struct ipc_ticket *ticket, CUcontext context, struct import **out)
 {
@@ -363,43 +355,11 @@ static int open_ticket(const struct ipc_ticket *ticket, CUcontext context, CUdev
     return 0;
 }
 
-static const char *reason(int rc)
+int ipc_imports_open(const struct ipc_ticket *ticket, CUcontext context, CUdeviceptr *address)
 {
-    switch (rc) {
-    case -ENOENT:
-        return "it has freed the block";
-    case -ETIMEDOUT:
-        return "it does not answer";
-    case -EPROTONOSUPPORT:
-        return "it runs another version of this library";
-    case -EPERM:
-        return "it belongs to another user";
-    case -ECONNREFUSED:
-    case -ECONNRESET:
-    case -EPIPE:
-        return "it has ended";
-    default:
-        return strerrordesc_np(-rc) ? strerrordesc_np(-rc) : "it answers with nonsense";
-    }
-}
-
-int ipc_open(const CUipcMemHandle *handle, CUcontext context, CUdeviceptr *address)
-{
-    struct ipc_ticket ticket;
-    int rc = -EPROTONOSUPPORT;
-
-    memcpy(&ticket, handle, sizeof(ticket));
-    if (ticket.version == IPC_TICKET_VERSION) {
-        if (ipc_is_own(handle))
-            return -EXDEV;
-        if (!ticket.bytes || ticket.zero)
-            return -EINVAL;
-        enter();
-        rc = open_ticket(&ticket, context, address);
-        leave();
-    }
-    if (rc)
-        log_info("cannot open a block of process %d: %s", ticket.pid, reason(rc));
+    enter();
+    const int rc = open_ticket(ticket, context, address);
+    leave();
     return rc;
 }
 

@@ -223,9 +223,7 @@ int ipc_source_get(const struct ipc_ticket *ticket, struct ipc_source **out)
     lock_release(&source_lock);
     if (*out)
         return 0;
-    int rc = ipc_thread_prepare();
-    if (rc == 0 || rc == -ESHUTDOWN)
-        rc = connect_to(ticket->key, &made);
+    int rc = connect_to(ticket->key, &made);
     if (rc)
         return rc;
     lock_take(&source_lock);

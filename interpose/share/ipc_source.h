@@ -50,7 +50,7 @@ int ipc_source_ask(const struct ipc_link *link, uint64_t id, uint64_t first, ipc
                    void *argument);
 void ipc_source_disconnect(struct ipc_link *link);
 
-/* Called by ipc_thread.c. ipc_sources_list lists the descriptors to poll and returns how many;
+/* Called by the thread. ipc_sources_list lists the descriptors to poll and returns how many;
  * ipc_sources_attend closes connections to exporters that have ended, so that nothing here keeps their
  * memory. */
 #define IPC_SOURCES_POLLS 1024

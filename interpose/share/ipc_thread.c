@@ -7,15 +7,13 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include "interpose/base/lock.h"
 #include "interpose/base/process.h"
 #include "interpose/base/thread.h"
-#include "interpose/share/ipc.h"
-#include "interpose/share/ipc_exports.h"
-#include "interpose/share/ipc_source.h"
 
 static struct lock thread_lock = LOCK_INITIALIZER(LOCK_SERVICE);
 /* guarded by thread_lock */
-static bool registered; /* the handlers for fork and exit */
+static const struct ipc_work *_Atomic work; /* NULL: the handlers for fork and exit are not registered */
 static bool running;
 static atomic_bool leaving; /* for good */
 static int wake = -1;       /* eventfd; set before the thread starts, and constant while it runs */
@@ -31,17 +29,15 @@ static void *serve(void *room)
 
     while (!atomic_load(&leaving)) {
         list[0] = (struct pollfd){.fd = wake, .events = POLLIN};
-        const nfds_t broker = ipc_broker_list(list + 1);
-        const nfds_t sources = ipc_sources_list(list + 1 + broker);
+        const nfds_t listed = work->list(list + 1);
 
-        if (poll(list, 1 + broker + sources, patience) < 0 && errno != EINTR)
+        if (poll(list, 1 + listed, patience) < 0 && errno != EINTR)
             break;
         if (list[0].revents & POLLNVAL)
             break; /* the program has closed our descriptor */
         if (list[0].revents)
             eventfd_read(wake, &count);
-        patience = ipc_broker_attend(list + 1);
-        ipc_sources_attend(list + 1 + broker, sources);
+        patience = work->attend(list + 1, listed);
     }
     free(list);
     return NULL;
@@ -49,7 +45,7 @@ static void *serve(void *room)
 
 static int start(void)
 {
-    struct pollfd *list = calloc(1 + IPC_BROKER_POLLS + IPC_SOURCES_POLLS, sizeof(*list));
+    struct pollfd *list = calloc(1 + work->room, sizeof(*list));
     int rc = list ? 0 : -ENOMEM;
 
     if (rc == 0 && (wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) < 0)
@@ -89,43 +85,36 @@ static void before_exit(void)
 
 static void before_fork(void)
 {
-    lock_take(&ipc_export_lock);
-    ipc_imports_before_fork();
-    ipc_sources_before_fork();
+    work->before_fork();
     lock_take(&thread_lock);
 }
 
 static void after_fork(void)
 {
     lock_release(&thread_lock);
-    ipc_sources_after_fork(false);
-    ipc_imports_after_fork(false);
-    lock_release(&ipc_export_lock);
+    work->after_fork(false);
 }
 
-/* The child has no such thread, no exports and no imports. It closes the parent's connections, which would
- * otherwise look alive after the parent has died. */
+/* The child has no such thread. */
 static void after_fork_child(void)
 {
     if (running)
         close(wake);
     running = false;
     lock_release(&thread_lock);
-    ipc_imports_after_fork(true);
-    ipc_sources_after_fork(true);
-    ipc_broker_after_fork();
-    ipc_exports_after_fork();
-    lock_release(&ipc_export_lock);
+    work->after_fork(true);
 }
 
-int ipc_thread_prepare(void)
+int ipc_thread_prepare(const struct ipc_work *given)
 {
     lock_take(&thread_lock);
     int rc = leaving ? -ESHUTDOWN : 0;
-    if (!registered && rc == 0) {
-        if (pthread_atfork(before_fork, after_fork, after_fork_child) || atexit(before_exit))
+    if (!work && rc == 0) {
+        work = given; /* for the handlers */
+        if (atexit(before_exit) || pthread_atfork(before_fork, after_fork, after_fork_child)) {
+            work = NULL;
             rc = -ENOMEM;
-        registered = rc == 0;
+        }
     }
     lock_release(&thread_lock);
     return rc;

@@ -1,6 +1,6 @@
 /* What a process answers to `gpucap ps --owners`: whatever it says, rows are clean texts in order of size. */
 #include "fuzz.h"
-#include "ps.h"
+#include "tools/gpucap/ps.h"
 
 enum { ROWS = 16 };
 

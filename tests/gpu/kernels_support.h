@@ -8,8 +8,8 @@
 
 #include <cuda_runtime_api.h>
 
-#include "ops_cpu.h"
-#include "types.h"
+#include "kernels/ops_cpu.h"
+#include "kernels/types.h"
 #include "unity.h"
 
 enum kernels_side { ON_HOST, ON_DEVICE, KERNELS_SIDES };

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "kernels_check.h"
-#include "types.h"
+#include "kernels/types.h"
 #include "unity.h"
 
 static const double epsilon = 1e-5, momentum = 0.1;

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "types.h"
+#include "kernels/types.h"
 #include "unity.h"
 
 enum { MOST_BUFFERS = 512 };

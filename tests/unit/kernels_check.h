@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "ops_cpu.h"
+#include "kernels/ops_cpu.h"
 
 /* Elements of a type, and the same values in double: what the operation under test reads exactly. */
 struct check_buffer {

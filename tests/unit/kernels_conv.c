@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cpu_threads.h"
+#include "kernels/cpu_threads.h"
 #include "kernels_check.h"
 #include "unity.h"
 

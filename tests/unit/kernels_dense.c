@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "types.h"
+#include "kernels/types.h"
 #include "unity.h"
 
 static struct ops *ops;

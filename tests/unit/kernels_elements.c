@@ -5,7 +5,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "types.h"
+#include "kernels/types.h"
 #include "unity.h"
 
 enum { COUNT = 70001 }; /* more than one piece of a loop, and no multiple of anything */

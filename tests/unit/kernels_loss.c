@@ -3,7 +3,7 @@
 
 #include <math.h>
 
-#include "types.h"
+#include "kernels/types.h"
 #include "unity.h"
 
 static struct ops *ops;

@@ -8,8 +8,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "cpu_threads.h"
-#include "ops_cpu.h"
+#include "kernels/cpu_threads.h"
+#include "kernels/ops_cpu.h"
 #include "unity.h"
 
 enum { ITEMS = 10007, GRAIN = 16 };

@@ -6,7 +6,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "types.h"
+#include "kernels/types.h"
 #include "unity.h"
 
 enum { PARAMS = 3, LARGEST = 70001 };

@@ -1,7 +1,7 @@
 /* adopt: see adopt.h. */
-#include "adopt.h"
+#include "tools/gpucap/adopt.h"
 
-#include "cli.h"
+#include "tools/gpucap/cli.h"
 
 #include <stdlib.h>
 #include <string.h>

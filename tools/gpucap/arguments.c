@@ -1,7 +1,7 @@
 /* arguments: see arguments.h. */
-#include "arguments.h"
+#include "tools/gpucap/arguments.h"
 
-#include "cli.h"
+#include "tools/gpucap/cli.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,9 +1,9 @@
 /* ask: see ask.h. */
-#include "ask.h"
+#include "tools/gpucap/ask.h"
 
-#include "cli.h"
-#include "look.h"
-#include "words.h"
+#include "tools/gpucap/cli.h"
+#include "tools/gpucap/look.h"
+#include "tools/gpucap/words.h"
 
 #include <stdio.h>
 #include <string.h>

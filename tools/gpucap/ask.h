@@ -3,7 +3,7 @@
 #define GPUCAP_ASK_H
 
 #include "interpose/account/inquiry.h"
-#include "ledgers.h"
+#include "tools/gpucap/ledgers.h"
 
 #define ASK_MS 5000 /* for an answer */
 

@@ -1,5 +1,5 @@
 /* cards: see cards.h. */
-#include "cards.h"
+#include "tools/gpucap/cards.h"
 
 #include <dlfcn.h>
 #include <limits.h>

@@ -1,8 +1,8 @@
 /* cli: see cli.h. */
-#include "cli.h"
+#include "tools/gpucap/cli.h"
 
 #include "tools/simgpu/engine/sim_card_spec.h"
-#include "place.h"
+#include "tools/gpucap/place.h"
 
 #include <stdarg.h>
 #include <stdio.h>

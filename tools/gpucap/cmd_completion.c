@@ -1,9 +1,9 @@
 /* gpucap completion: scripts by which bash and zsh complete gpucap's words, written from the tables of
  * commands and options. The scripts ask `gpucap completion processes` for the processes and jobs of the
  * moment. Owns no lock. */
-#include "cli.h"
+#include "tools/gpucap/cli.h"
 #include "interpose/settings/options.h"
-#include "look.h"
+#include "tools/gpucap/look.h"
 
 #include <ctype.h>
 #include <stdio.h>

@@ -2,14 +2,14 @@
  * at; each prints what it found and counts the problems. Loads the driver and NVML, nothing else: other
  * libraries are only read. Owns no lock.
  */
-#include "cli.h"
-#include "doctor.h"
-#include "elfscan.h"
+#include "tools/gpucap/cli.h"
+#include "tools/gpucap/doctor.h"
+#include "tools/gpucap/elfscan.h"
 #include "interpose/settings/options.h"
-#include "place.h"
-#include "preload.h"
-#include "probe.h"
-#include "symbols.h"
+#include "tools/gpucap/place.h"
+#include "tools/gpucap/preload.h"
+#include "tools/gpucap/probe.h"
+#include "tools/gpucap/symbols.h"
 
 #include <errno.h>
 #include <limits.h>

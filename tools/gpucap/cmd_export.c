@@ -1,8 +1,8 @@
 /* gpucap export: recordings in the formats of other programs. Owns no lock. */
-#include "arguments.h"
-#include "cli.h"
-#include "export.h"
-#include "output.h"
+#include "tools/gpucap/arguments.h"
+#include "tools/gpucap/cli.h"
+#include "tools/gpucap/export.h"
+#include "tools/gpucap/output.h"
 
 #include <string.h>
 #include <unistd.h>

@@ -1,8 +1,8 @@
 /* gpucap page: recordings as one HTML file. Owns no lock. */
-#include "arguments.h"
-#include "cli.h"
-#include "output.h"
-#include "page.h"
+#include "tools/gpucap/arguments.h"
+#include "tools/gpucap/cli.h"
+#include "tools/gpucap/output.h"
+#include "tools/gpucap/page.h"
 
 int cmd_page(int argc, char **argv)
 {

@@ -1,10 +1,10 @@
 /* gpucap ps: who holds how much of each card. Asks every process for fresh figures first. Owns no lock. */
-#include "arguments.h"
-#include "cli.h"
-#include "look.h"
-#include "parts.h"
-#include "ps.h"
-#include "words.h"
+#include "tools/gpucap/arguments.h"
+#include "tools/gpucap/cli.h"
+#include "tools/gpucap/look.h"
+#include "tools/gpucap/parts.h"
+#include "tools/gpucap/ps.h"
+#include "tools/gpucap/words.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -1,9 +1,9 @@
 /* gpucap record: starts and stops the recording of a running process. Owns no lock. */
-#include "arguments.h"
-#include "ask.h"
-#include "cli.h"
+#include "tools/gpucap/arguments.h"
+#include "tools/gpucap/ask.h"
+#include "tools/gpucap/cli.h"
 #include "interpose/settings/options.h"
-#include "look.h"
+#include "tools/gpucap/look.h"
 
 #include <limits.h>
 #include <stdio.h>

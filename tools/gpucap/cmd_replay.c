@@ -1,10 +1,10 @@
 /* gpucap replay: makes the allocations of a recording again, through the CUDA driver: under `gpucap run` it
  * tells whether the program would fit below a limit, without the program. Times are not kept. Owns no lock.
  */
-#include "arguments.h"
-#include "cli.h"
-#include "recording_set.h"
-#include "recording_words.h"
+#include "tools/gpucap/arguments.h"
+#include "tools/gpucap/cli.h"
+#include "tools/gpucap/recording_set.h"
+#include "tools/gpucap/recording_words.h"
 
 #include <cuda.h>
 #include <dlfcn.h>

@@ -3,15 +3,15 @@
  * own. Only --summary waits for it in another process. Must never start the program when it would run without
  * the cap that was asked for. Owns no lock.
  */
-#include "adopt.h"
-#include "cli.h"
-#include "elfscan.h"
+#include "tools/gpucap/adopt.h"
+#include "tools/gpucap/cli.h"
+#include "tools/gpucap/elfscan.h"
 #include "interpose/account/ledger.h"
 #include "interpose/settings/options.h"
-#include "place.h"
-#include "preload.h"
-#include "program.h"
-#include "summary.h"
+#include "tools/gpucap/place.h"
+#include "tools/gpucap/preload.h"
+#include "tools/gpucap/program.h"
+#include "tools/gpucap/summary.h"
 
 #include <errno.h>
 #include <limits.h>

@@ -1,9 +1,9 @@
 /* gpucap set: changes max, min and high of a running job, for all its processes at once. Owns no lock. */
-#include "arguments.h"
-#include "cli.h"
+#include "tools/gpucap/arguments.h"
+#include "tools/gpucap/cli.h"
 #include "interpose/settings/options.h"
-#include "look.h"
-#include "steer.h"
+#include "tools/gpucap/look.h"
+#include "tools/gpucap/steer.h"
 
 #include <ctype.h>
 #include <string.h>

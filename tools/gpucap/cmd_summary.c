@@ -1,12 +1,12 @@
 /* gpucap summary: what a recording says in a screenful: the peak and what made it up, refusals, waits, what
  * was never freed, large blocks that live for moments, idle memory over time, and the smallest cap. Says only
  * what the recording holds or what follows from it. Owns no lock. */
-#include "arguments.h"
-#include "cli.h"
-#include "recording_print.h"
-#include "recording_set.h"
-#include "recording_words.h"
-#include "replay_fit.h"
+#include "tools/gpucap/arguments.h"
+#include "tools/gpucap/cli.h"
+#include "tools/gpucap/recording_print.h"
+#include "tools/gpucap/recording_set.h"
+#include "tools/gpucap/recording_words.h"
+#include "tools/gpucap/replay_fit.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -1,9 +1,9 @@
 /* gpucap top: the table of `gpucap ps`, live. What needs ncurses is in a part of its own (top_keys.c). Owns
  * no lock. */
-#include "arguments.h"
-#include "cli.h"
-#include "look.h"
-#include "parts.h"
+#include "tools/gpucap/arguments.h"
+#include "tools/gpucap/cli.h"
+#include "tools/gpucap/look.h"
+#include "tools/gpucap/parts.h"
 
 #include <unistd.h>
 

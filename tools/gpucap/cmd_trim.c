@@ -1,8 +1,8 @@
 /* gpucap trim: makes processes give their idle memory back now. Owns no lock. */
-#include "arguments.h"
-#include "cli.h"
-#include "look.h"
-#include "steer.h"
+#include "tools/gpucap/arguments.h"
+#include "tools/gpucap/cli.h"
+#include "tools/gpucap/look.h"
+#include "tools/gpucap/steer.h"
 
 int cmd_trim(int argc, char **argv)
 {

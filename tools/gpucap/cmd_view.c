@@ -1,13 +1,13 @@
 /* gpucap view: a recording as a picture in the terminal, in 80 columns and 24 lines or what the terminal has:
  * memory over time stacked by owner, the limit, refusals. Without colour every group has a character of its
  * own, so that nothing is lost. Owns no lock. */
-#include "arguments.h"
-#include "cli.h"
-#include "recording_columns.h"
-#include "recording_print.h"
-#include "recording_set.h"
-#include "recording_words.h"
-#include "words.h"
+#include "tools/gpucap/arguments.h"
+#include "tools/gpucap/cli.h"
+#include "tools/gpucap/recording_columns.h"
+#include "tools/gpucap/recording_print.h"
+#include "tools/gpucap/recording_set.h"
+#include "tools/gpucap/recording_words.h"
+#include "tools/gpucap/words.h"
 
 #include <langinfo.h>
 #include <locale.h>

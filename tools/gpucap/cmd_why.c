@@ -1,12 +1,12 @@
 /* gpucap why: the last refusals of a process or a recording, and what would have helped. Says only what the
  * ledger holds or what follows from it. Owns no lock. */
-#include "arguments.h"
-#include "cli.h"
+#include "tools/gpucap/arguments.h"
+#include "tools/gpucap/cli.h"
 #include "interpose/settings/options.h"
-#include "look.h"
-#include "why_apart.h"
-#include "why_file.h"
-#include "words.h"
+#include "tools/gpucap/look.h"
+#include "tools/gpucap/why_apart.h"
+#include "tools/gpucap/why_file.h"
+#include "tools/gpucap/words.h"
 
 #include <stdio.h>
 #include <stdlib.h>

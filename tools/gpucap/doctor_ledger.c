@@ -1,9 +1,9 @@
 /* doctor_ledger: whether processes can find each other here: the folder of the ledgers, who may use it, and
  * each ledger in it. See doctor.h. */
-#include "doctor.h"
+#include "tools/gpucap/doctor.h"
 
 #include "interpose/settings/options.h"
-#include "ledgers.h"
+#include "tools/gpucap/ledgers.h"
 
 #include <errno.h>
 #include <stdbool.h>

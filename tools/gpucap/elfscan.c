@@ -1,7 +1,7 @@
 /* elfscan: see elfscan.h. Uses the section table (SHT_DYNSYM and its string table): every linker writes one
  * and strip keeps it. Must never follow an offset that it has not checked. Owns no lock.
  */
-#include "elfscan.h"
+#include "tools/gpucap/elfscan.h"
 
 #include <elf.h>
 #include <errno.h>

@@ -4,7 +4,7 @@
 #ifndef GPUCAP_EXPORT_H
 #define GPUCAP_EXPORT_H
 
-#include "recording_set.h"
+#include "tools/gpucap/recording_set.h"
 
 #include <stdio.h>
 

@@ -1,7 +1,7 @@
 /* export_csv: a line per event. Names stand in quotes; a quote in them is doubled. See export.h. */
-#include "export.h"
+#include "tools/gpucap/export.h"
 
-#include "why_apart.h"
+#include "tools/gpucap/why_apart.h"
 
 #include <inttypes.h>
 

@@ -1,7 +1,7 @@
 /* export_perfetto: a recording as a trace of Perfetto's (trace_write.h). See export.h. */
-#include "export.h"
-#include "recording_words.h"
-#include "trace_write.h"
+#include "tools/gpucap/export.h"
+#include "tools/gpucap/recording_words.h"
+#include "tools/gpucap/trace_write.h"
 
 #include <stdlib.h>
 

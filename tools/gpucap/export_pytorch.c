@@ -4,9 +4,9 @@
  * The viewer wants every block inside a segment at every moment. So segments are the runs of addresses that
  * were ever used; blocks without addresses (handles) get places of their own above all others. Colours follow
  * categories, here tags or owners; the viewer stumbles if no event has the category "unknown", so one has. */
-#include "export.h"
-#include "page_bytes.h"
-#include "recording_frames.h"
+#include "tools/gpucap/export.h"
+#include "tools/gpucap/page_bytes.h"
+#include "tools/gpucap/recording_frames.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,10 +1,10 @@
 /* export_svg: a picture for documents: a panel per process and device, with the limit and refusals. See
  * export.h. */
-#include "export.h"
-#include "page_bytes.h"
-#include "recording_columns.h"
-#include "recording_words.h"
-#include "words.h"
+#include "tools/gpucap/export.h"
+#include "tools/gpucap/page_bytes.h"
+#include "tools/gpucap/recording_columns.h"
+#include "tools/gpucap/recording_words.h"
+#include "tools/gpucap/words.h"
 
 #define WIDTH  960
 #define LEFT   76

@@ -1,7 +1,7 @@
 /* functions: see functions.h. */
-#include "functions.h"
+#include "tools/gpucap/functions.h"
 
-#include "words.h"
+#include "tools/gpucap/words.h"
 
 #include <elf.h>
 #include <endian.h>

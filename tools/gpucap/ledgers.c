@@ -1,10 +1,10 @@
 /* ledgers: see ledgers.h. */
-#include "ledgers.h"
+#include "tools/gpucap/ledgers.h"
 
-#include "cli.h"
+#include "tools/gpucap/cli.h"
 #include "interpose/base/clock.h"
-#include "who.h"
-#include "words.h"
+#include "tools/gpucap/who.h"
+#include "tools/gpucap/words.h"
 
 #include <ctype.h>
 #include <dlfcn.h>

@@ -4,7 +4,7 @@
 #ifndef GPUCAP_LEDGERS_H
 #define GPUCAP_LEDGERS_H
 
-#include "cards.h"
+#include "tools/gpucap/cards.h"
 #include "interpose/account/ledger.h"
 
 #include <stdbool.h>

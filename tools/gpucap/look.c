@@ -1,7 +1,7 @@
 /* look: see look.h. */
-#include "look.h"
+#include "tools/gpucap/look.h"
 
-#include "cli.h"
+#include "tools/gpucap/cli.h"
 #include "interpose/settings/options.h"
 
 #include <limits.h>

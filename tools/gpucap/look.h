@@ -3,8 +3,8 @@
 #ifndef GPUCAP_LOOK_H
 #define GPUCAP_LOOK_H
 
-#include "arguments.h"
-#include "ledgers.h"
+#include "tools/gpucap/arguments.h"
+#include "tools/gpucap/ledgers.h"
 
 /* Opens the ledgers by the command's options and looks at them. Complains about ledgers that cannot be read.
  * 0, or an exit status after a message. The caller closes. */

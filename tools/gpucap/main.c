@@ -1,6 +1,6 @@
 /* gpucap: the command line. Finds the command in the table and runs it; nothing else happens here. */
-#include "cli.h"
-#include "preload.h"
+#include "tools/gpucap/cli.h"
+#include "tools/gpucap/preload.h"
 
 #include <dlfcn.h>
 #include <stdio.h>

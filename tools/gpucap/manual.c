@@ -1,5 +1,5 @@
 /* manual: see manual.h. */
-#include "manual.h"
+#include "tools/gpucap/manual.h"
 
 #include <ctype.h>
 

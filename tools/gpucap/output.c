@@ -1,7 +1,7 @@
 /* output: see output.h. */
-#include "output.h"
+#include "tools/gpucap/output.h"
 
-#include "cli.h"
+#include "tools/gpucap/cli.h"
 
 #include <errno.h>
 #include <string.h>

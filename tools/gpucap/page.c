@@ -1,7 +1,7 @@
 /* page: see page.h. */
-#include "page.h"
+#include "tools/gpucap/page.h"
 
-#include "page_bytes.h"
+#include "tools/gpucap/page_bytes.h"
 
 /* The files of the folder page/, each ended by a zero byte: page_assets.S. */
 extern const char page_style[], page_body[], page_code[];

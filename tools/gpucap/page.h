@@ -4,7 +4,7 @@
 #ifndef GPUCAP_PAGE_H
 #define GPUCAP_PAGE_H
 
-#include "recording_set.h"
+#include "tools/gpucap/recording_set.h"
 
 #include <stdio.h>
 

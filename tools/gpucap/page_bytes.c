@@ -1,5 +1,5 @@
 /* page_bytes: see page_bytes.h. */
-#include "page_bytes.h"
+#include "tools/gpucap/page_bytes.h"
 
 #include <stdlib.h>
 #include <string.h>

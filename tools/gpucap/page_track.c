@@ -9,12 +9,12 @@
  * block: signed difference to the address of the block before, shifted by `shift` metas    per block: index
  * into `metas`, a list of [owner, tag, kind, stack, thread, stream]
  */
-#include "page.h"
+#include "tools/gpucap/page.h"
 
-#include "page_bytes.h"
-#include "recording_frames.h"
-#include "recording_words.h"
-#include "why_apart.h"
+#include "tools/gpucap/page_bytes.h"
+#include "tools/gpucap/recording_frames.h"
+#include "tools/gpucap/recording_words.h"
+#include "tools/gpucap/why_apart.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

@@ -1,8 +1,8 @@
 /* parts: see parts.h. */
-#include "parts.h"
+#include "tools/gpucap/parts.h"
 
-#include "cli.h"
-#include "place.h"
+#include "tools/gpucap/cli.h"
+#include "tools/gpucap/place.h"
 
 #include <dlfcn.h>
 #include <limits.h>

@@ -7,7 +7,7 @@
 #ifndef GPUCAP_PARTS_H
 #define GPUCAP_PARTS_H
 
-#include "ledgers.h"
+#include "tools/gpucap/ledgers.h"
 
 enum parts_part { PARTS_TABLE, PARTS_JSON, PARTS_TOP };
 

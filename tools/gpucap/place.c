@@ -1,5 +1,5 @@
 /* place: see place.h. */
-#include "place.h"
+#include "tools/gpucap/place.h"
 
 #include <errno.h>
 #include <limits.h>

@@ -1,5 +1,5 @@
 /* preload: see preload.h. */
-#include "preload.h"
+#include "tools/gpucap/preload.h"
 
 #include <limits.h>
 #include <stdio.h>

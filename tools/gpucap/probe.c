@@ -1,9 +1,9 @@
 /* probe: see probe.h. Everything is looked up by name at run time, so that the command line runs, and can
  * say what is missing, on a machine without a driver.
  */
-#include "probe.h"
+#include "tools/gpucap/probe.h"
 
-#include "cards.h"
+#include "tools/gpucap/cards.h"
 
 #include <cuda.h>
 #include <dlfcn.h>

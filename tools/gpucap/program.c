@@ -1,5 +1,5 @@
 /* program: see program.h. */
-#include "program.h"
+#include "tools/gpucap/program.h"
 
 #include <elf.h>
 #include <errno.h>

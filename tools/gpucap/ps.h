@@ -3,7 +3,7 @@
 #ifndef GPUCAP_PS_H
 #define GPUCAP_PS_H
 
-#include "ledgers.h"
+#include "tools/gpucap/ledgers.h"
 
 /* Writes Prometheus' text to stdout; returns an exit status. */
 int ps_prometheus(struct ledgers *ledgers);

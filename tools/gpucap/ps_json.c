@@ -1,7 +1,7 @@
 /* ps_json: `gpucap ps --json`: sizes in bytes, null for a limit that there is not, and no member for what is
  * not known. Built by cJSON. */
-#include "cli.h"
-#include "parts.h"
+#include "tools/gpucap/cli.h"
+#include "tools/gpucap/parts.h"
 
 #include <cjson/cJSON.h>
 #include <limits.h>

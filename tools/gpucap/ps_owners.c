@@ -1,8 +1,8 @@
 /* ps_owners: gpucap ps --owners: who within a process holds its memory. Owns no lock. */
-#include "ask.h"
-#include "cli.h"
-#include "ps.h"
-#include "words.h"
+#include "tools/gpucap/ask.h"
+#include "tools/gpucap/cli.h"
+#include "tools/gpucap/ps.h"
+#include "tools/gpucap/words.h"
 
 #include <inttypes.h>
 #include <stdio.h>

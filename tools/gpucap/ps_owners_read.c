@@ -1,6 +1,6 @@
 /* ps_owners_read: what a process answers to `gpucap ps --owners`. See ps.h. */
-#include "ps.h"
-#include "words.h"
+#include "tools/gpucap/ps.h"
+#include "tools/gpucap/words.h"
 
 #include <inttypes.h>
 #include <stdio.h>

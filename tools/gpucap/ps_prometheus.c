@@ -1,7 +1,7 @@
 /* ps_prometheus: `gpucap ps --prometheus`: the text format 0.0.4, for the textfile collector of
  * node_exporter. Labels are named as NVIDIA's dcgm-exporter names them. No command lines: labels are kept for
  * months. */
-#include "ps.h"
+#include "tools/gpucap/ps.h"
 
 #include <limits.h>
 #include <stdio.h>

@@ -1,9 +1,9 @@
 /* ps_table: `gpucap ps` for people: per card a line of its figures and a table of its processes, laid out by
  * libsmartcols, which knows the terminal's width. */
-#include "cli.h"
-#include "parts.h"
-#include "ps.h"
-#include "words.h"
+#include "tools/gpucap/cli.h"
+#include "tools/gpucap/parts.h"
+#include "tools/gpucap/ps.h"
+#include "tools/gpucap/words.h"
 
 #include <libsmartcols/libsmartcols.h>
 #include <locale.h>

@@ -1,5 +1,5 @@
 /* recording_columns: see recording_columns.h. */
-#include "recording_columns.h"
+#include "tools/gpucap/recording_columns.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -5,7 +5,7 @@
 #ifndef GPUCAP_RECORDING_COLUMNS_H
 #define GPUCAP_RECORDING_COLUMNS_H
 
-#include "timeline.h"
+#include "tools/gpucap/timeline.h"
 
 #define COLUMNS_NAMED  6 /* groups by owner, tag or kind that have a place of their own */
 #define COLUMNS_GROUPS (COLUMNS_NAMED + 3)

@@ -1,5 +1,5 @@
 /* recording_frames: see recording_frames.h. */
-#include "recording_frames.h"
+#include "tools/gpucap/recording_frames.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -5,8 +5,8 @@
 #ifndef GPUCAP_RECORDING_FRAMES_H
 #define GPUCAP_RECORDING_FRAMES_H
 
-#include "functions.h"
-#include "recording_read.h"
+#include "tools/gpucap/functions.h"
+#include "tools/gpucap/recording_read.h"
 
 #define FRAMES_TEXT 192
 

@@ -1,5 +1,5 @@
 /* recording_live: see recording_live.h. */
-#include "recording_live.h"
+#include "tools/gpucap/recording_live.h"
 
 #include "interpose/see/recording.h"
 

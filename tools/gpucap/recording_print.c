@@ -1,5 +1,5 @@
 /* recording_print: see recording_print.h. */
-#include "recording_print.h"
+#include "tools/gpucap/recording_print.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -2,7 +2,7 @@
 #ifndef GPUCAP_RECORDING_PRINT_H
 #define GPUCAP_RECORDING_PRINT_H
 
-#include "recording_words.h"
+#include "tools/gpucap/recording_words.h"
 
 /* "  label        first 3.05 GiB | second 767 MiB", on as many lines as it needs. */
 void recording_print_holders(const char *label, const struct recording_holder *holders, int count);

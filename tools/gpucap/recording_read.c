@@ -1,8 +1,8 @@
 /* recording_read: see recording_read.h. */
-#include "recording_read.h"
+#include "tools/gpucap/recording_read.h"
 
-#include "recording_unpack.h"
-#include "words.h"
+#include "tools/gpucap/recording_unpack.h"
+#include "tools/gpucap/words.h"
 
 #include <errno.h>
 #include <fcntl.h>

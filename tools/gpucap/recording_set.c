@@ -1,7 +1,7 @@
 /* recording_set: see recording_set.h. */
-#include "recording_set.h"
+#include "tools/gpucap/recording_set.h"
 
-#include "cli.h"
+#include "tools/gpucap/cli.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -4,7 +4,7 @@
 #ifndef GPUCAP_RECORDING_SET_H
 #define GPUCAP_RECORDING_SET_H
 
-#include "timeline.h"
+#include "tools/gpucap/timeline.h"
 
 #define RECORDING_SET_DEVICES 16 /* of one recording; more are nonsense */
 

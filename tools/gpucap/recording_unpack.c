@@ -1,5 +1,5 @@
 /* recording_unpack: see recording_unpack.h. */
-#include "recording_unpack.h"
+#include "tools/gpucap/recording_unpack.h"
 
 #include <string.h>
 

@@ -1,7 +1,7 @@
 /* recording_words: see recording_words.h. */
-#include "recording_words.h"
+#include "tools/gpucap/recording_words.h"
 
-#include "words.h"
+#include "tools/gpucap/words.h"
 
 #include <stdio.h>
 #include <stdlib.h>

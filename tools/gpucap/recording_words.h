@@ -2,7 +2,7 @@
 #ifndef GPUCAP_RECORDING_WORDS_H
 #define GPUCAP_RECORDING_WORDS_H
 
-#include "timeline.h"
+#include "tools/gpucap/timeline.h"
 
 #define RECORDING_SENTENCE 512
 #define RECORDING_TIME     24

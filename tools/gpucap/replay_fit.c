@@ -1,8 +1,8 @@
 /* replay_fit: see replay_fit.h. */
-#include "replay_fit.h"
+#include "tools/gpucap/replay_fit.h"
 
-#include "cli.h"
-#include "place.h"
+#include "tools/gpucap/cli.h"
+#include "tools/gpucap/place.h"
 
 #include <fcntl.h>
 #include <limits.h>

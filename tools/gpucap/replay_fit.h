@@ -4,7 +4,7 @@
 #ifndef GPUCAP_REPLAY_FIT_H
 #define GPUCAP_REPLAY_FIT_H
 
-#include "timeline.h"
+#include "tools/gpucap/timeline.h"
 
 /* Writes the bytes that the pool needs for the blocks of the first device of the recording `path`, at most
  * one in REPLAY_FIT_PART too high. 0, or -1 with a reason in `why`. */

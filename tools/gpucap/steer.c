@@ -1,10 +1,10 @@
 /* steer: see steer.h. */
-#include "steer.h"
+#include "tools/gpucap/steer.h"
 
-#include "cli.h"
+#include "tools/gpucap/cli.h"
 #include "interpose/base/clock.h"
 #include "interpose/settings/options.h"
-#include "words.h"
+#include "tools/gpucap/words.h"
 
 #include <errno.h>
 #include <string.h>

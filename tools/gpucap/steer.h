@@ -5,7 +5,7 @@
 #define GPUCAP_STEER_H
 
 #include "interpose/settings/rules.h"
-#include "ledgers.h"
+#include "tools/gpucap/ledgers.h"
 
 #include <stdio.h>
 

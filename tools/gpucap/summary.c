@@ -1,10 +1,10 @@
 /* summary: see summary.h. */
-#include "summary.h"
+#include "tools/gpucap/summary.h"
 
-#include "cli.h"
-#include "ledgers.h"
-#include "look.h"
-#include "words.h"
+#include "tools/gpucap/cli.h"
+#include "tools/gpucap/ledgers.h"
+#include "tools/gpucap/look.h"
+#include "tools/gpucap/words.h"
 
 #include <errno.h>
 #include <signal.h>

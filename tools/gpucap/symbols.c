@@ -1,5 +1,5 @@
 /* symbols: see symbols.h. */
-#include "symbols.h"
+#include "tools/gpucap/symbols.h"
 
 #include <stddef.h>
 #include <string.h>

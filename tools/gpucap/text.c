@@ -2,10 +2,10 @@
  * say what the parser does not do. Writes to stdout only.
  */
 #include "tools/simgpu/engine/sim_card_spec.h"
-#include "cli.h"
+#include "tools/gpucap/cli.h"
 #include "interpose/settings/options.h"
-#include "manual.h"
-#include "place.h"
+#include "tools/gpucap/manual.h"
+#include "tools/gpucap/place.h"
 
 #include <stdio.h>
 #include <string.h>

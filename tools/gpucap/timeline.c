@@ -1,7 +1,7 @@
 /* timeline: see timeline.h. */
-#include "timeline.h"
+#include "tools/gpucap/timeline.h"
 
-#include "recording_live.h"
+#include "tools/gpucap/recording_live.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -8,7 +8,7 @@
 #ifndef GPUCAP_TIMELINE_H
 #define GPUCAP_TIMELINE_H
 
-#include "recording_read.h"
+#include "tools/gpucap/recording_read.h"
 
 #define TIMELINE_NEVER UINT64_MAX /* end_ns of a block that was never freed */
 #define TIMELINE_NO    UINT64_MAX /* limit that is none */

@@ -3,7 +3,7 @@
 #ifndef GPUCAP_TOP_H
 #define GPUCAP_TOP_H
 
-#include "ledgers.h"
+#include "tools/gpucap/ledgers.h"
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -1,9 +1,9 @@
 /* top_draw: the screen of `gpucap top`. Every part of a bar has a letter of its own, and the selected row a
  * mark, so that nothing depends on colour. See top.h. */
-#include "top.h"
+#include "tools/gpucap/top.h"
 
-#include "ps.h"
-#include "words.h"
+#include "tools/gpucap/ps.h"
+#include "tools/gpucap/words.h"
 
 #include <langinfo.h>
 #include <limits.h>

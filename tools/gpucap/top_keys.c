@@ -1,12 +1,12 @@
 /* top_keys: the loop of `gpucap top` and the keys that change what it shows. The screen is drawn by
  * top_draw.c. Owns no lock. */
-#include "cli.h"
+#include "tools/gpucap/cli.h"
 #include "interpose/base/clock.h"
-#include "parts.h"
-#include "steer.h"
-#include "top.h"
-#include "who.h"
-#include "words.h"
+#include "tools/gpucap/parts.h"
+#include "tools/gpucap/steer.h"
+#include "tools/gpucap/top.h"
+#include "tools/gpucap/who.h"
+#include "tools/gpucap/words.h"
 
 #include <errno.h>
 #include <locale.h>

@@ -1,5 +1,5 @@
 /* top_rows: rows, their order, and the last minute of each process. See top.h. */
-#include "top.h"
+#include "tools/gpucap/top.h"
 
 #include <stdlib.h>
 #include <string.h>

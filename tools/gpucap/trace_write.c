@@ -1,7 +1,7 @@
 /* trace_write: TrackEvent packets, written by hand from Perfetto's published schema
  * (protos/perfetto/trace/trace_packet.proto, track_event/track_event.proto, track_descriptor.proto,
  * counter_descriptor.proto, process_descriptor.proto): the few fields that are needed. See trace_write.h. */
-#include "trace_write.h"
+#include "tools/gpucap/trace_write.h"
 
 #include <string.h>
 

@@ -6,7 +6,7 @@
 #ifndef GPUCAP_TRACE_WRITE_H
 #define GPUCAP_TRACE_WRITE_H
 
-#include "page_bytes.h"
+#include "tools/gpucap/page_bytes.h"
 
 #include <stdbool.h>
 #include <stdint.h>

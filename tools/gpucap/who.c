@@ -1,7 +1,7 @@
 /* who: see who.h. */
-#include "who.h"
+#include "tools/gpucap/who.h"
 
-#include "words.h"
+#include "tools/gpucap/words.h"
 
 #include <fcntl.h>
 #include <pwd.h>

@@ -1,7 +1,7 @@
 /* why_apart: see why_apart.h. */
-#include "why_apart.h"
+#include "tools/gpucap/why_apart.h"
 
-#include "recording_print.h"
+#include "tools/gpucap/recording_print.h"
 
 #include <inttypes.h>
 #include <stdarg.h>

@@ -3,7 +3,7 @@
 #ifndef GPUCAP_WHY_APART_H
 #define GPUCAP_WHY_APART_H
 
-#include "timeline.h"
+#include "tools/gpucap/timeline.h"
 
 /* Reads what idled at a refusal of the recording. Returns false if it does not say: an older library wrote
  * it. */

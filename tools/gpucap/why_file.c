@@ -1,13 +1,13 @@
 /* why_file: see why_file.h. Says only what the recordings hold or what follows from it. */
-#include "why_file.h"
+#include "tools/gpucap/why_file.h"
 
 #include "interpose/settings/options.h"
-#include "recording_frames.h"
-#include "recording_print.h"
-#include "recording_set.h"
-#include "recording_words.h"
-#include "why_apart.h"
-#include "cli.h"
+#include "tools/gpucap/recording_frames.h"
+#include "tools/gpucap/recording_print.h"
+#include "tools/gpucap/recording_set.h"
+#include "tools/gpucap/recording_words.h"
+#include "tools/gpucap/why_apart.h"
+#include "tools/gpucap/cli.h"
 
 #include <inttypes.h>
 #include <stdio.h>

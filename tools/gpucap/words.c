@@ -1,5 +1,5 @@
 /* words: see words.h. */
-#include "words.h"
+#include "tools/gpucap/words.h"
 
 #include <stdio.h>
 #include <string.h>

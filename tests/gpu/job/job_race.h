@@ -29,7 +29,7 @@ struct job_race_page {
         atomic_ulong other_codes; /* answers that are neither success nor out of memory */
         atomic_bool started;      /* has a context */
     } of[JOB_RACE_WORKERS];
-    /* for the death of a holder (job_race_death.c) */
+    /* for the death of a holder */
     atomic_uint step;            /* 1: the holder holds; 2: the taker asks; 3: the taker has it */
     _Atomic uint64_t got_at;     /* CLOCK_MONOTONIC, ns */
     _Atomic uint64_t hold_bytes; /* of the holder, and of the taker after it */

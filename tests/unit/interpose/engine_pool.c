@@ -618,8 +618,8 @@ static uint64_t longest_run(const struct pool *pool)
 {
     uint64_t longest = 0, run = 0;
 
-    for (uint64_t i = 0; i < pool->table_capacity; i++) {
-        run = pool->table[i].address ? run + 1 : 0;
+    for (uint64_t i = 0; i < pool->table.capacity; i++) {
+        run = ((const struct pool_entry *)pool->table.places)[i].address ? run + 1 : 0;
         longest = run > longest ? run : longest;
     }
     return longest;
@@ -635,7 +635,7 @@ static void in_a_row(void)
         model_open(&model, 16 * GIB, 16 * GIB);
         for (unsigned i = 0; i < IN_A_ROW; i++)
             CHECK(model_alloc(&model, sizes[k]) == 0);
-        CHECK(model.pool.table_count == IN_A_ROW && longest_run(&model.pool) < 100);
+        CHECK(model.pool.table.count == IN_A_ROW && longest_run(&model.pool) < 100);
         model_close(&model);
     }
 }

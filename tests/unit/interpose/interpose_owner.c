@@ -90,8 +90,9 @@ static void test_a_stack_of_nonsense_has_the_call_alone(void)
 
     for (size_t i = 0; i < 64; i++)
         words[i] = (uint64_t)(uintptr_t)&words[63 - i]; /* frame pointers without return addresses */
-    const uint32_t stack = stacks_take(words, 64, 0x1234, 0);
-    TEST_ASSERT_EQUAL_UINT32(stack, stacks_take(words, 64, 0x1234, 0));
+    const struct stack nonsense = {words, 64};
+    const uint32_t stack = stacks_take(nonsense, 0x1234, 0, owner_is_return);
+    TEST_ASSERT_EQUAL_UINT32(stack, stacks_take(nonsense, 0x1234, 0, owner_is_return));
     TEST_ASSERT_EQUAL_size_t(1, stacks_read(stack, frames));
     TEST_ASSERT_EQUAL_HEX64(0x1234, frames[0]);
     TEST_ASSERT_EQUAL_size_t(0, stacks_read(0, frames));

@@ -3,8 +3,11 @@ set(interpose_dir ${CMAKE_SOURCE_DIR}/interpose)
 find_package(Threads REQUIRED)
 
 function(interpose_unit name)
-  cmake_parse_arguments(U "" "TIMEOUT" "MODULES" ${ARGN})
+  cmake_parse_arguments(U "LEDGER" "TIMEOUT" "MODULES" ${ARGN})
   list(TRANSFORM U_MODULES PREPEND ${interpose_dir}/)
+  if(U_LEDGER)
+    list(APPEND U_MODULES ${LEDGER_SOURCES})
+  endif()
   gpucap_test(${name} TIMEOUT ${U_TIMEOUT} LIBS gpucap_cuda_headers Threads::Threads ${CMAKE_DL_LIBS}
     SOURCES ${name}.c ${U_MODULES})
 endfunction()
@@ -13,8 +16,7 @@ interpose_unit(interpose_size MODULES settings/size.c)
 interpose_unit(interpose_rules MODULES settings/rules.c settings/size.c)
 interpose_unit(interpose_options MODULES settings/options.c settings/people.c settings/rules.c settings/size.c)
 interpose_unit(interpose_limit MODULES account/limit.c)
-interpose_unit(interpose_account MODULES account/account.c account/limit.c account/ledger.c account/ledger_ask.c
-  account/ledger_card.c account/ledger_open.c account/ledger_read.c base/lock.c base/process.c)
+interpose_unit(interpose_account LEDGER MODULES account/account.c account/limit.c base/lock.c base/process.c)
 interpose_unit(interpose_blocks MODULES account/blocks.c)
 interpose_unit(interpose_graphs MODULES account/graphs.c account/limit.c base/lock.c base/process.c)
 interpose_unit(interpose_measure MODULES account/measure.c base/thread.c)
@@ -39,8 +41,7 @@ interpose_unit(interpose_ipc_page MODULES share/ipc_page.c)
 
 # The ledger, in several processes.
 foreach(part "" _members _card _wait _files _death)
-  interpose_unit(interpose_ledger${part} TIMEOUT 120 MODULES account/ledger.c account/ledger_ask.c account/ledger_card.c account/ledger_open.c
-    account/ledger_read.c)
+  interpose_unit(interpose_ledger${part} LEDGER TIMEOUT 120)
   target_sources(interpose_ledger${part} PRIVATE ledger_support.c)
 endforeach()
 target_link_options(interpose_ledger_death PRIVATE -Wl,-z,now) # the linker's work is not stepped through

@@ -1,0 +1,152 @@
+/* ledger_slots: what every part of a ledger does with slots: find them, see whether their processes live,
+ * sleep and wake, put questions to them. Takes no lock; the parts above (ledger.c, ledger_card.c,
+ * ledger_ask.c, ledger_read.c) call it, and it calls none of them. */
+#include "interpose/account/ledger_file.h"
+
+#include <limits.h>
+#include <linux/futex.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "interpose/base/sums.h"
+
+/* ---- the kernel's part ---- */
+
+void ledger_sleep(const _Atomic uint32_t *word, uint32_t value, uint64_t timeout_ms)
+{
+    const struct timespec span = {(time_t)(timeout_ms / 1000), (long)(timeout_ms % 1000) * 1000000L};
+
+    syscall(SYS_futex, word, FUTEX_WAIT, value, &span, NULL, 0);
+}
+
+uint32_t ledger_rouse(_Atomic uint32_t *word)
+{
+    const uint32_t value = atomic_fetch_add(word, 1) + 1;
+
+    syscall(SYS_futex, word, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+    return value;
+}
+
+void ledger_tell_freed(struct ledger *ledger)
+{
+    _Atomic uint32_t *word = &ledger->file->freed;
+    uint32_t before = atomic_load(word);
+
+    while (!atomic_compare_exchange_weak(word, &before, (before | 1) + 1))
+        ;
+    if (before & 1)
+        syscall(SYS_futex, word, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+}
+
+void ledger_await_freed(struct ledger *ledger, uint32_t value, uint64_t timeout_ms)
+{
+    _Atomic uint32_t *word = &ledger->file->freed;
+    const uint32_t sleeping = value | 1;
+
+    if (atomic_compare_exchange_strong(word, &value, sleeping) || value == sleeping)
+        ledger_sleep(word, sleeping, timeout_ms);
+}
+
+bool ledger_is_file(const struct ledger *ledger, int fd)
+{
+    struct stat status;
+
+    return fstat(fd, &status) == 0 && status.st_dev == ledger->device && status.st_ino == ledger->inode;
+}
+
+bool ledger_is_open(const struct ledger *ledger)
+{
+    return ledger_is_file(ledger, ledger->fd);
+}
+
+struct flock ledger_slot_lock(int first, int count)
+{
+    return (struct flock){
+        .l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = LEDGER_SLOT_BYTE + first, .l_len = count};
+}
+
+bool ledger_alive(const struct ledger *ledger, int slot)
+{
+    struct flock lock = ledger_slot_lock(slot, 1);
+
+    if (slot == ledger->slot)
+        return true;
+    /* If the descriptor is the ledger's after the query, it was so during the query. */
+    return fcntl(ledger->fd, F_OFD_GETLK, &lock) != 0 || lock.l_type != F_UNLCK || !ledger_is_open(ledger);
+}
+
+/* ---- slots ---- */
+
+int ledger_slots(const struct ledger *ledger)
+{
+    const uint32_t taken = atomic_load(&ledger->file->taken);
+
+    return taken < LEDGER_SLOTS ? (int)taken : LEDGER_SLOTS;
+}
+
+struct ledger_slot *ledger_own_slot(const struct ledger *ledger)
+{
+    return ledger->slot < 0 ? NULL : &ledger->file->slots[ledger->slot];
+}
+
+bool ledger_is_member(const struct ledger *ledger, int slot)
+{
+    return atomic_load(&ledger->file->slots[slot].state) == LEDGER_MEMBER;
+}
+
+bool ledger_is_other(const struct ledger *ledger, int slot)
+{
+    return slot != ledger->slot && ledger_is_member(ledger, slot);
+}
+
+struct ledger_job *ledger_job_of(const struct ledger *ledger, const struct ledger_slot *slot)
+{
+    const uint32_t number = atomic_load(&slot->job);
+
+    return number == 0 || number > LEDGER_JOBS ? NULL : &ledger->file->jobs[number - 1];
+}
+
+/* ---- questions ---- */
+
+/* Puts a question and returns its number. The bytes are written first: the owner reads them after the number.
+ * Of several askers the one that wants most is named. */
+uint32_t ledger_put(const struct ledger *ledger, struct ledger_slot *slot, uint64_t bytes)
+{
+    const uint64_t most = bytes < LEDGER_WANTED_ALL ? bytes : LEDGER_WANTED_ALL;
+    const uint64_t word = most | (uint64_t)(ledger->slot + 1) << LEDGER_ASKER_SHIFT;
+    uint64_t before = atomic_load(&slot->wanted_bytes);
+
+    while (most > (before & LEDGER_WANTED_ALL) &&
+           !atomic_compare_exchange_weak(&slot->wanted_bytes, &before, word))
+        ;
+    return ledger_rouse(&slot->wanted);
+}
+
+uint64_t ledger_above_high(const struct ledger *ledger)
+{
+    const struct ledger_job *job = ledger->job;
+    const struct ledger_slot *slot = ledger_own_slot(ledger);
+
+    if (!slot)
+        return 0;
+    const uint64_t high = atomic_load_explicit(job ? &job->high : &slot->high, memory_order_relaxed);
+    if (__builtin_expect(high == 0, 1))
+        return 0;
+    return sums_minus(atomic_load_explicit(job ? &job->sum : &slot->used, memory_order_relaxed), high);
+}
+
+void ledger_ask_above_high(struct ledger *ledger, uint64_t before)
+{
+    const uint64_t above = ledger_above_high(ledger);
+
+    if (__builtin_expect(above == 0, 1) || !ledger->job || before > atomic_load(&ledger->job->high))
+        return;
+    for (int i = 0; i < ledger_slots(ledger); i++) {
+        struct ledger_slot *slot = &ledger->file->slots[i];
+
+        if (ledger_is_member(ledger, i) && ledger_job_of(ledger, slot) == ledger->job)
+            ledger_put(ledger, slot, above);
+    }
+}
