@@ -43,6 +43,8 @@ void fence_close(struct fence *fence, bool context_lives)
         if (fence->events[i].event)
             driver.cuEventDestroy_v2(fence->events[i].event);
     }
+    if (!context_lives)
+        streams_context_end(fence->context);
     lock_destroy(&fence->lock);
     memset(fence, 0, sizeof(*fence));
 }
@@ -383,7 +385,7 @@ uint64_t fence_epoch(struct fence *fence)
 
     /* Must come before the caller checks whether stream order is enough, and so before a later stream waits
      * for the main stream. */
-    streams_note_early_free();
+    streams_note_early_free(fence->context);
     /* Keeps epochs small: a thread that must wait then waits for the oldest of them and not for the newest
      * work. */
     if (++frees % FENCE_EPOCH_FREES == 0)

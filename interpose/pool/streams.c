@@ -19,7 +19,9 @@ static struct lock streams_lock = LOCK_INITIALIZER(LOCK_STREAMS);
 static atomic_uintptr_t main_stream; /* written with streams_lock */
 static atomic_bool distrusted;       /* for good */
 static atomic_bool settled;          /* the main stream has been waited for since another stream is in use */
-static atomic_bool early_frees;      /* something was freed before its work was done; for good */
+/* The first context in which something was freed before its work was done; NULL: none. While the order of
+ * streams is relied upon there is no other: a second pool ends that. */
+static _Atomic(CUcontext) early_context;
 static atomic_int foreign_now;       /* submissions to other streams in progress; raised with streams_lock */
 static atomic_uint_fast64_t foreign_seen; /* submissions to other streams so far */
 static atomic_uint_fast64_t foreign_done; /* of these, known to be done; written with streams_lock */
@@ -43,31 +45,37 @@ bool streams_in_order(void)
     return !atomic_load(&distrusted) && !foreign_work() && !capture_any();
 }
 
-void streams_note_early_free(void)
+void streams_note_early_free(CUcontext context)
 {
-    if (!atomic_load_explicit(&early_frees, memory_order_relaxed))
-        atomic_store(&early_frees, true);
+    if (!atomic_load_explicit(&early_context, memory_order_relaxed))
+        atomic_store(&early_context, context);
 }
 
-/* Waits for all work of the current context, several times if that fails. */
-static bool wait_for_main(void)
+void streams_context_end(CUcontext context)
 {
-    CUcontext current = NULL;
+    atomic_compare_exchange_strong(&early_context, &context, NULL);
+}
 
-    driver.cuCtxGetCurrent(&current);
-    for (int tries = 0; current && tries < TRIES; tries++) {
-        if (capture_wait_context(current) == CUDA_SUCCESS)
+/* Waits for all work of the context, several times if that fails. */
+static bool wait_for_main(CUcontext context)
+{
+    for (int tries = 0; tries < TRIES; tries++) {
+        if (capture_wait_context(context) == CUDA_SUCCESS)
             return true;
     }
     return false;
 }
 
 /* Waits for the main stream before another stream is used: blocks may have been handed out again while the
- * main stream still works on them. Every thread that arrives before this is done waits too. Does not wait if
- * every free waited for its work. Returns false if the wait failed: then the work will fail too. */
+ * main stream still works on them. The context that is waited for is that of these blocks: the current one
+ * may be a green context, which is only a part of it, or another one, or there is none. Every thread that
+ * arrives before this is done waits too. Does not wait if every free waited for its work. Returns false if
+ * the wait failed: then the work will fail too. */
 static bool settle(void)
 {
-    if (!atomic_load(&settled) && (!atomic_load(&early_frees) || wait_for_main()))
+    CUcontext early = atomic_load(&early_context);
+
+    if (!atomic_load(&settled) && (!early || wait_for_main(early)))
         atomic_store(&settled, true);
     return atomic_load(&settled);
 }

@@ -71,8 +71,10 @@ void streams_unknown(const char *name);
 /* Returns true if a freed block may be handed out again because the main stream's order is enough. */
 bool streams_in_order(void);
 
-/* Call when a block is freed before its work is known to be done. */
-void streams_note_early_free(void);
+/* Call when a block of `context`, which is not a green one, is freed before its work is known to be done. */
+void streams_note_early_free(CUcontext context);
+/* Call when a context has ended: nothing in it is waited for any more. */
+void streams_context_end(CUcontext context);
 
 /* The number of submissions to other streams at some moment. Once they are done (streams_mark_done) and no
  * more were made since, the main stream's order is enough again. */
