@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <time.h>
 
+#include "interpose/account/mappings.h"
 #include "interpose/base/clock.h"
 #include "interpose/base/lock.h"
 #include "interpose/library.h"
@@ -521,16 +522,55 @@ void route_uncharge(const struct block *block)
     lend_freed(device);
 }
 
+/* Takes a freed block off the account, unless it is a handle that is held or mapped. */
+static void forget_block(struct block block)
+{
+    if (block.kind == BLOCKS_HANDLE && block.holds) {
+        block.holds--;
+        blocks_add(&block);
+        return;
+    }
+    blocks_cancel();
+    if (block.kind != BLOCKS_HANDLE || !mappings_keep(&block))
+        route_uncharge(&block);
+}
+
 CUresult route_free_end(const struct route_release *release, CUresult result)
 {
     if (!release->known)
         return result;
-    if (result == CUDA_SUCCESS || result == CUDA_ERROR_DEINITIALIZED) {
-        blocks_cancel();
-        route_uncharge(&release->block);
-    } else {
+    if (result == CUDA_SUCCESS || result == CUDA_ERROR_DEINITIALIZED)
+        forget_block(release->block);
+    else
         blocks_add(&release->block);
-    }
     lock_restore_cancel();
     return result;
+}
+
+/* ---- mappings of the program's own ---- */
+
+void route_mapped(uint64_t address, uint64_t bytes, uint64_t handle)
+{
+    if (route_limited())
+        mappings_add(address, bytes, handle);
+}
+
+void route_unmapped(uint64_t address, uint64_t bytes)
+{
+    struct block gone;
+
+    while (route_limited() && mappings_remove(address, bytes, &gone))
+        route_uncharge(&gone);
+}
+
+void route_retained(uint64_t handle)
+{
+    struct block block;
+
+    if (!route_limited() || blocks_hold(handle) || blocks_reserve())
+        return;
+    if (mappings_take_back(handle, &block))
+        blocks_add(&block);
+    else
+        blocks_cancel();
 }

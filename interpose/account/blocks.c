@@ -72,6 +72,16 @@ bool blocks_take(enum blocks_kind kind, uint64_t key, struct block *out)
     return found != NULL;
 }
 
+bool blocks_hold(uint64_t handle)
+{
+    pthread_mutex_lock(&lock);
+    struct block *found = table_find(&table, &blocks, &(struct block){.key = handle, .kind = BLOCKS_HANDLE});
+    if (found)
+        found->holds++;
+    pthread_mutex_unlock(&lock);
+    return found != NULL;
+}
+
 /* Continues where the last block was found: a walk from the start for each of 100,000 blocks would take
  * minutes. Erasing may move a later block into the place, so it is looked at again. */
 bool blocks_take_of_context(const void *context, struct block *out)

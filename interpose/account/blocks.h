@@ -28,6 +28,7 @@ struct block {
     void *context; /* the block ends with it; NULL: it outlives contexts */
     int device;
     enum blocks_kind kind;
+    unsigned holds; /* BLOCKS_HANDLE: releases that do not end it (cuMemRetainAllocationHandle) */
 };
 
 /* Reserves a place, so that blocks_add cannot fail. Returns 0 or -ENOMEM. Each success is used up by one
@@ -39,6 +40,9 @@ void blocks_add(const struct block *block);
 /* Removes a block and copies it to *out. Returns false if there is none. Its place stays reserved, so that it
  * can be put back: one blocks_add or blocks_cancel must follow. */
 bool blocks_take(enum blocks_kind kind, uint64_t key, struct block *out);
+
+/* Adds to the holds of a handle. Returns false if it is not in the table. */
+bool blocks_hold(uint64_t handle);
 
 /* Removes one block of the context and copies it to *out. Returns false if there is none left. Reserves
  * nothing. */

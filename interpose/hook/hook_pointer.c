@@ -201,16 +201,6 @@ CUresult cuPointerSetAttribute(const void *value, CUpointer_attribute attribute,
 
 /* ---- the memory behind a block ---- */
 
-CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *handle, void *address)
-{
-    struct pointer_block block;
-
-    /* Natively a block has no such handle; that of a chunk would expose other blocks. */
-    if (pointer_look((uintptr_t)address, &block) != POINTER_FOREIGN)
-        address = (void *)(uintptr_t)POINTER_NOWHERE;
-    return driver.cuMemRetainAllocationHandle(handle, address);
-}
-
 static uint64_t host_page(void)
 {
     return (uint64_t)sysconf(_SC_PAGESIZE);

@@ -1,0 +1,58 @@
+/* Hooks on mappings of the program's own. Natively a block of cuMemAlloc is no mapping, and these calls
+ * refuse it: pooled memory is mapped, and must not be unmapped under the program. Owns no lock. */
+#include "interpose/hook/hooks.h"
+#include "interpose/hook/pointer.h"
+#include "interpose/route.h"
+
+/* Returns the address to ask the driver about: one that it does not know in place of pooled memory. */
+static CUdeviceptr mapped_by_program(CUdeviceptr address)
+{
+    struct pointer_block block;
+
+    return pointer_look(address, &block) == POINTER_FOREIGN ? address : POINTER_NOWHERE;
+}
+
+CUresult cuMemMap(CUdeviceptr address, size_t bytes, size_t offset, CUmemGenericAllocationHandle handle,
+                  unsigned long long flags)
+{
+    const CUresult result = driver.cuMemMap(mapped_by_program(address), bytes, offset, handle, flags);
+
+    if (result == CUDA_SUCCESS)
+        route_mapped(address, bytes, handle);
+    return result;
+}
+
+CUresult cuMemUnmap(CUdeviceptr address, size_t bytes)
+{
+    const CUresult result = driver.cuMemUnmap(mapped_by_program(address), bytes);
+
+    if (result == CUDA_SUCCESS)
+        route_unmapped(address, bytes);
+    return result;
+}
+
+CUresult cuMemSetAccess(CUdeviceptr address, size_t bytes, const CUmemAccessDesc *list, size_t count)
+{
+    return driver.cuMemSetAccess(mapped_by_program(address), bytes, list, count);
+}
+
+CUresult cuMemGetAccess(unsigned long long *flags, const CUmemLocation *location, CUdeviceptr address)
+{
+    return driver.cuMemGetAccess(flags, location, mapped_by_program(address));
+}
+
+CUresult cuMemAddressFree(CUdeviceptr address, size_t bytes)
+{
+    return driver.cuMemAddressFree(mapped_by_program(address), bytes);
+}
+
+CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *handle, void *address)
+{
+    /* Natively a block has no such handle; that of a chunk would expose other blocks. */
+    const CUdeviceptr asked = mapped_by_program((uintptr_t)address);
+    const CUresult result = driver.cuMemRetainAllocationHandle(handle, (void *)(uintptr_t)asked);
+
+    if (result == CUDA_SUCCESS)
+        route_retained(*handle);
+    return result;
+}
