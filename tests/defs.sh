@@ -34,8 +34,8 @@ expect 1 'cuMemAllocManaged: new'
 grep -q '^CUresult cuMemAllocManaged(' "$copy/interpose/driver/unjudged.def"
 
 fresh_lists
-sed -i 's/^QUIET(cuMemMap).*/QUIET(cuMemMap)/' "$copy/interpose/hook/quiet.def"
-expect 1 'cuMemMap: has no reason'
+sed -i 's/^QUIET(cuMemAddressReserve).*/QUIET(cuMemAddressReserve)/' "$copy/interpose/hook/quiet.def"
+expect 1 'cuMemAddressReserve: has no reason'
 
 fresh_lists
 echo 'HOOK(cuGone, PFN_cuGone)' >>"$copy/interpose/driver/hooks.def"

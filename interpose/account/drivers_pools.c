@@ -6,7 +6,7 @@
 
 #include "interpose/base/lock.h"
 
-#define POOLS_MAX 64 /* a program has one or two */
+#define POOLS_MAX 1024 /* a program has one or two; a request of a pool beyond these is refused */
 
 struct drivers_pool {
     _Atomic(CUmemoryPool) pool; /* NULL: unused; written under lock */

@@ -10,17 +10,38 @@ static uint64_t channel_bytes(CUarray_format format)
     case CU_AD_FORMAT_UNSIGNED_INT8:
     case CU_AD_FORMAT_SIGNED_INT8:
     case CU_AD_FORMAT_UNORM_INT8X1:
+    case CU_AD_FORMAT_UNORM_INT8X2:
+    case CU_AD_FORMAT_UNORM_INT8X4:
     case CU_AD_FORMAT_SNORM_INT8X1:
+    case CU_AD_FORMAT_SNORM_INT8X2:
+    case CU_AD_FORMAT_SNORM_INT8X4:
+    case CU_AD_FORMAT_UNORM_INT_101010_2:
+    case CU_AD_FORMAT_NV12:
         return 1;
     case CU_AD_FORMAT_UNSIGNED_INT16:
     case CU_AD_FORMAT_SIGNED_INT16:
     case CU_AD_FORMAT_HALF:
     case CU_AD_FORMAT_UNORM_INT16X1:
+    case CU_AD_FORMAT_UNORM_INT16X2:
+    case CU_AD_FORMAT_UNORM_INT16X4:
     case CU_AD_FORMAT_SNORM_INT16X1:
+    case CU_AD_FORMAT_SNORM_INT16X2:
+    case CU_AD_FORMAT_SNORM_INT16X4:
         return 2;
     default:
         return 4;
     }
+}
+
+/* Block-compressed formats take 8 or 16 bytes for 4 x 4 texels, whatever their channels. */
+static bool is_compressed(CUarray_format format)
+{
+    return format >= CU_AD_FORMAT_BC1_UNORM && format <= CU_AD_FORMAT_BC7_UNORM_SRGB;
+}
+
+static uint64_t texel_bytes(CUarray_format format, unsigned int channels)
+{
+    return is_compressed(format) ? 1 : channel_bytes(format) * (channels ? channels : 1);
 }
 
 static uint64_t times(uint64_t a, uint64_t b)
@@ -33,7 +54,7 @@ static uint64_t times(uint64_t a, uint64_t b)
 static uint64_t array_bytes(size_t width, size_t height, size_t depth, CUarray_format format,
                             unsigned int channels)
 {
-    return times(times(times(width, height), depth), times(channel_bytes(format), channels));
+    return times(times(times(width, height), depth), texel_bytes(format, channels));
 }
 
 static uint64_t array3d_bytes(const CUDA_ARRAY3D_DESCRIPTOR *d)

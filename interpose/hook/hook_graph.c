@@ -381,7 +381,7 @@ CUresult cuGraphExecUpdate_v2(CUgraphExec exec, CUgraph graph, CUgraphExecUpdate
     return updated(exec, graph, driver.cuGraphExecUpdate_v2(exec, graph, info));
 }
 
-/* ---- nodes that wait for flags in memory ---- */
+/* ---- nodes that wait for flags in memory or for external semaphores ---- */
 
 CUresult cuGraphAddBatchMemOpNode(CUgraphNode *node, CUgraph graph, const CUgraphNode *dependencies,
                                   size_t count, const CUDA_BATCH_MEM_OP_NODE_PARAMS *params)
@@ -390,9 +390,18 @@ CUresult cuGraphAddBatchMemOpNode(CUgraphNode *node, CUgraph graph, const CUgrap
     return driver.cuGraphAddBatchMemOpNode(node, graph, dependencies, count, params);
 }
 
+CUresult cuGraphAddExternalSemaphoresWaitNode(CUgraphNode *node, CUgraph graph,
+                                              const CUgraphNode *dependencies, size_t count,
+                                              const CUDA_EXT_SEM_WAIT_NODE_PARAMS *params)
+{
+    pools_before_flag();
+    return driver.cuGraphAddExternalSemaphoresWaitNode(node, graph, dependencies, count, params);
+}
+
 static void look_at_new(const CUgraphNodeParams *params)
 {
-    if (params && params->type == CU_GRAPH_NODE_TYPE_BATCH_MEM_OP)
+    if (params && (params->type == CU_GRAPH_NODE_TYPE_BATCH_MEM_OP ||
+                   params->type == CU_GRAPH_NODE_TYPE_EXT_SEMAS_WAIT))
         pools_before_flag();
 }
 

@@ -129,17 +129,36 @@ CUresult cuMemRelease(CUmemGenericAllocationHandle handle)
     return route_free_end(&release, SEEN_FREE(RECORDING_VMM, handle, NULL, driver.cuMemRelease(handle)));
 }
 
-/* Notes the pool's card: its memory is there, whatever stream asks for it. */
+/* Notes where a pool's memory is, whatever stream asks for it. Managed memory counts wherever it is, as that
+ * of cuMemAllocManaged does: without a card of its own, on the card of the stream. */
+static CUresult seen_pool(CUresult result, const CUmemoryPool *pool, const CUmemLocation *location,
+                          CUmemAllocationType type)
+{
+    if (result != CUDA_SUCCESS || !route_active())
+        return result;
+    if (location->type == CU_MEM_LOCATION_TYPE_DEVICE)
+        drivers_pools_find(*pool, location->id);
+    else if (type != CU_MEM_ALLOCATION_TYPE_MANAGED)
+        drivers_pools_find(*pool, DRIVERS_POOLS_HOST);
+    return result;
+}
+
 CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *properties)
 {
     const CUresult result = driver.cuMemPoolCreate(pool, properties);
 
-    if (result == CUDA_SUCCESS && route_limited()) {
-        const bool on_device = properties->location.type == CU_MEM_LOCATION_TYPE_DEVICE;
+    return result == CUDA_SUCCESS ? seen_pool(result, pool, &properties->location, properties->allocType)
+                                  : result;
+}
 
-        drivers_pools_find(*pool, on_device ? properties->location.id : DRIVERS_POOLS_HOST);
-    }
-    return result;
+CUresult cuMemGetDefaultMemPool(CUmemoryPool *pool, CUmemLocation *location, CUmemAllocationType type)
+{
+    return seen_pool(driver.cuMemGetDefaultMemPool(pool, location, type), pool, location, type);
+}
+
+CUresult cuMemGetMemPool(CUmemoryPool *pool, CUmemLocation *location, CUmemAllocationType type)
+{
+    return seen_pool(driver.cuMemGetMemPool(pool, location, type), pool, location, type);
 }
 
 CUresult cuMemPoolDestroy(CUmemoryPool pool)

@@ -54,33 +54,45 @@ CUresult cuDeviceSetMemPool(CUdevice device, CUmemoryPool pool)
     return CALL(cuDeviceSetMemPool, sim_pool_set_current(device, pool));
 }
 
-/* simgpu does not support pools of host memory. */
+static bool on_host(const CUmemLocation *location)
+{
+    return location->type == CU_MEM_LOCATION_TYPE_HOST || location->type == CU_MEM_LOCATION_TYPE_HOST_NUMA;
+}
+
+/* simgpu has one pool of host memory, and none of managed memory. */
 static CUresult check_location(const CUmemLocation *location, CUmemAllocationType type)
 {
     if (!location || type != CU_MEM_ALLOCATION_TYPE_PINNED)
         return CUDA_ERROR_INVALID_VALUE;
-    return location->type == CU_MEM_LOCATION_TYPE_DEVICE ? CUDA_SUCCESS : CUDA_ERROR_NOT_SUPPORTED;
+    return location->type == CU_MEM_LOCATION_TYPE_DEVICE || on_host(location) ? CUDA_SUCCESS
+                                                                              : CUDA_ERROR_NOT_SUPPORTED;
 }
 
 static CUresult default_at(CUmemoryPool *out, const CUmemLocation *location, CUmemAllocationType type)
 {
     CUresult result = check_location(location, type);
 
-    return result ? result : sim_pool_default(out, location->id);
+    if (result)
+        return result;
+    return on_host(location) ? sim_pool_host(out) : sim_pool_default(out, location->id);
 }
 
 static CUresult current_at(CUmemoryPool *out, const CUmemLocation *location, CUmemAllocationType type)
 {
     CUresult result = check_location(location, type);
 
-    return result ? result : sim_pool_current(out, location->id);
+    if (result)
+        return result;
+    return on_host(location) ? sim_pool_host(out) : sim_pool_current(out, location->id);
 }
 
 static CUresult set_current_at(const CUmemLocation *location, CUmemAllocationType type, CUmemoryPool pool)
 {
     CUresult result = check_location(location, type);
 
-    return result ? result : sim_pool_set_current(location->id, pool);
+    if (result)
+        return result;
+    return on_host(location) ? CUDA_ERROR_NOT_SUPPORTED : sim_pool_set_current(location->id, pool);
 }
 
 CUresult cuMemGetDefaultMemPool(CUmemoryPool *out, CUmemLocation *location, CUmemAllocationType type)

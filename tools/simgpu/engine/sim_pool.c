@@ -29,7 +29,8 @@ static struct CUmemPoolHandle_st *new_pool(CUdevice device, uint64_t max_size)
     pool->max_size = max_size;
     for (i = 0; i < 3; i++)
         pool->reuse[i] = 1;
-    pool->access[device] = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+    if (device != PHYS_HOST)
+        pool->access[device] = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
     sim_list_init(&pool->chunks);
     sim_list_append(&pools, &pool->link);
     return pool;
@@ -96,7 +97,8 @@ CUresult sim_pool_destroy(CUmemoryPool pool)
     CUresult result = CUDA_SUCCESS;
 
     sim_lock_take();
-    if (!sim_object_is(pool, OBJECT_POOL) || sim_device_get(pool->device)->pool == pool) {
+    if (!sim_object_is(pool, OBJECT_POOL) || pool->device == PHYS_HOST ||
+        sim_device_get(pool->device)->pool == pool) {
         result = CUDA_ERROR_INVALID_VALUE;
     } else {
         sim_object_remove(pool);
@@ -249,6 +251,20 @@ static CUresult answer_pool(CUmemoryPool *out, CUdevice ordinal,
     return *out ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
+CUresult sim_pool_host(CUmemoryPool *out)
+{
+    static struct CUmemPoolHandle_st *host; /* guarded by sim_lock */
+
+    if (!out)
+        return CUDA_ERROR_INVALID_VALUE;
+    sim_lock_take();
+    if (!host)
+        host = new_pool(PHYS_HOST, 0);
+    *out = host;
+    sim_lock_drop();
+    return *out ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
 CUresult sim_pool_default(CUmemoryPool *out, CUdevice ordinal)
 {
     return answer_pool(out, ordinal, default_pool);
@@ -336,6 +352,8 @@ static CUresult alloc_in(CUdeviceptr *out, size_t size, struct CUmemPoolHandle_s
     *out = 0;
     if (size == 0) /* success without memory (measured) */
         return CUDA_SUCCESS;
+    if (stream->capture && pool->device == PHYS_HOST)
+        return CUDA_ERROR_NOT_SUPPORTED; /* not simulated */
     if (stream->capture)
         return sim_capture_add_alloc(stream, pool->device, size, out);
     result = sim_capture_check_implicit(stream);

@@ -24,6 +24,8 @@ CUresult sim_pool_get_attribute(CUmemoryPool pool, CUmemPool_attribute attribute
 CUresult sim_pool_trim(CUmemoryPool pool, size_t keep);
 CUresult sim_pool_set_access(CUmemoryPool pool, const CUmemAccessDesc *list, size_t count);
 CUresult sim_pool_get_access(CUmemAccess_flags *out, CUmemoryPool pool, const CUmemLocation *where);
+/* The one pool of host memory. */
+CUresult sim_pool_host(CUmemoryPool *out);
 CUresult sim_pool_default(CUmemoryPool *out, CUdevice ordinal);
 CUresult sim_pool_current(CUmemoryPool *out, CUdevice ordinal);
 CUresult sim_pool_set_current(CUdevice ordinal, CUmemoryPool pool);
