@@ -1,7 +1,7 @@
 # Caps that hold where little is known of the card, and others that hold in every way, under whole programs on simgpu.
 # The programs check themselves, and compare with the simulated card's own books. Included by CMakeLists.txt of this
 # folder.
-foreach(name blind limits)
+foreach(name blind limits rare)
   add_executable(prog_${name} prog_${name}.c prog_check.c)
   target_link_libraries(prog_${name} PRIVATE gpucap_flags gpucap_cuda_headers Threads::Threads ${CMAKE_DL_LIBS} simgpu_cuda)
   # So that the library finds their readlink, and simgpu their kernels; tools/gpu-check runs one on a real card.

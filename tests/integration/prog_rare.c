@@ -1,0 +1,292 @@
+/* prog_rare: calls that few programs make: mappings of their own that outlive their handle, mapping calls on
+ * plain blocks, pools of host memory, compressed arrays, and a second stream that is used from a green
+ * context, from a thread without a context or after another context was made. See prog_check.h. */
+#include "prog_check.h"
+
+#include <pthread.h>
+#include <unistd.h>
+
+#include "tools/simgpu/simgpu.h"
+
+/* Only simgpu has this figure. */
+#pragma weak simgpu_most_used
+
+#define UNIT  (16 * MIB)
+#define PIECE (64 * MIB)
+#define UNITS 256 /* more than fit */
+
+static const CUmemAllocationProp on_card = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                            .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0}};
+static const CUmemAccessDesc both = {.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0},
+                                     .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+
+static CUcontext primary;
+static CUstream first, second;
+
+static void begin(void)
+{
+    primary = prog_context(0);
+    MUST(0, cuStreamCreate(&first, CU_STREAM_NON_BLOCKING));
+    MUST(0, cuStreamCreate(&second, CU_STREAM_NON_BLOCKING));
+}
+
+static size_t told_free(void)
+{
+    size_t bytes = 0, total;
+
+    MUST(0, cuMemGetInfo(&bytes, &total));
+    return bytes;
+}
+
+/* ---- the second stream ---- */
+
+static CUdeviceptr block;
+
+static void be_late(void *unused)
+{
+    (void)unused;
+    usleep(50000);
+}
+
+/* Gets a block whose bytes the first stream may still write. */
+static void reuse_early(void)
+{
+    CUdeviceptr before;
+
+    MUST(0, cuMemAlloc(&before, UNIT));
+    MUST(0, cuLaunchHostFunc(first, be_late, NULL));
+    MUST(0, cuMemsetD8Async(before, 1, UNIT, first));
+    MUST(0, cuMemFree(before));
+    MUST(0, cuMemAlloc(&block, UNIT));
+}
+
+static void check_block(void)
+{
+    MUST(0, cuCtxSetCurrent(primary));
+    MUST(0, cuCtxSynchronize());
+    MUST(0, prog_wrong(block, 2, UNIT));
+}
+
+/* The second stream is a green context's, which is current. */
+static void green_second(void)
+{
+    CUdevResource whole, part;
+    CUdevResourceDesc description;
+    CUgreenCtx green;
+    CUcontext partial;
+    CUstream stream;
+    unsigned int count = 1;
+
+    begin();
+    MUST(0, cuDeviceGetDevResource(0, &whole, CU_DEV_RESOURCE_TYPE_SM));
+    MUST(0, cuDevSmResourceSplitByCount(&part, &count, &whole, NULL, 0, 16));
+    MUST(0, cuDevResourceGenerateDesc(&description, &part, 1));
+    MUST(0, cuGreenCtxCreate(&green, description, 0, CU_GREEN_CTX_DEFAULT_STREAM));
+    MUST(0, cuCtxFromGreenCtx(&partial, green));
+    MUST(0, cuGreenCtxStreamCreate(&stream, green, CU_STREAM_NON_BLOCKING, 0));
+    reuse_early();
+    MUST(0, cuCtxSetCurrent(partial));
+    MUST(0, cuMemsetD8Async(block, 2, UNIT, stream));
+    check_block();
+}
+
+/* Where the driver wants a context for this, the work follows from the main thread. */
+static void *fill_without_context(void *filled)
+{
+    *(bool *)filled = cuMemsetD8Async(block, 2, UNIT, second) == CUDA_SUCCESS;
+    return NULL;
+}
+
+static void bare_second(void)
+{
+    bool filled = false;
+    pthread_t thread;
+
+    begin();
+    reuse_early();
+    MUST(0, pthread_create(&thread, NULL, fill_without_context, &filled));
+    MUST(0, pthread_join(thread, NULL));
+    if (!filled)
+        MUST(0, cuMemsetD8Async(block, 2, UNIT, second));
+    check_block();
+}
+
+/* Another context allocates in between. */
+static void context_second(void)
+{
+    CUcontext other;
+    CUdeviceptr elsewhere;
+
+    begin();
+    reuse_early();
+    MUST(0, cuCtxCreate(&other, NULL, 0, 0));
+    MUST(0, cuMemAlloc(&elsewhere, UNIT));
+    MUST(0, cuCtxSetCurrent(primary));
+    MUST(0, cuMemsetD8Async(block, 2, UNIT, second));
+    check_block();
+    MUST(0, cuCtxDestroy(other));
+}
+
+/* ---- mappings ---- */
+
+static CUdeviceptr reserve(size_t bytes)
+{
+    CUdeviceptr space;
+
+    MUST(0, cuMemAddressReserve(&space, bytes, 0, 0, 0));
+    return space;
+}
+
+static void map(CUdeviceptr at, size_t bytes, CUmemGenericAllocationHandle handle)
+{
+    MUST(0, cuMemMap(at, bytes, 0, handle, 0));
+    MUST(0, cuMemSetAccess(at, bytes, &both, 1));
+}
+
+/* Each handle is released as soon as it is mapped. */
+static void mapped_then_released(void)
+{
+    CUmemGenericAllocationHandle handle;
+    size_t free_bytes, total, count = 0;
+
+    begin();
+    const CUdeviceptr space = reserve(UNITS * UNIT);
+    MUST(0, cuMemGetInfo(&free_bytes, &total));
+    for (; count < UNITS && cuMemCreate(&handle, UNIT, &on_card, 0) == CUDA_SUCCESS; count++) {
+        map(space + count * UNIT, UNIT, handle);
+        MUST(0, cuMemRelease(handle));
+    }
+    MUST(true, count > 0 && count < UNITS);
+    if (simgpu_most_used)
+        MUST(true, simgpu_most_used(0) <= total);
+    MUST(0, cuMemUnmap(space, count * UNIT));
+    MUST(true, told_free() + MIB > free_bytes);
+    for (size_t i = 0; i < count; i++) {
+        MUST(0, cuMemCreate(&handle, UNIT, &on_card, 0));
+        map(space + i * UNIT, UNIT, handle);
+        MUST(0, cuMemRelease(handle));
+    }
+}
+
+/* Memory is there as long as a hold or a mapping is. */
+static void mapped_and_held(void)
+{
+    CUmemGenericAllocationHandle handle, again;
+    begin();
+    const CUdeviceptr space = reserve(2 * PIECE);
+    const size_t before = told_free(), with = before - PIECE;
+
+    MUST(0, cuMemCreate(&handle, PIECE, &on_card, 0));
+    map(space, PIECE, handle);
+    map(space + PIECE, PIECE, handle);
+    MUST(0, cuMemRetainAllocationHandle(&again, (void *)(uintptr_t)space));
+    MUST(true, again == handle);
+    MUST(0, cuMemRelease(handle));
+    MUST(with, told_free());
+    MUST(0, cuMemRelease(handle));
+    MUST(with, told_free());
+    MUST(0, cuMemUnmap(space, PIECE));
+    MUST(with, told_free());
+    MUST(0, cuMemRetainAllocationHandle(&again, (void *)(uintptr_t)(space + PIECE)));
+    MUST(0, cuMemUnmap(space + PIECE, PIECE));
+    MUST(with, told_free());
+    MUST(0, cuMemRelease(again));
+    MUST(before, told_free());
+    MUST(0, cuMemAddressFree(space, 2 * PIECE));
+}
+
+/* A block of cuMemAlloc is no mapping. */
+static void not_mappings(void)
+{
+    const CUmemAccessDesc none = {.location = both.location, .flags = CU_MEM_ACCESS_FLAGS_PROT_NONE};
+    CUmemGenericAllocationHandle handle;
+    unsigned long long flags;
+
+    begin();
+    MUST(0, cuMemAlloc(&block, UNIT));
+    prog_fill(block, 7, UNIT);
+    const CUdeviceptr start = block / (2 * MIB) * (2 * MIB);
+    MUST(0, cuMemCreate(&handle, UNIT, &on_card, 0));
+    MUST(CUDA_ERROR_INVALID_VALUE, cuMemGetAccess(&flags, &both.location, block));
+    MUST(CUDA_ERROR_INVALID_VALUE, cuMemSetAccess(start, UNIT, &none, 1));
+    MUST(CUDA_ERROR_INVALID_VALUE, cuMemMap(start, UNIT, 0, handle, 0));
+    MUST(CUDA_ERROR_INVALID_VALUE, cuMemUnmap(start, UNIT));
+    MUST(CUDA_ERROR_INVALID_VALUE, cuMemUnmap(start, 2 * MIB));
+    MUST(CUDA_ERROR_INVALID_VALUE, cuMemAddressFree(start, UNIT));
+    MUST(0, prog_wrong(block, 7, UNIT));
+    MUST(0, cuMemFree(block));
+    MUST(0, cuMemRelease(handle));
+}
+
+/* ---- pools and arrays ---- */
+
+/* Far more host memory than a cap allows, and then memory of the card. */
+static void host_pool(void)
+{
+    CUmemLocation host = {.type = CU_MEM_LOCATION_TYPE_HOST_NUMA, .id = 0};
+    CUmemoryPool pool;
+    CUdeviceptr piece;
+
+    begin();
+    MUST(0, cuMemGetDefaultMemPool(&pool, &host, CU_MEM_ALLOCATION_TYPE_PINNED));
+    for (size_t i = 0; i < 1536 * MIB / PIECE; i++)
+        MUST(0, cuMemAllocFromPoolAsync(&piece, PIECE, pool, first));
+    MUST(0, cuStreamSynchronize(first));
+    MUST(0, cuMemAllocAsync(&piece, 512 * MIB, first));
+    MUST(0, cuMemFreeAsync(piece, first));
+    MUST(0, cuMemGetMemPool(&pool, &host, CU_MEM_ALLOCATION_TYPE_PINNED));
+    MUST(0, cuMemAllocFromPoolAsync(&piece, PIECE, pool, first));
+    MUST(0, cuStreamSynchronize(first));
+}
+
+static void many_pools(void)
+{
+    const CUmemPoolProps props = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED, .location = both.location};
+    CUmemoryPool pools[100];
+    CUdeviceptr piece;
+
+    begin();
+    for (int i = 0; i < 100; i++) {
+        MUST(0, cuMemPoolCreate(&pools[i], &props));
+        MUST(0, cuMemAllocFromPoolAsync(&piece, MIB, pools[i], first));
+        MUST(0, cuMemFreeAsync(piece, first));
+        MUST(0, cuStreamSynchronize(first));
+    }
+    for (int i = 0; i < 100; i++)
+        MUST(0, cuMemPoolDestroy(pools[i]));
+}
+
+/* An array is not taken for many times its size. simgpu has no such formats. */
+static void compressed(void)
+{
+    CUDA_ARRAY3D_DESCRIPTOR d = {
+        .Width = 16384, .Height = 16384, .Format = CU_AD_FORMAT_BC7_UNORM, .NumChannels = 4};
+    CUarray array;
+
+    begin();
+    CUresult result = cuArray3DCreate(&array, &d);
+    MUST(true, result != CUDA_ERROR_OUT_OF_MEMORY);
+    if (result == CUDA_SUCCESS)
+        MUST(0, cuArrayDestroy(array));
+    d.Width = 8192;
+    d.Format = CU_AD_FORMAT_UNORM_INT8X4; /* 512 MiB */
+    result = cuArray3DCreate(&array, &d);
+    MUST(true, result != CUDA_ERROR_OUT_OF_MEMORY);
+}
+
+int main(int argc, char **argv)
+{
+    static const struct prog_scenario scenarios[] = {
+        {"green_second", green_second},
+        {"bare_second", bare_second},
+        {"context_second", context_second},
+        {"mapped_then_released", mapped_then_released},
+        {"mapped_and_held", mapped_and_held},
+        {"not_mappings", not_mappings},
+        {"host_pool", host_pool},
+        {"many_pools", many_pools},
+        {"compressed", compressed},
+    };
+
+    return prog_main(argc, argv, scenarios, sizeof(scenarios) / sizeof(*scenarios));
+}

@@ -1,0 +1,93 @@
+/* rare: calls that few programs make behave as natively, and the cap holds for them. Each promise is a
+ * scenario of prog_rare, which checks itself and also holds natively. */
+#include "spawn.h"
+#include "unity.h"
+
+#define CARD "1x2G;ctx=128M"
+#define CAP  "1G"
+
+void setUp(void) {}
+
+void tearDown(void) {}
+
+/* BLIND: strict, and no NVML. */
+enum way { NATIVE, STRICT, DEFERRED, BLIND, WAYS };
+
+static void run(const char *scenario, enum way way)
+{
+    static const char *const names[] = {"native", "strict", "deferred", "blind"};
+    struct spawn_env *env = spawn_env_new();
+
+    spawn_sim(env, CARD, NULL);
+    spawn_env_set(env, "HOME", "/nonexistent"); /* no user's own settings */
+    if (way != NATIVE) {
+        spawn_wrapped(env);
+        spawn_cap(env, CAP);
+        spawn_env_set(env, "GPUCAP_FREE", way == DEFERRED ? "deferred" : "strict");
+        spawn_env_set(env, "GPUCAP_LOG", "quiet");
+    }
+    if (way == BLIND)
+        spawn_env_set(env, "GPUCAP_SIM_NVML", "absent");
+    struct spawn_result r = spawn_run(
+        env, (const char *[]){spawn_build_path("tests/integration/prog_rare"), scenario, NULL}, NULL);
+    spawn_env_free(env);
+    TEST_ASSERT_EQUAL_STRING_MESSAGE("", r.err, names[way]);
+    TEST_ASSERT_EQUAL_INT_MESSAGE(0, r.status, names[way]);
+    spawn_result_free(&r);
+}
+
+static void every_way(const char *scenario)
+{
+    for (int way = NATIVE; way < WAYS; way++)
+        run(scenario, (enum way)way);
+}
+
+static void test_a_second_stream_waits_for_the_first_from_whatever_context_it_is_used(void)
+{
+    run("green_second", NATIVE);
+    run("green_second", DEFERRED);
+    run("bare_second", NATIVE);
+    run("bare_second", DEFERRED);
+    run("context_second", NATIVE);
+    run("context_second", DEFERRED);
+}
+
+static void test_memory_released_while_it_is_mapped_stays_in_the_account(void)
+{
+    every_way("mapped_then_released");
+    every_way("mapped_and_held");
+}
+
+static void test_a_block_is_no_mapping(void)
+{
+    every_way("not_mappings");
+}
+
+static void test_pools_of_host_memory_count_on_no_card(void)
+{
+    every_way("host_pool");
+}
+
+static void test_a_program_may_have_many_pools(void)
+{
+    run("many_pools", NATIVE);
+    run("many_pools", STRICT);
+}
+
+static void test_no_array_is_counted_as_many_times_its_size(void)
+{
+    run("compressed", NATIVE);
+    run("compressed", STRICT);
+}
+
+int main(void)
+{
+    UNITY_BEGIN();
+    RUN_TEST(test_a_second_stream_waits_for_the_first_from_whatever_context_it_is_used);
+    RUN_TEST(test_memory_released_while_it_is_mapped_stays_in_the_account);
+    RUN_TEST(test_a_block_is_no_mapping);
+    RUN_TEST(test_pools_of_host_memory_count_on_no_card);
+    RUN_TEST(test_a_program_may_have_many_pools);
+    RUN_TEST(test_no_array_is_counted_as_many_times_its_size);
+    return UNITY_END();
+}
