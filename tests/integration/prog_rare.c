@@ -229,8 +229,7 @@ static void host_pool(void)
 
     begin();
     MUST(0, cuMemGetDefaultMemPool(&pool, &host, CU_MEM_ALLOCATION_TYPE_PINNED));
-    for (size_t i = 0; i < 1536 * MIB / PIECE; i++)
-        MUST(0, cuMemAllocFromPoolAsync(&piece, PIECE, pool, first));
+    MUST(0, cuMemAllocFromPoolAsync(&piece, 1536 * MIB, pool, first));
     MUST(0, cuStreamSynchronize(first));
     MUST(0, cuMemAllocAsync(&piece, 512 * MIB, first));
     MUST(0, cuMemFreeAsync(piece, first));

@@ -45,6 +45,8 @@ prog_limits native,strict GPUCAP_MAX=3G green_frees
 prog_limits $WRAPPED GPUCAP_MAX=3G green_frees_later green_ends
 prog_limits , - room_behind_a_flag without_context elsewhere pool_elsewhere stack_in_graph stack_with_room stack_on_second_card
 prog_limits , - stack_after_reset dependent_launch release_again create_again
+prog_rare $EACH_WAY GPUCAP_MAX=3G green_second bare_second context_second compressed
+prog_rare , - mapped_then_released mapped_and_held not_mappings host_pool many_pools
 prog_captures , - handed_over
 prog_waits , - crowd forks_beside_work forks_beside_contexts
 prog_waits , - context_beside_work context_beside_an_end"
