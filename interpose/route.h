@@ -83,6 +83,19 @@ bool route_retry(struct route_attempt *attempt);
         tried_;                                                                                              \
     })
 
+/* The same for a call that seldom takes memory: costs nothing unless the card is full. `call` is made on the
+ * current context's card. */
+#define ROUTE_TRY_SELDOM(call)                                                                               \
+    ({                                                                                                       \
+        CUresult seldom_ = (call);                                                                           \
+        if (__builtin_expect(seldom_ == CUDA_ERROR_OUT_OF_MEMORY, 0)) {                                      \
+            struct route_attempt attempt_ = {ROUTE_CURRENT, 0, route_given_back(), 0, {0, 0, 0}};            \
+            while (seldom_ == CUDA_ERROR_OUT_OF_MEMORY && route_retry(&attempt_))                            \
+                seldom_ = (call);                                                                            \
+        }                                                                                                    \
+        seldom_;                                                                                             \
+    })
+
 /* Around a free. route_free_begin takes the block out of the table, so that a new block at the same address
  * is not mistaken for it. route_free_end puts it back if the driver refuses. */
 struct route_release {

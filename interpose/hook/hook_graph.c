@@ -289,7 +289,7 @@ static CUresult remember(CUgraphExec *exec, const struct graphs_part *parts, siz
         const size_t count_ = parts_of(graph, parts_, &stack_);                                              \
         CUresult result_ = route_grow_stack_begin(&growth_, stack_);                                         \
         if (result_ == CUDA_SUCCESS) {                                                                       \
-            result_ = remember(exec, parts_, count_, call);                                                  \
+            result_ = remember(exec, parts_, count_, ROUTE_TRY_SELDOM(call));                                \
             route_grow_end(&growth_);                                                                        \
         }                                                                                                    \
         result_;                                                                                             \

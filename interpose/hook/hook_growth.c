@@ -34,7 +34,7 @@ uint64_t growth_stack_of(CUfunction kernel)
         if (route_limited() && (kernel))                                                                     \
             result_ = route_grow_stack_begin(&growth_, growth_stack_of(kernel));                             \
         if (result_ == CUDA_SUCCESS)                                                                         \
-            result_ = STREAMS_SUBMIT(stream, call);                                                          \
+            result_ = ROUTE_TRY_SELDOM(STREAMS_SUBMIT(stream, call));                                        \
         if (__builtin_expect(growth_.device != NULL, 0))                                                     \
             route_grow_end(&growth_);                                                                        \
         result_;                                                                                             \
@@ -134,8 +134,38 @@ CUresult cuCtxSetLimit(CUlimit which, size_t value)
     struct route_growth growth;
     CUresult result = route_grow_stack_begin(&growth, value);
     if (result == CUDA_SUCCESS) {
-        result = driver.cuCtxSetLimit(which, value);
+        result = ROUTE_TRY_SELDOM(driver.cuCtxSetLimit(which, value));
         route_grow_end(&growth);
     }
     return result;
+}
+
+/* ---- what loads code late, or takes a little memory once in a while ----
+ *
+ * These need no grant: the reserve is kept for them. On a card that idle memory of ours fills, it goes back.
+ */
+
+CUresult cuModuleGetFunction(CUfunction *function, CUmodule module, const char *name)
+{
+    return ROUTE_TRY_SELDOM(driver.cuModuleGetFunction(function, module, name));
+}
+
+CUresult cuKernelGetFunction(CUfunction *function, CUkernel kernel)
+{
+    return ROUTE_TRY_SELDOM(driver.cuKernelGetFunction(function, kernel));
+}
+
+CUresult cuLibraryGetModule(CUmodule *module, CUlibrary library)
+{
+    return ROUTE_TRY_SELDOM(driver.cuLibraryGetModule(module, library));
+}
+
+CUresult cuFuncLoad(CUfunction function)
+{
+    return ROUTE_TRY_SELDOM(driver.cuFuncLoad(function));
+}
+
+CUresult cuEventCreate(CUevent *event, unsigned int flags)
+{
+    return ROUTE_TRY_SELDOM(driver.cuEventCreate(event, flags));
 }

@@ -33,12 +33,7 @@ CUresult cuMemUnmap(CUdeviceptr address, size_t bytes)
 
 CUresult cuMemSetAccess(CUdeviceptr address, size_t bytes, const CUmemAccessDesc *list, size_t count)
 {
-    return driver.cuMemSetAccess(mapped_by_program(address), bytes, list, count);
-}
-
-CUresult cuMemGetAccess(unsigned long long *flags, const CUmemLocation *location, CUdeviceptr address)
-{
-    return driver.cuMemGetAccess(flags, location, mapped_by_program(address));
+    return ROUTE_TRY_SELDOM(driver.cuMemSetAccess(mapped_by_program(address), bytes, list, count));
 }
 
 CUresult cuMemAddressFree(CUdeviceptr address, size_t bytes)

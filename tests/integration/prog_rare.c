@@ -1,6 +1,7 @@
 /* prog_rare: calls that few programs make: mappings of their own that outlive their handle, mapping calls on
- * plain blocks, pools of host memory, compressed arrays, and a second stream that is used from a green
- * context, from a thread without a context or after another context was made. See prog_check.h. */
+ * plain blocks, a card full of freed memory, pools of host memory, compressed arrays, and a second stream
+ * that is used from a green context, from a thread without a context or after another context was made. See
+ * prog_check.h. */
 #include "prog_check.h"
 
 #include <pthread.h>
@@ -8,8 +9,10 @@
 
 #include "tools/simgpu/simgpu.h"
 
-/* Only simgpu has this figure. */
+/* Only simgpu has these. */
 #pragma weak simgpu_most_used
+#pragma weak simgpu_reset_calls
+#pragma weak simgpu_set_fault
 
 #define UNIT  (16 * MIB)
 #define PIECE (64 * MIB)
@@ -200,14 +203,12 @@ static void not_mappings(void)
 {
     const CUmemAccessDesc none = {.location = both.location, .flags = CU_MEM_ACCESS_FLAGS_PROT_NONE};
     CUmemGenericAllocationHandle handle;
-    unsigned long long flags;
 
     begin();
     MUST(0, cuMemAlloc(&block, UNIT));
     prog_fill(block, 7, UNIT);
     const CUdeviceptr start = block / (2 * MIB) * (2 * MIB);
     MUST(0, cuMemCreate(&handle, UNIT, &on_card, 0));
-    MUST(CUDA_ERROR_INVALID_VALUE, cuMemGetAccess(&flags, &both.location, block));
     MUST(CUDA_ERROR_INVALID_VALUE, cuMemSetAccess(start, UNIT, &none, 1));
     MUST(CUDA_ERROR_INVALID_VALUE, cuMemMap(start, UNIT, 0, handle, 0));
     MUST(CUDA_ERROR_INVALID_VALUE, cuMemUnmap(start, UNIT));
@@ -216,6 +217,74 @@ static void not_mappings(void)
     MUST(0, prog_wrong(block, 7, UNIT));
     MUST(0, cuMemFree(block));
     MUST(0, cuMemRelease(handle));
+}
+
+/* ---- a card full of what was freed ---- */
+
+static void fill_and_free(void)
+{
+    static CUdeviceptr taken[UNITS];
+    size_t count = 0;
+
+    while (count < UNITS && cuMemAlloc(&taken[count], UNIT) == CUDA_SUCCESS)
+        count++;
+    for (size_t i = 0; i < count; i++)
+        MUST(0, cuMemFree(taken[i]));
+}
+
+/* 2 KiB of local memory a thread: on simgpu the context grows by 264 MiB. */
+static const char image[] = ".version 7.0\n.target sm_70\n.address_size 64\n"
+                            ".visible .entry fill_u32(.param .u64 a, .param .u32 v, .param .u64 n)\n"
+                            "{ .local .align 16 .b8 depot[2048]; ret; }\n";
+
+static CUfunction load(void)
+{
+    CUfunction function;
+    CUmodule module;
+
+    MUST(0, cuModuleLoadData(&module, image));
+    MUST(0, cuModuleGetFunction(&function, module, "fill_u32"));
+    return function;
+}
+
+static CUresult launch(CUfunction function)
+{
+    static CUdeviceptr none;
+    static unsigned int value;
+    static unsigned long long count;
+
+    return cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, first, (void *[]){&none, &value, &count}, NULL);
+}
+
+/* The driver gets the memory for a kernel's stack, and for code that it loads late. */
+static void stack_on_a_full_card(void)
+{
+    begin();
+    const CUfunction function = load();
+    fill_and_free();
+    MUST(0, launch(function));
+    MUST(0, cuStreamSynchronize(first));
+    fill_and_free();
+    MUST(0, cuCtxSetLimit(CU_LIMIT_STACK_SIZE, 4096));
+}
+
+/* simgpu refuses the first call of each, as a full card does: not natively. */
+static void code_on_a_full_card(void)
+{
+    CUgraphExec exec;
+    CUgraph graph;
+    CUevent event;
+
+    begin();
+    fill_and_free();
+    simgpu_reset_calls();
+    MUST(0, simgpu_set_fault("cuModuleGetFunction:1=2,cuEventCreate:1=2,cuGraphInstantiateWithFlags:1=2"));
+    MUST(0, cuEventCreate(&event, 0));
+    fill_and_free();
+    load();
+    fill_and_free();
+    MUST(0, cuGraphCreate(&graph, 0));
+    MUST(0, cuGraphInstantiate(&exec, graph, 0));
 }
 
 /* ---- pools and arrays ---- */
@@ -282,6 +351,8 @@ int main(int argc, char **argv)
         {"mapped_then_released", mapped_then_released},
         {"mapped_and_held", mapped_and_held},
         {"not_mappings", not_mappings},
+        {"stack_on_a_full_card", stack_on_a_full_card},
+        {"code_on_a_full_card", code_on_a_full_card},
         {"host_pool", host_pool},
         {"many_pools", many_pools},
         {"compressed", compressed},

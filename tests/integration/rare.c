@@ -13,7 +13,7 @@ void tearDown(void) {}
 /* BLIND: strict, and no NVML. */
 enum way { NATIVE, STRICT, DEFERRED, BLIND, WAYS };
 
-static void run(const char *scenario, enum way way)
+static void run_under(const char *scenario, enum way way, const char *cap)
 {
     static const char *const names[] = {"native", "strict", "deferred", "blind"};
     struct spawn_env *env = spawn_env_new();
@@ -22,7 +22,7 @@ static void run(const char *scenario, enum way way)
     spawn_env_set(env, "HOME", "/nonexistent"); /* no user's own settings */
     if (way != NATIVE) {
         spawn_wrapped(env);
-        spawn_cap(env, CAP);
+        spawn_cap(env, cap);
         spawn_env_set(env, "GPUCAP_FREE", way == DEFERRED ? "deferred" : "strict");
         spawn_env_set(env, "GPUCAP_LOG", "quiet");
     }
@@ -34,6 +34,11 @@ static void run(const char *scenario, enum way way)
     TEST_ASSERT_EQUAL_STRING_MESSAGE("", r.err, names[way]);
     TEST_ASSERT_EQUAL_INT_MESSAGE(0, r.status, names[way]);
     spawn_result_free(&r);
+}
+
+static void run(const char *scenario, enum way way)
+{
+    run_under(scenario, way, CAP);
 }
 
 static void every_way(const char *scenario)
@@ -63,6 +68,15 @@ static void test_a_block_is_no_mapping(void)
     every_way("not_mappings");
 }
 
+static void test_on_a_card_full_of_freed_memory_the_driver_gets_what_it_needs(void)
+{
+    run("stack_on_a_full_card", NATIVE);
+    run_under("stack_on_a_full_card", STRICT, NULL);
+    run_under("stack_on_a_full_card", DEFERRED, NULL);
+    run_under("code_on_a_full_card", STRICT, NULL);
+    run_under("code_on_a_full_card", DEFERRED, NULL);
+}
+
 static void test_pools_of_host_memory_count_on_no_card(void)
 {
     every_way("host_pool");
@@ -86,6 +100,7 @@ int main(void)
     RUN_TEST(test_a_second_stream_waits_for_the_first_from_whatever_context_it_is_used);
     RUN_TEST(test_memory_released_while_it_is_mapped_stays_in_the_account);
     RUN_TEST(test_a_block_is_no_mapping);
+    RUN_TEST(test_on_a_card_full_of_freed_memory_the_driver_gets_what_it_needs);
     RUN_TEST(test_pools_of_host_memory_count_on_no_card);
     RUN_TEST(test_a_program_may_have_many_pools);
     RUN_TEST(test_no_array_is_counted_as_many_times_its_size);
