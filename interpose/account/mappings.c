@@ -3,9 +3,8 @@
 #include "interpose/account/mappings.h"
 
 #include <pthread.h>
-#include <stddef.h>
-#include <string.h>
-#include <sys/mman.h>
+
+#include "interpose/base/pages.h"
 
 #define FIRST_CAPACITY 1024
 
@@ -55,19 +54,12 @@ static struct block block_of(const struct mapping *mapping)
 
 static bool grow(void)
 {
-    const uint64_t more = capacity ? 2 * capacity : FIRST_CAPACITY;
-    void *memory =
-        mmap(NULL, more * sizeof(*all), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    struct mapping *bigger =
+        pages_grow(all, &capacity, count, count + 1, sizeof(struct mapping), FIRST_CAPACITY);
 
-    if (memory == MAP_FAILED)
-        return false;
-    if (all) {
-        memcpy(memory, all, count * sizeof(*all));
-        munmap(all, capacity * sizeof(*all));
-    }
-    all = memory;
-    capacity = more;
-    return true;
+    if (bigger)
+        all = bigger;
+    return bigger != NULL;
 }
 
 void mappings_add(uint64_t address, uint64_t bytes, uint64_t handle)
