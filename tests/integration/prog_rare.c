@@ -164,11 +164,15 @@ static void mapped_then_released(void)
         MUST(true, simgpu_most_used(0) <= total);
     MUST(0, cuMemUnmap(space, count * UNIT));
     MUST(true, told_free() + MIB > free_bytes);
-    for (size_t i = 0; i < count; i++) {
+    for (size_t i = count; i > 0; i--) { /* downwards */
         MUST(0, cuMemCreate(&handle, UNIT, &on_card, 0));
-        map(space + i * UNIT, UNIT, handle);
+        map(space + (i - 1) * UNIT, UNIT, handle);
         MUST(0, cuMemRelease(handle));
     }
+    MUST(0, cuMemUnmap(space + UNIT, UNIT)); /* one of them, then those around it */
+    MUST(true, told_free() < free_bytes - UNIT);
+    MUST(0, cuMemUnmap(space, count * UNIT));
+    MUST(true, told_free() + MIB > free_bytes);
 }
 
 /* Memory is there as long as a hold or a mapping is. */
