@@ -99,6 +99,36 @@ def test_perfetto(data, recording):
     check(slices == [], "this one waits for nothing")
 
 
+def test_perfetto_cards_and_waits(exported):
+    """A process is one process however many cards it uses, and says which; waits of two threads do not overlap on a track."""
+    names = [(67, 0, b"vm\0\0" + b"./serve"), (68, 1, b"simgpu\0GPU-1\0" + b"1000"), (65, 1, "\u20ac".encode() * 200)]
+    data = exported("perfetto", names, [
+        (recount.ALLOC, 10, 4096, 1 << 20, 0, 1, 0, 0), (recount.ALLOC, 11, 4096, 1 << 20, 0, 1, 0, 1),
+        (recount.WAIT, 50, 0, 512, 0, 0, 30, 1), (recount.WAIT, 60, 0, 512, 0, 0, 30, 1), (recount.WAIT, 90, 0, 512, 0, 0, 20, 1)])
+    tracks, open_slices, named = {}, {}, collections.Counter()
+    events = []
+    for packet in map(message, message(data)[1]):
+        if packet[60]:
+            descriptor = message(packet[60][0])
+            check(descriptor[1][0] not in tracks, "a track is described once")
+            tracks[descriptor[1][0]] = "process" if descriptor[3] else descriptor[2][0].decode()
+            named[tracks[descriptor[1][0]]] += 1
+            check(descriptor[3] or tracks[descriptor[1][0]][:3] == "GPU" or tracks[descriptor[5][0]][:3] == "GPU", "a track is in its card's")
+        elif message(packet[11][0])[9] != [4]:
+            event = message(packet[11][0])
+            events.append((packet[8][0], event[9] != [2], event[11][0]))
+    check(named["process"] == 1 and named["GPU 0"] == 1 and named["GPU 1 simgpu"] == 1, "tracks: %s" % named)
+    check(named["waits"] == 2, "two waited at once: %s" % named)
+    spans = []
+    for time, begins, track in sorted(events):
+        check(begins != (track in open_slices), "slices of a track follow each other")
+        if begins:
+            open_slices[track] = time
+        else:
+            spans.append((open_slices.pop(track), time))
+    check(sorted(spans) == [(20, 50), (30, 60), (70, 90)] and not open_slices, "waits: %s" % spans)
+
+
 def test_protoc(data):
     if not shutil.which("protoc"):
         print("no protoc here: only the decoder of this test was used")
@@ -115,21 +145,26 @@ def test_pytorch(data, recording):
     check(data[:2] == b"\x80\x04", "protocol 4")
     snapshot = pickle.loads(data)
     check(set(snapshot) >= {"segments", "device_traces"}, "keys: %s" % set(snapshot))
-    spans = []
+    spans, refusals = {}, 0
     for segment in snapshot["segments"]:
+        check(segment["segment_pool_id"] == (0, 0), "no private pool: %s" % (segment["segment_pool_id"],))
         at = segment["address"]
         for block in segment["blocks"]:
             check(block["address"] == at and block["state"] in ("active_allocated", "inactive"), "blocks have no gaps")
             at += block["size"]
         check(at == segment["address"] + segment["total_size"], "blocks fill their segment")
-        spans.append((segment["address"], at))
-    live, refusals = {}, 0
+    live, context = {}, 0
     for event in snapshot["device_traces"][0]:
-        check(event["frames"] is not None and event["time_us"] > 0, "frames and time: %s" % event)
-        if event["action"] == "alloc":
+        check(event["frames"] and event["user_metadata"] and event["time_us"] > 0, "frames, words and time: %s" % event)
+        if event["action"] == "segment_alloc":
+            spans[event["addr"]] = event["size"]
+        elif event["action"] == "segment_free":
+            check(spans.pop(event["addr"]) == event["size"], "a segment goes as it came")
+        elif event["action"] == "alloc":
             check(event["addr"] not in live, "an address is live once")
-            check(any(low <= event["addr"] and event["addr"] + event["size"] <= high for low, high in spans), "a block is in a segment")
+            check(any(low <= event["addr"] and event["addr"] + event["size"] <= low + size for low, size in spans.items()), "a block is in a segment")
             live[event["addr"]] = event["size"]
+            context = event["size"] if event["category"] == "CUDA context" else context
         elif event["action"] == "free_completed":
             check(live.pop(event["addr"]) == event["size"], "a release has the size of its block")
         elif event["action"] == "oom":
@@ -138,8 +173,25 @@ def test_pytorch(data, recording):
     check(refusals == 1, "%d refusals" % refusals)
     active = sorted(block["size"] for segment in snapshot["segments"] for block in segment["blocks"] if block["state"] == "active_allocated")
     check(sorted(live.values()) == active, "the blocks that are left: %s" % active)
-    check(active == sorted(size for size, _ in recount.live_after(recording, 1 << 60)[1]), "as the recording has them")
+    check(spans == {segment["address"]: segment["total_size"] for segment in snapshot["segments"]}, "the segments that are left")
+    check(context > 0 and "Peak " in snapshot["allocator_settings"]["GPU 0 NVIDIA H200"], "context and peak")
+    blocks = [size for size, _ in recount.live_after(recording, 1 << 60)[1]]
+    check(sum(active) >= sum(blocks) + context and not collections.Counter(blocks) - collections.Counter(active), "as the recording has them")
     check("unknown" in {event.get("category") for event in snapshot["device_traces"][0]}, "the viewer needs the category unknown")
+
+
+def test_pytorch_odd_blocks(exported):
+    """The viewer looks up the segment of every block: one without bytes has none. Text that was cut is still text."""
+    names = [(64, 1, b"<b>lib</b>\0/x"), (65, 1, "\u20ac".encode() * 200)]
+    snapshot = pickle.loads(exported("pytorch", names, [
+        (recount.ALLOC, 10, 1 << 30, 1 << 20, 1, 1), (recount.ALLOC, 20, (1 << 30) + (1 << 20), 0, 1, 1), (recount.FREE, 30, 1 << 30, 1 << 20, 1, 1),
+        (recount.REFUSAL, 40, 0, 1 << 40, 1, 1)]))
+    actions = [event["action"] for event in snapshot["device_traces"][0]]
+    check(actions == ["segment_alloc", "alloc", "free_requested", "free_completed", "segment_free", "oom", "snapshot"], "events: %s" % actions)
+    check(snapshot["segments"] == [], "nothing is left")
+    frames = snapshot["device_traces"][0][1]["frames"]
+    check(frames[0]["filename"] == "<b>lib</b>" and frames[0]["name"].startswith("\u20ac"), "whose it is: %s" % frames)
+    check("--stacks=on" in frames[1]["name"], "how to get call stacks: %s" % frames)
 
 
 # --- text ---
@@ -173,9 +225,18 @@ def main():
             subprocess.run(command + ["-o", recording + "." + form], check=True)
             with open(recording + "." + form, "rb") as file:
                 check(file.read() == written[form], form + ": a file has what stdout has")
+
+        def exported(form, names, events):
+            """What is written of a recording with these names and events."""
+            path = os.path.join(folder, "odd.gpucap")
+            recount.write(path, names, events)
+            return subprocess.run([os.path.join(build, "gpucap"), "export", "--to=" + form, path], check=True, stdout=subprocess.PIPE).stdout
+
         test_perfetto(written["perfetto"], recording)
+        test_perfetto_cards_and_waits(exported)
         test_protoc(written["perfetto"])
         test_pytorch(written["pytorch"], recording)
+        test_pytorch_odd_blocks(exported)
         test_csv(written["csv"], recording)
         test_svg(written["svg"])
     print("export_readers: all is as it should be")

@@ -9,7 +9,7 @@ HEAD = struct.Struct("<8sIIQQII")
 BLOCK = struct.Struct("<IIIIQ")
 EVENT = struct.Struct("<HHHBBQQQQIHHII")
 MAGIC, BLOCK_MAGIC = b"GPUCAPR\0", 0x4B4C4247
-ALLOC, FREE, GROW, TRIM, USED, REFUSAL, CONTEXT, DRIVER = 1, 2, 3, 4, 6, 10, 12, 16
+ALLOC, FREE, GROW, TRIM, USED, WAIT, REFUSAL, LIMIT, CONTEXT, DRIVER = 1, 2, 3, 4, 6, 9, 10, 11, 12, 16
 MALLOC, IMPORT = 1, 7
 
 
@@ -83,10 +83,11 @@ def name(kind, number, text):
 
 
 def write(path, names, block_events):
-    """A recording with names (type, id, bytes) and events (type, time, address, bytes, owner, tag)."""
+    """A recording with names (type, id, bytes) and events (type, time, address, bytes, owner, tag[, other[, device]])."""
     records = b"".join(name(*entry) for entry in names)
-    for kind, time, address, size, owner, tag in block_events:
-        records += EVENT.pack(kind, EVENT.size, 0, MALLOC, 2, time, address, size, 0, 1, owner, tag, 0, 0)
+    for kind, time, address, size, owner, tag, *more in block_events:
+        other, device = (*more, 0, 0)[:2]
+        records += EVENT.pack(kind, EVENT.size, device, MALLOC, 2, time, address, size, other, 1, owner, tag, 0, 0)
     with open(path, "wb") as file:
         file.write(HEAD.pack(MAGIC, 1, HEAD.size, 0, 0, 4242, 0))
         file.write(BLOCK.pack(BLOCK_MAGIC, 0, len(records), len(records), checksum(records)) + records)

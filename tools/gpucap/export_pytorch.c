@@ -1,457 +1,409 @@
-/* export_pytorch: what torch.cuda.memory._snapshot() gives, as a pickle. Of protocol 4 only the operations
- * that PyTorch's viewer (torch/utils/viz/MemoryViz.js) reads. See export.h.
+/* export_pytorch: what torch.cuda.memory._snapshot() gives, as a pickle. See export.h; what lies where is
+ * snapshot.h's.
  *
- * The viewer wants every block inside a segment at every moment. So segments are the runs of addresses that
- * were ever used; blocks without addresses (handles) get places of their own above all others. Colours follow
- * categories, here tags or owners; the viewer stumbles if no event has the category "unknown", so one has. */
+ * Colours follow categories, here tags or owners; the viewer stumbles if no event has the category "unknown",
+ * so one has. Where it has no frames it blames settings of PyTorch's; so each block without a call stack has
+ * one frame that says whose it is. */
 #include "tools/gpucap/export.h"
-#include "tools/gpucap/page_bytes.h"
+#include "tools/gpucap/pickle_write.h"
 #include "tools/gpucap/recording_frames.h"
+#include "tools/gpucap/recording_words.h"
+#include "tools/gpucap/snapshot.h"
+#include "tools/gpucap/words.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#define HANDLES_AT (UINT64_C(1) << 50)
-#define PAGE       (UINT64_C(2) << 20)
-#define BATCH      1000 /* entries of a list at a time, as Python's own pickler does */
-#define BATCH_FLAT 4096 /* bytes that are kept before they are written */
+#define HOLDERS 256 /* whose descriptions are remembered; those of more are written each time */
 
-struct pickle {
-    FILE *out;
-    struct page_bytes bytes;
-    uint32_t memos;        /* texts and lists that were remembered */
-    uint32_t *stack_memos; /* by place in the recording's stacks: memo + 1, 0: not written yet */
-    uint32_t no_frames;    /* memo + 1 */
-    struct {
-        const char *text;
-        uint32_t memo;
-    } known[64]; /* keys and names, by address of their text */
-    size_t known_count;
+/* Who has a block: its owner, tag and kind, or what figure it is. */
+struct holder {
+    const char *figure;
+    uint16_t owner, tag;
+    uint8_t kind;
+    uint32_t frames, words; /* memos + 1, 0: not written yet */
 };
 
-/* ---- pickling ---- */
-
-static void put(struct pickle *pickle, unsigned char byte)
-{
-    page_bytes_add(&pickle->bytes, &byte, 1);
-    if (pickle->bytes.count < BATCH_FLAT)
-        return;
-    fwrite(pickle->bytes.bytes, 1, pickle->bytes.count, pickle->out);
-    pickle->bytes.count = 0;
-}
-
-static void put_little(struct pickle *pickle, uint64_t number, int bytes)
-{
-    for (int i = 0; i < bytes; i++)
-        put(pickle, (unsigned char)(number >> 8 * i));
-}
-
-static void put_number(struct pickle *pickle, uint64_t number)
-{
-    if (number < 256) {
-        put(pickle, 'K'); /* BININT1 */
-        put_little(pickle, number, 1);
-    } else if (number <= INT32_MAX) {
-        put(pickle, 'J'); /* BININT */
-        put_little(pickle, number, 4);
-    } else {
-        put(pickle, 0x8a); /* LONG1, signed */
-        put(pickle, 8);
-        put_little(pickle, number & INT64_MAX, 8);
-    }
-}
-
-static void get_memo(struct pickle *pickle, uint32_t memo)
-{
-    put(pickle, 'j'); /* LONG_BINGET */
-    put_little(pickle, memo, 4);
-}
-
-static uint32_t memoize(struct pickle *pickle)
-{
-    put(pickle, 0x94); /* MEMOIZE */
-    return pickle->memos++;
-}
-
-static void put_text(struct pickle *pickle, const char *text)
-{
-    const size_t length = strlen(text);
-
-    for (size_t i = 0; i < pickle->known_count; i++) {
-        if (pickle->known[i].text == text) {
-            get_memo(pickle, pickle->known[i].memo);
-            return;
-        }
-    }
-    put(pickle, 'X'); /* BINUNICODE */
-    put_little(pickle, length, 4);
-    for (size_t i = 0; i < length; i++)
-        put(pickle, (unsigned char)text[i]);
-}
-
-/* The same for texts that come again and stay where they are in memory. */
-static void put_key(struct pickle *pickle, const char *text)
-{
-    put_text(pickle, text);
-    for (size_t i = 0; i < pickle->known_count; i++) {
-        if (pickle->known[i].text == text)
-            return;
-    }
-    if (pickle->known_count == sizeof(pickle->known) / sizeof(*pickle->known))
-        return;
-    pickle->known[pickle->known_count].text = text;
-    pickle->known[pickle->known_count++].memo = memoize(pickle);
-}
-
-static void begin_dict(struct pickle *pickle)
-{
-    put(pickle, '}'); /* EMPTY_DICT */
-    put(pickle, '('); /* MARK */
-}
-
-static void end_dict(struct pickle *pickle)
-{
-    put(pickle, 'u'); /* SETITEMS */
-}
-
-static void begin_list(struct pickle *pickle)
-{
-    put(pickle, ']'); /* EMPTY_LIST */
-    put(pickle, '('); /* MARK */
-}
-
-static void end_list(struct pickle *pickle)
-{
-    put(pickle, 'e'); /* APPENDS */
-}
-
-/* Call after each entry of a long list. */
-static void next_entry(struct pickle *pickle, size_t *count)
-{
-    if (++*count % BATCH)
-        return;
-    put(pickle, 'e');
-    put(pickle, '(');
-}
-
-static void put_pair(struct pickle *pickle, const char *key, uint64_t number)
-{
-    put_key(pickle, key);
-    put_number(pickle, number);
-}
-
-/* ---- what is in it ---- */
-
-struct snapshot {
+struct writer {
     struct pickle pickle;
     const struct recording *recording;
-    const struct timeline *timeline;
+    struct snapshot snapshot;
     struct frames frames;
+    uint32_t *stack_memos; /* by place in the recording's stacks: memo + 1, 0: not written yet */
+    struct holder holders[HOLDERS];
+    size_t holder_count;
     enum timeline_by by;
-    uint64_t *places; /* of each block */
 };
 
-static bool has_address(const struct timeline_block *block)
+/* ---- who and where ---- */
+
+static bool same_holder(const struct holder *holder, const struct snapshot_item *item)
 {
-    return block->kind != RECORDING_VMM && block->kind != RECORDING_ARRAY && block->kind != RECORDING_GRAPH;
+    return holder->figure == item->figure && holder->owner == item->owner && holder->tag == item->tag &&
+           holder->kind == item->kind;
 }
 
-static bool place_blocks(struct snapshot *snapshot)
+/* The holder of an item; `spare` if there is no room for one more. */
+static struct holder *find_holder(struct writer *writer, const struct snapshot_item *item,
+                                  struct holder *spare)
 {
-    const struct timeline *timeline = snapshot->timeline;
-    uint64_t next = HANDLES_AT;
+    size_t i = 0;
 
-    snapshot->places = calloc(timeline->block_count + 1, sizeof(*snapshot->places));
-    if (!snapshot->places)
-        return false;
-    for (size_t i = 0; i < timeline->block_count; i++) {
-        const struct timeline_block *block = &timeline->blocks[i];
+    while (i < writer->holder_count && !same_holder(&writer->holders[i], item))
+        i++;
+    if (i < writer->holder_count)
+        return &writer->holders[i];
+    *spare =
+        (struct holder){.figure = item->figure, .owner = item->owner, .tag = item->tag, .kind = item->kind};
+    if (writer->holder_count == HOLDERS)
+        return spare;
+    writer->holders[writer->holder_count++] = *spare;
+    return &writer->holders[i];
+}
 
-        snapshot->places[i] = has_address(block) ? block->address % HANDLES_AT : next;
-        if (!has_address(block))
-            next = (next + block->bytes + PAGE) / PAGE * PAGE % RECORDING_BYTES_MAX;
+/* "activations, cudaMalloc"; "cudaMalloc". */
+static void what_it_is(const struct writer *writer, const struct holder *holder,
+                       char text[RECORDING_SENTENCE])
+{
+    const char *kind = holder->kind ? timeline_name(writer->recording, TIMELINE_BY_KIND, holder->kind) : "";
+    const char *tag = holder->tag ? timeline_name(writer->recording, TIMELINE_BY_TAG, holder->tag) : "";
+
+    snprintf(text, RECORDING_SENTENCE, "%.300s%s%.60s", tag, *tag && *kind ? ", " : "", kind);
+    words_clean(text); /* the last character may have been cut */
+}
+
+static const char *owner_name(const struct writer *writer, const struct holder *holder)
+{
+    return holder->figure ? holder->figure
+                          : timeline_name(writer->recording, TIMELINE_BY_OWNER, holder->owner);
+}
+
+static void put_frame(struct pickle *pickle, const char *file, const char *name)
+{
+    pickle_begin_dict(pickle);
+    pickle_text_pair(pickle, "name", name);
+    pickle_text_pair(pickle, "filename", file);
+    pickle_pair(pickle, "line", 0);
+    pickle_end_dict(pickle);
+}
+
+static void put_holder_frames(struct writer *writer, struct holder *holder)
+{
+    struct pickle *pickle = &writer->pickle;
+    char text[RECORDING_SENTENCE];
+
+    if (holder->frames) {
+        pickle_again(pickle, holder->frames - 1);
+        return;
     }
-    return true;
+    what_it_is(writer, holder, text);
+    pickle_begin_list(pickle);
+    put_frame(pickle, holder->figure ? "gpucap" : owner_name(writer, holder),
+              holder->figure ? holder->figure : text);
+    if (!holder->figure && !(writer->recording->head.flags & RECORDING_STACKS))
+        put_frame(pickle, "gpucap", "no call stacks were recorded: gpucap run --stacks=on");
+    pickle_end_list(pickle);
+    holder->frames = pickle_remember(pickle) + 1;
 }
 
-static void put_frames(struct snapshot *snapshot, uint32_t id)
+static void put_stack(struct writer *writer, const struct recording_frames *stack)
 {
-    struct pickle *pickle = &snapshot->pickle;
-    const struct recording_frames *stack = id ? recording_stack(snapshot->recording, id) : NULL;
-    uint32_t *memo =
-        stack ? &pickle->stack_memos[stack - snapshot->recording->stacks.entries] : &pickle->no_frames;
+    struct pickle *pickle = &writer->pickle;
+    uint32_t *memo = &writer->stack_memos[stack - writer->recording->stacks.entries];
     char text[FRAMES_TEXT];
 
     if (*memo) {
-        get_memo(pickle, *memo - 1);
+        pickle_again(pickle, *memo - 1);
         return;
     }
-    begin_list(pickle);
-    for (uint32_t i = 0; stack && i < stack->count; i++) {
-        const char *name = frames_text(&snapshot->frames, stack->frames[i], text);
-
-        begin_dict(pickle);
-        put_key(pickle, "name");
-        put_text(pickle, name);
-        put_key(pickle, "filename");
-        put_text(pickle, frames_path(&snapshot->frames, stack->frames[i]));
-        put_pair(pickle, "line", 0);
-        end_dict(pickle);
+    pickle_begin_list(pickle);
+    for (uint32_t i = 0; i < stack->count; i++) {
+        frames_text(&writer->frames, stack->frames[i], text);
+        words_clean(text);
+        put_frame(pickle, frames_path(&writer->frames, stack->frames[i]), text);
     }
-    end_list(pickle);
-    *memo = memoize(pickle) + 1;
+    pickle_end_list(pickle);
+    *memo = pickle_remember(pickle) + 1;
 }
 
-static void put_event(struct snapshot *snapshot, const char *action, uint64_t place, uint64_t bytes,
-                      uint64_t stream, uint64_t time_ns, uint32_t stack, const char *category)
+/* Frames, and the words that newer viewers show with them. */
+static void put_who(struct writer *writer, const struct snapshot_item *item, uint32_t stack)
 {
-    struct pickle *pickle = &snapshot->pickle;
+    const struct recording_frames *frames = stack ? recording_stack(writer->recording, stack) : NULL;
+    struct pickle *pickle = &writer->pickle;
+    char what[RECORDING_SENTENCE], text[2 * RECORDING_SENTENCE];
+    struct holder spare, *holder = find_holder(writer, item, &spare);
 
-    begin_dict(pickle);
-    put_key(pickle, "action");
-    put_key(pickle, action);
-    put_pair(pickle, "addr", place);
-    put_pair(pickle, "size", bytes);
-    put_pair(pickle, "stream", stream);
-    put_pair(pickle, "time_us", time_ns / 1000 + snapshot->recording->head.began_unix_ns / 1000);
-    put_key(pickle, "frames");
-    put_frames(snapshot, stack);
-    put_key(pickle, "category");
-    put_key(pickle, category);
-    end_dict(pickle);
+    pickle_key(pickle, "frames");
+    if (frames && frames->count)
+        put_stack(writer, frames);
+    else
+        put_holder_frames(writer, holder);
+    pickle_key(pickle, "user_metadata");
+    if (holder->words) {
+        pickle_again(pickle, holder->words - 1);
+        return;
+    }
+    what_it_is(writer, holder, what);
+    snprintf(text, sizeof(text), "%.400s%s%s", owner_name(writer, holder), *what ? ": " : "", what);
+    words_clean(text);
+    pickle_text(pickle, text);
+    holder->words = pickle_remember(pickle) + 1;
 }
 
-static const char *category_of(const struct snapshot *snapshot, const struct timeline_block *block)
+static const char *category_of(const struct writer *writer, const struct snapshot_item *item)
 {
-    const uint16_t id = snapshot->by == TIMELINE_BY_TAG ? block->tag : block->owner;
+    const uint16_t id = writer->by == TIMELINE_BY_TAG ? item->tag : item->owner;
 
-    return id ? timeline_name(snapshot->recording, snapshot->by, id) : "unknown";
+    if (item->figure)
+        return item->figure;
+    return id || writer->by == TIMELINE_BY_OWNER ? timeline_name(writer->recording, writer->by, id)
+                                                 : "unknown";
 }
 
-static void put_refusals(struct snapshot *snapshot, size_t *mark, uint64_t until_ns, size_t *count)
+/* ---- what happened ---- */
+
+static void begin_event(struct writer *writer, const char *action, uint64_t place, uint64_t bytes,
+                        uint64_t stream, uint64_t time_ns)
 {
-    const struct timeline *timeline = snapshot->timeline;
-    struct pickle *pickle = &snapshot->pickle;
+    struct pickle *pickle = &writer->pickle;
+
+    pickle_begin_dict(pickle);
+    pickle_key(pickle, "action");
+    pickle_key(pickle, action);
+    pickle_pair(pickle, "addr", place);
+    pickle_pair(pickle, "size", bytes);
+    pickle_pair(pickle, "stream", stream);
+    pickle_pair(pickle, "time_us", time_ns / 1000 + writer->recording->head.began_unix_ns / 1000);
+}
+
+static void end_event(struct writer *writer, size_t *count)
+{
+    pickle_end_dict(&writer->pickle);
+    pickle_next(&writer->pickle, count);
+}
+
+static void put_change(struct writer *writer, const char *action, const struct snapshot_move *move,
+                       size_t *count)
+{
+    const struct snapshot_item *item = &writer->snapshot.items[move->item];
+
+    begin_event(writer, action, item->place, item->bytes, item->stream, move->time_ns);
+    put_who(writer, item, move->free ? 0 : item->stack);
+    pickle_key(&writer->pickle, "category");
+    pickle_key(&writer->pickle, category_of(writer, item));
+    end_event(writer, count);
+}
+
+static void put_segment_event(struct writer *writer, const char *action, uint32_t number, uint64_t time_ns,
+                              size_t *count)
+{
+    const struct snapshot_segment *segment = &writer->snapshot.segments[number];
+
+    begin_event(writer, action, segment->from, segment->to - segment->from, 0, time_ns);
+    put_who(writer, &writer->snapshot.items[writer->snapshot.order[segment->first]], 0);
+    end_event(writer, count);
+}
+
+static void put_refusals(struct writer *writer, size_t *mark, uint64_t until_ns, size_t *count)
+{
+    const struct timeline *timeline = writer->snapshot.timeline;
 
     for (; *mark < timeline->mark_count && timeline->marks[*mark]->time_ns <= until_ns; ++*mark) {
         const struct recording_event *event = timeline->marks[*mark];
+        const struct snapshot_item item = {.owner = event->owner, .tag = event->tag, .kind = event->kind};
 
         if (event->head.type != RECORDING_REFUSAL)
             continue;
-        begin_dict(pickle);
-        put_key(pickle, "action");
-        put_key(pickle, "oom");
-        put_pair(pickle, "addr", event->other);
-        put_pair(pickle, "device_free", event->other);
-        put_pair(pickle, "size", event->bytes);
-        put_pair(pickle, "stream", 0);
-        put_pair(pickle, "time_us", event->time_ns / 1000 + snapshot->recording->head.began_unix_ns / 1000);
-        put_key(pickle, "frames");
-        put_frames(snapshot, event->stack);
-        end_dict(pickle);
-        next_entry(pickle, count);
+        begin_event(writer, "oom", event->other, event->bytes, 0, event->time_ns);
+        pickle_pair(&writer->pickle, "device_free", event->other);
+        put_who(writer, &item, event->stack);
+        end_event(writer, count);
     }
 }
 
-static void put_trace(struct snapshot *snapshot)
+static void put_trace(struct writer *writer)
 {
-    const struct timeline *timeline = snapshot->timeline;
-    struct pickle *pickle = &snapshot->pickle;
+    const struct snapshot *snapshot = &writer->snapshot;
+    const struct snapshot_item nobody = {.figure = "end of the recording"};
     size_t count = 0, mark = 0;
 
-    for (size_t i = 0; i < timeline->step_count; i++) {
-        const struct timeline_step *step = &timeline->steps[i];
+    for (uint32_t i = 0; i < snapshot->move_count; i++) {
+        const struct snapshot_move *move = &snapshot->moves[i];
 
-        if (step->change > TIMELINE_FREE || timeline->blocks[step->block].kind == RECORDING_IMPORT)
-            continue;
-        const struct timeline_block *block = &timeline->blocks[step->block];
-        put_refusals(snapshot, &mark, step->time_ns, &count);
-        if (step->change == TIMELINE_FREE) {
-            put_event(snapshot, "free_requested", snapshot->places[step->block], block->bytes, block->stream,
-                      step->time_ns, 0, category_of(snapshot, block));
-            next_entry(pickle, &count);
-        }
-        put_event(snapshot, step->change == TIMELINE_ALLOC ? "alloc" : "free_completed",
-                  snapshot->places[step->block], block->bytes, block->stream, step->time_ns,
-                  step->change == TIMELINE_ALLOC ? block->stack : 0, category_of(snapshot, block));
-        next_entry(pickle, &count);
+        put_refusals(writer, &mark, move->time_ns, &count);
+        if (move->opens != SNAPSHOT_NONE)
+            put_segment_event(writer, "segment_alloc", move->opens, move->time_ns, &count);
+        if (move->free)
+            put_change(writer, "free_requested", move, &count);
+        put_change(writer, move->free ? "free_completed" : "alloc", move, &count);
+        if (move->closes != SNAPSHOT_NONE)
+            put_segment_event(writer, "segment_free", move->closes, move->time_ns, &count);
     }
-    put_refusals(snapshot, &mark, UINT64_MAX, &count);
-    put_event(snapshot, "snapshot", 0, 0, 0, timeline->end_ns, 0, "unknown");
-    next_entry(pickle, &count);
+    put_refusals(writer, &mark, UINT64_MAX, &count);
+    begin_event(writer, "snapshot", 0, 0, 0, snapshot->timeline->end_ns);
+    put_who(writer, &nobody, 0);
+    pickle_key(&writer->pickle, "category");
+    pickle_key(&writer->pickle, "unknown");
+    end_event(writer, &count);
 }
 
-/* ---- segments ---- */
+/* ---- what is there at the end ---- */
 
-static int by_place(const void *a, const void *b, void *context)
+static void put_piece(struct writer *writer, uint64_t from, uint64_t bytes, const struct snapshot_item *item)
 {
-    const uint64_t *places = context;
-    const uint64_t x = places[*(const uint32_t *)a], y = places[*(const uint32_t *)b];
+    static const struct snapshot_item idle = {.figure = "idle"};
+    struct pickle *pickle = &writer->pickle;
 
-    return (x > y) - (x < y);
+    pickle_begin_dict(pickle);
+    pickle_pair(pickle, "address", from);
+    pickle_pair(pickle, "size", bytes);
+    pickle_pair(pickle, "requested_size", item ? bytes : 0);
+    pickle_key(pickle, "state");
+    pickle_key(pickle, item ? "active_allocated" : "inactive");
+    put_who(writer, item ? item : &idle, item ? item->stack : 0);
+    pickle_end_dict(pickle);
 }
 
-static void put_piece(struct snapshot *snapshot, uint64_t from, uint64_t bytes,
-                      const struct timeline_block *block)
+/* Items that are there at the end, and what is between them. Returns their bytes. */
+static uint64_t put_pieces(struct writer *writer, const struct snapshot_segment *segment)
 {
-    struct pickle *pickle = &snapshot->pickle;
-
-    begin_dict(pickle);
-    put_pair(pickle, "address", from);
-    put_pair(pickle, "size", bytes);
-    put_pair(pickle, "requested_size", block ? bytes : 0);
-    put_key(pickle, "state");
-    put_key(pickle, block ? "active_allocated" : "inactive");
-    put_key(pickle, "frames");
-    put_frames(snapshot, block ? block->stack : 0);
-    end_dict(pickle);
-}
-
-/* Blocks that are live at the end, and what is between them. Returns the live bytes. */
-static uint64_t put_pieces(struct snapshot *snapshot, const uint32_t *order, size_t count, uint64_t from,
-                           uint64_t to)
-{
-    uint64_t at = from, live = 0;
+    uint64_t at = segment->from, live = 0;
     size_t pieces = 0;
 
-    for (size_t i = 0; i < count; i++) {
-        const struct timeline_block *block = &snapshot->timeline->blocks[order[i]];
-        const uint64_t place = snapshot->places[order[i]];
+    for (uint32_t i = segment->first; i < segment->first + segment->count; i++) {
+        const struct snapshot_item *item = &writer->snapshot.items[writer->snapshot.order[i]];
 
-        if (block->end_ns != TIMELINE_NEVER || place < at || !block->bytes)
+        if (item->last != SNAPSHOT_NONE || item->place < at)
             continue;
-        if (place > at) {
-            put_piece(snapshot, at, place - at, NULL);
-            next_entry(&snapshot->pickle, &pieces);
+        if (item->place > at) {
+            put_piece(writer, at, item->place - at, NULL);
+            pickle_next(&writer->pickle, &pieces);
         }
-        put_piece(snapshot, place, block->bytes, block);
-        next_entry(&snapshot->pickle, &pieces);
-        at = place + block->bytes;
-        live += block->bytes;
+        put_piece(writer, item->place, item->bytes, item);
+        pickle_next(&writer->pickle, &pieces);
+        at = item->place + item->bytes;
+        live += item->bytes;
     }
-    if (at < to)
-        put_piece(snapshot, at, to - at, NULL);
+    if (at < segment->to)
+        put_piece(writer, at, segment->to - at, NULL);
     return live;
 }
 
-static void put_segment(struct snapshot *snapshot, const uint32_t *order, size_t count, uint64_t from,
-                        uint64_t to)
+static void put_segment(struct writer *writer, const struct snapshot_segment *segment)
 {
-    struct pickle *pickle = &snapshot->pickle;
+    struct pickle *pickle = &writer->pickle;
 
-    begin_dict(pickle);
-    put_pair(pickle, "device", snapshot->timeline->device);
-    put_pair(pickle, "address", from);
-    put_pair(pickle, "total_size", to - from);
-    put_pair(pickle, "stream", 0);
-    put_key(pickle, "segment_type");
-    put_key(pickle, "large");
-    put_key(pickle, "is_expandable");
-    put(pickle, 0x88); /* NEWTRUE */
-    put_key(pickle, "frames");
-    put_frames(snapshot, 0);
-    put_key(pickle, "blocks");
-    begin_list(pickle);
-    const uint64_t live = put_pieces(snapshot, order, count, from, to);
-    end_list(pickle);
-    put_pair(pickle, "allocated_size", live);
-    put_pair(pickle, "active_size", live);
-    put_pair(pickle, "requested_size", live);
-    end_dict(pickle);
-}
-
-/* Runs of addresses without a gap of more than a page. */
-static bool put_segments(struct snapshot *snapshot, size_t *entries)
-{
-    const struct timeline *timeline = snapshot->timeline;
-    uint32_t *order = calloc(timeline->block_count + 1, sizeof(*order));
-    size_t count = 0;
-
-    if (!order)
-        return false;
-    for (size_t i = 0; i < timeline->block_count; i++) {
-        if (timeline->blocks[i].kind != RECORDING_IMPORT)
-            order[count++] = (uint32_t)i;
-    }
-    qsort_r(order, count, sizeof(*order), by_place, snapshot->places);
-    for (size_t i = 0; i < count;) {
-        const uint64_t from = snapshot->places[order[i]];
-        uint64_t to = from;
-        size_t end = i;
-
-        while (end < count && snapshot->places[order[end]] <= to + PAGE) {
-            const uint64_t last = snapshot->places[order[end]] + timeline->blocks[order[end]].bytes;
-
-            to = last > to ? last : to;
-            end++;
-        }
-        put_segment(snapshot, order + i, end - i, from, to > from ? to : from + 1);
-        next_entry(&snapshot->pickle, entries);
-        i = end;
-    }
-    free(order);
-    return true;
+    pickle_begin_dict(pickle);
+    pickle_pair(pickle, "device", writer->snapshot.timeline->device);
+    pickle_pair(pickle, "address", segment->from);
+    pickle_pair(pickle, "total_size", segment->to - segment->from);
+    pickle_pair(pickle, "stream", 0);
+    pickle_text_pair(pickle, "segment_type", "large");
+    pickle_key(pickle, "segment_pool_id"); /* no private pool */
+    pickle_number(pickle, 0);
+    pickle_number(pickle, 0);
+    pickle_join(pickle);
+    pickle_key(pickle, "is_expandable");
+    pickle_true(pickle);
+    put_who(writer, &writer->snapshot.items[writer->snapshot.order[segment->first]], 0);
+    pickle_key(pickle, "blocks");
+    pickle_begin_list(pickle);
+    const uint64_t live = put_pieces(writer, segment);
+    pickle_end_list(pickle);
+    pickle_pair(pickle, "allocated_size", live);
+    pickle_pair(pickle, "active_size", live);
+    pickle_pair(pickle, "requested_size", live);
+    pickle_end_dict(pickle);
 }
 
 /* ---- all of it ---- */
 
-static bool with_track(struct snapshot *snapshot, const struct recording_track *track)
+static bool with_track(struct writer *writer, const struct recording_track *track)
 {
-    free(snapshot->places);
-    snapshot->timeline = &track->timeline;
-    snapshot->by = timeline_best_by(&track->timeline, track->timeline.peak);
-    return place_blocks(snapshot);
+    snapshot_close(&writer->snapshot);
+    writer->by = timeline_best_by(&track->timeline, track->timeline.peak);
+    return snapshot_open(&writer->snapshot, &track->timeline);
 }
 
-static bool put_snapshot(struct snapshot *snapshot, const struct recording_set *set)
+/* What the viewer shows as settings of the allocator. */
+static void put_settings(struct writer *writer, const struct recording_set *set)
 {
-    struct pickle *pickle = &snapshot->pickle;
+    struct pickle *pickle = &writer->pickle;
+    char card[RECORDING_CARD], sentence[RECORDING_SENTENCE];
+
+    pickle_begin_dict(pickle);
+    pickle_text_pair(pickle, "recorded by", "gpucap");
+    pickle_text_pair(pickle, "program", recording_set_title(set, 0));
+    for (int i = 0; i < set->track_count; i++) {
+        recording_set_card(&set->tracks[i], card);
+        words_clean(card);
+        recording_sentence(&set->tracks[i].timeline, sentence);
+        words_clean(sentence);
+        pickle_text(pickle, card);
+        pickle_text(pickle, sentence);
+    }
+    pickle_end_dict(pickle);
+}
+
+static bool put_all(struct writer *writer, const struct recording_set *set)
+{
+    struct pickle *pickle = &writer->pickle;
     size_t segments = 0, traces = 0;
     bool good = true;
 
-    put(pickle, 0x80); /* PROTO */
-    put(pickle, 4);
-    begin_dict(pickle);
-    put_key(pickle, "segments");
-    begin_list(pickle);
-    for (int i = 0; i < set->track_count && good; i++)
-        good = with_track(snapshot, &set->tracks[i]) && put_segments(snapshot, &segments);
-    end_list(pickle);
-    put_key(pickle, "device_traces"); /* a list for each number of a device */
-    begin_list(pickle);
+    pickle_begin_dict(pickle);
+    pickle_key(pickle, "segments");
+    pickle_begin_list(pickle);
     for (int i = 0; i < set->track_count && good; i++) {
-        for (; traces < set->tracks[i].timeline.device; next_entry(pickle, &traces))
-            put(pickle, ']');
-        good = with_track(snapshot, &set->tracks[i]);
-        begin_list(pickle);
-        if (good)
-            put_trace(snapshot);
-        end_list(pickle);
-        next_entry(pickle, &traces);
+        good = with_track(writer, &set->tracks[i]);
+        for (uint32_t j = 0; j < writer->snapshot.segment_count; j++) {
+            if (!writer->snapshot.segments[j].stays)
+                continue;
+            put_segment(writer, &writer->snapshot.segments[j]);
+            pickle_next(pickle, &segments);
+        }
     }
-    end_list(pickle);
-    put_key(pickle, "allocator_settings");
-    put(pickle, '}');
-    end_dict(pickle);
-    put(pickle, '.'); /* STOP */
+    pickle_end_list(pickle);
+    pickle_key(pickle, "device_traces"); /* a list for each number of a device */
+    pickle_begin_list(pickle);
+    for (int i = 0; i < set->track_count && good; i++) {
+        for (; traces < set->tracks[i].timeline.device; pickle_next(pickle, &traces)) {
+            pickle_begin_list(pickle);
+            pickle_end_list(pickle);
+        }
+        good = with_track(writer, &set->tracks[i]);
+        pickle_begin_list(pickle);
+        if (good)
+            put_trace(writer);
+        pickle_end_list(pickle);
+        pickle_next(pickle, &traces);
+    }
+    pickle_end_list(pickle);
+    pickle_key(pickle, "allocator_settings");
+    put_settings(writer, set);
+    pickle_end_dict(pickle);
     return good;
 }
 
 bool export_pytorch(FILE *out, const struct recording_set *set)
 {
-    struct snapshot snapshot = {.pickle = {.out = out}, .recording = &set->recordings[0]};
-    struct pickle *pickle = &snapshot.pickle;
+    struct writer *writer = calloc(1, sizeof(*writer));
+    const struct recording *recording = &set->recordings[0];
 
-    pickle->stack_memos = calloc(set->recordings[0].stacks.count + 1, sizeof(*pickle->stack_memos));
-    if (!pickle->stack_memos || !frames_open(&snapshot.frames, &set->recordings[0])) {
-        free(pickle->stack_memos);
+    if (!writer)
         return false;
+    writer->recording = recording;
+    writer->stack_memos = calloc(recording->stacks.count + 1, sizeof(*writer->stack_memos));
+    bool good = writer->stack_memos && frames_open(&writer->frames, recording);
+    if (good) {
+        pickle_begin(&writer->pickle, out);
+        good = put_all(writer, set);
+        good = pickle_end(&writer->pickle) && good;
+        frames_close(&writer->frames);
     }
-    const bool good = put_snapshot(&snapshot, set) && !pickle->bytes.failed;
-    fwrite(pickle->bytes.bytes, 1, pickle->bytes.count, out);
-    page_bytes_free(&pickle->bytes);
-    free(pickle->stack_memos);
-    free(snapshot.places);
-    frames_close(&snapshot.frames);
+    snapshot_close(&writer->snapshot);
+    free(writer->stack_memos);
+    free(writer);
     return good;
 }
