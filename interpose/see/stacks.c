@@ -80,11 +80,13 @@ static size_t walk_up(const struct walk *walk, uint64_t return_address, uint64_t
     frames[0] = return_address;
     if (caller)
         frames[found++] = caller;
+    const size_t known = found;
     for (size_t frame = first_frame(walk, caller ? caller : return_address); frame && found < STACKS_FRAMES;
          frame = frame_from(walk, frame)) {
         const uint64_t word = stack_word(walk->stack, frame + 1);
 
-        if (word != frames[found - 1])
+        /* a library with frame pointers is walked through again */
+        if (word != frames[found - 1] && !(found == known && word == return_address))
             frames[found++] = word;
     }
     return found;

@@ -99,6 +99,26 @@ static void test_a_stack_of_nonsense_has_the_call_alone(void)
     TEST_ASSERT_EQUAL_size_t(0, stacks_read(STACKS_MAX, frames));
 }
 
+static void test_a_library_with_frame_pointers_is_in_a_stack_once(void)
+{
+    uint64_t words[64] = {0}, calls[3], frames[STACKS_FRAMES];
+
+    TEST_ASSERT_TRUE(owner_maps_read());
+    note_return();
+    calls[0] = (uint64_t)(uintptr_t)returned_to;
+    note_return();
+    calls[1] = (uint64_t)(uintptr_t)returned_to;
+    note_return();
+    calls[2] = (uint64_t)(uintptr_t)returned_to;
+    for (size_t i = 0; i < 3; i++) { /* a frame is the pointer to the next one, and a return address */
+        words[2 * i] = (uint64_t)(uintptr_t)&words[2 * i + 2];
+        words[2 * i + 3] = calls[i];
+    }
+    const uint32_t stack = stacks_take(words, 64, calls[0], calls[1]);
+    TEST_ASSERT_EQUAL_size_t(3, stacks_read(stack, frames));
+    TEST_ASSERT_EQUAL_HEX64_ARRAY(calls, frames, 3);
+}
+
 int main(void)
 {
     UNITY_BEGIN();
@@ -106,5 +126,6 @@ int main(void)
     RUN_TEST(test_calls_are_recognized_by_their_instructions);
     RUN_TEST(test_what_is_no_code_is_no_return_address);
     RUN_TEST(test_a_stack_of_nonsense_has_the_call_alone);
+    RUN_TEST(test_a_library_with_frame_pointers_is_in_a_stack_once);
     return UNITY_END();
 }
