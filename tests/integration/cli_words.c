@@ -226,6 +226,9 @@ static void test_text_of_others_is_made_harmless(void)
         {"\xc2\x9b"
          "31m",
          "??31m"},
+        {"a\xe2\x80\xae"
+         "b\xe2\x81\xa9\xe2\x80\x8f",
+         "a???b??????"}, /* they turn text around */
         {"", ""},
     };
 
@@ -253,6 +256,7 @@ static void test_figures_read_well(void)
     TEST_ASSERT_EQUAL_STRING("12 s", words_span(12999, text));
     TEST_ASSERT_EQUAL_STRING("1 m 02 s", words_span(62000, text));
     TEST_ASSERT_EQUAL_STRING("3 h 05 m", words_span(11100000, text));
+    TEST_ASSERT_EQUAL_STRING("9 d 23 h", words_span(863999000, text));
 }
 
 /* Exit status of a child, which is not root, that looks at a process that /proc does not show. */

@@ -203,9 +203,9 @@ def test_several_processes(case, recordings):
     check(loans and all(loan == [True, 4711, 4730] for loan in loans), "loans are drawn once, from lender to borrower, not %s" % loans)
     text = case.chrome.run("document.getElementById('sentences').innerText").replace("\u00a0", " ")
     check("263 MiB idled in 31 pieces, at most 60 MiB in one block: 173 MiB in chunks with live blocks" in text, "the page says %s" % text)
-    ends = case.chrome.run("[page.joined.used, page.joined.named].map(sums => sums[sums.length - 1])")
+    ends = case.chrome.run("[page.joins[0].used, page.joins[0].named].map(sums => sums[sums.length - 1])")
     check(ends == [0, 0], "processes that have ended hold nothing, not %s" % ends)
-    check(case.chrome.run("limitAt(page.joined, 0) === page.tracks[0].limits[0].bytes"), "the job has its limit from the first event on")
+    check(case.chrome.run("limitAt(page.joins[0], 0) === page.tracks[0].limits[0].bytes"), "the job has its limit from the first event on")
     check(case.chrome.run("document.querySelectorAll('#sentences details p').length") == 2, "a sentence for each process")
     case.chrome.click(*case.at(0.4, 2))
     check(case.chrome.run("page.moment.track.index") == 1, "the lane of the second process was clicked")
@@ -214,9 +214,49 @@ def test_several_processes(case, recordings):
         case.chrome.run("document.querySelector('#modes [data-mode=%s]').click()" % mode)
         case.chrome.settle()
         sums = case.chrome.run(
-            "(now => (compose(page.joined, page.grouping, 5000, now), [now.reduce((a, b) => a + b), page.joined.named[5000]]))"
+            "(now => (compose(page.joins[0], page.grouping, 5000, now), [now.reduce((a, b) => a + b), page.joins[0].named[5000]]))"
             "(new Float64Array(page.grouping.groups.length))")
         check(abs(sums[0] - sums[1]) < 1, "by %s the parts are %s" % (mode, sums))
+
+
+def sentences(case):
+    return case.chrome.run("document.getElementById('sentences').innerText").replace("\u00a0", " ")
+
+
+def test_cards_are_not_summed_up(case):
+    """A limit holds for each card: two of one process are two pictures, each with its own sentence."""
+    names = [(67, 0, b"vm\0job\0./serve"), (68, 0, b"simgpu\0GPU-a\0" + b"9"), (68, 1, b"simgpu\0GPU-b\0" + b"9")]
+    events = [(recount.LIMIT, 1, 0, 8 * MIB, 0, 0, 2, device) for device in (0, 1)]
+    events += [(recount.ALLOC, 10 + device, 4096, (5 + device) * MIB, 0, 0, 0, device) for device in (0, 1)] + [(recount.REFUSAL, 20, 0, 4 * MIB, 0, 0, 2 * MIB, 1)]
+    recount.write(case.path("cards.gpucap"), names, events)
+    case.open(case.page("cards.html", case.path("cards.gpucap")))
+    text = sentences(case)
+    check("process 4242 on GPU 1 asked for 4 MiB" in text and "In use: 6 of 8 MiB" in text, "the refusal: " + text)
+    check("GPU 0: Peak 5 of 8 MiB" in text and "GPU 1: Peak 6 of 8 MiB" in text, "the peaks: " + text)
+    check(case.chrome.run("[page.lanes.length, page.joins.length]") == [2, 0], "a lane for each card")
+    check(case.chrome.run("page.lanes.every(lane => limitAt(lane.series, 15) === 8 * 2 ** 20)"), "each has its limit")
+    check(case.chrome.run("document.getElementById('facts').innerText").count("GPU ") == 2, "both cards are named")
+
+
+def test_times_fit_the_length(case):
+    day = 86400 * 10**9
+    for end, words in ((10 * day - 10**9, "at 9 d 23:59:59:"), (431, "at 431 ns:"), (431000, "at 431.0 \u00b5s:")):
+        recount.write(case.path("time.gpucap"), [(67, 0, b"vm\0\0./x")], [(recount.ALLOC, end // 2, 4096, MIB, 0, 0), (recount.REFUSAL, end, 0, MIB, 0, 0)])
+        case.open(case.page("time.html", case.path("time.gpucap")))
+        check(words in sentences(case), "%d ns: %s" % (end, sentences(case)))
+        ticks = case.chrome.run("timeTicks(0, page.end, 6).map(tick => tick.text)")
+        check(len(set(ticks)) == len(ticks) > 2 and all(len(tick) < 12 for tick in ticks), "the axis: %s" % ticks)
+
+
+def test_long_and_foreign_names(case):
+    long, hebrew = b"name-" * 60, "\u05e9\u05dc\u05d5\u05dd".encode()
+    names = [(67, 0, b"vm\0\0./" + long), (64, 1, long), (65, 1, long + b"x"), (65, 2, hebrew)]
+    recount.write(case.path("long.gpucap"), names, [(recount.ALLOC, 10, 4096, MIB, 1, 1), (recount.ALLOC, 11, 4 * MIB, 3 * MIB, 1, 2), (recount.REFUSAL, 15, 0, MIB, 1, 1)])
+    case.open(case.page("long.html", case.path("long.gpucap")))
+    words = case.chrome.run("document.querySelector('#sentences p').innerText")
+    check(len(words) < 300 and "na\u2026ame-" in words, "a long name: " + words)
+    check("\u2068" + hebrew.decode() + "\u2069" in words, "a name from right to left does not turn its figure around: " + words)
+    check(case.chrome.run("document.documentElement.scrollWidth <= innerWidth"), "the page fits its window")
 
 
 def test_hostile_text_is_only_text(case):
@@ -288,6 +328,9 @@ def main():
             test_left_out_groups(case, recordings[0])
             test_several_processes(case, recordings)
             test_without_a_limit_the_card_is_it(case)
+            test_cards_are_not_summed_up(case)
+            test_times_fit_the_length(case)
+            test_long_and_foreign_names(case)
             test_hostile_text_is_only_text(case)
             test_a_million_events(case)
             test_pages_of_the_scenarios(case)

@@ -93,7 +93,9 @@ const char *recording_sentence(const struct timeline *timeline, char text[RECORD
 
 const char *recording_time(uint64_t ns, char text[RECORDING_TIME])
 {
-    if (ns < MS)
+    if (ns < US)
+        snprintf(text, RECORDING_TIME, "%llu ns", (unsigned long long)ns);
+    else if (ns < MS)
         snprintf(text, RECORDING_TIME, "%llu us", (unsigned long long)(ns / US));
     else if (ns < S)
         snprintf(text, RECORDING_TIME, "%.*f ms", ns < 10 * MS ? 2 : ns < 100 * MS ? 1 : 0, (double)ns / 1e6);

@@ -1,6 +1,7 @@
 /* words: see words.h. */
 #include "tools/gpucap/words.h"
 
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -47,9 +48,12 @@ const char *words_span(uint64_t ms, char text[WORDS_TEXT])
         snprintf(text, WORDS_TEXT, "%u s", (unsigned)s);
     else if (s < 3600)
         snprintf(text, WORDS_TEXT, "%u m %02u s", (unsigned)(s / 60), (unsigned)(s % 60));
-    else
+    else if (s < 86400)
         snprintf(text, WORDS_TEXT, "%llu h %02u m", (unsigned long long)(s / 3600),
                  (unsigned)(s % 3600 / 60));
+    else
+        snprintf(text, WORDS_TEXT, "%llu d %02u h", (unsigned long long)(s / 86400),
+                 (unsigned)(s % 86400 / 3600));
     return text;
 }
 
@@ -73,6 +77,15 @@ static size_t character_length(const unsigned char *text)
     return length;
 }
 
+/* U+200e, U+200f, U+202a to U+202e and U+2066 to U+2069 turn the text behind them around. */
+static bool turns_text(const unsigned char *text, size_t length)
+{
+    const unsigned last = length == 3 && text[0] == 0xe2 ? text[1] << 8 | text[2] : 0;
+
+    return last == 0x808e || last == 0x808f || (last >= 0x80aa && last <= 0x80ae) ||
+           (last >= 0x81a6 && last <= 0x81a9);
+}
+
 void words_clean(char *text)
 {
     unsigned char *c = (unsigned char *)text;
@@ -81,7 +94,7 @@ void words_clean(char *text)
         const size_t length = character_length(c);
 
         /* U+0080 to U+009f are control characters too */
-        if (length == 0 || *c < ' ' || *c == 127 || (c[0] == 0xc2 && c[1] < 0xa0)) {
+        if (length == 0 || *c < ' ' || *c == 127 || (c[0] == 0xc2 && c[1] < 0xa0) || turns_text(c, length)) {
             memset(c, '?', length ? length : 1);
         }
         c += length ? length : 1;

@@ -14,11 +14,11 @@ const char *words_size(uint64_t bytes, char text[WORDS_TEXT]);
 /* The same in at most six columns, for narrow tables: "5.1G", "147M". */
 const char *words_short(uint64_t bytes, char text[WORDS_TEXT]);
 
-/* Writes a span of time as "0.4 s", "12 s", "1 m 02 s" or "3 h 05 m". Returns text. */
+/* Writes a span of time as "0.4 s", "12 s", "1 m 02 s", "3 h 05 m" or "9 d 23 h". Returns text. */
 const char *words_span(uint64_t ms, char text[WORDS_TEXT]);
 
-/* Replaces control characters and bytes that are no UTF-8 by question marks: the text comes from other
- * processes and goes to terminals, JSON and Prometheus. */
+/* Replaces control characters, those that turn text around, and bytes that are no UTF-8 by question marks:
+ * the text comes from other processes and goes to terminals, JSON and Prometheus. */
 void words_clean(char *text);
 
 #endif

@@ -83,7 +83,7 @@ function readTrack(json, bytes, index, several) {
     track.limitIsCard = true;
   }
   if (several) {
-    times[recorded] = Math.max(now, json.offset + json.end);
+    times[recorded] = Math.max(now, json.offset + json.end) + 1; // what it held is still there at its last moment
     track.op[recorded] = OP_OVER;
   }
   track.marks = json.marks.map(m => ({
@@ -171,12 +171,12 @@ function highestOf(series, from, to) {
   return found;
 }
 
-/* All tracks as one. The limit is that of the one that began first: it is the job's, or it is drawn in each lane. */
+/* Tracks of one card as one. The limit is that of the one that began first: it is the job's, or it is drawn in each lane. */
 function joinTracks(tracks) {
   const began = track => track.limits.length ? track.limits[0].time : Infinity;
   const steps = tracks.reduce((sum, track) => sum + track.steps, 0);
   const joined = {
-    tracks, times: new Float64Array(steps), named: new Float64Array(steps), used: new Float64Array(steps),
+    tracks, card: cardOf(tracks[0]), times: new Float64Array(steps), named: new Float64Array(steps), used: new Float64Array(steps),
     limits: [...tracks].sort((a, b) => began(a) - began(b))[0].limits, marks: tracks.flatMap(track => track.marks.filter(mark => mark.type === REFUSAL)),
   };
   const at = tracks.map(() => 0);
@@ -208,6 +208,23 @@ function readPage() {
 
 /* ---- words ---- */
 
+/* Which card a track is of: a limit holds for each, so what several cards hold is never one sum. */
+function cardOf(track) {
+  return track.json.uuid || track.json.host + ' ' + track.json.device;
+}
+
+/* Text of the recording in letters from right to left must not turn the figures behind it around. */
+const RIGHT_TO_LEFT = /[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc](?:[^\x00-\x7f]|[ -](?=[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc]))*/g;
+function isolate(text) {
+  return String(text).replace(RIGHT_TO_LEFT, '\u2068$&\u2069');
+}
+
+/* A name in a sentence: the beginning and the end of a long one. */
+const LONG_NAME = 48;
+function nameText(name) {
+  return name.length <= LONG_NAME ? name : name.slice(0, LONG_NAME - 16) + '\u2026' + name.slice(-15);
+}
+
 /* Rounded half up, as recording_words.c does. */
 function bytesText(bytes) {
   if (bytes === Infinity) return 'none';
@@ -231,15 +248,25 @@ function spanText(ns) {
   if (ns < 1e9) return (ns / 1e6).toFixed(ns < 1e7 ? 2 : ns < 1e8 ? 1 : 0) + ' ms';
   if (ns < 6e10) return (ns / 1e9).toFixed(2) + ' s';
   const s = Math.floor(ns / 1e9);
+  if (s >= 86400) return Math.floor(s / 86400) + ' d ' + String(Math.floor(s % 86400 / 3600)).padStart(2, '0') + ' h';
   return s < 3600 ? Math.floor(s / 60) + ' m ' + String(s % 60).padStart(2, '0') + ' s'
     : Math.floor(s / 3600) + ' h ' + String(Math.floor(s % 3600 / 60)).padStart(2, '0') + ' m';
 }
 
-/* A moment, with as many digits as a view of `span` can tell apart; in milliseconds if all is shorter than a second. */
+/* A moment, with as many digits as a view of `span` can tell apart, in a unit that fits the length of all. */
 function momentText(ns, span) {
-  const [unit, name] = page.end < 1e9 ? [1e6, ' ms'] : [1e9, ' s'];
-  const digits = Math.max(1, Math.min(unit === 1e6 ? 6 : 9, Math.ceil(-Math.log10(Math.max(span, 1) / unit / 500))));
+  if (page.end >= LONG) return clockText(ns, span < 500e9 ? Math.min(9, Math.max(0, Math.ceil(-Math.log10(Math.max(span, 1) / 1e9 / 500)))) : 0);
+  const [unit, name, most] = page.end < 1e5 ? [1, ' ns', 0] : page.end < 1e6 ? [1e3, ' \u00b5s', 3] : page.end < 1e9 ? [1e6, ' ms', 6] : [1e9, ' s', 9];
+  const digits = Math.min(most, Math.max(1, Math.ceil(-Math.log10(Math.max(span, 1) / unit / 500))));
   return (ns / unit).toFixed(digits) + name;
+}
+
+/* "1:02:03", "9 d 23:59:59.5": in recordings of LONG and more. */
+const LONG = 600e9;
+function clockText(ns, digits) {
+  const s = Math.floor(ns / 1e9 * 10 ** digits + 1e-6) / 10 ** digits, two = (number, places) => number.toFixed(places).padStart(places ? 3 + places : 2, '0');
+  const days = Math.floor(s / 86400), hours = Math.floor(s / 3600) % 24;
+  return (days ? days + ' d ' : '') + (days ? two(hours, 0) : hours) + ':' + two(Math.floor(s / 60) % 60, 0) + ':' + two(s % 60, digits);
 }
 
 function ownerText(track, id) {

@@ -62,7 +62,7 @@ function topOf(page, lane) {
 
 /* A limit of the job is drawn where all processes are, and none where not all is shown. */
 function hasLimit(page, lane) {
-  return !page.hidden.size && (!page.sharedLimit || Boolean(lane.series.tracks));
+  return !page.hidden.size && (Boolean(lane.full.tracks) || !joinOf(lane.full)?.sharedLimit);
 }
 
 function sizeTicks(most, count) {
@@ -74,12 +74,21 @@ function sizeTicks(most, count) {
   return ticks.map(bytes => ({ bytes, text: bytes ? (bytes / unit).toFixed(digits) + ' ' + name : '0' }));
 }
 
+const CLOCK_STEPS = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400, 172800, 432000, 864000]; // seconds
+
+/* "3 d", "5:30", "1 d 05:30", "5:30:10": no more than the step needs. */
+function clockTick(at, step, digits) {
+  if (step >= 86400e9) return Math.round(at / 86400e9) + ' d';
+  return step >= 60e9 ? clockText(at, 0).slice(0, -3) : clockText(at, digits);
+}
+
 function timeTicks(from, to, count) {
   const rough = (to - from) / count, power = 10 ** Math.floor(Math.log10(rough));
-  const step = [1, 2, 5, 10].map(k => k * power).find(k => k >= rough), ticks = [];
-  const unit = step >= 1e9 || to >= 1e10 ? [1e9, 's'] : step >= 1e6 || to >= 1e7 ? [1e6, 'ms'] : [1e3, '\u00b5s'];
+  const round = page.end >= LONG && CLOCK_STEPS.find(seconds => seconds * 1e9 >= rough && rough >= 1e9);
+  const step = round ? round * 1e9 : [1, 2, 5, 10].map(k => k * power).find(k => k >= rough), ticks = [];
+  const unit = step >= 1e9 || to >= 1e10 ? [1e9, 's'] : step >= 1e6 || to >= 1e7 ? [1e6, 'ms'] : step >= 1e3 || to >= 1e4 ? [1e3, '\u00b5s'] : [1, 'ns'];
   const digits = Math.max(0, Math.min(9, -Math.floor(Math.log10(step / unit[0]) + 1e-9)));
-  for (let at = Math.ceil(from / step) * step; at <= to; at += step) ticks.push({ time: at, text: (at / unit[0]).toFixed(digits) + ' ' + unit[1] });
+  for (let at = Math.ceil(from / step) * step; at <= to; at += step) ticks.push({ time: at, text: page.end >= LONG ? clockTick(at, step, unit[0] === 1e9 ? digits : 9) : (at / unit[0]).toFixed(digits) + ' ' + unit[1] });
   return ticks;
 }
 

@@ -4,7 +4,7 @@ const RESERVE = 64 * 2 ** 20, LITTLE = 16 * 2 ** 20; // what the library leaves 
 const LEAST_SPAN = 1000, ZOOM = 1.35, EVENTS_SHOWN = 50;
 
 const page = {
-  tracks: [], lanes: [], grouping: null, groupings: {}, view: { from: 0, to: 1 }, end: 1, hidden: new Set(), pointer: null,
+  tracks: [], joins: [], cards: 1, lanes: [], grouping: null, groupings: {}, view: { from: 0, to: 1 }, end: 1, hidden: new Set(), pointer: null,
   select: null, moment: null, allRows: false, mode: 'owner', targets: [],
   chart: document.getElementById('chart'), picture: document.getElementById('picture'), over: document.getElementById('over'),
   tip: document.getElementById('tip'),
@@ -19,56 +19,70 @@ function addFact(name, text) {
   document.getElementById('facts').append(pair);
 }
 
-function jobSentence() {
-  const { joined } = page, peak = joined.used.reduce((best, used, i) => used > joined.used[best] ? i : best, 0), limit = limitAt(joined, joined.times[peak]);
-  const parts = page.tracks.map(track => [track, usedAt(track, joined.times[peak])]).filter(part => part[1] > 0).sort((a, b) => b[1] - a[1]).slice(0, 4);
-  return 'Peak ' + ofText(joined.used[peak], limit) + ' at ' + momentText(joined.times[peak], page.end) + ': ' +
+/* "process 4711", and on which card if there are several. */
+function whichText(track) {
+  return 'process ' + track.json.pid + (page.cards > 1 ? ' on GPU ' + track.json.device : '');
+}
+
+/* The processes of its card together, if there are several. */
+function joinOf(track) {
+  return page.joins.find(join => join.tracks.includes(track));
+}
+
+function jobSentence(joined) {
+  const peak = joined.used.reduce((best, used, i) => used > joined.used[best] ? i : best, 0), limit = limitAt(joined, joined.times[peak]);
+  const parts = joined.tracks.map(track => [track, usedAt(track, joined.times[peak])]).filter(part => part[1] > 0).sort((a, b) => b[1] - a[1]).slice(0, 4);
+  return (page.cards > 1 ? 'GPU ' + joined.tracks[0].json.device + ': peak ' : 'Peak ') + ofText(joined.used[peak], limit) + ' at ' + momentText(joined.times[peak], page.end) + ': ' +
     parts.map(([track, bytes]) => 'process ' + track.json.pid + ' ' + bytesText(bytes)).join(', ') + '.';
 }
 
 /* Why a request was refused, in words: what was asked for, what was in use of which limit, and by whom. Of a job that
  * shares its limit the parts are its processes. */
 function refusalSentence(mark, count) {
-  const series = page.joined && page.sharedLimit ? page.joined : mark.track, { groups } = groupingOf(page.mode);
+  const join = joinOf(mark.track), series = join && join.sharedLimit ? join : mark.track, { groups } = groupingOf(page.mode);
   const limit = limitAt(series, mark.time), used = usedAt(series, mark.time);
   let parts, others = 0, now = new Float64Array(groups.length);
   if (series.tracks) {
-    parts = page.tracks.map(track => ['process ' + track.json.pid, usedAt(track, mark.time), track]);
+    parts = series.tracks.map(track => ['process ' + track.json.pid, usedAt(track, mark.time), track]);
     const [, , most] = parts.reduce((best, part) => part[1] > best[1] ? part : best), tags = groupingOf(page.tags);
     compose(most, tags, stepAfter(most, mark.time), now = new Float64Array(tags.groups.length));
     const largest = now.indexOf(Math.max(...now));
-    if (now[largest] > 0) parts[most.index].push(' (' + tags.groups[largest].name + ' ' + bytesText(now[largest]) + ')');
+    if (now[largest] > 0) parts[series.tracks.indexOf(most)].push(' (' + nameText(tags.groups[largest].name) + ' ' + bytesText(now[largest]) + ')');
   } else {
     const step = stepAfter(series, mark.time);
     compose(series, groupingOf(page.mode), step, now);
-    parts = groups.map((group, g) => [group.name, now[g]]);
+    parts = groups.map((group, g) => [nameText(group.name), now[g]]);
     if (step >= 0) parts.push(['idle in the pool', series.used[step] - series.named[step]]);
     const known = used + mark.other + RESERVE + LITTLE; // as why_file.c has it
     if (mark.limit === LIMIT_JOB && limit !== Infinity && limit > known) others = limit - known + LITTLE;
   }
   parts = parts.filter(part => part[1] > 0).sort((a, b) => b[1] - a[1]).slice(0, 4).map(([name, bytes, , more]) => name + ' ' + bytesText(bytes) + (more || ''));
-  const who = mark.tag ? tagText(mark.track, mark.tag) : ownerText(mark.track, mark.owner);
+  const who = nameText(mark.tag ? tagText(mark.track, mark.tag) : ownerText(mark.track, mark.owner));
   const which = LIMITS[mark.limit < LIMITS.length ? mark.limit : 0];
-  const words = 'Out of memory at ' + momentText(mark.time, page.end) + ': ' + (page.tracks.length > 1 ? 'process ' + mark.track.json.pid + ' asked for ' : 'asked for ') + bytesText(mark.bytes) +
+  const words = 'Out of memory at ' + momentText(mark.time, page.end) + ': ' + (page.tracks.length > 1 ? whichText(mark.track) + ' asked for ' : 'asked for ') + bytesText(mark.bytes) +
     ' (' + who + '), and ' + (mark.other ? 'at most ' + bytesText(mark.other) + ' would have fitted' : 'nothing was left') + '. In use: ' + ofText(used, limit) + ' (' + which + ')' + (parts.length ? ': ' + parts.join(', ') : '') + '.' +
     (others ? ' Other processes of the job had about ' + bytesText(others) + '.' : '') +
     (mark.idle ? ' ' + mark.idle + '.' : '') +
     (count > 1 ? ' ' + count + ' requests were refused; this is the last.' : '');
-  return words.replace(/ ([KMGT]iB|B|m?s)\b/g, '\u00a0$1'); // a figure and its unit stay in one line
+  return words.replace(/ ([KMGT]iB|B|[mn\u00b5]?s)\b/g, '\u00a0$1'); // a figure and its unit stay in one line
 }
 
 function showFacts() {
   const first = page.tracks[0].json, refusals = page.refusals;
   const several = page.tracks.length > 1, box = document.getElementById('sentences');
-  document.getElementById('title').textContent = document.getElementById('title').title = several && first.job ? 'Job ' + first.job : first.title;
+  const processes = new Set(page.tracks.map(track => track.json.host + ' ' + track.json.pid)).size;
+  const title = processes > 1 && first.job ? 'Job ' + first.job : first.title;
+  document.getElementById('title').textContent = isolate(title);
+  document.getElementById('title').title = title;
   if (refusals.length) box.append(element('p', refusalSentence(refusals[refusals.length - 1], refusals.length), 'bad'));
-  if (several) box.append(element('p', jobSentence()));
+  for (const join of page.joins) box.append(element('p', jobSentence(join)));
   const lines = page.tracks.map(track => {
     const line = element('p', track.json.sentence + '.');
-    if (several) line.prepend(element('span', track.json.pid + ' ' + track.json.title + ': ', 'who'));
+    if (processes > 1) line.prepend(element('span', track.json.pid + ' ' + track.json.title + (page.cards > 1 ? ', GPU ' + track.json.device : '') + ': ', 'who'));
+    else if (several) line.prepend(element('span', 'GPU ' + track.json.device + ': ', 'who'));
     return line;
   });
-  if (several) { // the picture comes first: it has a lane for each
+  if (page.joins.length || page.tracks.length > 4) { // the picture comes first: it has a lane for each
     const each = element('details');
     each.append(element('summary', 'Each of the ' + page.tracks.length), ...lines);
     box.append(each);
@@ -80,8 +94,9 @@ function showFacts() {
   addFact('refusals', String(refusals.length));
   addFact('length', spanText(page.end));
   addFact('host', first.host);
-  if (!several) addFact('process', String(first.pid));
-  addFact('events', new Set(page.tracks.map(t => t.json.pid)).size && page.tracks.reduce((sum, t) => sum + t.json.events, 0).toLocaleString('en'));
+  if (processes < 2) addFact('process', String(first.pid));
+  const events = new Map(page.tracks.map(track => [track.json.host + ' ' + track.json.pid, track.json.events])); // of all its cards
+  addFact('events', [...events.values()].reduce((sum, count) => sum + count, 0).toLocaleString('en'));
   const notes = page.tracks.map(track => track.json.remark && track.json.pid + ': ' + track.json.remark + '.').filter(Boolean);
   document.getElementById('notes').textContent = [...new Set(notes)].join(' ');
 }
@@ -95,7 +110,7 @@ function showEvents() {
     const item = element('li'), go = element('button', momentText(mark.time, page.end));
     go.type = 'button';
     go.addEventListener('click', () => chooseTime(mark.track, mark.time, true));
-    item.append(go, element('span', (page.tracks.length > 1 ? mark.track.json.pid + ' ' : '') + markText(mark), mark.type === REFUSAL ? 'bad' : ''));
+    item.append(go, element('span', (page.tracks.length > 1 ? mark.track.json.pid + (page.cards > 1 ? ' GPU ' + mark.track.json.device : '') + ' ' : '') + markText(mark), mark.type === REFUSAL ? 'bad' : ''));
     list.append(item);
   }
   if (marks.length > EVENTS_SHOWN) list.append(element('li', 'and ' + (marks.length - EVENTS_SHOWN) + ' more'));
@@ -129,8 +144,10 @@ function groupingOf(mode) {
 function setMode(mode) {
   page.mode = mode;
   page.grouping = groupingOf(mode);
-  page.lanes = page.tracks.map(track => ({ series: track, title: track.json.pid + '  ' + track.json.title + (track.json.device || page.tracks.some(t => t.json.device) ? '  GPU ' + track.json.device : '') }));
-  if (page.joined) page.lanes.unshift({ series: page.joined, title: 'All processes' });
+  const gpu = track => page.cards > 1 || track.json.device ? 'GPU ' + track.json.device + '  ' : '';
+  page.lanes = page.tracks.map(track => ({ series: track, title: gpu(track) + track.json.pid + '  ' + track.json.title }));
+  for (const join of page.joins) // above the first of its card; cards are in one piece
+    page.lanes.splice(page.lanes.findIndex(lane => lane.series === join.tracks[0]), 0, { series: join, title: gpu(join.tracks[0]) + 'All processes' });
   for (const lane of page.lanes) lane.full = lane.series;
   if (mode !== page.filteredFor) page.hidden.clear();
   page.filteredFor = mode;
@@ -149,7 +166,7 @@ function setMode(mode) {
 function filterLanes() {
   const filtered = page.hidden.size ? page.tracks.map(track => filterTrack(track, page.grouping, page.hidden)) : page.tracks;
   for (const lane of page.lanes)
-    lane.series = !lane.full.tracks ? filtered[lane.full.index] : page.hidden.size ? filterJoined(lane.full, filtered) : lane.full;
+    lane.series = !lane.full.tracks ? filtered[lane.full.index] : page.hidden.size ? filterJoined(lane.full, lane.full.tracks.map(track => filtered[track.index])) : lane.full;
 }
 
 function toggleGroup(name) {
@@ -220,7 +237,7 @@ function chooseAt(x, y) {
   if (target) return chooseTime(target.mark.track, target.mark.time);
   const { step, empty } = stepAt(lane, x), time = empty ? page.layout.time(x) : lane.series.times[Math.max(0, step)];
   if (!lane.full.tracks) return chooseStep(lane.full, step, time);
-  const largest = [...page.tracks].sort((a, b) => usedAt(b, time) - usedAt(a, time))[0];
+  const largest = [...lane.full.tracks].sort((a, b) => usedAt(b, time) - usedAt(a, time))[0];
   chooseTime(largest, time);
 }
 
@@ -431,17 +448,29 @@ function listenToButtons() {
   on('more-blocks', () => { page.allRows = true; showMoment(page); });
 }
 
+/* Sorts tracks by card, in the order in which cards come first, and joins those of each. */
+function joinCards() {
+  const cards = [...new Set(page.tracks.map(cardOf))];
+  page.cards = cards.length;
+  page.tracks.sort((a, b) => cards.indexOf(cardOf(a)) - cards.indexOf(cardOf(b)) || a.index - b.index).forEach((track, i) => track.index = i);
+  for (const card of cards) {
+    const tracks = page.tracks.filter(track => cardOf(track) === card);
+    if (tracks.length < 2) continue;
+    const join = joinTracks(tracks);
+    join.sharedLimit = tracks.every(track => track.json.limit === LIMIT_JOB) || tracks.every(track => track.limitIsCard);
+    join.limitIsCard = tracks[0].limitIsCard;
+    if (!join.sharedLimit) join.limits = [];
+    page.joins.push(join);
+  }
+}
+
 function main() {
   page.tracks = readPage();
   page.end = Math.max(1, ...page.tracks.map(track => track.json.offset + track.json.end));
-  if (page.tracks.length > 1) page.joined = joinTracks(page.tracks);
-  page.sharedLimit = page.joined && (page.tracks.every(track => track.json.limit === LIMIT_JOB) ||
-    page.tracks.every(track => track.limitIsCard && track.json.uuid === page.tracks[0].json.uuid));
-  if (page.joined && page.tracks[0].limitIsCard) page.joined.limitIsCard = true;
-  if (page.joined && !page.sharedLimit) page.joined.limits = [];
+  joinCards();
   page.refusals = page.tracks.flatMap(track => track.marks.filter(mark => mark.type === REFUSAL)).sort((a, b) => a.time - b.time);
   page.tags = page.mode = page.tracks.some(track => track.json.by === 'tag') ? 'tag' : 'owner';
-  if (page.joined && new Set(page.tracks.flatMap(track => track.json.metas.map(meta => groupName(track, meta, page.tags)))).size < 2) page.mode = 'process';
+  if (page.tracks.length > 1 && new Set(page.tracks.flatMap(track => track.json.metas.map(meta => groupName(track, meta, page.tags)))).size < 2) page.mode = 'process';
   showFacts();
   showEvents();
   listenToButtons();

@@ -3,7 +3,7 @@ const ROWS = 15, MORE_ROWS = 500, BREAK = 14;
 
 function element(name, text, className) {
   const made = document.createElement(name);
-  if (text !== undefined) made.textContent = text; // never as HTML: the text is the recording's
+  if (text !== undefined) made.textContent = isolate(text); // never as HTML: the text is the recording's
   if (className) made.className = className;
   return made;
 }
@@ -133,7 +133,7 @@ function showMoment(page) {
   if (!page.moment) return;
   const { track, step, time } = page.moment, now = new Float64Array(page.grouping.groups.length);
   const live = step < 0 ? [] : liveBlocks(track, step), body = document.querySelector('#blocks tbody');
-  document.getElementById('moment-title').textContent = 'At ' + momentText(time, page.end) + (page.tracks.length > 1 ? ', process ' + track.json.pid : '');
+  document.getElementById('moment-title').textContent = 'At ' + momentText(time, page.end) + (page.tracks.length > 1 ? ', ' + whichText(track) : '');
   compose(track, page.grouping, step, now);
   const parts = page.grouping.groups.map((group, g) => [group.name, now[g]]).filter(part => part[1] > 0).sort((a, b) => b[1] - a[1]);
   const driver = step >= 0 ? track.driver[step] : 0, pool = step >= 0 ? track.used[step] - track.named[step] - driver : 0;
