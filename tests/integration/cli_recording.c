@@ -303,6 +303,51 @@ static void test_files_that_are_no_recordings_are_refused(void)
     spawn_result_free(&result);
 }
 
+/* What `why`, `view` and `summary` say of a recording with one refusal and these events before it. */
+static void expect_words(const struct recording_event *events, const uint16_t *types, size_t count,
+                         const char *words)
+{
+    static const char *const commands[] = {"why", "view", "summary"};
+    struct recording_make make;
+    char path[256], name[300];
+
+    memset(name, 'n', sizeof(name));
+    snprintf(path, sizeof(path), "%s", cli_path("odd.gpucap"));
+    TEST_ASSERT_TRUE(recording_make_open(&make, path, (struct recording_head){.pid = 7}, RECORDING_PLAIN));
+    recording_make_name(&make, RECORDING_OWNER, 1, name, sizeof(name));
+    recording_make_name(&make, RECORDING_TAG, 1, name, sizeof(name));
+    for (size_t i = 0; i < count; i++)
+        recording_make_event(&make, types[i], events[i]);
+    recording_make_close(&make, 20, true);
+    for (size_t i = 0; i < 3; i++) {
+        struct spawn_result result = CLI_RUN(NULL, commands[i], path);
+
+        cli_expect_status(0, &result);
+        TEST_ASSERT_NULL_MESSAGE(strstr(result.out, "TiB"), result.out);
+        if (i == 0) /* which has the file's path */
+            cli_expect_out(words, &result);
+        else
+            expect_narrow(result.out);
+        spawn_result_free(&result);
+    }
+}
+
+static void test_odd_recordings_read_well(void)
+{
+    const struct recording_event refusal = {
+        .time_ns = 15, .bytes = 9 << 20, .limit = RECORDING_LIMIT_JOB, .owner = 1, .tag = 1};
+    const struct recording_event block = {
+        .time_ns = 10, .address = 4096, .bytes = 5 << 20, .kind = RECORDING_MALLOC, .owner = 1, .tag = 1};
+    const struct recording_event context = {.time_ns = 5, .bytes = 500 << 20, .other = 1};
+    const struct recording_event limit = {.time_ns = 4, .bytes = 400 << 20, .other = RECORDING_LIMIT_JOB};
+
+    expect_words(&refusal, (const uint16_t[]){RECORDING_REFUSAL}, 1, "held by      nothing");
+    expect_words((const struct recording_event[]){block, refusal},
+                 (const uint16_t[]){RECORDING_ALLOC, RECORDING_REFUSAL}, 2, "nnn... 5 MiB");
+    expect_words((const struct recording_event[]){limit, context},
+                 (const uint16_t[]){RECORDING_LIMIT, RECORDING_CONTEXT}, 2, "the CUDA context does not fit");
+}
+
 int main(void)
 {
     UNITY_BEGIN();
@@ -317,6 +362,7 @@ int main(void)
 #endif
     RUN_TEST(test_why_explains_a_refusal_with_its_neighbours);
     RUN_TEST(test_view_is_a_picture_of_80_columns_and_24_lines);
+    RUN_TEST(test_odd_recordings_read_well);
     RUN_TEST(test_page_is_one_file_that_loads_nothing);
     RUN_TEST(test_page_that_cannot_be_written_leaves_no_file);
     RUN_TEST(test_export_wants_a_format_that_it_knows);

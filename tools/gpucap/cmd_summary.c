@@ -7,6 +7,7 @@
 #include "tools/gpucap/recording_set.h"
 #include "tools/gpucap/recording_words.h"
 #include "tools/gpucap/replay_fit.h"
+#include "tools/gpucap/words.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -44,7 +45,7 @@ static void print_peak(const struct timeline *timeline)
 
 static void print_refusals(const struct timeline *timeline)
 {
-    char size[RECORDING_TIME], at[RECORDING_TIME];
+    char size[RECORDING_TIME], at[RECORDING_TIME], name[WORDS_CUT];
     uint64_t count = 0;
 
     for (size_t i = 0; i < timeline->mark_count; i++) {
@@ -53,7 +54,7 @@ static void print_refusals(const struct timeline *timeline)
         if (mark->head.type != RECORDING_REFUSAL || count++ >= LINES)
             continue;
         printf("  %-13s%s for %s at %s", count == 1 ? "refused" : "", recording_size(mark->bytes, size),
-               timeline_name(timeline->recording, TIMELINE_BY_OWNER, mark->owner),
+               words_cut(timeline_name(timeline->recording, TIMELINE_BY_OWNER, mark->owner), 16, name),
                recording_time(mark->time_ns, at));
         printf(" (%s)\n", recording_limit_name(mark->limit));
     }
@@ -149,6 +150,7 @@ static int largest_group(const void *a, const void *b)
 }
 
 #define GROUPS_MAX 256
+#define GROUP_TEXT (2 * WORDS_CUT + 4)
 
 /* Sums up the blocks that `wanted` accepts by owner and tag, largest first. */
 static size_t group_blocks(const struct timeline *timeline, struct group groups[GROUPS_MAX],
@@ -178,15 +180,17 @@ static size_t group_blocks(const struct timeline *timeline, struct group groups[
     return count;
 }
 
-static const char *group_name(const struct timeline *timeline, const struct group *group, char text[128])
+static const char *group_name(const struct timeline *timeline, const struct group *group,
+                              char text[GROUP_TEXT])
 {
     const char *owner = timeline_name(timeline->recording, TIMELINE_BY_OWNER, group->owner);
+    char first[WORDS_CUT], second[WORDS_CUT];
 
     if (group->tag)
-        snprintf(text, 128, "%.40s (%.40s)", owner,
-                 timeline_name(timeline->recording, TIMELINE_BY_TAG, group->tag));
+        snprintf(text, GROUP_TEXT, "%s (%s)", words_cut(owner, 16, first),
+                 words_cut(timeline_name(timeline->recording, TIMELINE_BY_TAG, group->tag), 20, second));
     else
-        snprintf(text, 128, "%.80s", owner);
+        snprintf(text, GROUP_TEXT, "%s", words_cut(owner, 40, first));
     return text;
 }
 
@@ -200,7 +204,7 @@ static void print_leaks(const struct timeline *timeline)
 {
     struct group groups[GROUPS_MAX];
     const size_t count = group_blocks(timeline, groups, is_leak);
-    char name[128], size[RECORDING_TIME];
+    char name[GROUP_TEXT], size[RECORDING_TIME];
 
     if (!count) {
         puts("  never freed  nothing");
@@ -226,7 +230,7 @@ static void print_short_lived(const struct timeline *timeline)
     struct group groups[GROUPS_MAX];
     const struct timeline_state state = timeline_state_after(timeline, timeline->peak);
     const size_t count = group_blocks(timeline, groups, is_short_lived);
-    char name[128], size[RECORDING_TIME], span[RECORDING_TIME];
+    char name[GROUP_TEXT], size[RECORDING_TIME], span[RECORDING_TIME];
     int lines = 0;
 
     for (size_t i = 0; i < count && lines < LINES; i++) {
@@ -317,9 +321,9 @@ static void print_track(const struct recording_set *set, const struct recording_
     char card[RECORDING_CARD], span[RECORDING_TIME];
 
     printf("%.*s\n", WIDTH, recording_set_title(set, track->file));
-    printf("process %u%s%s%s%s, %s, %s, %zu events\n\n", recording->head.pid, *host ? " on " : "", host,
+    printf("process %u%s%s%s%s, %s, %s, %zu event%s\n\n", recording->head.pid, *host ? " on " : "", host,
            *job ? ", job " : "", job, recording_set_card(track, card),
-           recording_time(track->timeline.end_ns, span), recording->count);
+           recording_time(track->timeline.end_ns, span), recording->count, recording->count == 1 ? "" : "s");
     print_peak(&track->timeline);
     print_refusals(&track->timeline);
     print_waits(&track->timeline);

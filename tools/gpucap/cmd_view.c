@@ -25,6 +25,7 @@
 #define ABOVE_BELOW 8 /* lines that are not the picture */
 #define LABELS      5 /* of sizes, about */
 #define EIGHTHS     8
+#define LEGEND_NAME 28      /* characters */
 #define MARKS_WORDS 19      /* columns of what the marks mean */
 #define FAR_LIMIT   17 / 10 /* a limit beyond this part of the peak is not worth the room */
 
@@ -214,9 +215,11 @@ static void print_legend(const struct picture *picture)
     const struct columns *columns = picture->columns;
     int column = printf("%*s", LABEL, "");
     bool refused = false, waited = false;
+    char cut[WORDS_CUT];
 
     for (int g = 0; g <= COLUMNS_GROUPS; g++) {
-        const char *name = g < COLUMNS_GROUPS ? columns->names[g] : "idle";
+        const char *given = g < COLUMNS_GROUPS ? columns->names[g] : "idle";
+        const char *name = given ? words_cut(given, LEGEND_NAME, cut) : NULL;
         const int length = name ? (int)strlen(name) + 4 : 0;
 
         if (g < COLUMNS_GROUPS && (!name || !columns->most[g]))
@@ -240,26 +243,47 @@ static void print_legend(const struct picture *picture)
     printf("%s%s\n", refused ? "! refused  " : "", waited ? "~ waited" : "");
 }
 
+static const struct recording_event *last_refusal(const struct timeline *timeline)
+{
+    for (size_t i = timeline->mark_count; i > 0; i--) {
+        if (timeline->marks[i - 1]->head.type == RECORDING_REFUSAL)
+            return timeline->marks[i - 1];
+    }
+    return NULL;
+}
+
+static void print_refusal(const struct recording_event *refusal)
+{
+    char size[RECORDING_TIME], at[RECORDING_TIME];
+
+    printf("Refused %s at %s (%s): gpucap why explains it\n", recording_size(refusal->bytes, size),
+           recording_time(refusal->time_ns, at), recording_limit_name(refusal->limit));
+}
+
 static int show_track(const struct recording_set *set, const struct recording_track *track,
                       const struct screen *screen)
 {
     const struct timeline *timeline = &track->timeline;
     const enum timeline_by by = timeline_best_by(timeline, timeline->peak);
-    char sentence[RECORDING_SENTENCE], card[RECORDING_CARD];
+    const struct recording_event *refusal = last_refusal(timeline);
+    char sentence[RECORDING_SENTENCE], card[RECORDING_CARD], title[WORDS_CUT];
     struct columns columns;
 
     if (!columns_open(&columns, timeline, by, screen->width - LABEL - 1))
         return cli_fail("view: no memory");
     struct picture picture = {&columns, *screen, screen->lines - ABOVE_BELOW,
-                              columns.peak ? columns.peak : 1};
+                              columns.peak ? columns.peak
+                              : refusal    ? refusal->bytes
+                                           : 1};
     for (int i = 0; i < columns.width; i++) {
         const uint64_t limit = columns.columns[i].limit;
 
-        if (limit != TIMELINE_NO && limit <= columns.peak * FAR_LIMIT && limit > picture.most)
+        /* but a refusal is only understood beside its limit */
+        if (limit != TIMELINE_NO && (refusal || limit <= columns.peak * FAR_LIMIT) && limit > picture.most)
             picture.most = limit;
     }
     picture.most += picture.most / 24 + 1; /* the highest line is not the uppermost */
-    printf("%.*s  (%u, %s)\n", screen->width / 2, recording_set_title(set, track->file),
+    printf("%s  (%u, %s)\n", words_cut(recording_set_title(set, track->file), screen->width / 2, title),
            set->recordings[track->file].head.pid, recording_set_card(track, card));
     recording_sentence(timeline, sentence);
     recording_print_cut(sentence, screen->width);
@@ -267,6 +291,8 @@ static int show_track(const struct recording_set *set, const struct recording_tr
     print_rows(&picture);
     print_times(&picture, timeline->end_ns);
     print_legend(&picture);
+    if (refusal)
+        print_refusal(refusal);
     columns_close(&columns);
     return 0;
 }

@@ -1,20 +1,24 @@
 /* recording_print: see recording_print.h. */
 #include "tools/gpucap/recording_print.h"
+#include "tools/gpucap/words.h"
 
 #include <stdio.h>
 #include <string.h>
 
 #define WIDTH 80
 #define LABEL 15 /* columns before the text */
+#define NAME  50
 
 void recording_print_holders(const char *label, const struct recording_holder *holders, int count)
 {
     int column = printf("  %-*s", LABEL - 2, label);
-    char size[RECORDING_TIME], item[128];
+    char size[RECORDING_TIME], name[WORDS_CUT], item[WORDS_CUT + RECORDING_TIME];
 
+    if (!count)
+        fputs("nothing", stdout);
     for (int i = 0; i < count; i++) {
-        const int length =
-            snprintf(item, sizeof(item), "%.90s %s", holders[i].name, recording_size(holders[i].bytes, size));
+        const int length = snprintf(item, sizeof(item), "%s %s", words_cut(holders[i].name, NAME, name),
+                                    recording_size(holders[i].bytes, size));
 
         if (i && column + 3 + length > WIDTH) {
             printf("\n%*s", LABEL, "");
@@ -31,5 +35,9 @@ void recording_print_cut(char *sentence, int width)
 {
     for (char *comma; (int)strlen(sentence) > width && (comma = strrchr(sentence, ','));)
         *comma = '\0';
-    printf("%.*s\n", width, sentence);
+    if ((int)strlen(sentence) > width) {
+        sentence[width] = '\0';
+        words_clean(sentence); /* the last character may have been cut */
+    }
+    puts(sentence);
 }

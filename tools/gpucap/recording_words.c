@@ -7,11 +7,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define US          UINT64_C(1000)
-#define MS          UINT64_C(1000000)
-#define S           UINT64_C(1000000000)
-#define IN_SENTENCE 3 /* holders that the sentence names */
-#define SPECIAL     4 /* context, idle twice, not named */
+#define US               UINT64_C(1000)
+#define MS               UINT64_C(1000000)
+#define S                UINT64_C(1000000000)
+#define IN_SENTENCE      3  /* holders that the sentence names */
+#define NAME_IN_SENTENCE 40 /* characters */
+#define SPECIAL          4  /* context, idle twice, not named */
 
 static int largest_holder(const void *a, const void *b)
 {
@@ -74,7 +75,7 @@ const char *recording_sentence(const struct timeline *timeline, char text[RECORD
 {
     const struct timeline_state state = timeline_state_after(timeline, timeline->peak);
     struct recording_holder holders[RECORDING_NAMED + 1];
-    char used[RECORDING_TIME], at[RECORDING_TIME], used_of[2 * RECORDING_TIME];
+    char used[RECORDING_TIME], at[RECORDING_TIME], used_of[2 * RECORDING_TIME], name[WORDS_CUT];
     int length;
 
     if (!timeline->peak) {
@@ -86,8 +87,9 @@ const char *recording_sentence(const struct timeline *timeline, char text[RECORD
                       recording_time(timeline->steps[timeline->peak - 1].time_ns, at));
     const int count = recording_holders(timeline, timeline->peak, holders);
     for (int i = 0; i < count && i < IN_SENTENCE && length < RECORDING_SENTENCE - 1; i++)
-        length += snprintf(text + length, RECORDING_SENTENCE - (size_t)length, "%s%.80s %s", i ? ", " : ": ",
-                           holders[i].name, recording_size(holders[i].bytes, used));
+        length += snprintf(text + length, RECORDING_SENTENCE - (size_t)length, "%s%s %s", i ? ", " : ": ",
+                           words_cut(holders[i].name, NAME_IN_SENTENCE, name),
+                           recording_size(holders[i].bytes, used));
     return text;
 }
 

@@ -8,6 +8,7 @@
 #include "tools/gpucap/recording_words.h"
 #include "tools/gpucap/why_apart.h"
 #include "tools/gpucap/cli.h"
+#include "tools/gpucap/words.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -15,6 +16,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#define LONG_PATH  36 /* beside it is no room for words */
 #define GIB        (UINT64_C(1) << 30)
 #define MIB        (UINT64_C(1) << 20)
 #define RESERVE    (64 * MIB) /* what the library leaves to the driver by default, beside every request */
@@ -60,12 +62,12 @@ static void print_asked(const struct refusal *refusal)
     const char *thread = recording_text(&recording->threads, event->thread, 0);
     const struct recording_frames *stack = event->stack ? recording_stack(recording, event->stack) : NULL;
     struct frames frames;
-    char size[RECORDING_TIME], text[FRAMES_TEXT];
+    char size[RECORDING_TIME], text[FRAMES_TEXT], name[WORDS_CUT];
 
-    printf("  asked        %s by %.30s", recording_size(event->bytes, size),
-           timeline_name(recording, TIMELINE_BY_OWNER, event->owner));
+    printf("  asked        %s by %s", recording_size(event->bytes, size),
+           words_cut(timeline_name(recording, TIMELINE_BY_OWNER, event->owner), 24, name));
     if (event->tag)
-        printf(" (%.20s)", timeline_name(recording, TIMELINE_BY_TAG, event->tag));
+        printf(" (%s)", words_cut(timeline_name(recording, TIMELINE_BY_TAG, event->tag), 20, name));
     printf(", thread %u%s%.16s\n", event->thread, *thread ? " " : "", thread);
     if (!stack || !frames_open(&frames, recording))
         return;
@@ -83,6 +85,8 @@ static void print_limit(const struct refusal *refusal)
 
     if (refusal->event->limit == RECORDING_LIMIT_CARD)
         printf("  limit        the card itself was full");
+    else if (refusal->state.limit == TIMELINE_NO)
+        printf("  limit        %s", recording_limit_name(refusal->event->limit));
     else
         printf(
             "  limit        %s, %s", recording_size(refusal->state.limit, limit),
@@ -286,26 +290,64 @@ static void print_advice(const struct refusal *refusal)
         options_find("wait", 4) >= 0)
         why_try(&count, "gpucap run --wait=60s ...   (waits until others of the job free memory)");
     why_apart_advise(&count, refusal->apart, missing);
-    why_try(&count, "gpucap page %.36s -o page.html   (%s)", refusal->set->paths[refusal->track->file],
-            why_apart_is_between(refusal->apart, missing) ? "its map has the gaps" : "shows each block");
+    const char *path = refusal->set->paths[refusal->track->file];
+    if (strlen(path) > LONG_PATH)
+        why_try(&count, "gpucap page %s -o page.html", path);
+    else
+        why_try(&count, "gpucap page %s -o page.html   (%s)", path,
+                why_apart_is_between(refusal->apart, missing) ? "its map has the gaps" : "shows each block");
 }
 
 /* ---- all of them ---- */
 
 static void print_earlier(const struct timeline *timeline, const struct recording_event *last)
 {
-    char size[RECORDING_TIME], at[RECORDING_TIME];
+    char size[RECORDING_TIME], at[RECORDING_TIME], name[WORDS_CUT];
     int shown = 0;
 
     for (size_t i = 0; i < timeline->mark_count && shown < EARLIER; i++) {
         const struct recording_event *event = timeline->marks[i];
 
         if (event->head.type == RECORDING_REFUSAL && event != last)
-            printf("  %-13s%s for %.40s at %s\n", shown++ ? "" : "before that",
+            printf("  %-13s%s for %s at %s\n", shown++ ? "" : "before that",
                    recording_size(event->bytes, size),
-                   timeline_name(timeline->recording, TIMELINE_BY_OWNER, event->owner),
+                   words_cut(timeline_name(timeline->recording, TIMELINE_BY_OWNER, event->owner), 40, name),
                    recording_time(event->time_ns, at));
     }
+}
+
+/* The process, and its card if it has several. */
+static void print_heading(const struct recording_set *set, const struct recording_track *track)
+{
+    bool several = false;
+    char title[WORDS_CUT];
+
+    for (int i = 0; i < set->track_count; i++)
+        several = several || (set->tracks[i].file == track->file && &set->tracks[i] != track);
+    printf("%u %s", set->recordings[track->file].head.pid,
+           words_cut(recording_set_title(set, track->file), 40, title));
+    if (several)
+        printf(", GPU %u", track->timeline.device);
+    fputs(": ", stdout);
+}
+
+/* A context that does not fit is no request: the program fails before its first one. */
+static void print_not_refused(const struct timeline *timeline)
+{
+    const struct timeline_state state = timeline_state_after(timeline, timeline->peak);
+    char sentence[RECORDING_SENTENCE], context[RECORDING_TIME];
+    int count = 0;
+
+    if (!timeline->block_count && state.context > state.limit) {
+        printf("the CUDA context does not fit\n\n  It takes %s, more than the limit, before the program's "
+               "first request.\n",
+               recording_size(state.context, context));
+        try_max(&count, state.context + RESERVE);
+        return;
+    }
+    fputs("no request was refused\n  ", stdout);
+    recording_sentence(timeline, sentence);
+    recording_print_cut(sentence, WIDTH - 2);
 }
 
 static void explain(const struct recording_set *set, const struct recording_track *track)
@@ -313,7 +355,7 @@ static void explain(const struct recording_set *set, const struct recording_trac
     const struct timeline *timeline = &track->timeline;
     struct refusal refusal = {.set = set, .track = track, .timeline = timeline};
     struct recording_holder holders[RECORDING_NAMED + 1];
-    char sentence[RECORDING_SENTENCE], at[RECORDING_TIME];
+    char at[RECORDING_TIME];
     unsigned long long count = 0;
 
     for (size_t i = 0; i < timeline->mark_count; i++) {
@@ -322,11 +364,9 @@ static void explain(const struct recording_set *set, const struct recording_trac
             count++;
         }
     }
-    printf("%u %.40s: ", set->recordings[track->file].head.pid, recording_set_title(set, track->file));
+    print_heading(set, track);
     if (!count) {
-        fputs("no request was refused\n  ", stdout);
-        recording_sentence(timeline, sentence);
-        recording_print_cut(sentence, WIDTH - 2);
+        print_not_refused(timeline);
         return;
     }
     printf(count == 1 ? "%llu request refused, at %s\n\n" : "%llu requests refused, the last at %s\n\n",

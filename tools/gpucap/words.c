@@ -100,3 +100,26 @@ void words_clean(char *text)
         c += length ? length : 1;
     }
 }
+
+/* Bytes of the first `count` characters. */
+static size_t bytes_of(const char *text, int count)
+{
+    size_t bytes = 0;
+
+    for (; text[bytes] && count; count--) {
+        const size_t length = character_length((const unsigned char *)text + bytes);
+
+        bytes += length ? length : 1;
+    }
+    return bytes;
+}
+
+const char *words_cut(const char *given, int most, char text[WORDS_CUT])
+{
+    const size_t all = bytes_of(given, most < WORDS_CUT_MOST ? most : WORDS_CUT_MOST);
+    const bool fits = !given[all];
+
+    snprintf(text, WORDS_CUT, "%.*s%s", (int)(fits ? all : bytes_of(given, most - 3)), given,
+             fits ? "" : "...");
+    return text;
+}

@@ -21,4 +21,10 @@ const char *words_span(uint64_t ms, char text[WORDS_TEXT]);
  * the text comes from other processes and goes to terminals, JSON and Prometheus. */
 void words_clean(char *text);
 
+/* The first `most` characters (at most WORDS_CUT_MOST) of UTF-8 text; of a longer one fewer, and "...".
+ * Returns text. */
+#define WORDS_CUT_MOST 60
+#define WORDS_CUT      (4 * WORDS_CUT_MOST + 1)
+const char *words_cut(const char *given, int most, char text[WORDS_CUT]);
+
 #endif
