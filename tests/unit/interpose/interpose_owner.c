@@ -114,7 +114,8 @@ static void test_a_library_with_frame_pointers_is_in_a_stack_once(void)
         words[2 * i] = (uint64_t)(uintptr_t)&words[2 * i + 2];
         words[2 * i + 3] = calls[i];
     }
-    const uint32_t stack = stacks_take(words, 64, calls[0], calls[1]);
+    const struct stack made = {.words = words, .count = 64};
+    const uint32_t stack = stacks_take(made, calls[0], calls[1], owner_is_return);
     TEST_ASSERT_EQUAL_size_t(3, stacks_read(stack, frames));
     TEST_ASSERT_EQUAL_HEX64_ARRAY(calls, frames, 3);
 }
