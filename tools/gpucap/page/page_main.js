@@ -124,10 +124,10 @@ function showLegend() {
     const item = element('li'), swatch = element('i'), button = element('button');
     swatch.style.background = colour || 'repeating-linear-gradient(135deg, transparent 0 2px, var(--hatch) 2px 3px)';
     button.type = 'button';
-    button.append(swatch, element('span', name));
+    button.append(swatch, element('span', nameText(name)));
     button.disabled = !colour;
     button.setAttribute('aria-pressed', !page.hidden.has(name));
-    button.title = colour ? (page.hidden.has(name) ? 'Show' : 'Leave out') : '';
+    button.title = (colour ? (page.hidden.has(name) ? 'Show' : 'Leave out') : '') + (nameText(name) === name ? '' : ' ' + name);
     button.addEventListener('click', () => { toggleGroup(name); document.querySelectorAll('#legend button')[items.indexOf(item)].focus(); });
     item.append(button);
     items.push(item);
