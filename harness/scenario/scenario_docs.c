@@ -188,7 +188,7 @@ char *docs_summary(const struct docs_origin *origin, const struct scenario_resul
     }
     fputs(
         "\nEach size is the smallest card on which the scenario trains; the native column gives the best and "
-        "the worst native way.\n",
+        "the worst native way. After <= a smaller card was not tried.\n",
         out);
     say_skipped(out, results, count);
     if (origin->simulated)

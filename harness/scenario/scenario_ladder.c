@@ -4,7 +4,8 @@
  * way goes down the ladder until it fails, and its smallest card is searched between that rung and the one
  * above; a card with less than the context and what is live at once is known to fail. At last, where a native
  * way needs no larger card than gpucap, both run again in turns, since one time says little.
- * With a limit of time there are fewer rungs, searches and turns, and the result says so. */
+ * With a limit of time each way bisects a ladder of more rungs, all ways one try after the other, so that
+ * each is known as well as the others when time is over; the result says so. */
 #include "harness/scenario/scenario_ladder.h"
 
 #include <math.h>
@@ -21,7 +22,7 @@
 #define TRIES_QUICK 5
 #define TRIES_TINY  2
 
-/* Runs that a limit of time leaves for the turns at the end. */
+/* Runs for which a limit of time leaves room: for the lowest rung, or for the turns at the end. */
 #define KEPT_RUNS 6
 
 unsigned ladder_sizes(uint64_t low, uint64_t high, uint64_t grain, unsigned wanted, uint64_t *sizes)
@@ -110,12 +111,13 @@ static int best_of(const struct ladder_figures *figures, unsigned count, bool ca
     return best;
 }
 
-/* Where the search did not come to its end, the native way has the benefit of the doubt. */
+/* A native way has the benefit of the doubt where the search did not come to its end, unless it failed on the
+ * card on which gpucap trains. */
 static bool is_small(const struct ladder_figures *native, const struct ladder_figures *ours, uint64_t grain)
 {
-    const uint64_t size = ladder_open(native, grain) ? native->fails + grain : native->smallest;
+    const bool doubt = ladder_open(native, grain) && native->fails < ours->smallest;
 
-    return !native->capped && native->smallest && size <= ours->smallest + grain;
+    return !native->capped && native->smallest && (doubt || native->smallest <= ours->smallest + grain);
 }
 
 void ladder_judge(const struct ladder_figures *figures, unsigned count, uint64_t grain, int ours,
@@ -242,7 +244,7 @@ static bool begin(struct climb *climb)
 {
     const struct scenario *scenario = climb->scenario;
 
-    climb->least = UINT64_MAX;
+    climb->least = climb->low = UINT64_MAX;
     climb->rung[0] = scenario->card.whole;
     climb->rungs = 1;
     for (unsigned i = 0; i < climb->plan->count; i++) {
@@ -256,8 +258,10 @@ static bool begin(struct climb *climb)
         const uint64_t live = scenario->card.context + outcome.peak_bytes;
         climb->least = live < climb->least ? live : climb->least;
         /* An arena holds what it finds, so that its peak is no need. */
-        if (climb->figures[i].peak < scenario->card.whole / 2 && climb->figures[i].peak > climb->high)
-            climb->high = climb->figures[i].peak;
+        if (climb->figures[i].peak >= scenario->card.whole / 2)
+            continue;
+        climb->high = climb->figures[i].peak > climb->high ? climb->figures[i].peak : climb->high;
+        climb->low = climb->figures[i].peak < climb->low ? climb->figures[i].peak : climb->low;
     }
     if (climb->high == 0)
         return false;
@@ -303,28 +307,23 @@ static uint64_t find_low(struct climb *climb)
     return search.works > least && search.works < climb->high ? search.works : least;
 }
 
-/* Fewer rungs where time is short: each costs up to one run of every way. */
 static void choose_rungs(struct climb *climb)
 {
     const struct scenario *scenario = climb->scenario;
-    const unsigned count = climb->plan->count;
-    unsigned wanted = scenario->tiny ? 2 : LADDER_RUNGS - 1;
-    uint64_t high = climb->high + climb->grain;
+    uint64_t low = climb->least + climb->grain;
+    unsigned wanted = scenario->tiny ? 2 : LADDER_SHOWN;
 
     if (scenario->size) {
         climb->rung[climb->rungs++] = scenario->size;
         return;
     }
-    const uint64_t low = find_low(climb);
-    while (wanted > 2 && !has_time(climb, (double)(wanted * count) + KEPT_RUNS))
-        wanted--;
-    if (!has_time(climb, 1.5 * count + KEPT_RUNS)) {
-        high = low;
-        wanted = 1;
-    } else if (wanted == 2 && !scenario->tiny) { /* the highest would show the least */
-        high = (uint64_t)sqrt((double)low * (double)high);
+    if (scenario->until) {
+        low = climb->low > low ? climb->low : low;
+        wanted = LADDER_RUNGS - 1;
+    } else {
+        low = find_low(climb);
     }
-    climb->rungs += ladder_sizes(low, high, climb->grain, wanted, &climb->rung[1]);
+    climb->rungs += ladder_sizes(low, climb->high + climb->grain, climb->grain, wanted, &climb->rung[1]);
 }
 
 /* All ways down the ladder, each until it fails. Returns false if a signal asked to stop. */
@@ -333,14 +332,66 @@ static bool descend(struct climb *climb)
     struct scenario_outcome outcome;
 
     for (unsigned rung = 1; rung < climb->rungs; rung++) {
-        for (unsigned i = 0; i < climb->plan->count; i++) {
+        for (unsigned i = climb->plan->count;
+             i-- > 0;) { /* gpucap's first: the others are compared with it */
             const struct ladder_figures *figures = &climb->figures[i];
 
-            if (!figures->smallest || figures->fails >= climb->rung[rung] || !has_time(climb, 1))
+            if (!figures->smallest || figures->fails >= climb->rung[rung])
                 continue;
             if (!stand_on(climb, i, rung, &outcome))
                 return false;
         }
+    }
+    return true;
+}
+
+/* Returns the rung in the middle of what is not known of a way; 0: all is known. */
+static unsigned middle_rung(const struct climb *climb, const struct ladder_figures *figures)
+{
+    unsigned trains = 0, fails = climb->rungs;
+
+    for (unsigned rung = 0; rung < climb->rungs; rung++) {
+        if (figures->on[rung].count)
+            trains = rung;
+    }
+    while (fails > trains + 1 && climb->rung[fails - 1] <= figures->fails)
+        fails--;
+    return figures->smallest && fails > trains + 1 ? (trains + fails) / 2 : 0;
+}
+
+/* One try of each way that has one to make, from the largest card to the smallest, gpucap's ways first.
+ * *tries says how many there were. Returns false if a signal asked to stop. */
+static bool bisect_once(struct climb *climb, unsigned kept, unsigned *tries)
+{
+    struct scenario_outcome outcome;
+    unsigned middle[LADDER_WAYS];
+
+    *tries = 0;
+    for (unsigned i = 0; i < climb->plan->count; i++) {
+        middle[i] = middle_rung(climb, &climb->figures[i]);
+        *tries += middle[i] > 0;
+    }
+    if (kept && !has_time(climb, *tries + kept))
+        *tries = 0;
+    for (unsigned rung = 1; *tries && rung < climb->rungs; rung++) {
+        for (unsigned i = climb->plan->count; i-- > 0;) {
+            if (middle[i] == rung && has_time(climb, 1) && !stand_on(climb, i, rung, &outcome))
+                return false;
+        }
+    }
+    return true;
+}
+
+/* Two tries of each way in any case, a third one if there is time for it and for the turns. Returns false if
+ * a signal asked to stop. */
+static bool bisect(struct climb *climb)
+{
+    enum { TIMES = 3 };
+    unsigned tries = 1;
+
+    for (unsigned i = 0; i < TIMES && tries; i++) {
+        if (!bisect_once(climb, i < 2 ? 0 : KEPT_RUNS, &tries))
+            return false;
     }
     return true;
 }
@@ -426,6 +477,24 @@ static void record(struct climb *climb)
     }
 }
 
+/* A verdict needs every way on a smaller card, and gpucap's smallest one. */
+static void say_if_incomplete(const struct climb *climb)
+{
+    struct scenario_result *result = climb->scenario->result;
+    unsigned missing = climb->best < 0;
+
+    for (unsigned i = 0; i < climb->plan->count; i++) {
+        bool tried = climb->figures[i].peak == 0;
+
+        for (unsigned rung = 1; rung < climb->rungs; rung++)
+            tried |= climb->cell[i][rung][0] != '\0';
+        missing += !tried;
+    }
+    if (missing)
+        snprintf(result->skipped, sizeof(result->skipped), "no smaller card was tried by %u of %u ways%s",
+                 missing, climb->plan->count, climb->cut ? ", for lack of time" : "");
+}
+
 void ladder_run(struct scenario *scenario, const struct ladder_plan *plan)
 {
     static struct climb climb; /* too large for a stack */
@@ -441,9 +510,11 @@ void ladder_run(struct scenario *scenario, const struct ladder_plan *plan)
         return;
     }
     choose_rungs(&climb);
-    if (fleet_run_stopped() || !descend(&climb) || !narrow(&climb) || !take_turns(&climb))
+    if (fleet_run_stopped() || !(scenario->until ? bisect(&climb) : descend(&climb)) || !narrow(&climb) ||
+        !take_turns(&climb))
         return;
     climb_say(&climb);
+    say_if_incomplete(&climb);
     if (scenario->record)
         record(&climb);
 }

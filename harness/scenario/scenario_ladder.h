@@ -11,7 +11,8 @@
 
 enum {
     LADDER_WAYS = 10,
-    LADDER_RUNGS = 5, /* the whole card included */
+    LADDER_RUNGS = 8, /* the whole card included */
+    LADDER_SHOWN = 4, /* in the table and the picture, beside the whole card */
     LADDER_TURNS = 3, /* timed runs of those whose times decide, in turns */
 };
 

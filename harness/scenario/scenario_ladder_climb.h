@@ -13,7 +13,8 @@ struct climb {
     uint64_t grain;
     struct ladder_figures figures[LADDER_WAYS];
     unsigned tries[LADDER_WAYS]; /* of the search for the smallest card */
-    uint64_t least, high;        /* what any way must have, and the most that one holds */
+    uint64_t least;              /* what any way must have */
+    uint64_t low, high;          /* the least and the most that one holds on the whole card */
     char cell[LADDER_WAYS][LADDER_RUNGS][48];
     unsigned no_memory[LADDER_WAYS][LADDER_RUNGS]; /* repeated runs that ran out of memory */
     int best;                                      /* the best way under gpucap; -1: none */

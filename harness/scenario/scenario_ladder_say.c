@@ -9,25 +9,59 @@ void climb_say_time(const struct climb *climb, double time, char *text, size_t s
     snprintf(text, size, climb->plan->whole_run ? "%.2f s" : time >= 100 ? "%.0f ms" : "%.1f ms", time);
 }
 
-/* "at most 5.96 GiB" where a smaller card may do. */
+/* Returns true if it is only known which card is too small: the large one is the next that was tried. */
+static bool is_unknown(const struct climb *climb, const struct ladder_figures *figures)
+{
+    return ladder_open(figures, climb->grain) && figures->smallest == climb->rung[0];
+}
+
+/* "at most 5.96 GiB" where a smaller card may do, "more than 5.54 GiB" where only that is known. */
 static void say_smallest(const struct climb *climb, const struct ladder_figures *figures, char *text,
                          size_t size)
 {
+    const bool unknown = is_unknown(climb, figures);
     char card[32];
 
-    scenario_cell_bytes(figures->smallest, card, sizeof(card));
-    snprintf(text, size, "%s%s", ladder_open(figures, climb->grain) ? "at most " : "", card);
+    scenario_cell_bytes(unknown ? figures->fails : figures->smallest, card, sizeof(card));
+    snprintf(text, size, "%s%s",
+             unknown                              ? "more than "
+             : ladder_open(figures, climb->grain) ? "at most "
+                                                  : "",
+             card);
+}
+
+/* Chooses the rungs to show, falling: the whole card, and those that most ways have tried. Returns how many.
+ */
+static unsigned choose_shown(const struct climb *climb, unsigned shown[LADDER_SHOWN + 1])
+{
+    unsigned tried[LADDER_RUNGS] = {0}, count = 0;
+
+    for (unsigned rung = 0; rung < climb->rungs; rung++) {
+        for (unsigned i = 0; i < climb->plan->count; i++)
+            tried[rung] += climb->cell[i][rung][0] != '\0';
+    }
+    for (unsigned rung = 0; rung < climb->rungs; rung++) {
+        unsigned better = 0; /* of the others but the whole card */
+
+        for (unsigned other = 1; other < climb->rungs; other++)
+            better += tried[other] > tried[rung] || (tried[other] == tried[rung] && other > rung);
+        if (rung == 0 || (tried[rung] && better < LADDER_SHOWN))
+            shown[count++] = rung;
+    }
+    return count;
 }
 
 static void fill_table(struct climb *climb)
 {
     struct scenario_result *result = climb->scenario->result;
+    unsigned shown[LADDER_SHOWN + 1];
+    const unsigned columns = choose_shown(climb, shown);
     const char *what = climb->plan->whole_run ? "whole run" : "step";
     char heads[TABLE_COLUMNS * 64], size[48];
     size_t used = (size_t)snprintf(heads, sizeof(heads), "memory|smallest card|%s, large card", what);
 
-    for (unsigned rung = 1; rung < climb->rungs; rung++) {
-        scenario_cell_bytes(climb->rung[rung], size, sizeof(size));
+    for (unsigned i = 1; i < columns; i++) {
+        scenario_cell_bytes(climb->rung[shown[i]], size, sizeof(size));
         used += (size_t)snprintf(heads + used, sizeof(heads) - used, "|%s", size);
     }
     snprintf(heads + used, sizeof(heads) - used, "|held, large card");
@@ -36,10 +70,10 @@ static void fill_table(struct climb *climb)
         table_row(&result->table, "%s", climb->plan->ways[i].name);
         say_smallest(climb, &climb->figures[i], size, sizeof(size));
         table_set(&result->table, 1, "%s", size);
-        for (unsigned rung = 0; rung < climb->rungs; rung++)
-            table_set(&result->table, 2 + rung, "%s", climb->cell[i][rung]);
+        for (unsigned column = 0; column < columns; column++)
+            table_set(&result->table, 2 + column, "%s", climb->cell[i][shown[column]]);
         scenario_cell_bytes(climb->figures[i].peak, size, sizeof(size));
-        table_set(&result->table, 2 + climb->rungs, "%s", size);
+        table_set(&result->table, 2 + columns, "%s", size);
         table_fill(&result->table, "-");
     }
 }
@@ -47,35 +81,40 @@ static void fill_table(struct climb *climb)
 static void fill_picture(struct climb *climb)
 {
     struct scenario_result *result = climb->scenario->result;
-    const bool large = climb->figures[0].smallest >> 30;
+    unsigned shown[LADDER_SHOWN + 1];
+    const unsigned columns = choose_shown(climb, shown);
+    const bool large = climb->least >> 30;
     char size[32];
 
     const unsigned smallest = scenario_panel(result, false, "smallest card, %s", large ? "GiB" : "MiB");
-    for (unsigned rung = 0; rung < climb->rungs; rung++) {
-        scenario_cell_bytes(climb->rung[rung], size, sizeof(size));
+    for (unsigned column = 0; column < columns; column++) {
+        scenario_cell_bytes(climb->rung[shown[column]], size, sizeof(size));
         const unsigned panel =
             scenario_panel(result, false, climb->plan->whole_run ? "whole run, s" : "step, ms");
         snprintf(result->panels[panel].where, sizeof(result->panels[panel].where), "card of %s", size);
-        result->panels[panel].shared = rung > 0;
+        result->panels[panel].shared = column > 0;
     }
     for (unsigned i = 0; i < climb->plan->count; i++) {
         const struct ladder_figures *figures = &climb->figures[i];
-        const double bytes = (double)figures->smallest / (large ? 1 << 30 : 1 << 20);
+        const bool unknown = is_unknown(climb, figures);
+        const double bytes =
+            (double)(unknown ? figures->fails : figures->smallest) / (large ? 1 << 30 : 1 << 20);
 
         scenario_row(result, climb->plan->ways[i].name, figures->capped ? COLOUR_GPUCAP : COLOUR_NATIVE);
-        scenario_bar(result, smallest, bytes, large ? "%.2f" : "%.0f", bytes);
-        for (unsigned rung = 0; rung < climb->rungs; rung++) {
-            const double time = ladder_time(figures, rung);
+        scenario_bar(result, smallest, bytes, large ? "%s%.2f" : "%s%.0f", unknown ? "more than " : "",
+                     bytes);
+        for (unsigned column = 0; column < columns; column++) {
+            const double time = ladder_time(figures, shown[column]);
 
             if (isfinite(time))
-                scenario_bar(result, 1 + rung, time,
+                scenario_bar(result, 1 + column, time,
                              climb->plan->whole_run ? "%.2f"
                              : time >= 100          ? "%.0f"
                                                     : "%.1f",
                              time);
             else
-                scenario_bar(result, 1 + rung, 0, "%s",
-                             figures->fails >= climb->rung[rung] ? "no memory" : "not tried");
+                scenario_bar(result, 1 + column, 0, "%s",
+                             figures->fails >= climb->rung[shown[column]] ? "no memory" : "not tried");
         }
     }
 }
@@ -130,28 +169,51 @@ static bool join_names(const struct climb *climb, const bool *wanted, char *text
     return any;
 }
 
-/* For README's table: the smallest cards, and the native ways that do as well. */
-static void say_briefly(const struct climb *climb, const struct ladder_verdict *verdict)
+/* "<=" before a size that may be smaller. */
+static const char *mark_open(const struct climb *climb, const struct ladder_figures *figures)
 {
-    struct scenario_result *result = climb->scenario->result;
-    const uint64_t best = climb->figures[verdict->native].smallest;
+    return ladder_open(figures, climb->grain) ? "<=" : "";
+}
+
+/* For README's table: the best and the worst native way. */
+static void say_natives_briefly(const struct climb *climb, int native, char *cell, size_t size)
+{
+    const uint64_t best = climb->figures[native].smallest;
     uint64_t worst = best;
+    bool unknown = false;
     char low[32], high[32];
 
     for (unsigned i = 0; i < climb->plan->count; i++) {
-        if (!climb->figures[i].capped && climb->figures[i].smallest > worst)
+        if (climb->figures[i].capped)
+            continue;
+        unknown |= is_unknown(climb, &climb->figures[i]);
+        if (climb->figures[i].smallest > worst)
             worst = climb->figures[i].smallest;
     }
     scenario_cell_bytes(best, low, sizeof(low));
     scenario_cell_bytes(worst, high, sizeof(high));
-    if (!(best >> 30) == !(worst >> 30)) /* one unit for both */
+    if (best != worst && !unknown && !(best >> 30) == !(worst >> 30)) /* one unit for both */
         low[strcspn(low, " ")] = '\0';
-    if (best == worst)
-        snprintf(result->brief_native, sizeof(result->brief_native), "%.10s", high);
+    if (unknown && best == worst)
+        snprintf(cell, size, "more than gpucap");
+    else if (unknown)
+        snprintf(cell, size, "%s%.10s to more", mark_open(climb, &climb->figures[native]), low);
+    else if (best == worst)
+        snprintf(cell, size, "%s%.10s", mark_open(climb, &climb->figures[native]), high);
     else
-        snprintf(result->brief_native, sizeof(result->brief_native), "%.10s to %.9s", low, high);
-    scenario_cell_bytes(climb->figures[verdict->gpucap].smallest, result->brief_gpucap,
-                        sizeof(result->brief_gpucap));
+        snprintf(cell, size, "%s%.8s to %.9s", mark_open(climb, &climb->figures[native]), low, high);
+}
+
+/* For README's table: the smallest cards, and the native ways that do as well. */
+static void say_briefly(const struct climb *climb, const struct ladder_verdict *verdict)
+{
+    struct scenario_result *result = climb->scenario->result;
+    const struct ladder_figures *ours = &climb->figures[verdict->gpucap];
+    char card[32];
+
+    say_natives_briefly(climb, verdict->native, result->brief_native, sizeof(result->brief_native));
+    scenario_cell_bytes(ours->smallest, card, sizeof(card));
+    snprintf(result->brief_gpucap, sizeof(result->brief_gpucap), "%s%.9s", mark_open(climb, ours), card);
     if (join_names(climb, verdict->as_good, result->brief_verdict, sizeof(result->brief_verdict)))
         return;
     snprintf(result->brief_verdict, sizeof(result->brief_verdict), "slower: ");
@@ -198,9 +260,8 @@ static void judge(struct climb *climb)
         snprintf(result->verdict, sizeof(result->verdict),
                  "nowhere here: no native way needs as small a card");
     scenario_note(result,
-                  "Where gpucap does not help: %s. (As good: a card at most %s larger, and a time that is "
-                  "not longer in "
-                  "each of %u turns and by 5 %% in their median; by 20 %% where there was one run.)",
+                  "Where gpucap does not help: %s. (As good: a card at most %s larger, and not slower. "
+                  "Slower: in each of %u turns and by 5 %% in their median, or by half in a single run.)",
                   result->verdict, grain, LADDER_TURNS);
     if (fastest >= 0 && ours->on[0].count) {
         const double ours_ms = ladder_time(ours, 0), native_ms = ladder_time(&climb->figures[fastest], 0);

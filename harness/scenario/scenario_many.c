@@ -162,6 +162,8 @@ static double median_of(double *values, unsigned count)
             values[at - 1] = swap;
         }
     }
+    if (count < 2)
+        return values[0];
     return count % 2 ? values[count / 2] : (values[count / 2 - 1] + values[count / 2]) / 2;
 }
 

@@ -11,7 +11,7 @@
 #include "harness/fleet/fleet_show.h"
 
 #define TIMEOUT_S       300 /* more than any training of a scenario takes */
-#define TIMEOUT_LEAST_S 20  /* with a limit of time: for a training that is begun when little is left */
+#define TIMEOUT_LEAST_S 12  /* with a limit of time: for a training that is begun when little is left */
 
 double scenario_left(const struct scenario *scenario)
 {

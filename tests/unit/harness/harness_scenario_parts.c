@@ -159,13 +159,13 @@ static void test_rungs_fall_in_even_ratios_and_do_not_coincide(void)
 static const struct ladder_figures figures[] = {
     {.smallest = 80 * MIB, .on = {ONCE(50), ONCE(50)}},                     /* needs a larger card */
     {.smallest = 64 * MIB, .on = {ONCE(30), ONCE(30), ONCE(31)}},           /* as good */
-    {.smallest = 60 * MIB, .on = {ONCE(45), ONCE(45), ONCE(45), ONCE(45)}}, /* a smaller card, but slow */
+    {.smallest = 60 * MIB, .on = {ONCE(45), ONCE(45), ONCE(45), ONCE(55)}}, /* a smaller card, but slow */
     {.smallest = 62 * MIB,
      .on = {ONCE(40), ONCE(36), ONCE(30), ONCE(35)},
      .capped = true},                                                             /* gpucap's best */
     {.smallest = 64 * MIB, .on = {ONCE(20), ONCE(20), ONCE(20)}, .capped = true}, /* gpucap, a larger card */
     {.smallest = 0},                                                              /* does not train */
-    {.smallest = 64 * MIB, .on = {ONCE(30), ONCE(30), ONCE(37)}},                 /* slow where both train */
+    {.smallest = 64 * MIB, .on = {ONCE(30), ONCE(30), ONCE(50)}},                 /* slow where both train */
     {.smallest = 80 * MIB, .fails = 60 * MIB, .on = {ONCE(30), ONCE(30)}}, /* a smaller card may do as well */
     {.smallest = 80 * MIB, .fails = 64 * MIB, .on = {ONCE(30), ONCE(30)}}, /* none that is as small */
 };
@@ -204,8 +204,8 @@ static void test_one_run_or_one_slow_turn_makes_no_way_slower(void)
         {IN_TURNS(103, 107, 101), false}, /* by 3 % only */
         {IN_TURNS(130, 103, 130), false}, /* once it was not slower */
         {IN_TURNS(101, 150, 101), false}, /* one slow turn, load perhaps */
-        {ONCE(115), false},
-        {ONCE(125), true},
+        {ONCE(145), false},
+        {ONCE(155), true},
         {{{0}, 0}, false},
     };
 
