@@ -343,8 +343,8 @@ static bool allot(struct settings *settings, const struct results *results, int 
     }
     const double left = results->until > now ? (double)(results->until - now) / 1e9 : 0;
     const double mine = left * scenarios[find_letter(order_in_time[place])].share / shares;
-    scenario->until = now + (uint64_t)(mine * 1e9);
-    if (mine >= LEAST_S)
+    scenario->until = now + (uint64_t)((mine > LEAST_S ? mine : LEAST_S) * 1e9);
+    if (left >= LEAST_S)
         return true;
     snprintf(scenario->result->skipped, sizeof(scenario->result->skipped), "no time: %.0f of %u s were left",
              left, settings->seconds);

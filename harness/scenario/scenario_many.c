@@ -162,8 +162,6 @@ static double median_of(double *values, unsigned count)
             values[at - 1] = swap;
         }
     }
-    if (count < 2)
-        return values[0];
     return count % 2 ? values[count / 2] : (values[count / 2 - 1] + values[count / 2]) / 2;
 }
 
@@ -172,7 +170,7 @@ static void judge_throughput(struct scenario *scenario, const struct measured *f
 {
     struct scenario_result *result = scenario->result;
     const struct rivals rivals = find_rivals(figures);
-    double rate[2][TURNS] = {{0}}, ratio[TURNS];
+    double rate[2][TURNS] = {{0}}, ratio[TURNS] = {0};
     bool always = true;
 
     if (rivals.native < 0 || rivals.ours < 0) {
