@@ -311,7 +311,7 @@ static void choose_rungs(struct climb *climb)
 {
     const struct scenario *scenario = climb->scenario;
     uint64_t low = climb->least + climb->grain;
-    unsigned wanted = scenario->tiny ? 2 : LADDER_SHOWN;
+    unsigned wanted = scenario->tiny ? 2 : scenario->quick ? 3 : LADDER_SHOWN;
 
     if (scenario->size) {
         climb->rung[climb->rungs++] = scenario->size;
