@@ -31,15 +31,16 @@ void status_expect_no_memory(bool expected)
 
 enum status status_fail(enum status status, const char *format, ...)
 {
+    char text[4608]; /* a path and what is wrong with it */
     va_list list;
 
     if (no_memory_expected && status == STATUS_NO_MEMORY)
         return status;
     status_line_end();
     va_start(list, format);
-    fputs("train: ", stderr);
-    vfprintf(stderr, format, list);
-    fputc('\n', stderr);
+    vsnprintf(text, sizeof(text), format, list);
     va_end(list);
+    /* One call, and so one write: replicas fail at the same time, in threads and in processes. */
+    fprintf(stderr, "train: %s\n", text);
     return status;
 }

@@ -13,41 +13,66 @@
 #include "interpose/settings/size.h"
 #include "tools/gpucap/manual.h"
 #include "harness/scenario/scenario_docs.h"
+#include "harness/scenario/scenario_results.h"
 
 #define USAGE 2 /* exit status */
 
+/* With --seconds, a scenario gets `share` seconds of each `all_shares`; those that matter least come last.
+ * The shares are about what --quick took on an H200, or would have by the times of single runs. */
 static const struct {
     char letter;
     void (*run)(struct scenario *scenario);
+    unsigned share;
     const char *title;
     char subject[SCENARIO_SUBJECT];
     const char *question;
 } scenarios[] = {
-    {'a', scenario_pair, "Two models in one process", "two models together",
+    {'a', scenario_pair, 57, "Two models in one process", "two models together",
      "Both train in turns. How small may the card be, and what does a step take, if neither keeps its "
      "memory, "
      "both do, or one pool serves both?"},
-    {'b', scenario_arenas, "Many processes that each take what they see", "many greedy processes",
+    {'b', scenario_arenas, 48, "Many processes that each take what they see", "many greedy processes",
      "Most of them take 90 % of the memory that they are told is free. How many of them train, and on which "
      "card?"},
-    {'c', scenario_spike, "A validation that needs memory for a moment", "a validation's peak",
+    {'c', scenario_spike, 56, "A validation that needs memory for a moment", "a validation's peak",
      "Pictures of a validation are prepared on the GPU, beside what holds the training's memory. How small "
      "may "
      "the card be, and how long does the run take?"},
-    {'d', scenario_fragments, "A workload that fragments", "sizes that change",
+    {'d', scenario_fragments, 46, "A workload that fragments", "sizes that change",
      "Batch and sequence length change every step. How small may the card be, and what does a step take?"},
-    {'e', scenario_batch, "The largest batch under a cap", "largest batch",
+    {'e', scenario_batch, 6, "The largest batch under a cap", "largest batch",
      "What do accumulation, checkpointing and bf16 buy, when memory is what there is not enough of?"},
-    {'f', scenario_throughput, "Throughput of several processes", "throughput",
+    {'f', scenario_throughput, 10, "Throughput of several processes", "throughput",
      "What do several processes on one card do together, against one after the other?"},
-    {'g', scenario_peaks, "Peaks that alternate", "peaks that alternate",
+    {'g', scenario_peaks, 24, "Peaks that alternate", "peaks that alternate",
      "Trainings that need much for a moment share a budget smaller than the sum of their peaks. Which of "
      "them "
      "train?"},
 };
 enum { SCENARIOS = sizeof(scenarios) / sizeof(*scenarios) };
 
-enum option_id { CARD, PROCESSES, QUICK, TINY, SIM, OUT, RECORD, WRITE_DOCS, VERBOSE, HELP, MAN, OPTIONS };
+/* With a limit of time the ladders come first. */
+static const char order_in_time[SCENARIOS + 1] = "abdcgfe";
+
+#define LEAST_S 8 /* with less, a scenario is not begun */
+
+enum option_id {
+    CARD,
+    PROCESSES,
+    QUICK,
+    TINY,
+    SECONDS,
+    SIM,
+    OUT,
+    RECORD,
+    SAVE,
+    FROM,
+    WRITE_DOCS,
+    VERBOSE,
+    HELP,
+    MAN,
+    OPTIONS
+};
 
 /* One table for the parser, the help and the manual page. A form in brackets may be left out. */
 static const struct {
@@ -57,11 +82,16 @@ static const struct {
     [PROCESSES] = {"processes", "N", "of b, f and g (4)"},
     [QUICK] = {"quick", NULL, "fewer steps, coarser searches"},
     [TINY] = {"tiny", NULL, "the smallest trainings, to check that everything works"},
+    [SECONDS] = {"seconds", "N",
+                 "end after about N seconds: fewer cards and turns, and what there is no time for is skipped "
+                 "and named"},
     [SIM] = {"sim", NULL, "on simgpu even where there is a GPU"},
     [OUT] = {"out", "DIR", "where the pictures go (scenarios-out beside this program)"},
     [RECORD] =
         {"record", "DIR",
          "of a to d, records a way that runs out of memory and gpucap's there, and writes their pages"},
+    [SAVE] = {"save", "FILE", "writes the results there after each scenario"},
+    [FROM] = {"from", "FILE", "runs nothing: shows, draws and documents the results of --save"},
     [WRITE_DOCS] = {"write-docs", "[ROOT]",
                     "also writes ROOT/docs/benchmarks.md and, with several letters, the table in README.md"},
     [VERBOSE] = {"verbose", NULL, "shows every command"},
@@ -69,7 +99,7 @@ static const struct {
     [MAN] = {"man", NULL, "print the manual page"},
 };
 
-static const char synopsis[] = "[option...] all | LETTER...\n";
+static const char synopsis[] = "[option...] all | LETTER... | --from=FILE\n";
 static const char description[] =
     "Measures what the library buys, by trainings that it runs itself: one letter each.\n"
     "On a GPU, a card of SIZE is the same GPU with the rest held by a ballast process.\n";
@@ -121,7 +151,8 @@ static void print_manual(FILE *out)
 struct settings {
     bool wanted[SCENARIOS];
     bool sim, help, man;
-    const char *out, *docs;
+    unsigned seconds; /* 0: no limit */
+    const char *out, *docs, *save, *from;
     struct scenario scenario;
 };
 
@@ -153,14 +184,14 @@ static int set_size(struct settings *settings, const char *text)
     return 0;
 }
 
-static int set_processes(struct settings *settings, const char *text)
+static int set_count(unsigned *to, const char *text, unsigned long most)
 {
     char *end;
     const unsigned long count = strtoul(text, &end, 10);
 
-    if (*end || count < 1 || count > SCENARIO_PROCESSES)
+    if (*end || count < 1 || count > most)
         return refuse(text);
-    settings->scenario.processes = (unsigned)count;
+    *to = (unsigned)count;
     return 0;
 }
 
@@ -170,7 +201,9 @@ static int set_option(struct settings *settings, enum option_id id, const char *
     case CARD:
         return set_size(settings, value);
     case PROCESSES:
-        return set_processes(settings, value);
+        return set_count(&settings->scenario.processes, value, SCENARIO_PROCESSES);
+    case SECONDS:
+        return set_count(&settings->seconds, value, 1000000);
     case QUICK:
         settings->scenario.quick = true;
         break;
@@ -185,6 +218,12 @@ static int set_option(struct settings *settings, enum option_id id, const char *
         break;
     case RECORD:
         settings->scenario.record = value;
+        break;
+    case SAVE:
+        settings->save = value;
+        break;
+    case FROM:
+        settings->from = value;
         break;
     case WRITE_DOCS:
         settings->docs = value ? value : ".";
@@ -261,78 +300,197 @@ static int make_folders(struct settings *settings, char path[PATH_MAX])
     return settings->scenario.record ? make_folder("record", settings->scenario.record) : 0;
 }
 
-static int run_wanted(struct settings *settings, struct scenario_result *results, unsigned *count,
-                      const struct docs_origin *origin)
+/* ---- running ---- */
+
+struct results {
+    struct scenario_result *all;
+    unsigned count;
+    struct docs_origin origin;
+    uint64_t until; /* fleet_now() at which all should have ended; 0: no limit */
+};
+
+static void name_result(struct scenario_result *result, int i)
+{
+    result->letter = scenarios[i].letter;
+    result->title = scenarios[i].title;
+    result->subject = scenarios[i].subject;
+    result->question = scenarios[i].question;
+}
+
+static int find_letter(char letter)
+{
+    for (int i = 0; i < SCENARIOS; i++) {
+        if (scenarios[i].letter == letter)
+            return i;
+    }
+    return -1;
+}
+
+/* Gives the scenario its share of the time that is left. Returns false if that is too little. */
+static bool allot(struct settings *settings, const struct results *results, int place)
+{
+    struct scenario *scenario = &settings->scenario;
+    const uint64_t now = fleet_now();
+    unsigned shares = 0;
+
+    scenario->until = 0;
+    if (!results->until)
+        return true;
+    for (int i = place; i < SCENARIOS; i++) {
+        const int other = find_letter(order_in_time[i]);
+
+        shares += settings->wanted[other] ? scenarios[other].share : 0;
+    }
+    const double left = results->until > now ? (double)(results->until - now) / 1e9 : 0;
+    const double mine = left * scenarios[find_letter(order_in_time[place])].share / shares;
+    scenario->until = now + (uint64_t)((mine > LEAST_S ? mine : LEAST_S) * 1e9);
+    if (left >= LEAST_S)
+        return true;
+    snprintf(scenario->result->skipped, sizeof(scenario->result->skipped), "no time: %.0f of %u s were left",
+             left, settings->seconds);
+    return false;
+}
+
+static int keep_result(const struct settings *settings, const struct results *results,
+                       const struct scenario_result *result)
 {
     char path[PATH_MAX];
     int error = 0;
 
-    for (int i = 0; i < SCENARIOS && !fleet_run_stopped(); i++) {
-        struct scenario_result *result = &results[*count];
-        const uint64_t start = fleet_now();
-
-        if (!settings->wanted[i])
-            continue;
-        *result = (struct scenario_result){.letter = scenarios[i].letter,
-                                           .title = scenarios[i].title,
-                                           .subject = scenarios[i].subject,
-                                           .question = scenarios[i].question};
-        settings->scenario.result = result;
-        scenario_say(&settings->scenario, "%s", result->title);
-        scenarios[i].run(&settings->scenario);
-        result->seconds = (double)(fleet_now() - start) / 1e9;
-        if (fleet_run_stopped())
-            scenario_note(result, "Stopped before its end.");
-        docs_print(result, stdout);
-        fflush(stdout);
-        (*count)++;
+    docs_print(result, stdout);
+    fflush(stdout);
+    if (result->rows) {
         snprintf(path, sizeof(path), "%s/scenario-%c.svg", settings->out, result->letter);
-        error |= docs_plot(path, origin, result, 1);
-        error |= result->rows == 0;
+        error = docs_plot(path, &results->origin, result, 1);
+    }
+    if (settings->save) {
+        const int saved = results_save(settings->save, &results->origin, results->all, results->count);
+
+        if (saved)
+            fprintf(stderr, "scenarios: --save=%s: %s\n", settings->save, strerror(-saved));
+        error |= saved;
     }
     return error;
 }
 
-static void print_summary(const struct docs_origin *origin, const struct scenario_result *results,
-                          unsigned count)
+static int run_wanted(struct settings *settings, struct results *results)
 {
-    printf("\non %s\n", origin->device);
-    for (unsigned i = 0; i < count; i++)
-        if (results[i].verdict[0])
+    int error = 0;
+
+    for (int place = 0; place < SCENARIOS && !fleet_run_stopped(); place++) {
+        const int i = results->until ? find_letter(order_in_time[place]) : place;
+        struct scenario_result *result = &results->all[results->count];
+        const uint64_t start = fleet_now();
+
+        if (!settings->wanted[i])
+            continue;
+        memset(result, 0, sizeof(*result));
+        name_result(result, i);
+        settings->scenario.result = result;
+        scenario_say(&settings->scenario, "%s", result->title);
+        if (allot(settings, results, place))
+            scenarios[i].run(&settings->scenario);
+        result->seconds = (double)(fleet_now() - start) / 1e9;
+        if (fleet_run_stopped())
+            snprintf(result->skipped, sizeof(result->skipped), "stopped before its end");
+        results->count++;
+        error |= keep_result(settings, results, result);
+        error |= result->rows == 0 && !result->skipped[0];
+    }
+    return error;
+}
+
+static int by_letter(const void *one, const void *other)
+{
+    return ((const struct scenario_result *)one)->letter - ((const struct scenario_result *)other)->letter;
+}
+
+static void print_summary(const struct results *results)
+{
+    printf("\non %s\n", results->origin.device);
+    for (unsigned i = 0; i < results->count; i++) {
+        const struct scenario_result *result = &results->all[i];
+
+        if (result->skipped[0])
+            printf("(%c) skipped: %s\n", result->letter, result->skipped);
+        else if (result->verdict[0])
             printf("(%c) without gpucap: %s\n    under gpucap: %s\n    where it does not help: %s\n",
-                   results[i].letter, results[i].native, results[i].gpucap, results[i].verdict);
+                   result->letter, result->native, result->gpucap, result->verdict);
         else
-            printf("(%c) not complete: see its table\n", results[i].letter);
-    if (origin->simulated)
+            printf("(%c) not complete: see its table\n", result->letter);
+    }
+    if (results->origin.simulated)
         printf("Times are those of a simulated device, whose operations the processor computes and whose "
                "allocations\ncost little: build/scenarios on a GPU measures a GPU's.\n");
 }
 
+/* Documents, draws and sums up what there is, in the order of the letters. */
+static int conclude(const struct settings *settings, struct results *results)
+{
+    char path[PATH_MAX + 32];
+    int error = 0;
+
+    qsort(results->all, results->count, sizeof(*results->all), by_letter);
+    if (settings->docs)
+        error = docs_write(settings->docs, &results->origin, results->all, results->count);
+    snprintf(path, sizeof(path), "%s/scenarios.svg", settings->out);
+    error |= docs_plot(path, &results->origin, results->all, results->count);
+    print_summary(results);
+    printf("\nplots: %s\n", path);
+    return error ? 1 : 0;
+}
+
+static struct scenario_result room[SCENARIOS];
+
 static int run(struct settings *settings, int argc, char **argv)
 {
-    static struct scenario_result results[SCENARIOS];
-    struct docs_origin origin;
-    char folder[PATH_MAX], path[PATH_MAX + 32];
-    unsigned count = 0;
+    struct results results = {.all = room};
+    char folder[PATH_MAX];
 
+    if (settings->seconds)
+        results.until = fleet_now() + settings->seconds * UINT64_C(1000000000);
     if (card_choose(&settings->scenario.card, settings->sim)) {
         fprintf(stderr, "scenarios: %s\n", settings->scenario.card.problem);
         return 1;
     }
     if (prepare_environment(settings) || make_folders(settings, folder))
         return 1;
-    docs_origin_here(&origin, &settings->scenario.card, argc, argv);
-    fprintf(stderr, "scenarios: on %s\n", origin.device);
-    int error = run_wanted(settings, results, &count, &origin);
+    docs_origin_here(&results.origin, &settings->scenario.card, argc, argv);
+    fprintf(stderr, "scenarios: on %s\n", results.origin.device);
+    const int error = run_wanted(settings, &results);
     if (fleet_run_stopped())
         return 128 + fleet_run_stopped();
-    if (settings->docs && docs_write(settings->docs, &origin, results, count))
-        error = 1;
-    snprintf(path, sizeof(path), "%s/scenarios.svg", settings->out);
-    error |= docs_plot(path, &origin, results, count);
-    print_summary(&origin, results, count);
-    printf("\nplots: %s\n", path);
-    return error ? 1 : 0;
+    return conclude(settings, &results) || error;
+}
+
+/* Shows the results of a file. */
+static int show(struct settings *settings)
+{
+    struct results results = {.all = room};
+    char folder[PATH_MAX];
+    unsigned line = 0;
+    char *text = docs_read(settings->from);
+    int error = text ? results_parse(text, &results.origin, room, SCENARIOS, &results.count, &line) : -errno;
+
+    free(text);
+    for (unsigned i = 0; !error && i < results.count; i++) {
+        const int known = find_letter(room[i].letter);
+
+        if (known < 0)
+            error = -EINVAL;
+        else
+            name_result(&room[i], known);
+    }
+    if (error) {
+        fprintf(stderr, "scenarios: --from=%s: %s", settings->from, strerror(-error));
+        fprintf(stderr, line ? ", line %u\n" : "\n", line);
+        return 1;
+    }
+    if (make_folders(settings, folder))
+        return 1;
+    for (unsigned i = 0; i < results.count; i++)
+        error |= keep_result(settings, &results, &room[i]);
+    return conclude(settings, &results) || error;
 }
 
 int main(int argc, char **argv)
@@ -350,10 +508,16 @@ int main(int argc, char **argv)
         print_manual(stdout);
         return fflush(stdout) ? 1 : 0;
     }
-    if (settings.help || !any) {
+    if (settings.from && any) {
+        fputs("scenarios: --from runs nothing; leave the letters out\n", stderr);
+        return USAGE;
+    }
+    if (settings.help || (!any && !settings.from)) {
         print_help(settings.help ? stdout : stderr);
         return !settings.help ? USAGE : fflush(stdout) ? 1 : 0;
     }
+    if (settings.from)
+        return fflush(stdout) || show(&settings);
     if (fleet_run_open()) {
         fputs("scenarios: signals cannot be read here\n", stderr);
         return 1;

@@ -24,7 +24,12 @@ enum {
     SCENARIO_BRIEF_GPUCAP = 13,
     SCENARIO_BRIEF_VERDICT = 28,
     SCENARIO_PROCESSES = 64,
+    SCENARIO_LABEL = 48, /* name of a row of the picture */
 };
+
+/* Times that differ by less are as good: after several turns, and where there was one run of each. */
+#define SCENARIO_SAME      1.05
+#define SCENARIO_SAME_ONCE 1.5
 
 /* Colours of bars: with gpucap, and without. */
 enum { COLOUR_GPUCAP, COLOUR_NATIVE };
@@ -45,7 +50,7 @@ struct scenario_result {
     const char *subject;  /* the title in less than SCENARIO_SUBJECT bytes */
     const char *question; /* that the figures answer, one sentence */
     struct table table;
-    const char *row[SCENARIO_ROWS]; /* of the picture */
+    char row[SCENARIO_ROWS][SCENARIO_LABEL]; /* of the picture */
     unsigned colour[SCENARIO_ROWS], rows;
     struct scenario_panel panels[SCENARIO_PANELS];
     unsigned panel_count;
@@ -56,7 +61,8 @@ struct scenario_result {
     /* The same in a few words, for README's table. */
     char brief_native[SCENARIO_BRIEF_NATIVE], brief_gpucap[SCENARIO_BRIEF_GPUCAP];
     char brief_verdict[SCENARIO_BRIEF_VERDICT];
-    double seconds; /* duration of the scenario */
+    double seconds;   /* duration of the scenario */
+    char skipped[96]; /* why it was not run, or not to its end; empty: it was */
 };
 
 struct scenario {
@@ -65,6 +71,7 @@ struct scenario {
     uint64_t size;      /* --card; 0: derived from the workload */
     const char *record; /* --record; NULL: no recordings */
     unsigned processes; /* of scenarios b, f and g */
+    uint64_t until;     /* fleet_now() at which this scenario should have ended; 0: no limit */
     struct scenario_result *result;
 };
 
@@ -137,6 +144,9 @@ void scenario_note(struct scenario_result *result, const char *format, ...)
 
 /* Resizes the card. If that is impossible, adds a row that says so and returns false. */
 bool scenario_card(struct scenario *scenario, uint64_t bytes);
+
+/* Returns the seconds left to this scenario; INFINITY without a limit. */
+double scenario_left(const struct scenario *scenario);
 
 /* Prints progress to stderr. */
 void scenario_say(const struct scenario *scenario, const char *format, ...)

@@ -45,8 +45,9 @@ enum { WAYS = sizeof(ways) / sizeof(*ways) };
 
 struct crowd {
     uint64_t size[RUNGS]; /* falling */
+    bool done[RUNGS];     /* by all ways */
     unsigned rungs;
-    unsigned trained[WAYS][RUNGS];
+    struct scenario_total total[WAYS][RUNGS];
     uint64_t all_from[WAYS]; /* smallest rung on which all train; 0: none */
 };
 
@@ -117,38 +118,86 @@ static void cell_of(const struct scenario_total *total, char *text, size_t size)
         snprintf(text, size, "%u of %u", total->trained, total->count);
 }
 
-/* One row: all rungs of a way. The steps per second are those of the smallest card on which all train. */
-static bool climb_row(struct scenario *scenario, unsigned i, struct crowd *crowd)
+static bool is_wanted(const struct scenario *scenario, unsigned way)
 {
-    struct scenario_result *result = scenario->result;
-    struct scenario_total total;
+    return !scenario->tiny || ways[way].tiny;
+}
+
+/* All ways on one card. Returns false if a signal asked to stop, or if there is no such card. */
+static bool run_rung(struct scenario *scenario, struct crowd *crowd, unsigned rung)
+{
+    char cell[64], card[32];
+
+    for (unsigned i = 0; i < WAYS; i++) {
+        struct scenario_total *total = &crowd->total[i][rung];
+
+        if (!is_wanted(scenario, i))
+            continue;
+        if (!scenario_card(scenario, crowd->size[rung]) || !run_way(scenario, &ways[i], total))
+            return false;
+        cell_of(total, cell, sizeof(cell));
+        scenario_cell_bytes(scenario->card.set, card, sizeof(card));
+        scenario_say(scenario, "%-32s card %-10s %s train, %.1f s", ways[i].name, card, cell, total->wall_s);
+    }
+    crowd->done[rung] = true;
+    return true;
+}
+
+/* All rungs; where time is short, first those on which the ways differ most. Each is done by all ways or by
+ * none, so that they can be compared. Returns false if a signal asked to stop, or if none was done. */
+static bool run_rungs(struct scenario *scenario, struct crowd *crowd)
+{
+    static const unsigned order[RUNGS] = {1, 2, 0, 3};
+    double rung_s = 0;
+    bool any = false;
+
+    for (unsigned i = 0; i < RUNGS; i++) {
+        const unsigned rung = crowd->rungs < RUNGS ? i : order[i];
+        const double before = scenario_left(scenario);
+        char card[32];
+
+        if (rung >= crowd->rungs)
+            continue;
+        if (before <= 0 || before < rung_s) {
+            scenario_cell_bytes(crowd->size[rung], card, sizeof(card));
+            scenario_note(scenario->result, "No time for a card of %s.", card);
+            continue;
+        }
+        if (!run_rung(scenario, crowd, rung))
+            return false;
+        rung_s = scenario->until ? before - scenario_left(scenario) : 0;
+        any = true;
+    }
+    return any;
+}
+
+/* One row: all rungs of a way. The steps per second are those of the smallest card on which all train. */
+static void fill_row(struct scenario_result *result, unsigned i, struct crowd *crowd)
+{
+    unsigned column = 0;
     char cell[64], card[32];
     double rate = NAN;
 
     table_row(&result->table, "%s", ways[i].name);
     scenario_row(result, ways[i].name, ways[i].cap == NATIVE ? COLOUR_NATIVE : COLOUR_GPUCAP);
     for (unsigned rung = 0; rung < crowd->rungs; rung++) {
-        if (!scenario_card(scenario, crowd->size[rung]))
-            return false;
-        if (!run_way(scenario, &ways[i], &total))
-            return false;
-        cell_of(&total, cell, sizeof(cell));
-        scenario_cell_bytes(scenario->card.set, card, sizeof(card));
-        scenario_say(scenario, "%-32s card %-10s %s train, %.1f s", ways[i].name, card, cell, total.wall_s);
-        table_set(&result->table, 2 + rung, "%s", cell);
-        scenario_bar(result, rung, total.trained, "%u of %u", total.trained, total.count);
-        crowd->trained[i][rung] = total.trained;
-        if (total.trained < total.count)
+        const struct scenario_total *total = &crowd->total[i][rung];
+
+        if (!crowd->done[rung])
+            continue;
+        cell_of(total, cell, sizeof(cell));
+        table_set(&result->table, 2 + column, "%s", cell);
+        scenario_bar(result, column++, total->trained, "%u of %u", total->trained, total->count);
+        if (total->trained < total->count)
             continue;
         crowd->all_from[i] = crowd->size[rung];
-        rate = total.wall_s > 0 ? (double)total.steps / total.wall_s : NAN;
+        rate = total->wall_s > 0 ? (double)total->steps / total->wall_s : NAN;
     }
     scenario_cell_bytes(crowd->all_from[i], card, sizeof(card));
     table_set(&result->table, 1, "%s", card);
     if (isfinite(rate))
-        table_set(&result->table, 2 + crowd->rungs, "%.1f", rate);
+        table_set(&result->table, 2 + column, "%.1f", rate);
     table_fill(&result->table, "-");
-    return true;
 }
 
 static int best_of(const struct crowd *crowd, bool native)
@@ -264,12 +313,19 @@ void scenario_arenas(struct scenario *scenario)
     table_begin(&result->table, heads);
     if (!choose_rungs(scenario, &crowd))
         return;
+    if (!run_rungs(scenario, &crowd)) {
+        if (scenario_left(scenario) <= 0)
+            snprintf(result->skipped, sizeof(result->skipped), "no card was done by all ways in its time");
+        return;
+    }
     for (unsigned i = 0; i < crowd.rungs; i++) {
+        if (!crowd.done[i])
+            continue;
         scenario_cell_bytes(crowd.size[i], card, sizeof(card));
         snprintf(heads + strlen(heads), sizeof(heads) - strlen(heads), "|%s", card);
         struct scenario_panel *panel = &result->panels[scenario_panel(result, true, "processes that train")];
         snprintf(panel->where, sizeof(panel->where), "card of %s", card);
-        panel->shared = i > 0;
+        panel->shared = result->panel_count > 1;
     }
     snprintf(heads + strlen(heads), sizeof(heads) - strlen(heads), "|steps/s there");
     table_begin(&result->table, heads);
@@ -280,10 +336,8 @@ void scenario_arenas(struct scenario *scenario)
         "smallest card on which all train.",
         scenario->processes, scenario->processes, scenario->processes);
     for (unsigned i = 0; i < WAYS; i++) {
-        if (scenario->tiny && !ways[i].tiny)
-            continue;
-        if (!climb_row(scenario, i, &crowd))
-            return;
+        if (is_wanted(scenario, i))
+            fill_row(result, i, &crowd);
     }
     judge(scenario, &crowd);
     if (scenario->record)

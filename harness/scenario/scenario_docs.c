@@ -79,7 +79,8 @@ static void processor_name(char *name, size_t size)
 static bool changes_figures(const char *argument)
 {
     return strncmp(argument, "--out=", 6) != 0 && strncmp(argument, "--write-docs", 12) != 0 &&
-           strncmp(argument, "--record=", 9) != 0 && strcmp(argument, "--verbose") != 0;
+           strncmp(argument, "--record=", 9) != 0 && strncmp(argument, "--save=", 7) != 0 &&
+           strcmp(argument, "--verbose") != 0;
 }
 
 void docs_origin_here(struct docs_origin *origin, const struct card_choice *card, int argc, char **argv)
@@ -123,6 +124,8 @@ void docs_print(const struct scenario_result *result, FILE *out)
     table_print(&result->table, out);
     for (unsigned i = 0; i < result->notes; i++)
         fprintf(out, "%s\n", result->note[i]);
+    if (result->skipped[0])
+        fprintf(out, "Skipped: %s.\n", result->skipped);
 }
 
 static void say_busy(FILE *out, const struct docs_origin *origin)
@@ -155,6 +158,19 @@ static char *section_of(const struct docs_origin *origin, const struct scenario_
     return fclose(out) ? NULL : text;
 }
 
+/* Names what is missing in the table. */
+static void say_skipped(FILE *out, const struct scenario_result *results, unsigned count)
+{
+    unsigned missing = 0;
+
+    for (unsigned i = 0; i < count; i++) {
+        if (results[i].skipped[0] || !results[i].verdict[0])
+            fprintf(out, "%s(%c) %s", missing++ ? ", " : "Not run to the end: ", results[i].letter,
+                    results[i].subject);
+    }
+    fputs(missing ? ".\n" : "", out);
+}
+
 char *docs_summary(const struct docs_origin *origin, const struct scenario_result *results, unsigned count)
 {
     char *text = NULL;
@@ -166,14 +182,15 @@ char *docs_summary(const struct docs_origin *origin, const struct scenario_resul
     fprintf(out, "`%s` on %s, %s:\n\n", origin->command, origin->device, origin->date);
     fputs("| scenario | native ways | under gpucap | as good natively |\n|---|---|---|---|\n", out);
     for (unsigned i = 0; i < count; i++) {
-        if (results[i].verdict[0])
+        if (results[i].verdict[0] && !results[i].skipped[0])
             fprintf(out, "| (%c) %s | %s | %s | %s |\n", results[i].letter, results[i].subject,
                     results[i].brief_native, results[i].brief_gpucap, results[i].brief_verdict);
     }
     fputs(
         "\nEach size is the smallest card on which the scenario trains; the native column gives the best and "
-        "the worst native way.\n",
+        "the worst native way. After <= a smaller card was not tried.\n",
         out);
+    say_skipped(out, results, count);
     if (origin->simulated)
         fprintf(out, "%s\n", simulated_note);
     say_busy(out, origin);
@@ -184,7 +201,7 @@ char *docs_summary(const struct docs_origin *origin, const struct scenario_resul
 
 /* ---- files ---- */
 
-static char *read_whole(const char *path)
+char *docs_read(const char *path)
 {
     char *text = malloc(FILE_BYTES_MAX);
     FILE *file = fopen(path, "re");
@@ -237,7 +254,7 @@ static int write_readme(const char *root, const struct docs_origin *origin,
 
     snprintf(path, sizeof(path), "%s/README.md", root);
     snprintf(key, sizeof(key), "scenarios %s", origin->slug);
-    char *text = read_whole(path);
+    char *text = docs_read(path);
     if (!text) {
         fprintf(stderr, "scenarios: %s cannot be read: %s\n", path, strerror(errno));
         return -1;
@@ -255,12 +272,14 @@ int docs_write(const char *root, const struct docs_origin *origin, const struct 
     char path[PATH_MAX], key[96];
 
     snprintf(path, sizeof(path), "%s/docs/benchmarks.md", root);
-    char *text = read_whole(path);
+    char *text = docs_read(path);
     if (!text)
         text = strdup(intro);
     if (!text)
         return -1;
     for (unsigned i = 0; i < count; i++) {
+        if (results[i].skipped[0])
+            continue;
         snprintf(key, sizeof(key), "scenario %c %s", results[i].letter, origin->slug);
         text = put_section(text, key, section_of(origin, &results[i]), true);
     }
@@ -362,7 +381,7 @@ int docs_plot(const char *path, const struct docs_origin *origin, const struct s
     char title[512];
 
     for (unsigned i = 0; i < count; i++)
-        height += TITLE + ROW * results[i].rows + FOOT;
+        height += results[i].rows ? TITLE + ROW * results[i].rows + FOOT : 0;
     int error = plot_open(&plot, path, WIDTH, height);
     if (!error) {
         double top = TOP;
@@ -372,7 +391,8 @@ int docs_plot(const char *path, const struct docs_origin *origin, const struct s
         plot_text(&plot, 10, 20, "start", title);
         draw_legend(&plot);
         for (unsigned i = 0; i < count; i++)
-            top = draw_result(&plot, &results[i], top);
+            if (results[i].rows)
+                top = draw_result(&plot, &results[i], top);
         error = plot_close(&plot);
     }
     if (error)

@@ -25,13 +25,17 @@ struct docs_origin {
  * `append`. The caller frees it. */
 char *docs_replace(const char *text, const char *key, const char *section, bool append);
 
+/* Returns a file's text, which the caller frees; NULL with errno set. */
+char *docs_read(const char *path);
+
 void docs_origin_here(struct docs_origin *origin, const struct card_choice *card, int argc, char **argv);
 
 /* Prints one result for a terminal. */
 void docs_print(const struct scenario_result *result, FILE *out);
 
 /* Writes a section for each result into ROOT/docs/benchmarks.md, and with several results also the table in
- * ROOT/README.md. Returns 0, or -1 after a message. */
+ * ROOT/README.md. A result that was skipped leaves an older section as it is. Returns 0, or -1 after a
+ * message. */
 int docs_write(const char *root, const struct docs_origin *origin, const struct scenario_result *results,
                unsigned count);
 

@@ -1,14 +1,18 @@
 /* scenario_ladder: runs several ways of one training on a ladder of card sizes. See scenario_ladder.h. The
- * whole card comes first and says what each way holds; the other rungs lie between the least that any way
- * must have and the most that one holds. A way goes down the ladder until it fails. The smallest card is then
- * searched between that rung and the one above; a card with less than the context and what is live at once is
- * known to fail. */
+ * whole card comes first and says what each way holds. Then the smallest card is searched on which the first
+ * way under gpucap trains: it is the lowest rung; the others lie between it and the most that a way holds. A
+ * way goes down the ladder until it fails, and its smallest card is searched between that rung and the one
+ * above; a card with less than the context and what is live at once is known to fail. At last, where a native
+ * way needs no larger card than gpucap, both run again in turns, since one time says little.
+ * With a limit of time each way bisects a ladder of more rungs, all ways one try after the other, so that
+ * each is known as well as the others when time is over; the result says so. */
 #include "harness/scenario/scenario_ladder.h"
 
 #include <math.h>
 #include <string.h>
 
 #include "harness/fleet/fleet_run.h"
+#include "harness/scenario/scenario_ladder_climb.h"
 #include "harness/scenario/scenario_record.h"
 #include "harness/scenario/scenario_search.h"
 #include "harness/scenario/scenario_work.h"
@@ -17,6 +21,9 @@
 #define TRIES       10
 #define TRIES_QUICK 5
 #define TRIES_TINY  2
+
+/* Runs for which a limit of time leaves room: for the lowest rung, or for the turns at the end. */
+#define KEPT_RUNS 6
 
 unsigned ladder_sizes(uint64_t low, uint64_t high, uint64_t grain, unsigned wanted, uint64_t *sizes)
 {
@@ -35,10 +42,49 @@ unsigned ladder_sizes(uint64_t low, uint64_t high, uint64_t grain, unsigned want
 
 /* ---- the verdict ---- */
 
+static double median(const double *values, unsigned count)
+{
+    double sorted[LADDER_TURNS];
+
+    for (unsigned i = 0; i < count; i++) {
+        unsigned at = i;
+
+        for (; at > 0 && sorted[at - 1] > values[i]; at--)
+            sorted[at] = sorted[at - 1];
+        sorted[at] = values[i];
+    }
+    if (count == 0)
+        return NAN;
+    return count % 2 ? sorted[count / 2] : (sorted[count / 2 - 1] + sorted[count / 2]) / 2;
+}
+
+double ladder_time(const struct ladder_figures *figures, unsigned rung)
+{
+    return median(figures->on[rung].turn, figures->on[rung].count);
+}
+
+bool ladder_open(const struct ladder_figures *figures, uint64_t grain)
+{
+    return figures->smallest && figures->fails && figures->smallest > figures->fails + grain;
+}
+
+bool ladder_slower(const struct ladder_times *one, const struct ladder_times *other)
+{
+    const unsigned turns = one->count < other->count ? one->count : other->count;
+    double ratio[LADDER_TURNS];
+
+    for (unsigned i = 0; i < turns; i++) {
+        ratio[i] = one->turn[i] / other->turn[i];
+        if (!(ratio[i] > 1))
+            return false;
+    }
+    return turns && median(ratio, turns) > (turns == LADDER_TURNS ? SCENARIO_SAME : SCENARIO_SAME_ONCE);
+}
+
 int ladder_common_rung(const struct ladder_figures *one, const struct ladder_figures *other)
 {
     for (int i = LADDER_RUNGS - 1; i >= 0; i--) {
-        if (isfinite(one->time[i]) && isfinite(other->time[i]))
+        if (one->on[i].count && other->on[i].count)
             return i;
     }
     return -1;
@@ -50,7 +96,7 @@ static bool is_better(const struct ladder_figures *one, const struct ladder_figu
 
     if (one->smallest != other->smallest)
         return one->smallest < other->smallest;
-    return rung >= 0 && one->time[rung] < other->time[rung];
+    return rung >= 0 && ladder_slower(&other->on[rung], &one->on[rung]);
 }
 
 static int best_of(const struct ladder_figures *figures, unsigned count, bool capped)
@@ -65,49 +111,47 @@ static int best_of(const struct ladder_figures *figures, unsigned count, bool ca
     return best;
 }
 
-void ladder_judge(const struct ladder_figures *figures, unsigned count, uint64_t grain,
+/* A native way has the benefit of the doubt where the search did not come to its end, unless it failed on the
+ * card on which gpucap trains. */
+static bool is_small(const struct ladder_figures *native, const struct ladder_figures *ours, uint64_t grain)
+{
+    const bool doubt = ladder_open(native, grain) && native->fails < ours->smallest;
+
+    return !native->capped && native->smallest && (doubt || native->smallest <= ours->smallest + grain);
+}
+
+void ladder_judge(const struct ladder_figures *figures, unsigned count, uint64_t grain, int ours,
                   struct ladder_verdict *verdict)
 {
     memset(verdict, 0, sizeof(*verdict));
-    verdict->gpucap = best_of(figures, count, true);
+    verdict->gpucap = ours >= 0 ? ours : best_of(figures, count, true);
     verdict->native = best_of(figures, count, false);
     for (unsigned i = 0; verdict->gpucap >= 0 && i < count; i++) {
-        const struct ladder_figures *native = &figures[i], *ours = &figures[verdict->gpucap];
-        const int rung = ladder_common_rung(native, ours);
+        const struct ladder_figures *native = &figures[i], *best = &figures[verdict->gpucap];
+        const int rung = ladder_common_rung(native, best);
+        const bool small = is_small(native, best, grain);
 
-        const bool small = !native->capped && native->smallest && native->smallest <= ours->smallest + grain;
-
-        verdict->as_good[i] = small && rung >= 0 && native->time[rung] <= ours->time[rung] * LADDER_SAME;
+        verdict->as_good[i] = small && rung >= 0 && !ladder_slower(&native->on[rung], &best->on[rung]);
         verdict->as_small[i] = small && !verdict->as_good[i];
     }
 }
 
 /* ---- running ---- */
 
-struct climb {
-    struct scenario *scenario;
-    const struct ladder_plan *plan;
-    uint64_t rung[LADDER_RUNGS]; /* sizes; the first is the whole card */
-    unsigned rungs;
-    uint64_t grain;
-    struct ladder_figures figures[LADDER_WAYS];
-    uint64_t least; /* no way fits a smaller card: the context, and the least live bytes of any way */
-    char cell[LADDER_WAYS][LADDER_RUNGS][48];
-    int best;                     /* the best way under gpucap; -1: none */
-    const struct ladder_way *way; /* of the search */
-    struct scenario_outcome last; /* of the search */
-};
-
 static double time_of(const struct climb *climb, const struct scenario_outcome *outcome)
 {
-    if (outcome->end != FLEET_OK)
-        return NAN;
     return climb->plan->whole_run ? outcome->seconds : outcome->step_ms;
 }
 
-static void say_time(const struct climb *climb, double time, char *text, size_t size)
+/* Returns true if the time that is left is enough for so many runs, by what the others took. */
+static bool has_time(struct climb *climb, double runs)
 {
-    snprintf(text, size, climb->plan->whole_run ? "%.2f s" : time >= 100 ? "%.0f ms" : "%.1f ms", time);
+    const double took = (double)(fleet_now() - climb->began) / 1e9;
+
+    if (climb->runs == 0 || scenario_left(climb->scenario) >= runs * took / climb->runs)
+        return true;
+    climb->cut = true;
+    return false;
 }
 
 /* A way with all its arguments. */
@@ -141,39 +185,72 @@ static bool train_on(struct climb *climb, const struct ladder_way *way, uint64_t
 {
     struct full_way full;
 
+    climb->runs++;
     return prepare(climb, way, size, steps, &full) && scenario_train(climb->scenario, &full.way, outcome);
 }
 
+/* The smallest rung above `size` on which the way trains; 0: none. */
+static uint64_t rung_above(const struct climb *climb, const struct ladder_figures *figures, uint64_t size)
+{
+    uint64_t above = 0;
+
+    for (unsigned rung = 0; rung < climb->rungs; rung++) {
+        if (figures->on[rung].count && climb->rung[rung] > size)
+            above = climb->rung[rung];
+    }
+    return above;
+}
+
+/* Enters what a run on a card says of the smallest one. A card that failed once is too small. */
+static void enter_size(struct climb *climb, struct ladder_figures *figures, uint64_t size, enum fleet_end end)
+{
+    if (end == FLEET_OK && size > figures->fails && (!figures->smallest || size < figures->smallest))
+        figures->smallest = size;
+    if (end == FLEET_NO_MEMORY && size > figures->fails)
+        figures->fails = size;
+    if (figures->smallest && figures->smallest <= figures->fails)
+        figures->smallest = rung_above(climb, figures, figures->fails);
+}
+
+/* A timed run on a rung: the first one, or one more turn. */
 static bool stand_on(struct climb *climb, unsigned i, unsigned rung, struct scenario_outcome *outcome)
 {
     struct ladder_figures *figures = &climb->figures[i];
+    struct ladder_times *times = &figures->on[rung];
+    char *cell = climb->cell[i][rung], time[32];
 
     if (!train_on(climb, &climb->plan->ways[i], climb->rung[rung], climb->plan->steps, outcome))
         return false;
-    figures->time[rung] = time_of(climb, outcome);
-    if (outcome->end == FLEET_OK) {
-        figures->smallest = climb->rung[rung];
-        say_time(climb, figures->time[rung], climb->cell[i][rung], sizeof(climb->cell[i][rung]));
-    } else {
-        snprintf(climb->cell[i][rung], sizeof(climb->cell[i][rung]), "%.47s", outcome->ending);
+    if (outcome->end == FLEET_OK && times->count < LADDER_TURNS)
+        times->turn[times->count++] = time_of(climb, outcome);
+    else if (times->count)
+        climb->no_memory[i][rung]++;
+    enter_size(climb, figures, climb->rung[rung], outcome->end);
+    if (times->count == 0) {
+        snprintf(cell, sizeof(climb->cell[0][0]), "%.47s", outcome->ending);
+        return true;
     }
+    climb_say_time(climb, ladder_time(figures, rung), time, sizeof(time));
+    if (climb->no_memory[i][rung])
+        snprintf(cell, sizeof(climb->cell[0][0]), "%.20s (%u of %u failed)", time, climb->no_memory[i][rung],
+                 climb->no_memory[i][rung] + times->count);
+    else
+        snprintf(cell, sizeof(climb->cell[0][0]), "%.31s", time);
     return true;
 }
 
-/* All ways on the whole card; then the sizes of the other rungs are known. */
+/* All ways on the whole card. */
 static bool begin(struct climb *climb)
 {
     const struct scenario *scenario = climb->scenario;
-    const unsigned wanted = scenario->tiny ? 2 : LADDER_RUNGS - 1;
-    uint64_t high = 0;
 
-    climb->least = UINT64_MAX;
+    climb->least = climb->low = UINT64_MAX;
     climb->rung[0] = scenario->card.whole;
     climb->rungs = 1;
     for (unsigned i = 0; i < climb->plan->count; i++) {
         struct scenario_outcome outcome;
 
-        if (!stand_on(climb, i, 0, &outcome))
+        if (scenario_left(scenario) <= 0 || !stand_on(climb, i, 0, &outcome))
             return false;
         if (outcome.end != FLEET_OK)
             continue;
@@ -181,255 +258,204 @@ static bool begin(struct climb *climb)
         const uint64_t live = scenario->card.context + outcome.peak_bytes;
         climb->least = live < climb->least ? live : climb->least;
         /* An arena holds what it finds, so that its peak is no need. */
-        if (climb->figures[i].peak < scenario->card.whole / 2 && climb->figures[i].peak > high)
-            high = climb->figures[i].peak;
+        if (climb->figures[i].peak >= scenario->card.whole / 2)
+            continue;
+        climb->high = climb->figures[i].peak > climb->high ? climb->figures[i].peak : climb->high;
+        climb->low = climb->figures[i].peak < climb->low ? climb->figures[i].peak : climb->low;
     }
-    if (high == 0)
+    if (climb->high == 0)
         return false;
     climb->grain =
         scenario->card.simulated ? PAGE : climb->least / (scenario->quick ? 16 : 64) / PAGE * PAGE + PAGE;
-    if (scenario->size) {
-        climb->rung[climb->rungs++] = scenario->size;
-        return true;
-    }
-    climb->rungs +=
-        ladder_sizes(climb->least + climb->grain, high + climb->grain, climb->grain, wanted, &climb->rung[1]);
     return true;
+}
+
+static unsigned most_tries(const struct scenario *scenario)
+{
+    return scenario->tiny ? TRIES_TINY : scenario->quick ? TRIES_QUICK : TRIES;
 }
 
 static enum search_answer try_card(uint64_t size, void *arg)
 {
     struct climb *climb = arg;
+    struct scenario_outcome outcome;
 
-    if (!train_on(climb, climb->way, size, climb->plan->few_steps, &climb->last))
+    if (!has_time(climb, KEPT_RUNS) ||
+        !train_on(climb, &climb->plan->ways[climb->trying], size, climb->plan->few_steps, &outcome))
         return SEARCH_STOP;
-    if (climb->last.end != FLEET_OK && climb->last.end != FLEET_NO_MEMORY)
+    if (outcome.end != FLEET_OK && outcome.end != FLEET_NO_MEMORY)
         return SEARCH_STOP;
-    return climb->last.end == FLEET_OK ? SEARCH_WORKS : SEARCH_FAILS;
+    enter_size(climb, &climb->figures[climb->trying], size, outcome.end);
+    return outcome.end == FLEET_OK ? SEARCH_WORKS : SEARCH_FAILS;
 }
 
-/* Down the ladder until it fails, then the search. Returns false if a signal asked to stop. */
-static bool descend(struct climb *climb, unsigned i)
+/* Searches the lowest rung: the smallest card of the first way under gpucap. */
+static uint64_t find_low(struct climb *climb)
+{
+    struct search search = {
+        .grain = climb->grain, .most = most_tries(climb->scenario), .limit = climb->scenario->card.whole};
+    const uint64_t least = climb->least + climb->grain;
+
+    climb->trying = 0;
+    while (climb->trying < climb->plan->count &&
+           (!climb->figures[climb->trying].capped || !climb->figures[climb->trying].peak))
+        climb->trying++;
+    if (climb->trying == climb->plan->count)
+        return least;
+    search_run(&search, climb->least, climb->figures[climb->trying].peak + climb->grain, try_card, climb);
+    climb->tries[climb->trying] = search.tries;
+    return search.works > least && search.works < climb->high ? search.works : least;
+}
+
+static void choose_rungs(struct climb *climb)
 {
     const struct scenario *scenario = climb->scenario;
-    struct ladder_figures *figures = &climb->figures[i];
-    struct search search = {.grain = climb->grain,
-                            .most = scenario->tiny    ? TRIES_TINY
-                                    : scenario->quick ? TRIES_QUICK
-                                                      : TRIES};
-    struct scenario_outcome outcome = {.end = figures->peak ? FLEET_OK : FLEET_FAILED};
-    uint64_t failed = (climb->least - 1) / climb->grain * climb->grain;
+    uint64_t low = climb->least + climb->grain;
+    unsigned wanted = scenario->tiny ? 2 : scenario->quick ? 3 : LADDER_SHOWN;
 
-    for (unsigned rung = 1; rung < climb->rungs && outcome.end == FLEET_OK; rung++) {
-        if (!stand_on(climb, i, rung, &outcome))
-            return false;
-        if (outcome.end != FLEET_OK)
-            failed = climb->rung[rung];
+    if (scenario->size) {
+        climb->rung[climb->rungs++] = scenario->size;
+        return;
     }
-    if (!figures->smallest || scenario->size)
-        return true;
-    search.works = figures->smallest;
-    search.fails = failed;
-    climb->way = &climb->plan->ways[i];
-    search_narrow(&search, try_card, climb);
-    figures->smallest = search.works;
-    figures->fails = search.fails;
-    return !fleet_run_stopped();
+    if (scenario->until) {
+        low = climb->low > low ? climb->low : low;
+        wanted = LADDER_RUNGS - 1;
+    } else {
+        low = find_low(climb);
+    }
+    climb->rungs += ladder_sizes(low, climb->high + climb->grain, climb->grain, wanted, &climb->rung[1]);
 }
 
-/* ---- what is said ---- */
-
-static void fill_table(struct climb *climb)
+/* All ways down the ladder, each until it fails. Returns false if a signal asked to stop. */
+static bool descend(struct climb *climb)
 {
-    struct scenario_result *result = climb->scenario->result;
-    const char *what = climb->plan->whole_run ? "whole run" : "step";
-    char heads[TABLE_COLUMNS * 64], size[32];
-    size_t used = (size_t)snprintf(heads, sizeof(heads), "memory|smallest card|%s, large card", what);
+    struct scenario_outcome outcome;
 
     for (unsigned rung = 1; rung < climb->rungs; rung++) {
-        scenario_cell_bytes(climb->rung[rung], size, sizeof(size));
-        used += (size_t)snprintf(heads + used, sizeof(heads) - used, "|%s", size);
-    }
-    snprintf(heads + used, sizeof(heads) - used, "|held, large card");
-    table_begin(&result->table, heads);
-    for (unsigned i = 0; i < climb->plan->count; i++) {
-        table_row(&result->table, "%s", climb->plan->ways[i].name);
-        scenario_cell_bytes(climb->figures[i].smallest, size, sizeof(size));
-        table_set(&result->table, 1, "%s", size);
-        for (unsigned rung = 0; rung < climb->rungs; rung++)
-            table_set(&result->table, 2 + rung, "%s", climb->cell[i][rung]);
-        scenario_cell_bytes(climb->figures[i].peak, size, sizeof(size));
-        table_set(&result->table, 2 + climb->rungs, "%s", size);
-        table_fill(&result->table, "-");
-    }
-}
+        for (unsigned i = climb->plan->count;
+             i-- > 0;) { /* gpucap's first: the others are compared with it */
+            const struct ladder_figures *figures = &climb->figures[i];
 
-static void fill_picture(struct climb *climb)
-{
-    struct scenario_result *result = climb->scenario->result;
-    const bool large = climb->figures[0].smallest >> 30;
-    char size[32];
-
-    const unsigned smallest = scenario_panel(result, false, "smallest card, %s", large ? "GiB" : "MiB");
-    for (unsigned rung = 0; rung < climb->rungs; rung++) {
-        scenario_cell_bytes(climb->rung[rung], size, sizeof(size));
-        const unsigned panel =
-            scenario_panel(result, false, climb->plan->whole_run ? "whole run, s" : "step, ms");
-        snprintf(result->panels[panel].where, sizeof(result->panels[panel].where), "card of %s", size);
-        result->panels[panel].shared = rung > 0;
-    }
-    for (unsigned i = 0; i < climb->plan->count; i++) {
-        const struct ladder_figures *figures = &climb->figures[i];
-        const double bytes = (double)figures->smallest / (large ? 1 << 30 : 1 << 20);
-
-        scenario_row(result, climb->plan->ways[i].name, figures->capped ? COLOUR_GPUCAP : COLOUR_NATIVE);
-        scenario_bar(result, smallest, bytes, large ? "%.2f" : "%.0f", bytes);
-        for (unsigned rung = 0; rung < climb->rungs; rung++) {
-            const double time = figures->time[rung];
-
-            if (isfinite(time))
-                scenario_bar(result, 1 + rung, time,
-                             climb->plan->whole_run ? "%.2f"
-                             : time >= 100          ? "%.0f"
-                                                    : "%.1f",
-                             time);
-            else
-                scenario_bar(result, 1 + rung, 0, "no memory");
+            if (!figures->smallest || figures->fails >= climb->rung[rung])
+                continue;
+            if (!stand_on(climb, i, rung, &outcome))
+                return false;
         }
     }
+    return true;
 }
 
-/* "async (card of 64.0 MiB, 170 ms a step on one of 98.0 MiB)" */
-static void describe(const struct climb *climb, int i, int rung, char *text, size_t size)
+/* Returns the rung in the middle of what is not known of a way; 0: all is known. */
+static unsigned middle_rung(const struct climb *climb, const struct ladder_figures *figures)
 {
-    char card[32], time[32], there[32] = "the large card";
+    unsigned trains = 0, fails = climb->rungs;
 
-    scenario_cell_bytes(climb->figures[i].smallest, card, sizeof(card));
-    if (rung < 0) {
-        snprintf(text, size, "%s (card of %s)", climb->plan->ways[i].name, card);
-        return;
+    for (unsigned rung = 0; rung < climb->rungs; rung++) {
+        if (figures->on[rung].count)
+            trains = rung;
     }
-    say_time(climb, climb->figures[i].time[rung], time, sizeof(time));
-    if (rung > 0)
-        scenario_cell_bytes(climb->rung[rung], there, sizeof(there));
-    snprintf(text, size, "%s (card of %s; %s on %s%s)", climb->plan->ways[i].name, card, time,
-             rung > 0 ? "one of " : "", there);
+    while (fails > trains + 1 && climb->rung[fails - 1] <= figures->fails)
+        fails--;
+    return figures->smallest && fails > trains + 1 ? (trains + fails) / 2 : 0;
 }
 
-/* The ways of one kind, behind its words; nothing if there are none. */
-static void list_ways(const struct climb *climb, const struct ladder_verdict *verdict, const bool *wanted,
-                      const char *words, char *text, size_t size)
+/* One try of each way that has one to make, from the largest card to the smallest, gpucap's ways first.
+ * *tries says how many there were. Returns false if a signal asked to stop. */
+static bool bisect_once(struct climb *climb, unsigned kept, unsigned *tries)
 {
-    const char *gap = words;
-    size_t used = strlen(text);
+    struct scenario_outcome outcome;
+    unsigned middle[LADDER_WAYS];
 
-    for (unsigned i = 0; i < climb->plan->count && used < size; i++) {
-        char one[128];
-
-        if (!wanted[i])
-            continue;
-        describe(climb, (int)i, ladder_common_rung(&climb->figures[i], &climb->figures[verdict->gpucap]), one,
-                 sizeof(one));
-        used +=
-            (size_t)snprintf(text + used, size - used, "%s%s%s", gap == words && used ? "; " : "", gap, one);
-        gap = ", ";
-    }
-}
-
-/* Joins the names of the ways that are wanted. Returns true if there is one. */
-static bool join_names(const struct climb *climb, const bool *wanted, char *text, size_t size)
-{
-    bool any = false;
-
+    *tries = 0;
     for (unsigned i = 0; i < climb->plan->count; i++) {
-        if (wanted[i])
-            scenario_list(text, size, climb->plan->ways[i].name);
-        any |= wanted[i];
+        middle[i] = middle_rung(climb, &climb->figures[i]);
+        *tries += middle[i] > 0;
     }
-    return any;
+    if (kept && !has_time(climb, *tries + kept))
+        *tries = 0;
+    for (unsigned rung = 1; *tries && rung < climb->rungs; rung++) {
+        for (unsigned i = climb->plan->count; i-- > 0;) {
+            if (middle[i] == rung && has_time(climb, 1) && !stand_on(climb, i, rung, &outcome))
+                return false;
+        }
+    }
+    return true;
 }
 
-/* For README's table: the smallest cards, and the native ways that do as well. */
-static void say_briefly(const struct climb *climb, const struct ladder_verdict *verdict)
+/* Two tries of each way in any case, a third one if there is time for it and for the turns. Returns false if
+ * a signal asked to stop. */
+static bool bisect(struct climb *climb)
 {
-    struct scenario_result *result = climb->scenario->result;
-    const uint64_t best = climb->figures[verdict->native].smallest;
-    uint64_t worst = best;
-    char low[32], high[32];
+    enum { TIMES = 3 };
+    unsigned tries = 1;
 
-    for (unsigned i = 0; i < climb->plan->count; i++) {
-        if (!climb->figures[i].capped && climb->figures[i].smallest > worst)
-            worst = climb->figures[i].smallest;
+    for (unsigned i = 0; i < TIMES && tries; i++) {
+        if (!bisect_once(climb, i < 2 ? 0 : KEPT_RUNS, &tries))
+            return false;
     }
-    scenario_cell_bytes(best, low, sizeof(low));
-    scenario_cell_bytes(worst, high, sizeof(high));
-    if (!(best >> 30) == !(worst >> 30)) /* one unit for both */
-        low[strcspn(low, " ")] = '\0';
-    if (best == worst)
-        snprintf(result->brief_native, sizeof(result->brief_native), "%.10s", high);
-    else
-        snprintf(result->brief_native, sizeof(result->brief_native), "%.10s to %.9s", low, high);
-    scenario_cell_bytes(climb->figures[verdict->gpucap].smallest, result->brief_gpucap,
-                        sizeof(result->brief_gpucap));
-    if (join_names(climb, verdict->as_good, result->brief_verdict, sizeof(result->brief_verdict)))
-        return;
-    snprintf(result->brief_verdict, sizeof(result->brief_verdict), "slower: ");
-    if (!join_names(climb, verdict->as_small, result->brief_verdict, sizeof(result->brief_verdict)))
-        snprintf(result->brief_verdict, sizeof(result->brief_verdict), "none");
+    return true;
 }
 
-/* The fastest native way where memory is plenty. */
-static int fastest_with_room(const struct climb *climb)
+/* Searches the smallest cards, one try of each way at a time. Returns false if a signal asked to stop. */
+static bool narrow(struct climb *climb)
 {
-    int best = -1;
+    const uint64_t least = (climb->least - 1) / climb->grain * climb->grain;
+    bool any = !climb->scenario->size;
 
-    for (unsigned i = 0; i < climb->plan->count; i++) {
-        const struct ladder_figures *figures = &climb->figures[i];
-
-        if (!figures->capped && isfinite(figures->time[0]) &&
-            (best < 0 || figures->time[0] < climb->figures[best].time[0]))
-            best = (int)i;
+    for (unsigned i = 0; i < climb->plan->count; i++) { /* less than is live at once cannot do */
+        if (any && climb->figures[i].smallest && !climb->figures[i].fails)
+            climb->figures[i].fails = least;
     }
-    return best;
+    while (any) {
+        any = false;
+        for (unsigned i = 0; i < climb->plan->count; i++) {
+            const struct ladder_figures *figures = &climb->figures[i];
+            struct search search = {
+                .grain = climb->grain, .most = 1, .works = figures->smallest, .fails = figures->fails};
+
+            if (!ladder_open(figures, climb->grain) || climb->tries[i] >= most_tries(climb->scenario))
+                continue;
+            climb->trying = i;
+            search_narrow(&search, try_card, climb);
+            climb->tries[i]++;
+            any |= search.tries > 0;
+            if (fleet_run_stopped())
+                return false;
+        }
+    }
+    return true;
 }
 
-static void judge(struct climb *climb)
+/* Runs again, in turns, the best way under gpucap and the native ways that need no larger card. Returns false
+ * if a signal asked to stop. */
+static bool take_turns(struct climb *climb)
 {
-    struct scenario_result *result = climb->scenario->result;
-    const int fastest = fastest_with_room(climb);
+    bool wanted[LADDER_RUNGS][LADDER_WAYS] = {{false}};
+    struct scenario_outcome outcome;
     struct ladder_verdict verdict;
-    char grain[32];
 
-    ladder_judge(climb->figures, climb->plan->count, climb->grain, &verdict);
+    ladder_judge(climb->figures, climb->plan->count, climb->grain, -1, &verdict);
     climb->best = verdict.gpucap;
-    if (verdict.gpucap < 0 || verdict.native < 0)
-        return;
-    const struct ladder_figures *ours = &climb->figures[verdict.gpucap];
-    const int rung = ladder_common_rung(ours, &climb->figures[verdict.native]);
-    describe(climb, verdict.native, rung, result->native, sizeof(result->native));
-    describe(climb, verdict.gpucap, rung, result->gpucap, sizeof(result->gpucap));
-    list_ways(climb, &verdict, verdict.as_good, "as good without it: ", result->verdict,
-              sizeof(result->verdict));
-    list_ways(climb, &verdict, verdict.as_small,
-              "as small a card without it, in more time: ", result->verdict, sizeof(result->verdict));
-    say_briefly(climb, &verdict);
-    scenario_cell_bytes(climb->grain, grain, sizeof(grain));
-    if (!result->verdict[0])
-        snprintf(result->verdict, sizeof(result->verdict),
-                 "nowhere here: no native way needs as small a card");
-    scenario_note(
-        result,
-        "Where gpucap does not help: %s. (As good: a card at most %s larger, a time at most 5 %% longer.)",
-        result->verdict, grain);
-    if (fastest >= 0 && isfinite(ours->time[0]) && climb->figures[fastest].time[0] > 0) {
-        char ours_time[32], native_time[32];
+    for (unsigned i = 0; i < climb->plan->count && !climb->scenario->tiny; i++) {
+        const int rung =
+            verdict.gpucap < 0 ? -1 : ladder_common_rung(&climb->figures[i], &climb->figures[verdict.gpucap]);
 
-        say_time(climb, ours->time[0], ours_time, sizeof(ours_time));
-        say_time(climb, climb->figures[fastest].time[0], native_time, sizeof(native_time));
-        scenario_note(result, "With room to spare: %s %s, %s %s (%.2f times as long).",
-                      climb->plan->ways[verdict.gpucap].name, ours_time, climb->plan->ways[fastest].name,
-                      native_time, ours->time[0] / climb->figures[fastest].time[0]);
+        if (rung >= 0 && (verdict.as_good[i] || verdict.as_small[i]))
+            wanted[rung][i] = wanted[rung][verdict.gpucap] = true;
     }
+    for (unsigned rung = 0; rung < climb->rungs; rung++) {
+        unsigned ways = 0;
+
+        for (unsigned i = 0; i < climb->plan->count; i++)
+            ways += wanted[rung][i];
+        for (unsigned turn = 1; ways && turn < LADDER_TURNS && has_time(climb, ways); turn++) {
+            for (unsigned i = 0; i < climb->plan->count; i++) {
+                if (wanted[rung][i] && !stand_on(climb, i, rung, &outcome))
+                    return false;
+            }
+        }
+    }
+    return true;
 }
 
 /* On the largest card that is too small for the way of the recording, it and the best one under gpucap. */
@@ -451,27 +477,44 @@ static void record(struct climb *climb)
     }
 }
 
+/* A verdict needs every way on a smaller card, and gpucap's smallest one. */
+static void say_if_incomplete(const struct climb *climb)
+{
+    struct scenario_result *result = climb->scenario->result;
+    unsigned missing = climb->best < 0;
+
+    for (unsigned i = 0; i < climb->plan->count; i++) {
+        bool tried = climb->figures[i].peak == 0;
+
+        for (unsigned rung = 1; rung < climb->rungs; rung++)
+            tried |= climb->cell[i][rung][0] != '\0';
+        missing += !tried;
+    }
+    if (missing)
+        snprintf(result->skipped, sizeof(result->skipped), "no smaller card was tried by %u of %u ways%s",
+                 missing, climb->plan->count, climb->cut ? ", for lack of time" : "");
+}
+
 void ladder_run(struct scenario *scenario, const struct ladder_plan *plan)
 {
     static struct climb climb; /* too large for a stack */
 
-    climb = (struct climb){.scenario = scenario, .plan = plan};
+    climb = (struct climb){.scenario = scenario, .plan = plan, .best = -1, .began = fleet_now()};
     table_begin(&scenario->result->table, "memory");
-    for (unsigned i = 0; i < LADDER_WAYS; i++) {
-        climb.figures[i].capped = i < plan->count && plan->ways[i].capped;
-        for (unsigned rung = 0; rung < LADDER_RUNGS; rung++)
-            climb.figures[i].time[rung] = NAN;
-    }
-    if (!begin(&climb))
+    for (unsigned i = 0; i < plan->count; i++)
+        climb.figures[i].capped = plan->ways[i].capped;
+    if (!begin(&climb)) {
+        if (scenario_left(scenario) <= 0)
+            snprintf(scenario->result->skipped, sizeof(scenario->result->skipped),
+                     "not all ways were done on the large card in its time");
         return;
-    for (unsigned i = 0; i < plan->count; i++) {
-        if (!descend(&climb, i))
-            return;
     }
-    fill_table(&climb);
-    fill_picture(&climb);
-    scenario_note(scenario->result, "A dash: a larger card was too small already.");
-    judge(&climb);
+    choose_rungs(&climb);
+    if (fleet_run_stopped() || !(scenario->until ? bisect(&climb) : descend(&climb)) || !narrow(&climb) ||
+        !take_turns(&climb))
+        return;
+    climb_say(&climb);
+    say_if_incomplete(&climb);
     if (scenario->record)
         record(&climb);
 }

@@ -9,7 +9,12 @@
 
 #include "harness/scenario/scenario.h"
 
-enum { LADDER_WAYS = 10, LADDER_RUNGS = 5 /* the whole card included */ };
+enum {
+    LADDER_WAYS = 10,
+    LADDER_RUNGS = 8, /* the whole card included */
+    LADDER_SHOWN = 4, /* in the table and the picture, beside the whole card */
+    LADDER_TURNS = 3, /* timed runs of those whose times decide, in turns */
+};
 
 struct ladder_way {
     const char *name;
@@ -27,12 +32,18 @@ struct ladder_plan {
     unsigned shown;        /* the native way of the recording: one that people use */
 };
 
+/* Times of one way on one rung. */
+struct ladder_times {
+    double turn[LADDER_TURNS];
+    unsigned count; /* 0: does not train there, or not tried */
+};
+
 /* Figures of one way. */
 struct ladder_figures {
-    uint64_t smallest;         /* card that it trains on; 0: none found */
-    uint64_t fails;            /* largest card that it does not train on; 0: unknown */
-    double time[LADDER_RUNGS]; /* NAN: does not train there, or not tried */
-    uint64_t peak;             /* held on the whole card */
+    uint64_t smallest; /* card that it trains on; 0: none found */
+    uint64_t fails;    /* largest card that it does not train on; 0: unknown */
+    struct ladder_times on[LADDER_RUNGS];
+    uint64_t peak; /* held on the whole card */
     bool capped;
 };
 
@@ -47,10 +58,20 @@ struct ladder_verdict {
  * than asked for if they would coincide. */
 unsigned ladder_sizes(uint64_t low, uint64_t high, uint64_t grain, unsigned wanted, uint64_t *sizes);
 
-/* Compares: a card is as small if it is at most `grain` larger, a time as good up to LADDER_SAME more, on the
- * smallest rung on which both train. Pure. */
-#define LADDER_SAME 1.05
-void ladder_judge(const struct ladder_figures *figures, unsigned count, uint64_t grain,
+/* Returns the median of the turns on a rung; NAN without any. */
+double ladder_time(const struct ladder_figures *figures, unsigned rung);
+
+/* Returns true if the smallest card was not found to within `grain`: a smaller one may do. */
+bool ladder_open(const struct ladder_figures *figures, uint64_t grain);
+
+/* Returns true if `one` is slower than `other` by more than the turns differ: in every turn, and by more than
+ * SCENARIO_SAME in the median; with fewer turns than LADDER_TURNS by more than SCENARIO_SAME_ONCE. */
+bool ladder_slower(const struct ladder_times *one, const struct ladder_times *other);
+
+/* Compares the native ways with the way `ours`, or with the best one under gpucap if `ours` is negative. A
+ * card is as small if it is, or may be, at most `grain` larger. Times are those of the smallest rung on which
+ * both train. Pure. */
+void ladder_judge(const struct ladder_figures *figures, unsigned count, uint64_t grain, int ours,
                   struct ladder_verdict *verdict);
 
 /* Returns the smallest rung (the last one) on which both train, or -1. */

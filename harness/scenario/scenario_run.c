@@ -10,7 +10,18 @@
 #include "harness/fleet/fleet_run.h"
 #include "harness/fleet/fleet_show.h"
 
-#define TIMEOUT_S 300 /* more than any training of a scenario takes */
+#define TIMEOUT_S       300 /* more than any training of a scenario takes */
+#define TIMEOUT_LEAST_S 12  /* with a limit of time: for a training that is begun when little is left */
+
+double scenario_left(const struct scenario *scenario)
+{
+    return scenario->until ? ((double)scenario->until - (double)fleet_now()) / 1e9 : INFINITY;
+}
+
+static double timeout_of(const struct scenario *scenario)
+{
+    return fmin(TIMEOUT_S, fmax(TIMEOUT_LEAST_S, scenario_left(scenario)));
+}
 
 void scenario_say(const struct scenario *scenario, const char *format, ...)
 {
@@ -70,7 +81,7 @@ void scenario_row(struct scenario_result *result, const char *label, unsigned co
 {
     if (result->rows == SCENARIO_ROWS)
         return;
-    result->row[result->rows] = label;
+    snprintf(result->row[result->rows], SCENARIO_LABEL, "%s", label);
     result->colour[result->rows++] = colour;
 }
 
@@ -213,7 +224,7 @@ bool scenario_train_many(struct scenario *scenario, const struct scenario_way *w
     struct fleet_member *members = calloc(count, sizeof(*members));
     struct fleet_show show;
     uint64_t card_peak = 0;
-    const struct fleet_watch watch = {.timeout_s = TIMEOUT_S,
+    const struct fleet_watch watch = {.timeout_s = timeout_of(scenario),
                                       .at_once = together ? 0 : 1,
                                       .apart_s = way->apart_s,
                                       .show = fleet_show_all,

@@ -161,7 +161,8 @@ void progress_validated(struct progress *progress, const char *model, uint64_t s
         return;
     if (progress->terminal)
         fputs("\r\033[K", stderr);
-    fprintf(stderr, "%s step %llu validation loss %.4f", model, (unsigned long long)step, loss);
+    fprintf(stderr, "%s step %llu validation loss %.4f", model, (unsigned long long)step,
+            progress_plain(loss));
     if (accuracy >= 0.0)
         fprintf(stderr, " accuracy %.4f", accuracy);
     fputc('\n', stderr);

@@ -5,6 +5,7 @@
 #ifndef HARNESS_PROGRESS_H
 #define HARNESS_PROGRESS_H
 
+#include <math.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -12,6 +13,12 @@
 #include "harness/base/status.h"
 
 /* What is known of a step. */
+/* Returns the value, without a sign if it is no number: "-nan" says no more than "nan". */
+static inline double progress_plain(double value)
+{
+    return isnan(value) ? (double)NAN : value;
+}
+
 struct progress_figures {
     const char *model, *precision;
     uint64_t step, steps;

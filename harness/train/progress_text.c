@@ -82,7 +82,7 @@ static void write_parts(const struct progress_figures *figures, struct part part
         snprintf(parts[4].text, size, "%s %s/s", grouped((uint64_t)figures->per_s, a),
                  figures->tokens ? "tok" : "samples");
     }
-    snprintf(parts[5].text, size, "loss %.4g", figures->loss);
+    snprintf(parts[5].text, size, "loss %.4g", progress_plain(figures->loss));
     snprintf(parts[6].text, size, "lr %.3g", figures->rate);
     write_memory(figures, parts[7].text, size);
     if (figures->peak_ms > 0.0 && figures->ms > 0.0)
@@ -121,8 +121,8 @@ void progress_plain_line(const struct progress_figures *figures, char *line, siz
     size_t used;
 
     snprintf(line, size, "model=%s step=%llu/%llu loss=%.6g lr=%.6g", figures->model,
-             (unsigned long long)figures->step, (unsigned long long)figures->steps, figures->loss,
-             figures->rate);
+             (unsigned long long)figures->step, (unsigned long long)figures->steps,
+             progress_plain(figures->loss), figures->rate);
     used = strlen(line);
     if (figures->ms > 0.0)
         snprintf(line + used, size - used, " ms=%.3f %s_per_s=%.1f", figures->ms,

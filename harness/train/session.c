@@ -7,6 +7,7 @@
 
 #include "harness/base/card_peak.h"
 #include "harness/train/checkpoint.h"
+#include "harness/train/progress.h"
 #include "harness/train/stop.h"
 #include "harness/train/weights.h"
 
@@ -56,7 +57,8 @@ static void print_summary(const struct session_result *result, double seconds)
     if (result->flops_per_s > 0.0)
         fputc('\n', stderr);
     if (result->evaluation.rows)
-        fprintf(stderr, "  validation  loss %.4f, best %.4f", result->evaluation.loss, result->val_best);
+        fprintf(stderr, "  validation  loss %.4f, best %.4f", progress_plain(result->evaluation.loss),
+                result->val_best);
     if (result->evaluation.accuracy >= 0.0)
         fprintf(stderr, ", accuracy %.2f %%", 100.0 * result->evaluation.accuracy);
     fprintf(stderr, "%s  memory      peak %.3f GiB\n", result->evaluation.rows ? "\n" : "",
@@ -80,13 +82,13 @@ void session_print_result(const struct session_result *result)
            train_options_choice("precision", options->precision, precision, sizeof(precision)),
            (unsigned long long)options->batch, (unsigned long long)options->accumulate,
            (unsigned long long)options->steps, result->step_ms, result->samples_per_s, result->data_wait_ms,
-           (double)result->loss_first, (double)result->loss_last);
+           progress_plain((double)result->loss_first), progress_plain((double)result->loss_last));
     if (result->flops_per_s > 0.0)
         fputs(card_peak_words(result->device, (enum precision)options->precision, result->flops_per_s,
                               result->cards, speed),
               stdout);
     if (result->evaluation.rows)
-        printf(" val_loss=%.6g val_best=%.6g", result->evaluation.loss,
+        printf(" val_loss=%.6g val_best=%.6g", progress_plain(result->evaluation.loss),
                result->val_best > 0.0 ? result->val_best : (double)NAN);
     if (result->evaluation.accuracy >= 0.0)
         printf(" accuracy=%.5f", result->evaluation.accuracy);

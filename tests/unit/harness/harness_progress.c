@@ -1,6 +1,7 @@
 /* Progress lines: what people see fits their window, what programs read can be parsed, the log is JSON. */
 #include <fcntl.h>
 #include <math.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -195,9 +196,59 @@ static void test_a_terminal_has_one_line_that_is_rewritten_and_messages_get_thei
     TEST_ASSERT_EQUAL_STRING("\033[K\r\n", strchr(second, '\033')); /* the last one stays */
 }
 
+enum { MESSAGES = 5000 };
+static pthread_barrier_t ready;
+
+static void *complain(void *name)
+{
+    pthread_barrier_wait(&ready);
+    for (int i = 0; i < MESSAGES; i++)
+        status_fail(STATUS_FAILED, "replica %s failed", (const char *)name);
+    return NULL;
+}
+
+/* Replicas fail at the same time, and each says why. */
+static void test_messages_of_two_threads_stay_whole(void)
+{
+    FILE *file = tmpfile();
+    int before = dup(STDERR_FILENO), lines = 0;
+    pthread_t other;
+    static char one[] = "one", two[] = "two";
+    char line[64];
+
+    TEST_ASSERT_TRUE(file && before >= 0 && dup2(fileno(file), STDERR_FILENO) >= 0);
+    pthread_barrier_init(&ready, NULL, 2);
+    TEST_ASSERT_EQUAL_INT(0, pthread_create(&other, NULL, complain, one));
+    complain(two);
+    pthread_join(other, NULL);
+    dup2(before, STDERR_FILENO);
+    close(before);
+    rewind(file);
+    for (; fgets(line, sizeof(line), file); lines++)
+        TEST_ASSERT_TRUE_MESSAGE(!strcmp(line, "train: replica one failed\n") ||
+                                     !strcmp(line, "train: replica two failed\n"),
+                                 line);
+    TEST_ASSERT_EQUAL_INT(2 * MESSAGES, lines);
+    fclose(file);
+}
+
+static void test_a_loss_that_is_no_number_has_no_sign(void)
+{
+    struct progress_figures figures = usual;
+    char line[512];
+
+    figures.loss = -(double)NAN;
+    progress_plain_line(&figures, line, sizeof(line));
+    TEST_ASSERT_NOT_NULL_MESSAGE(strstr(line, " loss=nan "), line);
+    progress_terminal_line(&figures, 200, line, sizeof(line));
+    TEST_ASSERT_NOT_NULL_MESSAGE(strstr(line, "  loss nan  "), line);
+}
+
 int main(void)
 {
     UNITY_BEGIN();
+    RUN_TEST(test_messages_of_two_threads_stay_whole);
+    RUN_TEST(test_a_loss_that_is_no_number_has_no_sign);
     RUN_TEST(test_the_line_of_a_terminal_says_everything_where_there_is_room);
     RUN_TEST(test_share_of_the_peak_is_shown_where_it_is_known);
     RUN_TEST(test_the_line_of_a_terminal_never_exceeds_its_columns);

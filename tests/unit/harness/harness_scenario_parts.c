@@ -1,13 +1,15 @@
 /* The parts of the scenarios that need no run: the search for the border between cards that fail and cards
  * that work, tables, and the sections of docs/benchmarks.md. */
+#include <errno.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <math.h>
+#include <unistd.h>
 
 #include "harness/scenario/scenario_docs.h"
 #include "harness/scenario/scenario_ladder.h"
+#include "harness/scenario/scenario_results.h"
 #include "harness/scenario/scenario_search.h"
 #include "harness/scenario/scenario_table.h"
 #include "unity.h"
@@ -145,14 +147,27 @@ static void test_rungs_fall_in_even_ratios_and_do_not_coincide(void)
     TEST_ASSERT_EQUAL_UINT(1, ladder_sizes(100 * MIB, 100 * MIB, 2 * MIB, 4, sizes));
 }
 
+#define ONCE(ms)                                                                                             \
+    {                                                                                                        \
+        {ms}, 1                                                                                              \
+    }
+#define IN_TURNS(a, b, c)                                                                                    \
+    {                                                                                                        \
+        {a, b, c}, 3                                                                                         \
+    }
+
 static const struct ladder_figures figures[] = {
-    {.smallest = 80 * MIB, .time = {50, 50, 50, NAN, NAN}},                /* needs a larger card */
-    {.smallest = 64 * MIB, .time = {30, 30, 31, 31, NAN}},                 /* as good */
-    {.smallest = 60 * MIB, .time = {45, 45, 45, 45, 45}},                  /* a smaller card, but slow */
-    {.smallest = 62 * MIB, .time = {40, 36, 33, 30, 35}, .capped = true},  /* gpucap's best */
-    {.smallest = 64 * MIB, .time = {20, 20, 20, 20, NAN}, .capped = true}, /* gpucap, a larger card */
-    {.smallest = 0, .time = {NAN, NAN, NAN, NAN, NAN}},                    /* does not train */
-    {.smallest = 64 * MIB, .time = {30, 30, 30, 33, NAN}},                 /* too slow where both train */
+    {.smallest = 80 * MIB, .on = {ONCE(50), ONCE(50)}},                     /* needs a larger card */
+    {.smallest = 64 * MIB, .on = {ONCE(30), ONCE(30), ONCE(31)}},           /* as good */
+    {.smallest = 60 * MIB, .on = {ONCE(45), ONCE(45), ONCE(45), ONCE(55)}}, /* a smaller card, but slow */
+    {.smallest = 62 * MIB,
+     .on = {ONCE(40), ONCE(36), ONCE(30), ONCE(35)},
+     .capped = true},                                                             /* gpucap's best */
+    {.smallest = 64 * MIB, .on = {ONCE(20), ONCE(20), ONCE(20)}, .capped = true}, /* gpucap, a larger card */
+    {.smallest = 0},                                                              /* does not train */
+    {.smallest = 64 * MIB, .on = {ONCE(30), ONCE(30), ONCE(50)}},                 /* slow where both train */
+    {.smallest = 80 * MIB, .fails = 60 * MIB, .on = {ONCE(30), ONCE(30)}}, /* a smaller card may do as well */
+    {.smallest = 80 * MIB, .fails = 64 * MIB, .on = {ONCE(30), ONCE(30)}}, /* none that is as small */
 };
 enum { FIGURES = sizeof(figures) / sizeof(*figures) };
 
@@ -160,18 +175,44 @@ static void test_a_native_way_does_as_well_only_in_card_and_time(void)
 {
     struct ladder_verdict verdict;
 
-    ladder_judge(figures, FIGURES, 2 * MIB, &verdict);
+    ladder_judge(figures, FIGURES, 2 * MIB, -1, &verdict);
     TEST_ASSERT_EQUAL_INT(3, verdict.gpucap);
     TEST_ASSERT_EQUAL_INT(2, verdict.native);
     for (unsigned i = 0; i < FIGURES; i++) {
-        TEST_ASSERT_EQUAL_INT(i == 1, verdict.as_good[i]);
+        TEST_ASSERT_EQUAL_INT(i == 1 || i == 7, verdict.as_good[i]);
         TEST_ASSERT_EQUAL_INT(i == 2 || i == 6, verdict.as_small[i]);
     }
-    TEST_ASSERT_EQUAL_INT(3, ladder_common_rung(&figures[1], &figures[3]));
+    TEST_ASSERT_EQUAL_INT(2, ladder_common_rung(&figures[1], &figures[3]));
     TEST_ASSERT_EQUAL_INT(-1, ladder_common_rung(&figures[5], &figures[3]));
-    ladder_judge(figures, 3, 2 * MIB, &verdict);
+    TEST_ASSERT_TRUE(ladder_open(&figures[7], 2 * MIB));
+    TEST_ASSERT_FALSE(ladder_open(&figures[7], 20 * MIB));
+    ladder_judge(figures, 3, 2 * MIB, -1, &verdict);
     TEST_ASSERT_EQUAL_INT(-1, verdict.gpucap);
     TEST_ASSERT_FALSE(verdict.as_good[1] || verdict.as_small[2]);
+    ladder_judge(figures, FIGURES, 2 * MIB, 4, &verdict);
+    TEST_ASSERT_EQUAL_INT(4, verdict.gpucap);
+}
+
+static void test_one_run_or_one_slow_turn_makes_no_way_slower(void)
+{
+    static const struct ladder_times ours = IN_TURNS(100, 104, 98);
+    static const struct {
+        struct ladder_times times;
+        bool slower;
+    } cases[] = {
+        {IN_TURNS(110, 112, 108), true},
+        {IN_TURNS(103, 107, 101), false}, /* by 3 % only */
+        {IN_TURNS(130, 103, 130), false}, /* once it was not slower */
+        {IN_TURNS(101, 150, 101), false}, /* one slow turn, load perhaps */
+        {ONCE(145), false},
+        {ONCE(155), true},
+        {{{0}, 0}, false},
+    };
+
+    for (unsigned i = 0; i < sizeof(cases) / sizeof(*cases); i++)
+        TEST_ASSERT_EQUAL_INT(cases[i].slower, ladder_slower(&cases[i].times, &ours));
+    TEST_ASSERT_EQUAL_DOUBLE(31, ladder_time(&(struct ladder_figures){.on = {IN_TURNS(90, 30, 31)}}, 0));
+    TEST_ASSERT_TRUE(isnan(ladder_time(&figures[5], 0)));
 }
 
 static void test_a_search_goes_on_from_what_is_known(void)
@@ -245,6 +286,104 @@ static void test_rows_of_the_readme_have_at_most_100_columns(void)
     free(text);
 }
 
+/* ---- results in a file ---- */
+
+static void fill_result(struct scenario_result *result)
+{
+    memset(result, 0, sizeof(*result));
+    result->letter = 'd';
+    result->seconds = 12.5;
+    table_begin(&result->table, "memory|card");
+    table_row(&result->table, "tab\there");
+    table_set(&result->table, 1, "5.96 GiB");
+    scenario_note(result, "a note");
+    scenario_panel(result, true, "steps/s");
+    snprintf(result->panels[0].where, sizeof(result->panels[0].where), "card of 1 GiB");
+    scenario_row(result, "naive", COLOUR_NATIVE);
+    scenario_bar(result, 0, 1.5, "1.5");
+    snprintf(result->verdict, sizeof(result->verdict), "nowhere");
+}
+
+static char *saved(const struct docs_origin *origin, const struct scenario_result *results, unsigned count)
+{
+    char path[] = "/tmp/scenario_parts_XXXXXX";
+    const int file = mkstemp(path);
+
+    TEST_ASSERT_TRUE(file >= 0);
+    close(file);
+    TEST_ASSERT_EQUAL_INT(0, results_save(path, origin, results, count));
+    char *text = docs_read(path);
+    unlink(path);
+    TEST_ASSERT_NOT_NULL(text);
+    return text;
+}
+
+static void test_results_come_back_from_their_file(void)
+{
+    static struct scenario_result results[2], again[2];
+    const struct docs_origin origin = {
+        .device = "NVIDIA H200, driver 1", .slug = "nvidia-h200", .date = "today", .busy = 2.5};
+    struct docs_origin read;
+    unsigned count, line;
+
+    fill_result(&results[0]);
+    results[1].letter = 'e';
+    snprintf(results[1].skipped, sizeof(results[1].skipped), "no time");
+    char *text = saved(&origin, results, 2);
+    TEST_ASSERT_EQUAL_INT(0, results_parse(text, &read, again, 2, &count, &line));
+    TEST_ASSERT_EQUAL_UINT(2, count);
+    TEST_ASSERT_EQUAL_STRING("nvidia-h200", read.slug);
+    TEST_ASSERT_EQUAL_STRING("tab here", again[0].table.cell[0][0]);
+    TEST_ASSERT_EQUAL_STRING("naive", again[0].row[0]);
+    TEST_ASSERT_EQUAL_DOUBLE(1.5, again[0].panels[0].value[0]);
+    TEST_ASSERT_EQUAL_STRING("no time", again[1].skipped);
+    char *second = saved(&read, again, 2);
+    TEST_ASSERT_EQUAL_STRING(text, second);
+    TEST_ASSERT_EQUAL_INT(-EINVAL, results_parse(text, &read, again, 1, &count, &line)); /* no room */
+    free(second);
+    free(text);
+}
+
+static void test_a_file_that_is_no_result_is_refused(void)
+{
+    static const char *const bad[] = {
+        "",
+        "something else\n",
+        "gpucap-scenarios 1\n",                 /* no slug */
+        "gpucap-scenarios 1\nslug ../../etc\n", /* would leave its folder */
+        "gpucap-scenarios 1\nslug a\nscenario ab\n",
+        "gpucap-scenarios 1\nslug a\nscenario a\ncells x\n",     /* a row without a head */
+        "gpucap-scenarios 1\nslug a\nscenario a\nbar 0\t1\tx\n", /* a bar without a row */
+        "gpucap-scenarios 1\nslug a\nscenario a\npanel 1\t0\tt\tw\nrow 0\tn\nbar 0\tnan\tx\n",
+        "gpucap-scenarios 1\nslug a\nscenario a\nwhat is this\n",
+    };
+    static struct scenario_result results[2];
+    struct docs_origin origin;
+    unsigned count, line;
+
+    for (size_t i = 0; i < sizeof(bad) / sizeof(*bad); i++)
+        TEST_ASSERT_EQUAL_INT_MESSAGE(-EINVAL, results_parse(bad[i], &origin, results, 2, &count, &line),
+                                      bad[i]);
+}
+
+static void test_what_was_skipped_is_named_and_keeps_its_old_section(void)
+{
+    static struct scenario_result results[2];
+    const struct docs_origin origin = {.device = "simgpu", .slug = "simgpu"};
+
+    fill_result(&results[0]);
+    results[0].subject = "sizes that change";
+    results[1].letter = 'e';
+    results[1].subject = "largest batch";
+    snprintf(results[1].skipped, sizeof(results[1].skipped), "no time");
+    char *text = docs_summary(&origin, results, 2);
+    TEST_ASSERT_NOT_NULL(text);
+    TEST_ASSERT_NOT_NULL_MESSAGE(strstr(text, "| (d) sizes that change |"), text);
+    TEST_ASSERT_NULL_MESSAGE(strstr(text, "| (e)"), text);
+    TEST_ASSERT_NOT_NULL_MESSAGE(strstr(text, "Not run to the end: (e) largest batch.\n"), text);
+    free(text);
+}
+
 int main(void)
 {
     UNITY_BEGIN();
@@ -256,6 +395,10 @@ int main(void)
     RUN_TEST(test_a_search_goes_on_from_what_is_known);
     RUN_TEST(test_rungs_fall_in_even_ratios_and_do_not_coincide);
     RUN_TEST(test_a_native_way_does_as_well_only_in_card_and_time);
+    RUN_TEST(test_one_run_or_one_slow_turn_makes_no_way_slower);
+    RUN_TEST(test_results_come_back_from_their_file);
+    RUN_TEST(test_a_file_that_is_no_result_is_refused);
+    RUN_TEST(test_what_was_skipped_is_named_and_keeps_its_old_section);
     RUN_TEST(test_tables_align_and_escape);
     RUN_TEST(test_tables_take_no_more_than_they_hold);
     RUN_TEST(test_a_list_of_names_ends_with_dots_where_there_is_no_room);

@@ -1,0 +1,20 @@
+/* scenario_results: results in a file, so that a machine that is lent for minutes hands them back and the
+ * documentation is written elsewhere. Lines "key value", parts of a value separated by tabs. What is read is
+ * not trusted: unknown lines and what does not fit are refused or cut. Owns no lock. */
+#ifndef HARNESS_SCENARIO_RESULTS_H
+#define HARNESS_SCENARIO_RESULTS_H
+
+#include <stddef.h>
+
+#include "harness/scenario/scenario_docs.h"
+
+/* Writes all results into a new file and renames it to `path`. Returns 0 or a negative errno. */
+int results_save(const char *path, const struct docs_origin *origin, const struct scenario_result *results,
+                 unsigned count);
+
+/* Reads a text of results, at most `most` of them. The texts that belong to a letter (title, subject,
+ * question) stay NULL. Returns 0, or -EINVAL with the number of the bad line in *line. */
+int results_parse(const char *text, struct docs_origin *origin, struct scenario_result *results,
+                  unsigned most, unsigned *count, unsigned *line);
+
+#endif
