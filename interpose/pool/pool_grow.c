@@ -26,6 +26,9 @@
  * unlimited program 0.1-0.6 % of its time with 8 MiB, 1-4 % with 2 MiB, at utilizations of 0.93-0.99.) */
 #define ROOM_CHUNKS 4096
 #define CHUNK_MOST  (UINT64_C(8) << 20)
+/* With room for the largest usual chunks, those of a large request are this part of it: fewer to create and
+ * to move, and what one wastes is little beside the block. (A 12th makes random programs hold 0.3 % more.) */
+#define REQUEST_PART 16
 /* A request of this size is most likely a program's own arena, which it keeps: make it of a few large chunks,
  * so that its first allocation costs little more than a native one. pool_split.c splits them for other
  * blocks. */
@@ -129,10 +132,19 @@ uint64_t pool_usual_chunk(const struct pool *pool)
     return usual_chunk(room_of(pool));
 }
 
+/* Returns the size of the largest chunks for a request. */
+static uint64_t largest_chunk(uint64_t request, uint64_t room)
+{
+    const uint64_t usual = usual_chunk(room), part = request / REQUEST_PART;
+
+    if (request >= ARENA_LEAST)
+        return request / ARENA_CHUNKS;
+    return usual == CHUNK_MOST && part > usual ? part : usual;
+}
+
 static uint64_t chunk_bytes(const struct move *move, uint64_t missing)
 {
-    const uint64_t most =
-        move->request >= ARENA_LEAST ? move->request / ARENA_CHUNKS : usual_chunk(move->room);
+    const uint64_t most = largest_chunk(move->request, move->room);
     uint64_t bytes = RANGES_PAGE;
 
     if (move->zone == RANGES_SMALL) /* one small block may keep a whole chunk, so use the smallest */

@@ -12,7 +12,8 @@
 
 enum way { NATIVE, STRICT, DEFERRED };
 
-static inline void run(const char *scenario, enum way way, const char *cap)
+/* `log`: what the library may say, NULL for the default. */
+static inline void run_logging(const char *scenario, enum way way, const char *cap, const char *log)
 {
     static const char *const names[] = {"native", "strict", "deferred"};
     struct spawn_env *env = spawn_env_new();
@@ -26,6 +27,8 @@ static inline void run(const char *scenario, enum way way, const char *cap)
     }
     if (cap)
         spawn_cap(env, cap);
+    if (log)
+        spawn_env_set(env, "GPUCAP_LOG", log);
     spawn_env_set(env, "GPUCAP_DECAY", "0.02"); /* the helper thread looks around every 5 ms */
     struct spawn_result r = spawn_run(
         env, (const char *[]){spawn_build_path("tests/integration/" PROGRAM), scenario, NULL}, NULL);
@@ -33,6 +36,17 @@ static inline void run(const char *scenario, enum way way, const char *cap)
     TEST_ASSERT_EQUAL_STRING_MESSAGE("", r.err, names[way]);
     TEST_ASSERT_EQUAL_INT_MESSAGE(0, r.status, names[way]);
     spawn_result_free(&r);
+}
+
+static inline void run(const char *scenario, enum way way, const char *cap)
+{
+    run_logging(scenario, way, cap, NULL);
+}
+
+/* For a scenario in which something is refused, which the library would say. */
+static inline void run_quietly(const char *scenario, enum way way, const char *cap)
+{
+    run_logging(scenario, way, cap, "quiet");
 }
 
 static inline void as_natively(const char *scenario)

@@ -251,6 +251,34 @@ static void within_what_is_idle(void)
     MUST(0, cuStreamSynchronize(here));
 }
 
+/* Under a cap the driver does not know that its card is full: for a piece that fits no gap its pool grows
+ * instead of making one block of the gaps, which it does natively on a full card (varying_on_a_small_card).
+ * Here it grows into the whole reserve. Then even a piece that fits a gap is refused: nothing tells
+ * beforehand that the pool will not grow again, past the cap. A weight in each of its steps keeps it from
+ * giving memory back; without the weights it does, and the piece is served. Meant for a cap of 1 GiB and a
+ * reserve of 64 MiB. */
+static void kept_by_weights(void)
+{
+    CUdeviceptr ballast, weights[WEIGHTS], large, piece;
+    cuuint64_t all = UINT64_MAX;
+    CUmemoryPool pool;
+
+    own = prog_context(0);
+    MUST(0, cuStreamCreate(&here, CU_STREAM_NON_BLOCKING));
+    MUST(0, cuDeviceGetDefaultMemPool(&pool, 0));
+    MUST(0, cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &all));
+    MUST(0, cuMemAlloc(&ballast, (told_free() - ROOM) / (2 * MIB) * (2 * MIB)));
+    take_weights(weights);
+    MUST(0, cuMemAllocAsync(&large, 52 * MIB, here));
+    MUST(2, cuMemAllocAsync(&piece, 28 * MIB, here));
+    MUST(true, of_pool(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT) <= ROOM + 64 * MIB);
+    for (unsigned i = 0; i < WEIGHTS; i++)
+        MUST(0, cuMemFreeAsync(weights[i], here));
+    MUST(0, cuStreamSynchronize(here));
+    MUST(0, cuMemAllocAsync(&piece, 28 * MIB, here));
+    MUST(0, cuStreamSynchronize(here));
+}
+
 int main(int argc, char **argv)
 {
     static const struct prog_scenario all[] = {
@@ -260,6 +288,7 @@ int main(int argc, char **argv)
         {"freed_elsewhere", freed_elsewhere},
         {"varying_on_a_small_card", varying_on_a_small_card},
         {"within_what_is_idle", within_what_is_idle},
+        {"kept_by_weights", kept_by_weights},
     };
 
     return prog_main(argc, argv, all, sizeof(all) / sizeof(*all));

@@ -46,6 +46,12 @@ static void test_at_a_limit_a_pool_serves_what_it_has_idle_once_room_is_made(voi
     run("within_what_is_idle", DEFERRED, CAP);
 }
 
+static void test_a_pool_that_has_grown_into_the_reserve_never_grows_past_the_cap(void)
+{
+    run_quietly("kept_by_weights", STRICT, CAP);
+    run_quietly("kept_by_weights", DEFERRED, CAP);
+}
+
 int main(void)
 {
     UNITY_BEGIN();
@@ -55,5 +61,6 @@ int main(void)
     RUN_TEST(test_what_another_context_has_freed_behind_work_can_be_had);
     RUN_TEST(test_stream_ordered_sizes_that_change_fit_a_card_little_larger_than_what_is_live);
     RUN_TEST(test_at_a_limit_a_pool_serves_what_it_has_idle_once_room_is_made);
+    RUN_TEST(test_a_pool_that_has_grown_into_the_reserve_never_grows_past_the_cap);
     return UNITY_END();
 }

@@ -47,7 +47,7 @@ static void test_hardly_more_memory_than_is_live_is_enough_for_every_family(void
 
             families_write(family, seed, &program);
             const uint64_t little = program.peak_live / 1000 * tight_permille(family) + 16 * MIB;
-            const struct price price = price_run(&program, little / PRICE_PAGE * PRICE_PAGE);
+            const struct price price = price_run(&program, little / PRICE_PAGE * PRICE_PAGE, 0);
             snprintf(what, sizeof(what), "%s, seed %u", families_name(family), (unsigned)seed);
             TEST_ASSERT_TRUE_MESSAGE(price.completes, what);
             program_forget(&program);
@@ -74,7 +74,7 @@ static void test_with_room_moving_chunks_takes_little_of_a_programs_time(void)
         struct program program;
 
         families_write(family, 1 + i / families_count(), &program);
-        const struct price price = price_run(&program, PRICE_ROOM);
+        const struct price price = price_run(&program, PRICE_ROOM, 0);
         TEST_ASSERT_TRUE(price.completes);
         costs[i] = price_seconds(&price) / families_seconds(family, &program);
         program_forget(&program);

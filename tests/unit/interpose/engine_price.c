@@ -8,6 +8,7 @@
 #include "tests/unit/interpose/engine_model.h"
 
 #define SWEEP_EVERY 1024 /* events: the library's helper thread sweeps from time to time */
+#define DECAY       5.0  /* seconds: the default of the option */
 
 /* Microseconds on an H200 with driver 580, measured for handles of 2 to 128 MiB: mapping is the price of a
  * second mapping, the other calls were made once for all handles. Larger handles cost more to release. */
@@ -34,9 +35,19 @@ static CUresult count_create(CUmemGenericAllocationHandle *handle, size_t bytes,
     return result;
 }
 
-static void replay(const struct program *program, uint64_t capacity)
+/* What decay.c does at the end of a period. */
+static void end_period(struct pool *pool)
+{
+    const uint64_t idle = pool_idle_bytes(pool);
+
+    if (idle)
+        pool_trim(pool, idle);
+}
+
+static void replay(const struct program *program, uint64_t capacity, double seconds)
 {
     uint64_t *addresses = calloc(program->ids, sizeof(*addresses)), i;
+    const double periods = seconds / DECAY / (double)program->count; /* that pass in one event */
 
     CHECK(addresses);
     model_open(&model, capacity, capacity);
@@ -51,6 +62,8 @@ static void replay(const struct program *program, uint64_t capacity)
             break;
         if (i % SWEEP_EVERY == 0)
             pool_sweep(&model.pool);
+        if ((uint64_t)((double)(i + 1) * periods) > (uint64_t)((double)i * periods))
+            end_period(&model.pool);
     }
     CHECK(pool_check(&model.pool) == NULL);
     counted.completes = i == program->count;
@@ -60,7 +73,7 @@ static void replay(const struct program *program, uint64_t capacity)
     free(addresses);
 }
 
-struct price price_run(const struct program *program, uint64_t capacity)
+struct price price_run(const struct program *program, uint64_t capacity, double seconds)
 {
     struct price price = {0};
     int ends[2], status;
@@ -70,7 +83,7 @@ struct price price_run(const struct program *program, uint64_t capacity)
     const pid_t child = fork();
     CHECK(child >= 0);
     if (child == 0) {
-        replay(program, capacity);
+        replay(program, capacity, seconds);
         _exit(write(ends[1], &counted, sizeof(counted)) != sizeof(counted));
     }
     close(ends[1]);
@@ -90,18 +103,23 @@ double price_seconds(const struct price *price)
            1e6;
 }
 
+double price_growth(const struct price *price)
+{
+    return (double)price->growth * (prices.create + prices.map + prices.access) / 1e6;
+}
+
 uint64_t price_smallest(const struct program *program)
 {
     uint64_t low = program->peak_live / PRICE_PAGE, high = low + low / 50 + 1;
 
-    while (!price_run(program, high * PRICE_PAGE).completes) {
+    while (!price_run(program, high * PRICE_PAGE, 0).completes) {
         low = high;
         high += high / 16 + 1;
     }
     while (high - low > 1) {
         const uint64_t middle = (low + high) / 2;
 
-        if (price_run(program, middle * PRICE_PAGE).completes)
+        if (price_run(program, middle * PRICE_PAGE, 0).completes)
             high = middle;
         else
             low = middle;

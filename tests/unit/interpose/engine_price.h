@@ -19,11 +19,14 @@ struct price {
     uint64_t mapped, unmapped, released;
 };
 
-/* Runs a program with so much memory, in a process of its own. Ends the program if that breaks off. */
-struct price price_run(const struct program *program, uint64_t capacity);
+/* Runs a program with so much memory, in a process of its own. Ends the program if that breaks off. With
+ * `seconds`, the time that the program would take, memory that is idle for as long as option decay says goes
+ * back; with 0 none does. */
+struct price price_run(const struct program *program, uint64_t capacity, double seconds);
 
-/* The cost of the calls, growth to the peak aside, in seconds. */
+/* The cost of the calls in seconds: all but growth to the peak, and growth to the peak. */
 double price_seconds(const struct price *price);
+double price_growth(const struct price *price);
 
 /* The least capacity with which a program completes, from its peak of live bytes up. */
 uint64_t price_smallest(const struct program *program);

@@ -394,6 +394,58 @@ static void test_a_split_that_fails_gives_its_pieces_back(void)
     TEST_ASSERT_TRUE(fake_child(split_refused));
 }
 
+/* ---- sizes of chunks ---- */
+
+/* Returns the number of chunks for a block of a pool that may hold `allowed`. */
+static uint64_t chunks_for(uint64_t allowed, uint64_t bytes)
+{
+    model_open(&model, allowed, allowed);
+    const uint64_t before = fake_count(FAKE_CREATE);
+    CHECK(model_alloc(&model, bytes) == 0 && fake_physical() == bytes);
+    const uint64_t created = fake_count(FAKE_CREATE) - before;
+    model_close(&model);
+    return created;
+}
+
+static void few_with_room(void)
+{
+    CHECK(chunks_for(64 * GIB, 96 * MIB) == 12);
+    CHECK(chunks_for(64 * GIB, 384 * MIB) == 24);
+    CHECK(chunks_for(8 * GIB, 96 * MIB) == 48);
+    CHECK(chunks_for(8 * GIB, 384 * MIB) == 192);
+}
+
+static void test_with_room_chunks_are_large_and_larger_in_a_large_block(void)
+{
+    TEST_ASSERT_TRUE(fake_child(few_with_room));
+}
+
+/* A large block was freed, and its first chunk was split for a smaller one. Returns how many chunks are made
+ * for a second, which ends inside a chunk of 32 MiB. */
+static uint64_t split_again(uint64_t allowed)
+{
+    model_open(&model, allowed, allowed);
+    CHECK(model_alloc(&model, GIB) == 0);
+    model_free(&model, 0, true);
+    CHECK(model_alloc(&model, 16 * MIB) == 0);
+    const uint64_t before = fake_count(FAKE_CREATE);
+    CHECK(before > 4 && model_alloc(&model, 40 * MIB) == 0);
+    const uint64_t created = fake_count(FAKE_CREATE) - before;
+    model_close(&model);
+    return created;
+}
+
+static void split_near_a_limit(void)
+{
+    CHECK(split_again(64 * GIB) == 0);
+    CHECK(split_again(4 * GIB) > 0);
+}
+
+static void test_with_room_only_very_large_chunks_are_split(void)
+{
+    TEST_ASSERT_TRUE(fake_child(split_near_a_limit));
+}
+
 /* ---- slack ---- */
 
 /* Every second block of 2 GiB is free; a request that fits into none of the gaps. */
@@ -440,6 +492,8 @@ int main(void)
     RUN_TEST(test_a_small_block_lies_beside_large_ones_rather_than_nowhere);
     RUN_TEST(test_a_large_chunk_is_not_split_under_work);
     RUN_TEST(test_a_split_that_fails_gives_its_pieces_back);
+    RUN_TEST(test_with_room_chunks_are_large_and_larger_in_a_large_block);
+    RUN_TEST(test_with_room_only_very_large_chunks_are_split);
     RUN_TEST(test_within_the_slack_a_pool_grows_rather_than_move_chunks);
     return UNITY_END();
 }
