@@ -232,6 +232,47 @@ bool recorded_owners(void (*visit)(const struct recorded_owner *row, void *argum
     return true;
 }
 
+/* ---- begin ---- */
+
+/* Runs before the driver's and NVML's exit handlers, for one last figure. */
+static void at_exit(void)
+{
+    if (process_is_copy())
+        return;
+    recorder_sync();
+    if (process_lock_at_exit(&driver_lock)) {
+        exiting = true;
+        pthread_mutex_unlock(&driver_lock);
+    }
+}
+
+static int start(const char *file, bool stacks, bool late)
+{
+    static atomic_flag registered = ATOMIC_FLAG_INIT;
+    const struct recorder_settings settings = {.file = file,
+                                               .job = library_options()->group,
+                                               .stacks = stacks,
+                                               .list_live = late ? list_live : NULL,
+                                               .sample = sample};
+
+    if (!atomic_flag_test_and_set(&registered) && atexit(at_exit)) {
+        pthread_mutex_lock(&driver_lock);
+        exiting = true; /* without the handler, the driver could be called after its end */
+        pthread_mutex_unlock(&driver_lock);
+    }
+    for (int i = 0; i < DEVICE_MAX; i++) {
+        if (atomic_load(&cards[i].context))
+            name_card(i);
+    }
+    return recorder_start(&settings);
+}
+
+void recorded_begin(const struct options *options)
+{
+    if (options->record[0])
+        start(options->record, options->stacks, false);
+}
+
 /* ---- requests of the command ---- */
 
 struct answer {
@@ -259,7 +300,7 @@ static void start_by_request(const char *words, struct answer *answer)
     char path[RECORDING_WRITE_PATH] = "";
     const bool stacks = !strncmp(words, "on ", 3);
     const char *file = strchr(words, ' ');
-    const int rc = file ? recorded_start(file + 1, stacks) : -EINVAL;
+    const int rc = file ? start(file + 1, stacks, true) : -EINVAL;
 
     if (rc == 0 && recorder_runs(path))
         snprintf(answer->text, sizeof(answer->text), "recording to %s\n", path);
@@ -305,50 +346,4 @@ void recorded_serve(const char *folder)
     }
     inquiry_answer(folder, answer.text);
     pthread_mutex_unlock(&lock);
-}
-
-/* ---- begin ---- */
-
-/* Runs before the driver's and NVML's exit handlers, for one last figure. */
-static void at_exit(void)
-{
-    if (process_is_copy())
-        return;
-    recorder_sync();
-    if (process_lock_at_exit(&driver_lock)) {
-        exiting = true;
-        pthread_mutex_unlock(&driver_lock);
-    }
-}
-
-static int start(const char *file, bool stacks, bool late)
-{
-    static atomic_flag registered = ATOMIC_FLAG_INIT;
-    const struct recorder_settings settings = {.file = file,
-                                               .job = library_options()->group,
-                                               .stacks = stacks,
-                                               .list_live = late ? list_live : NULL,
-                                               .sample = sample};
-
-    if (!atomic_flag_test_and_set(&registered) && atexit(at_exit)) {
-        pthread_mutex_lock(&driver_lock);
-        exiting = true; /* without the handler, the driver could be called after its end */
-        pthread_mutex_unlock(&driver_lock);
-    }
-    for (int i = 0; i < DEVICE_MAX; i++) {
-        if (atomic_load(&cards[i].context))
-            name_card(i);
-    }
-    return recorder_start(&settings);
-}
-
-int recorded_start(const char *file, bool stacks)
-{
-    return start(file, stacks, true);
-}
-
-void recorded_begin(const struct options *options)
-{
-    if (options->record[0])
-        start(options->record, options->stacks, false);
 }

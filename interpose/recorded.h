@@ -8,8 +8,6 @@
 
 /* Begins a recording if the options ask for one. Call once CUDA has started. */
 void recorded_begin(const struct options *options);
-/* Begins one in a file, from now on. Returns 0 or -errno, as recorder_start. */
-int recorded_start(const char *file, bool stacks);
 
 /* Calls `visit` for each owner, kind and tag with memory on a card, and for what contexts and pools hold.
  * Returns false if nothing is recorded. Fills in no peak where it is not known. */

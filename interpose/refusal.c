@@ -3,7 +3,6 @@
 
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "interpose/account/drivers_pools.h"
@@ -150,14 +149,6 @@ void refusal_note_full(int ordinal, uint64_t bytes)
     note(ordinal, bytes, 0, RECORDING_LIMIT_CARD, apart);
 }
 
-static uint64_t boottime_ns(void)
-{
-    struct timespec now;
-
-    clock_gettime(CLOCK_BOOTTIME, &now);
-    return (uint64_t)now.tv_sec * 1000000000U + (uint64_t)now.tv_nsec;
-}
-
 /* Says that memory is there, but kept for other jobs. */
 static void say_kept(const struct device *device, const char *what, uint64_t bytes, uint64_t kept,
                      const char *more)
@@ -183,7 +174,7 @@ void refusal_say_kept(struct device *device, uint64_t bytes)
     unsigned unsaid = 0;
     char more[48];
 
-    const struct ledger_refusal refusal = {.at = boottime_ns(), .asked = bytes, .limit = LEDGER_UNLIMITED};
+    const struct ledger_refusal refusal = {.at = clock_boot_ns(), .asked = bytes, .limit = LEDGER_UNLIMITED};
     uint64_t apart[RECORDING_APART_COUNT];
     find_apart(device->ordinal, bytes, apart);
     note(device->ordinal, bytes, 0, RECORDING_LIMIT_CARD, apart);
@@ -207,7 +198,7 @@ void refusal_say(struct device *device, const char *what, uint64_t bytes)
     find_apart(device->ordinal, bytes, apart);
     note(device->ordinal, bytes, now.room, bytes <= now.room ? RECORDING_LIMIT_CARD : bound, apart);
     if (device->ledger) {
-        refusal.at = boottime_ns();
+        refusal.at = clock_boot_ns();
         refusal.used = now.used;
         refusal.job_used = now.used + (shares ? used_by_others(device->ledger) : 0);
         refusal.limit = atomic_load(&device->limit);

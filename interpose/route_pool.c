@@ -10,7 +10,7 @@
 #include "interpose/pool/pools.h"
 #include "interpose/refusal.h"
 #include "interpose/route_fill.h"
-#include "interpose/see/owner.h"
+#include "interpose/see/events.h"
 #include "interpose/settings/log.h"
 #include "interpose/share/ipc.h"
 

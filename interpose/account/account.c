@@ -4,9 +4,10 @@
 #include <errno.h>
 #include <stdatomic.h>
 #include <string.h>
-#include <time.h>
 
+#include "interpose/base/clock.h"
 #include "interpose/base/lock.h"
+#include "interpose/base/sums.h"
 
 #define WAIT_FOR_OTHERS_MS 100 /* only a safety net: settling a request signals */
 
@@ -73,16 +74,6 @@ static void enter(struct account *account)
     atomic_store(&account->quick, 0);
 }
 
-static uint64_t smaller(uint64_t a, uint64_t b)
-{
-    return a < b ? a : b;
-}
-
-static uint64_t add(uint64_t a, uint64_t b)
-{
-    return a > UINT64_MAX - b ? UINT64_MAX : a + b;
-}
-
 /* Returns true if other processes share the budget. */
 static bool shares(const struct account *account)
 {
@@ -95,7 +86,8 @@ static struct limit_state limited_state(const struct account *account)
     struct limit_state state = account->state;
 
     if (shares(account))
-        state.limit = smaller(state.limit, add(ledger_lease(account->ledger), ledger_room(account->ledger)));
+        state.limit =
+            sums_smaller(state.limit, sums_add(ledger_lease(account->ledger), ledger_room(account->ledger)));
     return state;
 }
 
@@ -110,7 +102,7 @@ static struct limit_state state_of(struct account *account)
 
 static uint64_t taken(const struct limit_state *state)
 {
-    return add(state->measured, add(state->unmeasured, state->in_flight));
+    return sums_add(state->measured, sums_add(state->unmeasured, state->in_flight));
 }
 
 /* Returns what may be promised without the lock: it must be leased already. */
@@ -124,14 +116,14 @@ static uint64_t quick_room(const struct account *account)
     if (!shares(account))
         return trusted;
     const uint64_t lease = ledger_lease(account->ledger), used = taken(&state);
-    return smaller(trusted, lease > used ? lease - used : 0);
+    return sums_smaller(trusted, lease > used ? lease - used : 0);
 }
 
 static void leave(struct account *account)
 {
     atomic_store(&account->quick, quick_room(account));
     if (account->ledger) {
-        const uint64_t used = add(account->state.measured, account->state.unmeasured);
+        const uint64_t used = sums_add(account->state.measured, account->state.unmeasured);
 
         ledger_publish_used(account->ledger, used > account->freed ? used - account->freed : 0);
     }
@@ -234,7 +226,7 @@ static void measure(struct account *account, enum purpose purpose)
     /* A later measurement may have ended first; an older figure must not hide what was freed in between. */
     if (question.number > account->newest) {
         account->newest = question.number;
-        account->freed -= smaller(question.freed, account->freed);
+        account->freed -= sums_smaller(question.freed, account->freed);
         account->exact = exact;
         take_in(account, &question);
         account->state.unmeasured += question.promised;
@@ -249,13 +241,9 @@ static void measure(struct account *account, enum purpose purpose)
  * the lock would stay taken. */
 static void wait_for_others(struct account *account)
 {
-    struct timespec until;
+    const struct timespec until = clock_after(WAIT_FOR_OTHERS_MS * 1000000U);
     int cancel;
 
-    clock_gettime(CLOCK_REALTIME, &until);
-    until.tv_nsec += WAIT_FOR_OTHERS_MS * 1000000L;
-    until.tv_sec += until.tv_nsec / 1000000000L;
-    until.tv_nsec %= 1000000000L;
     pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
     atomic_fetch_add(&account->waiters, 1);
     pthread_cond_timedwait(&account->settled, &account->lock, &until);
@@ -268,13 +256,14 @@ static void wait_for_others(struct account *account)
 static bool lease(struct account *account, const struct limit_state *state, uint64_t need)
 {
     return !shares(account) ||
-           ledger_extend_beside(account->ledger, add(taken(state), need), state->reserve) == 0;
+           ledger_extend_beside(account->ledger, sums_add(taken(state), need), state->reserve) == 0;
 }
 
 /* Tries to lease before a refusal: processes of the job may have died, which frees their leases. */
 static bool lease_of_the_dead(struct account *account, const struct limit_state *state, uint64_t need)
 {
-    return shares(account) && add(add(taken(state), need), state->reserve) <= account->state.limit &&
+    return shares(account) &&
+           sums_add(sums_add(taken(state), need), state->reserve) <= account->state.limit &&
            lease(account, state, need);
 }
 
@@ -525,7 +514,7 @@ uint64_t account_settle_lease(struct account *account)
     const uint64_t used = taken(&state);
     if (shares(account)) {
         const uint64_t leased = ledger_lease(account->ledger);
-        const uint64_t needed = smaller(add(used, account->awaited), leased);
+        const uint64_t needed = sums_smaller(sums_add(used, account->awaited), leased);
 
         ledger_settle(account->ledger, state.measured > needed ? state.measured : needed);
     }
@@ -539,7 +528,7 @@ int account_wait_for_budget(struct account *account, uint64_t need, uint64_t tim
         return -ENOMEM;
     enter(account);
     const struct limit_state state = state_of(account);
-    const uint64_t more = add(need, state.reserve), least = add(taken(&state), more);
+    const uint64_t more = sums_add(need, state.reserve), least = sums_add(taken(&state), more);
     const bool fits = least <= account->state.limit;
     account->awaited += fits ? more : 0;
     leave(account);
@@ -552,7 +541,7 @@ int account_wait_for_budget(struct account *account, uint64_t need, uint64_t tim
 void account_end_wait(struct account *account, uint64_t need)
 {
     enter(account);
-    account->awaited -= add(need, account->state.reserve);
+    account->awaited -= sums_add(need, account->state.reserve);
     leave(account);
 }
 

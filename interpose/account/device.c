@@ -147,30 +147,43 @@ static uint64_t bound_for(const struct rules *bounds, const struct device *devic
     return bytes == RULES_UNLIMITED ? 0 : bytes;
 }
 
+/* Opens the card's ledger and joins it, and the job (NULL: none). Returns 0, or -errno with a sentence in
+ * `why`. */
+static int enter_ledger(struct device *device, const char *job, const struct ledger_limits *limits,
+                        char why[LEDGER_WHY])
+{
+    char folder[OPTIONS_PATH_MAX];
+    int rc = strcmp(rules->ledger, "off") ? ledger_folder(rules->ledger, folder, sizeof(folder)) : -ENODATA;
+
+    device->ledger = NULL;
+    if (rc) {
+        snprintf(why, LEDGER_WHY, "%s", rc == -ENODATA ? "ledger=off" : "its path is too long");
+        return rc;
+    }
+    rc = ledger_open(&device->ledger, folder, device->uuid, why);
+    if (rc)
+        return rc;
+    rc = ledger_join_within(device->ledger, job, limits);
+    if (rc) {
+        snprintf(why, LEDGER_WHY, "%s", strerror(-rc));
+        ledger_close(device->ledger);
+        device->ledger = NULL;
+    }
+    return rc;
+}
+
 /* Joins the card's ledger, and the job if there is one. Returns -errno if a job was asked for and cannot be
  * joined. */
 static int join_ledger(struct device *device)
 {
     const char *job = rules->group[0] ? rules->group : NULL;
-    char folder[OPTIONS_PATH_MAX], why[LEDGER_WHY] = "its path is too long";
+    const struct ledger_limits limits = {
+        .max = options_job_limit(rules, device->ordinal, device->uuid, device->total),
+        .min = bound_for(&rules->min, device),
+        .high = bound_for(&rules->high, device)};
+    char why[LEDGER_WHY];
 
-    device->ledger = NULL;
-    if (!strcmp(rules->ledger, "off"))
-        snprintf(why, sizeof(why), "ledger=off");
-    else if (ledger_folder(rules->ledger, folder, sizeof(folder)) == 0 &&
-             ledger_open(&device->ledger, folder, device->uuid, why) == 0) {
-        const struct ledger_limits limits = {
-            .max = options_job_limit(rules, device->ordinal, device->uuid, device->total),
-            .min = bound_for(&rules->min, device),
-            .high = bound_for(&rules->high, device)};
-        const int rc = ledger_join_within(device->ledger, job, &limits);
-        if (rc == 0)
-            return 0;
-        snprintf(why, sizeof(why), "%s", strerror(-rc));
-        ledger_close(device->ledger);
-        device->ledger = NULL;
-    }
-    if (!job)
+    if (enter_ledger(device, job, &limits, why) == 0 || !job)
         return 0;
     log_error("no ledger for the job '%s' (%s): max holds for each process alone", job, why);
     return -ENODATA;
@@ -222,17 +235,10 @@ static int inspect(struct device *device, CUdevice ordinal)
 static int enter_unlimited(struct device *device)
 {
     const struct ledger_limits none = {.max = LEDGER_UNLIMITED};
-    char folder[OPTIONS_PATH_MAX], why[LEDGER_WHY];
+    char why[LEDGER_WHY];
 
-    if (!strcmp(rules->ledger, "off") || ledger_folder(rules->ledger, folder, sizeof(folder)) ||
-        ledger_open(&device->ledger, folder, device->uuid, why))
-        return -1;
     device->card.uuid = device->uuid;
-    if (ledger_join_within(device->ledger, NULL, &none) == 0)
-        return 1;
-    ledger_close(device->ledger);
-    device->ledger = NULL;
-    return -1;
+    return enter_ledger(device, NULL, &none, why) ? -1 : 1;
 }
 
 /* Returns the state of a card; asks the driver the first time. */
@@ -333,12 +339,14 @@ struct device *device_list(CUdevice ordinal)
     return device_listed(ordinal);
 }
 
+static bool has_ledger(int state, CUdevice ordinal)
+{
+    return state == LIMITED || (state == UNLIMITED && atomic_load(&listed[ordinal]) == 1);
+}
+
 struct device *device_listed(CUdevice ordinal)
 {
-    const int state = state_of(ordinal);
-
-    return state == LIMITED || (state == UNLIMITED && atomic_load(&listed[ordinal]) == 1) ? &devices[ordinal]
-                                                                                          : NULL;
+    return has_ledger(state_of(ordinal), ordinal) ? &devices[ordinal] : NULL;
 }
 
 bool device_is_unlimited(const struct device *device)
@@ -501,9 +509,7 @@ void device_after_fork(void)
 void device_each_listed(void (*visit)(struct device *device))
 {
     for (int i = 0; i < DEVICE_MAX; i++) {
-        const int state = atomic_load_explicit(&seen[i], memory_order_acquire);
-
-        if (state == LIMITED || (state == UNLIMITED && atomic_load(&listed[i]) == 1))
+        if (has_ledger(atomic_load_explicit(&seen[i], memory_order_acquire), i))
             visit(&devices[i]);
     }
 }

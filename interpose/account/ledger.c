@@ -323,14 +323,6 @@ static void read_command(char command[LEDGER_COMMAND])
         command[i] = name[i] ? name[i] : ' ';
 }
 
-static uint64_t boottime_ns(void)
-{
-    struct timespec now;
-
-    clock_gettime(CLOCK_BOOTTIME, &now);
-    return (uint64_t)now.tv_sec * 1000000000U + (uint64_t)now.tv_nsec;
-}
-
 /* The first process of a job whose limits were set before it came adds those that were not. */
 static void complete(struct ledger_job *job, const struct ledger_limits *limits)
 {
@@ -355,7 +347,7 @@ int ledger_join_within(struct ledger *ledger, const char *job, const struct ledg
     if (rc || (rc = ledger_lock(ledger)))
         return rc;
     struct ledger_slot *slot = &ledger->file->slots[ledger->slot];
-    slot->started = boottime_ns();
+    slot->started = clock_boot_ns();
     atomic_store(&slot->limit, limits->max);
     read_command(slot->command);
     if (job) {

@@ -12,11 +12,10 @@
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
-#include <sys/mman.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "interpose/base/pages.h"
 #include "interpose/base/thread.h"
 #include "interpose/driver/nvml.h"
 
@@ -67,11 +66,10 @@ static int read_list(nvml_device device, struct list *list)
         rc = nvml.processes(device, &list->count, list->few);
     if (rc == NVML_INSUFFICIENT_SIZE) {
         const size_t bytes = LIST_MAX * sizeof(*list->entries);
-        void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
-        if (memory == MAP_FAILED)
+        list->entries = pages_map(bytes);
+        if (!list->entries)
             return -ENODATA;
-        list->entries = memory;
         list->mapped = bytes;
         list->count = LIST_MAX;
         rc = nvml.processes(device, &list->count, list->entries);
@@ -182,7 +180,8 @@ static int no_cancel(void)
     return before;
 }
 
-void measure_finish(void)
+/* Waits for the thread of measure_start to end, 3 s at most. */
+static void finish(void)
 {
     if (is_settled() || atomic_load(&forking))
         return;
@@ -206,7 +205,7 @@ void measure_end(void)
     if (is_settled())
         return;
     advance(LOADING, FAILED);
-    measure_finish();
+    finish();
 }
 
 /* Holds the lock over a fork, so that no change of state is cut in half. */
@@ -257,7 +256,7 @@ static bool make_ready(void)
     measure_start();
     if (atomic_load(&state) == LOADING)
         load();
-    measure_finish();
+    finish();
     return atomic_load(&state) == READY;
 }
 

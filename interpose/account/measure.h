@@ -39,9 +39,6 @@ int measure_all(struct measure_card *card, uint64_t *bytes);
 /* Writes what is free on the card as NVML says. Returns 0 or -ENODATA. */
 int measure_free(struct measure_card *card, uint64_t *bytes);
 
-/* Waits for the thread of measure_start to end, 3 s at most. */
-void measure_finish(void);
-
 /* Returns true after measure_end: the program is exiting, and there are no figures any more. */
 bool measure_is_over(void);
 

@@ -5,7 +5,10 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#define PATIENCE_S 1 /* locks are held for milliseconds, even while chunks are mapped and unmapped */
+#include "interpose/base/clock.h"
+
+#define PATIENCE_NS                                                                                          \
+    UINT64_C(1000000000) /* locks are held for milliseconds, even while chunks are mapped and unmapped */
 
 static atomic_int *page; /* two words: the caller's, and 1 */
 static atomic_int owner; /* process that has started CUDA; 0: none */
@@ -34,11 +37,7 @@ bool process_is_copy(void)
 
 struct timespec process_exit_patience(void)
 {
-    struct timespec until;
-
-    clock_gettime(CLOCK_REALTIME, &until);
-    until.tv_sec += PATIENCE_S;
-    return until;
+    return clock_after(PATIENCE_NS);
 }
 
 bool process_lock_at_exit(pthread_mutex_t *lock)

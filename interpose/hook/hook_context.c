@@ -7,7 +7,6 @@
 #include "interpose/library.h"
 #include "interpose/pool/capture.h"
 #include "interpose/pool/pools.h"
-#include "interpose/pool/streams.h"
 #include "interpose/route.h"
 
 /* Runs a call that makes a context: asks for room first, and undoes the call if the context does not fit the

@@ -11,7 +11,6 @@
 
 #include "interpose/driver/driver.h"
 #include "interpose/driver/elfsym.h"
-#include "interpose/driver/nvml.h"
 #include "interpose/driver/real.h"
 #include "interpose/hook/hooks.h"
 #include "interpose/pool/streams.h"

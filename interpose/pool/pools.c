@@ -6,7 +6,6 @@
 
 #include "interpose/account/device.h"
 #include "interpose/account/drivers_pools.h"
-#include "interpose/base/process.h"
 #include "interpose/see/events.h"
 #include "interpose/settings/log.h"
 

@@ -4,13 +4,13 @@
 #include <limits.h>
 #include <linux/futex.h>
 #include <pthread.h>
-#include <sys/mman.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "interpose/base/clock.h"
 #include "interpose/base/lock.h"
+#include "interpose/base/pages.h"
 #include "interpose/see/tags.h"
 
 enum { RING_FREE, RING_USED, RING_ENDED };
@@ -95,12 +95,8 @@ static struct ring *open_without_cancel(void)
     struct ring *ring = ended || !have_key ? NULL : claim();
     if (!ring)
         return NULL;
-    if (!ring->slots) {
-        void *memory = mmap(NULL, EVENTS_RING * sizeof(*ring->slots), PROT_READ | PROT_WRITE,
-                            MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-
-        ring->slots = memory == MAP_FAILED ? NULL : memory;
-    }
+    if (!ring->slots)
+        ring->slots = pages_map(EVENTS_RING * sizeof(*ring->slots));
     if (!ring->slots || pthread_setspecific(key, ring)) {
         atomic_store(&ring->state, RING_FREE);
         return NULL;

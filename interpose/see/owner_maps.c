@@ -4,9 +4,9 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
-#include <string.h>
-#include <sys/mman.h>
 #include <unistd.h>
+
+#include "interpose/base/pages.h"
 
 #define MAPS_MAX  16384               /* executable mappings; more are not seen */
 #define TEXT_MAX  (UINT32_C(8) << 20) /* bytes of /proc/self/maps */
@@ -18,20 +18,12 @@ static char *text;  /* TEXT_MAX */
 static char *paths; /* PATHS_MAX: names one after the other, each with its zero */
 static size_t path_bytes;
 
-static void *map_zeroed(size_t bytes)
-{
-    void *memory =
-        mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-
-    return memory == MAP_FAILED ? NULL : memory;
-}
-
 static bool have_memory(void)
 {
-    maps = maps ? maps : map_zeroed(MAPS_MAX * sizeof(*maps));
-    spare = spare ? spare : map_zeroed(MAPS_MAX * sizeof(*spare));
-    text = text ? text : map_zeroed(TEXT_MAX);
-    paths = paths ? paths : map_zeroed(PATHS_MAX);
+    maps = maps ? maps : pages_map_sparse(MAPS_MAX * sizeof(*maps));
+    spare = spare ? spare : pages_map_sparse(MAPS_MAX * sizeof(*spare));
+    text = text ? text : pages_map_sparse(TEXT_MAX);
+    paths = paths ? paths : pages_map_sparse(PATHS_MAX);
     return maps && spare && text && paths;
 }
 

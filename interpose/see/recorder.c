@@ -11,6 +11,7 @@
 #include "interpose/base/clock.h"
 #include "interpose/base/lock.h"
 #include "interpose/base/process.h"
+#include "interpose/base/sums.h"
 #include "interpose/base/thread.h"
 #include "interpose/see/events.h"
 #include "interpose/see/live.h"
@@ -63,7 +64,7 @@ static void write_event(struct recording_event *event)
     if (failure)
         return;
     event->head.size = sizeof(*event);
-    event->time_ns = time > began ? time - began : 0;
+    event->time_ns = sums_minus(time, began);
     recording_write_add(&file, event, sizeof(*event));
 }
 
@@ -82,11 +83,6 @@ static uint64_t live_on(int device, bool pooled, bool have_pools)
             bytes += row.bytes;
     }
     return bytes;
-}
-
-static uint64_t less(uint64_t from, uint64_t bytes)
-{
-    return from > bytes ? from - bytes : 0;
 }
 
 /* Returns the live bytes of the driver's stream-ordered pools. */
@@ -108,7 +104,7 @@ static uint64_t take_driver_idle(const struct recording_event *used)
     struct recording_event event = {.head.type = RECORDING_DRIVER,
                                     .device = used->device,
                                     .time_ns = used->time_ns,
-                                    .bytes = less(driver_held[card], live_async(used->device)),
+                                    .bytes = sums_minus(driver_held[card], live_async(used->device)),
                                     .thread = used->thread};
 
     const uint64_t idle = event.bytes;
@@ -127,12 +123,13 @@ static void take_used(struct recording_event *used)
         .head.type = RECORDING_CONTEXT,
         .device = used->device,
         .time_ns = used->time_ns,
-        .bytes = less(less(used->bytes, in_pools), live_on(used->device, false, in_pools) + in_drivers),
+        .bytes = sums_minus(sums_minus(used->bytes, in_pools),
+                            live_on(used->device, false, in_pools) + in_drivers),
         .other = used->device + 1U,
         .thread = used->thread,
     };
 
-    used->other = less(in_pools, live_on(used->device, true, in_pools));
+    used->other = sums_minus(in_pools, live_on(used->device, true, in_pools));
     if (context.bytes && context.bytes != contexts[used->device % CARDS])
         write_event(&context);
     contexts[used->device % CARDS] = context.bytes;
@@ -488,14 +485,9 @@ int recorder_start(const struct recorder_settings *settings)
     return rc;
 }
 
-static struct timespec deadline(unsigned ms)
-{
-    return clock_after(ms * UINT64_C(1000000));
-}
-
 void recorder_stop(void)
 {
-    const struct timespec until = deadline(PATIENCE_MS);
+    const struct timespec until = clock_after(PATIENCE_MS * UINT64_C(1000000));
 
     lock_disable_cancel();
     /* A signal handler that calls exit may have interrupted a thread that holds the lock. */
@@ -511,7 +503,7 @@ void recorder_stop(void)
 
 bool recorder_sync(void)
 {
-    const struct timespec until = deadline(SYNC_MS);
+    const struct timespec until = clock_after(SYNC_MS * UINT64_C(1000000));
 
     lock_disable_cancel();
     pthread_mutex_lock(&lock);

@@ -4,13 +4,12 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
-#include <string.h>
 #include <sys/file.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "interpose/base/clock.h"
+#include "interpose/base/pages.h"
 
 #if GPUCAP_HAVE_ZSTD
 #define ZSTD_STATIC_LINKING_ONLY /* for a context in memory of our own */
@@ -145,10 +144,9 @@ static bool map_buffers(struct recording_write *file)
     const size_t stored = (stored_most() + 63) & ~(size_t)63;
 
     file->mapped = RECORDING_BLOCK_MAX + stored + packer_bytes();
-    void *memory = mmap(NULL, file->mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (memory == MAP_FAILED)
+    file->plain = pages_map(file->mapped);
+    if (!file->plain)
         return false;
-    file->plain = memory;
     file->stored = file->plain + RECORDING_BLOCK_MAX;
 #if GPUCAP_HAVE_ZSTD
     file->packer = ZSTD_initStaticCCtx(file->stored + stored, packer_bytes());

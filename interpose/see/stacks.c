@@ -3,10 +3,9 @@
 
 #include <pthread.h>
 #include <stdatomic.h>
-#include <string.h>
-#include <sys/mman.h>
 
 #include "interpose/base/lock.h"
+#include "interpose/base/pages.h"
 
 #define PLACES       (4 * STACKS_MAX) /* of the table by hash; a power of two */
 #define START_WINDOW 96 /* words above owner_enter in which the caller's frame pointer is saved */
@@ -122,12 +121,8 @@ static uint32_t add(uint64_t hash, const uint64_t *frames, size_t found)
 
     if (word)
         return (uint32_t)(word & ((1u << NUMBER_BITS) - 1));
-    if (!kept) {
-        void *memory = mmap(NULL, (STACKS_MAX + 1) * sizeof(*kept), PROT_READ | PROT_WRITE,
-                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-
-        kept = memory == MAP_FAILED ? NULL : memory;
-    }
+    if (!kept)
+        kept = pages_map_sparse((STACKS_MAX + 1) * sizeof(*kept));
     if (!kept || number > STACKS_MAX)
         return 0;
     memcpy(kept[number].frames, frames, found * sizeof(*frames));

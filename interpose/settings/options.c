@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "interpose/base/sums.h"
 #include "interpose/settings/people.h"
 
 #define NEEDS_UUID "an administrator's limit names a device by its UUID (nvidia-smi -L shows it)"
@@ -196,84 +197,69 @@ static int set_record(struct options *options, const char *value, const char **w
     return 0;
 }
 
-/* Sets an option. Writes only the reason to *why; the callers know where the value came from. */
-static int set_value(struct options *options, int id, const char *value, enum options_source source,
-                     const char **why)
+/* Parses and sets a value. Writes only the reason to *why; the callers know where the value came from. */
+static int parse_value(struct options *options, int id, const char *value, enum options_source source,
+                       const char **why)
 {
-    int rc = -EINVAL;
-
     if (strlen(value) > OPTIONS_VALUE_MAX) {
         *why = "the value is too long";
         return -EINVAL;
     }
     switch ((enum options_id)id) {
     case OPTIONS_MAX:
-        rc = set_max(options, value, source, why);
-        break;
+        return set_max(options, value, source, why);
     case OPTIONS_EACH:
-        rc = set_rules(&options->each, value, why);
-        break;
+        return set_rules(&options->each, value, why);
     case OPTIONS_MIN:
-        rc = set_rules(&options->min, value, why);
-        break;
+        return set_rules(&options->min, value, why);
     case OPTIONS_HIGH:
-        rc = set_rules(&options->high, value, why);
-        break;
+        return set_rules(&options->high, value, why);
     case OPTIONS_GROUP:
-        rc = set_group(options, value, why);
-        break;
+        return set_group(options, value, why);
     case OPTIONS_LEDGER:
-        rc = set_ledger(options, value, why);
-        break;
+        return set_ledger(options, value, why);
     case OPTIONS_WAIT:
-        rc = set_seconds(&options->wait, value, 0, why);
-        break;
+        return set_seconds(&options->wait, value, 0, why);
     case OPTIONS_RESERVE:
-        rc = set_reserve(options, value, why);
-        break;
+        return set_reserve(options, value, why);
     case OPTIONS_POOL:
-        rc = set_choice(&options->pool, value, "off", "on", why);
-        break;
+        return set_choice(&options->pool, value, "off", "on", why);
     case OPTIONS_FREE:
-        rc = set_choice(&options->deferred, value, "strict", "deferred", why);
-        break;
+        return set_choice(&options->deferred, value, "strict", "deferred", why);
     case OPTIONS_SLACK:
-        rc = set_percent(&options->slack, value, why);
-        break;
+        return set_percent(&options->slack, value, why);
     case OPTIONS_DECAY:
-        rc = set_seconds(&options->decay, value, -1, why);
-        break;
+        return set_seconds(&options->decay, value, -1, why);
     case OPTIONS_EARLY:
-        rc = set_percent(&options->early, value, why);
-        break;
+        return set_percent(&options->early, value, why);
     case OPTIONS_ZERO:
-        rc = set_choice(&options->zero, value, "off", "on", why);
-        break;
+        return set_choice(&options->zero, value, "off", "on", why);
     case OPTIONS_GUARD:
-        rc = set_choice(&options->guard, value, "off", "on", why);
-        break;
+        return set_choice(&options->guard, value, "off", "on", why);
     case OPTIONS_FILL:
-        rc = set_choice(&options->fill, value, "off", "on", why);
-        break;
+        return set_choice(&options->fill, value, "off", "on", why);
     case OPTIONS_RECORD:
-        rc = set_record(options, value, why);
-        break;
+        return set_record(options, value, why);
     case OPTIONS_STACKS:
-        rc = set_choice(&options->stacks, value, "off", "on", why);
-        break;
+        return set_choice(&options->stacks, value, "off", "on", why);
     case OPTIONS_NVTX:
-        rc = set_choice(&options->nvtx, value, "off", "on", why);
-        break;
+        return set_choice(&options->nvtx, value, "off", "on", why);
     case OPTIONS_NUDGE:
-        rc = set_choice(&options->nudge, value, "off", "on", why);
-        break;
+        return set_choice(&options->nudge, value, "off", "on", why);
     case OPTIONS_LOG:
-        rc = set_log(options, value, why);
-        break;
+        return set_log(options, value, why);
     case OPTIONS_COUNT:
-        *why = "no such option";
         break;
     }
+    *why = "no such option";
+    return -EINVAL;
+}
+
+static int set_value(struct options *options, int id, const char *value, enum options_source source,
+                     const char **why)
+{
+    const int rc = parse_value(options, id, value, source, why);
+
     if (rc == 0)
         options->source[id] = source;
     return rc;
@@ -580,18 +566,13 @@ struct options_places options_places_here(char path[OPTIONS_PATH_MAX])
     return places;
 }
 
-static uint64_t smaller(uint64_t a, uint64_t b)
-{
-    return a < b ? a : b;
-}
-
 uint64_t options_limit(const struct options *options, int ordinal, const char *uuid, uint64_t total)
 {
     const uint64_t max = rules_for(&options->max, ordinal, uuid, total);
     const uint64_t each = rules_for(&options->each, ordinal, uuid, total);
     const uint64_t ceiling = rules_for(&options->ceiling, ordinal, uuid, total);
 
-    return smaller(smaller(max, each), ceiling);
+    return sums_smaller(sums_smaller(max, each), ceiling);
 }
 
 uint64_t options_own_limit(const struct options *options, int ordinal, const char *uuid, uint64_t total)
@@ -599,14 +580,14 @@ uint64_t options_own_limit(const struct options *options, int ordinal, const cha
     if (!options->group[0])
         return options_limit(options, ordinal, uuid, total);
     const uint64_t each = rules_for(&options->each, ordinal, uuid, total);
-    return smaller(smaller(each, rules_for(&options->ceiling, ordinal, uuid, total)), total);
+    return sums_smaller(sums_smaller(each, rules_for(&options->ceiling, ordinal, uuid, total)), total);
 }
 
 uint64_t options_job_limit(const struct options *options, int ordinal, const char *uuid, uint64_t total)
 {
     const uint64_t max = rules_for(&options->max, ordinal, uuid, total);
 
-    return smaller(smaller(max, rules_for(&options->ceiling, ordinal, uuid, total)), total);
+    return sums_smaller(sums_smaller(max, rules_for(&options->ceiling, ordinal, uuid, total)), total);
 }
 
 static bool rules_anything(const struct rules *limits)
