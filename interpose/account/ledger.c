@@ -335,11 +335,6 @@ static void complete(struct ledger_job *job, const struct ledger_limits *limits)
     job->preset = 0;
 }
 
-int ledger_join(struct ledger *ledger, const char *job, uint64_t max)
-{
-    return ledger_join_within(ledger, job, &(struct ledger_limits){.max = max});
-}
-
 int ledger_join_within(struct ledger *ledger, const char *job, const struct ledger_limits *limits)
 {
     int rc = job && !ledger_is_job_name(job) ? -EINVAL : ledger_claim(ledger, LEDGER_MEMBER);
@@ -417,11 +412,6 @@ int ledger_extend_beside(struct ledger *ledger, uint64_t least, uint64_t spare)
     ledger_unlock(ledger);
     ledger_ask_above_high(ledger, before);
     return rc;
-}
-
-int ledger_extend(struct ledger *ledger, uint64_t least)
-{
-    return ledger_extend_beside(ledger, least, 0);
 }
 
 void ledger_settle(struct ledger *ledger, uint64_t used)

@@ -68,18 +68,14 @@ struct ledger_limits {
  * Returns 0, -ENOSPC if all slots or job records are in use, -EINVAL for an empty or too long name, or
  * another -errno. */
 int ledger_join_within(struct ledger *ledger, const char *job, const struct ledger_limits *limits);
-/* The same with max alone. */
-int ledger_join(struct ledger *ledger, const char *job, uint64_t max);
 
 /* Gives up file and mapping in a child after fork: they would keep the parent's slot alive after its death.
  * Leaves a ledger without slot and job. */
 void ledger_after_fork(struct ledger *ledger);
 
 /* Raises the lease to at least `least` bytes, and further if the job has much room, so that the next request
- * need not ask. Returns 0, -ENOMEM if the job's max does not leave that much, -ETIMEDOUT if another process
- * keeps the lock word. Always 0 without a job. */
-int ledger_extend(struct ledger *ledger, uint64_t least);
-/* The same, but leaves `spare` bytes of the job's max unleased. */
+ * need not ask. Leaves `spare` bytes of the job's max unleased. Returns 0, -ENOMEM if the job's max does not
+ * leave that much, -ETIMEDOUT if another process keeps the lock word. Always 0 without a job. */
 int ledger_extend_beside(struct ledger *ledger, uint64_t least, uint64_t spare);
 
 /* Sets the lease to `used`, even above the job's max: the caller raises it only to what the driver measured.
@@ -249,7 +245,6 @@ bool ledger_poke(struct ledger *ledger, int slot, uint64_t bytes, unsigned timeo
  * -ETIMEDOUT, or -EINVAL for an empty or too long name. */
 enum ledger_limit { LEDGER_MAX, LEDGER_MIN, LEDGER_HIGH };
 int ledger_set_limit(struct ledger *ledger, const char *job, enum ledger_limit limit, uint64_t bytes);
-int ledger_set_max(struct ledger *ledger, const char *job, uint64_t max);
 
 /* Forgets max and totals of a job that has no process, unless its max was set for the next one to come. */
 void ledger_forget_job(struct ledger *ledger, const char *job);

@@ -220,11 +220,6 @@ void ledger_forget_job(struct ledger *ledger, const char *name)
     ledger_unlock(ledger);
 }
 
-int ledger_set_max(struct ledger *ledger, const char *name, uint64_t max)
-{
-    return ledger_set_limit(ledger, name, LEDGER_MAX, max);
-}
-
 int ledger_set_limit(struct ledger *ledger, const char *name, enum ledger_limit limit, uint64_t bytes)
 {
     const struct ledger_limits limits = {.max = limit == LEDGER_MAX ? bytes : LEDGER_UNLIMITED,

@@ -21,6 +21,7 @@
 
 #include "interpose/account/ledger.h"
 #include "interpose/base/clock.h"
+#include "tests/support/ledger_short.h"
 
 #define ROUNDS_MAX    99
 #define PROCESSES_MAX 128

@@ -4,6 +4,7 @@
  * one of the slots. */
 #include "fuzz.h"
 #include "interpose/account/ledger_file.h"
+#include "tests/support/ledger_short.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -18,6 +18,7 @@
 #include <time.h>
 
 #include "interpose/account/ledger.h"
+#include "tests/support/ledger_short.h"
 
 #define MIB UINT64_C(1048576)
 

@@ -3,6 +3,7 @@
 #define GPUCAP_LEDGER_SUPPORT_H
 
 #include "interpose/account/ledger_file.h"
+#include "tests/support/ledger_short.h"
 
 #define CARD "GPU-5e1f"
 #define JOB  "job"
