@@ -33,14 +33,14 @@ static bool is_due(unsigned *unsaid)
     return true;
 }
 
-/* Writes which setting the limit comes from, and where that was set. */
+/* Writes which setting the limit comes from, and the file if it was set in one. */
 static const char *origin(const struct device *device, bool is_job, char text[64])
 {
     static const char *const places[] = {
-        [OPTIONS_DEFAULT] = "the default",
-        [OPTIONS_ADMIN] = OPTIONS_ADMIN_FILE,
-        [OPTIONS_USER] = "~/" OPTIONS_USER_FILE,
-        [OPTIONS_ENVIRONMENT] = "the environment or the command line",
+        [OPTIONS_DEFAULT] = "",
+        [OPTIONS_ADMIN] = ", from " OPTIONS_ADMIN_FILE,
+        [OPTIONS_USER] = ", from ~/" OPTIONS_USER_FILE,
+        [OPTIONS_ENVIRONMENT] = "", /* as gpucap run sets it */
     };
     const struct options *options = library_options();
     const int id =
@@ -48,8 +48,7 @@ static const char *origin(const struct device *device, bool is_job, char text[64
             ? OPTIONS_EACH
             : OPTIONS_MAX;
 
-    snprintf(text, 64, "%s%s, from %s", is_job ? "job's " : "", options_table[id].name,
-             places[options->source[id]]);
+    snprintf(text, 64, "%s%s%s", is_job ? "job's " : "", options_table[id].name, places[options->source[id]]);
     return text;
 }
 

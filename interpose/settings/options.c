@@ -68,7 +68,7 @@ static int choose(const char *value, const char *const *names, const char **why)
         if (!strcmp(value, names[i]))
             return i;
     }
-    *why = "not one of them";
+    *why = "unknown word";
     return -EINVAL;
 }
 
@@ -151,7 +151,7 @@ static int set_group(struct options *options, const char *value, const char **wh
 
         if (!((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
               strchr("._-", c))) {
-            *why = "a name has other characters";
+            *why = "names cannot have one of its characters";
             return -EINVAL;
         }
     }
@@ -265,11 +265,12 @@ static int set_value(struct options *options, int id, const char *value, enum op
     return rc;
 }
 
+/* `where` is NULL for an option of the command line. */
 static int bad_value(const char *where, int id, const char *value, const char *why,
                      char error[OPTIONS_ERROR_MAX])
 {
-    snprintf(error, OPTIONS_ERROR_MAX, "%s: %s='%.100s' is not valid (%s); accepted: %s", where,
-             options_table[id].name, value, why, options_table[id].form);
+    snprintf(error, OPTIONS_ERROR_MAX, "%s%s%s='%.100s' is not valid (%s); accepted: %s", where ? where : "",
+             where ? ": " : "--", options_table[id].name, value, why, options_table[id].form);
     return -EINVAL;
 }
 
@@ -279,7 +280,7 @@ int options_set(struct options *options, int id, const char *value, enum options
     const char *why = "";
 
     if (set_value(options, id, value, source, &why))
-        return bad_value(source_name(source, id, "option"), id, value, why, error);
+        return bad_value(source_name(source, id, NULL), id, value, why, error);
     return 0;
 }
 

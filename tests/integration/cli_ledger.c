@@ -159,6 +159,7 @@ static void test_ps_on_a_narrow_terminal_stays_within_it(void)
         TEST_IGNORE_MESSAGE("there is no script(1) here");
     }
     cli_expect_out("5.1 GiB", &result);
+    cli_expect_out(" a-job-with-a-lo+ ", &result);
     for (const char *line = strtok(result.out, "\r\n"); line; line = strtok(NULL, "\r\n"))
         TEST_ASSERT_TRUE_MESSAGE(strlen(line) <= LINE_COLUMNS, line);
     spawn_result_free(&result);
@@ -518,6 +519,10 @@ static void test_why_of_a_process_that_is_not_there_is_status_1(void)
 
     cli_expect_status(1, &result);
     cli_expect_err("no process or job '1' runs under gpucap here", &result);
+    spawn_result_free(&result);
+    result = run_why("gone.gpucap");
+    cli_expect_status(125, &result);
+    cli_expect_err("gone.gpucap cannot be read: No such file", &result);
     spawn_result_free(&result);
 }
 

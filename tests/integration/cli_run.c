@@ -105,7 +105,8 @@ static void test_program_arguments_are_left_alone_without_dashes(void)
 static void test_bad_values_name_the_value_and_the_accepted_form(void)
 {
     expect_refusal("'8Q'", CLI_RUN(NULL, "run", "--max=8Q", "--", "echo", "ran"));
-    expect_refusal("50%", CLI_RUN(NULL, "run", "--max=8Q", "--", "echo", "ran"));
+    expect_refusal("--max='50 %' is not valid (not a size); accepted: 8G, 512M, 50%",
+                   CLI_RUN(NULL, "run", "--max=50 %", "--", "echo", "ran"));
     expect_refusal("'loud'", CLI_RUN(NULL, "run", "--log=loud", "--", "echo", "ran"));
     expect_refusal("needs a value", CLI_RUN(NULL, "run", "--max"));
 }
@@ -126,6 +127,7 @@ static void test_unknown_options_are_refused_with_a_suggestion(void)
 {
     expect_refusal("did you mean --max?", CLI_RUN(NULL, "run", "--mxa=1G", "--", "echo", "ran"));
     expect_refusal("'--wibble'", CLI_RUN(NULL, "run", "--wibble", "--", "echo", "ran"));
+    expect_refusal("did you mean --max?", CLI_RUN(NULL, "run", "-max=1G", "echo", "ran"));
     expect_refusal("'-x'", CLI_RUN(NULL, "run", "-x", "echo", "ran"));
     expect_refusal("a program is missing", CLI_RUN(NULL, "run", "--max=1G"));
     expect_refusal("a program is missing", CLI_RUN(NULL, "run", "--max=1G", "--"));
@@ -245,6 +247,7 @@ static void test_a_script_counts_as_its_interpreter(void)
     write_script(cli_path("lost"), "", "/nonexistent/interpreter", "");
     struct spawn_result result = CLI_RUN(NULL, "run", "--", cli_path("lost"));
     cli_expect_status(127, &result);
+    cli_expect_err("is there, but not the interpreter that it names", &result);
     spawn_result_free(&result);
 }
 

@@ -229,7 +229,7 @@ static void test_bad_words_are_refused(void)
         {"set", "train-a", "--max=101%", "a share is from 0.1% to 100%", 125},
         {"set", "train-a", "--mex=3G", "did you mean --max?", 125},
         {"set", "train-a", NULL, "usage: gpucap set PID|JOB|GROUP [--max=SIZE] [--min=SIZE]", 125},
-        {"set", "a name", "--max=3G", "a name has other characters", 125},
+        {"set", "a name", "--max=3G", "names cannot have one of its characters", 125},
         {"set", "2147483647", "--max=3G", "no process or job '2147483647'", 1},
         {"set", "all", "--max=3G", "no process or job 'all'", 1},
         {"trim", "nothing", NULL, "no process or job 'nothing'", 1},
@@ -268,7 +268,7 @@ static void test_trim_gives_back_what_idles_and_nothing_else(void)
     spawn_result_free(&result);
     result = run("trim", members_pid(member), NULL);
     cli_expect_out("nothing was idle", &result);
-    cli_expect_out("nothing given back by 1 process\n", &result);
+    cli_expect_out("nothing given back (1 process asked)\n", &result);
     spawn_result_free(&result);
 }
 
@@ -328,7 +328,8 @@ static void test_only_the_owner_changes_a_process(void)
     if (runs) {
         cli_expect_err("only the owner of its processes, or root, may change it", &result);
         cli_expect_out("set: 1\n", &result);
-        cli_expect_out("nothing given back by 0 processes; 1 belongs to other users\ntrim: 1\n", &result);
+        cli_expect_out("nothing given back (0 processes asked); 1 belongs to other users\ntrim: 1\n",
+                       &result);
         TEST_ASSERT_EQUAL_UINT64(8192 * MIB, look_up(MEMBERS_UUID, member).job_max);
         TEST_ASSERT_EQUAL_UINT64(1024 * MIB, look_up(MEMBERS_UUID, member).cached);
     }

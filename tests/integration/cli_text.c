@@ -30,11 +30,27 @@ static void expect_every_option(struct spawn_result result, const char *dashes)
     spawn_result_free(&result);
 }
 
-static void test_help_names_every_option_and_variable(void)
+static void test_help_of_run_names_every_option_and_variable(void)
 {
-    expect_every_option(CLI_RUN(NULL, "help"), "--");
-    expect_every_option(CLI_RUN(NULL, "--help"), "--");
+    expect_every_option(CLI_RUN(NULL, "help", "run"), "--");
     expect_every_option(CLI_RUN(NULL, "run", "--help"), "--");
+    expect_every_option(CLI_RUN(NULL, "run", "-h"), "--");
+}
+
+static void test_help_is_one_screen_and_leads_to_the_rest(void)
+{
+    struct spawn_result asked = CLI_RUN(NULL, "help"), answered = CLI_RUN(NULL, "--help");
+    int lines = 0;
+
+    cli_expect_status(0, &asked);
+    TEST_ASSERT_EQUAL_STRING(asked.out, answered.out);
+    cli_expect_out("gpucap run --max=8G", &asked);
+    cli_expect_out("'gpucap help run'", &asked);
+    for (const char *line = strtok(asked.out, "\n"); line; line = strtok(NULL, "\n"), lines++)
+        TEST_ASSERT_TRUE_MESSAGE(strlen(line) <= 80, line);
+    TEST_ASSERT_LESS_OR_EQUAL_INT(24, lines);
+    spawn_result_free(&asked);
+    spawn_result_free(&answered);
 }
 
 static void test_manual_page_names_every_option_and_variable(void)
@@ -69,6 +85,10 @@ static void test_unknown_command_is_refused_with_a_suggestion(void)
     cli_expect_status(125, &result);
     cli_expect_err("a command is missing", &result);
     spawn_result_free(&result);
+    result = CLI_RUN(NULL, "--max=8G", "--", "true");
+    cli_expect_status(125, &result);
+    cli_expect_err("gpucap run --max=8G", &result);
+    spawn_result_free(&result);
 }
 
 static void test_output_that_cannot_be_written_is_a_failure(void)
@@ -86,7 +106,8 @@ static void test_output_that_cannot_be_written_is_a_failure(void)
 int main(void)
 {
     UNITY_BEGIN();
-    RUN_TEST(test_help_names_every_option_and_variable);
+    RUN_TEST(test_help_of_run_names_every_option_and_variable);
+    RUN_TEST(test_help_is_one_screen_and_leads_to_the_rest);
     RUN_TEST(test_manual_page_names_every_option_and_variable);
     RUN_TEST(test_version_is_one_line);
     RUN_TEST(test_unknown_command_is_refused_with_a_suggestion);

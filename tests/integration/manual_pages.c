@@ -32,10 +32,11 @@ void tearDown(void)
 
 static struct spawn_result run(const char *program, const char *argument)
 {
+    const bool of_run = !strcmp(argument, "help"); /* gpucap's options are those of run */
     struct spawn_env *env = cli_env();
     spawn_sim(env, NULL, NULL);
-    struct spawn_result result =
-        spawn_run(env, (const char *[]){spawn_build_path(program), argument, NULL}, NULL);
+    struct spawn_result result = spawn_run(
+        env, (const char *[]){spawn_build_path(program), argument, of_run ? "run" : NULL, NULL}, NULL);
 
     cli_expect_status(0, &result);
     TEST_ASSERT_EQUAL_STRING("", result.err);

@@ -5,12 +5,14 @@
 #include "tools/gpucap/place.h"
 
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define WORD_MAX      32 /* longer words are not compared */
-#define SUGGEST_STEPS 2  /* letters that may differ */
+#define SUGGEST_STEPS 2  /* letters that may differ; the first one only if no other does */
+#define LIST_MAX      6  /* words that are listed if none is near */
 
 int cli_fail(const char *format, ...)
 {
@@ -54,12 +56,26 @@ const char *cli_suggest(const char *word, const char *const *candidates, size_t 
         if (candidate_length > WORD_MAX)
             continue;
         size_t steps = distance(word, length, candidates[i], candidate_length);
-        if (steps < best_steps && steps < candidate_length) {
+        bool alike = steps < 2 || word[0] == candidates[i][0];
+        if (alike && steps < best_steps && steps < candidate_length) {
             best = candidates[i];
             best_steps = steps;
         }
     }
     return best;
+}
+
+/* With so few words to choose from, they are named. */
+static int unknown_of_few(const char *where, const char *what, const char *word,
+                          const char *const *candidates, size_t count)
+{
+    const char *dashes = strcmp(what, "option") ? "" : "--";
+
+    fprintf(stderr, "gpucap: %sunknown %s '%s%s'; accepted: ", where, what, dashes, word);
+    for (size_t i = 0; i < count; i++)
+        fprintf(stderr, "%s%s%s", i ? ", " : "", dashes, candidates[i]);
+    fputc('\n', stderr);
+    return CLI_FAILED;
 }
 
 int cli_unknown(const char *where, const char *what, const char *word, const char *const *candidates,
@@ -69,6 +85,8 @@ int cli_unknown(const char *where, const char *what, const char *word, const cha
     const char *dashes = strcmp(what, "option") ? "" : "--";
     if (guess)
         return cli_fail("%sunknown %s '%s%s' (did you mean %s%s?)", where, what, dashes, word, dashes, guess);
+    if (count <= LIST_MAX)
+        return unknown_of_few(where, what, word, candidates, count);
     return cli_fail("%sunknown %s '%s%s' (see 'gpucap help')", where, what, dashes, word);
 }
 
@@ -81,7 +99,7 @@ int cli_use_sim(const char *where, const char *spec, char *path, size_t size)
     if (!spec)
         spec = CARD_SPEC_DEFAULT;
     if (sim_card_spec_parse(spec, &cards, why, sizeof(why)))
-        return cli_fail("%s--sim='%s' is not valid (%s); accepted: cards such as 2x16G", where, spec, why);
+        return cli_fail("%s--sim='%s' is not valid %s; accepted: cards such as 2x16G", where, spec, why);
     if (place_sim(path, size))
         return cli_fail("%sthe simulated GPU (sim/libcuda.so.1) is not beside this executable", where);
     if (setenv("GPUCAP_SIM", spec, 1) != 0)

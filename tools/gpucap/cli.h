@@ -63,7 +63,8 @@ int cli_fail(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* The candidate that a mistyped word most likely meant; NULL when none is near. */
 const char *cli_suggest(const char *word, const char *const *candidates, size_t count);
 
-/* "gpucap WHERE: unknown WHAT 'word' (did you mean ...?)" on stderr; returns CLI_FAILED. */
+/* "gpucap WHERE: unknown WHAT 'word' (did you mean ...?)" on stderr, or the candidates if they are few;
+ * returns CLI_FAILED. */
 int cli_unknown(const char *where, const char *what, const char *word, const char *const *candidates,
                 size_t count);
 

@@ -24,6 +24,7 @@
 #define MPS_DEFAULT_FOLDER "/tmp/nvidia-mps" /* when CUDA_MPS_PIPE_DIRECTORY is unset */
 #define NAMES_MAX          128               /* of memory symbols in one driver; it has about 40 */
 #define NAME_BYTES         64
+#define WIDTH              80
 
 void doctor_line(const char *topic, const char *format, ...)
 {
@@ -90,6 +91,7 @@ static void check_driver(struct doctor_report *report, const struct probe *probe
 {
     if (!probe->found) {
         doctor_problem(report, "driver", "%s", probe->error);
+        doctor_line("driver", "without a GPU: `gpucap run --sim ...` and `gpucap doctor --sim`");
         return;
     }
     doctor_line("driver", "%s, release %s, CUDA %d.%d", probe->path,
@@ -273,6 +275,25 @@ static void list_limits(const struct options *options, const char *source, const
     }
 }
 
+/* Those that are not the defaults. */
+static void list_settings(const struct options *options, const struct options_places *places)
+{
+    int count = 0;
+
+    for (int id = 0; id < OPTIONS_COUNT; id++) {
+        const enum options_source source = options->source[id];
+
+        if (source == OPTIONS_DEFAULT)
+            continue;
+        doctor_line("settings", "%s: %s (%s)", options_table[id].name,
+                    source == OPTIONS_ENVIRONMENT ? getenv(options_table[id].variable) : "set",
+                    source_text(places, source, id));
+        count++;
+    }
+    doctor_line("settings", "%s the defaults (`gpucap help run` lists them)",
+                count ? "all others have" : "all have");
+}
+
 static void check_settings(struct doctor_report *report, const struct probe *probe)
 {
     struct options options;
@@ -285,14 +306,7 @@ static void check_settings(struct doctor_report *report, const struct probe *pro
         doctor_problem(report, "settings", "%s", error);
         return;
     }
-    for (int id = 0; id < OPTIONS_COUNT; id++) {
-        enum options_source source = options.source[id];
-        const char *value = source == OPTIONS_DEFAULT       ? options_table[id].standard
-                            : source == OPTIONS_ENVIRONMENT ? getenv(options_table[id].variable)
-                                                            : "set";
-        doctor_line("settings", "%s: %s (%s)", options_table[id].name, value,
-                    source_text(&places, source, id));
-    }
+    list_settings(&options, &places);
     list_limits(&options, source_text(&places, options.source[OPTIONS_MAX], OPTIONS_MAX), probe);
 }
 
@@ -325,14 +339,23 @@ static int by_text(const void *a, const void *b)
 
 static void list_kind(const struct names *names, enum symbols_kind kind, const char *title)
 {
-    int count = 0;
+    int count = 0, column = 0;
     for (int i = 0; i < names->count; i++)
         count += names->list[i].kind == kind;
     doctor_line("symbols", "%s: %d", title, count);
     for (int i = 0; i < names->count; i++) {
-        if (names->list[i].kind == kind)
-            printf("%-10s   %s\n", "", names->list[i].text);
+        const struct name *name = &names->list[i];
+
+        if (name->kind != kind)
+            continue;
+        if (column && column + 1 + (int)strlen(name->text) > WIDTH) {
+            putchar('\n');
+            column = 0;
+        }
+        column += column ? printf(" %s", name->text) : printf("%-10s   %s", "", name->text);
     }
+    if (column)
+        putchar('\n');
 }
 
 static void check_symbols(struct doctor_report *report, const struct probe *probe)
@@ -351,7 +374,7 @@ static void check_symbols(struct doctor_report *report, const struct probe *prob
         qsort(names->list, (size_t)names->count, sizeof(names->list[0]), by_text);
         list_kind(names, SYMBOLS_HOOKED, "hooked");
         list_kind(names, SYMBOLS_HOST, "host memory, not limited");
-        list_kind(names, SYMBOLS_NOT_COUNTED, "device memory, not counted");
+        list_kind(names, SYMBOLS_NOT_COUNTED, "not hooked, seen at the next measurement");
         free(names);
     }
     elfscan_close(&scan);

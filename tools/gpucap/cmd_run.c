@@ -126,6 +126,16 @@ static int parse_option(struct run *run, char **argv, int *used)
     return set_option(id, value);
 }
 
+/* "-max=8G" */
+static int one_dash(const char *word)
+{
+    const int length = (int)strcspn(word + 1, "=");
+
+    if (options_find(word + 1, (size_t)length) >= 0)
+        return cli_fail("run: unknown option '%s' (did you mean --%.*s?)", word, length, word + 1);
+    return cli_fail("run: unknown option '%s' (see 'gpucap help run')", word);
+}
+
 static int parse_arguments(struct run *run, int argc, char **argv)
 {
     int i = 1;
@@ -141,7 +151,7 @@ static int parse_arguments(struct run *run, int argc, char **argv)
             continue;
         }
         if (argv[i][1] != '-')
-            return cli_fail("run: unknown option '%s' (see 'gpucap help')", argv[i]);
+            return one_dash(argv[i]);
         int status = parse_option(run, argv + i, &used);
         if (status)
             return status;
@@ -335,16 +345,25 @@ static int check_program(const char *name)
     return 0;
 }
 
+/* Says why the program did not start. Returns the exit status. */
+static int not_started(const char *name, int error)
+{
+    if (error == ENOENT && strchr(name, '/') && access(name, F_OK) == 0)
+        cli_fail("run: '%s' is there, but not the interpreter that it names", name);
+    else
+        cli_fail("run: '%s': %s", name, strerror(error));
+    return error == ENOENT ? CLI_NOT_FOUND : CLI_CANNOT_EXECUTE;
+}
+
 int cmd_run(int argc, char **argv)
 {
     const char *outer_max = getenv(options_table[OPTIONS_MAX].variable);
     struct run run = {.outer_max = outer_max ? strdup(outer_max) : NULL}; /* setenv may end the other */
-    char *help[] = {argv[0], NULL};
     int status = parse_arguments(&run, argc, argv);
     if (status)
         return status;
     if (run.help || !run.program)
-        return cmd_help(1, help);
+        return cmd_help(2, (char *[]){argv[0], argv[0], NULL});
     status = check_settings(&run);
     if (!status)
         status = use_job(&run);
@@ -362,7 +381,5 @@ int cmd_run(int argc, char **argv)
                                      run.sim ? run.sim_folder : NULL, &status))
         return status;
     execvp(run.program[0], run.program);
-    int error = errno;
-    cli_fail("run: '%s': %s", run.program[0], strerror(error));
-    return error == ENOENT ? CLI_NOT_FOUND : CLI_CANNOT_EXECUTE;
+    return not_started(run.program[0], errno);
 }

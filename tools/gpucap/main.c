@@ -118,7 +118,7 @@ const struct cli_command cli_commands[] = {
      "idles in the pool, and marks where requests were refused or waited. Fits the terminal; without colour "
      "each part has a character of its own.",
      NULL, CLI_FILE, false, cmd_view},
-    {"page", "FILE... -o OUT.html", "Write recordings as one HTML file: memory over time, to zoom and click.",
+    {"page", "FILE... -o OUT.html", "Write recordings as one HTML page, to zoom and click.",
      "The file needs nothing else and loads nothing: open it in a browser, or send it. It shows memory over "
      "time by owner, tag, kind or process, the limit, refusals, waits and loans; a click on a moment shows "
      "the address space and its largest blocks. Recordings of several processes share one axis of time.",
@@ -131,8 +131,8 @@ const struct cli_command cli_commands[] = {
      NULL, CLI_FILE, false, cmd_replay},
     {"doctor", "[--sim[=SPEC]]", "Say what was found here, and what would not work.", NULL, doctor_options,
      CLI_NOTHING, false, cmd_doctor},
-    {"help", "[COMMAND]", "Show the commands and options, or all about one command.", NULL, NULL, CLI_COMMAND,
-     false, cmd_help},
+    {"help", "[COMMAND]", "Show the commands, or all about one of them.", NULL, NULL, CLI_COMMAND, false,
+     cmd_help},
     {"completion", "bash|zsh", "Print a script that completes gpucap's words in a shell.",
      "For bash: source <(gpucap completion bash). For zsh: put the output into a file _gpucap in a folder of "
      "fpath.",
@@ -194,5 +194,7 @@ int main(int argc, char **argv)
         }
         names[count++] = command->name;
     }
+    if (argv[1][0] == '-')
+        return cli_fail("'%s' is no command; options come behind one: gpucap run %s ...", argv[1], argv[1]);
     return cli_unknown("", "command", argv[1], names, count);
 }

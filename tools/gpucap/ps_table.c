@@ -9,6 +9,10 @@
 #include <locale.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
+
+#define JOB_WIDTH 16 /* of job-PID-NUMBER, as gpucap run names jobs; `gpucap set` needs the whole name */
+#define SIMULATED "GPU-73696d67-7075-" /* the beginning of simgpu's UUIDs */
 
 enum column { PID, USER, JOB, USED, IDLE, PEAK, LIMIT, STATE, COMMAND, COLUMNS };
 
@@ -17,10 +21,14 @@ static const struct {
     double width; /* the part of the terminal that it should have */
     int flags;
 } columns[COLUMNS] = {
-    [PID] = {"PID", 7, SCOLS_FL_RIGHT},           [USER] = {"USER", 0.1, SCOLS_FL_TRUNC},
-    [JOB] = {"JOB", 0.1, SCOLS_FL_TRUNC},         [USED] = {"USED", 8, SCOLS_FL_RIGHT},
-    [IDLE] = {"IDLE", 8, SCOLS_FL_RIGHT},         [PEAK] = {"PEAK", 8, SCOLS_FL_RIGHT},
-    [LIMIT] = {"LIMIT", 8, SCOLS_FL_RIGHT},       [STATE] = {"STATE", 0.1, 0},
+    [PID] = {"PID", 7, SCOLS_FL_RIGHT},
+    [USER] = {"USER", 0.1, SCOLS_FL_TRUNC},
+    [JOB] = {"JOB", JOB_WIDTH, 0},
+    [USED] = {"USED", 8, SCOLS_FL_RIGHT},
+    [IDLE] = {"IDLE", 8, SCOLS_FL_RIGHT},
+    [PEAK] = {"PEAK", 8, SCOLS_FL_RIGHT},
+    [LIMIT] = {"LIMIT", 8, SCOLS_FL_RIGHT},
+    [STATE] = {"STATE", 0.1, 0},
     [COMMAND] = {"COMMAND", 0.3, SCOLS_FL_TRUNC},
 };
 
@@ -45,6 +53,17 @@ static int set_size(struct libscols_line *line, enum column column, uint64_t byt
     return set(line, column, words_size(bytes, text));
 }
 
+/* The name of the job. On a terminal a long one is cut, and a + says so. */
+static int set_job(struct libscols_line *line, const char *job)
+{
+    char cut[JOB_WIDTH + 1];
+
+    if (strlen(job) <= JOB_WIDTH || !isatty(STDOUT_FILENO))
+        return set(line, JOB, job);
+    snprintf(cut, sizeof(cut), "%.*s+", JOB_WIDTH - 1, job);
+    return set(line, JOB, cut);
+}
+
 static int add_row(struct libscols_table *table, const struct ledgers_card *card, int row)
 {
     const struct ledgers_process *process = &card->processes[row];
@@ -55,7 +74,7 @@ static int add_row(struct libscols_table *table, const struct ledgers_card *card
         return -1;
     snprintf(pid, sizeof(pid), "%d", (int)process->entry.pid);
     ps_state(&process->entry, state);
-    return set(line, PID, pid) || set(line, USER, process->user) || set(line, JOB, process->entry.job) ||
+    return set(line, PID, pid) || set(line, USER, process->user) || set_job(line, process->entry.job) ||
            set_size(line, USED, process->entry.used) || set_size(line, IDLE, process->entry.cached) ||
            set_size(line, PEAK, process->entry.peak) || set(line, STATE, state) ||
            set(line, COMMAND, process->command) ||
@@ -102,6 +121,11 @@ static void print_card(const struct ledgers_card *card)
     fputs(card->facts.number < 0 ? card->uuid : ledgers_card_name(card), stdout);
     if (card->facts.known)
         printf("  %s  %s", card->facts.name, words_size(card->facts.total, text));
+    else
+        fputs(strncmp(card->uuid, SIMULATED, strlen(SIMULATED)) == 0
+                  ? "  (simulated: give --sim=SPEC, as to run)"
+                  : "  (not seen here)",
+              stdout);
     printf("\n%s\n", figures);
     for (int i = 0; i < card->count; i++) {
         if (ps_bounds(card, i, bounds))

@@ -262,8 +262,10 @@ int steer_trim(struct ledgers *ledgers, bool brief, FILE *out)
             silent += !process->answered;
         }
     }
-    fprintf(out, "%s given back by %d process%s", sum ? words_size(sum, text) : "nothing",
-            sum ? givers : asked, (sum ? givers : asked) == 1 ? "" : "es");
+    if (sum)
+        fprintf(out, "%s given back by %d process%s", words_size(sum, text), givers, givers == 1 ? "" : "es");
+    else
+        fprintf(out, "nothing given back (%d process%s asked)", asked, asked == 1 ? "" : "es");
     if (silent)
         fprintf(out, "; %d did not answer", silent);
     if (foreign)

@@ -82,7 +82,7 @@ static void print_summary(const char *job, const char *driver)
         }
     }
     if (!cards)
-        fprintf(stderr, "gpucap: %s: no card was used under its limit\n", job);
+        fprintf(stderr, "gpucap: %s: it has used no GPU\n", job);
     ledgers_close(&ledgers);
 }
 

@@ -52,11 +52,15 @@ static void print_wrapped(const char *text, int indent)
 
 static void help_settings(void)
 {
+    char form[FORM_MAX + OPTIONS_VALUE_MAX];
+
     for (int id = 0; id < OPTIONS_COUNT; id++) {
         const struct options_entry *option = &options_table[id];
+
         printf("  --%s=VALUE (%s, default: %s)\n", option->name, option->variable, option->standard);
-        printf("  %*s%s\n", NAME_COLUMN, "", option->help);
-        printf("  %*sVALUE: %s\n", NAME_COLUMN, "", option->form);
+        print_wrapped(option->help, NAME_COLUMN + 2);
+        snprintf(form, sizeof(form), "VALUE: %s", option->form);
+        print_wrapped(form, NAME_COLUMN + 2);
     }
 }
 
@@ -90,6 +94,20 @@ static const struct cli_option *run_options(void)
     return command->options;
 }
 
+/* The options of run: those of the library, which have three more places, and its own. */
+static void help_run(const struct cli_command *command)
+{
+    puts("\noptions, also as variables and as 'name = value' lines in configuration files:");
+    help_settings();
+    puts("\noptions on the command line alone:");
+    help_options(command->options);
+    putchar('\n');
+    print_wrapped("A value comes from the command line, else the variable, else ~/" OPTIONS_USER_FILE
+                  ", else " OPTIONS_ADMIN_FILE ". max in the last is a ceiling for everyone, or below a line "
+                  "[user NAME] or [group NAME] for some.",
+                  0);
+}
+
 static int help_command(const char *name)
 {
     const char *names[COMMANDS_MAX];
@@ -105,11 +123,12 @@ static int help_command(const char *name)
             putchar('\n');
             print_wrapped(command->details, 0);
         }
-        if (command->options)
-            puts("\noptions:");
         if (command->settings)
-            help_settings();
-        help_options(command->options);
+            help_run(command);
+        else if (command->options)
+            puts("\noptions:");
+        if (!command->settings)
+            help_options(command->options);
         return 0;
     }
     return cli_unknown("help: ", "command", name, names, count);
@@ -121,20 +140,12 @@ int cmd_help(int argc, char **argv)
         return cli_fail("%s: unexpected argument '%s'", argv[0], argv[2]);
     if (argc == 2)
         return help_command(argv[1]);
-    puts("gpucap: a hard GPU memory cap under unmodified CUDA programs\n\ncommands:");
-    for (const struct cli_command *command = cli_commands; command->name; command++) {
-        printf("  gpucap %s%s%s\n", command->name, *command->arguments ? " " : "", command->arguments);
-        printf("  %*s%s\n", NAME_COLUMN, "", command->summary);
-    }
-    puts("\n'gpucap help COMMAND' says more about one of them.\n\n"
-         "options of run, also in configuration files as 'name = value' lines:");
-    help_settings();
-    puts("\noptions of run on the command line alone:");
-    help_options(run_options());
-    printf(
-        "\nA value comes from the command line, else the environment, else ~/%s, else %s;\n"
-        "max in the last is a ceiling for everyone, or in a section [user NAME] or [group NAME] for some.\n",
-        OPTIONS_USER_FILE, OPTIONS_ADMIN_FILE);
+    puts("gpucap: a hard GPU memory cap under unmodified CUDA programs\n\n"
+         "  gpucap run --max=8G -- python3 train.py\n\ncommands:");
+    for (const struct cli_command *command = cli_commands; command->name; command++)
+        printf("  %-*s  %s\n", NAME_COLUMN, command->name, command->summary);
+    puts("\n'gpucap help COMMAND' says more about one of them; 'gpucap help run' lists all\n"
+         "settings, and 'gpucap man | man -l -' shows the manual page.");
     return 0;
 }
 

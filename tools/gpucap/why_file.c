@@ -28,11 +28,14 @@
 
 bool why_names_file(const char *word)
 {
+    static const char ending[] = ".gpucap";
+    const size_t length = strlen(word), tail = sizeof(ending) - 1;
     struct stat stat_of;
 
     if (!word[strspn(word, "0123456789")])
         return false;
-    return strchr(word, '/') || stat(word, &stat_of) == 0;
+    return strchr(word, '/') || (length > tail && !strcmp(word + length - tail, ending)) ||
+           stat(word, &stat_of) == 0;
 }
 
 /* ---- one refusal ---- */

@@ -18,7 +18,7 @@ struct reader {
 static int refuse(struct reader *r, const char *reason)
 {
     const int shown = 24; /* characters of the text in the message */
-    snprintf(r->why, r->why_size, "%s at \"%.*s\"", reason, shown, r->at);
+    snprintf(r->why, r->why_size, "at '%.*s': %s", shown, r->at, reason);
     return -EINVAL;
 }
 
