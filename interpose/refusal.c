@@ -43,12 +43,15 @@ static const char *origin(const struct device *device, bool is_job, char text[64
         [OPTIONS_ENVIRONMENT] = "", /* as gpucap run sets it */
     };
     const struct options *options = library_options();
-    const int id =
-        !is_job && rules_for(&options->each, device->ordinal, device->uuid, device->total) == device->limit
-            ? OPTIONS_EACH
-            : OPTIONS_MAX;
+    const uint64_t limit = is_job ? ledger_max(device->ledger) : atomic_load(&device->limit);
+    const int id = !is_job && rules_for(&options->each, device->ordinal, device->uuid, device->total) == limit
+                       ? OPTIONS_EACH
+                       : OPTIONS_MAX;
+    const bool is_ceiling =
+        rules_for(&options->ceiling, device->ordinal, device->uuid, device->total) == limit;
 
-    snprintf(text, 64, "%s%s%s", is_job ? "job's " : "", options_table[id].name, places[options->source[id]]);
+    snprintf(text, 64, "%s%s%s", is_job ? "job's " : "", options_table[is_ceiling ? OPTIONS_MAX : id].name,
+             places[is_ceiling ? OPTIONS_ADMIN : options->source[id]]);
     return text;
 }
 

@@ -20,14 +20,23 @@
 #define HIGH_FD  1000 /* above numbers that programs choose; the kernel closes it after the driver's files */
 #define PAUSE_NS 1000000L
 
-int ledger_folder(const char *asked, char *path, size_t size)
+/* The user's folder for such files, or NULL. A batch job may have inherited the name from a machine that has
+ * the folder, while its own has not. */
+static const char *runtime_folder(void)
 {
     const char *runtime = getenv("XDG_RUNTIME_DIR");
+
+    return runtime && *runtime == '/' && access(runtime, F_OK) == 0 ? runtime : NULL;
+}
+
+int ledger_folder(const char *asked, char *path, size_t size)
+{
+    const char *runtime = runtime_folder();
     int length;
 
     if (asked && *asked)
         length = snprintf(path, size, "%s", asked);
-    else if (runtime && *runtime == '/')
+    else if (runtime)
         length = snprintf(path, size, "%s/gpucap", runtime);
     else
         length = snprintf(path, size, "/dev/shm/gpucap-%u", (unsigned)geteuid());

@@ -82,13 +82,16 @@ static void test_folder_is_the_one_asked_for_or_the_users(void)
 {
     char folder[LEDGER_PATH], expected[LEDGER_PATH];
 
-    setenv("XDG_RUNTIME_DIR", "/run/user/1", 1);
+    setenv("XDG_RUNTIME_DIR", "/tmp", 1);
     TEST_ASSERT_EQUAL_INT(0, ledger_folder("/a/b", folder, sizeof(folder)));
     TEST_ASSERT_EQUAL_STRING("/a/b", folder);
     TEST_ASSERT_EQUAL_INT(0, ledger_folder(NULL, folder, sizeof(folder)));
-    TEST_ASSERT_EQUAL_STRING("/run/user/1/gpucap", folder);
-    setenv("XDG_RUNTIME_DIR", "relative", 1);
+    TEST_ASSERT_EQUAL_STRING("/tmp/gpucap", folder);
     snprintf(expected, sizeof(expected), "/dev/shm/gpucap-%u", (unsigned)geteuid());
+    setenv("XDG_RUNTIME_DIR", "/nonexistent/user/1", 1);
+    TEST_ASSERT_EQUAL_INT(0, ledger_folder(NULL, folder, sizeof(folder)));
+    TEST_ASSERT_EQUAL_STRING(expected, folder);
+    setenv("XDG_RUNTIME_DIR", "relative", 1);
     TEST_ASSERT_EQUAL_INT(0, ledger_folder("", folder, sizeof(folder)));
     TEST_ASSERT_EQUAL_STRING(expected, folder);
     unsetenv("XDG_RUNTIME_DIR");
