@@ -68,8 +68,8 @@ static void say_of_job(const struct device *device, uint64_t used)
 {
     char own[SIZE_TEXT], others[SIZE_TEXT];
 
-    log_error("  this process uses %s, the others of its job %s; `gpucap why %ld` tells more",
-              size_format(used, own), size_format(used_by_others(device->ledger), others), (long)getpid());
+    log_error("  this process uses %s, the job's others %s; see `gpucap why %ld`", size_format(used, own),
+              size_format(used_by_others(device->ledger), others), (long)getpid());
 }
 
 /* ---- what idled ---- */

@@ -48,11 +48,11 @@ enum options_source { OPTIONS_DEFAULT, OPTIONS_ADMIN, OPTIONS_USER, OPTIONS_ENVI
       "Whether a free waits for the device's work, as CUDA's does, or returns at once; deferred relies on "  \
       "seeing which streams the program uses, and stops doing so once work may go unseen.")                  \
     X(SLACK, "slack", "GPUCAP_SLACK", "2%", "a percentage such as 2%",                                       \
-      "Of what is live: how much more a pool may hold before it waits for work instead of growing.")         \
+      "How much more than its live blocks a pool may hold before it waits for work instead of growing.")     \
     X(DECAY, "decay", "GPUCAP_DECAY", "5", "seconds such as 5 or 0.5, 0 for at once, or off",                \
       "How long free memory stays in the pool before it goes back to the driver.")                           \
     X(EARLY, "early", "GPUCAP_EARLY", "90%", "a percentage such as 90%",                                     \
-      "Above this free share of what a pool holds, memory goes back after a quarter of decay.")              \
+      "When more than this share of a pool is free, it goes back after a quarter of decay.")                 \
     X(ZERO, "zero", "GPUCAP_ZERO", "off", "on or off", "Clear reused memory before a program gets it.")      \
     X(GUARD, "guard", "GPUCAP_GUARD", "off", "on or off",                                                    \
       "Unmap the space around blocks, and freed blocks, so that overruns and uses after free fault; each "   \
@@ -72,7 +72,8 @@ enum options_source { OPTIONS_DEFAULT, OPTIONS_ADMIN, OPTIONS_USER, OPTIONS_ENVI
       "When another process is short of memory and nothing is idle here, have a PyTorch of this process "    \
       "call "                                                                                                \
       "torch.cuda.empty_cache().")                                                                           \
-    X(LOG, "log", "GPUCAP_LOG", "error", "quiet, error or info", "What to say on stderr.")
+    X(LOG, "log", "GPUCAP_LOG", "error", "quiet, error or info",                                             \
+      "What gpucap prints on stderr: nothing, faults and refusals, or also what the pool did.")
 
 enum options_id {
 #define X(id, ...) OPTIONS_##id,

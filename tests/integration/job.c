@@ -302,7 +302,7 @@ static void test_a_refusal_names_what_the_others_of_the_job_use(void)
 
     TEST_ASSERT_EQUAL_INT(2, lines_in(r.refusals));
     TEST_ASSERT_NOT_NULL_MESSAGE(strstr(r.refusals,
-                                        "\ngpucap:   this process uses 128M, the others of its job 640M; "
+                                        "\ngpucap:   this process uses 128M, the job's others 640M; see "
                                         "`gpucap why "),
                                  r.refusals);
     spawn_result_free(&r);

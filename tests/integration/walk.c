@@ -155,7 +155,11 @@ static void take_the_walk(void)
         "by the "
         "command above it, on a simulated card (`build/tests/integration/walk --write` wrote this page, and "
         "a test "
-        "takes the walk again); on a GPU the commands are the same.\n\n## Start\n\nAll that runs in a group "
+        "takes the walk again); on a GPU the commands are the same.\n\nTo take it yourself: `./train` is "
+        "`build/tests/integration/prog_walk`, which reads lines such as `take 1500` and `free`; start each "
+        "in "
+        "a terminal of its own. Without a GPU, first `export LD_LIBRARY_PATH=$PWD/build/sim GPUCAP_SIM=1x8G` "
+        "in every terminal.\n\n## Start\n\nAll that runs in a group "
         "shares the group's `max`. The second training joins the group that the first one made.");
     struct training *first = start("gpucap run --max=4G --group=vision -- ./train", "take 1500");
     start("gpucap run --group=vision -- ./train", "take 500");

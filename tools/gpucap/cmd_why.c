@@ -239,7 +239,7 @@ int cmd_why(int argc, char **argv)
     if (arguments.count > 0 && why_names_file(arguments.operands[0]))
         return why_files(arguments.operands, arguments.count);
     if (arguments.count != 1)
-        return cli_fail("why: usage: gpucap why PID, or gpucap why FILE...");
+        return cli_fail("why: usage: gpucap why PID|JOB, or gpucap why FILE...");
     if ((status = look_open(&ledgers, "why", &arguments)))
         return status;
     if (!ledgers_choose(&ledgers, arguments.operands[0]))

@@ -98,7 +98,7 @@ const struct cli_command cli_commands[] = {
      "Memory that lies unused in a process's pool goes back to the card. Nothing that a program holds is "
      "touched. Only the owner of a process, or root, may do this.",
      look_options, CLI_PROCESS, false, cmd_trim},
-    {"why", "PID|FILE...", "Explain why requests of a process were refused.",
+    {"why", "PID|JOB|FILE...", "Explain why requests of a process were refused.",
      "Shows the last requests that were refused, what the limit was and who held the memory, and what to "
      "try. The process must be alive; of one that has ended, its recording tells the same and more: what was "
      "live by tag, owner and size, and with the recordings of the job's other processes what these had then.",

@@ -204,6 +204,27 @@ static void man_options(void)
     man_command_options(run_options());
 }
 
+static void man_examples(void)
+{
+    static const char *const examples[][2] = {
+        {"gpucap run --max=8G -- python3 train.py", "The program, and all that it starts, gets 8 GiB."},
+        {"gpucap run --group=night --max=20G --wait=60s -- ./train a",
+         "Several such runs share 20 GiB, and wait for each other's memory."},
+        {"gpucap run --record=run-%p.gpucap -- ./train; gpucap why run-*.gpucap",
+         "Tells after a run why it ran out of memory."},
+        {"gpucap run --sim=1x16G --max=4G -- ./program", "The same on a simulated card, without a GPU."},
+    };
+
+    manual_section(stdout, "EXAMPLES");
+    for (size_t i = 0; i < sizeof(examples) / sizeof(*examples); i++) {
+        fputs(".TP\n.B ", stdout);
+        manual_text(stdout, examples[i][0]);
+        putchar('\n');
+        manual_text(stdout, examples[i][1]);
+        putchar('\n');
+    }
+}
+
 int cmd_man(int argc, char **argv)
 {
     if (no_arguments(argc, argv))
@@ -238,5 +259,6 @@ int cmd_man(int argc, char **argv)
         "not there, or something could not be read or changed. \\fBreplay\\fR: 0 all fitted, 1 a request was "
         "refused.\n",
         CLI_FAILED, CLI_CANNOT_EXECUTE, CLI_NOT_FOUND);
+    man_examples();
     return 0;
 }
