@@ -281,6 +281,19 @@ void route_context_failed(CUdevice ordinal)
         ledger_set_context_bytes(device->ledger, 0);
 }
 
+/* Says once that a context does not fit: programs may try again and again. */
+static void say_context(const struct device *device, bool shares, uint64_t used)
+{
+    static atomic_flag said = ATOMIC_FLAG_INIT;
+    char bytes[SIZE_TEXT], limit[SIZE_TEXT];
+
+    if (log_first(&said))
+        log_error("the CUDA context on device %d makes %s use %s, and its limit is %s: raise max",
+                  device->ordinal, shares ? "this process's job" : "this process",
+                  size_format(shares ? ledger_used(device->ledger) : used, bytes),
+                  size_format(device->limit, limit));
+}
+
 /* A context that was the only one when it was made, while it lives. Once a second one exists beside it, the
  * order of streams is not relied on again. */
 static _Atomic(CUcontext) only_context;
@@ -323,12 +336,7 @@ CUresult route_context_made(CUdevice ordinal, CUcontext context)
         used = own < used ? own : used; /* without a measurement, the account's figure is a guess */
     }
     if (used > device->limit || (shares && ledger_is_over(device->ledger))) {
-        char bytes[SIZE_TEXT], limit[SIZE_TEXT];
-
-        log_error("the CUDA context on device %d makes %s use %s, and its limit is %s: raise max", ordinal,
-                  shares ? "this process's job" : "this process",
-                  size_format(shares ? ledger_used(device->ledger) : used, bytes),
-                  size_format(device->limit, limit));
+        say_context(device, shares, used);
         route_context_failed(ordinal);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }

@@ -157,6 +157,13 @@ static CUresult primary_drop(struct primary *primary, CUresult result)
     return result;
 }
 
+/* Ends a primary context that does not fit, and leaves the program no handle of it. */
+static void release_again(CUcontext *context, CUdevice ordinal)
+{
+    driver.cuDevicePrimaryCtxRelease_v2(ordinal);
+    *context = NULL;
+}
+
 CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice ordinal)
 {
     struct primary *primary = primary_take(ordinal);
@@ -167,8 +174,8 @@ CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice ordinal)
         result = library_mode() == LIBRARY_REFUSE ? CUDA_ERROR_NOT_PERMITTED
                                                   : driver.cuDevicePrimaryCtxRetain(context, ordinal);
     else
-        result = MAKING(driver.cuDevicePrimaryCtxRetain(context, ordinal),
-                        driver.cuDevicePrimaryCtxRelease_v2(ordinal), ordinal);
+        result = MAKING(driver.cuDevicePrimaryCtxRetain(context, ordinal), release_again(context, ordinal),
+                        ordinal);
     if (result == CUDA_SUCCESS && primary) {
         primary->context = *context;
         primary->holds++;

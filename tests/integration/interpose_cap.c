@@ -237,7 +237,9 @@ static void test_a_context_that_does_not_fit_is_refused_with_the_reason(void)
     struct spawn_result r = interpose_take(&run, "init total:0 ctx:0 primary:0 held alloc:1M");
 
     TEST_ASSERT_EQUAL_STRING("init 0\ntotal 0 100\nctx 2\nprimary 2\nheld 0\nalloc 201\n", r.out);
-    TEST_ASSERT_NOT_NULL_MESSAGE(strstr(r.err, "gpucap: the CUDA context on device 0"), r.err);
+    const char *said = strstr(r.err, "gpucap: the CUDA context on device 0");
+    TEST_ASSERT_NOT_NULL_MESSAGE(said, r.err);
+    TEST_ASSERT_NULL_MESSAGE(strstr(said + 1, "gpucap: the CUDA context on"), "it is said once");
     TEST_ASSERT_NOT_NULL_MESSAGE(strstr(r.err, "512M"), r.err);
     TEST_ASSERT_NOT_NULL_MESSAGE(strstr(r.err, "100M"), r.err);
     spawn_result_free(&r);

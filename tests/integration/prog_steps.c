@@ -373,7 +373,9 @@ static CUresult use_primary(uint64_t device)
     CUcontext context = NULL;
     CUresult result = cu.cuDevicePrimaryCtxRetain(&context, (CUdevice)device);
 
-    return result == CUDA_SUCCESS ? cu.cuCtxSetCurrent(context) : result;
+    if (result != CUDA_SUCCESS)
+        return context ? CUDA_ERROR_UNKNOWN : result; /* a refused context leaves no handle */
+    return cu.cuCtxSetCurrent(context);
 }
 
 static CUresult end_current(void)
