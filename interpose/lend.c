@@ -11,6 +11,7 @@
 #include "interpose/base/clock.h"
 #include "interpose/base/lock.h"
 #include "interpose/base/process.h"
+#include "interpose/base/sums.h"
 #include "interpose/base/thread.h"
 #include "interpose/library.h"
 #include "interpose/nudge.h"
@@ -61,24 +62,35 @@ static uint64_t used_now(struct device *device)
     return measure_used(&device->card, &used) == 0 ? used : pools_idle_on(device->ordinal);
 }
 
-/* Gives back up to `bytes` of idle memory, follows the limit and publishes figures. Returns by how much the
- * lease was lowered. */
-static uint64_t answer(struct device *device, uint64_t bytes)
+/* Gives idle memory back to the driver until `bytes` are given. Returns how much was given. */
+static uint64_t give_idle(struct device *device, uint64_t bytes)
 {
     struct wanted wanted = {.ordinal = device->ordinal, .bytes = bytes};
-    const uint64_t leased = ledger_lease(device->ledger);
 
+    pools_each(give_back, &wanted);
+    if (wanted.given < bytes) {
+        const uint64_t before = drivers_pools_held(device->ordinal);
+
+        drivers_pools_trim(device->ordinal);
+        wanted.given += sums_minus(before, drivers_pools_held(device->ordinal));
+    }
+    if (wanted.given < bytes && nudge_python(device->ordinal, bytes - wanted.given))
+        pools_each(give_back, &wanted);
+    return wanted.given;
+}
+
+/* Gives back up to `bytes` of idle memory, follows the limit and publishes figures. */
+static void answer(struct device *device, uint64_t bytes)
+{
     if (!atomic_load(&may_lend[device->ordinal])) { /* its first context is being made */
         if (!device_is_unlimited(device))
             device_follow_job(device);
-        return 0;
+        return;
     }
-    if (bytes) {
-        pools_each(give_back, &wanted);
-        if (wanted.given < bytes)
-            drivers_pools_trim(device->ordinal);
-        if (wanted.given < bytes && nudge_python(device->ordinal, bytes - wanted.given))
-            pools_each(give_back, &wanted);
+    const uint64_t given = bytes ? give_idle(device, bytes) : 0;
+    if (given) { /* before the lease goes down: others see then who has lent */
+        ledger_note_lent(device->ledger, given);
+        events_note_bytes(RECORDING_LEND, device->ordinal, given, (uint64_t)ledger_asker(device->ledger));
     }
     if (!device_is_unlimited(device))
         device_follow_job(device);
@@ -86,10 +98,6 @@ static uint64_t answer(struct device *device, uint64_t bytes)
                                            .cached = pools_idle_on(device->ordinal),
                                            .limit = atomic_load(&device->limit)};
     ledger_publish(device->ledger, &figures);
-    const uint64_t now = ledger_lease(device->ledger), given = bytes && leased > now ? leased - now : 0;
-    if (given)
-        events_note_bytes(RECORDING_LEND, device->ordinal, given, (uint64_t)ledger_asker(device->ledger));
-    return given;
 }
 
 /* stop() sets `stopping` and then reads `working`; here the order is reversed, so that one of the two sees
@@ -98,16 +106,17 @@ static void *serve(void *argument)
 {
     struct device *device = argument;
     char folder[OPTIONS_PATH_MAX] = "";
-    uint64_t bytes, given;
+    uint64_t bytes;
 
     ledger_folder(library_options()->ledger, folder, sizeof(folder));
     while (ledger_listen(device->ledger, &bytes)) {
         atomic_fetch_add(&working, 1);
-        given = atomic_load(&stopping) ? 0 : answer(device, bytes);
+        if (!atomic_load(&stopping))
+            answer(device, bytes);
         if (bytes == 0 && !atomic_load(&stopping))
             recorded_serve(folder);
         atomic_fetch_sub(&working, 1);
-        ledger_answer(device->ledger, given);
+        ledger_answer(device->ledger, 0);
     }
     return NULL;
 }
@@ -130,7 +139,7 @@ static void stop(void)
         nanosleep(&pause, NULL);
 }
 
-/* Returns the other process of the job with the largest lease. */
+/* Returns the other process of the job that uses most. */
 static pid_t holder_of_most(const struct ledger *ledger, uint64_t *bytes)
 {
     struct ledger_entry entry;
@@ -138,8 +147,8 @@ static pid_t holder_of_most(const struct ledger *ledger, uint64_t *bytes)
 
     *bytes = 0;
     for (int i = 0; i < LEDGER_SLOTS; i++) {
-        if (ledger_read(ledger, i, &entry) && ledger_is_neighbour(ledger, i) && entry.lease > *bytes) {
-            *bytes = entry.lease;
+        if (ledger_read(ledger, i, &entry) && ledger_is_neighbour(ledger, i) && entry.used > *bytes) {
+            *bytes = entry.used;
             pid = entry.pid;
         }
     }
@@ -398,7 +407,7 @@ static void say_card_wait(struct need *need)
 }
 
 /* See ledger_wait_card. */
-static int look_at_card(void *argument)
+static int look_at_card(void *argument, uint64_t bytes)
 {
     struct need *need = argument;
     struct device *device = need->device;
@@ -408,11 +417,9 @@ static int look_at_card(void *argument)
 
     if (need->say_at && clock_ms() >= need->say_at)
         say_card_wait(need);
-    if (device_free_bytes(device, &free_bytes) || need->bytes > device->total ||
-        live > device->total - need->bytes)
+    if (device_free_bytes(device, &free_bytes) || bytes > device->total || live > device->total - bytes)
         return -ENOMEM;
-    const uint64_t have = free_bytes + idle,
-                   missing = need->bytes + kept > have ? need->bytes + kept - have : 0;
+    const uint64_t have = free_bytes + idle, missing = bytes + kept > have ? bytes + kept - have : 0;
     if (missing == 0)
         return 0;
     return missing <= held_outside(device) ? -EAGAIN : -EBUSY;

@@ -7,6 +7,7 @@
 
 #include "interpose/account/drivers_pools.h"
 #include "interpose/base/clock.h"
+#include "interpose/base/sums.h"
 #include "interpose/library.h"
 #include "interpose/pool/pool_apart.h"
 #include "interpose/pool/pools.h"
@@ -33,8 +34,20 @@ static bool is_due(unsigned *unsaid)
     return true;
 }
 
-/* Writes which setting the limit comes from, and the file if it was set in one. */
-static const char *origin(const struct device *device, bool is_job, char text[64])
+/* Returns true if the administrator's ceiling is the limit, and no setting of the user's is as low. */
+static bool is_ceiling(const struct options *options, const struct device *device, bool is_job,
+                       uint64_t limit)
+{
+    const uint64_t max = rules_for(&options->max, device->ordinal, device->uuid, device->total);
+    const uint64_t each = rules_for(&options->each, device->ordinal, device->uuid, device->total);
+    const bool has_job = options->group[0];
+
+    return rules_for(&options->ceiling, device->ordinal, device->uuid, device->total) == limit &&
+           (is_job ? max > limit : each > limit && (has_job || max > limit));
+}
+
+/* Writes which setting the limit comes from, and where that was set. */
+static const char *origin(const struct device *device, bool is_job, uint64_t limit, char text[64])
 {
     static const char *const places[] = {
         [OPTIONS_DEFAULT] = "",
@@ -43,15 +56,18 @@ static const char *origin(const struct device *device, bool is_job, char text[64
         [OPTIONS_ENVIRONMENT] = "", /* as gpucap run sets it */
     };
     const struct options *options = library_options();
-    const uint64_t limit = is_job ? ledger_max(device->ledger) : atomic_load(&device->limit);
-    const int id = !is_job && rules_for(&options->each, device->ordinal, device->uuid, device->total) == limit
-                       ? OPTIONS_EACH
-                       : OPTIONS_MAX;
-    const bool is_ceiling =
-        rules_for(&options->ceiling, device->ordinal, device->uuid, device->total) == limit;
+    const bool is_each =
+        !is_job && rules_for(&options->each, device->ordinal, device->uuid, device->total) == limit;
+    const enum options_id id = is_each ? OPTIONS_EACH : OPTIONS_MAX;
+    const bool is_admin = is_ceiling(options, device, is_job, limit);
 
-    snprintf(text, 64, "%s%s%s", is_job ? "job's " : "", options_table[is_ceiling ? OPTIONS_MAX : id].name,
-             places[is_ceiling ? OPTIONS_ADMIN : options->source[id]]);
+    if (is_job && limit != options_job_limit(options, device->ordinal, device->uuid, device->total))
+        snprintf(text, 64, "job's max, from `gpucap set` or another process");
+    else if (!is_job && limit == device->total && options->source[id] == OPTIONS_DEFAULT)
+        snprintf(text, 64, "the whole card");
+    else
+        snprintf(text, 64, "%s%s%s", is_job ? "job's " : "", options_table[id].name,
+                 places[is_admin ? OPTIONS_ADMIN : options->source[id]]);
     return text;
 }
 
@@ -176,7 +192,8 @@ void refusal_say_kept(struct device *device, uint64_t bytes)
     unsigned unsaid = 0;
     char more[48];
 
-    const struct ledger_refusal refusal = {.at = clock_boot_ns(), .asked = bytes, .limit = LEDGER_UNLIMITED};
+    const struct ledger_refusal refusal = {
+        .at = clock_boot_ns(), .asked = bytes, .limit = LEDGER_UNLIMITED, .bound = RECORDING_LIMIT_CARD};
     uint64_t apart[RECORDING_APART_COUNT];
     find_apart(device->ordinal, bytes, apart);
     note(device->ordinal, bytes, 0, RECORDING_LIMIT_CARD, apart);
@@ -185,47 +202,78 @@ void refusal_say_kept(struct device *device, uint64_t bytes)
         say_kept(device, "asked for", bytes, kept, count_unsaid(unsaid, more));
 }
 
-void refusal_say(struct device *device, const char *what, uint64_t bytes)
+/* Returns the largest request that the limit would have allowed: what it leaves, and what our pools would
+ * have given back for it. */
+static uint64_t largest_that_fits(struct device *device, enum refusal_of whose, uint64_t bytes)
 {
-    const struct account_view now = account_glance(&device->account);
+    uint64_t room = account_glance(&device->account).room;
+
+    if (whose != REFUSAL_PROGRAM) {
+        const uint64_t need = limit_round(bytes);
+
+        room = sums_minus(need, account_short_to_grow(&device->account, need));
+    }
+    return sums_add(room, pools_reclaimable(device->ordinal));
+}
+
+/* Enters a refusal into recordings and the ledger. */
+static void note_refusal(struct device *device, struct ledger_refusal *refusal)
+{
+    const bool is_job = refusal->bound == RECORDING_LIMIT_JOB;
+    const enum recording_limit own = device_limit_kind(device);
+    uint64_t apart[RECORDING_APART_COUNT];
+
+    find_apart(device->ordinal, refusal->asked, apart);
+    note(device->ordinal, refusal->asked, refusal->fits,
+         refusal->asked <= refusal->fits            ? RECORDING_LIMIT_CARD
+         : is_job && own == RECORDING_LIMIT_PROCESS ? RECORDING_LIMIT_JOB
+                                                    : own,
+         apart);
+    if (device->ledger)
+        ledger_note_refusal(device->ledger, refusal, apart);
+}
+
+void refusal_say(struct device *device, enum refusal_of whose, uint64_t bytes)
+{
+    static const char *const words[] = {
+        [REFUSAL_PROGRAM] = "asked for",
+        [REFUSAL_DRIVER] = "the driver needs for itself",
+        [REFUSAL_GRAPH] = "a graph needs",
+    };
+    const char *what = words[whose];
     const bool shares = device->ledger && ledger_shares(device->ledger), is_job = device_job_binds(device);
     char asked[SIZE_TEXT], left[SIZE_TEXT], limit[SIZE_TEXT], where[64], more[48];
     unsigned unsaid = 0;
 
-    const enum recording_limit own = device_limit_kind(device);
-    const enum recording_limit bound = is_job && own == RECORDING_LIMIT_PROCESS ? RECORDING_LIMIT_JOB : own;
-
-    struct ledger_refusal refusal = {.asked = bytes};
-    uint64_t apart[RECORDING_APART_COUNT];
-    find_apart(device->ordinal, bytes, apart);
-    note(device->ordinal, bytes, now.room, bytes <= now.room ? RECORDING_LIMIT_CARD : bound, apart);
-    if (device->ledger) {
-        refusal.at = clock_boot_ns();
-        refusal.used = now.used;
-        refusal.job_used = now.used + (shares ? used_by_others(device->ledger) : 0);
-        refusal.limit = atomic_load(&device->limit);
-        ledger_note_refusal(device->ledger, &refusal, apart);
-    }
+    struct ledger_refusal refusal = {.at = clock_boot_ns(),
+                                     .asked = bytes,
+                                     .used = account_glance(&device->account).used,
+                                     .limit = is_job ? ledger_max(device->ledger) : device->limit,
+                                     .fits = largest_that_fits(device, whose, bytes),
+                                     .bound = is_job ? RECORDING_LIMIT_JOB : RECORDING_LIMIT_PROCESS};
+    refusal.job_used = refusal.used + (shares ? used_by_others(device->ledger) : 0);
+    note_refusal(device, &refusal);
     if (!is_due(&unsaid))
         return;
     count_unsaid(unsaid, more);
     size_format(bytes, asked);
-    size_format(now.room, left);
-    size_format(is_job ? ledger_max(device->ledger) : atomic_load(&device->limit), limit);
+    size_format(refusal.fits, left);
+    size_format(refusal.limit, limit);
+    origin(device, is_job, refusal.limit, where);
     const uint64_t kept = device->ledger ? ledger_kept(device->ledger) : 0;
-    if (bytes <= now.room && kept) {
+    if (bytes <= refusal.fits && kept) {
         say_kept(device, what, bytes, kept, more);
         return;
     }
-    if (bytes <= now.room) {
+    if (bytes <= refusal.fits) {
         log_error("out of memory on device %d: %s %s; the card is full, or memory came free too late: %s "
                   "leaves %s%s",
-                  device->ordinal, what, asked, origin(device, is_job, where), left, more);
+                  device->ordinal, what, asked, where, left, more);
         return;
     }
     log_error("out of memory on device %d: %s %s, %s left of %s (%s)%s", device->ordinal, what, asked, left,
-              limit, origin(device, is_job, where), more);
+              limit, where, more);
     if (shares && used_by_others(device->ledger))
-        say_of_job(device, now.used);
+        say_of_job(device, refusal.used);
     say_of_recording();
 }

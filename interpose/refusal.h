@@ -5,9 +5,11 @@
 
 #include "interpose/account/device.h"
 
-/* Reports that a request for `bytes` on a limited card was refused. `what` says who needs them: "asked for",
- * "the driver needs for itself", "a graph needs". */
-void refusal_say(struct device *device, const char *what, uint64_t bytes);
+/* Who needs the memory. The driver and graphs may use the reserve. */
+enum refusal_of { REFUSAL_PROGRAM, REFUSAL_DRIVER, REFUSAL_GRAPH };
+
+/* Reports that `bytes` on a limited card were refused. */
+void refusal_say(struct device *device, enum refusal_of whose, uint64_t bytes);
 
 /* Notes for a recording that the card itself was full; says nothing. */
 void refusal_note_full(int ordinal, uint64_t bytes);

@@ -63,7 +63,7 @@ static CUresult grow(struct route_growth *growth, struct device *device, uint64_
     }
     if (grow_borrowed(growth, device, bytes))
         return CUDA_SUCCESS;
-    refusal_say(device, "the driver needs for itself", bytes);
+    refusal_say(device, REFUSAL_DRIVER, bytes);
     return CUDA_ERROR_OUT_OF_MEMORY;
 }
 

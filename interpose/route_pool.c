@@ -31,7 +31,7 @@ static CUresult refuse(const struct pool *pool, CUdeviceptr *address, uint64_t b
     char asked[SIZE_TEXT];
 
     if (device && result == CUDA_ERROR_OUT_OF_MEMORY) {
-        refusal_say(device, "asked for", bytes);
+        refusal_say(device, REFUSAL_PROGRAM, bytes);
     } else if (guarded && result == CUDA_ERROR_OUT_OF_MEMORY) {
         refusal_say_kept(guarded, bytes);
     } else {

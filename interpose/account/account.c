@@ -142,12 +142,19 @@ struct question {
     uint64_t freed;    /* likewise */
 };
 
+/* Returns what a context is counted as where nothing can be measured. One that is being made is in flight. */
+static uint64_t context_guess(const struct account *account)
+{
+    return !account->present || atomic_load(account->present) || atomic_load(&unseen) ? ACCOUNT_CONTEXT_GUESS
+                                                                                      : 0;
+}
+
 /* Enters a measurement into the state, with the lock held. What was granted since it began may or may not be
  * in the figure: it is counted in addition, so the sum is never too low. */
 static void take_in(struct account *account, const struct question *question)
 {
     struct limit_state *state = &account->state;
-    const uint64_t guess = account->charged + ACCOUNT_CONTEXT_GUESS + account->grown + question->held;
+    const uint64_t guess = account->charged + context_guess(account) + account->grown + question->held;
 
     if (question->rc && guess <= question->bound) {
         state->measured = guess;
@@ -487,10 +494,26 @@ uint64_t account_short_to_grow(struct account *account, uint64_t need)
     return short_of(account, need, 0);
 }
 
+/* Returns what could be allocated if the job's other processes gave up the leases that they do not use, as
+ * they do when they are asked. */
+static uint64_t room_beside_others(struct account *account)
+{
+    const uint64_t max = ledger_max(account->ledger), others = ledger_used_by_others(account->ledger);
+
+    enter(account);
+    struct limit_state state = state_of(account);
+    state.limit = smaller(account->state.limit, max > others ? max - others : 0);
+    leave(account);
+    return limit_room(&state);
+}
+
 struct account_view account_view(struct account *account)
 {
     measure(account, TO_TELL);
-    return account_glance(account);
+    struct account_view view = account_glance(account);
+    if (shares(account))
+        view.room = room_beside_others(account);
+    return view;
 }
 
 struct account_view account_glance(struct account *account)
@@ -532,7 +555,7 @@ int account_wait_for_budget(struct account *account, uint64_t need, uint64_t tim
     const bool fits = least <= account->state.limit;
     account->awaited += fits ? more : 0;
     leave(account);
-    const int rc = fits ? ledger_wait(account->ledger, least, timeout_ms) : -ENOMEM;
+    const int rc = fits ? ledger_wait_for(account->ledger, need, least, timeout_ms) : -ENOMEM;
     if (rc && fits)
         account_end_wait(account, need);
     return rc;

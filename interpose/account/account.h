@@ -38,6 +38,8 @@ struct account {
     void (*look_again)(void *context);
     /* likewise: returns the card's free bytes; 0 or -errno */
     int (*free_on_card)(void *context, uint64_t *bytes);
+    /* likewise: whether this process has made a context on the card; NULL counts as true */
+    const atomic_bool *present;
     /* likewise: the ledger with the job's shared budget, where other processes read our figures */
     struct ledger *ledger;
     uint64_t awaited;   /* guarded by lock: bytes that threads have waited for and not yet taken */
@@ -105,12 +107,13 @@ void account_expect_unseen(void);
 uint64_t account_short_to_take(struct account *account, uint64_t need);
 uint64_t account_short_to_grow(struct account *account, uint64_t need);
 
-/* Measures, and returns the limit, what is used and what could be allocated. */
+/* Measures, and returns the limit, what is used and what could be allocated: leases that the job's other
+ * processes do not use count as free. */
 struct account_view {
     uint64_t limit, used, room;
 };
 struct account_view account_view(struct account *account);
-/* The same without a measurement. */
+/* The same without a measurement, beside the others' leases. */
 struct account_view account_glance(struct account *account);
 
 /* Measures, and lowers the lease to what the process uses and its threads have waited for. Returns what it

@@ -220,6 +220,7 @@ static int inspect(struct device *device, CUdevice ordinal)
     device->account.free_on_card = free_on_device;
     device->account.held = held_by_driver;
     device->account.look_again = look_again_at_pools;
+    device->account.present = &device->card.present;
     device->account.ledger = device->ledger;
     driver.cuDeviceGetAttribute(&processors, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, ordinal);
     driver.cuDeviceGetAttribute(&threads, CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR, ordinal);

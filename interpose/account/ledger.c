@@ -20,6 +20,7 @@
 #define SPINS      200   /* tries before a thread sleeps; the lock is held for less than 1 us */
 #define NAP_MS     1     /* between two checks whether the owner is alive */
 #define LOCK_MS    30000 /* for the lock at most, even if it changes hands all the time */
+#define STUCK_MS   20    /* for an owner that was waited for in vain: it may have been stopped */
 #define PAGE       (UINT64_C(2) << 20)
 #define EXTRA_PART 16 /* a lease is raised by 1/16 of the job's room beyond the need */
 #define EXTRA_MAX  (UINT64_C(256) << 20)
@@ -125,9 +126,10 @@ int ledger_lock(struct ledger *ledger)
         if (last == 0)
             last = now + LOCK_MS;
         if (until == 0 || word != seen)
-            until = now + ledger->patience_ms;
+            until = now + (word == ledger->stuck ? STUCK_MS : ledger->patience_ms);
         seen = word;
         if (now > until || now > last) {
+            ledger->stuck = word;
             pthread_mutex_unlock(&ledger->mutex);
             return -ETIMEDOUT;
         }

@@ -14,7 +14,8 @@
  * Everything in the file may have been written by a faulty or hostile process: each field is checked before
  * use. Owns two mutexes per ledger. `queue` is held by the thread that waits for memory. The other is
  * normally held for a few instructions. It is also held while waiting for the lock word: at most
- * LEDGER_PATIENCE_MS for one owner, 30 s if owners keep changing. Never calls the driver.
+ * LEDGER_PATIENCE_MS for one owner, a moment for one that was waited for in vain, 30 s if owners keep
+ * changing. Never calls the driver.
  */
 #ifndef GPUCAP_LEDGER_H
 #define GPUCAP_LEDGER_H
@@ -34,6 +35,7 @@
 #define LEDGER_REFUSALS    8 /* the last ones that a slot keeps */
 #define LEDGER_WHY         256
 #define LEDGER_PATIENCE_MS 3000
+#define LEDGER_SLOW_MS     2000 /* a process that does nothing for longer may have been stopped */
 #define LEDGER_UNLIMITED   UINT64_MAX
 
 struct ledger;
@@ -93,6 +95,9 @@ uint64_t ledger_max(const struct ledger *ledger);
 /* Returns what the job's other living processes use beside idle memory, as they last said. One that is slow
  * to answer may have all idle; after two seconds it counts with its whole lease. */
 uint64_t ledger_live_of_others(const struct ledger *ledger);
+/* Returns what the job's other living processes use, idle memory included, as they last said: leases that
+ * they do not use are not in it. */
+uint64_t ledger_used_by_others(const struct ledger *ledger);
 /* Returns the sum of the job's leases. */
 uint64_t ledger_used(const struct ledger *ledger);
 /* Returns true if that sum exceeds the job's max. */
@@ -109,6 +114,8 @@ void ledger_publish_used(struct ledger *ledger, uint64_t used);
 struct ledger_refusal {
     uint64_t at; /* CLOCK_BOOTTIME, ns */
     uint64_t asked, used, job_used, limit;
+    uint64_t fits;  /* the largest request that the limit would have allowed */
+    uint64_t bound; /* whose limit it was (enum recording_limit) */
 };
 /* Enters a refusal. `apart` says what idled, and why it did not serve (enum recording_apart). */
 void ledger_note_refusal(struct ledger *ledger, const struct ledger_refusal *refusal,
@@ -131,10 +138,12 @@ bool ledger_ask(struct ledger *ledger, uint64_t bytes, unsigned timeout_ms);
 bool ledger_ask_card(struct ledger *ledger, uint64_t bytes, uint64_t least, unsigned timeout_ms);
 
 /* Sleeps until another process asks for memory or a limit has changed. Writes how many bytes are asked for
- * (0: only check the limit and publish figures); ledger_answer must follow, with what was given back. Returns
- * false after ledger_wake. One thread of the process listens. */
+ * (0: only check the limit and publish figures); ledger_answer must follow, with what was given back and not
+ * noted yet. Returns false after ledger_wake. One thread of the process listens. */
 bool ledger_listen(struct ledger *ledger, uint64_t *bytes);
 void ledger_answer(struct ledger *ledger, uint64_t given);
+/* Notes that idle memory was given back for another process. */
+void ledger_note_lent(struct ledger *ledger, uint64_t bytes);
 /* Between the two: returns the process that asked for most, or that waits longest if this process put the
  * question to itself. 0: a command, or none. */
 pid_t ledger_asker(const struct ledger *ledger);
@@ -182,9 +191,12 @@ void ledger_on_long_wait(struct ledger *ledger, void (*notice)(void *argument, u
                          void *argument);
 
 /* Waits in the queue of the job until this process is first and its lease can be raised to `least`,
- * timeout_ms at most. Returns 0 with the lease raised, -ETIMEDOUT, -EDEADLK if all processes of the job that
- * hold memory would be waiting, or -ENOMEM if the job's max is less. */
+ * timeout_ms at most. A process that is first and does not take what it waits for, for LEDGER_SLOW_MS, is
+ * passed over: it may have been stopped. Returns 0 with the lease raised, -ETIMEDOUT, -EDEADLK if all
+ * processes of the job that hold memory would be waiting, or -ENOMEM if the job's max is less. */
 int ledger_wait(struct ledger *ledger, uint64_t least, uint64_t timeout_ms);
+/* The same; people are told that the program has asked for `asked` bytes. */
+int ledger_wait_for(struct ledger *ledger, uint64_t asked, uint64_t least, uint64_t timeout_ms);
 
 /* Returns true if a process waits for memory of the card; a few instructions. */
 bool ledger_is_card_waited_for(const struct ledger *ledger);
@@ -192,20 +204,21 @@ bool ledger_is_card_waited_for(const struct ledger *ledger);
 uint64_t ledger_managed(const struct ledger *ledger);
 
 /* Waits in the queue of the card, until `until` (clock_ms) at most, until this process is first and look()
- * returns 0: the request fits now. look() returns -EAGAIN if programs outside the ledger may free enough,
+ * returns 0 for its bytes: the request fits now. One that is first and does not take what fits is passed
+ * over, as in ledger_wait. look() returns -EAGAIN if programs outside the ledger may free enough,
  * -EBUSY if only processes of the ledger can, -ENOMEM if none can. It is called without a lock, every 100 ms
  * and when a process has given memory back. *ticket is 0 at first; a second wait for the same request keeps
  * its place. Returns 0, -ETIMEDOUT, -ENOMEM, or -EDEADLK if all processes that hold memory would be
  * waiting. */
 int ledger_wait_card(struct ledger *ledger, uint64_t bytes, uint64_t *ticket, uint64_t until,
-                     int (*look)(void *argument), void *argument);
+                     int (*look)(void *argument, uint64_t bytes), void *argument);
 
 /* ---- for people ---- */
 
 struct ledger_entry {
     pid_t pid;
     uid_t uid;
-    bool alive, waiting;
+    bool alive, waiting; /* waiting: in either queue, for `asked` bytes */
     char job[LEDGER_NAME];
     char command[LEDGER_COMMAND];
     uint64_t used, cached, peak, lease, limit, job_max, job_used, asked, waited_ms, refused;

@@ -10,7 +10,6 @@
 #define LONG_POLLS   40         /* two seconds: then `notice` is called */
 #define REMIND_POLLS 4          /* polls between reminders to other processes: not every free wakes us */
 #define NOT_ENOUGH   UINT64_MAX /* waits for all answers, however much room there is */
-#define SLOW_MS      2000       /* a process that has owed an answer for longer is not expected to lend */
 #define LONGEST_MS   (UINT64_C(1000) * 3600 * 24 * 365)
 
 /* ---- asking ---- */
@@ -86,7 +85,7 @@ static void note_silence(struct ledger *ledger, int slot)
 /* Returns true if the process of a slot has owed an answer for so long that it may have been stopped. */
 static bool is_silent(const struct ledger *ledger, int slot)
 {
-    return is_deaf(ledger, slot) && clock_ms() >= atomic_load(&ledger->silent_since[slot]) + SLOW_MS;
+    return is_deaf(ledger, slot) && clock_ms() >= atomic_load(&ledger->silent_since[slot]) + LEDGER_SLOW_MS;
 }
 
 /* Asks the other processes that `may_ask` chooses. Those that still owe this process an answer are not waited
@@ -185,18 +184,20 @@ bool ledger_ask(struct ledger *ledger, uint64_t bytes, unsigned timeout_ms)
     if (!ledger->job)
         return false;
     const uint64_t before = atomic_load(&ledger->job->given), room = ledger_room(ledger);
+    const uint64_t lent_before = atomic_load(&ledger->job->lent);
     ask_others(ledger, is_listed, bytes, &asked);
     hear_answers(ledger, &asked, bytes < UINT64_MAX - room ? room + bytes : NOT_ENOUGH, timeout_ms);
     if (ledger_lock(ledger) == 0) { /* a neighbour may have died instead of answering */
         ledger_recount(ledger);
         ledger_unlock(ledger);
     }
-    const uint64_t given = atomic_load(&ledger->job->given) - before;
-    if (given) {
-        atomic_fetch_add(&ledger_own_slot(ledger)->borrowed, given < bytes ? given : bytes);
-        atomic_fetch_add(&ledger->job->borrowed, given < bytes ? given : bytes);
+    const uint64_t lent = atomic_load(&ledger->job->lent) - lent_before;
+    if (lent) {
+        atomic_fetch_add(&ledger_own_slot(ledger)->borrowed, lent < bytes ? lent : bytes);
+        atomic_fetch_add(&ledger->job->borrowed, lent < bytes ? lent : bytes);
     }
-    return given != 0 || ledger_room(ledger) > room; /* a process that died also gives room */
+    return atomic_load(&ledger->job->given) != before ||
+           ledger_room(ledger) > room; /* a process that died also gives room */
 }
 
 uint64_t ledger_live_of_others(const struct ledger *ledger)
@@ -214,6 +215,19 @@ uint64_t ledger_live_of_others(const struct ledger *ledger)
         if (is_deaf(ledger, i)) /* its figures are old */
             live = is_silent(ledger, i) ? atomic_load(&slot->lease) : 0;
         sum = live > UINT64_MAX - sum ? UINT64_MAX : sum + live;
+    }
+    return sum;
+}
+
+uint64_t ledger_used_by_others(const struct ledger *ledger)
+{
+    uint64_t sum = 0;
+
+    for (int i = 0; ledger->job && i < ledger_slots(ledger); i++) {
+        const uint64_t used = atomic_load(&ledger->file->slots[i].used);
+
+        if (used && ledger_is_neighbour(ledger, i))
+            sum = used > UINT64_MAX - sum ? UINT64_MAX : sum + used;
     }
     return sum;
 }
@@ -291,6 +305,16 @@ pid_t ledger_asker(const struct ledger *ledger)
                                                                              : 0;
 }
 
+void ledger_note_lent(struct ledger *ledger, uint64_t bytes)
+{
+    struct ledger_slot *slot = ledger_own_slot(ledger);
+
+    if (slot)
+        atomic_fetch_add(&slot->lent, bytes);
+    if (slot && ledger->job)
+        atomic_fetch_add(&ledger->job->lent, bytes);
+}
+
 void ledger_answer(struct ledger *ledger, uint64_t given)
 {
     struct ledger_slot *slot = ledger_own_slot(ledger);
@@ -298,9 +322,7 @@ void ledger_answer(struct ledger *ledger, uint64_t given)
     if (!slot)
         return;
     if (given)
-        atomic_fetch_add(&slot->lent, given);
-    if (given && ledger->job)
-        atomic_fetch_add(&ledger->job->lent, given);
+        ledger_note_lent(ledger, given);
     atomic_store(&slot->answered, ledger->hearing);
     ledger_rouse(&ledger->file->answers);
     if (ledger_is_card_waited_for(ledger))
@@ -324,16 +346,17 @@ void ledger_wake(struct ledger *ledger)
 /* The queue of our job as seen by this process. Whether others live is not asked here: a process that dies
  * after a recount must not look as if its memory were gone for good. */
 struct queue {
-    bool first;    /* no other process has waited longer */
+    bool first;    /* no other process has waited longer, apart from those that are passed over */
     bool last;     /* every other one has waited longer */
     bool all_wait; /* every other process of the job that holds memory waits as well */
-    uint64_t next; /* bytes for which the longest-waiting process waits */
+    uint64_t next; /* bytes for which the longest-waiting process waits, apart from those passed over */
+    uint64_t head; /* its ticket */
 };
 
-static struct queue look_at_queue(const struct ledger *ledger, uint64_t ticket)
+static struct queue look_at_queue(const struct ledger *ledger, const struct ledger_turn *turn)
 {
-    struct queue queue = {true, true, true, atomic_load(&ledger_own_slot(ledger)->waits_for)};
-    uint64_t lowest = ticket;
+    const uint64_t ticket = turn->ticket;
+    struct queue queue = {true, true, true, atomic_load(&ledger_own_slot(ledger)->waits_for), ticket};
 
     for (int i = 0; i < ledger_slots(ledger); i++) {
         const struct ledger_slot *slot = &ledger->file->slots[i];
@@ -344,10 +367,10 @@ static struct queue look_at_queue(const struct ledger *ledger, uint64_t ticket)
         if (theirs == 0) {
             queue.all_wait = queue.all_wait && atomic_load(&slot->lease) == 0;
         } else {
-            queue.first = queue.first && theirs > ticket;
+            queue.first = queue.first && (theirs > ticket || theirs <= turn->passed);
             queue.last = queue.last && theirs < ticket;
-            if (theirs < lowest) {
-                lowest = theirs;
+            if (theirs < queue.head && theirs > turn->passed) {
+                queue.head = theirs;
                 queue.next = atomic_load(&slot->waits_for);
             }
         }
@@ -355,11 +378,23 @@ static struct queue look_at_queue(const struct ledger *ledger, uint64_t ticket)
     return queue;
 }
 
+void ledger_watch_head(const struct ledger *ledger, struct ledger_turn *turn, uint64_t head, bool fits)
+{
+    const uint64_t now = clock_ms();
+
+    if (!fits || head == turn->ticket || head != turn->head) {
+        turn->head = fits && head != turn->ticket ? head : 0;
+        turn->since = now;
+    } else if (now >= turn->since + ledger->slow_ms) {
+        turn->passed = head;
+    }
+}
+
 /* Tries to end a wait. The caller holds the lock. Returns 0 if the lease was raised, -EDEADLK, -ENOMEM, or
  * -EAGAIN to wait on. */
-static int try_wait(struct ledger *ledger, uint64_t least, uint64_t ticket)
+static int try_wait(struct ledger *ledger, uint64_t least, struct ledger_turn *turn)
 {
-    struct queue queue = look_at_queue(ledger, ticket);
+    struct queue queue = look_at_queue(ledger, turn);
 
     if (least <= ledger->lease) /* another thread has raised it */
         return 0;
@@ -368,9 +403,10 @@ static int try_wait(struct ledger *ledger, uint64_t least, uint64_t ticket)
     if (queue.first && ledger_raise(ledger, least, 0) == 0)
         return 0;
     ledger_recount(ledger); /* a process may have died */
-    queue = look_at_queue(ledger, ticket);
+    queue = look_at_queue(ledger, turn);
     if (queue.first && ledger_raise(ledger, least, 0) == 0)
         return 0;
+    ledger_watch_head(ledger, turn, queue.head, queue.next <= ledger_room(ledger));
     /* If there is enough room for the first process, it just has not woken up yet. */
     return queue.all_wait && queue.last && queue.next > ledger_room(ledger) ? -EDEADLK : -EAGAIN;
 }
@@ -397,19 +433,32 @@ static void remind(const struct ledger *ledger, uint64_t bytes)
     }
 }
 
+/* Takes the lock, and tries again until `until` while another process keeps it. */
+static int lock_until(struct ledger *ledger, uint64_t until)
+{
+    int rc;
+
+    do
+        rc = ledger_lock(ledger);
+    while (rc == -ETIMEDOUT && clock_ms() < until);
+    return rc;
+}
+
 /* Waits at the end of the queue, and leaves it with or without the memory. */
-static int stand_in_queue(struct ledger *ledger, uint64_t least, uint64_t until)
+static int stand_in_queue(struct ledger *ledger, uint64_t asked, uint64_t least, uint64_t until)
 {
     struct ledger_slot *slot = ledger_own_slot(ledger);
-    int rc, locked = ledger_lock(ledger);
+    int rc, locked = lock_until(ledger, until);
 
     if (locked)
         return locked;
-    const uint64_t ticket = ++ledger->job->tickets;
-    atomic_store(&slot->waits_for, least > ledger->lease ? least - ledger->lease : 0);
-    atomic_store(&slot->ticket, ticket);
+    struct ledger_turn turn = {.ticket = ++ledger->job->tickets};
+    const uint64_t more = least > ledger->lease ? least - ledger->lease : 0;
+    atomic_store(&slot->waits_for, more);
+    atomic_store(&slot->asked, asked ? asked : more);
+    atomic_store(&slot->ticket, turn.ticket);
     atomic_fetch_add(&ledger->job->waiting, 1);
-    for (unsigned polls = 0; (rc = try_wait(ledger, least, ticket)) == -EAGAIN; polls++) {
+    for (unsigned polls = 0; (rc = try_wait(ledger, least, &turn)) == -EAGAIN; polls++) {
         const uint32_t freed = atomic_load(&ledger->file->freed);
         const uint64_t now = clock_ms();
 
@@ -421,15 +470,16 @@ static int stand_in_queue(struct ledger *ledger, uint64_t least, uint64_t until)
         if (polls % REMIND_POLLS == 0)
             remind(ledger, atomic_load(&slot->waits_for));
         if (polls == LONG_POLLS && ledger->notice)
-            ledger->notice(ledger->notice_argument, atomic_load(&slot->waits_for));
+            ledger->notice(ledger->notice_argument, atomic_load(&slot->asked));
         ledger_await_freed(ledger, freed, until - now < POLL_MS ? until - now : POLL_MS);
-        if ((locked = ledger_lock(ledger))) {
+        if ((locked = lock_until(ledger, until))) {
             rc = locked;
             break;
         }
     }
     atomic_store(&slot->ticket, 0);
     atomic_store(&slot->waits_for, 0);
+    atomic_store(&slot->asked, 0);
     atomic_fetch_sub(&ledger->job->waiting, 1);
     if (!locked)
         ledger_unlock(ledger);
@@ -438,6 +488,11 @@ static int stand_in_queue(struct ledger *ledger, uint64_t least, uint64_t until)
 
 int ledger_wait(struct ledger *ledger, uint64_t least, uint64_t timeout_ms)
 {
+    return ledger_wait_for(ledger, 0, least, timeout_ms);
+}
+
+int ledger_wait_for(struct ledger *ledger, uint64_t asked, uint64_t least, uint64_t timeout_ms)
+{
     const uint64_t start = clock_ms(), span = timeout_ms < LONGEST_MS ? timeout_ms : LONGEST_MS;
     const struct timespec last = clock_after(span * 1000000U);
     int rc = -ETIMEDOUT;
@@ -445,7 +500,7 @@ int ledger_wait(struct ledger *ledger, uint64_t least, uint64_t timeout_ms)
     if (!ledger->job)
         return -ENOMEM;
     if (pthread_mutex_timedlock(&ledger->queue, &last) == 0) {
-        rc = stand_in_queue(ledger, least, start + span);
+        rc = stand_in_queue(ledger, asked, least, start + span);
         pthread_mutex_unlock(&ledger->queue);
         ledger_tell_freed(ledger); /* another process may be first now */
     }

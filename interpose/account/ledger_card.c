@@ -183,11 +183,13 @@ uint64_t ledger_managed(const struct ledger *ledger)
 struct card_queue {
     bool first, last;
     bool all_wait; /* every other process that holds memory waits, for this card or in the queue of its job */
+    uint64_t head, next; /* ticket of the first process, and for how many bytes it waits */
 };
 
-static struct card_queue look_at_card(const struct ledger *ledger, uint64_t ticket)
+static struct card_queue look_at_card(const struct ledger *ledger, const struct ledger_turn *turn)
 {
-    struct card_queue queue = {true, true, true};
+    const uint64_t ticket = turn->ticket;
+    struct card_queue queue = {true, true, true, ticket, 0};
 
     for (int i = 0; i < ledger_slots(ledger); i++) {
         const struct ledger_slot *slot = &ledger->file->slots[i];
@@ -195,7 +197,11 @@ static struct card_queue look_at_card(const struct ledger *ledger, uint64_t tick
 
         if (!ledger_is_other(ledger, i))
             continue;
-        queue.first = queue.first && (theirs == 0 || theirs > ticket);
+        queue.first = queue.first && (theirs <= turn->passed || theirs > ticket);
+        if (theirs > turn->passed && theirs < queue.head) {
+            queue.head = theirs;
+            queue.next = atomic_load(&slot->card_waits_for);
+        }
         queue.last = queue.last && theirs < ticket;
         queue.all_wait =
             queue.all_wait && (theirs || atomic_load(&slot->ticket) || !atomic_load(&slot->used));
@@ -204,19 +210,21 @@ static struct card_queue look_at_card(const struct ledger *ledger, uint64_t tick
 }
 
 /* Looks at the queue under the lock; enters it first if `ticket` is 0. */
-static int take_turn(struct ledger *ledger, uint64_t bytes, uint64_t *ticket, struct card_queue *queue)
+static int take_turn(struct ledger *ledger, uint64_t bytes, struct ledger_turn *turn,
+                     struct card_queue *queue)
 {
     struct ledger_slot *slot = ledger_own_slot(ledger);
     const int rc = ledger_lock(ledger);
 
     if (rc)
         return rc;
-    if (!*ticket)
-        *ticket = atomic_fetch_add(&ledger->file->card_tickets, 1) + 1;
+    if (!turn->ticket)
+        turn->ticket = atomic_fetch_add(&ledger->file->card_tickets, 1) + 1;
     atomic_store(&slot->card_waits_for, bytes);
-    atomic_store(&slot->card_ticket, *ticket);
+    atomic_store(&slot->asked, bytes);
+    atomic_store(&slot->card_ticket, turn->ticket);
     ledger_recount(ledger); /* a process may have died */
-    *queue = look_at_card(ledger, *ticket);
+    *queue = look_at_card(ledger, turn);
     ledger_unlock(ledger);
     return 0;
 }
@@ -227,6 +235,7 @@ static void leave_card_queue(struct ledger *ledger)
 
     atomic_store(&slot->card_ticket, 0);
     atomic_store(&slot->card_waits_for, 0);
+    atomic_store(&slot->asked, 0);
     if (ledger_lock(ledger) == 0) {
         ledger_recount(ledger);
         ledger_unlock(ledger);
@@ -243,17 +252,18 @@ static void remind_card(const struct ledger *ledger, uint64_t bytes)
 }
 
 /* Waits until it is our turn and look() says that the request fits. */
-static int stand_in_card_queue(struct ledger *ledger, uint64_t bytes, uint64_t *ticket, uint64_t until,
-                               int (*look)(void *argument), void *argument)
+static int stand_in_card_queue(struct ledger *ledger, uint64_t bytes, struct ledger_turn *turn,
+                               uint64_t until, int (*look)(void *argument, uint64_t bytes), void *argument)
 {
     for (unsigned polls = 0;; polls++) {
         const uint32_t freed = atomic_load(&ledger->file->freed);
         const uint64_t now = clock_ms();
         struct card_queue queue;
-        int rc = take_turn(ledger, bytes, ticket, &queue);
+        int rc = take_turn(ledger, bytes, turn, &queue);
 
-        if (rc || (rc = look(argument)) == -ENOMEM || (rc == 0 && queue.first))
+        if (rc || (rc = look(argument, bytes)) == -ENOMEM || (rc == 0 && queue.first))
             return rc;
+        ledger_watch_head(ledger, turn, queue.head, rc == 0 && look(argument, queue.next) == 0);
         if (rc == -EBUSY && queue.all_wait && queue.last)
             return -EDEADLK;
         if (now >= until)
@@ -265,8 +275,9 @@ static int stand_in_card_queue(struct ledger *ledger, uint64_t bytes, uint64_t *
 }
 
 int ledger_wait_card(struct ledger *ledger, uint64_t bytes, uint64_t *ticket, uint64_t until,
-                     int (*look)(void *argument), void *argument)
+                     int (*look)(void *argument, uint64_t bytes), void *argument)
 {
+    struct ledger_turn turn = {.ticket = *ticket};
     const uint64_t start = clock_ms();
     const struct timespec last = clock_after((until > start ? until - start : 0) * 1000000U);
     struct ledger_slot *slot = ledger_own_slot(ledger);
@@ -275,7 +286,8 @@ int ledger_wait_card(struct ledger *ledger, uint64_t bytes, uint64_t *ticket, ui
     if (!slot)
         return -ENOMEM;
     if (pthread_mutex_timedlock(&ledger->queue, &last) == 0) {
-        rc = stand_in_card_queue(ledger, bytes, ticket, until, look, argument);
+        rc = stand_in_card_queue(ledger, bytes, &turn, until, look, argument);
+        *ticket = turn.ticket;
         leave_card_queue(ledger);
         pthread_mutex_unlock(&ledger->queue);
     }

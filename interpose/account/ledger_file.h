@@ -12,7 +12,7 @@
 #include "interpose/account/ledger.h"
 
 #define LEDGER_MAGIC   UINT64_C(0x72656764656c6367) /* "gcledger", little-endian */
-#define LEDGER_VERSION 4
+#define LEDGER_VERSION 5
 
 /* Bytes of the file that carry the kernel's locks; beyond its end, so never read or written. */
 #define LEDGER_SETUP_BYTE (INT64_C(1) << 40)
@@ -48,6 +48,7 @@ struct ledger_slot {
     _Atomic uint64_t waits_for;
     _Atomic uint64_t card_ticket; /* the same in the queue of the card; 0: not waiting */
     _Atomic uint64_t card_waits_for;
+    _Atomic uint64_t asked; /* what the request that waits has asked for; for people */
     /* of a process without a job; 0: none */
     _Atomic uint64_t min, high;
     _Atomic uint64_t claim; /* bytes admitted beside guarantees, and not yet in the driver's figures */
@@ -108,6 +109,8 @@ struct ledger {
     uint64_t lease;         /* copy of the slot's, which other processes could overwrite */
     uint32_t word;          /* the lock word as we wrote it */
     uint64_t patience_ms;   /* LEDGER_PATIENCE_MS, less in tests */
+    uint64_t slow_ms;       /* LEDGER_SLOW_MS, less in tests */
+    uint32_t stuck;         /* lock word that was waited for in vain, under the mutex; 0: none */
     bool dirty;             /* the lock was taken over from a dead owner: sums must be recomputed */
     uint32_t hearing;       /* number of the question that the listening thread works on */
     int asker;              /* slot of the process that asked it; -1: not known */
@@ -118,6 +121,17 @@ struct ledger {
     _Atomic uint64_t silent_since[LEDGER_SLOTS]; /* clock_ms, when that was first noted */
     atomic_bool stopped;                         /* set by ledger_wake */
 };
+
+/* A process's turn in a queue, as the process itself sees it. */
+struct ledger_turn {
+    uint64_t ticket;
+    uint64_t passed; /* processes with this ticket or a lower one are passed over */
+    uint64_t head;   /* ticket of the first process while it could take what it waits for; 0: it could not */
+    uint64_t since;  /* clock_ms when that began */
+};
+/* Notes who is first, and whether what it waits for is there. If it has been for slow_ms and the process has
+ * not taken it, the process is passed over from now on. */
+void ledger_watch_head(const struct ledger *ledger, struct ledger_turn *turn, uint64_t head, bool fits);
 
 /* Returns the number of slots to look at. */
 int ledger_slots(const struct ledger *ledger);

@@ -254,7 +254,8 @@ static int open_ledger(struct ledger **ledger, const char *folder, const char *u
                             .device = status.st_dev,
                             .inode = status.st_ino,
                             .slot = -1,
-                            .patience_ms = LEDGER_PATIENCE_MS};
+                            .patience_ms = LEDGER_PATIENCE_MS,
+                            .slow_ms = LEDGER_SLOW_MS};
     strcpy(made->folder, folder);
     strcpy(made->uuid, uuid);
     pthread_mutex_init(&made->queue, NULL);

@@ -142,8 +142,8 @@ bool ledger_read(const struct ledger *ledger, int number, struct ledger_entry *e
     entry->peak = atomic_load(&slot->peak);
     entry->limit = atomic_load(&slot->limit);
     entry->lease = atomic_load(&slot->lease);
-    entry->waiting = atomic_load(&slot->ticket) != 0;
-    entry->asked = atomic_load(&slot->waits_for);
+    entry->waiting = atomic_load(&slot->ticket) || atomic_load(&slot->card_ticket);
+    entry->asked = atomic_load(&slot->asked);
     entry->waited_ms = atomic_load(&slot->waited_ms);
     entry->refused = atomic_load(&slot->refused);
     entry->lent = atomic_load(&slot->lent);

@@ -191,7 +191,7 @@ static CUresult ask_card(struct graphs_ask *ask, struct route_growth *growth, CU
         return CUDA_SUCCESS;
     struct device *device = device_get(card);
     if (device)
-        refusal_say(device, "a graph needs", ask->need);
+        refusal_say(device, REFUSAL_GRAPH, ask->need);
     return CUDA_ERROR_OUT_OF_MEMORY;
 }
 

@@ -82,9 +82,10 @@ static int expected_ordinal(nvml_device card, const char *uuid)
 
 /* What a program is shown of a card. */
 struct view {
-    uint64_t limit; /* RULES_UNLIMITED: none */
-    uint64_t used;  /* by this process; only where there is a limit */
-    uint64_t idle;  /* idle in our pools: usable at once, so reported as free */
+    uint64_t limit;  /* RULES_UNLIMITED: none */
+    uint64_t used;   /* by this process; only where there is a limit */
+    uint64_t others; /* by the other processes of its job */
+    uint64_t idle;   /* idle in our pools: usable at once, so reported as free */
 };
 
 /* Returns false if the program gets the card's own figures. */
@@ -95,6 +96,7 @@ static bool view_of(nvml_device card, uint64_t card_total, struct view *view)
 
     if (library_mode() != LIBRARY_ON || nvml.uuid(card, uuid, sizeof(uuid)) != NVML_OK)
         return false;
+    view->others = 0;
     const int ordinal = device_ordinal_of(uuid);
     if (ordinal == RULES_NO_ORDINAL) {
         view->limit = options_limit(library_options(), expected_ordinal(card, uuid), uuid, card_total);
@@ -106,6 +108,8 @@ static bool view_of(nvml_device card, uint64_t card_total, struct view *view)
         view->idle = pools_reclaimable(ordinal);
         if (device)
             atomic_store(&self.present, atomic_load(&device->card.present));
+        if (device && device->ledger)
+            view->others = ledger_used_by_others(device->ledger);
     }
     if (view->limit != RULES_UNLIMITED && measure_used(&self, &view->used))
         view->used = 0;
@@ -125,7 +129,7 @@ static void tell(const struct view *view, unsigned long long *total, unsigned lo
         return;
     }
     *total = view->limit;
-    *used = sums_smaller(view->used - sums_smaller(view->idle, view->used), view->limit);
+    *used = sums_smaller(sums_add(sums_minus(view->used, view->idle), view->others), view->limit);
     *free_bytes = sums_smaller(*free_bytes + view->idle, view->limit - *used);
 }
 

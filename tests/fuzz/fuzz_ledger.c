@@ -152,9 +152,10 @@ static void work(struct ledger *ledger)
     (void)ledger_max(ledger);
 }
 
-static int full(void *unused)
+static int full(void *unused, uint64_t bytes)
 {
     (void)unused;
+    (void)bytes;
     return -EBUSY;
 }
 

@@ -497,7 +497,7 @@ static void test_why_does_not_blame_a_limit_that_left_enough(void)
 
     members_tell(member, "refuse 128");
     struct spawn_result result = run_why(members_pid(member));
-    cli_expect_out("not the limit alone", &result);
+    cli_expect_out("not the limit, which left enough", &result);
     TEST_ASSERT_NULL(strstr(result.out, "Try:"));
     spawn_result_free(&result);
 }

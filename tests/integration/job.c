@@ -57,6 +57,11 @@ static void test_two_processes_share_one_budget(void)
     with_and_without_pool("shared", "off");
 }
 
+static void test_what_is_told_to_be_free_counts_what_the_job_uses_and_not_what_it_has_leased(void)
+{
+    with_and_without_pool("told", "off");
+}
+
 static void test_idle_memory_of_one_process_serves_the_other(void)
 {
     with_and_without_pool("lends", "off");
@@ -312,6 +317,25 @@ static void test_a_refusal_names_what_the_others_of_the_job_use(void)
     spawn_result_free(&r);
 }
 
+static void test_a_refusal_says_how_much_would_have_fitted_idle_memory_included(void)
+{
+    struct spawn_result r = say("idles", "1G", NULL);
+
+    TEST_ASSERT_NOT_NULL_MESSAGE(strstr(r.refusals, ": asked for 834M, 832M left of 1G (job's max, "),
+                                 r.refusals);
+    TEST_ASSERT_EQUAL_STRING("", r.err);
+    spawn_result_free(&r);
+}
+
+static void test_a_refusal_does_not_name_a_setting_that_the_limit_is_not_from(void)
+{
+    struct spawn_result r = say("joins", "1G", NULL);
+
+    TEST_ASSERT_NOT_NULL_MESSAGE(
+        strstr(r.refusals, " left of 1G (job's max, from `gpucap set` or another process)\n"), r.refusals);
+    spawn_result_free(&r);
+}
+
 static void test_a_limit_for_a_card_that_is_not_there_refuses_cuda_and_lists_the_cards(void)
 {
     static const struct {
@@ -365,6 +389,17 @@ static void test_what_one_run_starts_is_one_job(void)
     spawn_env_free(env);
 }
 
+/* The other process has leased more than it used, and gave that up. */
+static void test_memory_that_was_only_leased_does_not_count_as_lent(void)
+{
+    struct spawn_env *env = plain();
+    struct spawn_result r = run_command(env, (const char *[]){"--max=1G", "--summary", NULL}, "shared");
+
+    TEST_ASSERT_NOT_NULL_MESSAGE(strstr(r.err, ", lent 0, borrowed 0, "), r.err);
+    spawn_result_free(&r);
+    spawn_env_free(env);
+}
+
 static void test_a_run_inside_a_run_stays_in_its_job(void)
 {
     struct spawn_env *env = plain();
@@ -400,6 +435,7 @@ int main(void)
 {
     UNITY_BEGIN();
     RUN_TEST(test_two_processes_share_one_budget);
+    RUN_TEST(test_what_is_told_to_be_free_counts_what_the_job_uses_and_not_what_it_has_leased);
     RUN_TEST(test_idle_memory_of_one_process_serves_the_other);
     RUN_TEST(test_idle_memory_of_a_slow_process_serves_the_other);
     RUN_TEST(test_idle_memory_that_would_not_help_is_not_asked_for);
@@ -422,8 +458,11 @@ int main(void)
     RUN_TEST(test_free_memory_is_the_same_alone_and_beside_other_jobs);
     RUN_TEST(test_the_first_refusal_is_said_with_what_was_asked_and_what_was_there);
     RUN_TEST(test_a_refusal_names_what_the_others_of_the_job_use);
+    RUN_TEST(test_a_refusal_says_how_much_would_have_fitted_idle_memory_included);
+    RUN_TEST(test_a_refusal_does_not_name_a_setting_that_the_limit_is_not_from);
     RUN_TEST(test_a_limit_for_a_card_that_is_not_there_refuses_cuda_and_lists_the_cards);
     RUN_TEST(test_what_one_run_starts_is_one_job);
+    RUN_TEST(test_memory_that_was_only_leased_does_not_count_as_lent);
     RUN_TEST(test_a_run_inside_a_run_stays_in_its_job);
     RUN_TEST(test_without_a_ledger_the_cap_holds_for_each_process_and_that_is_reported);
     return UNITY_END();

@@ -104,6 +104,69 @@ static void shared(void)
     MUST(0, take(&block, LINEAR, HALF));
 }
 
+/* Both are told exactly what they leave each other, by CUDA and by NVML, whatever they have leased. */
+static void told(void)
+{
+    struct memory block;
+    size_t free_bytes, total;
+    unsigned long long memory[3]; /* total, free, used */
+    void *library;
+
+    prog_context(0);
+    if (prog_is_other()) {
+        prog_signal();
+        prog_await();
+        MUST(0, take(&block, HANDLE, 100 * MIB));
+        prog_signal();
+        prog_await();
+        return;
+    }
+    const pid_t pid = prog_start(false);
+    prog_await();
+    MUST(0, cuMemGetInfo(&free_bytes, &total));
+    MUST(BUDGET - 2 * CONTEXT - RESERVE, free_bytes);
+    prog_signal();
+    prog_await();
+    MUST(0, cuMemGetInfo(&free_bytes, &total));
+    MUST(BUDGET - 2 * CONTEXT - RESERVE - 100 * MIB, free_bytes);
+    void *card = prog_nvml(&library);
+    int (*nvml_memory)(void *, unsigned long long *) =
+        (int (*)(void *, unsigned long long *))dlsym(library, "nvmlDeviceGetMemoryInfo");
+    MUST(0, nvml_memory(card, memory));
+    MUST(BUDGET, memory[0]);
+    MUST(2 * CONTEXT + 100 * MIB, memory[2]);
+    MUST(0, take(&block, HANDLE, free_bytes)); /* and can be had */
+    prog_signal();
+    prog_join(pid);
+}
+
+/* Half of the budget lies idle in the pool when a request is refused. */
+static void idles(void)
+{
+    struct memory block;
+
+    prog_context(0);
+    MUST(0, take(&block, LINEAR, HALF));
+    give(&block);
+    MUST(CUDA_ERROR_OUT_OF_MEMORY, take(&block, LINEAR, BUDGET - CONTEXT - RESERVE + 2 * MIB));
+    MUST(0, take(&block, LINEAR, BUDGET - CONTEXT - RESERVE));
+}
+
+/* The other process has not said what the job may use. */
+static void joins(void)
+{
+    struct memory block;
+
+    if (prog_is_other()) {
+        prog_context(0);
+        MUST(CUDA_ERROR_OUT_OF_MEMORY, take(&block, LINEAR, BUDGET));
+        return;
+    }
+    prog_context(0);
+    unsetenv("GPUCAP_MAX");
+    prog_join(prog_start(false));
+}
+
 /* The other process has freed its half and keeps it cached: this one gets it, as any kind of memory. */
 static void lends(void)
 {
@@ -540,6 +603,9 @@ int main(int argc, char **argv)
 {
     static const struct prog_scenario scenarios[] = {
         {"shared", shared},
+        {"told", told},
+        {"idles", idles},
+        {"joins", joins},
         {"lends", lends},
         {"killed", killed},
         {"waits", waits},

@@ -20,7 +20,8 @@
 #include "interpose/account/ledger.h"
 #include "tests/support/ledger_short.h"
 
-#define MIB UINT64_C(1048576)
+#define MIB     UINT64_C(1048576)
+#define RESERVE (64 * MIB) /* the default */
 
 static struct ledger *ledger;
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER; /* guards the figures */
@@ -65,12 +66,17 @@ static void note_refusal(uint64_t asked)
     struct timespec now;
 
     clock_gettime(CLOCK_BOOTTIME, &now);
+    const bool has_job = ledger_max(ledger) != LEDGER_UNLIMITED;
+    const uint64_t limit = has_job ? ledger_max(ledger) : figures.limit,
+                   used = has_job ? limit - ledger_room(ledger) : figures.used;
     const struct ledger_refusal refusal = {
         .at = (uint64_t)now.tv_sec * 1000000000U + (uint64_t)now.tv_nsec,
         .asked = asked,
         .used = figures.used,
-        .job_used = ledger_max(ledger) == LEDGER_UNLIMITED ? 0 : ledger_max(ledger) - ledger_room(ledger),
-        .limit = ledger_max(ledger) == LEDGER_UNLIMITED ? figures.limit : ledger_max(ledger),
+        .job_used = has_job ? used : 0,
+        .limit = limit,
+        .fits = limit > used + RESERVE ? limit - used - RESERVE : 0,
+        .bound = has_job ? RECORDING_LIMIT_JOB : RECORDING_LIMIT_PROCESS,
     };
     ledger_note_refusal(ledger, &refusal, (const uint64_t[RECORDING_APART_COUNT]){0});
 }

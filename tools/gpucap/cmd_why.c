@@ -2,7 +2,6 @@
  * ledger holds or what follows from it. Owns no lock. */
 #include "tools/gpucap/arguments.h"
 #include "tools/gpucap/cli.h"
-#include "interpose/settings/options.h"
 #include "tools/gpucap/look.h"
 #include "tools/gpucap/why_apart.h"
 #include "tools/gpucap/why_file.h"
@@ -15,9 +14,8 @@
 
 #define GIB         (UINT64_C(1) << 30)
 #define MIB         (UINT64_C(1) << 20)
-#define RESERVE     (64 * MIB) /* the default of `reserve`; the ledger does not say what a process has set */
-#define COMMAND_MAX 30         /* letters of a command line; the line has 80 */
-#define HOLDERS     4          /* other processes that are named */
+#define COMMAND_MAX 30 /* letters of a command line; the line has 80 */
+#define HOLDERS     4  /* other processes that are named */
 
 struct refusals {
     int count; /* of those that the ledger still has */
@@ -34,10 +32,17 @@ static uint64_t ago_ms(uint64_t at)
     return ns > at ? (ns - at) / 1000000U : 0;
 }
 
-/* What counted against the limit: all of the job, or of the process if it is in none. */
+/* What counted against the limit: all of the job, or of the process if the limit is its own. */
 static uint64_t in_use(const struct ledger_refusal *refusal)
 {
-    return refusal->job_used > refusal->used ? refusal->job_used : refusal->used;
+    return refusal->bound == RECORDING_LIMIT_JOB && refusal->job_used > refusal->used ? refusal->job_used
+                                                                                      : refusal->used;
+}
+
+/* True if the limit left enough: then the card was full, or memory came free too late. */
+static bool left_enough(const struct ledger_refusal *refusal)
+{
+    return refusal->bound == RECORDING_LIMIT_CARD || refusal->asked <= refusal->fits;
 }
 
 static uint64_t add(uint64_t a, uint64_t b)
@@ -45,10 +50,10 @@ static uint64_t add(uint64_t a, uint64_t b)
     return a > UINT64_MAX - b ? UINT64_MAX : a + b;
 }
 
-/* The limit below which the request does not fit: beside what is in use, it leaves the reserve free. */
+/* The limit below which the request does not fit. */
 static uint64_t needed_limit(const struct ledger_refusal *refusal)
 {
-    return add(add(in_use(refusal), refusal->asked), RESERVE);
+    return left_enough(refusal) ? refusal->limit : add(refusal->limit, refusal->asked - refusal->fits);
 }
 
 /* ---- what happened ---- */
@@ -58,8 +63,10 @@ static void print_limit(const struct ledgers_process *process, const struct ledg
     char limit[WORDS_TEXT], used[WORDS_TEXT];
 
     printf("  limit        %s", words_size(refusal->limit, limit));
-    if (*process->entry.job)
+    if (refusal->bound == RECORDING_LIMIT_JOB)
         printf(" for job %s", process->entry.job);
+    else if (*process->entry.job)
+        fputs(" for this process alone", stdout);
     printf("; in use %s\n", words_size(in_use(refusal), used));
 }
 
@@ -120,8 +127,8 @@ static void print_remedy(const struct ledgers_card *card, const struct ledger_re
     char text[WORDS_TEXT], total[WORDS_TEXT];
     const uint64_t needed = needed_limit(refusal);
 
-    if (needed <= refusal->limit) {
-        puts("  cause        not the limit alone, which left enough: a larger reserve, or the card itself");
+    if (left_enough(refusal)) {
+        puts("  cause        not the limit, which left enough: most likely the card was full");
         if (card->facts.known)
             printf("  the card     has %s free of %s now\n", words_size(card->facts.free, text),
                    words_size(card->facts.total, total));
@@ -151,12 +158,12 @@ static uint64_t round_limit(uint64_t needed)
     return needed > UINT64_MAX - step ? needed : (needed + step - 1) / step * step;
 }
 
-static void try_max(int *count, const char *before, uint64_t limit, const char *after)
+static void try_limit(int *count, const char *before, uint64_t limit, const char *after)
 {
     if (limit % GIB == 0)
-        why_try(count, "%s --max=%lluG%s", before, (unsigned long long)(limit / GIB), after);
+        why_try(count, "%s=%lluG%s", before, (unsigned long long)(limit / GIB), after);
     else
-        why_try(count, "%s --max=%lluM%s", before, (unsigned long long)(limit / MIB), after);
+        why_try(count, "%s=%lluM%s", before, (unsigned long long)(limit / MIB), after);
 }
 
 /* What would have helped if idle memory had been in one piece, or free. */
@@ -178,14 +185,19 @@ static void print_advice(const struct ledgers_card *card, const struct ledgers_p
 {
     const struct ledger_refusal *refusal = &refusals->last[0];
     const uint64_t needed = needed_limit(refusal);
-    char before[LEDGER_NAME + 16];
+    char before[LEDGER_NAME + 24];
     int count = 0;
 
     if (needed > refusal->limit && !(card->facts.known && needed > card->facts.total)) {
-        snprintf(before, sizeof(before), "gpucap set %s", process->entry.job);
-        try_max(&count, *process->entry.job ? before : "gpucap run", round_limit(needed),
-                *process->entry.job ? "" : " ...");
-        if (options_find("wait", 4) >= 0 && *process->entry.job)
+        const bool is_job = refusal->bound == RECORDING_LIMIT_JOB;
+
+        snprintf(before, sizeof(before), "gpucap set %s --max", process->entry.job);
+        try_limit(&count,
+                  is_job                ? before
+                  : *process->entry.job ? "gpucap run --each"
+                                        : "gpucap run --max",
+                  round_limit(needed), is_job ? "" : " ...");
+        if (is_job && refusal->job_used > refusal->used)
             why_try(&count, "gpucap run --wait=60s ...   (waits until others of the job free memory)");
     }
     advise_on_idle(&count, process, refusals);

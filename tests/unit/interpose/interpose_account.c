@@ -454,6 +454,17 @@ static void test_without_a_measurement_the_books_and_a_guess_are_the_limit(void)
     TEST_ASSERT_FALSE(allocate(PAGE, false, &seed));
 }
 
+static void test_without_a_measurement_no_context_is_counted_before_there_is_one(void)
+{
+    static atomic_bool present;
+
+    atomic_store(&blind_every, 1);
+    account.present = &present;
+    TEST_ASSERT_EQUAL_UINT64(LIMIT - RESERVE, account_view(&account).room);
+    atomic_store(&present, true);
+    TEST_ASSERT_EQUAL_UINT64(LIMIT - RESERVE - ACCOUNT_CONTEXT_GUESS, account_view(&account).room);
+}
+
 /* A pool of the driver's grows right after it was asked what it holds. */
 static uint64_t held_before_growth(void *context)
 {
@@ -619,6 +630,7 @@ int main(void)
     RUN_TEST(test_growth_during_a_measurement_is_measured_before_the_next_grant);
     RUN_TEST(test_the_driver_may_use_the_reserve_and_no_more);
     RUN_TEST(test_without_a_measurement_the_books_and_a_guess_are_the_limit);
+    RUN_TEST(test_without_a_measurement_no_context_is_counted_before_there_is_one);
     RUN_TEST(test_without_a_measurement_growth_of_a_pool_beside_the_question_counts);
     RUN_TEST(test_an_estimate_is_good_enough_to_grant_by_and_not_to_refuse_by);
     RUN_TEST(test_racing_threads_with_estimates_never_pass_the_limit);

@@ -12,7 +12,8 @@
 #include <unistd.h>
 #include <unity.h>
 
-#define MIB UINT64_C(1048576)
+#define MIB      UINT64_C(1048576)
+#define NEVER_MS 600000 /* the test would take too long */
 
 void setUp(void)
 {
@@ -31,13 +32,13 @@ static const uint64_t apart[RECORDING_APART_COUNT] = {5, 300, 40, [RECORDING_APA
 /* A change here is a change of LEDGER_VERSION. */
 static void test_layout_is_frozen(void)
 {
-    TEST_ASSERT_EQUAL(4, LEDGER_VERSION);
+    TEST_ASSERT_EQUAL(5, LEDGER_VERSION);
     TEST_ASSERT_EQUAL_HEX64(UINT64_C(0x72656764656c6367), LEDGER_MAGIC);
-    TEST_ASSERT_EQUAL(353400, sizeof(struct ledger_file));
+    TEST_ASSERT_EQUAL(423032, sizeof(struct ledger_file));
     TEST_ASSERT_EQUAL(64, sizeof(struct ledger_head));
     TEST_ASSERT_EQUAL(168, sizeof(struct ledger_job));
-    TEST_ASSERT_EQUAL(648, sizeof(struct ledger_slot));
-    TEST_ASSERT_EQUAL(40, sizeof(struct ledger_refusal));
+    TEST_ASSERT_EQUAL(784, sizeof(struct ledger_slot));
+    TEST_ASSERT_EQUAL(56, sizeof(struct ledger_refusal));
     TEST_ASSERT_EQUAL_INT64(INT64_C(1099511627776), LEDGER_SETUP_BYTE);
     TEST_ASSERT_EQUAL_INT64(INT64_C(1099511627777), LEDGER_SLOT_BYTE);
     TEST_ASSERT_EQUAL(512, LEDGER_SLOTS);
@@ -99,12 +100,15 @@ static void test_offsets_are_frozen(void)
     TEST_ASSERT_EQUAL(120, offsetof(struct ledger_slot, waits_for));
     TEST_ASSERT_EQUAL(128, offsetof(struct ledger_slot, card_ticket));
     TEST_ASSERT_EQUAL(136, offsetof(struct ledger_slot, card_waits_for));
-    TEST_ASSERT_EQUAL(144, offsetof(struct ledger_slot, min));
-    TEST_ASSERT_EQUAL(152, offsetof(struct ledger_slot, high));
-    TEST_ASSERT_EQUAL(160, offsetof(struct ledger_slot, claim));
-    TEST_ASSERT_EQUAL(168, offsetof(struct ledger_slot, command));
-    TEST_ASSERT_EQUAL(232, offsetof(struct ledger_slot, refusals));
-    TEST_ASSERT_EQUAL(552, offsetof(struct ledger_slot, apart));
+    TEST_ASSERT_EQUAL(144, offsetof(struct ledger_slot, asked));
+    TEST_ASSERT_EQUAL(152, offsetof(struct ledger_slot, min));
+    TEST_ASSERT_EQUAL(160, offsetof(struct ledger_slot, high));
+    TEST_ASSERT_EQUAL(168, offsetof(struct ledger_slot, claim));
+    TEST_ASSERT_EQUAL(176, offsetof(struct ledger_slot, command));
+    TEST_ASSERT_EQUAL(240, offsetof(struct ledger_slot, refusals));
+    TEST_ASSERT_EQUAL(688, offsetof(struct ledger_slot, apart));
+    TEST_ASSERT_EQUAL(40, offsetof(struct ledger_refusal, fits));
+    TEST_ASSERT_EQUAL(48, offsetof(struct ledger_refusal, bound));
 }
 
 /* ---- leases ---- */
@@ -407,6 +411,7 @@ static void test_owner_that_does_not_go_on_is_not_waited_for_for_ever(void)
     ledger->patience_ms = 20;
     TEST_ASSERT_EQUAL_INT(0, ledger_lock(other));
     TEST_ASSERT_EQUAL_INT(-ETIMEDOUT, ledger_extend(ledger, 1));
+    ledger->patience_ms = NEVER_MS; /* once was enough: such an owner is hardly waited for again */
     TEST_ASSERT_EQUAL_INT(-ETIMEDOUT, ledger_wait(ledger, 1, 0));
     TEST_ASSERT_EQUAL_INT(-ETIMEDOUT, ledger_set_max(ledger, JOB, 1));
     ledger_unlock(other);
@@ -502,7 +507,7 @@ static void test_last_refusals_are_kept_newest_first(void)
 
     TEST_ASSERT_EQUAL_INT(0, ledger_read_refusals(ledger, 0, refusals));
     for (uint64_t i = 1; i <= LEDGER_REFUSALS + 3; i++) {
-        ledger_note_refusal(ledger, &(struct ledger_refusal){i, 10 * i, 100 * i, 1000 * i, 10000 * i}, apart);
+        ledger_note_refusal(ledger, &(struct ledger_refusal){.at = i, .asked = 10 * i, .limit = 10000 * i}, apart);
         const int kept = i < LEDGER_REFUSALS ? (int)i : LEDGER_REFUSALS;
 
         TEST_ASSERT_EQUAL_INT(kept, ledger_read_refusals(ledger, 0, refusals));

@@ -207,10 +207,11 @@ struct waiter {
     pthread_t thread;
 };
 
-static int look(void *argument)
+static int look(void *argument, uint64_t bytes)
 {
     struct waiter *waiter = argument;
 
+    (void)bytes;
     return atomic_load(&waiter->answer);
 }
 
@@ -303,8 +304,11 @@ static void test_first_come_first_served_on_the_card(void)
     struct waiter first, second;
     struct ledger *holder = join("holder", with_min(0), 100);
 
+    struct ledger *two = join("two", with_min(0), 0);
+
+    two->slow_ms = LONG_MS;
     start(&first, join("one", with_min(0), 0), -EBUSY);
-    start(&second, join("two", with_min(0), 0), 0); /* it would fit, but another one came first */
+    start(&second, two, 0); /* it would fit, but another one came first */
     ledger_answer(holder, 0);
     TEST_ASSERT_NOT_EQUAL(0, atomic_load(&second.ledger->file->slots[second.ledger->slot].card_ticket));
     atomic_store(&first.answer, -ENOMEM); /* gives up */
@@ -313,6 +317,35 @@ static void test_first_come_first_served_on_the_card(void)
     pthread_join(second.thread, NULL);
     TEST_ASSERT_EQUAL_INT(-ENOMEM, first.rc);
     TEST_ASSERT_EQUAL_INT(0, second.rc);
+}
+
+/* For example a process that was stopped in the queue. */
+static void test_one_that_is_first_and_does_not_take_what_fits_is_passed_over(void)
+{
+    struct ledger *one = join("one", with_min(0), 0);
+    struct waiter second = {.ledger = join("two", with_min(0), 0)};
+
+    join("holder", with_min(0), 100);
+    atomic_store(&one->file->card_tickets, 1);
+    atomic_store(&one->file->slots[one->slot].card_ticket, 1);
+    second.ledger->slow_ms = 1;
+    wait_for_card(&second);
+    TEST_ASSERT_EQUAL_INT(0, second.rc);
+}
+
+static void test_people_see_who_waits_for_the_card(void)
+{
+    struct ledger_entry entry;
+    struct waiter waiter;
+
+    start(&waiter, join("a", with_min(0), 100), -EAGAIN);
+    TEST_ASSERT_TRUE(ledger_read(waiter.ledger, waiter.ledger->slot, &entry));
+    TEST_ASSERT_TRUE(entry.waiting);
+    TEST_ASSERT_EQUAL_UINT64(100, entry.asked);
+    atomic_store(&waiter.answer, 0);
+    pthread_join(waiter.thread, NULL);
+    TEST_ASSERT_TRUE(ledger_read(waiter.ledger, waiter.ledger->slot, &entry));
+    TEST_ASSERT_FALSE(entry.waiting);
 }
 
 int main(void)
@@ -337,5 +370,7 @@ int main(void)
     RUN_TEST(test_of_two_that_wait_for_each_other_the_second_is_refused);
     RUN_TEST(test_programs_outside_are_waited_for);
     RUN_TEST(test_first_come_first_served_on_the_card);
+    RUN_TEST(test_one_that_is_first_and_does_not_take_what_fits_is_passed_over);
+    RUN_TEST(test_people_see_who_waits_for_the_card);
     return UNITY_END();
 }

@@ -116,9 +116,10 @@ static void run_admit(struct ledger *ledger)
         ledger_end_claim(ledger, 100);
 }
 
-static int full_card(void *unused)
+static int full_card(void *unused, uint64_t bytes)
 {
     (void)unused;
+    (void)bytes;
     return -EBUSY;
 }
 
@@ -133,7 +134,7 @@ static void run_refusal(struct ledger *ledger)
 {
     const uint64_t apart[RECORDING_APART_COUNT] = {6};
 
-    ledger_note_refusal(ledger, &(struct ledger_refusal){1, 2, 3, 4, 5}, apart);
+    ledger_note_refusal(ledger, &(struct ledger_refusal){1, 2, 3, 4, 5, 6, 7}, apart);
 }
 
 static void run_set_min(struct ledger *ledger)

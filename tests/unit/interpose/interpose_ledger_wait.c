@@ -569,6 +569,24 @@ static void test_on_a_full_card_no_process_is_asked_for_more_than_it_has(void)
     TEST_ASSERT_EQUAL_UINT64(0, wanted_of(third));
 }
 
+/* For example a process that was stopped in the queue. */
+static void test_one_that_is_first_and_does_not_take_its_memory_is_passed_over(void)
+{
+    struct ledger *ledger = test_join(JOB, 1000), *other = test_join(JOB, 0), *holder = test_join(JOB, 0);
+    struct ledger_slot *first = &other->file->slots[other->slot];
+
+    ledger->job->tickets = 1;
+    atomic_store(&first->waits_for, 400);
+    atomic_store(&first->ticket, 1);
+    ledger->slow_ms = 1;
+    TEST_ASSERT_EQUAL_INT(0, ledger_wait(ledger, 700, LONG_MS));
+    ledger_settle(ledger, 0);
+    /* What it waits for is not there: it keeps its place. */
+    TEST_ASSERT_EQUAL_INT(0, ledger_extend(holder, 300));
+    atomic_store(&first->waits_for, 701);
+    TEST_ASSERT_EQUAL_INT(-ETIMEDOUT, ledger_wait(ledger, 100, 120));
+}
+
 static void test_idle_memory_of_the_job_counts_as_free_unless_its_owner_is_silent(void)
 {
     struct ledger *ledger = test_join(JOB, 1000), *other = test_join(JOB, 1000),
@@ -634,6 +652,7 @@ int main(void)
     RUN_TEST(test_threads_of_a_process_wait_in_turn);
     RUN_TEST(test_no_wake_up_is_lost_when_memory_goes_to_and_fro);
     RUN_TEST(test_on_a_full_card_no_process_is_asked_for_more_than_it_has);
+    RUN_TEST(test_one_that_is_first_and_does_not_take_its_memory_is_passed_over);
     RUN_TEST(test_idle_memory_of_the_job_counts_as_free_unless_its_owner_is_silent);
     RUN_TEST(test_who_has_enough_room_does_not_wait_for_a_slow_neighbour);
     return UNITY_END();
