@@ -116,6 +116,7 @@ void route_retained(uint64_t handle);
 struct route_growth {
     struct device *device; /* NULL: not counted */
     uint64_t bytes;
+    struct device *beside; /* without a limit: the card on which device_admit has admitted it, or NULL */
 };
 
 /* Asks whether the driver may grow by about `bytes` (0: not known) on the current card. CUDA_SUCCESS: make

@@ -21,12 +21,16 @@
 /* Disables cancellation until settle_growth: the bytes would stay in flight for ever. */
 static void take_growth(struct route_growth *growth, struct device *device, uint64_t bytes)
 {
-    *growth = (struct route_growth){device, bytes};
+    *growth = (struct route_growth){.device = device, .bytes = bytes};
     lock_disable_cancel();
 }
 
 static void settle_growth(const struct route_growth *growth, bool lasting)
 {
+    if (growth->beside) {
+        device_end_admission(growth->beside, growth->bytes);
+        lock_restore_cancel();
+    }
     if (!growth->device)
         return;
     account_grown(&growth->device->account, growth->bytes, lasting);
@@ -48,7 +52,7 @@ static bool grow_borrowed(struct route_growth *growth, struct device *device, ui
 
 static CUresult grow(struct route_growth *growth, struct device *device, uint64_t bytes)
 {
-    growth->device = NULL;
+    *growth = (struct route_growth){.device = NULL};
     if (!device || bytes == 0)
         return CUDA_SUCCESS;
     for (int i = 0; i < ROUTE_TRIES; i++) {
@@ -67,6 +71,23 @@ static CUresult grow(struct route_growth *growth, struct device *device, uint64_
     return CUDA_ERROR_OUT_OF_MEMORY;
 }
 
+/* Admits growth of a process without a limit beside what is kept for other jobs on `device` (NULL: nothing
+ * is). With `retry` idle memory is given back first, ours and that of others. */
+static bool grow_beside(struct route_growth *growth, struct device *device, uint64_t bytes, bool retry)
+{
+    if (!device)
+        return true;
+    struct route_attempt attempt = {.ordinal = device->ordinal, .bytes = bytes, .before = route_given_back()};
+    do {
+        if (device_admit(device, bytes)) {
+            *growth = (struct route_growth){.beside = device, .bytes = bytes};
+            lock_disable_cancel(); /* until settle_growth: the claim would stay */
+            return true;
+        }
+    } while (retry && route_retry(&attempt));
+    return false;
+}
+
 /* Finds the card of the current context. Returns 0 with *device NULL if it is not limited or there is no
  * context. */
 static int growing_card(struct device **device)
@@ -82,10 +103,17 @@ CUresult route_grow_begin(struct route_growth *growth, uint64_t bytes)
 {
     struct device *device;
 
-    growth->device = NULL;
+    *growth = (struct route_growth){.device = NULL};
     if (growing_card(&device))
         return route_refuse_unknown(BLOCKS_ASYNC);
-    return grow(growth, device, bytes ? bytes : GROWTH_UNKNOWN);
+    bytes = bytes ? bytes : GROWTH_UNKNOWN;
+    if (device)
+        return grow(growth, device, bytes);
+    struct device *guarded = route_active() ? device_guarded_current() : NULL;
+    if (grow_beside(growth, guarded, bytes, true))
+        return CUDA_SUCCESS;
+    refusal_say_kept(guarded, bytes);
+    return CUDA_ERROR_OUT_OF_MEMORY;
 }
 
 /* Returns the bytes to ask for before a context is made: the known size of one. If that is not known, the
@@ -106,7 +134,7 @@ CUresult route_grow_context_begin(struct route_growth *growth, CUdevice ordinal)
 {
     struct device *device = NULL;
 
-    growth->device = NULL;
+    *growth = (struct route_growth){.device = NULL};
     if (route_limited() && device_find(ordinal, &device) == -ENODEV) {
         route_refuse_unknown(BLOCKS_ASYNC);
         return CUDA_ERROR_NOT_PERMITTED;
@@ -122,13 +150,13 @@ bool route_grow_graph_begin(struct route_growth *growth, CUdevice ordinal, uint6
 {
     struct device *device;
 
-    growth->device = NULL;
+    *growth = (struct route_growth){.device = NULL};
     if (bytes == 0)
         return true;
     if (device_find(ordinal, &device) == -ENODEV)
         return false;
     if (!device)
-        return true;
+        return grow_beside(growth, device_guarded(ordinal), bytes, borrow);
     if (!account_grow(&device->account, bytes))
         return borrow && grow_borrowed(growth, device, bytes);
     take_growth(growth, device, bytes);
@@ -210,7 +238,7 @@ CUresult route_grow_stack_begin(struct route_growth *growth, uint64_t bytes_per_
     struct device *device;
     uint64_t need;
 
-    growth->device = NULL;
+    *growth = (struct route_growth){.device = NULL};
     if (bytes_per_thread <= ROUTE_STACK)
         return CUDA_SUCCESS;
     if (growing_card(&device))
@@ -285,13 +313,15 @@ void route_context_failed(CUdevice ordinal)
 static void say_context(const struct device *device, bool shares, uint64_t used)
 {
     static atomic_flag said = ATOMIC_FLAG_INIT;
+    const bool of_job = shares && ledger_is_over(device->ledger);
     char bytes[SIZE_TEXT], limit[SIZE_TEXT];
 
     if (log_first(&said))
-        log_error("the CUDA context on device %d makes %s use %s, and its limit is %s: raise max",
-                  device->ordinal, shares ? "this process's job" : "this process",
-                  size_format(shares ? ledger_used(device->ledger) : used, bytes),
-                  size_format(device->limit, limit));
+        log_error("the CUDA context on device %d makes %s use %s, and its limit is %s: raise %s",
+                  device->ordinal, of_job ? "this process's job" : "this process",
+                  size_format(of_job ? ledger_used(device->ledger) : used, bytes),
+                  size_format(of_job ? ledger_max(device->ledger) : device->limit, limit),
+                  shares && !of_job ? "each" : "max");
 }
 
 /* A context that was the only one when it was made, while it lives. Once a second one exists beside it, the

@@ -119,14 +119,19 @@ static uint64_t quick_room(const struct account *account)
     return sums_smaller(trusted, lease > used ? lease - used : 0);
 }
 
+/* Returns what the driver has given to this process, as far as is known. */
+static uint64_t held(const struct account *account)
+{
+    const uint64_t used = sums_add(account->state.measured, account->state.unmeasured);
+
+    return used > account->freed ? used - account->freed : 0;
+}
+
 static void leave(struct account *account)
 {
     atomic_store(&account->quick, quick_room(account));
-    if (account->ledger) {
-        const uint64_t used = sums_add(account->state.measured, account->state.unmeasured);
-
-        ledger_publish_used(account->ledger, used > account->freed ? used - account->freed : 0);
-    }
+    if (account->ledger)
+        ledger_publish_used(account->ledger, held(account));
     pthread_mutex_unlock(&account->lock);
 }
 
@@ -502,7 +507,7 @@ static uint64_t room_beside_others(struct account *account)
 
     enter(account);
     struct limit_state state = state_of(account);
-    state.limit = smaller(account->state.limit, max > others ? max - others : 0);
+    state.limit = sums_smaller(account->state.limit, max > others ? max - others : 0);
     leave(account);
     return limit_room(&state);
 }
@@ -534,10 +539,10 @@ uint64_t account_settle_lease(struct account *account)
     measure(account, TO_TELL);
     enter(account);
     const struct limit_state state = state_of(account);
-    const uint64_t used = taken(&state);
+    const uint64_t used = held(account); /* without what is in flight, which the driver may refuse */
     if (shares(account)) {
         const uint64_t leased = ledger_lease(account->ledger);
-        const uint64_t needed = sums_smaller(sums_add(used, account->awaited), leased);
+        const uint64_t needed = sums_smaller(sums_add(taken(&state), account->awaited), leased);
 
         ledger_settle(account->ledger, state.measured > needed ? state.measured : needed);
     }

@@ -165,7 +165,8 @@ static int enter_ledger(struct device *device, const char *job, const struct led
         return rc;
     rc = ledger_join_within(device->ledger, job, limits);
     if (rc) {
-        snprintf(why, LEDGER_WHY, "%s", strerror(-rc));
+        snprintf(why, LEDGER_WHY, "%s",
+                 rc == -ENOSPC ? "it has no place for more jobs or processes" : strerror(-rc));
         ledger_close(device->ledger);
         device->ledger = NULL;
     }
@@ -458,13 +459,15 @@ bool device_check_rules(void)
 {
     struct card cards[DEVICE_MAX];
 
-    if (!rules_name_cards(&rules->max) && !rules_name_cards(&rules->each))
+    if (!rules_name_cards(&rules->max) && !rules_name_cards(&rules->each) && !rules_name_cards(&rules->min) &&
+        !rules_name_cards(&rules->high))
         return true;
     const int count = list_cards(cards);
     if (count < 0)
         return true; /* requests are then refused one by one */
     if ((rules->source[OPTIONS_MAX] == OPTIONS_ADMIN || check_rules(&rules->max, "max", cards, count)) &&
-        check_rules(&rules->each, "each", cards, count))
+        check_rules(&rules->each, "each", cards, count) && check_rules(&rules->min, "min", cards, count) &&
+        check_rules(&rules->high, "high", cards, count))
         return true;
     for (int i = 0; i < count; i++) {
         char total[SIZE_TEXT];

@@ -39,7 +39,7 @@ static void note(struct found *found, const CUDA_MEM_ALLOC_NODE_PARAMS *params)
 {
     const CUmemLocation *where = &params->poolProps.location;
 
-    if (where->type != CU_MEM_LOCATION_TYPE_DEVICE || !device_get(where->id))
+    if (where->type != CU_MEM_LOCATION_TYPE_DEVICE || !(device_get(where->id) || device_guarded(where->id)))
         return;
     if (found->count == found->capacity) {
         const size_t capacity = found->capacity ? 2 * found->capacity : 16;
@@ -109,7 +109,7 @@ static size_t parts_of(CUgraph graph, struct graphs_part parts[GRAPHS_CARDS], ui
     struct found found = {.items = NULL};
 
     *stack = 0;
-    if (!graph || !route_limited())
+    if (!graph || !(route_limited() || (route_active() && device_any_guarded())))
         return 0;
     walk(&found, graph);
     if (found.incomplete)
@@ -177,7 +177,7 @@ static CUresult ask_card(struct graphs_ask *ask, struct route_growth *growth, CU
 {
     const CUdevice card = ask->part.card;
 
-    growth->device = NULL;
+    *growth = (struct route_growth){.device = NULL};
     if (graphs_again(ask, held_on(card)) || try_alone(ask, growth, AT_ONCE))
         return CUDA_SUCCESS;
     /* Memory of this stream's graphs can be given back when they are done. */
@@ -189,9 +189,11 @@ static CUresult ask_card(struct graphs_ask *ask, struct route_growth *growth, CU
     }
     if (try_alone(ask, growth, BORROW))
         return CUDA_SUCCESS;
-    struct device *device = device_get(card);
+    struct device *device = device_get(card), *guarded = device_guarded(card);
     if (device)
         refusal_say(device, REFUSAL_GRAPH, ask->need);
+    else if (guarded)
+        refusal_say_kept(guarded, ask->need);
     return CUDA_ERROR_OUT_OF_MEMORY;
 }
 

@@ -187,6 +187,11 @@ static void test_a_min_is_left_by_processes_without_a_limit(void)
                    "guaranteed_from_unlimited"); /* with neither limit nor pool it is not ours */
 }
 
+static void test_a_min_is_left_by_graphs_of_processes_without_a_limit(void)
+{
+    expect_success(with_min("on"), "graphs_leave_a_min");
+}
+
 static void test_a_min_is_left_by_new_contexts(void)
 {
     expect_success(with_min("on"), "no_context_in_a_min");
@@ -336,6 +341,19 @@ static void test_a_refusal_does_not_name_a_setting_that_the_limit_is_not_from(vo
     spawn_result_free(&r);
 }
 
+static void test_a_min_for_a_card_that_is_not_there_refuses_cuda(void)
+{
+    struct spawn_env *env = wrapped("on", "off");
+
+    spawn_env_set(env, "GPUCAP_MIN", "7=100M");
+    struct spawn_result r = spawn_run(
+        env, (const char *[]){spawn_build_path("tests/integration/prog_job"), "hopeless", NULL}, NULL);
+    TEST_ASSERT_NOT_NULL_MESSAGE(
+        strstr(r.err, "gpucap: min names device 7, and there is none; CUDA is refused\n"), r.err);
+    spawn_result_free(&r);
+    spawn_env_free(env);
+}
+
 static void test_a_limit_for_a_card_that_is_not_there_refuses_cuda_and_lists_the_cards(void)
 {
     static const struct {
@@ -376,6 +394,21 @@ static struct spawn_env *plain(void)
 
     spawn_sim(env, CARD, NULL);
     return env;
+}
+
+static void test_the_limit_that_a_context_passes_is_named(void)
+{
+    struct spawn_env *env = plain();
+    struct spawn_result r = run_command(env, (const char *[]){"--max=1G", "--each=100M", NULL}, "hopeless");
+
+    TEST_ASSERT_NOT_NULL_MESSAGE(
+        strstr(r.err, "makes this process use 128M, and its limit is 100M: raise each\n"), r.err);
+    spawn_result_free(&r);
+    r = run_command(env, (const char *[]){"--max=100M", NULL}, "hopeless");
+    TEST_ASSERT_NOT_NULL_MESSAGE(
+        strstr(r.err, "makes this process's job use 128M, and its limit is 100M: raise max\n"), r.err);
+    spawn_result_free(&r);
+    spawn_env_free(env);
 }
 
 static void test_what_one_run_starts_is_one_job(void)
@@ -451,6 +484,7 @@ int main(void)
     RUN_TEST(test_a_full_card_is_not_waited_for_if_no_other_can_free_it);
     RUN_TEST(test_a_min_is_left_to_its_job);
     RUN_TEST(test_a_min_is_left_by_processes_without_a_limit);
+    RUN_TEST(test_a_min_is_left_by_graphs_of_processes_without_a_limit);
     RUN_TEST(test_a_min_is_left_by_new_contexts);
     RUN_TEST(test_a_refusal_names_what_is_kept_for_other_jobs);
     RUN_TEST(test_above_its_high_a_job_keeps_no_idle_memory);
@@ -460,6 +494,8 @@ int main(void)
     RUN_TEST(test_a_refusal_names_what_the_others_of_the_job_use);
     RUN_TEST(test_a_refusal_says_how_much_would_have_fitted_idle_memory_included);
     RUN_TEST(test_a_refusal_does_not_name_a_setting_that_the_limit_is_not_from);
+    RUN_TEST(test_a_min_for_a_card_that_is_not_there_refuses_cuda);
+    RUN_TEST(test_the_limit_that_a_context_passes_is_named);
     RUN_TEST(test_a_limit_for_a_card_that_is_not_there_refuses_cuda_and_lists_the_cards);
     RUN_TEST(test_what_one_run_starts_is_one_job);
     RUN_TEST(test_memory_that_was_only_leased_does_not_count_as_lent);

@@ -429,6 +429,49 @@ static void guaranteed_from_unlimited(void)
     guaranteed();
 }
 
+/* A graph that allocates and frees `bytes`, launched once. */
+static CUresult launch_graph(size_t bytes)
+{
+    CUDA_MEM_ALLOC_NODE_PARAMS node = {
+        .poolProps = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
+                      .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0}},
+        .bytesize = bytes};
+    CUgraphNode nodes[2];
+    CUgraph graph;
+    CUgraphExec exec;
+
+    MUST(0, cuGraphCreate(&graph, 0));
+    MUST(0, cuGraphAddMemAllocNode(&nodes[0], graph, NULL, 0, &node));
+    MUST(0, cuGraphAddMemFreeNode(&nodes[1], graph, &nodes[0], 1, node.dptr));
+    MUST(0, cuGraphInstantiateWithFlags(&exec, graph, 0));
+    const CUresult result = cuGraphLaunch(exec, NULL);
+    MUST(0, cuCtxSynchronize());
+    return result;
+}
+
+/* The other process has no limit. The memory of its graphs, and what its context grows by, leave the min. */
+static void graphs_leave_a_min(void)
+{
+    struct memory block;
+
+    prog_context(0);
+    if (prog_is_other()) {
+        MUST(0, take(&block, HANDLE, BESIDE - 128 * MIB));
+        MUST(CUDA_ERROR_OUT_OF_MEMORY, launch_graph(160 * MIB));
+        MUST(CUDA_ERROR_OUT_OF_MEMORY, cuCtxSetLimit(CU_LIMIT_MALLOC_HEAP_SIZE, 160 * MIB));
+        MUST(0, launch_graph(96 * MIB));
+        prog_signal();
+        prog_await();
+        return;
+    }
+    start_without_limits();
+    const pid_t pid = prog_start(false);
+    prog_await();
+    MUST(0, take(&block, LINEAR, MIN - CONTEXT));
+    prog_signal();
+    prog_join(pid);
+}
+
 /* A third process makes a context and ends; `expected` is the driver's answer. max NULL: it has no limit. */
 static void run_late(const char *expected, const char *max)
 {
@@ -619,6 +662,7 @@ int main(int argc, char **argv)
         {"gives_early", gives_early},
         {"guaranteed_from_unlimited", guaranteed_from_unlimited},
         {"no_context_in_a_min", no_context_in_a_min},
+        {"graphs_leave_a_min", graphs_leave_a_min},
     };
 
     return prog_main(argc, argv, scenarios, sizeof(scenarios) / sizeof(*scenarios));
