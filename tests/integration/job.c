@@ -448,6 +448,43 @@ static void test_a_run_inside_a_run_stays_in_its_job(void)
     spawn_env_free(env);
 }
 
+static void test_a_run_that_leaves_its_job_says_so(void)
+{
+    struct spawn_env *env = plain();
+    struct spawn_result r = spawn_run(env,
+                                      (const char *[]){spawn_build_path("gpucap"), "run", "--group=outer",
+                                                       "--max=1G", spawn_build_path("gpucap"), "run",
+                                                       "--group=inner", "--max=2G", "true", NULL},
+                                      NULL);
+
+    TEST_ASSERT_EQUAL_STRING(
+        "gpucap: run: note: the program leaves the job outer, whose max does not hold for it\n", r.err);
+    TEST_ASSERT_EQUAL_INT(0, r.status);
+    spawn_result_free(&r);
+    spawn_env_free(env);
+}
+
+static void test_a_group_that_keeps_another_max_says_so(void)
+{
+    struct spawn_env *env = plain();
+    struct spawn_result r = run_command(env, (const char *[]){"--max=1G", NULL}, "hopeless"); /* a ledger */
+
+    spawn_result_free(&r);
+    r = spawn_run(env, (const char *[]){spawn_build_path("gpucap"), "set", "night", "--max=512M", NULL},
+                  NULL);
+    TEST_ASSERT_EQUAL_INT(0, r.status);
+    spawn_result_free(&r);
+    for (int same = 0; same < 2; same++) {
+        r = spawn_run(env,
+                      (const char *[]){spawn_build_path("gpucap"), "run", "--group=night",
+                                       same ? "--max=512M" : "--max=1G", "true", NULL},
+                      NULL);
+        TEST_ASSERT_EQUAL_INT(same, strstr(r.err, "note: night keeps its max of 512 MiB on GPU-") == NULL);
+        spawn_result_free(&r);
+    }
+    spawn_env_free(env);
+}
+
 /* Without a ledger each process has the whole cap for itself, and one line says so. */
 static void test_without_a_ledger_the_cap_holds_for_each_process_and_that_is_reported(void)
 {
@@ -500,6 +537,8 @@ int main(void)
     RUN_TEST(test_what_one_run_starts_is_one_job);
     RUN_TEST(test_memory_that_was_only_leased_does_not_count_as_lent);
     RUN_TEST(test_a_run_inside_a_run_stays_in_its_job);
+    RUN_TEST(test_a_run_that_leaves_its_job_says_so);
+    RUN_TEST(test_a_group_that_keeps_another_max_says_so);
     RUN_TEST(test_without_a_ledger_the_cap_holds_for_each_process_and_that_is_reported);
     return UNITY_END();
 }

@@ -12,6 +12,7 @@
 #include "tools/gpucap/preload.h"
 #include "tools/gpucap/program.h"
 #include "tools/gpucap/summary.h"
+#include "tools/gpucap/words.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -76,10 +77,12 @@ static int set_option(int id, const char *value)
 }
 
 struct run {
-    bool max, group; /* were given */
-    bool limited;    /* by whatever setting */
-    bool nvtx;       /* likewise: ranges are to be tags */
-    char *outer_max; /* of the job that this runs in; NULL: none */
+    bool max, group;        /* were given */
+    bool limited;           /* by whatever setting */
+    bool nvtx;              /* likewise: ranges are to be tags */
+    char *outer_max;        /* of the job that this runs in; NULL: none */
+    char *outer;            /* its name; NULL: none */
+    struct rules max_rules; /* as the library will have them */
     bool sim;
     bool help, summary;
     const char *sim_spec;
@@ -177,6 +180,7 @@ static int check_settings(struct run *run)
         return cli_fail("run: %s", error);
     run->limited = options_any_limit(&options);
     run->nvtx = options.nvtx;
+    run->max_rules = options.max;
     snprintf(run->ledger, sizeof(run->ledger), "%s", options.ledger);
     return 0;
 }
@@ -206,7 +210,23 @@ static int limit_each(const struct run *run)
 struct group {
     char folder[LEDGER_PATH];
     const char *name;
+    const struct run *run;
 };
+
+/* Says that a group keeps a max other than the one that was asked for. */
+static void note_max(const struct group *group, struct ledger *ledger, const char *uuid)
+{
+    const uint64_t unknown = UINT64_C(1) << 60; /* the card's size; a part of it is not compared */
+    const uint64_t max = rules_for(&group->run->max_rules, RULES_NO_ORDINAL, uuid, unknown);
+    struct ledger_totals totals;
+    char text[WORDS_TEXT];
+
+    if (group->run->max && max < unknown / 1000 && ledger_read_job(ledger, group->name, &totals) &&
+        totals.max != max)
+        fprintf(stderr,
+                "gpucap: run: note: %s keeps its max of %s on %s; `gpucap set %s --max=...` changes it\n",
+                group->name, words_size(totals.max, text), uuid, group->name);
+}
 
 static void forget_in(const char *uuid, void *argument)
 {
@@ -217,14 +237,18 @@ static void forget_in(const char *uuid, void *argument)
     if (ledger_open_existing(&ledger, group->folder, uuid, why))
         return;
     ledger_forget_job(ledger, group->name);
+    note_max(group, ledger, uuid);
     ledger_close(ledger);
 }
 
 /* A group whose processes have all ended begins anew: with this run's max and totals. */
 static void begin_group(const struct run *run)
 {
-    struct group group = {.name = getenv(options_table[OPTIONS_GROUP].variable)};
+    struct group group = {.name = getenv(options_table[OPTIONS_GROUP].variable), .run = run};
 
+    if (run->outer && strcmp(run->outer, group.name) != 0)
+        fprintf(stderr, "gpucap: run: note: the program leaves the job %s, whose max does not hold for it\n",
+                run->outer);
     if (strcmp(run->ledger, "off") != 0 &&
         ledger_folder(run->ledger, group.folder, sizeof(group.folder)) == 0)
         ledger_each_card(group.folder, forget_in, &group);
@@ -358,7 +382,8 @@ static int not_started(const char *name, int error)
 int cmd_run(int argc, char **argv)
 {
     const char *outer_max = getenv(options_table[OPTIONS_MAX].variable);
-    struct run run = {.outer_max = outer_max ? strdup(outer_max) : NULL}; /* setenv may end the other */
+    struct run run = {.outer_max = outer_max ? strdup(outer_max) : NULL, /* setenv may end the other */
+                      .outer = is_in_a_job() ? strdup(getenv(options_table[OPTIONS_GROUP].variable)) : NULL};
     int status = parse_arguments(&run, argc, argv);
     if (status)
         return status;
