@@ -192,11 +192,12 @@ static int set_variable(int id, const char *value)
     return (value ? setenv(name, value, 1) : unsetenv(name)) ? out_of_memory() : 0;
 }
 
-static bool is_in_a_job(void)
+/* Returns the job that the environment names, or NULL. */
+static const char *job_here(void)
 {
     const char *group = getenv(options_table[OPTIONS_GROUP].variable);
 
-    return group && *group && strcmp(group, "none") != 0;
+    return group && *group && strcmp(group, "none") != 0 ? group : NULL;
 }
 
 /* Inside a job --max is a limit for each process; the job keeps its own. */
@@ -244,8 +245,10 @@ static void forget_in(const char *uuid, void *argument)
 /* A group whose processes have all ended begins anew: with this run's max and totals. */
 static void begin_group(const struct run *run)
 {
-    struct group group = {.name = getenv(options_table[OPTIONS_GROUP].variable), .run = run};
+    struct group group = {.name = job_here(), .run = run};
 
+    if (!group.name)
+        return;
     if (run->outer && strcmp(run->outer, group.name) != 0)
         fprintf(stderr, "gpucap: run: note: the program leaves the job %s, whose max does not hold for it\n",
                 run->outer);
@@ -260,11 +263,11 @@ static int use_job(const struct run *run)
     char name[OPTIONS_NAME_MAX];
     unsigned number;
 
-    if (run->group && is_in_a_job())
+    if (run->group)
         begin_group(run);
     if (run->group || !run->limited)
         return 0;
-    if (is_in_a_job())
+    if (job_here())
         return limit_each(run);
     if (getrandom(&number, sizeof(number), 0) != (ssize_t)sizeof(number))
         return cli_fail("run: no random number for the name of the job");
@@ -381,9 +384,9 @@ static int not_started(const char *name, int error)
 
 int cmd_run(int argc, char **argv)
 {
-    const char *outer_max = getenv(options_table[OPTIONS_MAX].variable);
-    struct run run = {.outer_max = outer_max ? strdup(outer_max) : NULL, /* setenv may end the other */
-                      .outer = is_in_a_job() ? strdup(getenv(options_table[OPTIONS_GROUP].variable)) : NULL};
+    const char *outer_max = getenv(options_table[OPTIONS_MAX].variable), *outer = job_here();
+    struct run run = {.outer_max = outer_max ? strdup(outer_max) : NULL, /* setenv may end the others */
+                      .outer = outer ? strdup(outer) : NULL};
     int status = parse_arguments(&run, argc, argv);
     if (status)
         return status;
