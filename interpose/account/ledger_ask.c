@@ -378,18 +378,6 @@ static struct queue look_at_queue(const struct ledger *ledger, const struct ledg
     return queue;
 }
 
-void ledger_watch_head(const struct ledger *ledger, struct ledger_turn *turn, uint64_t head, bool fits)
-{
-    const uint64_t now = clock_ms();
-
-    if (!fits || head == turn->ticket || head != turn->head) {
-        turn->head = fits && head != turn->ticket ? head : 0;
-        turn->since = now;
-    } else if (now >= turn->since + ledger->slow_ms) {
-        turn->passed = head;
-    }
-}
-
 /* Tries to end a wait. The caller holds the lock. Returns 0 if the lease was raised, -EDEADLK, -ENOMEM, or
  * -EAGAIN to wait on. */
 static int try_wait(struct ledger *ledger, uint64_t least, struct ledger_turn *turn)

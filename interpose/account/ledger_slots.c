@@ -10,6 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "interpose/base/clock.h"
 #include "interpose/base/sums.h"
 
 /* ---- the kernel's part ---- */
@@ -148,5 +149,17 @@ void ledger_ask_above_high(struct ledger *ledger, uint64_t before)
 
         if (ledger_is_member(ledger, i) && ledger_job_of(ledger, slot) == ledger->job)
             ledger_put(ledger, slot, above);
+    }
+}
+
+void ledger_watch_head(const struct ledger *ledger, struct ledger_turn *turn, uint64_t head, bool fits)
+{
+    const uint64_t now = clock_ms();
+
+    if (!fits || head == turn->ticket || head != turn->head) {
+        turn->head = fits && head != turn->ticket ? head : 0;
+        turn->since = now;
+    } else if (now >= turn->since + ledger->slow_ms) {
+        turn->passed = head;
     }
 }
