@@ -123,6 +123,25 @@ static void test_what_is_held_is_counted_by_card(void)
     TEST_ASSERT_TRUE(fake_child(by_card));
 }
 
+/* An allocation may have to wait for it. */
+static void trims(void)
+{
+    model_open(&model, 128 * MIB, 128 * MIB);
+    CHECK(model_alloc(&model, 128 * MIB) == 0);
+    model_free(&model, 0, true);
+    lock_take(&model.pool.lock);
+    const uint64_t given = pool_trim_some(&model.pool, UINT64_MAX);
+    lock_release(&model.pool.lock);
+    CHECK(given == 64 * MIB && pool_stats(&model.pool).physical == 64 * MIB);
+    CHECK(pool_trim(&model.pool, UINT64_MAX) == 64 * MIB);
+    model_close(&model);
+}
+
+static void test_a_trim_keeps_the_lock_for_a_few_chunks_only(void)
+{
+    TEST_ASSERT_TRUE(fake_child(trims));
+}
+
 static uint64_t tagged(void)
 {
     uint64_t live, peak;
@@ -204,6 +223,7 @@ int main(void)
     RUN_TEST(test_a_large_free_closes_its_epoch);
     RUN_TEST(test_free_parts_of_chunks_are_stranded_but_for_the_largest);
     RUN_TEST(test_what_is_held_is_counted_by_card);
+    RUN_TEST(test_a_trim_keeps_the_lock_for_a_few_chunks_only);
     RUN_TEST(test_bytes_of_a_tag_are_those_of_live_blocks);
     RUN_TEST(test_blocks_that_a_thread_keeps_are_not_live);
     return UNITY_END();
