@@ -215,6 +215,47 @@ static void test_blocks_that_a_thread_keeps_are_not_live(void)
     TEST_ASSERT_TRUE(fake_child(only_live));
 }
 
+/* A block that a thread keeps is taken and given back without the lock, beside one that came later. */
+static void peak(void)
+{
+    uint64_t kept, other;
+
+    model_open(&model, 64 * MIB, 64 * MIB);
+    CHECK(pool_alloc(&model.pool, MIB, &kept) == 0 && pool_free(&model.pool, kept, true) == 0);
+    CHECK(pool_alloc(&model.pool, 8 * MIB, &other) == 0);
+    CHECK(pool_alloc(&model.pool, MIB, &kept) == 0 && pool_free(&model.pool, kept, true) == 0);
+    CHECK(pool_stats(&model.pool).peak_live == 9 * MIB);
+    CHECK(pool_free(&model.pool, other, true) == 0);
+    model_close(&model);
+}
+
+static void test_blocks_that_a_thread_keeps_count_in_the_peak(void)
+{
+    TEST_ASSERT_TRUE(fake_child(peak));
+}
+
+static void peers(void)
+{
+    struct vmm *vmm = &model.pool.vmm;
+
+    model_open(&model, 64 * MIB, 64 * MIB);
+    const uint64_t end = pool_mapped_end(&model.pool);
+    CHECK(vmm_add_peer(vmm, 1, end) == 0 && vmm_add_peer(vmm, 2, end) == 0 && vmm_add_peer(vmm, 2, end) == 0);
+    CHECK(vmm->access_count == 3);
+    vmm_remove_peer(vmm, 1, end);
+    CHECK(vmm->access_count == 2 && vmm->access[1].location.id == 2);
+    vmm_remove_peer(vmm, 2, end);
+    CHECK(vmm->access_count == 2);
+    vmm_remove_peer(vmm, 2, end);
+    CHECK(vmm->access_count == 1);
+    model_close(&model);
+}
+
+static void test_each_peer_keeps_its_own_count(void)
+{
+    TEST_ASSERT_TRUE(fake_child(peers));
+}
+
 int main(void)
 {
     UNITY_BEGIN();
@@ -226,5 +267,7 @@ int main(void)
     RUN_TEST(test_a_trim_keeps_the_lock_for_a_few_chunks_only);
     RUN_TEST(test_bytes_of_a_tag_are_those_of_live_blocks);
     RUN_TEST(test_blocks_that_a_thread_keeps_are_not_live);
+    RUN_TEST(test_blocks_that_a_thread_keeps_count_in_the_peak);
+    RUN_TEST(test_each_peer_keeps_its_own_count);
     return UNITY_END();
 }
