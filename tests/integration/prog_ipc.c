@@ -480,8 +480,8 @@ static void closes_while_context_ends(void)
     MUST(0, pthread_join(thread, NULL));
 }
 
-/* A block is closed beside a capture while a stream has yet to fill it. It is unmapped later, and not before.
- */
+/* A block is closed beside a capture while a stream has yet to fill it. Until that is done its owner, who has
+ * freed it, does not use the memory again. */
 static void closed_under_work(void)
 {
     CUdeviceptr block, own;
@@ -493,8 +493,13 @@ static void closed_under_work(void)
         pid_t pid = prog_start(false);
         MUST(0, cuMemAlloc(&block, MIB));
         send_handle(block);
+        prog_await();
+        MUST(0, cuMemFree(block));
+        usleep(GATE_US / 2);
+        MUST(0, cuMemAlloc(&own, MIB));
+        prog_fill(own, 5, MIB);
         prog_join(pid);
-        MUST(0, prog_wrong(block, 9, MIB));
+        MUST(0, prog_wrong(own, 5, MIB));
         return;
     }
     MUST(0, cuMemAlloc(&own, MIB));
@@ -507,6 +512,7 @@ static void closed_under_work(void)
     MUST(0, cuIpcCloseMemHandle(block));
     MUST(0, cuStreamEndCapture(capturing, &graph));
     MUST(0, cuGraphDestroy(graph));
+    prog_signal();
     MUST(0, cuStreamSynchronize(working));
 }
 

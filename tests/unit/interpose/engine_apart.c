@@ -174,6 +174,10 @@ static void pinned(void)
 
     model_open(&model, 64 * MIB, 64 * MIB);
     CHECK(pool_alloc(&model.pool, 8 * MIB, &address) == 0);
+    /* The largest range of several pools counts, whichever comes last. */
+    struct pool_apart both = {.largest = 16 * MIB};
+    pool_apart_add(&both, &model.pool, MIB);
+    CHECK(both.largest == 16 * MIB);
     CHECK(pool_pin(&model.pool, address) == 0 && pool_free(&model.pool, address, true) == 0);
     pool_freed_pinned = false;
     const struct pool_apart apart = look(60 * MIB);
