@@ -228,6 +228,11 @@ static void captures_many(void)
         capture_end(streams_key(STREAM_A) + 16 * (many - 1 - i), thread);
     }
     CHECK(!capture_any());
+    capture_end(streams_key(STREAM_B), thread); /* of none */
+    capture_begin(FAKE_CAPTURE, thread, FAKE_CONTEXT);
+    CHECK(capture_any());
+    capture_end(FAKE_CAPTURE, thread);
+    CHECK(!capture_any());
     close_fence();
 }
 
