@@ -491,15 +491,15 @@ static void closed_under_work(void)
     prog_context(0);
     if (!prog_is_other()) {
         pid_t pid = prog_start(false);
-        MUST(0, cuMemAlloc(&block, MIB));
+        MUST(0, cuMemAlloc(&block, CARD_PAGE));
         send_handle(block);
         prog_await();
         MUST(0, cuMemFree(block));
         usleep(GATE_US / 2);
-        MUST(0, cuMemAlloc(&own, MIB));
-        prog_fill(own, 5, MIB);
+        MUST(0, cuMemAlloc(&own, CARD_PAGE));
+        prog_fill(own, 5, CARD_PAGE);
         prog_join(pid);
-        MUST(0, prog_wrong(own, 5, MIB));
+        MUST(0, prog_wrong(own, 5, CARD_PAGE));
         return;
     }
     MUST(0, cuMemAlloc(&own, MIB));
@@ -507,7 +507,7 @@ static void closed_under_work(void)
     MUST(0, cuStreamCreate(&working, CU_STREAM_NON_BLOCKING));
     block = open_sent();
     MUST(0, cuLaunchHostFunc(working, gate, NULL));
-    MUST(0, cuMemsetD8Async(block, 9, MIB, working));
+    MUST(0, cuMemsetD8Async(block, 9, CARD_PAGE, working));
     MUST(0, cuStreamBeginCapture(capturing, CU_STREAM_CAPTURE_MODE_RELAXED));
     MUST(0, cuIpcCloseMemHandle(block));
     MUST(0, cuStreamEndCapture(capturing, &graph));
