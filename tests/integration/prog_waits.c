@@ -221,41 +221,6 @@ static void frees_beside_work(void)
     MUST(0, cuStreamSynchronize(first));
 }
 
-static void *takes_what_was_freed(void *context)
-{
-    CUdeviceptr block;
-
-    MUST(0, cuCtxSetCurrent(context));
-    MUST(0, cuMemAlloc(&block, 1200 * MIB));
-    MUST(true, atomic_load(&let_go));
-    return NULL;
-}
-
-/* One thread waits for work on freed memory, which ends when another one has allocated. Natively the free
- * itself would wait: only with free=deferred. */
-static void allocates_beside_a_wait(void)
-{
-    CUdeviceptr large, block;
-    CUcontext context, other;
-    pthread_t thread;
-
-    begin();
-    MUST(0, cuCtxGetCurrent(&context));
-    MUST(0, cuCtxCreate(&other, NULL, 0, 0)); /* with two contexts no stream is made to wait for another */
-    MUST(0, cuCtxSetCurrent(context));
-    MUST(0, cuMemAlloc(&large, 1024 * MIB));
-    MUST(0, cuLaunchHostFunc(first, until_let_go, NULL));
-    MUST(0, cuMemsetD8Async(large, 1, MIB, first));
-    MUST(0, cuMemsetD8Async(large + MIB, 1, MIB, second));
-    MUST(0, cuMemFree(large));
-    MUST(0, pthread_create(&thread, NULL, takes_what_was_freed, context));
-    usleep(50000); /* it waits by now */
-    MUST(0, cuMemAlloc(&block, 6 * MIB));
-    MUST(0, cuMemFree(block));
-    atomic_store(&let_go, true);
-    MUST(0, pthread_join(thread, NULL));
-}
-
 /* ---- a card that others fill ---- */
 
 #define CROWD_ROUNDS 500
@@ -649,7 +614,6 @@ int main(int argc, char **argv)
         {"crowd", crowd},
         {"hosts_turn", hosts_turn},
         {"frees_beside_work", frees_beside_work},
-        {"allocates_beside_a_wait", allocates_beside_a_wait},
         {"contexts_end", contexts_end},
         {"two_contexts", two_contexts},
         {"two_contexts_streams", two_contexts_streams},

@@ -49,11 +49,6 @@ static void test_a_free_with_nothing_to_wait_for_makes_no_stream_wait_for_anothe
     as_natively("frees_beside_work");
 }
 
-static void test_an_allocation_that_waits_blocks_no_other_thread(void)
-{
-    run("allocates_beside_a_wait", DEFERRED, NULL);
-}
-
 static void test_the_library_never_uses_a_context_that_is_being_destroyed(void)
 {
     every_way("contexts_end");
@@ -98,7 +93,6 @@ int main(void)
     RUN_TEST(test_threads_on_a_card_that_others_fill_do_not_wait_for_each_other_for_ever);
     RUN_TEST(test_an_allocation_makes_no_stream_wait_for_another);
     RUN_TEST(test_a_free_with_nothing_to_wait_for_makes_no_stream_wait_for_another);
-    RUN_TEST(test_an_allocation_that_waits_blocks_no_other_thread);
     RUN_TEST(test_the_library_never_uses_a_context_that_is_being_destroyed);
     RUN_TEST(test_no_context_gets_what_another_still_works_on);
     RUN_TEST(test_a_context_ends_with_its_last_detach);
